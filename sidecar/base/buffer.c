@@ -1,0 +1,84 @@
+#include "base/buffer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void out_of_memory(void) {
+    static const char text[] = "queue-sidecar: out of memory\n";
+    fwrite(text, 1, sizeof text - 1, stderr);
+    abort();
+}
+
+void *mem_array(size_t count, size_t size) {
+    void *memory = calloc(count ? count : 1, size ? size : 1);
+    if (!memory) out_of_memory();
+    return memory;
+}
+
+void *mem_alloc(size_t size) { return mem_array(1, size); }
+
+char *mem_str(const char *text) {
+    char *copy = strdup(text);
+    if (!copy) out_of_memory();
+    return copy;
+}
+
+char *mem_printf(const char *format, ...) {
+    buffer_t buffer = {0};
+    va_list args;
+    va_start(args, format);
+    buffer_vprintf(&buffer, format, args);
+    va_end(args);
+    return buffer.data ? buffer.data : mem_str("");
+}
+
+static void reserve(buffer_t *buffer, size_t more) {
+    if (buffer->cap - buffer->len > more) return;
+    size_t cap = buffer->cap ? buffer->cap : 64;
+    while (cap - buffer->len <= more) cap *= 2;
+    char *data = realloc(buffer->data, cap);
+    if (!data) out_of_memory();
+    buffer->data = data;
+    buffer->cap = cap;
+}
+
+void buffer_add(buffer_t *buffer, const void *bytes, size_t len) {
+    reserve(buffer, len);
+    if (len) memcpy(buffer->data + buffer->len, bytes, len);
+    buffer->len += len;
+    buffer->data[buffer->len] = '\0';
+}
+
+void buffer_str(buffer_t *buffer, const char *text) { buffer_add(buffer, text, strlen(text)); }
+
+void buffer_vprintf(buffer_t *buffer, const char *format, va_list args) {
+    va_list again;
+    va_copy(again, args);
+    int len = vsnprintf(NULL, 0, format, args);
+    if (len > 0) {
+        reserve(buffer, (size_t)len);
+        vsnprintf(buffer->data + buffer->len, (size_t)len + 1, format, again);
+        buffer->len += (size_t)len;
+    }
+    va_end(again);
+}
+
+void buffer_printf(buffer_t *buffer, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    buffer_vprintf(buffer, format, args);
+    va_end(args);
+}
+
+void buffer_clear(buffer_t *buffer) {
+    buffer->len = 0;
+    if (buffer->data) buffer->data[0] = '\0';
+}
+
+void buffer_free(buffer_t *buffer) {
+    free(buffer->data);
+    *buffer = (buffer_t){0};
+}
+
+const char *buffer_text(const buffer_t *buffer) { return buffer->data ? buffer->data : ""; }

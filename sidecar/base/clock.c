@@ -1,0 +1,50 @@
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+
+mono_t mono_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (mono_t){now.tv_sec * NS_PER_S + now.tv_nsec};
+}
+
+mono_t mono_never(void) { return (mono_t){INT64_MAX}; }
+
+mono_t mono_add(mono_t from, int64_t ns) {
+    if (ns > 0 && from.ns > INT64_MAX - ns) return mono_never();
+    return (mono_t){from.ns + ns};
+}
+
+int64_t mono_diff(mono_t to, mono_t from) { return to.ns == INT64_MAX ? INT64_MAX : to.ns - from.ns; }
+
+bool mono_reached(mono_t deadline, mono_t now) { return now.ns >= deadline.ns; }
+
+mono_t mono_min(mono_t a, mono_t b) { return a.ns < b.ns ? a : b; }
+
+void wall_text(char *text, size_t size) {
+    struct timespec now;
+    struct tm tm;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &tm);
+    size_t len = strftime(text, size, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(text + len, size - len, ".%03dZ", (int)(now.tv_nsec / NS_PER_MS));
+}
+
+void random_bytes(void *bytes, size_t len) {
+    unsigned char *at = bytes;
+    while (len > 0) {
+        ssize_t got = getrandom(at, len, 0);
+        if (got <= 0) continue; // interrupted by a signal
+        at += got;
+        len -= (size_t)got;
+    }
+}
+
+double random_unit(void) {
+    uint64_t bits;
+    random_bytes(&bits, sizeof bits);
+    return (double)(bits >> 11) / (double)(UINT64_C(1) << 53);
+}

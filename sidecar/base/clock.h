@@ -1,0 +1,33 @@
+// Monotonic time is a type of its own, so that it cannot be mixed with wall time or with Redis time.
+//
+// It is CLOCK_BOOTTIME: it goes on while a machine sleeps, so a lease does not outlive its lock there.
+#ifndef QS_BASE_CLOCK_H
+#define QS_BASE_CLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct mono {
+    int64_t ns;
+} mono_t;
+
+#define NS_PER_US INT64_C(1000)
+#define NS_PER_MS INT64_C(1000000)
+#define NS_PER_S  INT64_C(1000000000)
+
+mono_t mono_now(void);
+mono_t mono_never(void);                   // later than any other
+mono_t mono_add(mono_t from, int64_t ns);  // saturates at mono_never
+int64_t mono_diff(mono_t to, mono_t from); // ns, negative when `to` is earlier; saturates
+bool mono_reached(mono_t deadline, mono_t now);
+mono_t mono_min(mono_t a, mono_t b);
+
+// Wall time, for display only: RFC 3339 in UTC with milliseconds. `size` >= 25.
+void wall_text(char *text, size_t size);
+
+// A random number in [0, 1), from a generator of the thread's own; and cryptographically random bytes.
+double random_unit(void);
+void random_bytes(void *bytes, size_t len);
+
+#endif

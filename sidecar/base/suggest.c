@@ -1,0 +1,44 @@
+#include "base/suggest.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { LONGEST = 64 }; // longer words are no slip of the finger
+
+static int fold(char letter) { return letter == '-' ? '_' : tolower((unsigned char)letter); }
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+// Edits between two words: insert, delete, replace, and swap of neighbours, each at 1 (optimal string alignment).
+static size_t distance(const char *a, const char *b) {
+    size_t rows[3][LONGEST + 1];
+    size_t a_len = strlen(a), b_len = strlen(b);
+    for (size_t j = 0; j <= b_len; j++) rows[0][j] = j;
+    for (size_t i = 1; i <= a_len; i++) {
+        size_t *now = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
+        now[0] = i;
+        for (size_t j = 1; j <= b_len; j++) {
+            size_t replace = last[j - 1] + (fold(a[i - 1]) != fold(b[j - 1]));
+            now[j] = least(replace, least(last[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) && fold(a[i - 2]) == fold(b[j - 1]))
+                now[j] = least(now[j], before[j - 2] + 1);
+        }
+    }
+    return rows[a_len % 3][b_len];
+}
+
+const char *suggest_nearest(const char *word, const char *const *candidates, size_t count) {
+    size_t len = strlen(word);
+    if (len == 0 || len > LONGEST) return NULL;
+    const char *nearest = NULL;
+    size_t limit = (len + 2) / 3 + 1; // edits that are already too many
+    if (limit > len) limit = len;
+    for (size_t i = 0; i < count; i++) {
+        if (!candidates[i] || strlen(candidates[i]) > LONGEST) continue;
+        size_t edits = distance(word, candidates[i]);
+        if (edits >= limit) continue;
+        limit = edits;
+        nearest = candidates[i];
+    }
+    return nearest;
+}

@@ -1,0 +1,44 @@
+#include "base/utf8.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static bool is_tail(unsigned char byte) { return (byte & 0xc0) == 0x80; }
+
+// The range of the second byte rules out overlong forms, surrogates and what lies above U+10FFFF.
+static bool second_fits(unsigned char first, unsigned char second) {
+    switch (first) {
+    case 0xe0: return second >= 0xa0 && second <= 0xbf;
+    case 0xed: return second >= 0x80 && second <= 0x9f;
+    case 0xf0: return second >= 0x90 && second <= 0xbf;
+    case 0xf4: return second >= 0x80 && second <= 0x8f;
+    default: return is_tail(second);
+    }
+}
+
+size_t utf8_sequence(const char *text, size_t len) {
+    const unsigned char *at = (const unsigned char *)text;
+    if (len == 0) return 0;
+    if (at[0] < 0x80) return 1;
+    size_t need = at[0] >= 0xc2 && at[0] <= 0xdf ? 2 : (at[0] & 0xf0) == 0xe0 ? 3 : at[0] >= 0xf0 && at[0] <= 0xf4 ? 4 : 0;
+    if (need == 0 || len < need || !second_fits(at[0], at[1])) return 0;
+    for (size_t i = 2; i < need; i++)
+        if (!is_tail(at[i])) return 0;
+    return need;
+}
+
+void utf8_escape(buffer_t *out, const char *text, size_t len, const char *escape) {
+    for (size_t i = 0; i < len;) {
+        unsigned char byte = (unsigned char)text[i];
+        size_t sequence = utf8_sequence(text + i, len - i);
+        if (sequence == 0) {
+            buffer_str(out, "\\ufffd");
+        } else if (byte < 0x20 || byte == 0x7f) {
+            buffer_printf(out, "\\u%04x", byte);
+        } else {
+            if (sequence == 1 && strchr(escape, byte)) buffer_str(out, "\\");
+            buffer_add(out, text + i, sequence);
+        }
+        i += sequence ? sequence : 1;
+    }
+}

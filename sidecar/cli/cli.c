@@ -1,0 +1,142 @@
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/suggest.h"
+
+static const char usual_config[] = "/etc/queue-sidecar/queue-sidecar.cfg";
+
+const cli_command_t cli_commands[] = {
+    {"run", "Serve the queues of a config, in the foreground", cli_run_help, cli_run},
+    {"check", "Check a config and print every effective value", cli_check_help, cli_check},
+    {"version", "Print the version", cli_version_help, cli_version},
+    {"help", "Explain a command", cli_help_help, cli_help},
+};
+const size_t cli_command_count = sizeof cli_commands / sizeof *cli_commands;
+
+enum { WORDS_MAX = 32 };
+
+static void did_you_mean(const char *word, const char *const *words, size_t count, const char *before) {
+    const char *nearest = suggest_nearest(word, words, count);
+    if (nearest) fprintf(stderr, ": did you mean `%s%s`?", before, nearest);
+}
+
+const cli_command_t *cli_find(const char *name) {
+    const char *names[WORDS_MAX];
+    for (size_t i = 0; i < cli_command_count; i++) {
+        if (strcmp(cli_commands[i].name, name) == 0) return &cli_commands[i];
+        names[i] = cli_commands[i].name;
+    }
+    fprintf(stderr, "queue-sidecar: unknown command `%s`", name);
+    did_you_mean(name, names, cli_command_count, "");
+    fprintf(stderr, "\nSee `queue-sidecar help`.\n");
+    return NULL;
+}
+
+static int fail_option(const char *command, const char *what, const char *option) {
+    fprintf(stderr, "queue-sidecar %s: %s `%s`\nSee `queue-sidecar help %s`.\n", command, what, option, command);
+    return CLI_USAGE;
+}
+
+// Command is "" where the option stands before any command.
+static int fail_unknown(const char *command, const char *word, const cli_option_t *options, size_t count) {
+    const char *names[WORDS_MAX];
+    size_t len = strcspn(word, "=");
+    char given[64];
+    for (size_t i = 0; i < count; i++) names[i] = options[i].name;
+    const char *space = *command ? " " : "";
+    fprintf(stderr, "queue-sidecar%s%s: unknown option `%.*s`", space, command, (int)len, word);
+    snprintf(given, sizeof given, "%.*s", (int)len, word + strspn(word, "-"));
+    given[strcspn(given, "=")] = '\0';
+    did_you_mean(given, names, count, "--");
+    fprintf(stderr, "\nSee `queue-sidecar help%s%s`.\n", space, command);
+    return CLI_USAGE;
+}
+
+static const cli_option_t *find_option(const char *word, const cli_option_t *options, size_t count) {
+    bool spelled = word[1] == '-';
+    size_t len = strcspn(word, "=");
+    for (size_t i = 0; i < count; i++) {
+        if (!spelled && options[i].letter && options[i].letter == word[1]) return &options[i];
+        if (spelled && strlen(options[i].name) == len - 2 && strncmp(options[i].name, word + 2, len - 2) == 0) return &options[i];
+    }
+    return NULL;
+}
+
+// The value that stands in the same word as its option ("-cFILE", "--config=FILE"), or NULL.
+static const char *joined_value(const char *word) {
+    if (word[1] != '-') return word[2] ? word + 2 : NULL;
+    const char *equals = strchr(word, '=');
+    return equals ? equals + 1 : NULL;
+}
+
+int cli_parse(int argc, char **argv, const cli_option_t *options, size_t count) {
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (word[0] != '-' || !word[1]) return fail_option(argv[0], "unexpected argument", word);
+        const cli_option_t *option = find_option(word, options, count);
+        if (!option) return fail_unknown(argv[0], word, options, count);
+        const char *joined = joined_value(word);
+        if (option->flag) {
+            if (joined) return fail_option(argv[0], "no value is taken by", word);
+            *option->flag = true;
+        } else {
+            if (!joined && i + 1 == argc) return fail_option(argv[0], "a value is missing after", word);
+            *option->value = joined ? joined : argv[++i];
+        }
+    }
+    return CLI_OK;
+}
+
+const char *cli_config_path(const char *flag) {
+    if (flag) return flag;
+    const char *variable = getenv("QUEUE_SIDECAR_CONFIG");
+    return variable && *variable ? variable : usual_config;
+}
+
+config_t *cli_load_config(const char *path) {
+    buffer_t messages = {0};
+    config_t *config = config_load(path, &messages);
+    const char *line = buffer_text(&messages);
+    while (*line) {
+        int len = (int)strcspn(line, "\n");
+        fprintf(stderr, "%s%.*s\n", config ? "warning: " : "", len, line);
+        line += len + (line[len] == '\n');
+    }
+    buffer_free(&messages);
+    return config;
+}
+
+static bool asks_for_help(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    }
+    return false;
+}
+
+static int dispatch(int argc, char **argv) {
+    char *help[] = {(char[]){"help"}, NULL, NULL};
+    if (argc < 2) return cli_help(1, help);
+    const char *word = argv[1];
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return cli_help(1, help);
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) return cli_version(1, argv + 1);
+    if (word[0] == '-') {
+        const cli_option_t known[] = {{.letter = 'h', .name = "help"}, {.letter = 'V', .name = "version"}};
+        return fail_unknown("", word, known, sizeof known / sizeof *known);
+    }
+    const cli_command_t *command = cli_find(word);
+    if (!command) return CLI_USAGE;
+    if (!asks_for_help(argc - 1, argv + 1)) return command->run(argc - 1, argv + 1);
+    help[1] = argv[1];
+    return cli_help(2, help);
+}
+
+int cli_main(int argc, char **argv) {
+    int status = dispatch(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    fprintf(stderr, "queue-sidecar: cannot write to standard output: %s\n", strerror(errno));
+    return status ? status : CLI_FAILED;
+}

@@ -1,0 +1,61 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+const char cli_help_help[] =
+    "Examples:\n"
+    "  queue-sidecar help\n"
+    "  queue-sidecar help run\n"
+    "  queue-sidecar help keys     every config key: section, name, type, default, bounds, reloadable, help\n"
+    "\n"
+    "Usage: queue-sidecar help [COMMAND | keys]\n"
+    "\n"
+    "Lists the commands, or explains one; `queue-sidecar COMMAND --help` does the same.\n";
+
+static const char general_help[] =
+    "queue-sidecar promotes delayed jobs when they fall due and finds jobs whose worker died, beside your workers.\n"
+    "\n"
+    "Examples:\n"
+    "  queue-sidecar check -c queue-sidecar.cfg --redis\n"
+    "  queue-sidecar run -c queue-sidecar.cfg\n"
+    "\n"
+    "Commands:\n";
+
+static const char exit_codes[] = "\n"
+                                 "Exit codes: 0 ok, 1 failed, 2 wrong usage, 69 Redis is unreachable, 78 bad config.\n"
+                                 "Explain a command with `queue-sidecar help COMMAND`.\n";
+
+static void print_general(void) {
+    fputs(general_help, stdout);
+    for (size_t i = 0; i < cli_command_count; i++) printf("  %-10s %s\n", cli_commands[i].name, cli_commands[i].summary);
+    fputs(exit_codes, stdout);
+}
+
+// The table of config keys, tab-separated: what `make check` holds the sample and the README against.
+static void print_keys(void) {
+    buffer_t keys = {0};
+    config_list_keys(&keys);
+    fputs(buffer_text(&keys), stdout);
+    buffer_free(&keys);
+}
+
+int cli_help(int argc, char **argv) {
+    if (argc < 2) {
+        print_general();
+        return CLI_OK;
+    }
+    if (strcmp(argv[1], "keys") == 0 && argc == 2) {
+        print_keys();
+        return CLI_OK;
+    }
+    const char *odd = argv[1][0] == '-' ? argv[1] : argv[2];
+    if (odd) {
+        fprintf(stderr, "queue-sidecar help: unexpected argument `%s`\nSee `queue-sidecar help help`.\n", odd);
+        return CLI_USAGE;
+    }
+    const cli_command_t *command = cli_find(argv[1]);
+    if (!command) return CLI_USAGE;
+    printf("%s.\n\n%s", command->summary, command->help);
+    return CLI_OK;
+}

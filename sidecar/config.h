@@ -1,0 +1,135 @@
+// The configuration: read once from a libconfig file, checked as a whole, then never written again.
+//
+// One table row per key (config_keys) carries its name, type, default, bounds, reloadability and help; the parser, the dump of
+// `check`, the sample file and the README follow that table.
+#ifndef QS_CONFIG_H
+#define QS_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+
+typedef enum dialect { DIALECT_LIST } dialect_t;
+typedef enum score_unit { SCORE_MS, SCORE_S } score_unit_t;
+typedef enum lock_scope { LOCK_SCOPE_GROUP, LOCK_SCOPE_QUEUE } lock_scope_t;
+typedef enum retry_backoff { BACKOFF_NONE, BACKOFF_FIXED, BACKOFF_EXPONENTIAL } retry_backoff_t;
+typedef enum log_level_name { LEVEL_ERROR, LEVEL_WARN, LEVEL_INFO, LEVEL_DEBUG } log_level_name_t;
+typedef enum log_format_name { FORMAT_AUTO, FORMAT_JSON, FORMAT_TEXT } log_format_name_t;
+
+enum { ROLE_DISPATCHER = 1u << 0, ROLE_MONITOR = 1u << 1 };
+
+// What `defaults` gives and a queue may override. Durations are milliseconds, sizes are bytes.
+typedef struct queue_policy {
+    int64_t protected_timeout_ms; // one execution may take this long
+    int64_t alive_timeout_ms;     // a job may exist this long; 0 = off
+    bool alive_kills;             // end a job past its alive timeout even with a heartbeat
+    char *heartbeat;              // pattern in which * is the job id; "off" = none
+    int64_t retry_times;          // retries before the final failure
+    int64_t retry_window_ms;      // the count is forgotten this long after the last retry
+    retry_backoff_t retry_backoff;
+    int64_t retry_delay_ms;
+    int64_t retry_delay_max_ms;
+    double retry_jitter;     // share of the delay, 0 to 1
+    int64_t ready_limit;     // promotion waits while ready is this long; 0 = no limit
+    score_unit_t score_unit; // what a delayed score counts since 1970
+    char *id_path;           // JSON pointers into the payload; "" = none
+    char *created_path;
+    char *type_path;
+    bool end_duplicates;
+    int64_t max_payload; // bytes; larger entries are left alone, counted and named
+    unsigned roles;      // ROLE_* bits
+} queue_policy_t;
+
+typedef struct queue_config {
+    char *name;
+    dialect_t dialect;
+    int line; // where the queue's group begins in the file, for messages; 0 = unknown
+    // Key names, effective (never NULL or empty); they may hold any byte but NUL.
+    char *ready;
+    char *delayed;
+    char *backup;
+    char *errors;
+    queue_policy_t policy;
+} queue_config_t;
+
+typedef struct redis_config {
+    char *url; // always "" after a load: it is taken apart into the fields below
+    char *host;
+    int64_t port;
+    char *socket; // path of a unix socket; "" = use host and port
+    int64_t db;
+    char *username;      // "" = AUTH with a password alone
+    char *password;      // inline or from a url or the environment; "" = none. Secret
+    char *password_file; // read again at each connect; wins over password; "" = none
+    bool tls;            // a rediss:// url; refused by config_load where the build has no TLS
+    int64_t timeout_ms;  // how long one reply or one connect may take
+} redis_config_t;
+
+typedef struct config {
+    char *path; // the file it was read from
+    char *group;
+    redis_config_t redis;
+    struct {
+        int64_t ttl_ms;
+        lock_scope_t scope;
+    } lock;
+    struct {
+        int64_t batch; // jobs per promote script
+        int64_t safety_poll_ms;
+    } dispatcher;
+    struct {
+        int64_t scan_interval_ms; // 0 = auto
+    } monitor;
+    struct {
+        int64_t retain_ms;
+        int64_t min_records;
+        int64_t max_bytes;
+        int64_t min_copies;
+    } stream;
+    struct {
+        char *path;
+        int64_t retain_ms;
+        int64_t retain_rows;  // 0 = no limit
+        int64_t retain_bytes; // 0 = no limit
+    } audit;
+    struct {
+        char *listen;
+        int64_t port; // 0 = off
+        char *token_file;
+    } http;
+    struct {
+        log_level_name_t level;
+        log_format_name_t format;
+    } log;
+    queue_policy_t defaults;
+    queue_config_t *queues;
+    size_t queue_count; // >= 1 after a good load
+
+    struct config_origins *origins; // where each value came from, for config_dump; NULL is fine
+} config_t;
+
+// Reads and checks `path`. The order of precedence is environment (QUEUE_SIDECAR_<SECTION>_<KEY>) > file > default.
+// Returns an owned config (free with config_free), or NULL with every fault as lines "FILE:LINE: text" in *errors.
+// A syntax error or a duplicate key is reported alone (libconfig stops there); all other faults together.
+// On success *errors holds warnings in the same form, and is often empty.
+config_t *config_load(const char *path, buffer_t *errors) __attribute__((warn_unused_result));
+
+// Takes the config; NULL is fine.
+void config_free(config_t *config);
+
+// Writes every effective value in libconfig syntax, secrets redacted, each with a comment where it came from
+// (default, file, environment, defaults).
+void config_dump(const config_t *config, buffer_t *out);
+
+// Writes one row per key (section, name, type, default, bounds, reloadable, help) as tab-separated text: what `make check`
+// holds against the sample and the README.
+void config_list_keys(buffer_t *out);
+
+// Text to number, as the file takes them: "250ms" "30s" "3m" "24h" "30d" -> ms; "4096" "16MiB" "1GiB" "64KiB" -> bytes.
+// Return false when the text is no such value or does not fit; *value is then unchanged.
+bool config_parse_duration(const char *text, int64_t *ms);
+bool config_parse_size(const char *text, int64_t *bytes);
+
+#endif

@@ -1,0 +1,73 @@
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/load.h"
+#include "config/value.h"
+
+static struct config_origins *keep_origins(const load_t *load) {
+    struct config_origins *origins = mem_alloc(sizeof *origins);
+    size_t queues = load->config->queue_count;
+    origins->queues = mem_array(queues, sizeof *origins->queues);
+    for (size_t row = 0; row < config_key_count; row++) {
+        origins->keys[row] = load->keys[row].origin;
+        for (size_t i = 0; i < queues; i++) origins->queues[i][row] = load->queues[i].keys[row].origin;
+    }
+    return origins;
+}
+
+static void fill(load_t *load, const node_t *root) {
+    config_load_file(load, root);
+    config_load_url(load, ORIGIN_FILE);
+    config_load_environment(load);
+    config_load_url(load, ORIGIN_ENVIRONMENT);
+    config_load_queues(load, root);
+    config_load_check(load);
+}
+
+config_t *config_load(const char *path, buffer_t *errors) {
+    fault_list_t faults = {.main_file = path}, warnings = {.main_file = path};
+    config_t *config = mem_alloc(sizeof *config);
+    config->path = mem_str(path);
+    load_t load = {.config = config, .faults = &faults, .warnings = &warnings};
+    config_load_defaults(&load);
+    node_t *root = config_source_read(path, &faults);
+    if (root) {
+        fill(&load, root);
+        config->origins = keep_origins(&load);
+    }
+    bool good = faults.count == 0;
+    config_fault_write(good ? &warnings : &faults, errors);
+    config_fault_drop(&warnings);
+    config_source_free(root);
+    free(load.queues);
+    if (good) return config;
+    config_free(config);
+    return NULL;
+}
+
+static void free_queue(queue_config_t *queue) {
+    for (size_t i = 0; i < config_key_count; i++) {
+        if (config_key_in_policy(&config_keys[i]))
+            config_value_free(&config_keys[i], &queue->policy);
+        else if (config_key_in_queue(&config_keys[i]))
+            config_value_free(&config_keys[i], queue);
+    }
+}
+
+void config_free(config_t *config) {
+    if (!config) return;
+    for (size_t i = 0; i < config_key_count; i++) {
+        if (config_key_in_policy(&config_keys[i]))
+            config_value_free(&config_keys[i], &config->defaults);
+        else if (!config_key_in_queue(&config_keys[i]))
+            config_value_free(&config_keys[i], config);
+    }
+    for (size_t i = 0; i < config->queue_count; i++) free_queue(&config->queues[i]);
+    free(config->queues);
+    if (config->origins) free(config->origins->queues);
+    free(config->origins);
+    free(config->path);
+    free(config);
+}

@@ -1,0 +1,117 @@
+#include <ctype.h>
+#include <string.h>
+
+#include "config/load.h"
+#include "config/value.h"
+
+enum { WIDEST_VALUE = 40 }; // longer values push their comment to the right instead of everybody's
+
+// Which keys one group of the dump shows, and where their values and origins are.
+typedef struct view {
+    const char *sections[2]; // the second may be NULL
+    const void *bases[2];
+    const origin_t *origins; // NULL = not known
+    int indent;
+} view_t;
+
+static const char *origin_name(const origin_t *origins, size_t row) {
+    static const char *const names[] = {
+        [ORIGIN_DEFAULT] = "default",
+        [ORIGIN_FILE] = "file",
+        [ORIGIN_ENVIRONMENT] = "environment",
+        [ORIGIN_DEFAULTS] = "defaults",
+    };
+    return origins ? names[origins[row]] : "unknown";
+}
+
+// redis.url has been taken apart: beside its parts it would be a contradiction.
+static bool is_shown(const config_key_t *key, const char *section) {
+    return section && strcmp(key->section, section) == 0 && strcmp(key->name, "url") != 0;
+}
+
+static size_t value_width(const config_key_t *key, const void *base) {
+    buffer_t value = {0};
+    config_value_write(key, base, &value);
+    size_t width = value.len;
+    buffer_free(&value);
+    return width <= WIDEST_VALUE ? width : 0;
+}
+
+static void measure(const view_t *view, size_t *name_width, size_t *widest) {
+    *name_width = *widest = 0;
+    for (size_t part = 0; part < 2; part++) {
+        for (size_t i = 0; i < config_key_count; i++) {
+            if (!is_shown(&config_keys[i], view->sections[part])) continue;
+            size_t name = strlen(config_keys[i].name), value = value_width(&config_keys[i], view->bases[part]);
+            if (name > *name_width) *name_width = name;
+            if (value > *widest) *widest = value;
+        }
+    }
+}
+
+static void write_view(const view_t *view, buffer_t *out) {
+    size_t name_width, widest;
+    measure(view, &name_width, &widest);
+    for (size_t part = 0; part < 2; part++) {
+        for (size_t i = 0; i < config_key_count; i++) {
+            if (!is_shown(&config_keys[i], view->sections[part])) continue;
+            buffer_t value = {0};
+            config_value_write(&config_keys[i], view->bases[part], &value);
+            buffer_str(&value, ";");
+            buffer_printf(out, "%*s%-*s = %-*s # %s\n", view->indent, "", (int)name_width, config_keys[i].name, (int)widest + 1,
+                          buffer_text(&value), origin_name(view->origins, i));
+            buffer_free(&value);
+        }
+    }
+}
+
+static void write_group(const char *name, const char *section, const void *base, const origin_t *origins, buffer_t *out) {
+    view_t view = {.sections = {section, NULL}, .bases = {base, NULL}, .origins = origins, .indent = 4};
+    buffer_printf(out, "\n%s = {\n", name);
+    write_view(&view, out);
+    buffer_str(out, "};\n");
+}
+
+static void write_queue(const queue_config_t *queue, const origin_t *origins, buffer_t *out) {
+    view_t view = {.sections = {"queue-only", "queue"}, .bases = {queue, &queue->policy}, .origins = origins, .indent = 8};
+    buffer_str(out, "    {\n");
+    write_view(&view, out);
+    buffer_str(out, "    }");
+}
+
+// A comment ends with its line, so a path may not bring line ends of its own.
+static void write_path(const char *path, buffer_t *out) {
+    buffer_str(out, "# Every effective value of ");
+    for (; path && *path; path++) buffer_add(out, iscntrl((unsigned char)*path) ? "?" : path, 1);
+    buffer_str(out, ", and where it came from.\n\n");
+}
+
+void config_dump(const config_t *config, buffer_t *out) {
+    const struct config_origins *origins = config->origins;
+    const origin_t *keys = origins ? origins->keys : NULL;
+    const char *sections[CONFIG_SECTIONS_MAX];
+    size_t count = config_key_sections(sections);
+    view_t top = {.sections = {"", NULL}, .bases = {config, NULL}, .origins = keys};
+    write_path(config->path, out);
+    write_view(&top, out);
+    for (size_t i = 0; i < count; i++) write_group(sections[i], sections[i], config, keys, out);
+    write_group("defaults", "queue", &config->defaults, keys, out);
+    buffer_str(out, "\nqueues = (\n");
+    for (size_t i = 0; i < config->queue_count; i++) {
+        if (i) buffer_str(out, ",\n");
+        write_queue(&config->queues[i], origins ? origins->queues[i] : NULL, out);
+    }
+    buffer_str(out, "\n);\n");
+}
+
+void config_list_keys(buffer_t *out) {
+    for (size_t i = 0; i < config_key_count; i++) {
+        const config_key_t *key = &config_keys[i];
+        buffer_t allowed = {0};
+        config_value_describe(key, &allowed);
+        buffer_printf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key->section, key->name, config_key_type_name(key->type),
+                      key->fallback ? key->fallback : "", buffer_text(&allowed), key->reloadable ? "reloadable" : "restart",
+                      key->help);
+        buffer_free(&allowed);
+    }
+}

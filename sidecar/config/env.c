@@ -1,0 +1,71 @@
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/suggest.h"
+#include "config/load.h"
+#include "config/value.h"
+
+static const char env_prefix[] = "QUEUE_SIDECAR_";
+
+static char *variable_of(const config_key_t *key) {
+    char *name = mem_printf("%s%s%s%s", env_prefix, key->section, *key->section ? "_" : "", key->name);
+    for (char *at = name; *at; at++) *at = (char)toupper((unsigned char)*at);
+    return name;
+}
+
+char *config_load_shown(const config_key_t *key, origin_t origin) {
+    if (origin == ORIGIN_ENVIRONMENT) return variable_of(key);
+    return mem_printf("`%s%s%s`", key->section, *key->section ? "." : "", key->name);
+}
+
+// Kubernetes puts the address of each service into the environment: one called queue-sidecar-redis would be our redis.port.
+static bool is_service_link(const char *value) { return strncmp(value, "tcp://", 6) == 0 || strncmp(value, "udp://", 6) == 0; }
+
+static void take_variable(load_t *load, const config_key_t *key, const char *variable, const char *value) {
+    buffer_t why = {0};
+    if (is_service_link(value) && !config_value_set_text(key, value, load->config, &why)) {
+        config_fault_add(load->warnings, NULL, 0,
+                         "%s is the address of a Kubernetes service and not taken: set enableServiceLinks: false", variable);
+    } else if (config_value_set_text(key, value, load->config, &why)) {
+        load->keys[config_key_row(key)] = (site_t){NULL, 0, ORIGIN_ENVIRONMENT};
+    } else {
+        config_fault_add(load->faults, NULL, 0, "%s %s", variable, buffer_text(&why));
+    }
+    buffer_free(&why);
+}
+
+static void warn_unknown(load_t *load, const char *entry, const char *const *variables, size_t count) {
+    static const char *const others[] = {"QUEUE_SIDECAR_CONFIG=", "QUEUE_SIDECAR_TEST_"};
+    if (strncmp(entry, env_prefix, sizeof env_prefix - 1) != 0) return;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (strncmp(entry, others[i], strlen(others[i])) == 0) return;
+    }
+    char *name = mem_printf("%.*s", (int)strcspn(entry, "="), entry);
+    bool known = false;
+    for (size_t i = 0; i < count && !known; i++) known = strcmp(variables[i], name) == 0;
+    // The common prefix would make any two names look near.
+    const char *tails[CONFIG_KEYS_MAX];
+    for (size_t i = 0; i < count; i++) tails[i] = variables[i] + sizeof env_prefix - 1;
+    const char *nearest = suggest_nearest(name + sizeof env_prefix - 1, tails, count);
+    if (!known && nearest)
+        config_fault_add(load->warnings, NULL, 0, "%s is no known variable: did you mean %s%s?", name, env_prefix, nearest);
+    else if (!known)
+        config_fault_add(load->warnings, NULL, 0, "%s is no known variable", name);
+    free(name);
+}
+
+void config_load_environment(load_t *load) {
+    char *variables[CONFIG_KEYS_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < config_key_count; i++) {
+        const config_key_t *key = &config_keys[i];
+        if (config_key_in_queue(key)) continue;
+        char *variable = variables[count++] = variable_of(key);
+        const char *value = getenv(variable);
+        if (value) take_variable(load, key, variable, value);
+    }
+    for (char **entry = environ; entry && *entry; entry++) warn_unknown(load, *entry, (const char *const *)variables, count);
+    for (size_t i = 0; i < count; i++) free(variables[i]);
+}

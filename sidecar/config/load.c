@@ -1,0 +1,74 @@
+#include "config/load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/value.h"
+
+static void *base_of(load_t *load, const config_key_t *key) {
+    return config_key_in_policy(key) ? (void *)&load->config->defaults : (void *)load->config;
+}
+
+void config_load_defaults(load_t *load) {
+    buffer_t why = {0};
+    for (size_t i = 0; i < config_key_count; i++) {
+        const config_key_t *key = &config_keys[i];
+        if (config_key_in_queue(key) && !config_key_in_policy(key)) continue;
+        if (!config_value_set_text(key, key->fallback, base_of(load, key), &why)) abort(); // the table contradicts itself
+    }
+    buffer_free(&why);
+}
+
+static void take_key(load_t *load, const config_key_t *key, const node_t *node, const char *prefix) {
+    buffer_t why = {0};
+    size_t row = config_key_row(key);
+    load->keys[row] = (site_t){node->file, node->line, ORIGIN_FILE};
+    if (!config_value_set(key, node, base_of(load, key), &why)) {
+        config_fault_add(load->faults, node->file, node->line, "`%s%s` %s", prefix, key->name, buffer_text(&why));
+        if (config_key_in_policy(key)) load->defaults_faulty = true;
+    }
+    buffer_free(&why);
+}
+
+static void take_section(load_t *load, const node_t *group, const char *section) {
+    if (group->kind != NODE_GROUP) {
+        config_fault_add(load->faults, group->file, group->line, "`%s` must be a group: %s = { ... };", group->name, group->name);
+        return;
+    }
+    char *prefix = mem_printf("%s.", group->name);
+    char *place = mem_printf("`%s`: ", group->name);
+    for (size_t i = 0; i < group->count; i++) {
+        const node_t *node = &group->children[i];
+        const config_key_t *key = config_key_find(section, node->name);
+        if (key)
+            take_key(load, key, node, prefix);
+        else
+            config_load_unknown(load, node, section, place);
+    }
+    free(place);
+    free(prefix);
+}
+
+static bool is_section(const char *name) {
+    const char *sections[CONFIG_SECTIONS_MAX];
+    size_t count = config_key_sections(sections);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(sections[i], name) == 0) return true;
+    }
+    return false;
+}
+
+void config_load_file(load_t *load, const node_t *root) {
+    for (size_t i = 0; i < root->count; i++) {
+        const node_t *node = &root->children[i];
+        const config_key_t *key = config_key_find("", node->name);
+        if (key)
+            take_key(load, key, node, "");
+        else if (strcmp(node->name, "defaults") == 0)
+            take_section(load, node, "queue");
+        else if (is_section(node->name))
+            take_section(load, node, node->name);
+        else if (strcmp(node->name, "queues") != 0)
+            config_load_unknown(load, node, "", "");
+    }
+}

@@ -1,0 +1,59 @@
+// What lives only while a config is loaded, and the steps that fill it.
+#ifndef QS_CONFIG_LOAD_H
+#define QS_CONFIG_LOAD_H
+
+#include "config.h"
+#include "config/fault.h"
+#include "config/source.h"
+#include "config/table.h"
+
+// Where a value stands, for messages. File is borrowed from the source tree.
+typedef struct site {
+    const char *file;
+    int line; // 0 = not in a file
+    origin_t origin;
+} site_t;
+
+typedef struct queue_site {
+    site_t self; // where the queue's group begins
+    site_t keys[CONFIG_KEYS_MAX];
+    bool faulty; // a value of its own is wrong: its values are not worth comparing
+    bool twin;   // an earlier queue has its name: its keys all collide, which is not said again
+} queue_site_t;
+
+typedef struct load {
+    config_t *config;
+    fault_list_t *faults;
+    fault_list_t *warnings;
+    site_t keys[CONFIG_KEYS_MAX]; // of all keys outside queues, and of `defaults`
+    queue_site_t *queues;         // one for each queue of the config
+    bool defaults_faulty;
+} load_t;
+
+// Fills every key outside queues, and `defaults`, with the table's defaults.
+void config_load_defaults(load_t *load);
+
+// Takes every key outside queues from the tree; what is unknown or wrong becomes a fault.
+void config_load_file(load_t *load, const node_t *root);
+
+// Takes the list `queues`; its queues fall back to `defaults`, which must have been taken already.
+void config_load_queues(load_t *load, const node_t *root);
+
+// Takes keys outside queues from QUEUE_SIDECAR_<SECTION>_<KEY>.
+void config_load_environment(load_t *load);
+
+// Takes redis.url apart into host, port, socket, db, username and password, if it came from this origin; they replace what
+// weaker origins said. Taken right after the keys of that origin.
+void config_load_url(load_t *load, origin_t origin);
+
+// Compares values with each other: keys that collide, windows that are too short.
+void config_load_check(load_t *load);
+
+// Adds the fault of an unknown key: the nearest known one, or where it belongs, or what is known here. Prefix
+// begins the message: "`redis`: ".
+void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix);
+
+// Returns (owned) what messages call a key outside queues: "`redis.port`", or the variable where the environment gave it.
+char *config_load_shown(const config_key_t *key, origin_t origin);
+
+#endif

@@ -1,0 +1,39 @@
+// A config file as a tree of names and literal texts. The only room that knows libconfig.
+#ifndef QS_CONFIG_SOURCE_H
+#define QS_CONFIG_SOURCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "config/fault.h"
+
+typedef enum node_kind {
+    NODE_GROUP,
+    NODE_LIST,
+    NODE_ARRAY,
+    NODE_TEXT,
+    NODE_INT,
+    NODE_REAL,
+    NODE_BOOL,
+    NODE_ANY // text of an environment variable, which has no quotes to tell a type by
+} node_kind_t;
+
+typedef struct node {
+    node_kind_t kind;
+    char *name;            // NULL in a list or an array, and at the root
+    char *text;            // scalars: the value; an integer as the literal that stands in the file
+    char *file;            // as messages name it
+    int line;              // where the name (in a list: the value) stands
+    struct node *children; // groups, lists and arrays
+    size_t count;
+} node_t;
+
+// Reads a file with what it includes (paths relative to the file's own directory). Returns the root (free with
+// config_source_free), or NULL with one fault added.
+node_t *config_source_read(const char *path, fault_list_t *faults);
+void config_source_free(node_t *root);
+
+// Returns the child of that name, or NULL.
+const node_t *config_source_child(const node_t *group, const char *name);
+
+#endif

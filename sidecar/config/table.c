@@ -1,0 +1,175 @@
+#include "config/table.h"
+
+#include <string.h>
+
+static const char *const scope_words[] = {"group", "queue", NULL};
+static const char *const backoff_words[] = {"none", "fixed", "exponential", NULL};
+static const char *const unit_words[] = {"ms", "s", NULL};
+static const char *const level_words[] = {"error", "warn", "info", "debug", NULL};
+static const char *const format_words[] = {"auto", "json", "text", NULL};
+static const char *const dialect_words[] = {"list", NULL};
+static const char *const later_dialects[] = {"kmqueue", "delayed_queue", "bull", "private_queues", NULL};
+
+#define TOP(field)    offsetof(config_t, field)
+#define POLICY(field) offsetof(queue_policy_t, field)
+#define QUEUE(field)  offsetof(queue_config_t, field)
+#define ROW(section_, name_, type_, fallback_, low_, high_, at_, reloadable_, help_, ...)                                        \
+    {                                                                                                                            \
+        .section = section_, .name = name_, .type = type_, .fallback = fallback_, .low = low_, .high = high_, .at = at_,         \
+        .reloadable = reloadable_, .help = help_, __VA_ARGS__                                                                    \
+    }
+#define PLAIN .secret = false
+
+// clang-format off
+const config_key_t config_keys[] = {
+    ROW("", "group", KEY_NAME, "default", "1", "128", TOP(group), false,
+        "Name of the instances that serve the same queues under one lock; name it after the application.", PLAIN),
+
+    ROW("redis", "url", KEY_TEXT, "", "0", "4096", TOP(redis.url), false,
+        "Redis in one line, redis://[user][:password]@host:port/db or unix:///path, instead of host, port, socket, db, username and password.", .secret = true),
+    ROW("redis", "host", KEY_TEXT, "127.0.0.1", "1", "255", TOP(redis.host), false,
+        "Host name or address of Redis.", PLAIN),
+    ROW("redis", "port", KEY_INT, "6379", "1", "65535", TOP(redis.port), false,
+        "TCP port of Redis.", PLAIN),
+    ROW("redis", "socket", KEY_TEXT, "", "0", "107", TOP(redis.socket), false,
+        "Path of Redis's unix socket; it wins over host and port, and empty means none.", PLAIN),
+    ROW("redis", "db", KEY_INT, "0", "0", "65535", TOP(redis.db), false,
+        "Number of the Redis database.", PLAIN),
+    ROW("redis", "username", KEY_TEXT, "", "0", "512", TOP(redis.username), false,
+        "User of the Redis ACL; empty means the default user.", PLAIN),
+    ROW("redis", "password", KEY_TEXT, "", "0", "4096", TOP(redis.password), false,
+        "Password in the file itself; prefer password_file, which wins over it.", .secret = true),
+    ROW("redis", "password_file", KEY_TEXT, "", "0", "4095", TOP(redis.password_file), false,
+        "Path of a file that holds the password, read again at each connect; empty means none.", PLAIN),
+    ROW("redis", "timeout", KEY_DURATION, "5s", "100ms", "1m", TOP(redis.timeout_ms), false,
+        "How long a connect or one reply of Redis may take, a duration.", PLAIN),
+
+    ROW("lock", "ttl", KEY_DURATION, "5s", "200ms", "10m", TOP(lock.ttl_ms), false,
+        "How long the leader's lock lives without a renewal, a duration: the longest pause at a takeover after a crash, and it is renewed every third of it.", PLAIN),
+    ROW("lock", "scope", KEY_ENUM, "group", NULL, NULL, TOP(lock.scope), false,
+        "One lock for the whole group, or one for each queue, as Redis Cluster needs.", .words = scope_words),
+
+    ROW("dispatcher", "batch", KEY_INT, "500", "1", "5000", TOP(dispatcher.batch), true,
+        "Most jobs that one promote script moves; other clients of Redis wait while it runs.", PLAIN),
+    ROW("dispatcher", "safety_poll", KEY_DURATION, "5s", "50ms", "24h", TOP(dispatcher.safety_poll_ms), true,
+        "How often all queues are looked at without a wake-up, a duration: it bounds the harm of a lost one.", PLAIN),
+
+    ROW("monitor", "scan_interval", KEY_DURATION, "auto", "50ms", "1h", TOP(monitor.scan_interval_ms), true,
+        "Time between two passes over a backup list, a duration; auto is a tenth of the protected timeout, between 1s and 1m.", .zero = "auto"),
+
+    ROW("stream", "retain", KEY_DURATION, "24h", "1m", "365d", TOP(stream.retain_ms), true,
+        "How long records stay in the failure stream at least, a duration.", PLAIN),
+    ROW("stream", "min_records", KEY_INT, "10000", "0", "100000000", TOP(stream.min_records), true,
+        "How many records stay in the failure stream whatever their age.", PLAIN),
+    ROW("stream", "max_bytes", KEY_SIZE, "256MiB", "1MiB", "1TiB", TOP(stream.max_bytes), true,
+        "Largest failure stream, a size in bytes; at this size no job is ended any more until it shrinks.", PLAIN),
+    ROW("stream", "min_copies", KEY_INT, "1", "1", "100", TOP(stream.min_copies), true,
+        "How many audit logs must hold a record before it may be trimmed.", PLAIN),
+
+    ROW("audit", "path", KEY_TEXT, "/var/lib/queue-sidecar/audit.db", "1", "4095", TOP(audit.path), false,
+        "Path of the audit log, an SQLite file on a local disk.", PLAIN),
+    ROW("audit", "retain", KEY_DURATION, "30d", "1h", "3650d", TOP(audit.retain_ms), true,
+        "How long rows stay in the audit log, a duration.", PLAIN),
+    ROW("audit", "retain_rows", KEY_INT, "0", "0", "1000000000000", TOP(audit.retain_rows), true,
+        "Most rows in the audit log; 0 means no limit.", PLAIN),
+    ROW("audit", "retain_bytes", KEY_SIZE, "1GiB", "1MiB", "16TiB", TOP(audit.retain_bytes), true,
+        "Largest audit log, a size in bytes; 0 means no limit.", .zero = "0"),
+
+    ROW("http", "listen", KEY_TEXT, "127.0.0.1", "1", "255", TOP(http.listen), false,
+        "Address that health and metrics are served on.", PLAIN),
+    ROW("http", "port", KEY_INT, "8642", "0", "65535", TOP(http.port), false,
+        "Port that health and metrics are served on; 0 turns them off.", PLAIN),
+    ROW("http", "token_file", KEY_TEXT, "", "0", "4095", TOP(http.token_file), false,
+        "Path of a file that holds the token for requests that show payloads or write; empty turns those off.", PLAIN),
+
+    ROW("log", "level", KEY_ENUM, "info", NULL, NULL, TOP(log.level), true,
+        "How much is logged.", .words = level_words),
+    ROW("log", "format", KEY_ENUM, "auto", NULL, NULL, TOP(log.format), false,
+        "Shape of a log line; auto is text on a terminal and JSON elsewhere.", .words = format_words),
+
+    ROW("queue", "protected_timeout", KEY_DURATION, "3m", "50ms", "30d", POLICY(protected_timeout_ms), true,
+        "How long one execution may take before the job counts as stalled, a duration.", PLAIN),
+    ROW("queue", "alive_timeout", KEY_DURATION, "off", "50ms", "3650d", POLICY(alive_timeout_ms), true,
+        "How long a job may exist in all before it is ended, a duration; off means for ever.", .zero = "off"),
+    ROW("queue", "alive_kills", KEY_BOOL, "false", NULL, NULL, POLICY(alive_kills), true,
+        "Whether a job past its alive timeout is ended even while its heartbeat is there.", PLAIN),
+    ROW("queue", "heartbeat", KEY_PATTERN, "*_alive", "1", "1024", POLICY(heartbeat), true,
+        "Key by which a worker says that it is still on a job, with * for the job id; off means that there is none.", PLAIN),
+    ROW("queue", "retry_times", KEY_INT, "3", "0", "1000", POLICY(retry_times), true,
+        "How many retries a job gets before its final failure.", PLAIN),
+    ROW("queue", "retry_window", KEY_DURATION, "24h", "1s", "3650d", POLICY(retry_window_ms), true,
+        "How long after the last retry its count is forgotten, a duration.", PLAIN),
+    ROW("queue", "retry_backoff", KEY_ENUM, "none", NULL, NULL, POLICY(retry_backoff), true,
+        "How long a retry waits: not at all, always retry_delay, or doubling from retry_delay to retry_delay_max.", .words = backoff_words),
+    ROW("queue", "retry_delay", KEY_DURATION, "10s", "50ms", "30d", POLICY(retry_delay_ms), true,
+        "The first delay of a retry, a duration.", PLAIN),
+    ROW("queue", "retry_delay_max", KEY_DURATION, "1h", "50ms", "30d", POLICY(retry_delay_max_ms), true,
+        "The longest delay of a retry, a duration.", PLAIN),
+    ROW("queue", "retry_jitter", KEY_REAL, "0.2", "0", "1", POLICY(retry_jitter), true,
+        "Share of a delay that is random, from 0 to 1.", PLAIN),
+    ROW("queue", "ready_limit", KEY_INT, "0", "0", "1000000000", POLICY(ready_limit), true,
+        "Promotion waits while the ready list has this many jobs; 0 means no limit.", PLAIN),
+    ROW("queue", "score_unit", KEY_ENUM, "ms", NULL, NULL, POLICY(score_unit), false,
+        "What a score in the delayed zset counts since 1970: milliseconds or seconds.", .words = unit_words),
+    ROW("queue", "id_path", KEY_POINTER, "", "0", "512", POLICY(id_path), true,
+        "JSON pointer to the job's id; empty means the SHA-256 of the job.", PLAIN),
+    ROW("queue", "created_path", KEY_POINTER, "", "0", "512", POLICY(created_path), true,
+        "JSON pointer to the time a job was made, in score_unit since 1970; empty means when it was first seen.", PLAIN),
+    ROW("queue", "type_path", KEY_POINTER, "", "0", "512", POLICY(type_path), true,
+        "JSON pointer to the job's type, for the audit log; empty means none.", PLAIN),
+    ROW("queue", "end_duplicates", KEY_BOOL, "false", NULL, NULL, POLICY(end_duplicates), true,
+        "Whether jobs of equal bytes may be ended while several are in progress, instead of retried.", PLAIN),
+    ROW("queue", "max_payload", KEY_SIZE, "16MiB", "1KiB", "512MiB", POLICY(max_payload), true,
+        "Largest job that is handled, a size in bytes; larger ones are left alone, counted and named.", PLAIN),
+    ROW("queue", "roles", KEY_ROLES, "dispatcher, monitor", NULL, NULL, POLICY(roles), true,
+        "What is done for the queue: dispatcher promotes due jobs, monitor finds stalled ones.", PLAIN),
+
+    ROW("queue-only", "name", KEY_NAME, NULL, "1", "128", QUEUE(name), false,
+        "Name of the queue; its keys take their names from it.", PLAIN),
+    ROW("queue-only", "dialect", KEY_ENUM, "list", NULL, NULL, QUEUE(dialect), false,
+        "How the queue's workers lay it out in Redis.", .words = dialect_words, .later = later_dialects),
+    ROW("queue-only", "ready", KEY_REDIS, "<name>", "1", "1024", QUEUE(ready), false,
+        "Key of the list that workers take jobs from.", PLAIN),
+    ROW("queue-only", "delayed", KEY_REDIS, "<name>:delayed", "1", "1024", QUEUE(delayed), false,
+        "Key of the zset of jobs that are not yet due.", PLAIN),
+    ROW("queue-only", "backup", KEY_REDIS, "<name>:backup", "1", "1024", QUEUE(backup), false,
+        "Key of the list of jobs in progress.", PLAIN),
+    ROW("queue-only", "errors", KEY_REDIS, "<name>:errors", "1", "1024", QUEUE(errors), false,
+        "Key of the hash in which workers report failed jobs.", PLAIN),
+};
+// clang-format on
+
+const size_t config_key_count = sizeof config_keys / sizeof *config_keys;
+_Static_assert(sizeof config_keys / sizeof *config_keys <= CONFIG_KEYS_MAX, "raise CONFIG_KEYS_MAX");
+
+bool config_key_in_policy(const config_key_t *key) { return strcmp(key->section, "queue") == 0; }
+
+bool config_key_in_queue(const config_key_t *key) { return config_key_in_policy(key) || strcmp(key->section, "queue-only") == 0; }
+
+const config_key_t *config_key_find(const char *section, const char *name) {
+    for (size_t i = 0; i < config_key_count; i++) {
+        if (strcmp(config_keys[i].section, section) == 0 && strcmp(config_keys[i].name, name) == 0) return &config_keys[i];
+    }
+    return NULL;
+}
+
+size_t config_key_row(const config_key_t *key) { return (size_t)(key - config_keys); }
+
+size_t config_key_sections(const char *names[CONFIG_SECTIONS_MAX]) {
+    size_t count = 0;
+    for (size_t i = 0; i < config_key_count && count < CONFIG_SECTIONS_MAX; i++) {
+        const config_key_t *key = &config_keys[i];
+        if (!*key->section || config_key_in_queue(key)) continue;
+        if (count == 0 || strcmp(names[count - 1], key->section) != 0) names[count++] = key->section;
+    }
+    return count;
+}
+
+const char *config_key_type_name(key_type_t type) {
+    static const char *const names[] = {
+        [KEY_INT] = "integer",  [KEY_DURATION] = "duration", [KEY_SIZE] = "size",       [KEY_REAL] = "number",
+        [KEY_BOOL] = "boolean", [KEY_ENUM] = "word",         [KEY_ROLES] = "roles",     [KEY_TEXT] = "text",
+        [KEY_NAME] = "name",    [KEY_REDIS] = "key",         [KEY_PATTERN] = "pattern", [KEY_POINTER] = "pointer",
+    };
+    return names[type];
+}

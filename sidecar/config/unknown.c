@@ -1,0 +1,60 @@
+#include <string.h>
+
+#include "base/suggest.h"
+#include "config/load.h"
+
+enum { NAMES_MAX = CONFIG_KEYS_MAX + CONFIG_SECTIONS_MAX + 2 };
+
+static size_t add_names(const char *section, const char **names) {
+    size_t count = 0;
+    for (size_t i = 0; i < config_key_count; i++) {
+        if (strcmp(config_keys[i].section, section) == 0) names[count++] = config_keys[i].name;
+    }
+    return count;
+}
+
+// What may stand in a section: a queue knows the keys of a policy too, and the top all groups.
+static size_t names_in(const char *section, const char *names[NAMES_MAX]) {
+    size_t count = add_names(section, names);
+    if (strcmp(section, "queue-only") == 0) count += add_names("queue", names + count);
+    if (*section) return count;
+    count += config_key_sections(names + count);
+    names[count++] = "defaults";
+    names[count++] = "queues";
+    return count;
+}
+
+// Adds where a key of that name is known, if it is. In a queue only its own keys are worth naming: `timeout` there means no
+// Redis.
+static bool add_home(const char *name, const char *section, buffer_t *out) {
+    for (size_t i = 0; i < config_key_count; i++) {
+        const config_key_t *key = &config_keys[i];
+        if (strcmp(key->name, name) != 0 || (strcmp(section, "queue-only") == 0 && *key->section)) continue;
+        if (config_key_in_policy(key))
+            buffer_str(out, ": it belongs in `defaults` or in a queue");
+        else if (config_key_in_queue(key))
+            buffer_str(out, ": it belongs in a queue");
+        else if (*key->section)
+            buffer_printf(out, ": it belongs in `%s`", key->section);
+        else
+            buffer_str(out, ": it belongs at the top level");
+        return true;
+    }
+    return false;
+}
+
+void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix) {
+    const char *names[NAMES_MAX];
+    size_t count = names_in(section, names);
+    const char *nearest = suggest_nearest(node->name, names, count);
+    buffer_t text = {0};
+    buffer_printf(&text, "%sunknown key `%s`", prefix, node->name);
+    if (nearest) {
+        buffer_printf(&text, ": did you mean `%s`?", nearest);
+    } else if (!add_home(node->name, section, &text)) {
+        buffer_str(&text, "; known here:");
+        for (size_t i = 0; i < count; i++) buffer_printf(&text, "%s %s", i ? "," : "", names[i]);
+    }
+    config_fault_add(load->faults, node->file, node->line, "%s", buffer_text(&text));
+    buffer_free(&text);
+}

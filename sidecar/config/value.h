@@ -1,0 +1,33 @@
+// Values: text to number and back, and one key's value into the struct that holds it.
+#ifndef QS_CONFIG_VALUE_H
+#define QS_CONFIG_VALUE_H
+
+#include <stdbool.h>
+
+#include "base/buffer.h"
+#include "config/source.h"
+#include "config/table.h"
+
+// Sets the field of key in base (a config_t, queue_policy_t or queue_config_t) from a node. When the node is no such value, adds
+// to why what it is and what is allowed ("is 0, but must be an integer from 1 to 65535"), changes nothing and returns false.
+bool config_value_set(const config_key_t *key, const node_t *node, void *base, buffer_t *why);
+
+// The same from plain text, as the environment and the defaults of the table have it.
+bool config_value_set_text(const config_key_t *key, const char *text, void *base, buffer_t *why);
+
+// Copies one field, texts too; what the target held is freed.
+void config_value_copy(const config_key_t *key, void *to, const void *from);
+
+// Frees the field if it is owned.
+void config_value_free(const config_key_t *key, void *base);
+
+// Adds the field in libconfig syntax, secrets redacted.
+void config_value_write(const config_key_t *key, const void *base, buffer_t *out);
+
+// Adds what is allowed: "an integer from 1 to 65535".
+void config_value_describe(const config_key_t *key, buffer_t *out);
+
+// Adds text as libconfig writes it, in quotes.
+void config_value_quote(const char *text, buffer_t *out);
+
+#endif

@@ -1,0 +1,408 @@
+#include "dispatcher.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/backoff.h"
+#include "base/buffer.h"
+#include "base/log.h"
+#include "line.h"
+#include "queue/wake.h"
+
+enum {
+    WINDOW = 2,        // requests under way: Redis works on one while the next waits in its socket, and others get in between
+    HEADS_CHUNK = 500, // queues per look: about half a millisecond of Redis
+    TICK_MS = 100,     // a tick comes up for air at least this often
+    NO_WAKE_RETRY_S = 60,
+};
+
+static const char ROLE[] = "dispatcher";
+
+typedef enum flight_kind { FLIGHT_PROMOTE, FLIGHT_READ, FLIGHT_SAFETY } flight_kind_t;
+
+// One request under way. Replies come in the order of the requests.
+typedef struct flight {
+    flight_kind_t kind;
+    uint64_t term;    // of the promote
+    int64_t asked;    // promote: batch
+    bool armed;       // the look registers for wake-ups
+    head_ask_t *asks; // the queues looked at; owned
+    size_t count;
+} flight_t;
+
+struct dispatcher {
+    const keyspace_t *keys;
+    leases_t *leases;
+    metrics_t *metrics;
+    const atomic_bool *stop;
+    conn_t *data;
+    conn_t *ear;    // told of changes
+    bool waking;    // tracking works on this pair of connections
+    mono_t wake_at; // when to try tracking again
+    backoff_t backoff;
+    mono_t retry_at;  // no request before this
+    mono_t safety_at; // next look at all heads
+    line_t *lines;
+    line_t **by_key; // lines sorted by delayed key, for wake-ups
+    size_t by_key_count;
+    uint64_t *terms;  // of each seat: the last term that was seen
+    uint64_t *fenced; // of each seat: the term that Redis does not know any more
+    size_t cursor;    // whose turn it is
+    flight_t flights[WINDOW];
+    int flying;
+    head_t *heads; // room for HEADS_CHUNK
+};
+
+static int compare_keys(const void *a, const void *b) {
+    return strcmp((*(line_t *const *)a)->config->delayed, (*(line_t *const *)b)->config->delayed);
+}
+
+dispatcher_t *dispatcher_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
+    dispatcher_t *d = mem_alloc(sizeof *d);
+    *d = (dispatcher_t){.keys = keys, .leases = leases, .metrics = metrics, .stop = stop, .backoff = BACKOFF_REDIS};
+    d->data = conn_new(&keys->config->redis, "queue-sidecar-dispatcher", stop);
+    d->ear = conn_new(&keys->config->redis, "queue-sidecar-wakeups", stop);
+    d->lines = mem_array(keys->queue_count, sizeof *d->lines);
+    d->by_key = mem_array(keys->queue_count, sizeof(line_t *));
+    d->terms = mem_array(keys->seat_count, sizeof *d->terms);
+    d->fenced = mem_array(keys->seat_count, sizeof *d->fenced);
+    d->heads = mem_array(HEADS_CHUNK, sizeof *d->heads);
+    for (size_t i = 0; i < keys->queue_count; i++) {
+        const queue_config_t *queue = keys->queues[i].config;
+        line_init(&d->lines[i], queue, &metrics->queues[i], keys->config->dispatcher.batch);
+        if (queue->policy.roles & ROLE_DISPATCHER) d->by_key[d->by_key_count++] = &d->lines[i];
+    }
+    qsort(d->by_key, d->by_key_count, sizeof(line_t *), compare_keys);
+    return d;
+}
+
+static void drop_flights(dispatcher_t *d) {
+    for (int i = 0; i < d->flying; i++) free(d->flights[i].asks);
+    d->flying = 0;
+}
+
+void dispatcher_free(dispatcher_t *d) {
+    if (!d) return;
+    drop_flights(d);
+    conn_free(d->data);
+    conn_free(d->ear);
+    free(d->lines);
+    free(d->by_key);
+    free(d->terms);
+    free(d->fenced);
+    free(d->heads);
+    free(d);
+}
+
+static void forget_everything(dispatcher_t *d) {
+    drop_flights(d);
+    for (size_t i = 0; i < d->keys->queue_count; i++) line_forget(&d->lines[i]);
+}
+
+static void disconnect(dispatcher_t *d) {
+    conn_close(d->data);
+    conn_close(d->ear);
+    d->waking = false;
+    forget_everything(d);
+}
+
+static void put_off(dispatcher_t *d, const fault_t *fault) {
+    d->retry_at = mono_add(mono_now(), backoff_next_ns(&d->backoff));
+    log_warn(ROLE, NULL, fault->outcome == OUTCOME_LATER ? "redis is not ready" : "redis is out of reach",
+             F_STR("reason", fault->text));
+    if (fault->outcome == OUTCOME_LOST) {
+        disconnect(d);
+        metric_add(&d->metrics->reconnects, 1);
+    }
+}
+
+// Notes new terms; returns whether any seat may be served.
+static bool leading(dispatcher_t *d) {
+    bool any = false;
+    for (size_t seat = 0; seat < d->keys->seat_count; seat++) {
+        lease_t lease;
+        if (!lease_get(d->leases, seat, &lease)) continue;
+        if (d->fenced[seat] != lease.term) any = true;
+        if (d->terms[seat] == lease.term) continue;
+        d->terms[seat] = lease.term;
+        const seat_t *of = &d->keys->seats[seat];
+        for (size_t i = 0; i < of->queue_count; i++) {
+            line_t *line = &d->lines[of->first_queue + i];
+            line_changed(line);
+            line->hold = (mono_t){0};
+        }
+    }
+    return any;
+}
+
+// The lease under which this queue may be served now; false when there is none.
+static bool served(dispatcher_t *d, size_t queue, lease_t *lease) {
+    size_t seat = d->keys->queues[queue].seat;
+    if (!(d->lines[queue].config->policy.roles & ROLE_DISPATCHER)) return false;
+    return lease_get(d->leases, seat, lease) && d->fenced[seat] != lease->term;
+}
+
+static void start_waking(dispatcher_t *d, mono_t now) {
+    fault_t fault;
+    outcome_t outcome = wake_start(d->data, d->ear, &fault);
+    if (outcome == OUTCOME_OK) {
+        d->waking = true;
+    } else if (outcome == OUTCOME_FAULT && conn_is_open(d->data)) {
+        log_error(ROLE, NULL, "redis refuses wake-ups: new jobs are found by dispatcher.safety_poll only",
+                  F_STR("reason", fault.text));
+        d->wake_at = mono_add(now, NO_WAKE_RETRY_S * NS_PER_S);
+    } else {
+        put_off(d, &fault);
+    }
+}
+
+// Opens what is closed. Whatever is new, everything may have changed meanwhile. False: not now, see retry_at.
+static bool connected(dispatcher_t *d, mono_t now) {
+    fault_t fault;
+    bool fresh = !conn_is_open(d->data);
+    if (conn_open(d->data, &fault) != OUTCOME_OK) {
+        put_off(d, &fault);
+        return false;
+    }
+    if (fresh) d->wake_at = now;
+    if ((fresh || (d->waking && !conn_is_open(d->ear)) || !d->waking) && mono_reached(d->wake_at, now)) {
+        d->waking = false;
+        start_waking(d, now);
+        if (!conn_is_open(d->data)) return false;
+        fresh = true;
+    }
+    if (fresh) {
+        forget_everything(d);
+        d->safety_at = mono_add(now, d->keys->config->dispatcher.safety_poll_ms * NS_PER_MS);
+    }
+    return true;
+}
+
+static int compare_key(const void *key, const void *line) { return strcmp(key, (*(line_t *const *)line)->config->delayed); }
+
+static void on_change(void *self, const char *key, size_t len) {
+    dispatcher_t *d = self;
+    if (!key) {
+        for (size_t i = 0; i < d->by_key_count; i++) line_changed(d->by_key[i]);
+        return;
+    }
+    if (strlen(key) != len) return; // configured keys hold no NUL
+    line_t **found = bsearch(key, d->by_key, d->by_key_count, sizeof *d->by_key, compare_key);
+    if (!found) return;
+    metric_add(&(*found)->metrics->wakeups, 1);
+    line_changed(*found);
+}
+
+// An idle connection that has something to read has been closed by the other side.
+static bool data_alive(dispatcher_t *d) {
+    struct redisReply *reply = NULL;
+    fault_t fault;
+    if (d->flying > 0 || conn_take(d->data, &reply, &fault) == OUTCOME_OK) {
+        conn_reply_free(reply);
+        return true;
+    }
+    put_off(d, &fault);
+    return false;
+}
+
+// Takes the wake-ups that have arrived. A dead ear would be silent for ever, so it is replaced.
+static bool heard(dispatcher_t *d) {
+    fault_t fault;
+    if (!d->waking || wake_take(d->ear, on_change, d, &fault) == OUTCOME_OK) return true;
+    log_warn(ROLE, NULL, "lost the connection for wake-ups", F_STR("reason", fault.text));
+    conn_close(d->ear);
+    d->waking = false;
+    d->wake_at = mono_now();
+    metric_add(&d->metrics->reconnects, 1);
+    return false;
+}
+
+static flight_t *new_flight(dispatcher_t *d, flight_kind_t kind, size_t room) {
+    flight_t *flight = &d->flights[d->flying++];
+    *flight = (flight_t){.kind = kind, .asks = mem_array(room, sizeof(head_ask_t))};
+    return flight;
+}
+
+static void send_promote(dispatcher_t *d, size_t queue, const lease_t *lease, mono_t now) {
+    line_t *line = &d->lines[queue];
+    flight_t *flight = new_flight(d, FLIGHT_PROMOTE, 1);
+    flight->term = lease->term;
+    flight->asked = line->batch;
+    flight->armed = d->waking;
+    flight->count = 1;
+    flight->asks[0] = (head_ask_t){.queue = queue, .skip = line->skip};
+    promote_ask_t ask = {.queue = queue, .token = lease->token, .batch = line->batch, .skip = line->skip};
+    line->ops->promote_append(d->data, d->keys, &ask);
+    heads_append(d->data, d->keys, flight->asks, 1, flight->armed);
+    line_sent(line, now);
+}
+
+// Sends a promote for the next queue in turn that is due.
+static bool send_due(dispatcher_t *d, mono_t now) {
+    size_t count = d->keys->queue_count;
+    for (size_t n = 0; n < count; n++) {
+        size_t queue = (d->cursor + n) % count;
+        lease_t lease;
+        if (!line_wants_promote(&d->lines[queue], now, WINDOW) || !served(d, queue, &lease)) continue;
+        d->cursor = (queue + 1) % count;
+        send_promote(d, queue, &lease, now);
+        return true;
+    }
+    return false;
+}
+
+// Sends one look for the queues that `all` or a change asks for, from *from on; returns whether there was any.
+static bool send_look(dispatcher_t *d, flight_kind_t kind, size_t *from, mono_t now) {
+    flight_t *flight = NULL;
+    size_t queue = *from;
+    for (; queue < d->keys->queue_count && (!flight || flight->count < HEADS_CHUNK); queue++) {
+        lease_t lease;
+        line_t *line = &d->lines[queue];
+        if ((kind == FLIGHT_READ && !line_wants_read(line, now)) || !served(d, queue, &lease)) continue;
+        if (!flight) flight = new_flight(d, kind, HEADS_CHUNK);
+        flight->asks[flight->count++] = (head_ask_t){.queue = queue, .skip = line->skip};
+        if (kind == FLIGHT_READ) line_sent(line, now);
+    }
+    *from = queue;
+    if (!flight) return false;
+    flight->armed = kind == FLIGHT_READ && d->waking;
+    heads_append(d->data, d->keys, flight->asks, flight->count, flight->armed);
+    return true;
+}
+
+// Even an unchanged head is applied: Redis's clock may have been stepped since we last set our own by it.
+static void apply_heads(dispatcher_t *d, const flight_t *flight, int64_t now_us, mono_t now) {
+    for (size_t i = 0; i < flight->count; i++) {
+        line_t *line = &d->lines[flight->asks[i].queue];
+        const head_t *head = &d->heads[i];
+        if (flight->kind == FLIGHT_SAFETY && (line->changed || line->flying > 0 || !mono_reached(line->hold, now))) continue;
+        if (flight->kind == FLIGHT_SAFETY && line_differs(line, head)) {
+            metric_add(&line->metrics->missed, 1);
+            line_changed(line); // and so registered again
+        }
+        if (flight->asks[i].skip != line->skip)
+            line->changed = true;
+        else
+            line_head(line, head, now_us, now);
+    }
+}
+
+// A look failed: what it asked is still not known.
+static void heads_failed(dispatcher_t *d, const flight_t *flight, const fault_t *fault, mono_t now) {
+    for (size_t i = 0; i < flight->count && flight->kind != FLIGHT_SAFETY; i++) {
+        line_t *line = &d->lines[flight->asks[i].queue];
+        line->changed = true;
+        if (fault->outcome == OUTCOME_FAULT) line_fault(line, fault->text, now);
+    }
+}
+
+static void fence(dispatcher_t *d, const flight_t *flight) {
+    size_t seat = d->keys->queues[flight->asks[0].queue].seat;
+    d->fenced[seat] = flight->term;
+    lease_doubt(d->leases, seat, flight->term);
+    log_info(ROLE, NULL, "fenced: the lock is not ours any more", F_STR("seat", d->keys->seats[seat].name));
+}
+
+static outcome_t land_promote(dispatcher_t *d, const flight_t *flight, fault_t *fault) {
+    line_t *line = &d->lines[flight->asks[0].queue];
+    promote_reply_t reply;
+    outcome_t outcome = line->ops->promote_read(d->data, &reply, fault);
+    mono_t now = mono_now();
+    if (outcome == OUTCOME_OK) {
+        if (!line_promoted(line, &reply, flight->asked, now)) fence(d, flight);
+        return OUTCOME_OK;
+    }
+    line->flying--;
+    if (outcome == OUTCOME_FAULT) line_fault(line, fault->text, now);
+    return outcome;
+}
+
+// Reads the replies of the oldest request. What is worse than a fault of one queue is returned.
+static outcome_t land(dispatcher_t *d, fault_t *fault) {
+    flight_t flight = d->flights[0];
+    fault_t looked = {0};
+    int64_t now_us = 0;
+    outcome_t outcome = OUTCOME_OK;
+    if (flight.kind == FLIGHT_PROMOTE) outcome = land_promote(d, &flight, fault);
+    if (outcome != OUTCOME_LOST) heads_read(d->data, flight.count, flight.armed, d->heads, &now_us, &looked);
+    if (outcome == OUTCOME_LOST || looked.outcome == OUTCOME_LOST) {
+        if (outcome == OUTCOME_OK || outcome == OUTCOME_FAULT) *fault = looked; // else the first reason is the better one
+        fault->outcome = OUTCOME_LOST;
+        return OUTCOME_LOST;
+    }
+    memmove(d->flights, d->flights + 1, (size_t)--d->flying * sizeof *d->flights);
+    for (size_t i = 0; flight.kind == FLIGHT_READ && i < flight.count; i++) d->lines[flight.asks[i].queue].flying--;
+    if (looked.outcome == OUTCOME_OK)
+        apply_heads(d, &flight, now_us, mono_now());
+    else
+        heads_failed(d, &flight, &looked, mono_now());
+    free(flight.asks);
+    if (looked.outcome == OUTCOME_LATER) *fault = looked;
+    if (outcome == OUTCOME_LATER || looked.outcome == OUTCOME_LATER) return OUTCOME_LATER;
+    return OUTCOME_OK;
+}
+
+static void land_rest(dispatcher_t *d) {
+    fault_t fault;
+    while (d->flying > 0 && land(d, &fault) != OUTCOME_LOST) {
+    }
+    if (d->flying > 0) put_off(d, &fault);
+}
+
+// Fills the window: jobs that are due come first, then looks, then the safety poll.
+static bool send_next(dispatcher_t *d, size_t *safety_from) {
+    mono_t now = mono_now();
+    size_t from = 0;
+    if (send_due(d, now) || send_look(d, FLIGHT_READ, &from, now)) return true;
+    return *safety_from < d->keys->queue_count && send_look(d, FLIGHT_SAFETY, safety_from, now);
+}
+
+// Works until nothing is wanted now, or it is time to come up for air.
+static void work(dispatcher_t *d) {
+    mono_t started = mono_now();
+    size_t safety_from = d->keys->queue_count;
+    if (mono_reached(d->safety_at, started)) {
+        safety_from = 0;
+        d->safety_at = mono_add(started, d->keys->config->dispatcher.safety_poll_ms * NS_PER_MS);
+        metric_add(&d->metrics->safety_polls, 1);
+    }
+    while (!atomic_load(d->stop) && mono_diff(mono_now(), started) < TICK_MS * NS_PER_MS) {
+        fault_t fault;
+        if (!heard(d)) break;
+        while (d->flying < WINDOW && send_next(d, &safety_from)) {
+        }
+        if (d->flying == 0) return;
+        if (conn_flush(d->data, &fault) == OUTCOME_OK && land(d, &fault) == OUTCOME_OK) {
+            backoff_reset(&d->backoff);
+        } else {
+            if (fault.outcome == OUTCOME_LATER) land_rest(d);
+            if (fault.outcome != OUTCOME_OK) put_off(d, &fault);
+            return;
+        }
+    }
+    land_rest(d);
+}
+
+static mono_t next_time(dispatcher_t *d) {
+    mono_t next = d->safety_at;
+    for (size_t i = 0; i < d->keys->queue_count; i++) {
+        lease_t lease;
+        mono_t of_line = line_next(&d->lines[i]);
+        if (of_line.ns < next.ns && served(d, i, &lease)) next = of_line;
+    }
+    if (!d->waking) next = mono_min(next, d->wake_at);
+    return next.ns < d->retry_at.ns ? d->retry_at : next;
+}
+
+void dispatcher_tick(void *self, role_wait_t *wait) {
+    dispatcher_t *d = self;
+    if (!leading(d)) {
+        if (conn_is_open(d->data)) disconnect(d);
+        return; // the lease wakes us
+    }
+    mono_t now = mono_now();
+    if (mono_reached(d->retry_at, now) && connected(d, now) && data_alive(d)) work(d);
+    wait->until = next_time(d);
+    role_wait_fd(wait, conn_fd(d->data));
+    role_wait_fd(wait, conn_fd(d->ear));
+}

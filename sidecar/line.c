@@ -1,0 +1,178 @@
+#include "line.h"
+
+#include <math.h>
+
+#include "base/log.h"
+
+// Scores between these are dates of this century when read in the other unit, and absurd in the one that is configured.
+#define SCORE_SECONDS_LOW  1e8  // as ms: 2 January 1970; as seconds: 1973
+#define SCORE_SECONDS_HIGH 1e11 // as ms: 1973; as seconds: the year 5138
+
+enum { EMPTY_PATIENCE = 3 };
+
+static const char ROLE[] = "dispatcher";
+
+void line_init(line_t *line, const queue_config_t *config, metrics_queue_t *metrics, int64_t batch) {
+    *line = (line_t){.config = config, .metrics = metrics, .ops = dialect_ops(config->dialect), .batch = batch, .most = batch};
+    line_forget(line);
+}
+
+void line_forget(line_t *line) {
+    line->changed = true;
+    line->due = mono_never();
+    line->due_us = INT64_MAX;
+    line->hold = line->reread = (mono_t){0};
+    line->flying = 0;
+    line->backlog = false;
+    line->skip = 0;
+    line->empty = 0;
+}
+
+void line_changed(line_t *line) {
+    line->changed = true;
+    line->skip = 0; // what is at the head may be another entry by now
+}
+
+static bool held(const line_t *line, mono_t now) { return !mono_reached(line->hold, now); }
+
+bool line_wants_promote(const line_t *line, mono_t now, int window) {
+    if (held(line, now) || !mono_reached(line->due, now)) return false;
+    return line->flying == 0 || (line->backlog && line->flying < window);
+}
+
+bool line_wants_read(const line_t *line, mono_t now) {
+    return line->changed && line->flying == 0 && !held(line, now) && mono_reached(line->reread, now);
+}
+
+mono_t line_next(const line_t *line) {
+    mono_t next = line->changed ? mono_min(line->due, line->reread) : line->due;
+    return next.ns < line->hold.ns ? line->hold : next;
+}
+
+void line_sent(line_t *line, mono_t now) {
+    line->flying++;
+    line->changed = false;
+    line->reread = mono_add(now, LINE_REREAD_MS * NS_PER_MS);
+}
+
+static bool plausible_date(const line_t *line, double score) {
+    double unit = line->config->policy.score_unit == SCORE_S ? 1000 : 1;
+    return isfinite(score) && score * unit > SCORE_SECONDS_HIGH;
+}
+
+// Lateness is counted from the due time, or from when ready last had no room: waiting for room is another metric.
+static void record_moved(line_t *line, const promote_reply_t *reply) {
+    metric_add(&line->metrics->promoted, reply->moved);
+    metric_add(&line->metrics->batches, 1);
+    if (line->full_since_us) metric_add(&line->metrics->full_us, reply->now_us - line->full_since_us);
+    int64_t from_us = reply->has_oldest ? line->ops->due_us(line->config, reply->oldest) : INT64_MIN;
+    if (line->room_us > from_us) from_us = line->room_us;
+    if (reply->has_oldest && plausible_date(line, reply->oldest))
+        metrics_lateness(line->metrics, reply->now_us - from_us, reply->moved);
+    line->full_since_us = line->room_us = 0;
+}
+
+static void report_large(line_t *line, const promote_reply_t *reply) {
+    metric_add(&line->metrics->large, reply->large);
+    log_warn(ROLE, line->config->name, "left entries in delayed that are larger than max_payload", F_INT("entries", reply->large),
+             F_INT("bytes", reply->large_bytes), F_NUM("score", reply->large_score), F_STR("sha1", reply->large_sha1),
+             F_INT("max_payload", line->config->policy.max_payload));
+    line->skip += reply->large;
+    line->changed = true;
+}
+
+static void fit_batch(line_t *line, const promote_reply_t *reply) {
+    int64_t average = reply->bytes / reply->moved;
+    int64_t most = line->most;
+    int64_t fitting = average > 0 ? LINE_BATCH_BYTES / average : most;
+    line->batch = fitting < 1 ? 1 : fitting < most ? fitting : most;
+}
+
+static void apply_moved(line_t *line, const promote_reply_t *reply, int64_t asked, mono_t now) {
+    line->backlog = reply->moved + reply->large >= asked;
+    if (reply->large > 0) report_large(line, reply);
+    if (reply->moved > 0) {
+        line->empty = 0;
+        record_moved(line, reply);
+        fit_batch(line, reply);
+    } else {
+        metric_add(&line->metrics->empty, 1);
+        // Our clock and Redis's may differ by a little; more often than that, something is odd, and we must not spin on it.
+        if (line->flying == 0 && ++line->empty > EMPTY_PATIENCE) line->hold = mono_add(now, NS_PER_MS);
+    }
+}
+
+static void apply_full(line_t *line, const promote_reply_t *reply, mono_t now) {
+    if (line->full_since_us)
+        metric_add(&line->metrics->full_us, reply->now_us - line->full_since_us);
+    else
+        log_warn(ROLE, line->config->name, "ready is at ready_limit: promotion waits",
+                 F_INT("ready_limit", line->config->policy.ready_limit));
+    line->full_since_us = line->room_us = reply->now_us;
+    line->backlog = false;
+    line->hold = mono_add(now, LINE_FULL_LOOK_MS * NS_PER_MS);
+}
+
+static void hold_for_fault(line_t *line, mono_t now) {
+    metric_add(&line->metrics->faults, 1);
+    line->backlog = false;
+    line->changed = true;
+    line->hold = mono_add(now, LINE_FAULT_HOLD_MS * NS_PER_MS);
+}
+
+bool line_promoted(line_t *line, const promote_reply_t *reply, int64_t asked, mono_t now) {
+    line->flying--;
+    switch (reply->kind) {
+    case PROMOTED_MOVED: apply_moved(line, reply, asked, now); return true;
+    case PROMOTED_FULL: apply_full(line, reply, now); return true;
+    case PROMOTED_FENCED: line->backlog = false; return false;
+    case PROMOTED_OWNER:
+        log_warn(ROLE, line->config->name, "another group owns this queue: it is not served here", F_STR("group", reply->who));
+        hold_for_fault(line, now);
+        return true;
+    case PROMOTED_TYPE:
+        log_error(ROLE, line->config->name, "a key holds the wrong type: nothing is promoted", F_STR("key", reply->who),
+                  F_STR("holds", reply->what));
+        hold_for_fault(line, now);
+        return true;
+    }
+    return true;
+}
+
+void line_fault(line_t *line, const char *reason, mono_t now) {
+    log_error(ROLE, line->config->name, "redis refuses to promote", F_STR("reason", reason));
+    hold_for_fault(line, now);
+}
+
+static void warn_of_unit(const line_t *line, double score) {
+    if (line->config->policy.score_unit == SCORE_MS && score > SCORE_SECONDS_LOW && score < SCORE_SECONDS_HIGH)
+        log_warn(ROLE, line->config->name,
+                 "a delayed score looks like seconds, but score_unit is \"ms\": jobs run long before their time",
+                 F_NUM("score", score));
+    if (line->config->policy.score_unit == SCORE_S && score > SCORE_SECONDS_HIGH && isfinite(score))
+        log_warn(ROLE, line->config->name, "a delayed score looks like milliseconds, but score_unit is \"s\": jobs will not run",
+                 F_NUM("score", score));
+}
+
+static int64_t head_due_us(const line_t *line, const head_t *head) {
+    return head->exists ? line->ops->due_us(line->config, head->score) : INT64_MAX;
+}
+
+void line_head(line_t *line, const head_t *head, int64_t now_us, mono_t now) {
+    if (*head->error) {
+        line_fault(line, head->error, now);
+        return;
+    }
+    if (head->exists) warn_of_unit(line, head->score);
+    line->due_us = head_due_us(line, head);
+    if (line->due_us == INT64_MAX)
+        line->due = mono_never();
+    else if (line->due_us <= now_us)
+        line->due = now;
+    else if (line->due_us - now_us > INT64_MAX / NS_PER_US)
+        line->due = mono_never();
+    else
+        line->due = mono_add(now, (line->due_us - now_us) * NS_PER_US);
+}
+
+bool line_differs(const line_t *line, const head_t *head) { return *head->error || head_due_us(line, head) != line->due_us; }

@@ -1,0 +1,63 @@
+// What the dispatcher knows of one queue, and what follows from each reply. No I/O: a test can walk through every case.
+#ifndef QS_LINE_H
+#define QS_LINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "metrics.h"
+#include "queue/dialects/dialect.h"
+#include "queue/heads.h"
+
+enum {
+    LINE_FULL_LOOK_MS = 250, // how often a full ready list is looked at again
+    LINE_REREAD_MS = 1,      // re-reads caused by adds are at least this far apart
+    LINE_FAULT_HOLD_MS = 5000,
+    LINE_BATCH_BYTES = 2 * 1024 * 1024, // a batch of larger jobs is made smaller, so that no script runs for long
+};
+
+typedef struct line {
+    const queue_config_t *config;
+    const dialect_ops_t *ops;
+    metrics_queue_t *metrics;
+    bool changed;          // the head must be read again
+    mono_t due;            // when the head falls due; mono_never: nothing delayed, or not known
+    int64_t due_us;        // the same by Redis's clock; INT64_MAX with mono_never
+    mono_t hold;           // no request before this: full, or at fault
+    mono_t reread;         // no read caused by a change before this
+    int flying;            // requests under way
+    bool backlog;          // the last batch was full: there is more
+    int64_t most;          // jobs in one batch, as configured
+    int64_t batch;         // jobs to ask for: fewer when they are large
+    int64_t skip;          // entries at the head that are too large
+    int64_t full_since_us; // Redis time when ready was first seen full; 0 = it is not
+    int64_t room_us;       // Redis time of the last look that found it full; 0 = none since the last move
+    int empty;             // promotes in a row that moved nothing though the head said due
+} line_t;
+
+void line_init(line_t *line, const queue_config_t *config, metrics_queue_t *metrics, int64_t batch);
+
+// Everything known may be wrong: after a reconnect, a new term, FLUSHALL.
+void line_forget(line_t *line);
+
+// Redis said that the zset changed.
+void line_changed(line_t *line);
+
+// Whether the line wants a promote, or else a look at its head, now; and the earliest time at which it will want either.
+bool line_wants_promote(const line_t *line, mono_t now, int window);
+bool line_wants_read(const line_t *line, mono_t now);
+mono_t line_next(const line_t *line);
+
+// A request is on its way: a promote with its look, or a look alone.
+void line_sent(line_t *line, mono_t now);
+
+// What came back. `now` is the local time of the reply. line_promoted returns false when the lock is not ours.
+bool line_promoted(line_t *line, const promote_reply_t *reply, int64_t asked, mono_t now);
+void line_head(line_t *line, const head_t *head, int64_t now_us, mono_t now);
+void line_fault(line_t *line, const char *reason, mono_t now);
+
+// A head that nobody had announced (safety poll): true when it differs from what was known.
+bool line_differs(const line_t *line, const head_t *head);
+
+#endif

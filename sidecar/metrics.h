@@ -1,0 +1,70 @@
+// What is counted, in one list: each row declares, names and explains one number. Writers are the roles; a reader may look at any
+// time (relaxed atomics). Durations are microseconds, sizes bytes.
+#ifndef QS_METRICS_H
+#define QS_METRICS_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// X(name, help): of the instance.
+#define METRICS_INSTANCE(X)                                                                                                      \
+    X(leading, "locks held now")                                                                                                 \
+    X(terms, "terms begun")                                                                                                      \
+    X(terms_lost, "terms that ended otherwise than by our own release")                                                          \
+    X(clock_steps_healed, "locks removed that a clock step had left behind")                                                     \
+    X(unserved, "own queues that the leader of the group does not serve, or that another group owns")                            \
+    X(reconnects, "connections opened after one was lost")                                                                       \
+    X(preflight_faults, "faults found by the latest preflight")                                                                  \
+    X(safety_polls, "looks at all delayed heads without being woken")
+
+// X(name, help): of each queue.
+#define METRICS_QUEUE(X)                                                                                                         \
+    X(promoted, "jobs moved from delayed to ready")                                                                              \
+    X(batches, "promote scripts that moved something")                                                                           \
+    X(empty, "promote scripts that found nothing due")                                                                           \
+    X(wakeups, "changes of the delayed zset that Redis told us of")                                                              \
+    X(missed, "changes that only a safety poll found")                                                                           \
+    X(full_us, "time for which due jobs waited because ready was at ready_limit")                                                \
+    X(large, "entries left in delayed because they are larger than max_payload")                                                 \
+    X(faults, "requests refused by a fault of keys, rights or configuration")                                                    \
+    X(lateness_us, "sum of lateness; each job of a batch counts as late as the oldest one in it")                                \
+    X(lateness_max_us, "greatest lateness seen")
+
+// Upper bounds of the lateness histogram, in us; one more bucket holds what is above.
+#define METRICS_LATENESS_BOUNDS                                                                                                  \
+    { 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000, 5000000, 30000000, 60000000, 600000000 }
+enum { METRICS_LATENESS_BUCKETS = 16 };
+
+typedef _Atomic int64_t metric_t;
+
+typedef struct metrics_queue {
+#define X(name, help) metric_t name;
+    METRICS_QUEUE(X)
+#undef X
+    metric_t lateness[METRICS_LATENESS_BUCKETS]; // jobs, not cumulative
+} metrics_queue_t;
+
+typedef struct metrics {
+#define X(name, help) metric_t name;
+    METRICS_INSTANCE(X)
+#undef X
+    metrics_queue_t *queues; // owned, in the order of the config
+    size_t queue_count;
+} metrics_t;
+
+metrics_t *metrics_new(size_t queue_count); // owned
+void metrics_free(metrics_t *metrics);      // takes; NULL is fine
+
+static inline void metric_add(metric_t *metric, int64_t n) { atomic_fetch_add_explicit(metric, n, memory_order_relaxed); }
+static inline void metric_set(metric_t *metric, int64_t n) { atomic_store_explicit(metric, n, memory_order_relaxed); }
+static inline int64_t metric_get(const metric_t *metric) { return atomic_load_explicit(metric, memory_order_relaxed); }
+
+// Records that `jobs` reached ready at most `us` after their due time; a negative `us` counts as 0.
+void metrics_lateness(metrics_queue_t *queue, int64_t us, int64_t jobs);
+
+// An upper bound, in us, that the share `quantile` (0 to 1) of all recorded jobs kept; INT64_MAX above the last bound; 0 without
+// jobs.
+int64_t metrics_lateness_quantile(const metrics_queue_t *queue, double quantile);
+
+#endif

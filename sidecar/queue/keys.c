@@ -1,0 +1,65 @@
+#include "queue/keys.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+
+char *keyspace_lock_of(const char *name) { return mem_printf("sidecar:%s:lock", name); }
+
+static void seat_init(seat_t *seat, const char *name, size_t first_queue, size_t queue_count) {
+    *seat = (seat_t){.name = name,
+                     .lock = keyspace_lock_of(name),
+                     .served = mem_printf("sidecar:%s:queues", name),
+                     .first_queue = first_queue,
+                     .queue_count = queue_count};
+}
+
+keyspace_t *keyspace_new(const config_t *config) {
+    keyspace_t *keys = mem_alloc(sizeof *keys);
+    bool per_queue = config->lock.scope == LOCK_SCOPE_QUEUE;
+    keys->config = config;
+    keys->vacant = mem_printf("sidecar:%s:vacant", config->group);
+    keys->queue_count = config->queue_count;
+    keys->seat_count = per_queue ? config->queue_count : 1;
+    keys->seats = mem_array(keys->seat_count, sizeof *keys->seats);
+    keys->queues = mem_array(keys->queue_count, sizeof *keys->queues);
+    if (!per_queue) seat_init(&keys->seats[0], config->group, 0, keys->queue_count);
+    for (size_t i = 0; i < keys->queue_count; i++) {
+        const queue_config_t *queue = &config->queues[i];
+        keys->queues[i] =
+            (queue_keys_t){.config = queue, .seat = per_queue ? i : 0, .meta = mem_printf("sidecar:%s:meta", queue->name)};
+        if (per_queue) seat_init(&keys->seats[i], queue->name, i, 1);
+    }
+    return keys;
+}
+
+void keyspace_free(keyspace_t *keys) {
+    if (!keys) return;
+    for (size_t i = 0; i < keys->seat_count; i++) {
+        free(keys->seats[i].lock);
+        free(keys->seats[i].served);
+    }
+    for (size_t i = 0; i < keys->queue_count; i++) free(keys->queues[i].meta);
+    free(keys->seats);
+    free(keys->queues);
+    free(keys->vacant);
+    free(keys);
+}
+
+static unsigned crc16(const char *bytes, size_t len) {
+    unsigned crc = 0;
+    for (size_t i = 0; i < len; i++) {
+        crc ^= (unsigned)(unsigned char)bytes[i] << 8;
+        for (int bit = 0; bit < 8; bit++) crc = (crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1) & 0xffff;
+    }
+    return crc;
+}
+
+unsigned keyspace_slot(const char *key) {
+    const char *open = strchr(key, '{');
+    const char *close = open ? strchr(open + 1, '}') : NULL;
+    if (close && close > open + 1) return crc16(open + 1, (size_t)(close - open - 1)) & 16383;
+    return crc16(key, strlen(key)) & 16383;
+}

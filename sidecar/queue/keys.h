@@ -1,0 +1,44 @@
+// Every Redis key and channel that the sidecar uses, derived once from the configuration.
+#ifndef QS_QUEUE_KEYS_H
+#define QS_QUEUE_KEYS_H
+
+#include <stddef.h>
+
+#include "config.h"
+
+// The channel on which Redis tells a tracking client's companion what changed (redis.io, client-side caching in RESP2).
+#define KEYS_INVALIDATE_CHANNEL "__redis__:invalidate"
+
+// What one lock is for: all queues of the group, or one queue where lock.scope is "queue".
+typedef struct seat {
+    const char *name;   // the group or the queue, borrowed from the config
+    char *lock;         // sidecar:<name>:lock
+    char *served;       // sidecar:<name>:queues
+    size_t first_queue; // its queues are first_queue .. first_queue + queue_count - 1
+    size_t queue_count;
+} seat_t;
+
+typedef struct queue_keys {
+    const queue_config_t *config; // borrowed; worker-visible keys stand there
+    size_t seat;                  // index of the seat whose lock fences this queue
+    char *meta;                   // sidecar:<queue>:meta
+} queue_keys_t;
+
+typedef struct keyspace {
+    const config_t *config; // borrowed
+    char *vacant;           // channel sidecar:<group>:vacant
+    seat_t *seats;
+    size_t seat_count;
+    queue_keys_t *queues; // in the order of config->queues
+    size_t queue_count;
+} keyspace_t;
+
+keyspace_t *keyspace_new(const config_t *config); // owned
+void keyspace_free(keyspace_t *keys);             // takes; NULL is fine
+
+char *keyspace_lock_of(const char *name); // sidecar:<name>:lock; owned
+
+// The slot of a key in Redis Cluster, 0 to 16383 (redis.io, cluster specification: CRC16-XMODEM of the hash tag, or of all).
+unsigned keyspace_slot(const char *key);
+
+#endif

@@ -1,0 +1,156 @@
+#include "queue/lock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "queue/reply.h"
+
+void token_new(char token[TOKEN_SIZE], int64_t ttl_ms) {
+    unsigned char bits[16];
+    random_bytes(bits, sizeof bits);
+    char *at = token;
+    for (size_t i = 0; i < sizeof bits; i++) at += snprintf(at, 3, "%02x", bits[i]);
+    snprintf(at, TOKEN_SIZE - 2 * sizeof bits, "-%lld", (long long)ttl_ms);
+}
+
+int64_t token_ttl_ms(const char *token) {
+    const char *dash = strchr(token, '-');
+    return dash ? strtoll(dash + 1, NULL, 10) : 0;
+}
+
+void lock_state_clear(lock_state_t *state) {
+    buffer_free(&state->unserved);
+    free(state->foreign);
+    *state = (lock_state_t){0};
+}
+
+static void read_unserved(const redisReply *reply, lock_state_t *state) {
+    for (size_t i = 3; i < reply->elements; i++) {
+        if (state->unserved.len) buffer_str(&state->unserved, ", ");
+        buffer_str(&state->unserved, reply_text(reply_at(reply, i)));
+        state->unserved_count++;
+    }
+}
+
+static void read_foreign(const redisReply *reply, const seat_t *seat, lock_state_t *state) {
+    state->foreign = mem_array(reply->elements, sizeof *state->foreign);
+    for (size_t i = 3; i + 1 < reply->elements; i += 2) {
+        int64_t index = reply_int(reply_at(reply, i));
+        if (index < 0 || (size_t)index >= seat->queue_count) continue;
+        foreign_t *foreign = &state->foreign[state->foreign_count++];
+        foreign->queue = seat->first_queue + (size_t)index;
+        snprintf(foreign->owner, sizeof foreign->owner, "%s", reply_text(reply_at(reply, i + 1)));
+    }
+}
+
+outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t index, const char *token, int64_t ttl_ms, lock_state_t *state,
+                       fault_t *fault) {
+    const seat_t *seat = &keys->seats[index];
+    request_script(conn, SCRIPT_acquire, (int)(2 + seat->queue_count));
+    request_text(conn, seat->lock);
+    request_text(conn, seat->served);
+    for (size_t i = 0; i < seat->queue_count; i++) request_text(conn, keys->queues[seat->first_queue + i].meta);
+    request_text(conn, token);
+    request_int(conn, ttl_ms);
+    request_text(conn, seat->name);
+    for (size_t i = 0; i < seat->queue_count; i++) request_text(conn, keys->queues[seat->first_queue + i].config->name);
+    redisReply *reply;
+    lock_state_clear(state);
+    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    state->acquired = reply_int(reply_at(reply, 0)) == 1;
+    snprintf(state->holder, sizeof state->holder, "%s", reply_text(reply_at(reply, 1)));
+    state->pttl_ms = reply_int(reply_at(reply, 2));
+    if (reply->type == REDIS_REPLY_ARRAY) {
+        if (state->acquired)
+            read_foreign(reply, seat, state);
+        else
+            read_unserved(reply, state);
+    }
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}
+
+outcome_t lock_renew(conn_t *conn, const seat_t *seat, const char *token, int64_t ttl_ms, int timeout_ms, bool *held,
+                     fault_t *fault) {
+    redisReply *reply;
+    request_script(conn, SCRIPT_renew, 1);
+    request_text(conn, seat->lock);
+    request_text(conn, token);
+    request_int(conn, ttl_ms);
+    request_end(conn);
+    if (conn_read(conn, timeout_ms, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    *held = reply_int(reply) == 1;
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}
+
+outcome_t lock_release(conn_t *conn, const keyspace_t *keys, size_t index, const char *token, fault_t *fault) {
+    const seat_t *seat = &keys->seats[index];
+    redisReply *reply;
+    request_script(conn, SCRIPT_release, 1);
+    request_text(conn, seat->lock);
+    request_text(conn, token);
+    request_text(conn, keys->vacant);
+    request_text(conn, seat->name);
+    if (request_ask(conn, &reply, fault) == OUTCOME_OK) freeReplyObject(reply);
+    return fault->outcome;
+}
+
+outcome_t lock_heal(conn_t *conn, const seat_t *seat, const char *token, bool *removed, fault_t *fault) {
+    redisReply *reply;
+    request_script(conn, SCRIPT_heal, 1);
+    request_text(conn, seat->lock);
+    request_text(conn, token);
+    request_int(conn, token_ttl_ms(token));
+    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    *removed = reply_int(reply) == 1;
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}
+
+outcome_t lock_claim(conn_t *conn, const keyspace_t *keys, size_t index, const char *token, foreign_t *foreign, bool *ours,
+                     fault_t *fault) {
+    const seat_t *seat = &keys->seats[index];
+    const queue_keys_t *queue = &keys->queues[foreign->queue];
+    char *other = keyspace_lock_of(foreign->owner);
+    redisReply *reply;
+    request_script(conn, SCRIPT_claim, 4);
+    request_text(conn, seat->lock);
+    request_text(conn, queue->meta);
+    request_text(conn, other);
+    request_text(conn, seat->served);
+    request_text(conn, token);
+    request_text(conn, seat->name);
+    request_text(conn, foreign->owner);
+    request_text(conn, queue->config->name);
+    free(other);
+    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    *ours = reply_int(reply_at(reply, 0)) == 1;
+    if (reply_int(reply_at(reply, 0)) == 0) snprintf(foreign->owner, sizeof foreign->owner, "%s", reply_text(reply_at(reply, 1)));
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}
+
+outcome_t lock_listen(conn_t *ear, const keyspace_t *keys, fault_t *fault) {
+    redisReply *reply;
+    if (conn_open(ear, fault) != OUTCOME_OK) return fault->outcome;
+    request_begin(ear, "SUBSCRIBE");
+    request_text(ear, keys->vacant);
+    if (request_ask(ear, &reply, fault) == OUTCOME_OK)
+        freeReplyObject(reply);
+    else
+        conn_close(ear);
+    return fault->outcome;
+}
+
+outcome_t lock_heard(conn_t *ear, buffer_t *name, const char **seat, fault_t *fault) {
+    redisReply *reply;
+    *seat = NULL;
+    if (conn_take(ear, &reply, fault) != OUTCOME_OK || !reply) return fault->outcome;
+    const redisReply *text = reply_at(reply, 2);
+    buffer_clear(name);
+    buffer_add(name, reply_text(text), reply_len(text));
+    *seat = buffer_text(name);
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}

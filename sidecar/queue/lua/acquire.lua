@@ -1,0 +1,44 @@
+#!lua flags=allow-oom
+-- acquire: takes the lock of a seat, or says who holds it and which of the caller's queues that leader does not serve.
+--
+-- KEYS[1]  lock      string, the holder's token, with a TTL
+-- KEYS[2]  served    hash, one field per queue that the leader serves (not those that another group owns)
+-- KEYS[3+] meta      hash of each queue; its field `group` names who owns the queue
+-- ARGV[1]  token     of the term that would begin
+-- ARGV[2]  ttl       ms
+-- ARGV[3]  group     the caller's (with a lock for each queue: the name of the queue)
+-- ARGV[4+] name      of each queue, in the order of KEYS[3+]
+-- Reply    held by another: {0, token, its PTTL in ms, name of a queue not served, ...}
+--          acquired:        {1, token, ttl, index of a queue that another group owns (from 0), that group or '', ...}
+--                           ('' means: the meta key is no hash)
+-- Safe     by compare: a lock that another token holds is never touched. The same token acquires again, so a lost reply is
+--          answered by sending the same call once more. A queue of another group is not taken here (see claim).
+local held = redis.call('GET', KEYS[1])
+if held and held ~= ARGV[1] then
+    local reply = {0, held, redis.call('PTTL', KEYS[1])}
+    local names = {unpack(ARGV, 4)}
+    local served = redis.call('HMGET', KEYS[2], unpack(names))
+    for i, name in ipairs(names) do
+        if not served[i] then reply[#reply + 1] = name end
+    end
+    return reply
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+redis.call('DEL', KEYS[2])
+local reply = {1, ARGV[1], tonumber(ARGV[2])}
+local fields = {}
+for i = 3, #KEYS do
+    local type = redis.call('TYPE', KEYS[i]).ok
+    local owner = ''
+    if type == 'none' or type == 'hash' then owner = redis.call('HGET', KEYS[i], 'group') or ARGV[3] end
+    if owner == ARGV[3] then
+        redis.call('HSET', KEYS[i], 'group', ARGV[3])
+        fields[#fields + 1] = ARGV[i + 1]
+        fields[#fields + 1] = ARGV[1]
+    else
+        reply[#reply + 1] = i - 3
+        reply[#reply + 1] = owner
+    end
+end
+if #fields > 0 then redis.call('HSET', KEYS[2], unpack(fields)) end
+return reply

@@ -1,0 +1,23 @@
+// The embedded scripts, as embed.sh lays them out: text that ends in a NUL byte, and its length without that byte.
+#ifndef QS_QUEUE_LUA_EMBED_H
+#define QS_QUEUE_LUA_EMBED_H
+
+#include <stddef.h>
+
+// One row per script in sidecar/queue/lua: X(name, number of fixed KEYS, further KEYS per queue).
+#define SCRIPT_LIST(X)                                                                                                           \
+    X(acquire)                                                                                                                   \
+    X(renew)                                                                                                                     \
+    X(release)                                                                                                                   \
+    X(heal)                                                                                                                      \
+    X(claim)                                                                                                                     \
+    X(promote)                                                                                                                   \
+    X(heads)
+
+#define X(name)                                                                                                                  \
+    extern const char lua_##name[];                                                                                              \
+    extern const size_t lua_##name##_len;
+SCRIPT_LIST(X)
+#undef X
+
+#endif

@@ -1,0 +1,70 @@
+#!lua flags=allow-oom
+-- promote: moves due jobs from delayed to ready, the oldest first, in one step.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  delayed   zset, score = due time
+-- KEYS[3]  ready     list; jobs are pushed on the left, workers take from the right
+-- KEYS[4]  meta      hash of the queue; its field `group`, where there is one, names the owner
+-- ARGV[1]  token
+-- ARGV[2]  group     the caller's
+-- ARGV[3]  batch     jobs at the most, 1 to 5000 (unpack fails near 8000)
+-- ARGV[4]  unit      'ms' or 's': what a score counts since 1970
+-- ARGV[5]  limit     ready may grow to this length; 0 = no limit
+-- ARGV[6]  payload   bytes; a larger entry is left where it is
+-- ARGV[7]  skip      how many entries at the head are known to be larger than that
+-- Reply    {'moved', jobs, now in us, score of the oldest or '', bytes, entries too large, score, bytes and SHA-1 of the first of them}
+--          {'full', now in us}  ready is at its limit
+--          {'fenced'}           the lock is not the caller's
+--          {'owner', group}     the queue belongs to another group
+--          {'type', key, found} `delayed` or `ready` or `meta` holds something else
+-- Safe     fenced; every precondition is looked at before the first write; one LPUSH of all, then one removal: whatever fails
+--          leaves the jobs in delayed. The range begins at -inf, so that ranks and scores mean the same entries.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
+local wanted = {{'delayed', KEYS[2], 'zset'}, {'ready', KEYS[3], 'list'}, {'meta', KEYS[4], 'hash'}}
+for _, want in ipairs(wanted) do
+    local found = redis.call('TYPE', want[2]).ok
+    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
+end
+local owner = redis.call('HGET', KEYS[4], 'group')
+if owner and owner ~= ARGV[2] then return {'owner', owner} end
+
+local time = redis.call('TIME')
+local us = tonumber(time[2])
+local now_us = string.format('%s%06d', time[1], us)
+local now = string.format('%s.%06d', time[1], us)
+if ARGV[4] == 'ms' then now = string.format('%s%03d.%03d', time[1], math.floor(us / 1000), us % 1000) end
+
+local batch, limit, skip = tonumber(ARGV[3]), tonumber(ARGV[5]), tonumber(ARGV[7])
+if limit > 0 then
+    local room = limit - redis.call('LLEN', KEYS[3])
+    if room < 1 then return {'full', now_us} end
+    if room < batch then batch = room end
+end
+local jobs = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', skip, batch)
+if #jobs == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, ''} end
+
+local payload, bytes, large = tonumber(ARGV[6]), 0, 0
+for _, job in ipairs(jobs) do
+    if #job > payload then large = large + 1 else bytes = bytes + #job end
+end
+local oldest = redis.call('ZRANGE', KEYS[2], skip, skip, 'WITHSCORES')[2]
+if large == 0 then
+    redis.call('LPUSH', KEYS[3], unpack(jobs))
+    redis.call('ZREMRANGEBYRANK', KEYS[2], skip, skip + #jobs - 1)
+    return {'moved', #jobs, now_us, oldest, bytes, 0, '', 0, ''}
+end
+local fitting, first, rank = {}, nil, 0
+for i, job in ipairs(jobs) do
+    if #job <= payload then
+        fitting[#fitting + 1] = job
+    elseif not first then
+        first, rank = job, skip + i - 1
+    end
+end
+local score = redis.call('ZRANGE', KEYS[2], rank, rank, 'WITHSCORES')[2]
+if first == jobs[1] then oldest = '' end -- what stays does not count as late
+if #fitting > 0 then
+    redis.call('LPUSH', KEYS[3], unpack(fitting))
+    redis.call('ZREM', KEYS[2], unpack(fitting))
+end
+return {'moved', #fitting, now_us, oldest, bytes, large, score, #first, redis.sha1hex(first)}

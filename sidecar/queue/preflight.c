@@ -1,0 +1,165 @@
+#include "queue/preflight.h"
+
+#include <stdlib.h>
+
+#include "queue/dryrun.h"
+#include "queue/reply.h"
+
+enum { OLDEST_VERSION = 60200 };
+
+typedef struct look {
+    conn_t *conn;
+    const keyspace_t *keys;
+    finding_fn *report;
+    void *self;
+    fault_t *fault;
+} look_t;
+
+static void say(const look_t *look, finding_t finding, const char *queue, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static void say(const look_t *look, finding_t finding, const char *queue, const char *format, ...) {
+    buffer_t text = {0};
+    va_list args;
+    va_start(args, format);
+    buffer_vprintf(&text, format, args);
+    va_end(args);
+    look->report(look->self, finding, queue, buffer_text(&text));
+    buffer_free(&text);
+}
+
+static void look_at_version(const look_t *look) {
+    say(look, FINDING_FACT, NULL, "server is %s at %s", conn_server(look->conn), conn_target(look->conn));
+    if (conn_version(look->conn) < OLDEST_VERSION)
+        say(look, FINDING_FAULT, NULL, "%s is too old: Redis 6.2 or Valkey 7.2 is needed", conn_server(look->conn));
+}
+
+// The value after "key:" in an INFO text, as an owned string; "" when it is not there.
+static char *info_value(const char *info, const char *key) {
+    const char *at = strstr(info, key);
+    if (!at) return mem_str("");
+    at += strlen(key);
+    return mem_printf("%.*s", (int)strcspn(at, "\r\n"), at);
+}
+
+static outcome_t look_at_memory(const look_t *look) {
+    redisReply *reply;
+    request_begin(look->conn, "INFO");
+    request_text(look->conn, "memory");
+    if (request_ask(look->conn, &reply, look->fault) != OUTCOME_OK) return look->fault->outcome;
+    char *policy = info_value(reply_text(reply), "maxmemory_policy:");
+    if (*policy && strcmp(policy, "noeviction") != 0)
+        say(look, FINDING_WARN, NULL,
+            "maxmemory-policy is %s: Redis may evict jobs and locks, and no promise holds then; set it to noeviction", policy);
+    free(policy);
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}
+
+static outcome_t look_at_role(const look_t *look) {
+    redisReply *reply;
+    request_begin(look->conn, "ROLE");
+    if (request_ask(look->conn, &reply, look->fault) != OUTCOME_OK) return look->fault->outcome;
+    if (!reply_is(reply_at(reply, 0), "master"))
+        say(look, FINDING_FAULT, NULL, "the server at %s is a %s: the sidecar must talk to the primary", conn_target(look->conn),
+            reply_text(reply_at(reply, 0)));
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}
+
+typedef struct typed_key {
+    const char *what;
+    const char *key;
+    const char *type;
+} typed_key_t;
+
+static outcome_t look_at_keys(const look_t *look, const char *queue, const typed_key_t *keys, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        request_begin(look->conn, "TYPE");
+        request_text(look->conn, keys[i].key);
+        request_end(look->conn);
+    }
+    for (size_t i = 0; i < count; i++) {
+        redisReply *reply;
+        outcome_t outcome = conn_read(look->conn, 0, &reply, look->fault);
+        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) return outcome;
+        if (outcome == OUTCOME_FAULT)
+            say(look, queue ? FINDING_QUEUE : FINDING_FAULT, queue, "cannot look at key \"%s\": %s", keys[i].key,
+                look->fault->text);
+        else if (!reply_is(reply, "none") && !reply_is(reply, keys[i].type))
+            say(look, queue ? FINDING_QUEUE : FINDING_FAULT, queue, "%s key \"%s\" holds a %s where a %s is wanted", keys[i].what,
+                keys[i].key, reply_text(reply), keys[i].type);
+        conn_reply_free(reply);
+    }
+    return OUTCOME_OK;
+}
+
+static outcome_t look_at_queue(const look_t *look, const queue_keys_t *queue) {
+    const queue_config_t *config = queue->config;
+    typed_key_t keys[8];
+    size_t count = 0;
+    keys[count++] = (typed_key_t){"ready", config->ready, "list"};
+    if (config->policy.roles & ROLE_DISPATCHER) keys[count++] = (typed_key_t){"delayed", config->delayed, "zset"};
+    if (config->policy.roles & ROLE_MONITOR) {
+        keys[count++] = (typed_key_t){"backup", config->backup, "list"};
+        keys[count++] = (typed_key_t){"errors", config->errors, "hash"};
+    }
+    keys[count++] = (typed_key_t){"meta", queue->meta, "hash"};
+    return look_at_keys(look, config->name, keys, count);
+}
+
+static outcome_t look_at_all_keys(const look_t *look) {
+    for (size_t i = 0; i < look->keys->seat_count; i++) {
+        const seat_t *seat = &look->keys->seats[i];
+        const typed_key_t keys[] = {{"lock", seat->lock, "string"}, {"served-queues", seat->served, "hash"}};
+        if (look_at_keys(look, NULL, keys, 2) != OUTCOME_OK && look->fault->outcome != OUTCOME_FAULT) return look->fault->outcome;
+    }
+    for (size_t i = 0; i < look->keys->queue_count; i++) {
+        outcome_t outcome = look_at_queue(look, &look->keys->queues[i]);
+        if (outcome != OUTCOME_OK) return outcome;
+    }
+    return OUTCOME_OK;
+}
+
+// In Cluster every script touches keys of one slot only.
+static outcome_t look_at_slots(const look_t *look) {
+    redisReply *reply;
+    request_begin(look->conn, "INFO");
+    request_text(look->conn, "cluster");
+    if (request_ask(look->conn, &reply, look->fault) != OUTCOME_OK) return look->fault->outcome;
+    bool cluster = strstr(reply_text(reply), "cluster_enabled:1") != NULL;
+    freeReplyObject(reply);
+    for (size_t i = 0; cluster && i < look->keys->queue_count; i++) {
+        const queue_keys_t *queue = &look->keys->queues[i];
+        const char *lock = look->keys->seats[queue->seat].lock;
+        unsigned slot = keyspace_slot(lock);
+        if (slot == keyspace_slot(queue->config->ready) && slot == keyspace_slot(queue->config->delayed) &&
+            slot == keyspace_slot(queue->meta))
+            continue;
+        say(look, FINDING_QUEUE, queue->config->name,
+            "in Redis Cluster the keys of a queue and its lock must share a slot: set lock.scope = \"queue\" and put a hash tag "
+            "into the "
+            "name, like \"{%s}\"",
+            queue->config->name);
+    }
+    return OUTCOME_OK;
+}
+
+static void script_refused(void *self, const char *script, const char *text) {
+    say(self, FINDING_FAULT, NULL, "script %s is refused: %s; see README, least privilege", script, text);
+}
+
+outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault) {
+    look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault};
+    outcome_t (*const looks[])(const look_t *) = {look_at_memory, look_at_role, look_at_slots, look_at_all_keys};
+    *fault = (fault_t){0};
+    look_at_version(&look);
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
+        outcome_t outcome = looks[i](&look);
+        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) return outcome;
+        if (outcome == OUTCOME_FAULT) say(&look, FINDING_FAULT, NULL, "preflight is refused: %s", fault->text);
+    }
+    outcome_t outcome = dryrun(conn, keys, script_refused, &look, fault);
+    if (outcome == OUTCOME_OK) *fault = (fault_t){0};
+    return outcome;
+}

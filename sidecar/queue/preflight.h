@@ -1,0 +1,22 @@
+// A look at the server before leading: is this a Redis that the promises hold on, do the keys fit, does every script run?
+#ifndef QS_QUEUE_PREFLIGHT_H
+#define QS_QUEUE_PREFLIGHT_H
+
+#include "queue/conn.h"
+#include "queue/keys.h"
+
+typedef enum finding {
+    FINDING_FACT,  // worth printing by `check`
+    FINDING_WARN,  // it works, but a promise is weakened
+    FINDING_QUEUE, // one queue cannot be served; the others can
+    FINDING_FAULT, // must not lead
+} finding_t;
+
+// `queue` is NULL for the server as a whole. `text` is one line: what is wrong and what to do.
+typedef void finding_fn(void *self, finding_t finding, const char *queue, const char *text);
+
+// Runs all looks on an open connection and reports each finding. OUTCOME_OK: every look was made, whatever it found. Scripts are
+// tried on scratch keys below "sidecar:", which are removed again.
+outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault);
+
+#endif

@@ -1,0 +1,54 @@
+#include "queue/wake.h"
+
+#include "queue/keys.h"
+#include "queue/reply.h"
+
+static outcome_t subscribe(conn_t *ear, int64_t *id, fault_t *fault) {
+    redisReply *reply;
+    request_begin(ear, "CLIENT");
+    request_text(ear, "ID");
+    if (request_ask(ear, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    *id = reply_int(reply);
+    freeReplyObject(reply);
+    request_begin(ear, "SUBSCRIBE");
+    request_text(ear, KEYS_INVALIDATE_CHANNEL);
+    if (request_ask(ear, &reply, fault) == OUTCOME_OK) freeReplyObject(reply);
+    return fault->outcome;
+}
+
+outcome_t wake_start(conn_t *data, conn_t *ear, fault_t *fault) {
+    int64_t id = 0;
+    redisReply *reply;
+    conn_close(ear);
+    if (conn_open(data, fault) != OUTCOME_OK || conn_open(ear, fault) != OUTCOME_OK) return fault->outcome;
+    if (subscribe(ear, &id, fault) != OUTCOME_OK) {
+        conn_close(ear);
+        return fault->outcome;
+    }
+    request_begin(data, "CLIENT");
+    request_text(data, "TRACKING");
+    request_text(data, "ON");
+    request_text(data, "REDIRECT");
+    request_int(data, id);
+    request_text(data, "OPTIN");
+    request_text(data, "NOLOOP");
+    if (request_ask(data, &reply, fault) == OUTCOME_OK) freeReplyObject(reply);
+    return fault->outcome;
+}
+
+outcome_t wake_take(conn_t *ear, wake_fn *changed, void *self, fault_t *fault) {
+    for (;;) {
+        redisReply *reply;
+        if (conn_take(ear, &reply, fault) != OUTCOME_OK || !reply) return fault->outcome;
+        const redisReply *named = reply_at(reply, 2);
+        if (reply_is(reply_at(reply, 0), "message") && reply_is(reply_at(reply, 1), KEYS_INVALIDATE_CHANNEL)) {
+            if (named && named->type == REDIS_REPLY_ARRAY) {
+                for (size_t i = 0; i < named->elements; i++)
+                    changed(self, reply_text(reply_at(named, i)), reply_len(reply_at(named, i)));
+            } else {
+                changed(self, NULL, 0);
+            }
+        }
+        freeReplyObject(reply);
+    }
+}

@@ -1,0 +1,82 @@
+#include "role.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/wakeup.h"
+
+enum { STACK_BYTES = 256 * 1024 };
+
+void role_wait_fd(role_wait_t *wait, int fd) {
+    if (fd >= 0 && wait->fd_count < ROLE_FDS) wait->fds[wait->fd_count++] = fd;
+}
+
+bool role_init(role_t *role, const char *name, role_tick_fn *tick, void (*finish)(void *self), void *self) {
+    *role = (role_t){.name = name, .tick = tick, .finish = finish, .self = self};
+    role->wake_fd = wakeup_new();
+    return role->wake_fd >= 0;
+}
+
+void role_wait(role_t *role, const role_wait_t *wait) {
+    struct pollfd ready[ROLE_FDS + 1] = {{.fd = role->wake_fd, .events = POLLIN}};
+    for (int i = 0; i < wait->fd_count; i++) ready[i + 1] = (struct pollfd){.fd = wait->fds[i], .events = POLLIN};
+    int64_t left = mono_diff(wait->until, mono_now());
+    if (left < 0) left = 0;
+    struct timespec timeout = {.tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S};
+    bool forever = wait->until.ns == mono_never().ns;
+    if (ppoll(ready, (nfds_t)wait->fd_count + 1, forever ? NULL : &timeout, NULL) > 0 && ready[0].revents)
+        wakeup_clear(role->wake_fd);
+}
+
+static void *role_main(void *arg) {
+    role_t *role = arg;
+    prctl(PR_SET_NAME, role->name);
+    prctl(PR_SET_TIMERSLACK, 1UL); // ns; the default of 50 us would be the larger part of our lateness
+    while (!atomic_load(&role->stop)) {
+        role_wait_t wait = {.until = mono_never()};
+        role->tick(role->self, &wait);
+        atomic_store(&role->beat_ns, mono_now().ns);
+        if (!atomic_load(&role->stop)) role_wait(role, &wait);
+    }
+    if (role->finish) role->finish(role->self);
+    return NULL;
+}
+
+bool role_start(role_t *role) {
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    int failed = pthread_create(&role->thread, &attr, role_main, role);
+    pthread_attr_destroy(&attr);
+    role->started = failed == 0;
+    errno = failed;
+    return role->started;
+}
+
+void role_stop(role_t *role) {
+    atomic_store(&role->stop, true);
+    wakeup_raise(role->wake_fd);
+}
+
+bool role_join(role_t *role, int timeout_ms) {
+    if (!role->started) return true;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += timeout_ms / 1000;
+    until.tv_nsec += timeout_ms % 1000 * NS_PER_MS;
+    if (until.tv_nsec >= NS_PER_S) {
+        until.tv_sec++;
+        until.tv_nsec -= NS_PER_S;
+    }
+    if (pthread_clockjoin_np(role->thread, NULL, CLOCK_MONOTONIC, &until) != 0) return false;
+    role->started = false;
+    return true;
+}
+
+void role_destroy(role_t *role) {
+    if (role->wake_fd >= 0) close(role->wake_fd);
+    role->wake_fd = -1;
+}
