@@ -115,7 +115,6 @@ int app_run(const config_t *config) {
     sigaddset(&signals, SIGHUP);
     sigaddset(&signals, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
-    signal(SIGPIPE, SIG_IGN);
     bool ok = app_build(&app) && app_start(&app);
     if (ok) {
         int number = wait_for_end(&app, &signals);

@@ -119,6 +119,7 @@ static void put_off(dispatcher_t *d, const fault_t *fault) {
 // Notes new terms; returns whether any seat may be served.
 static bool leading(dispatcher_t *d) {
     bool any = false;
+    if (d->by_key_count == 0) return false; // the monitor alone serves these queues
     for (size_t seat = 0; seat < d->keys->seat_count; seat++) {
         lease_t lease;
         if (!lease_get(d->leases, seat, &lease)) continue;
@@ -184,6 +185,7 @@ static void on_change(void *self, const char *key, size_t len) {
     dispatcher_t *d = self;
     if (!key) {
         for (size_t i = 0; i < d->by_key_count; i++) line_changed(d->by_key[i]);
+        for (size_t seat = 0; seat < d->keys->seat_count; seat++) lease_doubt(d->leases, seat, d->terms[seat]); // gone as well
         return;
     }
     if (strlen(key) != len) return; // configured keys hold no NUL

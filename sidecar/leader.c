@@ -51,7 +51,7 @@ struct leader {
     backoff_t backoff;
     mono_t retry_at;     // no request before this
     mono_t ear_retry_at; // the same for the ear, whose faults must not keep us from leading
-    unsigned checked;    // generation of the connection that passed preflight; 0 = none
+    unsigned checked;    // generation of the connection that had its preflight; 0 = none
     bool was_connected;
     stand_t *stands;
 };
@@ -164,17 +164,23 @@ static bool connected(leader_t *leader, fault_t *fault) {
     return true;
 }
 
-// Runs the preflight once for each connection. False: not allowed to lead now.
-static bool checked(leader_t *leader, fault_t *fault) {
-    if (leader->checked == conn_generation(leader->conn)) return true;
+// Runs the preflight and notes that this connection has had it. *allowed: nothing found forbids to lead.
+static outcome_t look_over(leader_t *leader, bool *allowed, fault_t *fault) {
     findings_t findings = {.leader = leader};
     metric_set(&leader->metrics->preflight_faults, 0);
     outcome_t outcome = preflight(leader->conn, leader->keys, note_finding, &findings, fault);
-    if (outcome == OUTCOME_OK && !findings.forbidden) {
-        leader->checked = conn_generation(leader->conn);
-        return true;
-    }
-    if (outcome != OUTCOME_OK && outcome != OUTCOME_FAULT) {
+    *allowed = !findings.forbidden;
+    if (outcome == OUTCOME_OK || outcome == OUTCOME_FAULT) leader->checked = conn_generation(leader->conn);
+    return outcome;
+}
+
+// Runs the preflight once for each connection. False: not allowed to lead now.
+static bool may_lead(leader_t *leader, fault_t *fault) {
+    bool allowed;
+    if (leader->checked == conn_generation(leader->conn)) return true;
+    outcome_t outcome = look_over(leader, &allowed, fault);
+    if (outcome == OUTCOME_OK && allowed) return true;
+    if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) {
         put_off(leader, fault);
         return false;
     }
@@ -182,6 +188,15 @@ static bool checked(leader_t *leader, fault_t *fault) {
     conn_close(leader->conn);
     leader->retry_at = mono_add(mono_now(), PREFLIGHT_AGAIN_S * NS_PER_S);
     return false;
+}
+
+// Once the lock is renewed there is time to see what has become of the server; what is found is only said.
+static void look_over_again(leader_t *leader) {
+    bool allowed;
+    fault_t fault;
+    if (!conn_is_open(leader->conn) || leader->checked == conn_generation(leader->conn)) return;
+    outcome_t outcome = look_over(leader, &allowed, &fault);
+    if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) put_off(leader, &fault);
 }
 
 static int64_t ttl_part_ns(const leader_t *leader, int parts) { return leader->ttl_ms * NS_PER_MS / parts; }
@@ -329,7 +344,8 @@ static void act(leader_t *leader, size_t seat) {
         put_off(leader, &fault);
     } else if (leader->stands[seat].state == SEAT_LEADING) {
         renew(leader, seat); // first of all: the time of the lease is running
-    } else if (checked(leader, &fault)) {
+        look_over_again(leader);
+    } else if (may_lead(leader, &fault)) {
         try_acquire(leader, seat);
     }
 }

@@ -160,7 +160,9 @@ static int64_t head_due_us(const line_t *line, const head_t *head) {
 
 void line_head(line_t *line, const head_t *head, int64_t now_us, mono_t now) {
     if (*head->error) {
-        line_fault(line, head->error, now);
+        log_error(ROLE, line->config->name, "delayed cannot be read: nothing is promoted", F_STR("key", line->config->delayed),
+                  F_STR("reason", head->error));
+        hold_for_fault(line, now);
         return;
     }
     if (head->exists) warn_of_unit(line, head->score);
