@@ -3,12 +3,18 @@
 #   SANITIZER=address|undefined|thread  builds into build/<sanitizer>/ (address,undefined together works too)
 #   CC=clang                            the other compiler
 .DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
 SHELL := /bin/sh
-CC ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
 comma := ,
 SANITIZER ?=
 B := build$(if $(SANITIZER),/$(subst $(comma),-,$(SANITIZER)))
 VERSION := 0.1.0
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+TEST_ROUNDS ?= 10
 
 PKGS := hiredis libconfig
 PKG_LIBS = $(shell pkg-config --libs $(PKGS) 2>/dev/null)
@@ -27,11 +33,11 @@ OBJ := $(SRC:%.c=$(B)/%.o)
 LIB_OBJ := $(filter-out $(B)/sidecar/main.o,$(OBJ)) $(B)/gen/lua.o
 TEST_SRC := $(sort $(shell find tests/unit tests/redis tests/daemon tests/support -name '*.c' ! -name 'shim_*.c'))
 TEST_OBJ := $(TEST_SRC:%.c=$(B)/%.o)
-SHIM_SRC := $(wildcard tests/support/shim_*.c)
-SHIMS := $(SHIM_SRC:tests/support/%.c=build/tests/%.so)
+SHIMS := $(patsubst tests/support/%.c,build/tests/%.so,$(wildcard tests/support/shim_*.c))
+BENCHES := $(patsubst tests/bench/%.c,build/tests/bench_%,$(wildcard tests/bench/*.c))
 
 .PHONY: all
-all: $(B)/queue-sidecar
+all: $(B)/queue-sidecar ## builds build/queue-sidecar
 
 $(B)/queue-sidecar: $(OBJ) $(B)/gen/lua.o
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_ALL)
@@ -48,7 +54,8 @@ $(B)/gen/lua.c: $(LUA) sidecar/queue/lua/embed.sh
 $(B)/gen/lua.o: $(B)/gen/lua.c
 	$(CC) $(CFLAGS_ALL) -Wno-overlength-strings -c -o $@ $<
 
-$(TEST_OBJ): CFLAGS_ALL += -Itests/support -Wno-missing-prototypes
+# Tests wait for a condition by macros whose value is not always wanted.
+$(TEST_OBJ): CFLAGS_ALL += -Itests/support -Wno-missing-prototypes -Wno-unused-value
 
 # One Criterion binary holds every test, so that one summary ends the output.
 $(B)/tests/suite: $(TEST_OBJ) $(LIB_OBJ)
@@ -60,8 +67,71 @@ build/tests/shim_%.so: tests/support/shim_%.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -fPIC -shared -o $@ $< -ldl
 
+# Tools of the benchmark: clients of their own that share nothing with the program.
+build/tests/bench_%: tests/bench/%.c $(wildcard tests/bench/*.h) Makefile
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -O2 -g $(WARN) -D_GNU_SOURCE -o $@ $< -lhiredis -lpthread -lm
+
+# What a test needs beside its own binary; a stage of `make test` asks for the suite too.
+.PHONY: suite
+suite: all $(B)/tests/suite $(SHIMS)
+
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d)
 
-.PHONY: clean
-clean:
+.PHONY: deps run demo bench
+deps: ## installs by apt what is missing to build and to run the demo
+	@sh deploy/deps.sh
+
+run: all ## runs the sidecar with conf/minimal.cfg, on the Redis of this machine
+	$(B)/queue-sidecar run -c conf/minimal.cfg
+
+demo: deps ## delayed jobs fall due, a leader is killed, another takes over: all on a private Redis
+	@$(MAKE) -s -j2 all
+	@sh deploy/demo.sh $(B)/queue-sidecar
+
+bench: all $(BENCHES) ## measures promotion, lateness and the rest
+	sh tests/bench/run.sh $(B)/queue-sidecar build/tests
+
+.PHONY: test test-long cover
+test: ## installs what tests need, builds plain and sanitized, runs all checks and tests
+	@sh deploy/deps.sh test
+	@MAKE="$(MAKE)" sh tests/check/stages.sh
+
+test-long: ## the whole suite, TEST_ROUNDS times
+	@sh deploy/deps.sh test
+	@MAKE="$(MAKE)" TEST_ROUNDS=$(TEST_ROUNDS) sh tests/check/stages.sh long
+
+cover: ## runs the suite in a gcov build and prints which share of each file it reaches
+	@$(MAKE) -s -j2 suite B=build/cover CFLAGS='-O0 -g --coverage' LDFLAGS=--coverage
+	@sh tests/check/cover.sh build/cover
+
+.PHONY: check lint tidy format
+check: all ## layers, config keys, scripts, sizes, hygiene and the linters
+	@MAKE="$(MAKE)" sh tests/check/run.sh
+
+lint: ## the linters alone
+	@MAKE="$(MAKE)" sh tests/check/run.sh format shell cppcheck tidy
+
+format: ## makes C look as .clang-format says
+	find sidecar tests -name '*.[ch]' -exec clang-format -i {} +
+
+# An object is made anew when anything that it includes has changed; then, and only then, clang-tidy looks again.
+tidy: $(SRC:%.c=$(B)/tidy/%.ok)
+
+$(B)/tidy/%.ok: $(B)/%.o .clang-tidy
+	@mkdir -p $(@D)
+	@clang-tidy --quiet $(<:$(B)/%.o=%.c) -- $(filter-out -Werror,$(CFLAGS_ALL)) 2>&1
+	@touch $@
+
+.PHONY: install clean help
+install: all ## installs the program and a sample config (DESTDIR, PREFIX, SYSCONFDIR); an existing config is kept
+	install -D -m 755 $(B)/queue-sidecar $(DESTDIR)$(PREFIX)/bin/queue-sidecar
+	install -D -m 644 conf/queue-sidecar.cfg $(DESTDIR)$(SYSCONFDIR)/queue-sidecar/queue-sidecar.cfg.sample
+	[ -e $(DESTDIR)$(SYSCONFDIR)/queue-sidecar/queue-sidecar.cfg ] || \
+	    install -m 644 conf/minimal.cfg $(DESTDIR)$(SYSCONFDIR)/queue-sidecar/queue-sidecar.cfg
+
+clean: ## removes build/
 	rm -rf build
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1	\2/p' Makefile | expand -t 12

@@ -41,7 +41,8 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
 // Returns -1 when the line is to be left out, else how many were since it was last written.
 static int64_t repeat_check(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields) {
     if (level > LOG_WARN) return 0;
-    uint64_t hash = hash_text(hash_text(hash_text(UINT64_C(14695981039346656037), role), queue), msg);
+    uint64_t hash = hash_text(UINT64_C(14695981039346656037), LEVEL_NAMES[level]);
+    hash = hash_text(hash_text(hash_text(hash, role), queue), msg);
     for (; fields->key; fields++)
         if (fields->type == LOG_FIELD_STR && strcmp(fields->key, "reason") == 0) hash = hash_text(hash, fields->str);
     repeat_t *slot = &state.repeats[hash % REPEAT_SLOTS];

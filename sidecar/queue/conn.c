@@ -13,6 +13,7 @@
 
 #include "base/buffer.h"
 #include "queue/conn_open.h"
+#include "queue/reply.h"
 
 enum { POLL_SLICE_MS = 100 };
 
@@ -258,7 +259,7 @@ static outcome_t handshake(conn_t *conn, fault_t *fault) {
     for (int i = 0; i < count; i++) {
         redisReply *reply;
         if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
-        if (reply->type == REDIS_REPLY_STRING) learn_version(conn, reply->str);
+        if (reply_is_text(reply)) learn_version(conn, reply_text(reply));
         freeReplyObject(reply);
     }
     return OUTCOME_OK;
@@ -276,7 +277,7 @@ static outcome_t load_scripts(conn_t *conn, fault_t *fault) {
     for (int i = 0; i < SCRIPT_COUNT; i++) {
         redisReply *reply;
         if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
-        if (reply->type == REDIS_REPLY_STRING) snprintf(conn->sha[i], sizeof conn->sha[i], "%s", reply->str);
+        if (reply_is_text(reply)) snprintf(conn->sha[i], sizeof conn->sha[i], "%s", reply_text(reply));
         freeReplyObject(reply);
     }
     conn->scripts_loaded = true;

@@ -1,0 +1,119 @@
+#!/bin/sh
+# Installs what is missing to build and run (no argument), or to test too (`test`). Says nothing to apt when nothing is missing.
+#
+#   sh deploy/deps.sh          compiler, libraries, a redis-server for the demo
+#   sh deploy/deps.sh test     and the test library, the linters, what makes a Debian 13 root
+#
+# It looks for the things themselves, not for packages, so that what was installed in another way counts.
+set -eu
+
+missing=
+need() { # package, then a test that succeeds where the thing is there
+    package=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing="$missing $package"
+}
+header() { [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ]; }
+runtime() { # a sanitizer runtime of clang
+    for file in /usr/lib/llvm-*/lib/clang/*/lib/*/libclang_rt.asan*.a /usr/lib/clang/*/lib/*/libclang_rt.asan*.a; do
+        [ ! -e "$file" ] || return 0
+    done
+    return 1
+}
+
+need gcc command -v gcc
+need libc6-dev header stdlib.h
+need make command -v make
+need pkg-config command -v pkg-config
+need libhiredis-dev header hiredis/hiredis.h
+need libconfig-dev header libconfig.h
+need redis-server command -v redis-server
+need redis-tools command -v redis-cli
+case ${1:-} in
+'') ;;
+test)
+    need libcriterion-dev header criterion/criterion.h
+    need clang command -v clang
+    need libclang-rt-dev runtime
+    need clang-format command -v clang-format
+    need clang-tidy command -v clang-tidy
+    need cppcheck command -v cppcheck
+    need shellcheck command -v shellcheck
+    need lua5.1 command -v luac5.1
+    need python3 command -v python3
+    need mmdebstrap command -v mmdebstrap
+    ;;
+*)
+    echo "usage: sh deploy/deps.sh [test]" >&2
+    exit 2
+    ;;
+esac
+missing=${missing# }
+
+if [ -z "$missing" ]; then
+    echo "deps: everything is there"
+    exit 0
+fi
+install="apt-get install -y --no-install-recommends $missing"
+if ! command -v apt-get >/dev/null; then
+    echo "deps: missing, by their Debian names: $missing. This machine has no apt-get: install them by hand" >&2
+    exit 1
+fi
+if [ "$(id -u)" = 0 ]; then
+    sudo=
+elif sudo -n true 2>/dev/null; then
+    sudo="sudo -n"
+else
+    echo "deps: missing: $missing. Run: sudo apt-get update && sudo $install" >&2
+    exit 1
+fi
+
+# A policy that lets no service start: we want the program redis-server, not one on port 6379. (Neither deb-systemd-invoke nor
+# invoke-rc.d can be told so by the environment.) A machine that has a policy of its own keeps it.
+policy=/usr/sbin/policy-rc.d
+log=$(mktemp)
+ours=
+finish() {
+    rm -f "$log"
+    [ -z "$ours" ] || $sudo rm -f "$policy"
+}
+trap finish EXIT
+trap 'exit 1' HUP INT TERM
+case " $missing " in
+*" redis-server "*)
+    if [ ! -e "$policy" ]; then
+        ours=yes
+        printf '#!/bin/sh\n# By deploy/deps.sh, while it installs.\nexit 101\n' | $sudo tee "$policy" >/dev/null
+        $sudo chmod 755 "$policy"
+    fi
+    ;;
+esac
+
+known() { # whether apt has heard of every missing package
+    for package in $missing; do
+        apt-cache policy "$package" 2>/dev/null | grep -q 'Candidate: [^(]' || return 1
+    done
+}
+update() {
+    echo "deps: apt-get update"
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get update -q >"$log" 2>&1 || tail -n 5 "$log" >&2
+}
+try() {
+    echo "deps: $install"
+    # shellcheck disable=SC2086 # words
+    $sudo env DEBIAN_FRONTEND=noninteractive $install </dev/null >"$log" 2>&1
+}
+if known && try; then
+    :
+else
+    update # the lists are missing, or so old that their files are gone
+    try || {
+        tail -n 20 "$log" >&2
+        echo "deps: apt-get failed (above)" >&2
+        exit 1
+    }
+fi
+case " $missing " in
+*" redis-server "*) $sudo update-rc.d redis-server disable >/dev/null 2>&1 || true ;; # nor at the next boot
+esac
+echo "deps: installed $missing"

@@ -1,0 +1,46 @@
+#!/bin/sh
+# What must not get into the tree: paths of somebody's machine, hosts of package registries, notes to oneself, stray files at the top;
+# and tests under a name that no filter of `make test` finds.
+set -eu
+cd "$(dirname "$0")/../.."
+found=$(mktemp)
+trap 'rm -f "$found"' EXIT
+
+files() {
+    find . \( -path ./.git -o -path ./build \) -prune -o -type f ! -path ./tests/check/hygiene.sh "$@" -print0 | sort -z
+}
+look() { # pattern, what to say
+    xargs -0 grep -nIE "$1" /dev/null | sed "s|^\\./\\([^:]*:[0-9]*\\):.*|\\1: $2|" >>"$found" || true
+}
+files | look '(^|[^A-Za-z0-9_.$})/-])/(home|Users|root|work)/[A-Za-z]' 'a path of one machine: take it from the environment or an argument'
+files | look '(registry\.npmjs|npmjs\.org|pypi\.org|pythonhosted\.org|crates\.io|rubygems\.org|proxy\.golang|repo1?\.maven|(deb|ftp|security)[a-z.]*\.debian\.org|archive\.ubuntu)' \
+    'the host of a package registry: leave it to the configuration of the machine'
+files ! -name '*.md' | look '\b(TODO|FIXME|XXX)\b' 'a note to oneself: do it, or say what is so and why'
+
+for entry in * .[!.]*; do
+    case $entry in
+    Makefile | README.md | LICENSE | sidecar | sql | conf | deploy | tests | build) ;;
+    .*) ;;
+    *) echo "$entry:1: does not belong at the top of the tree" >>"$found" ;;
+    esac
+done
+for entry in Makefile README.md LICENSE; do
+    [ -f "$entry" ] || echo "$entry:1: is missing" >>"$found"
+done
+
+# `make test` runs suites by these prefixes.
+for kind in unit redis daemon; do
+    find "tests/$kind" -name '*.c' -exec awk -v kind="$kind" '
+        /^(Parameterized)?Test(Suite)?\(/ {
+            suite = $0
+            gsub(/^[^(]*\(|[ ,].*/, "", suite)
+            if (index(suite, kind "_") != 1 && !seen[FILENAME, suite]++)
+                print FILENAME ":" FNR ": the suite \"" suite "\" of tests/" kind " must be called " kind "_" suite
+        }' {} + >>"$found" 2>/dev/null || true
+done
+
+if [ -s "$found" ]; then
+    cat "$found"
+    exit 1
+fi
+echo "ok   hygiene"

@@ -1,0 +1,17 @@
+#!/bin/sh
+# Runs the checks that are named, or all; every one, whatever the others found. Each prints one line "ok", or its offences as
+# file:line: what, and what to do.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+[ $# -gt 0 ] || set -- hygiene layers size keys scripts format shell cppcheck tidy selftest
+failed=
+for name in "$@"; do
+    case $name in
+    scripts) python3 tests/check/scripts.py ;;
+    *) sh "tests/check/$name.sh" ;;
+    esac || failed="$failed $name"
+done
+[ -z "$failed" ] || {
+    echo "FAILED checks:$failed"
+    exit 1
+}

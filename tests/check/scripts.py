@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Holds every Lua script against its header, the list in embed.h, its C caller and the rights that README publishes.
+
+A header that lies is worse than none: the numbers of KEYS and ARGV are what the C side is written from, and the ACL line is what
+operators copy.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+LUA = pathlib.Path("sidecar/queue/lua")
+SECTION = "Least privilege"
+ENTRY = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\+?)\]\s+\S")
+# What a script may call in redis.* and yet needs no right for: they are the engine's own, not commands.
+CONTAINERS = {"client", "script", "xinfo", "config", "acl", "object", "memory", "function"}
+READS = set("""exists get getrange hget hgetall hlen hmget hscan lindex llen lpos lrange mget pttl scard sismember smembers strlen
+    time ttl type xinfo xlen xrange xrevrange zcard zcount zrange zrangebyscore zrank zscan zscore""".split())
+
+offences = []
+
+
+def offence(path, line, text):
+    offences.append(f"{path}:{line}: {text}")
+
+
+class Header:
+    """The comment block below the shebang: how many KEYS and ARGV there are, and whether more may follow the last."""
+
+    def __init__(self, path, lines):
+        self.highest = {"KEYS": 0, "ARGV": 0}
+        self.open = {"KEYS": False, "ARGV": False}
+        self.fixed = {"KEYS": 0, "ARGV": 0}
+        if not (len(lines) > 1 and re.match(rf"-- {path.stem}: \S", lines[1])):
+            offence(path, 2, f"the header begins with `-- {path.stem}: what it does`")
+        block = []
+        for line in lines[1:]:
+            if not line.startswith("--"):
+                break
+            block.append(line)
+        for number, line in enumerate(block, 2):
+            if match := ENTRY.match(line):
+                self.add(path, number, match[1], int(match[2]), bool(match[3]))
+        for word in ("Reply", "Safe"):
+            if not any(re.match(rf"-- {word}\s+\S", line) for line in block):
+                offence(path, 2, f"the header has no `-- {word}` line")
+        if not self.highest["KEYS"]:
+            offence(path, 2, "the header documents no KEYS")
+        self.length = len(block) + 1
+
+    def add(self, path, number, kind, index, more):
+        if index != self.highest[kind] + 1:
+            offence(path, number, f"{kind}[{index}] does not follow {kind}[{self.highest[kind]}]")
+        self.highest[kind] = index
+        self.open[kind] = more
+        self.fixed[kind] = index - 1 if more else index
+
+
+def without_comments(line):
+    """The code of one line; strings that hold -- do not occur in ours."""
+    return line.split("--", 1)[0]
+
+
+def check_indexes(path, header, code):
+    for kind in ("KEYS", "ARGV"):
+        used = {}
+        rest = None  # the index from which all are used
+        for number, text in code:
+            for match in re.finditer(rf"\b{kind}\[(\d+)\]", text):
+                used.setdefault(int(match[1]), number)
+            for match in re.finditer(rf"unpack\({kind}(?:,\s*(\d+))?\)|for \w+ = (\d+), #{kind}\b|ipairs\(({kind})\)", text):
+                rest = int(match[1] or match[2] or 1)
+                used.setdefault(rest, number)
+            for match in re.finditer(rf"\b{kind}\[[a-z]", text):
+                rest = rest or header.highest[kind]
+                used.setdefault(header.highest[kind], number)
+        highest = max(used, default=0)
+        if highest > header.highest[kind]:
+            offence(path, used[highest], f"uses {kind}[{highest}], which the header does not document")
+        if highest < header.highest[kind]:
+            offence(path, 2, f"the header documents {kind}[{header.highest[kind]}], which the code does not use")
+        if rest and not header.open[kind]:
+            offence(path, used.get(rest, 2), f"uses all {kind} from {rest} on; document that as {kind}[{rest}+]")
+        if header.open[kind] and not rest:
+            offence(path, 2, f"the header documents {kind}[{header.highest[kind]}+], but the code does not go on to the last")
+
+
+def check_commands(path, shebang, code, rights):
+    called = {}
+    for number, text in code:
+        for match in re.finditer(r"redis\.p?call\(\s*('(\w+)')?(?:,\s*'(\w+)')?", text):
+            if not match[1]:
+                offence(path, number, "calls a command whose name is no literal: nobody can check its rights")
+                continue
+            command = match[2].lower()
+            called.setdefault(command, number)
+            right = f"{command}|{match[3].lower()}" if command in CONTAINERS and match[3] else command
+            check_right(path, number, right, rights)
+    writes = [command for command in called if command not in READS]
+    wanted = "#!lua flags=allow-oom" if writes else "#!lua flags=no-writes"
+    if shebang != wanted:
+        why = f"it calls {writes[0].upper()}" if writes else "it only reads"
+        offence(path, 1, f"the first line must be `{wanted}`: {why}")
+
+
+def check_right(path, line, right, rights):
+    if rights is not None and right not in rights and right.split("|")[0] not in rights:
+        offence(path, line, f"calls {right.upper().replace('|', ' ')}, but the ACL line in README.md lacks +{right}")
+
+
+def read_rights():
+    """The +commands of the ACL line: in README.md, section SECTION, in a fenced block; None where there is none yet."""
+    readme = pathlib.Path("README.md")
+    text = readme.read_text() if readme.exists() else ""
+    section = re.search(rf"^#+ {SECTION}\b.*?\n(.*?)(?=^#+ |\Z)", text, re.M | re.S | re.I)
+    for block in re.findall(r"^ *```.*?\n(.*?)^ *```", section[1] if section else "", re.M | re.S):
+        if "ACL SETUSER" in block:
+            return set(re.findall(r"(?<=\s)\+([a-z|]+)", block))
+    offence("README.md", 1, f'has no fenced block with ACL SETUSER in a section "{SECTION}": publish the rights that the scripts need')
+    return None
+
+
+def check_syntax(path, lines):
+    """luac knows no shebang with flags; an empty line in its place keeps the numbers."""
+    source = "\n".join([""] + lines[1:])
+    done = subprocess.run(["luac5.1", "-p", "-"], input=source, text=True, capture_output=True)
+    if done.returncode:
+        match = re.search(r"stdin:(\d+): (.*)", done.stderr)
+        offence(path, match[1] if match else 1, match[2] if match else done.stderr.strip())
+
+
+def check_list(names):
+    header = LUA / "embed.h"
+    lines = header.read_text().splitlines()
+    listed = {}
+    for number, line in enumerate(lines, 1):
+        if match := re.match(r"\s+X\((\w+)", line):
+            listed[match[1]] = number
+    for name in names - listed.keys():
+        offence(header, 1, f"SCRIPT_LIST lacks {name}.lua")
+    for name in listed.keys() - names:
+        offence(header, listed[name], f"SCRIPT_LIST names {name}, but there is no {name}.lua")
+
+
+def check_callers(headers):
+    """request_script(conn, SCRIPT_x, n): n is what the header says; so is the number of arguments where no loop adds more."""
+    for path in sorted(pathlib.Path("sidecar/queue").rglob("*.c")):
+        lines = path.read_text().splitlines()
+        for number, line in enumerate(lines, 1):
+            match = re.search(r"request_script\(\w+(?:->\w+)*, SCRIPT_(\w+), (.*)\);", line)
+            if not match or match[1] not in headers:
+                continue
+            header = headers[match[1]]
+            constant = re.match(r"(?:\(int\))?\(?(\d+)( \+|\)|$)", match[2])
+            if constant and int(constant[1]) != header.fixed["KEYS"]:
+                offence(path, number, f"passes {constant[1]} KEYS to {match[1]}.lua, whose header has {header.fixed['KEYS']}")
+            check_arguments(path, number, match[1], header, lines[number:])
+
+
+def check_arguments(path, number, name, header, following):
+    given = 0
+    for line in following:
+        if re.search(r"request_(end|ask)\(", line) or line == "}":
+            break
+        if re.search(r"\b(for|while|if|switch) \(", line) or re.search(r"\b(?!request_)\w+\(conn\b", line):
+            return  # more may be added than can be counted here
+        given += len(re.findall(r"\brequest_(?!script|begin)\w+\(", line))
+    wanted = header.highest["KEYS"] + header.highest["ARGV"]
+    if given != wanted and not header.open["KEYS"] and not header.open["ARGV"]:
+        offence(path, number, f"passes {given} KEYS and ARGV to {name}.lua, whose header has {wanted}")
+
+
+def check_requests(rights):
+    """The commands that C sends by itself need rights too."""
+    for path in sorted(pathlib.Path("sidecar/queue").rglob("*.c")):
+        lines = path.read_text().splitlines()
+        for number, line in enumerate(lines, 1):
+            if not (match := re.search(r'request_begin\(.*?"([A-Z]+)"\)', line)):
+                continue
+            command = match[1].lower()
+            if command in CONTAINERS:
+                sub = re.search(r'request_text\(.*?"([A-Z]+)"\)', lines[number] if number < len(lines) else "")
+                command += "|" + sub[1].lower() if sub else ""
+            check_right(path, number, command, rights)
+
+
+def main():
+    rights = read_rights()
+    headers = {}
+    for path in sorted(LUA.glob("*.lua")):
+        lines = path.read_text().splitlines()
+        header = headers[path.stem] = Header(path, lines)
+        code = [(n, without_comments(text)) for n, text in enumerate(lines, 1) if n > header.length]
+        check_syntax(path, lines)
+        check_indexes(path, header, code)
+        check_commands(path, lines[0] if lines else "", code, rights)
+    check_list(headers.keys())
+    check_callers(headers)
+    check_requests(rights)
+    print("\n".join(offences) if offences else f"ok   scripts: {len(headers)} of them do what their headers say")
+    return 1 if offences else 0
+
+
+sys.exit(main())

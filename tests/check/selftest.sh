@@ -1,0 +1,76 @@
+#!/bin/sh
+# Checks the checks: in a copy of the tree, plants one offence after another, and sees the check name it.
+# shellcheck disable=SC2016 # here $ and ` often mean themselves
+set -eu
+cd "$(dirname "$0")/../.."
+top=$PWD
+export QS_PROGRAM="${QS_PROGRAM:-$top/build/queue-sidecar}"
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+missed=0
+planted=0
+
+fresh() {
+    rm -rf "$copy/tree"
+    mkdir "$copy/tree"
+    for entry in Makefile README.md LICENSE .clang-format .clang-tidy .ci sidecar sql conf deploy tests; do
+        [ ! -e "$top/$entry" ] || cp -R "$top/$entry" "$copy/tree/"
+    done
+    cd "$copy/tree"
+}
+
+# check, what its output must hold, the command that plants (by sh, in the copy), and arguments of the check
+plant() {
+    check=$1
+    wanted=$2
+    sh -c "$3"
+    shift 3
+    planted=$((planted + 1))
+    script="sh tests/check/$check.sh"
+    [ "$check" != scripts ] || script="python3 tests/check/scripts.py"
+    if said=$($script "$@" 2>&1) || ! echo "$said" | grep -qE "$wanted"; then
+        echo "tests/check/$check.*:1: did not see a planted offence: expected \"$wanted\", it said:"
+        echo "$said" | head -n 5
+        missed=$((missed + 1))
+    fi
+}
+
+fresh
+plant layers 'base/planted.c:1: includes sidecar/queue/conn.h upwards' 'echo "#include \"queue/conn.h\"" >sidecar/base/planted.c'
+plant layers 'must not know each other' 'echo "#include \"leader.h\"" >>sidecar/dispatcher.c'
+plant layers 'includes <hiredis/hiredis.h>' 'echo "#include <hiredis/hiredis.h>" >>sidecar/role.c'
+plant layers 'includes <sqlite3.h>' 'echo "#include <sqlite3.h>" >>sidecar/queue/conn.c'
+plant layers 'includes <libconfig.h>' 'echo "#include <libconfig.h>" >>sidecar/app.c'
+plant layers 'names the dialect list' 'echo "int x = DIALECT_LIST;" >>sidecar/dispatcher.c'
+plant layers 'in a cycle' 'echo "#include \"base/log.h\"" >>sidecar/base/clock.h; echo "#include \"base/clock.h\"" >>sidecar/base/log.h'
+plant layers 'has no rank' 'echo "#include \"role.h\"" >sidecar/novel.c'
+
+plant keys 'lacks lock.ttl' 'sed -i "/^ *ttl = /d" conf/queue-sidecar.cfg'
+plant keys 'the sample shows the defaults' 'sed -i "s/batch = 500/batch = 501/" conf/queue-sidecar.cfg'
+plant keys 'is refused' 'echo "nonsense = 1;" >>conf/minimal.cfg'
+plant keys 'lacks a row . `redis.timeout`' 'sed -i "/redis.timeout/d" README.md'
+
+plant scripts 'uses KEYS\[9\]' 'echo "redis.call(\"GET\", KEYS[9])" | tr "\"" "'"'"'" >>sidecar/queue/lua/renew.lua'
+plant scripts 'no-writes' 'sed -i "1s/.*/#!lua flags=allow-oom/" sidecar/queue/lua/heads.lua'
+plant scripts 'no `-- Safe` line' 'sed -i "/^-- Safe/d" sidecar/queue/lua/heal.lua'
+plant scripts 'claim.lua:[0-9]*: .*near' 'echo "if then" >>sidecar/queue/lua/claim.lua'
+plant scripts 'lacks \+hset' 'sed -i "s/ +hset / /; s/ +hset\$//" README.md'
+plant scripts 'SCRIPT_LIST lacks novel' 'cp sidecar/queue/lua/renew.lua sidecar/queue/lua/novel.lua'
+plant scripts 'passes 9 KEYS to release.lua' 'find sidecar/queue -name "*.c" -exec sed -i "s/SCRIPT_release, 1/SCRIPT_release, 9/" {} +'
+
+plant size 'a file of 6[0-9][0-9] lines' 'yes "int x;" | head -n 600 >sidecar/base/planted.c'
+plant size 'a function of 6[0-9] lines' '{ echo "int f(void) {"; yes "    ;" | head -n 60; echo "}"; } >sidecar/base/planted.h'
+plant shell 'SC2086' 'printf "#!/bin/sh\nls \$1\n" >deploy/planted.sh'
+! clang-format --version | grep -q ' version 14\.' || plant format 'planted.c:1:.*not formatted' 'echo "int  x ;" >sidecar/base/planted.c'
+plant cppcheck 'zerodiv' 'printf "int f(int x) {\n    int y = 0;\n    return x / y;\n}\n" >sidecar/base/planted.c' sidecar/base/planted.c
+plant hygiene 'a path of one machine' 'echo "/ho""me/ann/x" >>sql/README.md'
+plant hygiene 'package registry' 'echo "https://py""pi.org/simple" >>deploy/planted.sh'
+plant hygiene 'note to oneself' 'echo "// TO""DO later" >>sidecar/app.c'
+plant hygiene 'novel.txt:1: does not belong' 'touch novel.txt'
+plant hygiene 'the suite "stray"' 'echo "Test(stray, x) {" >tests/unit/planted.c'
+
+fresh # clang-tidy compiles first
+plant tidy 'planted.c:2:.*bugprone' 'printf "double planted(int x);\ndouble planted(int x) { return x / 2; }\n" >sidecar/base/planted.c' sidecar/base/planted.c
+
+[ "$missed" = 0 ] || exit 1
+echo "ok   selftest: $planted planted offences were seen"

@@ -1,0 +1,21 @@
+#!/bin/sh
+# What no longer fits the head: files over 500 lines, functions over 60.
+set -eu
+cd "$(dirname "$0")/../.."
+offences=$(find sidecar tests deploy sql .ci Makefile -name node_modules -prune -o -type f \( -name '*.[ch]' -o -name '*.sh' -o -name '*.py' \
+    -o -name '*.lua' -o -name '*.sql' -o -name run -o -name Makefile \) -print | sort | xargs awk '
+    FNR == 1 { close_file(); file = FILENAME; start = 0 }
+    { lines = FNR }
+    # A function begins at the last line that has something in its first column, and ends with a brace alone there.
+    /^}$/ {
+        if (start && FNR - start + 1 > 60) print file ":" start ": a function of " FNR - start + 1 " lines, 60 is the most: split it"
+        start = 0
+    }
+    /^[A-Za-z_].*[({,]$/ || /^[A-Za-z_][A-Za-z_0-9 *]*\(/ { start = FNR }
+    function close_file() { if (lines > 500) print file ":500: a file of " lines " lines, 500 is the most: split it" }
+    END { close_file() }')
+if [ -n "$offences" ]; then
+    echo "$offences"
+    exit 1
+fi
+echo "ok   size: no file over 500 lines, no function over 60"

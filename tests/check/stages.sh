@@ -1,0 +1,95 @@
+#!/bin/sh
+# What `make test` runs after its dependencies are there: builds, checks, the tests under sanitizers, and last the whole suite in the
+# plain build, whose summary ends the output. A stage that fails does not keep the others from running; the exit code tells.
+# With the argument `long`: the whole suite TEST_ROUNDS times.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+make=${MAKE:-make}
+jobs=$(nproc)
+[ "$jobs" -ge 2 ] || jobs=2
+[ "$jobs" -le 4 ] || jobs=4
+
+reports=$(mktemp -d)
+trap 'rm -rf "$reports"' EXIT
+trap 'exit 130' HUP INT TERM
+
+# The sanitizers of older compilers cannot live with the address space layout of newer kernels.
+fixed=
+! setarch -R true 2>/dev/null || fixed="setarch -R"
+
+failed=
+summary=
+stage() { # name, command
+    name=$1
+    shift
+    echo "== $name"
+    start=$(date +%s)
+    verdict=ok
+    "$@" </dev/null || {
+        verdict=FAILED
+        failed="$failed $name"
+    }
+    took=$(($(date +%s) - start))
+    summary="$summary  $name: $verdict, $took s;"
+    echo "-- $name: $verdict, $took s"
+}
+
+debian13() {
+    sh tests/support/debian13.sh
+    code=$?
+    if [ $code = 77 ]; then
+        echo "tests with the servers of Debian 13 will be skipped"
+        code=0
+    fi
+    return $code
+}
+
+build() {
+    $make -s -j2 SANITIZER= suite && $make -s -j2 SANITIZER=address,undefined suite && $make -s -j2 SANITIZER=thread all
+}
+
+# A leak in a test leaves Criterion's exit code 0, so every sanitizer writes to files, and any file fails the stage. LeakSanitizer's
+# note that a forked child does not know its parent's threads is no report.
+in_process() {
+    log=log_path=$reports/report:print_stacktrace=1
+    ASAN_OPTIONS=$log:detect_leaks=1:detect_stack_use_after_return=1 LSAN_OPTIONS=$log UBSAN_OPTIONS=$log \
+        QS_DAEMON=build/address-undefined/queue-sidecar QS_TEST_SLOW=3 \
+        $fixed timeout --foreground -k 10 500 build/address-undefined/tests/suite -j"$jobs" --timeout 120 --filter '@(unit|redis)_*/*'
+    code=$?
+    found=$(grep -lE 'Sanitizer|runtime error' "$reports"/* 2>/dev/null)
+    [ -z "$found" ] || {
+        for file in $found; do head -n 60 "$file"; done
+        echo "a sanitizer wrote $(echo "$found" | wc -l) reports (above)"
+        code=1
+    }
+    return $code
+}
+
+daemons() {
+    if ! $fixed build/thread/queue-sidecar version >/dev/null 2>&1; then
+        echo "SKIPPED: a program built with -fsanitize=thread does not start on this kernel"
+        return 0
+    fi
+    QS_DAEMON=build/thread/queue-sidecar QS_TEST_SLOW=4 \
+        $fixed timeout --foreground -k 10 500 build/tests/suite -j"$jobs" --timeout 200 --filter 'daemon_*/*'
+}
+
+whole() { timeout --foreground -k 10 500 build/tests/suite -j"$jobs" --timeout 90; }
+
+stage "servers of Debian 13" debian13
+if [ "${1:-}" = long ]; then
+    stage build "$make" -s -j2 SANITIZER= suite
+    round=1
+    while [ $round -lt "${TEST_ROUNDS:-10}" ]; do
+        stage "round $round" whole
+        round=$((round + 1))
+    done
+else
+    stage build build
+    stage check sh tests/check/run.sh
+    stage "in-process tests under address,undefined" in_process
+    stage "daemon tests under thread" daemons
+fi
+echo "== stages:$summary the whole suite follows"
+[ -z "$failed" ] || echo "FAILED:$failed (above)"
+whole </dev/null && [ -z "$failed" ]

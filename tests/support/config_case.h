@@ -1,0 +1,38 @@
+// Config files of a test: written into a directory of the test's own, loaded, and their messages compared.
+#ifndef QS_TESTS_CONFIG_CASE_H
+#define QS_TESTS_CONFIG_CASE_H
+
+#include <stddef.h>
+
+#include "config.h"
+
+extern char config_case_dir[64];
+extern char config_case_path[128]; // the file that config_case_load writes
+
+// .init and .fini of a suite: the directory, and an environment without our variables.
+void config_case_begin(void);
+void config_case_end(void);
+
+void config_case_write(const char *file, const void *bytes, size_t len);
+config_t *config_case_load(const char *text, buffer_t *messages);
+
+// The messages with the path of the file, wherever it stands, written as F. Returns owned.
+char *config_case_messages(const buffer_t *messages);
+
+// Loads a config that must be refused with exactly these messages.
+void config_case_fault(const char *text, const char *expected);
+
+typedef struct config_case_row {
+    const char *text;
+    const char *expected;
+} config_case_row_t;
+
+void config_case_faults(const config_case_row_t *rows, size_t count);
+
+// Takes our variables out of the environment.
+void config_case_forget_environment(void);
+
+// Loads a config that must be good; *warnings (owned) may be NULL where none are expected.
+config_t *config_case_good(const char *text, char **warnings);
+
+#endif

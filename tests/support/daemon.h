@@ -1,0 +1,76 @@
+/* The real sidecar binary: QS_DAEMON, by default build/queue-sidecar. Sanitized binaries get log files; every function that ends
+ * a daemon in good order, and the exit of the test process, fails the test when a report was written. */
+#ifndef QS_TEST_DAEMON_H
+#define QS_TEST_DAEMON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+typedef struct daemon daemon_t;
+
+typedef struct {
+    const char *binary;      /* NULL: environment QS_DAEMON, else build/queue-sidecar */
+    const char *const *args; /* more arguments after "run -c FILE", NULL-terminated; NULL: none */
+    const char *const *env;  /* more "NAME=value", NULL-terminated; NULL: none */
+} daemon_options_t;
+
+typedef struct {
+    int code;   /* exit code, -1 when a signal ended it */
+    int signal; /* the signal that ended it, 0 for a normal exit */
+    int64_t ms; /* from the signal (daemon_terminate) or the call (daemon_wait_exit) to its end */
+} daemon_exit_t;
+
+/* Writes the config into a directory of its own and starts `run -c FILE` there. Does not wait for anything: wait for a log line,
+ * a metric or an effect in Redis. Owned by the caller: daemon_free. */
+daemon_t *daemon_start(const char *config, ...) __attribute__((format(printf, 1, 2)));
+/* options may be NULL. */
+daemon_t *daemon_start_with(const daemon_options_t *options, const char *config, ...) __attribute__((format(printf, 2, 3)));
+/* Starts a daemon that has ended again, with its config file as it is now; the log goes on in the same file. */
+void daemon_restart(daemon_t *d);
+/* Replaces the config file; the daemon reads it when told (SIGHUP). */
+void daemon_write_config(daemon_t *d, const char *config, ...) __attribute__((format(printf, 2, 3)));
+
+void daemon_signal(daemon_t *d, int signal);
+void daemon_kill(daemon_t *d); /* kill -9, and reaps */
+void daemon_pause(daemon_t *d);
+void daemon_continue(daemon_t *d);
+bool daemon_running(daemon_t *d);
+/* Waits for its end; fails the test after timeout_ms (scaled). */
+daemon_exit_t daemon_wait_exit(daemon_t *d, int timeout_ms);
+/* SIGTERM, then daemon_wait_exit. */
+daemon_exit_t daemon_terminate(daemon_t *d, int timeout_ms);
+/* daemon_terminate, expects exit code 0 and no sanitizer report, then daemon_free: the usual last line of a test. */
+void daemon_stop(daemon_t *d);
+/* Kills it if it runs and removes its directory; NULL is allowed. */
+void daemon_free(daemon_t *d);
+
+pid_t daemon_pid(const daemon_t *d);
+const char *daemon_dir(const daemon_t *d);
+const char *daemon_config_path(const daemon_t *d);
+const char *daemon_log_path(const daemon_t *d);
+/* Its stderr so far, owned by the caller. */
+char *daemon_log(const daemon_t *d);
+/* Lines of its stderr that contain the text. */
+int daemon_log_count(const daemon_t *d, const char *text);
+/* Waits for such a line; false after timeout_ms (scaled), or at once when the daemon has ended without it. */
+bool daemon_wait_log(daemon_t *d, const char *text, int timeout_ms);
+
+long daemon_rss_kib(const daemon_t *d);
+/* User and system time of all its threads so far. */
+int64_t daemon_cpu_us(const daemon_t *d);
+
+/* One run of the CLI. Lives until the process ends. */
+typedef struct {
+    int code;   /* exit code, -1 when a signal ended it */
+    int signal; /* that signal, else 0 */
+    int64_t ms; /* how long it ran */
+    char *out;  /* what it wrote, NUL-terminated */
+    char *err;
+} daemon_output_t;
+/* Runs the binary, in the working directory of the test, with these arguments to its end, 30 s (scaled) at the longest:
+ * daemon_run("check", "-c", path)->code. */
+#define daemon_run(...) daemon_run_argv(NULL, (const char *const[]){__VA_ARGS__, NULL})
+const daemon_output_t *daemon_run_argv(const daemon_options_t *options, const char *const *args);
+
+#endif

@@ -1,0 +1,205 @@
+#include "fixture.h"
+
+#include "queue/lock.h"
+#include "tempdir.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+void __sanitizer_set_report_fd(void *fd);
+#endif
+
+enum { LEAD_MS = 3600 * 1000 };
+
+static const char DEFAULT_CONFIG[] = "group = \"app\"; queues = ( { name = \"email\"; } );";
+
+config_t *fixture_config(const char *format, ...) {
+    char *dir = temp_dir("config"), *path = temp_path(dir, "test.cfg");
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    va_list args;
+    va_start(args, format);
+    vfprintf(file, format, args);
+    va_end(args);
+    cr_assert_eq(fclose(file), 0);
+    buffer_t messages = {0};
+    config_t *config = config_load(path, &messages);
+    cr_assert_not_null(config, "%s", buffer_text(&messages));
+    buffer_free(&messages);
+    temp_remove(dir);
+    free(path);
+    free(dir);
+    return config;
+}
+
+fixture_t fixture_start(const fixture_options_t *options) {
+    static const fixture_options_t defaults;
+    if (!options) options = &defaults;
+    fixture_t f = {0};
+    f.server = server_start(&(server_options_t){.args = options->args, .preload = options->preload, .tcp = options->tcp});
+    f.r = redis_open(f.server);
+    if (options->proxy) f.proxy = proxy_start(server_socket(f.server));
+    f.config = fixture_config("redis = { socket = \"%s\"; %s };\n%s\n", f.proxy ? proxy_socket(f.proxy) : server_socket(f.server),
+                              options->redis ? options->redis : "", options->config ? options->config : DEFAULT_CONFIG);
+    f.keys = keyspace_new(f.config);
+    f.conn = conn_new(&f.config->redis, "test", NULL);
+    fixture_capture_log();
+    if (!options->closed) cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    return f;
+}
+
+void fixture_stop(fixture_t *f) {
+    conn_free(f->conn);
+    keyspace_free(f->keys);
+    config_free(f->config);
+    proxy_stop(f->proxy);
+    redis_close(f->r);
+    server_free(f->server);
+    *f = (fixture_t){0};
+}
+
+char *fixture_digest(redis_t *r) { return redis_str(r, "DEBUG DIGEST"); }
+
+const char *const fixture_types[FIXTURE_TYPES] = {"string", "list", "set", "zset", "hash", "stream"};
+
+void fixture_make_key(redis_t *r, const char *key, const char *type) {
+    static const char *const commands[FIXTURE_TYPES] = {"SET %s x",    "RPUSH %s x",  "SADD %s x",
+                                                        "ZADD %s 1 x", "HSET %s f x", "XADD %s * f x"};
+    redis_ok(r, "DEL %s", key);
+    for (size_t i = 0; i < FIXTURE_TYPES; i++)
+        if (strcmp(type, fixture_types[i]) == 0) redis_ok(r, commands[i], key);
+    redis_expect(r, type, "TYPE %s", key);
+}
+
+static char *log_path(void) { return temp_path(temp_root(), "log"); }
+
+void fixture_capture_log(void) {
+    static bool captured;
+    if (captured) return;
+    captured = true;
+    int real = dup(STDERR_FILENO);
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_set_report_fd((void *)(intptr_t)real);
+#endif
+    char *path = log_path();
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    cr_assert(real >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+    close(fd);
+    free(path);
+}
+
+char *fixture_log(void) {
+    char *path = log_path(), *text = temp_read(path);
+    free(path);
+    return text;
+}
+
+int fixture_log_count(const char *text) {
+    char *log = fixture_log(), *rest = log;
+    int count = 0;
+    for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) count += strstr(line, text) != NULL;
+    free(log);
+    return count;
+}
+
+static _Atomic int64_t boottime_shift_ms;
+
+void fixture_step_boottime(int64_t ms) { atomic_fetch_add(&boottime_shift_ms, ms); }
+
+/* Wins over libc's in this binary. */
+int clock_gettime(clockid_t clock, struct timespec *out) {
+    if (syscall(SYS_clock_gettime, clock, out) != 0) return -1;
+    int64_t shift = clock == CLOCK_BOOTTIME ? atomic_load(&boottime_shift_ms) : 0;
+    out->tv_sec += shift / 1000;
+    out->tv_nsec += shift % 1000 * 1000000;
+    if (out->tv_nsec >= 1000000000) {
+        out->tv_nsec -= 1000000000;
+        out->tv_sec++;
+    }
+    return 0;
+}
+
+void stage_open(stage_t *stage) {
+    *stage = (stage_t){0};
+    cr_assert(role_init(&stage->role, "stage", NULL, NULL, NULL));
+}
+
+void stage_close(stage_t *stage) { role_destroy(&stage->role); }
+
+void stage_add(stage_t *stage, role_tick_fn *tick, void *player) {
+    cr_assert_lt(stage->count, STAGE_PLAYERS);
+    stage->ticks[stage->count] = tick;
+    stage->players[stage->count++] = player;
+}
+
+void stage_step(stage_t *stage, int64_t most_ms) {
+    role_wait_t all = {.until = mono_never()};
+    mono_t start = mono_now();
+    for (int i = 0; i < stage->count; i++) {
+        role_wait_t wait = {.until = mono_never()};
+        stage->ticks[i](stage->players[i], &wait);
+        all.until = mono_min(all.until, wait.until);
+        for (int fd = 0; fd < wait.fd_count; fd++) {
+            if (all.fd_count == ROLE_FDS) most_ms = 1; /* no room to wait for it */
+            role_wait_fd(&all, wait.fds[fd]);
+        }
+    }
+    stage->steps++;
+    all.until = mono_min(all.until, mono_add(start, most_ms * NS_PER_MS));
+    role_wait(&stage->role, &all);
+}
+
+int64_t stage_deadline_us(int timeout_ms) { return wait_now_us() + (int64_t)wait_scaled_ms(timeout_ms) * 1000; }
+
+long stage_run(stage_t *stage, int ms) {
+    int64_t end_us = stage_deadline_us(ms);
+    long before = stage->steps;
+    for (int64_t left; (left = end_us - wait_now_us()) > 0;) stage_step(stage, left / 1000 + 1);
+    return stage->steps - before;
+}
+
+void crew_start(crew_t *crew, const keyspace_t *keys, int roles) {
+    *crew = (crew_t){.keys = keys};
+    stage_open(&crew->stage);
+    crew->leases = leases_new(keys->seat_count);
+    crew->metrics = metrics_new(keys->queue_count);
+    leases_listen(crew->leases, crew->stage.role.wake_fd);
+    leases_doubts_to(crew->leases, crew->stage.role.wake_fd);
+    const atomic_bool *stop = &crew->stage.role.stop;
+    if (roles & CREW_LEADER) {
+        crew->leader = leader_new(keys, crew->leases, crew->metrics, stop);
+        stage_add(&crew->stage, leader_tick, crew->leader);
+    }
+    if (roles & CREW_DISPATCHER) {
+        crew->dispatcher = dispatcher_new(keys, crew->leases, crew->metrics, stop);
+        stage_add(&crew->stage, dispatcher_tick, crew->dispatcher);
+    }
+}
+
+void crew_stop(crew_t *crew) {
+    dispatcher_free(crew->dispatcher);
+    leader_free(crew->leader);
+    leases_free(crew->leases);
+    metrics_free(crew->metrics);
+    stage_close(&crew->stage);
+    *crew = (crew_t){0};
+}
+
+void crew_lead(crew_t *crew, redis_t *r) {
+    for (size_t i = 0; i < crew->keys->seat_count; i++) {
+        char token[TOKEN_SIZE];
+        token_new(token, LEAD_MS);
+        redis_ok(r, "SET %s %s PX %d", crew->keys->seats[i].lock, token, (int)LEAD_MS);
+        lease_begin(crew->leases, i, token, mono_add(mono_now(), LEAD_MS * NS_PER_MS));
+    }
+}

@@ -1,0 +1,71 @@
+/* Inside of proxy.c: one proxied connection. The proxy's lock is held in all of these. */
+#ifndef QS_TEST_PROXY_LINK_H
+#define QS_TEST_PROXY_LINK_H
+
+#include "proxy.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stddef.h>
+
+enum { MAX_RULES = 16 };
+
+typedef struct {
+    char *data;
+    size_t length, room;
+} bytes_t;
+
+/* A request whose reply is still to come. */
+typedef struct {
+    int rule;     /* what becomes of the reply: a proxy_action_t, or -1 to pass it on */
+    long replies; /* how many there will be: one per channel for SUBSCRIBE */
+    char *error;  /* for REFUSE and REPLACE, owned, with CRLF */
+} pending_t;
+
+typedef struct link {
+    int client, server;  /* sockets, not blocking */
+    bytes_t from_client; /* read, not yet a whole request */
+    bytes_t to_server;   /* whole requests, not yet written */
+    bytes_t from_server; /* read, not yet a whole reply, or held back */
+    bytes_t to_client;   /* replies not yet written */
+    pending_t *pending;  /* first asked, first answered */
+    size_t asked, room;
+    bool held;    /* a HOLD rule fired: no reply passes */
+    bool dropped; /* a DROP rule fired: no request is taken any more */
+    bool closing; /* takes nothing more; ends when all that was taken is written */
+    bool broken;  /* to be closed at the end of this round */
+    struct link *next;
+} link_t;
+
+typedef struct {
+    proxy_rule_t rule; /* its strings are owned */
+    int matches;       /* matching requests so far */
+} live_rule_t;
+
+struct proxy {
+    char *socket, *upstream, *dir;
+    int listener, wake[2]; /* wake: a pipe that interrupts the poll */
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards all that follows */
+    bool stopping, refuse_new;
+    int stalled;           /* proxy_way_t bits */
+    long cut_up, cut_down; /* bytes left to pass; -1: no cut */
+    live_rule_t rules[MAX_RULES];
+    size_t rule_count;
+    link_t *links;
+    char **log; /* full text of every request */
+    size_t log_count, log_room;
+    long replies, fired;
+    int64_t bytes_up, bytes_down;
+    int taken;
+};
+
+/* Adds a connection for an accepted client; closes the client if the server cannot be reached. */
+void link_open(proxy_t *proxy, int client);
+/* What to poll for: fills two entries (client, server). */
+void link_events(const proxy_t *proxy, const link_t *link, struct pollfd *out);
+/* Reads, judges and writes what is possible now. */
+void link_work(proxy_t *proxy, link_t *link, short client_events, short server_events);
+void link_close(link_t *link);
+
+#endif

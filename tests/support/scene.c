@@ -1,0 +1,194 @@
+#include "scene.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ROUND_MS = 15000, UP_MS = 10000, SOON_MS = 100, LATE_MS = 3000, TRIES = 8 };
+
+scene_t scene_begin(const server_options_t *options) {
+    scene_t scene = {.server = server_start(options)};
+    scene.r = redis_open(scene.server);
+    return scene;
+}
+
+void scene_end(scene_t *scene) {
+    for (size_t i = 0; i < scene->count; i++) {
+        if (daemon_running(scene->sidecars[i])) {
+            daemon_continue(scene->sidecars[i]);
+            daemon_stop(scene->sidecars[i]);
+        } else {
+            daemon_free(scene->sidecars[i]);
+        }
+    }
+    redis_close(scene->r);
+    server_free(scene->server);
+}
+
+void scene_reopen(scene_t *scene) {
+    redis_close(scene->r);
+    scene->r = redis_open(scene->server);
+}
+
+static const char *either(const char *given, const char *fallback) { return given ? given : fallback; }
+
+char *scene_config(const scene_t *scene, sidecar_t spec) {
+    char *text = NULL;
+    int length = asprintf(&text,
+                          "group = \"%s\";\n"
+                          "redis = { socket = \"%s\"; %s };\n"
+                          "lock = { ttl = \"%s\"; scope = \"%s\"; };\n"
+                          "dispatcher = { safety_poll = \"%s\"; };\n"
+                          "http = { port = 0; };\n"
+                          "log = { level = \"%s\"; format = \"json\"; };\n"
+                          "defaults = { roles = [\"dispatcher\"]; };\n"
+                          "queues = ( %s );\n",
+                          either(spec.group, "g"), either(spec.socket, server_socket(scene->server)), either(spec.redis, ""),
+                          either(spec.ttl, "600ms"), either(spec.scope, "group"), either(spec.poll, "1h"),
+                          either(spec.level, "info"), either(spec.queues, "{ name = \"q\"; }"));
+    if (length < 0) abort();
+    return text;
+}
+
+daemon_t *scene_sidecar(scene_t *scene, sidecar_t spec) {
+    cr_assert_lt(scene->count, SCENE_SIDECARS);
+    char *config = scene_config(scene, spec);
+    daemon_t *d = daemon_start("%s", config);
+    free(config);
+    return scene->sidecars[scene->count++] = d;
+}
+
+daemon_t *scene_sidecar_up(scene_t *scene, sidecar_t spec) {
+    daemon_t *d = scene_sidecar(scene, spec);
+    bool up = wait_for(daemon_log_count(d, "\"msg\":\"leading\"") || daemon_log_count(d, "\"msg\":\"standing by\""), UP_MS);
+    if (!up) scene_fail(scene, "a sidecar neither leads nor stands by");
+    return d;
+}
+
+void scene_fail(const scene_t *scene, const char *why) {
+    for (size_t i = 0; i < scene->count; i++) {
+        char *log = daemon_log(scene->sidecars[i]);
+        fprintf(stderr, "--- sidecar %zu, pid %d:\n%s", i, (int)daemon_pid(scene->sidecars[i]), log);
+        free(log);
+    }
+    cr_assert_fail("%s", why);
+}
+
+bool scene_says(const daemon_t *d, const char *one, const char *two) {
+    char *log = daemon_log(d), *rest = NULL;
+    bool found = false;
+    for (char *line = strtok_r(log, "\n", &rest); line && !found; line = strtok_r(NULL, "\n", &rest))
+        found = strstr(line, one) && strstr(line, two);
+    free(log);
+    return found;
+}
+
+daemon_t *scene_leader(scene_t *scene, const char *name) {
+    char *token = redis_str(scene->r, "GET sidecar:%s:lock", name);
+    daemon_t *leader = NULL;
+    for (size_t i = 0; token && !leader && i < scene->count; i++) {
+        daemon_t *d = scene->sidecars[i];
+        if (daemon_running(d) && scene_says(d, "\"msg\":\"leading\"", token)) leader = d;
+    }
+    free(token);
+    return leader;
+}
+
+daemon_t *scene_await_leader(scene_t *scene, const char *name, const daemon_t *other, int timeout_ms) {
+    daemon_t *leader = NULL;
+    if (!wait_for((leader = scene_leader(scene, name)) != NULL && leader != other, timeout_ms)) scene_fail(scene, "nobody leads");
+    return leader;
+}
+
+int64_t scene_us(redis_t *r) {
+    redisReply *reply = redis_do(r, "TIME");
+    cr_assert_eq(reply->type, REDIS_REPLY_ARRAY);
+    int64_t us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 + strtoll(reply->element[1]->str, NULL, 10);
+    freeReplyObject(reply);
+    return us;
+}
+
+int64_t scene_ms(redis_t *r) { return scene_us(r) / 1000; }
+
+int64_t scene_delay(redis_t *r, const char *queue, const char *job, int64_t delay_ms) {
+    int64_t due = scene_ms(r) + delay_ms;
+    redis_ok(r, "ZADD %s:delayed %lld %s", queue, (long long)due, job);
+    return due;
+}
+
+char *scene_take(redis_t *r, const char *queue, int timeout_ms) {
+    char seconds[32];
+    snprintf(seconds, sizeof(seconds), "%.3f", wait_scaled_ms(timeout_ms) / 1000.0);
+    struct timeval patience = {.tv_sec = wait_scaled_ms(timeout_ms) / 1000 + 20};
+    redisSetTimeout(r, patience);
+    redisReply *reply = redis_do(r, "BRPOP %s %s", queue, seconds);
+    cr_assert_neq(reply->type, REDIS_REPLY_ERROR, "BRPOP %s: %s", queue, reply->str);
+    char *job = reply->type == REDIS_REPLY_ARRAY ? strdup(reply->element[1]->str) : NULL;
+    freeReplyObject(reply);
+    return job;
+}
+
+int64_t scene_round(scene_t *scene, const char *queue, int delay_ms) {
+    static int number;
+    char job[64];
+    snprintf(job, sizeof(job), "round %d of %s", ++number, queue);
+    int64_t due = scene_delay(scene->r, queue, job, delay_ms);
+    char *got = scene_take(scene->r, queue, delay_ms + ROUND_MS);
+    int64_t late = scene_ms(scene->r) - due;
+    if (!got) scene_fail(scene, "a job was not promoted");
+    cr_assert_str_eq(got, job);
+    cr_assert_geq(late, 0, "%s came %lld ms early", job, (long long)-late);
+    free(got);
+    return late;
+}
+
+void scene_works(scene_t *scene, const char *queue) {
+    static const int delays[] = {0, 60};
+    for (size_t i = 0; i < sizeof(delays) / sizeof(*delays); i++) {
+        int64_t late = INT64_MAX;
+        for (int try = 0; try < TRIES && late > wait_scaled_ms(SOON_MS); try++) {
+            late = scene_round(scene, queue, delays[i]);
+            if (late > wait_scaled_ms(LATE_MS)) break;
+        }
+        if (late <= wait_scaled_ms(SOON_MS)) continue;
+        fprintf(stderr, "a job of %s with a delay of %d ms was %lld ms late\n", queue, delays[i], (long long)late);
+        scene_fail(scene, "jobs are promoted late");
+    }
+}
+
+/* Calls `each` with the id of every connection of that name; returns how many there are. */
+static int for_connections(redis_t *r, const char *name, void (*each)(redis_t *r, long long id)) {
+    char *list = redis_str(r, "CLIENT LIST"), *rest = NULL, wanted[128];
+    int count = 0;
+    snprintf(wanted, sizeof(wanted), " name=queue-sidecar%s", name);
+    for (char *line = strtok_r(list, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        if (!strstr(line, wanted)) continue;
+        count++;
+        if (each) each(r, strtoll(line + strlen("id="), NULL, 10));
+    }
+    free(list);
+    return count;
+}
+
+static void kill_connection(redis_t *r, long long id) { redis_ok(r, "CLIENT KILL ID %lld", id); }
+
+int scene_connections(redis_t *r, const char *name) { return for_connections(r, name, NULL); }
+
+int scene_kill_connections(redis_t *r, const char *name) { return for_connections(r, name, kill_connection); }
+
+uint64_t scene_seed(const char *test) {
+    const char *given = getenv("QS_SEED");
+    uint64_t seed = given && *given ? strtoull(given, NULL, 10) : (uint64_t)wait_now_us() * 1000 + (uint64_t)getpid() % 1000;
+    fprintf(stderr, "%s: QS_SEED=%llu\n", test, (unsigned long long)seed);
+    return seed;
+}
+
+/* splitmix64: any seed will do, 0 too. (Vigna, prng.di.unimi.it/splitmix64.c) */
+uint64_t scene_random(uint64_t *state, uint64_t below) {
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return (z ^ (z >> 31)) % below;
+}

@@ -1,0 +1,90 @@
+/* What a test of the real daemon starts from: a server, sidecars on it, and the moves of producers and workers. All functions
+ * fail the test, with the logs of the sidecars on stderr, where what they wait for does not come. */
+#ifndef QS_TEST_SCENE_H
+#define QS_TEST_SCENE_H
+
+#include "daemon.h"
+#include "server.h"
+#include "wait.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SCENE_SIDECARS = 8 };
+
+typedef struct scene {
+    server_t *server;
+    redis_t *r; /* straight to the server */
+    daemon_t *sidecars[SCENE_SIDECARS];
+    size_t count;
+} scene_t;
+
+/* What a config says; NULL is the default that stands beside it. Lists of queues are libconfig groups joined by commas. */
+typedef struct {
+    const char *group;  /* g */
+    const char *socket; /* that of the server */
+    const char *redis;  /* more settings of the section redis: none */
+    const char *ttl;    /* 600ms */
+    const char *scope;  /* group */
+    const char *poll;   /* dispatcher.safety_poll: 1h, so that only wake-ups count */
+    const char *level;  /* info */
+    const char *queues; /* { name = "q"; } */
+} sidecar_t;
+
+/* Starts a server; options may be NULL. */
+scene_t scene_begin(const server_options_t *options);
+/* Ends every sidecar that still runs in good order (exit code 0, no sanitizer report), and the server. */
+void scene_end(scene_t *scene);
+/* Opens scene->r again, after the server was restarted. */
+void scene_reopen(scene_t *scene);
+
+/* The text of a config on this server, owned by the caller. */
+char *scene_config(const scene_t *scene, sidecar_t spec);
+/* Starts a sidecar, which belongs to the scene. It waits for nothing. */
+daemon_t *scene_sidecar(scene_t *scene, sidecar_t spec);
+/* The same, and waits until it leads or stands by. */
+daemon_t *scene_sidecar_up(scene_t *scene, sidecar_t spec);
+
+/* The running sidecar whose token is in the lock of `name` (a group or a queue), or NULL; asks once. */
+daemon_t *scene_leader(scene_t *scene, const char *name);
+/* Waits for one; `other` (or NULL) does not count. */
+daemon_t *scene_await_leader(scene_t *scene, const char *name, const daemon_t *other, int timeout_ms);
+/* Whether a line of its log contains both texts. */
+bool scene_says(const daemon_t *d, const char *one, const char *two);
+/* Prints the logs of all sidecars and fails the test. */
+void scene_fail(const scene_t *scene, const char *why);
+
+/* Redis's time in ms and in us. */
+int64_t scene_ms(redis_t *r);
+int64_t scene_us(redis_t *r);
+/* ZADD <queue>:delayed, due delay_ms after Redis's now; returns the due time in ms. */
+int64_t scene_delay(redis_t *r, const char *queue, const char *job, int64_t delay_ms);
+/* BRPOP of the ready list; the job is owned by the caller, NULL after timeout_ms (scaled). */
+char *scene_take(redis_t *r, const char *queue, int timeout_ms);
+/* Delays a job of its own by delay_ms and waits, 15 s (scaled), until a worker gets it: fails when another job comes or it comes
+ * early; returns how many ms it was late. */
+int64_t scene_round(scene_t *scene, const char *queue, int delay_ms);
+/* Jobs come within 100 ms (scaled): the sidecars work as they should. On a machine that stands still at times a job may take
+ * longer, but not one after the other, and none for 3 s. */
+void scene_works(scene_t *scene, const char *queue);
+
+/* Connections whose name begins with queue-sidecar and then this text. */
+int scene_connections(redis_t *r, const char *name);
+/* Kills them; returns how many. */
+int scene_kill_connections(redis_t *r, const char *name);
+
+/* Whether `cond` is true all the time for ms, which are real ones: not scaled. */
+#define scene_stays(cond, ms)                                                                                                    \
+    __extension__({                                                                                                              \
+        int64_t scene_end_us_ = wait_now_us() + (int64_t)(ms)*1000;                                                              \
+        bool scene_true_ = true;                                                                                                 \
+        wait_for(!(scene_true_ = (cond) ? true : false) || wait_now_us() >= scene_end_us_, (ms) + 10000);                        \
+        scene_true_;                                                                                                             \
+    })
+
+/* A small random number generator, for tests that print their seed. */
+uint64_t scene_seed(const char *test); /* QS_SEED, else a new one; printed on stderr */
+uint64_t scene_random(uint64_t *state, uint64_t below);
+
+#endif

@@ -1,0 +1,242 @@
+#include "server.h"
+
+#include "child.h"
+#include "tempdir.h"
+#include "wait.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { START_MS = 15000, STOP_MS = 15000, COMMAND_MS = 10000, PORT_TRIES = 20, MAX_ARGS = 128, MAX_ENV = 32 };
+
+struct server {
+    char *dir, *socket, *log;
+    char *binary;
+    char **args; /* copies of the options' arguments, NULL-terminated */
+    char **env;  /* copies, NULL-terminated */
+    int port;    /* 0: no TCP */
+    child_t *child;
+    _Atomic int64_t *clock_offset_us; /* mapped file that shim_clock reads */
+};
+
+static char **copy_strings(const char *const *strings, size_t room) {
+    char **copy = calloc(room, sizeof(*copy));
+    if (!copy) abort();
+    for (size_t i = 0; strings && strings[i] && i + 1 < room; i++) copy[i] = strdup(strings[i]);
+    return copy;
+}
+
+static void free_strings(char **strings) {
+    for (size_t i = 0; strings[i]; i++) free(strings[i]);
+    free(strings);
+}
+
+static void add_env(server_t *server, const char *name, const char *value) {
+    size_t used = 0;
+    while (server->env[used]) used++;
+    cr_assert_lt(used + 1, MAX_ENV);
+    if (asprintf(&server->env[used], "%s=%s", name, value) < 0) abort();
+}
+
+/* A port that was free a moment ago; another process may take it, so the start is tried again. */
+static int free_port(void) {
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+    bool good = bind(fd, (struct sockaddr *)&address, size) == 0 && getsockname(fd, (struct sockaddr *)&address, &size) == 0;
+    close(fd);
+    cr_assert(good, "no free TCP port");
+    return ntohs(address.sin_port);
+}
+
+char *server_shim_path(const char *shim) {
+    const char *dir = getenv("QS_SHIM_DIR");
+    char path[PATH_MAX];
+    if (strchr(shim, '/')) {
+        snprintf(path, sizeof(path), "%s", shim);
+    } else {
+        snprintf(path, sizeof(path), "%s/%s.so", dir ? dir : "build/tests", shim);
+    }
+    char *full = realpath(path, NULL);
+    cr_assert_not_null(full, "shim %s is not built (run from the top of the tree, or set QS_SHIM_DIR)", path);
+    return full;
+}
+
+static void map_clock(server_t *server) {
+    char *path = temp_path(server->dir, "clock");
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    bool good = fd >= 0 && ftruncate(fd, sizeof(int64_t)) == 0;
+    void *page = good ? mmap(NULL, sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    cr_assert(page != MAP_FAILED, "cannot map %s", path);
+    close(fd);
+    server->clock_offset_us = page;
+    add_env(server, "QS_CLOCK_FILE", path);
+    free(path);
+}
+
+static bool answers_ping(const server_t *server) {
+    redis_t *r = redis_open_path(server->socket, COMMAND_MS);
+    redisReply *reply = r ? redisCommand(r, "PING") : NULL;
+    bool pong = reply && reply->type == REDIS_REPLY_STATUS;
+    if (reply) freeReplyObject(reply);
+    redis_close(r);
+    return pong;
+}
+
+/* Starts the process and waits until it answers; false if it ended instead. */
+static bool launch(server_t *server) {
+    char port[16];
+    snprintf(port, sizeof(port), "%d", server->port);
+    const char *argv[MAX_ARGS] = {server->binary,
+                                  "--port",
+                                  port,
+                                  "--bind",
+                                  "127.0.0.1",
+                                  "--unixsocket",
+                                  server->socket,
+                                  "--dir",
+                                  server->dir,
+                                  "--logfile",
+                                  server->log,
+                                  "--save",
+                                  "",
+                                  "--appendonly",
+                                  "no",
+                                  "--daemonize",
+                                  "no",
+                                  "--enable-debug-command",
+                                  "yes"};
+    size_t used = 0;
+    while (argv[used]) used++;
+    for (size_t i = 0; server->args[i]; i++) {
+        cr_assert_lt(used + 1, MAX_ARGS);
+        argv[used++] = server->args[i];
+    }
+    unlink(server->socket);
+    char *out = temp_path(server->dir, "stderr");
+    child_free(server->child);
+    const char *const *env;
+    memcpy(&env, &server->env, sizeof(env));
+    server->child = child_start(&(child_spec_t){.argv = argv, .env = env, .out = out, .err = out});
+    free(out);
+    bool up = wait_for(!child_running(server->child) || answers_ping(server), START_MS);
+    return up && server->child->running;
+}
+
+static void report_failed_start(const server_t *server) {
+    char *log = server_log(server);
+    char *out = temp_path(server->dir, "stderr");
+    char *text = temp_read(out);
+    fprintf(stderr, "%s%s", log, text);
+    free(log);
+    free(out);
+    free(text);
+    cr_assert_fail("%s did not start", server->binary);
+}
+
+server_t *server_start(const server_options_t *options) {
+    static const server_options_t defaults;
+    if (!options) options = &defaults;
+    const char *chosen = getenv("QS_REDIS_SERVER_BIN");
+    server_t *server = calloc(1, sizeof(*server));
+    if (!server) abort();
+    const char *binary = options->binary ? options->binary : chosen && chosen[0] ? chosen : "redis-server";
+    server->binary = strchr(binary, '/') ? realpath(binary, NULL) : strdup(binary);
+    cr_assert_not_null(server->binary, "no server %s", binary);
+    server->dir = temp_dir("redis");
+    server->socket = temp_path(server->dir, "redis.sock");
+    server->log = temp_path(server->dir, "redis.log");
+    server->args = copy_strings(options->args, MAX_ARGS);
+    server->env = copy_strings(options->env, MAX_ENV);
+    if (options->preload) {
+        char *shim = server_shim_path(options->preload);
+        add_env(server, "LD_PRELOAD", shim);
+        free(shim);
+        map_clock(server);
+    }
+    bool up = false;
+    for (int tries = 0; !up && tries < (options->tcp ? PORT_TRIES : 1); tries++) {
+        if (options->tcp) server->port = free_port();
+        up = launch(server);
+    }
+    if (!up) report_failed_start(server);
+    return server;
+}
+
+void server_stop(server_t *server) {
+    child_thaw(server->child);
+    child_signal(server->child, SIGTERM);
+    cr_assert(child_wait(server->child, STOP_MS), "the server does not end on SIGTERM");
+}
+
+void server_kill(server_t *server) { child_kill(server->child); }
+
+static void lose_data(const server_t *server) {
+    static const char *const names[] = {"dump.rdb", "appendonlydir", "appendonly.aof"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        char *path = temp_path(server->dir, names[i]);
+        temp_remove(path);
+        free(path);
+    }
+}
+
+void server_restart(server_t *server, server_data_t data) {
+    if (child_running(server->child)) {
+        child_thaw(server->child);
+        if (data == SERVER_KEEP_DATA) {
+            redis_t *r = redis_open(server);
+            redis_ok(r, "SAVE");
+            redis_close(r);
+        }
+        server_kill(server);
+    }
+    if (data == SERVER_LOSE_DATA) lose_data(server);
+    if (!launch(server)) report_failed_start(server);
+}
+
+void server_freeze(server_t *server) { child_freeze(server->child); }
+
+void server_thaw(server_t *server) { child_thaw(server->child); }
+
+void server_free(server_t *server) {
+    if (!server) return;
+    child_free(server->child);
+    temp_remove(server->dir);
+    if (server->clock_offset_us) munmap(server->clock_offset_us, sizeof(int64_t));
+    free_strings(server->args);
+    free_strings(server->env);
+    free(server->binary);
+    free(server->log);
+    free(server->socket);
+    free(server->dir);
+    free(server);
+}
+
+void server_step_clock(server_t *server, int64_t ms) {
+    cr_assert_not_null(server->clock_offset_us, "server_step_clock needs .preload = \"shim_clock\"");
+    atomic_fetch_add(server->clock_offset_us, ms * 1000);
+}
+
+const char *server_socket(const server_t *server) { return server->socket; }
+int server_port(const server_t *server) { return server->port; }
+pid_t server_pid(const server_t *server) { return server->child->pid; }
+bool server_running(server_t *server) { return child_running(server->child); }
+const char *server_dir(const server_t *server) { return server->dir; }
+char *server_log(const server_t *server) { return temp_read(server->log); }
+
+redis_t *redis_open(const server_t *server) {
+    redis_t *r = redis_open_path(server->socket, COMMAND_MS);
+    cr_assert_not_null(r, "cannot connect to the server");
+    return r;
+}

@@ -1,0 +1,69 @@
+/* A real redis-server (or valkey-server) per test, on a unix socket in a directory of its own. Functions fail the test when the
+ * server does not do what they ask of it. Start servers from the thread that runs the test: see child.h. */
+#ifndef QS_TEST_SERVER_H
+#define QS_TEST_SERVER_H
+
+#include "client.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+typedef struct server server_t;
+
+typedef struct {
+    const char *binary;      /* NULL: environment QS_REDIS_SERVER_BIN, else redis-server */
+    const char *const *args; /* more arguments, NULL-terminated; they win over the defaults. NULL: none */
+    const char *preload;     /* name of a shim ("shim_clock"), or a path with a slash; NULL: none */
+    const char *const *env;  /* more "NAME=value", NULL-terminated; NULL: none */
+    bool tcp;                /* listen on a free TCP port of 127.0.0.1 too */
+} server_options_t;
+
+/* Starts a server without persistence and waits until it answers PING. NULL: all defaults. Owned by the caller: server_free;
+ * what a failed test leaves is killed and removed at its exit. */
+server_t *server_start(const server_options_t *options);
+/* The same with some arguments: server_start_args("--maxmemory", "2mb"). */
+#define server_start_args(...) server_start(&(server_options_t){.args = (const char *const[]){__VA_ARGS__, NULL}})
+
+/* SIGTERM, and waits for the end; thaws it first. The directory stays, for server_restart. */
+void server_stop(server_t *server);
+/* kill -9 and reap. */
+void server_kill(server_t *server);
+typedef enum { SERVER_LOSE_DATA, SERVER_KEEP_DATA } server_data_t;
+/* Same socket, port and directory. KEEP on a running server saves a snapshot first; on a killed one it finds what persistence
+ * (given as arguments) left. LOSE removes snapshot and append-only files. */
+void server_restart(server_t *server, server_data_t data);
+/* SIGSTOP: connections stay open, nothing is answered. */
+void server_freeze(server_t *server);
+void server_thaw(server_t *server);
+/* Ends it if it runs, and removes its directory; NULL is allowed. */
+void server_free(server_t *server);
+
+/* Shifts the server's wall clock by ms more, at once; needs .preload = "shim_clock". Its monotonic clock runs on. */
+void server_step_clock(server_t *server, int64_t ms);
+
+/* Absolute path of a shim for LD_PRELOAD, owned by the caller; a bare name is looked for in QS_SHIM_DIR, by default build/tests.
+ */
+char *server_shim_path(const char *shim);
+
+const char *server_socket(const server_t *server);
+int server_port(const server_t *server); /* 0 without .tcp */
+pid_t server_pid(const server_t *server);
+bool server_running(server_t *server);
+const char *server_dir(const server_t *server);
+/* What it logged so far, owned by the caller. */
+char *server_log(const server_t *server);
+
+/* A connection of its own; a command may take 10 s. Owned by the caller: redis_close. */
+redis_t *redis_open(const server_t *server);
+
+/* INFO <section>, owned by the caller. */
+char *server_info(const server_t *server, const char *section);
+/* A whole number of INFO; -1 if there is no such field. */
+long long server_info_int(const server_t *server, const char *section, const char *field);
+/* How often a command was called since the start or CONFIG RESETSTAT; 0 if never. "client|list" names a subcommand. */
+long long server_commandstat(const server_t *server, const char *command);
+/* "7.0.15", "8.0.2", or the version of Valkey; owned by the caller. is_valkey may be NULL. */
+char *server_version(const server_t *server, bool *is_valkey);
+
+#endif

@@ -1,0 +1,34 @@
+/* Waiting for a condition, never for a time: the files in this folder are the only ones of the tests that may sleep. */
+#ifndef QS_TEST_WAIT_H
+#define QS_TEST_WAIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* CLOCK_MONOTONIC in microseconds. */
+int64_t wait_now_us(void);
+
+/* Every timeout of the tests goes through here: it is multiplied by QS_TEST_SLOW (for example 5 under thread sanitizer). */
+int wait_scaled_ms(int timeout_ms);
+
+/* One wait in progress; filled by wait_begin. */
+typedef struct {
+    int64_t deadline_us; /* CLOCK_MONOTONIC */
+    int64_t nap_us;      /* how long the next look is put off; grows from 0.2 ms to 20 ms */
+} wait_t;
+
+wait_t wait_begin(int timeout_ms);
+/* Naps, then says true: look again. False once the deadline has passed. */
+bool wait_again(wait_t *wait);
+
+/* Evaluates `cond` until it is true, at the longest for timeout_ms (scaled); tells whether it became true. */
+#define wait_for(cond, timeout_ms)                                                                                               \
+    __extension__({                                                                                                              \
+        wait_t wait_for_wait_ = wait_begin(timeout_ms);                                                                          \
+        bool wait_for_met_;                                                                                                      \
+        while (!(wait_for_met_ = (cond) ? true : false) && wait_again(&wait_for_wait_)) {                                        \
+        }                                                                                                                        \
+        wait_for_met_;                                                                                                           \
+    })
+
+#endif

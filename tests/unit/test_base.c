@@ -1,0 +1,304 @@
+/* The ground floor: log, backoff, clock, buffer, UTF-8, wake-ups. */
+#include "base/backoff.h"
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "base/wakeup.h"
+#include "fixture.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The last line of the log from its second field on, owned. */
+static char *last_line(void) {
+    char *log = fixture_log();
+    size_t len = strlen(log);
+    cr_assert(len > 0 && log[len - 1] == '\n');
+    log[len - 1] = '\0';
+    char *line = strrchr(log, '\n') ? strrchr(log, '\n') + 1 : log;
+    char *copy = mem_str(line);
+    free(log);
+    return copy;
+}
+
+static void expect_line_end(const char *expected) {
+    char *line = last_line();
+    size_t len = strlen(line), want = strlen(expected);
+    cr_assert(len >= want && strcmp(line + len - want, expected) == 0, "got      %s\nexpected ...%s", line, expected);
+    free(line);
+}
+
+static void start_json(void) {
+    fixture_capture_log();
+    log_setup(LOG_INFO, 1);
+}
+
+TestSuite(unit_log, .init = start_json);
+
+Test(unit_log, one_object_a_line) {
+    log_info("leader", "email", "hello", F_STR("a", "b"), F_INT("n", INT64_MIN), F_NUM("x", 0.5));
+    char *line = last_line();
+    int year, month, day, hour, minute, second, ms, used = 0;
+    cr_assert_eq(
+        sscanf(line, "{\"ts\":\"%4d-%2d-%2dT%2d:%2d:%2d.%3dZ\",%n", &year, &month, &day, &hour, &minute, &second, &ms, &used), 7);
+    cr_assert_str_eq(line + used, "\"level\":\"info\",\"msg\":\"hello\",\"role\":\"leader\",\"queue\":\"email\",\"a\":\"b\","
+                                  "\"n\":-9223372036854775808,\"x\":0.5}");
+    free(line);
+}
+
+Test(unit_log, leaves_out_what_is_null) {
+    log_info("leader", NULL, "hello", F_STR("a", NULL), F_INT("n", 0));
+    expect_line_end("\"msg\":\"hello\",\"role\":\"leader\",\"n\":0}");
+}
+
+Test(unit_log, escapes_every_byte_that_json_cannot_hold) {
+    static const struct {
+        const char *text, *json;
+    } rows[] = {
+        {"a\"b\\c", "a\\\"b\\\\c"},
+        {"\x01\x1f\n\r\t\x7f", "\\u0001\\u001f\\u000a\\u000d\\u0009\\u007f"},
+        {"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"\xff|\xc3|\xe2\x82|\x80", "\\ufffd|\\ufffd|\\ufffd\\ufffd|\\ufffd"},
+        {"\xc0\x80", "\\ufffd\\ufffd"},
+        {"\xed\xa0\x80", "\\ufffd\\ufffd\\ufffd"},
+        {"\xf4\x90\x80\x80", "\\ufffd\\ufffd\\ufffd\\ufffd"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *expected = mem_printf("\"level\":\"info\",\"msg\":\"%s\",\"role\":\"r\",\"k\":\"%s\"}", rows[i].json, rows[i].json);
+        log_info("r", NULL, rows[i].text, F_STR("k", rows[i].text));
+        expect_line_end(expected);
+        free(expected);
+    }
+}
+
+Test(unit_log, numbers_that_json_has_not_become_strings) {
+    log_info("r", NULL, "m", F_NUM("a", INFINITY), F_NUM("b", -INFINITY), F_NUM("c", NAN));
+    expect_line_end("\"a\":\"inf\",\"b\":\"-inf\",\"c\":\"nan\"}");
+}
+
+Test(unit_log, text_for_people_is_one_line_too) {
+    log_setup(LOG_DEBUG, 0);
+    log_debug("r", "q", "line\nbreak", F_STR("a", "plain"), F_STR("b", "two words"), F_STR("c", ""), F_STR("d", "e\\f\x1b[2J"),
+              F_STR("g", "say \"x=1\""));
+    expect_line_end(
+        " debug line\\u000abreak role=r queue=q a=plain b=\"two words\" c=\"\" d=e\\\\f\\u001b[2J g=\"say \\\"x=1\\\"\"");
+}
+
+Test(unit_log, levels_below_the_chosen_one_are_silent) {
+    log_setup(LOG_WARN, 1);
+    log_info("r", NULL, "quiet");
+    log_debug("r", NULL, "quiet");
+    log_warn("r", NULL, "heard");
+    log_error("r", NULL, "heard");
+    cr_assert_eq(fixture_log_count("quiet"), 0);
+    cr_assert_eq(fixture_log_count("heard"), 2);
+}
+
+Test(unit_log, repeats_are_limited_and_counted) {
+    for (int i = 0; i < 7; i++) log_warn("r", "q", "again", F_INT("n", i));
+    cr_assert_eq(fixture_log_count("again"), 1);
+    expect_line_end("\"queue\":\"q\",\"n\":0}");
+    fixture_step_boottime(9900);
+    log_warn("r", "q", "again", F_INT("n", 7));
+    cr_assert_eq(fixture_log_count("again"), 1);
+    fixture_step_boottime(200);
+    log_warn("r", "q", "again", F_INT("n", 8));
+    expect_line_end("\"n\":8,\"repeated\":7}");
+    fixture_step_boottime(10100);
+    log_warn("r", "q", "again", F_INT("n", 9));
+    expect_line_end("\"n\":9}");
+    cr_assert_eq(fixture_log_count("again"), 3);
+}
+
+Test(unit_log, what_differs_is_no_repeat) {
+    log_warn("r", "q", "m", F_STR("reason", "one"));
+    log_warn("r", "q", "m", F_STR("reason", "two"));
+    log_warn("r", "p", "m", F_STR("reason", "one"));
+    log_warn("s", "q", "m", F_STR("reason", "one"));
+    log_warn("r", "q", "n", F_STR("reason", "one"));
+    log_warn("r", NULL, "m", F_STR("reason", "one"));
+    for (int i = 0; i < 3; i++) log_info("r", "q", "m");
+    cr_assert_eq(fixture_log_count("ts"), 9);
+}
+
+enum { WRITERS = 4, LINES = 200 };
+
+static void *write_lines(void *arg) {
+    for (int i = 0; i < LINES; i++)
+        log_info(arg, NULL, "from a thread", F_STR("pad", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"));
+    return NULL;
+}
+
+Test(unit_log, lines_of_threads_do_not_mix) {
+    static const char *const names[WRITERS] = {"a", "b", "c", "d"};
+    pthread_t threads[WRITERS];
+    for (int i = 0; i < WRITERS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, write_lines, (void *)(uintptr_t)names[i]), 0);
+    for (int i = 0; i < WRITERS; i++) pthread_join(threads[i], NULL);
+    char *log = fixture_log(), *rest = log;
+    int lines = 0;
+    for (char *line = strsep(&rest, "\n"); line && *line; line = strsep(&rest, "\n"), lines++)
+        cr_assert(strncmp(line, "{\"ts\":", 6) == 0 && strcmp(line + strlen(line) - 3, "x\"}") == 0, "%s", line);
+    cr_assert_eq(lines, WRITERS * LINES);
+    free(log);
+}
+
+Test(unit_backoff, doubles_with_a_jitter_of_half_up_to_its_bound) {
+    static const int64_t base_ms[] = {50, 100, 200, 400, 800, 1600, 2000, 2000, 2000};
+    bool varied = false;
+    int64_t first = 0;
+    for (int round = 0; round < 200; round++) {
+        backoff_t backoff = BACKOFF_REDIS;
+        for (size_t i = 0; i < sizeof base_ms / sizeof *base_ms; i++) {
+            int64_t ns = backoff_next_ns(&backoff);
+            cr_assert(ns >= base_ms[i] * NS_PER_MS / 2 && ns < base_ms[i] * NS_PER_MS, "step %zu: %lld ns", i, (long long)ns);
+            if (i == 0 && round == 0) first = ns;
+            varied |= i == 0 && ns != first;
+        }
+        backoff_reset(&backoff);
+        cr_assert_lt(backoff_next_ns(&backoff), 50 * NS_PER_MS);
+    }
+    cr_assert(varied);
+}
+
+Test(unit_clock, saturates) {
+    mono_t zero = {0}, five = {5}, early = {-7};
+    cr_assert_eq(mono_add(five, INT64_MAX).ns, INT64_MAX);
+    cr_assert_eq(mono_add(mono_never(), NS_PER_S).ns, INT64_MAX);
+    cr_assert_eq(mono_add((mono_t){INT64_MAX - 5}, 5).ns, INT64_MAX);
+    cr_assert_eq(mono_add(five, -8).ns, -3);
+    cr_assert_eq(mono_diff(mono_never(), five), INT64_MAX);
+    cr_assert_eq(mono_diff(mono_never(), early), INT64_MAX);
+    cr_assert_eq(mono_diff(zero, five), -5);
+    cr_assert(mono_reached(five, five) && !mono_reached(five, (mono_t){4}) && !mono_reached(mono_never(), mono_now()));
+    cr_assert_eq(mono_min(five, mono_never()).ns, 5);
+    cr_assert_eq(mono_min(mono_never(), early).ns, -7);
+}
+
+Test(unit_clock, goes_on_while_the_machine_sleeps) {
+    mono_t before = mono_now();
+    cr_assert_geq(mono_diff(mono_now(), before), 0);
+    fixture_step_boottime(3600 * 1000);
+    cr_assert_geq(mono_diff(mono_now(), before), 3600 * NS_PER_S);
+}
+
+Test(unit_clock, random_numbers_fill_the_unit) {
+    double sum = 0, low = 1, high = 0;
+    for (int i = 0; i < 4000; i++) {
+        double x = random_unit();
+        cr_assert(x >= 0 && x < 1);
+        sum += x;
+        low = fmin(low, x);
+        high = fmax(high, x);
+    }
+    cr_assert_float_eq(sum / 4000, 0.5, 0.05);
+    cr_assert(low < 0.01 && high > 0.99);
+}
+
+Test(unit_clock, wall_text_is_rfc_3339) {
+    char text[25];
+    wall_text(text, sizeof text);
+    cr_assert_eq(strlen(text), 24);
+    cr_assert(text[4] == '-' && text[10] == 'T' && text[19] == '.' && text[23] == 'Z');
+}
+
+Test(unit_buffer, grows_and_always_ends_in_nul) {
+    buffer_t buffer = {0};
+    cr_assert_str_eq(buffer_text(&buffer), "");
+    buffer_add(&buffer, NULL, 0);
+    cr_assert_str_eq(buffer_text(&buffer), "");
+    for (size_t i = 0; i < 1000; i++) {
+        buffer_add(&buffer, "a\0b", 3);
+        cr_assert_eq(buffer.len, 3 * (i + 1));
+        cr_assert_eq(buffer.data[buffer.len], '\0');
+        cr_assert_eq(memcmp(buffer.data + buffer.len - 3, "a\0b", 3), 0);
+    }
+    size_t cap = buffer.cap;
+    buffer_clear(&buffer);
+    cr_assert_eq(buffer.len, 0);
+    cr_assert_eq(buffer.cap, cap);
+    buffer_printf(&buffer, "%0*d", 5000, 7);
+    cr_assert_eq(buffer.len, 5000);
+    buffer_str(&buffer, "end");
+    cr_assert_str_eq(buffer.data + 4999, "7end");
+    buffer_free(&buffer);
+    cr_assert_null(buffer.data);
+    buffer_free(&buffer);
+    char *empty = mem_printf("%s", "");
+    cr_assert_str_eq(empty, "");
+    free(empty);
+}
+
+Test(unit_utf8, knows_well_formed_sequences) {
+    static const struct {
+        const char *text;
+        size_t len, expected;
+    } rows[] = {
+        {"", 0, 0},
+        {"a", 1, 1},
+        {"\0", 1, 1},
+        {"\x7f", 1, 1},
+        {"\xc2\x80", 2, 2},
+        {"\xdf\xbf", 2, 2},
+        {"\xe0\xa0\x80", 3, 3},
+        {"\xed\x9f\xbf", 3, 3},
+        {"\xee\x80\x80", 3, 3},
+        {"\xef\xbf\xbf", 3, 3},
+        {"\xf0\x90\x80\x80", 4, 4},
+        {"\xf4\x8f\xbf\xbf", 4, 4},
+        {"\x80", 1, 0},
+        {"\xc0\x80", 2, 0},
+        {"\xc1\xbf", 2, 0},
+        {"\xe0\x9f\xbf", 3, 0},
+        {"\xed\xa0\x80", 3, 0},
+        {"\xf0\x8f\xbf\xbf", 4, 0},
+        {"\xf4\x90\x80\x80", 4, 0},
+        {"\xf5\x80\x80\x80", 4, 0},
+        {"\xfe\x80", 2, 0},
+        {"\xc3\xa9", 1, 0},
+        {"\xe2\x82\xac", 2, 0},
+        {"\xe2\x82x", 3, 0},
+        {"\xf0\x9f\x98\x80", 3, 0},
+        {"\xf0\x9f\x98x", 4, 0},
+        {"\xc3x", 2, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        cr_assert_eq(utf8_sequence(rows[i].text, rows[i].len), rows[i].expected, "row %zu", i);
+}
+
+Test(unit_utf8, escaped_bytes_are_always_valid) {
+    for (unsigned round = 0; round < 2000; round++) {
+        char bytes[24];
+        buffer_t out = {0};
+        random_bytes(bytes, sizeof bytes);
+        utf8_escape(&out, bytes, sizeof bytes, "\"\\");
+        for (size_t i = 0; i < out.len;) {
+            size_t step = utf8_sequence(out.data + i, out.len - i);
+            cr_assert(step > 0 && (unsigned char)out.data[i] >= 0x20 && out.data[i] != 0x7f);
+            i += step;
+        }
+        buffer_free(&out);
+    }
+}
+
+Test(unit_wakeup, is_a_flag) {
+    int fd = wakeup_new();
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    cr_assert_eq(poll(&ready, 1, 0), 0);
+    wakeup_raise(fd);
+    wakeup_raise(fd);
+    cr_assert_eq(poll(&ready, 1, 0), 1);
+    wakeup_clear(fd);
+    cr_assert_eq(poll(&ready, 1, 0), 0);
+    wakeup_clear(fd);
+    wakeup_raise(-1);
+    close(fd);
+}

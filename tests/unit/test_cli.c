@@ -1,0 +1,172 @@
+#include <criterion/criterion.h>
+#include <criterion/redirect.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+enum { WORDS = 8 };
+
+// Runs the program with these words, the last of which is NULL.
+static int run(const char *const *words) {
+    char *argv[WORDS + 1] = {NULL};
+    int argc = 0;
+    while (words[argc]) {
+        argv[argc] = mem_str(words[argc]);
+        argc++;
+    }
+    int status = cli_main(argc, argv);
+    for (int i = 0; i < argc; i++) free(argv[i]);
+    fflush(stderr);
+    return status;
+}
+
+static void redirect(void) {
+    cr_redirect_stdout();
+    cr_redirect_stderr();
+}
+
+TestSuite(unit_cli, .init = redirect);
+
+static char *text_of(FILE *file) {
+    buffer_t text = {0};
+    char chunk[1024];
+    for (size_t got; (got = fread(chunk, 1, sizeof chunk, file)) > 0;) buffer_add(&text, chunk, got);
+    return text.data ? text.data : mem_str("");
+}
+
+static void expect_usage(int status, const char *expected) {
+    cr_expect_eq(status, CLI_USAGE);
+    fclose(stderr);
+    char *got = text_of(cr_get_redirected_stderr());
+    cr_expect_str_eq(got, expected);
+    free(got);
+}
+
+Test(unit_cli, suggests_a_command) {
+    expect_usage(run((const char *const[]){"queue-sidecar", "chekc", NULL}),
+                 "queue-sidecar: unknown command `chekc`: did you mean `check`?\nSee `queue-sidecar help`.\n");
+}
+
+Test(unit_cli, suggests_an_option) {
+    expect_usage(run((const char *const[]){"queue-sidecar", "check", "--conifg=x", NULL}),
+                 "queue-sidecar check: unknown option `--conifg`: did you mean `--config`?\nSee `queue-sidecar help check`.\n");
+}
+
+Test(unit_cli, suggests_an_option_before_any_command) {
+    expect_usage(run((const char *const[]){"queue-sidecar", "--verison", NULL}),
+                 "queue-sidecar: unknown option `--verison`: did you mean `--version`?\nSee `queue-sidecar help`.\n");
+}
+
+Test(unit_cli, wants_the_value_of_an_option) {
+    expect_usage(run((const char *const[]){"queue-sidecar", "check", "-c", NULL}),
+                 "queue-sidecar check: a value is missing after `-c`\nSee `queue-sidecar help check`.\n");
+}
+
+Test(unit_cli, wants_no_value_for_a_flag) {
+    expect_usage(run((const char *const[]){"queue-sidecar", "check", "--redis=yes", NULL}),
+                 "queue-sidecar check: no value is taken by `--redis=yes`\nSee `queue-sidecar help check`.\n");
+}
+
+Test(unit_cli, wants_no_argument) {
+    expect_usage(run((const char *const[]){"queue-sidecar", "check", "x.cfg", NULL}),
+                 "queue-sidecar check: unexpected argument `x.cfg`\nSee `queue-sidecar help check`.\n");
+}
+
+Test(unit_cli, prints_help_and_version) {
+    cr_expect_eq(run((const char *const[]){"queue-sidecar", NULL}), CLI_OK);
+    cr_expect_eq(run((const char *const[]){"queue-sidecar", "help", "check", NULL}), CLI_OK);
+    cr_expect_eq(run((const char *const[]){"queue-sidecar", "run", "--help", NULL}), CLI_OK);
+    cr_expect_eq(run((const char *const[]){"queue-sidecar", "--version", NULL}), CLI_OK);
+    fclose(stdout);
+    char *got = text_of(cr_get_redirected_stdout());
+    const char *at = got;
+    static const char *const parts[] = {"Commands:\n  run ", "Usage: queue-sidecar check [-c FILE]", "Usage: queue-sidecar run",
+                                        "queue-sidecar " QS_VERSION "\n"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *found = strstr(at, parts[i]);
+        cr_expect_not_null(found, "%s", parts[i]);
+        if (found) at = found;
+    }
+    free(got);
+}
+
+Test(unit_cli, fails_when_standard_output_is_full) {
+    cr_assert_not_null(freopen("/dev/full", "w", stdout));
+    cr_expect_eq(run((const char *const[]){"queue-sidecar", "version", NULL}), CLI_FAILED);
+}
+
+typedef struct parse_row {
+    const char *words[WORDS]; // after the command
+    const char *value;
+    bool flag;
+} parse_row_t;
+
+Test(unit_cli, reads_options_in_every_spelling) {
+    static const parse_row_t rows[] = {
+        {{"-c", "f"}, "f", false},
+        {{"-cf"}, "f", false},
+        {{"--config", "f"}, "f", false},
+        {{"--config=f"}, "f", false},
+        {{"--config="}, "", false},
+        {{"--redis"}, NULL, true},
+        {{"--redis", "-c", "-x"}, "-x", true},
+        {{NULL}, NULL, false},
+        {{"-c", "a", "-c", "b"}, "b", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *value = NULL;
+        bool flag = false;
+        const cli_option_t options[] = {{.letter = 'c', .name = "config", .value = &value}, {.name = "redis", .flag = &flag}};
+        char *argv[WORDS + 2] = {NULL};
+        int argc = 0;
+        argv[argc++] = mem_str("check");
+        for (size_t j = 0; rows[i].words[j]; j++) argv[argc++] = mem_str(rows[i].words[j]);
+        cr_expect_eq(cli_parse(argc, argv, options, 2), CLI_OK);
+        cr_expect_eq(flag, rows[i].flag);
+        if (rows[i].value)
+            cr_expect_str_eq(value ? value : "none", rows[i].value);
+        else
+            cr_expect_null(value);
+        while (argc > 0) free(argv[--argc]);
+    }
+}
+
+Test(unit_cli, finds_the_config) {
+    unsetenv("QUEUE_SIDECAR_CONFIG");
+    cr_expect_str_eq(cli_config_path(NULL), "/etc/queue-sidecar/queue-sidecar.cfg");
+    setenv("QUEUE_SIDECAR_CONFIG", "", 1);
+    cr_expect_str_eq(cli_config_path(NULL), "/etc/queue-sidecar/queue-sidecar.cfg");
+    setenv("QUEUE_SIDECAR_CONFIG", "/from/env.cfg", 1);
+    cr_expect_str_eq(cli_config_path(NULL), "/from/env.cfg");
+    cr_expect_str_eq(cli_config_path("/from/flag.cfg"), "/from/flag.cfg");
+    unsetenv("QUEUE_SIDECAR_CONFIG");
+}
+
+Test(unit_cli, checks_a_config) {
+    char dir[] = "/tmp/qs-cli-XXXXXX";
+    cr_assert_not_null(mkdtemp(dir));
+    char *path = mem_printf("%s/x.cfg", dir);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fputs("redis = { password = \"hunter2\"; };\nqueues = ( { name = \"q\"; } );\n", file);
+    fclose(file);
+    cr_expect_eq(run((const char *const[]){"queue-sidecar", "check", "-c", path, NULL}), CLI_OK);
+    unlink(path);
+    cr_expect_eq(run((const char *const[]){"queue-sidecar", "check", "-c", path, NULL}), CLI_BAD_CONFIG);
+    rmdir(dir);
+    fclose(stdout);
+    fclose(stderr);
+    char *out = text_of(cr_get_redirected_stdout()), *err = text_of(cr_get_redirected_stderr());
+    char *expected = mem_printf("warning: %s:1: `redis`: inline secret: use password_file\n"
+                                "%s: No such file or directory: name the config with -c FILE or QUEUE_SIDECAR_CONFIG\n",
+                                path, path);
+    cr_expect_not_null(strstr(out, "\n        name              = \"q\";"));
+    cr_expect_str_eq(err, expected);
+    free(out);
+    free(err);
+    free(expected);
+    free(path);
+}

@@ -1,0 +1,486 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config_case.h"
+
+TestSuite(unit_config, .init = config_case_begin, .fini = config_case_end);
+
+static char *dump(const config_t *config) {
+    buffer_t out = {0};
+    config_dump(config, &out);
+    return out.data;
+}
+
+// Cuts every comment, and the blanks before it.
+static void strip_comments(char *text) {
+    char *to = text;
+    for (char *at = text; *at; at++) {
+        if (*at == '#') {
+            while (to > text && to[-1] == ' ') to--;
+            at += strcspn(at, "\n");
+            if (!*at) break;
+        }
+        *to++ = *at;
+    }
+    *to = '\0';
+}
+
+#define Q "queues = ( { name = \"q\"; } );\n"
+
+Test(unit_config, fills_in_the_defaults) {
+    config_t *config = config_case_good(Q, NULL);
+    cr_expect_str_eq(config->path, config_case_path);
+    cr_expect_str_eq(config->group, "default");
+    cr_expect_str_eq(config->redis.host, "127.0.0.1");
+    cr_expect_eq(config->redis.port, 6379);
+    cr_expect_eq(config->redis.timeout_ms, 5000);
+    cr_expect_eq(config->lock.ttl_ms, 5000);
+    cr_expect_eq(config->lock.scope, LOCK_SCOPE_GROUP);
+    cr_expect_eq(config->dispatcher.batch, 500);
+    cr_expect_eq(config->dispatcher.safety_poll_ms, 5000);
+    cr_expect_eq(config->monitor.scan_interval_ms, 0);
+    cr_expect_eq(config->stream.retain_ms, 86400000);
+    cr_expect_eq(config->stream.min_records, 10000);
+    cr_expect_eq(config->stream.max_bytes, 256 << 20);
+    cr_expect_eq(config->stream.min_copies, 1);
+    cr_expect_str_eq(config->audit.path, "/var/lib/queue-sidecar/audit.db");
+    cr_expect_eq(config->audit.retain_ms, INT64_C(30) * 86400000);
+    cr_expect_eq(config->audit.retain_rows, 0);
+    cr_expect_eq(config->audit.retain_bytes, 1 << 30);
+    cr_expect_str_eq(config->http.listen, "127.0.0.1");
+    cr_expect_eq(config->http.port, 8642);
+    cr_expect_eq(config->log.level, LEVEL_INFO);
+    cr_expect_eq(config->log.format, FORMAT_AUTO);
+    cr_assert_eq(config->queue_count, 1);
+    const queue_config_t *queue = &config->queues[0];
+    cr_expect_eq(queue->line, 1);
+    cr_expect_eq(queue->dialect, DIALECT_LIST);
+    cr_expect_str_eq(queue->ready, "q");
+    cr_expect_str_eq(queue->delayed, "q:delayed");
+    cr_expect_str_eq(queue->backup, "q:backup");
+    cr_expect_str_eq(queue->errors, "q:errors");
+    const queue_policy_t *policy = &queue->policy;
+    cr_expect_eq(policy->protected_timeout_ms, 180000);
+    cr_expect_eq(policy->alive_timeout_ms, 0);
+    cr_expect_not(policy->alive_kills);
+    cr_expect_str_eq(policy->heartbeat, "*_alive");
+    cr_expect_eq(policy->retry_times, 3);
+    cr_expect_eq(policy->retry_window_ms, 86400000);
+    cr_expect_eq(policy->retry_backoff, BACKOFF_NONE);
+    cr_expect_eq(policy->retry_delay_ms, 10000);
+    cr_expect_eq(policy->retry_delay_max_ms, 3600000);
+    cr_expect_float_eq(policy->retry_jitter, 0.2, 1e-12);
+    cr_expect_eq(policy->ready_limit, 0);
+    cr_expect_eq(policy->score_unit, SCORE_MS);
+    cr_expect_str_eq(policy->id_path, "");
+    cr_expect_not(policy->end_duplicates);
+    cr_expect_eq(policy->max_payload, 16 << 20);
+    cr_expect_eq(policy->roles, ROLE_DISPATCHER | ROLE_MONITOR);
+    config_free(config);
+}
+
+Test(unit_config, takes_the_bounds_themselves) {
+    config_t *config =
+        config_case_good("redis = { port = 65535; db = 65535; timeout = \"1m\"; }; lock = { ttl = \"200ms\"; };\n"
+                         "dispatcher = { batch = 5000; safety_poll = \"50ms\"; }; monitor = { scan_interval = \"1h\"; };\n"
+                         "http = { port = 0; };\n"
+                         "queues = ( { name = \"q\"; protected_timeout = \"50ms\"; retry_times = 0; retry_jitter = 1; } );",
+                         NULL);
+    cr_expect_eq(config->redis.port, 65535);
+    cr_expect_eq(config->redis.timeout_ms, 60000);
+    cr_expect_eq(config->lock.ttl_ms, 200);
+    cr_expect_eq(config->dispatcher.batch, 5000);
+    cr_expect_eq(config->dispatcher.safety_poll_ms, 50);
+    cr_expect_eq(config->monitor.scan_interval_ms, 3600000);
+    cr_expect_eq(config->http.port, 0);
+    cr_expect_eq(config->queues[0].policy.protected_timeout_ms, 50);
+    cr_expect_eq(config->queues[0].policy.retry_times, 0);
+    cr_expect_float_eq(config->queues[0].policy.retry_jitter, 1.0, 0);
+    config_free(config);
+}
+
+Test(unit_config, lets_credentials_stand_beside_a_url_without_them) {
+    config_t *config =
+        config_case_good("redis = { url = \"redis://x:1\"; username = \"me\"; password_file = \"/p\"; };\n" Q, NULL);
+    cr_expect_str_eq(config->redis.host, "x");
+    cr_expect_str_eq(config->redis.username, "me");
+    cr_expect_str_eq(config->redis.password_file, "/p");
+    config_free(config);
+    config_case_fault("redis = { url = \"redis://you@x:1\"; username = \"me\"; };\n" Q,
+                      "F:1: `redis.username` cannot stand beside `redis.url`, which says the same\n");
+}
+
+Test(unit_config, lets_a_queue_fall_back_to_defaults_wherever_they_stand) {
+    config_t *config = config_case_good(
+        "queues = ( { name = \"a\"; protected_timeout = \"30s\"; ready = \"in\"; retry_jitter = 0; },\n"
+        "           { name = \"b\"; roles = ( \"monitor\" ); } );\n"
+        "defaults = { protected_timeout = \"1m\"; retry_jitter = 0.5; score_unit = \"s\"; id_path = \"/id\"; };\n",
+        NULL);
+    cr_assert_eq(config->queue_count, 2);
+    const queue_config_t *a = &config->queues[0], *b = &config->queues[1];
+    cr_expect_eq(a->policy.protected_timeout_ms, 30000);
+    cr_expect_eq(b->policy.protected_timeout_ms, 60000);
+    cr_expect_float_eq(a->policy.retry_jitter, 0.0, 0);
+    cr_expect_float_eq(b->policy.retry_jitter, 0.5, 0);
+    cr_expect_eq(a->policy.score_unit, SCORE_S);
+    cr_expect_str_eq(b->policy.id_path, "/id");
+    cr_expect_eq(a->policy.roles, ROLE_DISPATCHER | ROLE_MONITOR);
+    cr_expect_eq(b->policy.roles, ROLE_MONITOR);
+    cr_expect_str_eq(a->ready, "in");
+    cr_expect_str_eq(a->delayed, "a:delayed");
+    cr_expect_eq(b->line, 2);
+    config_free(config);
+}
+
+Test(unit_config, puts_the_environment_before_the_file) {
+    setenv("QUEUE_SIDECAR_GROUP", "from-env", 1);
+    setenv("QUEUE_SIDECAR_REDIS_PORT", "7000", 1);
+    setenv("QUEUE_SIDECAR_LOCK_TTL", "3s", 1);
+    setenv("QUEUE_SIDECAR_TEST_ANYTHING", "x", 1);
+    setenv("QUEUE_SIDECAR_CONFIG", "/nowhere", 1);
+    config_t *config = config_case_good("group = \"from-file\"; redis = { port = 6380; host = \"file\"; };\n" Q, NULL);
+    cr_expect_str_eq(config->group, "from-env");
+    cr_expect_eq(config->redis.port, 7000);
+    cr_expect_str_eq(config->redis.host, "file");
+    cr_expect_eq(config->lock.ttl_ms, 3000);
+    config_free(config);
+    setenv("QUEUE_SIDECAR_REDIS_PORT", "x", 1);
+    setenv("QUEUE_SIDECAR_LOCK_TTL", "5", 1);
+    config_case_fault("redis = { port = 0; };\n" Q, "F:1: `redis.port` is 0, but must be an integer from 1 to 65535\n"
+                                                    "QUEUE_SIDECAR_REDIS_PORT is \"x\", but must be an integer from 1 to 65535\n"
+                                                    "QUEUE_SIDECAR_LOCK_TTL is \"5\" without a unit (ms, s, m, h or d; such as "
+                                                    "\"5s\"), but must be a duration from \"200ms\" to "
+                                                    "\"10m\"\n");
+    config_case_forget_environment();
+    unsetenv("QUEUE_SIDECAR_TEST_ANYTHING");
+    unsetenv("QUEUE_SIDECAR_CONFIG");
+}
+
+Test(unit_config, warns_of_variables_it_does_not_know) {
+    char *warnings;
+    setenv("QUEUE_SIDECAR_REDIS_HOTS", "x", 1);
+    config_free(config_case_good(Q, &warnings));
+    cr_expect_str_eq(warnings, "QUEUE_SIDECAR_REDIS_HOTS is no known variable: did you mean QUEUE_SIDECAR_REDIS_HOST?\n");
+    free(warnings);
+    unsetenv("QUEUE_SIDECAR_REDIS_HOTS");
+    setenv("QUEUE_SIDECAR_SERVICE_ACCOUNT_THING", "x", 1);
+    config_free(config_case_good(Q, &warnings));
+    cr_expect_str_eq(warnings, "QUEUE_SIDECAR_SERVICE_ACCOUNT_THING is no known variable\n");
+    free(warnings);
+    unsetenv("QUEUE_SIDECAR_SERVICE_ACCOUNT_THING");
+    setenv("QUEUE_SIDECAR_REDIS_PORT", "tcp://10.0.0.7:6379", 1);
+    config_t *config = config_case_good(Q, &warnings);
+    cr_expect_eq(config->redis.port, 6379);
+    cr_expect_str_eq(
+        warnings,
+        "QUEUE_SIDECAR_REDIS_PORT is the address of a Kubernetes service and not taken: set enableServiceLinks: false\n");
+    config_free(config);
+    free(warnings);
+    config_case_forget_environment();
+}
+
+typedef struct url_row {
+    const char *url, *host, *socket, *username, *password;
+    int64_t port, db;
+} url_row_t;
+
+Test(unit_config, takes_a_url_apart) {
+    static const url_row_t rows[] = {
+        {"redis://cache", "cache", "", "", "", 6379, 0},
+        {"redis://cache/", "cache", "", "", "", 6379, 0},
+        {"redis://cache:7000/3", "cache", "", "", "", 7000, 3},
+        {"redis://[::1]:7000", "::1", "", "", "", 7000, 0},
+        {"redis://[fe80::1]", "fe80::1", "", "", "", 6379, 0},
+        {"redis://:secret@cache", "cache", "", "", "secret", 6379, 0},
+        {"redis://me:p%40s%3As@cache:1/15", "cache", "", "me", "p@s:s", 1, 15},
+        {"redis://me@cache", "cache", "", "me", "", 6379, 0},
+        {"redis://a:b@c@cache", "cache", "", "a", "b@c", 6379, 0},
+        {"unix:///run/redis.sock", "127.0.0.1", "/run/redis.sock", "", "", 6379, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const url_row_t *row = &rows[i];
+        char *text = mem_printf("redis = { url = \"%s\"; };\n" Q, row->url);
+        char *warnings;
+        config_t *config = config_case_good(text, &warnings);
+        cr_expect_str_eq(config->redis.url, "");
+        cr_expect_str_eq(config->redis.host, row->host, "%s", row->url);
+        cr_expect_eq(config->redis.port, row->port, "%s", row->url);
+        cr_expect_str_eq(config->redis.socket, row->socket, "%s", row->url);
+        cr_expect_eq(config->redis.db, row->db, "%s", row->url);
+        cr_expect_str_eq(config->redis.username, row->username, "%s", row->url);
+        cr_expect_str_eq(config->redis.password, row->password, "%s", row->url);
+        cr_expect_str_eq(warnings, *row->password ? "F:1: `redis`: inline secret: use password_file\n" : "");
+        free(warnings);
+        free(text);
+        config_free(config);
+    }
+}
+
+Test(unit_config, refuses_bad_urls_without_showing_them) {
+    static const char must[] =
+        "F:1: `redis.url` must be redis://[user][:password]@host:port/db or unix:///path, with %XX for odd letters\n";
+    static const char *const bad[] = {"http://x",     "redis://",        "redis://:6379",     "unix://run/x",   "redis://a:%zz@x",
+                                      "redis://[::1", "redis://x/1?a=b", "redis://a:%00@x/1", "redis://[::1]x", "localhost:6379"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char *text = mem_printf("redis = { url = \"%s\"; };\n" Q, bad[i]);
+        config_case_fault(text, must);
+        free(text);
+    }
+    static const config_case_row_t rows[] = {
+        {"redis = { url = \"redis://x:70000\"; };\n" Q,
+         "F:1: `redis.url`: its port is \"70000\", but must be an integer from 1 to 65535\n"},
+        {"redis = { url = \"redis://x/a\"; };\n" Q,
+         "F:1: `redis.url`: its db is \"a\", but must be an integer from 0 to 65535\n"},
+        {"redis = { url = \"rediss://x\"; };\n" Q,
+         "F:1: `redis.url` asks for TLS, but this build has no TLS: use redis:// or a unix socket, with a TLS proxy beside it\n"},
+        {"redis = { url = \"redis://x\";\n port = 1;\n host = \"y\"; };\n" Q,
+         "F:2: `redis.port` cannot stand beside `redis.url`, which says the same\n"
+         "F:3: `redis.host` cannot stand beside `redis.url`, which says the same\n"},
+    };
+    config_case_faults(rows, sizeof rows / sizeof *rows);
+}
+
+Test(unit_config, lets_an_url_of_the_environment_replace_the_file) {
+    setenv("QUEUE_SIDECAR_REDIS_URL", "redis://env:7000", 1);
+    config_t *config = config_case_good("redis = { host = \"file\"; socket = \"/s\"; db = 4; username = \"kept\"; };\n" Q, NULL);
+    cr_expect_str_eq(config->redis.host, "env");
+    cr_expect_eq(config->redis.port, 7000);
+    cr_expect_str_eq(config->redis.socket, "");
+    cr_expect_eq(config->redis.db, 0);
+    cr_expect_str_eq(config->redis.username, "kept");
+    config_free(config);
+    setenv("QUEUE_SIDECAR_REDIS_HOST", "y", 1);
+    config_case_fault(Q, "QUEUE_SIDECAR_REDIS_HOST cannot stand beside QUEUE_SIDECAR_REDIS_URL, which says the same\n");
+    unsetenv("QUEUE_SIDECAR_REDIS_URL");
+    config = config_case_good("redis = { url = \"redis://file:7001\"; };\n" Q, NULL);
+    cr_expect_str_eq(config->redis.host, "y");
+    cr_expect_eq(config->redis.port, 7001);
+    config_free(config);
+    config_case_forget_environment();
+}
+
+Test(unit_config, warns_of_secrets_in_the_file) {
+    char *warnings;
+    config_free(config_case_good("redis = {\n password = \"hunter2\"; password_file = \"/p\"; };\n" Q, &warnings));
+    cr_expect_str_eq(warnings, "F:2: `redis`: inline secret: use password_file\n"
+                               "F:2: `redis`: password is not used, because password_file wins over it\n");
+    free(warnings);
+    setenv("QUEUE_SIDECAR_REDIS_PASSWORD", "hunter2", 1);
+    config_t *config = config_case_good(Q, NULL);
+    cr_expect_str_eq(config->redis.password, "hunter2");
+    config_free(config);
+    config_case_forget_environment();
+    config_free(
+        config_case_good("queues = ( { name = \"q\"; roles = [ \"monitor\" ]; retry_backoff = \"fixed\"; } );", &warnings));
+    cr_expect_str_eq(warnings,
+                     "F:1: queue `q`: retries wait in `q:delayed`, but without the role dispatcher nobody here promotes them\n");
+    free(warnings);
+}
+
+Test(unit_config, dumps_what_it_can_load_again) {
+    setenv("QUEUE_SIDECAR_REDIS_PORT", "7000", 1);
+    char *warnings;
+    config_t *first = config_case_good(
+        "redis = { password = \"hunter2\"; username = \"a\\\"b\\\\c\"; };\n"
+        "audit = { retain_rows = 5000000000L; retain_bytes = 0; }; log = { level = \"debug\"; };\n"
+        "monitor = { scan_interval = \"1500ms\"; }; stream = { retain = \"48h\"; };\n"
+        "defaults = { alive_timeout = \"90m\"; retry_jitter = 0.1; heartbeat = \"off\"; };\n"
+        "queues = ( { name = \"a\"; ready = \"tab\\t\\x01 k\"; retry_backoff = \"exponential\"; retry_jitter = 1; },\n"
+        "           { name = \"b\"; roles = [\"monitor\"]; max_payload = 1025; score_unit = \"s\"; } );\n",
+        &warnings);
+    free(warnings);
+    config_case_forget_environment();
+    char *text = dump(first);
+    cr_expect_null(strstr(text, "hunter2"));
+    cr_expect_null(strstr(text, "url"));
+    config_t *second = config_case_good(text, &warnings);
+    free(warnings);
+    char *again = dump(second);
+    cr_expect_str_eq(second->redis.password, "<redacted>");
+    cr_expect_str_eq(second->redis.username, "a\"b\\c");
+    cr_expect_str_eq(second->queues[0].ready, "tab\t\x01 k");
+    cr_expect_eq(second->audit.retain_rows, INT64_C(5000000000));
+    cr_expect_eq(second->queues[1].policy.max_payload, 1025);
+    cr_expect_eq(second->queues[1].policy.alive_timeout_ms, 5400000);
+    strip_comments(text);
+    strip_comments(again);
+    cr_expect_str_eq(text, again);
+    free(text);
+    free(again);
+    config_free(first);
+    config_free(second);
+}
+
+Test(unit_config, dumps_where_each_value_came_from) {
+    setenv("QUEUE_SIDECAR_REDIS_PORT", "7000", 1);
+    config_t *config = config_case_good("lock = { ttl = \"5s\"; }; defaults = { retry_times = 5; };\n"
+                                        "queues = ( { name = \"q\"; protected_timeout = \"1m\"; } );\n",
+                                        NULL);
+    char *text = dump(config);
+    static const char *const lines[] = {
+        "\ngroup = \"default\"; # default\n",
+        "\n    host          = \"127.0.0.1\"; # default\n",
+        "\n    port          = 7000;        # environment\n",
+        "\n    ttl   = \"5s\";    # file\n",
+        "\n    scope = \"group\"; # default\n",
+        "\n    retry_times       = 5;                         # file\n",
+        "\n        name              = \"q\";                       # file\n",
+        "\n        backup            = \"q:backup\";                # default\n",
+        "\n        protected_timeout = \"1m\";                      # file\n",
+        "\n        retry_times       = 5;                         # defaults\n",
+        "\n        roles             = [\"dispatcher\", \"monitor\"]; # default\n",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        cr_expect_not_null(strstr(text, lines[i]), "%s not in\n%s", lines[i], text);
+    free(text);
+    config_free(config);
+    config_case_forget_environment();
+}
+
+typedef struct number_row {
+    const char *text;
+    int64_t value; // -1 = refused
+} number_row_t;
+
+Test(unit_config, reads_durations) {
+    static const number_row_t rows[] = {
+        {"250ms", 250},
+        {"0s", 0},
+        {"30s", 30000},
+        {"3m", 180000},
+        {"24h", 86400000},
+        {"30d", INT64_C(2592000000)},
+        {"", -1},
+        {"5", -1},
+        {"s", -1},
+        {"-5s", -1},
+        {"5 s", -1},
+        {" 5s", -1},
+        {"5S", -1},
+        {"1h30m", -1},
+        {"1.5s", -1},
+        {"5sec", -1},
+        {"+5s", -1},
+        {"99999999999999999999s", -1},
+        {"106751991167d", INT64_C(106751991167) * 86400000},
+        {"106751991168d", -1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int64_t got = -7;
+        bool good = config_parse_duration(rows[i].text, &got);
+        cr_expect_eq(good, rows[i].value >= 0, "%s", rows[i].text);
+        cr_expect_eq(got, good ? rows[i].value : -7, "%s", rows[i].text);
+    }
+}
+
+Test(unit_config, reads_sizes) {
+    static const number_row_t rows[] = {
+        {"0", 0},
+        {"4096", 4096},
+        {"12B", 12},
+        {"64KiB", 65536},
+        {"16MiB", 16777216},
+        {"1GiB", 1073741824},
+        {"2TiB", INT64_C(1) << 41},
+        {"16MB", -1},
+        {"16M", -1},
+        {"1.5MiB", -1},
+        {"-1", -1},
+        {"", -1},
+        {"KiB", -1},
+        {"16 MiB", -1},
+        {"8388608TiB", -1},
+        {"99999999999999999999", -1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int64_t got = -7;
+        bool good = config_parse_size(rows[i].text, &got);
+        cr_expect_eq(good, rows[i].value >= 0, "%s", rows[i].text);
+        cr_expect_eq(got, good ? rows[i].value : -7, "%s", rows[i].text);
+    }
+}
+
+Test(unit_config, lists_every_key_in_seven_columns) {
+    buffer_t out = {0};
+    config_list_keys(&out);
+    size_t rows = 0;
+    for (const char *line = buffer_text(&out); *line; line = strchr(line, '\n') + 1) {
+        size_t tabs = 0;
+        for (const char *at = line; *at != '\n'; at++) tabs += *at == '\t';
+        cr_expect_eq(tabs, 6);
+        rows++;
+    }
+    cr_expect_eq(rows, 52);
+    cr_expect_not_null(strstr(buffer_text(&out), "\nlock\tttl\tduration\t5s\ta duration from \"200ms\" to \"10m\"\trestart\t"));
+    cr_expect_not_null(strstr(buffer_text(&out), "\nqueue-only\tbackup\tkey\t<name>:backup\t"));
+    buffer_free(&out);
+}
+
+// The samples are read from the repository, where the tests run.
+Test(unit_config, loads_the_shipped_samples) {
+    static const char *const samples[] = {"conf/queue-sidecar.cfg", "conf/minimal.cfg"};
+    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
+        buffer_t messages = {0};
+        config_t *config = config_load(samples[i], &messages);
+        cr_expect_not_null(config, "%s", buffer_text(&messages));
+        cr_expect_str_eq(buffer_text(&messages), "");
+        if (config) cr_expect_str_eq(config->queues[0].name, "email");
+        config_free(config);
+        buffer_free(&messages);
+    }
+}
+
+static bool names_key(const char *sample, const char *name) {
+    size_t len = strlen(name);
+    for (const char *at = sample; (at = strstr(at, name)) != NULL; at += len) {
+        const char *end = at + len;
+        bool begins = at == sample || strchr(" \n{", at[-1]);
+        if (begins && end[strspn(end, " ")] == '=') return true;
+    }
+    return false;
+}
+
+Test(unit_config, teaches_every_key_in_the_sample) {
+    buffer_t keys = {0}, sample = {0};
+    char chunk[4096];
+    FILE *file = fopen("conf/queue-sidecar.cfg", "r");
+    cr_assert_not_null(file);
+    for (size_t got; (got = fread(chunk, 1, sizeof chunk, file)) > 0;) buffer_add(&sample, chunk, got);
+    fclose(file);
+    config_list_keys(&keys);
+    for (char *line = keys.data; *line; line = strchr(line, '\n') + 1) {
+        char section[32], name[32];
+        size_t len = strcspn(line, "\t");
+        snprintf(section, sizeof section, "%.*s", (int)len, line);
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(line + len + 1, "\t"), line + len + 1);
+        cr_expect(names_key(buffer_text(&sample), name), "%s.%s", section, name);
+    }
+    buffer_free(&keys);
+    buffer_free(&sample);
+}
+
+// In the sample everything but names stands at its default.
+Test(unit_config, shows_the_defaults_in_the_sample) {
+    buffer_t messages = {0};
+    config_t *sample = config_load("conf/queue-sidecar.cfg", &messages);
+    config_t *plain = config_case_good("group = \"my-application\";\n"
+                                       "queues = ( { name = \"email\"; protected_timeout = \"30s\"; id_path = \"/id\"; },\n"
+                                       "{ name = \"reminders\"; score_unit = \"s\"; roles = [\"dispatcher\"]; } );",
+                                       NULL);
+    cr_assert_not_null(sample);
+    char *left = dump(sample), *right = dump(plain);
+    strip_comments(left);
+    strip_comments(right);
+    cr_expect_str_eq(left, right);
+    free(left);
+    free(right);
+    config_free(sample);
+    config_free(plain);
+    buffer_free(&messages);
+}

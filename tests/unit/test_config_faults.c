@@ -1,0 +1,301 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config_case.h"
+
+TestSuite(unit_config_faults, .init = config_case_begin, .fini = config_case_end);
+
+#define Q "queues = ( { name = \"q\"; } );\n"
+
+static const config_case_row_t value_faults[] = {
+    {"group = \"has space\";\n" Q,
+     "F:1: `group` is \"has space\", but must be 1 to 128 bytes without spaces and control characters, and not begin with "
+     "\"sidecar:\"\n"},
+    {"group = \"\";\n" Q,
+     "F:1: `group` is \"\", but must be 1 to 128 bytes without spaces and control characters, and not begin with "
+     "\"sidecar:\"\n"},
+    {"redis = { port = 70000; };\n" Q, "F:1: `redis.port` is 70000, but must be an integer from 1 to 65535\n"},
+    {"redis = {\n port = \"6379\"; };\n" Q, "F:2: `redis.port` is \"6379\", but must be an integer from 1 to 65535\n"},
+    {"redis = { port = 1.5; };\n" Q, "F:1: `redis.port` is 1.5, but must be an integer from 1 to 65535\n"},
+    {"redis = { host = { a = 1; }; };\n" Q,
+     "F:1: `redis.host` is a group, but must be text of 1 to 255 bytes without control characters\n"},
+    {"redis = { password = 7; };\n" Q,
+     "F:1: `redis.password` is not right, but must be text of 0 to 4096 bytes without control characters\n"},
+    {"redis = { timeout = 5; };\n" Q, "F:1: `redis.timeout` is 5 without a unit (ms, s, m, h or d; such as \"5s\"), but must "
+                                      "be a duration from \"100ms\" to \"1m\"\n"},
+    {"redis = { timeout = \"90\"; };\n" Q, "F:1: `redis.timeout` is \"90\" without a unit (ms, s, m, h or d; such as "
+                                           "\"90s\"), but must be a duration from \"100ms\" to "
+                                           "\"1m\"\n"},
+    {"lock = { ttl = \"199ms\"; };\n" Q, "F:1: `lock.ttl` is \"199ms\", but must be a duration from \"200ms\" to \"10m\"\n"},
+    {"lock = { ttl = \"11m\"; };\n" Q, "F:1: `lock.ttl` is \"11m\", but must be a duration from \"200ms\" to \"10m\"\n"},
+    {"lock = { scope = \"quue\"; };\n" Q,
+     "F:1: `lock.scope` is \"quue\", but must be one of \"group\", \"queue\": did you mean \"queue\"?\n"},
+    {"dispatcher = { batch = 0; };\n" Q, "F:1: `dispatcher.batch` is 0, but must be an integer from 1 to 5000\n"},
+    {"dispatcher = { batch = 5001; };\n" Q, "F:1: `dispatcher.batch` is 5001, but must be an integer from 1 to 5000\n"},
+    {"dispatcher = { safety_poll = \"1h30m\"; };\n" Q,
+     "F:1: `dispatcher.safety_poll` is \"1h30m\", but must be a duration from \"50ms\" to \"24h\"\n"},
+    {"monitor = { scan_interval = \"2h\"; };\n" Q,
+     "F:1: `monitor.scan_interval` is \"2h\", but must be a duration from \"50ms\" to \"1h\", or \"auto\"\n"},
+    {"audit = { retain_bytes = 1; };\n" Q,
+     "F:1: `audit.retain_bytes` is 1, but must be a size from \"1MiB\" to \"16TiB\", or 0\n"},
+    {"stream = 5;\n" Q, "F:1: `stream` must be a group: stream = { ... };\n"},
+    {"defaults = { retry_jitter = 1.1; };\n" Q, "F:1: `defaults.retry_jitter` is 1.1, but must be a number from 0 to 1\n"},
+    {"defaults = { max_payload = \"16MB\"; };\n" Q,
+     "F:1: `defaults.max_payload` is \"16MB\", but must be a size from \"1KiB\" to \"512MiB\"\n"},
+    {"defaults = { heartbeat = \"alive\"; };\n" Q, "F:1: `defaults.heartbeat` is \"alive\", but must be \"off\", or the name "
+                                                   "of a Redis key with one * for the job id, such as "
+                                                   "\"*_alive\"\n"},
+    {"defaults = { heartbeat = \"*:*\"; };\n" Q, "F:1: `defaults.heartbeat` is \"*:*\", but must be \"off\", or the name of "
+                                                 "a Redis key with one * for the job id, such as "
+                                                 "\"*_alive\"\n"},
+    {"defaults = { id_path = \"id\"; };\n" Q,
+     "F:1: `defaults.id_path` is \"id\", but must be \"\" or a JSON pointer, such as \"/meta/id\"\n"},
+    {"defaults = { id_path = \"/a~2\"; };\n" Q,
+     "F:1: `defaults.id_path` is \"/a~2\", but must be \"\" or a JSON pointer, such as \"/meta/id\"\n"},
+    {"defaults = { roles = [ ]; };\n" Q,
+     "F:1: `defaults.roles` is [], but must be [\"dispatcher\"], [\"monitor\"] or [\"dispatcher\", \"monitor\"]\n"},
+    {"defaults = { roles = [ \"monitr\" ]; };\n" Q,
+     "F:1: `defaults.roles` is [\"monitr\"], but must be [\"dispatcher\"], [\"monitor\"] or [\"dispatcher\", \"monitor\"]\n"},
+    {"defaults = { roles = \"monitor\"; };\n" Q,
+     "F:1: `defaults.roles` is \"monitor\", but must be [\"dispatcher\"], [\"monitor\"] or [\"dispatcher\", \"monitor\"]\n"},
+    {"queues = ( { name = \"q\"; alive_kills = 1; } );", "F:1: queue `q`: `alive_kills` is 1, but must be true or false\n"},
+    {"queues = ( { name = \"q\";\n protected_timeout = \"49ms\"; } );",
+     "F:2: queue `q`: `protected_timeout` is \"49ms\", but must be a duration from \"50ms\" to \"30d\"\n"},
+    {"queues = ( { name = \"q\"; ready = \"sidecar:q\"; } );",
+     "F:1: queue `q`: `ready` is \"sidecar:q\", but must be the name of a Redis key, 1 to 1024 bytes, and not begin with "
+     "\"sidecar:\"\n"},
+    {"queues = ( { name = \"sidecar:q\"; } );", "F:1: queue 1: `name` is \"sidecar:q\", but must be 1 to 128 bytes without "
+                                                "spaces and control characters, and not begin with "
+                                                "\"sidecar:\"\n"},
+};
+
+Test(unit_config_faults, says_what_is_wrong_with_a_value) {
+    config_case_faults(value_faults, sizeof value_faults / sizeof *value_faults);
+}
+
+Test(unit_config_faults, names_dialects_that_are_not_here_yet) {
+    static const char *const later[] = {"kmqueue", "delayed_queue", "bull", "private_queues"};
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+        char *text = mem_printf("queues = ( { name = \"q\"; dialect = \"%s\"; } );", later[i]);
+        char *expected =
+            mem_printf("F:1: queue `q`: `dialect` is \"%s\", which is not in this version yet; available: list\n", later[i]);
+        config_case_fault(text, expected);
+        free(text);
+        free(expected);
+    }
+    config_case_fault("queues = ( { name = \"q\"; dialect = \"lst\"; } );",
+                      "F:1: queue `q`: `dialect` is \"lst\", but must be \"list\": did you mean \"list\"?\n");
+}
+
+Test(unit_config_faults, says_what_an_unknown_key_may_have_meant) {
+    static const config_case_row_t rows[] = {
+        {"grup = \"x\";\n" Q, "F:1: unknown key `grup`: did you mean `group`?\n"},
+        {"\nlocks = { ttl = \"5s\"; };\n" Q, "F:2: unknown key `locks`: did you mean `lock`?\n"},
+        {"redis = { hots = \"x\"; };\n" Q, "F:1: `redis`: unknown key `hots`: did you mean `host`?\n"},
+        {"ttl = \"5s\";\n" Q, "F:1: unknown key `ttl`: it belongs in `lock`\n"},
+        {"retry_times = 1;\n" Q, "F:1: unknown key `retry_times`: it belongs in `defaults` or in a queue\n"},
+        {"defaults = { name = \"q\"; };\n" Q, "F:1: `defaults`: unknown key `name`: it belongs in a queue\n"},
+        {"queues = ( { name = \"q\"; group = \"g\"; } );", "F:1: queue `q`: unknown key `group`: it belongs at the top level\n"},
+        {"queues = ( { name = \"q\"; protected_timeuot = \"3m\"; } );",
+         "F:1: queue `q`: unknown key `protected_timeuot`: did you mean `protected_timeout`?\n"},
+        {"lock = { zzzzzz = 1; };\n" Q, "F:1: `lock`: unknown key `zzzzzz`; known here: ttl, scope\n"},
+        {"defaults = { timeout = \"3s\"; };\n" Q, "F:1: `defaults`: unknown key `timeout`: it belongs in `redis`\n"},
+        {"queues = ( { name = \"q\"; timeout = \"3s\"; } );",
+         "F:1: queue `q`: unknown key `timeout`; known here: name, dialect, ready, delayed, backup, errors, protected_timeout, "
+         "alive_timeout, alive_kills, heartbeat, retry_times, retry_window, retry_backoff, retry_delay, retry_delay_max, "
+         "retry_jitter, "
+         "ready_limit, score_unit, id_path, created_path, type_path, end_duplicates, max_payload, roles\n"},
+        {"queues = ( { nam = \"q\"; } );", "F:1: queue 1: unknown key `nam`: did you mean `name`?\n"
+                                           "F:1: queue 1: it has no `name`: every queue needs one\n"},
+    };
+    config_case_faults(rows, sizeof rows / sizeof *rows);
+}
+
+Test(unit_config_faults, compares_queues_with_each_other) {
+    static const config_case_row_t rows[] = {
+        {"", "F: there are no queues: name at least one, queues = ( { name = \"email\"; } );\n"},
+        {"\nqueues = ( );", "F:2: there are no queues: name at least one, queues = ( { name = \"email\"; } );\n"},
+        {"queues = { };", "F:1: `queues` must be a list of groups: queues = ( { name = \"email\"; } );\n"},
+        {"queues = ( { name = \"q\"; },\n 5 );", "F:2: queue 2 must be a group: { name = \"email\"; }\n"},
+        {"queues = ( { name = \"q\"; },\n { name = \"q\"; },\n { name = \"r\"; ready = \"q\"; } );",
+         "F:2: queue `q` stands twice: the other one is on line 1\n"
+         "F:3: queues `q` and `r` share the key `q`: it is ready of `q` and ready of `r`\n"},
+        {"queues = ( { name = \"q\"; },\n { name = \"q:delayed\"; } );",
+         "F:2: queues `q` and `q:delayed` share the key `q:delayed`: it is delayed of `q` and ready of `q:delayed`\n"},
+        {"queues = ( { name = \"q\"; ready = \"k\";\n errors = \"k\"; } );",
+         "F:2: queue `q`: its ready and its errors are the same key `k`\n"},
+        {"group = \"q\";\n" Q,
+         "F:2: queue `q` is called like its group: give one of them another name, or their keys would be the same\n"},
+        {"queues = ( { name = \"q\"; protected_timeout = \"1h\";\n retry_window = \"2h\"; } );",
+         "F:2: queue `q`: `retry_window` is 2h, but must be more than 2 x (`protected_timeout` 1h + longest backoff 0) = 2h, or "
+         "retries "
+         "would be forgotten before they are counted\n"},
+        {"defaults = { retry_window = \"1h\"; retry_backoff = \"exponential\"; };\n" Q,
+         "F:2: queue `q`: `retry_window` is 1h, but must be more than 2 x (`protected_timeout` 3m + longest backoff 72m) = 150m, "
+         "or "
+         "retries would be forgotten before they are counted\n"},
+        {"queues = ( { name = \"q\"; retry_backoff = \"fixed\"; retry_delay = \"12h\"; retry_jitter = 0; } );",
+         "F:1: queue `q`: `retry_window` is 24h, but must be more than 2 x (`protected_timeout` 3m + longest backoff 12h) = "
+         "1446m, or "
+         "retries would be forgotten before they are counted\n"},
+        // What is wrong by itself is not compared as well.
+        {"queues = ( { name = \"q\"; alive_timeout = \"1m\"; protected_timeout = 5; } );",
+         "F:1: queue `q`: `protected_timeout` is 5 without a unit (ms, s, m, h or d; such as \"5s\"), but must be a duration "
+         "from \"50ms\" "
+         "to \"30d\"\n"},
+        {"queues = ( { name = \"q\"; alive_timeout = \"1m\"; } );",
+         "F:1: queue `q`: `alive_timeout` is 1m, but must not be less than `protected_timeout`, 3m\n"},
+        {"queues = ( { name = \"q\"; retry_backoff = \"exponential\"; retry_delay = \"2h\"; } );",
+         "F:1: queue `q`: `retry_delay_max` is 1h, but must not be less than `retry_delay`, 2h\n"},
+    };
+    config_case_faults(rows, sizeof rows / sizeof *rows);
+}
+
+Test(unit_config_faults, lets_keys_stand_that_no_role_uses) {
+    static const char *const texts[] = {
+        // Without monitor backup and errors are not used.
+        "queues = ( { name = \"a\"; roles = [\"dispatcher\"]; backup = \"x\"; errors = \"x\"; }, { name = \"x\"; } );",
+        // Without dispatcher, and without a backoff, delayed is not used.
+        "queues = ( { name = \"a\"; roles = [\"monitor\"]; delayed = \"x\"; }, { name = \"x\"; } );",
+        // Nor does the retry window matter without monitor.
+        "queues = ( { name = \"a\"; roles = [\"dispatcher\"]; retry_window = \"1s\"; } );",
+        ("defaults = { retry_delay = \"2h\"; };\n" Q),
+        "queues = ( { name = \"q\"; protected_timeout = \"1h\"; retry_window = \"7200001ms\"; } );",
+        "queues = ( { name = \"q\"; alive_timeout = \"3m\"; } );",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) config_free(config_case_good(texts[i], NULL));
+    config_case_fault(
+        "queues = ( { name = \"a\"; roles = [\"monitor\"]; retry_backoff = \"fixed\"; delayed = \"x\"; }, { name = \"x\"; } );",
+        "F:1: queues `a` and `x` share the key `x`: it is delayed of `a` and ready of `x`\n");
+}
+
+Test(unit_config_faults, reports_all_faults_in_line_order) {
+    config_case_fault(
+        "queues = ( { name = \"q\"; retry_times = -1; } );\nlock = { ttl = 5; };\n\ngrup = 1;\nlog = { level = \"loud\"; };",
+        "F:1: queue `q`: `retry_times` is -1, but must be an integer from 0 to 1000\n"
+        "F:2: `lock.ttl` is 5 without a unit (ms, s, m, h or d; such as \"5s\"), but must be a duration from \"200ms\" to "
+        "\"10m\"\n"
+        "F:4: unknown key `grup`: did you mean `group`?\n"
+        "F:5: `log.level` is \"loud\", but must be one of \"error\", \"warn\", \"info\", \"debug\"\n");
+}
+
+Test(unit_config_faults, refuses_too_many_queues) {
+    buffer_t text = {0};
+    buffer_str(&text, "queues = (");
+    for (int i = 0; i < 1001; i++) buffer_printf(&text, "%s\n{ name = \"q%d\"; }", i ? "," : "", i);
+    buffer_str(&text, ");");
+    config_case_fault(buffer_text(&text), "F:1002: there are 1001 queues, but at most 1000 may be in one config\n");
+    buffer_free(&text);
+}
+
+Test(unit_config_faults, explains_what_libconfig_stops_at) {
+    static const config_case_row_t rows[] = {
+        {"queues = ( { name = \"a\"; },\n);",
+         "F:2: syntax error (take away the comma before `)`: not every libconfig accepts it there)\n"},
+        {"lock = { ttl = 5s; };", "F:1: syntax error (write \"5s\" in quotes)\n"},
+        {"group = abc;", "F:1: syntax error (write \"abc\" in quotes)\n"},
+        {"group \"x\";", "F:1: syntax error (`=` is missing after `group`)\n"},
+        {"queues = ( { name = \"a\"; }\n { name = \"b\"; } );", "F:2: syntax error (a comma is missing between two entries)\n"},
+        {"group = \"abc;\nlock = { ttl = \"5s\"; };", "F:1: the text that begins here is never closed\n"},
+        {"redis = { host = \"a\"; port = 1;\n host = \"b\"; };", "F:2: duplicate key `host`: it stands on line 1 already\n"},
+        {"queues = ( { name = \"a\"; },\n { name = \"b\";\n name = \"c\"; } );",
+         "F:3: duplicate key `name`: it stands on line 2 already\n"},
+        {"lock = { ttl = \"1s\"; };\nredis = { };\nlock = { };", "F:3: duplicate key `lock`: it stands on line 1 already\n"},
+        {"\n@include \"more.cfg", "F:2: the text that begins here is never closed\n"},
+        {"redis = {\n \"host\" = \"a\"; };", "F:2: syntax error\n"},
+        {"\n/* abc", "F:2: this comment is never closed with */\n"},
+        {"group = \"a\\x00b\";", "F:1: a text cannot hold \\x00\n"},
+        {"\xef\xbb\xbfgroup = \"x\";",
+         "F:1: syntax error (the file begins with a byte order mark: save it as UTF-8 without one)\n"},
+        {"roles = [ \"a\", 1 ];", "F:1: mismatched element type in array: between [ and ] all values must have one type\n"},
+    };
+    config_case_faults(rows, sizeof rows / sizeof *rows);
+}
+
+Test(unit_config_faults, takes_integers_from_the_source_text) {
+    static const config_case_row_t rows[] = {
+        // Each of these is a good number once it is wrapped at 32 bits.
+        {"dispatcher = { batch = 4294967297; };\n" Q,
+         "F:1: `dispatcher.batch` is 4294967297, but must be an integer from 1 to 5000\n"},
+        {"dispatcher = { batch = 0x100000001; };\n" Q,
+         "F:1: `dispatcher.batch` is 0x100000001, but must be an integer from 1 to 5000\n"},
+        {"dispatcher = { batch = 99999999999999999999; };\n" Q,
+         "F:1: `dispatcher.batch` is 99999999999999999999, but must be an integer from 1 to 5000\n"},
+        {"dispatcher = { /* batch = 1 */ batch =\n # batch = 2\n 4294967297; };\n" Q,
+         "F:1: `dispatcher.batch` is 4294967297, but must be an integer from 1 to 5000\n"},
+        {"audit = { retain_rows = 5000000000; };\n" Q,
+         "F:1: `audit.retain_rows` is 5000000000, out of the range of 32 bits: write 5000000000L\n"},
+        {"stream = { max_bytes = 4294967296; };\n" Q,
+         "F:1: `stream.max_bytes` is 4294967296, out of the range of 32 bits: write 4294967296L\n"},
+        // Three of one name on one line: only the middle one is out of range.
+        {"queues = ( { name = \"a\"; retry_times = 1; }, { name = \"b\"; retry_times = 4294967297; }, { name = \"c\"; "
+         "retry_times = 1; } );",
+         "F:1: queue `b`: `retry_times` is 4294967297, but must be an integer from 0 to 1000\n"},
+    };
+    config_case_faults(rows, sizeof rows / sizeof *rows);
+    config_t *config = config_case_good("audit = { retain_rows = 5000000000L; }; stream = { max_bytes = 0x100000000L; };\n"
+                                        "dispatcher = { batch = 0x10; };\n" Q,
+                                        NULL);
+    cr_expect_eq(config->audit.retain_rows, INT64_C(5000000000));
+    cr_expect_eq(config->stream.max_bytes, INT64_C(4294967296));
+    cr_expect_eq(config->dispatcher.batch, 16);
+    config_free(config);
+}
+
+Test(unit_config_faults, says_why_a_file_cannot_be_read) {
+    buffer_t messages = {0};
+    cr_expect_null(config_load(config_case_path, &messages));
+    char *got = config_case_messages(&messages);
+    cr_expect_str_eq(got, "F: No such file or directory: name the config with -c FILE or QUEUE_SIDECAR_CONFIG\n");
+    free(got);
+    buffer_clear(&messages);
+    cr_expect_null(config_load(config_case_dir, &messages));
+    char *expected =
+        mem_printf("%s: Is a directory: name the file in it, such as %s/queue-sidecar.cfg\n", config_case_dir, config_case_dir);
+    cr_expect_str_eq(buffer_text(&messages), expected);
+    free(expected);
+    buffer_clear(&messages);
+    config_case_write(config_case_path, "a\0b", 3);
+    cr_expect_null(config_load(config_case_path, &messages));
+    got = config_case_messages(&messages);
+    cr_expect_str_eq(got, "F: byte 2 is a NUL: this is no text file\n");
+    free(got);
+    buffer_clear(&messages);
+    cr_assert_eq(chmod(config_case_path, 0), 0);
+    if (access(config_case_path, R_OK) != 0) { // root reads everything
+        cr_expect_null(config_load(config_case_path, &messages));
+        got = config_case_messages(&messages);
+        expected = mem_printf("F: Permission denied: let user %lu read the file\n", (unsigned long)geteuid());
+        cr_expect_str_eq(got, expected);
+        free(expected);
+        free(got);
+    }
+    buffer_free(&messages);
+}
+
+Test(unit_config_faults, names_the_included_file) {
+    char more[128];
+    snprintf(more, sizeof more, "%s/more.cfg", config_case_dir);
+    const char *text = "\nlock = { ttl = 4294967297; };\n";
+    config_case_write(more, text, strlen(text));
+    char *expected =
+        mem_printf("F:3: unknown key `grup`: did you mean `group`?\n%s:2: `lock.ttl` is 4294967297 without a unit (ms, s, m, h "
+                   "or d; such as \"4294967297s\"), but must be a duration from \"200ms\" to \"10m\"\n",
+                   more);
+    config_case_fault("@include \"more.cfg\"\n" Q "grup = 1;\n", expected);
+    free(expected);
+    expected = mem_printf("F:1: cannot open include file (its path is relative to %s)\n", config_case_dir);
+    config_case_fault("@include \"none.cfg\"\n" Q, expected);
+    free(expected);
+    text = "lock = { ttl = \"7s\"; };\n";
+    config_case_write(more, text, strlen(text));
+    config_t *config = config_case_good("@include \"more.cfg\"\n" Q, NULL);
+    cr_expect_eq(config->lock.ttl_ms, 7000);
+    config_free(config);
+}

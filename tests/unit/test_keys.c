@@ -1,0 +1,91 @@
+/* Key names, seats, and slots of Redis Cluster. */
+#include "fixture.h"
+#include "queue/keys.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+Test(unit_keys, one_seat_for_a_group) {
+    config_t *config =
+        fixture_config("group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; delayed = \"later\"; } );");
+    keyspace_t *keys = keyspace_new(config);
+    cr_assert_eq(keys->seat_count, 1);
+    cr_assert_str_eq(keys->vacant, "sidecar:app:vacant");
+    cr_assert_str_eq(keys->seats[0].name, "app");
+    cr_assert_str_eq(keys->seats[0].lock, "sidecar:app:lock");
+    cr_assert_str_eq(keys->seats[0].served, "sidecar:app:queues");
+    cr_assert_eq(keys->seats[0].first_queue, 0);
+    cr_assert_eq(keys->seats[0].queue_count, 2);
+    cr_assert_eq(keys->queue_count, 2);
+    cr_assert_str_eq(keys->queues[0].meta, "sidecar:email:meta");
+    cr_assert_str_eq(keys->queues[1].meta, "sidecar:sms:meta");
+    cr_assert_eq(keys->queues[1].seat, 0);
+    cr_assert_str_eq(keys->queues[0].config->ready, "email");
+    cr_assert_str_eq(keys->queues[0].config->delayed, "email:delayed");
+    cr_assert_str_eq(keys->queues[0].config->backup, "email:backup");
+    cr_assert_str_eq(keys->queues[0].config->errors, "email:errors");
+    cr_assert_str_eq(keys->queues[1].config->delayed, "later");
+    keyspace_free(keys);
+    keyspace_free(NULL);
+    config_free(config);
+}
+
+Test(unit_keys, a_seat_for_each_queue) {
+    config_t *config = fixture_config("group = \"app\"; lock = { scope = \"queue\"; };"
+                                      "queues = ( { name = \"{email}\"; }, { name = \"{sms}\"; } );");
+    keyspace_t *keys = keyspace_new(config);
+    cr_assert_eq(keys->seat_count, 2);
+    cr_assert_str_eq(keys->vacant, "sidecar:app:vacant");
+    static const char *const names[] = {"{email}", "{sms}"};
+    static const char *const locks[] = {"sidecar:{email}:lock", "sidecar:{sms}:lock"};
+    for (size_t i = 0; i < 2; i++) {
+        const seat_t *seat = &keys->seats[i];
+        cr_assert_str_eq(seat->name, names[i]);
+        cr_assert_str_eq(seat->lock, locks[i]);
+        cr_assert_eq(seat->first_queue, i);
+        cr_assert_eq(seat->queue_count, 1);
+        cr_assert_eq(keys->queues[i].seat, i);
+        unsigned slot = keyspace_slot(seat->lock);
+        cr_assert_eq(slot, keyspace_slot(seat->served));
+        cr_assert_eq(slot, keyspace_slot(keys->queues[i].meta));
+        cr_assert_eq(slot, keyspace_slot(keys->queues[i].config->ready));
+        cr_assert_eq(slot, keyspace_slot(keys->queues[i].config->delayed));
+    }
+    cr_assert_neq(keyspace_slot(locks[0]), keyspace_slot(locks[1]));
+    keyspace_free(keys);
+    config_free(config);
+}
+
+Test(unit_keys, the_lock_of_another_group) {
+    char *lock = keyspace_lock_of("other");
+    cr_assert_str_eq(lock, "sidecar:other:lock");
+    free(lock);
+}
+
+Test(unit_keys, slots_are_those_of_redis) {
+    static const struct {
+        const char *key;
+        unsigned slot;
+    } rows[] = {
+        {"123456789", 12739}, /* CRC16 0x31c3, redis.io cluster specification */
+        {"", 0},
+        {"foo", 12182},
+        {"bar", 5061},
+        {"{foo}.bar", 12182},
+        {"a{foo}b{bar}c", 12182},
+        {"{user1000}.following", 3443},
+        {"{user1000}.followers", 3443},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        cr_assert_eq(keyspace_slot(rows[i].key), rows[i].slot, "%s", rows[i].key);
+}
+
+Test(unit_keys, only_the_first_tag_that_is_not_empty_counts) {
+    cr_assert_eq(keyspace_slot("foo{}{bar}"), keyspace_slot("foo{}{bar}"));
+    cr_assert_neq(keyspace_slot("foo{}{bar}"), keyspace_slot("bar"), "an empty first tag: the whole key counts");
+    cr_assert_eq(keyspace_slot("foo{{bar}}zap"), keyspace_slot("{bar"));
+    cr_assert_eq(keyspace_slot("foo{bar}{zap}"), keyspace_slot("bar"));
+    cr_assert_neq(keyspace_slot("foo{bar"), keyspace_slot("bar"), "a tag that does not end is none");
+    cr_assert_neq(keyspace_slot("}foo{"), keyspace_slot("foo"));
+}

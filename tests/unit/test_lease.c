@@ -1,0 +1,149 @@
+/* What the leader role tells the others. */
+#include "base/wakeup.h"
+#include "fixture.h"
+#include "lease.h"
+#include "queue/lock.h"
+
+#include <criterion/criterion.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool raised(int fd) {
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    bool is = poll(&ready, 1, 0) == 1;
+    wakeup_clear(fd);
+    return is;
+}
+
+static mono_t in_ms(int64_t ms) { return mono_add(mono_now(), ms * NS_PER_MS); }
+
+Test(unit_lease, a_term_begins_and_ends) {
+    leases_t *leases = leases_new(2);
+    lease_t lease;
+    cr_assert_not(lease_get(leases, 0, &lease));
+    lease_begin(leases, 1, "token", in_ms(60000));
+    cr_assert_not(lease_get(leases, 0, &lease));
+    cr_assert(lease_get(leases, 1, &lease));
+    cr_assert_str_eq(lease.token, "token");
+    cr_assert_eq(lease.term, 1);
+    lease_end(leases, 1);
+    cr_assert_not(lease_get(leases, 1, &lease));
+    lease_begin(leases, 1, "other", in_ms(60000));
+    cr_assert(lease_get(leases, 1, &lease));
+    cr_assert_eq(lease.term, 2);
+    leases_free(leases);
+    leases_free(NULL);
+}
+
+Test(unit_lease, is_over_at_its_deadline) {
+    leases_t *leases = leases_new(1);
+    lease_t lease;
+    lease_begin(leases, 0, "token", in_ms(10000));
+    fixture_step_boottime(9000);
+    cr_assert(lease_get(leases, 0, &lease));
+    lease_extend(leases, 0, in_ms(10000));
+    fixture_step_boottime(9000);
+    cr_assert(lease_get(leases, 0, &lease));
+    cr_assert_eq(lease.term, 1);
+    fixture_step_boottime(1001);
+    cr_assert_not(lease_get(leases, 0, &lease));
+    lease_begin(leases, 0, "token", mono_now());
+    cr_assert_not(lease_get(leases, 0, &lease));
+    leases_free(leases);
+}
+
+Test(unit_lease, wakes_whom_it_concerns) {
+    leases_t *leases = leases_new(1);
+    int one = wakeup_new(), two = wakeup_new(), leader = wakeup_new();
+    leases_listen(leases, one);
+    leases_listen(leases, two);
+    leases_doubts_to(leases, leader);
+    lease_begin(leases, 0, "token", in_ms(10000));
+    cr_assert(raised(one) && raised(two) && !raised(leader));
+    lease_extend(leases, 0, in_ms(20000));
+    cr_assert(!raised(one) && !raised(two) && !raised(leader));
+    lease_doubt(leases, 0, 1);
+    cr_assert(!raised(one) && !raised(two) && raised(leader));
+    lease_end(leases, 0);
+    cr_assert(raised(one) && raised(two) && !raised(leader));
+    close(one);
+    close(two);
+    close(leader);
+    leases_free(leases);
+}
+
+Test(unit_lease, doubts_concern_one_term_only) {
+    leases_t *leases = leases_new(2);
+    lease_begin(leases, 0, "a", in_ms(10000));
+    cr_assert_not(lease_doubted(leases, 0));
+    lease_doubt(leases, 0, 1);
+    cr_assert_not(lease_doubted(leases, 1));
+    cr_assert(lease_doubted(leases, 0));
+    cr_assert_not(lease_doubted(leases, 0), "the note is taken away");
+    lease_doubt(leases, 0, 1);
+    lease_begin(leases, 0, "b", in_ms(10000));
+    cr_assert_not(lease_doubted(leases, 0), "a new term is not doubted for the old one");
+    lease_doubt(leases, 0, 1); /* late */
+    cr_assert_not(lease_doubted(leases, 0));
+    leases_free(leases);
+}
+
+Test(unit_lease, a_token_too_long_is_cut) {
+    leases_t *leases = leases_new(1);
+    lease_t lease;
+    char token[200];
+    memset(token, 'x', sizeof token);
+    token[sizeof token - 1] = '\0';
+    lease_begin(leases, 0, token, in_ms(10000));
+    cr_assert(lease_get(leases, 0, &lease));
+    cr_assert_eq(strlen(lease.token), TOKEN_SIZE - 1);
+    leases_free(leases);
+}
+
+enum { ROUNDS = 20000 };
+
+static void *write_terms(void *arg) {
+    for (int i = 0; i < ROUNDS; i++) {
+        lease_begin(arg, 0, i % 2 ? "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" : "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb", mono_never());
+        lease_end(arg, 0);
+    }
+    return NULL;
+}
+
+Test(unit_lease, readers_see_whole_tokens) {
+    leases_t *leases = leases_new(1);
+    pthread_t writer;
+    cr_assert_eq(pthread_create(&writer, NULL, write_terms, leases), 0);
+    lease_t lease = {0};
+    for (uint64_t last = 0; last < ROUNDS; last = lease.term) {
+        if (!lease_get(leases, 0, &lease)) continue;
+        cr_assert_eq(strlen(lease.token), 32);
+        cr_assert_eq(strspn(lease.token, lease.term % 2 ? "b" : "a"), 32, "term %llu: %s", (unsigned long long)lease.term,
+                     lease.token);
+        cr_assert_geq(lease.term, last);
+    }
+    pthread_join(writer, NULL);
+    leases_free(leases);
+}
+
+Test(unit_token, holds_128_random_bits_and_the_ttl) {
+    char one[TOKEN_SIZE], two[TOKEN_SIZE];
+    token_new(one, 5000);
+    token_new(two, 600000);
+    cr_assert_eq(strspn(one, "0123456789abcdef"), 32);
+    cr_assert_str_eq(one + 32, "-5000");
+    cr_assert_str_eq(two + 32, "-600000");
+    cr_assert_neq(strncmp(one, two, 32), 0);
+    cr_assert_eq(token_ttl_ms(one), 5000);
+    cr_assert_eq(token_ttl_ms(two), 600000);
+    token_new(one, INT64_MAX);
+    cr_assert_eq(token_ttl_ms(one), INT64_MAX, "%s", one);
+}
+
+Test(unit_token, other_texts_have_no_ttl) {
+    static const char *const texts[] = {"", "token", "0123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdef-",
+                                        "0123456789abcdef0123456789abcdef-x"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) cr_assert_eq(token_ttl_ms(texts[i]), 0, "%s", texts[i]);
+}
