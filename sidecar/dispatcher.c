@@ -14,9 +14,11 @@ enum {
     HEADS_CHUNK = 500, // queues per look: about half a millisecond of Redis
     TICK_MS = 100,     // a tick comes up for air at least this often
     NO_WAKE_RETRY_S = 60,
+    CALM_S = 10, // after so long without trouble the next one is met with the shortest wait again
 };
 
 static const char ROLE[] = "dispatcher";
+static const char NO_WAKE_UPS[] = "redis refuses wake-ups: new jobs are found by dispatcher.safety_poll only";
 
 typedef enum flight_kind { FLIGHT_PROMOTE, FLIGHT_READ, FLIGHT_SAFETY } flight_kind_t;
 
@@ -24,7 +26,7 @@ typedef enum flight_kind { FLIGHT_PROMOTE, FLIGHT_READ, FLIGHT_SAFETY } flight_k
 typedef struct flight {
     flight_kind_t kind;
     uint64_t term;    // of the promote
-    int64_t asked;    // promote: batch
+    line_ask_t ask;   // promote: what it was asked with
     bool armed;       // the look registers for wake-ups
     head_ask_t *asks; // the queues looked at; owned
     size_t count;
@@ -48,6 +50,7 @@ struct dispatcher {
     uint64_t *terms;  // of each seat: the last term that was seen
     uint64_t *fenced; // of each seat: the term that Redis does not know any more
     size_t cursor;    // whose turn it is
+    bool look_first;  // the next request is a look, if any is wanted
     flight_t flights[WINDOW];
     int flying;
     head_t *heads; // room for HEADS_CHUNK
@@ -107,7 +110,9 @@ static void disconnect(dispatcher_t *d) {
 }
 
 static void put_off(dispatcher_t *d, const fault_t *fault) {
-    d->retry_at = mono_add(mono_now(), backoff_next_ns(&d->backoff));
+    mono_t now = mono_now();
+    if (mono_diff(now, d->retry_at) > CALM_S * NS_PER_S) backoff_reset(&d->backoff);
+    d->retry_at = mono_add(now, backoff_next_ns(&d->backoff));
     log_warn(ROLE, NULL, fault->outcome == OUTCOME_LATER ? "redis is not ready" : "redis is out of reach",
              F_STR("reason", fault->text));
     if (fault->outcome == OUTCOME_LOST) {
@@ -229,14 +234,13 @@ static void send_promote(dispatcher_t *d, size_t queue, const lease_t *lease, mo
     line_t *line = &d->lines[queue];
     flight_t *flight = new_flight(d, FLIGHT_PROMOTE, 1);
     flight->term = lease->term;
-    flight->asked = line->batch;
+    flight->ask = line_sent(line, now);
     flight->armed = d->waking;
     flight->count = 1;
-    flight->asks[0] = (head_ask_t){.queue = queue, .skip = line->skip};
-    promote_ask_t ask = {.queue = queue, .token = lease->token, .batch = line->batch, .skip = line->skip};
+    flight->asks[0] = (head_ask_t){.queue = queue, .skip = flight->ask.skip};
+    promote_ask_t ask = {.queue = queue, .token = lease->token, .batch = flight->ask.batch, .skip = flight->ask.skip};
     line->ops->promote_append(d->data, d->keys, &ask);
     heads_append(d->data, d->keys, flight->asks, 1, flight->armed);
-    line_sent(line, now);
 }
 
 // Sends a promote for the next queue in turn that is due.
@@ -257,13 +261,17 @@ static bool send_due(dispatcher_t *d, mono_t now) {
 static bool send_look(dispatcher_t *d, flight_kind_t kind, size_t *from, mono_t now) {
     flight_t *flight = NULL;
     size_t queue = *from;
-    for (; queue < d->keys->queue_count && (!flight || flight->count < HEADS_CHUNK); queue++) {
+    // Queues with locks of their own may lie in other slots of a Cluster, and a script keeps to one.
+    size_t most = d->keys->config->lock.scope == LOCK_SCOPE_QUEUE ? 1 : HEADS_CHUNK;
+    for (; queue < d->keys->queue_count && (!flight || flight->count < most); queue++) {
         lease_t lease;
         line_t *line = &d->lines[queue];
         if ((kind == FLIGHT_READ && !line_wants_read(line, now)) || !served(d, queue, &lease)) continue;
-        if (!flight) flight = new_flight(d, kind, HEADS_CHUNK);
+        if (line->alone && flight) break; // its turn comes next
+        if (!flight) flight = new_flight(d, kind, most);
         flight->asks[flight->count++] = (head_ask_t){.queue = queue, .skip = line->skip};
         if (kind == FLIGHT_READ) line_sent(line, now);
+        if (line->alone) most = 1;
     }
     *from = queue;
     if (!flight) return false;
@@ -282,6 +290,7 @@ static void apply_heads(dispatcher_t *d, const flight_t *flight, int64_t now_us,
             metric_add(&line->metrics->missed, 1);
             line_changed(line); // and so registered again
         }
+        line->alone = line->alone && *head->error;
         if (flight->asks[i].skip != line->skip)
             line->changed = true;
         else
@@ -289,13 +298,25 @@ static void apply_heads(dispatcher_t *d, const flight_t *flight, int64_t now_us,
     }
 }
 
-// A look failed: what it asked is still not known.
+// A look failed: what it asked is still not known. Where one key of many may be at fault, each is asked for by itself.
 static void heads_failed(dispatcher_t *d, const flight_t *flight, const fault_t *fault, mono_t now) {
-    for (size_t i = 0; i < flight->count && flight->kind != FLIGHT_SAFETY; i++) {
+    bool fault_of_one = fault->outcome == OUTCOME_FAULT && flight->count == 1;
+    for (size_t i = 0; i < flight->count; i++) {
         line_t *line = &d->lines[flight->asks[i].queue];
-        line->changed = true;
-        if (fault->outcome == OUTCOME_FAULT) line_fault(line, fault->text, now);
+        if (fault_of_one)
+            line_fault(line, fault->text, now);
+        else if (fault->outcome == OUTCOME_FAULT)
+            line->alone = true;
+        if (!fault_of_one && (fault->outcome == OUTCOME_FAULT || flight->kind != FLIGHT_SAFETY)) line->changed = true;
     }
+}
+
+// The server takes no registrations any more: from now on the safety poll finds what is new.
+static void stop_waking(dispatcher_t *d, const fault_t *fault, mono_t now) {
+    if (!d->waking) return;
+    log_error(ROLE, NULL, NO_WAKE_UPS, F_STR("reason", fault->text));
+    d->waking = false;
+    d->wake_at = mono_add(now, NO_WAKE_RETRY_S * NS_PER_S);
 }
 
 static void fence(dispatcher_t *d, const flight_t *flight) {
@@ -311,7 +332,8 @@ static outcome_t land_promote(dispatcher_t *d, const flight_t *flight, fault_t *
     outcome_t outcome = line->ops->promote_read(d->data, &reply, fault);
     mono_t now = mono_now();
     if (outcome == OUTCOME_OK) {
-        if (!line_promoted(line, &reply, flight->asked, now)) fence(d, flight);
+        backoff_reset(&d->backoff); // a look that succeeds proves less: it writes nothing
+        if (!line_promoted(line, &reply, &flight->ask, now)) fence(d, flight);
         return OUTCOME_OK;
     }
     line->flying--;
@@ -334,7 +356,9 @@ static outcome_t land(dispatcher_t *d, fault_t *fault) {
     }
     memmove(d->flights, d->flights + 1, (size_t)--d->flying * sizeof *d->flights);
     for (size_t i = 0; flight.kind == FLIGHT_READ && i < flight.count; i++) d->lines[flight.asks[i].queue].flying--;
-    if (looked.outcome == OUTCOME_OK)
+    bool unarmed = looked.outcome == OUTCOME_FAULT && flight.armed && now_us > 0; // the heads are good all the same
+    if (unarmed) stop_waking(d, &looked, mono_now());
+    if (looked.outcome == OUTCOME_OK || unarmed)
         apply_heads(d, &flight, now_us, mono_now());
     else
         heads_failed(d, &flight, &looked, mono_now());
@@ -351,12 +375,19 @@ static void land_rest(dispatcher_t *d) {
     if (d->flying > 0) put_off(d, &fault);
 }
 
-// Fills the window: jobs that are due come first, then looks, then the safety poll.
+static bool send_looks(dispatcher_t *d, size_t *safety_from, mono_t now) {
+    size_t from = 0;
+    if (send_look(d, FLIGHT_READ, &from, now)) return true;
+    return *safety_from < d->keys->queue_count && send_look(d, FLIGHT_SAFETY, safety_from, now);
+}
+
+// Sends what comes next. Promotes and looks take turns, so that a long backlog does not keep the news of other queues waiting,
+// nor much news a backlog.
 static bool send_next(dispatcher_t *d, size_t *safety_from) {
     mono_t now = mono_now();
-    size_t from = 0;
-    if (send_due(d, now) || send_look(d, FLIGHT_READ, &from, now)) return true;
-    return *safety_from < d->keys->queue_count && send_look(d, FLIGHT_SAFETY, safety_from, now);
+    d->look_first = !d->look_first;
+    if (d->look_first) return send_looks(d, safety_from, now) || send_due(d, now);
+    return send_due(d, now) || send_looks(d, safety_from, now);
 }
 
 // Works until nothing is wanted now, or it is time to come up for air.
@@ -374,13 +405,10 @@ static void work(dispatcher_t *d) {
         while (d->flying < WINDOW && send_next(d, &safety_from)) {
         }
         if (d->flying == 0) return;
-        if (conn_flush(d->data, &fault) == OUTCOME_OK && land(d, &fault) == OUTCOME_OK) {
-            backoff_reset(&d->backoff);
-        } else {
-            if (fault.outcome == OUTCOME_LATER) land_rest(d);
-            if (fault.outcome != OUTCOME_OK) put_off(d, &fault);
-            return;
-        }
+        if (conn_flush(d->data, &fault) == OUTCOME_OK && land(d, &fault) == OUTCOME_OK) continue;
+        if (fault.outcome == OUTCOME_LATER) land_rest(d);
+        put_off(d, &fault);
+        return;
     }
     land_rest(d);
 }
@@ -405,6 +433,8 @@ void dispatcher_tick(void *self, role_wait_t *wait) {
     mono_t now = mono_now();
     if (mono_reached(d->retry_at, now) && connected(d, now) && data_alive(d)) work(d);
     wait->until = next_time(d);
+    // While we are put off nothing is read, and a socket with news would end every wait at once.
+    if (!mono_reached(d->retry_at, mono_now())) return;
     role_wait_fd(wait, conn_fd(d->data));
     role_wait_fd(wait, conn_fd(d->ear));
 }

@@ -17,6 +17,7 @@ enum {
     JITTER_DIVISOR = 20,   // standbys look up to a twentieth of the TTL apart
     VACANT_JITTER_MS = 10, // and this far apart after a release
     PREFLIGHT_AGAIN_S = 5, // after a preflight that found a fault
+    LEAST_PATIENCE_MS = 100,
     LOCK_WITHOUT_TTL = -1,
 };
 
@@ -61,6 +62,9 @@ leader_t *leader_new(const keyspace_t *keys, leases_t *leases, metrics_t *metric
     *leader = (leader_t){.keys = keys, .leases = leases, .metrics = metrics, .backoff = BACKOFF_REDIS};
     leader->ttl_ms = keys->config->lock.ttl_ms;
     leader->conn = conn_new(&keys->config->redis, "queue-sidecar-leader", stop);
+    // A server that answers later than this is of no use to a lease, and waiting for it must not hide that the lease ran out.
+    int64_t patience_ms = leader->ttl_ms / RENEWALS_PER_TTL;
+    conn_limit_timeout(leader->conn, (int)(patience_ms > LEAST_PATIENCE_MS ? patience_ms : LEAST_PATIENCE_MS));
     leader->ear = conn_new(&keys->config->redis, "queue-sidecar-vacant", stop);
     leader->stands = mem_array(keys->seat_count, sizeof *leader->stands);
     return leader;
@@ -321,9 +325,7 @@ static void renew(leader_t *leader, size_t seat) {
     fault_t fault;
     bool held = false;
     mono_t sent = mono_now();
-    int timeout_ms = (int)(leader->ttl_ms / RENEWALS_PER_TTL);
-    outcome_t outcome =
-        lock_renew(leader->conn, &leader->keys->seats[seat], stand->token, leader->ttl_ms, timeout_ms, &held, &fault);
+    outcome_t outcome = lock_renew(leader->conn, &leader->keys->seats[seat], stand->token, leader->ttl_ms, &held, &fault);
     if (outcome != OUTCOME_OK) {
         put_off(leader, &fault);
     } else if (!held) {
@@ -413,13 +415,15 @@ void leader_tick(void *self, role_wait_t *wait) {
     }
     for (size_t i = 0; i < leader->keys->seat_count; i++) {
         const stand_t *stand = &leader->stands[i];
-        mono_t next = stand->next.ns > leader->retry_at.ns ? stand->next : leader->retry_at;
+        mono_t next = mono_max(stand->next, leader->retry_at);
         if (stand->state == SEAT_LEADING)
             next = mono_min(next, stand->deadline);
         else if (*stand->holder && !conn_is_open(leader->ear))
-            next = mono_min(next, leader->ear_retry_at);
+            next = mono_min(next, mono_max(leader->ear_retry_at, leader->retry_at));
         wait->until = mono_min(wait->until, next);
     }
+    // While we are put off nothing is read, and a socket with news would end every wait at once.
+    if (!mono_reached(leader->retry_at, mono_now())) return;
     role_wait_fd(wait, conn_fd(leader->conn));
     role_wait_fd(wait, conn_fd(leader->ear));
 }

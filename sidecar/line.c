@@ -25,12 +25,15 @@ void line_forget(line_t *line) {
     line->flying = 0;
     line->backlog = false;
     line->skip = 0;
+    line->epoch++;
+    line->alone = false;
     line->empty = 0;
 }
 
 void line_changed(line_t *line) {
     line->changed = true;
     line->skip = 0; // what is at the head may be another entry by now
+    line->epoch++;
 }
 
 static bool held(const line_t *line, mono_t now) { return !mono_reached(line->hold, now); }
@@ -49,10 +52,11 @@ mono_t line_next(const line_t *line) {
     return next.ns < line->hold.ns ? line->hold : next;
 }
 
-void line_sent(line_t *line, mono_t now) {
+line_ask_t line_sent(line_t *line, mono_t now) {
     line->flying++;
     line->changed = false;
     line->reread = mono_add(now, LINE_REREAD_MS * NS_PER_MS);
+    return (line_ask_t){.batch = line->batch, .skip = line->skip, .epoch = line->epoch};
 }
 
 static bool plausible_date(const line_t *line, double score) {
@@ -72,13 +76,16 @@ static void record_moved(line_t *line, const promote_reply_t *reply) {
     line->full_since_us = line->room_us = 0;
 }
 
-static void report_large(line_t *line, const promote_reply_t *reply) {
-    metric_add(&line->metrics->large, reply->large);
-    log_warn(ROLE, line->config->name, "left entries in delayed that are larger than max_payload", F_INT("entries", reply->large),
+// The reply counts from where its own request began: two that are under way together meet the same entries.
+static void note_large(line_t *line, const promote_reply_t *reply, const line_ask_t *ask) {
+    line->changed = true;
+    if (ask->epoch != line->epoch || ask->skip + reply->large <= line->skip) return;
+    int64_t found = ask->skip + reply->large - line->skip;
+    line->skip += found;
+    metric_add(&line->metrics->large, found);
+    log_warn(ROLE, line->config->name, "left entries in delayed that are larger than max_payload", F_INT("entries", found),
              F_INT("bytes", reply->large_bytes), F_NUM("score", reply->large_score), F_STR("sha1", reply->large_sha1),
              F_INT("max_payload", line->config->policy.max_payload));
-    line->skip += reply->large;
-    line->changed = true;
 }
 
 static void fit_batch(line_t *line, const promote_reply_t *reply) {
@@ -88,9 +95,9 @@ static void fit_batch(line_t *line, const promote_reply_t *reply) {
     line->batch = fitting < 1 ? 1 : fitting < most ? fitting : most;
 }
 
-static void apply_moved(line_t *line, const promote_reply_t *reply, int64_t asked, mono_t now) {
-    line->backlog = reply->moved + reply->large >= asked;
-    if (reply->large > 0) report_large(line, reply);
+static void apply_moved(line_t *line, const promote_reply_t *reply, const line_ask_t *ask, mono_t now) {
+    line->backlog = reply->moved + reply->large >= ask->batch;
+    if (reply->large > 0) note_large(line, reply, ask);
     if (reply->moved > 0) {
         line->empty = 0;
         record_moved(line, reply);
@@ -120,10 +127,10 @@ static void hold_for_fault(line_t *line, mono_t now) {
     line->hold = mono_add(now, LINE_FAULT_HOLD_MS * NS_PER_MS);
 }
 
-bool line_promoted(line_t *line, const promote_reply_t *reply, int64_t asked, mono_t now) {
+bool line_promoted(line_t *line, const promote_reply_t *reply, const line_ask_t *ask, mono_t now) {
     line->flying--;
     switch (reply->kind) {
-    case PROMOTED_MOVED: apply_moved(line, reply, asked, now); return true;
+    case PROMOTED_MOVED: apply_moved(line, reply, ask, now); return true;
     case PROMOTED_FULL: apply_full(line, reply, now); return true;
     case PROMOTED_FENCED: line->backlog = false; return false;
     case PROMOTED_OWNER:

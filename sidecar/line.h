@@ -31,10 +31,19 @@ typedef struct line {
     int64_t most;          // jobs in one batch, as configured
     int64_t batch;         // jobs to ask for: fewer when they are large
     int64_t skip;          // entries at the head that are too large
+    unsigned epoch;        // counts what may have changed the entries at the head
+    bool alone;            // its key spoiled a look at many: look at it in a request of its own
     int64_t full_since_us; // Redis time when ready was first seen full; 0 = it is not
     int64_t room_us;       // Redis time of the last look that found it full; 0 = none since the last move
     int empty;             // promotes in a row that moved nothing though the head said due
 } line_t;
+
+// What a promote was asked with; its reply is judged by it.
+typedef struct line_ask {
+    int64_t batch;
+    int64_t skip;
+    unsigned epoch;
+} line_ask_t;
 
 void line_init(line_t *line, const queue_config_t *config, metrics_queue_t *metrics, int64_t batch);
 
@@ -49,11 +58,11 @@ bool line_wants_promote(const line_t *line, mono_t now, int window);
 bool line_wants_read(const line_t *line, mono_t now);
 mono_t line_next(const line_t *line);
 
-// A request is on its way: a promote with its look, or a look alone.
-void line_sent(line_t *line, mono_t now);
+// A request is on its way: a promote with its look, or a look alone. Returns what to ask for.
+line_ask_t line_sent(line_t *line, mono_t now);
 
 // What came back. `now` is the local time of the reply. line_promoted returns false when the lock is not ours.
-bool line_promoted(line_t *line, const promote_reply_t *reply, int64_t asked, mono_t now);
+bool line_promoted(line_t *line, const promote_reply_t *reply, const line_ask_t *ask, mono_t now);
 void line_head(line_t *line, const head_t *head, int64_t now_us, mono_t now);
 void line_fault(line_t *line, const char *reason, mono_t now);
 

@@ -33,6 +33,7 @@ typedef struct role {
     bool started;
     atomic_bool stop;        // true: ticks return as soon as what is in flight has ended
     int wake_fd;             // wakeup_raise ends the wait at once
+    int end_fd;              // raised as the last act of the thread
     _Atomic int64_t beat_ns; // CLOCK_BOOTTIME at the last end of a tick, for health
 } role_t;
 

@@ -24,6 +24,8 @@ bool mono_reached(mono_t deadline, mono_t now) { return now.ns >= deadline.ns; }
 
 mono_t mono_min(mono_t a, mono_t b) { return a.ns < b.ns ? a : b; }
 
+mono_t mono_max(mono_t a, mono_t b) { return a.ns > b.ns ? a : b; }
+
 void wall_text(char *text, size_t size) {
     struct timespec now;
     struct tm tm;

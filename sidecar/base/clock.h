@@ -22,6 +22,7 @@ mono_t mono_add(mono_t from, int64_t ns);  // saturates at mono_never
 int64_t mono_diff(mono_t to, mono_t from); // ns, negative when `to` is earlier; saturates
 bool mono_reached(mono_t deadline, mono_t now);
 mono_t mono_min(mono_t a, mono_t b);
+mono_t mono_max(mono_t a, mono_t b);
 
 // Wall time, for display only: RFC 3339 in UTC with milliseconds. `size` >= 25.
 void wall_text(char *text, size_t size);

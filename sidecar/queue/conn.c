@@ -22,6 +22,7 @@ struct conn {
     const char *name;
     const atomic_bool *stop; // NULL = nobody stops this one
     char *target;            // owned, for messages
+    int64_t timeout_ms;      // for a connect, and for each reply
     redisContext *context;   // NULL = closed
     unsigned generation;
     int version;
@@ -37,7 +38,7 @@ struct conn {
 
 conn_t *conn_new(const redis_config_t *redis, const char *name, const atomic_bool *stop) {
     conn_t *conn = mem_alloc(sizeof *conn);
-    *conn = (conn_t){.redis = redis, .name = name, .stop = stop};
+    *conn = (conn_t){.redis = redis, .name = name, .stop = stop, .timeout_ms = redis->timeout_ms};
     conn->target = *redis->socket ? mem_str(redis->socket) : mem_printf("%s:%lld", redis->host, (long long)redis->port);
     return conn;
 }
@@ -49,6 +50,16 @@ void conn_free(conn_t *conn) {
     free(conn->lens);
     free(conn->target);
     free(conn);
+}
+
+conn_t *conn_like(const conn_t *conn, const char *name) {
+    conn_t *other = conn_new(conn->redis, name, conn->stop);
+    other->timeout_ms = conn->timeout_ms;
+    return other;
+}
+
+void conn_limit_timeout(conn_t *conn, int ms) {
+    if (ms < conn->timeout_ms) conn->timeout_ms = ms;
 }
 
 void conn_close(conn_t *conn) {
@@ -148,7 +159,7 @@ static outcome_t send_pending(conn_t *conn, mono_t deadline, fault_t *fault) {
 }
 
 static mono_t deadline_in(const conn_t *conn, int timeout_ms) {
-    return mono_add(mono_now(), (timeout_ms ? timeout_ms : conn->redis->timeout_ms) * NS_PER_MS);
+    return mono_add(mono_now(), (timeout_ms ? timeout_ms : conn->timeout_ms) * NS_PER_MS);
 }
 
 outcome_t conn_flush(conn_t *conn, fault_t *fault) {
@@ -287,7 +298,7 @@ static outcome_t load_scripts(conn_t *conn, fault_t *fault) {
 outcome_t conn_open(conn_t *conn, fault_t *fault) {
     *fault = (fault_t){0};
     if (!conn->context) {
-        conn->context = conn_open_socket(conn->redis, conn->target, fault);
+        conn->context = conn_open_socket(conn->redis, conn->timeout_ms, conn->target, fault);
         if (!conn->context) return fault->outcome;
         conn->generation++;
         if (handshake(conn, fault) != OUTCOME_OK) goto fail;

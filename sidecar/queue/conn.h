@@ -25,6 +25,12 @@ typedef struct conn conn_t;
 conn_t *conn_new(const redis_config_t *redis, const char *name, const atomic_bool *stop);
 void conn_free(conn_t *conn); // takes; NULL is fine
 
+// Another connection to the same server, with the same stop and timeout. Returns owned.
+conn_t *conn_like(const conn_t *conn, const char *name);
+
+// From now on a connect or a reply may take at most `ms`, and at most the configured timeout.
+void conn_limit_timeout(conn_t *conn, int ms);
+
 enum { CONN_STOP_GRACE_MS = 500 };
 
 // Connects, authenticates, selects the database, names the client, reads the server's version and loads the scripts. Does nothing
@@ -46,7 +52,7 @@ void request_text(conn_t *conn, const char *text);
 void request_int(conn_t *conn, int64_t number);
 void request_end(conn_t *conn);
 
-// Sends what was appended and waits for the next reply, at most `timeout_ms` (0 = the configured timeout). On OUTCOME_OK *reply
+// Sends what was appended and waits for the next reply, at most `timeout_ms` (0 = the connection's timeout). On OUTCOME_OK *reply
 // is owned (conn_reply_free) and no error. An error reply is judged by fault_from_error. READONLY and MASTERDOWN also close the
 // connection: the name may lead to the new primary by now.
 outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, fault_t *fault);

@@ -27,8 +27,8 @@ static void set_up_socket(redisContext *context, bool tcp) {
     setsockopt(context->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &give_up, sizeof give_up);
 }
 
-struct redisContext *conn_open_socket(const redis_config_t *redis, const char *target, fault_t *fault) {
-    struct timeval timeout = {.tv_sec = redis->timeout_ms / 1000, .tv_usec = redis->timeout_ms % 1000 * 1000};
+struct redisContext *conn_open_socket(const redis_config_t *redis, int64_t timeout_ms, const char *target, fault_t *fault) {
+    struct timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
     bool tcp = !*redis->socket;
     redisContext *context = tcp ? redisConnectWithTimeout(redis->host, (int)redis->port, timeout)
                                 : redisConnectUnixWithTimeout(redis->socket, timeout);

@@ -7,8 +7,9 @@
 #include "queue/heads.h"
 #include "queue/lock.h"
 #include "queue/reply.h"
+#include "queue/wake.h"
 
-enum { SCRATCH_TTL_MS = 60000, SCRATCH_KEYS = 5 };
+enum { SCRATCH_TTL_MS = 60000, SCRATCH_KEYS = 5, SCRATCH_LIMIT = 1000 };
 
 typedef struct scratch {
     conn_t *conn;
@@ -56,7 +57,17 @@ static void scratch_free(scratch_t *scratch) {
 
 // Notes a refusal and says whether the run can go on.
 static bool passed(scratch_t *scratch, script_id_t script, outcome_t outcome) {
-    if (outcome == OUTCOME_FAULT) scratch->refused(scratch->self, script_name(script), scratch->fault->text);
+    if (outcome == OUTCOME_FAULT) {
+        char *what = mem_printf("script %s", script_name(script));
+        scratch->refused(scratch->self, true, what, scratch->fault->text);
+        free(what);
+    }
+    return outcome == OUTCOME_OK || outcome == OUTCOME_FAULT;
+}
+
+// The same for what only makes things slower.
+static bool passed_aid(scratch_t *scratch, const char *what, outcome_t outcome) {
+    if (outcome == OUTCOME_FAULT) scratch->refused(scratch->self, false, what, scratch->fault->text);
     return outcome == OUTCOME_OK || outcome == OUTCOME_FAULT;
 }
 
@@ -77,40 +88,66 @@ static outcome_t for_all_keys(scratch_t *scratch, const char *command, int64_t t
     return OUTCOME_OK;
 }
 
-static bool try_lock(scratch_t *scratch) {
+static bool try_acquire(scratch_t *scratch, const char *token) {
     lock_state_t state = {0};
-    bool yes;
-    foreign_t foreign = {.queue = 0, .owner = "preflight-nobody"};
-    const seat_t *seat = &scratch->keys->seats[0];
-    outcome_t outcome = lock_acquire(scratch->conn, scratch->keys, 0, scratch->token, SCRATCH_TTL_MS, &state, scratch->fault);
+    outcome_t outcome = lock_acquire(scratch->conn, scratch->keys, 0, token, SCRATCH_TTL_MS, &state, scratch->fault);
     lock_state_clear(&state);
-    // In Cluster the lock of another group lies in another slot; there every queue has a lock of its own and claim is not needed.
-    snprintf(foreign.owner, sizeof foreign.owner, "%s", seat->name);
-    return passed(scratch, SCRIPT_acquire, outcome) &&
-           passed(scratch, SCRIPT_renew,
-                  lock_renew(scratch->conn, seat, scratch->token, SCRATCH_TTL_MS, 0, &yes, scratch->fault)) &&
-           passed(scratch, SCRIPT_claim,
-                  lock_claim(scratch->conn, scratch->keys, 0, scratch->token, &foreign, &yes, scratch->fault)) &&
-           for_all_keys(scratch, "PEXPIRE", SCRATCH_TTL_MS) == OUTCOME_OK;
+    return passed(scratch, SCRIPT_acquire, outcome);
+}
+
+// One command with up to two arguments after the key, whose effect a script is then tried on. *full: Redis is out of memory.
+static outcome_t prepare(scratch_t *scratch, const char *command, const char *key, const char *one, const char *two, bool *full) {
+    redisReply *reply;
+    request_begin(scratch->conn, command);
+    request_text(scratch->conn, key);
+    request_text(scratch->conn, one);
+    request_text(scratch->conn, two);
+    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->fault);
+    conn_reply_free(reply);
+    *full = outcome == OUTCOME_LATER && strncmp(scratch->fault->text, "OOM", 3) == 0;
+    return *full ? OUTCOME_OK : outcome;
+}
+
+// The queue is given to another group that nobody leads, whose lock would lie in the same slot.
+static bool try_claim(scratch_t *scratch) {
+    foreign_t foreign = {.queue = 0};
+    bool yes;
+    snprintf(foreign.owner, sizeof foreign.owner, "x%s", scratch->queue.name);
+    outcome_t outcome = prepare(scratch, "HSET", scratch->keys->queues[0].meta, "group", foreign.owner, &yes);
+    if (outcome == OUTCOME_OK)
+        outcome = lock_claim(scratch->conn, scratch->keys, 0, scratch->token, &foreign, &yes, scratch->fault);
+    return passed(scratch, SCRIPT_claim, outcome);
+}
+
+static bool try_lock(scratch_t *scratch) {
+    char other[TOKEN_SIZE];
+    bool yes;
+    const seat_t *seat = &scratch->keys->seats[0];
+    token_new(other, SCRATCH_TTL_MS);
+    return try_acquire(scratch, scratch->token) && try_acquire(scratch, other) &&
+           passed(scratch, SCRIPT_renew, lock_renew(scratch->conn, seat, scratch->token, SCRATCH_TTL_MS, &yes, scratch->fault)) &&
+           try_claim(scratch) && for_all_keys(scratch, "PEXPIRE", SCRATCH_TTL_MS) == OUTCOME_OK;
+}
+
+// Two jobs, of which `max_payload` lets one pass or both: promote removes them in another way then. A full Redis refuses the
+// ZADD, yet we must be able to lead there, so promote is tried without a job.
+static bool try_promote(scratch_t *scratch, int64_t max_payload) {
+    const dialect_ops_t *ops = dialect_ops(scratch->queue.dialect);
+    promote_reply_t promoted;
+    bool full;
+    scratch->queue.policy.max_payload = max_payload;
+    outcome_t outcome = prepare(scratch, "ZADD", scratch->queue.delayed, "0", "x", &full);
+    if (outcome == OUTCOME_OK) outcome = prepare(scratch, "ZADD", scratch->queue.delayed, "0", "scratch", &full);
+    if (!passed(scratch, SCRIPT_promote, outcome)) return false;
+    ops->promote_append(scratch->conn, scratch->keys, &(promote_ask_t){.token = scratch->token, .batch = 2});
+    return passed(scratch, SCRIPT_promote, ops->promote_read(scratch->conn, &promoted, scratch->fault));
 }
 
 static bool try_queue(scratch_t *scratch) {
-    const dialect_ops_t *ops = dialect_ops(scratch->queue.dialect);
-    redisReply *reply;
-    promote_reply_t promoted;
     head_t head;
     int64_t now_us;
-    request_begin(scratch->conn, "ZADD");
-    request_text(scratch->conn, scratch->queue.delayed);
-    request_text(scratch->conn, "0");
-    request_text(scratch->conn, "scratch");
-    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->fault);
-    conn_reply_free(reply);
-    // A full Redis refuses this ZADD, yet we must be able to lead there; then promote is tried without a job.
-    bool full = strncmp(scratch->fault->text, "OOM", 3) == 0;
-    if (!full && !passed(scratch, SCRIPT_promote, outcome)) return false;
-    ops->promote_append(scratch->conn, scratch->keys, &(promote_ask_t){.token = scratch->token, .batch = 1});
-    if (!passed(scratch, SCRIPT_promote, ops->promote_read(scratch->conn, &promoted, scratch->fault))) return false;
+    scratch->queue.policy.ready_limit = SCRATCH_LIMIT;
+    if (!try_promote(scratch, 1024) || !try_promote(scratch, 1)) return false;
     heads_append(scratch->conn, scratch->keys, &(head_ask_t){0}, 1, false);
     return passed(scratch, SCRIPT_heads, heads_read(scratch->conn, 1, false, &head, &now_us, scratch->fault));
 }
@@ -122,10 +159,39 @@ static bool try_end(scratch_t *scratch) {
            passed(scratch, SCRIPT_release, lock_release(scratch->conn, scratch->keys, 0, scratch->token, scratch->fault));
 }
 
+static outcome_t publish(scratch_t *scratch) {
+    redisReply *reply;
+    request_begin(scratch->conn, "PUBLISH");
+    request_text(scratch->conn, scratch->keys->vacant);
+    request_text(scratch->conn, "");
+    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->fault);
+    conn_reply_free(reply);
+    return outcome;
+}
+
+// Wake-ups and vacancies, on a pair of connections of their own.
+static bool try_news(scratch_t *scratch) {
+    conn_t *data = conn_like(scratch->conn, "queue-sidecar-preflight");
+    conn_t *ear = conn_like(scratch->conn, "queue-sidecar-preflight");
+    head_t head;
+    int64_t now_us = 0;
+    outcome_t outcome = wake_start(data, ear, scratch->fault);
+    if (outcome == OUTCOME_OK) {
+        heads_append(data, scratch->keys, &(head_ask_t){0}, 1, true);
+        outcome = heads_read(data, 1, true, &head, &now_us, scratch->fault);
+    }
+    bool ok = passed_aid(scratch, "waking up on a change", outcome) &&
+              passed_aid(scratch, "listening for a vacant lock", lock_listen(ear, scratch->keys, scratch->fault)) &&
+              passed_aid(scratch, "telling of a vacant lock", publish(scratch));
+    conn_free(data);
+    conn_free(ear);
+    return ok;
+}
+
 outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void *self, fault_t *fault) {
     scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .fault = fault};
     scratch_init(&scratch, keys);
-    bool ran = try_lock(&scratch) && try_queue(&scratch) && try_end(&scratch);
+    bool ran = try_lock(&scratch) && try_queue(&scratch) && try_news(&scratch) && try_end(&scratch);
     outcome_t outcome = ran ? OUTCOME_OK : fault->outcome;
     if (outcome != OUTCOME_LOST) {
         fault_t tidy = *fault;

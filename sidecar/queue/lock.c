@@ -13,9 +13,15 @@ void token_new(char token[TOKEN_SIZE], int64_t ttl_ms) {
     snprintf(at, TOKEN_SIZE - 2 * sizeof bits, "-%lld", (long long)ttl_ms);
 }
 
+enum { TOKEN_RANDOM_DIGITS = 32, TOKEN_TTL_DIGITS = 6 };
+
 int64_t token_ttl_ms(const char *token) {
-    const char *dash = strchr(token, '-');
-    return dash ? strtoll(dash + 1, NULL, 10) : 0;
+    const char *digits = token + TOKEN_RANDOM_DIGITS + 1;
+    if (strspn(token, "0123456789abcdef") != TOKEN_RANDOM_DIGITS || digits[-1] != '-') return 0;
+    size_t count = strspn(digits, "0123456789");
+    if (count == 0 || count > TOKEN_TTL_DIGITS || digits[count] != '\0') return 0;
+    int64_t ttl_ms = strtoll(digits, NULL, 10);
+    return ttl_ms >= LOCK_TTL_LEAST_MS && ttl_ms <= LOCK_TTL_MOST_MS ? ttl_ms : 0;
 }
 
 void lock_state_clear(lock_state_t *state) {
@@ -70,15 +76,14 @@ outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t index, const
     return OUTCOME_OK;
 }
 
-outcome_t lock_renew(conn_t *conn, const seat_t *seat, const char *token, int64_t ttl_ms, int timeout_ms, bool *held,
-                     fault_t *fault) {
+outcome_t lock_renew(conn_t *conn, const seat_t *seat, const char *token, int64_t ttl_ms, bool *held, fault_t *fault) {
     redisReply *reply;
     request_script(conn, SCRIPT_renew, 1);
     request_text(conn, seat->lock);
     request_text(conn, token);
     request_int(conn, ttl_ms);
     request_end(conn);
-    if (conn_read(conn, timeout_ms, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
     *held = reply_int(reply) == 1;
     freeReplyObject(reply);
     return OUTCOME_OK;

@@ -9,9 +9,12 @@
 #include "queue/conn.h"
 #include "queue/keys.h"
 
+// The bounds of lock.ttl, which a token must keep too.
+enum { LOCK_TTL_LEAST_MS = 200, LOCK_TTL_MOST_MS = 600000 };
+
 // A new token: 128 random bits in hex, '-', and the TTL in ms, so that anybody can see how long its lock may live.
 void token_new(char token[TOKEN_SIZE], int64_t ttl_ms);
-int64_t token_ttl_ms(const char *token); // 0 when the text is no such token
+int64_t token_ttl_ms(const char *token); // 0 when the text is no such token: then the lock is nobody's of our kind
 
 // A queue that another group owns, as acquire found it.
 typedef struct foreign {
@@ -34,9 +37,8 @@ void lock_state_clear(lock_state_t *state);
 outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t seat, const char *token, int64_t ttl_ms, lock_state_t *state,
                        fault_t *fault);
 
-// *held: the lock was still ours and lives for ttl_ms from when Redis got this. Waits at most timeout_ms for the reply.
-outcome_t lock_renew(conn_t *conn, const seat_t *seat, const char *token, int64_t ttl_ms, int timeout_ms, bool *held,
-                     fault_t *fault);
+// *held: the lock was still ours and lives for ttl_ms from when Redis got this.
+outcome_t lock_renew(conn_t *conn, const seat_t *seat, const char *token, int64_t ttl_ms, bool *held, fault_t *fault);
 
 // Gives the lock back if it is ours and publishes the seat's name on the vacant channel.
 outcome_t lock_release(conn_t *conn, const keyspace_t *keys, size_t seat, const char *token, fault_t *fault);

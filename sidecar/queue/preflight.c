@@ -73,25 +73,38 @@ typedef struct typed_key {
     const char *type;
 } typed_key_t;
 
+static void judge_type(const look_t *look, const char *queue, const typed_key_t *key, const redisReply *reply,
+                       const fault_t *fault) {
+    finding_t finding = queue ? FINDING_QUEUE : FINDING_FAULT;
+    if (!reply)
+        say(look, finding, queue, "cannot look at key \"%s\": %s", key->key, fault->text);
+    else if (!reply_is(reply, "none") && !reply_is(reply, key->type))
+        say(look, finding, queue, "%s key \"%s\" holds a %s where a %s is wanted", key->what, key->key, reply_text(reply),
+            key->type);
+}
+
 static outcome_t look_at_keys(const look_t *look, const char *queue, const typed_key_t *keys, size_t count) {
     for (size_t i = 0; i < count; i++) {
         request_begin(look->conn, "TYPE");
         request_text(look->conn, keys[i].key);
         request_end(look->conn);
     }
+    // Every reply is read, whatever the others say: one left over would answer a later request.
+    outcome_t worst = OUTCOME_OK;
     for (size_t i = 0; i < count; i++) {
         redisReply *reply;
-        outcome_t outcome = conn_read(look->conn, 0, &reply, look->fault);
-        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) return outcome;
-        if (outcome == OUTCOME_FAULT)
-            say(look, queue ? FINDING_QUEUE : FINDING_FAULT, queue, "cannot look at key \"%s\": %s", keys[i].key,
-                look->fault->text);
-        else if (!reply_is(reply, "none") && !reply_is(reply, keys[i].type))
-            say(look, queue ? FINDING_QUEUE : FINDING_FAULT, queue, "%s key \"%s\" holds a %s where a %s is wanted", keys[i].what,
-                keys[i].key, reply_text(reply), keys[i].type);
+        fault_t fault;
+        outcome_t outcome = conn_read(look->conn, 0, &reply, &fault);
+        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) {
+            if (worst == OUTCOME_OK) *look->fault = fault;
+            worst = outcome;
+            if (outcome == OUTCOME_LOST) break;
+        } else {
+            judge_type(look, queue, &keys[i], reply, &fault);
+        }
         conn_reply_free(reply);
     }
-    return OUTCOME_OK;
+    return worst;
 }
 
 static outcome_t look_at_queue(const look_t *look, const queue_keys_t *queue) {
@@ -112,7 +125,8 @@ static outcome_t look_at_all_keys(const look_t *look) {
     for (size_t i = 0; i < look->keys->seat_count; i++) {
         const seat_t *seat = &look->keys->seats[i];
         const typed_key_t keys[] = {{"lock", seat->lock, "string"}, {"served-queues", seat->served, "hash"}};
-        if (look_at_keys(look, NULL, keys, 2) != OUTCOME_OK && look->fault->outcome != OUTCOME_FAULT) return look->fault->outcome;
+        outcome_t outcome = look_at_keys(look, NULL, keys, 2);
+        if (outcome != OUTCOME_OK) return outcome;
     }
     for (size_t i = 0; i < look->keys->queue_count; i++) {
         outcome_t outcome = look_at_queue(look, &look->keys->queues[i]);
@@ -145,8 +159,8 @@ static outcome_t look_at_slots(const look_t *look) {
     return OUTCOME_OK;
 }
 
-static void script_refused(void *self, const char *script, const char *text) {
-    say(self, FINDING_FAULT, NULL, "script %s is refused: %s; see README, least privilege", script, text);
+static void refused(void *self, bool needed, const char *what, const char *text) {
+    say(self, needed ? FINDING_FAULT : FINDING_WARN, NULL, "%s is refused: %s; see README, least privilege", what, text);
 }
 
 outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault) {
@@ -159,7 +173,7 @@ outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, vo
         if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) return outcome;
         if (outcome == OUTCOME_FAULT) say(&look, FINDING_FAULT, NULL, "preflight is refused: %s", fault->text);
     }
-    outcome_t outcome = dryrun(conn, keys, script_refused, &look, fault);
+    outcome_t outcome = dryrun(conn, keys, refused, &look, fault);
     if (outcome == OUTCOME_OK) *fault = (fault_t){0};
     return outcome;
 }

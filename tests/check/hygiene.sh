@@ -33,6 +33,7 @@ for kind in unit redis daemon; do
     find "tests/$kind" -name '*.c' -exec awk -v kind="$kind" '
         /^(Parameterized)?Test(Suite)?\(/ {
             suite = $0
+            if (/^Param/) sub(/\([^,]*, */, "(", suite) # its first argument is the row
             gsub(/^[^(]*\(|[ ,].*/, "", suite)
             if (index(suite, kind "_") != 1 && !seen[FILENAME, suite]++)
                 print FILENAME ":" FNR ": the suite \"" suite "\" of tests/" kind " must be called " kind "_" suite

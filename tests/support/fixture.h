@@ -101,7 +101,7 @@ enum { CREW_LEADER = 1, CREW_DISPATCHER = 2 };
 /* *crew is the caller's and must not move. Ended by crew_stop; a leader gives nothing back there (leader_finish does). */
 void crew_start(crew_t *crew, const keyspace_t *keys, int roles);
 void crew_stop(crew_t *crew);
-/* Makes the crew lead every seat by hand, for an hour, without a leader: sets the locks in Redis and the leases. */
+/* Makes the crew lead every seat by hand, for a day, without a leader: sets the locks in Redis and the leases. */
 void crew_lead(crew_t *crew, redis_t *r);
 
 #endif

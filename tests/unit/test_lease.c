@@ -138,12 +138,14 @@ Test(unit_token, holds_128_random_bits_and_the_ttl) {
     cr_assert_neq(strncmp(one, two, 32), 0);
     cr_assert_eq(token_ttl_ms(one), 5000);
     cr_assert_eq(token_ttl_ms(two), 600000);
-    token_new(one, INT64_MAX);
-    cr_assert_eq(token_ttl_ms(one), INT64_MAX, "%s", one);
 }
 
 Test(unit_token, other_texts_have_no_ttl) {
-    static const char *const texts[] = {"", "token", "0123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdef-",
-                                        "0123456789abcdef0123456789abcdef-x"};
+    static const char *const texts[] = {"",
+                                        "token",
+                                        "0123456789abcdef0123456789abcdef",
+                                        "0123456789abcdef0123456789abcdef-",
+                                        "0123456789abcdef0123456789abcdef-x",
+                                        "0123456789abcdef0123456789abcdef-9223372036854775807"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) cr_assert_eq(token_ttl_ms(texts[i]), 0, "%s", texts[i]);
 }

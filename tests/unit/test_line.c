@@ -44,9 +44,8 @@ static promote_reply_t moved(int64_t jobs) {
 
 /* Sends one promote and answers it. */
 static bool promote(line_t *line, promote_reply_t reply, mono_t now) {
-    int64_t asked = line->batch;
-    line_sent(line, now);
-    return line_promoted(line, &reply, asked, now);
+    line_ask_t ask = line_sent(line, now);
+    return line_promoted(line, &reply, &ask, now);
 }
 
 TestSuite(unit_line);
@@ -133,18 +132,18 @@ Test(unit_line, a_full_batch_means_that_there_is_more) {
     line_t *line = &desk.line;
     see_head(line, 1);
     cr_assert(line_wants_promote(line, NOW, 2));
-    line_sent(line, NOW);
+    line_ask_t ask = line_sent(line, NOW);
     cr_assert_not(line_wants_promote(line, NOW, 2), "nobody knows yet whether there is more");
     promote_reply_t full = moved(BATCH), part = moved(BATCH - 1);
-    cr_assert(line_promoted(line, &full, BATCH, NOW));
+    cr_assert(line_promoted(line, &full, &ask, NOW));
     cr_assert(line->backlog && line_wants_promote(line, NOW, 2));
     line_sent(line, NOW);
     cr_assert(line_wants_promote(line, NOW, 2));
     line_sent(line, NOW);
     cr_assert_not(line_wants_promote(line, NOW, 2), "the window is full");
-    cr_assert(line_promoted(line, &part, BATCH, NOW));
+    cr_assert(line_promoted(line, &part, &ask, NOW));
     cr_assert_not(line_wants_promote(line, NOW, 2));
-    cr_assert(line_promoted(line, &part, BATCH, NOW));
+    cr_assert(line_promoted(line, &part, &ask, NOW));
     cr_assert_eq(metric_get(&line->metrics->promoted), 3 * BATCH - 2);
     cr_assert_eq(metric_get(&line->metrics->batches), 3);
     desk_close(&desk);
@@ -230,6 +229,25 @@ Test(unit_line, scores_that_are_no_dates_have_no_lateness) {
     reply.oldest = (double)(NOW_US / 1000000 - 3);
     promote(&desk.line, reply, NOW);
     cr_assert_eq(metric_get(&desk.line.metrics->lateness_max_us), 3123456);
+    desk_close(&desk);
+}
+
+Test(unit_line, two_requests_under_way_count_large_entries_once) {
+    desk_t desk = desk_open("max_payload = \"1KiB\";");
+    line_t *line = &desk.line;
+    see_head(line, 1);
+    promote_reply_t reply = moved(BATCH - 2);
+    reply.large = 2;
+    line_ask_t one = line_sent(line, NOW), two = line_sent(line, NOW);
+    cr_assert(line_promoted(line, &reply, &one, NOW));
+    reply.large = 3; // the second began where the first did, and met its two again
+    cr_assert(line_promoted(line, &reply, &two, NOW));
+    cr_assert_eq(line->skip, 3);
+    cr_assert_eq(metric_get(&line->metrics->large), 3);
+    line_ask_t three = line_sent(line, NOW);
+    line_changed(line);
+    cr_assert(line_promoted(line, &reply, &three, NOW));
+    cr_assert_eq(line->skip, 0, "what stood there then may have gone since");
     desk_close(&desk);
 }
 

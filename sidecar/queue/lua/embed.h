@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-// One row per script in sidecar/queue/lua: X(name, number of fixed KEYS, further KEYS per queue).
+// One row per script in sidecar/queue/lua: X(name).
 #define SCRIPT_LIST(X)                                                                                                           \
     X(acquire)                                                                                                                   \
     X(renew)                                                                                                                     \

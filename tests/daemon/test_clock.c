@@ -1,0 +1,88 @@
+/* Steps of the clock of Redis: locks heal, and jobs go by the new time. */
+#include "scene.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+enum { HOUR_MS = 3600 * 1000, TTL_MS = 600 };
+
+static scene_t begin(int sidecars) {
+    scene_t s = scene_begin(&(server_options_t){.preload = "shim_clock"});
+    for (int i = 0; i < sidecars; i++) scene_sidecar_up(&s, (sidecar_t){.poll = "500ms"});
+    scene_works(&s, "q");
+    return s;
+}
+
+static void expect_job(scene_t *s, const char *expected) {
+    char *job = scene_take(s->r, "q", 10000);
+    if (!job) scene_fail(s, "a job was not promoted");
+    cr_assert_str_eq(job, expected);
+    free(job);
+}
+
+Test(daemon_redis, clock_is_set_forward) {
+    scene_t s = begin(2);
+    for (int step = 0; step < 2; step++) {
+        scene_delay(s.r, "q", "due by the new clock", HOUR_MS / 2);
+        int64_t later = scene_delay(s.r, "q", "due later", HOUR_MS + 2000);
+        cr_assert(scene_stays(redis_int(s.r, "LLEN q") == 0, 100));
+        server_step_clock(s.server, HOUR_MS);
+        int64_t stepped = wait_now_us();
+        expect_job(&s, "due by the new clock");
+        int64_t ms = (wait_now_us() - stepped) / 1000;
+        cr_assert_leq(ms, wait_scaled_ms(500 + TTL_MS + 300), "it took %lld ms", (long long)ms);
+        expect_job(&s, "due later");
+        int64_t late = scene_ms(s.r) - later;
+        cr_assert(late >= 0 && late <= wait_scaled_ms(1000), "%lld ms late", (long long)late);
+    }
+    scene_works(&s, "q");
+    scene_end(&s);
+}
+
+Test(daemon_redis, clock_is_set_back) {
+    scene_t s = begin(2);
+    daemon_t *leader = scene_await_leader(&s, "g", NULL, 5000);
+    scene_delay(s.r, "q", "due by the old clock", 500);
+    server_step_clock(s.server, -HOUR_MS);
+    cr_assert(scene_stays(redis_int(s.r, "LLEN q") == 0, 1500)); /* never early, by the clock that there is */
+    cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), 1);
+    scene_works(&s, "q");
+    cr_assert_eq(scene_leader(&s, "g"), leader); /* its renewal mends the lock */
+    cr_assert_leq(redis_int(s.r, "PTTL sidecar:g:lock"), TTL_MS);
+    server_step_clock(s.server, HOUR_MS);
+    expect_job(&s, "due by the old clock");
+    scene_works(&s, "q");
+    scene_end(&s);
+}
+
+/* Its lock would live for an hour; nobody renews it. */
+Test(daemon_redis, clock_is_set_back_as_the_leader_dies) {
+    scene_t s = begin(3);
+    daemon_t *leader = scene_await_leader(&s, "g", NULL, 5000);
+    daemon_kill(leader);
+    server_step_clock(s.server, -HOUR_MS);
+    int64_t stepped = wait_now_us();
+    cr_assert_gt(redis_int(s.r, "PTTL sidecar:g:lock"), HOUR_MS - 1000);
+    scene_round(&s, "q", 0);
+    int64_t ms = (wait_now_us() - stepped) / 1000;
+    cr_assert_leq(ms, wait_scaled_ms(2 * TTL_MS + 1000), "the takeover took %lld ms", (long long)ms);
+    cr_assert_geq(ms, TTL_MS, "a lock was removed after one look");
+    int healed = 0;
+    for (size_t i = 0; i < s.count; i++)
+        healed += daemon_log_count(s.sidecars[i], "removed a lock that a step of the Redis clock left");
+    cr_assert_eq(healed, 1);
+    scene_works(&s, "q");
+    scene_end(&s);
+}
+
+/* Somebody took the TTL off a dead leader's lock: the same cure. */
+Test(daemon_redis, lock_of_a_dead_leader_has_no_ttl) {
+    scene_t s = begin(2);
+    daemon_t *leader = scene_await_leader(&s, "g", NULL, 5000);
+    daemon_kill(leader);
+    redis_ok(s.r, "PERSIST sidecar:g:lock");
+    int64_t began = wait_now_us();
+    scene_round(&s, "q", 0);
+    cr_assert_leq((wait_now_us() - began) / 1000, wait_scaled_ms(2 * TTL_MS + 1000));
+    scene_end(&s);
+}

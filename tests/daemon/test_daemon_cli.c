@@ -1,0 +1,260 @@
+/* The real binary as people and scripts see it: exit codes, output, log lines. */
+#include "scene.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <ctype.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A config file in the directory of this test, owned by the caller. */
+static char *config_file(const char *text) {
+    char *path = temp_path(temp_root(), "test.cfg");
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    cr_assert_eq(fclose(file), 0);
+    return path;
+}
+
+static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
+
+Test(daemon_cli, exit_codes_of_help_version_and_misuse) {
+    cr_assert_eq(daemon_run("version")->code, 0);
+    cr_assert(has(daemon_run("--version")->out, "queue-sidecar "));
+    cr_assert_eq(daemon_run("help")->code, 0);
+    cr_assert_eq(daemon_run("run", "--help")->code, 0);
+    cr_assert(has(daemon_run("help", "check")->out, "--redis"));
+    static const char *const misuse[][3] = {{"frobnicate"}, {"run", "--nonsense"}, {"check", "-c"}, {"help", "nothing"},
+                                            {"-x"},         {"version", "x"}};
+    for (size_t i = 0; i < sizeof(misuse) / sizeof(*misuse); i++) {
+        const char *const args[] = {misuse[i][0], misuse[i][1], misuse[i][2], NULL};
+        const daemon_output_t *output = daemon_run_argv(NULL, args);
+        cr_assert_eq(output->code, 2, "%s %s: %d", args[0], args[1] ? args[1] : "", output->code);
+        cr_assert_str_empty(output->out);
+        cr_assert(has(output->err, "queue-sidecar"));
+    }
+    cr_assert(has(daemon_run("chek")->err, "did you mean `check`?"));
+}
+
+Test(daemon_cli, every_fault_of_a_config_is_named_with_its_line) {
+    char *path = config_file("group = \"g\";\n"
+                             "lock = { ttl = \"1ms\"; };\n"
+                             "dispatcher = { batch = 99999; colour = \"red\"; };\n"
+                             "queues = (\n"
+                             "  { name = \"q\"; dialect = \"nonsense\"; }\n"
+                             ");\n");
+    static const char *const places[] = {":2: ", ":3: ", ":5: "}, *const words[] = {"ttl", "batch", "colour", "nonsense"};
+    const daemon_output_t *outputs[] = {daemon_run("check", "-c", path), daemon_run("run", "-c", path)};
+    for (size_t n = 0; n < 2; n++) {
+        cr_assert_eq(outputs[n]->code, 78);
+        for (size_t i = 0; i < 3; i++) {
+            char *place = NULL;
+            cr_assert_gt(asprintf(&place, "%s%s", path, places[i]), 0);
+            cr_assert(has(outputs[n]->err, place), "no fault at %s in: %s", place, outputs[n]->err);
+            free(place);
+        }
+        for (size_t i = 0; i < 4; i++) cr_assert(has(outputs[n]->err, words[i]), "%s in: %s", words[i], outputs[n]->err);
+    }
+    cr_assert_eq(daemon_run("check", "-c", "no/such/file.cfg")->code, 78);
+    cr_assert_eq(daemon_run("run", "-c", "no/such/file.cfg")->code, 78);
+    free(path);
+}
+
+Test(daemon_cli, check_tells_whether_redis_will_do) {
+    scene_t s = scene_begin(NULL);
+    char *text = scene_config(&s, (sidecar_t){0}), *path = config_file(text);
+    const daemon_output_t *good = daemon_run("check", "-c", path, "--redis");
+    cr_assert_eq(good->code, 0, "%s%s", good->out, good->err);
+    cr_assert(has(good->out, "preflight passed") && has(good->out, "\"g\" has no leader now"), "%s", good->out);
+    cr_assert_eq(redis_int(s.r, "DBSIZE"), 0); /* it left nothing behind */
+    redis_ok(s.r, "SET q:delayed string");
+    const daemon_output_t *bad = daemon_run("check", "-c", path, "--redis");
+    cr_assert_eq(bad->code, 1);
+    cr_assert(has(bad->out, "FAULT") && has(bad->out, "\"q:delayed\" holds a string where a zset is wanted"), "%s", bad->out);
+    redis_ok(s.r, "DEL q:delayed");
+    redis_ok(s.r, "CONFIG SET maxmemory-policy allkeys-lru");
+    const daemon_output_t *warned = daemon_run("check", "-c", path, "--redis");
+    cr_assert_eq(warned->code, 0);
+    cr_assert(has(warned->out, "warning") && has(warned->out, "noeviction"), "%s", warned->out);
+    scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"elsewhere\"; }"});
+    const daemon_output_t *unserved = daemon_run("check", "-c", path, "--redis");
+    cr_assert_eq(unserved->code, 1);
+    cr_assert(has(unserved->out, "does not serve: q"), "%s", unserved->out);
+    daemon_stop(s.sidecars[--s.count]);
+    redis_ok(s.r, "ACL SETUSER default -evalsha");
+    const daemon_output_t *refused = daemon_run("check", "-c", path, "--redis");
+    cr_assert_eq(refused->code, 1, "%s%s", refused->out, refused->err);
+    server_kill(s.server);
+    const daemon_output_t *unreachable = daemon_run("check", "-c", path, "--redis");
+    cr_assert_eq(unreachable->code, 69);
+    cr_assert(has(unreachable->err, server_socket(s.server)), "%s", unreachable->err);
+    free(text);
+    free(path);
+    scene_end(&s);
+}
+
+Test(daemon_cli, runs_before_redis_is_there) {
+    scene_t s = scene_begin(NULL);
+    server_kill(s.server);
+    daemon_t *d = scene_sidecar(&s, (sidecar_t){0});
+    cr_assert(daemon_wait_log(d, "redis is out of reach", 5000));
+    server_restart(s.server, SERVER_LOSE_DATA);
+    scene_reopen(&s);
+    scene_round(&s, "q", 0);
+    scene_works(&s, "q");
+    scene_end(&s);
+}
+
+Test(daemon_cli, secrets_are_never_shown) {
+    scene_t s = scene_begin(NULL);
+    redis_ok(s.r, "ACL SETUSER sidecar on >s3cr3tword ~* &* +@all");
+    redis_ok(s.r, "ACL SETUSER default off");
+    char *text = scene_config(&s, (sidecar_t){.redis = "username = \"sidecar\"; password = \"s3cr3tword\";"}),
+         *path = config_file(text);
+    const daemon_output_t *checked = daemon_run("check", "-c", path, "--redis");
+    cr_assert_eq(checked->code, 0, "%s%s", checked->out, checked->err);
+    cr_assert(has(checked->err, "inline secret"));
+    cr_assert(!has(checked->out, "s3cr3t") && !has(checked->err, "s3cr3t"));
+    daemon_t *good =
+        scene_sidecar_up(&s, (sidecar_t){.level = "debug", .redis = "username = \"sidecar\"; password = \"s3cr3tword\";"});
+    cr_assert_eq(daemon_log_count(good, "s3cr3t"), 0);
+    daemon_t *bad =
+        scene_sidecar(&s, (sidecar_t){.level = "debug", .redis = "username = \"sidecar\"; password = \"s3cr3t-but-wrong\";"});
+    cr_assert(daemon_wait_log(bad, "WRONGPASS", 5000));
+    cr_assert_eq(daemon_log_count(bad, "s3cr3t"), 0);
+    free(text);
+    free(path);
+    scene_end(&s);
+}
+
+/* A string literal of JSON, strictly; returns what follows it, or NULL. */
+static const char *json_string(const char *at) {
+    if (*at++ != '"') return NULL;
+    for (; *at != '"'; at++) {
+        if ((unsigned char)*at < 0x20) return NULL;
+        if (*at != '\\') continue;
+        at++;
+        if (*at == 'u') {
+            for (int i = 0; i < 4; i++)
+                if (!isxdigit((unsigned char)*++at)) return NULL;
+        } else if (!*at || !strchr("\"\\/bfnrt", *at)) {
+            return NULL;
+        }
+    }
+    return at + 1;
+}
+
+/* Whether a line is one flat JSON object of strings and numbers; the log has no other. */
+static bool json_object(const char *at) {
+    if (*at != '{') return false;
+    do {
+        at = json_string(at + 1);
+        if (!at || *at++ != ':') return false;
+        if (*at == '"') {
+            if (!(at = json_string(at))) return false;
+        } else {
+            char *end = NULL;
+            if (*at != '-' && !isdigit((unsigned char)*at)) return false;
+            strtod(at, &end);
+            at = end;
+        }
+    } while (*at == ',');
+    return strcmp(at, "}") == 0;
+}
+
+static int lines_of_json(const daemon_t *d) {
+    char *log = daemon_log(d), *rest = NULL;
+    int lines = 0;
+    for (char *line = strtok_r(log, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), lines++) {
+        cr_assert(json_object(line), "no JSON: %s", line);
+        cr_assert(has(line, "{\"ts\":\"") && has(line, "\"level\":\"") && has(line, "\"msg\":\""), "%s", line);
+    }
+    free(log);
+    return lines;
+}
+
+Test(daemon_cli, log_is_json_and_holds_no_payload) {
+    scene_t s = scene_begin(NULL);
+    static const char queues[] =
+        "{ name = \"q\"; max_payload = \"1KiB\"; }, "
+        "{ name = \"odd\\\"name\\\\\xe2\x82\xac.\"; ready = \"odd\\n\\x01\"; delayed = \"odd\\tdelayed\"; }";
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.level = "debug", .queues = queues});
+    char large[3001];
+    for (size_t i = 0; i + 1 < sizeof(large); i += 10) memcpy(large + i, "payl0ad\n\"\\", 10);
+    large[sizeof(large) - 1] = '\0';
+    redis_ok(s.r, "ZADD q:delayed 1 %s 2 %s", large, "payl0ad of a small job");
+    cr_assert(daemon_wait_log(d, "larger than max_payload", 5000));
+    redis_ok(s.r, "SET %s payl0ad", "odd\n\x01");
+    redis_ok(s.r, "ZADD %s 3 payl0ad", "odd\tdelayed");
+    cr_assert(wait_for(scene_says(d, "holds the wrong type", "\"queue\":\"odd"), 5000));
+    redis_ok(s.r, "DEL q");
+    redis_ok(s.r, "SET q payl0ad");
+    redis_ok(s.r, "ZADD q:delayed 3 %s", "payl0ad of another");
+    cr_assert(wait_for(scene_says(d, "holds the wrong type", "\"queue\":\"q\""), 5000));
+    redis_ok(s.r, "SCRIPT FLUSH");
+    scene_kill_connections(s.r, "");
+    cr_assert(wait_for(daemon_log_count(d, "\"msg\":\"connected\"") == 2, 5000));
+    daemon_signal(d, SIGUSR1);
+    daemon_signal(d, SIGHUP);
+    cr_assert(daemon_wait_log(d, "stats", 5000));
+    cr_assert_eq(daemon_terminate(d, 5000).code, 0);
+    cr_assert_geq(lines_of_json(d), 10);
+    cr_assert_eq(daemon_log_count(d, "payl0ad"), 0);
+    scene_end(&s);
+}
+
+Test(daemon_cli, usr1_logs_what_was_counted) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"p\"; }"});
+    for (int i = 0; i < 7; i++) scene_round(&s, "q", 0);
+    daemon_signal(d, SIGUSR1);
+    cr_assert(daemon_wait_log(d, "\"leading\":1", 5000));
+    cr_assert(scene_says(d, "\"queue\":\"q\"", "\"promoted\":7,"));
+    cr_assert(scene_says(d, "\"queue\":\"p\"", "\"promoted\":0,"));
+    daemon_signal(d, SIGUSR1);
+    cr_assert(wait_for(daemon_log_count(d, "\"leading\":1") == 2, 5000));
+    scene_end(&s);
+}
+
+Test(daemon_cli, interrupt_ends_it_as_terminate_does) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){0});
+    scene_works(&s, "q");
+    daemon_signal(d, SIGINT);
+    cr_assert_eq(daemon_wait_exit(d, 5000).code, 0);
+    cr_assert_eq(daemon_log_count(d, "gave the lock back"), 1);
+    cr_assert_eq(redis_int(s.r, "EXISTS sidecar:g:lock"), 0);
+    scene_end(&s);
+}
+
+/* Sanitizers need memory of their own. */
+static bool sanitized(const daemon_t *d) {
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/maps", (int)daemon_pid(d));
+    char *maps = temp_read(path);
+    bool found = has(maps, "libasan") || has(maps, "libtsan") || has(maps, "libubsan") || getenv("QS_TEST_SLOW");
+    free(maps);
+    return found;
+}
+
+Test(daemon_cli, memory_is_small_with_a_hundred_queues) {
+    enum { QUEUES = 100, MOST_KIB = 8 * 1024 };
+    char *queues = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&queues, &size);
+    for (int i = 0; i < QUEUES; i++) fprintf(out, "%s{ name = \"q%d\"; }", i ? ", " : "", i);
+    fclose(out);
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = queues});
+    free(queues);
+    for (int i = 0; i < QUEUES; i++)
+        redis_ok(s.r, "EVAL %s 1 q%d:delayed", "for i = 1, 1000 do redis.call('ZADD', KEYS[1], i, i .. string.rep('x', 100)) end",
+                 i);
+    for (int i = 0; i < QUEUES; i++) cr_assert(wait_for(redis_int(s.r, "LLEN q%d", i) == 1000, 10000));
+    if (sanitized(d)) cr_skip_test("memory is measured without sanitizers");
+    cr_assert_leq(daemon_rss_kib(d), MOST_KIB, "%ld KiB", daemon_rss_kib(d));
+    scene_end(&s);
+}

@@ -1,0 +1,242 @@
+/* Who leads, for how long, and how the lead passes on. */
+#include "proxy.h"
+#include "scene.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LEADING  "\"msg\":\"leading\""
+#define STANDING "\"msg\":\"standing by\""
+
+static int count_all(const scene_t *s, const char *text) {
+    int count = 0;
+    for (size_t i = 0; i < s->count; i++) count += daemon_log_count(s->sidecars[i], text);
+    return count;
+}
+
+static void one_leads(int sidecars) {
+    scene_t s = scene_begin(NULL);
+    for (int i = 0; i < sidecars; i++) scene_sidecar(&s, (sidecar_t){0});
+    cr_assert(wait_for(count_all(&s, LEADING) + count_all(&s, STANDING) >= sidecars, 10000));
+    daemon_t *leader = scene_await_leader(&s, "g", NULL, 5000);
+    char *token = redis_str(s.r, "GET sidecar:g:lock");
+    for (int i = 0; i < sidecars; i++) {
+        daemon_t *d = s.sidecars[i];
+        cr_assert(scene_says(d, d == leader ? LEADING : STANDING, token), "sidecar %d knows of no leader %s", i, token);
+    }
+    /* For more than a TTL: renewals keep the others away. */
+    cr_assert(scene_stays(scene_leader(&s, "g") == leader, 900));
+    cr_assert_eq(count_all(&s, LEADING), 1);
+    redis_expect(s.r, token, "GET sidecar:g:lock");
+    free(token);
+    scene_works(&s, "q");
+    scene_end(&s);
+}
+
+Test(daemon_leader, one_of_two_leads) { one_leads(2); }
+Test(daemon_leader, one_of_five_leads) { one_leads(5); }
+
+Test(daemon_leader, killed_one_is_replaced_within_ttl_and_a_second) {
+    scene_t s = scene_begin(NULL);
+    for (int i = 0; i < 3; i++) scene_sidecar_up(&s, (sidecar_t){.ttl = "1s"});
+    for (int round = 0; round < 2; round++) {
+        daemon_t *leader = scene_await_leader(&s, "g", NULL, 5000);
+        scene_works(&s, "q");
+        int64_t killed = wait_now_us();
+        daemon_kill(leader);
+        scene_round(&s, "q", 0);
+        int64_t ms = (wait_now_us() - killed) / 1000;
+        cr_assert_leq(ms, wait_scaled_ms(2000), "takeover and first promotion took %lld ms", (long long)ms);
+        cr_assert_neq(scene_leader(&s, "g"), leader);
+    }
+    scene_end(&s);
+}
+
+static int compare_ms(const void *a, const void *b) { return (*(const int64_t *)a > *(const int64_t *)b) ? 1 : -1; }
+
+/* In most of five rounds, for the machine may stand still in one; but always long before the TTL. */
+Test(daemon_leader, terminated_one_is_replaced_within_200_ms) {
+    enum { ROUNDS = 5 };
+    int64_t took[ROUNDS];
+    scene_t s = scene_begin(NULL);
+    for (int i = 0; i < 3; i++) scene_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
+    for (int round = 0; round < ROUNDS; round++) {
+        daemon_t *leader = scene_await_leader(&s, "g", NULL, 5000);
+        scene_works(&s, "q");
+        int gave = daemon_log_count(leader, "gave the lock back");
+        int64_t sent = wait_now_us();
+        daemon_signal(leader, SIGTERM);
+        daemon_t *next = scene_await_leader(&s, "g", leader, 5000);
+        took[round] = (wait_now_us() - sent) / 1000;
+        daemon_exit_t end = daemon_wait_exit(leader, 5000);
+        cr_assert_eq(end.code, 0, "code %d, signal %d", end.code, end.signal);
+        cr_assert_eq(daemon_log_count(leader, "gave the lock back"), gave + 1);
+        cr_assert_eq(daemon_log_count(next, "no longer leading"), 0);
+        int stood = daemon_log_count(leader, STANDING);
+        daemon_restart(leader);
+        cr_assert(wait_for(daemon_log_count(leader, STANDING) > stood, 5000));
+    }
+    qsort(took, ROUNDS, sizeof(*took), compare_ms);
+    cr_assert_leq(took[ROUNDS / 2], wait_scaled_ms(200), "half of the takeovers took %lld ms and more",
+                  (long long)took[ROUNDS / 2]);
+    cr_assert_leq(took[ROUNDS - 1], wait_scaled_ms(2000), "a takeover took %lld ms", (long long)took[ROUNDS - 1]);
+    scene_end(&s);
+}
+
+Test(daemon_leader, standby_ends_without_a_word_to_the_others) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *leader = scene_sidecar_up(&s, (sidecar_t){0});
+    daemon_t *standby = scene_sidecar_up(&s, (sidecar_t){0});
+    char *token = redis_str(s.r, "GET sidecar:g:lock");
+    daemon_exit_t end = daemon_terminate(standby, 5000);
+    cr_assert_eq(end.code, 0);
+    cr_assert_eq(daemon_log_count(standby, "gave the lock back"), 0);
+    cr_assert(scene_stays(scene_leader(&s, "g") == leader, 700));
+    redis_expect(s.r, token, "GET sidecar:g:lock");
+    free(token);
+    scene_end(&s);
+}
+
+Test(daemon_leader, paused_one_falls_back_to_standby) {
+    scene_t s = scene_begin(NULL);
+    for (int i = 0; i < 2; i++) scene_sidecar_up(&s, (sidecar_t){0});
+    daemon_t *old = scene_await_leader(&s, "g", NULL, 5000);
+    scene_works(&s, "q");
+    scene_delay(s.r, "q", "due in the pause", 100);
+    scene_delay(s.r, "q", "due after it", 60000);
+    daemon_pause(old);
+    daemon_t *fresh = scene_await_leader(&s, "g", old, 5000);
+    char *job = scene_take(s.r, "q", 5000);
+    cr_assert_str_eq(job, "due in the pause");
+    free(job);
+    char *token = redis_str(s.r, "GET sidecar:g:lock");
+    int stood = daemon_log_count(old, STANDING);
+    daemon_continue(old);
+    cr_assert(wait_for(daemon_log_count(old, STANDING) > stood, 5000));
+    cr_assert_eq(daemon_log_count(old, "no longer leading"), 1);
+    cr_assert_eq(daemon_log_count(fresh, "no longer leading"), 0);
+    redis_expect(s.r, token, "GET sidecar:g:lock");
+    cr_assert(wait_for(scene_connections(s.r, "-dispatcher") == 1, 5000)); /* a standby has no use for one */
+    scene_works(&s, "q");
+    cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
+    cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), 1);
+    free(token);
+    scene_end(&s);
+}
+
+/* A promote that was sent in good faith arrives after the lock has passed on: only the fence in the script can stop it. */
+Test(daemon_leader, late_request_of_an_old_leader_does_nothing) {
+    scene_t s = scene_begin(NULL);
+    proxy_t *proxy = proxy_start(server_socket(s.server));
+    daemon_t *old = scene_sidecar_up(&s, (sidecar_t){.ttl = "2s", .socket = proxy_socket(proxy), .redis = "timeout = \"1m\";"});
+    daemon_t *fresh = scene_sidecar_up(&s, (sidecar_t){.ttl = "1m"});
+    scene_works(&s, "q");
+    scene_delay(s.r, "q", "one", 300);
+    /* The last promote, then the look that follows the ZADD: from then on `old` knows when to promote. */
+    long looks = proxy_requests(proxy, "1 q:delayed");
+    cr_assert(wait_for(proxy_requests(proxy, "1 q:delayed") >= looks, 5000));
+    cr_assert(scene_stays(daemon_running(old), 100));
+    int64_t up = proxy_bytes(proxy, PROXY_UP);
+    proxy_stall(proxy, PROXY_UP);
+    scene_await_leader(&s, "g", old, 10000);
+    char *job = scene_take(s.r, "q", 5000);
+    cr_assert_str_eq(job, "one");
+    free(job);
+    cr_assert(wait_for(scene_connections(s.r, "-dispatcher") == 2, 5000));
+    daemon_pause(fresh); /* the lock lives on for a minute, and nobody promotes */
+    scene_delay(s.r, "q", "two", 0);
+    proxy_pass(proxy);
+    cr_assert(wait_for(daemon_log_count(old, "fenced") == 1, 5000), "the late promote was not refused");
+    cr_assert_gt(proxy_bytes(proxy, PROXY_UP), up);
+    cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
+    cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), 1);
+    cr_assert(wait_for(scene_says(old, STANDING, "-60000"), 5000));
+    daemon_continue(fresh);
+    job = scene_take(s.r, "q", 5000);
+    cr_assert_str_eq(job, "two");
+    free(job);
+    daemon_stop(old);
+    s.sidecars[0] = s.sidecars[--s.count];
+    proxy_stop(proxy);
+    scene_end(&s);
+}
+
+Test(daemon_leader, second_signal_ends_it_at_once) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
+    scene_works(&s, "q");
+    server_freeze(s.server);
+    daemon_signal(d, SIGTERM);
+    cr_assert(daemon_wait_log(d, "stopping", 5000));
+    cr_assert(daemon_running(d)); /* it waits for Redis, to give the lock back */
+    daemon_exit_t end = daemon_terminate(d, 5000);
+    cr_assert_eq(end.signal, SIGTERM, "code %d, signal %d", end.code, end.signal);
+    cr_assert_lt(end.ms, wait_scaled_ms(150));
+    server_thaw(s.server);
+    scene_end(&s);
+}
+
+static void ends_with_frozen_redis(bool noticed) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = noticed ? "600ms" : "20s"});
+    scene_works(&s, "q");
+    scene_delay(s.r, "q", "in flight", noticed ? 0 : 200);
+    server_freeze(s.server);
+    if (noticed)
+        cr_assert(daemon_wait_log(d, "redis is out of reach", 5000)); /* and it waits for a new connection */
+    else
+        cr_assert(scene_stays(daemon_running(d), 300)); /* the promote is under way */
+    daemon_exit_t end = daemon_terminate(d, 10000);
+    cr_assert_eq(end.code, 0, "code %d, signal %d", end.code, end.signal);
+    cr_assert_leq(end.ms, wait_scaled_ms(3000), "it took %lld ms", (long long)end.ms);
+    server_thaw(s.server);
+    scene_end(&s);
+}
+
+Test(daemon_leader, ends_though_redis_is_frozen) { ends_with_frozen_redis(false); }
+Test(daemon_leader, ends_though_redis_has_been_frozen_for_long) { ends_with_frozen_redis(true); }
+
+Test(daemon_leader, holds_few_connections) {
+    scene_t s = scene_begin(NULL);
+    scene_sidecar_up(&s, (sidecar_t){0});
+    scene_works(&s, "q");
+    int leader = scene_connections(s.r, "");
+    cr_assert(leader >= 3 && leader <= 6, "a leader holds %d connections", leader);
+    for (int standbys = 1; standbys <= 3; standbys++) {
+        daemon_t *d = scene_sidecar_up(&s, (sidecar_t){0});
+        cr_assert(daemon_wait_log(d, STANDING, 5000));
+        cr_assert(wait_for(scene_connections(s.r, "-vacant") == standbys, 5000));
+        int all = scene_connections(s.r, "");
+        cr_assert_leq(all, leader + 3 * standbys, "%d connections", all);
+    }
+    cr_assert(scene_stays(scene_connections(s.r, "") <= leader + 9, 1300));
+    scene_end(&s);
+}
+
+/* With the TTL and the safety poll that are the defaults. */
+Test(daemon_leader, asks_little_when_idle) {
+    enum { WINDOW_MS = 12000 };
+    scene_t s = scene_begin(NULL);
+    proxy_t *of_leader = proxy_start(server_socket(s.server)), *of_standby = proxy_start(server_socket(s.server));
+    scene_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "5s", .socket = proxy_socket(of_leader)});
+    scene_works(&s, "q");
+    daemon_t *standby = scene_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "5s", .socket = proxy_socket(of_standby)});
+    cr_assert(daemon_wait_log(standby, STANDING, 5000));
+    cr_assert(wait_for(proxy_connections(of_standby) == 2, 5000));
+    cr_assert(wait_for(proxy_requests(of_standby, "SUBSCRIBE sidecar:g:vacant") == 1, 5000));
+    /* Its look after the SUBSCRIBE belongs to the start. */
+    cr_assert(scene_stays(daemon_running(standby), 200));
+    long leader = proxy_requests(of_leader, NULL), stood = proxy_requests(of_standby, NULL);
+    cr_assert(
+        scene_stays(proxy_requests(of_leader, NULL) - leader <= 12 && proxy_requests(of_standby, NULL) - stood <= 4, WINDOW_MS),
+        "requests in 12 s: leader %ld, standby %ld", proxy_requests(of_leader, NULL) - leader,
+        proxy_requests(of_standby, NULL) - stood);
+    cr_assert_geq(proxy_requests(of_leader, NULL) - leader, 6);
+    cr_assert_geq(proxy_requests(of_standby, NULL) - stood, 2);
+    while (s.count) daemon_stop(s.sidecars[--s.count]);
+    proxy_stop(of_leader);
+    proxy_stop(of_standby);
+    scene_end(&s);
+}

@@ -1,0 +1,236 @@
+/* Many queues beside each other: fairness, faults of one, limits of one. */
+#include "proxy.h"
+#include "scene.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "{ name = \"<prefix>0\"; }, ..." after `first` (or ""); owned by the caller. */
+static char *many_queues(const char *first, const char *prefix, int count) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    fprintf(out, "%s", first);
+    for (int i = 0; i < count; i++) fprintf(out, "%s{ name = \"%s%d\"; }", *first || i ? ", " : "", prefix, i);
+    fclose(out);
+    return text;
+}
+
+static void expect_job(scene_t *s, const char *queue, const char *expected) {
+    char *job = scene_take(s->r, queue, 15000);
+    if (!job) scene_fail(s, "a job was not promoted");
+    cr_assert_str_eq(job, expected);
+    free(job);
+}
+
+enum { BIG = 200000, SMALL = 20, CHUNK = 5000, MOST_SAMPLES = 100000 };
+
+static int compare_times(const void *a, const void *b) {
+    return (*(const int64_t *)a > *(const int64_t *)b) - (*(const int64_t *)a < *(const int64_t *)b);
+}
+
+/* Takes what is ready of the small queues, gives each of them another job that is due at once, and tells in us how late those
+ * were. */
+static size_t sample(redis_t *r, int64_t *late, size_t room) {
+    static const char script[] =
+        "local t = redis.call('TIME') local now, late = t[1] * 1000 + t[2] / 1000, {} "
+        "for i = 0, ARGV[1] - 1 do local due = redis.call('RPOP', 'small' .. i) "
+        "if due then late[#late + 1] = math.floor((now - due) * 1000) local again = string.format('%.3f', now) "
+        "redis.call('ZADD', 'small' .. i .. ':delayed', again, again) end end return late";
+    redisReply *reply = redis_do(r, "EVAL %s 0 %d", script, SMALL);
+    cr_assert_eq(reply->type, REDIS_REPLY_ARRAY, "%s", reply->str);
+    size_t count = 0;
+    for (; count < reply->elements && count < room; count++) {
+        late[count] = reply->element[count]->integer;
+        cr_assert_geq(late[count], 0, "%lld us early", (long long)-late[count]);
+    }
+    freeReplyObject(reply);
+    return count;
+}
+
+Test(daemon_queues, small_ones_are_not_held_up_by_a_big_one) {
+    static const char fill[] = "for i = ARGV[1], ARGV[1] + ARGV[3] - 1 do redis.call('ZADD', KEYS[1], ARGV[2], i) end";
+    static int64_t late[MOST_SAMPLES];
+    scene_t s = scene_begin(NULL);
+    char *queues = many_queues("{ name = \"big\"; }", "small", SMALL);
+    scene_sidecar_up(&s, (sidecar_t){.ttl = "5s", .queues = queues});
+    int64_t due = scene_ms(s.r) + wait_scaled_ms(1500);
+    for (int i = 0; i < BIG; i += CHUNK) redis_ok(s.r, "EVAL %s 1 big:delayed %d %lld %d", fill, i, (long long)due, CHUNK);
+    for (int i = 0; i < SMALL; i++) redis_ok(s.r, "ZADD small%d:delayed %lld %lld", i, (long long)due, (long long)due);
+    cr_assert_lt(scene_ms(s.r), due, "this machine is too slow to fill the queue in time");
+    cr_assert(wait_for(redis_int(s.r, "LLEN big") > 0, 5000));
+    size_t count = 0;
+    while (redis_int(s.r, "ZCARD big:delayed") > 0) count += sample(s.r, late + count, MOST_SAMPLES - count);
+    cr_assert_geq(count, 2 * SMALL);
+    qsort(late, count, sizeof(*late), compare_times);
+    int64_t most = late[count - 1 - count / 20]; /* a machine that stands still for a moment is not the daemon's fault */
+    cr_assert_leq(most, wait_scaled_ms(50) * 1000, "of %zu small jobs 95%% were less than %lld us late, the median %lld us",
+                  count, (long long)most, (long long)late[count / 2]);
+    cr_assert_eq(redis_int(s.r, "LLEN big"), BIG);
+    free(queues);
+    scene_end(&s);
+}
+
+Test(daemon_queues, hundred_are_served) {
+    enum { QUEUES = 100 };
+    scene_t s = scene_begin(NULL);
+    char *queues = many_queues("", "q", QUEUES), name[16];
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "5s", .queues = queues});
+    for (int i = 0; i < QUEUES; i++) {
+        snprintf(name, sizeof(name), "q%d", i);
+        scene_delay(s.r, name, name, 100 + i);
+    }
+    for (int i = QUEUES; i-- > 0;) {
+        snprintf(name, sizeof(name), "q%d", i);
+        expect_job(&s, name, name);
+    }
+    long long calls = server_commandstat(s.server, "evalsha");
+    int64_t cpu_us = daemon_cpu_us(d);
+    cr_assert(scene_stays(server_commandstat(s.server, "evalsha") - calls <= 5, 1000)); /* renewals, and a safety poll at most */
+    cr_assert_leq(daemon_cpu_us(d) - cpu_us, wait_scaled_ms(50) * 1000);
+    free(queues);
+    scene_end(&s);
+}
+
+/* Beside a queue at fault the other one is served, little is asked and said, and after the repair all is well by itself. */
+static void one_at_fault(sidecar_t spec, const char *harm, const char *said, const char *repair) {
+    scene_t s = scene_begin(NULL);
+    proxy_t *proxy = proxy_start(server_socket(s.server));
+    redis_ok(s.r, "ACL SETUSER limited on >pw ~good* ~sidecar:* &* +@all");
+    if (harm) redis_ok(s.r, harm);
+    spec.socket = proxy_socket(proxy);
+    spec.ttl = "3s";
+    spec.queues = "{ name = \"bad\"; }, { name = \"good\"; }";
+    daemon_t *d = scene_sidecar_up(&s, spec);
+    scene_round(&s, "good", 0);
+    scene_works(&s, "good");
+    cr_assert(daemon_wait_log(d, said, 5000));
+    long requests = proxy_requests(proxy, NULL);
+    int64_t cpu_us = daemon_cpu_us(d);
+    cr_assert(scene_stays(proxy_requests(proxy, NULL) - requests <= 20, 1500));
+    cr_assert_leq(daemon_cpu_us(d) - cpu_us, wait_scaled_ms(60) * 1000);
+    int lines = daemon_log_count(d, "\"queue\":\"bad\"");
+    cr_assert_leq(lines, 6, "%d lines about the bad queue", lines);
+    cr_assert_eq(daemon_log_count(d, "\"queue\":\"good\""), 0);
+    scene_works(&s, "good");
+    redis_ok(s.r, repair);
+    scene_delay(s.r, "bad", "repaired", 0);
+    expect_job(&s, "bad", "repaired");
+    scene_works(&s, "bad");
+    scene_works(&s, "good");
+    daemon_stop(d);
+    s.count = 0;
+    proxy_stop(proxy);
+    scene_end(&s);
+}
+
+Test(daemon_queues, delayed_key_of_the_wrong_type_harms_no_other) {
+    one_at_fault((sidecar_t){0}, "SET bad:delayed string", "WRONGTYPE", "DEL bad:delayed");
+}
+
+Test(daemon_queues, key_without_rights_harms_no_other) {
+    one_at_fault((sidecar_t){.redis = "username = \"limited\"; password = \"pw\";"}, NULL, "NOPERM", "ACL SETUSER limited ~bad*");
+}
+
+/* Found only when a job falls due, which stays where it is. */
+Test(daemon_queues, ready_key_of_the_wrong_type_keeps_the_jobs) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"bad\"; }, { name = \"good\"; }"});
+    redis_ok(s.r, "SET bad string");
+    for (int i = 0; i < 3; i++) redis_ok(s.r, "ZADD bad:delayed %d job%d", i, i);
+    cr_assert(daemon_wait_log(d, "holds the wrong type", 5000));
+    scene_works(&s, "good");
+    cr_assert_eq(redis_int(s.r, "ZCARD bad:delayed"), 3);
+    redis_ok(s.r, "DEL bad");
+    expect_job(&s, "bad", "job0");
+    expect_job(&s, "bad", "job1");
+    expect_job(&s, "bad", "job2");
+    scene_works(&s, "bad");
+    scene_end(&s);
+}
+
+/* Redis does not roll a script back: whatever it refuses in the middle, the jobs must still be somewhere. */
+Test(daemon_queues, rights_taken_away_while_it_runs_lose_no_job) {
+    scene_t s = scene_begin(NULL);
+    redis_ok(s.r, "ACL SETUSER limited on >pw ~* &* +@all");
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "20s", .redis = "username = \"limited\"; password = \"pw\";"});
+    scene_works(&s, "q");
+    redis_ok(s.r, "ACL SETUSER limited -lpush");
+    redis_ok(s.r, "ZADD q:delayed 1 a 2 b");
+    cr_assert(daemon_wait_log(d, "redis refuses to promote", 5000));
+    cr_assert_eq(redis_int(s.r, "ZCARD q:delayed") + redis_int(s.r, "LLEN q"), 2);
+    redis_ok(s.r, "ACL SETUSER limited +lpush");
+    expect_job(&s, "q", "a");
+    expect_job(&s, "q", "b");
+    scene_works(&s, "q");
+    scene_end(&s);
+}
+
+Test(daemon_queues, ready_limit_is_kept) {
+    enum { LIMIT = 5, JOBS = 60 };
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; ready_limit = 5; }"});
+    scene_works(&s, "q");
+    for (int i = 0; i < JOBS; i++) redis_ok(s.r, "ZADD q:delayed %d job%02d", i, i);
+    int taken = 0;
+    size_t waits = 0;
+    int64_t waited[JOBS];
+    while (taken < JOBS) {
+        int64_t began = wait_now_us();
+        cr_assert(wait_for(redis_int(s.r, "LLEN q") > 0, 5000));
+        if (taken) waited[waits++] = (wait_now_us() - began) / 1000;
+        cr_assert(wait_for(redis_int(s.r, "LLEN q") >= LIMIT || taken + LIMIT > JOBS, 400));
+        for (; redis_int(s.r, "LLEN q") > 0; taken++) {
+            char job[16];
+            snprintf(job, sizeof(job), "job%02d", taken);
+            cr_assert_leq(redis_int(s.r, "LLEN q"), LIMIT);
+            expect_job(&s, "q", job); /* and in the order of their due times */
+        }
+    }
+    qsort(waited, waits, sizeof(*waited), compare_times);
+    cr_assert_leq(waited[waits / 2], wait_scaled_ms(250 + 50), "it stood still for %lld ms", (long long)waited[waits / 2]);
+    cr_assert_leq(daemon_log_count(d, "ready is at ready_limit"), 2);
+    scene_works(&s, "q");
+    scene_end(&s);
+}
+
+Test(daemon_queues, scores_may_be_seconds) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; score_unit = \"s\"; }"});
+    for (int i = 0; i < 5; i++) {
+        int64_t due_us = scene_us(s.r) + 90000 * i;
+        redis_ok(s.r, "ZADD q:delayed %.6f job", (double)due_us / 1e6);
+        expect_job(&s, "q", "job");
+        int64_t late = scene_us(s.r) - due_us;
+        cr_assert(late >= -1 && late <= wait_scaled_ms(1000) * 1000, "%lld us late", (long long)late);
+    }
+    cr_assert_eq(daemon_log_count(d, "looks like"), 0);
+    scene_delay(s.r, "q", "in ms by mistake", 0);
+    cr_assert(daemon_wait_log(d, "looks like milliseconds", 5000));
+    cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
+    scene_end(&s);
+}
+
+Test(daemon_queues, large_entries_are_left_alone_and_named) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; max_payload = \"1KiB\"; }"});
+    char large[2049];
+    memset(large, 'L', sizeof(large) - 1);
+    large[sizeof(large) - 1] = '\0';
+    redis_ok(s.r, "ZADD q:delayed 1 before 2 %s 3 behind", large);
+    expect_job(&s, "q", "before");
+    expect_job(&s, "q", "behind");
+    cr_assert(daemon_wait_log(d, "larger than max_payload", 5000));
+    cr_assert(scene_says(d, "larger than max_payload", "\"bytes\":2048"));
+    cr_assert(scene_says(d, "larger than max_payload", "\"score\":2,"));
+    cr_assert_eq(daemon_log_count(d, "LLLL"), 0);
+    scene_works(&s, "q");
+    redis_expect(s.r, "2", "ZSCORE q:delayed %s", large);
+    long long calls = server_commandstat(s.server, "evalsha");
+    cr_assert(scene_stays(server_commandstat(s.server, "evalsha") - calls <= 10, 800)); /* nor is it tried again and again */
+    redis_ok(s.r, "ZREM q:delayed %s", large);
+    scene_works(&s, "q");
+    scene_end(&s);
+}

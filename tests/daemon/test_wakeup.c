@@ -1,0 +1,177 @@
+/* Wake-ups, with a safety poll of an hour: what Redis does not say, nobody notices. On every server that is there: the usual one,
+ * and those that tests/support/debian13.sh has made. */
+#include "scene.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SERVER_COUNT = 3, HOUR_MS = 3600 * 1000 };
+
+static const char *const binaries[SERVER_COUNT] = {NULL, "build/debian13/redis-server-8.0", "build/debian13/valkey-server-8.1"};
+static int servers[SERVER_COUNT] = {0, 1, 2};
+
+#define EVERY_SERVER(name)                                                                                                       \
+    ParameterizedTestParameters(daemon_wakeup, name) { return cr_make_param_array(int, servers, SERVER_COUNT); }                 \
+    ParameterizedTest(int *number, daemon_wakeup, name)
+
+static scene_t begin(int number, const char *queues) {
+    const char *binary = binaries[number];
+    if (binary && access(binary, X_OK) != 0) cr_skip_test("no %s: see tests/support/debian13.sh", binary);
+    scene_t s = scene_begin(&(server_options_t){.binary = binary});
+    scene_sidecar_up(&s, (sidecar_t){.ttl = "20s", .queues = queues});
+    scene_works(&s, "q");
+    return s;
+}
+
+/* The job is there in time, as seen from a machine that may stand still for a moment, and not early. */
+static void on_time(scene_t *s, const char *expected, int64_t due) {
+    char *job = scene_take(s->r, "q", 10000);
+    int64_t late = scene_ms(s->r) - due;
+    if (!job) scene_fail(s, "a job was not promoted");
+    cr_assert_str_eq(job, expected);
+    cr_assert(late >= 0 && late <= wait_scaled_ms(1000), "%s was %lld ms late", expected, (long long)late);
+    free(job);
+}
+
+/* Delays a job and waits until the daemon has looked at the new head. */
+static int64_t delay_seen(scene_t *s, const char *job, int64_t delay_ms) {
+    long long calls = server_commandstat(s->server, "evalsha");
+    int64_t due = scene_delay(s->r, "q", job, delay_ms);
+    cr_assert(wait_for(server_commandstat(s->server, "evalsha") > calls, 5000));
+    return due;
+}
+
+EVERY_SERVER(sooner_job_is_noticed) {
+    scene_t s = begin(*number, NULL);
+    delay_seen(&s, "far", HOUR_MS);
+    int64_t second = delay_seen(&s, "second", 300);
+    on_time(&s, "first", scene_delay(s.r, "q", "first", 120));
+    on_time(&s, "second", second);
+    on_time(&s, "far", scene_delay(s.r, "q", "far", 50)); /* a known member gets another time */
+    for (int i = 0; i < 5; i++) {
+        cr_assert_eq(redis_int(s.r, "EXISTS q:delayed"), 0);
+        on_time(&s, "alone", scene_delay(s.r, "q", "alone", 20 * i));
+    }
+    scene_end(&s);
+}
+
+EVERY_SERVER(vanished_head_is_noticed) {
+    scene_t s = begin(*number, NULL);
+    int64_t next = scene_delay(s.r, "q", "next", 400);
+    delay_seen(&s, "head", 150);
+    redis_ok(s.r, "ZREM q:delayed head");
+    on_time(&s, "next", next);
+    delay_seen(&s, "deleted", 150);
+    redis_ok(s.r, "DEL q:delayed");
+    on_time(&s, "after", scene_delay(s.r, "q", "after", 300));
+    delay_seen(&s, "put off", 150);
+    on_time(&s, "put off", scene_delay(s.r, "q", "put off", 400));
+    delay_seen(&s, "expired", HOUR_MS);
+    redis_ok(s.r, "PEXPIRE q:delayed 20");
+    cr_assert(wait_for(redis_int(s.r, "EXISTS q:delayed") == 0, 5000));
+    on_time(&s, "at last", scene_delay(s.r, "q", "at last", 50));
+    cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
+    scene_end(&s);
+}
+
+EVERY_SERVER(renamed_key_is_noticed) {
+    static const char *const moves[] = {"RENAME elsewhere:delayed q:delayed", "COPY elsewhere:delayed q:delayed REPLACE",
+                                        "ZUNIONSTORE q:delayed 1 elsewhere:delayed",
+                                        "ZRANGESTORE q:delayed elsewhere:delayed 0 -1"};
+    scene_t s = begin(*number, NULL);
+    for (size_t i = 0; i < sizeof(moves) / sizeof(*moves); i++) {
+        delay_seen(&s, "covered", HOUR_MS);
+        int64_t due = scene_delay(s.r, "elsewhere", "moved", 100);
+        redis_ok(s.r, moves[i]);
+        on_time(&s, "moved", due);
+        redis_ok(s.r, "DEL elsewhere:delayed");
+    }
+    scene_end(&s);
+}
+
+/* A pipeline of one command, repeated. */
+static void many(redis_t *r, int times, const char *command) {
+    for (int i = 0; i < times; i++) redisAppendCommand(r, command);
+    for (int i = 0; i < times; i++) {
+        redisReply *reply = NULL;
+        cr_assert_eq(redisGetReply(r, (void **)&reply), REDIS_OK);
+        freeReplyObject(reply);
+    }
+}
+
+EVERY_SERVER(pops_of_workers_cause_nothing) {
+    scene_t s = begin(*number, NULL);
+    redis_ok(s.r, "EVAL %s 1 q:delayed", "for i = 1, 1000 do redis.call('ZADD', KEYS[1], 1, i) end");
+    cr_assert(wait_for(redis_int(s.r, "LLEN q") == 1000, 5000));
+    delay_seen(&s, "far", HOUR_MS);
+    delay_seen(&s, "near", HOUR_MS / 2);
+    long long calls = server_commandstat(s.server, "evalsha"), looks = server_commandstat(s.server, "client|caching");
+    many(s.r, 500, "RPOP q");
+    many(s.r, 500, "RPOPLPUSH q q:backup");
+    many(s.r, 500, "LREM q:backup 1 x");
+    many(s.r, 500, "SET sidecar-of-somebody-else 1");
+    cr_assert(scene_stays(server_commandstat(s.server, "evalsha") - calls <= 2, 200));
+    cr_assert_eq(server_commandstat(s.server, "client|caching"), looks);
+    scene_works(&s, "q");
+    scene_end(&s);
+}
+
+EVERY_SERVER(many_adds_cause_few_looks) {
+    enum { FOR_MS = 600 };
+    scene_t s = begin(*number, NULL);
+    long long calls = server_commandstat(s.server, "evalsha");
+    int64_t began = wait_now_us();
+    int adds = 0;
+    /* Each becomes the new head. */
+    for (; wait_now_us() - began < FOR_MS * 1000; adds++)
+        redis_ok(s.r, "ZADD q:delayed %lld job%d", (long long)scene_ms(s.r) + HOUR_MS - adds, adds);
+    double seconds = (double)(wait_now_us() - began) / 1e6;
+    calls = server_commandstat(s.server, "evalsha") - calls;
+    cr_assert_leq((double)calls, 1100 * seconds + 20, "%lld looks in %.3f s, at %d adds", calls, seconds, adds);
+    cr_assert_geq(calls, 5);
+    scene_works(&s, "q");
+    cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), adds);
+    scene_end(&s);
+}
+
+/* The silent death: the job is added in the same step that kills the subscriber, so that nobody can be told of it. */
+EVERY_SERVER(dead_subscriber_is_replaced) {
+    scene_t s = begin(*number, NULL);
+    for (int round = 0; round < 4; round++) {
+        cr_assert(wait_for(scene_connections(s.r, "-wakeups") == 1, 5000));
+        char *list = redis_str(s.r, "CLIENT LIST TYPE pubsub");
+        char *line = strstr(list, "name=queue-sidecar-wakeups");
+        cr_assert_not_null(line);
+        while (line > list && line[-1] != '\n') line--;
+        long long id = strtoll(line + strlen("id="), NULL, 10);
+        free(list);
+        int64_t due = scene_ms(s.r);
+        redis_ok(s.r, "MULTI");
+        redis_ok(s.r, "CLIENT KILL ID %lld", id);
+        redis_ok(s.r, "ZADD q:delayed %lld missed", (long long)due);
+        redis_ok(s.r, "EXEC");
+        on_time(&s, "missed", due);
+        scene_works(&s, "q");
+    }
+    cr_assert_eq(daemon_log_count(s.sidecars[0], "no longer leading"), 0);
+    scene_end(&s);
+}
+
+EVERY_SERVER(every_queue_is_watched) {
+    scene_t s =
+        begin(*number, "{ name = \"q\"; }, { name = \"other\"; }, { name = \"third\"; delayed = \"strange key \\\"3\\\"\"; }");
+    scene_works(&s, "other");
+    redis_ok(s.r, "ZADD %s 1 odd", "strange key \"3\"");
+    char *job = scene_take(s.r, "third", 5000);
+    cr_assert_not_null(job);
+    free(job);
+    redis_ok(s.r, "FLUSHALL");
+    scene_round(&s, "other", 0);
+    scene_works(&s, "other");
+    scene_works(&s, "q");
+    scene_end(&s);
+}

@@ -1,0 +1,303 @@
+/* Least privilege: the ACL line that README publishes is enough, nothing in it is too much, and no right that is missing costs a
+ * job. */
+#include "fixture.h"
+#include "queue/lock.h"
+#include "queue/preflight.h"
+#include "queue/script.h"
+#include "tempdir.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One small entry and one large one are due; ready has room for five. */
+#define ONE_QUEUE                                                                                                                \
+    "group = \"app\"; lock = { ttl = \"300ms\"; }; dispatcher = { safety_poll = \"50ms\"; };"                                    \
+    "queues = ( { name = \"email\"; max_payload = \"1KiB\"; ready_limit = 5; } );"
+#define AS_SIDECAR "username = \"sidecar\"; password = \"secret\"; db = 1;"
+
+/* What the line was when this test was written; README.md wins over it. */
+static const char WRITTEN[] = "-@all +auth +select +client|setname +client|id +client|tracking +client|caching +role +info +time "
+                              "+evalsha +script|load +get +set "
+                              "+pttl +pexpire +del +type +exists +llen +lpush +zadd +zrem +zremrangebyrank +zrange "
+                              "+zrangebyscore +hget +hmget +hset +subscribe "
+                              "+publish ~email ~email:* ~sidecar:* &__redis__:invalidate &sidecar:*";
+
+enum { MOST_WORDS = 128 };
+
+/* The rules of the line, one by one. */
+typedef struct {
+    char *text; /* owned; the words point into it */
+    char *words[MOST_WORDS];
+    size_t count;
+} line_of_t;
+
+/* The text between "ACL SETUSER <name>" and the end of the fenced block under the heading; owned; NULL: there is none. */
+static char *published(const char *readme) {
+    const char *heading = strstr(readme, "\n## Least privilege");
+    const char *block = heading ? strstr(heading, "\n```") : NULL;
+    const char *next = heading ? strstr(heading + 1, "\n## ") : NULL;
+    if (!block || (next && next < block)) return NULL;
+    const char *line = strstr(block, "ACL SETUSER "), *end = strstr(block + 4, "\n```");
+    if (!line || !end || line > end) return NULL;
+    line += strlen("ACL SETUSER ");
+    line += strcspn(line, " ");
+    return strndup(line, (size_t)(end - line));
+}
+
+static line_of_t line_read(void) {
+    line_of_t line = {0};
+    if (access("README.md", R_OK) == 0) {
+        char *readme = temp_read("README.md");
+        line.text = published(readme);
+        cr_assert_not_null(line.text, "README.md publishes no ACL line in a block under \"Least privilege\"");
+        free(readme);
+    } else {
+        line.text = strdup(WRITTEN);
+    }
+    char *rest = line.text;
+    for (char *word = strtok_r(rest, " \n", &rest); word; word = strtok_r(NULL, " \n", &rest)) {
+        cr_assert_lt(line.count, MOST_WORDS);
+        if (*word != '>' && strcmp(word, "reset") != 0 && strcmp(word, "on") != 0) line.words[line.count++] = word;
+    }
+    return line;
+}
+
+/* Makes the user with all words of the line but one (NULL: with all). */
+static void set_user(redis_t *r, const line_of_t *line, const char *without) {
+    const char *argv[MOST_WORDS + 8] = {"ACL", "SETUSER", "sidecar", "reset", "on", ">secret"};
+    int argc = 6;
+    for (size_t i = 0; i < line->count; i++)
+        if (line->words[i] != without) argv[argc++] = line->words[i];
+    redisReply *reply = redisCommandArgv(r, argc, argv, NULL);
+    cr_assert(reply && reply->type == REDIS_REPLY_STATUS, "%s", reply ? reply->str : r->errstr);
+    freeReplyObject(reply);
+    redis_ok(r, "ACL LOG RESET");
+}
+
+/* Whether Redis has refused this user that command. */
+static bool refused(redis_t *r, const char *command) {
+    redisReply *log = redis_do(r, "ACL LOG 100");
+    bool found = false;
+    for (size_t i = 0; i < log->elements; i++) {
+        const redisReply *entry = log->element[i];
+        for (size_t k = 0; k + 1 < entry->elements; k += 2)
+            found |= strcmp(entry->element[k]->str, "object") == 0 && strcasecmp(entry->element[k + 1]->str, command) == 0;
+    }
+    freeReplyObject(log);
+    return found;
+}
+
+static long long refusals(redis_t *r) {
+    redisReply *log = redis_do(r, "ACL LOG 100");
+    long long count = (long long)log->elements;
+    for (size_t i = 0; i < log->elements; i++) fprintf(stderr, "refused: %s\n", log->element[i]->element[7]->str);
+    freeReplyObject(log);
+    return count;
+}
+
+/* Two jobs that are due, one that is too large, and a queue whose owner has gone. */
+static void lay_out(redis_t *r) {
+    char large[2000];
+    memset(large, 'L', sizeof large);
+    redis_ok(r, "FLUSHALL");
+    redis_ok(r, "ZADD email:delayed 1 job1 2 %b 3 job2", large, sizeof large);
+    redis_ok(r, "HSET sidecar:email:meta group gone");
+}
+
+static long long copies_of(redis_t *r, const char *job) {
+    redisReply *found = redis_do(r, "LPOS email %s COUNT 0", job);
+    long long count = (long long)found->elements;
+    freeReplyObject(found);
+    char *score = redis_str(r, "ZSCORE email:delayed %s", job);
+    count += score != NULL;
+    free(score);
+    return count;
+}
+
+/* What preflight says under the present rights; owned. */
+typedef struct {
+    buffer_t text;
+    int faults;
+} said_t;
+
+static void note(void *self, finding_t finding, const char *queue, const char *text) {
+    said_t *said = self;
+    (void)queue;
+    if (finding == FINDING_FACT) return;
+    said->faults++;
+    buffer_printf(&said->text, "%s\n", text);
+}
+
+static said_t look(fixture_t *f) {
+    said_t said = {0};
+    conn_close(f->conn);
+    outcome_t outcome = conn_open(f->conn, &f->fault);
+    if (outcome == OUTCOME_OK) outcome = preflight(f->conn, f->keys, note, &said, &f->fault);
+    if (outcome != OUTCOME_OK) note(&said, FINDING_FAULT, NULL, f->fault.text);
+    return said;
+}
+
+static fixture_t setup(void) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = ONE_QUEUE, .redis = AS_SIDECAR, .closed = true});
+    redis_ok(f.r, "SELECT 1");
+    return f;
+}
+
+Test(redis_acl, the_published_line_is_enough) {
+    fixture_t f = setup();
+    line_of_t line = line_read();
+    set_user(f.r, &line, NULL);
+    lay_out(f.r);
+    said_t said = look(&f);
+    cr_assert_eq(said.faults, 0, "%s", buffer_text(&said.text));
+    crew_t crew, standby;
+    crew_start(&crew, f.keys, CREW_LEADER | CREW_DISPATCHER);
+    crew_start(&standby, f.keys, CREW_LEADER);
+    cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN email") == 2, 8000));
+    stage_step(&standby.stage, 1);
+    stage_step(&standby.stage, 1); /* the second step listens for vacancies */
+    redis_ok(f.r, "ZADD email:delayed 1 job3");
+    cr_assert(stage_until(&crew.stage, metric_get(&crew.metrics->queues[0].wakeups) > 0, 3000));
+    for (int i = 0; i < 5; i++) redis_ok(f.r, "ZADD email:delayed 1 more%d", i);
+    cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN email") == 5, 3000));
+    leader_finish(crew.leader);
+    cr_assert(stage_until(&standby.stage, metric_get(&standby.metrics->leading) == 1, 3000));
+    cr_assert_eq(refusals(f.r), 0);
+    crew_stop(&standby);
+    crew_stop(&crew);
+    buffer_free(&said.text);
+    free(line.text);
+    fixture_stop(&f);
+}
+
+/* AUTH can be refused to nobody: it stands in the line for its readers. */
+static bool spare(const char *command) { return strcmp(command, "auth") == 0; }
+
+/* A warning is enough where only a promise is weakened. Error texts of Redis 7.0 do not name a command that a script may not run;
+ * the script is named then. */
+static bool names(const said_t *said, const char *command) {
+    char word[40];
+    snprintf(word, sizeof word, "'%s'", command);
+    return said->faults > 0 && (strstr(buffer_text(&said->text), word) || strstr(buffer_text(&said->text), "script "));
+}
+
+/* Lets a leader, a dispatcher and a standby work under the present rights until the command is refused, or long enough. */
+static void let_work(fixture_t *f, const char *command) {
+    crew_t crew, standby;
+    crew_start(&crew, f->keys, CREW_LEADER | CREW_DISPATCHER);
+    crew_start(&standby, f->keys, CREW_LEADER);
+    stage_until(&crew.stage, metric_get(&crew.metrics->leading), 300);
+    for (int i = 0; i < 3; i++) stage_step(&standby.stage, 1);
+    stage_until(&crew.stage, refused(f->r, command), 500); /* in this time the queue is claimed from its former owner */
+    fixture_step_boottime(5001);                           /* and after this the dispatcher looks at it again */
+    stage_until(&crew.stage, refused(f->r, command), 1000);
+    leader_finish(crew.leader);
+    crew_stop(&standby);
+    crew_stop(&crew);
+}
+
+Test(redis_acl, each_command_is_needed_and_preflight_misses_it, .timeout = 60) {
+    fixture_t f = setup();
+    line_of_t line = line_read();
+    for (size_t i = 0; i < line.count; i++) {
+        const char *command = line.words[i] + 1;
+        if (line.words[i][0] != '+' || spare(command)) continue;
+        lay_out(f.r);
+        set_user(f.r, &line, line.words[i]);
+        said_t said = look(&f);
+        cr_expect(names(&said, command), "preflight does not miss %s: %s", command, buffer_text(&said.text));
+        if (!refused(f.r, command)) let_work(&f, command);
+        cr_expect(refused(f.r, command), "nothing needs %s", command);
+        cr_expect(copies_of(f.r, "job1") > 0 && copies_of(f.r, "job2") > 0, "without %s a job is lost", command);
+        cr_expect(redis_int(f.r, "ZCARD email:delayed") >= 1);
+        redisReply *left = redis_do(f.r, "KEYS *preflight*");
+        cr_expect(left->elements == 0 || strcmp(command, "del") == 0, "without %s scratch keys are left", command);
+        freeReplyObject(left);
+        buffer_free(&said.text);
+    }
+    free(line.text);
+    fixture_stop(&f);
+}
+
+/* Every script as the product calls it, in a state in which it would write. */
+static const struct {
+    script_id_t script;
+    const char *arguments;
+} CALLS[] = {
+    {SCRIPT_acquire, "3 sidecar:app:lock sidecar:app:queues sidecar:email:meta T 1000 app email"},
+    {SCRIPT_renew, "1 sidecar:app:lock T 60000"},
+    {SCRIPT_claim, "4 sidecar:app:lock sidecar:email:meta sidecar:gone:lock sidecar:app:queues T app gone email"},
+    {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 9 ms 0 99999 0"},
+    {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 9 ms 5 1024 0"},
+    {SCRIPT_heads, "1 email:delayed 0"},
+    {SCRIPT_heal, "1 sidecar:app:lock T 5000"},
+    {SCRIPT_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
+};
+
+Test(redis_acl, no_missing_command_costs_a_job) {
+    fixture_t f = setup();
+    line_of_t line = line_read();
+    set_user(f.r, &line, NULL);
+    redis_t *user = redis_open(f.server);
+    redis_ok(user, "AUTH sidecar secret");
+    redis_ok(user, "SELECT 1");
+    for (size_t i = 0; i < line.count; i++) {
+        if (line.words[i][0] != '+') continue;
+        for (size_t c = 0; c < sizeof CALLS / sizeof *CALLS; c++) {
+            size_t len;
+            const char *text = script_text(CALLS[c].script, 70000, &len);
+            lay_out(f.r);
+            if (CALLS[c].script != SCRIPT_acquire) redis_ok(f.r, "SET sidecar:app:lock T PX 60000");
+            char *sha = redis_str(f.r, "SCRIPT LOAD %b", text, len), *before = fixture_digest(f.r);
+            char *format = mem_printf("EVALSHA %%s %s", CALLS[c].arguments);
+            set_user(f.r, &line, line.words[i]);
+            redisReply *reply = redis_do(user, format, sha);
+            long long one = copies_of(f.r, "job1"), two = copies_of(f.r, "job2");
+            cr_assert(one == two && (one == 1 || one == 2), "%s without %s: %lld and %lld copies", script_name(CALLS[c].script),
+                      line.words[i], one, two);
+            cr_assert(one == 1 || reply->type == REDIS_REPLY_ERROR, "jobs doubled in silence without %s", line.words[i]);
+            char *after = fixture_digest(f.r);
+            bool writes_first = CALLS[c].script == SCRIPT_acquire || CALLS[c].script == SCRIPT_claim || one == 2;
+            if (reply->type == REDIS_REPLY_ERROR && !writes_first)
+                cr_assert_str_eq(before, after, "%s without %s: error, and yet a change", script_name(CALLS[c].script),
+                                 line.words[i]);
+            freeReplyObject(reply);
+            free(format);
+            free(before);
+            free(after);
+            free(sha);
+        }
+    }
+    redis_close(user);
+    free(line.text);
+    fixture_stop(&f);
+}
+
+Test(redis_acl, keys_without_rights_are_named_and_lose_nothing) {
+    static const struct {
+        const char *word, *key;
+    } rows[] = {{"~email", "email"}, {"~email:*", "email:delayed"}, {"~sidecar:*", "sidecar:app:lock"}};
+    fixture_t f = setup();
+    line_of_t line = line_read();
+    for (size_t i = 0; i < line.count; i++) {
+        for (size_t k = 0; k < 3; k++) {
+            if (strcmp(line.words[i], rows[k].word) != 0) continue;
+            lay_out(f.r);
+            redis_ok(f.r, "SET sidecar:app:lock T");
+            set_user(f.r, &line, line.words[i]);
+            said_t said = look(&f);
+            char *quoted = mem_printf("\"%s\"", rows[k].key);
+            cr_assert_not_null(strstr(buffer_text(&said.text), quoted), "%s", buffer_text(&said.text));
+            let_work(&f, "no such command");
+            cr_assert(copies_of(f.r, "job1") == 1 && copies_of(f.r, "job2") == 1);
+            free(quoted);
+            buffer_free(&said.text);
+        }
+    }
+    free(line.text);
+    fixture_stop(&f);
+}

@@ -1,0 +1,346 @@
+/* One connection: how it opens, how requests and replies pair, and how it ends. */
+#include "fixture.h"
+#include "queue/lock.h"
+#include "tempdir.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Asks for one thing and expects that text. */
+static void expect_echo(fixture_t *f, const char *text) {
+    redisReply *reply = NULL;
+    request_begin(f->conn, "ECHO");
+    request_text(f->conn, text);
+    cr_assert_eq(request_ask(f->conn, &reply, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_str_eq(reply->str, text);
+    conn_reply_free(reply);
+}
+
+static outcome_t ask(fixture_t *f, const char *command, const char *argument) {
+    redisReply *reply = NULL;
+    request_begin(f->conn, command);
+    request_text(f->conn, argument);
+    outcome_t outcome = request_ask(f->conn, &reply, &f->fault);
+    cr_assert_eq(outcome == OUTCOME_OK, reply != NULL);
+    conn_reply_free(reply);
+    return outcome;
+}
+
+Test(redis_conn, opens_once_and_says_who_is_there) {
+    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
+    bool valkey;
+    char *version = server_version(f.server, &valkey);
+    char *expected = mem_printf("%s %s", valkey ? "valkey" : "redis", version);
+    cr_assert_str_eq(conn_server(f.conn), expected);
+    cr_assert_geq(conn_version(f.conn), 60200);
+    cr_assert_str_eq(conn_target(f.conn), proxy_socket(f.proxy));
+    unsigned generation = conn_generation(f.conn);
+    long requests = proxy_requests(f.proxy, NULL);
+    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
+    cr_assert_eq(conn_generation(f.conn), generation);
+    cr_assert_eq(proxy_requests(f.proxy, NULL), requests, "nothing to do");
+    redis_expect(f.r, "OK", "CLIENT SETNAME observer");
+    char *list = redis_str(f.r, "CLIENT LIST");
+    cr_assert_not_null(strstr(list, " name=test "), "%s", list);
+    conn_close(f.conn);
+    cr_assert(conn_fd(f.conn) == -1 && !conn_is_open(f.conn));
+    cr_assert_eq(ask(&f, "ECHO", "x"), OUTCOME_LOST, "closed");
+    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
+    cr_assert_neq(conn_generation(f.conn), generation);
+    free(list);
+    free(expected);
+    free(version);
+    fixture_stop(&f);
+}
+
+Test(redis_conn, speaks_tcp_too) {
+    fixture_t f = fixture_start(&(fixture_options_t){.tcp = true, .closed = true});
+    config_t *config =
+        fixture_config("redis = { host = \"127.0.0.1\"; port = %d; }; queues = ( { name = \"q\"; } );", server_port(f.server));
+    conn_t *conn = conn_new(&config->redis, "tcp", NULL);
+    cr_assert_eq(conn_open(conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    char *target = mem_printf("127.0.0.1:%d", server_port(f.server));
+    cr_assert_str_eq(conn_target(conn), target);
+    server_kill(f.server);
+    conn_close(conn);
+    cr_assert_eq(conn_open(conn, &f.fault), OUTCOME_LOST);
+    cr_assert_not_null(strstr(f.fault.text, target), "%s", f.fault.text);
+    free(target);
+    conn_free(conn);
+    config_free(config);
+    fixture_stop(&f);
+}
+
+Test(redis_conn, reads_versions_of_redis_and_valkey) {
+    static const struct {
+        const char *info, *server;
+        int version;
+    } rows[] = {
+        {"# Server\r\nredis_version:6.2.14\r\nredis_git_sha1:0\r\n", "redis 6.2.14", 60214},
+        {"# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\nos:x\r\n", "valkey 8.1.1", 70204},
+        {"# Server\r\nredis_version:8.0.255\r\n", "redis 8.0.255", 80255},
+        {"# Server\r\nredis_version:7.9\r\n", "redis 7.9", 70900},
+        {"# Server\r\nos:x\r\n", "redis ", 0},
+        {"", "redis ", 0},
+    };
+    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *bulk = mem_printf("$%zu\r\n%s", strlen(rows[i].info), rows[i].info);
+        proxy_pass(f.proxy);
+        proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = "INFO server", .error = bulk});
+        conn_close(f.conn);
+        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+        cr_assert_eq(conn_version(f.conn), rows[i].version, "%s", rows[i].info);
+        cr_assert_str_eq(conn_server(f.conn), rows[i].server);
+        free(bulk);
+    }
+    fixture_stop(&f);
+}
+
+static void write_file(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    cr_assert_eq(fclose(file), 0);
+}
+
+Test(redis_conn, reads_the_password_file_at_each_connect) {
+    char *path = temp_path(temp_root(), "password"),
+         *redis = mem_printf("password_file = \"%s\"; password = \"not this\";", path);
+    fixture_t f = fixture_start(&(fixture_options_t){.redis = redis, .closed = true});
+    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_FAULT);
+    cr_assert_not_null(strstr(f.fault.text, path), "%s", f.fault.text);
+    cr_assert_not(conn_is_open(f.conn));
+    redis_ok(f.r, "CONFIG SET requirepass one");
+    static const char *const lines[] = {"one", "one\n", "one\r\n"};
+    for (size_t i = 0; i < 3; i++) {
+        write_file(path, lines[i]);
+        conn_close(f.conn);
+        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    }
+    redis_ok(f.r, "CONFIG SET requirepass two");
+    conn_close(f.conn);
+    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_FAULT);
+    cr_assert_eq(strncmp(f.fault.text, "WRONGPASS", 9), 0, "%s", f.fault.text);
+    write_file(path, "two\n");
+    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    expect_echo(&f, "in");
+    free(redis);
+    free(path);
+    fixture_stop(&f);
+}
+
+Test(redis_conn, logs_in_as_a_user_and_never_tells_the_password) {
+    fixture_t f =
+        fixture_start(&(fixture_options_t){.redis = "username = \"sidecar\"; password = \"s3cret word\";", .closed = true});
+    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_FAULT);
+    cr_assert_null(strstr(f.fault.text, "s3cret"), "%s", f.fault.text);
+    redis_ok(f.r, "ACL SETUSER sidecar on %s ~* +@all", ">s3cret word");
+    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    redisReply *reply;
+    request_begin(f.conn, "ACL");
+    request_text(f.conn, "WHOAMI");
+    cr_assert_eq(request_ask(f.conn, &reply, &f.fault), OUTCOME_OK);
+    cr_assert_str_eq(reply->str, "sidecar");
+    conn_reply_free(reply);
+    fixture_stop(&f);
+}
+
+Test(redis_conn, selects_its_database) {
+    fixture_t f = fixture_start(&(fixture_options_t){.redis = "db = 3;"});
+    cr_assert_eq(ask(&f, "INCR", "n"), OUTCOME_OK);
+    redis_ok(f.r, "SELECT 3");
+    redis_expect(f.r, "1", "GET n");
+    fixture_stop(&f);
+    f = fixture_start(&(fixture_options_t){.redis = "db = 300;", .closed = true});
+    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_FAULT, "no such database");
+    cr_assert_not(conn_is_open(f.conn));
+    fixture_stop(&f);
+}
+
+Test(redis_conn, bytes_pass_as_they_are) {
+    fixture_t f = fixture_start(NULL);
+    redisReply *reply;
+    request_begin(f.conn, "SET");
+    request_bytes(f.conn, "k\0\xff\r\n", 5);
+    request_bytes(f.conn, "", 0);
+    cr_assert_eq(request_ask(f.conn, &reply, &f.fault), OUTCOME_OK);
+    conn_reply_free(reply);
+    cr_assert_eq(redis_int(f.r, "EXISTS %b", "k\0\xff\r\n", (size_t)5), 1);
+    cr_assert_eq(redis_int(f.r, "STRLEN %b", "k\0\xff\r\n", (size_t)5), 0);
+    request_begin(f.conn, "RPUSH");
+    request_text(f.conn, "numbers");
+    for (int i = 0; i < 3000; i++) request_int(f.conn, i ? INT64_MIN : INT64_MAX);
+    cr_assert_eq(request_ask(f.conn, &reply, &f.fault), OUTCOME_OK);
+    cr_assert_eq(reply->integer, 3000);
+    conn_reply_free(reply);
+    redis_expect(f.r, "-9223372036854775808", "LINDEX numbers -1");
+    fixture_stop(&f);
+}
+
+Test(redis_conn, replies_come_in_the_order_of_the_requests) {
+    fixture_t f = fixture_start(NULL);
+    enum { REQUESTS = 2000 };
+    char *padding = calloc(1, 2001);
+    memset(padding, 'x', 2000);
+    for (int i = 0; i < REQUESTS; i++) {
+        request_begin(f.conn, i % 3 ? "ECHO" : "NONSENSE");
+        request_bytes(f.conn, padding, (size_t)i);
+        request_end(f.conn);
+    }
+    for (int i = 0; i < REQUESTS; i++) {
+        redisReply *reply;
+        outcome_t outcome = conn_read(f.conn, 0, &reply, &f.fault);
+        cr_assert_eq(outcome, i % 3 ? OUTCOME_OK : OUTCOME_FAULT);
+        if (reply) cr_assert_eq(reply->len, (size_t)i);
+        conn_reply_free(reply);
+    }
+    redisReply *none;
+    cr_assert_eq(conn_take(f.conn, &none, &f.fault), OUTCOME_OK);
+    cr_assert_null(none);
+    free(padding);
+    fixture_stop(&f);
+}
+
+Test(redis_conn, a_late_reply_never_answers_the_next_request) {
+    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .redis = "timeout = \"100ms\";"});
+    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "ECHO one"});
+    int64_t start = wait_now_us();
+    cr_assert_eq(ask(&f, "ECHO", "one"), OUTCOME_LOST);
+    cr_assert_not_null(strstr(f.fault.text, "no reply in time"), "%s", f.fault.text);
+    cr_assert_geq(wait_now_us() - start, 99000);
+    cr_assert_not(conn_is_open(f.conn));
+    proxy_pass(f.proxy);
+    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    expect_echo(&f, "two");
+    fixture_stop(&f);
+}
+
+Test(redis_conn, a_drop_in_mid_pipeline_keeps_the_replies_before_it) {
+    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
+    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = "INCR", .nth = 3});
+    for (int i = 0; i < 5; i++) {
+        request_begin(f.conn, "INCR");
+        request_text(f.conn, "n");
+        request_end(f.conn);
+    }
+    for (int i = 0; i < 5; i++) {
+        redisReply *reply;
+        cr_assert_eq(conn_read(f.conn, 0, &reply, &f.fault), i < 2 ? OUTCOME_OK : OUTCOME_LOST, "reply %d", i);
+        if (reply) cr_assert_eq(reply->integer, i + 1);
+        conn_reply_free(reply);
+    }
+    redis_expect(f.r, "2", "GET n");
+    fixture_stop(&f);
+}
+
+Test(redis_conn, a_cut_at_any_byte_of_a_reply_is_a_loss) {
+    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
+    for (long bytes = 0; bytes < 11; bytes++) { /* of "$5\r\nhello\r\n" */
+        proxy_cut_after(f.proxy, PROXY_DOWN, bytes);
+        cr_assert_eq(ask(&f, "ECHO", "hello"), OUTCOME_LOST, "after %ld", bytes);
+        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+        expect_echo(&f, "hello");
+    }
+    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = "ECHO", .error = "?what"});
+    cr_assert_eq(ask(&f, "ECHO", "hello"), OUTCOME_LOST, "no protocol");
+    cr_assert_not(conn_is_open(f.conn));
+    fixture_stop(&f);
+}
+
+Test(redis_conn, errors_that_pass_keep_the_connection_unless_it_may_lead_elsewhere) {
+    static const struct {
+        const char *error;
+        bool open;
+    } rows[] = {{"-LOADING x", true},  {"-BUSY x", true},      {"-CLUSTERDOWN x", true},
+                {"-TRYAGAIN x", true}, {"-MISCONF x", true},   {"-NOREPLICAS x", true},
+                {"-OOM x", true},      {"-READONLY x", false}, {"-MASTERDOWN x", false}};
+    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "ECHO", .error = rows[i].error});
+        cr_assert_eq(ask(&f, "ECHO", "x"), OUTCOME_LATER, "%s", rows[i].error);
+        cr_assert_eq(conn_is_open(f.conn), rows[i].open, "%s", rows[i].error);
+        proxy_pass(f.proxy);
+        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
+        expect_echo(&f, "x");
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_conn, a_server_that_loads_is_not_open_yet) {
+    static const char *const steps[] = {"SCRIPT LOAD", "CLIENT SETNAME", "INFO server"};
+    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
+    for (size_t i = 0; i < 3; i++) {
+        proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = steps[i], .error = "-LOADING x"});
+        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_LATER);
+        cr_assert_not(conn_is_open(f.conn));
+        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
+        expect_echo(&f, steps[i]);
+        conn_close(f.conn);
+        proxy_pass(f.proxy);
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_conn, scripts_are_loaded_again_after_script_flush) {
+    fixture_t f = fixture_start(NULL);
+    bool held;
+    redis_ok(f.r, "SET sidecar:app:lock T");
+    redis_ok(f.r, "SCRIPT FLUSH");
+    cr_assert_eq(lock_renew(f.conn, &f.keys->seats[0], "T", 1000, &held, &f.fault), OUTCOME_LATER);
+    unsigned generation = conn_generation(f.conn);
+    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
+    cr_assert_eq(conn_generation(f.conn), generation, "on the same connection");
+    cr_assert_eq(lock_renew(f.conn, &f.keys->seats[0], "T", 1000, &held, &f.fault), OUTCOME_OK);
+    cr_assert(held);
+    fixture_stop(&f);
+}
+
+Test(redis_conn, notices_a_close_while_idle) {
+    fixture_t f = fixture_start(NULL);
+    redisReply *reply = NULL;
+    cr_assert_eq(conn_take(f.conn, &reply, &f.fault), OUTCOME_OK);
+    cr_assert_null(reply);
+    redis_ok(f.r, "CLIENT KILL TYPE normal SKIPME yes");
+    cr_assert(wait_for(conn_take(f.conn, &reply, &f.fault) == OUTCOME_LOST, 3000));
+    cr_assert_not(conn_is_open(f.conn));
+    fixture_stop(&f);
+}
+
+Test(redis_conn, the_stop_flag_ends_a_wait_on_a_frozen_server) {
+    fixture_t f = fixture_start(&(fixture_options_t){.redis = "timeout = \"1m\";"});
+    atomic_bool stop = false;
+    conn_t *conn = conn_new(&f.config->redis, "stopped", &stop), *late = conn_new(&f.config->redis, "late", &stop);
+    redisReply *reply;
+    cr_assert_eq(conn_open(conn, &f.fault), OUTCOME_OK);
+    server_freeze(f.server);
+    atomic_store(&stop, true);
+    int64_t start = wait_now_us();
+    request_begin(conn, "PING");
+    cr_assert_eq(request_ask(conn, &reply, &f.fault), OUTCOME_LOST);
+    cr_assert_eq(conn_open(late, &f.fault), OUTCOME_LOST);
+    cr_assert_lt(wait_now_us() - start, INT64_C(2000) * wait_scaled_ms(1000));
+    cr_assert_not_null(strstr(f.fault.text, "stop"), "%s", f.fault.text);
+    conn_free(late);
+    conn_free(conn);
+    server_thaw(f.server);
+    fixture_stop(&f);
+}
+
+Test(redis_conn, a_server_that_takes_nothing_is_given_up) {
+    fixture_t f = fixture_start(&(fixture_options_t){.redis = "timeout = \"200ms\";"});
+    enum { MUCH = 16 << 20 };
+    char *bytes = calloc(MUCH, 1);
+    server_freeze(f.server);
+    request_begin(f.conn, "ECHO");
+    request_bytes(f.conn, bytes, MUCH);
+    request_end(f.conn);
+    cr_assert_eq(conn_flush(f.conn, &f.fault), OUTCOME_LOST);
+    cr_assert_not(conn_is_open(f.conn));
+    free(bytes);
+    server_thaw(f.server);
+    fixture_stop(&f);
+}

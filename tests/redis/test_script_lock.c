@@ -1,0 +1,409 @@
+/* acquire, renew, release, heal and claim against a real server, by the verbs that the product uses; and heads. */
+#include "fixture.h"
+#include "queue/heads.h"
+#include "queue/lock.h"
+#include "queue/script.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TWO_QUEUES "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"
+
+enum { TTL = 60000 };
+
+static fixture_t setup(void) { return fixture_start(&(fixture_options_t){.config = TWO_QUEUES}); }
+
+static outcome_t acquire(fixture_t *f, const char *token, lock_state_t *state) {
+    return lock_acquire(f->conn, f->keys, 0, token, TTL, state, &f->fault);
+}
+
+static void expect_acquired(fixture_t *f, const char *token) {
+    lock_state_t state = {0};
+    cr_assert_eq(acquire(f, token, &state), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert(state.acquired);
+    cr_assert_str_eq(state.holder, token);
+    cr_assert_eq(state.foreign_count, 0);
+    lock_state_clear(&state);
+    redis_expect(f->r, token, "GET sidecar:app:lock");
+}
+
+static long long pttl(fixture_t *f) { return redis_int(f->r, "PTTL sidecar:app:lock"); }
+
+Test(redis_script_acquire, takes_a_free_lock_and_writes_who_serves_what) {
+    fixture_t f = setup();
+    redis_ok(f.r, "HSET sidecar:app:queues gone old");
+    expect_acquired(&f, "T1");
+    cr_assert(pttl(&f) > TTL - 5000 && pttl(&f) <= TTL);
+    redis_expect(f.r, "T1", "HGET sidecar:app:queues email");
+    redis_expect(f.r, "T1", "HGET sidecar:app:queues sms");
+    cr_assert_eq(redis_int(f.r, "HLEN sidecar:app:queues"), 2, "what an earlier leader served is gone");
+    redis_expect(f.r, "app", "HGET sidecar:email:meta group");
+    redis_expect(f.r, "app", "HGET sidecar:sms:meta group");
+    fixture_stop(&f);
+}
+
+Test(redis_script_acquire, the_same_token_acquires_again) {
+    fixture_t f = setup();
+    expect_acquired(&f, "T1");
+    redis_ok(f.r, "PEXPIRE sidecar:app:lock 1000");
+    expect_acquired(&f, "T1");
+    cr_assert_gt(pttl(&f), TTL - 5000, "for a whole TTL");
+    fixture_stop(&f);
+}
+
+Test(redis_script_acquire, leaves_the_lock_of_another_alone) {
+    fixture_t f = setup();
+    lock_state_t state = {0};
+    redis_ok(f.r, "SET sidecar:app:lock other PX 5000");
+    redis_ok(f.r, "HSET sidecar:app:queues sms other");
+    char *before = fixture_digest(f.r);
+    cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_OK);
+    cr_assert_not(state.acquired);
+    cr_assert_str_eq(state.holder, "other");
+    cr_assert(state.pttl_ms > 0 && state.pttl_ms <= 5000);
+    cr_assert_eq(state.unserved_count, 1);
+    cr_assert_str_eq(buffer_text(&state.unserved), "email");
+    redis_ok(f.r, "DEL sidecar:app:queues");
+    redis_ok(f.r, "PERSIST sidecar:app:lock");
+    cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_OK);
+    cr_assert_eq(state.pttl_ms, -1);
+    cr_assert_str_eq(buffer_text(&state.unserved), "email, sms");
+    redis_ok(f.r, "PEXPIRE sidecar:app:lock 5000");
+    redis_ok(f.r, "HSET sidecar:app:queues sms other");
+    redis_expect(f.r, before, "DEBUG DIGEST");
+    free(before);
+    lock_state_clear(&state);
+    fixture_stop(&f);
+}
+
+Test(redis_script_acquire, takes_over_when_the_ttl_is_over) {
+    fixture_t f = setup();
+    lock_state_t state = {0};
+    redis_ok(f.r, "SET sidecar:app:lock other PX 30");
+    cr_assert(wait_for(acquire(&f, "T1", &state) == OUTCOME_OK && state.acquired, 5000));
+    lock_state_clear(&state);
+    fixture_stop(&f);
+}
+
+Test(redis_script_acquire, reports_queues_of_other_groups_and_does_not_serve_them) {
+    fixture_t f = setup();
+    lock_state_t state = {0};
+    redis_ok(f.r, "HSET sidecar:sms:meta group others");
+    cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_OK);
+    cr_assert(state.acquired);
+    cr_assert_eq(state.foreign_count, 1);
+    cr_assert_eq(state.foreign[0].queue, 1);
+    cr_assert_str_eq(state.foreign[0].owner, "others");
+    redis_expect(f.r, "others", "HGET sidecar:sms:meta group");
+    redis_expect(f.r, NULL, "HGET sidecar:app:queues sms");
+    fixture_make_key(f.r, "sidecar:email:meta", "list");
+    cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_OK);
+    cr_assert_eq(state.foreign_count, 2);
+    cr_assert_eq(state.foreign[0].queue, 0);
+    cr_assert_str_eq(state.foreign[0].owner, "", "no hash");
+    redis_expect(f.r, "list", "TYPE sidecar:email:meta");
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:queues"), 0, "serves nothing");
+    lock_state_clear(&state);
+    fixture_stop(&f);
+}
+
+Test(redis_script_acquire, wrong_types_fail_without_a_trace) {
+    fixture_t f = setup();
+    lock_state_t state = {0};
+    for (size_t t = 1; t < FIXTURE_TYPES; t++) { /* all but string */
+        fixture_make_key(f.r, "sidecar:app:lock", fixture_types[t]);
+        char *before = fixture_digest(f.r);
+        cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_FAULT);
+        cr_assert_eq(strncmp(f.fault.text, "WRONGTYPE", 9), 0, "%s", f.fault.text);
+        redis_expect(f.r, before, "DEBUG DIGEST");
+        free(before);
+    }
+    redis_ok(f.r, "DEL sidecar:app:lock");
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* our own bookkeeping is made anew */
+        fixture_make_key(f.r, "sidecar:app:queues", fixture_types[t]);
+        expect_acquired(&f, "T1");
+        redis_expect(f.r, "hash", "TYPE sidecar:app:queues");
+    }
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* a standby writes nothing, and learns of no holder here */
+        if (strcmp(fixture_types[t], "hash") == 0) continue;
+        fixture_make_key(f.r, "sidecar:app:queues", fixture_types[t]);
+        cr_assert_eq(acquire(&f, "T2", &state), OUTCOME_FAULT);
+        redis_expect(f.r, "T1", "GET sidecar:app:lock");
+    }
+    lock_state_clear(&state);
+    fixture_stop(&f);
+}
+
+Test(redis_script_acquire, a_lost_reply_is_answered_by_asking_again) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES, .proxy = true});
+    lock_state_t state = {0};
+    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "EVALSHA"});
+    cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_LOST);
+    cr_assert_not(state.acquired);
+    cr_assert_not(conn_is_open(f.conn));
+    redis_expect(f.r, "T1", "GET sidecar:app:lock");
+    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
+    expect_acquired(&f, "T1");
+    lock_state_clear(&state);
+    fixture_stop(&f);
+}
+
+static bool renew(fixture_t *f, const char *token) {
+    bool held = false;
+    cr_assert_eq(lock_renew(f->conn, &f->keys->seats[0], token, TTL, &held, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    return held;
+}
+
+Test(redis_script_renew, prolongs_its_own_lock_only) {
+    fixture_t f = setup();
+    cr_assert_not(renew(&f, "T1"));
+    cr_assert_eq(redis_int(f.r, "DBSIZE"), 0, "renewing makes no lock");
+    redis_ok(f.r, "SET sidecar:app:lock T1 PX 1000");
+    cr_assert(renew(&f, "T1"));
+    cr_assert_gt(pttl(&f), TTL - 5000);
+    redis_ok(f.r, "SET sidecar:app:lock T2 PX 1000");
+    cr_assert_not(renew(&f, "T1"));
+    cr_assert_leq(pttl(&f), 1000);
+    redis_ok(f.r, "SET sidecar:app:lock T1");
+    cr_assert(renew(&f, "T1"));
+    cr_assert_gt(pttl(&f), 0, "a TTL that somebody took away is back");
+    fixture_stop(&f);
+}
+
+static void release(fixture_t *f, const char *token) {
+    cr_assert_eq(lock_release(f->conn, f->keys, 0, token, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+}
+
+Test(redis_script_release, gives_back_its_own_lock_only_and_tells) {
+    fixture_t f = setup();
+    const char *seat;
+    buffer_t name = {0};
+    conn_t *ear = conn_new(&f.config->redis, "ear", NULL);
+    cr_assert_eq(lock_listen(ear, f.keys, &f.fault), OUTCOME_OK);
+    redis_ok(f.r, "SET sidecar:app:lock T2");
+    release(&f, "T1");
+    redis_expect(f.r, "T2", "GET sidecar:app:lock");
+    release(&f, "T2");
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0);
+    cr_assert(wait_for(lock_heard(ear, &name, &seat, &f.fault) == OUTCOME_OK && seat, 3000));
+    cr_assert_str_eq(seat, "app");
+    release(&f, "T2");
+    cr_assert_eq(redis_int(f.r, "PUBLISH sidecar:app:vacant last"), 1);
+    cr_assert(wait_for(lock_heard(ear, &name, &seat, &f.fault) == OUTCOME_OK && seat, 3000));
+    cr_assert_str_eq(seat, "last", "told once, and only of what was released");
+    buffer_free(&name);
+    conn_free(ear);
+    fixture_stop(&f);
+}
+
+static bool heal(fixture_t *f, const char *token) {
+    bool removed = false;
+    cr_assert_eq(lock_heal(f->conn, &f->keys->seats[0], token, &removed, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    return removed;
+}
+
+Test(redis_script_heal, removes_a_lock_that_a_clock_step_left) {
+    fixture_t f = fixture_start(&(fixture_options_t){.preload = "shim_clock"});
+    char token[TOKEN_SIZE], other[TOKEN_SIZE];
+    token_new(token, 5000);
+    token_new(other, 5000);
+    cr_assert_not(heal(&f, token), "no lock");
+    redis_ok(f.r, "SET sidecar:app:lock %s PX 5000", token);
+    cr_assert_not(heal(&f, token), "a normal life");
+    server_step_clock(f.server, -3600 * 1000);
+    cr_assert_gt(pttl(&f), 3600 * 1000);
+    cr_assert_not(heal(&f, other), "not what was seen");
+    cr_assert(heal(&f, token));
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0);
+    redis_ok(f.r, "SET sidecar:app:lock %s", token);
+    cr_assert(heal(&f, token), "a lock without a TTL");
+    fixture_stop(&f);
+}
+
+static bool claim(fixture_t *f, foreign_t *foreign) {
+    bool ours = false;
+    cr_assert_eq(lock_claim(f->conn, f->keys, 0, "T1", foreign, &ours, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    return ours;
+}
+
+Test(redis_script_claim, takes_a_queue_only_when_nobody_leads_its_group) {
+    fixture_t f = setup();
+    foreign_t sms = {.queue = 1, .owner = "others"};
+    redis_ok(f.r, "SET sidecar:app:lock T1");
+    redis_ok(f.r, "SET sidecar:others:lock T9");
+    redis_ok(f.r, "HSET sidecar:sms:meta group others");
+    char *before = fixture_digest(f.r);
+    cr_assert_not(claim(&f, &sms));
+    cr_assert_str_eq(sms.owner, "others");
+    redis_expect(f.r, before, "DEBUG DIGEST");
+    free(before);
+    redis_ok(f.r, "HSET sidecar:sms:meta group third");
+    redis_ok(f.r, "DEL sidecar:others:lock");
+    cr_assert_not(claim(&f, &sms), "another owner than the one whose lock was looked at");
+    cr_assert_str_eq(sms.owner, "third");
+    cr_assert(claim(&f, &sms));
+    redis_expect(f.r, "app", "HGET sidecar:sms:meta group");
+    redis_expect(f.r, "T1", "HGET sidecar:app:queues sms");
+    cr_assert(claim(&f, &sms), "again, after a lost reply");
+    redis_ok(f.r, "DEL sidecar:sms:meta");
+    cr_assert(claim(&f, &sms), "owned by nobody");
+    redis_expect(f.r, "app", "HGET sidecar:sms:meta group");
+    fixture_stop(&f);
+}
+
+Test(redis_script_claim, is_fenced) {
+    fixture_t f = setup();
+    foreign_t sms = {.queue = 1, .owner = "others"};
+    redis_ok(f.r, "HSET sidecar:sms:meta group others");
+    for (int other = 0; other < 2; other++) {
+        if (other) redis_ok(f.r, "SET sidecar:app:lock T2");
+        char *before = fixture_digest(f.r);
+        cr_assert_not(claim(&f, &sms));
+        redis_expect(f.r, before, "DEBUG DIGEST");
+        cr_assert_str_eq(sms.owner, "others");
+        free(before);
+    }
+    fixture_stop(&f);
+}
+
+/* Heads of queues 0 and 1; the reply's `now` is checked. */
+static void look(fixture_t *f, head_t heads[2], const int64_t skip[2]) {
+    int64_t now_us = 0;
+    head_ask_t asks[2] = {{.queue = 0, .skip = skip[0]}, {.queue = 1, .skip = skip[1]}};
+    heads_append(f->conn, f->keys, asks, 2, false);
+    cr_assert_eq(heads_read(f->conn, 2, false, heads, &now_us, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    redisReply *time = redis_do(f->r, "TIME");
+    int64_t after_us = strtoll(time->element[0]->str, NULL, 10) * 1000000 + strtoll(time->element[1]->str, NULL, 10);
+    freeReplyObject(time);
+    cr_assert(now_us <= after_us && now_us > after_us - 10000000, "now is %lld, was %lld", (long long)after_us,
+              (long long)now_us);
+}
+
+Test(redis_script_heads, tells_the_next_score_of_each_queue) {
+    fixture_t f = setup();
+    head_t heads[2];
+    static const int64_t first[2] = {0, 0}, second[2] = {1, 0}, beyond[2] = {9, 1};
+    look(&f, heads, first);
+    cr_assert(!heads[0].exists && !heads[1].exists && !*heads[0].error);
+    redis_ok(f.r, "ZADD email:delayed -inf a 1800000000123.25 b");
+    redis_ok(f.r, "ZADD sms:delayed +inf c");
+    look(&f, heads, first);
+    cr_assert(heads[0].exists && isinf(heads[0].score) && heads[0].score < 0);
+    cr_assert(heads[1].exists && isinf(heads[1].score) && heads[1].score > 0);
+    look(&f, heads, second);
+    cr_assert(heads[0].exists && heads[0].score == 1800000000123.25 && heads[1].exists);
+    look(&f, heads, beyond);
+    cr_assert(!heads[0].exists && !heads[1].exists);
+    fixture_stop(&f);
+}
+
+Test(redis_script_heads, one_key_of_the_wrong_type_spoils_no_other) {
+    fixture_t f = setup();
+    head_t heads[2];
+    static const int64_t skip[2] = {0, 0};
+    redis_ok(f.r, "ZADD sms:delayed 7 c");
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+        if (strcmp(fixture_types[t], "zset") == 0) continue;
+        fixture_make_key(f.r, "email:delayed", fixture_types[t]);
+        look(&f, heads, skip);
+        cr_assert_not(heads[0].exists);
+        cr_assert_eq(strncmp(heads[0].error, "WRONGTYPE", 9), 0, "%s", heads[0].error);
+        cr_assert(heads[1].exists && heads[1].score == 7 && !*heads[1].error);
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_script_heads, of_a_thousand_queues) {
+    buffer_t config = {0};
+    buffer_str(&config, "group = \"app\"; queues = (");
+    for (int i = 0; i < 1000; i++) buffer_printf(&config, "%s{ name = \"q%d\"; }", i ? "," : "", i);
+    buffer_str(&config, ");");
+    fixture_t f = fixture_start(&(fixture_options_t){.config = buffer_text(&config)});
+    head_ask_t asks[1000] = {{0}};
+    head_t *heads = calloc(1000, sizeof *heads);
+    int64_t now_us;
+    for (size_t i = 0; i < 1000; i++) asks[i].queue = 999 - i;
+    redis_ok(f.r, "ZADD q3:delayed 3 x");
+    heads_append(f.conn, f.keys, asks, 1000, false);
+    cr_assert_eq(heads_read(f.conn, 1000, false, heads, &now_us, &f.fault), OUTCOME_OK);
+    for (size_t i = 0; i < 1000; i++) cr_assert_eq(heads[i].exists, i == 996);
+    lock_state_t state = {0};
+    cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert(state.acquired);
+    cr_assert_eq(redis_int(f.r, "HLEN sidecar:app:queues"), 1000);
+    cr_assert_eq(acquire(&f, "T2", &state), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(state.unserved_count, 0);
+    lock_state_clear(&state);
+    free(heads);
+    buffer_free(&config);
+    fixture_stop(&f);
+}
+
+/* Fills the server until it refuses to take more. */
+static void fill_memory(redis_t *r) {
+    redis_ok(r, "CONFIG SET maxmemory %d", 1);
+    char *error = redis_error(r, "SET one more");
+    cr_assert_eq(strncmp(error, "OOM", 3), 0, "%s", error);
+    free(error);
+}
+
+Test(redis_script_full_memory, none_is_refused) {
+    fixture_t f = setup();
+    foreign_t sms = {.queue = 1, .owner = "others"};
+    head_t heads[2];
+    static const int64_t skip[2] = {0, 0};
+    redis_ok(f.r, "ZADD email:delayed 1 job");
+    fill_memory(f.r);
+    expect_acquired(&f, "T1");
+    cr_assert(renew(&f, "T1"));
+    cr_assert(claim(&f, &sms));
+    look(&f, heads, skip);
+    cr_assert(heads[0].exists);
+    size_t len;
+    const char *text = script_text(SCRIPT_promote, conn_version(f.conn), &len);
+    redis_ok(f.r, "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta T1 app 9 ms 0 99 0", text, len);
+    redis_expect(f.r, "job", "LINDEX email 0");
+    cr_assert_not(heal(&f, "T1-60000"));
+    release(&f, "T1");
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0);
+    fixture_stop(&f);
+}
+
+/* What each script is called with, in an order in which each has something to do. */
+static const struct {
+    script_id_t script;
+    const char *arguments;
+} CALLS[] = {
+    {SCRIPT_acquire, "3 sidecar:app:lock sidecar:app:queues sidecar:email:meta T 1000 app email"},
+    {SCRIPT_renew, "1 sidecar:app:lock T 60000"},
+    {SCRIPT_claim, "4 sidecar:app:lock sidecar:sms:meta sidecar:others:lock sidecar:app:queues T app others sms"},
+    {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:email:meta T app 9 ms 0 99 0"},
+    {SCRIPT_heads, "1 sms:delayed 0"},
+    {SCRIPT_heal, "1 sidecar:app:lock T 60000"},
+    {SCRIPT_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
+};
+
+Test(redis_script_text, without_its_first_line_still_is_lua_that_runs) {
+    fixture_t f = setup();
+    redis_ok(f.r, "ZADD email:delayed 1 job");
+    cr_assert_eq(sizeof CALLS / sizeof *CALLS, SCRIPT_COUNT);
+    for (size_t i = 0; i < SCRIPT_COUNT; i++) {
+        size_t whole, cut;
+        const char *name = script_name(CALLS[i].script), *text = script_text(CALLS[i].script, 70000, &whole);
+        cr_assert_eq(strncmp(text, "#!lua flags=", 12), 0, "%s", name);
+        cr_assert_eq(strlen(text), whole);
+        text = script_text(CALLS[i].script, 60200, &cut);
+        cr_assert_eq(strncmp(text, "-- ", 3), 0, "%s", name);
+        cr_assert_eq(strlen(text), cut);
+        char *format = mem_printf("EVAL %%b %s", CALLS[i].arguments);
+        redis_ok(f.r, format, text, cut);
+        free(format);
+        cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), CALLS[i].script != SCRIPT_release, "after %s", name);
+    }
+    redis_expect(f.r, "job", "LINDEX email 0");
+    redis_expect(f.r, "app", "HGET sidecar:sms:meta group");
+    fixture_stop(&f);
+}

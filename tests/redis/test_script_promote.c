@@ -1,0 +1,473 @@
+/* promote.lua against a real server: whatever it meets, no job is lost, none runs early, and none is in two places. */
+#include "fixture.h"
+#include "queue/script.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One call; begins as ask_new gives it. */
+typedef struct {
+    const char *token, *group, *unit;
+    long long batch, limit, payload, skip;
+} ask_t;
+
+static ask_t ask_new(void) { return (ask_t){.token = "T", .group = "app", .unit = "ms", .batch = 500, .payload = 16 << 20}; }
+
+static fixture_t setup(void) {
+    fixture_t f = fixture_start(NULL);
+    redis_ok(f.r, "SET sidecar:app:lock T");
+    return f;
+}
+
+/* Whatever it replied, also an error. */
+static redisReply *promote(fixture_t *f, ask_t ask) {
+    size_t len;
+    const char *text = script_text(SCRIPT_promote, conn_version(f->conn), &len);
+    return redis_do(f->r, "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta %s %s %lld %s %lld %lld %lld", text,
+                    len, ask.token, ask.group, ask.batch, ask.unit, ask.limit, ask.payload, ask.skip);
+}
+
+static const char *word(const redisReply *reply, size_t index) {
+    cr_assert(reply->type == REDIS_REPLY_ARRAY && index < reply->elements, "reply of type %d, %s", reply->type, reply->str);
+    cr_assert_eq(reply->element[index]->type, REDIS_REPLY_STRING, "element %zu", index);
+    return reply->element[index]->str;
+}
+
+static long long number(const redisReply *reply, size_t index) {
+    cr_assert_eq(reply->element[index]->type, REDIS_REPLY_INTEGER, "element %zu", index);
+    return reply->element[index]->integer;
+}
+
+static void check_now(const char *now_us) {
+    cr_assert_eq(strlen(now_us), 16, "%s", now_us);
+    cr_assert_eq(strspn(now_us, "0123456789"), 16, "%s", now_us);
+}
+
+/* Checks the shape of a {'moved', ...} and returns how many jobs that were; *large may be NULL. */
+static long long take_moved(redisReply *reply, long long *large) {
+    cr_assert_str_eq(word(reply, 0), "moved");
+    cr_assert_eq(reply->elements, 9);
+    long long moved = number(reply, 1);
+    check_now(word(reply, 2));
+    word(reply, 3), number(reply, 4), number(reply, 5), word(reply, 6), number(reply, 7), word(reply, 8);
+    if (large) *large = number(reply, 5);
+    freeReplyObject(reply);
+    return moved;
+}
+
+static void expect_reply(redisReply *reply, const char *kind, const char *a, const char *b) {
+    cr_assert_str_eq(word(reply, 0), kind);
+    if (a) cr_assert_str_eq(word(reply, 1), a);
+    if (b) cr_assert_str_eq(word(reply, 2), b);
+    freeReplyObject(reply);
+}
+
+static long long server_now_us(redis_t *r) {
+    redisReply *reply = redis_do(r, "TIME");
+    long long now = strtoll(reply->element[0]->str, NULL, 10) * 1000000 + strtoll(reply->element[1]->str, NULL, 10);
+    freeReplyObject(reply);
+    return now;
+}
+
+Test(redis_script_promote, moves_what_is_due_oldest_first) {
+    fixture_t f = setup();
+    redis_ok(f.r, "RPUSH email earlier");
+    redis_ok(f.r, "ZADD email:delayed 3000 c 1000 a 2000 b 9999999999999 later");
+    redisReply *reply = promote(&f, ask_new());
+    cr_assert_str_eq(word(reply, 3), "1000", "score of the oldest");
+    cr_assert_eq(number(reply, 4), 3, "bytes");
+    cr_assert_eq(take_moved(reply, NULL), 3);
+    static const char *const order[] = {"earlier", "a", "b", "c", NULL};
+    for (size_t i = 0; i < 5; i++) redis_expect(f.r, order[i], "RPOP email");
+    cr_assert_eq(redis_int(f.r, "ZCARD email:delayed"), 1);
+    cr_assert_eq(take_moved(promote(&f, ask_new()), NULL), 0);
+    cr_assert_eq(redis_int(f.r, "EXISTS email"), 0);
+    fixture_stop(&f);
+}
+
+Test(redis_script_promote, never_early) {
+    fixture_t f = setup();
+    static const char *const units[] = {"ms", "s"};
+    static const double per_us[] = {1e-3, 1e-6};
+    for (int round = 0; round < 20; round++) {
+        ask_t ask = ask_new();
+        ask.unit = units[round % 2];
+        double due_us = (double)server_now_us(f.r) + 1000 + 97 * round; /* falls between two ms */
+        redis_ok(f.r, "ZADD email:delayed %.17g job", due_us * per_us[round % 2]);
+        for (long long moved = 0; !moved;) {
+            redisReply *reply = promote(&f, ask);
+            double now_us = strtod(word(reply, 2), NULL);
+            moved = take_moved(reply, NULL);
+            if (moved) cr_assert_geq(now_us, due_us - 0.6, "early by %g us", due_us - now_us);
+            cr_assert_lt(now_us, due_us + 3e6, "does not come");
+        }
+        redis_expect(f.r, "job", "RPOP email");
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_script_promote, odd_scores) {
+    fixture_t f = setup();
+    redis_ok(f.r, "ZADD email:delayed -inf e -1.5e300 d -7 c -0.5 b 0 a 0.25 f 1e-320 g +inf never 1e300 far");
+    double soon = (double)server_now_us(f.r) / 1e3 + 3600e3;
+    redis_ok(f.r, "ZADD email:delayed %.17g hour %.17g seconds", soon, soon / 1e3);
+    redisReply *reply = promote(&f, ask_new());
+    cr_assert_str_eq(word(reply, 3), "-inf");
+    cr_assert_eq(take_moved(reply, NULL), 8, "a score in seconds is long due where ms are wanted");
+    static const char *const order[] = {"e", "d", "c", "b", "a", "g", "f", "seconds"};
+    for (size_t i = 0; i < 8; i++) redis_expect(f.r, order[i], "RPOP email");
+    cr_assert_eq(redis_int(f.r, "ZCARD email:delayed"), 3);
+    ask_t ask = ask_new();
+    ask.unit = "s";
+    redis_ok(f.r, "ZADD email:delayed 1500000000000 milliseconds 1500000000 due");
+    cr_assert_eq(take_moved(promote(&f, ask), NULL), 1, "a score in ms is far off where seconds are wanted");
+    redis_expect(f.r, "due", "RPOP email");
+    cr_assert_eq(redis_int(f.r, "ZCARD email:delayed"), 4);
+    fixture_stop(&f);
+}
+
+Test(redis_script_promote, bytes_are_sacred) {
+    static const struct {
+        const char *bytes;
+        size_t len;
+    } jobs[] = {{"", 0},
+                {"a\0b", 3},
+                {"\0", 1},
+                {"\xff\xfe\xc3", 3},
+                {"line\r\n", 6},
+                {"{\"n\":1e999999}", 13},
+                {"12345678901234567890", 20},
+                {" ", 1},
+                {"-inf", 4}};
+    enum { JOBS = sizeof jobs / sizeof *jobs };
+    fixture_t f = setup();
+    for (size_t i = 0; i < JOBS; i++) redis_ok(f.r, "ZADD email:delayed %d %b", (int)i, jobs[i].bytes, jobs[i].len);
+    cr_assert_eq(take_moved(promote(&f, ask_new()), NULL), JOBS);
+    for (size_t i = 0; i < JOBS; i++) {
+        redisReply *reply = redis_do(f.r, "RPOP email");
+        cr_assert_eq(reply->type, REDIS_REPLY_STRING);
+        cr_assert_eq(reply->len, jobs[i].len);
+        cr_assert_eq(memcmp(reply->str, jobs[i].bytes, reply->len), 0, "job %zu", i);
+        freeReplyObject(reply);
+    }
+    cr_assert_eq(redis_int(f.r, "DBSIZE"), 1, "only the lock is left");
+    fixture_stop(&f);
+}
+
+Test(redis_script_promote, the_largest_batch) {
+    fixture_t f = setup();
+    for (int i = 0; i < 6000; i++) redisAppendCommand(f.r, "ZADD email:delayed %d job%d", i / 7, i);
+    for (int i = 0; i < 6000; i++) {
+        redisReply *reply;
+        cr_assert_eq(redisGetReply(f.r, (void **)&reply), REDIS_OK);
+        freeReplyObject(reply);
+    }
+    ask_t ask = ask_new();
+    ask.batch = 5000;
+    cr_assert_eq(take_moved(promote(&f, ask), NULL), 5000);
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 5000);
+    cr_assert_eq(redis_int(f.r, "ZCARD email:delayed"), 1000);
+    cr_assert_eq(take_moved(promote(&f, ask), NULL), 1000);
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 6000);
+    redis_expect(f.r, "job0", "RPOP email");
+    fixture_stop(&f);
+}
+
+Test(redis_script_promote, equal_scores_in_small_batches) {
+    fixture_t f = setup();
+    for (int i = 0; i < 100; i++) redis_ok(f.r, "ZADD email:delayed %s job%02d", i < 50 ? "-3" : "5", i);
+    ask_t ask = ask_new();
+    ask.batch = 7;
+    long long sum = 0;
+    for (long long moved; (moved = take_moved(promote(&f, ask), NULL)) > 0; sum += moved) {
+        cr_assert_leq(moved, 7);
+        cr_assert_eq(redis_int(f.r, "LLEN email") + redis_int(f.r, "ZCARD email:delayed"), 100);
+    }
+    cr_assert_eq(sum, 100);
+    char expected[8];
+    for (int i = 0; i < 100; i++) {
+        snprintf(expected, sizeof expected, "job%02d", i);
+        redis_expect(f.r, expected, "RPOP email");
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_script_promote, bytes_that_are_in_ready_already_are_a_job_of_their_own) {
+    fixture_t f = setup();
+    redis_ok(f.r, "LPUSH email same");
+    redis_ok(f.r, "ZADD email:delayed 1 same");
+    cr_assert_eq(take_moved(promote(&f, ask_new()), NULL), 1);
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 2);
+    cr_assert_eq(redis_int(f.r, "EXISTS email:delayed"), 0);
+    fixture_stop(&f);
+}
+
+Test(redis_script_promote, ready_grows_to_its_limit) {
+    fixture_t f = setup();
+    redis_ok(f.r, "RPUSH email x");
+    redis_ok(f.r, "ZADD email:delayed 1 a 2 b 3 c 4 d 5 e");
+    ask_t ask = ask_new();
+    ask.limit = 3;
+    cr_assert_eq(take_moved(promote(&f, ask), NULL), 2);
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 3);
+    for (int extra = 0; extra < 2; extra++) { /* at the limit, and above it */
+        char *before = fixture_digest(f.r);
+        redisReply *reply = promote(&f, ask);
+        check_now(word(reply, 1));
+        cr_assert_eq(reply->elements, 2);
+        expect_reply(reply, "full", NULL, NULL);
+        redis_expect(f.r, before, "DEBUG DIGEST");
+        free(before);
+        redis_ok(f.r, "LPUSH email y");
+    }
+    redis_ok(f.r, "DEL email");
+    cr_assert_eq(take_moved(promote(&f, ask), NULL), 3);
+    fixture_stop(&f);
+}
+
+static void fill(fixture_t *f, const char *pattern) {
+    char large[2000];
+    memset(large, 'L', sizeof large);
+    redis_ok(f->r, "DEL email email:delayed");
+    for (int i = 0; pattern[i]; i++) {
+        large[0] = (char)('a' + i);
+        redis_ok(f->r, "ZADD email:delayed %d %b", i - 3, large, pattern[i] == 'L' ? sizeof large : (size_t)1);
+    }
+}
+
+Test(redis_script_promote, large_entries_stay_and_are_named) {
+    fixture_t f = setup();
+    fill(&f, "sLsLs");
+    ask_t ask = ask_new();
+    ask.payload = 1999;
+    redisReply *reply = promote(&f, ask);
+    cr_assert_str_eq(word(reply, 3), "-3");
+    cr_assert_eq(number(reply, 4), 3);
+    cr_assert_str_eq(word(reply, 6), "-2", "score of the first large one");
+    cr_assert_eq(number(reply, 7), 2000);
+    redisReply *first = redis_do(f.r, "ZRANGE email:delayed 0 0");
+    redis_expect(f.r, word(reply, 8), "EVAL %s 0 %b", "return redis.sha1hex(ARGV[1])", first->element[0]->str,
+                 first->element[0]->len);
+    freeReplyObject(first);
+    long long large;
+    cr_assert_eq(take_moved(reply, &large), 3);
+    cr_assert_eq(large, 2);
+    redis_expect(f.r, "a", "RPOP email");
+    redis_expect(f.r, "c", "RPOP email");
+    redis_expect(f.r, "e", "RPOP email");
+    cr_assert_eq(redis_int(f.r, "ZCARD email:delayed"), 2);
+    ask.payload = 2000;
+    cr_assert_eq(take_moved(promote(&f, ask), &large), 2, "an entry of max_payload bytes fits");
+    cr_assert_eq(large, 0);
+    fixture_stop(&f);
+}
+
+Test(redis_script_promote, large_entries_wherever_they_stand) {
+    static const char *const patterns[] = {"Lss", "sLs", "ssL", "LLL", "LLLsss", "sssLLL", "LsLsLs", "sLLs", "LLLLLLLLs", "L"};
+    fixture_t f = setup();
+    ask_t ask = ask_new();
+    ask.payload = 100;
+    for (size_t p = 0; p < sizeof patterns / sizeof *patterns; p++) {
+        const char *pattern = patterns[p];
+        long long all = (long long)strlen(pattern), small = 0;
+        for (const char *at = pattern; *at; at++) small += *at == 's';
+        for (ask.batch = 1; ask.batch <= 4; ask.batch++) {
+            fill(&f, pattern);
+            long long moved = 0, large = 0;
+            ask.skip = 0;
+            for (long long n = -1; n != 0 || large; ask.skip += large) { /* as the dispatcher does */
+                n = take_moved(promote(&f, ask), &large);
+                moved += n;
+                cr_assert_leq(n + large, ask.batch);
+                cr_assert_eq(redis_int(f.r, "LLEN email") + redis_int(f.r, "ZCARD email:delayed"), all, "%s", pattern);
+            }
+            cr_assert_eq(moved, small, "%s, batch %lld", pattern, ask.batch);
+            cr_assert_eq(ask.skip, all - small);
+            /* An operator removes them: nothing is skipped any more. */
+            redis_ok(f.r, "DEL email:delayed");
+            redis_ok(f.r, "ZADD email:delayed 1 next");
+            ask.skip = 0;
+            cr_assert_eq(take_moved(promote(&f, ask), NULL), 1);
+        }
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_script_promote, skip_never_removes_what_it_did_not_push) {
+    fixture_t f = setup();
+    for (long long skip = 0; skip < 8; skip++) {
+        redis_ok(f.r, "DEL email email:delayed");
+        redis_ok(f.r, "ZADD email:delayed -9 a -8 b -inf c 0 d 5 e 9999999999999 later");
+        ask_t ask = ask_new();
+        ask.skip = skip;
+        ask.batch = 2;
+        long long due = skip < 5 ? 5 - skip : 0;
+        cr_assert_eq(take_moved(promote(&f, ask), NULL), due < 2 ? due : 2);
+        cr_assert_eq(redis_int(f.r, "LLEN email") + redis_int(f.r, "ZCARD email:delayed"), 6);
+        static const char *const order[] = {"c", "a", "b", "d", "e"};
+        if (due) redis_expect(f.r, order[skip], "RPOP email");
+    }
+    fixture_stop(&f);
+}
+
+/* Runs promote on a data set that it must not touch. */
+static redisReply *promote_in_vain(fixture_t *f) {
+    char *before = fixture_digest(f->r);
+    redisReply *reply = promote(f, ask_new());
+    redis_expect(f->r, before, "DEBUG DIGEST");
+    free(before);
+    return reply;
+}
+
+Test(redis_script_promote, moves_nothing_without_the_lock) {
+    fixture_t f = setup();
+    redis_ok(f.r, "ZADD email:delayed 1 a 2 b");
+    static const char *const locks[] = {"SET sidecar:app:lock other", "SET sidecar:app:lock %b", "DEL sidecar:app:lock",
+                                        "SET sidecar:app:lock TT", "SET sidecar:app:lock t"};
+    for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
+        redis_ok(f.r, locks[i], "", (size_t)0);
+        redisReply *reply = promote_in_vain(&f);
+        cr_assert_eq(reply->elements, 1);
+        expect_reply(reply, "fenced", NULL, NULL);
+    }
+    redis_ok(f.r, "SET sidecar:app:lock T PX 1");
+    cr_assert(wait_for(redis_int(f.r, "EXISTS sidecar:app:lock") == 0, 3000));
+    expect_reply(promote_in_vain(&f), "fenced", NULL, NULL);
+    fixture_stop(&f);
+}
+
+Test(redis_script_promote, leaves_the_queues_of_other_groups_alone) {
+    fixture_t f = setup();
+    redis_ok(f.r, "ZADD email:delayed 1 a");
+    redis_ok(f.r, "HSET sidecar:email:meta group others");
+    expect_reply(promote_in_vain(&f), "owner", "others", NULL);
+    redis_ok(f.r, "HSET sidecar:email:meta group %b", "", (size_t)0);
+    expect_reply(promote_in_vain(&f), "owner", "", NULL);
+    redis_ok(f.r, "DEL sidecar:email:meta");
+    redis_ok(f.r, "HSET sidecar:email:meta another field");
+    cr_assert_eq(take_moved(promote(&f, ask_new()), NULL), 1);
+    redis_ok(f.r, "ZADD email:delayed 1 a");
+    redis_ok(f.r, "HSET sidecar:email:meta group app");
+    cr_assert_eq(take_moved(promote(&f, ask_new()), NULL), 1);
+    fixture_stop(&f);
+}
+
+Test(redis_script_promote, keys_of_the_wrong_type_lose_nothing) {
+    static const struct {
+        const char *what, *key, *right;
+    } keys[] = {{"delayed", "email:delayed", "zset"}, {"ready", "email", "list"}, {"meta", "sidecar:email:meta", "hash"}};
+    fixture_t f = setup();
+    for (size_t k = 0; k < 3; k++) {
+        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+            redis_ok(f.r, "DEL email email:delayed sidecar:email:meta");
+            redis_ok(f.r, "ZADD email:delayed 1 a 2 b");
+            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            expect_reply(promote_in_vain(&f), "type", keys[k].what, fixture_types[t]);
+        }
+    }
+    redis_ok(f.r, "DEL sidecar:email:meta");
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* a lock that is a string is another's */
+        fixture_make_key(f.r, "sidecar:app:lock", fixture_types[t]);
+        redisReply *reply = promote_in_vain(&f);
+        if (strcmp(fixture_types[t], "string") == 0)
+            cr_assert_str_eq(word(reply, 0), "fenced");
+        else
+            cr_assert(reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "WRONGTYPE", 9) == 0, "%s", reply->str);
+        freeReplyObject(reply);
+    }
+    fixture_stop(&f);
+}
+
+/* A random history of one queue: producers add, workers take, promote runs with random settings. */
+typedef struct {
+    fixture_t *f;
+    unsigned seed;
+    int added;
+} history_t;
+
+enum { MEMBERS = 3000, LONGEST = 120 };
+
+static unsigned draw(history_t *h, unsigned below) { return (unsigned)rand_r(&h->seed) % below; }
+
+/* Adds a job whose bytes begin with its number; its score may be anything, and often equals others. */
+static void add_job(history_t *h) {
+    static const char *const odd[] = {"-inf", "+inf", "-1e308", "1e308", "0", "-0.5"};
+    char job[LONGEST], score[40];
+    int len = snprintf(job, sizeof job, "%05d ", h->added++);
+    int tail = (int)draw(h, 10) ? (int)draw(h, 20) : (int)draw(h, LONGEST - 10);
+    for (int i = 0; i < tail; i++) job[len++] = (char)draw(h, 256);
+    switch (draw(h, 6)) {
+    case 0: snprintf(score, sizeof score, "%s", odd[draw(h, 6)]); break;
+    case 1: snprintf(score, sizeof score, "%lld", server_now_us(h->f->r) / 1000 + 3600000); break;
+    case 2: snprintf(score, sizeof score, "%.17g", (double)server_now_us(h->f->r) / 1000 + 2); break;
+    default: snprintf(score, sizeof score, "%d", (int)draw(h, 40) - 20); break;
+    }
+    redis_ok(h->f->r, "ZADD email:delayed %s %b", score, job, (size_t)len);
+}
+
+static void take_some(history_t *h) {
+    for (unsigned n = draw(h, 30); n > 0; n--) redis_ok(h->f->r, "LMOVE email done RIGHT LEFT");
+}
+
+static void promote_some(history_t *h) {
+    redis_t *r = h->f->r;
+    ask_t ask = ask_new();
+    ask.batch = 1 + draw(h, 3) * draw(h, 40);
+    ask.limit = draw(h, 3) ? 0 : 1 + draw(h, 60);
+    ask.payload = draw(h, 2) ? LONGEST : draw(h, LONGEST);
+    ask.skip = draw(h, 2) ? 0 : draw(h, 20);
+    ask.unit = draw(h, 8) ? "ms" : "s";
+    long long ready = redis_int(r, "LLEN email"), delayed = redis_int(r, "ZCARD email:delayed"), large = 0;
+    redisReply *reply = promote(h->f, ask);
+    if (strcmp(word(reply, 0), "full") == 0) {
+        cr_assert(ask.limit > 0 && ready >= ask.limit, "seed %u", h->seed);
+        freeReplyObject(reply);
+        return;
+    }
+    long long moved = take_moved(reply, &large);
+    cr_assert_leq(moved + large, ask.batch);
+    cr_assert(!ask.limit || ready + moved <= ask.limit, "limit %lld broken, seed %u", ask.limit, h->seed);
+    cr_assert_eq(redis_int(r, "LLEN email"), ready + moved, "seed %u", h->seed);
+    cr_assert_eq(redis_int(r, "ZCARD email:delayed"), delayed - moved, "seed %u", h->seed);
+}
+
+/* Marks the job that some bytes are. */
+static void mark(char *seen, const redisReply *job, unsigned seed) {
+    long number_of = strtol(job->str, NULL, 10);
+    cr_assert(number_of >= 0 && number_of < MEMBERS && seen[number_of] == 0, "job %ld is there twice, seed %u", number_of, seed);
+    seen[number_of] = 1;
+}
+
+static void mark_all(char *seen, redis_t *r, const char *command, unsigned seed) {
+    redisReply *reply = redis_do(r, command);
+    for (size_t i = 0; i < reply->elements; i++) mark(seen, reply->element[i], seed);
+    freeReplyObject(reply);
+}
+
+Test(redis_script_promote, no_random_history_loses_or_doubles_a_job) {
+    fixture_t f = setup();
+    const char *chosen = getenv("QS_TEST_SEED");
+    unsigned seed = chosen ? (unsigned)strtoul(chosen, NULL, 10) : (unsigned)wait_now_us();
+    history_t h = {.f = &f, .seed = seed};
+    cr_log_info("QS_TEST_SEED=%u", seed);
+    while (h.added < MEMBERS) {
+        for (unsigned n = draw(&h, 60); n > 0 && h.added < MEMBERS; n--) add_job(&h);
+        promote_some(&h);
+        if (draw(&h, 3) == 0) take_some(&h);
+        promote_some(&h);
+    }
+    char *seen = calloc(MEMBERS, 1);
+    mark_all(seen, f.r, "LRANGE email 0 -1", seed);
+    mark_all(seen, f.r, "LRANGE done 0 -1", seed);
+    mark_all(seen, f.r, "ZRANGE email:delayed 0 -1", seed);
+    for (int i = 0; i < MEMBERS; i++) cr_assert(seen[i], "job %d is lost, QS_TEST_SEED=%u", i, seed);
+    redisReply *reply = redis_do(f.r, "LRANGE done 0 -1");
+    cr_assert_gt(reply->elements, 100, "this history is too dull, seed %u", seed);
+    freeReplyObject(reply);
+    free(seen);
+    fixture_stop(&f);
+}

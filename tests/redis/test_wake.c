@@ -1,0 +1,231 @@
+/* Wake-ups: what Redis tells of watched keys, and when. */
+#include "fixture.h"
+#include "queue/dialects/dialect.h"
+#include "queue/heads.h"
+#include "queue/wake.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define THREE_QUEUES "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; }, { name = \"push\"; } );"
+
+/* A tracking pair, with what it was told. */
+typedef struct {
+    fixture_t f;
+    conn_t *ear;
+    int told, told_all;
+    char last[64];
+} pair_t;
+
+static void changed(void *self, const char *key, size_t len) {
+    pair_t *pair = self;
+    if (!key)
+        pair->told_all++;
+    else
+        snprintf(pair->last, sizeof pair->last, "%.*s", (int)len, key);
+    pair->told++;
+}
+
+static pair_t setup(fixture_options_t options) {
+    options.config = THREE_QUEUES;
+    pair_t pair = {.f = fixture_start(&options)};
+    pair.ear = conn_new(&pair.f.config->redis, "ear", NULL);
+    cr_assert_eq(wake_start(pair.f.conn, pair.ear, &pair.f.fault), OUTCOME_OK, "%s", pair.f.fault.text);
+    redis_ok(pair.f.r, "SET sidecar:app:lock T");
+    return pair;
+}
+
+static void teardown(pair_t *pair) {
+    conn_free(pair->ear);
+    fixture_stop(&pair->f);
+}
+
+static outcome_t take(pair_t *pair) { return wake_take(pair->ear, changed, pair, &pair->f.fault); }
+
+/* Everything that Redis has told until now: a message that we send ourselves comes behind it. */
+static int told(pair_t *pair) {
+    int before = pair->told;
+    redis_ok(pair->f.r, "PUBLISH %s mark", KEYS_INVALIDATE_CHANNEL); /* a text, no list of keys: counts as "all" */
+    int all = pair->told_all;
+    cr_assert(wait_for(take(pair) == OUTCOME_OK && pair->told_all > all, 5000));
+    pair->told_all--;
+    pair->told--;
+    return pair->told - before;
+}
+
+static void arm(pair_t *pair, size_t count) {
+    head_ask_t asks[3] = {{.queue = 0}, {.queue = 1}, {.queue = 2}};
+    head_t heads[3];
+    int64_t now_us;
+    heads_append(pair->f.conn, pair->f.keys, asks, count, true);
+    cr_assert_eq(heads_read(pair->f.conn, count, true, heads, &now_us, &pair->f.fault), OUTCOME_OK, "%s", pair->f.fault.text);
+}
+
+/* As the dispatcher asks: promote, and the look that arms behind it. */
+static int64_t promote(pair_t *pair, bool armed) {
+    promote_ask_t ask = {.queue = 0, .token = "T", .batch = 10};
+    promote_reply_t reply;
+    head_ask_t look = {.queue = 0};
+    head_t head;
+    int64_t now_us;
+    dialect_list.promote_append(pair->f.conn, pair->f.keys, &ask);
+    heads_append(pair->f.conn, pair->f.keys, &look, 1, armed);
+    cr_assert_eq(dialect_list.promote_read(pair->f.conn, &reply, &pair->f.fault), OUTCOME_OK, "%s", pair->f.fault.text);
+    cr_assert_eq(heads_read(pair->f.conn, 1, armed, &head, &now_us, &pair->f.fault), OUTCOME_OK, "%s", pair->f.fault.text);
+    cr_assert_eq(reply.kind, PROMOTED_MOVED);
+    return reply.moved;
+}
+
+Test(redis_wake, one_message_for_each_registration) {
+    pair_t pair = setup((fixture_options_t){0});
+    redis_ok(pair.f.r, "ZADD email:delayed 1 a");
+    cr_assert_eq(told(&pair), 0, "nothing is registered yet");
+    arm(&pair, 3);
+    for (int i = 0; i < 5; i++) redis_ok(pair.f.r, "ZADD sms:delayed %d a", i);
+    cr_assert_eq(told(&pair), 1);
+    cr_assert_str_eq(pair.last, "sms:delayed");
+    redis_ok(pair.f.r, "ZREM email:delayed a");
+    redis_ok(pair.f.r, "DEL push:delayed");
+    redis_ok(pair.f.r, "ZADD push:delayed 1 a");
+    cr_assert_eq(told(&pair), 2);
+    arm(&pair, 1);
+    redis_ok(pair.f.r, "ZADD sms:delayed 9 b");
+    cr_assert_eq(told(&pair), 0, "sms is not registered again");
+    redis_ok(pair.f.r, "ZADD email:delayed 9 b");
+    cr_assert_eq(told(&pair), 1);
+    teardown(&pair);
+}
+
+Test(redis_wake, our_own_promotes_and_the_workers_cause_none) {
+    pair_t pair = setup((fixture_options_t){0});
+    for (int i = 0; i < 25; i++) redis_ok(pair.f.r, "ZADD email:delayed %d job%d", i, i);
+    arm(&pair, 3);
+    for (int i = 0; i < 3; i++) cr_assert_eq(promote(&pair, true), i < 2 ? 10 : 5);
+    for (int i = 0; i < 20; i++) redis_ok(pair.f.r, "LMOVE email email:backup RIGHT LEFT");
+    redis_ok(pair.f.r, "LREM email:backup 1 job3");
+    redis_ok(pair.f.r, "LPUSH email more");
+    redis_ok(pair.f.r, "SET sidecar:app:lock T PX 50000");
+    redis_ok(pair.f.r, "HSET sidecar:email:meta group app");
+    cr_assert_eq(told(&pair), 0);
+    redis_ok(pair.f.r, "ZADD email:delayed 1 next");
+    cr_assert_eq(told(&pair), 1, "and still it is armed");
+    teardown(&pair);
+}
+
+Test(redis_wake, the_look_behind_a_promote_arms) {
+    pair_t pair = setup((fixture_options_t){0});
+    redis_ok(pair.f.r, "ZADD email:delayed 1 a");
+    cr_assert_eq(promote(&pair, true), 1);
+    redis_ok(pair.f.r, "ZADD email:delayed 1 b");
+    cr_assert_eq(told(&pair), 1);
+    cr_assert_eq(promote(&pair, false), 1);
+    redis_ok(pair.f.r, "ZADD email:delayed 1 c");
+    cr_assert_eq(told(&pair), 0, "a look that does not arm registers nothing: OPTIN");
+    teardown(&pair);
+}
+
+Test(redis_wake, an_error_of_one_key_registers_the_others) {
+    pair_t pair = setup((fixture_options_t){0});
+    fixture_make_key(pair.f.r, "email:delayed", "list");
+    arm(&pair, 3);
+    redis_ok(pair.f.r, "ZADD push:delayed 1 a");
+    cr_assert_eq(told(&pair), 1);
+    redis_ok(pair.f.r, "DEL email:delayed");
+    cr_assert_eq(told(&pair), 1, "and the wrong one too: its repair is news");
+    teardown(&pair);
+}
+
+Test(redis_wake, flushall_names_no_key) {
+    pair_t pair = setup((fixture_options_t){0});
+    redis_ok(pair.f.r, "ZADD email:delayed 1 a");
+    arm(&pair, 3);
+    redis_ok(pair.f.r, "FLUSHALL");
+    cr_assert(wait_for(take(&pair) == OUTCOME_OK && pair.told_all == 1, 5000));
+    teardown(&pair);
+}
+
+Test(redis_wake, a_server_that_forgets_tells_so) {
+    pair_t pair = setup((fixture_options_t){0});
+    redis_ok(pair.f.r, "CONFIG SET tracking-table-max-keys 1");
+    arm(&pair, 3);
+    cr_assert(wait_for(take(&pair) == OUTCOME_OK && pair.told >= 2, 5000), "keys that it does not remember count as changed");
+    teardown(&pair);
+}
+
+Test(redis_wake, an_expired_or_renamed_key_is_a_change) {
+    pair_t pair = setup((fixture_options_t){0});
+    redis_ok(pair.f.r, "ZADD email:delayed 1 a");
+    redis_ok(pair.f.r, "ZADD sms:delayed 1 a");
+    redis_ok(pair.f.r, "PEXPIRE email:delayed 30");
+    arm(&pair, 3);
+    cr_assert(wait_for(take(&pair) == OUTCOME_OK && pair.told == 1, 5000));
+    redis_ok(pair.f.r, "RENAME sms:delayed push:delayed");
+    cr_assert_eq(told(&pair), 2);
+    teardown(&pair);
+}
+
+static void kill_named(redis_t *r, const char *name) {
+    char *list = redis_str(r, "CLIENT LIST"), *at = strstr(list, name);
+    cr_assert_not_null(at);
+    while (at > list && at[-1] != '\n') at--;
+    redis_ok(r, "CLIENT KILL ID %lld", strtoll(at + 3, NULL, 10));
+    free(list);
+}
+
+Test(redis_wake, a_dead_ear_is_noticed_and_replaced) {
+    pair_t pair = setup((fixture_options_t){0});
+    arm(&pair, 3);
+    kill_named(pair.f.r, " name=ear ");
+    cr_assert(wait_for(take(&pair) == OUTCOME_LOST, 5000));
+    cr_assert_not(conn_is_open(pair.ear));
+    unsigned data = conn_generation(pair.f.conn);
+    cr_assert_eq(wake_start(pair.f.conn, pair.ear, &pair.f.fault), OUTCOME_OK, "%s", pair.f.fault.text);
+    cr_assert_eq(conn_generation(pair.f.conn), data);
+    arm(&pair, 1);
+    redis_ok(pair.f.r, "ZADD email:delayed 1 a");
+    cr_assert_eq(told(&pair), 1);
+    teardown(&pair);
+}
+
+Test(redis_wake, a_new_data_connection_gets_a_new_ear) {
+    pair_t pair = setup((fixture_options_t){0});
+    arm(&pair, 3);
+    unsigned ear = conn_generation(pair.ear);
+    conn_close(pair.f.conn);
+    cr_assert_eq(wake_start(pair.f.conn, pair.ear, &pair.f.fault), OUTCOME_OK, "%s", pair.f.fault.text);
+    cr_assert_neq(conn_generation(pair.ear), ear);
+    arm(&pair, 1);
+    redis_ok(pair.f.r, "ZADD email:delayed 1 a");
+    cr_assert_eq(told(&pair), 1);
+    teardown(&pair);
+}
+
+Test(redis_wake, refusals_leave_no_ear_behind) {
+    static const char *const steps[] = {"CLIENT ID", "SUBSCRIBE"};
+    pair_t pair = setup((fixture_options_t){.proxy = true});
+    for (size_t i = 0; i < 2; i++) {
+        proxy_rule(pair.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = steps[i], .error = "-NOPERM x"});
+        cr_assert_eq(wake_start(pair.f.conn, pair.ear, &pair.f.fault), OUTCOME_FAULT, "%s", steps[i]);
+        cr_assert_not(conn_is_open(pair.ear));
+        proxy_pass(pair.f.proxy);
+    }
+    proxy_rule(pair.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM x"});
+    cr_assert_eq(wake_start(pair.f.conn, pair.ear, &pair.f.fault), OUTCOME_FAULT);
+    teardown(&pair);
+}
+
+Test(redis_wake, a_refused_arming_is_told) {
+    pair_t pair = setup((fixture_options_t){.proxy = true});
+    head_ask_t look = {.queue = 0};
+    head_t head;
+    int64_t now_us;
+    redis_ok(pair.f.r, "ZADD email:delayed 7 a");
+    proxy_rule(pair.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT CACHING", .error = "-NOPERM x"});
+    heads_append(pair.f.conn, pair.f.keys, &look, 1, true);
+    cr_assert_eq(heads_read(pair.f.conn, 1, true, &head, &now_us, &pair.f.fault), OUTCOME_FAULT, "nothing will wake us");
+    cr_assert(head.exists && head.score == 7, "though the head is good");
+    arm(&pair, 3); /* and no reply is left over */
+    teardown(&pair);
+}
