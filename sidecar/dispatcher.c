@@ -51,6 +51,7 @@ struct dispatcher {
     uint64_t *fenced; // of each seat: the term that Redis does not know any more
     size_t cursor;    // whose turn it is
     bool look_first;  // the next request is a look, if any is wanted
+    size_t look_from; // the queue that the next look begins with
     flight_t flights[WINDOW];
     int flying;
     head_t *heads; // room for HEADS_CHUNK
@@ -257,7 +258,7 @@ static bool send_due(dispatcher_t *d, mono_t now) {
     return false;
 }
 
-// Sends one look for the queues that `all` or a change asks for, from *from on; returns whether there was any.
+// Sends one look for queues that changed, or for all of them (safety), from *from on; returns whether there was any.
 static bool send_look(dispatcher_t *d, flight_kind_t kind, size_t *from, mono_t now) {
     flight_t *flight = NULL;
     size_t queue = *from;
@@ -376,8 +377,9 @@ static void land_rest(dispatcher_t *d) {
 }
 
 static bool send_looks(dispatcher_t *d, size_t *safety_from, mono_t now) {
-    size_t from = 0;
-    if (send_look(d, FLIGHT_READ, &from, now)) return true;
+    if (send_look(d, FLIGHT_READ, &d->look_from, now)) return true;
+    d->look_from = 0;
+    if (send_look(d, FLIGHT_READ, &d->look_from, now)) return true;
     return *safety_from < d->keys->queue_count && send_look(d, FLIGHT_SAFETY, safety_from, now);
 }
 

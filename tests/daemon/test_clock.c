@@ -39,6 +39,21 @@ Test(daemon_redis, clock_is_set_forward) {
     scene_end(&s);
 }
 
+/* The lock outlives this step, so that nothing but the safety poll can notice. */
+Test(daemon_redis, clock_is_set_forward_within_the_ttl) {
+    scene_t s = scene_begin(&(server_options_t){.preload = "shim_clock"});
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "2m", .poll = "500ms"});
+    scene_works(&s, "q");
+    scene_delay(s.r, "q", "due by the new clock", 20000);
+    cr_assert(scene_stays(redis_int(s.r, "LLEN q") == 0, 100));
+    server_step_clock(s.server, 30000);
+    int64_t stepped = wait_now_us();
+    expect_job(&s, "due by the new clock");
+    cr_assert_leq((wait_now_us() - stepped) / 1000, wait_scaled_ms(500 + 1000));
+    cr_assert_eq(daemon_log_count(d, "no longer leading"), 0);
+    scene_end(&s);
+}
+
 Test(daemon_redis, clock_is_set_back) {
     scene_t s = begin(2);
     daemon_t *leader = scene_await_leader(&s, "g", NULL, 5000);

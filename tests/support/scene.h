@@ -79,7 +79,7 @@ int scene_kill_connections(redis_t *r, const char *name);
     __extension__({                                                                                                              \
         int64_t scene_end_us_ = wait_now_us() + (int64_t)(ms)*1000;                                                              \
         bool scene_true_ = true;                                                                                                 \
-        wait_for(!(scene_true_ = (cond) ? true : false) || wait_now_us() >= scene_end_us_, (ms) + 10000);                        \
+        (void)wait_for(!(scene_true_ = (cond) ? true : false) || wait_now_us() >= scene_end_us_, (ms) + 10000);                  \
         scene_true_;                                                                                                             \
     })
 
