@@ -213,8 +213,35 @@ static void take_foreign(stand_t *stand, lock_state_t *state, mono_t now) {
     free(stand->foreign);
     stand->foreign = state->foreign;
     stand->foreign_count = state->foreign_count;
-    stand->claim_at = now; // the owner may be long gone: ask at once
+    stand->claim_at = now;
     state->foreign = NULL;
+}
+
+static void claim_foreign(leader_t *leader, size_t seat, mono_t now) {
+    stand_t *stand = &leader->stands[seat];
+    stand->claim_at = mono_add(now, leader->ttl_ms * NS_PER_MS);
+    for (size_t i = 0; i < stand->foreign_count;) {
+        foreign_t *foreign = &stand->foreign[i];
+        const char *queue = leader->keys->queues[foreign->queue].config->name;
+        bool ours = false;
+        fault_t fault;
+        outcome_t outcome = lock_claim(leader->conn, leader->keys, seat, stand->token, foreign, &ours, &fault);
+        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) {
+            put_off(leader, &fault);
+            return;
+        }
+        if (outcome == OUTCOME_FAULT) {
+            log_error(ROLE, queue, "cannot claim this queue", F_STR("reason", fault.text));
+        } else if (ours) {
+            log_info(ROLE, queue, "took this queue over from a group that nobody leads", F_STR("group", foreign->owner));
+            *foreign = stand->foreign[--stand->foreign_count];
+            continue;
+        } else {
+            log_warn(ROLE, queue, "another group owns this queue: it is not served here", F_STR("group", foreign->owner));
+        }
+        i++;
+    }
+    count_unserved(leader);
 }
 
 static void became_leader(leader_t *leader, size_t seat, mono_t sent, lock_state_t *state) {
@@ -226,6 +253,8 @@ static void became_leader(leader_t *leader, size_t seat, mono_t sent, lock_state
     stand->deadline = lease_deadline(leader, sent);
     stand->next = mono_add(sent, ttl_part_ns(leader, RENEWALS_PER_TTL));
     take_foreign(stand, state, sent);
+    // Before anybody uses the lease: what is claimed now is served from the first moment on.
+    if (stand->foreign_count) claim_foreign(leader, seat, sent);
     seat_become(leader, seat, SEAT_LEADING, "acquired");
 }
 
@@ -291,33 +320,6 @@ static void try_acquire(leader_t *leader, size_t seat) {
             stayed_standby(leader, seat, &state, mono_now());
     }
     lock_state_clear(&state);
-}
-
-static void claim_foreign(leader_t *leader, size_t seat, mono_t now) {
-    stand_t *stand = &leader->stands[seat];
-    stand->claim_at = mono_add(now, leader->ttl_ms * NS_PER_MS);
-    for (size_t i = 0; i < stand->foreign_count;) {
-        foreign_t *foreign = &stand->foreign[i];
-        const char *queue = leader->keys->queues[foreign->queue].config->name;
-        bool ours = false;
-        fault_t fault;
-        outcome_t outcome = lock_claim(leader->conn, leader->keys, seat, stand->token, foreign, &ours, &fault);
-        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) {
-            put_off(leader, &fault);
-            return;
-        }
-        if (outcome == OUTCOME_FAULT) {
-            log_error(ROLE, queue, "cannot claim this queue", F_STR("reason", fault.text));
-        } else if (ours) {
-            log_info(ROLE, queue, "took this queue over from a group that nobody leads", F_STR("group", foreign->owner));
-            *foreign = stand->foreign[--stand->foreign_count];
-            continue;
-        } else {
-            log_warn(ROLE, queue, "another group owns this queue: it is not served here", F_STR("group", foreign->owner));
-        }
-        i++;
-    }
-    count_unserved(leader);
 }
 
 static void renew(leader_t *leader, size_t seat) {

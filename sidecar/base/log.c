@@ -68,7 +68,7 @@ static void add_value(buffer_t *line, const log_field_t *field, int json) {
         buffer_printf(line, "%lld", (long long)field->num);
     } else if (field->type == LOG_FIELD_NUM) {
         if (isfinite(field->real))
-            buffer_printf(line, "%.6g", field->real);
+            buffer_printf(line, "%.15g", field->real);
         else
             add_json_string(line, isnan(field->real) ? "nan" : field->real > 0 ? "inf" : "-inf");
     } else if (json || strpbrk(field->str, " \t\"=") || !*field->str) {

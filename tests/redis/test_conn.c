@@ -311,7 +311,7 @@ Test(redis_conn, notices_a_close_while_idle) {
 }
 
 Test(redis_conn, the_stop_flag_ends_a_wait_on_a_frozen_server) {
-    fixture_t f = fixture_start(&(fixture_options_t){.redis = "timeout = \"1m\";"});
+    fixture_t f = fixture_start(&(fixture_options_t){.redis = "timeout = \"10s\";"});
     atomic_bool stop = false;
     conn_t *conn = conn_new(&f.config->redis, "stopped", &stop), *late = conn_new(&f.config->redis, "late", &stop);
     redisReply *reply;

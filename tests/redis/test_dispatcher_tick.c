@@ -146,20 +146,20 @@ Test(redis_dispatcher, a_backlog_goes_in_order_and_in_batches) {
 
 Test(redis_dispatcher, queues_take_turns) {
     desk_t d;
-    open_desk(&d, (fixture_options_t){.config = TWO, .proxy = true});
+    open_desk(&d, (fixture_options_t){.proxy = true,
+                                      .config = "group = \"app\"; dispatcher = { safety_poll = \"24h\"; batch = 1; };"
+                                                "queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
     settle(&d);
-    server_freeze(d.f.server); /* so that both are there when it looks */
-    server_thaw(d.f.server);
-    redis_ok(d.f.r, "MULTI");
-    add_due(&d, 2000);
+    redis_ok(d.f.r, "EVAL %s 1 email:delayed", "for i = 1, 50000 do redis.call('ZADD', KEYS[1], i, 'job' .. i) end");
+    cr_assert(stage_until(&d.crew.stage, ready(&d) > 0, 5000));
+    cr_assert_gt(delayed(&d), 100, "a tick is too long");
+    long before = proxy_requests(d.f.proxy, "4 sidecar:app:lock email:delayed");
     redis_ok(d.f.r, "ZADD sms:delayed 1 other");
-    redis_ok(d.f.r, "EXEC");
-    cr_assert(stage_until(&d.crew.stage, delayed(&d) == 0 && redis_int(d.f.r, "LLEN sms") == 1, 5000));
+    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN sms") == 1, 5000));
     char *log = proxy_log(d.f.proxy), *sms = strstr(log, "4 sidecar:app:lock sms:delayed sms ");
     cr_assert_not_null(sms);
-    int before = 0;
-    for (char *at = log; (at = strstr(at, "4 sidecar:app:lock email:delayed email ")) && at < sms; at++) before++;
-    cr_assert_leq(before, 6, "sms had to wait for %d batches", before);
+    for (char *at = log; (at = strstr(at, "4 sidecar:app:lock email:delayed")) && at < sms; at++) before--;
+    cr_assert_geq(before, -20, "sms had to wait for %ld batches", -before);
     free(log);
     close_desk(&d);
 }
@@ -204,11 +204,10 @@ Test(redis_dispatcher, waits_for_room_and_then_goes_on) {
     cr_assert_leq(proxy_requests(d.f.proxy, "EVALSHA") - before, 2 * (2 + wait_scaled_ms(600) / 250), "twice for each look");
     cr_assert_leq(steps, 12);
     cr_assert_gt(metric_get(&of(&d, 0)->full_us), 0);
-    redis_ok(d.f.r, "DEL email");
-    expect_ready(&d, 5);
-    redis_ok(d.f.r, "DEL email");
-    expect_ready(&d, 2);
-    cr_assert_lt(metric_get(&of(&d, 0)->lateness_max_us), 1, "scores that are no dates");
+    for (long long left = 7; left > 0; left -= 5) {
+        redis_ok(d.f.r, "DEL email");
+        expect_ready(&d, left < 5 ? left : 5);
+    }
     close_desk(&d);
 }
 
@@ -255,8 +254,9 @@ static void expect_one_fault(desk_t *d, const char *repair) {
     }
     cr_assert_leq(stage_run(&d->crew.stage, 300), 20, "it spins");
     cr_assert_leq(proxy_requests(d->f.proxy, "EVALSHA") - before, 20);
-    cr_assert_gt(metric_get(&of(d, 0)->faults), 0);
-    cr_assert_eq(metric_get(&of(d, 1)->faults), 0);
+    size_t email = strcmp(d->f.keys->queues[0].config->name, "email") == 0 ? 0 : 1;
+    cr_assert_gt(metric_get(&of(d, email)->faults), 0);
+    cr_assert_eq(metric_get(&of(d, 1 - email)->faults), 0);
     redis_ok(d->f.r, repair);
     fixture_step_boottime(5001);
     cr_assert(stage_until(&d->crew.stage, redis_int(d->f.r, "EXISTS email:delayed") == 0, 3000));
@@ -287,13 +287,18 @@ Test(redis_dispatcher, the_owner_of_a_queue_is_respected) {
 }
 
 Test(redis_dispatcher, missing_rights_to_one_queue_stop_no_other) {
-    desk_t d;
-    open_desk(&d, (fixture_options_t){.config = TWO, .proxy = true, .redis = "username = \"half\"; password = \"secret\";"});
-    redis_ok(d.f.r, "ACL SETUSER half on >secret +@all &* ~sms ~sms:* ~sidecar:* ~email");
-    add_due(&d, 3);
-    expect_one_fault(&d, "ACL SETUSER half ~email:*");
-    expect_each_once(&d, 3);
-    close_desk(&d);
+    static const char *const configs[] = {TWO, "group = \"app\"; dispatcher = { safety_poll = \"100ms\"; };"
+                                               "queues = ( { name = \"sms\"; }, { name = \"email\"; } );"};
+    for (size_t i = 0; i < 2; i++) {
+        desk_t d;
+        open_desk(
+            &d, (fixture_options_t){.config = configs[i], .proxy = true, .redis = "username = \"half\"; password = \"secret\";"});
+        redis_ok(d.f.r, "ACL SETUSER half on >secret +@all &* ~sms ~sms:* ~sidecar:* ~email");
+        add_due(&d, 3);
+        expect_one_fault(&d, "ACL SETUSER half ~email:*");
+        expect_each_once(&d, 3);
+        close_desk(&d);
+    }
 }
 
 static const char *const PASSING[] = {"-LOADING x",     "-MASTERDOWN x", "-BUSY x",    "-READONLY x",
@@ -467,7 +472,7 @@ Test(redis_dispatcher, works_at_maxmemory) {
 
 Test(redis_dispatcher, a_stop_is_not_kept_waiting_by_a_frozen_server) {
     desk_t d;
-    open_desk(&d, (fixture_options_t){.redis = "timeout = \"1m\";"});
+    open_desk(&d, (fixture_options_t){.redis = "timeout = \"10s\";"});
     settle(&d);
     add_due(&d, 5);
     server_freeze(d.f.server);

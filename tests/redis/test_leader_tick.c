@@ -372,6 +372,23 @@ Test(redis_leader, nobody_spins_while_redis_is_away) {
     fixture_stop(&f);
 }
 
+Test(redis_leader, news_that_cannot_be_taken_yet_wake_nobody) {
+    fixture_t f = setup(true);
+    crew_t crew;
+    crew_start(&crew, f.keys, CREW_LEADER);
+    redis_ok(f.r, "SET sidecar:app:lock somebody PX 400");
+    cr_assert(stage_until(&crew.stage, connections(&f, "queue-sidecar-vacant") == 1, 3000));
+    proxy_rule(f.proxy,
+               (proxy_rule_t){.action = PROXY_REFUSE, .match = "sidecar:app:queues", .error = "-LOADING x", .times = -1});
+    cr_assert(stage_until(&crew.stage, proxy_fired(f.proxy) >= 3, 3000)); /* now the wait is long */
+    for (int i = 0; i < 3; i++) redis_ok(f.r, "PUBLISH sidecar:app:vacant app");
+    cr_assert_leq(stage_run(&crew.stage, 300), 50 * wait_scaled_ms(1), "it spins");
+    proxy_pass(f.proxy);
+    cr_leads(&crew);
+    crew_stop(&crew);
+    fixture_stop(&f);
+}
+
 Test(redis_leader, a_killed_connection_costs_no_term) {
     fixture_t f = setup(false);
     crew_t crew;
@@ -422,7 +439,7 @@ Test(redis_leader, odd_locks_are_waited_for_without_haste) {
         crew_t crew;
         crew_start(&crew, f.keys, CREW_LEADER);
         redis_ok(f.r, "SET sidecar:app:lock %s", locks[i]);
-        long before = proxy_requests(f.proxy, "sidecar:app:queues sidecar:email:meta"), steps = stage_run(&crew.stage, 2 * TTL);
+        long before = proxy_requests(f.proxy, "sidecar:app:queues sidecar:email:meta"), steps = stage_run(&crew.stage, TTL + 100);
         cr_assert_not(leads(&crew), "takes the lock \"%s\"", locks[i]);
         expect_lock(&f, locks[i]);
         cr_assert_leq(proxy_requests(f.proxy, "sidecar:app:queues sidecar:email:meta") - before, 6 * wait_scaled_ms(1000) / 1000);

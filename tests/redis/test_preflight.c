@@ -242,6 +242,9 @@ Test(redis_preflight, a_cluster_works_with_hash_tags_from_end_to_end, .timeout =
     redis_ok(f.r, "ZADD {sms}:delayed 1 b");
     cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN {sms}") == 1, 5000));
     cr_assert_eq(metric_get(&crew.metrics->leading), 2);
+    char *errors = server_info(f.server, "errorstats");
+    cr_assert_null(strstr(errors, "CROSSSLOT"), "%s", errors);
+    free(errors);
     crew_stop(&crew);
     fixture_stop(&f);
 }

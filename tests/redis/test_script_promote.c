@@ -308,6 +308,14 @@ Test(redis_script_promote, skip_never_removes_what_it_did_not_push) {
         cr_assert_eq(take_moved(promote(&f, ask), NULL), due < 2 ? due : 2);
         cr_assert_eq(redis_int(f.r, "LLEN email") + redis_int(f.r, "ZCARD email:delayed"), 6);
         static const char *const order[] = {"c", "a", "b", "d", "e"};
+        for (size_t i = 0; i < 5; i++) {
+            bool pushed = (long long)i >= skip && (long long)i < skip + 2;
+            redis_expect(f.r, pushed ? "0" : "1", "EVAL %s 2 email:delayed email %s",
+                         "local there = redis.call('ZSCORE', KEYS[1], ARGV[1]) and 1 or 0 "
+                         "local pushed = #redis.call('LPOS', KEYS[2], ARGV[1], 'COUNT', 0) "
+                         "if there + pushed ~= 1 then return 'lost or doubled' end return tostring(there)",
+                         order[i]);
+        }
         if (due) redis_expect(f.r, order[skip], "RPOP email");
     }
     fixture_stop(&f);
