@@ -41,6 +41,7 @@ struct dispatcher {
     conn_t *ear;    // told of changes
     bool waking;    // tracking works on this pair of connections
     mono_t wake_at; // when to try tracking again
+    mono_t woke_at; // when tracking last began
     backoff_t backoff;
     mono_t retry_at;  // no request before this
     mono_t safety_at; // next look at all heads
@@ -154,6 +155,7 @@ static void start_waking(dispatcher_t *d, mono_t now) {
     outcome_t outcome = wake_start(d->data, d->ear, &fault);
     if (outcome == OUTCOME_OK) {
         d->waking = true;
+        d->woke_at = now;
     } else if (outcome == OUTCOME_FAULT && conn_is_open(d->data)) {
         log_error(ROLE, NULL, "redis refuses wake-ups: new jobs are found by dispatcher.safety_poll only",
                   F_STR("reason", fault.text));
@@ -220,7 +222,9 @@ static bool heard(dispatcher_t *d) {
     log_warn(ROLE, NULL, "lost the connection for wake-ups", F_STR("reason", fault.text));
     conn_close(d->ear);
     d->waking = false;
-    d->wake_at = mono_now();
+    mono_t now = mono_now();
+    bool again = mono_diff(now, d->woke_at) < NS_PER_S; // it died as soon as it was there: no hurry
+    d->wake_at = mono_add(now, again ? backoff_next_ns(&d->backoff) : 0);
     metric_add(&d->metrics->reconnects, 1);
     return false;
 }

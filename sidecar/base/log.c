@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include <math.h>
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ static struct {
     int json;
     pthread_mutex_t mutex;
     repeat_t repeats[REPEAT_SLOTS]; // guarded by mutex
+    int64_t dropped;                // lines that found no room since the last one that was written; likewise
 } state = {.level = LOG_INFO, .json = 1, .mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *const LEVEL_NAMES[] = {"error", "warn", "info", "debug"};
@@ -96,6 +98,17 @@ static void add_head(buffer_t *line, log_level_t level, const char *msg, int jso
     }
 }
 
+// Whoever reads the log may stop to read: a full pipe must not stop the roles, least of all the renewal of the lock. Such lines
+// are left out and counted. POLLOUT promises room for PIPE_BUF bytes, more than a line of ours has.
+static void put_line(const buffer_t *line) {
+    struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (poll(&out, 1, 0) != 1 || !(out.revents & POLLOUT)) {
+        state.dropped++;
+        return;
+    }
+    if (write(STDERR_FILENO, line->data, line->len) < 0) state.dropped++; // there is nowhere left to say so
+}
+
 void log_write(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields) {
     if (level > state.level) return;
     pthread_mutex_lock(&state.mutex);
@@ -107,9 +120,11 @@ void log_write(log_level_t level, const char *role, const char *queue, const cha
         add_field(&line, &F_STR("queue", queue), state.json);
         for (; fields->key; fields++) add_field(&line, fields, state.json);
         if (left_out > 0) add_field(&line, &F_INT("repeated", left_out), state.json);
+        int64_t dropped = state.dropped;
+        if (dropped > 0) add_field(&line, &F_INT("lines_lost", dropped), state.json);
         buffer_str(&line, state.json ? "}\n" : "\n");
-        // A log that cannot be written must not stop the work, and there is nowhere left to say so.
-        if (write(STDERR_FILENO, line.data, line.len) < 0) line.len = 0;
+        put_line(&line);
+        if (state.dropped == dropped) state.dropped = 0;
         buffer_free(&line);
     }
     pthread_mutex_unlock(&state.mutex);

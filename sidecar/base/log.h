@@ -1,7 +1,8 @@
 // The log: one JSON object a line on stderr, or text on a terminal. Never payloads. Thread-safe; one write(2) a line.
 //
 // Repeats (same level, role, queue, message and field `reason`) of a warning or error are written at most once in 10 s; the next
-// one written carries `repeated`, how many were left out.
+// one written carries `repeated`, how many were left out. A line that finds no room (nobody reads stderr) is dropped rather than
+// waited for; the next one written carries `lines_lost`.
 #ifndef QS_BASE_LOG_H
 #define QS_BASE_LOG_H
 

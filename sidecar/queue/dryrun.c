@@ -88,6 +88,39 @@ static outcome_t for_all_keys(scratch_t *scratch, const char *command, int64_t t
     return OUTCOME_OK;
 }
 
+static bool out_of_memory(const fault_t *fault) { return fault->outcome == OUTCOME_LATER && strncmp(fault->text, "OOM", 3) == 0; }
+
+// Creates every scratch key with its TTL in one write, so that Redis has all of it or nothing, whenever we are killed. No script
+// empties a key of these, so the TTLs stay. What is refused here (a full Redis, say) is created by the scripts.
+static outcome_t lay_out(scratch_t *scratch) {
+    const char *const requests[][4] = {
+        {"LPUSH", scratch->queue.ready, "scratch", NULL},
+        {"ZADD", scratch->queue.delayed, "+inf", "never due"},
+        {"HSET", scratch->keys->seats[0].served, "scratch", ""},
+        {"HSET", scratch->keys->queues[0].meta, "scratch", ""},
+    };
+    enum { COUNT = sizeof requests / sizeof *requests };
+    for (int i = 0; i < COUNT; i++) {
+        request_begin(scratch->conn, requests[i][0]);
+        for (int j = 1; j < 4 && requests[i][j]; j++) request_text(scratch->conn, requests[i][j]);
+        request_end(scratch->conn);
+        request_begin(scratch->conn, "PEXPIRE");
+        request_text(scratch->conn, requests[i][1]);
+        request_int(scratch->conn, SCRATCH_TTL_MS);
+        request_end(scratch->conn);
+    }
+    fault_t worst = {0};
+    for (int i = 0; i < 2 * COUNT; i++) {
+        redisReply *reply;
+        outcome_t outcome = conn_read(scratch->conn, 0, &reply, scratch->fault);
+        conn_reply_free(reply);
+        if (outcome == OUTCOME_LOST) return outcome;
+        if (outcome == OUTCOME_LATER && !out_of_memory(scratch->fault)) worst = *scratch->fault;
+    }
+    *scratch->fault = worst;
+    return worst.outcome;
+}
+
 static bool try_acquire(scratch_t *scratch, const char *token) {
     lock_state_t state = {0};
     outcome_t outcome = lock_acquire(scratch->conn, scratch->keys, 0, token, SCRATCH_TTL_MS, &state, scratch->fault);
@@ -104,7 +137,7 @@ static outcome_t prepare(scratch_t *scratch, const char *command, const char *ke
     request_text(scratch->conn, two);
     outcome_t outcome = request_ask(scratch->conn, &reply, scratch->fault);
     conn_reply_free(reply);
-    *full = outcome == OUTCOME_LATER && strncmp(scratch->fault->text, "OOM", 3) == 0;
+    *full = out_of_memory(scratch->fault);
     return *full ? OUTCOME_OK : outcome;
 }
 
@@ -191,7 +224,8 @@ static bool try_news(scratch_t *scratch) {
 outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void *self, fault_t *fault) {
     scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .fault = fault};
     scratch_init(&scratch, keys);
-    bool ran = try_lock(&scratch) && try_queue(&scratch) && try_news(&scratch) && try_end(&scratch);
+    bool ran =
+        lay_out(&scratch) == OUTCOME_OK && try_lock(&scratch) && try_queue(&scratch) && try_news(&scratch) && try_end(&scratch);
     outcome_t outcome = ran ? OUTCOME_OK : fault->outcome;
     if (outcome != OUTCOME_LOST) {
         fault_t tidy = *fault;

@@ -13,7 +13,7 @@ static outcome_t look_at_served(conn_t *conn, const keyspace_t *keys, const seat
     for (size_t i = 0; i < seat->queue_count; i++) request_text(conn, keys->queues[seat->first_queue + i].config->name);
     if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
     for (size_t i = 0; i < seat->queue_count; i++) {
-        if (reply_is_text(reply_at(reply, i))) continue;
+        if (reply_is(reply_at(reply, i), view->holder)) continue;
         if (view->unserved.len) buffer_str(&view->unserved, ", ");
         buffer_str(&view->unserved, keys->queues[seat->first_queue + i].config->name);
     }

@@ -255,7 +255,7 @@ Test(redis_leader, takes_a_queue_over_only_from_a_group_that_nobody_leads) {
     stage_run(&one.stage, 3 * TTL);
     cr_assert_eq(metric_get(&two.metrics->unserved), 1);
     redis_expect(f.r, "app", "HGET sidecar:email:meta group");
-    redis_expect(f.r, NULL, "HGET sidecar:other:queues email");
+    redis_expect(f.r, "", "HGET sidecar:other:queues email");
     cr_assert_eq(fixture_log_count("another group owns this queue"), 1);
     crew_stop(&one);
     cr_assert(stage_until(&two.stage, metric_get(&two.metrics->unserved) == 0, 10 * TTL));

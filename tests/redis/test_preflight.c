@@ -190,6 +190,10 @@ Test(redis_preflight, no_reply_is_left_over_for_the_next_request) {
     fixture_stop(&f);
 }
 
+#define SCRATCH_WITHOUT_TTL                                                                                                      \
+    "local n = 0 for _, key in ipairs(redis.call('KEYS', 'sidecar:preflight*')) do "                                             \
+    "if redis.call('PTTL', key) < 0 then n = n + 1 end end return n"
+
 Test(redis_preflight, a_lost_connection_is_told_at_every_step) {
     fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
     said_t said = {0};
@@ -199,6 +203,7 @@ Test(redis_preflight, a_lost_connection_is_told_at_every_step) {
     for (int nth = 1; nth <= requests; nth++) {
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .nth = nth});
         cr_assert_eq(look(&f, &said), OUTCOME_LOST, "request %d of %ld", nth, requests);
+        cr_assert_eq(redis_int(f.r, "EVAL %s 0", SCRATCH_WITHOUT_TTL), 0, "killed here it would leave keys: request %d", nth);
         cr_assert_eq(said.counts[FINDING_FAULT], 0, "%s", buffer_text(&said.text));
         proxy_pass(f.proxy);
         cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);

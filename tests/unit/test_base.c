@@ -8,6 +8,7 @@
 #include "fixture.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
@@ -301,4 +302,32 @@ Test(unit_wakeup, is_a_flag) {
     wakeup_clear(fd);
     wakeup_raise(-1);
     close(fd);
+}
+
+/* Whoever reads the log may stop to read. */
+Test(unit_log, a_full_pipe_stops_nobody, .timeout = 20) {
+    int ends[2];
+    char chunk[4096];
+    cr_assert_eq(pipe(ends), 0);
+    int saved = dup(STDERR_FILENO);
+    cr_assert_eq(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    memset(chunk, ' ', sizeof chunk);
+    while (write(ends[1], chunk, sizeof chunk) > 0) {
+    }
+    cr_assert_eq(fcntl(ends[1], F_SETFL, 0), 0);
+    dup2(ends[1], STDERR_FILENO);
+    log_setup(LOG_INFO, 1);
+    log_info("test", NULL, "no room for this one");
+    log_info("test", NULL, "nor for this one");
+    ssize_t got = read(ends[0], chunk, sizeof chunk);
+    cr_assert_eq(got, (ssize_t)sizeof chunk);
+    while (got > 0 && memchr(chunk, '}', (size_t)got) == NULL) {
+        log_info("test", NULL, "room again");
+        got = read(ends[0], chunk, sizeof chunk - 1);
+    }
+    dup2(saved, STDERR_FILENO);
+    cr_assert_gt(got, 0);
+    chunk[got] = '\0';
+    cr_assert_not_null(strstr(chunk, "room again"));
+    cr_assert_not_null(strstr(chunk, "\"lines_lost\":2"), "%s", chunk);
 }

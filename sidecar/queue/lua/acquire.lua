@@ -2,7 +2,7 @@
 -- acquire: takes the lock of a seat, or says who holds it and which of the caller's queues that leader does not serve.
 --
 -- KEYS[1]  lock      string, the holder's token, with a TTL
--- KEYS[2]  served    hash, one field per queue that the leader serves (not those that another group owns)
+-- KEYS[2]  served    hash, for each queue the token of the last leader that served it (not those that another group owns)
 -- KEYS[3+] meta      hash of each queue; its field `group` names who owns the queue
 -- ARGV[1]  token     of the term that would begin
 -- ARGV[2]  ttl       ms
@@ -19,26 +19,27 @@ if held and held ~= ARGV[1] then
     local names = {unpack(ARGV, 4)}
     local served = redis.call('HMGET', KEYS[2], unpack(names))
     for i, name in ipairs(names) do
-        if not served[i] then reply[#reply + 1] = name end
+        if served[i] ~= held then reply[#reply + 1] = name end
     end
     return reply
 end
+local served = redis.call('TYPE', KEYS[2]).ok
+if served ~= 'none' and served ~= 'hash' then redis.call('DEL', KEYS[2]) end -- ours by its name, whoever wrote it
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-redis.call('DEL', KEYS[2])
 local reply = {1, ARGV[1], tonumber(ARGV[2])}
 local fields = {}
 for i = 3, #KEYS do
     local type = redis.call('TYPE', KEYS[i]).ok
     local owner = ''
     if type == 'none' or type == 'hash' then owner = redis.call('HGET', KEYS[i], 'group') or ARGV[3] end
+    fields[#fields + 1] = ARGV[i + 1]
+    fields[#fields + 1] = owner == ARGV[3] and ARGV[1] or ''
     if owner == ARGV[3] then
         redis.call('HSET', KEYS[i], 'group', ARGV[3])
-        fields[#fields + 1] = ARGV[i + 1]
-        fields[#fields + 1] = ARGV[1]
     else
         reply[#reply + 1] = i - 3
         reply[#reply + 1] = owner
     end
 end
-if #fields > 0 then redis.call('HSET', KEYS[2], unpack(fields)) end
+redis.call('HSET', KEYS[2], unpack(fields))
 return reply
