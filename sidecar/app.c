@@ -115,7 +115,9 @@ int app_run(const config_t *config) {
     sigaddset(&signals, SIGHUP);
     sigaddset(&signals, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
-    bool ok = app_build(&app) && app_start(&app);
+    bool ok = app_build(&app);
+    if (!ok) log_error("main", NULL, "cannot start", F_STR("reason", strerror(errno)));
+    ok = ok && app_start(&app);
     if (ok) {
         int number = wait_for_end(&app, &signals);
         log_info("main", NULL, "stopping", F_STR("signal", strsignal(number)));

@@ -30,6 +30,7 @@ typedef struct flight {
     bool armed;       // the look registers for wake-ups
     head_ask_t *asks; // the queues looked at; owned
     size_t count;
+    mono_t sent;
 } flight_t;
 
 struct dispatcher {
@@ -55,6 +56,7 @@ struct dispatcher {
     size_t look_from; // the queue that the next look begins with
     flight_t flights[WINDOW];
     int flying;
+    mono_t landed; // when the last reply came
     head_t *heads; // room for HEADS_CHUNK
 };
 
@@ -231,7 +233,7 @@ static bool heard(dispatcher_t *d) {
 
 static flight_t *new_flight(dispatcher_t *d, flight_kind_t kind, size_t room) {
     flight_t *flight = &d->flights[d->flying++];
-    *flight = (flight_t){.kind = kind, .asks = mem_array(room, sizeof(head_ask_t))};
+    *flight = (flight_t){.kind = kind, .asks = mem_array(room, sizeof(head_ask_t)), .sent = mono_now()};
     return flight;
 }
 
@@ -286,7 +288,7 @@ static bool send_look(dispatcher_t *d, flight_kind_t kind, size_t *from, mono_t 
 }
 
 // Even an unchanged head is applied: Redis's clock may have been stepped since we last set our own by it.
-static void apply_heads(dispatcher_t *d, const flight_t *flight, int64_t now_us, mono_t now) {
+static void apply_heads(dispatcher_t *d, const flight_t *flight, int64_t now_us, int64_t cost_ns, mono_t now) {
     for (size_t i = 0; i < flight->count; i++) {
         line_t *line = &d->lines[flight->asks[i].queue];
         const head_t *head = &d->heads[i];
@@ -295,7 +297,7 @@ static void apply_heads(dispatcher_t *d, const flight_t *flight, int64_t now_us,
             metric_add(&line->metrics->missed, 1);
             line_changed(line); // and so registered again
         }
-        line->alone = line->alone && *head->error;
+        if (!*head->error && cost_ns <= LINE_DEAR_NS) line->alone = false;
         if (flight->asks[i].skip != line->skip)
             line->changed = true;
         else
@@ -321,6 +323,7 @@ static void stop_waking(dispatcher_t *d, const fault_t *fault, mono_t now) {
     if (!d->waking) return;
     log_error(ROLE, NULL, NO_WAKE_UPS, F_STR("reason", fault->text));
     d->waking = false;
+    conn_close(d->ear);
     d->wake_at = mono_add(now, NO_WAKE_RETRY_S * NS_PER_S);
 }
 
@@ -346,6 +349,16 @@ static outcome_t land_promote(dispatcher_t *d, const flight_t *flight, fault_t *
     return outcome;
 }
 
+// How long Redis worked on this request, which waited for the one before it. A dear one slows its queue down, so that what makes
+// it dear (a huge entry at the head) does not take Redis from everybody; one of many is first looked at by itself.
+static int64_t charge(dispatcher_t *d, const flight_t *flight, mono_t now) {
+    int64_t cost_ns = mono_diff(now, mono_max(flight->sent, d->landed));
+    d->landed = now;
+    for (size_t i = 0; cost_ns > LINE_DEAR_NS && i < flight->count; i++)
+        line_dear(&d->lines[flight->asks[i].queue], flight->count == 1 ? cost_ns : 0, now);
+    return cost_ns;
+}
+
 // Reads the replies of the oldest request. What is worse than a fault of one queue is returned.
 static outcome_t land(dispatcher_t *d, fault_t *fault) {
     flight_t flight = d->flights[0];
@@ -359,12 +372,13 @@ static outcome_t land(dispatcher_t *d, fault_t *fault) {
         fault->outcome = OUTCOME_LOST;
         return OUTCOME_LOST;
     }
+    int64_t cost_ns = charge(d, &flight, mono_now());
     memmove(d->flights, d->flights + 1, (size_t)--d->flying * sizeof *d->flights);
     for (size_t i = 0; flight.kind == FLIGHT_READ && i < flight.count; i++) d->lines[flight.asks[i].queue].flying--;
     bool unarmed = looked.outcome == OUTCOME_FAULT && flight.armed && now_us > 0; // the heads are good all the same
     if (unarmed) stop_waking(d, &looked, mono_now());
     if (looked.outcome == OUTCOME_OK || unarmed)
-        apply_heads(d, &flight, now_us, mono_now());
+        apply_heads(d, &flight, now_us, cost_ns, mono_now());
     else
         heads_failed(d, &flight, &looked, mono_now());
     free(flight.asks);
@@ -442,5 +456,5 @@ void dispatcher_tick(void *self, role_wait_t *wait) {
     // While we are put off nothing is read, and a socket with news would end every wait at once.
     if (!mono_reached(d->retry_at, mono_now())) return;
     role_wait_fd(wait, conn_fd(d->data));
-    role_wait_fd(wait, conn_fd(d->ear));
+    if (d->waking) role_wait_fd(wait, conn_fd(d->ear));
 }

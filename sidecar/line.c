@@ -13,7 +13,7 @@ enum { EMPTY_PATIENCE = 3 };
 static const char ROLE[] = "dispatcher";
 
 void line_init(line_t *line, const queue_config_t *config, metrics_queue_t *metrics, int64_t batch) {
-    *line = (line_t){.config = config, .metrics = metrics, .ops = dialect_ops(config->dialect), .batch = batch, .most = batch};
+    *line = (line_t){.config = config, .metrics = metrics, .ops = dialect_ops(config->dialect), .batch = batch};
     line_forget(line);
 }
 
@@ -88,20 +88,12 @@ static void note_large(line_t *line, const promote_reply_t *reply, const line_as
              F_INT("max_payload", line->config->policy.max_payload));
 }
 
-static void fit_batch(line_t *line, const promote_reply_t *reply) {
-    int64_t average = reply->bytes / reply->moved;
-    int64_t most = line->most;
-    int64_t fitting = average > 0 ? LINE_BATCH_BYTES / average : most;
-    line->batch = fitting < 1 ? 1 : fitting < most ? fitting : most;
-}
-
 static void apply_moved(line_t *line, const promote_reply_t *reply, const line_ask_t *ask, mono_t now) {
     line->backlog = reply->moved + reply->large >= ask->batch;
     if (reply->large > 0) note_large(line, reply, ask);
     if (reply->moved > 0) {
         line->empty = 0;
         record_moved(line, reply);
-        fit_batch(line, reply);
     } else {
         metric_add(&line->metrics->empty, 1);
         // Our clock and Redis's may differ by a little; more often than that, something is odd, and we must not spin on it.
@@ -144,6 +136,11 @@ bool line_promoted(line_t *line, const promote_reply_t *reply, const line_ask_t 
         return true;
     }
     return true;
+}
+
+void line_dear(line_t *line, int64_t cost_ns, mono_t now) {
+    line->alone = true;
+    line->reread = mono_max(line->reread, mono_add(now, LINE_DEAR_TIMES * cost_ns));
 }
 
 void line_fault(line_t *line, const char *reason, mono_t now) {

@@ -14,7 +14,8 @@ enum {
     LINE_FULL_LOOK_MS = 250, // how often a full ready list is looked at again
     LINE_REREAD_MS = 1,      // re-reads caused by adds are at least this far apart
     LINE_FAULT_HOLD_MS = 5000,
-    LINE_BATCH_BYTES = 2 * 1024 * 1024, // a batch of larger jobs is made smaller, so that no script runs for long
+    LINE_DEAR_NS = 5000000, // a request that takes longer is dear: the next one waits
+    LINE_DEAR_TIMES = 10,   // this many times as long
 };
 
 typedef struct line {
@@ -28,8 +29,7 @@ typedef struct line {
     mono_t reread;         // no read caused by a change before this
     int flying;            // requests under way
     bool backlog;          // the last batch was full: there is more
-    int64_t most;          // jobs in one batch, as configured
-    int64_t batch;         // jobs to ask for: fewer when they are large
+    int64_t batch;         // jobs to ask for
     int64_t skip;          // entries at the head that are too large
     unsigned epoch;        // counts what may have changed the entries at the head
     bool alone;            // its key spoiled a look at many: look at it in a request of its own
@@ -64,6 +64,8 @@ line_ask_t line_sent(line_t *line, mono_t now);
 // What came back. `now` is the local time of the reply. line_promoted returns false when the lock is not ours.
 bool line_promoted(line_t *line, const promote_reply_t *reply, const line_ask_t *ask, mono_t now);
 void line_head(line_t *line, const head_t *head, int64_t now_us, mono_t now);
+// A request took long: look at it in a request of its own, and not again before LINE_DEAR_TIMES that time.
+void line_dear(line_t *line, int64_t cost_ns, mono_t now);
 void line_fault(line_t *line, const char *reason, mono_t now);
 
 // A head that nobody had announced (safety poll): true when it differs from what was known.

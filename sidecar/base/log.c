@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 
-enum { REPEAT_SLOTS = 256, REPEAT_WINDOW_S = 10 };
+enum { REPEAT_SLOTS = 4096, REPEAT_PROBES = 8, REPEAT_WINDOW_S = 10 };
 
 // One message that was written lately. A slot is taken over by another message with the same hash: then one line too many is
 // written, never one too few.
@@ -40,6 +40,17 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
     return (hash ^ 0xff) * UINT64_C(1099511628211);
 }
 
+// The slot of this message, or else the one of its places that was written longest ago.
+static repeat_t *repeat_slot(uint64_t hash) {
+    repeat_t *oldest = &state.repeats[hash % REPEAT_SLOTS];
+    for (uint64_t i = 0; i < REPEAT_PROBES; i++) {
+        repeat_t *slot = &state.repeats[(hash + i) % REPEAT_SLOTS];
+        if (slot->hash == hash) return slot;
+        if (slot->written.ns < oldest->written.ns) oldest = slot;
+    }
+    return oldest;
+}
+
 // Returns -1 when the line is to be left out, else how many were since it was last written.
 static int64_t repeat_check(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields) {
     if (level > LOG_WARN) return 0;
@@ -47,8 +58,8 @@ static int64_t repeat_check(log_level_t level, const char *role, const char *que
     hash = hash_text(hash_text(hash_text(hash, role), queue), msg);
     for (; fields->key; fields++)
         if (fields->type == LOG_FIELD_STR && strcmp(fields->key, "reason") == 0) hash = hash_text(hash, fields->str);
-    repeat_t *slot = &state.repeats[hash % REPEAT_SLOTS];
     mono_t now = mono_now();
+    repeat_t *slot = repeat_slot(hash);
     bool same = slot->hash == hash && slot->written.ns != 0;
     if (same && mono_diff(now, slot->written) < REPEAT_WINDOW_S * NS_PER_S) {
         slot->left_out++;

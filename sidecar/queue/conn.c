@@ -212,7 +212,7 @@ outcome_t request_ask(conn_t *conn, struct redisReply **reply, fault_t *fault) {
 // Sends AUTH, SELECT and CLIENT SETNAME where they are needed; INFO tells what the server is.
 static int append_handshake(conn_t *conn, const char *password) {
     int count = 2;
-    if (*password) {
+    if (*password || *conn->redis->username) { // a user may have no password; without AUTH we would be somebody else
         request_begin(conn, "AUTH");
         if (*conn->redis->username) request_text(conn, conn->redis->username);
         request_text(conn, password);

@@ -50,8 +50,14 @@ char *conn_password(const redis_config_t *redis, fault_t *fault) {
     }
     char text[4096];
     size_t len = fread(text, 1, sizeof text - 1, file);
+    bool failed = ferror(file) != 0;
     fclose(file);
     while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r')) len--;
+    if (failed || len == 0) {
+        fault_set(fault, OUTCOME_FAULT, "redis.password_file %s %s", redis->password_file,
+                  failed ? "cannot be read" : "is empty");
+        return NULL;
+    }
     text[len] = '\0';
     return mem_str(text);
 }

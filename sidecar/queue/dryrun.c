@@ -227,7 +227,7 @@ outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void 
     bool ran =
         lay_out(&scratch) == OUTCOME_OK && try_lock(&scratch) && try_queue(&scratch) && try_news(&scratch) && try_end(&scratch);
     outcome_t outcome = ran ? OUTCOME_OK : fault->outcome;
-    if (outcome != OUTCOME_LOST) {
+    if (conn_is_open(conn)) { // another connection than this may be the lost one
         fault_t tidy = *fault;
         scratch.fault = &tidy;
         if (for_all_keys(&scratch, "DEL", 0) == OUTCOME_LOST) outcome = fault_set(fault, OUTCOME_LOST, "%s", tidy.text);

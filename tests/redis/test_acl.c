@@ -157,7 +157,7 @@ Test(redis_acl, the_published_line_is_enough) {
     crew_t crew, standby;
     crew_start(&crew, f.keys, CREW_LEADER | CREW_DISPATCHER);
     crew_start(&standby, f.keys, CREW_LEADER);
-    cr_assert(stage_until(&crew.stage, redis_int(f.r, "HEXISTS sidecar:app:queues email"), 3000)); /* claimed */
+    cr_assert(stage_until(&crew.stage, redis_int(f.r, "HSTRLEN sidecar:app:queues email"), 3000)); /* claimed */
     cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN email") == 2, 8000));
     stage_step(&standby.stage, 1);
     stage_step(&standby.stage, 1); /* the second step listens for vacancies */
@@ -232,7 +232,7 @@ static const struct {
     {SCRIPT_acquire, "3 sidecar:app:lock sidecar:app:queues sidecar:email:meta T 1000 app email"},
     {SCRIPT_renew, "1 sidecar:app:lock T 60000"},
     {SCRIPT_claim, "4 sidecar:app:lock sidecar:email:meta sidecar:gone:lock sidecar:app:queues T app gone email"},
-    {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 9 ms 0 99999 0"},
+    {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 9 ms 0 99999 0 99999"},
     {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 9 ms 5 1024 0"},
     {SCRIPT_heads, "1 email:delayed 0"},
     {SCRIPT_heal, "1 sidecar:app:lock T 5000"},

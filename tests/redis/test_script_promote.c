@@ -11,10 +11,12 @@
 /* One call; begins as ask_new gives it. */
 typedef struct {
     const char *token, *group, *unit;
-    long long batch, limit, payload, skip;
+    long long batch, limit, payload, skip, bytes;
 } ask_t;
 
-static ask_t ask_new(void) { return (ask_t){.token = "T", .group = "app", .unit = "ms", .batch = 500, .payload = 16 << 20}; }
+static ask_t ask_new(void) {
+    return (ask_t){.token = "T", .group = "app", .unit = "ms", .batch = 500, .payload = 16 << 20, .bytes = 1 << 30};
+}
 
 static fixture_t setup(void) {
     fixture_t f = fixture_start(NULL);
@@ -26,8 +28,8 @@ static fixture_t setup(void) {
 static redisReply *promote(fixture_t *f, ask_t ask) {
     size_t len;
     const char *text = script_text(SCRIPT_promote, conn_version(f->conn), &len);
-    return redis_do(f->r, "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta %s %s %lld %s %lld %lld %lld", text,
-                    len, ask.token, ask.group, ask.batch, ask.unit, ask.limit, ask.payload, ask.skip);
+    return redis_do(f->r, "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta %s %s %lld %s %lld %lld %lld %lld",
+                    text, len, ask.token, ask.group, ask.batch, ask.unit, ask.limit, ask.payload, ask.skip, ask.bytes);
 }
 
 static const char *word(const redisReply *reply, size_t index) {
@@ -427,6 +429,7 @@ static void promote_some(history_t *h) {
     ask.batch = 1 + draw(h, 3) * draw(h, 40);
     ask.limit = draw(h, 3) ? 0 : 1 + draw(h, 60);
     ask.payload = draw(h, 2) ? LONGEST : draw(h, LONGEST);
+    ask.bytes = draw(h, 2) ? 1 << 30 : draw(h, 20 * LONGEST);
     ask.skip = draw(h, 2) ? 0 : draw(h, 20);
     ask.unit = draw(h, 8) ? "ms" : "s";
     long long ready = redis_int(r, "LLEN email"), delayed = redis_int(r, "ZCARD email:delayed"), large = 0;
@@ -477,5 +480,23 @@ Test(redis_script_promote, no_random_history_loses_or_doubles_a_job) {
     cr_assert_gt(reply->elements, 100, "this history is too dull, seed %u", seed);
     freeReplyObject(reply);
     free(seen);
+    fixture_stop(&f);
+}
+
+/* However large the jobs are, no script reads many bytes more than it was told. */
+Test(redis_script_promote, ends_a_batch_by_its_bytes) {
+    static const char fill[] = "for i = 100, 139 do redis.call('ZADD', KEYS[1], i, i .. string.rep('x', 997)) end";
+    fixture_t f = setup();
+    ask_t ask = ask_new();
+    ask.bytes = 5000;
+    redis_ok(f.r, "EVAL %s 1 email:delayed", fill);
+    for (long long left = 40, moved = 0; left > 0; left -= moved) {
+        moved = take_moved(promote(&f, ask), NULL);
+        cr_assert(moved >= 1 && moved <= 6, "%lld jobs of 1000 bytes at once", moved);
+    }
+    cr_assert_eq(
+        redis_int(f.r, "EVAL %s 1 email",
+                  "for i = 100, 139 do if redis.call('RPOP', KEYS[1]):sub(1, 3) + 0 ~= i then return i end end return 0"),
+        0);
     fixture_stop(&f);
 }

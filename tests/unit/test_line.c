@@ -149,20 +149,16 @@ Test(unit_line, a_full_batch_means_that_there_is_more) {
     desk_close(&desk);
 }
 
-Test(unit_line, large_jobs_make_batches_small) {
+Test(unit_line, a_dear_look_is_not_repeated_at_once) {
     desk_t desk = desk_open("");
     line_t *line = &desk.line;
-    promote_reply_t big = {.kind = PROMOTED_MOVED, .moved = 10, .bytes = 10 * 1024 * 1024, .now_us = NOW_US};
-    promote(line, big, NOW);
-    cr_assert_eq(line->batch, 2);
-    big.bytes = INT64_C(10) * 16 * 1024 * 1024;
-    promote(line, big, NOW);
-    cr_assert_eq(line->batch, 1);
-    promote(line, moved(1), NOW);
-    cr_assert_eq(line->batch, BATCH);
-    big.bytes = 0; /* empty members */
-    promote(line, big, NOW);
-    cr_assert_eq(line->batch, BATCH);
+    see_head(line, INFINITY);
+    line_dear(line, 20 * NS_PER_MS, NOW);
+    line_changed(line);
+    cr_assert(line->alone, "its cost harms no other look");
+    cr_assert_not(line_wants_read(line, mono_add(NOW, 199 * NS_PER_MS)));
+    cr_assert(line_wants_read(line, mono_add(NOW, 200 * NS_PER_MS)));
+    cr_assert_eq(line_next(line).ns, mono_add(NOW, 200 * NS_PER_MS).ns);
     desk_close(&desk);
 }
 

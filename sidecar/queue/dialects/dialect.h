@@ -8,6 +8,9 @@
 #include "queue/conn.h"
 #include "queue/keys.h"
 
+// A promote ends its batch at about so many bytes, so that no script runs for long.
+enum { PROMOTE_BYTES = 2 * 1024 * 1024 };
+
 typedef struct promote_ask {
     size_t queue;
     const char *token;

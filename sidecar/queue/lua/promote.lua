@@ -12,6 +12,7 @@
 -- ARGV[5]  limit     ready may grow to this length; 0 = no limit
 -- ARGV[6]  payload   bytes; a larger entry is left where it is
 -- ARGV[7]  skip      how many entries at the head are known to be larger than that
+-- ARGV[8]  bytes     the batch ends once it has so many
 -- Reply    {'moved', jobs, now in us, score of the oldest or '', bytes, entries too large, score, bytes and SHA-1 of the first of them}
 --          {'full', now in us}  ready is at its limit
 --          {'fenced'}           the lock is not the caller's
@@ -40,13 +41,25 @@ if limit > 0 then
     if room < 1 then return {'full', now_us} end
     if room < batch then batch = room end
 end
-local jobs = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', skip, batch)
-if #jobs == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, ''} end
-
-local payload, bytes, large = tonumber(ARGV[6]), 0, 0
-for _, job in ipairs(jobs) do
-    if #job > payload then large = large + 1 else bytes = bytes + #job end
-end
+-- Nobody knows how large the entries are before they are read, so they are read in steps that grow: few when they are huge.
+local payload, most = tonumber(ARGV[6]), tonumber(ARGV[8])
+local jobs, read, bytes, large, count, step = {}, 0, 0, 0, 0, 2
+repeat
+    if step > batch - count then step = batch - count end
+    local some = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', skip + count, step)
+    for i = 1, #some do
+        local job = some[i]
+        local size = #job
+        jobs[count + i] = job
+        read = read + size
+        if size > payload then large = large + 1 else bytes = bytes + size end
+    end
+    count = count + #some
+    local ended = #some < step
+    step = step * 8
+    if read > 0 then step = math.max(1, math.min(step, math.ceil((most - read) * count / read))) end
+until ended or count >= batch or read >= most
+if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, ''} end
 local oldest = redis.call('ZRANGE', KEYS[2], skip, skip, 'WITHSCORES')[2]
 if large == 0 then
     redis.call('LPUSH', KEYS[3], unpack(jobs))
