@@ -24,7 +24,6 @@ static fixture_t setup(void) {
     return f;
 }
 
-/* Whatever it replied, also an error. */
 static redisReply *promote(fixture_t *f, ask_t ask) {
     size_t len;
     const char *text = script_text(SCRIPT_promote, conn_version(f->conn), &len);
@@ -43,12 +42,9 @@ static long long number(const redisReply *reply, size_t index) {
     return reply->element[index]->integer;
 }
 
-static void check_now(const char *now_us) {
-    cr_assert_eq(strlen(now_us), 16, "%s", now_us);
-    cr_assert_eq(strspn(now_us, "0123456789"), 16, "%s", now_us);
-}
+static void check_now(const char *now_us) { cr_assert(strlen(now_us) == 16 && strspn(now_us, "0123456789") == 16, "%s", now_us); }
 
-/* Checks the shape of a {'moved', ...} and returns how many jobs that were; *large may be NULL. */
+/* Checks the shape of the reply, returns how many jobs moved; *large may be NULL. */
 static long long take_moved(redisReply *reply, long long *large) {
     cr_assert_str_eq(word(reply, 0), "moved");
     cr_assert_eq(reply->elements, 9);

@@ -1,0 +1,232 @@
+// What the benchmarks share: Redis, the sidecar as a child process, medians, and the lines of the tables.
+//
+// A tool is called as: bench_NAME DIR SIDECAR. DIR holds redis.sock and takes configs and logs; SIDECAR is the program.
+// Environment: BENCH_ROUNDS (5), BENCH_SECONDS (3, length of a lateness round), BENCH_CONSUMERS (1, at 10k jobs/s). The exit code
+// tells whether every goal was met.
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <hiredis/hiredis.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BENCH_GROUP      "bench"
+#define BENCH_MAX_ROUNDS 99
+
+typedef struct bench {
+    const char *dir;
+    const char *sidecar;
+    int rounds;
+    int missed; // goals
+} bench_t;
+
+// What differs from one run of the sidecar to the next; 0 or NULL = the default. Queues are called q0, q1, ...
+typedef struct sidecar_options {
+    const char *name;   // of its config and log
+    int queues;         // 1
+    int batch;          // the default of the sidecar
+    const char *socket; // in DIR: redis.sock
+    const char *ttl;    // 5s
+} sidecar_options_t;
+
+static inline void __attribute__((noreturn, format(printf, 1, 2))) die(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    fputs("bench: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    exit(2);
+}
+
+static inline long env_number(const char *name, long fallback) {
+    const char *text = getenv(name);
+    return text && *text ? strtol(text, NULL, 10) : fallback;
+}
+
+static inline bench_t bench_begin(int argc, char **argv) {
+    if (argc != 3) die("usage: %s DIR SIDECAR", argv[0]);
+    long rounds = env_number("BENCH_ROUNDS", 5);
+    if (rounds < 1 || rounds > BENCH_MAX_ROUNDS) die("BENCH_ROUNDS: 1 to %d", BENCH_MAX_ROUNDS);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    signal(SIGPIPE, SIG_IGN);
+    prctl(PR_SET_TIMERSLACK, 1UL); // inherited by the threads that are started from here
+    return (bench_t){.dir = argv[1], .sidecar = argv[2], .rounds = (int)rounds};
+}
+
+// The clock that Redis's TIME shows, in us.
+static inline int64_t wall_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static inline int64_t mono_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static inline void sleep_us(int64_t us) {
+    struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+    if (us > 0) nanosleep(&pause, NULL);
+}
+
+// xorshift64*; the same jobs in each run.
+static inline uint64_t random_bits(uint64_t *state) {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return *state * UINT64_C(2685821657736338717);
+}
+
+static inline double random_unit(uint64_t *state) { return (double)(random_bits(state) >> 11) / 9007199254740992.0; }
+
+static inline redisContext *redis_open(const bench_t *bench) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/redis.sock", bench->dir);
+    redisContext *redis = redisConnectUnix(path);
+    if (!redis || redis->err) die("redis: %s", redis ? redis->errstr : "no memory");
+    return redis;
+}
+
+static inline redisReply *redis_read(redisContext *redis) {
+    void *reply = NULL;
+    if (redisGetReply(redis, &reply) != REDIS_OK) die("redis: %s", redis->errstr);
+    redisReply *got = reply;
+    if (got->type == REDIS_REPLY_ERROR) die("redis: %s", got->str);
+    return got;
+}
+
+static inline redisReply *redis_ask(redisContext *redis, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    redisvAppendCommand(redis, format, args);
+    va_end(args);
+    return redis_read(redis);
+}
+
+// For commands whose reply is a number, or does not matter.
+static inline int64_t redis_do(redisContext *redis, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    redisvAppendCommand(redis, format, args);
+    va_end(args);
+    redisReply *reply = redis_read(redis);
+    int64_t number = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0;
+    freeReplyObject(reply);
+    return number;
+}
+
+static inline void write_config(const bench_t *bench, const sidecar_options_t *options, const char *path) {
+    FILE *file = fopen(path, "w");
+    if (!file) die("cannot write %s", path);
+    int queues = options->queues ? options->queues : 1;
+    fprintf(file, "redis = { socket = \"%s/%s\"; };\n", bench->dir, options->socket ? options->socket : "redis.sock");
+    fprintf(file, "group = \"%s\";\nlock = { ttl = \"%s\"; };\n", BENCH_GROUP, options->ttl ? options->ttl : "5s");
+    if (options->batch) fprintf(file, "dispatcher = { batch = %d; };\n", options->batch);
+    fprintf(file, "audit = { path = \"%s/%s.db\"; };\n", bench->dir, options->name);
+    fprintf(file, "http = { port = 0; };\nlog = { level = \"info\"; };\nqueues = (\n");
+    for (int i = 0; i < queues; i++)
+        fprintf(file, "    { name = \"q%d\"; roles = [\"dispatcher\"]; }%s\n", i, i + 1 < queues ? "," : "");
+    fprintf(file, ");\n");
+    if (fclose(file) != 0) die("cannot write %s", path);
+}
+
+// Starts the sidecar; it dies with the bench.
+static inline pid_t sidecar_start(const bench_t *bench, sidecar_options_t options) {
+    char config[256];
+    char log[256];
+    snprintf(config, sizeof config, "%s/%s.cfg", bench->dir, options.name);
+    snprintf(log, sizeof log, "%s/%s.log", bench->dir, options.name);
+    write_config(bench, &options, config);
+    pid_t pid = fork();
+    if (pid < 0) die("cannot fork");
+    if (pid > 0) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_TIMERSLACK, 0UL); // back to the default
+    if (!freopen(log, "a", stderr) || !freopen("/dev/null", "w", stdout)) _exit(126);
+    execl(bench->sidecar, bench->sidecar, "run", "-c", config, (char *)NULL);
+    _exit(127);
+}
+
+static inline void sidecar_stop(pid_t pid, int signal_number) {
+    kill(pid, signal_number);
+    waitpid(pid, NULL, 0);
+}
+
+// Waits until the sidecar promotes: a job that is due comes out of ready.
+static inline void sidecar_await(redisContext *redis, pid_t pid) {
+    redis_do(redis, "ZADD q0:delayed 0 warm-up");
+    for (int i = 0; i < 3000; i++) {
+        if (waitpid(pid, NULL, WNOHANG) == pid) die("the sidecar ended; see its log");
+        redisReply *reply = redis_ask(redis, "RPOP q0");
+        bool done = reply->type == REDIS_REPLY_STRING;
+        freeReplyObject(reply);
+        if (done) {
+            sleep_us(50000); // its last look, and the wake-ups that it arms
+            return;
+        }
+        sleep_us(5000);
+    }
+    die("the sidecar promotes nothing");
+}
+
+// Waits until a standby listens for vacancies.
+static inline void standby_await(redisContext *redis) {
+    for (int64_t heard = 0; heard == 0; sleep_us(10000)) {
+        redisReply *reply = redis_ask(redis, "PUBSUB NUMSUB sidecar:" BENCH_GROUP ":vacant");
+        heard = reply->element[1]->integer;
+        freeReplyObject(reply);
+    }
+}
+
+static inline int compare_doubles(const void *a, const void *b) {
+    double left = *(const double *)a;
+    double right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static inline double percentile(double *values, size_t count, double share) {
+    if (count == 0) return 0;
+    qsort(values, count, sizeof *values, compare_doubles);
+    size_t rank = (size_t)(share * (double)count);
+    return values[rank < count ? rank : count - 1];
+}
+
+// One value of each round.
+typedef struct series {
+    double values[BENCH_MAX_ROUNDS];
+    int count;
+} series_t;
+
+static inline void series_add(series_t *series, double value) { series->values[series->count++] = value; }
+
+static inline void table_head(const char *title) { printf("\n%-58s %10s %10s %10s   goal\n", title, "median", "min", "max"); }
+
+// One line of a table. `relation` is '<', '>' or 0 for no goal.
+static inline void table_row(bench_t *bench, const char *label, series_t *series, int decimals, char relation, double goal) {
+    size_t count = (size_t)series->count;
+    double median = percentile(series->values, count, 0.5);
+    printf("%-58s %10.*f %10.*f %10.*f", label, decimals, median, decimals, series->values[0], decimals,
+           series->values[count - 1]);
+    if (relation) {
+        bool met = relation == '<' ? median <= goal : median >= goal;
+        printf("   %c= %g: %s", relation, goal, met ? "met" : "MISSED");
+        if (!met) bench->missed++;
+    }
+    putchar('\n');
+}
+
+static inline int bench_end(const bench_t *bench) { return bench->missed ? 1 : 0; }
+
+#endif

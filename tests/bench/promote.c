@@ -1,0 +1,285 @@
+// Promotion of a backlog: jobs per second against one huge script that moves everything in one call, and what another client's
+// PING sees meanwhile.
+//
+// A round begins with RENAME, which puts a loaded zset in the place of delayed, and ends with the keyspace event that Redis sends
+// when that zset is empty: nobody polls, and the wake-up of the sidecar is part of the time.
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "bench.h"
+
+enum {
+    JOB_BYTES = 100,
+    JOBS_PER_ADD = 200,
+    ADDS_AHEAD = 50,
+    SMALL = 200000,
+    LARGE = 1000000,
+    NAIVE = 20000,
+    PING_PAUSE_US = 200,
+    PING_MAX = 200000,
+};
+
+// The ceiling: all of it in one call, without a fence, checks or replies between.
+static const char REFERENCE[] = "local t = redis.call('TIME') local now = string.format('%s%03d', t[1], math.floor(t[2] / 1000)) "
+                                "while true do "
+                                "local jobs = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1]) "
+                                "if #jobs == 0 then return end "
+                                "redis.call('LPUSH', KEYS[2], unpack(jobs)) "
+                                "redis.call('ZREMRANGEBYRANK', KEYS[1], 0, #jobs - 1) end";
+
+typedef struct pinger {
+    redisContext *redis;
+    atomic_bool stop;
+    double *ms;
+    size_t count;
+    pthread_t thread;
+} pinger_t;
+
+static void *ping_main(void *arg) {
+    pinger_t *pinger = arg;
+    while (!atomic_load(&pinger->stop) && pinger->count < PING_MAX) {
+        int64_t sent = mono_us();
+        redis_do(pinger->redis, "PING");
+        pinger->ms[pinger->count++] = (double)(mono_us() - sent) / 1000;
+        sleep_us(PING_PAUSE_US);
+    }
+    return NULL;
+}
+
+static void ping_begin(pinger_t *pinger) {
+    pinger->count = 0;
+    atomic_store(&pinger->stop, false);
+    if (pthread_create(&pinger->thread, NULL, ping_main, pinger) != 0) die("no thread");
+}
+
+static void ping_end(pinger_t *pinger) {
+    atomic_store(&pinger->stop, true);
+    pthread_join(pinger->thread, NULL);
+}
+
+// Fills the zset `stage` with jobs that fell due within the last minute: in the order of their due times, or at random, which
+// spreads neighbours over the memory of Redis and makes everybody slower.
+static void load(redisContext *redis, size_t jobs, bool shuffled) {
+    enum { ARGS = 2 + 2 * JOBS_PER_ADD };
+    static char scores[JOBS_PER_ADD][32];
+    static char bytes[JOBS_PER_ADD][JOB_BYTES + 1];
+    const char *argv[ARGS] = {"ZADD", "stage"};
+    size_t lens[ARGS] = {4, 5};
+    uint64_t random = 42;
+    double now_ms = (double)wall_us() / 1000;
+    int ahead = 0;
+    for (size_t done = 0; done < jobs; done += JOBS_PER_ADD) {
+        for (size_t i = 0; i < JOBS_PER_ADD; i++) {
+            double ago = shuffled ? random_unit(&random) : 1 - (double)(done + i) / (double)jobs;
+            int len = snprintf(scores[i], sizeof scores[i], "%.3f", now_ms - 60000 * ago);
+            snprintf(bytes[i], sizeof bytes[i], "{\"id\":\"%012zu\",\"data\":\"%069d\"}", done + i, 0);
+            argv[2 + 2 * i] = scores[i];
+            lens[2 + 2 * i] = (size_t)len;
+            argv[3 + 2 * i] = bytes[i];
+            lens[3 + 2 * i] = JOB_BYTES;
+        }
+        redisAppendCommandArgv(redis, ARGS, argv, lens);
+        if (++ahead == ADDS_AHEAD)
+            for (; ahead > 0; ahead--) freeReplyObject(redis_read(redis));
+    }
+    for (; ahead > 0; ahead--) freeReplyObject(redis_read(redis));
+}
+
+static void expect(redisContext *redis, const char *ready, size_t jobs) {
+    int64_t found = redis_do(redis, "LLEN %s", ready);
+    if (found != (int64_t)jobs) die("%lld jobs of %zu arrived", (long long)found, jobs);
+    redis_do(redis, "DEL %s", ready);
+}
+
+static double rate(size_t jobs, int64_t us) { return (double)jobs / (double)us * 1e6; }
+
+static void await_event(redisContext *events, const char *name) {
+    for (bool seen = false; !seen;) {
+        redisReply *event = redis_read(events);
+        seen = event->elements == 3 && strcmp(event->element[2]->str, name) == 0;
+        freeReplyObject(event);
+    }
+}
+
+// With a pinger (or NULL) for as long as the jobs are on their way.
+static double sidecar_round(redisContext *redis, redisContext *events, size_t jobs, bool shuffled, pinger_t *pinger) {
+    load(redis, jobs, shuffled);
+    sleep_us(20000);
+    if (pinger) ping_begin(pinger);
+    int64_t began = mono_us();
+    redis_do(redis, "RENAME stage q0:delayed");
+    await_event(events, "rename_to"); // what is older belongs to the warm-up
+    await_event(events, "del");
+    int64_t ended = mono_us();
+    if (pinger) ping_end(pinger);
+    expect(redis, "q0", jobs);
+    return rate(jobs, ended - began);
+}
+
+static double reference_round(redisContext *redis, size_t jobs, bool shuffled, int chunk, pinger_t *pinger) {
+    load(redis, jobs, shuffled);
+    sleep_us(20000);
+    if (pinger) ping_begin(pinger);
+    int64_t began = mono_us();
+    redis_do(redis, "EVAL %s 2 stage huge %d", REFERENCE, chunk);
+    int64_t ended = mono_us();
+    if (pinger) ping_end(pinger);
+    expect(redis, "huge", jobs);
+    return rate(jobs, ended - began);
+}
+
+// What workers usually do themselves: read some, and for each one ZREM, and LPUSH if that removed it.
+static double naive_round(redisContext *redis, size_t jobs) {
+    load(redis, jobs, false);
+    int64_t began = mono_us();
+    for (;;) {
+        redisReply *due = redis_ask(redis, "ZRANGEBYSCORE stage -inf %lld LIMIT 0 100", (long long)(wall_us() / 1000));
+        size_t count = due->elements;
+        for (size_t i = 0; i < count; i++) {
+            const redisReply *job = due->element[i];
+            if (redis_do(redis, "ZREM stage %b", job->str, job->len) == 1) redis_do(redis, "LPUSH naive %b", job->str, job->len);
+        }
+        freeReplyObject(due);
+        if (count == 0) break;
+    }
+    int64_t ended = mono_us();
+    expect(redis, "naive", jobs);
+    return rate(jobs, ended - began);
+}
+
+static int fastest_chunk(redisContext *redis) {
+    static const int CHUNKS[] = {500, 1000, 2000, 5000};
+    int best = 0;
+    double best_rate = 0;
+    for (size_t i = 0; i < sizeof CHUNKS / sizeof *CHUNKS; i++) {
+        double found = reference_round(redis, SMALL, false, CHUNKS[i], NULL);
+        fprintf(stderr, "promote: one huge script, chunks of %d: %.0f jobs/s\n", CHUNKS[i], found);
+        if (found > best_rate) {
+            best_rate = found;
+            best = CHUNKS[i];
+        }
+    }
+    return best;
+}
+
+static redisContext *watch_end(const bench_t *bench, redisContext *redis) {
+    redisContext *events = redis_open(bench);
+    redis_do(redis, "CONFIG SET notify-keyspace-events Kg");
+    redis_do(events, "SUBSCRIBE __keyspace@0__:q0:delayed");
+    return events;
+}
+
+// A B A B; the ratio is that of neighbours.
+static void compare(bench_t *bench, redisContext *redis, redisContext *events, size_t jobs, bool shuffled, int chunk) {
+    series_t ours = {0};
+    series_t reference = {0};
+    series_t ratio = {0};
+    char label[80];
+    const char *order = shuffled ? ", random order" : "";
+    for (int i = 0; i < bench->rounds; i++) {
+        series_add(&ours, sidecar_round(redis, events, jobs, shuffled, NULL));
+        series_add(&reference, reference_round(redis, jobs, shuffled, chunk, NULL));
+        series_add(&ratio, ours.values[i] / reference.values[i]);
+        fprintf(stderr, "promote: %zu jobs%s, round %d: %.0f jobs/s, reference %.0f, ratio %.3f\n", jobs, order, i + 1,
+                ours.values[i], reference.values[i], ratio.values[i]);
+    }
+    snprintf(label, sizeof label, "%zu jobs%s: sidecar, jobs/s", jobs, order);
+    table_row(bench, label, &ours, 0, 0, 0);
+    snprintf(label, sizeof label, "%zu jobs%s: one huge script, jobs/s", jobs, order);
+    table_row(bench, label, &reference, 0, 0, 0);
+    snprintf(label, sizeof label, "%zu jobs%s: sidecar / huge script", jobs, order);
+    table_row(bench, label, &ratio, 3, shuffled ? 0 : '>', 0.9);
+}
+
+typedef struct ping_series {
+    series_t p50;
+    series_t p99;
+    series_t max;
+} ping_series_t;
+
+static void ping_add(ping_series_t *series, const pinger_t *pinger) {
+    series_add(&series->p50, percentile(pinger->ms, pinger->count, 0.5));
+    series_add(&series->p99, percentile(pinger->ms, pinger->count, 0.99));
+    series_add(&series->max, percentile(pinger->ms, pinger->count, 1));
+}
+
+static void ping_rows(bench_t *bench, const char *what, ping_series_t *series, double goal) {
+    char label[80];
+    snprintf(label, sizeof label, "PING p50, %s, ms", what);
+    table_row(bench, label, &series->p50, 3, 0, 0);
+    snprintf(label, sizeof label, "PING p99, %s, ms", what);
+    table_row(bench, label, &series->p99, 3, goal > 0 ? '<' : 0, goal);
+    snprintf(label, sizeof label, "PING max, %s, ms", what);
+    table_row(bench, label, &series->max, 3, 0, 0);
+}
+
+static void pings(bench_t *bench, redisContext *redis, redisContext *events, int chunk, pinger_t *pinger) {
+    ping_series_t idle = {0};
+    ping_series_t ours = {0};
+    ping_series_t huge = {0};
+    for (int i = 0; i < bench->rounds; i++) {
+        fprintf(stderr, "promote: ping round %d\n", i + 1);
+        ping_begin(pinger);
+        sleep_us(500000);
+        ping_end(pinger);
+        ping_add(&idle, pinger);
+        sidecar_round(redis, events, LARGE, false, pinger);
+        ping_add(&ours, pinger);
+        reference_round(redis, SMALL, false, chunk, pinger);
+        ping_add(&huge, pinger);
+    }
+    ping_rows(bench, "idle Redis (floor)", &idle, 0);
+    ping_rows(bench, "sidecar promotes 1000000 jobs", &ours, 1.5);
+    table_row(bench, "PING max, huge script moves 200000 jobs, ms", &huge.max, 3, 0, 0);
+}
+
+// The trade-off of the batch: throughput against how long others wait.
+static void batches(bench_t *bench, redisContext *redis, redisContext *events, pinger_t *pinger) {
+    static const int BATCHES[] = {100, 500, 1000, 2000};
+    table_head("The batch: 200000 jobs");
+    for (size_t b = 0; b < sizeof BATCHES / sizeof *BATCHES; b++) {
+        series_t rates = {0};
+        ping_series_t ping = {0};
+        char label[80];
+        fprintf(stderr, "promote: batch %d\n", BATCHES[b]);
+        pid_t sidecar = sidecar_start(bench, (sidecar_options_t){.name = "batch", .batch = BATCHES[b]});
+        sidecar_await(redis, sidecar);
+        for (int i = 0; i < bench->rounds; i++) {
+            series_add(&rates, sidecar_round(redis, events, SMALL, false, NULL));
+            sidecar_round(redis, events, SMALL, false, pinger);
+            ping_add(&ping, pinger);
+        }
+        sidecar_stop(sidecar, SIGTERM);
+        snprintf(label, sizeof label, "batch %d, jobs/s", BATCHES[b]);
+        table_row(bench, label, &rates, 0, 0, 0);
+        snprintf(label, sizeof label, "batch %d, PING p99, ms", BATCHES[b]);
+        table_row(bench, label, &ping.p99, 3, 0, 0);
+    }
+    series_t naive = {0};
+    for (int i = 0; i < bench->rounds; i++) series_add(&naive, naive_round(redis, NAIVE));
+    table_row(bench, "naive loop in C (ZRANGEBYSCORE, ZREM, LPUSH), jobs/s", &naive, 0, 0, 0);
+}
+
+int main(int argc, char **argv) {
+    bench_t bench = bench_begin(argc, argv);
+    redisContext *redis = redis_open(&bench);
+    redisContext *events = watch_end(&bench, redis);
+    pinger_t pinger = {.redis = redis_open(&bench), .ms = calloc(PING_MAX, sizeof(double))};
+    if (!pinger.ms) die("no memory");
+    int chunk = fastest_chunk(redis);
+    pid_t sidecar = sidecar_start(&bench, (sidecar_options_t){.name = "promote"});
+    sidecar_await(redis, sidecar);
+    table_head("Promotion of due jobs of 100 bytes");
+    compare(&bench, redis, events, SMALL, false, chunk);
+    compare(&bench, redis, events, LARGE, false, chunk);
+    compare(&bench, redis, events, SMALL, true, chunk);
+    pings(&bench, redis, events, chunk, &pinger);
+    sidecar_stop(sidecar, SIGTERM);
+    batches(&bench, redis, events, &pinger);
+    redis_do(redis, "CONFIG SET notify-keyspace-events %s", "");
+    free(pinger.ms);
+    redisFree(pinger.redis);
+    redisFree(events);
+    redisFree(redis);
+    return bench_end(&bench);
+}

@@ -1,0 +1,54 @@
+#!/bin/sh
+# Runs the benchmarks against one private redis-server: run.sh SIDECAR TOOLS [NAME...]
+#
+#   SIDECAR   the program, TOOLS the directory with bench_NAME of each tool, NAME which of them (all)
+#   BENCH_ROUNDS=5   BENCH_SECONDS=3 (of one lateness round)   BENCH_CONSUMERS=1 (at 10k jobs/s)   REDIS_SERVER=redis-server
+#   BENCH_NICE=-15   for all of it, so that what else the machine does disturbs less (needs the right to)
+#   BENCH_STRICT=1   a goal that is missed makes the exit code 1
+#   BENCH_KEEP=1     keeps the directory with configs and logs
+set -eu
+
+sidecar=$(realpath "${1:-build/queue-sidecar}")
+tools=$(realpath "${2:-build/tests}")
+[ $# -lt 2 ] || shift 2
+[ $# -gt 0 ] || set -- promote lateness idle takeover
+[ -z "${BENCH_NICE:-}" ] || renice -n "$BENCH_NICE" $$ >&2
+missed=0
+redis=
+tool=
+
+dir=$(mktemp -d "${TMPDIR:-/tmp}/bench.XXXXXX")
+finish() {
+    for pid in $tool $redis; do
+        if kill "$pid" 2>/dev/null; then wait "$pid" || true; fi
+    done
+    if [ -n "${BENCH_KEEP:-}" ]; then echo "kept: $dir" >&2; else rm -rf "$dir"; fi
+}
+trap finish EXIT
+trap 'exit 130' HUP INT PIPE TERM
+
+"${REDIS_SERVER:-redis-server}" --port 0 --unixsocket "$dir/redis.sock" --dir "$dir" --save "" --appendonly no --logfile "$dir/redis.log" &
+redis=$!
+for _ in $(seq 100); do
+    [ ! -S "$dir/redis.sock" ] || break
+    sleep 0.05
+done
+[ -S "$dir/redis.sock" ] || { cat "$dir/redis.log" >&2; exit 2; }
+
+echo "$("${REDIS_SERVER:-redis-server}" --version | cut -d' ' -f1-3), $(nproc) CPUs, load $(cut -d' ' -f1-3 /proc/loadavg), medians of ${BENCH_ROUNDS:-5} rounds"
+for name in "$@"; do
+    echo "== $name ($(date +%T))" >&2
+    code=0
+    "$tools/bench_$name" "$dir" "$sidecar" & # and wait, which a signal interrupts
+    tool=$!
+    wait "$tool" || code=$?
+    tool=
+    case $code in
+    0) ;;
+    1) missed=1 ;;
+    *) exit "$code" ;;
+    esac
+done
+echo
+if [ "$missed" = 0 ]; then echo "every goal is met"; else echo "not every goal is met"; fi
+[ -z "${BENCH_STRICT:-}" ] || exit "$missed"
