@@ -58,7 +58,7 @@ Test(redis_support_daemon, is_paused_continued_and_killed) {
         int64_t used = daemon_cpu_us(d);
         int ticks = daemon_log_count(d, "tick");
         cr_assert_not(wait_for(daemon_log_count(d, "tick") != ticks, 30));
-        cr_assert_eq(daemon_cpu_us(d), used);
+        cr_assert_leq(daemon_cpu_us(d) - used, 10000); /* the kernel books what was used before up to a tick late */
         daemon_continue(d);
         cr_assert(wait_for(daemon_log_count(d, "tick") > ticks, 5000));
     }
