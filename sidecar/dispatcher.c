@@ -4,23 +4,19 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/backoff.h"
 #include "base/buffer.h"
 #include "base/log.h"
 #include "line.h"
-#include "queue/wake.h"
+#include "link.h"
 
 enum {
     WINDOW = 2,        // requests under way: Redis works on one while the next waits in its socket, and others get in between
     HEADS_CHUNK = 500, // queues per look: about half a millisecond of Redis
     APART_US = 100,    // a fifth of what a full batch takes
     TICK_MS = 100,     // a tick comes up for air at least this often
-    NO_WAKE_RETRY_S = 60,
-    CALM_S = 10, // after so long without trouble the next one is met with the shortest wait again
 };
 
 static const char ROLE[] = "dispatcher";
-static const char NO_WAKE_UPS[] = "redis refuses wake-ups: new jobs are found by dispatcher.safety_poll only";
 
 typedef enum flight_kind { FLIGHT_PROMOTE, FLIGHT_READ, FLIGHT_SAFETY } flight_kind_t;
 
@@ -40,13 +36,7 @@ struct dispatcher {
     leases_t *leases;
     metrics_t *metrics;
     const atomic_bool *stop;
-    conn_t *data;
-    conn_t *ear;    // told of changes
-    bool waking;    // tracking works on this pair of connections
-    mono_t wake_at; // when to try tracking again
-    mono_t woke_at; // when tracking last began
-    backoff_t backoff;
-    mono_t retry_at;  // no request before this
+    link_t link;
     mono_t safety_at; // next look at all heads
     line_t *lines;
     line_t **by_key; // lines sorted by delayed key, for wake-ups
@@ -68,9 +58,8 @@ static int compare_keys(const void *a, const void *b) {
 
 dispatcher_t *dispatcher_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
     dispatcher_t *d = mem_alloc(sizeof *d);
-    *d = (dispatcher_t){.keys = keys, .leases = leases, .metrics = metrics, .stop = stop, .backoff = BACKOFF_REDIS};
-    d->data = conn_new(&keys->config->redis, "queue-sidecar-dispatcher", stop);
-    d->ear = conn_new(&keys->config->redis, "queue-sidecar-wakeups", stop);
+    *d = (dispatcher_t){.keys = keys, .leases = leases, .metrics = metrics, .stop = stop};
+    link_init(&d->link, ROLE, &keys->config->redis, metrics, stop);
     d->lines = mem_array(keys->queue_count, sizeof *d->lines);
     d->by_key = mem_array(keys->queue_count, sizeof(line_t *));
     d->terms = mem_array(keys->seat_count, sizeof *d->terms);
@@ -93,8 +82,7 @@ static void drop_flights(dispatcher_t *d) {
 void dispatcher_free(dispatcher_t *d) {
     if (!d) return;
     drop_flights(d);
-    conn_free(d->data);
-    conn_free(d->ear);
+    link_free(&d->link);
     free(d->lines);
     free(d->by_key);
     free(d->terms);
@@ -108,23 +96,9 @@ static void forget_everything(dispatcher_t *d) {
     for (size_t i = 0; i < d->keys->queue_count; i++) line_forget(&d->lines[i]);
 }
 
-static void disconnect(dispatcher_t *d) {
-    conn_close(d->data);
-    conn_close(d->ear);
-    d->waking = false;
-    forget_everything(d);
-}
-
 static void put_off(dispatcher_t *d, const fault_t *fault) {
-    mono_t now = mono_now();
-    if (mono_diff(now, d->retry_at) > CALM_S * NS_PER_S) backoff_reset(&d->backoff);
-    d->retry_at = mono_add(now, backoff_next_ns(&d->backoff));
-    log_warn(ROLE, NULL, fault->outcome == OUTCOME_LATER ? "redis is not ready" : "redis is out of reach",
-             F_STR("reason", fault->text));
-    if (fault->outcome == OUTCOME_LOST) {
-        disconnect(d);
-        metric_add(&d->metrics->reconnects, 1);
-    }
+    link_put_off(&d->link, fault);
+    if (!conn_is_open(d->link.data)) forget_everything(d);
 }
 
 // Notes new terms; returns whether any seat may be served.
@@ -154,41 +128,13 @@ static bool served(dispatcher_t *d, size_t queue, lease_t *lease) {
     return lease_get(d->leases, seat, lease) && d->fenced[seat] != lease->term;
 }
 
-static void start_waking(dispatcher_t *d, mono_t now) {
-    fault_t fault;
-    outcome_t outcome = wake_start(d->data, d->ear, &fault);
-    if (outcome == OUTCOME_OK) {
-        d->waking = true;
-        d->woke_at = now;
-    } else if (outcome == OUTCOME_FAULT && conn_is_open(d->data)) {
-        log_error(ROLE, NULL, "redis refuses wake-ups: new jobs are found by dispatcher.safety_poll only",
-                  F_STR("reason", fault.text));
-        d->wake_at = mono_add(now, NO_WAKE_RETRY_S * NS_PER_S);
-    } else {
-        put_off(d, &fault);
-    }
-}
-
-// Opens what is closed. Whatever is new, everything may have changed meanwhile. False: not now, see retry_at.
+// Opens what is closed. False: not now, see retry_at.
 static bool connected(dispatcher_t *d, mono_t now) {
-    fault_t fault;
-    bool fresh = !conn_is_open(d->data);
-    if (conn_open(d->data, &fault) != OUTCOME_OK) {
-        put_off(d, &fault);
-        return false;
-    }
-    if (fresh) d->wake_at = now;
-    if ((fresh || (d->waking && !conn_is_open(d->ear)) || !d->waking) && mono_reached(d->wake_at, now)) {
-        d->waking = false;
-        start_waking(d, now);
-        if (!conn_is_open(d->data)) return false;
-        fresh = true;
-    }
-    if (fresh) {
-        forget_everything(d);
-        d->safety_at = mono_add(now, d->keys->config->dispatcher.safety_poll_ms * NS_PER_MS);
-    }
-    return true;
+    bool fresh;
+    bool open = link_open(&d->link, now, &fresh);
+    if (fresh) forget_everything(d);
+    if (open && fresh) d->safety_at = mono_add(now, d->keys->config->dispatcher.safety_poll_ms * NS_PER_MS);
+    return open;
 }
 
 static int compare_key(const void *key, const void *line) { return strcmp(key, (*(line_t *const *)line)->config->delayed); }
@@ -205,32 +151,6 @@ static void on_change(void *self, const char *key, size_t len) {
     if (!found) return;
     metric_add(&(*found)->metrics->wakeups, 1);
     line_changed(*found);
-}
-
-// An idle connection that has something to read has been closed by the other side.
-static bool data_alive(dispatcher_t *d) {
-    struct redisReply *reply = NULL;
-    fault_t fault;
-    if (d->flying > 0 || conn_take(d->data, &reply, &fault) == OUTCOME_OK) {
-        conn_reply_free(reply);
-        return true;
-    }
-    put_off(d, &fault);
-    return false;
-}
-
-// Takes the wake-ups that have arrived. A dead ear would be silent for ever, so it is replaced.
-static bool heard(dispatcher_t *d) {
-    fault_t fault;
-    if (!d->waking || wake_take(d->ear, on_change, d, &fault) == OUTCOME_OK) return true;
-    log_warn(ROLE, NULL, "lost the connection for wake-ups", F_STR("reason", fault.text));
-    conn_close(d->ear);
-    d->waking = false;
-    mono_t now = mono_now();
-    bool again = mono_diff(now, d->woke_at) < NS_PER_S; // it died as soon as it was there: no hurry
-    d->wake_at = mono_add(now, again ? backoff_next_ns(&d->backoff) : 0);
-    metric_add(&d->metrics->reconnects, 1);
-    return false;
 }
 
 static flight_t *new_flight(dispatcher_t *d, flight_kind_t kind, size_t room) {
@@ -253,12 +173,12 @@ static void send_promote(dispatcher_t *d, size_t queue, const lease_t *lease, mo
     flight_t *flight = new_flight(d, FLIGHT_PROMOTE, 1);
     flight->term = lease->term;
     flight->ask = line_sent(line, now);
-    flight->armed = d->waking;
+    flight->armed = d->link.waking;
     flight->count = 1;
     flight->asks[0] = (head_ask_t){.queue = queue, .skip = flight->ask.skip};
     promote_ask_t ask = {.queue = queue, .token = lease->token, .batch = flight->ask.batch, .skip = flight->ask.skip};
-    line->ops->promote_append(d->data, d->keys, &ask);
-    heads_append(d->data, d->keys, flight->asks, 1, flight->armed);
+    line->ops->promote_append(d->link.data, d->keys, &ask);
+    heads_append(d->link.data, d->keys, flight->asks, 1, flight->armed);
 }
 
 // Sends a promote for the next queue in turn that is due.
@@ -294,8 +214,8 @@ static bool send_look(dispatcher_t *d, flight_kind_t kind, size_t *from, mono_t 
     }
     *from = queue;
     if (!flight) return false;
-    flight->armed = kind == FLIGHT_READ && d->waking;
-    heads_append(d->data, d->keys, flight->asks, flight->count, flight->armed);
+    flight->armed = kind == FLIGHT_READ && d->link.waking;
+    heads_append(d->link.data, d->keys, flight->asks, flight->count, flight->armed);
     return true;
 }
 
@@ -330,15 +250,6 @@ static void heads_failed(dispatcher_t *d, const flight_t *flight, const fault_t 
     }
 }
 
-// The server takes no registrations any more: from now on the safety poll finds what is new.
-static void stop_waking(dispatcher_t *d, const fault_t *fault, mono_t now) {
-    if (!d->waking) return;
-    log_error(ROLE, NULL, NO_WAKE_UPS, F_STR("reason", fault->text));
-    d->waking = false;
-    conn_close(d->ear);
-    d->wake_at = mono_add(now, NO_WAKE_RETRY_S * NS_PER_S);
-}
-
 static void fence(dispatcher_t *d, const flight_t *flight) {
     size_t seat = d->keys->queues[flight->asks[0].queue].seat;
     d->fenced[seat] = flight->term;
@@ -349,10 +260,10 @@ static void fence(dispatcher_t *d, const flight_t *flight) {
 static outcome_t land_promote(dispatcher_t *d, const flight_t *flight, fault_t *fault) {
     line_t *line = &d->lines[flight->asks[0].queue];
     promote_reply_t reply;
-    outcome_t outcome = line->ops->promote_read(d->data, &reply, fault);
+    outcome_t outcome = line->ops->promote_read(d->link.data, &reply, fault);
     mono_t now = mono_now();
     if (outcome == OUTCOME_OK) {
-        backoff_reset(&d->backoff); // a look that succeeds proves less: it writes nothing
+        link_works(&d->link); // a look that succeeds proves less: it writes nothing
         if (!line_promoted(line, &reply, &flight->ask, now)) fence(d, flight);
         return OUTCOME_OK;
     }
@@ -378,7 +289,7 @@ static outcome_t land(dispatcher_t *d, fault_t *fault) {
     int64_t now_us = 0;
     outcome_t outcome = OUTCOME_OK;
     if (flight.kind == FLIGHT_PROMOTE) outcome = land_promote(d, &flight, fault);
-    if (outcome != OUTCOME_LOST) heads_read(d->data, flight.count, flight.armed, d->heads, &now_us, &looked);
+    if (outcome != OUTCOME_LOST) heads_read(d->link.data, flight.count, flight.armed, d->heads, &now_us, &looked);
     if (outcome == OUTCOME_LOST || looked.outcome == OUTCOME_LOST) {
         if (outcome == OUTCOME_OK || outcome == OUTCOME_FAULT) *fault = looked; // else the first reason is the better one
         fault->outcome = OUTCOME_LOST;
@@ -388,7 +299,7 @@ static outcome_t land(dispatcher_t *d, fault_t *fault) {
     memmove(d->flights, d->flights + 1, (size_t)--d->flying * sizeof *d->flights);
     for (size_t i = 0; flight.kind == FLIGHT_READ && i < flight.count; i++) d->lines[flight.asks[i].queue].flying--;
     bool unarmed = looked.outcome == OUTCOME_FAULT && flight.armed && now_us > 0; // the heads are good all the same
-    if (unarmed) stop_waking(d, &looked, mono_now());
+    if (unarmed && d->link.waking) link_deaf(&d->link, &looked, mono_now());
     if (looked.outcome == OUTCOME_OK || unarmed)
         apply_heads(d, &flight, now_us, cost_ns, mono_now());
     else
@@ -425,7 +336,7 @@ static bool send_next(dispatcher_t *d, size_t *safety_from) {
 // Fills the window. Each request leaves at once.
 static bool send_all(dispatcher_t *d, size_t *safety_from, fault_t *fault) {
     while (d->flying < WINDOW && send_next(d, safety_from))
-        if (conn_flush(d->data, fault) != OUTCOME_OK) return false;
+        if (conn_flush(d->link.data, fault) != OUTCOME_OK) return false;
     return true;
 }
 
@@ -440,7 +351,7 @@ static void work(dispatcher_t *d) {
     }
     while (!atomic_load(d->stop) && mono_diff(mono_now(), started) < TICK_MS * NS_PER_MS) {
         fault_t fault;
-        if (!heard(d)) break;
+        if (!link_hear(&d->link, on_change, d)) break;
         if (!send_all(d, &safety_from, &fault)) {
             put_off(d, &fault);
             return;
@@ -461,21 +372,30 @@ static mono_t next_time(dispatcher_t *d) {
         mono_t of_line = line_next(&d->lines[i]);
         if (of_line.ns < next.ns && served(d, i, &lease)) next = of_line;
     }
-    if (!d->waking) next = mono_min(next, d->wake_at);
-    return next.ns < d->retry_at.ns ? d->retry_at : next;
+    if (!d->link.waking) next = mono_min(next, d->link.wake_at);
+    return next.ns < d->link.retry_at.ns ? d->link.retry_at : next;
+}
+
+static bool alive(dispatcher_t *d) {
+    if (d->flying > 0 || link_alive(&d->link)) return true;
+    forget_everything(d);
+    return false;
 }
 
 void dispatcher_tick(void *self, role_wait_t *wait) {
     dispatcher_t *d = self;
     if (!leading(d)) {
-        if (conn_is_open(d->data)) disconnect(d);
+        if (conn_is_open(d->link.data)) {
+            link_close(&d->link);
+            forget_everything(d);
+        }
         return; // the lease wakes us
     }
     mono_t now = mono_now();
-    if (mono_reached(d->retry_at, now) && connected(d, now) && data_alive(d)) work(d);
+    if (mono_reached(d->link.retry_at, now) && connected(d, now) && alive(d)) work(d);
     wait->until = next_time(d);
     // While we are put off nothing is read, and a socket with news would end every wait at once.
-    if (!mono_reached(d->retry_at, mono_now())) return;
-    role_wait_fd(wait, conn_fd(d->data));
-    if (d->waking) role_wait_fd(wait, conn_fd(d->ear));
+    if (!mono_reached(d->link.retry_at, mono_now())) return;
+    role_wait_fd(wait, conn_fd(d->link.data));
+    if (d->link.waking) role_wait_fd(wait, conn_fd(d->link.ear));
 }

@@ -17,6 +17,7 @@ ranks='
 6 auditor
 6 http
 5 line
+5 link
 5 health
 4 queue
 4 audit

@@ -25,7 +25,7 @@ static void close_links(proxy_t *proxy, bool all) {
         link_t *link = *at;
         if (all || link->broken) {
             *at = link->next;
-            link_close(link);
+            proxy_link_close(link);
         } else {
             at = &link->next;
         }
@@ -44,12 +44,12 @@ static void work(proxy_t *proxy, const struct pollfd *polled, size_t count) {
         /* The list may have lost links since the poll (proxy_disconnect marks, it does not remove), but none is new. */
         short client = at < count ? polled[at].revents : 0;
         short server = at + 1 < count ? polled[at + 1].revents : 0;
-        if (!link->broken) link_work(proxy, link, client, server);
+        if (!link->broken) proxy_link_work(proxy, link, client, server);
     }
     close_links(proxy, false);
     if (polled[0].revents & POLLIN) {
         int client = accept4(proxy->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (client >= 0) link_open(proxy, client);
+        if (client >= 0) proxy_link_open(proxy, client);
     }
 }
 
@@ -63,7 +63,7 @@ static void *run(void *argument) {
         pthread_mutex_lock(&proxy->lock);
         if (proxy->stopping) break;
         for (link_t *link = proxy->links; link && count < 2 + 2 * MAX_LINKS; link = link->next, count += 2)
-            link_events(proxy, link, &polled[count]);
+            proxy_link_events(proxy, link, &polled[count]);
         pthread_mutex_unlock(&proxy->lock);
         if (poll(polled, count, -1) < 0) continue;
         pthread_mutex_lock(&proxy->lock);

@@ -27,7 +27,7 @@ static void consume(bytes_t *bytes, size_t length) {
     memmove(bytes->data, bytes->data + length, bytes->length);
 }
 
-void link_open(proxy_t *proxy, int client) {
+void proxy_link_open(proxy_t *proxy, int client) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof(address.sun_path), "%s", proxy->upstream);
     int server = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -45,7 +45,7 @@ void link_open(proxy_t *proxy, int client) {
     proxy->links = link;
 }
 
-void link_close(link_t *link) {
+void proxy_link_close(link_t *link) {
     close(link->client);
     close(link->server);
     for (size_t i = 0; i < link->asked; i++) free(link->pending[i].error);
@@ -57,7 +57,7 @@ void link_close(link_t *link) {
     free(link);
 }
 
-void link_events(const proxy_t *proxy, const link_t *link, struct pollfd *out) {
+void proxy_link_events(const proxy_t *proxy, const link_t *link, struct pollfd *out) {
     bool up = !(proxy->stalled & PROXY_UP), down = !(proxy->stalled & PROXY_DOWN);
     out[0] = (struct pollfd){.fd = link->client};
     out[1] = (struct pollfd){.fd = link->server};
@@ -215,7 +215,7 @@ static void take_replies(proxy_t *proxy, link_t *link) {
     consume(&link->from_server, at);
 }
 
-void link_work(proxy_t *proxy, link_t *link, short client_events, short server_events) {
+void proxy_link_work(proxy_t *proxy, link_t *link, short client_events, short server_events) {
     const short readable = POLLIN | POLLHUP | POLLERR;
     bool up = !(proxy->stalled & PROXY_UP), down = !(proxy->stalled & PROXY_DOWN);
     bool client_gone = up && (client_events & readable) && !fill(link->client, &link->from_client);

@@ -61,11 +61,11 @@ struct proxy {
 };
 
 /* Adds a connection for an accepted client; closes the client if the server cannot be reached. */
-void link_open(proxy_t *proxy, int client);
+void proxy_link_open(proxy_t *proxy, int client);
 /* What to poll for: fills two entries (client, server). */
-void link_events(const proxy_t *proxy, const link_t *link, struct pollfd *out);
+void proxy_link_events(const proxy_t *proxy, const link_t *link, struct pollfd *out);
 /* Reads, judges and writes what is possible now. */
-void link_work(proxy_t *proxy, link_t *link, short client_events, short server_events);
-void link_close(link_t *link);
+void proxy_link_work(proxy_t *proxy, link_t *link, short client_events, short server_events);
+void proxy_link_close(link_t *link);
 
 #endif

@@ -1,0 +1,100 @@
+#include "link.h"
+
+#include "base/log.h"
+
+enum {
+    NO_WAKE_RETRY_S = 60,
+    CALM_S = 10, // after so long without trouble the next one is met with the shortest wait again
+};
+
+void link_init(link_t *link, const char *role, const redis_config_t *redis, metrics_t *metrics, const atomic_bool *stop) {
+    *link = (link_t){.role = role, .metrics = metrics, .backoff = BACKOFF_REDIS};
+    link->data = conn_new(redis, "queue-sidecar-dispatcher", stop);
+    link->ear = conn_new(redis, "queue-sidecar-wakeups", stop);
+}
+
+void link_free(link_t *link) {
+    conn_free(link->data);
+    conn_free(link->ear);
+}
+
+void link_close(link_t *link) {
+    conn_close(link->data);
+    conn_close(link->ear);
+    link->waking = false;
+}
+
+void link_put_off(link_t *link, const fault_t *fault) {
+    mono_t now = mono_now();
+    if (mono_diff(now, link->retry_at) > CALM_S * NS_PER_S) backoff_reset(&link->backoff);
+    link->retry_at = mono_add(now, backoff_next_ns(&link->backoff));
+    log_warn(link->role, NULL, fault->outcome == OUTCOME_LATER ? "redis is not ready" : "redis is out of reach",
+             F_STR("reason", fault->text));
+    if (fault->outcome != OUTCOME_LOST) return;
+    link_close(link);
+    metric_add(&link->metrics->reconnects, 1);
+}
+
+void link_works(link_t *link) { backoff_reset(&link->backoff); }
+
+void link_deaf(link_t *link, const fault_t *fault, mono_t now) {
+    log_error(link->role, NULL, "redis refuses wake-ups: new jobs are found by dispatcher.safety_poll only",
+              F_STR("reason", fault->text));
+    link->waking = false;
+    conn_close(link->ear);
+    link->wake_at = mono_add(now, NO_WAKE_RETRY_S * NS_PER_S);
+}
+
+static void start_waking(link_t *link, mono_t now) {
+    fault_t fault;
+    outcome_t outcome = wake_start(link->data, link->ear, &fault);
+    if (outcome == OUTCOME_OK) {
+        link->waking = true;
+        link->woke_at = now;
+    } else if (outcome == OUTCOME_FAULT && conn_is_open(link->data)) {
+        link_deaf(link, &fault, now);
+    } else {
+        link_put_off(link, &fault);
+    }
+}
+
+bool link_open(link_t *link, mono_t now, bool *fresh) {
+    fault_t fault;
+    *fresh = !conn_is_open(link->data);
+    if (conn_open(link->data, &fault) != OUTCOME_OK) {
+        link_put_off(link, &fault);
+        return false;
+    }
+    if (*fresh) link->wake_at = now;
+    bool wanted = *fresh || !link->waking || !conn_is_open(link->ear);
+    if (wanted && mono_reached(link->wake_at, now)) {
+        *fresh = true;
+        link->waking = false;
+        start_waking(link, now);
+    }
+    return conn_is_open(link->data);
+}
+
+bool link_alive(link_t *link) {
+    struct redisReply *reply = NULL;
+    fault_t fault;
+    if (conn_take(link->data, &reply, &fault) == OUTCOME_OK) {
+        conn_reply_free(reply);
+        return true;
+    }
+    link_put_off(link, &fault);
+    return false;
+}
+
+bool link_hear(link_t *link, wake_fn *changed, void *self) {
+    fault_t fault;
+    if (!link->waking || wake_take(link->ear, changed, self, &fault) == OUTCOME_OK) return true;
+    log_warn(link->role, NULL, "lost the connection for wake-ups", F_STR("reason", fault.text));
+    conn_close(link->ear);
+    link->waking = false;
+    mono_t now = mono_now();
+    bool again = mono_diff(now, link->woke_at) < NS_PER_S; // it died as soon as it was there: no hurry
+    link->wake_at = mono_add(now, again ? backoff_next_ns(&link->backoff) : 0);
+    metric_add(&link->metrics->reconnects, 1);
+    return false;
+}
