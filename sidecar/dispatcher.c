@@ -1,5 +1,6 @@
 #include "dispatcher.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,7 +13,6 @@
 enum {
     WINDOW = 2,        // requests under way: Redis works on one while the next waits in its socket, and others get in between
     HEADS_CHUNK = 500, // queues per look: about half a millisecond of Redis
-    APART_US = 100,    // a fifth of what a full batch takes
     TICK_MS = 100,     // a tick comes up for air at least this often
 };
 
@@ -25,6 +25,7 @@ typedef struct flight {
     flight_kind_t kind;
     uint64_t term;    // of the promote
     line_ask_t ask;   // promote: what it was asked with
+    bool looks;       // at the heads of the queues in asks; all but the promotes of a backlog do
     bool armed;       // the look registers for wake-ups
     head_ask_t *asks; // the queues looked at; owned
     size_t count;
@@ -159,12 +160,15 @@ static flight_t *new_flight(dispatcher_t *d, flight_kind_t kind, size_t room) {
     return flight;
 }
 
-// Two batches of a backlog that reach Redis together are also answered together, and from then on always come in pairs: others
-// wait for both, and Redis waits for us. So the second goes off when the first is well under way.
+// While Redis works on one batch of a backlog the next one should be on its way, or Redis would wait for us. But Redis takes
+// requests in the order in which they came, and what other clients want should come before our next batch, not behind it. So that
+// one goes off when the one before it is more than half done.
 static void keep_apart(const dispatcher_t *d, const line_t *line) {
     if (!line->backlog || d->flying == 0) return;
-    int64_t left = APART_US * NS_PER_US - mono_diff(mono_now(), d->flights[d->flying - 1].sent);
-    if (left > 0) nanosleep(&(struct timespec){.tv_nsec = left}, NULL);
+    mono_t began = mono_max(d->flights[d->flying - 1].sent, d->landed);
+    int64_t left = line_apart_ns(line) - mono_diff(mono_now(), began);
+    struct pollfd reply = {.fd = conn_fd(d->link.data), .events = POLLIN};
+    if (left > 0) ppoll(&reply, 1, &(struct timespec){.tv_nsec = left}, NULL);
 }
 
 static void send_promote(dispatcher_t *d, size_t queue, const lease_t *lease, mono_t now) {
@@ -172,13 +176,15 @@ static void send_promote(dispatcher_t *d, size_t queue, const lease_t *lease, mo
     keep_apart(d, line);
     flight_t *flight = new_flight(d, FLIGHT_PROMOTE, 1);
     flight->term = lease->term;
-    flight->ask = line_sent(line, now);
+    flight->ask = line_sent_promote(line, now);
+    flight->looks = flight->ask.looks;
     flight->armed = d->link.waking;
     flight->count = 1;
     flight->asks[0] = (head_ask_t){.queue = queue, .skip = flight->ask.skip};
-    promote_ask_t ask = {.queue = queue, .token = lease->token, .batch = flight->ask.batch, .skip = flight->ask.skip};
+    promote_ask_t ask = {
+        .queue = queue, .token = lease->token, .batch = flight->ask.batch, .skip = flight->ask.skip, .first = flight->ask.first};
     line->ops->promote_append(d->link.data, d->keys, &ask);
-    heads_append(d->link.data, d->keys, flight->asks, 1, flight->armed);
+    if (flight->looks) heads_append(d->link.data, d->keys, flight->asks, 1, flight->armed);
 }
 
 // Sends a promote for the next queue in turn that is due.
@@ -209,11 +215,12 @@ static bool send_look(dispatcher_t *d, flight_kind_t kind, size_t *from, mono_t 
         if (line->alone && flight) break; // its turn comes next
         if (!flight) flight = new_flight(d, kind, most);
         flight->asks[flight->count++] = (head_ask_t){.queue = queue, .skip = line->skip};
-        if (kind == FLIGHT_READ) line_sent(line, now);
+        if (kind == FLIGHT_READ) line_sent_look(line, now);
         if (line->alone) most = 1;
     }
     *from = queue;
     if (!flight) return false;
+    flight->looks = true;
     flight->armed = kind == FLIGHT_READ && d->link.waking;
     heads_append(d->link.data, d->keys, flight->asks, flight->count, flight->armed);
     return true;
@@ -224,7 +231,9 @@ static void apply_heads(dispatcher_t *d, const flight_t *flight, int64_t now_us,
     for (size_t i = 0; i < flight->count; i++) {
         line_t *line = &d->lines[flight->asks[i].queue];
         const head_t *head = &d->heads[i];
-        if (flight->kind == FLIGHT_SAFETY && (line->changed || line->flying > 0 || !mono_reached(line->hold, now))) continue;
+        if (flight->kind == FLIGHT_SAFETY &&
+            (line->changed || line->backlog || line->flying > 0 || !mono_reached(line->hold, now)))
+            continue;
         if (flight->kind == FLIGHT_SAFETY && line_differs(line, head)) {
             metric_add(&line->metrics->missed, 1);
             line_changed(line); // and so registered again
@@ -289,7 +298,7 @@ static outcome_t land(dispatcher_t *d, fault_t *fault) {
     int64_t now_us = 0;
     outcome_t outcome = OUTCOME_OK;
     if (flight.kind == FLIGHT_PROMOTE) outcome = land_promote(d, &flight, fault);
-    if (outcome != OUTCOME_LOST) heads_read(d->link.data, flight.count, flight.armed, d->heads, &now_us, &looked);
+    if (outcome != OUTCOME_LOST && flight.looks) heads_read(d->link.data, flight.count, flight.armed, d->heads, &now_us, &looked);
     if (outcome == OUTCOME_LOST || looked.outcome == OUTCOME_LOST) {
         if (outcome == OUTCOME_OK || outcome == OUTCOME_FAULT) *fault = looked; // else the first reason is the better one
         fault->outcome = OUTCOME_LOST;
@@ -300,7 +309,9 @@ static outcome_t land(dispatcher_t *d, fault_t *fault) {
     for (size_t i = 0; flight.kind == FLIGHT_READ && i < flight.count; i++) d->lines[flight.asks[i].queue].flying--;
     bool unarmed = looked.outcome == OUTCOME_FAULT && flight.armed && now_us > 0; // the heads are good all the same
     if (unarmed && d->link.waking) link_deaf(&d->link, &looked, mono_now());
-    if (looked.outcome == OUTCOME_OK || unarmed)
+    if (!flight.looks)
+        line_cost(&d->lines[flight.asks[0].queue], cost_ns);
+    else if (looked.outcome == OUTCOME_OK || unarmed)
         apply_heads(d, &flight, now_us, cost_ns, mono_now());
     else
         heads_failed(d, &flight, &looked, mono_now());

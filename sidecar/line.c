@@ -8,7 +8,14 @@
 #define SCORE_SECONDS_LOW  1e8  // as ms: 2 January 1970; as seconds: 1973
 #define SCORE_SECONDS_HIGH 1e11 // as ms: 1973; as seconds: the year 5138
 
-enum { EMPTY_PATIENCE = 3 };
+enum {
+    EMPTY_PATIENCE = 3,
+    FIRST_UNKNOWN = 2,
+    APART_PERCENT = 60, // of the time of a batch
+    APART_MOST_US = 1000,
+    COST_OF = 8,              // batches that the average is taken of
+    FIRST_BYTES = 256 * 1024, // to read at once where the size of entries is known
+};
 
 static const char ROLE[] = "dispatcher";
 
@@ -25,6 +32,8 @@ void line_forget(line_t *line) {
     line->flying = 0;
     line->backlog = false;
     line->skip = 0;
+    line->first = FIRST_UNKNOWN;
+    line->cost_ns = 0;
     line->epoch++;
     line->alone = false;
     line->empty = 0;
@@ -52,11 +61,21 @@ mono_t line_next(const line_t *line) {
     return next.ns < line->hold.ns ? line->hold : next;
 }
 
-line_ask_t line_sent(line_t *line, mono_t now) {
-    line->flying++;
+static void looking(line_t *line, mono_t now) {
     line->changed = false;
     line->reread = mono_add(now, LINE_REREAD_MS * NS_PER_MS);
-    return (line_ask_t){.batch = line->batch, .skip = line->skip, .epoch = line->epoch};
+}
+
+void line_sent_look(line_t *line, mono_t now) {
+    line->flying++;
+    looking(line, now);
+}
+
+line_ask_t line_sent_promote(line_t *line, mono_t now) {
+    line->flying++;
+    if (!line->backlog) looking(line, now);
+    return (line_ask_t){
+        .batch = line->batch, .skip = line->skip, .first = line->first, .looks = !line->backlog, .epoch = line->epoch};
 }
 
 static bool plausible_date(const line_t *line, double score) {
@@ -88,11 +107,28 @@ static void note_large(line_t *line, const promote_reply_t *reply, const line_as
              F_INT("max_payload", line->config->policy.max_payload));
 }
 
+// What follows is most likely as large as what came.
+static int64_t first_step(const line_t *line, const promote_reply_t *reply) {
+    if (reply->large > 0) return FIRST_UNKNOWN;
+    int64_t first = FIRST_BYTES * reply->moved / (reply->bytes + 1);
+    if (first < FIRST_UNKNOWN) return FIRST_UNKNOWN;
+    return first < line->batch ? first : line->batch;
+}
+
+static void look_next(line_t *line, mono_t now) {
+    line->changed = true;
+    line->reread = now;
+    line->due = mono_never();
+    line->due_us = INT64_MAX;
+}
+
 static void apply_moved(line_t *line, const promote_reply_t *reply, const line_ask_t *ask, mono_t now) {
     line->backlog = reply->moved + reply->large >= ask->batch;
+    if (!line->backlog && !ask->looks) look_next(line, now);
     if (reply->large > 0) note_large(line, reply, ask);
     if (reply->moved > 0) {
         line->empty = 0;
+        line->first = first_step(line, reply);
         record_moved(line, reply);
     } else {
         metric_add(&line->metrics->empty, 1);
@@ -136,6 +172,13 @@ bool line_promoted(line_t *line, const promote_reply_t *reply, const line_ask_t 
         return true;
     }
     return true;
+}
+
+void line_cost(line_t *line, int64_t cost_ns) { line->cost_ns += (cost_ns - line->cost_ns) / (line->cost_ns ? COST_OF : 1); }
+
+int64_t line_apart_ns(const line_t *line) {
+    int64_t apart = line->cost_ns * APART_PERCENT / 100;
+    return apart < APART_MOST_US * NS_PER_US ? apart : APART_MOST_US * NS_PER_US;
 }
 
 void line_dear(line_t *line, int64_t cost_ns, mono_t now) {

@@ -28,8 +28,10 @@ typedef struct line {
     mono_t hold;           // no request before this: full, or at fault
     mono_t reread;         // no read caused by a change before this
     int flying;            // requests under way
+    int64_t cost_ns;       // what Redis takes for a promote of a backlog, on average; 0 = not known
     bool backlog;          // the last batch was full: there is more
     int64_t batch;         // jobs to ask for
+    int64_t first;         // of them to be read at once
     int64_t skip;          // entries at the head that are too large
     unsigned epoch;        // counts what may have changed the entries at the head
     bool alone;            // its key spoiled a look at many: look at it in a request of its own
@@ -42,6 +44,8 @@ typedef struct line {
 typedef struct line_ask {
     int64_t batch;
     int64_t skip;
+    int64_t first;
+    bool looks; // a look at the head follows
     unsigned epoch;
 } line_ask_t;
 
@@ -58,12 +62,17 @@ bool line_wants_promote(const line_t *line, mono_t now, int window);
 bool line_wants_read(const line_t *line, mono_t now);
 mono_t line_next(const line_t *line);
 
-// A request is on its way: a promote with its look, or a look alone. Returns what to ask for.
-line_ask_t line_sent(line_t *line, mono_t now);
+// A request is on its way: a look, or a promote. Returns what to ask the promote for. While there is a backlog nobody needs to
+// know the next due time, so no look follows a promote; one follows when the backlog has come to its end.
+void line_sent_look(line_t *line, mono_t now);
+line_ask_t line_sent_promote(line_t *line, mono_t now);
 
 // What came back. `now` is the local time of the reply. line_promoted returns false when the lock is not ours.
 bool line_promoted(line_t *line, const promote_reply_t *reply, const line_ask_t *ask, mono_t now);
 void line_head(line_t *line, const head_t *head, int64_t now_us, mono_t now);
+// Redis worked so long on a promote of a backlog; and how long after its begin the next one should be sent.
+void line_cost(line_t *line, int64_t cost_ns);
+int64_t line_apart_ns(const line_t *line);
 // A request took long: look at it in a request of its own, and not again before LINE_DEAR_TIMES that time.
 void line_dear(line_t *line, int64_t cost_ns, mono_t now);
 void line_fault(line_t *line, const char *reason, mono_t now);

@@ -1,5 +1,7 @@
 #include "queue/wake.h"
 
+#include <string.h>
+
 #include "queue/keys.h"
 #include "queue/reply.h"
 
@@ -32,7 +34,14 @@ outcome_t wake_start(conn_t *data, conn_t *ear, fault_t *fault) {
     request_int(data, id);
     request_text(data, "OPTIN");
     request_text(data, "NOLOOP");
-    if (request_ask(data, &reply, fault) == OUTCOME_OK) freeReplyObject(reply);
+    if (request_ask(data, &reply, fault) == OUTCOME_OK) {
+        freeReplyObject(reply);
+        return OUTCOME_OK;
+    }
+    conn_close(ear);
+    // The ear died in between: no fault of rights, and over as soon as there is a new one. (redis src/networking.c,
+    // clientCommand)
+    if (fault->outcome == OUTCOME_FAULT && strstr(fault->text, "redirect to does not exist")) fault->outcome = OUTCOME_LATER;
     return fault->outcome;
 }
 

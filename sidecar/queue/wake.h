@@ -11,7 +11,7 @@
 #include "queue/conn.h"
 
 // Makes `data` and `ear` (both borrowed) a tracking pair: opens what is closed, subscribes, switches tracking on. Afterwards
-// nothing is registered: the caller must assume that everything changed.
+// nothing is registered: the caller must assume that everything changed. After a failure the ear is closed.
 outcome_t wake_start(conn_t *data, conn_t *ear, fault_t *fault);
 
 // Calls `changed` for each key that an arrived message names; key == NULL: every key (FLUSHALL, or the server forgot).

@@ -364,7 +364,7 @@ Test(redis_script_full_memory, none_is_refused) {
     cr_assert(heads[0].exists);
     size_t len;
     const char *text = script_text(SCRIPT_promote, conn_version(f.conn), &len);
-    redis_ok(f.r, "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta T1 app 9 ms 0 99 0 99", text, len);
+    redis_ok(f.r, "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta T1 app 9 ms 0 99 0 99 2", text, len);
     redis_expect(f.r, "job", "LINDEX email 0");
     cr_assert_not(heal(&f, "T1-60000"));
     release(&f, "T1");
@@ -380,7 +380,7 @@ static const struct {
     {SCRIPT_acquire, "3 sidecar:app:lock sidecar:app:queues sidecar:email:meta T 1000 app email"},
     {SCRIPT_renew, "1 sidecar:app:lock T 60000"},
     {SCRIPT_claim, "4 sidecar:app:lock sidecar:sms:meta sidecar:others:lock sidecar:app:queues T app others sms"},
-    {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:email:meta T app 9 ms 0 99 0 99"},
+    {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:email:meta T app 9 ms 0 99 0 99 2"},
     {SCRIPT_heads, "1 sms:delayed 0"},
     {SCRIPT_heal, "1 sidecar:app:lock T 60000"},
     {SCRIPT_release, "1 sidecar:app:lock T sidecar:app:vacant app"},

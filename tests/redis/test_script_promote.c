@@ -1,74 +1,8 @@
-/* promote.lua against a real server: whatever it meets, no job is lost, none runs early, and none is in two places. */
-#include "fixture.h"
-#include "queue/script.h"
-#include "wait.h"
+/* promote.lua against a real server: whatever it meets, no job is lost, none runs early, and none is in two places. Sizes are in
+ * test_script_promote_large.c. */
+#include "promote_call.h"
 
-#include <criterion/criterion.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* One call; begins as ask_new gives it. */
-typedef struct {
-    const char *token, *group, *unit;
-    long long batch, limit, payload, skip, bytes;
-} ask_t;
-
-static ask_t ask_new(void) {
-    return (ask_t){.token = "T", .group = "app", .unit = "ms", .batch = 500, .payload = 16 << 20, .bytes = 1 << 30};
-}
-
-static fixture_t setup(void) {
-    fixture_t f = fixture_start(NULL);
-    redis_ok(f.r, "SET sidecar:app:lock T");
-    return f;
-}
-
-static redisReply *promote(fixture_t *f, ask_t ask) {
-    size_t len;
-    const char *text = script_text(SCRIPT_promote, conn_version(f->conn), &len);
-    return redis_do(f->r, "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta %s %s %lld %s %lld %lld %lld %lld",
-                    text, len, ask.token, ask.group, ask.batch, ask.unit, ask.limit, ask.payload, ask.skip, ask.bytes);
-}
-
-static const char *word(const redisReply *reply, size_t index) {
-    cr_assert(reply->type == REDIS_REPLY_ARRAY && index < reply->elements, "reply of type %d, %s", reply->type, reply->str);
-    cr_assert_eq(reply->element[index]->type, REDIS_REPLY_STRING, "element %zu", index);
-    return reply->element[index]->str;
-}
-
-static long long number(const redisReply *reply, size_t index) {
-    cr_assert_eq(reply->element[index]->type, REDIS_REPLY_INTEGER, "element %zu", index);
-    return reply->element[index]->integer;
-}
-
-static void check_now(const char *now_us) { cr_assert(strlen(now_us) == 16 && strspn(now_us, "0123456789") == 16, "%s", now_us); }
-
-/* Checks the shape of the reply, returns how many jobs moved; *large may be NULL. */
-static long long take_moved(redisReply *reply, long long *large) {
-    cr_assert_str_eq(word(reply, 0), "moved");
-    cr_assert_eq(reply->elements, 9);
-    long long moved = number(reply, 1);
-    check_now(word(reply, 2));
-    word(reply, 3), number(reply, 4), number(reply, 5), word(reply, 6), number(reply, 7), word(reply, 8);
-    if (large) *large = number(reply, 5);
-    freeReplyObject(reply);
-    return moved;
-}
-
-static void expect_reply(redisReply *reply, const char *kind, const char *a, const char *b) {
-    cr_assert_str_eq(word(reply, 0), kind);
-    if (a) cr_assert_str_eq(word(reply, 1), a);
-    if (b) cr_assert_str_eq(word(reply, 2), b);
-    freeReplyObject(reply);
-}
-
-static long long server_now_us(redis_t *r) {
-    redisReply *reply = redis_do(r, "TIME");
-    long long now = strtoll(reply->element[0]->str, NULL, 10) * 1000000 + strtoll(reply->element[1]->str, NULL, 10);
-    freeReplyObject(reply);
-    return now;
-}
 
 Test(redis_script_promote, moves_what_is_due_oldest_first) {
     fixture_t f = setup();
@@ -226,74 +160,6 @@ Test(redis_script_promote, ready_grows_to_its_limit) {
     fixture_stop(&f);
 }
 
-static void fill(fixture_t *f, const char *pattern) {
-    char large[2000];
-    memset(large, 'L', sizeof large);
-    redis_ok(f->r, "DEL email email:delayed");
-    for (int i = 0; pattern[i]; i++) {
-        large[0] = (char)('a' + i);
-        redis_ok(f->r, "ZADD email:delayed %d %b", i - 3, large, pattern[i] == 'L' ? sizeof large : (size_t)1);
-    }
-}
-
-Test(redis_script_promote, large_entries_stay_and_are_named) {
-    fixture_t f = setup();
-    fill(&f, "sLsLs");
-    ask_t ask = ask_new();
-    ask.payload = 1999;
-    redisReply *reply = promote(&f, ask);
-    cr_assert_str_eq(word(reply, 3), "-3");
-    cr_assert_eq(number(reply, 4), 3);
-    cr_assert_str_eq(word(reply, 6), "-2", "score of the first large one");
-    cr_assert_eq(number(reply, 7), 2000);
-    redisReply *first = redis_do(f.r, "ZRANGE email:delayed 0 0");
-    redis_expect(f.r, word(reply, 8), "EVAL %s 0 %b", "return redis.sha1hex(ARGV[1])", first->element[0]->str,
-                 first->element[0]->len);
-    freeReplyObject(first);
-    long long large;
-    cr_assert_eq(take_moved(reply, &large), 3);
-    cr_assert_eq(large, 2);
-    redis_expect(f.r, "a", "RPOP email");
-    redis_expect(f.r, "c", "RPOP email");
-    redis_expect(f.r, "e", "RPOP email");
-    cr_assert_eq(redis_int(f.r, "ZCARD email:delayed"), 2);
-    ask.payload = 2000;
-    cr_assert_eq(take_moved(promote(&f, ask), &large), 2, "an entry of max_payload bytes fits");
-    cr_assert_eq(large, 0);
-    fixture_stop(&f);
-}
-
-Test(redis_script_promote, large_entries_wherever_they_stand) {
-    static const char *const patterns[] = {"Lss", "sLs", "ssL", "LLL", "LLLsss", "sssLLL", "LsLsLs", "sLLs", "LLLLLLLLs", "L"};
-    fixture_t f = setup();
-    ask_t ask = ask_new();
-    ask.payload = 100;
-    for (size_t p = 0; p < sizeof patterns / sizeof *patterns; p++) {
-        const char *pattern = patterns[p];
-        long long all = (long long)strlen(pattern), small = 0;
-        for (const char *at = pattern; *at; at++) small += *at == 's';
-        for (ask.batch = 1; ask.batch <= 4; ask.batch++) {
-            fill(&f, pattern);
-            long long moved = 0, large = 0;
-            ask.skip = 0;
-            for (long long n = -1; n != 0 || large; ask.skip += large) { /* as the dispatcher does */
-                n = take_moved(promote(&f, ask), &large);
-                moved += n;
-                cr_assert_leq(n + large, ask.batch);
-                cr_assert_eq(redis_int(f.r, "LLEN email") + redis_int(f.r, "ZCARD email:delayed"), all, "%s", pattern);
-            }
-            cr_assert_eq(moved, small, "%s, batch %lld", pattern, ask.batch);
-            cr_assert_eq(ask.skip, all - small);
-            /* An operator removes them: nothing is skipped any more. */
-            redis_ok(f.r, "DEL email:delayed");
-            redis_ok(f.r, "ZADD email:delayed 1 next");
-            ask.skip = 0;
-            cr_assert_eq(take_moved(promote(&f, ask), NULL), 1);
-        }
-    }
-    fixture_stop(&f);
-}
-
 Test(redis_script_promote, skip_never_removes_what_it_did_not_push) {
     fixture_t f = setup();
     for (long long skip = 0; skip < 8; skip++) {
@@ -428,6 +294,7 @@ static void promote_some(history_t *h) {
     ask.bytes = draw(h, 2) ? 1 << 30 : draw(h, 20 * LONGEST);
     ask.skip = draw(h, 2) ? 0 : draw(h, 20);
     ask.unit = draw(h, 8) ? "ms" : "s";
+    ask.first = draw(h, 2) ? 2 : draw(h, 600);
     long long ready = redis_int(r, "LLEN email"), delayed = redis_int(r, "ZCARD email:delayed"), large = 0;
     redisReply *reply = promote(h->f, ask);
     if (strcmp(word(reply, 0), "full") == 0) {
@@ -476,23 +343,5 @@ Test(redis_script_promote, no_random_history_loses_or_doubles_a_job) {
     cr_assert_gt(reply->elements, 100, "this history is too dull, seed %u", seed);
     freeReplyObject(reply);
     free(seen);
-    fixture_stop(&f);
-}
-
-/* However large the jobs are, no script reads many bytes more than it was told. */
-Test(redis_script_promote, ends_a_batch_by_its_bytes) {
-    static const char fill[] = "for i = 100, 139 do redis.call('ZADD', KEYS[1], i, i .. string.rep('x', 997)) end";
-    fixture_t f = setup();
-    ask_t ask = ask_new();
-    ask.bytes = 5000;
-    redis_ok(f.r, "EVAL %s 1 email:delayed", fill);
-    for (long long left = 40, moved = 0; left > 0; left -= moved) {
-        moved = take_moved(promote(&f, ask), NULL);
-        cr_assert(moved >= 1 && moved <= 6, "%lld jobs of 1000 bytes at once", moved);
-    }
-    cr_assert_eq(
-        redis_int(f.r, "EVAL %s 1 email",
-                  "for i = 100, 139 do if redis.call('RPOP', KEYS[1]):sub(1, 3) + 0 ~= i then return i end end return 0"),
-        0);
     fixture_stop(&f);
 }

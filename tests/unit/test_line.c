@@ -44,7 +44,7 @@ static promote_reply_t moved(int64_t jobs) {
 
 /* Sends one promote and answers it. */
 static bool promote(line_t *line, promote_reply_t reply, mono_t now) {
-    line_ask_t ask = line_sent(line, now);
+    line_ask_t ask = line_sent_promote(line, now);
     return line_promoted(line, &reply, &ask, now);
 }
 
@@ -55,7 +55,7 @@ Test(unit_line, begins_with_a_look) {
     cr_assert(line_wants_read(&desk.line, NOW));
     cr_assert_not(line_wants_promote(&desk.line, NOW, 2));
     cr_assert(mono_reached(line_next(&desk.line), NOW));
-    line_sent(&desk.line, NOW);
+    line_sent_look(&desk.line, NOW);
     cr_assert_not(line_wants_read(&desk.line, at(5000)), "one is under way");
     desk.line.flying--;
     see_none(&desk.line);
@@ -88,7 +88,7 @@ Test(unit_line, a_head_falls_due_by_the_clock_of_redis) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *unit = mem_printf("score_unit = \"%s\";", rows[i].unit);
         desk_t desk = desk_open(unit);
-        line_sent(&desk.line, NOW);
+        line_sent_look(&desk.line, NOW);
         desk.line.flying--;
         see_head(&desk.line, rows[i].score);
         mono_t due = rows[i].in_us == INT64_MAX ? mono_never() : at(rows[i].in_us);
@@ -132,20 +132,81 @@ Test(unit_line, a_full_batch_means_that_there_is_more) {
     line_t *line = &desk.line;
     see_head(line, 1);
     cr_assert(line_wants_promote(line, NOW, 2));
-    line_ask_t ask = line_sent(line, NOW);
+    line_ask_t ask = line_sent_promote(line, NOW);
+    cr_assert(ask.looks);
     cr_assert_not(line_wants_promote(line, NOW, 2), "nobody knows yet whether there is more");
     promote_reply_t full = moved(BATCH), part = moved(BATCH - 1);
     cr_assert(line_promoted(line, &full, &ask, NOW));
     cr_assert(line->backlog && line_wants_promote(line, NOW, 2));
-    line_sent(line, NOW);
+    line_ask_t second = line_sent_promote(line, NOW);
+    cr_assert_not(second.looks, "there is more for certain");
     cr_assert(line_wants_promote(line, NOW, 2));
-    line_sent(line, NOW);
+    line_sent_promote(line, NOW);
     cr_assert_not(line_wants_promote(line, NOW, 2), "the window is full");
-    cr_assert(line_promoted(line, &part, &ask, NOW));
+    cr_assert(line_promoted(line, &part, &second, NOW));
     cr_assert_not(line_wants_promote(line, NOW, 2));
-    cr_assert(line_promoted(line, &part, &ask, NOW));
+    cr_assert_not(line_wants_read(line, NOW), "the other one is under way");
+    cr_assert(line_promoted(line, &part, &second, NOW));
+    cr_assert_not(line_wants_promote(line, NOW, 2), "what is due now nobody knows");
+    cr_assert(line_wants_read(line, NOW), "so the head is looked at, at once");
+    cr_assert(mono_reached(line_next(line), NOW));
     cr_assert_eq(metric_get(&line->metrics->promoted), 3 * BATCH - 2);
     cr_assert_eq(metric_get(&line->metrics->batches), 3);
+    desk_close(&desk);
+}
+
+Test(unit_line, news_that_came_in_a_backlog_is_not_forgotten) {
+    desk_t desk = desk_open("");
+    line_t *line = &desk.line;
+    see_head(line, 1);
+    promote_reply_t full = moved(BATCH), none = moved(0);
+    promote(line, full, NOW);
+    line_changed(line);
+    line_ask_t first = line_sent_promote(line, NOW), second = line_sent_promote(line, NOW);
+    cr_assert(line->changed, "these do not look");
+    line_promoted(line, &none, &first, NOW);
+    line_promoted(line, &full, &second, NOW); /* producers were quick in between */
+    cr_assert(line_wants_read(line, NOW));
+    line_sent_look(line, NOW);
+    line->flying--;
+    see_head(line, 2);
+    cr_assert(line_wants_promote(line, NOW, 2));
+    desk_close(&desk);
+}
+
+Test(unit_line, as_many_are_read_at_once_as_the_last_jobs_allow) {
+    static const struct {
+        int64_t jobs, bytes, large, first;
+    } rows[] = {
+        {1, 100, 0, BATCH},      {BATCH, BATCH * 100, 0, BATCH},  {1, 0, 0, BATCH}, {5, 5 * 65536, 0, 3},
+        {2, 2 * 10000000, 0, 2}, {BATCH, INT64_C(1) << 40, 0, 2}, {5, 500, 1, 2},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        desk_t desk = desk_open("");
+        see_head(&desk.line, 1);
+        line_ask_t ask = line_sent_promote(&desk.line, NOW);
+        cr_assert_eq(ask.first, 2, "nothing is known");
+        promote_reply_t reply = moved(rows[i].jobs);
+        reply.bytes = rows[i].bytes;
+        reply.large = rows[i].large;
+        line_promoted(&desk.line, &reply, &ask, NOW);
+        cr_assert_eq(line_sent_promote(&desk.line, NOW).first, rows[i].first, "row %zu", i);
+        desk_close(&desk);
+    }
+}
+
+Test(unit_line, batches_of_a_backlog_are_sent_apart) {
+    desk_t desk = desk_open("");
+    line_t *line = &desk.line;
+    cr_assert_eq(line_apart_ns(line), 0, "nothing is known");
+    line_cost(line, 500000);
+    cr_assert_eq(line_apart_ns(line), 300000);
+    for (int i = 0; i < 100; i++) line_cost(line, 100000);
+    cr_assert(line_apart_ns(line) >= 60000 && line_apart_ns(line) < 62000, "it follows what is usual now");
+    for (int i = 0; i < 100; i++) line_cost(line, 50 * NS_PER_MS);
+    cr_assert_eq(line_apart_ns(line), NS_PER_MS, "others who wait for us do not wait for long");
+    line_forget(line);
+    cr_assert_eq(line_apart_ns(line), 0);
     desk_close(&desk);
 }
 
@@ -234,13 +295,13 @@ Test(unit_line, two_requests_under_way_count_large_entries_once) {
     see_head(line, 1);
     promote_reply_t reply = moved(BATCH - 2);
     reply.large = 2;
-    line_ask_t one = line_sent(line, NOW), two = line_sent(line, NOW);
+    line_ask_t one = line_sent_promote(line, NOW), two = line_sent_promote(line, NOW);
     cr_assert(line_promoted(line, &reply, &one, NOW));
     reply.large = 3; // the second began where the first did, and met its two again
     cr_assert(line_promoted(line, &reply, &two, NOW));
     cr_assert_eq(line->skip, 3);
     cr_assert_eq(metric_get(&line->metrics->large), 3);
-    line_ask_t three = line_sent(line, NOW);
+    line_ask_t three = line_sent_promote(line, NOW);
     line_changed(line);
     cr_assert(line_promoted(line, &reply, &three, NOW));
     cr_assert_eq(line->skip, 0, "what stood there then may have gone since");
@@ -277,7 +338,7 @@ Test(unit_line, entries_too_large_are_passed_over_until_something_changes) {
 Test(unit_line, changes_are_read_at_most_once_a_millisecond) {
     desk_t desk = desk_open("");
     line_t *line = &desk.line;
-    line_sent(line, NOW);
+    line_sent_look(line, NOW);
     line->flying--;
     see_none(line);
     line_changed(line);
@@ -290,7 +351,7 @@ Test(unit_line, changes_are_read_at_most_once_a_millisecond) {
 Test(unit_line, a_change_does_not_put_off_what_is_due) {
     desk_t desk = desk_open("");
     line_t *line = &desk.line;
-    line_sent(line, NOW);
+    line_sent_look(line, NOW);
     line->flying--;
     see_head(line, 1);
     line_changed(line);
@@ -368,7 +429,7 @@ Test(unit_line, forgets_all_but_its_configuration) {
     desk_t desk = desk_open("");
     line_t *line = &desk.line;
     see_head(line, 1);
-    line_sent(line, NOW);
+    line_sent_promote(line, NOW);
     line_fault(line, "x", NOW);
     line_forget(line);
     cr_assert(line_wants_read(line, NOW));

@@ -15,7 +15,8 @@ typedef struct promote_ask {
     size_t queue;
     const char *token;
     int64_t batch;
-    int64_t skip; // entries at the head that are known to be too large
+    int64_t skip;  // entries at the head that are known to be too large
+    int64_t first; // entries to read at once: few, unless those before were small
 } promote_ask_t;
 
 typedef enum promoted {

@@ -23,6 +23,7 @@ static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_a
     request_int(conn, policy->max_payload);
     request_int(conn, ask->skip);
     request_int(conn, PROMOTE_BYTES);
+    request_int(conn, ask->first);
     request_end(conn);
 }
 

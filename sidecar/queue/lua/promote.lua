@@ -13,6 +13,7 @@
 -- ARGV[6]  payload   bytes; a larger entry is left where it is
 -- ARGV[7]  skip      how many entries at the head are known to be larger than that
 -- ARGV[8]  bytes     the batch ends once it has so many
+-- ARGV[9]  first     entries to read at first; fewer, the less is known of their size
 -- Reply    {'moved', jobs, now in us, score of the oldest or '', bytes, entries too large, score, bytes and SHA-1 of the first of them}
 --          {'full', now in us}  ready is at its limit
 --          {'fenced'}           the lock is not the caller's
@@ -42,8 +43,8 @@ if limit > 0 then
     if room < batch then batch = room end
 end
 -- Nobody knows how large the entries are before they are read, so they are read in steps that grow: few when they are huge.
-local payload, most = tonumber(ARGV[6]), tonumber(ARGV[8])
-local jobs, read, bytes, large, count, step = {}, 0, 0, 0, 0, 2
+local payload, most, step = tonumber(ARGV[6]), tonumber(ARGV[8]), math.max(1, tonumber(ARGV[9]))
+local jobs, read, bytes, large, count = {}, 0, 0, 0, 0
 repeat
     if step > batch - count then step = batch - count end
     local some = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', skip + count, step)

@@ -1,0 +1,78 @@
+/* How the tests of promote.lua call it: straight by EVAL, each argument at will. */
+#ifndef QS_TEST_PROMOTE_CALL_H
+#define QS_TEST_PROMOTE_CALL_H
+
+#include "fixture.h"
+#include "queue/script.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One call; begins as ask_new gives it. */
+typedef struct {
+    const char *token, *group, *unit;
+    long long batch, limit, payload, skip, bytes, first;
+} ask_t;
+
+static inline ask_t ask_new(void) {
+    return (ask_t){.token = "T", .group = "app", .unit = "ms", .batch = 500, .payload = 16 << 20, .bytes = 1 << 30, .first = 2};
+}
+
+static inline fixture_t setup(void) {
+    fixture_t f = fixture_start(NULL);
+    redis_ok(f.r, "SET sidecar:app:lock T");
+    return f;
+}
+
+static inline redisReply *promote(fixture_t *f, ask_t ask) {
+    size_t len;
+    const char *text = script_text(SCRIPT_promote, conn_version(f->conn), &len);
+    return redis_do(f->r,
+                    "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta %s %s %lld %s %lld %lld %lld %lld %lld",
+                    text, len, ask.token, ask.group, ask.batch, ask.unit, ask.limit, ask.payload, ask.skip, ask.bytes, ask.first);
+}
+
+static const char *word(const redisReply *reply, size_t index) {
+    cr_assert(reply->type == REDIS_REPLY_ARRAY && index < reply->elements, "reply of type %d, %s", reply->type, reply->str);
+    cr_assert_eq(reply->element[index]->type, REDIS_REPLY_STRING, "element %zu", index);
+    return reply->element[index]->str;
+}
+
+static inline long long number(const redisReply *reply, size_t index) {
+    cr_assert_eq(reply->element[index]->type, REDIS_REPLY_INTEGER, "element %zu", index);
+    return reply->element[index]->integer;
+}
+
+static inline void check_now(const char *now_us) {
+    cr_assert(strlen(now_us) == 16 && strspn(now_us, "0123456789") == 16, "%s", now_us);
+}
+
+/* Checks the shape of the reply, returns how many jobs moved; *large may be NULL. */
+static inline long long take_moved(redisReply *reply, long long *large) {
+    cr_assert_str_eq(word(reply, 0), "moved");
+    cr_assert_eq(reply->elements, 9);
+    long long moved = number(reply, 1);
+    check_now(word(reply, 2));
+    word(reply, 3), number(reply, 4), number(reply, 5), word(reply, 6), number(reply, 7), word(reply, 8);
+    if (large) *large = number(reply, 5);
+    freeReplyObject(reply);
+    return moved;
+}
+
+static inline void expect_reply(redisReply *reply, const char *kind, const char *a, const char *b) {
+    cr_assert_str_eq(word(reply, 0), kind);
+    if (a) cr_assert_str_eq(word(reply, 1), a);
+    if (b) cr_assert_str_eq(word(reply, 2), b);
+    freeReplyObject(reply);
+}
+
+static inline long long server_now_us(redis_t *r) {
+    redisReply *reply = redis_do(r, "TIME");
+    long long now = strtoll(reply->element[0]->str, NULL, 10) * 1000000 + strtoll(reply->element[1]->str, NULL, 10);
+    freeReplyObject(reply);
+    return now;
+}
+
+#endif
