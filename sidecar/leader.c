@@ -18,6 +18,7 @@ enum {
     VACANT_JITTER_MS = 10, // and this far apart after a release
     PREFLIGHT_AGAIN_S = 5, // after a preflight that found a fault
     LEAST_PATIENCE_MS = 100,
+    SAY_CONNECTED_S = 10,
     LOCK_WITHOUT_TTL = -1,
 };
 
@@ -54,6 +55,7 @@ struct leader {
     mono_t ear_retry_at; // the same for the ear, whose faults must not keep us from leading
     unsigned checked;    // generation of the connection that had its preflight; 0 = none
     bool was_connected;
+    mono_t said_connected; // when the log was last told of a connection: one that comes and goes must not fill it
     stand_t *stands;
 };
 
@@ -144,13 +146,13 @@ static void note_finding(void *self, finding_t finding, const char *queue, const
     report_finding(findings->leader, finding, queue, text);
 }
 
-// Says why a request failed and sets the time of the next attempt. A fault of rights or keys waits longest.
-static void put_off(leader_t *leader, const fault_t *fault) {
+// Says why a request (of a seat, or NULL) failed and sets the time of the next attempt. A fault of rights or keys waits longest.
+static void put_off(leader_t *leader, const seat_t *seat, const fault_t *fault) {
     int64_t ns = backoff_next_ns(&leader->backoff);
     if (fault->outcome == OUTCOME_FAULT) ns = BACKOFF_REDIS.most_ms * NS_PER_MS;
     leader->retry_at = mono_add(mono_now(), ns);
     if (fault->outcome == OUTCOME_FAULT)
-        log_error(ROLE, NULL, "redis refuses the lock", F_STR("reason", fault->text));
+        log_error(ROLE, NULL, "redis refuses the lock", F_STR("key", seat ? seat->lock : NULL), F_STR("reason", fault->text));
     else if (fault->outcome == OUTCOME_LATER)
         log_warn(ROLE, NULL, "redis is not ready", F_STR("reason", fault->text));
     else
@@ -160,11 +162,14 @@ static void put_off(leader_t *leader, const fault_t *fault) {
 static bool connected(leader_t *leader, fault_t *fault) {
     bool was_open = conn_is_open(leader->conn);
     if (conn_open(leader->conn, fault) != OUTCOME_OK) return false;
-    if (!was_open) {
-        if (leader->was_connected) metric_add(&leader->metrics->reconnects, 1);
-        leader->was_connected = true;
-        log_info(ROLE, NULL, "connected", F_STR("redis", conn_target(leader->conn)), F_STR("server", conn_server(leader->conn)));
-    }
+    if (was_open) return true;
+    mono_t now = mono_now();
+    bool said = leader->was_connected && mono_diff(now, leader->said_connected) < SAY_CONNECTED_S * NS_PER_S;
+    LOG_AT(said ? LOG_DEBUG : LOG_INFO, ROLE, NULL, "connected", F_STR("redis", conn_target(leader->conn)),
+           F_STR("server", conn_server(leader->conn)));
+    if (!said) leader->said_connected = now;
+    if (leader->was_connected) metric_add(&leader->metrics->reconnects, 1);
+    leader->was_connected = true;
     return true;
 }
 
@@ -185,7 +190,7 @@ static bool may_lead(leader_t *leader, fault_t *fault) {
     outcome_t outcome = look_over(leader, &allowed, fault);
     if (outcome == OUTCOME_OK && allowed) return true;
     if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) {
-        put_off(leader, fault);
+        put_off(leader, NULL, fault);
         return false;
     }
     // It may be another server by the next time, so ask again on a new connection.
@@ -200,7 +205,7 @@ static void look_over_again(leader_t *leader) {
     fault_t fault;
     if (!conn_is_open(leader->conn) || leader->checked == conn_generation(leader->conn)) return;
     outcome_t outcome = look_over(leader, &allowed, &fault);
-    if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) put_off(leader, &fault);
+    if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) put_off(leader, NULL, &fault);
 }
 
 static int64_t ttl_part_ns(const leader_t *leader, int parts) { return leader->ttl_ms * NS_PER_MS / parts; }
@@ -227,7 +232,7 @@ static void claim_foreign(leader_t *leader, size_t seat, mono_t now) {
         fault_t fault;
         outcome_t outcome = lock_claim(leader->conn, leader->keys, seat, stand->token, foreign, &ours, &fault);
         if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) {
-            put_off(leader, &fault);
+            put_off(leader, &leader->keys->seats[seat], &fault);
             return;
         }
         if (outcome == OUTCOME_FAULT) {
@@ -275,7 +280,7 @@ static void look_at_clock_step(leader_t *leader, size_t seat, const lock_state_t
         bool removed = false;
         stand->overlong[0] = '\0';
         if (lock_heal(leader->conn, &leader->keys->seats[seat], state->holder, &removed, &fault) != OUTCOME_OK) {
-            put_off(leader, &fault);
+            put_off(leader, &leader->keys->seats[seat], &fault);
         } else if (removed) {
             metric_add(&leader->metrics->clock_steps_healed, 1);
             log_warn(ROLE, NULL, "removed a lock that a step of the Redis clock left behind",
@@ -294,6 +299,9 @@ static void stayed_standby(leader_t *leader, size_t seat, const lock_state_t *st
         snprintf(stand->holder, sizeof stand->holder, "%s", state->holder);
         log_info(ROLE, NULL, "standing by", F_STR("seat", seat_name(leader, seat)), F_STR("leader", state->holder));
     }
+    if (token_ttl_ms(state->holder) == 0)
+        log_error(ROLE, NULL, "the lock's key holds what no sidecar wrote: nobody leads until it is deleted",
+                  F_STR("key", leader->keys->seats[seat].lock), F_STR("holds", state->holder));
     if (state->unserved_count)
         log_warn(ROLE, NULL, "the leader does not serve queues of ours: instances that serve other queues need another group",
                  F_STR("seat", seat_name(leader, seat)), F_STR("queues", buffer_text(&state->unserved)));
@@ -311,7 +319,7 @@ static void try_acquire(leader_t *leader, size_t seat) {
     outcome_t outcome = lock_acquire(leader->conn, leader->keys, seat, stand->token, leader->ttl_ms, &state, &fault);
     if (outcome != OUTCOME_OK) {
         if (outcome == OUTCOME_LOST) stand->maybe_held = true;
-        put_off(leader, &fault);
+        put_off(leader, &leader->keys->seats[seat], &fault);
     } else {
         backoff_reset(&leader->backoff);
         if (state.acquired)
@@ -329,7 +337,7 @@ static void renew(leader_t *leader, size_t seat) {
     mono_t sent = mono_now();
     outcome_t outcome = lock_renew(leader->conn, &leader->keys->seats[seat], stand->token, leader->ttl_ms, &held, &fault);
     if (outcome != OUTCOME_OK) {
-        put_off(leader, &fault);
+        put_off(leader, &leader->keys->seats[seat], &fault);
     } else if (!held) {
         stand->next = sent;
         seat_become(leader, seat, SEAT_STANDBY, "the lock is gone or another's");
@@ -345,7 +353,7 @@ static void renew(leader_t *leader, size_t seat) {
 static void act(leader_t *leader, size_t seat) {
     fault_t fault;
     if (!connected(leader, &fault)) {
-        put_off(leader, &fault);
+        put_off(leader, &leader->keys->seats[seat], &fault);
     } else if (leader->stands[seat].state == SEAT_LEADING) {
         renew(leader, seat); // first of all: the time of the lease is running
         look_over_again(leader);

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "queue/conn.h"
 #include "queue/keys.h"
+#include "queue/lock.h"
 #include "queue/preflight.h"
 #include "queue/seats.h"
 
@@ -24,9 +25,13 @@ static outcome_t print_seats(conn_t *conn, const keyspace_t *keys, printed_t *pr
         seat_view_t view;
         if (seat_look(conn, keys, i, &view, fault) != OUTCOME_OK) return fault->outcome;
         const char *name = keys->seats[i].name;
-        if (!*view.holder)
+        if (!*view.holder) {
             printf("%-8s \"%s\" has no leader now\n", "ok", name);
-        else
+        } else if (token_ttl_ms(view.holder) == 0) {
+            printed->faults++;
+            printf("%-8s \"%s\": its lock %s holds \"%s\", which no sidecar wrote; nobody leads until that key is deleted\n",
+                   "FAULT", name, keys->seats[i].lock, view.holder);
+        } else
             printf("%-8s \"%s\" is led by %s, for %lld ms yet\n", "ok", name, view.holder, (long long)view.pttl_ms);
         if (view.unserved.len) {
             printed->faults++;

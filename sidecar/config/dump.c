@@ -58,8 +58,11 @@ static void write_view(const view_t *view, buffer_t *out) {
             buffer_t value = {0};
             config_value_write(&config_keys[i], view->bases[part], &value);
             buffer_str(&value, ";");
-            buffer_printf(out, "%*s%-*s = %-*s # %s\n", view->indent, "", (int)name_width, config_keys[i].name, (int)widest + 1,
-                          buffer_text(&value), origin_name(view->origins, i));
+            // Without its secret this would be another setting, so whoever loads the dump gets none.
+            bool hidden = config_keys[i].secret && strcmp(buffer_text(&value), "\"\";") != 0;
+            buffer_printf(out, "%*s%s%-*s = %-*s # %s\n", view->indent, "", hidden ? "# " : "",
+                          (int)name_width - (hidden ? 2 : 0), config_keys[i].name, (int)widest + 1, buffer_text(&value),
+                          origin_name(view->origins, i));
             buffer_free(&value);
         }
     }

@@ -46,7 +46,8 @@ static void fault_unreadable(source_t *source, int error) {
     if (error == ENOENT || error == ENOTDIR)
         config_fault_add(faults, path, 0, "%s: name the config with -c FILE or QUEUE_SIDECAR_CONFIG", text);
     else if (error == EISDIR)
-        config_fault_add(faults, path, 0, "%s: name the file in it, such as %s/queue-sidecar.cfg", text, path);
+        config_fault_add(faults, path, 0, "%s: name the file in it, such as %s%squeue-sidecar.cfg", text, path,
+                         *path && path[strlen(path) - 1] == '/' ? "" : "/");
     else if (error == EACCES)
         config_fault_add(faults, path, 0, "%s: let user %lu read the file", text, (unsigned long)geteuid());
     else if (error == EFBIG)

@@ -96,6 +96,36 @@ Test(daemon_cli, check_tells_whether_redis_will_do) {
     scene_end(&s);
 }
 
+Test(daemon_cli, check_names_a_lock_that_no_sidecar_wrote) {
+    scene_t s = scene_begin(NULL);
+    char *text = scene_config(&s, (sidecar_t){0}), *path = config_file(text);
+    redis_ok(s.r, "SET sidecar:g:lock hello");
+    const daemon_output_t *found = daemon_run("check", "-c", path, "--redis");
+    cr_assert_eq(found->code, 1);
+    cr_assert(has(found->out, "FAULT") && has(found->out, "sidecar:g:lock holds \"hello\""), "%s", found->out);
+    free(text);
+    free(path);
+    scene_end(&s);
+}
+
+/* Whatever file takes the number 1 gets what is printed: it must not be the connection. */
+Test(daemon_cli, a_closed_stdout_or_stderr_harms_no_connection) {
+    static const char *const closed[] = {">&-", "<&- >/dev/null", "<&- >&-"};
+    const char *binary = getenv("QS_DAEMON");
+    scene_t s = scene_begin(NULL);
+    char *text = scene_config(&s, (sidecar_t){0}), *path = config_file(text);
+    for (size_t i = 0; i < 3; i++) {
+        char *command = NULL;
+        cr_assert_gt(
+            asprintf(&command, "exec %s check -c %s --redis %s", binary ? binary : "build/queue-sidecar", path, closed[i]), 0);
+        cr_assert_eq(system(command), 0, "%s", command);
+        free(command);
+    }
+    free(text);
+    free(path);
+    scene_end(&s);
+}
+
 Test(daemon_cli, runs_before_redis_is_there) {
     scene_t s = scene_begin(NULL);
     server_kill(s.server);

@@ -449,3 +449,40 @@ Test(redis_leader, odd_locks_are_waited_for_without_haste) {
     }
     fixture_stop(&f);
 }
+
+Test(redis_leader, a_lock_that_no_sidecar_wrote_is_named) {
+    fixture_t f = setup(false);
+    redis_ok(f.r, "SET sidecar:app:lock hello");
+    crew_t crew;
+    crew_start(&crew, f.keys, CREW_LEADER);
+    cr_assert(stage_until(&crew.stage, fixture_log_count("holds what no sidecar wrote") > 0, 3000));
+    cr_assert_gt(fixture_log_count("sidecar:app:lock"), 0);
+    cr_assert_not(leads(&crew));
+    redis_ok(f.r, "DEL sidecar:app:lock");
+    cr_leads(&crew);
+    redis_ok(f.r, "DEL sidecar:app:lock"); /* and another type, while it leads */
+    redis_ok(f.r, "LPUSH sidecar:app:lock x");
+    cr_assert(stage_until(&crew.stage, fixture_log_count("redis refuses the lock") > 0, 3000));
+    char *log = fixture_log();
+    cr_assert_not_null(strstr(strstr(log, "redis refuses the lock"), "\"key\":\"sidecar:app:lock\""), "%s", log);
+    free(log);
+    redis_ok(f.r, "DEL sidecar:app:lock");
+    cr_leads(&crew);
+    crew_stop(&crew);
+    fixture_stop(&f);
+}
+
+Test(redis_leader, a_connection_that_comes_and_goes_is_told_of_once) {
+    fixture_t f = setup(false);
+    crew_t crew;
+    crew_start(&crew, f.keys, CREW_LEADER);
+    for (int i = 1; i <= 5; i++) {
+        cr_leads(&crew);
+        long long terms = metric_get(&crew.metrics->reconnects);
+        redis_ok(f.r, "CLIENT KILL TYPE normal SKIPME yes");
+        cr_assert(stage_until(&crew.stage, metric_get(&crew.metrics->reconnects) > terms, 5000));
+    }
+    cr_assert_eq(fixture_log_count("\"msg\":\"connected\""), 1);
+    crew_stop(&crew);
+    fixture_stop(&f);
+}
