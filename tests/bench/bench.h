@@ -211,13 +211,13 @@ typedef struct series {
 
 static inline void series_add(series_t *series, double value) { series->values[series->count++] = value; }
 
-static inline void table_head(const char *title) { printf("\n%-58s %10s %10s %10s   goal\n", title, "median", "min", "max"); }
+static inline void table_head(const char *title) { printf("\n%-60s %10s %10s %10s   goal\n", title, "median", "min", "max"); }
 
 // One line of a table. `relation` is '<', '>' or 0 for no goal.
 static inline void table_row(bench_t *bench, const char *label, series_t *series, int decimals, char relation, double goal) {
     size_t count = (size_t)series->count;
     double median = percentile(series->values, count, 0.5);
-    printf("%-58s %10.*f %10.*f %10.*f", label, decimals, median, decimals, series->values[0], decimals,
+    printf("%-60s %10.*f %10.*f %10.*f", label, decimals, median, decimals, series->values[0], decimals,
            series->values[count - 1]);
     if (relation) {
         bool met = relation == '<' ? median <= goal : median >= goal;
