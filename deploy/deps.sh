@@ -27,6 +27,9 @@ need make command -v make
 need pkg-config command -v pkg-config
 need libhiredis-dev header hiredis/hiredis.h
 need libconfig-dev header libconfig.h
+need libsqlite3-dev header sqlite3.h
+need libssl-dev header openssl/evp.h
+need libjsmn-dev header jsmn.h
 need redis-server command -v redis-server
 need redis-tools command -v redis-cli
 case ${1:-} in

@@ -6,7 +6,9 @@
 
 #include "base/buffer.h"
 
-char *keyspace_lock_of(const char *name) { return mem_printf("sidecar:%s:lock", name); }
+static char *own_key(const char *name, const char *what) { return mem_printf("sidecar:%s:%s", name, what); }
+
+char *keyspace_lock_of(const char *name) { return own_key(name, "lock"); }
 
 static void seat_init(seat_t *seat, const char *name, size_t first_queue, size_t queue_count) {
     *seat = (seat_t){.name = name,
@@ -28,8 +30,14 @@ keyspace_t *keyspace_new(const config_t *config) {
     if (!per_queue) seat_init(&keys->seats[0], config->group, 0, keys->queue_count);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = &config->queues[i];
-        keys->queues[i] =
-            (queue_keys_t){.config = queue, .seat = per_queue ? i : 0, .meta = mem_printf("sidecar:%s:meta", queue->name)};
+        keys->queues[i] = (queue_keys_t){.config = queue,
+                                         .seat = per_queue ? i : 0,
+                                         .meta = own_key(queue->name, "meta"),
+                                         .failures = own_key(queue->name, "failures"),
+                                         .stamps = own_key(queue->name, "stamps"),
+                                         .sentinel = own_key(queue->name, "sentinel"),
+                                         .auditors = own_key(queue->name, "auditors"),
+                                         .requeued = own_key(queue->name, "requeued")};
         if (per_queue) seat_init(&keys->seats[i], queue->name, i, 1);
     }
     return keys;
@@ -41,7 +49,11 @@ void keyspace_free(keyspace_t *keys) {
         free(keys->seats[i].lock);
         free(keys->seats[i].served);
     }
-    for (size_t i = 0; i < keys->queue_count; i++) free(keys->queues[i].meta);
+    for (size_t i = 0; i < keys->queue_count; i++) {
+        const queue_keys_t *queue = &keys->queues[i];
+        char *const all[] = {queue->meta, queue->failures, queue->stamps, queue->sentinel, queue->auditors, queue->requeued};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++) free(all[k]);
+    }
     free(keys->seats);
     free(keys->queues);
     free(keys->vacant);

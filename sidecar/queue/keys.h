@@ -21,7 +21,12 @@ typedef struct seat {
 typedef struct queue_keys {
     const queue_config_t *config; // borrowed; worker-visible keys stand there
     size_t seat;                  // index of the seat whose lock fences this queue
-    char *meta;                   // sidecar:<queue>:meta
+    char *meta;                   // sidecar:<queue>:meta, hash: owner and counters of the queue
+    char *failures;               // sidecar:<queue>:failures, stream of its events
+    char *stamps;                 // sidecar:<queue>:stamps, hash: what is known of jobs in progress
+    char *sentinel;               // sidecar:<queue>:sentinel, hash {random, n}
+    char *auditors;               // sidecar:<queue>:auditors, hash: who has copied the stream how far
+    char *requeued;               // sidecar:<queue>:requeued, hash of events put back
 } queue_keys_t;
 
 typedef struct keyspace {

@@ -24,6 +24,8 @@ ranks='
 3 verdict
 3 metrics
 3 lease
+3 event
+3 job
 3 role
 2 config
 1 base'
@@ -33,7 +35,9 @@ libraries='
 hiredis sidecar/queue/
 sqlite3.h sidecar/audit/
 libconfig.h sidecar/config
-microhttpd.h sidecar/http'
+microhttpd.h sidecar/http
+jsmn.h sidecar/base/json
+openssl/ sidecar/base/digest'
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

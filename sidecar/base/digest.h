@@ -1,0 +1,26 @@
+// SHA-256, by OpenSSL's libcrypto. The only file that includes its headers is digest.c.
+#ifndef QS_BASE_DIGEST_H
+#define QS_BASE_DIGEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { DIGEST_BYTES = 32, DIGEST_HEX_SIZE = 65 };
+
+typedef struct digest {
+    uint8_t bytes[DIGEST_BYTES];
+} digest_t;
+
+digest_t digest_of(const void *bytes, size_t len);
+
+// Of several parts in a row, each with its length before it (8 bytes, the highest first), so that no two lists of parts are
+// alike.
+typedef struct digest_part {
+    const void *bytes;
+    size_t len;
+} digest_part_t;
+digest_t digest_of_parts(const digest_part_t *parts, size_t count);
+
+void digest_hex(const digest_t *digest, char hex[DIGEST_HEX_SIZE]); // lower case, NUL-ended
+
+#endif

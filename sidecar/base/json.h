@@ -1,0 +1,44 @@
+// Finds one value in a JSON text, and never changes or decodes the rest. jsmn finds the tokens; what it does not check is checked
+// here: separators, numbers, escapes, UTF-8, one value only, no key twice on the path to the value.
+#ifndef QS_BASE_JSON_H
+#define QS_BASE_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buffer.h"
+#include "base/slice.h"
+
+enum {
+    JSON_MOST_BYTES = 64 * 1024, // longer texts are not looked at
+    JSON_MOST_TOKENS = 4096,
+    JSON_MOST_DEPTH = 64,
+};
+
+typedef enum json_type { JSON_STRING, JSON_NUMBER, JSON_BOOL, JSON_NULL, JSON_OBJECT, JSON_ARRAY } json_type_t;
+
+typedef struct json_value {
+    json_type_t type;
+    slice_t raw; // its bytes in the text, a string without its quotes; borrowed
+} json_value_t;
+
+typedef enum json_found {
+    JSON_FOUND,
+    JSON_MISSING, // the text is good JSON, but there is no such value
+    JSON_BAD,     // no JSON, too large or too deep, or a key on the path stands twice
+} json_found_t;
+
+// Holds the tokens of one text; it can be used for one after the other.
+typedef struct json json_t;
+json_t *json_new(void); // owned
+void json_free(json_t *json);
+
+// Reads the text (borrowed until the next json_read). False: JSON_BAD for every pointer.
+bool json_read(json_t *json, slice_t text);
+// Looks for an RFC 6901 pointer, such as "/meta/id" ("" = the whole text).
+json_found_t json_find(json_t *json, const char *pointer, json_value_t *out);
+
+// Appends the decoded text of a JSON_STRING.
+void json_decode(slice_t raw, buffer_t *out);
+
+#endif
