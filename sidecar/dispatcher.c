@@ -60,7 +60,8 @@ static int compare_keys(const void *a, const void *b) {
 dispatcher_t *dispatcher_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
     dispatcher_t *d = mem_alloc(sizeof *d);
     *d = (dispatcher_t){.keys = keys, .leases = leases, .metrics = metrics, .stop = stop};
-    link_init(&d->link, ROLE, &keys->config->redis, metrics, stop);
+    link_init(&d->link, ROLE, (const char *const[]){"queue-sidecar-dispatcher", "queue-sidecar-wakeups"}, &keys->config->redis,
+              metrics, stop);
     d->lines = mem_array(keys->queue_count, sizeof *d->lines);
     d->by_key = mem_array(keys->queue_count, sizeof(line_t *));
     d->terms = mem_array(keys->seat_count, sizeof *d->terms);

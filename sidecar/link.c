@@ -7,10 +7,11 @@ enum {
     CALM_S = 10, // after so long without trouble the next one is met with the shortest wait again
 };
 
-void link_init(link_t *link, const char *role, const redis_config_t *redis, metrics_t *metrics, const atomic_bool *stop) {
+void link_init(link_t *link, const char *role, const char *const names[2], const redis_config_t *redis, metrics_t *metrics,
+               const atomic_bool *stop) {
     *link = (link_t){.role = role, .metrics = metrics, .backoff = BACKOFF_REDIS};
-    link->data = conn_new(redis, "queue-sidecar-dispatcher", stop);
-    link->ear = conn_new(redis, "queue-sidecar-wakeups", stop);
+    link->data = conn_new(redis, names[0], stop);
+    link->ear = conn_new(redis, names[1], stop);
 }
 
 void link_free(link_t *link) {
@@ -38,8 +39,7 @@ void link_put_off(link_t *link, const fault_t *fault) {
 void link_works(link_t *link) { backoff_reset(&link->backoff); }
 
 void link_deaf(link_t *link, const fault_t *fault, mono_t now) {
-    log_error(link->role, NULL, "redis refuses wake-ups: new jobs are found by dispatcher.safety_poll only",
-              F_STR("reason", fault->text));
+    log_error(link->role, NULL, "redis refuses wake-ups: what is new is found by polls only", F_STR("reason", fault->text));
     link->waking = false;
     conn_close(link->ear);
     link->wake_at = mono_add(now, NO_WAKE_RETRY_S * NS_PER_S);

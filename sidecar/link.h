@@ -26,7 +26,9 @@ typedef struct link {
 } link_t;
 
 // Everything is borrowed; opens nothing yet. Ended by link_free.
-void link_init(link_t *link, const char *role, const redis_config_t *redis, metrics_t *metrics, const atomic_bool *stop);
+// `names` are what CLIENT LIST shows of data and ear; static.
+void link_init(link_t *link, const char *role, const char *const names[2], const redis_config_t *redis, metrics_t *metrics,
+               const atomic_bool *stop);
 void link_free(link_t *link);
 void link_close(link_t *link);
 

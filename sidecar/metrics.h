@@ -27,6 +27,17 @@
     X(missed, "changes that only a safety poll found")                                                                           \
     X(full_us, "time for which due jobs waited because ready was at ready_limit")                                                \
     X(large, "entries left in delayed because they are larger than max_payload")                                                 \
+    X(passes, "complete passes over the backup list")                                                                             \
+    X(pass_us, "time that they took")                                                                                            \
+    X(in_progress, "jobs that the last pass met")                                                                                \
+    X(stalled, "executions found stalled")                                                                                       \
+    X(retried, "jobs given back to the workers")                                                                                 \
+    X(retried_unrecorded, "of them, while the failure stream was full")                                                          \
+    X(ended, "final failures")                                                                                                   \
+    X(stray_reports, "reports removed because no pass met their job")                                                            \
+    X(sentinels, "sentinels planted")                                                                                            \
+    X(old_sentinels, "sentinels removed because there was a newer one")                                                          \
+    X(copies, "jobs not ended because others of the same bytes were in progress")                                                \
     X(faults, "requests refused by a fault of keys, rights or configuration")                                                    \
     X(lateness_us, "sum of lateness; each job of a batch counts as late as the oldest one in it")                                \
     X(lateness_max_us, "greatest lateness seen")

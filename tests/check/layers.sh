@@ -18,6 +18,7 @@ ranks='
 6 http
 5 line
 5 link
+5 ward
 5 health
 4 queue
 4 audit

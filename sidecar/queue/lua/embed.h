@@ -12,7 +12,12 @@
     X(heal)                                                                                                                      \
     X(claim)                                                                                                                     \
     X(promote)                                                                                                                   \
-    X(heads)
+    X(heads)                                                                                                                     \
+    X(stamp)                                                                                                                     \
+    X(plant)                                                                                                                     \
+    X(settle)                                                                                                                    \
+    X(reports)                                                                                                                   \
+    X(sweep)
 
 #define X(name)                                                                                                                  \
     extern const char lua_##name[];                                                                                              \

@@ -1,0 +1,106 @@
+#include "base/keyset.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+
+enum {
+    FIRST_ROOM = 16,
+    FILTER_HASHES = 4,
+    FILTER_BITS = 16, // for each key
+    FILTER_LEAST = 64,
+    FILTER_MOST = 1 << 24,
+};
+
+static uint32_t part(const uint8_t key[KEY_BYTES], int index) {
+    uint32_t number;
+    memcpy(&number, key + 4 * index, sizeof number);
+    return number;
+}
+
+// The slot of the key, or the free one where it would be put.
+static struct keymap_slot *slot_of(const keymap_t *map, const uint8_t key[KEY_BYTES]) {
+    size_t at = part(key, 0) & (map->room - 1);
+    while (map->slots[at].used && memcmp(map->slots[at].key, key, KEY_BYTES) != 0) at = (at + 1) & (map->room - 1);
+    return &map->slots[at];
+}
+
+int64_t *keymap_find(const keymap_t *map, const uint8_t key[KEY_BYTES]) {
+    if (!map->count) return NULL;
+    struct keymap_slot *slot = slot_of(map, key);
+    return slot->used ? &slot->value : NULL;
+}
+
+static void rebuild(keymap_t *map, size_t room) {
+    keymap_t old = *map;
+    *map = (keymap_t){.slots = mem_array(room, sizeof *map->slots), .room = room, .count = old.count};
+    for (size_t i = 0; i < old.room; i++)
+        if (old.slots[i].used) *slot_of(map, old.slots[i].key) = old.slots[i];
+    free(old.slots);
+}
+
+int64_t *keymap_put(keymap_t *map, const uint8_t key[KEY_BYTES]) {
+    if (map->count * 2 >= map->room) rebuild(map, map->room ? map->room * 2 : FIRST_ROOM);
+    struct keymap_slot *slot = slot_of(map, key);
+    if (!slot->used) {
+        memcpy(slot->key, key, KEY_BYTES);
+        slot->used = true;
+        map->count++;
+    }
+    return &slot->value;
+}
+
+void keymap_filter(keymap_t *map, bool (*keep)(void *self, const uint8_t key[KEY_BYTES], int64_t *value), void *self) {
+    if (!map->room) return;
+    for (size_t i = 0; i < map->room; i++) {
+        struct keymap_slot *slot = &map->slots[i];
+        if (!slot->used || keep(self, slot->key, &slot->value)) continue;
+        slot->used = false;
+        map->count--;
+    }
+    rebuild(map, map->room); // holes would hide what was put behind them
+}
+
+void keymap_free(keymap_t *map) {
+    free(map->slots);
+    *map = (keymap_t){0};
+}
+
+void keyfilter_begin(keyfilter_t *filter, size_t keys) {
+    if (keys < FILTER_LEAST) keys = FILTER_LEAST;
+    if (keys > FILTER_MOST) keys = FILTER_MOST;
+    size_t words = 1;
+    while (words * 64 < keys * FILTER_BITS) words *= 2;
+    if (words == filter->words) {
+        memset(filter->bits, 0, words * sizeof *filter->bits);
+        return;
+    }
+    free(filter->bits);
+    *filter = (keyfilter_t){.bits = mem_array(words, sizeof(uint64_t)), .words = words};
+}
+
+bool keyfilter_add(keyfilter_t *filter, const uint8_t key[KEY_BYTES]) {
+    bool there = filter->words > 0;
+    for (int i = 0; i < FILTER_HASHES && filter->words; i++) {
+        size_t bit = part(key, i) & (filter->words * 64 - 1);
+        uint64_t mask = UINT64_C(1) << (bit % 64);
+        there = there && (filter->bits[bit / 64] & mask);
+        filter->bits[bit / 64] |= mask;
+    }
+    return there;
+}
+
+bool keyfilter_has(const keyfilter_t *filter, const uint8_t key[KEY_BYTES]) {
+    if (!filter->words) return false;
+    for (int i = 0; i < FILTER_HASHES; i++) {
+        size_t bit = part(key, i) & (filter->words * 64 - 1);
+        if (!(filter->bits[bit / 64] & UINT64_C(1) << (bit % 64))) return false;
+    }
+    return true;
+}
+
+void keyfilter_free(keyfilter_t *filter) {
+    free(filter->bits);
+    *filter = (keyfilter_t){0};
+}

@@ -1,0 +1,41 @@
+// Sets keyed by the first 16 bytes of a digest, whose bits are as good as random: an exact map, and a filter that forgets nothing
+// and sometimes says yes without reason.
+#ifndef QS_BASE_KEYSET_H
+#define QS_BASE_KEYSET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { KEY_BYTES = 16 };
+
+// Begin with {0}.
+typedef struct keymap {
+    struct keymap_slot {
+        uint8_t key[KEY_BYTES];
+        int64_t value;
+        bool used;
+    } * slots;   // owned
+    size_t room; // a power of two, or 0
+    size_t count;
+} keymap_t;
+
+int64_t *keymap_find(const keymap_t *map, const uint8_t key[KEY_BYTES]); // borrowed until the next put; NULL = not there
+int64_t *keymap_put(keymap_t *map, const uint8_t key[KEY_BYTES]);        // finds it, or adds it with the value 0
+// Removes every key for which `keep` says no.
+void keymap_filter(keymap_t *map, bool (*keep)(void *self, const uint8_t key[KEY_BYTES], int64_t *value), void *self);
+void keymap_free(keymap_t *map); // leaves an empty map that can be used again
+
+// A Bloom filter of fixed size (Bloom 1970): about 16 bits a key keep false hits below one in 400. Begin with {0}.
+typedef struct keyfilter {
+    uint64_t *bits; // owned
+    size_t words;   // a power of two, or 0
+} keyfilter_t;
+
+// Empties it and makes it fit for so many keys (64 to 16 million).
+void keyfilter_begin(keyfilter_t *filter, size_t keys);
+bool keyfilter_add(keyfilter_t *filter, const uint8_t key[KEY_BYTES]); // whether it was (perhaps) there before
+bool keyfilter_has(const keyfilter_t *filter, const uint8_t key[KEY_BYTES]);
+void keyfilter_free(keyfilter_t *filter);
+
+#endif

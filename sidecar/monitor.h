@@ -1,0 +1,21 @@
+// The monitor role: passes over backup lists, for the queues whose lock this instance holds. It begins lives and executions of
+// jobs in progress, gives stalled and reported ones back to the workers, and ends those that have had their retries.
+#ifndef QS_MONITOR_H
+#define QS_MONITOR_H
+
+#include <stdatomic.h>
+
+#include "lease.h"
+#include "metrics.h"
+#include "queue/keys.h"
+#include "role.h"
+
+typedef struct monitor monitor_t;
+
+// Everything is borrowed. `stop` is the role's. Returns owned.
+monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
+void monitor_free(monitor_t *monitor); // takes; NULL is fine
+
+void monitor_tick(void *monitor, role_wait_t *wait);
+
+#endif

@@ -1,0 +1,255 @@
+#include "monitor_judge.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/buffer.h"
+#include "base/log.h"
+#include "job.h"
+
+enum { SETTLE_DEPTH = 4096 };
+
+static const char ROLE[] = "monitor";
+
+// One job that needs more than to be left alone.
+typedef struct suspect {
+    const entry_t *entry;
+    const stamp_raw_t *raw;
+    sighting_t sighting;
+    verdict_t verdict;
+    const ward_report_t *report; // borrowed from the ward
+    bool known;                  // job has been read
+    job_t job;
+    char *heartbeat;  // owned; NULL = none
+    stamp_raw_t next; // of a retry
+    event_t event;
+    char id[EVENT_ID_SIZE];
+    char sha256[DIGEST_HEX_SIZE];
+} suspect_t;
+
+static const queue_policy_t *policy_of(const judge_t *j) { return &j->keys->queues[j->queue].config->policy; }
+
+static void read_job(const judge_t *j, suspect_t *suspect) {
+    if (suspect->known) return;
+    job_read(j->json, policy_of(j), suspect->entry->bytes, &suspect->job);
+    suspect->known = true;
+    suspect->sighting.created = suspect->job.created_ms;
+}
+
+// Most jobs are seen, stamped and in time: this is all that is done for them. True: there is more to it, in *out.
+static bool meet(const judge_t *j, const entry_t *entry, const stamp_t *stamp, const stamp_raw_t *raw, suspect_t *out) {
+    const queue_policy_t *policy = policy_of(j);
+    const ward_report_t *report = ward_report_of(j->ward, &entry->digest);
+    sighting_t sighting = {.stamp = *stamp, .now = j->ward->now, .copies = ward_met(j->ward, &entry->digest)};
+    sighting.heartbeat = strcmp(policy->heartbeat, "off") == 0 ? HEARTBEAT_NONE : HEARTBEAT_UNKNOWN;
+    if (report) sighting.report = report->ends ? REPORT_END : REPORT_RETRY;
+    bool dated = policy->alive_timeout_ms && *policy->created_path;
+    out->known = false;
+    if (dated) {
+        job_read(j->json, policy, entry->bytes, &out->job);
+        sighting.created = out->job.created_ms;
+    }
+    verdict_t found = verdict(&sighting, policy);
+    ward_verdict(j->ward, &found);
+    if (found.kind == VERDICT_LEAVE) return false;
+    out->known = dated;
+    out->entry = entry;
+    out->raw = raw;
+    out->report = report;
+    out->sighting = sighting;
+    out->verdict = found;
+    out->heartbeat = NULL;
+    if (report && found.kind == VERDICT_STAMP) j->ward->unsettled = true; // it is settled by its stamp, so it needs one first
+    return true;
+}
+
+static void name_large(const judge_t *j, const entry_t *entry) {
+    char sha256[DIGEST_HEX_SIZE];
+    digest_hex(&entry->digest, sha256);
+    metric_add(&j->ward->metrics->large, 1);
+    log_warn(ROLE, j->ward->config->name, "left an entry in backup that is larger than max_payload",
+             F_INT("bytes", entry->bytes.len), F_STR("sha256", sha256), F_INT("max_payload", policy_of(j)->max_payload));
+}
+
+// Looks at the heartbeats that verdicts wait for, and judges again.
+static outcome_t look_at_heartbeats(const judge_t *j, suspect_t *suspects, size_t count, fault_t *fault) {
+    const char *heartbeat_keys[BACKUP_PAGE];
+    bool there[BACKUP_PAGE];
+    size_t wanted = 0;
+    for (size_t i = 0; i < count; i++) {
+        heartbeat_keys[i] = NULL;
+        if (suspects[i].verdict.kind != VERDICT_LOOK) continue;
+        read_job(j, &suspects[i]);
+        suspects[i].heartbeat = job_heartbeat_key(policy_of(j), suspects[i].job.id);
+        heartbeat_keys[i] = suspects[i].heartbeat;
+        wanted++;
+    }
+    if (!wanted) return OUTCOME_OK;
+    if (heartbeats_ask(j->conn, heartbeat_keys, count, there, fault) != OUTCOME_OK) return fault->outcome;
+    for (size_t i = 0; i < count; i++) {
+        suspect_t *suspect = &suspects[i];
+        if (suspect->verdict.kind != VERDICT_LOOK) continue;
+        suspect->sighting.heartbeat = !heartbeat_keys[i] ? HEARTBEAT_NONE : there[i] ? HEARTBEAT_THERE : HEARTBEAT_GONE;
+        suspect->verdict = verdict(&suspect->sighting, policy_of(j));
+        ward_verdict(j->ward, &suspect->verdict);
+    }
+    return OUTCOME_OK;
+}
+
+// Begins lives and executions, and notes silence.
+static outcome_t write_stamps(const judge_t *j, const suspect_t *suspects, size_t count, bool *fenced, fault_t *fault) {
+    stamp_change_t changes[BACKUP_PAGE];
+    size_t change_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        stamp_t stamp = suspects[i].sighting.stamp;
+        stamp_change_t change = {.digest = &suspects[i].entry->digest, .old = *suspects[i].raw};
+        switch (suspects[i].verdict.kind) {
+        case VERDICT_STAMP: break;
+        case VERDICT_SEEN: stamp.seen = j->ward->now; break;
+        case VERDICT_MISSING: stamp.missing = j->ward->now; break;
+        case VERDICT_PRESENT: stamp.missing = 0; break;
+        default: continue;
+        }
+        if (suspects[i].verdict.kind != VERDICT_STAMP) change.new = stamp_pack(&stamp);
+        changes[change_count++] = change;
+    }
+    if (!change_count) return OUTCOME_OK;
+    return stamps_change(j->conn, j->keys, j->queue, j->token, changes, change_count, fenced, fault);
+}
+
+static int64_t with_jitter(const queue_policy_t *policy, int64_t delay_ms) {
+    if (!delay_ms) return 0;
+    double share = policy->retry_jitter * (2 * random_unit() - 1);
+    int64_t delay = delay_ms + (int64_t)((double)delay_ms * share);
+    return delay < 1 ? 1 : delay;
+}
+
+static void make_event(const judge_t *j, suspect_t *suspect) {
+    const queue_config_t *queue = j->keys->queues[j->queue].config;
+    const stamp_t *stamp = &suspect->sighting.stamp;
+    bool ends = suspect->verdict.kind == VERDICT_END;
+    digest_hex(&suspect->entry->digest, suspect->sha256);
+    suspect->event = (event_t){
+        .kind = slice_text(ends ? "failed" : "retried"),
+        .dialect = slice_text("list"),
+        .queue = slice_text(queue->name),
+        .job = slice_text(suspect->job.id),
+        .type = slice_text(suspect->job.type),
+        .reason = slice_text(suspect->verdict.reason),
+        .term = slice_text(j->token),
+        .sha256 = slice_text(suspect->sha256),
+        .attempts = stamp->retries + 1,
+        .created = suspect->job.created_ms ? suspect->job.created_ms : stamp->born_us / 1000,
+        .started = stamp->seen,
+        .size = (int64_t)suspect->entry->bytes.len,
+    };
+    // The count may be forgotten within a life, so the last retry tells two executions of one number apart.
+    event_id(&suspect->event, stamp->born_us, stamp->retried_at, suspect->id);
+    suspect->event.event = slice_text(suspect->id);
+    if (ends) suspect->event.payload = suspect->entry->bytes;
+}
+
+static void append_settle(const judge_t *j, suspect_t *suspect) {
+    const ward_t *ward = j->ward;
+    read_job(j, suspect);
+    make_event(j, suspect);
+    settle_ask_t ask = {.queue = j->queue,
+                        .token = j->token,
+                        .job = suspect->entry->bytes,
+                        .digest = &suspect->entry->digest,
+                        .old = *suspect->raw,
+                        .from_tail = ward->reads_only,
+                        .depth = SETTLE_DEPTH + (ward->reads_only ? (int64_t)ward->read : 0),
+                        .alone = !policy_of(j)->end_duplicates,
+                        .report = suspect->report ? suspect->report->sha1 : "",
+                        .event = &suspect->event};
+    if (suspect->verdict.needs_silence) ask.heartbeat = suspect->heartbeat;
+    if (suspect->verdict.kind == VERDICT_RETRY) {
+        stamp_t stamp = {
+            .born_us = suspect->sighting.stamp.born_us, .retries = suspect->verdict.retries, .retried_at = ward->now};
+        ask.new = stamp_pack(&stamp);
+        ask.delay_ms = with_jitter(policy_of(j), suspect->verdict.delay_ms);
+    }
+    settle_append(j->conn, j->keys, &ask);
+}
+
+static void say(const judge_t *j, const suspect_t *suspect) {
+    const char *queue = j->ward->config->name;
+    if (suspect->verdict.kind == VERDICT_END)
+        log_warn(ROLE, queue, "a job has failed for good", F_STR("reason", suspect->verdict.reason),
+                 F_STR("job", suspect->job.id), F_INT("attempts", suspect->event.attempts));
+    else
+        log_info(ROLE, queue, "gave a job back", F_STR("reason", suspect->verdict.reason), F_STR("job", suspect->job.id),
+                 F_INT("retry", suspect->verdict.retries));
+}
+
+// What has come of one settle. What did not come to be is looked at again by the next pass.
+static void note_settled(const judge_t *j, const suspect_t *suspect, settled_t settled) {
+    metrics_queue_t *metrics = j->ward->metrics;
+    bool ends = suspect->verdict.kind == VERDICT_END;
+    switch (settled) {
+    case SETTLED:
+    case SETTLED_UNRECORDED:
+        metric_add(ends ? &metrics->ended : &metrics->retried, 1);
+        if (!suspect->report) metric_add(&metrics->stalled, 1);
+        if (settled == SETTLED_UNRECORDED) metric_add(&metrics->retried_unrecorded, 1);
+        if (suspect->report) j->ward->unsettled = true; // our own write has made Redis forget to tell of the next report
+        say(j, suspect);
+        break;
+    case SETTLED_COPIES: metric_add(&metrics->copies, 1); break;
+    case SETTLED_FULL:
+        log_error(ROLE, j->ward->config->name, "the failure stream is full: no job is ended until it shrinks",
+                  F_INT("max_bytes", j->keys->config->stream.max_bytes));
+        break;
+    case SETTLED_CHANGED: j->ward->unsettled = true; break;
+    default: break; // finished, alive after all, or not ours to decide
+    }
+}
+
+static outcome_t settle_all(const judge_t *j, suspect_t *suspects, size_t count, bool *fenced, fault_t *fault) {
+    bool asked[BACKUP_PAGE] = {false};
+    fault_t worst = {0};
+    for (size_t i = 0; i < count; i++) {
+        verdict_kind_t kind = suspects[i].verdict.kind;
+        if (kind == VERDICT_END && !ward_sure(j->ward)) continue;
+        asked[i] = kind == VERDICT_RETRY || kind == VERDICT_END;
+        if (asked[i]) append_settle(j, &suspects[i]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        settled_t settled;
+        if (!asked[i]) continue;
+        if (settle_read(j->conn, &settled, fault) == OUTCOME_LOST) return OUTCOME_LOST;
+        if (fault->outcome == OUTCOME_OK) {
+            if (settled == SETTLED_FENCED) *fenced = true;
+            note_settled(j, &suspects[i], settled);
+        } else if (fault->outcome > worst.outcome) {
+            worst = *fault;
+        }
+    }
+    *fault = worst;
+    return worst.outcome;
+}
+
+outcome_t judge_page(const judge_t *j, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws, bool *fenced,
+                     fault_t *fault) {
+    suspect_t *suspects = NULL;
+    size_t count = 0;
+    *fenced = false;
+    *fault = (fault_t){0};
+    for (size_t i = 0; i < page->count; i++) {
+        const entry_t *entry = &page->entries[i];
+        if (entry->kind != ENTRY_JOB) continue;
+        if ((int64_t)entry->bytes.len > policy_of(j)->max_payload) {
+            name_large(j, entry);
+            continue;
+        }
+        if (!suspects) suspects = mem_array(page->count, sizeof *suspects);
+        if (meet(j, entry, &stamps[i], &raws[i], &suspects[count])) count++;
+    }
+    if (count) look_at_heartbeats(j, suspects, count, fault);
+    if (count && fault->outcome == OUTCOME_OK) write_stamps(j, suspects, count, fenced, fault);
+    if (count && fault->outcome == OUTCOME_OK && !*fenced) settle_all(j, suspects, count, fenced, fault);
+    for (size_t i = 0; i < count; i++) free(suspects[i].heartbeat);
+    free(suspects);
+    return fault->outcome;
+}

@@ -1,0 +1,219 @@
+#include "queue/backup.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "queue/reply.h"
+
+#define SENTINEL_PREFIX "sidecar-sentinel:"
+
+static const char WAIT_S[] = "0.01";
+
+static void append_key(conn_t *conn, const char *command, const char *key) {
+    request_begin(conn, command);
+    request_text(conn, key);
+    request_end(conn);
+}
+
+static void append_caching(conn_t *conn) {
+    request_begin(conn, "CLIENT");
+    request_text(conn, "CACHING");
+    request_text(conn, "YES");
+    request_end(conn);
+}
+
+// Reads one number; a refusal is kept with the name of the key, and the worst of several is told.
+static void read_number(conn_t *conn, const char *key, int64_t *out, fault_t *worst) {
+    redisReply *reply;
+    fault_t fault;
+    if (worst->outcome == OUTCOME_LOST) return;
+    if (conn_read(conn, 0, &reply, &fault) == OUTCOME_OK) {
+        if (out && reply->type == REDIS_REPLY_INTEGER) *out = reply->integer;
+        freeReplyObject(reply);
+    } else if (fault.outcome > worst->outcome) {
+        fault_set(worst, fault.outcome, "%s: %s", key, fault.text);
+    }
+}
+
+static void read_sentinel(conn_t *conn, const char *key, backup_look_t *out, fault_t *worst) {
+    redisReply *reply;
+    fault_t fault;
+    if (conn_read(conn, 0, &reply, &fault) != OUTCOME_OK) {
+        fault_set(worst, fault.outcome, "%s: %s", key, fault.text);
+        return;
+    }
+    snprintf(out->random, sizeof out->random, "%s", reply_text(reply_at(reply, 0)));
+    out->n = strtoll(reply_text(reply_at(reply, 1)), NULL, 10);
+    freeReplyObject(reply);
+}
+
+void backup_look_append(conn_t *conn, const keyspace_t *keys, size_t queue, const backup_look_t *known, bool arm) {
+    const queue_keys_t *at = &keys->queues[queue];
+    char *sentinel = known && known->n ? mem_printf(SENTINEL_PREFIX "%s:%lld", known->random, (long long)known->n) : NULL;
+    request_begin(conn, "HMGET");
+    request_text(conn, at->sentinel);
+    request_text(conn, "random");
+    request_text(conn, "n");
+    request_end(conn);
+    append_key(conn, "HLEN", at->stamps);
+    request_begin(conn, "TIME");
+    request_end(conn);
+    if (arm) append_caching(conn);
+    append_key(conn, "LLEN", at->config->backup);
+    if (arm) append_caching(conn);
+    append_key(conn, "HLEN", at->config->errors);
+    request_begin(conn, "LPOS");
+    request_text(conn, at->config->backup);
+    request_text(conn, sentinel ? sentinel : SENTINEL_PREFIX);
+    request_text(conn, "MAXLEN");
+    request_text(conn, "1");
+    request_end(conn);
+    free(sentinel);
+}
+
+static void read_time(conn_t *conn, int64_t *now, fault_t *worst) {
+    redisReply *reply;
+    fault_t fault;
+    if (worst->outcome == OUTCOME_LOST) return;
+    if (conn_read(conn, 0, &reply, &fault) == OUTCOME_OK) {
+        *now =
+            strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000 + strtoll(reply_text(reply_at(reply, 1)), NULL, 10) / 1000;
+        freeReplyObject(reply);
+    } else if (fault.outcome > worst->outcome) {
+        *worst = fault;
+    }
+}
+
+outcome_t backup_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, bool arm, backup_look_t *out, fault_t *fault) {
+    const queue_keys_t *at = &keys->queues[queue];
+    *out = (backup_look_t){0};
+    *fault = (fault_t){0};
+    read_sentinel(conn, at->sentinel, out, fault);
+    read_number(conn, at->stamps, &out->stamps, fault);
+    read_time(conn, &out->now, fault);
+    if (arm) read_number(conn, "CLIENT CACHING", NULL, fault);
+    read_number(conn, at->config->backup, &out->entries, fault);
+    if (arm) read_number(conn, "CLIENT CACHING", NULL, fault);
+    read_number(conn, at->config->errors, &out->reports, fault);
+    int64_t at_head = -1;
+    read_number(conn, at->config->backup, &at_head, fault);
+    out->sentinel_alone = at_head == 0 && out->entries == 1;
+    return fault->outcome;
+}
+
+void backup_page_clear(backup_page_t *page) {
+    for (size_t i = 0; i < page->reply_count; i++) freeReplyObject(page->replies[i]);
+    page->count = page->jobs = page->bytes = page->reply_count = 0;
+    page->ended = false;
+}
+
+// A sentinel of this list, by its random part, is current or old by its number; all else is a job.
+static entry_kind_t kind_of(const backup_look_t *look, slice_t bytes, int64_t *n) {
+    size_t prefix = sizeof SENTINEL_PREFIX - 1;
+    size_t random = strlen(look->random);
+    if (!random || bytes.len < prefix + random + 2 || bytes.len > prefix + random + 20) return ENTRY_JOB;
+    if (memcmp(bytes.data, SENTINEL_PREFIX, prefix) != 0 || memcmp(bytes.data + prefix, look->random, random) != 0)
+        return ENTRY_JOB;
+    const char *digits = bytes.data + prefix + random;
+    if (*digits++ != ':' || strspn(digits, "0123456789") != bytes.len - prefix - random - 1) return ENTRY_JOB;
+    *n = strtoll(digits, NULL, 10);
+    return *n < look->n ? ENTRY_OLD_SENTINEL : ENTRY_SENTINEL;
+}
+
+static void add_entry(backup_page_t *page, const backup_look_t *look, const redisReply *reply) {
+    entry_t *entry = &page->entries[page->count++];
+    int64_t n = 0;
+    entry->bytes = (slice_t){reply->str, reply->len};
+    entry->kind = kind_of(look, entry->bytes, &n);
+    page->bytes += reply->len;
+    if (entry->kind != ENTRY_JOB) return;
+    page->jobs++;
+    entry->digest = digest_of(reply->str, reply->len);
+}
+
+void backup_rotate_append(conn_t *conn, const keyspace_t *keys, size_t queue, size_t count, bool wait) {
+    const char *backup = keys->queues[queue].config->backup;
+    for (size_t i = 0; i < count; i++) {
+        bool waits = wait && i == 0;
+        request_begin(conn, waits ? "BRPOPLPUSH" : "RPOPLPUSH");
+        request_text(conn, backup);
+        request_text(conn, backup);
+        if (waits) request_text(conn, WAIT_S);
+        request_end(conn);
+    }
+}
+
+outcome_t backup_rotate_read(conn_t *conn, const backup_look_t *look, size_t count, backup_page_t *page, fault_t *fault) {
+    fault_t worst = {0};
+    for (size_t i = 0; i < count; i++) {
+        redisReply *reply;
+        if (conn_read(conn, 0, &reply, fault) == OUTCOME_LOST) return OUTCOME_LOST;
+        if (fault->outcome != OUTCOME_OK) {
+            if (fault->outcome > worst.outcome) worst = *fault;
+        } else if (reply->type == REDIS_REPLY_STRING) {
+            page->replies[page->reply_count++] = reply;
+            add_entry(page, look, reply);
+        } else {
+            page->ended = true;
+            freeReplyObject(reply);
+        }
+    }
+    *fault = worst;
+    return worst.outcome;
+}
+
+void backup_range_append(conn_t *conn, const keyspace_t *keys, size_t queue, size_t skip, size_t count) {
+    request_begin(conn, "LRANGE");
+    request_text(conn, keys->queues[queue].config->backup);
+    request_int(conn, -(int64_t)(skip + count));
+    request_int(conn, -(int64_t)skip - 1);
+    request_end(conn);
+}
+
+outcome_t backup_range_read(conn_t *conn, const backup_look_t *look, size_t count, backup_page_t *page, fault_t *fault) {
+    redisReply *reply;
+    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    size_t found = reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
+    page->replies[page->reply_count++] = reply;
+    page->ended = found < count;
+    for (size_t i = found; i > 0 && page->count < BACKUP_PAGE; i--)
+        if (reply->element[i - 1]->type == REDIS_REPLY_STRING) add_entry(page, look, reply->element[i - 1]);
+    return OUTCOME_OK;
+}
+
+outcome_t backup_plant(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, const backup_look_t *look,
+                       bool *planted, bool *fenced, fault_t *fault) {
+    const queue_keys_t *at = &keys->queues[queue];
+    redisReply *reply;
+    char n[24] = "";
+    char random[SENTINEL_RANDOM_SIZE];
+    unsigned char bits[16];
+    *planted = *fenced = false;
+    if (look->n) snprintf(n, sizeof n, "%lld", (long long)look->n);
+    random_bytes(bits, sizeof bits);
+    for (size_t i = 0; i < sizeof bits; i++) snprintf(random + 2 * i, 3, "%02x", bits[i]);
+    request_script(conn, SCRIPT_plant, 3);
+    request_text(conn, keys->seats[at->seat].lock);
+    request_text(conn, at->config->backup);
+    request_text(conn, at->sentinel);
+    request_text(conn, token);
+    request_text(conn, n);
+    request_text(conn, random);
+    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    *planted = reply_is(reply_at(reply, 0), "planted");
+    *fenced = reply_is(reply_at(reply, 0), "fenced");
+    if (reply_is(reply_at(reply, 0), "type"))
+        fault_set(fault, OUTCOME_FAULT, "%s holds a %s", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
+    freeReplyObject(reply);
+    return fault->outcome;
+}
+
+outcome_t backup_remove_sentinel(conn_t *conn, const keyspace_t *keys, size_t queue, slice_t sentinel, fault_t *fault) {
+    redisReply *reply;
+    request_begin(conn, "LREM");
+    request_text(conn, keys->queues[queue].config->backup);
+    request_int(conn, 0);
+    request_bytes(conn, sentinel.data, sentinel.len);
+    if (request_ask(conn, &reply, fault) == OUTCOME_OK) freeReplyObject(reply);
+    return fault->outcome;
+}

@@ -1,0 +1,76 @@
+#!lua flags=allow-oom
+-- settle: gives one job in progress back to the workers, or ends it, with a record of that in the failure stream.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  backup
+-- KEYS[3]  target    retry: ready (list), or delayed (zset) where `delay` is given; end: ready, and unused
+-- KEYS[4]  ready     where a retry goes when its bytes are in delayed already
+-- KEYS[5]  stamps
+-- KEYS[6]  errors    hash: job -> what its worker reported
+-- KEYS[7]  failures  stream
+-- KEYS[8]  meta      field `bytes`: of all values in the stream
+-- KEYS[9]  heartbeat key of the job; the lock again where there is none to look at
+-- ARGV[1]  token
+-- ARGV[2]  job
+-- ARGV[3]  digest    its field in stamps
+-- ARGV[4]  old       the stamp that the decision rests on
+-- ARGV[5]  new       the stamp of a retry; '' = end
+-- ARGV[6]  from      1: the job was seen near the head of backup, -1: near the tail
+-- ARGV[7]  depth     entries to look at from there
+-- ARGV[8]  alone     '1': do not end it while backup holds another of the same bytes
+-- ARGV[9]  report    SHA-1 of the reported text that the decision rests on; '' = none
+-- ARGV[10] delay     of a retry in ms; '' = at once
+-- ARGV[11] unit      of scores in delayed, 'ms' or 's'
+-- ARGV[12] most      bytes that the stream may hold
+-- ARGV[13+] names and values of the record; 'at' and 'error' are added here
+-- Reply    {'settled', recorded: 1 or 0}, {'gone'} the job, {'changed'} its stamp or report, {'alive'} its heartbeat is there,
+--          {'copies'}, {'full'} the stream, {'fenced'}, {'type', key, found}
+-- Safe     fenced; by compare; all preconditions before the first write; adds before it removes.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
+local delayed = ARGV[10] ~= ''
+local wanted = {{'backup', KEYS[2], 'list'}, {'target', KEYS[3], delayed and 'zset' or 'list'}, {'ready', KEYS[4], 'list'},
+    {'stamps', KEYS[5], 'hash'}, {'errors', KEYS[6], 'hash'}, {'failures', KEYS[7], 'stream'}, {'meta', KEYS[8], 'hash'}}
+for i, want in ipairs(wanted) do
+    local found = redis.call('TYPE', want[2]).ok
+    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
+end
+local job, ends = ARGV[2], ARGV[5] == ''
+if (redis.call('HGET', KEYS[5], ARGV[3]) or '') ~= ARGV[4] then return {'changed'} end
+local text = redis.call('HGET', KEYS[6], job)
+if ARGV[9] ~= '' and (not text or redis.sha1hex(text) ~= ARGV[9]) then return {'changed'} end
+if KEYS[9] ~= KEYS[1] and redis.call('EXISTS', KEYS[9]) == 1 then return {'alive'} end
+local found = redis.call('LPOS', KEYS[2], job, 'RANK', ARGV[6], 'COUNT', 2, 'MAXLEN', ARGV[7])
+if #found == 0 then return {'gone'} end
+if ends and ARGV[8] == '1' and #found > 1 then return {'copies'} end
+
+local time = redis.call('TIME')
+local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local record = {'at', string.format('%.0f', now_ms)}
+for i = 13, #ARGV do record[#record + 1] = ARGV[i] end
+if ARGV[9] ~= '' then
+    record[#record + 1] = 'error'
+    record[#record + 1] = string.sub(text, 1, 65536)
+end
+local bytes = 0
+for i = 2, #record, 2 do bytes = bytes + #record[i] end
+local room = (tonumber(redis.call('HGET', KEYS[8], 'bytes')) or 0) + bytes <= tonumber(ARGV[12])
+if ends and not room then return {'full'} end
+
+if room then
+    redis.call('XADD', KEYS[7], '*', unpack(record))
+    redis.call('HINCRBY', KEYS[8], 'bytes', bytes)
+end
+if not ends then
+    local added = 0
+    if delayed then
+        local due = now_ms + tonumber(ARGV[10])
+        if ARGV[11] == 's' then due = due / 1000 end
+        added = redis.call('ZADD', KEYS[3], 'NX', string.format('%.3f', due), job)
+    end
+    if added == 0 then redis.call('RPUSH', KEYS[4], job) end
+    redis.call('HSET', KEYS[5], ARGV[3], ARGV[5])
+end
+redis.call('LREM', KEYS[2], ARGV[6] == '-1' and -1 or 1, job)
+if ends then redis.call('HDEL', KEYS[5], ARGV[3]) end
+if ARGV[9] ~= '' then redis.call('HDEL', KEYS[6], job) end
+return {'settled', room and 1 or 0}

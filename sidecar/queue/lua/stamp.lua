@@ -1,0 +1,40 @@
+#!lua flags=allow-oom
+-- stamp: notes when jobs in progress were seen; each change only where the stamp is still what it was based on.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  stamps    hash: first 16 bytes of a job's SHA-256 -> its stamp
+-- KEYS[3]  meta      hash of the queue; its field `life` is the last life given
+-- ARGV[1]  token
+-- ARGV[2+] three for each change: digest; the stamp that was read, '' = none; the new one, '' = begin a life now
+-- Reply    {'stamped', now in ms, how many}, {'fenced'}, {'type', key, found}
+-- Safe     fenced; adds and changes only, and no more than there are jobs in progress.
+--
+-- A stamp is 28 bytes, numbers with the highest byte first: born in us (8), seen (6), missing (6), retries (2), retried_at (6),
+-- times in ms by Redis's clock. A life is its own birth, in us, made unique in its queue.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
+for i, want in ipairs({{'stamps', KEYS[2]}, {'meta', KEYS[3]}}) do
+    local found = redis.call('TYPE', want[2]).ok
+    if found ~= 'none' and found ~= 'hash' then return {'type', want[1], found} end
+end
+local time = redis.call('TIME')
+local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now_ms = math.floor(now_us / 1000)
+local life = tonumber(redis.call('HGET', KEYS[3], 'life') or 0)
+local born = life
+local asked, changes = {}, {}
+for i = 2, #ARGV, 3 do asked[#asked + 1] = ARGV[i] end
+local there = redis.call('HMGET', KEYS[2], unpack(asked))
+for i, digest in ipairs(asked) do
+    local old, new = ARGV[3 * i], ARGV[3 * i + 1]
+    if (there[i] or '') == old then
+        if new == '' then
+            born = math.max(now_us, born + 1)
+            new = struct.pack('>I8I6I6I2I6', born, now_ms, 0, 0, 0)
+        end
+        changes[#changes + 1] = digest
+        changes[#changes + 1] = new
+    end
+end
+if #changes > 0 then redis.call('HSET', KEYS[2], unpack(changes)) end
+if born > life then redis.call('HSET', KEYS[3], 'life', string.format('%.0f', born)) end
+return {'stamped', string.format('%.0f', now_ms), #changes / 2}

@@ -1,0 +1,21 @@
+#!lua flags=allow-oom
+-- sweep: forgets stamps of jobs that are no longer in progress, and reports of jobs that are not.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  swept     stamps or errors, a hash
+-- ARGV[1]  token
+-- ARGV[2]  by        'value' or 'sha1': what ARGV holds of each value
+-- ARGV[3+] two for each: field; its value as it was read, or the SHA-1 of that
+-- Reply    {'swept', how many}, {'fenced'}, {'type', key, found}
+-- Safe     fenced, by compare: what has changed since stays.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
+local found = redis.call('TYPE', KEYS[2]).ok
+if found ~= 'none' and found ~= 'hash' then return {'type', 'swept', found} end
+local gone = {}
+for i = 3, #ARGV, 2 do
+    local value = redis.call('HGET', KEYS[2], ARGV[i])
+    if value and ARGV[2] == 'sha1' then value = redis.sha1hex(value) end
+    if value == ARGV[i + 1] then gone[#gone + 1] = ARGV[i] end
+end
+if #gone > 0 then redis.call('HDEL', KEYS[2], unpack(gone)) end
+return {'swept', #gone}

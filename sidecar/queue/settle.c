@@ -1,0 +1,152 @@
+#include "queue/settle.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "queue/reply.h"
+
+enum { REPORTS_COUNT = 100 };
+
+static void append_field(conn_t *conn, const char *name, slice_t value) {
+    if (value.len == 0) return;
+    request_text(conn, name);
+    request_bytes(conn, value.data, value.len);
+}
+
+static void append_number(conn_t *conn, const char *name, int64_t value) {
+    if (value == 0) return;
+    request_text(conn, name);
+    request_int(conn, value);
+}
+
+// `at` and `error` are the script's.
+static void append_event(conn_t *conn, const event_t *event) {
+#define X(name, help)                                                                                                            \
+    if (strcmp(#name, "error") != 0) append_field(conn, #name, event->name);
+    EVENT_TEXTS(X)
+#undef X
+#define X(name, help)                                                                                                            \
+    if (strcmp(#name, "at") != 0) append_number(conn, #name, event->name);
+    EVENT_NUMBERS(X)
+#undef X
+}
+
+void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask) {
+    const queue_keys_t *at = &keys->queues[ask->queue];
+    const queue_config_t *queue = at->config;
+    const char *lock = keys->seats[at->seat].lock;
+    request_script(conn, SCRIPT_settle, 9);
+    request_text(conn, lock);
+    request_text(conn, queue->backup);
+    request_text(conn, ask->new.len && ask->delay_ms ? queue->delayed : queue->ready);
+    request_text(conn, queue->ready);
+    request_text(conn, at->stamps);
+    request_text(conn, queue->errors);
+    request_text(conn, at->failures);
+    request_text(conn, at->meta);
+    request_text(conn, ask->heartbeat ? ask->heartbeat : lock);
+    request_text(conn, ask->token);
+    request_bytes(conn, ask->job.data, ask->job.len);
+    request_bytes(conn, ask->digest->bytes, STAMP_FIELD_BYTES);
+    request_bytes(conn, ask->old.bytes, ask->old.len);
+    request_bytes(conn, ask->new.bytes, ask->new.len);
+    request_int(conn, ask->from_tail ? -1 : 1);
+    request_int(conn, ask->depth);
+    request_text(conn, ask->alone ? "1" : "0");
+    request_text(conn, ask->report);
+    if (ask->new.len && ask->delay_ms)
+        request_int(conn, ask->delay_ms);
+    else
+        request_text(conn, "");
+    request_text(conn, queue->policy.score_unit == SCORE_S ? "s" : "ms");
+    request_int(conn, keys->config->stream.max_bytes);
+    append_event(conn, ask->event);
+    request_end(conn);
+}
+
+outcome_t settle_read(conn_t *conn, settled_t *out, fault_t *fault) {
+    static const struct {
+        const char *word;
+        settled_t settled;
+    } words[] = {{"gone", SETTLED_GONE}, {"changed", SETTLED_CHANGED}, {"alive", SETTLED_ALIVE}, {"copies", SETTLED_COPIES},
+                 {"full", SETTLED_FULL}, {"fenced", SETTLED_FENCED},   {"type", SETTLED_TYPE}};
+    redisReply *reply;
+    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    const redisReply *word = reply_at(reply, 0);
+    bool known = reply_is(word, "settled");
+    *out = reply_int(reply_at(reply, 1)) == 1 ? SETTLED : SETTLED_UNRECORDED;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (!reply_is(word, words[i].word)) continue;
+        *out = words[i].settled;
+        known = true;
+    }
+    if (*out == SETTLED_TYPE)
+        fault_set(fault, OUTCOME_FAULT, "%s holds a %s", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
+    if (!known) fault_set(fault, OUTCOME_FAULT, "settle: unexpected reply");
+    freeReplyObject(reply);
+    return fault->outcome;
+}
+
+outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, uint64_t *cursor, report_fn *found, void *self,
+                       fault_t *fault) {
+    redisReply *reply;
+    char from[24];
+    snprintf(from, sizeof from, "%llu", (unsigned long long)*cursor);
+    request_script(conn, SCRIPT_reports, 1);
+    request_text(conn, keys->queues[queue].config->errors);
+    request_text(conn, from);
+    request_int(conn, REPORTS_COUNT);
+    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    *cursor = strtoull(reply_text(reply_at(reply, 0)), NULL, 10);
+    for (size_t i = 1; reply->type == REDIS_REPLY_ARRAY && i + 2 < reply->elements; i += 3) {
+        const redisReply *job = reply->element[i];
+        report_ref_t report = {.job = {reply_text(job), reply_len(job)},
+                               .sha1 = reply_text(reply->element[i + 1]),
+                               .ends = reply_int(reply->element[i + 2]) == 1};
+        found(self, &report);
+    }
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}
+
+outcome_t report_remove(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, slice_t job, const char *sha1,
+                        bool *fenced, fault_t *fault) {
+    const queue_keys_t *at = &keys->queues[queue];
+    redisReply *reply;
+    *fenced = false;
+    request_script(conn, SCRIPT_sweep, 2);
+    request_text(conn, keys->seats[at->seat].lock);
+    request_text(conn, at->config->errors);
+    request_text(conn, token);
+    request_text(conn, "sha1");
+    request_bytes(conn, job.data, job.len);
+    request_text(conn, sha1);
+    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    *fenced = reply_is(reply_at(reply, 0), "fenced");
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}
+
+outcome_t heartbeats_ask(conn_t *conn, const char *const *heartbeat_keys, size_t count, bool *there, fault_t *fault) {
+    fault_t worst = {0};
+    for (size_t i = 0; i < count; i++) {
+        if (!heartbeat_keys[i]) continue;
+        request_begin(conn, "EXISTS");
+        request_text(conn, heartbeat_keys[i]);
+        request_end(conn);
+    }
+    for (size_t i = 0; i < count; i++) {
+        redisReply *reply;
+        if (!heartbeat_keys[i]) continue;
+        there[i] = true; // what cannot be known counts as alive
+        if (conn_read(conn, 0, &reply, fault) == OUTCOME_LOST) return OUTCOME_LOST;
+        if (fault->outcome == OUTCOME_OK) {
+            there[i] = reply_int(reply) == 1;
+            freeReplyObject(reply);
+        } else if (fault->outcome > worst.outcome) {
+            worst = *fault;
+        }
+    }
+    *fault = worst;
+    return worst.outcome;
+}

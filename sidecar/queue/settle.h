@@ -1,0 +1,61 @@
+// Settling: a stalled or reported job goes back to the workers, or ends with a record in the failure stream; and the reports that
+// workers leave in the errors hash.
+#ifndef QS_QUEUE_SETTLE_H
+#define QS_QUEUE_SETTLE_H
+
+#include "event.h"
+#include "queue/stamps.h"
+
+enum { SHA1_HEX_SIZE = 41 };
+
+typedef struct settle_ask {
+    size_t queue;
+    const char *token;
+    slice_t job;
+    const digest_t *digest;
+    stamp_raw_t old;
+    stamp_raw_t new;       // len 0 = the job ends
+    bool from_tail;        // where the job was just seen
+    int64_t depth;         // entries to look at from there
+    bool alone;            // do not end it while there is another of the same bytes
+    const char *heartbeat; // key that must not be there; NULL = does not matter
+    const char *report;    // SHA-1 of the report it rests on; "" = none
+    int64_t delay_ms;      // of a retry; 0 = at once
+    const event_t *event;  // the record; `at` and `error` are added in Redis
+} settle_ask_t;
+
+typedef enum settled {
+    SETTLED,
+    SETTLED_UNRECORDED, // a retry; the stream is full
+    SETTLED_GONE,       // the worker has finished it
+    SETTLED_CHANGED,
+    SETTLED_ALIVE,
+    SETTLED_COPIES,
+    SETTLED_FULL, // nothing is ended while the stream is full
+    SETTLED_FENCED,
+    SETTLED_TYPE, // the fault says which key holds what
+} settled_t;
+
+void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask);
+outcome_t settle_read(conn_t *conn, settled_t *out, fault_t *fault);
+
+// One report in the errors hash. Its text stays in Redis.
+typedef struct report_ref {
+    slice_t job;
+    const char *sha1; // of the text
+    bool ends;        // the text begins with '!': do not retry
+} report_ref_t;
+
+// Calls `found` for some reports in each call (*cursor is 0 at the beginning and again at the end). What it is given lasts for
+// the call.
+typedef void report_fn(void *self, const report_ref_t *report);
+outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, uint64_t *cursor, report_fn *found, void *self,
+                       fault_t *fault);
+// Removes one report if it is still the same text.
+outcome_t report_remove(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, slice_t job, const char *sha1,
+                        bool *fenced, fault_t *fault);
+
+// Whether the heartbeat keys (NULL = skip) are there.
+outcome_t heartbeats_ask(conn_t *conn, const char *const *heartbeat_keys, size_t count, bool *there, fault_t *fault);
+
+#endif

@@ -1,0 +1,166 @@
+#include "queue/stamps.h"
+
+#include <stdlib.h>
+
+#include "queue/reply.h"
+
+enum { SWEEP_COUNT = 1000, SWEEP_MOST = 2000 }; // unpack in sweep.lua must not meet more
+
+static uint8_t *put(uint8_t *at, uint64_t number, int bytes) {
+    for (int i = bytes - 1; i >= 0; i--, number >>= 8) at[i] = (uint8_t)number;
+    return at + bytes;
+}
+
+static const uint8_t *take(const uint8_t *at, int64_t *number, int bytes) {
+    uint64_t sum = 0;
+    for (int i = 0; i < bytes; i++) sum = sum << 8 | at[i];
+    *number = (int64_t)sum;
+    return at + bytes;
+}
+
+stamp_raw_t stamp_pack(const stamp_t *stamp) {
+    stamp_raw_t raw = {.len = STAMP_BYTES};
+    uint8_t *at = put(raw.bytes, (uint64_t)stamp->born_us, 8);
+    at = put(at, (uint64_t)stamp->seen, 6);
+    at = put(at, (uint64_t)stamp->missing, 6);
+    at = put(at, (uint64_t)(stamp->retries < UINT16_MAX ? stamp->retries : UINT16_MAX), 2);
+    put(at, (uint64_t)stamp->retried_at, 6);
+    return raw;
+}
+
+stamp_t stamp_unpack(const void *bytes, size_t len) {
+    stamp_t stamp = {0};
+    if (len != STAMP_BYTES) return stamp;
+    const uint8_t *at = take(bytes, &stamp.born_us, 8);
+    at = take(at, &stamp.seen, 6);
+    at = take(at, &stamp.missing, 6);
+    at = take(at, &stamp.retries, 2);
+    take(at, &stamp.retried_at, 6);
+    return stamp;
+}
+
+void stamps_append(conn_t *conn, const keyspace_t *keys, size_t queue, const backup_page_t *page) {
+    if (page->jobs == 0) return;
+    request_begin(conn, "HMGET");
+    request_text(conn, keys->queues[queue].stamps);
+    for (size_t i = 0; i < page->count; i++)
+        if (page->entries[i].kind == ENTRY_JOB) request_bytes(conn, page->entries[i].digest.bytes, STAMP_FIELD_BYTES);
+    request_end(conn);
+    request_begin(conn, "TIME");
+    request_end(conn);
+}
+
+static void read_stamps(const redisReply *reply, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws) {
+    size_t next = 0;
+    for (size_t i = 0; i < page->count; i++) {
+        stamps[i] = (stamp_t){0};
+        raws[i].len = 0;
+        if (page->entries[i].kind != ENTRY_JOB) continue;
+        const redisReply *raw = reply_at(reply, next++);
+        size_t len = reply_len(raw);
+        stamps[i] = stamp_unpack(reply_text(raw), len);
+        if (len != STAMP_BYTES) continue;
+        memcpy(raws[i].bytes, raw->str, STAMP_BYTES);
+        raws[i].len = STAMP_BYTES;
+    }
+}
+
+outcome_t stamps_read(conn_t *conn, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws, int64_t *now, fault_t *fault) {
+    redisReply *reply;
+    redisReply *time;
+    *fault = (fault_t){0};
+    if (page->jobs == 0) return OUTCOME_OK;
+    fault_t first;
+    if (conn_read(conn, 0, &reply, &first) == OUTCOME_LOST || conn_read(conn, 0, &time, fault) == OUTCOME_LOST) {
+        if (first.outcome == OUTCOME_OK)
+            freeReplyObject(reply);
+        else
+            *fault = first;
+        return fault->outcome;
+    }
+    if (fault->outcome == OUTCOME_OK) {
+        *now = strtoll(reply_text(reply_at(time, 0)), NULL, 10) * 1000 + strtoll(reply_text(reply_at(time, 1)), NULL, 10) / 1000;
+        freeReplyObject(time);
+    }
+    if (first.outcome == OUTCOME_OK) {
+        if (fault->outcome == OUTCOME_OK) read_stamps(reply, page, stamps, raws);
+        freeReplyObject(reply);
+    } else {
+        *fault = first;
+    }
+    return fault->outcome;
+}
+
+// What every fenced script of the monitor may answer beside what it does.
+static outcome_t read_common(redisReply *reply, bool *fenced, fault_t *fault) {
+    *fenced = reply_is(reply_at(reply, 0), "fenced");
+    if (reply_is(reply_at(reply, 0), "type"))
+        fault_set(fault, OUTCOME_FAULT, "%s holds a %s", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
+    freeReplyObject(reply);
+    return fault->outcome;
+}
+
+outcome_t stamps_change(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, const stamp_change_t *changes,
+                        size_t count, bool *fenced, fault_t *fault) {
+    const queue_keys_t *at = &keys->queues[queue];
+    redisReply *reply;
+    request_script(conn, SCRIPT_stamp, 3);
+    request_text(conn, keys->seats[at->seat].lock);
+    request_text(conn, at->stamps);
+    request_text(conn, at->meta);
+    request_text(conn, token);
+    for (size_t i = 0; i < count; i++) {
+        request_bytes(conn, changes[i].digest->bytes, STAMP_FIELD_BYTES);
+        request_bytes(conn, changes[i].old.bytes, changes[i].old.len);
+        request_bytes(conn, changes[i].new.bytes, changes[i].new.len);
+    }
+    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    return read_common(reply, fenced, fault);
+}
+
+// Appends the fields to remove; returns how many there are.
+static size_t append_unwanted(conn_t *conn, const redisReply *pairs, stamp_keep_fn *keep, void *self) {
+    size_t count = 0;
+    for (size_t i = 0; pairs && i + 1 < pairs->elements && count < SWEEP_MOST; i += 2) {
+        const redisReply *field = reply_at(pairs, i);
+        const redisReply *value = reply_at(pairs, i + 1);
+        uint8_t bytes[STAMP_FIELD_BYTES];
+        stamp_t stamp = stamp_unpack(reply_text(value), reply_len(value));
+        if (reply_len(field) == sizeof bytes) {
+            memcpy(bytes, field->str, sizeof bytes);
+            if (stamp.born_us && keep(self, bytes, &stamp)) continue;
+        }
+        request_bytes(conn, reply_text(field), reply_len(field));
+        request_bytes(conn, reply_text(value), reply_len(value));
+        count++;
+    }
+    return count;
+}
+
+outcome_t stamps_sweep(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, uint64_t *cursor,
+                       stamp_keep_fn *keep, void *self, int64_t *removed, bool *fenced, fault_t *fault) {
+    const queue_keys_t *at = &keys->queues[queue];
+    redisReply *scanned;
+    redisReply *reply;
+    char from[24];
+    *fenced = false;
+    snprintf(from, sizeof from, "%llu", (unsigned long long)*cursor);
+    request_begin(conn, "HSCAN");
+    request_text(conn, at->stamps);
+    request_text(conn, from);
+    request_text(conn, "COUNT");
+    request_int(conn, SWEEP_COUNT);
+    if (request_ask(conn, &scanned, fault) != OUTCOME_OK) return fault->outcome;
+    *cursor = strtoull(reply_text(reply_at(scanned, 0)), NULL, 10);
+    request_script(conn, SCRIPT_sweep, 2);
+    request_text(conn, keys->seats[at->seat].lock);
+    request_text(conn, at->stamps);
+    request_text(conn, token);
+    request_text(conn, "value");
+    append_unwanted(conn, reply_at(scanned, 1), keep, self);
+    outcome_t outcome = request_ask(conn, &reply, fault);
+    freeReplyObject(scanned);
+    if (outcome != OUTCOME_OK) return outcome;
+    *removed += reply_int(reply_at(reply, 1));
+    return read_common(reply, fenced, fault);
+}

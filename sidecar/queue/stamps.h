@@ -1,0 +1,42 @@
+// Stamps: what the sidecar keeps of jobs in progress, in the hash sidecar:<queue>:stamps (see stamp.lua for their bytes).
+#ifndef QS_QUEUE_STAMPS_H
+#define QS_QUEUE_STAMPS_H
+
+#include "queue/backup.h"
+#include "verdict.h"
+
+enum { STAMP_BYTES = 28, STAMP_FIELD_BYTES = 16 };
+
+// A stamp as Redis holds it, to compare with; len 0 = none.
+typedef struct stamp_raw {
+    uint8_t bytes[STAMP_BYTES];
+    size_t len;
+} stamp_raw_t;
+
+stamp_raw_t stamp_pack(const stamp_t *stamp);
+// Bytes that are no stamp of ours read as none; a change then compares with what is there, and so never comes to be.
+stamp_t stamp_unpack(const void *bytes, size_t len);
+
+// Asks for the stamps of every job of the page, and the time. Nothing is sent for a page without jobs.
+void stamps_append(conn_t *conn, const keyspace_t *keys, size_t queue, const backup_page_t *page);
+// stamps[i] and raws[i] are of page->entries[i]; *now in ms by Redis's clock.
+outcome_t stamps_read(conn_t *conn, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws, int64_t *now, fault_t *fault);
+
+// A change to one stamp, made only if it still is `old`. new.len 0: a life begins now.
+typedef struct stamp_change {
+    const digest_t *digest; // borrowed
+    stamp_raw_t old;
+    stamp_raw_t new;
+} stamp_change_t;
+
+// *fenced: the lock is not ours, nothing was changed.
+outcome_t stamps_change(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, const stamp_change_t *changes,
+                        size_t count, bool *fenced, fault_t *fault);
+
+// Goes through all stamps, some in each call (*cursor is 0 at the beginning and again at the end), and removes those for which
+// `keep` says no.
+typedef bool stamp_keep_fn(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp);
+outcome_t stamps_sweep(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, uint64_t *cursor,
+                       stamp_keep_fn *keep, void *self, int64_t *removed, bool *fenced, fault_t *fault);
+
+#endif

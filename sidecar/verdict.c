@@ -1,0 +1,66 @@
+#include "verdict.h"
+
+static int64_t retries_counted(const sighting_t *s, const queue_policy_t *policy) {
+    const stamp_t *stamp = &s->stamp;
+    bool forgotten = stamp->retried_at && s->now - stamp->retried_at > policy->retry_window_ms;
+    return forgotten ? 0 : stamp->retries;
+}
+
+int64_t verdict_delay_ms(const queue_policy_t *policy, int64_t retry) {
+    if (policy->retry_backoff == BACKOFF_NONE) return 0;
+    int64_t delay = policy->retry_delay_ms;
+    if (policy->retry_backoff == BACKOFF_EXPONENTIAL)
+        for (int64_t i = 1; i < retry && delay < policy->retry_delay_max_ms; i++) delay *= 2;
+    return delay < policy->retry_delay_max_ms ? delay : policy->retry_delay_max_ms;
+}
+
+static verdict_t leave_until(int64_t again) { return (verdict_t){.kind = VERDICT_LEAVE, .again = again}; }
+
+static verdict_t retry_or_end(const sighting_t *s, const queue_policy_t *policy, const char *why, const char *at_last) {
+    int64_t retries = retries_counted(s, policy);
+    bool again = retries < policy->retry_times && s->report != REPORT_END;
+    // Copies cannot be told apart: while there are several, none is ended, or more might end than have failed.
+    if (!again && (!s->copies || policy->end_duplicates)) return (verdict_t){.kind = VERDICT_END, .reason = at_last};
+    return (verdict_t){
+        .kind = VERDICT_RETRY, .reason = why, .retries = retries + 1, .delay_ms = verdict_delay_ms(policy, retries + 1)};
+}
+
+static int64_t earliest(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Overdue in this execution: its heartbeat, where it has one, is asked twice.
+static verdict_t overdue(const sighting_t *s, const queue_policy_t *policy, int64_t alive_until) {
+    switch (s->heartbeat) {
+    case HEARTBEAT_UNKNOWN: return (verdict_t){.kind = VERDICT_LOOK};
+    case HEARTBEAT_THERE: return (verdict_t){.kind = s->stamp.missing ? VERDICT_PRESENT : VERDICT_LEAVE, .again = alive_until};
+    case HEARTBEAT_GONE:
+        if (!s->stamp.missing) return (verdict_t){.kind = VERDICT_MISSING, .again = s->now};
+        break;
+    case HEARTBEAT_NONE: break;
+    }
+    verdict_t out = retry_or_end(s, policy, "stalled", "retries_exhausted");
+    out.needs_silence = s->heartbeat == HEARTBEAT_GONE;
+    return out;
+}
+
+verdict_t verdict(const sighting_t *s, const queue_policy_t *policy) {
+    const stamp_t *stamp = &s->stamp;
+    if (!stamp->born_us) return (verdict_t){.kind = VERDICT_STAMP};
+    if (s->report != REPORT_NONE) return retry_or_end(s, policy, "reported", "reported");
+    if (!stamp->seen) return (verdict_t){.kind = VERDICT_SEEN};
+
+    int64_t alive_until = INT64_MAX;
+    if (policy->alive_timeout_ms && (!s->copies || policy->end_duplicates)) {
+        int64_t made = s->created > 0 && s->created <= s->now ? s->created : stamp->born_us / 1000;
+        alive_until = made + policy->alive_timeout_ms;
+        if (s->now > alive_until) {
+            bool kills = policy->alive_kills || s->heartbeat == HEARTBEAT_NONE;
+            if (!kills && s->heartbeat == HEARTBEAT_UNKNOWN) return (verdict_t){.kind = VERDICT_LOOK};
+            if (kills || s->heartbeat == HEARTBEAT_GONE)
+                return (verdict_t){.kind = VERDICT_END, .reason = "alive_timeout", .needs_silence = !kills};
+            alive_until = INT64_MAX; // it lives: nothing but its silence changes that
+        }
+    }
+    int64_t protected_until = stamp->seen + policy->protected_timeout_ms;
+    if (s->now > protected_until) return overdue(s, policy, alive_until);
+    return leave_until(earliest(protected_until, alive_until));
+}

@@ -1,0 +1,313 @@
+#include "ward.h"
+
+#include <stdlib.h>
+
+#include "base/buffer.h"
+#include "base/log.h"
+
+enum {
+    PAGE_FIRST = 8,
+    PAGE_BYTES = 4 * 1024 * 1024, // of one request's entries
+    REPORTS_MOST = 10000,         // others wait for the next pass
+    REPORT_MISSED_PASSES = 2,
+    SUSPECTS_MOST = 100000,
+    INTERVAL_LEAST_MS = 1000, // of scan_interval "auto"
+    INTERVAL_MOST_MS = 60000,
+    INTERVAL_SHARE = 10,
+};
+
+static const char ROLE[] = "monitor";
+
+void ward_init(ward_t *ward, const queue_config_t *config, metrics_queue_t *metrics, int64_t scan_interval_ms) {
+    *ward = (ward_t){.config = config, .metrics = metrics, .interval_ms = scan_interval_ms};
+    if (scan_interval_ms == 0) {
+        ward->interval_ms = config->policy.protected_timeout_ms / INTERVAL_SHARE;
+        if (ward->interval_ms < INTERVAL_LEAST_MS) ward->interval_ms = INTERVAL_LEAST_MS;
+        if (ward->interval_ms > INTERVAL_MOST_MS) ward->interval_ms = INTERVAL_MOST_MS;
+    }
+    ward_forget(ward);
+}
+
+static void drop_reports(ward_t *ward) {
+    for (size_t i = 0; i < ward->report_count; i++) free(ward->report_list[i].job);
+    ward->report_count = 0;
+    keymap_free(&ward->reports);
+}
+
+static void drop_sets(ward_t *ward) {
+    for (int i = 0; i < 2; i++) keyfilter_free(&ward->seen[i]);
+    keymap_free(&ward->suspects);
+    keymap_free(&ward->suspects_next);
+    keymap_free(&ward->copies);
+}
+
+void ward_free(ward_t *ward) {
+    drop_reports(ward);
+    drop_sets(ward);
+    free(ward->report_list);
+    *ward = (ward_t){0};
+}
+
+void ward_forget(ward_t *ward) {
+    drop_reports(ward);
+    drop_sets(ward);
+    ward->phase = WARD_WAIT;
+    ward->next = ward->hold = (mono_t){0};
+    ward->changed = true;
+    ward->quiet = ward->hushed = false;
+    ward->soonest = (mono_t){0};
+    ward->passes = 0;
+    ward->page = PAGE_FIRST;
+}
+
+// A list in use changes all the time, so only where nothing was going on does a change begin a pass; a report always does, but
+// not without a pause.
+void ward_changed(ward_t *ward, bool report, mono_t now) {
+    if (report) ward->changed = true;
+    if (ward->phase != WARD_WAIT || (!ward->quiet && !report)) return;
+    mono_t soon = ward->quiet ? now : ward->soonest;
+    ward->next = mono_min(ward->next, mono_max(soon, now));
+}
+
+void ward_fault(ward_t *ward, const char *reason, mono_t now) {
+    log_error(ROLE, ward->config->name, "redis refuses the monitor", F_STR("reason", reason));
+    metric_add(&ward->metrics->faults, 1);
+    ward->phase = WARD_WAIT;
+    ward->changed = true;
+    ward->hold = ward->next = mono_add(now, WARD_FAULT_HOLD_MS * NS_PER_MS);
+}
+
+bool ward_wants(const ward_t *ward, mono_t now) {
+    return mono_reached(ward->hold, now) && (ward->phase != WARD_WAIT || mono_reached(ward->next, now));
+}
+
+mono_t ward_next(const ward_t *ward) {
+    mono_t next = ward->phase == WARD_WAIT ? ward->next : (mono_t){0};
+    return mono_max(next, ward->hold);
+}
+
+static void quieten(ward_t *ward) {
+    ward->quiet = true;
+    ward->phase = WARD_WAIT;
+    ward->next = mono_never();
+    drop_sets(ward);
+    drop_reports(ward);
+    metric_set(&ward->metrics->in_progress, 0);
+}
+
+void ward_safety(ward_t *ward, mono_t now) {
+    if (ward->quiet) ward->next = mono_min(ward->next, now);
+}
+
+bool ward_begin(ward_t *ward, const backup_look_t *look, mono_t now) {
+    ward->look = *look;
+    ward->began = ward->now_at = now;
+    ward->changed = false;
+    ward->left = look->entries;
+    ward->read = 0;
+    ward->reads_only = ward->met_sentinel = ward->unsettled = false;
+    ward->ended = look->entries == 0;
+    ward->jobs = 0;
+    ward->nearest = INT64_MAX;
+    ward->cursor = 0;
+    ward->now = look->now;
+    bool idle = look->reports == 0 && (look->entries == 0 || look->sentinel_alone);
+    if (idle && (ward->hushed || look->stamps == 0)) {
+        ward->passes++;
+        ward->hushed = false;
+        quieten(ward);
+        return false;
+    }
+    if (idle) ward->ended = true; // only stamps are left
+    keyfilter_begin(&ward->seen[0], (size_t)look->entries);
+    ward->phase = WARD_ROTATE;
+    return true;
+}
+
+void ward_report(void *self, const report_ref_t *report) {
+    ward_t *ward = self;
+    digest_t digest = digest_of(report->job.data, report->job.len);
+    const int64_t *known = keymap_find(&ward->reports, digest.bytes);
+    ward_report_t *at = known ? &ward->report_list[*known - 1] : NULL;
+    if (!at) {
+        if (ward->report_count >= REPORTS_MOST) return;
+        if (ward->report_count == ward->report_room) {
+            ward_report_t *grown = mem_array(ward->report_room * 2 + 16, sizeof *grown);
+            if (ward->report_count) memcpy(grown, ward->report_list, ward->report_count * sizeof *grown);
+            free(ward->report_list);
+            ward->report_list = grown;
+            ward->report_room = ward->report_room * 2 + 16;
+        }
+        at = &ward->report_list[ward->report_count++];
+        *at = (ward_report_t){.job = mem_alloc(report->job.len + 1), .job_len = report->job.len};
+        memcpy(at->job, report->job.data, report->job.len);
+        *keymap_put(&ward->reports, digest.bytes) = (int64_t)ward->report_count;
+    }
+    if (strcmp(at->sha1, report->sha1) != 0) at->missed = 0; // another report than before
+    strncpy(at->sha1, report->sha1, sizeof at->sha1 - 1);
+    at->ends = report->ends;
+    at->met = false;
+    at->listed = ward->passes;
+}
+
+static void remove_report(ward_t *ward, size_t index) {
+    free(ward->report_list[index].job);
+    ward->report_list[index] = ward->report_list[--ward->report_count];
+    // Indexes have moved; there are few reports, so the map is simply made anew.
+    keymap_free(&ward->reports);
+    for (size_t i = 0; i < ward->report_count; i++) {
+        digest_t digest = digest_of(ward->report_list[i].job, ward->report_list[i].job_len);
+        *keymap_put(&ward->reports, digest.bytes) = (int64_t)i + 1;
+    }
+}
+
+void ward_reports_end(ward_t *ward) {
+    size_t kept = 0;
+    for (size_t i = 0; i < ward->report_count; i++) {
+        ward_report_t *report = &ward->report_list[i];
+        if (report->listed == ward->passes)
+            ward->report_list[kept++] = *report;
+        else
+            free(report->job);
+    }
+    if (kept == ward->report_count) return;
+    ward->report_count = kept;
+    keymap_free(&ward->reports);
+    for (size_t i = 0; i < kept; i++) {
+        digest_t digest = digest_of(ward->report_list[i].job, ward->report_list[i].job_len);
+        *keymap_put(&ward->reports, digest.bytes) = (int64_t)i + 1;
+    }
+}
+
+const ward_report_t *ward_report_of(const ward_t *ward, const digest_t *digest) {
+    const int64_t *index = keymap_find(&ward->reports, digest->bytes);
+    return index ? &ward->report_list[*index - 1] : NULL;
+}
+
+size_t ward_wanted(const ward_t *ward) {
+    if (ward->phase != WARD_ROTATE || ward->ended || ward->left <= 0) return 0;
+    return ward->left < (int64_t)ward->page ? (size_t)ward->left : ward->page;
+}
+
+// Pages grow until they are full or their bytes are many: nobody knows how large entries are before they are read.
+static size_t next_page(size_t page, size_t count, size_t bytes) {
+    size_t most = bytes && count ? PAGE_BYTES / (bytes / count + 1) : BACKUP_PAGE;
+    size_t next = page * 4;
+    if (next > BACKUP_PAGE) next = BACKUP_PAGE;
+    if (next > most) next = most;
+    return next ? next : 1;
+}
+
+void ward_page(ward_t *ward, const backup_page_t *page) {
+    ward->left -= (int64_t)page->count;
+    if (ward->reads_only) ward->read += page->count;
+    if (page->ended || ward->left <= 0) ward->ended = true;
+    ward->page = next_page(ward->page, page->count, page->bytes);
+    for (size_t i = 0; i < page->count; i++) {
+        if (page->entries[i].kind != ENTRY_SENTINEL) continue;
+        ward->met_sentinel = true;
+        if (!ward->reads_only) ward->ended = true; // read from the tail, it stands anywhere
+    }
+}
+
+bool ward_met(ward_t *ward, const digest_t *digest) {
+    ward->jobs++;
+    ward_report_t *report = (ward_report_t *)ward_report_of(ward, digest);
+    if (report) report->met = true;
+    int64_t *suspect = keymap_find(&ward->suspects, digest->bytes);
+    bool before = keyfilter_add(&ward->seen[0], digest->bytes);
+    if (suspect)
+        ++*suspect;
+    else if (before && ward->suspects_next.count < SUSPECTS_MOST)
+        keymap_put(&ward->suspects_next, digest->bytes);
+    return keymap_find(&ward->copies, digest->bytes) || (suspect && *suspect > 1);
+}
+
+void ward_verdict(ward_t *ward, const verdict_t *verdict) {
+    switch (verdict->kind) {
+    case VERDICT_LEAVE:
+    case VERDICT_PRESENT:
+        if (verdict->again < ward->nearest) ward->nearest = verdict->again;
+        break;
+    case VERDICT_STAMP:
+    case VERDICT_SEEN: {
+        int64_t due = ward->now + ward->config->policy.protected_timeout_ms;
+        if (due < ward->nearest) ward->nearest = due;
+        break;
+    }
+    default: break; // what follows from these is known when they are settled
+    }
+}
+
+bool ward_sure(const ward_t *ward) { return ward->passes >= WARD_SURE_PASSES || ward->look.entries <= WARD_EXACT_ENTRIES; }
+
+bool ward_met_all(ward_t *ward) {
+    ward->phase = WARD_SWEEP;
+    ward->cursor = 0;
+    return ward->look.stamps > ward->jobs || ward->look.entries == 0;
+}
+
+bool ward_keeps(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp) {
+    ward_t *ward = self;
+    if (!stamp->seen) return ward->now - stamp->retried_at <= ward->config->policy.retry_window_ms;
+    return ward->passes == 0 || keyfilter_has(&ward->seen[0], field) || keyfilter_has(&ward->seen[1], field);
+}
+
+static bool count_copy(void *self, const uint8_t key[KEY_BYTES], int64_t *met) {
+    ward_t *ward = self;
+    if (*met > 1) keymap_put(&ward->copies, key);
+    return false;
+}
+
+static bool suspect_again(void *self, const uint8_t key[KEY_BYTES], int64_t *met) {
+    keymap_put(self, key);
+    (void)met;
+    return true;
+}
+
+void ward_end(ward_t *ward, mono_t now) {
+    ward->passes++;
+    for (size_t i = 0; i < ward->report_count; i++)
+        if (!ward->report_list[i].met) ward->report_list[i].missed++;
+    // What was met more than once is copies, and stays suspect; so is what the filter met again for the first time.
+    keymap_free(&ward->copies);
+    keymap_filter(&ward->suspects, count_copy, ward);
+    keymap_free(&ward->suspects);
+    ward->suspects = ward->suspects_next;
+    ward->suspects_next = (keymap_t){0};
+    keymap_filter(&ward->copies, suspect_again, &ward->suspects);
+    for (size_t i = 0; i < ward->suspects.room; i++) ward->suspects.slots[i].value = 0;
+    keyfilter_t older = ward->seen[1];
+    ward->seen[1] = ward->seen[0];
+    ward->seen[0] = older;
+    ward->phase = WARD_WAIT;
+    ward->quiet = false;
+    ward->now_at = now;
+    metric_add(&ward->metrics->passes, 1);
+    metric_set(&ward->metrics->in_progress, ward->jobs);
+    int64_t took = mono_diff(now, ward->began);
+    metric_add(&ward->metrics->pass_us, took / NS_PER_US);
+    int64_t pause = took > WARD_LEAST_MS * NS_PER_MS ? took : WARD_LEAST_MS * NS_PER_MS;
+    int64_t in = ward->interval_ms * NS_PER_MS;
+    ward->soonest = mono_add(now, pause);
+    // Our own rotation has made Redis forget whom to wake: one more look arms it again, and then there is silence.
+    ward->hushed = ward->jobs == 0 && ward->report_count == 0;
+    if (ward->nearest != INT64_MAX) {
+        int64_t until = ward->nearest + 1 - ward->now; // a timeout is over when it is exceeded
+        if (until < in / NS_PER_MS) in = until * NS_PER_MS;
+    }
+    if (ward->unsettled || ward->hushed || ward->changed || in < pause) in = pause;
+    ward->next = mono_add(now, in);
+}
+
+bool ward_stray_report(ward_t *ward, ward_report_t *out) {
+    for (size_t i = 0; i < ward->report_count; i++) {
+        if (ward->report_list[i].missed < REPORT_MISSED_PASSES) continue;
+        *out = ward->report_list[i];
+        out->job = mem_alloc(out->job_len + 1);
+        memcpy(out->job, ward->report_list[i].job, out->job_len);
+        remove_report(ward, i);
+        return true;
+    }
+    return false;
+}

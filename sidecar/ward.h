@@ -1,0 +1,115 @@
+// What the monitor knows of one queue, and what follows from what a pass met. No I/O: a test can walk through every case.
+#ifndef QS_WARD_H
+#define QS_WARD_H
+
+#include "base/clock.h"
+#include "base/keyset.h"
+#include "metrics.h"
+#include "queue/backup.h"
+#include "queue/settle.h"
+#include "verdict.h"
+
+enum {
+    WARD_SAFETY_S = 60, // how often an idle queue is looked at without a change
+    WARD_FAULT_HOLD_MS = 5000,
+    WARD_LEAST_MS = 10,       // between the end of a pass and the begin of the next
+    WARD_SURE_PASSES = 2,     // complete passes of this term before a long list's jobs are ended
+    WARD_EXACT_ENTRIES = 4096 // so many entries settle looks through by itself
+};
+
+typedef enum ward_phase {
+    WARD_WAIT,   // for `next`
+    WARD_ROTATE, // a pass is under way
+    WARD_SWEEP,  // it has met every entry, and goes through the stamps
+} ward_phase_t;
+
+// A report that the errors hash holds.
+typedef struct ward_report {
+    char sha1[SHA1_HEX_SIZE];
+    bool ends;
+    int missed;      // complete passes that did not meet its job
+    bool met;        // by the pass under way
+    unsigned listed; // the pass that last found it in the hash
+    char *job;       // owned: its bytes
+    size_t job_len;
+} ward_report_t;
+
+typedef struct ward {
+    const queue_config_t *config;
+    metrics_queue_t *metrics;
+    int64_t interval_ms;
+    ward_phase_t phase;
+    mono_t next;     // when the next pass begins; while one is under way, 0
+    mono_t hold;     // no request before this: at fault
+    mono_t soonest;  // no pass before this: a pause as long as the last one took
+    bool changed;    // a report came since the pass began
+    bool quiet;      // nothing is in progress, and a wake-up is armed
+    bool hushed;     // the last pass met no job and no report
+    unsigned passes; // complete ones in this term
+    // of the pass under way
+    mono_t began;
+    backup_look_t look;
+    int64_t left; // entries that it may still take
+    size_t page;  // entries to ask for at once
+    size_t read;  // entries read from the tail, where Redis is full and refuses to rotate
+    bool reads_only;
+    bool met_sentinel;
+    bool ended;      // no further entry is wanted
+    int64_t jobs;    // that it met
+    int64_t nearest; // the earliest time, in ms by Redis's clock, at which a verdict could change
+    int64_t now;     // the last time that Redis told
+    mono_t now_at;   // and when
+    bool unsettled;  // something is to be looked at again at once
+    uint64_t cursor; // of the sweep
+    // from pass to pass
+    keyfilter_t seen[2]; // by this pass, and by the last complete one
+    keymap_t suspects;   // digests that may be there more than once -> times met in this pass
+    keymap_t suspects_next;
+    keymap_t copies;            // digests that the last complete pass met more than once
+    keymap_t reports;           // digest of the job -> index in report_list + 1
+    ward_report_t *report_list; // owned
+    size_t report_count;
+    size_t report_room;
+} ward_t;
+
+void ward_init(ward_t *ward, const queue_config_t *config, metrics_queue_t *metrics, int64_t scan_interval_ms);
+void ward_free(ward_t *ward);
+
+// Everything known may be wrong: a new term, a reconnect. What was learnt of copies and sightings is forgotten.
+void ward_forget(ward_t *ward);
+// Redis told of a change: of the errors, or of the backup list.
+void ward_changed(ward_t *ward, bool report, mono_t now);
+// An idle queue is looked at once in WARD_SAFETY_S, all of them together, for what no wake-up told.
+void ward_safety(ward_t *ward, mono_t now);
+void ward_fault(ward_t *ward, const char *reason, mono_t now);
+
+bool ward_wants(const ward_t *ward, mono_t now); // the next step of a pass, or a new one
+mono_t ward_next(const ward_t *ward);
+
+// A pass begins with what a look found. False: there is nothing to do, and the pass is over.
+bool ward_begin(ward_t *ward, const backup_look_t *look, mono_t now);
+// Reports, as the scan of the errors hash finds them (report_fn), and its end: what it did not find is forgotten.
+void ward_report(void *ward, const report_ref_t *report);
+void ward_reports_end(ward_t *ward);
+const ward_report_t *ward_report_of(const ward_t *ward, const digest_t *digest); // NULL = none
+
+// How many entries to ask for next; 0 = no more.
+size_t ward_wanted(const ward_t *ward);
+// Notes what came. Sentinels end the pass.
+void ward_page(ward_t *ward, const backup_page_t *page);
+// Notes one job; tells whether there is, as far as is known, another of the same bytes.
+bool ward_met(ward_t *ward, const digest_t *digest);
+void ward_verdict(ward_t *ward, const verdict_t *verdict);
+// Whether a job may be ended yet.
+bool ward_sure(const ward_t *ward);
+
+// Every entry was met. True: stamps should be swept.
+bool ward_met_all(ward_t *ward);
+// Whether a stamp is still of use: stamp_keep_fn.
+bool ward_keeps(void *ward, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp);
+// The pass is over.
+void ward_end(ward_t *ward, mono_t now);
+// Takes out a report whose job two complete passes did not meet; its job is owned by the caller. False: there is none.
+bool ward_stray_report(ward_t *ward, ward_report_t *out);
+
+#endif
