@@ -214,8 +214,8 @@ static bool send_look(dispatcher_t *d, flight_kind_t kind, size_t *from, mono_t 
         if (!wanted || !served(d, queue, &lease)) continue;
         if (line->alone && flight) break; // its turn comes next
         if (!flight) flight = new_flight(d, kind, most);
+        if (kind == FLIGHT_READ) line_sent_look(line, now); // which may begin at the head again
         flight->asks[flight->count++] = (head_ask_t){.queue = queue, .skip = line->skip};
-        if (kind == FLIGHT_READ) line_sent_look(line, now);
         if (line->alone) most = 1;
     }
     *from = queue;

@@ -34,6 +34,9 @@ typedef struct line {
     int64_t first;         // of them to be read at once
     int64_t skip;          // entries at the head that are too large
     unsigned epoch;        // counts what may have changed the entries at the head
+    bool large;            // the last promote met entries that are too large
+    mono_t rest;           // they were dear to read: what changes does not make us read them again before this; 0 = at once
+    bool stale;            // something has changed since
     bool alone;            // its key spoiled a look at many: look at it in a request of its own
     int64_t full_since_us; // Redis time when ready was first seen full; 0 = it is not
     int64_t room_us;       // Redis time of the last look that found it full; 0 = none since the last move

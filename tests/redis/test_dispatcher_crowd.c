@@ -1,4 +1,5 @@
-/* The dispatcher among many queues at fault: what it writes, and that what is sound is served meanwhile. */
+/* The dispatcher among many queues at fault, and among entries that are dear to look at: what it writes, what it takes of Redis,
+ * and that what is sound is served meanwhile. */
 #include "dispatcher_desk.h"
 
 #include <stdio.h>
@@ -57,4 +58,40 @@ Test(redis_dispatcher, a_thousand_queues_of_another_group_flood_no_log, .timeout
     expect_few_lines("for i = 0, ARGV[1] - 1 do redis.call('ZADD', 'q' .. i .. ':delayed', 1, 'x') "
                      "redis.call('HSET', 'sidecar:q' .. i .. ':meta', 'group', 'others') end",
                      "another group owns this queue");
+}
+
+enum { HUGE = 3, HUGE_BYTES = 15 << 20, PACED_MS = 6000 };
+
+#define HUGE_ONES                                                                                                                \
+    "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, string.rep('x', ARGV[2]) .. i) end return redis.call('ZCARD', "        \
+    "KEYS[1])"
+
+/* Microseconds that Redis has spent in our scripts. */
+static int64_t script_us(const desk_t *d) {
+    char *info = server_info(d->f.server, "commandstats");
+    const char *at = strstr(info, "cmdstat_evalsha:"), *usec = at ? strstr(at, "usec=") : NULL;
+    int64_t us = usec ? strtoll(usec + 5, NULL, 10) : 0;
+    free(info);
+    return us;
+}
+
+/* Each add makes the head worth a look, and each look at such a head is dear. A tenth of the time is what they may take, and as
+ * much again for the first one; what comes behind them is cheap and need not wait. */
+Test(redis_dispatcher, dear_entries_and_a_busy_producer_leave_redis_to_the_others, .timeout = 240) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("max_payload = \"1MiB\";")});
+    cr_assert_eq(redis_int(d.f.r, "EVAL %s 1 email:delayed %d %d", HUGE_ONES, HUGE, HUGE_BYTES), HUGE);
+    int64_t start = wait_now_us(), before = script_us(&d);
+    long long jobs = 0;
+    while (wait_now_us() - start < INT64_C(1000) * PACED_MS) {
+        redis_ok(d.f.r, "ZADD email:delayed 10 job%lld", ++jobs);
+        stage_step(&d.crew.stage, 2);
+    }
+    int64_t spent = script_us(&d) - before, elapsed = wait_now_us() - start;
+    cr_assert_gt(spent, 0);
+    cr_assert_lt(spent, elapsed / 2, "scripts took %lld of %lld us", (long long)spent, (long long)elapsed);
+    cr_assert_gt(ready(&d), jobs / 2, "of %lld small jobs %lld are ready", jobs, ready(&d));
+    cr_assert(stage_until(&d.crew.stage, ready(&d) == jobs, 10000), "%lld of %lld", ready(&d), jobs);
+    cr_assert_eq(delayed(&d), HUGE);
+    close_desk(&d);
 }

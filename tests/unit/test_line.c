@@ -335,6 +335,25 @@ Test(unit_line, entries_too_large_are_passed_over_until_something_changes) {
     desk_close(&desk);
 }
 
+Test(unit_line, large_entries_that_were_dear_are_read_again_at_leisure) {
+    desk_t desk = desk_open("max_payload = \"1KiB\";");
+    line_t *line = &desk.line;
+    promote_reply_t reply = moved(1);
+    reply.large = 2;
+    promote(line, reply, NOW);
+    line_dear(line, 100 * NS_PER_MS, NOW);
+    line_changed(line);
+    cr_assert_eq(line->skip, 2);
+    cr_assert(line_wants_read(line, at(1000)), "what is behind them is no dearer than ever");
+    line_sent_look(line, at(1000));
+    line->flying--;
+    see_none(line);
+    cr_assert_eq(line_next(line).ns, at(1000000).ns, "the entries at the head may be others by now");
+    line_sent_look(line, at(1000000));
+    cr_assert(line->skip == 0 && line->rest.ns == 0);
+    desk_close(&desk);
+}
+
 Test(unit_line, changes_are_read_at_most_once_a_millisecond) {
     desk_t desk = desk_open("");
     line_t *line = &desk.line;
