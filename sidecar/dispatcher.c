@@ -307,6 +307,8 @@ static outcome_t land(dispatcher_t *d, fault_t *fault) {
     int64_t cost_ns = charge(d, &flight, mono_now());
     memmove(d->flights, d->flights + 1, (size_t)--d->flying * sizeof *d->flights);
     for (size_t i = 0; flight.kind == FLIGHT_READ && i < flight.count; i++) d->lines[flight.asks[i].queue].flying--;
+    // What Redis told before it answered has arrived: a change is missed only when nobody told of it.
+    if (flight.kind == FLIGHT_SAFETY) (void)link_hear(&d->link, on_change, d);
     bool unarmed = looked.outcome == OUTCOME_FAULT && flight.armed && now_us > 0; // the heads are good all the same
     if (unarmed && d->link.waking) link_deaf(&d->link, &looked, mono_now());
     if (!flight.looks)
