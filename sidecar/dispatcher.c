@@ -143,7 +143,7 @@ static int compare_key(const void *key, const void *line) { return strcmp(key, (
 static void on_change(void *self, const char *key, size_t len) {
     dispatcher_t *d = self;
     if (!key) {
-        for (size_t i = 0; i < d->by_key_count; i++) line_changed(d->by_key[i]);
+        for (size_t i = 0; i < d->by_key_count; i++) line_flushed(d->by_key[i]);
         for (size_t seat = 0; seat < d->keys->seat_count; seat++) lease_doubt(d->leases, seat, d->terms[seat]); // gone as well
         return;
     }

@@ -54,6 +54,11 @@ void line_changed(line_t *line) {
     if (line->rest.ns == 0) begin_anew(line);
 }
 
+void line_flushed(line_t *line) {
+    begin_anew(line);
+    line_changed(line);
+}
+
 static bool held(const line_t *line, mono_t now) { return !mono_reached(line->hold, now); }
 
 bool line_wants_promote(const line_t *line, mono_t now, int window) {
@@ -206,10 +211,12 @@ int64_t line_apart_ns(const line_t *line) {
 
 void line_dear(line_t *line, int64_t cost_ns, mono_t now) {
     line->alone = true;
-    if (line->large)
+    if (line->large) {
         line->rest = mono_add(mono_max(line->rest, now), LINE_DEAR_TIMES * cost_ns);
-    else
+        line->rest = mono_min(line->rest, mono_add(now, LINE_REST_MOST_MS * NS_PER_MS));
+    } else {
         line->reread = mono_max(line->reread, mono_add(now, LINE_DEAR_TIMES * cost_ns));
+    }
 }
 
 void line_fault(line_t *line, const char *reason, mono_t now) {

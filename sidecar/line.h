@@ -14,8 +14,9 @@ enum {
     LINE_FULL_LOOK_MS = 250, // how often a full ready list is looked at again
     LINE_REREAD_MS = 1,      // re-reads caused by adds are at least this far apart
     LINE_FAULT_HOLD_MS = 5000,
-    LINE_DEAR_NS = 5000000, // a request that takes longer is dear: the next one waits
-    LINE_DEAR_TIMES = 10,   // this many times as long
+    LINE_DEAR_NS = 5000000,    // a request that takes longer is dear: the next one waits
+    LINE_REST_MOST_MS = 10000, // but no longer than this
+    LINE_DEAR_TIMES = 10,      // this many times as long
 };
 
 typedef struct line {
@@ -59,6 +60,8 @@ void line_forget(line_t *line);
 
 // Redis said that the zset changed.
 void line_changed(line_t *line);
+// Everything is gone, large entries too.
+void line_flushed(line_t *line);
 
 // Whether the line wants a promote, or else a look at its head, now; and the earliest time at which it will want either.
 bool line_wants_promote(const line_t *line, mono_t now, int window);

@@ -351,6 +351,13 @@ Test(unit_line, large_entries_that_were_dear_are_read_again_at_leisure) {
     cr_assert_eq(line_next(line).ns, at(1000000).ns, "the entries at the head may be others by now");
     line_sent_look(line, at(1000000));
     cr_assert(line->skip == 0 && line->rest.ns == 0);
+    for (int i = 0; i < 100; i++) {
+        promote(line, reply, NOW);
+        line_dear(line, 500 * NS_PER_MS, NOW);
+    }
+    cr_assert_eq(line->rest.ns, at(10000000).ns, "small jobs in front of them do not wait for ever");
+    line_flushed(line);
+    cr_assert(line->skip == 0 && line->rest.ns == 0, "after FLUSHALL there are none");
     desk_close(&desk);
 }
 
