@@ -1,6 +1,8 @@
 /* What the dispatcher knows of one queue while there is more to promote than one batch, or entries are too large: no Redis. */
 #include "line_desk.h"
 
+#include <math.h>
+
 TestSuite(unit_line_backlog);
 
 Test(unit_line_backlog, a_full_batch_means_that_there_is_more) {
