@@ -30,8 +30,10 @@ LIBS_ALL = $(PKG_LIBS) -lm
 
 SRC := $(sort $(shell find sidecar -name '*.c'))
 LUA := $(sort $(wildcard sidecar/queue/lua/*.lua))
+SQL := $(sort $(wildcard sql/[0-9][0-9][0-9]_*.sql))
 OBJ := $(SRC:%.c=$(B)/%.o)
-LIB_OBJ := $(filter-out $(B)/sidecar/main.o,$(OBJ)) $(B)/gen/lua.o
+GEN_OBJ := $(B)/gen/lua.o $(B)/gen/sql.o
+LIB_OBJ := $(filter-out $(B)/sidecar/main.o,$(OBJ)) $(GEN_OBJ)
 TEST_SRC := $(sort $(shell find tests/unit tests/redis tests/daemon tests/support -name '*.c' ! -name 'shim_*.c'))
 TEST_OBJ := $(TEST_SRC:%.c=$(B)/%.o)
 SHIMS := $(patsubst tests/support/%.c,build/tests/%.so,$(wildcard tests/support/shim_*.c))
@@ -40,19 +42,23 @@ BENCHES := $(patsubst tests/bench/%.c,build/tests/bench_%,$(wildcard tests/bench
 .PHONY: all
 all: $(B)/queue-sidecar ## builds build/queue-sidecar
 
-$(B)/queue-sidecar: $(OBJ) $(B)/gen/lua.o
+$(B)/queue-sidecar: $(OBJ) $(GEN_OBJ)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_ALL)
 
 $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
-# Scripts are files of their own; the build embeds each as a C string, with its length and a terminating NUL.
+# Scripts and migrations are files of their own; the build embeds each as a C string, scripts with their length.
 $(B)/gen/lua.c: $(LUA) sidecar/queue/lua/embed.sh
 	@mkdir -p $(@D)
 	sh sidecar/queue/lua/embed.sh $(LUA) >$@.tmp && mv $@.tmp $@
 
-$(B)/gen/lua.o: $(B)/gen/lua.c
+$(B)/gen/sql.c: $(SQL) sql/embed.sh
+	@mkdir -p $(@D)
+	sh sql/embed.sh $(SQL) >$@.tmp && mv $@.tmp $@
+
+$(GEN_OBJ): $(B)/gen/%.o: $(B)/gen/%.c
 	$(CC) $(CFLAGS_ALL) -Wno-overlength-strings -c -o $@ $<
 
 # Tests wait for a condition by macros whose value is not always wanted.

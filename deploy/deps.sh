@@ -44,6 +44,7 @@ test)
     need shellcheck command -v shellcheck
     need lua5.1 command -v luac5.1
     need python3 command -v python3
+    need sqlite3 command -v sqlite3
     need mmdebstrap command -v mmdebstrap
     ;;
 *)

@@ -24,6 +24,7 @@
     X(error, "what the worker reported, at most 64 KiB")                                                                         \
     X(term, "token of the leader that decided")                                                                                  \
     X(sha256, "of the payload, 64 hex digits")                                                                                   \
+    X(answers, "id of the failed event that a requeued or discarded one answers; the last answer is the state of that failure")  \
     X(payload, "the job's bytes; not of a retry")
 #define EVENT_NUMBERS(X)                                                                                                         \
     X(attempts, "executions so far")                                                                                             \

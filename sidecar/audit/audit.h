@@ -29,11 +29,16 @@ enum { AUDIT_POSITION_SIZE = 48 };
 bool audit_position(audit_t *audit, const char *queue, char position[AUDIT_POSITION_SIZE], buffer_t *why);
 
 // One transaction: begin, any number of puts and moves, then commit; after a false anywhere, rollback. An event that is there
-// already is left alone (by its id), so reading a stream again is harmless. *added, where not NULL, tells whether it was new.
+// already is left alone (by its id), so reading a stream again is harmless. *added, where not NULL, tells whether it was new. An
+// event without an id (event_ref says so) is refused: pass over those of strangers. Bytes that are no UTF-8 are kept exactly in
+// payload and error, and escaped in all other texts.
 bool audit_begin(audit_t *audit, buffer_t *why);
 bool audit_put(audit_t *audit, const event_t *event, bool *added, buffer_t *why);
 bool audit_move(audit_t *audit, const char *queue, const char *position, buffer_t *why);
 bool audit_commit(audit_t *audit, buffer_t *why); // on disk when it returns true
 void audit_rollback(audit_t *audit);
+
+// How long another writer is waited for, in ms; 5,000 if not told.
+void audit_patience(audit_t *audit, int ms);
 
 #endif

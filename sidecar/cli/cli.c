@@ -12,6 +12,7 @@ static const char usual_config[] = "/etc/queue-sidecar/queue-sidecar.cfg";
 const cli_command_t cli_commands[] = {
     {"run", "Serve the queues of a config, in the foreground", cli_run_help, cli_run},
     {"check", "Check a config and print every effective value", cli_check_help, cli_check},
+    {"audit", "Ask the audit log about final failures", cli_audit_help, cli_audit},
     {"version", "Print the version", cli_version_help, cli_version},
     {"help", "Explain a command", cli_help_help, cli_help},
 };
@@ -60,6 +61,7 @@ static const cli_option_t *find_option(const char *word, const cli_option_t *opt
     bool spelled = word[1] == '-';
     size_t len = strcspn(word, "=");
     for (size_t i = 0; i < count; i++) {
+        if (!options[i].name) continue;
         if (!spelled && options[i].letter && options[i].letter == word[1]) return &options[i];
         if (spelled && strlen(options[i].name) == len - 2 && strncmp(options[i].name, word + 2, len - 2) == 0) return &options[i];
     }
@@ -73,10 +75,22 @@ static const char *joined_value(const char *word) {
     return equals ? equals + 1 : NULL;
 }
 
+// The place for a word that is no option, if one is still free.
+static const cli_option_t *find_argument(const cli_option_t *options, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (!options[i].name && !*options[i].value) return &options[i];
+    return NULL;
+}
+
 int cli_parse(int argc, char **argv, const cli_option_t *options, size_t count) {
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
-        if (word[0] != '-' || !word[1]) return fail_option(argv[0], "unexpected argument", word);
+        if (word[0] != '-' || !word[1]) {
+            const cli_option_t *argument = find_argument(options, count);
+            if (!argument) return fail_option(argv[0], "unexpected argument", word);
+            *argument->value = word;
+            continue;
+        }
         const cli_option_t *option = find_option(word, options, count);
         if (!option) return fail_unknown(argv[0], word, options, count);
         const char *joined = joined_value(word);

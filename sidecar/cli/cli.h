@@ -27,8 +27,8 @@ extern const size_t cli_command_count;
 
 // One option of a subcommand; exactly one of value and flag is set.
 typedef struct cli_option {
-    char letter; // 0 = none
-    const char *name;
+    char letter;        // 0 = none
+    const char *name;   // NULL = takes a word that is no option
     const char **value; // borrowed from argv
     bool *flag;
 } cli_option_t;
@@ -51,6 +51,7 @@ const cli_command_t *cli_find(const char *name);
 
 int cli_run(int argc, char **argv);
 int cli_check(int argc, char **argv);
+int cli_audit(int argc, char **argv);
 int cli_version(int argc, char **argv);
 int cli_help(int argc, char **argv);
 
@@ -59,6 +60,7 @@ int check_redis(const config_t *config);
 
 extern const char cli_check_help[];
 extern const char cli_run_help[];
+extern const char cli_audit_help[];
 extern const char cli_version_help[];
 extern const char cli_help_help[];
 

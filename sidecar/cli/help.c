@@ -19,6 +19,7 @@ static const char general_help[] =
     "Examples:\n"
     "  queue-sidecar check -c queue-sidecar.cfg --redis\n"
     "  queue-sidecar run -c queue-sidecar.cfg\n"
+    "  queue-sidecar audit list --since 2h\n"
     "\n"
     "Commands:\n";
 

@@ -1,0 +1,117 @@
+// Errors of SQLite and of files, as texts that say what to do.
+#include <errno.h>
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "audit/store.h"
+
+// WAL needs memory shared by all who have the file open, which these do not have between machines (sqlite.org/wal.html).
+// Numbers from statfs(2).
+static const struct {
+    unsigned long type;
+    const char *name;
+} remote[] = {{0x6969, "NFS"},    {0xff534d42, "CIFS"}, {0xfe534d42, "SMB"}, {0x517b, "SMB"},        {0x65735546, "FUSE"},
+              {0x01021997, "9p"}, {0x00c36400, "Ceph"}, {0x5346414f, "AFS"}, {0x0bd00bd0, "Lustre"}, {0x01161970, "GFS2"}};
+
+const char *audit_remote_name(unsigned long type) {
+    for (size_t i = 0; i < sizeof remote / sizeof *remote; i++)
+        if (remote[i].type == type) return remote[i].name;
+    return NULL;
+}
+
+static char *directory_of(const char *path) {
+    char *copy = mem_str(path), *dir = mem_str(dirname(copy));
+    free(copy);
+    return dir;
+}
+
+bool audit_directory_is_closed(const char *path) {
+    char *dir = directory_of(path);
+    bool closed = access(dir, W_OK) != 0;
+    free(dir);
+    return closed;
+}
+
+static bool say(buffer_t *why, const char *path, const char *text) {
+    buffer_printf(why, "audit log %s: %s", path, text);
+    return false;
+}
+
+static bool directory_fits(const char *path, const char *dir, buffer_t *why) {
+    struct stat at;
+    struct statfs system;
+    if (stat(dir, &at) != 0) {
+        int error = errno;
+        buffer_printf(why, "audit log %s: the directory %s %s", path, dir,
+                      error == ENOENT ? "does not exist: create it, or set audit.path" : strerror(error));
+        return false;
+    }
+    if (!S_ISDIR(at.st_mode)) {
+        buffer_printf(why, "audit log %s: %s is no directory: set audit.path", path, dir);
+        return false;
+    }
+    if (statfs(dir, &system) != 0) return true; // SQLite will say what is wrong
+    const char *name = audit_remote_name((unsigned long)system.f_type & 0xffffffffUL);
+    if (!name) return true;
+    buffer_printf(why, "audit log %s: lies on %s, where SQLite's write-ahead log is not safe: set audit.path to a local disk",
+                  path, name);
+    return false;
+}
+
+bool audit_file_fits(const char *path, audit_mode_t mode, buffer_t *why) {
+    struct stat at;
+    char *dir = directory_of(path);
+    bool fits = true;
+    if (stat(path, &at) == 0) {
+        if (!S_ISREG(at.st_mode)) fits = say(why, path, "is no regular file: name a file");
+        if (fits && mode == AUDIT_READ && at.st_size == 0) fits = say(why, path, "is empty: no sidecar has written to it yet");
+    } else if (errno == EACCES) {
+        fits = say(why, path, "permission denied: run as the user of the sidecar, or as root");
+    } else if (mode == AUDIT_READ) {
+        fits = say(why, path, "there is no such file: no sidecar has written to it yet, or name it by --db or -c");
+    }
+    if (fits && mode == AUDIT_WRITE) fits = directory_fits(path, dir, why);
+    free(dir);
+    return fits;
+}
+
+static const char *what_to_do(int code, int os_error) {
+    switch (code & 0xff) {
+    case SQLITE_FULL: return "the disk is full: make room, or set audit.retain_bytes lower";
+    case SQLITE_READONLY: return "the file, its directory or the file system is read-only: make them writable for this user";
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return "locked by another process for too long: end what holds it (a second sidecar, an open sqlite3 shell)";
+    case SQLITE_CANTOPEN:
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+        if (os_error == EROFS) return "cannot be opened: the file system is read-only";
+        if (os_error == EACCES || os_error == EPERM)
+            return "permission denied: this user must be able to write to the file and its directory";
+        return "cannot be opened: look at the rights of the file and of its directory";
+    case SQLITE_NOTADB: return "is no SQLite database: move it away, or set audit.path";
+    case SQLITE_CORRUPT:
+        return "is damaged: move it away (a new one is made, and filled from the failure streams), then try .recover";
+    case SQLITE_IOERR: return os_error == ENOSPC ? "the disk is full: make room" : "the disk failed: look at the kernel's log";
+    default: return NULL;
+    }
+}
+
+bool audit_fail_code(const char *path, int code, int os_error, const char *doing, const char *detail, buffer_t *why) {
+    const char *advice = what_to_do(code, os_error);
+    buffer_printf(why, "audit log %s: ", path);
+    if (advice)
+        buffer_printf(why, "%s (%s: %s)", advice, doing, detail);
+    else
+        buffer_printf(why, "cannot %s: %s", doing, detail);
+    return false;
+}
+
+bool audit_fail(const audit_t *audit, const char *doing, buffer_t *why) {
+    return audit_fail_code(audit->path, sqlite3_extended_errcode(audit->db), sqlite3_system_errno(audit->db), doing,
+                           sqlite3_errmsg(audit->db), why);
+}

@@ -1,0 +1,68 @@
+// Whose file it is, and bringing it to the newest schema.
+#include "audit/migrations.h"
+#include "audit/store.h"
+#include "base/clock.h"
+
+bool audit_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why) {
+    sqlite3_stmt *statement = NULL;
+    bool done = sqlite3_prepare_v2(audit->db, sql, -1, &statement, NULL) == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW;
+    if (done)
+        *out = sqlite3_column_int64(statement, 0);
+    else
+        audit_fail(audit, "read", why);
+    sqlite3_finalize(statement);
+    return done;
+}
+
+bool audit_check_file(audit_t *audit, int *schema, buffer_t *why) {
+    int64_t application = 0, version = 0, things = 0;
+    int newest = migrations[migration_count - 1].schema;
+    if (!audit_number(audit, "PRAGMA application_id", &application, why) ||
+        !audit_number(audit, "PRAGMA user_version", &version, why) ||
+        !audit_number(audit, "SELECT count(*) FROM sqlite_schema", &things, why))
+        return false;
+    *schema = (int)version;
+    if (application == 0 && version == 0 && things == 0) return true;
+    if (application != AUDIT_APPLICATION_ID) {
+        buffer_printf(why, "audit log %s: is the database of another program: set audit.path to a file of our own", audit->path);
+        return false;
+    }
+    if (version <= newest) return true;
+    buffer_printf(
+        why,
+        "audit log %s: has schema %lld, this version knows up to %d: run the newer queue-sidecar that wrote it, or move it "
+        "away",
+        audit->path, (long long)version, newest);
+    return false;
+}
+
+static bool run(audit_t *audit, const char *sql, const char *doing, buffer_t *why) {
+    return sqlite3_exec(audit->db, sql, NULL, NULL, NULL) == SQLITE_OK || audit_fail(audit, doing, why);
+}
+
+static bool name_instance(audit_t *audit, buffer_t *why) {
+    uint64_t random[2];
+    random_bytes(random, sizeof random);
+    char *sql = sqlite3_mprintf("INSERT OR IGNORE INTO facts VALUES ('instance', '%016llx%016llx')",
+                                (unsigned long long)random[0], (unsigned long long)random[1]);
+    bool done = sql && run(audit, sql, "name it", why);
+    sqlite3_free(sql);
+    return done;
+}
+
+// In the transaction: another process may have been here first.
+static bool bring_up(audit_t *audit, buffer_t *why) {
+    int schema = 0;
+    if (!audit_check_file(audit, &schema, why)) return false;
+    for (size_t i = 0; i < migration_count; i++)
+        if (migrations[i].schema > schema && !run(audit, migrations[i].sql, migrations[i].name, why)) return false;
+    return name_instance(audit, why);
+}
+
+bool audit_migrate(audit_t *audit, int schema, buffer_t *why) {
+    if (schema == migrations[migration_count - 1].schema) return true;
+    if (!run(audit, "BEGIN IMMEDIATE", "begin to migrate it", why)) return false;
+    if (bring_up(audit, why) && run(audit, "COMMIT", "migrate it", why)) return true;
+    sqlite3_exec(audit->db, "ROLLBACK", NULL, NULL, NULL);
+    return false;
+}

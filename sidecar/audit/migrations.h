@@ -1,0 +1,16 @@
+// The migrations of sql/, embedded by sql/embed.sh in the order of their numbers, without gaps from 1.
+#ifndef QS_AUDIT_MIGRATIONS_H
+#define QS_AUDIT_MIGRATIONS_H
+
+#include <stddef.h>
+
+typedef struct migration {
+    int schema;       // what PRAGMA user_version is after it
+    const char *name; // "001_init"
+    const char *sql;
+} migration_t;
+
+extern const migration_t migrations[];
+extern const size_t migration_count;
+
+#endif

@@ -1,0 +1,52 @@
+// Questions to the audit log, for the command line. Rows come one by one; what they hold is borrowed until the callback returns.
+#ifndef QS_AUDIT_QUERY_H
+#define QS_AUDIT_QUERY_H
+
+#include "audit/audit.h"
+
+typedef struct audit_filter {
+    const char *queue;  // NULL = any
+    const char *reason; // NULL = any
+    int64_t since_ms;   // at or after; 0 = from the beginning
+    int64_t until_ms;   // before; 0 = to the end
+    const char *grep;   // bytes that stand in the payload, the error or the job id, case and all; NULL = any
+    int64_t limit;      // rows; 0 = all of them
+} audit_filter_t;
+
+typedef struct audit_row {
+    event_t event;
+    slice_t ref;
+    slice_t state; // of a failed event: failed, requeued or discarded; else empty
+    bool error_is_text, payload_is_text;
+} audit_row_t;
+
+// Takes one row; false ends the question, which is no failure of it.
+typedef bool audit_row_fn(void *self, const audit_row_t *row);
+
+// Final failures, newest first.
+bool audit_list(audit_t *audit, const audit_filter_t *filter, audit_row_fn *take, void *self, buffer_t *why);
+
+// Events of any kind whose ref begins with `prefix`, in the order of their refs, `limit` at the most.
+bool audit_find(audit_t *audit, const char *prefix, int64_t limit, audit_row_fn *take, void *self, buffer_t *why);
+
+// Everything known of one job of a queue, oldest first.
+bool audit_history(audit_t *audit, slice_t queue, slice_t job, audit_row_fn *take, void *self, buffer_t *why);
+
+typedef struct audit_count {
+    int64_t hour_ms; // its beginning
+    slice_t queue;
+    slice_t reason;
+    int64_t failures;
+    int64_t requeued, discarded; // of these
+    int64_t first_ms, last_ms;
+} audit_count_t;
+typedef bool audit_count_fn(void *self, const audit_count_t *count);
+
+// Final failures by hour, queue and reason, newest hour first; limit counts rows.
+bool audit_stats(audit_t *audit, const audit_filter_t *filter, audit_count_fn *take, void *self, buffer_t *why);
+
+// The queues that have final failures in the log, by name.
+typedef bool audit_name_fn(void *self, const char *name);
+bool audit_queues(audit_t *audit, audit_name_fn *take, void *self, buffer_t *why);
+
+#endif

@@ -1,0 +1,129 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/suggest.h"
+#include "cli/audit.h"
+#include "cli/table.h"
+#include "cli/when.h"
+
+enum { TABLE_LIMIT = 50, QUEUES_MAX = 32 };
+
+typedef struct list {
+    const audit_ask_t *ask;
+    table_t *table; // NULL in other formats
+    buffer_t line;
+    int64_t rows, most; // 0 = all
+    bool more;          // there are more than `most`
+} list_t;
+
+static void table_row(const list_t *list, const audit_row_t *row) {
+    char time[WHEN_SIZE], attempts[NUMBER_SIZE];
+    when_text(row->event.at, list->ask->utc, time);
+    snprintf(attempts, sizeof attempts, "%" PRId64, row->event.attempts);
+    table_cell(list->table, row->ref);
+    table_cell(list->table, slice_text(time));
+    table_cell(list->table, row->event.queue);
+    table_cell(list->table, row->event.reason);
+    table_cell(list->table, row->state);
+    table_cell(list->table, slice_text(attempts));
+    table_cell(list->table, row->event.job);
+    table_cell(list->table, row->event.error.len ? row->event.error : row->event.payload);
+}
+
+static bool take(void *self, const audit_row_t *row) {
+    list_t *list = self;
+    if (list->most && list->rows == list->most) {
+        list->more = true;
+        return false;
+    }
+    bool first = list->rows++ == 0;
+    buffer_clear(&list->line);
+    switch (list->ask->format) {
+    case FORMAT_TABLE: table_row(list, row); return true;
+    case FORMAT_JSON_ARRAY: buffer_str(&list->line, first ? "[\n " : ",\n "); break;
+    case FORMAT_JSON_LINES:
+    case FORMAT_CSV: break;
+    }
+    if (list->ask->format == FORMAT_CSV)
+        audit_row_csv(&list->line, row);
+    else
+        audit_row_json(&list->line, row);
+    if (list->ask->format == FORMAT_CSV) buffer_str(&list->line, "\r\n");
+    if (list->ask->format == FORMAT_JSON_LINES) buffer_str(&list->line, "\n");
+    return fwrite(list->line.data, 1, list->line.len, stdout) == list->line.len; // nobody reads: no need to go on
+}
+
+typedef struct names {
+    char *all[QUEUES_MAX];
+    size_t count;
+    bool known;
+    const char *wanted;
+} names_t;
+
+static bool take_name(void *self, const char *name) {
+    names_t *names = self;
+    if (strcmp(name, names->wanted) == 0) names->known = true;
+    if (names->count < QUEUES_MAX) names->all[names->count++] = mem_str(name);
+    return true;
+}
+
+// Nothing was found: says so, and whether the queue may be misspelled.
+static void explain_nothing(const audit_ask_t *ask) {
+    names_t names = {.wanted = ask->filter.queue};
+    buffer_t why = {0};
+    const char *nearest = NULL;
+    if (ask->filter.queue && audit_queues(ask->audit, take_name, &names, &why) && !names.known)
+        nearest = suggest_nearest(ask->filter.queue, (const char *const *)names.all, names.count);
+    fprintf(stderr, "queue-sidecar: no final failures match");
+    if (ask->filter.queue && !names.known) fprintf(stderr, ": none are of the queue `%s`", ask->filter.queue);
+    if (nearest) fprintf(stderr, ", did you mean `%s`?", nearest);
+    fputs("\n", stderr);
+    for (size_t i = 0; i < names.count; i++) free(names.all[i]);
+    buffer_free(&why);
+}
+
+static void print_head(const audit_ask_t *ask) {
+    buffer_t titles = {0};
+    if (ask->format != FORMAT_CSV) return;
+    audit_csv_titles(&titles);
+    printf("%s\r\n", buffer_text(&titles));
+    buffer_free(&titles);
+}
+
+static void print_tail(const list_t *list) {
+    if (list->ask->format == FORMAT_JSON_ARRAY) fputs(list->rows ? "\n]\n" : "[]\n", stdout);
+    if (list->table) table_end(list->table);
+    fflush(stdout);
+    if (list->rows == 0) explain_nothing(list->ask);
+    if (list->more)
+        fprintf(stderr, "queue-sidecar: these are the newest %" PRId64 "; there are more: --limit N, or --limit 0 for all\n",
+                list->most);
+}
+
+int audit_print_list(audit_ask_t *ask) {
+    char zone[WHEN_SIZE], title[WHEN_SIZE + 16];
+    when_zone(when_now(), ask->utc, zone);
+    snprintf(title, sizeof title, "FAILED AT (%s)", zone);
+    const table_column_t columns[] = {
+        {.title = "REF"},
+        {.title = title},
+        {.title = "QUEUE", .least = 8},
+        {.title = "REASON"},
+        {.title = "STATE"},
+        {.title = "TRIES", .right = true},
+        {.title = "JOB", .least = 8, .most = 36}, // a UUID; longer ones are digests
+        {.title = "ERROR, ELSE PAYLOAD", .least = 20, .most = 160},
+    };
+    list_t list = {.ask = ask, .most = ask->limit_given ? ask->filter.limit : ask->format == FORMAT_TABLE ? TABLE_LIMIT : 0};
+    buffer_t why = {0};
+    audit_filter_t filter = ask->filter;
+    filter.limit = list.most ? list.most + 1 : 0; // one more tells that there are more
+    if (ask->format == FORMAT_TABLE) list.table = table_begin(columns, sizeof columns / sizeof *columns, stdout);
+    print_head(ask);
+    bool done = audit_list(ask->audit, &filter, take, &list, &why);
+    print_tail(&list);
+    buffer_free(&list.line);
+    if (!done) return audit_complain(&why);
+    return CLI_OK;
+}

@@ -1,0 +1,103 @@
+#include "cli/table.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+
+#include "cli/encode.h"
+
+enum {
+    GAP = 2,
+    CHUNK_ROWS = 1000,   // widths are those of the first rows: a table of any length takes little memory
+    LONGEST_CELL = 4096, // bytes: more does not fit a line anyway
+};
+
+struct table {
+    FILE *out;
+    const table_column_t *columns;
+    size_t count;
+    buffer_t text;                           // all cells of the chunk
+    size_t ends[CHUNK_ROWS * TABLE_COLUMNS]; // where in `text` each ends
+    size_t cells;
+    size_t widths[TABLE_COLUMNS];
+    bool begun; // the titles are printed and the widths fixed
+};
+
+size_t table_room(FILE *out) {
+    struct winsize size;
+    const char *columns = getenv("COLUMNS");
+    unsigned long given = columns ? strtoul(columns, NULL, 10) : 0;
+    if (given > 0 && given < 10000) return given;
+    if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0) return size.ws_col;
+    return 0;
+}
+
+table_t *table_begin(const table_column_t *columns, size_t count, FILE *out) {
+    table_t *table = mem_alloc(sizeof *table);
+    table->columns = columns;
+    table->count = count;
+    table->out = out;
+    for (size_t i = 0; i < count; i++) table->widths[i] = encode_width(slice_text(columns[i].title));
+    return table;
+}
+
+// Takes room from the last column first, down to its least: it is the one with the long texts.
+static void squeeze(table_t *table) {
+    size_t room = table_room(table->out), wanted = 0;
+    for (size_t i = 0; i < table->count; i++) wanted += table->widths[i] + (i ? GAP : 0);
+    for (size_t i = table->count; room && i-- > 0 && wanted > room;) {
+        size_t least = table->columns[i].least, width = table->widths[i];
+        if (least == 0 || width <= least) continue;
+        size_t less = wanted - room < width - least ? wanted - room : width - least;
+        table->widths[i] -= less;
+        wanted -= less;
+    }
+}
+
+static void print_cell(const table_t *table, size_t at, slice_t text) {
+    size_t width = table->widths[at], used = encode_width(text);
+    bool last = at + 1 == table->count;
+    if (used > width) {
+        size_t fits = encode_fit(text, width - 1);
+        used = encode_width((slice_t){text.data, fits}) + 1;
+        fprintf(table->out, "%.*s…", (int)fits, text.data);
+    } else if (table->columns[at].right) {
+        fprintf(table->out, "%*s%.*s", (int)(width - used), "", (int)text.len, text.data);
+        used = width;
+    } else {
+        fprintf(table->out, "%.*s", (int)text.len, text.data);
+    }
+    if (!last) fprintf(table->out, "%*s", (int)(width - used + GAP), "");
+    if (last) putc('\n', table->out);
+}
+
+static void flush(table_t *table) {
+    if (!table->begun && table->cells > 0) {
+        squeeze(table);
+        for (size_t i = 0; i < table->count; i++) print_cell(table, i, slice_text(table->columns[i].title));
+        table->begun = true;
+    }
+    for (size_t i = 0, from = 0; i < table->cells; from = table->ends[i], i++)
+        print_cell(table, i % table->count, (slice_t){buffer_text(&table->text) + from, table->ends[i] - from});
+    buffer_clear(&table->text);
+    table->cells = 0;
+}
+
+void table_cell(table_t *table, slice_t bytes) {
+    size_t at = table->cells % table->count, from = table->text.len, most = table->columns[at].most;
+    if (bytes.len > LONGEST_CELL) bytes.len = LONGEST_CELL;
+    encode_plain(&table->text, bytes, false);
+    slice_t text = {buffer_text(&table->text) + from, table->text.len - from};
+    size_t width = encode_width(text);
+    if (most && width > most) width = most;
+    if (!table->begun && width > table->widths[at]) table->widths[at] = width;
+    table->ends[table->cells++] = table->text.len;
+    if (table->cells == CHUNK_ROWS * table->count) flush(table);
+}
+
+void table_end(table_t *table) {
+    flush(table);
+    buffer_free(&table->text);
+    free(table);
+}

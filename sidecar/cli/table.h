@@ -1,0 +1,32 @@
+// A table for people, with columns as wide as what stands in them, that fits the terminal.
+#ifndef QS_CLI_TABLE_H
+#define QS_CLI_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "base/buffer.h"
+#include "base/slice.h"
+
+enum { TABLE_COLUMNS = 10 };
+
+typedef struct table_column {
+    const char *title; // borrowed
+    size_t least;      // columns of the terminal that it keeps when room is short; 0 = all that it wants
+    size_t most;       // 0 = no limit
+    bool right;        // numbers
+} table_column_t;
+
+typedef struct table table_t;
+
+// Columns are borrowed. Owned; free with table_end, which prints what is left. Nothing is printed of a table without rows.
+table_t *table_begin(const table_column_t *columns, size_t count, FILE *out);
+// The next cell, row by row from the left; any bytes.
+void table_cell(table_t *table, slice_t bytes);
+void table_end(table_t *table);
+
+// Columns of the terminal that `out` is, or what COLUMNS says; 0 = neither, nothing need fit.
+size_t table_room(FILE *out);
+
+#endif
