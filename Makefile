@@ -15,6 +15,7 @@ VERSION := 0.1.0
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 TEST_ROUNDS ?= 10
+FUZZ_SECONDS ?= 120
 
 PKGS := hiredis libconfig sqlite3 libcrypto
 PKG_LIBS = $(shell pkg-config --libs $(PKGS) 2>/dev/null)
@@ -104,6 +105,20 @@ test-long: ## the whole suite, TEST_ROUNDS times
 cover: ## runs the suite in a gcov build and prints which share of each file it reaches
 	@$(MAKE) -s -j2 suite B=build/cover CFLAGS='-O0 -g --coverage' LDFLAGS=--coverage
 	@sh tests/check/cover.sh build/cover
+
+# Each harness begins with the corpus that its last run left in the build directory.
+FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
+build/fuzz/%: tests/fuzz/%.c $(wildcard sidecar/base/*.[ch]) Makefile
+	@mkdir -p $(@D)
+	clang -std=c11 -O1 -g $(WARN) $(CPPFLAGS_ALL) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -pthread \
+	    -o $@ $< $(wildcard sidecar/base/*.c) $(shell pkg-config --libs libcrypto)
+
+.PHONY: fuzz
+fuzz: $(FUZZERS) ## fuzzes what reads foreign bytes, each harness for FUZZ_SECONDS
+	@for fuzzer in $(FUZZERS); do \
+	    mkdir -p $$fuzzer.corpus && $$fuzzer -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -print_final_stats=1 \
+	        -artifact_prefix=$$fuzzer. $$fuzzer.corpus || exit 1; \
+	done
 
 .PHONY: check lint tidy format
 check: all ## layers, config keys, scripts, sizes, hygiene and the linters

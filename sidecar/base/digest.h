@@ -1,4 +1,5 @@
-// SHA-256, by OpenSSL's libcrypto. The only file that includes its headers is digest.c.
+// SHA-256, by OpenSSL's libcrypto. The only file that includes its headers is digest.c. Any thread may call; where libcrypto
+// refuses to work the process ends, with its reason on stderr.
 #ifndef QS_BASE_DIGEST_H
 #define QS_BASE_DIGEST_H
 

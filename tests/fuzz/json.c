@@ -1,0 +1,52 @@
+/* libFuzzer over base/json: `make fuzz`. The first line of the input is a pointer, the rest a text. */
+#include "base/json.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void insist(bool holds) {
+    if (!holds) abort();
+}
+
+static void check_value(slice_t text, json_value_t value) {
+    static json_t *inner;
+    static buffer_t decoded;
+    if (!inner) inner = json_new();
+    insist(value.raw.data >= text.data && value.raw.data + value.raw.len <= text.data + text.len);
+    if (value.type == JSON_STRING) {
+        insist(value.raw.data[-1] == '"' && value.raw.data[value.raw.len] == '"');
+        buffer_clear(&decoded);
+        insist(json_decode(value.raw, &decoded) ? decoded.len <= value.raw.len : decoded.len == 0);
+        return;
+    }
+    /* What was found is JSON itself, and the same. */
+    json_value_t again;
+    insist(json_read(inner, value.raw) && json_find(inner, "", &again) == JSON_FOUND);
+    insist(again.type == value.type && slice_equal(again.raw, value.raw));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static json_t *json;
+    if (!json) json = json_new();
+    const uint8_t *line = size ? memchr(data, '\n', size) : NULL;
+    if (!line) return 0;
+    size_t len = (size_t)(line - data);
+    char *pointer = malloc(len + 1), *copy = malloc(size - len);
+    memcpy(pointer, data, len);
+    pointer[len] = '\0';
+    slice_t text = {copy, size - len - 1};
+    memcpy(copy, line + 1, text.len);
+    bool good = json_read(json, text);
+    json_value_t value;
+    insist(json_find(json, "", &value) == (good ? JSON_FOUND : JSON_BAD));
+    if (good) check_value(text, value);
+    json_found_t found = json_find(json, pointer, &value);
+    insist(good || found == JSON_BAD);
+    if (found == JSON_FOUND) check_value(text, value);
+    free(copy);
+    free(pointer);
+    return 0;
+}

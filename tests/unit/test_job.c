@@ -1,0 +1,223 @@
+/* What the settings of a queue say of one job. */
+#include "job.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BYTES(literal) ((slice_t){literal, sizeof(literal) - 1})
+
+static const queue_policy_t all_paths = {
+    .id_path = "/id", .type_path = "/meta/type", .created_path = "/at", .heartbeat = "*_alive"};
+
+static job_t read_job(const queue_policy_t *policy, slice_t bytes) {
+    json_t *json = json_new();
+    job_t job;
+    memset(&job, 'x', sizeof job);
+    job_read(json, policy, bytes, &job);
+    json_free(json);
+    return job;
+}
+
+static void expect_digest_as_id(const job_t *job, slice_t bytes) {
+    digest_t digest = digest_of(bytes.data, bytes.len);
+    char hex[DIGEST_HEX_SIZE];
+    digest_hex(&digest, hex);
+    cr_expect_str_eq(job->id, hex, "%.*s", (int)bytes.len, bytes.data);
+    cr_expect_eq(memcmp(&job->digest, &digest, sizeof digest), 0);
+}
+
+/* `letters` letters in quotes behind "id", owned. */
+static char *with_long_id(size_t letters) {
+    char *letter = malloc(letters + 1);
+    memset(letter, 'a', letters);
+    letter[letters] = '\0';
+    char *text = mem_printf("{\"meta\":{\"type\":\"%s\"},\"id\":\"%s\"}", letter, letter);
+    free(letter);
+    return text;
+}
+
+Test(unit_job, what_the_paths_point_to) {
+    const slice_t bytes = BYTES(" {\"id\":\"a-7\", \"meta\":{\"type\":\"mail\"}, \"at\":1800000000123}");
+    job_t job = read_job(&all_paths, bytes);
+    cr_expect_str_eq(job.id, "a-7");
+    cr_expect_str_eq(job.type, "mail");
+    cr_expect_eq(job.created_ms, 1800000000123);
+    digest_t digest = digest_of(bytes.data, bytes.len);
+    cr_expect_eq(memcmp(&job.digest, &digest, sizeof digest), 0, "of all bytes, spaces too");
+}
+
+Test(unit_job, without_paths_the_id_is_the_digest) {
+    static const queue_policy_t none = {.id_path = "", .type_path = "", .created_path = "", .heartbeat = "off"};
+    job_t job = read_job(&none, BYTES("not json"));
+    cr_expect_str_eq(job.id, "7ccfa1fbf3940e6f0c0375d87c0f9235a50514e14cb427bdfaf5077987b26ccf");
+    cr_expect_str_empty(job.type);
+    cr_expect_eq(job.created_ms, 0);
+    slice_t bytes = BYTES("{\"id\":\"a\",\"meta\":{\"type\":\"b\"},\"at\":1}");
+    job = read_job(&none, bytes);
+    expect_digest_as_id(&job, bytes);
+    cr_expect_str_empty(job.type, "the empty path is no path, not the whole text");
+    bytes = BYTES("\"only a text\"");
+    job = read_job(&none, bytes);
+    expect_digest_as_id(&job, bytes);
+    bytes = (slice_t){NULL, 0};
+    job = read_job(&all_paths, bytes);
+    expect_digest_as_id(&job, BYTES(""));
+}
+
+Test(unit_job, each_path_alone) {
+    const slice_t bytes = BYTES("{\"id\":\"a\",\"meta\":{\"type\":\"b\"},\"at\":5}");
+    queue_policy_t policy = {.id_path = "", .type_path = "/meta/type", .created_path = ""};
+    job_t job = read_job(&policy, bytes);
+    cr_expect_str_eq(job.type, "b");
+    cr_expect_eq(job.created_ms, 0);
+    expect_digest_as_id(&job, bytes);
+    policy = (queue_policy_t){.id_path = "", .type_path = "", .created_path = "/at"};
+    job = read_job(&policy, bytes);
+    cr_expect_eq(job.created_ms, 5);
+    cr_expect_str_empty(job.type);
+    policy = (queue_policy_t){.id_path = "/id", .type_path = "", .created_path = ""};
+    cr_expect_str_eq(read_job(&policy, bytes).id, "a");
+}
+
+Test(unit_job, ids) {
+    const struct {
+        slice_t bytes;
+        const char *id; /* NULL: the digest */
+    } rows[] = {
+        {BYTES("{\"id\":42}"), "42"},
+        {BYTES("{\"id\":-1.50e+3}"), "-1.50e+3"},
+        {BYTES("{\"id\":123456789012345678901234567890}"), "123456789012345678901234567890"},
+        {BYTES("{\"id\":0}"), "0"},
+        {BYTES("{\"id\":\"\\u0061\\/\\n\"}"), "a/\n"},
+        {BYTES("{\"id\":\"\\ud83d\\ude00\"}"), "\xf0\x9f\x98\x80"},
+        {BYTES("{\"id\":\" \"}"), " "},
+        {BYTES("{\"id\":\"a\",\"text\":\"\\ud83d\"}"), "a"}, /* what is broken elsewhere does no harm */
+        {BYTES("{\"id\":\"\"}"), NULL},
+        {BYTES("{\"id\":null}"), NULL},
+        {BYTES("{\"id\":true}"), NULL},
+        {BYTES("{\"id\":{}}"), NULL},
+        {BYTES("{\"id\":[\"a\"]}"), NULL},
+        {BYTES("{\"id\":\"a\\u0000b\"}"), NULL},
+        {BYTES("{\"id\":\"\\ud83d\"}"), NULL},
+        {BYTES("{\"id\":1,\"id\":1}"), NULL},
+        {BYTES("{\"Id\":1}"), NULL},
+        {BYTES("{\"id\":1"), NULL},
+        {BYTES("{\"id\":1}\0"), NULL},
+        {BYTES("{\"id\":1} x"), NULL},
+        {BYTES("{\"id\":\"\xe9\"}"), NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        job_t job = read_job(&all_paths, rows[i].bytes);
+        if (rows[i].id)
+            cr_expect_str_eq(job.id, rows[i].id, "row %zu", i);
+        else
+            expect_digest_as_id(&job, rows[i].bytes);
+    }
+}
+
+Test(unit_job, bounds_of_ids_and_types) {
+    for (size_t len = JOB_ID_MOST - 1; len <= JOB_ID_MOST + 1; len++) {
+        char *text = with_long_id(len);
+        job_t job = read_job(&all_paths, slice_text(text));
+        cr_expect_eq(strlen(job.id), len <= JOB_ID_MOST ? len : DIGEST_HEX_SIZE - 1);
+        cr_expect_eq(strlen(job.type), len <= JOB_TYPE_MOST ? len : 0);
+        free(text);
+    }
+    /* Of the decoded text: 256 letters in 1536 bytes. */
+    buffer_t escaped = {0};
+    buffer_str(&escaped, "{\"id\":\"");
+    for (int i = 0; i < JOB_ID_MOST; i++) buffer_str(&escaped, "\\u0061");
+    buffer_str(&escaped, "\"}");
+    cr_expect_eq(strspn(read_job(&all_paths, slice_text(buffer_text(&escaped))).id, "a"), JOB_ID_MOST);
+    buffer_free(&escaped);
+}
+
+Test(unit_job, types) {
+    static const struct {
+        const char *text, *type;
+    } rows[] = {
+        {"{\"meta\":{\"type\":\"a b\"}}", "a b"},
+        {"{\"meta\":{\"type\":7}}", "7"},
+        {"{\"meta\":{\"type\":\"\\u0000\"}}", ""},
+        {"{\"meta\":{\"type\":null}}", ""},
+        {"{\"meta\":\"type\"}", ""},
+        {"{\"type\":\"a\"}", ""},
+        {"[]", ""},
+        {"{\"meta\":{\"type\":\"\\udc00\"}}", ""},
+        {"{\"meta\":{\"type\":[]}}", ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        cr_expect_str_eq(read_job(&all_paths, slice_text(rows[i].text)).type, rows[i].type, "row %zu", i);
+}
+
+Test(unit_job, created_is_in_the_score_unit) {
+    static const struct {
+        const char *number;
+        int64_t ms, s; /* what it means in each unit, in ms */
+    } rows[] = {
+        {"1800000000", 1800000000, 1800000000000},
+        {"1800000000123", 1800000000123, 0},
+        {"1800000000.123", 1800000000, 1800000000123},
+        {"1.8e9", 1800000000, 1800000000000},
+        {"1", 1, 1000},
+        {"0.6", 1, 600},
+        {"0.0004", 0, 0},
+        {"253402300799", 253402300799, 253402300799000},
+        {"253402300799999", 253402300799999, 0},
+        {"253402300800000", 0, 0},
+        {"0", 0, 0},
+        {"-0", 0, 0},
+        {"-1800000000", 0, 0},
+        {"1e999", 0, 0},
+        {"-1e999", 0, 0},
+        {"9223372036854775808", 0, 0},
+        {"\"1800000000\"", 0, 0},
+        {"\"2026-01-01T00:00:00Z\"", 0, 0},
+        {"true", 0, 0},
+        {"null", 0, 0},
+        {"[1]", 0, 0},
+        {"0000000001", 0, 0},
+        {"1800000000.000000000000000000000000000000000000000000000000000000", 0, 0}, /* 65 bytes */
+        {"1800000000.00000000000000000000000000000000000000000000000000000", 1800000000, 1800000000000},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        queue_policy_t policy = all_paths;
+        char *text = mem_printf("{\"at\":%s}", rows[i].number);
+        policy.score_unit = SCORE_MS;
+        cr_expect_eq(read_job(&policy, slice_text(text)).created_ms, rows[i].ms, "%s ms", rows[i].number);
+        policy.score_unit = SCORE_S;
+        cr_expect_eq(read_job(&policy, slice_text(text)).created_ms, rows[i].s, "%s s", rows[i].number);
+        free(text);
+    }
+}
+
+Test(unit_job, one_job_leaves_nothing_to_the_next) {
+    json_t *json = json_new();
+    job_t job;
+    job_read(json, &all_paths, BYTES("{\"id\":\"a\",\"meta\":{\"type\":\"b\"},\"at\":5}"), &job);
+    cr_assert_str_eq(job.type, "b");
+    job_read(json, &all_paths, BYTES("{"), &job);
+    cr_expect_str_empty(job.type);
+    cr_expect_eq(job.created_ms, 0);
+    expect_digest_as_id(&job, BYTES("{"));
+    json_free(json);
+}
+
+Test(unit_job, heartbeat_keys) {
+    static const struct {
+        const char *pattern, *id, *key;
+    } rows[] = {
+        {"*_alive", "a-7", "a-7_alive"},   {"alive:*", "a-7", "alive:a-7"}, {"a:*:b", "*", "a:*:b"}, {"*", "x", "x"},
+        {"*_alive", "%s%n", "%s%n_alive"}, {"%s*%n", "x", "%sx%n"},         {"off", "a-7", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        queue_policy_t policy = {.heartbeat = (char *)rows[i].pattern};
+        char *key = job_heartbeat_key(&policy, rows[i].id);
+        if (rows[i].key)
+            cr_expect_str_eq(key, rows[i].key);
+        else
+            cr_expect_null(key);
+        free(key);
+    }
+}

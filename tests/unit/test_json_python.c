@@ -1,0 +1,122 @@
+/* base/json against Python's json module, over 20,000 random texts, half of them broken. QS_TEST_SEED=n makes other ones. */
+#include "base/json.h"
+#include "child.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HOW_NOT, HOW_RAW, HOW_DECODED, HOW_UNDECODABLE }; /* as json_corpus.py says */
+
+typedef struct {
+    FILE *file;
+    char *text; /* of the record at hand, on the heap at its own size: a read behind it is seen */
+    size_t len;
+    const char *seed;
+    int number;
+    json_t *json, *inner;
+    buffer_t decoded;
+    bool is_good;
+    long good, bad, found, missing, twice;
+} corpus_t;
+
+static uint64_t read_number(corpus_t *corpus, size_t bytes) {
+    uint64_t value = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        int byte = getc(corpus->file);
+        cr_assert_neq(byte, EOF);
+        value |= (uint64_t)byte << (8 * i);
+    }
+    return value;
+}
+
+/* Owned. */
+static char *read_bytes(corpus_t *corpus, size_t width, size_t *len, bool nul) {
+    *len = read_number(corpus, width);
+    char *bytes = malloc(*len + nul + (*len + nul == 0));
+    cr_assert_eq(fread(bytes, 1, *len, corpus->file), *len);
+    if (nul) bytes[*len] = '\0';
+    return bytes;
+}
+
+static void check_value(corpus_t *corpus, const json_value_t *value, uint64_t how, slice_t expected) {
+    const char *where = corpus->text;
+    cr_assert(value->raw.data >= where && value->raw.data + value->raw.len <= where + corpus->len, "outside of the text");
+    buffer_clear(&corpus->decoded);
+    switch (how) {
+    case HOW_NOT: cr_assert(json_read(corpus->inner, value->raw), "a container is JSON itself"); break;
+    case HOW_RAW: cr_assert(slice_equal(value->raw, expected)); break;
+    case HOW_DECODED:
+        cr_assert(json_decode(value->raw, &corpus->decoded));
+        cr_assert(slice_equal((slice_t){corpus->decoded.data, corpus->decoded.len}, expected));
+        break;
+    default: cr_assert_not(json_decode(value->raw, &corpus->decoded)); cr_assert_eq(corpus->decoded.len, 0);
+    }
+}
+
+static void check_pointer(corpus_t *corpus) {
+    size_t len;
+    char *pointer = read_bytes(corpus, 2, &len, true);
+    uint64_t expected = read_number(corpus, 1), type = read_number(corpus, 1), how = read_number(corpus, 1);
+    char *bytes = read_bytes(corpus, 4, &len, false);
+    json_value_t value = {0};
+    json_found_t found = json_find(corpus->json, pointer, &value);
+    cr_assert_eq(found, expected, "seed %s, text %d, pointer \"%s\": found %d, Python %d:\n%.*s", corpus->seed, corpus->number,
+                 pointer, (int)found, (int)expected, (int)corpus->len, corpus->text);
+    if (found == JSON_FOUND) {
+        cr_assert_eq(value.type, type, "seed %s, text %d, pointer \"%s\"", corpus->seed, corpus->number, pointer);
+        check_value(corpus, &value, how, (slice_t){bytes, len});
+    }
+    corpus->found += found == JSON_FOUND;
+    corpus->missing += found == JSON_MISSING;
+    corpus->twice += found == JSON_BAD && corpus->is_good;
+    free(bytes);
+    free(pointer);
+}
+
+static void check_record(corpus_t *corpus) {
+    corpus->text = read_bytes(corpus, 4, &corpus->len, false);
+    bool expected = read_number(corpus, 1);
+    bool good = json_read(corpus->json, (slice_t){corpus->text, corpus->len});
+    cr_assert_eq(good, expected, "seed %s, text %d is %s, and Python says %s:\n%.*s", corpus->seed, corpus->number,
+                 good ? "good" : "bad", expected ? "good" : "bad", (int)corpus->len, corpus->text);
+    corpus->is_good = good;
+    *(good ? &corpus->good : &corpus->bad) += 1;
+    for (uint64_t pointers = read_number(corpus, 1); pointers > 0; pointers--) check_pointer(corpus);
+    free(corpus->text);
+}
+
+static void compare(const char *seed, int count) {
+    char *dir = temp_dir("json"), *path = temp_path(dir, "corpus"), *said = temp_path(dir, "said"), number[16];
+    snprintf(number, sizeof number, "%d", count);
+    const char *argv[] = {"python3", "tests/support/json_corpus.py", seed, number, path, NULL};
+    child_t *python = child_start(&(child_spec_t){.argv = argv, .err = said});
+    bool made = child_wait(python, 60000) && python->exit_code == 0;
+    cr_assert(made, "%s", temp_read(said));
+    child_free(python);
+    corpus_t corpus = {.file = fopen(path, "rb"), .seed = seed, .json = json_new(), .inner = json_new()};
+    cr_assert_not_null(corpus.file);
+    for (; corpus.number < count; corpus.number++) check_record(&corpus);
+    cr_assert_eq(getc(corpus.file), EOF);
+    fclose(corpus.file);
+    cr_log_info("seed %s: %ld texts good, %ld bad; %ld values found, %ld missing, %ld keys twice", seed, corpus.good, corpus.bad,
+                corpus.found, corpus.missing, corpus.twice);
+    cr_assert(corpus.good > count / 3 && corpus.bad > count / 5, "seed %s: %ld good, %ld bad", seed, corpus.good, corpus.bad);
+    cr_assert(corpus.found > count / 3 && corpus.missing > count / 20 && corpus.twice > count / 100,
+              "seed %s: %ld found, %ld missing, %ld twice", seed, corpus.found, corpus.missing, corpus.twice);
+    json_free(corpus.json);
+    json_free(corpus.inner);
+    buffer_free(&corpus.decoded);
+    temp_remove(dir);
+    free(said);
+    free(path);
+    free(dir);
+}
+
+Test(unit_json, as_python_says_over_random_texts, .timeout = 120) {
+    const char *seed = getenv("QS_TEST_SEED");
+    compare(seed && *seed ? seed : "1", 20000);
+}
