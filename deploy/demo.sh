@@ -1,6 +1,7 @@
 #!/bin/sh
-# make demo: delayed jobs fall due before one's eyes, the leader is killed and another takes over. A private redis-server on a unix
-# socket in a temporary directory; nothing outside it is touched, and nothing is left behind.
+# make demo: the product's whole story on a private redis-server: delayed jobs fall due, a worker is killed in mid job and its job
+# comes back, a poison job is retried and ends, the leader is killed and another takes over, the audit log is asked about it. All of
+# it lives in a temporary directory; nothing outside is touched, and nothing is left behind.
 set -eu
 
 sidecar=${1:?usage: demo.sh PATH-OF-QUEUE-SIDECAR}
@@ -27,23 +28,24 @@ say() { printf '   %s\n' "$@"; }
 show() { printf '   %s$ %s%s\n' "$dim" "$*" "$plain"; }
 cli() { redis-cli -s "$socket" "$@"; }
 now() { date +%s%3N; }
+fail() {
+    printf 'demo: %s; the logs say:\n' "$1" >&2
+    cat "$dir"/*.log >&2
+    exit 1
+}
 
 # wait_until SECONDS WHAT COMMAND...: by condition, never by time alone.
 wait_until() {
     limit=$(($(now) + $1 * 1000)) what=$2
     shift 2
     until "$@" >/dev/null 2>&1; do
-        if [ "$(now)" -gt "$limit" ]; then
-            printf 'demo: %s did not happen in time; the logs say:\n' "$what" >&2
-            cat "$dir"/*.log >&2
-            exit 1
-        fi
+        [ "$(now)" -le "$limit" ] || fail "$what did not happen in time"
         sleep 0.01
     done
 }
 
 start_sidecar() { # NAME
-    "$sidecar" run -c "$here/conf/demo.cfg" 2>"$dir/$1.log" &
+    QUEUE_SIDECAR_AUDIT_PATH=$dir/$1.db "$sidecar" run -c "$here/conf/demo.cfg" 2>"$dir/$1.log" &
     pids="$pids $!"
 }
 says() { grep -q "\"msg\":\"$2\"" "$dir/$1.log"; }
@@ -55,28 +57,52 @@ job() {
     say "ZADD email:delayed $due {\"job\":\"$1\",...}   due in $2 ms"
 }
 
-# A worker as people write them: it only knows a list. It prints each job with how long after its due time it came.
-worker() {
-    while :; do
-        job=$(cli --raw brpop email 5 2>/dev/null | tail -n 1) || exit 0
-        came=$(now)
-        [ -n "$job" ] || continue
-        due=${job##*\"due\":}
-        name=${job#*\"job\":\"}
-        printf '   worker got %-16s %4d ms after it was due\n' "\"${name%%\"*}\"" "$((came - ${due%\}}))"
-        [ "$came" -ge "${due%\}}" ] || printf '%s came early\n' "${name%%\"*}" >>"$dir/wrong"
-        printf '%s\n' "${name%%\"*}" >>"$dir/done"
-    done
+# A worker as people write them: it only knows two lists and a hash. What it is asked to do stands in the job's name.
+cat >"$dir/worker.sh" <<'WORKER'
+socket=$1 dir=$2
+cli() { redis-cli -s "$socket" "$@"; }
+while :; do
+    job=$(cli --raw blmove email email:backup right left 5 2>/dev/null | tail -n 1) || exit 0
+    [ -n "$job" ] || continue
+    came=$(date +%s%3N) due=${job##*\"due\":} name=${job#*\"job\":\"}
+    due=${due%\}} name=${name%%\"*}
+    case $name in
+    poison*)
+        printf '%s\n' "$name" >>"$dir/poisoned"
+        printf '   worker got %-16s and fails:  HSET email:errors <the job> "550 no such mailbox"\n' "\"$name\""
+        cli hset email:errors "$job" '550 no such mailbox' >/dev/null
+        continue
+        ;;
+    video*)
+        if [ ! -e "$dir/videos" ]; then
+            printf '   worker got %-16s and works on it, which takes long...\n' "\"$name\""
+            printf '%s\n' "$$" >"$dir/videos"
+            sleep 60
+        fi
+        printf '   worker got %-16s again, and finishes it\n' "\"$name\""
+        ;;
+    *) printf '   worker got %-16s %4d ms after it was due\n' "\"$name\"" "$((came - due))" ;;
+    esac
+    [ "$came" -ge "$due" ] || printf '%s came early\n' "$name" >>"$dir/wrong"
+    cli lrem email:backup 1 "$job" >/dev/null
+    printf '%s\n' "$name" >>"$dir/done"
+done
+WORKER
+start_worker() {
+    sh "$dir/worker.sh" "$socket" "$dir" &
+    worker=$!
+    pids="$pids $worker"
 }
 done_count() { [ "$(wc -l <"$dir/done")" -ge "$1" ]; }
+has() { [ -s "$dir/$1" ]; }
+in_log() { "$sidecar" audit list --db "$dir/$1.db" -o jsonl | grep -q "$2"; }
 
 printf '%squeue-sidecar demo%s: reliable scheduling beside workers that only know Redis lists\n' "$bold" "$plain"
 : >"$dir/done"
 redis-server --port 0 --unixsocket "$socket" --dir "$dir" --save '' --appendonly no >"$dir/redis.log" 2>&1 &
 pids="$pids $!"
 wait_until 5 'the private redis-server' cli ping
-worker &
-pids="$pids $!"
+start_worker
 
 step '1. Two sidecars start: one leads, the other stands by'
 start_sidecar first
@@ -84,32 +110,53 @@ first=$!
 wait_until 5 'the first sidecar leading' says first leading
 start_sidecar second
 wait_until 5 'the second sidecar standing by' says second 'standing by'
-say "pid $first holds the lock and promotes; the other one asks for nothing but a vacant lock" "(a private redis-server, TTL of the lock 1 s; see conf/demo.cfg)"
-show redis-cli get sidecar:demo:lock
-say "$(cli get sidecar:demo:lock)   (random token, TTL in ms)"
+say "pid $first holds the lock; the other one asks for nothing but a vacant lock, and copies the audit log" \
+    "(a private redis-server, TTL of the lock 1 s, a job may take 1 s, one retry; see conf/demo.cfg)"
 
 step '2. A producer delays three jobs; nobody polls, the sidecar knows when the next one is due'
-job welcome-mail 1500
-job reminder 700
-job invoice 1100
+job welcome-mail 1200
+job reminder 500
+job invoice 900
 wait_until 5 'three promoted jobs' done_count 3
 say 'They came in the order of their due times. (The milliseconds are mostly redis-cli starting.)'
 
-step '3. kill -9 the leader, with one job due at once and one falling due later'
+step '3. A worker is killed in mid job: kill -9'
+job video 0
+wait_until 5 'the video taken' has videos
+kill -9 "$worker"
+wait "$worker" 2>/dev/null || true
+say 'The worker is dead; its job stands in the list email:backup, where BLMOVE has put it. Another worker starts.'
+start_worker
+wait_until 10 'the video coming back' done_count 4
+say 'The monitor found it stalled (a job may take 1 s here) and gave it back.'
+
+step '4. A poison job: its worker reports an error each time'
+job poison 0
+wait_until 10 'the poison job in the audit log' in_log first poison
+[ "$(wc -l <"$dir/poisoned")" -eq 2 ] || fail 'the poison job was not tried twice'
+say 'One retry, then it has failed for good: out of Redis'\''s way, into the audit log of every sidecar.'
+
+step '5. kill -9 the leader, with one job due at once and one falling due later'
 kill -9 "$first"
 killed=$(now)
 job 'due at once' 0
-job 'due later' 2500
+job 'due later' 2000
 wait_until 5 'a takeover' says second leading
 say "the standby took over $(($(now) - killed)) ms after the kill (promised: TTL + 1 s = 2000 ms)"
-wait_until 6 'the last two jobs' done_count 5
-if [ -e "$dir/wrong" ] || [ "$(sort -u "$dir/done" | wc -l)" -ne 5 ] || [ "$(wc -l <"$dir/done")" -ne 5 ]; then
+wait_until 6 'the last two jobs' done_count 6
+if [ -e "$dir/wrong" ] || [ "$(sort -u "$dir/done" | wc -l)" -ne 6 ] || [ "$(wc -l <"$dir/done")" -ne 6 ]; then
     cat "$dir/done" "$dir/wrong" >&2
-    exit 1
+    fail 'a job was lost, doubled or early'
 fi
-say 'Five jobs in, five out: none lost, none twice, none early (the demo has just checked).'
+say 'Seven jobs in, six done, one failed for good: none lost, none twice, none early (the demo has just checked).'
 
-step '4. What the log of the sidecar that took over says'
-grep -E '"msg":"(standing by|leading)"' "$dir/second.log" | cut -c1-150 | sed 's/^/   /'
+step '6. What failed, and why? Ask the log of the sidecar that is still alive'
+wait_until 5 'the second audit log' in_log second poison
+show queue-sidecar audit list
+"$sidecar" audit list --db "$dir/second.db" | sed 's/^/   /'
+ref=$("$sidecar" audit list --db "$dir/second.db" -o jsonl | sed -n 's/.*"ref":"\([^"]*\)".*/\1/p' | head -n 1)
+printf '\n'
+show queue-sidecar audit show "$ref"
+"$sidecar" audit show "$ref" --db "$dir/second.db" | sed 's/^/   /'
 printf '\n'
 say 'Next: README.md, "Five minutes", with your own queue. Nothing of this demo is left behind.'
