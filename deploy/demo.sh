@@ -43,7 +43,7 @@ wait_until() {
 }
 
 start_sidecar() { # NAME
-    "$sidecar" run -c "$here/conf/demo.cfg" 2>"$dir/$1.log" &
+    QUEUE_SIDECAR_AUDIT_PATH="$dir/$1.db" "$sidecar" run -c "$here/conf/demo.cfg" 2>"$dir/$1.log" &
     pids="$pids $!"
 }
 says() { grep -q "\"msg\":\"$2\"" "$dir/$1.log"; }

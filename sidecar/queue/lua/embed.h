@@ -12,7 +12,10 @@
     X(heal)                                                                                                                      \
     X(claim)                                                                                                                     \
     X(promote)                                                                                                                   \
-    X(heads)
+    X(heads)                                                                                                                     \
+    X(tails)                                                                                                                     \
+    X(acknowledge)                                                                                                               \
+    X(trim)
 
 #define X(name)                                                                                                                  \
     extern const char lua_##name[];                                                                                              \
