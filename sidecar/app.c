@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "auditor.h"
 #include "base/log.h"
 #include "dispatcher.h"
 #include "leader.h"
@@ -25,12 +26,14 @@ typedef struct app {
     leader_t *leader;
     dispatcher_t *dispatcher;
     monitor_t *monitor;
+    auditor_t *auditor;
     role_t leader_role;
     role_t dispatcher_role;
     role_t monitor_role;
+    role_t auditor_role;
     // In the order of their start. The leader comes first and so is stopped last: it gives the lock back when nobody uses it any
     // more.
-    role_t *roles[3];
+    role_t *roles[4];
 } app_t;
 
 enum { ROLES = sizeof((app_t *)0)->roles / sizeof(role_t *) };
@@ -38,10 +41,12 @@ enum { ROLES = sizeof((app_t *)0)->roles / sizeof(role_t *) };
 static bool app_build(app_t *app) {
     bool ok = role_init(&app->leader_role, "leader", leader_tick, leader_finish, NULL) &&
               role_init(&app->dispatcher_role, "dispatcher", dispatcher_tick, NULL, NULL) &&
-              role_init(&app->monitor_role, "monitor", monitor_tick, NULL, NULL);
+              role_init(&app->monitor_role, "monitor", monitor_tick, NULL, NULL) &&
+              role_init(&app->auditor_role, "auditor", auditor_tick, NULL, NULL);
     app->roles[0] = &app->leader_role;
     app->roles[1] = &app->dispatcher_role;
     app->roles[2] = &app->monitor_role;
+    app->roles[3] = &app->auditor_role;
     app->keys = keyspace_new(app->config);
     app->metrics = metrics_new(app->keys->queue_count);
     app->leases = leases_new(app->keys->seat_count);
@@ -49,6 +54,7 @@ static bool app_build(app_t *app) {
     app->dispatcher_role.self = app->dispatcher =
         dispatcher_new(app->keys, app->leases, app->metrics, &app->dispatcher_role.stop);
     app->monitor_role.self = app->monitor = monitor_new(app->keys, app->leases, app->metrics, &app->monitor_role.stop);
+    app->auditor_role.self = app->auditor = auditor_new(app->keys, app->leases, app->metrics, &app->auditor_role.stop);
     leases_listen(app->leases, app->dispatcher_role.wake_fd);
     leases_listen(app->leases, app->monitor_role.wake_fd);
     leases_doubts_to(app->leases, app->leader_role.wake_fd);
@@ -57,6 +63,7 @@ static bool app_build(app_t *app) {
 
 static void app_teardown(app_t *app) {
     monitor_free(app->monitor);
+    auditor_free(app->auditor);
     dispatcher_free(app->dispatcher);
     leader_free(app->leader);
     leases_free(app->leases);

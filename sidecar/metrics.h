@@ -16,7 +16,11 @@
     X(unserved, "own queues that the leader of the group does not serve, or that another group owns")                            \
     X(reconnects, "connections opened after one was lost")                                                                       \
     X(preflight_faults, "faults found by the latest preflight")                                                                  \
-    X(safety_polls, "looks at all delayed heads without being woken")
+    X(safety_polls, "looks at all delayed heads without being woken")                                                            \
+    X(audit_rows, "rows written to the audit log")                                                                               \
+    X(audit_lag_ms, "age of the newest entry of a failure stream not yet in the audit log, in ms; 0 = all are")                  \
+    X(audit_faults, "times that the audit log, or a failure stream, could not be used")                                          \
+    X(gaps, "stretches of a failure stream that were trimmed before this audit log had them")
 
 // X(name, help): of each queue.
 #define METRICS_QUEUE(X)                                                                                                         \

@@ -7,9 +7,10 @@
 #include "queue/heads.h"
 #include "queue/lock.h"
 #include "queue/reply.h"
+#include "queue/stream.h"
 #include "queue/wake.h"
 
-enum { SCRATCH_TTL_MS = 60000, SCRATCH_KEYS = 5, SCRATCH_LIMIT = 1000 };
+enum { SCRATCH_TTL_MS = 60000, SCRATCH_KEYS = 7, SCRATCH_LIMIT = 1000 };
 
 typedef struct scratch {
     conn_t *conn;
@@ -41,9 +42,12 @@ static void scratch_init(scratch_t *scratch, const keyspace_t *keys) {
     queue->delayed = mem_printf("sidecar:%s:delayed", queue->name);
     queue->policy = keys->config->queues[0].policy;
     scratch->config = (config_t){.group = queue->name, .queues = queue, .queue_count = 1};
+    scratch->config.stream.min_records = scratch->config.stream.min_copies = 1;
     scratch->keys = keyspace_new(&scratch->config);
     const seat_t *seat = &scratch->keys->seats[0];
-    const char *all[SCRATCH_KEYS] = {queue->ready, queue->delayed, seat->lock, seat->served, scratch->keys->queues[0].meta};
+    const queue_keys_t *of = &scratch->keys->queues[0];
+    const char *all[SCRATCH_KEYS] = {queue->ready, queue->delayed, seat->lock,  seat->served,
+                                     of->meta,     of->failures,   of->auditors};
     memcpy(scratch->all, all, sizeof all);
     token_new(scratch->token, SCRATCH_TTL_MS);
 }
@@ -56,13 +60,16 @@ static void scratch_free(scratch_t *scratch) {
 }
 
 // Notes a refusal and says whether the run can go on.
-static bool passed(scratch_t *scratch, script_id_t script, outcome_t outcome) {
-    if (outcome == OUTCOME_FAULT) {
-        char *what = mem_printf("script %s", script_name(script));
-        scratch->refused(scratch->self, true, what, scratch->fault->text);
-        free(what);
-    }
+static bool passed_needed(scratch_t *scratch, const char *what, outcome_t outcome) {
+    if (outcome == OUTCOME_FAULT) scratch->refused(scratch->self, true, what, scratch->fault->text);
     return outcome == OUTCOME_OK || outcome == OUTCOME_FAULT;
+}
+
+static bool passed(scratch_t *scratch, script_id_t script, outcome_t outcome) {
+    char *what = mem_printf("script %s", script_name(script));
+    bool goes_on = passed_needed(scratch, what, outcome);
+    free(what);
+    return goes_on;
 }
 
 // The same for what only makes things slower.
@@ -93,16 +100,18 @@ static bool out_of_memory(const fault_t *fault) { return fault->outcome == OUTCO
 // Creates every scratch key with its TTL in one write, so that Redis has all of it or nothing, whenever we are killed. No script
 // empties a key of these, so the TTLs stay. What is refused here (a full Redis, say) is created by the scripts.
 static outcome_t lay_out(scratch_t *scratch) {
-    const char *const requests[][4] = {
+    const char *const requests[][5] = {
         {"LPUSH", scratch->queue.ready, "scratch", NULL},
         {"ZADD", scratch->queue.delayed, "+inf", "never due"},
         {"HSET", scratch->keys->seats[0].served, "scratch", ""},
         {"HSET", scratch->keys->queues[0].meta, "scratch", ""},
+        {"XADD", scratch->keys->queues[0].failures, "1-1", "event", "scratch"},
+        {"HSET", scratch->keys->queues[0].auditors, "scratch", "0-1 0"}, // heard of so long ago that it is forgotten
     };
     enum { COUNT = sizeof requests / sizeof *requests };
     for (int i = 0; i < COUNT; i++) {
         request_begin(scratch->conn, requests[i][0]);
-        for (int j = 1; j < 4 && requests[i][j]; j++) request_text(scratch->conn, requests[i][j]);
+        for (int j = 1; j < 5 && requests[i][j]; j++) request_text(scratch->conn, requests[i][j]);
         request_end(scratch->conn);
         request_begin(scratch->conn, "PEXPIRE");
         request_text(scratch->conn, requests[i][1]);
@@ -185,6 +194,43 @@ static bool try_queue(scratch_t *scratch) {
     return passed(scratch, SCRIPT_heads, heads_read(scratch->conn, 1, false, &head, &now_us, scratch->fault));
 }
 
+// XADD of an id that is long past, as a final failure does it; a full Redis refuses it here.
+static outcome_t add_record(scratch_t *scratch) {
+    redisReply *reply;
+    request_begin(scratch->conn, "XADD");
+    request_text(scratch->conn, scratch->keys->queues[0].failures);
+    request_text(scratch->conn, "1-2");
+    request_text(scratch->conn, "event");
+    request_text(scratch->conn, "scratch");
+    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->fault);
+    conn_reply_free(reply);
+    return out_of_memory(scratch->fault) ? OUTCOME_OK : outcome;
+}
+
+// Waits in Redis as the auditor does, but only for a moment: there may be nothing to read where Redis is full.
+static outcome_t read_stream(scratch_t *scratch) {
+    redisReply *reply;
+    stream_read_append(scratch->conn, scratch->keys, &(const stream_id_t){STREAM_ID_NONE}, 1, 1);
+    outcome_t outcome = conn_read(scratch->conn, 0, &reply, scratch->fault);
+    conn_reply_free(reply);
+    return outcome;
+}
+
+// Two records, of which one may be trimmed once they are acknowledged.
+static bool try_stream(scratch_t *scratch) {
+    stream_look_t look;
+    stream_trimmed_t trimmed;
+    int64_t now_ms;
+    if (!passed(scratch, SCRIPT_trim, add_record(scratch))) return false;
+    if (!passed(scratch, SCRIPT_tails, stream_look(scratch->conn, scratch->keys, &look, &now_ms, scratch->fault))) return false;
+    if (*look.error) passed(scratch, SCRIPT_tails, fault_set(scratch->fault, OUTCOME_FAULT, "%s", look.error));
+    if (!passed_needed(scratch, "reading a failure stream", read_stream(scratch))) return false;
+    outcome_t outcome =
+        stream_acknowledge(scratch->conn, scratch->keys, "preflight", &(const stream_id_t){"1-2"}, scratch->fault);
+    return passed(scratch, SCRIPT_acknowledge, outcome) &&
+           passed(scratch, SCRIPT_trim, stream_trim(scratch->conn, scratch->keys, 0, scratch->token, &trimmed, scratch->fault));
+}
+
 static bool try_end(scratch_t *scratch) {
     bool yes;
     return passed(scratch, SCRIPT_heal,
@@ -224,8 +270,8 @@ static bool try_news(scratch_t *scratch) {
 outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void *self, fault_t *fault) {
     scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .fault = fault};
     scratch_init(&scratch, keys);
-    bool ran =
-        lay_out(&scratch) == OUTCOME_OK && try_lock(&scratch) && try_queue(&scratch) && try_news(&scratch) && try_end(&scratch);
+    bool ran = lay_out(&scratch) == OUTCOME_OK && try_lock(&scratch) && try_queue(&scratch) && try_stream(&scratch) &&
+               try_news(&scratch) && try_end(&scratch);
     outcome_t outcome = ran ? OUTCOME_OK : fault->outcome;
     if (conn_is_open(conn)) { // another connection than this may be the lost one
         fault_t tidy = *fault;

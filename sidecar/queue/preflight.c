@@ -118,6 +118,8 @@ static outcome_t look_at_queue(const look_t *look, const queue_keys_t *queue) {
         keys[count++] = (typed_key_t){"errors", config->errors, "hash"};
     }
     keys[count++] = (typed_key_t){"meta", queue->meta, "hash"};
+    keys[count++] = (typed_key_t){"failures", queue->failures, "stream"};
+    keys[count++] = (typed_key_t){"auditors", queue->auditors, "hash"};
     return look_at_keys(look, config->name, keys, count);
 }
 

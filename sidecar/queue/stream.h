@@ -10,38 +10,68 @@
 #include "queue/conn.h"
 #include "queue/keys.h"
 
+// Text of a stream id, "<ms>-<sequence>", each part up to 2^64 - 1; or "", where an argument says so: leave this queue out.
 enum { STREAM_ID_SIZE = 48 };
+typedef char stream_id_t[STREAM_ID_SIZE];
+#define STREAM_ID_NONE "0-0"
 
-// Asks for entries behind positions[i] of every queue (texts, borrowed until the reply is read), at most `limit` of each, and
-// waits up to `block_ms` in Redis until there are any (0 = does not wait). Sends it; the reply comes to conn_fd. One request for
-// all.
-void stream_read_append(conn_t *conn, const keyspace_t *keys, const char (*positions)[STREAM_ID_SIZE], int64_t limit,
-                        int64_t block_ms);
+// Like strcmp, by the numbers. A text that is no id counts as 0-0.
+int stream_id_compare(const char *a, const char *b);
+// The time in an id, ms since 1970; INT64_MAX when it is larger.
+int64_t stream_id_ms(const char *id);
+
+// A text that is another one as soon as the server may hold other data than it had: after a restart or a failover (INFO
+// replication, master_replid).
+enum { STREAM_HISTORY_SIZE = 48 };
+outcome_t stream_history(conn_t *conn, char history[STREAM_HISTORY_SIZE], fault_t *fault);
+
+// Asks for entries behind positions[i] of every queue ("": not of this one; at least one must be given), at most `limit` of each,
+// and waits up to `block_ms` in Redis until there are any (0 = does not wait). One request for all. conn_flush sends it; the
+// reply comes to conn_fd.
+void stream_read_append(conn_t *conn, const keyspace_t *keys, const stream_id_t *positions, int64_t limit, int64_t block_ms);
 
 // One entry; slices are borrowed from the reply. `event` has what could be read; entries of a stranger have no event.event.
-typedef void stream_entry_fn(void *self, size_t queue, const char *id, const event_t *event);
+// `bytes` is the size of all its values.
+typedef void stream_entry_fn(void *self, size_t queue, const char *id, const event_t *event, size_t bytes);
 
-// Reads the reply, if it has arrived (*arrived), and calls `entry` for each entry, by queue in the order of their ids.
+// Reads the reply, if it has arrived (*arrived), and calls `entry` for each entry, by queue in the order of their ids. Does not
+// wait.
 outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self, bool *arrived,
                            fault_t *fault);
 
 // Where a stream begins and ends, to see what was lost or began anew.
 typedef struct stream_look {
-    bool exists;
-    char first[STREAM_ID_SIZE];   // id of the oldest entry; "0-0" = none
-    char last[STREAM_ID_SIZE];    // last id ever given; "0-0" = none
-    char trimmed[STREAM_ID_SIZE]; // highest id that trim has removed; "0-0" = none
+    char error[160];     // why nothing is known of this queue; "" = the rest is good
+    int64_t length;      // entries
+    stream_id_t first;   // id of the oldest entry; "0-0" = none
+    stream_id_t last;    // last id ever given; "0-0" = none
+    stream_id_t trimmed; // highest id that trim has removed; "0-0" = none
 } stream_look_t;
-outcome_t stream_look(conn_t *conn, const keyspace_t *keys, size_t queue, stream_look_t *out, fault_t *fault);
+// Of every queue; out has room for all. One request, or one for each queue where all together are refused. *now_ms is Redis's.
+outcome_t stream_look(conn_t *conn, const keyspace_t *keys, stream_look_t *out, int64_t *now_ms, fault_t *fault);
 
-// Says that `instance` has everything of the queue up to `position`. Only upwards; notes Redis's time with it.
-outcome_t stream_acknowledge(conn_t *conn, const keyspace_t *keys, size_t queue, const char *instance, const char *position,
+// Says that `instance` has everything of each queue up to its position ("": not of this one). Only upwards; notes Redis's time
+// with it. OUTCOME_FAULT names one of the queues that failed; the others are acknowledged all the same.
+outcome_t stream_acknowledge(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *positions,
                              fault_t *fault);
 
+enum {
+    STREAM_TRIM_MOST = 1000,                 // entries that one call removes at the most
+    STREAM_TRIM_BYTES = 2 * 1024 * 1024,     // and it ends once it has read so many
+    STREAM_HEARD_MS = 24 * 3600 * 1000,      // an auditor silent for longer does not count
+    STREAM_FORGET_MS = 7 * 24 * 3600 * 1000, // and is forgotten then
+};
+
+typedef struct stream_trimmed {
+    bool fenced;     // the lock is not ours, and nothing was done
+    int64_t removed; // entries
+    int64_t left;
+    int64_t wait_ms; // until the oldest entry is old enough; 0 = it is, or more can be removed; -1 = no entry is spare
+} stream_trimmed_t;
+
 // Removes, fenced, what is older than stream.retain, beyond stream.min_records, and acknowledged by stream.min_copies auditors
-// that were heard of within 24 h; forgets auditors not heard of for 7 days. *removed tells how many; *fenced: the lock is not
-// ours.
-outcome_t stream_trim(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, int64_t *removed, bool *fenced,
+// that were heard of within 24 h, in bounded steps; forgets auditors not heard of for 7 days.
+outcome_t stream_trim(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, stream_trimmed_t *out,
                       fault_t *fault);
 
 #endif

@@ -3,6 +3,7 @@
 #include "queue/heads.h"
 #include "queue/lock.h"
 #include "queue/script.h"
+#include "queue/stream.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>
@@ -367,6 +368,10 @@ Test(redis_script_full_memory, none_is_refused) {
     redis_ok(f.r, "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta T1 app 9 ms 0 99 0 99 2", text, len);
     redis_expect(f.r, "job", "LINDEX email 0");
     cr_assert_not(heal(&f, "T1-60000"));
+    stream_trimmed_t trimmed;
+    const stream_id_t done[2] = {"5-5", ""};
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", done, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(stream_trim(f.conn, f.keys, 0, "T1", &trimmed, &f.fault), OUTCOME_OK, "%s", f.fault.text);
     release(&f, "T1");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0);
     fixture_stop(&f);
@@ -382,6 +387,9 @@ static const struct {
     {SCRIPT_claim, "4 sidecar:app:lock sidecar:sms:meta sidecar:others:lock sidecar:app:queues T app others sms"},
     {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:email:meta T app 9 ms 0 99 0 99 2"},
     {SCRIPT_heads, "1 sms:delayed 0"},
+    {SCRIPT_tails, "2 sidecar:email:failures sidecar:email:meta"},
+    {SCRIPT_acknowledge, "1 sidecar:email:auditors me 5-5"},
+    {SCRIPT_trim, "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 0 1 9 999 999 9999"},
     {SCRIPT_heal, "1 sidecar:app:lock T 60000"},
     {SCRIPT_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };
@@ -389,6 +397,7 @@ static const struct {
 Test(redis_script_text, without_its_first_line_still_is_lua_that_runs) {
     fixture_t f = setup();
     redis_ok(f.r, "ZADD email:delayed 1 job");
+    redis_ok(f.r, "XADD sidecar:email:failures 5-5 event e");
     cr_assert_eq(sizeof CALLS / sizeof *CALLS, SCRIPT_COUNT);
     for (size_t i = 0; i < SCRIPT_COUNT; i++) {
         size_t whole, cut;
@@ -404,6 +413,7 @@ Test(redis_script_text, without_its_first_line_still_is_lua_that_runs) {
         cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), CALLS[i].script != SCRIPT_release, "after %s", name);
     }
     redis_expect(f.r, "job", "LINDEX email 0");
+    redis_expect(f.r, "5-5", "HGET sidecar:email:meta trimmed");
     redis_expect(f.r, "app", "HGET sidecar:sms:meta group");
     fixture_stop(&f);
 }

@@ -18,6 +18,7 @@ enum { MAX_ARGS = 64, RUN_MS = 30000, STOP_MS = 15000 };
 
 struct daemon {
     char *dir, *config, *log;
+    char *audit;                /* QUEUE_SIDECAR_AUDIT_PATH=<dir>/audit.db, owned */
     const char *argv[MAX_ARGS]; /* program, run, -c, file, and the options' arguments, all owned */
     const char **env;           /* owned array; strings borrowed */
     child_t *child;
@@ -31,8 +32,8 @@ static char *find_binary(const daemon_options_t *options) {
     return path;
 }
 
-/* What sanitizers need and what the options add; the array is owned by the caller. */
-static const char **child_env(const daemon_options_t *options) {
+/* What sanitizers need, an audit log of its own, and what the options add; the array is owned by the caller. */
+static const char **child_env(const daemon_options_t *options, const char *audit) {
     const char *const *sanitizer = sanitizer_env();
     const char *const *extra = options ? options->env : NULL;
     size_t used = 0, more = 0;
@@ -41,6 +42,7 @@ static const char **child_env(const daemon_options_t *options) {
     if (!env) abort();
     for (size_t i = 0; sanitizer[i]; i++) env[used++] = sanitizer[i];
     for (size_t i = 0; i < more; i++) env[used++] = extra[i];
+    env[used++] = audit; /* of two equal names the first counts; NULL ends the list */
     return env;
 }
 
@@ -82,7 +84,8 @@ static daemon_t *start(const daemon_options_t *options, const char *config, va_l
         cr_assert_lt(i + 5, MAX_ARGS);
         d->argv[i + 4] = strdup(options->args[i]);
     }
-    d->env = child_env(options);
+    if (asprintf(&d->audit, "QUEUE_SIDECAR_AUDIT_PATH=%s/audit.db", d->dir) < 0) abort();
+    d->env = child_env(options, d->audit);
     write_config(d, config, arguments);
     daemon_restart(d);
     return d;
@@ -152,12 +155,14 @@ void daemon_free(daemon_t *d) {
     }
     free(d->env);
     free(d->config);
+    free(d->audit);
     free(d->log);
     free(d->dir);
     free(d);
 }
 
 pid_t daemon_pid(const daemon_t *d) { return d->child->pid; }
+const char *daemon_audit_path(const daemon_t *d) { return strchr(d->audit, '=') + 1; }
 const char *daemon_dir(const daemon_t *d) { return d->dir; }
 const char *daemon_config_path(const daemon_t *d) { return d->config; }
 const char *daemon_log_path(const daemon_t *d) { return d->log; }
@@ -205,7 +210,7 @@ const daemon_output_t *daemon_run_argv(const daemon_options_t *options, const ch
         argv[i + 1] = args[i];
     }
     char *dir = temp_dir("run"), *out = temp_path(dir, "out"), *err = temp_path(dir, "err");
-    const char **env = child_env(options);
+    const char **env = child_env(options, NULL);
     child_t *child = child_start(&(child_spec_t){.argv = argv, .env = env, .out = out, .err = err});
     bool ended = child_wait(child, RUN_MS);
     cr_assert(ended, "%s %s does not end", argv[0], argv[1] ? argv[1] : "");

@@ -47,6 +47,7 @@ void daemon_free(daemon_t *d);
 
 pid_t daemon_pid(const daemon_t *d);
 const char *daemon_dir(const daemon_t *d);
+const char *daemon_audit_path(const daemon_t *d); /* its audit log, unless the options' env gives another */
 const char *daemon_config_path(const daemon_t *d);
 const char *daemon_log_path(const daemon_t *d);
 /* Its stderr so far, owned by the caller. */

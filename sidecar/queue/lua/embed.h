@@ -17,7 +17,10 @@
     X(plant)                                                                                                                     \
     X(settle)                                                                                                                    \
     X(reports)                                                                                                                   \
-    X(sweep)
+    X(sweep)                                                                                                                     \
+    X(tails)                                                                                                                     \
+    X(acknowledge)                                                                                                               \
+    X(trim)
 
 #define X(name)                                                                                                                  \
     extern const char lua_##name[];                                                                                              \

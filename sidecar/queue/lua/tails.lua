@@ -1,0 +1,36 @@
+#!lua flags=no-writes
+-- tails: where the failure streams of many queues begin and end.
+--
+-- KEYS[1+] failures, meta   stream and hash of each queue, in turns
+-- Reply    {now in ms, for each queue: entries or '!' and the error, id of its oldest entry, last id it ever gave, highest id that
+--          trim has removed}; where there is no such id it is 0-0
+-- Safe     reads only; one key of the wrong type spoils no other.
+local time = redis.call('TIME')
+local reply = {string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))}
+for i = 1, #KEYS, 2 do
+    local type = redis.call('TYPE', KEYS[i]).ok
+    local length, first, last = '0', '0-0', '0-0'
+    if type == 'stream' then
+        local info = redis.pcall('XINFO', 'STREAM', KEYS[i])
+        if info.err then
+            length = '!' .. info.err
+        else
+            for at = 1, #info, 2 do
+                local value = info[at + 1]
+                if info[at] == 'length' then length = string.format('%.0f', value) end
+                if info[at] == 'last-generated-id' then last = value end
+                if info[at] == 'first-entry' and value then first = value[1] end
+            end
+        end
+    elseif type ~= 'none' then
+        length = '!holds a ' .. type .. ' where a stream is wanted'
+    end
+    local trimmed = redis.pcall('HGET', KEYS[i + 1], 'trimmed')
+    if not trimmed then
+        trimmed = '0-0'
+    elseif trimmed.err then
+        length, trimmed = '!' .. trimmed.err, '0-0'
+    end
+    for _, text in ipairs({length, first, last, trimmed}) do reply[#reply + 1] = text end
+end
+return reply

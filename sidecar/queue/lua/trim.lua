@@ -1,0 +1,90 @@
+#!lua flags=allow-oom
+-- trim: removes from a failure stream what is old, spare, and held by enough audit logs; forgets auditors long gone.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  failures  stream
+-- KEYS[3]  auditors  hash: instance -> '<stream id> <when that was heard, ms>'
+-- KEYS[4]  meta      hash: `trimmed` is the highest id ever removed here, `bytes` what is counted of the stream's values
+-- ARGV[1]  token
+-- ARGV[2]  retain    ms; younger entries stay
+-- ARGV[3]  records   so many entries stay whatever their age
+-- ARGV[4]  copies    so many auditors must have acknowledged an entry
+-- ARGV[5]  most      entries to remove at the most
+-- ARGV[6]  size      no further entries are read once so many bytes were
+-- ARGV[7]  heard     ms; an auditor not heard of for longer counts for no entry
+-- ARGV[8]  forget    ms; an auditor not heard of for longer is removed
+-- Reply    {'trimmed', entries removed, entries left, wait}  wait: ms until the oldest entry is old enough; 0 when it is, or more
+--                                      could be removed; -1 when no entry is spare
+--          {'fenced'}                  the lock is not the caller's
+--          {'type', key, found}        `failures`, `auditors` or `meta` holds something else
+-- Safe     fenced; every precondition is looked at before the first write. `trimmed` and `bytes` are written before entries go, so
+--          that none goes without a trace; an XTRIM that removes nothing proves the right to it first.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
+local wanted = {{'failures', KEYS[2], 'stream'}, {'auditors', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}}
+for _, want in ipairs(wanted) do
+    local found = redis.call('TYPE', want[2]).ok
+    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
+end
+local retain, records, copies = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local most, size, heard, forget = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+
+-- Ids are compared as text, because Lua's numbers are exact up to 2^53 only.
+local function digits_above(a, b)
+    a, b = string.gsub(a, '^0+', ''), string.gsub(b, '^0+', '')
+    if #a ~= #b then return #a > #b and 1 or -1 end
+    if a == b then return 0 end
+    return a > b and 1 or -1
+end
+local function above(a, b) -- {ms, seq} each
+    local order = digits_above(a[1], b[1])
+    if order == 0 then order = digits_above(a[2], b[2]) end
+    return order == 1
+end
+
+local positions, gone = {}, {}
+local all = redis.call('HGETALL', KEYS[3])
+for i = 1, #all, 2 do
+    local ms, seq, at = string.match(all[i + 1], '^(%d+)%-(%d+) (%d+)$')
+    local age = ms and now - tonumber(at) or forget + 1
+    if age > forget then gone[#gone + 1] = all[i] end
+    if age <= heard and age <= forget then positions[#positions + 1] = {ms, seq} end
+end
+table.sort(positions, above)
+local copied = positions[math.max(1, copies)] -- so many have everything up to here
+
+local length = redis.call('XLEN', KEYS[2])
+local spare = math.min(most, length - records)
+local oldest = string.format('%.0f', now - retain) -- an entry of this ms or later stays
+local removable, bytes, last, wait, from, step, read = 0, 0, nil, -1, '-', 1, 0
+while spare > 0 and removable < spare do
+    local some = redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', math.min(step, spare - removable))
+    for _, entry in ipairs(some) do
+        local ms, seq = string.match(entry[1], '^(%d+)%-(%d+)$')
+        wait = 0
+        if now - retain < 0 or digits_above(ms, oldest) >= 0 then
+            wait = math.max(1, math.min(tonumber(ms) + retain - now + 1, 2 ^ 50))
+            break
+        end
+        if not copied or above({ms, seq}, copied) then break end
+        removable, last, wait = removable + 1, entry[1], -1
+        for i = 2, #entry[2], 2 do bytes = bytes + #entry[2][i] end
+        for _, text in ipairs(entry[2]) do read = read + #text end
+    end
+    if wait >= 0 or #some == 0 then break end
+    wait = 0
+    if read >= size then break end
+    from, step = '(' .. last, step * 8
+end
+if removable > 0 then
+    redis.call('XTRIM', KEYS[2], 'MAXLEN', length)
+    local left = math.max(0, (tonumber(redis.call('HGET', KEYS[4], 'bytes') or '') or 0) - bytes)
+    if removable == length then left = 0 end
+    redis.call('HSET', KEYS[4], 'trimmed', last, 'bytes', string.format('%.0f', left))
+    length = length - removable
+    redis.call('XTRIM', KEYS[2], 'MAXLEN', length)
+    if length <= records then wait = -1 end
+end
+for _, instance in ipairs(gone) do redis.call('HDEL', KEYS[3], instance) end
+return {'trimmed', removable, length, wait}

@@ -1,0 +1,237 @@
+#include "queue/stream.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "queue/reply.h"
+
+// Queues in one request: some 100 us of Redis.
+enum { CHUNK = 500 };
+
+typedef struct parts {
+    uint64_t ms;
+    uint64_t seq;
+} parts_t;
+
+static parts_t id_parse(const char *text) {
+    parts_t id = {0};
+    char *end;
+    id.ms = strtoull(text, &end, 10);
+    if (end == text || *end != '-') return (parts_t){0};
+    const char *seq = end + 1;
+    id.seq = strtoull(seq, &end, 10);
+    if (end == seq || *end) return (parts_t){0};
+    return id;
+}
+
+int stream_id_compare(const char *a, const char *b) {
+    parts_t x = id_parse(a);
+    parts_t y = id_parse(b);
+    if (x.ms != y.ms) return x.ms < y.ms ? -1 : 1;
+    if (x.seq != y.seq) return x.seq < y.seq ? -1 : 1;
+    return 0;
+}
+
+int64_t stream_id_ms(const char *id) {
+    uint64_t ms = id_parse(id).ms;
+    return ms > INT64_MAX ? INT64_MAX : (int64_t)ms;
+}
+
+outcome_t stream_history(conn_t *conn, char history[STREAM_HISTORY_SIZE], fault_t *fault) {
+    static const char key[] = "master_replid:";
+    redisReply *reply;
+    request_begin(conn, "INFO");
+    request_text(conn, "replication");
+    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    const char *at = strstr(reply_text(reply), key);
+    at = at ? at + strlen(key) : "";
+    snprintf(history, STREAM_HISTORY_SIZE, "%.*s", (int)strcspn(at, "\r\n"), at);
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}
+
+void stream_read_append(conn_t *conn, const keyspace_t *keys, const stream_id_t *positions, int64_t limit, int64_t block_ms) {
+    request_begin(conn, "XREAD");
+    request_text(conn, "COUNT");
+    request_int(conn, limit);
+    if (block_ms > 0) {
+        request_text(conn, "BLOCK");
+        request_int(conn, block_ms);
+    }
+    request_text(conn, "STREAMS");
+    for (size_t i = 0; i < keys->queue_count; i++)
+        if (*positions[i]) request_text(conn, keys->queues[i].failures);
+    for (size_t i = 0; i < keys->queue_count; i++)
+        if (*positions[i]) request_text(conn, positions[i]);
+    request_end(conn);
+}
+
+static slice_t slice_of(const redisReply *reply) { return (slice_t){reply_text(reply), reply_len(reply)}; }
+
+static void read_entry(const redisReply *entry, size_t queue, stream_entry_fn *call, void *self) {
+    const redisReply *fields = reply_at(entry, 1);
+    event_t event = {0};
+    size_t bytes = 0;
+    for (size_t i = 0; fields && fields->type == REDIS_REPLY_ARRAY && i + 1 < fields->elements; i += 2) {
+        slice_t value = slice_of(fields->element[i + 1]);
+        bytes += value.len;
+        // A field of a newer version, or a number that is none, costs no more than itself.
+        if (!event_set(&event, slice_of(fields->element[i]), value)) continue;
+    }
+    call(self, queue, reply_text(reply_at(entry, 0)), &event, bytes);
+}
+
+// Streams come in the order of the request, so the search goes on where the last one ended.
+static size_t queue_of(const keyspace_t *keys, const char *key, size_t from) {
+    for (size_t n = 0; n < keys->queue_count; n++) {
+        size_t queue = (from + n) % keys->queue_count;
+        if (strcmp(keys->queues[queue].failures, key) == 0) return queue;
+    }
+    return keys->queue_count;
+}
+
+outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self, bool *arrived,
+                           fault_t *fault) {
+    redisReply *reply;
+    outcome_t outcome = conn_take(conn, &reply, fault);
+    *arrived = reply != NULL || (outcome != OUTCOME_OK && outcome != OUTCOME_LOST);
+    if (!reply) return outcome;
+    size_t queue = 0;
+    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
+        queue = queue_of(keys, reply_text(reply_at(reply->element[i], 0)), queue);
+        if (queue == keys->queue_count) {
+            fault_set(fault, OUTCOME_FAULT, "XREAD: unexpected reply");
+            break;
+        }
+        const redisReply *entries = reply_at(reply->element[i], 1);
+        for (size_t e = 0; entries && entries->type == REDIS_REPLY_ARRAY && e < entries->elements; e++)
+            read_entry(entries->element[e], queue, entry, self);
+    }
+    conn_reply_free(reply);
+    return fault->outcome;
+}
+
+static void copy_id(stream_id_t id, const redisReply *reply) {
+    snprintf(id, STREAM_ID_SIZE, "%s", reply_len(reply) ? reply_text(reply) : STREAM_ID_NONE);
+}
+
+static outcome_t look_at_some(conn_t *conn, const keyspace_t *keys, size_t first, size_t count, stream_look_t *out,
+                              int64_t *now_ms, fault_t *fault) {
+    redisReply *reply;
+    request_script(conn, SCRIPT_tails, (int)(2 * count));
+    for (size_t i = first; i < first + count; i++) {
+        request_text(conn, keys->queues[i].failures);
+        request_text(conn, keys->queues[i].meta);
+    }
+    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    *now_ms = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
+    for (size_t i = 0; i < count; i++) {
+        stream_look_t *look = &out[first + i];
+        const char *length = reply_text(reply_at(reply, 4 * i + 1));
+        *look = (stream_look_t){.length = strtoll(length, NULL, 10)};
+        if (*length == '!')
+            snprintf(look->error, sizeof look->error, "\"%s\": %.100s", keys->queues[first + i].failures, length + 1);
+        copy_id(look->first, reply_at(reply, 4 * i + 2));
+        copy_id(look->last, reply_at(reply, 4 * i + 3));
+        copy_id(look->trimmed, reply_at(reply, 4 * i + 4));
+    }
+    freeReplyObject(reply);
+    if (*now_ms <= 0) return fault_set(fault, OUTCOME_FAULT, "tails: unexpected reply");
+    return OUTCOME_OK;
+}
+
+outcome_t stream_look(conn_t *conn, const keyspace_t *keys, stream_look_t *out, int64_t *now_ms, fault_t *fault) {
+    *now_ms = 0;
+    for (size_t first = 0; first < keys->queue_count; first += CHUNK) {
+        size_t count = keys->queue_count - first < CHUNK ? keys->queue_count - first : CHUNK;
+        outcome_t outcome = look_at_some(conn, keys, first, count, out, now_ms, fault);
+        if (outcome == OUTCOME_OK) continue;
+        if (outcome != OUTCOME_FAULT) return outcome;
+        // Slots of a Cluster, or rights that lack one key: each for itself.
+        for (size_t i = first; i < first + count; i++) {
+            if (count > 1) outcome = look_at_some(conn, keys, i, 1, out, now_ms, fault);
+            if (outcome == OUTCOME_OK) continue;
+            if (outcome != OUTCOME_FAULT) return outcome;
+            out[i] = (stream_look_t){.first = STREAM_ID_NONE, .last = STREAM_ID_NONE, .trimmed = STREAM_ID_NONE};
+            snprintf(out[i].error, sizeof out[i].error, "%.150s", fault->text);
+        }
+    }
+    *fault = (fault_t){0};
+    return OUTCOME_OK;
+}
+
+// Queues of `chosen`, `count` of them.
+static outcome_t acknowledge_some(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *positions,
+                                  const size_t *chosen, size_t count, fault_t *fault) {
+    redisReply *reply;
+    request_script(conn, SCRIPT_acknowledge, (int)count);
+    for (size_t i = 0; i < count; i++) request_text(conn, keys->queues[chosen[i]].auditors);
+    request_text(conn, instance);
+    for (size_t i = 0; i < count; i++) request_text(conn, positions[chosen[i]]);
+    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    for (size_t i = 0; i < count; i++) {
+        const char *error = reply_text(reply_at(reply, i + 1));
+        if (*error == '!') fault_set(fault, OUTCOME_FAULT, "\"%.100s\": %.100s", keys->queues[chosen[i]].auditors, error + 1);
+    }
+    freeReplyObject(reply);
+    return fault->outcome;
+}
+
+outcome_t stream_acknowledge(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *positions,
+                             fault_t *fault) {
+    size_t chosen[CHUNK];
+    fault_t worst = {0};
+    for (size_t queue = 0; queue < keys->queue_count;) {
+        size_t count = 0;
+        for (; queue < keys->queue_count && count < CHUNK; queue++)
+            if (*positions[queue]) chosen[count++] = queue;
+        if (count == 0) break;
+        outcome_t outcome = acknowledge_some(conn, keys, instance, positions, chosen, count, fault);
+        for (size_t i = 0; outcome == OUTCOME_FAULT && count > 1 && i < count; i++) {
+            fault_t one;
+            outcome_t alone = acknowledge_some(conn, keys, instance, positions, &chosen[i], 1, &one);
+            if (alone != OUTCOME_OK) *fault = one;
+            if (alone == OUTCOME_LOST || alone == OUTCOME_LATER) return alone;
+            if (alone == OUTCOME_FAULT) worst = one;
+        }
+        if (outcome == OUTCOME_FAULT && count == 1) worst = *fault;
+        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) return outcome;
+    }
+    *fault = worst;
+    return worst.outcome;
+}
+
+outcome_t stream_trim(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, stream_trimmed_t *out,
+                      fault_t *fault) {
+    const queue_keys_t *of = &keys->queues[queue];
+    redisReply *reply;
+    *out = (stream_trimmed_t){0};
+    request_script(conn, SCRIPT_trim, 4);
+    request_text(conn, keys->seats[of->seat].lock);
+    request_text(conn, of->failures);
+    request_text(conn, of->auditors);
+    request_text(conn, of->meta);
+    request_text(conn, token);
+    request_int(conn, keys->config->stream.retain_ms);
+    request_int(conn, keys->config->stream.min_records);
+    request_int(conn, keys->config->stream.min_copies);
+    request_int(conn, STREAM_TRIM_MOST);
+    request_int(conn, STREAM_TRIM_BYTES);
+    request_int(conn, STREAM_HEARD_MS);
+    request_int(conn, STREAM_FORGET_MS);
+    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    const redisReply *kind = reply_at(reply, 0);
+    out->fenced = reply_is(kind, "fenced");
+    if (reply_is(kind, "trimmed")) {
+        out->removed = reply_int(reply_at(reply, 1));
+        out->left = reply_int(reply_at(reply, 2));
+        out->wait_ms = reply_int(reply_at(reply, 3));
+    } else if (reply_is(kind, "type")) {
+        fault_set(fault, OUTCOME_FAULT, "key `%s` of the queue holds a %s", reply_text(reply_at(reply, 1)),
+                  reply_text(reply_at(reply, 2)));
+    } else if (!out->fenced) {
+        fault_set(fault, OUTCOME_FAULT, "trim: unexpected reply");
+    }
+    freeReplyObject(reply);
+    return fault->outcome;
+}

@@ -1,0 +1,94 @@
+/* The audit logs of real sidecars: equal in every instance, and whole, however often one is killed. */
+#include "audit_log.h"
+#include "scene.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ENTRIES = 20000, FEED = 250, COPY_MS = 60000 };
+
+static bool copied(daemon_t *d, int rows) { return wait_for(audit_log_rows(daemon_audit_path(d)) == rows, COPY_MS); }
+
+Test(daemon_auditor, every_instance_holds_the_same_log, .timeout = 120) {
+    scene_t s = scene_begin(NULL);
+    sidecar_t spec = {.queues = "{ name = \"q\"; }, { name = \"r\"; }"};
+    audit_log_feed(s.r, "q", 0, 3000, NULL);
+    daemon_t *one = scene_sidecar_up(&s, spec), *two = scene_sidecar_up(&s, spec);
+    audit_log_feed(s.r, "r", 0, 2000, NULL);
+    audit_log_feed(s.r, "q", 3000, 500, NULL);
+    if (!copied(one, 5500) || !copied(two, 5500)) scene_fail(&s, "a log is not whole");
+    char *first = audit_log_text(daemon_audit_path(one)), *second = audit_log_text(daemon_audit_path(two));
+    cr_assert_str_eq(first, second);
+    cr_assert_eq(scene_connections(s.r, "-auditor"), 2);
+    cr_assert(wait_for(redis_int(s.r, "HLEN sidecar:r:auditors") == 2, 5000));
+    free(first);
+    free(second);
+    scene_end(&s);
+}
+
+Test(daemon_auditor, kills_lose_and_double_nothing, .timeout = 180) {
+    scene_t s = scene_begin(NULL);
+    uint64_t random = scene_seed("kills");
+    int kills = 0;
+    for (int i = 0; i < 2; i++) scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"r\"; }"});
+    for (int fed = 0; fed < ENTRIES / 2; fed += FEED) {
+        audit_log_feed(s.r, "q", fed, FEED, NULL);
+        audit_log_feed(s.r, "r", fed, FEED, NULL);
+        daemon_t *d = s.sidecars[scene_random(&random, 2)];
+        if (scene_random(&random, 3) == 0) { /* when it has copied so much more, and at whatever it does then */
+            long long rows = audit_log_rows(daemon_audit_path(d)) + (long long)scene_random(&random, 400);
+            wait_for(audit_log_rows(daemon_audit_path(d)) >= rows, 50);
+            daemon_kill(d);
+            daemon_restart(d);
+            kills++;
+        }
+    }
+    cr_assert_gt(kills, 5);
+    for (int i = 0; i < 2; i++) {
+        if (!copied(s.sidecars[i], ENTRIES)) scene_fail(&s, "a log is not whole");
+        audit_log_expect(daemon_audit_path(s.sidecars[i]), "q", 0, ENTRIES / 2);
+        audit_log_expect(daemon_audit_path(s.sidecars[i]), "r", 0, ENTRIES / 2);
+        cr_assert_eq(audit_log_int(daemon_audit_path(s.sidecars[i]), "SELECT count(*) FROM events WHERE kind = 'gap'"), 0);
+    }
+    for (size_t i = 0; i < 2; i++) /* the signal's default action may still end one that has just begun */
+        cr_assert(wait_for(daemon_log_count(s.sidecars[i], "\"msg\":\"connected\"") > 0, 5000));
+    scene_end(&s);
+}
+
+static struct point {
+    char name[40];
+    int rows; /* that are on disk when it has died there */
+} points[] = {{"audit_before_commit", 0}, {"audit_committed", 10}, {"audit_before_acknowledge", 10}};
+
+ParameterizedTestParameters(daemon_auditor, crash_points) {
+    return cr_make_param_array(struct point, points, sizeof points / sizeof *points);
+}
+
+/* Died at each point: what is on disk stays, what is not comes again, and only what is on disk was acknowledged. */
+ParameterizedTest(struct point *point, daemon_auditor, crash_points) {
+    scene_t s = scene_begin(NULL);
+    char *variable = NULL;
+    cr_assert(asprintf(&variable, "QS_CRASH_AT=%s", point->name) > 0);
+    audit_log_feed(s.r, "q", 0, 10, NULL);
+    char *config = scene_config(&s, (sidecar_t){0});
+    char *path = temp_path(temp_root(), "shared.db"), *place = NULL;
+    cr_assert(asprintf(&place, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);
+    daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, place, NULL}}, "%s", config);
+    cr_assert_eq(daemon_wait_exit(d, 10000).code, 137);
+    cr_assert_eq(audit_log_rows(path), point->rows);
+    cr_assert_eq(redis_int(s.r, "HLEN sidecar:q:auditors"), 0);
+    daemon_free(d);
+    d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){place, NULL}}, "%s", config);
+    cr_assert(wait_for(audit_log_rows(path) == 10 && redis_int(s.r, "HLEN sidecar:q:auditors") == 1, 10000));
+    audit_log_feed(s.r, "q", 10, 5, NULL);
+    cr_assert(wait_for(audit_log_rows(path) == 15, 10000));
+    audit_log_expect(path, "q", 0, 15);
+    daemon_stop(d);
+    free(variable), free(place), free(path), free(config);
+    scene_end(&s);
+}

@@ -1,0 +1,403 @@
+/* acknowledge.lua, trim.lua and tails.lua against each of their preconditions, and the verbs of stream.h that call them. */
+#include "fixture.h"
+#include "queue/script.h"
+#include "queue/stream.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STREAM "sidecar:email:failures"
+#define META   "sidecar:email:meta"
+#define HELD   "sidecar:email:auditors"
+#define HUGE   "18446744073709551615"
+
+/* One call of trim.lua; begins as ask_new gives it: everything is old, nothing spare is kept. */
+typedef struct {
+    const char *token;
+    long long retain, records, copies, most, size, heard, forget;
+} ask_t;
+
+static ask_t ask_new(void) {
+    return (ask_t){.token = "T", .copies = 1, .most = 1000, .size = 1 << 21, .heard = 86400000, .forget = 7 * 86400000LL};
+}
+
+static fixture_t setup(void) {
+    fixture_t f = fixture_start(NULL);
+    redis_ok(f.r, "SET sidecar:app:lock T");
+    return f;
+}
+
+static redisReply *call(fixture_t *f, ask_t ask) {
+    size_t len;
+    const char *text = script_text(SCRIPT_trim, conn_version(f->conn), &len);
+    return redis_do(f->r, "EVAL %b 4 sidecar:app:lock " STREAM " " HELD " " META " %s %lld %lld %lld %lld %lld %lld %lld", text,
+                    len, ask.token, ask.retain, ask.records, ask.copies, ask.most, ask.size, ask.heard, ask.forget);
+}
+
+/* Removed entries; *wait_ms may be NULL. */
+static long long trim(fixture_t *f, ask_t ask, long long *wait_ms) {
+    redisReply *reply = call(f, ask);
+    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 4, "%s", reply->str);
+    cr_assert_str_eq(reply->element[0]->str, "trimmed");
+    long long removed = reply->element[1]->integer;
+    cr_assert_eq(reply->element[2]->integer, redis_int(f->r, "XLEN " STREAM));
+    if (wait_ms) *wait_ms = reply->element[3]->integer;
+    freeReplyObject(reply);
+    return removed;
+}
+
+static void expect_kind(fixture_t *f, ask_t ask, const char *kind, const char *key, const char *found) {
+    char *before = fixture_digest(f->r);
+    redisReply *reply = call(f, ask);
+    cr_assert(reply->type == REDIS_REPLY_ARRAY, "%s", reply->str);
+    cr_assert_str_eq(reply->element[0]->str, kind);
+    if (key) cr_assert_str_eq(reply->element[1]->str, key);
+    if (found) cr_assert_str_eq(reply->element[2]->str, found);
+    freeReplyObject(reply);
+    char *after = fixture_digest(f->r);
+    cr_assert_str_eq(before, after, "%s, and yet a change", kind);
+    free(before);
+    free(after);
+}
+
+static long long server_ms(redis_t *r) {
+    redisReply *reply = redis_do(r, "TIME");
+    long long ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
+    freeReplyObject(reply);
+    return ms;
+}
+
+/* An auditor that was heard of `ago_ms` ago. */
+static void heard(fixture_t *f, const char *instance, const char *position, long long ago_ms) {
+    redis_ok(f->r, "EVAL %s 1 " HELD " %s %s %lld", "redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. ARGV[3])", instance,
+             position, server_ms(f->r) - ago_ms);
+}
+
+/* Entries 1-1 to 1-n of five bytes each, counted in meta. */
+static void add(fixture_t *f, int n) {
+    redis_ok(f->r, "EVAL %s 2 " STREAM " " META " %d",
+             "for i = 1, tonumber(ARGV[1]) do redis.call('XADD', KEYS[1], '1-' .. i, 'event', 'abc', 'kind', 'de') end "
+             "redis.call('HINCRBY', KEYS[2], 'bytes', 5 * ARGV[1])",
+             n);
+}
+
+Test(redis_stream, trim_is_fenced) {
+    fixture_t f = setup();
+    add(&f, 5);
+    heard(&f, "a", "1-5", 0);
+    ask_t ask = ask_new();
+    ask.token = "other";
+    expect_kind(&f, ask, "fenced", NULL, NULL);
+    redis_ok(f.r, "DEL sidecar:app:lock");
+    expect_kind(&f, ask_new(), "fenced", NULL, NULL);
+    redis_ok(f.r, "SET sidecar:app:lock T");
+    cr_assert_eq(trim(&f, ask_new(), NULL), 5);
+    fixture_stop(&f);
+}
+
+Test(redis_stream, trim_touches_no_key_of_another_type) {
+    static const struct {
+        const char *key, *name, *type;
+    } rows[] = {{STREAM, "failures", "stream"}, {HELD, "auditors", "hash"}, {META, "meta", "hash"}};
+    fixture_t f = setup();
+    for (size_t row = 0; row < 3; row++) {
+        for (int i = 0; i < FIXTURE_TYPES; i++) {
+            if (strcmp(fixture_types[i], rows[row].type) == 0) continue;
+            redis_ok(f.r, "DEL " STREAM " " HELD " " META);
+            add(&f, 5);
+            heard(&f, "a", "1-5", 0);
+            fixture_make_key(f.r, rows[row].key, fixture_types[i]);
+            expect_kind(&f, ask_new(), "type", rows[row].name, fixture_types[i]);
+        }
+    }
+    redis_ok(f.r, "DEL " STREAM " " HELD " " META);
+    long long wait_ms;
+    cr_assert_eq(trim(&f, ask_new(), &wait_ms), 0);
+    cr_assert_eq(wait_ms, -1);
+    cr_assert_eq(redis_int(f.r, "EXISTS " STREAM " " HELD " " META), 0, "a trim of nothing makes keys");
+    fixture_stop(&f);
+}
+
+Test(redis_stream, trim_takes_only_what_enough_auditors_have) {
+    fixture_t f = setup();
+    ask_t two = ask_new();
+    two.copies = 2;
+    long long wait_ms;
+    add(&f, 10);
+    cr_assert_eq(trim(&f, ask_new(), &wait_ms), 0, "nobody has acknowledged anything");
+    cr_assert_eq(wait_ms, 0);
+    heard(&f, "a", "1-7", 0);
+    cr_assert_eq(trim(&f, two, NULL), 0);
+    heard(&f, "b", "1-3", 0);
+    cr_assert_eq(trim(&f, two, NULL), 3);
+    heard(&f, "c", "1-5", 86400000 + 60000); /* silent for more than a day */
+    cr_assert_eq(trim(&f, two, NULL), 0);
+    heard(&f, "c", "1-5", 86400000 - 60000);
+    cr_assert_eq(trim(&f, two, NULL), 2);
+    redis_ok(f.r, "HSET " HELD " d rubbish e %s", "1-9");
+    cr_assert_eq(trim(&f, two, NULL), 0);
+    cr_assert_eq(redis_int(f.r, "HLEN " HELD), 3, "what is no position is forgotten");
+    cr_assert_eq(trim(&f, ask_new(), NULL), 2);
+    cr_assert_eq(redis_int(f.r, "XLEN " STREAM), 3);
+    redis_expect(f.r, "1-7", "HGET " META " trimmed");
+    redis_expect(f.r, "15", "HGET " META " bytes");
+    fixture_stop(&f);
+}
+
+Test(redis_stream, trim_forgets_who_is_silent_for_a_week) {
+    fixture_t f = setup();
+    heard(&f, "old", "1-5", 7 * 86400000LL + 60000);
+    heard(&f, "young", "1-5", 7 * 86400000LL - 60000);
+    trim(&f, ask_new(), NULL);
+    cr_assert_eq(redis_int(f.r, "HEXISTS " HELD " old"), 0);
+    cr_assert_eq(redis_int(f.r, "HEXISTS " HELD " young"), 1);
+    fixture_stop(&f);
+}
+
+Test(redis_stream, trim_keeps_what_is_young_and_so_many_records) {
+    fixture_t f = setup();
+    ask_t ask = ask_new();
+    long long now = server_ms(f.r), wait_ms;
+    ask.retain = 60000;
+    redis_ok(f.r, "XADD " STREAM " %lld-1 event abc", now - 70000);
+    redis_ok(f.r, "XADD " STREAM " %lld-1 event abc", now - 30000);
+    redis_ok(f.r, "XADD " STREAM " %lld-1 event abc", now);
+    redis_ok(f.r, "HSET " META " bytes 9");
+    heard(&f, "a", HUGE "-" HUGE, 0);
+    ask.records = 3;
+    cr_assert_eq(trim(&f, ask, &wait_ms), 0);
+    cr_assert_eq(wait_ms, -1);
+    ask.records = 2;
+    cr_assert_eq(trim(&f, ask, &wait_ms), 1);
+    cr_assert_eq(wait_ms, -1);
+    ask.records = 0;
+    cr_assert_eq(trim(&f, ask, &wait_ms), 0);
+    cr_assert(wait_ms > 0 && wait_ms <= 30001, "%lld", wait_ms);
+    ask.retain = 365LL * 86400000 * 100; /* before 1970 */
+    cr_assert_eq(trim(&f, ask, &wait_ms), 0);
+    ask.retain = 29000;
+    cr_assert_eq(trim(&f, ask, &wait_ms), 1);
+    cr_assert(wait_ms > 20000, "%lld", wait_ms);
+    redis_expect(f.r, "3", "HGET " META " bytes");
+    fixture_stop(&f);
+}
+
+/* 2^53 + 1 and its neighbours are the same double. */
+Test(redis_stream, ids_above_2_to_the_53_are_told_apart) {
+    fixture_t f = setup();
+    redis_ok(f.r, "XADD " STREAM " 1-9007199254740992 event a");
+    redis_ok(f.r, "XADD " STREAM " 1-9007199254740993 event b");
+    redis_ok(f.r, "XADD " STREAM " 1-18446744073709551614 event c");
+    redis_ok(f.r, "XADD " STREAM " 9007199254740993-0 event d");
+    stream_id_t position = "1-9007199254740992", lower = "1-9007199254740991", *none = &(stream_id_t){""};
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&position, &f.fault), OUTCOME_OK);
+    cr_assert_eq(trim(&f, ask_new(), NULL), 1);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&lower, &f.fault), OUTCOME_OK);
+    char *value = redis_str(f.r, "HGET " HELD " me");
+    cr_assert_eq(strncmp(value, "1-9007199254740992 ", 19), 0, "%s", value);
+    free(value);
+    strcpy(position, "1-9007199254740993");
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&position, &f.fault), OUTCOME_OK);
+    cr_assert_eq(trim(&f, ask_new(), NULL), 1);
+    strcpy(position, "9007199254740993-0");
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&position, &f.fault), OUTCOME_OK);
+    long long wait_ms;
+    cr_assert_eq(trim(&f, ask_new(), &wait_ms), 1, "the last one is far in the future, and so young");
+    cr_assert_gt(wait_ms, 1LL << 40);
+    redis_expect(f.r, "1-18446744073709551614", "HGET " META " trimmed");
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)none, &f.fault), OUTCOME_OK);
+    fixture_stop(&f);
+}
+
+Test(redis_stream, ids_are_compared_as_numbers) {
+    cr_assert_eq(stream_id_compare("1-1", "1-1"), 0);
+    cr_assert_lt(stream_id_compare("9-9", "10-0"), 0);
+    cr_assert_gt(stream_id_compare("1-10", "1-9"), 0);
+    cr_assert_lt(stream_id_compare("1-9007199254740992", "1-9007199254740993"), 0);
+    cr_assert_lt(stream_id_compare("18446744073709551614-0", HUGE "-0"), 0);
+    static const char *const none[] = {"", "-", "5", "5-", "x-1", "5-1x"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) cr_assert_eq(stream_id_compare(none[i], "0-0"), 0, "%s", none[i]);
+    cr_assert_eq(stream_id_ms("1700000000000-5"), 1700000000000);
+    cr_assert_eq(stream_id_ms(HUGE "-0"), INT64_MAX);
+}
+
+Test(redis_stream, ten_thousand_entries_go_in_bounded_steps) {
+    fixture_t f = setup();
+    ask_t ask = ask_new();
+    enum { ENTRIES = 10000, RECORDS = 500 };
+    add(&f, ENTRIES);
+    heard(&f, "a", "2-0", 0);
+    ask.records = RECORDS;
+    long long total = 0, removed, wait_ms;
+    while ((removed = trim(&f, ask, &wait_ms)) > 0) {
+        cr_assert_leq(removed, 1000);
+        total += removed;
+        cr_assert_eq(wait_ms, total == ENTRIES - RECORDS ? -1 : 0);
+    }
+    cr_assert_eq(total, ENTRIES - RECORDS);
+    redis_expect(f.r, "2500", "HGET " META " bytes");
+    redis_expect(f.r, "1-9500", "HGET " META " trimmed");
+    ask.records = 0;
+    cr_assert_eq(trim(&f, ask, NULL), RECORDS);
+    redis_expect(f.r, "0", "HGET " META " bytes");
+    fixture_stop(&f);
+}
+
+Test(redis_stream, large_entries_end_a_step_early) {
+    fixture_t f = setup();
+    ask_t ask = ask_new();
+    char *large = calloc(1, 300000);
+    for (int i = 0; i < 30; i++) redis_ok(f.r, "XADD " STREAM " 1-%d event %b", i + 1, large, (size_t)300000);
+    heard(&f, "a", "2-0", 0);
+    long long wait_ms, removed = trim(&f, ask, &wait_ms);
+    cr_assert(removed >= 7 && removed <= 9, "%lld", removed);
+    cr_assert_eq(wait_ms, 0);
+    for (long long more; (more = trim(&f, ask, NULL)) > 0;) removed += more;
+    cr_assert_eq(removed, 30);
+    free(large);
+    fixture_stop(&f);
+}
+
+Test(redis_stream, a_count_that_is_wrong_stays_sane) {
+    fixture_t f = setup();
+    add(&f, 10);
+    heard(&f, "a", "1-5", 0);
+    redis_ok(f.r, "HSET " META " bytes 7 group app");
+    cr_assert_eq(trim(&f, ask_new(), NULL), 5);
+    redis_expect(f.r, "0", "HGET " META " bytes");
+    redis_ok(f.r, "HSET " META " bytes rubbish");
+    heard(&f, "a", "1-6", 0);
+    cr_assert_eq(trim(&f, ask_new(), NULL), 1);
+    redis_expect(f.r, "0", "HGET " META " bytes");
+    redis_expect(f.r, "app", "HGET " META " group");
+    fixture_stop(&f);
+}
+
+Test(redis_stream, acknowledgements_go_upwards_and_one_bad_key_spoils_no_other) {
+    fixture_t f = fixture_start(&(fixture_options_t){
+        .config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; }, { name = \"fax\"; } );"});
+    stream_id_t all[3] = {"5-1", "6-1", ""};
+    redis_ok(f.r, "SET sidecar:email:auditors x");
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)all, &f.fault), OUTCOME_FAULT);
+    cr_assert(strstr(f.fault.text, "email") && strstr(f.fault.text, "string"), "%s", f.fault.text);
+    cr_assert_eq(redis_int(f.r, "HLEN sidecar:sms:auditors"), 1);
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:fax:auditors"), 0);
+    redis_ok(f.r, "HSET sidecar:sms:auditors me %s", "6-1 7");
+    strcpy(all[0], ""), strcpy(all[1], "5-99");
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)all, &f.fault), OUTCOME_OK);
+    char *value = redis_str(f.r, "HGET sidecar:sms:auditors me");
+    cr_assert(strncmp(value, "6-1 ", 4) == 0 && strtoll(value + 4, NULL, 10) > server_ms(f.r) - 60000, "%s", value);
+    free(value);
+    fixture_stop(&f);
+}
+
+Test(redis_stream, a_look_tells_where_streams_begin_and_end) {
+    fixture_t f = fixture_start(&(fixture_options_t){
+        .config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; }, { name = \"fax\"; } );"});
+    stream_look_t looks[3];
+    int64_t now_ms;
+    add(&f, 5);
+    redis_ok(f.r, "XTRIM " STREAM " MAXLEN 3");
+    redis_ok(f.r, "HSET " META " trimmed %s", "1-2");
+    redis_ok(f.r, "LPUSH sidecar:sms:failures x");
+    cr_assert_eq(stream_look(f.conn, f.keys, looks, &now_ms, &f.fault), OUTCOME_OK);
+    cr_assert(llabs(now_ms - server_ms(f.r)) < 60000);
+    cr_assert(!*looks[0].error && looks[0].length == 3);
+    cr_assert_str_eq(looks[0].first, "1-3");
+    cr_assert_str_eq(looks[0].last, "1-5");
+    cr_assert_str_eq(looks[0].trimmed, "1-2");
+    cr_assert(strstr(looks[1].error, "list") && strstr(looks[1].error, "sidecar:sms:failures"), "%s", looks[1].error);
+    cr_assert(!*looks[2].error && looks[2].length == 0);
+    cr_assert_str_eq(looks[2].last, STREAM_ID_NONE);
+    redis_ok(f.r, "XTRIM " STREAM " MAXLEN 0");
+    cr_assert_eq(stream_look(f.conn, f.keys, looks, &now_ms, &f.fault), OUTCOME_OK);
+    cr_assert_str_eq(looks[0].first, STREAM_ID_NONE);
+    cr_assert_str_eq(looks[0].last, "1-5");
+    fixture_stop(&f);
+}
+
+typedef struct {
+    int entries, known;
+    char log[256];
+} seen_t;
+
+static void see(void *self, size_t queue, const char *id, const event_t *event, size_t bytes) {
+    seen_t *seen = self;
+    size_t at = strlen(seen->log);
+    snprintf(seen->log + at, sizeof seen->log - at, "%zu:%s:%.*s:%d:%zu ", queue, id, (int)event->payload.len,
+             event->payload.data, (int)event->attempts, bytes);
+    seen->entries++;
+    seen->known += event->event.len > 0;
+}
+
+static outcome_t take(fixture_t *f, seen_t *seen, bool *arrived) {
+    outcome_t outcome = stream_read_take(f->conn, f->keys, see, seen, arrived, &f->fault);
+    while (outcome == OUTCOME_OK && !*arrived) {
+        poll(&(struct pollfd){.fd = conn_fd(f->conn), .events = POLLIN}, 1, 5000);
+        outcome = stream_read_take(f->conn, f->keys, see, seen, arrived, &f->fault);
+    }
+    return outcome;
+}
+
+Test(redis_stream, one_read_waits_for_all_queues) {
+    fixture_t f = fixture_start(&(fixture_options_t){
+        .config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; }, { name = \"fax\"; } );"});
+    stream_id_t positions[3] = {STREAM_ID_NONE, STREAM_ID_NONE, ""};
+    seen_t seen = {0};
+    bool arrived;
+    stream_read_append(f.conn, f.keys, (const stream_id_t *)positions, 10, 60000);
+    cr_assert_eq(conn_flush(f.conn, &f.fault), OUTCOME_OK);
+    cr_assert(wait_for(server_info_int(f.server, "clients", "blocked_clients") == 1, 5000));
+    cr_assert_eq(stream_read_take(f.conn, f.keys, see, &seen, &arrived, &f.fault), OUTCOME_OK);
+    cr_assert(!arrived);
+    redis_ok(f.r, "XADD sidecar:fax:failures 1-1 event e"); /* not asked for */
+    redis_ok(f.r, "XADD sidecar:sms:failures 1-1 event e payload hello attempts 3 strange field");
+    cr_assert_eq(take(&f, &seen, &arrived), OUTCOME_OK);
+    cr_assert_str_eq(seen.log, "1:1-1:hello:3:12 ");
+    redis_ok(f.r, "XADD sidecar:email:failures 1-1 stranger x");
+    redis_ok(f.r, "XADD sidecar:email:failures 1-2 event e attempts many");
+    stream_read_append(f.conn, f.keys, (const stream_id_t *)positions, 10, 0);
+    conn_flush(f.conn, &f.fault);
+    seen = (seen_t){0};
+    cr_assert_eq(take(&f, &seen, &arrived), OUTCOME_OK);
+    cr_assert_str_eq(seen.log, "0:1-1::0:1 0:1-2::0:5 1:1-1:hello:3:12 ");
+    cr_assert_eq(seen.known, 2);
+    stream_read_append(f.conn, f.keys, (const stream_id_t *)&(stream_id_t[3]){"9-9", "9-9", ""}, 10, 1);
+    conn_flush(f.conn, &f.fault);
+    cr_assert_eq(take(&f, &seen, &arrived), OUTCOME_OK);
+    cr_assert(arrived && seen.entries == 3);
+    redis_ok(f.r, "SET sidecar:sms:failures x");
+    stream_read_append(f.conn, f.keys, (const stream_id_t *)positions, 10, 1);
+    conn_flush(f.conn, &f.fault);
+    cr_assert_eq(take(&f, &seen, &arrived), OUTCOME_FAULT);
+    cr_assert(arrived);
+    fixture_stop(&f);
+}
+
+Test(redis_stream, the_verb_trims_as_the_config_says) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = "group = \"app\"; stream = { retain = \"1m\"; min_records = 4; };"
+                                                               "queues = ( { name = \"email\"; } );"});
+    stream_trimmed_t done;
+    redis_ok(f.r, "SET sidecar:app:lock T");
+    add(&f, 10);
+    heard(&f, "a", "1-9", 0);
+    cr_assert_eq(stream_trim(f.conn, f.keys, 0, "other", &done, &f.fault), OUTCOME_OK);
+    cr_assert(done.fenced);
+    cr_assert_eq(stream_trim(f.conn, f.keys, 0, "T", &done, &f.fault), OUTCOME_OK);
+    cr_assert(!done.fenced && done.removed == 6 && done.left == 4 && done.wait_ms == -1);
+    redis_ok(f.r, "SET " META " x");
+    cr_assert_eq(stream_trim(f.conn, f.keys, 0, "T", &done, &f.fault), OUTCOME_FAULT);
+    cr_assert(strstr(f.fault.text, "meta"), "%s", f.fault.text);
+    char before[STREAM_HISTORY_SIZE], after[STREAM_HISTORY_SIZE];
+    cr_assert_eq(stream_history(f.conn, before, &f.fault), OUTCOME_OK);
+    cr_assert_eq(strlen(before), 40);
+    server_restart(f.server, SERVER_KEEP_DATA);
+    conn_close(f.conn);
+    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_history(f.conn, after, &f.fault), OUTCOME_OK);
+    cr_assert_str_neq(before, after);
+    fixture_stop(&f);
+}
