@@ -31,11 +31,12 @@ typedef struct bench {
 
 // What differs from one run of the sidecar to the next; 0 or NULL = the default. Queues are called q0, q1, ...
 typedef struct sidecar_options {
-    const char *name;   // of its config and log
-    int queues;         // 1
-    int batch;          // the default of the sidecar
-    const char *socket; // in DIR: redis.sock
-    const char *ttl;    // 5s
+    const char *name;    // of its config and log
+    int queues;          // 1
+    int batch;           // the default of the sidecar
+    const char *socket;  // in DIR: redis.sock
+    const char *ttl;     // 5s
+    const char *monitor; // the heartbeat of queues that are monitored too, and passes as often as can be; NULL: not monitored
 } sidecar_options_t;
 
 static inline void __attribute__((noreturn, format(printf, 1, 2))) die(const char *format, ...) {
@@ -135,9 +136,12 @@ static inline void write_config(const bench_t *bench, const sidecar_options_t *o
     fprintf(file, "group = \"%s\";\nlock = { ttl = \"%s\"; };\n", BENCH_GROUP, options->ttl ? options->ttl : "5s");
     if (options->batch) fprintf(file, "dispatcher = { batch = %d; };\n", options->batch);
     fprintf(file, "audit = { path = \"%s/%s.db\"; };\n", bench->dir, options->name);
+    if (options->monitor) fprintf(file, "monitor = { scan_interval = \"50ms\"; };\n");
     fprintf(file, "http = { port = 0; };\nlog = { level = \"info\"; };\nqueues = (\n");
     for (int i = 0; i < queues; i++)
-        fprintf(file, "    { name = \"q%d\"; roles = [\"dispatcher\"]; }%s\n", i, i + 1 < queues ? "," : "");
+        fprintf(file, "    { name = \"q%d\"; roles = [\"dispatcher\"%s]; heartbeat = \"%s\"; protected_timeout = \"1h\"; }%s\n",
+                i, options->monitor ? ", \"monitor\"" : "", options->monitor ? options->monitor : "off",
+                i + 1 < queues ? "," : "");
     fprintf(file, ");\n");
     if (fclose(file) != 0) die("cannot write %s", path);
 }

@@ -1,0 +1,159 @@
+// The monitor: how fast a pass goes over a backup list of which every entry is stamped and none is stalled, and what another
+// client's PING sees meanwhile. The sidecar counts its passes and their time; SIGUSR1 makes it say so.
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "bench.h"
+
+enum { JOB_BYTES = 100, JOBS_PER_PUSH = 500, PING_PAUSE_US = 200, PING_MAX = 500000, POLL_US = 5000, PATIENCE = 12000 };
+
+typedef struct pinger {
+    redisContext *redis;
+    atomic_bool stop;
+    double *ms;
+    size_t count;
+    pthread_t thread;
+} pinger_t;
+
+static void *ping_main(void *arg) {
+    pinger_t *pinger = arg;
+    while (!atomic_load(&pinger->stop) && pinger->count < PING_MAX) {
+        int64_t sent = mono_us();
+        redis_do(pinger->redis, "PING");
+        pinger->ms[pinger->count++] = (double)(mono_us() - sent) / 1000;
+        sleep_us(PING_PAUSE_US);
+    }
+    return NULL;
+}
+
+static void load(redisContext *redis, int entries) {
+    static char bytes[JOBS_PER_PUSH][JOB_BYTES + 1];
+    const char *argv[2 + JOBS_PER_PUSH] = {"LPUSH", "q0:backup"};
+    size_t lens[2 + JOBS_PER_PUSH] = {5, 9};
+    for (int done = 0; done < entries;) {
+        int count = 0;
+        for (; count < JOBS_PER_PUSH && done < entries; count++, done++) {
+            snprintf(bytes[count], sizeof bytes[count], "{\"id\":\"%012d\",\"data\":\"%069d\"}", done, 0);
+            argv[2 + count] = bytes[count];
+            lens[2 + count] = JOB_BYTES;
+        }
+        redisAppendCommandArgv(redis, 2 + count, argv, lens);
+        freeReplyObject(redis_read(redis));
+    }
+}
+
+typedef struct counts {
+    int64_t passes;
+    int64_t pass_us;
+    int64_t in_progress;
+} counts_t;
+
+static bool find(const char *line, const char *name, int64_t *out) {
+    char key[40];
+    snprintf(key, sizeof key, "\"%s\":", name);
+    const char *at = strstr(line, key);
+    if (at) *out = strtoll(at + strlen(key), NULL, 10);
+    return at != NULL;
+}
+
+// Asks the sidecar for its counters and reads the last line of them in its log.
+static counts_t ask(const bench_t *bench, pid_t pid, const char *name) {
+    char path[256];
+    counts_t counts = {.passes = -1};
+    snprintf(path, sizeof path, "%s/%s.log", bench->dir, name);
+    FILE *file = fopen(path, "r");
+    if (!file) die("cannot read %s", path);
+    fseek(file, 0, SEEK_END);
+    kill(pid, SIGUSR1);
+    char line[4096];
+    for (int i = 0; i < 1000 && counts.passes < 0; i++) {
+        sleep_us(1000);
+        clearerr(file);
+        while (counts.passes < 0 && fgets(line, sizeof line, file))
+            if (strstr(line, "\"stats\"") && strstr(line, "\"queue\":\"q0\""))
+                if (!find(line, "passes", &counts.passes) || !find(line, "pass_us", &counts.pass_us) ||
+                    !find(line, "in_progress", &counts.in_progress))
+                    die("no counters in: %s", line);
+    }
+    fclose(file);
+    if (counts.passes < 0) die("the sidecar does not tell its counters");
+    return counts;
+}
+
+// Before it has set itself up, SIGUSR1 would end the sidecar.
+static void await_leading(const bench_t *bench, const char *name) {
+    char path[256];
+    char text[4096];
+    snprintf(path, sizeof path, "%s/%s.log", bench->dir, name);
+    for (int i = 0; i < 5000; i++, sleep_us(1000)) {
+        FILE *file = fopen(path, "r");
+        if (!file) continue;
+        size_t len = fread(text, 1, sizeof text - 1, file);
+        fclose(file);
+        text[len] = '\0';
+        if (strstr(text, "\"leading\"")) return;
+    }
+    die("the sidecar does not lead");
+}
+
+// Waits until a pass that began now has ended.
+static counts_t await_passes(const bench_t *bench, pid_t pid, const char *name, int more, int64_t entries) {
+    counts_t now = ask(bench, pid, name);
+    int64_t wanted = now.passes + more;
+    for (int i = 0; i < PATIENCE && (now.passes < wanted || now.in_progress != entries); i++) {
+        sleep_us(POLL_US);
+        now = ask(bench, pid, name);
+    }
+    if (now.passes < wanted) die("no pass ends");
+    return now;
+}
+
+static void measure(bench_t *bench, redisContext *redis, pinger_t *pinger, int entries, bool heartbeats, double goal,
+                    double ping_goal) {
+    series_t rates = {0};
+    series_t p99 = {0};
+    char label[80];
+    char name[40];
+    snprintf(name, sizeof name, "pass-%d-%s", entries, heartbeats ? "heartbeats" : "plain");
+    redis_do(redis, "FLUSHALL");
+    load(redis, entries);
+    pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = name, .monitor = heartbeats ? "*_alive" : "off"});
+    await_leading(bench, name);
+    await_passes(bench, pid, name, 2, entries); // the first one stamps
+    for (int i = 0; i < bench->rounds; i++) {
+        pinger->count = 0;
+        atomic_store(&pinger->stop, false);
+        counts_t before = await_passes(bench, pid, name, 1, entries);
+        if (pthread_create(&pinger->thread, NULL, ping_main, pinger) != 0) die("no thread");
+        counts_t after = await_passes(bench, pid, name, 2, entries);
+        atomic_store(&pinger->stop, true);
+        pthread_join(pinger->thread, NULL);
+        double passes = (double)(after.passes - before.passes);
+        series_add(&rates, (double)entries * passes / (double)(after.pass_us - before.pass_us) * 1e6);
+        series_add(&p99, percentile(pinger->ms, pinger->count, 0.99));
+        fprintf(stderr, "pass: %d entries, round %d: %.0f entries/s, PING p99 %.2f ms\n", entries, i + 1, rates.values[i],
+                p99.values[i]);
+    }
+    sidecar_stop(pid, SIGTERM);
+    snprintf(label, sizeof label, "%d entries%s, entries/s", entries, heartbeats ? ", with heartbeats" : "");
+    table_row(bench, label, &rates, 0, goal > 0 ? '>' : 0, goal);
+    snprintf(label, sizeof label, "%d entries%s, PING p99, ms", entries, heartbeats ? ", with heartbeats" : "");
+    table_row(bench, label, &p99, 3, ping_goal > 0 ? '<' : 0, ping_goal);
+}
+
+int main(int argc, char **argv) {
+    bench_t bench = bench_begin(argc, argv);
+    redisContext *redis = redis_open(&bench);
+    pinger_t pinger = {.redis = redis_open(&bench), .ms = calloc(PING_MAX, sizeof(double))};
+    if (!pinger.ms) die("no memory");
+    table_head("A pass over a backup list of 100-byte jobs, all stamped, none stalled");
+    measure(&bench, redis, &pinger, 10000, false, 400000, 2);
+    measure(&bench, redis, &pinger, 100000, false, 400000, 2);
+    measure(&bench, redis, &pinger, 1000000, false, 400000, 2);
+    measure(&bench, redis, &pinger, 100000, true, 0, 0);
+    redis_do(redis, "FLUSHALL");
+    free(pinger.ms);
+    redisFree(pinger.redis);
+    redisFree(redis);
+    return bench_end(&bench);
+}
