@@ -80,6 +80,17 @@ Test(unit_job, each_path_alone) {
     cr_expect_str_eq(read_job(&policy, bytes).id, "a");
 }
 
+/* In a pointer "" is the whole text; as a setting it is none. */
+Test(unit_job, an_empty_path_is_none_for_a_lone_value_too) {
+    static const queue_policy_t id_only = {.id_path = "/id", .type_path = "", .created_path = ""};
+    static const queue_policy_t type_only = {.id_path = "", .type_path = "/type", .created_path = ""};
+    job_t job = read_job(&id_only, BYTES("5"));
+    cr_expect_str_empty(job.type);
+    cr_expect_eq(job.created_ms, 0);
+    job = read_job(&type_only, BYTES("5"));
+    expect_digest_as_id(&job, BYTES("5"));
+}
+
 Test(unit_job, ids) {
     const struct {
         slice_t bytes;
