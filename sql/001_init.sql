@@ -10,9 +10,9 @@ PRAGMA user_version = 1;
 -- seq and needs no index. Columns are those of sidecar/event.h, small ones first, so that a look at one does not read a payload.
 CREATE TABLE events (
     seq INTEGER PRIMARY KEY,
-    ref TEXT NOT NULL CHECK (length(ref) = 12), -- first 12 base32 digits of the event id: what people type
-    event TEXT NOT NULL,                        -- the id, 64 hex digits
-    kind TEXT NOT NULL,                         -- failed, retried, requeued, discarded or gap
+    ref TEXT NOT NULL,   -- first 12 base32 digits of the event id: what people type
+    event TEXT NOT NULL, -- the id, 64 hex digits
+    kind TEXT NOT NULL,  -- failed, retried, requeued, discarded or gap
     dialect TEXT NOT NULL,
     queue TEXT NOT NULL,
     job TEXT NOT NULL,

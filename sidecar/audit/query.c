@@ -82,7 +82,7 @@ bool audit_list(audit_t *audit, const audit_filter_t *filter, audit_row_fn *take
     buffer_str(&sql, "SELECT " ROW_COLUMNS " FROM event_states");
     add_conditions(&sql, filter);
     buffer_str(&sql,
-               " ORDER BY at DESC, queue DESC, reason DESC, seq DESC LIMIT :limit"); // as the index has it: nothing is sorted
+               " ORDER BY at DESC, queue DESC, reason DESC LIMIT :limit"); // as the index has it: nothing is sorted
     bool done = prepare(audit, buffer_text(&sql), &of, why);
     buffer_free(&sql);
     if (!done) return false;

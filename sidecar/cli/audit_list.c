@@ -7,7 +7,8 @@
 #include "cli/table.h"
 #include "cli/when.h"
 
-enum { TABLE_LIMIT = 50, QUEUES_MAX = 32 };
+// Of "2026-11-21 02:14:07", what a narrow terminal shows: "11-21 02:14".
+enum { TABLE_LIMIT = 50, QUEUES_MAX = 32, NARROW = 112, SHORT_TIME = 5, SHORT_TIME_END = 16 };
 
 typedef struct list {
     const audit_ask_t *ask;
@@ -15,14 +16,16 @@ typedef struct list {
     buffer_t line;
     int64_t rows, most; // 0 = all
     bool more;          // there are more than `most`
+    bool narrow;        // the terminal is
 } list_t;
 
 static void table_row(const list_t *list, const audit_row_t *row) {
     char time[WHEN_SIZE], attempts[NUMBER_SIZE];
     when_text(row->event.at, list->ask->utc, time);
+    if (list->narrow) time[SHORT_TIME_END] = '\0';
     snprintf(attempts, sizeof attempts, "%" PRId64, row->event.attempts);
     table_cell(list->table, row->ref);
-    table_cell(list->table, slice_text(time));
+    table_cell(list->table, slice_text(time + (list->narrow ? SHORT_TIME : 0)));
     table_cell(list->table, row->event.queue);
     table_cell(list->table, row->event.reason);
     table_cell(list->table, row->state);
@@ -104,18 +107,24 @@ static void print_tail(const list_t *list) {
 int audit_print_list(audit_ask_t *ask) {
     char zone[WHEN_SIZE], title[WHEN_SIZE + 16];
     when_zone(when_now(), ask->utc, zone);
-    snprintf(title, sizeof title, "FAILED AT (%s)", zone);
+    size_t room = table_room(stdout);
+    bool narrow = room > 0 && room < NARROW;
+    snprintf(title, sizeof title, narrow ? "AT (%s)" : "FAILED AT (%s)", zone);
     const table_column_t columns[] = {
         {.title = "REF"},
         {.title = title},
-        {.title = "QUEUE", .least = 8},
-        {.title = "REASON"},
-        {.title = "STATE"},
+        {.title = "QUEUE", .least = 6},
+        {.title = "REASON", .least = 8},
+        {.title = "STATE", .least = 6},
         {.title = "TRIES", .right = true},
-        {.title = "JOB", .least = 8, .most = 36}, // a UUID; longer ones are digests
-        {.title = "ERROR, ELSE PAYLOAD", .least = 20, .most = 160},
+        {.title = "JOB", .least = 8, .most = 20}, // digests and UUIDs are longer: `show` has all of it
+        {.title = "ERROR, ELSE PAYLOAD", .least = 12, .most = 160},
     };
-    list_t list = {.ask = ask, .most = ask->limit_given ? ask->filter.limit : ask->format == FORMAT_TABLE ? TABLE_LIMIT : 0};
+    list_t list = {.ask = ask,
+                   .narrow = narrow,
+                   .most = ask->limit_given              ? ask->filter.limit
+                           : ask->format == FORMAT_TABLE ? TABLE_LIMIT
+                                                         : 0};
     buffer_t why = {0};
     audit_filter_t filter = ask->filter;
     filter.limit = list.most ? list.most + 1 : 0; // one more tells that there are more

@@ -20,7 +20,9 @@ struct table {
     buffer_t text;                           // all cells of the chunk
     size_t ends[CHUNK_ROWS * TABLE_COLUMNS]; // where in `text` each ends
     size_t cells;
+    size_t next; // the column of the next cell
     size_t widths[TABLE_COLUMNS];
+    size_t pad; // columns not printed yet
     bool begun; // the titles are printed and the widths fixed
 };
 
@@ -55,21 +57,24 @@ static void squeeze(table_t *table) {
     }
 }
 
-static void print_cell(const table_t *table, size_t at, slice_t text) {
-    size_t width = table->widths[at], used = encode_width(text);
-    bool last = at + 1 == table->count;
-    if (used > width) {
-        size_t fits = encode_fit(text, width - 1);
+// Room behind a cell is printed before the next one that is not empty, so that no line ends in spaces.
+static void print_cell(table_t *table, size_t at, slice_t text) {
+    size_t width = table->widths[at], used = encode_width(text), fits = text.len;
+    bool cut = used > width;
+    if (cut) {
+        fits = encode_fit(text, width - 1);
         used = encode_width((slice_t){text.data, fits}) + 1;
-        fprintf(table->out, "%.*s…", (int)fits, text.data);
-    } else if (table->columns[at].right) {
-        fprintf(table->out, "%*s%.*s", (int)(width - used), "", (int)text.len, text.data);
-        used = width;
-    } else {
-        fprintf(table->out, "%.*s", (int)text.len, text.data);
     }
-    if (!last) fprintf(table->out, "%*s", (int)(width - used + GAP), "");
-    if (last) putc('\n', table->out);
+    if (table->columns[at].right) table->pad += width - used;
+    if (used > 0) {
+        fprintf(table->out, "%*s%.*s%s", (int)table->pad, "", (int)fits, text.data, cut ? "…" : "");
+        table->pad = 0;
+    }
+    if (!table->columns[at].right) table->pad += width - used;
+    table->pad += GAP;
+    if (at + 1 < table->count) return;
+    putc('\n', table->out);
+    table->pad = 0;
 }
 
 static void flush(table_t *table) {
@@ -78,14 +83,14 @@ static void flush(table_t *table) {
         for (size_t i = 0; i < table->count; i++) print_cell(table, i, slice_text(table->columns[i].title));
         table->begun = true;
     }
-    for (size_t i = 0, from = 0; i < table->cells; from = table->ends[i], i++)
-        print_cell(table, i % table->count, (slice_t){buffer_text(&table->text) + from, table->ends[i] - from});
+    for (size_t i = 0, at = 0, from = 0; i < table->cells; from = table->ends[i], i++, at = at + 1 == table->count ? 0 : at + 1)
+        print_cell(table, at, (slice_t){buffer_text(&table->text) + from, table->ends[i] - from});
     buffer_clear(&table->text);
     table->cells = 0;
 }
 
 void table_cell(table_t *table, slice_t bytes) {
-    size_t at = table->cells % table->count, from = table->text.len, most = table->columns[at].most;
+    size_t at = table->next, from = table->text.len, most = table->columns[at].most;
     if (bytes.len > LONGEST_CELL) bytes.len = LONGEST_CELL;
     encode_plain(&table->text, bytes, false);
     slice_t text = {buffer_text(&table->text) + from, table->text.len - from};
@@ -93,6 +98,7 @@ void table_cell(table_t *table, slice_t bytes) {
     if (most && width > most) width = most;
     if (!table->begun && width > table->widths[at]) table->widths[at] = width;
     table->ends[table->cells++] = table->text.len;
+    table->next = at + 1 == table->count ? 0 : at + 1;
     if (table->cells == CHUNK_ROWS * table->count) flush(table);
 }
 

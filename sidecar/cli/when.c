@@ -105,7 +105,7 @@ static struct tm broken_down(int64_t ms, bool utc) {
 
 void when_text(int64_t ms, bool utc, char text[WHEN_SIZE]) {
     struct tm tm = broken_down(ms, utc);
-    if (ms == 0 || strftime(text, WHEN_SIZE, "%Y-%m-%d %H:%M:%S", &tm) == 0) strcpy(text, "-");
+    if (ms == 0 || strftime(text, WHEN_SIZE, "%Y-%m-%d %H:%M:%S", &tm) == 0) snprintf(text, WHEN_SIZE, "-");
 }
 
 void when_rfc3339(int64_t ms, char text[WHEN_SIZE]) {
@@ -116,5 +116,5 @@ void when_rfc3339(int64_t ms, char text[WHEN_SIZE]) {
 
 void when_zone(int64_t ms, bool utc, char text[WHEN_SIZE]) {
     struct tm tm = broken_down(ms, utc);
-    if (utc || strftime(text, WHEN_SIZE, "%Z", &tm) == 0) strcpy(text, "UTC");
+    if (utc || strftime(text, WHEN_SIZE, "%Z", &tm) == 0) snprintf(text, WHEN_SIZE, "UTC");
 }

@@ -1,5 +1,4 @@
-#include "audit/audit.h"
-
+// Opening the log, and writing to it.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,0 +1,297 @@
+/* `queue-sidecar audit` as people and scripts see it; what is meant for programs is read back by Python's own readers. */
+#include "audit/audit.h"
+#include "audit_case.h"
+#include "child.h"
+#include "daemon.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BASE_S = 1763690400 }; /* 2025-11-21T02:00:00Z */
+
+static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
+
+/* Failure n, n seconds after BASE, with what is hard to print. */
+static void put(audit_t *audit, int n, const char *queue, const char *reason, slice_t error, slice_t payload) {
+    audit_case_event_t of;
+    audit_case_event(&of, "failed", n, (int64_t)(BASE_S + n) * 1000 + 7);
+    of.event.queue = slice_text(queue);
+    of.event.reason = slice_text(reason);
+    of.event.error = error;
+    of.event.payload = payload;
+    cr_assert(audit_case_put(audit, &of.event));
+}
+
+#define SLICE(text) ((slice_t){text, sizeof(text) - 1})
+
+/* Three failures, the first of which was put back. The path is owned by the caller. */
+static char *small_log(void) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    put(audit, 1, "email", "retries_exhausted", SLICE(""), SLICE("{\"a\":\"quote \\\" comma, and Ł\"}"));
+    put(audit, 2, "email", "reported", SLICE("line one\r\nline \"two\", three\x1b[31m"), SLICE("tab\there"));
+    put(audit, 3, "video", "alive_timeout", SLICE("\xff\xfe"), SLICE("\0\1\2 nul and \xff"));
+    audit_case_event_t of, first;
+    audit_case_event(&first, "failed", 1, 0);
+    audit_case_event(&of, "requeued", 4, (int64_t)(BASE_S + 60) * 1000);
+    of.event.queue = slice_text("email");
+    of.event.job = slice_text("job-1");
+    of.event.answers = slice_text(first.id);
+    cr_assert(audit_case_put(audit, &of.event));
+    audit_close(audit);
+    return path;
+}
+
+/* Runs Python on what the CLI wrote, which it finds in a file named by argv[1]; an AssertionError fails the test. */
+static void python(const char *input, const char *program) {
+    char *dir = temp_dir("python"), *path = temp_path(dir, "input"), *err = temp_path(dir, "err");
+    FILE *file = fopen(path, "wb");
+    cr_assert_not_null(file);
+    fputs(input, file);
+    cr_assert_eq(fclose(file), 0);
+    child_t *child =
+        child_start(&(child_spec_t){.argv = (const char *const[]){"python3", "-c", program, path, NULL}, .err = err});
+    cr_assert(child_wait(child, 30000));
+    char *said = temp_read(err);
+    cr_assert_eq(child->exit_code, 0, "%s\n%s", said, input);
+    child_free(child);
+    free(said);
+    free(err);
+    free(path);
+    free(dir);
+}
+
+static const char check_rows[] =
+    "import base64\n"
+    "def raw(r, name): return base64.b64decode(r[name], validate=True) if r[name + '_encoding'] == 'base64' else "
+    "r[name].encode()\n"
+    "assert [r['job_id'] for r in rows] == ['job-3', 'job-2', 'job-1'], rows\n"
+    "assert [r['state'] for r in rows] == ['failed', 'failed', 'requeued']\n"
+    "assert [raw(r, 'payload') for r in rows] == [b'\\0\\1\\2 nul and \\xff', b'tab\\there', "
+    "'{\"a\":\"quote \\\\\" comma, and Ł\"}'.encode()], rows\n"
+    "assert [raw(r, 'error') for r in rows] == [b'\\xff\\xfe', b'line one\\r\\nline \"two\", three\\x1b[31m', b''], rows\n"
+    "assert [r['failed_at'] for r in rows] == ['2025-11-21T02:00:0%d.007Z' % n for n in (3, 2, 1)]\n"
+    "assert all(str(r['attempts']) == '4' and len(r['ref']) == 12 and len(r['event']) == 64 for r in rows)\n";
+
+static void python_rows(const char *input, const char *read) {
+    char *program = mem_printf("import csv, json, sys\n%s%s", read, check_rows);
+    python(input, program);
+    free(program);
+}
+
+Test(daemon_audit_cli, every_format_is_read_back_by_others) {
+    char *db = small_log();
+    const daemon_output_t *json = daemon_run("audit", "list", "--db", db, "-o", "json");
+    cr_assert_eq(json->code, 0, "%s", json->err);
+    cr_assert_str_empty(json->err);
+    python_rows(json->out, "rows = json.load(open(sys.argv[1]))\n");
+    python_rows(daemon_run("audit", "list", "--db", db, "-o", "jsonl")->out,
+                "rows = [json.loads(l) for l in open(sys.argv[1])]\n");
+    python_rows(daemon_run("audit", "list", "--db", db, "--output=csv")->out,
+                "rows = list(csv.DictReader(open(sys.argv[1], newline=''), strict=True))\n"
+                "assert all(l.endswith('\\r\\n') for l in open(sys.argv[1], newline='').readlines()[-1:])\n");
+    python(daemon_run("audit", "list", "--db", db, "-o", "json", "-q", "none")->out,
+           "import json, sys; assert json.load(open(sys.argv[1])) == []");
+    python(daemon_run("audit", "stats", "--db", db, "-o", "json", "-q", "none")->out,
+           "import json, sys; assert json.load(open(sys.argv[1])) == []");
+    python(daemon_run("audit", "stats", "--db", db, "-o", "json")->out,
+           "import json, sys; r = json.load(open(sys.argv[1])); assert [(x['queue'], x['reason'], x['failures'], x['open'], "
+           "x['hour']) "
+           "for x in r] == [('email', 'reported', 1, 1, '2025-11-21T02:00:00.000Z'), ('email', 'retries_exhausted', 1, 0, "
+           "'2025-11-21T02:00:00.000Z'), ('video', 'alive_timeout', 1, 1, '2025-11-21T02:00:00.000Z')], r");
+    python(daemon_run("audit", "stats", "--db", db, "-o", "csv", "-n", "2")->out,
+           "import csv, sys; r = list(csv.DictReader(open(sys.argv[1], newline=''))); assert [x['requeued'] for x in r] == ['0', "
+           "'1'], r");
+    free(db);
+}
+
+/* The ref of a job, owned by the caller. */
+static char *ref_of(const char *db, const char *job) {
+    char *sql = mem_printf("SELECT ref FROM failed_jobs WHERE job_id = '%s'", job), *ref = audit_case_sql(db, sql);
+    free(sql);
+    return ref;
+}
+
+Test(daemon_audit_cli, show_tells_all_of_one) {
+    char *db = small_log(), *ref = ref_of(db, "job-1"), *binary = ref_of(db, "job-3");
+    const daemon_output_t *shown = daemon_run("audit", "show", ref, "--db", db, "--utc");
+    cr_assert_eq(shown->code, 0, "%s", shown->err);
+    cr_assert(has(shown->out, "state     requeued\n") && has(shown->out, "2025-11-21 02:00:01.007 UTC"), "%s", shown->out);
+    cr_assert(has(shown->out, "\n  {\"a\":\"quote \\\" comma, and Ł\"}\n") && has(shown->out, "requeued  retries_exhausted"),
+              "%s", shown->out);
+    cr_assert(has(daemon_run("audit", "show", "--db", db, binary)->out, "in base64\n  AAECIG51bCBhbmQg/w==\n"));
+    python(daemon_run("audit", "show", "--db", db, ref, "-o", "json")->out,
+           "import json, sys; r = json.load(open(sys.argv[1])); assert r['state'] == 'requeued'; "
+           "assert [h['kind'] for h in r['history']] == ['failed', 'requeued'], r");
+    char *event = audit_case_sql(db, "SELECT event FROM events WHERE job = 'job-2'");
+    cr_assert(has(daemon_run("audit", "show", event, "--db", db)->out, "job       job-2"));
+    for (char *at = ref; *at; at++) *at = (char)(*at >= 'a' ? *at - 'a' + 'A' : *at);
+    ref[9] = '\0';
+    cr_assert(has(daemon_run("audit", "show", ref, "--db", db)->out, "job       job-1"), "a beginning in capitals");
+    const daemon_output_t *none = daemon_run("audit", "show", "zzzzzzzzzzzz", "--db", db);
+    cr_assert_eq(none->code, 1);
+    cr_assert_str_empty(none->out);
+    cr_assert(has(none->err, "no event has the ref"));
+    free(event);
+    free(binary);
+    free(ref);
+    free(db);
+}
+
+Test(daemon_audit_cli, several_refs_of_one_beginning_are_listed) {
+    char *db = audit_case_path();
+    audit_t *audit = audit_case_open(db, AUDIT_WRITE);
+    for (int n = 0; n < 33; n++) put(audit, n, "q", "reported", SLICE(""), SLICE("x")); /* more than there are first digits */
+    char *digit = audit_case_sql(db, "SELECT substr(ref, 1, 1) FROM events GROUP BY 1 HAVING count(*) > 1 LIMIT 1");
+    const daemon_output_t *several = daemon_run("audit", "show", digit, "--db", db);
+    cr_assert_eq(several->code, 1);
+    cr_assert_str_empty(several->out);
+    cr_assert(has(several->err, "several refs begin with") && has(several->err, "job-"), "%s", several->err);
+    audit_close(audit);
+    free(digit);
+    free(db);
+}
+
+static const daemon_output_t *run_with(const char *variable, const char *const *args) {
+    return daemon_run_argv(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, args);
+}
+
+Test(daemon_audit_cli, tables_are_safe_local_and_fit) {
+    char *db = small_log();
+    const char *const list[] = {"audit", "list", "--db", db, NULL}, *const utc[] = {"audit", "list", "--db", db, "--utc", NULL};
+    const daemon_output_t *berlin = run_with("TZ=CET-1", list), *plain = run_with("TZ=CET-1", utc);
+    cr_assert(has(berlin->out, "FAILED AT (CET)") && has(berlin->out, "2025-11-21 03:00:03"), "%s", berlin->out);
+    cr_assert(has(plain->out, "FAILED AT (UTC)") && has(plain->out, "2025-11-21 02:00:03"), "%s", plain->out);
+    cr_assert(has(plain->out, "line one\\r\\nline \"two\", three\\x1b[31m") && has(plain->out, "\\xff\\xfe"), "%s", plain->out);
+    for (const char *at = plain->out; *at; at++) cr_assert((unsigned char)*at >= ' ' || *at == '\n');
+    const daemon_output_t *narrow = run_with("COLUMNS=80", list);
+    for (const char *line = narrow->out; *line; line += strcspn(line, "\n") + 1) {
+        size_t columns = 0;
+        for (size_t i = 0; line[i] && line[i] != '\n'; i++) columns += ((unsigned char)line[i] & 0xc0) != 0x80;
+        cr_assert_leq(columns, 80, "%s", narrow->out);
+    }
+    const daemon_output_t *stats = daemon_run("audit", "stats", "--db", db, "--utc");
+    cr_assert(has(stats->out, "(all)") && has(stats->out, "2025-11-21 02:00         3  ####"), "%s", stats->out);
+    free(db);
+}
+
+/* The same three failures by the times that are asked for, in the zone CET-1. */
+Test(daemon_audit_cli, times_are_local_unless_they_say_otherwise) {
+    static const struct {
+        const char *since, *until;
+        int rows;
+    } rows[] = {{"2025-11-21T03:00:02", NULL, 2},
+                {"2025-11-21 03:00:02", NULL, 2},
+                {"2025-11-21T02:00:02Z", NULL, 2},
+                {"2025-11-21T02:00", NULL, 3},
+                {"2025-11-21T05:00:03+03:00", NULL, 1},
+                {"2025-11-21", NULL, 3},
+                {"2025-11-22", NULL, 0},
+                {NULL, "2025-11-21T02:00:03Z", 2},
+                {NULL, "2025-11-21", 0},
+                {"2025-11-20", "2025-11-22", 3},
+                {"2h", NULL, 0},
+                {"99999d", NULL, 3}};
+    char *db = small_log();
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        const char *args[] = {"audit", "list", "--db", db, "-o", "jsonl", NULL, NULL, NULL, NULL, NULL};
+        size_t n = 6;
+        if (rows[i].since) args[n++] = "--since", args[n++] = rows[i].since;
+        if (rows[i].until) args[n++] = "--until", args[n++] = rows[i].until;
+        const daemon_output_t *output = run_with("TZ=CET-1", args);
+        int lines = 0;
+        for (const char *at = output->out; *at; at++) lines += *at == '\n';
+        cr_expect_eq(lines, rows[i].rows, "%s to %s: %d rows %s", rows[i].since, rows[i].until, lines, output->err);
+        cr_expect_eq(output->code, 0);
+        if (lines == 0) cr_expect(has(output->err, "no final failures match"));
+    }
+    free(db);
+}
+
+Test(daemon_audit_cli, exit_codes_and_hints) {
+    char *db = small_log(), *missing = audit_case_path();
+    static const struct {
+        const char *words[4], *hint;
+    } misuse[] = {{{"lst"}, "did you mean `list`?"},
+                  {{"list", "--reason", "retry_exhausted"}, "did you mean `retries_exhausted`?"},
+                  {{"list", "--quee", "x"}, "did you mean `--queue`?"},
+                  {{"list", "-o", "jsn"}, "did you mean `json`?"},
+                  {{"list", "--since", "yesterday-ish"}, "2026-11-21T02:00"},
+                  {{"list", "--since", "2025-02-30"}, "no time"},
+                  {{"list", "--limit", "-1"}, "no number"},
+                  {{"list", "word"}, "unexpected argument"},
+                  {{"show"}, "a ref is missing"},
+                  {{"show", "a!"}, "is no ref"},
+                  {{"show", "abc", "def"}, "unexpected argument"},
+                  {{"show", "abc", "--queue=x"}, "unknown option"},
+                  {{"stats", "--since=1h", "--until=2h"}, "--since must be before"},
+                  {{"list", "-c", "x"}, "exclude each other"}};
+    for (size_t i = 0; i < sizeof(misuse) / sizeof(*misuse); i++) {
+        const char *args[] = {"audit", misuse[i].words[0], "--db", db, NULL, NULL, NULL, NULL};
+        for (size_t j = 1; j < 4 && misuse[i].words[j]; j++) args[3 + j] = misuse[i].words[j];
+        const daemon_output_t *output = daemon_run_argv(NULL, args);
+        cr_expect_eq(output->code, 2, "%s: %d", misuse[i].hint, output->code);
+        cr_expect(has(output->err, misuse[i].hint), "\"%s\" lacks \"%s\"", output->err, misuse[i].hint);
+        cr_expect_str_empty(output->out);
+    }
+    cr_assert_eq(daemon_run("audit")->code, 2);
+    cr_assert_eq(daemon_run("audit", "list", "--db", missing)->code, 1);
+    cr_assert_eq(daemon_run("audit", "list", "-c", "no/such.cfg")->code, 78);
+    cr_assert(has(daemon_run("audit", "list", "--db", db, "-q", "emial")->err, "did you mean `email`?"));
+    cr_assert(has(daemon_run("audit", "list", "--db", db, "-n", "2")->err, "there are more"));
+    cr_assert_str_empty(daemon_run("audit", "list", "--db", db, "-n", "3")->err);
+    cr_assert(has(daemon_run("audit", "--help")->out, "Examples:\n  queue-sidecar audit list"));
+    free(missing);
+    free(db);
+}
+
+Test(daemon_audit_cli, finds_the_log_by_the_config_while_somebody_writes) {
+    char *db = small_log(), *dir = temp_dir("config"), *config = temp_path(dir, "x.cfg");
+    FILE *file = fopen(config, "w");
+    fprintf(file, "audit = { path = \"%s\"; };\nqueues = ( { name = \"q\"; } );\n", db);
+    fclose(file);
+    audit_t *writer = audit_case_open(db, AUDIT_WRITE);
+    buffer_t why = {0};
+    cr_assert(audit_begin(writer, &why));
+    const daemon_output_t *output = daemon_run("audit", "list", "-c", config);
+    cr_assert_eq(output->code, 0, "%s", output->err);
+    cr_assert(has(output->out, "job-3"));
+    audit_rollback(writer);
+    audit_close(writer);
+    free(config);
+    free(dir);
+    free(db);
+}
+
+/* All SQL of sql/README.md, as it stands there, in the shell that it is written for. */
+Test(daemon_audit_cli, ready_queries_run_in_the_shell) {
+    char *db = small_log(), *text = temp_read("sql/README.md"), *dir = temp_dir("shell"), *out = temp_path(dir, "out"),
+         *err = temp_path(dir, "err");
+    int queries = 0;
+    for (char *at = text; (at = strstr(at, "```sql\n")); queries++) {
+        char *sql = at + strlen("```sql\n");
+        at = strstr(sql, "```");
+        cr_assert_not_null(at);
+        *at++ = '\0';
+        child_t *child = child_start(&(child_spec_t){
+            .argv = (const char *const[]){"sqlite3", "-bail", "-readonly", db, sql, NULL}, .out = out, .err = err});
+        cr_assert(child_wait(child, 30000));
+        char *said = temp_read(err);
+        cr_expect_eq(child->exit_code, 0, "%s\n%s", sql, said);
+        cr_expect_str_empty(said, "%s\n%s", sql, said);
+        free(said);
+        child_free(child);
+    }
+    cr_assert_geq(queries, 9);
+    char *said = temp_read(out);
+    cr_assert(has(said, "retries_exhausted|4|job-1") && has(said, "email|1|2|1|0"), "%s", said);
+    free(said);
+    free(err);
+    free(out);
+    free(dir);
+    free(text);
+    free(db);
+}

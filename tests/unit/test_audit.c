@@ -1,0 +1,371 @@
+/* The store of the audit log, on real files. */
+#include "audit/audit.h"
+#include "audit/migrations.h"
+#include "audit/store.h"
+#include "audit_case.h"
+#include "base/digest.h"
+#include "child.h"
+#include "tempdir.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
+
+static void expect_refused(const char *path, audit_mode_t mode, const char *part) {
+    char *why = audit_case_refused(path, mode);
+    cr_expect(has(why, part), "\"%s\" lacks \"%s\"", why, part);
+    cr_expect(has(why, path));
+    free(why);
+}
+
+/* A released migration is history: databases in the field were made by it. After a release write 002_*.sql instead of changing
+ * this digest. (Schema 1 is not released yet.) */
+Test(unit_audit, migrations_are_frozen) {
+    static const char *const digests[] = {"c4cf9bbe31a16ed63b75040ffef682cde2c32ed56e7597f513137568e4a4850f"};
+    cr_assert_eq(migration_count, sizeof(digests) / sizeof(*digests));
+    for (size_t i = 0; i < migration_count; i++) {
+        char hex[DIGEST_HEX_SIZE];
+        digest_t digest = digest_of(migrations[i].sql, strlen(migrations[i].sql));
+        digest_hex(&digest, hex);
+        cr_expect_eq(migrations[i].schema, (int)i + 1);
+        cr_expect_str_eq(hex, digests[i], "%s has changed", migrations[i].name);
+    }
+}
+
+Test(unit_audit, is_made_once_and_keeps_its_name) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    char *instance = mem_str(audit_instance(audit));
+    cr_assert_eq(strspn(instance, "0123456789abcdef"), 32);
+    audit_close(audit);
+    audit = audit_case_open(path, AUDIT_WRITE);
+    cr_assert_str_eq(audit_instance(audit), instance);
+    audit_t *reader = audit_case_open(path, AUDIT_READ);
+    cr_assert_str_eq(audit_instance(reader), instance);
+    char *other_path = audit_case_path();
+    audit_t *other = audit_case_open(other_path, AUDIT_WRITE);
+    cr_assert_str_neq(audit_instance(other), instance);
+    char *mode = audit_case_sql(path, "PRAGMA journal_mode");
+    cr_assert_str_eq(mode, "wal");
+    int64_t synchronous = 0;
+    buffer_t why = {0};
+    cr_assert(audit_number(audit, "PRAGMA synchronous", &synchronous, &why));
+    cr_assert_eq(synchronous, 2, "FULL");
+    struct stat at;
+    cr_assert_eq(stat(path, &at), 0);
+    cr_assert_eq(at.st_mode & 07, 0, "others may read it");
+    audit_close(other);
+    audit_close(reader);
+    audit_close(audit);
+    free(mode);
+    free(instance);
+    free(path);
+    free(other_path);
+}
+
+Test(unit_audit, an_event_is_kept_once) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit_case_event_t one, other;
+    audit_case_event(&one, "failed", 1, 1000);
+    audit_case_event(&other, "failed", 2, 1000);
+    cr_assert(audit_case_put(audit, &one.event));
+    cr_assert_not(audit_case_put(audit, &one.event));
+    one.event.reason = slice_text("reported"); /* the first one stays */
+    cr_assert_not(audit_case_put(audit, &one.event));
+    cr_assert(audit_case_put(audit, &other.event));
+    cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 2);
+    cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events WHERE reason = 'retries_exhausted'"), 2);
+    char *ref = audit_case_sql(path, "SELECT ref FROM failed_jobs WHERE job_id = 'job-1'"), expected[EVENT_REF_SIZE];
+    cr_assert(event_ref(one.event.event, expected));
+    cr_assert_str_eq(ref, expected);
+    free(ref);
+    audit_close(audit);
+    free(path);
+}
+
+/* Ids that begin alike share their ref; both are kept. */
+Test(unit_audit, two_events_may_share_a_ref) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit_case_event_t one, other;
+    audit_case_event(&one, "failed", 1, 1000);
+    other = one;
+    other.event.event = slice_text(other.id);
+    other.id[40] = other.id[40] == '0' ? '1' : '0';
+    cr_assert(audit_case_put(audit, &one.event));
+    cr_assert(audit_case_put(audit, &other.event));
+    cr_assert_not(audit_case_put(audit, &other.event));
+    cr_assert_eq(audit_case_count(path, "SELECT count(DISTINCT ref) * 10 + count(*) FROM events"), 12);
+    audit_close(audit);
+    free(path);
+}
+
+typedef struct {
+    const char *bytes;
+    size_t len;
+    const char *type; /* of the column */
+} bytes_row_t;
+#define BYTES(text) text, sizeof(text) - 1
+
+Test(unit_audit, bytes_are_kept_exactly) {
+    static const bytes_row_t rows[] = {
+        {BYTES(""), "text"},
+        {BYTES("plain"), "text"},
+        {BYTES("{\"to\":\"Łukasz 日本 😀\"}"), "text"},
+        {BYTES("nul \0 inside of it"), "blob"},
+        {BYTES("long enough for a word, then \0"), "blob"},
+        {BYTES("\0"), "blob"},
+        {BYTES("broken \xff here"), "blob"},
+        {BYTES("a sequence that is cut off at the end \xe6\x97"), "blob"},
+        {BYTES("overlong \xc0\xaf"), "blob"},
+        {BYTES("surrogate \xed\xa0\x80"), "blob"},
+        {BYTES("12345678\x80"), "blob"},
+    };
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        audit_case_event_t of;
+        buffer_t sql = {0}, hex = {0};
+        audit_case_event(&of, "failed", (int)i, 1000);
+        of.event.payload = of.event.error = (slice_t){rows[i].bytes, rows[i].len};
+        cr_assert(audit_case_put(audit, &of.event));
+        for (size_t j = 0; j < rows[i].len; j++) buffer_printf(&hex, "%02X", (unsigned char)rows[i].bytes[j]);
+        buffer_printf(
+            &sql, "SELECT typeof(payload) || typeof(error) || hex(payload) || hex(error) FROM events WHERE job = 'job-%zu'", i);
+        char *got = audit_case_sql(path, buffer_text(&sql)),
+             *expected = mem_printf("%s%s%s%s", rows[i].type, rows[i].type, buffer_text(&hex), buffer_text(&hex));
+        cr_expect_str_eq(got, expected);
+        free(got);
+        free(expected);
+        buffer_free(&sql);
+        buffer_free(&hex);
+    }
+    cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM failed_jobs WHERE payload LIKE '%日本%'"), 1);
+    audit_close(audit);
+    free(path);
+}
+
+Test(unit_audit, other_texts_with_broken_bytes_are_escaped_not_refused) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit_case_event_t of;
+    audit_case_event(&of, "failed", 1, 1000);
+    of.event.worker = (slice_t){"w\xff\0x", 4};
+    cr_assert(audit_case_put(audit, &of.event));
+    char *worker = audit_case_sql(path, "SELECT worker FROM events");
+    cr_assert_str_eq(worker, "w\\ufffd\\u0000x");
+    free(worker);
+    audit_close(audit);
+    free(path);
+}
+
+Test(unit_audit, an_event_without_an_id_is_refused) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit_case_event_t of;
+    buffer_t why = {0};
+    bool added = true;
+    audit_case_event(&of, "failed", 1, 1000);
+    cr_assert_not(audit_put(audit, &of.event, &added, &why), "outside of a transaction");
+    of.event.event = slice_text("0123");
+    cr_assert(audit_begin(audit, &why));
+    cr_assert_not(audit_put(audit, &of.event, &added, &why));
+    cr_assert_not(added);
+    audit_rollback(audit);
+    buffer_free(&why);
+    audit_close(audit);
+    free(path);
+}
+
+static void expect_position(audit_t *audit, const char *queue, const char *expected) {
+    char position[AUDIT_POSITION_SIZE];
+    buffer_t why = {0};
+    cr_assert(audit_position(audit, queue, position, &why), "%s", buffer_text(&why));
+    cr_expect_str_eq(position, expected);
+}
+
+Test(unit_audit, positions_move_as_told_and_with_their_rows) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit_case_event_t of;
+    buffer_t why = {0};
+    audit_case_event(&of, "failed", 1, 1000);
+    expect_position(audit, "q", "0-0");
+    cr_assert(audit_begin(audit, &why) && audit_put(audit, &of.event, NULL, &why) && audit_move(audit, "q", "5-1", &why));
+    expect_position(audit, "q", "5-1");
+    audit_rollback(audit);
+    expect_position(audit, "q", "0-0");
+    cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 0);
+    cr_assert(audit_begin(audit, &why) && audit_move(audit, "q", "7-0", &why) && audit_move(audit, "p", "9-0", &why) &&
+              audit_commit(audit, &why));
+    cr_assert(audit_begin(audit, &why) && audit_move(audit, "q", "6-0", &why) && audit_commit(audit, &why));
+    audit_close(audit);
+    audit = audit_case_open(path, AUDIT_WRITE);
+    expect_position(audit, "q", "6-0"); /* also backwards: a stream may have begun anew */
+    expect_position(audit, "p", "9-0");
+    expect_position(audit, "other", "0-0");
+    audit_rollback(audit); /* of nothing */
+    audit_close(audit);
+    free(path);
+}
+
+typedef struct {
+    audit_t *audit;
+    bool began;
+} writer_t;
+
+static void *begin_later(void *self) {
+    writer_t *writer = self;
+    buffer_t why = {0};
+    writer->began = audit_begin(writer->audit, &why) && audit_commit(writer->audit, &why);
+    buffer_free(&why);
+    return NULL;
+}
+
+Test(unit_audit, a_second_writer_waits_or_says_who_is_in_the_way) {
+    char *path = audit_case_path();
+    audit_t *first = audit_case_open(path, AUDIT_WRITE), *second = audit_case_open(path, AUDIT_WRITE);
+    audit_t *reader = audit_case_open(path, AUDIT_READ);
+    audit_case_event_t of;
+    buffer_t why = {0};
+    audit_case_event(&of, "failed", 1, 1000);
+    cr_assert(audit_begin(first, &why) && audit_put(first, &of.event, NULL, &why));
+    expect_position(reader, "q", "0-0"); /* readers wait for nobody */
+    audit_patience(second, 1);
+    cr_assert_not(audit_begin(second, &why));
+    cr_assert(has(buffer_text(&why), "locked by another process") && has(buffer_text(&why), path), "%s", buffer_text(&why));
+    audit_patience(second, wait_scaled_ms(20000));
+    writer_t writer = {.audit = second};
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, begin_later, &writer), 0);
+    cr_assert(audit_commit(first, &why));
+    pthread_join(thread, NULL);
+    cr_assert(writer.began);
+    buffer_free(&why);
+    audit_close(reader);
+    audit_close(second);
+    audit_close(first);
+    free(path);
+}
+
+Test(unit_audit, newer_and_foreign_files_are_refused_and_left_alone) {
+    char *path = audit_case_path();
+    audit_close(audit_case_open(path, AUDIT_WRITE));
+    free(audit_case_sql(path, "PRAGMA user_version = 7"));
+    expect_refused(path, AUDIT_WRITE, "has schema 7, this version knows up to 1");
+    expect_refused(path, AUDIT_READ, "has schema 7, this version knows up to 1");
+    char *foreign = audit_case_path();
+    FILE *file = fopen(foreign, "w"); /* a database of others: not in WAL mode, and it stays so */
+    fclose(file);
+    free(audit_case_sql(foreign, "CREATE TABLE t (x)"));
+    expect_refused(foreign, AUDIT_WRITE, "another program");
+    expect_refused(foreign, AUDIT_READ, "another program");
+    char *mode = audit_case_sql(foreign, "PRAGMA journal_mode");
+    cr_assert_str_eq(mode, "delete");
+    free(mode);
+    file = fopen(foreign, "w");
+    for (int i = 0; i < 100; i++) fputs("this is a text about sidecars, not a database\n", file);
+    fclose(file);
+    expect_refused(foreign, AUDIT_WRITE, "no SQLite database");
+    expect_refused(foreign, AUDIT_READ, "no SQLite database");
+    free(foreign);
+    free(path);
+}
+
+Test(unit_audit, says_what_is_missing) {
+    char *path = audit_case_path(), *below = mem_printf("%s.d/audit.db", path), *under_file = mem_printf("%s/audit.db", path);
+    expect_refused(below, AUDIT_WRITE, "does not exist: create it, or set audit.path");
+    expect_refused(path, AUDIT_READ, "no such file");
+    cr_assert_eq(access(path, F_OK), -1, "reading made a file");
+    fclose(fopen(path, "w"));
+    expect_refused(path, AUDIT_READ, "is empty");
+    expect_refused(under_file, AUDIT_WRITE, "is no directory");
+    expect_refused("/dev", AUDIT_WRITE, "no regular file");
+    audit_close(audit_case_open(path, AUDIT_WRITE)); /* an empty file becomes one */
+    cr_assert_str_eq(audit_remote_name(0x6969), "NFS");
+    cr_assert_str_eq(audit_remote_name(0xff534d42), "CIFS");
+    cr_assert_str_eq(audit_remote_name(0x65735546), "FUSE");
+    cr_assert_null(audit_remote_name(0xef53)); /* ext4 */
+    free(under_file);
+    free(below);
+    free(path);
+}
+
+Test(unit_audit, a_full_disk_is_named_and_loses_nothing) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit_case_event_t of;
+    buffer_t why = {0};
+    char *large = mem_alloc(1 << 20);
+    memset(large, 'x', 1 << 20);
+    audit_case_event(&of, "failed", 1, 1000);
+    cr_assert(audit_case_put(audit, &of.event));
+    cr_assert_eq(sqlite3_exec(audit->db, "PRAGMA max_page_count = 60", NULL, NULL, NULL), SQLITE_OK);
+    audit_case_event(&of, "failed", 2, 1000);
+    of.event.payload = (slice_t){large, 1 << 20};
+    cr_assert(audit_begin(audit, &why));
+    cr_assert_not(audit_put(audit, &of.event, NULL, &why));
+    cr_assert(has(buffer_text(&why), "the disk is full"), "%s", buffer_text(&why));
+    audit_rollback(audit);
+    of.event.payload = slice_text("{}");
+    cr_assert(audit_case_put(audit, &of.event)); /* and goes on when there is room */
+    cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 2);
+    buffer_free(&why);
+    free(large);
+    audit_close(audit);
+    free(path);
+}
+
+/* Puts events in transactions of ten for ever, and says on `said` after each commit how many there are; it has begun the next one
+ * by then. */
+static void write_for_ever(const char *path, int said) {
+    buffer_t why = {0};
+    audit_t *audit = audit_open(path, AUDIT_WRITE, &why);
+    audit_case_event_t of;
+    for (int n = 0; audit;) {
+        if (!audit_begin(audit, &why)) break;
+        if (n && write(said, &n, sizeof(n)) != sizeof(n)) break;
+        for (int i = 0; i < 10; i++) {
+            audit_case_event(&of, "failed", n++, 1000);
+            if (!audit_put(audit, &of.event, NULL, &why)) _exit(1);
+        }
+        if (!audit_commit(audit, &why)) break;
+    }
+    _exit(1);
+}
+
+Test(unit_audit, kill_9_keeps_what_was_committed_and_nothing_else) {
+    char *path = audit_case_path();
+    int said[2], committed = 0;
+    cr_assert_eq(pipe(said), 0);
+    pid_t pid = fork();
+    cr_assert_geq(pid, 0);
+    if (pid == 0) {
+        close(said[0]);
+        write_for_ever(path, said[1]);
+    }
+    close(said[1]);
+    while (committed < 100) cr_assert_eq(read(said[0], &committed, sizeof(committed)), (ssize_t)sizeof(committed));
+    kill(pid, SIGKILL);
+    cr_assert_eq(waitpid(pid, NULL, 0), pid);
+    while (read(said[0], &committed, sizeof(committed)) == (ssize_t)sizeof(committed)) {
+    }
+    close(said[0]);
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    int64_t rows = audit_case_count(path, "SELECT count(*) FROM events");
+    cr_assert_eq(rows % 10, 0, "%lld: a transaction in part", (long long)rows);
+    cr_assert_geq(rows, committed);
+    cr_assert_leq(rows, committed + 10);
+    audit_close(audit);
+    free(path);
+}

@@ -1,0 +1,233 @@
+/* Questions to the audit log. */
+#include "audit/query.h"
+#include "audit_case.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HOUR = 3600000 };
+
+typedef struct {
+    audit_t *audit;
+    char *path;
+    char ids[64][EVENT_ID_SIZE]; /* by n */
+} log_t;
+
+static log_t begin(void) {
+    log_t l = {.path = audit_case_path()};
+    l.audit = audit_case_open(l.path, AUDIT_WRITE);
+    return l;
+}
+
+static void end(log_t *l) {
+    audit_close(l->audit);
+    free(l->path);
+}
+
+static void put(log_t *l, int n, const char *queue, const char *reason, int64_t at, const char *payload) {
+    audit_case_event_t of;
+    audit_case_event(&of, "failed", n, at);
+    of.event.queue = slice_text(queue);
+    of.event.reason = slice_text(reason);
+    of.event.payload = slice_text(payload);
+    cr_assert(audit_case_put(l->audit, &of.event));
+    memcpy(l->ids[n], of.id, sizeof(of.id));
+}
+
+static void answer(log_t *l, int n, const char *kind, int to, int64_t at) {
+    audit_case_event_t of;
+    audit_case_event(&of, kind, n, at);
+    of.event.answers = slice_text(l->ids[to]);
+    cr_assert(audit_case_put(l->audit, &of.event));
+}
+
+/* Every row as "job state," in a buffer. */
+static bool note(void *self, const audit_row_t *row) {
+    buffer_printf(self, "%.*s", (int)row->event.job.len, row->event.job.data);
+    if (row->state.len && !slice_is(row->state, "failed")) buffer_printf(self, "=%.*s", (int)row->state.len, row->state.data);
+    buffer_str(self, " ");
+    return true;
+}
+
+static void expect_list(log_t *l, audit_filter_t filter, const char *expected) {
+    buffer_t got = {0}, why = {0};
+    cr_assert(audit_list(l->audit, &filter, note, &got, &why), "%s", buffer_text(&why));
+    cr_expect_str_eq(buffer_text(&got), expected);
+    buffer_free(&got);
+}
+
+Test(unit_audit_query, lists_what_the_filter_says_newest_first) {
+    log_t l = begin();
+    put(&l, 1, "a", "reported", 1000, "one");
+    put(&l, 2, "b", "reported", 3000, "two");
+    put(&l, 3, "a", "alive_timeout", 2000, "100% of_three");
+    put(&l, 4, "a", "reported", 4000, "Four");
+    expect_list(&l, (audit_filter_t){0}, "job-4 job-2 job-3 job-1 ");
+    expect_list(&l, (audit_filter_t){.queue = "a"}, "job-4 job-3 job-1 ");
+    expect_list(&l, (audit_filter_t){.queue = "a", .reason = "reported"}, "job-4 job-1 ");
+    expect_list(&l, (audit_filter_t){.reason = "reported", .limit = 2}, "job-4 job-2 ");
+    expect_list(&l, (audit_filter_t){.since_ms = 2000, .until_ms = 4000}, "job-2 job-3 ");
+    expect_list(&l, (audit_filter_t){.grep = "our"}, "job-4 ");
+    expect_list(&l, (audit_filter_t){.grep = "four"}, "");
+    expect_list(&l, (audit_filter_t){.grep = "% of_"}, "job-3 "); /* no pattern */
+    expect_list(&l, (audit_filter_t){.grep = "job-2"}, "job-2 ");
+    expect_list(&l, (audit_filter_t){.queue = "a' OR 1 --"}, "");
+    end(&l);
+}
+
+Test(unit_audit_query, greps_bytes_that_are_no_text) {
+    log_t l = begin();
+    audit_case_event_t of;
+    audit_case_event(&of, "failed", 1, 1000);
+    of.event.payload = (slice_t){"\0\xff needle \xfe", 11};
+    cr_assert(audit_case_put(l.audit, &of.event));
+    audit_case_event(&of, "failed", 2, 2000);
+    of.event.error = (slice_t){"worker said: \xff needle", 22};
+    cr_assert(audit_case_put(l.audit, &of.event));
+    expect_list(&l, (audit_filter_t){.grep = "needle"}, "job-2 job-1 ");
+    expect_list(&l, (audit_filter_t){.grep = "\xff needle \xfe"}, "job-1 ");
+    end(&l);
+}
+
+Test(unit_audit_query, the_last_answer_is_the_state) {
+    log_t l = begin();
+    for (int n = 1; n <= 4; n++) put(&l, n, "q", "reported", 1000 * n, "x");
+    answer(&l, 11, "requeued", 1, 5000);
+    answer(&l, 12, "discarded", 2, 5000);
+    answer(&l, 13, "discarded", 3, 7000); /* arrives first, came last */
+    answer(&l, 14, "requeued", 3, 6000);
+    expect_list(&l, (audit_filter_t){0}, "job-4 job-3=discarded job-2=discarded job-1=requeued ");
+    put(&l, 5, "q", "reported", 9000, "x"); /* fails again: a new row, the old one stays requeued */
+    expect_list(&l, (audit_filter_t){.limit = 1}, "job-5 ");
+    cr_expect_eq(audit_case_count(l.path, "SELECT count(*) FROM failed_jobs WHERE state = 'requeued'"), 1);
+    cr_expect_eq(audit_case_count(l.path, "SELECT open * 100 + requeued * 10 + discarded FROM failures_by_queue"), 212);
+    end(&l);
+}
+
+static void expect_found(log_t *l, const char *prefix, int64_t limit, const char *expected) {
+    buffer_t got = {0}, why = {0};
+    cr_assert(audit_find(l->audit, prefix, limit, note, &got, &why), "%s", buffer_text(&why));
+    cr_expect_str_eq(buffer_text(&got), expected);
+    buffer_free(&got);
+}
+
+Test(unit_audit_query, finds_by_a_ref_or_its_beginning) {
+    log_t l = begin();
+    char ref[EVENT_REF_SIZE];
+    for (int n = 0; n < 40; n++) put(&l, n, "q", "reported", 1000, "x");
+    cr_assert(event_ref(slice_text(l.ids[7]), ref));
+    expect_found(&l, ref, 10, "job-7 ");
+    ref[8] = '\0';
+    expect_found(&l, ref, 10, "job-7 ");
+    expect_found(&l, "1", 10, "");
+    buffer_t got = {0}, why = {0};
+    cr_assert(audit_find(l.audit, "", 25, note, &got, &why));
+    size_t found = 0;
+    for (const char *at = buffer_text(&got); (at = strchr(at, ' ')); at++) found++;
+    cr_expect_eq(found, 25);
+    buffer_free(&got);
+    end(&l);
+}
+
+Test(unit_audit_query, tells_the_history_of_one_job) {
+    log_t l = begin();
+    audit_case_event_t of;
+    for (int n = 1; n <= 3; n++) {
+        audit_case_event(&of, n < 3 ? "retried" : "failed", n, 1000 * n);
+        of.event.job = slice_text("same");
+        cr_assert(audit_case_put(l.audit, &of.event));
+    }
+    audit_case_event(&of, "failed", 4, 500);
+    of.event.job = slice_text("same");
+    of.event.queue = slice_text("other");
+    cr_assert(audit_case_put(l.audit, &of.event));
+    buffer_t got = {0}, why = {0};
+    cr_assert(audit_history(l.audit, slice_text("q"), slice_text("same"), note, &got, &why));
+    cr_expect_str_eq(buffer_text(&got), "same same same ");
+    char *kinds =
+        audit_case_sql(l.path, "SELECT group_concat(kind) FROM (SELECT * FROM job_history WHERE job_id = 'same' ORDER BY at)");
+    cr_expect_str_eq(kinds, "failed,retried,retried,failed");
+    free(kinds);
+    buffer_free(&got);
+    end(&l);
+}
+
+static bool note_count(void *self, const audit_count_t *count) {
+    buffer_printf(self, "%lld:%.*s/%.*s %lld-%lld-%lld [%lld,%lld] ", (long long)(count->hour_ms / HOUR), (int)count->queue.len,
+                  count->queue.data, (int)count->reason.len, count->reason.data, (long long)count->failures,
+                  (long long)count->requeued, (long long)count->discarded, (long long)count->first_ms, (long long)count->last_ms);
+    return true;
+}
+
+static bool note_name(void *self, const char *name) {
+    buffer_printf(self, "%s ", name);
+    return true;
+}
+
+Test(unit_audit_query, counts_by_hour_queue_and_reason) {
+    log_t l = begin();
+    buffer_t got = {0}, why = {0};
+    put(&l, 1, "b", "reported", HOUR - 1, "x");
+    put(&l, 2, "b", "reported", HOUR, "x");
+    put(&l, 3, "b", "reported", HOUR + 5, "needle");
+    put(&l, 4, "b", "alive_timeout", HOUR, "x");
+    put(&l, 5, "a", "reported", HOUR, "x");
+    answer(&l, 11, "requeued", 2, 2 * HOUR);
+    answer(&l, 12, "discarded", 5, 2 * HOUR);
+    cr_assert(audit_stats(l.audit, &(audit_filter_t){0}, note_count, &got, &why), "%s", buffer_text(&why));
+    cr_expect_str_eq(buffer_text(&got), "1:a/reported 1-0-1 [3600000,3600000] 1:b/reported 2-1-0 [3600000,3600005] "
+                                        "1:b/alive_timeout 1-0-0 [3600000,3600000] 0:b/reported 1-0-0 [3599999,3599999] ");
+    buffer_clear(&got);
+    cr_assert(audit_stats(l.audit, &(audit_filter_t){.queue = "b", .since_ms = HOUR, .grep = "needle"}, note_count, &got, &why));
+    cr_expect_str_eq(buffer_text(&got), "1:b/reported 1-0-0 [3600005,3600005] ");
+    buffer_clear(&got);
+    cr_assert(audit_queues(l.audit, note_name, &got, &why));
+    cr_expect_str_eq(buffer_text(&got), "a b ");
+    cr_expect_eq(audit_case_count(l.path, "SELECT sum(failures) FROM failures_by_hour WHERE hour = '1970-01-01 01:00'"), 4);
+    cr_expect_eq(audit_case_count(l.path, "SELECT failures * 10 + queues FROM failures_by_reason WHERE reason = 'reported'"), 42);
+    buffer_free(&got);
+    end(&l);
+}
+
+/* The views have the columns that others rely on. */
+Test(unit_audit_query, names_that_others_rely_on) {
+    log_t l = begin();
+    char *columns = audit_case_sql(l.path, "SELECT group_concat(name) FROM pragma_table_info('failed_jobs')");
+    cr_expect_str_eq(columns,
+                     "queue,dialect,job_id,type,worker,reason,error,attempts,created_at,started_at,failed_at,state,ref,payload");
+    put(&l, 1, "q", "reported", 1234, "x");
+    cr_expect_eq(audit_case_count(l.path, "SELECT failed_at FROM failed_jobs WHERE created_at = 234 AND started_at = 1134"),
+                 1234);
+    cr_expect_eq(audit_case_count(l.path, "SELECT count(*) FROM sqlite_schema WHERE type = 'view' AND name IN ('failed_jobs',"
+                                          "'failures_by_hour', 'failures_by_reason', 'failures_by_queue', 'job_history')"),
+                 5);
+    free(columns);
+    end(&l);
+}
+
+/* With a million rows a sort of all, or a look at each, is felt. */
+Test(unit_audit_query, questions_are_answered_by_an_index) {
+    static const char *const without_sort[] = {
+        "SELECT ref FROM event_states WHERE kind = 'failed' ORDER BY at DESC, queue DESC, reason DESC LIMIT 50",
+        "SELECT ref FROM event_states WHERE kind = 'failed' AND queue = 'q' ORDER BY at DESC, queue DESC, reason DESC LIMIT 50",
+        "SELECT ref FROM failed_jobs WHERE queue = 'q' AND failed_at > 5 ORDER BY failed_at DESC LIMIT 50",
+        "SELECT * FROM event_states WHERE ref >= 'a' AND ref < 'a{' ORDER BY ref",
+        "SELECT * FROM job_history WHERE job_id = 'x' ORDER BY at",
+    };
+    static const char *const covered[] = {"SELECT * FROM failures_by_hour", "SELECT * FROM failures_by_reason"};
+    log_t l = begin();
+    for (size_t i = 0; i < sizeof(without_sort) / sizeof(*without_sort); i++) {
+        char *plan = audit_case_plan(l.path, without_sort[i]);
+        cr_expect_null(strstr(plan, "TEMP B-TREE"), "%s: %s", without_sort[i], plan);
+        cr_expect_not_null(strstr(plan, "USING INDEX"), "%s: %s", without_sort[i], plan);
+        free(plan);
+    }
+    for (size_t i = 0; i < sizeof(covered) / sizeof(*covered); i++) {
+        char *plan = audit_case_plan(l.path, covered[i]);
+        cr_expect_not_null(strstr(plan, "USING COVERING INDEX failures_queue"), "%s: %s", covered[i], plan);
+        free(plan);
+    }
+    end(&l);
+}

@@ -1,0 +1,128 @@
+/* The audit log where rights are missing: in processes of their own, because root has all of them. */
+#include "audit/query.h"
+#include "audit_case.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static bool count(void *self, const audit_row_t *row) {
+    (void)row;
+    ++*(int *)self;
+    return true;
+}
+
+/* Root without capabilities is an owner like any other. */
+static void give_up_rights(void) {
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct none[2] = {{0}, {0}};
+    if (syscall(SYS_capset, &header, none) != 0) _exit(9);
+}
+
+/* Opens it without rights; returns "N rows", or the reason why not. Owned by the caller. */
+static char *look(const char *path, audit_mode_t mode) {
+    int said[2];
+    char text[1024] = "";
+    cr_assert_eq(pipe(said), 0);
+    pid_t pid = fork();
+    cr_assert_geq(pid, 0);
+    if (pid == 0) {
+        give_up_rights();
+        buffer_t why = {0};
+        int rows = 0;
+        audit_t *audit = audit_open(path, mode, &why);
+        if (audit && audit_list(audit, &(audit_filter_t){0}, count, &rows, &why)) buffer_printf(&why, "%d rows", rows);
+        _exit(write(said[1], buffer_text(&why), why.len) != (ssize_t)why.len);
+    }
+    close(said[1]);
+    size_t used = 0;
+    for (ssize_t got; used < sizeof(text) - 1 && (got = read(said[0], text + used, sizeof(text) - 1 - used)) > 0;)
+        used += (size_t)got;
+    close(said[0]);
+    int status = 0;
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_assert_eq(status, 0);
+    return mem_str(text);
+}
+
+static void expect(const char *path, audit_mode_t mode, const char *part) {
+    char *got = look(path, mode);
+    cr_expect_not_null(strstr(got, part), "\"%s\" lacks \"%s\"", got, part);
+    free(got);
+}
+
+static char *directory(const char *path) {
+    char *dir = mem_str(path);
+    *strrchr(dir, '/') = '\0';
+    return dir;
+}
+
+static char *log_with_rows(int rows, audit_t **writer) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    for (int i = 0; i < rows; i++) {
+        audit_case_event_t of;
+        audit_case_event(&of, "failed", i, 1000 + i);
+        cr_assert(audit_case_put(audit, &of.event));
+    }
+    if (writer)
+        *writer = audit;
+    else
+        audit_close(audit);
+    return path;
+}
+
+Test(unit_audit, is_read_in_a_directory_that_nobody_may_write_to) {
+    char *path = log_with_rows(3, NULL), *dir = directory(path), *wal = mem_printf("%s-wal", path);
+    cr_assert_eq(access(wal, F_OK), -1);
+    cr_assert_eq(chmod(dir, 0500), 0);
+    expect(path, AUDIT_READ, "3 rows");
+    expect(path, AUDIT_WRITE, "make them writable");
+    cr_assert_eq(chmod(path, 0400), 0);
+    expect(path, AUDIT_READ, "3 rows");
+    cr_assert_eq(chmod(path, 0200), 0);
+    expect(path, AUDIT_READ, "permission denied");
+    cr_assert_eq(chmod(dir, 0000), 0);
+    expect(path, AUDIT_READ, "permission denied");
+    expect(path, AUDIT_WRITE, "permission denied");
+    cr_assert_eq(chmod(dir, 0700), 0);
+    free(wal);
+    free(dir);
+    free(path);
+}
+
+/* While a sidecar writes, its -shm file is there to be read. */
+Test(unit_audit, is_read_beside_a_writer_without_rights_to_write) {
+    audit_t *writer = NULL;
+    char *path = log_with_rows(2, &writer), *dir = directory(path);
+    cr_assert_eq(chmod(dir, 0500), 0);
+    expect(path, AUDIT_READ, "2 rows");
+    cr_assert_eq(chmod(dir, 0700), 0);
+    audit_close(writer);
+    free(dir);
+    free(path);
+}
+
+/* A copy on a read-only medium, taken with its -wal but without its -shm: what is in the -wal must not be left out in silence. */
+Test(unit_audit, rows_that_cannot_be_read_are_not_left_out_in_silence) {
+    audit_t *writer = NULL;
+    char *path = log_with_rows(2, &writer), *copy = audit_case_path(), *dir = directory(copy);
+    char *command = mem_printf("cp %s %s && cp %s-wal %s-wal", path, copy, path, copy);
+    cr_assert_eq(system(command), 0);
+    cr_assert_eq(chmod(dir, 0500), 0);
+    expect(copy, AUDIT_READ, "the newest rows are in");
+    cr_assert_eq(chmod(dir, 0700), 0);
+    expect(copy, AUDIT_READ, "2 rows");
+    audit_close(writer);
+    free(command);
+    free(dir);
+    free(copy);
+    free(path);
+}
