@@ -449,11 +449,14 @@ static bool land(auditor_t *a) {
     return true;
 }
 
-static void work(auditor_t *a) {
+// True: it only comes up for air, and there is more to do at once.
+static bool work(auditor_t *a) {
     mono_t started = mono_now();
-    while (!atomic_load(a->stop) && mono_diff(mono_now(), started) < TICK_MS * NS_PER_MS) {
-        if (a->flying ? !land(a) : !duties(a) || !send_read(a)) return;
+    while (!atomic_load(a->stop)) {
+        if (a->flying ? !land(a) : !duties(a) || !send_read(a)) return false;
+        if (mono_diff(mono_now(), started) >= TICK_MS * NS_PER_MS) return true;
     }
+    return false;
 }
 
 void auditor_tick(void *self, role_wait_t *wait) {
@@ -462,8 +465,8 @@ void auditor_tick(void *self, role_wait_t *wait) {
         wait->until = a->pen.retry_at;
         return;
     }
-    if (mono_reached(a->retry_at, mono_now()) && connected(a)) work(a);
-    wait->until = a->flying ? a->give_up : next_duty(a);
+    bool more = mono_reached(a->retry_at, mono_now()) && connected(a) && work(a);
+    wait->until = more ? mono_now() : a->flying ? a->give_up : next_duty(a);
     if (!a->pen.audit) wait->until = a->pen.retry_at;
     if (!mono_reached(a->retry_at, mono_now()))
         wait->until = a->retry_at;

@@ -8,10 +8,11 @@ enum { RECORDS = 200000, STEP = 10000, POLL_US = 2000 };
 static void load(redisContext *redis) {
     static const char script[] =
         "local payload = string.rep('p', 92) for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do "
-        "redis.call('XADD', KEYS[1], '1-' .. i, 'event', string.format('%064x', i), 'kind', 'failed', 'dialect', 'list', "
+        "local id = redis.sha1hex(i) .. string.format('%024x', i) "
+        "redis.call('XADD', KEYS[1], '1-' .. i, 'event', id, 'kind', 'failed', 'dialect', 'list', "
         "'queue', 'q0', 'job', i, 'reason', 'reported', 'error', 'no route to host', 'attempts', 4, 'created', '1700000000000', "
         "'started', '1700000001000', 'at', '1700000002000', 'term', '00112233445566778899aabbccddeeff-5000', 'size', 100, "
-        "'sha256', string.format('%064x', i), 'payload', payload .. string.format('%08d', i)) end return 1";
+        "'sha256', id, 'payload', payload .. string.format('%08d', i)) end return 1";
     for (int i = 1; i <= RECORDS; i += STEP) redis_do(redis, "EVAL %s 1 sidecar:q0:failures %d %d", script, i, i + STEP - 1);
 }
 

@@ -12,7 +12,11 @@
 
 enum { ENTRIES = 20000, FEED = 250, COPY_MS = 60000 };
 
-static bool copied(daemon_t *d, int rows) { return wait_for(audit_log_rows(daemon_audit_path(d)) == rows, COPY_MS); }
+static bool copied(daemon_t *d, int rows) {
+    bool yes = wait_for(audit_log_rows(daemon_audit_path(d)) == rows, COPY_MS);
+    if (!yes) fprintf(stderr, "%s: %lld rows\n", daemon_audit_path(d), audit_log_rows(daemon_audit_path(d)));
+    return yes;
+}
 
 Test(daemon_auditor, every_instance_holds_the_same_log, .timeout = 120) {
     scene_t s = scene_begin(NULL);

@@ -62,12 +62,13 @@ void audit_log_expect(const char *path, const char *queue, int first, int count)
 void audit_log_feed(redis_t *r, const char *queue, int first, int count, const char *id) {
     static const char script[] =
         "local queue, first, count, ms, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], 0 "
-        "local tag = string.sub(redis.sha1hex(queue), 1, 32) local payload = string.rep('p', 92) "
+        "local payload = string.rep('p', 92) "
         "for i = first, first + count - 1 do "
-        "local fields = {'event', tag .. string.format('%032x', i), 'kind', 'failed', "
+        "local id = redis.sha1hex(queue .. i) .. string.format('%024x', i) " /* spread like real ones */
+        "local fields = {'event', id, 'kind', 'failed', "
         "'dialect', 'list', 'queue', queue, 'job', i, 'reason', 'reported', 'error', 'no route to host', 'attempts', '4', "
         "'created', '1700000000000', 'started', '1700000001000', 'at', string.format('%.0f', 1700000002000 + i), "
-        "'term', '00112233445566778899aabbccddeeff-5000', 'size', '100', 'sha256', tag .. string.format('%032x', i), "
+        "'term', '00112233445566778899aabbccddeeff-5000', 'size', '100', 'sha256', id, "
         "'payload', payload .. string.format('%08d', i)} "
         "for f = 2, #fields, 2 do bytes = bytes + #tostring(fields[f]) end "
         "redis.call('XADD', KEYS[1], ms == '' and '*' or ms .. '-' .. i, unpack(fields)) end "

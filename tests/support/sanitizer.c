@@ -40,7 +40,10 @@ static void option(char **out, const char *name, const char *ours) {
 const char *const *sanitizer_env(void) {
     static char *options[4];
     static const char *env[5];
+    static pid_t made; /* daemons that start again borrow these for the life of the test */
     sanitizer_install();
+    if (made == getpid()) return env;
+    made = getpid();
     option(&options[0], "ASAN_OPTIONS",
            "exitcode=99:detect_leaks=1:halt_on_error=1:detect_stack_use_after_return=1:verify_asan_link_order=0");
     option(&options[1], "LSAN_OPTIONS", "exitcode=99:report_objects=0");
