@@ -382,6 +382,12 @@ static const struct {
     {SCRIPT_claim, "4 sidecar:app:lock sidecar:sms:meta sidecar:others:lock sidecar:app:queues T app others sms"},
     {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:email:meta T app 9 ms 0 99 0 99 2"},
     {SCRIPT_heads, "1 sms:delayed 0"},
+    {SCRIPT_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:email:meta T digest old new"},
+    {SCRIPT_plant, "3 sidecar:app:lock email:backup sidecar:email:sentinel T 1 random"},
+    {SCRIPT_settle, "9 sidecar:app:lock email:backup email email sidecar:email:stamps email:errors sidecar:email:failures "
+                    "sidecar:email:meta sidecar:app:lock T job digest old new 1 9 1 - - ms 9999 kind retried"},
+    {SCRIPT_reports, "1 email:errors 0 10"},
+    {SCRIPT_sweep, "2 sidecar:app:lock email:errors T value job text"},
     {SCRIPT_heal, "1 sidecar:app:lock T 60000"},
     {SCRIPT_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };
