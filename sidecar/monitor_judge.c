@@ -184,6 +184,11 @@ static void say(const judge_t *j, const suspect_t *suspect) {
                  F_INT("retry", suspect->verdict.attempts));
 }
 
+// Only its copies have kept a retried job from its end.
+static bool due_to_end(const judge_t *j, const suspect_t *suspect) {
+    return suspect->verdict.attempts > policy_of(j)->retry_times || suspect->sighting.report == REPORT_END;
+}
+
 // What has come of one settle. What did not come to be is looked at again by the next pass.
 static void note_settled(const judge_t *j, const suspect_t *suspect, settled_t settled) {
     metrics_queue_t *metrics = j->ward->metrics;
@@ -194,6 +199,7 @@ static void note_settled(const judge_t *j, const suspect_t *suspect, settled_t s
         metric_add(ends ? &metrics->ended : &metrics->retried, 1);
         if (!suspect->report) metric_add(&metrics->stalled, 1);
         if (settled == SETTLED_UNRECORDED) metric_add(&metrics->retried_unrecorded, 1);
+        if (!ends && due_to_end(j, suspect)) metric_add(&metrics->copies, 1);
         if (suspect->report) j->ward->unsettled = true; // our own write has made Redis forget to tell of the next report
         say(j, suspect);
         break;

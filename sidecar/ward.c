@@ -10,6 +10,7 @@ enum {
     PAGE_BYTES = 4 * 1024 * 1024, // of one request's entries
     REPORTS_MOST = 10000,         // others wait for the next pass
     REPORT_MISSED_PASSES = 2,
+    HUSHED_PASSES = 2,                // then the stamps of finished jobs are swept, too
     REPORTS_BYTES = 64 * 1024 * 1024, // of their jobs
     SUSPECTS_MOST = 100000,
     INTERVAL_LEAST_MS = 1000, // of scan_interval "auto"
@@ -55,19 +56,21 @@ void ward_forget(ward_t *ward) {
     ward->phase = WARD_WAIT;
     ward->next = ward->hold = (mono_t){0};
     ward->changed = true;
-    ward->quiet = ward->hushed = false;
+    ward->quiet = false;
+    ward->hushed = 0;
     ward->soonest = (mono_t){0};
     ward->passes = 0;
     ward->page = PAGE_FIRST;
 }
 
-// A list in use changes all the time, so only where nothing was going on does a change begin a pass, and no sooner than a pass
-// would have come; a report always does, but not without a pause.
+// A list in use changes all the time, so only where nothing was going on does a change begin a pass, and no more than one a
+// second: jobs that come and go would keep us busy. A report always does, but not without a pause.
 void ward_changed(ward_t *ward, bool report, mono_t now) {
     if (report) ward->changed = true;
     if (ward->phase != WARD_WAIT || (!ward->quiet && !report)) return;
     mono_t soon = ward->quiet ? now : ward->soonest;
-    if (!report) soon = mono_add(ward->began, ward->interval_ms * NS_PER_MS);
+    int64_t apart = ward->interval_ms < INTERVAL_LEAST_MS ? ward->interval_ms : INTERVAL_LEAST_MS;
+    if (!report) soon = mono_add(ward->began, apart * NS_PER_MS);
     ward->next = mono_min(ward->next, mono_max(soon, now));
 }
 
@@ -114,9 +117,9 @@ bool ward_begin(ward_t *ward, const backup_look_t *look, mono_t now) {
     ward->cursor = 0;
     ward->now = look->now;
     bool idle = look->reports == 0 && (look->entries == 0 || look->sentinel_alone);
-    if (idle && (ward->hushed || look->stamps == 0)) {
+    if (idle && (ward->hushed >= HUSHED_PASSES || look->stamps == 0)) {
         ward->passes++;
-        ward->hushed = false;
+        ward->hushed = 0;
         quieten(ward);
         return false;
     }
@@ -296,14 +299,15 @@ void ward_end(ward_t *ward, mono_t now) {
     int64_t pause = took > WARD_LEAST_MS * NS_PER_MS ? took : WARD_LEAST_MS * NS_PER_MS;
     int64_t in = ward->interval_ms * NS_PER_MS;
     ward->soonest = mono_add(now, pause);
-    // Our own rotation has made Redis forget whom to wake: one more look arms it again, and then there is silence.
-    bool hushed = ward->hushed; // and it was so before: what is there is no sentinel, but no job either
-    ward->hushed = ward->jobs == 0 && ward->report_count == 0;
+    // Our own rotation has made Redis forget whom to wake: one more look arms it again, and then there is silence. What is still
+    // there after that is no job, and no reason to hurry.
+    ward->hushed = ward->jobs == 0 && ward->report_count == 0 ? ward->hushed + 1 : 0;
+    bool settling = ward->hushed && ward->hushed <= HUSHED_PASSES;
     if (ward->nearest != INT64_MAX) {
         int64_t until = ward->nearest + 1 - ward->now; // a timeout is over when it is exceeded
         if (until < in / NS_PER_MS) in = until * NS_PER_MS;
     }
-    if (ward->unsettled || (ward->hushed && !hushed) || ward->changed || in < pause) in = pause;
+    if (ward->unsettled || settling || ward->changed || in < pause) in = pause;
     ward->next = mono_add(now, in);
 }
 

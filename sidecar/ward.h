@@ -45,7 +45,7 @@ typedef struct ward {
     mono_t soonest;  // no pass before this: a pause as long as the last one took
     bool changed;    // a report came since the pass began
     bool quiet;      // nothing is in progress, and a wake-up is armed
-    bool hushed;     // the last pass met no job and no report
+    unsigned hushed; // passes in a row that met no job and no report
     unsigned passes; // complete ones in this term
     // of the pass under way
     mono_t began;
