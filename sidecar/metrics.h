@@ -31,7 +31,7 @@
     X(missed, "changes that only a safety poll found")                                                                           \
     X(full_us, "time for which due jobs waited because ready was at ready_limit")                                                \
     X(large, "entries left in delayed because they are larger than max_payload")                                                 \
-    X(passes, "complete passes over the backup list")                                                                             \
+    X(passes, "complete passes over the backup list")                                                                            \
     X(pass_us, "time that they took")                                                                                            \
     X(in_progress, "jobs that the last pass met")                                                                                \
     X(stalled, "executions found stalled")                                                                                       \

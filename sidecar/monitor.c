@@ -88,6 +88,11 @@ static void forget_everything(monitor_t *m) {
     for (size_t i = 0; i < m->keys->queue_count; i++) ward_forget(&m->wards[i]);
 }
 
+// The page in hand, if it is of this queue, whose pass does not go on.
+static void drop_page(monitor_t *m, size_t queue) {
+    if (m->paging == queue) backup_page_clear(&m->pages[m->page]);
+}
+
 static void put_off(monitor_t *m, const fault_t *fault) {
     link_put_off(&m->link, fault);
     // A pass that was under way is not gone on with: the next one begins where the list stands.
@@ -105,7 +110,10 @@ static bool leading(monitor_t *m) {
         if (m->terms[seat] == lease.term) continue;
         m->terms[seat] = lease.term;
         const seat_t *of = &m->keys->seats[seat];
-        for (size_t i = 0; i < of->queue_count; i++) ward_forget(&m->wards[of->first_queue + i]);
+        for (size_t i = 0; i < of->queue_count; i++) {
+            ward_forget(&m->wards[of->first_queue + i]);
+            drop_page(m, of->first_queue + i);
+        }
     }
     return any;
 }
@@ -121,6 +129,7 @@ static void fence(monitor_t *m, size_t queue, const lease_t *lease) {
     m->fenced[seat] = lease->term;
     lease_doubt(m->leases, seat, lease->term);
     ward_forget(&m->wards[queue]);
+    drop_page(m, queue);
     log_info(ROLE, NULL, "fenced: the lock is not ours any more", F_STR("seat", m->keys->seats[seat].name));
 }
 
@@ -139,7 +148,10 @@ static void on_change(void *self, const char *key, size_t len) {
 static bool go_on(monitor_t *m, size_t queue, const fault_t *fault) {
     switch (fault->outcome) {
     case OUTCOME_OK: return true;
-    case OUTCOME_FAULT: ward_fault(&m->wards[queue], fault->text, mono_now()); return true;
+    case OUTCOME_FAULT:
+        ward_fault(&m->wards[queue], fault->text, mono_now());
+        drop_page(m, queue);
+        return true;
     default: put_off(m, fault); return false;
     }
 }
@@ -148,10 +160,14 @@ static bool scan_reports(monitor_t *m, size_t queue) {
     ward_t *ward = &m->wards[queue];
     uint64_t cursor = 0;
     fault_t fault;
+    if (ward->look.reports == 0) {
+        ward_reports_end(ward);
+        return true;
+    }
     do {
         outcome_t outcome = reports_scan(m->link.data, m->keys, queue, &cursor, ward_report, ward, &fault);
         if (outcome != OUTCOME_OK) return go_on(m, queue, &fault);
-    } while (cursor);
+    } while (cursor && !ward->reports_full);
     ward_reports_end(ward);
     return true;
 }
@@ -178,16 +194,16 @@ static bool begin_passes(monitor_t *m, mono_t now) {
     for (size_t i = 0; i < count; i++) {
         if (!go_on(m, asked[i], &faults[i])) return false;
         if (faults[i].outcome != OUTCOME_OK || !ward_begin(&m->wards[asked[i]], &looks[i], mono_now())) continue;
-        if (looks[i].reports && !scan_reports(m, asked[i])) return false;
+        if (!scan_reports(m, asked[i])) return false;
     }
     return true;
 }
 
-// Sentinels of earlier passes, which somebody left behind.
+// Sentinels of earlier passes, which somebody left behind. Read without rotation they stay: a removal would move what is behind.
 static bool remove_old_sentinels(monitor_t *m, size_t queue, const backup_page_t *page) {
     for (size_t i = 0; i < page->count; i++) {
         fault_t fault;
-        if (page->entries[i].kind != ENTRY_OLD_SENTINEL) continue;
+        if (page->entries[i].kind != ENTRY_OLD_SENTINEL || page->standing) continue;
         metric_add(&m->wards[queue].metrics->old_sentinels, 1);
         backup_remove_sentinel(m->link.data, m->keys, queue, page->entries[i].bytes, &fault);
         if (!go_on(m, queue, &fault)) return false;
@@ -272,11 +288,16 @@ static bool drop_stray_reports(monitor_t *m, size_t queue, const lease_t *lease)
     ward_report_t stray;
     while (ward_stray_report(&m->wards[queue], &stray)) {
         fault_t fault;
+        bool removed;
         bool fenced;
-        report_remove(m->link.data, m->keys, queue, lease->token, (slice_t){stray.job, stray.job_len}, stray.sha1, &fenced,
-                      &fault);
+        report_remove(m->link.data, m->keys, queue, lease->token, (slice_t){stray.job, stray.job_len}, stray.sha1, &removed,
+                      &fenced, &fault);
         free(stray.job);
         if (!go_on(m, queue, &fault)) return false;
+        if (fenced) fence(m, queue, lease);
+        if (fenced || fault.outcome != OUTCOME_OK) return true;
+        if (!removed) continue;
+        ward_changed(&m->wards[queue], true, mono_now()); // our own write has made Redis forget to tell of the next report
         log_warn(ROLE, m->wards[queue].config->name, "removed a report whose job is not in progress");
         metric_add(&m->wards[queue].metrics->stray_reports, 1);
     }

@@ -40,7 +40,8 @@ static void read_job(const judge_t *j, suspect_t *suspect) {
 static bool meet(const judge_t *j, const entry_t *entry, const stamp_t *stamp, const stamp_raw_t *raw, suspect_t *out) {
     const queue_policy_t *policy = policy_of(j);
     const ward_report_t *report = ward_report_of(j->ward, &entry->digest);
-    sighting_t sighting = {.stamp = *stamp, .now = j->ward->now, .copies = ward_met(j->ward, &entry->digest)};
+    sighting_t sighting = {
+        .stamp = *stamp, .now = j->ward->now, .began = j->ward->look.now, .copies = ward_met(j->ward, &entry->digest)};
     sighting.heartbeat = strcmp(policy->heartbeat, "off") == 0 ? HEARTBEAT_NONE : HEARTBEAT_UNKNOWN;
     if (report) sighting.report = report->ends ? REPORT_END : REPORT_RETRY;
     bool dated = policy->alive_timeout_ms && *policy->created_path;
@@ -138,7 +139,7 @@ static void make_event(const judge_t *j, suspect_t *suspect) {
         .reason = slice_text(suspect->verdict.reason),
         .term = slice_text(j->token),
         .sha256 = slice_text(suspect->sha256),
-        .attempts = stamp->retries + 1,
+        .attempts = suspect->verdict.attempts,
         .created = suspect->job.created_ms ? suspect->job.created_ms : stamp->born_us / 1000,
         .started = stamp->seen,
         .size = (int64_t)suspect->entry->bytes.len,
@@ -166,7 +167,7 @@ static void append_settle(const judge_t *j, suspect_t *suspect) {
     if (suspect->verdict.needs_silence) ask.heartbeat = suspect->heartbeat;
     if (suspect->verdict.kind == VERDICT_RETRY) {
         stamp_t stamp = {
-            .born_us = suspect->sighting.stamp.born_us, .retries = suspect->verdict.retries, .retried_at = ward->now};
+            .born_us = suspect->sighting.stamp.born_us, .retries = suspect->verdict.attempts, .retried_at = ward->now};
         ask.new = stamp_pack(&stamp);
         ask.delay_ms = with_jitter(policy_of(j), suspect->verdict.delay_ms);
     }
@@ -180,7 +181,12 @@ static void say(const judge_t *j, const suspect_t *suspect) {
                  F_STR("job", suspect->job.id), F_INT("attempts", suspect->event.attempts));
     else
         log_info(ROLE, queue, "gave a job back", F_STR("reason", suspect->verdict.reason), F_STR("job", suspect->job.id),
-                 F_INT("retry", suspect->verdict.retries));
+                 F_INT("retry", suspect->verdict.attempts));
+}
+
+// Only its copies have kept a retried job from its end.
+static bool due_to_end(const judge_t *j, const suspect_t *suspect) {
+    return suspect->verdict.attempts > policy_of(j)->retry_times || suspect->sighting.report == REPORT_END;
 }
 
 // What has come of one settle. What did not come to be is looked at again by the next pass.
@@ -193,6 +199,7 @@ static void note_settled(const judge_t *j, const suspect_t *suspect, settled_t s
         metric_add(ends ? &metrics->ended : &metrics->retried, 1);
         if (!suspect->report) metric_add(&metrics->stalled, 1);
         if (settled == SETTLED_UNRECORDED) metric_add(&metrics->retried_unrecorded, 1);
+        if (!ends && due_to_end(j, suspect)) metric_add(&metrics->copies, 1);
         if (suspect->report) j->ward->unsettled = true; // our own write has made Redis forget to tell of the next report
         say(j, suspect);
         break;
@@ -241,6 +248,7 @@ outcome_t judge_page(const judge_t *j, const backup_page_t *page, const stamp_t 
         if (entry->kind != ENTRY_JOB) continue;
         if ((int64_t)entry->bytes.len > policy_of(j)->max_payload) {
             name_large(j, entry);
+            ward_met(j->ward, &entry->digest); // it is in progress, and so its report is no stray
             continue;
         }
         if (!suspects) suspects = mem_array(page->count, sizeof *suspects);

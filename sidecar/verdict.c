@@ -14,15 +14,18 @@ int64_t verdict_delay_ms(const queue_policy_t *policy, int64_t retry) {
     return delay < policy->retry_delay_max_ms ? delay : policy->retry_delay_max_ms;
 }
 
+// Executions that count, with the one that ends now.
+static int64_t attempts(const sighting_t *s, const queue_policy_t *policy) { return retries_counted(s, policy) + 1; }
+
 static verdict_t leave_until(int64_t again) { return (verdict_t){.kind = VERDICT_LEAVE, .again = again}; }
 
 static verdict_t retry_or_end(const sighting_t *s, const queue_policy_t *policy, const char *why, const char *at_last) {
-    int64_t retries = retries_counted(s, policy);
-    bool again = retries < policy->retry_times && s->report != REPORT_END;
+    int64_t count = attempts(s, policy);
+    bool again = count <= policy->retry_times && s->report != REPORT_END;
     // Copies cannot be told apart: while there are several, none is ended, or more might end than have failed.
-    if (!again && (!s->copies || policy->end_duplicates)) return (verdict_t){.kind = VERDICT_END, .reason = at_last};
-    return (verdict_t){
-        .kind = VERDICT_RETRY, .reason = why, .retries = retries + 1, .delay_ms = verdict_delay_ms(policy, retries + 1)};
+    if (!again && (!s->copies || policy->end_duplicates))
+        return (verdict_t){.kind = VERDICT_END, .reason = at_last, .attempts = count};
+    return (verdict_t){.kind = VERDICT_RETRY, .reason = why, .attempts = count, .delay_ms = verdict_delay_ms(policy, count)};
 }
 
 static int64_t earliest(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -34,6 +37,8 @@ static verdict_t overdue(const sighting_t *s, const queue_policy_t *policy, int6
     case HEARTBEAT_THERE: return (verdict_t){.kind = s->stamp.missing ? VERDICT_PRESENT : VERDICT_LEAVE, .again = alive_until};
     case HEARTBEAT_GONE:
         if (!s->stamp.missing) return (verdict_t){.kind = VERDICT_MISSING, .again = s->now};
+        // A pass may meet a job twice, and copies share a stamp: what this pass noted, it does not act on.
+        if (s->stamp.missing >= s->began) return leave_until(s->now);
         break;
     case HEARTBEAT_NONE: break;
     }
@@ -56,7 +61,8 @@ verdict_t verdict(const sighting_t *s, const queue_policy_t *policy) {
             bool kills = policy->alive_kills || s->heartbeat == HEARTBEAT_NONE;
             if (!kills && s->heartbeat == HEARTBEAT_UNKNOWN) return (verdict_t){.kind = VERDICT_LOOK};
             if (kills || s->heartbeat == HEARTBEAT_GONE)
-                return (verdict_t){.kind = VERDICT_END, .reason = "alive_timeout", .needs_silence = !kills};
+                return (verdict_t){
+                    .kind = VERDICT_END, .reason = "alive_timeout", .attempts = attempts(s, policy), .needs_silence = !kills};
             alive_until = INT64_MAX; // it lives: nothing but its silence changes that
         }
     }

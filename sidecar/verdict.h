@@ -36,6 +36,7 @@ typedef enum report {
 typedef struct sighting {
     stamp_t stamp;
     int64_t now;     // of the reply that brought the stamp
+    int64_t began;   // when this pass began
     int64_t created; // what the job says of itself
     heartbeat_t heartbeat;
     report_t report;
@@ -56,7 +57,7 @@ typedef enum verdict_kind {
 typedef struct verdict {
     verdict_kind_t kind;
     const char *reason; // of RETRY and END: as the record says it; static
-    int64_t retries;    // of RETRY: how many there are with this one
+    int64_t attempts;   // of RETRY and END: executions that count so far; of RETRY also the number of this retry
     int64_t delay_ms;   // of RETRY: 0 = at once; without jitter
     bool needs_silence; // of RETRY and END: only while there is no heartbeat
     int64_t again;      // of LEAVE, MISSING and PRESENT: no earlier verdict differs unless something happens; INT64_MAX = none

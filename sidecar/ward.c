@@ -10,6 +10,8 @@ enum {
     PAGE_BYTES = 4 * 1024 * 1024, // of one request's entries
     REPORTS_MOST = 10000,         // others wait for the next pass
     REPORT_MISSED_PASSES = 2,
+    HUSHED_PASSES = 2,                // then the stamps of finished jobs are swept, too
+    REPORTS_BYTES = 64 * 1024 * 1024, // of their jobs
     SUSPECTS_MOST = 100000,
     INTERVAL_LEAST_MS = 1000, // of scan_interval "auto"
     INTERVAL_MOST_MS = 60000,
@@ -30,7 +32,7 @@ void ward_init(ward_t *ward, const queue_config_t *config, metrics_queue_t *metr
 
 static void drop_reports(ward_t *ward) {
     for (size_t i = 0; i < ward->report_count; i++) free(ward->report_list[i].job);
-    ward->report_count = 0;
+    ward->report_count = ward->report_bytes = 0;
     keymap_free(&ward->reports);
 }
 
@@ -54,18 +56,21 @@ void ward_forget(ward_t *ward) {
     ward->phase = WARD_WAIT;
     ward->next = ward->hold = (mono_t){0};
     ward->changed = true;
-    ward->quiet = ward->hushed = false;
+    ward->quiet = false;
+    ward->hushed = 0;
     ward->soonest = (mono_t){0};
     ward->passes = 0;
     ward->page = PAGE_FIRST;
 }
 
-// A list in use changes all the time, so only where nothing was going on does a change begin a pass; a report always does, but
-// not without a pause.
+// A list in use changes all the time, so only where nothing was going on does a change begin a pass, and no more than one a
+// second: jobs that come and go would keep us busy. A report always does, but not without a pause.
 void ward_changed(ward_t *ward, bool report, mono_t now) {
     if (report) ward->changed = true;
     if (ward->phase != WARD_WAIT || (!ward->quiet && !report)) return;
     mono_t soon = ward->quiet ? now : ward->soonest;
+    int64_t apart = ward->interval_ms < INTERVAL_LEAST_MS ? ward->interval_ms : INTERVAL_LEAST_MS;
+    if (!report) soon = mono_add(ward->began, apart * NS_PER_MS);
     ward->next = mono_min(ward->next, mono_max(soon, now));
 }
 
@@ -89,7 +94,7 @@ mono_t ward_next(const ward_t *ward) {
 static void quieten(ward_t *ward) {
     ward->quiet = true;
     ward->phase = WARD_WAIT;
-    ward->next = mono_never();
+    ward->next = ward->look.armed ? mono_never() : mono_add(ward->began, ward->interval_ms * NS_PER_MS);
     drop_sets(ward);
     drop_reports(ward);
     metric_set(&ward->metrics->in_progress, 0);
@@ -105,43 +110,60 @@ bool ward_begin(ward_t *ward, const backup_look_t *look, mono_t now) {
     ward->changed = false;
     ward->left = look->entries;
     ward->read = 0;
-    ward->reads_only = ward->met_sentinel = ward->unsettled = false;
+    ward->reads_only = ward->met_sentinel = ward->unsettled = ward->reports_full = false;
     ward->ended = look->entries == 0;
     ward->jobs = 0;
     ward->nearest = INT64_MAX;
     ward->cursor = 0;
     ward->now = look->now;
     bool idle = look->reports == 0 && (look->entries == 0 || look->sentinel_alone);
-    if (idle && (ward->hushed || look->stamps == 0)) {
+    if (idle && (ward->hushed >= HUSHED_PASSES || look->stamps == 0)) {
         ward->passes++;
-        ward->hushed = false;
+        ward->hushed = 0;
         quieten(ward);
         return false;
     }
     if (idle) ward->ended = true; // only stamps are left
     keyfilter_begin(&ward->seen[0], (size_t)look->entries);
+    keymap_free(&ward->suspects_next); // of a pass that was broken off
+    for (size_t i = 0; i < ward->suspects.room; i++) ward->suspects.slots[i].value = 0;
     ward->phase = WARD_ROTATE;
     return true;
+}
+
+// NULL = there is no room: it waits for the next pass.
+static ward_report_t *new_report(ward_t *ward, const digest_t *digest, size_t bytes) {
+    bool large = ward->report_count && ward->report_bytes + bytes > REPORTS_BYTES;
+    if (ward->report_count >= REPORTS_MOST || large) {
+        ward->reports_full = true;
+        return NULL;
+    }
+    if (ward->report_count == ward->report_room) {
+        size_t room = ward->report_room * 2 + 16;
+        ward_report_t *grown = mem_array(room, sizeof *grown);
+        if (ward->report_list) memcpy(grown, ward->report_list, ward->report_count * sizeof *grown);
+        free(ward->report_list);
+        ward->report_list = grown;
+        ward->report_room = room;
+    }
+    ward_report_t *report = &ward->report_list[ward->report_count++];
+    *report = (ward_report_t){.digest = *digest};
+    *keymap_put(&ward->reports, digest->bytes) = (int64_t)ward->report_count;
+    return report;
 }
 
 void ward_report(void *self, const report_ref_t *report) {
     ward_t *ward = self;
     digest_t digest = digest_of(report->job.data, report->job.len);
     const int64_t *known = keymap_find(&ward->reports, digest.bytes);
-    ward_report_t *at = known ? &ward->report_list[*known - 1] : NULL;
-    if (!at) {
-        if (ward->report_count >= REPORTS_MOST) return;
-        if (ward->report_count == ward->report_room) {
-            ward_report_t *grown = mem_array(ward->report_room * 2 + 16, sizeof *grown);
-            if (ward->report_count) memcpy(grown, ward->report_list, ward->report_count * sizeof *grown);
-            free(ward->report_list);
-            ward->report_list = grown;
-            ward->report_room = ward->report_room * 2 + 16;
-        }
-        at = &ward->report_list[ward->report_count++];
-        *at = (ward_report_t){.job = mem_alloc(report->job.len + 1), .job_len = report->job.len};
+    ward_report_t *at = known ? &ward->report_list[*known - 1] : new_report(ward, &digest, report->job.len);
+    if (!at) return;
+    if (!at->job) {
+        at->job = mem_alloc(report->job.len + 1);
+        at->job_len = report->job.len;
+        at->missed = 0;
         memcpy(at->job, report->job.data, report->job.len);
-        *keymap_put(&ward->reports, digest.bytes) = (int64_t)ward->report_count;
+        ward->report_bytes += report->job.len;
     }
     if (strcmp(at->sha1, report->sha1) != 0) at->missed = 0; // another report than before
     strncpy(at->sha1, report->sha1, sizeof at->sha1 - 1);
@@ -150,38 +172,26 @@ void ward_report(void *self, const report_ref_t *report) {
     at->listed = ward->passes;
 }
 
-static void remove_report(ward_t *ward, size_t index) {
-    free(ward->report_list[index].job);
-    ward->report_list[index] = ward->report_list[--ward->report_count];
-    // Indexes have moved; there are few reports, so the map is simply made anew.
-    keymap_free(&ward->reports);
-    for (size_t i = 0; i < ward->report_count; i++) {
-        digest_t digest = digest_of(ward->report_list[i].job, ward->report_list[i].job_len);
-        *keymap_put(&ward->reports, digest.bytes) = (int64_t)i + 1;
-    }
-}
-
 void ward_reports_end(ward_t *ward) {
     size_t kept = 0;
     for (size_t i = 0; i < ward->report_count; i++) {
         ward_report_t *report = &ward->report_list[i];
-        if (report->listed == ward->passes)
+        if (report->job && report->listed == ward->passes) {
             ward->report_list[kept++] = *report;
-        else
-            free(report->job);
+            continue;
+        }
+        if (report->job) ward->report_bytes -= report->job_len;
+        free(report->job);
     }
     if (kept == ward->report_count) return;
     ward->report_count = kept;
     keymap_free(&ward->reports);
-    for (size_t i = 0; i < kept; i++) {
-        digest_t digest = digest_of(ward->report_list[i].job, ward->report_list[i].job_len);
-        *keymap_put(&ward->reports, digest.bytes) = (int64_t)i + 1;
-    }
+    for (size_t i = 0; i < kept; i++) *keymap_put(&ward->reports, ward->report_list[i].digest.bytes) = (int64_t)i + 1;
 }
 
 const ward_report_t *ward_report_of(const ward_t *ward, const digest_t *digest) {
     const int64_t *index = keymap_find(&ward->reports, digest->bytes);
-    return index ? &ward->report_list[*index - 1] : NULL;
+    return index && ward->report_list[*index - 1].job ? &ward->report_list[*index - 1] : NULL;
 }
 
 size_t ward_wanted(const ward_t *ward) {
@@ -200,7 +210,7 @@ static size_t next_page(size_t page, size_t count, size_t bytes) {
 
 void ward_page(ward_t *ward, const backup_page_t *page) {
     ward->left -= (int64_t)page->count;
-    if (ward->reads_only) ward->read += page->count;
+    if (page->standing) ward->read += page->count;
     if (page->ended || ward->left <= 0) ward->ended = true;
     ward->page = next_page(ward->page, page->count, page->bytes);
     for (size_t i = 0; i < page->count; i++) {
@@ -268,7 +278,7 @@ static bool suspect_again(void *self, const uint8_t key[KEY_BYTES], int64_t *met
 void ward_end(ward_t *ward, mono_t now) {
     ward->passes++;
     for (size_t i = 0; i < ward->report_count; i++)
-        if (!ward->report_list[i].met) ward->report_list[i].missed++;
+        ward->report_list[i].missed = ward->report_list[i].met ? 0 : ward->report_list[i].missed + 1;
     // What was met more than once is copies, and stays suspect; so is what the filter met again for the first time.
     keymap_free(&ward->copies);
     keymap_filter(&ward->suspects, count_copy, ward);
@@ -276,7 +286,6 @@ void ward_end(ward_t *ward, mono_t now) {
     ward->suspects = ward->suspects_next;
     ward->suspects_next = (keymap_t){0};
     keymap_filter(&ward->copies, suspect_again, &ward->suspects);
-    for (size_t i = 0; i < ward->suspects.room; i++) ward->suspects.slots[i].value = 0;
     keyfilter_t older = ward->seen[1];
     ward->seen[1] = ward->seen[0];
     ward->seen[0] = older;
@@ -290,23 +299,25 @@ void ward_end(ward_t *ward, mono_t now) {
     int64_t pause = took > WARD_LEAST_MS * NS_PER_MS ? took : WARD_LEAST_MS * NS_PER_MS;
     int64_t in = ward->interval_ms * NS_PER_MS;
     ward->soonest = mono_add(now, pause);
-    // Our own rotation has made Redis forget whom to wake: one more look arms it again, and then there is silence.
-    ward->hushed = ward->jobs == 0 && ward->report_count == 0;
+    // Our own rotation has made Redis forget whom to wake: one more look arms it again, and then there is silence. What is still
+    // there after that is no job, and no reason to hurry.
+    ward->hushed = ward->jobs == 0 && ward->report_count == 0 ? ward->hushed + 1 : 0;
+    bool settling = ward->hushed && ward->hushed <= HUSHED_PASSES;
     if (ward->nearest != INT64_MAX) {
         int64_t until = ward->nearest + 1 - ward->now; // a timeout is over when it is exceeded
         if (until < in / NS_PER_MS) in = until * NS_PER_MS;
     }
-    if (ward->unsettled || ward->hushed || ward->changed || in < pause) in = pause;
+    if (ward->unsettled || settling || ward->changed || in < pause) in = pause;
     ward->next = mono_add(now, in);
 }
 
 bool ward_stray_report(ward_t *ward, ward_report_t *out) {
     for (size_t i = 0; i < ward->report_count; i++) {
-        if (ward->report_list[i].missed < REPORT_MISSED_PASSES) continue;
-        *out = ward->report_list[i];
-        out->job = mem_alloc(out->job_len + 1);
-        memcpy(out->job, ward->report_list[i].job, out->job_len);
-        remove_report(ward, i);
+        ward_report_t *report = &ward->report_list[i];
+        if (!report->job || report->missed < REPORT_MISSED_PASSES) continue;
+        *out = *report;
+        report->job = NULL; // the rest of it goes with the next scan
+        ward->report_bytes -= report->job_len;
         return true;
     }
     return false;

@@ -25,12 +25,13 @@ typedef enum ward_phase {
 
 // A report that the errors hash holds.
 typedef struct ward_report {
+    digest_t digest; // of its job
     char sha1[SHA1_HEX_SIZE];
     bool ends;
-    int missed;      // complete passes that did not meet its job
+    int missed;      // complete passes in a row that did not meet its job
     bool met;        // by the pass under way
     unsigned listed; // the pass that last found it in the hash
-    char *job;       // owned: its bytes
+    char *job;       // owned: its bytes; NULL = taken out
     size_t job_len;
 } ward_report_t;
 
@@ -44,7 +45,7 @@ typedef struct ward {
     mono_t soonest;  // no pass before this: a pause as long as the last one took
     bool changed;    // a report came since the pass began
     bool quiet;      // nothing is in progress, and a wake-up is armed
-    bool hushed;     // the last pass met no job and no report
+    unsigned hushed; // passes in a row that met no job and no report
     unsigned passes; // complete ones in this term
     // of the pass under way
     mono_t began;
@@ -69,6 +70,8 @@ typedef struct ward {
     keymap_t reports;           // digest of the job -> index in report_list + 1
     ward_report_t *report_list; // owned
     size_t report_count;
+    size_t report_bytes; // of their jobs
+    bool reports_full;   // no more can be noted: others wait for the next pass
     size_t report_room;
 } ward_t;
 

@@ -42,8 +42,13 @@ static void read_sentinel(conn_t *conn, const char *key, backup_look_t *out, fau
         fault_set(worst, fault.outcome, "%s: %s", key, fault.text);
         return;
     }
-    snprintf(out->random, sizeof out->random, "%s", reply_text(reply_at(reply, 0)));
-    out->n = strtoll(reply_text(reply_at(reply, 1)), NULL, 10);
+    // What is no random part or number of ours counts as none, as plant.lua sees it too.
+    const char *random = reply_text(reply_at(reply, 0));
+    const char *n = reply_text(reply_at(reply, 1));
+    if (strspn(random, "0123456789abcdefABCDEF") == sizeof out->random - 1 &&
+        reply_len(reply_at(reply, 0)) == sizeof out->random - 1)
+        memcpy(out->random, random, sizeof out->random);
+    if (*n && strspn(n, "0123456789") == reply_len(reply_at(reply, 1))) out->n = strtoll(n, NULL, 10);
     freeReplyObject(reply);
 }
 
@@ -98,13 +103,14 @@ outcome_t backup_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, b
     int64_t at_head = -1;
     read_number(conn, at->config->backup, &at_head, fault);
     out->sentinel_alone = at_head == 0 && out->entries == 1;
+    out->armed = arm;
     return fault->outcome;
 }
 
 void backup_page_clear(backup_page_t *page) {
     for (size_t i = 0; i < page->reply_count; i++) freeReplyObject(page->replies[i]);
     page->count = page->jobs = page->bytes = page->reply_count = 0;
-    page->ended = false;
+    page->ended = page->standing = false;
 }
 
 // A sentinel of this list, by its random part, is current or old by its number; all else is a job.
@@ -176,6 +182,7 @@ outcome_t backup_range_read(conn_t *conn, const backup_look_t *look, size_t coun
     size_t found = reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
     page->replies[page->reply_count++] = reply;
     page->ended = found < count;
+    page->standing = true;
     for (size_t i = found; i > 0 && page->count < BACKUP_PAGE; i--)
         if (reply->element[i - 1]->type == REDIS_REPLY_STRING) add_entry(page, look, reply->element[i - 1]);
     return OUTCOME_OK;
@@ -212,7 +219,7 @@ outcome_t backup_remove_sentinel(conn_t *conn, const keyspace_t *keys, size_t qu
     redisReply *reply;
     request_begin(conn, "LREM");
     request_text(conn, keys->queues[queue].config->backup);
-    request_int(conn, 0);
+    request_int(conn, 1); // it has just been rotated to the head
     request_bytes(conn, sentinel.data, sentinel.len);
     if (request_ask(conn, &reply, fault) == OUTCOME_OK) freeReplyObject(reply);
     return fault->outcome;

@@ -22,6 +22,7 @@ typedef struct backup_look {
     int64_t n;                         // the current sentinel; 0 = none
     int64_t now;                       // ms by Redis's clock
     bool sentinel_alone;               // the list holds the sentinel that was asked for, and nothing else
+    bool armed;                        // Redis will tell of the next change
 } backup_look_t;
 
 // `arm`: Redis will tell of the next change of the list or the errors (queue/wake.h). `known` (or NULL): an earlier look, whose
@@ -44,6 +45,7 @@ typedef struct backup_page {
     size_t jobs; // of the entries
     size_t bytes;
     bool ended;                 // the list was empty, or was read to its end
+    bool standing;              // read without rotation
     void *replies[BACKUP_PAGE]; // what owns the bytes
     size_t reply_count;
 } backup_page_t;
@@ -62,7 +64,7 @@ outcome_t backup_range_read(conn_t *conn, const backup_look_t *look, size_t coun
 // Puts a sentinel where a pass met none. *planted is false when somebody else did, or the list is empty; *fenced: not our lock.
 outcome_t backup_plant(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, const backup_look_t *look,
                        bool *planted, bool *fenced, fault_t *fault);
-// Removes a sentinel that is not the current one.
+// Removes a sentinel that is not the current one, and that rotation has just put to the head.
 outcome_t backup_remove_sentinel(conn_t *conn, const keyspace_t *keys, size_t queue, slice_t sentinel, fault_t *fault);
 
 #endif

@@ -7,10 +7,11 @@
 #include "queue/heads.h"
 #include "queue/lock.h"
 #include "queue/reply.h"
+#include "queue/settle.h"
 #include "queue/stream.h"
 #include "queue/wake.h"
 
-enum { SCRATCH_TTL_MS = 60000, SCRATCH_KEYS = 7, SCRATCH_LIMIT = 1000 };
+enum { SCRATCH_TTL_MS = 60000, SCRATCH_KEYS = 11, SCRATCH_LIMIT = 1000, SCRATCH_BYTES = 1 << 20 };
 
 typedef struct scratch {
     conn_t *conn;
@@ -40,14 +41,17 @@ static void scratch_init(scratch_t *scratch, const keyspace_t *keys) {
     queue->name = scratch_name(keys->seats[0].lock);
     queue->ready = mem_printf("sidecar:%s:ready", queue->name);
     queue->delayed = mem_printf("sidecar:%s:delayed", queue->name);
+    queue->backup = mem_printf("sidecar:%s:backup", queue->name);
+    queue->errors = mem_printf("sidecar:%s:errors", queue->name);
     queue->policy = keys->config->queues[0].policy;
     scratch->config = (config_t){.group = queue->name, .queues = queue, .queue_count = 1};
+    scratch->config.stream.max_bytes = SCRATCH_BYTES;
     scratch->config.stream.min_records = scratch->config.stream.min_copies = 1;
     scratch->keys = keyspace_new(&scratch->config);
     const seat_t *seat = &scratch->keys->seats[0];
     const queue_keys_t *of = &scratch->keys->queues[0];
-    const char *all[SCRATCH_KEYS] = {queue->ready, queue->delayed, seat->lock,  seat->served,
-                                     of->meta,     of->failures,   of->auditors};
+    const char *all[SCRATCH_KEYS] = {queue->ready,  queue->delayed, seat->lock,   seat->served, of->meta,    queue->backup,
+                                     queue->errors, of->stamps,     of->sentinel, of->failures, of->auditors};
     memcpy(scratch->all, all, sizeof all);
     token_new(scratch->token, SCRATCH_TTL_MS);
 }
@@ -57,6 +61,8 @@ static void scratch_free(scratch_t *scratch) {
     free(scratch->queue.name);
     free(scratch->queue.ready);
     free(scratch->queue.delayed);
+    free(scratch->queue.backup);
+    free(scratch->queue.errors);
 }
 
 // Notes a refusal and says whether the run can go on.
@@ -100,13 +106,18 @@ static bool out_of_memory(const fault_t *fault) { return fault->outcome == OUTCO
 // Creates every scratch key with its TTL in one write, so that Redis has all of it or nothing, whenever we are killed. No script
 // empties a key of these, so the TTLs stay. What is refused here (a full Redis, say) is created by the scripts.
 static outcome_t lay_out(scratch_t *scratch) {
+    const queue_keys_t *of = &scratch->keys->queues[0];
     const char *const requests[][5] = {
         {"LPUSH", scratch->queue.ready, "scratch", NULL},
         {"ZADD", scratch->queue.delayed, "+inf", "never due"},
         {"HSET", scratch->keys->seats[0].served, "scratch", ""},
-        {"HSET", scratch->keys->queues[0].meta, "scratch", ""},
-        {"XADD", scratch->keys->queues[0].failures, "1-1", "event", "scratch"},
-        {"HSET", scratch->keys->queues[0].auditors, "scratch", "0-1 0"}, // heard of so long ago that it is forgotten
+        {"HSET", of->meta, "scratch", ""},
+        {"LPUSH", scratch->queue.backup, "stays", "ends"},
+        {"HSET", scratch->queue.errors, "scratch", ""},
+        {"HSET", of->stamps, "scratch", ""},
+        {"HSET", of->sentinel, "scratch", ""},
+        {"XADD", of->failures, "1-1", "event", "scratch"},
+        {"HSET", of->auditors, "scratch", "0-1 0"}, // heard of so long ago that it is forgotten
     };
     enum { COUNT = sizeof requests / sizeof *requests };
     for (int i = 0; i < COUNT; i++) {
@@ -231,6 +242,79 @@ static bool try_stream(scratch_t *scratch) {
            passed(scratch, SCRIPT_trim, stream_trim(scratch->conn, scratch->keys, 0, scratch->token, &trimmed, scratch->fault));
 }
 
+// One look, one sentinel, one short rotation, and the same list read where it stands. A full Redis refuses to rotate.
+static bool try_backup(scratch_t *scratch) {
+    backup_look_t look;
+    bool yes;
+    bool fenced;
+    backup_look_append(scratch->conn, scratch->keys, 0, NULL, false);
+    outcome_t outcome = backup_look_read(scratch->conn, scratch->keys, 0, false, &look, scratch->fault);
+    if (!passed_needed(scratch, "looking at a backup list", outcome)) return false;
+    outcome = backup_plant(scratch->conn, scratch->keys, 0, scratch->token, &look, &yes, &fenced, scratch->fault);
+    if (!passed(scratch, SCRIPT_plant, outcome)) return false;
+    backup_page_t *page = mem_alloc(sizeof *page);
+    backup_rotate_append(scratch->conn, scratch->keys, 0, 2, true);
+    outcome = backup_rotate_read(scratch->conn, &look, 2, page, scratch->fault);
+    if (out_of_memory(scratch->fault)) outcome = OUTCOME_OK;
+    bool ok = passed_needed(scratch, "rotating a backup list", outcome);
+    backup_page_clear(page);
+    if (ok) {
+        backup_range_append(scratch->conn, scratch->keys, 0, 0, 1);
+        outcome = backup_range_read(scratch->conn, &look, 1, page, scratch->fault);
+        ok = passed_needed(scratch, "reading a backup list", outcome);
+        backup_page_clear(page);
+    }
+    free(page);
+    return ok;
+}
+
+// Settles a job that has no stamp, as one may do with a job that never had one.
+static bool try_settle(scratch_t *scratch, const char *job, stamp_raw_t stamp) {
+    const digest_t digest = digest_of(job, strlen(job));
+    const event_t event = {.kind = slice_text("scratch")};
+    settled_t settled;
+    settle_append(scratch->conn, scratch->keys,
+                  &(settle_ask_t){.token = scratch->token,
+                                  .job = slice_text(job),
+                                  .digest = &digest,
+                                  .new = stamp,
+                                  .depth = 9,
+                                  .report = "",
+                                  .event = &event});
+    return passed(scratch, SCRIPT_settle, settle_read(scratch->conn, &settled, scratch->fault));
+}
+
+static void ignore_report(void *self, const report_ref_t *report) {
+    (void)self;
+    (void)report;
+}
+
+static bool keep_none(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp) {
+    (void)self;
+    (void)field;
+    (void)stamp;
+    return false;
+}
+
+static bool try_monitor(scratch_t *scratch) {
+    const digest_t digest = {.bytes = {0}};
+    const stamp_change_t change = {.digest = &digest};
+    uint64_t cursor = 0;
+    int64_t removed = 0;
+    bool fenced;
+    if (!try_backup(scratch)) return false;
+    outcome_t outcome = stamps_change(scratch->conn, scratch->keys, 0, scratch->token, &change, 1, &fenced, scratch->fault);
+    if (!passed(scratch, SCRIPT_stamp, outcome)) return false;
+    outcome = reports_scan(scratch->conn, scratch->keys, 0, &cursor, ignore_report, NULL, scratch->fault);
+    if (!passed(scratch, SCRIPT_reports, outcome)) return false;
+    if (!try_settle(scratch, "stays", (stamp_raw_t){.len = 1}) || !try_settle(scratch, "ends", (stamp_raw_t){.len = 0}))
+        return false;
+    cursor = 0;
+    outcome = stamps_sweep(scratch->conn, scratch->keys, 0, scratch->token, &cursor, keep_none, NULL, &removed, &fenced,
+                           scratch->fault);
+    return passed(scratch, SCRIPT_sweep, outcome);
+}
+
 static bool try_end(scratch_t *scratch) {
     bool yes;
     return passed(scratch, SCRIPT_heal,
@@ -267,11 +351,17 @@ static bool try_news(scratch_t *scratch) {
     return ok;
 }
 
+static bool monitored(const keyspace_t *keys) {
+    bool any = false;
+    for (size_t i = 0; i < keys->queue_count; i++) any |= (keys->queues[i].config->policy.roles & ROLE_MONITOR) != 0;
+    return any;
+}
+
 outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void *self, fault_t *fault) {
     scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .fault = fault};
     scratch_init(&scratch, keys);
     bool ran = lay_out(&scratch) == OUTCOME_OK && try_lock(&scratch) && try_queue(&scratch) && try_stream(&scratch) &&
-               try_news(&scratch) && try_end(&scratch);
+               (!monitored(keys) || try_monitor(&scratch)) && try_news(&scratch) && try_end(&scratch);
     outcome_t outcome = ran ? OUTCOME_OK : fault->outcome;
     if (conn_is_open(conn)) { // another connection than this may be the lost one
         fault_t tidy = *fault;

@@ -109,13 +109,16 @@ static outcome_t look_at_keys(const look_t *look, const char *queue, const typed
 
 static outcome_t look_at_queue(const look_t *look, const queue_keys_t *queue) {
     const queue_config_t *config = queue->config;
-    typed_key_t keys[8];
+    typed_key_t keys[12];
     size_t count = 0;
     keys[count++] = (typed_key_t){"ready", config->ready, "list"};
     if (config->policy.roles & ROLE_DISPATCHER) keys[count++] = (typed_key_t){"delayed", config->delayed, "zset"};
     if (config->policy.roles & ROLE_MONITOR) {
         keys[count++] = (typed_key_t){"backup", config->backup, "list"};
         keys[count++] = (typed_key_t){"errors", config->errors, "hash"};
+        keys[count++] = (typed_key_t){"stamps", queue->stamps, "hash"};
+        keys[count++] = (typed_key_t){"sentinel", queue->sentinel, "hash"};
+        keys[count++] = (typed_key_t){"failures", queue->failures, "stream"};
     }
     keys[count++] = (typed_key_t){"meta", queue->meta, "hash"};
     keys[count++] = (typed_key_t){"failures", queue->failures, "stream"};
@@ -150,6 +153,7 @@ static outcome_t look_at_slots(const look_t *look) {
         const char *lock = look->keys->seats[queue->seat].lock;
         unsigned slot = keyspace_slot(lock);
         if (slot == keyspace_slot(queue->config->ready) && slot == keyspace_slot(queue->config->delayed) &&
+            slot == keyspace_slot(queue->config->backup) && slot == keyspace_slot(queue->config->errors) &&
             slot == keyspace_slot(queue->meta))
             continue;
         say(look, FINDING_QUEUE, queue->config->name,

@@ -5,7 +5,7 @@
 
 #include "queue/reply.h"
 
-enum { REPORTS_COUNT = 100 };
+enum { REPORTS_COUNT = 16 };
 
 static void append_field(conn_t *conn, const char *name, slice_t value) {
     if (value.len == 0) return;
@@ -110,10 +110,10 @@ outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, uint6
 }
 
 outcome_t report_remove(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, slice_t job, const char *sha1,
-                        bool *fenced, fault_t *fault) {
+                        bool *removed, bool *fenced, fault_t *fault) {
     const queue_keys_t *at = &keys->queues[queue];
     redisReply *reply;
-    *fenced = false;
+    *removed = *fenced = false;
     request_script(conn, SCRIPT_sweep, 2);
     request_text(conn, keys->seats[at->seat].lock);
     request_text(conn, at->config->errors);
@@ -122,9 +122,12 @@ outcome_t report_remove(conn_t *conn, const keyspace_t *keys, size_t queue, cons
     request_bytes(conn, job.data, job.len);
     request_text(conn, sha1);
     if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    *removed = reply_int(reply_at(reply, 1)) == 1;
     *fenced = reply_is(reply_at(reply, 0), "fenced");
+    if (reply_is(reply_at(reply, 0), "type"))
+        fault_set(fault, OUTCOME_FAULT, "%s holds a %s", at->config->errors, reply_text(reply_at(reply, 2)));
     freeReplyObject(reply);
-    return OUTCOME_OK;
+    return fault->outcome;
 }
 
 outcome_t heartbeats_ask(conn_t *conn, const char *const *heartbeat_keys, size_t count, bool *there, fault_t *fault) {

@@ -19,7 +19,7 @@ typedef struct settle_ask {
     int64_t depth;         // entries to look at from there
     bool alone;            // do not end it while there is another of the same bytes
     const char *heartbeat; // key that must not be there; NULL = does not matter
-    const char *report;    // SHA-1 of the report it rests on; "" = none
+    const char *report;    // SHA-1 of the report it rests on; "" = there is none
     int64_t delay_ms;      // of a retry; 0 = at once
     const event_t *event;  // the record; `at` and `error` are added in Redis
 } settle_ask_t;
@@ -53,7 +53,7 @@ outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, uint6
                        fault_t *fault);
 // Removes one report if it is still the same text.
 outcome_t report_remove(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, slice_t job, const char *sha1,
-                        bool *fenced, fault_t *fault);
+                        bool *removed, bool *fenced, fault_t *fault);
 
 // Whether the heartbeat keys (NULL = skip) are there.
 outcome_t heartbeats_ask(conn_t *conn, const char *const *heartbeat_keys, size_t count, bool *there, fault_t *fault);

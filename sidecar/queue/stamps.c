@@ -72,10 +72,8 @@ outcome_t stamps_read(conn_t *conn, const backup_page_t *page, stamp_t *stamps, 
     if (page->jobs == 0) return OUTCOME_OK;
     fault_t first;
     if (conn_read(conn, 0, &reply, &first) == OUTCOME_LOST || conn_read(conn, 0, &time, fault) == OUTCOME_LOST) {
-        if (first.outcome == OUTCOME_OK)
-            freeReplyObject(reply);
-        else
-            *fault = first;
+        if (first.outcome == OUTCOME_OK) freeReplyObject(reply);
+        if (first.outcome == OUTCOME_LOST) *fault = first;
         return fault->outcome;
     }
     if (fault->outcome == OUTCOME_OK) {

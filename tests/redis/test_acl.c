@@ -20,12 +20,13 @@
 #define AS_SIDECAR "username = \"sidecar\"; password = \"secret\"; db = 1;"
 
 /* What the line was when this test was written; README.md wins over it. */
-static const char WRITTEN[] =
-    "-@all +auth +select +client|setname +client|id +client|tracking +client|caching +role +info +time "
-    "+evalsha +script|load +get +set "
-    "+pttl +pexpire +del +type +exists +llen +lpush +zadd +zrem +zremrangebyrank +zrange "
-    "+zrangebyscore +hget +hgetall +hmget +hset +hdel +xadd +xread +xlen +xrange "
-    "+xtrim +xinfo|stream +subscribe +publish ~email ~email:* ~sidecar:* &__redis__:invalidate &sidecar:*";
+static const char WRITTEN[] = "-@all +auth +select +client|setname +client|id +client|tracking +client|caching +role +info +time "
+                              "+evalsha +script|load +get +set "
+                              "+pttl +pexpire +del +type +exists +llen +lrange +lpos +lrem +lpush +rpush +rpoplpush +brpoplpush "
+                              "+zadd +zrem +zremrangebyrank +zrange "
+                              "+zrangebyscore +hget +hgetall +hmget +hset +hlen +hscan +hdel +xadd +xread +xlen +xrange +xtrim "
+                              "+xinfo|stream +subscribe "
+                              "+publish ~email ~email:* ~*_alive ~sidecar:* &__redis__:invalidate &sidecar:*";
 
 enum { MOST_WORDS = 128 };
 
@@ -109,6 +110,8 @@ static void lay_out(redis_t *r) {
     redis_ok(r, "HSET sidecar:email:meta group gone");
     for (int i = 1; i < 5; i++) redis_ok(r, "XADD sidecar:email:failures 1-%d event e%d", i, i);
     redis_ok(r, "HSET sidecar:email:auditors long_gone %s you %s", "9-9 1", "9-9 99999999999999");
+    redis_ok(r, "RPUSH email:backup job3");
+    redis_ok(r, "HSET email:errors job4 text");
 }
 
 static long long copies_of(redis_t *r, const char *job) {
@@ -119,6 +122,14 @@ static long long copies_of(redis_t *r, const char *job) {
     count += score != NULL;
     free(score);
     return count;
+}
+
+static bool in_progress(redis_t *r, const char *job) {
+    redisReply *backup = redis_do(r, "LPOS email:backup %s COUNT 0", job), *ready = redis_do(r, "LPOS email %s COUNT 0", job);
+    bool found = backup->elements || ready->elements;
+    freeReplyObject(backup);
+    freeReplyObject(ready);
+    return found;
 }
 
 /* What preflight says under the present rights; owned. */
@@ -227,6 +238,12 @@ Test(redis_acl, each_command_is_needed_and_preflight_misses_it, .timeout = 60) {
     fixture_stop(&f);
 }
 
+/* An argument of no bytes, as a format takes it. */
+#define NOTHING "%b"
+#define SETTLE_KEYS                                                                                                              \
+    "9 sidecar:app:lock email:backup email email sidecar:email:stamps email:errors sidecar:email:failures sidecar:sms:meta "     \
+    "sidecar:app:lock"
+
 /* Every script as the product calls it, in a state in which it would write. */
 static const struct {
     script_id_t script;
@@ -241,6 +258,12 @@ static const struct {
     {SCRIPT_tails, "2 sidecar:email:failures sidecar:email:meta"},
     {SCRIPT_acknowledge, "1 sidecar:email:auditors me 5-5"},
     {SCRIPT_trim, "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 1 1 9 999 999 9999"},
+    {SCRIPT_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:sms:meta T 0123456789abcdef " NOTHING " " NOTHING},
+    {SCRIPT_plant, "3 sidecar:app:lock email:backup sidecar:email:sentinel T " NOTHING " 0123456789abcdef0123456789abcdef"},
+    {SCRIPT_settle, SETTLE_KEYS " T job3 digest " NOTHING " stamp 1 9 1 " NOTHING " " NOTHING " ms 9999 kind retried"},
+    {SCRIPT_settle, SETTLE_KEYS " T job3 digest " NOTHING " " NOTHING " 1 9 1 " NOTHING " " NOTHING " ms 9999 kind failed"},
+    {SCRIPT_reports, "1 email:errors 0 10"},
+    {SCRIPT_sweep, "2 sidecar:app:lock email:errors T value job4 text"},
     {SCRIPT_heal, "1 sidecar:app:lock T 5000"},
     {SCRIPT_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };
@@ -262,14 +285,22 @@ Test(redis_acl, no_missing_command_costs_a_job) {
             char *sha = redis_str(f.r, "SCRIPT LOAD %b", text, len), *before = fixture_digest(f.r);
             char *format = mem_printf("EVALSHA %%s %s", CALLS[c].arguments);
             set_user(f.r, &line, line.words[i]);
-            redisReply *reply = redis_do(user, format, sha);
+            redisReply *reply = redis_do(user, format, sha, "", (size_t)0, "", (size_t)0, "", (size_t)0, "", (size_t)0);
             long long one = copies_of(f.r, "job1"), two = copies_of(f.r, "job2");
             cr_assert(one == two && (one == 1 || one == 2), "%s without %s: %lld and %lld copies", script_name(CALLS[c].script),
                       line.words[i], one, two);
             cr_assert(one == 1 || reply->type == REDIS_REPLY_ERROR, "jobs doubled in silence without %s", line.words[i]);
             char *after = fixture_digest(f.r);
-            bool writes_first = CALLS[c].script == SCRIPT_acquire || CALLS[c].script == SCRIPT_claim || one == 2 ||
+            bool writes_first = CALLS[c].script == SCRIPT_settle || CALLS[c].script == SCRIPT_plant ||
+                                CALLS[c].script == SCRIPT_acquire || CALLS[c].script == SCRIPT_claim || one == 2 ||
                                 (CALLS[c].script == SCRIPT_trim && strcmp(line.words[i], "+hdel") == 0);
+            if (CALLS[c].script == SCRIPT_plant && redis_int(f.r, "LLEN email:backup") > 1)
+                cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:sentinel"), 2, "without %s a sentinel passes for a job",
+                             line.words[i]);
+            if (CALLS[c].script == SCRIPT_settle) /* its record comes first, then the copy, and the removal last */
+                cr_assert(in_progress(f.r, "job3") ||
+                              (strstr(CALLS[c].arguments, "kind failed") && redis_int(f.r, "XLEN sidecar:email:failures")),
+                          "without %s a job in progress is lost", line.words[i]);
             if (CALLS[c].script == SCRIPT_release && strcmp(line.words[i], "+publish") == 0)
                 cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0, "what nobody may be told of is released all the same");
             if (reply->type == REDIS_REPLY_ERROR && !writes_first)

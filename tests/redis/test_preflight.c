@@ -109,6 +109,9 @@ Test(redis_preflight, names_each_key_of_the_wrong_type) {
                 {"email:delayed", "zset", false},
                 {"email:backup", "list", false},
                 {"email:errors", "hash", false},
+                {"sidecar:email:stamps", "hash", false},
+                {"sidecar:email:sentinel", "hash", false},
+                {"sidecar:email:failures", "stream", false},
                 {"sidecar:email:meta", "hash", false},
                 {"sidecar:app:lock", "string", true},
                 {"sidecar:app:queues", "hash", true}};

@@ -185,9 +185,14 @@ void crew_start(crew_t *crew, const keyspace_t *keys, int roles) {
         crew->dispatcher = dispatcher_new(keys, crew->leases, crew->metrics, stop);
         stage_add(&crew->stage, dispatcher_tick, crew->dispatcher);
     }
+    if (roles & CREW_MONITOR) {
+        crew->monitor = monitor_new(keys, crew->leases, crew->metrics, stop);
+        stage_add(&crew->stage, monitor_tick, crew->monitor);
+    }
 }
 
 void crew_stop(crew_t *crew) {
+    monitor_free(crew->monitor);
     dispatcher_free(crew->dispatcher);
     leader_free(crew->leader);
     leases_free(crew->leases);

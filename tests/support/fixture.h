@@ -8,6 +8,7 @@
 #include "leader.h"
 #include "lease.h"
 #include "metrics.h"
+#include "monitor.h"
 #include "proxy.h"
 #include "queue/conn.h"
 #include "queue/keys.h"
@@ -88,7 +89,7 @@ long stage_run(stage_t *stage, int ms);
     })
 int64_t stage_deadline_us(int timeout_ms);
 
-/* One instance of the product on a stage of its own: a leader, a dispatcher, or both. */
+/* One instance of the product on a stage of its own, with some of its roles. */
 typedef struct {
     const keyspace_t *keys;
     stage_t stage;
@@ -96,8 +97,9 @@ typedef struct {
     metrics_t *metrics;
     leader_t *leader;         /* NULL without CREW_LEADER */
     dispatcher_t *dispatcher; /* NULL without CREW_DISPATCHER */
+    monitor_t *monitor;       /* NULL without CREW_MONITOR */
 } crew_t;
-enum { CREW_LEADER = 1, CREW_DISPATCHER = 2 };
+enum { CREW_LEADER = 1, CREW_DISPATCHER = 2, CREW_MONITOR = 4 };
 /* *crew is the caller's and must not move. Ended by crew_stop; a leader gives nothing back there (leader_finish does). */
 void crew_start(crew_t *crew, const keyspace_t *keys, int roles);
 void crew_stop(crew_t *crew);

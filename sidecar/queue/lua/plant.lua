@@ -6,19 +6,21 @@
 -- KEYS[3]  sentinel  hash {random, n}
 -- ARGV[1]  token
 -- ARGV[2]  n         what the pass read there, '' = nothing
--- ARGV[3]  random    for a list that never had a sentinel
+-- ARGV[3]  random    for a list that never had a sentinel: 32 hex digits
 -- Reply    {'planted', n}, {'other', n} somebody has planted since, {'empty'}, {'fenced'}, {'type', key, found}
--- Safe     fenced, by compare; the list gets one entry, which names its n and so is told from older ones.
+-- Safe     fenced, by compare; the list gets one entry, which names its n and so is told from older ones. It is known before it
+--          is there: the other way round, one that nobody knows would pass for a job.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 for i, want in ipairs({{'backup', KEYS[2], 'list'}, {'sentinel', KEYS[3], 'hash'}}) do
     local found = redis.call('TYPE', want[2]).ok
     if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
 end
-local n = redis.call('HGET', KEYS[3], 'n') or ''
+local n = string.match(redis.call('HGET', KEYS[3], 'n') or '', '^%d+$') or ''
 if n ~= ARGV[2] then return {'other', n} end
 if redis.call('LLEN', KEYS[2]) == 0 then return {'empty'} end
-local random = redis.call('HGET', KEYS[3], 'random') or ARGV[3]
+local random = redis.call('HGET', KEYS[3], 'random') or ''
+if #random ~= 32 or string.find(random, '%X') then random = ARGV[3] end
 local next_n = string.format('%.0f', (tonumber(n) or 0) + 1)
-redis.call('LPUSH', KEYS[2], 'sidecar-sentinel:' .. random .. ':' .. next_n)
 redis.call('HSET', KEYS[3], 'random', random, 'n', next_n)
+redis.call('LPUSH', KEYS[2], 'sidecar-sentinel:' .. random .. ':' .. next_n)
 return {'planted', next_n}

@@ -18,14 +18,15 @@
 -- ARGV[6]  from      1: the job was seen near the head of backup, -1: near the tail
 -- ARGV[7]  depth     entries to look at from there
 -- ARGV[8]  alone     '1': do not end it while backup holds another of the same bytes
--- ARGV[9]  report    SHA-1 of the reported text that the decision rests on; '' = none
+-- ARGV[9]  report    SHA-1 of the reported text that the decision rests on; '' = there was none, and there must be none now
 -- ARGV[10] delay     of a retry in ms; '' = at once
 -- ARGV[11] unit      of scores in delayed, 'ms' or 's'
 -- ARGV[12] most      bytes that the stream may hold
 -- ARGV[13+] names and values of the record; 'at' and 'error' are added here
 -- Reply    {'settled', recorded: 1 or 0}, {'gone'} the job, {'changed'} its stamp or report, {'alive'} its heartbeat is there,
 --          {'copies'}, {'full'} the stream, {'fenced'}, {'type', key, found}
--- Safe     fenced; by compare; all preconditions before the first write; adds before it removes.
+-- Safe     fenced; by compare; all preconditions before the first write; adds before it removes. What is in `bytes` cannot make a
+--          write fail between the record and the removal.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local delayed = ARGV[10] ~= ''
 local wanted = {{'backup', KEYS[2], 'list'}, {'target', KEYS[3], delayed and 'zset' or 'list'}, {'ready', KEYS[4], 'list'},
@@ -37,7 +38,7 @@ end
 local job, ends = ARGV[2], ARGV[5] == ''
 if (redis.call('HGET', KEYS[5], ARGV[3]) or '') ~= ARGV[4] then return {'changed'} end
 local text = redis.call('HGET', KEYS[6], job)
-if ARGV[9] ~= '' and (not text or redis.sha1hex(text) ~= ARGV[9]) then return {'changed'} end
+if (text and redis.sha1hex(text) or '') ~= ARGV[9] then return {'changed'} end
 if KEYS[9] ~= KEYS[1] and redis.call('EXISTS', KEYS[9]) == 1 then return {'alive'} end
 local found = redis.call('LPOS', KEYS[2], job, 'RANK', ARGV[6], 'COUNT', 2, 'MAXLEN', ARGV[7])
 if #found == 0 then return {'gone'} end
@@ -53,12 +54,13 @@ if ARGV[9] ~= '' then
 end
 local bytes = 0
 for i = 2, #record, 2 do bytes = bytes + #record[i] end
-local room = (tonumber(redis.call('HGET', KEYS[8], 'bytes')) or 0) + bytes <= tonumber(ARGV[12])
+bytes = bytes + (tonumber(string.match(redis.call('HGET', KEYS[8], 'bytes') or '', '^%d+$')) or 0)
+local room = bytes <= tonumber(ARGV[12])
 if ends and not room then return {'full'} end
 
 if room then
     redis.call('XADD', KEYS[7], '*', unpack(record))
-    redis.call('HINCRBY', KEYS[8], 'bytes', bytes)
+    redis.call('HSET', KEYS[8], 'bytes', string.format('%.0f', bytes))
 end
 if not ends then
     local added = 0

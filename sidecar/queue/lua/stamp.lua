@@ -10,7 +10,7 @@
 -- Safe     fenced; adds and changes only, and no more than there are jobs in progress.
 --
 -- A stamp is 28 bytes, numbers with the highest byte first: born in us (8), seen (6), missing (6), retries (2), retried_at (6),
--- times in ms by Redis's clock. A life is its own birth, in us, made unique in its queue.
+-- times in ms by Redis's clock; anything of another length is none. A life is its own birth, in us, made unique in its queue.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 for i, want in ipairs({{'stamps', KEYS[2]}, {'meta', KEYS[3]}}) do
     local found = redis.call('TYPE', want[2]).ok
@@ -19,14 +19,16 @@ end
 local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now_ms = math.floor(now_us / 1000)
-local life = tonumber(redis.call('HGET', KEYS[3], 'life') or 0)
+local life = tonumber(string.match(redis.call('HGET', KEYS[3], 'life') or '', '^%d+$')) or 0
 local born = life
 local asked, changes = {}, {}
 for i = 2, #ARGV, 3 do asked[#asked + 1] = ARGV[i] end
 local there = redis.call('HMGET', KEYS[2], unpack(asked))
 for i, digest in ipairs(asked) do
     local old, new = ARGV[3 * i], ARGV[3 * i + 1]
-    if (there[i] or '') == old then
+    local was = there[i] or ''
+    if #was ~= 28 then was = '' end
+    if was == old then
         if new == '' then
             born = math.max(now_us, born + 1)
             new = struct.pack('>I8I6I6I2I6', born, now_ms, 0, 0, 0)

@@ -1,0 +1,104 @@
+/* How the tests of the monitor's scripts call them: straight by EVAL, each argument at will. */
+#ifndef QS_TEST_MONITOR_CALL_H
+#define QS_TEST_MONITOR_CALL_H
+
+#include "fixture.h"
+#include "queue/settle.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CALL_ARGS = 40 };
+
+/* Builds one EVAL. */
+typedef struct {
+    const char *argv[CALL_ARGS];
+    size_t lens[CALL_ARGS];
+    int argc;
+} call_t;
+
+static inline void call_add(call_t *call, const void *bytes, size_t len) {
+    cr_assert_lt(call->argc, CALL_ARGS);
+    call->argv[call->argc] = bytes;
+    call->lens[call->argc++] = len;
+}
+
+static inline void call_text(call_t *call, const char *text) { call_add(call, text, strlen(text)); }
+
+static inline call_t call_begin(script_id_t script, const char *keys) {
+    call_t call = {0};
+    size_t len;
+    const char *text = script_text(script, 70000, &len);
+    call_text(&call, "EVAL");
+    call_add(&call, text, len);
+    call_text(&call, keys);
+    return call;
+}
+
+static inline redisReply *call_end(call_t *call, redis_t *r) {
+    redisReply *reply = redisCommandArgv(r, call->argc, call->argv, call->lens);
+    cr_assert_not_null(reply, "%s", r->errstr);
+    return reply;
+}
+
+static inline void expect_word(redisReply *reply, const char *word) {
+    const char *found = reply->type == REDIS_REPLY_ARRAY && reply->elements ? reply->element[0]->str : reply->str;
+    cr_assert_str_eq(found, word);
+    freeReplyObject(reply);
+}
+
+static inline void expect_type(redisReply *reply, const char *what, const char *type) {
+    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 3, "%s", reply->str);
+    cr_assert_str_eq(reply->element[1]->str, what);
+    cr_assert_str_eq(reply->element[2]->str, type);
+    expect_word(reply, "type");
+}
+
+static inline long long call_now_ms(redis_t *r) {
+    redisReply *reply = redis_do(r, "TIME");
+    long long ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
+    freeReplyObject(reply);
+    return ms;
+}
+
+/* The stamp of a job as Redis holds it; .born_us 0: there is none. */
+static inline stamp_t stamp_of(redis_t *r, slice_t job) {
+    digest_t digest = digest_of(job.data, job.len);
+    redisReply *reply = redis_do(r, "HGET sidecar:email:stamps %b", digest.bytes, (size_t)STAMP_FIELD_BYTES);
+    stamp_t stamp = reply->type == REDIS_REPLY_STRING ? stamp_unpack(reply->str, reply->len) : (stamp_t){0};
+    freeReplyObject(reply);
+    return stamp;
+}
+
+static inline void set_stamp(redis_t *r, slice_t job, stamp_t stamp) {
+    digest_t digest = digest_of(job.data, job.len);
+    stamp_raw_t raw = stamp_pack(&stamp);
+    redis_ok(r, "HSET sidecar:email:stamps %b %b", digest.bytes, (size_t)STAMP_FIELD_BYTES, raw.bytes, raw.len);
+}
+
+/* How many entries of a list are these bytes. */
+static inline long long in_list(redis_t *r, const char *key, slice_t job) {
+    redisReply *reply = redis_do(r, "LPOS %s %b COUNT 0", key, job.data, job.len);
+    long long count = reply->type == REDIS_REPLY_ARRAY ? (long long)reply->elements : 0;
+    freeReplyObject(reply);
+    return count;
+}
+
+static inline bool is_delayed(redis_t *r, slice_t job) {
+    char *score = redis_str(r, "ZSCORE email:delayed %b", job.data, job.len);
+    free(score);
+    return score != NULL;
+}
+
+/* Runs a call on a data set that it must not touch. */
+static inline redisReply *call_in_vain(call_t *call, redis_t *r) {
+    char *before = fixture_digest(r);
+    redisReply *reply = call_end(call, r);
+    redis_expect(r, before, "DEBUG DIGEST");
+    free(before);
+    return reply;
+}
+
+#endif

@@ -1,0 +1,478 @@
+/* settle.lua against a real server: whatever it meets, the job stays or goes, never both and never neither. */
+#include "monitor_call.h"
+
+#define JOB "{\"id\":1}"
+
+/* One call; begins as ask_new gives it: a retry at once of JOB, seen at the head. */
+typedef struct {
+    const char *token, *from, *alone, *report, *delay, *unit, *most, *heartbeat, *depth;
+    slice_t job;
+    stamp_t old;
+    bool ends;
+    size_t payload; /* bytes of a field of the record */
+} ask_t;
+
+static const stamp_t OLD = {.born_us = 1700000000000001, .seen = 1700000000000, .retries = 1, .retried_at = 1690000000000};
+static const stamp_t NEW = {.born_us = 1700000000000001, .retries = 2, .retried_at = 1700000000500};
+
+static ask_t ask_new(void) {
+    return (ask_t){.token = "T",
+                   .from = "1",
+                   .alone = "1",
+                   .report = "",
+                   .delay = "",
+                   .unit = "ms",
+                   .most = "1000000",
+                   .heartbeat = "sidecar:app:lock",
+                   .depth = "4096",
+                   .job = slice_text(JOB),
+                   .old = OLD,
+                   .payload = 10};
+}
+
+static ask_t ask_end(void) {
+    ask_t ask = ask_new();
+    ask.ends = true;
+    return ask;
+}
+
+static redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
+    digest_t digest = digest_of(ask.job.data, ask.job.len);
+    stamp_raw_t old = ask.old.born_us ? stamp_pack(&ask.old) : (stamp_raw_t){.len = 0}, new = stamp_pack(&NEW);
+    char *payload = calloc(1, ask.payload + 1);
+    call_t call = call_begin(SCRIPT_settle, "9");
+    const char *target = *ask.delay && !ask.ends ? "email:delayed" : "email";
+    const char *const keys[] = {
+        "sidecar:app:lock",       "email:backup",       target,       "email", "sidecar:email:stamps", "email:errors",
+        "sidecar:email:failures", "sidecar:email:meta", ask.heartbeat};
+    for (size_t i = 0; i < 9; i++) call_text(&call, keys[i]);
+    call_text(&call, ask.token);
+    call_add(&call, ask.job.data, ask.job.len);
+    call_add(&call, digest.bytes, STAMP_FIELD_BYTES);
+    call_add(&call, old.bytes, old.len);
+    call_add(&call, new.bytes, ask.ends ? 0 : new.len);
+    const char *const rest[] = {
+        ask.from, ask.depth, ask.alone, ask.report, ask.delay, ask.unit, ask.most, "kind", ask.ends ? "failed" : "retried",
+        "payload"};
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
+    call_add(&call, payload, ask.payload);
+    redisReply *reply = in_vain ? call_in_vain(&call, r) : call_end(&call, r);
+    free(payload);
+    return reply;
+}
+
+static redisReply *settle(redis_t *r, ask_t ask) { return settle_with(r, ask, false); }
+
+/* Must change nothing, and say so. */
+static void refused(redis_t *r, ask_t ask, const char *word) { expect_word(settle_with(r, ask, true), word); }
+
+static void settled(redis_t *r, ask_t ask, int recorded) {
+    redisReply *reply = settle(r, ask);
+    cr_assert(reply->type == REDIS_REPLY_ARRAY, "%s", reply->str);
+    cr_assert_str_eq(reply->element[0]->str, "settled");
+    cr_assert_eq(reply->element[1]->integer, recorded);
+    freeReplyObject(reply);
+}
+
+/* JOB and two others are in backup, JOB in the middle, stamped. */
+static void lay_out(redis_t *r) {
+    redis_ok(r, "FLUSHALL");
+    redis_ok(r, "SET sidecar:app:lock T");
+    redis_ok(r, "RPUSH email:backup first %s last", JOB);
+    redis_ok(r, "RPUSH email other");
+    set_stamp(r, slice_text(JOB), OLD);
+}
+
+static fixture_t setup(void) {
+    fixture_t f = fixture_start(NULL);
+    lay_out(f.r);
+    return f;
+}
+
+/* The record of the last event; owned. */
+static char *field(redis_t *r, const char *name) {
+    redisReply *reply = redis_do(r, "XREVRANGE sidecar:email:failures + - COUNT 1");
+    char *value = NULL;
+    cr_assert_eq(reply->elements, 1);
+    const redisReply *fields = reply->element[0]->element[1];
+    for (size_t i = 0; i < fields->elements; i += 2)
+        if (strcmp(fields->element[i]->str, name) == 0) value = strndup(fields->element[i + 1]->str, fields->element[i + 1]->len);
+    freeReplyObject(reply);
+    return value;
+}
+
+static void expect_field(redis_t *r, const char *name, const char *expected) {
+    char *value = field(r, name);
+    cr_assert(expected ? value && strcmp(value, expected) == 0 : !value, "%s is %s", name, value);
+    free(value);
+}
+
+Test(redis_script_settle, a_retry_goes_to_the_front_of_ready) {
+    fixture_t f = setup();
+    long long before = call_now_ms(f.r);
+    settled(f.r, ask_new(), 1);
+    redis_expect(f.r, JOB, "RPOP email"); /* what the next worker takes */
+    redis_expect(f.r, "other", "RPOP email");
+    cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 2);
+    stamp_t stamp = stamp_of(f.r, slice_text(JOB));
+    cr_assert(memcmp(&stamp, &NEW, sizeof stamp) == 0);
+    expect_field(f.r, "kind", "retried");
+    expect_field(f.r, "error", NULL);
+    char *at = field(f.r, "at");
+    cr_assert(strtoll(at, NULL, 10) >= before && strtoll(at, NULL, 10) <= call_now_ms(f.r));
+    free(at);
+    char *bytes = redis_str(f.r, "HGET sidecar:email:meta bytes");
+    cr_assert_eq(strtoll(bytes, NULL, 10), 13 + 7 + 10, "at, kind, payload");
+    free(bytes);
+    refused(f.r, ask_new(), "changed"); /* a lost reply, sent again */
+    fixture_stop(&f);
+}
+
+Test(redis_script_settle, an_end_leaves_a_record_and_nothing_else) {
+    fixture_t f = setup();
+    settled(f.r, ask_end(), 1);
+    cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)) + in_list(f.r, "email", slice_text(JOB)), 0);
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:stamps"), 0);
+    cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
+    refused(f.r, ask_end(), "changed");
+    fixture_stop(&f);
+}
+
+static double score(redis_t *r) {
+    char *text = redis_str(r, "ZSCORE email:delayed %s", JOB);
+    cr_assert_not_null(text);
+    double found = strtod(text, NULL);
+    free(text);
+    return found;
+}
+
+Test(redis_script_settle, a_delayed_retry_is_never_early) {
+    fixture_t f = setup();
+    static const struct {
+        const char *unit;
+        double per_ms;
+    } rows[] = {{"ms", 1}, {"s", 1e-3}};
+    for (size_t i = 0; i < 2; i++) {
+        ask_t ask = ask_new();
+        ask.unit = rows[i].unit;
+        ask.delay = "1501";
+        lay_out(f.r);
+        double before = (double)call_now_ms(f.r);
+        settled(f.r, ask, 1);
+        double due = score(f.r) / rows[i].per_ms;
+        cr_assert(due >= before + 1501 - 0.01 && due <= (double)call_now_ms(f.r) + 1501.01, "%f", due - before);
+        cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
+        cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 2);
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_script_settle, the_same_bytes_in_delayed_do_not_swallow_the_job) {
+    fixture_t f = setup();
+    ask_t ask = ask_new();
+    ask.delay = "1000";
+    redis_ok(f.r, "ZADD email:delayed 5 %s", JOB);
+    settled(f.r, ask, 1);
+    cr_assert_eq(score(f.r), 5, "the other job keeps its time");
+    redis_expect(f.r, JOB, "LINDEX email -1");
+    cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)), 0);
+    fixture_stop(&f);
+}
+
+Test(redis_script_settle, each_broken_precondition_leaves_everything_as_it_is) {
+    fixture_t f = setup();
+    for (int ends = 0; ends < 2; ends++) {
+        ask_t ask = ask_new();
+        ask.ends = ends;
+        static const char *const tokens[] = {"", "t", "TT", "other"};
+        for (size_t i = 0; i < 4; i++) {
+            ask.token = tokens[i];
+            refused(f.r, ask, "fenced");
+        }
+        ask.token = "T";
+        ask.old.seen++;
+        refused(f.r, ask, "changed");
+        ask.old = (stamp_t){0};
+        refused(f.r, ask, "changed");
+        ask.old = OLD;
+        ask.heartbeat = "1_alive";
+        for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* whatever it is */
+            fixture_make_key(f.r, "1_alive", fixture_types[t]);
+            refused(f.r, ask, "alive");
+        }
+        redis_ok(f.r, "DEL 1_alive");
+        ask.report = "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8"; /* of "a" */
+        refused(f.r, ask, "changed");
+        redis_ok(f.r, "HSET email:errors %s b", JOB);
+        refused(f.r, ask, "changed");
+        ask.report = "";
+        refused(f.r, ask, "changed"); /* a report came since: the next pass answers it */
+        redis_ok(f.r, "DEL email:errors");
+        ask.job = slice_text("gone");
+        set_stamp(f.r, ask.job, OLD);
+        refused(f.r, ask, "gone");
+        redis_ok(f.r, "HDEL sidecar:email:stamps gone");
+        lay_out(f.r);
+    }
+    redis_ok(f.r, "DEL sidecar:app:lock");
+    refused(f.r, ask_end(), "fenced");
+    fixture_stop(&f);
+}
+
+Test(redis_script_settle, keys_of_the_wrong_type_lose_nothing) {
+    static const struct {
+        const char *what, *key, *right, *delay;
+    } keys[] = {{"backup", "email:backup", "list", ""},
+                {"target", "email", "list", ""},
+                {"target", "email:delayed", "zset", "5"},
+                {"ready", "email", "list", "5"},
+                {"stamps", "sidecar:email:stamps", "hash", ""},
+                {"errors", "email:errors", "hash", ""},
+                {"failures", "sidecar:email:failures", "stream", ""},
+                {"meta", "sidecar:email:meta", "hash", ""}};
+    fixture_t f = setup();
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+            lay_out(f.r);
+            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            ask_t ask = ask_new();
+            ask.delay = keys[k].delay;
+            expect_type(settle_with(f.r, ask, true), keys[k].what, fixture_types[t]);
+            if (*ask.delay) continue;
+            ask.ends = true;
+            expect_type(settle_with(f.r, ask, true), keys[k].what, fixture_types[t]);
+        }
+    lay_out(f.r);
+    fixture_make_key(f.r, "sidecar:app:lock", "list");
+    redisReply *reply = settle_with(f.r, ask_end(), true);
+    cr_assert_eq(reply->type, REDIS_REPLY_ERROR);
+    freeReplyObject(reply);
+    fixture_stop(&f);
+}
+
+/* The text of a report becomes the error, whole or cut. */
+Test(redis_script_settle, a_report_is_answered_once) {
+    static const char SHA1[] = "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8";
+    fixture_t f = setup();
+    for (int ends = 0; ends < 2; ends++) {
+        lay_out(f.r);
+        redis_ok(f.r, "HSET email:errors %s a keeps it", JOB);
+        ask_t ask = ask_new();
+        ask.ends = ends;
+        ask.report = SHA1;
+        settled(f.r, ask, 1);
+        expect_field(f.r, "error", "a");
+        cr_assert_eq(redis_int(f.r, "HEXISTS email:errors %s", JOB), 0);
+        cr_assert_eq(redis_int(f.r, "HLEN email:errors"), 1);
+    }
+    lay_out(f.r);
+    size_t size = 70000;
+    char *text = malloc(size);
+    memset(text, 'x', size);
+    text[5] = '\0';
+    redis_ok(f.r, "HSET email:errors %s %b", JOB, text, size);
+    char *sha1 = redis_str(f.r, "EVAL %s 0 %b", "return redis.sha1hex(ARGV[1])", text, size);
+    ask_t ask = ask_end();
+    ask.report = sha1;
+    settled(f.r, ask, 1);
+    redis_expect(f.r, "65536", "EVAL %s 1 sidecar:email:failures",
+                 "local e = redis.call('XREVRANGE', KEYS[1], '+', '-')[1][2] "
+                 "for i = 1, #e, 2 do if e[i] == 'error' then return tostring(#e[i + 1]) end end");
+    free(sha1);
+    free(text);
+    fixture_stop(&f);
+}
+
+Test(redis_script_settle, copies_are_not_ended_and_one_retry_takes_one) {
+    fixture_t f = setup();
+    redis_ok(f.r, "LPUSH email:backup %s", JOB);
+    refused(f.r, ask_end(), "copies");
+    settled(f.r, ask_new(), 1);
+    cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)), 1);
+    redis_expect(f.r, "first", "LINDEX email:backup 0"); /* the one at the head, where it was seen */
+    lay_out(f.r);
+    redis_ok(f.r, "RPUSH email:backup %s", JOB);
+    ask_t ask = ask_end();
+    ask.alone = "0";
+    ask.from = "-1";
+    settled(f.r, ask, 1);
+    cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)), 1);
+    redis_expect(f.r, "last", "LINDEX email:backup -1");
+    fixture_stop(&f);
+}
+
+Test(redis_script_settle, looks_no_deeper_than_it_is_told) {
+    fixture_t f = setup();
+    ask_t ask = ask_end();
+    ask.depth = "1";
+    refused(f.r, ask, "gone");
+    ask.from = "-1";
+    refused(f.r, ask, "gone");
+    ask.depth = "2";
+    settled(f.r, ask, 1);
+    fixture_stop(&f);
+}
+
+Test(redis_script_settle, a_full_stream_ends_nothing_and_retries_go_on) {
+    fixture_t f = setup();
+    ask_t ask = ask_end();
+    ask.most = "28"; /* at, kind and payload are 13 + 6 + 10 */
+    refused(f.r, ask, "full");
+    ask.most = "29";
+    settled(f.r, ask, 1);
+    lay_out(f.r);
+    ask = ask_new();
+    ask.most = "29";
+    settled(f.r, ask, 0);
+    redis_expect(f.r, JOB, "LINDEX email -1");
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:failures sidecar:email:meta"), 0);
+    lay_out(f.r);
+    redis_ok(f.r, "HSET sidecar:email:meta bytes 9007199254740993"); /* more than a double can tell */
+    refused(f.r, ask_end(), "full");
+    static const char *const strange[] = {"abc", "", "1.5", "-3", "1e300", "nan", "inf"};
+    for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) { /* nothing there comes between the record and the removal */
+        lay_out(f.r);
+        redis_ok(f.r, "HSET sidecar:email:meta bytes %b", strange[i], strlen(strange[i]));
+        settled(f.r, ask_end(), 1);
+        redis_expect(f.r, "29", "HGET sidecar:email:meta bytes");
+        cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)), 0);
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_script_settle, a_stream_at_its_last_id_loses_nothing) {
+    fixture_t f = setup();
+    redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 f v");
+    for (int ends = 0; ends < 2; ends++) {
+        ask_t ask = ask_new();
+        ask.ends = ends;
+        redisReply *reply = settle_with(f.r, ask, true);
+        cr_assert_eq(reply->type, REDIS_REPLY_ERROR);
+        freeReplyObject(reply);
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_script_settle, works_when_redis_is_full) {
+    fixture_t f = setup();
+    redis_ok(f.r, "CONFIG SET maxmemory 1");
+    char *refusal = redis_error(f.r, "SET x y");
+    cr_assert(strncmp(refusal, "OOM", 3) == 0, "%s", refusal);
+    free(refusal);
+    settled(f.r, ask_new(), 1);
+    ask_t ask = ask_end();
+    redis_ok(f.r, "CONFIG SET maxmemory 0");
+    lay_out(f.r);
+    redis_ok(f.r, "CONFIG SET maxmemory 1");
+    settled(f.r, ask, 1);
+    fixture_stop(&f);
+}
+
+Test(redis_script_settle, bytes_are_sacred) {
+    enum { HUGE_JOB = 16 << 20 };
+    char *huge = malloc(HUGE_JOB);
+    for (size_t i = 0; i < HUGE_JOB; i++) huge[i] = (char)(i * 7);
+    const slice_t jobs[] = {{"", 0}, {"a\0b", 3}, {"\0", 1}, {"\xff\xfe\xc3", 3}, {"12345678901234567890", 20}, {huge, HUGE_JOB}};
+    fixture_t f = setup();
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        ask_t ask = ask_new();
+        ask.job = jobs[i];
+        for (int delayed = 0; delayed < 2; delayed++) {
+            lay_out(f.r);
+            redis_ok(f.r, "LPUSH email:backup %b", ask.job.data, ask.job.len);
+            set_stamp(f.r, ask.job, OLD);
+            ask.delay = delayed ? "60000" : "";
+            settled(f.r, ask, 1);
+            cr_assert_eq(in_list(f.r, "email", ask.job), !delayed, "job %zu", i);
+            cr_assert_eq(is_delayed(f.r, ask.job), delayed);
+            cr_assert_eq(in_list(f.r, "email:backup", ask.job), 0);
+        }
+    }
+    free(huge);
+    fixture_stop(&f);
+}
+
+/* A random history: jobs are taken, finished, reported, retried and ended, each request at random right or wrong. A job is always
+ * in exactly one place, and the record of its end is one of these. */
+typedef struct {
+    redis_t *r;
+    unsigned seed;
+    int added;
+} history_t;
+
+enum { JOBS = 150, STEPS = 4000 };
+
+static unsigned draw(history_t *h, unsigned below) { return (unsigned)rand_r(&h->seed) % below; }
+
+static slice_t name_of(int number) {
+    static char text[24];
+    int len = snprintf(text, sizeof text, "%d%c\xff job", number, 0);
+    return (slice_t){text, (size_t)len};
+}
+
+static long long places(redis_t *r, slice_t job) {
+    long long ended = redis_int(r, "SISMEMBER ended %b", job.data, job.len);
+    return in_list(r, "email", job) + in_list(r, "email:backup", job) + is_delayed(r, job) + ended;
+}
+
+/* Settles a job by what is true now, or by something that is not. */
+static void settle_some(history_t *h) {
+    slice_t job = name_of((int)draw(h, (unsigned)h->added));
+    ask_t ask = ask_new();
+    ask.job = job;
+    ask.old = stamp_of(h->r, job);
+    ask.ends = draw(h, 3) == 0;
+    ask.from = draw(h, 2) ? "1" : "-1";
+    ask.delay = draw(h, 3) ? "" : "1";
+    ask.payload = draw(h, 200);
+    if (draw(h, 5) == 0) ask.old.seen ^= 1;
+    if (draw(h, 5) == 0) ask.token = "S";
+    if (draw(h, 5) == 0) ask.depth = "3";
+    if (draw(h, 8) == 0) ask.most = "10";
+    char *report = redis_str(h->r, "HGET email:errors %b", job.data, job.len), *sha1 = NULL;
+    if (report && draw(h, 4)) ask.report = sha1 = redis_str(h->r, "EVAL %s 0 %s", "return redis.sha1hex(ARGV[1])", report);
+    redisReply *reply = settle(h->r, ask);
+    cr_assert_eq(reply->type, REDIS_REPLY_ARRAY, "%s", reply->str);
+    if (ask.ends && strcmp(reply->element[0]->str, "settled") == 0) redis_ok(h->r, "SADD ended %b", job.data, job.len);
+    freeReplyObject(reply);
+    free(report);
+    free(sha1);
+}
+
+static void step(history_t *h) {
+    slice_t job = name_of((int)draw(h, (unsigned)h->added + 1));
+    switch (draw(h, 6)) {
+    case 0:
+        if (h->added == JOBS) return;
+        job = name_of(h->added++);
+        redis_ok(h->r, "LPUSH email %b", job.data, job.len);
+        return;
+    case 1: redis_ok(h->r, "LMOVE email email:backup RIGHT LEFT"); return;
+    case 2: redis_ok(h->r, "RPOPLPUSH email:backup email:backup"); return;
+    case 3:
+        if (in_list(h->r, "email:backup", job)) set_stamp(h->r, job, (stamp_t){.born_us = 1 + draw(h, 9), .seen = draw(h, 2)});
+        return;
+    case 4:
+        if (in_list(h->r, "email:backup", job)) redis_ok(h->r, "HSET email:errors %b %d", job.data, job.len, (int)draw(h, 3));
+        return;
+    default: settle_some(h);
+    }
+}
+
+Test(redis_script_settle, no_random_history_loses_or_doubles_a_job) {
+    fixture_t f = setup();
+    redis_ok(f.r, "DEL email email:backup sidecar:email:stamps");
+    const char *chosen = getenv("QS_TEST_SEED");
+    unsigned seed = chosen ? (unsigned)strtoul(chosen, NULL, 10) : (unsigned)wait_now_us();
+    history_t h = {.r = f.r, .seed = seed};
+    cr_log_info("QS_TEST_SEED=%u", seed);
+    for (int i = 0; i < STEPS; i++) {
+        if (h.added || i % 6 == 0) step(&h);
+        if (i % 50) continue;
+        for (int n = 0; n < h.added; n++) cr_assert_eq(places(f.r, name_of(n)), 1, "job %d, QS_TEST_SEED=%u", n, seed);
+    }
+    cr_assert_gt(redis_int(f.r, "SCARD ended"), 10, "this history is too dull, seed %u", seed);
+    cr_assert_geq(redis_int(f.r, "XLEN sidecar:email:failures"), redis_int(f.r, "SCARD ended"));
+    fixture_stop(&f);
+}

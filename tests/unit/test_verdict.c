@@ -1,0 +1,241 @@
+/* What becomes of one job: every row of the table, at its boundaries. */
+#include "verdict.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+/* All rows begin with a job that was born and seen at T, and with this policy. */
+enum { T = 1000000, PROTECTED = 1000, ALIVE = 5000, WINDOW = 100000 };
+
+static queue_policy_t policy(void) {
+    return (queue_policy_t){.protected_timeout_ms = PROTECTED,
+                            .retry_times = 3,
+                            .retry_window_ms = WINDOW,
+                            .retry_backoff = BACKOFF_NONE,
+                            .retry_delay_ms = 100,
+                            .retry_delay_max_ms = 1000};
+}
+
+static sighting_t at(int64_t now) {
+    return (sighting_t){
+        .stamp = {.born_us = T * INT64_C(1000), .seen = T}, .now = now, .began = now, .heartbeat = HEARTBEAT_NONE};
+}
+
+static verdict_t judge(sighting_t s, queue_policy_t p) { return verdict(&s, &p); }
+
+static void expect_leave(verdict_t v, int64_t again) {
+    cr_assert_eq(v.kind, VERDICT_LEAVE);
+    cr_assert_eq(v.again, again);
+}
+
+static void expect(verdict_t v, verdict_kind_t kind, const char *reason, int64_t attempts) {
+    cr_assert_eq(v.kind, kind);
+    cr_assert_str_eq(v.reason, reason);
+    cr_assert_eq(v.attempts, attempts);
+}
+
+Test(unit_verdict, a_new_job_gets_a_stamp_before_anything_else) {
+    sighting_t s = at(T + PROTECTED * 100);
+    s.stamp = (stamp_t){0};
+    cr_assert_eq(judge(s, policy()).kind, VERDICT_STAMP);
+    s.report = REPORT_END;
+    s.copies = true;
+    cr_assert_eq(judge(s, policy()).kind, VERDICT_STAMP);
+}
+
+Test(unit_verdict, the_first_sighting_after_a_retry_begins_an_execution) {
+    sighting_t s = at(T + PROTECTED * 100);
+    s.stamp = (stamp_t){.born_us = 1, .retries = 3, .retried_at = T};
+    queue_policy_t p = policy();
+    p.alive_timeout_ms = ALIVE; /* long over, and yet it is only seen now */
+    cr_assert_eq(judge(s, p).kind, VERDICT_SEEN);
+    s.report = REPORT_RETRY; /* its worker was faster than our pass */
+    expect(judge(s, p), VERDICT_END, "reported", 4);
+}
+
+Test(unit_verdict, stalled_is_strictly_later_than_the_protected_timeout) {
+    expect_leave(judge(at(T), policy()), T + PROTECTED);
+    expect_leave(judge(at(T + PROTECTED), policy()), T + PROTECTED);
+    verdict_t v = judge(at(T + PROTECTED + 1), policy());
+    expect(v, VERDICT_RETRY, "stalled", 1);
+    cr_assert_eq(v.delay_ms, 0);
+    cr_assert_not(v.needs_silence);
+    expect_leave(judge(at(T - 500), policy()), T + PROTECTED); /* the clock was set back */
+}
+
+Test(unit_verdict, one_and_retry_times_executions_at_most) {
+    for (int64_t retries = 0; retries < 6; retries++) {
+        sighting_t s = at(T + PROTECTED + 1);
+        s.stamp.retries = retries;
+        s.stamp.retried_at = retries ? T - 1 : 0;
+        if (retries < 3)
+            expect(judge(s, policy()), VERDICT_RETRY, "stalled", retries + 1);
+        else
+            expect(judge(s, policy()), VERDICT_END, "retries_exhausted", retries + 1);
+    }
+    queue_policy_t none = policy();
+    none.retry_times = 0;
+    expect(judge(at(T + PROTECTED + 1), none), VERDICT_END, "retries_exhausted", 1);
+}
+
+Test(unit_verdict, retries_are_forgotten_after_the_window) {
+    sighting_t s = at(T + WINDOW);
+    s.stamp.retries = 3;
+    s.stamp.retried_at = T;
+    expect(judge(s, policy()), VERDICT_END, "retries_exhausted", 4);
+    s.now = s.began = T + WINDOW + 1;
+    expect(judge(s, policy()), VERDICT_RETRY, "stalled", 1);
+    queue_policy_t none = policy();
+    none.retry_times = 0;
+    expect(judge(s, none), VERDICT_END, "retries_exhausted", 1);
+}
+
+Test(unit_verdict, a_heartbeat_is_looked_at_only_when_it_matters) {
+    sighting_t s = at(T + PROTECTED);
+    s.heartbeat = HEARTBEAT_UNKNOWN;
+    expect_leave(judge(s, policy()), T + PROTECTED);
+    s.now = s.began = T + PROTECTED + 1;
+    cr_assert_eq(judge(s, policy()).kind, VERDICT_LOOK);
+    s.report = REPORT_RETRY;
+    expect(judge(s, policy()), VERDICT_RETRY, "reported", 1);
+}
+
+Test(unit_verdict, silence_is_noted_and_only_a_later_pass_acts) {
+    sighting_t s = at(T + PROTECTED + 1);
+    s.heartbeat = HEARTBEAT_THERE;
+    expect_leave(judge(s, policy()), INT64_MAX);
+    s.heartbeat = HEARTBEAT_GONE;
+    cr_assert_eq(judge(s, policy()).kind, VERDICT_MISSING);
+    s.stamp.missing = s.now; /* met again by the same pass, which may have gone on since */
+    s.now += 50;
+    cr_assert_eq(judge(s, policy()).kind, VERDICT_LEAVE);
+    s.began = s.now;
+    verdict_t v = judge(s, policy());
+    expect(v, VERDICT_RETRY, "stalled", 1);
+    cr_assert(v.needs_silence);
+    s.heartbeat = HEARTBEAT_THERE;
+    cr_assert_eq(judge(s, policy()).kind, VERDICT_PRESENT);
+    s.heartbeat = HEARTBEAT_GONE;
+    s.stamp.retries = 3;
+    v = judge(s, policy());
+    expect(v, VERDICT_END, "retries_exhausted", 4);
+    cr_assert(v.needs_silence);
+}
+
+/* Every state of the heartbeat, before and after the alive timeout, in time and overdue. */
+Test(unit_verdict, alive_timeout) {
+    static const struct {
+        heartbeat_t heartbeat;
+        bool kills;
+        verdict_kind_t kind;
+        bool needs_silence;
+    } rows[] = {{HEARTBEAT_NONE, false, VERDICT_END, false},     {HEARTBEAT_NONE, true, VERDICT_END, false},
+                {HEARTBEAT_UNKNOWN, false, VERDICT_LOOK, false}, {HEARTBEAT_UNKNOWN, true, VERDICT_END, false},
+                {HEARTBEAT_GONE, false, VERDICT_END, true},      {HEARTBEAT_GONE, true, VERDICT_END, false},
+                {HEARTBEAT_THERE, false, VERDICT_LEAVE, false},  {HEARTBEAT_THERE, true, VERDICT_END, false}};
+    queue_policy_t p = policy();
+    p.alive_timeout_ms = ALIVE;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (int overdue = 0; overdue < 2; overdue++) {
+            sighting_t s = at(T + ALIVE);
+            p.alive_kills = rows[i].kills;
+            s.stamp.seen = overdue ? T : s.now;
+            s.stamp.retries = 1;
+            s.stamp.retried_at = T;
+            s.heartbeat = rows[i].heartbeat;
+            cr_assert_neq(judge(s, p).kind, VERDICT_END, "row %zu: at the alive timeout it is not over yet", i);
+            s.now = s.began = T + ALIVE + 1;
+            verdict_t v = judge(s, p);
+            cr_assert_eq(v.kind, rows[i].kind, "row %zu", i);
+            if (v.kind != VERDICT_END) continue;
+            expect(v, VERDICT_END, "alive_timeout", 2);
+            cr_assert_eq(v.needs_silence, rows[i].needs_silence, "row %zu", i);
+        }
+    }
+    p.alive_kills = false;
+    expect_leave(judge(at(T), p), T + PROTECTED);
+    p.protected_timeout_ms = 2 * ALIVE;
+    expect_leave(judge(at(T), p), T + ALIVE);
+    sighting_t lives = at(T + ALIVE + 1);
+    lives.heartbeat = HEARTBEAT_THERE;
+    expect_leave(judge(lives, p), T + 2 * ALIVE);
+}
+
+Test(unit_verdict, what_a_job_says_of_its_age_counts_unless_it_lies_in_the_future) {
+    queue_policy_t p = policy();
+    p.alive_timeout_ms = ALIVE;
+    sighting_t s = at(T + 10);
+    s.created = T - ALIVE;
+    expect(judge(s, p), VERDICT_END, "alive_timeout", 1);
+    s.created = T + 10 - ALIVE;
+    expect_leave(judge(s, p), T + 10);
+    s.created = T + 11;
+    expect_leave(judge(s, p), T + PROTECTED);
+    s.created = -5;
+    expect_leave(judge(s, p), T + PROTECTED);
+    s.now = s.began = T + ALIVE + 1; /* it says that it was made just now */
+    s.created = s.now;
+    s.stamp.seen = s.now;
+    expect_leave(judge(s, p), s.now + PROTECTED);
+}
+
+Test(unit_verdict, copies_are_retried_and_not_ended) {
+    queue_policy_t p = policy();
+    p.alive_timeout_ms = ALIVE;
+    sighting_t s = at(T + ALIVE + 1);
+    s.copies = true;
+    s.stamp.retries = 3;
+    s.stamp.retried_at = T - 1;
+    expect(judge(s, p), VERDICT_RETRY, "stalled", 4);
+    s.report = REPORT_END;
+    expect(judge(s, p), VERDICT_RETRY, "reported", 4);
+    s.report = REPORT_NONE;
+    s.stamp.seen = s.now;
+    expect_leave(judge(s, p), s.now + PROTECTED); /* its age ends it neither */
+    p.end_duplicates = true;
+    expect(judge(s, p), VERDICT_END, "alive_timeout", 4);
+    s.report = REPORT_END;
+    expect(judge(s, p), VERDICT_END, "reported", 4);
+    s.report = REPORT_NONE;
+    s.stamp.seen = T;
+    p.alive_timeout_ms = 0;
+    expect(judge(s, p), VERDICT_END, "retries_exhausted", 4);
+}
+
+Test(unit_verdict, a_report_is_answered_at_once) {
+    sighting_t s = at(T + 1);
+    s.report = REPORT_RETRY;
+    for (s.stamp.retries = 0; s.stamp.retries < 5; s.stamp.retries++)
+        expect(judge(s, policy()), s.stamp.retries < 3 ? VERDICT_RETRY : VERDICT_END, "reported", s.stamp.retries + 1);
+    s.stamp.retries = 0;
+    s.heartbeat = HEARTBEAT_THERE; /* its worker has said that it is done with it */
+    expect(judge(s, policy()), VERDICT_RETRY, "reported", 1);
+    s.report = REPORT_END;
+    verdict_t v = judge(s, policy());
+    expect(v, VERDICT_END, "reported", 1);
+    cr_assert_not(v.needs_silence);
+}
+
+Test(unit_verdict, backoff) {
+    queue_policy_t p = policy();
+    for (int64_t retry = 1; retry < 70; retry++) {
+        p.retry_backoff = BACKOFF_NONE;
+        cr_assert_eq(verdict_delay_ms(&p, retry), 0);
+        p.retry_backoff = BACKOFF_FIXED;
+        cr_assert_eq(verdict_delay_ms(&p, retry), 100);
+        p.retry_backoff = BACKOFF_EXPONENTIAL;
+        int64_t delay = retry < 5 ? INT64_C(100) << (retry - 1) : 1000;
+        cr_assert_eq(verdict_delay_ms(&p, retry), delay, "retry %d", (int)retry);
+    }
+    p.retry_delay_max_ms = 50; /* less than the delay */
+    cr_assert_eq(verdict_delay_ms(&p, 1), 50);
+    p.retry_backoff = BACKOFF_FIXED;
+    cr_assert_eq(verdict_delay_ms(&p, 1), 50);
+    p.retry_delay_max_ms = INT64_MAX / 4;
+    p.retry_backoff = BACKOFF_EXPONENTIAL;
+    cr_assert_eq(verdict_delay_ms(&p, 1000), INT64_MAX / 4);
+    sighting_t s = at(T + PROTECTED + 1);
+    s.stamp.retries = 2;
+    s.stamp.retried_at = T - 1;
+    cr_assert_eq(judge(s, p).delay_ms, 400);
+}
