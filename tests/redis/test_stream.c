@@ -202,6 +202,11 @@ Test(redis_stream, ids_above_2_to_the_53_are_told_apart) {
     strcpy(position, "1-9007199254740993");
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&position, &f.fault), OUTCOME_OK);
     cr_assert_eq(trim(&f, ask_new(), NULL), 1);
+    strcpy(lower, "1-9007199254740992"); /* the same double */
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&lower, &f.fault), OUTCOME_OK);
+    value = redis_str(f.r, "HGET " HELD " me");
+    cr_assert_eq(strncmp(value, "1-9007199254740993 ", 19), 0, "%s", value);
+    free(value);
     strcpy(position, "9007199254740993-0");
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&position, &f.fault), OUTCOME_OK);
     long long wait_ms;
