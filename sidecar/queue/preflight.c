@@ -118,7 +118,6 @@ static outcome_t look_at_queue(const look_t *look, const queue_keys_t *queue) {
         keys[count++] = (typed_key_t){"errors", config->errors, "hash"};
         keys[count++] = (typed_key_t){"stamps", queue->stamps, "hash"};
         keys[count++] = (typed_key_t){"sentinel", queue->sentinel, "hash"};
-        keys[count++] = (typed_key_t){"failures", queue->failures, "stream"};
     }
     keys[count++] = (typed_key_t){"meta", queue->meta, "hash"};
     keys[count++] = (typed_key_t){"failures", queue->failures, "stream"};

@@ -418,6 +418,7 @@ static long long places(redis_t *r, slice_t job) {
 
 /* Settles a job by what is true now, or by something that is not. */
 static void settle_some(history_t *h) {
+    if (!h->added) return;
     slice_t job = name_of((int)draw(h, (unsigned)h->added));
     ask_t ask = ask_new();
     ask.job = job;
