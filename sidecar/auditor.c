@@ -1,5 +1,6 @@
 #include "auditor.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,17 +12,18 @@
 #include "queue/stream.h"
 
 enum {
-    BLOCK_MS = 60000,      // the longest wait of one XREAD
-    TURN_MS = 1000,        // and where each stream must be waited for by itself
-    LOOK_S = 60,           // between two looks at where all streams begin and end
-    HELD_LOOK_S = 30,      // the same while a stream cannot be read
-    RENEW_S = 3600,        // between two acknowledgements of the same position
-    TRIM_S = 60,           // between two trims of a stream
-    TRIM_UNCOPIED_S = 300, // the same where others have yet to copy it
-    CALM_S = 10,           // after so long without trouble the next one is met with the shortest wait again
-    TICK_MS = 100,         // a tick comes up for air at least this often
-    ROOM_FIRST = 16,       // entries that one reply may have while nothing is known of their size
-    ROOM_MOST = 1000,
+    BLOCK_MS = 60000,             // the longest wait of one XREAD
+    TURN_MS = 1000,               // and where each stream must be waited for by itself
+    LOOK_S = 60,                  // between two looks at where all streams begin and end
+    HELD_LOOK_S = 30,             // the same while a stream cannot be read
+    RENEW_S = 3600,               // between two acknowledgements of the same position
+    TRIM_S = 60,                  // between two trims of a stream
+    TRIM_UNCOPIED_S = 300,        // the same where others have yet to copy it
+    CALM_S = 10,                  // after so long without trouble the next one is met with the shortest wait again
+    TICK_MS = 100,                // a tick comes up for air at least this often
+    ROOM_FIRST = 16,              // entries that one reply may have while nothing is known of their size
+    ROOM_MOST = 3000,             // one transaction: each costs an fsync
+    ROOM_MUCH = 500,              // what is not given back to the system by itself
     ROOM_BYTES = 2 * 1024 * 1024, // of values, that one reply should have at the most
 };
 
@@ -443,6 +445,7 @@ static bool land(auditor_t *a) {
     }
     if (a->entries > 0) return copied(a);
     backoff_reset(&a->backoff);
+    if (a->room > ROOM_MUCH) malloc_trim(0); // replies of thousands of entries are over for now
     a->room = ROOM_FIRST;
     a->streams = 0;
     if (!a->turns) metric_set(&a->metrics->audit_lag_ms, 0);
