@@ -2,7 +2,7 @@
 # Installs what is missing to build and run (no argument), or to test too (`test`). Says nothing to apt when nothing is missing.
 #
 #   sh deploy/deps.sh          compiler, libraries, a redis-server for the demo
-#   sh deploy/deps.sh test     and the test library, the linters, what makes a Debian 13 root
+#   sh deploy/deps.sh test     and the test library, the linters, what makes a Debian 13 root, what fetches client libraries
 #
 # It looks for the things themselves, not for packages, so that what was installed in another way counts.
 set -eu
@@ -46,6 +46,9 @@ test)
     need python3 command -v python3
     need sqlite3 command -v sqlite3
     need mmdebstrap command -v mmdebstrap
+    # The workers of README: languages that are not there are skipped, but what fetches a library for one that is should be.
+    need python3-venv python3 -c 'import ensurepip, venv'
+    ! command -v javac >/dev/null || need maven command -v mvn
     ;;
 *)
     echo "usage: sh deploy/deps.sh [test]" >&2

@@ -79,6 +79,7 @@ daemons() {
 whole() { timeout --foreground -k 10 300 build/tests/suite -j"$jobs"; }
 
 stage "servers of Debian 13" debian13
+stage "workers of README" sh tests/clients/install.sh
 if [ "${1:-}" = long ]; then
     stage build "$make" -s -j2 SANITIZER= suite
     round=1

@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+"""Writes the programs that stand in README.md into files: each code block whose first line is ```LANGUAGE FILE goes, as it stands,
+to DIRECTORY/LANGUAGE/FILE. A producer is a few lines, which go into the frame tests/clients/LANGUAGE/FILE in place of its
+comment README.
+
+    python3 tests/clients/extract.py README.md DIRECTORY
+"""
+import pathlib
+import re
+import sys
+
+readme, directory = map(pathlib.Path, sys.argv[1:])
+ROOMS = {"js": "node", "sh": "shell"}  # what highlighters call them
+frames = pathlib.Path(__file__).resolve().parent
+blocks = re.findall(r"^```(\w+) +(\S+)\n(.*?)^```$", readme.read_text("utf-8"), re.M | re.S)
+if not blocks:
+    sys.exit(f"{readme}: has no code block with a file name")
+unused = set(frames.glob("*/[pP]roducer.*"))
+for language, name, text in blocks:
+    language = ROOMS.get(language, language)
+    frame = frames / language / name
+    if frame.exists():
+        unused.discard(frame)
+        whole = frame.read_text("utf-8")
+        insert = lambda line: re.sub("^", line[1], text.rstrip("\n"), flags=re.M) + "\n"
+        text, count = re.subn(r"^([ \t]*)\S+ README\n", insert, whole, flags=re.M)
+        if count != 1:
+            sys.exit(f"{frame}: must have one comment README")
+    target = directory / language / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, "utf-8")
+if unused:
+    sys.exit(f"{readme}: has no code block for " + ", ".join(map(str, sorted(unused))))

@@ -1,0 +1,123 @@
+#!/bin/sh
+# Makes build/clients: the workers of README.md, as they stand there, with the handlers of the tests and each language's own client
+# library. Libraries are fetched once by the ordinary tool of the language, with the settings of this machine; a second run needs
+# no network. A language whose library cannot be had gets one line here and its test is skipped; one whose program does not
+# compile fails.
+#
+# build/clients/LANGUAGE/run PROGRAM [FILE...] runs `worker`, `producer` or (python) `heartbeat` in the current directory.
+#
+# shellcheck disable=SC2016 # texts in single quotes are for the shells that they are handed to
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+here=$PWD/tests/clients
+clients=${QS_CLIENTS_DIR:-$PWD/build/clients}
+limit=300 # seconds for one fetch
+
+mkdir -p "$clients"
+exec 9>"$clients/lock"
+flock 9
+
+# Runs a fetch in $clients/$1, unless the last one of the same versions is there.
+fetch() { # language, versions, command
+    language=$1
+    versions=$2
+    shift 2
+    [ "$(cat "$clients/$language/fetched" 2>/dev/null)" != "$versions" ] || return 0
+    rm -f "$clients/$language/fetched"
+    (cd "$clients/$language" && timeout "$limit" "$@") >"$clients/$language/log" 2>&1 </dev/null || {
+        skip "$language" "$(grep -v '^ *$' "$clients/$language/log" | tail -n 1 | cut -c1-200)"
+        return 1
+    }
+    echo "$versions" >"$clients/$language/fetched"
+}
+skip() { # language, why
+    echo "clients: $1 is skipped: $2"
+    echo "$2" >"$clients/$1/skipped"
+}
+tools() { # language, programs
+    language=$1
+    shift
+    for tool; do
+        command -v "$tool" >/dev/null && continue
+        skip "$language" "this machine has no $tool"
+        return 1
+    done
+}
+build() { # language, command
+    language=$1
+    shift
+    (cd "$clients/$language" && "$@") >"$clients/$language/log" 2>&1 </dev/null && return 0
+    cat "$clients/$language/log"
+    echo "clients: the programs for $language do not compile (above)"
+    echo "$language" >>"$clients/failed"
+    return 1
+}
+# The last step of a language: how its programs are run. $here is the directory of the script.
+launcher() { # language, shell text
+    printf '#!/bin/sh\nhere=$(cd "$(dirname "$0")" && pwd)\nprogram=$1\nshift\n%s\n' "$2" >"$clients/$1/run"
+    chmod 755 "$clients/$1/run"
+}
+
+client_python() {
+    tools python python3 || return
+    fetch python redis==8.1.0 sh -c 'rm -rf venv && python3 -m venv venv && venv/bin/pip install -q "$0"' redis==8.1.0 || return
+    # What README says of heartbeats: another import.
+    sed 's/^from handler import handle/from heartbeat import handle/' "$clients/python/worker.py" >"$clients/python/heartbeat_worker.py"
+    launcher python '[ "$program" != heartbeat ] || program=heartbeat_worker
+exec "$here/venv/bin/python" -B "$here/$program.py" "$@"'
+}
+
+client_node() {
+    tools node node npm || return
+    echo '{"private": true}' >"$clients/node/package.json"
+    fetch node ioredis@6.0.0 npm install --no-save --no-audit --no-fund --loglevel=error ioredis@6.0.0 || return
+    launcher node 'exec node "$here/$program.js" "$@"'
+}
+
+client_go() {
+    tools go go || return
+    mkdir -p "$clients/go/worker" "$clients/go/producer"
+    (cd "$clients/go" && mv worker.go handler.go worker && mv producer.go producer)
+    fetch go go-redis@9.7.0 sh -c 'rm -rf go.mod go.sum vendor && go mod init example.org/worker &&
+        go get github.com/redis/go-redis/v9@v9.7.0 && go mod vendor' || return
+    build go sh -c '[ -z "$(gofmt -l worker producer)" ] && go vet ./... && go build -mod=vendor -o bin/ ./worker ./producer' ||
+        return
+    launcher go 'exec "$here/bin/$program" "$@"'
+}
+
+client_java() {
+    tools java java javac mvn || return
+    fetch java "$(cat "$here/java/pom.xml")" sh -c 'rm -rf lib && exec mvn -q -B dependency:copy-dependencies \
+        -DincludeScope=runtime -DoutputDirectory=lib' || return
+    build java javac -d classes Handler.java || return
+    launcher java 'name=$(echo "$program" | sed "s/^w/W/; s/^p/P/")
+exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$here/lib/*:$here/classes" "$here/$name.java" "$@"'
+}
+
+client_shell() {
+    tools shell redis-cli || return
+    redis-cli --help 2>&1 | grep -q '^ *-X ' || {
+        skip shell "redis-cli is older than 7.0"
+        return
+    }
+    launcher shell 'PATH=$here:$PATH
+export PATH
+exec sh "$here/$program.sh" "$@"'
+}
+
+rm -f "$clients/failed"
+for language in python node go java shell; do
+    mkdir -p "$clients/$language"
+    (cd "$clients/$language" && rm -f run skipped)
+    find "$here/$language" -type f -exec cp -p {} "$clients/$language/" \;
+done
+python3 "$here/extract.py" README.md "$clients" || exit 1
+client_python &
+client_node &
+client_go &
+client_java &
+client_shell &
+wait
+[ ! -e "$clients/failed" ] || exit 1
+ready=$(cd "$clients" && for file in */run; do echo "${file%/run}"; done | tr '\n' ' ')
+echo "clients: ready: $ready"

@@ -1,0 +1,9 @@
+import os
+import sys
+import time
+
+import redis
+
+r = redis.Redis.from_url(os.environ["REDIS_URL"])
+job = sys.stdin.buffer.read()
+# README

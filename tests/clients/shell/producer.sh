@@ -1,0 +1,5 @@
+#!/bin/sh
+set -eu
+cat >job
+redis() { redis-cli -e -u "$REDIS_URL" "$@"; }
+# README
