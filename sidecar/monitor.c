@@ -268,7 +268,8 @@ static bool rotate(monitor_t *m, size_t queue, const lease_t *lease) {
                      .token = lease->token,
                      .ward = ward,
                      .json = m->json,
-                     .room = m->room};
+                     .room = m->room,
+                     .standing = page->standing};
     ward->now_at = mono_now();
     judge_page(&judge, page, stamps, raws, &fenced, &fault);
     if (!go_on(m, queue, &fault)) return false;

@@ -167,8 +167,8 @@ static void append_settle(const judge_t *j, suspect_t *suspect) {
                         .job = suspect->entry->bytes,
                         .digest = &suspect->entry->digest,
                         .old = *suspect->raw,
-                        .from_tail = ward->reads_only,
-                        .depth = SETTLE_DEPTH + (ward->reads_only ? (int64_t)ward->read : 0),
+                        .from_tail = j->standing,
+                        .depth = SETTLE_DEPTH + (j->standing ? (int64_t)ward->read : 0),
                         .alone = !policy_of(j)->end_duplicates,
                         .report = suspect->report ? suspect->report->sha1 : "",
                         .event = &suspect->event};

@@ -20,6 +20,7 @@ typedef struct judge {
     ward_t *ward;
     json_t *json;
     judge_room_t *room;
+    bool standing; // the page was read without rotation: its jobs are near the tail
 } judge_t;
 
 // The page's stamps have been read; no reply is awaited on the connection. *fenced: the lock is not ours any more.
