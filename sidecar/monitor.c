@@ -37,6 +37,7 @@ struct monitor {
     size_t cursor;    // whose turn it is
     mono_t safety_at; // when idle queues are looked at
     json_t *json;
+    judge_room_t *room;
     backup_page_t pages[2]; // the one that is judged, and the one that comes
     int page;
     size_t paging; // the queue that pages[page] is of
@@ -59,6 +60,7 @@ monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
     m->terms = mem_array(keys->seat_count, sizeof *m->terms);
     m->fenced = mem_array(keys->seat_count, sizeof *m->fenced);
     m->json = json_new();
+    m->room = judge_room_new();
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;
         ward_init(&m->wards[i], queue, &metrics->queues[i], keys->config->monitor.scan_interval_ms);
@@ -76,6 +78,7 @@ void monitor_free(monitor_t *m) {
     for (int i = 0; i < 2; i++) backup_page_clear(&m->pages[i]);
     link_free(&m->link);
     json_free(m->json);
+    judge_room_free(m->room);
     free(m->wards);
     free(m->watched);
     free(m->terms);
@@ -259,7 +262,14 @@ static bool rotate(monitor_t *m, size_t queue, const lease_t *lease) {
     if (count && read_page(m, queue, count, next, &later) == OUTCOME_LOST) return go_on(m, queue, &later);
     if (fault.outcome == OUTCOME_OK) fault = later;
     if (fault.outcome != OUTCOME_OK) return go_on(m, queue, &fault);
-    judge_t judge = {.conn = m->link.data, .keys = m->keys, .queue = queue, .token = lease->token, .ward = ward, .json = m->json};
+    judge_t judge = {.conn = m->link.data,
+                     .keys = m->keys,
+                     .queue = queue,
+                     .token = lease->token,
+                     .ward = ward,
+                     .json = m->json,
+                     .room = m->room,
+                     .standing = page->standing};
     ward->now_at = mono_now();
     judge_page(&judge, page, stamps, raws, &fenced, &fault);
     if (!go_on(m, queue, &fault)) return false;

@@ -27,6 +27,14 @@ typedef struct suspect {
     char sha256[DIGEST_HEX_SIZE];
 } suspect_t;
 
+struct judge_room {
+    suspect_t suspects[BACKUP_PAGE];
+};
+
+judge_room_t *judge_room_new(void) { return mem_alloc(sizeof(judge_room_t)); }
+
+void judge_room_free(judge_room_t *room) { free(room); }
+
 static const queue_policy_t *policy_of(const judge_t *j) { return &j->keys->queues[j->queue].config->policy; }
 
 static void read_job(const judge_t *j, suspect_t *suspect) {
@@ -159,8 +167,8 @@ static void append_settle(const judge_t *j, suspect_t *suspect) {
                         .job = suspect->entry->bytes,
                         .digest = &suspect->entry->digest,
                         .old = *suspect->raw,
-                        .from_tail = ward->reads_only,
-                        .depth = SETTLE_DEPTH + (ward->reads_only ? (int64_t)ward->read : 0),
+                        .from_tail = j->standing,
+                        .depth = SETTLE_DEPTH + (j->standing ? (int64_t)ward->read : 0),
                         .alone = !policy_of(j)->end_duplicates,
                         .report = suspect->report ? suspect->report->sha1 : "",
                         .event = &suspect->event};
@@ -239,7 +247,7 @@ static outcome_t settle_all(const judge_t *j, suspect_t *suspects, size_t count,
 
 outcome_t judge_page(const judge_t *j, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws, bool *fenced,
                      fault_t *fault) {
-    suspect_t *suspects = NULL;
+    suspect_t *suspects = j->room->suspects;
     size_t count = 0;
     *fenced = false;
     *fault = (fault_t){0};
@@ -251,13 +259,11 @@ outcome_t judge_page(const judge_t *j, const backup_page_t *page, const stamp_t 
             ward_met(j->ward, &entry->digest); // it is in progress, and so its report is no stray
             continue;
         }
-        if (!suspects) suspects = mem_array(page->count, sizeof *suspects);
         if (meet(j, entry, &stamps[i], &raws[i], &suspects[count])) count++;
     }
     if (count) look_at_heartbeats(j, suspects, count, fault);
     if (count && fault->outcome == OUTCOME_OK) write_stamps(j, suspects, count, fenced, fault);
     if (count && fault->outcome == OUTCOME_OK && !*fenced) settle_all(j, suspects, count, fenced, fault);
     for (size_t i = 0; i < count; i++) free(suspects[i].heartbeat);
-    free(suspects);
     return fault->outcome;
 }

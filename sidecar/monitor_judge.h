@@ -6,6 +6,11 @@
 #include "queue/keys.h"
 #include "ward.h"
 
+// Room for what a page may hold; used for one page after the other.
+typedef struct judge_room judge_room_t;
+judge_room_t *judge_room_new(void); // owned
+void judge_room_free(judge_room_t *room);
+
 // What judging needs beside the page: all borrowed.
 typedef struct judge {
     conn_t *conn;
@@ -14,6 +19,8 @@ typedef struct judge {
     const char *token;
     ward_t *ward;
     json_t *json;
+    judge_room_t *room;
+    bool standing; // the page was read without rotation: its jobs are near the tail
 } judge_t;
 
 // The page's stamps have been read; no reply is awaited on the connection. *fenced: the lock is not ours any more.

@@ -8,7 +8,9 @@
 enum {
     FIRST_ROOM = 16,
     FILTER_HASHES = 4,
-    FILTER_BITS = 16, // for each key
+    BLOCK_WORDS = 8,
+    BLOCK_BIT_SHIFT = 9, // 512 bits in a block
+    FILTER_BITS = 16,    // for each key
     FILTER_LEAST = 64,
     FILTER_MOST = 1 << 24,
 };
@@ -80,13 +82,24 @@ void keyfilter_begin(keyfilter_t *filter, size_t keys) {
     *filter = (keyfilter_t){.bits = mem_array(words, sizeof(uint64_t)), .words = words};
 }
 
+// All bits of a key lie in one block of BLOCK_WORDS, a cache line: a filter of millions of keys is mostly waiting for memory.
+static uint64_t *block_of(const keyfilter_t *filter, const uint8_t key[KEY_BYTES]) {
+    return &filter->bits[(part(key, 0) & (filter->words / BLOCK_WORDS - 1)) * BLOCK_WORDS];
+}
+
+static uint64_t bit_of(const uint8_t key[KEY_BYTES], int index) {
+    uint64_t bits = (uint64_t)part(key, 1) << 32 | part(key, 2);
+    return bits >> (BLOCK_BIT_SHIFT * index) & (BLOCK_WORDS * 64 - 1);
+}
+
 bool keyfilter_add(keyfilter_t *filter, const uint8_t key[KEY_BYTES]) {
     bool there = filter->words > 0;
     for (int i = 0; i < FILTER_HASHES && filter->words; i++) {
-        size_t bit = part(key, i) & (filter->words * 64 - 1);
+        uint64_t bit = bit_of(key, i);
+        uint64_t *word = &block_of(filter, key)[bit / 64];
         uint64_t mask = UINT64_C(1) << (bit % 64);
-        there = there && (filter->bits[bit / 64] & mask);
-        filter->bits[bit / 64] |= mask;
+        there = there && (*word & mask);
+        *word |= mask;
     }
     return there;
 }
@@ -94,8 +107,8 @@ bool keyfilter_add(keyfilter_t *filter, const uint8_t key[KEY_BYTES]) {
 bool keyfilter_has(const keyfilter_t *filter, const uint8_t key[KEY_BYTES]) {
     if (!filter->words) return false;
     for (int i = 0; i < FILTER_HASHES; i++) {
-        size_t bit = part(key, i) & (filter->words * 64 - 1);
-        if (!(filter->bits[bit / 64] & UINT64_C(1) << (bit % 64))) return false;
+        uint64_t bit = bit_of(key, i);
+        if (!(block_of(filter, key)[bit / 64] & UINT64_C(1) << (bit % 64))) return false;
     }
     return true;
 }

@@ -139,14 +139,20 @@ static void add_entry(backup_page_t *page, const backup_look_t *look, const redi
 
 void backup_rotate_append(conn_t *conn, const keyspace_t *keys, size_t queue, size_t count, bool wait) {
     const char *backup = keys->queues[queue].config->backup;
-    for (size_t i = 0; i < count; i++) {
-        bool waits = wait && i == 0;
-        request_begin(conn, waits ? "BRPOPLPUSH" : "RPOPLPUSH");
+    if (wait && count) {
+        request_begin(conn, "BRPOPLPUSH");
         request_text(conn, backup);
         request_text(conn, backup);
-        if (waits) request_text(conn, WAIT_S);
+        request_text(conn, WAIT_S);
         request_end(conn);
+        count--;
     }
+    if (count == 0) return;
+    request_begin(conn, "RPOPLPUSH");
+    request_text(conn, backup);
+    request_text(conn, backup);
+    request_end(conn);
+    request_repeat(conn, count - 1);
 }
 
 outcome_t backup_rotate_read(conn_t *conn, const backup_look_t *look, size_t count, backup_page_t *page, fault_t *fault) {

@@ -112,15 +112,34 @@ void request_int(conn_t *conn, int64_t number) {
     request_text(conn, text);
 }
 
-void request_end(conn_t *conn) {
-    if (!conn->context) return;
+// The arguments of the request as hiredis takes them; owned, they point into conn->bytes.
+static const char **arguments(const conn_t *conn) {
     const char **argv = mem_array((size_t)conn->argc, sizeof *argv);
     const char *at = buffer_text(&conn->bytes);
     for (int i = 0; i < conn->argc; i++) {
         argv[i] = at;
         at += conn->lens[i];
     }
+    return argv;
+}
+
+void request_end(conn_t *conn) {
+    if (!conn->context) return;
+    const char **argv = arguments(conn);
     redisAppendCommandArgv(conn->context, conn->argc, argv, conn->lens);
+    free(argv);
+}
+
+void request_repeat(conn_t *conn, size_t times) {
+    if (!conn->context || times == 0) return;
+    const char **argv = arguments(conn);
+    char *one;
+    long long len = redisFormatCommandArgv(&one, conn->argc, argv, conn->lens);
+    buffer_t all = {0};
+    for (size_t i = 0; len > 0 && i < times; i++) buffer_add(&all, one, (size_t)len);
+    redisAppendFormattedCommand(conn->context, buffer_text(&all), all.len);
+    buffer_free(&all);
+    redisFreeCommand(one);
     free(argv);
 }
 

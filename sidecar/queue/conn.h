@@ -51,6 +51,7 @@ void request_bytes(conn_t *conn, const void *bytes, size_t len);
 void request_text(conn_t *conn, const char *text);
 void request_int(conn_t *conn, int64_t number);
 void request_end(conn_t *conn);
+void request_repeat(conn_t *conn, size_t times); // appends the request that was ended last so many times more
 
 // Sends what was appended and waits for the next reply, at most `timeout_ms` (0 = the connection's timeout). On OUTCOME_OK *reply
 // is owned (conn_reply_free) and no error. An error reply is judged by fault_from_error. READONLY and MASTERDOWN also close the

@@ -41,13 +41,14 @@ char *scene_config(const scene_t *scene, sidecar_t spec) {
                           "redis = { socket = \"%s\"; %s };\n"
                           "lock = { ttl = \"%s\"; scope = \"%s\"; };\n"
                           "dispatcher = { safety_poll = \"%s\"; };\n"
+                          "monitor = { scan_interval = \"%s\"; };\n"
                           "http = { port = 0; };\n"
                           "log = { level = \"%s\"; format = \"json\"; };\n"
                           "defaults = { roles = [\"dispatcher\"]; };\n"
                           "queues = ( %s );\n",
                           either(spec.group, "g"), either(spec.socket, server_socket(scene->server)), either(spec.redis, ""),
                           either(spec.ttl, "600ms"), either(spec.scope, "group"), either(spec.poll, "1h"),
-                          either(spec.level, "info"), either(spec.queues, "{ name = \"q\"; }"));
+                          either(spec.scan, "auto"), either(spec.level, "info"), either(spec.queues, "{ name = \"q\"; }"));
     if (length < 0) abort();
     return text;
 }

@@ -29,6 +29,7 @@ typedef struct {
     const char *scope;  /* group */
     const char *poll;   /* dispatcher.safety_poll: 1h, so that only wake-ups count */
     const char *level;  /* info */
+    const char *scan;   /* monitor.scan_interval: auto */
     const char *queues; /* { name = "q"; } */
 } sidecar_t;
 

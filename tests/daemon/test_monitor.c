@@ -1,0 +1,155 @@
+/* Real sidecars and workers that die: every job comes back until somebody does it, and none ends that should not. */
+#include "scene.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MONITORED(timeout, more)                                                                                                 \
+    "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"" timeout "\"; " more " }"
+
+/* Waits, and shows the logs of the sidecars where it waits in vain. */
+#define await(scene, cond, ms)                                                                                                   \
+    do {                                                                                                                         \
+        if (!wait_for(cond, ms)) scene_fail(scene, "never came: " #cond);                                                        \
+    } while (0)
+
+Test(daemon_monitor, a_worker_that_dies_gets_no_job_lost) {
+    scene_t s = scene_begin(NULL);
+    scene_sidecar_up(&s, (sidecar_t){.queues = MONITORED("300ms", "retry_times = 1;"), .scan = "50ms"});
+    redis_ok(s.r, "LPUSH q job");
+    for (int execution = 1; execution <= 2; execution++) {
+        redis_t *worker = redis_open(s.server);
+        redis_expect(worker, "job", "BLMOVE q q:backup RIGHT LEFT 10");
+        redis_close(worker); /* dies in mid job */
+        if (execution == 1) await(&s, redis_int(s.r, "LLEN q") == 1, 10000);
+    }
+    await(&s, redis_int(s.r, "XLEN sidecar:q:failures") == 2, 10000);
+    cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
+    cr_assert_eq(daemon_log_count(s.sidecars[0], "a job has failed for good"), 1);
+    scene_end(&s);
+}
+
+Test(daemon_monitor, another_goes_on_where_a_leader_was_killed) {
+    enum { ENTRIES = 200000 };
+    scene_t s = scene_begin(NULL);
+    for (int i = 0; i < 2; i++) scene_sidecar_up(&s, (sidecar_t){.queues = MONITORED("1h", ""), .scan = "50ms"});
+    for (int i = 0; i < 20; i++)
+        redis_ok(s.r, "EVAL %s 1 q:backup %d",
+                 "for i = 1, 10000 do redis.call('LPUSH', KEYS[1], 'job' .. ARGV[1] .. '/' .. i) end", i);
+    daemon_t *leader = scene_await_leader(&s, "g", NULL, 10000);
+    await(&s, redis_int(s.r, "HLEN sidecar:q:stamps") > 0, 10000);
+    daemon_kill(leader);
+    cr_assert_lt(redis_int(s.r, "HLEN sidecar:q:stamps"), ENTRIES, "it was killed too late for this test");
+    await(&s, redis_int(s.r, "HLEN sidecar:q:stamps") == ENTRIES, 60000);
+    await(&s, redis_int(s.r, "LLEN q:backup") == ENTRIES + 1, 10000);
+    cr_assert_eq(redis_int(s.r, "EXISTS q sidecar:q:failures"), 0);
+    scene_end(&s);
+}
+
+enum { JOBS = 2000, SIDECARS = 3 };
+
+/* What the workers know. */
+typedef struct {
+    scene_t scene;
+    uint64_t random;
+    bool paused[SIDECARS], done[JOBS], given_up[JOBS];
+    int deaths, blows;
+} storm_t;
+
+static uint64_t pick(storm_t *storm, uint64_t below) { return scene_random(&storm->random, below); }
+
+/* A worker takes one job: it does it, dies, or says that it has failed. False: there was none. */
+static bool work(storm_t *storm) {
+    redis_t *r = storm->scene.r;
+    char *job = redis_str(r, "LMOVE q q:backup RIGHT LEFT");
+    if (!job) return false;
+    long number = strtol(job + strlen("job"), NULL, 10);
+    cr_assert(strncmp(job, "job", 3) == 0 && number >= 0 && number < JOBS, "a worker gets %s", job);
+    uint64_t fate = pick(storm, 100);
+    if (fate < 70) {
+        storm->done[number] = true;
+        redis_ok(r, "LREM q:backup 1 %s", job);
+    } else if (fate < 85) {
+        storm->deaths++;
+    } else if (fate < 96) {
+        redis_ok(r, "HSET q:errors %s boom", job);
+    } else {
+        storm->given_up[number] = true;
+        redis_ok(r, "HSET q:errors %s !never", job);
+    }
+    free(job);
+    return true;
+}
+
+static void disturb(storm_t *storm) {
+    size_t i = pick(storm, SIDECARS);
+    daemon_t *d = storm->scene.sidecars[i];
+    storm->blows++;
+    if (!daemon_running(d)) {
+        daemon_restart(d);
+    } else if (storm->paused[i]) {
+        daemon_continue(d);
+        storm->paused[i] = false;
+    } else if (pick(storm, 2)) {
+        daemon_kill(d);
+    } else {
+        daemon_pause(d);
+        storm->paused[i] = true;
+    }
+}
+
+static void calm(storm_t *storm) {
+    for (size_t i = 0; i < SIDECARS; i++) {
+        if (storm->paused[i]) daemon_continue(storm->scene.sidecars[i]);
+        if (!daemon_running(storm->scene.sidecars[i])) daemon_restart(storm->scene.sidecars[i]);
+    }
+}
+
+/* Marks the jobs that have ended; each has one record, and was given up by a worker. Returns whether every job has an end. */
+static bool all_ended(storm_t *storm) {
+    static const char script[] = "local jobs = {} for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do local f = {} "
+                                 "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
+                                 "if f.kind == 'failed' then jobs[#jobs + 1] = f.payload end end return jobs";
+    char ended[JOBS] = {0};
+    redisReply *jobs = redis_do(storm->scene.r, "EVAL %s 1 sidecar:q:failures", script);
+    for (size_t i = 0; i < jobs->elements; i++) {
+        long number = strtol(jobs->element[i]->str + strlen("job"), NULL, 10);
+        cr_assert(storm->given_up[number], "job %ld has ended, and should not", number);
+        cr_assert_eq(ended[number]++, 0, "job %ld has ended twice", number);
+    }
+    freeReplyObject(jobs);
+    for (int i = 0; i < JOBS; i++)
+        if (!storm->done[i] && !ended[i]) return false;
+    return true;
+}
+
+/* One move of the workers; true when all is over. */
+static bool step(storm_t *storm, int64_t ends_us) {
+    bool idle = true;
+    for (int i = 0; i < 5; i++) idle &= !work(storm);
+    if (wait_now_us() < ends_us && pick(storm, 12) == 0) disturb(storm);
+    if (wait_now_us() >= ends_us) calm(storm);
+    return idle && wait_now_us() >= ends_us && all_ended(storm) && redis_int(storm->scene.r, "LLEN q") == 0 &&
+           redis_int(storm->scene.r, "LLEN q:backup") <= 1;
+}
+
+Test(daemon_monitor, no_job_is_lost_though_workers_and_sidecars_die, .timeout = 240) {
+    static storm_t storm;
+    storm.random = scene_seed("daemon_monitor");
+    storm.scene = scene_begin(NULL);
+    for (int i = 0; i < SIDECARS; i++)
+        scene_sidecar(&storm.scene,
+                      (sidecar_t){.ttl = "300ms", .scan = "50ms", .queues = MONITORED("150ms", "retry_times = 1000;")});
+    scene_await_leader(&storm.scene, "g", NULL, 10000);
+    for (int i = 0; i < JOBS; i++) redis_ok(storm.scene.r, "LPUSH q job%d", i);
+    int64_t ends_us = wait_now_us() + 5000000;
+    bool over = wait_for(step(&storm, ends_us), 90000);
+    fprintf(stderr, "daemon_monitor: %d deaths of workers, %d blows\n", storm.deaths, storm.blows);
+    if (!over) scene_fail(&storm.scene, "jobs are lost, or nobody gives them back");
+    cr_assert(storm.deaths > 100 && storm.blows > 5, "this history is too dull");
+    cr_assert_eq(redis_int(storm.scene.r, "HLEN q:errors"), 0);
+    scene_end(&storm.scene);
+}
