@@ -144,7 +144,7 @@ static int compare_key(const void *key, const void *line) { return strcmp(key, (
 static void on_change(void *self, const char *key, size_t len) {
     dispatcher_t *d = self;
     if (!key) {
-        for (size_t i = 0; i < d->by_key_count; i++) line_changed(d->by_key[i]);
+        for (size_t i = 0; i < d->by_key_count; i++) line_flushed(d->by_key[i]);
         for (size_t seat = 0; seat < d->keys->seat_count; seat++) lease_doubt(d->leases, seat, d->terms[seat]); // gone as well
         return;
     }
@@ -215,8 +215,8 @@ static bool send_look(dispatcher_t *d, flight_kind_t kind, size_t *from, mono_t 
         if (!wanted || !served(d, queue, &lease)) continue;
         if (line->alone && flight) break; // its turn comes next
         if (!flight) flight = new_flight(d, kind, most);
+        if (kind == FLIGHT_READ) line_sent_look(line, now); // which may begin at the head again
         flight->asks[flight->count++] = (head_ask_t){.queue = queue, .skip = line->skip};
-        if (kind == FLIGHT_READ) line_sent_look(line, now);
         if (line->alone) most = 1;
     }
     *from = queue;
@@ -308,6 +308,8 @@ static outcome_t land(dispatcher_t *d, fault_t *fault) {
     int64_t cost_ns = charge(d, &flight, mono_now());
     memmove(d->flights, d->flights + 1, (size_t)--d->flying * sizeof *d->flights);
     for (size_t i = 0; flight.kind == FLIGHT_READ && i < flight.count; i++) d->lines[flight.asks[i].queue].flying--;
+    // What Redis told before it answered has arrived: a change is missed only when nobody told of it.
+    if (flight.kind == FLIGHT_SAFETY) (void)link_hear(&d->link, on_change, d);
     bool unarmed = looked.outcome == OUTCOME_FAULT && flight.armed && now_us > 0; // the heads are good all the same
     if (unarmed && d->link.waking) link_deaf(&d->link, &looked, mono_now());
     if (!flight.looks)

@@ -24,25 +24,39 @@ void line_init(line_t *line, const queue_config_t *config, metrics_queue_t *metr
     line_forget(line);
 }
 
+static void begin_anew(line_t *line) {
+    line->skip = 0; // what is at the head may be another entry by now
+    line->epoch++;
+    line->rest = (mono_t){0};
+    line->stale = false;
+}
+
 void line_forget(line_t *line) {
+    begin_anew(line);
     line->changed = true;
     line->due = mono_never();
     line->due_us = INT64_MAX;
     line->hold = line->reread = (mono_t){0};
     line->flying = 0;
     line->backlog = false;
-    line->skip = 0;
+    line->large = false;
     line->first = FIRST_UNKNOWN;
     line->cost_ns = 0;
-    line->epoch++;
     line->alone = false;
     line->empty = 0;
 }
 
+// While it rests the large entries at the head are skipped still: a producer that adds all the time would else make us read them
+// all the time, and never what is behind them.
 void line_changed(line_t *line) {
     line->changed = true;
-    line->skip = 0; // what is at the head may be another entry by now
-    line->epoch++;
+    line->stale = true;
+    if (line->rest.ns == 0) begin_anew(line);
+}
+
+void line_flushed(line_t *line) {
+    begin_anew(line);
+    line_changed(line);
 }
 
 static bool held(const line_t *line, mono_t now) { return !mono_reached(line->hold, now); }
@@ -52,27 +66,40 @@ bool line_wants_promote(const line_t *line, mono_t now, int window) {
     return line->flying == 0 || (line->backlog && line->flying < window);
 }
 
+// When the head is to be read.
+static mono_t read_at(const line_t *line) {
+    if (line->changed) return line->reread;
+    return line->stale ? mono_max(line->rest, line->reread) : mono_never();
+}
+
 bool line_wants_read(const line_t *line, mono_t now) {
-    return line->changed && line->flying == 0 && !held(line, now) && mono_reached(line->reread, now);
+    return line->flying == 0 && !held(line, now) && mono_reached(read_at(line), now);
 }
 
 mono_t line_next(const line_t *line) {
-    mono_t next = line->changed ? mono_min(line->due, line->reread) : line->due;
+    mono_t next = mono_min(line->due, read_at(line));
     return next.ns < line->hold.ns ? line->hold : next;
 }
 
 static void looking(line_t *line, mono_t now) {
     line->changed = false;
-    line->reread = mono_add(now, LINE_REREAD_MS * NS_PER_MS);
+    line->reread = mono_max(line->reread, mono_add(now, LINE_REREAD_MS * NS_PER_MS));
+}
+
+static void end_rest(line_t *line, mono_t now) {
+    if (line->stale && mono_reached(line->rest, now)) begin_anew(line);
 }
 
 void line_sent_look(line_t *line, mono_t now) {
+    line->large = false;
     line->flying++;
+    end_rest(line, now);
     looking(line, now);
 }
 
 line_ask_t line_sent_promote(line_t *line, mono_t now) {
     line->flying++;
+    end_rest(line, now);
     if (!line->backlog) looking(line, now);
     return (line_ask_t){
         .batch = line->batch, .skip = line->skip, .first = line->first, .looks = !line->backlog, .epoch = line->epoch};
@@ -125,7 +152,8 @@ static void look_next(line_t *line, mono_t now) {
 static void apply_moved(line_t *line, const promote_reply_t *reply, const line_ask_t *ask, mono_t now) {
     line->backlog = reply->moved + reply->large >= ask->batch;
     if (!line->backlog && !ask->looks) look_next(line, now);
-    if (reply->large > 0) note_large(line, reply, ask);
+    line->large = reply->large > 0;
+    if (line->large) note_large(line, reply, ask);
     if (reply->moved > 0) {
         line->empty = 0;
         line->first = first_step(line, reply);
@@ -183,7 +211,12 @@ int64_t line_apart_ns(const line_t *line) {
 
 void line_dear(line_t *line, int64_t cost_ns, mono_t now) {
     line->alone = true;
-    line->reread = mono_max(line->reread, mono_add(now, LINE_DEAR_TIMES * cost_ns));
+    if (line->large) {
+        line->rest = mono_add(mono_max(line->rest, now), LINE_DEAR_TIMES * cost_ns);
+        line->rest = mono_min(line->rest, mono_add(now, LINE_REST_MOST_MS * NS_PER_MS));
+    } else {
+        line->reread = mono_max(line->reread, mono_add(now, LINE_DEAR_TIMES * cost_ns));
+    }
 }
 
 void line_fault(line_t *line, const char *reason, mono_t now) {

@@ -14,8 +14,9 @@ enum {
     LINE_FULL_LOOK_MS = 250, // how often a full ready list is looked at again
     LINE_REREAD_MS = 1,      // re-reads caused by adds are at least this far apart
     LINE_FAULT_HOLD_MS = 5000,
-    LINE_DEAR_NS = 5000000, // a request that takes longer is dear: the next one waits
-    LINE_DEAR_TIMES = 10,   // this many times as long
+    LINE_DEAR_NS = 5000000,    // a request that takes longer is dear: the next one waits
+    LINE_REST_MOST_MS = 10000, // but no longer than this
+    LINE_DEAR_TIMES = 10,      // this many times as long
 };
 
 typedef struct line {
@@ -34,6 +35,9 @@ typedef struct line {
     int64_t first;         // of them to be read at once
     int64_t skip;          // entries at the head that are too large
     unsigned epoch;        // counts what may have changed the entries at the head
+    bool large;            // the last promote met entries that are too large
+    mono_t rest;           // they were dear to read: what changes does not make us read them again before this; 0 = at once
+    bool stale;            // something has changed since
     bool alone;            // its key spoiled a look at many: look at it in a request of its own
     int64_t full_since_us; // Redis time when ready was first seen full; 0 = it is not
     int64_t room_us;       // Redis time of the last look that found it full; 0 = none since the last move
@@ -56,6 +60,8 @@ void line_forget(line_t *line);
 
 // Redis said that the zset changed.
 void line_changed(line_t *line);
+// Everything is gone, large entries too.
+void line_flushed(line_t *line);
 
 // Whether the line wants a promote, or else a look at its head, now; and the earliest time at which it will want either.
 bool line_wants_promote(const line_t *line, mono_t now, int window);

@@ -35,6 +35,8 @@ for _ in $(seq 100); do
 done
 [ -S "$dir/redis.sock" ] || { cat "$dir/redis.log" >&2; exit 2; }
 
+stolen() { awk '/^cpu / { print $9 + 0, $2 + $3 + $4 + $5 + $6 + $7 + $8 + $9 }' /proc/stat; }
+before=$(stolen)
 echo "$("${REDIS_SERVER:-redis-server}" --version | cut -d' ' -f1-3), $(nproc) CPUs, load $(cut -d' ' -f1-3 /proc/loadavg), medians of ${BENCH_ROUNDS:-5} rounds"
 for name in "$@"; do
     echo "== $name ($(date +%T))" >&2
@@ -50,5 +52,6 @@ for name in "$@"; do
     esac
 done
 echo
+echo "$before $(stolen)" | awk '{ printf "the hypervisor took %.1f %% of the processors away meanwhile\n", 100 * ($3 - $1) / ($4 - $2) }'
 if [ "$missed" = 0 ]; then echo "every goal is met"; else echo "not every goal is met"; fi
 [ -z "${BENCH_STRICT:-}" ] || exit "$missed"

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* A config file in the directory of this test, owned by the caller. */
 static char *config_file(const char *text) {
@@ -135,6 +136,51 @@ Test(daemon_cli, runs_before_redis_is_there) {
     scene_reopen(&s);
     scene_round(&s, "q", 0);
     scene_works(&s, "q");
+    scene_end(&s);
+}
+
+/* A script that runs the binary with QS_FDS file descriptors at the most; owned by the caller. */
+static char *limited_binary(void) {
+    const char *real = getenv("QS_DAEMON");
+    char *absolute = realpath(real && *real ? real : "build/queue-sidecar", NULL), *path = temp_path(temp_root(), "limited");
+    cr_assert_not_null(absolute);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fprintf(file, "#!/bin/sh\nulimit -n \"$QS_FDS\"\nexec '%s' \"$@\"\n", absolute);
+    cr_assert(fclose(file) == 0 && chmod(path, 0700) == 0);
+    free(absolute);
+    return path;
+}
+
+/* Three descriptors are standard ones, and the dynamic linker needs a fourth; `run` needs four more before it can wait for Redis,
+ * `check` has three connections. Who has fewer says so and ends, or waits for better times. */
+enum { FEWEST_FDS = 4, FDS_TO_RUN = 7, FDS_TO_CHECK = 6 };
+
+Test(daemon_cli, too_few_file_descriptors_are_told) {
+    scene_t s = scene_begin(NULL);
+    char *text = scene_config(&s, (sidecar_t){0}), *path = config_file(text), *binary = limited_binary();
+    for (int fds = FEWEST_FDS; fds <= FDS_TO_RUN; fds++) {
+        char limit[16];
+        snprintf(limit, sizeof(limit), "QS_FDS=%d", fds);
+        daemon_options_t options = {.binary = binary, .env = (const char *const[]){limit, NULL}};
+        const char *const check[] = {"check", "-c", path, "--redis", NULL}, *const run[] = {"run", "-c", path, NULL};
+        const daemon_output_t *checked = daemon_run_argv(&options, check);
+        cr_assert_eq(checked->code, fds < FDS_TO_CHECK ? 69 : 0, "check, %s: %d %s", limit, checked->code, checked->err);
+        cr_assert_eq(has(checked->err, "Too many open files"), fds < FDS_TO_CHECK, "check, %s: %s", limit, checked->err);
+        cr_assert_eq(redis_int(s.r, "DBSIZE"), 0, "check left something behind with %s", limit);
+        if (fds < FDS_TO_RUN) {
+            const daemon_output_t *ended = daemon_run_argv(&options, run);
+            cr_assert_eq(ended->code, 1, "run, %s: %d %d", limit, ended->code, ended->signal);
+            cr_assert(has(ended->err, "cannot start") && has(ended->err, "Too many open files"), "%s: %s", limit, ended->err);
+        } else {
+            daemon_t *d = s.sidecars[s.count++] = daemon_start_with(&options, "%s", text);
+            cr_assert(wait_for(scene_says(d, "out of reach", "Too many open files"), 5000));
+            cr_assert(daemon_running(d));
+        }
+    }
+    free(binary);
+    free(path);
+    free(text);
     scene_end(&s);
 }
 

@@ -133,6 +133,54 @@ Test(redis_conn, reads_the_password_file_at_each_connect) {
     fixture_stop(&f);
 }
 
+static void expect_user(fixture_t *f, const char *user) {
+    redisReply *reply;
+    request_begin(f->conn, "ACL");
+    request_text(f->conn, "WHOAMI");
+    cr_assert_eq(request_ask(f->conn, &reply, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_str_eq(reply->str, user);
+    conn_reply_free(reply);
+}
+
+/* Without AUTH a connection belongs to the user `default`, who may do everything here. */
+Test(redis_conn, a_user_without_a_password_is_not_the_default_user) {
+    fixture_t f = fixture_start(&(fixture_options_t){.redis = "username = \"plain\";", .closed = true});
+    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_FAULT, "there is no such user yet");
+    cr_assert_not(conn_is_open(f.conn));
+    redis_ok(f.r, "ACL SETUSER plain on nopass ~* &* +@all");
+    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    expect_user(&f, "plain");
+    fixture_stop(&f);
+}
+
+Test(redis_conn, a_password_file_without_a_password_is_a_fault) {
+    static const struct {
+        const char *name, *text; /* no text: no such file */
+        const char *says;
+    } rows[] = {{"empty", "", "is empty"},
+                {"blank", "\r\n", "is empty"},
+                {"missing", NULL, "No such file or directory"},
+                {".", NULL, "cannot be read"}}; /* a directory: nobody can read it, not even root */
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *path = temp_path(temp_root(), rows[i].name);
+        if (rows[i].text) write_file(path, rows[i].text);
+        /* Neither the user `default` nor the other password may take the place of what the file should hold. */
+        char *redis = mem_printf("password_file = \"%s\"; password = \"inline\";", path);
+        fixture_t f = fixture_start(&(fixture_options_t){.redis = redis, .proxy = true, .closed = true});
+        redis_ok(f.r, "ACL SETUSER default >inline");
+        for (int again = 0; again < 2; again++) {
+            cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_FAULT, "%s: %s", rows[i].name, f.fault.text);
+            cr_assert(strstr(f.fault.text, path) && strstr(f.fault.text, rows[i].says), "%s", f.fault.text);
+            cr_assert_not(conn_is_open(f.conn));
+        }
+        cr_assert_eq(proxy_requests(f.proxy, NULL), 0, "asked as somebody");
+        cr_assert(wait_for(proxy_connections(f.proxy) == 0, 3000));
+        fixture_stop(&f);
+        free(redis);
+        free(path);
+    }
+}
+
 Test(redis_conn, logs_in_as_a_user_and_never_tells_the_password) {
     fixture_t f =
         fixture_start(&(fixture_options_t){.redis = "username = \"sidecar\"; password = \"s3cret word\";", .closed = true});
@@ -140,12 +188,7 @@ Test(redis_conn, logs_in_as_a_user_and_never_tells_the_password) {
     cr_assert_null(strstr(f.fault.text, "s3cret"), "%s", f.fault.text);
     redis_ok(f.r, "ACL SETUSER sidecar on %s ~* +@all", ">s3cret word");
     cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
-    redisReply *reply;
-    request_begin(f.conn, "ACL");
-    request_text(f.conn, "WHOAMI");
-    cr_assert_eq(request_ask(f.conn, &reply, &f.fault), OUTCOME_OK);
-    cr_assert_str_eq(reply->str, "sidecar");
-    conn_reply_free(reply);
+    expect_user(&f, "sidecar");
     fixture_stop(&f);
 }
 

@@ -1,0 +1,97 @@
+/* The dispatcher among many queues at fault, and among entries that are dear to look at: what it writes, what it takes of Redis,
+ * and that what is sound is served meanwhile. */
+#include "dispatcher_desk.h"
+
+#include <stdio.h>
+
+enum { QUEUES = 999, ROUNDS = 4, LINE_WINDOW_MS = 10000, HOLD_MS = 5001 };
+
+/* As many queues as a config may have, a sound one in their midst; owned by the caller. */
+static char *crowd_config(void) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    fputs("group = \"app\"; dispatcher = { safety_poll = \"24h\"; }; queues = (", out);
+    for (int i = 0; i < QUEUES; i++)
+        fprintf(out, "%s{ name = \"q%d\"; }%s", i ? ", " : "", i, i == QUEUES / 2 ? ", { name = \"email\"; }" : "");
+    fputs(");", out);
+    fclose(out);
+    return text;
+}
+
+static int64_t all_faults(const desk_t *d) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < d->f.keys->queue_count; i++) sum += metric_get(&d->crew.metrics->queues[i].faults);
+    return sum;
+}
+
+/* The log promises one line of the same queue, message and reason in ten seconds, the rest as a number in the next one. So a
+ * thousand queues may write a thousand lines in ten seconds, however often each is found at fault. */
+static void expect_few_lines(const char *break_all, const char *message) {
+    desk_t d;
+    char *config = crowd_config();
+    open_desk(&d, (fixture_options_t){.config = config});
+    redis_ok(d.f.r, "EVAL %s 0 %d", break_all, QUEUES);
+    mono_t start = mono_now();
+    for (int round = 1; round <= ROUNDS; round++) {
+        redis_ok(d.f.r, "ZADD email:delayed 1 job%d", round);
+        expect_ready(&d, round);
+        cr_assert(stage_until(&d.crew.stage, all_faults(&d) >= (int64_t)round * QUEUES, 20000), "%lld faults in round %d",
+                  (long long)all_faults(&d), round);
+        fixture_step_boottime(HOLD_MS);
+    }
+    int64_t windows = mono_diff(mono_now(), start) / (LINE_WINDOW_MS * NS_PER_MS) + 1;
+    int lines = fixture_log_count(message);
+    cr_assert_geq(lines, QUEUES, "a queue at fault is not named");
+    cr_assert_leq(lines, windows * QUEUES, "%d lines", lines);
+    cr_assert_leq(fixture_log_count(""), windows * QUEUES + 10, "other lines");
+    cr_assert_eq(metric_get(&of(&d, QUEUES / 2 + 1)->faults), 0);
+    close_desk(&d);
+    free(config);
+}
+
+Test(redis_dispatcher, a_thousand_keys_of_the_wrong_type_flood_no_log, .timeout = 120) {
+    expect_few_lines("for i = 0, ARGV[1] - 1 do redis.call('SET', 'q' .. i .. ':delayed', 'x') end", "delayed cannot be read");
+}
+
+Test(redis_dispatcher, a_thousand_queues_of_another_group_flood_no_log, .timeout = 120) {
+    expect_few_lines("for i = 0, ARGV[1] - 1 do redis.call('ZADD', 'q' .. i .. ':delayed', 1, 'x') "
+                     "redis.call('HSET', 'sidecar:q' .. i .. ':meta', 'group', 'others') end",
+                     "another group owns this queue");
+}
+
+enum { HUGE = 3, HUGE_BYTES = 15 << 20, PACED_MS = 6000 };
+
+#define HUGE_ONES                                                                                                                \
+    "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, string.rep('x', ARGV[2]) .. i) end return redis.call('ZCARD', "        \
+    "KEYS[1])"
+
+/* Microseconds that Redis has spent in our scripts. */
+static int64_t script_us(const desk_t *d) {
+    char *info = server_info(d->f.server, "commandstats");
+    const char *at = strstr(info, "cmdstat_evalsha:"), *usec = at ? strstr(at, "usec=") : NULL;
+    int64_t us = usec ? strtoll(usec + 5, NULL, 10) : 0;
+    free(info);
+    return us;
+}
+
+/* Each add makes the head worth a look, and each look at such a head is dear. A tenth of the time is what they may take, and as
+ * much again for the first one; what comes behind them is cheap and need not wait. */
+Test(redis_dispatcher, dear_entries_and_a_busy_producer_leave_redis_to_the_others, .timeout = 240) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("max_payload = \"1MiB\";")});
+    cr_assert_eq(redis_int(d.f.r, "EVAL %s 1 email:delayed %d %d", HUGE_ONES, HUGE, HUGE_BYTES), HUGE);
+    int64_t start = wait_now_us(), before = script_us(&d);
+    long long jobs = 0;
+    while (wait_now_us() - start < INT64_C(1000) * PACED_MS) {
+        redis_ok(d.f.r, "ZADD email:delayed 10 job%lld", ++jobs);
+        stage_step(&d.crew.stage, 2);
+    }
+    int64_t spent = script_us(&d) - before, elapsed = wait_now_us() - start;
+    cr_assert_gt(spent, 0);
+    cr_assert_lt(spent, elapsed / 2, "scripts took %lld of %lld us", (long long)spent, (long long)elapsed);
+    cr_assert_gt(ready(&d), jobs / 2, "of %lld small jobs %lld are ready", jobs, ready(&d));
+    cr_assert(stage_until(&d.crew.stage, ready(&d) == jobs, 10000), "%lld of %lld", ready(&d), jobs);
+    cr_assert_eq(delayed(&d), HUGE);
+    close_desk(&d);
+}
