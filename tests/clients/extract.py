@@ -22,10 +22,11 @@ for language, name, text in blocks:
     if frame.exists():
         unused.discard(frame)
         whole = frame.read_text("utf-8")
-        insert = lambda line: re.sub("^", line[1], text.rstrip("\n"), flags=re.M) + "\n"
-        text, count = re.subn(r"^([ \t]*)\S+ README\n", insert, whole, flags=re.M)
-        if count != 1:
+        places = re.findall(r"^([ \t]*)(\S+ README)$", whole, re.M)
+        if len(places) != 1:
             sys.exit(f"{frame}: must have one comment README")
+        indent, place = places[0]
+        text = whole.replace(indent + place, "\n".join(indent + line for line in text.splitlines()))
     target = directory / language / name
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text, "utf-8")

@@ -25,7 +25,8 @@ fetch() { # language, versions, command
     [ "$(cat "$clients/$language/fetched" 2>/dev/null)" != "$versions" ] || return 0
     rm -f "$clients/$language/fetched"
     (cd "$clients/$language" && timeout "$limit" "$@") >"$clients/$language/log" 2>&1 </dev/null || {
-        skip "$language" "$(grep -v '^ *$' "$clients/$language/log" | tail -n 1 | cut -c1-200)"
+        reason=$(grep -iE -m 1 'error|cannot|unable|disabled' "$clients/$language/log" || tail -n 1 "$clients/$language/log")
+        skip "$language" "$(echo "$reason" | cut -c1-200)"
         return 1
     }
     echo "$versions" >"$clients/$language/fetched"
