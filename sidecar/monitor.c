@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/crash.h"
 #include "base/log.h"
 #include "link.h"
 #include "monitor_judge.h"
@@ -287,8 +288,10 @@ static bool plant(monitor_t *m, size_t queue, const lease_t *lease) {
     bool fenced;
     fault_t fault;
     if (ward->met_sentinel || ward->reads_only || ward->look.entries == 0) return true;
+    crash_at("plant_before");
     backup_plant(m->link.data, m->keys, queue, lease->token, &ward->look, &planted, &fenced, &fault);
     if (!go_on(m, queue, &fault)) return false;
+    crash_at("plant_answered");
     if (planted) metric_add(&ward->metrics->sentinels, 1);
     if (fenced) fence(m, queue, lease);
     return true;

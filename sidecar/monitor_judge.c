@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/buffer.h"
+#include "base/crash.h"
 #include "base/log.h"
 #include "job.h"
 
@@ -123,7 +124,10 @@ static outcome_t write_stamps(const judge_t *j, const suspect_t *suspects, size_
         changes[change_count++] = change;
     }
     if (!change_count) return OUTCOME_OK;
-    return stamps_change(j->conn, j->keys, j->queue, j->token, changes, change_count, fenced, fault);
+    crash_at("stamp_before");
+    stamps_change(j->conn, j->keys, j->queue, j->token, changes, change_count, fenced, fault);
+    crash_at("stamp_answered");
+    return fault->outcome;
 }
 
 static int64_t with_jitter(const queue_policy_t *policy, int64_t delay_ms) {
@@ -223,18 +227,25 @@ static void note_settled(const judge_t *j, const suspect_t *suspect, settled_t s
 
 static outcome_t settle_all(const judge_t *j, suspect_t *suspects, size_t count, bool *fenced, fault_t *fault) {
     bool asked[BACKUP_PAGE] = {false};
+    bool any = false;
     fault_t worst = {0};
     for (size_t i = 0; i < count; i++) {
         verdict_kind_t kind = suspects[i].verdict.kind;
         if (kind == VERDICT_END && !ward_sure(j->ward)) continue;
         asked[i] = kind == VERDICT_RETRY || kind == VERDICT_END;
-        if (asked[i]) append_settle(j, &suspects[i]);
+        if (!asked[i]) continue;
+        append_settle(j, &suspects[i]);
+        any = true;
     }
+    if (any) crash_at("settle_before");
+    if (any && conn_flush(j->conn, fault) != OUTCOME_OK) return fault->outcome;
+    if (any) crash_at("settle_sent");
     for (size_t i = 0; i < count; i++) {
         settled_t settled;
         if (!asked[i]) continue;
         if (settle_read(j->conn, &settled, fault) == OUTCOME_LOST) return OUTCOME_LOST;
         if (fault->outcome == OUTCOME_OK) {
+            crash_at("settle_answered");
             if (settled == SETTLED_FENCED) *fenced = true;
             note_settled(j, &suspects[i], settled);
         } else if (fault->outcome > worst.outcome) {

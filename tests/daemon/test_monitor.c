@@ -2,6 +2,7 @@
 #include "scene.h"
 
 #include <criterion/criterion.h>
+#include <criterion/parameterized.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,38 @@ Test(daemon_monitor, another_goes_on_where_a_leader_was_killed) {
     await(&s, redis_int(s.r, "HLEN sidecar:q:stamps") == ENTRIES, 60000);
     await(&s, redis_int(s.r, "LLEN q:backup") == ENTRIES + 1, 10000);
     cr_assert_eq(redis_int(s.r, "EXISTS q sidecar:q:failures"), 0);
+    scene_end(&s);
+}
+
+static const char *const POINTS[] = {"stamp_before",  "stamp_answered", "plant_before",    "plant_answered",
+                                     "settle_before", "settle_sent",    "settle_answered", "settle_answered:2"};
+enum { POINT_COUNT = sizeof POINTS / sizeof *POINTS };
+
+ParameterizedTestParameters(daemon_monitor, crash_points) {
+    static int numbers[POINT_COUNT];
+    for (int i = 0; i < POINT_COUNT; i++) numbers[i] = i;
+    return cr_make_param_array(int, numbers, POINT_COUNT);
+}
+
+/* Died at each point, before and after what each script did: the next one goes on, nothing is lost and nothing is done twice. */
+ParameterizedTest(int *number, daemon_monitor, crash_points) {
+    scene_t s = scene_begin(NULL);
+    char *variable = NULL, *config = scene_config(&s, (sidecar_t){.queues = MONITORED("1h", ""), .scan = "50ms"});
+    cr_assert_gt(asprintf(&variable, "QS_CRASH_AT=%s", POINTS[*number]), 0);
+    redis_ok(s.r, "LPUSH q:backup again ends stays");
+    redis_ok(s.r, "HSET q:errors again boom ends !boom");
+    daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, "%s", config);
+    cr_assert_eq(daemon_wait_exit(d, 10000).code, 137, "%s is never reached", variable);
+    daemon_free(d);
+    scene_sidecar_up(&s, (sidecar_t){.queues = MONITORED("1h", ""), .scan = "50ms"});
+    await(&s, redis_int(s.r, "EXISTS q:errors") == 0, 10000);
+    await(&s, redis_int(s.r, "HLEN sidecar:q:stamps") == 2, 10000); /* of what stays, and of what is under way */
+    redis_expect(s.r, "again", "LINDEX q 0");
+    cr_assert_eq(redis_int(s.r, "LLEN q"), 1);
+    await(&s, redis_int(s.r, "LLEN q:backup") == 2, 10000); /* stays, and the sentinel */
+    cr_assert_eq(redis_int(s.r, "LREM q:backup 0 stays"), 1);
+    cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 2, "%s", variable);
+    free(variable), free(config);
     scene_end(&s);
 }
 
