@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "line.h"
 #include "link.h"
+#include "terms.h"
 
 enum {
     WINDOW = 2,        // requests under way: Redis works on one while the next waits in its socket, and others get in between
@@ -34,7 +35,6 @@ typedef struct flight {
 
 struct dispatcher {
     const keyspace_t *keys;
-    leases_t *leases;
     metrics_t *metrics;
     const atomic_bool *stop;
     link_t link;
@@ -42,8 +42,7 @@ struct dispatcher {
     line_t *lines;
     line_t **by_key; // lines sorted by delayed key, for wake-ups
     size_t by_key_count;
-    uint64_t *terms;  // of each seat: the last term that was seen
-    uint64_t *fenced; // of each seat: the term that Redis does not know any more
+    terms_t terms;
     size_t cursor;    // whose turn it is
     bool look_first;  // the next request is a look, if any is wanted
     size_t look_from; // the queue that the next look begins with
@@ -59,13 +58,12 @@ static int compare_keys(const void *a, const void *b) {
 
 dispatcher_t *dispatcher_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
     dispatcher_t *d = mem_alloc(sizeof *d);
-    *d = (dispatcher_t){.keys = keys, .leases = leases, .metrics = metrics, .stop = stop};
+    *d = (dispatcher_t){.keys = keys, .metrics = metrics, .stop = stop};
     link_init(&d->link, ROLE, (const char *const[]){"queue-sidecar-dispatcher", "queue-sidecar-wakeups"}, &keys->config->redis,
               metrics, stop);
     d->lines = mem_array(keys->queue_count, sizeof *d->lines);
     d->by_key = mem_array(keys->queue_count, sizeof(line_t *));
-    d->terms = mem_array(keys->seat_count, sizeof *d->terms);
-    d->fenced = mem_array(keys->seat_count, sizeof *d->fenced);
+    terms_init(&d->terms, ROLE, keys, leases);
     d->heads = mem_array(HEADS_CHUNK, sizeof *d->heads);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;
@@ -87,8 +85,7 @@ void dispatcher_free(dispatcher_t *d) {
     link_free(&d->link);
     free(d->lines);
     free(d->by_key);
-    free(d->terms);
-    free(d->fenced);
+    terms_free(&d->terms);
     free(d->heads);
     free(d);
 }
@@ -103,31 +100,15 @@ static void put_off(dispatcher_t *d, const fault_t *fault) {
     if (!conn_is_open(d->link.data)) forget_everything(d);
 }
 
-// Notes new terms; returns whether any seat may be served.
-static bool leading(dispatcher_t *d) {
-    bool any = false;
-    if (d->by_key_count == 0) return false; // the monitor alone serves these queues
-    for (size_t seat = 0; seat < d->keys->seat_count; seat++) {
-        lease_t lease;
-        if (!lease_get(d->leases, seat, &lease)) continue;
-        if (d->fenced[seat] != lease.term) any = true;
-        if (d->terms[seat] == lease.term) continue;
-        d->terms[seat] = lease.term;
-        const seat_t *of = &d->keys->seats[seat];
-        for (size_t i = 0; i < of->queue_count; i++) {
-            line_t *line = &d->lines[of->first_queue + i];
-            line_changed(line);
-            line->hold = (mono_t){0};
-        }
-    }
-    return any;
+static void term_began(void *self, size_t queue) {
+    dispatcher_t *d = self;
+    line_changed(&d->lines[queue]);
+    d->lines[queue].hold = (mono_t){0};
 }
 
 // The lease under which this queue may be served now; false when there is none.
 static bool served(dispatcher_t *d, size_t queue, lease_t *lease) {
-    size_t seat = d->keys->queues[queue].seat;
-    if (!(d->lines[queue].config->policy.roles & ROLE_DISPATCHER)) return false;
-    return lease_get(d->leases, seat, lease) && d->fenced[seat] != lease->term;
+    return (d->lines[queue].config->policy.roles & ROLE_DISPATCHER) && terms_serve(&d->terms, queue, lease);
 }
 
 // Opens what is closed. False: not now, see retry_at.
@@ -145,7 +126,7 @@ static void on_change(void *self, const char *key, size_t len) {
     dispatcher_t *d = self;
     if (!key) {
         for (size_t i = 0; i < d->by_key_count; i++) line_flushed(d->by_key[i]);
-        for (size_t seat = 0; seat < d->keys->seat_count; seat++) lease_doubt(d->leases, seat, d->terms[seat]); // gone as well
+        terms_doubt(&d->terms); // gone as well
         return;
     }
     if (strlen(key) != len) return; // configured keys hold no NUL
@@ -260,13 +241,6 @@ static void heads_failed(dispatcher_t *d, const flight_t *flight, const fault_t 
     }
 }
 
-static void fence(dispatcher_t *d, const flight_t *flight) {
-    size_t seat = d->keys->queues[flight->asks[0].queue].seat;
-    d->fenced[seat] = flight->term;
-    lease_doubt(d->leases, seat, flight->term);
-    log_info(ROLE, NULL, "fenced: the lock is not ours any more", F_STR("seat", d->keys->seats[seat].name));
-}
-
 static outcome_t land_promote(dispatcher_t *d, const flight_t *flight, fault_t *fault) {
     line_t *line = &d->lines[flight->asks[0].queue];
     promote_reply_t reply;
@@ -274,7 +248,7 @@ static outcome_t land_promote(dispatcher_t *d, const flight_t *flight, fault_t *
     mono_t now = mono_now();
     if (outcome == OUTCOME_OK) {
         link_works(&d->link); // a look that succeeds proves less: it writes nothing
-        if (!line_promoted(line, &reply, &flight->ask, now)) fence(d, flight);
+        if (!line_promoted(line, &reply, &flight->ask, now)) terms_fence(&d->terms, flight->asks[0].queue, flight->term);
         return OUTCOME_OK;
     }
     line->flying--;
@@ -398,7 +372,8 @@ static bool alive(dispatcher_t *d) {
 
 void dispatcher_tick(void *self, role_wait_t *wait) {
     dispatcher_t *d = self;
-    if (!leading(d)) {
+    bool any = d->by_key_count > 0 && terms_look(&d->terms, term_began, d); // else the monitor alone serves these queues
+    if (!any) {
         if (conn_is_open(d->link.data)) {
             link_close(&d->link);
             forget_everything(d);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "link.h"
 #include "monitor_judge.h"
+#include "terms.h"
 #include "ward.h"
 
 enum {
@@ -26,15 +27,13 @@ typedef struct watched {
 
 struct monitor {
     const keyspace_t *keys;
-    leases_t *leases;
     metrics_t *metrics;
     const atomic_bool *stop;
     link_t link;
     ward_t *wards;
     watched_t *watched; // sorted by key
     size_t watched_count;
-    uint64_t *terms;  // of each seat: the last term that was seen
-    uint64_t *fenced; // of each seat: the term that Redis does not know any more
+    terms_t terms;
     size_t cursor;    // whose turn it is
     mono_t safety_at; // when idle queues are looked at
     json_t *json;
@@ -52,14 +51,12 @@ monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
     static const char *const NAMES[] = {"queue-sidecar-monitor", "queue-sidecar-monitor-ear"};
     monitor_t *m = mem_alloc(sizeof *m);
     m->keys = keys;
-    m->leases = leases;
     m->metrics = metrics;
     m->stop = stop;
     link_init(&m->link, ROLE, NAMES, &keys->config->redis, metrics, stop);
     m->wards = mem_array(keys->queue_count, sizeof *m->wards);
     m->watched = mem_array(keys->queue_count, 2 * sizeof *m->watched);
-    m->terms = mem_array(keys->seat_count, sizeof *m->terms);
-    m->fenced = mem_array(keys->seat_count, sizeof *m->fenced);
+    terms_init(&m->terms, ROLE, keys, leases);
     m->json = json_new();
     m->room = judge_room_new();
     for (size_t i = 0; i < keys->queue_count; i++) {
@@ -82,8 +79,7 @@ void monitor_free(monitor_t *m) {
     judge_room_free(m->room);
     free(m->wards);
     free(m->watched);
-    free(m->terms);
-    free(m->fenced);
+    terms_free(&m->terms);
     free(m);
 }
 
@@ -103,38 +99,20 @@ static void put_off(monitor_t *m, const fault_t *fault) {
     forget_everything(m);
 }
 
-// Notes new terms; returns whether any seat may be served.
-static bool leading(monitor_t *m) {
-    bool any = false;
-    if (m->watched_count == 0) return false;
-    for (size_t seat = 0; seat < m->keys->seat_count; seat++) {
-        lease_t lease;
-        if (!lease_get(m->leases, seat, &lease)) continue;
-        if (m->fenced[seat] != lease.term) any = true;
-        if (m->terms[seat] == lease.term) continue;
-        m->terms[seat] = lease.term;
-        const seat_t *of = &m->keys->seats[seat];
-        for (size_t i = 0; i < of->queue_count; i++) {
-            ward_forget(&m->wards[of->first_queue + i]);
-            drop_page(m, of->first_queue + i);
-        }
-    }
-    return any;
+static void term_began(void *self, size_t queue) {
+    monitor_t *m = self;
+    ward_forget(&m->wards[queue]);
+    drop_page(m, queue);
 }
 
 static bool served(monitor_t *m, size_t queue, lease_t *lease) {
-    size_t seat = m->keys->queues[queue].seat;
-    if (!(m->wards[queue].config->policy.roles & ROLE_MONITOR)) return false;
-    return lease_get(m->leases, seat, lease) && m->fenced[seat] != lease->term;
+    return (m->wards[queue].config->policy.roles & ROLE_MONITOR) && terms_serve(&m->terms, queue, lease);
 }
 
 static void fence(monitor_t *m, size_t queue, const lease_t *lease) {
-    size_t seat = m->keys->queues[queue].seat;
-    m->fenced[seat] = lease->term;
-    lease_doubt(m->leases, seat, lease->term);
+    terms_fence(&m->terms, queue, lease->term);
     ward_forget(&m->wards[queue]);
     drop_page(m, queue);
-    log_info(ROLE, NULL, "fenced: the lock is not ours any more", F_STR("seat", m->keys->seats[seat].name));
 }
 
 static int compare_key(const void *key, const void *watched) { return strcmp(key, ((const watched_t *)watched)->key); }
@@ -400,7 +378,7 @@ static mono_t next_time(monitor_t *m) {
 
 void monitor_tick(void *self, role_wait_t *wait) {
     monitor_t *m = self;
-    if (!leading(m)) {
+    if (m->watched_count == 0 || !terms_look(&m->terms, term_began, m)) {
         if (conn_is_open(m->link.data)) {
             link_close(&m->link);
             forget_everything(m);

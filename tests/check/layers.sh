@@ -19,6 +19,7 @@ ranks='
 5 line
 5 link
 5 ward
+5 terms
 5 health
 4 queue
 4 audit
