@@ -6,7 +6,10 @@
 
 enum { NUMBER_MOST = 64 }; // bytes of a time; a longer one is none
 
-#define CREATED_MOST_MS 253402300799999.0 // the last millisecond of the year 9999: what lies behind is no date
+// Seconds where milliseconds are meant fall into January 1970, and a job so old would be ended at once: such dates count as not
+// given.
+#define CREATED_LEAST_MS 1e11              // March 1973
+#define CREATED_MOST_MS  253402300799999.0 // the last millisecond of the year 9999: what lies behind is no date
 
 _Static_assert(JOB_ID_MOST >= DIGEST_HEX_SIZE - 1, "a digest fits where an id stands");
 
@@ -34,7 +37,7 @@ static bool find_text(json_t *json, const char *pointer, size_t most, char *text
     return good;
 }
 
-// A number above 0 in the queue's score_unit, rounded to a millisecond; else 0.
+// A date since 1973 in the queue's score_unit, rounded to a millisecond; else 0.
 static int64_t find_created(json_t *json, const queue_policy_t *policy) {
     json_value_t value;
     if (!find(json, policy->created_path, &value) || value.type != JSON_NUMBER || value.raw.len > NUMBER_MOST) return 0;
@@ -42,7 +45,7 @@ static int64_t find_created(json_t *json, const queue_policy_t *policy) {
     memcpy(number, value.raw.data, value.raw.len);
     number[value.raw.len] = '\0';
     double ms = strtod(number, NULL) * (policy->score_unit == SCORE_S ? 1000 : 1); // in the "C" locale: nothing sets another
-    return ms > 0 && ms <= CREATED_MOST_MS ? llround(ms) : 0;
+    return ms >= CREATED_LEAST_MS && ms <= CREATED_MOST_MS ? llround(ms) : 0;
 }
 
 void job_read(json_t *json, const queue_policy_t *policy, slice_t bytes, job_t *out) {

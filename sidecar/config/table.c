@@ -114,7 +114,7 @@ const config_key_t config_keys[] = {
     ROW("queue", "id_path", KEY_POINTER, "", "0", "512", POLICY(id_path), true,
         "JSON pointer to the job's id; empty means the SHA-256 of the job.", PLAIN),
     ROW("queue", "created_path", KEY_POINTER, "", "0", "512", POLICY(created_path), true,
-        "JSON pointer to the time a job was made, in score_unit since 1970; empty means when it was first seen.", PLAIN),
+        "JSON pointer to the time a job was made, in score_unit since 1970; empty, or a time before 1973, means when it was first seen.", PLAIN),
     ROW("queue", "type_path", KEY_POINTER, "", "0", "512", POLICY(type_path), true,
         "JSON pointer to the job's type, for the audit log; empty means none.", PLAIN),
     ROW("queue", "end_duplicates", KEY_BOOL, "false", NULL, NULL, POLICY(end_duplicates), true,

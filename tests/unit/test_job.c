@@ -66,7 +66,7 @@ Test(unit_job, without_paths_the_id_is_the_digest) {
 }
 
 Test(unit_job, each_path_alone) {
-    const slice_t bytes = BYTES("{\"id\":\"a\",\"meta\":{\"type\":\"b\"},\"at\":5}");
+    const slice_t bytes = BYTES("{\"id\":\"a\",\"meta\":{\"type\":\"b\"},\"at\":1800000000005}");
     queue_policy_t policy = {.id_path = "", .type_path = "/meta/type", .created_path = ""};
     job_t job = read_job(&policy, bytes);
     cr_expect_str_eq(job.type, "b");
@@ -74,7 +74,7 @@ Test(unit_job, each_path_alone) {
     expect_digest_as_id(&job, bytes);
     policy = (queue_policy_t){.id_path = "", .type_path = "", .created_path = "/at"};
     job = read_job(&policy, bytes);
-    cr_expect_eq(job.created_ms, 5);
+    cr_expect_eq(job.created_ms, 1800000000005);
     cr_expect_str_empty(job.type);
     policy = (queue_policy_t){.id_path = "/id", .type_path = "", .created_path = ""};
     cr_expect_str_eq(read_job(&policy, bytes).id, "a");
@@ -167,12 +167,16 @@ Test(unit_job, created_is_in_the_score_unit) {
         const char *number;
         int64_t ms, s; /* what it means in each unit, in ms */
     } rows[] = {
-        {"1800000000", 1800000000, 1800000000000},
+        {"1800000000", 0, 1800000000000}, /* seconds where ms are meant make no job old */
         {"1800000000123", 1800000000123, 0},
-        {"1800000000.123", 1800000000, 1800000000123},
-        {"1.8e9", 1800000000, 1800000000000},
-        {"1", 1, 1000},
-        {"0.6", 1, 600},
+        {"1800000000.123", 0, 1800000000123},
+        {"99999999.999", 0, 0},
+        {"100000000", 0, 100000000000},
+        {"99999999999", 0, 99999999999000},
+        {"100000000000", 100000000000, 100000000000000},
+        {"1.8e9", 0, 1800000000000},
+        {"1", 0, 0},
+        {"0.6", 0, 0},
         {"0.0004", 0, 0},
         {"253402300799", 253402300799, 253402300799000},
         {"253402300799999", 253402300799999, 0},
@@ -190,7 +194,7 @@ Test(unit_job, created_is_in_the_score_unit) {
         {"[1]", 0, 0},
         {"0000000001", 0, 0},
         {"1800000000.000000000000000000000000000000000000000000000000000000", 0, 0}, /* 65 bytes */
-        {"1800000000.00000000000000000000000000000000000000000000000000000", 1800000000, 1800000000000},
+        {"1800000000.00000000000000000000000000000000000000000000000000000", 0, 1800000000000},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         queue_policy_t policy = all_paths;
@@ -206,7 +210,7 @@ Test(unit_job, created_is_in_the_score_unit) {
 Test(unit_job, one_job_leaves_nothing_to_the_next) {
     json_t *json = json_new();
     job_t job;
-    job_read(json, &all_paths, BYTES("{\"id\":\"a\",\"meta\":{\"type\":\"b\"},\"at\":5}"), &job);
+    job_read(json, &all_paths, BYTES("{\"id\":\"a\",\"meta\":{\"type\":\"b\"},\"at\":1800000000005}"), &job);
     cr_assert_str_eq(job.type, "b");
     job_read(json, &all_paths, BYTES("{"), &job);
     cr_expect_str_empty(job.type);
