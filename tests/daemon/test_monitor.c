@@ -1,4 +1,5 @@
 /* Real sidecars and workers that die: every job comes back until somebody does it, and none ends that should not. */
+#include "audit_log.h"
 #include "scene.h"
 
 #include <criterion/criterion.h>
@@ -30,6 +31,21 @@ Test(daemon_monitor, a_worker_that_dies_gets_no_job_lost) {
     await(&s, redis_int(s.r, "XLEN sidecar:q:failures") == 2, 10000);
     cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
     cr_assert_eq(daemon_log_count(s.sidecars[0], "a job has failed for good"), 1);
+    scene_end(&s);
+}
+
+/* The same bytes, put back by hand, begin another life: its end is another event. */
+Test(daemon_monitor, a_job_that_is_put_back_by_hand_and_fails_again_is_two_rows) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = MONITORED("1h", ""), .scan = "50ms"});
+    for (int life = 1; life <= 3; life++) {
+        redis_ok(s.r, "LPUSH q job");
+        redis_expect(s.r, "job", "LMOVE q q:backup RIGHT LEFT");
+        redis_ok(s.r, "HSET q:errors job !no");
+        await(&s, audit_log_rows(daemon_audit_path(d)) == life, 10000);
+        cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), life);
+        cr_assert_eq(redis_int(s.r, "EXISTS q:errors"), 0);
+    }
     scene_end(&s);
 }
 
