@@ -1,30 +1,8 @@
 // The monitor: how fast a pass goes over a backup list of which every entry is stamped and none is stalled, and what another
 // client's PING sees meanwhile. The sidecar counts its passes and their time; SIGUSR1 makes it say so.
-#include <pthread.h>
-#include <stdatomic.h>
+#include "ping.h"
 
-#include "bench.h"
-
-enum { JOB_BYTES = 100, JOBS_PER_PUSH = 500, PING_PAUSE_US = 200, PING_MAX = 500000, POLL_US = 5000, PATIENCE = 12000 };
-
-typedef struct pinger {
-    redisContext *redis;
-    atomic_bool stop;
-    double *ms;
-    size_t count;
-    pthread_t thread;
-} pinger_t;
-
-static void *ping_main(void *arg) {
-    pinger_t *pinger = arg;
-    while (!atomic_load(&pinger->stop) && pinger->count < PING_MAX) {
-        int64_t sent = mono_us();
-        redis_do(pinger->redis, "PING");
-        pinger->ms[pinger->count++] = (double)(mono_us() - sent) / 1000;
-        sleep_us(PING_PAUSE_US);
-    }
-    return NULL;
-}
+enum { JOB_BYTES = 100, JOBS_PER_PUSH = 500, POLL_US = 5000, PATIENCE = 12000 };
 
 static void load(redisContext *redis, int entries) {
     static char bytes[JOBS_PER_PUSH][JOB_BYTES + 1];
@@ -121,13 +99,10 @@ static void measure(bench_t *bench, redisContext *redis, pinger_t *pinger, int e
     await_leading(bench, name);
     await_passes(bench, pid, name, 2, entries); // the first one stamps
     for (int i = 0; i < bench->rounds; i++) {
-        pinger->count = 0;
-        atomic_store(&pinger->stop, false);
         counts_t before = await_passes(bench, pid, name, 1, entries);
-        if (pthread_create(&pinger->thread, NULL, ping_main, pinger) != 0) die("no thread");
+        ping_begin(pinger);
         counts_t after = await_passes(bench, pid, name, 2, entries);
-        atomic_store(&pinger->stop, true);
-        pthread_join(pinger->thread, NULL);
+        ping_end(pinger);
         double passes = (double)(after.passes - before.passes);
         series_add(&rates, (double)entries * passes / (double)(after.pass_us - before.pass_us) * 1e6);
         series_add(&p99, percentile(pinger->ms, pinger->count, 0.99));
@@ -144,16 +119,14 @@ static void measure(bench_t *bench, redisContext *redis, pinger_t *pinger, int e
 int main(int argc, char **argv) {
     bench_t bench = bench_begin(argc, argv);
     redisContext *redis = redis_open(&bench);
-    pinger_t pinger = {.redis = redis_open(&bench), .ms = calloc(PING_MAX, sizeof(double))};
-    if (!pinger.ms) die("no memory");
+    pinger_t pinger = ping_open(&bench);
     table_head("A pass over a backup list of 100-byte jobs, all stamped, none stalled");
     measure(&bench, redis, &pinger, 10000, false, 400000, 2);
     measure(&bench, redis, &pinger, 100000, false, 400000, 2);
     measure(&bench, redis, &pinger, 1000000, false, 400000, 2);
     measure(&bench, redis, &pinger, 100000, true, 0, 0);
     redis_do(redis, "FLUSHALL");
-    free(pinger.ms);
-    redisFree(pinger.redis);
+    ping_close(&pinger);
     redisFree(redis);
     return bench_end(&bench);
 }

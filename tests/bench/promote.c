@@ -4,10 +4,7 @@
 //
 // A round begins with RENAME, which puts a loaded zset in the place of delayed, and ends with the keyspace event that Redis sends
 // when that zset is empty: nobody polls, and the wake-up of the sidecar is part of the time.
-#include <pthread.h>
-#include <stdatomic.h>
-
-#include "bench.h"
+#include "ping.h"
 
 enum {
     JOB_BYTES = 100,
@@ -16,8 +13,6 @@ enum {
     SMALL = 200000,
     LARGE = 1000000,
     NAIVE = 20000,
-    PING_PAUSE_US = 200,
-    PING_MAX = 200000,
 };
 
 #define NOW "local t = redis.call('TIME') local now = string.format('%s%03d', t[1], math.floor(t[2] / 1000)) "
@@ -35,36 +30,6 @@ static const char CHUNK_SCRIPT[] = NOW "while true do "
                                        "if #jobs == 0 then return end "
                                        "redis.call('LPUSH', KEYS[2], unpack(jobs)) "
                                        "redis.call('ZREMRANGEBYRANK', KEYS[1], 0, #jobs - 1) end";
-
-typedef struct pinger {
-    redisContext *redis;
-    atomic_bool stop;
-    double *ms;
-    size_t count;
-    pthread_t thread;
-} pinger_t;
-
-static void *ping_main(void *arg) {
-    pinger_t *pinger = arg;
-    while (!atomic_load(&pinger->stop) && pinger->count < PING_MAX) {
-        int64_t sent = mono_us();
-        redis_do(pinger->redis, "PING");
-        pinger->ms[pinger->count++] = (double)(mono_us() - sent) / 1000;
-        sleep_us(PING_PAUSE_US);
-    }
-    return NULL;
-}
-
-static void ping_begin(pinger_t *pinger) {
-    pinger->count = 0;
-    atomic_store(&pinger->stop, false);
-    if (pthread_create(&pinger->thread, NULL, ping_main, pinger) != 0) die("no thread");
-}
-
-static void ping_end(pinger_t *pinger) {
-    atomic_store(&pinger->stop, true);
-    pthread_join(pinger->thread, NULL);
-}
 
 // Fills the zset `stage` with jobs that fell due within the last minute: in the order of their due times, or at random, which
 // spreads neighbours over the memory of Redis and makes everybody slower.
@@ -322,8 +287,7 @@ int main(int argc, char **argv) {
     bench_t bench = bench_begin(argc, argv);
     redisContext *redis = redis_open(&bench);
     redisContext *events = watch_end(&bench, redis);
-    pinger_t pinger = {.redis = redis_open(&bench), .ms = calloc(PING_MAX, sizeof(double))};
-    if (!pinger.ms) die("no memory");
+    pinger_t pinger = ping_open(&bench);
     int chunk = fastest_chunk(redis);
     pid_t sidecar = sidecar_start(&bench, (sidecar_options_t){.name = "promote"});
     sidecar_await(redis, sidecar);
@@ -335,8 +299,7 @@ int main(int argc, char **argv) {
     sidecar_stop(sidecar, SIGTERM);
     batches(&bench, redis, events, &pinger);
     redis_do(redis, "CONFIG SET notify-keyspace-events %s", "");
-    free(pinger.ms);
-    redisFree(pinger.redis);
+    ping_close(&pinger);
     redisFree(events);
     redisFree(redis);
     return bench_end(&bench);
