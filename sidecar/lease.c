@@ -57,8 +57,10 @@ void lease_begin(leases_t *leases, size_t seat, const char *token, mono_t deadli
 
 void lease_extend(leases_t *leases, size_t seat, mono_t deadline) {
     pthread_mutex_lock(&leases->mutex);
+    bool had_run_out = mono_reached(leases->seats[seat].deadline, mono_now());
     leases->seats[seat].deadline = deadline;
     pthread_mutex_unlock(&leases->mutex);
+    if (had_run_out) tell(leases); // whoever looked meanwhile waits to be woken
 }
 
 void lease_end(leases_t *leases, size_t seat) {

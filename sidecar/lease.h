@@ -24,7 +24,8 @@ typedef struct leases leases_t;
 leases_t *leases_new(size_t seat_count); // owned
 void leases_free(leases_t *leases);      // takes; NULL is fine
 
-// Whom to wake (base/wakeup.h) when a term begins or ends, and whom when one is doubted. Call before threads start.
+// Whom to wake (base/wakeup.h) when a term begins, ends, or goes on after its time had run out, and whom when one is doubted.
+// Call before threads start.
 void leases_listen(leases_t *leases, int wake_fd);
 void leases_doubts_to(leases_t *leases, int wake_fd);
 

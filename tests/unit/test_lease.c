@@ -74,6 +74,25 @@ Test(unit_lease, wakes_whom_it_concerns) {
     leases_free(leases);
 }
 
+/* A role that looked meanwhile has gone to sleep until the lease wakes it, and no other term will begin. */
+Test(unit_lease, wakes_whom_it_concerns_when_a_renewal_comes_late) {
+    leases_t *leases = leases_new(1);
+    lease_t lease;
+    int role = wakeup_new();
+    leases_listen(leases, role);
+    lease_begin(leases, 0, "token", in_ms(10000));
+    cr_assert(raised(role));
+    fixture_step_boottime(10001);
+    cr_assert_not(lease_get(leases, 0, &lease));
+    cr_assert_not(raised(role));
+    lease_extend(leases, 0, in_ms(10000));
+    cr_assert(raised(role));
+    cr_assert(lease_get(leases, 0, &lease));
+    cr_assert_eq(lease.term, 1);
+    close(role);
+    leases_free(leases);
+}
+
 Test(unit_lease, doubts_concern_one_term_only) {
     leases_t *leases = leases_new(2);
     lease_begin(leases, 0, "a", in_ms(10000));

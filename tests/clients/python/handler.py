@@ -1,5 +1,7 @@
-# The handler of the tests: a job is "KIND NUMBER ANYTHING". It works in the current directory; see tests/daemon/test_workers.c.
+# The handler of the tests: a job is "KIND NUMBER ANYTHING". It works in the current directory; see tests/daemon/test_workers.c
+# and, for what only Python has (die, slow), tests/daemon/test_loop.c.
 import os
+import signal
 import time
 
 
@@ -29,6 +31,10 @@ def handle(job):
     if kind == "hang" and first("seen-" + number):
         append("hangs", str(os.getpid()))
         time.sleep(600)
+    if kind == "die" and first("seen-" + number):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "slow":
+        time.sleep(0.02)
     while kind == "wait" and not os.path.exists("go"):
         time.sleep(0.01)
     append("done", job.hex())
