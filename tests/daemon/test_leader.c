@@ -227,13 +227,14 @@ Test(daemon_leader, ends_though_redis_has_been_frozen_for_long) { ends_with_froz
 
 Test(daemon_leader, holds_few_connections) {
     enum { LEADERS = 6, STANDBYS = 3 };
+    const sidecar_t spec = {.queues = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; }"};
     scene_t s = scene_begin(NULL);
-    scene_sidecar_up(&s, (sidecar_t){0});
+    scene_sidecar_up(&s, spec);
     scene_works(&s, "q");
     /* lock, failure streams, and two each for due jobs and jobs in progress */
     cr_assert(wait_for(scene_connections(s.r, "") == LEADERS, 5000), "a leader holds %d connections", scene_connections(s.r, ""));
     for (int standbys = 1; standbys <= 3; standbys++) {
-        daemon_t *d = scene_sidecar_up(&s, (sidecar_t){0});
+        daemon_t *d = scene_sidecar_up(&s, spec);
         cr_assert(daemon_wait_log(d, STANDING, 5000));
         cr_assert(wait_for(scene_connections(s.r, "-vacant") == standbys, 5000));
         int all = scene_connections(s.r, "");
