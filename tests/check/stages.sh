@@ -56,7 +56,7 @@ in_process() {
     log=log_path=$reports/report:print_stacktrace=1
     ASAN_OPTIONS=$log:detect_leaks=1:detect_stack_use_after_return=1 LSAN_OPTIONS=$log UBSAN_OPTIONS=$log \
         QS_DAEMON=build/address-undefined/queue-sidecar QS_TEST_SLOW=3 \
-        $fixed timeout --foreground -k 10 300 build/address-undefined/tests/suite -j"$jobs" --timeout 240 --filter '@(unit|redis)_*/*'
+        $fixed timeout --foreground -k 10 900 build/address-undefined/tests/suite -j"$jobs" --timeout 240 --filter '@(unit|redis)_*/*'
     code=$?
     found=$(grep -lE 'Sanitizer|runtime error' "$reports"/* 2>/dev/null)
     [ -z "$found" ] || {
@@ -73,10 +73,10 @@ daemons() {
         return 0
     fi
     QS_DAEMON=build/thread/queue-sidecar QS_TEST_SLOW=4 \
-        $fixed timeout --foreground -k 10 400 build/tests/suite -j"$jobs" --timeout 240 --filter 'daemon_*/*'
+        $fixed timeout --foreground -k 10 900 build/tests/suite -j"$jobs" --timeout 240 --filter 'daemon_*/*'
 }
 
-whole() { timeout --foreground -k 10 300 build/tests/suite -j"$jobs"; }
+whole() { timeout --foreground -k 10 900 build/tests/suite -j"$jobs"; }
 
 stage "servers of Debian 13" debian13
 stage "workers of README" sh tests/clients/install.sh
