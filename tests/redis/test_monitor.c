@@ -179,6 +179,7 @@ Test(redis_monitor, an_idle_queue_is_woken_by_a_report) {
     desk_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("")});
     stage_run(&d.crew.stage, 100);
+    cr_assert_eq(metric_get(&of(&d)->passes), 0, "it is idle");
     redis_ok(d.f.r, "HSET email:errors stray 1");
     until(&d, metric_get(&of(&d)->passes) > 0);
     close_desk(&d);

@@ -235,8 +235,10 @@ Test(redis_monitor_trouble, without_wake_ups_it_polls) {
     open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 1;")});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
     stage_run(&d.crew.stage, 200);
+    cr_assert_gt(proxy_fired(d.f.proxy), 0, "nobody asked for wake-ups");
     work_on(&d, "a");
     until(&d, waiting(&d, "a"));
+    cr_assert_gt(fixture_log_count("redis refuses wake-ups"), 0);
     close_desk(&d);
 }
 
@@ -247,6 +249,9 @@ Test(redis_monitor_trouble, the_wake_up_connection_may_die) {
     redis_ok(d.f.r, "CLIENT KILL TYPE pubsub");
     work_on(&d, "a");
     until(&d, stamp_of(d.f.r, slice_text("a")).seen);
+    cr_assert_eq(metric_get(&d.crew.metrics->reconnects), 1);
+    redis_ok(d.f.r, "HSET email:errors a boom");
+    until(&d, waiting(&d, "a")); /* the next pass would be in an hour: the new connection hears */
     close_desk(&d);
 }
 
