@@ -290,7 +290,7 @@ Test(daemon_cli, usr1_logs_what_was_counted) {
     for (int i = 0; i < 7; i++) scene_round(&s, "q", 0);
     /* A job can be seen in Redis a moment before it is counted. */
     cr_assert(wait_for((daemon_signal(d, SIGUSR1), scene_says(d, "\"queue\":\"q\"", "\"promoted\":7,")), 5000));
-    cr_assert(scene_says(d, "\"queue\":\"p\"", "\"promoted\":0,"));
+    cr_assert(wait_for(scene_says(d, "\"queue\":\"p\"", "\"promoted\":0,"), 5000)); /* a line each, one after the other */
     cr_assert(daemon_wait_log(d, "\"leading\":1", 5000));
     scene_end(&s);
 }
