@@ -209,7 +209,7 @@ static bool send_look(dispatcher_t *d, flight_kind_t kind, size_t *from, mono_t 
 }
 
 // Even an unchanged head is applied: Redis's clock may have been stepped since we last set our own by it.
-static void apply_heads(dispatcher_t *d, const flight_t *flight, int64_t now_us, int64_t cost_ns, mono_t now) {
+static void apply_heads(dispatcher_t *d, const flight_t *flight, int64_t now_us, bool dear, mono_t now) {
     for (size_t i = 0; i < flight->count; i++) {
         line_t *line = &d->lines[flight->asks[i].queue];
         const head_t *head = &d->heads[i];
@@ -220,7 +220,7 @@ static void apply_heads(dispatcher_t *d, const flight_t *flight, int64_t now_us,
             metric_add(&line->metrics->missed, 1);
             line_changed(line); // and so registered again
         }
-        if (!*head->error && cost_ns <= LINE_DEAR_NS) line->alone = false;
+        if (!*head->error && !dear) line->alone = false;
         if (flight->asks[i].skip != line->skip)
             line->changed = true;
         else
@@ -241,13 +241,15 @@ static void heads_failed(dispatcher_t *d, const flight_t *flight, const fault_t 
     }
 }
 
-static outcome_t land_promote(dispatcher_t *d, const flight_t *flight, fault_t *fault) {
+// *bytes: what Redis had to read.
+static outcome_t land_promote(dispatcher_t *d, const flight_t *flight, int64_t *bytes, fault_t *fault) {
     line_t *line = &d->lines[flight->asks[0].queue];
     promote_reply_t reply;
     outcome_t outcome = line->ops->promote_read(d->link.data, &reply, fault);
     mono_t now = mono_now();
     if (outcome == OUTCOME_OK) {
         link_works(&d->link); // a look that succeeds proves less: it writes nothing
+        if (reply.large > 0 || reply.moved < LINE_MANY) *bytes = reply.bytes; // to move many is what Redis is there for
         if (!line_promoted(line, &reply, &flight->ask, now)) terms_fence(&d->terms, flight->asks[0].queue, flight->term);
         return OUTCOME_OK;
     }
@@ -256,30 +258,44 @@ static outcome_t land_promote(dispatcher_t *d, const flight_t *flight, fault_t *
     return outcome;
 }
 
-// How long Redis worked on this request, which waited for the one before it. A dear one slows its queue down, so that what makes
-// it dear (a huge entry at the head) does not take Redis from everybody; one of many is first looked at by itself.
-static int64_t charge(dispatcher_t *d, const flight_t *flight, mono_t now) {
+// How long Redis took for this request, which waited for the one before it. A dear one slows its queue down, so that what makes
+// it dear (a huge entry at the head) does not take Redis from everybody; one of many is first looked at by itself. Time alone
+// says nothing of that: Redis may have been busy with the slow command of another, and then what is due now must not wait as
+// well.
+static int64_t charge(dispatcher_t *d, const flight_t *flight, int64_t bytes, mono_t now, bool *dear) {
     int64_t cost_ns = mono_diff(now, mono_max(flight->sent, d->landed));
+    int64_t own_ns = bytes < cost_ns / LINE_BYTE_NS ? bytes * LINE_BYTE_NS : cost_ns;
     d->landed = now;
-    for (size_t i = 0; cost_ns > LINE_DEAR_NS && i < flight->count; i++)
-        line_dear(&d->lines[flight->asks[i].queue], flight->count == 1 ? cost_ns : 0, now);
+    *dear = cost_ns > LINE_DEAR_NS && bytes >= LINE_DEAR_BYTES;
+    for (size_t i = 0; *dear && i < flight->count; i++)
+        line_dear(&d->lines[flight->asks[i].queue], flight->count == 1 ? own_ns : 0, now);
     return cost_ns;
+}
+
+static int64_t bytes_of(const head_t *heads, size_t count) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < count; i++) bytes += heads[i].bytes;
+    return bytes;
 }
 
 // Reads the replies of the oldest request. What is worse than a fault of one queue is returned.
 static outcome_t land(dispatcher_t *d, fault_t *fault) {
     flight_t flight = d->flights[0];
     fault_t looked = {0};
-    int64_t now_us = 0;
+    int64_t now_us = 0, bytes = 0;
+    bool dear;
     outcome_t outcome = OUTCOME_OK;
-    if (flight.kind == FLIGHT_PROMOTE) outcome = land_promote(d, &flight, fault);
-    if (outcome != OUTCOME_LOST && flight.looks) heads_read(d->link.data, flight.count, flight.armed, d->heads, &now_us, &looked);
+    if (flight.kind == FLIGHT_PROMOTE) outcome = land_promote(d, &flight, &bytes, fault);
+    if (outcome != OUTCOME_LOST && flight.looks) {
+        heads_read(d->link.data, flight.count, flight.armed, d->heads, &now_us, &looked);
+        if (now_us > 0) bytes += bytes_of(d->heads, flight.count);
+    }
     if (outcome == OUTCOME_LOST || looked.outcome == OUTCOME_LOST) {
         if (outcome == OUTCOME_OK || outcome == OUTCOME_FAULT) *fault = looked; // else the first reason is the better one
         fault->outcome = OUTCOME_LOST;
         return OUTCOME_LOST;
     }
-    int64_t cost_ns = charge(d, &flight, mono_now());
+    int64_t cost_ns = charge(d, &flight, bytes, mono_now(), &dear);
     memmove(d->flights, d->flights + 1, (size_t)--d->flying * sizeof *d->flights);
     for (size_t i = 0; flight.kind == FLIGHT_READ && i < flight.count; i++) d->lines[flight.asks[i].queue].flying--;
     // What Redis told before it answered has arrived: a change is missed only when nobody told of it.
@@ -289,7 +305,7 @@ static outcome_t land(dispatcher_t *d, fault_t *fault) {
     if (!flight.looks)
         line_cost(&d->lines[flight.asks[0].queue], cost_ns);
     else if (looked.outcome == OUTCOME_OK || unarmed)
-        apply_heads(d, &flight, now_us, cost_ns, mono_now());
+        apply_heads(d, &flight, now_us, dear, mono_now());
     else
         heads_failed(d, &flight, &looked, mono_now());
     free(flight.asks);

@@ -202,7 +202,11 @@ bool line_promoted(line_t *line, const promote_reply_t *reply, const line_ask_t 
     return true;
 }
 
-void line_cost(line_t *line, int64_t cost_ns) { line->cost_ns += (cost_ns - line->cost_ns) / (line->cost_ns ? COST_OF : 1); }
+// One that waited for the slow command of another says little of our own: it counts as twice the usual.
+void line_cost(line_t *line, int64_t cost_ns) {
+    if (line->cost_ns && cost_ns > 2 * line->cost_ns) cost_ns = 2 * line->cost_ns;
+    line->cost_ns += (cost_ns - line->cost_ns) / (line->cost_ns ? COST_OF : 1);
+}
 
 int64_t line_apart_ns(const line_t *line) {
     int64_t apart = line->cost_ns * APART_PERCENT / 100;

@@ -25,7 +25,9 @@ static void read_head(const redisReply *reply, head_t *head) {
         snprintf(head->error, sizeof head->error, "%s", text + 1);
     } else if (*text) {
         head->exists = true;
-        head->score = strtod(text, NULL);
+        char *rest;
+        head->score = strtod(text, &rest);
+        head->bytes = strtoll(rest, NULL, 10);
     }
 }
 

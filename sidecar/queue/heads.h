@@ -11,6 +11,7 @@
 typedef struct head {
     bool exists;     // false: nothing is delayed, or `error` says why nobody knows
     double score;    // as stored; may be infinite
+    int64_t bytes;   // of the entry, which Redis had to read
     char error[128]; // "" = none; what Redis said of this key
 } head_t;
 

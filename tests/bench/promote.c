@@ -184,7 +184,17 @@ static void ratio_row(bench_t *bench, const char *what, const char *of, series_t
     table_row(bench, label, series, 3, goal > 0 ? '>' : 0, goal);
 }
 
-// Huge, sidecar, chunks, huge, sidecar, chunks, ...: a ratio is that of neighbours.
+// The three of one round, which are neighbours in time. Each leaves the memory of Redis in another shape to the next one, so
+// each round begins with another of them.
+static void one_round(redisContext *redis, redisContext *events, size_t jobs, bool shuffled, int chunk, int round,
+                      rates_t of[3]) {
+    for (int n = 0; n < 3; n++) {
+        int which = (round + n) % 3;
+        of[which] = which == 1 ? sidecar_round(redis, events, jobs, shuffled, NULL)
+                               : script_round(redis, jobs, shuffled, which == 0 ? 0 : chunk, NULL);
+    }
+}
+
 static void compare(bench_t *bench, redisContext *redis, redisContext *events, size_t jobs, bool shuffled, int chunk) {
     series_t ours = {0};
     series_t huge = {0};
@@ -192,26 +202,26 @@ static void compare(bench_t *bench, redisContext *redis, redisContext *events, s
     series_t to_huge = {0};
     series_t to_chunks = {0};
     series_t cpu_to_chunks = {0};
-    char of[60];
-    snprintf(of, sizeof of, "%zu jobs%s", jobs, shuffled ? ", random order" : "");
+    char name[60];
+    snprintf(name, sizeof name, "%zu jobs%s", jobs, shuffled ? ", random order" : "");
     for (int i = 0; i < bench->rounds; i++) {
-        rates_t h = script_round(redis, jobs, shuffled, 0, NULL);
-        rates_t s = sidecar_round(redis, events, jobs, shuffled, NULL);
-        rates_t c = script_round(redis, jobs, shuffled, chunk, NULL);
+        rates_t of[3];
+        one_round(redis, events, jobs, shuffled, chunk, i, of);
+        const rates_t h = of[0], s = of[1], c = of[2];
         series_add(&huge, h.wall);
         series_add(&ours, s.wall);
         series_add(&chunks, c.wall);
         series_add(&to_huge, s.wall / h.wall);
         series_add(&to_chunks, s.wall / c.wall);
         series_add(&cpu_to_chunks, s.cpu / c.cpu);
-        fprintf(stderr, "promote: %s, round %d: %.0f jobs/s, huge %.0f, chunks %.0f\n", of, i + 1, s.wall, h.wall, c.wall);
+        fprintf(stderr, "promote: %s, round %d: %.0f jobs/s, huge %.0f, chunks %.0f\n", name, i + 1, s.wall, h.wall, c.wall);
     }
-    rate_row(bench, "sidecar", of, &ours);
-    rate_row(bench, "one huge script", of, &huge);
-    rate_row(bench, "that script in chunks", of, &chunks);
-    ratio_row(bench, "huge script", of, &to_huge, shuffled ? 0 : 0.9);
-    ratio_row(bench, "in chunks (ceiling)", of, &to_chunks, 0);
-    ratio_row(bench, "in chunks, by CPU of Redis", of, &cpu_to_chunks, 0);
+    rate_row(bench, "sidecar", name, &ours);
+    rate_row(bench, "one huge script", name, &huge);
+    rate_row(bench, "that script in chunks", name, &chunks);
+    ratio_row(bench, "huge script", name, &to_huge, shuffled ? 0 : 0.9);
+    ratio_row(bench, "in chunks (ceiling)", name, &to_chunks, 0);
+    ratio_row(bench, "in chunks, by CPU of Redis", name, &cpu_to_chunks, 0);
 }
 
 typedef struct ping_series {

@@ -95,3 +95,28 @@ Test(redis_dispatcher, dear_entries_and_a_busy_producer_leave_redis_to_the_other
     cr_assert_eq(delayed(&d), HUGE);
     close_desk(&d);
 }
+
+#define BUSY_FOR                                                                                                                 \
+    "local t = redis.call('TIME') local till = t[1] * 1000000 + t[2] + ARGV[1] * 1000 repeat t = redis.call('TIME') "            \
+    "until t[1] * 1000000 + t[2] >= till return 1"
+
+/* A look that had to wait for the slow command of another has cost Redis nothing: what falls due next does not wait ten times as
+ * long again. */
+Test(redis_dispatcher, a_slow_command_of_another_delays_nothing_after_it) {
+    enum { BUSY_MS = 700 };
+    desk_t d;
+    open_desk(&d, (fixture_options_t){0});
+    settle(&d);
+    redis_ok(d.f.r, "ZADD email:delayed 9e15 later");
+    cr_assert_eq(redisAppendCommand(d.f.r, "EVAL %s 0 %d", BUSY_FOR, BUSY_MS), REDIS_OK);
+    for (int done = 0; !done;) cr_assert_eq(redisBufferWrite(d.f.r, &done), REDIS_OK);
+    int64_t start = wait_now_us();
+    while (wait_now_us() - start < INT64_C(1000) * BUSY_MS) stage_step(&d.crew.stage, 5); /* the look is on its way meanwhile */
+    redisReply *reply = NULL;
+    cr_assert_eq(redisGetReply(d.f.r, (void **)&reply), REDIS_OK);
+    freeReplyObject(reply);
+    settle(&d);
+    redis_ok(d.f.r, "ZADD email:delayed 1 now");
+    cr_assert(stage_until(&d.crew.stage, ready(&d) == 1, 2000), "a job that is due waits for more than two seconds");
+    close_desk(&d);
+}

@@ -81,6 +81,8 @@ Test(unit_line_backlog, batches_of_a_backlog_are_sent_apart) {
     cr_assert_eq(line_apart_ns(line), 300000);
     for (int i = 0; i < 100; i++) line_cost(line, 100000);
     cr_assert(line_apart_ns(line) >= 60000 && line_apart_ns(line) < 62000, "it follows what is usual now");
+    line_cost(line, 50 * NS_PER_MS);
+    cr_assert(line_apart_ns(line) < 72000, "one that waited for somebody else changes little");
     for (int i = 0; i < 100; i++) line_cost(line, 50 * NS_PER_MS);
     cr_assert_eq(line_apart_ns(line), NS_PER_MS, "others who wait for us do not wait for long");
     line_forget(line);

@@ -33,7 +33,7 @@ typedef struct promote_reply {
     int64_t now_us;     // Redis's time in the script; 0 where the kind has none
     bool has_oldest;    // false: nothing moved, or its age is not known
     double oldest;      // score of the first job moved
-    int64_t bytes;      // of all jobs moved
+    int64_t bytes;      // of all entries read
     int64_t large;      // entries larger than max_payload in this batch, left where they are
     double large_score; // of the first of them, with its bytes and SHA-1
     int64_t large_bytes;

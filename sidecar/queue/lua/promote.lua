@@ -14,7 +14,7 @@
 -- ARGV[7]  skip      how many entries at the head are known to be larger than that
 -- ARGV[8]  bytes     the batch ends once it has so many
 -- ARGV[9]  first     entries to read at first; fewer, the less is known of their size
--- Reply    {'moved', jobs, now in us, score of the oldest or '', bytes, entries too large, score, bytes and SHA-1 of the first of them}
+-- Reply    {'moved', jobs, now in us, score of the oldest or '', bytes read, entries too large, score, bytes and SHA-1 of the first of them}
 --          {'full', now in us}  ready is at its limit
 --          {'fenced'}           the lock is not the caller's
 --          {'owner', group}     the queue belongs to another group
@@ -44,7 +44,7 @@ if limit > 0 then
 end
 -- Nobody knows how large the entries are before they are read, so they are read in steps that grow: few when they are huge.
 local payload, most, step = tonumber(ARGV[6]), tonumber(ARGV[8]), math.max(1, tonumber(ARGV[9]))
-local jobs, read, bytes, large, count = {}, 0, 0, 0, 0
+local jobs, read, large, count = {}, 0, 0, 0
 repeat
     if step > batch - count then step = batch - count end
     local some = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', skip + count, step)
@@ -53,7 +53,7 @@ repeat
         local size = #job
         jobs[count + i] = job
         read = read + size
-        if size > payload then large = large + 1 else bytes = bytes + size end
+        if size > payload then large = large + 1 end
     end
     count = count + #some
     local ended = #some < step
@@ -65,7 +65,7 @@ local oldest = redis.call('ZRANGE', KEYS[2], skip, skip, 'WITHSCORES')[2]
 if large == 0 then
     redis.call('LPUSH', KEYS[3], unpack(jobs))
     redis.call('ZREMRANGEBYRANK', KEYS[2], skip, skip + #jobs - 1)
-    return {'moved', #jobs, now_us, oldest, bytes, 0, '', 0, ''}
+    return {'moved', #jobs, now_us, oldest, read, 0, '', 0, ''}
 end
 local fitting, first, rank = {}, nil, 0
 for i, job in ipairs(jobs) do
@@ -81,4 +81,4 @@ if #fitting > 0 then
     redis.call('LPUSH', KEYS[3], unpack(fitting))
     redis.call('ZREM', KEYS[2], unpack(fitting))
 end
-return {'moved', #fitting, now_us, oldest, bytes, large, score, #first, redis.sha1hex(first)}
+return {'moved', #fitting, now_us, oldest, read, large, score, #first, redis.sha1hex(first)}
