@@ -1,5 +1,5 @@
 /* base/json by tables: what is JSON, where a pointer leads, what an escape means. */
-#include "base/json.h"
+#include "json_desk.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -19,15 +19,6 @@ static bool is_good(slice_t text) {
     json_free(json);
     free(copy);
     return good;
-}
-
-/* What the pointer finds; raw is borrowed from the text. */
-static json_found_t find(slice_t text, const char *pointer, json_value_t *value) {
-    json_t *json = json_new();
-    json_read(json, text);
-    json_found_t found = json_find(json, pointer, value);
-    json_free(json);
-    return found;
 }
 
 static const slice_t good_texts[] = {

@@ -1,5 +1,5 @@
 /* The bounds of base/json: bytes, tokens, depth, time. */
-#include "base/json.h"
+#include "json_desk.h"
 
 #include <criterion/criterion.h>
 #include <stdint.h>
@@ -10,15 +10,6 @@ static bool is_good(slice_t text) {
     bool good = json_read(json, text);
     json_free(json);
     return good;
-}
-
-/* What the pointer finds; raw is borrowed from the text. */
-static json_found_t find(slice_t text, const char *pointer, json_value_t *value) {
-    json_t *json = json_new();
-    json_read(json, text);
-    json_found_t found = json_find(json, pointer, value);
-    json_free(json);
-    return found;
 }
 
 static slice_t text_of(const buffer_t *buffer) { return (slice_t){buffer->data, buffer->len}; }
