@@ -99,7 +99,7 @@ demo: deps ## delayed jobs fall due, a leader is killed, another takes over: all
 bench: all $(BENCHES) ## measures promotion, lateness and the rest
 	sh tests/bench/run.sh $(B)/queue-sidecar build/tests
 
-.PHONY: test test-long cover
+.PHONY: test test-long test-debian13 cover
 test: ## installs what tests need, builds plain and sanitized, runs all checks and tests
 	@sh deploy/deps.sh test
 	@MAKE="$(MAKE)" sh tests/check/stages.sh
@@ -107,6 +107,10 @@ test: ## installs what tests need, builds plain and sanitized, runs all checks a
 test-long: ## the whole suite, TEST_ROUNDS times
 	@sh deploy/deps.sh test
 	@MAKE="$(MAKE)" TEST_ROUNDS=$(TEST_ROUNDS) sh tests/check/stages.sh long
+
+test-debian13: ## the whole suite inside a Debian 13 root: its libraries, its Redis 8 and its Valkey (as root)
+	@sh deploy/deps.sh test
+	@sh tests/check/debian13_suite.sh
 
 cover: ## runs the suite in a gcov build and prints which share of each file it reaches
 	@$(MAKE) -s -j2 suite B=build/cover CFLAGS='-O0 -g --coverage' LDFLAGS=--coverage

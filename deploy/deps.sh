@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs what is missing to build and run (no argument), or to test too (`test`). Says nothing to apt when nothing is missing.
+# Installs what is missing to build and run (no argument), or to test too (`suite`, `test`). Says nothing to apt when nothing is missing.
 #
 #   sh deploy/deps.sh          compiler, libraries, a redis-server for the demo
+#   sh deploy/deps.sh suite    and what the suite itself needs
 #   sh deploy/deps.sh test     and the test library, the linters, what makes a Debian 13 root, what fetches client libraries
 #
 # It looks for the things themselves, not for packages, so that what was installed in another way counts.
@@ -32,10 +33,19 @@ need libssl-dev header openssl/evp.h
 need libjsmn-dev header jsmn.h
 need redis-server command -v redis-server
 need redis-tools command -v redis-cli
+suite() {
+    need libcriterion-dev header criterion/criterion.h
+    need python3 command -v python3
+    need sqlite3 command -v sqlite3
+}
 case ${1:-} in
 '') ;;
+suite)
+    suite
+    need valkey-server command -v valkey-server
+    ;;
 test)
-    need libcriterion-dev header criterion/criterion.h
+    suite
     need clang command -v clang
     need libclang-rt-dev runtime
     need clang-format command -v clang-format
@@ -43,15 +53,13 @@ test)
     need cppcheck command -v cppcheck
     need shellcheck command -v shellcheck
     need lua5.1 command -v luac5.1
-    need python3 command -v python3
-    need sqlite3 command -v sqlite3
     need mmdebstrap command -v mmdebstrap
     # The workers of README: languages that are not there are skipped, but what fetches a library for one that is should be.
     need python3-venv python3 -c 'import ensurepip, venv'
     ! command -v javac >/dev/null || need maven command -v mvn
     ;;
 *)
-    echo "usage: sh deploy/deps.sh [test]" >&2
+    echo "usage: sh deploy/deps.sh [suite|test]" >&2
     exit 2
     ;;
 esac

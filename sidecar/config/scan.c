@@ -1,6 +1,7 @@
 #include "config/scan.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,15 +138,29 @@ const token_t *config_scan_number(scan_t *scan, const char *name) {
 
 static bool spans_lines(const token_t *token) { return token->kind == TOKEN_STRING && memchr(token->at, '\n', token->len); }
 
-static bool bad_number(const token_t *token) {
-    if (token->kind != TOKEN_NUMBER) return false;
-    char text[64];
-    if (token->len >= sizeof text) return false;
+enum { NUMBER_SIZE = 64 };
+
+static bool copy_number(const token_t *token, char text[NUMBER_SIZE]) {
+    if (token->kind != TOKEN_NUMBER || token->len >= NUMBER_SIZE) return false;
     memcpy(text, token->at, token->len);
     text[token->len] = '\0';
-    char *end = NULL;
+    return true;
+}
+
+static bool bad_number(const token_t *token) {
+    char text[NUMBER_SIZE], *end = NULL;
+    if (!copy_number(token, text)) return false;
     (void)strtod(text, &end);
     return *end && strcmp(end, "L") != 0 && strcmp(end, "LL") != 0;
+}
+
+// An integer that 64 bits cannot hold, which libconfig 1.7 stops at.
+static bool huge_number(const token_t *token) {
+    char text[NUMBER_SIZE], *end = NULL;
+    if (!copy_number(token, text)) return false;
+    errno = 0;
+    (void)strtoll(text, &end, 0);
+    return errno == ERANGE && (!*end || *end == 'L');
 }
 
 // What is odd about two tokens that stand side by side.
@@ -155,6 +170,8 @@ static bool hint_pair(const token_t *a, const token_t *b, buffer_t *out) {
         buffer_printf(out, " (take away the comma before `%c`: not every libconfig accepts it there)", *b->at);
     else if ((is_mark(a, '}') && is_mark(b, '{')) || (a->kind == TOKEN_STRING && is_mark(b, '{')))
         buffer_str(out, " (a comma is missing between two entries)");
+    else if (huge_number(b))
+        buffer_printf(out, " (%.*s is larger than any setting can be)", len, b->at);
     else if (bad_number(b))
         buffer_printf(out, " (write \"%.*s\" in quotes)", len, b->at);
     else if (is_assignment(a) && b->kind == TOKEN_NAME && !token_is(b, "true") && !token_is(b, "false"))

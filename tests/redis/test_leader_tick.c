@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TTL = 300 };
-#define TTL_TEXT "300ms"
+/* A machine that stands still for longer than this ends a term as well. */
+enum { TTL = 800 };
+#define TTL_TEXT "800ms"
 #define CONFIG   "group = \"app\"; lock = { ttl = \"" TTL_TEXT "\"; }; queues = ( { name = \"email\"; } );"
 
 static fixture_t setup(bool proxy) {
@@ -362,9 +363,9 @@ Test(redis_leader, nobody_spins_while_redis_is_away) {
     cr_assert_eq(connections(&f, "queue-sidecar-vacant"), 1);
     server_kill(f.server);
     long most = 60 * wait_scaled_ms(1000) / 1000;
-    cr_assert_leq(stage_run(&leader.stage, 600), most, "the leader spins");
+    cr_assert_leq(stage_run(&leader.stage, 2 * TTL), most, "the leader spins");
     cr_assert_not(leads(&leader));
-    cr_assert_leq(stage_run(&standby.stage, 600), most, "the standby spins");
+    cr_assert_leq(stage_run(&standby.stage, 2 * TTL), most, "the standby spins");
     server_restart(f.server, SERVER_LOSE_DATA);
     cr_leads(&standby);
     crew_stop(&leader);

@@ -1,0 +1,22 @@
+#!/bin/sh
+# The part of debian13_suite.sh that runs inside of the root.
+set -eu
+cd "$(dirname "$0")/../.."
+sh deploy/deps.sh suite
+# Git is not in the root, and no other user owns these files.
+echo "== building: $(gcc --version | head -n 1), hiredis $(pkg-config --modversion hiredis), libconfig $(pkg-config --modversion libconfig), SQLite $(sqlite3 --version | cut -d' ' -f1)"
+make -s -j2 suite
+failed=
+run() { # server, filter
+    echo "== $2 with $("$1" --version | cut -d' ' -f1-3)"
+    QS_REDIS_SERVER_BIN=$(command -v "$1") timeout --foreground -k 10 1200 build/tests/suite -j2 --filter "$2" </dev/null || failed="$failed $1"
+}
+if [ "$QS_FILTER" = '*' ]; then
+    run valkey-server '@(redis|daemon)_*/*'
+    run redis-server '*'
+else
+    run valkey-server "$QS_FILTER"
+    run redis-server "$QS_FILTER"
+fi
+[ -z "$failed" ] || echo "FAILED with:$failed"
+[ -z "$failed" ]

@@ -1,0 +1,46 @@
+#!/bin/sh
+# Builds the tree inside a Debian 13 root, with that system's compiler and libraries (hiredis 1.2, libconfig 1.7), and runs the
+# whole suite there: with its Redis 8.0, and what talks to Redis also with its Valkey 8.1.
+#
+#   sh tests/check/debian13_suite.sh          QS_FILTER='daemon_*/*' runs only these
+#
+# The root is build/debian13/suite; mounts are of a namespace of their own, so that they end with it. Needs to be root.
+# Exit codes: 0 all passed, or not possible on this machine (one line says why), 1 failed.
+set -eu
+cd "$(dirname "$0")/../.."
+top=$(pwd)
+base=$top/build/debian13
+root=$base/suite
+
+code=0
+sh tests/support/debian13.sh >/dev/null || code=$?
+[ "$code" != 77 ] || exit 0 # it has said why
+[ "$code" = 0 ] || exit "$code"
+if ! unshare --mount true 2>/dev/null; then
+    echo "test-debian13: skipped: this machine gives no mount namespace (unshare --mount)"
+    exit 0
+fi
+
+if [ ! -e "$root/.made" ]; then
+    echo "== copying the root"
+    rm -rf "$root"
+    cp -a "$base/root" "$root"
+    touch "$root/.made"
+fi
+# What git knows and what is new, as it is now; the objects of the last run stay.
+mkdir -p "$root/src"
+find "$root/src" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
+git ls-files --cached --others --exclude-standard | while IFS= read -r file; do
+    [ ! -e "$file" ] || printf '%s\n' "$file"
+done | tar -cf - -T - | tar -xf - -C "$root/src"
+
+# shellcheck disable=SC2016 # expands in the namespace
+exec unshare --mount --propagation private sh -eu -c '
+    root=$1
+    shift
+    mount -t proc proc "$root/proc"
+    mount --rbind /dev "$root/dev"
+    mount -t tmpfs tmpfs "$root/tmp"
+    [ ! -e /etc/resolv.conf ] || cp -L /etc/resolv.conf "$root/etc/resolv.conf"
+    exec chroot "$root" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"
+' - "$root" QS_FILTER="${QS_FILTER:-*}" QS_TEST_SLOW="${QS_TEST_SLOW:-1}" sh /src/tests/check/debian13_inside.sh
