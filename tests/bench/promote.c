@@ -13,6 +13,7 @@ enum {
     SMALL = 200000,
     LARGE = 1000000,
     NAIVE = 20000,
+    STEP = 500, // as dispatcher.batch
 };
 
 #define NOW "local t = redis.call('TIME') local now = string.format('%s%03d', t[1], math.floor(t[2] / 1000)) "
@@ -30,6 +31,12 @@ static const char CHUNK_SCRIPT[] = NOW "while true do "
                                        "if #jobs == 0 then return end "
                                        "redis.call('LPUSH', KEYS[2], unpack(jobs)) "
                                        "redis.call('ZREMRANGEBYRANK', KEYS[1], 0, #jobs - 1) end";
+
+// One such chunk: what a client can ask for again and again, so that others get a word in between.
+static const char STEP_SCRIPT[] = NOW "local jobs = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1]) "
+                                      "if #jobs == 0 then return 0 end "
+                                      "redis.call('LPUSH', KEYS[2], unpack(jobs)) "
+                                      "redis.call('ZREMRANGEBYRANK', KEYS[1], 0, #jobs - 1) return #jobs";
 
 // Fills the zset `stage` with jobs that fell due within the last minute: in the order of their due times, or at random, which
 // spreads neighbours over the memory of Redis and makes everybody slower.
@@ -129,6 +136,22 @@ static rates_t script_round(redisContext *redis, size_t jobs, bool shuffled, int
     if (pinger) ping_end(pinger);
     expect(redis, "huge", jobs);
     return rates(jobs, ended - began, cpu);
+}
+
+// The least that batches can cost others: a client that does nothing but ask for the next one when the last is done.
+static double step_round(redisContext *redis, size_t jobs, int batch, pinger_t *pinger) {
+    load(redis, jobs, false);
+    redisReply *sha = redis_ask(redis, "SCRIPT LOAD %s", STEP_SCRIPT);
+    sleep_us(20000);
+    ping_begin(pinger);
+    int64_t began = mono_us();
+    while (redis_do(redis, "EVALSHA %s 2 stage steps %d", sha->str, batch) > 0) {
+    }
+    int64_t ended = mono_us();
+    ping_end(pinger);
+    freeReplyObject(sha);
+    expect(redis, "steps", jobs);
+    return rate(jobs, ended - began);
 }
 
 // What workers usually do themselves: read some, and for each one ZREM, and LPUSH if that removed it.
@@ -249,20 +272,28 @@ static void ping_rows(bench_t *bench, const char *what, ping_series_t *series, d
 static void pings(bench_t *bench, redisContext *redis, redisContext *events, pinger_t *pinger) {
     ping_series_t idle = {0};
     ping_series_t ours = {0};
+    ping_series_t steps = {0};
     ping_series_t huge = {0};
+    series_t rate_of_ours = {0};
+    series_t rate_of_steps = {0};
     for (int i = 0; i < bench->rounds; i++) {
         fprintf(stderr, "promote: ping round %d\n", i + 1);
         ping_begin(pinger);
         sleep_us(500000);
         ping_end(pinger);
         ping_add(&idle, pinger);
-        sidecar_round(redis, events, LARGE, false, pinger);
+        series_add(&rate_of_ours, sidecar_round(redis, events, LARGE, false, pinger).wall);
         ping_add(&ours, pinger);
+        series_add(&rate_of_steps, step_round(redis, LARGE, STEP, pinger));
+        ping_add(&steps, pinger);
         script_round(redis, SMALL, false, 0, pinger);
         ping_add(&huge, pinger);
     }
     ping_rows(bench, "idle Redis (floor)", &idle, 0);
     ping_rows(bench, "sidecar promotes 1000000 jobs", &ours, 1.5);
+    table_row(bench, "jobs/s meanwhile", &rate_of_ours, 0, 0, 0);
+    ping_rows(bench, "a bare loop of a bare script, 500 at once", &steps, 0);
+    table_row(bench, "jobs/s of that loop", &rate_of_steps, 0, 0, 0);
     table_row(bench, "PING max, huge script moves 200000 jobs, ms", &huge.max, 3, 0, 0);
 }
 
