@@ -256,12 +256,9 @@ static outcome_t settle_all(const judge_t *j, suspect_t *suspects, size_t count,
     return worst.outcome;
 }
 
-outcome_t judge_page(const judge_t *j, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws, bool *fenced,
-                     fault_t *fault) {
+size_t judge_meet(const judge_t *j, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws) {
     suspect_t *suspects = j->room->suspects;
     size_t count = 0;
-    *fenced = false;
-    *fault = (fault_t){0};
     for (size_t i = 0; i < page->count; i++) {
         const entry_t *entry = &page->entries[i];
         if (entry->kind != ENTRY_JOB) continue;
@@ -272,9 +269,16 @@ outcome_t judge_page(const judge_t *j, const backup_page_t *page, const stamp_t 
         }
         if (meet(j, entry, &stamps[i], &raws[i], &suspects[count])) count++;
     }
-    if (count) look_at_heartbeats(j, suspects, count, fault);
-    if (count && fault->outcome == OUTCOME_OK) write_stamps(j, suspects, count, fenced, fault);
-    if (count && fault->outcome == OUTCOME_OK && !*fenced) settle_all(j, suspects, count, fenced, fault);
+    return count;
+}
+
+outcome_t judge_act(const judge_t *j, size_t count, bool *fenced, fault_t *fault) {
+    suspect_t *suspects = j->room->suspects;
+    *fenced = false;
+    *fault = (fault_t){0};
+    look_at_heartbeats(j, suspects, count, fault);
+    if (fault->outcome == OUTCOME_OK) write_stamps(j, suspects, count, fenced, fault);
+    if (fault->outcome == OUTCOME_OK && !*fenced) settle_all(j, suspects, count, fenced, fault);
     for (size_t i = 0; i < count; i++) free(suspects[i].heartbeat);
     return fault->outcome;
 }

@@ -7,7 +7,7 @@
 
 enum {
     PAGE_FIRST = 8,
-    PAGE_BYTES = 4 * 1024 * 1024, // of one request's entries
+    PAGE_BYTES = 1024 * 1024, // of one request's entries; several are on their way
     REPORTS_MOST = 10000,         // others wait for the next pass
     REPORT_MISSED_PASSES = 2,
     HUSHED_PASSES = 2,                // then the stamps of finished jobs are swept, too
@@ -106,9 +106,10 @@ void ward_safety(ward_t *ward, mono_t now) {
 
 bool ward_begin(ward_t *ward, const backup_look_t *look, mono_t now) {
     ward->look = *look;
-    ward->began = ward->now_at = now;
+    ward->began = now;
     ward->changed = false;
     ward->left = look->entries;
+    ward->asked = ward->met = 0;
     ward->read = 0;
     ward->reads_only = ward->met_sentinel = ward->unsettled = ward->reports_full = false;
     ward->ended = look->entries == 0;
@@ -196,7 +197,14 @@ const ward_report_t *ward_report_of(const ward_t *ward, const digest_t *digest) 
 
 size_t ward_wanted(const ward_t *ward) {
     if (ward->phase != WARD_ROTATE || ward->ended || ward->left <= 0) return 0;
+    // The first page tells how large entries are, and each page of a standing list where the next one begins.
+    if (ward->asked != ward->met && (ward->met == 0 || ward->reads_only)) return 0;
     return ward->left < (int64_t)ward->page ? (size_t)ward->left : ward->page;
+}
+
+void ward_asked(ward_t *ward, size_t count) {
+    ward->left -= (int64_t)count;
+    ward->asked++;
 }
 
 // Pages grow until they are full or their bytes are many: nobody knows how large entries are before they are read.
@@ -208,10 +216,11 @@ static size_t next_page(size_t page, size_t count, size_t bytes) {
     return next ? next : 1;
 }
 
-void ward_page(ward_t *ward, const backup_page_t *page) {
-    ward->left -= (int64_t)page->count;
+void ward_page(ward_t *ward, const backup_page_t *page, size_t asked) {
+    ward->left += (int64_t)asked - (int64_t)page->count; // what a full Redis has refused may be asked for again
+    ward->met++;
     if (page->standing) ward->read += page->count;
-    if (page->ended || ward->left <= 0) ward->ended = true;
+    if (page->ended) ward->ended = true;
     ward->page = next_page(ward->page, page->count, page->bytes);
     for (size_t i = 0; i < page->count; i++) {
         if (page->entries[i].kind != ENTRY_SENTINEL) continue;
@@ -291,7 +300,6 @@ void ward_end(ward_t *ward, mono_t now) {
     ward->seen[0] = older;
     ward->phase = WARD_WAIT;
     ward->quiet = false;
-    ward->now_at = now;
     metric_add(&ward->metrics->passes, 1);
     metric_set(&ward->metrics->in_progress, ward->jobs);
     int64_t took = mono_diff(now, ward->began);
