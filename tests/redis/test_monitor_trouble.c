@@ -276,7 +276,8 @@ Test(redis_monitor_trouble, keys_of_the_wrong_type_hold_that_queue_only, .timeou
 
 /* Under a user that may do everything but one thing. */
 Test(redis_monitor_trouble, a_missing_right_loses_no_job, .timeout = 60) {
-    static const char *const commands[] = {"brpoplpush", "rpoplpush", "hmget", "llen", "lpos", "xadd", "hscan", "evalsha"};
+    static const char *const commands[] = {"lrem", "brpoplpush", "rpoplpush", "hmget",   "llen",
+                                           "lpos", "xadd",       "hscan",     "evalsha", "getrange"};
     desk_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     fill(&d, 20);
