@@ -41,6 +41,7 @@ static void drop_sets(ward_t *ward) {
     keymap_free(&ward->suspects);
     keymap_free(&ward->suspects_next);
     keymap_free(&ward->copies);
+    workers_free(&ward->workers);
 }
 
 void ward_free(ward_t *ward) {
@@ -284,8 +285,11 @@ static bool suspect_again(void *self, const uint8_t key[KEY_BYTES], int64_t *met
     return true;
 }
 
+static bool met_now(void *self, const uint8_t key[KEY_BYTES]) { return keyfilter_has(self, key); }
+
 void ward_end(ward_t *ward, mono_t now) {
     ward->passes++;
+    workers_filter(&ward->workers, met_now, &ward->seen[0]);
     for (size_t i = 0; i < ward->report_count; i++)
         ward->report_list[i].missed = ward->report_list[i].met ? 0 : ward->report_list[i].missed + 1;
     // What was met more than once is copies, and stays suspect; so is what the filter met again for the first time.

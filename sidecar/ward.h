@@ -8,6 +8,7 @@
 #include "queue/backup.h"
 #include "queue/settle.h"
 #include "verdict.h"
+#include "ward_workers.h"
 
 enum {
     WARD_SAFETY_S = 60, // how often an idle queue is looked at without a change
@@ -68,6 +69,7 @@ typedef struct ward {
     keymap_t suspects;   // digests that may be there more than once -> times met in this pass
     keymap_t suspects_next;
     keymap_t copies;            // digests that the last complete pass met more than once
+    workers_t workers;          // whose heartbeat was last seen on a job, as long as passes meet that
     keymap_t reports;           // digest of the job -> index in report_list + 1
     ward_report_t *report_list; // owned
     size_t report_count;
