@@ -8,12 +8,14 @@
 #include "base/log.h"
 #include "link.h"
 #include "monitor_judge.h"
+#include "monitor_pages.h"
 #include "terms.h"
 #include "ward.h"
 
 enum {
     TICK_MS = 100,    // a tick comes up for air at least this often
     LOOKS_CHUNK = 64, // queues that are looked at in one request
+    TURN_PAGES = 4,   // that a queue gets while others wait for their turn
 };
 
 static const char ROLE[] = "monitor";
@@ -38,9 +40,9 @@ struct monitor {
     mono_t safety_at; // when idle queues are looked at
     json_t *json;
     judge_room_t *room;
-    backup_page_t pages[2]; // the one that is judged, and the one that comes
-    int page;
-    size_t paging; // the queue that pages[page] is of
+    pages_t *pages;   // of one pass
+    size_t paging;    // the queue that they are of
+    unsigned turn;    // pages that were judged since its turn began
 };
 
 static int compare_watched(const void *a, const void *b) {
@@ -59,6 +61,7 @@ monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
     terms_init(&m->terms, ROLE, keys, leases);
     m->json = json_new();
     m->room = judge_room_new();
+    m->pages = pages_new(keys);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;
         ward_init(&m->wards[i], queue, &metrics->queues[i], keys->config->monitor.scan_interval_ms);
@@ -73,7 +76,7 @@ monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
 void monitor_free(monitor_t *m) {
     if (!m) return;
     for (size_t i = 0; i < m->keys->queue_count; i++) ward_free(&m->wards[i]);
-    for (int i = 0; i < 2; i++) backup_page_clear(&m->pages[i]);
+    pages_free(m->pages);
     link_free(&m->link);
     json_free(m->json);
     judge_room_free(m->room);
@@ -84,13 +87,13 @@ void monitor_free(monitor_t *m) {
 }
 
 static void forget_everything(monitor_t *m) {
-    for (int i = 0; i < 2; i++) backup_page_clear(&m->pages[i]);
+    pages_drop(m->pages, m->link.data);
     for (size_t i = 0; i < m->keys->queue_count; i++) ward_forget(&m->wards[i]);
 }
 
-// The page in hand, if it is of this queue, whose pass does not go on.
-static void drop_page(monitor_t *m, size_t queue) {
-    if (m->paging == queue) backup_page_clear(&m->pages[m->page]);
+// The pages in hand, if they are of this queue, whose pass does not go on.
+static void drop_pages(monitor_t *m, size_t queue) {
+    if (m->paging == queue) pages_drop(m->pages, m->link.data);
 }
 
 static void put_off(monitor_t *m, const fault_t *fault) {
@@ -102,7 +105,7 @@ static void put_off(monitor_t *m, const fault_t *fault) {
 static void term_began(void *self, size_t queue) {
     monitor_t *m = self;
     ward_forget(&m->wards[queue]);
-    drop_page(m, queue);
+    drop_pages(m, queue);
 }
 
 static bool served(monitor_t *m, size_t queue, lease_t *lease) {
@@ -112,7 +115,7 @@ static bool served(monitor_t *m, size_t queue, lease_t *lease) {
 static void fence(monitor_t *m, size_t queue, const lease_t *lease) {
     terms_fence(&m->terms, queue, lease->term);
     ward_forget(&m->wards[queue]);
-    drop_page(m, queue);
+    drop_pages(m, queue);
 }
 
 static int compare_key(const void *key, const void *watched) { return strcmp(key, ((const watched_t *)watched)->key); }
@@ -132,7 +135,7 @@ static bool go_on(monitor_t *m, size_t queue, const fault_t *fault) {
     case OUTCOME_OK: return true;
     case OUTCOME_FAULT:
         ward_fault(&m->wards[queue], fault->text, mono_now());
-        drop_page(m, queue);
+        drop_pages(m, queue);
         return true;
     default: put_off(m, fault); return false;
     }
@@ -154,20 +157,32 @@ static bool scan_reports(monitor_t *m, size_t queue) {
     return true;
 }
 
-// Looks at every queue whose pass should begin, in one request, and begins those that have something to do.
-static bool begin_passes(monitor_t *m, mono_t now) {
-    size_t asked[LOOKS_CHUNK];
+// Reads what is under way of the pages in hand, so that something else can be asked.
+static bool land(monitor_t *m) {
+    fault_t fault;
+    return pages_land_all(m->pages, m->link.data, &m->wards[m->paging], &fault) == OUTCOME_OK || go_on(m, m->paging, &fault);
+}
+
+static size_t wanted_looks(monitor_t *m, size_t asked[LOOKS_CHUNK], mono_t now) {
     size_t count = 0;
     lease_t lease;
     for (size_t n = 0; n < m->keys->queue_count && count < LOOKS_CHUNK; n++) {
         size_t queue = (m->cursor + n) % m->keys->queue_count;
         const ward_t *ward = &m->wards[queue];
-        if (ward->phase != WARD_WAIT || !ward_wants(ward, now) || !served(m, queue, &lease)) continue;
-        backup_look_append(m->link.data, m->keys, queue, &ward->look, m->link.waking);
-        asked[count++] = queue;
+        if (ward->phase == WARD_WAIT && ward_wants(ward, now) && served(m, queue, &lease)) asked[count++] = queue;
     }
+    return count;
+}
+
+// Looks at every queue whose pass should begin, in one request, and begins those that have something to do.
+static bool begin_passes(monitor_t *m, mono_t now) {
+    size_t asked[LOOKS_CHUNK];
     backup_look_t looks[LOOKS_CHUNK];
     fault_t faults[LOOKS_CHUNK];
+    size_t count = wanted_looks(m, asked, now);
+    if (count && !land(m)) return false;
+    for (size_t i = 0; i < count; i++)
+        backup_look_append(m->link.data, m->keys, asked[i], &m->wards[asked[i]].look, m->link.waking);
     for (size_t i = 0; i < count; i++)
         if (backup_look_read(m->link.data, m->keys, asked[i], m->link.waking, &looks[i], &faults[i]) == OUTCOME_LOST) {
             put_off(m, &faults[i]);
@@ -181,6 +196,13 @@ static bool begin_passes(monitor_t *m, mono_t now) {
     return true;
 }
 
+static bool others_wait(monitor_t *m, size_t queue) {
+    lease_t lease;
+    for (size_t i = 0; i < m->keys->queue_count; i++)
+        if (i != queue && m->wards[i].phase != WARD_WAIT && served(m, i, &lease)) return true;
+    return false;
+}
+
 // Sentinels of earlier passes, which somebody left behind. Read without rotation they stay: a removal would move what is behind.
 static bool remove_old_sentinels(monitor_t *m, size_t queue, const backup_page_t *page) {
     for (size_t i = 0; i < page->count; i++) {
@@ -189,58 +211,22 @@ static bool remove_old_sentinels(monitor_t *m, size_t queue, const backup_page_t
         metric_add(&m->wards[queue].metrics->old_sentinels, 1);
         backup_remove_sentinel(m->link.data, m->keys, queue, page->entries[i].bytes, &fault);
         if (!go_on(m, queue, &fault)) return false;
+        if (fault.outcome != OUTCOME_OK) break; // and the page is gone
     }
     return true;
 }
 
-static void ask_page(monitor_t *m, size_t queue, size_t count) {
-    ward_t *ward = &m->wards[queue];
-    if (ward->reads_only)
-        backup_range_append(m->link.data, m->keys, queue, ward->read, count);
-    else
-        backup_rotate_append(m->link.data, m->keys, queue, count, ward->left == ward->look.entries);
-}
-
-// At maxmemory Redis refuses to rotate; then the list is read where it stands.
-static bool full(const fault_t *fault) { return fault->outcome == OUTCOME_LATER && strncmp(fault->text, "OOM", 3) == 0; }
-
-static outcome_t read_page(monitor_t *m, size_t queue, size_t count, backup_page_t *page, fault_t *fault) {
-    ward_t *ward = &m->wards[queue];
-    if (ward->reads_only) return backup_range_read(m->link.data, &ward->look, count, page, fault);
-    if (backup_rotate_read(m->link.data, &ward->look, count, page, fault) != OUTCOME_LATER || !full(fault)) return fault->outcome;
-    log_error(ROLE, ward->config->name, "redis is full: workers stand still, and the backup list is read without rotation",
-              F_STR("reason", fault->text));
-    ward->reads_only = true;
-    *fault = (fault_t){0};
-    return OUTCOME_OK;
-}
-
-static bool others_wait(monitor_t *m, size_t queue) {
-    lease_t lease;
-    for (size_t i = 0; i < m->keys->queue_count; i++)
-        if (i != queue && m->wards[i].phase != WARD_WAIT && served(m, i, &lease)) return true;
+static bool has_old_sentinels(const backup_page_t *page) {
+    for (size_t i = 0; i < page->count; i++)
+        if (page->entries[i].kind == ENTRY_OLD_SENTINEL) return true;
     return false;
 }
 
-// One step of a pass: judges the page that came last, while the next one is on its way.
-static bool rotate(monitor_t *m, size_t queue, const lease_t *lease) {
+// Judges one page. Where something must be done about it, what is under way is read first.
+static bool judge(monitor_t *m, size_t queue, const lease_t *lease, const sheet_t *sheet) {
     ward_t *ward = &m->wards[queue];
-    backup_page_t *page = &m->pages[m->page];
-    backup_page_t *next = &m->pages[1 - m->page];
-    stamp_t stamps[BACKUP_PAGE];
-    stamp_raw_t raws[BACKUP_PAGE];
-    fault_t fault;
-    fault_t later = {0};
+    fault_t fault = {0};
     bool fenced = false;
-    // Where others wait, the page in hand is judged without another one, and then it is their turn.
-    size_t count = page->count && others_wait(m, queue) ? 0 : ward_wanted(ward);
-    backup_page_clear(next);
-    stamps_append(m->link.data, m->keys, queue, page);
-    if (count) ask_page(m, queue, count);
-    if (stamps_read(m->link.data, page, stamps, raws, &ward->now, &fault) == OUTCOME_LOST) return go_on(m, queue, &fault);
-    if (count && read_page(m, queue, count, next, &later) == OUTCOME_LOST) return go_on(m, queue, &later);
-    if (fault.outcome == OUTCOME_OK) fault = later;
-    if (fault.outcome != OUTCOME_OK) return go_on(m, queue, &fault);
     judge_t judge = {.conn = m->link.data,
                      .keys = m->keys,
                      .queue = queue,
@@ -248,15 +234,34 @@ static bool rotate(monitor_t *m, size_t queue, const lease_t *lease) {
                      .ward = ward,
                      .json = m->json,
                      .room = m->room,
-                     .standing = page->standing};
-    ward->now_at = mono_now();
-    judge_page(&judge, page, stamps, raws, &fenced, &fault);
-    if (!go_on(m, queue, &fault)) return false;
-    if (fenced) fence(m, queue, lease);
-    if (fault.outcome != OUTCOME_OK || fenced) return true;
-    if (count) ward_page(ward, next);
-    if (!remove_old_sentinels(m, queue, next)) return false;
-    m->page = 1 - m->page;
+                     .standing = sheet->page.standing};
+    ward->now = sheet->now;
+    size_t count = judge_meet(&judge, &sheet->page, sheet->stamps, sheet->raws);
+    bool old = has_old_sentinels(&sheet->page);
+    if (count || old) {
+        if (!land(m)) return false;
+        if (ward->phase != WARD_ROTATE) return true; // at fault
+        if (count) judge_act(&judge, count, &fenced, &fault);
+        if (!go_on(m, queue, &fault)) return false;
+        if (fenced) fence(m, queue, lease);
+        if (fault.outcome != OUTCOME_OK || fenced) return true;
+        if (old && !remove_old_sentinels(m, queue, &sheet->page)) return false;
+        if (ward->phase != WARD_ROTATE) return true;
+    }
+    pages_done(m->pages);
+    m->turn++;
+    return true;
+}
+
+// One step of a pass: judges the oldest page in hand, or waits for it.
+static bool rotate(monitor_t *m, size_t queue, const lease_t *lease) {
+    ward_t *ward = &m->wards[queue];
+    fault_t fault;
+    bool more = m->turn < TURN_PAGES || !others_wait(m, queue);
+    if (pages_ask(m->pages, m->link.data, ward, queue, more, &fault) != OUTCOME_OK) return go_on(m, queue, &fault);
+    const sheet_t *sheet = pages_ready(m->pages);
+    if (sheet) return judge(m, queue, lease, sheet);
+    if (pages_flying(m->pages) && pages_land(m->pages, m->link.data, ward, &fault) != OUTCOME_OK) return go_on(m, queue, &fault);
     return true;
 }
 
@@ -318,14 +323,14 @@ static bool step(monitor_t *m, size_t queue, const lease_t *lease) {
     ward_t *ward = &m->wards[queue];
     if (ward->phase == WARD_SWEEP) return sweep(m, queue, lease);
     if (!rotate(m, queue, lease)) return false;
-    if (ward->phase != WARD_ROTATE || ward_wanted(ward) || m->pages[m->page].count) return true;
+    if (ward->phase != WARD_ROTATE || ward_wanted(ward) || !pages_empty(m->pages)) return true;
     return ward_met_all(ward) || finish(m, queue, lease);
 }
 
-// The queue whose pass goes on now: the one whose page is in hand, or the next in turn.
+// The queue whose pass goes on now: the one whose pages are in hand, or the next in turn.
 static bool next_queue(monitor_t *m, size_t *queue, lease_t *lease) {
     size_t count = m->keys->queue_count;
-    if (m->pages[m->page].count && m->wards[m->paging].phase == WARD_ROTATE && served(m, m->paging, lease)) {
+    if (!pages_empty(m->pages) && m->wards[m->paging].phase == WARD_ROTATE && served(m, m->paging, lease)) {
         *queue = m->paging;
         return true;
     }
@@ -334,8 +339,9 @@ static bool next_queue(monitor_t *m, size_t *queue, lease_t *lease) {
         if (m->wards[*queue].phase == WARD_WAIT || !ward_wants(&m->wards[*queue], mono_now())) continue;
         if (!served(m, *queue, lease)) continue;
         m->cursor = (*queue + 1) % count;
-        backup_page_clear(&m->pages[m->page]);
+        pages_drop(m->pages, m->link.data);
         m->paging = *queue;
+        m->turn = 0;
         return true;
     }
     return false;
@@ -353,10 +359,11 @@ static void work(monitor_t *m) {
     while (!atomic_load(m->stop) && mono_diff(mono_now(), started) < TICK_MS * NS_PER_MS) {
         size_t queue;
         lease_t lease;
-        if (!link_hear(&m->link, on_change, m)) return;
-        if (!begin_passes(m, mono_now()) || !next_queue(m, &queue, &lease)) return;
-        if (!step(m, queue, &lease)) return;
+        if (!link_hear(&m->link, on_change, m)) break;
+        if (!begin_passes(m, mono_now()) || !next_queue(m, &queue, &lease)) break;
+        if (!step(m, queue, &lease)) break;
     }
+    (void)land(m);
 }
 
 static bool connected(monitor_t *m, mono_t now) {

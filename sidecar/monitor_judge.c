@@ -7,6 +7,7 @@
 #include "base/crash.h"
 #include "base/log.h"
 #include "job.h"
+#include "queue/heartbeat.h"
 
 enum { SETTLE_DEPTH = 4096 };
 
@@ -30,6 +31,7 @@ typedef struct suspect {
 
 struct judge_room {
     suspect_t suspects[BACKUP_PAGE];
+    heartbeat_look_t looks[BACKUP_PAGE];
 };
 
 judge_room_t *judge_room_new(void) { return mem_alloc(sizeof(judge_room_t)); }
@@ -83,24 +85,23 @@ static void name_large(const judge_t *j, const entry_t *entry) {
 
 // Looks at the heartbeats that verdicts wait for, and judges again.
 static outcome_t look_at_heartbeats(const judge_t *j, suspect_t *suspects, size_t count, fault_t *fault) {
-    const char *heartbeat_keys[BACKUP_PAGE];
-    bool there[BACKUP_PAGE];
+    heartbeat_look_t *looks = j->room->looks;
     size_t wanted = 0;
     for (size_t i = 0; i < count; i++) {
-        heartbeat_keys[i] = NULL;
+        looks[i].key = NULL;
         if (suspects[i].verdict.kind != VERDICT_LOOK) continue;
         read_job(j, &suspects[i]);
-        suspects[i].heartbeat = job_heartbeat_key(policy_of(j), suspects[i].job.id);
-        heartbeat_keys[i] = suspects[i].heartbeat;
+        looks[i].key = suspects[i].heartbeat = job_heartbeat_key(policy_of(j), suspects[i].job.id);
         wanted++;
     }
     if (!wanted) return OUTCOME_OK;
-    if (heartbeats_ask(j->conn, heartbeat_keys, count, there, fault) != OUTCOME_OK) return fault->outcome;
+    if (heartbeats_look(j->conn, looks, count, fault) != OUTCOME_OK) return fault->outcome;
     for (size_t i = 0; i < count; i++) {
         suspect_t *suspect = &suspects[i];
         if (suspect->verdict.kind != VERDICT_LOOK) continue;
-        suspect->sighting.heartbeat = !heartbeat_keys[i] ? HEARTBEAT_NONE : there[i] ? HEARTBEAT_THERE : HEARTBEAT_GONE;
+        suspect->sighting.heartbeat = !looks[i].key ? HEARTBEAT_NONE : looks[i].there ? HEARTBEAT_THERE : HEARTBEAT_GONE;
         suspect->verdict = verdict(&suspect->sighting, policy_of(j));
+        workers_note(&j->ward->workers, &suspect->entry->digest, (slice_t){looks[i].worker, looks[i].worker_len});
         ward_verdict(j->ward, &suspect->verdict);
     }
     return OUTCOME_OK;
@@ -148,6 +149,7 @@ static void make_event(const judge_t *j, suspect_t *suspect) {
         .queue = slice_text(queue->name),
         .job = slice_text(suspect->job.id),
         .type = slice_text(suspect->job.type),
+        .worker = slice_text(workers_name(&j->ward->workers, &suspect->entry->digest)),
         .reason = slice_text(suspect->verdict.reason),
         .term = slice_text(j->token),
         .sha256 = slice_text(suspect->sha256),
@@ -209,6 +211,7 @@ static void note_settled(const judge_t *j, const suspect_t *suspect, settled_t s
     case SETTLED:
     case SETTLED_UNRECORDED:
         metric_add(ends ? &metrics->ended : &metrics->retried, 1);
+        workers_forget(&j->ward->workers, &suspect->entry->digest); // whoever has it next is another
         if (!suspect->report) metric_add(&metrics->stalled, 1);
         if (settled == SETTLED_UNRECORDED) metric_add(&metrics->retried_unrecorded, 1);
         if (!ends && due_to_end(j, suspect)) metric_add(&metrics->copies, 1);
@@ -256,12 +259,9 @@ static outcome_t settle_all(const judge_t *j, suspect_t *suspects, size_t count,
     return worst.outcome;
 }
 
-outcome_t judge_page(const judge_t *j, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws, bool *fenced,
-                     fault_t *fault) {
+size_t judge_meet(const judge_t *j, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws) {
     suspect_t *suspects = j->room->suspects;
     size_t count = 0;
-    *fenced = false;
-    *fault = (fault_t){0};
     for (size_t i = 0; i < page->count; i++) {
         const entry_t *entry = &page->entries[i];
         if (entry->kind != ENTRY_JOB) continue;
@@ -272,9 +272,16 @@ outcome_t judge_page(const judge_t *j, const backup_page_t *page, const stamp_t 
         }
         if (meet(j, entry, &stamps[i], &raws[i], &suspects[count])) count++;
     }
-    if (count) look_at_heartbeats(j, suspects, count, fault);
-    if (count && fault->outcome == OUTCOME_OK) write_stamps(j, suspects, count, fenced, fault);
-    if (count && fault->outcome == OUTCOME_OK && !*fenced) settle_all(j, suspects, count, fenced, fault);
+    return count;
+}
+
+outcome_t judge_act(const judge_t *j, size_t count, bool *fenced, fault_t *fault) {
+    suspect_t *suspects = j->room->suspects;
+    *fenced = false;
+    *fault = (fault_t){0};
+    look_at_heartbeats(j, suspects, count, fault);
+    if (fault->outcome == OUTCOME_OK) write_stamps(j, suspects, count, fenced, fault);
+    if (fault->outcome == OUTCOME_OK && !*fenced) settle_all(j, suspects, count, fenced, fault);
     for (size_t i = 0; i < count; i++) free(suspects[i].heartbeat);
     return fault->outcome;
 }

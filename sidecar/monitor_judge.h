@@ -23,8 +23,11 @@ typedef struct judge {
     bool standing; // the page was read without rotation: its jobs are near the tail
 } judge_t;
 
-// The page's stamps have been read; no reply is awaited on the connection. *fenced: the lock is not ours any more.
-outcome_t judge_page(const judge_t *judge, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws,
-                     bool *fenced, fault_t *fault);
+// Judges each job of the page; no I/O. Returns how many of them need more than to be left alone.
+size_t judge_meet(const judge_t *judge, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws);
+
+// Carries out what the last judge_meet found, for so many jobs. No reply may be awaited on the connection. *fenced: the lock is
+// not ours any more.
+outcome_t judge_act(const judge_t *judge, size_t count, bool *fenced, fault_t *fault);
 
 #endif

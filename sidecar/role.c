@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/wakeup.h"
 
 enum { STACK_BYTES = 256 * 1024 };
@@ -38,6 +39,7 @@ static void *role_main(void *arg) {
     while (!atomic_load(&role->stop)) {
         role_wait_t wait = {.until = mono_never()};
         role->tick(role->self, &wait);
+        log_rest();
         atomic_store(&role->beat_ns, mono_now().ns);
         if (!atomic_load(&role->stop)) role_wait(role, &wait);
     }

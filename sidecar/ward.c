@@ -7,7 +7,7 @@
 
 enum {
     PAGE_FIRST = 8,
-    PAGE_BYTES = 4 * 1024 * 1024, // of one request's entries
+    PAGE_BYTES = 1024 * 1024, // of one request's entries; several are on their way
     REPORTS_MOST = 10000,         // others wait for the next pass
     REPORT_MISSED_PASSES = 2,
     HUSHED_PASSES = 2,                // then the stamps of finished jobs are swept, too
@@ -41,6 +41,7 @@ static void drop_sets(ward_t *ward) {
     keymap_free(&ward->suspects);
     keymap_free(&ward->suspects_next);
     keymap_free(&ward->copies);
+    workers_free(&ward->workers);
 }
 
 void ward_free(ward_t *ward) {
@@ -106,9 +107,10 @@ void ward_safety(ward_t *ward, mono_t now) {
 
 bool ward_begin(ward_t *ward, const backup_look_t *look, mono_t now) {
     ward->look = *look;
-    ward->began = ward->now_at = now;
+    ward->began = now;
     ward->changed = false;
     ward->left = look->entries;
+    ward->asked = ward->met = 0;
     ward->read = 0;
     ward->reads_only = ward->met_sentinel = ward->unsettled = ward->reports_full = false;
     ward->ended = look->entries == 0;
@@ -196,7 +198,14 @@ const ward_report_t *ward_report_of(const ward_t *ward, const digest_t *digest) 
 
 size_t ward_wanted(const ward_t *ward) {
     if (ward->phase != WARD_ROTATE || ward->ended || ward->left <= 0) return 0;
+    // The first page tells how large entries are, and each page of a standing list where the next one begins.
+    if (ward->asked != ward->met && (ward->met == 0 || ward->reads_only)) return 0;
     return ward->left < (int64_t)ward->page ? (size_t)ward->left : ward->page;
+}
+
+void ward_asked(ward_t *ward, size_t count) {
+    ward->left -= (int64_t)count;
+    ward->asked++;
 }
 
 // Pages grow until they are full or their bytes are many: nobody knows how large entries are before they are read.
@@ -208,10 +217,11 @@ static size_t next_page(size_t page, size_t count, size_t bytes) {
     return next ? next : 1;
 }
 
-void ward_page(ward_t *ward, const backup_page_t *page) {
-    ward->left -= (int64_t)page->count;
+void ward_page(ward_t *ward, const backup_page_t *page, size_t asked) {
+    ward->left += (int64_t)asked - (int64_t)page->count; // what a full Redis has refused may be asked for again
+    ward->met++;
     if (page->standing) ward->read += page->count;
-    if (page->ended || ward->left <= 0) ward->ended = true;
+    if (page->ended) ward->ended = true;
     ward->page = next_page(ward->page, page->count, page->bytes);
     for (size_t i = 0; i < page->count; i++) {
         if (page->entries[i].kind != ENTRY_SENTINEL) continue;
@@ -275,8 +285,11 @@ static bool suspect_again(void *self, const uint8_t key[KEY_BYTES], int64_t *met
     return true;
 }
 
+static bool met_now(void *self, const uint8_t key[KEY_BYTES]) { return keyfilter_has(self, key); }
+
 void ward_end(ward_t *ward, mono_t now) {
     ward->passes++;
+    workers_filter(&ward->workers, met_now, &ward->seen[0]);
     for (size_t i = 0; i < ward->report_count; i++)
         ward->report_list[i].missed = ward->report_list[i].met ? 0 : ward->report_list[i].missed + 1;
     // What was met more than once is copies, and stays suspect; so is what the filter met again for the first time.
@@ -291,7 +304,6 @@ void ward_end(ward_t *ward, mono_t now) {
     ward->seen[0] = older;
     ward->phase = WARD_WAIT;
     ward->quiet = false;
-    ward->now_at = now;
     metric_add(&ward->metrics->passes, 1);
     metric_set(&ward->metrics->in_progress, ward->jobs);
     int64_t took = mono_diff(now, ward->began);

@@ -8,6 +8,7 @@
 #include "queue/backup.h"
 #include "queue/settle.h"
 #include "verdict.h"
+#include "ward_workers.h"
 
 enum {
     WARD_SAFETY_S = 60, // how often an idle queue is looked at without a change
@@ -50,16 +51,17 @@ typedef struct ward {
     // of the pass under way
     mono_t began;
     backup_look_t look;
-    int64_t left; // entries that it may still take
-    size_t page;  // entries to ask for at once
-    size_t read;  // entries read from the tail, where Redis is full and refuses to rotate
+    int64_t left;   // entries that it may still ask for
+    unsigned asked; // pages asked for
+    unsigned met;   // pages that have come
+    size_t page;    // entries to ask for at once
+    size_t read;    // entries read from the tail, where Redis is full and refuses to rotate
     bool reads_only;
     bool met_sentinel;
     bool ended;      // no further entry is wanted
     int64_t jobs;    // that it met
     int64_t nearest; // the earliest time, in ms by Redis's clock, at which a verdict could change
     int64_t now;     // the last time that Redis told
-    mono_t now_at;   // and when
     bool unsettled;  // something is to be looked at again at once
     uint64_t cursor; // of the sweep
     // from pass to pass
@@ -67,6 +69,7 @@ typedef struct ward {
     keymap_t suspects;   // digests that may be there more than once -> times met in this pass
     keymap_t suspects_next;
     keymap_t copies;            // digests that the last complete pass met more than once
+    workers_t workers;          // whose heartbeat was last seen on a job, as long as passes meet that
     keymap_t reports;           // digest of the job -> index in report_list + 1
     ward_report_t *report_list; // owned
     size_t report_count;
@@ -96,10 +99,11 @@ void ward_report(void *ward, const report_ref_t *report);
 void ward_reports_end(ward_t *ward);
 const ward_report_t *ward_report_of(const ward_t *ward, const digest_t *digest); // NULL = none
 
-// How many entries to ask for next; 0 = no more.
+// How many entries to ask for next; 0 = no more, or not before what is under way has come.
 size_t ward_wanted(const ward_t *ward);
-// Notes what came. Sentinels end the pass.
-void ward_page(ward_t *ward, const backup_page_t *page);
+// Notes that they were asked for, and then what came of them. Sentinels end the pass.
+void ward_asked(ward_t *ward, size_t count);
+void ward_page(ward_t *ward, const backup_page_t *page, size_t asked);
 // Notes one job; tells whether there is, as far as is known, another of the same bytes.
 bool ward_met(ward_t *ward, const digest_t *digest);
 void ward_verdict(ward_t *ward, const verdict_t *verdict);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,7 +11,15 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 
-enum { REPEAT_SLOTS = 4096, REPEAT_PROBES = 8, REPEAT_WINDOW_S = 10 };
+enum {
+    REPEAT_SLOTS = 4096,
+    REPEAT_PROBES = 8,
+    REPEAT_WINDOW_S = 10,
+    CROWDS = 16,
+    CROWD_LINES = 20, // in a window
+    CROWD_NAMES = 10,
+    CROWD_TEXT = 128,
+};
 
 // One message that was written lately. A slot is taken over by another message with the same hash: then one line too many is
 // written, never one too few.
@@ -20,11 +29,24 @@ typedef struct repeat {
     int64_t left_out;
 } repeat_t;
 
+// One message that several queues say. When there are more messages than places the oldest one gives way: then lines too many
+// are written.
+typedef struct crowd {
+    uint64_t hash;
+    mono_t began; // of the window
+    int lines;    // of different queues or reasons, written and left out
+    log_level_t level;
+    char role[CROWD_TEXT];
+    char msg[CROWD_TEXT];
+    buffer_t names; // of some of the queues whose lines were left out
+} crowd_t;
+
 static struct {
     log_level_t level;
     int json;
     pthread_mutex_t mutex;
     repeat_t repeats[REPEAT_SLOTS]; // guarded by mutex
+    crowd_t crowds[CROWDS];         // likewise
     int64_t dropped;                // lines that found no room since the last one that was written; likewise
 } state = {.level = LOG_INFO, .json = 1, .mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -120,23 +142,75 @@ static void put_line(const buffer_t *line) {
     if (write(STDERR_FILENO, line->data, line->len) < 0) state.dropped++; // there is nowhere left to say so
 }
 
+static void write_line(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields,
+                       int64_t left_out) {
+    buffer_t line = {0};
+    add_head(&line, level, msg, state.json);
+    add_field(&line, &F_STR("role", role), state.json);
+    add_field(&line, &F_STR("queue", queue), state.json);
+    for (; fields->key; fields++) add_field(&line, fields, state.json);
+    if (left_out > 0) add_field(&line, &F_INT("repeated", left_out), state.json);
+    int64_t dropped = state.dropped;
+    if (dropped > 0) add_field(&line, &F_INT("lines_lost", dropped), state.json);
+    buffer_str(&line, state.json ? "}\n" : "\n");
+    put_line(&line);
+    if (state.dropped == dropped) state.dropped = 0;
+    buffer_free(&line);
+}
+
+static void end_crowd(crowd_t *crowd) {
+    int more = crowd->lines - CROWD_LINES;
+    if (more > 0)
+        write_line(crowd->level, crowd->role, NULL, crowd->msg,
+                   (const log_field_t[]){F_INT("more", more), F_STR("queues", buffer_text(&crowd->names)), {.key = 0}}, 0);
+    buffer_free(&crowd->names);
+    crowd->lines = 0;
+}
+
+static void end_crowds(mono_t now) {
+    for (int i = 0; i < CROWDS; i++)
+        if (state.crowds[i].lines > 0 && mono_diff(now, state.crowds[i].began) >= REPEAT_WINDOW_S * NS_PER_S)
+            end_crowd(&state.crowds[i]);
+}
+
+static crowd_t *crowd_of(log_level_t level, const char *role, const char *msg, mono_t now) {
+    uint64_t hash = hash_text(hash_text(hash_text(UINT64_C(14695981039346656037), LEVEL_NAMES[level]), role), msg);
+    crowd_t *oldest = &state.crowds[0];
+    for (int i = 0; i < CROWDS; i++) {
+        crowd_t *crowd = &state.crowds[i];
+        if (crowd->lines > 0 && crowd->hash == hash) return crowd;
+        if (crowd->lines == 0 || (oldest->lines > 0 && crowd->began.ns < oldest->began.ns)) oldest = crowd;
+    }
+    end_crowd(oldest);
+    oldest->hash = hash;
+    oldest->began = now;
+    oldest->level = level;
+    snprintf(oldest->role, sizeof oldest->role, "%s", role);
+    snprintf(oldest->msg, sizeof oldest->msg, "%s", msg);
+    return oldest;
+}
+
+// Whether this line may be written, or else is one of many that are told in one.
+static bool crowd_check(log_level_t level, const char *role, const char *queue, const char *msg, mono_t now) {
+    if (level > LOG_WARN || !queue) return true;
+    crowd_t *crowd = crowd_of(level, role, msg, now);
+    if (++crowd->lines <= CROWD_LINES) return true;
+    if (crowd->lines <= CROWD_LINES + CROWD_NAMES) buffer_printf(&crowd->names, "%s%s", crowd->names.len ? ", " : "", queue);
+    return false;
+}
+
 void log_write(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields) {
     if (level > state.level) return;
     pthread_mutex_lock(&state.mutex);
+    mono_t now = mono_now();
+    end_crowds(now);
     int64_t left_out = repeat_check(level, role, queue, msg, fields);
-    if (left_out >= 0) {
-        buffer_t line = {0};
-        add_head(&line, level, msg, state.json);
-        add_field(&line, &F_STR("role", role), state.json);
-        add_field(&line, &F_STR("queue", queue), state.json);
-        for (; fields->key; fields++) add_field(&line, fields, state.json);
-        if (left_out > 0) add_field(&line, &F_INT("repeated", left_out), state.json);
-        int64_t dropped = state.dropped;
-        if (dropped > 0) add_field(&line, &F_INT("lines_lost", dropped), state.json);
-        buffer_str(&line, state.json ? "}\n" : "\n");
-        put_line(&line);
-        if (state.dropped == dropped) state.dropped = 0;
-        buffer_free(&line);
-    }
+    if (left_out >= 0 && crowd_check(level, role, queue, msg, now)) write_line(level, role, queue, msg, fields, left_out);
+    pthread_mutex_unlock(&state.mutex);
+}
+
+void log_rest(void) {
+    pthread_mutex_lock(&state.mutex);
+    end_crowds(mono_now());
     pthread_mutex_unlock(&state.mutex);
 }

@@ -113,24 +113,44 @@ void backup_page_clear(backup_page_t *page) {
     page->ended = page->standing = false;
 }
 
-// A sentinel of this list, by its random part, is current or old by its number; all else is a job.
-static entry_kind_t kind_of(const backup_look_t *look, slice_t bytes, int64_t *n) {
-    size_t prefix = sizeof SENTINEL_PREFIX - 1;
-    size_t random = strlen(look->random);
-    if (!random || bytes.len < prefix + random + 2 || bytes.len > prefix + random + 20) return ENTRY_JOB;
-    if (memcmp(bytes.data, SENTINEL_PREFIX, prefix) != 0 || memcmp(bytes.data + prefix, look->random, random) != 0)
-        return ENTRY_JOB;
-    const char *digits = bytes.data + prefix + random;
-    if (*digits++ != ':' || strspn(digits, "0123456789") != bytes.len - prefix - random - 1) return ENTRY_JOB;
-    *n = strtoll(digits, NULL, 10);
-    return *n < look->n ? ENTRY_OLD_SENTINEL : ENTRY_SENTINEL;
+enum { RANDOM_DIGITS = SENTINEL_RANDOM_SIZE - 1, CHOSEN_DIGITS = RANDOM_DIGITS / 2 };
+
+// The second half of a sentinel's random part follows from the first: by that a sidecar's sentinel is known even when nobody
+// remembers it, and nothing else is by chance.
+static void add_check(char random[SENTINEL_RANDOM_SIZE]) {
+    char hex[DIGEST_HEX_SIZE];
+    digest_part_t parts[] = {{SENTINEL_PREFIX, sizeof SENTINEL_PREFIX - 1}, {random, CHOSEN_DIGITS}};
+    digest_t digest = digest_of_parts(parts, 2);
+    digest_hex(&digest, hex);
+    memcpy(random + CHOSEN_DIGITS, hex, CHOSEN_DIGITS);
+    random[RANDOM_DIGITS] = '\0';
+}
+
+static bool made_by_a_sidecar(const char *random) {
+    char expected[SENTINEL_RANDOM_SIZE];
+    memcpy(expected, random, CHOSEN_DIGITS);
+    add_check(expected);
+    return memcmp(expected, random, RANDOM_DIGITS) == 0;
+}
+
+// A sentinel of this list, by its random part, is current or old by its number. One that a sidecar has made and that is not known
+// here was left behind when the hash was deleted, or the list renamed: it is old, too. All else is a job.
+static entry_kind_t kind_of(const backup_look_t *look, slice_t bytes) {
+    static const size_t before = sizeof SENTINEL_PREFIX - 1 + RANDOM_DIGITS;
+    if (bytes.len < before + 2 || bytes.len > before + 20) return ENTRY_JOB;
+    if (memcmp(bytes.data, SENTINEL_PREFIX, sizeof SENTINEL_PREFIX - 1) != 0) return ENTRY_JOB;
+    const char *random = bytes.data + sizeof SENTINEL_PREFIX - 1;
+    const char *digits = bytes.data + before;
+    if (*digits++ != ':' || strspn(digits, "0123456789") != bytes.len - before - 1) return ENTRY_JOB;
+    if (*look->random && memcmp(random, look->random, RANDOM_DIGITS) == 0)
+        return strtoll(digits, NULL, 10) < look->n ? ENTRY_OLD_SENTINEL : ENTRY_SENTINEL;
+    return made_by_a_sidecar(random) ? ENTRY_OLD_SENTINEL : ENTRY_JOB;
 }
 
 static void add_entry(backup_page_t *page, const backup_look_t *look, const redisReply *reply) {
     entry_t *entry = &page->entries[page->count++];
-    int64_t n = 0;
     entry->bytes = (slice_t){reply->str, reply->len};
-    entry->kind = kind_of(look, entry->bytes, &n);
+    entry->kind = kind_of(look, entry->bytes);
     page->bytes += reply->len;
     if (entry->kind != ENTRY_JOB) return;
     page->jobs++;
@@ -200,11 +220,12 @@ outcome_t backup_plant(conn_t *conn, const keyspace_t *keys, size_t queue, const
     redisReply *reply;
     char n[24] = "";
     char random[SENTINEL_RANDOM_SIZE];
-    unsigned char bits[16];
+    unsigned char bits[CHOSEN_DIGITS / 2];
     *planted = *fenced = false;
     if (look->n) snprintf(n, sizeof n, "%lld", (long long)look->n);
     random_bytes(bits, sizeof bits);
     for (size_t i = 0; i < sizeof bits; i++) snprintf(random + 2 * i, 3, "%02x", bits[i]);
+    add_check(random);
     request_script(conn, SCRIPT_plant, 3);
     request_text(conn, keys->seats[at->seat].lock);
     request_text(conn, at->config->backup);

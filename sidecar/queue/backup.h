@@ -30,7 +30,11 @@ typedef struct backup_look {
 void backup_look_append(conn_t *conn, const keyspace_t *keys, size_t queue, const backup_look_t *known, bool arm);
 outcome_t backup_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, bool arm, backup_look_t *out, fault_t *fault);
 
-typedef enum entry_kind { ENTRY_JOB, ENTRY_SENTINEL, ENTRY_OLD_SENTINEL } entry_kind_t;
+typedef enum entry_kind {
+    ENTRY_JOB,
+    ENTRY_SENTINEL,
+    ENTRY_OLD_SENTINEL, // of this list, with a lower number; or one that some sidecar made and that nobody here knows
+} entry_kind_t;
 
 typedef struct entry {
     slice_t bytes; // owned by the page

@@ -5,6 +5,7 @@
 
 #include "queue/dialects/dialect.h"
 #include "queue/heads.h"
+#include "queue/heartbeat.h"
 #include "queue/lock.h"
 #include "queue/reply.h"
 #include "queue/settle.h"
@@ -296,13 +297,28 @@ static bool keep_none(void *self, const uint8_t field[STAMP_FIELD_BYTES], const 
     return false;
 }
 
+// A heartbeat is looked at by GETRANGE, which names the worker, or else by EXISTS: without either right the monitor would have to
+// take each job for alive.
+static bool try_heartbeat(scratch_t *scratch) {
+    redisReply *reply;
+    heartbeat_look_t look = {.key = scratch->queue.errors}; // a hash: it is there and names nobody
+    request_begin(scratch->conn, "GETRANGE");
+    request_text(scratch->conn, scratch->keys->seats[0].lock); // a text that is there
+    request_int(scratch->conn, 0);
+    request_int(scratch->conn, 0);
+    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->fault);
+    conn_reply_free(reply);
+    return passed_aid(scratch, "reading a worker's name from its heartbeat", outcome) &&
+           passed_needed(scratch, "looking at a heartbeat", heartbeats_look(scratch->conn, &look, 1, scratch->fault));
+}
+
 static bool try_monitor(scratch_t *scratch) {
     const digest_t digest = {.bytes = {0}};
     const stamp_change_t change = {.digest = &digest};
     uint64_t cursor = 0;
     int64_t removed = 0;
     bool fenced;
-    if (!try_backup(scratch)) return false;
+    if (!try_backup(scratch) || !try_heartbeat(scratch)) return false;
     outcome_t outcome = stamps_change(scratch->conn, scratch->keys, 0, scratch->token, &change, 1, &fenced, scratch->fault);
     if (!passed(scratch, SCRIPT_stamp, outcome)) return false;
     outcome = reports_scan(scratch->conn, scratch->keys, 0, &cursor, ignore_report, NULL, scratch->fault);

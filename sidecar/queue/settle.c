@@ -129,27 +129,3 @@ outcome_t report_remove(conn_t *conn, const keyspace_t *keys, size_t queue, cons
     freeReplyObject(reply);
     return fault->outcome;
 }
-
-outcome_t heartbeats_ask(conn_t *conn, const char *const *heartbeat_keys, size_t count, bool *there, fault_t *fault) {
-    fault_t worst = {0};
-    for (size_t i = 0; i < count; i++) {
-        if (!heartbeat_keys[i]) continue;
-        request_begin(conn, "EXISTS");
-        request_text(conn, heartbeat_keys[i]);
-        request_end(conn);
-    }
-    for (size_t i = 0; i < count; i++) {
-        redisReply *reply;
-        if (!heartbeat_keys[i]) continue;
-        there[i] = true; // what cannot be known counts as alive
-        if (conn_read(conn, 0, &reply, fault) == OUTCOME_LOST) return OUTCOME_LOST;
-        if (fault->outcome == OUTCOME_OK) {
-            there[i] = reply_int(reply) == 1;
-            freeReplyObject(reply);
-        } else if (fault->outcome > worst.outcome) {
-            worst = *fault;
-        }
-    }
-    *fault = worst;
-    return worst.outcome;
-}

@@ -55,7 +55,4 @@ outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, uint6
 outcome_t report_remove(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, slice_t job, const char *sha1,
                         bool *removed, bool *fenced, fault_t *fault);
 
-// Whether the heartbeat keys (NULL = skip) are there.
-outcome_t heartbeats_ask(conn_t *conn, const char *const *heartbeat_keys, size_t count, bool *there, fault_t *fault);
-
 #endif

@@ -1,7 +1,11 @@
 // The monitor: how fast a pass goes over a backup list of which every entry is stamped and none is stalled, and what another
 // client's PING sees meanwhile. The sidecar counts its passes and their time; SIGUSR1 makes it say so.
+//
+// Before each round a client that only rotates the list, by the same requests and without a look at what comes, shows what this
+// machine and its Redis would allow: the rate of the passes is told as a share of that, too.
 #include "ping.h"
 
+enum { CHUNK = 256, CEILING_ENTRIES = 200000 }; // of the client that only rotates
 enum { JOB_BYTES = 100, JOBS_PER_PUSH = 500, POLL_US = 5000, PATIENCE = 12000 };
 
 static void load(redisContext *redis, int entries) {
@@ -18,6 +22,24 @@ static void load(redisContext *redis, int entries) {
         redisAppendCommandArgv(redis, 2 + count, argv, lens);
         freeReplyObject(redis_read(redis));
     }
+}
+
+static void rotate(redisContext *redis) {
+    for (int i = 0; i < CHUNK; i++) redisAppendCommand(redis, "RPOPLPUSH q0:backup q0:backup");
+    for (int done = 0; !done;)
+        if (redisBufferWrite(redis, &done) != REDIS_OK) die("redis: %s", redis->errstr);
+}
+
+// Entries that a client rotates in a second, two requests at a time.
+static double ceiling(redisContext *redis) {
+    int64_t began = mono_us();
+    rotate(redis);
+    for (int done = CHUNK; done <= CEILING_ENTRIES; done += CHUNK) {
+        rotate(redis);
+        for (int i = 0; i < CHUNK; i++) freeReplyObject(redis_read(redis));
+    }
+    for (int i = 0; i < CHUNK; i++) freeReplyObject(redis_read(redis));
+    return (double)(CEILING_ENTRIES / CHUNK * CHUNK + CHUNK) / (double)(mono_us() - began) * 1e6;
 }
 
 typedef struct counts {
@@ -47,11 +69,16 @@ static counts_t ask(const bench_t *bench, pid_t pid, const char *name) {
     for (int i = 0; i < 1000 && counts.passes < 0; i++) {
         sleep_us(1000);
         clearerr(file);
-        while (counts.passes < 0 && fgets(line, sizeof line, file))
+        for (long at = ftell(file); counts.passes < 0 && fgets(line, sizeof line, file); at = ftell(file)) {
+            if (!strchr(line, '\n')) { // the rest of it is still to come
+                fseek(file, at, SEEK_SET);
+                break;
+            }
             if (strstr(line, "\"stats\"") && strstr(line, "\"queue\":\"q0\""))
                 if (!find(line, "passes", &counts.passes) || !find(line, "pass_us", &counts.pass_us) ||
                     !find(line, "in_progress", &counts.in_progress))
                     die("no counters in: %s", line);
+        }
     }
     fclose(file);
     if (counts.passes < 0) die("the sidecar does not tell its counters");
@@ -90,15 +117,19 @@ static void measure(bench_t *bench, redisContext *redis, pinger_t *pinger, int e
                     double ping_goal) {
     series_t rates = {0};
     series_t p99 = {0};
+    series_t shares = {0};
     char label[80];
     char name[40];
     snprintf(name, sizeof name, "pass-%d-%s", entries, heartbeats ? "heartbeats" : "plain");
     redis_do(redis, "FLUSHALL");
     load(redis, entries);
-    pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = name, .monitor = heartbeats ? "*_alive" : "off"});
+    pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = name, .ttl = "60s", .monitor = heartbeats ? "*_alive" : "off"});
     await_leading(bench, name);
     await_passes(bench, pid, name, 2, entries); // the first one stamps
     for (int i = 0; i < bench->rounds; i++) {
+        kill(pid, SIGSTOP);
+        double most = ceiling(redis);
+        kill(pid, SIGCONT);
         counts_t before = await_passes(bench, pid, name, 1, entries);
         ping_begin(pinger);
         counts_t after = await_passes(bench, pid, name, 2, entries);
@@ -106,12 +137,16 @@ static void measure(bench_t *bench, redisContext *redis, pinger_t *pinger, int e
         double passes = (double)(after.passes - before.passes);
         series_add(&rates, (double)entries * passes / (double)(after.pass_us - before.pass_us) * 1e6);
         series_add(&p99, percentile(pinger->ms, pinger->count, 0.99));
-        fprintf(stderr, "pass: %d entries, round %d: %.0f entries/s, PING p99 %.2f ms\n", entries, i + 1, rates.values[i],
-                p99.values[i]);
+        series_add(&shares, rates.values[i] / most);
+        fprintf(stderr, "pass: %d entries, round %d: %.0f entries/s, PING p99 %.2f ms; rotation alone: %.0f entries/s\n", entries,
+                i + 1, rates.values[i], p99.values[i], most);
     }
     sidecar_stop(pid, SIGTERM);
     snprintf(label, sizeof label, "%d entries%s, entries/s", entries, heartbeats ? ", with heartbeats" : "");
     table_row(bench, label, &rates, 0, goal > 0 ? '>' : 0, goal);
+    snprintf(label, sizeof label, "%d entries%s, share of what rotation alone does", entries,
+             heartbeats ? ", with heartbeats" : "");
+    table_row(bench, label, &shares, 2, 0, 0);
     snprintf(label, sizeof label, "%d entries%s, PING p99, ms", entries, heartbeats ? ", with heartbeats" : "");
     table_row(bench, label, &p99, 3, ping_goal > 0 ? '<' : 0, ping_goal);
 }

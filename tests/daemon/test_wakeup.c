@@ -1,5 +1,6 @@
 /* Wake-ups, with a safety poll of an hour: what Redis does not say, nobody notices. On every server that is there: the usual one,
  * and those that tests/support/debian13.sh has made. */
+#include "every_server.h"
 #include "scene.h"
 
 #include <criterion/criterion.h>
@@ -9,22 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SERVER_COUNT = 3, HOUR_MS = 3600 * 1000 };
+enum { HOUR_MS = 3600 * 1000 };
 
-static const char *const binaries[SERVER_COUNT] = {NULL, "build/debian13/redis-server-8.0", "build/debian13/valkey-server-8.1"};
-static int servers[SERVER_COUNT] = {0, 1, 2};
-
-#define EVERY_SERVER(name)                                                                                                       \
-    ParameterizedTestParameters(daemon_wakeup, name) { return cr_make_param_array(int, servers, SERVER_COUNT); }                 \
-    ParameterizedTest(int *number, daemon_wakeup, name)
+#define EVERY_SERVER(name) ON_EVERY_SERVER(daemon_wakeup, name)
 
 static scene_t begin(int number, const char *queues) {
-    const char *binary = binaries[number];
-    if (binary && access(binary, X_OK) != 0) {
-        fprintf(stderr, "skipped: no %s (tests/support/debian13.sh makes it)\n", binary);
-        cr_skip_test("no %s", binary);
-    }
-    scene_t s = scene_begin(&(server_options_t){.binary = binary});
+    scene_t s = scene_begin(&(server_options_t){.binary = every_server_binary(number)});
     scene_sidecar_up(&s, (sidecar_t){.ttl = "20s", .queues = queues});
     scene_works(&s, "q");
     return s;

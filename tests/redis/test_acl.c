@@ -21,7 +21,7 @@
 
 /* What the line was when this test was written; README.md wins over it. */
 static const char WRITTEN[] = "-@all +auth +select +client|setname +client|id +client|tracking +client|caching +role +info +time "
-                              "+evalsha +script|load +get +set "
+                              "+evalsha +script|load +get +getrange +set "
                               "+pttl +pexpire +del +type +exists +llen +lrange +lpos +lrem +lpush +rpush +rpoplpush +brpoplpush "
                               "+zadd +zrem +zremrangebyrank +zrange "
                               "+zrangebyscore +hget +hgetall +hmget +hset +hlen +hscan +hdel +xadd +xread +xlen +xrange +xtrim "
@@ -269,6 +269,8 @@ static const struct {
 };
 
 Test(redis_acl, no_missing_command_costs_a_job) {
+    static const char everywhere[] = "local n = 0 for _, key in ipairs(KEYS) do "
+                                     "n = n + #redis.call('LPOS', key, 'job3', 'COUNT', 0) end return n";
     fixture_t f = setup();
     line_of_t line = line_read();
     set_user(f.r, &line, NULL);
@@ -301,6 +303,9 @@ Test(redis_acl, no_missing_command_costs_a_job) {
                 cr_assert(in_progress(f.r, "job3") ||
                               (strstr(CALLS[c].arguments, "kind failed") && redis_int(f.r, "XLEN sidecar:email:failures")),
                           "without %s a job in progress is lost", line.words[i]);
+            if (CALLS[c].script == SCRIPT_settle)
+                cr_assert_leq(redis_int(f.r, "EVAL %s 2 email email:backup", everywhere), 1, "without %s a job is in two places",
+                              line.words[i]);
             if (CALLS[c].script == SCRIPT_release && strcmp(line.words[i], "+publish") == 0)
                 cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0, "what nobody may be told of is released all the same");
             if (reply->type == REDIS_REPLY_ERROR && !writes_first)

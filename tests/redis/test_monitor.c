@@ -78,6 +78,76 @@ Test(redis_monitor, a_heartbeat_keeps_a_job_and_its_loss_is_noticed_twice) {
     close_desk(&d);
 }
 
+#define BEATING                                                                                                                  \
+    "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; protected_timeout = \"100ms\"; "   \
+    "retry_times = 1; heartbeat = \"*_alive\"; id_path = \"/id\"; } );"
+
+/* A field of the last record of that kind; owned; "-": it has none. */
+static char *last_of(desk_t *d, const char *kind, const char *name) {
+    return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s %s",
+                     "for _, e in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-')) do local f = {} "
+                     "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
+                     "if f.kind == ARGV[1] then return f[ARGV[2]] or '-' end end",
+                     kind, name);
+}
+
+static void expect_worker(desk_t *d, const char *kind, const char *expected) {
+    char *worker = last_of(d, kind, "worker");
+    cr_assert(worker && strcmp(worker, expected) == 0, "%s: %s", kind, worker);
+    free(worker);
+}
+
+/* Waits until the heartbeat of a job that is overdue has been looked at. */
+static void overdue(desk_t *d) {
+    long long began = call_now_ms(d->f.r);
+    until(d, call_now_ms(d->f.r) > began + 200);
+    passes(d, 2);
+}
+
+Test(redis_monitor, the_worker_that_was_last_heard_of_is_named) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = BEATING});
+    redis_ok(d.f.r, "SET 7_alive %b", "host-1\n\xff", (size_t)8);
+    work_on(&d, JOB);
+    overdue(&d);
+    redis_ok(d.f.r, "SET 7_alive %s", " \t"); /* it lives, and says no name: the last one stays */
+    passes(&d, 2);
+    cr_assert_eq(working(&d, JOB), 1);
+    redis_ok(d.f.r, "DEL 7_alive");
+    until(&d, waiting(&d, JOB));
+    expect_worker(&d, "retried", "host-1\\u000a\\ufffd");
+    redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
+    until(&d, records(&d) == 2);
+    expect_worker(&d, "failed", "-"); /* that was somebody else */
+    close_desk(&d);
+}
+
+Test(redis_monitor, a_heartbeat_is_one_whatever_it_holds) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = BEATING});
+    work_on(&d, JOB);
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+        fixture_make_key(d.f.r, "7_alive", fixture_types[t]);
+        overdue(&d);
+        cr_assert_eq(working(&d, JOB), 1, "%s", fixture_types[t]);
+    }
+    redis_ok(d.f.r, "SET 7_alive %s", "");
+    overdue(&d);
+    cr_assert_eq(working(&d, JOB), 1);
+    redis_ok(d.f.r, "EVAL %s 1 7_alive", "redis.call('SET', KEYS[1], string.rep('5', 100000))"); /* only its begin is read */
+    overdue(&d);
+    redis_ok(d.f.r, "ACL SETUSER default -getrange"); /* a user of before it was needed */
+    overdue(&d);
+    cr_assert_eq(metric_get(&of(&d)->faults), 0);
+    cr_assert_eq(working(&d, JOB), 1);
+    redis_ok(d.f.r, "DEL 7_alive");
+    until(&d, waiting(&d, JOB));
+    char *worker = last_of(&d, "retried", "worker");
+    cr_assert_eq(strlen(worker), 256);
+    free(worker);
+    close_desk(&d);
+}
+
 Test(redis_monitor, a_report_is_answered_at_once) {
     desk_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("retry_times = 1;")});

@@ -159,6 +159,56 @@ Test(redis_monitor_trouble, sentinels_that_somebody_has_touched) {
     close_desk(&d);
 }
 
+#define STILL                                                                                                                    \
+    "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; protected_timeout = \"1h\"; "     \
+    "heartbeat = \"off\"; } );"
+
+/* Without its hash a sentinel is known for one still: it is no job, and goes. */
+Test(redis_monitor_trouble, a_sentinel_whose_hash_was_deleted_is_removed_and_no_job) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = STILL});
+    fill(&d, 20);
+    passes(&d, 2);
+    for (int round = 1; round <= 3; round++) {
+        char *old = sentinel(&d, 1);
+        if (round == 2) { /* a new one, of another random part, is there already when the old one is met */
+            redis_ok(d.f.r, "DEL sidecar:email:sentinel");
+            redis_ok(d.f.r, "LREM email:backup 0 %s", old);
+            until(&d, count(&d, "EXISTS sidecar:email:sentinel"));
+            redis_ok(d.f.r, "LPUSH email:backup %s", old);
+        } else {
+            redis_ok(d.f.r, "DEL sidecar:email:sentinel");
+        }
+        until(&d, working(&d, old) == 0);
+        until(&d, sentinels(&d) == 1);
+        cr_assert_eq(metric_get(&of(&d)->old_sentinels), round);
+        free(old);
+    }
+    passes(&d, 3);
+    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 20, "a sentinel was stamped");
+    cr_assert_eq(count(&d, "LLEN email:backup"), 21);
+    cr_assert_eq(records(&d) + count(&d, "LLEN email"), 0);
+    close_desk(&d);
+}
+
+/* A new leader knows nothing of it. */
+Test(redis_monitor_trouble, a_list_that_holds_only_a_sentinel_without_its_hash_holds_no_job) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = STILL});
+    fill(&d, 1);
+    passes(&d, 2);
+    redis_ok(d.f.r, "LREM email:backup 1 job0");
+    redis_ok(d.f.r, "DEL sidecar:email:sentinel");
+    crew_stop(&d.crew);
+    crew_start(&d.crew, d.f.keys, CREW_MONITOR);
+    crew_lead(&d.crew, d.f.r);
+    until(&d, count(&d, "LLEN email:backup") == 0);
+    cr_assert_eq(metric_get(&of(&d)->old_sentinels), 1);
+    until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
+    cr_assert_eq(records(&d), 0);
+    close_desk(&d);
+}
+
 /* What only looks like a sentinel is a job as any other. */
 Test(redis_monitor_trouble, a_forged_sentinel_is_a_job) {
     static const char *const forged[] = {"sidecar-sentinel:", "sidecar-sentinel:0123456789abcdef0123456789abcdef:1",
@@ -171,8 +221,23 @@ Test(redis_monitor_trouble, a_forged_sentinel_is_a_job) {
     work_on(&d, longer);
     until(&d, waiting(&d, longer));
     cr_assert_eq(waiting(&d, real), 0);
+    redis_ok(d.f.r, "DEL sidecar:email:sentinel email");
+    for (size_t i = 0; i < 3; i++) work_on(&d, forged[i]); /* nor does a deleted hash make it one */
+    for (size_t i = 0; i < 3; i++) until(&d, waiting(&d, forged[i]) || !working(&d, forged[i]));
+    cr_assert_eq(records(&d), 7, "three jobs ended, and four were retried");
     free(real);
     free(longer);
+    close_desk(&d);
+}
+
+Test(redis_monitor_trouble, nor_is_one_of_zero_bytes_where_no_sentinel_is_known) {
+    char zeros[] = "sidecar-sentinel:00000000000000000000000000000000:1";
+    memset(zeros + 17, 0, 32);
+    slice_t forged = {zeros, sizeof zeros - 1};
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
+    redis_ok(d.f.r, "LPUSH email:backup %b", forged.data, forged.len);
+    until(&d, in_list(d.f.r, "email", forged));
     close_desk(&d);
 }
 
@@ -211,7 +276,8 @@ Test(redis_monitor_trouble, keys_of_the_wrong_type_hold_that_queue_only, .timeou
 
 /* Under a user that may do everything but one thing. */
 Test(redis_monitor_trouble, a_missing_right_loses_no_job, .timeout = 60) {
-    static const char *const commands[] = {"brpoplpush", "rpoplpush", "hmget", "llen", "lpos", "xadd", "hscan", "evalsha"};
+    static const char *const commands[] = {"lrem", "brpoplpush", "rpoplpush", "hmget",   "llen",
+                                           "lpos", "xadd",       "hscan",     "evalsha", "getrange"};
     desk_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     fill(&d, 20);

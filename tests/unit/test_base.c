@@ -119,6 +119,51 @@ Test(unit_log, repeats_are_limited_and_counted) {
     cr_assert_eq(fixture_log_count("again"), 3);
 }
 
+/* What queues number `first` to `last` say. */
+static void crowd(int first, int last, const char *msg) {
+    char queue[16];
+    for (int i = first; i <= last; i++) {
+        snprintf(queue, sizeof queue, "q%d", i);
+        log_error("r", queue, msg, F_STR("reason", queue));
+    }
+}
+
+Test(unit_log, a_message_of_many_queues_is_told_in_one_line) {
+    crowd(1, 1000, "no");
+    for (int round = 0; round < 2; round++) crowd(500, 521, "no");
+    crowd(1, 20, "few");
+    log_error("r", NULL, "no");
+    cr_assert_eq(fixture_log_count("\"no\""), 21);
+    fixture_step_boottime(9000);
+    log_rest();
+    cr_assert_eq(fixture_log_count("\"no\""), 21);
+    fixture_step_boottime(1001);
+    log_rest();
+    log_rest();
+    cr_assert_eq(fixture_log_count("\"no\""), 22);
+    expect_line_end("\"level\":\"error\",\"msg\":\"no\",\"role\":\"r\",\"more\":980,"
+                    "\"queues\":\"q21, q22, q23, q24, q25, q26, q27, q28, q29, q30\"}");
+    cr_assert_eq(fixture_log_count("more"), 1, "few were all told");
+    crowd(500, 521, "no");
+    fixture_step_boottime(10001);
+    log_info("r", NULL, "something else"); /* comes behind it */
+    cr_assert_eq(fixture_log_count("\"no\""), 22 + 20 + 1);
+    cr_assert_eq(fixture_log_count("\"more\":2,\"queues\":\"q520, q521\""), 1);
+    cr_assert_eq(fixture_log_count("\"repeated\":2"), 20, "each line still tells of its repeats");
+}
+
+Test(unit_log, more_messages_of_many_queues_than_are_kept_apart) {
+    char msg[16];
+    for (int round = 0; round < 40; round++) {
+        snprintf(msg, sizeof msg, "m%d.", round);
+        crowd(1, 25, msg);
+    }
+    fixture_step_boottime(10001);
+    log_rest();
+    cr_assert_eq(fixture_log_count("m0."), 21);
+    cr_assert_eq(fixture_log_count("\"more\":5,"), 40);
+}
+
 Test(unit_log, what_differs_is_no_repeat) {
     log_warn("r", "q", "m", F_STR("reason", "one"));
     log_warn("r", "q", "m", F_STR("reason", "two"));

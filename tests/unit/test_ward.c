@@ -54,7 +54,8 @@ static void page(size_t jobs, int sentinel, size_t bytes) {
     static backup_page_t p;
     p = (backup_page_t){.count = jobs + (sentinel >= 0), .jobs = jobs, .bytes = bytes};
     for (size_t i = 0; i < p.count; i++) p.entries[i].kind = (int)i == sentinel ? ENTRY_SENTINEL : ENTRY_JOB;
-    ward_page(&ward, &p);
+    ward_asked(&ward, p.count);
+    ward_page(&ward, &p, p.count);
 }
 
 /* A whole pass that meets these jobs, and takes 1 ms. */
@@ -250,7 +251,7 @@ Test(unit_ward, pages_grow_with_what_they_hold) {
         cr_assert_eq(ward_wanted(&ward), pages[i]);
         page(pages[i], -1, pages[i] * 100);
     }
-    page(256, -1, (size_t)256 << 20); /* 1 MiB each */
+    page(256, -1, (size_t)64 << 20); /* 256 KiB each */
     cr_assert_eq(ward_wanted(&ward), 3);
     page(3, -1, (size_t)48 << 20); /* 16 MiB each */
     cr_assert_eq(ward_wanted(&ward), 1);
@@ -274,7 +275,7 @@ Test(unit_ward, a_pass_ends_behind_the_sentinel_or_where_the_list_ended) {
     cr_assert_eq(ward_wanted(&ward), 0);
     cr_assert_not(ward.met_sentinel);
     cr_assert(look(100, 0, 0, false));
-    ward_page(&ward, &(backup_page_t){.ended = true});
+    ward_page(&ward, &(backup_page_t){.ended = true}, 0);
     cr_assert_eq(ward_wanted(&ward), 0);
 }
 
@@ -287,9 +288,29 @@ Test(unit_ward, read_from_the_tail_the_sentinel_ends_nothing) {
     cr_assert_eq(ward.read, 0);
     p = (backup_page_t){.count = 20, .jobs = 19, .bytes = 1900, .standing = true};
     for (size_t i = 0; i < p.count; i++) p.entries[i].kind = i == 4 ? ENTRY_SENTINEL : ENTRY_JOB;
-    ward_page(&ward, &p);
+    ward_asked(&ward, p.count);
+    cr_assert_eq(ward_wanted(&ward), 0, "where the next one begins is not known yet");
+    ward_page(&ward, &p, p.count);
     cr_assert_eq(ward.read, 20);
     cr_assert_gt(ward_wanted(&ward), 0);
+}
+
+/* Asked for, and not come yet. */
+Test(unit_ward, pages_are_asked_for_ahead_but_no_more_than_there_are_entries) {
+    static backup_page_t p;
+    cr_assert(look(30, 0, 0, false));
+    ward_asked(&ward, 8);
+    cr_assert_eq(ward_wanted(&ward), 0, "the first one tells how large entries are");
+    p = (backup_page_t){.count = 8, .jobs = 8, .bytes = 800};
+    ward_page(&ward, &p, 8);
+    cr_assert_eq(ward_wanted(&ward), 22);
+    ward_asked(&ward, 20);
+    cr_assert_eq(ward_wanted(&ward), 2);
+    ward_asked(&ward, 2);
+    cr_assert_eq(ward_wanted(&ward), 0);
+    p = (backup_page_t){.count = 5, .jobs = 5, .bytes = 500}; /* then Redis was full */
+    ward_page(&ward, &p, 20);
+    cr_assert_eq(ward_wanted(&ward), 15);
 }
 
 static bool copies_of(int number) {

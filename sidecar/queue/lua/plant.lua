@@ -6,7 +6,8 @@
 -- KEYS[3]  sentinel  hash {random, n}
 -- ARGV[1]  token
 -- ARGV[2]  n         what the pass read there, '' = nothing
--- ARGV[3]  random    for a list that never had a sentinel: 32 hex digits
+-- ARGV[3]  random    for a list that never had a sentinel, or whose hash is gone: 32 hex digits, the last 16 of which follow
+--                    from the others (queue/backup.c), so that a sentinel without its hash is known for one
 -- Reply    {'planted', n}, {'other', n} somebody has planted since, {'empty'}, {'fenced'}, {'type', key, found}
 -- Safe     fenced, by compare; the list gets one entry, which names its n and so is told from older ones. It is known before it
 --          is there: the other way round, one that nobody knows would pass for a job.

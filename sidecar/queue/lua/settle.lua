@@ -26,7 +26,8 @@
 -- Reply    {'settled', recorded: 1 or 0}, {'gone'} the job, {'changed'} its stamp or report, {'alive'} its heartbeat is there,
 --          {'copies'}, {'full'} the stream, {'fenced'}, {'type', key, found}
 -- Safe     fenced; by compare; all preconditions before the first write; adds before it removes. What is in `bytes` cannot make a
---          write fail between the record and the removal.
+--          write fail between the record and the removal; nor can a right that was taken away meanwhile: LREM comes last, so it
+--          is tried first, on a key of ours that never exists.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local delayed = ARGV[10] ~= ''
 local wanted = {{'backup', KEYS[2], 'list'}, {'target', KEYS[3], delayed and 'zset' or 'list'}, {'ready', KEYS[4], 'list'},
@@ -57,6 +58,7 @@ for i = 2, #record, 2 do bytes = bytes + #record[i] end
 bytes = bytes + (tonumber(string.match(redis.call('HGET', KEYS[8], 'bytes') or '', '^%d+$')) or 0)
 local room = bytes <= tonumber(ARGV[12])
 if ends and not room then return {'full'} end
+redis.call('LREM', KEYS[5] .. ':none', 1, '') -- would be refused here, and not when the job is in two places
 
 if room then
     redis.call('XADD', KEYS[7], '*', unpack(record))

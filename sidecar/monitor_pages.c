@@ -1,0 +1,158 @@
+#include "monitor_pages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/log.h"
+#include "queue/stamps.h"
+
+enum {
+    ROOM = 5, // one page is judged, the stamps of two are under way, and so are the entries of two
+    WINDOW = 2,
+};
+
+static const char ROLE[] = "monitor";
+
+// One request under way: the stamps of the page that is next in turn for them, and the entries of one more.
+typedef struct flight {
+    bool stamps;
+    size_t entries; // 0 = none
+    bool standing;  // read without rotation
+} flight_t;
+
+// Pages are numbered from 0 on and pass through five steps; each number is that of the next page to take that step, and page n
+// lies at n % ROOM.
+struct pages {
+    const keyspace_t *keys;
+    size_t asked;        // its entries were asked for
+    size_t met;          // they have come
+    size_t stamps_asked; // so were its stamps
+    size_t ready;        // they have come, too
+    size_t done;         // it is judged
+    flight_t flights[WINDOW];
+    int flying;
+    sheet_t sheets[ROOM];
+};
+
+pages_t *pages_new(const keyspace_t *keys) {
+    pages_t *pages = mem_alloc(sizeof *pages);
+    pages->keys = keys;
+    return pages;
+}
+
+static sheet_t *sheet_of(pages_t *pages, size_t number) { return &pages->sheets[number % ROOM]; }
+
+static void clear(pages_t *pages) {
+    for (size_t i = 0; i < ROOM; i++) backup_page_clear(&pages->sheets[i].page);
+    pages->asked = pages->met = pages->stamps_asked = pages->ready = pages->done = 0;
+    pages->flying = 0;
+}
+
+void pages_free(pages_t *pages) {
+    if (!pages) return;
+    clear(pages);
+    free(pages);
+}
+
+bool pages_empty(const pages_t *pages) { return pages->done == pages->asked; }
+
+static void ask_entries(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue, size_t count) {
+    if (ward->reads_only)
+        backup_range_append(conn, pages->keys, queue, ward->read, count);
+    else
+        backup_rotate_append(conn, pages->keys, queue, count, ward->asked == 0);
+    ward_asked(ward, count);
+    pages->asked++;
+}
+
+outcome_t pages_ask(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue, bool more, fault_t *fault) {
+    *fault = (fault_t){0};
+    while (pages->flying < WINDOW) {
+        bool room = pages->asked - pages->done < ROOM;
+        flight_t flight = {.stamps = pages->stamps_asked < pages->met, .entries = more && room ? ward_wanted(ward) : 0};
+        if (!flight.stamps && !flight.entries) break;
+        if (flight.stamps) stamps_append(conn, pages->keys, queue, &sheet_of(pages, pages->stamps_asked++)->page);
+        flight.standing = ward->reads_only;
+        if (flight.entries) ask_entries(pages, conn, ward, queue, flight.entries);
+        pages->flights[pages->flying++] = flight;
+        if (conn_flush(conn, fault) != OUTCOME_OK) break;
+    }
+    return fault->outcome;
+}
+
+// At maxmemory Redis refuses to rotate; then the list is read where it stands.
+static bool full(const fault_t *fault) { return fault->outcome == OUTCOME_LATER && strncmp(fault->text, "OOM", 3) == 0; }
+
+static outcome_t read_entries(conn_t *conn, const backup_look_t *look, const flight_t *flight, backup_page_t *page,
+                              fault_t *fault) {
+    backup_page_clear(page);
+    if (flight->standing) return backup_range_read(conn, look, flight->entries, page, fault);
+    return backup_rotate_read(conn, look, flight->entries, page, fault);
+}
+
+static outcome_t land_entries(pages_t *pages, conn_t *conn, ward_t *ward, const flight_t *flight, fault_t *fault) {
+    backup_page_t *page = &sheet_of(pages, pages->met++)->page;
+    read_entries(conn, &ward->look, flight, page, fault);
+    if (full(fault)) {
+        if (!ward->reads_only)
+            log_error(ROLE, ward->config->name,
+                      "redis is full: workers stand still, and the backup list is read without rotation",
+                      F_STR("reason", fault->text));
+        ward->reads_only = true;
+        *fault = (fault_t){0};
+    }
+    if (fault->outcome == OUTCOME_OK) ward_page(ward, page, flight->entries);
+    return fault->outcome;
+}
+
+static flight_t next_flight(pages_t *pages) {
+    flight_t flight = pages->flights[0];
+    pages->flying--;
+    memmove(pages->flights, pages->flights + 1, (size_t)pages->flying * sizeof *pages->flights);
+    return flight;
+}
+
+outcome_t pages_land(pages_t *pages, conn_t *conn, ward_t *ward, fault_t *fault) {
+    flight_t flight = next_flight(pages);
+    fault_t later = {0};
+    *fault = (fault_t){0};
+    if (flight.stamps) {
+        sheet_t *sheet = sheet_of(pages, pages->ready++);
+        sheet->now = ward->now; // where there is no job nothing was asked
+        if (stamps_read(conn, &sheet->page, sheet->stamps, sheet->raws, &sheet->now, fault) == OUTCOME_LOST) return OUTCOME_LOST;
+    }
+    if (flight.entries && land_entries(pages, conn, ward, &flight, &later) != OUTCOME_OK)
+        if (later.outcome == OUTCOME_LOST || fault->outcome == OUTCOME_OK) *fault = later;
+    return fault->outcome;
+}
+
+outcome_t pages_land_all(pages_t *pages, conn_t *conn, ward_t *ward, fault_t *fault) {
+    *fault = (fault_t){0};
+    while (pages->flying > 0 && pages_land(pages, conn, ward, fault) == OUTCOME_OK) {
+    }
+    return fault->outcome;
+}
+
+bool pages_flying(const pages_t *pages) { return pages->flying > 0; }
+
+const sheet_t *pages_ready(const pages_t *pages) {
+    return pages->done < pages->ready ? &pages->sheets[pages->done % ROOM] : NULL;
+}
+
+void pages_done(pages_t *pages) { backup_page_clear(&sheet_of(pages, pages->done++)->page); }
+
+void pages_drop(pages_t *pages, conn_t *conn) {
+    static const backup_look_t nowhere = {0};
+    fault_t fault = {0};
+    while (pages->flying > 0 && fault.outcome != OUTCOME_LOST) {
+        flight_t flight = next_flight(pages);
+        if (flight.stamps) {
+            sheet_t *sheet = sheet_of(pages, pages->ready++);
+            stamps_read(conn, &sheet->page, sheet->stamps, sheet->raws, &sheet->now, &fault);
+        }
+        if (flight.entries && fault.outcome != OUTCOME_LOST)
+            read_entries(conn, &nowhere, &flight, &sheet_of(pages, pages->met++)->page, &fault);
+    }
+    clear(pages);
+}

@@ -1,0 +1,64 @@
+#include "queue/heartbeat.h"
+
+#include <string.h>
+
+#include "queue/reply.h"
+
+static bool blank(const char *text, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        if (!strchr(" \t\r\n\v\f", text[i]) || !text[i]) return false;
+    return true;
+}
+
+// A refusal is no answer: the key may hold something else than a string, or the user may not read it.
+static outcome_t read_name(conn_t *conn, heartbeat_look_t *look, fault_t *fault) {
+    redisReply *reply;
+    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    size_t len = reply_len(reply) < WORKER_MOST ? reply_len(reply) : WORKER_MOST;
+    look->there = len > 0;
+    if (!blank(reply_text(reply), len)) {
+        memcpy(look->worker, reply_text(reply), len);
+        look->worker_len = len;
+    }
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}
+
+static outcome_t read_exists(conn_t *conn, heartbeat_look_t *look, fault_t *fault) {
+    redisReply *reply;
+    look->there = true;
+    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    look->there = reply_int(reply) == 1;
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}
+
+outcome_t heartbeats_look(conn_t *conn, heartbeat_look_t *looks, size_t count, fault_t *fault) {
+    fault_t worst = {0};
+    *fault = (fault_t){0};
+    for (size_t i = 0; i < count; i++) {
+        looks[i].there = false;
+        looks[i].worker_len = 0;
+        if (!looks[i].key) continue;
+        request_begin(conn, "GETRANGE");
+        request_text(conn, looks[i].key);
+        request_int(conn, 0);
+        request_int(conn, WORKER_MOST - 1);
+        request_end(conn);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (looks[i].key && read_name(conn, &looks[i], fault) == OUTCOME_LOST) return OUTCOME_LOST;
+    for (size_t i = 0; i < count; i++) {
+        if (!looks[i].key || looks[i].there) continue;
+        request_begin(conn, "EXISTS");
+        request_text(conn, looks[i].key);
+        request_end(conn);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!looks[i].key || looks[i].there) continue;
+        if (read_exists(conn, &looks[i], fault) == OUTCOME_LOST) return OUTCOME_LOST;
+        if (fault->outcome > worst.outcome) worst = *fault;
+    }
+    *fault = worst;
+    return worst.outcome;
+}

@@ -1,0 +1,22 @@
+// Heartbeat keys: whether they are there, and whom they name.
+#ifndef QS_QUEUE_HEARTBEAT_H
+#define QS_QUEUE_HEARTBEAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "queue/conn.h"
+
+enum { WORKER_MOST = 256 }; // bytes of a name that are read
+
+typedef struct heartbeat_look {
+    const char *key; // borrowed; NULL = skip
+    bool there;      // whatever it holds; what cannot be known counts as there
+    char worker[WORKER_MOST];
+    size_t worker_len; // 0 = it names nobody: no string, or nothing but white space
+} heartbeat_look_t;
+
+// Looks at each, in one request, and in a second one at those that say nothing.
+outcome_t heartbeats_look(conn_t *conn, heartbeat_look_t *looks, size_t count, fault_t *fault);
+
+#endif

@@ -1,0 +1,50 @@
+#include "ward_workers.h"
+
+#include <stdlib.h>
+
+#include "base/utf8.h"
+
+static char *text_of(int64_t value) { return (char *)(intptr_t)value; }
+
+void workers_note(workers_t *workers, const digest_t *job, slice_t name) {
+    if (name.len == 0) return;
+    if (workers->names.count >= WORKERS_MOST && !keymap_find(&workers->names, job->bytes)) return;
+    buffer_t text = {0};
+    utf8_escape(&text, name.data, name.len, "");
+    int64_t *at = keymap_put(&workers->names, job->bytes);
+    free(text_of(*at));
+    *at = (int64_t)(intptr_t)text.data;
+}
+
+const char *workers_name(const workers_t *workers, const digest_t *job) {
+    const int64_t *at = keymap_find(&workers->names, job->bytes);
+    return at && *at ? text_of(*at) : "";
+}
+
+void workers_forget(workers_t *workers, const digest_t *job) {
+    int64_t *at = keymap_find(&workers->names, job->bytes);
+    if (!at) return;
+    free(text_of(*at));
+    *at = 0;
+}
+
+typedef struct keep {
+    bool (*fn)(void *self, const uint8_t key[KEY_BYTES]);
+    void *self;
+} keep_t;
+
+static bool keep_one(void *self, const uint8_t key[KEY_BYTES], int64_t *value) {
+    const keep_t *keep = self;
+    if (*value && keep->fn(keep->self, key)) return true;
+    free(text_of(*value));
+    return false;
+}
+
+void workers_filter(workers_t *workers, bool (*keep)(void *self, const uint8_t key[KEY_BYTES]), void *self) {
+    if (workers->names.count) keymap_filter(&workers->names, keep_one, &(keep_t){keep, self});
+}
+
+void workers_free(workers_t *workers) {
+    for (size_t i = 0; i < workers->names.room; i++) free(text_of(workers->names.slots[i].value));
+    keymap_free(&workers->names);
+}

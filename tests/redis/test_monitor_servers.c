@@ -1,0 +1,130 @@
+/* Every script and command of the monitor on every server, as the product calls them. */
+#include "every_server.h"
+#include "monitor_call.h"
+#include "queue/heartbeat.h"
+#include "queue/stream.h"
+
+static fixture_t begin(int number) {
+    const char *binary = every_server_binary(number);
+    if (binary) setenv("QS_REDIS_SERVER_BIN", binary, 1);
+    fixture_t f = fixture_start(NULL);
+    redis_ok(f.r, "SET sidecar:app:lock T");
+    return f;
+}
+
+static void settle(fixture_t *f, const char *job, stamp_t then, int64_t delay_ms, const char *report, settled_t expected) {
+    digest_t digest = digest_of(job, strlen(job));
+    stamp_t now = stamp_of(f->r, slice_text(job));
+    event_t event = {.kind = slice_text(then.born_us ? "retried" : "failed"), .payload = slice_text(job)};
+    settle_ask_t ask = {.token = "T",
+                        .job = slice_text(job),
+                        .digest = &digest,
+                        .old = stamp_pack(&now),
+                        .new = then.born_us ? stamp_pack(&then) : (stamp_raw_t){.len = 0},
+                        .depth = 100,
+                        .alone = true,
+                        .heartbeat = "7_alive",
+                        .report = report,
+                        .delay_ms = delay_ms,
+                        .event = &event};
+    settled_t settled;
+    settle_append(f->conn, f->keys, &ask);
+    cr_assert_eq(settle_read(f->conn, &settled, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(settled, expected, "%s: %d", job, (int)settled);
+}
+
+static void stamp_all(fixture_t *f, const char *const *jobs, size_t count) {
+    stamp_change_t changes[8] = {{0}};
+    digest_t digests[8];
+    bool fenced;
+    for (size_t i = 0; i < count; i++) {
+        digests[i] = digest_of(jobs[i], strlen(jobs[i]));
+        changes[i].digest = &digests[i];
+        redis_ok(f->r, "LPUSH email:backup %s", jobs[i]);
+    }
+    cr_assert_eq(stamps_change(f->conn, f->keys, 0, "T", changes, count, &fenced, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(redis_int(f->r, "HLEN sidecar:email:stamps"), (long long)count);
+}
+
+static void one_rotation(fixture_t *f, size_t jobs) {
+    static backup_page_t page;
+    static stamp_t stamps[BACKUP_PAGE];
+    static stamp_raw_t raws[BACKUP_PAGE];
+    backup_look_t look;
+    bool planted, fenced;
+    int64_t now = 0;
+    for (int round = 0; round < 2; round++) {
+        backup_look_append(f->conn, f->keys, 0, NULL, false);
+        cr_assert_eq(backup_look_read(f->conn, f->keys, 0, false, &look, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+        if (round) break;
+        cr_assert_eq(backup_plant(f->conn, f->keys, 0, "T", &look, &planted, &fenced, &f->fault), OUTCOME_OK);
+        cr_assert(planted && !fenced);
+    }
+    backup_rotate_append(f->conn, f->keys, 0, jobs + 1, true);
+    cr_assert_eq(backup_rotate_read(f->conn, &look, jobs + 1, &page, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert(page.count == jobs + 1 && page.jobs == jobs && page.entries[jobs].kind == ENTRY_SENTINEL);
+    stamps_append(f->conn, f->keys, 0, &page);
+    cr_assert_eq(stamps_read(f->conn, &page, stamps, raws, &now, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    for (size_t i = 0; i < jobs; i++) cr_assert(stamps[i].born_us && stamps[i].seen <= now);
+    backup_page_clear(&page);
+    backup_range_append(f->conn, f->keys, 0, 0, jobs);
+    cr_assert_eq(backup_range_read(f->conn, &look, jobs, &page, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(page.count, jobs);
+    backup_page_clear(&page);
+}
+
+static void note(void *self, const report_ref_t *report) { memcpy(self, report->sha1, SHA1_HEX_SIZE); }
+
+static bool keep_none(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp) {
+    (void)self, (void)field, (void)stamp;
+    return false;
+}
+
+static void look_at_heartbeats(fixture_t *f) {
+    heartbeat_look_t looks[] = {{.key = "none_alive"}, {.key = NULL}, {.key = "hash_alive"}, {.key = "7_alive"}};
+    redis_ok(f->r, "HSET hash_alive a b");
+    cr_assert_eq(heartbeats_look(f->conn, looks, 4, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert(!looks[0].there && looks[2].there && !looks[2].worker_len && looks[3].there && looks[3].worker_len == 2);
+    redis_ok(f->r, "DEL hash_alive");
+}
+
+ON_EVERY_SERVER(redis_monitor_servers, each_script_does_what_it_says) {
+    static const char *const jobs[] = {"at once", "later", "ends", "stays", "again"};
+    static const stamp_t under_way = {.born_us = 1700000000000001, .retries = 1, .retried_at = 1700000000000};
+    fixture_t f = begin(*number);
+    char sha1[SHA1_HEX_SIZE] = "";
+    uint64_t cursor = 0;
+    int64_t removed = 0, now_ms;
+    bool fenced, gone;
+    stamp_all(&f, jobs, 5);
+    one_rotation(&f, 5);
+    redis_ok(f.r, "SET 7_alive me");
+    look_at_heartbeats(&f);
+    settle(&f, "stays", under_way, 0, "", SETTLED_ALIVE);
+    redis_ok(f.r, "DEL 7_alive");
+    settle(&f, "at once", under_way, 0, "", SETTLED);
+    settle(&f, "later", under_way, 5000, "", SETTLED);
+    settle(&f, "ends", (stamp_t){0}, 0, "", SETTLED);
+    redis_ok(f.r, "HSET email:errors again boom");
+    cr_assert_eq(reports_scan(f.conn, f.keys, 0, &cursor, note, sha1, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    settle(&f, "again", under_way, 0, "", SETTLED_CHANGED);
+    settle(&f, "again", under_way, 0, sha1, SETTLED);
+    settle(&f, "nobody", under_way, 0, "", SETTLED_CHANGED);
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 2);
+    cr_assert(is_delayed(f.r, slice_text("later")));
+    cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 2, "what stays, and the sentinel");
+    cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 4);
+    redis_ok(f.r, "HSET email:errors stray boom");
+    cr_assert_eq(report_remove(f.conn, f.keys, 0, "T", slice_text("stray"), sha1, &gone, &fenced, &f.fault), OUTCOME_OK);
+    cr_assert(gone && redis_int(f.r, "EXISTS email:errors") == 0);
+    cursor = 0;
+    cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "T", &cursor, keep_none, NULL, &removed, &fenced, &f.fault), OUTCOME_OK);
+    cr_assert(removed == 4 && redis_int(f.r, "EXISTS sidecar:email:stamps") == 0);
+    stream_look_t look;
+    cr_assert_eq(stream_look(f.conn, f.keys, &look, &now_ms, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_str_eq(look.error, "");
+    redis_ok(f.r, "SET sidecar:app:lock another");
+    cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "T", &cursor, keep_none, NULL, &removed, &fenced, &f.fault), OUTCOME_OK);
+    cr_assert(fenced);
+    fixture_stop(&f);
+}

@@ -1,0 +1,32 @@
+/* Tests that run on every server that there is: the usual one, and those that tests/support/debian13.sh has made. */
+#ifndef QS_TEST_EVERY_SERVER_H
+#define QS_TEST_EVERY_SERVER_H
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { EVERY_SERVER_COUNT = 3 };
+
+/* The program, NULL for the usual one; skips the test where it was not made. */
+static inline const char *every_server_binary(int number) {
+    static const char *const binaries[EVERY_SERVER_COUNT] = {NULL, "build/debian13/redis-server-8.0",
+                                                             "build/debian13/valkey-server-8.1"};
+    const char *binary = binaries[number];
+    if (binary && access(binary, X_OK) != 0) {
+        fprintf(stderr, "skipped: no %s (tests/support/debian13.sh makes it)\n", binary);
+        cr_skip_test("no %s", binary);
+    }
+    return binary;
+}
+
+/* A test whose body knows `number`. Its Criterion parameters must outlive it. */
+#define ON_EVERY_SERVER(suite, name)                                                                                             \
+    ParameterizedTestParameters(suite, name) {                                                                                   \
+        static int numbers[EVERY_SERVER_COUNT] = {0, 1, 2};                                                                      \
+        return cr_make_param_array(int, numbers, EVERY_SERVER_COUNT);                                                            \
+    }                                                                                                                            \
+    ParameterizedTest(int *number, suite, name)
+
+#endif
