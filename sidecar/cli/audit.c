@@ -28,7 +28,7 @@ const char cli_audit_help[] =
     "Exit codes: 0 ok, also when nothing matches; 1 failed, no such ref, or several; 2 wrong usage; 78 bad config.\n";
 
 typedef struct words { // as they were given; NULL = not
-    const char *config, *db, *since, *until, *limit, *format;
+    const char *config, *db, *reason, *since, *until, *limit, *format;
 } words_t;
 
 static const char *const reasons[] = {"retries_exhausted", "reported",    "alive_timeout", "unreadable",
@@ -59,6 +59,18 @@ static const audit_command_t commands[] = {
      .takes = ASKS | TAKES_FILTERS | TAKES_LIMIT,
      .formats = TABLE | JSON | JSONL | CSV,
      .run = audit_print_stats},
+    {.name = "requeue",
+     .help = audit_requeue_help,
+     .takes = ASKS | TAKES_FILTERS | TAKES_LIMIT | NEEDS_CONFIG | TAKES_ANSWER | TAKES_TARGET,
+     .formats = TABLE | JSON | JSONL,
+     .most = SIZE_MAX,
+     .run = audit_requeue},
+    {.name = "discard",
+     .help = audit_discard_help,
+     .takes = ASKS | TAKES_FILTERS | TAKES_LIMIT | NEEDS_CONFIG | TAKES_ANSWER,
+     .formats = TABLE | JSON | JSONL,
+     .most = SIZE_MAX,
+     .run = audit_discard},
 };
 
 int audit_complain(buffer_t *why) {
@@ -85,6 +97,12 @@ static int misuse(const char *what, const char *word, const char *nearest) {
     if (nearest) fprintf(stderr, ": did you mean `%s`?", nearest);
     fputs("\nSee `queue-sidecar help audit`.\n", stderr);
     return CLI_USAGE;
+}
+
+bool audit_is_reason(const char *word) {
+    for (size_t i = 0; i < COUNT(reasons); i++)
+        if (strcmp(word, reasons[i]) == 0) return true;
+    return false;
 }
 
 // Where `word` stands among the known ones; -1 after a message.
@@ -129,7 +147,12 @@ static bool read_format(audit_ask_t *ask, const audit_command_t *command, const 
 }
 
 static int read_words(audit_ask_t *ask, const audit_command_t *command, const words_t *words) {
-    const audit_filter_t *filter = &ask->filter;
+    audit_filter_t *filter = &ask->filter;
+    if (command->takes & TAKES_ANSWER)
+        ask->answer.reason = words->reason;
+    else if (words->reason)
+        filter->reason = words->reason;
+    ask->filtered = filter->queue || filter->reason || filter->grep || words->since || words->until;
     bool both = command->takes & NEEDS_CONFIG;
     if (words->config && words->db && !both) return misuse("-c and --db exclude each other: leave out", "-c", NULL);
     if (!read_format(ask, command, words->format)) return CLI_USAGE;
@@ -157,11 +180,20 @@ static int parse(int argc, char **argv, const audit_command_t *command, audit_as
         {TAKES_FORMAT, {.letter = 'o', .name = "output", .value = &words->format}},
         {TAKES_UTC, {.name = "utc", .flag = &ask->utc}},
         {TAKES_FILTERS, {.letter = 'q', .name = "queue", .value = &ask->filter.queue}},
-        {TAKES_FILTERS, {.letter = 'r', .name = "reason", .value = &ask->filter.reason}},
+        {TAKES_FILTERS, {.letter = 'r', .name = "failed-by", .value = &ask->filter.reason}},
+        {TAKES_FILTERS, {.name = "reason", .value = &words->reason}},
         {TAKES_FILTERS, {.name = "since", .value = &words->since}},
         {TAKES_FILTERS, {.name = "until", .value = &words->until}},
         {TAKES_FILTERS, {.letter = 'g', .name = "grep", .value = &ask->filter.grep}},
         {TAKES_LIMIT, {.letter = 'n', .name = "limit", .value = &words->limit}},
+        {TAKES_ANSWER, {.name = "where", .flag = &ask->answer.where}},
+        {TAKES_ANSWER, {.name = "because", .value = &ask->answer.because}},
+        {TAKES_ANSWER, {.name = "by", .value = &ask->answer.by}},
+        {TAKES_ANSWER, {.name = "again", .flag = &ask->answer.again}},
+        {TAKES_ANSWER, {.name = "rate", .value = &ask->answer.rate}},
+        {TAKES_ANSWER, {.name = "dry-run", .flag = &ask->answer.dry_run}},
+        {TAKES_ANSWER, {.letter = 'y', .name = "yes", .flag = &ask->answer.yes}},
+        {TAKES_TARGET, {.name = "to", .value = &ask->answer.to}},
     };
     cli_option_t options[COUNT(all)];
     size_t count = 0;

@@ -16,12 +16,17 @@ typedef struct audit_ask {
     bool utc;          // times of tables, and times without a zone in filters; those of other formats are always UTC
     bool limit_given;  // else filter.limit is 0
     bool force;        // an existing file may be replaced
+    bool filtered;     // one of the filters was given
     cli_words_t words; // those that are no options: refs, files
+    struct {           // of requeue and discard; texts are NULL where they were not given
+        bool where, again, dry_run, yes;
+        const char *by, *because, *reason, *to, *rate;
+    } answer;
 } audit_ask_t;
 
 // What a subcommand takes besides -c and --db, and what it wants to be there.
 typedef enum audit_takes {
-    TAKES_FILTERS = 1 << 0, // --queue, --reason, --since, --until, --grep, --utc
+    TAKES_FILTERS = 1 << 0, // --queue, --reason or --failed-by, --since, --until, --grep, --utc
     TAKES_LIMIT = 1 << 1,
     TAKES_FORMAT = 1 << 2, // one of `formats`
     TAKES_UTC = 1 << 3,
@@ -29,6 +34,8 @@ typedef enum audit_takes {
     TAKES_FORCE = 1 << 5,
     OPENS_LOG = 1 << 6,    // for reading; else it opens ask->path by itself
     NEEDS_CONFIG = 1 << 7, // reads one even where --db names the log
+    TAKES_ANSWER = 1 << 8, // --where, --because, --by, --again, --rate, --dry-run, --yes; --reason is a text like --because
+    TAKES_TARGET = 1 << 9, // --to
 } audit_takes_t;
 
 // A new subcommand is a row of audit.c and a file of its own, a new option a row of its table of options.
@@ -47,6 +54,8 @@ typedef struct audit_command {
 int audit_print_list(audit_ask_t *ask);
 int audit_print_one(audit_ask_t *ask);
 int audit_print_stats(audit_ask_t *ask);
+int audit_requeue(audit_ask_t *ask);
+int audit_discard(audit_ask_t *ask);
 
 // Pieces of help texts.
 #define AUDIT_HELP_LOG                                                                                                           \
@@ -68,6 +77,18 @@ int audit_print_stats(audit_ask_t *ask);
 extern const char audit_list_help[];
 extern const char audit_show_help[];
 extern const char audit_stats_help[];
+extern const char audit_requeue_help[];
+extern const char audit_discard_help[];
+
+// What people type for an event: the beginning of its ref, or the whole of its id; capitals are fine.
+#define AUDIT_REF_IS "up to 12 of a-z and 2-7, as `audit list` shows them, or the 64 hex digits of an event id"
+typedef struct audit_ref {
+    char prefix[EVENT_REF_SIZE];
+    char event[EVENT_ID_SIZE]; // "" = it is known by the prefix only
+} audit_ref_t;
+bool audit_ref_read(const char *word, audit_ref_t *out);
+
+bool audit_is_reason(const char *word); // of a failure
 
 // "queue-sidecar: TEXT" on standard error; returns CLI_FAILED. Takes what is in why.
 int audit_complain(buffer_t *why);
