@@ -28,6 +28,15 @@ static bool copied(redisContext *redis) {
     return yes;
 }
 
+// Processor time that Redis has taken so far, in us.
+static double redis_cpu_us(redisContext *redis) {
+    redisReply *info = redis_ask(redis, "INFO cpu");
+    const char *sys = strstr(info->str, "used_cpu_sys:"), *user = strstr(info->str, "used_cpu_user:");
+    double us = sys && user ? (strtod(strchr(sys, ':') + 1, NULL) + strtod(strchr(user, ':') + 1, NULL)) * 1e6 : 0;
+    freeReplyObject(info);
+    return us;
+}
+
 static double requeue(const bench_t *bench, const char *name) {
     char config[256], db[256];
     snprintf(config, sizeof config, "%s/%s.cfg", bench->dir, name);
@@ -52,6 +61,7 @@ int main(int argc, char **argv) {
     redisContext *redis = redis_open(&bench);
     series_t rate = {0};
     series_t mark = {0};
+    series_t share = {0};
     table_head("Requeue: 200k failures of 100 bytes put back, from the start of the program to its end");
     for (int i = 0; i < bench.rounds; i++) {
         char name[32];
@@ -61,13 +71,16 @@ int main(int argc, char **argv) {
         for (int64_t began = mono_us(); !copied(redis); sleep_us(POLL_US))
             if (mono_us() - began > 120 * INT64_C(1000000)) die("the stream is not copied");
         sidecar_stop(pid, SIGTERM);
+        double before = redis_cpu_us(redis);
         series_add(&rate, requeue(&bench, name));
+        series_add(&share, (redis_cpu_us(redis) - before) / RECORDS);
         if (redis_do(redis, "LLEN q0") != RECORDS) die("not every job is back, or one is there twice");
         series_add(&mark, (double)redis_do(redis, "MEMORY USAGE sidecar:q0:requeued SAMPLES 0") / RECORDS);
         fprintf(stderr, "requeue: round %d: %.0f jobs/s, %.0f bytes a mark\n", i + 1, rate.values[i], mark.values[i]);
         redis_do(redis, "FLUSHALL");
     }
     table_row(&bench, "jobs/s put back", &rate, 0, '>', 20000);
+    table_row(&bench, "processor time of Redis for each, us", &share, 1, 0, 0);
     table_row(&bench, "bytes of Redis's memory for each mark", &mark, 0, 0, 0);
     redisFree(redis);
     return bench_end(&bench);

@@ -175,6 +175,25 @@ Test(daemon_requeue, what_is_discarded_no_longer_counts_as_open) {
     scene_end(&s);
 }
 
+/* Beside its record, when it ends and not before. */
+Test(daemon_requeue, an_ended_job_stands_in_the_dead_letter_list) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; "
+                                                             "protected_timeout = \"1h\"; retry_times = 1; dlq = \"q:dead\"; }",
+                                                   .scan = "50ms"});
+    redis_ok(s.r, "LPUSH q job");
+    for (int execution = 1; execution <= 2; execution++) {
+        await(&s, redis_int(s.r, "LLEN q") == 1, COPY_MS);
+        cr_assert_eq(redis_int(s.r, "EXISTS q:dead"), 0);
+        redis_expect(s.r, "job", "LMOVE q q:backup RIGHT LEFT");
+        redis_ok(s.r, "HSET q:errors job no");
+    }
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
+    redis_expect(s.r, "job", "LINDEX q:dead 0");
+    cr_assert_eq(redis_int(s.r, "LLEN q:dead"), 1);
+    scene_end(&s);
+}
+
 /* The runbook of README.md, as it stands there. Its queue is called email. */
 static char *runbook(void) {
     char *readme = temp_read("README.md");

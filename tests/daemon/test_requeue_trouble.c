@@ -151,3 +151,53 @@ Test(daemon_requeue_trouble, nobody_requeues_by_mistake) {
     cr_assert_eq(redis_int(s.r, "EXISTS q sidecar:q:requeued"), 0);
     scene_end(&s);
 }
+
+/* Runs what follows the answer on a terminal of its own, and ends as it does. */
+static const char terminal[] = "import os, pty, sys\n"
+                               "answer, program = sys.argv[1], sys.argv[2:]\n"
+                               "pid, fd = pty.fork()\n"
+                               "if pid == 0: os.execv(program[0], program)\n"
+                               "said, asked = b'', False\n"
+                               "while True:\n"
+                               "    try: more = os.read(fd, 4096)\n"
+                               "    except OSError: break\n"
+                               "    if not more: break\n"
+                               "    said += more\n"
+                               "    if b'[y/N]' in said and not asked:\n"
+                               "        asked = True\n"
+                               "        os.write(fd, answer.encode() + b'\\n')\n"
+                               "sys.stdout.buffer.write(said)\n"
+                               "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n";
+
+static int on_terminal(const daemon_t *d, const char *answer, char **said) {
+    const char *program = getenv("QS_DAEMON") && *getenv("QS_DAEMON") ? getenv("QS_DAEMON") : "build/queue-sidecar";
+    command_t of = command(d, (const char *const[]){"requeue", "--where", "-q", "q", NULL});
+    const char *argv[WORDS + 16] = {"python3", "-c", terminal, answer, program};
+    char *dir = temp_dir("terminal"), *out = temp_path(dir, "out");
+    memcpy(argv + 5, of.argv, sizeof(of.argv));
+    child_t *child = child_start(&(child_spec_t){.argv = argv, .out = out});
+    cr_assert(child_wait(child, RUN_MS));
+    int code = child->exit_code;
+    *said = temp_read(out);
+    child_free(child);
+    free(out);
+    free(dir);
+    return code;
+}
+
+Test(daemon_requeue_trouble, on_a_terminal_it_asks_first) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    char *said;
+    feed(s.r, 0, 3);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
+    cr_assert_eq(on_terminal(d, "", &said), 1, "%s", said);
+    cr_assert(has(said, "about to put back 3 jobs: q 3.") && has(said, "nothing was done"), "%s", said);
+    cr_assert_eq(redis_int(s.r, "EXISTS q"), 0);
+    free(said);
+    cr_assert_eq(on_terminal(d, "y", &said), 0, "%s", said);
+    cr_assert(has(said, "3 put back in"), "%s", said);
+    cr_assert_eq(distinct(s.r, "q"), 3);
+    free(said);
+    scene_end(&s);
+}
