@@ -12,6 +12,7 @@ void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask
     const queue_keys_t *at = &keys->queues[ask->queue];
     const queue_config_t *queue = at->config;
     const char *lock = keys->seats[at->seat].lock;
+    bool dead = ask->new.len == 0 && *queue->dlq != '\0';
     request_script(conn, SCRIPT_settle, 10);
     request_text(conn, lock);
     request_text(conn, queue->backup);
@@ -22,7 +23,7 @@ void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask
     request_text(conn, at->failures);
     request_text(conn, at->meta);
     request_text(conn, ask->heartbeat ? ask->heartbeat : lock);
-    request_text(conn, !ask->new.len && * queue->dlq ? queue->dlq : lock);
+    request_text(conn, dead ? queue->dlq : lock);
     request_text(conn, ask->token);
     request_bytes(conn, ask->job.data, ask->job.len);
     request_bytes(conn, ask->digest->bytes, STAMP_FIELD_BYTES);

@@ -32,7 +32,7 @@ static audit_t *fill(const char *path) {
     buffer_t why = {0};
     cr_assert(audit_begin(audit, &why));
     for (int n = 0; n < ROWS; n++) {
-        audit_case_event(&of, "failed", n, BASE_MS + n / 1000);
+        audit_case_event(&of, "failed", n, BASE_MS + n / 700);
         of.event.queue = slice_text(queues[n % QUEUES]);
         cr_assert(audit_put(audit, &of.event, NULL, &why));
     }
@@ -98,7 +98,7 @@ Test(unit_audit_select, takes_each_once_and_the_oldest_first, .timeout = 60) {
     expect(audit, &(audit_filter_t){.queue = "a"}, taken, ROWS / QUEUES);
     expect(audit, &(audit_filter_t){.limit = 20000}, taken, 20000);
     expect(audit, &(audit_filter_t){.limit = 20001}, taken, 20001);
-    expect(audit, &(audit_filter_t){.since_ms = BASE_MS + 1, .until_ms = BASE_MS + 3}, taken, 2000);
+    expect(audit, &(audit_filter_t){.since_ms = BASE_MS + 1, .until_ms = BASE_MS + 3}, taken, 1400);
     expect(audit, &(audit_filter_t){.grep = "job-7", .queue = "a"}, taken, 373);
     taken->stop_at = 25000;
     expect(audit, &(audit_filter_t){0}, taken, 25000);
