@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "auditor_log.h"
+#include "auditor_marks.h"
 #include "base/crash.h"
 #include "base/log.h"
 #include "queue/dialects/dialect.h"
@@ -51,6 +52,7 @@ struct auditor {
     mono_t retry_at;   // no request before this
     mono_t look_at;
     mono_t renew_at;
+    marks_t marks;
     copy_t *copies;
     stream_look_t *looks;
     stream_id_t *asks; // of the request being made
@@ -291,10 +293,21 @@ static bool trim(auditor_t *a, size_t queue, const lease_t *lease) {
     return true;
 }
 
+static bool forget_marks(auditor_t *a) {
+    fault_t fault;
+    size_t queue = a->marks.queue;
+    outcome_t outcome = marks_step(&a->marks, a->conn, a->keys, a->leases, redis_now_ms(a), &fault);
+    if (outcome == OUTCOME_LATER || outcome == OUTCOME_LOST) return put_off(a, &fault);
+    if (outcome == OUTCOME_FAULT)
+        log_error(ROLE, name_of(a, queue), "marks of jobs put back cannot be forgotten", F_STR("reason", fault.text));
+    return true;
+}
+
 // What is due besides reading. False: not now.
 static bool duties(auditor_t *a) {
     if (mono_reached(a->look_at, mono_now()) && !look(a, NULL)) return false;
     if (mono_reached(a->renew_at, mono_now()) && !renew(a)) return false;
+    if (mono_reached(a->marks.at, mono_now()) && !forget_marks(a)) return false;
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         lease_t lease;
         if (!mono_reached(a->copies[i].trim_at, mono_now()) || !trimmable(a, i, &lease)) continue;
@@ -304,7 +317,7 @@ static bool duties(auditor_t *a) {
 }
 
 static mono_t next_duty(auditor_t *a) {
-    mono_t next = mono_min(a->look_at, a->renew_at);
+    mono_t next = mono_min(mono_min(a->look_at, a->renew_at), a->marks.at);
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         lease_t lease;
         if (a->copies[i].trim_at.ns < next.ns && trimmable(a, i, &lease)) next = a->copies[i].trim_at;

@@ -46,11 +46,12 @@ typedef struct queue_config {
     char *name;
     dialect_t dialect;
     int line; // where the queue's group begins in the file, for messages; 0 = unknown
-    // Key names, effective (never NULL or empty); they may hold any byte but NUL.
+    // Key names, effective (never NULL, and only dlq may be empty); they may hold any byte but NUL.
     char *ready;
     char *delayed;
     char *backup;
     char *errors;
+    char *dlq; // "" = none
     queue_policy_t policy;
 } queue_config_t;
 

@@ -19,13 +19,13 @@
     X(queue, "name of the queue")                                                                                                \
     X(job, "id of the job")                                                                                                      \
     X(type, "of the job, where type_path tells it")                                                                              \
-    X(worker, "who had it, where a heartbeat told")                                                                              \
-    X(reason, "why: retries_exhausted, reported, alive_timeout, ...; of a retry: stalled or reported")                           \
+    X(worker, "who had it, where a heartbeat told; of requeued and discarded: who wanted that")                                  \
+    X(reason, "why: retries_exhausted, reported, alive_timeout, ...; of a retry: stalled or reported; of an answer: its text")   \
     X(error, "what the worker reported, at most 64 KiB")                                                                         \
     X(term, "token of the leader that decided")                                                                                  \
     X(sha256, "of the payload, 64 hex digits")                                                                                   \
     X(answers, "id of the failed event that a requeued or discarded one answers; the last answer is the state of that failure")  \
-    X(payload, "the job's bytes; not of a retry")
+    X(payload, "the job's bytes; of a failure only")
 #define EVENT_NUMBERS(X)                                                                                                         \
     X(attempts, "executions so far")                                                                                             \
     X(created, "when the job was made: by created_path, else when it was first seen")                                            \

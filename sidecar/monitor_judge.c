@@ -180,8 +180,10 @@ static void append_settle(const judge_t *j, suspect_t *suspect) {
                         .event = &suspect->event};
     if (suspect->verdict.needs_silence) ask.heartbeat = suspect->heartbeat;
     if (suspect->verdict.kind == VERDICT_RETRY) {
-        stamp_t stamp = {
-            .born_us = suspect->sighting.stamp.born_us, .retries = suspect->verdict.attempts, .retried_at = ward->now};
+        stamp_t stamp = {.born_us = suspect->sighting.stamp.born_us,
+                         .retries = suspect->verdict.attempts,
+                         .retried_at = ward->now,
+                         .requeued = suspect->sighting.stamp.requeued};
         ask.new = stamp_pack(&stamp);
         ask.delay_ms = with_jitter(policy_of(j), suspect->verdict.delay_ms);
     }

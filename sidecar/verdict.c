@@ -55,7 +55,8 @@ verdict_t verdict(const sighting_t *s, const queue_policy_t *policy) {
 
     int64_t alive_until = INT64_MAX;
     if (policy->alive_timeout_ms && (!s->copies || policy->end_duplicates)) {
-        int64_t made = s->created > 0 && s->created <= s->now ? s->created : stamp->born_us / 1000;
+        bool dated = s->created > 0 && s->created <= s->now && !stamp->requeued;
+        int64_t made = dated ? s->created : stamp->born_us / 1000;
         alive_until = made + policy->alive_timeout_ms;
         if (s->now > alive_until) {
             bool kills = policy->alive_kills || s->heartbeat == HEARTBEAT_NONE;

@@ -16,7 +16,8 @@ typedef struct stamp {
     int64_t seen;       // when this execution was first seen; 0 = given back, and on its way to a worker
     int64_t missing;    // when it was first found overdue without a heartbeat
     int64_t retries;    // in this life, as far as they are not forgotten
-    int64_t retried_at; // the last of them
+    int64_t retried_at; // the last of them; or when it was put back, before the first
+    bool requeued;      // an operator began this life: what the job says of its age no longer counts
 } stamp_t;
 
 typedef enum heartbeat {

@@ -267,9 +267,14 @@ bool ward_met_all(ward_t *ward) {
     return ward->look.stamps > ward->jobs || ward->look.entries == 0;
 }
 
+// A job that was put back begins a life when it is met, stamp or not. Its stamp matters only where its own date would end it.
+static int64_t requeued_for_ms(const queue_policy_t *policy) { return *policy->created_path ? policy->alive_timeout_ms : 0; }
+
 bool ward_keeps(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp) {
     ward_t *ward = self;
-    if (!stamp->seen) return ward->now - stamp->retried_at <= ward->config->policy.retry_window_ms;
+    const queue_policy_t *policy = &ward->config->policy;
+    if (!stamp->seen && stamp->requeued && !stamp->retries) return ward->now - stamp->retried_at <= requeued_for_ms(policy);
+    if (!stamp->seen) return ward->now - stamp->retried_at <= policy->retry_window_ms;
     return ward->passes == 0 || keyfilter_has(&ward->seen[0], field) || keyfilter_has(&ward->seen[1], field);
 }
 

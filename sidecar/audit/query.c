@@ -1,10 +1,21 @@
 #include "audit/query.h"
 
+#include <inttypes.h>
+#include <stdlib.h>
+
 #include "audit/store.h"
 
-// All columns of an event by the lists of event.h, then ref and state: read_row counts on this order.
+enum { SELECT_PAGE = 20000 };
+
+// What the last answer to a failure says; NULL where there is none.
+#define ANSWER(name)                                                                                                             \
+    ", (SELECT a." name " FROM events AS a WHERE a.answers = event_states.event AND a.answers <> '' "                            \
+    "AND a.kind IN ('requeued', 'discarded') ORDER BY a.at DESC, a.event DESC LIMIT 1)"
+
+// All columns of an event by the lists of event.h, then ref and state, and the answer: read_row counts on this order.
 #define EVENT_COLUMN(name, help) #name ", "
-#define ROW_COLUMNS              EVENT_TEXTS(EVENT_COLUMN) EVENT_NUMBERS(EVENT_COLUMN) "ref, state"
+#define ROW_COLUMNS                                                                                                              \
+    EVENT_TEXTS(EVENT_COLUMN) EVENT_NUMBERS(EVENT_COLUMN) "ref, state, seq" ANSWER("at") ANSWER("worker") ANSWER("reason")
 
 static bool prepare(audit_t *audit, const char *sql, sqlite3_stmt **out, buffer_t *why) {
     return sqlite3_prepare_v2(audit->db, sql, -1, out, NULL) == SQLITE_OK || audit_fail(audit, "ask it", why);
@@ -37,7 +48,11 @@ static audit_row_t read_row(sqlite3_stmt *of) {
     EVENT_NUMBERS(X)
 #undef X
     row.ref = column(of, at++);
-    row.state = column(of, at);
+    row.state = column(of, at++);
+    row.seq = sqlite3_column_int64(of, at++);
+    row.answered_at = sqlite3_column_int64(of, at++);
+    row.answered_by = column(of, at++);
+    row.answer_reason = column(of, at);
     return row;
 }
 
@@ -165,4 +180,74 @@ bool audit_queues(audit_t *audit, audit_name_fn *take, void *self, buffer_t *why
     while ((code = sqlite3_step(of)) == SQLITE_ROW)
         if (!take(self, (const char *)sqlite3_column_text(of, 0))) break;
     return finish(audit, of, code, why);
+}
+
+// Where a page of audit_select ended.
+typedef struct place {
+    int64_t at, seq;
+    char *queue, *reason; // owned; NULL = at the beginning
+} place_t;
+
+static void place_move(place_t *place, sqlite3_stmt *at) {
+    free(place->queue);
+    free(place->reason);
+    place->at = sqlite3_column_int64(at, 1);
+    place->queue = mem_str((const char *)sqlite3_column_text(at, 2));
+    place->reason = mem_str((const char *)sqlite3_column_text(at, 3));
+    place->seq = sqlite3_column_int64(at, 0);
+}
+
+// One page of at most filter->limit rows; *taken of them.
+static bool select_page(audit_t *audit, const audit_filter_t *filter, place_t *place, int64_t *taken, audit_match_fn *take,
+                        void *self, buffer_t *why) {
+    buffer_t sql = {0};
+    sqlite3_stmt *of = NULL;
+    int code;
+    *taken = 0;
+    buffer_str(&sql, "SELECT seq, at, queue, reason, state FROM event_states");
+    add_conditions(&sql, filter);
+    if (place->queue) buffer_str(&sql, " AND at >= :at AND (at, queue, reason, seq) > (:at, :after_queue, :after_reason, :seq)");
+    buffer_str(&sql, " ORDER BY at, queue, reason, seq LIMIT :limit"); // as the index has it
+    bool done = prepare(audit, buffer_text(&sql), &of, why);
+    buffer_free(&sql);
+    if (!done) return false;
+    bind_filter(of, filter);
+    sqlite3_bind_int64(of, sqlite3_bind_parameter_index(of, ":at"), place->at);
+    sqlite3_bind_int64(of, sqlite3_bind_parameter_index(of, ":seq"), place->seq);
+    if (place->queue) {
+        sqlite3_bind_text(of, sqlite3_bind_parameter_index(of, ":after_queue"), place->queue, -1, SQLITE_TRANSIENT);
+        sqlite3_bind_text(of, sqlite3_bind_parameter_index(of, ":after_reason"), place->reason, -1, SQLITE_TRANSIENT);
+    }
+    while ((code = sqlite3_step(of)) == SQLITE_ROW) {
+        const audit_match_t match = {.seq = sqlite3_column_int64(of, 0), .queue = column(of, 2), .state = column(of, 4)};
+        if (!take(self, &match)) break;
+        if (++*taken == filter->limit) place_move(place, of);
+    }
+    return finish(audit, of, code, why);
+}
+
+bool audit_select(audit_t *audit, const audit_filter_t *filter, audit_match_fn *take, void *self, buffer_t *why) {
+    place_t place = {0};
+    audit_filter_t page = *filter;
+    int64_t taken = 0, all = 0;
+    bool done;
+    do {
+        page.limit = filter->limit && filter->limit - all < SELECT_PAGE ? filter->limit - all : SELECT_PAGE;
+        done = select_page(audit, &page, &place, &taken, take, self, why);
+        all += taken;
+    } while (done && taken == page.limit && all != filter->limit);
+    free(place.queue);
+    free(place.reason);
+    return done;
+}
+
+bool audit_rows(audit_t *audit, const int64_t *seqs, size_t count, audit_row_fn *take, void *self, buffer_t *why) {
+    buffer_t sql = {0};
+    sqlite3_stmt *of = NULL;
+    buffer_str(&sql, "SELECT " ROW_COLUMNS " FROM event_states WHERE seq IN (");
+    for (size_t i = 0; i < count; i++) buffer_printf(&sql, "%s%" PRId64, i ? "," : "", seqs[i]);
+    buffer_str(&sql, ") ORDER BY seq");
+    bool done = prepare(audit, buffer_text(&sql), &of, why);
+    buffer_free(&sql);
+    return done && each_row(audit, of, take, self, why);
 }

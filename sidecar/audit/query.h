@@ -16,7 +16,11 @@ typedef struct audit_filter {
 typedef struct audit_row {
     event_t event;
     slice_t ref;
-    slice_t state; // of a failed event: failed, requeued or discarded; else empty
+    slice_t state;       // of a failed event: failed, requeued or discarded; else empty
+    int64_t answered_at; // by the last answer to it; 0 = there is none
+    slice_t answered_by;
+    slice_t answer_reason;
+    int64_t seq; // for audit_rows
     bool error_is_text, payload_is_text;
 } audit_row_t;
 
@@ -28,6 +32,20 @@ bool audit_list(audit_t *audit, const audit_filter_t *filter, audit_row_fn *take
 
 // Events of any kind whose ref begins with `prefix`, in the order of their refs, `limit` at the most.
 bool audit_find(audit_t *audit, const char *prefix, int64_t limit, audit_row_fn *take, void *self, buffer_t *why);
+
+// One final failure without what is in it.
+typedef struct audit_match {
+    int64_t seq;
+    slice_t queue;
+    slice_t state;
+} audit_match_t;
+typedef bool audit_match_fn(void *self, const audit_match_t *match);
+
+// The same failures as audit_list, oldest first. Asked for in pages, so that no reader keeps the log from being merged.
+bool audit_select(audit_t *audit, const audit_filter_t *filter, audit_match_fn *take, void *self, buffer_t *why);
+
+// The events of these seqs, 1 to 1000 of them, that are still there, lowest first.
+bool audit_rows(audit_t *audit, const int64_t *seqs, size_t count, audit_row_fn *take, void *self, buffer_t *why);
 
 // Everything known of one job of a queue, oldest first.
 bool audit_history(audit_t *audit, slice_t queue, slice_t job, audit_row_fn *take, void *self, buffer_t *why);

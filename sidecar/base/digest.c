@@ -77,3 +77,20 @@ void digest_hex(const digest_t *digest, char hex[DIGEST_HEX_SIZE]) {
     }
     hex[DIGEST_HEX_SIZE - 1] = '\0';
 }
+
+static int digit_value(char digit) {
+    if (digit >= '0' && digit <= '9') return digit - '0';
+    if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
+    return -1;
+}
+
+bool digest_parse(slice_t hex, digest_t *out) {
+    bool good = hex.len == DIGEST_HEX_SIZE - 1;
+    for (size_t i = 0; good && i < DIGEST_BYTES; i++) {
+        int high = digit_value(hex.data[2 * i]), low = digit_value(hex.data[2 * i + 1]);
+        good = high >= 0 && low >= 0;
+        if (good) out->bytes[i] = (uint8_t)(high << 4 | low);
+    }
+    if (!good) *out = (digest_t){.bytes = {0}};
+    return good;
+}

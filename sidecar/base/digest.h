@@ -3,8 +3,11 @@
 #ifndef QS_BASE_DIGEST_H
 #define QS_BASE_DIGEST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/slice.h"
 
 enum { DIGEST_BYTES = 32, DIGEST_HEX_SIZE = 65 };
 
@@ -23,5 +26,6 @@ typedef struct digest_part {
 digest_t digest_of_parts(const digest_part_t *parts, size_t count);
 
 void digest_hex(const digest_t *digest, char hex[DIGEST_HEX_SIZE]); // lower case, NUL-ended
+bool digest_parse(slice_t hex, digest_t *out);                      // false, and all zeros, unless it is 64 of these digits
 
 #endif

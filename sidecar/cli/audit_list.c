@@ -7,6 +7,17 @@
 #include "cli/table.h"
 #include "cli/when.h"
 
+const char audit_list_help[] =
+    "Final failures, newest first.\n"
+    "\n"
+    "Examples:\n"
+    "  queue-sidecar audit list --since 2h --queue email\n"
+    "  queue-sidecar audit list --reason reported --grep 'no such mailbox' -o csv >mailboxes.csv\n"
+    "\n"
+    "Usage: queue-sidecar audit list [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]\n"
+    "\n" AUDIT_HELP_LOG AUDIT_HELP_FILTERS AUDIT_HELP_FORMATS "  -n, --limit N       rows: 50 in a table, else all; 0 = all\n"
+    "\n" AUDIT_HELP_DATA AUDIT_HELP_EXIT;
+
 // Of "2026-11-21 02:14:07", what a narrow terminal shows: "11-21 02:14".
 enum { TABLE_LIMIT = 50, QUEUES_MAX = 32, NARROW = 112, SHORT_TIME = 5, SHORT_TIME_END = 16 };
 
@@ -19,6 +30,20 @@ typedef struct list {
     bool narrow;        // the terminal is
 } list_t;
 
+// "failed", or "requeued 2026-11-21 12:05:03 by ann@host: the relay is back".
+static void state_cell(const list_t *list, const audit_row_t *row) {
+    char time[WHEN_SIZE];
+    buffer_t text = {0};
+    buffer_add(&text, row->state.data, row->state.len);
+    if (row->answered_at) {
+        when_text(row->answered_at, list->ask->utc, time);
+        buffer_printf(&text, " %s by %.*s%s%.*s", time, (int)row->answered_by.len, row->answered_by.data,
+                      row->answer_reason.len ? ": " : "", (int)row->answer_reason.len, row->answer_reason.data);
+    }
+    table_cell(list->table, (slice_t){buffer_text(&text), text.len});
+    buffer_free(&text);
+}
+
 static void table_row(const list_t *list, const audit_row_t *row) {
     char time[WHEN_SIZE], attempts[NUMBER_SIZE];
     when_text(row->event.at, list->ask->utc, time);
@@ -28,7 +53,7 @@ static void table_row(const list_t *list, const audit_row_t *row) {
     table_cell(list->table, slice_text(time + (list->narrow ? SHORT_TIME : 0)));
     table_cell(list->table, row->event.queue);
     table_cell(list->table, row->event.reason);
-    table_cell(list->table, row->state);
+    state_cell(list, row);
     table_cell(list->table, slice_text(attempts));
     table_cell(list->table, row->event.job);
     table_cell(list->table, row->event.error.len ? row->event.error : row->event.payload);
@@ -115,7 +140,7 @@ int audit_print_list(audit_ask_t *ask) {
         {.title = title},
         {.title = "QUEUE", .least = 6},
         {.title = "REASON", .least = 8},
-        {.title = "STATE", .least = 6},
+        {.title = "STATE", .least = 6, .most = 80},
         {.title = "TRIES", .right = true},
         {.title = "JOB", .least = 8, .most = 20}, // digests and UUIDs are longer: `show` has all of it
         {.title = "ERROR, ELSE PAYLOAD", .least = 12, .most = 160},

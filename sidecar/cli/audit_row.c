@@ -36,6 +36,9 @@ static const struct {
     FIELD("event", TEXT, event.event),
     FIELD("answers", TEXT, event.answers),
     FIELD("term", TEXT, event.term),
+    FIELD("answered_at", TIME, answered_at),
+    FIELD("answered_by", TEXT, answered_by),
+    FIELD("answer_reason", TEXT, answer_reason),
     FIELD("payload", BYTES, event.payload),
 #undef FIELD
 };

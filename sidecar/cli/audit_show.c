@@ -1,5 +1,4 @@
 // One event with all that is known of it, and what else happened to its job.
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -8,33 +7,33 @@
 #include "cli/table.h"
 #include "cli/when.h"
 
+const char audit_show_help[] =
+    "All that is known of one event, and the history of its job.\n"
+    "\n"
+    "Examples:\n"
+    "  queue-sidecar audit show k3vq7m2zt4pa\n"
+    "  queue-sidecar audit show k3vq -o json\n"
+    "\n"
+    "Usage: queue-sidecar audit show REF [-c FILE | --db PATH] [-o FORMAT] [--utc]\n"
+    "\n"
+    "REF is what `audit list` shows, the beginning of it, or the 64 hex digits of an event id.\n"
+    "\n" AUDIT_HELP_LOG AUDIT_HELP_FORMATS "      --utc           times are UTC instead of local time\n"
+    "\n" AUDIT_HELP_DATA AUDIT_HELP_EXIT;
+
 enum { CANDIDATES = 20, LABEL = 10, BASE64_LINE = 76 };
 
 typedef struct search {
-    char prefix[EVENT_REF_SIZE];
-    const char *id; // the whole event id, when that was given; else NULL
+    audit_ref_t ref;
     int found;
     char first[EVENT_ID_SIZE]; // id of the first one
     table_t *table;            // of candidates, or NULL
     bool utc;
 } search_t;
 
-// Refs and event ids may be typed in capitals, and refs shortened.
-static bool read_ref(const char *word, search_t *search) {
-    static char id[EVENT_ID_SIZE];
-    size_t len = strlen(word);
-    char *to = len == EVENT_ID_SIZE - 1 ? id : search->prefix;
-    if (len == 0 || (len >= EVENT_REF_SIZE && to != id)) return false;
-    for (size_t i = 0; i <= len; i++) to[i] = (char)tolower((unsigned char)word[i]);
-    if (to != id) return strspn(search->prefix, "abcdefghijklmnopqrstuvwxyz234567") == len;
-    search->id = id;
-    return event_ref(slice_text(id), search->prefix);
-}
-
 static bool collect(void *self, const audit_row_t *row) {
     search_t *search = self;
     char time[WHEN_SIZE];
-    if (search->id && !slice_is(row->event.event, search->id)) return true;
+    if (*search->ref.event && !slice_is(row->event.event, search->ref.event)) return true;
     if (search->found++ == 0)
         snprintf(search->first, sizeof search->first, "%.*s", (int)row->event.event.len, row->event.event.data);
     if (!search->table) return true;
@@ -105,6 +104,7 @@ static bool take_history_row(void *self, const audit_row_t *row) {
     table_cell(history->table, slice_text(time));
     table_cell(history->table, row->event.kind);
     table_cell(history->table, row->event.reason);
+    table_cell(history->table, row->event.worker);
     table_cell(history->table, slice_text(row->event.attempts ? attempts : ""));
     table_cell(history->table, row->ref);
     table_cell(history->table, row->event.error);
@@ -122,7 +122,8 @@ static bool print_history(const audit_ask_t *ask, const audit_row_t *row, buffer
     const table_column_t columns[] = {{.title = ""},
                                       {.title = "HISTORY OF THE JOB"},
                                       {.title = "KIND"},
-                                      {.title = "REASON"},
+                                      {.title = "REASON", .least = 12, .most = 60},
+                                      {.title = "BY", .least = 6, .most = 40},
                                       {.title = "TRIES", .right = true},
                                       {.title = "REF"},
                                       {.title = "ERROR", .least = 10, .most = 160}};
@@ -134,11 +135,20 @@ static bool print_history(const audit_ask_t *ask, const audit_row_t *row, buffer
     return done;
 }
 
+// Who put it back or discarded it last, when and why.
+static void print_answer(const audit_ask_t *ask, const audit_row_t *row) {
+    if (!row->answered_at) return;
+    print_time("since", row->answered_at, ask->utc);
+    print_text("by", row->answered_by);
+    print_text("because", row->answer_reason);
+}
+
 static bool print_table(const audit_ask_t *ask, const audit_row_t *row, buffer_t *why) {
     const event_t *event = &row->event;
     bool failed = slice_is(event->kind, "failed");
     print_text("ref", row->ref);
     print_text("state", failed ? row->state : event->kind);
+    print_answer(ask, row);
     print_text("queue", event->queue);
     print_text("dialect", event->dialect);
     print_text("job", event->job);
@@ -203,10 +213,10 @@ static int list_candidates(const audit_ask_t *ask, search_t *search) {
     const table_column_t columns[] = {{.title = "REF"},  {.title = "AT"},     {.title = "QUEUE", .least = 8},
                                       {.title = "KIND"}, {.title = "REASON"}, {.title = "JOB", .least = 8, .most = 36}};
     buffer_t why = {0};
-    fprintf(stderr, "queue-sidecar: several refs begin with `%s`: give more of it\n", search->prefix);
+    fprintf(stderr, "queue-sidecar: several refs begin with `%s`: give more of it\n", search->ref.prefix);
     search->utc = ask->utc;
     search->table = table_begin(columns, sizeof columns / sizeof *columns, stderr);
-    bool done = audit_find(ask->audit, search->prefix, CANDIDATES, collect, search, &why);
+    bool done = audit_find(ask->audit, search->ref.prefix, CANDIDATES, collect, search, &why);
     table_end(search->table);
     return done ? CLI_FAILED : audit_complain(&why);
 }
@@ -215,20 +225,17 @@ int audit_print_one(audit_ask_t *ask) {
     search_t search = {0};
     show_t show = {.ask = ask, .id = search.first};
     buffer_t why = {0};
-    if (!read_ref(ask->ref, &search)) {
-        fprintf(stderr,
-                "queue-sidecar audit: `%s` is no ref: up to 12 of a-z and 2-7, as `audit list` shows them, or the 64 hex digits "
-                "of an "
-                "event id\n",
-                ask->ref);
+    if (!audit_ref_read(ask->words.all[0], &search.ref)) {
+        fprintf(stderr, "queue-sidecar audit: `%s` is no ref: " AUDIT_REF_IS "\n", ask->words.all[0]);
         return CLI_USAGE;
     }
-    if (!audit_find(ask->audit, search.prefix, CANDIDATES, collect, &search, &why)) return audit_complain(&why);
+    if (!audit_find(ask->audit, search.ref.prefix, CANDIDATES, collect, &search, &why)) return audit_complain(&why);
     if (search.found == 0) {
-        fprintf(stderr, "queue-sidecar: no event has the ref `%s`: it may be older than what this log keeps\n", ask->ref);
+        fprintf(stderr, "queue-sidecar: no event has the ref `%s`: it may be older than what this log keeps\n",
+                ask->words.all[0]);
         return CLI_FAILED;
     }
     if (search.found > 1) return list_candidates(ask, &search);
-    if (!audit_find(ask->audit, search.prefix, CANDIDATES, print, &show, &why)) return audit_complain(&why);
+    if (!audit_find(ask->audit, search.ref.prefix, CANDIDATES, print, &show, &why)) return audit_complain(&why);
     return show.failed ? audit_complain(&show.why) : CLI_OK;
 }

@@ -5,7 +5,7 @@
 #include "config/number.h"
 #include "config/value.h"
 
-enum { NAMED_KEYS = 4 };
+enum { NAMED_KEYS = 5 };
 
 // One Redis key that a queue uses.
 typedef struct used_key {
@@ -21,6 +21,7 @@ static void used_keys(const queue_config_t *queue, used_key_t keys[NAMED_KEYS]) 
     keys[1] = (used_key_t){"delayed", delayed ? queue->delayed : NULL};
     keys[2] = (used_key_t){"backup", monitor ? queue->backup : NULL};
     keys[3] = (used_key_t){"errors", monitor ? queue->errors : NULL};
+    keys[4] = (used_key_t){"dlq", monitor && *queue->dlq ? queue->dlq : NULL};
 }
 
 // Where a queue's value stands; the queue itself where it is inherited.

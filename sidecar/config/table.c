@@ -136,6 +136,8 @@ const config_key_t config_keys[] = {
         "Key of the list of jobs in progress.", PLAIN),
     ROW("queue-only", "errors", KEY_REDIS, "<name>:errors", "1", "1024", QUEUE(errors), false,
         "Key of the hash in which workers report failed jobs.", PLAIN),
+    ROW("queue-only", "dlq", KEY_REDIS, "", "0", "1024", QUEUE(dlq), false,
+        "Key of a list that gets the bytes of each job that is ended, beside its record; empty means none, and nobody but you shortens it.", PLAIN),
 };
 // clang-format on
 

@@ -8,11 +8,12 @@
 #include "queue/heartbeat.h"
 #include "queue/lock.h"
 #include "queue/reply.h"
+#include "queue/requeue.h"
 #include "queue/settle.h"
 #include "queue/stream.h"
 #include "queue/wake.h"
 
-enum { SCRATCH_TTL_MS = 60000, SCRATCH_KEYS = 11, SCRATCH_LIMIT = 1000, SCRATCH_BYTES = 1 << 20 };
+enum { SCRATCH_TTL_MS = 60000, SCRATCH_KEYS = 13, SCRATCH_LIMIT = 1000, SCRATCH_BYTES = 1 << 20 };
 
 typedef struct scratch {
     conn_t *conn;
@@ -44,6 +45,7 @@ static void scratch_init(scratch_t *scratch, const keyspace_t *keys) {
     queue->delayed = mem_printf("sidecar:%s:delayed", queue->name);
     queue->backup = mem_printf("sidecar:%s:backup", queue->name);
     queue->errors = mem_printf("sidecar:%s:errors", queue->name);
+    queue->dlq = mem_printf("sidecar:%s:dlq", queue->name);
     queue->policy = keys->config->queues[0].policy;
     scratch->config = (config_t){.group = queue->name, .queues = queue, .queue_count = 1};
     scratch->config.stream.max_bytes = SCRATCH_BYTES;
@@ -51,8 +53,9 @@ static void scratch_init(scratch_t *scratch, const keyspace_t *keys) {
     scratch->keys = keyspace_new(&scratch->config);
     const seat_t *seat = &scratch->keys->seats[0];
     const queue_keys_t *of = &scratch->keys->queues[0];
-    const char *all[SCRATCH_KEYS] = {queue->ready,  queue->delayed, seat->lock,   seat->served, of->meta,    queue->backup,
-                                     queue->errors, of->stamps,     of->sentinel, of->failures, of->auditors};
+    const char *all[SCRATCH_KEYS] = {queue->ready,  queue->delayed, seat->lock,  seat->served, of->meta,
+                                     queue->backup, queue->errors,  queue->dlq,  of->stamps,   of->sentinel,
+                                     of->failures,  of->auditors,   of->requeued};
     memcpy(scratch->all, all, sizeof all);
     token_new(scratch->token, SCRATCH_TTL_MS);
 }
@@ -64,6 +67,7 @@ static void scratch_free(scratch_t *scratch) {
     free(scratch->queue.delayed);
     free(scratch->queue.backup);
     free(scratch->queue.errors);
+    free(scratch->queue.dlq);
 }
 
 // Notes a refusal and says whether the run can go on.
@@ -119,6 +123,8 @@ static outcome_t lay_out(scratch_t *scratch) {
         {"HSET", of->sentinel, "scratch", ""},
         {"XADD", of->failures, "1-1", "event", "scratch"},
         {"HSET", of->auditors, "scratch", "0-1 0"}, // heard of so long ago that it is forgotten
+        {"HSET", of->requeued, "scratch", ""},
+        {"LPUSH", scratch->queue.dlq, "scratch", NULL},
     };
     enum { COUNT = sizeof requests / sizeof *requests };
     for (int i = 0; i < COUNT; i++) {
@@ -285,6 +291,22 @@ static bool try_settle(scratch_t *scratch, const char *job, stamp_raw_t stamp) {
     return passed(scratch, SCRIPT_settle, settle_read(scratch->conn, &settled, scratch->fault));
 }
 
+// What an operator's command does under the same rights. A full Redis refuses it, which is no fault of these.
+static bool try_requeue(scratch_t *scratch) {
+    const digest_t digest = digest_of("", 0);
+    char id[DIGEST_HEX_SIZE];
+    requeue_reply_t reply;
+    digest_hex(&digest, id);
+    const event_t event = {.kind = slice_text("scratch"), .answers = slice_text(id)};
+    requeue_append(scratch->conn, scratch->keys,
+                   &(requeue_ask_t){.job = slice_text("again"), .digest = &digest, .by = "preflight", .record = &event});
+    outcome_t outcome = requeue_read(scratch->conn, &reply, scratch->fault);
+    if (out_of_memory(scratch->fault)) outcome = OUTCOME_OK;
+    if (outcome == OUTCOME_OK && reply.kind == REQUEUE_FAILED)
+        outcome = fault_set(scratch->fault, OUTCOME_FAULT, "%s", reply.why);
+    return passed(scratch, SCRIPT_requeue, outcome);
+}
+
 static void ignore_report(void *self, const report_ref_t *report) {
     (void)self;
     (void)report;
@@ -377,7 +399,7 @@ outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void 
     scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .fault = fault};
     scratch_init(&scratch, keys);
     bool ran = lay_out(&scratch) == OUTCOME_OK && try_lock(&scratch) && try_queue(&scratch) && try_stream(&scratch) &&
-               (!monitored(keys) || try_monitor(&scratch)) && try_news(&scratch) && try_end(&scratch);
+               (!monitored(keys) || (try_monitor(&scratch) && try_requeue(&scratch))) && try_news(&scratch) && try_end(&scratch);
     outcome_t outcome = ran ? OUTCOME_OK : fault->outcome;
     if (conn_is_open(conn)) { // another connection than this may be the lost one
         fault_t tidy = *fault;

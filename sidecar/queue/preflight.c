@@ -118,6 +118,7 @@ static outcome_t look_at_queue(const look_t *look, const queue_keys_t *queue) {
         keys[count++] = (typed_key_t){"errors", config->errors, "hash"};
         keys[count++] = (typed_key_t){"stamps", queue->stamps, "hash"};
         keys[count++] = (typed_key_t){"sentinel", queue->sentinel, "hash"};
+        if (*config->dlq) keys[count++] = (typed_key_t){"dlq", config->dlq, "list"};
     }
     keys[count++] = (typed_key_t){"meta", queue->meta, "hash"};
     keys[count++] = (typed_key_t){"failures", queue->failures, "stream"};
@@ -153,7 +154,7 @@ static outcome_t look_at_slots(const look_t *look) {
         unsigned slot = keyspace_slot(lock);
         if (slot == keyspace_slot(queue->config->ready) && slot == keyspace_slot(queue->config->delayed) &&
             slot == keyspace_slot(queue->config->backup) && slot == keyspace_slot(queue->config->errors) &&
-            slot == keyspace_slot(queue->meta))
+            slot == keyspace_slot(queue->meta) && (!*queue->config->dlq || slot == keyspace_slot(queue->config->dlq)))
             continue;
         say(look, FINDING_QUEUE, queue->config->name,
             "in Redis Cluster the keys of a queue and its lock must share a slot: set lock.scope = \"queue\" and put a hash tag "

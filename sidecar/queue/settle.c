@@ -3,39 +3,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "queue/record.h"
 #include "queue/reply.h"
 
 enum { REPORTS_COUNT = 16 };
-
-static void append_field(conn_t *conn, const char *name, slice_t value) {
-    if (value.len == 0) return;
-    request_text(conn, name);
-    request_bytes(conn, value.data, value.len);
-}
-
-static void append_number(conn_t *conn, const char *name, int64_t value) {
-    if (value == 0) return;
-    request_text(conn, name);
-    request_int(conn, value);
-}
-
-// `at` and `error` are the script's.
-static void append_event(conn_t *conn, const event_t *event) {
-#define X(name, help)                                                                                                            \
-    if (strcmp(#name, "error") != 0) append_field(conn, #name, event->name);
-    EVENT_TEXTS(X)
-#undef X
-#define X(name, help)                                                                                                            \
-    if (strcmp(#name, "at") != 0) append_number(conn, #name, event->name);
-    EVENT_NUMBERS(X)
-#undef X
-}
 
 void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask) {
     const queue_keys_t *at = &keys->queues[ask->queue];
     const queue_config_t *queue = at->config;
     const char *lock = keys->seats[at->seat].lock;
-    request_script(conn, SCRIPT_settle, 9);
+    bool dead = ask->new.len == 0 && *queue->dlq != '\0';
+    request_script(conn, SCRIPT_settle, 10);
     request_text(conn, lock);
     request_text(conn, queue->backup);
     request_text(conn, ask->new.len && ask->delay_ms ? queue->delayed : queue->ready);
@@ -45,6 +23,7 @@ void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask
     request_text(conn, at->failures);
     request_text(conn, at->meta);
     request_text(conn, ask->heartbeat ? ask->heartbeat : lock);
+    request_text(conn, dead ? queue->dlq : lock);
     request_text(conn, ask->token);
     request_bytes(conn, ask->job.data, ask->job.len);
     request_bytes(conn, ask->digest->bytes, STAMP_FIELD_BYTES);
@@ -60,7 +39,7 @@ void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask
         request_text(conn, "");
     request_text(conn, queue->policy.score_unit == SCORE_S ? "s" : "ms");
     request_int(conn, keys->config->stream.max_bytes);
-    append_event(conn, ask->event);
+    record_append(conn, ask->event);
     request_end(conn);
 }
 

@@ -5,6 +5,7 @@
 #include "queue/reply.h"
 
 enum { SWEEP_COUNT = 1000, SWEEP_MOST = 2000 }; // unpack in sweep.lua must not meet more
+enum { REQUEUED_BIT = 0x8000 };                 // of the retries; requeue.lua sets it
 
 static uint8_t *put(uint8_t *at, uint64_t number, int bytes) {
     for (int i = bytes - 1; i >= 0; i--, number >>= 8) at[i] = (uint8_t)number;
@@ -23,7 +24,8 @@ stamp_raw_t stamp_pack(const stamp_t *stamp) {
     uint8_t *at = put(raw.bytes, (uint64_t)stamp->born_us, 8);
     at = put(at, (uint64_t)stamp->seen, 6);
     at = put(at, (uint64_t)stamp->missing, 6);
-    at = put(at, (uint64_t)(stamp->retries < UINT16_MAX ? stamp->retries : UINT16_MAX), 2);
+    int64_t retries = stamp->retries < REQUEUED_BIT ? stamp->retries : REQUEUED_BIT - 1;
+    at = put(at, (uint64_t)retries | (stamp->requeued ? REQUEUED_BIT : 0), 2);
     put(at, (uint64_t)stamp->retried_at, 6);
     return raw;
 }
@@ -35,6 +37,8 @@ stamp_t stamp_unpack(const void *bytes, size_t len) {
     at = take(at, &stamp.seen, 6);
     at = take(at, &stamp.missing, 6);
     at = take(at, &stamp.retries, 2);
+    stamp.requeued = stamp.retries & REQUEUED_BIT;
+    stamp.retries &= REQUEUED_BIT - 1;
     take(at, &stamp.retried_at, 6);
     return stamp;
 }

@@ -78,6 +78,11 @@ static inline void set_stamp(redis_t *r, slice_t job, stamp_t stamp) {
     redis_ok(r, "HSET sidecar:email:stamps %b %b", digest.bytes, (size_t)STAMP_FIELD_BYTES, raw.bytes, raw.len);
 }
 
+static inline bool same_stamp(stamp_t a, stamp_t b) {
+    stamp_raw_t x = stamp_pack(&a), y = stamp_pack(&b);
+    return memcmp(x.bytes, y.bytes, STAMP_BYTES) == 0;
+}
+
 /* How many entries of a list are these bytes. */
 static inline long long in_list(redis_t *r, const char *key, slice_t job) {
     redisReply *reply = redis_do(r, "LPOS %s %b COUNT 0", key, job.data, job.len);

@@ -241,8 +241,8 @@ Test(redis_acl, each_command_is_needed_and_preflight_misses_it, .timeout = 60) {
 /* An argument of no bytes, as a format takes it. */
 #define NOTHING "%b"
 #define SETTLE_KEYS                                                                                                              \
-    "9 sidecar:app:lock email:backup email email sidecar:email:stamps email:errors sidecar:email:failures sidecar:sms:meta "     \
-    "sidecar:app:lock"
+    "10 sidecar:app:lock email:backup email email sidecar:email:stamps email:errors sidecar:email:failures sidecar:sms:meta "    \
+    "sidecar:app:lock email:dead"
 
 /* Every script as the product calls it, in a state in which it would write. */
 static const struct {
@@ -262,6 +262,8 @@ static const struct {
     {SCRIPT_plant, "3 sidecar:app:lock email:backup sidecar:email:sentinel T " NOTHING " 0123456789abcdef0123456789abcdef"},
     {SCRIPT_settle, SETTLE_KEYS " T job3 digest " NOTHING " stamp 1 9 1 " NOTHING " " NOTHING " ms 9999 kind retried"},
     {SCRIPT_settle, SETTLE_KEYS " T job3 digest " NOTHING " " NOTHING " 1 9 1 " NOTHING " " NOTHING " ms 9999 kind failed"},
+    {SCRIPT_requeue, "6 sidecar:email:requeued sidecar:email:failures sidecar:email:meta email sidecar:email:stamps "
+                     "sidecar:email:meta event requeued me 0 job5 digest 9 kind requeued"},
     {SCRIPT_reports, "1 email:errors 0 10"},
     {SCRIPT_sweep, "2 sidecar:app:lock email:errors T value job4 text"},
     {SCRIPT_heal, "1 sidecar:app:lock T 5000"},

@@ -5,7 +5,7 @@
 
 /* One call; begins as ask_new gives it: a retry at once of JOB, seen at the head. */
 typedef struct {
-    const char *token, *from, *alone, *report, *delay, *unit, *most, *heartbeat, *depth;
+    const char *token, *from, *alone, *report, *delay, *unit, *most, *heartbeat, *depth, *dlq;
     slice_t job;
     stamp_t old;
     bool ends;
@@ -24,6 +24,7 @@ static ask_t ask_new(void) {
                    .unit = "ms",
                    .most = "1000000",
                    .heartbeat = "sidecar:app:lock",
+                   .dlq = "sidecar:app:lock",
                    .depth = "4096",
                    .job = slice_text(JOB),
                    .old = OLD,
@@ -40,12 +41,12 @@ static redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
     digest_t digest = digest_of(ask.job.data, ask.job.len);
     stamp_raw_t old = ask.old.born_us ? stamp_pack(&ask.old) : (stamp_raw_t){.len = 0}, new = stamp_pack(&NEW);
     char *payload = calloc(1, ask.payload + 1);
-    call_t call = call_begin(SCRIPT_settle, "9");
+    call_t call = call_begin(SCRIPT_settle, "10");
     const char *target = *ask.delay && !ask.ends ? "email:delayed" : "email";
     const char *const keys[] = {
-        "sidecar:app:lock",       "email:backup",       target,       "email", "sidecar:email:stamps", "email:errors",
-        "sidecar:email:failures", "sidecar:email:meta", ask.heartbeat};
-    for (size_t i = 0; i < 9; i++) call_text(&call, keys[i]);
+        "sidecar:app:lock",       "email:backup",       target,        "email", "sidecar:email:stamps", "email:errors",
+        "sidecar:email:failures", "sidecar:email:meta", ask.heartbeat, ask.dlq};
+    for (size_t i = 0; i < 10; i++) call_text(&call, keys[i]);
     call_text(&call, ask.token);
     call_add(&call, ask.job.data, ask.job.len);
     call_add(&call, digest.bytes, STAMP_FIELD_BYTES);
@@ -115,7 +116,7 @@ Test(redis_script_settle, a_retry_goes_to_the_front_of_ready) {
     redis_expect(f.r, "other", "RPOP email");
     cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 2);
     stamp_t stamp = stamp_of(f.r, slice_text(JOB));
-    cr_assert(memcmp(&stamp, &NEW, sizeof stamp) == 0);
+    cr_assert(same_stamp(stamp, NEW));
     expect_field(f.r, "kind", "retried");
     expect_field(f.r, "error", NULL);
     char *at = field(f.r, "at");
@@ -281,6 +282,24 @@ Test(redis_script_settle, a_report_is_answered_once) {
                  "for i = 1, #e, 2 do if e[i] == 'error' then return tostring(#e[i + 1]) end end");
     free(sha1);
     free(text);
+    fixture_stop(&f);
+}
+
+/* With the record, before the removal, and never at a retry. */
+Test(redis_script_settle, an_ended_job_goes_to_the_dead_letter_list) {
+    fixture_t f = setup();
+    ask_t ask = ask_end();
+    ask.dlq = "email:dead";
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+        if (strcmp(fixture_types[t], "list") == 0) continue;
+        fixture_make_key(f.r, "email:dead", fixture_types[t]);
+        expect_type(settle_with(f.r, ask, true), "dlq", fixture_types[t]);
+    }
+    fixture_make_key(f.r, "email:dead", "list");
+    settled(f.r, ask, 1);
+    redis_expect(f.r, JOB, "LINDEX email:dead 0");
+    cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)), 0);
+    cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
     fixture_stop(&f);
 }
 

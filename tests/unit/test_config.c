@@ -65,6 +65,7 @@ Test(unit_config, fills_in_the_defaults) {
     cr_expect_str_eq(queue->delayed, "q:delayed");
     cr_expect_str_eq(queue->backup, "q:backup");
     cr_expect_str_eq(queue->errors, "q:errors");
+    cr_expect_str_eq(queue->dlq, "");
     const queue_policy_t *policy = &queue->policy;
     cr_expect_eq(policy->protected_timeout_ms, 180000);
     cr_expect_eq(policy->alive_timeout_ms, 0);
@@ -429,7 +430,7 @@ Test(unit_config, lists_every_key_in_seven_columns) {
         cr_expect_eq(tabs, 6);
         rows++;
     }
-    cr_expect_eq(rows, 52);
+    cr_expect_eq(rows, 53);
     cr_expect_not_null(strstr(buffer_text(&out), "\nlock\tttl\tduration\t5s\ta duration from \"200ms\" to \"10m\"\trestart\t"));
     cr_expect_not_null(strstr(buffer_text(&out), "\nqueue-only\tbackup\tkey\t<name>:backup\t"));
     buffer_free(&out);

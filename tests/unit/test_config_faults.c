@@ -108,7 +108,8 @@ Test(unit_config_faults, says_what_an_unknown_key_may_have_meant) {
         {"lock = { zzzzzz = 1; };\n" Q, "F:1: `lock`: unknown key `zzzzzz`; known here: ttl, scope\n"},
         {"defaults = { timeout = \"3s\"; };\n" Q, "F:1: `defaults`: unknown key `timeout`: it belongs in `redis`\n"},
         {"queues = ( { name = \"q\"; timeout = \"3s\"; } );",
-         "F:1: queue `q`: unknown key `timeout`; known here: name, dialect, ready, delayed, backup, errors, protected_timeout, "
+         "F:1: queue `q`: unknown key `timeout`; known here: name, dialect, ready, delayed, backup, errors, dlq, "
+         "protected_timeout, "
          "alive_timeout, alive_kills, heartbeat, retry_times, retry_window, retry_backoff, retry_delay, retry_delay_max, "
          "retry_jitter, "
          "ready_limit, score_unit, id_path, created_path, type_path, end_duplicates, max_payload, roles\n"},
@@ -129,6 +130,10 @@ Test(unit_config_faults, compares_queues_with_each_other) {
          "F:3: queues `q` and `r` share the key `q`: it is ready of `q` and ready of `r`\n"},
         {"queues = ( { name = \"q\"; },\n { name = \"q:delayed\"; } );",
          "F:2: queues `q` and `q:delayed` share the key `q:delayed`: it is delayed of `q` and ready of `q:delayed`\n"},
+        {"queues = ( { name = \"q\";\n dlq = \"q:backup\"; } );",
+         "F:2: queue `q`: its backup and its dlq are the same key `q:backup`\n"},
+        {"queues = ( { name = \"a\"; dlq = \"dead\"; },\n { name = \"b\"; dlq = \"dead\"; } );",
+         "F:2: queues `a` and `b` share the key `dead`: it is dlq of `a` and dlq of `b`\n"},
         {"queues = ( { name = \"q\"; ready = \"k\";\n errors = \"k\"; } );",
          "F:2: queue `q`: its ready and its errors are the same key `k`\n"},
         {"group = \"q\";\n" Q,

@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,4 +95,22 @@ Test(unit_digest, a_long_part_has_all_bytes_of_its_length) {
     memcpy(bytes + 5, "\x01\x23\x45", 3);
     cr_expect(equal(digest_of_parts(&(digest_part_t){part, len}, 1), digest_of(bytes, 8 + len)));
     free(bytes);
+}
+
+Test(unit_digest, hex_is_read_back_or_refused_whole) {
+    digest_t digest = digest_of("abc", 3), read, zeros = {.bytes = {0}};
+    char hex[DIGEST_HEX_SIZE];
+    digest_hex(&digest, hex);
+    cr_expect(digest_parse(slice_text(hex), &read) && equal(read, digest));
+    static const char *const bad[] = {"", "ba", "g", " "};
+    for (size_t i = 0; i < 4; i++) {
+        char text[DIGEST_HEX_SIZE];
+        memcpy(text, hex, sizeof text);
+        if (i < 2)
+            snprintf(text, sizeof text, "%s", bad[i]);
+        else
+            text[63] = *bad[i];
+        cr_expect_not(digest_parse(slice_text(text), &read), "%s", text);
+        cr_expect(equal(read, zeros));
+    }
 }

@@ -179,6 +179,22 @@ Test(unit_verdict, what_a_job_says_of_its_age_counts_unless_it_lies_in_the_futur
     expect_leave(judge(s, p), s.now + PROTECTED);
 }
 
+/* Put back by an operator: its own date has ended it once, and must not again. */
+Test(unit_verdict, a_job_that_was_put_back_gets_a_whole_alive_timeout) {
+    queue_policy_t p = policy();
+    p.alive_timeout_ms = ALIVE;
+    p.protected_timeout_ms = 2 * ALIVE;
+    sighting_t s = at(T + ALIVE);
+    s.created = T - 100 * ALIVE;
+    expect(judge(s, p), VERDICT_END, "alive_timeout", 1);
+    s.stamp.requeued = true;
+    expect_leave(judge(s, p), T + ALIVE);
+    s.now = s.began = T + ALIVE + 1;
+    expect(judge(s, p), VERDICT_END, "alive_timeout", 1);
+    s.stamp = (stamp_t){.born_us = T * INT64_C(1000), .retried_at = T, .requeued = true};
+    cr_assert_eq(judge(s, p).kind, VERDICT_SEEN, "its first execution is not a retry");
+}
+
 Test(unit_verdict, copies_are_retried_and_not_ended) {
     queue_policy_t p = policy();
     p.alive_timeout_ms = ALIVE;

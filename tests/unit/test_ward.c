@@ -9,6 +9,7 @@
 enum { INTERVAL = 1000, REDIS_NOW = 5000000 };
 
 static queue_config_t config;
+static char empty[] = "";
 static metrics_queue_t metrics;
 static ward_t ward;
 static int64_t now_ms;
@@ -19,6 +20,7 @@ static int64_t next_ms(void) { return mono_diff(ward_next(&ward), now()) / NS_PE
 static void begin(void) {
     config = (queue_config_t){.name = "email"};
     config.policy.protected_timeout_ms = 10000;
+    config.policy.created_path = empty;
     config.policy.retry_window_ms = 60000;
     metrics = (metrics_queue_t){0};
     now_ms = 0;
@@ -479,6 +481,25 @@ Test(unit_ward, a_stamp_under_way_is_kept_for_the_retry_window) {
     cr_assert(keeps(7, (stamp_t){.born_us = 1, .retried_at = REDIS_NOW - 60000}));
     cr_assert_not(keeps(7, (stamp_t){.born_us = 1, .retried_at = REDIS_NOW - 60001}));
     cr_assert_not(keeps(7, (stamp_t){.born_us = 1, .seen = 1, .retried_at = REDIS_NOW}));
+}
+
+/* Its stamp says that its date no longer counts; elsewhere it says nothing that the next sighting would not. */
+Test(unit_ward, a_stamp_of_a_job_put_back_is_kept_where_its_date_would_end_it) {
+    stamp_t stamp = {.born_us = 1, .requeued = true, .retried_at = REDIS_NOW - 500000};
+    for (int i = 0; i < 3; i++) PASS(1);
+    ward.now = REDIS_NOW;
+    cr_assert_not(keeps(7, stamp));
+    config.policy.alive_timeout_ms = 500000;
+    cr_assert_not(keeps(7, stamp));
+    config.policy.created_path = (char[]){"/at"};
+    cr_assert(keeps(7, stamp));
+    stamp.retried_at--;
+    cr_assert_not(keeps(7, stamp));
+    stamp.retries = 1; /* once retried it is like any other */
+    stamp.retried_at = REDIS_NOW - 60000;
+    cr_assert(keeps(7, stamp));
+    stamp.retried_at--;
+    cr_assert_not(keeps(7, stamp));
 }
 
 Test(unit_ward, stamps_are_swept_when_there_are_more_than_jobs) {

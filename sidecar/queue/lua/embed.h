@@ -20,7 +20,8 @@
     X(sweep)                                                                                                                     \
     X(tails)                                                                                                                     \
     X(acknowledge)                                                                                                               \
-    X(trim)
+    X(trim)                                                                                                                      \
+    X(requeue)
 
 #define X(name)                                                                                                                  \
     extern const char lua_##name[];                                                                                              \

@@ -10,6 +10,7 @@
 -- KEYS[7]  failures  stream
 -- KEYS[8]  meta      field `bytes`: of all values in the stream
 -- KEYS[9]  heartbeat key of the job; the lock again where there is none to look at
+-- KEYS[10] dlq       list that takes the bytes of ended jobs; the lock again where there is none, and at a retry
 -- ARGV[1]  token
 -- ARGV[2]  job
 -- ARGV[3]  digest    its field in stamps
@@ -32,6 +33,7 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local delayed = ARGV[10] ~= ''
 local wanted = {{'backup', KEYS[2], 'list'}, {'target', KEYS[3], delayed and 'zset' or 'list'}, {'ready', KEYS[4], 'list'},
     {'stamps', KEYS[5], 'hash'}, {'errors', KEYS[6], 'hash'}, {'failures', KEYS[7], 'stream'}, {'meta', KEYS[8], 'hash'}}
+if KEYS[10] ~= KEYS[1] then wanted[#wanted + 1] = {'dlq', KEYS[10], 'list'} end
 for i, want in ipairs(wanted) do
     local found = redis.call('TYPE', want[2]).ok
     if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
@@ -64,6 +66,7 @@ if room then
     redis.call('XADD', KEYS[7], '*', unpack(record))
     redis.call('HSET', KEYS[8], 'bytes', string.format('%.0f', bytes))
 end
+if KEYS[10] ~= KEYS[1] then redis.call('LPUSH', KEYS[10], job) end
 if not ends then
     local added = 0
     if delayed then

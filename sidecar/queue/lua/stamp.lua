@@ -10,7 +10,8 @@
 -- Safe     fenced; adds and changes only, and no more than there are jobs in progress.
 --
 -- A stamp is 28 bytes, numbers with the highest byte first: born in us (8), seen (6), missing (6), retries (2), retried_at (6),
--- times in ms by Redis's clock; anything of another length is none. A life is its own birth, in us, made unique in its queue.
+-- times in ms by Redis's clock; anything of another length is none. The highest bit of retries says that the life began with a
+-- requeue. A life is its own birth, in us, made unique in its queue.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 for i, want in ipairs({{'stamps', KEYS[2]}, {'meta', KEYS[3]}}) do
     local found = redis.call('TYPE', want[2]).ok

@@ -1,0 +1,140 @@
+/* What the tests of `audit requeue` share: failures in a stream, the command line on a sidecar's config and log, and what it
+ * says. */
+#ifndef QS_TEST_REQUEUE_DESK_H
+#define QS_TEST_REQUEUE_DESK_H
+
+#include "audit_log.h"
+#include "base/digest.h"
+#include "base/slice.h"
+#include "child.h"
+#include "scene.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { COPY_MS = 30000, RUN_MS = 60000 };
+#define QUEUE "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"1h\"; retry_times = 0; }"
+
+#define await(scene, cond, ms)                                                                                                   \
+    do {                                                                                                                         \
+        if (!wait_for(cond, ms)) scene_fail(scene, "never came: " #cond);                                                        \
+    } while (0)
+
+static inline bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
+
+/* One record as a final failure leaves it; `at` 0: now. */
+typedef struct {
+    const char *stream, *queue, *error;
+    int number;
+    int64_t at;
+    slice_t payload; /* data NULL: "job <number>" */
+} failure_t;
+
+static inline void feed_one(redis_t *r, failure_t of) {
+    char text[32], id[DIGEST_HEX_SIZE], sha256[DIGEST_HEX_SIZE], job[24], at[24], size[24];
+    int len = snprintf(text, sizeof(text), "job %d", of.number);
+    if (!of.payload.data) of.payload = (slice_t){text, (size_t)len};
+    digest_t digest = digest_of(of.payload.data, of.payload.len), event = digest_of(text, (size_t)len);
+    digest_hex(&digest, sha256);
+    digest_hex(&event, id);
+    snprintf(job, sizeof(job), "%d", of.number);
+    snprintf(at, sizeof(at), "%lld", (long long)(of.at ? of.at : scene_ms(r)));
+    snprintf(size, sizeof(size), "%zu", of.payload.len);
+    redis_ok(
+        r,
+        "XADD sidecar:%s:failures * event %s kind failed dialect list queue %s job %s reason reported error %s attempts 1 at "
+        "%s size %s sha256 %s payload %b",
+        of.stream ? of.stream : "q", id, of.queue ? of.queue : "q", job, of.error ? of.error : "no", at, size, sha256,
+        of.payload.data, of.payload.len);
+}
+
+static inline void feed(redis_t *r, int first, int count) {
+    for (int i = first; i < first + count; i++) feed_one(r, (failure_t){.number = i});
+}
+
+static inline bool answers(const daemon_t *d, int count) {
+    return audit_log_int(daemon_audit_path(d), "SELECT count(*) FROM events WHERE answers <> ''") == count;
+}
+
+/* How many different jobs are in the list, or -1 when one is there twice. */
+static inline long long distinct(redis_t *r, const char *list) {
+    return redis_int(r, "EVAL %s 1 %s",
+                     "local seen, n = {}, 0 for _, j in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do "
+                     "if seen[j] then return -1 end seen[j] = true n = n + 1 end return n",
+                     list);
+}
+
+/* The CLI with this sidecar's config and log; what follows are words, the last of which is NULL. */
+enum { WORDS = 24 };
+typedef struct {
+    const char *argv[WORDS + 8];
+} command_t;
+
+static inline command_t command(const daemon_t *d, const char *const *words) {
+    command_t of = {.argv = {"audit"}};
+    size_t n = 1;
+    for (; *words; words++) of.argv[n++] = *words;
+    if (strcmp(of.argv[1], "requeue") == 0 || strcmp(of.argv[1], "discard") == 0) {
+        of.argv[n++] = "-c";
+        of.argv[n++] = daemon_config_path(d);
+    }
+    of.argv[n++] = "--db";
+    of.argv[n++] = daemon_audit_path(d);
+    return of;
+}
+
+#define cli(d, ...) daemon_run_argv(NULL, command(d, (const char *const[]){__VA_ARGS__, NULL}).argv)
+
+/* The same in the background. */
+typedef struct {
+    child_t *child;
+    char *out, *err;
+} background_t;
+
+static inline background_t start(const daemon_t *d, const char *const *words) {
+    command_t of = command(d, words);
+    const char *argv[WORDS + 9] = {getenv("QS_DAEMON") && *getenv("QS_DAEMON") ? getenv("QS_DAEMON") : "build/queue-sidecar"};
+    char *dir = temp_dir("cli");
+    background_t b = {.out = temp_path(dir, "out"), .err = temp_path(dir, "err")};
+    memcpy(argv + 1, of.argv, sizeof(of.argv));
+    b.child = child_start(&(child_spec_t){.argv = argv, .out = b.out, .err = b.err});
+    free(dir);
+    return b;
+}
+#define cli_start(d, ...) start(d, (const char *const[]){__VA_ARGS__, NULL})
+
+static inline int finish(background_t *b, char **out) {
+    cr_assert(child_wait(b->child, RUN_MS));
+    int code = b->child->exit_code;
+    if (out) *out = temp_read(b->out);
+    child_free(b->child);
+    free(b->out);
+    free(b->err);
+    return code;
+}
+
+/* The number behind "name": in a JSON object of one line. */
+static inline int number_of(const char *json, const char *name) {
+    char key[40];
+    snprintf(key, sizeof(key), "\"%s\":", name);
+    const char *at = strstr(json, key);
+    cr_assert_not_null(at, "%s lacks %s", json, name);
+    return atoi(at + strlen(key));
+}
+
+static inline char *ref_of(const daemon_t *d, const char *job) {
+    const daemon_output_t *list = cli(d, "list", "-o", "csv", "--grep", job, "-n", "1");
+    const char *row = strchr(list->out, '\n');
+    cr_assert(row && row[1], "%s%s", list->out, list->err);
+    return strndup(row + 1, strcspn(row + 1, ","));
+}
+
+static inline daemon_t *sidecar(scene_t *s) { return scene_sidecar_up(s, (sidecar_t){.queues = QUEUE, .scan = "50ms"}); }
+
+#endif

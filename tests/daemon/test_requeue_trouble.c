@@ -1,0 +1,203 @@
+/* `audit requeue` that is killed, interrupted, refused or misused. */
+#include "requeue_desk.h"
+
+Test(daemon_requeue_trouble, what_a_killed_run_has_left_the_next_one_does, .timeout = 120) {
+    enum { FAILURES = 2000 };
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    feed(s.r, 0, FAILURES);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
+    for (int wanted = 100; wanted <= 700; wanted += 300) {
+        background_t b = cli_start(d, "requeue", "--where", "-q", "q", "--yes", "--rate", "1000/s");
+        await(&s, redis_int(s.r, "LLEN q") >= wanted, RUN_MS);
+        child_kill(b.child);
+        finish(&b, NULL);
+        cr_assert_lt(redis_int(s.r, "LLEN q"), FAILURES);
+    }
+    const daemon_output_t *rest = cli(d, "requeue", "--where", "-q", "q", "--yes", "-o", "json");
+    cr_assert_eq(rest->code, 0, "%s", rest->err);
+    cr_assert_eq(number_of(rest->out, "done") + number_of(rest->out, "answered"), FAILURES);
+    cr_assert_geq(number_of(rest->out, "answered"), 700);
+    cr_assert_eq(distinct(s.r, "q"), FAILURES);
+    await(&s, answers(d, FAILURES), COPY_MS);
+    scene_end(&s);
+}
+
+Test(daemon_requeue_trouble, an_interrupted_run_finishes_what_is_under_way_and_says_how_to_go_on) {
+    enum { FAILURES = 500 };
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    feed(s.r, 0, FAILURES);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
+    background_t b = cli_start(d, "requeue", "--where", "-q", "q", "--yes", "--rate", "50/s", "-o", "json");
+    await(&s, redis_int(s.r, "LLEN q") >= 5, RUN_MS);
+    child_signal(b.child, SIGINT);
+    char *out, *err = strdup(b.err);
+    cr_assert_eq(finish(&b, &out), 130);
+    cr_assert_eq(number_of(out, "done"), redis_int(s.r, "LLEN q"));
+    cr_assert_eq(number_of(out, "done") + number_of(out, "left"), FAILURES);
+    b = cli_start(d, "requeue", "--where", "-q", "q", "--yes", "--rate", "50/s");
+    long long before = redis_int(s.r, "LLEN q");
+    await(&s, redis_int(s.r, "LLEN q") > before, RUN_MS);
+    child_signal(b.child, SIGINT);
+    free(err);
+    err = strdup(b.err);
+    cr_assert_eq(finish(&b, NULL), 130);
+    char *said = temp_read(err);
+    cr_assert(has(said, "Run the same command again"), "%s", said);
+    cr_assert_eq(cli(d, "requeue", "--where", "-q", "q", "--yes")->code, 0);
+    cr_assert_eq(distinct(s.r, "q"), FAILURES);
+    free(said);
+    free(err);
+    free(out);
+    scene_end(&s);
+}
+
+Test(daemon_requeue_trouble, what_cannot_go_back_is_said_and_the_others_go_on) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE ", { name = \"other\"; }"});
+    feed(s.r, 0, 2);
+    feed_one(s.r, (failure_t){.number = 2, .queue = "gone"});
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
+    redis_ok(s.r,
+             "XADD sidecar:q:failures * event %s kind failed dialect list queue q job damaged at 5 size 3 sha256 %s payload abc",
+             "00000000000000000000000000000000000000000000000000000000000000aa",
+             "00000000000000000000000000000000000000000000000000000000000000bb");
+    redis_ok(s.r, "XADD sidecar:q:failures * event %s kind failed dialect list queue q job cut at 5 size 4 payload abc",
+             "10000000000000000000000000000000000000000000000000000000000000aa");
+    redis_ok(s.r, "XADD sidecar:q:failures * event %s kind failed dialect bull queue q job bull at 5 size 3 payload abc",
+             "20000000000000000000000000000000000000000000000000000000000000aa");
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 6, COPY_MS);
+    const daemon_output_t *all = cli(d, "requeue", "--where", "--since", "1970-01-01", "--yes", "-o", "json");
+    cr_assert_eq(all->code, 1);
+    cr_assert_eq(number_of(all->out, "done"), 2, "%s", all->out);
+    static const char *const each[] = {"no_queue", "damaged", "no_payload", "other_dialect"};
+    for (size_t i = 0; i < 4; i++) cr_assert_eq(number_of(all->out, each[i]), 1, "%s: %s", each[i], all->out);
+    cr_assert_eq(distinct(s.r, "q"), 2);
+    const daemon_output_t *to = cli(d, "requeue", "--where", "-q", "gone", "--yes", "--to", "other", "--because", "renamed");
+    cr_assert_eq(to->code, 0, "%s", to->err);
+    redis_expect(s.r, "job 2", "LINDEX other 0");
+    await(&s, answers(d, 3), COPY_MS);
+    cr_assert(has(cli(d, "list", "-q", "gone")->out, "to other: renamed"));
+    const daemon_output_t *nowhere = cli(d, "requeue", "--where", "-q", "q", "--to", "othr");
+    cr_assert_eq(nowhere->code, 2);
+    cr_assert(has(nowhere->err, "did you mean `other`?"), "%s", nowhere->err);
+    scene_end(&s);
+}
+
+Test(daemon_requeue_trouble, redis_that_is_full_or_gone_or_refuses_is_said) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    feed(s.r, 0, 3);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
+    redis_ok(s.r, "CONFIG SET maxmemory 1");
+    const daemon_output_t *full = cli(d, "requeue", "--where", "-q", "q", "--yes");
+    cr_assert_eq(full->code, 1);
+    cr_assert(has(full->err, "Redis is full") && has(full->err, "3 left") && has(full->out, "0 put back"), "%s", full->err);
+    redis_ok(s.r, "CONFIG SET maxmemory 0");
+    redis_ok(s.r, "SET q string");
+    const daemon_output_t *wrong = cli(d, "requeue", "--where", "-q", "q", "--yes");
+    cr_assert_eq(wrong->code, 1);
+    cr_assert(has(wrong->err, "its key `ready` holds a string"), "%s", wrong->err);
+    cr_assert_eq(redis_int(s.r, "EXISTS sidecar:q:requeued"), 0);
+    redis_ok(s.r, "DEL q");
+    daemon_stop(d);
+    s.count = 0;
+    d = daemon_start("redis = { socket = \"%s\"; };\nhttp = { port = 0; };\nqueues = ( " QUEUE " );\n", server_socket(s.server));
+    feed(s.r, 0, 3);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
+    server_kill(s.server);
+    const daemon_output_t *gone = cli(d, "requeue", "--where", "-q", "q", "--yes");
+    cr_assert_eq(gone->code, 69, "%s", gone->err);
+    daemon_stop(d);
+    scene_end(&s);
+}
+
+Test(daemon_requeue_trouble, nobody_requeues_by_mistake) {
+    static const struct {
+        const char *words[5], *hint;
+    } rows[] = {{{"requeue"}, "which failures"},
+                {{"requeue", "-q", "q"}, "say --where before them"},
+                {{"requeue", "-n", "5"}, "say --where before them"},
+                {{"requeue", "--where"}, "--where wants a filter"},
+                {{"requeue", "--where", "-n", "5"}, "--where wants a filter"},
+                {{"requeue", "abc", "--where", "-q", "q"}, "not both"},
+                {{"requeue", "abc", "-q", "q"}, "not both"},
+                {{"requeue", "--where", "--reason", "reported"}, "--where wants a filter"},
+                {{"requeue", "abc", "--reason", "reported"}, "--failed-by reported"},
+                {{"requeue", "abc", "--reason=x", "--because=y"}, "give one"},
+                {{"requeue", "abc", "--rate", "0/s"}, "like 50/s"},
+                {{"requeue", "abc", "--rate", "5/h"}, "like 50/s"},
+                {{"requeue", "abc", "--by", ""}, "--by takes"},
+                {{"requeue", "abc", "-o", "csv"}, "unknown format"},
+                {{"discard", "abc", "--to", "q"}, "unknown option"},
+                {{"requeue", "--where", "-q", "q"}, "add --yes"}};
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    feed(s.r, 0, 3);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        const char *words[6] = {NULL};
+        for (size_t j = 0; j < 5; j++) words[j] = rows[i].words[j];
+        const daemon_output_t *output = daemon_run_argv(NULL, command(d, words).argv);
+        cr_expect_eq(output->code, 2, "%s: %d", rows[i].hint, output->code);
+        cr_expect(has(output->err, rows[i].hint), "\"%s\" lacks \"%s\"", output->err, rows[i].hint);
+        cr_expect_str_empty(output->out);
+    }
+    const daemon_output_t *dry = cli(d, "requeue", "--where", "-r", "reported", "--dry-run");
+    cr_assert(dry->code == 0 && has(dry->out, "3 would be put back"), "%s%s", dry->out, dry->err);
+    const daemon_output_t *refs = cli(d, "requeue", "zzzzzzzzzzzz", "a!", "--dry-run");
+    cr_assert(refs->code == 1 && has(refs->err, "no event has the ref") && has(refs->err, "is no ref"), "%s", refs->err);
+    cr_assert_eq(redis_int(s.r, "EXISTS q sidecar:q:requeued"), 0);
+    scene_end(&s);
+}
+
+/* Runs what follows the answer on a terminal of its own, and ends as it does. */
+static const char terminal[] = "import os, pty, sys\n"
+                               "answer, program = sys.argv[1], sys.argv[2:]\n"
+                               "pid, fd = pty.fork()\n"
+                               "if pid == 0: os.execv(program[0], program)\n"
+                               "said, asked = b'', False\n"
+                               "while True:\n"
+                               "    try: more = os.read(fd, 4096)\n"
+                               "    except OSError: break\n"
+                               "    if not more: break\n"
+                               "    said += more\n"
+                               "    if b'[y/N]' in said and not asked:\n"
+                               "        asked = True\n"
+                               "        os.write(fd, answer.encode() + b'\\n')\n"
+                               "sys.stdout.buffer.write(said)\n"
+                               "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n";
+
+static int on_terminal(const daemon_t *d, const char *answer, char **said) {
+    const char *program = getenv("QS_DAEMON") && *getenv("QS_DAEMON") ? getenv("QS_DAEMON") : "build/queue-sidecar";
+    command_t of = command(d, (const char *const[]){"requeue", "--where", "-q", "q", NULL});
+    const char *argv[WORDS + 16] = {"python3", "-c", terminal, answer, program};
+    char *dir = temp_dir("terminal"), *out = temp_path(dir, "out");
+    memcpy(argv + 5, of.argv, sizeof(of.argv));
+    child_t *child = child_start(&(child_spec_t){.argv = argv, .out = out});
+    cr_assert(child_wait(child, RUN_MS));
+    int code = child->exit_code;
+    *said = temp_read(out);
+    child_free(child);
+    free(out);
+    free(dir);
+    return code;
+}
+
+Test(daemon_requeue_trouble, on_a_terminal_it_asks_first) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    char *said;
+    feed(s.r, 0, 3);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
+    cr_assert_eq(on_terminal(d, "", &said), 1, "%s", said);
+    cr_assert(has(said, "about to put back 3 jobs: q 3.") && has(said, "nothing was done"), "%s", said);
+    cr_assert_eq(redis_int(s.r, "EXISTS q"), 0);
+    free(said);
+    cr_assert_eq(on_terminal(d, "y", &said), 0, "%s", said);
+    cr_assert(has(said, "3 put back in"), "%s", said);
+    cr_assert_eq(distinct(s.r, "q"), 3);
+    free(said);
+    scene_end(&s);
+}

@@ -1,0 +1,114 @@
+/* Marks of failures that were put back: the auditor that leads forgets those older than audit.retain, and nobody else does. */
+#include "auditor.h"
+#include "auditor_marks.h"
+#include "fixture.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+enum { OLD = 1200, RETAIN_MS = 3600000, HOUR_S = 3600 };
+#define TWO_QUEUES                                                                                                               \
+    "group = \"app\"; audit = { retain = \"1h\"; path = \"%s\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"
+
+typedef struct {
+    fixture_t f;
+    crew_t crew;
+    char *path, *config;
+} desk_t;
+
+static desk_t *open_desk(void) {
+    desk_t *d = calloc(1, sizeof *d);
+    char *dir = temp_dir("log");
+    d->path = temp_path(dir, "audit.db");
+    d->config = mem_printf(TWO_QUEUES, d->path);
+    d->f = fixture_start(&(fixture_options_t){.config = d->config});
+    crew_start(&d->crew, d->f.keys, 0);
+    free(dir);
+    return d;
+}
+
+static void close_desk(desk_t *d) {
+    crew_stop(&d->crew);
+    fixture_stop(&d->f);
+    free(d->path);
+    free(d->config);
+    free(d);
+}
+
+static int64_t redis_ms(redis_t *r) {
+    redisReply *reply = redis_do(r, "TIME");
+    int64_t ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
+    freeReplyObject(reply);
+    return ms;
+}
+
+/* Old marks, and one that is a minute too young. */
+static void mark(redis_t *r, const char *queue) {
+    redis_ok(r, "EVAL %s 1 sidecar:%s:requeued %d %lld",
+             "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'old' .. i, 'requeued ' .. i .. ' ann') end "
+             "redis.call('HSET', KEYS[1], 'young', 'discarded ' .. ARGV[2] .. ' ann')",
+             queue, OLD, (long long)(redis_ms(r) - RETAIN_MS + 60000));
+}
+
+static long long marks_of(redis_t *r, const char *queue) { return redis_int(r, "HLEN sidecar:%s:requeued", queue); }
+
+static outcome_t step(desk_t *d, marks_t *marks) {
+    fault_t fault;
+    return marks_step(marks, d->f.conn, d->f.keys, d->crew.leases, redis_ms(d->f.r), &fault);
+}
+
+Test(redis_marks, steps_are_small_and_go_through_all_queues) {
+    desk_t *d = open_desk();
+    marks_t marks = {0};
+    mark(d->f.r, "email");
+    mark(d->f.r, "sms");
+    cr_assert_eq(step(d, &marks), OUTCOME_OK);
+    cr_assert_eq(marks_of(d->f.r, "email") + marks_of(d->f.r, "sms"), 2 * OLD + 2, "who does not lead forgets nothing");
+    cr_assert(!mono_reached(marks.at, mono_now()), "and looks again later");
+    crew_lead(&d->crew, d->f.r);
+    marks.at = (mono_t){0};
+    cr_assert_eq(step(d, &marks), OUTCOME_OK);
+    long long left = marks_of(d->f.r, "email");
+    cr_assert(left > OLD / 4 && left <= OLD, "%lld", left);
+    cr_assert_eq(marks_of(d->f.r, "sms"), OLD + 1);
+    cr_assert_eq(step(d, &marks), OUTCOME_OK);
+    cr_assert_eq(marks_of(d->f.r, "email"), left, "the next step is not before its time");
+    for (int i = 0; i < 50 && marks_of(d->f.r, "sms") > 1; i++) {
+        marks.at = (mono_t){0};
+        cr_assert_eq(step(d, &marks), OUTCOME_OK);
+    }
+    cr_assert_eq(marks_of(d->f.r, "email") + marks_of(d->f.r, "sms"), 2);
+    close_desk(d);
+}
+
+Test(redis_marks, a_key_of_the_wrong_type_holds_up_no_other_queue) {
+    desk_t *d = open_desk();
+    marks_t marks = {0};
+    crew_lead(&d->crew, d->f.r);
+    redis_ok(d->f.r, "SET sidecar:email:requeued x");
+    mark(d->f.r, "sms");
+    cr_assert_eq(step(d, &marks), OUTCOME_FAULT);
+    for (int i = 0; i < 50 && marks_of(d->f.r, "sms") > 1; i++) {
+        marks.at = (mono_t){0};
+        cr_assert_eq(step(d, &marks), OUTCOME_OK);
+    }
+    cr_assert_eq(marks_of(d->f.r, "sms"), 1);
+    close_desk(d);
+}
+
+Test(redis_marks, the_auditor_takes_the_steps) {
+    desk_t *d = open_desk();
+    mark(d->f.r, "sms");
+    crew_lead(&d->crew, d->f.r);
+    auditor_t *auditor = auditor_new(d->f.keys, d->crew.leases, d->crew.metrics, &d->crew.stage.role.stop);
+    stage_add(&d->crew.stage, auditor_tick, auditor);
+    cr_assert(stage_until(&d->crew.stage, marks_of(d->f.r, "sms") == 1, 15000));
+    mark(d->f.r, "email");
+    stage_run(&d->crew.stage, 50);
+    cr_assert_eq(marks_of(d->f.r, "email"), OLD + 1, "the next round is an hour later");
+    fixture_step_boottime(HOUR_S * 1000 + 1000);
+    cr_assert(stage_until(&d->crew.stage, marks_of(d->f.r, "email") == 1, 15000));
+    auditor_free(auditor);
+    close_desk(d);
+}
