@@ -64,6 +64,7 @@ int audit_discard(audit_ask_t *ask);
 #define AUDIT_HELP_FILTERS                                                                                                       \
     "  -q, --queue NAME    of this queue\n"                                                                                      \
     "  -r, --reason NAME   retries_exhausted, reported, alive_timeout, unreadable, invalid_target, dead_letter, worker_failed\n" \
+    "                      (--failed-by is the same, and what `requeue` and `discard` call it)\n"                                \
     "      --since TIME    at or after: 90s, 30m, 2h, 7d, 1w ago, or 2026-11-21, 2026-11-21T02:00, 2026-11-21T02:00:00Z\n"       \
     "      --until TIME    before\n"                                                                                             \
     "  -g, --grep TEXT     with these bytes in the error, the payload or the job id\n"                                           \

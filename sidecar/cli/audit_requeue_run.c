@@ -99,13 +99,19 @@ static fate_t find_queues(const run_t *run, const audit_row_t *row, subject_t *s
     return slice_is(row->event.dialect, dialect) ? FATE_WOULD : FATE_OTHER_DIALECT;
 }
 
+// A job of no bytes is one, too, where its record says so.
+static bool has_payload(const event_t *event) {
+    int64_t len = (int64_t)event->payload.len;
+    return len == event->size ? len > 0 || event->sha256.len > 0 : event->size == 0;
+}
+
 static fate_t judge(const run_t *run, const audit_row_t *row, const digest_t *digest, subject_t *subject) {
     char sha256[DIGEST_HEX_SIZE];
     if (!slice_is(row->event.kind, "failed")) return FATE_NO_FAILURE;
     if (!slice_is(row->state, "failed") && !run->wish->again) return FATE_ANSWERED;
     fate_t fate = find_queues(run, row, subject);
     if (fate != FATE_WOULD || run->wish->discards) return fate;
-    if ((int64_t)row->event.payload.len != row->event.size) return FATE_NO_PAYLOAD;
+    if (!has_payload(&row->event)) return FATE_NO_PAYLOAD;
     digest_hex(digest, sha256);
     return row->event.sha256.len == 0 || slice_is(row->event.sha256, sha256) ? FATE_WOULD : FATE_DAMAGED;
 }

@@ -1,4 +1,5 @@
 /* `audit requeue` that is killed, interrupted, refused or misused. */
+#include "proxy.h"
 #include "requeue_desk.h"
 
 Test(daemon_requeue_trouble, what_a_killed_run_has_left_the_next_one_does, .timeout = 120) {
@@ -67,12 +68,14 @@ Test(daemon_requeue_trouble, what_cannot_go_back_is_said_and_the_others_go_on) {
              "10000000000000000000000000000000000000000000000000000000000000aa");
     redis_ok(s.r, "XADD sidecar:q:failures * event %s kind failed dialect bull queue q job bull at 5 size 3 payload abc",
              "20000000000000000000000000000000000000000000000000000000000000aa");
-    await(&s, audit_log_rows(daemon_audit_path(d)) == 6, COPY_MS);
+    redis_ok(s.r, "XADD sidecar:q:failures * event %s kind failed dialect list queue q job none at 5",
+             "30000000000000000000000000000000000000000000000000000000000000aa");
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 7, COPY_MS);
     const daemon_output_t *all = cli(d, "requeue", "--where", "--since", "1970-01-01", "--yes", "-o", "json");
     cr_assert_eq(all->code, 1);
     cr_assert_eq(number_of(all->out, "done"), 2, "%s", all->out);
     static const char *const each[] = {"no_queue", "damaged", "no_payload", "other_dialect"};
-    for (size_t i = 0; i < 4; i++) cr_assert_eq(number_of(all->out, each[i]), 1, "%s: %s", each[i], all->out);
+    for (size_t i = 0; i < 4; i++) cr_assert_eq(number_of(all->out, each[i]), i == 2 ? 2 : 1, "%s: %s", each[i], all->out);
     cr_assert_eq(distinct(s.r, "q"), 2);
     const daemon_output_t *to = cli(d, "requeue", "--where", "-q", "gone", "--yes", "--to", "other", "--because", "renamed");
     cr_assert_eq(to->code, 0, "%s", to->err);
@@ -149,6 +152,32 @@ Test(daemon_requeue_trouble, nobody_requeues_by_mistake) {
     const daemon_output_t *refs = cli(d, "requeue", "zzzzzzzzzzzz", "a!", "--dry-run");
     cr_assert(refs->code == 1 && has(refs->err, "no event has the ref") && has(refs->err, "is no ref"), "%s", refs->err);
     cr_assert_eq(redis_int(s.r, "EXISTS q sidecar:q:requeued"), 0);
+    scene_end(&s);
+}
+
+/* Redis did it, and nobody heard so: the next run finds the mark. */
+Test(daemon_requeue_trouble, a_lost_reply_doubles_nothing) {
+    enum { FAILURES = 600 };
+    scene_t s = scene_begin(NULL);
+    proxy_t *proxy = proxy_start(server_socket(s.server));
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE, .socket = proxy_socket(proxy)});
+    feed(s.r, 0, FAILURES);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
+    static const proxy_action_t actions[] = {PROXY_LOSE, PROXY_DROP};
+    for (int i = 0; i < 2; i++) {
+        proxy_rule(proxy, (proxy_rule_t){.action = actions[i], .match = "requeued ann", .nth = 200});
+        const daemon_output_t *lost = cli(d, "requeue", "--where", "-q", "q", "--yes", "--by", "ann", "-o", "json");
+        cr_assert_eq(lost->code, 69, "%s", lost->err);
+        cr_assert_gt(number_of(lost->out, "unknown"), 0);
+        cr_assert_lt(distinct(s.r, "q"), FAILURES);
+        proxy_pass(proxy);
+    }
+    cr_assert_eq(cli(d, "requeue", "--where", "-q", "q", "--yes", "--by", "ann")->code, 0);
+    cr_assert_eq(distinct(s.r, "q"), FAILURES);
+    await(&s, answers(d, FAILURES), COPY_MS);
+    daemon_stop(d);
+    s.count = 0;
+    proxy_stop(proxy);
     scene_end(&s);
 }
 

@@ -25,47 +25,40 @@ local again, requeues, stamps = ARGV[4] == '1', ARGV[2] == 'requeued', ARGV[6] ~
 local mark = redis.pcall('HGET', KEYS[1], ARGV[1])
 local meta = redis.pcall('HMGET', KEYS[3], 'bytes', 'life')
 local births = KEYS[6] == KEYS[3] and meta or redis.pcall('HMGET', KEYS[6], 'bytes', 'life')
-local function refusal(reply) return type(reply) == 'table' and reply.err or nil end
-
--- A hash that can be read is one; the others are asked.
-local refused = refusal(mark) and mark or meta.err and meta or births.err and births
-local wanted = {{'failures', KEYS[2], 'stream'}, {'ready', KEYS[4], 'list'}}
-if stamps or refused then wanted[3] = {'stamps', KEYS[5], 'hash'} end
-if refused then
-    wanted[4], wanted[5], wanted[6] = {'requeued', KEYS[1], 'hash'}, {'meta', KEYS[3], 'hash'}, {'births', KEYS[6], 'hash'}
+local stream, list = redis.call('TYPE', KEYS[2]).ok, redis.call('TYPE', KEYS[4]).ok
+local hash = stamps and redis.call('TYPE', KEYS[5]).ok or 'none'
+local refused = type(mark) == 'table' and mark or meta.err and meta or births.err and births
+if refused or (stream ~= 'stream' and stream ~= 'none') or (list ~= 'list' and list ~= 'none') or (hash ~= 'hash' and hash ~= 'none') then
+    for _, want in ipairs({{'requeued', KEYS[1], 'hash'}, {'failures', KEYS[2], 'stream'}, {'meta', KEYS[3], 'hash'},
+        {'ready', KEYS[4], 'list'}, {'stamps', KEYS[5], 'hash'}, {'births', KEYS[6], 'hash'}}) do
+        local found = redis.call('TYPE', want[2]).ok
+        if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
+    end
+    return refused
 end
-for _, want in ipairs(wanted) do
-    local found = redis.call('TYPE', want[2]).ok
-    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
-end
-if refused then return refused end
 if mark and not again then return {'known', mark} end
-local function number(text) return tonumber(string.match(text or '', '^%d+$')) or 0 end
 local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now_ms = math.floor(now_us / 1000)
 local at = string.format('%.0f', now_ms)
 local function take_back(why)
-    local kept
-    if mark then
-        kept = refusal(redis.pcall('HSET', KEYS[1], ARGV[1], mark))
-    else
-        kept = refusal(redis.pcall('HDEL', KEYS[1], ARGV[1]))
-    end
+    local undone = mark and redis.pcall('HSET', KEYS[1], ARGV[1], mark) or redis.pcall('HDEL', KEYS[1], ARGV[1])
+    local kept = type(undone) == 'table' and undone.err
     return {'failed', kept and why .. '; its mark could not be taken back (' .. kept .. '): use --again' or why}
 end
 
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. at .. ' ' .. ARGV[3])
 if requeues then
-    local why = refusal(redis.pcall('LPUSH', KEYS[4], ARGV[5]))
-    if why then return take_back(why) end
+    local pushed = redis.pcall('LPUSH', KEYS[4], ARGV[5])
+    if type(pushed) == 'table' then return take_back(pushed.err) end
     if stamps then
-        local born = math.max(now_us, number(births[2]) + 1)
+        local born = math.max(now_us, (tonumber(string.match(births[2] or '', '^%d+$')) or 0) + 1)
         redis.pcall('HSET', KEYS[5], ARGV[6], struct.pack('>I8I6I6I2I6', born, 0, 0, 32768, now_ms))
         redis.pcall('HSET', KEYS[6], 'life', string.format('%.0f', born))
     end
 end
-local why = refusal(redis.pcall('XADD', KEYS[2], '*', 'at', at, unpack(ARGV, 8)))
-if why then return requeues and {'unrecorded', why} or take_back(why) end
-redis.pcall('HSET', KEYS[3], 'bytes', string.format('%.0f', number(meta[1]) + #at + ARGV[7]))
+local recorded = redis.pcall('XADD', KEYS[2], '*', 'at', at, unpack(ARGV, 8))
+if type(recorded) == 'table' then return requeues and {'unrecorded', recorded.err} or take_back(recorded.err) end
+local bytes = tonumber(string.match(meta[1] or '', '^%d+$')) or 0
+redis.pcall('HSET', KEYS[3], 'bytes', string.format('%.0f', bytes + #at + ARGV[7]))
 return {'done'}
