@@ -40,9 +40,9 @@ struct monitor {
     mono_t safety_at; // when idle queues are looked at
     json_t *json;
     judge_room_t *room;
-    pages_t *pages;   // of one pass
-    size_t paging;    // the queue that they are of
-    unsigned turn;    // pages that were judged since its turn began
+    pages_t *pages; // of one pass
+    size_t paging;  // the queue that they are of
+    unsigned turn;  // pages that were judged since its turn began
 };
 
 static int compare_watched(const void *a, const void *b) {

@@ -134,7 +134,7 @@ outcome_t pages_land_all(pages_t *pages, conn_t *conn, ward_t *ward, fault_t *fa
     return fault->outcome;
 }
 
-bool pages_flying(const pages_t *pages) { return pages->flying > 0; }
+int pages_flying(const pages_t *pages) { return pages->flying; }
 
 const sheet_t *pages_ready(const pages_t *pages) {
     return pages->done < pages->ready ? &pages->sheets[pages->done % ROOM] : NULL;

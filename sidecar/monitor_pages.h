@@ -19,8 +19,9 @@ typedef struct pages pages_t;
 pages_t *pages_new(const keyspace_t *keys); // borrows the keys; owned
 void pages_free(pages_t *pages);            // takes; NULL is fine
 
-bool pages_empty(const pages_t *pages);  // nothing is in hand, nor on its way
-bool pages_flying(const pages_t *pages); // replies are awaited: nothing else may be asked on the connection
+bool pages_empty(const pages_t *pages); // nothing is in hand, nor on its way
+// Requests whose replies are awaited: until there are none nothing else may be asked on the connection.
+int pages_flying(const pages_t *pages);
 
 // Sends what comes next of the ward's pass, as far as there is room; `more`: another page may be asked for, too.
 outcome_t pages_ask(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue, bool more, fault_t *fault);

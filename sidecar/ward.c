@@ -8,7 +8,7 @@
 enum {
     PAGE_FIRST = 8,
     PAGE_BYTES = 1024 * 1024, // of one request's entries; several are on their way
-    REPORTS_MOST = 10000,         // others wait for the next pass
+    REPORTS_MOST = 10000,     // others wait for the next pass
     REPORT_MISSED_PASSES = 2,
     HUSHED_PASSES = 2,                // then the stamps of finished jobs are swept, too
     REPORTS_BYTES = 64 * 1024 * 1024, // of their jobs

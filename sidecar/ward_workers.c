@@ -1,10 +1,22 @@
 #include "ward_workers.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/utf8.h"
 
-static char *text_of(int64_t value) { return (char *)(intptr_t)value; }
+_Static_assert(sizeof(char *) <= sizeof(int64_t), "a map of numbers holds pointers");
+
+static char *text_of(int64_t value) {
+    char *text;
+    memcpy(&text, &value, sizeof text);
+    return text;
+}
+
+static void put_text(int64_t *value, char *text) {
+    *value = 0;
+    memcpy(value, &text, sizeof text);
+}
 
 void workers_note(workers_t *workers, const digest_t *job, slice_t name) {
     if (name.len == 0) return;
@@ -13,7 +25,7 @@ void workers_note(workers_t *workers, const digest_t *job, slice_t name) {
     utf8_escape(&text, name.data, name.len, "");
     int64_t *at = keymap_put(&workers->names, job->bytes);
     free(text_of(*at));
-    *at = (int64_t)(intptr_t)text.data;
+    put_text(at, text.data);
 }
 
 const char *workers_name(const workers_t *workers, const digest_t *job) {

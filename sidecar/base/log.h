@@ -1,9 +1,9 @@
 // The log: one JSON object a line on stderr, or text on a terminal. Never payloads. Thread-safe; one write(2) a line.
 //
 // Repeats (same level, role, queue, message and field `reason`) of a warning or error are written at most once in 10 s; the next
-// one written carries `repeated`, how many were left out. Where many queues say the same (level, role, message) the first 20 lines
-// in 10 s are written, and then one that carries `more`, how many were left out, and `queues`, some of their names. A line that finds no room (nobody reads stderr) is dropped rather than
-// waited for; the next one written carries `lines_lost`.
+// one written carries `repeated`, how many were left out. Where many queues say the same (level, role, message) the first 20
+// lines in 10 s are written, and then one that carries `more`, how many were left out, and `queues`, some of their names. A line
+// that finds no room (nobody reads stderr) is dropped rather than waited for; the next one written carries `lines_lost`.
 #ifndef QS_BASE_LOG_H
 #define QS_BASE_LOG_H
 

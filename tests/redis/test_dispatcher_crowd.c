@@ -26,8 +26,8 @@ static int64_t all_faults(const desk_t *d) {
     return sum;
 }
 
-/* The log promises twenty lines of one message in ten seconds, and then one that tells of the rest, however many queues are found at
- * fault and however often. */
+/* The log promises twenty lines of one message in ten seconds, and then one that tells of the rest, however many queues are found
+ * at fault and however often. */
 static void expect_few_lines(const char *break_all, const char *message) {
     desk_t d;
     char *config = crowd_config();

@@ -344,6 +344,26 @@ Test(redis_monitor, queues_take_turns) {
     close_desk(&d);
 }
 
+/* What another queue is asked comes between the requests of a long pass, and gets its own answers. */
+Test(redis_monitor, another_pass_may_begin_in_the_middle_of_one, .timeout = 60) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){
+                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { heartbeat = \"off\"; "
+                                "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
+    metrics_queue_t *sms = &d.crew.metrics->queues[1];
+    redis_ok(d.f.r, "LPUSH sms:backup x");
+    redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 60000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
+    until(&d, metric_get(&of(&d)->passes) == 2);
+    cr_assert_gt(metric_get(&sms->passes), 2);
+    cr_assert_eq(metric_get(&of(&d)->in_progress), 60000);
+    cr_assert_eq(metric_get(&sms->in_progress), 1);
+    cr_assert_eq(metric_get(&of(&d)->faults) + metric_get(&sms->faults), 0);
+    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 60000);
+    cr_assert_eq(count(&d, "LLEN sms:backup"), 2);
+    cr_assert_eq(fixture_log_count("level"), 0, "it says something");
+    close_desk(&d);
+}
+
 /* Long lists: every entry is met once, and what is stalled ends only when copies are known. */
 Test(redis_monitor, a_hundred_thousand_entries, .timeout = 60) {
     enum { ENTRIES = 100000 };

@@ -13,9 +13,10 @@ static char *crowd_config(void) {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
-    fputs("group = \"app\"; monitor = { scan_interval = \"1h\"; }; defaults = { protected_timeout = \"1h\"; heartbeat = \"off\"; };"
-          "queues = (",
-          out);
+    fputs(
+        "group = \"app\"; monitor = { scan_interval = \"1h\"; }; defaults = { protected_timeout = \"1h\"; heartbeat = \"off\"; };"
+        "queues = (",
+        out);
     for (int i = 0; i <= QUEUES; i++)
         fprintf(out, i == SOUND ? "%s{ name = \"email\"; }" : "%s{ name = \"q%d\"; }", i ? ", " : "", i);
     fputs(");", out);

@@ -160,7 +160,7 @@ Test(redis_monitor_trouble, sentinels_that_somebody_has_touched) {
 }
 
 #define STILL                                                                                                                    \
-    "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; protected_timeout = \"1h\"; "     \
+    "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; protected_timeout = \"1h\"; "      \
     "heartbeat = \"off\"; } );"
 
 /* Without its hash a sentinel is known for one still: it is no job, and goes. */

@@ -1,0 +1,149 @@
+/* The pages of a pass that are on their way: none is lost or doubled, Redis has work while one is judged, and whatever happens
+ * the connection stays in step. */
+#include "monitor_call.h"
+#include "monitor_pages.h"
+
+#include <stdio.h>
+
+enum { JOBS = 3000 };
+
+typedef struct {
+    fixture_t f;
+    metrics_queue_t metrics;
+    ward_t ward;
+    pages_t *pages;
+} desk_t;
+
+static void open_desk(desk_t *d) {
+    *d = (desk_t){.f = fixture_start(NULL)};
+    ward_init(&d->ward, d->f.keys->queues[0].config, &d->metrics, 1000);
+    d->pages = pages_new(d->f.keys);
+    redis_ok(d->f.r, "EVAL %s 1 email:backup %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end", JOBS);
+}
+
+static void close_desk(desk_t *d) {
+    pages_free(d->pages);
+    ward_free(&d->ward);
+    fixture_stop(&d->f);
+}
+
+static void begin(desk_t *d) {
+    backup_look_t look;
+    backup_look_append(d->f.conn, d->f.keys, 0, NULL, false);
+    cr_assert_eq(backup_look_read(d->f.conn, d->f.keys, 0, false, &look, &d->f.fault), OUTCOME_OK, "%s", d->f.fault.text);
+    cr_assert_eq(look.entries, JOBS);
+    cr_assert(ward_begin(&d->ward, &look, mono_now()));
+}
+
+static outcome_t ask(desk_t *d, bool more) { return pages_ask(d->pages, d->f.conn, &d->ward, 0, more, &d->f.fault); }
+static outcome_t land(desk_t *d) { return pages_land(d->pages, d->f.conn, &d->ward, &d->f.fault); }
+
+/* Goes through all that the pass meets, as the monitor does. Returns how many pages were judged while less than two requests were
+ * on their way. */
+static int whole_pass(desk_t *d, int first) {
+    int next = first, idle = 0;
+    do {
+        cr_assert_eq(ask(d, true), OUTCOME_OK, "%s", d->f.fault.text);
+        const sheet_t *sheet = pages_ready(d->pages);
+        if (!sheet) {
+            cr_assert_eq(land(d), OUTCOME_OK, "%s", d->f.fault.text);
+            continue;
+        }
+        idle += pages_flying(d->pages) < 2;
+        for (size_t i = 0; i < sheet->page.count; i++, next++) {
+            char expected[16];
+            snprintf(expected, sizeof expected, "job%d", (next - 1) % JOBS + 1);
+            cr_assert_str_eq(sheet->page.entries[i].bytes.data, expected, "the oldest one comes first, and each once");
+            digest_t digest = digest_of(expected, strlen(expected));
+            cr_assert_arr_eq(sheet->page.entries[i].digest.bytes, digest.bytes, DIGEST_BYTES);
+            cr_assert_eq(sheet->stamps[i].born_us, next % 7 == 0 ? next : 0, "stamps are of their own jobs");
+        }
+        cr_assert(sheet->now >= d->ward.look.now);
+        pages_done(d->pages);
+    } while (!pages_empty(d->pages) || ward_wanted(&d->ward));
+    cr_assert_eq(next - first, JOBS);
+    return idle;
+}
+
+Test(redis_monitor_pages, redis_has_work_while_a_page_is_judged) {
+    desk_t d;
+    open_desk(&d);
+    for (int i = 7; i <= JOBS; i += 7) {
+        char job[16];
+        snprintf(job, sizeof job, "job%d", i);
+        set_stamp(d.f.r, slice_text(job), (stamp_t){.born_us = i, .seen = 1});
+    }
+    begin(&d);
+    cr_assert_leq(whole_pass(&d, 1), 3, "but for the last pages, for which there is not so much to ask");
+    cr_assert(pages_empty(d.pages) && !pages_flying(d.pages));
+    close_desk(&d);
+}
+
+/* Broken off at each step: the connection answers the next question, and the next pass goes on where the list stands. */
+Test(redis_monitor_pages, what_is_dropped_is_read_and_forgotten) {
+    for (int steps = 0; steps < 12; steps++) {
+        desk_t d;
+        open_desk(&d);
+        begin(&d);
+        for (int i = 0; i < steps; i++) {
+            cr_assert_eq(ask(&d, true), OUTCOME_OK);
+            if (pages_ready(d.pages))
+                pages_done(d.pages);
+            else
+                cr_assert_eq(land(&d), OUTCOME_OK);
+        }
+        cr_assert_eq(ask(&d, true), OUTCOME_OK);
+        pages_drop(d.pages, d.f.conn);
+        cr_assert(pages_empty(d.pages) && !pages_flying(d.pages) && !pages_ready(d.pages));
+        char *tail = redis_str(d.f.r, "LINDEX email:backup -1");
+        ward_forget(&d.ward);
+        begin(&d);
+        cr_assert_eq(ask(&d, true), OUTCOME_OK);
+        cr_assert_eq(land(&d), OUTCOME_OK);
+        cr_assert_eq(ask(&d, false), OUTCOME_OK);
+        while (!pages_ready(d.pages)) cr_assert_eq(land(&d), OUTCOME_OK);
+        cr_assert_str_eq(pages_ready(d.pages)->page.entries[0].bytes.data, tail, "%d steps", steps);
+        free(tail);
+        close_desk(&d);
+    }
+}
+
+Test(redis_monitor_pages, a_fault_leaves_the_connection_in_step) {
+    desk_t d;
+    open_desk(&d);
+    redis_ok(d.f.r, "SET sidecar:email:stamps x");
+    backup_look_t look = {.entries = JOBS, .now = 1};
+    cr_assert(ward_begin(&d.ward, &look, mono_now()));
+    cr_assert_eq(ask(&d, true), OUTCOME_OK);
+    cr_assert_eq(land(&d), OUTCOME_OK);
+    cr_assert_eq(ask(&d, true), OUTCOME_OK);
+    cr_assert_eq(pages_land_all(d.pages, d.f.conn, &d.ward, &d.f.fault), OUTCOME_FAULT);
+    cr_assert_not_null(strstr(d.f.fault.text, "WRONGTYPE"));
+    pages_drop(d.pages, d.f.conn);
+    redis_ok(d.f.r, "DEL sidecar:email:stamps");
+    begin(&d);
+    close_desk(&d);
+}
+
+/* Rotations that are on their way when the first one is refused are refused, too, and none of their entries is missed. */
+Test(redis_monitor_pages, a_redis_that_fills_up_meanwhile_is_read_where_it_stands) {
+    desk_t d;
+    open_desk(&d);
+    begin(&d);
+    int met = 0;
+    do {
+        cr_assert_eq(ask(&d, true), OUTCOME_OK, "%s", d.f.fault.text);
+        const sheet_t *sheet = pages_ready(d.pages);
+        if (!sheet) {
+            cr_assert_eq(land(&d), OUTCOME_OK, "%s", d.f.fault.text);
+            continue;
+        }
+        met += (int)sheet->page.count;
+        pages_done(d.pages);
+        if (met >= JOBS / 4) redis_ok(d.f.r, "CONFIG SET maxmemory 1");
+    } while (!pages_empty(d.pages) || ward_wanted(&d.ward));
+    cr_assert(d.ward.reads_only);
+    cr_assert_eq(met, JOBS);
+    cr_assert_eq(fixture_log_count("redis is full"), 1);
+    close_desk(&d);
+}
