@@ -2,9 +2,14 @@
 #ifndef QS_AUDITOR_PARTS_H
 #define QS_AUDITOR_PARTS_H
 
-#include "auditor.h"
+#include <stdatomic.h>
+
 #include "auditor_log.h"
+#include "lease.h"
+#include "metrics.h"
 #include "queue/stream.h"
+
+typedef struct auditor auditor_t; // as in auditor.h
 
 // What is known of one stream.
 typedef struct copy {

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "audit/lock.h"
 #include "audit/store.h"
 #include "base/crash.h"
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "audit/lock.h"
 #include "audit/migrations.h"
 #include "audit/store.h"
 #include "base/crash.h"
@@ -155,6 +156,8 @@ static void close_database(audit_t *audit) {
         sqlite3_finalize(audit->statements[i]);
         audit->statements[i] = NULL;
     }
+    // A damaged log is left as it was found, with what lies beside it.
+    if (audit->damaged) sqlite3_db_config(audit->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     sqlite3_close(audit->db);
     audit->db = NULL;
 }

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 
 #include "audit/audit.h"
-#include "audit/lock.h"
 
 enum { AUDIT_APPLICATION_ID = 0x51534155 }; // "QSAU", as in 001_init.sql
 
