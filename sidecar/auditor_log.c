@@ -1,6 +1,7 @@
 #include "auditor_log.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -35,17 +36,28 @@ void pen_close(pen_t *pen) {
 void pen_end(pen_t *pen) {
     pen_close(pen);
     audit_lock_free(pen->lock);
+    free(pen->reason);
     pen->lock = NULL;
+}
+
+// The same trouble, whatever it was met at: what stands in the last parentheses does not count.
+static bool same(const char *a, const char *b) {
+    const char *end_a = strrchr(a, '(');
+    const char *end_b = strrchr(b, '(');
+    size_t len_a = end_a ? (size_t)(end_a - a) : strlen(a);
+    size_t len_b = end_b ? (size_t)(end_b - b) : strlen(b);
+    return len_a == len_b && strncmp(a, b, len_a) == 0;
 }
 
 bool pen_fail(pen_t *pen, buffer_t *why) {
     const char *reason = buffer_text(why);
-    bool told = pen->failed && strncmp(pen->reason, reason, sizeof pen->reason - 1) == 0;
+    bool told = pen->failed && pen->reason && same(pen->reason, reason);
     if (!told && !atomic_load(pen->stop))
         log_error(ROLE, NULL, "the audit log cannot be written: nothing is copied until it can", F_STR("path", pen->path),
                   F_STR("reason", reason));
     pen->failed = true;
-    snprintf(pen->reason, sizeof pen->reason, "%s", reason);
+    free(pen->reason);
+    pen->reason = mem_str(reason);
     buffer_free(why);
     if (pen->audit && audit_is_damaged(pen->audit)) pen->damaged = true;
     pen_close(pen);

@@ -24,7 +24,7 @@ typedef struct pen {
     char instance[80];       // of the log that was last open; "" = none was
     bool writing;            // a transaction is under way
     bool failed;             // it cannot be written, and this was said
-    char reason[256];        // what was said
+    char *reason;            // what was said, owned
     bool checked;            // every page was read once by this process
     bool damaged;            // it is to be moved aside
     mono_t retry_at;         // no attempt before this

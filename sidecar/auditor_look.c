@@ -69,6 +69,29 @@ static bool note_trimmed(auditor_t *a, size_t queue, const stream_look_t *look) 
     return ok;
 }
 
+// The entry that the log ends with is gone, and not by our trim: somebody else has trimmed or deleted the stream, or Redis has
+// lost it.
+static bool cut_by_others(const copy_t *copy, const stream_look_t *look) {
+    bool begun = strcmp(copy->kept, STREAM_ID_NONE) != 0 && strcmp(look->first, STREAM_ID_NONE) != 0;
+    return begun && stream_id_compare(look->first, copy->kept) > 0 && stream_id_compare(look->trimmed, copy->kept) < 0;
+}
+
+static bool note_cut(auditor_t *a, size_t queue, const stream_look_t *look) {
+    const event_t gap = {.reason = slice_text("removed_by_others"),
+                         .error =
+                             slice_text("records after the first of these ids and before the second may be missing: the failure "
+                                        "stream was trimmed or deleted by somebody else before this log had them"),
+                         .at = a->redis_ms};
+    const char *kept = a->copies[queue].kept;
+    bool added = false;
+    if (!pen_begin(&a->pen) || !put_gap(a, queue, gap, kept, look->first, 0, &added) || !pen_commit(&a->pen)) return false;
+    if (added)
+        log_warn(ROLE, auditor_queue_name(a, queue),
+                 "somebody else has trimmed or deleted the failure stream: records may be missing from the audit log",
+                 F_STR("after", kept), F_STR("before", look->first));
+    return true;
+}
+
 // Sixty bits of a name, so that each lost log has gap rows of its own.
 static int64_t life_of(const char *instance) {
     char digits[16];
@@ -133,7 +156,7 @@ static bool follow(auditor_t *a, size_t queue, const stream_look_t *look) {
     const char *kept = anew ? look->last : copy->kept;
     // A mark above all that the stream ever had is of an earlier life.
     bool gap = stream_id_compare(look->trimmed, kept) > 0 && stream_id_compare(look->trimmed, look->last) <= 0;
-    if (!anew && !gap) return true;
+    if (!anew && !gap) return !cut_by_others(copy, look) || note_cut(a, queue, look);
     if (!pen_begin(&a->pen) || (gap && !note_trimmed(a, queue, look))) return false;
     if (gap) kept = look->trimmed;
     if (!pen_move(&a->pen, auditor_queue_name(a, queue), kept) || !pen_commit(&a->pen)) return false;
