@@ -59,13 +59,14 @@ static bool set_up(audit_t *audit, int64_t most_bytes, bool empty, buffer_t *why
     return done;
 }
 
-static int told_to_stop(void *stop) { return atomic_load((const atomic_bool *)stop); }
+static int told_to_stop(void *stop) { return atomic_load(*(const atomic_bool **)stop); }
 
 // Reads every page, if that is asked for. False: it is damaged (and then says so), or cannot be read now.
 static bool check(audit_t *audit, const audit_care_t *care, buffer_t *why) {
     sqlite3_stmt *of = NULL;
+    const atomic_bool *stop = care->stop;
     if (!care->check) return true;
-    if (care->stop) sqlite3_progress_handler(audit->db, CHECK_STEPS, told_to_stop, (void *)(uintptr_t)care->stop);
+    if (stop) sqlite3_progress_handler(audit->db, CHECK_STEPS, told_to_stop, &stop);
     bool whole = false;
     int code = sqlite3_prepare_v2(audit->db, "PRAGMA quick_check(1)", -1, &of, NULL);
     if (code == SQLITE_OK) code = sqlite3_step(of);

@@ -15,6 +15,15 @@ static const char put_sql[] = "INSERT INTO events (ref, answers_ref"
 #undef X
         ")";
 
+static const char pages_sql[] =
+    "SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
+// Each half reads the first entries of an index, in its order.
+static const char oldest_sql[] = "SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind = 'failed' ORDER BY at LIMIT ?1)"
+                                 " UNION ALL SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind <> 'failed' ORDER BY at"
+                                 " LIMIT ?1) ORDER BY 1, 2 LIMIT ?1";
+static const char dropped_sql[] = "INSERT INTO facts VALUES ('dropped', CAST(?1 AS TEXT)) ON CONFLICT (name) DO UPDATE SET"
+                                  " value = CAST(max(CAST(value AS INTEGER), ?1) AS TEXT)";
+
 static const char *const sql_of[STATEMENT_COUNT] = {
     [STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
     [STATEMENT_COMMIT] = "COMMIT",
@@ -24,15 +33,10 @@ static const char *const sql_of[STATEMENT_COUNT] = {
     [STATEMENT_POSITION] = "SELECT position FROM positions WHERE queue = ?",
     [STATEMENT_ADD_ROWS] = "UPDATE facts SET value = CAST(CAST(value AS INTEGER) + ? AS TEXT) WHERE name = 'rows'",
     [STATEMENT_ROWS] = "SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'rows'",
-    [STATEMENT_PAGES] =
-        "SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
-    // Each half reads the first entries of an index, in its order.
-    [STATEMENT_OLDEST] = "SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind = 'failed' ORDER BY at LIMIT ?1)"
-                         " UNION ALL SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind <> 'failed' ORDER BY at LIMIT ?1)"
-                         " ORDER BY 1, 2 LIMIT ?1",
+    [STATEMENT_PAGES] = pages_sql,
+    [STATEMENT_OLDEST] = oldest_sql,
     [STATEMENT_DROP] = "DELETE FROM events WHERE seq = ?",
-    [STATEMENT_DROPPED] = "INSERT INTO facts VALUES ('dropped', CAST(?1 AS TEXT)) ON CONFLICT (name) DO UPDATE SET value = "
-                          "CAST(max(CAST(value AS INTEGER), ?1) AS TEXT)",
+    [STATEMENT_DROPPED] = dropped_sql,
     [STATEMENT_VACUUM] = "PRAGMA incremental_vacuum",
 };
 
