@@ -15,8 +15,6 @@ static const char put_sql[] = "INSERT INTO events (ref, answers_ref"
 #undef X
         ")";
 
-static const char pages_sql[] =
-    "SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
 // Each half reads the first entries of an index, in its order.
 static const char oldest_sql[] = "SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind = 'failed' ORDER BY at LIMIT ?1)"
                                  " UNION ALL SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind <> 'failed' ORDER BY at"
@@ -33,7 +31,8 @@ static const char *const sql_of[STATEMENT_COUNT] = {
     [STATEMENT_POSITION] = "SELECT position FROM positions WHERE queue = ?",
     [STATEMENT_ADD_ROWS] = "UPDATE facts SET value = CAST(CAST(value AS INTEGER) + ? AS TEXT) WHERE name = 'rows'",
     [STATEMENT_ROWS] = "SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'rows'",
-    [STATEMENT_PAGES] = pages_sql,
+    [STATEMENT_PAGES] = "PRAGMA page_count",
+    [STATEMENT_FREE] = "PRAGMA freelist_count",
     [STATEMENT_OLDEST] = oldest_sql,
     [STATEMENT_DROP] = "DELETE FROM events WHERE seq = ?",
     [STATEMENT_DROPPED] = dropped_sql,

@@ -27,24 +27,23 @@ bool audit_read_facts(audit_t *audit, buffer_t *why) {
     const char sql[] = "SELECT coalesce((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'dropped'), "
                        "-9223372036854775807 - 1)";
     audit->dropped = INT64_MIN; // whoever imports may bring back what is older
+    if (!audit_number(audit, "PRAGMA page_size", &audit->page_bytes, why)) return false;
     return !audit->own || audit_number(audit, sql, &audit->dropped, why);
 }
 
-// The one row of a prepared question, as numbers.
-static bool ask(audit_t *audit, audit_statement_t which, int64_t *out, int count, buffer_t *why) {
+// The number that a prepared question gives.
+static bool ask(audit_t *audit, audit_statement_t which, int64_t *out, buffer_t *why) {
     sqlite3_stmt *of = audit_statement(audit, which, why);
     if (!of) return false;
     bool done = sqlite3_step(of) == SQLITE_ROW || audit_fail(audit, "measure it", why);
-    for (int i = 0; done && i < count; i++) out[i] = sqlite3_column_int64(of, i);
+    if (done) *out = sqlite3_column_int64(of, 0);
     sqlite3_reset(of);
     return done;
 }
 
 static bool ask_pages(audit_t *audit, pages_t *out, buffer_t *why) {
-    int64_t numbers[3];
-    if (!ask(audit, STATEMENT_PAGES, numbers, 3, why)) return false;
-    *out = (pages_t){.all = numbers[0], .free = numbers[1], .size = numbers[2]};
-    return true;
+    out->size = audit->page_bytes;
+    return ask(audit, STATEMENT_PAGES, &out->all, why) && ask(audit, STATEMENT_FREE, &out->free, why);
 }
 
 // Up to CHUNK of the oldest rows; -1 with *why when they cannot be read.
@@ -76,7 +75,7 @@ static int64_t beside(const audit_t *audit, int64_t wal) { return wal < audit->w
 bool audit_use(audit_t *audit, audit_use_t *out, buffer_t *why) {
     old_row_t first = {.at = INT64_MAX};
     pages_t pages;
-    if (!ask(audit, STATEMENT_ROWS, &out->rows, 1, why) || !ask_pages(audit, &pages, why)) return false;
+    if (!ask(audit, STATEMENT_ROWS, &out->rows, why) || !ask_pages(audit, &pages, why)) return false;
     int64_t wal = wal_bytes(audit);
     old_row_t rows[CHUNK];
     int found = oldest(audit, rows, 1, why);

@@ -19,6 +19,7 @@ typedef enum audit_statement {
     STATEMENT_ADD_ROWS,
     STATEMENT_ROWS,
     STATEMENT_PAGES,
+    STATEMENT_FREE,
     STATEMENT_OLDEST,
     STATEMENT_DROP,
     STATEMENT_DROPPED,
@@ -40,6 +41,7 @@ struct audit {
     audit_lock_t *own_lock;                    // the same, where it is owned; else NULL
     audit_loss_t loss;                         // borrowed from the lock; instance NULL = none
     int64_t dropped;                           // highest `at` that retention has removed; INT64_MIN = nothing counts as removed
+    int64_t page_bytes;                        // of the file
     int64_t added;                             // rows of this transaction, less those removed
     int64_t wal_most;                          // bytes of the file beside the log that are no reason to remove rows
     bool dropping_rows, dropping_bytes;        // until there is some room below the limit
