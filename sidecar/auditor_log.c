@@ -94,6 +94,7 @@ bool pen_open(pen_t *pen, bool *fresh, bool *other) {
                                .patience_ms = PATIENCE_MS};
     pen->audit = audit_open_own(pen->lock, &care, &why);
     if (!pen->audit) return pen_fail(pen, &why);
+    buffer_free(&why); // of a damaged log that is moved aside by now
     pen->checked = true;
     pen->damaged = false;
     if (!merge(pen)) return false;
@@ -108,7 +109,6 @@ bool pen_open(pen_t *pen, bool *fresh, bool *other) {
     snprintf(pen->instance, sizeof pen->instance, "%s", audit_instance(pen->audit));
     pen->watch_at = mono_add(mono_now(), WATCH_MS * NS_PER_MS);
     pen->retain_at = mono_now();
-    buffer_free(&why);
     return true;
 }
 

@@ -191,6 +191,32 @@ Test(redis_auditor_log, a_stream_trimmed_before_the_log_was_lost_is_named_in_its
     close_desk(&d);
 }
 
+/* A log that tells of an earlier loss takes the place of another: each loss is a row. */
+Test(redis_auditor_log, two_losses_are_two_gap_rows) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 300, "1");
+    expect_rows(&d, 300);
+    stop(&d);
+    damage(d.path, 5);
+    start(&d);
+    expect_rebuilt(&d, 300, "log_damaged", "1-299 ");
+    stop(&d);
+    sqlite3 *db;
+    cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
+    cr_assert_eq(
+        sqlite3_exec(db, "UPDATE facts SET value = '00112233445566778899aabbccddeeff' WHERE name = 'instance'", NULL, NULL, NULL),
+        SQLITE_OK);
+    sqlite3_close(db);
+    start(&d);
+    cr_assert(stage_until(&d.crew.stage, gaps(&d) == 2, 10000));
+    cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE reason = 'log_replaced'"), 1);
+    expect_rows(&d, 300);
+    expect_acknowledged(&d, "email", "1-299 ");
+    cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 1);
+    close_desk(&d);
+}
+
 Test(redis_auditor_log, a_second_auditor_on_one_path_waits_and_says_for_whom) {
     desk_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
@@ -338,22 +364,47 @@ Test(redis_auditor_log, whatever_write_or_sync_fails_nothing_is_lost_or_doubled,
     close_desk(&d);
 }
 
+/* Mounts a small file system that only this process sees; false where that is not allowed. */
+static bool mount_small(const char *dir, unsigned long flags) {
+    return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("tmpfs", dir, "tmpfs", flags, "size=2m") == 0;
+}
+
+/* An auditor whose log lies there. */
+static void open_desk_in(desk_t *d, const char *dir) {
+    open_desk(d, (fixture_options_t){0}, "", "", NULL);
+    stop(d);
+    free(d->f.config->audit.path);
+    free(d->path);
+    d->f.config->audit.path = mem_printf("%s/audit.db", dir);
+    d->path = mem_str(d->f.config->audit.path);
+    start(d);
+}
+
+Test(redis_auditor_log, a_read_only_place_is_waited_for, .timeout = 60) {
+    char *dir = temp_dir("small");
+    if (!mount_small(dir, MS_RDONLY)) cr_skip_test("a file system cannot be mounted here: %s", strerror(errno));
+    desk_t d = {0};
+    open_desk_in(&d, dir);
+    audit_log_feed(d.f.r, "email", 0, 20, "1");
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_faults) >= 3, 30000));
+    cr_assert_eq(fixture_log_count("the file system is read-only"), 1, "%s", fixture_log());
+    cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 0);
+    cr_assert_eq(mount(NULL, dir, NULL, MS_REMOUNT, "size=2m"), 0);
+    expect_acknowledged(&d, "email", "1-19 ");
+    audit_log_expect(d.path, "email", 0, 20);
+    cr_assert_eq(fixture_log_count("is written again"), 1);
+    cr_assert_eq(gaps(&d), 0);
+    free(dir);
+    close_desk(&d);
+}
+
 /* A disk of 2 MiB: it stops, says so once, keeps its place, and goes on when there is room. */
 Test(redis_auditor_log, a_full_disk_is_waited_for, .timeout = 120) {
     char *dir = temp_dir("small");
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("tmpfs", dir, "tmpfs", 0, "size=2m") != 0) {
-        cr_skip_test("a file system cannot be mounted here: %s", strerror(errno));
-    }
+    if (!mount_small(dir, 0)) cr_skip_test("a file system cannot be mounted here: %s", strerror(errno));
     desk_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
-    char *path = d.f.config->audit.path;
-    stop(&d);
-    d.f.config->audit.path = mem_printf("%s/audit.db", dir);
-    free(d.path);
-    d.path = mem_str(d.f.config->audit.path);
-    free(path);
-    start(&d);
+    open_desk_in(&d, dir);
     audit_log_feed(d.f.r, "email", 0, 8000, "1"); /* some 6 MiB of rows */
     cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_faults) >= 3, 30000));
     cr_assert_eq(fixture_log_count("the disk is full: make room"), 1, "%s", fixture_log());

@@ -42,6 +42,7 @@ static audit_t *open_own(audit_lock_t *lock, audit_care_t care) {
     buffer_t why = {0};
     audit_t *audit = audit_open_own(lock, &care, &why);
     cr_assert_not_null(audit, "%s", buffer_text(&why));
+    buffer_free(&why);
     return audit;
 }
 
@@ -175,6 +176,7 @@ Test(unit_audit_lock, damage_found_while_it_is_used_is_noticed) {
     }
     cr_assert(failed && audit_is_damaged(audit), "%s", buffer_text(&why));
     cr_assert(has(buffer_text(&why), "is damaged"));
+    buffer_free(&why);
     audit_rollback(audit);
     audit_close(audit);
     close(fd); /* and with it SQLite's locks of this process: there are none by now */
@@ -217,6 +219,7 @@ Test(unit_audit_lock, an_import_is_not_disturbed_by_moving_aside) {
     buffer_t why = {0};
     cr_assert_null(audit_open_own(lock, &(audit_care_t){.aside = true}, &why));
     cr_assert(has(buffer_text(&why), "`audit import` writes to it"), "%s", buffer_text(&why));
+    buffer_free(&why);
     put(import, 1000);
     audit_close(import);
     cr_assert(audit_lock_hold(lock, &why) && audit_lock_alone(lock, &why));

@@ -157,6 +157,13 @@ Test(unit_audit_retain, by_bytes_the_file_stays_below_and_shrinks) {
     free(whole), free(path);
 }
 
+Test(unit_audit_retain, a_file_that_an_import_made_can_shrink_too) {
+    char *path = audit_case_path();
+    audit_close(audit_case_open(path, AUDIT_IMPORT));
+    cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 2);
+    free(path);
+}
+
 Test(unit_audit_retain, a_step_ends_when_its_time_is_over) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
