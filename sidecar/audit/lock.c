@@ -94,13 +94,22 @@ bool audit_lock_write(audit_lock_t *lock, buffer_t *why) {
     return fail(lock, "write its lock file", why);
 }
 
+// The lock file was removed, perhaps with the log: what this process knows of that one still counts.
+static void remember(audit_lock_t *lock, const audit_lock_t *before) {
+    memcpy(lock->instance, before->instance, sizeof lock->instance);
+    memcpy(lock->reason, before->reason, sizeof lock->reason);
+    memcpy(lock->aside, before->aside, sizeof lock->aside);
+}
+
 bool audit_lock_hold(audit_lock_t *lock, buffer_t *why) {
     char holder[BLOCK];
     if (lock->held && in_place(lock)) return true;
+    const audit_lock_t before = *lock;
     if (!open_file(lock, why)) return false;
     bool taken = set(lock, BYTE_HOLDER, F_WRLCK);
     int error = errno;
     read_block(lock, holder);
+    if (taken && !*lock->instance) remember(lock, &before);
     if (taken) {
         lock->held = audit_lock_write(lock, why);
     } else if (error == EAGAIN || error == EACCES) {

@@ -116,6 +116,23 @@ Test(redis_auditor_log, a_log_that_is_removed_while_it_is_open) {
     close_desk(&d);
 }
 
+/* rm audit.db*: the lock file too, which would have told whose log was there. */
+Test(redis_auditor_log, a_log_that_is_removed_with_its_lock_file) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 100, "1");
+    expect_rows(&d, 100);
+    expect_acknowledged(&d, "email", "1-99 ");
+    remove_file(&d, ".lock");
+    remove_log(&d);
+    expect_rebuilt(&d, 100, "log_missing", "1-99 ");
+    char *lock = mem_printf("%s.lock", d.path), *text = temp_read(lock),
+         *instance = audit_log_word(d.path, "SELECT value FROM facts WHERE name = 'instance'");
+    cr_assert(strstr(text, instance) && !strstr(text, "lost"), "%s", text);
+    free(lock), free(text), free(instance);
+    close_desk(&d);
+}
+
 Test(redis_auditor_log, a_log_that_is_removed_just_before_a_commit) {
     desk_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
