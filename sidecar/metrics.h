@@ -20,7 +20,13 @@
     X(audit_rows, "rows written to the audit log")                                                                               \
     X(audit_lag_ms, "age of the newest entry of a failure stream not yet in the audit log, in ms; 0 = all are")                  \
     X(audit_faults, "times that the audit log, or a failure stream, could not be used")                                          \
-    X(gaps, "stretches of a failure stream that were trimmed before this audit log had them")
+    X(gaps, "stretches of a failure stream that this audit log may lack")                                                        \
+    X(audit_bytes, "size of the audit log on disk")                                                                              \
+    X(audit_kept_rows, "rows that the audit log holds")                                                                          \
+    X(audit_full_percent, "rows or bytes of the audit log in percent of their limit, the greater of both; 0 = no limit")         \
+    X(audit_oldest_ms, "when the oldest row of the audit log happened, ms since 1970; 0 = there is none")                        \
+    X(audit_dropped, "rows that retention has removed from the audit log")                                                       \
+    X(audit_lost, "audit logs found damaged, removed or replaced, and begun anew")
 
 // X(name, help): of each queue.
 #define METRICS_QUEUE(X)                                                                                                         \

@@ -81,7 +81,7 @@ bool audit_file_fits(const char *path, audit_mode_t mode, buffer_t *why) {
 
 static const char *what_to_do(int code, int os_error) {
     switch (code & 0xff) {
-    case SQLITE_FULL: return "the disk is full: make room, or set audit.retain_bytes lower";
+    case SQLITE_FULL: return "the disk is full: make room, or set audit.retain_bytes lower than the disk";
     case SQLITE_READONLY: return "the file, its directory or the file system is read-only: make them writable for this user";
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
@@ -94,8 +94,7 @@ static const char *what_to_do(int code, int os_error) {
             return "permission denied: this user must be able to write to the file and its directory";
         return "cannot be opened: look at the rights of the file and of its directory";
     case SQLITE_NOTADB: return "is no SQLite database: move it away, or set audit.path";
-    case SQLITE_CORRUPT:
-        return "is damaged: move it away (a new one is made, and filled from the failure streams), then try .recover";
+    case SQLITE_CORRUPT: return "is damaged: its sidecar moves it aside and begins a new one; try .recover on the old one";
     case SQLITE_IOERR: return os_error == ENOSPC ? "the disk is full: make room" : "the disk failed: look at the kernel's log";
     default: return NULL;
     }
@@ -111,7 +110,9 @@ bool audit_fail_code(const char *path, int code, int os_error, const char *doing
     return false;
 }
 
-bool audit_fail(const audit_t *audit, const char *doing, buffer_t *why) {
+bool audit_fail(audit_t *audit, const char *doing, buffer_t *why) {
+    int code = sqlite3_errcode(audit->db) & 0xff;
+    if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) audit->damaged = true;
     return audit_fail_code(audit->path, sqlite3_extended_errcode(audit->db), sqlite3_system_errno(audit->db), doing,
                            sqlite3_errmsg(audit->db), why);
 }

@@ -2,6 +2,7 @@
 #include "audit/migrations.h"
 #include "audit/store.h"
 #include "base/clock.h"
+#include "base/crash.h"
 
 bool audit_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why) {
     sqlite3_stmt *statement = NULL;
@@ -40,14 +41,18 @@ static bool run(audit_t *audit, const char *sql, const char *doing, buffer_t *wh
     return sqlite3_exec(audit->db, sql, NULL, NULL, NULL) == SQLITE_OK || audit_fail(audit, doing, why);
 }
 
-static bool name_instance(audit_t *audit, buffer_t *why) {
+// `sql` has a place for the name.
+static bool name_by(audit_t *audit, const char *sql, buffer_t *why) {
     uint64_t random[2];
     random_bytes(random, sizeof random);
-    char *sql = sqlite3_mprintf("INSERT OR IGNORE INTO facts VALUES ('instance', '%016llx%016llx')",
-                                (unsigned long long)random[0], (unsigned long long)random[1]);
-    bool done = sql && run(audit, sql, "name it", why);
-    sqlite3_free(sql);
+    char *text = sqlite3_mprintf(sql, (unsigned long long)random[0], (unsigned long long)random[1]);
+    bool done = text && run(audit, text, "name it", why);
+    sqlite3_free(text);
     return done;
+}
+
+bool audit_name_anew(audit_t *audit, buffer_t *why) {
+    return name_by(audit, "UPDATE facts SET value = '%016llx%016llx' WHERE name = 'instance'", why);
 }
 
 // In the transaction: another process may have been here first.
@@ -56,13 +61,18 @@ static bool bring_up(audit_t *audit, buffer_t *why) {
     if (!audit_check_file(audit, &schema, why)) return false;
     for (size_t i = 0; i < migration_count; i++)
         if (migrations[i].schema > schema && !run(audit, migrations[i].sql, migrations[i].name, why)) return false;
-    return name_instance(audit, why);
+    return name_by(audit, "INSERT OR IGNORE INTO facts VALUES ('instance', '%016llx%016llx')", why);
 }
 
 bool audit_migrate(audit_t *audit, int schema, buffer_t *why) {
     if (schema == migrations[migration_count - 1].schema) return true;
     if (!run(audit, "BEGIN IMMEDIATE", "begin to migrate it", why)) return false;
-    if (bring_up(audit, why) && run(audit, "COMMIT", "migrate it", why)) return true;
+    bool ready = bring_up(audit, why);
+    crash_at("audit_migrate_before_commit");
+    if (ready && run(audit, "COMMIT", "migrate it", why)) {
+        crash_at("audit_migrated");
+        return true;
+    }
     sqlite3_exec(audit->db, "ROLLBACK", NULL, NULL, NULL);
     return false;
 }

@@ -15,9 +15,17 @@ typedef enum audit_statement {
     STATEMENT_KNOWN,
     STATEMENT_PUT,
     STATEMENT_MOVE,
-    STATEMENT_POSITION
+    STATEMENT_POSITION,
+    STATEMENT_ADD_ROWS,
+    STATEMENT_ROWS,
+    STATEMENT_PAGES,
+    STATEMENT_FREE,
+    STATEMENT_OLDEST,
+    STATEMENT_DROP,
+    STATEMENT_DROPPED,
+    STATEMENT_VACUUM
 } audit_statement_t;
-enum { STATEMENT_COUNT = STATEMENT_POSITION + 1 };
+enum { STATEMENT_COUNT = STATEMENT_VACUUM + 1 };
 
 struct audit {
     sqlite3 *db;
@@ -25,10 +33,28 @@ struct audit {
     char *instance;                            // owned
     sqlite3_stmt *statements[STATEMENT_COUNT]; // prepared at first use, owned
     buffer_t scratch;                          // texts on their way into a row
+    bool own;                                  // opened by the auditor, which holds the log
+    bool ours;                                 // the file has the head of a log of ours
+    bool damaged;                              // SQLite has found it so
+    bool stiff;                                // it cannot shrink
+    audit_lock_t *lock;                        // borrowed; NULL when opened for reading
+    audit_lock_t *own_lock;                    // the same, where it is owned; else NULL
+    audit_loss_t loss;                         // borrowed from the lock; instance NULL = none
+    int64_t dropped;                           // highest `at` that retention has removed; INT64_MIN = nothing counts as removed
+    int64_t page_bytes;                        // of the file
+    int64_t added;                             // rows of this transaction, less those removed
+    int64_t wal_most;                          // bytes of the file beside the log that are no reason to remove rows
+    bool dropping_rows, dropping_bytes;        // until there is some room below the limit
+    bool vacuuming;                            // until few free pages are left
 };
 
-// Says in *why what failed, for which file, and what to do. `doing` as in "cannot write to". Always false.
-bool audit_fail(const audit_t *audit, const char *doing, buffer_t *why);
+// NULL with *why when it cannot be prepared; borrowed.
+sqlite3_stmt *audit_statement(audit_t *audit, audit_statement_t which, buffer_t *why);
+// Runs a statement that returns no row, and makes it ready for the next time.
+bool audit_run(audit_t *audit, sqlite3_stmt *of, const char *doing, buffer_t *why);
+
+// Says in *why what failed, for which file, and what to do. `doing` as in "cannot write to". Always false. Notes damage.
+bool audit_fail(audit_t *audit, const char *doing, buffer_t *why);
 bool audit_fail_code(const char *path, int code, int os_error, const char *doing, const char *detail, buffer_t *why);
 
 // Sees that `path` can be an audit log before SQLite touches it.
@@ -42,6 +68,17 @@ bool audit_directory_is_closed(const char *path);
 bool audit_check_file(audit_t *audit, int *schema, buffer_t *why);
 // Brings an empty or older file to the newest schema, in one transaction.
 bool audit_migrate(audit_t *audit, int schema, buffer_t *why);
+
+// A new random name for a log that is a copy of another one.
+bool audit_name_anew(audit_t *audit, buffer_t *why);
+// Takes over what the file says of itself.
+bool audit_read_facts(audit_t *audit, buffer_t *why);
+
+// Moves the log with what lies beside it to <path>.corrupt-<UTC time>, noted in the lock file before; for who holds it. What has
+// moved in part is moved on under the same name.
+bool audit_move_aside(audit_lock_t *lock, const char *reason, buffer_t *why);
+// Whether files of a log lie there without the log.
+bool audit_has_remains(const char *path);
 
 // The first column of the one row of `sql`, a constant. False with *why when there is none.
 bool audit_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why);

@@ -55,6 +55,11 @@ outcome_t stream_look(conn_t *conn, const keyspace_t *keys, stream_look_t *out, 
 outcome_t stream_acknowledge(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *positions,
                              fault_t *fault);
 
+// Takes back what `instance` has acknowledged, of each queue where that is above its position in `above` (NULL: of every queue):
+// the copy is gone. *removed counts queues. A key that cannot be read or written is passed over: nothing is trimmed by it either.
+outcome_t stream_forget(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *above, int64_t *removed,
+                        fault_t *fault);
+
 enum {
     STREAM_TRIM_MOST = 1000,                 // entries that one call removes at the most
     STREAM_TRIM_BYTES = 2 * 1024 * 1024,     // and it ends once it has read so many

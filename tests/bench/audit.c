@@ -2,6 +2,8 @@
 // acknowledgement of the last record.
 #include "bench.h"
 
+#include <time.h>
+
 enum { RECORDS = 200000, STEP = 10000, POLL_US = 2000 };
 
 // Records as a final failure leaves them, with payloads of 100 bytes.
@@ -11,9 +13,11 @@ static void load(redisContext *redis) {
         "local id = redis.sha1hex(i) .. string.format('%024x', i) "
         "redis.call('XADD', KEYS[1], '1-' .. i, 'event', id, 'kind', 'failed', 'dialect', 'list', "
         "'queue', 'q0', 'job', i, 'reason', 'reported', 'error', 'no route to host', 'attempts', 4, 'created', '1700000000000', "
-        "'started', '1700000001000', 'at', '1700000002000', 'term', '00112233445566778899aabbccddeeff-5000', 'size', 100, "
+        "'started', '1700000001000', 'at', ARGV[3], 'term', '00112233445566778899aabbccddeeff-5000', 'size', 100, "
         "'sha256', id, 'payload', payload .. string.format('%08d', i)) end return 1";
-    for (int i = 1; i <= RECORDS; i += STEP) redis_do(redis, "EVAL %s 1 sidecar:q0:failures %d %d", script, i, i + STEP - 1);
+    long long now_ms = (long long)time(NULL) * 1000; // young enough to be kept
+    for (int i = 1; i <= RECORDS; i += STEP)
+        redis_do(redis, "EVAL %s 1 sidecar:q0:failures %d %d %lld", script, i, i + STEP - 1, now_ms);
 }
 
 static bool acknowledged(redisContext *redis) {

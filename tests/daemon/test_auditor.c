@@ -5,10 +5,13 @@
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { ENTRIES = 20000, FEED = 250, COPY_MS = 60000 };
 
@@ -94,5 +97,51 @@ ParameterizedTest(struct point *point, daemon_auditor, crash_points) {
     audit_log_expect(path, "q", 0, 15);
     daemon_stop(d);
     free(variable), free(place), free(path), free(config);
+    scene_end(&s);
+}
+
+static struct point lost[] = {{"audit_aside_before", 0}, {"audit_aside_database", 0}, {"audit_aside_moved", 0},
+                              {"audit_migrated", 0},     {"audit_loss_forgotten", 0}, {"audit_loss_before_commit", 0},
+                              {"audit_loss_noted", 0},   {"audit_before_commit", 0},  {"audit_committed", 0},
+                              {"audit_committed:2", 0}};
+
+ParameterizedTestParameters(daemon_auditor, killed_while_a_damaged_log_is_replaced) {
+    return cr_make_param_array(struct point, lost, sizeof lost / sizeof *lost);
+}
+
+/* Damaged, and killed on the way to a new one: in the end everything of the stream is there once, with one gap row, and only the
+ * new one counts as a copy. */
+ParameterizedTest(struct point *point, daemon_auditor, killed_while_a_damaged_log_is_replaced, .timeout = 60) {
+    enum { ROWS = 400 };
+    scene_t s = scene_begin(NULL);
+    char *variable = NULL, *config = scene_config(&s, (sidecar_t){0}), *place = NULL,
+         *path = temp_path(temp_root(), "damaged.db");
+    cr_assert(asprintf(&place, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);
+    cr_assert(asprintf(&variable, "QS_CRASH_AT=%s", point->name) > 0);
+    audit_log_feed(s.r, "q", 0, ROWS, NULL);
+    const daemon_options_t plain = {.env = (const char *const[]){place, NULL}};
+    daemon_t *d = daemon_start_with(&plain, "%s", config);
+    cr_assert(wait_for(audit_log_rows(path) == ROWS && redis_int(s.r, "HLEN sidecar:q:auditors") == 1, 10000));
+    daemon_stop(d);
+    struct stat at;
+    char page[4096];
+    memset(page, 0xa5, sizeof page);
+    int fd = open(path, O_WRONLY);
+    cr_assert(fd >= 0 && fstat(fd, &at) == 0 && pwrite(fd, page, sizeof page, at.st_size / 4096 / 2 * 4096) == 4096);
+    close(fd);
+    d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, place, NULL}}, "%s", config);
+    cr_assert_eq(daemon_wait_exit(d, 10000).code, 137, "it did not come to %s", point->name);
+    daemon_free(d);
+    d = daemon_start_with(&plain, "%s", config);
+    audit_log_feed(s.r, "q", ROWS, 1, NULL);
+    cr_assert(wait_for(audit_log_rows(path) == ROWS + 1, 20000), "%lld rows", audit_log_rows(path));
+    audit_log_expect(path, "q", 0, ROWS + 1);
+    cr_assert_eq(audit_log_int(path, "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'log_damaged'"), 1);
+    cr_assert_eq(audit_log_int(path, "SELECT count(*) FROM events WHERE kind = 'gap'"), 1);
+    cr_assert(wait_for(redis_int(s.r, "HLEN sidecar:q:auditors") == 1, 5000));
+    char *instance = audit_log_word(path, "SELECT value FROM facts WHERE name = 'instance'");
+    cr_assert_eq(redis_int(s.r, "HEXISTS sidecar:q:auditors %s", instance), 1);
+    daemon_stop(d);
+    free(instance), free(variable), free(place), free(path), free(config);
     scene_end(&s);
 }

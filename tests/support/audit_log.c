@@ -30,20 +30,22 @@ long long audit_log_int(const char *path, const char *sql) {
 
 long long audit_log_rows(const char *path) { return audit_log_int(path, "SELECT count(*) FROM events WHERE kind = 'failed'"); }
 
-char *audit_log_text(const char *path) {
+char *audit_log_word(const char *path, const char *sql) {
     sqlite3 *db = reader(path);
     sqlite3_stmt *statement = NULL;
-    char *text = NULL;
     cr_assert_not_null(db);
-    const char *sql = "SELECT group_concat(event || kind || queue || job || at || payload, char(10)) FROM "
-                      "(SELECT * FROM events WHERE kind <> 'gap' ORDER BY event)";
     cr_assert_eq(sqlite3_prepare_v2(db, sql, -1, &statement, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
     cr_assert_eq(sqlite3_step(statement), SQLITE_ROW);
     const char *found = (const char *)sqlite3_column_text(statement, 0);
-    text = strdup(found ? found : "");
+    char *text = strdup(found ? found : "");
     sqlite3_finalize(statement);
     sqlite3_close(db);
     return text;
+}
+
+char *audit_log_text(const char *path) {
+    return audit_log_word(path, "SELECT group_concat(event || kind || queue || job || at || payload, char(10)) FROM "
+                                "(SELECT * FROM events WHERE kind <> 'gap' ORDER BY event)");
 }
 
 void audit_log_expect(const char *path, const char *queue, int first, int count) {

@@ -6,6 +6,8 @@
 
 /* The number that a query gives; -1 while there is no such file or table, or nobody may read. */
 long long audit_log_int(const char *path, const char *sql);
+/* The text that a query gives; fails the test where there is none. Owned by the caller. */
+char *audit_log_word(const char *path, const char *sql);
 /* Rows of kind failed. */
 long long audit_log_rows(const char *path);
 /* All rows that were copied, in the order of their ids, as text; owned by the caller. */

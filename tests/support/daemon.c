@@ -38,11 +38,12 @@ static const char **child_env(const daemon_options_t *options, const char *audit
     const char *const *extra = options ? options->env : NULL;
     size_t used = 0, more = 0;
     while (extra && extra[more]) more++;
-    const char **env = calloc(more + 8, sizeof(*env));
+    const char **env = calloc(more + 9, sizeof(*env));
     if (!env) abort();
     for (size_t i = 0; sanitizer[i]; i++) env[used++] = sanitizer[i];
     for (size_t i = 0; i < more; i++) env[used++] = extra[i];
-    env[used++] = audit; /* of two equal names the first counts; NULL ends the list */
+    env[used++] = "QUEUE_SIDECAR_AUDIT_RETAIN=3650d"; /* records of tests are old */
+    env[used++] = audit;                              /* of two equal names the first counts; NULL ends the list */
     return env;
 }
 

@@ -1,0 +1,300 @@
+// Opening the log: whose file it is, whether it is whole, and which one was here before.
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "audit/lock.h"
+#include "audit/migrations.h"
+#include "audit/store.h"
+#include "base/crash.h"
+
+enum {
+    PATIENCE_MS = 5000,
+    FILE_MODE = 0640,     // jobs may be private: others have no business there
+    PAGE_BYTES = 4096,    // SQLite's default since 3.12
+    MERGE_MOST = 4000,    // pages of the file beside the log at which it is merged into it: rows of many transactions share pages
+    MERGE_LEAST = 64,     // the same where the log must stay small
+    MERGE_SHARE = 16,     // and in between it is this part of audit.retain_bytes
+    CHECK_STEPS = 100000, // of SQLite's machine between two looks at whether to stop
+};
+
+// A file that did not exist gets our rights. An existing one is not opened here: closing it again would drop the locks that
+// another connection of this process holds on it (sqlite.org/howtocorrupt.html).
+static void make_file(const char *path) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
+    if (fd >= 0) close(fd);
+}
+
+static bool open_database(audit_t *audit, const char *name, int flags, buffer_t *why) {
+    int code = sqlite3_open_v2(name, &audit->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
+    if (!audit->db) return audit_fail_code(audit->path, code, 0, "open it", sqlite3_errstr(code), why);
+    if (code != SQLITE_OK) return audit_fail(audit, "open it", why);
+    sqlite3_busy_timeout(audit->db, PATIENCE_MS);
+    return true;
+}
+
+static bool run(audit_t *audit, const char *sql, const char *doing, buffer_t *why) {
+    return sqlite3_exec(audit->db, sql, NULL, NULL, NULL) == SQLITE_OK || audit_fail(audit, doing, why);
+}
+
+// FULL: what commit says is on disk. auto_vacuum only means something while the file is empty, and before WAL makes its first
+// page.
+static bool set_up(audit_t *audit, int64_t most_bytes, bool empty, buffer_t *why) {
+    int64_t pages = most_bytes / MERGE_SHARE / PAGE_BYTES;
+    if (most_bytes == 0 || pages > MERGE_MOST) pages = MERGE_MOST;
+    if (pages < MERGE_LEAST) pages = MERGE_LEAST;
+    audit->wal_most = pages * PAGE_BYTES;
+    buffer_t sql = {0};
+    buffer_printf(&sql,
+                  "%sPRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+                  "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA cache_size = -8192;"
+                  "PRAGMA wal_autocheckpoint = %lld; PRAGMA journal_size_limit = %lld",
+                  empty ? "PRAGMA auto_vacuum = INCREMENTAL;" : "", (long long)pages, (long long)audit->wal_most);
+    bool done = run(audit, buffer_text(&sql), "set it up", why);
+    buffer_free(&sql);
+    return done;
+}
+
+static int told_to_stop(void *stop) { return atomic_load(*(const atomic_bool **)stop); }
+
+// Reads every page, if that is asked for. False: it is damaged (and then says so), or cannot be read now.
+static bool check(audit_t *audit, const audit_care_t *care, buffer_t *why) {
+    sqlite3_stmt *of = NULL;
+    const atomic_bool *stop = care->stop;
+    if (!care->check) return true;
+    if (stop) sqlite3_progress_handler(audit->db, CHECK_STEPS, told_to_stop, &stop);
+    bool whole = false;
+    int code = sqlite3_prepare_v2(audit->db, "PRAGMA quick_check(1)", -1, &of, NULL);
+    if (code == SQLITE_OK) code = sqlite3_step(of);
+    const char *said = code == SQLITE_ROW ? (const char *)sqlite3_column_text(of, 0) : NULL;
+    if (said && strcmp(said, "ok") == 0)
+        whole = true;
+    else if (said)
+        audit_fail_code(audit->path, SQLITE_CORRUPT, 0, "check it", said, why);
+    else
+        audit_fail(audit, "check it", why);
+    audit->damaged = audit->damaged || said != NULL;
+    if (whole) audit->damaged = false;
+    sqlite3_finalize(of);
+    sqlite3_progress_handler(audit->db, 0, NULL, NULL);
+    return whole;
+}
+
+// A file of schema 1 was made without room for an incremental vacuum: it is written anew once. Where that fails (it takes as much
+// disk again) the log works on without, and its file does not shrink.
+static void make_vacuumable(audit_t *audit) {
+    int64_t mode = 0;
+    buffer_t why = {0};
+    if (audit_number(audit, "PRAGMA auto_vacuum", &mode, &why) && mode == 0) {
+        crash_at("audit_convert_before");
+        audit->stiff = !run(audit, "PRAGMA auto_vacuum = INCREMENTAL; VACUUM", "write it anew", &why);
+        crash_at("audit_converted");
+    }
+    buffer_free(&why);
+}
+
+static bool read_instance(audit_t *audit, buffer_t *why) {
+    sqlite3_stmt *of = NULL;
+    const char sql[] = "SELECT value FROM facts WHERE name = 'instance'";
+    free(audit->instance);
+    audit->instance = NULL;
+    if (sqlite3_prepare_v2(audit->db, sql, -1, &of, NULL) == SQLITE_OK && sqlite3_step(of) == SQLITE_ROW)
+        audit->instance = mem_str((const char *)sqlite3_column_text(of, 0));
+    else
+        audit_fail(audit, "read its name", why);
+    sqlite3_finalize(of);
+    return audit->instance != NULL;
+}
+
+static bool note_loss(audit_lock_t *lock, const char *reason, buffer_t *why) {
+    if (!*lock->instance || *lock->reason) return true;
+    snprintf(lock->reason, sizeof lock->reason, "%s", reason);
+    return audit_lock_write(lock, why);
+}
+
+// Whether this is the log that was here last. A copy of another one gets a name of its own: two that acknowledge by one name
+// would vouch for each other.
+static bool compare_instance(audit_t *audit, buffer_t *why) {
+    audit_lock_t *lock = audit->lock;
+    if (!read_instance(audit, why)) return false;
+    if (!*lock->instance) {
+        snprintf(lock->instance, sizeof lock->instance, "%s", audit->instance);
+        return audit_lock_write(lock, why);
+    }
+    if (strcmp(lock->instance, audit->instance) == 0) {
+        bool clean = !*lock->reason; // a log that was given up for lost, and put back
+        *lock->reason = *lock->aside = '\0';
+        return clean || audit_lock_write(lock, why);
+    }
+    if (!*lock->reason && (!note_loss(lock, AUDIT_REPLACED, why) || !audit_name_anew(audit, why) || !read_instance(audit, why)))
+        return false;
+    audit->loss = (audit_loss_t){.instance = lock->instance, .reason = lock->reason, .aside = lock->aside};
+    return true;
+}
+
+static bool open_file(audit_t *audit, const audit_care_t *care, buffer_t *why) {
+    int schema = 0;
+    make_file(audit->path);
+    if (!open_database(audit, audit->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, why)) return false;
+    if (care->patience_ms) audit_patience(audit, care->patience_ms);
+    if (!audit_check_file(audit, &schema, why)) return false; // before anything is changed: it may belong to others
+    audit->ours = schema > 0;
+    if (sqlite3_db_readonly(audit->db, "main") == 1)
+        return audit_fail_code(audit->path, SQLITE_READONLY, 0, "open it", "opened without the right to write", why);
+    if (audit->own && schema == 0 && !note_loss(audit->lock, AUDIT_MISSING, why)) return false;
+    if (!check(audit, care, why) || !set_up(audit, care->most_bytes, schema == 0, why) || !audit_migrate(audit, schema, why))
+        return false;
+    if (audit->own) make_vacuumable(audit);
+    return (audit->own ? compare_instance(audit, why) : read_instance(audit, why)) && audit_read_facts(audit, why);
+}
+
+static void close_database(audit_t *audit) {
+    for (size_t i = 0; i < STATEMENT_COUNT; i++) {
+        sqlite3_finalize(audit->statements[i]);
+        audit->statements[i] = NULL;
+    }
+    // A damaged log is left as it was found, with what lies beside it.
+    if (audit->damaged) sqlite3_db_config(audit->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    sqlite3_close(audit->db);
+    audit->db = NULL;
+}
+
+// Damaged, and surely a log of ours: by its head, or because ours lay here before.
+static bool to_be_moved(audit_t *audit) {
+    if (!audit->own || !audit->damaged) return false;
+    return audit->ours || *audit->lock->instance;
+}
+
+static bool open_for_writing(audit_t *audit, const audit_care_t *care, buffer_t *why) {
+    audit_lock_t *lock = audit->lock;
+    if (!(audit->own ? audit_lock_hold(lock, why) : audit_lock_share(lock, why))) return false;
+    if (!audit->own && *lock->instance && access(audit->path, F_OK) != 0) {
+        buffer_printf(why, "audit log %s: is gone: let its sidecar make a new one first", audit->path);
+        return false;
+    }
+    if (audit->own && audit_has_remains(audit->path) && !audit_move_aside(lock, AUDIT_MISSING, why)) return false;
+    if (audit->own && care->aside && !audit_move_aside(lock, AUDIT_DAMAGED, why)) return false;
+    if (open_file(audit, care, why)) return true;
+    if (!to_be_moved(audit)) return false;
+    close_database(audit);
+    buffer_clear(why);
+    audit->damaged = audit->ours = false;
+    return audit_move_aside(lock, AUDIT_DAMAGED, why) && open_file(audit, care, why);
+}
+// Appends a path as a URI of SQLite, which keeps ? # and % for itself.
+static char *immutable_uri(const char *path) {
+    buffer_t uri = {0};
+    buffer_str(&uri, "file:");
+    for (; *path; path++) {
+        if (strchr("?#%", *path))
+            buffer_printf(&uri, "%%%02x", (unsigned)(unsigned char)*path);
+        else
+            buffer_add(&uri, path, 1);
+    }
+    buffer_str(&uri, "?immutable=1");
+    return uri.data;
+}
+
+static bool has_unmerged_rows(const char *path) {
+    struct stat at;
+    char *wal = mem_printf("%s-wal", path);
+    bool has = stat(wal, &at) == 0 && at.st_size > 0;
+    free(wal);
+    return has;
+}
+
+// A log in WAL mode wants a -shm file beside it even to be read. Where none can be made nobody writes either, and the file can be
+// read as it is, unless a -wal file holds rows that are not in it yet.
+static bool reopen_immutable(audit_t *audit, int *schema, buffer_t *why) {
+    if (!audit_directory_is_closed(audit->path)) return false;
+    if (has_unmerged_rows(audit->path)) {
+        buffer_clear(why);
+        buffer_printf(
+            why,
+            "audit log %s: the newest rows are in %s-wal, which cannot be read in a directory that is not writable: copy "
+            "both files to one that is, and read them there",
+            audit->path, audit->path);
+        return false;
+    }
+    sqlite3_close(audit->db);
+    audit->db = NULL;
+    buffer_clear(why);
+    char *uri = immutable_uri(audit->path);
+    bool done = open_database(audit, uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, why) && audit_check_file(audit, schema, why);
+    free(uri);
+    return done;
+}
+
+static bool open_for_reading(audit_t *audit, buffer_t *why) {
+    int schema = 0, newest = migrations[migration_count - 1].schema;
+    if (!open_database(audit, audit->path, SQLITE_OPEN_READONLY, why)) return false;
+    bool read = audit_check_file(audit, &schema, why);
+    int code = sqlite3_errcode(audit->db) & 0xff;
+    if (!read && (code == SQLITE_CANTOPEN || code == SQLITE_READONLY)) read = reopen_immutable(audit, &schema, why);
+    if (!read) return false;
+    if (schema == newest) return true;
+    if (schema == 0)
+        buffer_printf(why, "audit log %s: is empty: no sidecar has written to it yet", audit->path);
+    else
+        buffer_printf(why,
+                      "audit log %s: has schema %d, this version reads %d: let `queue-sidecar run` of this version open it once",
+                      audit->path, schema, newest);
+    return false;
+}
+
+static audit_t *open_log(audit_t *audit, audit_mode_t mode, const audit_care_t *care, buffer_t *why) {
+    bool opened =
+        audit_file_fits(audit->path, mode, why) &&
+        (mode == AUDIT_READ ? open_for_reading(audit, why) && read_instance(audit, why) : open_for_writing(audit, care, why));
+    if (opened) return audit;
+    audit_close(audit);
+    return NULL;
+}
+
+audit_t *audit_open(const char *path, audit_mode_t mode, buffer_t *why) {
+    static const audit_care_t none;
+    audit_t *audit = mem_alloc(sizeof *audit);
+    *audit = (audit_t){.path = mem_str(path), .own = mode == AUDIT_WRITE};
+    if (mode != AUDIT_READ) audit->lock = audit->own_lock = audit_lock_new(path);
+    return open_log(audit, mode, &none, why);
+}
+
+audit_t *audit_open_own(audit_lock_t *lock, const audit_care_t *care, buffer_t *why) {
+    audit_t *audit = mem_alloc(sizeof *audit);
+    *audit = (audit_t){.path = mem_str(lock->log), .own = true, .lock = lock};
+    return open_log(audit, AUDIT_WRITE, care, why);
+}
+
+void audit_close(audit_t *audit) {
+    if (!audit) return;
+    close_database(audit);
+    audit_lock_free(audit->own_lock);
+    free(audit->path);
+    free(audit->instance);
+    buffer_free(&audit->scratch);
+    free(audit);
+}
+
+const char *audit_instance(const audit_t *audit) { return audit->instance; }
+bool audit_is_damaged(const audit_t *audit) { return audit->damaged; }
+bool audit_is_stiff(const audit_t *audit) { return audit->stiff; }
+const audit_loss_t *audit_loss(const audit_t *audit) { return audit->loss.instance ? &audit->loss : NULL; }
+
+bool audit_loss_settled(audit_t *audit, buffer_t *why) {
+    audit_lock_t *lock = audit->lock;
+    snprintf(lock->instance, sizeof lock->instance, "%s", audit->instance);
+    *lock->reason = *lock->aside = '\0';
+    audit->loss = (audit_loss_t){0};
+    return audit_lock_write(lock, why);
+}
+
+bool audit_is_in_place(const audit_t *audit) {
+    int moved = 0; // sqlite3.h: whether the inode at the path is another one than was opened
+    return sqlite3_file_control(audit->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK || !moved;
+}
+
+void audit_patience(audit_t *audit, int ms) { sqlite3_busy_timeout(audit->db, ms); }

@@ -1,0 +1,311 @@
+/* Who may write the audit log, and what becomes of a log that is damaged, gone or another one: on real files. */
+#include "audit/lock.h"
+#include "audit_case.h"
+#include "child.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
+
+static void expect_refused(const char *path, audit_mode_t mode, const char *part) {
+    char *why = audit_case_refused(path, mode);
+    cr_expect(has(why, part), "\"%s\" lacks \"%s\"", why, part);
+    free(why);
+}
+
+static void put(audit_t *audit, int n) {
+    audit_case_event_t of;
+    audit_case_event(&of, "failed", n, 1000 + n);
+    cr_assert(audit_case_put(audit, &of.event));
+}
+
+/* A log with some rows, closed. */
+static char *log_of(int rows) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    for (int i = 0; i < rows; i++) put(audit, i);
+    audit_close(audit);
+    return path;
+}
+
+static audit_t *open_own(audit_lock_t *lock, audit_care_t care) {
+    buffer_t why = {0};
+    audit_t *audit = audit_open_own(lock, &care, &why);
+    cr_assert_not_null(audit, "%s", buffer_text(&why));
+    buffer_free(&why);
+    return audit;
+}
+
+/* Overwrites a whole page in the middle of the file. */
+static void flip_page(const char *path) {
+    struct stat at;
+    char page[4096];
+    memset(page, 0xa5, sizeof page);
+    int fd = open(path, O_WRONLY);
+    cr_assert(fd >= 0 && fstat(fd, &at) == 0 && at.st_size >= 5 * 4096);
+    cr_assert_eq(pwrite(fd, page, sizeof page, at.st_size / 4096 / 2 * 4096), 4096);
+    close(fd);
+}
+
+static int count_files(const char *path, const char *pattern) {
+    char *full = mem_printf("%s%s", path, pattern);
+    glob_t found = {0};
+    int count = glob(full, 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
+    globfree(&found);
+    free(full);
+    return count;
+}
+
+static char *lock_text(const char *path) {
+    char *lock = mem_printf("%s.lock", path), *text = temp_read(lock);
+    free(lock);
+    return text;
+}
+
+Test(unit_audit_lock, a_second_one_is_told_who_holds_it) {
+    char *path = audit_case_path(), *me = mem_printf("pid %d on ", (int)getpid());
+    audit_t *first = audit_case_open(path, AUDIT_WRITE);
+    expect_refused(path, AUDIT_WRITE, me);
+    expect_refused(path, AUDIT_WRITE, "give each an audit.path of its own");
+    char *text = lock_text(path);
+    cr_assert(has(text, audit_instance(first)), "%s", text);
+    audit_t *import = audit_case_open(path, AUDIT_IMPORT), *reader = audit_case_open(path, AUDIT_READ);
+    put(import, 1);
+    put(first, 2);
+    cr_assert_eq(audit_case_count(path, "SELECT value FROM facts WHERE name = 'rows'"), 2);
+    audit_close(first);
+    audit_close(audit_case_open(path, AUDIT_WRITE)); /* beside an import that still runs */
+    audit_close(import);
+    audit_close(reader);
+    free(text), free(me), free(path);
+}
+
+/* The lock is of the file that lies at the path: one that was removed holds nobody off, and is noticed by who had it. */
+Test(unit_audit_lock, a_lock_file_that_was_removed_is_made_anew) {
+    char *path = log_of(1), *file = mem_printf("%s.lock", path);
+    audit_lock_t *lock = audit_lock_new(path);
+    buffer_t why = {0};
+    cr_assert(audit_lock_hold(lock, &why));
+    unlink(file);
+    cr_assert(audit_lock_hold(lock, &why), "%s", buffer_text(&why));
+    expect_refused(path, AUDIT_WRITE, "is written by another sidecar");
+    audit_lock_free(lock);
+    free(file), free(path);
+}
+
+Test(unit_audit_lock, kill_9_lets_go) {
+    char *path = log_of(1);
+    int said[2], status;
+    char byte;
+    cr_assert_eq(pipe(said), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        buffer_t why = {0};
+        if (!audit_open(path, AUDIT_WRITE, &why) || write(said[1], "x", 1) != 1) _exit(1);
+        for (;;) pause();
+    }
+    cr_assert_eq(read(said[0], &byte, 1), 1);
+    expect_refused(path, AUDIT_WRITE, "is written by another sidecar");
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+    audit_close(audit_case_open(path, AUDIT_WRITE));
+    close(said[0]), close(said[1]);
+    free(path);
+}
+
+Test(unit_audit_lock, a_damaged_log_is_moved_aside_and_named_as_lost) {
+    char *path = log_of(500);
+    audit_t *audit = audit_case_open(path, AUDIT_READ);
+    char *old = mem_str(audit_instance(audit));
+    audit_close(audit);
+    flip_page(path);
+    audit_lock_t *lock = audit_lock_new(path);
+    audit = open_own(lock, (audit_care_t){.check = true});
+    const audit_loss_t *loss = audit_loss(audit);
+    cr_assert_not_null(loss);
+    cr_assert_str_eq(loss->reason, AUDIT_DAMAGED);
+    cr_assert_str_eq(loss->instance, old);
+    cr_assert_str_neq(audit_instance(audit), old);
+    cr_assert(has(loss->aside, "audit.db.corrupt-2"), "%s", loss->aside);
+    cr_assert_eq(count_files(path, ".corrupt-*Z"), 1);
+    cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 0);
+    put(audit, 1);
+    audit_close(audit);
+    audit = open_own(lock, (audit_care_t){.check = true}); /* until it is settled */
+    cr_assert_str_eq(audit_loss(audit)->instance, old);
+    cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_DAMAGED);
+    buffer_t why = {0};
+    cr_assert(audit_loss_settled(audit, &why));
+    cr_assert_null(audit_loss(audit));
+    audit_close(audit);
+    audit_lock_free(lock);
+    audit = audit_case_open(path, AUDIT_WRITE);
+    cr_assert_null(audit_loss(audit));
+    cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 1);
+    audit_close(audit);
+    free(old), free(path);
+}
+
+Test(unit_audit_lock, damage_found_while_it_is_used_is_noticed) {
+    char *path = log_of(2000);
+    audit_lock_t *lock = audit_lock_new(path);
+    audit_t *audit = open_own(lock, (audit_care_t){0});
+    buffer_t why = {0};
+    cr_assert_not(audit_is_damaged(audit));
+    struct stat at;
+    cr_assert_eq(stat(path, &at), 0);
+    char *bytes = calloc(1, (size_t)at.st_size); /* all but the first page */
+    memset(bytes, 0xa5, (size_t)at.st_size);
+    int fd = open(path, O_WRONLY);
+    cr_assert_eq(pwrite(fd, bytes, (size_t)at.st_size - 4096, 4096), at.st_size - 4096);
+    bool failed = !audit_begin(audit, &why);
+    for (int i = 0; !failed && i < 100; i++) {
+        audit_case_event_t of;
+        audit_case_event(&of, "failed", 5000 + i, 5000);
+        failed = !audit_put(audit, &of.event, NULL, &why);
+    }
+    cr_assert(failed && audit_is_damaged(audit), "%s", buffer_text(&why));
+    cr_assert(has(buffer_text(&why), "is damaged"));
+    buffer_free(&why);
+    audit_rollback(audit);
+    audit_close(audit);
+    close(fd); /* and with it SQLite's locks of this process: there are none by now */
+    audit = open_own(lock, (audit_care_t){.aside = true});
+    cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_DAMAGED);
+    cr_assert_eq(count_files(path, ".corrupt-*Z"), 1);
+    audit_close(audit);
+    audit_lock_free(lock);
+    free(bytes), free(path);
+}
+
+/* A text where our log was: the lock file proves that the path is ours. Without it, it may be somebody's. */
+Test(unit_audit_lock, what_is_no_database_is_moved_only_where_ours_was) {
+    char *path = log_of(3), *file = mem_printf("%s.lock", path);
+    FILE *text = fopen(path, "w");
+    for (int i = 0; i < 300; i++) fputs("this is a text about sidecars, not a database\n", text);
+    fclose(text);
+    expect_refused(path, AUDIT_IMPORT, "no SQLite database");
+    char *lock = lock_text(path);
+    unlink(file);
+    expect_refused(path, AUDIT_WRITE, "no SQLite database");
+    expect_refused(path, AUDIT_WRITE, "no SQLite database"); /* its own lock file proves nothing */
+    cr_assert_eq(count_files(path, ".corrupt-*"), 0);
+    text = fopen(file, "w");
+    fputs(lock, text);
+    fclose(text);
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_DAMAGED);
+    cr_assert_eq(count_files(path, ".corrupt-*"), 1);
+    audit_close(audit);
+    free(audit_case_sql(path, "PRAGMA application_id = 7"));
+    expect_refused(path, AUDIT_WRITE, "another program"); /* whatever the lock file says */
+    free(lock), free(file), free(path);
+}
+
+Test(unit_audit_lock, an_import_is_not_disturbed_by_moving_aside) {
+    char *path = log_of(500);
+    audit_t *import = audit_case_open(path, AUDIT_IMPORT);
+    audit_lock_t *lock = audit_lock_new(path);
+    buffer_t why = {0};
+    cr_assert_null(audit_open_own(lock, &(audit_care_t){.aside = true}, &why));
+    cr_assert(has(buffer_text(&why), "`audit import` writes to it"), "%s", buffer_text(&why));
+    buffer_free(&why);
+    put(import, 1000);
+    audit_close(import);
+    cr_assert(audit_lock_hold(lock, &why) && audit_lock_alone(lock, &why));
+    expect_refused(path, AUDIT_IMPORT, "being moved aside");
+    audit_lock_not_alone(lock);
+    audit_t *audit = open_own(lock, (audit_care_t){.aside = true});
+    cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 0);
+    audit_close(audit);
+    audit_lock_free(lock);
+    free(path);
+}
+
+Test(unit_audit_lock, a_removed_log_is_missed_and_a_replaced_one_known) {
+    char *path = log_of(3), *other = log_of(2), *moved = mem_printf("%s.old", path);
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    cr_assert(audit_is_in_place(audit));
+    cr_assert_eq(rename(path, moved), 0);
+    cr_assert_not(audit_is_in_place(audit));
+    char *own = mem_str(audit_instance(audit));
+    audit_close(audit);
+    expect_refused(path, AUDIT_IMPORT, "let its sidecar make a new one");
+    audit = audit_case_open(path, AUDIT_WRITE);
+    cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_MISSING);
+    cr_assert_str_eq(audit_loss(audit)->instance, own);
+    audit_close(audit);
+    cr_assert_eq(rename(moved, path), 0); /* put back before anybody heard of it */
+    char *wal = mem_printf("%s-wal", path);
+    unlink(wal);
+    audit = audit_case_open(path, AUDIT_WRITE);
+    cr_assert_null(audit_loss(audit));
+    cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 3);
+    audit_close(audit);
+    audit = audit_case_open(other, AUDIT_READ);
+    char *peer = mem_str(audit_instance(audit));
+    audit_close(audit);
+    cr_assert_eq(rename(other, path), 0); /* that of a peer, which acknowledges by its own name */
+    audit = audit_case_open(path, AUDIT_WRITE);
+    cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_REPLACED);
+    cr_assert_str_eq(audit_loss(audit)->instance, own);
+    cr_assert_str_neq(audit_instance(audit), peer);
+    cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 2);
+    audit_close(audit);
+    free(own), free(peer), free(wal), free(moved), free(other), free(path);
+}
+
+/* Dies where it is told to, while it moves a damaged log with rows beside it aside; the next one completes that. */
+static struct point {
+    char name[32];
+} points[] = {
+    {"audit_aside_before"}, {"audit_aside_database"}, {"audit_aside_moved"}, {"audit_migrate_before_commit"}, {"audit_migrated"}};
+ParameterizedTestParameters(unit_audit_lock, crash_points) {
+    return cr_make_param_array(struct point, points, sizeof points / sizeof *points);
+}
+ParameterizedTest(struct point *point, unit_audit_lock, crash_points) {
+    char *path = log_of(500);
+    pid_t pid = fork();
+    int status;
+    if (pid == 0) { /* leaves its rows in the file beside the log */
+        buffer_t why = {0};
+        audit_t *audit = audit_open(path, AUDIT_WRITE, &why);
+        audit_case_event_t of;
+        audit_case_event(&of, "failed", 900, 1000);
+        _exit(!audit || !audit_case_put(audit, &of.event));
+    }
+    waitpid(pid, &status, 0);
+    cr_assert_eq(status, 0);
+    cr_assert_eq(count_files(path, "-wal"), 1);
+    flip_page(path);
+    pid = fork();
+    if (pid == 0) {
+        buffer_t why = {0};
+        setenv("QS_CRASH_AT", point->name, 1);
+        audit_t *audit = audit_open_own(audit_lock_new(path), &(audit_care_t){.check = true}, &why);
+        _exit(audit ? 1 : 2);
+    }
+    waitpid(pid, &status, 0);
+    cr_assert_eq(WEXITSTATUS(status), 137);
+    audit_lock_t *lock = audit_lock_new(path);
+    audit_t *audit = open_own(lock, (audit_care_t){.check = true});
+    cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_DAMAGED);
+    char *moved = mem_printf("%s/%s", path, audit_loss(audit)->aside);
+    cr_assert_eq(count_files(path, ".corrupt-*Z"), 1);
+    cr_assert_eq(count_files(path, ".corrupt-*Z-wal"), 1, "what lay beside it is lost");
+    cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 0);
+    put(audit, 1);
+    audit_close(audit);
+    audit_lock_free(lock);
+    free(moved), free(path);
+}

@@ -1,0 +1,309 @@
+/* Retention and migrations of the audit log, on real files. */
+#include "audit/migrations.h"
+#include "audit/store.h"
+#include "audit_case.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MUCH_US = 60 * 1000 * 1000 };
+static const int64_t NOW = INT64_C(1800000000000);
+
+/* Events first .. first + count - 1, one a second from at0 on, in one transaction. */
+static void fill(audit_t *audit, int first, int count, int64_t at0, size_t payload) {
+    buffer_t why = {0};
+    char *bytes = mem_alloc(payload + 1);
+    memset(bytes, 'p', payload);
+    cr_assert(audit_begin(audit, &why));
+    for (int i = first; i < first + count; i++) {
+        audit_case_event_t of;
+        audit_case_event(&of, i % 5 == 4 ? "retried" : "failed", i, at0 + i * 1000);
+        of.event.payload = (slice_t){bytes, payload};
+        cr_assert(audit_put(audit, &of.event, NULL, &why), "%s", buffer_text(&why));
+    }
+    cr_assert(audit_commit(audit, &why), "%s", buffer_text(&why));
+    free(bytes);
+}
+
+static audit_retained_t step(audit_t *audit, audit_limits_t limits, int64_t budget_us) {
+    buffer_t why = {0};
+    audit_retained_t done;
+    cr_assert(audit_retain(audit, &limits, NOW, budget_us, &done, &why), "%s", buffer_text(&why));
+    return done;
+}
+
+/* Steps until there is nothing more to do; returns what was dropped. */
+static int64_t keep(audit_t *audit, audit_limits_t limits, int64_t budget_us, int *steps) {
+    int64_t dropped = 0;
+    int count = 0;
+    for (bool more = true; more;) {
+        audit_retained_t done = step(audit, limits, budget_us);
+        more = done.more;
+        dropped += done.dropped;
+        cr_assert_lt(++count, 100000, "it never ends");
+    }
+    if (steps) *steps = count;
+    return dropped;
+}
+
+static audit_use_t use_of(audit_t *audit) {
+    buffer_t why = {0};
+    audit_use_t use;
+    cr_assert(audit_use(audit, &use, &why), "%s", buffer_text(&why));
+    return use;
+}
+
+static int64_t size_of(const char *path) {
+    struct stat at;
+    cr_assert_eq(stat(path, &at), 0);
+    return at.st_size;
+}
+
+static int64_t rows_fact(const char *path) { return audit_case_count(path, "SELECT value FROM facts WHERE name = 'rows'"); }
+static int64_t rows(const char *path) { return audit_case_count(path, "SELECT count(*) FROM events"); }
+
+Test(unit_audit_retain, by_age_the_oldest_go_and_only_they) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    fill(audit, 0, 1000, NOW - 3600 * 1000 - 500 * 1000, 10); /* 500 are older than an hour */
+    cr_assert_eq(use_of(audit).oldest_ms, NOW - 3600 * 1000 - 500 * 1000);
+    cr_assert_eq(keep(audit, (audit_limits_t){.retain_ms = 3600 * 1000}, MUCH_US, NULL), 500);
+    cr_assert_eq(rows(path), 500);
+    cr_assert_eq(rows_fact(path), 500);
+    cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events WHERE at < 1800000000000 - 3600000"), 0);
+    cr_assert_eq(audit_case_count(path, "SELECT value FROM facts WHERE name = 'dropped'"), NOW - 3600 * 1000 - 1000);
+    cr_assert_eq(keep(audit, (audit_limits_t){.retain_ms = 3600 * 1000}, MUCH_US, NULL), 0);
+    audit_retained_t done;
+    buffer_t why = {0};
+    cr_assert(audit_retain(audit, &(audit_limits_t){.retain_ms = 1}, 0, MUCH_US, &done, &why)); /* the time is not known */
+    cr_assert_eq(done.dropped, 0);
+    audit_close(audit);
+    free(path);
+}
+
+Test(unit_audit_retain, by_rows_the_lowest_at_goes_first_whatever_came_first) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    fill(audit, 500, 500, NOW, 10);
+    fill(audit, 0, 500, NOW, 10); /* an import brings older ones */
+    cr_assert_eq(keep(audit, (audit_limits_t){.rows = 1000}, MUCH_US, NULL), 0, "none is over");
+    cr_assert_eq(keep(audit, (audit_limits_t){.rows = 640}, MUCH_US, NULL), 370, "down to a 64th below");
+    cr_assert_eq(rows(path), 630);
+    cr_assert_eq(audit_case_count(path, "SELECT min(at) FROM events"), NOW + 370 * 1000);
+    cr_assert_eq(rows_fact(path), 630);
+    audit_close(audit);
+    free(path);
+}
+
+Test(unit_audit_retain, what_was_dropped_does_not_come_back_from_a_stream_but_may_by_import) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    fill(audit, 0, 100, NOW, 10);
+    keep(audit, (audit_limits_t){.rows = 50}, MUCH_US, NULL);
+    cr_assert_eq(rows(path), 50);
+    fill(audit, 0, 100, NOW, 10);
+    cr_assert_eq(rows(path), 50);
+    audit_close(audit);
+    audit = audit_case_open(path, AUDIT_WRITE);
+    fill(audit, 0, 100, NOW, 10);
+    cr_assert_eq(rows(path), 50);
+    audit_t *import = audit_case_open(path, AUDIT_IMPORT);
+    fill(import, 0, 100, NOW, 10);
+    audit_close(import);
+    cr_assert_eq(rows(path), 100);
+    cr_assert_eq(rows_fact(path), 100);
+    keep(audit, (audit_limits_t){.rows = 90}, MUCH_US, NULL); /* drops older ones than before: the mark stays */
+    cr_assert_eq(audit_case_count(path, "SELECT value FROM facts WHERE name = 'dropped'"), NOW + 49 * 1000);
+    fill(audit, 0, 50, NOW, 10);
+    cr_assert_eq(rows(path), 89);
+    audit_close(audit);
+    free(path);
+}
+
+Test(unit_audit_retain, by_bytes_the_file_stays_below_and_shrinks) {
+    enum { LIMIT = 4 * 1024 * 1024 };
+    char *path = audit_case_path();
+    buffer_t why = {0};
+    audit_lock_t *lock = audit_lock_new(path);
+    audit_t *audit = audit_open_own(lock, &(audit_care_t){.most_bytes = LIMIT}, &why);
+    cr_assert_not_null(audit, "%s", buffer_text(&why));
+    cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 2);
+    for (int i = 0; i < 40; i++) fill(audit, i * 500, 500, NOW, 400);
+    cr_assert_gt(size_of(path), 2 * LIMIT);
+    int steps = 0;
+    cr_assert_gt(keep(audit, (audit_limits_t){.bytes = LIMIT}, 2000, &steps), 5000);
+    cr_assert_gt(steps, 10, "a step is short");
+    cr_assert_leq(use_of(audit).kept, LIMIT);
+    cr_assert_leq(size_of(path), LIMIT);
+    cr_assert_gt(use_of(audit).kept, LIMIT / 2, "more went than had to");
+    cr_assert_eq(rows(path), rows_fact(path));
+    cr_assert_eq(audit_case_count(path, "SELECT min(at) FROM events") + (rows(path) - 1) * 1000, NOW + 19999 * 1000);
+    char *whole = audit_case_sql(path, "PRAGMA integrity_check");
+    cr_assert_str_eq(whole, "ok");
+    for (int i = 40; i < 80; i++) { /* and under load it stays there */
+        fill(audit, i * 500, 500, NOW, 400);
+        keep(audit, (audit_limits_t){.bytes = LIMIT}, 2000, NULL);
+        cr_assert_leq(use_of(audit).bytes, LIMIT + LIMIT / 4);
+    }
+    audit_close(audit);
+    audit_lock_free(lock);
+    free(whole), free(path);
+}
+
+Test(unit_audit_retain, a_file_that_an_import_made_can_shrink_too) {
+    char *path = audit_case_path();
+    audit_close(audit_case_open(path, AUDIT_IMPORT));
+    cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 2);
+    free(path);
+}
+
+Test(unit_audit_retain, a_step_ends_when_its_time_is_over) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    for (int i = 0; i < 10; i++) fill(audit, i * 500, 500, NOW, 100);
+    audit_retained_t done = step(audit, (audit_limits_t){.rows = 100}, 0);
+    cr_assert_eq(done.dropped, 1, "at least one, so that it comes to an end");
+    cr_assert(done.more);
+    cr_assert_eq(rows(path), 4999);
+    audit_close(audit);
+    free(path);
+}
+
+Test(unit_audit_retain, the_oldest_are_found_without_sorting) {
+    char *path = audit_case_path();
+    audit_close(audit_case_open(path, AUDIT_WRITE));
+    char *plan = audit_case_plan(path, "SELECT at, seq FROM events WHERE kind = 'failed' ORDER BY at LIMIT 64"),
+         *others = audit_case_plan(path, "SELECT at, seq FROM events WHERE kind <> 'failed' ORDER BY at LIMIT 64");
+    cr_assert(strstr(plan, "COVERING INDEX failures_at") && !strstr(plan, "TEMP B-TREE"), "%s", plan);
+    cr_assert(strstr(others, "COVERING INDEX others_at") && !strstr(others, "TEMP B-TREE"), "%s", others);
+    free(plan), free(others), free(path);
+}
+
+/* A file as schema 1 was made: no auto_vacuum, and with rows. */
+static char *file_of_schema_1(int count) {
+    char *path = audit_case_path();
+    fclose(fopen(path, "w"));
+    free(audit_case_sql(path, "PRAGMA journal_mode = WAL"));
+    sqlite3 *db;
+    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, migrations[0].sql, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
+    char *sql = sqlite3_mprintf(
+        "INSERT INTO facts VALUES ('instance', '00112233445566778899aabbccddeeff'); INSERT INTO positions VALUES ('q', '5-7');"
+        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < %d - 1) INSERT INTO events SELECT NULL, "
+        "printf('%%012d', i), printf('%%064d', i), iif(i %% 5, 'failed', 'retried'), 'list', 'q', i, '', '', 'reported', '', '', "
+        "'', '', 4, "
+        "1, 1, i, 3, 'e', zeroblob(300) FROM n",
+        count);
+    cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
+    sqlite3_free(sql);
+    sqlite3_close(db);
+    cr_assert_eq(audit_case_count(path, "PRAGMA user_version"), 1);
+    cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 0);
+    return path;
+}
+
+static void expect_migrated(const char *path, int count) {
+    cr_assert_eq(audit_case_count(path, "PRAGMA user_version"), migrations[migration_count - 1].schema);
+    cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 2);
+    cr_assert_eq(rows(path), count);
+    cr_assert_eq(rows_fact(path), count);
+    cr_assert_eq(audit_case_count(path, "SELECT sum(length(payload)) FROM events"), 300 * count);
+    cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM sqlite_schema WHERE name = 'others_at'"), 1);
+    char *text = audit_case_sql(path, "SELECT value FROM facts WHERE name = 'instance'"),
+         *position = audit_case_sql(path, "SELECT position FROM positions"),
+         *whole = audit_case_sql(path, "PRAGMA integrity_check");
+    cr_assert_str_eq(text, "00112233445566778899aabbccddeeff");
+    cr_assert_str_eq(position, "5-7");
+    cr_assert_str_eq(whole, "ok");
+    free(text), free(position), free(whole);
+}
+
+Test(unit_audit_retain, a_file_of_schema_1_is_migrated_and_can_shrink_then) {
+    char *path = file_of_schema_1(3000);
+    char *why = audit_case_refused(path, AUDIT_READ);
+    cr_assert(strstr(why, "has schema 1, this version reads 2"), "%s", why);
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    cr_assert_not(audit_is_stiff(audit));
+    expect_migrated(path, 3000);
+    int64_t before = size_of(path);
+    keep(audit, (audit_limits_t){.rows = 300}, 4000, NULL);
+    cr_assert_lt(size_of(path), before / 3);
+    audit_close(audit);
+    free(why), free(path);
+}
+
+Test(unit_audit_retain, a_reader_in_the_way_does_not_hinder_the_migration) {
+    char *path = file_of_schema_1(300);
+    sqlite3 *db;
+    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, "BEGIN; SELECT count(*) FROM events", NULL, NULL, NULL), SQLITE_OK);
+    audit_close(audit_case_open(path, AUDIT_WRITE));
+    sqlite3_close(db);
+    audit_close(audit_case_open(path, AUDIT_WRITE));
+    expect_migrated(path, 300);
+    free(path);
+}
+
+/* Ends the process as by kill -9 at a point of a migration or of retention; then everything is as before it or after it. */
+static void die_at(const char *path, const char *point, int rows_limit) {
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        buffer_t why = {0};
+        audit_retained_t done = {.more = true};
+        setenv("QS_CRASH_AT", point, 1);
+        audit_t *audit = audit_open(path, AUDIT_WRITE, &why);
+        while (audit && done.more && audit_retain(audit, &(audit_limits_t){.rows = rows_limit}, NOW, 2000, &done, &why)) {
+        }
+        _exit(1);
+    }
+    waitpid(pid, &status, 0);
+    cr_assert_eq(WEXITSTATUS(status), 137, "it did not come to %s", point);
+}
+
+static struct point {
+    char name[40];
+} migration_points[] = {{"audit_migrate_before_commit"}, {"audit_migrated"}, {"audit_convert_before"}, {"audit_converted"}};
+ParameterizedTestParameters(unit_audit_retain, killed_in_a_migration) {
+    return cr_make_param_array(struct point, migration_points, sizeof migration_points / sizeof *migration_points);
+}
+ParameterizedTest(struct point *point, unit_audit_retain, killed_in_a_migration) {
+    char *path = file_of_schema_1(1000);
+    die_at(path, point->name, 0);
+    audit_close(audit_case_open(path, AUDIT_WRITE));
+    expect_migrated(path, 1000);
+    free(path);
+}
+
+static struct point retain_points[] = {
+    {"audit_retain_before_commit"}, {"audit_retain_before_commit:3"}, {"audit_retained"},
+    {"audit_retained:3"},           {"audit_vacuum_before"},          {"audit_vacuum_before:2"}};
+ParameterizedTestParameters(unit_audit_retain, killed_in_retention) {
+    return cr_make_param_array(struct point, retain_points, sizeof retain_points / sizeof *retain_points);
+}
+ParameterizedTest(struct point *point, unit_audit_retain, killed_in_retention) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    for (int i = 0; i < 20; i++) fill(audit, i * 500, 500, NOW, 300);
+    audit_close(audit);
+    die_at(path, point->name, 1000);
+    audit = audit_case_open(path, AUDIT_WRITE);
+    cr_assert_eq(rows(path), rows_fact(path));
+    int64_t kept = rows(path);
+    for (int i = 0; i < 20; i++) fill(audit, i * 500, 500, NOW, 300); /* the stream is read again */
+    cr_assert_eq(rows(path), kept, "rows came back");
+    keep(audit, (audit_limits_t){.rows = 1000}, 4000, NULL);
+    cr_assert_eq(rows(path), kept < 985 ? kept : 985);
+    cr_assert_eq(audit_case_count(path, "SELECT max(at) FROM events"), NOW + 9999 * 1000);
+    char *whole = audit_case_sql(path, "PRAGMA integrity_check");
+    cr_assert_str_eq(whole, "ok");
+    audit_close(audit);
+    free(whole), free(path);
+}
