@@ -87,8 +87,10 @@ bool pen_open(pen_t *pen, bool *fresh, bool *other) {
     *fresh = *other = false;
     if (pen->audit) return true;
     if (!mono_reached(pen->retry_at, mono_now())) return false;
-    const audit_care_t care = {.check = !pen->checked,
+    bool first = !pen->checked;
+    const audit_care_t care = {.check = first,
                                .aside = pen->damaged,
+                               .as_it_is = !first,
                                .most_bytes = pen->limits.bytes,
                                .stop = pen->stop,
                                .patience_ms = PATIENCE_MS};
@@ -98,7 +100,7 @@ bool pen_open(pen_t *pen, bool *fresh, bool *other) {
     pen->checked = true;
     pen->damaged = false;
     if (!merge(pen)) return false;
-    if (audit_is_stiff(pen->audit))
+    if (first && audit_is_stiff(pen->audit))
         log_warn(ROLE, NULL,
                  "the audit log is of an older version and could not be written anew: its file does not shrink; make room on the "
                  "disk for a second one and restart",

@@ -33,6 +33,7 @@ void audit_lock_free(audit_lock_t *lock);       // takes, and lets go; NULL is f
 typedef struct audit_care {
     bool check;              // reads every page first: some seconds for a large log
     bool aside;              // it was found damaged: begin a new one
+    bool as_it_is;           // a file of schema 1 is not written anew, which was tried before
     int64_t most_bytes;      // audit.retain_bytes; 0 = no limit
     const atomic_bool *stop; // ends a check; may be NULL
     int patience_ms;         // as audit_patience, from the beginning; 0 = 5,000

@@ -86,12 +86,12 @@ static bool check(audit_t *audit, const audit_care_t *care, buffer_t *why) {
 
 // A file of schema 1 was made without room for an incremental vacuum: it is written anew once. Where that fails (it takes as much
 // disk again) the log works on without, and its file does not shrink.
-static void make_vacuumable(audit_t *audit) {
+static void make_vacuumable(audit_t *audit, bool try) {
     int64_t mode = 0;
     buffer_t why = {0};
     if (audit_number(audit, "PRAGMA auto_vacuum", &mode, &why) && mode == 0) {
         crash_at("audit_convert_before");
-        audit->stiff = !run(audit, "PRAGMA auto_vacuum = INCREMENTAL; VACUUM", "write it anew", &why);
+        audit->stiff = !try || !run(audit, "PRAGMA auto_vacuum = INCREMENTAL; VACUUM", "write it anew", &why);
         crash_at("audit_converted");
     }
     buffer_free(&why);
@@ -148,7 +148,7 @@ static bool open_file(audit_t *audit, const audit_care_t *care, buffer_t *why) {
     if (audit->own && schema == 0 && !note_loss(audit->lock, AUDIT_MISSING, why)) return false;
     if (!check(audit, care, why) || !set_up(audit, care->most_bytes, schema == 0, why) || !audit_migrate(audit, schema, why))
         return false;
-    if (audit->own) make_vacuumable(audit);
+    if (audit->own) make_vacuumable(audit, !care->as_it_is);
     return (audit->own ? compare_instance(audit, why) : read_instance(audit, why)) && audit_read_facts(audit, why);
 }
 

@@ -251,6 +251,24 @@ Test(unit_audit_retain, a_reader_in_the_way_does_not_hinder_the_migration) {
     free(path);
 }
 
+/* Where it cannot be written anew, or not now, it is used as it is. */
+Test(unit_audit_retain, a_file_that_cannot_shrink_is_kept_within_its_limits) {
+    enum { LIMIT = 1024 * 1024 };
+    char *path = file_of_schema_1(3000);
+    audit_lock_t *lock = audit_lock_new(path);
+    buffer_t why = {0};
+    audit_t *audit = audit_open_own(lock, &(audit_care_t){.as_it_is = true, .most_bytes = LIMIT}, &why);
+    cr_assert_not_null(audit, "%s", buffer_text(&why));
+    cr_assert(audit_is_stiff(audit));
+    cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 0);
+    cr_assert_gt(use_of(audit).kept, LIMIT);
+    cr_assert_gt(keep(audit, (audit_limits_t){.bytes = LIMIT}, 4000, NULL), 300);
+    cr_assert(use_of(audit).kept <= LIMIT && rows(path) > 300);
+    audit_close(audit);
+    audit_lock_free(lock);
+    free(path);
+}
+
 /* Ends the process as by kill -9 at a point of a migration or of retention; then everything is as before it or after it. */
 static void die_at(const char *path, const char *point, int rows_limit) {
     int status;
