@@ -353,7 +353,7 @@ Test(redis_monitor, another_pass_may_begin_in_the_middle_of_one, .timeout = 60) 
     metrics_queue_t *sms = &d.crew.metrics->queues[1];
     redis_ok(d.f.r, "LPUSH sms:backup x");
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 60000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
-    until(&d, metric_get(&of(&d)->passes) == 2);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->passes) == 2, 30000));
     cr_assert_gt(metric_get(&sms->passes), 2);
     cr_assert_eq(metric_get(&of(&d)->in_progress), 60000);
     cr_assert_eq(metric_get(&sms->in_progress), 1);
@@ -372,7 +372,7 @@ Test(redis_monitor, a_hundred_thousand_entries, .timeout = 60) {
                       .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
                                 "heartbeat = \"off\"; protected_timeout = \"30s\"; retry_times = 0; } );"});
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 100000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
-    until(&d, metric_get(&of(&d)->passes) == 2);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->passes) == 2, 30000));
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), ENTRIES);
     cr_assert_eq(count(&d, "LLEN email:backup"), ENTRIES + 1);
     cr_assert_eq(metric_get(&of(&d)->in_progress), ENTRIES);
