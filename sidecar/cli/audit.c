@@ -21,20 +21,10 @@ const char cli_audit_help[] =
     "Usage: queue-sidecar audit list|stats [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]\n"
     "       queue-sidecar audit show REF   [-c FILE | --db PATH] [-o FORMAT] [--utc]\n"
     "\n"
-    "  -c, --config FILE   whose audit.path is asked; otherwise QUEUE_SIDECAR_CONFIG, otherwise the usual place\n"
-    "      --db PATH       the audit log itself; no config is read\n"
-    "  -q, --queue NAME    of this queue\n"
-    "  -r, --reason NAME   retries_exhausted, reported, alive_timeout, unreadable, invalid_target, dead_letter, worker_failed\n"
-    "      --since TIME    at or after: 90s, 30m, 2h, 7d, 1w ago, or 2026-11-21, 2026-11-21T02:00, 2026-11-21T02:00:00Z\n"
-    "      --until TIME    before\n"
-    "  -g, --grep TEXT     with these bytes in the error, the payload or the job id\n"
-    "  -n, --limit N       rows (list: 50 in a table, else all; stats: 24 hours in a table, else all); 0 = all\n"
-    "  -o, --output FORMAT table, json (one array or object), jsonl (an object a line), csv (RFC 4180)\n"
-    "      --utc           times in tables, and times without a zone in filters, are UTC instead of local time\n"
-    "\n"
-    "json, jsonl and csv: times in UTC by RFC 3339; payload and error as they are, or in base64 where they are no UTF-8, as\n"
-    "payload_encoding and error_encoding say. Data goes to standard output, messages to standard error. The log is only read:\n"
-    "this may run beside a sidecar, and on any copy of the file. sql/README.md has queries for the sqlite3 shell.\n"
+    "`queue-sidecar help audit SUBCOMMAND` explains one. All of them take:\n"
+    "\n" AUDIT_HELP_LOG "\n"
+    "FILTERS:\n" AUDIT_HELP_FILTERS "\n"
+    "Data goes to standard output, messages to standard error. sql/README.md has queries for the sqlite3 shell.\n"
     "Exit codes: 0 ok, also when nothing matches; 1 failed, no such ref, or several; 2 wrong usage; 78 bad config.\n";
 
 typedef struct words { // as they were given; NULL = not
@@ -45,9 +35,31 @@ static const char *const reasons[] = {"retries_exhausted", "reported",    "alive
                                       "invalid_target",    "dead_letter", "worker_failed"};
 static const char *const formats[] = {
     [FORMAT_TABLE] = "table", [FORMAT_JSON_ARRAY] = "json", [FORMAT_JSON_LINES] = "jsonl", [FORMAT_CSV] = "csv"};
-static const char *const subcommands[] = {"list", "show", "stats"};
-static int (*const prints[])(audit_ask_t *) = {audit_print_list, audit_print_one, audit_print_stats};
 #define COUNT(array) (sizeof(array) / sizeof *(array))
+
+enum { TABLE = 1 << FORMAT_TABLE, JSON = 1 << FORMAT_JSON_ARRAY, JSONL = 1 << FORMAT_JSON_LINES, CSV = 1 << FORMAT_CSV };
+enum { ASKS = OPENS_LOG | TAKES_FORMAT | TAKES_UTC };
+
+static const audit_command_t commands[] = {
+    {.name = "list",
+     .help = audit_list_help,
+     .takes = ASKS | TAKES_FILTERS | TAKES_LIMIT,
+     .formats = TABLE | JSON | JSONL | CSV,
+     .run = audit_print_list},
+    {.name = "show",
+     .help = audit_show_help,
+     .takes = ASKS,
+     .formats = TABLE | JSON | JSONL | CSV,
+     .least = 1,
+     .most = 1,
+     .missing = "a ref is missing: `show REF`",
+     .run = audit_print_one},
+    {.name = "stats",
+     .help = audit_stats_help,
+     .takes = ASKS | TAKES_FILTERS | TAKES_LIMIT,
+     .formats = TABLE | JSON | JSONL | CSV,
+     .run = audit_print_stats},
+};
 
 int audit_complain(buffer_t *why) {
     fflush(stdout);
@@ -101,14 +113,26 @@ static bool read_limit(audit_ask_t *ask, const char *word) {
     return false;
 }
 
-static int read_words(audit_ask_t *ask, const words_t *words) {
-    const audit_filter_t *filter = &ask->filter;
-    if (words->config && words->db) return misuse("-c and --db exclude each other: leave out", "-c", NULL);
-    if (words->format) {
-        int format = find_word("unknown format", words->format, formats, COUNT(formats));
-        if (format < 0) return CLI_USAGE;
-        ask->format = (audit_format_t)format;
+// The format that is asked for, if this subcommand can print it.
+static bool read_format(audit_ask_t *ask, const audit_command_t *command, const char *word) {
+    const char *known[COUNT(formats)];
+    for (size_t i = 0; i < COUNT(formats); i++) known[i] = command->formats & 1U << i ? formats[i] : NULL;
+    ask->format = command->form;
+    if (!word) return true;
+    for (size_t i = 0; i < COUNT(formats); i++) {
+        if (!known[i] || strcmp(word, known[i]) != 0) continue;
+        ask->format = (audit_format_t)i;
+        return true;
     }
+    misuse("unknown format", word, suggest_nearest(word, known, COUNT(known)));
+    return false;
+}
+
+static int read_words(audit_ask_t *ask, const audit_command_t *command, const words_t *words) {
+    const audit_filter_t *filter = &ask->filter;
+    bool both = command->takes & NEEDS_CONFIG;
+    if (words->config && words->db && !both) return misuse("-c and --db exclude each other: leave out", "-c", NULL);
+    if (!read_format(ask, command, words->format)) return CLI_USAGE;
     if (filter->reason && find_word("unknown reason", filter->reason, reasons, COUNT(reasons)) < 0) return CLI_USAGE;
     if (!read_time(ask, words->since, &ask->filter.since_ms) || !read_time(ask, words->until, &ask->filter.until_ms) ||
         !read_limit(ask, words->limit))
@@ -116,59 +140,86 @@ static int read_words(audit_ask_t *ask, const words_t *words) {
     if (filter->since_ms && filter->until_ms && filter->since_ms >= filter->until_ms)
         return misuse("--since must be before --until, but is not:", words->since, NULL);
     if (filter->grep && !*filter->grep) ask->filter.grep = NULL;
-    return CLI_OK;
+    if (ask->words.count >= command->least) return CLI_OK;
+    fprintf(stderr, "queue-sidecar audit: %s\nSee `queue-sidecar help audit %s`.\n", command->missing, command->name);
+    return CLI_USAGE;
 }
 
-static int parse(int argc, char **argv, bool show, audit_ask_t *ask, words_t *words) {
-    cli_option_t options[] = {
-        {.letter = 'c', .name = "config", .value = &words->config},
-        {.name = "db", .value = &words->db},
-        {.letter = 'o', .name = "output", .value = &words->format},
-        {.name = "utc", .flag = &ask->utc},
-        {.value = &ask->ref}, // show has this one, the others have what follows
-        {.letter = 'q', .name = "queue", .value = &ask->filter.queue},
-        {.letter = 'r', .name = "reason", .value = &ask->filter.reason},
-        {.name = "since", .value = &words->since},
-        {.name = "until", .value = &words->until},
-        {.letter = 'g', .name = "grep", .value = &ask->filter.grep},
-        {.letter = 'n', .name = "limit", .value = &words->limit},
+static int parse(int argc, char **argv, const audit_command_t *command, audit_ask_t *ask, words_t *words) {
+    ask->words.most = command->most;
+    const struct {
+        unsigned takes; // taken by subcommands that have all of these; 0 = all do
+        cli_option_t option;
+    } all[] = {
+        {0, {.letter = 'c', .name = "config", .value = &words->config}},
+        {0, {.name = "db", .value = &words->db}},
+        {0, {.words = &ask->words}},
+        {TAKES_FORMAT, {.letter = 'o', .name = "output", .value = &words->format}},
+        {TAKES_UTC, {.name = "utc", .flag = &ask->utc}},
+        {TAKES_FILTERS, {.letter = 'q', .name = "queue", .value = &ask->filter.queue}},
+        {TAKES_FILTERS, {.letter = 'r', .name = "reason", .value = &ask->filter.reason}},
+        {TAKES_FILTERS, {.name = "since", .value = &words->since}},
+        {TAKES_FILTERS, {.name = "until", .value = &words->until}},
+        {TAKES_FILTERS, {.letter = 'g', .name = "grep", .value = &ask->filter.grep}},
+        {TAKES_LIMIT, {.letter = 'n', .name = "limit", .value = &words->limit}},
     };
-    enum { SHARED = 4 };
-    if (show) return cli_parse(argc, argv, options, SHARED + 1);
-    options[SHARED] = options[COUNT(options) - 1];
-    return cli_parse(argc, argv, options, COUNT(options) - 1);
+    cli_option_t options[COUNT(all)];
+    size_t count = 0;
+    for (size_t i = 0; i < COUNT(all); i++)
+        if ((command->takes & all[i].takes) == all[i].takes) options[count++] = all[i].option;
+    return cli_parse(argc, argv, options, count);
 }
 
 // Opens what is asked and runs the subcommand.
-static int answer(audit_ask_t *ask, const words_t *words, int (*print)(audit_ask_t *)) {
+static int answer(audit_ask_t *ask, const audit_command_t *command, const words_t *words) {
     buffer_t why = {0};
     config_t *config = NULL;
-    if (!words->db) {
+    if (!words->db || command->takes & NEEDS_CONFIG) {
         config = cli_load_config(cli_config_path(words->config));
         if (!config) return CLI_BAD_CONFIG;
     }
-    ask->audit = audit_open(config ? config->audit.path : words->db, AUDIT_READ, &why);
-    int status = ask->audit ? print(ask) : audit_complain(&why);
+    int status = CLI_FAILED;
+    ask->config = config;
+    ask->path = words->db ? words->db : config->audit.path;
+    bool opens = command->takes & OPENS_LOG;
+    if (opens) ask->audit = audit_open(ask->path, AUDIT_READ, &why);
+    if (!opens || ask->audit)
+        status = command->run(ask);
+    else
+        audit_complain(&why);
     audit_close(ask->audit);
     config_free(config);
     return status;
+}
+
+static const audit_command_t *find_command(const char *word) {
+    const char *names[COUNT(commands)];
+    for (size_t i = 0; i < COUNT(commands); i++) names[i] = commands[i].name;
+    int which = find_word("unknown subcommand", word, names, COUNT(commands));
+    return which < 0 ? NULL : &commands[which];
+}
+
+const char *cli_audit_help_of(const char *subcommand) {
+    for (size_t i = 0; i < COUNT(commands); i++)
+        if (strcmp(commands[i].name, subcommand) == 0) return commands[i].help;
+    return NULL;
 }
 
 int cli_audit(int argc, char **argv) {
     audit_ask_t ask = {0};
     words_t words = {0};
     if (argc < 2 || argv[1][0] == '-') {
-        fputs("queue-sidecar audit: list, show or stats?\nSee `queue-sidecar help audit`.\n", stderr);
+        fputs("queue-sidecar audit: which subcommand?", stderr);
+        for (size_t i = 0; i < COUNT(commands); i++) fprintf(stderr, "%s %s", i ? "," : "", commands[i].name);
+        fputs("\nSee `queue-sidecar help audit`.\n", stderr);
         return CLI_USAGE;
     }
-    int which = find_word("unknown subcommand", argv[1], subcommands, COUNT(subcommands));
-    if (which < 0) return CLI_USAGE;
-    bool show = prints[which] == audit_print_one;
+    const audit_command_t *command = find_command(argv[1]);
+    if (!command) return CLI_USAGE;
     argv[1] = argv[0]; // what messages call us
-    int status = parse(argc - 1, argv + 1, show, &ask, &words);
-    if (status == CLI_OK) status = read_words(&ask, &words);
+    int status = parse(argc - 1, argv + 1, command, &ask, &words);
+    if (status == CLI_OK) status = read_words(&ask, command, &words);
     if (status != CLI_OK) return status;
-    if (show && !ask.ref) return misuse("a ref is missing:", "show REF", NULL);
     signal(SIGPIPE, SIG_DFL); // `audit list | head` ends without a word
-    return answer(&ask, &words, prints[which]);
+    return answer(&ask, command, &words);
 }

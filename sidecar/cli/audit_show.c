@@ -8,6 +8,19 @@
 #include "cli/table.h"
 #include "cli/when.h"
 
+const char audit_show_help[] =
+    "All that is known of one event, and the history of its job.\n"
+    "\n"
+    "Examples:\n"
+    "  queue-sidecar audit show k3vq7m2zt4pa\n"
+    "  queue-sidecar audit show k3vq -o json\n"
+    "\n"
+    "Usage: queue-sidecar audit show REF [-c FILE | --db PATH] [-o FORMAT] [--utc]\n"
+    "\n"
+    "REF is what `audit list` shows, the beginning of it, or the 64 hex digits of an event id.\n"
+    "\n" AUDIT_HELP_LOG AUDIT_HELP_FORMATS "      --utc           times are UTC instead of local time\n"
+    "\n" AUDIT_HELP_DATA AUDIT_HELP_EXIT;
+
 enum { CANDIDATES = 20, LABEL = 10, BASE64_LINE = 76 };
 
 typedef struct search {
@@ -215,17 +228,18 @@ int audit_print_one(audit_ask_t *ask) {
     search_t search = {0};
     show_t show = {.ask = ask, .id = search.first};
     buffer_t why = {0};
-    if (!read_ref(ask->ref, &search)) {
+    if (!read_ref(ask->words.all[0], &search)) {
         fprintf(stderr,
                 "queue-sidecar audit: `%s` is no ref: up to 12 of a-z and 2-7, as `audit list` shows them, or the 64 hex digits "
                 "of an "
                 "event id\n",
-                ask->ref);
+                ask->words.all[0]);
         return CLI_USAGE;
     }
     if (!audit_find(ask->audit, search.prefix, CANDIDATES, collect, &search, &why)) return audit_complain(&why);
     if (search.found == 0) {
-        fprintf(stderr, "queue-sidecar: no event has the ref `%s`: it may be older than what this log keeps\n", ask->ref);
+        fprintf(stderr, "queue-sidecar: no event has the ref `%s`: it may be older than what this log keeps\n",
+                ask->words.all[0]);
         return CLI_FAILED;
     }
     if (search.found > 1) return list_candidates(ask, &search);

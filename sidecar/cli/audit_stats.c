@@ -8,6 +8,18 @@
 #include "cli/table.h"
 #include "cli/when.h"
 
+const char audit_stats_help[] =
+    "How many final failures, by queue, reason and hour.\n"
+    "\n"
+    "Examples:\n"
+    "  queue-sidecar audit stats --since 7d\n"
+    "  queue-sidecar audit stats --queue email -o csv >email.csv\n"
+    "\n"
+    "Usage: queue-sidecar audit stats [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]\n"
+    "\n" AUDIT_HELP_LOG AUDIT_HELP_FILTERS AUDIT_HELP_FORMATS
+    "  -n, --limit N       24 hours in a table, else rows, all if not told; 0 = all\n"
+    "\n" AUDIT_HELP_DATA AUDIT_HELP_EXIT;
+
 enum { TABLE_HOURS = 24, BAR = 40 };
 
 // Sums over hours, for the table.

@@ -10,11 +10,11 @@
 static const char usual_config[] = "/etc/queue-sidecar/queue-sidecar.cfg";
 
 const cli_command_t cli_commands[] = {
-    {"run", "Serve the queues of a config, in the foreground", cli_run_help, cli_run},
-    {"check", "Check a config and print every effective value", cli_check_help, cli_check},
-    {"audit", "Ask the audit log about final failures", cli_audit_help, cli_audit},
-    {"version", "Print the version", cli_version_help, cli_version},
-    {"help", "Explain a command", cli_help_help, cli_help},
+    {"run", "Serve the queues of a config, in the foreground", cli_run_help, cli_run, NULL},
+    {"check", "Check a config and print every effective value", cli_check_help, cli_check, NULL},
+    {"audit", "Ask the audit log about final failures", cli_audit_help, cli_audit, cli_audit_help_of},
+    {"version", "Print the version", cli_version_help, cli_version, NULL},
+    {"help", "Explain a command", cli_help_help, cli_help, NULL},
 };
 const size_t cli_command_count = sizeof cli_commands / sizeof *cli_commands;
 
@@ -78,8 +78,17 @@ static const char *joined_value(const char *word) {
 // The place for a word that is no option, if one is still free.
 static const cli_option_t *find_argument(const cli_option_t *options, size_t count) {
     for (size_t i = 0; i < count; i++)
-        if (!options[i].name && !*options[i].value) return &options[i];
+        if (!options[i].name && (options[i].words ? options[i].words->count < options[i].words->most : !*options[i].value))
+            return &options[i];
     return NULL;
+}
+
+// The words come to stand in a row at the beginning; what was there has been read.
+static void take_word(cli_words_t *words, char **argv, int at) {
+    char *word = argv[at];
+    words->all = argv + 1;
+    argv[at] = words->all[words->count];
+    words->all[words->count++] = word;
 }
 
 int cli_parse(int argc, char **argv, const cli_option_t *options, size_t count) {
@@ -88,7 +97,10 @@ int cli_parse(int argc, char **argv, const cli_option_t *options, size_t count) 
         if (word[0] != '-' || !word[1]) {
             const cli_option_t *argument = find_argument(options, count);
             if (!argument) return fail_option(argv[0], "unexpected argument", word);
-            *argument->value = word;
+            if (argument->words)
+                take_word(argument->words, argv, i);
+            else
+                *argument->value = word;
             continue;
         }
         const cli_option_t *option = find_option(word, options, count);
@@ -132,7 +144,7 @@ static bool asks_for_help(int argc, char **argv) {
 }
 
 static int dispatch(int argc, char **argv) {
-    char *help[] = {(char[]){"help"}, NULL, NULL};
+    char *help[] = {(char[]){"help"}, NULL, NULL, NULL};
     if (argc < 2) return cli_help(1, help);
     const char *word = argv[1];
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return cli_help(1, help);
@@ -144,8 +156,10 @@ static int dispatch(int argc, char **argv) {
     const cli_command_t *command = cli_find(word);
     if (!command) return CLI_USAGE;
     if (!asks_for_help(argc - 1, argv + 1)) return command->run(argc - 1, argv + 1);
+    bool part = command->help_of && argc > 2 && command->help_of(argv[2]);
     help[1] = argv[1];
-    return cli_help(2, help);
+    help[2] = part ? argv[2] : NULL;
+    return cli_help(part ? 3 : 2, help);
 }
 
 int cli_main(int argc, char **argv) {

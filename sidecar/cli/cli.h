@@ -17,20 +17,29 @@ typedef enum cli_exit {
 
 typedef struct cli_command {
     const char *name;
-    const char *summary;               // one line
-    const char *help;                  // what `help NAME` prints, examples first
-    int (*run)(int argc, char **argv); // argv[0] is the subcommand's name; returns an exit code
+    const char *summary;                      // one line
+    const char *help;                         // what `help NAME` prints, examples first
+    int (*run)(int argc, char **argv);        // argv[0] is the subcommand's name; returns an exit code
+    const char *(*help_of)(const char *part); // what `help NAME PART` prints, NULL = there is no such part; NULL = no parts
 } cli_command_t;
 
 extern const cli_command_t cli_commands[];
 extern const size_t cli_command_count;
 
-// One option of a subcommand; exactly one of value and flag is set.
+// Words that are no options: where they stand in argv, which is reordered for that.
+typedef struct cli_words {
+    size_t most; // more are refused
+    char **all;  // borrowed from argv
+    size_t count;
+} cli_words_t;
+
+// One option of a subcommand; exactly one of value, flag and words is set.
 typedef struct cli_option {
     char letter;        // 0 = none
     const char *name;   // NULL = takes a word that is no option
     const char **value; // borrowed from argv
     bool *flag;
+    cli_words_t *words; // takes all words that are no options
 } cli_option_t;
 
 // Runs the program: finds the subcommand in argv[1] and returns its exit code. Fails where standard output cannot be written.
@@ -52,6 +61,7 @@ const cli_command_t *cli_find(const char *name);
 int cli_run(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_audit(int argc, char **argv);
+const char *cli_audit_help_of(const char *subcommand);
 int cli_version(int argc, char **argv);
 int cli_help(int argc, char **argv);
 

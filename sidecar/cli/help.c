@@ -9,7 +9,7 @@ const char cli_help_help[] =
     "  queue-sidecar help run\n"
     "  queue-sidecar help keys     every config key: section, name, type, default, bounds, reloadable, help\n"
     "\n"
-    "Usage: queue-sidecar help [COMMAND | keys]\n"
+    "Usage: queue-sidecar help [COMMAND [SUBCOMMAND] | keys]\n"
     "\n"
     "Lists the commands, or explains one; `queue-sidecar COMMAND --help` does the same.\n";
 
@@ -50,13 +50,18 @@ int cli_help(int argc, char **argv) {
         print_keys();
         return CLI_OK;
     }
-    const char *odd = argv[1][0] == '-' ? argv[1] : argv[2];
+    const char *odd = argv[1][0] == '-' ? argv[1] : argc > 3 ? argv[3] : NULL;
+    const cli_command_t *command = odd ? NULL : cli_find(argv[1]);
+    if (!odd && !command) return CLI_USAGE;
+    const char *part = argc > 2 && command && command->help_of ? command->help_of(argv[2]) : NULL;
+    if (argc > 2 && !part && !odd) odd = argv[2];
     if (odd) {
         fprintf(stderr, "queue-sidecar help: unexpected argument `%s`\nSee `queue-sidecar help help`.\n", odd);
         return CLI_USAGE;
     }
-    const cli_command_t *command = cli_find(argv[1]);
-    if (!command) return CLI_USAGE;
-    printf("%s.\n\n%s", command->summary, command->help);
+    if (part)
+        fputs(part, stdout);
+    else
+        printf("%s.\n\n%s", command->summary, command->help);
     return CLI_OK;
 }

@@ -244,6 +244,9 @@ Test(daemon_audit_cli, exit_codes_and_hints) {
     cr_assert(has(daemon_run("audit", "list", "--db", db, "-n", "2")->err, "there are more"));
     cr_assert_str_empty(daemon_run("audit", "list", "--db", db, "-n", "3")->err);
     cr_assert(has(daemon_run("audit", "--help")->out, "Examples:\n  queue-sidecar audit list"));
+    cr_assert(has(daemon_run("audit", "show", "--help")->out, "Usage: queue-sidecar audit show REF"));
+    cr_assert(has(daemon_run("help", "audit", "stats")->out, "Usage: queue-sidecar audit stats"));
+    cr_assert(has(daemon_run("help", "audit", "stast")->err, "unexpected argument `stast`"));
     free(missing);
     free(db);
 }
