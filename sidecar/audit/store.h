@@ -25,6 +25,7 @@ struct audit {
     char *instance;                            // owned
     sqlite3_stmt *statements[STATEMENT_COUNT]; // prepared at first use, owned
     buffer_t scratch;                          // texts on their way into a row
+    bool asks;                                 // functions that questions need are there
 };
 
 // Says in *why what failed, for which file, and what to do. `doing` as in "cannot write to". Always false.
