@@ -15,6 +15,7 @@ typedef struct audit audit_t;
 typedef enum audit_mode {
     AUDIT_WRITE, // creates and migrates what is not there
     AUDIT_READ,  // changes nothing; fails where there is no log
+    AUDIT_PEER,  // the same, and takes older schemas too: their table `events` is there
 } audit_mode_t;
 
 // Opens the log at `path`. WAL, synchronous=FULL, foreign or newer files are refused. Returns owned, or NULL with the reason.

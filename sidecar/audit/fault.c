@@ -68,10 +68,10 @@ bool audit_file_fits(const char *path, audit_mode_t mode, buffer_t *why) {
     bool fits = true;
     if (stat(path, &at) == 0) {
         if (!S_ISREG(at.st_mode)) fits = say(why, path, "is no regular file: name a file");
-        if (fits && mode == AUDIT_READ && at.st_size == 0) fits = say(why, path, "is empty: no sidecar has written to it yet");
+        if (fits && mode != AUDIT_WRITE && at.st_size == 0) fits = say(why, path, "is empty: no sidecar has written to it yet");
     } else if (errno == EACCES) {
         fits = say(why, path, "permission denied: run as the user of the sidecar, or as root");
-    } else if (mode == AUDIT_READ) {
+    } else if (mode != AUDIT_WRITE) {
         fits = say(why, path, "there is no such file: no sidecar has written to it yet, or name it by --db or -c");
     }
     if (fits && mode == AUDIT_WRITE) fits = directory_fits(path, dir, why);

@@ -126,14 +126,14 @@ static bool reopen_immutable(audit_t *audit, int *schema, buffer_t *why) {
     return done;
 }
 
-static bool open_for_reading(audit_t *audit, buffer_t *why) {
+static bool open_for_reading(audit_t *audit, bool older, buffer_t *why) {
     int schema = 0, newest = migrations[migration_count - 1].schema;
     if (!open_database(audit, audit->path, SQLITE_OPEN_READONLY, why)) return false;
     bool read = audit_check_file(audit, &schema, why);
     int code = sqlite3_errcode(audit->db) & 0xff;
     if (!read && (code == SQLITE_CANTOPEN || code == SQLITE_READONLY)) read = reopen_immutable(audit, &schema, why);
     if (!read) return false;
-    if (schema == newest) return true;
+    if (schema == newest || (older && schema > 0)) return true;
     if (schema == 0)
         buffer_printf(why, "audit log %s: is empty: no sidecar has written to it yet", audit->path);
     else
@@ -158,7 +158,7 @@ audit_t *audit_open(const char *path, audit_mode_t mode, buffer_t *why) {
     audit_t *audit = mem_alloc(sizeof *audit);
     audit->path = mem_str(path);
     bool opened = audit_file_fits(path, mode, why) &&
-                  (mode == AUDIT_WRITE ? open_for_writing(audit, why) : open_for_reading(audit, why)) &&
+                  (mode == AUDIT_WRITE ? open_for_writing(audit, why) : open_for_reading(audit, mode == AUDIT_PEER, why)) &&
                   read_instance(audit, why);
     if (opened) return audit;
     audit_close(audit);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,10 +17,16 @@ const char cli_audit_help[] =
     "  queue-sidecar audit list --reason reported --grep timeout     whose error, payload or job id holds this text\n"
     "  queue-sidecar audit show k3vq                                 one of them, by its ref or the beginning of it\n"
     "  queue-sidecar audit stats --since 2026-11-21T02:00            how many, by queue, reason and hour\n"
-    "  queue-sidecar audit list --limit 0 -o csv >failures.csv       all of them\n"
+    "  queue-sidecar audit tail                                      the last ones, and new ones as they come\n"
+    "  queue-sidecar audit export failures.jsonl --since 7d          all events of a week, to be kept or imported\n"
+    "  queue-sidecar audit import pod-2.db                           what another instance has and this one has not\n"
+    "  queue-sidecar audit backup audit-before-upgrade.db            a copy, while the sidecar writes\n"
     "\n"
-    "Usage: queue-sidecar audit list|stats [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]\n"
-    "       queue-sidecar audit show REF   [-c FILE | --db PATH] [-o FORMAT] [--utc]\n"
+    "Usage: queue-sidecar audit list|stats|tail [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]\n"
+    "       queue-sidecar audit show REF        [-c FILE | --db PATH] [-o FORMAT] [--utc]\n"
+    "       queue-sidecar audit export [FILE]   [-c FILE | --db PATH] [FILTERS] [-o FORMAT] [--force]\n"
+    "       queue-sidecar audit import FILE...  [-c FILE | --db PATH]\n"
+    "       queue-sidecar audit backup FILE     [-c FILE | --db PATH] [--force]\n"
     "\n"
     "`queue-sidecar help audit SUBCOMMAND` explains one. All of them take:\n"
     "\n" AUDIT_HELP_LOG "\n"
@@ -31,8 +38,9 @@ typedef struct words { // as they were given; NULL = not
     const char *config, *db, *since, *until, *limit, *format;
 } words_t;
 
-static const char *const reasons[] = {"retries_exhausted", "reported",    "alive_timeout", "unreadable",
-                                      "invalid_target",    "dead_letter", "worker_failed"};
+static const char *const reasons[] = {"retries_exhausted", "reported",      "alive_timeout", "unreadable", "invalid_target",
+                                      "dead_letter",       "worker_failed", "stalled",       "trimmed",    "imported"};
+static const char *const kinds[] = {"failed", "retried", "requeued", "discarded", "gap", "filled"};
 static const char *const formats[] = {
     [FORMAT_TABLE] = "table", [FORMAT_JSON_ARRAY] = "json", [FORMAT_JSON_LINES] = "jsonl", [FORMAT_CSV] = "csv"};
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -43,7 +51,7 @@ enum { ASKS = OPENS_LOG | TAKES_FORMAT | TAKES_UTC };
 static const audit_command_t commands[] = {
     {.name = "list",
      .help = audit_list_help,
-     .takes = ASKS | TAKES_FILTERS | TAKES_LIMIT,
+     .takes = ASKS | TAKES_FILTERS | TAKES_LIMIT | TAKES_KIND,
      .formats = TABLE | JSON | JSONL | CSV,
      .run = audit_print_list},
     {.name = "show",
@@ -59,6 +67,31 @@ static const audit_command_t commands[] = {
      .takes = ASKS | TAKES_FILTERS | TAKES_LIMIT,
      .formats = TABLE | JSON | JSONL | CSV,
      .run = audit_print_stats},
+    {.name = "tail",
+     .help = audit_tail_help,
+     .takes = TAKES_FILTERS | TAKES_LIMIT | TAKES_KIND | TAKES_FORMAT | TAKES_UTC,
+     .formats = TABLE | JSONL | CSV,
+     .run = audit_run_tail},
+    {.name = "export",
+     .help = audit_export_help,
+     .takes = OPENS_LOG | TAKES_FILTERS | TAKES_KIND | TAKES_FORMAT | TAKES_UTC | TAKES_FORCE,
+     .formats = JSONL | CSV,
+     .form = FORMAT_JSON_LINES,
+     .most = 1,
+     .run = audit_run_export},
+    {.name = "import",
+     .help = audit_import_help,
+     .least = 1,
+     .most = SIZE_MAX,
+     .missing = "a file is missing: `import FILE...`",
+     .run = audit_run_import},
+    {.name = "backup",
+     .help = audit_backup_help,
+     .takes = OPENS_LOG | TAKES_FORCE,
+     .least = 1,
+     .most = 1,
+     .missing = "a file is missing: `backup FILE`",
+     .run = audit_run_backup},
 };
 
 int audit_complain(buffer_t *why) {
@@ -133,6 +166,7 @@ static int read_words(audit_ask_t *ask, const audit_command_t *command, const wo
     bool both = command->takes & NEEDS_CONFIG;
     if (words->config && words->db && !both) return misuse("-c and --db exclude each other: leave out", "-c", NULL);
     if (!read_format(ask, command, words->format)) return CLI_USAGE;
+    if (filter->kind && find_word("unknown kind of events", filter->kind, kinds, COUNT(kinds)) < 0) return CLI_USAGE;
     if (filter->reason && find_word("unknown reason", filter->reason, reasons, COUNT(reasons)) < 0) return CLI_USAGE;
     if (!read_time(ask, words->since, &ask->filter.since_ms) || !read_time(ask, words->until, &ask->filter.until_ms) ||
         !read_limit(ask, words->limit))
@@ -161,6 +195,9 @@ static int parse(int argc, char **argv, const audit_command_t *command, audit_as
         {TAKES_FILTERS, {.name = "since", .value = &words->since}},
         {TAKES_FILTERS, {.name = "until", .value = &words->until}},
         {TAKES_FILTERS, {.letter = 'g', .name = "grep", .value = &ask->filter.grep}},
+        {TAKES_KIND, {.name = "kind", .value = &ask->filter.kind}},
+        {TAKES_KIND, {.name = "all-kinds", .flag = &ask->filter.all_kinds}},
+        {TAKES_FORCE, {.name = "force", .flag = &ask->force}},
         {TAKES_LIMIT, {.letter = 'n', .name = "limit", .value = &words->limit}},
     };
     cli_option_t options[COUNT(all)];

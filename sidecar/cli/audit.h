@@ -47,6 +47,10 @@ typedef struct audit_command {
 int audit_print_list(audit_ask_t *ask);
 int audit_print_one(audit_ask_t *ask);
 int audit_print_stats(audit_ask_t *ask);
+int audit_run_export(audit_ask_t *ask);
+int audit_run_import(audit_ask_t *ask);
+int audit_run_backup(audit_ask_t *ask);
+int audit_run_tail(audit_ask_t *ask);
 
 // Pieces of help texts.
 #define AUDIT_HELP_LOG                                                                                                           \
@@ -65,9 +69,18 @@ int audit_print_stats(audit_ask_t *ask);
     "payload_encoding and error_encoding say. The log is only read: this may run beside a sidecar, and on any copy of it.\n"
 #define AUDIT_HELP_EXIT "Exit codes: 0 ok; 1 failed; 2 wrong usage; 78 bad config.\n"
 
+#define AUDIT_HELP_KIND                                                                                                          \
+    "      --kind KIND     failed, retried, requeued, discarded, gap or filled\n"                                                \
+    "      --all-kinds     events of all kinds\n"
+#define AUDIT_HELP_FORCE "      --force         replaces an existing file\n"
+
 extern const char audit_list_help[];
 extern const char audit_show_help[];
 extern const char audit_stats_help[];
+extern const char audit_export_help[];
+extern const char audit_import_help[];
+extern const char audit_backup_help[];
+extern const char audit_tail_help[];
 
 // "queue-sidecar: TEXT" on standard error; returns CLI_FAILED. Takes what is in why.
 int audit_complain(buffer_t *why);
