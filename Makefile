@@ -77,7 +77,7 @@ build/tests/shim_%.so: tests/support/shim_%.c
 # Tools of the benchmark: clients of their own that share nothing with the program.
 build/tests/bench_%: tests/bench/%.c $(wildcard tests/bench/*.h) Makefile
 	@mkdir -p $(@D)
-	$(CC) -std=c11 -O2 -g $(WARN) -D_GNU_SOURCE -o $@ $< -lhiredis -lpthread -lm
+	$(CC) -std=c11 -O2 -g $(WARN) -D_GNU_SOURCE -o $@ $< -lhiredis -lsqlite3 -lpthread -lm
 
 # What a test needs beside its own binary; a stage of `make test` asks for the suite too.
 .PHONY: suite

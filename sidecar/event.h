@@ -14,7 +14,7 @@
 // X(name, help)
 #define EVENT_TEXTS(X)                                                                                                           \
     X(event, "id of the event: 64 hex digits, made once, the same on every replica")                                             \
-    X(kind, "failed, retried, requeued, discarded or gap")                                                                       \
+    X(kind, "failed, retried, requeued, discarded, gap or filled")                                                               \
     X(dialect, "of the queue")                                                                                                   \
     X(queue, "name of the queue")                                                                                                \
     X(job, "id of the job")                                                                                                      \
@@ -24,7 +24,8 @@
     X(error, "what the worker reported, at most 64 KiB")                                                                         \
     X(term, "token of the leader that decided")                                                                                  \
     X(sha256, "of the payload, 64 hex digits")                                                                                   \
-    X(answers, "id of the failed event that a requeued or discarded one answers; the last answer is the state of that failure")  \
+    X(answers,                                                                                                                   \
+      "id of the failed event that a requeued or discarded one answers, the last one is its state; of the gap that is filled")   \
     X(payload, "the job's bytes; of a failure only")
 #define EVENT_NUMBERS(X)                                                                                                         \
     X(attempts, "executions so far")                                                                                             \

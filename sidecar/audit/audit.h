@@ -18,6 +18,7 @@ typedef enum audit_mode {
     AUDIT_WRITE,  // creates and migrates what is not there; by one process at a time, see lock.h
     AUDIT_READ,   // changes nothing; fails where there is no log
     AUDIT_IMPORT, // as AUDIT_WRITE, but beside the one that holds it and for a short time; what retention dropped may come again
+    AUDIT_PEER,   // as AUDIT_READ, and takes older schemas too: their table `events` is there
 } audit_mode_t;
 
 // Opens the log at `path`. WAL, synchronous=FULL, foreign or newer files are refused. Returns owned, or NULL with the reason.

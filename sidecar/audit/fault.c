@@ -63,18 +63,19 @@ static bool directory_fits(const char *path, const char *dir, buffer_t *why) {
 }
 
 bool audit_file_fits(const char *path, audit_mode_t mode, buffer_t *why) {
+    bool reads = mode == AUDIT_READ || mode == AUDIT_PEER;
     struct stat at;
     char *dir = directory_of(path);
     bool fits = true;
     if (stat(path, &at) == 0) {
         if (!S_ISREG(at.st_mode)) fits = say(why, path, "is no regular file: name a file");
-        if (fits && mode == AUDIT_READ && at.st_size == 0) fits = say(why, path, "is empty: no sidecar has written to it yet");
+        if (fits && reads && at.st_size == 0) fits = say(why, path, "is empty: no sidecar has written to it yet");
     } else if (errno == EACCES) {
         fits = say(why, path, "permission denied: run as the user of the sidecar, or as root");
-    } else if (mode == AUDIT_READ) {
+    } else if (reads) {
         fits = say(why, path, "there is no such file: no sidecar has written to it yet, or name it by --db or -c");
     }
-    if (fits && mode == AUDIT_WRITE) fits = directory_fits(path, dir, why);
+    if (fits && !reads) fits = directory_fits(path, dir, why);
     free(dir);
     return fits;
 }

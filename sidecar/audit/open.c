@@ -229,14 +229,14 @@ static bool reopen_immutable(audit_t *audit, int *schema, buffer_t *why) {
     return done;
 }
 
-static bool open_for_reading(audit_t *audit, buffer_t *why) {
+static bool open_for_reading(audit_t *audit, bool older, buffer_t *why) {
     int schema = 0, newest = migrations[migration_count - 1].schema;
     if (!open_database(audit, audit->path, SQLITE_OPEN_READONLY, why)) return false;
     bool read = audit_check_file(audit, &schema, why);
     int code = sqlite3_errcode(audit->db) & 0xff;
     if (!read && (code == SQLITE_CANTOPEN || code == SQLITE_READONLY)) read = reopen_immutable(audit, &schema, why);
     if (!read) return false;
-    if (schema == newest) return true;
+    if (schema == newest || (older && schema > 0)) return true;
     if (schema == 0)
         buffer_printf(why, "audit log %s: is empty: no sidecar has written to it yet", audit->path);
     else
@@ -246,10 +246,14 @@ static bool open_for_reading(audit_t *audit, buffer_t *why) {
     return false;
 }
 
+static bool is_read(audit_mode_t mode) { return mode == AUDIT_READ || mode == AUDIT_PEER; }
+
 static audit_t *open_log(audit_t *audit, audit_mode_t mode, const audit_care_t *care, buffer_t *why) {
-    bool opened =
-        audit_file_fits(audit->path, mode, why) &&
-        (mode == AUDIT_READ ? open_for_reading(audit, why) && read_instance(audit, why) : open_for_writing(audit, care, why));
+    bool opened = audit_file_fits(audit->path, mode, why);
+    if (opened && is_read(mode))
+        opened = open_for_reading(audit, mode == AUDIT_PEER, why) && read_instance(audit, why);
+    else if (opened)
+        opened = open_for_writing(audit, care, why);
     if (opened) return audit;
     audit_close(audit);
     return NULL;
@@ -259,7 +263,7 @@ audit_t *audit_open(const char *path, audit_mode_t mode, buffer_t *why) {
     static const audit_care_t none;
     audit_t *audit = mem_alloc(sizeof *audit);
     *audit = (audit_t){.path = mem_str(path), .own = mode == AUDIT_WRITE};
-    if (mode != AUDIT_READ) audit->lock = audit->own_lock = audit_lock_new(path);
+    if (!is_read(mode)) audit->lock = audit->own_lock = audit_lock_new(path);
     return open_log(audit, mode, &none, why);
 }
 

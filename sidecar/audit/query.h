@@ -3,31 +3,23 @@
 #define QS_AUDIT_QUERY_H
 
 #include "audit/audit.h"
-
-typedef struct audit_filter {
-    const char *queue;  // NULL = any
-    const char *reason; // NULL = any
-    int64_t since_ms;   // at or after; 0 = from the beginning
-    int64_t until_ms;   // before; 0 = to the end
-    const char *grep;   // bytes that stand in the payload, the error or the job id, case and all; NULL = any
-    int64_t limit;      // rows; 0 = all of them
-} audit_filter_t;
+#include "audit/filter.h"
 
 typedef struct audit_row {
     event_t event;
     slice_t ref;
-    slice_t state;       // of a failed event: failed, requeued or discarded; else empty
+    slice_t state;       // of a failed event: failed, requeued or discarded; of a gap: open or filled; else empty
     int64_t answered_at; // by the last answer to it; 0 = there is none
     slice_t answered_by;
     slice_t answer_reason;
-    int64_t seq; // for audit_rows
+    int64_t seq; // the order of arrival in this log
     bool error_is_text, payload_is_text;
 } audit_row_t;
 
 // Takes one row; false ends the question, which is no failure of it.
 typedef bool audit_row_fn(void *self, const audit_row_t *row);
 
-// Final failures, newest first.
+// Events, newest first.
 bool audit_list(audit_t *audit, const audit_filter_t *filter, audit_row_fn *take, void *self, buffer_t *why);
 
 // Events of any kind whose ref begins with `prefix`, in the order of their refs, `limit` at the most.
@@ -49,6 +41,19 @@ bool audit_rows(audit_t *audit, const int64_t *seqs, size_t count, audit_row_fn 
 
 // Everything known of one job of a queue, oldest first.
 bool audit_history(audit_t *audit, slice_t queue, slice_t job, audit_row_fn *take, void *self, buffer_t *why);
+
+// The lowest and the highest seq above `after`; *first 0 and *last = after when there is none.
+bool audit_bounds(audit_t *audit, int64_t after, int64_t *first, int64_t *last, buffer_t *why);
+// Events with first <= seq <= last, in the order of arrival. filter->limit is not looked at.
+bool audit_range(audit_t *audit, const audit_filter_t *filter, int64_t first, int64_t last, audit_row_fn *take, void *self,
+                 buffer_t *why);
+// The next events above *after in the order of arrival, in a read transaction of its own that looks at a thousand rows at the
+// most. *after moves behind what was looked at, so to call it again goes on; where `take` says false, behind that row. *more:
+// there may be others.
+bool audit_page(audit_t *audit, const audit_filter_t *filter, int64_t *after, audit_row_fn *take, void *self, bool *more,
+                buffer_t *why);
+// *after such that `count` events of the filter are above it, or all if there are fewer.
+bool audit_last(audit_t *audit, const audit_filter_t *filter, int64_t count, int64_t *after, buffer_t *why);
 
 typedef struct audit_count {
     int64_t hour_ms; // its beginning

@@ -46,6 +46,7 @@ struct audit {
     int64_t wal_most;                          // bytes of the file beside the log that are no reason to remove rows
     bool dropping_rows, dropping_bytes;        // until there is some room below the limit
     bool vacuuming;                            // until few free pages are left
+    bool asks;                                 // functions that questions need are there
 };
 
 // NULL with *why when it cannot be prepared; borrowed.

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,12 +17,18 @@ const char cli_audit_help[] =
     "  queue-sidecar audit list --reason reported --grep timeout     whose error, payload or job id holds this text\n"
     "  queue-sidecar audit show k3vq                                 one of them, by its ref or the beginning of it\n"
     "  queue-sidecar audit stats --since 2026-11-21T02:00            how many, by queue, reason and hour\n"
-    "  queue-sidecar audit list --limit 0 -o csv >failures.csv       all of them\n"
     "  queue-sidecar audit requeue k3vq --because 'typo corrected'   puts one back; discard: nobody wants it any more\n"
     "  queue-sidecar audit requeue --where --queue email --since 2h  puts many back; asks first\n"
+    "  queue-sidecar audit tail                                      the last ones, and new ones as they come\n"
+    "  queue-sidecar audit export failures.jsonl --since 7d          all events of a week, to be kept or imported\n"
+    "  queue-sidecar audit import pod-2.db                           what another instance has and this one has not\n"
+    "  queue-sidecar audit backup audit-before-upgrade.db            a copy, while the sidecar writes\n"
     "\n"
-    "Usage: queue-sidecar audit list|stats [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]\n"
-    "       queue-sidecar audit show REF   [-c FILE | --db PATH] [-o FORMAT] [--utc]\n"
+    "Usage: queue-sidecar audit list|stats|tail [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]\n"
+    "       queue-sidecar audit show REF        [-c FILE | --db PATH] [-o FORMAT] [--utc]\n"
+    "       queue-sidecar audit export [FILE]   [-c FILE | --db PATH] [FILTERS] [-o FORMAT] [--force]\n"
+    "       queue-sidecar audit import FILE...  [-c FILE | --db PATH]\n"
+    "       queue-sidecar audit backup FILE     [-c FILE | --db PATH] [--force]\n"
     "       queue-sidecar audit requeue|discard REF... | --where FILTERS [OPTIONS]\n"
     "\n"
     "`queue-sidecar help audit SUBCOMMAND` explains one. All of them take:\n"
@@ -34,8 +41,11 @@ typedef struct words { // as they were given; NULL = not
     const char *config, *db, *reason, *since, *until, *limit, *format;
 } words_t;
 
-static const char *const reasons[] = {"retries_exhausted", "reported",    "alive_timeout", "unreadable",
-                                      "invalid_target",    "dead_letter", "worker_failed"};
+enum { FAILURE_REASONS = 7 }; // the others are of retries and gaps
+static const char *const reasons[] = {"retries_exhausted", "reported",      "alive_timeout", "unreadable", "invalid_target",
+                                      "dead_letter",       "worker_failed", "stalled",       "trimmed",    "removed_by_others",
+                                      "log_damaged",       "log_missing",   "log_replaced",  "imported"};
+static const char *const kinds[] = {"failed", "retried", "requeued", "discarded", "gap", "filled"};
 static const char *const formats[] = {
     [FORMAT_TABLE] = "table", [FORMAT_JSON_ARRAY] = "json", [FORMAT_JSON_LINES] = "jsonl", [FORMAT_CSV] = "csv"};
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -46,7 +56,7 @@ enum { ASKS = OPENS_LOG | TAKES_FORMAT | TAKES_UTC };
 static const audit_command_t commands[] = {
     {.name = "list",
      .help = audit_list_help,
-     .takes = ASKS | TAKES_FILTERS | TAKES_LIMIT,
+     .takes = ASKS | TAKES_FILTERS | TAKES_LIMIT | TAKES_KIND,
      .formats = TABLE | JSON | JSONL | CSV,
      .run = audit_print_list},
     {.name = "show",
@@ -74,6 +84,31 @@ static const audit_command_t commands[] = {
      .formats = TABLE | JSON | JSONL,
      .most = SIZE_MAX,
      .run = audit_discard},
+    {.name = "tail",
+     .help = audit_tail_help,
+     .takes = TAKES_FILTERS | TAKES_LIMIT | TAKES_KIND | TAKES_FORMAT | TAKES_UTC,
+     .formats = TABLE | JSONL | CSV,
+     .run = audit_run_tail},
+    {.name = "export",
+     .help = audit_export_help,
+     .takes = OPENS_LOG | TAKES_FILTERS | TAKES_KIND | TAKES_FORMAT | TAKES_UTC | TAKES_FORCE,
+     .formats = JSONL | CSV,
+     .form = FORMAT_JSON_LINES,
+     .most = 1,
+     .run = audit_run_export},
+    {.name = "import",
+     .help = audit_import_help,
+     .least = 1,
+     .most = SIZE_MAX,
+     .missing = "a file is missing: `import FILE...`",
+     .run = audit_run_import},
+    {.name = "backup",
+     .help = audit_backup_help,
+     .takes = OPENS_LOG | TAKES_FORCE,
+     .least = 1,
+     .most = 1,
+     .missing = "a file is missing: `backup FILE`",
+     .run = audit_run_backup},
 };
 
 int audit_complain(buffer_t *why) {
@@ -103,7 +138,7 @@ static int misuse(const char *what, const char *word, const char *nearest) {
 }
 
 bool audit_is_reason(const char *word) {
-    for (size_t i = 0; i < COUNT(reasons); i++)
+    for (size_t i = 0; i < FAILURE_REASONS; i++)
         if (strcmp(word, reasons[i]) == 0) return true;
     return false;
 }
@@ -159,6 +194,7 @@ static int read_words(audit_ask_t *ask, const audit_command_t *command, const wo
     bool both = command->takes & NEEDS_CONFIG;
     if (words->config && words->db && !both) return misuse("-c and --db exclude each other: leave out", "-c", NULL);
     if (!read_format(ask, command, words->format)) return CLI_USAGE;
+    if (filter->kind && find_word("unknown kind of events", filter->kind, kinds, COUNT(kinds)) < 0) return CLI_USAGE;
     if (filter->reason && find_word("unknown reason", filter->reason, reasons, COUNT(reasons)) < 0) return CLI_USAGE;
     if (!read_time(ask, words->since, &ask->filter.since_ms) || !read_time(ask, words->until, &ask->filter.until_ms) ||
         !read_limit(ask, words->limit))
@@ -197,6 +233,9 @@ static int parse(int argc, char **argv, const audit_command_t *command, audit_as
         {TAKES_ANSWER, {.name = "dry-run", .flag = &ask->answer.dry_run}},
         {TAKES_ANSWER, {.letter = 'y', .name = "yes", .flag = &ask->answer.yes}},
         {TAKES_TARGET, {.name = "to", .value = &ask->answer.to}},
+        {TAKES_KIND, {.name = "kind", .value = &ask->filter.kind}},
+        {TAKES_KIND, {.name = "all-kinds", .flag = &ask->filter.all_kinds}},
+        {TAKES_FORCE, {.name = "force", .flag = &ask->force}},
     };
     cli_option_t options[COUNT(all)];
     size_t count = 0;

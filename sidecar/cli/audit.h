@@ -56,6 +56,10 @@ int audit_print_one(audit_ask_t *ask);
 int audit_print_stats(audit_ask_t *ask);
 int audit_requeue(audit_ask_t *ask);
 int audit_discard(audit_ask_t *ask);
+int audit_run_export(audit_ask_t *ask);
+int audit_run_import(audit_ask_t *ask);
+int audit_run_backup(audit_ask_t *ask);
+int audit_run_tail(audit_ask_t *ask);
 
 // Pieces of help texts.
 #define AUDIT_HELP_LOG                                                                                                           \
@@ -75,9 +79,18 @@ int audit_discard(audit_ask_t *ask);
     "payload_encoding and error_encoding say. The log is only read: this may run beside a sidecar, and on any copy of it.\n"
 #define AUDIT_HELP_EXIT "Exit codes: 0 ok; 1 failed; 2 wrong usage; 78 bad config.\n"
 
+#define AUDIT_HELP_KIND                                                                                                          \
+    "      --kind KIND     failed, retried, requeued, discarded, gap or filled\n"                                                \
+    "      --all-kinds     events of all kinds\n"
+#define AUDIT_HELP_FORCE "      --force         replaces an existing file\n"
+
 extern const char audit_list_help[];
 extern const char audit_show_help[];
 extern const char audit_stats_help[];
+extern const char audit_export_help[];
+extern const char audit_import_help[];
+extern const char audit_backup_help[];
+extern const char audit_tail_help[];
 extern const char audit_requeue_help[];
 extern const char audit_discard_help[];
 

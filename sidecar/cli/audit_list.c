@@ -7,16 +7,16 @@
 #include "cli/table.h"
 #include "cli/when.h"
 
-const char audit_list_help[] =
-    "Final failures, newest first.\n"
-    "\n"
-    "Examples:\n"
-    "  queue-sidecar audit list --since 2h --queue email\n"
-    "  queue-sidecar audit list --reason reported --grep 'no such mailbox' -o csv >mailboxes.csv\n"
-    "\n"
-    "Usage: queue-sidecar audit list [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]\n"
-    "\n" AUDIT_HELP_LOG AUDIT_HELP_FILTERS AUDIT_HELP_FORMATS "  -n, --limit N       rows: 50 in a table, else all; 0 = all\n"
-    "\n" AUDIT_HELP_DATA AUDIT_HELP_EXIT;
+const char audit_list_help[] = "Final failures, newest first.\n"
+                               "\n"
+                               "Examples:\n"
+                               "  queue-sidecar audit list --since 2h --queue email\n"
+                               "  queue-sidecar audit list --reason reported --grep 'no such mailbox' -o csv >mailboxes.csv\n"
+                               "\n"
+                               "Usage: queue-sidecar audit list [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]\n"
+                               "\n" AUDIT_HELP_LOG AUDIT_HELP_FILTERS AUDIT_HELP_KIND AUDIT_HELP_FORMATS
+                               "  -n, --limit N       rows: 50 in a table, else all; 0 = all\n"
+                               "\n" AUDIT_HELP_DATA AUDIT_HELP_EXIT;
 
 // Of "2026-11-21 02:14:07", what a narrow terminal shows: "11-21 02:14".
 enum { TABLE_LIMIT = 50, QUEUES_MAX = 32, NARROW = 112, SHORT_TIME = 5, SHORT_TIME_END = 16 };

@@ -1,21 +1,15 @@
-// An event as JSON and as CSV: the same names in both, those of the view failed_jobs first.
+// An event as JSON and as CSV.
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "cli/audit.h"
+#include "cli/audit_fields.h"
 #include "cli/encode.h"
 #include "cli/when.h"
 
-typedef enum kind { TEXT, BYTES, NUMBER, TIME, FAILED_AT } kind_t;
-
-// BYTES are two fields: NAME, as text where it is text and else in base64, and NAME_encoding, which says which.
-static const struct {
-    const char *name;
-    kind_t kind;
-    size_t offset; // of a slice_t or an int64_t in audit_row_t
-} fields[] = {
+const audit_field_t audit_fields[AUDIT_FIELDS] = {
 #define FIELD(name, kind, member)                                                                                                \
-    { name, kind, offsetof(audit_row_t, member) }
+    { name, FIELD_##kind, offsetof(audit_row_t, member) }
     FIELD("ref", TEXT, ref),
     FIELD("queue", TEXT, event.queue),
     FIELD("dialect", TEXT, event.dialect),
@@ -42,7 +36,6 @@ static const struct {
     FIELD("payload", BYTES, event.payload),
 #undef FIELD
 };
-enum { FIELD_COUNT = sizeof fields / sizeof *fields };
 
 static bool is_text(const audit_row_t *row, slice_t bytes) {
     return bytes.data == row->event.payload.data ? row->payload_is_text : row->error_is_text;
@@ -50,19 +43,19 @@ static bool is_text(const audit_row_t *row, slice_t bytes) {
 
 // The plain text of a field; "" where it is not known.
 static void add_text(buffer_t *out, const audit_row_t *row, size_t field) {
-    const void *at = (const char *)row + fields[field].offset;
+    const void *at = (const char *)row + audit_fields[field].offset;
     char time[WHEN_SIZE];
-    switch (fields[field].kind) {
-    case BYTES:
+    switch (audit_fields[field].kind) {
+    case FIELD_BYTES:
         if (!is_text(row, *(const slice_t *)at)) {
             encode_base64(out, *(const slice_t *)at);
             return;
         } // fall through
-    case TEXT: buffer_add(out, ((const slice_t *)at)->data, ((const slice_t *)at)->len); return;
-    case NUMBER: buffer_printf(out, "%" PRId64, *(const int64_t *)at); return;
-    case FAILED_AT:
+    case FIELD_TEXT: buffer_add(out, ((const slice_t *)at)->data, ((const slice_t *)at)->len); return;
+    case FIELD_NUMBER: buffer_printf(out, "%" PRId64, *(const int64_t *)at); return;
+    case FIELD_FAILED_AT:
         if (!slice_is(row->event.kind, "failed")) return; // fall through
-    case TIME:
+    case FIELD_TIME:
         if (*(const int64_t *)at == 0) return;
         when_rfc3339(*(const int64_t *)at, time);
         buffer_str(out, time);
@@ -71,24 +64,27 @@ static void add_text(buffer_t *out, const audit_row_t *row, size_t field) {
 }
 
 static const char *encoding(const audit_row_t *row, size_t field) {
-    return is_text(row, *(const slice_t *)(const void *)((const char *)row + fields[field].offset)) ? "text" : "base64";
+    return is_text(row, *(const slice_t *)(const void *)((const char *)row + audit_fields[field].offset)) ? "text" : "base64";
 }
 
-static bool is_time(size_t field) { return fields[field].kind == TIME || fields[field].kind == FAILED_AT; }
+static bool is_time(size_t field) {
+    return audit_fields[field].kind == FIELD_TIME || audit_fields[field].kind == FIELD_FAILED_AT;
+}
 
 void audit_row_json(buffer_t *out, const audit_row_t *row) {
     buffer_t text = {0};
-    for (size_t i = 0; i < FIELD_COUNT; i++) {
+    for (size_t i = 0; i < AUDIT_FIELDS; i++) {
         buffer_clear(&text);
         add_text(&text, row, i);
-        buffer_printf(out, "%s\"%s\":", i ? "," : "{", fields[i].name);
-        if (fields[i].kind == NUMBER)
+        buffer_printf(out, "%s\"%s\":", i ? "," : "{", audit_fields[i].name);
+        if (audit_fields[i].kind == FIELD_NUMBER)
             buffer_str(out, buffer_text(&text));
         else if (is_time(i) && text.len == 0)
             buffer_str(out, "null");
         else
             encode_json(out, (slice_t){buffer_text(&text), text.len});
-        if (fields[i].kind == BYTES) buffer_printf(out, ",\"%s_encoding\":\"%s\"", fields[i].name, encoding(row, i));
+        if (audit_fields[i].kind == FIELD_BYTES)
+            buffer_printf(out, ",\"%s_encoding\":\"%s\"", audit_fields[i].name, encoding(row, i));
     }
     buffer_str(out, "}");
     buffer_free(&text);
@@ -96,19 +92,19 @@ void audit_row_json(buffer_t *out, const audit_row_t *row) {
 
 void audit_row_csv(buffer_t *out, const audit_row_t *row) {
     buffer_t text = {0};
-    for (size_t i = 0; i < FIELD_COUNT; i++) {
+    for (size_t i = 0; i < AUDIT_FIELDS; i++) {
         buffer_clear(&text);
         add_text(&text, row, i);
         if (i) buffer_str(out, ",");
         encode_csv(out, (slice_t){buffer_text(&text), text.len});
-        if (fields[i].kind == BYTES) buffer_printf(out, ",%s", encoding(row, i));
+        if (audit_fields[i].kind == FIELD_BYTES) buffer_printf(out, ",%s", encoding(row, i));
     }
     buffer_free(&text);
 }
 
 void audit_csv_titles(buffer_t *out) {
-    for (size_t i = 0; i < FIELD_COUNT; i++) {
-        buffer_printf(out, "%s%s", i ? "," : "", fields[i].name);
-        if (fields[i].kind == BYTES) buffer_printf(out, ",%s_encoding", fields[i].name);
+    for (size_t i = 0; i < AUDIT_FIELDS; i++) {
+        buffer_printf(out, "%s%s", i ? "," : "", audit_fields[i].name);
+        if (audit_fields[i].kind == FIELD_BYTES) buffer_printf(out, ",%s_encoding", audit_fields[i].name);
     }
 }

@@ -147,7 +147,8 @@ static bool print_table(const audit_ask_t *ask, const audit_row_t *row, buffer_t
     const event_t *event = &row->event;
     bool failed = slice_is(event->kind, "failed");
     print_text("ref", row->ref);
-    print_text("state", failed ? row->state : event->kind);
+    if (!failed) print_text("kind", event->kind);
+    print_text("state", row->state);
     print_answer(ask, row);
     print_text("queue", event->queue);
     print_text("dialect", event->dialect);

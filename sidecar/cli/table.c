@@ -40,7 +40,10 @@ table_t *table_begin(const table_column_t *columns, size_t count, FILE *out) {
     table->columns = columns;
     table->count = count;
     table->out = out;
-    for (size_t i = 0; i < count; i++) table->widths[i] = encode_width(slice_text(columns[i].title));
+    for (size_t i = 0; i < count; i++) {
+        size_t title = encode_width(slice_text(columns[i].title));
+        table->widths[i] = title > columns[i].begins ? title : columns[i].begins;
+    }
     return table;
 }
 
@@ -77,7 +80,7 @@ static void print_cell(table_t *table, size_t at, slice_t text) {
     table->pad = 0;
 }
 
-static void flush(table_t *table) {
+void table_flush(table_t *table) {
     if (!table->begun && table->cells > 0) {
         squeeze(table);
         for (size_t i = 0; i < table->count; i++) print_cell(table, i, slice_text(table->columns[i].title));
@@ -99,11 +102,11 @@ void table_cell(table_t *table, slice_t bytes) {
     if (!table->begun && width > table->widths[at]) table->widths[at] = width;
     table->ends[table->cells++] = table->text.len;
     table->next = at + 1 == table->count ? 0 : at + 1;
-    if (table->cells == CHUNK_ROWS * table->count) flush(table);
+    if (table->cells == CHUNK_ROWS * table->count) table_flush(table);
 }
 
 void table_end(table_t *table) {
-    flush(table);
+    table_flush(table);
     buffer_free(&table->text);
     free(table);
 }

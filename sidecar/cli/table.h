@@ -16,6 +16,7 @@ typedef struct table_column {
     size_t least;      // columns of the terminal that it keeps when room is short; 0 = all that it wants
     size_t most;       // 0 = no limit
     bool right;        // numbers
+    size_t begins;     // columns that it takes even if what stands in it is shorter: of a table that is flushed
 } table_column_t;
 
 typedef struct table table_t;
@@ -24,6 +25,8 @@ typedef struct table table_t;
 table_t *table_begin(const table_column_t *columns, size_t count, FILE *out);
 // The next cell, row by row from the left; any bytes.
 void table_cell(table_t *table, slice_t bytes);
+// Prints what is there. The first time fixes the widths.
+void table_flush(table_t *table);
 void table_end(table_t *table);
 
 // Columns of the terminal that `out` is, or what COLUMNS says; 0 = neither, nothing need fit.

@@ -114,6 +114,22 @@ void when_rfc3339(int64_t ms, char text[WHEN_SIZE]) {
     snprintf(text + len, WHEN_SIZE - len, ".%03dZ", (int)(((ms % MS) + MS) % MS));
 }
 
+bool when_read(const char *text, int64_t *ms) {
+    struct tm tm = {0};
+    int fraction = 0;
+    const char *at = text;
+    if (!number(&at, 4, 1970, 9999, &tm.tm_year) || !follows(&at, "-") || !number(&at, 2, 1, 12, &tm.tm_mon) ||
+        !follows(&at, "-") || !number(&at, 2, 1, 31, &tm.tm_mday) || !follows(&at, "T") || !number(&at, 2, 0, 23, &tm.tm_hour) ||
+        !follows(&at, ":") || !number(&at, 2, 0, 59, &tm.tm_min) || !follows(&at, ":") || !number(&at, 2, 0, 59, &tm.tm_sec))
+        return false;
+    if ((follows(&at, ".") && !number(&at, 3, 0, 999, &fraction)) || !follows(&at, "Z") || *at) return false;
+    tm.tm_year -= 1900;
+    tm.tm_mon -= 1;
+    int day = tm.tm_mday;
+    *ms = (int64_t)timegm(&tm) * MS + fraction;
+    return tm.tm_mday == day; // no 30 February
+}
+
 void when_zone(int64_t ms, bool utc, char text[WHEN_SIZE]) {
     struct tm tm = broken_down(ms, utc);
     if (utc || strftime(text, WHEN_SIZE, "%Z", &tm) == 0) snprintf(text, WHEN_SIZE, "UTC");

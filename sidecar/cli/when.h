@@ -17,6 +17,8 @@ enum { WHEN_SIZE = 40 };
 void when_text(int64_t ms, bool utc, char text[WHEN_SIZE]);
 // RFC 3339 in UTC with milliseconds, "2026-11-21T02:14:07.123Z": for programs.
 void when_rfc3339(int64_t ms, char text[WHEN_SIZE]);
+// Reads what when_rfc3339 writes, from 1970 to 9999, with or without milliseconds; false for anything else.
+bool when_read(const char *text, int64_t *ms);
 // What the zone is called at that time: "UTC", "CET".
 void when_zone(int64_t ms, bool utc, char text[WHEN_SIZE]);
 

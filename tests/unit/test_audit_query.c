@@ -106,6 +106,62 @@ Test(unit_audit_query, the_last_answer_is_the_state) {
     end(&l);
 }
 
+typedef struct {
+    buffer_t got;
+    int most; /* rows of one page */
+    int rows;
+} reading_t;
+
+static bool note_page(void *self, const audit_row_t *row) {
+    reading_t *reading = self;
+    note(&reading->got, row);
+    return ++reading->rows % reading->most != 0;
+}
+
+/* In the order of arrival, each once, wherever a page ends and whatever was removed between. */
+Test(unit_audit_query, pages_go_through_the_whole_log) {
+    log_t l = begin();
+    buffer_t why = {0};
+    int64_t first, last;
+    cr_assert(audit_bounds(l.audit, 0, &first, &last, &why));
+    cr_expect(first == 0 && last == 0);
+    for (int n = 1; n <= 9; n++) put(&l, n, n % 2 ? "a" : "b", "reported", 10000 - n, "x");
+    free(audit_case_sql(l.path, "UPDATE events SET seq = seq + 5000 WHERE seq > 6"));
+    free(audit_case_sql(l.path, "DELETE FROM events WHERE seq = 4"));
+    for (int most = 1; most < 10; most++) {
+        reading_t reading = {.most = most};
+        int64_t after = 0;
+        for (bool more = true; more;)
+            cr_assert(audit_page(l.audit, &(audit_filter_t){0}, &after, note_page, &reading, &more, &why));
+        cr_expect_str_eq(buffer_text(&reading.got), "job-1 job-2 job-3 job-5 job-6 job-7 job-8 job-9 ", "%d rows a page", most);
+        cr_expect_eq(after, 5009);
+        buffer_free(&reading.got);
+    }
+    int64_t after = 0;
+    cr_assert(audit_last(l.audit, &(audit_filter_t){.queue = "a"}, 2, &after, &why));
+    cr_expect_eq(after, 5006, "job-7 and job-9 are above");
+    cr_assert(audit_last(l.audit, &(audit_filter_t){.queue = "none"}, 2, &after, &why));
+    cr_expect_eq(after, 5009);
+    end(&l);
+}
+
+Test(unit_audit_query, kinds_and_what_fills_a_gap) {
+    log_t l = begin();
+    audit_case_event_t of, gap;
+    put(&l, 1, "q", "reported", 1000, "x");
+    for (int n = 2; n <= 3; n++) {
+        audit_case_event(&gap, "gap", n, 1000 * n);
+        cr_assert(audit_case_put(l.audit, &gap.event));
+    }
+    audit_case_event(&of, "filled", 4, 9000);
+    of.event.answers = gap.event.event;
+    cr_assert(audit_case_put(l.audit, &of.event));
+    expect_list(&l, (audit_filter_t){0}, "job-1 ");
+    expect_list(&l, (audit_filter_t){.kind = "gap"}, "job-3=filled job-2=open ");
+    expect_list(&l, (audit_filter_t){.kind = "gap", .all_kinds = true}, "job-4 job-3=filled job-2=open job-1 ");
+    end(&l);
+}
+
 static void expect_found(log_t *l, const char *prefix, int64_t limit, const char *expected) {
     buffer_t got = {0}, why = {0};
     cr_assert(audit_find(l->audit, prefix, limit, note, &got, &why), "%s", buffer_text(&why));

@@ -1,0 +1,37 @@
+// A copy of the log that is complete and checked.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "audit/backup.h"
+#include "base/crash.h"
+#include "cli/audit.h"
+#include "cli/newfile.h"
+#include "cli/progress.h"
+
+const char audit_backup_help[] =
+    "A consistent copy of the audit log while a sidecar writes to it: complete, on disk and checked when it appears.\n"
+    "\n"
+    "Examples:\n"
+    "  queue-sidecar audit backup /backup/audit-2026-11-21.db\n"
+    "  queue-sidecar audit list --db /backup/audit-2026-11-21.db\n"
+    "\n"
+    "Usage: queue-sidecar audit backup FILE [-c FILE | --db PATH] [--force]\n"
+    "\n" AUDIT_HELP_LOG AUDIT_HELP_FORCE "\n"
+    "list, show, stats, export and import take it by --db, or as FILE. Make one before an upgrade: an older version cannot open "
+    "a log\n"
+    "that a newer one has migrated.\n" AUDIT_HELP_EXIT;
+
+static void show(void *self, int64_t pages, int64_t of) { progress_show(self, pages, of); }
+
+int audit_run_backup(audit_ask_t *ask) {
+    newfile_t file;
+    buffer_t why = {0};
+    progress_t progress = progress_begin("copying pages");
+    if (!newfile_begin(&file, ask->words.all[0], ask->path, ask->force, &why)) return audit_complain(&why);
+    bool done = audit_backup(ask->audit, file.part, show, &progress, &why);
+    progress_end(&progress);
+    if (!done) newfile_abandon(&file);
+    crash_at("backup_before_rename");
+    if (done && newfile_finish(&file, &why)) return CLI_OK;
+    return audit_complain(&why);
+}

@@ -1,0 +1,258 @@
+// The last events, and new ones as they come.
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/keyset.h"
+#include "cli/audit.h"
+#include "cli/table.h"
+#include "cli/when.h"
+
+const char audit_tail_help[] = "The last final failures, and new ones as they come, until it is interrupted.\n"
+                               "\n"
+                               "Examples:\n"
+                               "  queue-sidecar audit tail --queue email\n"
+                               "  queue-sidecar audit tail -n 0 --all-kinds -o jsonl | jq .error\n"
+                               "\n"
+                               "Usage: queue-sidecar audit tail [-c FILE | --db PATH] [FILTERS] [-n N] [-o FORMAT] [--utc]\n"
+                               "\n" AUDIT_HELP_LOG AUDIT_HELP_FILTERS AUDIT_HELP_KIND
+                               "  -o, --output FORMAT table, jsonl (an object a line) or csv (RFC 4180)\n"
+                               "  -n, --limit N       how many old ones come first: 10 if not told\n"
+                               "\n" AUDIT_HELP_DATA "Events stand in the order in which they came into this log. When the file "
+                               "is replaced, the new one is followed, and what was\n"
+                               "printed is not printed again.\n" AUDIT_HELP_EXIT;
+
+enum { FIRST_ROWS = 10, LOOK_MS = 200, CHUNK = 256 * 1024, KNOWN_MOST = 32768 };
+
+// What was printed: a new file may hold it again. Two generations, so that it takes 3 MiB however long this runs; what was
+// forgotten is told by its time.
+typedef struct known {
+    keymap_t recent, older;
+    int64_t recent_ms, older_ms; // the latest time in each
+    int64_t floor_ms;            // of a new file, nothing before this is news
+} known_t;
+
+typedef struct tail {
+    const audit_ask_t *ask;
+    audit_t *audit; // NULL while it cannot be opened
+    struct stat file;
+    int64_t after;
+    bool again;       // the file is not the first one: it may hold what was printed
+    bool first;       // the old ones are being printed
+    int64_t skip;     // of these, so many are not
+    table_t *table;   // NULL in other formats
+    buffer_t text;    // of one page: no read transaction waits for the terminal
+    char *complained; // what was said last of why the log cannot be read; owned
+    known_t known;
+} tail_t;
+
+static atomic_int interrupted; // the signal, or 0
+
+static void on_signal(int number) { atomic_store(&interrupted, number); }
+
+static void key_of(slice_t id, uint8_t key[KEY_BYTES]) {
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < KEY_BYTES; i++) {
+        const char *high = 2 * i < id.len ? strchr(digits, id.data[2 * i]) : NULL;
+        const char *low = 2 * i + 1 < id.len ? strchr(digits, id.data[2 * i + 1]) : NULL;
+        key[i] = (uint8_t)((high ? high - digits : 0) << 4 | (low ? low - digits : 0));
+    }
+}
+
+static bool is_news(const known_t *known, const event_t *event) {
+    uint8_t key[KEY_BYTES];
+    key_of(event->event, key);
+    return event->at >= known->floor_ms && !keymap_find(&known->recent, key) && !keymap_find(&known->older, key);
+}
+
+static void remember(known_t *known, const event_t *event) {
+    uint8_t key[KEY_BYTES];
+    if (known->recent.count >= KNOWN_MOST) {
+        if (known->older_ms > known->floor_ms) known->floor_ms = known->older_ms;
+        keymap_free(&known->older);
+        known->older = known->recent;
+        known->older_ms = known->recent_ms;
+        known->recent = (keymap_t){0};
+        known->recent_ms = 0;
+    }
+    key_of(event->event, key);
+    keymap_put(&known->recent, key);
+    if (event->at > known->recent_ms) known->recent_ms = event->at;
+}
+
+static void table_row(const tail_t *tail, const audit_row_t *row) {
+    char time[WHEN_SIZE];
+    when_text(row->event.at, tail->ask->utc, time);
+    table_cell(tail->table, row->ref);
+    table_cell(tail->table, slice_text(time));
+    table_cell(tail->table, row->event.queue);
+    table_cell(tail->table, row->event.kind);
+    table_cell(tail->table, row->event.reason);
+    table_cell(tail->table, row->event.job);
+    table_cell(tail->table, row->event.error.len ? row->event.error : row->event.payload);
+}
+
+static bool take(void *self, const audit_row_t *row) {
+    tail_t *tail = self;
+    const event_t *event = &row->event;
+    if (tail->again && !is_news(&tail->known, event)) return true;
+    if (tail->first && (tail->known.floor_ms == 0 || event->at < tail->known.floor_ms)) tail->known.floor_ms = event->at;
+    remember(&tail->known, event);
+    if (tail->skip > 0) {
+        tail->skip--;
+        return true;
+    }
+    size_t before = tail->text.len;
+    switch (tail->ask->format) {
+    case FORMAT_TABLE: table_row(tail, row); return true;
+    case FORMAT_CSV: audit_row_csv(&tail->text, row); break;
+    case FORMAT_JSON_ARRAY:
+    case FORMAT_JSON_LINES: audit_row_json(&tail->text, row); break;
+    }
+    buffer_str(&tail->text, tail->ask->format == FORMAT_CSV ? "\r\n" : "\n");
+    return tail->text.len - before < CHUNK && tail->text.len < CHUNK;
+}
+
+static void print_text(tail_t *tail) {
+    if (tail->table) table_flush(tail->table);
+    fwrite(buffer_text(&tail->text), 1, tail->text.len, stdout);
+    fflush(stdout);
+    buffer_clear(&tail->text);
+}
+
+// What is new. False with *why: the log cannot be read.
+static bool print_new(tail_t *tail, buffer_t *why) {
+    for (bool more = true; more && !atomic_load(&interrupted);) {
+        if (!audit_page(tail->audit, &tail->ask->filter, &tail->after, take, tail, &more, why)) return false;
+        print_text(tail);
+    }
+    tail->first = false;
+    return true;
+}
+
+static bool open_log(tail_t *tail, buffer_t *why) {
+    struct stat before;
+    if (stat(tail->ask->path, &before) != 0) memset(&before, 0, sizeof before);
+    tail->audit = audit_open(tail->ask->path, AUDIT_READ, why);
+    if (!tail->audit) return false;
+    tail->file = before;
+    return true;
+}
+
+static bool is_replaced(const tail_t *tail) {
+    struct stat now;
+    return stat(tail->ask->path, &now) == 0 && (now.st_dev != tail->file.st_dev || now.st_ino != tail->file.st_ino);
+}
+
+static void start_again(tail_t *tail) {
+    fputs("queue-sidecar: the audit log was replaced: following the new one\n", stderr);
+    tail->again = true;
+    tail->after = INT64_MIN;
+}
+
+// An older copy may have been written over the file: then it ends before what was read.
+static bool goes_back(tail_t *tail) {
+    int64_t first, last;
+    buffer_t why = {0};
+    bool back = audit_bounds(tail->audit, INT64_MIN, &first, &last, &why) && last < tail->after;
+    buffer_free(&why);
+    return back;
+}
+
+// Takes the reason; says it once.
+static void complain(tail_t *tail, buffer_t *why) {
+    if (!tail->complained || strcmp(tail->complained, buffer_text(why)) != 0)
+        fprintf(stderr, "queue-sidecar: %s: waiting for it\n", buffer_text(why));
+    free(tail->complained);
+    tail->complained = mem_str(buffer_text(why));
+    buffer_free(why);
+    audit_close(tail->audit);
+    tail->audit = NULL;
+}
+
+static void look(tail_t *tail) {
+    buffer_t why = {0};
+    if (tail->audit && is_replaced(tail)) {
+        if (!print_new(tail, &why)) buffer_clear(&why); // the last of the old file, if it can still be read
+        audit_close(tail->audit);
+        tail->audit = NULL;
+    }
+    if (!tail->audit) {
+        struct stat was = tail->file;
+        if (!open_log(tail, &why)) {
+            complain(tail, &why);
+            return;
+        }
+        if (was.st_ino != tail->file.st_ino || was.st_dev != tail->file.st_dev) start_again(tail);
+    }
+    if (goes_back(tail)) start_again(tail);
+    if (!print_new(tail, &why)) complain(tail, &why);
+    buffer_free(&why);
+}
+
+// Waits for the next look. False: an interrupt, or nobody reads any more.
+static bool wait_for_look(void) {
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    if (!atomic_load(&interrupted)) poll(&out, 1, LOOK_MS);
+    return !atomic_load(&interrupted) && !(out.revents & (POLLERR | POLLHUP | POLLNVAL));
+}
+
+static int follow(tail_t *tail) {
+    buffer_t why = {0};
+    const audit_ask_t *ask = tail->ask;
+    int64_t wanted = ask->limit_given ? ask->filter.limit : FIRST_ROWS;
+    int64_t seen = wanted ? wanted : 1; // one at least tells from when on there is news
+    tail->skip = wanted ? 0 : 1;
+    if (!open_log(tail, &why) || !audit_last(tail->audit, &ask->filter, seen, &tail->after, &why) || !print_new(tail, &why))
+        return audit_complain(&why);
+    tail->skip = 0;
+    while (wait_for_look()) look(tail);
+    return CLI_OK;
+}
+
+static table_t *begin_table(const audit_ask_t *ask) {
+    static char title[WHEN_SIZE + 8], zone[WHEN_SIZE];
+    static table_column_t columns[] = {
+        {.title = "REF", .begins = 12},
+        {.title = title, .begins = 19},
+        {.title = "QUEUE", .least = 6, .begins = 12},
+        {.title = "KIND", .begins = 6},
+        {.title = "REASON", .least = 8, .begins = 17},
+        {.title = "JOB", .least = 8, .most = 20, .begins = 20},
+        {.title = "ERROR, ELSE PAYLOAD", .least = 12, .most = 160, .begins = 60},
+    };
+    when_zone(when_now(), ask->utc, zone);
+    snprintf(title, sizeof title, "AT (%s)", zone);
+    return table_begin(columns, sizeof columns / sizeof *columns, stdout);
+}
+
+int audit_run_tail(audit_ask_t *ask) {
+    const struct sigaction action = {.sa_handler = on_signal}; // interrupts a wait
+    tail_t tail = {.ask = ask, .first = true};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    if (ask->format == FORMAT_TABLE) tail.table = begin_table(ask);
+    if (ask->format == FORMAT_CSV) {
+        audit_csv_titles(&tail.text);
+        buffer_str(&tail.text, "\r\n");
+    }
+    int status = follow(&tail);
+    if (tail.table) table_end(tail.table);
+    audit_close(tail.audit);
+    buffer_free(&tail.text);
+    keymap_free(&tail.known.recent);
+    keymap_free(&tail.known.older);
+    free(tail.complained);
+    int number = atomic_load(&interrupted);
+    if (number) { // ends as others do that are interrupted: a shell sees it, and its script ends too
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+    return status;
+}

@@ -1,0 +1,368 @@
+/* `queue-sidecar audit export`, `import` and `backup`: what comes out goes in again, whatever happens on the way. */
+#include "audit/audit.h"
+#include "audit_case.h"
+#include "audit_log.h"
+#include "child.h"
+#include "daemon.h"
+#include "scene.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SLICE(text) ((slice_t){text, sizeof(text) - 1})
+
+static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
+
+static void put(audit_t *audit, const char *kind, int n, slice_t error, slice_t payload) {
+    audit_case_event_t of, first;
+    char sha256[DIGEST_HEX_SIZE];
+    digest_t digest = digest_of(payload.data, payload.len);
+    audit_case_event(&of, kind, n, INT64_C(1763690400000) + n);
+    audit_case_event(&first, "failed", 1, 0);
+    digest_hex(&digest, sha256);
+    if (strcmp(kind, "failed") != 0) of.event.answers = slice_text(first.id);
+    of.event.queue = slice_text(n % 2 ? "email" : "video");
+    of.event.worker = SLICE("w, \"x\"\xff");
+    of.event.sha256 = slice_text(sha256);
+    of.event.error = error;
+    of.event.payload = payload;
+    cr_assert(audit_case_put(audit, &of.event));
+}
+
+/* Events of all kinds, with what is hard to write. The path is owned by the caller. */
+static char *hostile_log(void) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    put(audit, "failed", 1, SLICE(""), SLICE("{\"a\":\"quote \\\" comma, and Ł\"}"));
+    put(audit, "failed", 2, SLICE("one\r\nline \"two\", three\x1b[31m"), SLICE("\n"));
+    put(audit, "failed", 3, SLICE("\xff\xfe"), SLICE("\0\1\2 nul and \xff"));
+    put(audit, "failed", 4, SLICE("\""), SLICE("\r"));
+    put(audit, "retried", 5, SLICE("=cmd()"), SLICE(""));
+    put(audit, "requeued", 6, SLICE(""), SLICE("\xf0\x9f\x98\x80 \xe2\x80\xae"));
+    put(audit, "failed", 7, SLICE("\\u0000"), SLICE("\0"));
+    put(audit, "failed", 8, SLICE(","), SLICE("aaaaaaaaaaaa,\"\n\"\"\n"));
+    char *gap = mem_str("10-0..20-0");
+    audit_case_event_t of;
+    audit_case_event(&of, "gap", 9, 5000);
+    of.event.job = slice_text(gap);
+    cr_assert(audit_case_put(audit, &of.event));
+    free(gap);
+    audit_close(audit);
+    return path;
+}
+
+#define ALL                                                                                                                      \
+    "SELECT group_concat(event || kind || dialect || queue || job || type || worker || reason || term || sha256 || answers || "  \
+    "answers_ref || ref || attempts || created || started || at || size || typeof(error) || hex(error) || typeof(payload) || "   \
+    "hex(payload), char(10)) FROM (SELECT * FROM events ORDER BY event)"
+
+static void expect_equal(const char *a, const char *b) {
+    char *of_a = audit_case_sql(a, ALL), *of_b = audit_case_sql(b, ALL);
+    cr_assert_str_eq(of_a, of_b);
+    free(of_a);
+    free(of_b);
+}
+
+static bool is_there(const char *path) { return access(path, F_OK) == 0; }
+
+/* A name beside the log, owned by the caller. */
+static char *beside(const char *db, const char *suffix) { return mem_printf("%s.%s", db, suffix); }
+
+Test(daemon_audit_files, a_round_trip_changes_nothing) {
+    static const char *const formats[] = {"jsonl", "csv"};
+    char *db = hostile_log();
+    for (size_t i = 0; i < 2; i++) {
+        char *file = beside(db, formats[i]), *copy = beside(file, "db");
+        const daemon_output_t *out = daemon_run("audit", "export", file, "--db", db, "-o", formats[i]);
+        cr_assert_eq(out->code, 0, "%s", out->err);
+        cr_assert_str_empty(out->err);
+        cr_assert_str_empty(out->out);
+        out = daemon_run("audit", "import", file, "--db", copy);
+        cr_assert_eq(out->code, 0, "%s", out->err);
+        cr_assert(has(out->out, ": 9 added, 0 known, 0 left out\n"), "%s", out->out);
+        cr_assert(has(out->err, "made a new audit log"));
+        expect_equal(db, copy);
+        out = daemon_run("audit", "import", file, "--db", copy);
+        cr_assert(has(out->out, ": 0 added, 9 known, 0 left out\n"), "%s", out->out);
+        cr_assert_str_empty(out->err);
+        expect_equal(db, copy);
+        const daemon_output_t *again = daemon_run("audit", "export", "--db", db, "-o", formats[i]);
+        char *text = temp_read(file);
+        cr_assert_str_eq(again->out, text, "standard output gets the same");
+        free(text);
+        free(copy);
+        free(file);
+    }
+    free(db);
+}
+
+Test(daemon_audit_files, export_filters_and_imports_from_a_pipe) {
+    char *db = hostile_log(), *copy = beside(db, "copy"), *err = beside(db, "err");
+    const char *binary = getenv("QS_DAEMON") ? getenv("QS_DAEMON") : "build/queue-sidecar";
+    char *line =
+        mem_printf("%s audit export --kind failed -q email --db %s | %s audit import - --db %s", binary, db, binary, copy);
+    child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-c", line, NULL}, .err = err});
+    cr_assert(child_wait(child, 30000));
+    char *said = temp_read(err);
+    cr_assert_eq(child->exit_code, 0, "%s", said);
+    cr_assert_eq(audit_case_count(copy, "SELECT count(*) FROM events"), 3);
+    cr_assert_eq(audit_case_count(copy, "SELECT count(*) FROM failed_jobs WHERE queue = 'email'"), 3);
+    child_free(child);
+    free(said);
+    free(line);
+    free(err);
+    free(copy);
+    free(db);
+}
+
+Test(daemon_audit_files, no_file_is_overwritten_by_accident) {
+    static const char *const commands[] = {"export", "backup"};
+    char *db = hostile_log(), *wal = mem_printf("%s-wal", db);
+    for (size_t i = 0; i < 2; i++) {
+        char *file = beside(db, commands[i]), *part = beside(file, "part");
+        struct stat at;
+        fclose(fopen(file, "wb"));
+        const daemon_output_t *out = daemon_run("audit", commands[i], file, "--db", db);
+        cr_expect_eq(out->code, 1);
+        cr_expect(has(out->err, "is there already: name a new file, or use --force"), "%s", out->err);
+        cr_expect(stat(file, &at) == 0 && at.st_size == 0 && !is_there(part));
+        out = daemon_run("audit", commands[i], file, "--db", db, "--force");
+        cr_expect_eq(out->code, 0, "%s", out->err);
+        cr_expect(stat(file, &at) == 0 && at.st_size > 0 && (at.st_mode & 0777) == 0640 && !is_there(part), "%o", at.st_mode);
+        cr_expect(has(daemon_run("audit", commands[i], db, "--db", db, "--force")->err, "is the audit log itself"));
+        cr_expect(has(daemon_run("audit", commands[i], "/dev/null", "--db", db, "--force")->err, "is no regular file"));
+        out = daemon_run("audit", commands[i], "no/such/dir/x", "--db", db);
+        cr_expect(out->code == 1 && has(out->err, "no/such/dir/x.part: No such file"), "%s", out->err);
+        free(part);
+        free(file);
+    }
+    cr_expect_eq(audit_case_count(db, "SELECT count(*) FROM events"), 9);
+    free(wal);
+    free(db);
+}
+
+Test(daemon_audit_files, two_writers_of_one_file_do_not_mix) {
+    char *db = hostile_log(), *file = beside(db, "x"), *part = beside(file, "part");
+    int fd = open(part, O_RDWR | O_CREAT, 0600);
+    cr_assert(fd >= 0 && flock(fd, LOCK_EX) == 0);
+    const daemon_output_t *out = daemon_run("audit", "export", file, "--db", db);
+    cr_expect(out->code == 1 && has(out->err, "another process is writing it"), "%s", out->err);
+    close(fd);
+    cr_expect_eq(daemon_run("audit", "export", file, "--db", db)->code, 0, "what a killed one left is taken over");
+    cr_expect(is_there(file) && !is_there(part));
+    free(part);
+    free(file);
+    free(db);
+}
+
+static struct point {
+    char name[40], command[12];
+} points[] = {{"export_before_rename", "export"}, {"backup_before_rename", "backup"}};
+
+ParameterizedTestParameters(daemon_audit_files, killed_before_the_end) {
+    return cr_make_param_array(struct point, points, sizeof points / sizeof *points);
+}
+
+/* The name is not there before the file is whole; run again, it is. */
+ParameterizedTest(struct point *point, daemon_audit_files, killed_before_the_end) {
+    char *db = hostile_log(), *file = beside(db, "x"), *variable = mem_printf("QS_CRASH_AT=%s", point->name),
+         *copy = beside(db, "y");
+    const char *const words[] = {"audit", point->command, file, "--db", db, NULL};
+    const daemon_output_t *out = daemon_run_argv(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, words);
+    cr_assert_eq(out->code, 137);
+    cr_assert(!is_there(file));
+    out = daemon_run_argv(NULL, words);
+    cr_assert_eq(out->code, 0, "%s", out->err);
+    cr_assert_eq(daemon_run("audit", "import", file, "--db", copy)->code, 0);
+    expect_equal(db, copy);
+    free(copy);
+    free(variable);
+    free(file);
+    free(db);
+}
+
+/* A log of n failures; owned by the caller. */
+static char *long_log(int n) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    buffer_t why = {0};
+    cr_assert(audit_begin(audit, &why));
+    for (int i = 1; i <= n; i++) {
+        audit_case_event_t of;
+        audit_case_event(&of, "failed", i, INT64_C(1763690400000) + i);
+        cr_assert(audit_put(audit, &of.event, NULL, &why));
+    }
+    cr_assert(audit_commit(audit, &why), "%s", buffer_text(&why));
+    audit_close(audit);
+    return path;
+}
+
+static struct death {
+    char name[40];
+    int rows; /* that are in the log when it has died there */
+} deaths[] = {
+    {"import_before_commit", 0}, {"import_before_commit:3", 1000}, {"import_committed:1", 500}, {"import_committed:4", 2000}};
+
+ParameterizedTestParameters(daemon_audit_files, import_is_killed_and_run_again) {
+    return cr_make_param_array(struct death, deaths, sizeof deaths / sizeof *deaths);
+}
+
+ParameterizedTest(struct death *death, daemon_audit_files, import_is_killed_and_run_again) {
+    char *peer = long_log(2100), *db = audit_case_path(), *variable = mem_printf("QS_CRASH_AT=%s", death->name);
+    const char *const words[] = {"audit", "import", peer, "--db", db, NULL};
+    const daemon_output_t *out = daemon_run_argv(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, words);
+    cr_assert_eq(out->code, 137);
+    cr_assert_eq(audit_case_count(db, "SELECT count(*) FROM events"), death->rows);
+    out = daemon_run_argv(NULL, words);
+    cr_assert_eq(out->code, 0, "%s", out->err);
+    char *expected = mem_printf("%s: %s added, %s known, 0 left out\n", peer,
+                                death->rows == 0      ? "2,100"
+                                : death->rows == 500  ? "1,600"
+                                : death->rows == 1000 ? "1,100"
+                                                      : "100",
+                                death->rows == 0      ? "0"
+                                : death->rows == 500  ? "500"
+                                : death->rows == 1000 ? "1,000"
+                                                      : "2,000");
+    cr_assert_str_eq(out->out, expected);
+    expect_equal(peer, db);
+    free(expected);
+    free(variable);
+    free(db);
+    free(peer);
+}
+
+static void write_file(const char *path, const char *text, size_t len) {
+    FILE *file = fopen(path, "wb");
+    cr_assert(file && fwrite(text, 1, len, file) == len && fclose(file) == 0);
+}
+
+/* Cut off anywhere: all whole records come in, the torn one is named, and nothing that was cut passes for whole. */
+Test(daemon_audit_files, a_cut_export_gives_its_whole_records) {
+    static const char *const formats[] = {"jsonl", "csv"};
+    char *db = hostile_log(), *all = audit_case_sql(db, ALL);
+    for (size_t i = 0; i < 2; i++) {
+        char *file = beside(db, formats[i]);
+        cr_assert_eq(daemon_run("audit", "export", file, "--db", db, "-o", formats[i])->code, 0);
+        char *text = temp_read(file);
+        size_t len = strlen(text);
+        for (size_t cut = len; cut > len * 2 / 3; cut -= 1 + cut % 97) {
+            char *copy = beside(file, "copy");
+            write_file(file, text, cut);
+            const daemon_output_t *out = daemon_run("audit", "import", file, "--db", copy);
+            bool whole = cut + 2 > len; /* only the end of the last line is missing */
+            cr_assert_eq(out->code, whole ? 0 : out->code, "%s", out->err);
+            cr_assert(out->code == 0 || has(out->err, ": left out: "), "%s", out->err);
+            char *rows = audit_case_sql(copy, ALL);
+            for (char *row = strtok(rows, "\n"); row; row = strtok(NULL, "\n"))
+                cr_assert(has(all, row), "cut at %zu: %s", cut, row);
+            cr_assert_eq(unlink(copy), 0);
+            free(rows);
+            free(copy);
+        }
+        free(text);
+        free(file);
+    }
+    free(all);
+    free(db);
+}
+
+Test(daemon_audit_files, bad_lines_are_named_and_good_ones_kept) {
+    char *db = hostile_log(), *file = beside(db, "jsonl"), *copy = beside(db, "copy");
+    const daemon_output_t *out = daemon_run("audit", "export", "--db", db, "--kind", "failed");
+    char *first = strchr(out->out, '\n') + 1,
+         *text = mem_printf("%.*s{\"x\n\xff\xfe\n%s", (int)(first - out->out), out->out, first);
+    write_file(file, text, strlen(text));
+    out = daemon_run("audit", "import", file, "--db", copy);
+    cr_assert_eq(out->code, 1);
+    cr_assert(has(out->err, ": line 2: left out: is no JSON") && has(out->err, ": line 3: left out: is no JSON"), "%s", out->err);
+    cr_assert(has(out->out, ": 6 added, 0 known, 2 left out\n"), "%s", out->out);
+    free(text);
+    free(copy);
+    free(file);
+    free(db);
+}
+
+Test(daemon_audit_files, what_is_no_export_is_told) {
+    static const struct {
+        const char *text, *reason;
+    } rows[] = {{"hello\n", "is no audit log and no export of one"},
+                {"[]\n", "is one JSON array: export with -o jsonl"},
+                {"event,kind\r\nx,y\r\n", "has no column queue"},
+                {"SQLite format 3", "is no SQLite database"}};
+    char *db = hostile_log(), *file = beside(db, "x");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        write_file(file, rows[i].text, strlen(rows[i].text));
+        const daemon_output_t *out = daemon_run("audit", "import", file, "--db", db);
+        cr_expect_eq(out->code, 1);
+        cr_expect(has(out->err, rows[i].reason), "%s: %s", rows[i].text, out->err);
+    }
+    cr_expect(has(daemon_run("audit", "import", db, "--db", db)->err, "is the audit log itself"));
+    cr_expect(has(daemon_run("audit", "import", "no-such-file", "--db", db)->err, "no-such-file: No such file"));
+    cr_expect(has(daemon_run("audit", "import", ".", "--db", db)->err, "Is a directory"));
+    cr_expect_eq(daemon_run("audit", "import", "--db", db)->code, 2);
+    cr_expect_eq(daemon_run("audit", "export", "-o", "table", "--db", db)->code, 2);
+    cr_expect_eq(audit_case_count(db, "SELECT count(*) FROM events"), 9);
+    free(file);
+    free(db);
+}
+
+/* The whole story: a peer that was there fills the gap, and people see it. */
+Test(daemon_audit_files, a_peer_fills_a_gap) {
+    char *peer = long_log(10), *db = hostile_log();
+    audit_t *audit = audit_case_open(peer, AUDIT_WRITE);
+    buffer_t why = {0};
+    cr_assert(audit_begin(audit, &why) && audit_move(audit, "q", "30-0", &why) && audit_commit(audit, &why));
+    audit_close(audit);
+    cr_assert(has(daemon_run("audit", "list", "--kind", "gap", "--db", db)->out, "open"));
+    const daemon_output_t *out = daemon_run("audit", "import", peer, "--db", db);
+    cr_assert_eq(out->code, 0, "%s", out->err);
+    cr_assert(has(out->out, ": fills the gap ") && has(out->out, " of queue q (records 10-0..20-0, up to "), "%s", out->out);
+    cr_assert(has(out->out, "1 gap filled"), "%s", out->out);
+    cr_assert(has(daemon_run("audit", "list", "--kind", "gap", "--db", db)->out, "filled"));
+    char *ref = audit_case_sql(db, "SELECT ref FROM events WHERE kind = 'gap'");
+    out = daemon_run("audit", "show", ref, "--db", db);
+    cr_assert(has(out->out, "state     filled") && has(out->out, "were added from the audit log"), "%s", out->out);
+    free(ref);
+    free(db);
+    free(peer);
+}
+
+/* A sidecar copies a long stream while a peer is imported, a backup and an export are made: nobody is kept waiting for too long,
+ * and each has all that it should have. */
+Test(daemon_audit_files, beside_a_sidecar_that_writes, .timeout = 120) {
+    enum { FED = 60000, PEER = 8000 };
+    scene_t s = scene_begin(NULL);
+    char *peer = long_log(PEER);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }"});
+    const char *db = daemon_audit_path(d);
+    char *backup = beside(db, "backup"), *export = beside(db, "jsonl");
+    for (int fed = 0; fed < FED; fed += 5000) audit_log_feed(s.r, "q", fed, 5000, NULL);
+    cr_assert(wait_for(audit_log_rows(db) > 0, 20000));
+    const daemon_output_t *out = daemon_run("audit", "backup", backup, "--db", db);
+    cr_assert_eq(out->code, 0, "%s", out->err);
+    out = daemon_run("audit", "import", peer, "--db", db);
+    cr_assert_eq(out->code, 0, "%s", out->err);
+    cr_assert(has(out->out, ": 8,000 added, 0 known, 0 left out"), "%s", out->out);
+    out = daemon_run("audit", "export", export, "--db", db);
+    cr_assert_eq(out->code, 0, "%s", out->err);
+    if (!wait_for(audit_log_rows(db) == FED + PEER, 60000)) scene_fail(&s, "the log is not whole");
+    cr_assert_eq(daemon_log_count(d, "the audit log cannot be written"), 0);
+    long long copied = audit_log_rows(backup);
+    cr_assert(copied > 0 && copied <= FED, "%lld rows", copied);
+    audit_log_expect(backup, "q", 0, (int)copied);
+    cr_assert_eq(audit_log_int(backup, "SELECT count(*) FROM pragma_quick_check WHERE quick_check = 'ok'"), 1);
+    cr_assert_eq(daemon_run("audit", "list", "--db", backup)->code, 0);
+    free(export);
+    free(backup);
+    free(peer);
+    scene_end(&s);
+}

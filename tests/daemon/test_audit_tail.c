@@ -1,0 +1,185 @@
+/* `queue-sidecar audit tail`: rows as they come, in their order, also when the file is replaced. */
+#include "audit/audit.h"
+#include "audit_case.h"
+#include "child.h"
+#include "daemon.h"
+#include "tempdir.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct {
+    char *db, *out, *err; /* owned */
+    child_t *child;
+} tail_t;
+
+static void put(const char *db, const char *kind, int from, int to) {
+    audit_t *audit = audit_case_open(db, AUDIT_WRITE);
+    for (int n = from; n <= to; n++) {
+        audit_case_event_t of;
+        audit_case_event(&of, kind, n, INT64_C(1763690400000) + n);
+        cr_assert(audit_case_put(audit, &of.event));
+    }
+    audit_close(audit);
+}
+
+static const char *binary(void) { return getenv("QS_DAEMON") ? getenv("QS_DAEMON") : "build/queue-sidecar"; }
+
+/* Tails the log with up to six more words. */
+static tail_t start(char *db, const char *const *words) {
+    char *dir = temp_dir("tail");
+    tail_t tail = {.db = db, .out = temp_path(dir, "out"), .err = temp_path(dir, "err")};
+    const char *argv[16] = {binary(), "audit", "tail", "--db", db};
+    for (size_t i = 0; words[i]; i++) argv[5 + i] = words[i];
+    tail.child = child_start(&(child_spec_t){.argv = argv, .out = tail.out, .err = tail.err});
+    free(dir);
+    return tail;
+}
+
+static void finish(tail_t *tail) {
+    child_free(tail->child);
+    free(tail->db);
+    free(tail->out);
+    free(tail->err);
+}
+
+/* The jobs of the jsonl lines so far, "1 2 3 ". */
+static char *jobs(const tail_t *tail) {
+    char *text = temp_read(tail->out);
+    buffer_t got = {0};
+    for (const char *at = text; (at = strstr(at, "\"job_id\":\"job-")); at++)
+        buffer_printf(&got, "%d ", atoi(at + strlen("\"job_id\":\"job-")));
+    free(text);
+    return got.data ? got.data : mem_str("");
+}
+
+static bool shows(const tail_t *tail, const char *expected) {
+    char *got = jobs(tail);
+    bool yes = strcmp(got, expected) == 0;
+    free(got);
+    return yes;
+}
+
+static bool mentions(const char *path, const char *part) {
+    char *text = temp_read(path);
+    bool yes = strstr(text, part) != NULL;
+    free(text);
+    return yes;
+}
+
+static void expect(const tail_t *tail, const char *expected) {
+    if (wait_for(shows(tail, expected), 10000)) return;
+    char *got = jobs(tail), *err = temp_read(tail->err);
+    cr_assert(false, "\"%s\" instead of \"%s\": %s", got, expected, err);
+}
+
+static void expect_silence(const tail_t *tail) {
+    char *err = temp_read(tail->err);
+    cr_expect_str_empty(err);
+    free(err);
+}
+
+Test(daemon_audit_tail, shows_the_last_and_then_the_new) {
+    char *db = audit_case_path();
+    put(db, "failed", 1, 5);
+    put(db, "retried", 6, 7);
+    tail_t tail = start(db, (const char *const[]){"-n", "3", "-o", "jsonl", NULL});
+    expect(&tail, "3 4 5 ");
+    put(db, "failed", 8, 9);
+    put(db, "requeued", 10, 10);
+    put(db, "failed", 11, 11);
+    expect(&tail, "3 4 5 8 9 11 ");
+    child_signal(tail.child, SIGINT);
+    cr_assert(child_wait(tail.child, 5000));
+    cr_expect_eq(tail.child->term_signal, SIGINT, "as others end that are interrupted");
+    expect_silence(&tail);
+    finish(&tail);
+}
+
+Test(daemon_audit_tail, shows_what_is_asked_for) {
+    char *db = audit_case_path();
+    put(db, "failed", 1, 5);
+    put(db, "retried", 6, 7);
+    tail_t all = start(mem_str(db), (const char *const[]){"-n", "3", "--all-kinds", "-o", "jsonl", NULL}),
+           none = start(mem_str(db), (const char *const[]){"-n", "0", "-o", "jsonl", NULL}),
+           table = start(mem_str(db), (const char *const[]){"--kind", "retried", "--utc", NULL});
+    expect(&all, "5 6 7 ");
+    cr_assert(wait_for(mentions(table.out, "job-7"), 10000));
+    put(db, "retried", 8, 8);
+    expect(&all, "5 6 7 8 ");
+    cr_assert(wait_for(mentions(table.out, "job-8"), 10000));
+    put(db, "failed", 9, 9);
+    expect(&none, "9 ");
+    char *text = temp_read(table.out);
+    cr_expect_eq(strncmp(text, "REF           AT (UTC)", 22), 0, "%s", text);
+    cr_expect_null(strstr(text, "job-9"));
+    finish(&all);
+    finish(&none);
+    finish(&table);
+    free(text);
+    free(db);
+}
+
+/* As the auditor does with a damaged log: moved aside, made anew, and filled with what the stream still has. */
+Test(daemon_audit_tail, follows_a_log_that_is_replaced) {
+    char *db = audit_case_path(), *aside = mem_printf("%s.aside", db);
+    put(db, "failed", 1, 3);
+    tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
+    expect(&tail, "2 3 ");
+    put(db, "failed", 4, 4);
+    expect(&tail, "2 3 4 ");
+    cr_assert_eq(rename(db, aside), 0);
+    put(db, "failed", 2, 6); /* 2 to 4 come again */
+    expect(&tail, "2 3 4 5 6 ");
+    put(db, "failed", 7, 7);
+    expect(&tail, "2 3 4 5 6 7 ");
+    char *err = temp_read(tail.err);
+    cr_expect_str_eq(err, "queue-sidecar: the audit log was replaced: following the new one\n");
+    child_signal(tail.child, SIGTERM);
+    cr_assert(child_wait(tail.child, 5000));
+    free(err);
+    free(aside);
+    finish(&tail);
+}
+
+/* As when an older copy is put into its place. */
+Test(daemon_audit_tail, follows_a_log_that_goes_back) {
+    char *db = audit_case_path();
+    put(db, "failed", 1, 4);
+    tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
+    expect(&tail, "3 4 ");
+    free(audit_case_sql(db, "DELETE FROM events WHERE seq > 2"));
+    cr_assert(wait_for(mentions(tail.err, "was replaced"), 10000));
+    put(db, "failed", 4, 5); /* 4 comes again */
+    expect(&tail, "3 4 5 ");
+    finish(&tail);
+}
+
+Test(daemon_audit_tail, ends_when_nobody_reads_any_more) {
+    char *db = audit_case_path(), *err = mem_printf("%s.err", db);
+    put(db, "failed", 1, 3);
+    char *line = mem_printf("%s audit tail -o jsonl --db %s | head -n 1 >/dev/null", binary(), db);
+    child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-c", line, NULL}, .err = err});
+    cr_assert(child_wait(child, 10000), "although no further row comes");
+    char *said = temp_read(err);
+    cr_expect_str_empty(said);
+    child_free(child);
+    free(said);
+    free(line);
+    free(err);
+    free(db);
+}
+
+Test(daemon_audit_tail, a_log_that_is_not_there_is_told) {
+    char *db = audit_case_path();
+    const daemon_output_t *out = daemon_run("audit", "tail", "--db", db);
+    cr_expect_eq(out->code, 1);
+    cr_expect_not_null(strstr(out->err, "there is no such file"));
+    cr_expect_eq(daemon_run("audit", "tail", "-o", "json", "--db", db)->code, 2);
+    free(db);
+}

@@ -1,0 +1,358 @@
+/* Another log into this one: rows, gaps, damage, strangers; and copies of a log. */
+#include "audit/backup.h"
+#include "audit/import.h"
+#include "audit/query.h"
+#include "audit_case.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct {
+    audit_t *audit;
+    char *path;
+} log_t;
+
+static log_t begin(void) {
+    log_t log = {.path = audit_case_path()};
+    log.audit = audit_case_open(log.path, AUDIT_WRITE);
+    return log;
+}
+
+static void end(log_t *log) {
+    audit_close(log->audit);
+    free(log->path);
+}
+
+static void put(log_t *log, const char *kind, int n) {
+    audit_case_event_t of;
+    audit_case_event(&of, kind, n, 1000 * n);
+    audit_case_put(log->audit, &of.event);
+}
+
+/* A gap as the auditor notes it. */
+static void put_gap(log_t *log, const char *queue, const char *range) {
+    char id[EVENT_ID_SIZE];
+    event_t gap = {.kind = slice_text("gap"),
+                   .dialect = slice_text("list"),
+                   .queue = slice_text(queue),
+                   .job = slice_text(range),
+                   .reason = slice_text("trimmed"),
+                   .at = 5000};
+    event_id(&gap, 0, 0, id);
+    gap.event = slice_text(id);
+    audit_case_put(log->audit, &gap);
+}
+
+static void move(log_t *log, const char *queue, const char *position) {
+    buffer_t why = {0};
+    cr_assert(audit_begin(log->audit, &why) && audit_move(log->audit, queue, position, &why) && audit_commit(log->audit, &why));
+}
+
+static void note_refused(void *self, int64_t seq, int64_t last, const char *reason) {
+    buffer_printf(self, "%d-%d %s|", (int)seq, (int)last, reason);
+}
+
+static void note_filled(void *self, const event_t *gap) { buffer_printf(self, "filled %.*s|", (int)gap->job.len, gap->job.data); }
+
+/* What is told; *counts may be NULL. */
+static char *bring(log_t *to, const char *path, import_counts_t *counts) {
+    buffer_t told = {0}, why = {0};
+    import_t *import = import_begin(to->audit);
+    cr_assert(import_log(import, path, &(import_listener_t){&told, note_refused, note_filled, NULL}, &why), "%s",
+              buffer_text(&why));
+    if (counts) *counts = *import_counted(import);
+    import_free(import);
+    return told.data ? told.data : mem_str("");
+}
+
+#define ALL                                                                                                                      \
+    "SELECT group_concat(event || kind || dialect || queue || job || type || worker || reason || term || sha256 || answers || "  \
+    "answers_ref || ref || attempts || created || started || at || size || typeof(error) || hex(error) || typeof(payload) || "   \
+    "hex(payload), char(10)) FROM (SELECT * FROM events ORDER BY event)"
+
+static void expect_equal(const log_t *a, const log_t *b) {
+    char *of_a = audit_case_sql(a->path, ALL), *of_b = audit_case_sql(b->path, ALL);
+    cr_expect_str_eq(of_a, of_b);
+    free(of_a);
+    free(of_b);
+}
+
+Test(unit_audit_import, adds_what_is_not_there) {
+    log_t mine = begin(), peer = begin();
+    import_counts_t counts;
+    for (int n = 1; n <= 2500; n++) {
+        put(&peer, n % 3 ? "failed" : "retried", n);
+        if (n % 5 == 0) put(&mine, n % 3 ? "failed" : "retried", n);
+    }
+    free(bring(&mine, peer.path, &counts));
+    cr_expect_eq(counts.added, 2000);
+    cr_expect_eq(counts.known, 500);
+    cr_expect_eq(counts.refused, 0);
+    expect_equal(&mine, &peer);
+    free(bring(&mine, peer.path, &counts));
+    cr_expect_eq(counts.added, 0);
+    cr_expect_eq(counts.known, 2500);
+    expect_equal(&mine, &peer);
+    end(&mine);
+    end(&peer);
+}
+
+static int64_t open_gaps(const log_t *log) {
+    return audit_case_count(log->path, "SELECT count(*) FROM events AS g WHERE kind = 'gap' AND NOT EXISTS (SELECT 1 FROM events "
+                                       "WHERE answers = g.event AND answers <> '' AND kind = 'filled')");
+}
+
+static bool note_state(void *self, const audit_row_t *row) {
+    buffer_printf(self, "%.*s=%.*s ", (int)row->event.job.len, row->event.job.data, (int)row->state.len, row->state.data);
+    return true;
+}
+
+Test(unit_audit_import, a_complete_peer_fills_a_gap) {
+    log_t mine = begin(), peer = begin();
+    import_counts_t counts;
+    buffer_t states = {0}, why = {0};
+    put_gap(&mine, "q", "10-0..20-5");
+    put_gap(&mine, "q", "30-0..40-0");
+    move(&mine, "q", "50-0");
+    move(&peer, "q", "20-5"); /* read up to the end of the first one, and no further */
+    put(&peer, "failed", 1);
+    char *told = bring(&mine, peer.path, &counts);
+    cr_expect_str_eq(told, "filled 10-0..20-5|");
+    cr_expect_eq(counts.added, 1);
+    cr_expect_eq(counts.filled, 1);
+    cr_expect_eq(open_gaps(&mine), 1);
+    cr_assert(audit_list(mine.audit, &(audit_filter_t){.kind = "gap"}, note_state, &states, &why));
+    cr_expect(strstr(buffer_text(&states), "10-0..20-5=filled") && strstr(buffer_text(&states), "30-0..40-0=open"), "%s",
+              buffer_text(&states));
+    cr_expect_eq(audit_case_count(mine.path, "SELECT count(*) FROM events WHERE kind = 'filled' AND reason = 'imported' AND "
+                                             "error LIKE '%audit.db' AND answers_ref <> ''"),
+                 1);
+    free(told);
+    told = bring(&mine, peer.path, &counts);
+    cr_expect_str_eq(told, "", "it is filled once");
+    free(told);
+    buffer_free(&states);
+    end(&mine);
+    end(&peer);
+}
+
+/* A peer that is not complete fills nothing: what it has is added all the same. */
+static const struct {
+    const char *gap, *position, *queue;
+} lacking[] = {
+    {"5-0..11-0", "50-0", "q"},  /* touches the beginning */
+    {"19-9..30-0", "50-0", "q"}, /* and the end */
+    {"12-0..13-0", "50-0", "q"}, /* lies inside */
+    {"0-0..90-0", "50-0", "q"},  /* around it */
+    {"unknown", "50-0", "q"},    /* somewhere */
+    {NULL, "20-4", "q"},         /* it had not come so far */
+    {NULL, "50-0", "other"},     /* does not serve this queue */
+};
+
+Test(unit_audit_import, a_peer_with_a_gap_there_fills_nothing) {
+    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++) {
+        log_t mine = begin(), peer = begin();
+        import_counts_t counts;
+        put_gap(&mine, "q", "10-0..20-5");
+        move(&mine, "q", "50-0");
+        if (lacking[i].gap) put_gap(&peer, "q", lacking[i].gap);
+        move(&peer, lacking[i].queue, lacking[i].position);
+        put(&peer, "failed", 1);
+        char *told = bring(&mine, peer.path, &counts);
+        cr_expect_str_eq(told, "", "row %zu", i);
+        cr_expect_eq(counts.filled, 0);
+        cr_expect_geq(counts.added, 1);
+        free(told);
+        end(&mine);
+        end(&peer);
+    }
+    log_t mine = begin(), peer = begin(); /* its gaps only touch at the ends, or are of another queue */
+    put_gap(&mine, "q", "10-0..20-5");
+    put_gap(&peer, "q", "5-0..10-0");
+    put_gap(&peer, "q", "20-5..30-0");
+    put_gap(&peer, "other", "0-0..90-0");
+    move(&peer, "q", "50-0");
+    char *told = bring(&mine, peer.path, NULL);
+    cr_expect_str_eq(told, "filled 10-0..20-5|");
+    free(told);
+    end(&mine);
+    end(&peer);
+}
+
+/* What retention removed from the peer it cannot bring; a stretch from the very beginning has what is left of it. */
+Test(unit_audit_import, a_peer_that_dropped_some_of_it_fills_nothing) {
+    static const struct {
+        const char *dropped, *told;
+    } rows[] = {{"9", "filled 0-0..5000-0|filled 100-0..200-5|"},
+                {"100", "filled 0-0..5000-0|filled 100-0..200-5|"},
+                {"101", "filled 0-0..5000-0|"},
+                {"4999", "filled 0-0..5000-0|"},
+                {"5000", ""}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        log_t mine = begin(), peer = begin();
+        put_gap(&mine, "q", "100-0..200-5");
+        put_gap(&mine, "r", "0-0..5000-0");
+        move(&peer, "q", "9000-0");
+        move(&peer, "r", "9000-0");
+        char *fact = mem_printf("INSERT OR REPLACE INTO facts VALUES ('dropped', '%s')", rows[i].dropped);
+        free(audit_case_sql(peer.path, fact));
+        char *told = bring(&mine, peer.path, NULL);
+        cr_expect_str_eq(told, rows[i].told, "dropped up to %s", rows[i].dropped);
+        free(told);
+        free(fact);
+        end(&mine);
+        end(&peer);
+    }
+}
+
+/* A gap tells of one log: where this one was complete it is no gap here. In a log that was made to hold it, it is. */
+Test(unit_audit_import, gaps_of_the_peer_are_ours_only_where_we_have_nothing) {
+    log_t mine = begin(), peer = begin(), copy = begin();
+    import_counts_t counts;
+    put_gap(&peer, "q", "10-0..20-0");
+    put_gap(&peer, "q", "60-0..70-0");
+    move(&mine, "q", "50-0");
+    free(bring(&mine, peer.path, &counts));
+    cr_expect_eq(counts.apart, 1);
+    cr_expect_eq(counts.added, 1);
+    cr_expect_eq(audit_case_count(mine.path, "SELECT count(*) FROM events WHERE kind = 'gap' AND job = '60-0..70-0'"), 1);
+    free(bring(&copy, peer.path, &counts));
+    expect_equal(&copy, &peer);
+    end(&mine);
+    end(&peer);
+    end(&copy);
+}
+
+/* What a third log filled in the peer is no gap of the peer any more, and its end comes with it. */
+Test(unit_audit_import, a_gap_that_was_filled_is_none) {
+    log_t mine = begin(), peer = begin(), third = begin(), copy = begin();
+    put_gap(&peer, "q", "10-0..20-0");
+    put_gap(&mine, "q", "12-0..13-0");
+    move(&third, "q", "50-0");
+    move(&peer, "q", "50-0");
+    free(bring(&peer, third.path, NULL));
+    cr_expect_eq(open_gaps(&peer), 0);
+    char *told = bring(&mine, peer.path, NULL);
+    cr_expect_str_eq(told, "filled 12-0..13-0|");
+    free(told);
+    free(bring(&copy, peer.path, NULL));
+    expect_equal(&copy, &peer);
+    cr_expect_eq(open_gaps(&copy), 0);
+    end(&mine);
+    end(&peer);
+    end(&third);
+    end(&copy);
+}
+
+static void sql(const char *path, const char *text) { free(audit_case_sql(path, text)); }
+
+Test(unit_audit_import, bad_rows_are_named_and_good_ones_kept) {
+    log_t mine = begin(), peer = begin();
+    import_counts_t counts;
+    for (int n = 1; n <= 5; n++) put(&peer, "failed", n);
+    put_gap(&mine, "q", "10-0..20-5");
+    move(&peer, "q", "50-0");
+    sql(peer.path, "UPDATE events SET event = 'x' WHERE seq = 2");
+    sql(peer.path, "UPDATE events SET at = -5 WHERE seq = 4");
+    char *told = bring(&mine, peer.path, &counts);
+    cr_expect_str_eq(told, "2-2 the event id is not 64 hex digits|4-4 at is no time|", "and no gap is filled");
+    cr_expect_eq(counts.added, 3);
+    cr_expect_eq(counts.refused, 2);
+    free(told);
+    end(&mine);
+    end(&peer);
+}
+
+static void expect_refused(const char *path, const char *reason) {
+    log_t mine = begin();
+    buffer_t told = {0}, why = {0};
+    import_t *import = import_begin(mine.audit);
+    cr_expect(!import_log(import, path, &(import_listener_t){&told, note_refused, note_filled, NULL}, &why));
+    cr_expect_not_null(strstr(buffer_text(&why), reason), "\"%s\" lacks \"%s\"", buffer_text(&why), reason);
+    buffer_free(&why);
+    import_free(import);
+    end(&mine);
+}
+
+Test(unit_audit_import, strangers_are_refused) {
+    log_t peer = begin();
+    put(&peer, "failed", 1);
+    audit_close(peer.audit);
+    sql(peer.path, "ALTER TABLE events RENAME TO e");
+    sql(peer.path, "CREATE VIEW events AS SELECT * FROM e");
+    expect_refused(peer.path, "has no table of events");
+    sql(peer.path, "PRAGMA application_id = 7");
+    expect_refused(peer.path, "another program");
+    free(peer.path);
+    log_t mine = begin();
+    buffer_t why = {0};
+    import_t *import = import_begin(mine.audit);
+    cr_expect(!import_log(import, mine.path, &(import_listener_t){0}, &why));
+    cr_expect_not_null(strstr(buffer_text(&why), "the audit log itself"));
+    buffer_free(&why);
+    import_free(import);
+    end(&mine);
+}
+
+/* Garbage over one page of the table: the rows of the others are all there. */
+Test(unit_audit_import, a_damaged_log_gives_what_can_be_read) {
+    log_t mine = begin(), peer = begin();
+    import_counts_t counts;
+    for (int n = 1; n <= 2000; n++) put(&peer, "failed", n);
+    move(&peer, "q", "50-0");
+    put_gap(&mine, "q", "10-0..20-5");
+    audit_close(peer.audit);
+    sql(peer.path, "PRAGMA journal_mode = DELETE");
+    int64_t page = audit_case_count(peer.path, "SELECT pageno FROM dbstat WHERE name = 'events' AND pagetype = 'leaf' "
+                                               "ORDER BY path LIMIT 1 OFFSET 20");
+    if (page == 0) cr_skip_test("this SQLite has no dbstat");
+    FILE *file = fopen(peer.path, "r+b");
+    cr_assert_eq(fseek(file, (page - 1) * 4096, SEEK_SET), 0);
+    for (int i = 0; i < 4096; i++) putc(0x5a, file);
+    fclose(file);
+    char *told = bring(&mine, peer.path, &counts);
+    cr_expect_not_null(strstr(told, "cannot be read: the file is damaged there"), "%s", told);
+    cr_expect_null(strstr(told, "filled"));
+    cr_expect_geq(counts.added, 1950);
+    cr_expect_eq(counts.refused, 1, "%s", told);
+    cr_expect_eq(audit_case_count(mine.path, "SELECT max(at) FROM events"), 2000000);
+    free(told);
+    end(&mine);
+    free(peer.path);
+}
+
+/* Schema 1 is what older versions wrote; another one has columns that we do not know. */
+Test(unit_audit_import, a_peer_of_another_version) {
+    log_t mine = begin(), peer = begin();
+    import_counts_t counts;
+    put(&peer, "failed", 1);
+    audit_close(peer.audit);
+    sql(peer.path, "PRAGMA user_version = 1");
+    free(bring(&mine, peer.path, &counts));
+    cr_expect_eq(counts.added, 1);
+    sql(peer.path, "PRAGMA user_version = 999");
+    expect_refused(peer.path, "has schema 999");
+    end(&mine);
+    free(peer.path);
+}
+
+Test(unit_audit_import, a_backup_is_a_log_of_its_own) {
+    log_t log = begin(), copy = {.path = mem_printf("%s.copy", log.path)};
+    buffer_t why = {0};
+    for (int n = 1; n <= 500; n++) put(&log, "failed", n);
+    move(&log, "q", "50-0");
+    free(temp_read(copy.path));
+    fclose(fopen(copy.path, "wb"));
+    cr_assert(audit_backup(log.audit, copy.path, NULL, NULL, &why), "%s", buffer_text(&why));
+    copy.audit = audit_case_open(copy.path, AUDIT_READ);
+    expect_equal(&log, &copy);
+    cr_expect_str_neq(audit_instance(log.audit), audit_instance(copy.audit), "it acknowledges for nobody else");
+    cr_expect_eq(audit_case_count(copy.path, "SELECT position = '50-0' FROM positions"), 1);
+    end(&copy);
+    end(&log);
+}
