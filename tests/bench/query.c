@@ -81,8 +81,9 @@ static double run_audit(const bench_t *bench, const char *const *words, const ch
     pid_t pid = fork();
     if (pid < 0) die("cannot fork");
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         prctl(PR_SET_TIMERSLACK, 0UL);
-        if (!freopen("/dev/null", "w", stdout)) _exit(126);
+        if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) _exit(126);
         execv(bench->sidecar, (char *const *)(uintptr_t)argv);
         _exit(127);
     }
@@ -154,9 +155,10 @@ static double ingest(bench_t *bench, redisContext *redis, const char *db, bool a
     return rate;
 }
 
+// Another file, not the same with another content: somebody may still read the last one.
 static void copy_file(const char *from, const char *to) {
-    char command[1200];
-    snprintf(command, sizeof command, "rm -f '%s-wal' '%s-shm' && cp '%s' '%s'", to, to, from, to);
+    char command[1800];
+    snprintf(command, sizeof command, "rm -f '%s' '%s-wal' '%s-shm' && cp '%s' '%s'", to, to, to, from, to);
     if (system(command) != 0) die("%s", command);
 }
 
