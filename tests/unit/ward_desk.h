@@ -1,0 +1,78 @@
+/* What the tests of the ward share: one queue, its clock, its looks and passes. */
+#ifndef QS_TEST_WARD_DESK_H
+#define QS_TEST_WARD_DESK_H
+
+#include "ward.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { INTERVAL = 1000, REDIS_NOW = 5000000 };
+
+static queue_config_t config;
+static char empty[] = "";
+static metrics_queue_t metrics;
+static ward_t ward;
+static int64_t now_ms;
+
+static inline mono_t now(void) { return (mono_t){(1000000 + now_ms) * NS_PER_MS}; }
+static inline int64_t next_ms(void) { return mono_diff(ward_next(&ward), now()) / NS_PER_MS; }
+
+static inline void begin(void) {
+    config = (queue_config_t){.name = "email"};
+    config.policy.protected_timeout_ms = 10000;
+    config.policy.created_path = empty;
+    config.policy.retry_window_ms = 60000;
+    metrics = (metrics_queue_t){0};
+    now_ms = 0;
+    ward_init(&ward, &config, &metrics, INTERVAL);
+}
+
+static inline void end(void) { ward_free(&ward); }
+
+static inline digest_t job(int number) { return digest_of(&number, sizeof number); }
+
+static inline backup_look_t look_of(int64_t entries) {
+    return (backup_look_t){.entries = entries, .now = REDIS_NOW + now_ms, .armed = true};
+}
+
+static inline bool look(int64_t entries, int64_t stamps, int64_t reports, bool alone) {
+    backup_look_t found = look_of(entries);
+    found.stamps = stamps;
+    found.reports = reports;
+    found.sentinel_alone = alone;
+    return ward_begin(&ward, &found, now());
+}
+
+static inline bool look_unarmed(void) {
+    backup_look_t found = look_of(0);
+    found.armed = false;
+    return ward_begin(&ward, &found, now());
+}
+
+/* One page of jobs, and a sentinel behind so many of them (-1: none). */
+static inline void page(size_t jobs, int sentinel, size_t bytes) {
+    static backup_page_t p;
+    p = (backup_page_t){.count = jobs + (sentinel >= 0), .jobs = jobs, .bytes = bytes};
+    for (size_t i = 0; i < p.count; i++) p.entries[i].kind = (int)i == sentinel ? ENTRY_SENTINEL : ENTRY_JOB;
+    ward_asked(&ward, p.count);
+    ward_page(&ward, &p, p.count);
+}
+
+/* A whole pass that meets these jobs, and takes 1 ms. */
+static inline void pass(const int *jobs, size_t count) {
+    cr_assert(look((int64_t)count + 1, 0, 0, false));
+    for (size_t i = 0; i < count; i++) {
+        digest_t digest = job(jobs[i]);
+        ward_met(&ward, &digest);
+    }
+    now_ms++;
+    ward.now = REDIS_NOW + now_ms;
+    ward_met_all(&ward);
+    ward_end(&ward, now());
+}
+#define PASS(...) pass((const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
+
+#endif
