@@ -96,8 +96,8 @@ static bool see_inner_key(hunt_t *hunt) {
 
 // A whole value, right in the outermost object or in a container in it.
 static void see_value(hunt_t *hunt, int depth) {
-    while (hunt->next[depth]) {
-        json_pick_t *pick = &hunt->picks[take_lowest(&hunt->next[depth])];
+    for (mask_t *next = &hunt->next[depth]; *next;) {
+        json_pick_t *pick = &hunt->picks[take_lowest(next)];
         pick->value = json_scan_value(hunt->scan.token);
         pick->found = JSON_FOUND;
     }
@@ -156,8 +156,8 @@ static void sort_cuts(json_cut_t *cuts, size_t count) {
 }
 
 static bool lies_in(slice_t text, slice_t raw) {
-    uintptr_t start = (uintptr_t)text.data, at = (uintptr_t)raw.data;
-    return text.data && raw.data && at >= start && at - start <= text.len && raw.len <= text.len - (at - start);
+    uintptr_t at = (uintptr_t)raw.data - (uintptr_t)text.data; // what lies before the text becomes large
+    return text.data && raw.data && at <= text.len && raw.len <= text.len - at;
 }
 
 bool json_splice(slice_t text, json_cut_t *cuts, size_t count, buffer_t *out) {

@@ -87,7 +87,7 @@ static const struct {
     {2, 6, {{8, 1}}, 1, NULL},
     {2, 6, {{9, 0}}, 1, NULL},
     {2, 6, {{4, 1}, {0, 1}}, 2, NULL},
-    {2, 6, {{2, (size_t)-1}}, 1, NULL},
+    {2, 6, {{2, 7}}, 1, NULL},
     /* overlapping, touching, or the same */
     {2, 6, {{2, 3}, {4, 2}}, 2, NULL},
     {2, 6, {{4, 2}, {2, 3}}, 2, NULL},
