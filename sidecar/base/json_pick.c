@@ -157,7 +157,7 @@ static void sort_cuts(json_cut_t *cuts, size_t count) {
 
 static bool lies_in(slice_t text, slice_t raw) {
     uintptr_t at = (uintptr_t)raw.data - (uintptr_t)text.data; // what lies before the text becomes large
-    return text.data && raw.data && at <= text.len && raw.len <= text.len - at;
+    return at <= text.len && raw.len <= text.len - at;
 }
 
 bool json_splice(slice_t text, json_cut_t *cuts, size_t count, buffer_t *out) {

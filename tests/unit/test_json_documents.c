@@ -1,5 +1,6 @@
 /* base/json_pick against Python's json module over random documents: values are found, replaced, and nothing else changes.
- * json_splice.py makes the documents and judges the answers. QS_TEST_SEED=n makes other ones, QS_LONG=1 100,000 of them. */
+ * json_splice.py makes the documents and judges the answers. QS_TEST_SEED=n makes other ones, QS_LONG=1 100,000 of them, as `make
+ * test-long` does. */
 #include "child.h"
 #include "json_desk.h"
 #include "tempdir.h"
