@@ -2,33 +2,20 @@
 // here: separators, numbers, escapes, UTF-8, one value only, no key twice on the path to the value. Good is what RFC 8259 says,
 // and a lone surrogate (\ud800, half of a character) is good too, as producers that cut texts short make them; but it has no
 // UTF-8, so a text that holds one cannot be decoded, and a key that holds one is not found.
+//
+// For texts of any size, and to change a value in its text, see json_pick.h.
 #ifndef QS_BASE_JSON_H
 #define QS_BASE_JSON_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "base/buffer.h"
-#include "base/slice.h"
+#include "base/json_type.h"
 
 enum {
     JSON_MOST_BYTES = 64 * 1024, // longer texts are not looked at
     JSON_MOST_TOKENS = 4096,
-    JSON_MOST_DEPTH = 64,
 };
-
-typedef enum json_type { JSON_STRING, JSON_NUMBER, JSON_BOOL, JSON_NULL, JSON_OBJECT, JSON_ARRAY } json_type_t;
-
-typedef struct json_value {
-    json_type_t type;
-    slice_t raw; // its bytes in the text, a string without its quotes; borrowed
-} json_value_t;
-
-typedef enum json_found {
-    JSON_FOUND,
-    JSON_MISSING, // the text is good JSON, but there is no such value
-    JSON_BAD,     // no JSON, too large or too deep, or a key on the path stands twice
-} json_found_t;
 
 // Holds the tokens of one text; it can be used for one after the other.
 typedef struct json json_t;

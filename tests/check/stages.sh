@@ -76,6 +76,8 @@ daemons() {
         $fixed timeout --foreground -k 10 900 build/tests/suite -j"$jobs" --timeout 240 --filter 'daemon_*/*'
 }
 
+documents() { QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jobs" --filter 'unit_json_splice/*'; }
+
 whole() { timeout --foreground -k 10 900 build/tests/suite -j"$jobs"; }
 
 stage "servers of Debian 13" debian13
@@ -87,6 +89,7 @@ if [ "${1:-}" = long ]; then
         stage "round $round" whole
         round=$((round + 1))
     done
+    stage "100,000 documents" documents
 else
     stage build build
     stage check sh tests/check/run.sh

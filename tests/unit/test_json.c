@@ -18,6 +18,13 @@ static bool is_good(slice_t text) {
     cr_assert_eq(json_find(json, "", &value), good ? JSON_FOUND : JSON_BAD, "%.*s", (int)text.len, text.data);
     json_free(json);
     free(copy);
+    buffer_t member = {0}; /* the same as a value of an object, which json_pick reads */
+    buffer_str(&member, "{\"k\":");
+    buffer_add(&member, text.data, text.len);
+    buffer_str(&member, "}");
+    json_pick_t pick = {.key = "k"};
+    cr_assert_eq(picks(slice_of(&member), &pick, 1), good, "%s", member.data);
+    buffer_free(&member);
     return good;
 }
 
