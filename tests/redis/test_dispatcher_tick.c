@@ -80,7 +80,7 @@ Test(redis_dispatcher, a_backlog_costs_no_looks_and_ends_with_one) {
     open_desk(&d, (fixture_options_t){.proxy = true});
     settle(&d);
     redis_ok(d.f.r, "EVAL %s 1 email:delayed", "for i = 1, 2000 do redis.call('ZADD', KEYS[1], i, 'job' .. i) end");
-    redis_ok(d.f.r, "ZADD email:delayed %lld later", now_ms(d.f.r) + 400);
+    redis_ok(d.f.r, "ZADD email:delayed %lld later", now_ms(d.f.r) + wait_scaled_ms(1500));
     long looks = proxy_requests(d.f.proxy, "1 email:delayed"), batches = proxy_requests(d.f.proxy, "4 sidecar:app:lock");
     expect_ready(&d, JOBS);
     settle(&d);
