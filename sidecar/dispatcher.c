@@ -12,7 +12,7 @@
 #include "terms.h"
 
 enum {
-    WINDOW = 2,        // requests under way: Redis works on one while the next waits in its socket, and others get in between
+    WINDOW = 2,        // requests under way; behind a batch of a backlog none
     HEADS_CHUNK = 500, // queues per look: about half a millisecond of Redis
     TICK_MS = 100,     // a tick comes up for air at least this often
 };
@@ -142,20 +142,8 @@ static flight_t *new_flight(dispatcher_t *d, flight_kind_t kind, size_t room) {
     return flight;
 }
 
-// While Redis works on one batch of a backlog the next one should be on its way, or Redis would wait for us. But Redis takes
-// requests in the order in which they came, and what other clients want should come before our next batch, not behind it. So that
-// one goes off when the one before it is more than half done.
-static void keep_apart(const dispatcher_t *d, const line_t *line) {
-    if (!line->backlog || d->flying == 0) return;
-    mono_t began = mono_max(d->flights[d->flying - 1].sent, d->landed);
-    int64_t left = line_apart_ns(line) - mono_diff(mono_now(), began);
-    struct pollfd reply = {.fd = conn_fd(d->link.data), .events = POLLIN};
-    if (left > 0) ppoll(&reply, 1, &(struct timespec){.tv_nsec = left}, NULL);
-}
-
 static void send_promote(dispatcher_t *d, size_t queue, const lease_t *lease, mono_t now) {
     line_t *line = &d->lines[queue];
-    keep_apart(d, line);
     flight_t *flight = new_flight(d, FLIGHT_PROMOTE, 1);
     flight->term = lease->term;
     flight->ask = line_sent_promote(line, now);
@@ -175,7 +163,7 @@ static bool send_due(dispatcher_t *d, mono_t now) {
     for (size_t n = 0; n < count; n++) {
         size_t queue = (d->cursor + n) % count;
         lease_t lease;
-        if (!line_wants_promote(&d->lines[queue], now, WINDOW) || !served(d, queue, &lease)) continue;
+        if (!line_wants_promote(&d->lines[queue], now) || !served(d, queue, &lease)) continue;
         d->cursor = (queue + 1) % count;
         send_promote(d, queue, &lease, now);
         return true;
@@ -258,18 +246,18 @@ static outcome_t land_promote(dispatcher_t *d, const flight_t *flight, int64_t *
     return outcome;
 }
 
-// How long Redis took for this request, which waited for the one before it. A dear one slows its queue down, so that what makes
-// it dear (a huge entry at the head) does not take Redis from everybody; one of many is first looked at by itself. Time alone
-// says nothing of that: Redis may have been busy with the slow command of another, and then what is due now must not wait as
-// well.
-static int64_t charge(dispatcher_t *d, const flight_t *flight, int64_t bytes, mono_t now, bool *dear) {
+// What Redis took for this request, which waited for the one before it; true: it was dear. A dear one slows its queue down, so
+// that what makes it dear (a huge entry at the head) does not take Redis from everybody; one of many is first looked at by
+// itself. Time alone says nothing of that: Redis may have been busy with the slow command of another, and then what is due now
+// must not wait as well.
+static bool charge(dispatcher_t *d, const flight_t *flight, int64_t bytes, mono_t now) {
     int64_t cost_ns = mono_diff(now, mono_max(flight->sent, d->landed));
     int64_t own_ns = bytes < cost_ns / LINE_BYTE_NS ? bytes * LINE_BYTE_NS : cost_ns;
     d->landed = now;
-    *dear = cost_ns > LINE_DEAR_NS && bytes >= LINE_DEAR_BYTES;
-    for (size_t i = 0; *dear && i < flight->count; i++)
+    bool dear = cost_ns > LINE_DEAR_NS && bytes >= LINE_DEAR_BYTES;
+    for (size_t i = 0; dear && i < flight->count; i++)
         line_dear(&d->lines[flight->asks[i].queue], flight->count == 1 ? own_ns : 0, now);
-    return cost_ns;
+    return dear;
 }
 
 static int64_t bytes_of(const head_t *heads, size_t count) {
@@ -283,7 +271,6 @@ static outcome_t land(dispatcher_t *d, fault_t *fault) {
     flight_t flight = d->flights[0];
     fault_t looked = {0};
     int64_t now_us = 0, bytes = 0;
-    bool dear;
     outcome_t outcome = OUTCOME_OK;
     if (flight.kind == FLIGHT_PROMOTE) outcome = land_promote(d, &flight, &bytes, fault);
     if (outcome != OUTCOME_LOST && flight.looks) {
@@ -295,18 +282,16 @@ static outcome_t land(dispatcher_t *d, fault_t *fault) {
         fault->outcome = OUTCOME_LOST;
         return OUTCOME_LOST;
     }
-    int64_t cost_ns = charge(d, &flight, bytes, mono_now(), &dear);
+    bool dear = charge(d, &flight, bytes, mono_now());
     memmove(d->flights, d->flights + 1, (size_t)--d->flying * sizeof *d->flights);
     for (size_t i = 0; flight.kind == FLIGHT_READ && i < flight.count; i++) d->lines[flight.asks[i].queue].flying--;
     // What Redis told before it answered has arrived: a change is missed only when nobody told of it.
     if (flight.kind == FLIGHT_SAFETY) (void)link_hear(&d->link, on_change, d);
     bool unarmed = looked.outcome == OUTCOME_FAULT && flight.armed && now_us > 0; // the heads are good all the same
     if (unarmed && d->link.waking) link_deaf(&d->link, &looked, mono_now());
-    if (!flight.looks)
-        line_cost(&d->lines[flight.asks[0].queue], cost_ns);
-    else if (looked.outcome == OUTCOME_OK || unarmed)
+    if (flight.looks && (looked.outcome == OUTCOME_OK || unarmed))
         apply_heads(d, &flight, now_us, dear, mono_now());
-    else
+    else if (flight.looks)
         heads_failed(d, &flight, &looked, mono_now());
     free(flight.asks);
     if (looked.outcome == OUTCOME_LATER) *fault = looked;
@@ -337,9 +322,13 @@ static bool send_next(dispatcher_t *d, size_t *safety_from) {
     return send_due(d, now) || send_looks(d, safety_from, now);
 }
 
+// Redis answers everybody when it has done all that had arrived when it looked: a request that waits behind a batch would make
+// all others wait for both. So the next batch leaves when this one is answered; what Redis idles meanwhile is a round trip.
+static bool has_room(const dispatcher_t *d) { return d->flying == 0 || (d->flying < WINDOW && d->flights[d->flying - 1].looks); }
+
 // Fills the window. Each request leaves at once.
 static bool send_all(dispatcher_t *d, size_t *safety_from, fault_t *fault) {
-    while (d->flying < WINDOW && send_next(d, safety_from))
+    while (has_room(d) && send_next(d, safety_from))
         if (conn_flush(d->link.data, fault) != OUTCOME_OK) return false;
     return true;
 }

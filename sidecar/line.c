@@ -11,9 +11,6 @@
 enum {
     EMPTY_PATIENCE = 3,
     FIRST_UNKNOWN = 2,
-    APART_PERCENT = 60, // of the time of a batch
-    APART_MOST_US = 1000,
-    COST_OF = 8,              // batches that the average is taken of
     FIRST_BYTES = 256 * 1024, // to read at once where the size of entries is known
 };
 
@@ -41,7 +38,6 @@ void line_forget(line_t *line) {
     line->backlog = false;
     line->large = false;
     line->first = FIRST_UNKNOWN;
-    line->cost_ns = 0;
     line->alone = false;
     line->empty = 0;
 }
@@ -61,9 +57,8 @@ void line_flushed(line_t *line) {
 
 static bool held(const line_t *line, mono_t now) { return !mono_reached(line->hold, now); }
 
-bool line_wants_promote(const line_t *line, mono_t now, int window) {
-    if (held(line, now) || !mono_reached(line->due, now)) return false;
-    return line->flying == 0 || (line->backlog && line->flying < window);
+bool line_wants_promote(const line_t *line, mono_t now) {
+    return line->flying == 0 && !held(line, now) && mono_reached(line->due, now);
 }
 
 // When the head is to be read.
@@ -200,17 +195,6 @@ bool line_promoted(line_t *line, const promote_reply_t *reply, const line_ask_t 
         return true;
     }
     return true;
-}
-
-// One that waited for the slow command of another says little of our own: it counts as twice the usual.
-void line_cost(line_t *line, int64_t cost_ns) {
-    if (line->cost_ns && cost_ns > 2 * line->cost_ns) cost_ns = 2 * line->cost_ns;
-    line->cost_ns += (cost_ns - line->cost_ns) / (line->cost_ns ? COST_OF : 1);
-}
-
-int64_t line_apart_ns(const line_t *line) {
-    int64_t apart = line->cost_ns * APART_PERCENT / 100;
-    return apart < APART_MOST_US * NS_PER_US ? apart : APART_MOST_US * NS_PER_US;
 }
 
 void line_dear(line_t *line, int64_t cost_ns, mono_t now) {

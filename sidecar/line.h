@@ -32,7 +32,6 @@ typedef struct line {
     mono_t hold;           // no request before this: full, or at fault
     mono_t reread;         // no read caused by a change before this
     int flying;            // requests under way
-    int64_t cost_ns;       // what Redis takes for a promote of a backlog, on average; 0 = not known
     bool backlog;          // the last batch was full: there is more
     int64_t batch;         // jobs to ask for
     int64_t first;         // of them to be read at once
@@ -67,7 +66,7 @@ void line_changed(line_t *line);
 void line_flushed(line_t *line);
 
 // Whether the line wants a promote, or else a look at its head, now; and the earliest time at which it will want either.
-bool line_wants_promote(const line_t *line, mono_t now, int window);
+bool line_wants_promote(const line_t *line, mono_t now);
 bool line_wants_read(const line_t *line, mono_t now);
 mono_t line_next(const line_t *line);
 
@@ -79,9 +78,6 @@ line_ask_t line_sent_promote(line_t *line, mono_t now);
 // What came back. `now` is the local time of the reply. line_promoted returns false when the lock is not ours.
 bool line_promoted(line_t *line, const promote_reply_t *reply, const line_ask_t *ask, mono_t now);
 void line_head(line_t *line, const head_t *head, int64_t now_us, mono_t now);
-// Redis worked so long on a promote of a backlog; and how long after its begin the next one should be sent.
-void line_cost(line_t *line, int64_t cost_ns);
-int64_t line_apart_ns(const line_t *line);
 // A request took long: look at it in a request of its own, and not again before LINE_DEAR_TIMES that time.
 void line_dear(line_t *line, int64_t cost_ns, mono_t now);
 void line_fault(line_t *line, const char *reason, mono_t now);

@@ -95,6 +95,26 @@ Test(redis_dispatcher, a_backlog_costs_no_looks_and_ends_with_one) {
     close_desk(&d);
 }
 
+/* What waits behind a batch makes all others wait for both: so nothing does. */
+Test(redis_dispatcher, nothing_is_sent_behind_a_batch_of_a_backlog) {
+    enum { NTH = 5 };
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.proxy = true, .config = TWO});
+    settle(&d);
+    add_due(&d, 200);
+    redis_ok(d.f.r, "ZADD sms:delayed 1 text");
+    long before = proxy_requests(d.f.proxy, "EVALSHA"), batches = proxy_requests(d.f.proxy, "4 sidecar:app:lock email");
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "4 sidecar:app:lock email", .nth = NTH});
+    proxy_refuse_new(d.f.proxy, true);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->reconnects) > 0, 15000)); /* no reply in time */
+    cr_assert_eq(proxy_requests(d.f.proxy, "4 sidecar:app:lock email") - batches, NTH);
+    cr_assert_leq(proxy_requests(d.f.proxy, "EVALSHA") - before, 3 * NTH, "news and other queues come in between");
+    proxy_pass(d.f.proxy);
+    cr_assert(stage_until(&d.crew.stage, ready(&d) == 200, 15000));
+    cr_assert_eq(redis_int(d.f.r, "LLEN sms"), 1);
+    close_desk(&d);
+}
+
 /* The poll meets backlogs in the middle: what it sees there is no wake-up that was lost. */
 Test(redis_dispatcher, a_safety_poll_in_a_backlog_misses_nothing) {
     desk_t d;

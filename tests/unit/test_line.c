@@ -9,7 +9,7 @@ TestSuite(unit_line);
 Test(unit_line, begins_with_a_look) {
     desk_t desk = desk_open("");
     cr_assert(line_wants_read(&desk.line, NOW));
-    cr_assert_not(line_wants_promote(&desk.line, NOW, 2));
+    cr_assert_not(line_wants_promote(&desk.line, NOW));
     cr_assert(mono_reached(line_next(&desk.line), NOW));
     line_sent_look(&desk.line, NOW);
     cr_assert_not(line_wants_read(&desk.line, at(5000)), "one is under way");
@@ -50,10 +50,10 @@ Test(unit_line, a_head_falls_due_by_the_clock_of_redis) {
         mono_t due = rows[i].in_us == INT64_MAX ? mono_never() : at(rows[i].in_us);
         cr_assert_eq(line_next(&desk.line).ns, due.ns, "row %zu: %lld us off", i,
                      (long long)((line_next(&desk.line).ns - due.ns) / 1000));
-        cr_assert_eq(line_wants_promote(&desk.line, NOW, 1), rows[i].in_us == 0);
+        cr_assert_eq(line_wants_promote(&desk.line, NOW), rows[i].in_us == 0);
         if (rows[i].in_us > 0 && rows[i].in_us < INT64_MAX) {
-            cr_assert_not(line_wants_promote(&desk.line, mono_add(due, -1), 1), "row %zu: early", i);
-            cr_assert(line_wants_promote(&desk.line, due, 1));
+            cr_assert_not(line_wants_promote(&desk.line, mono_add(due, -1)), "row %zu: early", i);
+            cr_assert(line_wants_promote(&desk.line, due));
         }
         desk_close(&desk);
         free(unit);
@@ -76,9 +76,9 @@ Test(unit_line, due_times_are_rounded_up_and_saturate) {
 Test(unit_line, infinite_scores) {
     desk_t desk = desk_open("");
     see_head(&desk.line, -INFINITY);
-    cr_assert(line_wants_promote(&desk.line, NOW, 1));
+    cr_assert(line_wants_promote(&desk.line, NOW));
     see_head(&desk.line, INFINITY);
-    cr_assert_not(line_wants_promote(&desk.line, mono_add(NOW, INT64_C(1) << 60), 1));
+    cr_assert_not(line_wants_promote(&desk.line, mono_add(NOW, INT64_C(1) << 60)));
     cr_assert_not(line_differs(&desk.line, &(head_t){0}), "never, as without a head");
     desk_close(&desk);
 }
@@ -91,10 +91,10 @@ Test(unit_line, ready_at_its_limit_is_looked_at_again_at_leisure) {
     cr_assert(promote(line, full, NOW));
     see_head(line, 1);
     line_changed(line);
-    cr_assert_not(line_wants_promote(line, at(249000), 2));
+    cr_assert_not(line_wants_promote(line, at(249000)));
     cr_assert_not(line_wants_read(line, at(249000)), "a change makes no more room");
     cr_assert_eq(line_next(line).ns, at(250000).ns);
-    cr_assert(line_wants_promote(line, at(250000), 2));
+    cr_assert(line_wants_promote(line, at(250000)));
     full.now_us += 250000;
     cr_assert(promote(line, full, at(250000)));
     cr_assert_eq(metric_get(&line->metrics->full_us), 250000);
@@ -169,7 +169,7 @@ Test(unit_line, a_change_does_not_put_off_what_is_due) {
     line->flying--;
     see_head(line, 1);
     line_changed(line);
-    cr_assert(line_wants_promote(line, NOW, 1));
+    cr_assert(line_wants_promote(line, NOW));
     cr_assert(mono_reached(line_next(line), NOW));
     desk_close(&desk);
 }
@@ -180,14 +180,14 @@ Test(unit_line, patience_with_empty_promotes_ends) {
     for (int i = 0; i < 3; i++) {
         see_head(line, 1);
         promote(line, moved(0), NOW);
-        cr_assert(line_wants_promote(line, NOW, 1), "a small difference of clocks is normal");
+        cr_assert(line_wants_promote(line, NOW), "a small difference of clocks is normal");
     }
     promote(line, moved(0), NOW);
-    cr_assert_not(line_wants_promote(line, at(999), 1));
-    cr_assert(line_wants_promote(line, at(1000), 1));
+    cr_assert_not(line_wants_promote(line, at(999)));
+    cr_assert(line_wants_promote(line, at(1000)));
     promote(line, moved(1), at(1000));
     promote(line, moved(0), at(1000));
-    cr_assert(line_wants_promote(line, at(1000), 1), "a job moved ends the series");
+    cr_assert(line_wants_promote(line, at(1000)), "a job moved ends the series");
     cr_assert_eq(metric_get(&line->metrics->empty), 5);
     desk_close(&desk);
 }
@@ -197,10 +197,10 @@ static void expect_hold(desk_t *desk) {
     see_head(line, 1);
     line_changed(line);
     int64_t hold_us = INT64_C(1000) * LINE_FAULT_HOLD_MS;
-    cr_assert_not(line_wants_promote(line, at(hold_us - 1), 2));
+    cr_assert_not(line_wants_promote(line, at(hold_us - 1)));
     cr_assert_not(line_wants_read(line, at(hold_us - 1)));
     cr_assert_eq(line_next(line).ns, at(hold_us).ns);
-    cr_assert(line_wants_promote(line, at(hold_us), 2));
+    cr_assert(line_wants_promote(line, at(hold_us)));
     cr_assert_eq(metric_get(&line->metrics->faults), 1);
     cr_assert_eq(line->flying, 0);
 }
@@ -247,7 +247,7 @@ Test(unit_line, forgets_all_but_its_configuration) {
     line_fault(line, "x", NOW);
     line_forget(line);
     cr_assert(line_wants_read(line, NOW));
-    cr_assert_not(line_wants_promote(line, NOW, 2));
+    cr_assert_not(line_wants_promote(line, NOW));
     cr_assert_eq(line->flying, 0);
     cr_assert_eq(line->batch, BATCH);
     desk_close(&desk);

@@ -9,26 +9,24 @@ Test(unit_line_backlog, a_full_batch_means_that_there_is_more) {
     desk_t desk = desk_open("");
     line_t *line = &desk.line;
     see_head(line, 1);
-    cr_assert(line_wants_promote(line, NOW, 2));
+    cr_assert(line_wants_promote(line, NOW));
     line_ask_t ask = line_sent_promote(line, NOW);
     cr_assert(ask.looks);
-    cr_assert_not(line_wants_promote(line, NOW, 2), "nobody knows yet whether there is more");
+    cr_assert_not(line_wants_promote(line, NOW), "nobody knows yet whether there is more");
     promote_reply_t full = moved(BATCH), part = moved(BATCH - 1);
     cr_assert(line_promoted(line, &full, &ask, NOW));
-    cr_assert(line->backlog && line_wants_promote(line, NOW, 2));
+    cr_assert(line->backlog && line_wants_promote(line, NOW));
     line_ask_t second = line_sent_promote(line, NOW);
     cr_assert_not(second.looks, "there is more for certain");
-    cr_assert(line_wants_promote(line, NOW, 2));
-    line_sent_promote(line, NOW);
-    cr_assert_not(line_wants_promote(line, NOW, 2), "the window is full");
-    cr_assert(line_promoted(line, &part, &second, NOW));
-    cr_assert_not(line_wants_promote(line, NOW, 2));
-    cr_assert_not(line_wants_read(line, NOW), "the other one is under way");
-    cr_assert(line_promoted(line, &part, &second, NOW));
-    cr_assert_not(line_wants_promote(line, NOW, 2), "what is due now nobody knows");
+    cr_assert_not(line_wants_promote(line, NOW), "one at a time");
+    cr_assert(line_promoted(line, &full, &second, NOW));
+    line_ask_t third = line_sent_promote(line, NOW);
+    cr_assert_not(line_wants_read(line, NOW), "it is under way");
+    cr_assert(line_promoted(line, &part, &third, NOW));
+    cr_assert_not(line_wants_promote(line, NOW), "what is due now nobody knows");
     cr_assert(line_wants_read(line, NOW), "so the head is looked at, at once");
     cr_assert(mono_reached(line_next(line), NOW));
-    cr_assert_eq(metric_get(&line->metrics->promoted), 3 * BATCH - 2);
+    cr_assert_eq(metric_get(&line->metrics->promoted), 3 * BATCH - 1);
     cr_assert_eq(metric_get(&line->metrics->batches), 3);
     desk_close(&desk);
 }
@@ -48,7 +46,7 @@ Test(unit_line_backlog, news_that_came_in_a_backlog_is_not_forgotten) {
     line_sent_look(line, NOW);
     line->flying--;
     see_head(line, 2);
-    cr_assert(line_wants_promote(line, NOW, 2));
+    cr_assert(line_wants_promote(line, NOW));
     desk_close(&desk);
 }
 
@@ -71,23 +69,6 @@ Test(unit_line_backlog, as_many_are_read_at_once_as_the_last_jobs_allow) {
         cr_assert_eq(line_sent_promote(&desk.line, NOW).first, rows[i].first, "row %zu", i);
         desk_close(&desk);
     }
-}
-
-Test(unit_line_backlog, batches_of_a_backlog_are_sent_apart) {
-    desk_t desk = desk_open("");
-    line_t *line = &desk.line;
-    cr_assert_eq(line_apart_ns(line), 0, "nothing is known");
-    line_cost(line, 500000);
-    cr_assert_eq(line_apart_ns(line), 300000);
-    for (int i = 0; i < 100; i++) line_cost(line, 100000);
-    cr_assert(line_apart_ns(line) >= 60000 && line_apart_ns(line) < 62000, "it follows what is usual now");
-    line_cost(line, 50 * NS_PER_MS);
-    cr_assert(line_apart_ns(line) < 72000, "one that waited for somebody else changes little");
-    for (int i = 0; i < 100; i++) line_cost(line, 50 * NS_PER_MS);
-    cr_assert_eq(line_apart_ns(line), NS_PER_MS, "others who wait for us do not wait for long");
-    line_forget(line);
-    cr_assert_eq(line_apart_ns(line), 0);
-    desk_close(&desk);
 }
 
 Test(unit_line_backlog, a_dear_look_is_not_repeated_at_once) {
