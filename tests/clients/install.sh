@@ -127,8 +127,8 @@ client_in_java() { # dialect
 exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$here/lib/*:$here/classes" "$name" "$@"'
 }
 
-# The oldest and the newest Bull that the dialect serves, and the last whose stalled check does not honour removeOnFail; QS_BULL
-# chooses. BullMQ stands beside them, to be refused.
+# The oldest and the newest Bull that the dialect serves, and one between, whose stalled check does not honour removeOnFail yet (4.12.6
+# does); QS_BULL chooses. BullMQ stands beside them, to be refused.
 client_bull() {
     tools bull node npm || return
     fetch bull 'bull@4.10.4 bull@4.12.2 bull@4.16.5 bullmq@5.63.2' sh -c 'for package in $0; do

@@ -47,8 +47,8 @@ child_t *native_start(const native_t *native, const char *const *args, const cha
         cr_assert(file && fwrite(in, 1, strlen(in), file) == strlen(in) && fclose(file) == 0);
     }
     argv[4] = input ? input : "/dev/null";
-    for (size_t i = 0; args[i] && i < MOST; i++) argv[i + 5] = args[i];
-    for (size_t i = 0; env && env[i] && i < MOST - 1; i++) all[i + 1] = env[i];
+    for (size_t i = 0; i < MOST && args[i]; i++) argv[i + 5] = args[i];
+    for (size_t i = 0; env && i < MOST - 1 && env[i]; i++) all[i + 1] = env[i];
     child_t *child = child_start(&(child_spec_t){.argv = argv, .env = all, .dir = native->dir, .out = out, .err = err});
     free(input);
     free(out);
