@@ -123,7 +123,7 @@ client_in_java() { # dialect
         -DincludeScope=runtime -DoutputDirectory=lib' || return
     cp "$here/story/Story.java" "$clients/$1/"
     build "$1" sh -c 'rm -rf classes && javac -Xlint:all,-processing -Werror -cp "lib/*" -d classes *.java' || return
-    launcher "$1" 'name=$(echo "$program" | sed "s/^w/W/; s/^p/P/; s/^c/C/")
+    launcher "$1" 'name=$(echo "$program" | sed "s/^w/W/; s/^p/P/; s/^c/C/; s/^m/M/")
 exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$here/lib/*:$here/classes" "$name" "$@"'
 }
 

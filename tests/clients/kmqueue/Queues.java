@@ -93,11 +93,40 @@ final class Queues {
 
     /** How many entries of the backup list the worker's own JSON of the task removed. */
     long finish(Task task) {
-        if (!isSafe(task.getQueue())) return 0;
+        return isSafe(task.getQueue()) ? remove(task, json(task)) : 0;
+    }
+
+    long remove(Task task, String json) {
         try (Jedis jedis = pool.getResource()) {
-            long removed = jedis.lrem(backup, 0, JSON.toJSONString(task));
+            long removed = jedis.lrem(backup, 0, json);
             jedis.srem(task.getQueue() + "_unique", task.getId());
             return removed;
+        }
+    }
+
+    String json(Task task) {
+        return JSON.toJSONString(task);
+    }
+
+    /** The monitor's: the next entry of the backup list, which goes to its other end; null when there is none. */
+    Task rotate() {
+        try (Jedis jedis = pool.getResource()) {
+            return JSON.parseObject(jedis.rpoplpush(backup, backup), Task.class);
+        }
+    }
+
+    /** The monitor's: back to the queue, to be taken next. */
+    void pushFirst(Task task) {
+        try (Jedis jedis = pool.getResource()) {
+            jedis.rpush(task.getQueue(), json(task));
+        }
+    }
+
+    /** Whether there is a heartbeat; a blank one is none. */
+    boolean beats(Task task) {
+        try (Jedis jedis = pool.getResource()) {
+            String value = jedis.get(task.getId() + "_alive");
+            return value != null && !value.trim().isEmpty();
         }
     }
 
