@@ -135,10 +135,18 @@ Test(daemon_clients_native, third_seed) {
     scene_end(&scene);
 }
 
+/* Bull's scenes are read by MONITOR, and that of Valkey does not quote what the arguments hold. */
+static void needs_redis(server_t *server) {
+    bool valkey;
+    free(server_version(server, &valkey));
+    if (valkey) cr_skip("the scenes of Bull cannot be read from Valkey's MONITOR");
+}
+
 /* What a capture program prints stands in the file, byte for byte. */
 static void is_current(const char *client, const char *program, const char *env, const char *file) {
     server_t *server = server_start(&(server_options_t){.tcp = true});
     native_t native = native_begin(client, server);
+    if (strncmp(env, "QS_BULL", 7) == 0) needs_redis(server);
     native_finish(&native, (const char *const[]){program, NULL}, (const char *const[]){env, NULL}, NULL);
     char *out = temp_path(native.dir, "out"), *now = temp_read(out), *kept = temp_read(file);
     cr_assert(*kept, "%s is missing: run make vectors", file);
