@@ -30,7 +30,7 @@ static const char QUEUE[] =
 typedef struct {
     double due;      /* in seconds, as the producer says */
     const char *hex; /* borrowed from the lines */
-    int came, polled;
+    int came;
 } message_t;
 
 static size_t jobs(void) {
@@ -54,9 +54,19 @@ static char *story(size_t from, size_t to, uint64_t *seed) {
 
 static int came(const native_t *native) { return native_count(native, "taken", NULL) + native_count(native, "polled", NULL); }
 
-/* Produces a part of the messages, and ends the sidecar that leads while they come; the other takes over, a new one stands by. */
+/* The first part comes while there is no sidecar: the old loop takes it. */
+static void before_sidecars(const native_t *native, size_t count, uint64_t *seed) {
+    char *in = story(0, count / (ROUNDS + 1), seed);
+    native_finish(native, (const char *const[]){"produce", "delay-queue", NULL}, NULL, in);
+    if (!wait_for(native_count(native, "polled", NULL) == (int)count / (ROUNDS + 1), ALL_MS))
+        native_fail(native, "the old loop does not take what is due");
+    free(in);
+}
+
+/* Produces another part of the messages, and ends the sidecar that leads while they come; the other takes over, a new one stands
+ * by. */
 static void round_of(scene_t *scene, const native_t *native, int round, size_t count, uint64_t *seed) {
-    size_t from = count * (size_t)round / ROUNDS, to = count * (size_t)(round + 1) / ROUNDS;
+    size_t from = count * (size_t)(round + 1) / (ROUNDS + 1), to = count * (size_t)(round + 2) / (ROUNDS + 1);
     daemon_t *leader = scene_await_leader(scene, "g", NULL, ALL_MS);
     int before = came(native);
     char *in = story(from, to, seed);
@@ -103,7 +113,7 @@ static void expect_each_once(const native_t *native, size_t count) {
                   message->due);
     }
     for (size_t i = 0; i < count; i++) cr_expect_eq(messages[i].came, 1, "message %zu came %d times", i, messages[i].came);
-    cr_expect(polled > 0 && polled < count, "the old loop had %zu of %zu messages", polled, count);
+    cr_expect_lt(polled, count, "the sidecar promoted nothing");
     fprintf(stderr, "third seed: %zu messages, %zu of them by the old loop\n", count, polled);
     free(messages);
     native_free_lines(&all);
@@ -118,8 +128,9 @@ Test(daemon_clients_native, third_seed) {
     child_t *workers[WORKERS + 1];
     for (int i = 0; i < WORKERS; i++) workers[i] = native_run(&native, "work", "delay-queue:ready");
     workers[WORKERS] = native_run(&native, "poll", "delay-queue");
-    for (int i = 0; i < 2; i++) scene_sidecar(&scene, (sidecar_t){.queues = QUEUE});
     if (!wait_for(native_count(&native, "ready", NULL) == WORKERS + 1, ALL_MS)) native_fail(&native, "the workers do not start");
+    before_sidecars(&native, count, &seed);
+    for (int i = 0; i < 2; i++) scene_sidecar(&scene, (sidecar_t){.queues = QUEUE});
     for (int i = 0; i < ROUNDS; i++) round_of(&scene, &native, i, count, &seed);
     if (!wait_for(came(&native) >= (int)count && redis_int(scene.r, "ZCARD delay-queue") == 0 &&
                       redis_int(scene.r, "LLEN delay-queue:ready") == 0,
