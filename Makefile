@@ -130,6 +130,10 @@ fuzz: $(FUZZERS) ## fuzzes what reads foreign bytes, each harness for FUZZ_SECON
 	        -artifact_prefix=$$fuzzer. $$fuzzer.corpus || exit 1; \
 	done
 
+.PHONY: vectors
+vectors: ## writes tests/data anew with the client libraries that build/clients has
+	@sh tests/clients/vectors.sh
+
 .PHONY: check lint tidy format
 check: all ## layers, config keys, scripts, sizes, hygiene and the linters
 	@MAKE="$(MAKE)" sh tests/check/run.sh

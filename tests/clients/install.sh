@@ -1,10 +1,11 @@
 #!/bin/sh
 # Makes build/clients: the workers of README.md, as they stand there, with the handlers of the tests and each language's own client
-# library. Libraries are fetched once by the ordinary tool of the language, with the settings of this machine; a second run needs
+# library; and the workers of the other dialects (tests/clients/README.md). Libraries are fetched once by the ordinary tool of the language, with the settings of this machine; a second run needs
 # no network. A language whose library cannot be had gets one line here and its test is skipped; one whose program does not
 # compile fails.
 #
-# build/clients/LANGUAGE/run PROGRAM [FILE...] runs `worker`, `producer` or (python) `heartbeat` in the current directory.
+# build/clients/LANGUAGE/run PROGRAM [FILE...] runs `worker`, `producer` or (python) `heartbeat` in the current directory;
+# build/clients/DIALECT/run PROGRAM [ARGUMENT...] runs `work`, `produce` or what else the dialect has.
 #
 # shellcheck disable=SC2016 # texts in single quotes are for the shells that they are handed to
 set -u
@@ -106,17 +107,50 @@ export PATH
 exec sh "$here/$program.sh" "$@"'
 }
 
+# The workers of the dialects. A layout in Python shares the library of the workers of README.
+client_in_python() { # dialect
+    if [ -e "$clients/python/skipped" ]; then
+        skip "$1" "$(cat "$clients/python/skipped")"
+    else
+        cp "$here/story/story.py" "$clients/$1/"
+        launcher "$1" 'exec "$here/../python/venv/bin/python" -B "$here/$program.py" "$@"'
+    fi
+}
+
+client_in_java() { # dialect
+    tools "$1" java javac mvn || return
+    fetch "$1" "$(cat "$here/$1/pom.xml")" sh -c 'rm -rf lib && exec mvn -q -B dependency:copy-dependencies \
+        -DincludeScope=runtime -DoutputDirectory=lib' || return
+    cp "$here/story/Story.java" "$clients/$1/"
+    build "$1" sh -c 'rm -rf classes && javac -Xlint:all,-processing -Werror -cp "lib/*" -d classes *.java' || return
+    launcher "$1" 'name=$(echo "$program" | sed "s/^w/W/; s/^p/P/; s/^c/C/; s/^m/M/")
+exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$here/lib/*:$here/classes" "$name" "$@"'
+}
+
+# The oldest and the newest Bull that the dialect serves, and one between, whose stalled check does not honour removeOnFail yet (4.12.6
+# does); QS_BULL chooses. BullMQ stands beside them, to be refused.
+client_bull() {
+    tools bull node npm || return
+    fetch bull 'bull@4.10.4 bull@4.12.2 bull@4.16.5 bullmq@5.63.2' sh -c 'for package in $0; do
+        version=${package#*@} && rm -rf "$version" && mkdir "$version" && echo "{\"private\": true}" >"$version/package.json" &&
+        (cd "$version" && npm install --no-save --no-audit --no-fund --loglevel=error "$package") || exit 1; done' \
+        'bull@4.10.4 bull@4.12.2 bull@4.16.5 bullmq@5.63.2' || return
+    cp "$here/story/story.js" "$clients/bull/"
+    launcher bull 'exec node "$here/$program.js" "$@"'
+}
+
 rm -f "$clients/failed"
-for language in python node go java shell; do
+for language in python node go java shell bull kmqueue delayed_queue private_queues delay_loop; do
     mkdir -p "$clients/$language"
-    (cd "$clients/$language" && rm -f run skipped)
+    (cd "$clients/$language" && rm -f run skipped ./*.java)
     find "$here/$language" -type f -exec cp -p {} "$clients/$language/" \;
 done
 python3 "$here/extract.py" README.md "$clients" || exit 1
-client_python &
-client_node &
+# Those that share a cache of their tool stand in one line.
+(client_python; client_in_python private_queues; client_in_python delay_loop) &
+(client_node; client_bull) &
 client_go &
-client_java &
+(client_java; client_in_java kmqueue; client_in_java delayed_queue) &
 client_shell &
 wait
 [ ! -e "$clients/failed" ] || exit 1

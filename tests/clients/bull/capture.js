@@ -1,0 +1,65 @@
+// capture.js: what Bull of the version QS_BULL does to Redis, one JSON a line, as tests/data/README.md says. Each scene begins with
+// an empty database. Time and the token are fixed, so that the same version writes the same bytes each time.
+process.env.QS_LOCK_MS = "600000"; // no key may end by itself while it is read
+process.env.QS_STALLED_MS = "600000";
+const { open, load, version } = require("./bull");
+const { readKeys } = require("./keys");
+const { scenes, restart } = require("./scenes");
+
+const Redis = load("ioredis");
+const scripts = load("bull/lib/scripts");
+
+const redis = new Redis(process.env.REDIS_URL);
+const hex = (text) => Buffer.from(text, "latin1").toString("hex");
+// Left out of what MONITOR shows: reads, the scripts themselves (what they do is shown command by command), the library's greetings.
+const SKIPPED = new RegExp(
+  "^(evalsha|eval|script|info|client|ping|multi|exec|select|flushall|keys|type|exists|get|[hl]len|hexists|hm?get|hgetall|lrange|" +
+    "lindex|lpos|z(range|revrange|count|card|score|rangebyscore|revrangebyscore)|sismember|smembers|scard|p?ttl)$",
+  "i",
+);
+let commands = [];
+let seen = () => {};
+
+// MONITOR escapes what is not ASCII; ioredis leaves it so.
+const unescaped = (text) =>
+  text.replace(/\\(x[0-9a-f]{2}|.)/g, (_, c) => {
+    if (c.length === 3) return String.fromCharCode(parseInt(c.slice(1), 16));
+    return { n: "\n", r: "\r", t: "\t", a: "\x07", b: "\b" }[c] || c;
+  });
+
+async function caughtUp() {
+  const mark = `mark-${Math.random()}`;
+  const done = new Promise((resolve) => (seen = (text) => text === mark && resolve()));
+  await redis.echo(mark);
+  await done;
+}
+
+async function print(what) {
+  await caughtUp();
+  const said = (line) => process.stdout.write(JSON.stringify({ what, version, ...line }) + "\n");
+  for (const command of commands) said({ command });
+  commands = [];
+  for (const line of await readKeys(redis)) said(line);
+}
+
+(async () => {
+  const monitor = await redis.duplicate().monitor();
+  monitor.on("monitor", (_time, args) => {
+    if (/^echo$/i.test(args[0])) seen(args[1]);
+    else if (!SKIPPED.test(args[0])) commands.push(args.map((arg) => hex(unescaped(arg))));
+  });
+  for (const [what, scene] of Object.entries(scenes)) {
+    if (what.startsWith("debounced") && !/^4\.16/.test(version)) continue;
+    await redis.flushall();
+    restart();
+    const queue = open("video");
+    queue.on("error", () => {});
+    await queue.isReady();
+    queue.token = "00000000-0000-4000-8000-000000000000";
+    await caughtUp();
+    commands = [];
+    await scene({ queue, redis, scripts, step: (name) => print(`${what}: ${name}`) });
+    await queue.close(true);
+  }
+  process.exit(0);
+})();

@@ -1,0 +1,22 @@
+# poll.py ZSET: the third seed's own consumer, as it was before there was a sidecar: one message at a time from the zset, and ZREM
+# decides who got it. QS_POLL_MS: how long it sleeps when nothing is due.
+import json
+import os
+import sys
+import time
+
+import redis
+
+import story
+
+r = redis.Redis.from_url(os.environ["REDIS_URL"])
+stop = story.stopping()
+nap = int(os.environ.get("QS_POLL_MS", "1000")) / 1000
+story.say("ready", "-", os.getpid())
+while not stop.is_set():
+    values = r.zrangebyscore(sys.argv[1], 0, time.time(), start=0, num=1)
+    if not values:
+        stop.wait(nap)
+    elif r.zrem(sys.argv[1], values[0]):
+        key = story.key_of(json.loads(values[0])["text"])
+        story.say("polled", key, values[0].hex())

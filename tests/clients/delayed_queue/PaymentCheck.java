@@ -1,0 +1,11 @@
+package example;
+
+/** An event class of its own file. */
+public final class PaymentCheck implements Event {
+    private String id, text;
+
+    public String getId() { return id; }
+    public void setId(String value) { id = value; }
+    public String getText() { return text; }
+    public void setText(String value) { text = value; }
+}

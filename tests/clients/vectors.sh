@@ -1,0 +1,38 @@
+#!/bin/sh
+# Writes tests/data: what the real client libraries, as build/clients has them, write into Redis. tests/data/README.md says what each
+# file is. The suite daemon_clients_native compares the files with what these programs say today.
+#
+#   sh tests/clients/vectors.sh
+set -eu
+cd "$(dirname "$0")/../.."
+clients=${QS_CLIENTS_DIR:-$PWD/build/clients}
+data=$PWD/tests/data
+room=$(mktemp -d)
+port=$(python3 -c 'import socket
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1])')
+redis-server --port "$port" --bind 127.0.0.1 --save '' --dir "$room" --logfile "$room/log" &
+server=$!
+trap 'kill "$server" && rm -rf "$room"' EXIT
+tries=0
+until redis-cli -p "$port" ping >/dev/null 2>&1; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 1000 ] || exit 1
+done
+export REDIS_URL="redis://127.0.0.1:$port"
+
+capture() { # client, file, program
+    "$clients/$1/run" "$3" >"$room/lines"
+    mkdir -p "$data/$1"
+    mv "$room/lines" "$data/$1/$2.jsonl"
+    echo "$data/$1/$2.jsonl: $(wc -l <"$data/$1/$2.jsonl") lines"
+}
+capture kmqueue fastjson-1.2.16 capture
+capture delayed_queue jackson-2.17.2 capture
+for QS_BULL in 4.10.4 4.12.2 4.16.5; do
+    export QS_BULL
+    capture bull "bull-$QS_BULL" capture
+done
+redis-cli -p "$port" flushall >/dev/null
+capture bull bullmq-5.63.2 bullmq
