@@ -6,6 +6,7 @@
 #include "base/log.h"
 
 enum {
+    AHEAD_MS = 60000,     // a row that is newer than Redis's clock by more was written before the clock went back
     LOOK_S = 60,          // between two looks at the limits while nothing is written
     SAY_S = 60,           // between two words on what was removed
     STEP_US = 4000,       // work of one step
@@ -88,6 +89,7 @@ bool pen_retain(pen_t *pen, int64_t now_ms, bool *more) {
     *more = false;
     if (!pen->audit || pen->writing || !mono_reached(pen->retain_at, now)) return true;
     if (!audit_use(pen->audit, &use, &why)) return pen_fail(pen, &why);
+    pen->limits.latest_ms = now_ms > 0 ? now_ms + AHEAD_MS : 0;
     now_ms = trusted(pen, now_ms);
     warn(pen, &use, now_ms);
     // One transaction a minute for rows that grow old one by one.

@@ -314,6 +314,41 @@ Test(redis_auditor_log, rows_older_than_retain_go_after_a_warning) {
     close_desk(&d);
 }
 
+/* Failures first .. first + count - 1, of now by Redis's clock. */
+static void fail_now(desk_t *d, int first, int count) {
+    redis_ok(d->f.r, "EVAL %s 1 sidecar:email:failures %d %d",
+             "local time = redis.call('TIME') local at = time[1] .. string.format('%03d', math.floor(time[2] / 1000)) "
+             "for i = tonumber(ARGV[1]), ARGV[1] + ARGV[2] - 1 do redis.call('XADD', KEYS[1], '*', 'event', redis.sha1hex(i) .. "
+             "string.format('%024x', i), 'kind', 'failed', 'queue', 'email', 'job', i, 'at', at) end",
+             first, count);
+}
+
+/* A log at its limit: what fails after Redis's clock was set back is older than what was removed, and yet new. */
+Test(redis_auditor_log, a_clock_that_is_set_back_hides_no_new_failure) {
+    desk_t d = {.audit = "retain_rows = 128;"};
+    open_desk(&d, (fixture_options_t){.preload = "shim_clock"}, "", "", NULL);
+    fail_now(&d, 0, 300);
+    expect_rows(&d, 126);
+    server_step_clock(d.f.server, INT64_C(-3600) * 1000);
+    for (int i = 0; i < 3; i++) {
+        char *sql = mem_printf("SELECT count(*) FROM events WHERE job = '%d'", 300 + 20 * i + 19);
+        fixture_step_boottime(1100);
+        fail_now(&d, 300 + 20 * i, 20);
+        cr_assert(stage_until(&d.crew.stage, number(&d, sql) == 1, 5000), "the newest is not there");
+        free(sql);
+        settle(&d);
+    }
+    cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE CAST(job AS INTEGER) >= 300"), 60, "%lld of 60",
+                 number(&d, "SELECT count(*) FROM events WHERE CAST(job AS INTEGER) >= 300"));
+    stop(&d); /* and what was missed meanwhile is said */
+    fail_now(&d, 400, 10);
+    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 5");
+    start(&d);
+    cr_assert(stage_until(&d.crew.stage, number(&d, "SELECT count(*) FROM events WHERE job = '409'") == 1, 5000));
+    cr_assert_eq(gaps(&d), 1);
+    close_desk(&d);
+}
+
 /* A Redis whose clock is a month ahead must not cost a month of the log. */
 Test(redis_auditor_log, nothing_grows_old_while_the_clocks_disagree) {
     desk_t d = {0};
