@@ -325,6 +325,7 @@ static bool land(auditor_t *a) {
     if (outcome == OUTCOME_OK && !arrived) {
         if (!mono_reached(a->give_up, mono_now())) return false;
         outcome = fault_set(&fault, OUTCOME_LOST, "%s: no reply in time", conn_target(a->conn));
+        a->room = a->room > 4 ? a->room / 4 : 1; // it may have been too long for this network
     }
     a->flying = false;
     if (outcome != OUTCOME_OK) {

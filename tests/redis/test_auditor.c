@@ -169,6 +169,21 @@ Test(redis_auditor, a_stream_that_began_anew_is_not_copied_yet) {
     close_desk(&d);
 }
 
+/* A reply that takes longer than redis.timeout would take as long the next time. */
+Test(redis_auditor, a_reply_that_never_arrives_is_asked_for_in_smaller_parts) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 40, NULL);
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "XREAD COUNT 16 "});
+    cr_assert(stage_until(&d.crew.stage, proxy_fired(d.f.proxy) == 1, 5000));
+    fixture_step_boottime(70000);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->reconnects) == 1, 5000));
+    fixture_step_boottime(3000);
+    expect_rows(&d, 40);
+    cr_assert_eq(proxy_requests(d.f.proxy, "XREAD COUNT 4 "), 1);
+    close_desk(&d);
+}
+
 /* No id is above the last one: what ended there is copied like any other, and so is what begins anew. */
 Test(redis_auditor, a_stream_at_its_last_id) {
     desk_t d = {0};
