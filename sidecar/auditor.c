@@ -160,6 +160,10 @@ static bool trim(auditor_t *a, size_t queue, const lease_t *lease) {
 static bool forget_marks(auditor_t *a) {
     fault_t fault;
     size_t queue = a->marks.queue;
+    if (!pen_clocks_agree(redis_now_ms(a))) { // a mark that is forgotten too early lets a job be put back twice
+        a->marks.at = a->look_at;
+        return true;
+    }
     outcome_t outcome = marks_step(&a->marks, a->conn, a->keys, a->leases, redis_now_ms(a), &fault);
     if (outcome == OUTCOME_LATER || outcome == OUTCOME_LOST) return auditor_put_off(a, &fault);
     if (outcome == OUTCOME_FAULT)

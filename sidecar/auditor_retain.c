@@ -27,11 +27,13 @@ static int64_t fullness(const pen_t *pen, const audit_use_t *use) {
     return rows > bytes ? rows : bytes;
 }
 
+bool pen_clocks_agree(int64_t redis_ms) { return llabs(redis_ms - (int64_t)time(NULL) * 1000) <= CLOCKS_APART_MS; }
+
 // Nothing is removed for its age while Redis's clock and this machine's are a day apart: one of them was set wrong, and what it
 // would remove is gone for good. 0 = unknown.
 static int64_t trusted(pen_t *pen, int64_t now_ms) {
     int64_t here_ms = (int64_t)time(NULL) * 1000;
-    bool apart = now_ms > 0 && llabs(now_ms - here_ms) > CLOCKS_APART_MS;
+    bool apart = now_ms > 0 && !pen_clocks_agree(now_ms);
     if (apart && !pen->warned_clock)
         log_warn(
             ROLE, NULL,
