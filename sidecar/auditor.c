@@ -20,6 +20,7 @@ enum {
     ROOM_MOST = 3000,             // one transaction: each costs an fsync
     ROOM_MUCH = 500,              // what is not given back to the system by itself
     ROOM_BYTES = 2 * 1024 * 1024, // of values, that one reply should have at the most
+    CLOCK_APART_MS = 60000,       // a new record that is older than this is reason to ask for the time
 };
 
 static const char ROLE[] = "auditor";
@@ -159,6 +160,10 @@ static bool trim(auditor_t *a, size_t queue, const lease_t *lease) {
 static bool forget_marks(auditor_t *a) {
     fault_t fault;
     size_t queue = a->marks.queue;
+    if (!pen_clocks_agree(redis_now_ms(a))) { // a mark that is forgotten too early lets a job be put back twice
+        a->marks.at = a->look_at;
+        return true;
+    }
     outcome_t outcome = marks_step(&a->marks, a->conn, a->keys, a->leases, redis_now_ms(a), &fault);
     if (outcome == OUTCOME_LATER || outcome == OUTCOME_LOST) return auditor_put_off(a, &fault);
     if (outcome == OUTCOME_FAULT)
@@ -217,6 +222,12 @@ static bool send_read(auditor_t *a) {
     return true;
 }
 
+// A new record that is old by what we know of Redis's clock has waited, or the clock went back: retention must know which.
+static void doubt_clock(auditor_t *a, int64_t at) {
+    mono_t now = mono_now();
+    if (redis_now_ms(a) - at > CLOCK_APART_MS && mono_diff(now, a->redis_at) > TURN_MS * NS_PER_MS) a->look_at = now;
+}
+
 static void on_entry(void *self, size_t queue, const char *id, const event_t *entry, size_t bytes) {
     auditor_t *a = self;
     event_t event = *entry;
@@ -233,9 +244,13 @@ static void on_entry(void *self, size_t queue, const char *id, const event_t *en
         return;
     }
     if (event.queue.len == 0) event.queue = slice_text(auditor_queue_name(a, queue));
+    bool new = stream_id_compare(id, a->copies[queue].kept) > 0;
+    if (new) a->copies[queue].spare--; // the stream has grown
+    // Only what was here before can have been removed: a new one may be older than that, after a step back of Redis's clock.
+    if (!new &&audit_has_dropped(a->pen.audit, event.at)) return;
+    if (new) doubt_clock(a, event.at);
     a->spoilt = !pen_begin(&a->pen) || !pen_put(&a->pen, &event, &added);
     if (added) a->added++;
-    if (stream_id_compare(id, a->copies[queue].kept) > 0) a->copies[queue].spare--; // the stream has grown
 }
 
 // Rows and positions of this reply, in one transaction. False: the log refuses, and everything is as before.
@@ -314,6 +329,7 @@ static bool land(auditor_t *a) {
     if (outcome == OUTCOME_OK && !arrived) {
         if (!mono_reached(a->give_up, mono_now())) return false;
         outcome = fault_set(&fault, OUTCOME_LOST, "%s: no reply in time", conn_target(a->conn));
+        a->room = a->room > 4 ? a->room / 4 : 1; // it may have been too long for this network
     }
     a->flying = false;
     if (outcome != OUTCOME_OK) {

@@ -76,20 +76,25 @@ static bool cut_by_others(const copy_t *copy, const stream_look_t *look) {
     return begun && stream_id_compare(look->first, copy->kept) > 0 && stream_id_compare(look->trimmed, copy->kept) < 0;
 }
 
-static bool note_cut(auditor_t *a, size_t queue, const stream_look_t *look) {
+// `to`: the first id that is there again.
+static bool put_cut(auditor_t *a, size_t queue, const char *to) {
     const event_t gap = {.reason = slice_text("removed_by_others"),
                          .error =
                              slice_text("records after the first of these ids and before the second may be missing: the failure "
                                         "stream was trimmed or deleted by somebody else before this log had them"),
                          .at = a->redis_ms};
     const char *kept = a->copies[queue].kept;
-    bool added = false;
-    if (!pen_begin(&a->pen) || !put_gap(a, queue, gap, kept, look->first, 0, &added) || !pen_commit(&a->pen)) return false;
+    bool added;
+    if (!put_gap(a, queue, gap, kept, to, 0, &added)) return false;
     if (added)
         log_warn(ROLE, auditor_queue_name(a, queue),
                  "somebody else has trimmed or deleted the failure stream: records may be missing from the audit log",
-                 F_STR("after", kept), F_STR("before", look->first));
+                 F_STR("after", kept), F_STR("before", to));
     return true;
+}
+
+static bool note_cut(auditor_t *a, size_t queue, const stream_look_t *look) {
+    return pen_begin(&a->pen) && put_cut(a, queue, look->first) && pen_commit(&a->pen);
 }
 
 // Sixty bits of a name, so that each lost log has gap rows of its own.
@@ -144,24 +149,35 @@ static bool own_up(auditor_t *a) {
     return true;
 }
 
+static bool move(auditor_t *a, size_t queue, const char *kept) {
+    if (!pen_move(&a->pen, auditor_queue_name(a, queue), kept) || !pen_commit(&a->pen)) return false;
+    auditor_set_id(a->copies[queue].kept, kept);
+    return true;
+}
+
+// The stream ends before the log does: it was lost in part, or as a whole, and may hold other records by the same ids. So nothing
+// in it counts as copied. Of one that is gone nobody knows what it had above the log's position, up to now.
+static bool begin_anew(auditor_t *a, size_t queue, const stream_look_t *look, bool trimmed) {
+    copy_t *copy = &a->copies[queue];
+    bool gone = strcmp(look->last, STREAM_ID_NONE) == 0;
+    stream_id_t to;
+    log_info(ROLE, auditor_queue_name(a, queue), "the failure stream began anew: it is read from its beginning",
+             F_STR("was_at", copy->kept), F_STR("is_at", look->last));
+    auditor_set_id(copy->at, STREAM_ID_NONE);
+    snprintf(to, sizeof to, "%lld-0", (long long)a->redis_ms);
+    if (!pen_begin(&a->pen) || (gone && !put_cut(a, queue, to))) return false;
+    return move(a, queue, trimmed ? look->trimmed : STREAM_ID_NONE);
+}
+
 // Keeps the log's position in step with the stream. False: the log refuses.
 static bool follow(auditor_t *a, size_t queue, const stream_look_t *look) {
     copy_t *copy = &a->copies[queue];
-    bool anew = stream_id_compare(look->last, copy->kept) < 0;
-    if (anew) {
-        log_info(ROLE, auditor_queue_name(a, queue), "the failure stream began anew: it is read from its beginning",
-                 F_STR("was_at", copy->kept), F_STR("is_at", look->last));
-        auditor_set_id(copy->at, STREAM_ID_NONE);
-    }
-    const char *kept = anew ? look->last : copy->kept;
     // A mark above all that the stream ever had is of an earlier life.
-    bool gap = stream_id_compare(look->trimmed, kept) > 0 && stream_id_compare(look->trimmed, look->last) <= 0;
-    if (!anew && !gap) return !cut_by_others(copy, look) || note_cut(a, queue, look);
-    if (!pen_begin(&a->pen) || (gap && !note_trimmed(a, queue, look))) return false;
-    if (gap) kept = look->trimmed;
-    if (!pen_move(&a->pen, auditor_queue_name(a, queue), kept) || !pen_commit(&a->pen)) return false;
-    auditor_set_id(copy->kept, kept);
-    return true;
+    bool trimmed = stream_id_compare(look->trimmed, look->last) <= 0;
+    if (stream_id_compare(look->last, copy->kept) < 0) return begin_anew(a, queue, look, trimmed);
+    if (trimmed && stream_id_compare(look->trimmed, copy->kept) > 0)
+        return pen_begin(&a->pen) && note_trimmed(a, queue, look) && move(a, queue, look->trimmed);
+    return !cut_by_others(copy, look) || note_cut(a, queue, look);
 }
 
 bool auditor_look(auditor_t *a, bool *found) {

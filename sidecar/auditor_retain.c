@@ -6,6 +6,7 @@
 #include "base/log.h"
 
 enum {
+    AHEAD_MS = 60000,     // a row that is newer than Redis's clock by more was written before the clock went back
     LOOK_S = 60,          // between two looks at the limits while nothing is written
     SAY_S = 60,           // between two words on what was removed
     STEP_US = 4000,       // work of one step
@@ -26,11 +27,13 @@ static int64_t fullness(const pen_t *pen, const audit_use_t *use) {
     return rows > bytes ? rows : bytes;
 }
 
+bool pen_clocks_agree(int64_t redis_ms) { return llabs(redis_ms - (int64_t)time(NULL) * 1000) <= CLOCKS_APART_MS; }
+
 // Nothing is removed for its age while Redis's clock and this machine's are a day apart: one of them was set wrong, and what it
 // would remove is gone for good. 0 = unknown.
 static int64_t trusted(pen_t *pen, int64_t now_ms) {
     int64_t here_ms = (int64_t)time(NULL) * 1000;
-    bool apart = now_ms > 0 && llabs(now_ms - here_ms) > CLOCKS_APART_MS;
+    bool apart = now_ms > 0 && !pen_clocks_agree(now_ms);
     if (apart && !pen->warned_clock)
         log_warn(
             ROLE, NULL,
@@ -88,6 +91,7 @@ bool pen_retain(pen_t *pen, int64_t now_ms, bool *more) {
     *more = false;
     if (!pen->audit || pen->writing || !mono_reached(pen->retain_at, now)) return true;
     if (!audit_use(pen->audit, &use, &why)) return pen_fail(pen, &why);
+    pen->limits.latest_ms = now_ms > 0 ? now_ms + AHEAD_MS : 0;
     now_ms = trusted(pen, now_ms);
     warn(pen, &use, now_ms);
     // One transaction a minute for rows that grow old one by one.

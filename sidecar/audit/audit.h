@@ -17,7 +17,7 @@ typedef struct audit audit_t;
 typedef enum audit_mode {
     AUDIT_WRITE,  // creates and migrates what is not there; by one process at a time, see lock.h
     AUDIT_READ,   // changes nothing; fails where there is no log
-    AUDIT_IMPORT, // as AUDIT_WRITE, but beside the one that holds it and for a short time; what retention dropped may come again
+    AUDIT_IMPORT, // as AUDIT_WRITE, but beside the one that holds it and for a short time
     AUDIT_PEER,   // as AUDIT_READ, and takes older schemas too: their table `events` is there
 } audit_mode_t;
 
@@ -65,11 +65,14 @@ enum { AUDIT_POSITION_SIZE = 48 };
 bool audit_position(audit_t *audit, const char *queue, char position[AUDIT_POSITION_SIZE], buffer_t *why);
 
 // One transaction: begin, any number of puts and moves, then commit; after a false anywhere, rollback. An event that is there
-// already is left alone (by its id), so reading a stream again is harmless, and so is one that is not newer than what retention
-// has dropped. *added, where not NULL, tells whether it was new. An event without an id (event_ref says so) is refused: pass over
-// those of strangers. Bytes that are no UTF-8 are kept exactly in payload and error, and escaped in all other texts.
+// already is left alone (by its id), so reading a stream again is harmless. *added, where not NULL, tells whether it was new. An
+// event without an id (event_ref says so) is refused: pass over those of strangers. Bytes that are no UTF-8 are kept exactly in
+// payload and error, and escaped in all other texts.
 bool audit_begin(audit_t *audit, buffer_t *why);
 bool audit_put(audit_t *audit, const event_t *event, bool *added, buffer_t *why);
+// Whether retention has removed rows of this time or a later one: an event that was here before and is not here now was removed.
+// Of one that was never here it says nothing: clocks are set back.
+bool audit_has_dropped(const audit_t *audit, int64_t at);
 bool audit_move(audit_t *audit, const char *queue, const char *position, buffer_t *why);
 bool audit_commit(audit_t *audit, buffer_t *why); // on disk when it returns true
 void audit_rollback(audit_t *audit);
@@ -82,6 +85,7 @@ typedef struct audit_limits {
     int64_t retain_ms;
     int64_t rows;
     int64_t bytes;
+    int64_t latest_ms; // no row should be newer; where one is, the clock went back, and the rows that came first go first
 } audit_limits_t;
 typedef struct audit_use {
     int64_t rows;
@@ -95,9 +99,9 @@ typedef struct audit_retained {
     int64_t dropped; // rows
     bool more;       // there is more to do
 } audit_retained_t;
-// One short step: removes the rows of the lowest `at` while they are older than allowed or the log is too large, in one
-// transaction, or else gives free pages back to the file system; for about budget_us, and a commit. now_ms by Redis's clock; 0 =
-// unknown, and nothing is too old.
+// One short step: removes the rows of the lowest `at` (see latest_ms) while they are older than allowed or the log is too large,
+// in one transaction, or else gives free pages back to the file system; for about budget_us, and a commit. now_ms by Redis's
+// clock; 0 = unknown, and nothing is too old.
 bool audit_retain(audit_t *audit, const audit_limits_t *limits, int64_t now_ms, int64_t budget_us, audit_retained_t *out,
                   buffer_t *why);
 

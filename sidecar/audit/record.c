@@ -19,6 +19,8 @@ static const char put_sql[] = "INSERT INTO events (ref, answers_ref"
 static const char oldest_sql[] = "SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind = 'failed' ORDER BY at LIMIT ?1)"
                                  " UNION ALL SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind <> 'failed' ORDER BY at"
                                  " LIMIT ?1) ORDER BY 1, 2 LIMIT ?1";
+static const char newest_sql[] = "SELECT max(coalesce((SELECT at FROM events WHERE kind = 'failed' ORDER BY at DESC LIMIT 1), 0),"
+                                 " coalesce((SELECT at FROM events WHERE kind <> 'failed' ORDER BY at DESC LIMIT 1), 0))";
 static const char dropped_sql[] = "INSERT INTO facts VALUES ('dropped', CAST(?1 AS TEXT)) ON CONFLICT (name) DO UPDATE SET"
                                   " value = CAST(max(CAST(value AS INTEGER), ?1) AS TEXT)";
 
@@ -34,6 +36,8 @@ static const char *const sql_of[STATEMENT_COUNT] = {
     [STATEMENT_PAGES] = "PRAGMA page_count",
     [STATEMENT_FREE] = "PRAGMA freelist_count",
     [STATEMENT_OLDEST] = oldest_sql,
+    [STATEMENT_FIRST] = "SELECT at, seq FROM events ORDER BY seq LIMIT ?1",
+    [STATEMENT_NEWEST] = newest_sql,
     [STATEMENT_DROP] = "DELETE FROM events WHERE seq = ?",
     [STATEMENT_DROPPED] = dropped_sql,
     [STATEMENT_VACUUM] = "PRAGMA incremental_vacuum",
@@ -119,7 +123,6 @@ bool audit_put(audit_t *audit, const event_t *event, bool *added, buffer_t *why)
         buffer_printf(why, "audit log %s: an event without an id, or outside of a transaction, cannot be kept", audit->path);
         return false;
     }
-    if (event->at <= audit->dropped) return true;
     if (!look(audit, ref, event->event, &known, why)) return false;
     if (known) return true;
     sqlite3_stmt *of = audit_statement(audit, STATEMENT_PUT, why);
@@ -134,6 +137,8 @@ bool audit_put(audit_t *audit, const event_t *event, bool *added, buffer_t *why)
     if (added) *added = done;
     return done;
 }
+
+bool audit_has_dropped(const audit_t *audit, int64_t at) { return at <= audit->dropped; }
 
 bool audit_move(audit_t *audit, const char *queue, const char *position, buffer_t *why) {
     sqlite3_stmt *of = audit_statement(audit, STATEMENT_MOVE, why);

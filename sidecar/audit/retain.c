@@ -26,7 +26,7 @@ typedef struct pages {
 bool audit_read_facts(audit_t *audit, buffer_t *why) {
     const char sql[] = "SELECT coalesce((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'dropped'), "
                        "-9223372036854775807 - 1)";
-    audit->dropped = INT64_MIN; // whoever imports may bring back what is older
+    audit->dropped = INT64_MIN;
     if (!audit_number(audit, "PRAGMA page_size", &audit->page_bytes, why)) return false;
     return !audit->own || audit_number(audit, sql, &audit->dropped, why);
 }
@@ -46,9 +46,9 @@ static bool ask_pages(audit_t *audit, pages_t *out, buffer_t *why) {
     return ask(audit, STATEMENT_PAGES, &out->all, why) && ask(audit, STATEMENT_FREE, &out->free, why);
 }
 
-// Up to CHUNK of the oldest rows; -1 with *why when they cannot be read.
-static int oldest(audit_t *audit, old_row_t rows[CHUNK], int most, buffer_t *why) {
-    sqlite3_stmt *of = audit_statement(audit, STATEMENT_OLDEST, why);
+// Up to CHUNK of the rows that go first, of STATEMENT_OLDEST or STATEMENT_FIRST; -1 with *why when they cannot be read.
+static int oldest(audit_t *audit, audit_statement_t which, old_row_t rows[CHUNK], int most, buffer_t *why) {
+    sqlite3_stmt *of = audit_statement(audit, which, why);
     int count = 0;
     int code;
     if (!of) return -1;
@@ -78,7 +78,7 @@ bool audit_use(audit_t *audit, audit_use_t *out, buffer_t *why) {
     if (!ask(audit, STATEMENT_ROWS, &out->rows, why) || !ask_pages(audit, &pages, why)) return false;
     int64_t wal = wal_bytes(audit);
     old_row_t rows[CHUNK];
-    int found = oldest(audit, rows, 1, why);
+    int found = oldest(audit, STATEMENT_OLDEST, rows, 1, why);
     if (found < 0) return false;
     if (found) first = rows[0];
     out->bytes = pages.all * pages.size + wal;
@@ -90,8 +90,9 @@ bool audit_use(audit_t *audit, audit_use_t *out, buffer_t *why) {
 // One step under way.
 typedef struct step {
     const audit_limits_t *limits;
-    int64_t too_old; // rows below this `at` go; INT64_MIN = none
-    int64_t rows;    // that there are now
+    audit_statement_t order; // of those that go
+    int64_t too_old;         // rows below this `at` go; INT64_MIN = none
+    int64_t rows;            // that there are now
     int64_t beside;
     int64_t dropped; // rows
     int64_t last;    // the highest `at` of them
@@ -117,7 +118,7 @@ static bool too_large(audit_t *audit, const step_t *step, bool *yes, buffer_t *w
 // Removes some rows. *more: there may be others to remove.
 static bool drop_some(audit_t *audit, step_t *step, bool *more, buffer_t *why) {
     old_row_t rows[CHUNK];
-    int count = oldest(audit, rows, CHUNK, why);
+    int count = oldest(audit, step->order, rows, CHUNK, why);
     sqlite3_stmt *of = audit_statement(audit, STATEMENT_DROP, why);
     if (count < 0 || !of) return false;
     for (int i = 0; i < count; i++) {
@@ -129,7 +130,7 @@ static bool drop_some(audit_t *audit, step_t *step, bool *more, buffer_t *why) {
         audit->added--;
         step->rows--;
         step->dropped++;
-        step->last = rows[i].at;
+        if (step->dropped == 1 || rows[i].at > step->last) step->last = rows[i].at;
         if (mono_reached(step->until, mono_now())) return true;
     }
     *more = count == CHUNK;
@@ -200,12 +201,22 @@ static bool give_back(audit_t *audit, step_t *step, audit_retained_t *out, buffe
     return audit_merge(audit, why);
 }
 
+// Where the clock went back `at` no longer tells what is old: new rows would go before all those that came earlier.
+static bool find_order(audit_t *audit, step_t *step, buffer_t *why) {
+    int64_t newest = 0;
+    if (step->limits->latest_ms == 0) return true;
+    if (!ask(audit, STATEMENT_NEWEST, &newest, why)) return false;
+    if (newest > step->limits->latest_ms) step->order = STATEMENT_FIRST;
+    return true;
+}
+
 bool audit_retain(audit_t *audit, const audit_limits_t *limits, int64_t now_ms, int64_t budget_us, audit_retained_t *out,
                   buffer_t *why) {
     audit_use_t use;
     *out = (audit_retained_t){0};
     if (!audit_use(audit, &use, why)) return false;
     step_t step = {.limits = limits,
+                   .order = STATEMENT_OLDEST,
                    .too_old = limits->retain_ms > 0 && now_ms > limits->retain_ms ? now_ms - limits->retain_ms : INT64_MIN,
                    .rows = use.rows,
                    .beside = beside(audit, wal_bytes(audit)),
@@ -214,6 +225,7 @@ bool audit_retain(audit_t *audit, const audit_limits_t *limits, int64_t now_ms, 
     bool bytes = over(use.kept, limits->bytes, &audit->dropping_bytes);
     bool any = use.oldest_ms != INT64_MAX;
     if (!any || !(rows || bytes || use.oldest_ms < step.too_old)) return give_back(audit, &step, out, why);
+    if ((rows || bytes) && !find_order(audit, &step, why)) return false;
     if (!in_transaction(audit, drop, &step, &out->more, why)) return false;
     out->dropped = step.dropped;
     if (step.dropped && step.last > audit->dropped) audit->dropped = step.last;

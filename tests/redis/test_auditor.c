@@ -122,6 +122,68 @@ Test(redis_auditor, a_stream_cut_by_a_foreign_hand_is_a_gap) {
     close_desk(&d);
 }
 
+Test(redis_auditor, a_stream_that_is_gone_is_a_gap) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
+    audit_log_feed(d.f.r, "email", 0, 10, "5");
+    expect_rows(&d, 10);
+    stop(&d);
+    audit_log_feed(d.f.r, "email", 10, 10, "5");
+    redis_ok(d.f.r, "DEL sidecar:email:failures");
+    start(&d);
+    cr_assert(stage_until(&d.crew.stage, gaps(&d) == 1, 5000), "%lld gaps", gaps(&d));
+    cr_assert_eq(audit_log_int(d.path,
+                               "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'removed_by_others' AND queue = "
+                               "'email' AND job = '5-9..' || at || '-0'"),
+                 1);
+    restart(&d);
+    settle(&d);
+    audit_log_feed(d.f.r, "email", 20, 10, NULL);
+    expect_rows(&d, 20);
+    restart(&d);
+    settle(&d);
+    cr_assert_eq(gaps(&d), 1);
+    close_desk(&d);
+}
+
+/* A stream that began anew is copied when it was read, not when that was noticed. */
+Test(redis_auditor, a_stream_that_began_anew_is_not_copied_yet) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 10, "500");
+    expect_rows(&d, 10);
+    stop(&d);
+    redis_ok(d.f.r, "DEL sidecar:email:failures");
+    audit_log_feed(d.f.r, "email", 10, 10, "400");
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "XREAD", .error = "-LOADING a while", .times = -1});
+    start(&d);
+    cr_assert(stage_until(&d.crew.stage, fixture_log_count("began anew") == 1, 5000));
+    settle(&d);
+    stop(&d);
+    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 4"); /* another instance leads */
+    redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "400-15");
+    proxy_pass(d.f.proxy);
+    start(&d);
+    expect_rows(&d, 14);
+    cr_assert_eq(audit_log_int(d.path, "SELECT count(*) FROM events WHERE kind = 'gap' AND job = '0-0..400-15'"), 1);
+    close_desk(&d);
+}
+
+/* A reply that takes longer than redis.timeout would take as long the next time. */
+Test(redis_auditor, a_reply_that_never_arrives_is_asked_for_in_smaller_parts) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 40, NULL);
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "XREAD COUNT 16 "});
+    cr_assert(stage_until(&d.crew.stage, proxy_fired(d.f.proxy) == 1, 5000));
+    fixture_step_boottime(70000);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->reconnects) == 1, 5000));
+    fixture_step_boottime(3000);
+    expect_rows(&d, 40);
+    cr_assert_eq(proxy_requests(d.f.proxy, "XREAD COUNT 4 "), 1);
+    close_desk(&d);
+}
+
 /* No id is above the last one: what ended there is copied like any other, and so is what begins anew. */
 Test(redis_auditor, a_stream_at_its_last_id) {
     desk_t d = {0};

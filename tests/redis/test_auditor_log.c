@@ -103,6 +103,27 @@ Test(redis_auditor_log, damage_while_it_runs) {
     close_desk(&d);
 }
 
+/* Whoever puts a damaged copy in the place of the log that is open learns of it at once, not at the next start. */
+Test(redis_auditor_log, a_damaged_copy_put_in_its_place_while_it_is_open) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 300, "1");
+    expect_rows(&d, 300);
+    restart(&d); /* all of it is in the one file */
+    settle(&d);
+    char *copy = mem_printf("%s/copy.db", d.dir);
+    copy_file(d.path, copy);
+    struct stat at;
+    cr_assert_eq(stat(copy, &at), 0);
+    damage(copy, at.st_size / 4096 - 2);
+    cr_assert_eq(rename(copy, d.path), 0);
+    remove_file(&d, "-wal"), remove_file(&d, "-shm");
+    cr_assert(stage_until(&d.crew.stage, moved_aside(&d) == 1, 10000));
+    expect_rebuilt(&d, 300, "log_damaged", "1-299 ");
+    free(copy);
+    close_desk(&d);
+}
+
 Test(redis_auditor_log, a_log_that_is_removed_while_it_is_open) {
     desk_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
@@ -311,6 +332,41 @@ Test(redis_auditor_log, rows_older_than_retain_go_after_a_warning) {
     cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE job = '100'"), 1);
     cr_assert_eq(fixture_log_count("reach audit.retain"), 1);
     cr_assert_eq(metric_get(&of(&d)->audit_dropped), 100);
+    close_desk(&d);
+}
+
+/* Failures first .. first + count - 1, of now by Redis's clock. */
+static void fail_now(desk_t *d, int first, int count) {
+    redis_ok(d->f.r, "EVAL %s 1 sidecar:email:failures %d %d",
+             "local time = redis.call('TIME') local at = time[1] .. string.format('%03d', math.floor(time[2] / 1000)) "
+             "for i = tonumber(ARGV[1]), ARGV[1] + ARGV[2] - 1 do redis.call('XADD', KEYS[1], '*', 'event', redis.sha1hex(i) .. "
+             "string.format('%024x', i), 'kind', 'failed', 'queue', 'email', 'job', i, 'at', at) end",
+             first, count);
+}
+
+/* A log at its limit: what fails after Redis's clock was set back is older than what was removed, and yet new. */
+Test(redis_auditor_log, a_clock_that_is_set_back_hides_no_new_failure) {
+    desk_t d = {.audit = "retain_rows = 128;"};
+    open_desk(&d, (fixture_options_t){.preload = "shim_clock"}, "", "", NULL);
+    fail_now(&d, 0, 300);
+    expect_rows(&d, 126);
+    server_step_clock(d.f.server, INT64_C(-3600) * 1000);
+    for (int i = 0; i < 3; i++) {
+        char *sql = mem_printf("SELECT count(*) FROM events WHERE job = '%d'", 300 + 20 * i + 19);
+        fixture_step_boottime(1100);
+        fail_now(&d, 300 + 20 * i, 20);
+        cr_assert(stage_until(&d.crew.stage, number(&d, sql) == 1, 5000), "the newest is not there");
+        free(sql);
+        settle(&d);
+    }
+    cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE CAST(job AS INTEGER) >= 300"), 60, "%lld of 60",
+                 number(&d, "SELECT count(*) FROM events WHERE CAST(job AS INTEGER) >= 300"));
+    stop(&d); /* and what was missed meanwhile is said */
+    fail_now(&d, 400, 10);
+    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 5");
+    start(&d);
+    cr_assert(stage_until(&d.crew.stage, number(&d, "SELECT count(*) FROM events WHERE job = '409'") == 1, 5000));
+    cr_assert_eq(gaps(&d), 1);
     close_desk(&d);
 }
 

@@ -22,7 +22,7 @@ static desk_t *open_desk(void) {
     char *dir = temp_dir("log");
     d->path = temp_path(dir, "audit.db");
     d->config = mem_printf(TWO_QUEUES, d->path);
-    d->f = fixture_start(&(fixture_options_t){.config = d->config});
+    d->f = fixture_start(&(fixture_options_t){.config = d->config, .preload = "shim_clock"});
     crew_start(&d->crew, d->f.keys, 0);
     free(dir);
     return d;
@@ -109,6 +109,24 @@ Test(redis_marks, the_auditor_takes_the_steps) {
     cr_assert_eq(marks_of(d->f.r, "email"), OLD + 1, "the next round is an hour later");
     fixture_step_boottime(HOUR_S * 1000 + 1000);
     cr_assert(stage_until(&d->crew.stage, marks_of(d->f.r, "email") == 1, 15000));
+    auditor_free(auditor);
+    close_desk(d);
+}
+
+/* What was forgotten too early could be put back twice. */
+Test(redis_marks, none_grows_old_while_the_clocks_disagree) {
+    static const int64_t MONTH_MS = INT64_C(30) * 24 * 3600 * 1000;
+    desk_t *d = open_desk();
+    mark(d->f.r, "sms");
+    server_step_clock(d->f.server, MONTH_MS);
+    crew_lead(&d->crew, d->f.r);
+    auditor_t *auditor = auditor_new(d->f.keys, d->crew.leases, d->crew.metrics, &d->crew.stage.role.stop);
+    stage_add(&d->crew.stage, auditor_tick, auditor);
+    stage_run(&d->crew.stage, 300);
+    cr_assert_eq(marks_of(d->f.r, "sms"), OLD + 1);
+    server_step_clock(d->f.server, -MONTH_MS);
+    fixture_step_boottime(61000);
+    cr_assert(stage_until(&d->crew.stage, marks_of(d->f.r, "sms") == 1, 15000));
     auditor_free(auditor);
     close_desk(d);
 }

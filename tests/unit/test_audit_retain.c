@@ -16,7 +16,7 @@
 enum { MUCH_US = 60 * 1000 * 1000 };
 static const int64_t NOW = INT64_C(1800000000000);
 
-/* Events first .. first + count - 1, one a second from at0 on, in one transaction. */
+/* Events first .. first + count - 1, one a second from at0 on, in one transaction, as they are read from a stream again. */
 static void fill(audit_t *audit, int first, int count, int64_t at0, size_t payload) {
     buffer_t why = {0};
     char *bytes = mem_alloc(payload + 1);
@@ -26,6 +26,7 @@ static void fill(audit_t *audit, int first, int count, int64_t at0, size_t paylo
         audit_case_event_t of;
         audit_case_event(&of, i % 5 == 4 ? "retried" : "failed", i, at0 + i * 1000);
         of.event.payload = (slice_t){bytes, payload};
+        if (audit_has_dropped(audit, of.event.at)) continue;
         cr_assert(audit_put(audit, &of.event, NULL, &why), "%s", buffer_text(&why));
     }
     cr_assert(audit_commit(audit, &why), "%s", buffer_text(&why));
@@ -98,6 +99,28 @@ Test(unit_audit_retain, by_rows_the_lowest_at_goes_first_whatever_came_first) {
     cr_assert_eq(rows(path), 630);
     cr_assert_eq(audit_case_count(path, "SELECT min(at) FROM events"), NOW + 370 * 1000);
     cr_assert_eq(rows_fact(path), 630);
+    audit_close(audit);
+    free(path);
+}
+
+/* Rows of a clock that was ahead must not outlive those that came after it was set back. */
+Test(unit_audit_retain, what_came_first_goes_first_where_rows_are_of_a_time_to_come) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit_limits_t limits = {.rows = 64, .latest_ms = NOW + 200 * 1000};
+    fill(audit, 0, 50, NOW + 3600 * 1000, 10);
+    fill(audit, 50, 50, NOW, 10);
+    cr_assert_eq(keep(audit, limits, MUCH_US, NULL), 37);
+    cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events WHERE at < 1800000000000 + 3600000"), 50);
+    cr_assert_eq(audit_case_count(path, "SELECT value FROM facts WHERE name = 'dropped'"), NOW + (3600 + 36) * 1000);
+    fill(audit, 0, 37, NOW + 3600 * 1000, 10);
+    cr_assert_eq(rows(path), 63, "rows came back");
+    limits.latest_ms += 3600 * 1000; /* that time has come: the oldest are those that came later */
+    limits.rows = 32;
+    keep(audit, limits, MUCH_US, NULL);
+    cr_assert_eq(audit_case_count(path, "SELECT min(job) = 'job-37' FROM events WHERE at >= 1800000000000 + 3600000"), 1);
+    cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events WHERE at >= 1800000000000 + 3600000"), 13);
+    cr_assert_eq(rows_fact(path), rows(path));
     audit_close(audit);
     free(path);
 }
