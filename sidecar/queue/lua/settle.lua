@@ -63,7 +63,7 @@ if ends and not room then return {'full'} end
 redis.call('LREM', KEYS[5] .. ':none', 1, '') -- would be refused here, and not when the job is in two places
 
 local dlq = KEYS[10] ~= KEYS[1]
-if dlq then redis.call('LPUSH', KEYS[10], job) end -- a list of others' may be closed to us: then there is no record, either
+if dlq then redis.call('LPUSH', KEYS[10], job) end -- refused, it must leave no record
 if room then
     local recorded = redis.pcall('XADD', KEYS[7], '*', unpack(record))
     if type(recorded) == 'table' then
