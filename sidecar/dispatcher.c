@@ -236,8 +236,8 @@ static outcome_t land_promote(dispatcher_t *d, const flight_t *flight, int64_t *
     outcome_t outcome = line->ops->promote_read(d->link.data, &reply, fault);
     mono_t now = mono_now();
     if (outcome == OUTCOME_OK) {
-        link_works(&d->link); // a look that succeeds proves less: it writes nothing
-        if (reply.large > 0 || reply.moved < LINE_MANY) *bytes = reply.bytes; // to move many is what Redis is there for
+        link_works(&d->link);                      // a look that succeeds proves less: it writes nothing
+        if (reply.large > 0) *bytes = reply.bytes; // what was moved is gone: nothing reads it again
         if (!line_promoted(line, &reply, &flight->ask, now)) terms_fence(&d->terms, flight->asks[0].queue, flight->term);
         return OUTCOME_OK;
     }

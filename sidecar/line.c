@@ -152,6 +152,8 @@ static void apply_moved(line_t *line, const promote_reply_t *reply, const line_a
     if (reply->moved > 0) {
         line->empty = 0;
         line->first = first_step(line, reply);
+        // What was dear to look at is no longer the head; the next one is judged by the look that follows.
+        if (!line->large) line->reread = mono_min(line->reread, mono_add(now, LINE_REREAD_MS * NS_PER_MS));
         record_moved(line, reply);
     } else {
         metric_add(&line->metrics->empty, 1);

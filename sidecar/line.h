@@ -17,7 +17,6 @@ enum {
     LINE_DEAR_NS = 5000000,    // a request that takes longer is dear: the next one waits
     LINE_DEAR_BYTES = 1 << 20, // if it had to read so much; else Redis was busy with others, or away
     LINE_BYTE_NS = 10,         // and a byte of it takes no longer than this
-    LINE_MANY = 64,            // jobs moved at once, that are worth any cost
     LINE_REST_MOST_MS = 10000, // but no longer than this
     LINE_DEAR_TIMES = 10,      // this many times as long
 };

@@ -28,6 +28,7 @@ bool audit_find(audit_t *audit, const char *prefix, int64_t limit, audit_row_fn 
 // One final failure without what is in it.
 typedef struct audit_match {
     int64_t seq;
+    int64_t at;
     slice_t queue;
     slice_t state;
 } audit_match_t;

@@ -43,8 +43,10 @@ static bool select_page(audit_t *audit, const audit_filter_t *filter, place_t *p
         sqlite3_bind_text(of, sqlite3_bind_parameter_index(of, ":after_reason"), place->reason, -1, SQLITE_TRANSIENT);
     }
     while ((code = sqlite3_step(of)) == SQLITE_ROW) {
-        const audit_match_t match = {
-            .seq = sqlite3_column_int64(of, 0), .queue = question_bytes(of, 2), .state = question_bytes(of, 4)};
+        const audit_match_t match = {.seq = sqlite3_column_int64(of, 0),
+                                     .at = sqlite3_column_int64(of, 1),
+                                     .queue = question_bytes(of, 2),
+                                     .state = question_bytes(of, 4)};
         if (!take(self, &match)) break;
         if (++*taken == filter->limit) place_move(place, of);
     }

@@ -34,8 +34,9 @@ enum { NOTE_MOST = 1024, RATE_MOST = 1000000, QUEUES_NAMED = 1000 };
     "      --utc           times without a zone are UTC instead of local time\n"
 #define HELP_ONCE                                                                                                                \
     "Each failure is answered once, whoever asks, on whichever instance, unless --again: what was answered before is left out\n" \
-    "and said. So an interrupted run (Ctrl-C finishes what is under way) is simply run again. The answer is an event of its\n"   \
-    "own: every instance's log gets it. -o json: one object at the end; jsonl: one for each failure that is tried.\n"            \
+    "and said. So an interrupted run (Ctrl-C finishes what is under way) is simply run again, unless it had --again, which\n"    \
+    "would do all of it once more. The answer is an event of its own: every instance's log gets it. -o json: one object at\n"    \
+    "the end; jsonl: one for each failure that is tried.\n"                                                                      \
     "Exit codes: 0 ok; 1 something was refused or not found; 2 wrong usage; 69 Redis unreachable; 78 bad config; 130 Ctrl-C.\n"
 
 const char audit_requeue_help[] =

@@ -39,7 +39,7 @@ typedef struct requeue_wish {
       "its payload in the log is not the job that failed (by its SHA-256): see another instance's log")                          \
     X(GONE, "gone", true, "is no longer in the log")                                                                             \
     X(REFUSED, "refused", true, "Redis refuses it")                                                                              \
-    X(UNKNOWN, "unknown", true, "Redis was lost before it answered: run the same again, it is done at most once")
+    X(UNKNOWN, "unknown", true, "Redis was lost before it answered: it may be done")
 typedef enum fate {
 #define X(name, word, fails, text) FATE_##name,
     FATE_LIST(X)
@@ -68,7 +68,8 @@ typedef struct plan {
     plan_queue_t *queues; // owned
     size_t queue_count;
     int64_t open, answered;
-    int bad_refs; // they were complained of
+    int64_t newest; // the latest `at` of these
+    int bad_refs;   // they were complained of
 } plan_t;
 
 // Both change nothing. False: the log cannot be read, with *why.
@@ -82,7 +83,8 @@ void plan_describe(const plan_t *plan, buffer_t *out);
 typedef struct tally {
     const requeue_wish_t *wish;
     int64_t of[FATE_COUNT];
-    int64_t total; // planned
+    int64_t total;  // planned
+    int64_t before; // of these, answered when it began
     mono_t began;
     mono_t shown;      // when the progress was
     bool progress;     // a line of it stands on the terminal

@@ -20,7 +20,8 @@ enum {
 typedef struct run {
     const requeue_wish_t *wish;
     tally_t tally;
-    conn_t *conn; // NULL in a dry run
+    conn_t *conn;   // NULL in a dry run
+    int64_t newest; // plan->newest
     subject_t flights[FLIGHTS];
     size_t first, flying; // a ring
     size_t bytes;         // of jobs on their way
@@ -86,15 +87,19 @@ static void tell(run_t *run, const subject_t *subject, fate_t fate, const char *
     tally_progress(&run->tally, false);
 }
 
-// Where its mark and record belong, and where the job goes. What is no longer in the config is at home with the queue that takes
-// it.
+// Where its mark and record belong, and where the job goes. What is no longer in the config is at home with the first queue,
+// wherever it goes: two marks in two places would not know of each other. (In Cluster they must be in the slot of the queue that
+// takes it.) Of a discarded one nothing goes anywhere.
 static fate_t find_queues(const run_t *run, const audit_row_t *row, subject_t *subject) {
     const keyspace_t *keys = run->wish->keys;
     size_t home = 0;
     while (home < keys->queue_count && !slice_is(row->event.queue, keys->queues[home].config->name)) home++;
-    if (home == keys->queue_count && run->wish->to < 0) return FATE_NO_QUEUE;
+    bool known = home < keys->queue_count;
+    if (!known && run->wish->to < 0 && !run->wish->discards) return FATE_NO_QUEUE;
+    if (!known) home = run->wish->to >= 0 && keys->config->lock.scope == LOCK_SCOPE_QUEUE ? (size_t)run->wish->to : 0;
+    subject->home = home;
     subject->to = run->wish->to < 0 ? home : (size_t)run->wish->to;
-    subject->home = home < keys->queue_count ? home : subject->to;
+    if (run->wish->discards) return FATE_WOULD;
     const char *dialect = dialect_ops(keys->queues[subject->to].config->dialect)->name;
     return slice_is(row->event.dialect, dialect) ? FATE_WOULD : FATE_OTHER_DIALECT;
 }
@@ -190,6 +195,7 @@ static void land(run_t *run, size_t most) {
 static bool take_row(void *self, const audit_row_t *row) {
     run_t *run = self;
     subject_t subject = {0};
+    if (row->event.at > run->newest) return true; // retention has removed what was chosen, and its place went to a later event
     digest_t digest = digest_of(row->event.payload.data, row->event.payload.len);
     cut(subject.ref, sizeof subject.ref, row->ref);
     cut(subject.event, sizeof subject.event, row->event.event);
@@ -275,6 +281,7 @@ int requeue_run(const requeue_wish_t *wish, const plan_t *plan) {
     buffer_t why = {0};
     int status = CLI_OK;
     run->wish = wish;
+    run->newest = plan->newest;
     run->refusals = mem_array(wish->keys->queue_count, sizeof *run->refusals);
     hold_signals(run);
     if (connect_to_redis(run, plan, &status)) {

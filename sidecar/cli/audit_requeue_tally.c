@@ -18,7 +18,7 @@ static const struct {
 };
 
 void tally_begin(tally_t *tally, const requeue_wish_t *wish, int64_t total, int64_t answered) {
-    *tally = (tally_t){.wish = wish, .total = total, .began = mono_now(), .shown = mono_now()};
+    *tally = (tally_t){.wish = wish, .total = total, .before = answered, .began = mono_now(), .shown = mono_now()};
     tally->of[FATE_ANSWERED] = answered;
 }
 
@@ -118,11 +118,12 @@ void tally_progress(tally_t *tally, bool last) {
     if (last || mono_diff(now, tally->shown) < PROGRESS_MS * NS_PER_MS) return;
     tally->shown = now;
     int64_t ms = mono_diff(now, tally->began) / NS_PER_MS + 1, so_far = tried(tally), left = tally->total - so_far;
+    int64_t by_now = so_far - tally->before;
     audit_number_text(so_far, done);
     audit_number_text(tally->total, total);
-    audit_number_text(so_far * 1000 / ms, rate);
+    audit_number_text(by_now * 1000 / ms, rate);
     fprintf(stderr, "\r%s of %s (%d %%), %s/s, %" PRId64 " s left\x1b[K", done, total,
-            (int)(tally->total ? so_far * 100 / tally->total : 100), rate, so_far ? left * ms / so_far / 1000 : 0);
+            (int)(tally->total ? so_far * 100 / tally->total : 100), rate, by_now ? left * ms / by_now / 1000 : 0);
     fflush(stderr);
     tally->progress = true;
 }
@@ -160,8 +161,9 @@ static void print_summary(const tally_t *tally, const char *stopped) {
     if (!stopped) return;
     audit_number_text(tally->total - tried(tally), number);
     fflush(stdout);
-    fprintf(stderr, "queue-sidecar: stopped, with %s left: %s. Run the same command again: what is done is left out\n", number,
-            stopped);
+    fprintf(stderr, "queue-sidecar: stopped, with %s left: %s. %s\n", number, stopped,
+            wish->again ? "The same command would do again what is done now, because of --again: `audit list` shows what that is"
+                        : "Run the same command again: what is done is left out");
 }
 
 int tally_end(tally_t *tally, const char *stopped) {

@@ -246,3 +246,80 @@ Test(daemon_requeue, the_runbook_of_the_readme_works_as_written) {
     free(dir), free(bin), free(script), free(out), free(err);
     scene_end(&s);
 }
+
+/* Their marks must meet, wherever each of them sends the job. */
+Test(daemon_requeue, two_who_name_different_queues_put_a_failure_of_none_back_once) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE ", { name = \"other\"; }, { name = \"third\"; }"});
+    feed_one(s.r, (failure_t){.number = 1, .queue = "gone"});
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
+    daemon_pause(d);
+    cr_assert_eq(cli(d, "requeue", "--where", "-q", "gone", "--yes", "--to", "other")->code, 0);
+    const daemon_output_t *second = cli(d, "requeue", "--where", "-q", "gone", "--yes", "--to", "third");
+    cr_assert(has(second->out, "1 of them: was answered before"), "%s%s", second->out, second->err);
+    cr_assert_eq(redis_int(s.r, "LLEN other") + redis_int(s.r, "LLEN third"), 1);
+    daemon_continue(d);
+    await(&s, answers(d, 1), COPY_MS);
+    scene_end(&s);
+}
+
+Test(daemon_requeue, what_is_discarded_needs_no_queue) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    feed_one(s.r, (failure_t){.number = 1, .queue = "gone"});
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
+    const daemon_output_t *done = cli(d, "discard", "--where", "-q", "gone", "--yes");
+    cr_assert(done->code == 0 && has(done->out, "1 discarded"), "%s%s", done->out, done->err);
+    await(&s, answers(d, 1), COPY_MS);
+    cr_assert(has(cli(d, "list", "-q", "gone")->out, "discarded "));
+    cr_assert_eq(redis_int(s.r, "EXISTS q gone"), 0);
+    scene_end(&s);
+}
+
+Test(daemon_requeue, one_failure_that_is_named_twice_is_one) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    feed(s.r, 0, 2);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 2, COPY_MS);
+    char *ref = ref_of(d, "job 1");
+    const daemon_output_t *done = cli(d, "requeue", ref, ref, "--again");
+    cr_assert(done->code == 0 && !*done->err, "%s%s", done->out, done->err);
+    cr_assert_eq(redis_int(s.r, "LLEN q"), 1);
+    free(ref);
+    scene_end(&s);
+}
+
+Test(daemon_requeue, a_limit_is_not_used_up_by_what_was_answered_before) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    feed(s.r, 0, 5);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 5, COPY_MS);
+    for (int done = 2; done <= 6; done += 2) {
+        int most = done < 5 ? done : 5;
+        cr_assert_eq(cli(d, "requeue", "--where", "-q", "q", "-n", "2", "--yes")->code, 0);
+        cr_assert_eq(distinct(s.r, "q"), most);
+        await(&s, answers(d, most), COPY_MS);
+    }
+    scene_end(&s);
+}
+
+/* A right that is taken away meanwhile: what cannot go into the list has no record, however often it is tried. */
+Test(daemon_requeue, a_dead_letter_list_that_is_refused_has_no_record) {
+    scene_t s = scene_begin(NULL);
+    redis_ok(s.r, "ACL SETUSER half on >secret +@all &* ~*");
+    daemon_t *d = scene_sidecar_up(
+        &s, (sidecar_t){.redis = "username = \"half\"; password = \"secret\";",
+                        .queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; dlq = \"q:dead\"; }",
+                        .scan = "50ms"});
+    redis_ok(s.r, "LPUSH q job");
+    redis_expect(s.r, "job", "LMOVE q q:backup RIGHT LEFT");
+    await(&s, redis_int(s.r, "LLEN q:backup") == 2 && redis_int(s.r, "HLEN sidecar:q:stamps") == 1, COPY_MS);
+    redis_ok(s.r, "ACL SETUSER half -lpush");
+    redis_ok(s.r, "HSET q:errors job !no");
+    await(&s, daemon_log_count(d, "redis refuses the monitor") > 0, COPY_MS);
+    cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 0);
+    redis_ok(s.r, "ACL SETUSER half +lpush");
+    await(&s, redis_int(s.r, "LLEN q:dead") == 1, COPY_MS);
+    cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 1);
+    scene_end(&s);
+}

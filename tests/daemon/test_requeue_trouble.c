@@ -198,9 +198,9 @@ static const char terminal[] = "import os, pty, sys\n"
                                "sys.stdout.buffer.write(said)\n"
                                "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n";
 
-static int on_terminal(const daemon_t *d, const char *answer, char **said) {
+static int on_terminal(const daemon_t *d, const char *answer, const char *rate, char **said) {
     const char *program = getenv("QS_DAEMON") && *getenv("QS_DAEMON") ? getenv("QS_DAEMON") : "build/queue-sidecar";
-    command_t of = command(d, (const char *const[]){"requeue", "--where", "-q", "q", NULL});
+    command_t of = command(d, (const char *const[]){"requeue", "--where", "-q", "q", "--rate", rate, NULL});
     const char *argv[WORDS + 16] = {"python3", "-c", terminal, answer, program};
     char *dir = temp_dir("terminal"), *out = temp_path(dir, "out");
     memcpy(argv + 5, of.argv, sizeof(of.argv));
@@ -220,13 +220,91 @@ Test(daemon_requeue_trouble, on_a_terminal_it_asks_first) {
     char *said;
     feed(s.r, 0, 3);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
-    cr_assert_eq(on_terminal(d, "", &said), 1, "%s", said);
+    cr_assert_eq(on_terminal(d, "", "1000/s", &said), 1, "%s", said);
     cr_assert(has(said, "about to put back 3 jobs: q 3.") && has(said, "nothing was done"), "%s", said);
     cr_assert_eq(redis_int(s.r, "EXISTS q"), 0);
     free(said);
-    cr_assert_eq(on_terminal(d, "y", &said), 0, "%s", said);
+    cr_assert_eq(on_terminal(d, "y", "1000/s", &said), 0, "%s", said);
     cr_assert(has(said, "3 put back in"), "%s", said);
     cr_assert_eq(distinct(s.r, "q"), 3);
     free(said);
+    scene_end(&s);
+}
+
+/* The highest "N/s" that its progress has told. */
+static int highest_rate(const char *said) {
+    int highest = -1, rate, left;
+    for (const char *at = strstr(said, "%), "); at; at = strstr(at + 1, "%), "))
+        if (sscanf(at, "%%), %d/s, %d s left", &rate, &left) == 2 && rate > highest) highest = rate;
+    return highest;
+}
+
+/* What an earlier run has done is no speed of this one. */
+Test(daemon_requeue_trouble, progress_counts_from_where_it_began) {
+    enum { FAILURES = 900, LEFT = 3 };
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    char *said;
+    feed(s.r, 0, FAILURES);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
+    cr_assert_eq(cli(d, "requeue", "--where", "-q", "q", "--yes", "-n", "897")->code, 0);
+    await(&s, answers(d, FAILURES - LEFT), COPY_MS);
+    cr_assert_eq(on_terminal(d, "y", "1/s", &said), 0, "%s", said);
+    cr_assert(has(said, "about to put back 3 jobs: q 3 (897 were answered before"), "%s", said);
+    int rate = highest_rate(said);
+    cr_assert(rate >= 0 && rate <= 5, "%d/s: %s", rate, said);
+    free(said);
+    scene_end(&s);
+}
+
+/* Nobody is told to run it again when that would do it twice. */
+Test(daemon_requeue_trouble, an_interrupted_run_with_again_is_not_to_be_repeated) {
+    enum { FAILURES = 100 };
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    feed(s.r, 0, FAILURES);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
+    background_t b = cli_start(d, "requeue", "--where", "-q", "q", "--yes", "--again", "--rate", "20/s");
+    await(&s, redis_int(s.r, "LLEN q") >= 2, RUN_MS);
+    char *err = strdup(b.err);
+    child_signal(b.child, SIGINT);
+    cr_assert_eq(finish(&b, NULL), 130);
+    char *said = temp_read(err);
+    cr_assert(has(said, "because of --again") && !has(said, "Run the same command again"), "%s", said);
+    free(said);
+    free(err);
+    scene_end(&s);
+}
+
+#define LATER                                                                                                                    \
+    "UPDATE events SET event = replace(hex(zeroblob(32)), '0', 'f'), ref = '777777777777', at = at + 60000, job = 'later', "     \
+    "payload = 'later', size = 5, sha256 = '' WHERE seq = 3 RETURNING seq"
+
+/* Numbers of rows that retention has removed are given again. */
+Test(daemon_requeue_trouble, a_failure_that_came_later_is_not_taken_for_one_that_was_chosen) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    feed(s.r, 0, 3);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
+    daemon_pause(d); /* its rows stay as they are made here */
+    background_t b = cli_start(d, "requeue", "--where", "-q", "q", "--yes", "--rate", "30/m", "-o", "json");
+    await(&s, redis_int(s.r, "LLEN q") == 1, RUN_MS);
+    cr_assert_eq(audit_log_int(daemon_audit_path(d), LATER), 3);
+    char *out;
+    cr_assert_eq(finish(&b, &out), 1);
+    cr_assert(number_of(out, "done") == 2 && number_of(out, "gone") == 1, "%s", out);
+    cr_assert_eq(redis_int(s.r, "LLEN q"), 2);
+    free(out);
+    daemon_continue(d);
+    scene_end(&s);
+}
+
+Test(daemon_requeue_trouble, a_queue_of_odd_bytes_moves_no_cursor) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    feed_one(s.r, (failure_t){.number = 1, .queue = "\x1b[2J"});
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
+    const daemon_output_t *asked = cli(d, "requeue", "--where", "--since", "1970-01-01", "--to", "q");
+    cr_assert(asked->code == 2 && has(asked->err, "put back 1 job: ") && !has(asked->err, "\x1b"), "%s", asked->err);
     scene_end(&s);
 }

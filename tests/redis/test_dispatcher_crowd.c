@@ -124,3 +124,16 @@ Test(redis_dispatcher, a_slow_command_of_another_delays_nothing_after_it) {
     cr_assert(stage_until(&d.crew.stage, ready(&d) == 1, 2000), "a job that is due waits for more than two seconds");
     close_desk(&d);
 }
+
+/* A large job that was moved is not read again, so what comes after it need not wait: its bytes are no reason. */
+Test(redis_dispatcher, a_large_job_that_was_moved_delays_nothing_after_it) {
+    enum { LARGE_BYTES = 16000000, SOON_MS = 800 }; /* ten times its cost would be 1600 ms */
+    desk_t d;
+    open_desk(&d, (fixture_options_t){0});
+    settle(&d);
+    redis_ok(d.f.r, "EVAL %s 1 email:delayed %d", "return redis.call('ZADD', KEYS[1], 1, string.rep('x', ARGV[1]))", LARGE_BYTES);
+    expect_ready(&d, 1);
+    redis_ok(d.f.r, "ZADD email:delayed 1 small");
+    cr_assert(stage_until(&d.crew.stage, ready(&d) == 2, SOON_MS));
+    close_desk(&d);
+}

@@ -285,7 +285,7 @@ Test(redis_script_settle, a_report_is_answered_once) {
     fixture_stop(&f);
 }
 
-/* With the record, before the removal, and never at a retry. */
+/* Before the removal, and never at a retry. */
 Test(redis_script_settle, an_ended_job_goes_to_the_dead_letter_list) {
     fixture_t f = setup();
     ask_t ask = ask_end();
@@ -366,6 +366,7 @@ Test(redis_script_settle, a_stream_at_its_last_id_loses_nothing) {
     for (int ends = 0; ends < 2; ends++) {
         ask_t ask = ask_new();
         ask.ends = ends;
+        if (ends) ask.dlq = "email:dead";
         redisReply *reply = settle_with(f.r, ask, true);
         cr_assert_eq(reply->type, REDIS_REPLY_ERROR);
         freeReplyObject(reply);

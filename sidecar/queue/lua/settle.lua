@@ -67,11 +67,16 @@ local room = bytes <= tonumber(ARGV[12])
 if ends and not room then return {'full'} end
 redis.call('LREM', KEYS[5] .. ':none', 1, '') -- would be refused here, and not when the job is in two places
 
+local dlq = KEYS[10] ~= KEYS[1]
+if dlq then redis.call('LPUSH', KEYS[10], job) end -- refused, it must leave no record
 if room then
-    redis.call('XADD', KEYS[7], '*', unpack(record))
+    local recorded = redis.pcall('XADD', KEYS[7], '*', unpack(record))
+    if type(recorded) == 'table' then
+        if dlq then redis.call('LREM', KEYS[10], 1, job) end
+        return recorded
+    end
     redis.call('HSET', KEYS[8], 'bytes', string.format('%.0f', bytes), 'entries', length + 1)
 end
-if KEYS[10] ~= KEYS[1] then redis.call('LPUSH', KEYS[10], job) end
 if not ends then
     local added = 0
     if delayed then
