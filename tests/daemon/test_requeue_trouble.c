@@ -61,14 +61,17 @@ Test(daemon_requeue_trouble, what_cannot_go_back_is_said_and_the_others_go_on) {
     feed_one(s.r, (failure_t){.number = 2, .queue = "gone"});
     await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
     redis_ok(s.r,
-             "XADD sidecar:q:failures * event %s kind failed dialect list queue q job damaged at 5 size 3 sha256 %s payload abc",
+             "XADD sidecar:q:failures * event %s kind failed dialect list queue q job damaged at 1750000000000 size 3 sha256 %s "
+             "payload abc",
              "00000000000000000000000000000000000000000000000000000000000000aa",
              "00000000000000000000000000000000000000000000000000000000000000bb");
-    redis_ok(s.r, "XADD sidecar:q:failures * event %s kind failed dialect list queue q job cut at 5 size 4 payload abc",
+    redis_ok(s.r,
+             "XADD sidecar:q:failures * event %s kind failed dialect list queue q job cut at 1750000000000 size 4 payload abc",
              "10000000000000000000000000000000000000000000000000000000000000aa");
-    redis_ok(s.r, "XADD sidecar:q:failures * event %s kind failed dialect bull queue q job bull at 5 size 3 payload abc",
+    redis_ok(s.r,
+             "XADD sidecar:q:failures * event %s kind failed dialect bull queue q job bull at 1750000000000 size 3 payload abc",
              "20000000000000000000000000000000000000000000000000000000000000aa");
-    redis_ok(s.r, "XADD sidecar:q:failures * event %s kind failed dialect list queue q job none at 5",
+    redis_ok(s.r, "XADD sidecar:q:failures * event %s kind failed dialect list queue q job none at 1750000000000",
              "30000000000000000000000000000000000000000000000000000000000000aa");
     await(&s, audit_log_rows(daemon_audit_path(d)) == 7, COPY_MS);
     const daemon_output_t *all = cli(d, "requeue", "--where", "--since", "1970-01-01", "--yes", "-o", "json");
