@@ -68,4 +68,7 @@ bool pen_fail(pen_t *pen, buffer_t *why);
 // is more to do at once.
 bool pen_retain(pen_t *pen, int64_t now_ms, bool *more);
 
+// Whether Redis's clock and this machine's are more than a day apart: then nothing may be removed for its age.
+bool pen_clocks_apart(int64_t redis_ms);
+
 #endif

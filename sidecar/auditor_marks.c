@@ -1,5 +1,7 @@
 #include "auditor_marks.h"
 
+#include "auditor_log.h"
+
 enum {
     ROUND_S = 3600, // from the end of one round over all queues to the next
     STEP_MS = 1000, // between two steps in one hash: a million marks take half an hour
@@ -21,7 +23,7 @@ outcome_t marks_step(marks_t *marks, conn_t *conn, const keyspace_t *keys, lease
     mono_t now = mono_now();
     *fault = (fault_t){0};
     if (!mono_reached(marks->at, now)) return OUTCOME_OK;
-    if (!find_queue(marks, keys, leases, &lease)) {
+    if (pen_clocks_apart(redis_ms) || !find_queue(marks, keys, leases, &lease)) {
         *marks = (marks_t){.at = mono_add(now, ROUND_S * NS_PER_S)};
         return OUTCOME_OK;
     }

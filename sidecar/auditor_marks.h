@@ -14,7 +14,8 @@ typedef struct marks {
     mono_t at; // the next step is not before this
 } marks_t;
 
-// One step, if it is time. `redis_ms` is Redis's time. OUTCOME_FAULT is about one queue, which is passed over.
+// One step, if it is time. `redis_ms` is Redis's time; where that is not to be trusted nothing is forgotten. OUTCOME_FAULT is
+// about one queue, which is passed over.
 outcome_t marks_step(marks_t *marks, conn_t *conn, const keyspace_t *keys, leases_t *leases, int64_t redis_ms, fault_t *fault);
 
 #endif

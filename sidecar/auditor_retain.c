@@ -18,6 +18,8 @@ enum {
 static const char ROLE[] = "auditor";
 static const int64_t CLOCKS_APART_MS = INT64_C(24) * 3600 * 1000;
 
+bool pen_clocks_apart(int64_t redis_ms) { return llabs(redis_ms - (int64_t)time(NULL) * 1000) > CLOCKS_APART_MS; }
+
 static int64_t percent(int64_t of, int64_t limit) { return limit > 0 ? (int64_t)((double)of * 100 / (double)limit) : 0; }
 
 static int64_t fullness(const pen_t *pen, const audit_use_t *use) {
@@ -30,7 +32,7 @@ static int64_t fullness(const pen_t *pen, const audit_use_t *use) {
 // would remove is gone for good. 0 = unknown.
 static int64_t trusted(pen_t *pen, int64_t now_ms) {
     int64_t here_ms = (int64_t)time(NULL) * 1000;
-    bool apart = now_ms > 0 && llabs(now_ms - here_ms) > CLOCKS_APART_MS;
+    bool apart = now_ms > 0 && pen_clocks_apart(now_ms);
     if (apart && !pen->warned_clock)
         log_warn(
             ROLE, NULL,

@@ -112,3 +112,19 @@ Test(redis_marks, the_auditor_takes_the_steps) {
     auditor_free(auditor);
     close_desk(d);
 }
+
+/* One of them was set wrong: what is forgotten for that is gone for good. */
+Test(redis_marks, clocks_that_are_days_apart_make_nothing_old) {
+    fault_t fault;
+    desk_t *d = open_desk();
+    marks_t marks = {0};
+    crew_lead(&d->crew, d->f.r);
+    mark(d->f.r, "email");
+    for (int day = -2; day <= 2; day += 4) {
+        marks.at = (mono_t){0};
+        int64_t wrong = redis_ms(d->f.r) + day * INT64_C(86400000);
+        cr_assert_eq(marks_step(&marks, d->f.conn, d->f.keys, d->crew.leases, wrong, &fault), OUTCOME_OK);
+        cr_assert_eq(marks_of(d->f.r, "email"), OLD + 1);
+    }
+    close_desk(d);
+}
