@@ -7,8 +7,9 @@
 
 enum {
     PAGE_FIRST = 8,
-    PAGE_BYTES = 1024 * 1024, // of one request's entries; several are on their way
-    REPORTS_MOST = 10000,     // others wait for the next pass
+    PAGE_BYTES = 1024 * 1024,         // of one request's entries; several are on their way
+    PAGE_BYTES_MOST = 8 * PAGE_BYTES, // of them, if each were as large as the largest
+    REPORTS_MOST = 10000,             // others wait for the next pass
     REPORT_MISSED_PASSES = 2,
     HUSHED_PASSES = 2,                // then the stamps of finished jobs are swept, too
     REPORTS_BYTES = 64 * 1024 * 1024, // of their jobs
@@ -62,6 +63,7 @@ void ward_forget(ward_t *ward) {
     ward->soonest = (mono_t){0};
     ward->passes = 0;
     ward->page = PAGE_FIRST;
+    ward->largest[0] = ward->largest[1] = 0;
 }
 
 // A list in use changes all the time, so only where nothing was going on does a change begin a pass, and no more than one a
@@ -208,10 +210,12 @@ void ward_asked(ward_t *ward, size_t count) {
     ward->asked++;
 }
 
-// Pages grow until they are full or their bytes are many: nobody knows how large entries are before they are read.
-static size_t next_page(size_t page, size_t count, size_t bytes) {
+// Pages grow until they are full or their bytes are many: nobody knows how large entries are before they are read. Small ones
+// say little of those behind them: where large ones were met lately, more may come at any time.
+static size_t next_page(size_t page, size_t count, size_t bytes, size_t largest) {
     size_t most = bytes && count ? PAGE_BYTES / (bytes / count + 1) : BACKUP_PAGE;
     size_t next = page * 4;
+    if (next > PAGE_BYTES_MOST / (largest + 1)) next = PAGE_BYTES_MOST / (largest + 1);
     if (next > BACKUP_PAGE) next = BACKUP_PAGE;
     if (next > most) next = most;
     return next ? next : 1;
@@ -222,7 +226,10 @@ void ward_page(ward_t *ward, const backup_page_t *page, size_t asked) {
     ward->met++;
     if (page->standing) ward->read += page->count;
     if (page->ended) ward->ended = true;
-    ward->page = next_page(ward->page, page->count, page->bytes);
+    for (size_t i = 0; i < page->count; i++)
+        if (page->entries[i].bytes.len > ward->largest[0]) ward->largest[0] = page->entries[i].bytes.len;
+    size_t largest = ward->largest[0] > ward->largest[1] ? ward->largest[0] : ward->largest[1];
+    ward->page = next_page(ward->page, page->count, page->bytes, largest);
     for (size_t i = 0; i < page->count; i++) {
         if (page->entries[i].kind != ENTRY_SENTINEL) continue;
         ward->met_sentinel = true;
@@ -294,6 +301,8 @@ static bool met_now(void *self, const uint8_t key[KEY_BYTES]) { return keyfilter
 
 void ward_end(ward_t *ward, mono_t now) {
     ward->passes++;
+    ward->largest[1] = ward->largest[0];
+    ward->largest[0] = 0;
     workers_filter(&ward->workers, met_now, &ward->seen[0]);
     for (size_t i = 0; i < ward->report_count; i++)
         ward->report_list[i].missed = ward->report_list[i].met ? 0 : ward->report_list[i].missed + 1;

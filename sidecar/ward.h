@@ -51,11 +51,12 @@ typedef struct ward {
     // of the pass under way
     mono_t began;
     backup_look_t look;
-    int64_t left;   // entries that it may still ask for
-    unsigned asked; // pages asked for
-    unsigned met;   // pages that have come
-    size_t page;    // entries to ask for at once
-    size_t read;    // entries read from the tail, where Redis is full and refuses to rotate
+    int64_t left;      // entries that it may still ask for
+    unsigned asked;    // pages asked for
+    unsigned met;      // pages that have come
+    size_t page;       // entries to ask for at once
+    size_t largest[2]; // bytes of the largest entry that this pass has met, and the last complete one
+    size_t read;       // entries read from the tail, where Redis is full and refuses to rotate
     bool reads_only;
     bool met_sentinel;
     bool ended;      // no further entry is wanted

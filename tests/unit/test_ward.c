@@ -226,6 +226,28 @@ Test(unit_ward, read_from_the_tail_the_sentinel_ends_nothing) {
     cr_assert_gt(ward_wanted(&ward), 0);
 }
 
+/* One page of eight, the last of which is so large. */
+static void page_with_large(size_t large) {
+    static backup_page_t p;
+    p = (backup_page_t){.count = 8, .jobs = 8, .bytes = 700 + large};
+    p.entries[7].bytes.len = large;
+    ward_asked(&ward, p.count);
+    ward_page(&ward, &p, p.count);
+}
+
+/* Those that are met first are small in the next pass, too, and a page of large ones behind them would be hundreds of MiB. */
+Test(unit_ward, a_large_entry_is_remembered_for_the_next_pass) {
+    cr_assert(look(1000, 0, 0, false));
+    page_with_large((size_t)1 << 20);
+    ward_end(&ward, now());
+    for (int later = 0; later < 2; later++) {
+        cr_assert(look(1000, 0, 0, false));
+        for (int i = 0; i < 5; i++) page(8, -1, 800);
+        cr_assert_eq(ward_wanted(&ward), later ? 256 : 7, "%zu", ward_wanted(&ward));
+        ward_end(&ward, now());
+    }
+}
+
 /* Asked for, and not come yet. */
 Test(unit_ward, pages_are_asked_for_ahead_but_no_more_than_there_are_entries) {
     static backup_page_t p;
