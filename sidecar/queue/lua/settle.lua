@@ -8,7 +8,7 @@
 -- KEYS[5]  stamps
 -- KEYS[6]  errors    hash: job -> what its worker reported
 -- KEYS[7]  failures  stream
--- KEYS[8]  meta      field `bytes`: of all values in the stream
+-- KEYS[8]  meta      fields `bytes`: of all values in the stream, and `entries`: how many they were when that was written
 -- KEYS[9]  heartbeat key of the job; the lock again where there is none to look at
 -- KEYS[10] dlq       list that takes the bytes of ended jobs; the lock again where there is none, and at a retry
 -- ARGV[1]  token
@@ -57,14 +57,19 @@ if ARGV[9] ~= '' then
 end
 local bytes = 0
 for i = 2, #record, 2 do bytes = bytes + #record[i] end
-bytes = bytes + (tonumber(string.match(redis.call('HGET', KEYS[8], 'bytes') or '', '^%d+$')) or 0)
+local function number(text) return tonumber(string.match(text or '', '^%d+$')) or 0 end
+local meta, length = redis.call('HMGET', KEYS[8], 'bytes', 'entries'), redis.call('XLEN', KEYS[7])
+local counted, entries = number(meta[1]), number(meta[2])
+-- Who trims or deletes the stream by hand does not count: the rest has its share, or it would be full for ever.
+if entries > length then counted = math.floor(counted / entries * length) end
+bytes = bytes + counted
 local room = bytes <= tonumber(ARGV[12])
 if ends and not room then return {'full'} end
 redis.call('LREM', KEYS[5] .. ':none', 1, '') -- would be refused here, and not when the job is in two places
 
 if room then
     redis.call('XADD', KEYS[7], '*', unpack(record))
-    redis.call('HSET', KEYS[8], 'bytes', string.format('%.0f', bytes))
+    redis.call('HSET', KEYS[8], 'bytes', string.format('%.0f', bytes), 'entries', length + 1)
 end
 if KEYS[10] ~= KEYS[1] then redis.call('LPUSH', KEYS[10], job) end
 if not ends then

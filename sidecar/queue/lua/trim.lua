@@ -4,7 +4,8 @@
 -- KEYS[1]  lock
 -- KEYS[2]  failures  stream
 -- KEYS[3]  auditors  hash: instance -> '<stream id> <when that was heard, ms>'
--- KEYS[4]  meta      hash: `trimmed` is the highest id ever removed here, `bytes` what is counted of the stream's values
+-- KEYS[4]  meta      hash: `trimmed` is the highest id ever removed here, `bytes` what is counted of the stream's values, `entries`
+--                    how many of them there were then
 -- ARGV[1]  token
 -- ARGV[2]  retain    ms; younger entries stay
 -- ARGV[3]  records   so many entries stay whatever their age
@@ -81,7 +82,7 @@ if removable > 0 then
     redis.call('XTRIM', KEYS[2], 'MAXLEN', length)
     local left = math.max(0, (tonumber(redis.call('HGET', KEYS[4], 'bytes') or '') or 0) - bytes)
     if removable == length then left = 0 end
-    redis.call('HSET', KEYS[4], 'trimmed', last, 'bytes', string.format('%.0f', left))
+    redis.call('HSET', KEYS[4], 'trimmed', last, 'bytes', string.format('%.0f', left), 'entries', length - removable)
     length = length - removable
     redis.call('XTRIM', KEYS[2], 'MAXLEN', length)
     if length <= records then wait = -1 end
