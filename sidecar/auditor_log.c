@@ -119,7 +119,8 @@ static bool gone(pen_t *pen) {
     buffer_t why = {0};
     if (audit_is_in_place(pen->audit)) return false;
     pen->checked = false; // nobody has read the one that is there now
-    buffer_printf(&why, "audit log %s: the file was removed or replaced while it was open: it is opened anew", pen->path);
+    buffer_printf(&why, "audit log %s: the file was removed, replaced or emptied while it was open: it is opened anew",
+                  pen->path);
     pen_fail(pen, &why);
     return true;
 }

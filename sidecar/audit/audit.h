@@ -42,7 +42,7 @@ typedef struct audit_care {
 audit_t *audit_open_own(audit_lock_t *lock, const audit_care_t *care, buffer_t *why) __attribute__((warn_unused_result));
 
 bool audit_is_damaged(const audit_t *audit);  // found while it was used: open it again with .aside
-bool audit_is_in_place(const audit_t *audit); // false: the file was removed or replaced since
+bool audit_is_in_place(const audit_t *audit); // false: the file was removed, replaced or emptied since
 bool audit_is_stiff(const audit_t *audit);    // it was made by an older version and cannot shrink
 
 // The log that lay here before and is lost; reported at every opening until it is settled.

@@ -297,7 +297,10 @@ bool audit_loss_settled(audit_t *audit, buffer_t *why) {
 }
 
 bool audit_is_in_place(const audit_t *audit) {
+    struct stat at;
     int moved = 0; // sqlite3.h: whether the inode at the path is another one than was opened
+    // A log is never empty once it is open: SQLite works on for long, on what it remembers of one that was emptied.
+    if (stat(audit->path, &at) == 0 && at.st_size == 0) return false;
     return sqlite3_file_control(audit->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK || !moved;
 }
 

@@ -103,8 +103,8 @@ Test(redis_auditor_log, damage_while_it_runs) {
     close_desk(&d);
 }
 
-/* Whoever puts a damaged copy in the place of the log that is open learns of it at once, not at the next start. */
-Test(redis_auditor_log, a_damaged_copy_put_in_its_place_while_it_is_open) {
+/* The opened file is another one, or empty, and there is nothing new to be copied: it is noticed even so. */
+static void spoil_the_open_log(bool empty) {
     desk_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 300, "1");
@@ -113,16 +113,20 @@ Test(redis_auditor_log, a_damaged_copy_put_in_its_place_while_it_is_open) {
     settle(&d);
     char *copy = mem_printf("%s/copy.db", d.dir);
     copy_file(d.path, copy);
-    struct stat at;
-    cr_assert_eq(stat(copy, &at), 0);
-    damage(copy, at.st_size / 4096 - 2);
-    cr_assert_eq(rename(copy, d.path), 0);
-    remove_file(&d, "-wal"), remove_file(&d, "-shm");
-    cr_assert(stage_until(&d.crew.stage, moved_aside(&d) == 1, 10000));
-    expect_rebuilt(&d, 300, "log_damaged", "1-299 ");
+    damage(copy, 20);
+    if (empty)
+        cr_assert_eq(truncate(d.path, 0), 0);
+    else
+        cr_assert_eq(rename(copy, d.path), 0);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lost) == 1, 10000));
+    expect_rebuilt(&d, 300, empty ? "log_missing" : "log_damaged", "1-299 ");
     free(copy);
     close_desk(&d);
 }
+
+Test(redis_auditor_log, a_damaged_copy_takes_its_place_while_it_is_open) { spoil_the_open_log(false); }
+/* As `: > audit.db` does, or a rotation that copies and truncates. */
+Test(redis_auditor_log, a_log_that_is_emptied_while_it_is_open) { spoil_the_open_log(true); }
 
 Test(redis_auditor_log, a_log_that_is_removed_while_it_is_open) {
     desk_t d = {0};
