@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "cli/audit_requeue.h"
+#include "cli/encode.h"
 
 enum { CANDIDATES = 20 };
 
@@ -105,7 +106,9 @@ void plan_describe(const plan_t *plan, buffer_t *out) {
     for (size_t i = 0; i < plan->queue_count; i++) {
         if (!plan->queues[i].open) continue;
         audit_number_text(plan->queues[i].open, number);
-        buffer_printf(out, "%s%s %s", before, plan->queues[i].name, number);
+        buffer_str(out, before);
+        encode_plain(out, slice_text(plan->queues[i].name), false);
+        buffer_printf(out, " %s", number);
         before = ", ";
     }
 }
