@@ -243,12 +243,23 @@ static bool reopen_immutable(audit_t *audit, int *schema, buffer_t *why) {
     return done;
 }
 
+// SQLite refuses every page of a file that is shorter than its head says, unless the schema may be written: the connection is for
+// reading only, so here nothing may. A log that was cut short on its way gives what has come of it.
+static bool read_what_is_there(audit_t *audit, int *schema, buffer_t *why) {
+    int on = 0;
+    buffer_clear(why);
+    audit->damaged = true;
+    sqlite3_db_config(audit->db, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1, &on);
+    return audit_check_file(audit, schema, why);
+}
+
 static bool open_for_reading(audit_t *audit, bool older, buffer_t *why) {
     int schema = 0, newest = migrations[migration_count - 1].schema;
     if (!open_database(audit, audit->path, SQLITE_OPEN_READONLY, why)) return false;
     bool read = audit_check_file(audit, &schema, why);
     int code = sqlite3_errcode(audit->db) & 0xff;
     if (!read && (code == SQLITE_CANTOPEN || code == SQLITE_READONLY)) read = reopen_immutable(audit, &schema, why);
+    if (!read && older && code == SQLITE_CORRUPT) read = read_what_is_there(audit, &schema, why);
     if (!read) return false;
     if (schema == newest || (older && schema > 0)) return true;
     if (schema == 0)

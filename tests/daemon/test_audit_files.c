@@ -330,6 +330,21 @@ Test(daemon_audit_files, what_is_no_export_is_told) {
     free(db);
 }
 
+/* As a copy over a network may end. */
+Test(daemon_audit_files, a_log_that_was_cut_short_gives_what_is_there) {
+    char *peer = long_log(4000), *db = audit_case_path();
+    struct stat at;
+    cr_assert(stat(peer, &at) == 0 && truncate(peer, at.st_size / 2 / 4096 * 4096) == 0);
+    const daemon_output_t *out = daemon_run("audit", "import", peer, "--db", db);
+    cr_assert_eq(out->code, 1);
+    cr_assert(has(out->err, "cannot be read: the file is damaged"), "%s", out->err);
+    long long rows = audit_case_count(db, "SELECT count(*) FROM events");
+    cr_assert(rows > 500 && rows < 4000, "%lld rows: %s", rows, out->err);
+    cr_assert_eq(audit_case_count(db, "SELECT count(*) FROM pragma_quick_check WHERE quick_check = 'ok'"), 1);
+    free(db);
+    free(peer);
+}
+
 /* The whole story: a peer that was there fills the gap, and people see it. */
 Test(daemon_audit_files, a_peer_fills_a_gap) {
     char *peer = long_log(10), *db = hostile_log();
