@@ -35,10 +35,12 @@ static bool copy(audit_t *audit, sqlite3 *to, const char *path, backup_progress_
     return done;
 }
 
+// A copy is a log of its own; whose copy it is tells audit_open, should it be put in the place of that one.
 static bool rename_instance(sqlite3 *to, const char *path, buffer_t *why) {
     uint64_t random[2];
     random_bytes(random, sizeof random);
-    char *sql = sqlite3_mprintf("UPDATE facts SET value = '%016llx%016llx' WHERE name = 'instance'",
+    char *sql = sqlite3_mprintf("INSERT OR REPLACE INTO facts SELECT 'copy_of', value FROM facts WHERE name = 'instance';"
+                                "UPDATE facts SET value = '%016llx%016llx' WHERE name = 'instance'",
                                 (unsigned long long)random[0], (unsigned long long)random[1]);
     bool done = sql && sqlite3_exec(to, sql, NULL, NULL, NULL) == SQLITE_OK;
     sqlite3_free(sql);

@@ -9,6 +9,7 @@
 enum {
     STEP_ROWS = 1000,  // read in one transaction of the other log
     BARREN_STEPS = 64, // so many in a row without a row that can be read: the rest is given up
+    CUT_STEPS = 16,    // the same of a file that was cut short: what it lacks is mostly its end
 };
 
 static const char careful[] = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA query_only = ON";
@@ -21,6 +22,7 @@ typedef struct reading {
     int64_t last;      // the highest one of the file
     bool failed;       // our log refuses
     bool damaged;      // something was passed over
+    bool cut;          // the file is shorter than it says
     int64_t lost_from; // a run of seqs that cannot be read; 0 = none
     buffer_t *why;
 } reading_t;
@@ -56,7 +58,8 @@ static bool read_singly(reading_t *reading, int64_t to, bool *some) {
     buffer_t ignored = {0};
     for (int64_t seq = reading->after + 1; seq <= to && !reading->failed; seq++) {
         int64_t before = reading->after;
-        if (!audit_range(reading->peer, &everything, seq, seq, take, reading, &ignored) && !reading->lost_from)
+        if (!audit_range(reading->peer, &everything, seq, seq, take, reading, &ignored) && reading->after < seq &&
+            !reading->lost_from)
             reading->lost_from = seq;
         *some = *some || reading->after > before;
         reading->after = seq;
@@ -96,7 +99,7 @@ static bool step(reading_t *reading, int *barren, bool *done) {
         if (!read_singly(reading, reading->after + STEP_ROWS, &some)) return false;
     }
     *barren = some ? 0 : *barren + 1;
-    *done = *done || *barren == BARREN_STEPS;
+    *done = *done || *barren == (reading->cut ? CUT_STEPS : BARREN_STEPS);
     return !import_is_full(reading->import) || import_flush(reading->import, reading->why);
 }
 
@@ -135,7 +138,8 @@ bool import_log(import_t *import, const char *path, const import_listener_t *lis
     audit_t *peer = audit_open(path, AUDIT_PEER, why);
     if (!peer) return false;
     reading_t reading = {.import = import, .peer = peer, .listener = listener, .after = INT64_MIN, .why = why};
-    sqlite3_db_config(peer->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    reading.cut = audit_is_damaged(peer);
+    sqlite3_db_config(peer->db, SQLITE_DBCONFIG_DEFENSIVE, !reading.cut, NULL); // see open.c
     sqlite3_exec(peer->db, careful, NULL, NULL, NULL);
     bool done = is_log(peer, why) && read_rows(&reading) &&
                 import_settle_gaps(import, reading.damaged ? NULL : peer, path, listener, why);

@@ -116,6 +116,19 @@ static bool note_loss(audit_lock_t *lock, const char *reason, buffer_t *why) {
     return audit_lock_write(lock, why);
 }
 
+// An older copy of the log that was here last, in its place: it is that log again, which has only to be filled up.
+static bool take_back_name(audit_t *audit, buffer_t *why) {
+    int64_t same = 0;
+    char *sql = sqlite3_mprintf("SELECT count(*) FROM facts WHERE name = 'copy_of' AND value = %Q", audit->lock->instance);
+    bool done = sql && audit_number(audit, sql, &same, why);
+    sqlite3_free(sql);
+    if (!done || same == 0) return done;
+    sql = sqlite3_mprintf("UPDATE facts SET value = %Q WHERE name = 'instance'", audit->lock->instance);
+    done = sql && run(audit, sql, "name it", why);
+    sqlite3_free(sql);
+    return done && read_instance(audit, why);
+}
+
 // Whether this is the log that was here last. A copy of another one gets a name of its own: two that acknowledge by one name
 // would vouch for each other.
 static bool compare_instance(audit_t *audit, buffer_t *why) {
@@ -125,6 +138,7 @@ static bool compare_instance(audit_t *audit, buffer_t *why) {
         snprintf(lock->instance, sizeof lock->instance, "%s", audit->instance);
         return audit_lock_write(lock, why);
     }
+    if (!*lock->reason && strcmp(lock->instance, audit->instance) != 0 && !take_back_name(audit, why)) return false;
     if (strcmp(lock->instance, audit->instance) == 0) {
         bool clean = !*lock->reason; // a log that was given up for lost, and put back
         *lock->reason = *lock->aside = '\0';
@@ -229,12 +243,23 @@ static bool reopen_immutable(audit_t *audit, int *schema, buffer_t *why) {
     return done;
 }
 
+// SQLite refuses every page of a file that is shorter than its head says, unless the schema may be written: the connection is for
+// reading only, so here nothing may. A log that was cut short on its way gives what has come of it.
+static bool read_what_is_there(audit_t *audit, int *schema, buffer_t *why) {
+    int on = 0;
+    buffer_clear(why);
+    audit->damaged = true;
+    sqlite3_db_config(audit->db, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1, &on);
+    return audit_check_file(audit, schema, why);
+}
+
 static bool open_for_reading(audit_t *audit, bool older, buffer_t *why) {
     int schema = 0, newest = migrations[migration_count - 1].schema;
     if (!open_database(audit, audit->path, SQLITE_OPEN_READONLY, why)) return false;
     bool read = audit_check_file(audit, &schema, why);
     int code = sqlite3_errcode(audit->db) & 0xff;
     if (!read && (code == SQLITE_CANTOPEN || code == SQLITE_READONLY)) read = reopen_immutable(audit, &schema, why);
+    if (!read && older && code == SQLITE_CORRUPT) read = read_what_is_there(audit, &schema, why);
     if (!read) return false;
     if (schema == newest || (older && schema > 0)) return true;
     if (schema == 0)

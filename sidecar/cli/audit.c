@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/suggest.h"
+#include "cli/encode.h"
 #include "cli/when.h"
 
 const char cli_audit_help[] =
@@ -112,8 +113,11 @@ static const audit_command_t commands[] = {
 };
 
 int audit_complain(buffer_t *why) {
+    buffer_t plain = {0};
+    encode_plain(&plain, (slice_t){buffer_text(why), why->len}, true); // it may quote a file of a stranger
     fflush(stdout);
-    fprintf(stderr, "queue-sidecar: %s\n", buffer_text(why));
+    fprintf(stderr, "queue-sidecar: %s\n", buffer_text(&plain));
+    buffer_free(&plain);
     buffer_free(why);
     return CLI_FAILED;
 }
@@ -201,7 +205,7 @@ static int read_words(audit_ask_t *ask, const audit_command_t *command, const wo
         return CLI_USAGE;
     if (filter->since_ms && filter->until_ms && filter->since_ms >= filter->until_ms)
         return misuse("--since must be before --until, but is not:", words->since, NULL);
-    if (filter->grep && !*filter->grep) ask->filter.grep = NULL;
+    if (filter->grep && !*filter->grep) return misuse("--grep wants a text to look for, but got", filter->grep, NULL);
     if (ask->words.count >= command->least) return CLI_OK;
     fprintf(stderr, "queue-sidecar audit: %s\nSee `queue-sidecar help audit %s`.\n", command->missing, command->name);
     return CLI_USAGE;

@@ -1,6 +1,7 @@
 // A copy of the log that is complete and checked.
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "audit/backup.h"
 #include "base/crash.h"
@@ -21,12 +22,31 @@ const char audit_backup_help[] =
     "a log\n"
     "that a newer one has migrated.\n" AUDIT_HELP_EXIT;
 
+// SQLite would take them for parts of the copy, and write what they hold into it when it is opened.
+static bool has_no_remains(const char *path, buffer_t *why) {
+    static const char *const suffixes[] = {"-wal", "-journal"};
+    bool none = true;
+    for (size_t i = 0; none && i < sizeof suffixes / sizeof *suffixes; i++) {
+        struct stat at;
+        char *name = mem_printf("%s%s", path, suffixes[i]);
+        none = stat(name, &at) != 0 || at.st_size == 0;
+        if (!none) buffer_printf(why, "%s: is of another database of that name, and would damage the copy: move it away", name);
+        free(name);
+    }
+    return none;
+}
+
 static void show(void *self, int64_t pages, int64_t of) { progress_show(self, pages, of); }
 
 int audit_run_backup(audit_ask_t *ask) {
     newfile_t file;
     buffer_t why = {0};
     progress_t progress = progress_begin("copying pages");
+    if (strcmp(ask->words.all[0], "-") == 0) {
+        fputs("queue-sidecar audit: a backup goes into a file: name one (`export` writes to standard output)\n", stderr);
+        return CLI_USAGE;
+    }
+    if (!has_no_remains(ask->words.all[0], &why)) return audit_complain(&why);
     if (!newfile_begin(&file, ask->words.all[0], ask->path, ask->force, &why)) return audit_complain(&why);
     bool done = audit_backup(ask->audit, file.part, show, &progress, &why);
     progress_end(&progress);

@@ -92,6 +92,7 @@ int audit_run_export(audit_ask_t *ask) {
     if (!ask->filter.kind) ask->filter.all_kinds = true;
     export_t export = {
         .ask = ask, .fd = STDOUT_FILENO, .name = name ? name : "standard output", .progress = progress_begin("exporting")};
+    if (!name && isatty(STDOUT_FILENO)) export.progress.wanted = false; // it would stand among the rows
     if (!name) return write_all(&export, &why) ? CLI_OK : audit_complain(&why);
     if (!newfile_begin(&file, name, ask->path, ask->force, &why)) return audit_complain(&why);
     export.fd = file.fd;

@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "cli/audit.h"
 #include "cli/audit_read.h"
+#include "cli/encode.h"
 #include "cli/progress.h"
 #include "cli/records.h"
 #include "cli/when.h"
@@ -59,11 +60,14 @@ static void tell_refused(void *self, int64_t from, int64_t to, const char *reaso
 static void tell_filled(void *self, const event_t *gap) {
     job_t *job = self;
     char at[WHEN_SIZE], ref[EVENT_REF_SIZE];
+    buffer_t queue = {0};
     when_rfc3339(gap->at, at);
     if (!event_ref(gap->event, ref)) return;
+    encode_plain(&queue, gap->queue, false);
     progress_end(&job->progress);
-    printf("%s: fills the gap %s of queue %.*s (records %.*s, up to %s)\n", job->name, ref, (int)gap->queue.len, gap->queue.data,
-           (int)gap->job.len, gap->job.data, at);
+    printf("%s: fills the gap %s of queue %s (records %.*s, up to %s)\n", job->name, ref, buffer_text(&queue), (int)gap->job.len,
+           gap->job.data, at);
+    buffer_free(&queue);
 }
 
 static void tell_progress(void *self, int64_t done, int64_t of) { progress_show(&((job_t *)self)->progress, done, of); }

@@ -4,6 +4,7 @@
 
 #include "base/suggest.h"
 #include "cli/audit.h"
+#include "cli/encode.h"
 #include "cli/table.h"
 #include "cli/when.h"
 
@@ -18,8 +19,7 @@ const char audit_list_help[] = "Final failures, newest first.\n"
                                "  -n, --limit N       rows: 50 in a table, else all; 0 = all\n"
                                "\n" AUDIT_HELP_DATA AUDIT_HELP_EXIT;
 
-// Of "2026-11-21 02:14:07", what a narrow terminal shows: "11-21 02:14".
-enum { TABLE_LIMIT = 50, QUEUES_MAX = 32, NARROW = 112, SHORT_TIME = 5, SHORT_TIME_END = 16 };
+enum { TABLE_LIMIT = 50, QUEUES_MAX = 32 };
 
 typedef struct list {
     const audit_ask_t *ask;
@@ -47,10 +47,10 @@ static void state_cell(const list_t *list, const audit_row_t *row) {
 static void table_row(const list_t *list, const audit_row_t *row) {
     char time[WHEN_SIZE], attempts[NUMBER_SIZE];
     when_text(row->event.at, list->ask->utc, time);
-    if (list->narrow) time[SHORT_TIME_END] = '\0';
+    if (list->narrow) when_shorten(time);
     snprintf(attempts, sizeof attempts, "%" PRId64, row->event.attempts);
     table_cell(list->table, row->ref);
-    table_cell(list->table, slice_text(time + (list->narrow ? SHORT_TIME : 0)));
+    table_cell(list->table, slice_text(time));
     table_cell(list->table, row->event.queue);
     table_cell(list->table, row->event.reason);
     state_cell(list, row);
@@ -99,15 +99,17 @@ static bool take_name(void *self, const char *name) {
 // Nothing was found: says so, and whether the queue may be misspelled.
 static void explain_nothing(const audit_ask_t *ask) {
     names_t names = {.wanted = ask->filter.queue};
-    buffer_t why = {0};
+    buffer_t why = {0}, plain = {0};
     const char *nearest = NULL;
     if (ask->filter.queue && audit_queues(ask->audit, take_name, &names, &why) && !names.known)
         nearest = suggest_nearest(ask->filter.queue, (const char *const *)names.all, names.count);
     fprintf(stderr, "queue-sidecar: no final failures match");
     if (ask->filter.queue && !names.known) fprintf(stderr, ": none are of the queue `%s`", ask->filter.queue);
-    if (nearest) fprintf(stderr, ", did you mean `%s`?", nearest);
+    if (nearest) encode_plain(&plain, slice_text(nearest), false);
+    if (nearest) fprintf(stderr, ", did you mean `%s`?", buffer_text(&plain));
     fputs("\n", stderr);
     for (size_t i = 0; i < names.count; i++) free(names.all[i]);
+    buffer_free(&plain);
     buffer_free(&why);
 }
 
@@ -132,8 +134,7 @@ static void print_tail(const list_t *list) {
 int audit_print_list(audit_ask_t *ask) {
     char zone[WHEN_SIZE], title[WHEN_SIZE + 16];
     when_zone(when_now(), ask->utc, zone);
-    size_t room = table_room(stdout);
-    bool narrow = room > 0 && room < NARROW;
+    bool narrow = table_is_narrow(stdout);
     snprintf(title, sizeof title, narrow ? "AT (%s)" : "FAILED AT (%s)", zone);
     const table_column_t columns[] = {
         {.title = "REF"},
@@ -142,7 +143,7 @@ int audit_print_list(audit_ask_t *ask) {
         {.title = "REASON", .least = 8},
         {.title = "STATE", .least = 6, .most = 80},
         {.title = "TRIES", .right = true},
-        {.title = "JOB", .least = 8, .most = 20}, // digests and UUIDs are longer: `show` has all of it
+        {.title = "JOB", .least = 6, .most = 20}, // digests and UUIDs are longer: `show` has all of it
         {.title = "ERROR, ELSE PAYLOAD", .least = 12, .most = 160},
     };
     list_t list = {.ask = ask,

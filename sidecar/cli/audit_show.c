@@ -89,6 +89,7 @@ static void print_bytes(const char *name, slice_t bytes, bool is_text, int64_t s
 typedef struct history {
     const audit_ask_t *ask;
     slice_t event; // the one that is shown
+    bool narrow;   // the terminal is
     table_t *table;
     buffer_t json;
     int rows;
@@ -98,6 +99,7 @@ static bool take_history_row(void *self, const audit_row_t *row) {
     history_t *history = self;
     char time[WHEN_SIZE], attempts[NUMBER_SIZE];
     when_text(row->event.at, history->ask->utc, time);
+    if (history->narrow) when_shorten(time);
     snprintf(attempts, sizeof attempts, "%" PRId64, row->event.attempts);
     history->rows++;
     table_cell(history->table, slice_text(slice_equal(row->event.event, history->event) ? "*" : ""));
@@ -119,15 +121,16 @@ static bool take_history_json(void *self, const audit_row_t *row) {
 }
 
 static bool print_history(const audit_ask_t *ask, const audit_row_t *row, buffer_t *why) {
+    bool narrow = table_is_narrow(stdout);
     const table_column_t columns[] = {{.title = ""},
-                                      {.title = "HISTORY OF THE JOB"},
+                                      {.title = narrow ? "HISTORY" : "HISTORY OF THE JOB"},
                                       {.title = "KIND"},
                                       {.title = "REASON", .least = 12, .most = 60},
                                       {.title = "BY", .least = 6, .most = 40},
                                       {.title = "TRIES", .right = true},
                                       {.title = "REF"},
                                       {.title = "ERROR", .least = 10, .most = 160}};
-    history_t history = {.ask = ask, .event = row->event.event};
+    history_t history = {.ask = ask, .event = row->event.event, .narrow = narrow};
     puts("");
     history.table = table_begin(columns, sizeof columns / sizeof *columns, stdout);
     bool done = audit_history(ask->audit, row->event.queue, row->event.job, take_history_row, &history, why);

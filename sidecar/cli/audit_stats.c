@@ -137,7 +137,8 @@ static void number_cell(table_t *table, int64_t number) {
     table_cell(table, audit_number_text(number, text));
 }
 
-static void group_row(table_t *table, const char *queue, const char *reason, const audit_count_t *sum, bool utc) {
+// Where there is little room, without the first one.
+static void group_row(table_t *table, const char *queue, const char *reason, const audit_count_t *sum, bool utc, bool narrow) {
     char first[WHEN_SIZE], last[WHEN_SIZE];
     when_text(sum->first_ms, utc, first);
     when_text(sum->last_ms, utc, last);
@@ -147,30 +148,36 @@ static void group_row(table_t *table, const char *queue, const char *reason, con
     number_cell(table, sum->failures - sum->requeued - sum->discarded);
     number_cell(table, sum->requeued);
     number_cell(table, sum->discarded);
-    table_cell(table, slice_text(first));
+    if (narrow) when_shorten(last);
+    if (!narrow) table_cell(table, slice_text(first));
     table_cell(table, slice_text(last));
 }
 
 static void print_groups(stats_t *stats) {
-    char zone[WHEN_SIZE], first[WHEN_SIZE + 16];
-    when_zone(when_now(), stats->ask->utc, zone);
-    snprintf(first, sizeof first, "FIRST (%s)", zone);
+    char zone[WHEN_SIZE], time[WHEN_SIZE + 16];
+    bool narrow = table_is_narrow(stdout), utc = stats->ask->utc;
+    when_zone(when_now(), utc, zone);
+    snprintf(time, sizeof time, "%s (%s)", narrow ? "LAST" : "FIRST", zone);
     const table_column_t columns[] = {
-        {.title = "QUEUE", .least = 8},       {.title = "REASON"},
-        {.title = "FAILURES", .right = true}, {.title = "OPEN", .right = true},
-        {.title = "REQUEUED", .right = true}, {.title = "DISCARDED", .right = true},
-        {.title = first, .least = 10},        {.title = "LAST", .least = 10},
+        {.title = "QUEUE", .least = 8},
+        {.title = "REASON", .least = 12},
+        {.title = "FAILURES", .right = true},
+        {.title = "OPEN", .right = true},
+        {.title = "REQUEUED", .right = true},
+        {.title = "DISCARDED", .right = true},
+        {.title = time},
+        {.title = "LAST"},
     };
     audit_count_t all = {.first_ms = INT64_MAX, .last_ms = INT64_MIN};
-    table_t *table = table_begin(columns, sizeof columns / sizeof *columns, stdout);
+    table_t *table = table_begin(columns, sizeof columns / sizeof *columns - narrow, stdout);
     qsort(stats->groups, stats->group_count, sizeof *stats->groups, by_failures);
     for (size_t i = 0; i < stats->group_count; i++) {
         const group_t *group = &stats->groups[i];
         bool same = i && strcmp(stats->groups[i - 1].queue, group->queue) == 0;
-        group_row(table, same ? "" : group->queue, group->reason, &group->sum, stats->ask->utc);
+        group_row(table, same ? "" : group->queue, group->reason, &group->sum, utc, narrow);
         add(&all, &group->sum);
     }
-    if (stats->group_count > 1) group_row(table, "(all)", "", &all, stats->ask->utc);
+    if (stats->group_count > 1) group_row(table, "(all)", "", &all, utc, narrow);
     table_end(table);
 }
 

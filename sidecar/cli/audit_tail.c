@@ -47,6 +47,7 @@ typedef struct tail {
     bool first;       // the old ones are being printed
     int64_t skip;     // of these, so many are not
     table_t *table;   // NULL in other formats
+    bool narrow;      // the terminal is
     buffer_t text;    // of one page: no read transaction waits for the terminal
     char *complained; // what was said last of why the log cannot be read; owned
     known_t known;
@@ -89,6 +90,7 @@ static void remember(known_t *known, const event_t *event) {
 static void table_row(const tail_t *tail, const audit_row_t *row) {
     char time[WHEN_SIZE];
     when_text(row->event.at, tail->ask->utc, time);
+    if (tail->narrow) when_shorten(time);
     table_cell(tail->table, row->ref);
     table_cell(tail->table, slice_text(time));
     table_cell(tail->table, row->event.queue);
@@ -212,11 +214,11 @@ static int follow(tail_t *tail) {
     if (!open_log(tail, &why) || !audit_last(tail->audit, &ask->filter, seen, &tail->after, &why) || !print_new(tail, &why))
         return audit_complain(&why);
     tail->skip = 0;
-    while (wait_for_look()) look(tail);
+    while (!ferror(stdout) && wait_for_look()) look(tail); // of a full disk cli_main tells
     return CLI_OK;
 }
 
-static table_t *begin_table(const audit_ask_t *ask) {
+static table_t *begin_table(const audit_ask_t *ask, bool narrow) {
     static char title[WHEN_SIZE + 8], zone[WHEN_SIZE];
     static table_column_t columns[] = {
         {.title = "REF", .begins = 12},
@@ -229,15 +231,16 @@ static table_t *begin_table(const audit_ask_t *ask) {
     };
     when_zone(when_now(), ask->utc, zone);
     snprintf(title, sizeof title, "AT (%s)", zone);
+    if (narrow) columns[1].begins = strlen("11-21 02:14");
     return table_begin(columns, sizeof columns / sizeof *columns, stdout);
 }
 
 int audit_run_tail(audit_ask_t *ask) {
     const struct sigaction action = {.sa_handler = on_signal}; // interrupts a wait
-    tail_t tail = {.ask = ask, .first = true};
+    tail_t tail = {.ask = ask, .first = true, .narrow = table_is_narrow(stdout)};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    if (ask->format == FORMAT_TABLE) tail.table = begin_table(ask);
+    if (ask->format == FORMAT_TABLE) tail.table = begin_table(ask, tail.narrow);
     if (ask->format == FORMAT_CSV) {
         audit_csv_titles(&tail.text);
         buffer_str(&tail.text, "\r\n");

@@ -164,7 +164,10 @@ static int dispatch(int argc, char **argv) {
 
 int cli_main(int argc, char **argv) {
     int status = dispatch(argc, argv);
-    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
-    fprintf(stderr, "queue-sidecar: cannot write to standard output: %s\n", strerror(errno));
+    bool flushed = fflush(stdout) == 0;
+    if (flushed && !ferror(stdout)) return status;
+    // What failed before the end has left no reason that could be trusted.
+    fprintf(stderr, "queue-sidecar: cannot write all of it to standard output: %s\n",
+            flushed ? "is the disk full, or was it closed?" : strerror(errno));
     return status ? status : CLI_FAILED;
 }

@@ -9,6 +9,7 @@
 
 enum {
     GAP = 2,
+    NARROW = 112,
     CHUNK_ROWS = 1000,   // widths are those of the first rows: a table of any length takes little memory
     LONGEST_CELL = 4096, // bytes: more does not fit a line anyway
 };
@@ -33,6 +34,11 @@ size_t table_room(FILE *out) {
     if (given > 0 && given < 10000) return given;
     if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0) return size.ws_col;
     return 0;
+}
+
+bool table_is_narrow(FILE *out) {
+    size_t room = table_room(out);
+    return room > 0 && room < NARROW;
 }
 
 table_t *table_begin(const table_column_t *columns, size_t count, FILE *out) {

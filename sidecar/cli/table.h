@@ -31,5 +31,7 @@ void table_end(table_t *table);
 
 // Columns of the terminal that `out` is, or what COLUMNS says; 0 = neither, nothing need fit.
 size_t table_room(FILE *out);
+// Whether that is too few for whole times: when_shorten.
+bool table_is_narrow(FILE *out);
 
 #endif

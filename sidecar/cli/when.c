@@ -108,6 +108,13 @@ void when_text(int64_t ms, bool utc, char text[WHEN_SIZE]) {
     if (ms == 0 || strftime(text, WHEN_SIZE, "%Y-%m-%d %H:%M:%S", &tm) == 0) snprintf(text, WHEN_SIZE, "-");
 }
 
+void when_shorten(char text[WHEN_SIZE]) {
+    static const char whole[] = "2026-11-21 02:14:07";
+    if (strlen(text) != sizeof whole - 1) return; // "-"
+    memmove(text, text + strlen("2026-"), strlen("11-21 02:14"));
+    text[strlen("11-21 02:14")] = '\0';
+}
+
 void when_rfc3339(int64_t ms, char text[WHEN_SIZE]) {
     struct tm tm = broken_down(ms, true);
     size_t len = strftime(text, WHEN_SIZE, "%Y-%m-%dT%H:%M:%S", &tm);

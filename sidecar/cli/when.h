@@ -15,6 +15,8 @@ int64_t when_now(void); // by this machine's clock
 enum { WHEN_SIZE = 40 };
 // "2026-11-21 02:14:07"; in *text "-" where ms is 0, which means unknown.
 void when_text(int64_t ms, bool utc, char text[WHEN_SIZE]);
+// Of what when_text makes, what a narrow terminal shows: "11-21 02:14".
+void when_shorten(char text[WHEN_SIZE]);
 // RFC 3339 in UTC with milliseconds, "2026-11-21T02:14:07.123Z": for programs.
 void when_rfc3339(int64_t ms, char text[WHEN_SIZE]);
 // Reads what when_rfc3339 writes, from 1970 to 9999, with or without milliseconds; false for anything else.

@@ -178,6 +178,43 @@ Test(daemon_audit_cli, tables_are_safe_local_and_fit) {
     free(db);
 }
 
+/* No line of any table is longer than a terminal of 80 columns, however long names are. */
+Test(daemon_audit_cli, tables_fit_a_terminal_of_80_columns) {
+    char *db = audit_case_path(), *event;
+    audit_t *audit = audit_case_open(db, AUDIT_WRITE);
+    for (int n = 100000; n < 100012; n++)
+        put(audit, n, n % 2 ? "email" : "webhooks-outgoing", n % 3 ? "retries_exhausted" : "reported",
+            SLICE("SMTP timeout after 30 s, and then what comes behind it in a long text"), SLICE("{}"));
+    audit_close(audit);
+    event = audit_case_sql(db, "SELECT event FROM events LIMIT 1");
+    const char *const commands[][6] = {
+        {"audit", "list", "--db", db}, {"audit", "stats", "--db", db}, {"audit", "show", event, "--db", db}};
+    for (size_t i = 0; i < 3; i++) {
+        const daemon_output_t *narrow = run_with("COLUMNS=80", commands[i]);
+        cr_assert_eq(narrow->code, 0, "%s", narrow->err);
+        for (const char *line = narrow->out; *line; line += strcspn(line, "\n") + 1) {
+            size_t columns = 0;
+            for (size_t at = 0; line[at] && line[at] != '\n'; at++) columns += ((unsigned char)line[at] & 0xc0) != 0x80;
+            cr_expect_leq(columns, 80, "%s", narrow->out);
+        }
+    }
+    free(event);
+    free(db);
+}
+
+/* A name may come from a file of a stranger. */
+Test(daemon_audit_cli, messages_are_safe_for_a_terminal) {
+    const daemon_output_t *output = daemon_run("audit", "list", "--db", "no\x1b[31m/such");
+    cr_expect(has(output->err, "no\\x1b[31m/such") && !strchr(output->err, '\x1b'), "%s", output->err);
+    char *db = audit_case_path();
+    audit_t *audit = audit_case_open(db, AUDIT_WRITE);
+    put(audit, 1, "email\x1b[31m", "reported", SLICE(""), SLICE("x"));
+    audit_close(audit);
+    output = daemon_run("audit", "list", "--db", db, "-q", "email[31m");
+    cr_expect(has(output->err, "email\\x1b[31m") && !strchr(output->err, '\x1b'), "%s", output->err);
+    free(db);
+}
+
 /* The same three failures by the times that are asked for, in the zone CET-1. */
 Test(daemon_audit_cli, times_are_local_unless_they_say_otherwise) {
     static const struct {
@@ -222,6 +259,7 @@ Test(daemon_audit_cli, exit_codes_and_hints) {
                   {{"list", "--since", "yesterday-ish"}, "2026-11-21T02:00"},
                   {{"list", "--since", "2025-02-30"}, "no time"},
                   {{"list", "--limit", "-1"}, "no number"},
+                  {{"list", "--grep", ""}, "--grep wants a text"},
                   {{"list", "word"}, "unexpected argument"},
                   {{"show"}, "a ref is missing"},
                   {{"show", "a!"}, "is no ref"},

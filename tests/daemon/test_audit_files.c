@@ -71,6 +71,11 @@ static void expect_equal(const char *a, const char *b) {
     free(of_b);
 }
 
+static void write_file(const char *path, const char *text, size_t len) {
+    FILE *file = fopen(path, "wb");
+    cr_assert(file && fwrite(text, 1, len, file) == len && fclose(file) == 0);
+}
+
 static bool is_there(const char *path) { return access(path, F_OK) == 0; }
 
 /* A name beside the log, owned by the caller. */
@@ -146,6 +151,21 @@ Test(daemon_audit_files, no_file_is_overwritten_by_accident) {
     }
     cr_expect_eq(audit_case_count(db, "SELECT count(*) FROM events"), 9);
     free(wal);
+    free(db);
+}
+
+/* What a killed shell left beside an older file of that name would be merged into the copy. */
+Test(daemon_audit_files, a_backup_is_not_put_beside_remains) {
+    char *db = hostile_log(), *file = beside(db, "backup"), *wal = mem_printf("%s-wal", file);
+    write_file(wal, "x", 1);
+    const daemon_output_t *out = daemon_run("audit", "backup", file, "--db", db, "--force");
+    cr_expect(out->code == 1 && has(out->err, "-wal: is of another database of that name"), "%s", out->err);
+    cr_expect(!is_there(file) && is_there(wal));
+    write_file(wal, "", 0);
+    cr_expect(has(daemon_run("audit", "backup", "-", "--db", db)->err, "name one") && !is_there("-"));
+    cr_expect_eq(daemon_run("audit", "backup", file, "--db", db)->code, 0, "an empty one holds nothing");
+    free(wal);
+    free(file);
     free(db);
 }
 
@@ -240,11 +260,6 @@ ParameterizedTest(struct death *death, daemon_audit_files, import_is_killed_and_
     free(peer);
 }
 
-static void write_file(const char *path, const char *text, size_t len) {
-    FILE *file = fopen(path, "wb");
-    cr_assert(file && fwrite(text, 1, len, file) == len && fclose(file) == 0);
-}
-
 /* Cut off anywhere: all whole records come in, the torn one is named, and nothing that was cut passes for whole. */
 Test(daemon_audit_files, a_cut_export_gives_its_whole_records) {
     static const char *const formats[] = {"jsonl", "csv"};
@@ -315,6 +330,21 @@ Test(daemon_audit_files, what_is_no_export_is_told) {
     free(db);
 }
 
+/* As a copy over a network may end. */
+Test(daemon_audit_files, a_log_that_was_cut_short_gives_what_is_there) {
+    char *peer = long_log(4000), *db = audit_case_path();
+    struct stat at;
+    cr_assert(stat(peer, &at) == 0 && truncate(peer, at.st_size / 2 / 4096 * 4096) == 0);
+    const daemon_output_t *out = daemon_run("audit", "import", peer, "--db", db);
+    cr_assert_eq(out->code, 1);
+    cr_assert(has(out->err, "cannot be read: the file is damaged"), "%s", out->err);
+    long long rows = audit_case_count(db, "SELECT count(*) FROM events");
+    cr_assert(rows > 500 && rows < 4000, "%lld rows: %s", rows, out->err);
+    cr_assert_eq(audit_case_count(db, "SELECT count(*) FROM pragma_quick_check WHERE quick_check = 'ok'"), 1);
+    free(db);
+    free(peer);
+}
+
 /* The whole story: a peer that was there fills the gap, and people see it. */
 Test(daemon_audit_files, a_peer_fills_a_gap) {
     char *peer = long_log(10), *db = hostile_log();
@@ -334,6 +364,42 @@ Test(daemon_audit_files, a_peer_fills_a_gap) {
     free(ref);
     free(db);
     free(peer);
+}
+
+/* README's way back to a backup: nothing was lost, and nothing says so. */
+Test(daemon_audit_files, a_backup_put_in_the_place_of_its_log_is_filled_up, .timeout = 120) {
+    enum { BEFORE = 20, ALL_OF_THEM = 50 };
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }"});
+    const char *db = daemon_audit_path(d);
+    char *backup = beside(db, "backup"), *wal = mem_printf("%s-wal", db), *shm = mem_printf("%s-shm", db);
+    char *name = mem_str("SELECT value FROM facts WHERE name = 'instance'");
+    audit_log_feed(s.r, "q", 0, BEFORE, NULL);
+    cr_assert(wait_for(audit_log_rows(db) == BEFORE, 20000));
+    cr_assert_eq(daemon_run("audit", "backup", backup, "--db", db)->code, 0);
+    char *before = audit_case_sql(db, name), *of_backup = audit_case_sql(backup, name);
+    cr_assert_str_neq(before, of_backup, "a copy is a log of its own");
+    audit_log_feed(s.r, "q", BEFORE, ALL_OF_THEM - BEFORE, NULL);
+    cr_assert(wait_for(audit_log_rows(db) == ALL_OF_THEM, 20000));
+    cr_assert_eq(daemon_terminate(d, 10000).code, 0);
+    unlink(wal);
+    unlink(shm);
+    cr_assert_eq(rename(backup, db), 0);
+    daemon_restart(d);
+    cr_assert(wait_for(audit_log_rows(db) == ALL_OF_THEM, 20000));
+    audit_log_expect(db, "q", 0, ALL_OF_THEM);
+    cr_assert_eq(audit_case_count(db, "SELECT count(*) FROM events WHERE kind = 'gap'"), 0);
+    cr_assert_eq(daemon_log_count(d, "the audit log was lost"), 0);
+    char *after = audit_case_sql(db, name);
+    cr_assert_str_eq(after, before, "it vouches by the name of the log that it is");
+    free(after);
+    free(of_backup);
+    free(before);
+    free(name);
+    free(shm);
+    free(wal);
+    free(backup);
+    scene_end(&s);
 }
 
 /* A sidecar copies a long stream while a peer is imported, a backup and an export are made: nobody is kept waiting for too long,

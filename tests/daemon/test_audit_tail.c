@@ -175,6 +175,22 @@ Test(daemon_audit_tail, ends_when_nobody_reads_any_more) {
     free(db);
 }
 
+/* Nothing reads on while what it prints is lost. */
+Test(daemon_audit_tail, a_full_disk_ends_it) {
+    char *db = audit_case_path(), *err = mem_printf("%s.err", db);
+    put(db, "failed", 1, 3);
+    const char *const argv[] = {binary(), "audit", "tail", "-o", "jsonl", "--db", db, NULL};
+    child_t *child = child_start(&(child_spec_t){.argv = argv, .out = "/dev/full", .err = err});
+    cr_assert(child_wait(child, 10000));
+    char *said = temp_read(err);
+    cr_expect_eq(child->exit_code, 1);
+    cr_expect_not_null(strstr(said, "cannot write all of it to standard output: is the disk full"), "%s", said);
+    child_free(child);
+    free(said);
+    free(err);
+    free(db);
+}
+
 Test(daemon_audit_tail, a_log_that_is_not_there_is_told) {
     char *db = audit_case_path();
     const daemon_output_t *out = daemon_run("audit", "tail", "--db", db);

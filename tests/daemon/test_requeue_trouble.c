@@ -126,6 +126,7 @@ Test(daemon_requeue_trouble, nobody_requeues_by_mistake) {
                 {{"requeue", "-q", "q"}, "say --where before them"},
                 {{"requeue", "-n", "5"}, "say --where before them"},
                 {{"requeue", "--where"}, "--where wants a filter"},
+                {{"requeue", "--where", "--grep", "", "--yes"}, "--grep wants a text"},
                 {{"requeue", "--where", "-n", "5"}, "--where wants a filter"},
                 {{"requeue", "abc", "--where", "-q", "q"}, "not both"},
                 {{"requeue", "abc", "-q", "q"}, "not both"},
