@@ -19,7 +19,6 @@ enum {
 static const char ROLE[] = "auditor";
 static const int64_t CLOCKS_APART_MS = INT64_C(24) * 3600 * 1000;
 
-
 static int64_t percent(int64_t of, int64_t limit) { return limit > 0 ? (int64_t)((double)of * 100 / (double)limit) : 0; }
 
 static int64_t fullness(const pen_t *pen, const audit_use_t *use) {
