@@ -160,7 +160,7 @@ static bool trim(auditor_t *a, size_t queue, const lease_t *lease) {
 static bool forget_marks(auditor_t *a) {
     fault_t fault;
     size_t queue = a->marks.queue;
-    if (!pen_clocks_agree(redis_now_ms(a))) { // a mark that is forgotten too early lets a job be put back twice
+    if (!pen_clocks_agree(&a->pen, redis_now_ms(a))) { // a mark that is forgotten too early lets a job be put back twice
         a->marks.at = a->look_at;
         return true;
     }

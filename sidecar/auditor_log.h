@@ -68,7 +68,8 @@ bool pen_fail(pen_t *pen, buffer_t *why);
 // is more to do at once.
 bool pen_retain(pen_t *pen, int64_t now_ms, bool *more);
 
-// Whether Redis's clock and this machine's are no more than a day apart. While they are further apart nothing counts as old.
-bool pen_clocks_agree(int64_t redis_ms);
+// Whether Redis's clock and this machine's are no more than a day apart, and half of audit.retain. While they are further apart
+// nothing counts as old.
+bool pen_clocks_agree(const pen_t *pen, int64_t redis_ms);
 
 #endif

@@ -27,18 +27,21 @@ static int64_t fullness(const pen_t *pen, const audit_use_t *use) {
     return rows > bytes ? rows : bytes;
 }
 
-bool pen_clocks_agree(int64_t redis_ms) { return llabs(redis_ms - (int64_t)time(NULL) * 1000) <= CLOCKS_APART_MS; }
+bool pen_clocks_agree(const pen_t *pen, int64_t redis_ms) {
+    int64_t most_ms = pen->limits.retain_ms / 2 < CLOCKS_APART_MS ? pen->limits.retain_ms / 2 : CLOCKS_APART_MS;
+    return llabs(redis_ms - (int64_t)time(NULL) * 1000) <= most_ms;
+}
 
-// Nothing is removed for its age while Redis's clock and this machine's are a day apart: one of them was set wrong, and what it
+// Nothing is removed for its age while Redis's clock and this machine's are too far apart: one of them was set wrong, and what it
 // would remove is gone for good. 0 = unknown.
 static int64_t trusted(pen_t *pen, int64_t now_ms) {
     int64_t here_ms = (int64_t)time(NULL) * 1000;
-    bool apart = now_ms > 0 && !pen_clocks_agree(now_ms);
+    bool apart = now_ms > 0 && !pen_clocks_agree(pen, now_ms);
     if (apart && !pen->warned_clock)
         log_warn(
             ROLE, NULL,
-            "the clocks of Redis and of this machine are more than a day apart: no row is removed from the audit log for its "
-            "age until they agree",
+            "the clocks of Redis and of this machine are too far apart: no row is removed from the audit log for its age until "
+            "they agree",
             F_INT("redis_ms", now_ms), F_INT("here_ms", here_ms));
     pen->warned_clock = apart;
     return apart ? 0 : now_ms;

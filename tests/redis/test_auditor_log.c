@@ -374,28 +374,6 @@ Test(redis_auditor_log, a_clock_that_is_set_back_hides_no_new_failure) {
     close_desk(&d);
 }
 
-/* A Redis whose clock is a month ahead must not cost a month of the log. */
-Test(redis_auditor_log, nothing_grows_old_while_the_clocks_disagree) {
-    desk_t d = {0};
-    open_desk(&d, (fixture_options_t){.preload = "shim_clock"}, "", "", NULL);
-    d.f.config->audit.retain_ms = INT64_C(20) * 24 * 3600 * 1000;
-    restart(&d);
-    redis_ok(d.f.r, "EVAL %s 1 sidecar:email:failures",
-             "local id = string.rep('ab', 32) redis.call('XADD', KEYS[1], '*', 'event', id, 'kind', 'failed', 'job', '1', 'at', "
-             "redis.call('TIME')[1] .. '000')");
-    expect_rows(&d, 1);
-    server_step_clock(d.f.server, INT64_C(30) * 24 * 3600 * 1000);
-    restart(&d);
-    cr_assert(stage_until(&d.crew.stage, fixture_log_count("more than a day apart") == 1, 5000));
-    settle(&d);
-    cr_assert_eq(audit_log_rows(d.path), 1);
-    server_step_clock(d.f.server, INT64_C(-30) * 24 * 3600 * 1000);
-    restart(&d);
-    settle(&d);
-    cr_assert_eq(audit_log_rows(d.path), 1);
-    close_desk(&d);
-}
-
 typedef struct {
     const char *name;
     int kinds, times, error;
