@@ -20,15 +20,6 @@ static void load(redisContext *redis) {
         redis_do(redis, "EVAL %s 1 sidecar:q0:failures %d %d %lld", script, i, i + STEP - 1, now_ms);
 }
 
-static bool acknowledged(redisContext *redis) {
-    char last[32];
-    redisReply *reply = redis_ask(redis, "HVALS sidecar:q0:auditors");
-    snprintf(last, sizeof last, "1-%d ", RECORDS);
-    bool yes = reply->elements == 1 && strncmp(reply->element[0]->str, last, strlen(last)) == 0;
-    freeReplyObject(reply);
-    return yes;
-}
-
 static long rss_kib(pid_t pid) {
     char path[64];
     char line[256];
@@ -53,7 +44,7 @@ int main(int argc, char **argv) {
         load(redis);
         int64_t began = mono_us();
         pid_t pid = sidecar_start(&bench, (sidecar_options_t){.name = name});
-        while (!acknowledged(redis)) {
+        while (!acknowledged(redis, RECORDS)) {
             sleep_us(POLL_US);
             if (mono_us() - began > 120 * INT64_C(1000000)) die("the stream is not copied");
         }

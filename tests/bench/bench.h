@@ -233,4 +233,14 @@ static inline void table_row(bench_t *bench, const char *label, series_t *series
 
 static inline int bench_end(const bench_t *bench) { return bench->missed ? 1 : 0; }
 
+// Whether the only auditor of q0 has acknowledged the record 1-`last`.
+static inline bool acknowledged(redisContext *redis, int last) {
+    char position[32];
+    redisReply *reply = redis_ask(redis, "HVALS sidecar:q0:auditors");
+    snprintf(position, sizeof position, "1-%d ", last);
+    bool yes = reply->elements == 1 && strncmp(reply->element[0]->str, position, strlen(position)) == 0;
+    freeReplyObject(reply);
+    return yes;
+}
+
 #endif

@@ -124,15 +124,6 @@ static void load(redisContext *redis) {
     for (int i = 1; i <= RECORDS; i += STEP) redis_do(redis, "EVAL %s 1 sidecar:q0:failures %d %d", script, i, i + STEP - 1);
 }
 
-static bool acknowledged(redisContext *redis) {
-    char last[32];
-    redisReply *reply = redis_ask(redis, "HVALS sidecar:q0:auditors");
-    snprintf(last, sizeof last, "1-%d ", RECORDS);
-    bool yes = reply->elements == 1 && strncmp(reply->element[0]->str, last, strlen(last)) == 0;
-    freeReplyObject(reply);
-    return yes;
-}
-
 // Rows/s of a sidecar that copies a stream into the log; asking: while somebody greps it again and again.
 static double ingest(bench_t *bench, redisContext *redis, const char *db, bool asking) {
     static const char *const grep[] = {"list", "--grep", "No such text", NULL};
@@ -145,7 +136,7 @@ static double ingest(bench_t *bench, redisContext *redis, const char *db, bool a
     }
     int64_t began = mono_us();
     pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = "query"});
-    while (!acknowledged(redis)) {
+    while (!acknowledged(redis, RECORDS)) {
         sleep_us(2000);
         if (mono_us() - began > 120 * INT64_C(1000000)) die("the stream is not copied");
     }
