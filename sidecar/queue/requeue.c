@@ -6,8 +6,9 @@
 #include "queue/record.h"
 #include "queue/reply.h"
 #include "queue/stamps.h"
+#include "queue/sweep.h"
 
-enum { PRUNE_COUNT = 500, PRUNE_MOST = 2000 }; // unpack in sweep.lua must not meet more
+enum { PRUNE_COUNT = 500 };
 
 // The monitor begins a new life by itself where it meets a job without a stamp. Only where the job's own date would end it at
 // once must a stamp tell that the date no longer counts; elsewhere a million of them would take 100 MB for nothing.
@@ -71,48 +72,14 @@ outcome_t requeue_read(conn_t *conn, requeue_reply_t *out, fault_t *fault) {
     return fault->outcome;
 }
 
-// Appends old marks for sweep.lua; returns how many.
-static size_t append_old(conn_t *conn, const redisReply *pairs, int64_t before_ms) {
-    size_t count = 0;
-    for (size_t i = 0; pairs && i + 1 < pairs->elements && count < PRUNE_MOST; i += 2) {
-        const redisReply *field = reply_at(pairs, i);
-        const redisReply *mark = reply_at(pairs, i + 1);
-        requeue_reply_t read = {0};
-        if (!read_mark(reply_text(mark), &read) || read.at_ms >= before_ms) continue;
-        request_bytes(conn, reply_text(field), reply_len(field));
-        request_bytes(conn, reply_text(mark), reply_len(mark));
-        count++;
-    }
-    return count;
+static bool is_young(void *before_ms, slice_t field, slice_t mark) {
+    requeue_reply_t read = {0};
+    (void)field;
+    return !read_mark(mark.data, &read) || read.at_ms >= *(const int64_t *)before_ms; // what is no mark of ours is left alone
 }
 
 outcome_t requeue_prune(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, int64_t before_ms,
                         uint64_t *cursor, int64_t *removed, bool *fenced, fault_t *fault) {
-    const queue_keys_t *at = &keys->queues[queue];
-    redisReply *scanned;
-    redisReply *reply;
-    char from[24];
-    *fenced = false;
-    snprintf(from, sizeof from, "%llu", (unsigned long long)*cursor);
-    request_begin(conn, "HSCAN");
-    request_text(conn, at->requeued);
-    request_text(conn, from);
-    request_text(conn, "COUNT");
-    request_int(conn, PRUNE_COUNT);
-    if (request_ask(conn, &scanned, fault) != OUTCOME_OK) return fault->outcome;
-    *cursor = strtoull(reply_text(reply_at(scanned, 0)), NULL, 10);
-    request_script(conn, SCRIPT_sweep, 2);
-    request_text(conn, keys->seats[at->seat].lock);
-    request_text(conn, at->requeued);
-    request_text(conn, token);
-    request_text(conn, "value");
-    size_t old = append_old(conn, reply_at(scanned, 1), before_ms);
-    freeReplyObject(scanned);
-    if (!old || request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome; // a request that is not ended is not sent
-    *fenced = reply_is(reply_at(reply, 0), "fenced");
-    *removed += reply_int(reply_at(reply, 1));
-    if (reply_is(reply_at(reply, 0), "type"))
-        fault_set(fault, OUTCOME_FAULT, "%s holds a %s", at->requeued, reply_text(reply_at(reply, 2)));
-    freeReplyObject(reply);
-    return fault->outcome;
+    return sweep_hash(conn, keys, queue, keys->queues[queue].requeued, token, PRUNE_COUNT, cursor, is_young, &before_ms, removed,
+                      fenced, fault);
 }

@@ -3,9 +3,10 @@
 #include <stdlib.h>
 
 #include "queue/reply.h"
+#include "queue/sweep.h"
 
-enum { SWEEP_COUNT = 1000, SWEEP_MOST = 2000 }; // unpack in sweep.lua must not meet more
-enum { REQUEUED_BIT = 0x8000 };                 // of the retries; requeue.lua sets it
+enum { SWEEP_COUNT = 1000 };
+enum { REQUEUED_BIT = 0x8000 }; // of the retries; requeue.lua sets it
 
 static uint8_t *put(uint8_t *at, uint64_t number, int bytes) {
     for (int i = bytes - 1; i >= 0; i--, number >>= 8) at[i] = (uint8_t)number;
@@ -120,49 +121,23 @@ outcome_t stamps_change(conn_t *conn, const keyspace_t *keys, size_t queue, cons
     return read_common(reply, fenced, fault);
 }
 
-// Appends the fields to remove; returns how many there are.
-static size_t append_unwanted(conn_t *conn, const redisReply *pairs, stamp_keep_fn *keep, void *self) {
-    size_t count = 0;
-    for (size_t i = 0; pairs && i + 1 < pairs->elements && count < SWEEP_MOST; i += 2) {
-        const redisReply *field = reply_at(pairs, i);
-        const redisReply *value = reply_at(pairs, i + 1);
-        uint8_t bytes[STAMP_FIELD_BYTES];
-        stamp_t stamp = stamp_unpack(reply_text(value), reply_len(value));
-        if (reply_len(field) == sizeof bytes) {
-            memcpy(bytes, field->str, sizeof bytes);
-            if (stamp.born_us && keep(self, bytes, &stamp)) continue;
-        }
-        request_bytes(conn, reply_text(field), reply_len(field));
-        request_bytes(conn, reply_text(value), reply_len(value));
-        count++;
-    }
-    return count;
+typedef struct keeper {
+    stamp_keep_fn *keep;
+    void *self;
+} keeper_t;
+
+static bool is_kept(void *self, slice_t field, slice_t value) {
+    const keeper_t *keeper = self;
+    uint8_t bytes[STAMP_FIELD_BYTES];
+    stamp_t stamp = stamp_unpack(value.data, value.len);
+    if (field.len != sizeof bytes || !stamp.born_us) return false; // no stamp of ours
+    memcpy(bytes, field.data, sizeof bytes);
+    return keeper->keep(keeper->self, bytes, &stamp);
 }
 
 outcome_t stamps_sweep(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, uint64_t *cursor,
                        stamp_keep_fn *keep, void *self, int64_t *removed, bool *fenced, fault_t *fault) {
-    const queue_keys_t *at = &keys->queues[queue];
-    redisReply *scanned;
-    redisReply *reply;
-    char from[24];
-    *fenced = false;
-    snprintf(from, sizeof from, "%llu", (unsigned long long)*cursor);
-    request_begin(conn, "HSCAN");
-    request_text(conn, at->stamps);
-    request_text(conn, from);
-    request_text(conn, "COUNT");
-    request_int(conn, SWEEP_COUNT);
-    if (request_ask(conn, &scanned, fault) != OUTCOME_OK) return fault->outcome;
-    *cursor = strtoull(reply_text(reply_at(scanned, 0)), NULL, 10);
-    request_script(conn, SCRIPT_sweep, 2);
-    request_text(conn, keys->seats[at->seat].lock);
-    request_text(conn, at->stamps);
-    request_text(conn, token);
-    request_text(conn, "value");
-    append_unwanted(conn, reply_at(scanned, 1), keep, self);
-    outcome_t outcome = request_ask(conn, &reply, fault);
-    freeReplyObject(scanned);
-    if (outcome != OUTCOME_OK) return outcome;
-    *removed += reply_int(reply_at(reply, 1));
-    return read_common(reply, fenced, fault);
+    keeper_t keeper = {keep, self};
+    return sweep_hash(conn, keys, queue, keys->queues[queue].stamps, token, SWEEP_COUNT, cursor, is_kept, &keeper, removed,
+                      fenced, fault);
 }
