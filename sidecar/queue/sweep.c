@@ -9,8 +9,8 @@ enum { MOST = 2000 }; // unpack in sweep.lua must not meet more
 
 static slice_t bytes_of(const redisReply *reply) { return (slice_t){reply_text(reply), reply_len(reply)}; }
 
-// Appends the entries to remove. One that stays away from here is met again in the next round.
-static void append_unwanted(conn_t *conn, const redisReply *pairs, sweep_keep_fn *keep, void *self) {
+// Appends the entries to remove; returns how many.
+static size_t append_unwanted(conn_t *conn, const redisReply *pairs, sweep_keep_fn *keep, void *self) {
     size_t count = 0;
     for (size_t i = 0; pairs && i + 1 < pairs->elements && count < MOST; i += 2) {
         slice_t field = bytes_of(reply_at(pairs, i));
@@ -20,6 +20,7 @@ static void append_unwanted(conn_t *conn, const redisReply *pairs, sweep_keep_fn
         request_bytes(conn, value.data, value.len);
         count++;
     }
+    return count;
 }
 
 outcome_t sweep_hash(conn_t *conn, const keyspace_t *keys, size_t queue, const char *hash, const char *token, int count,
@@ -41,10 +42,10 @@ outcome_t sweep_hash(conn_t *conn, const keyspace_t *keys, size_t queue, const c
     request_text(conn, hash);
     request_text(conn, token);
     request_text(conn, "value");
-    append_unwanted(conn, reply_at(scanned, 1), keep, self);
-    outcome_t outcome = request_ask(conn, &reply, fault);
+    size_t unwanted = append_unwanted(conn, reply_at(scanned, 1), keep, self);
+    outcome_t outcome = unwanted ? request_ask(conn, &reply, fault) : OUTCOME_OK; // a request that is not ended is not sent
     freeReplyObject(scanned);
-    if (outcome != OUTCOME_OK) return outcome;
+    if (!unwanted || outcome != OUTCOME_OK) return outcome;
     *removed += reply_int(reply_at(reply, 1));
     *fenced = reply_is(reply_at(reply, 0), "fenced");
     if (reply_is(reply_at(reply, 0), "type"))
