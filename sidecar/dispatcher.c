@@ -153,7 +153,7 @@ static void send_promote(dispatcher_t *d, size_t queue, const lease_t *lease, mo
     flight->asks[0] = (head_ask_t){.queue = queue, .skip = flight->ask.skip};
     promote_ask_t ask = {
         .queue = queue, .token = lease->token, .batch = flight->ask.batch, .skip = flight->ask.skip, .first = flight->ask.first};
-    line->ops->promote_append(d->link.data, d->keys, &ask);
+    line->ops->promote->append(d->link.data, d->keys, &ask);
     if (flight->looks) heads_append(d->link.data, d->keys, flight->asks, 1, flight->armed);
 }
 
@@ -233,7 +233,7 @@ static void heads_failed(dispatcher_t *d, const flight_t *flight, const fault_t 
 static outcome_t land_promote(dispatcher_t *d, const flight_t *flight, int64_t *bytes, fault_t *fault) {
     line_t *line = &d->lines[flight->asks[0].queue];
     promote_reply_t reply;
-    outcome_t outcome = line->ops->promote_read(d->link.data, &reply, fault);
+    outcome_t outcome = line->ops->promote->read(d->link.data, &reply, fault);
     mono_t now = mono_now();
     if (outcome == OUTCOME_OK) {
         link_works(&d->link);                      // a look that succeeds proves less: it writes nothing

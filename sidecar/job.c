@@ -51,7 +51,10 @@ static int64_t find_created(json_t *json, const queue_policy_t *policy) {
 void job_read(json_t *json, const queue_policy_t *policy, slice_t bytes, job_t *out) {
     out->digest = digest_of(bytes.data, bytes.len);
     out->id[0] = out->type[0] = '\0';
-    out->created_ms = 0;
+    out->created_ms = out->executed_ms = 0;
+    out->told_retries = -1;
+    out->trouble = JOB_FINE;
+    out->target = 0;
     if (*policy->id_path || *policy->type_path || *policy->created_path) {
         json_read(json, bytes);
         find_text(json, policy->id_path, JOB_ID_MOST, out->id);

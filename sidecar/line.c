@@ -110,7 +110,7 @@ static void record_moved(line_t *line, const promote_reply_t *reply) {
     metric_add(&line->metrics->promoted, reply->moved);
     metric_add(&line->metrics->batches, 1);
     if (line->full_since_us) metric_add(&line->metrics->full_us, reply->now_us - line->full_since_us);
-    int64_t from_us = reply->has_oldest ? line->ops->due_us(line->config, reply->oldest) : INT64_MIN;
+    int64_t from_us = reply->has_oldest ? line->ops->promote->due_us(line->config, reply->oldest) : INT64_MIN;
     if (line->room_us > from_us) from_us = line->room_us;
     if (reply->has_oldest && plausible_date(line, reply->oldest))
         metrics_lateness(line->metrics, reply->now_us - from_us, reply->moved);
@@ -225,7 +225,7 @@ static void warn_of_unit(const line_t *line, double score) {
 }
 
 static int64_t head_due_us(const line_t *line, const head_t *head) {
-    return head->exists ? line->ops->due_us(line->config, head->score) : INT64_MAX;
+    return head->exists ? line->ops->promote->due_us(line->config, head->score) : INT64_MAX;
 }
 
 void line_head(line_t *line, const head_t *head, int64_t now_us, mono_t now) {

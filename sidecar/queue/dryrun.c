@@ -199,8 +199,8 @@ static bool try_promote(scratch_t *scratch, int64_t max_payload) {
     outcome_t outcome = prepare(scratch, "ZADD", scratch->queue.delayed, "0", "x", &full);
     if (outcome == OUTCOME_OK) outcome = prepare(scratch, "ZADD", scratch->queue.delayed, "0", "scratch", &full);
     if (!passed(scratch, SCRIPT_promote, outcome)) return false;
-    ops->promote_append(scratch->conn, scratch->keys, &(promote_ask_t){.token = scratch->token, .batch = 2, .first = 2});
-    return passed(scratch, SCRIPT_promote, ops->promote_read(scratch->conn, &promoted, scratch->fault));
+    ops->promote->append(scratch->conn, scratch->keys, &(promote_ask_t){.token = scratch->token, .batch = 2, .first = 2});
+    return passed(scratch, SCRIPT_promote, ops->promote->read(scratch->conn, &promoted, scratch->fault));
 }
 
 static bool try_queue(scratch_t *scratch) {

@@ -70,9 +70,9 @@ static int64_t promote(pair_t *pair, bool armed) {
     head_ask_t look = {.queue = 0};
     head_t head;
     int64_t now_us;
-    dialect_list.promote_append(pair->f.conn, pair->f.keys, &ask);
+    dialect_list.promote->append(pair->f.conn, pair->f.keys, &ask);
     heads_append(pair->f.conn, pair->f.keys, &look, 1, armed);
-    cr_assert_eq(dialect_list.promote_read(pair->f.conn, &reply, &pair->f.fault), OUTCOME_OK, "%s", pair->f.fault.text);
+    cr_assert_eq(dialect_list.promote->read(pair->f.conn, &reply, &pair->f.fault), OUTCOME_OK, "%s", pair->f.fault.text);
     cr_assert_eq(heads_read(pair->f.conn, 1, armed, &head, &now_us, &pair->f.fault), OUTCOME_OK, "%s", pair->f.fault.text);
     cr_assert_eq(reply.kind, PROMOTED_MOVED);
     return reply.moved;

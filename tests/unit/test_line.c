@@ -63,13 +63,13 @@ Test(unit_line, a_head_falls_due_by_the_clock_of_redis) {
 Test(unit_line, due_times_are_rounded_up_and_saturate) {
     desk_t desk = desk_open("");
     const queue_config_t *queue = desk.line.config;
-    cr_assert_eq(dialect_list.due_us(queue, 0.0001), 1);
-    cr_assert_eq(dialect_list.due_us(queue, 1.5), 1500);
-    cr_assert_eq(dialect_list.due_us(queue, -1.5), -1500);
-    cr_assert_eq(dialect_list.due_us(queue, INFINITY), INT64_MAX);
-    cr_assert_eq(dialect_list.due_us(queue, -INFINITY), INT64_MIN);
-    cr_assert_eq(dialect_list.due_us(queue, 1e300), INT64_MAX);
-    cr_assert_eq(dialect_list.due_us(queue, -1e300), INT64_MIN);
+    cr_assert_eq(dialect_list.promote->due_us(queue, 0.0001), 1);
+    cr_assert_eq(dialect_list.promote->due_us(queue, 1.5), 1500);
+    cr_assert_eq(dialect_list.promote->due_us(queue, -1.5), -1500);
+    cr_assert_eq(dialect_list.promote->due_us(queue, INFINITY), INT64_MAX);
+    cr_assert_eq(dialect_list.promote->due_us(queue, -INFINITY), INT64_MIN);
+    cr_assert_eq(dialect_list.promote->due_us(queue, 1e300), INT64_MAX);
+    cr_assert_eq(dialect_list.promote->due_us(queue, -1e300), INT64_MIN);
     desk_close(&desk);
 }
 
