@@ -41,7 +41,7 @@ enum { ROLES = sizeof((app_t *)0)->roles / sizeof(role_t *) };
 static bool app_build(app_t *app) {
     bool ok = role_init(&app->leader_role, "leader", leader_tick, leader_finish, NULL) &&
               role_init(&app->dispatcher_role, "dispatcher", dispatcher_tick, NULL, NULL) &&
-              role_init(&app->monitor_role, "monitor", monitor_tick, NULL, NULL) &&
+              role_init(&app->monitor_role, "monitor", monitor_tick, monitor_finish, NULL) &&
               role_init(&app->auditor_role, "auditor", auditor_tick, NULL, NULL);
     app->roles[0] = &app->leader_role;
     app->roles[1] = &app->dispatcher_role;

@@ -45,12 +45,30 @@ void link_deaf(link_t *link, const fault_t *fault, mono_t now) {
     link->wake_at = mono_add(now, NO_WAKE_RETRY_S * NS_PER_S);
 }
 
+void link_also(link_t *link, const char *const *channels, size_t count, wake_heard_fn *heard, void *self) {
+    link->channels = channels;
+    link->channel_count = count;
+    link->heard = heard;
+    link->hearer = self;
+}
+
+// A channel that is refused must not cost us the wake-ups; an ear that dies here is noticed by link_hear.
+static void hear_channels(link_t *link) {
+    for (size_t i = 0; i < link->channel_count && conn_is_open(link->ear); i++) {
+        fault_t fault;
+        if (wake_also(link->ear, link->channels[i], link->heard, link->hearer, &fault) == OUTCOME_FAULT)
+            log_error(link->role, NULL, "redis refuses a channel: what is told there is not heard",
+                      F_STR("channel", link->channels[i]), F_STR("reason", fault.text));
+    }
+}
+
 static void start_waking(link_t *link, mono_t now) {
     fault_t fault;
     outcome_t outcome = wake_start(link->data, link->ear, &fault);
     if (outcome == OUTCOME_OK) {
         link->waking = true;
         link->woke_at = now;
+        hear_channels(link);
     } else if (outcome == OUTCOME_FAULT && conn_is_open(link->data)) {
         link_deaf(link, &fault, now);
     } else {
@@ -88,7 +106,8 @@ bool link_alive(link_t *link) {
 
 bool link_hear(link_t *link, wake_fn *changed, void *self) {
     fault_t fault;
-    if (!link->waking || wake_take(link->ear, changed, self, &fault) == OUTCOME_OK) return true;
+    if (!link->waking) return true;
+    if (wake_take(link->ear, changed, self, link->heard, link->hearer, &fault) == OUTCOME_OK) return true;
     log_warn(link->role, NULL, "lost the connection for wake-ups", F_STR("reason", fault.text));
     conn_close(link->ear);
     link->waking = false;

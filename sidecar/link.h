@@ -23,6 +23,10 @@ typedef struct link {
     mono_t woke_at;  // when tracking last began
     mono_t retry_at; // no request before this
     backoff_t backoff;
+    const char *const *channels; // further ones that the ear hears; borrowed
+    size_t channel_count;
+    wake_heard_fn *heard;
+    void *hearer; // of `heard`; borrowed
 } link_t;
 
 // Everything is borrowed; opens nothing yet. Ended by link_free.
@@ -30,6 +34,9 @@ typedef struct link {
 void link_init(link_t *link, const char *role, const char *const names[2], const redis_config_t *redis, metrics_t *metrics,
                const atomic_bool *stop);
 void link_free(link_t *link);
+// The ear hears these channels too, as long as it lives; one that is refused is said once for each ear. Everything is borrowed.
+// Call it before the first link_open.
+void link_also(link_t *link, const char *const *channels, size_t count, wake_heard_fn *heard, void *self);
 void link_close(link_t *link);
 
 // Opens what is closed. *fresh: the requests or the wake-ups begin anew, so everything may have changed meanwhile. False: not
@@ -45,6 +52,7 @@ void link_works(link_t *link);
 bool link_alive(link_t *link);
 
 // Takes the wake-ups that have arrived. False: the ear is dead, which would be silent for ever; link_open replaces it.
+// What came by channels of link_also is given to their `heard`.
 bool link_hear(link_t *link, wake_fn *changed, void *self);
 // The server takes no registrations any more: from now on only a poll finds what is new, until tracking is tried again.
 void link_deaf(link_t *link, const fault_t *fault, mono_t now);

@@ -9,6 +9,7 @@
 #include "link.h"
 #include "monitor_judge.h"
 #include "monitor_pages.h"
+#include "monitor_watch.h"
 #include "terms.h"
 #include "ward.h"
 
@@ -40,6 +41,7 @@ struct monitor {
     mono_t safety_at; // when idle queues are looked at
     json_t *json;
     judge_room_t *room;
+    watches_t *watches;
     pages_t *pages; // of one pass
     size_t paging;  // the queue that they are of
     unsigned turn;  // pages that were judged since its turn began
@@ -62,10 +64,13 @@ monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
     m->json = json_new();
     m->room = judge_room_new();
     m->pages = pages_new(keys);
+    m->watches = watches_new(keys, metrics);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;
         ward_init(&m->wards[i], queue, &metrics->queues[i], keys->config->monitor.scan_interval_ms);
         if (!(queue->policy.roles & ROLE_MONITOR)) continue;
+        const watch_ops_t *watch = dialect_ops(queue->dialect)->watch;
+        if (watch) monitor_watch(m, i, watch);
         m->watched[m->watched_count++] = (watched_t){queue->backup, i, false};
         m->watched[m->watched_count++] = (watched_t){queue->errors, i, true};
     }
@@ -73,8 +78,20 @@ monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
     return m;
 }
 
+static void on_heard(void *self, const char *channel, slice_t message) {
+    watches_heard(((monitor_t *)self)->watches, channel, message);
+}
+
+void monitor_watch(monitor_t *m, size_t queue, const watch_ops_t *ops) {
+    size_t count;
+    watches_add(m->watches, queue, ops, m->wards[queue].interval_ms);
+    const char *const *channels = watches_channels(m->watches, &count);
+    link_also(&m->link, channels, count, on_heard, m);
+}
+
 void monitor_free(monitor_t *m) {
     if (!m) return;
+    watches_free(m->watches);
     for (size_t i = 0; i < m->keys->queue_count; i++) ward_free(&m->wards[i]);
     pages_free(m->pages);
     link_free(&m->link);
@@ -89,6 +106,7 @@ void monitor_free(monitor_t *m) {
 static void forget_everything(monitor_t *m) {
     pages_drop(m->pages, m->link.data);
     for (size_t i = 0; i < m->keys->queue_count; i++) ward_forget(&m->wards[i]);
+    watches_forget_all(m->watches);
 }
 
 // The pages in hand, if they are of this queue, whose pass does not go on.
@@ -105,16 +123,19 @@ static void put_off(monitor_t *m, const fault_t *fault) {
 static void term_began(void *self, size_t queue) {
     monitor_t *m = self;
     ward_forget(&m->wards[queue]);
+    watches_forget(m->watches, queue);
     drop_pages(m, queue);
 }
 
-static bool served(monitor_t *m, size_t queue, lease_t *lease) {
+static bool served(void *self, size_t queue, lease_t *lease) {
+    monitor_t *m = self;
     return (m->wards[queue].config->policy.roles & ROLE_MONITOR) && terms_serve(&m->terms, queue, lease);
 }
 
 static void fence(monitor_t *m, size_t queue, const lease_t *lease) {
     terms_fence(&m->terms, queue, lease->term);
     ward_forget(&m->wards[queue]);
+    watches_forget(m->watches, queue);
     drop_pages(m, queue);
 }
 
@@ -123,6 +144,7 @@ static int compare_key(const void *key, const void *watched) { return strcmp(key
 static void on_change(void *self, const char *key, size_t len) {
     monitor_t *m = self;
     mono_t now = mono_now();
+    watches_changed(m->watches, key, len);
     for (size_t i = 0; !key && i < m->keys->queue_count; i++) ward_changed(&m->wards[i], true, now);
     if (!key || strlen(key) != len) return;
     const watched_t *found = bsearch(key, m->watched, m->watched_count, sizeof *m->watched, compare_key);
@@ -347,10 +369,29 @@ static bool next_queue(monitor_t *m, size_t *queue, lease_t *lease) {
     return false;
 }
 
+// One step of a watch, whose turn comes beside that of a pass. False: nothing more can be asked now. *worked: there was one.
+static bool watch(monitor_t *m, bool *worked) {
+    lease_t lease;
+    fault_t fault;
+    bool fenced = false;
+    watch_t *next = watches_turn(m->watches, served, m, mono_now(), &lease);
+    if (!next) return true;
+    *worked = true;
+    if (!land(m)) return false;
+    watch_with_t with = {.conn = m->link.data, .token = lease.token, .json = m->json, .arm = m->link.waking};
+    if (watch_step(m->watches, next, &with, &fenced, &fault) != OUTCOME_OK) {
+        put_off(m, &fault);
+        return false;
+    }
+    if (fenced) fence(m, watch_queue(next), &lease);
+    return true;
+}
+
 static void safety(monitor_t *m, mono_t now) {
     if (!mono_reached(m->safety_at, now)) return;
     m->safety_at = mono_add(now, WARD_SAFETY_S * NS_PER_S);
     for (size_t i = 0; i < m->keys->queue_count; i++) ward_safety(&m->wards[i], now);
+    watches_changed(m->watches, NULL, 0);
 }
 
 static void work(monitor_t *m) {
@@ -359,9 +400,10 @@ static void work(monitor_t *m) {
     while (!atomic_load(m->stop) && mono_diff(mono_now(), started) < TICK_MS * NS_PER_MS) {
         size_t queue;
         lease_t lease;
-        if (!link_hear(&m->link, on_change, m)) break;
-        if (!begin_passes(m, mono_now()) || !next_queue(m, &queue, &lease)) break;
-        if (!step(m, queue, &lease)) break;
+        if (!link_hear(&m->link, on_change, m) || !begin_passes(m, mono_now())) break;
+        bool worked = next_queue(m, &queue, &lease);
+        if (worked && !step(m, queue, &lease)) break;
+        if (!watch(m, &worked) || !worked) break;
     }
     (void)land(m);
 }
@@ -374,7 +416,7 @@ static bool connected(monitor_t *m, mono_t now) {
 }
 
 static mono_t next_time(monitor_t *m) {
-    mono_t next = m->safety_at;
+    mono_t next = mono_min(m->safety_at, watches_next(m->watches, served, m));
     for (size_t i = 0; i < m->keys->queue_count; i++) {
         lease_t lease;
         if (served(m, i, &lease)) next = mono_min(next, ward_next(&m->wards[i]));
@@ -385,7 +427,8 @@ static mono_t next_time(monitor_t *m) {
 
 void monitor_tick(void *self, role_wait_t *wait) {
     monitor_t *m = self;
-    if (m->watched_count == 0 || !terms_look(&m->terms, term_began, m)) {
+    bool idle = m->watched_count == 0 && watches_count(m->watches) == 0; // the dispatcher alone serves these queues
+    if (idle || !terms_look(&m->terms, term_began, m)) {
         if (conn_is_open(m->link.data)) {
             link_close(&m->link);
             forget_everything(m);
@@ -399,4 +442,17 @@ void monitor_tick(void *self, role_wait_t *wait) {
     if (!mono_reached(m->link.retry_at, mono_now())) return;
     role_wait_fd(wait, conn_fd(m->link.data));
     if (m->link.waking) role_wait_fd(wait, conn_fd(m->link.ear));
+}
+
+void monitor_finish(void *self) {
+    monitor_t *m = self;
+    for (watch_t *last = NULL; (last = watches_leaving(m->watches, last)) && conn_is_open(m->link.data);) {
+        lease_t lease;
+        fault_t fault;
+        if (!served(m, watch_queue(last), &lease)) continue;
+        watch_with_t with = {.conn = m->link.data, .token = lease.token, .json = m->json};
+        if (watch_leave(m->watches, last, &with, &fault) == OUTCOME_OK) continue;
+        log_warn(ROLE, NULL, "what the monitor holds in redis could not be given back", F_STR("reason", fault.text));
+        return;
+    }
 }

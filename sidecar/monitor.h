@@ -7,6 +7,7 @@
 
 #include "lease.h"
 #include "metrics.h"
+#include "queue/dialects/dialect.h"
 #include "queue/keys.h"
 #include "role.h"
 
@@ -16,6 +17,11 @@ typedef struct monitor monitor_t;
 monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
 void monitor_free(monitor_t *monitor); // takes; NULL is fine
 
+// Gives a queue a watch. monitor_new does so for each queue of a dialect that has one; later only before the first tick.
+void monitor_watch(monitor_t *monitor, size_t queue, const watch_ops_t *ops);
+
 void monitor_tick(void *monitor, role_wait_t *wait);
+// The end of the role, when no tick comes any more: what watches hold in Redis is given back, while the lock is still ours.
+void monitor_finish(void *monitor);
 
 #endif

@@ -45,19 +45,45 @@ outcome_t wake_start(conn_t *data, conn_t *ear, fault_t *fault) {
     return fault->outcome;
 }
 
-outcome_t wake_take(conn_t *ear, wake_fn *changed, void *self, fault_t *fault) {
+static void tell_keys(const redisReply *named, wake_fn *changed, void *self) {
+    if (!named || named->type != REDIS_REPLY_ARRAY) {
+        changed(self, NULL, 0);
+        return;
+    }
+    for (size_t i = 0; i < named->elements; i++) changed(self, reply_text(reply_at(named, i)), reply_len(reply_at(named, i)));
+}
+
+// `changed` and `heard` may be NULL.
+static void tell(const redisReply *reply, wake_fn *changed, void *self, wake_heard_fn *heard, void *hearer) {
+    const redisReply *said = reply_at(reply, 2);
+    if (!reply_is(reply_at(reply, 0), "message")) return;
+    if (!reply_is(reply_at(reply, 1), KEYS_INVALIDATE_CHANNEL)) {
+        if (heard) heard(hearer, reply_text(reply_at(reply, 1)), (slice_t){reply_text(said), reply_len(said)});
+    } else if (changed) {
+        tell_keys(said, changed, self);
+    }
+}
+
+outcome_t wake_take(conn_t *ear, wake_fn *changed, void *self, wake_heard_fn *heard, void *hearer, fault_t *fault) {
     for (;;) {
         redisReply *reply;
         if (conn_take(ear, &reply, fault) != OUTCOME_OK || !reply) return fault->outcome;
-        const redisReply *named = reply_at(reply, 2);
-        if (reply_is(reply_at(reply, 0), "message") && reply_is(reply_at(reply, 1), KEYS_INVALIDATE_CHANNEL)) {
-            if (named && named->type == REDIS_REPLY_ARRAY) {
-                for (size_t i = 0; i < named->elements; i++)
-                    changed(self, reply_text(reply_at(named, i)), reply_len(reply_at(named, i)));
-            } else {
-                changed(self, NULL, 0);
-            }
-        }
+        tell(reply, changed, self, heard, hearer);
         freeReplyObject(reply);
     }
+}
+
+outcome_t wake_also(conn_t *ear, const char *channel, wake_heard_fn *heard, void *hearer, fault_t *fault) {
+    bool done = false;
+    request_begin(ear, "SUBSCRIBE");
+    request_text(ear, channel);
+    request_end(ear);
+    while (!done) {
+        redisReply *reply;
+        if (conn_read(ear, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+        done = reply_is(reply_at(reply, 0), "subscribe") && reply_is(reply_at(reply, 1), channel);
+        if (!done) tell(reply, NULL, NULL, heard, hearer);
+        freeReplyObject(reply);
+    }
+    return OUTCOME_OK;
 }

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "base/slice.h"
 #include "queue/conn.h"
 
 // Makes `data` and `ear` (both borrowed) a tracking pair: opens what is closed, subscribes, switches tracking on. Afterwards
@@ -17,6 +18,14 @@ outcome_t wake_start(conn_t *data, conn_t *ear, fault_t *fault);
 // Calls `changed` for each key that an arrived message names; key == NULL: every key (FLUSHALL, or the server forgot).
 // Does not wait.
 typedef void wake_fn(void *self, const char *key, size_t len);
-outcome_t wake_take(conn_t *ear, wake_fn *changed, void *self, fault_t *fault);
+// A message of another channel; both last for the call.
+typedef void wake_heard_fn(void *self, const char *channel, slice_t message);
+
+// `heard` may be NULL: other channels are of no interest.
+outcome_t wake_take(conn_t *ear, wake_fn *changed, void *self, wake_heard_fn *heard, void *hearer, fault_t *fault);
+
+// Makes the ear of a tracking pair hear one more channel. What it hears meanwhile of the others is given to `heard`; a key that
+// changed is not told: after a start everything counts as changed.
+outcome_t wake_also(conn_t *ear, const char *channel, wake_heard_fn *heard, void *hearer, fault_t *fault);
 
 #endif

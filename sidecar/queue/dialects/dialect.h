@@ -103,18 +103,19 @@ typedef struct pass_ops {
 
 // ---- A watch: a tick of its own beside or in place of passes, in turns with them (monitor_watch.h).
 
-enum { WATCH_STEP_MS = 5, WATCH_KEYS_MOST = 4 };
+enum { WATCH_STEP_MS = 5, WATCH_KEYS_MOST = 4, WATCH_CHANNELS_MOST = 2 };
 
 typedef struct watch_call {
     conn_t *conn; // no reply is awaited on it, before and after
     const keyspace_t *keys;
     size_t queue;
     const char *token;
-    bool arm; // Redis can tell of changes: a read of a watched key that follows CLIENT CACHING YES arms it
+    bool arm;     // Redis can tell of changes: a read of a watched key that follows CLIENT CACHING YES arms it, for one message
+    bool changed; // a watched key has changed since the last step, or may have
     metrics_queue_t *metrics;
     json_t *json;
-    mono_t now;
-    mono_t next; // out: when the next step is wanted; mono_never() = only after a change
+    mono_t now;  // when the step began
+    mono_t next; // out: when the next step is wanted; mono_never(), as it comes, = only after a change
     bool fenced; // out: the lock is not ours
 } watch_call_t;
 
@@ -122,14 +123,16 @@ typedef struct watch_ops {
     void *(*open)(const queue_keys_t *keys); // the state of one queue; owned by the monitor
     void (*close)(void *state);
     void (*forget)(void *state); // a new term, a new connection: everything known may be wrong
-    // Keys whose change wakes it, borrowed from the config or the keyspace; at most WATCH_KEYS_MOST.
-    size_t (*watched)(const queue_keys_t *keys, const char **out);
-    // Channels that it wants to hear of, in the same way, and what they say. Both or neither.
-    size_t (*channels)(const queue_keys_t *keys, const char **out);
+    // Keys whose change wakes it, at most WATCH_KEYS_MOST; the names live as long as the state. NULL = there are none.
+    size_t (*watched)(const void *state, const char **out);
+    // Channels that it wants to hear of, at most WATCH_CHANNELS_MOST, in the same way, and what they say: a step follows. Both
+    // or neither.
+    size_t (*channels)(const void *state, const char **out);
     void (*heard)(void *state, const char *channel, slice_t message);
-    // One bounded step: a few requests, WATCH_STEP_MS of Redis at the most. OUTCOME_FAULT marks this queue alone.
+    // One bounded step: a few requests, WATCH_STEP_MS of Redis at the most; every reply that was asked for is read, unless the
+    // connection is lost. OUTCOME_FAULT marks this queue alone: it is left alone for a while.
     outcome_t (*step)(void *state, watch_call_t *call, fault_t *fault);
-    // An orderly end of the role while the lock is still ours. NULL: there is nothing to leave behind.
+    // An orderly end of the role while the lock is still ours; only after a step. NULL: there is nothing to leave behind.
     outcome_t (*leave)(void *state, watch_call_t *call, fault_t *fault);
 } watch_ops_t;
 
