@@ -11,7 +11,8 @@
 
 #include "base/buffer.h"
 
-typedef enum dialect { DIALECT_LIST } dialect_t;
+typedef enum dialect { DIALECT_LIST, DIALECT_KMQUEUE, DIALECT_DELAYED_QUEUE, DIALECT_BULL, DIALECT_PRIVATE_QUEUES } dialect_t;
+enum { DIALECT_COUNT = DIALECT_PRIVATE_QUEUES + 1 };
 typedef enum score_unit { SCORE_MS, SCORE_S } score_unit_t;
 typedef enum lock_scope { LOCK_SCOPE_GROUP, LOCK_SCOPE_QUEUE } lock_scope_t;
 typedef enum retry_backoff { BACKOFF_NONE, BACKOFF_FIXED, BACKOFF_EXPONENTIAL } retry_backoff_t;
@@ -42,18 +43,75 @@ typedef struct queue_policy {
     unsigned roles;      // ROLE_* bits
 } queue_policy_t;
 
+typedef struct strings {
+    char **items; // owned, each NUL-ended
+    size_t count;
+} strings_t;
+
+// How long the attempts below a number wait; of the last step, which is for the rest, `below` is INT64_MAX.
+typedef struct delay_step {
+    int64_t below;
+    int64_t delay_ms;
+} delay_step_t;
+
+typedef struct delay_steps {
+    delay_step_t *items; // owned, ascending
+    size_t count;
+} delay_steps_t;
+
+// What one dialect knows and others do not. Texts are never NULL; of other dialects they are empty, and so are the lists.
+typedef struct dialect_config {
+    strings_t queues;            // kmqueue: as given to KMQueueManager, in its order
+    char *prefix;                // delayed_queue, bull: how the keys begin
+    strings_t types;             // delayed_queue: CLASS or CLASS=LIST, as in the file
+    int64_t retry_attempts;      // delayed_queue: attempts in all
+    delay_steps_t delays;        // delayed_queue: until the next attempt
+    char *bull_queue;            // bull: the queue's name in Bull
+    int64_t stalled_interval_ms; // bull: how long an active job without a lock must have been so
+    int64_t max_stalled;         // bull: how often a job may stall
+    bool record_failed;          // bull: record the failures that workers decide
+    char *main;                  // private_queues: the list that workers move jobs from
+    char *private;               // private_queues: pattern in which * is the worker; "" = registry alone
+    char *registry;              // private_queues: key that names the private lists; "" = they are looked for
+    char *dedup;                 // private_queues: set of ids that are done; "" = none
+
+    // Made from these at the load.
+    strings_t lists; // keys of the ready lists: of kmqueue each one once, of delayed_queue one for each class (they may be equal)
+    strings_t uniques; // kmqueue: set of unique task ids, of each of `lists`
+    strings_t classes; // delayed_queue: Java class, of each of `lists`
+    char *events;      // delayed_queue: key of the hash of envelopes
+    char *base;        // bull: what each of its keys begins with, before a colon
+} dialect_config_t;
+
 typedef struct queue_config {
     char *name;
     dialect_t dialect;
     int line; // where the queue's group begins in the file, for messages; 0 = unknown
-    // Key names, effective (never NULL, and only dlq may be empty); they may hold any byte but NUL.
-    char *ready;
-    char *delayed;
-    char *backup;
+    // Key names, effective: never NULL; "" = this dialect has none (of list only dlq may be empty). They may hold any byte but
+    // NUL.
+    char *ready;   // kmqueue and delayed_queue have several: own.lists
+    char *delayed; // zset
+    char *backup;  // list that passes rotate
     char *errors;
     char *dlq; // "" = none
+    dialect_config_t own;
     queue_policy_t policy;
 } queue_config_t;
+
+// One Redis key of a queue's workers that the sidecar uses; our own keys, which begin with "sidecar:", are not among them.
+typedef struct used_key {
+    const char *role;   // what it is to the queue: "ready", "backup", "unique"
+    const char *option; // key of the config that names it
+    char *name;         // owned; of a pattern * is any text
+    const char *type;   // what TYPE must say of it; NULL = more than one is right
+    bool writes;        // false: it is only read
+    bool pattern;
+} used_key_t;
+
+typedef struct used_keys {
+    used_key_t *items; // owned; patterns come last
+    size_t count;
+} used_keys_t;
 
 typedef struct redis_config {
     char *url; // always "" after a load: it is taken apart into the fields below
@@ -117,6 +175,13 @@ typedef struct config {
 // On success *errors holds warnings in the same form, and is often empty.
 config_t *config_load(const char *path, buffer_t *errors) __attribute__((warn_unused_result));
 
+// Every key that the queue's roles use, each name once. Owned: free with config_queue_keys_free.
+used_keys_t config_queue_keys(const queue_config_t *queue);
+void config_queue_keys_free(used_keys_t *keys);
+
+// The word for a dialect in the file.
+const char *config_dialect_word(dialect_t dialect);
+
 // Takes the config; NULL is fine.
 void config_free(config_t *config);
 
@@ -124,8 +189,8 @@ void config_free(config_t *config);
 // (default, file, environment, defaults).
 void config_dump(const config_t *config, buffer_t *out);
 
-// Writes one row per key (section, name, type, default, bounds, reloadable, help) as tab-separated text: what `make check`
-// holds against the sample and the README.
+// Writes one row per key (section, name, type, default, bounds, reloadable, help, dialects that know it: empty = all) as
+// tab-separated text: what `make check` holds against the sample and the README.
 void config_list_keys(buffer_t *out);
 
 // Text to number, as the file takes them: "250ms" "30s" "3m" "24h" "30d" -> ms; "4096" "16MiB" "1GiB" "64KiB" -> bytes.

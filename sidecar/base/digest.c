@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 // A fetch of the algorithm costs more than the digest of a job, and so does a new context: one fetch for the process, one context
 // for each thread (https://docs.openssl.org/3.0/man7/crypto/#performance).
@@ -93,4 +94,13 @@ bool digest_parse(slice_t hex, digest_t *out) {
     }
     if (!good) *out = (digest_t){.bytes = {0}};
     return good;
+}
+
+bool digest_md5_base64(const void *bytes, size_t len, char base64[DIGEST_MD5_BASE64_SIZE]) {
+    uint8_t md5[16];
+    uint8_t text[DIGEST_MD5_BASE64_SIZE];
+    if (!EVP_Q_digest(NULL, "MD5", NULL, len ? bytes : "", len, md5, NULL)) return false;
+    EVP_EncodeBlock(text, md5, sizeof md5);
+    memcpy(base64, text, sizeof text);
+    return true;
 }

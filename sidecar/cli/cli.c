@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/suggest.h"
+#include "queue/dialects/dialect.h"
 
 static const char usual_config[] = "/etc/queue-sidecar/queue-sidecar.cfg";
 
@@ -123,9 +124,36 @@ const char *cli_config_path(const char *flag) {
     return variable && *variable ? variable : usual_config;
 }
 
+// One line for each queue whose dialect is known by name alone. False: there was one.
+static bool knows_dialects(const config_t *config, buffer_t *messages) {
+    size_t before = messages->len;
+    for (size_t i = 0; i < config->queue_count; i++) {
+        const queue_config_t *queue = &config->queues[i];
+        if (dialect_ops(queue->dialect)) continue;
+        buffer_printf(messages,
+                      "%s:%d: queue `%s`: `dialect` is \"%s\", which is not in this version yet; available:", config->path,
+                      queue->line, queue->name, config_dialect_word(queue->dialect));
+        const char *between = " ";
+        for (size_t d = 0; d < DIALECT_COUNT; d++) {
+            if (!dialect_ops((dialect_t)d)) continue;
+            buffer_printf(messages, "%s%s", between, config_dialect_word((dialect_t)d));
+            between = ", ";
+        }
+        buffer_str(messages, "\n");
+    }
+    return messages->len == before;
+}
+
+config_t *cli_read_config(const char *path, buffer_t *messages) {
+    config_t *config = config_load(path, messages);
+    if (!config || knows_dialects(config, messages)) return config;
+    config_free(config);
+    return NULL;
+}
+
 config_t *cli_load_config(const char *path) {
     buffer_t messages = {0};
-    config_t *config = config_load(path, &messages);
+    config_t *config = cli_read_config(path, &messages);
     const char *line = buffer_text(&messages);
     while (*line) {
         int len = (int)strcspn(line, "\n");

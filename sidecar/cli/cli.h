@@ -52,6 +52,10 @@ int cli_parse(int argc, char **argv, const cli_option_t *options, size_t count);
 // The path of the config (borrowed): flag, else QUEUE_SIDECAR_CONFIG, else the usual one. Flag may be NULL.
 const char *cli_config_path(const char *flag);
 
+// Loads the config. Warnings, or else every fault, are added to messages as config_load does it; a queue whose dialect is not in
+// this version is a fault. Owned.
+config_t *cli_read_config(const char *path, buffer_t *messages) __attribute__((warn_unused_result));
+
 // Loads the config. Warnings, or else every fault, go to stderr; NULL means that the exit code is CLI_BAD_CONFIG.
 config_t *cli_load_config(const char *path) __attribute__((warn_unused_result));
 

@@ -57,7 +57,7 @@ int cli_run(int argc, char **argv) {
     const cli_option_t options[] = {{.letter = 'c', .name = "config", .value = &path}};
     int status = cli_parse(argc, argv, options, sizeof options / sizeof *options);
     if (status != CLI_OK) return status;
-    config_t *config = config_load(cli_config_path(path), &messages);
+    config_t *config = cli_read_config(cli_config_path(path), &messages);
     if (!config) {
         fputs(buffer_text(&messages), stderr);
         buffer_free(&messages);

@@ -5,71 +5,22 @@
 #include "config/number.h"
 #include "config/value.h"
 
-enum { NAMED_KEYS = 5 };
-
-// One Redis key that a queue uses.
-typedef struct used_key {
-    const char *role; // "ready", "delayed", ...
-    const char *name; // NULL = not used by this queue
-} used_key_t;
-
-static void used_keys(const queue_config_t *queue, used_key_t keys[NAMED_KEYS]) {
-    const queue_policy_t *policy = &queue->policy;
-    bool monitor = policy->roles & ROLE_MONITOR;
-    bool delayed = (policy->roles & ROLE_DISPATCHER) || (monitor && policy->retry_backoff != BACKOFF_NONE);
-    keys[0] = (used_key_t){"ready", queue->ready};
-    keys[1] = (used_key_t){"delayed", delayed ? queue->delayed : NULL};
-    keys[2] = (used_key_t){"backup", monitor ? queue->backup : NULL};
-    keys[3] = (used_key_t){"errors", monitor ? queue->errors : NULL};
-    keys[4] = (used_key_t){"dlq", monitor && *queue->dlq ? queue->dlq : NULL};
-}
-
-// Where a queue's value stands; the queue itself where it is inherited.
-static const site_t *site_of(const load_t *load, size_t queue, const char *section, const char *name) {
-    const queue_site_t *site = &load->queues[queue];
-    const site_t *key = &site->keys[config_key_row(config_key_find(section, name))];
-    return key->line ? key : &site->self;
-}
-
-static void compare_keys(load_t *load, size_t first, size_t second) {
-    const queue_config_t *a = &load->config->queues[first], *b = &load->config->queues[second];
-    used_key_t left[NAMED_KEYS], right[NAMED_KEYS];
-    used_keys(a, left);
-    used_keys(b, right);
-    for (size_t i = 0; i < NAMED_KEYS; i++) {
-        for (size_t j = first == second ? i + 1 : 0; j < NAMED_KEYS; j++) {
-            if (!left[i].name || !right[j].name || strcmp(left[i].name, right[j].name) != 0) continue;
-            const site_t *site = site_of(load, second, "queue-only", right[j].role);
-            if (first == second)
-                config_fault_add(load->faults, site->file, site->line, "queue `%s`: its %s and its %s are the same key `%s`",
-                                 a->name, left[i].role, right[j].role, left[i].name);
-            else
-                config_fault_add(load->faults, site->file, site->line,
-                                 "queues `%s` and `%s` share the key `%s`: it is %s of `%s` and %s of `%s`", a->name, b->name,
-                                 left[i].name, left[i].role, a->name, right[j].role, b->name);
-        }
-    }
-}
-
 static void check_names(load_t *load, size_t i) {
     const queue_config_t *queue = &load->config->queues[i];
-    const site_t *site = site_of(load, i, "queue-only", "name");
+    const site_t *site = config_load_site(load, i, "name");
     if (strcmp(queue->name, load->config->group) == 0)
         config_fault_add(load->faults, site->file, site->line,
                          "queue `%s` is called like its group: give one of them another name, or their keys would be the same",
                          queue->name);
     for (size_t j = 0; j < i; j++) {
         const queue_config_t *other = &load->config->queues[j];
-        if (!other->name || load->queues[j].twin) continue;
-        if (strcmp(queue->name, other->name) == 0) {
+        if (other->name && !load->queues[j].twin && strcmp(queue->name, other->name) == 0) {
             config_fault_add(load->faults, site->file, site->line, "queue `%s` stands twice: the other one is on line %d",
                              queue->name, other->line);
             load->queues[i].twin = true;
             return;
         }
-        compare_keys(load, j, i);
     }
-    compare_keys(load, i, i);
 }
 
 // The longest delay that a retry may get, jitter included.
@@ -91,8 +42,8 @@ static void check_window(load_t *load, size_t i) {
     int64_t backoff = longest_backoff(policy);
     int64_t least = 2 * (policy->protected_timeout_ms + backoff);
     if (!(policy->roles & ROLE_MONITOR) || policy->retry_window_ms > least) return;
-    const site_t *site = site_of(load, i, "queue", "retry_window");
-    if (site == &load->queues[i].self) site = site_of(load, i, "queue", "protected_timeout");
+    const site_t *site = config_load_site(load, i, "retry_window");
+    if (site == &load->queues[i].self) site = config_load_site(load, i, "protected_timeout");
     buffer_t text = {0};
     add_duration("`retry_window` is ", policy->retry_window_ms, &text);
     add_duration(", but must be more than 2 x (`protected_timeout` ", policy->protected_timeout_ms, &text);
@@ -105,8 +56,8 @@ static void check_window(load_t *load, size_t i) {
 
 static void check_order(load_t *load, size_t i, const char *longer, int64_t longer_ms, const char *shorter, int64_t shorter_ms) {
     if (longer_ms >= shorter_ms) return;
-    const site_t *site = site_of(load, i, "queue", longer);
-    if (site == &load->queues[i].self) site = site_of(load, i, "queue", shorter);
+    const site_t *site = config_load_site(load, i, longer);
+    if (site == &load->queues[i].self) site = config_load_site(load, i, shorter);
     buffer_t text = {0};
     buffer_printf(&text, "`%s` is ", longer);
     config_number_write(KEY_DURATION, longer_ms, &text);
@@ -116,16 +67,20 @@ static void check_order(load_t *load, size_t i, const char *longer, int64_t long
     buffer_free(&text);
 }
 
+static bool knows(const queue_config_t *queue, const char *name) {
+    return config_key_of_dialect(config_key_find("queue", name), queue->dialect);
+}
+
 static void check_policy(load_t *load, size_t i) {
     const queue_config_t *queue = &load->config->queues[i];
     const queue_policy_t *policy = &queue->policy;
-    check_window(load, i);
-    if (policy->alive_timeout_ms)
+    if (knows(queue, "retry_window")) check_window(load, i);
+    if (policy->alive_timeout_ms && knows(queue, "protected_timeout"))
         check_order(load, i, "alive_timeout", policy->alive_timeout_ms, "protected_timeout", policy->protected_timeout_ms);
     if (policy->retry_backoff == BACKOFF_EXPONENTIAL)
         check_order(load, i, "retry_delay_max", policy->retry_delay_max_ms, "retry_delay", policy->retry_delay_ms);
     if (policy->retry_backoff != BACKOFF_NONE && policy->roles == ROLE_MONITOR) {
-        const site_t *site = site_of(load, i, "queue", "roles");
+        const site_t *site = config_load_site(load, i, "roles");
         config_fault_add(load->warnings, site->file, site->line,
                          "queue `%s`: retries wait in `%s`, but without the role dispatcher nobody here promotes them",
                          queue->name, queue->delayed);
@@ -149,5 +104,6 @@ void config_load_check(load_t *load) {
         check_names(load, i);
         if (!load->queues[i].faulty) check_policy(load, i);
     }
+    config_load_clashes(load);
     warn_secrets(load);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/lists.h"
 #include "config/load.h"
 #include "config/value.h"
 
@@ -48,6 +49,11 @@ config_t *config_load(const char *path, buffer_t *errors) {
 }
 
 static void free_queue(queue_config_t *queue) {
+    strings_free(&queue->own.lists);
+    strings_free(&queue->own.uniques);
+    strings_free(&queue->own.classes);
+    free(queue->own.events);
+    free(queue->own.base);
     for (size_t i = 0; i < config_key_count; i++) {
         if (config_key_in_policy(&config_keys[i]))
             config_value_free(&config_keys[i], &queue->policy);

@@ -10,7 +10,8 @@ enum { WIDEST_VALUE = 40 }; // longer values push their comment to the right ins
 typedef struct view {
     const char *sections[2]; // the second may be NULL
     const void *bases[2];
-    const origin_t *origins; // NULL = not known
+    const origin_t *origins;  // NULL = not known
+    const dialect_t *dialect; // only what it knows; NULL = all
     int indent;
 } view_t;
 
@@ -25,7 +26,9 @@ static const char *origin_name(const origin_t *origins, size_t row) {
 }
 
 // redis.url has been taken apart: beside its parts it would be a contradiction.
-static bool is_shown(const config_key_t *key, const char *section) {
+static bool is_shown(const config_key_t *key, const view_t *view, size_t part) {
+    const char *section = view->sections[part];
+    if (view->dialect && !config_key_of_dialect(key, *view->dialect)) return false;
     return section && strcmp(key->section, section) == 0 && strcmp(key->name, "url") != 0;
 }
 
@@ -41,7 +44,7 @@ static void measure(const view_t *view, size_t *name_width, size_t *widest) {
     *name_width = *widest = 0;
     for (size_t part = 0; part < 2; part++) {
         for (size_t i = 0; i < config_key_count; i++) {
-            if (!is_shown(&config_keys[i], view->sections[part])) continue;
+            if (!is_shown(&config_keys[i], view, part)) continue;
             size_t name = strlen(config_keys[i].name), value = value_width(&config_keys[i], view->bases[part]);
             if (name > *name_width) *name_width = name;
             if (value > *widest) *widest = value;
@@ -54,7 +57,7 @@ static void write_view(const view_t *view, buffer_t *out) {
     measure(view, &name_width, &widest);
     for (size_t part = 0; part < 2; part++) {
         for (size_t i = 0; i < config_key_count; i++) {
-            if (!is_shown(&config_keys[i], view->sections[part])) continue;
+            if (!is_shown(&config_keys[i], view, part)) continue;
             buffer_t value = {0};
             config_value_write(&config_keys[i], view->bases[part], &value);
             buffer_str(&value, ";");
@@ -75,10 +78,28 @@ static void write_group(const char *name, const char *section, const void *base,
     buffer_str(out, "};\n");
 }
 
+// The keys of a dialect that makes their names itself, for whoever writes an ACL or looks with redis-cli.
+static void write_keys(const queue_config_t *queue, buffer_t *out) {
+    used_keys_t keys = config_queue_keys(queue);
+    for (size_t i = 0; i < keys.count; i++) {
+        const used_key_t *key = &keys.items[i];
+        buffer_str(out, "        # key ");
+        config_value_quote(key->name, out);
+        buffer_printf(out, ": %s%s%s%s, %s\n", key->role, key->type ? ", a " : "", key->type ? key->type : "",
+                      key->pattern ? ", for each *" : "", key->writes ? "written" : "read");
+    }
+    config_queue_keys_free(&keys);
+}
+
 static void write_queue(const queue_config_t *queue, const origin_t *origins, buffer_t *out) {
-    view_t view = {.sections = {"queue-only", "queue"}, .bases = {queue, &queue->policy}, .origins = origins, .indent = 8};
+    view_t view = {.sections = {"queue-only", "queue"},
+                   .bases = {queue, &queue->policy},
+                   .origins = origins,
+                   .dialect = &queue->dialect,
+                   .indent = 8};
     buffer_str(out, "    {\n");
     write_view(&view, out);
+    if (queue->dialect != DIALECT_LIST) write_keys(queue, out);
     buffer_str(out, "    }");
 }
 
@@ -110,11 +131,16 @@ void config_dump(const config_t *config, buffer_t *out) {
 void config_list_keys(buffer_t *out) {
     for (size_t i = 0; i < config_key_count; i++) {
         const config_key_t *key = &config_keys[i];
-        buffer_t allowed = {0};
+        buffer_t allowed = {0}, dialects = {0};
+        for (size_t d = 0; key->dialects && d < DIALECT_COUNT; d++) {
+            if (!config_key_of_dialect(key, (dialect_t)d)) continue;
+            buffer_printf(&dialects, "%s%s", dialects.len ? "," : "", config_dialect_word((dialect_t)d));
+        }
         config_value_describe(key, &allowed);
-        buffer_printf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key->section, key->name, config_key_type_name(key->type),
+        buffer_printf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key->section, key->name, config_key_type_name(key->type),
                       key->fallback ? key->fallback : "", buffer_text(&allowed), key->reloadable ? "reloadable" : "restart",
-                      key->help);
+                      key->help, buffer_text(&dialects));
+        buffer_free(&dialects);
         buffer_free(&allowed);
     }
 }

@@ -43,7 +43,7 @@ static void take_section(load_t *load, const node_t *group, const char *section)
         if (key)
             take_key(load, key, node, prefix);
         else
-            config_load_unknown(load, node, section, place);
+            config_load_unknown(load, node, section, place, NULL);
     }
     free(place);
     free(prefix);
@@ -69,6 +69,6 @@ void config_load_file(load_t *load, const node_t *root) {
         else if (is_section(node->name))
             take_section(load, node, node->name);
         else if (strcmp(node->name, "queues") != 0)
-            config_load_unknown(load, node, "", "");
+            config_load_unknown(load, node, "", "", NULL);
     }
 }

@@ -46,12 +46,18 @@ void config_load_environment(load_t *load);
 // weaker origins said. Taken right after the keys of that origin.
 void config_load_url(load_t *load, origin_t origin);
 
-// Compares values with each other: keys that collide, windows that are too short.
+// Compares values with each other: names, windows that are too short.
 void config_load_check(load_t *load);
 
+// Compares the keys that queues use with each other.
+void config_load_clashes(load_t *load);
+
 // Adds the fault of an unknown key: the nearest known one, or where it belongs, or what is known here. Prefix
-// begins the message: "`redis`: ".
-void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix);
+// begins the message: "`redis`: ". In a queue only the keys that its dialect knows are named; otherwise dialect is NULL.
+void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix, const dialect_t *dialect);
+
+// Where a queue's value stands; the queue itself where it is inherited.
+const site_t *config_load_site(const load_t *load, size_t queue, const char *name);
 
 // Returns (owned) what messages call a key outside queues: "`redis.port`", or the variable where the environment gave it.
 char *config_load_shown(const config_key_t *key, origin_t origin);

@@ -2,13 +2,19 @@
 
 #include <stdlib.h>
 
+#include "config/dialects.h"
 #include "config/load.h"
 #include "config/value.h"
 
-static const char name_mark[] = "<name>"; // begins the default of a key that is named after its queue
+static const char name_mark[] = "<name>";       // begins the default of a key that is named after its queue
+static const char dialect_mark[] = "<dialect>"; // the default that each dialect has its own of: a prefix
 
 static bool named_after_queue(const config_key_t *key) {
     return key->fallback && strncmp(key->fallback, name_mark, sizeof name_mark - 1) == 0;
+}
+
+static bool is_derived(const config_key_t *key) {
+    return named_after_queue(key) || (key->fallback && strcmp(key->fallback, dialect_mark) == 0);
 }
 
 static void *base_of(queue_config_t *queue, const config_key_t *key) {
@@ -39,7 +45,7 @@ static void fall_back(load_t *load, queue_config_t *queue, queue_site_t *site) {
         if (config_key_in_policy(key)) {
             config_value_copy(key, &queue->policy, &load->config->defaults);
             site->keys[i].origin = load->keys[i].origin == ORIGIN_FILE ? ORIGIN_DEFAULTS : ORIGIN_DEFAULT;
-        } else if (config_key_in_queue(key) && key->fallback && !named_after_queue(key)) {
+        } else if (config_key_in_queue(key) && key->fallback && !is_derived(key)) {
             if (!config_value_set_text(key, key->fallback, queue, &why)) abort(); // the table contradicts itself
         }
     }
@@ -50,20 +56,44 @@ static void derive_names(queue_config_t *queue, const queue_site_t *site) {
     buffer_t why = {0};
     for (size_t i = 0; i < config_key_count; i++) {
         const config_key_t *key = &config_keys[i];
-        if (!config_key_in_queue(key) || !named_after_queue(key) || site->keys[i].line) continue;
-        char *text = mem_printf("%s%s", queue->name, key->fallback + sizeof name_mark - 1);
+        if (!config_key_in_queue(key) || !is_derived(key) || site->keys[i].line) continue;
+        if (!config_key_of_dialect(key, queue->dialect)) continue;
+        char *text = named_after_queue(key) ? mem_printf("%s%s", queue->name, key->fallback + sizeof name_mark - 1)
+                                            : mem_str(queue->dialect == DIALECT_BULL ? "bull" : "de_");
         if (!config_value_set_text(key, text, queue, &why)) abort(); // a good name makes a good key
         free(text);
     }
     buffer_free(&why);
 }
 
-static void take_key(load_t *load, const config_key_t *key, const node_t *node, const char *prefix) {
+const site_t *config_load_site(const load_t *load, size_t queue, const char *name) {
+    const queue_site_t *site = &load->queues[queue];
+    const site_t *key = &site->keys[config_key_row(find(name))];
+    return key->line ? key : &site->self;
+}
+
+// The dialect stands anywhere in the group, but decides what the other keys mean. False: it is not a good one.
+static bool read_dialect(const node_t *node, dialect_t *dialect) {
+    const node_t *word = config_source_child(node, "dialect");
+    queue_config_t scratch = {.dialect = DIALECT_LIST};
+    buffer_t why = {0};
+    bool good = !word || config_value_set(find("dialect"), word, &scratch, &why);
+    *dialect = scratch.dialect;
+    buffer_free(&why);
+    return good;
+}
+
+// Dialect NULL: not known, so nothing is foreign to it.
+static void take_key(load_t *load, const config_key_t *key, const node_t *node, const char *prefix, const dialect_t *dialect) {
     queue_config_t *queue = &load->config->queues[load->config->queue_count];
     queue_site_t *site = &load->queues[load->config->queue_count];
     buffer_t why = {0};
     site->keys[config_key_row(key)] = (site_t){node->file, node->line, ORIGIN_FILE};
-    if (!config_value_set(key, node, base_of(queue, key), &why)) {
+    if (dialect && !config_dialect_takes(key, *dialect, node)) {
+        config_dialect_refuse(key, *dialect, &why);
+        config_fault_add(load->faults, node->file, node->line, "%s`%s` %s", prefix, key->name, buffer_text(&why));
+        site->faulty = true;
+    } else if (!config_value_set(key, node, base_of(queue, key), &why)) {
         config_fault_add(load->faults, node->file, node->line, "%s`%s` %s", prefix, key->name, buffer_text(&why));
         site->faulty = true;
     }
@@ -76,18 +106,21 @@ static void take_queue(load_t *load, const node_t *node, size_t place) {
     char *prefix = prefix_of(node, place);
     *site = (queue_site_t){.self = {node->file, node->line, ORIGIN_FILE}, .faulty = load->defaults_faulty};
     queue->line = node->line;
+    dialect_t dialect;
+    bool known = read_dialect(node, &dialect);
     fall_back(load, queue, site);
     for (size_t i = 0; i < node->count; i++) {
         const config_key_t *key = find(node->children[i].name);
         if (key)
-            take_key(load, key, &node->children[i], prefix);
+            take_key(load, key, &node->children[i], prefix, known ? &dialect : NULL);
         else
-            config_load_unknown(load, &node->children[i], "queue-only", prefix);
+            config_load_unknown(load, &node->children[i], "queue-only", prefix, &dialect);
     }
     if (queue->name)
         derive_names(queue, site);
     else if (!config_source_child(node, "name"))
         config_fault_add(load->faults, node->file, node->line, "%sit has no `name`: every queue needs one", prefix);
+    if (known) config_load_dialect(load, load->config->queue_count, prefix);
     load->config->queue_count++;
     free(prefix);
 }

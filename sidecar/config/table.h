@@ -19,14 +19,17 @@ typedef enum key_type {
     KEY_NAME,     // no spaces or control characters, not our prefix
     KEY_REDIS,    // name of a Redis key, not our prefix
     KEY_PATTERN,  // "off", or the name of a Redis key with one `*`
-    KEY_POINTER   // JSON pointer, or ""
+    KEY_POINTER,  // JSON pointer, or ""
+    KEY_STRINGS,  // strings_t, each item 1 to CONFIG_STRING_MOST bytes; bounds are of their number
+    KEY_STEPS     // delay_steps_t, as "10: 10s" or "*: 1440s" for the rest; bounds are of the delays
 } key_type_t;
 
 typedef struct config_key {
     const char *section; // "" = top level; "queue" = in `defaults` and in each queue; "queue-only" = in each queue
     const char *name;
     key_type_t type;
-    const char *fallback; // the default as text; NULL = must be given; "<name>..." begins with the queue's name
+    const char *fallback; // the default as text; NULL = must be given; "<name>..." begins with the queue's name, and
+                          // "<dialect>" is the dialect's own
     const char *low;      // bounds as text, of texts in bytes; NULL where the type has none
     const char *high;
     size_t at; // offset in config_t, queue_policy_t ("queue") or queue_config_t ("queue-only")
@@ -35,10 +38,14 @@ typedef struct config_key {
 
     const char *zero;         // the word for 0, where 0 is below the bounds: "off", "auto"
     const char *const *words; // of an enum, NULL-terminated
-    const char *const *later; // words of an enum that this version does not know yet, NULL-terminated
     bool secret;              // never shown
+    unsigned dialects;        // DIALECT_BIT of each dialect that knows the key; 0 = all
+    unsigned fixed;           // of each that takes nothing but the default, and may be told so
 } config_key_t;
 
+#define DIALECT_BIT(dialect) (1u << (dialect))
+
+enum { CONFIG_STRING_MOST = 256, CONFIG_STEPS_MAX = 16 };
 enum { CONFIG_KEYS_MAX = 96, CONFIG_QUEUES_MAX = 1000, CONFIG_SECTIONS_MAX = 16 };
 
 extern const config_key_t config_keys[];
@@ -56,6 +63,9 @@ struct config_origins {
 // True for keys of a policy, and for keys that stand in a queue at all.
 bool config_key_in_policy(const config_key_t *key);
 bool config_key_in_queue(const config_key_t *key);
+
+// Whether the dialect knows the key: what it does not know may not stand in its queues, and `defaults` does not reach it.
+bool config_key_of_dialect(const config_key_t *key, dialect_t dialect);
 
 // Row of a key, or NULL.
 const config_key_t *config_key_find(const char *section, const char *name);

@@ -13,6 +13,17 @@ static size_t add_names(const char *section, const char **names) {
     return count;
 }
 
+// A name that another dialect knows is left out.
+static size_t keep_of_dialect(const char **names, size_t count, dialect_t dialect) {
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        const config_key_t *key = config_key_find("queue-only", names[i]);
+        if (!key) key = config_key_find("queue", names[i]);
+        if (key && config_key_of_dialect(key, dialect)) names[kept++] = names[i];
+    }
+    return kept;
+}
+
 // What may stand in a section: a queue knows the keys of a policy too, and the top all groups.
 static size_t names_in(const char *section, const char *names[NAMES_MAX]) {
     size_t count = add_names(section, names);
@@ -43,7 +54,7 @@ static bool add_home(const char *name, const char *section, buffer_t *out) {
     return false;
 }
 
-void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix) {
+void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix, const dialect_t *dialect) {
     const char *names[NAMES_MAX];
     size_t count = names_in(section, names);
     const char *nearest = suggest_nearest(node->name, names, count);
@@ -52,6 +63,7 @@ void config_load_unknown(load_t *load, const node_t *node, const char *section, 
     if (nearest) {
         buffer_printf(&text, ": did you mean `%s`?", nearest);
     } else if (!add_home(node->name, section, &text)) {
+        if (dialect) count = keep_of_dialect(names, count, *dialect);
         buffer_str(&text, "; known here:");
         for (size_t i = 0; i < count; i++) buffer_printf(&text, "%s %s", i ? "," : "", names[i]);
     }

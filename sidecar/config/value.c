@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/suggest.h"
+#include "config/lists.h"
 #include "config/number.h"
 
 static const char own_prefix[] = "sidecar:"; // keys of our own begin so
@@ -27,11 +28,11 @@ static void *field(const config_key_t *key, void *base) { return (char *)base + 
 static const void *const_field(const config_key_t *key, const void *base) { return (const char *)base + key->at; }
 
 static bool is_number(key_type_t type) { return type == KEY_INT || type == KEY_DURATION || type == KEY_SIZE; }
-static bool is_owned(key_type_t type) { return type >= KEY_TEXT; }
+static bool is_text(key_type_t type) { return type >= KEY_TEXT && type <= KEY_POINTER; }
 
 static int64_t bound(const config_key_t *key, const char *text) {
     int64_t value = 0;
-    (void)config_number_of(is_owned(key->type) ? KEY_INT : key->type, text, &value);
+    (void)config_number_of(is_text(key->type) ? KEY_INT : key->type, text, &value);
     return value;
 }
 
@@ -193,6 +194,8 @@ void config_value_describe(const config_key_t *key, buffer_t *out) {
     case KEY_BOOL: buffer_str(out, "true or false"); break;
     case KEY_ENUM: describe_words(key->words, out); break;
     case KEY_ROLES: buffer_str(out, "[\"dispatcher\"], [\"monitor\"] or [\"dispatcher\", \"monitor\"]"); break;
+    case KEY_STRINGS:
+    case KEY_STEPS: config_list_describe(key, out); break;
     default: describe_text(key, out);
     }
     if (key->zero)
@@ -270,11 +273,6 @@ static bool only_wraps(const config_key_t *key, const node_t *node) {
 
 static void explain(const config_key_t *key, const node_t *node, buffer_t *why) {
     explain_value(key, node, why);
-    if (key->type == KEY_ENUM && node->text && word_index(key->later, node->text) >= 0) {
-        buffer_str(why, ", which is not in this version yet; available: ");
-        for (size_t i = 0; key->words[i]; i++) buffer_printf(why, "%s%s", i ? ", " : "", key->words[i]);
-        return;
-    }
     if (only_wraps(key, node)) {
         buffer_printf(why, ", out of the range of 32 bits: write %sL", node->text);
         return;
@@ -286,13 +284,13 @@ static void explain(const config_key_t *key, const node_t *node, buffer_t *why) 
 }
 
 bool config_value_set(const config_key_t *key, const node_t *node, void *base, buffer_t *why) {
-    parsed_t value;
-    if (!parse(key, node, &value)) {
+    parsed_t value = {0};
+    bool good = config_is_list(key->type) ? config_list_set(key, node, field(key, base)) : parse(key, node, &value);
+    if (!good)
         explain(key, node, why);
-        return false;
-    }
-    store(key, &value, base);
-    return true;
+    else if (!config_is_list(key->type))
+        store(key, &value, base);
+    return good;
 }
 
 bool config_value_set_text(const config_key_t *key, const char *text, void *base, buffer_t *why) {
@@ -320,7 +318,8 @@ void config_value_copy(const config_key_t *key, void *to, const void *from) {
 }
 
 void config_value_free(const config_key_t *key, void *base) {
-    if (!is_owned(key->type)) return;
+    if (config_is_list(key->type)) config_list_free(key, field(key, base));
+    if (!is_text(key->type)) return;
     char **text = field(key, base);
     if (*text) explicit_bzero(*text, key->secret ? strlen(*text) : 0);
     free(*text);
@@ -379,6 +378,8 @@ void config_value_write(const config_key_t *key, const void *base, buffer_t *out
         buffer_printf(out, "\"%s\"", key->words[word]);
         break;
     case KEY_ROLES: write_roles(*(const unsigned *)from, out); break;
+    case KEY_STRINGS:
+    case KEY_STEPS: config_list_write(key, from, out); break;
     default: write_text(key, *(char *const *)from, out);
     }
 }

@@ -15,7 +15,7 @@ bool config_value_set(const config_key_t *key, const node_t *node, void *base, b
 // The same from plain text, as the environment and the defaults of the table have it.
 bool config_value_set_text(const config_key_t *key, const char *text, void *base, buffer_t *why);
 
-// Copies one field, texts too; what the target held is freed.
+// Copies one field of a policy, texts too; what the target held is freed. Lists are none of a policy.
 void config_value_copy(const config_key_t *key, void *to, const void *from);
 
 // Frees the field if it is owned.

@@ -109,21 +109,24 @@ static outcome_t look_at_keys(const look_t *look, const char *queue, const typed
 
 static outcome_t look_at_queue(const look_t *look, const queue_keys_t *queue) {
     const queue_config_t *config = queue->config;
-    typed_key_t keys[12];
+    used_keys_t used = config_queue_keys(config);
+    typed_key_t *keys = mem_array(used.count + 5, sizeof *keys);
     size_t count = 0;
-    keys[count++] = (typed_key_t){"ready", config->ready, "list"};
-    if (config->policy.roles & ROLE_DISPATCHER) keys[count++] = (typed_key_t){"delayed", config->delayed, "zset"};
+    for (size_t i = 0; i < used.count; i++) {
+        const used_key_t *key = &used.items[i];
+        if (!key->pattern && key->type) keys[count++] = (typed_key_t){key->role, key->name, key->type};
+    }
     if (config->policy.roles & ROLE_MONITOR) {
-        keys[count++] = (typed_key_t){"backup", config->backup, "list"};
-        keys[count++] = (typed_key_t){"errors", config->errors, "hash"};
         keys[count++] = (typed_key_t){"stamps", queue->stamps, "hash"};
         keys[count++] = (typed_key_t){"sentinel", queue->sentinel, "hash"};
-        if (*config->dlq) keys[count++] = (typed_key_t){"dlq", config->dlq, "list"};
     }
     keys[count++] = (typed_key_t){"meta", queue->meta, "hash"};
     keys[count++] = (typed_key_t){"failures", queue->failures, "stream"};
     keys[count++] = (typed_key_t){"auditors", queue->auditors, "hash"};
-    return look_at_keys(look, config->name, keys, count);
+    outcome_t outcome = look_at_keys(look, config->name, keys, count);
+    free(keys);
+    config_queue_keys_free(&used);
+    return outcome;
 }
 
 static outcome_t look_at_all_keys(const look_t *look) {
@@ -140,6 +143,19 @@ static outcome_t look_at_all_keys(const look_t *look) {
     return OUTCOME_OK;
 }
 
+static bool shares_slot(const queue_keys_t *queue, unsigned slot) {
+    const queue_config_t *config = queue->config;
+    // Those that no role here uses are declared to scripts all the same.
+    const char *const declared[] = {queue->meta, config->ready, config->delayed, config->backup, config->errors};
+    used_keys_t used = config_queue_keys(config);
+    bool shared = true;
+    for (size_t i = 0; shared && i < sizeof declared / sizeof *declared; i++)
+        shared = !*declared[i] || slot == keyspace_slot(declared[i]);
+    for (size_t i = 0; shared && i < used.count; i++) shared = used.items[i].pattern || slot == keyspace_slot(used.items[i].name);
+    config_queue_keys_free(&used);
+    return shared;
+}
+
 // In Cluster every script touches keys of one slot only.
 static outcome_t look_at_slots(const look_t *look) {
     redisReply *reply;
@@ -150,12 +166,7 @@ static outcome_t look_at_slots(const look_t *look) {
     freeReplyObject(reply);
     for (size_t i = 0; cluster && i < look->keys->queue_count; i++) {
         const queue_keys_t *queue = &look->keys->queues[i];
-        const char *lock = look->keys->seats[queue->seat].lock;
-        unsigned slot = keyspace_slot(lock);
-        if (slot == keyspace_slot(queue->config->ready) && slot == keyspace_slot(queue->config->delayed) &&
-            slot == keyspace_slot(queue->config->backup) && slot == keyspace_slot(queue->config->errors) &&
-            slot == keyspace_slot(queue->meta) && (!*queue->config->dlq || slot == keyspace_slot(queue->config->dlq)))
-            continue;
+        if (shares_slot(queue, keyspace_slot(look->keys->seats[queue->seat].lock))) continue;
         say(look, FINDING_QUEUE, queue->config->name,
             "in Redis Cluster the keys of a queue and its lock must share a slot: set lock.scope = \"queue\" and put a hash tag "
             "into the "

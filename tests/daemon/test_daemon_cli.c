@@ -1,4 +1,5 @@
 /* The real binary as people and scripts see it: exit codes, output, log lines. */
+#include "queue/dialects/dialect.h"
 #include "scene.h"
 #include "tempdir.h"
 
@@ -62,6 +63,31 @@ Test(daemon_cli, every_fault_of_a_config_is_named_with_its_line) {
     cr_assert_eq(daemon_run("check", "-c", "no/such/file.cfg")->code, 78);
     cr_assert_eq(daemon_run("run", "-c", "no/such/file.cfg")->code, 78);
     free(path);
+}
+
+Test(daemon_cli, a_dialect_without_code_is_refused_in_one_line) {
+    static const char *const settings[DIALECT_COUNT] = {
+        [DIALECT_LIST] = "",
+        [DIALECT_KMQUEUE] = "queues = [\"a:safe\"];",
+        [DIALECT_DELAYED_QUEUE] = "types = [\"a.B\"];",
+        [DIALECT_BULL] = "",
+        [DIALECT_PRIVATE_QUEUES] = "main = \"m\"; private = \"w-*\";",
+    };
+    for (size_t i = 0; i < DIALECT_COUNT; i++) {
+        const char *word = config_dialect_word((dialect_t)i);
+        char *text = mem_printf("queues = (\n  { name = \"q\"; dialect = \"%s\"; %s } );\n", word, settings[i]);
+        char *path = config_file(text);
+        char *line =
+            mem_printf("%s:2: queue `q`: `dialect` is \"%s\", which is not in this version yet; available: list", path, word);
+        const daemon_output_t *check = daemon_run("check", "-c", path);
+        bool built = dialect_ops((dialect_t)i) != NULL;
+        cr_assert_eq(check->code, built ? 0 : 78, "%s: %s", word, check->err);
+        if (built) cr_assert_str_empty(check->err);
+        if (!built) cr_assert(has(check->err, line) && has(daemon_run("run", "-c", path)->err, line), "%s", check->err);
+        free(text);
+        free(line);
+        free(path);
+    }
 }
 
 Test(daemon_cli, check_tells_whether_redis_will_do) {

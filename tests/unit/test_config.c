@@ -420,17 +420,17 @@ Test(unit_config, reads_sizes) {
     }
 }
 
-Test(unit_config, lists_every_key_in_seven_columns) {
+Test(unit_config, lists_every_key_in_eight_columns) {
     buffer_t out = {0};
     config_list_keys(&out);
     size_t rows = 0;
     for (const char *line = buffer_text(&out); *line; line = strchr(line, '\n') + 1) {
         size_t tabs = 0;
         for (const char *at = line; *at != '\n'; at++) tabs += *at == '\t';
-        cr_expect_eq(tabs, 6);
+        cr_expect_eq(tabs, 7);
         rows++;
     }
-    cr_expect_eq(rows, 53);
+    cr_expect_eq(rows, 66);
     cr_expect_not_null(strstr(buffer_text(&out), "\nlock\tttl\tduration\t5s\ta duration from \"200ms\" to \"10m\"\trestart\t"));
     cr_expect_not_null(strstr(buffer_text(&out), "\nqueue-only\tbackup\tkey\t<name>:backup\t"));
     buffer_free(&out);

@@ -189,6 +189,6 @@ typedef struct dialect_ops {
 
 extern const dialect_ops_t dialect_list;
 
-const dialect_ops_t *dialect_ops(dialect_t dialect);
+const dialect_ops_t *dialect_ops(dialect_t dialect); // NULL = not in this version: cli refuses its queues
 
 #endif

@@ -1,0 +1,14 @@
+/* Configs of one queue `q` of each dialect, with the least that it needs. */
+#ifndef QS_TESTS_UNIT_CONFIG_DIALECTS_H
+#define QS_TESTS_UNIT_CONFIG_DIALECTS_H
+
+#include "config_case.h"
+
+#define ONE(text) "queues = ( { name = \"q\"; " text " } );"
+#define KM(text)  ONE("dialect = \"kmqueue\"; queues = [\"mail:safe\"]; " text)
+#define DE(text)  ONE("dialect = \"delayed_queue\"; types = [\"a.Mail\"]; " text)
+#define BU(text)  ONE("dialect = \"bull\"; " text)
+#define PQ(text)  ONE("dialect = \"private_queues\"; main = \"m\"; private = \"w-*\"; " text)
+#define F         "F:1: queue `q`: "
+
+#endif

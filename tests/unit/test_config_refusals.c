@@ -1,0 +1,252 @@
+/* What each dialect refuses in the config, and what it says then. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "config_dialects.h"
+
+TestSuite(unit_config_refusals, .init = config_case_begin, .fini = config_case_end);
+
+Test(unit_config_refusals, says_what_is_missing_or_wrong_in_kmqueue) {
+    static const config_case_row_t rows[] = {
+        {ONE("dialect = \"kmqueue\";"),
+         F "it has no `queues`: dialect kmqueue needs the names that KMQueueManager is given, such as [\"mail:safe\"]\n"},
+        {ONE("dialect = \"kmqueue\"; queues = [];"),
+         F "`queues` is [], but must be a list of 1 to 64 texts, each of 1 to 256 bytes\n"},
+        {ONE("dialect = \"kmqueue\"; queues = \"mail\";"),
+         F "`queues` is \"mail\", but must be a list of 1 to 64 texts, each of 1 to 256 bytes\n"},
+        {ONE("dialect = \"kmqueue\"; queues = [\"\"];"),
+         F "`queues` is [\"\"], but must be a list of 1 to 64 texts, each of 1 to 256 bytes\n"},
+        {ONE("dialect = \"kmqueue\"; queues = [1];"),
+         F "`queues` is [1], but must be a list of 1 to 64 texts, each of 1 to 256 bytes\n"},
+        {ONE("dialect = \"kmqueue\"; queues = [\"a:safe\", \" :safe\"];"),
+         F "`queues` has \" :safe\", which names no queue: KMQueueManager stops there, \"The current queue name is empty!\"\n"},
+        {ONE("dialect = \"kmqueue\"; queues = [\"a:safe\", \"\\x01:\"];"),
+         F "`queues` has \"\\x01:\", which names no queue: KMQueueManager stops there, \"The current queue name is empty!\"\n"},
+        {ONE("dialect = \"kmqueue\"; queues = [\"a:fast\"];"), F
+         "`queues` has \"a:fast\", but KMQueue knows only the modes default and safe: KMQueueManager stops there, \"The current "
+         "queue mode is invalid\"\n"},
+        {ONE("dialect = \"kmqueue\"; queues = [\"a\", \"b:default\", \"c:safe:x\"];"),
+         F "none of `queues` is :safe: KMQueue keeps a list of tasks in progress for safe queues only\n"},
+        {ONE("dialect = \"kmqueue\"; queues = [\"a\", \"a:safe\"];"),
+         F "none of `queues` is :safe: KMQueue keeps a list of tasks in progress for safe queues only\n"},
+        {"redis = { db = 3; };\n" KM(""), "F:2: queue `q`: KMQueue works in database 0 only, but `redis.db` is 3\n"},
+        {KM("roles = [\"dispatcher\", \"monitor\"];"),
+         F "`roles` must be [\"monitor\"] in dialect kmqueue: nothing is delayed there, so there is nothing to dispatch\n"},
+        {"defaults = { roles = [\"dispatcher\"]; };\n" KM(""),
+         "F:2: queue `q`: `roles` of `defaults` leaves dialect kmqueue nothing to do: give it roles = [\"monitor\"]\n"},
+    };
+    config_case_faults(rows, sizeof rows / sizeof *rows);
+    char *warnings;
+    config_t *config = config_case_good(ONE("dialect = \"kmqueue\"; queues = [\"a:safe\", \" a \"];"), &warnings);
+    cr_expect_str_eq(warnings,
+                     F "`queues` has \" a \", whose queue stands before it: KMQueueManager keeps the first, and so is it here\n");
+    cr_expect_eq(config->queues[0].own.lists.count, 1);
+    free(warnings);
+    config_free(config);
+}
+
+Test(unit_config_refusals, says_what_is_missing_or_wrong_in_delayed_queue) {
+    static const config_case_row_t rows[] = {
+        {ONE("dialect = \"delayed_queue\";"),
+         F "it has no `types`: dialect delayed_queue needs the classes of its events, such as [\"com.example.PaymentCheck\"]\n"},
+        {ONE("dialect = \"delayed_queue\"; types = [\"a.B\", \"a b\"];"),
+         F "`types` has \"a b\", which is not the name of a Java class, or CLASS=LIST\n"},
+        {ONE("dialect = \"delayed_queue\"; types = [\"a.B#\"];"),
+         F "`types` has \"a.B#\", which is not the name of a Java class, or CLASS=LIST\n"},
+        {ONE("dialect = \"delayed_queue\"; types = [\"a..B\"];"),
+         F "`types` has \"a..B\", which is not the name of a Java class, or CLASS=LIST\n"},
+        {ONE("dialect = \"delayed_queue\"; types = [\"=b\"];"),
+         F "`types` has \"=b\", which is not the name of a Java class, or CLASS=LIST\n"},
+        {ONE("dialect = \"delayed_queue\"; types = [\"a.B=\"];"), F "`types` has \"a.B=\" without a list after the =\n"},
+        {ONE("dialect = \"delayed_queue\"; types = [\"a.\xc3\x9cnder\"];"),
+         F "`types` has \"a.\xc3\x9cnder\", whose list cannot be told from its name: write \"a.\xc3\x9cnder=LIST\", without the "
+           "prefix\n"},
+        {ONE("dialect = \"delayed_queue\"; types = [\"a.Outer$1\"];"),
+         F "`types` has \"a.Outer$1\", whose list cannot be told from its name: write \"a.Outer$1=LIST\", without the prefix\n"},
+        {ONE("dialect = \"delayed_queue\"; types = [\"a.B\", \"a.B=c\"];"), F "`types` names the class \"a.B\" twice\n"},
+        {DE("roles = [\"dispatcher\"];"),
+         F "dialect delayed_queue needs both roles: the dispatcher sends events, and without the "
+           "monitor none is ever ended\n"},
+        {"defaults = { roles = [\"monitor\"]; };\n" DE(""), "F:2: queue `q`: dialect delayed_queue needs both roles: the "
+                                                            "dispatcher sends events, and without the monitor none is ever "
+                                                            "ended\n"},
+        {DE("retry_attempts = 101;"), F "`retry_attempts` is 101, but must be an integer from 1 to 100\n"},
+        {DE("delays = [];"),
+         F "`delays` is [], but must be a list of at most 16 steps, such as [\"10: 10s\", \"*: 1m\"], ascending, "
+           "each delay from 1s to 30d and the last for *\n"},
+        {DE("delays = [\"10: 10s\"];"),
+         F "`delays` is [\"10: 10s\"], but must be a list of at most 16 steps, such as [\"10: 10s\", "
+           "\"*: 1m\"], ascending, each delay from 1s to 30d and the last for *\n"},
+        {DE("delays = [\"10: 10s\", \"10: 20s\", \"*: 1m\"];"), F
+         "`delays` is [\"10: 10s\", \"10: 20s\", \"*: 1m\"], but must be a list of at most 16 steps, such as [\"10: 10s\", \"*: "
+         "1m\"], ascending, each delay from 1s to 30d and the last for *\n"},
+        {DE("delays = [\"*: 1m\", \"*: 2m\"];"), F "`delays` is [\"*: 1m\", \"*: 2m\"], but must be a list of at most 16 steps, "
+                                                   "such as [\"10: 10s\", \"*: 1m\"], ascending, "
+                                                   "each delay from 1s to 30d and the last for *\n"},
+        {DE("delays = [\"*: 999ms\"];"),
+         F "`delays` is [\"*: 999ms\"], but must be a list of at most 16 steps, such as [\"10: 10s\", "
+           "\"*: 1m\"], ascending, each delay from 1s to 30d and the last for *\n"},
+        {DE("delays = [\"*\"];"),
+         F "`delays` is [\"*\"], but must be a list of at most 16 steps, such as [\"10: 10s\", \"*: 1m\"], "
+           "ascending, each delay from 1s to 30d and the last for *\n"},
+        {ONE("dialect = \"delayed_queue\"; prefix = \"sidecar\"; types = [\"a.B=:x\"];"),
+         F "its key `sidecar:x` begins with \"sidecar:\", as only ours do: choose another `types`\n"},
+    };
+    config_case_faults(rows, sizeof rows / sizeof *rows);
+    char *warnings;
+    config_t *config = config_case_good(ONE("dialect = \"delayed_queue\"; types = [\"a.Mail\", \"b.Mail\"];"), &warnings);
+    cr_expect_str_eq(warnings, F "`types` gives the list \"de_mail\" to two classes: their workers take each other's events\n");
+    cr_expect_eq(config->queues[0].own.lists.count, 2);
+    free(warnings);
+    config_free(config);
+}
+
+Test(unit_config_refusals, says_what_is_missing_or_wrong_in_bull) {
+    static const config_case_row_t rows[] = {
+        {BU("prefix = \"\";"), F "`prefix` is \"\", but Bull's has 1 to 256 bytes\n"},
+        {BU("prefix = \"sidecar\";"),
+         F "its key `sidecar:q:delayed` begins with \"sidecar:\", as only ours do: choose another `prefix`\n"},
+        {BU("bull_queue = \"\";"), F "`bull_queue` is \"\", but must be text of 1 to 256 bytes without control characters\n"},
+        {BU("stalled_interval = \"2h\";"), F "`stalled_interval` is \"2h\", but must be a duration from \"1s\" to \"1h\"\n"},
+        {BU("max_stalled = 1001;"), F "`max_stalled` is 1001, but must be an integer from 0 to 1000\n"},
+        {BU("record_failed = 1;"), F "`record_failed` is 1, but must be true or false\n"},
+    };
+    config_case_faults(rows, sizeof rows / sizeof *rows);
+}
+
+Test(unit_config_refusals, says_what_is_missing_or_wrong_in_private_queues) {
+    static const config_case_row_t rows[] = {
+        {ONE("dialect = \"private_queues\"; private = \"w-*\";"),
+         F "it has no `main`: dialect private_queues needs the list that workers move jobs from\n"},
+        {ONE("dialect = \"private_queues\"; main = \"m\";"),
+         F "it has neither `private` nor `registry`: dialect private_queues needs one of them to find the private lists\n"},
+        {ONE("dialect = \"private_queues\"; main = \"m\"; private = \"\";"),
+         F "`private` and `registry` are both empty: dialect private_queues needs one of them to find the private lists\n"},
+        {ONE("dialect = \"private_queues\"; main = \"m\"; private = \"w\";"),
+         F "`private` is \"w\", but must hold one * for the worker's name, such as \"queue-*\"\n"},
+        {ONE("dialect = \"private_queues\"; main = \"m\"; private = \"*-*\";"),
+         F "`private` is \"*-*\", but must hold one * for the worker's name, such as \"queue-*\"\n"},
+        {PQ("dedup = \"seen\";"), F "`dedup` holds ids of jobs, but `id_path` does not say where a job has its id\n"},
+        {PQ("dlq = \"m\";"), F "its main and its dlq are the same key `m`\n"},
+        {PQ("registry = \"m\";"), F "its main and its registry are the same key `m`\n"},
+        {PQ("roles = [\"dispatcher\"];"), F
+         "`roles` must be [\"monitor\"] in dialect private_queues: nothing is delayed there, so there is nothing to dispatch\n"},
+        {PQ("retry_window = \"1m\";"),
+         F "`retry_window` is 1m, but must be more than 2 x (`protected_timeout` 3m + longest backoff 0) "
+           "= 6m, or retries would be forgotten before they are counted\n"},
+    };
+    config_case_faults(rows, sizeof rows / sizeof *rows);
+    char *warnings;
+    config_t *config = config_case_good("defaults = { heartbeat = \"hb:*\"; };\n" PQ(""), &warnings);
+    cr_expect_str_eq(warnings,
+                     "F:2: queue `q`: `heartbeat` of `defaults` is not for dialect private_queues, where * is the worker's "
+                     "name: give it in the queue, or \"off\"\n");
+    cr_expect_str_eq(config->queues[0].policy.heartbeat, "off");
+    free(warnings);
+    config_free(config);
+}
+
+#define NOT_FOR(dialect, key) F "`" key "` is not for dialect " dialect ": "
+
+Test(unit_config_refusals, kmqueue_and_delayed_queue_say_what_takes_its_place) {
+    static const config_case_row_t rows[] = {
+        {KM("ready = \"x\";"), NOT_FOR("kmqueue", "ready") "`queues` names its lists\n"},
+        {KM("delayed = \"x\";"), NOT_FOR("kmqueue", "delayed") "KMQueue delays nothing\n"},
+        {KM("errors = \"x\";"),
+         NOT_FOR("kmqueue", "errors") "KMQueue's workers report no errors: a task whose handler throws counts as done\n"},
+        {KM("retry_backoff = \"fixed\";"),
+         F "`retry_backoff` must be \"none\" in dialect kmqueue: KMQueue has no delayed zset, so a "
+           "retry goes back at once\n"},
+        {KM("retry_delay = \"1s\";"),
+         NOT_FOR("kmqueue", "retry_delay") "KMQueue has no delayed zset, so a retry goes back at once\n"},
+        {KM("retry_window = \"24h\";"),
+         NOT_FOR("kmqueue", "retry_window") "a task counts its retries itself, in taskStatus.retry\n"},
+        {KM("ready_limit = 5;"), NOT_FOR("kmqueue", "ready_limit") "KMQueue delays nothing, so nothing is promoted\n"},
+        {KM("score_unit = \"s\";"), F "`score_unit` must be \"ms\" in dialect kmqueue: KMQueue's times are milliseconds\n"},
+        {KM("id_path = \"/id\";"), NOT_FOR("kmqueue", "id_path") "a task says it itself: id, taskStatus.genTimestamp and type\n"},
+        {DE("ready = \"x\";"), NOT_FOR("delayed_queue", "ready") "`prefix` and `types` name its lists\n"},
+        {DE("delayed = \"x\";"), NOT_FOR("delayed_queue", "delayed") "`prefix` names it\n"},
+        {DE("backup = \"x\";"), NOT_FOR("delayed_queue", "backup") "delayedQueue has no list of jobs in progress\n"},
+        {DE("errors = \"x\";"),
+         NOT_FOR("delayed_queue", "errors") "delayedQueue's workers report no errors: an event that was not "
+                                            "handled stays where it is\n"},
+        {DE("dlq = \"x\";"), NOT_FOR("delayed_queue", "dlq") "the audit log keeps what is ended\n"},
+        {DE("alive_timeout = \"1h\";"), NOT_FOR("delayed_queue", "alive_timeout") "an event lives as long as it has attempts: "
+                                                                                  "`retry_attempts` and `delays`\n"},
+        {DE("heartbeat = \"off\";"),
+         NOT_FOR("delayed_queue", "heartbeat") "delayedQueue knows none: an event is sent again after its "
+                                               "delay until a handler removes it\n"},
+        {DE("retry_times = 3;"), NOT_FOR("delayed_queue", "retry_times") "`retry_attempts` takes its place\n"},
+        {DE("retry_window = \"24h\";"), NOT_FOR("delayed_queue", "retry_window") "an event counts its attempts itself\n"},
+        {DE("retry_jitter = 0;"), NOT_FOR("delayed_queue", "retry_jitter") "`delays` takes its place\n"},
+        {DE("ready_limit = 5;"),
+         NOT_FOR("delayed_queue", "ready_limit") "delayedQueue sends what is due, however long its lists are\n"},
+        {DE("score_unit = \"ms\";"), NOT_FOR("delayed_queue", "score_unit") "its scores are milliseconds\n"},
+        {DE("created_path = \"/t\";"), NOT_FOR("delayed_queue", "created_path") "an event's member says its class and id\n"},
+        {DE("end_duplicates = true;"), NOT_FOR("delayed_queue", "end_duplicates") "an event is known by its id, so there are no "
+                                                                                  "duplicates\n"},
+    };
+    config_case_faults(rows, sizeof rows / sizeof *rows);
+}
+
+Test(unit_config_refusals, bull_and_private_queues_say_what_takes_its_place) {
+    static const config_case_row_t rows[] = {
+        {BU("backup = \"x\";"), NOT_FOR("bull", "backup") "`prefix` and `bull_queue` name its keys\n"},
+        {BU("errors = \"x\";"),
+         NOT_FOR("bull", "errors") "Bull keeps errors in the job and in its set failed, which `record_failed` "
+                                   "is about\n"},
+        {BU("dlq = \"x\";"), NOT_FOR("bull", "dlq") "Bull keeps failed jobs in its set failed\n"},
+        {BU("protected_timeout = \"3m\";"),
+         NOT_FOR("bull", "protected_timeout") "`stalled_interval` takes its place, and the worker's "
+                                              "lockDuration says how long a job is safe without a "
+                                              "sign of life\n"},
+        {BU("alive_kills = true;"),
+         NOT_FOR("bull", "alive_kills") "a job that is ended under a worker that renews its lock would "
+                                        "fail that worker's own end of it\n"},
+        {BU("heartbeat = \"*\";"),
+         NOT_FOR("bull", "heartbeat") "the job's lock is its heartbeat: lockDuration and lockRenewTime of "
+                                      "the worker's settings\n"},
+        {BU("retry_times = 3;"), NOT_FOR("bull", "retry_times") "`max_stalled` takes its place for workers that die, and the job "
+                                                                "option attempts for handlers that fail\n"},
+        {BU("retry_window = \"1h\";"), NOT_FOR("bull", "retry_window") "a job counts its stalls itself, for ever\n"},
+        {BU("retry_backoff = \"none\";"), NOT_FOR("bull", "retry_backoff") "Bull's job option backoff takes its place\n"},
+        {BU("ready_limit = 1;"), NOT_FOR("bull", "ready_limit") "Bull's option limiter takes its place\n"},
+        {BU("score_unit = \"s\";"), NOT_FOR("bull", "score_unit") "Bull's scores are its own\n"},
+        {BU("type_path = \"/t\";"), NOT_FOR("bull", "type_path") "the job's hash says it: its id, timestamp and name\n"},
+        {BU("end_duplicates = true;"), NOT_FOR("bull", "end_duplicates") "Bull's jobs have ids, so there are no duplicates\n"},
+        {PQ("ready = \"x\";"), NOT_FOR("private_queues", "ready") "`main` names it\n"},
+        {PQ("delayed = \"x\";"), NOT_FOR("private_queues", "delayed") "nothing is delayed in private lists\n"},
+        {PQ("backup = \"x\";"),
+         NOT_FOR("private_queues", "backup") "`private` or `registry` names the lists of jobs in progress\n"},
+        {PQ("errors = \"x\";"), NOT_FOR("private_queues", "errors") "workers report by the list `dlq`\n"},
+        {PQ("retry_backoff = \"exponential\";"),
+         F "`retry_backoff` must be \"none\" in dialect private_queues: there is no delayed "
+           "zset, so a retry goes back at once\n"},
+        {PQ("retry_delay_max = \"1h\";"),
+         NOT_FOR("private_queues", "retry_delay_max") "there is no delayed zset, so a retry goes back "
+                                                      "at once\n"},
+        {PQ("ready_limit = 1;"), NOT_FOR("private_queues", "ready_limit") "nothing is delayed, so nothing is promoted\n"},
+    };
+    config_case_faults(rows, sizeof rows / sizeof *rows);
+}
+
+/* Each setting that stands in the table for some dialects only gets a reason in the others, or is one of theirs alone. */
+Test(unit_config_refusals, says_where_a_setting_belongs) {
+    static const config_case_row_t rows[] = {
+        {ONE("prefix = \"x\";"), F "`prefix` is for delayed_queue and bull: remove it, or set `dialect`\n"},
+        {ONE("queues = [\"x\"];"), F "`queues` is for kmqueue: remove it, or set `dialect`\n"},
+        {ONE("types = 5;"), F "`types` is for delayed_queue: remove it, or set `dialect`\n"},
+        {BU("types = [\"a.B\"];"), F "`types` is for delayed_queue: remove it, or set `dialect`\n"},
+        {KM("max_stalled = 1;"), F "`max_stalled` is for bull: remove it, or set `dialect`\n"},
+        {"queues = ( { main = \"m\"; name = \"q\"; } );", F "`main` is for private_queues: remove it, or set `dialect`\n"},
+        {ONE("dialect = \"bul\"; max_stalled = 1;"), F "`dialect` is \"bul\", but must be one of \"list\", \"kmqueue\", "
+                                                       "\"delayed_queue\", \"bull\", \"private_queues\": did you "
+                                                       "mean \"bull\"?\n"},
+        {"defaults = { prefix = \"x\"; };\n" ONE(""), "F:1: `defaults`: unknown key `prefix`: it belongs in a queue\n"},
+        {BU("prefx = \"x\";"), F "unknown key `prefx`: did you mean `prefix`?\n"},
+        {BU("zzzzzzzz = 1;"),
+         F "unknown key `zzzzzzzz`; known here: name, dialect, prefix, bull_queue, stalled_interval, max_stalled, "
+           "record_failed, alive_timeout, max_payload, roles\n"},
+    };
+    config_case_faults(rows, sizeof rows / sizeof *rows);
+}
