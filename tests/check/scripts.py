@@ -13,9 +13,10 @@ LUA = pathlib.Path("sidecar/queue/lua")
 SECTION = "Least privilege"
 ENTRY = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\+?)\]\s+\S")
 # What a script may call in redis.* and yet needs no right for: they are the engine's own, not commands.
-CONTAINERS = {"client", "script", "xinfo", "config", "acl", "object", "memory", "function"}
-READS = set("""exists get getrange hget hgetall hlen hmget hscan lindex llen lpos lrange mget pttl scard sismember smembers strlen
-    time ttl type xinfo xlen xrange xrevrange zcard zcount zrange zrangebyscore zrank zscan zscore""".split())
+CONTAINERS = {"client", "pubsub", "script", "xinfo", "config", "acl", "object", "memory", "function"}
+READS = set("""exists get getrange hexists hget hgetall hlen hmget hscan hstrlen lindex llen lpos lrange mget pttl scard sismember smembers
+    strlen time ttl type xinfo xlen xrange xrevrange zcard zcount zrange zrangebyscore zrank
+    zrevrangebyscore zscan zscore""".split())
 
 # People add jobs by it: when memory is full Redis refuses it before it runs.
 REFUSED_WHEN_FULL = {"requeue"}
@@ -114,13 +115,15 @@ def check_right(path, line, right, rights):
 
 
 def read_rights():
-    """The +commands of the ACL line: in README.md, section SECTION, in a fenced block; None where there is none yet."""
+    """The +commands of the ACL lines, in README.md, section SECTION, in fenced blocks: the first is for all, the others add what a
+    dialect needs. None where there is none yet."""
     readme = pathlib.Path("README.md")
     text = readme.read_text() if readme.exists() else ""
     section = re.search(rf"^#+ {SECTION}\b.*?\n(.*?)(?=^#+ |\Z)", text, re.M | re.S | re.I)
-    for block in re.findall(r"^ *```.*?\n(.*?)^ *```", section[1] if section else "", re.M | re.S):
-        if "ACL SETUSER" in block:
-            return set(re.findall(r"(?<=\s)\+([a-z|]+)", block))
+    blocks = re.findall(r"^ *```.*?\n(.*?)^ *```", section[1] if section else "", re.M | re.S)
+    lines = [block for block in blocks if "ACL SETUSER" in block]
+    if lines:
+        return set(re.findall(r"(?<=\s)\+([a-z|]+)", "".join(lines)))
     offence("README.md", 1, f'has no fenced block with ACL SETUSER in a section "{SECTION}": publish the rights that the scripts need')
     return None
 

@@ -398,6 +398,12 @@ static const struct {
     {SCRIPT_sweep, "2 sidecar:app:lock email:errors T value job text"},
     {SCRIPT_requeue, "6 sidecar:email:requeued sidecar:email:failures sidecar:email:meta sms sidecar:sms:stamps sidecar:sms:meta "
                      "event requeued me 0 job digest 9 kind requeued"},
+    {SCRIPT_bull_promote, "9 sidecar:app:lock b:delayed b:wait b:paused b:meta-paused b:priority b:active sidecar:b:meta "
+                          "sidecar:b:aside T app 9 0 b: 9 9"},
+    {SCRIPT_bull_mark, "5 sidecar:app:lock b:stalled b:active b:stalled-check sidecar:b:meta T 9 9"},
+    {SCRIPT_bull_stalled, "4 b:stalled b:active b:stalled-check sidecar:b:meta b: 9 0 9 99 99 name"},
+    {SCRIPT_bull_settle, "14 sidecar:app:lock b:stalled b:active b:wait b:paused b:meta-paused b:failed sidecar:b:recorded "
+                         "sidecar:b:failures sidecar:b:meta b:1 b:1:lock b:1:logs sidecar:app:lock T 1 - retry - - 0 9 kind x"},
     {SCRIPT_heal, "1 sidecar:app:lock T 60000"},
     {SCRIPT_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };

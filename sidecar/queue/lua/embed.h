@@ -21,7 +21,11 @@
     X(tails)                                                                                                                     \
     X(acknowledge)                                                                                                               \
     X(trim)                                                                                                                      \
-    X(requeue)
+    X(requeue)                                                                                                                   \
+    X(bull_promote)                                                                                                              \
+    X(bull_mark)                                                                                                                 \
+    X(bull_stalled)                                                                                                              \
+    X(bull_settle)
 
 #define X(name)                                                                                                                  \
     extern const char lua_##name[];                                                                                              \

@@ -1,0 +1,148 @@
+#!lua flags=allow-oom
+-- bull_promote: moves due jobs of a Bull 4 queue from delayed to where its workers wait, the oldest first.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  delayed   zset of ids; score = ms * 4096 + 12 bits of a counter
+-- KEYS[3]  wait      list
+-- KEYS[4]  paused    list, takes wait's place while meta-paused exists
+-- KEYS[5]  meta-paused
+-- KEYS[6]  priority  zset of the waiting jobs that have a priority
+-- KEYS[7]  active    list
+-- KEYS[8]  meta      hash of ours; its field `group`, where there is one, names the owner
+-- KEYS[9]  aside     zset of ours: ids for the monitor -> when that was, ms
+-- KEYS[10+] keys that only BullMQ has, see bull_mark
+-- ARGV[1]  token
+-- ARGV[2]  group     the caller's
+-- ARGV[3]  batch     1 to 1000
+-- ARGV[4]  limit     of the target's length; 0 = none
+-- ARGV[5]  prefix    of the queue's keys, `bull:video:`
+-- ARGV[6]  later     ms by which an id without a job is put off
+-- ARGV[7]  work      entries of the target that inserts by priority may walk over; once they have, the batch ends
+-- Reply    as promote
+-- Safe     fenced; every key is looked at first, and every job hash before its id is moved; what may be refused is tried on a key
+--          that is none; adds before it removes; PUBLISH last and by pcall, for nothing may stand between the push and the
+--          removal. Job keys are made of prefix and id: all begin with the prefix.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
+local wanted = {{'delayed', 'zset'}, {'wait', 'list'}, {'paused', 'list'}, {'meta-paused', 'string'}, {'priority', 'zset'},
+    {'active', 'list'}, {'meta', 'hash'}, {'aside', 'zset'}}
+for i = 10, #KEYS do wanted[i - 1] = {KEYS[i], 'hash'} end
+for i, want in ipairs(wanted) do
+    local found = redis.call('TYPE', KEYS[i + 1]).ok
+    if found ~= 'none' and found ~= want[2] then return {'type', want[1], found} end
+end
+local owner = redis.call('HGET', KEYS[8], 'group')
+if owner and owner ~= ARGV[2] then return {'owner', owner} end
+local time = redis.call('TIME')
+local now_us = string.format('%s%06d', time[1], time[2])
+local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local target = redis.call('EXISTS', KEYS[5]) == 1 and KEYS[4] or KEYS[3]
+local length, limit, batch = redis.call('LLEN', target), tonumber(ARGV[4]), tonumber(ARGV[3])
+if limit > 0 then
+    if length >= limit then return {'full', now_us} end
+    batch = math.min(batch, limit - length)
+end
+local ids = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now_ms * 4096 + 4095), 'LIMIT', 0, batch)
+local count = #ids
+if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, ''} end
+local oldest = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
+
+-- The priorities. Bull writes one into every job, so a job has one, and what has none is looked at by itself. SORT reads those of
+-- the same ids all at once, at a third of what HGET costs; it may not where a user may not read every key, and in a Cluster.
+local prefix, priorities = ARGV[5], {}
+if count >= 32 and not string.find(prefix, '*', 1, true) then
+    priorities = redis.pcall('SORT', KEYS[2], 'BY', 'nosort', 'LIMIT', 0, count, 'GET', prefix .. '*->priority')
+end
+local each, plain_only = #priorities ~= count, true
+for i = 1, count do
+    local priority = priorities[i]
+    if each or not priority then
+        priority = redis.pcall('HGET', prefix .. ids[i], 'priority')
+        if not priority and redis.call('HEXISTS', prefix .. ids[i], 'name') == 1 then priority = '0' end
+        if type(priority) == 'table' and not string.find(priority.err, 'WRONGTYPE', 1, true) then return priority end
+        if type(priority) ~= 'string' then priority = false end -- no hash, another type, or no job in it
+        priorities[i] = priority
+    end
+    if priority ~= '0' then plain_only = false end
+end
+
+local active, none = false, KEYS[9] .. ':none'
+redis.call('ZREM', none, '')
+redis.call('ZREMRANGEBYRANK', none, 0, 0)
+if redis.call('LLEN', KEYS[7]) > 0 then -- Bull takes a promoted id out of active, too
+    active = {}
+    for _, id in ipairs(redis.call('LRANGE', KEYS[7], 0, -1)) do active[id] = true end
+    redis.call('LREM', none, 1, '')
+end
+local moved, odd, plain = ids, {}, {}
+if plain_only then
+    for i = 1, count do redis.call('HSET', prefix .. ids[i], 'delay', '0') end
+    redis.call('LPUSH', target, unpack(ids))
+else
+    moved = {}
+    redis.call('ZADD', none, 'XX', 0, '')
+    redis.call('ZCOUNT', none, 0, 0)
+    redis.call('LINDEX', none, 0)
+    redis.call('LINSERT', none, 'BEFORE', '', '')
+    redis.call('DEL', none)
+    redis.call('RPUSH', none, '')
+    redis.call('DEL', none)
+    local work = tonumber(ARGV[7])
+    local function flush()
+        if #plain > 0 then length = redis.call('LPUSH', target, unpack(plain)) end
+        plain = {}
+    end
+    -- As Bull 4 does: behind those of the same or a lower number, seen from the end that workers take from.
+    local function insert(id, priority)
+        flush()
+        redis.call('ZADD', KEYS[6], string.format('%.17g', priority), id)
+        local at = length - redis.call('ZCOUNT', KEYS[6], 0, string.format('%.17g', priority)) + 1
+        local pivot = redis.call('LINDEX', target, at)
+        if pivot then
+            length = redis.call('LINSERT', target, 'BEFORE', pivot, id)
+            work = work - (at < 0 and length + at or at)
+        else
+            length = redis.call('RPUSH', target, id)
+        end
+    end
+    for i = 1, count do
+        local id, priority = ids[i], priorities[i]
+        if not priority then
+            odd[#odd + 1] = id
+        else
+            priority = tonumber(priority) or 0
+            redis.call('HSET', prefix .. id, 'delay', '0')
+            moved[#moved + 1] = id
+            if priority == 0 or priority ~= priority then plain[#plain + 1] = id else insert(id, priority) end
+        end
+        if work < 0 then
+            count = i
+            break
+        end
+    end
+    flush()
+end
+if #odd > 0 then
+    local aside, off = {}, {'XX'}
+    for _, id in ipairs(odd) do
+        aside[#aside + 1], off[#off + 1] = string.format('%.0f', now_ms), string.format('%.0f', (now_ms + tonumber(ARGV[6])) * 4096)
+        aside[#aside + 1], off[#off + 1] = id, id
+    end
+    redis.call('ZADD', KEYS[9], unpack(aside))
+    redis.call('ZADD', KEYS[2], unpack(off))
+    if #moved > 0 then redis.call('ZREM', KEYS[2], unpack(moved)) end
+else
+    redis.call('ZREMRANGEBYRANK', KEYS[2], 0, count - 1)
+end
+for i = 1, active and #moved or 0 do
+    if active[moved[i]] then redis.call('LREM', KEYS[7], 0, moved[i]) end
+end
+-- Only patterns hear `waiting@...` (Bull psubscribes); without any on this server nobody does.
+local patterns = redis.pcall('PUBSUB', 'NUMPAT')
+if type(patterns) == 'table' or patterns > 0 then
+    for _, id in ipairs(moved) do redis.pcall('PUBLISH', KEYS[3] .. 'ing@sidecar', id) end
+end
+if #ids < batch then
+    local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
+    if head then redis.pcall('PUBLISH', KEYS[2], string.format('%.0f', math.ceil(tonumber(head) / 4096))) end
+end
+return {'moved', #moved, now_us, oldest, 0, 0, '', 0, ''}

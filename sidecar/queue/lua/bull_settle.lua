@@ -1,0 +1,100 @@
+#!lua flags=allow-oom
+-- bull_settle: gives one stalled job of a Bull 4 queue back to the workers, or ends it, with a record in the failure stream.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  stalled   set; the id must still be marked
+-- KEYS[3]  active    list
+-- KEYS[4]  wait      list
+-- KEYS[5]  paused    list
+-- KEYS[6]  meta-paused
+-- KEYS[7]  failed    zset
+-- KEYS[8]  recorded  zset of ours: `<id>:<score>` of failures that have their record, as bull_seen has it
+-- KEYS[9]  failures  stream
+-- KEYS[10] meta      fields `bytes`: of all values in the stream, and `entries`: how many they were when that was written
+-- KEYS[11] job       its hash; the queue's prefix and the id
+-- KEYS[12] job lock
+-- KEYS[13] job logs
+-- KEYS[14] debounce  `de:` and the job's deid; the lock again where it has none
+-- ARGV[1]  token
+-- ARGV[2]  id
+-- ARGV[3]  counter   stalledCounter that the decision rests on; '' = it has none
+-- ARGV[4]  verdict   retry, end, or broken: an end of what is no job
+-- ARGV[5]  error     of an end: for the record, and for failedReason
+-- ARGV[6]  message   of the failed event: JSON
+-- ARGV[7]  remove    '1': its removeOnFail is true or 0
+-- ARGV[8]  most      bytes that the stream may hold
+-- ARGV[9+] names and values of the record; 'at' and 'error' are added here
+-- Reply    as settle: settled, gone (its worker has it still, or it is finished), changed, alive (it has a lock), full, fenced, type
+-- Safe     fenced; by compare; adds before it removes, the record first of all; PUBLISH last and by pcall. A right that was taken
+--          away cannot stop it between the record and the removal: those for what follows are tried first, on a key that is none.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
+local broken = ARGV[4] == 'broken'
+local wanted = {{'stalled', KEYS[2], 'set'}, {'active', KEYS[3], 'list'}, {'wait', KEYS[4], 'list'}, {'paused', KEYS[5], 'list'},
+    {'meta-paused', KEYS[6], 'string'}, {'failed', KEYS[7], 'zset'}, {'recorded', KEYS[8], 'zset'},
+    {'failures', KEYS[9], 'stream'}, {'meta', KEYS[10], 'hash'}}
+for _, want in ipairs(wanted) do
+    local found = redis.call('TYPE', want[2]).ok
+    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
+end
+local id, ends = ARGV[2], ARGV[4] ~= 'retry'
+if redis.call('SISMEMBER', KEYS[2], id) == 0 or not redis.call('LPOS', KEYS[3], id) then return {'gone'} end
+if redis.call('EXISTS', KEYS[12]) == 1 then return {'alive'} end
+local is_job = redis.call('TYPE', KEYS[11]).ok == 'hash' and redis.call('HEXISTS', KEYS[11], 'name') == 1
+if is_job == broken then return {'changed'} end
+local counter = not broken and redis.call('HGET', KEYS[11], 'stalledCounter') or ''
+if not broken and counter ~= ARGV[3] then return {'changed'} end
+
+local time = redis.call('TIME')
+local now = string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))
+local record, bytes = {'at', now}, 0
+for i = 9, #ARGV do record[#record + 1] = ARGV[i] end
+if ends then
+    record[#record + 1] = 'error'
+    record[#record + 1] = ARGV[5]
+end
+for i = 2, #record, 2 do bytes = bytes + #record[i] end
+local function number(text) return tonumber(string.match(text or '', '^%d+$')) or 0 end
+local meta, length = redis.call('HMGET', KEYS[10], 'bytes', 'entries'), redis.call('XLEN', KEYS[9])
+local counted, entries = number(meta[1]), number(meta[2])
+-- Who trims or deletes the stream by hand does not count: the rest has its share, or it would be full for ever.
+if entries > length then counted = math.floor(counted / entries * length) end
+bytes = bytes + counted
+local room = bytes <= tonumber(ARGV[8])
+if ends and not room then return {'full'} end
+local none = KEYS[8] .. ':none'
+redis.call('LREM', none, 1, '')
+redis.call('SREM', none, '')
+redis.call('ZADD', none, 'XX', 0, '')
+redis.call('DEL', none)
+redis.call('PTTL', none)
+if not ends then
+    redis.call('RPUSH', none, '') -- nothing else tells whether it may
+    redis.call('DEL', none)
+end
+
+if room then
+    redis.call('XADD', KEYS[9], '*', unpack(record))
+    redis.call('HSET', KEYS[10], 'bytes', string.format('%.0f', bytes), 'entries', length + 1)
+end
+local count = string.format('%.0f', number(counter) + 1)
+if not ends then
+    redis.call('HSET', KEYS[11], 'stalledCounter', count)
+    redis.call('RPUSH', redis.call('EXISTS', KEYS[6]) == 1 and KEYS[5] or KEYS[4], id)
+elseif not broken and ARGV[7] ~= '1' then
+    redis.call('HSET', KEYS[11], 'stalledCounter', count, 'failedReason', ARGV[5], 'finishedOn', now)
+    redis.call('ZADD', KEYS[8], now, id .. ':' .. now)
+    redis.call('ZADD', KEYS[7], now, id)
+end
+redis.call('LREM', KEYS[3], 1, id)
+redis.call('SREM', KEYS[2], id)
+if not ends then
+    redis.pcall('PUBLISH', KEYS[2] .. '@', id)
+elseif not broken then
+    if ARGV[7] == '1' then redis.call('DEL', KEYS[11], KEYS[13]) end
+    if KEYS[14] ~= KEYS[1] then -- as Bull from 4.16 on: a key without a life of its own would swallow later jobs for ever
+        local pttl = redis.call('PTTL', KEYS[14])
+        if pttl == 0 or pttl == -1 then redis.call('DEL', KEYS[14]) end
+    end
+    redis.pcall('PUBLISH', KEYS[7], ARGV[6])
+end
+return {'settled', room and 1 or 0}

@@ -1,0 +1,142 @@
+/* How the tests of Bull's scripts call them: straight by EVAL, each argument at will; and Bull's own scripts from npm beside
+ * them. The queue is `video` with the prefix `bull`, the lock holds "T". */
+#ifndef QS_TEST_BULL_CALL_H
+#define QS_TEST_BULL_CALL_H
+
+#include "fixture.h"
+#include "queue/script.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BULL      "bull:video:"
+#define BULL_LOCK "sidecar:app:lock"
+
+enum { BULL_ARGS = 48 };
+
+typedef struct {
+    const char *argv[BULL_ARGS];
+    size_t lens[BULL_ARGS];
+    int argc;
+} bull_call_t;
+
+static inline void bull_add(bull_call_t *call, const void *bytes, size_t len) {
+    cr_assert_lt(call->argc, BULL_ARGS);
+    call->argv[call->argc] = bytes;
+    call->lens[call->argc++] = len;
+}
+
+static inline void bull_text(bull_call_t *call, const char *text) { bull_add(call, text, strlen(text)); }
+
+/* Begins a call with these keys, which end with NULL. */
+static inline bull_call_t bull_begin(script_id_t script, const char *const *keys) {
+    bull_call_t call = {0};
+    static char number[24]; /* how many */
+    size_t len, count = 0;
+    const char *text = script_text(script, 70000, &len);
+    while (keys[count]) count++;
+    snprintf(number, sizeof number, "%zu", count);
+    bull_text(&call, "EVAL");
+    bull_add(&call, text, len);
+    bull_text(&call, number);
+    for (size_t i = 0; i < count; i++) bull_text(&call, keys[i]);
+    return call;
+}
+
+static inline redisReply *bull_end(bull_call_t *call, redis_t *r) {
+    redisReply *reply = redisCommandArgv(r, call->argc, call->argv, call->lens);
+    cr_assert_not_null(reply, "%s", r->errstr);
+    return reply;
+}
+
+/* The same, where nothing may change. */
+static inline redisReply *bull_in_vain(bull_call_t *call, redis_t *r) {
+    char *before = fixture_digest(r);
+    redisReply *reply = bull_end(call, r);
+    redis_expect(r, before, "DEBUG DIGEST");
+    free(before);
+    return reply;
+}
+
+static inline const char *bull_word(const redisReply *reply) {
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements && reply->element[0]->str) return reply->element[0]->str;
+    return reply->str ? reply->str : "";
+}
+
+static inline void bull_expect(redisReply *reply, const char *word, const char *a, const char *b) {
+    cr_assert_str_eq(bull_word(reply), word);
+    if (a) cr_assert_str_eq(reply->element[1]->str, a);
+    if (b) cr_assert_str_eq(reply->element[2]->str, b);
+    freeReplyObject(reply);
+}
+
+static inline long long bull_now_ms(redis_t *r) {
+    redisReply *reply = redis_do(r, "TIME");
+    long long ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
+    freeReplyObject(reply);
+    return ms;
+}
+
+/* Every key whose name begins with `bull:`, with its content, as text; owned. */
+static inline char *bull_dump(redis_t *r) {
+    return redis_str(r, "EVAL %s 0",
+                     "local out, keys = {}, redis.call('KEYS', 'bull:*') table.sort(keys) "
+                     "local function quoted(t) for i, v in ipairs(t) do t[i] = string.format('%q', v) end return t end "
+                     "for _, k in ipairs(keys) do local t, v = redis.call('TYPE', k).ok "
+                     "if t == 'string' then v = {redis.call('GET', k)} end "
+                     "if t == 'list' then v = redis.call('LRANGE', k, 0, -1) end "
+                     "if t == 'zset' then v = redis.call('ZRANGE', k, 0, -1, 'WITHSCORES') end "
+                     "if t == 'set' then v = redis.call('SMEMBERS', k) table.sort(v) end "
+                     "if t == 'hash' then local h = redis.call('HGETALL', k) v = {} "
+                     "for i = 1, #h, 2 do v[#v + 1] = h[i] .. '=' .. h[i + 1] end table.sort(v) end "
+                     "out[#out + 1] = k .. ' ' .. t .. ' ' .. table.concat(quoted(v), ' ') end "
+                     "return table.concat(out, '\\n')");
+}
+
+/* Bull's own script of this version, as Bull puts it together: its includes in their places. Owned; skips the test where npm's
+ * package is not here, and fails it with QS_CLIENTS_REQUIRED=1, as in CI. */
+static inline char *bull_own_script(const char *version, const char *name) {
+    const char *clients = getenv("QS_CLIENTS_DIR");
+    char pattern[512], include[600], line[512];
+    snprintf(pattern, sizeof pattern, "%s/bull/%s/node_modules/bull/lib/commands/%s-*.lua", clients ? clients : "build/clients",
+             version, name);
+    glob_t found;
+    if (glob(pattern, 0, NULL, &found) != 0) {
+        const char *required = getenv("QS_CLIENTS_REQUIRED");
+        cr_assert(!required || strcmp(required, "1") != 0, "no %s", pattern);
+        cr_skip_test("no %s (tests/clients/install.sh fetches it)", pattern);
+    }
+    FILE *in = fopen(found.gl_pathv[0], "r");
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    cr_assert(in && out);
+    while (fgets(line, sizeof line, in)) {
+        const char *what = strstr(line, "@include \"");
+        if (!what) {
+            fputs(line, out);
+            continue;
+        }
+        what += strlen("@include \"");
+        snprintf(include, sizeof include, "%.*s/%.*s.lua", (int)(strrchr(found.gl_pathv[0], '/') - found.gl_pathv[0]),
+                 found.gl_pathv[0], (int)strcspn(what, "\""), what);
+        char *part = temp_read(include);
+        cr_assert_neq(*part, '\0', "no %s", include);
+        fprintf(out, "%s\n", part);
+        free(part);
+    }
+    fclose(in);
+    fclose(out);
+    globfree(&found);
+    return text;
+}
+
+/* A job's hash as Bull writes it. */
+static inline void bull_job(redis_t *r, const char *id, const char *priority) {
+    redis_ok(r, "HSET " BULL "%s name n data {} opts {} timestamp 1700000000000 delay 5000 priority %s", id, priority);
+}
+
+#endif

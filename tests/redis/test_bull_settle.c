@@ -1,0 +1,487 @@
+/* bull_mark, bull_stalled and bull_settle against a real server: what becomes of a stalled job is what Bull's own check makes of
+ * it, with a record; and whatever they meet, the job stays or goes, never both and never neither. */
+#include "bull_call.h"
+#include "scene.h"
+#include "wait.h"
+
+TestSuite(redis_bull_settle, .timeout = 120);
+
+#define META     "sidecar:video:meta"
+#define RECORDED "sidecar:video:recorded"
+#define STREAM   "sidecar:video:failures"
+#define MESSAGE  "{\"jobId\":\"1\", \"val\": \"job stalled more than maxStalledCount\"}"
+
+typedef struct {
+    const char *token, *id, *counter, *verdict, *error, *message, *remove, *most, *deid;
+} ask_t;
+
+static ask_t ask_new(const char *verdict) {
+    return (ask_t){.token = "T",
+                   .id = "1",
+                   .counter = "",
+                   .verdict = verdict,
+                   .error = "job stalled more than allowable limit",
+                   .message = MESSAGE,
+                   .remove = "0",
+                   .most = "1000000"};
+}
+
+static redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
+    char job[200], lock[200], logs[200], debounce[200];
+    snprintf(job, sizeof job, BULL "%s", ask.id);
+    snprintf(lock, sizeof lock, BULL "%s:lock", ask.id);
+    snprintf(logs, sizeof logs, BULL "%s:logs", ask.id);
+    snprintf(debounce, sizeof debounce, BULL "de:%s", ask.deid ? ask.deid : "");
+    const char *const keys[] = {BULL_LOCK,     BULL "stalled",
+                                BULL "active", BULL "wait",
+                                BULL "paused", BULL "meta-paused",
+                                BULL "failed", RECORDED,
+                                STREAM,        META,
+                                job,           lock,
+                                logs,          ask.deid ? debounce : BULL_LOCK,
+                                NULL};
+    bull_call_t call = bull_begin(SCRIPT_bull_settle, keys);
+    const char *const argv[] = {ask.token,  ask.id,   ask.counter, ask.verdict, ask.error, ask.message,
+                                ask.remove, ask.most, "kind",      "x",         "payload", "0123456789"};
+    for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) bull_text(&call, argv[i]);
+    return in_vain ? bull_in_vain(&call, r) : bull_end(&call, r);
+}
+
+static void refused(redis_t *r, ask_t ask, const char *word) { bull_expect(settle_with(r, ask, true), word, NULL, NULL); }
+
+static void settled(redis_t *r, ask_t ask, int recorded) {
+    redisReply *reply = settle_with(r, ask, false);
+    cr_assert_str_eq(bull_word(reply), "settled");
+    cr_assert_eq(reply->element[1]->integer, recorded);
+    freeReplyObject(reply);
+}
+
+/* Job 1 has stalled; another is at work, and one waits. */
+static void lay_out(redis_t *r) {
+    redis_ok(r, "FLUSHALL");
+    redis_ok(r, "SET " BULL_LOCK " T");
+    bull_job(r, "1", "0"), bull_job(r, "2", "0"), bull_job(r, "3", "0");
+    redis_ok(r, "LPUSH " BULL "active 1 2");
+    redis_ok(r, "SADD " BULL "stalled 1 2");
+    redis_ok(r, "SET " BULL "2:lock w");
+    redis_ok(r, "LPUSH " BULL "wait 3");
+}
+
+static fixture_t setup(void) {
+    fixture_t f = fixture_start(NULL);
+    lay_out(f.r);
+    return f;
+}
+
+static void expect_field(redis_t *r, const char *name, const char *value) {
+    redis_expect(r, value, "EVAL %s 1 " STREAM " %s",
+                 "local e = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][2] "
+                 "for i = 1, #e, 2 do if e[i] == ARGV[1] then return e[i + 1] end end return false",
+                 name);
+}
+
+Test(redis_bull_settle, a_retry_is_taken_next) {
+    fixture_t f = setup();
+    settled(f.r, ask_new("retry"), 1);
+    redis_expect(f.r, "1", "RPOP " BULL "wait");
+    redis_expect(f.r, "1", "HGET " BULL "1 stalledCounter");
+    cr_assert_eq(redis_int(f.r, "LLEN " BULL "active"), 1);
+    cr_assert_eq(redis_int(f.r, "SISMEMBER " BULL "stalled 1"), 0);
+    expect_field(f.r, "kind", "x");
+    expect_field(f.r, "error", NULL);
+    refused(f.r, ask_new("retry"), "gone"); /* a lost reply, sent again */
+    fixture_stop(&f);
+}
+
+Test(redis_bull_settle, an_end_is_a_failure_of_bull_and_a_record) {
+    fixture_t f = setup();
+    long long before = bull_now_ms(f.r);
+    redis_ok(f.r, "HSET " BULL "1 stalledCounter 1");
+    ask_t ask = ask_new("end");
+    ask.counter = "1";
+    settled(f.r, ask, 1);
+    redis_expect(f.r, "2", "HGET " BULL "1 stalledCounter");
+    redis_expect(f.r, ask.error, "HGET " BULL "1 failedReason");
+    char *score = redis_str(f.r, "ZSCORE " BULL "failed 1"), *finished = redis_str(f.r, "HGET " BULL "1 finishedOn");
+    cr_assert_str_eq(score, finished);
+    cr_assert(strtoll(score, NULL, 10) >= before && strtoll(score, NULL, 10) <= bull_now_ms(f.r));
+    redis_expect(f.r, score, "ZSCORE " RECORDED " 1:%s", score);
+    expect_field(f.r, "error", ask.error);
+    expect_field(f.r, "at", score);
+    char *bytes = redis_str(f.r, "HGET " META " bytes");
+    cr_assert_eq((size_t)strtoll(bytes, NULL, 10), 13 + 1 + 10 + strlen(ask.error));
+    redis_expect(f.r, "1", "HGET " META " entries");
+    refused(f.r, ask, "gone");
+    free(bytes);
+    free(finished);
+    free(score);
+    fixture_stop(&f);
+}
+
+Test(redis_bull_settle, each_broken_precondition_leaves_everything_as_it_is) {
+    fixture_t f = setup();
+    static const char *const verdicts[] = {"retry", "end", "broken"};
+    for (size_t v = 0; v < 3; v++) {
+        ask_t ask = ask_new(verdicts[v]);
+        lay_out(f.r);
+        if (v == 2) redis_ok(f.r, "DEL " BULL "1");
+        ask.token = "t";
+        refused(f.r, ask, "fenced");
+        ask.token = "T";
+        redis_ok(f.r, "SET " BULL "1:lock w"); /* its worker is back */
+        refused(f.r, ask, "alive");
+        redis_ok(f.r, "DEL " BULL "1:lock");
+        redis_ok(f.r, "SREM " BULL "stalled 1"); /* it had made its lock anew since */
+        refused(f.r, ask, "gone");
+        redis_ok(f.r, "SADD " BULL "stalled 1");
+        redis_ok(f.r, "LREM " BULL "active 0 1"); /* it has finished */
+        refused(f.r, ask, "gone");
+        redis_ok(f.r, "LPUSH " BULL "active 1");
+        if (v == 2) {
+            bull_job(f.r, "1", "0");
+            refused(f.r, ask, "changed");
+            continue;
+        }
+        redis_ok(f.r, "HSET " BULL "1 stalledCounter 1"); /* a worker's check has found it, and it runs again */
+        refused(f.r, ask, "changed");
+        redis_ok(f.r, "HDEL " BULL "1 stalledCounter");
+        redis_ok(f.r, "HDEL " BULL "1 name");
+        refused(f.r, ask, "changed");
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_bull_settle, keys_of_the_wrong_type_lose_nothing) {
+    static const struct {
+        const char *what, *key, *right;
+    } keys[] = {{"stalled", BULL "stalled", "set"},
+                {"active", BULL "active", "list"},
+                {"wait", BULL "wait", "list"},
+                {"paused", BULL "paused", "list"},
+                {"meta-paused", BULL "meta-paused", "string"},
+                {"failed", BULL "failed", "zset"},
+                {"recorded", RECORDED, "zset"},
+                {"failures", STREAM, "stream"},
+                {"meta", META, "hash"}};
+    fixture_t f = setup();
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+            lay_out(f.r);
+            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            bull_expect(settle_with(f.r, ask_new("retry"), true), "type", keys[k].what, fixture_types[t]);
+            bull_expect(settle_with(f.r, ask_new("end"), true), "type", keys[k].what, fixture_types[t]);
+        }
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* the job itself: it ends as no job */
+        if (strcmp(fixture_types[t], "hash") == 0) continue;
+        lay_out(f.r);
+        fixture_make_key(f.r, BULL "1", fixture_types[t]);
+        refused(f.r, ask_new("retry"), "changed");
+        refused(f.r, ask_new("end"), "changed");
+        settled(f.r, ask_new("broken"), 1);
+        redis_expect(f.r, fixture_types[t], "TYPE " BULL "1");
+        cr_assert_eq(redis_int(f.r, "LLEN " BULL "active"), 1);
+        cr_assert_eq(redis_int(f.r, "EXISTS " BULL "failed"), 0);
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_bull_settle, a_full_stream_ends_nothing_and_retries_go_on) {
+    fixture_t f = setup();
+    ask_t ask = ask_new("end");
+    ask.most = "30";
+    refused(f.r, ask, "full");
+    ask = ask_new("retry");
+    ask.most = "3";
+    settled(f.r, ask, 0);
+    cr_assert_eq(redis_int(f.r, "EXISTS " STREAM), 0);
+    redis_expect(f.r, "1", "RPOP " BULL "wait");
+    lay_out(f.r);
+    redis_ok(f.r, "HSET " META " bytes 999999999 entries 10"); /* trimmed by hand: what is gone does not count */
+    settled(f.r, ask_new("end"), 1);
+    static const char *const strange[] = {"abc", "", "1.5", "-3", "1e300", "nan", "inf"};
+    for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
+        lay_out(f.r);
+        redis_ok(f.r, "HSET " META " bytes %s entries %s", strange[i], strange[i]);
+        settled(f.r, ask_new("end"), 1);
+    }
+    lay_out(f.r);
+    redis_ok(f.r, "XADD " STREAM " 18446744073709551615-18446744073709551615 f v");
+    for (int ends = 0; ends < 2; ends++) {
+        redisReply *reply = settle_with(f.r, ask_new(ends ? "end" : "retry"), true);
+        cr_assert_eq(reply->type, REDIS_REPLY_ERROR);
+        freeReplyObject(reply);
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_bull_settle, a_right_that_is_taken_away_changes_nothing) {
+    static const char *const rights[] = {"xadd", "hset", "rpush",     "zadd", "lrem",    "srem",
+                                         "del",  "pttl", "sismember", "lpos", "hexists", "xlen"};
+    fixture_t f = setup();
+    redis_t *user = redis_open(f.server);
+    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++)
+        for (int ends = 0; ends < 2; ends++) {
+            lay_out(f.r);
+            ask_t ask = ask_new(ends ? "end" : "retry");
+            ask.deid = "d";
+            if (ends && strcmp(rights[i], "rpush") == 0) continue;
+            redis_ok(f.r, "SET " BULL "de:d 1");
+            redis_ok(f.r, "ACL SETUSER worker reset on >x +@all ~* &* -%s", rights[i]);
+            redis_ok(user, "AUTH worker x");
+            bool before_record = strcmp(rights[i], "hset") != 0; /* of which it has none without XADD */
+            redisReply *reply = settle_with(user, ask, false);
+            cr_assert_eq(reply->type, REDIS_REPLY_ERROR, "without %s", rights[i]);
+            freeReplyObject(reply);
+            cr_assert_eq(redis_int(f.r, "LLEN " BULL "active"), 2, "without %s", rights[i]);
+            cr_assert_eq(redis_int(f.r, "LLEN " BULL "wait"), 1, "without %s", rights[i]);
+            cr_assert_eq(redis_int(f.r, "ZCARD " BULL "failed"), 0, "without %s", rights[i]);
+            if (before_record) cr_assert_eq(redis_int(f.r, "XLEN " STREAM), 0, "without %s", rights[i]);
+        }
+    redis_ok(f.r, "ACL SETUSER worker reset on >x +@all ~* &* -publish");
+    redis_ok(user, "AUTH worker x");
+    lay_out(f.r);
+    settled(user, ask_new("retry"), 1);
+    redis_close(user);
+    fixture_stop(&f);
+}
+
+/* ---- Beside Bull's own check. */
+
+static void stalled_job(redis_t *r, const char *opts, const char *counter, bool paused, int debounce) {
+    redis_ok(r, "FLUSHALL");
+    redis_ok(r, "SET " BULL_LOCK " T");
+    bull_job(r, "1", "0");
+    bull_job(r, "2", "0");
+    redis_ok(r, "HSET " BULL "1 opts %s", opts);
+    if (*counter) redis_ok(r, "HSET " BULL "1 stalledCounter %s", counter);
+    redis_ok(r, "RPUSH " BULL "1:logs line");
+    redis_ok(r, "LPUSH " BULL "active 1");
+    redis_ok(r, "SADD " BULL "stalled 1 other");
+    redis_ok(r, "LPUSH " BULL "%s 2", paused ? "paused" : "wait");
+    if (paused) redis_ok(r, "SET " BULL "meta-paused 1");
+    if (debounce) redis_ok(r, "HSET " BULL "1 deid d");
+    if (debounce) redis_ok(r, debounce > 1 ? "SET " BULL "de:d 1 PX 3600000" : "SET " BULL "de:d 1");
+}
+
+/* The dump with each time of this century as T, and without what holds the workers off. */
+static char *plain_dump(redis_t *r) {
+    redis_ok(r, "DEL " BULL "stalled-check " BULL "stalled");
+    char *dump = bull_dump(r), *to = dump;
+    for (const char *from = dump; *from;) {
+        if (strspn(from, "0123456789") == 13) {
+            *to++ = 'T';
+            from += 13;
+        } else {
+            *to++ = *from++;
+        }
+    }
+    *to = '\0';
+    return dump;
+}
+
+static char *message_of(redis_t *ear) {
+    redisReply *reply;
+    if (redisGetReply(ear, (void **)&reply) != REDIS_OK) cr_assert_fail("%s", ear->errstr);
+    char *text = strdup(reply->element[reply->elements - 1]->str);
+    freeReplyObject(reply);
+    return text;
+}
+
+Test(redis_bull_settle, makes_of_a_job_what_bull_makes_of_it) {
+    char *script = bull_own_script("4.16.5", "moveStalledJobsToWait");
+    static const struct {
+        const char *opts, *counter;
+        bool ends, removes, paused;
+        int debounce;
+    } rows[] = {{"{}", "", false, false, false, 0},
+                {"{}", "", false, false, true, 1},
+                {"{}", "1", true, false, false, 0},
+                {"{}", "7", true, false, true, 1},
+                {"{}", "1", true, false, false, 2},
+                {"{\"removeOnFail\":true}", "1", true, true, false, 1},
+                {"{\"removeOnFail\":true}", "", false, false, false, 1},
+                {"{\"removeOnFail\":false}", "1", true, false, false, 0},
+                {"{\"removeOnFail\":0}", "1", true, true, false, 0},
+                {"{\"removeOnFail\":5}", "1", true, false, false, 0},
+                {"{\"removeOnFail\":{\"age\":3600,\"count\":9}}", "1", true, false, false, 0}};
+    fixture_t f = setup();
+    redis_t *ear = redis_open(f.server);
+    freeReplyObject(redis_do(ear, "SUBSCRIBE " BULL "failed"));
+    freeReplyObject(redis_do(ear, "PSUBSCRIBE " BULL "stalled*"));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char now[24];
+        stalled_job(f.r, rows[i].opts, rows[i].counter, rows[i].paused, rows[i].debounce);
+        snprintf(now, sizeof now, "%lld", bull_now_ms(f.r));
+        redis_ok(f.r,
+                 "EVAL %s 7 " BULL "stalled " BULL "wait " BULL "active " BULL "failed " BULL "stalled-check " BULL
+                 "meta-paused " BULL "paused 1 " BULL " %s 30000",
+                 script, now);
+        char *theirs = plain_dump(f.r), *said = message_of(ear);
+        stalled_job(f.r, rows[i].opts, rows[i].counter, rows[i].paused, rows[i].debounce);
+        ask_t ask = ask_new(rows[i].ends ? "end" : "retry");
+        ask.counter = rows[i].counter;
+        ask.remove = rows[i].removes ? "1" : "0";
+        if (rows[i].debounce) ask.deid = "d";
+        settled(f.r, ask, 1);
+        char *ours = plain_dump(f.r), *we_said = message_of(ear);
+        cr_assert_str_eq(ours, theirs, "row %zu", i);
+        cr_assert_str_eq(we_said, said, "row %zu", i);
+        free(theirs);
+        free(said);
+        free(ours);
+        free(we_said);
+    }
+    redis_close(ear);
+    free(script);
+    fixture_stop(&f);
+}
+
+/* ---- The mark, and the look that rests on it. */
+
+static redisReply *mark_with(redis_t *r, const char *token, const char *interval, const char *hold, bool in_vain) {
+    const char *const keys[] = {
+        BULL_LOCK,          BULL "stalled", BULL "active", BULL "stalled-check", META, BULL "events", BULL "marker",
+        BULL "prioritized", BULL "pc",      NULL};
+    bull_call_t call = bull_begin(SCRIPT_bull_mark, keys);
+    bull_text(&call, token);
+    bull_text(&call, interval);
+    bull_text(&call, hold);
+    return in_vain ? bull_in_vain(&call, r) : bull_end(&call, r);
+}
+
+static void mark(redis_t *r, const char *interval, const char *word) {
+    bull_expect(mark_with(r, "T", interval, "90000", false), word, NULL, NULL);
+}
+
+static redisReply *look(redis_t *r, const char *interval, const char *skip, const char *most, const char *payload) {
+    const char *const keys[] = {BULL "stalled", BULL "active", BULL "stalled-check", META, NULL};
+    bull_call_t call = bull_begin(SCRIPT_bull_stalled, keys);
+    const char *const argv[] = {BULL, interval, skip, most, "1000000", payload, "name", "data"};
+    for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) bull_text(&call, argv[i]);
+    return bull_in_vain(&call, r);
+}
+
+static redisReply *look_now(redis_t *r) { return look(r, "0", "0", "100", "1000"); }
+
+/* That the look tells of these jobs, in any order: how many of `ids`, which end with NULL. */
+static void expect_told(redisReply *reply, long long all, const char *const *ids) {
+    size_t count = 0;
+    cr_assert_str_eq(bull_word(reply), "stalled");
+    cr_assert_eq(reply->element[2]->integer, all);
+    for (; ids[count]; count++) {
+        bool found = false;
+        for (size_t i = 3; i < reply->elements; i += 4) found |= strcmp(reply->element[i]->str, ids[count]) == 0;
+        cr_assert(found, "%s", ids[count]);
+    }
+    cr_assert_eq(reply->elements, 3 + 4 * count);
+    freeReplyObject(reply);
+}
+
+Test(redis_bull_settle, a_mark_is_what_is_active) {
+    fixture_t f = setup();
+    redis_ok(f.r, "SADD " BULL "stalled old");
+    redis_ok(f.r, "LPUSH " BULL "active 4");
+    mark(f.r, "60000", "marked");
+    cr_assert_eq(redis_int(f.r, "SCARD " BULL "stalled"), 3);
+    cr_assert_eq(redis_int(f.r, "SISMEMBER " BULL "stalled 4"), 1);
+    redis_ok(f.r, "SREM " BULL "stalled 4"); /* it has its lock now */
+    mark(f.r, "60000", "held");
+    cr_assert_eq(redis_int(f.r, "SISMEMBER " BULL "stalled 4"), 0, "within the interval nothing is marked anew");
+    redis_ok(f.r, "EVAL %s 1 " BULL "active", "for i = 1, 12000 do redis.call('LPUSH', KEYS[1], 'x' .. i) end");
+    mark(f.r, "0", "marked");
+    cr_assert_eq(redis_int(f.r, "SCARD " BULL "stalled"), 12003);
+    redis_ok(f.r, "LTRIM " BULL "active -3 -1");
+    mark(f.r, "0", "marked");
+    cr_assert_eq(redis_int(f.r, "SCARD " BULL "stalled"), 3);
+    fixture_stop(&f);
+}
+
+/* A job is stalled when it was without a lock after a whole interval that began with our own mark. */
+Test(redis_bull_settle, nothing_is_stalled_before_a_whole_interval) {
+    fixture_t f = setup();
+    bull_expect(look_now(f.r), "early", NULL, NULL); /* nobody has marked */
+    redis_ok(f.r, "SET " BULL "stalled-check 1700000000000 PX 60000");
+    redis_ok(f.r, "HSET " META " marked 1");
+    bull_expect(look_now(f.r), "early", NULL, NULL); /* the workers have, since */
+    mark(f.r, "60000", "marked");
+    bull_expect(look(f.r, "60000", "0", "9", "1000"), "early", NULL, NULL);
+    expect_told(look_now(f.r), 1, (const char *const[]){"1", NULL});
+    redis_ok(f.r, "LPUSH " BULL "active 3"); /* taken since, and not yet locked */
+    expect_told(look_now(f.r), 1, (const char *const[]){"1", NULL});
+    redis_ok(f.r, "DEL " BULL "stalled-check"); /* our hold has ended: who knows what the workers did */
+    bull_expect(look_now(f.r), "early", NULL, NULL);
+    mark(f.r, "60000", "marked");
+    redis_ok(f.r, "HSET " META " marked 99999999999999"); /* the clock was put back */
+    bull_expect(look_now(f.r), "early", NULL, NULL);
+    mark(f.r, "60000", "marked");
+    fixture_stop(&f);
+}
+
+Test(redis_bull_settle, a_look_tells_what_a_record_needs) {
+    fixture_t f = setup();
+    redis_ok(f.r, "LPUSH " BULL "active ghost text large");
+    redis_ok(f.r, "SET " BULL "text x");
+    char large[5000];
+    memset(large, 'l', sizeof large);
+    redis_ok(f.r, "HSET " BULL "large name n data %b", large, sizeof large);
+    mark(f.r, "0", "marked");
+    redisReply *reply = look_now(f.r);
+    cr_assert_eq(reply->element[2]->integer, 4);
+    for (size_t i = 3; i < reply->elements; i += 4) {
+        const char *id = reply->element[i]->str, *state = reply->element[i + 1]->str, *name = reply->element[i + 2]->str;
+        const char *data = reply->element[i + 3]->str;
+        if (strcmp(id, "1") == 0) cr_assert(strcmp(state, "") == 0 && strcmp(name, "n") == 0 && strcmp(data, "{}") == 0);
+        if (strcmp(id, "ghost") == 0) cr_assert_str_eq(state, "none");
+        if (strcmp(id, "text") == 0) cr_assert_str_eq(state, "string");
+        if (strcmp(id, "large") == 0) cr_assert(strcmp(state, "large 5001") == 0 && strcmp(name, "n") == 0 && *data == '\0');
+    }
+    freeReplyObject(reply);
+    reply = look(f.r, "0", "1", "2", "1000");
+    cr_assert(reply->element[2]->integer == 4 && reply->elements == 3 + 2 * 4, "two of four, behind the first");
+    freeReplyObject(reply);
+    fixture_stop(&f);
+}
+
+static long long holds_ms(redis_t *r) { return redis_int(r, "PTTL " BULL "stalled-check"); }
+
+/* The workers' own check waits until what is marked is a whole interval old, also when we leave or die. */
+Test(redis_bull_settle, the_hold_outlives_the_interval) {
+    fixture_t f = setup();
+    bull_expect(mark_with(f.r, "T", "60000", "10", false), "marked", NULL, NULL);
+    cr_assert_gt(holds_ms(f.r), 59000);
+    bull_expect(mark_with(f.r, "T", "60000", "90000", false), "held", NULL, NULL);
+    cr_assert_gt(holds_ms(f.r), 89000);
+    bull_expect(mark_with(f.r, "T", "60000", "", false), "left", NULL, NULL);
+    cr_assert(holds_ms(f.r) <= 60000 && holds_ms(f.r) > 50000);
+    redis_ok(f.r, "HSET " META " marked 1"); /* overdue: they may begin at once */
+    bull_expect(mark_with(f.r, "T", "60000", "", false), "left", NULL, NULL);
+    cr_assert(wait_for(redis_int(f.r, "EXISTS " BULL "stalled-check") == 0, 3000));
+    redis_ok(f.r, "SET " BULL "stalled-check 17 PX 60000"); /* a worker's */
+    bull_expect(mark_with(f.r, "T", "60000", "", true), "left", NULL, NULL);
+    fixture_stop(&f);
+}
+
+Test(redis_bull_settle, a_mark_is_fenced_and_looks_first) {
+    fixture_t f = setup();
+    bull_expect(mark_with(f.r, "t", "60000", "90000", true), "fenced", NULL, NULL);
+    bull_expect(mark_with(f.r, "t", "60000", "", true), "fenced", NULL, NULL);
+    static const struct {
+        const char *what, *key, *right;
+    } keys[] = {{"stalled", BULL "stalled", "set"},
+                {"active", BULL "active", "list"},
+                {"stalled-check", BULL "stalled-check", "string"},
+                {"meta", META, "hash"},
+                {BULL "events", BULL "events", "hash"},
+                {BULL "marker", BULL "marker", "hash"},
+                {BULL "prioritized", BULL "prioritized", "hash"},
+                {BULL "pc", BULL "pc", "hash"}};
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+            lay_out(f.r);
+            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            bull_expect(mark_with(f.r, "T", "60000", "90000", true), "type", keys[k].what, fixture_types[t]);
+        }
+    fixture_stop(&f);
+}
