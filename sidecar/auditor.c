@@ -16,10 +16,11 @@ enum {
     TRIM_S = 60,                  // between two trims of a stream
     TRIM_UNCOPIED_S = 300,        // the same where others have yet to copy it
     TICK_MS = 100,                // a tick comes up for air at least this often
-    ROOM_FIRST = 16,              // entries that one reply may have while nothing is known of their size
-    ROOM_MOST = 3000,             // one transaction: each costs an fsync
-    ROOM_MUCH = 500,              // what is not given back to the system by itself
-    ROOM_BYTES = 2 * 1024 * 1024, // of values, that one reply should have at the most
+    ROOM_MOST = 3000,             // entries of one reply, which is one transaction: each costs an fsync
+    ROOM_BYTES = 8 * 1024 * 1024, // of memory, that one reply should take at the most
+    ENTRY_BYTES = 3584,           // that an entry takes beside its values: hiredis makes 37 objects of it
+    REPLY_MOST = ROOM_BYTES,      // received: one that is longer is thrown away, and asked for in smaller parts
+    BULKY = 1024 * 1024,          // what malloc does not give back to the system by itself
     CLOCK_APART_MS = 60000,       // a new record that is older than this is reason to ask for the time
 };
 
@@ -37,7 +38,7 @@ auditor_t *auditor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
     a->looks = mem_array(keys->queue_count, sizeof *a->looks);
     a->asks = mem_array(keys->queue_count, sizeof *a->asks);
     a->next = mem_array(keys->queue_count, sizeof *a->next);
-    a->room = ROOM_FIRST;
+    a->room = 1;
     for (size_t i = 0; i < keys->queue_count; i++) a->copies[i] = (copy_t){.at = STREAM_ID_NONE, .kept = STREAM_ID_NONE};
     return a;
 }
@@ -72,7 +73,7 @@ static bool log_open(auditor_t *a) {
     if (!fresh) return true;
     if (a->flying) conn_close(a->conn); // what it asked for is not what this log lacks
     a->flying = false;
-    a->unsettled = true;
+    a->unsettled = a->alone = true;
     a->look_at = mono_now();
     return true;
 }
@@ -91,6 +92,7 @@ static bool connected(auditor_t *a) {
     if (strcmp(history, a->history) != 0) read_again(a);
     snprintf(a->history, sizeof a->history, "%s", history);
     a->look_at = a->renew_at = mono_now();
+    a->alone = true;
     return true;
 }
 
@@ -193,28 +195,49 @@ static mono_t next_duty(auditor_t *a) {
     return next;
 }
 
+// Chooses the streams of the next XREAD, whose positions are in asks then. False: there is none.
+static bool choose(auditor_t *a) {
+    size_t count = a->keys->queue_count;
+    bool behind = false;
+    for (size_t i = 0; i < count; i++) behind = behind || (a->copies[i].behind && !a->copies[i].held);
+    a->alone = a->alone && behind;
+    bool one = a->alone || a->turns;
+    size_t chosen = 0;
+    size_t last = 0;
+    for (size_t n = 0; n < count; n++) {
+        size_t queue = (a->turn + n) % count;
+        bool wanted = !a->copies[queue].held && (!one || chosen == 0) && (!a->alone || a->copies[queue].behind);
+        auditor_set_id(a->asks[queue], wanted ? a->copies[queue].at : "");
+        if (!wanted) continue;
+        chosen++;
+        last = queue;
+    }
+    if (chosen == 0) return false;
+    a->turn = one ? (last + 1) % count : 0;
+    if (one) a->streams = 1;
+    return true;
+}
+
+// How long the next XREAD may wait in Redis.
+static int64_t block_ms_of(auditor_t *a, mono_t now) {
+    int64_t most_ms = a->turns ? TURN_MS : BLOCK_MS;
+    int64_t block_ms = mono_diff(next_duty(a), now) / NS_PER_MS;
+    if (a->alone) return 0;
+    return block_ms < 1 ? 1 : block_ms < most_ms ? block_ms : most_ms;
+}
+
 // Sends the next XREAD, which Redis answers when there is something or the next duty is due. False: there is nothing to read, or
 // not now.
 static bool send_read(auditor_t *a) {
     fault_t fault;
-    size_t chosen = 0;
-    size_t count = a->keys->queue_count;
     mono_t now = mono_now();
-    int64_t block_ms = mono_diff(next_duty(a), now) / NS_PER_MS;
-    for (size_t n = 0; n < count; n++) {
-        size_t queue = (a->turn + n) % count;
-        bool wanted = !a->copies[queue].held && (!a->turns || chosen == 0);
-        auditor_set_id(a->asks[queue], wanted ? a->copies[queue].at : "");
-        if (!wanted) continue;
-        chosen++;
-        if (a->turns) a->turn = queue;
-    }
-    if (chosen == 0) return false;
-    a->turn = a->turns ? (a->turn + 1) % count : 0;
-    if (block_ms > (a->turns ? TURN_MS : BLOCK_MS)) block_ms = a->turns ? TURN_MS : BLOCK_MS;
-    if (block_ms < 1) block_ms = 1;
+    if (!choose(a)) return false;
+    int64_t block_ms = block_ms_of(a, now);
     a->limit = a->room / (a->streams ? a->streams : 1);
     if (a->limit < 1) a->limit = 1;
+    a->had = conn_received(a->conn);
+    if (a->bulky && !a->alone && !a->full) malloc_trim(0); // what came at once is over for now
+    a->bulky = a->bulky && (a->alone || a->full);
     stream_read_append(a->conn, a->keys, (const stream_id_t *)a->asks, a->limit, block_ms);
     if (conn_flush(a->conn, &fault) != OUTCOME_OK) return auditor_put_off(a, &fault);
     a->flying = true;
@@ -235,7 +258,7 @@ static void on_entry(void *self, size_t queue, const char *id, const event_t *en
     bool added = false;
     auditor_set_id(a->next[queue], id);
     a->entries++;
-    a->bytes += (int64_t)bytes;
+    a->bytes += (int64_t)bytes + ENTRY_BYTES;
     if (a->spoilt) return;
     if (!event_ref(event.event, ref)) {
         log_warn(ROLE, auditor_queue_name(a, queue), "an entry of the failure stream is no record of ours: it is left out",
@@ -273,11 +296,12 @@ static bool store(auditor_t *a) {
     return true;
 }
 
-// How many entries the next reply may have: as many as should fit, approached in steps, because XREAD counts entries and not
-// bytes.
+// How many entries the next reply may have: as many as should fit, approached in steps from what was seen, because XREAD counts
+// entries and not bytes.
 static void learn_room(auditor_t *a) {
     int64_t fit = ROOM_BYTES / (a->bytes / a->entries + 1);
-    a->room *= 4;
+    a->room = 4 * a->entries;
+    if (a->bytes > BULKY) a->bulky = true;
     if (a->room > fit) a->room = fit;
     if (a->room > ROOM_MOST) a->room = ROOM_MOST;
     if (a->room < 1) a->room = 1;
@@ -318,6 +342,22 @@ static bool read_refused(auditor_t *a, fault_t *fault) {
     return auditor_put_off(a, fault);
 }
 
+// The reply under way has become too long while more than one entry may be in it: it ends here, and memory is what it was. Redis
+// keeps no more of it either. False: it may go on.
+static bool cut_short(auditor_t *a) {
+    size_t asked = 0;
+    if (conn_received(a->conn) - a->had <= REPLY_MOST) return false;
+    for (size_t i = 0; i < a->keys->queue_count; i++) asked += *a->asks[i] != '\0';
+    if (a->limit == 1 && asked == 1) return false;
+    log_debug(ROLE, NULL, "a reply with large records is asked for in smaller parts", F_INT("entries", a->limit));
+    conn_close(a->conn);
+    a->flying = false;
+    a->bulky = true;
+    a->room = a->limit > 16 ? a->limit / 16 : 1;
+    a->look_at = mono_now();
+    return true;
+}
+
 // Takes the reply, if it is there. False: it is not, or nothing more can be done now.
 static bool land(auditor_t *a) {
     fault_t fault;
@@ -327,6 +367,7 @@ static bool land(auditor_t *a) {
     a->spoilt = false;
     outcome_t outcome = stream_read_take(a->conn, a->keys, on_entry, a, &arrived, &fault);
     if (outcome == OUTCOME_OK && !arrived) {
+        if (cut_short(a)) return false;
         if (!mono_reached(a->give_up, mono_now())) return false;
         outcome = fault_set(&fault, OUTCOME_LOST, "%s: no reply in time", conn_target(a->conn));
         a->room = a->room > 4 ? a->room / 4 : 1; // it may have been too long for this network
@@ -336,10 +377,12 @@ static bool land(auditor_t *a) {
         pen_rollback(&a->pen);
         return read_refused(a, &fault);
     }
+    for (size_t i = 0; i < a->keys->queue_count; i++)
+        if (*a->asks[i]) a->copies[i].behind = a->alone && a->entries >= a->limit;
     if (a->entries > 0) return copied(a);
     backoff_reset(&a->backoff);
-    if (a->room > ROOM_MUCH) malloc_trim(0); // replies of thousands of entries are over for now
-    a->room = ROOM_FIRST;
+    if (a->alone) return true;
+    a->room = 1;
     a->streams = 0;
     if (!a->turns) metric_set(&a->metrics->audit_lag_ms, 0);
     return true;

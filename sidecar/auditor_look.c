@@ -202,6 +202,7 @@ bool auditor_look(auditor_t *a, bool *found) {
         if (was) log_info(ROLE, auditor_queue_name(a, i), "the failure stream can be read again");
         copy->spare = a->keys->config->stream.min_records - of->length;
         if (!follow(a, i, of)) return false;
+        copy->behind = stream_id_compare(of->last, copy->at) > 0;
     }
     a->look_at = mono_add(a->redis_at, (held ? HELD_LOOK_S : LOOK_S) * NS_PER_S);
     return true;

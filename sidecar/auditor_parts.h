@@ -17,6 +17,7 @@ typedef struct copy {
     stream_id_t at;   // read and on disk up to here, in this life of the stream
     stream_id_t kept; // the position in the log: what trim has removed above it this log never had
     bool held;        // it cannot be read
+    bool behind;      // when it was last looked at or read it had entries above `at`
     int64_t spare;    // entries that it may grow by before some could be trimmed; negative = some could
     mono_t trim_at;   // not before this
 } copy_t;
@@ -42,6 +43,7 @@ struct auditor {
     mono_t give_up;    // and its reply is overdue
     bool unsettled;    // since the log was opened it is not known what Redis believes to be in it
     bool turns;        // streams lie in slots of their own: one after the other
+    bool alone;        // likewise, but only those that are behind, without a wait: nobody knows how large their entries are
     size_t turn;
     // The reply being read.
     stream_id_t *next; // where each stream ends in it; "" = nothing of it
@@ -53,6 +55,8 @@ struct auditor {
     int64_t room;    // entries that the next reply may have
     int64_t streams; // that the last one had entries of
     int64_t limit;   // entries of each, as it was asked for
+    int64_t had;     // bytes that the connection had received before
+    bool bulky;      // since the last pause memory was taken that is to be given back
     // Redis's clock: its ms at our time.
     int64_t redis_ms;
     mono_t redis_at;

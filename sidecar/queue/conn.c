@@ -25,6 +25,7 @@ struct conn {
     int64_t timeout_ms;      // for a connect, and for each reply
     redisContext *context;   // NULL = closed
     unsigned generation;
+    int64_t received; // bytes
     int version;
     char server[64];
     bool scripts_loaded;
@@ -74,6 +75,7 @@ int conn_version(const conn_t *conn) { return conn->version; }
 const char *conn_server(const conn_t *conn) { return conn->server; }
 const char *conn_target(const conn_t *conn) { return conn->target; }
 unsigned conn_generation(const conn_t *conn) { return conn->generation; }
+int64_t conn_received(const conn_t *conn) { return conn->received; }
 
 void conn_reply_free(struct redisReply *reply) {
     if (reply) freeReplyObject(reply);
@@ -202,7 +204,9 @@ outcome_t conn_take(conn_t *conn, struct redisReply **reply, fault_t *fault) {
     if (!conn->context) return lost(conn, fault, "not connected");
     if (redisGetReplyFromReader(conn->context, &found) != REDIS_OK) return lost(conn, fault, "broken reply");
     if (!found) {
+        size_t had = conn->context->reader->len;
         if (redisBufferRead(conn->context) != REDIS_OK) return lost(conn, fault, "connection lost");
+        conn->received += (int64_t)(conn->context->reader->len - had);
         if (redisGetReplyFromReader(conn->context, &found) != REDIS_OK) return lost(conn, fault, "broken reply");
     }
     redisReply *got = found;

@@ -43,6 +43,7 @@ int conn_version(const conn_t *conn);         // 70015 for 7.0.15; of the Redis 
 const char *conn_server(const conn_t *conn);  // "redis 7.0.15" or "valkey 8.1.1"; "" when unknown
 const char *conn_target(const conn_t *conn);  // "127.0.0.1:6379" or the socket's path, for messages
 unsigned conn_generation(const conn_t *conn); // changes with every connect
+int64_t conn_received(const conn_t *conn);    // bytes, ever; also those of a reply that is not complete
 
 // Builds one request and appends it to what will be sent. Arguments are copied.
 void request_begin(conn_t *conn, const char *command);

@@ -332,16 +332,6 @@ Test(daemon_cli, interrupt_ends_it_as_terminate_does) {
     scene_end(&s);
 }
 
-/* Sanitizers need memory of their own. */
-static bool sanitized(const daemon_t *d) {
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/maps", (int)daemon_pid(d));
-    char *maps = temp_read(path);
-    bool found = has(maps, "libasan") || has(maps, "libtsan") || has(maps, "libubsan") || getenv("QS_TEST_SLOW");
-    free(maps);
-    return found;
-}
-
 Test(daemon_cli, memory_is_small_with_a_hundred_queues) {
     enum { QUEUES = 100, MOST_KIB = 8 * 1024 };
     char *queues = NULL;
@@ -356,7 +346,7 @@ Test(daemon_cli, memory_is_small_with_a_hundred_queues) {
         redis_ok(s.r, "EVAL %s 1 q%d:delayed", "for i = 1, 1000 do redis.call('ZADD', KEYS[1], i, i .. string.rep('x', 100)) end",
                  i);
     for (int i = 0; i < QUEUES; i++) cr_assert(wait_for(redis_int(s.r, "LLEN q%d", i) == 1000, 10000));
-    if (sanitized(d)) cr_skip_test("memory is measured without sanitizers");
+    if (daemon_is_sanitized(d)) cr_skip_test("memory is measured without sanitizers");
     cr_assert_leq(daemon_rss_kib(d), MOST_KIB, "%ld KiB", daemon_rss_kib(d));
     scene_end(&s);
 }

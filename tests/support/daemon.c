@@ -185,14 +185,28 @@ bool daemon_wait_log(daemon_t *d, const char *text, int timeout_ms) {
     return daemon_log_count(d, text) > 0;
 }
 
-long daemon_rss_kib(const daemon_t *d) {
+static char *proc_text(const daemon_t *d, const char *file) {
     char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/status", (int)d->child->pid);
-    char *text = temp_read(path);
-    const char *line = strstr(text, "VmRSS:");
-    long kib = line ? strtol(line + 6, NULL, 10) : -1;
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)d->child->pid, file);
+    return temp_read(path);
+}
+
+static long status_kib(const daemon_t *d, const char *name) {
+    char *text = proc_text(d, "status");
+    const char *line = strstr(text, name);
+    long kib = line ? strtol(line + strlen(name), NULL, 10) : -1;
     free(text);
     return kib;
+}
+
+long daemon_rss_kib(const daemon_t *d) { return status_kib(d, "VmRSS:"); }
+long daemon_peak_kib(const daemon_t *d) { return status_kib(d, "VmHWM:"); }
+
+bool daemon_is_sanitized(const daemon_t *d) {
+    char *maps = proc_text(d, "maps");
+    bool found = strstr(maps, "libasan") || strstr(maps, "libtsan") || strstr(maps, "libubsan") || getenv("QS_TEST_SLOW");
+    free(maps);
+    return found;
 }
 
 int64_t daemon_cpu_us(const daemon_t *d) {

@@ -58,6 +58,8 @@ int daemon_log_count(const daemon_t *d, const char *text);
 bool daemon_wait_log(daemon_t *d, const char *text, int timeout_ms);
 
 long daemon_rss_kib(const daemon_t *d);
+long daemon_peak_kib(const daemon_t *d);     /* the most that was ever resident */
+bool daemon_is_sanitized(const daemon_t *d); /* then memory says nothing */
 /* User and system time of all its threads so far. */
 int64_t daemon_cpu_us(const daemon_t *d);
 
