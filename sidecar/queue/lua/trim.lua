@@ -5,7 +5,8 @@
 -- KEYS[2]  failures  stream
 -- KEYS[3]  auditors  hash: instance -> '<stream id> <when that was heard, ms>'
 -- KEYS[4]  meta      hash: `trimmed` is the highest id ever removed here, `bytes` what is counted of the stream's values, `entries`
---                    how many of them there were then
+--                    how many of them there were then, `ahead` is '<stream id> <ms>': entries up to that id, although it is of
+--                    a time to come, were there at that time
 -- ARGV[1]  token
 -- ARGV[2]  retain    ms; younger entries stay
 -- ARGV[3]  records   so many entries stay whatever their age
@@ -18,6 +19,8 @@
 --                                      could be removed; -1 when no entry is spare
 --          {'fenced'}                  the lock is not the caller's
 --          {'type', key, found}        `failures`, `auditors` or `meta` holds something else
+-- Ages     After Redis's clock was ahead and set right, ids stay in the time to come, for as long as it was ahead. The age of such
+--          an entry counts from when a trim first sees it like that.
 -- Safe     fenced; every precondition is looked at before the first write. `trimmed` and `bytes` are written before entries go, so
 --          that none goes without a trace; an XTRIM that removes nothing proves the right to it first.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
@@ -57,15 +60,26 @@ local copied = positions[math.max(1, copies)] -- so many have everything up to h
 
 local length = redis.call('XLEN', KEYS[2])
 local spare = math.min(most, length - records)
-local oldest = string.format('%.0f', now - retain) -- an entry of this ms or later stays
+local present = string.format('%.0f', now)
+local ahead_ms, ahead_seq, ahead_at = string.match(redis.call('HGET', KEYS[4], 'ahead') or '', '^(%d+)%-(%d+) (%d+)$')
+if ahead_at and tonumber(ahead_at) > now then ahead_at = nil end -- of a clock that was ahead itself
+local unknown = false -- an entry of a time to come that nobody has seen yet
+-- Since when an entry is there, in ms.
+local function since(ms, seq)
+    if digits_above(ms, present) < 1 then return tonumber(ms) end
+    if ahead_at and not above({ms, seq}, {ahead_ms, ahead_seq}) then return tonumber(ahead_at) end
+    unknown = true
+    return now
+end
 local removable, bytes, last, wait, from, step, read = 0, 0, nil, -1, '-', 1, 0
 while spare > 0 and removable < spare do
     local some = redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', math.min(step, spare - removable))
     for _, entry in ipairs(some) do
         local ms, seq = string.match(entry[1], '^(%d+)%-(%d+)$')
         wait = 0
-        if now - retain < 0 or digits_above(ms, oldest) >= 0 then
-            wait = math.max(1, math.min(tonumber(ms) + retain - now + 1, 2 ^ 50))
+        local at = since(ms, seq)
+        if at >= now - retain then
+            wait = math.max(1, math.min(at + retain - now + 1, 2 ^ 50))
             break
         end
         if not copied or above({ms, seq}, copied) then break end
@@ -78,6 +92,11 @@ while spare > 0 and removable < spare do
     if read >= size then break end
     from, step = '(' .. last, step * 8
 end
+local ahead
+local info = unknown and redis.call('XINFO', 'STREAM', KEYS[2]) or {}
+for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then ahead = info[i + 1] end
+end
 if removable > 0 then
     redis.call('XTRIM', KEYS[2], 'MAXLEN', length)
     local left = math.max(0, (tonumber(redis.call('HGET', KEYS[4], 'bytes') or '') or 0) - bytes)
@@ -87,5 +106,6 @@ if removable > 0 then
     redis.call('XTRIM', KEYS[2], 'MAXLEN', length)
     if length <= records then wait = -1 end
 end
+if ahead then redis.call('HSET', KEYS[4], 'ahead', ahead .. ' ' .. present) end
 for _, instance in ipairs(gone) do redis.call('HDEL', KEYS[3], instance) end
 return {'trimmed', removable, length, wait}
