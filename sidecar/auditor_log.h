@@ -37,6 +37,8 @@ typedef struct pen {
     bool warned_full;  // it was said that a limit is near
     bool warned_age;   // and that rows reach their age
     bool warned_clock; // and that the clocks disagree
+    bool warned_pin;   // and that a reader lets the file beside the log grow
+    mono_t pin_at;     // next look at that
     int64_t dropped;   // rows, since it was said last
     mono_t say_at;     // not again before this
 } pen_t;

@@ -8,6 +8,7 @@
 enum {
     AHEAD_MS = 60000,     // a row that is newer than Redis's clock by more was written before the clock went back
     LOOK_S = 60,          // between two looks at the limits while nothing is written
+    PIN_S = 30,           // between two looks at whether a reader has ended
     SAY_S = 60,           // between two words on what was removed
     STEP_US = 4000,       // work of one step
     STEP_MOST_US = 60000, // the same while more comes in than goes out
@@ -72,6 +73,21 @@ static void warn(pen_t *pen, const audit_use_t *use, int64_t now_ms) {
     }
 }
 
+// A reader that does not end, such as a shell with an open transaction, lets the file beside the log grow until the disk is full.
+static void warn_pinned(pen_t *pen) {
+    mono_t now = mono_now();
+    if (!mono_reached(pen->pin_at, now)) return;
+    int64_t bytes = audit_pinned(pen->audit);
+    if (bytes && !pen->warned_pin)
+        log_warn(ROLE, NULL,
+                 "somebody reads the audit log and does not end: until then its -wal grows; end that transaction, or the process "
+                 "(`fuser` on the -wal file tells which)",
+                 F_STR("path", pen->path), F_INT("wal_bytes", bytes));
+    if (!bytes && pen->warned_pin) log_info(ROLE, NULL, "the audit log's -wal grows no more", F_STR("path", pen->path));
+    if (bytes) pen->pin_at = mono_add(now, PIN_S * NS_PER_S);
+    pen->warned_pin = bytes > 0;
+}
+
 static void say_dropped(pen_t *pen) {
     mono_t now = mono_now();
     if (pen->dropped == 0 || !mono_reached(pen->say_at, now)) return;
@@ -94,6 +110,7 @@ bool pen_retain(pen_t *pen, int64_t now_ms, bool *more) {
     *more = false;
     if (!pen->audit || pen->writing || !mono_reached(pen->retain_at, now)) return true;
     if (!audit_use(pen->audit, &use, &why)) return pen_fail(pen, &why);
+    warn_pinned(pen);
     pen->limits.latest_ms = now_ms > 0 ? now_ms + AHEAD_MS : 0;
     now_ms = trusted(pen, now_ms);
     warn(pen, &use, now_ms);

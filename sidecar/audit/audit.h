@@ -94,6 +94,8 @@ typedef struct audit_use {
     int64_t oldest_ms; // `at` of the oldest row; INT64_MAX = none
 } audit_use_t;
 bool audit_use(audit_t *audit, audit_use_t *out, buffer_t *why);
+// The bytes that lie beside the log because a reader who does not end keeps them from being merged into it; 0 = nothing unusual.
+int64_t audit_pinned(audit_t *audit);
 
 typedef struct audit_retained {
     int64_t dropped; // rows

@@ -87,6 +87,15 @@ bool audit_use(audit_t *audit, audit_use_t *out, buffer_t *why) {
     return true;
 }
 
+int64_t audit_pinned(audit_t *audit) {
+    int64_t wal = wal_bytes(audit);
+    int frames = 0;
+    int merged = 0;
+    if (wal <= 2 * audit->wal_most) return 0;
+    int code = sqlite3_wal_checkpoint_v2(audit->db, "main", SQLITE_CHECKPOINT_PASSIVE, &frames, &merged);
+    return code == SQLITE_OK && (frames - merged) * audit->page_bytes > audit->wal_most ? wal : 0;
+}
+
 // One step under way.
 typedef struct step {
     const audit_limits_t *limits;
