@@ -3,12 +3,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "base/log.h"
 
 enum {
     PATIENCE_MS = 500, // another writer is waited for no longer than a stop may take
     WATCH_MS = 1000,
+    STILL_MS = 1000, // a file that was written to so lately may still be on its way
 };
 
 static const char ROLE[] = "auditor";
@@ -82,14 +85,41 @@ static bool merge(pen_t *pen) {
     return !pen->failed || audit_merge(pen->audit, &why) || pen_fail(pen, &why);
 }
 
+// The file is another one, or none: what is in the opened one is lost to others.
+static bool gone(pen_t *pen) {
+    buffer_t why = {0};
+    if (audit_is_in_place(pen->audit)) return false;
+    pen->checked = false; // nobody has read the one that is there now
+    pen->overwritten = audit_is_overwritten(pen->audit);
+    buffer_printf(&why,
+                  "audit log %s: the file was removed, replaced, emptied or written over while it was open: it is opened anew",
+                  pen->path);
+    pen_fail(pen, &why);
+    return true;
+}
+
+// Whether somebody is writing a file over the log.
+static bool still_comes(const pen_t *pen) {
+    struct stat at;
+    struct timespec now;
+    if (!pen->overwritten || stat(pen->path, &at) != 0 || clock_gettime(CLOCK_REALTIME, &now) != 0) return false;
+    int64_t age_ms = (now.tv_sec - at.st_mtim.tv_sec) * 1000 + (now.tv_nsec - at.st_mtim.tv_nsec) / NS_PER_MS;
+    return age_ms >= 0 && age_ms < STILL_MS;
+}
+
 bool pen_open(pen_t *pen, bool *fresh, bool *other) {
     buffer_t why = {0};
     *fresh = *other = false;
     if (pen->audit) return true;
     if (!mono_reached(pen->retry_at, mono_now())) return false;
+    if (still_comes(pen)) {
+        pen->retry_at = mono_add(mono_now(), STILL_MS * NS_PER_MS);
+        return false;
+    }
     bool first = !pen->checked;
     const audit_care_t care = {.check = first,
                                .aside = pen->damaged,
+                               .overwritten = pen->overwritten,
                                .as_it_is = !first,
                                .most_bytes = pen->limits.bytes,
                                .stop = pen->stop,
@@ -98,8 +128,8 @@ bool pen_open(pen_t *pen, bool *fresh, bool *other) {
     if (!pen->audit) return pen_fail(pen, &why);
     buffer_free(&why); // of a damaged log that is moved aside by now
     pen->checked = true;
-    pen->damaged = false;
-    if (!merge(pen)) return false;
+    pen->damaged = pen->overwritten = false;
+    if (!merge(pen) || gone(pen)) return false; // the first look tells later ones what they are to find
     if (first && audit_is_stiff(pen->audit))
         log_warn(ROLE, NULL,
                  "the audit log is of an older version and could not be written anew: its file does not shrink; make room on the "
@@ -111,17 +141,6 @@ bool pen_open(pen_t *pen, bool *fresh, bool *other) {
     snprintf(pen->instance, sizeof pen->instance, "%s", audit_instance(pen->audit));
     pen->watch_at = mono_add(mono_now(), WATCH_MS * NS_PER_MS);
     pen->retain_at = mono_now();
-    return true;
-}
-
-// The file is another one, or none: what is in the opened one is lost to others.
-static bool gone(pen_t *pen) {
-    buffer_t why = {0};
-    if (audit_is_in_place(pen->audit)) return false;
-    pen->checked = false; // nobody has read the one that is there now
-    buffer_printf(&why, "audit log %s: the file was removed, replaced or emptied while it was open: it is opened anew",
-                  pen->path);
-    pen_fail(pen, &why);
     return true;
 }
 
@@ -139,6 +158,7 @@ bool pen_position(pen_t *pen, const char *queue, char position[AUDIT_POSITION_SI
 bool pen_begin(pen_t *pen) {
     buffer_t why = {0};
     if (pen->writing) return true;
+    if (gone(pen)) return false;
     if (!audit_begin(pen->audit, &why)) return pen_fail(pen, &why);
     pen->writing = true;
     pen->began_at = mono_now();
@@ -164,6 +184,7 @@ static void well(pen_t *pen) {
 
 bool pen_commit(pen_t *pen) {
     buffer_t why = {0};
+    if (gone(pen)) return false;
     if (!audit_commit(pen->audit, &why)) return pen_fail(pen, &why);
     pen->writing = false;
     if (gone(pen)) return false;

@@ -27,6 +27,7 @@ typedef struct pen {
     char *reason;            // what was said, owned
     bool checked;            // every page was read once by this process
     bool damaged;            // it is to be moved aside
+    bool overwritten;        // what lies beside it is
     mono_t retry_at;         // no attempt before this
     backoff_t backoff;
     mono_t began_at;   // of the transaction under way

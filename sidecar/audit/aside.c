@@ -87,6 +87,15 @@ bool audit_move_aside(audit_lock_t *lock, const char *reason, buffer_t *why) {
     return done;
 }
 
+bool audit_move_beside(audit_lock_t *lock, buffer_t *why) {
+    if (!audit_lock_alone(lock, why)) return false;
+    char *to = free_name(lock->log);
+    bool done = move(lock->log, to, "-wal", why) && move(lock->log, to, "-shm", why) && sync_directory(lock->log, why);
+    audit_lock_not_alone(lock);
+    free(to);
+    return done;
+}
+
 bool audit_has_remains(const char *path) {
     if (there(path)) return false;
     char *wal = mem_printf("%s-wal", path);

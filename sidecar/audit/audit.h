@@ -34,6 +34,7 @@ void audit_lock_free(audit_lock_t *lock);       // takes, and lets go; NULL is f
 typedef struct audit_care {
     bool check;              // reads every page first: some seconds for a large log
     bool aside;              // it was found damaged: begin a new one
+    bool overwritten;        // something was written over it: what lies beside it belongs to what is gone
     bool as_it_is;           // a file of schema 1 is not written anew, which was tried before
     int64_t most_bytes;      // audit.retain_bytes; 0 = no limit
     const atomic_bool *stop; // ends a check; may be NULL
@@ -41,9 +42,10 @@ typedef struct audit_care {
 } audit_care_t;
 audit_t *audit_open_own(audit_lock_t *lock, const audit_care_t *care, buffer_t *why) __attribute__((warn_unused_result));
 
-bool audit_is_damaged(const audit_t *audit);  // found while it was used: open it again with .aside
-bool audit_is_in_place(const audit_t *audit); // false: the file was removed, replaced or emptied since
-bool audit_is_stiff(const audit_t *audit);    // it was made by an older version and cannot shrink
+bool audit_is_damaged(const audit_t *audit);     // found while it was used: open it again with .aside
+bool audit_is_in_place(audit_t *audit);          // false: the file was removed, replaced, emptied or written over since
+bool audit_is_overwritten(const audit_t *audit); // and it was one of the last two: open it again with .overwritten
+bool audit_is_stiff(const audit_t *audit);       // it was made by an older version and cannot shrink
 
 // The log that lay here before and is lost; reported at every opening until it is settled.
 typedef struct audit_loss {

@@ -138,6 +138,7 @@ static bool compare_instance(audit_t *audit, buffer_t *why) {
         snprintf(lock->instance, sizeof lock->instance, "%s", audit->instance);
         return audit_lock_write(lock, why);
     }
+    audit->former = mem_str(audit->instance);
     if (!*lock->reason && strcmp(lock->instance, audit->instance) != 0 && !take_back_name(audit, why)) return false;
     if (strcmp(lock->instance, audit->instance) == 0) {
         bool clean = !*lock->reason; // a log that was given up for lost, and put back
@@ -171,8 +172,8 @@ static void close_database(audit_t *audit) {
         sqlite3_finalize(audit->statements[i]);
         audit->statements[i] = NULL;
     }
-    // A damaged log is left as it was found, with what lies beside it.
-    if (audit->damaged) sqlite3_db_config(audit->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    // A damaged log is left as it was found, with what lies beside it; and what belongs to one does not go into another.
+    if (audit->damaged || audit->overwritten) sqlite3_db_config(audit->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     sqlite3_close(audit->db);
     audit->db = NULL;
 }
@@ -191,6 +192,7 @@ static bool open_for_writing(audit_t *audit, const audit_care_t *care, buffer_t 
         return false;
     }
     if (audit->own && audit_has_remains(audit->path) && !audit_move_aside(lock, AUDIT_MISSING, why)) return false;
+    if (audit->own && care->overwritten && !audit_move_beside(lock, why)) return false;
     if (audit->own && care->aside && !audit_move_aside(lock, AUDIT_DAMAGED, why)) return false;
     if (open_file(audit, care, why)) return true;
     if (!to_be_moved(audit)) return false;
@@ -199,20 +201,6 @@ static bool open_for_writing(audit_t *audit, const audit_care_t *care, buffer_t 
     audit->damaged = audit->ours = false;
     return audit_move_aside(lock, AUDIT_DAMAGED, why) && open_file(audit, care, why);
 }
-// Appends a path as a URI of SQLite, which keeps ? # and % for itself.
-static char *immutable_uri(const char *path) {
-    buffer_t uri = {0};
-    buffer_str(&uri, "file:");
-    for (; *path; path++) {
-        if (strchr("?#%", *path))
-            buffer_printf(&uri, "%%%02x", (unsigned)(unsigned char)*path);
-        else
-            buffer_add(&uri, path, 1);
-    }
-    buffer_str(&uri, "?immutable=1");
-    return uri.data;
-}
-
 static bool has_unmerged_rows(const char *path) {
     struct stat at;
     char *wal = mem_printf("%s-wal", path);
@@ -237,7 +225,7 @@ static bool reopen_immutable(audit_t *audit, int *schema, buffer_t *why) {
     sqlite3_close(audit->db);
     audit->db = NULL;
     buffer_clear(why);
-    char *uri = immutable_uri(audit->path);
+    char *uri = audit_immutable_uri(audit->path);
     bool done = open_database(audit, uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, why) && audit_check_file(audit, schema, why);
     free(uri);
     return done;
@@ -304,6 +292,7 @@ void audit_close(audit_t *audit) {
     audit_lock_free(audit->own_lock);
     free(audit->path);
     free(audit->instance);
+    free(audit->former);
     buffer_free(&audit->scratch);
     free(audit);
 }
@@ -319,14 +308,6 @@ bool audit_loss_settled(audit_t *audit, buffer_t *why) {
     *lock->reason = *lock->aside = '\0';
     audit->loss = (audit_loss_t){0};
     return audit_lock_write(lock, why);
-}
-
-bool audit_is_in_place(const audit_t *audit) {
-    struct stat at;
-    int moved = 0; // sqlite3.h: whether the inode at the path is another one than was opened
-    // A log is never empty once it is open: SQLite works on for long, on what it remembers of one that was emptied.
-    if (stat(audit->path, &at) == 0 && at.st_size == 0) return false;
-    return sqlite3_file_control(audit->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK || !moved;
 }
 
 void audit_patience(audit_t *audit, int ms) { sqlite3_busy_timeout(audit->db, ms); }

@@ -4,6 +4,7 @@
 
 #include <sqlite3.h>
 #include <stdbool.h>
+#include <sys/stat.h>
 
 #include "audit/audit.h"
 
@@ -12,6 +13,7 @@ enum { AUDIT_APPLICATION_ID = 0x51534155 }; // "QSAU", as in 001_init.sql
 typedef enum audit_statement {
     STATEMENT_BEGIN,
     STATEMENT_COMMIT,
+    STATEMENT_COUNT_COMMIT,
     STATEMENT_KNOWN,
     STATEMENT_PUT,
     STATEMENT_MOVE,
@@ -39,6 +41,10 @@ struct audit {
     bool ours;                                 // the file has the head of a log of ours
     bool damaged;                              // SQLite has found it so
     bool stiff;                                // it cannot shrink
+    bool overwritten;                          // the file holds something else than was opened
+    char *former;                              // the instance that it was until it was named anew, owned; NULL = it was not
+    struct stat seen;                          // of the file, when it was last looked into
+    int64_t merged;                            // the number of commits that was in it then
     audit_lock_t *lock;                        // borrowed; NULL when opened for reading
     audit_lock_t *own_lock;                    // the same, where it is owned; else NULL
     audit_loss_t loss;                         // borrowed from the lock; instance NULL = none
@@ -80,8 +86,13 @@ bool audit_read_facts(audit_t *audit, buffer_t *why);
 // Moves the log with what lies beside it to <path>.corrupt-<UTC time>, noted in the lock file before; for who holds it. What has
 // moved in part is moved on under the same name.
 bool audit_move_aside(audit_lock_t *lock, const char *reason, buffer_t *why);
+// Moves what lies beside the log aside, under such a name: it belongs to a log that was written over.
+bool audit_move_beside(audit_lock_t *lock, buffer_t *why);
 // Whether files of a log lie there without the log.
 bool audit_has_remains(const char *path);
+
+// The file alone, without what lies beside it, for SQLITE_OPEN_URI; owned.
+char *audit_immutable_uri(const char *path);
 
 // The first column of the one row of `sql`, a constant. False with *why when there is none.
 bool audit_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why);

@@ -45,3 +45,106 @@ Test(redis_auditor_beside, a_reader_that_does_not_end_is_said_once) {
     sqlite3_close(shell);
     close_desk(&d);
 }
+
+static void copy_over(desk_t *d, const char *from) {
+    char *command = mem_printf("cp '%s' '%s'", from, d->path);
+    cr_assert_eq(system(command), 0);
+    free(command);
+}
+
+static void expect_sound(desk_t *d) {
+    char *said = audit_log_word(d->path, "PRAGMA integrity_check");
+    cr_assert_str_eq(said, "ok");
+    free(said);
+}
+
+/* `cp old.db audit.db`, while it is open: the inode is the same. The copy is taken for the log, and filled again; what lies
+ * beside belongs to the log that is gone. `rows` are those that came since, `merged` into the file or only beside it. */
+static void copy_over_the_open_log(int rows, bool merged) {
+    enum { BEFORE = 20 };
+    char position[32];
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    char *copy = mem_printf("%s/copy.db", d.dir), *save = mem_printf("cp '%s' '%s'", d.path, copy);
+    audit_log_feed(d.f.r, "email", 0, BEFORE, "1");
+    expect_rows(&d, BEFORE);
+    stop(&d);
+    cr_assert_eq(system(save), 0);
+    start(&d);
+    audit_log_feed(d.f.r, "email", BEFORE, rows, "1");
+    expect_rows(&d, BEFORE + rows);
+    if (merged) restart(&d);
+    audit_log_feed(d.f.r, "email", BEFORE + rows, 1, "1");
+    snprintf(position, sizeof position, "1-%d ", BEFORE + rows);
+    expect_acknowledged(&d, "email", position);
+    copy_over(&d, copy);
+    if (merged) cr_assert(stage_until(&d.crew.stage, fixture_log_count("written over while it was open") == 1, 5000));
+    audit_log_feed(d.f.r, "email", BEFORE + rows + 1, 1, "1");
+    expect_rows(&d, BEFORE + rows + 2);
+    audit_log_expect(d.path, "email", 0, BEFORE + rows + 2);
+    expect_sound(&d);
+    restart(&d);
+    settle(&d);
+    audit_log_expect(d.path, "email", 0, BEFORE + rows + 2);
+    cr_assert_eq(gaps(&d), 0);
+    cr_assert_eq(metric_get(&of(&d)->audit_lost), 0);
+    cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 1);
+    free(copy), free(save);
+    close_desk(&d);
+}
+
+Test(redis_auditor_beside, an_older_copy_is_written_over_the_open_log) { copy_over_the_open_log(5000, true); }
+/* One row needs no new page: nothing but the number of commits tells. */
+Test(redis_auditor_beside, a_copy_that_lacks_one_row_is_written_over_the_open_log) { copy_over_the_open_log(1, true); }
+Test(redis_auditor_beside, a_copy_of_what_was_not_merged_since_is_written_over_the_open_log) { copy_over_the_open_log(5, false); }
+
+/* The log of another pod, which may have had more commits. */
+Test(redis_auditor_beside, another_log_is_written_over_the_open_one) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    char *copy = mem_printf("%s/copy.db", d.dir), *save = mem_printf("cp '%s' '%s'", d.path, copy);
+    audit_log_feed(d.f.r, "email", 0, 50, "1");
+    expect_rows(&d, 50);
+    stop(&d);
+    cr_assert_eq(system(save), 0);
+    sqlite3 *db;
+    cr_assert_eq(sqlite3_open(copy, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db,
+                              "UPDATE facts SET value = '00112233445566778899aabbccddeeff' WHERE name = 'instance'; "
+                              "UPDATE facts SET value = '1000000' WHERE name = 'commits'",
+                              NULL, NULL, NULL),
+                 SQLITE_OK);
+    sqlite3_close(db);
+    start(&d);
+    settle(&d);
+    copy_over(&d, copy);
+    cr_assert(stage_until(&d.crew.stage, fixture_log_count("written over while it was open") == 1, 5000));
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lost) == 1, 10000));
+    cr_assert(stage_until(&d.crew.stage, audit_log_int(d.path, "SELECT count(*) FROM events WHERE reason = 'log_replaced'") == 1,
+                          5000));
+    audit_log_feed(d.f.r, "email", 50, 1, "1");
+    expect_rows(&d, 51);
+    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1, 5000));
+    free(copy), free(save);
+    close_desk(&d);
+}
+
+/* Merges that others make are no such thing. */
+Test(redis_auditor_beside, what_others_merge_is_not_written_over) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    sqlite3 *db;
+    for (int i = 0; i < 5; i++) {
+        audit_log_feed(d.f.r, "email", 100 * i, 100, "1");
+        expect_rows(&d, 100 * (i + 1));
+        cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
+        sqlite3_busy_timeout(db, 5000);
+        cr_assert_eq(sqlite3_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL), SQLITE_OK);
+        sqlite3_close(db);
+        fixture_step_boottime(1100);
+        settle(&d);
+    }
+    cr_assert_eq(fixture_log_count("written over"), 0);
+    cr_assert_eq(metric_get(&of(&d)->audit_faults), 0);
+    close_desk(&d);
+}
