@@ -68,7 +68,9 @@ awk -F '\t' '
     }' README.md "$table" >>"$found" || echo "README.md:1: is missing" >>"$found"
 
 for file in conf/*.cfg; do
-    "$program" check -c "$file" >/dev/null 2>>"$found" || echo "$file:1: is refused (above)" >>"$found"
+    said=$("$program" check -c "$file" 2>&1 >/dev/null) && continue
+    case $said in *"which is not in this version yet"*) continue ;; esac # a dialect whose code is still to come
+    printf '%s\n%s:1: is refused (above)\n' "$said" "$file" >>"$found"
 done
 
 if [ -s "$found" ]; then

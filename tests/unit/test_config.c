@@ -438,7 +438,7 @@ Test(unit_config, lists_every_key_in_eight_columns) {
 
 // The samples are read from the repository, where the tests run.
 Test(unit_config, loads_the_shipped_samples) {
-    static const char *const samples[] = {"conf/queue-sidecar.cfg", "conf/minimal.cfg"};
+    static const char *const samples[] = {"conf/queue-sidecar.cfg", "conf/minimal.cfg"}; // the others: unit_config_samples
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
         buffer_t messages = {0};
         config_t *config = config_load(samples[i], &messages);

@@ -1,0 +1,96 @@
+/* The samples of conf/, one for each dialect: each names every key that its dialect knows, and shows the defaults. The samples
+ * are read from the repository, where the tests run. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/table.h"
+#include "config_case.h"
+#include "tempdir.h"
+
+TestSuite(unit_config_samples, .init = config_case_begin, .fini = config_case_end);
+
+/* What stands there besides defaults. */
+static const struct {
+    const char *file, *group, *queue;
+    dialect_t dialect;
+    bool complete; /* teaches every key of its dialect */
+} SAMPLES[] = {
+    {"conf/kmqueue.cfg", "mail-app",
+     "name = \"mail\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"];", DIALECT_KMQUEUE, true},
+    {"conf/delayed_queue.cfg", "payments-app",
+     "name = \"events\"; dialect = \"delayed_queue\"; types = [\"com.example.PaymentCheck\", \"com.example.Letters$Welcome\"];",
+     DIALECT_DELAYED_QUEUE, true},
+    {"conf/bull.cfg", "video-app", "name = \"video\"; dialect = \"bull\";", DIALECT_BULL, true},
+    {"conf/private_queues.cfg", "fights-app",
+     "name = \"fights\"; dialect = \"private_queues\"; main = \"fight-requests\"; private = \"queue-*\"; dedup = "
+     "\"fights-done\"; "
+     "dlq = \"fights-dlq\"; heartbeat = \"*_alive\"; id_path = \"/id\";",
+     DIALECT_PRIVATE_QUEUES, true},
+    {"conf/delay-queue.cfg", "delay-app",
+     "name = \"delay-queue\"; delayed = \"delay-queue\"; ready = \"delay-queue:ready\"; score_unit = \"s\"; roles = "
+     "[\"dispatcher\"];",
+     DIALECT_LIST, false},
+};
+
+/* The values, without the comments that tell where each came from. Owned. */
+static char *values(const config_t *config) {
+    buffer_t dump = {0}, out = {0};
+    config_dump(config, &dump);
+    for (char *line = strtok(dump.data, "\n"); line; line = strtok(NULL, "\n")) {
+        char *comment = strstr(line, " # ");
+        if (comment) *comment = '\0';
+        size_t len = strlen(line);
+        while (len && line[len - 1] == ' ') len--;
+        if (*line != '#') buffer_printf(&out, "%.*s\n", (int)len, line);
+    }
+    buffer_free(&dump);
+    return out.data;
+}
+
+static config_t *load_sample(const char *file) {
+    buffer_t messages = {0};
+    config_t *config = config_load(file, &messages);
+    cr_assert_not_null(config, "%s", buffer_text(&messages));
+    cr_expect_str_eq(buffer_text(&messages), "");
+    buffer_free(&messages);
+    return config;
+}
+
+Test(unit_config_samples, show_the_defaults_of_their_dialects) {
+    for (size_t i = 0; i < sizeof SAMPLES / sizeof *SAMPLES; i++) {
+        char *text = mem_printf("group = \"%s\"; queues = ( { %s } );", SAMPLES[i].group, SAMPLES[i].queue);
+        config_t *sample = load_sample(SAMPLES[i].file), *plain = config_case_good(text, NULL);
+        char *left = values(sample), *right = values(plain);
+        cr_expect_eq(sample->queues[0].dialect, SAMPLES[i].dialect, "%s", SAMPLES[i].file);
+        cr_expect_str_eq(left, right, "%s:\n%s\n%s", SAMPLES[i].file, left, right);
+        free(left);
+        free(right);
+        config_free(sample);
+        config_free(plain);
+        free(text);
+    }
+}
+
+/* As `key =`, or `key    =`, at the begin of a line or of a comment. */
+static bool teaches(const char *sample, const char *key) {
+    for (const char *line = sample; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        const char *at = line + strspn(line, " #");
+        size_t len = strlen(key);
+        if (strncmp(at, key, len) == 0 && at[len + strspn(at + len, " ")] == '=') return true;
+    }
+    return false;
+}
+
+Test(unit_config_samples, teach_every_key_of_their_dialects) {
+    for (size_t i = 0; i < sizeof SAMPLES / sizeof *SAMPLES; i++) {
+        char *sample = temp_read(SAMPLES[i].file);
+        for (size_t row = 0; SAMPLES[i].complete && row < config_key_count; row++) {
+            const config_key_t *key = &config_keys[row];
+            if (!config_key_in_queue(key) || !config_key_of_dialect(key, SAMPLES[i].dialect)) continue;
+            cr_expect(teaches(sample, key->name), "%s says nothing of %s", SAMPLES[i].file, key->name);
+        }
+        free(sample);
+    }
+}
