@@ -52,6 +52,11 @@ struct dispatcher {
     head_t *heads; // room for HEADS_CHUNK
 };
 
+// Whether it has jobs to promote.
+static bool promotes(const queue_config_t *queue) {
+    return (queue->policy.roles & ROLE_DISPATCHER) && dialect_ops(queue->dialect)->promote;
+}
+
 static int compare_keys(const void *a, const void *b) {
     return strcmp((*(line_t *const *)a)->config->delayed, (*(line_t *const *)b)->config->delayed);
 }
@@ -68,7 +73,7 @@ dispatcher_t *dispatcher_new(const keyspace_t *keys, leases_t *leases, metrics_t
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;
         line_init(&d->lines[i], queue, &metrics->queues[i], keys->config->dispatcher.batch);
-        if (queue->policy.roles & ROLE_DISPATCHER) d->by_key[d->by_key_count++] = &d->lines[i];
+        if (promotes(queue)) d->by_key[d->by_key_count++] = &d->lines[i];
     }
     qsort(d->by_key, d->by_key_count, sizeof(line_t *), compare_keys);
     return d;
@@ -108,7 +113,7 @@ static void term_began(void *self, size_t queue) {
 
 // The lease under which this queue may be served now; false when there is none.
 static bool served(dispatcher_t *d, size_t queue, lease_t *lease) {
-    return (d->lines[queue].config->policy.roles & ROLE_DISPATCHER) && terms_serve(&d->terms, queue, lease);
+    return promotes(d->lines[queue].config) && terms_serve(&d->terms, queue, lease);
 }
 
 // Opens what is closed. False: not now, see retry_at.

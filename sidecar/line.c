@@ -18,6 +18,7 @@ static const char ROLE[] = "dispatcher";
 
 void line_init(line_t *line, const queue_config_t *config, metrics_queue_t *metrics, int64_t batch) {
     *line = (line_t){.config = config, .metrics = metrics, .ops = dialect_ops(config->dialect), .batch = batch};
+    if (line->ops->promote && line->ops->promote->most < batch) line->batch = line->ops->promote->most;
     line_forget(line);
 }
 

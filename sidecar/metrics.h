@@ -47,6 +47,7 @@
     X(stray_reports, "reports removed because no pass met their job")                                                            \
     X(sentinels, "sentinels planted")                                                                                            \
     X(old_sentinels, "sentinels removed because there was a newer one")                                                          \
+    X(duplicates_dropped, "jobs dropped because they were done already when they were to be given back or ended")                \
     X(copies, "jobs not ended because others of the same bytes were in progress")                                                \
     X(faults, "requests refused by a fault of keys, rights or configuration")                                                    \
     X(lateness_us, "sum of lateness; each job of a batch counts as late as the oldest one in it")                                \

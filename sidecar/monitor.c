@@ -36,6 +36,7 @@ struct monitor {
     ward_t *wards;
     watched_t *watched; // sorted by key
     size_t watched_count;
+    bool any; // queues that passes are made of
     terms_t terms;
     size_t cursor;    // whose turn it is
     mono_t safety_at; // when idle queues are looked at
@@ -46,6 +47,10 @@ struct monitor {
     size_t paging;  // the queue that they are of
     unsigned turn;  // pages that were judged since its turn began
 };
+
+static const dialect_ops_t *ops_of(const keyspace_t *keys, size_t queue) {
+    return dialect_ops(keys->queues[queue].config->dialect);
+}
 
 static int compare_watched(const void *a, const void *b) {
     return strcmp(((const watched_t *)a)->key, ((const watched_t *)b)->key);
@@ -69,10 +74,12 @@ monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
         const queue_config_t *queue = keys->queues[i].config;
         ward_init(&m->wards[i], queue, &metrics->queues[i], keys->config->monitor.scan_interval_ms);
         if (!(queue->policy.roles & ROLE_MONITOR)) continue;
-        const watch_ops_t *watch = dialect_ops(queue->dialect)->watch;
-        if (watch) monitor_watch(m, i, watch);
-        m->watched[m->watched_count++] = (watched_t){queue->backup, i, false};
-        m->watched[m->watched_count++] = (watched_t){queue->errors, i, true};
+        const dialect_ops_t *ops = ops_of(keys, i);
+        if (ops->watch) monitor_watch(m, i, ops->watch);
+        if (!ops->pass) continue;
+        m->any = true;
+        if (ops->pass->orders) m->watched[m->watched_count++] = (watched_t){queue->backup, i, false};
+        if (ops->pass->reports) m->watched[m->watched_count++] = (watched_t){queue->errors, i, true};
     }
     qsort(m->watched, m->watched_count, sizeof *m->watched, compare_watched);
     return m;
@@ -105,7 +112,10 @@ void monitor_free(monitor_t *m) {
 
 static void forget_everything(monitor_t *m) {
     pages_drop(m->pages, m->link.data);
-    for (size_t i = 0; i < m->keys->queue_count; i++) ward_forget(&m->wards[i]);
+    for (size_t i = 0; i < m->keys->queue_count; i++) {
+        ward_forget(&m->wards[i]);
+        pages_forget(m->pages, i);
+    }
     watches_forget_all(m->watches);
 }
 
@@ -114,29 +124,34 @@ static void drop_pages(monitor_t *m, size_t queue) {
     if (m->paging == queue) pages_drop(m->pages, m->link.data);
 }
 
+static void forget(monitor_t *m, size_t queue) {
+    ward_forget(&m->wards[queue]);
+    watches_forget(m->watches, queue);
+    drop_pages(m, queue);
+    pages_forget(m->pages, queue);
+}
+
 static void put_off(monitor_t *m, const fault_t *fault) {
     link_put_off(&m->link, fault);
     // A pass that was under way is not gone on with: the next one begins where the list stands.
     forget_everything(m);
 }
 
-static void term_began(void *self, size_t queue) {
-    monitor_t *m = self;
-    ward_forget(&m->wards[queue]);
-    watches_forget(m->watches, queue);
-    drop_pages(m, queue);
-}
+static void term_began(void *self, size_t queue) { forget(self, queue); }
 
 static bool served(void *self, size_t queue, lease_t *lease) {
     monitor_t *m = self;
     return (m->wards[queue].config->policy.roles & ROLE_MONITOR) && terms_serve(&m->terms, queue, lease);
 }
 
+// The same for passes, which not every dialect has.
+static bool pass_served(monitor_t *m, size_t queue, lease_t *lease) {
+    return ops_of(m->keys, queue)->pass && served(m, queue, lease);
+}
+
 static void fence(monitor_t *m, size_t queue, const lease_t *lease) {
     terms_fence(&m->terms, queue, lease->term);
-    ward_forget(&m->wards[queue]);
-    watches_forget(m->watches, queue);
-    drop_pages(m, queue);
+    forget(m, queue);
 }
 
 static int compare_key(const void *key, const void *watched) { return strcmp(key, ((const watched_t *)watched)->key); }
@@ -191,7 +206,7 @@ static size_t wanted_looks(monitor_t *m, size_t asked[LOOKS_CHUNK], mono_t now) 
     for (size_t n = 0; n < m->keys->queue_count && count < LOOKS_CHUNK; n++) {
         size_t queue = (m->cursor + n) % m->keys->queue_count;
         const ward_t *ward = &m->wards[queue];
-        if (ward->phase == WARD_WAIT && ward_wants(ward, now) && served(m, queue, &lease)) asked[count++] = queue;
+        if (ward->phase == WARD_WAIT && ward_wants(ward, now) && pass_served(m, queue, &lease)) asked[count++] = queue;
     }
     return count;
 }
@@ -204,9 +219,10 @@ static bool begin_passes(monitor_t *m, mono_t now) {
     size_t count = wanted_looks(m, asked, now);
     if (count && !land(m)) return false;
     for (size_t i = 0; i < count; i++)
-        backup_look_append(m->link.data, m->keys, asked[i], &m->wards[asked[i]].look, m->link.waking);
+        pages_look_append(m->pages, m->link.data, asked[i], &m->wards[asked[i]].look, m->link.waking);
     for (size_t i = 0; i < count; i++)
-        if (backup_look_read(m->link.data, m->keys, asked[i], m->link.waking, &looks[i], &faults[i]) == OUTCOME_LOST) {
+        if (pages_look_read(m->pages, m->link.data, asked[i], &m->wards[asked[i]].look, m->link.waking, &looks[i], &faults[i]) ==
+            OUTCOME_LOST) {
             put_off(m, &faults[i]);
             return false;
         }
@@ -221,7 +237,7 @@ static bool begin_passes(monitor_t *m, mono_t now) {
 static bool others_wait(monitor_t *m, size_t queue) {
     lease_t lease;
     for (size_t i = 0; i < m->keys->queue_count; i++)
-        if (i != queue && m->wards[i].phase != WARD_WAIT && served(m, i, &lease)) return true;
+        if (i != queue && m->wards[i].phase != WARD_WAIT && pass_served(m, i, &lease)) return true;
     return false;
 }
 
@@ -254,6 +270,7 @@ static bool judge(monitor_t *m, size_t queue, const lease_t *lease, const sheet_
                      .queue = queue,
                      .token = lease->token,
                      .ward = ward,
+                     .ops = ops_of(m->keys, queue),
                      .json = m->json,
                      .room = m->room,
                      .standing = sheet->page.standing};
@@ -352,14 +369,14 @@ static bool step(monitor_t *m, size_t queue, const lease_t *lease) {
 // The queue whose pass goes on now: the one whose pages are in hand, or the next in turn.
 static bool next_queue(monitor_t *m, size_t *queue, lease_t *lease) {
     size_t count = m->keys->queue_count;
-    if (!pages_empty(m->pages) && m->wards[m->paging].phase == WARD_ROTATE && served(m, m->paging, lease)) {
+    if (!pages_empty(m->pages) && m->wards[m->paging].phase == WARD_ROTATE && pass_served(m, m->paging, lease)) {
         *queue = m->paging;
         return true;
     }
     for (size_t n = 0; n < count; n++) {
         *queue = (m->cursor + n) % count;
         if (m->wards[*queue].phase == WARD_WAIT || !ward_wants(&m->wards[*queue], mono_now())) continue;
-        if (!served(m, *queue, lease)) continue;
+        if (!pass_served(m, *queue, lease)) continue;
         m->cursor = (*queue + 1) % count;
         pages_drop(m->pages, m->link.data);
         m->paging = *queue;
@@ -419,7 +436,7 @@ static mono_t next_time(monitor_t *m) {
     mono_t next = mono_min(m->safety_at, watches_next(m->watches, served, m));
     for (size_t i = 0; i < m->keys->queue_count; i++) {
         lease_t lease;
-        if (served(m, i, &lease)) next = mono_min(next, ward_next(&m->wards[i]));
+        if (pass_served(m, i, &lease)) next = mono_min(next, ward_next(&m->wards[i]));
     }
     if (!m->link.waking) next = mono_min(next, m->link.wake_at);
     return mono_max(next, m->link.retry_at);
@@ -427,7 +444,7 @@ static mono_t next_time(monitor_t *m) {
 
 void monitor_tick(void *self, role_wait_t *wait) {
     monitor_t *m = self;
-    bool idle = m->watched_count == 0 && watches_count(m->watches) == 0; // the dispatcher alone serves these queues
+    bool idle = !m->any && watches_count(m->watches) == 0; // the dispatcher alone serves these queues
     if (idle || !terms_look(&m->terms, term_began, m)) {
         if (conn_is_open(m->link.data)) {
             link_close(&m->link);

@@ -32,20 +32,36 @@ typedef struct suspect {
 struct judge_room {
     suspect_t suspects[BACKUP_PAGE];
     heartbeat_look_t looks[BACKUP_PAGE];
+    buffer_t again; // the bytes of one retry
 };
 
 judge_room_t *judge_room_new(void) { return mem_alloc(sizeof(judge_room_t)); }
 
-void judge_room_free(judge_room_t *room) { free(room); }
-
-static const queue_policy_t *policy_of(const judge_t *j) { return &j->keys->queues[j->queue].config->policy; }
-
-static void read_job(const judge_t *j, suspect_t *suspect) {
-    if (suspect->known) return;
-    job_read(j->json, policy_of(j), suspect->entry->bytes, &suspect->job);
-    suspect->known = true;
-    suspect->sighting.created = suspect->job.created_ms;
+void judge_room_free(judge_room_t *room) {
+    if (room) buffer_free(&room->again);
+    free(room);
 }
+
+static const queue_config_t *config_of(const judge_t *j) { return j->keys->queues[j->queue].config; }
+static const queue_policy_t *policy_of(const judge_t *j) { return &config_of(j)->policy; }
+
+static void read_job(const judge_t *j, const entry_t *entry, job_t *job, sighting_t *sighting) {
+    j->ops->pass->read(j->json, config_of(j), entry->bytes, job);
+    sighting->created = job->created_ms;
+    sighting->executed = job->executed_ms;
+    sighting->tells_retries = job->told_retries >= 0;
+    sighting->told_retries = job->told_retries;
+    sighting->unreadable = job->trouble == JOB_UNREADABLE;
+    sighting->foreign = job->trouble == JOB_FOREIGN;
+}
+
+static void know(const judge_t *j, suspect_t *suspect) {
+    if (!suspect->known) read_job(j, suspect->entry, &suspect->job, &suspect->sighting);
+    suspect->known = true;
+}
+
+// Whether the verdict rests on what the bytes say, where they say something.
+static bool needs_bytes(verdict_kind_t kind) { return kind != VERDICT_LEAVE && kind != VERDICT_STAMP && kind != VERDICT_SEEN; }
 
 // Most jobs are seen, stamped and in time: this is all that is done for them. True: there is more to it, in *out.
 static bool meet(const judge_t *j, const entry_t *entry, const stamp_t *stamp, const stamp_raw_t *raw, suspect_t *out) {
@@ -55,16 +71,18 @@ static bool meet(const judge_t *j, const entry_t *entry, const stamp_t *stamp, c
         .stamp = *stamp, .now = j->ward->now, .began = j->ward->look.now, .copies = ward_met(j->ward, &entry->digest)};
     sighting.heartbeat = strcmp(policy->heartbeat, "off") == 0 ? HEARTBEAT_NONE : HEARTBEAT_UNKNOWN;
     if (report) sighting.report = report->ends ? REPORT_END : REPORT_RETRY;
-    bool dated = policy->alive_timeout_ms && *policy->created_path;
-    out->known = false;
-    if (dated) {
-        job_read(j->json, policy, entry->bytes, &out->job);
-        sighting.created = out->job.created_ms;
-    }
+    bool tells = j->ops->pass->tells;
+    bool known = policy->alive_timeout_ms && (tells || *policy->created_path); // its age may end it
+    if (known) read_job(j, entry, &out->job, &sighting);
     verdict_t found = verdict(&sighting, policy);
+    if (tells && !known && needs_bytes(found.kind)) {
+        read_job(j, entry, &out->job, &sighting);
+        known = true;
+        found = verdict(&sighting, policy);
+    }
     ward_verdict(j->ward, &found);
     if (found.kind == VERDICT_LEAVE) return false;
-    out->known = dated;
+    out->known = known;
     out->entry = entry;
     out->raw = raw;
     out->report = report;
@@ -90,8 +108,9 @@ static outcome_t look_at_heartbeats(const judge_t *j, suspect_t *suspects, size_
     for (size_t i = 0; i < count; i++) {
         looks[i].key = NULL;
         if (suspects[i].verdict.kind != VERDICT_LOOK) continue;
-        read_job(j, &suspects[i]);
-        looks[i].key = suspects[i].heartbeat = job_heartbeat_key(policy_of(j), suspects[i].job.id);
+        know(j, &suspects[i]);
+        looks[i].key = suspects[i].heartbeat = j->ops->pass->heartbeat(config_of(j), suspects[i].entry, &suspects[i].job);
+        looks[i].blank_is_dead = j->ops->pass->blank_is_dead;
         wanted++;
     }
     if (!wanted) return OUTCOME_OK;
@@ -139,14 +158,13 @@ static int64_t with_jitter(const queue_policy_t *policy, int64_t delay_ms) {
 }
 
 static void make_event(const judge_t *j, suspect_t *suspect) {
-    const queue_config_t *queue = j->keys->queues[j->queue].config;
     const stamp_t *stamp = &suspect->sighting.stamp;
     bool ends = suspect->verdict.kind == VERDICT_END;
     digest_hex(&suspect->entry->digest, suspect->sha256);
     suspect->event = (event_t){
         .kind = slice_text(ends ? "failed" : "retried"),
-        .dialect = slice_text("list"),
-        .queue = slice_text(queue->name),
+        .dialect = slice_text(j->ops->name),
+        .queue = slice_text(config_of(j)->name),
         .job = slice_text(suspect->job.id),
         .type = slice_text(suspect->job.type),
         .worker = slice_text(workers_name(&j->ward->workers, &suspect->entry->digest)),
@@ -155,7 +173,7 @@ static void make_event(const judge_t *j, suspect_t *suspect) {
         .sha256 = slice_text(suspect->sha256),
         .attempts = suspect->verdict.attempts,
         .created = suspect->job.created_ms ? suspect->job.created_ms : stamp->born_us / 1000,
-        .started = stamp->seen,
+        .started = suspect->job.executed_ms ? suspect->job.executed_ms : stamp->seen,
         .size = (int64_t)suspect->entry->bytes.len,
     };
     // The count may be forgotten within a life, so the last retry tells two executions of one number apart.
@@ -166,20 +184,26 @@ static void make_event(const judge_t *j, suspect_t *suspect) {
 
 static void append_settle(const judge_t *j, suspect_t *suspect) {
     const ward_t *ward = j->ward;
-    read_job(j, suspect);
+    bool retries = suspect->verdict.kind == VERDICT_RETRY;
+    settle_where_t where = {0};
+    know(j, suspect);
     make_event(j, suspect);
+    buffer_clear(&j->room->again);
+    j->ops->pass->settle(&j->keys->queues[j->queue], suspect->entry, &suspect->job, retries, &where, &j->room->again);
     settle_ask_t ask = {.queue = j->queue,
                         .token = j->token,
                         .job = suspect->entry->bytes,
                         .digest = &suspect->entry->digest,
+                        .where = &where,
                         .old = *suspect->raw,
                         .from_tail = j->standing,
                         .depth = SETTLE_DEPTH + (j->standing ? (int64_t)ward->read : 0),
                         .alone = !policy_of(j)->end_duplicates,
+                        .blank_is_dead = j->ops->pass->blank_is_dead,
                         .report = suspect->report ? suspect->report->sha1 : "",
                         .event = &suspect->event};
     if (suspect->verdict.needs_silence) ask.heartbeat = suspect->heartbeat;
-    if (suspect->verdict.kind == VERDICT_RETRY) {
+    if (retries) {
         stamp_t stamp = {.born_us = suspect->sighting.stamp.born_us,
                          .retries = suspect->verdict.attempts,
                          .retried_at = ward->now,
@@ -219,6 +243,10 @@ static void note_settled(const judge_t *j, const suspect_t *suspect, settled_t s
         if (!ends && due_to_end(j, suspect)) metric_add(&metrics->copies, 1);
         if (suspect->report) j->ward->unsettled = true; // our own write has made Redis forget to tell of the next report
         say(j, suspect);
+        break;
+    case SETTLED_DROPPED:
+        metric_add(&metrics->duplicates_dropped, 1);
+        log_info(ROLE, j->ward->config->name, "dropped a job that was done already", F_STR("job", suspect->job.id));
         break;
     case SETTLED_COPIES: metric_add(&metrics->copies, 1); break;
     case SETTLED_FULL:

@@ -3,6 +3,7 @@
 #define QS_MONITOR_JUDGE_H
 
 #include "base/json.h"
+#include "queue/dialects/dialect.h"
 #include "queue/keys.h"
 #include "ward.h"
 
@@ -18,6 +19,7 @@ typedef struct judge {
     size_t queue;
     const char *token;
     ward_t *ward;
+    const dialect_ops_t *ops; // of this queue
     json_t *json;
     judge_room_t *room;
     bool standing; // the page was read without rotation: its jobs are near the tail

@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/log.h"
+#include "queue/dialects/dialect.h"
 #include "queue/stamps.h"
 
 enum {
@@ -18,13 +19,16 @@ static const char ROLE[] = "monitor";
 typedef struct flight {
     bool stamps;
     size_t entries; // 0 = none
-    bool standing;  // read without rotation
+    size_t queue;
+    size_t skip;   // entries that were read before these, where they are read
+    bool standing; // without rotation
 } flight_t;
 
 // Pages are numbered from 0 on and pass through five steps; each number is that of the next page to take that step, and page n
 // lies at n % ROOM.
 struct pages {
     const keyspace_t *keys;
+    void **states;       // of each queue: pass_ops.open; NULL = not open, or it needs none
     size_t asked;        // its entries were asked for
     size_t met;          // they have come
     size_t stamps_asked; // so were its stamps
@@ -38,7 +42,40 @@ struct pages {
 pages_t *pages_new(const keyspace_t *keys) {
     pages_t *pages = mem_alloc(sizeof *pages);
     pages->keys = keys;
+    pages->states = mem_array(keys->queue_count, sizeof *pages->states);
     return pages;
+}
+
+static const pass_ops_t *ops_of(const pages_t *pages, size_t queue) {
+    return dialect_ops(pages->keys->queues[queue].config->dialect)->pass;
+}
+
+static void *state_of(pages_t *pages, size_t queue) {
+    const pass_ops_t *ops = ops_of(pages, queue);
+    if (ops->open && !pages->states[queue]) pages->states[queue] = ops->open(&pages->keys->queues[queue]);
+    return pages->states[queue];
+}
+
+void pages_forget(pages_t *pages, size_t queue) {
+    if (pages->states[queue]) ops_of(pages, queue)->close(pages->states[queue]);
+    pages->states[queue] = NULL;
+}
+
+void pages_look_append(pages_t *pages, conn_t *conn, size_t queue, const backup_look_t *known, bool arm) {
+    const pass_ops_t *ops = ops_of(pages, queue);
+    if (ops->orders)
+        backup_look_append(conn, pages->keys, queue, known, arm);
+    else
+        ops->look_append(conn, pages->keys, queue, state_of(pages, queue));
+}
+
+outcome_t pages_look_read(pages_t *pages, conn_t *conn, size_t queue, const backup_look_t *known, bool arm, backup_look_t *out,
+                          fault_t *fault) {
+    const pass_ops_t *ops = ops_of(pages, queue);
+    if (!ops->orders) return ops->look_read(conn, pages->keys, queue, state_of(pages, queue), out, fault);
+    backup_look_read(conn, pages->keys, queue, arm, out, fault);
+    if (!known->sentinel_len) out->sentinel_alone = false;
+    return fault->outcome;
 }
 
 static sheet_t *sheet_of(pages_t *pages, size_t number) { return &pages->sheets[number % ROOM]; }
@@ -52,13 +89,18 @@ static void clear(pages_t *pages) {
 void pages_free(pages_t *pages) {
     if (!pages) return;
     clear(pages);
+    for (size_t i = 0; i < pages->keys->queue_count; i++) pages_forget(pages, i);
+    free(pages->states);
     free(pages);
 }
 
 bool pages_empty(const pages_t *pages) { return pages->done == pages->asked; }
 
 static void ask_entries(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue, size_t count) {
-    if (ward->reads_only)
+    const pass_ops_t *ops = ops_of(pages, queue);
+    if (!ops->orders)
+        ops->page_append(conn, pages->keys, queue, state_of(pages, queue), ward->read, count);
+    else if (ward->reads_only)
         backup_range_append(conn, pages->keys, queue, ward->read, count);
     else
         backup_rotate_append(conn, pages->keys, queue, count, ward->asked == 0);
@@ -70,10 +112,13 @@ outcome_t pages_ask(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue, bo
     *fault = (fault_t){0};
     while (pages->flying < WINDOW) {
         bool room = pages->asked - pages->done < ROOM;
-        flight_t flight = {.stamps = pages->stamps_asked < pages->met, .entries = more && room ? ward_wanted(ward) : 0};
+        flight_t flight = {.stamps = pages->stamps_asked < pages->met,
+                           .entries = more && room ? ward_wanted(ward) : 0,
+                           .queue = queue,
+                           .skip = ward->read,
+                           .standing = ward->reads_only};
         if (!flight.stamps && !flight.entries) break;
         if (flight.stamps) stamps_append(conn, pages->keys, queue, &sheet_of(pages, pages->stamps_asked++)->page);
-        flight.standing = ward->reads_only;
         if (flight.entries) ask_entries(pages, conn, ward, queue, flight.entries);
         pages->flights[pages->flying++] = flight;
         if (conn_flush(conn, fault) != OUTCOME_OK) break;
@@ -84,16 +129,22 @@ outcome_t pages_ask(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue, bo
 // At maxmemory Redis refuses to rotate; then the list is read where it stands.
 static bool full(const fault_t *fault) { return fault->outcome == OUTCOME_LATER && strncmp(fault->text, "OOM", 3) == 0; }
 
-static outcome_t read_entries(conn_t *conn, const backup_look_t *look, const flight_t *flight, backup_page_t *page,
+static outcome_t read_entries(pages_t *pages, conn_t *conn, backup_look_t *look, const flight_t *flight, backup_page_t *page,
                               fault_t *fault) {
+    const pass_ops_t *ops = ops_of(pages, flight->queue);
     backup_page_clear(page);
+    if (!ops->orders) {
+        ops->page_read(conn, state_of(pages, flight->queue), flight->skip, flight->entries, page, fault);
+        page->standing = true;
+        return fault->outcome;
+    }
     if (flight->standing) return backup_range_read(conn, look, flight->entries, page, fault);
     return backup_rotate_read(conn, look, flight->entries, page, fault);
 }
 
 static outcome_t land_entries(pages_t *pages, conn_t *conn, ward_t *ward, const flight_t *flight, fault_t *fault) {
     backup_page_t *page = &sheet_of(pages, pages->met++)->page;
-    read_entries(conn, &ward->look, flight, page, fault);
+    read_entries(pages, conn, &ward->look, flight, page, fault);
     if (full(fault)) {
         if (!ward->reads_only)
             log_error(ROLE, ward->config->name,
@@ -143,7 +194,7 @@ const sheet_t *pages_ready(const pages_t *pages) {
 void pages_done(pages_t *pages) { backup_page_clear(&sheet_of(pages, pages->done++)->page); }
 
 void pages_drop(pages_t *pages, conn_t *conn) {
-    static const backup_look_t nowhere = {0};
+    backup_look_t nowhere = {0};
     fault_t fault = {0};
     while (pages->flying > 0 && fault.outcome != OUTCOME_LOST) {
         flight_t flight = next_flight(pages);
@@ -152,7 +203,7 @@ void pages_drop(pages_t *pages, conn_t *conn) {
             stamps_read(conn, &sheet->page, sheet->stamps, sheet->raws, &sheet->now, &fault);
         }
         if (flight.entries && fault.outcome != OUTCOME_LOST)
-            read_entries(conn, &nowhere, &flight, &sheet_of(pages, pages->met++)->page, &fault);
+            read_entries(pages, conn, &nowhere, &flight, &sheet_of(pages, pages->met++)->page, &fault);
     }
     clear(pages);
 }

@@ -19,6 +19,13 @@ typedef struct pages pages_t;
 pages_t *pages_new(const keyspace_t *keys); // borrows the keys; owned
 void pages_free(pages_t *pages);            // takes; NULL is fine
 
+// A look at a queue whose pass may begin, as its dialect makes it. `known`: what the last look found, and passes since.
+void pages_look_append(pages_t *pages, conn_t *conn, size_t queue, const backup_look_t *known, bool arm);
+outcome_t pages_look_read(pages_t *pages, conn_t *conn, size_t queue, const backup_look_t *known, bool arm, backup_look_t *out,
+                          fault_t *fault);
+// What is known of where the jobs of this queue are may be wrong. No page of it is in hand.
+void pages_forget(pages_t *pages, size_t queue);
+
 bool pages_empty(const pages_t *pages); // nothing is in hand, nor on its way
 // Requests whose replies are awaited: until there are none nothing else may be asked on the connection.
 int pages_flying(const pages_t *pages);

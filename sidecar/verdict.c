@@ -2,6 +2,7 @@
 
 static int64_t retries_counted(const sighting_t *s, const queue_policy_t *policy) {
     const stamp_t *stamp = &s->stamp;
+    if (s->tells_retries) return s->told_retries;
     bool forgotten = stamp->retried_at && s->now - stamp->retried_at > policy->retry_window_ms;
     return forgotten ? 0 : stamp->retries;
 }
@@ -22,9 +23,11 @@ static verdict_t leave_until(int64_t again) { return (verdict_t){.kind = VERDICT
 static verdict_t retry_or_end(const sighting_t *s, const queue_policy_t *policy, const char *why, const char *at_last) {
     int64_t count = attempts(s, policy);
     bool again = count <= policy->retry_times && s->report != REPORT_END;
+    if (again && s->foreign) at_last = "invalid_target";
     // Copies cannot be told apart: while there are several, none is ended, or more might end than have failed.
-    if (!again && (!s->copies || policy->end_duplicates))
+    if ((!again || s->foreign) && (!s->copies || policy->end_duplicates))
         return (verdict_t){.kind = VERDICT_END, .reason = at_last, .attempts = count};
+    if (s->foreign) return leave_until(INT64_MAX);
     return (verdict_t){.kind = VERDICT_RETRY, .reason = why, .attempts = count, .delay_ms = verdict_delay_ms(policy, count)};
 }
 
@@ -47,11 +50,27 @@ static verdict_t overdue(const sighting_t *s, const queue_policy_t *policy, int6
     return out;
 }
 
+// By its own account and by what was seen of it; an execution that has not begun yet is no account.
+static int64_t protected_until(const sighting_t *s, const queue_policy_t *policy) {
+    int64_t began = s->stamp.seen;
+    if (s->executed > began && s->executed <= s->now) began = s->executed;
+    return began + policy->protected_timeout_ms;
+}
+
+// Nobody knows whose it is, how old, or how often tried: a worker may still be on it for as long as an execution may take.
+static verdict_t unreadable(const sighting_t *s, const queue_policy_t *policy) {
+    int64_t until = protected_until(s, policy);
+    if (s->now <= until) return leave_until(until);
+    if (s->copies && !policy->end_duplicates) return leave_until(INT64_MAX);
+    return (verdict_t){.kind = VERDICT_END, .reason = "unreadable", .attempts = attempts(s, policy)};
+}
+
 verdict_t verdict(const sighting_t *s, const queue_policy_t *policy) {
     const stamp_t *stamp = &s->stamp;
     if (!stamp->born_us) return (verdict_t){.kind = VERDICT_STAMP};
-    if (s->report != REPORT_NONE) return retry_or_end(s, policy, "reported", "reported");
+    if (s->report != REPORT_NONE && !s->unreadable) return retry_or_end(s, policy, "reported", "reported");
     if (!stamp->seen) return (verdict_t){.kind = VERDICT_SEEN};
+    if (s->unreadable) return unreadable(s, policy);
 
     int64_t alive_until = INT64_MAX;
     if (policy->alive_timeout_ms && (!s->copies || policy->end_duplicates)) {
@@ -67,7 +86,7 @@ verdict_t verdict(const sighting_t *s, const queue_policy_t *policy) {
             alive_until = INT64_MAX; // it lives: nothing but its silence changes that
         }
     }
-    int64_t protected_until = stamp->seen + policy->protected_timeout_ms;
-    if (s->now > protected_until) return overdue(s, policy, alive_until);
-    return leave_until(earliest(protected_until, alive_until));
+    int64_t until = protected_until(s, policy);
+    if (s->now > until) return overdue(s, policy, alive_until);
+    return leave_until(earliest(until, alive_until));
 }

@@ -36,9 +36,15 @@ typedef enum report {
 // One job as a pass met it.
 typedef struct sighting {
     stamp_t stamp;
-    int64_t now;     // of the reply that brought the stamp
-    int64_t began;   // when this pass began
-    int64_t created; // what the job says of itself
+    int64_t now;   // of the reply that brought the stamp
+    int64_t began; // when this pass began
+    // What the job says of itself, where its dialect reads it.
+    int64_t created;
+    int64_t executed; // when this execution began
+    bool tells_retries;
+    int64_t told_retries; // its own count of them, which is never forgotten
+    bool unreadable;      // it is no job of this dialect: it cannot be retried
+    bool foreign;         // it would go back to a key that is not configured: it cannot, either
     heartbeat_t heartbeat;
     report_t report;
     bool copies; // another entry of the same bytes is in progress

@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/log.h"
+#include "queue/dialects/dialect.h"
 
 enum {
     PAGE_FIRST = 8,
@@ -107,14 +108,26 @@ void ward_safety(ward_t *ward, mono_t now) {
     if (ward->quiet) ward->next = mono_min(ward->next, now);
 }
 
-bool ward_begin(ward_t *ward, const backup_look_t *look, mono_t now) {
+// What passes have learnt of sentinels outlives each look.
+static void take_look(ward_t *ward, const backup_look_t *look) {
+    size_t known = ward->look.sentinel_len;
+    char sentinel[SENTINEL_MOST];
+    memcpy(sentinel, ward->look.sentinel, known);
     ward->look = *look;
+    ward->look.sentinel_met = false;
+    ward->look.sentinel_len = known;
+    memcpy(ward->look.sentinel, sentinel, known);
+}
+
+bool ward_begin(ward_t *ward, const backup_look_t *look, mono_t now) {
+    take_look(ward, look);
     ward->began = now;
     ward->changed = false;
     ward->left = look->entries;
     ward->asked = ward->met = 0;
     ward->read = 0;
-    ward->reads_only = ward->met_sentinel = ward->unsettled = ward->reports_full = false;
+    ward->reads_only = !dialect_ops(ward->config->dialect)->pass->orders;
+    ward->met_sentinel = ward->unsettled = ward->reports_full = false;
     ward->ended = look->entries == 0;
     ward->jobs = 0;
     ward->nearest = INT64_MAX;
@@ -222,9 +235,10 @@ static size_t next_page(size_t page, size_t count, size_t bytes, size_t largest)
 }
 
 void ward_page(ward_t *ward, const backup_page_t *page, size_t asked) {
-    ward->left += (int64_t)asked - (int64_t)page->count; // what a full Redis has refused may be asked for again
+    size_t taken = page->count + page->vacant;
+    ward->left += (int64_t)asked - (int64_t)taken; // what a full Redis has refused may be asked for again
     ward->met++;
-    if (page->standing) ward->read += page->count;
+    if (page->standing) ward->read += taken;
     if (page->ended) ward->ended = true;
     for (size_t i = 0; i < page->count; i++)
         if (page->entries[i].bytes.len > ward->largest[0]) ward->largest[0] = page->entries[i].bytes.len;

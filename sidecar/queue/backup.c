@@ -3,11 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "queue/dialects/dialect.h"
 #include "queue/reply.h"
 
-#define SENTINEL_PREFIX "sidecar-sentinel:"
-
 static const char WAIT_S[] = "0.01";
+
+static const pass_ops_t *pass_of(const queue_config_t *config) { return dialect_ops(config->dialect)->pass; }
 
 static void append_key(conn_t *conn, const char *command, const char *key) {
     request_begin(conn, command);
@@ -54,7 +55,7 @@ static void read_sentinel(conn_t *conn, const char *key, backup_look_t *out, fau
 
 void backup_look_append(conn_t *conn, const keyspace_t *keys, size_t queue, const backup_look_t *known, bool arm) {
     const queue_keys_t *at = &keys->queues[queue];
-    char *sentinel = known && known->n ? mem_printf(SENTINEL_PREFIX "%s:%lld", known->random, (long long)known->n) : NULL;
+    bool reports = pass_of(at->config)->reports;
     request_begin(conn, "HMGET");
     request_text(conn, at->sentinel);
     request_text(conn, "random");
@@ -65,15 +66,14 @@ void backup_look_append(conn_t *conn, const keyspace_t *keys, size_t queue, cons
     request_end(conn);
     if (arm) append_caching(conn);
     append_key(conn, "LLEN", at->config->backup);
-    if (arm) append_caching(conn);
-    append_key(conn, "HLEN", at->config->errors);
+    if (arm && reports) append_caching(conn);
+    if (reports) append_key(conn, "HLEN", at->config->errors);
     request_begin(conn, "LPOS");
     request_text(conn, at->config->backup);
-    request_text(conn, sentinel ? sentinel : SENTINEL_PREFIX);
+    request_bytes(conn, known ? known->sentinel : "", known ? known->sentinel_len : 0);
     request_text(conn, "MAXLEN");
     request_text(conn, "1");
     request_end(conn);
-    free(sentinel);
 }
 
 static void read_time(conn_t *conn, int64_t *now, fault_t *worst) {
@@ -91,15 +91,16 @@ static void read_time(conn_t *conn, int64_t *now, fault_t *worst) {
 
 outcome_t backup_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, bool arm, backup_look_t *out, fault_t *fault) {
     const queue_keys_t *at = &keys->queues[queue];
-    *out = (backup_look_t){0};
+    bool reports = pass_of(at->config)->reports;
+    *out = (backup_look_t){.config = at->config};
     *fault = (fault_t){0};
     read_sentinel(conn, at->sentinel, out, fault);
     read_number(conn, at->stamps, &out->stamps, fault);
     read_time(conn, &out->now, fault);
     if (arm) read_number(conn, "CLIENT CACHING", NULL, fault);
     read_number(conn, at->config->backup, &out->entries, fault);
-    if (arm) read_number(conn, "CLIENT CACHING", NULL, fault);
-    read_number(conn, at->config->errors, &out->reports, fault);
+    if (arm && reports) read_number(conn, "CLIENT CACHING", NULL, fault);
+    if (reports) read_number(conn, at->config->errors, &out->reports, fault);
     int64_t at_head = -1;
     read_number(conn, at->config->backup, &at_head, fault);
     out->sentinel_alone = at_head == 0 && out->entries == 1;
@@ -109,53 +110,38 @@ outcome_t backup_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, b
 
 void backup_page_clear(backup_page_t *page) {
     for (size_t i = 0; i < page->reply_count; i++) freeReplyObject(page->replies[i]);
-    page->count = page->jobs = page->bytes = page->reply_count = 0;
+    page->count = page->jobs = page->bytes = page->vacant = page->reply_count = 0;
     page->ended = page->standing = false;
 }
 
-enum { RANDOM_DIGITS = SENTINEL_RANDOM_SIZE - 1, CHOSEN_DIGITS = RANDOM_DIGITS / 2 };
-
-// The second half of a sentinel's random part follows from the first: by that a sidecar's sentinel is known even when nobody
-// remembers it, and nothing else is by chance.
-static void add_check(char random[SENTINEL_RANDOM_SIZE]) {
-    char hex[DIGEST_HEX_SIZE];
-    digest_part_t parts[] = {{SENTINEL_PREFIX, sizeof SENTINEL_PREFIX - 1}, {random, CHOSEN_DIGITS}};
-    digest_t digest = digest_of_parts(parts, 2);
-    digest_hex(&digest, hex);
-    memcpy(random + CHOSEN_DIGITS, hex, CHOSEN_DIGITS);
-    random[RANDOM_DIGITS] = '\0';
-}
-
-static bool made_by_a_sidecar(const char *random) {
-    char expected[SENTINEL_RANDOM_SIZE];
-    memcpy(expected, random, CHOSEN_DIGITS);
-    add_check(expected);
-    return memcmp(expected, random, RANDOM_DIGITS) == 0;
-}
-
-// A sentinel of this list, by its random part, is current or old by its number. One that a sidecar has made and that is not known
-// here was left behind when the hash was deleted, or the list renamed: it is old, too. All else is a job.
-static entry_kind_t kind_of(const backup_look_t *look, slice_t bytes) {
-    static const size_t before = sizeof SENTINEL_PREFIX - 1 + RANDOM_DIGITS;
-    if (bytes.len < before + 2 || bytes.len > before + 20) return ENTRY_JOB;
-    if (memcmp(bytes.data, SENTINEL_PREFIX, sizeof SENTINEL_PREFIX - 1) != 0) return ENTRY_JOB;
-    const char *random = bytes.data + sizeof SENTINEL_PREFIX - 1;
-    const char *digits = bytes.data + before;
-    if (*digits++ != ':' || strspn(digits, "0123456789") != bytes.len - before - 1) return ENTRY_JOB;
-    if (*look->random && memcmp(random, look->random, RANDOM_DIGITS) == 0)
-        return strtoll(digits, NULL, 10) < look->n ? ENTRY_OLD_SENTINEL : ENTRY_SENTINEL;
-    return made_by_a_sidecar(random) ? ENTRY_OLD_SENTINEL : ENTRY_JOB;
-}
-
-static void add_entry(backup_page_t *page, const backup_look_t *look, const redisReply *reply) {
+entry_t *backup_page_add(backup_page_t *page, slice_t job) {
     entry_t *entry = &page->entries[page->count++];
-    entry->bytes = (slice_t){reply->str, reply->len};
-    entry->kind = kind_of(look, entry->bytes);
-    page->bytes += reply->len;
-    if (entry->kind != ENTRY_JOB) return;
+    *entry = (entry_t){.bytes = job, .kind = ENTRY_JOB, .digest = digest_of(job.data, job.len)};
+    page->bytes += job.len;
     page->jobs++;
-    entry->digest = digest_of(reply->str, reply->len);
+    return entry;
 }
+
+static void note_sentinel(backup_look_t *look, slice_t bytes) {
+    if (bytes.len > sizeof look->sentinel) return;
+    memcpy(look->sentinel, bytes.data, bytes.len);
+    look->sentinel_len = bytes.len;
+    look->sentinel_met = true;
+}
+
+static void add_entry(backup_page_t *page, backup_look_t *look, kind_of_fn *kind_of, const redisReply *reply) {
+    slice_t bytes = {reply->str, reply->len};
+    entry_kind_t kind = kind_of ? kind_of(look, bytes) : ENTRY_JOB;
+    if (kind == ENTRY_JOB) {
+        backup_page_add(page, bytes);
+        return;
+    }
+    page->entries[page->count++] = (entry_t){.bytes = bytes, .kind = kind};
+    page->bytes += bytes.len;
+    if (kind == ENTRY_SENTINEL) note_sentinel(look, bytes);
+}
+
+static kind_of_fn *kinds_of(const backup_look_t *look) { return look->config ? pass_of(look->config)->kind_of : NULL; }
 
 void backup_rotate_append(conn_t *conn, const keyspace_t *keys, size_t queue, size_t count, bool wait) {
     const char *backup = keys->queues[queue].config->backup;
@@ -175,7 +161,8 @@ void backup_rotate_append(conn_t *conn, const keyspace_t *keys, size_t queue, si
     request_repeat(conn, count - 1);
 }
 
-outcome_t backup_rotate_read(conn_t *conn, const backup_look_t *look, size_t count, backup_page_t *page, fault_t *fault) {
+outcome_t backup_rotate_read(conn_t *conn, backup_look_t *look, size_t count, backup_page_t *page, fault_t *fault) {
+    kind_of_fn *kind_of = kinds_of(look);
     fault_t worst = {0};
     for (size_t i = 0; i < count; i++) {
         redisReply *reply;
@@ -184,7 +171,7 @@ outcome_t backup_rotate_read(conn_t *conn, const backup_look_t *look, size_t cou
             if (fault->outcome > worst.outcome) worst = *fault;
         } else if (reply->type == REDIS_REPLY_STRING) {
             page->replies[page->reply_count++] = reply;
-            add_entry(page, look, reply);
+            add_entry(page, look, kind_of, reply);
         } else {
             page->ended = true;
             freeReplyObject(reply);
@@ -202,7 +189,8 @@ void backup_range_append(conn_t *conn, const keyspace_t *keys, size_t queue, siz
     request_end(conn);
 }
 
-outcome_t backup_range_read(conn_t *conn, const backup_look_t *look, size_t count, backup_page_t *page, fault_t *fault) {
+outcome_t backup_range_read(conn_t *conn, backup_look_t *look, size_t count, backup_page_t *page, fault_t *fault) {
+    kind_of_fn *kind_of = kinds_of(look);
     redisReply *reply;
     if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
     size_t found = reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
@@ -210,8 +198,14 @@ outcome_t backup_range_read(conn_t *conn, const backup_look_t *look, size_t coun
     page->ended = found < count;
     page->standing = true;
     for (size_t i = found; i > 0 && page->count < BACKUP_PAGE; i--)
-        if (reply->element[i - 1]->type == REDIS_REPLY_STRING) add_entry(page, look, reply->element[i - 1]);
+        if (reply->element[i - 1]->type == REDIS_REPLY_STRING) add_entry(page, look, kind_of, reply->element[i - 1]);
     return OUTCOME_OK;
+}
+
+static void make_random(char random[SENTINEL_RANDOM_SIZE]) {
+    unsigned char bits[(SENTINEL_RANDOM_SIZE - 1) / 2];
+    random_bytes(bits, sizeof bits);
+    for (size_t i = 0; i < sizeof bits; i++) snprintf(random + 2 * i, 3, "%02x", bits[i]);
 }
 
 outcome_t backup_plant(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, const backup_look_t *look,
@@ -220,12 +214,12 @@ outcome_t backup_plant(conn_t *conn, const keyspace_t *keys, size_t queue, const
     redisReply *reply;
     char n[24] = "";
     char random[SENTINEL_RANDOM_SIZE];
-    unsigned char bits[CHOSEN_DIGITS / 2];
+    buffer_t sentinel = {0};
     *planted = *fenced = false;
     if (look->n) snprintf(n, sizeof n, "%lld", (long long)look->n);
-    random_bytes(bits, sizeof bits);
-    for (size_t i = 0; i < sizeof bits; i++) snprintf(random + 2 * i, 3, "%02x", bits[i]);
-    add_check(random);
+    memcpy(random, look->random, sizeof random);
+    if (!*random) make_random(random);
+    pass_of(at->config)->sentinel(look, random, &sentinel);
     request_script(conn, SCRIPT_plant, 3);
     request_text(conn, keys->seats[at->seat].lock);
     request_text(conn, at->config->backup);
@@ -233,6 +227,8 @@ outcome_t backup_plant(conn_t *conn, const keyspace_t *keys, size_t queue, const
     request_text(conn, token);
     request_text(conn, n);
     request_text(conn, random);
+    request_bytes(conn, sentinel.data, sentinel.len);
+    buffer_free(&sentinel);
     if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
     *planted = reply_is(reply_at(reply, 0), "planted");
     *fenced = reply_is(reply_at(reply, 0), "fenced");

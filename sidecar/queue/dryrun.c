@@ -279,11 +279,16 @@ static bool try_backup(scratch_t *scratch) {
 static bool try_settle(scratch_t *scratch, const char *job, stamp_raw_t stamp) {
     const digest_t digest = digest_of(job, strlen(job));
     const event_t event = {.kind = slice_text("scratch")};
+    const settle_where_t where = {.from = scratch->queue.backup,
+                                  .ready = scratch->queue.ready,
+                                  .delayed = scratch->queue.delayed,
+                                  .errors = scratch->queue.errors};
     settled_t settled;
     settle_append(scratch->conn, scratch->keys,
                   &(settle_ask_t){.token = scratch->token,
                                   .job = slice_text(job),
                                   .digest = &digest,
+                                  .where = &where,
                                   .new = stamp,
                                   .depth = 9,
                                   .report = "",

@@ -10,12 +10,20 @@ static bool blank(const char *text, size_t len) {
     return true;
 }
 
+// As Java's String.trim() sees it: all up to the space is white.
+static bool trims_away(const char *text, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)text[i] > ' ') return false;
+    return true;
+}
+
 // A refusal is no answer: the key may hold something else than a string, or the user may not read it.
 static outcome_t read_name(conn_t *conn, heartbeat_look_t *look, fault_t *fault) {
     redisReply *reply;
     if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
     size_t len = reply_len(reply) < WORKER_MOST ? reply_len(reply) : WORKER_MOST;
-    look->there = len > 0;
+    look->there = len > 0 && !(look->blank_is_dead && trims_away(reply_text(reply), len));
+    look->answered = look->blank_is_dead;
     if (!blank(reply_text(reply), len)) {
         memcpy(look->worker, reply_text(reply), len);
         look->worker_len = len;
@@ -37,7 +45,7 @@ outcome_t heartbeats_look(conn_t *conn, heartbeat_look_t *looks, size_t count, f
     fault_t worst = {0};
     *fault = (fault_t){0};
     for (size_t i = 0; i < count; i++) {
-        looks[i].there = false;
+        looks[i].there = looks[i].answered = false;
         looks[i].worker_len = 0;
         if (!looks[i].key) continue;
         request_begin(conn, "GETRANGE");
@@ -49,13 +57,13 @@ outcome_t heartbeats_look(conn_t *conn, heartbeat_look_t *looks, size_t count, f
     for (size_t i = 0; i < count; i++)
         if (looks[i].key && read_name(conn, &looks[i], fault) == OUTCOME_LOST) return OUTCOME_LOST;
     for (size_t i = 0; i < count; i++) {
-        if (!looks[i].key || looks[i].there) continue;
+        if (!looks[i].key || looks[i].there || looks[i].answered) continue;
         request_begin(conn, "EXISTS");
         request_text(conn, looks[i].key);
         request_end(conn);
     }
     for (size_t i = 0; i < count; i++) {
-        if (!looks[i].key || looks[i].there) continue;
+        if (!looks[i].key || looks[i].there || looks[i].answered) continue;
         if (read_exists(conn, &looks[i], fault) == OUTCOME_LOST) return OUTCOME_LOST;
         if (fault->outcome > worst.outcome) worst = *fault;
     }

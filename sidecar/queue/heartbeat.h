@@ -10,8 +10,10 @@
 enum { WORKER_MOST = 256 }; // bytes of a name that are read
 
 typedef struct heartbeat_look {
-    const char *key; // borrowed; NULL = skip
-    bool there;      // whatever it holds; what cannot be known counts as there
+    const char *key;    // borrowed; NULL = skip
+    bool blank_is_dead; // a text of nothing but white space and control bytes counts as not there
+    bool there;         // whatever it holds; what cannot be known counts as there
+    bool answered;      // nobody need ask whether the key exists
     char worker[WORKER_MOST];
     size_t worker_len; // 0 = it names nobody: no string, or nothing but white space
 } heartbeat_look_t;

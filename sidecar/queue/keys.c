@@ -37,7 +37,10 @@ keyspace_t *keyspace_new(const config_t *config) {
                                          .stamps = own_key(queue->name, "stamps"),
                                          .sentinel = own_key(queue->name, "sentinel"),
                                          .auditors = own_key(queue->name, "auditors"),
-                                         .requeued = own_key(queue->name, "requeued")};
+                                         .requeued = own_key(queue->name, "requeued"),
+                                         .aside = own_key(queue->name, "aside"),
+                                         .recorded = own_key(queue->name, "recorded"),
+                                         .none = own_key(queue->name, "none")};
         if (per_queue) seat_init(&keys->seats[i], queue->name, i, 1);
     }
     return keys;
@@ -51,7 +54,8 @@ void keyspace_free(keyspace_t *keys) {
     }
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_keys_t *queue = &keys->queues[i];
-        char *const all[] = {queue->meta, queue->failures, queue->stamps, queue->sentinel, queue->auditors, queue->requeued};
+        char *const all[] = {queue->meta,     queue->failures, queue->stamps,   queue->sentinel, queue->auditors,
+                             queue->requeued, queue->aside,    queue->recorded, queue->none};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++) free(all[k]);
     }
     free(keys->seats);

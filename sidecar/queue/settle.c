@@ -8,37 +8,59 @@
 
 enum { REPORTS_COUNT = 16 };
 
-void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask) {
+// NULL and "" are no keys.
+static const char *key_or(const char *key, const char *other) { return key && *key ? key : other; }
+
+static bool is_put_off(const settle_ask_t *ask) { return ask->new.len && ask->delay_ms && ask->where->delayed; }
+
+static void append_keys(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask, bool ends) {
     const queue_keys_t *at = &keys->queues[ask->queue];
-    const queue_config_t *queue = at->config;
+    const settle_where_t *where = ask->where;
     const char *lock = keys->seats[at->seat].lock;
-    bool dead = ask->new.len == 0 && *queue->dlq != '\0';
-    request_script(conn, SCRIPT_settle, 10);
+    const char *dlq = key_or(ends ? at->config->dlq : NULL, lock);
     request_text(conn, lock);
-    request_text(conn, queue->backup);
-    request_text(conn, ask->new.len && ask->delay_ms ? queue->delayed : queue->ready);
-    request_text(conn, queue->ready);
+    request_text(conn, where->from);
+    request_text(conn, is_put_off(ask) ? where->delayed : where->ready);
+    request_text(conn, where->ready);
     request_text(conn, at->stamps);
-    request_text(conn, queue->errors);
+    request_text(conn, key_or(where->errors, at->none));
     request_text(conn, at->failures);
     request_text(conn, at->meta);
-    request_text(conn, ask->heartbeat ? ask->heartbeat : lock);
-    request_text(conn, dead ? queue->dlq : lock);
+    request_text(conn, key_or(ask->heartbeat, lock));
+    request_text(conn, dlq);
+    request_text(conn, key_or(ends ? where->mark : NULL, lock));
+    request_text(conn, key_or(where->done, lock));
+    request_text(conn, key_or(dlq != lock ? where->recorded : NULL, lock));
+}
+
+void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask) {
+    const queue_config_t *queue = keys->queues[ask->queue].config;
+    const settle_where_t *where = ask->where;
+    bool ends = ask->new.len == 0;
+    request_script(conn, SCRIPT_settle, 13);
+    append_keys(conn, keys, ask, ends);
     request_text(conn, ask->token);
     request_bytes(conn, ask->job.data, ask->job.len);
     request_bytes(conn, ask->digest->bytes, STAMP_FIELD_BYTES);
     request_bytes(conn, ask->old.bytes, ask->old.len);
-    request_bytes(conn, ask->new.bytes, ask->new.len);
+    if (!ends && where->forget)
+        request_text(conn, "-");
+    else
+        request_bytes(conn, ask->new.bytes, ask->new.len);
     request_int(conn, ask->from_tail ? -1 : 1);
-    request_int(conn, ask->depth);
+    request_int(conn, where->depth ? where->depth : ask->depth);
     request_text(conn, ask->alone ? "1" : "0");
     request_text(conn, ask->report);
-    if (ask->new.len && ask->delay_ms)
+    if (is_put_off(ask))
         request_int(conn, ask->delay_ms);
     else
         request_text(conn, "");
     request_text(conn, queue->policy.score_unit == SCORE_S ? "s" : "ms");
     request_int(conn, keys->config->stream.max_bytes);
+    request_bytes(conn, where->again.data, ends ? 0 : where->again.len);
+    request_bytes(conn, where->mark_id.data, where->mark_id.len);
+    request_bytes(conn, where->done_id.data, where->done_id.len);
+    request_text(conn, ask->blank_is_dead ? "1" : "0");
     record_append(conn, ask->event);
     request_end(conn);
 }
@@ -47,8 +69,8 @@ outcome_t settle_read(conn_t *conn, settled_t *out, fault_t *fault) {
     static const struct {
         const char *word;
         settled_t settled;
-    } words[] = {{"gone", SETTLED_GONE}, {"changed", SETTLED_CHANGED}, {"alive", SETTLED_ALIVE}, {"copies", SETTLED_COPIES},
-                 {"full", SETTLED_FULL}, {"fenced", SETTLED_FENCED},   {"type", SETTLED_TYPE}};
+    } words[] = {{"dropped", SETTLED_DROPPED}, {"gone", SETTLED_GONE}, {"changed", SETTLED_CHANGED}, {"alive", SETTLED_ALIVE},
+                 {"copies", SETTLED_COPIES},   {"full", SETTLED_FULL}, {"fenced", SETTLED_FENCED},   {"type", SETTLED_TYPE}};
     redisReply *reply;
     if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
     const redisReply *word = reply_at(reply, 0);

@@ -13,12 +13,14 @@ typedef struct settle_ask {
     const char *token;
     slice_t job;
     const digest_t *digest;
+    const settle_where_t *where;
     stamp_raw_t old;
-    stamp_raw_t new;       // len 0 = the job ends
+    stamp_raw_t new;       // len 0 = the job ends; where->forget: a retry leaves none, whatever this is
     bool from_tail;        // where the job was just seen
-    int64_t depth;         // entries to look at from there
+    int64_t depth;         // entries to look at from there; where->depth comes first
     bool alone;            // do not end it while there is another of the same bytes
     const char *heartbeat; // key that must not be there; NULL = does not matter
+    bool blank_is_dead;    // a heartbeat of nothing but white space is none
     const char *report;    // SHA-1 of the report it rests on; "" = there is none
     int64_t delay_ms;      // of a retry; 0 = at once
     const event_t *event;  // the record; `at` and `error` are added in Redis
@@ -27,6 +29,7 @@ typedef struct settle_ask {
 typedef enum settled {
     SETTLED,
     SETTLED_UNRECORDED, // a retry; the stream is full
+    SETTLED_DROPPED,    // it was done already
     SETTLED_GONE,       // the worker has finished it
     SETTLED_CHANGED,
     SETTLED_ALIVE,

@@ -39,6 +39,9 @@ typedef enum entry_kind {
     ENTRY_OLD_SENTINEL, // of this list, but not the current one: it is removed
 } entry_kind_t;
 
+// Tells them apart by the bytes.
+typedef entry_kind_t kind_of_fn(const backup_look_t *look, slice_t entry);
+
 typedef struct entry {
     slice_t bytes; // owned by the page
     entry_kind_t kind;

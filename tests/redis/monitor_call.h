@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALL_ARGS = 40 };
+enum { CALL_ARGS = 48 };
 
 /* Builds one EVAL. */
 typedef struct {

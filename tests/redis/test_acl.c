@@ -241,8 +241,8 @@ Test(redis_acl, each_command_is_needed_and_preflight_misses_it, .timeout = 60) {
 /* An argument of no bytes, as a format takes it. */
 #define NOTHING "%b"
 #define SETTLE_KEYS                                                                                                              \
-    "10 sidecar:app:lock email:backup email email sidecar:email:stamps email:errors sidecar:email:failures sidecar:sms:meta "    \
-    "sidecar:app:lock email:dead"
+    "13 sidecar:app:lock email:backup email email sidecar:email:stamps email:errors sidecar:email:failures sidecar:sms:meta "    \
+    "sidecar:app:lock email:dead sidecar:app:lock sidecar:app:lock sidecar:app:lock"
 
 /* Every script as the product calls it, in a state in which it would write. */
 static const struct {
@@ -259,9 +259,12 @@ static const struct {
     {SCRIPT_acknowledge, "1 sidecar:email:auditors me 5-5"},
     {SCRIPT_trim, "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 1 1 9 999 999 9999"},
     {SCRIPT_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:sms:meta T 0123456789abcdef " NOTHING " " NOTHING},
-    {SCRIPT_plant, "3 sidecar:app:lock email:backup sidecar:email:sentinel T " NOTHING " 0123456789abcdef0123456789abcdef"},
-    {SCRIPT_settle, SETTLE_KEYS " T job3 digest " NOTHING " stamp 1 9 1 " NOTHING " " NOTHING " ms 9999 kind retried"},
-    {SCRIPT_settle, SETTLE_KEYS " T job3 digest " NOTHING " " NOTHING " 1 9 1 " NOTHING " " NOTHING " ms 9999 kind failed"},
+    {SCRIPT_plant,
+     "3 sidecar:app:lock email:backup sidecar:email:sentinel T " NOTHING " 0123456789abcdef0123456789abcdef sentinel"},
+    {SCRIPT_settle,
+     SETTLE_KEYS " T job3 digest " NOTHING " stamp 1 9 1 " NOTHING " " NOTHING " ms 9999 " NOTHING " - - 0 kind retried"},
+    {SCRIPT_settle,
+     SETTLE_KEYS " T job3 digest " NOTHING " " NOTHING " 1 9 1 " NOTHING " " NOTHING " ms 9999 " NOTHING " - - 0 kind failed"},
     {SCRIPT_requeue, "6 sidecar:email:requeued sidecar:email:failures sidecar:email:meta email sidecar:email:stamps "
                      "sidecar:email:meta event requeued me 0 job5 digest 9 kind requeued"},
     {SCRIPT_reports, "1 email:errors 0 10"},
@@ -289,7 +292,8 @@ Test(redis_acl, no_missing_command_costs_a_job) {
             char *sha = redis_str(f.r, "SCRIPT LOAD %b", text, len), *before = fixture_digest(f.r);
             char *format = mem_printf("EVALSHA %%s %s", CALLS[c].arguments);
             set_user(f.r, &line, line.words[i]);
-            redisReply *reply = redis_do(user, format, sha, "", (size_t)0, "", (size_t)0, "", (size_t)0, "", (size_t)0);
+            redisReply *reply =
+                redis_do(user, format, sha, "", (size_t)0, "", (size_t)0, "", (size_t)0, "", (size_t)0, "", (size_t)0);
             long long one = copies_of(f.r, "job1"), two = copies_of(f.r, "job2");
             cr_assert(one == two && (one == 1 || one == 2), "%s without %s: %lld and %lld copies", script_name(CALLS[c].script),
                       line.words[i], one, two);

@@ -12,13 +12,18 @@ static fixture_t begin(int number) {
     return f;
 }
 
-static void settle(fixture_t *f, const char *job, stamp_t then, int64_t delay_ms, const char *report, settled_t expected) {
+static const settle_where_t LIST = {
+    .from = "email:backup", .ready = "email", .delayed = "email:delayed", .errors = "email:errors"};
+
+static void settle_to(fixture_t *f, const settle_where_t *where, const char *job, stamp_t then, int64_t delay_ms,
+                      const char *report, settled_t expected) {
     digest_t digest = digest_of(job, strlen(job));
     stamp_t now = stamp_of(f->r, slice_text(job));
     event_t event = {.kind = slice_text(then.born_us ? "retried" : "failed"), .payload = slice_text(job)};
     settle_ask_t ask = {.token = "T",
                         .job = slice_text(job),
                         .digest = &digest,
+                        .where = where,
                         .old = stamp_pack(&now),
                         .new = then.born_us ? stamp_pack(&then) : (stamp_raw_t){.len = 0},
                         .depth = 100,
@@ -31,6 +36,10 @@ static void settle(fixture_t *f, const char *job, stamp_t then, int64_t delay_ms
     settle_append(f->conn, f->keys, &ask);
     cr_assert_eq(settle_read(f->conn, &settled, &f->fault), OUTCOME_OK, "%s", f->fault.text);
     cr_assert_eq(settled, expected, "%s: %d", job, (int)settled);
+}
+
+static void settle(fixture_t *f, const char *job, stamp_t then, int64_t delay_ms, const char *report, settled_t expected) {
+    settle_to(f, &LIST, job, then, delay_ms, report, expected);
 }
 
 static void stamp_all(fixture_t *f, const char *const *jobs, size_t count) {
@@ -85,7 +94,15 @@ static void look_at_heartbeats(fixture_t *f) {
     redis_ok(f->r, "HSET hash_alive a b");
     cr_assert_eq(heartbeats_look(f->conn, looks, 4, &f->fault), OUTCOME_OK, "%s", f->fault.text);
     cr_assert(!looks[0].there && looks[2].there && !looks[2].worker_len && looks[3].there && looks[3].worker_len == 2);
-    redis_ok(f->r, "DEL hash_alive");
+    redis_ok(f->r, "SET space_alive %b", " \0\t", (size_t)3);
+    heartbeat_look_t trimmed[] = {{.key = "none_alive", .blank_is_dead = true},
+                                  {.key = "space_alive", .blank_is_dead = true},
+                                  {.key = "hash_alive", .blank_is_dead = true},
+                                  {.key = "7_alive", .blank_is_dead = true},
+                                  {.key = "space_alive"}};
+    cr_assert_eq(heartbeats_look(f->conn, trimmed, 5, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert(!trimmed[0].there && !trimmed[1].there && trimmed[2].there && trimmed[3].there && trimmed[4].there);
+    redis_ok(f->r, "DEL hash_alive space_alive");
 }
 
 ON_EVERY_SERVER(redis_monitor_servers, each_script_does_what_it_says) {
@@ -127,5 +144,37 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_does_what_it_says) {
     redis_ok(f.r, "SET sidecar:app:lock another");
     cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "T", &cursor, keep_none, NULL, &removed, &fenced, &f.fault), OUTCOME_OK);
     cr_assert(fenced);
+    fixture_stop(&f);
+}
+
+ON_EVERY_SERVER(redis_monitor_servers, a_settle_goes_where_its_dialect_says) {
+    static const char *const jobs[] = {"again", "ends", "done"};
+    static const stamp_t under_way = {.born_us = 1700000000000001, .retries = 1, .retried_at = 1700000000000};
+    fixture_t f = begin(*number);
+    stamp_all(&f, jobs, 3);
+    redis_ok(f.r, "SADD ids 1 2");
+    redis_ok(f.r, "SADD finished 3");
+    settle_where_t where = {.from = "email:backup",
+                            .ready = "elsewhere",
+                            .again = slice_text("once more"),
+                            .forget = true,
+                            .mark = "ids",
+                            .mark_id = slice_text("1"),
+                            .done = "finished",
+                            .done_id = slice_text("1")};
+    settle_to(&f, &where, "again", under_way, 5000, "", SETTLED); /* without delayed a delay is none */
+    redis_expect(f.r, "once more", "LPOP elsewhere");
+    cr_assert_eq(redis_int(f.r, "SCARD ids"), 2, "the mark of a job that is retried stays");
+    cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:stamps"), 2);
+    settle_to(&f, &where, "ends", (stamp_t){0}, 0, "", SETTLED);
+    redis_expect(f.r, "2", "SRANDMEMBER ids");
+    where.done_id = slice_text("3");
+    settle_to(&f, &where, "done", under_way, 0, "", SETTLED_DROPPED);
+    cr_assert_eq(redis_int(f.r, "EXISTS email elsewhere email:backup sidecar:email:stamps sidecar:email:none"), 0);
+    cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 2);
+    stamp_all(&f, jobs, 1);
+    where.depth = 1;
+    redis_ok(f.r, "LPUSH email:backup before");
+    settle_to(&f, &where, "again", under_way, 0, "", SETTLED_GONE);
     fixture_stop(&f);
 }

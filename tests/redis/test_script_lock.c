@@ -391,9 +391,11 @@ static const struct {
     {SCRIPT_acknowledge, "1 sidecar:email:auditors me 5-5"},
     {SCRIPT_trim, "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 0 1 9 999 999 9999"},
     {SCRIPT_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:email:meta T digest old new"},
-    {SCRIPT_plant, "3 sidecar:app:lock email:backup sidecar:email:sentinel T 1 random"},
-    {SCRIPT_settle, "10 sidecar:app:lock email:backup email email sidecar:email:stamps email:errors sidecar:email:failures "
-                    "sidecar:email:meta sidecar:app:lock sidecar:app:lock T job digest old new 1 9 1 - - ms 9999 kind retried"},
+    {SCRIPT_plant, "3 sidecar:app:lock email:backup sidecar:email:sentinel T 1 random entry"},
+    {SCRIPT_settle,
+     "13 sidecar:app:lock email:backup email email sidecar:email:stamps email:errors sidecar:email:failures "
+     "sidecar:email:meta sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock T job digest "
+     "old new 1 9 1 - - ms 9999 again - - 0 kind retried"},
     {SCRIPT_reports, "1 email:errors 0 10"},
     {SCRIPT_sweep, "2 sidecar:app:lock email:errors T value job text"},
     {SCRIPT_requeue, "6 sidecar:email:requeued sidecar:email:failures sidecar:email:meta sms sidecar:sms:stamps sidecar:sms:meta "

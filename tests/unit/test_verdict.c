@@ -255,3 +255,99 @@ Test(unit_verdict, backoff) {
     s.stamp.retried_at = T - 1;
     cr_assert_eq(judge(s, p).delay_ms, 400);
 }
+
+/* What the bytes of a job say of its execution counts as well as what was seen of it: the later one of both. */
+Test(unit_verdict, an_execution_that_its_job_dates_is_protected_from_then_on) {
+    static const struct {
+        int64_t executed, until;
+    } rows[] = {{0, T}, {-5, T}, {T - 500, T}, {T + 700, T + 700}, {T + PROTECTED, T + PROTECTED}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sighting_t s = at(rows[i].until + PROTECTED);
+        s.executed = rows[i].executed;
+        expect_leave(judge(s, policy()), rows[i].until + PROTECTED);
+        s.now = s.began = rows[i].until + PROTECTED + 1;
+        expect(judge(s, policy()), VERDICT_RETRY, "stalled", 1);
+    }
+    sighting_t s = at(T + PROTECTED + 1);
+    s.executed = s.now + 1; /* it lies in the future: no account at all */
+    expect(judge(s, policy()), VERDICT_RETRY, "stalled", 1);
+    s.executed = s.now;
+    expect_leave(judge(s, policy()), s.now + PROTECTED);
+}
+
+Test(unit_verdict, retries_that_a_job_counts_itself_are_never_forgotten) {
+    for (int64_t told = 0; told < 6; told++) {
+        sighting_t s = at(T + WINDOW * 10);
+        s.tells_retries = true;
+        s.told_retries = told;
+        s.stamp.retries = 5 - told; /* of no account */
+        s.stamp.retried_at = T - 1;
+        expect(judge(s, policy()), told < 3 ? VERDICT_RETRY : VERDICT_END, told < 3 ? "stalled" : "retries_exhausted", told + 1);
+    }
+    sighting_t s = at(T + PROTECTED + 1);
+    s.tells_retries = true;
+    s.told_retries = INT32_MAX;
+    expect(judge(s, policy()), VERDICT_END, "retries_exhausted", (int64_t)INT32_MAX + 1);
+}
+
+Test(unit_verdict, what_is_unreadable_ends_when_no_worker_can_be_on_it_any_more) {
+    static const heartbeat_t heartbeats[] = {HEARTBEAT_NONE, HEARTBEAT_UNKNOWN, HEARTBEAT_GONE, HEARTBEAT_THERE};
+    for (size_t i = 0; i < 4; i++) { /* nobody can know of a heartbeat */
+        queue_policy_t p = policy();
+        sighting_t s = at(T + PROTECTED);
+        s.unreadable = true;
+        s.heartbeat = heartbeats[i];
+        expect_leave(judge(s, p), T + PROTECTED);
+        s.now = s.began = T + PROTECTED + 1;
+        verdict_t v = judge(s, p);
+        expect(v, VERDICT_END, "unreadable", 1);
+        cr_assert_not(v.needs_silence);
+        s.copies = true; /* and nowhere to put one of several back to */
+        expect_leave(judge(s, p), INT64_MAX);
+        p.end_duplicates = true;
+        expect(judge(s, p), VERDICT_END, "unreadable", 1);
+    }
+    queue_policy_t p = policy();
+    p.alive_timeout_ms = PROTECTED / 2; /* of whose age? */
+    sighting_t s = at(T + PROTECTED);
+    s.unreadable = true;
+    expect_leave(judge(s, p), T + PROTECTED);
+    s.report = REPORT_RETRY; /* it cannot be put back */
+    expect_leave(judge(s, p), T + PROTECTED);
+    s.stamp.seen = 0;
+    cr_assert_eq(judge(s, p).kind, VERDICT_SEEN);
+    s.stamp = (stamp_t){0};
+    cr_assert_eq(judge(s, p).kind, VERDICT_STAMP);
+}
+
+/* Its worker may be alive, so it ends when a retry would be due, and not before. */
+Test(unit_verdict, what_names_a_foreign_key_ends_where_it_would_be_retried) {
+    queue_policy_t p = policy();
+    sighting_t s = at(T + PROTECTED);
+    s.foreign = true;
+    expect_leave(judge(s, p), T + PROTECTED);
+    s.now = s.began = T + PROTECTED + 1;
+    expect(judge(s, p), VERDICT_END, "invalid_target", 1);
+    s.heartbeat = HEARTBEAT_UNKNOWN;
+    cr_assert_eq(judge(s, p).kind, VERDICT_LOOK);
+    s.heartbeat = HEARTBEAT_THERE;
+    cr_assert_eq(judge(s, p).kind, VERDICT_LEAVE);
+    s.heartbeat = HEARTBEAT_GONE;
+    cr_assert_eq(judge(s, p).kind, VERDICT_MISSING);
+    s.stamp.missing = T;
+    verdict_t v = judge(s, p);
+    expect(v, VERDICT_END, "invalid_target", 1);
+    cr_assert(v.needs_silence);
+    s.stamp.retries = 3;
+    s.stamp.retried_at = T - 1;
+    expect(judge(s, p), VERDICT_END, "retries_exhausted", 4);
+    p.alive_timeout_ms = PROTECTED;
+    expect(judge(s, p), VERDICT_END, "alive_timeout", 4);
+    p.alive_timeout_ms = 0;
+    s.copies = true;
+    expect_leave(judge(s, p), INT64_MAX);
+    p.end_duplicates = true;
+    expect(judge(s, p), VERDICT_END, "retries_exhausted", 4);
+    s.stamp.retries = 0;
+    expect(judge(s, p), VERDICT_END, "invalid_target", 1);
+}

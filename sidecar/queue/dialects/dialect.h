@@ -75,11 +75,11 @@ typedef struct pass_ops {
 
     // Of rotation. What kind an entry is; called for each, so what is a job is known by a look at a few bytes. What is met is
     // then noted in the look: sentinel_met and sentinel tell which one came before this one, in this pass or an earlier one.
-    entry_kind_t (*kind_of)(const backup_look_t *look, slice_t entry);
+    kind_of_fn *kind_of;
     // Appends the bytes of the sentinel that plant.lua is to push, number look->n + 1: SENTINEL_MOST at the most, and kind_of
-    // must know them again. `random`: 32 hex digits of this list, or of a list that gets its first one, which become
-    // look->random.
-    void (*sentinel)(const backup_look_t *look, const char *random, buffer_t *out);
+    // must know them again. `random`: look->random, or 32 fresh hex digits, which may be changed where the list gets its first
+    // sentinel.
+    void (*sentinel)(const backup_look_t *look, char random[SENTINEL_RANDOM_SIZE], buffer_t *out);
 
     // Not of rotation. The state is of one queue in one term: it is closed and opened anew when everything known may be wrong.
     void *(*open)(const queue_keys_t *keys);

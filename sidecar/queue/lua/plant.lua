@@ -6,11 +6,11 @@
 -- KEYS[3]  sentinel  hash {random, n}
 -- ARGV[1]  token
 -- ARGV[2]  n         what the pass read there, '' = nothing
--- ARGV[3]  random    for a list that never had a sentinel, or whose hash is gone: 32 hex digits, the last 16 of which follow
---                    from the others (queue/backup.c), so that a sentinel without its hash is known for one
+-- ARGV[3]  random    32 hex digits: what the pass read there, or new ones for a list that never had a sentinel, or whose hash is gone
+-- ARGV[4]  entry     the sentinel, made from these by the queue's dialect
 -- Reply    {'planted', n}, {'other', n} somebody has planted since, {'empty'}, {'fenced'}, {'type', key, found}
--- Safe     fenced, by compare; the list gets one entry, which names its n and so is told from older ones. It is known before it
---          is there: the other way round, one that nobody knows would pass for a job.
+-- Safe     fenced, by compare; the list gets one entry. What it is known by is there before it: the other way round, one that
+--          nobody knows would pass for a job.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 for i, want in ipairs({{'backup', KEYS[2], 'list'}, {'sentinel', KEYS[3], 'hash'}}) do
     local found = redis.call('TYPE', want[2]).ok
@@ -20,8 +20,8 @@ local n = string.match(redis.call('HGET', KEYS[3], 'n') or '', '^%d+$') or ''
 if n ~= ARGV[2] then return {'other', n} end
 if redis.call('LLEN', KEYS[2]) == 0 then return {'empty'} end
 local random = redis.call('HGET', KEYS[3], 'random') or ''
-if #random ~= 32 or string.find(random, '%X') then random = ARGV[3] end
+if #random == 32 and not string.find(random, '%X') and random ~= ARGV[3] then return {'other', n} end
 local next_n = string.format('%.0f', (tonumber(n) or 0) + 1)
-redis.call('HSET', KEYS[3], 'random', random, 'n', next_n)
-redis.call('LPUSH', KEYS[2], 'sidecar-sentinel:' .. random .. ':' .. next_n)
+redis.call('HSET', KEYS[3], 'random', ARGV[3], 'n', next_n)
+redis.call('LPUSH', KEYS[2], ARGV[4])
 return {'planted', next_n}

@@ -2,7 +2,7 @@
 -- settle: gives one job in progress back to the workers, or ends it, with a record of that in the failure stream.
 --
 -- KEYS[1]  lock
--- KEYS[2]  backup
+-- KEYS[2]  backup    list in which it is
 -- KEYS[3]  target    retry: ready (list), or delayed (zset) where `delay` is given; end: ready, and unused
 -- KEYS[4]  ready     where a retry goes when its bytes are in delayed already
 -- KEYS[5]  stamps
@@ -11,11 +11,14 @@
 -- KEYS[8]  meta      fields `bytes`: of all values in the stream, and `entries`: how many they were when that was written
 -- KEYS[9]  heartbeat key of the job; the lock again where there is none to look at
 -- KEYS[10] dlq       list that takes the bytes of ended jobs; the lock again where there is none, and at a retry
+-- KEYS[11] mark      set that loses mark_id at the end; the lock again where there is none, and at a retry
+-- KEYS[12] done      set: a job whose done_id it holds is dropped, neither retried nor ended; the lock again where there is none
+-- KEYS[13] recorded  zset that remembers by digest what went to dlq, and when; the lock again where there is none
 -- ARGV[1]  token
 -- ARGV[2]  job
 -- ARGV[3]  digest    its field in stamps
 -- ARGV[4]  old       the stamp that the decision rests on
--- ARGV[5]  new       the stamp of a retry; '' = end
+-- ARGV[5]  new       the stamp of a retry; '-': it leaves none; '' = end
 -- ARGV[6]  from      1: the job was seen near the head of backup, -1: near the tail
 -- ARGV[7]  depth     entries to look at from there
 -- ARGV[8]  alone     '1': do not end it while backup holds another of the same bytes
@@ -23,17 +26,23 @@
 -- ARGV[10] delay     of a retry in ms; '' = at once
 -- ARGV[11] unit      of scores in delayed, 'ms' or 's'
 -- ARGV[12] most      bytes that the stream may hold
--- ARGV[13+] names and values of the record; 'at' and 'error' are added here
--- Reply    {'settled', recorded: 1 or 0}, {'gone'} the job, {'changed'} its stamp or report, {'alive'} its heartbeat is there,
---          {'copies'}, {'full'} the stream, {'fenced'}, {'type', key, found}
+-- ARGV[13] again     what a retry pushes; '' = the job as it is
+-- ARGV[14] mark_id
+-- ARGV[15] done_id
+-- ARGV[16] blank     '1': a heartbeat of nothing but white space is none
+-- ARGV[17+] names and values of the record; 'at' and 'error' are added here
+-- Reply    {'settled', recorded: 1 or 0}, {'dropped'} it was done, {'gone'} the job, {'changed'} its stamp or report, {'alive'} its
+--          heartbeat is there, {'copies'}, {'full'} the stream, {'fenced'}, {'type', key, found}
 -- Safe     fenced; by compare; all preconditions before the first write; adds before it removes. What is in `bytes` cannot make a
---          write fail between the record and the removal; nor can a right that was taken away meanwhile: LREM comes last, so it
---          is tried first, on a key of ours that never exists.
+--          write fail between the record and the removal; nor can a right that was taken away meanwhile: LREM and SREM come last,
+--          so they are tried first, on a key of ours that never exists.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local delayed = ARGV[10] ~= ''
 local wanted = {{'backup', KEYS[2], 'list'}, {'target', KEYS[3], delayed and 'zset' or 'list'}, {'ready', KEYS[4], 'list'},
     {'stamps', KEYS[5], 'hash'}, {'errors', KEYS[6], 'hash'}, {'failures', KEYS[7], 'stream'}, {'meta', KEYS[8], 'hash'}}
-if KEYS[10] ~= KEYS[1] then wanted[#wanted + 1] = {'dlq', KEYS[10], 'list'} end
+for i, want in ipairs({{'dlq', 'list'}, {'mark', 'set'}, {'done', 'set'}, {'recorded', 'zset'}}) do
+    if KEYS[9 + i] ~= KEYS[1] then wanted[#wanted + 1] = {want[1], KEYS[9 + i], want[2]} end
+end
 for i, want in ipairs(wanted) do
     local found = redis.call('TYPE', want[2]).ok
     if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
@@ -42,15 +51,25 @@ local job, ends = ARGV[2], ARGV[5] == ''
 if (redis.call('HGET', KEYS[5], ARGV[3]) or '') ~= ARGV[4] then return {'changed'} end
 local text = redis.call('HGET', KEYS[6], job)
 if (text and redis.sha1hex(text) or '') ~= ARGV[9] then return {'changed'} end
-if KEYS[9] ~= KEYS[1] and redis.call('EXISTS', KEYS[9]) == 1 then return {'alive'} end
+if KEYS[9] ~= KEYS[1] then
+    local beat = ARGV[16] == '1' and redis.pcall('GETRANGE', KEYS[9], 0, 255)
+    local blank = type(beat) == 'string' and not string.find(beat, '[^%z\1-\32]')
+    if not blank and redis.call('EXISTS', KEYS[9]) == 1 then return {'alive'} end
+end
 local found = redis.call('LPOS', KEYS[2], job, 'RANK', ARGV[6], 'COUNT', 2, 'MAXLEN', ARGV[7])
 if #found == 0 then return {'gone'} end
 if ends and ARGV[8] == '1' and #found > 1 then return {'copies'} end
 
+if KEYS[12] ~= KEYS[1] and redis.call('SISMEMBER', KEYS[12], ARGV[15]) == 1 then
+    redis.call('LREM', KEYS[2], ARGV[6] == '-1' and -1 or 1, job)
+    redis.call('HDEL', KEYS[5], ARGV[3])
+    return {'dropped'}
+end
+
 local time = redis.call('TIME')
 local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local record = {'at', string.format('%.0f', now_ms)}
-for i = 13, #ARGV do record[#record + 1] = ARGV[i] end
+for i = 17, #ARGV do record[#record + 1] = ARGV[i] end
 if ARGV[9] ~= '' then
     record[#record + 1] = 'error'
     record[#record + 1] = string.sub(text, 1, 65536)
@@ -65,19 +84,30 @@ if entries > length then counted = math.floor(counted / entries * length) end
 bytes = bytes + counted
 local room = bytes <= tonumber(ARGV[12])
 if ends and not room then return {'full'} end
-redis.call('LREM', KEYS[5] .. ':none', 1, '') -- would be refused here, and not when the job is in two places
+local dlq, marked, none = KEYS[10] ~= KEYS[1], KEYS[11] ~= KEYS[1], KEYS[5] .. ':none'
+redis.call('LREM', none, 1, '') -- would be refused here, and not when the job is in two places
+if marked then redis.call('SREM', none, '') end
 
-local dlq = KEYS[10] ~= KEYS[1]
 if dlq then redis.call('LPUSH', KEYS[10], job) end -- refused, it must leave no record
+local function take_back() if dlq then redis.call('LREM', KEYS[10], 1, job) end end
+if KEYS[13] ~= KEYS[1] then
+    local noted = redis.pcall('ZADD', KEYS[13], string.format('%.0f', now_ms), ARGV[3])
+    if type(noted) == 'table' then
+        take_back()
+        return noted
+    end
+end
 if room then
     local recorded = redis.pcall('XADD', KEYS[7], '*', unpack(record))
     if type(recorded) == 'table' then
-        if dlq then redis.call('LREM', KEYS[10], 1, job) end
+        take_back()
         return recorded
     end
     redis.call('HSET', KEYS[8], 'bytes', string.format('%.0f', bytes), 'entries', length + 1)
 end
+local stamped = ARGV[5] ~= '-'
 if not ends then
+    if ARGV[13] ~= '' then job = ARGV[13] end
     local added = 0
     if delayed then
         local due = now_ms + tonumber(ARGV[10])
@@ -85,9 +115,10 @@ if not ends then
         added = redis.call('ZADD', KEYS[3], 'NX', string.format('%.3f', due), job)
     end
     if added == 0 then redis.call('RPUSH', KEYS[4], job) end
-    redis.call('HSET', KEYS[5], ARGV[3], ARGV[5])
+    if stamped then redis.call('HSET', KEYS[5], ARGV[3], ARGV[5]) end
 end
-redis.call('LREM', KEYS[2], ARGV[6] == '-1' and -1 or 1, job)
-if ends then redis.call('HDEL', KEYS[5], ARGV[3]) end
-if ARGV[9] ~= '' then redis.call('HDEL', KEYS[6], job) end
+redis.call('LREM', KEYS[2], ARGV[6] == '-1' and -1 or 1, ARGV[2])
+if ends or not stamped then redis.call('HDEL', KEYS[5], ARGV[3]) end
+if ARGV[9] ~= '' then redis.call('HDEL', KEYS[6], ARGV[2]) end
+if marked then redis.call('SREM', KEYS[11], ARGV[14]) end
 return {'settled', room and 1 or 0}

@@ -1,0 +1,152 @@
+/* settle.lua where a dialect has more than a list: other bytes to push, a mark to remove, a set of what is done. */
+#include "settle_call.h"
+
+#define OTHER "{\"id\":1,\"retry\":1}"
+
+static void has_stamp(redis_t *r, bool expected) { cr_assert_eq(stamp_of(r, slice_text(JOB)).born_us != 0, expected); }
+
+Test(redis_script_settle, a_retry_may_push_other_bytes_and_leave_no_stamp) {
+    fixture_t f = setup();
+    ask_t ask = ask_new();
+    ask.again = OTHER;
+    ask.forgets = true;
+    settled(f.r, ask, 1);
+    redis_expect(f.r, OTHER, "LINDEX email -1");
+    cr_assert_eq(in_list(f.r, "email", slice_text(JOB)), 0);
+    cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)), 0);
+    cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 2);
+    has_stamp(f.r, false);
+    expect_field(f.r, "kind", "retried");
+    ask.old = (stamp_t){0};
+    refused(f.r, ask, "gone"); /* a lost reply, sent again */
+    lay_out(f.r);
+    ask = ask_new();
+    ask.again = OTHER;
+    ask.delay = "60000";
+    settled(f.r, ask, 1);
+    cr_assert(is_delayed(f.r, slice_text(OTHER)) && !is_delayed(f.r, slice_text(JOB)));
+    has_stamp(f.r, true);
+    lay_out(f.r);
+    ask = ask_end();
+    ask.again = OTHER; /* of no account */
+    settled(f.r, ask, 1);
+    cr_assert_eq(in_list(f.r, "email", slice_text(OTHER)) + in_list(f.r, "email", slice_text(JOB)), 0);
+    fixture_stop(&f);
+}
+
+/* The mark keeps a second one of the same id from being added, so it stays for as long as there is a first. */
+Test(redis_script_settle, the_mark_of_a_job_goes_with_its_end) {
+    fixture_t f = setup();
+    redis_ok(f.r, "SADD email_unique mark_id other");
+    ask_t ask = ask_end();
+    ask.mark = "email_unique";
+    ask.most = "1";
+    refused(f.r, ask, "full");
+    ask.most = "1000000";
+    ask.token = "S";
+    refused(f.r, ask, "fenced");
+    ask.token = "T";
+    settled(f.r, ask, 1);
+    cr_assert_eq(redis_int(f.r, "SISMEMBER email_unique mark_id"), 0);
+    cr_assert_eq(redis_int(f.r, "SCARD email_unique"), 1);
+    lay_out(f.r);
+    settled(f.r, ask, 1); /* there may be none: not every job is unique */
+    fixture_stop(&f);
+}
+
+Test(redis_script_settle, what_is_done_is_dropped_without_a_record) {
+    fixture_t f = setup();
+    for (int ends = 0; ends < 2; ends++) {
+        lay_out(f.r);
+        redis_ok(f.r, "SADD finished other");
+        ask_t ask = ask_new();
+        ask.ends = ends;
+        ask.done = "finished";
+        ask.old.seen++;
+        redis_ok(f.r, "SADD finished done_id");
+        refused(f.r, ask, "changed");
+        ask.old = OLD;
+        ask.heartbeat = "1_alive";
+        redis_ok(f.r, "SET 1_alive x");
+        refused(f.r, ask, "alive");
+        redis_ok(f.r, "DEL 1_alive");
+        expect_word(settle(f.r, ask), "dropped");
+        cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)) + in_list(f.r, "email", slice_text(JOB)), 0);
+        cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 2);
+        cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:failures"), 0);
+        has_stamp(f.r, false);
+        lay_out(f.r);
+        redis_ok(f.r, "SADD finished other");
+        settled(f.r, ask, 1); /* not this one */
+        cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
+    }
+    fixture_stop(&f);
+}
+
+/* So that whoever reads the dead-letter list knows which of its entries are ours; nothing is noted where nothing is pushed. */
+Test(redis_script_settle, what_goes_to_the_dead_letter_list_is_noted) {
+    fixture_t f = setup();
+    digest_t digest = digest_of(JOB, strlen(JOB));
+    ask_t ask = ask_end();
+    ask.dlq = "email:dead";
+    ask.recorded = "sidecar:email:recorded";
+    long long before = call_now_ms(f.r);
+    settled(f.r, ask, 1);
+    char *when = redis_str(f.r, "ZSCORE sidecar:email:recorded %b", digest.bytes, (size_t)STAMP_FIELD_BYTES);
+    cr_assert(when && strtoll(when, NULL, 10) >= before && strtoll(when, NULL, 10) <= call_now_ms(f.r));
+    free(when);
+    redis_expect(f.r, JOB, "LINDEX email:dead 0");
+    lay_out(f.r);
+    redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 f v");
+    redisReply *reply = settle(f.r, ask);
+    cr_assert_eq(reply->type, REDIS_REPLY_ERROR);
+    freeReplyObject(reply);
+    cr_assert_eq(redis_int(f.r, "EXISTS email:dead"), 0);
+    cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)), 1);
+    fixture_stop(&f);
+}
+
+Test(redis_script_settle, other_keys_of_the_wrong_type_lose_nothing) {
+    fixture_t f = setup();
+    static const char *const keys[][2] = {{"mark", "set"}, {"done", "set"}, {"recorded", "zset"}};
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+            lay_out(f.r);
+            ask_t ask = ask_end();
+            *(const char **[]){&ask.mark, &ask.done, &ask.recorded}[k] = "some";
+            if (strcmp(fixture_types[t], keys[k][1]) == 0) continue;
+            fixture_make_key(f.r, "some", fixture_types[t]);
+            expect_type(settle_with(f.r, ask, true), keys[k][0], fixture_types[t]);
+        }
+    fixture_stop(&f);
+}
+
+/* KMQueue trims what it reads, as Java does: everything up to the space is white. */
+Test(redis_script_settle, a_blank_heartbeat_may_count_as_none) {
+    static const slice_t blank[] = {{"", 0}, {" ", 1}, {" \t\r\n\v\f", 6}, {"\0\1\37", 3}};
+    static const slice_t beats[] = {{"x", 1}, {"  worker 1  ", 12}, {"\0x", 2}, {"\xff", 1}, {"\177", 1}};
+    fixture_t f = setup();
+    ask_t ask = ask_new();
+    ask.heartbeat = "1_alive";
+    for (size_t i = 0; i < sizeof beats / sizeof *beats; i++) {
+        ask.blank = "1";
+        redis_ok(f.r, "SET 1_alive %b", beats[i].data, beats[i].len);
+        refused(f.r, ask, "alive");
+    }
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* what is no text is no blank one */
+        if (strcmp(fixture_types[t], "string") == 0) continue;
+        fixture_make_key(f.r, "1_alive", fixture_types[t]);
+        refused(f.r, ask, "alive");
+    }
+    for (size_t i = 0; i < sizeof blank / sizeof *blank; i++) {
+        lay_out(f.r);
+        redis_ok(f.r, "SET 1_alive %b", blank[i].data, blank[i].len);
+        ask.blank = "0";
+        refused(f.r, ask, "alive");
+        ask.blank = "1";
+        settled(f.r, ask, 1);
+    }
+    lay_out(f.r);
+    settled(f.r, ask, 1);
+    fixture_stop(&f);
+}
