@@ -89,6 +89,8 @@ static void count_unserved(leader_t *leader) {
     size_t unserved = 0;
     for (size_t i = 0; i < leader->keys->seat_count; i++)
         unserved += leader->stands[i].state == SEAT_LEADING ? leader->stands[i].foreign_count : leader->stands[i].unserved;
+    for (size_t i = 0; i < leader->keys->queue_count; i++)
+        if (leader->stands[leader->keys->queues[i].seat].state == SEAT_LEADING && lease_barred(leader->leases, i)) unserved++;
     metric_set(&leader->metrics->unserved, (int64_t)unserved);
 }
 
@@ -130,19 +132,24 @@ static void report_finding(void *self, finding_t finding, const char *queue, con
     case FINDING_WARN: log_warn(ROLE, queue, "preflight: a promise is weakened", F_STR("reason", text)); return;
     case FINDING_QUEUE: log_error(ROLE, queue, "preflight: this queue cannot be served", F_STR("reason", text)); break;
     case FINDING_FAULT: log_error(ROLE, queue, "preflight: cannot lead", F_STR("reason", text)); break;
+    case FINDING_FOREIGN: log_error(ROLE, queue, "preflight: this queue is not served", F_STR("reason", text)); break;
     }
     metric_add(&leader->metrics->preflight_faults, 1);
 }
 
-// A finding with a note of whether it forbids to lead.
+// Findings with a note of what they forbid.
 typedef struct findings {
     leader_t *leader;
-    bool forbidden;
+    bool forbidden; // to lead
+    bool *foreign;  // to serve a queue; owned
 } findings_t;
 
 static void note_finding(void *self, finding_t finding, const char *queue, const char *text) {
     findings_t *findings = self;
+    const keyspace_t *keys = findings->leader->keys;
     if (finding == FINDING_FAULT) findings->forbidden = true;
+    for (size_t i = 0; finding == FINDING_FOREIGN && i < keys->queue_count; i++)
+        if (strcmp(keys->queues[i].config->name, queue) == 0) findings->foreign[i] = true;
     report_finding(findings->leader, finding, queue, text);
 }
 
@@ -175,10 +182,14 @@ static bool connected(leader_t *leader, fault_t *fault) {
 
 // Runs the preflight and notes that this connection has had it. *allowed: nothing found forbids to lead.
 static outcome_t look_over(leader_t *leader, bool *allowed, fault_t *fault) {
-    findings_t findings = {.leader = leader};
+    size_t count = leader->keys->queue_count;
+    findings_t findings = {.leader = leader, .foreign = mem_array(count, sizeof *findings.foreign)};
     metric_set(&leader->metrics->preflight_faults, 0);
     outcome_t outcome = preflight(leader->conn, leader->keys, note_finding, &findings, fault);
     *allowed = !findings.forbidden;
+    for (size_t i = 0; outcome == OUTCOME_OK && i < count; i++) lease_bar(leader->leases, i, findings.foreign[i]);
+    free(findings.foreign);
+    count_unserved(leader);
     if (outcome == OUTCOME_OK || outcome == OUTCOME_FAULT) leader->checked = conn_generation(leader->conn);
     return outcome;
 }

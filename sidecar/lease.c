@@ -1,7 +1,9 @@
 #include "lease.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buffer.h"
 #include "base/wakeup.h"
@@ -9,9 +11,12 @@
 enum { LISTENERS = 4 };
 
 struct leases {
-    pthread_mutex_t mutex; // guards seats and doubted
+    pthread_mutex_t mutex; // guards seats, doubted and barred
     lease_t *seats;
     uint64_t *doubted; // term that is doubted; 0 = none
+    bool *barred;      // of each queue below barred_room; owned
+    size_t barred_room;
+    atomic_bool any_barred; // else nobody need look
     int listeners[LISTENERS];
     size_t listener_count;
     int leader; // -1 = nobody
@@ -31,6 +36,7 @@ void leases_free(leases_t *leases) {
     pthread_mutex_destroy(&leases->mutex);
     free(leases->seats);
     free(leases->doubted);
+    free(leases->barred);
     free(leases);
 }
 
@@ -75,6 +81,30 @@ bool lease_get(leases_t *leases, size_t seat, lease_t *lease) {
     *lease = leases->seats[seat];
     pthread_mutex_unlock(&leases->mutex);
     return *lease->token && !mono_reached(lease->deadline, mono_now());
+}
+
+void lease_bar(leases_t *leases, size_t queue, bool barred) {
+    if (lease_barred(leases, queue) == barred) return;
+    pthread_mutex_lock(&leases->mutex);
+    if (queue >= leases->barred_room) {
+        bool *grown = mem_array(queue + 1, sizeof *grown);
+        if (leases->barred_room) memcpy(grown, leases->barred, leases->barred_room * sizeof *grown);
+        free(leases->barred);
+        leases->barred = grown;
+        leases->barred_room = queue + 1;
+    }
+    leases->barred[queue] = barred;
+    atomic_store(&leases->any_barred, true);
+    pthread_mutex_unlock(&leases->mutex);
+    tell(leases);
+}
+
+bool lease_barred(leases_t *leases, size_t queue) {
+    if (!atomic_load_explicit(&leases->any_barred, memory_order_relaxed)) return false;
+    pthread_mutex_lock(&leases->mutex);
+    bool barred = queue < leases->barred_room && leases->barred[queue];
+    pthread_mutex_unlock(&leases->mutex);
+    return barred;
 }
 
 void lease_doubt(leases_t *leases, size_t seat, uint64_t term) {

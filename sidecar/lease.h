@@ -36,6 +36,10 @@ void lease_end(leases_t *leases, size_t seat);
 // Copies the lease of `seat`; false when there is none or its time is over.
 bool lease_get(leases_t *leases, size_t seat, lease_t *lease);
 
+// A queue that is not served whoever leads, because its keys are not what its dialect takes them for; wakes whoever listens.
+void lease_bar(leases_t *leases, size_t queue, bool barred);
+bool lease_barred(leases_t *leases, size_t queue);
+
 // A script said that the lock of this term is not ours: the leader should look at once. lease_doubted takes that note away.
 void lease_doubt(leases_t *leases, size_t seat, uint64_t term);
 bool lease_doubted(leases_t *leases, size_t seat);

@@ -32,7 +32,7 @@ bool terms_look(terms_t *terms, void (*began)(void *self, size_t queue), void *s
 
 bool terms_serve(terms_t *terms, size_t queue, lease_t *lease) {
     size_t seat = terms->keys->queues[queue].seat;
-    return lease_get(terms->leases, seat, lease) && terms->fenced[seat] != lease->term;
+    return lease_get(terms->leases, seat, lease) && terms->fenced[seat] != lease->term && !lease_barred(terms->leases, queue);
 }
 
 void terms_fence(terms_t *terms, size_t queue, uint64_t term) {

@@ -34,6 +34,8 @@ typedef struct requeue_wish {
     X(NO_FAILURE, "no_failure", true, "is no final failure")                                                                     \
     X(NO_QUEUE, "no_queue", true, "its queue is not in the config: add it, or name another by --to")                             \
     X(OTHER_DIALECT, "other_dialect", true, "its queue has another dialect now")                                                 \
+    X(WAITING, "waiting", true, "is in its queue already: use --again to put it there once more")                                \
+    X(UNFIT, "unfit", true, "cannot be put back")                                                                                \
     X(NO_PAYLOAD, "no_payload", true, "the log does not have its payload")                                                       \
     X(DAMAGED, "damaged", true,                                                                                                  \
       "its payload in the log is not the job that failed (by its SHA-256): see another instance's log")                          \

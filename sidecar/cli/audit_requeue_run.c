@@ -26,10 +26,14 @@ typedef struct run {
     size_t first, flying; // a ring
     size_t bytes;         // of jobs on their way
     char **refusals;      // of each queue: why Redis refuses it; NULL = it does not; owned
-    fault_t stop;         // outcome not OK: nothing more is asked
-    sigset_t signals;     // that tell us to stop
-    int signal;           // the one that did; 0 = none
-    mono_t due;           // when the next one may be sent
+    char **strangers;     // of each queue: why nothing may be put there; NULL = it may; owned
+    int64_t now_ms;       // by Redis's clock, when it began; 0 in a dry run
+    mono_t began;
+    buffer_t bytes_of; // what is pushed in place of a row's payload
+    fault_t stop;      // outcome not OK: nothing more is asked
+    sigset_t signals;  // that tell us to stop
+    int signal;        // the one that did; 0 = none
+    mono_t due;        // when the next one may be sent
 } run_t;
 
 // Signals are kept waiting and looked at between two chunks, so that what is under way is finished.
@@ -121,7 +125,20 @@ static fate_t judge(const run_t *run, const audit_row_t *row, const digest_t *di
     return row->event.sha256.len == 0 || slice_is(row->event.sha256, sha256) ? FATE_WOULD : FATE_DAMAGED;
 }
 
-static void ask(run_t *run, const audit_row_t *row, const digest_t *digest, const subject_t *subject) {
+// False, with what has become of it: it cannot be put back.
+static bool prepare(run_t *run, const audit_row_t *row, const subject_t *subject, requeue_where_t *where) {
+    buffer_t why = {0};
+    int64_t now_ms = run->now_ms + mono_diff(mono_now(), run->began) / NS_PER_MS;
+    buffer_clear(&run->bytes_of);
+    bool fit =
+        run->wish->discards || requeue_prepare(run->wish->keys, subject->to, &row->event, now_ms, where, &run->bytes_of, &why);
+    if (!fit) tell(run, subject, FATE_UNFIT, buffer_text(&why));
+    buffer_free(&why);
+    return fit;
+}
+
+static void ask(run_t *run, const audit_row_t *row, const digest_t *digest, const subject_t *subject,
+                const requeue_where_t *where) {
     const requeue_wish_t *wish = run->wish;
     char id[EVENT_ID_SIZE];
     uint64_t nth;
@@ -146,11 +163,12 @@ static void ask(run_t *run, const audit_row_t *row, const digest_t *digest, cons
                                     .discards = wish->discards,
                                     .again = wish->again,
                                     .job = row->event.payload,
+                                    .where = where,
                                     .digest = digest,
                                     .by = wish->by,
                                     .record = &record});
     run->flights[(run->first + run->flying++) % FLIGHTS] = *subject;
-    run->bytes += row->event.payload.len;
+    run->bytes += row->event.payload.len + run->bytes_of.len;
     free(note);
 }
 
@@ -174,6 +192,8 @@ static void land_one(run_t *run) {
         refuse(run, &subject, fault.text);
     } else if (outcome == OUTCOME_LATER) { // it is left, not refused: a later run does it
         if (run->stop.outcome == OUTCOME_OK) run->stop = fault;
+    } else if (reply.kind == REQUEUE_WAITING) {
+        tell(run, &subject, FATE_WAITING, *reply.why ? reply.why : NULL);
     } else if (reply.kind == REQUEUE_FAILED) {
         refuse(run, &subject, reply.why);
     } else if (reply.kind == REQUEUE_KNOWN) {
@@ -202,16 +222,21 @@ static bool take_row(void *self, const audit_row_t *row) {
     cut(subject.queue, sizeof subject.queue, row->event.queue);
     cut(subject.job, sizeof subject.job, row->event.job);
     fate_t fate = judge(run, row, &digest, &subject);
+    requeue_where_t where = {0};
     if (fate == FATE_WOULD && run->refusals[subject.home]) {
         tell(run, &subject, FATE_REFUSED, run->refusals[subject.home]);
+    } else if (fate == FATE_WOULD && run->strangers[subject.to]) {
+        tell(run, &subject, FATE_REFUSED, run->strangers[subject.to]);
     } else if (fate == FATE_ANSWERED) {
         char *state = mem_printf("%.*s", (int)row->state.len, row->state.data);
         char *text = answer_text(run, state, row->answered_at, row->answered_by, row->answer_reason);
         tell(run, &subject, fate, text);
         free(text);
         free(state);
+    } else if (fate == FATE_WOULD && !prepare(run, row, &subject, &where)) {
+        return true;
     } else if (fate == FATE_WOULD && !run->wish->dry) {
-        ask(run, row, &digest, &subject);
+        ask(run, row, &digest, &subject, &where);
         if (run->bytes > FLIGHT_BYTES) land(run, 0);
     } else {
         tell(run, &subject, fate, NULL);
@@ -264,12 +289,30 @@ static int exit_code(const run_t *run, int status) {
     return run->stop.outcome == OUTCOME_OK ? status : CLI_FAILED;
 }
 
+// Redis's clock, and queues whose keys are not what their dialect takes them for.
+static outcome_t look_around(run_t *run, fault_t *fault) {
+    const keyspace_t *keys = run->wish->keys;
+    if (requeue_now(run->conn, &run->now_ms, fault) != OUTCOME_OK) return fault->outcome;
+    run->began = mono_now();
+    for (size_t i = 0; i < keys->queue_count && !run->wish->discards; i++) {
+        const dialect_ops_t *ops = dialect_ops(keys->queues[i].config->dialect);
+        buffer_t refusal = {0};
+        outcome_t outcome = ops->adopt ? ops->adopt(run->conn, keys, i, &refusal, fault) : OUTCOME_OK;
+        if (outcome == OUTCOME_FAULT) run->strangers[i] = mem_str(fault->text);
+        if (outcome == OUTCOME_OK && refusal.len) run->strangers[i] = mem_str(buffer_text(&refusal));
+        buffer_free(&refusal);
+        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) return outcome;
+    }
+    return OUTCOME_OK;
+}
+
 // False after a message; *status is the exit code.
 static bool connect_to_redis(run_t *run, const plan_t *plan, int *status) {
     fault_t fault;
     if (run->wish->dry || plan->count == 0) return true;
     run->conn = conn_new(&run->wish->keys->config->redis, "queue-sidecar-requeue", NULL);
     outcome_t outcome = conn_open(run->conn, &fault);
+    if (outcome == OUTCOME_OK) outcome = look_around(run, &fault);
     if (outcome == OUTCOME_OK) return true;
     fprintf(stderr, "queue-sidecar: redis at %s: %s\n", conn_target(run->conn), fault.text);
     *status = outcome == OUTCOME_FAULT ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
@@ -283,6 +326,7 @@ int requeue_run(const requeue_wish_t *wish, const plan_t *plan) {
     run->wish = wish;
     run->newest = plan->newest;
     run->refusals = mem_array(wish->keys->queue_count, sizeof *run->refusals);
+    run->strangers = mem_array(wish->keys->queue_count, sizeof *run->strangers);
     hold_signals(run);
     if (connect_to_redis(run, plan, &status)) {
         tally_begin(&run->tally, wish, (int64_t)plan->count + plan->answered, plan->answered);
@@ -293,8 +337,13 @@ int requeue_run(const requeue_wish_t *wish, const plan_t *plan) {
         if (!read) status = audit_complain(&why);
         free(stopped);
     }
-    for (size_t i = 0; i < wish->keys->queue_count; i++) free(run->refusals[i]);
+    for (size_t i = 0; i < wish->keys->queue_count; i++) {
+        free(run->refusals[i]);
+        free(run->strangers[i]);
+    }
     free(run->refusals);
+    free(run->strangers);
+    buffer_free(&run->bytes_of);
     conn_free(run->conn);
     free(run);
     return status;

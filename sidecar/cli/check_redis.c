@@ -13,9 +13,9 @@ typedef struct printed {
 } printed_t;
 
 static void print_finding(void *self, finding_t finding, const char *queue, const char *text) {
-    static const char *const LABELS[] = {"ok", "warning", "FAULT", "FAULT"};
+    static const char *const LABELS[] = {"ok", "warning", "FAULT", "FAULT", "FAULT"};
     printed_t *printed = self;
-    if (finding == FINDING_QUEUE || finding == FINDING_FAULT) printed->faults++;
+    if (finding != FINDING_FACT && finding != FINDING_WARN) printed->faults++;
     printf("%-8s %s%s%s%s\n", LABELS[finding], queue ? "queue \"" : "", queue ? queue : "", queue ? "\": " : "", text);
 }
 

@@ -394,6 +394,33 @@ static bool try_news(scratch_t *scratch) {
     return ok;
 }
 
+static bool passed_in_room(const dryrun_room_t *room, script_id_t script, outcome_t outcome) {
+    return passed(room->self, script, outcome);
+}
+
+// What each dialect has of its own, once.
+static bool try_dialects(scratch_t *scratch, const keyspace_t *keys) {
+    char *prefix = mem_printf("sidecar:%s:", scratch->queue.name);
+    bool goes_on = true;
+    for (size_t i = 0; i < keys->queue_count && goes_on; i++) {
+        const queue_config_t *config = keys->queues[i].config;
+        bool (*dry_run)(const dryrun_room_t *) = dialect_ops(config->dialect)->dry_run;
+        for (size_t k = 0; k < i && dry_run; k++)
+            if (keys->queues[k].config->dialect == config->dialect) dry_run = NULL;
+        if (!dry_run) continue;
+        goes_on = dry_run(&(dryrun_room_t){.conn = scratch->conn,
+                                           .keys = scratch->keys,
+                                           .config = config,
+                                           .prefix = prefix,
+                                           .token = scratch->token,
+                                           .fault = scratch->fault,
+                                           .passed = passed_in_room,
+                                           .self = scratch});
+    }
+    free(prefix);
+    return goes_on;
+}
+
 static bool monitored(const keyspace_t *keys) {
     bool any = false;
     for (size_t i = 0; i < keys->queue_count; i++) any |= (keys->queues[i].config->policy.roles & ROLE_MONITOR) != 0;
@@ -404,7 +431,8 @@ outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void 
     scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .fault = fault};
     scratch_init(&scratch, keys);
     bool ran = lay_out(&scratch) == OUTCOME_OK && try_lock(&scratch) && try_queue(&scratch) && try_stream(&scratch) &&
-               (!monitored(keys) || (try_monitor(&scratch) && try_requeue(&scratch))) && try_news(&scratch) && try_end(&scratch);
+               (!monitored(keys) || (try_monitor(&scratch) && try_requeue(&scratch))) && try_dialects(&scratch, keys) &&
+               try_news(&scratch) && try_end(&scratch);
     outcome_t outcome = ran ? OUTCOME_OK : fault->outcome;
     if (conn_is_open(conn)) { // another connection than this may be the lost one
         fault_t tidy = *fault;

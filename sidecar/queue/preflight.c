@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "queue/dialects/dialect.h"
 #include "queue/dryrun.h"
 #include "queue/reply.h"
 
@@ -176,13 +177,32 @@ static outcome_t look_at_slots(const look_t *look) {
     return OUTCOME_OK;
 }
 
+// A queue of which nobody can tell is not served either: what is written to keys of another layout may lose their jobs.
+static outcome_t look_at_dialects(const look_t *look) {
+    for (size_t i = 0; i < look->keys->queue_count; i++) {
+        const queue_config_t *queue = look->keys->queues[i].config;
+        const dialect_ops_t *ops = dialect_ops(queue->dialect);
+        buffer_t refusal = {0};
+        if (!ops->adopt) continue;
+        outcome_t outcome = ops->adopt(look->conn, look->keys, i, &refusal, look->fault);
+        if (outcome == OUTCOME_OK && refusal.len) say(look, FINDING_FOREIGN, queue->name, "%s", buffer_text(&refusal));
+        if (outcome == OUTCOME_FAULT)
+            say(look, FINDING_FOREIGN, queue->name, "cannot tell whether its keys are of dialect %s: %s", ops->name,
+                look->fault->text);
+        buffer_free(&refusal);
+        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) return outcome;
+    }
+    return OUTCOME_OK;
+}
+
 static void refused(void *self, bool needed, const char *what, const char *text) {
     say(self, needed ? FINDING_FAULT : FINDING_WARN, NULL, "%s is refused: %s; see README, least privilege", what, text);
 }
 
 outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault) {
     look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault};
-    outcome_t (*const looks[])(const look_t *) = {look_at_memory, look_at_role, look_at_slots, look_at_all_keys};
+    outcome_t (*const looks[])(const look_t *) = {look_at_memory, look_at_role, look_at_slots, look_at_all_keys,
+                                                  look_at_dialects};
     *fault = (fault_t){0};
     look_at_version(&look);
     for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {

@@ -6,10 +6,11 @@
 #include "queue/keys.h"
 
 typedef enum finding {
-    FINDING_FACT,  // worth printing by `check`
-    FINDING_WARN,  // it works, but a promise is weakened
-    FINDING_QUEUE, // one queue cannot be served; the others can
-    FINDING_FAULT, // must not lead
+    FINDING_FACT,    // worth printing by `check`
+    FINDING_WARN,    // it works, but a promise is weakened
+    FINDING_QUEUE,   // one queue cannot be served; the others can
+    FINDING_FAULT,   // must not lead
+    FINDING_FOREIGN, // the keys of one queue are not what its dialect takes them for: it must not be served
 } finding_t;
 
 // `queue` is NULL for the server as a whole. `text` is one line: what is wrong and what to do.

@@ -16,25 +16,51 @@ static bool needs_stamp(const queue_policy_t *policy) {
     return policy->roles & ROLE_MONITOR && policy->alive_timeout_ms && *policy->created_path;
 }
 
+outcome_t requeue_now(conn_t *conn, int64_t *now_ms, fault_t *fault) {
+    redisReply *reply;
+    request_begin(conn, "TIME");
+    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    *now_ms = strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000 + strtoll(reply_text(reply_at(reply, 1)), NULL, 10) / 1000;
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}
+
+bool requeue_prepare(const keyspace_t *keys, size_t to, const event_t *row, int64_t now_ms, requeue_where_t *out, buffer_t *bytes,
+                     buffer_t *why) {
+    const queue_config_t *queue = keys->queues[to].config;
+    const requeue_ops_t *ops = dialect_ops(queue->dialect)->requeue;
+    *out = (requeue_where_t){.ready = queue->ready, .job = row->payload};
+    return !ops || !ops->prepare || ops->prepare(queue, row, now_ms, out, bytes, why);
+}
+
 void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask_t *ask) {
     const queue_keys_t *home = &keys->queues[ask->queue];
     const queue_keys_t *to = &keys->queues[ask->to];
+    const requeue_ops_t *ops = dialect_ops(to->config->dialect)->requeue;
+    const requeue_where_t plain = {.ready = to->config->ready, .job = ask->job};
+    const requeue_where_t *where = ask->where && !ask->discards ? ask->where : &plain;
     digest_t event = {.bytes = {0}};
+    if (ops && ops->append && !ask->discards) {
+        ops->append(conn, keys, ask, where);
+        return;
+    }
     digest_parse(ask->record->answers, &event);
-    request_script(conn, SCRIPT_requeue, 6);
+    request_script(conn, SCRIPT_requeue, 7);
     request_text(conn, home->requeued);
     request_text(conn, home->failures);
     request_text(conn, home->meta);
-    request_text(conn, to->config->ready);
+    request_text(conn, *where->ready ? where->ready : to->none);
     request_text(conn, to->stamps);
     request_text(conn, to->meta);
+    request_text(conn, where->mark ? where->mark : home->requeued);
     request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
     request_text(conn, ask->discards ? "discarded" : "requeued");
     request_text(conn, ask->by);
     request_text(conn, ask->again ? "1" : "0");
-    request_bytes(conn, ask->job.data, ask->discards ? 0 : ask->job.len);
+    request_bytes(conn, where->job.data, ask->discards ? 0 : where->job.len);
     request_bytes(conn, ask->digest->bytes, needs_stamp(&to->config->policy) ? STAMP_FIELD_BYTES : 0);
     request_int(conn, (int64_t)record_bytes(ask->record));
+    request_bytes(conn, where->mark_id.data, where->mark_id.len);
     record_append(conn, ask->record);
     request_end(conn);
 }
@@ -61,6 +87,8 @@ outcome_t requeue_read(conn_t *conn, requeue_reply_t *out, fault_t *fault) {
         read_mark(detail, out);
     } else if (reply_is(word, "unrecorded")) {
         out->kind = REQUEUE_UNRECORDED;
+    } else if (reply_is(word, "waiting")) {
+        out->kind = REQUEUE_WAITING;
     } else if (reply_is(word, "failed")) {
         out->kind = REQUEUE_FAILED;
     } else if (reply_is(word, "type")) {

@@ -275,3 +275,18 @@ Test(redis_dispatcher, nobody_spins_while_redis_is_away) {
     expect_ready(&d, 5);
     close_desk(&d);
 }
+
+/* By what the preflight has found: its keys are not of its dialect. Others are served, and so is this one once that is over. */
+Test(redis_dispatcher, a_barred_queue_is_passed_over) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = TWO});
+    lease_bar(d.crew.leases, 1, true);
+    redis_ok(d.f.r, "ZADD sms:delayed 1 a");
+    add_due(&d, 3);
+    expect_ready(&d, 3);
+    settle(&d);
+    cr_assert_eq(redis_int(d.f.r, "EXISTS sms"), 0);
+    lease_bar(d.crew.leases, 1, false);
+    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN sms") == 1, 5000));
+    close_desk(&d);
+}

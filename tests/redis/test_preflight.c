@@ -10,11 +10,11 @@
 
 typedef struct {
     buffer_t text; /* "kind queue: text" a line */
-    int counts[4]; /* by finding_t */
+    int counts[5]; /* by finding_t */
 } said_t;
 
 static void note(void *self, finding_t finding, const char *queue, const char *text) {
-    static const char *const kinds[] = {"fact", "warn", "queue", "fault"};
+    static const char *const kinds[] = {"fact", "warn", "queue", "fault", "foreign"};
     said_t *said = self;
     said->counts[finding]++;
     cr_assert_null(strchr(text, '\n'));

@@ -7,13 +7,18 @@
 
 /* One call; begins as ask_new gives it. */
 typedef struct {
-    const char *what, *by, *again, *to;
+    const char *what, *by, *again, *to, *mark;
     slice_t job;
     bool stamp;
 } ask_t;
 
 static ask_t ask_new(void) {
-    return (ask_t){.what = "requeued", .by = "ann@host", .again = "0", .to = "email", .job = slice_text(JOB)};
+    return (ask_t){.what = "requeued",
+                   .by = "ann@host",
+                   .again = "0",
+                   .to = "email",
+                   .mark = "sidecar:email:requeued",
+                   .job = slice_text(JOB)};
 }
 
 static ask_t ask_discard(void) {
@@ -25,13 +30,14 @@ static ask_t ask_discard(void) {
 static redisReply *answer_with(redis_t *r, ask_t ask, bool in_vain) {
     digest_t digest = digest_of(ask.job.data, ask.job.len);
     char *stamps = mem_printf("sidecar:%s:stamps", ask.to), *births = mem_printf("sidecar:%s:meta", ask.to);
-    call_t call = call_begin(SCRIPT_requeue, "6");
+    call_t call = call_begin(SCRIPT_requeue, "7");
     const char *const keys[] = {"sidecar:email:requeued",
                                 "sidecar:email:failures",
                                 "sidecar:email:meta",
                                 ask.to,
                                 stamps,
                                 births,
+                                ask.mark,
                                 EVENT,
                                 ask.what,
                                 ask.by,
@@ -39,7 +45,7 @@ static redisReply *answer_with(redis_t *r, ask_t ask, bool in_vain) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) call_text(&call, keys[i]);
     call_add(&call, ask.job.data, ask.job.len);
     call_add(&call, digest.bytes, ask.stamp ? STAMP_FIELD_BYTES : 0);
-    const char *const rest[] = {"21", "kind", ask.what, "worker", ask.by, "x", "12345"};
+    const char *const rest[] = {"21", "id", "kind", ask.what, "worker", ask.by, "x", "12345"};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
     redisReply *reply = in_vain ? call_in_vain(&call, r) : call_end(&call, r);
     free(stamps);
@@ -220,6 +226,45 @@ Test(redis_script_requeue, a_push_that_is_refused_takes_its_mark_back) {
     redis_ok(f.r, "ACL SETUSER default +lpush +hdel");
     refused(f.r, ask_new(), "known", "requeued ");
     answered(f.r, again);
+    fixture_stop(&f);
+}
+
+/* A queue whose jobs are unique by an id, as KMQueue's: the id is marked as long as the job waits or runs. */
+Test(redis_script_requeue, a_unique_job_is_there_once) {
+    fixture_t f = fixture_start(NULL);
+    ask_t ask = ask_new();
+    ask.mark = "email_unique";
+    answered(f.r, ask);
+    cr_assert_eq(redis_int(f.r, "SISMEMBER email_unique id"), 1);
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
+    refused(f.r, ask, "known", "requeued ");
+    redis_ok(f.r, "DEL sidecar:email:requeued sidecar:email:failures sidecar:email:meta");
+    refused(f.r, ask, "waiting", ""); /* the application has pushed it anew */
+    ask.again = "1";
+    answered(f.r, ask);
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 2);
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+        if (strcmp(fixture_types[t], "set") == 0) continue;
+        fixture_make_key(f.r, "email_unique", fixture_types[t]);
+        expect_type(answer_with(f.r, ask, true), "mark", fixture_types[t]);
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_script_requeue, a_push_that_is_refused_leaves_no_id_marked) {
+    fixture_t f = fixture_start(NULL);
+    ask_t ask = ask_new();
+    ask.mark = "email_unique";
+    redis_ok(f.r, "ACL SETUSER default -lpush");
+    refused(f.r, ask, "failed", "");
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:requeued sidecar:email:failures email email_unique"), 0);
+    redis_ok(f.r, "SADD email_unique id"); /* of another one: it is not ours to take away */
+    ask.again = "1";
+    refused(f.r, ask, "failed", "");
+    cr_assert_eq(redis_int(f.r, "SCARD email_unique"), 1);
+    redis_ok(f.r, "DEL email_unique");
+    redis_ok(f.r, "ACL SETUSER default +lpush -sadd");
+    refused(f.r, ask, "failed", "");
     fixture_stop(&f);
 }
 

@@ -147,6 +147,27 @@ Test(unit_lease, readers_see_whole_tokens) {
     leases_free(leases);
 }
 
+Test(unit_lease, a_barred_queue_is_told_of) {
+    leases_t *leases = leases_new(1);
+    int fd = wakeup_new();
+    leases_listen(leases, fd);
+    cr_assert_not(lease_barred(leases, 0) || lease_barred(leases, 5000));
+    lease_bar(leases, 3, false);
+    cr_assert_not(raised(fd), "nothing has changed");
+    lease_bar(leases, 3, true);
+    cr_assert(raised(fd));
+    lease_bar(leases, 7, true);
+    cr_assert(lease_barred(leases, 3) && lease_barred(leases, 7));
+    cr_assert_not(lease_barred(leases, 2) || lease_barred(leases, 4) || lease_barred(leases, 8));
+    cr_assert(raised(fd));
+    lease_bar(leases, 3, true);
+    cr_assert_not(raised(fd));
+    lease_bar(leases, 3, false);
+    cr_assert(raised(fd) && !lease_barred(leases, 3) && lease_barred(leases, 7));
+    close(fd);
+    leases_free(leases);
+}
+
 Test(unit_token, holds_128_random_bits_and_the_ttl) {
     char one[TOKEN_SIZE], two[TOKEN_SIZE];
     token_new(one, 5000);

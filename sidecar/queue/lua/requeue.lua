@@ -7,6 +7,7 @@
 -- KEYS[4]  ready     list that takes the job; a discarded one goes nowhere
 -- KEYS[5]  stamps    hash of that list's queue
 -- KEYS[6]  births    meta of that list's queue; field `life`: the last life given
+-- KEYS[7]  mark      set that gets mark_id with the job; requeued again where there is none
 -- ARGV[1]  event     the field in requeued
 -- ARGV[2]  what      'requeued' or 'discarded'
 -- ARGV[3]  by        who wants it
@@ -14,9 +15,10 @@
 -- ARGV[5]  job
 -- ARGV[6]  digest    its field in stamps; '' = it needs no stamp
 -- ARGV[7]  size      bytes of all values of the record
--- ARGV[8+] names and values of the record; 'at' is added here
+-- ARGV[8]  mark_id
+-- ARGV[9+] names and values of the record; 'at' is added here
 -- Reply    {'done'}, {'unrecorded', why}     it is in the list, but the stream did not take the record
---          {'known', mark}, {'failed', why}  nothing was done
+--          {'known', mark}, {'failed', why}, {'waiting', ''} by its mark the job is there already  nothing was done
 --          {'type', key, found}
 -- Safe     not fenced, by compare: the mark lets one caller through, whoever leads. Everything is looked at before the first write;
 --          the mark comes before the push, and goes again when the push is refused, so a job is never there twice and never without
@@ -27,16 +29,20 @@ local meta = redis.pcall('HMGET', KEYS[3], 'bytes', 'life')
 local births = KEYS[6] == KEYS[3] and meta or redis.pcall('HMGET', KEYS[6], 'bytes', 'life')
 local stream, list = redis.call('TYPE', KEYS[2]).ok, redis.call('TYPE', KEYS[4]).ok
 local hash = stamps and redis.call('TYPE', KEYS[5]).ok or 'none'
-local refused = type(mark) == 'table' and mark or meta.err and meta or births.err and births
+local marked = KEYS[7] ~= KEYS[1]
+local waits = marked and redis.pcall('SISMEMBER', KEYS[7], ARGV[8])
+local refused = type(waits) == 'table' and waits or type(mark) == 'table' and mark or meta.err and meta or births.err and births
 if refused or (stream ~= 'stream' and stream ~= 'none') or (list ~= 'list' and list ~= 'none') or (hash ~= 'hash' and hash ~= 'none') then
     for _, want in ipairs({{'requeued', KEYS[1], 'hash'}, {'failures', KEYS[2], 'stream'}, {'meta', KEYS[3], 'hash'},
-        {'ready', KEYS[4], 'list'}, {'stamps', KEYS[5], 'hash'}, {'births', KEYS[6], 'hash'}}) do
+        {'ready', KEYS[4], 'list'}, {'stamps', KEYS[5], 'hash'}, {'births', KEYS[6], 'hash'},
+        {'mark', KEYS[7], marked and 'set' or 'hash'}}) do
         local found = redis.call('TYPE', want[2]).ok
         if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
     end
     return refused
 end
 if mark and not again then return {'known', mark} end
+if waits == 1 and not again then return {'waiting', ''} end
 local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now_ms = math.floor(now_us / 1000)
@@ -49,15 +55,20 @@ end
 
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. at .. ' ' .. ARGV[3])
 if requeues then
+    local added = marked and redis.pcall('SADD', KEYS[7], ARGV[8])
+    if type(added) == 'table' then return take_back(added.err) end
     local pushed = redis.pcall('LPUSH', KEYS[4], ARGV[5])
-    if type(pushed) == 'table' then return take_back(pushed.err) end
+    if type(pushed) == 'table' then
+        if added == 1 then redis.pcall('SREM', KEYS[7], ARGV[8]) end
+        return take_back(pushed.err)
+    end
     if stamps then
         local born = math.max(now_us, (tonumber(string.match(births[2] or '', '^%d+$')) or 0) + 1)
         redis.pcall('HSET', KEYS[5], ARGV[6], struct.pack('>I8I6I6I2I6', born, 0, 0, 32768, now_ms))
         redis.pcall('HSET', KEYS[6], 'life', string.format('%.0f', born))
     end
 end
-local recorded = redis.pcall('XADD', KEYS[2], '*', 'at', at, unpack(ARGV, 8))
+local recorded = redis.pcall('XADD', KEYS[2], '*', 'at', at, unpack(ARGV, 9))
 if type(recorded) == 'table' then return requeues and {'unrecorded', recorded.err} or take_back(recorded.err) end
 local bytes = tonumber(string.match(meta[1] or '', '^%d+$')) or 0
 redis.pcall('HSET', KEYS[3], 'bytes', string.format('%.0f', bytes + #at + ARGV[7]))
