@@ -1,145 +1,182 @@
 #include "app.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "auditor.h"
-#include "base/log.h"
-#include "dispatcher.h"
-#include "leader.h"
-#include "lease.h"
+#include "app_crew.h"
+#include "app_log.h"
+#include "app_reload.h"
+#include "app_watch.h"
+#include "base/clock.h"
+#include "config/table.h"
 #include "metrics.h"
-#include "monitor.h"
-#include "queue/keys.h"
-#include "role.h"
 
-// A role has this long to end what is in flight: longer than one reply may be awaited after the stop (CONN_STOP_GRACE_MS).
-enum { STOP_MS = 1500 };
+enum { PLACES = 2 * CONFIG_QUEUES_MAX }; // of metrics: two crews may be at work, each with queues of its own
 
 typedef struct app {
-    const config_t *config;
-    keyspace_t *keys;
     metrics_t *metrics;
-    leases_t *leases;
-    leader_t *leader;
-    dispatcher_t *dispatcher;
-    monitor_t *monitor;
-    auditor_t *auditor;
-    role_t leader_role;
-    role_t dispatcher_role;
-    role_t monitor_role;
-    role_t auditor_role;
-    // In the order of their start. The leader comes first and so is stopped last: it gives the lock back when nobody uses it any
-    // more.
-    role_t *roles[4];
+    crew_t *crew;              // that works
+    crew_t *next;              // that is taking its places; NULL = none
+    bool relieved[CREW_ROLES]; // roles of the crew whose places are taken
+    reload_t reload;
+    bool look;     // the file is to be read as soon as no crew is on its way
+    bool asked;    // because somebody wants an answer
+    mono_t poll;   // when to look without being told
+    int signal_fd; // owned, and so is the next
+    int watch_fd;
+    bool failed;
+    int ended_by; // number of the signal that ends the sidecar; 0 = none yet
 } app_t;
-
-enum { ROLES = sizeof((app_t *)0)->roles / sizeof(role_t *) };
-
-static bool app_build(app_t *app) {
-    bool ok = role_init(&app->leader_role, "leader", leader_tick, leader_finish, NULL) &&
-              role_init(&app->dispatcher_role, "dispatcher", dispatcher_tick, NULL, NULL) &&
-              role_init(&app->monitor_role, "monitor", monitor_tick, monitor_finish, NULL) &&
-              role_init(&app->auditor_role, "auditor", auditor_tick, NULL, NULL);
-    app->roles[0] = &app->leader_role;
-    app->roles[1] = &app->dispatcher_role;
-    app->roles[2] = &app->monitor_role;
-    app->roles[3] = &app->auditor_role;
-    app->keys = keyspace_new(app->config);
-    app->metrics = metrics_new(app->keys->queue_count);
-    app->leases = leases_new(app->keys->seat_count);
-    app->leader_role.self = app->leader = leader_new(app->keys, app->leases, app->metrics, &app->leader_role.stop);
-    app->dispatcher_role.self = app->dispatcher =
-        dispatcher_new(app->keys, app->leases, app->metrics, &app->dispatcher_role.stop);
-    app->monitor_role.self = app->monitor = monitor_new(app->keys, app->leases, app->metrics, &app->monitor_role.stop);
-    app->auditor_role.self = app->auditor = auditor_new(app->keys, app->leases, app->metrics, &app->auditor_role.stop);
-    leases_listen(app->leases, app->dispatcher_role.wake_fd);
-    leases_listen(app->leases, app->monitor_role.wake_fd);
-    leases_doubts_to(app->leases, app->leader_role.wake_fd);
-    return ok;
-}
-
-static void app_teardown(app_t *app) {
-    monitor_free(app->monitor);
-    auditor_free(app->auditor);
-    dispatcher_free(app->dispatcher);
-    leader_free(app->leader);
-    leases_free(app->leases);
-    metrics_free(app->metrics);
-    keyspace_free(app->keys);
-    for (int i = 0; i < ROLES; i++) role_destroy(app->roles[i]);
-}
-
-static bool app_start(app_t *app) {
-    for (int i = 0; i < ROLES; i++) {
-        if (role_start(app->roles[i])) continue;
-        log_error("main", NULL, "cannot start a thread", F_STR("thread", app->roles[i]->name), F_STR("reason", strerror(errno)));
-        return false;
-    }
-    return true;
-}
-
-// False: a role has not ended in time.
-static bool app_stop(app_t *app) {
-    for (int i = ROLES - 1; i >= 0; i--) {
-        role_stop(app->roles[i]);
-        if (role_join(app->roles[i], STOP_MS)) continue;
-        log_warn("main", NULL, "a role did not end in time", F_STR("thread", app->roles[i]->name));
-        return false;
-    }
-    return true;
-}
 
 // What was counted so far, one line a queue.
 static void log_stats(const app_t *app) {
-    for (size_t i = 0; i < app->keys->queue_count; i++) {
-        const metrics_queue_t *queue = &app->metrics->queues[i];
+    const config_t *config = crew_config(app->crew);
+    for (size_t i = 0; i < config->queue_count; i++) {
+        const metrics_queue_t *queue = metrics_queue(app->metrics, config->queues[i].name);
 #define X(name, help) F_INT(#name, metric_get(&queue->name)),
-        log_info("main", app->config->queues[i].name, "stats",
+        log_info("main", config->queues[i].name, "stats",
                  METRICS_QUEUE(X) F_INT("p99_lateness_us", metrics_lateness_quantile(queue, 0.99)));
 #undef X
     }
 #define X(name, help) F_INT(#name, metric_get(&app->metrics->name)),
-    log_info("main", NULL, "stats", METRICS_INSTANCE(X) F_INT("queues", app->keys->queue_count));
+    log_info("main", NULL, "stats", METRICS_INSTANCE(X) F_INT("queues", config->queue_count));
 #undef X
 }
 
-// Signals are blocked in every thread and read here, so no handler ever runs.
-static int wait_for_end(const app_t *app, const sigset_t *signals) {
-    for (;;) {
-        switch (sigwaitinfo(signals, NULL)) {
-        case SIGTERM: return SIGTERM;
-        case SIGINT: return SIGINT;
+// A configuration is in effect from here on.
+static void take_effect(app_t *app, const config_t *config) {
+    metrics_serve(app->metrics, config);
+    metric_set(&app->metrics->config_loaded_ms, wall_ms());
+    log_set_level(app_log_level(config));
+}
+
+static void poll_later(app_t *app) {
+    int64_t poll_ms = crew_config(app->crew)->reload.poll_ms;
+    app->poll = poll_ms ? mono_add(mono_now(), poll_ms * NS_PER_MS) : mono_never();
+}
+
+static void look_at_config(app_t *app) {
+    config_t *config = reload_read(&app->reload, crew_config(app->crew), app->asked, app->metrics);
+    app->look = app->asked = false;
+    poll_later(app);
+    if (!config) return;
+    app->next = crew_new(config, app->metrics);
+    if (!app->next) {
+        log_error("main", NULL, "the new configuration cannot take effect, the old one stays", F_STR("reason", strerror(errno)));
+        return;
+    }
+    memset(app->relieved, 0, sizeof app->relieved);
+    crew_dismiss(app->crew);
+}
+
+// Puts the next crew's roles where those of the crew have ended.
+static void relieve(app_t *app) {
+    bool done = true;
+    for (int i = 0; i < CREW_ROLES && !app->failed; i++) {
+        if (!app->relieved[i]) app->relieved[i] = crew_relieve(app->crew, app->next, i, &app->failed);
+        done = done && app->relieved[i];
+    }
+    if (!done || app->failed) return;
+    crew_free(app->crew);
+    app->crew = app->next;
+    app->next = NULL;
+    metric_add(&app->metrics->reloads, 1);
+    take_effect(app, crew_config(app->crew));
+    log_info("main", NULL, "the new configuration is in effect");
+}
+
+static void read_signals(app_t *app) {
+    struct signalfd_siginfo info;
+    while (read(app->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        switch ((int)info.ssi_signo) {
         case SIGUSR1: log_stats(app); break;
-        case SIGHUP: log_warn("main", NULL, "the configuration cannot be reloaded in this version: restart instead"); break;
-        default: break; // interrupted by a signal that is not ours
+        case SIGHUP: app->look = app->asked = true; break;
+        default: app->ended_by = (int)info.ssi_signo; break;
         }
     }
 }
 
-int app_run(const config_t *config) {
-    app_t app = {.config = config};
-    sigset_t signals;
-    sigset_t ends;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGINT);
-    signals = ends;
+static void await_news(app_t *app) {
+    struct pollfd ready[2 + CREW_ROLES] = {{.fd = app->signal_fd, .events = POLLIN}, {.fd = app->watch_fd, .events = POLLIN}};
+    for (int i = 0; i < CREW_ROLES; i++) {
+        bool leaving = app->next && !app->relieved[i];
+        ready[2 + i] = (struct pollfd){.fd = leaving ? crew_role(app->crew, i)->end_fd : -1, .events = POLLIN};
+    }
+    int64_t left = mono_diff(app->poll, mono_now());
+    struct timespec timeout = {.tv_sec = left > 0 ? left / NS_PER_S : 0, .tv_nsec = left > 0 ? left % NS_PER_S : 0};
+    bool forever = app->next || app->poll.ns == mono_never().ns;
+    if (ppoll(ready, sizeof ready / sizeof *ready, forever ? NULL : &timeout, NULL) < 0) return;
+    if (ready[0].revents) read_signals(app);
+    if (ready[1].revents && watch_swapped(app->watch_fd)) app->look = true;
+    if (!app->next && mono_reached(app->poll, mono_now())) app->look = true;
+}
+
+static void work(app_t *app) {
+    while (!app->ended_by && !app->failed) {
+        await_news(app);
+        if (app->next) relieve(app);
+        if (app->look && !app->next && !app->ended_by) look_at_config(app);
+    }
+    if (app->ended_by) log_info("main", NULL, "stopping", F_STR("signal", strsignal(app->ended_by)));
+}
+
+static bool start(app_t *app) {
+    for (int i = 0; i < CREW_ROLES; i++)
+        if (!crew_start_role(app->crew, i)) return false;
+    return true;
+}
+
+// False: threads are still running, so nothing may be freed.
+static bool stop(app_t *app) {
+    bool ended = true;
+    if (app->next) ended = crew_end(app->next);
+    return crew_end(app->crew) && ended;
+}
+
+// Signals are blocked in every thread and read by the main one, so no handler ever runs.
+static bool block_signals(app_t *app, sigset_t *ends) {
+    sigemptyset(ends);
+    sigaddset(ends, SIGTERM);
+    sigaddset(ends, SIGINT);
+    sigset_t signals = *ends;
     sigaddset(&signals, SIGHUP);
     sigaddset(&signals, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
-    bool ok = app_build(&app);
-    if (!ok) log_error("main", NULL, "cannot start", F_STR("reason", strerror(errno)));
-    ok = ok && app_start(&app);
-    if (ok) {
-        int number = wait_for_end(&app, &signals);
-        log_info("main", NULL, "stopping", F_STR("signal", strsignal(number)));
+    app->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    return app->signal_fd >= 0;
+}
+
+static void end(app_t *app) {
+    crew_free(app->next);
+    crew_free(app->crew);
+    metrics_free(app->metrics);
+    reload_end(&app->reload);
+    if (app->signal_fd >= 0) close(app->signal_fd);
+    if (app->watch_fd >= 0) close(app->watch_fd);
+}
+
+int app_run(config_t *config) {
+    app_t app = {.metrics = metrics_new(PLACES), .watch_fd = watch_begin(config->path)};
+    sigset_t ends;
+    take_effect(&app, config);
+    bool ready = block_signals(&app, &ends);
+    app.crew = crew_new(config, app.metrics);
+    if (!app.crew || !ready) {
+        log_error("main", NULL, "cannot start", F_STR("reason", strerror(errno)));
+        end(&app);
+        return 1;
     }
-    pthread_sigmask(SIG_UNBLOCK, &ends, NULL); // a second signal ends the process at once
-    if (!app_stop(&app)) _exit(ok ? 0 : 1);    // threads are still running: free nothing
-    app_teardown(&app);
-    if (ok) log_info("main", NULL, "stopped");
-    return ok ? 0 : 1;
+    poll_later(&app);
+    app.failed = !start(&app);
+    work(&app);
+    pthread_sigmask(SIG_UNBLOCK, &ends, NULL);  // a second signal ends the process at once
+    if (!stop(&app)) _exit(app.failed ? 1 : 0); // threads are still running: free nothing
+    bool failed = app.failed;
+    end(&app);
+    if (!failed) log_info("main", NULL, "stopped");
+    return failed ? 1 : 0;
 }

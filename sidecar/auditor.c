@@ -43,6 +43,11 @@ auditor_t *auditor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
     return a;
 }
 
+void auditor_finish(void *self) {
+    auditor_t *a = self;
+    pen_end(&a->pen);
+}
+
 void auditor_free(auditor_t *a) {
     if (!a) return;
     pen_end(&a->pen);

@@ -21,4 +21,7 @@ void auditor_free(auditor_t *auditor); // takes; NULL is fine
 
 void auditor_tick(void *auditor, role_wait_t *wait);
 
+// Closes the audit log and gives its lock file back, so that another auditor may open it.
+void auditor_finish(void *auditor);
+
 #endif

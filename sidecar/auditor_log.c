@@ -41,6 +41,7 @@ void pen_end(pen_t *pen) {
     audit_lock_free(pen->lock);
     free(pen->reason);
     pen->lock = NULL;
+    pen->reason = NULL;
 }
 
 // The same trouble, whatever it was met at: what stands in the last parentheses does not count.

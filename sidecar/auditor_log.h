@@ -46,7 +46,7 @@ typedef struct pen {
 
 void pen_init(pen_t *pen, const char *path, const audit_limits_t *limits, metrics_t *metrics, const atomic_bool *stop);
 void pen_close(pen_t *pen); // the lock is kept
-void pen_end(pen_t *pen);   // for good
+void pen_end(pen_t *pen);   // for good; a second time is fine
 
 // Opens the log if it is closed. *fresh: it was; *other: it is another log than the last one. False: not now, see retry_at.
 bool pen_open(pen_t *pen, bool *fresh, bool *other);

@@ -162,6 +162,9 @@ typedef struct config {
         log_level_name_t level;
         log_format_name_t format;
     } log;
+    struct {
+        int64_t poll_ms; // 0 = the file is not looked at without being told
+    } reload;
     queue_policy_t defaults;
     queue_config_t *queues;
     size_t queue_count; // >= 1 after a good load
@@ -188,6 +191,11 @@ void config_free(config_t *config);
 // Writes every effective value in libconfig syntax, secrets redacted, each with a comment where it came from
 // (default, file, environment, defaults).
 void config_dump(const config_t *config, buffer_t *out);
+
+// What a reload from `old` to `fresh` would do. *changes: what takes effect, as "dispatcher.batch 500 -> 100, queue sms added,
+// email: retry_times 3 -> 5"; secrets redacted. *frozen: names of keys that differ and cannot change while the sidecar runs. Both
+// are added to; empty = nothing of the kind.
+void config_changes(const config_t *old, const config_t *fresh, buffer_t *frozen, buffer_t *changes);
 
 // Writes one row per key (section, name, type, default, bounds, reloadable, help, dialects that know it: empty = all) as
 // tab-separated text: what `make check` holds against the sample and the README.

@@ -72,7 +72,7 @@ dispatcher_t *dispatcher_new(const keyspace_t *keys, leases_t *leases, metrics_t
     d->heads = mem_array(HEADS_CHUNK, sizeof *d->heads);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;
-        line_init(&d->lines[i], queue, &metrics->queues[i], keys->config->dispatcher.batch);
+        line_init(&d->lines[i], queue, metrics_queue(metrics, queue->name), keys->config->dispatcher.batch);
         if (promotes(queue)) d->by_key[d->by_key_count++] = &d->lines[i];
     }
     qsort(d->by_key, d->by_key_count, sizeof(line_t *), compare_keys);

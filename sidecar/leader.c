@@ -40,6 +40,7 @@ typedef struct stand {
     size_t unserved;           // our queues that nobody serves for us
     foreign_t *foreign;        // leading: queues that other groups own; owned
     size_t foreign_count;
+    bool inherited; // leading goes on from before a new configuration
 } stand_t;
 
 struct leader {
@@ -57,6 +58,7 @@ struct leader {
     bool was_connected;
     mono_t said_connected; // when the log was last told of a connection: one that comes and goes must not fill it
     stand_t *stands;
+    atomic_bool heir; // somebody is to take the locks over within this process
 };
 
 leader_t *leader_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
@@ -97,9 +99,11 @@ static void count_unserved(leader_t *leader) {
 static void begin_term(leader_t *leader, size_t seat) {
     stand_t *stand = &leader->stands[seat];
     lease_begin(leader->leases, seat, stand->token, stand->deadline);
-    metric_add(&leader->metrics->terms, 1);
     metric_add(&leader->metrics->leading, 1);
-    log_info(ROLE, NULL, "leading", F_STR("seat", seat_name(leader, seat)), F_STR("token", stand->token));
+    if (!stand->inherited) metric_add(&leader->metrics->terms, 1);
+    log_info(ROLE, NULL, stand->inherited ? "still leading" : "leading", F_STR("seat", seat_name(leader, seat)),
+             F_STR("token", stand->token));
+    stand->inherited = false;
 }
 
 static void end_term(leader_t *leader, size_t seat, const char *reason) {
@@ -305,7 +309,8 @@ static void look_at_clock_step(leader_t *leader, size_t seat, const lock_state_t
 
 static void stayed_standby(leader_t *leader, size_t seat, const lock_state_t *state, mono_t now) {
     stand_t *stand = &leader->stands[seat];
-    stand->maybe_held = false;
+    if (stand->inherited) metric_add(&leader->metrics->terms_lost, 1);
+    stand->maybe_held = stand->inherited = false;
     if (strcmp(stand->holder, state->holder) != 0) {
         snprintf(stand->holder, sizeof stand->holder, "%s", state->holder);
         log_info(ROLE, NULL, "standing by", F_STR("seat", seat_name(leader, seat)), F_STR("leader", state->holder));
@@ -449,21 +454,53 @@ void leader_tick(void *self, role_wait_t *wait) {
     role_wait_fd(wait, conn_fd(leader->ear));
 }
 
+// False: Redis did not answer.
+static bool give_back(leader_t *leader, size_t seat) {
+    fault_t fault = {0};
+    lease_end(leader->leases, seat);
+    if (conn_open(leader->conn, &fault) != OUTCOME_OK ||
+        lock_release(leader->conn, leader->keys, seat, leader->stands[seat].token, &fault) != OUTCOME_OK) {
+        log_warn(ROLE, NULL, "could not give the lock back: it runs out by itself", F_STR("seat", seat_name(leader, seat)),
+                 F_STR("reason", fault.text));
+        return false;
+    }
+    log_info(ROLE, NULL, "gave the lock back", F_STR("seat", seat_name(leader, seat)));
+    return true;
+}
+
+static bool holds(const leader_t *leader, size_t seat) {
+    return leader->stands[seat].state == SEAT_LEADING || leader->stands[seat].maybe_held;
+}
+
 void leader_finish(void *self) {
     leader_t *leader = self;
-    for (size_t i = 0; i < leader->keys->seat_count; i++) {
-        stand_t *stand = &leader->stands[i];
-        fault_t fault = {0};
-        if (stand->state != SEAT_LEADING && !stand->maybe_held) continue;
-        lease_end(leader->leases, i);
-        if (conn_open(leader->conn, &fault) != OUTCOME_OK ||
-            lock_release(leader->conn, leader->keys, i, stand->token, &fault) != OUTCOME_OK) {
-            log_warn(ROLE, NULL, "could not give the lock back: it runs out by itself", F_STR("seat", seat_name(leader, i)),
-                     F_STR("reason", fault.text));
-            break; // the others would only wait as long again
-        }
-        log_info(ROLE, NULL, "gave the lock back", F_STR("seat", seat_name(leader, i)));
-    }
+    if (atomic_load(&leader->heir)) return;
+    for (size_t i = 0; i < leader->keys->seat_count; i++)
+        if (holds(leader, i) && !give_back(leader, i)) break; // the others would only wait as long again
     conn_close(leader->conn);
     conn_close(leader->ear);
+}
+
+void leader_expect_heir(leader_t *leader, bool expected) { atomic_store(&leader->heir, expected); }
+
+static stand_t *stand_of_lock(leader_t *leader, const char *lock) {
+    for (size_t i = 0; i < leader->keys->seat_count; i++)
+        if (strcmp(leader->keys->seats[i].lock, lock) == 0) return &leader->stands[i];
+    return NULL;
+}
+
+void leader_inherit(leader_t *leader, leader_t *old) {
+    bool answered = true;
+    for (size_t i = 0; i < old->keys->seat_count; i++) {
+        if (!holds(old, i)) continue;
+        stand_t *heir = stand_of_lock(leader, old->keys->seats[i].lock);
+        if (old->stands[i].state == SEAT_LEADING) metric_add(&old->metrics->leading, -1);
+        if (heir) {
+            memcpy(heir->token, old->stands[i].token, sizeof heir->token);
+            heir->maybe_held = true;
+            heir->inherited = old->stands[i].state == SEAT_LEADING;
+        } else if (answered) {
+            answered = give_back(old, i);
+        }
+    }
 }

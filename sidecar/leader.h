@@ -21,7 +21,15 @@ void leader_free(leader_t *leader); // takes; NULL is fine
 
 void leader_tick(void *leader, role_wait_t *wait);
 
-// Gives every lock back that is held or may be, and tells the standbys.
+// Gives every lock back that is held or may be, and tells the standbys; not while an heir is expected.
 void leader_finish(void *leader);
+
+// An heir takes over within this process, under a new configuration of the same group and the same kind of lock: leader_finish
+// keeps the locks. From any thread.
+void leader_expect_heir(leader_t *leader, bool expected);
+
+// Passes the locks of `old`, whose thread has ended, to `leader`, whose thread has not begun: its first tick acquires them again
+// by the same tokens, so that nobody else ever holds them. Locks of queues that are gone are given back.
+void leader_inherit(leader_t *leader, leader_t *old);
 
 #endif

@@ -1,22 +1,68 @@
 #include "metrics.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buffer.h"
 
 static const int64_t BOUNDS[METRICS_LATENESS_BUCKETS - 1] = METRICS_LATENESS_BOUNDS;
 
-metrics_t *metrics_new(size_t queue_count) {
+metrics_t *metrics_new(size_t places) {
     metrics_t *metrics = mem_alloc(sizeof *metrics);
-    metrics->queues = mem_array(queue_count, sizeof *metrics->queues);
-    metrics->queue_count = queue_count;
+    metrics->queues = mem_array(places, sizeof *metrics->queues);
+    metrics->queue_count = places;
+    pthread_mutex_init(&metrics->mutex, NULL);
     return metrics;
 }
 
 void metrics_free(metrics_t *metrics) {
     if (!metrics) return;
+    for (size_t i = 0; i < metrics->queue_count; i++) free(metrics->queues[i].name);
+    pthread_mutex_destroy(&metrics->mutex);
     free(metrics->queues);
     free(metrics);
+}
+
+// The place of that name; else the first that is free; else the first whose queue is gone.
+static metrics_queue_t *place_for(metrics_t *metrics, const char *name) {
+    metrics_queue_t *gone = NULL;
+    metrics_queue_t *free_place = NULL;
+    for (size_t i = 0; i < metrics->queue_count; i++) {
+        metrics_queue_t *queue = &metrics->queues[i];
+        if (queue->name && strcmp(queue->name, name) == 0) return queue;
+        if (!queue->name && !free_place) free_place = queue;
+        if (queue->name && !queue->served && !gone) gone = queue;
+    }
+    return free_place ? free_place : gone;
+}
+
+static void clear(metrics_queue_t *queue) {
+#define X(name, help) metric_set(&queue->name, 0);
+    METRICS_QUEUE(X)
+#undef X
+    for (size_t i = 0; i < METRICS_LATENESS_BUCKETS; i++) metric_set(&queue->lateness[i], 0);
+    free(queue->name);
+    queue->name = NULL;
+}
+
+metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name) {
+    pthread_mutex_lock(&metrics->mutex);
+    metrics_queue_t *queue = place_for(metrics, name);
+    if (queue && queue->name && strcmp(queue->name, name) != 0) clear(queue);
+    if (queue && !queue->name) {
+        queue->name = mem_printf("%s", name);
+        queue->served = true; // until metrics_serve says otherwise: nobody else may have the place
+    }
+    pthread_mutex_unlock(&metrics->mutex);
+    return queue;
+}
+
+void metrics_serve(metrics_t *metrics, const config_t *config) {
+    for (size_t i = 0; i < config->queue_count; i++) metrics_queue(metrics, config->queues[i].name);
+    pthread_mutex_lock(&metrics->mutex);
+    for (size_t i = 0; i < metrics->queue_count; i++) metrics->queues[i].served = false;
+    for (size_t i = 0; i < config->queue_count; i++) place_for(metrics, config->queues[i].name)->served = true;
+    pthread_mutex_unlock(&metrics->mutex);
 }
 
 void metrics_lateness(metrics_queue_t *queue, int64_t us, int64_t jobs) {

@@ -3,9 +3,13 @@
 #ifndef QS_METRICS_H
 #define QS_METRICS_H
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "config.h"
 
 // X(name, help): of the instance.
 #define METRICS_INSTANCE(X)                                                                                                      \
@@ -26,7 +30,11 @@
     X(audit_full_percent, "rows or bytes of the audit log in percent of their limit, the greater of both; 0 = no limit")         \
     X(audit_oldest_ms, "when the oldest row of the audit log happened, ms since 1970; 0 = there is none")                        \
     X(audit_dropped, "rows that retention has removed from the audit log")                                                       \
-    X(audit_lost, "audit logs found damaged, removed or replaced, and begun anew")
+    X(audit_lost, "audit logs found damaged, removed or replaced, and begun anew")                                               \
+    X(reloads, "new configurations taken while running")                                                                         \
+    X(reload_faults, "new configurations refused")                                                                               \
+    X(config_bad, "1 while the newest configuration is refused and an older one is in effect")                                   \
+    X(config_loaded_ms, "when the configuration in effect was read, ms since 1970 by the machine's clock")
 
 // X(name, help): of each queue.
 #define METRICS_QUEUE(X)                                                                                                         \
@@ -60,23 +68,35 @@ enum { METRICS_LATENESS_BUCKETS = 16 };
 
 typedef _Atomic int64_t metric_t;
 
+// A place for the numbers of one queue. It stays where it is and keeps its numbers when the queue is configured anew, or removed
+// and added again.
 typedef struct metrics_queue {
 #define X(name, help) metric_t name;
     METRICS_QUEUE(X)
 #undef X
     metric_t lateness[METRICS_LATENESS_BUCKETS]; // jobs, not cumulative
+    char *name;                                  // of the queue; NULL = the place is free. Owned; guarded by the metrics' mutex
+    bool served;                                 // stands in the configuration in effect; likewise
 } metrics_queue_t;
 
 typedef struct metrics {
 #define X(name, help) metric_t name;
     METRICS_INSTANCE(X)
 #undef X
-    metrics_queue_t *queues; // owned, in the order of the config
-    size_t queue_count;
+    metrics_queue_t *queues; // owned; in the order in which they were first asked for
+    size_t queue_count;      // places
+    pthread_mutex_t mutex;   // guards names and `served`
 } metrics_t;
 
-metrics_t *metrics_new(size_t queue_count); // owned
-void metrics_free(metrics_t *metrics);      // takes; NULL is fine
+metrics_t *metrics_new(size_t places); // owned; for twice as many queues as one configuration has
+void metrics_free(metrics_t *metrics); // takes; NULL is fine
+
+// The numbers of this queue: those it had, or a free place, or else one whose queue is no longer served. NULL when all places are
+// taken by queues that are served. Called before roles start.
+metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name);
+
+// These queues are served from now on, and no others.
+void metrics_serve(metrics_t *metrics, const config_t *config);
 
 static inline void metric_add(metric_t *metric, int64_t n) { atomic_fetch_add_explicit(metric, n, memory_order_relaxed); }
 static inline void metric_set(metric_t *metric, int64_t n) { atomic_store_explicit(metric, n, memory_order_relaxed); }

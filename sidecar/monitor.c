@@ -72,7 +72,7 @@ monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
     m->watches = watches_new(keys, metrics);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;
-        ward_init(&m->wards[i], queue, &metrics->queues[i], keys->config->monitor.scan_interval_ms);
+        ward_init(&m->wards[i], queue, metrics_queue(metrics, queue->name), keys->config->monitor.scan_interval_ms);
         if (!(queue->policy.roles & ROLE_MONITOR)) continue;
         const dialect_ops_t *ops = ops_of(keys, i);
         if (ops->watch) monitor_watch(m, i, ops->watch);

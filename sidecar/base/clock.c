@@ -50,3 +50,9 @@ double random_unit(void) {
     random_bytes(&bits, sizeof bits);
     return (double)(bits >> 11) / (double)(UINT64_C(1) << 53);
 }
+
+int64_t wall_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}

@@ -42,7 +42,7 @@ typedef struct crowd {
 } crowd_t;
 
 static struct {
-    log_level_t level;
+    _Atomic log_level_t level;
     int json;
     pthread_mutex_t mutex;
     repeat_t repeats[REPEAT_SLOTS]; // guarded by mutex
@@ -56,6 +56,8 @@ void log_setup(log_level_t level, int json) {
     state.level = level;
     state.json = json;
 }
+
+void log_set_level(log_level_t level) { state.level = level; }
 
 static uint64_t hash_text(uint64_t hash, const char *text) {
     for (; text && *text; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);

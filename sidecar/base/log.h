@@ -26,6 +26,7 @@ typedef struct log_field {
 
 // json: objects; otherwise text for people. Call once, before any other thread runs.
 void log_setup(log_level_t level, int json);
+void log_set_level(log_level_t level); // at any time
 
 // `queue` may be NULL. `msg` should be a constant text: facts that vary go into fields.
 void log_write(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "app.h"
+#include "app_log.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "config.h"
@@ -20,18 +21,6 @@ const char cli_run_help[] =
     "SIGTERM or SIGINT: ends what is in flight, gives the lock back, exits with 0; a second one ends the process at once.\n"
     "SIGUSR1: writes what was counted so far into the log. Exit codes: 0 told to end, 1 failed, 78 bad config.\n";
 
-// Warnings of the loader come as lines; each becomes a line of the log.
-static void log_warnings(buffer_t *warnings) {
-    for (char *line = warnings->data; line && *line;) {
-        char *end = line;
-        while (*end && *end != '\n') end++;
-        char *next = *end ? end + 1 : end;
-        *end = '\0';
-        log_warn("main", NULL, "configuration", F_STR("reason", line));
-        line = next;
-    }
-}
-
 static bool log_as_json(const config_t *config) {
     switch (config->log.format) {
     case FORMAT_JSON: return true;
@@ -39,16 +28,6 @@ static bool log_as_json(const config_t *config) {
     case FORMAT_AUTO: break;
     }
     return !isatty(STDERR_FILENO);
-}
-
-static log_level_t log_level(const config_t *config) {
-    switch (config->log.level) {
-    case LEVEL_ERROR: return LOG_ERROR;
-    case LEVEL_WARN: return LOG_WARN;
-    case LEVEL_INFO: return LOG_INFO;
-    case LEVEL_DEBUG: return LOG_DEBUG;
-    }
-    return LOG_INFO;
 }
 
 int cli_run(int argc, char **argv) {
@@ -63,12 +42,10 @@ int cli_run(int argc, char **argv) {
         buffer_free(&messages);
         return CLI_BAD_CONFIG;
     }
-    log_setup(log_level(config), log_as_json(config));
+    log_setup(app_log_level(config), log_as_json(config));
     log_info("main", NULL, "queue-sidecar starts", F_STR("version", QS_VERSION), F_STR("config", config->path),
              F_STR("group", config->group), F_INT("queues", config->queue_count), F_INT("pid", getpid()));
-    log_warnings(&messages);
+    app_log_warnings(&messages);
     buffer_free(&messages);
-    status = app_run(config);
-    config_free(config);
-    return status;
+    return app_run(config);
 }

@@ -95,6 +95,9 @@ const config_key_t config_keys[] = {
     ROW("log", "format", KEY_ENUM, "auto", NULL, NULL, TOP(log.format), false,
         "Shape of a log line; auto is text on a terminal and JSON elsewhere.", .words = format_words),
 
+    ROW("reload", "poll", KEY_DURATION, "30s", "50ms", "24h", TOP(reload.poll_ms), true,
+        "How often the file is looked at for changes, a duration; a SIGHUP or a swapped ConfigMap is noticed at once, and off leaves it at that.", .zero = "off"),
+
     ROW("queue", "protected_timeout", KEY_DURATION, "3m", "50ms", "30d", POLICY(protected_timeout_ms), true,
         "How long one execution may take before the job counts as stalled, a duration.", .dialects = L | K | D | P),
     ROW("queue", "alive_timeout", KEY_DURATION, "off", "50ms", "3650d", POLICY(alive_timeout_ms), true,

@@ -66,3 +66,29 @@ Test(unit_metrics, quantiles_are_upper_bounds) {
     cr_assert_eq(metrics_lateness_quantile(queue, 1), INT64_MAX);
     metrics_free(metrics);
 }
+
+static config_t *config_of(queue_config_t *queues, size_t count) {
+    static config_t config;
+    config = (config_t){.queues = queues, .queue_count = count};
+    return &config;
+}
+
+Test(unit_metrics, a_queue_keeps_its_place_and_numbers) {
+    metrics_t *metrics = metrics_new(2);
+    queue_config_t queues[] = {{.name = (char[]){"a"}}, {.name = (char[]){"b"}}, {.name = (char[]){"c"}}};
+    metrics_serve(metrics, config_of(queues, 2));
+    metrics_queue_t *a = metrics_queue(metrics, "a");
+    metrics_queue_t *b = metrics_queue(metrics, "b");
+    metric_add(&a->promoted, 3);
+    metrics_lateness(b, 700, 5);
+    cr_assert(a != b && metrics_queue(metrics, "a") == a);
+    cr_assert_null(metrics_queue(metrics, "c"), "both places are served");
+    metrics_serve(metrics, config_of(queues, 1));
+    cr_assert(a->served && !b->served);
+    cr_assert_eq(metrics_queue(metrics, "b"), b, "it may come back");
+    cr_assert_eq(metrics_lateness_quantile(b, 1), 1000);
+    cr_assert_eq(metrics_queue(metrics, "c"), b, "the place of one that is gone");
+    cr_assert_eq(metrics_lateness_quantile(b, 1), 0);
+    cr_assert_eq(metric_get(&a->promoted), 3);
+    metrics_free(metrics);
+}

@@ -23,8 +23,7 @@ if held and held ~= ARGV[1] then
     end
     return reply
 end
-local served = redis.call('TYPE', KEYS[2]).ok
-if served ~= 'none' and served ~= 'hash' then redis.call('DEL', KEYS[2]) end -- ours by its name, whoever wrote it
+redis.call('DEL', KEYS[2]) -- ours by its name, whatever it holds: a queue that left the configuration is not served any more
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 local reply = {1, ARGV[1], tonumber(ARGV[2])}
 local fields = {}

@@ -1,0 +1,12 @@
+// What a configuration means for the log.
+#ifndef QS_APP_LOG_H
+#define QS_APP_LOG_H
+
+#include "base/buffer.h"
+#include "base/log.h"
+#include "config.h"
+
+log_level_t app_log_level(const config_t *config);
+void app_log_warnings(buffer_t *warnings); // those of config_load, a line each; the text is cut up
+
+#endif

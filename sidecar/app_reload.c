@@ -1,0 +1,64 @@
+#include "app_reload.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "app_log.h"
+#include "base/log.h"
+
+void reload_end(reload_t *reload) {
+    free(reload->refused);
+    reload->refused = NULL;
+}
+
+// Each line of `why` is one fault. What was said at the last look is not said again, unless somebody asked.
+static void refuse(reload_t *reload, buffer_t *why, bool asked, metrics_t *metrics) {
+    metric_set(&metrics->config_bad, 1);
+    bool known = reload->refused && strcmp(reload->refused, buffer_text(why)) == 0;
+    if (!known) {
+        free(reload->refused);
+        reload->refused = mem_printf("%s", buffer_text(why));
+        metric_add(&metrics->reload_faults, 1);
+    }
+    if (known && !asked) return;
+    char *rest = why->data;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;)
+        if (*line)
+            log_error("main", NULL, "the new configuration is refused, the old one stays in effect", F_STR("reason", line));
+}
+
+static void refuse_frozen(reload_t *reload, const buffer_t *frozen, bool asked, metrics_t *metrics) {
+    buffer_t why = {0};
+    buffer_printf(&why, "cannot change while the sidecar runs: %s; put them back, or restart it", buffer_text(frozen));
+    refuse(reload, &why, asked, metrics);
+    buffer_free(&why);
+}
+
+config_t *reload_read(reload_t *reload, const config_t *current, bool asked, metrics_t *metrics) {
+    buffer_t messages = {0};
+    buffer_t frozen = {0};
+    buffer_t changes = {0};
+    config_t *fresh = config_load(current->path, &messages);
+    if (fresh) config_changes(current, fresh, &frozen, &changes);
+    bool taken = fresh && !frozen.len && changes.len;
+    if (!fresh) {
+        refuse(reload, &messages, asked, metrics);
+    } else if (frozen.len) {
+        refuse_frozen(reload, &frozen, asked, metrics);
+    } else {
+        bool was_bad = reload->refused;
+        reload_end(reload);
+        metric_set(&metrics->config_bad, 0);
+        if (taken)
+            log_info("main", NULL, "new configuration", F_STR("config", current->path), F_STR("changes", buffer_text(&changes)));
+        else if (asked || was_bad)
+            log_info("main", NULL, "the configuration says what is in effect already", F_STR("config", current->path));
+        if (taken || asked) app_log_warnings(&messages);
+    }
+    buffer_free(&messages);
+    buffer_free(&frozen);
+    buffer_free(&changes);
+    if (taken) return fresh;
+    config_free(fresh);
+    return NULL;
+}

@@ -1,0 +1,258 @@
+/* A configuration that changes while the sidecar runs: what takes effect, what is refused, and that no lock, stamp or job is
+ * lost. */
+#include "scene.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char IN_EFFECT[] = "the new configuration is in effect";
+static const char REFUSED[] = "the new configuration is refused";
+static const char CHANGES[] = "\"msg\":\"new configuration\"";
+
+static void write_config(scene_t *scene, daemon_t *d, sidecar_t spec) {
+    char *text = scene_config(scene, spec);
+    daemon_write_config(d, "%s", text);
+    free(text);
+}
+
+/* Waits until the log has a line more of that kind than `before`. */
+static void await_line(daemon_t *d, const char *line, int before) {
+    cr_assert(wait_for(daemon_log_count(d, line) > before, 10000), "%s does not come: %s", line, daemon_log(d));
+}
+
+/* Writes a config, sends SIGHUP, and waits for the line that answers. */
+static void reload(scene_t *scene, daemon_t *d, sidecar_t spec, const char *answer) {
+    int before = daemon_log_count(d, answer);
+    write_config(scene, d, spec);
+    daemon_signal(d, SIGHUP);
+    await_line(d, answer, before);
+}
+
+static void expect_job(redis_t *r, const char *queue, const char *job) {
+    char *taken = scene_take(r, queue, 10000);
+    cr_assert(taken && strcmp(taken, job) == 0, "%s came, not %s", taken ? taken : "nothing", job);
+    free(taken);
+}
+
+Test(daemon_reload, a_timeout_changes_and_lock_and_stamp_stay) {
+    scene_t scene = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(
+        &scene, (sidecar_t){.scan = "50ms",
+                            .queues = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; protected_timeout = \"1h\"; }"});
+    redis_ok(scene.r, "LPUSH q:backup job");
+    cr_assert(wait_for(redis_int(scene.r, "HLEN sidecar:q:stamps") == 1, 10000));
+    char *token = redis_str(scene.r, "GET sidecar:g:lock");
+    char *stamps = redis_str(scene.r, "DUMP sidecar:q:stamps");
+    reload(&scene, d,
+           (sidecar_t){.scan = "50ms",
+                       .queues = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; protected_timeout = \"2h\"; }"},
+           IN_EFFECT);
+    scene_works(&scene, "q");
+    cr_assert_str_eq(redis_str(scene.r, "DUMP sidecar:q:stamps"), stamps);
+    reload(&scene, d,
+           (sidecar_t){.scan = "50ms",
+                       .queues = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; protected_timeout = \"50ms\"; }"},
+           IN_EFFECT);
+    expect_job(scene.r, "q", "job");
+    cr_assert(scene_says(d, CHANGES, "q: protected_timeout \\\"2h\\\" -> \\\"50ms\\\""), "%s", daemon_log(d));
+    cr_assert_str_eq(redis_str(scene.r, "GET sidecar:g:lock"), token, "nobody else ever held the lock");
+    cr_assert_eq(daemon_log_count(d, "gave the lock back"), 0);
+    cr_assert_eq(daemon_log_count(d, "still leading"), 2);
+    scene_end(&scene);
+}
+
+Test(daemon_reload, queues_come_and_go) {
+    scene_t scene = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&scene, (sidecar_t){.queues = "{ name = \"q\"; }"});
+    daemon_t *other = scene_sidecar_up(&scene, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"sms\"; }"});
+    await_line(other, "the leader does not serve queues of ours", 0);
+    reload(&scene, d, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"sms\"; }"}, IN_EFFECT);
+    scene_works(&scene, "sms");
+    scene_works(&scene, "q");
+    cr_assert(scene_says(d, CHANGES, "queue sms added"));
+    cr_assert_eq(redis_int(scene.r, "HEXISTS sidecar:g:queues sms"), 1);
+    reload(&scene, d, (sidecar_t){.queues = "{ name = \"sms\"; }"}, IN_EFFECT);
+    scene_works(&scene, "sms");
+    cr_assert(scene_says(d, CHANGES, "queue q removed"));
+    cr_assert_eq(redis_int(scene.r, "HEXISTS sidecar:g:queues q"), 0, "nobody may think that it is served");
+    scene_end(&scene);
+}
+
+Test(daemon_reload, with_a_lock_for_each_queue_that_of_a_removed_one_is_given_back) {
+    scene_t scene = scene_begin(NULL);
+    sidecar_t both = {.scope = "queue", .ttl = "10m", .queues = "{ name = \"q\"; }, { name = \"sms\"; }"};
+    daemon_t *d = scene_sidecar_up(&scene, both);
+    cr_assert(wait_for(redis_int(scene.r, "EXISTS sidecar:q:lock sidecar:sms:lock") == 2, 10000));
+    char *token = redis_str(scene.r, "GET sidecar:sms:lock");
+    reload(&scene, d, (sidecar_t){.scope = "queue", .ttl = "10m", .queues = "{ name = \"new\"; }, { name = \"sms\"; }"},
+           IN_EFFECT);
+    scene_works(&scene, "new");
+    scene_works(&scene, "sms");
+    cr_assert_eq(redis_int(scene.r, "EXISTS sidecar:q:lock"), 0);
+    cr_assert_str_eq(redis_str(scene.r, "GET sidecar:sms:lock"), token);
+    scene_end(&scene);
+}
+
+Test(daemon_reload, a_bad_file_changes_nothing_and_is_said) {
+    scene_t scene = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&scene, (sidecar_t){.queues = "{ name = \"q\"; }"});
+    reload(&scene, d, (sidecar_t){.queues = "{ name = \"q\"; retry_times = -1; colour = \"red\"; }"}, REFUSED);
+    await_line(d, "colour", 0);
+    cr_assert(scene_says(d, REFUSED, "retry_times"), "%s", daemon_log(d));
+    scene_works(&scene, "q");
+    daemon_write_config(d, "queues = (");
+    daemon_signal(d, SIGHUP);
+    await_line(d, "syntax error", 0);
+    scene_works(&scene, "q");
+    daemon_signal(d, SIGUSR1);
+    await_line(d, "\"config_bad\":1", 0);
+    cr_assert_eq(unlink(daemon_config_path(d)), 0);
+    daemon_signal(d, SIGHUP);
+    await_line(d, "No such file", 0);
+    reload(&scene, d, (sidecar_t){.queues = "{ name = \"q\"; }"}, "what is in effect already");
+    daemon_signal(d, SIGUSR1);
+    await_line(d, "\"config_bad\":0", 0);
+    cr_assert_eq(daemon_log_count(d, IN_EFFECT), 0);
+    scene_end(&scene);
+}
+
+Test(daemon_reload, what_cannot_change_is_named_and_nothing_else_is_taken) {
+    scene_t scene = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&scene, (sidecar_t){.queues = "{ name = \"q\"; }"});
+    reload(&scene, d,
+           (sidecar_t){.group = "other",
+                       .ttl = "7s",
+                       .redis = "password = \"secret\";",
+                       .queues = "{ name = \"q\"; ready = \"elsewhere\"; retry_times = 9; }, { name = \"sms\"; }"},
+           REFUSED);
+    cr_assert(scene_says(d, REFUSED, "group, redis.password, lock.ttl, q: ready"), "%s", daemon_log(d));
+    cr_assert_eq(daemon_log_count(d, "secret"), 0);
+    cr_assert_eq(redis_int(scene.r, "EXISTS sidecar:sms:meta"), 0);
+    scene_works(&scene, "q");
+    scene_end(&scene);
+}
+
+/* A directory as the kubelet mounts a ConfigMap: the file is a link through `..data`, which is a link to the directory of a
+ * version (kubernetes, pkg/volume/util/atomic_writer.go). */
+static void write_version(const char *mount, const char *version, const char *text) {
+    char *directory = temp_path(mount, version);
+    char *path = temp_path(directory, "queue-sidecar.cfg");
+    char *fresh = temp_path(mount, "..data_tmp");
+    char *data = temp_path(mount, "..data");
+    cr_assert_eq(mkdir(directory, 0755), 0);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    cr_assert_eq(fclose(file), 0);
+    cr_assert_eq(symlink(version, fresh), 0);
+    cr_assert_eq(rename(fresh, data), 0);
+    free(directory);
+    free(path);
+    free(fresh);
+    free(data);
+}
+
+static char *config_with(const scene_t *scene, const char *retries, const char *poll) {
+    char *queues = NULL;
+    char *text = NULL;
+    cr_assert_gt(asprintf(&queues, "{ name = \"q\"; retry_times = %s; }", retries), 0);
+    char *config = scene_config(scene, (sidecar_t){.queues = queues});
+    cr_assert_gt(asprintf(&text, "%s\nreload = { poll = \"%s\"; };\n", config, poll), 0);
+    free(config);
+    free(queues);
+    return text;
+}
+
+Test(daemon_reload, a_swapped_configmap_is_noticed) {
+    scene_t scene = scene_begin(NULL);
+    char *mount = temp_path(temp_root(), "mount");
+    char *path = temp_path(mount, "queue-sidecar.cfg");
+    cr_assert_eq(mkdir(mount, 0755), 0);
+    write_version(mount, "..v1", config_with(&scene, "1", "off"));
+    cr_assert_eq(symlink("..data/queue-sidecar.cfg", path), 0);
+    const char *args[] = {"-c", path, NULL};
+    daemon_t *d = daemon_start_with(&(daemon_options_t){.args = args}, "%s", config_with(&scene, "1", "off"));
+    scene.sidecars[scene.count++] = d;
+    await_line(d, "\"leading\"", 0);
+    write_version(mount, "..v2", config_with(&scene, "2", "off"));
+    await_line(d, IN_EFFECT, 0);
+    cr_assert(scene_says(d, CHANGES, "q: retry_times 1 -> 2"), "%s", daemon_log(d));
+    write_version(mount, "..v3", config_with(&scene, "-3", "off"));
+    await_line(d, REFUSED, 0);
+    write_version(mount, "..v4", config_with(&scene, "4", "off"));
+    await_line(d, "q: retry_times 2 -> 4", 0);
+    scene_works(&scene, "q");
+    scene_end(&scene);
+}
+
+Test(daemon_reload, the_file_is_looked_at_without_being_told) {
+    scene_t scene = scene_begin(NULL);
+    daemon_t *d = daemon_start("%s", config_with(&scene, "1", "50ms"));
+    scene.sidecars[scene.count++] = d;
+    await_line(d, "\"leading\"", 0);
+    daemon_write_config(d, "%s", config_with(&scene, "-1", "50ms"));
+    await_line(d, REFUSED, 0);
+    cr_assert(scene_stays(daemon_log_count(d, REFUSED) == 1, 300), "the same fault is said once");
+    daemon_write_config(d, "%s", config_with(&scene, "2", "50ms"));
+    await_line(d, "q: retry_times 1 -> 2", 0);
+    await_line(d, IN_EFFECT, 0);
+    cr_assert(scene_stays(daemon_log_count(d, CHANGES) <= 2, 300), "what is in effect is not taken again");
+    scene_works(&scene, "q");
+    scene_end(&scene);
+}
+
+Test(daemon_reload, sigterm_amid_a_change_gives_the_lock_back) {
+    scene_t scene = scene_begin(NULL);
+    for (int i = 0; i < 10; i++) {
+        daemon_t *d = scene_sidecar_up(&scene, (sidecar_t){.ttl = "10m", .queues = "{ name = \"q\"; }"});
+        write_config(&scene, d,
+                     (sidecar_t){.ttl = "10m", .queues = i % 2 ? "{ name = \"q\"; retry_times = 7; }" : "{ name = \"sms\"; }"});
+        daemon_signal(d, SIGHUP);
+        if (i % 3) await_line(d, i % 3 == 1 ? CHANGES : "still leading", 0);
+        cr_assert_eq(daemon_terminate(d, 5000).code, 0);
+        cr_assert_eq(redis_int(scene.r, "EXISTS sidecar:g:lock"), 0, "round %d: %s", i, daemon_log(d));
+        daemon_free(d);
+        scene.count--;
+    }
+    scene_end(&scene);
+}
+
+enum { RELOADS = 200, BATCH = 25 };
+
+/* Every job comes once, and the lock never changes hands, whatever is in the file. */
+Test(daemon_reload, two_hundred_reloads_under_load) {
+    scene_t scene = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&scene, (sidecar_t){.ttl = "30s", .queues = "{ name = \"q\"; }"});
+    daemon_t *standby = scene_sidecar_up(&scene, (sidecar_t){.ttl = "30s", .queues = "{ name = \"q\"; }"});
+    char *token = redis_str(scene.r, "GET sidecar:g:lock");
+    char queues[200];
+    int jobs = 0;
+    for (int i = 0; i < RELOADS; i++) {
+        bool good = i % 3 != 1;
+        snprintf(queues, sizeof queues, "{ name = \"q\"; retry_times = %d; }%s", good ? i : -1 - i,
+                 i % 5 ? "" : ", { name = \"extra\"; }");
+        for (int k = 0; k < BATCH; k++, jobs++)
+            redis_ok(scene.r, "ZADD q:delayed %lld job-%d", (long long)scene_ms(scene.r) + k % 7, jobs);
+        reload(&scene, d, (sidecar_t){.ttl = "30s", .queues = queues}, good ? IN_EFFECT : REFUSED);
+    }
+    cr_assert(wait_for(redis_int(scene.r, "LLEN q") == jobs, 10000), "%lld of %d", redis_int(scene.r, "LLEN q"), jobs);
+    char *seen = calloc((size_t)jobs, 1);
+    for (int i = 0; i < jobs; i++) {
+        char *job = redis_str(scene.r, "RPOP q");
+        int number = atoi(job + strlen("job-"));
+        cr_assert(number >= 0 && number < jobs && !seen[number], "%s came twice", job);
+        seen[number] = 1;
+        free(job);
+    }
+    cr_assert_str_eq(redis_str(scene.r, "GET sidecar:g:lock"), token);
+    cr_assert_eq(daemon_log_count(standby, "\"leading\""), 0);
+    cr_assert_lt(daemon_rss_kib(d), 64 * 1024);
+    free(seen);
+    scene_end(&scene);
+}
