@@ -52,6 +52,7 @@
     X(retried, "jobs given back to the workers")                                                                                 \
     X(retried_unrecorded, "of them, while the failure stream was full")                                                          \
     X(ended, "final failures")                                                                                                   \
+    X(failed_recorded, "failures that workers decided, and that were recorded")                                                  \
     X(stray_reports, "reports removed because no pass met their job")                                                            \
     X(sentinels, "sentinels planted")                                                                                            \
     X(old_sentinels, "sentinels removed because there was a newer one")                                                          \

@@ -2,11 +2,11 @@
 
 #include <stdlib.h>
 
+#include "base/base64.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "cli/audit.h"
 #include "cli/audit_fields.h"
-#include "cli/encode.h"
 #include "cli/when.h"
 
 enum { COLUMNS_MOST = 256, KEY_MOST = 64, NUMBER_MOST = 20 };
@@ -100,7 +100,7 @@ static bool read_bytes(audit_reader_t *reader, int column, buffer_t *why) {
     slice_t encoding = value(reader, ENCODING + column);
     slot_t *slot = &reader->slots[column];
     if (slice_is(encoding, "text") || !reader->slots[ENCODING + column].given) return true;
-    bool good = slice_is(encoding, "base64") && (slot->len == 0 || decode_base64(reader->text.data + slot->at, &slot->len));
+    bool good = slice_is(encoding, "base64") && (slot->len == 0 || base64_decode(reader->text.data + slot->at, &slot->len));
     if (!good) buffer_printf(why, "%s is not in the encoding that %s_encoding names", name_of(column), name_of(column));
     return good;
 }

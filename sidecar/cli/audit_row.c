@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/base64.h"
 #include "cli/audit.h"
 #include "cli/audit_fields.h"
 #include "cli/encode.h"
@@ -48,7 +49,7 @@ static void add_text(buffer_t *out, const audit_row_t *row, size_t field) {
     switch (audit_fields[field].kind) {
     case FIELD_BYTES:
         if (!is_text(row, *(const slice_t *)at)) {
-            encode_base64(out, *(const slice_t *)at);
+            base64_encode(out, *(const slice_t *)at);
             return;
         } // fall through
     case FIELD_TEXT: buffer_add(out, ((const slice_t *)at)->data, ((const slice_t *)at)->len); return;

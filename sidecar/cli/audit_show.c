@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/base64.h"
 #include "cli/audit.h"
 #include "cli/encode.h"
 #include "cli/table.h"
@@ -77,7 +78,7 @@ static void print_bytes(const char *name, slice_t bytes, bool is_text, int64_t s
     if (is_text)
         encode_plain(&plain, bytes, true);
     else
-        encode_base64(&plain, bytes);
+        base64_encode(&plain, bytes);
     for (const char *line = buffer_text(&plain); *line;) {
         size_t len = is_text ? strcspn(line, "\n") : strnlen(line, BASE64_LINE);
         printf("  %.*s\n", (int)len, line);

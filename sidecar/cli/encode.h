@@ -11,9 +11,6 @@
 void encode_json(buffer_t *out, slice_t text);
 // A field by RFC 4180, quoted where it must be.
 void encode_csv(buffer_t *out, slice_t text);
-void encode_base64(buffer_t *out, slice_t bytes); // RFC 4648, padded
-// Back, in place: `len` characters at `text` become *len bytes. False when they are no padded base64 without anything else.
-bool decode_base64(char *text, size_t *len);
 // For a terminal: what could move the cursor, change colours or turn the direction of text is shown as \n, \x1b, \u202e; so are
 // bytes that are no UTF-8. lines: line feeds stay.
 void encode_plain(buffer_t *out, slice_t bytes, bool lines);

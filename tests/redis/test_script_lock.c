@@ -406,6 +406,12 @@ static const struct {
     {SCRIPT_bull_stalled, "4 b:stalled b:active b:stalled-check sidecar:b:meta b: 9 0 9 99 99 name"},
     {SCRIPT_bull_settle, "14 sidecar:app:lock b:stalled b:active b:wait b:paused b:meta-paused b:failed sidecar:b:recorded "
                          "sidecar:b:failures sidecar:b:meta b:1 b:1:lock b:1:logs sidecar:app:lock T 1 - retry - - 0 9 kind x"},
+    {SCRIPT_bull_seen, "3 sidecar:app:lock b:failed sidecar:b:recorded T 600000 9 5"},
+    {SCRIPT_bull_failed, "2 b:failed sidecar:b:recorded b: -inf 0 9 9 99 99 1 name"},
+    {SCRIPT_bull_record,
+     "5 sidecar:app:lock b:failed sidecar:b:recorded sidecar:b:failures sidecar:b:meta T 1 5 9999 kind failed"},
+    {SCRIPT_bull_requeue, "12 sidecar:b:requeued sidecar:b:failures sidecar:b:meta b:1 b:1:lock b:failed b:wait b:paused "
+                          "b:meta-paused b:active b:delayed b:id event me 0 1 - 0 1 9 2 name n kind requeued"},
     {SCRIPT_heal, "1 sidecar:app:lock T 60000"},
     {SCRIPT_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };

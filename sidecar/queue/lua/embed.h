@@ -25,7 +25,11 @@
     X(bull_promote)                                                                                                              \
     X(bull_mark)                                                                                                                 \
     X(bull_stalled)                                                                                                              \
-    X(bull_settle)
+    X(bull_settle)                                                                                                               \
+    X(bull_seen)                                                                                                                 \
+    X(bull_failed)                                                                                                               \
+    X(bull_record)                                                                                                               \
+    X(bull_requeue)
 
 #define X(name)                                                                                                                  \
     extern const char lua_##name[];                                                                                              \

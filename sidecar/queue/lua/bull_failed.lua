@@ -1,0 +1,75 @@
+#!lua flags=no-writes
+-- bull_failed: failures of a Bull 4 queue that have no record yet, with what a record needs.
+--
+-- KEYS[1]  failed    zset, score = finishedOn by a worker's clock
+-- KEYS[2]  recorded  zset of ours, see bull_seen
+-- ARGV[1]  prefix    of the keys of jobs
+-- ARGV[2]  from      score to begin at; '' = look at the ids that are given
+-- ARGV[3]  skip      entries from there on that were looked at already
+-- ARGV[4]  count     entries to look at
+-- ARGV[5]  jobs      no further one is looked at once so many without a record were found, 1 to 1000
+-- ARGV[6]  size      or so many bytes of them read
+-- ARGV[7]  most      bytes of a job; of a larger one only small fields are told
+-- ARGV[8]  fields    how many names of fields follow
+-- ARGV[9+] these, then the ids
+-- Reply    {now in ms, entries looked at, score of the last, how many of these have that score, and for each failure without a
+--          record: id, score ('' = it is not in failed), '', 'none' (it has no hash), 'large N' (bytes) or '!' and an error, then its
+--          fields, '' for what it lacks}
+-- Safe     reads only; one bad hash spoils no other.
+local time = redis.call('TIME')
+local fields, most = {}, tonumber(ARGV[7])
+for i = 9, 8 + ARGV[8] do fields[#fields + 1] = ARGV[i] end
+local asked = {}
+if ARGV[2] ~= '' then
+    asked = redis.call('ZRANGEBYSCORE', KEYS[1], ARGV[2], '+inf', 'WITHSCORES', 'LIMIT', ARGV[3], ARGV[4])
+else
+    for i = 9 + ARGV[8], #ARGV do
+        asked[#asked + 1] = ARGV[i]
+        asked[#asked + 1] = redis.call('ZSCORE', KEYS[1], ARGV[i]) or ''
+    end
+end
+local reply = {string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000)), 0, '', 0}
+local found, size = 0, 0
+
+-- How many bytes the values are; nil and an error where the key is no hash.
+local function bytes_of(key)
+    local sum, large = 0, false
+    for _, field in ipairs(fields) do
+        local length = redis.pcall('HSTRLEN', key, field)
+        if type(length) == 'table' then return nil, length.err end
+        sum, large = sum + length, large or length > 4096
+    end
+    return sum, large
+end
+
+local function tell(id, score)
+    local key = ARGV[1] .. id
+    local bytes, detail = bytes_of(key)
+    local job, state = {}, ''
+    if not bytes then
+        state = '!' .. detail
+    elseif bytes > most then
+        state = string.format('large %.0f', bytes)
+        for i, field in ipairs(fields) do job[i] = redis.call('HSTRLEN', key, field) <= 4096 and redis.call('HGET', key, field) end
+    elseif bytes == 0 then
+        state = 'none'
+    else
+        job = redis.call('HMGET', key, unpack(fields))
+    end
+    reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = id, score, state
+    for i = 1, #fields do
+        size = size + #(job[i] or '')
+        reply[#reply + 1] = job[i] or ''
+    end
+    found = found + 1
+end
+
+for i = 1, #asked, 2 do
+    if found >= tonumber(ARGV[5]) or size >= tonumber(ARGV[6]) then break end
+    local id, score = asked[i], asked[i + 1]
+    reply[2] = reply[2] + 1
+    reply[4] = score == reply[3] and reply[4] + 1 or 1
+    reply[3] = score
+    if score == '' or not redis.call('ZSCORE', KEYS[2], id .. ':' .. score) then tell(id, score) end
+end
+return reply

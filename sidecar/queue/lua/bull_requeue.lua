@@ -1,0 +1,86 @@
+#!lua
+-- bull_requeue: puts a failed job of a Bull 4 queue back to its workers, as Bull's own Job.retry() does: at most once an event.
+--
+-- KEYS[1]  requeued  hash: first 16 bytes of a failed event's id -> its mark, 'requeued <when, ms> <by whom>'
+-- KEYS[2]  failures  stream that takes the record
+-- KEYS[3]  meta      hash of that stream's queue; field `bytes`: of all values in the stream
+-- KEYS[4]  job       its hash
+-- KEYS[5]  job lock
+-- KEYS[6]  failed    zset
+-- KEYS[7]  wait      list
+-- KEYS[8]  paused    list, in place of wait while there is
+-- KEYS[9]  meta-paused
+-- KEYS[10] active    list
+-- KEYS[11] delayed   zset
+-- KEYS[12] id        string: the last number that Bull gave to a job
+-- ARGV[1]  event     the field in requeued
+-- ARGV[2]  by        who wants it
+-- ARGV[3]  again     '1': although there is a mark
+-- ARGV[4]  job       its id
+-- ARGV[5]  made      `timestamp` of the job that failed: another one has its id where that differs; '' = is not looked at
+-- ARGV[6]  lifo      '1': it is the next to be taken
+-- ARGV[7]  stalls    maxStalledCount: a job that has stalled more often counts anew, or its next stall would end it
+-- ARGV[8]  size      bytes of all values of the record
+-- ARGV[9]  fields    how many names and values follow: of the hash, where it is gone
+-- ARGV[10+] these, then names and values of the record; 'at' is added here
+-- Reply    as requeue, and {'waiting', why}: nothing was done, because the job is not among the failed ones
+-- Safe     as requeue: the mark lets one caller through, everything is looked at before the first write, and what was written is taken
+--          back when the push is refused. The job is in wait before it leaves failed. Without allow-oom: a full Redis refuses it.
+local wanted = {{'requeued', KEYS[1], 'hash'}, {'failures', KEYS[2], 'stream'}, {'meta', KEYS[3], 'hash'}, {'failed', KEYS[6], 'zset'},
+    {'wait', KEYS[7], 'list'}, {'paused', KEYS[8], 'list'}, {'meta-paused', KEYS[9], 'string'}, {'active', KEYS[10], 'list'},
+    {'delayed', KEYS[11], 'zset'}, {'id', KEYS[12], 'string'}}
+for _, want in ipairs(wanted) do
+    local found = redis.call('TYPE', want[2]).ok
+    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
+end
+local id, stalls, fields, record = ARGV[4], tonumber(ARGV[7]), {}, {}
+for i = 10, #ARGV do
+    local to = #fields < tonumber(ARGV[9]) and fields or record
+    to[#to + 1] = ARGV[i]
+end
+local mark = redis.call('HGET', KEYS[1], ARGV[1])
+if mark and ARGV[3] ~= '1' then return {'known', mark} end
+local holds = redis.call('TYPE', KEYS[4]).ok
+if holds ~= 'none' and holds ~= 'hash' then return {'waiting', 'its key holds a ' .. holds} end
+if redis.call('EXISTS', KEYS[5]) == 1 then return {'waiting', 'a worker has it'} end
+local failed = redis.call('ZSCORE', KEYS[6], id)
+local job = redis.call('HMGET', KEYS[4], 'name', 'timestamp', 'stalledCounter')
+local there = job[1] ~= false -- a hash without a name is what a worker wrote of a job that was gone
+if there and ARGV[5] ~= '' and (job[2] or '') ~= ARGV[5] then return {'waiting', 'another job has its id now'} end
+if there and not failed then return {'waiting', 'it is no longer failed: it waits, runs, or has completed'} end
+if redis.call('LPOS', KEYS[10], id) or redis.call('ZSCORE', KEYS[11], id) then return {'waiting', 'it is active or delayed'} end
+if not there and #fields == 0 then return {'waiting', 'its hash is gone, and the log does not have it'} end
+local time = redis.call('TIME')
+local at = string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))
+local target = redis.call('EXISTS', KEYS[9]) == 1 and KEYS[8] or KEYS[7]
+local given = tonumber(string.match(redis.call('GET', KEYS[12]) or '', '^%d+$')) or 0
+redis.call('ZREM', KEYS[1] .. ':none', '') -- would be refused here, and not when the job is in two places
+
+redis.call('HSET', KEYS[1], ARGV[1], 'requeued ' .. at .. ' ' .. ARGV[2])
+local function take_back(why)
+    if holds == 'none' then redis.pcall('DEL', KEYS[4]) end
+    local undone = mark and redis.pcall('HSET', KEYS[1], ARGV[1], mark) or redis.pcall('HDEL', KEYS[1], ARGV[1])
+    local kept = type(undone) == 'table' and undone.err
+    return {'failed', kept and why .. '; its mark could not be taken back (' .. kept .. '): use --again' or why}
+end
+if not there then
+    local made = redis.pcall('HSET', KEYS[4], unpack(fields))
+    if type(made) == 'table' then return take_back(made.err) end
+    -- Bull gives numbers to jobs, and swallows a new one whose number a hash has: after FLUSHALL or obliterate() it begins at 1.
+    local raised = #id < 16 and string.match(id, '^[1-9]%d*$') and tonumber(id) > given and redis.pcall('SET', KEYS[12], id)
+    if raised and raised.err then return take_back(raised.err) end
+end
+local pushed
+if ARGV[6] == '1' then pushed = redis.pcall('RPUSH', target, id) else pushed = redis.pcall('LPUSH', target, id) end
+if type(pushed) == 'table' then return take_back(pushed.err) end
+local counter = there and job[3] or redis.call('HGET', KEYS[4], 'stalledCounter')
+if (tonumber(counter or '') or 0) > stalls then redis.pcall('HSET', KEYS[4], 'stalledCounter', '0') end
+redis.pcall('HSET', KEYS[4], 'retriedOn', at)
+redis.pcall('HDEL', KEYS[4], 'finishedOn', 'processedOn', 'failedReason')
+redis.pcall('ZREM', KEYS[6], id)
+redis.pcall('PUBLISH', KEYS[7] .. 'ing@sidecar', id)
+local recorded = redis.pcall('XADD', KEYS[2], '*', 'at', at, unpack(record))
+if type(recorded) == 'table' then return {'unrecorded', recorded.err} end
+local bytes = tonumber(string.match(redis.call('HGET', KEYS[3], 'bytes') or '', '^%d+$')) or 0
+redis.pcall('HSET', KEYS[3], 'bytes', string.format('%.0f', bytes + #at + ARGV[8]))
+return {'done'}

@@ -1,0 +1,329 @@
+/* The scripts that read Bull's failures and record them: each once, whatever stands in the keys. */
+#include "bull_failure.h"
+
+#define OVERLAP "600000"
+
+static fixture_t setup(void) {
+    fixture_t f = fixture_start(NULL);
+    redis_ok(f.r, "SET " BULL_LOCK " T");
+    return f;
+}
+
+/* ---- bull_seen */
+
+static redisReply *ask_seen(redis_t *r, const char *token, const char *most, const char *seen) {
+    call_t call = call_begin(SCRIPT_bull_seen, "3");
+    const char *const words[] = {BULL_LOCK, BULL "failed", BULL_OURS "recorded", token, OVERLAP, most, seen};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) call_text(&call, words[i]);
+    return call_end(&call, r);
+}
+
+static long long seen(redis_t *r, const char *most, const char *move) {
+    redisReply *reply = ask_seen(r, "T", most, move);
+    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 3, "%s", reply->str);
+    cr_assert_str_eq(reply->element[0]->str, "seen");
+    cr_assert_leq(llabs(strtoll(reply->element[1]->str, NULL, 10) - call_now_ms(r)), 60000);
+    long long at = strtoll(reply->element[2]->str, NULL, 10);
+    freeReplyObject(reply);
+    return at;
+}
+
+static void fail_ago(redis_t *r, const char *id, long long ago_ms) {
+    char finished[32];
+    snprintf(finished, sizeof finished, "%lld", call_now_ms(r) - ago_ms);
+    bull_fail(r, id, finished, "boom");
+}
+
+Test(redis_bull_failed, what_failed_before_the_queue_was_adopted_is_known) {
+    fixture_t f = setup();
+    fail_ago(f.r, "old", 3600000);
+    fail_ago(f.r, "new", 1000);
+    fail_ago(f.r, "ahead", -3600000);
+    long long at = seen(f.r, "100", "");
+    cr_expect_leq(llabs(at - call_now_ms(f.r)), 60000);
+    cr_expect_eq(redis_int(f.r, "ZCARD " BULL_OURS "recorded"), 3); /* new, ahead and :seen; what is older is never read */
+    cr_expect_eq(seen(f.r, "100", ""), at, "asked again, it does not move");
+    fixture_stop(&f);
+}
+
+/* More have failed within the overlap than are taken as known: a look must not reach down to the others. */
+Test(redis_bull_failed, a_queue_that_fails_all_the_time_is_adopted_in_one_bounded_step) {
+    fixture_t f = setup();
+    long long now = call_now_ms(f.r);
+    redis_ok(f.r, "EVAL %s 1 " BULL "failed %lld",
+             "for i = 1, 3000 do redis.call('ZADD', KEYS[1], ARGV[1] - 300000 + i, 'job' .. i) end", now);
+    long long at = seen(f.r, "1200", "");
+    cr_expect_eq(redis_int(f.r, "ZCARD " BULL_OURS "recorded"), 1201);
+    cr_expect_eq(at - 600000, now - 300000 + 1801, "the oldest that is known");
+    fixture_stop(&f);
+}
+
+Test(redis_bull_failed, seen_moves_forwards_and_forgets_what_is_not_read_again) {
+    fixture_t f = setup();
+    char move[32], before[32];
+    long long at = seen(f.r, "100", "");
+    snprintf(move, sizeof move, "%lld", at + 1000);
+    snprintf(before, sizeof before, "%lld", at - 5000);
+    redis_ok(f.r, "ZADD " BULL_OURS "recorded %lld gone %lld kept", at + 1000 - 600000 - 1, at + 1000 - 600000);
+    cr_expect_eq(seen(f.r, "100", move), at + 1000);
+    cr_expect_eq(seen(f.r, "100", before), at + 1000);
+    cr_expect_eq(redis_int(f.r, "ZCARD " BULL_OURS "recorded"), 2);
+    redis_expect(f.r, NULL, "ZSCORE " BULL_OURS "recorded gone");
+    fixture_stop(&f);
+}
+
+Test(redis_bull_failed, seen_is_fenced_and_looks_at_types) {
+    fixture_t f = setup();
+    expect_word(ask_seen(f.r, "other", "100", ""), "fenced");
+    cr_expect_eq(redis_int(f.r, "EXISTS " BULL_OURS "recorded"), 0);
+    fixture_make_key(f.r, BULL "failed", "list");
+    expect_type(ask_seen(f.r, "T", "100", ""), "failed", "list");
+    fixture_make_key(f.r, BULL_OURS "recorded", "hash");
+    redis_ok(f.r, "DEL " BULL "failed");
+    expect_type(ask_seen(f.r, "T", "100", ""), "recorded", "hash");
+    fixture_stop(&f);
+}
+
+/* ---- bull_failed */
+
+/* One call; begins as page_new gives it. */
+typedef struct {
+    const char *from, *skip, *count, *jobs, *size, *most;
+    const char *ids[4];
+} page_t;
+
+static page_t page_new(void) {
+    return (page_t){.from = "-inf", .skip = "0", .count = "500", .jobs = "64", .size = "4194304", .most = "1048576"};
+}
+
+static redisReply *read_page(redis_t *r, page_t ask) {
+    char fields[8];
+    call_t call = call_begin(SCRIPT_bull_failed, "2");
+    snprintf(fields, sizeof fields, "%d", (int)BULL_FIELDS);
+    const char *const words[] = {
+        BULL "failed", BULL_OURS "recorded", BULL, ask.from, ask.skip, ask.count, ask.jobs, ask.size, ask.most, fields};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) call_text(&call, words[i]);
+    for (size_t i = 0; i < BULL_FIELDS; i++) call_text(&call, bull_field_names[i]);
+    for (size_t i = 0; i < 4 && ask.ids[i]; i++) call_text(&call, ask.ids[i]);
+    redisReply *reply = call_in_vain(&call, r);
+    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements >= 4, "%s", reply->str);
+    cr_assert_eq((reply->elements - 4) % (3 + BULL_FIELDS), 0);
+    return reply;
+}
+
+static const redisReply *told(const redisReply *page, size_t index, size_t of) {
+    return page->element[4 + index * (3 + BULL_FIELDS) + of];
+}
+
+/* Of a page: how many entries it looked at, the last score and how many have it, and the ids that it tells of, each as id=state.
+ */
+static void expect_page(redis_t *r, page_t ask, long long looked, const char *last, long long same, const char *ids) {
+    redisReply *page = read_page(r, ask);
+    buffer_t found = {0};
+    for (size_t i = 0; 4 + i * (3 + BULL_FIELDS) < page->elements; i++)
+        buffer_printf(&found, "%s%s=%s", i ? " " : "", told(page, i, 0)->str, told(page, i, 2)->str);
+    cr_expect_eq(page->element[1]->integer, looked, "looked at %lld", page->element[1]->integer);
+    cr_expect_str_eq(page->element[2]->str, last);
+    cr_expect_eq(page->element[3]->integer, same, "%lld have the last score", page->element[3]->integer);
+    cr_expect_str_eq(buffer_text(&found), ids, "%s", buffer_text(&found));
+    buffer_free(&found);
+    freeReplyObject(page);
+}
+
+Test(redis_bull_failed, a_page_tells_what_a_record_needs) {
+    fixture_t f = setup();
+    bull_fail(f.r, "7", "1700000001000", "boom");
+    redisReply *page = read_page(f.r, page_new());
+    bull_job_t job = {0};
+    cr_assert_eq(page->elements, 4 + 3 + BULL_FIELDS);
+    cr_expect_str_eq(told(page, 0, 0)->str, "7");
+    cr_expect_str_eq(told(page, 0, 1)->str, "1700000001000");
+    cr_expect_str_eq(told(page, 0, 2)->str, "");
+    for (size_t i = 0; i < BULL_FIELDS; i++) job.fields[i] = (slice_t){told(page, 0, 3 + i)->str, told(page, 0, 3 + i)->len};
+    cr_expect(slice_is(job.fields[BULL_DATA], BULL_DATA_OF));
+    cr_expect(slice_is(job.fields[BULL_FAILED_REASON], "boom"));
+    cr_expect_eq(bull_number(&job, BULL_ATTEMPTS_MADE), 2);
+    cr_expect_eq(bull_number(&job, BULL_PROCESSED_ON), 1700000000010);
+    cr_expect_eq(job.fields[BULL_DEID].len, 0);
+    freeReplyObject(page);
+    fixture_stop(&f);
+}
+
+Test(redis_bull_failed, pages_go_on_where_the_last_ended) {
+    fixture_t f = setup();
+    page_t ask = page_new();
+    expect_page(f.r, ask, 0, "", 0, "");
+    for (int i = 0; i < 5; i++) {
+        char id[2] = {(char)('a' + i), '\0'};
+        bull_fail(f.r, id, i < 2 ? "1000" : "2000", "boom");
+    }
+    expect_page(f.r, ask, 5, "2000", 3, "a= b= c= d= e=");
+    ask.count = "3";
+    expect_page(f.r, ask, 3, "2000", 1, "a= b= c=");
+    ask.from = "2000";
+    ask.skip = "1";
+    expect_page(f.r, ask, 2, "2000", 2, "d= e=");
+    ask = page_new();
+    ask.jobs = "2";
+    expect_page(f.r, ask, 2, "1000", 2, "a= b=");
+    ask = page_new();
+    ask.size = "1";
+    expect_page(f.r, ask, 1, "1000", 1, "a=");
+    redis_ok(f.r, "ZADD " BULL_OURS "recorded 1000 a:1000 2000 c:2000 1999 d:1999");
+    ask.jobs = "2";
+    ask.size = "4194304";
+    expect_page(f.r, ask, 4, "2000", 2, "b= d="); /* d failed again since 1999 */
+    fixture_stop(&f);
+}
+
+Test(redis_bull_failed, strange_jobs_are_told_of_and_spoil_no_other) {
+    fixture_t f = setup();
+    char *large = calloc(1, 2000001);
+    memset(large, 'x', 2000000);
+    bull_fail(f.r, "good", "4", "boom");
+    bull_fail(f.r, "large", "3", "boom");
+    redis_ok(f.r, "HSET " BULL "large data %s", large);
+    redis_ok(f.r, "ZADD " BULL "failed 1 gone 2 meta-paused inf later -inf first");
+    redis_ok(f.r, "SET " BULL "meta-paused 1");
+    redis_ok(f.r, "HSET " BULL "first other x");
+    redisReply *page = read_page(f.r, page_new());
+    static const char *const states[][2] = {{"first", "none"},       {"gone", "none"}, {"meta-paused", "!WRONGTYPE"},
+                                            {"large", "large 2000"}, {"good", ""},     {"later", "none"}};
+    cr_assert_eq(page->elements, 4 + 6 * (3 + BULL_FIELDS));
+    for (size_t i = 0; i < 6; i++) {
+        cr_expect_str_eq(told(page, i, 0)->str, states[i][0]);
+        cr_expect(strncmp(told(page, i, 2)->str, states[i][1], strlen(states[i][1])) == 0, "%s: %s", states[i][0],
+                  told(page, i, 2)->str);
+    }
+    cr_expect_eq(told(page, 3, 3 + BULL_DATA)->len, 0);
+    cr_expect_str_eq(told(page, 3, 3 + BULL_FAILED_REASON)->str, "boom");
+    freeReplyObject(page);
+    free(large);
+    fixture_stop(&f);
+}
+
+Test(redis_bull_failed, jobs_can_be_asked_for_by_id) {
+    fixture_t f = setup();
+    page_t ask = page_new();
+    bull_fail(f.r, "behind", "5", "boom");
+    bull_fail(f.r, "known", "6", "boom");
+    bull_fail(f.r, "retried", "7", "boom");
+    redis_ok(f.r, "ZREM " BULL "failed retried");
+    redis_ok(f.r, "ZADD " BULL_OURS "recorded 6 known:6");
+    ask.from = "";
+    ask.ids[0] = "gone";
+    ask.ids[1] = "behind";
+    ask.ids[2] = "known";
+    ask.ids[3] = "retried";
+    expect_page(f.r, ask, 4, "", 1, "gone=none behind= retried=");
+    fixture_stop(&f);
+}
+
+/* ---- bull_record */
+
+static call_t record_call(const char *token, const char *id, const char *score, const char *most) {
+    call_t call = call_begin(SCRIPT_bull_record, "5");
+    const char *const words[] = {
+        BULL_LOCK, BULL "failed", BULL_OURS "recorded", BULL_OURS "failures", BULL_OURS "meta", token, id, score, most, "kind",
+        "failed",  "payload",     "0123456789"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) call_text(&call, words[i]);
+    return call;
+}
+
+static void refuses(redis_t *r, const char *token, const char *id, const char *score, const char *most, const char *word) {
+    call_t call = record_call(token, id, score, most);
+    expect_word(call_in_vain(&call, r), word);
+}
+
+static void records(redis_t *r, const char *id, const char *score) {
+    call_t call = record_call("T", id, score, "1000000");
+    expect_word(call_end(&call, r), "settled");
+}
+
+Test(redis_bull_failed, a_failure_is_recorded_once) {
+    fixture_t f = setup();
+    bull_fail(f.r, "7", "1700000001000", "boom");
+    records(f.r, "7", "1700000001000");
+    refuses(f.r, "T", "7", "1700000001000", "1000000", "changed"); /* a lost reply, sent again */
+    redis_expect(f.r, "1700000001000", "ZSCORE " BULL_OURS "recorded 7:1700000001000");
+    expect_records(f.r, "payload", "0123456789");
+    redis_expect(f.r, "29", "HGET " BULL_OURS "meta bytes"); /* at, kind, payload */
+    redis_expect(f.r, "1", "HGET " BULL_OURS "meta entries");
+    cr_expect_eq(redis_int(f.r, "ZCARD " BULL "failed"), 1);
+    cr_expect_eq(redis_int(f.r, "EXISTS " BULL "7"), 1);
+    redis_ok(f.r, "ZADD " BULL "failed 1700000002000 7"); /* it was put back, and failed again */
+    refuses(f.r, "T", "7", "1700000001000", "1000000", "gone");
+    records(f.r, "7", "1700000002000");
+    cr_expect_eq(redis_int(f.r, "XLEN " BULL_OURS "failures"), 2);
+    fixture_stop(&f);
+}
+
+Test(redis_bull_failed, a_record_is_refused_where_it_must_be) {
+    fixture_t f = setup();
+    refuses(f.r, "T", "7", "5", "1000000", "gone");
+    bull_fail(f.r, "7", "5", "boom");
+    refuses(f.r, "other", "7", "5", "1000000", "fenced");
+    refuses(f.r, "T", "7", "5", "28", "full");
+    redis_ok(f.r, "HSET " BULL_OURS "meta bytes 999972");
+    refuses(f.r, "T", "7", "5", "1000000", "full");
+    redis_ok(f.r, "HSET " BULL_OURS "meta entries 5"); /* somebody has deleted the entries */
+    records(f.r, "7", "5");
+    redis_ok(f.r, "DEL " BULL_LOCK);
+    refuses(f.r, "T", "7", "5", "1000000", "fenced");
+    fixture_stop(&f);
+}
+
+/* Of a job that Bull removed at once there is only the message, and nothing to compare. */
+Test(redis_bull_failed, a_message_alone_leaves_no_mark) {
+    fixture_t f = setup();
+    records(f.r, "7", "");
+    cr_expect_eq(redis_int(f.r, "EXISTS " BULL_OURS "recorded"), 0);
+    cr_expect_eq(redis_int(f.r, "XLEN " BULL_OURS "failures"), 1);
+    fixture_stop(&f);
+}
+
+Test(redis_bull_failed, keys_of_the_wrong_type_change_nothing) {
+    static const struct {
+        const char *what, *key, *right;
+    } keys[] = {{"failed", BULL "failed", "zset"},
+                {"recorded", BULL_OURS "recorded", "zset"},
+                {"failures", BULL_OURS "failures", "stream"},
+                {"meta", BULL_OURS "meta", "hash"}};
+    fixture_t f = setup();
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+            redis_ok(f.r, "FLUSHALL");
+            redis_ok(f.r, "SET " BULL_LOCK " T");
+            bull_fail(f.r, "7", "5", "boom");
+            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            call_t call = record_call("T", "7", "5", "1000000");
+            expect_type(call_in_vain(&call, f.r), keys[k].what, fixture_types[t]);
+        }
+    fixture_stop(&f);
+}
+
+/* Whatever right is missing, there is no record without its mark, which would be written again and again. */
+Test(redis_bull_failed, no_right_that_is_missing_leaves_a_record_without_its_mark) {
+    static const char *const rights[] = {"-xadd", "-zadd", "-hset", "-zscore", "-hmget", "-xlen", "-time", "-type", "-get"};
+    fixture_t f = setup();
+    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
+        redis_ok(f.r, "DEL " BULL_OURS "failures " BULL_OURS "recorded " BULL_OURS "meta");
+        bull_fail(f.r, "7", "5", "boom");
+        redis_ok(f.r, "ACL SETUSER default %s", rights[i]);
+        call_t call = record_call("T", "7", "5", "1000000");
+        freeReplyObject(call_end(&call, f.r));
+        redis_ok(f.r, "ACL SETUSER default +@all");
+        cr_expect_eq(redis_int(f.r, "XLEN " BULL_OURS "failures"), redis_int(f.r, "ZCARD " BULL_OURS "recorded"), "%s",
+                     rights[i]);
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_bull_failed, a_full_redis_records_all_the_same) {
+    fixture_t f = setup();
+    bull_fail(f.r, "7", "5", "boom");
+    redis_ok(f.r, "CONFIG SET maxmemory 1");
+    records(f.r, "7", "5");
+    fixture_stop(&f);
+}

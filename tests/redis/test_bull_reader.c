@@ -1,0 +1,374 @@
+/* The reader of Bull's failures against a real server: each failure that a worker decides gets one record, whatever the clocks of
+ * the workers say, whoever leads, and as far as it can be known what was removed at once. */
+#include "audit_case.h"
+#include "bull_failure.h"
+#include "queue/dialects/bull_failed.h"
+#include "queue/dialects/bull_heard.h"
+
+/* One leader's reader, called as the monitor calls it. */
+typedef struct {
+    fixture_t f;
+    metrics_t *metrics;
+    bull_failed_t *reader;
+    const char *token;
+    bool fenced;
+} desk_t;
+
+static desk_t desk_start_with(const char *more) {
+    char *config =
+        mem_printf("group = \"app\"; %s queues = ( { name = \"video\"; dialect = \"bull\"; max_payload = \"64KiB\"; } );", more);
+    desk_t desk = {.f = fixture_start(&(fixture_options_t){.config = config}), .token = "T"};
+    free(config);
+    desk.metrics = metrics_new(1);
+    desk.reader = bull_failed_open(&desk.f.keys->queues[0]);
+    redis_ok(desk.f.r, "SET " BULL_LOCK " T");
+    return desk;
+}
+
+static desk_t desk_start(void) { return desk_start_with(""); }
+
+static void desk_stop(desk_t *desk) {
+    bull_failed_close(desk->reader);
+    metrics_free(desk->metrics);
+    fixture_stop(&desk->f);
+}
+
+static outcome_t step(desk_t *desk, bool changed, mono_t *next) {
+    watch_call_t call = {.conn = desk->f.conn,
+                         .keys = desk->f.keys,
+                         .token = desk->token,
+                         .arm = true,
+                         .metrics = &desk->metrics->queues[0],
+                         .now = mono_now(),
+                         .next = mono_never()};
+    outcome_t outcome = bull_failed_step(desk->reader, &call, changed, &desk->f.fault);
+    desk->fenced = call.fenced;
+    *next = call.next;
+    return outcome;
+}
+
+/* Steps after a change, as often as it wants to within a second of its own: then it waits for a change, or for its next look over
+ * everything. Ends at once when it is refused or fenced. */
+static outcome_t look_after(desk_t *desk, bool changed) {
+    mono_t next;
+    outcome_t outcome;
+    do {
+        outcome = step(desk, changed, &next);
+        changed = false;
+        while (!mono_reached(next, mono_now()) && mono_diff(next, mono_now()) < NS_PER_S) {
+        }
+    } while (outcome == OUTCOME_OK && !desk->fenced && mono_diff(next, mono_now()) < NS_PER_S);
+    return outcome;
+}
+
+static outcome_t look(desk_t *desk) { return look_after(desk, true); }
+
+static void work(desk_t *desk) {
+    cr_assert_eq(look(desk), OUTCOME_OK, "%s", desk->f.fault.text);
+    cr_assert(!desk->fenced);
+}
+
+/* As another leader, or this one on a new connection: it knows nothing but what stands in Redis. */
+static void begin_anew(desk_t *desk) { bull_failed_forget(desk->reader); }
+
+/* A worker whose clock differs by `ahead_ms` lets a job fail now. */
+static void fail(desk_t *desk, const char *id, long long ahead_ms) {
+    char finished[32];
+    snprintf(finished, sizeof finished, "%lld", call_now_ms(desk->f.r) + ahead_ms);
+    bull_fail(desk->f.r, id, finished, "boom");
+}
+
+static void hear(desk_t *desk, const char *id, const char *error) {
+    char *message = mem_printf("{\"jobId\":\"%s\",\"val\":\"%s\"}", id, error);
+    bull_failed_heard(desk->reader, slice_text(message));
+    free(message);
+}
+
+static void expect_jobs(desk_t *desk, const char *ids) { expect_records(desk->f.r, "job", ids); }
+
+Test(redis_bull_reader, a_record_says_what_bull_knows) {
+    desk_t desk = desk_start();
+    work(&desk);
+    fail(&desk, "7", 0);
+    work(&desk);
+    redis_t *r = desk.f.r;
+    static const char *const expected[][2] = {
+        {"kind", "failed"},
+        {"dialect", "bull"},
+        {"queue", "video"},
+        {"job", "7"},
+        {"type", "__default__"},
+        {"reason", "worker_failed"},
+        {"attempts", "2"},
+        {"created", "1700000000000"},
+        {"started", "1700000000010"},
+        {"term", "T"},
+        {"error", "boom\nError: boom\n    at x"},
+        {"payload",
+         "{\"id\":\"7\",\"name\":\"__default__\",\"data\":" BULL_DATA_OF
+         ",\"opts\":{\"attempts\":2,\"delay\":0},\"timestamp\":1700000000000,\"delay\":0,\"priority\":0,\"attemptsMade\":2,"
+         "\"stacktrace\":[\"Error: first\",\"Error: boom\\n    at x\"]}"}};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) expect_records(r, expected[i][0], expected[i][1]);
+    char *at = bull_records(r, "at"), *sha256 = bull_records(r, "sha256"), *payload = bull_records(r, "payload"),
+         hex[DIGEST_HEX_SIZE];
+    cr_expect_leq(llabs(strtoll(at, NULL, 10) - call_now_ms(r)), 60000);
+    digest_t digest = digest_of(payload, strlen(payload));
+    digest_hex(&digest, hex);
+    cr_expect_str_eq(sha256, hex);
+    free(at);
+    free(sha256);
+    free(payload);
+    cr_expect_eq(metric_get(&desk.metrics->queues[0].failed_recorded), 1);
+    desk_stop(&desk);
+}
+
+Test(redis_bull_reader, each_failure_once_whoever_leads) {
+    desk_t desk = desk_start();
+    fail(&desk, "before", -1000);
+    work(&desk);
+    for (int leader = 0; leader < 3; leader++) {
+        work(&desk);
+        begin_anew(&desk);
+    }
+    fail(&desk, "1", 0);
+    fail(&desk, "2", 0);
+    begin_anew(&desk); /* the leader died before it looked */
+    work(&desk);
+    work(&desk);
+    begin_anew(&desk);
+    work(&desk);
+    fail(&desk, "1", 1); /* put back, and failed again */
+    work(&desk);
+    expect_jobs(&desk, "1 2 1");
+    desk_stop(&desk);
+}
+
+/* The same failure recorded anew, as after a failover that forgot the mark, is the same event: the audit log has it once. */
+Test(redis_bull_reader, a_record_made_again_is_the_same_event) {
+    desk_t desk = desk_start();
+    work(&desk);
+    fail(&desk, "7", 0);
+    work(&desk);
+    char *first = bull_records(desk.f.r, "event");
+    redis_ok(desk.f.r, "EVAL %s 1 " BULL_OURS "recorded",
+             "for _, m in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do if m ~= ':seen' then redis.call('ZREM', KEYS[1], m) "
+             "end end");
+    redis_ok(desk.f.r, "DEL " BULL_OURS "failures");
+    begin_anew(&desk);
+    work(&desk);
+    expect_records(desk.f.r, "event", first);
+    free(first);
+    desk_stop(&desk);
+}
+
+Test(redis_bull_reader, clocks_of_workers_may_be_wrong) {
+    desk_t desk = desk_start();
+    work(&desk);
+    fail(&desk, "ahead", 3600000);
+    work(&desk);
+    fail(&desk, "right", 0);
+    work(&desk);
+    expect_jobs(&desk, "ahead right");
+    fail(&desk, "minutes_behind", -300000); /* a look over everything finds it, within a minute */
+    begin_anew(&desk);
+    work(&desk);
+    expect_jobs(&desk, "ahead right minutes_behind");
+    fail(&desk, "an_hour_behind", -3600000);
+    begin_anew(&desk);
+    work(&desk);
+    expect_jobs(&desk, "ahead right minutes_behind");
+    hear(&desk, "an_hour_behind", "boom"); /* only the message names it */
+    work(&desk);
+    hear(&desk, "an_hour_behind", "boom");
+    work(&desk);
+    expect_jobs(&desk, "ahead right minutes_behind an_hour_behind");
+    desk_stop(&desk);
+}
+
+Test(redis_bull_reader, a_burst_of_failures) {
+    enum { COUNT = 10000 };
+    desk_t desk = desk_start();
+    work(&desk);
+    redis_ok(desk.f.r, "EVAL %s 1 " BULL "failed %lld %d",
+             "for i = 1, ARGV[2] do redis.call('HSET', 'bull:video:' .. i, 'name', 'n', 'data', '{}', 'opts', '{}') "
+             "redis.call('ZADD', KEYS[1], ARGV[1] + i % 7, i) end",
+             call_now_ms(desk.f.r), COUNT);
+    work(&desk);
+    cr_expect_eq(redis_int(desk.f.r, "XLEN " BULL_OURS "failures"), COUNT);
+    cr_expect_eq(redis_int(desk.f.r, "ZCARD " BULL_OURS "recorded"), COUNT + 1);
+    begin_anew(&desk);
+    work(&desk);
+    cr_expect_eq(redis_int(desk.f.r, "XLEN " BULL_OURS "failures"), COUNT);
+    desk_stop(&desk);
+}
+
+/* Jobs that Bull removed in the step that failed them: the message is all there is. */
+Test(redis_bull_reader, what_was_removed_at_once_is_recorded_from_its_message) {
+    desk_t desk = desk_start();
+    work(&desk);
+    hear(&desk, "7", "no such \\\"image\\\"");
+    hear(&desk, "8", BULL_STALLED_MESSAGE);
+    bull_failed_heard(desk.reader, slice_text("{\"jobId\":\"9\",\"val\":\"x\"," BULL_OUR_MESSAGE "}"));
+    work(&desk);
+    work(&desk);
+    expect_jobs(&desk, "7 8");
+    expect_records(desk.f.r, "error", "no such \"image\" " BULL_STALLED_MESSAGE);
+    expect_records(desk.f.r, "reason", "worker_failed retries_exhausted");
+    expect_records(desk.f.r, "payload", "");
+    hear(&desk, "7", "again"); /* the same id, added anew */
+    work(&desk);
+    expect_jobs(&desk, "7 8 7");
+    desk_stop(&desk);
+}
+
+/* removeOnFail: 1 removes a job when the next one fails: its message may be looked at only then. */
+Test(redis_bull_reader, a_message_that_comes_late_is_no_second_failure) {
+    desk_t desk = desk_start();
+    work(&desk);
+    fail(&desk, "7", 0);
+    hear(&desk, "7", "boom");
+    work(&desk);
+    redis_ok(desk.f.r, "DEL " BULL "7 " BULL "failed");
+    hear(&desk, "7", "boom");
+    work(&desk);
+    expect_jobs(&desk, "7");
+    fail(&desk, "8", 0);
+    redis_ok(desk.f.r, "ZREM " BULL "failed 8"); /* put back at once */
+    hear(&desk, "8", "boom");
+    work(&desk);
+    expect_jobs(&desk, "7");
+    desk_stop(&desk);
+}
+
+Test(redis_bull_reader, a_message_without_a_change_is_looked_at) {
+    desk_t desk = desk_start();
+    mono_t next;
+    work(&desk);
+    fail(&desk, "7", -3600000);
+    hear(&desk, "7", "boom");
+    for (int i = 0; i < 3; i++) cr_assert_eq(step(&desk, false, &next), OUTCOME_OK);
+    expect_jobs(&desk, "7");
+    desk_stop(&desk);
+}
+
+Test(redis_bull_reader, while_the_stream_is_full_nothing_is_lost) {
+    desk_t desk = desk_start_with("stream = { max_bytes = \"1MiB\"; };");
+    work(&desk);
+    redis_ok(desk.f.r, "HSET " BULL_OURS "meta bytes 1048576");
+    for (int i = 0; i < 200; i++) {
+        char id[8];
+        snprintf(id, sizeof id, "%d", i);
+        fail(&desk, id, 0);
+    }
+    mono_t next;
+    cr_assert_eq(step(&desk, true, &next), OUTCOME_OK);
+    cr_expect(!mono_reached(next, mono_add(mono_now(), NS_PER_S / 2)), "it waits for room");
+    hear(&desk, "gone", "boom");
+    long long asked = server_commandstat(desk.f.server, "evalsha");
+    cr_assert_eq(step(&desk, false, &next), OUTCOME_OK);
+    cr_expect_eq(server_commandstat(desk.f.server, "evalsha"), asked, "it asks while it waits");
+    cr_expect_eq(redis_int(desk.f.r, "EXISTS " BULL_OURS "failures"), 0);
+    cr_expect_eq(fixture_log_count("the failure stream is full"), 1);
+    redis_ok(desk.f.r, "HSET " BULL_OURS "meta bytes 0");
+    fixture_step_boottime(1000);
+    cr_assert_eq(look_after(&desk, false), OUTCOME_OK);
+    cr_expect_eq(redis_int(desk.f.r, "XLEN " BULL_OURS "failures"), 201);
+    desk_stop(&desk);
+}
+
+Test(redis_bull_reader, strange_jobs_are_recorded_as_far_as_they_go) {
+    desk_t desk = desk_start();
+    char *large = calloc(1, 70001), *error;
+    memset(large, 'x', 70000);
+    work(&desk);
+    fail(&desk, "large", 0);
+    redis_ok(desk.f.r, "HSET " BULL "large data %s", large);
+    redis_ok(desk.f.r, "SET " BULL "meta-paused 1");
+    redis_ok(desk.f.r, "ZADD " BULL "failed %lld gone %lld meta-paused inf endless", call_now_ms(desk.f.r) + 1,
+             call_now_ms(desk.f.r) + 2);
+    fail(&desk, "text", 3);
+    redis_ok(desk.f.r, "HSET " BULL "text data plain timestamp odd attemptsMade -5 processedOn 1e99 stacktrace [ name %b",
+             "\xff\0", (size_t)2);
+    work(&desk);
+    begin_anew(&desk);
+    work(&desk);
+    expect_jobs(&desk, "large gone meta-paused text endless");
+    expect_records(desk.f.r, "size", "70108 165");
+    error = bull_records(desk.f.r, "payload");
+    cr_expect(strstr(error, "\"data64\":\"cGxhaW4=\""), "%s", error);
+    cr_expect_eq(fixture_log_count("larger than max_payload"), 1);
+    free(error);
+    free(large);
+    desk_stop(&desk);
+}
+
+/* Whose check ended it is not told: the text is Bull's own. */
+Test(redis_bull_reader, stalls_that_workers_have_ended) {
+    desk_t desk = desk_start();
+    char finished[32];
+    work(&desk);
+    snprintf(finished, sizeof finished, "%lld", call_now_ms(desk.f.r));
+    bull_fail(desk.f.r, "7", finished, BULL_STALLED_REASON);
+    redis_ok(desk.f.r, "HSET " BULL "7 stalledCounter 2 attemptsMade 1");
+    work(&desk);
+    expect_records(desk.f.r, "reason", "retries_exhausted");
+    expect_records(desk.f.r, "error", BULL_STALLED_REASON);
+    expect_records(desk.f.r, "attempts", "3");
+    desk_stop(&desk);
+}
+
+Test(redis_bull_reader, who_is_no_longer_the_leader_records_nothing) {
+    desk_t desk = desk_start();
+    work(&desk);
+    fail(&desk, "7", 0);
+    redis_ok(desk.f.r, "SET " BULL_LOCK " other");
+    cr_assert_eq(look(&desk), OUTCOME_OK);
+    cr_expect(desk.fenced);
+    redis_ok(desk.f.r, "DEL " BULL "failed");
+    begin_anew(&desk);
+    cr_assert_eq(look(&desk), OUTCOME_OK);
+    cr_expect(desk.fenced);
+    cr_expect_eq(redis_int(desk.f.r, "EXISTS " BULL_OURS "failures"), 0);
+    desk_stop(&desk);
+}
+
+Test(redis_bull_reader, a_key_of_the_wrong_type_is_said_and_forgiven) {
+    desk_t desk = desk_start();
+    fixture_make_key(desk.f.r, BULL "failed", "list");
+    cr_expect_eq(look(&desk), OUTCOME_FAULT);
+    cr_expect(strstr(desk.f.fault.text, "failed") && strstr(desk.f.fault.text, "list"), "%s", desk.f.fault.text);
+    redis_ok(desk.f.r, "DEL " BULL "failed");
+    work(&desk);
+    fail(&desk, "7", 0);
+    fixture_make_key(desk.f.r, BULL_OURS "failures", "list");
+    cr_expect_eq(look(&desk), OUTCOME_FAULT);
+    redis_ok(desk.f.r, "DEL " BULL_OURS "failures");
+    work(&desk);
+    expect_jobs(&desk, "7");
+    desk_stop(&desk);
+}
+
+Test(redis_bull_reader, a_lost_connection_records_nothing_twice) {
+    desk_t desk = desk_start();
+    work(&desk);
+    fail(&desk, "7", 0);
+    server_kill(desk.f.server);
+    cr_expect_eq(look(&desk), OUTCOME_LOST);
+    desk_stop(&desk);
+}
+
+/* Far more failures than one look after a change goes back over: what a change costs does not grow with them. */
+Test(redis_bull_reader, a_change_does_not_read_all_of_it_again) {
+    desk_t desk = desk_start();
+    work(&desk);
+    redis_ok(desk.f.r, "EVAL %s 2 " BULL "failed " BULL_OURS "recorded %lld",
+             "for i = 1, 50000 do redis.call('ZADD', KEYS[1], ARGV[1] - i * 10, i) "
+             "redis.call('ZADD', KEYS[2], ARGV[1] - i * 10, i .. ':' .. string.format('%.0f', ARGV[1] - i * 10)) end",
+             call_now_ms(desk.f.r));
+    fail(&desk, "new", 0);
+    long long before = server_commandstat(desk.f.server, "zscore");
+    work(&desk);
+    expect_jobs(&desk, "new");
+    cr_expect_lt(server_commandstat(desk.f.server, "zscore") - before, 1000);
+    desk_stop(&desk);
+}

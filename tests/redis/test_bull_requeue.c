@@ -1,0 +1,323 @@
+/* bull_requeue.lua: a failed job of Bull is put back as Bull's own retry() does it, once, and made again where it is gone. */
+#include "bull_failure.h"
+
+#define EVENT "0123456789abcdef"
+
+/* One call; begins as ask_new gives it. */
+typedef struct {
+    const char *id, *by, *again, *made, *lifo, *stalls;
+    bool bare; /* the log has no fields */
+} ask_t;
+
+static ask_t ask_new(void) {
+    return (ask_t){.id = "7", .by = "ann@host", .again = "0", .made = "1700000000000", .lifo = "0", .stalls = "1"};
+}
+
+/* What a payload of the job that bull_fail makes holds. */
+static const char *const FIELDS[] = {"name",         "__default__",
+                                     "data",         BULL_DATA_OF,
+                                     "opts",         "{\"attempts\":2,\"delay\":0}",
+                                     "timestamp",    "1700000000000",
+                                     "delay",        "0",
+                                     "priority",     "0",
+                                     "attemptsMade", "2",
+                                     "stacktrace",   "[\"Error: first\",\"Error: boom\\n    at x\"]"};
+enum { FIELD_WORDS = sizeof FIELDS / sizeof *FIELDS };
+
+static call_t requeue_call(ask_t ask) {
+    call_t call = call_begin(SCRIPT_bull_requeue, "12");
+    static char job[256], lock[256], count[8]; /* the call borrows them */
+    snprintf(job, sizeof job, BULL "%s", ask.id);
+    snprintf(lock, sizeof lock, BULL "%s:lock", ask.id);
+    snprintf(count, sizeof count, "%d", ask.bare ? 0 : (int)FIELD_WORDS);
+    const char *const words[] = {BULL_OURS "requeued",
+                                 BULL_OURS "failures",
+                                 BULL_OURS "meta",
+                                 job,
+                                 lock,
+                                 BULL "failed",
+                                 BULL "wait",
+                                 BULL "paused",
+                                 BULL "meta-paused",
+                                 BULL "active",
+                                 BULL "delayed",
+                                 BULL "id",
+                                 EVENT,
+                                 ask.by,
+                                 ask.again,
+                                 ask.id,
+                                 ask.made,
+                                 ask.lifo,
+                                 ask.stalls,
+                                 "26",
+                                 count};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) call_text(&call, words[i]);
+    for (size_t i = 0; !ask.bare && i < FIELD_WORDS; i++) call_text(&call, FIELDS[i]);
+    const char *const record[] = {"kind", "requeued", "worker", ask.by, "x", "1234567890"};
+    for (size_t i = 0; i < sizeof record / sizeof *record; i++) call_text(&call, record[i]);
+    return call;
+}
+
+static void requeued(redis_t *r, ask_t ask) {
+    call_t call = requeue_call(ask);
+    expect_word(call_end(&call, r), "done");
+}
+
+/* Must change nothing, and say so; the detail begins like that. */
+static void refused(redis_t *r, ask_t ask, const char *word, const char *detail) {
+    call_t call = requeue_call(ask);
+    redisReply *reply = call_in_vain(&call, r);
+    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 2, "%s", reply->str);
+    cr_expect(strncmp(reply->element[1]->str, detail, strlen(detail)) == 0, "%s", reply->element[1]->str);
+    expect_word(reply, word);
+}
+
+/* The hash of a job but for retriedOn, "field=value" sorted; owned. */
+static char *hash_of(redis_t *r, const char *id) {
+    redisReply *all =
+        redis_do(r, "EVAL %s 1 " BULL "%s",
+                 "redis.call('HDEL', KEYS[1], 'retriedOn') local all = redis.call('HGETALL', KEYS[1]) local out = {} "
+                 "for i = 1, #all, 2 do out[#out + 1] = all[i] .. '=' .. all[i + 1] end table.sort(out) "
+                 "return table.concat(out, ' ')",
+                 id);
+    char *text = strdup(all->str);
+    freeReplyObject(all);
+    return text;
+}
+
+static fixture_t setup(void) {
+    fixture_t f = fixture_start(NULL);
+    bull_fail(f.r, "7", "1700000001000", "boom");
+    redis_ok(f.r, "SET " BULL "id 7");
+    return f;
+}
+
+Test(redis_bull_requeue, as_bull_puts_it_back) {
+    fixture_t f = setup();
+    redis_ok(f.r, "RPUSH " BULL "wait newest oldest");
+    redis_ok(f.r, "HSET " BULL_OURS "meta bytes 100");
+    requeued(f.r, ask_new());
+    redis_expect(f.r, "7", "LINDEX " BULL "wait 0"); /* taken last */
+    cr_expect_eq(redis_int(f.r, "EXISTS " BULL "failed"), 0);
+    cr_expect_eq(redis_int(f.r, "HEXISTS " BULL "7 finishedOn"), 0);
+    cr_expect_eq(redis_int(f.r, "HEXISTS " BULL "7 processedOn"), 0);
+    cr_expect_eq(redis_int(f.r, "HEXISTS " BULL "7 failedReason"), 0);
+    redis_expect(f.r, "2", "HGET " BULL "7 attemptsMade");
+    char *at = redis_str(f.r, "HGET " BULL "7 retriedOn");
+    cr_expect_leq(llabs(strtoll(at, NULL, 10) - call_now_ms(f.r)), 60000);
+    free(at);
+    expect_records(f.r, "kind", "requeued");
+    expect_records(f.r, "worker", "ann@host");
+    redis_expect(f.r, "139", "HGET " BULL_OURS "meta bytes"); /* 100, 26, and 13 of `at` */
+    refused(f.r, ask_new(), "known", "requeued ");
+    fixture_stop(&f);
+}
+
+Test(redis_bull_requeue, lifo_and_paused) {
+    fixture_t f = setup();
+    ask_t ask = ask_new();
+    redis_ok(f.r, "SET " BULL "meta-paused 1");
+    redis_ok(f.r, "RPUSH " BULL "paused other");
+    ask.lifo = "1";
+    requeued(f.r, ask);
+    redis_expect(f.r, "7", "LINDEX " BULL "paused -1");
+    cr_expect_eq(redis_int(f.r, "EXISTS " BULL "wait"), 0);
+    fixture_stop(&f);
+}
+
+Test(redis_bull_requeue, workers_hear_of_it) {
+    fixture_t f = setup();
+    redis_t *ear = redis_open(f.server);
+    redis_ok(ear, "PSUBSCRIBE " BULL "waiting*");
+    requeued(f.r, ask_new());
+    redisReply *reply;
+    cr_assert_eq(redisGetReply(ear, (void **)&reply), REDIS_OK);
+    cr_expect_str_eq(reply->element[2]->str, BULL "waiting@sidecar");
+    cr_expect_str_eq(reply->element[3]->str, "7");
+    freeReplyObject(reply);
+    redis_close(ear);
+    fixture_stop(&f);
+}
+
+Test(redis_bull_requeue, a_job_that_is_gone_is_made_again_equal) {
+    fixture_t f = setup();
+    requeued(f.r, ask_new());
+    char *kept = hash_of(f.r, "7");
+    redis_ok(f.r, "FLUSHALL");
+    requeued(f.r, ask_new());
+    char *made = hash_of(f.r, "7");
+    cr_expect_str_eq(made, kept);
+    redis_expect(f.r, "7", "LINDEX " BULL "wait 0");
+    redis_expect(f.r, "7", "GET " BULL "id"); /* or the seventh new job would be swallowed */
+    ask_t again = ask_new();
+    again.again = "1";
+    refused(f.r, again, "waiting", "it is no longer failed");
+    free(kept);
+    free(made);
+    fixture_stop(&f);
+}
+
+/* What a worker writes of a job that was removed under its hands (Job._saveAttempt) is no job. */
+Test(redis_bull_requeue, a_remnant_is_no_job) {
+    fixture_t f = setup();
+    redis_ok(f.r, "DEL " BULL "7 " BULL "failed");
+    redis_ok(f.r, "HSET " BULL "7 attemptsMade 9 failedReason x");
+    requeued(f.r, ask_new());
+    redis_expect(f.r, BULL_DATA_OF, "HGET " BULL "7 data");
+    redis_expect(f.r, "2", "HGET " BULL "7 attemptsMade");
+    cr_expect_eq(redis_int(f.r, "HEXISTS " BULL "7 failedReason"), 0);
+    fixture_stop(&f);
+}
+
+Test(redis_bull_requeue, the_counter_of_ids_is_only_raised) {
+    static const struct {
+        const char *id, *before, *after;
+    } rows[] = {{"7", "99", "99"},
+                {"7", "6", "7"},
+                {"7", NULL, "7"},
+                {"a:7", NULL, NULL},
+                {"007", NULL, NULL},
+                {"7", "odd", "7"},
+                {"1234567890123456", "5", "5"}};
+    fixture_t f = setup();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ask_t ask = ask_new();
+        redis_ok(f.r, "FLUSHALL");
+        if (rows[i].before) redis_ok(f.r, "SET " BULL "id %s", rows[i].before);
+        ask.id = rows[i].id;
+        requeued(f.r, ask);
+        redis_expect(f.r, rows[i].after, "GET " BULL "id");
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_bull_requeue, a_job_that_is_elsewhere_stays_there) {
+    fixture_t f = setup();
+    ask_t again = ask_new();
+    redis_ok(f.r, "SET " BULL "7:lock token");
+    refused(f.r, ask_new(), "waiting", "a worker has it");
+    redis_ok(f.r, "DEL " BULL "7:lock");
+    redis_ok(f.r, "RPUSH " BULL "active 7");
+    refused(f.r, ask_new(), "waiting", "it is active");
+    redis_ok(f.r, "DEL " BULL "active");
+    redis_ok(f.r, "ZADD " BULL "delayed 5 7");
+    refused(f.r, ask_new(), "waiting", "it is active or delayed");
+    redis_ok(f.r, "DEL " BULL "delayed");
+    redis_ok(f.r, "HSET " BULL "7 timestamp 1700000009999");
+    refused(f.r, ask_new(), "waiting", "another job has its id");
+    redis_ok(f.r, "HSET " BULL "7 timestamp 1700000000000");
+    redis_ok(f.r, "ZREM " BULL "failed 7");
+    refused(f.r, ask_new(), "waiting", "it is no longer failed");
+    again.bare = true;
+    redis_ok(f.r, "DEL " BULL "7");
+    refused(f.r, again, "waiting", "its hash is gone");
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+        if (strcmp(fixture_types[t], "hash") == 0) continue;
+        fixture_make_key(f.r, BULL "7", fixture_types[t]);
+        refused(f.r, ask_new(), "waiting", "its key holds a ");
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_bull_requeue, stalls_count_anew_where_the_next_one_would_end_it) {
+    static const struct {
+        const char *stalls, *before, *after;
+    } rows[] = {{"1", "2", "0"}, {"1", "1", "1"}, {"3", "2", "2"}, {"0", "1", "0"}, {"1", "odd", "odd"}};
+    fixture_t f = setup();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ask_t ask = ask_new();
+        redis_ok(f.r, "FLUSHALL");
+        bull_fail(f.r, "7", "5", BULL_STALLED_REASON);
+        redis_ok(f.r, "HSET " BULL "7 stalledCounter %s", rows[i].before);
+        ask.stalls = rows[i].stalls;
+        requeued(f.r, ask);
+        redis_expect(f.r, rows[i].after, "HGET " BULL "7 stalledCounter");
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_bull_requeue, again_puts_back_a_job_that_failed_again) {
+    fixture_t f = setup();
+    ask_t again = ask_new();
+    again.again = "1";
+    again.by = "bob@host";
+    requeued(f.r, ask_new());
+    redis_ok(f.r, "DEL " BULL "wait");
+    redis_ok(f.r, "ZADD " BULL "failed 1700000002000 7");
+    refused(f.r, ask_new(), "known", "requeued ");
+    requeued(f.r, again);
+    char *mark = redis_str(f.r, "HGET " BULL_OURS "requeued %s", EVENT);
+    cr_expect(strstr(mark, " bob@host"), "%s", mark);
+    free(mark);
+    fixture_stop(&f);
+}
+
+Test(redis_bull_requeue, keys_of_the_wrong_type_change_nothing) {
+    static const struct {
+        const char *what, *key, *right;
+    } keys[] = {{"requeued", BULL_OURS "requeued", "hash"},
+                {"failures", BULL_OURS "failures", "stream"},
+                {"meta", BULL_OURS "meta", "hash"},
+                {"failed", BULL "failed", "zset"},
+                {"wait", BULL "wait", "list"},
+                {"paused", BULL "paused", "list"},
+                {"meta-paused", BULL "meta-paused", "string"},
+                {"active", BULL "active", "list"},
+                {"delayed", BULL "delayed", "zset"},
+                {"id", BULL "id", "string"}};
+    fixture_t f = setup();
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+            redis_ok(f.r, "FLUSHALL");
+            bull_fail(f.r, "7", "5", "boom");
+            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            call_t call = requeue_call(ask_new());
+            expect_type(call_in_vain(&call, f.r), keys[k].what, fixture_types[t]);
+        }
+    fixture_stop(&f);
+}
+
+/* Under rights that lack one command: the job is either put back whole, or everything is as it was. */
+Test(redis_bull_requeue, a_right_that_is_missing_leaves_no_job_in_two_places) {
+    static const char *const rights[] = {"-lpush", "-zrem",   "-hset",  "-hdel", "-set", "-del",    "-publish", "-xadd",
+                                         "-lpos",  "-zscore", "-hmget", "-hget", "-get", "-exists", "-time",    "-type"};
+    fixture_t f = setup();
+    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++)
+        for (int gone = 0; gone < 2; gone++) {
+            redis_ok(f.r, "FLUSHALL");
+            bull_fail(f.r, "7", "5", "boom");
+            if (gone) redis_ok(f.r, "DEL " BULL "7 " BULL "failed");
+            redis_ok(f.r, "ACL SETUSER default %s", rights[i]);
+            call_t call = requeue_call(ask_new());
+            freeReplyObject(call_end(&call, f.r));
+            redis_ok(f.r, "ACL SETUSER default +@all");
+            long long waits = redis_int(f.r, "LLEN " BULL "wait"), failed = redis_int(f.r, "ZCARD " BULL "failed");
+            cr_expect_eq(waits + failed, gone && !waits ? 0 : 1, "%s, gone %d: %lld wait, %lld failed", rights[i], gone, waits,
+                         failed);
+            cr_expect_eq(redis_int(f.r, "HLEN " BULL_OURS "requeued"), waits, "%s, gone %d: the mark", rights[i], gone);
+            if (waits) redis_expect(f.r, BULL_DATA_OF, "HGET " BULL "7 data");
+            if (gone && !waits && strcmp(rights[i], "-del") != 0)
+                cr_expect_eq(redis_int(f.r, "EXISTS " BULL "7"), 0, "%s", rights[i]);
+        }
+    fixture_stop(&f);
+}
+
+Test(redis_bull_requeue, a_full_redis_refuses_all_of_it) {
+    fixture_t f = setup();
+    redis_ok(f.r, "CONFIG SET maxmemory 1");
+    call_t call = requeue_call(ask_new());
+    redisReply *reply = call_in_vain(&call, f.r);
+    cr_assert(reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "OOM", 3) == 0, "%s", reply->str);
+    freeReplyObject(reply);
+    fixture_stop(&f);
+}
+
+Test(redis_bull_requeue, a_stream_at_its_last_id_is_said) {
+    fixture_t f = setup();
+    redis_ok(f.r, "XADD " BULL_OURS "failures 18446744073709551615-18446744073709551615 f v");
+    call_t call = requeue_call(ask_new());
+    expect_word(call_end(&call, f.r), "unrecorded");
+    cr_expect_eq(redis_int(f.r, "LLEN " BULL "wait"), 1);
+    fixture_stop(&f);
+}
