@@ -188,6 +188,7 @@ typedef struct dialect_ops {
 } dialect_ops_t;
 
 extern const dialect_ops_t dialect_list;
+extern const dialect_ops_t dialect_bull;
 
 const dialect_ops_t *dialect_ops(dialect_t dialect); // NULL = not in this version: cli refuses its queues
 

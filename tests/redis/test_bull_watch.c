@@ -1,0 +1,378 @@
+/* Dialect bull from C: its stalled check step by step, what it adopts, its dry run; as the monitor and the preflight call them.
+ */
+#include "bull_call.h"
+#include "metrics.h"
+#include "queue/dialects/dialect.h"
+#include "wait.h"
+
+TestSuite(redis_bull_watch, .timeout = 60);
+
+#define STREAM "sidecar:video:failures"
+#define CONFIG                                                                                                                   \
+    "group = \"app\"; queues = ( { name = \"video\"; dialect = \"bull\"; stalled_interval = \"1s\"; alive_timeout = \"1h\"; } "  \
+    ");"
+
+enum { INTERVAL_MS = 30 }; /* shorter than a config may say: tests wait for it */
+
+typedef struct {
+    fixture_t f;
+    const watch_ops_t *ops;
+    metrics_t *metrics;
+    void *state;
+    watch_call_t call; /* of the last step */
+} stand_t;
+
+static stand_t setup(void) {
+    stand_t s = {.f = fixture_start(&(fixture_options_t){.config = CONFIG}), .ops = dialect_ops(DIALECT_BULL)->watch};
+    s.metrics = metrics_new(1);
+    s.f.config->queues[0].own.stalled_interval_ms = INTERVAL_MS;
+    s.state = s.ops->open(&s.f.keys->queues[0]);
+    redis_ok(s.f.r, "SET " BULL_LOCK " T");
+    return s;
+}
+
+static void teardown(stand_t *s) {
+    s->ops->close(s->state);
+    metrics_free(s->metrics);
+    fixture_stop(&s->f);
+}
+
+static outcome_t step_as(stand_t *s, const char *token) {
+    s->call = (watch_call_t){.conn = s->f.conn,
+                             .keys = s->f.keys,
+                             .token = token,
+                             .metrics = &s->metrics->queues[0],
+                             .now = mono_now(),
+                             .next = mono_never()};
+    s->f.fault = (fault_t){0};
+    return s->ops->step(s->state, &s->call, &s->f.fault);
+}
+
+static void step(stand_t *s) { cr_assert_eq(step_as(s, "T"), OUTCOME_OK, "%s", s->f.fault.text); }
+
+/* Steps when a step is wanted, until `settled` jobs were given back or ended. */
+static void check_until(stand_t *s, long settled) {
+    const metrics_queue_t *m = &s->metrics->queues[0];
+    wait_t wait = wait_begin(10000);
+    do {
+        if (mono_reached(s->call.next, mono_now())) step(s);
+        if (metric_get(&m->retried) + metric_get(&m->ended) >= settled) return;
+    } while (wait_again(&wait));
+    cr_assert_fail("%ld jobs were settled", (long)(metric_get(&m->retried) + metric_get(&m->ended)));
+}
+
+/* Goes on to the next mark, before which what was marked is checked. */
+static void check_once(stand_t *s) {
+    char *before = redis_str(s->f.r, "HGET sidecar:video:meta marked");
+    wait_t wait = wait_begin(10000);
+    bool anew = false;
+    do {
+        if (mono_reached(s->call.next, mono_now())) step(s);
+        char *now = redis_str(s->f.r, "HGET sidecar:video:meta marked");
+        anew = strcmp(before, now) != 0;
+        free(now);
+    } while (!anew && wait_again(&wait));
+    cr_assert(anew);
+    free(before);
+}
+
+static void active(redis_t *r, const char *id, const char *counter) {
+    bull_job(r, id, "0");
+    if (counter) redis_ok(r, "HSET " BULL "%s stalledCounter %s", id, counter);
+    redis_ok(r, "LPUSH " BULL "active %s", id);
+}
+
+/* A field of the record of job `id`; owned, NULL: there is none. */
+static char *field(redis_t *r, const char *id, const char *name) {
+    return redis_str(r, "EVAL %s 1 " STREAM " %s %s",
+                     "for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do local f = {} "
+                     "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
+                     "if f.job == ARGV[1] then return f[ARGV[2]] or false end end return false",
+                     id, name);
+}
+
+static void expect_field(redis_t *r, const char *id, const char *name, const char *expected) {
+    char *found = field(r, id, name);
+    cr_assert(expected ? found && strcmp(found, expected) == 0 : !found, "%s of %s is %s", name, id, found);
+    free(found);
+}
+
+Test(redis_bull_watch, a_stalled_job_goes_back_and_then_ends) {
+    stand_t s = setup();
+    redis_t *r = s.f.r;
+    s.f.config->queues[0].policy.alive_timeout_ms = 0;
+    active(r, "1", NULL);
+    redis_ok(r, "HSET " BULL "1 attemptsMade 2 processedOn 1700000000123");
+    check_until(&s, 1);
+    redis_expect(r, "1", "RPOP " BULL "wait");
+    expect_field(r, "1", "kind", "retried");
+    expect_field(r, "1", "reason", "stalled");
+    expect_field(r, "1", "attempts", "3");
+    expect_field(r, "1", "payload", NULL);
+    cr_assert_eq(fixture_log_count("gave a job back"), 1);
+    redis_ok(r, "DEL " STREAM);
+    redis_ok(r, "LPUSH " BULL "active 1");
+    check_until(&s, 2);
+    expect_field(r, "1", "kind", "failed");
+    expect_field(r, "1", "dialect", "bull");
+    expect_field(r, "1", "queue", "video");
+    expect_field(r, "1", "type", "n");
+    expect_field(r, "1", "reason", "retries_exhausted");
+    expect_field(r, "1", "error", "job stalled more than allowable limit");
+    expect_field(r, "1", "attempts", "4");
+    expect_field(r, "1", "created", "1700000000000");
+    expect_field(r, "1", "started", "1700000000123");
+    expect_field(r, "1", "term", "T");
+    char *payload = field(r, "1", "payload");
+    cr_assert(payload && strstr(payload, "\"id\":\"1\"") && strstr(payload, "\"name\":\"n\"") && strstr(payload, "\"data\":{}"),
+              "%s", payload);
+    free(payload);
+    redis_expect(r, "2", "HGET " BULL "1 stalledCounter");
+    cr_assert_eq(redis_int(r, "ZCARD " BULL "failed"), 1);
+    cr_assert_eq(redis_int(r, "EXISTS " BULL "active"), 0);
+    cr_assert_eq(metric_get(&s.metrics->queues[0].stalled), 2);
+    teardown(&s);
+}
+
+/* A job whose lock is there; one that was taken since the mark, whose lock comes a moment after BRPOPLPUSH. */
+Test(redis_bull_watch, window_is_no_stall) {
+    stand_t s = setup();
+    redis_t *r = s.f.r;
+    active(r, "1", NULL);
+    redis_ok(r, "SET " BULL "1:lock w");
+    step(&s);
+    active(r, "2", NULL);
+    check_once(&s);
+    cr_assert_eq(redis_int(r, "LLEN " BULL "active"), 2);
+    redis_ok(r, "SET " BULL "2:lock w"); /* as moveToActive */
+    redis_ok(r, "SREM " BULL "stalled 2");
+    check_once(&s);
+    redis_ok(r, "SET " BULL "stalled-check 1700000000000 PX 600000"); /* a worker's check was faster, and has marked */
+    redis_ok(r, "DEL " BULL "1:lock " BULL "2:lock");
+    check_once(&s);
+    cr_assert_eq(redis_int(r, "LLEN " BULL "active"), 2);
+    cr_assert_eq(redis_int(r, "EXISTS " STREAM), 0);
+    check_once(&s);
+    cr_assert_eq(redis_int(r, "EXISTS " BULL "active"), 0, "but now they have stalled");
+    teardown(&s);
+}
+
+Test(redis_bull_watch, what_is_no_job_ends_with_its_reason) {
+    stand_t s = setup();
+    redis_t *r = s.f.r;
+    redis_ok(r, "LPUSH " BULL "active ghost wait meta");
+    redis_ok(r, "RPUSH " BULL "wait x");
+    redis_ok(r, "HSET " BULL "meta paused 1");
+    check_until(&s, 3);
+    expect_field(r, "ghost", "reason", "unreadable");
+    expect_field(r, "ghost", "error", "the key of this id holds no job");
+    expect_field(r, "meta", "reason", "unreadable");
+    expect_field(r, "wait", "reason", "invalid_target");
+    expect_field(r, "wait", "error", "the key of this id holds a list");
+    cr_assert_eq(redis_int(r, "EXISTS " BULL "active " BULL "failed " BULL "ghost"), 0);
+    redis_expect(r, "x", "LINDEX " BULL "wait 0");
+    cr_assert_eq(redis_int(r, "HLEN " BULL "meta"), 1);
+    teardown(&s);
+}
+
+Test(redis_bull_watch, a_job_past_its_alive_timeout_ends) {
+    stand_t s = setup();
+    redis_t *r = s.f.r;
+    char now[24];
+    snprintf(now, sizeof now, "%lld", bull_now_ms(r));
+    active(r, "old", NULL), active(r, "young", NULL), active(r, "odd", NULL);
+    redis_ok(r, "HSET " BULL "young timestamp %s", now);
+    redis_ok(r, "HSET " BULL "odd timestamp 9e99");
+    check_until(&s, 3);
+    expect_field(r, "old", "reason", "alive_timeout");
+    expect_field(r, "young", "reason", "stalled");
+    expect_field(r, "odd", "reason", "stalled");
+    redis_expect(r, "job is older than its alive_timeout", "HGET " BULL "old failedReason");
+    teardown(&s);
+}
+
+/* As Bull has it: true and 0 remove the job, whatever else keeps it. */
+Test(redis_bull_watch, remove_on_fail) {
+    stand_t s = setup();
+    redis_t *r = s.f.r;
+    s.f.config->queues[0].policy.alive_timeout_ms = 0;
+    char deep[160], *large = malloc((1 << 20) + 64);
+    size_t len = (size_t)sprintf(large, "{\"x\":\"");
+    memset(large + len, 'x', 1 << 20);
+    strcpy(large + len + (1 << 20), "\",\"removeOnFail\":true}");
+    snprintf(deep, sizeof deep, "{\"x\":%.*s1%.*s,\"removeOnFail\":true}", 65,
+             "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", 65,
+             "]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]");
+    const struct {
+        const char *opts;
+        bool removes;
+    } rows[] = {{"{\"removeOnFail\":true}", true},
+                {"{\"removeOnFail\":0}", true},
+                {"{\"removeOnFail\":false}", false},
+                {"{\"removeOnFail\":5}", false},
+                {"{\"removeOnFail\":{\"age\":0}}", false},
+                {"{\"removeOnFail\":{\"count\":0}}", false},
+                {"{}", false},
+                {"", false},
+                {"nonsense", false},
+                {"{\"removeOnFail\":\"true\"}", false},
+                {"{\"removeOnFail\":true,\"removeOnFail\":false}", false},
+                {deep, false},
+                {large, true}};
+    enum { ROWS = sizeof rows / sizeof *rows };
+    for (size_t i = 0; i < ROWS; i++) {
+        char id[8];
+        snprintf(id, sizeof id, "%d", (int)i);
+        active(r, id, "1");
+        redis_ok(r, "HSET " BULL "%s opts %s", id, rows[i].opts);
+        redis_ok(r, "RPUSH " BULL "%s:logs x", id);
+    }
+    check_until(&s, ROWS);
+    for (size_t i = 0; i < ROWS; i++) {
+        long long left = redis_int(r, "EXISTS " BULL "%d " BULL "%d:logs", (int)i, (int)i);
+        char *score = redis_str(r, "ZSCORE " BULL "failed %d", (int)i);
+        cr_assert(left == (rows[i].removes ? 0 : 2) && !score == rows[i].removes, "%s", rows[i].opts);
+        free(score);
+    }
+    cr_assert_eq(redis_int(r, "XLEN " STREAM), ROWS);
+    free(large);
+    teardown(&s);
+}
+
+Test(redis_bull_watch, many_at_once_and_large_ones) {
+    stand_t s = setup();
+    redis_t *r = s.f.r;
+    s.f.config->queues[0].policy.alive_timeout_ms = 0;
+    s.f.config->queues[0].policy.max_payload = 1000;
+    redis_ok(r, "EVAL %s 1 " BULL "active",
+             "for i = 1, 100 do redis.call('HSET', 'bull:video:' .. i, 'name', 'n', 'stalledCounter', i % 2) "
+             "redis.call('LPUSH', KEYS[1], i) end redis.call('HSET', 'bull:video:1', 'data', string.rep('x', 2000))");
+    check_until(&s, 100);
+    cr_assert_eq(redis_int(r, "LLEN " BULL "wait"), 50);
+    cr_assert_eq(redis_int(r, "ZCARD " BULL "failed"), 50);
+    cr_assert_eq(redis_int(r, "XLEN " STREAM), 100);
+    expect_field(r, "1", "payload", NULL);
+    expect_field(r, "1", "size", "2002");
+    teardown(&s);
+}
+
+/* Nothing ends while the stream is full, but what is to be retried is, however many stand before it. */
+Test(redis_bull_watch, a_full_stream_starves_nobody) {
+    stand_t s = setup();
+    redis_t *r = s.f.r;
+    s.f.config->queues[0].policy.alive_timeout_ms = 0;
+    s.f.config->stream.max_bytes = 1;
+    redis_ok(r, "EVAL %s 1 " BULL "active",
+             "for i = 1, 100 do redis.call('HSET', 'bull:video:' .. i, 'name', 'n', 'stalledCounter', i <= 80 and 1 or 0) "
+             "redis.call('LPUSH', KEYS[1], i) end");
+    check_until(&s, 20);
+    cr_assert_eq(redis_int(r, "LLEN " BULL "active"), 80);
+    cr_assert_eq(fixture_log_count("the failure stream is full"), 1);
+    s.f.config->stream.max_bytes = 1 << 30;
+    check_until(&s, 100);
+    cr_assert_eq(redis_int(r, "XLEN " STREAM), 80);
+    teardown(&s);
+}
+
+Test(redis_bull_watch, a_lost_lock_fences_it) {
+    stand_t s = setup();
+    active(s.f.r, "1", NULL);
+    cr_assert_eq(step_as(&s, "other"), OUTCOME_OK);
+    cr_assert(s.call.fenced);
+    step(&s);
+    cr_assert(!s.call.fenced);
+    redis_ok(s.f.r, "SET " BULL_LOCK " other");
+    cr_assert(wait_for((mono_reached(s.call.next, mono_now()) && step_as(&s, "T") == OUTCOME_OK && s.call.fenced), 5000));
+    cr_assert_eq(redis_int(s.f.r, "LLEN " BULL "active"), 1);
+    teardown(&s);
+}
+
+/* The workers' own check goes on when the mark is an interval old, not later. */
+Test(redis_bull_watch, leaves_the_check_to_the_workers) {
+    stand_t s = setup();
+    s.f.config->queues[0].own.stalled_interval_ms = 60000;
+    step(&s);
+    cr_assert_gt(redis_int(s.f.r, "PTTL " BULL "stalled-check"), 40000);
+    redis_ok(s.f.r, "HSET sidecar:video:meta marked 1700000000000");
+    cr_assert_eq(s.ops->leave(s.state, &s.call, &s.f.fault), OUTCOME_OK);
+    cr_assert(wait_for(redis_int(s.f.r, "EXISTS " BULL "stalled-check") == 0, 5000));
+    teardown(&s);
+}
+
+/* ---- Not ours. */
+
+static void expect_refusal(stand_t *s, const char *refusal) {
+    buffer_t text = {0};
+    outcome_t outcome = dialect_ops(DIALECT_BULL)->adopt(s->f.conn, s->f.keys, 0, &text, &s->f.fault);
+    cr_assert_eq(outcome, OUTCOME_OK, "%s", s->f.fault.text);
+    cr_assert_str_eq(buffer_text(&text), refusal);
+    buffer_free(&text);
+}
+
+Test(redis_bull_watch, refuses_bullmq_and_the_unreleased_layout) {
+    static const struct {
+        const char *make, *refusal;
+    } rows[] = {
+        {"XADD " BULL "events * f v", "the queue belongs to BullMQ (bull:video:events exists): dialect bull serves Bull 4"},
+        {"ZADD " BULL "marker 0 0", "the queue belongs to BullMQ (bull:video:marker exists): dialect bull serves Bull 4"},
+        {"LPUSH " BULL "marker 0", "the queue belongs to BullMQ (bull:video:marker exists): dialect bull serves Bull 4"},
+        {"ZADD " BULL "prioritized 0 1",
+         "the queue belongs to BullMQ (bull:video:prioritized exists): dialect bull serves Bull 4"},
+        {"SET " BULL "pc 1", "the queue belongs to BullMQ (bull:video:pc exists): dialect bull serves Bull 4"},
+        {"HSET " BULL "meta opts.maxLenEvents 10000",
+         "the queue belongs to BullMQ (bull:video:meta names its version): dialect bull serves Bull 4"},
+        {"HSET " BULL "meta version bullmq:5.63.2",
+         "the queue belongs to BullMQ (bull:video:meta names its version): dialect bull serves Bull 4"}};
+    stand_t s = setup();
+    expect_refusal(&s, "");
+    redis_ok(s.f.r, "HSET " BULL "meta paused 1");
+    bull_job(s.f.r, "events", "0"), bull_job(s.f.r, "pc", "0");
+    expect_refusal(&s, "");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        redis_ok(s.f.r, "FLUSHALL");
+        redis_ok(s.f.r, rows[i].make);
+        expect_refusal(&s, rows[i].refusal);
+    }
+    redis_ok(s.f.r, "SET " BULL "meta x"); /* whatever that is */
+    buffer_t text = {0};
+    cr_assert_eq(dialect_ops(DIALECT_BULL)->adopt(s.f.conn, s.f.keys, 0, &text, &s.f.fault), OUTCOME_FAULT);
+    cr_assert_eq(text.len, 0);
+    teardown(&s);
+}
+
+Test(redis_bull_watch, a_bullmq_that_comes_later_stops_it) {
+    stand_t s = setup();
+    redis_ok(s.f.r, "XADD " BULL "events * f v");
+    cr_assert_eq(step_as(&s, "T"), OUTCOME_FAULT);
+    cr_assert_str_eq(s.f.fault.text,
+                     "bull:video:events holds a stream: the queue belongs to BullMQ, and dialect bull serves Bull 4");
+    cr_assert_eq(redis_int(s.f.r, "EXISTS " BULL "stalled-check"), 0);
+    redis_ok(s.f.r, "DEL " BULL "events");
+    fixture_make_key(s.f.r, BULL "stalled", "list");
+    cr_assert_eq(step_as(&s, "T"), OUTCOME_FAULT);
+    cr_assert_str_eq(s.f.fault.text, "bull_mark: stalled holds a list");
+    teardown(&s);
+}
+
+/* ---- Promotion from C. */
+
+Test(redis_bull_watch, promotes_through_the_interface) {
+    stand_t s = setup();
+    const promote_ops_t *ops = dialect_ops(DIALECT_BULL)->promote;
+    promote_reply_t reply;
+    long long due = bull_now_ms(s.f.r) - 1234;
+    bull_job(s.f.r, "1", "0");
+    redis_ok(s.f.r, "ZADD " BULL "delayed %lld 1", due * 4096 + 17);
+    ops->append(s.f.conn, s.f.keys, &(promote_ask_t){.token = "T", .batch = 5000});
+    cr_assert_eq(ops->read(s.f.conn, &reply, &s.f.fault), OUTCOME_OK, "%s", s.f.fault.text);
+    cr_assert(reply.kind == PROMOTED_MOVED && reply.moved == 1 && reply.has_oldest);
+    cr_assert_eq(ops->due_us(s.f.keys->queues[0].config, reply.oldest), due * 1000);
+    redis_expect(s.f.r, "1", "RPOP " BULL "wait");
+    const queue_config_t *queue = s.f.keys->queues[0].config;
+    cr_assert_eq(ops->due_us(queue, 1700000000000.0 * 4096 + 4095), INT64_C(1700000000000000));
+    cr_assert_eq(ops->due_us(queue, 1700000000000.0 * 4096 + 4096), INT64_C(1700000000001000));
+    cr_assert_eq(ops->due_us(queue, 1e300), INT64_MAX);
+    cr_assert_eq(ops->due_us(queue, -1e300), INT64_MIN);
+    cr_assert_eq(ops->due_us(queue, -1), -1000);
+    teardown(&s);
+}
