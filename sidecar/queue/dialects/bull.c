@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "queue/dialects/bull_failed.h"
+#include "queue/dialects/bull_requeue.h"
 #include "queue/reply.h"
 
 enum {
@@ -131,32 +133,51 @@ static outcome_t adopt(conn_t *conn, const keyspace_t *keys, size_t queue, buffe
     return fault->outcome;
 }
 
-// ---- The watch: the stalled check.
+// ---- The watch: the stalled check, and the failures that workers decide.
 
 typedef struct bull_watch {
     bull_stalled_t *stalled;
+    bull_failed_t *failed; // NULL: they are not recorded
 } bull_watch_t;
 
 static void *watch_open(const queue_keys_t *at) {
     bull_watch_t *w = mem_alloc(sizeof *w);
     w->stalled = bull_stalled_open(at);
+    if (at->config->own.record_failed) w->failed = bull_failed_open(at);
     return w;
 }
 
 static void watch_close(void *state) {
     bull_watch_t *w = state;
     bull_stalled_close(w->stalled);
+    if (w->failed) bull_failed_close(w->failed);
     free(w);
 }
 
 static void watch_forget(void *state) {
     bull_watch_t *w = state;
     bull_stalled_forget(w->stalled);
+    if (w->failed) bull_failed_forget(w->failed);
+}
+
+// The key `failed`, and the channel of the same name.
+static size_t watch_names(const void *state, const char **out) {
+    const bull_watch_t *w = state;
+    if (!w->failed) return 0;
+    out[0] = bull_failed_key(w->failed);
+    return 1;
+}
+
+static void watch_heard(void *state, const char *channel, slice_t message) {
+    bull_watch_t *w = state;
+    (void)channel;
+    if (w->failed) bull_failed_heard(w->failed, message);
 }
 
 static outcome_t watch_step(void *state, watch_call_t *call, fault_t *fault) {
     bull_watch_t *w = state;
-    return bull_stalled_step(w->stalled, call, fault);
+    if (bull_stalled_step(w->stalled, call, fault) != OUTCOME_OK || call->fenced || !w->failed) return fault->outcome;
+    return bull_failed_step(w->failed, call, call->changed, fault);
 }
 
 static outcome_t watch_leave(void *state, watch_call_t *call, fault_t *fault) {
@@ -164,8 +185,16 @@ static outcome_t watch_leave(void *state, watch_call_t *call, fault_t *fault) {
     return bull_stalled_leave(w->stalled, call, fault);
 }
 
-static const watch_ops_t watch = {
-    .open = watch_open, .close = watch_close, .forget = watch_forget, .step = watch_step, .leave = watch_leave};
+static const watch_ops_t watch = {.open = watch_open,
+                                  .close = watch_close,
+                                  .forget = watch_forget,
+                                  .watched = watch_names,
+                                  .channels = watch_names,
+                                  .heard = watch_heard,
+                                  .step = watch_step,
+                                  .leave = watch_leave};
+
+static const requeue_ops_t requeue = {.prepare = bull_requeue_prepare, .append = bull_requeue_append};
 
 const dialect_ops_t dialect_bull = {
-    .name = "bull", .promote = &promote, .watch = &watch, .adopt = adopt, .dry_run = bull_dry_run};
+    .name = "bull", .promote = &promote, .watch = &watch, .requeue = &requeue, .adopt = adopt, .dry_run = bull_dry_run};
