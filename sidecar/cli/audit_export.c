@@ -7,6 +7,7 @@
 
 #include "base/crash.h"
 #include "cli/audit.h"
+#include "cli/audit_read.h"
 #include "cli/newfile.h"
 #include "cli/progress.h"
 
@@ -23,7 +24,8 @@ const char audit_export_help[] =
     "FILE is a new file, which appears when it is complete and on disk; without it, or as -, standard output.\n"
     "\n" AUDIT_HELP_LOG AUDIT_HELP_FILTERS AUDIT_HELP_KIND
     "  -o, --output FORMAT jsonl (an object a line; if not told) or csv (RFC 4180)\n" AUDIT_HELP_FORCE "\n" AUDIT_HELP_DATA
-    "`audit import` reads it back, byte for byte. Long exports do not hold up the sidecar that writes.\n" AUDIT_HELP_EXIT;
+    "`audit import` reads it back, byte for byte. Long exports do not hold up the sidecar that writes. The last line is no event: its\n"
+    "kind is `end`, its size the number of events before it. A file without it was cut short.\n" AUDIT_HELP_EXIT;
 
 enum { CHUNK = 1024 * 1024 };
 
@@ -32,6 +34,7 @@ typedef struct export {
     int fd;
     const char *name; // of what is written, for messages
     buffer_t text;    // of one page: no read transaction waits for whoever reads what we write
+    int64_t events;   // that were written
     progress_t progress;
 }
 export_t;
@@ -43,7 +46,16 @@ static bool take(void *self, const audit_row_t *row) {
     else
         audit_row_json(&export->text, row);
     buffer_str(&export->text, export->ask->format == FORMAT_CSV ? "\r\n" : "\n");
+    export->events++;
     return export->text.len < CHUNK;
+}
+
+// The last line has the shape of all others, and tells how many they are: a file that was cut short has none.
+static void add_end(export_t *export) {
+    const audit_row_t end = {.event = {.kind = slice_text(AUDIT_EXPORT_END), .size = export->events},
+                             .error_is_text = true,
+                             .payload_is_text = true};
+    take(export, &end);
 }
 
 static bool write_text(export_t *export, buffer_t *why) {
@@ -80,6 +92,8 @@ static bool write_all(export_t *export, buffer_t *why) {
         buffer_str(&export->text, "\r\n");
     }
     bool done = write_text(export, why) && write_pages(export, why);
+    if (done) add_end(export);
+    done = done && write_text(export, why);
     progress_end(&export->progress);
     buffer_free(&export->text);
     return done;

@@ -33,7 +33,7 @@ const char audit_import_help[] =
     "is named with its line (of a log: its seq) and left out. Where another instance's log is complete for a gap of this one, "
     "the gap\n"
     "is marked as filled: `audit list --kind gap` shows both. Run it as the user of the sidecar.\n"
-    "Exit codes: 0 ok; 1 failed, or something was left out; 2 wrong usage; 78 bad config.\n";
+    "Exit codes: 0 ok; 1 failed, or something was left out or is missing; 2 wrong usage; 78 bad config.\n";
 
 enum {
     LINES_PER_LOOK = 256, // of the progress
@@ -45,6 +45,9 @@ typedef struct job {
     const char *name; // of the file
     const char *log;  // of the log that it goes into
     bool is_log;      // what is counted are seqs, not lines
+    int64_t records;  // of an export, since its beginning or an end
+    int64_t missing;  // that its ends tell of and that did not come
+    bool ended;       // nothing came since an end
     progress_t progress;
 } job_t;
 
@@ -77,12 +80,25 @@ static bool fail(buffer_t *why, const char *name, const char *text) {
     return false;
 }
 
+// The end of an export: several may have been put into one file.
+static void take_end(job_t *job, const event_t *end) {
+    if (end->size > job->records) job->missing += end->size - job->records;
+    job->records = 0;
+    job->ended = true;
+}
+
 // One record of an export. False: the log refuses.
 static bool take_record(job_t *job, audit_reader_t *reader, records_t *records, const record_t *record, buffer_t *why) {
     buffer_t reason = {0};
     event_t event;
     bool good = records->form == RECORDS_CSV ? audit_read_csv(reader, record->bytes, &event, &reason)
                                              : audit_read_json(reader, record->bytes, &event, &reason);
+    if (good && slice_is(event.kind, AUDIT_EXPORT_END)) {
+        take_end(job, &event);
+        return true;
+    }
+    job->records++;
+    job->ended = false;
     good = good && import_fits(&event, &reason);
     if (!good) {
         import_refuse(job->import);
@@ -102,6 +118,8 @@ static bool read_records(job_t *job, audit_reader_t *reader, records_t *records,
         if (result == RECORDS_END) return import_end_of_export(job->import, why);
         if (result == RECORDS_FAULT) return fail(why, job->name, strerror(errno));
         if (result == RECORDS_BAD) {
+            job->records += record.last_line - record.line + 1;
+            job->ended = false;
             import_refuse(job->import);
             tell_refused(job, record.line, record.last_line, record.reason);
         } else if (!take_record(job, reader, records, &record, why)) {
@@ -176,6 +194,20 @@ static void print_counts(const char *name, const import_counts_t *counts) {
     buffer_free(&text);
 }
 
+// Whether an export is whole, as far as it says.
+static bool tell_missing(const job_t *job) {
+    char number[NUMBER_SIZE];
+    audit_number_text(job->missing, number);
+    if (job->missing)
+        fprintf(stderr, "queue-sidecar: %s: %s of the events that were exported are missing: get the file again\n", job->name, number);
+    else if (job->records && !job->ended)
+        fprintf(stderr,
+                "queue-sidecar: %s: the line that ends an export is missing: the file was cut short, or an older version wrote it; "
+                "what is there was taken\n",
+                job->name);
+    return job->missing == 0;
+}
+
 static int import_one(audit_t *audit, const char *log, const char *name) {
     job_t job = {.import = import_begin(audit), .name = name, .log = log, .progress = progress_begin("importing")};
     buffer_t why = {0};
@@ -185,6 +217,7 @@ static int import_one(audit_t *audit, const char *log, const char *name) {
     print_counts(name, counts);
     int status = done && counts->refused == 0 ? CLI_OK : CLI_FAILED;
     if (!done) audit_complain(&why);
+    if (done && !tell_missing(&job)) status = CLI_FAILED;
     buffer_free(&why);
     import_free(job.import);
     return status;

@@ -125,9 +125,10 @@ static bool finish(audit_reader_t *reader, event_t *event, buffer_t *why) {
     char ref[EVENT_REF_SIZE];
     for (int i = 0; i < AUDIT_FIELDS; i++)
         if (!read_field(reader, i, &row, why)) return false;
+    *event = row.event;
+    if (row.event.event.len == 0 && slice_is(row.event.kind, AUDIT_EXPORT_END)) return true;
     if (!event_ref(row.event.event, ref)) return say(why, "the event id is not 64 hex digits");
     if (row.ref.len && !slice_is(row.ref, ref)) return say(why, "its ref is not that of its event id");
-    *event = row.event;
     return true;
 }
 

@@ -10,6 +10,9 @@ typedef struct audit_reader audit_reader_t;
 audit_reader_t *audit_reader_new(void); // owned
 void audit_reader_free(audit_reader_t *reader);
 
+// The kind of the last line of an export, which is no event and has no id: its size is the number of events before it.
+#define AUDIT_EXPORT_END "end"
+
 // Each reads one record into *event, which is borrowed until the next one. False: *why says what is wrong with it.
 bool audit_read_json(audit_reader_t *reader, slice_t line, event_t *event, buffer_t *why);
 bool audit_read_csv(audit_reader_t *reader, slice_t record, event_t *event, buffer_t *why);

@@ -276,6 +276,7 @@ Test(daemon_audit_files, a_cut_export_gives_its_whole_records) {
             bool whole = cut + 2 > len; /* only the end of the last line is missing */
             cr_assert_eq(out->code, whole ? 0 : out->code, "%s", out->err);
             cr_assert(out->code == 0 || has(out->err, ": left out: "), "%s", out->err);
+            cr_assert_eq(has(out->err, "the line that ends an export is missing"), !whole, "cut at %zu: %s", cut, out->err);
             char *rows = audit_case_sql(copy, ALL);
             for (char *row = strtok(rows, "\n"); row; row = strtok(NULL, "\n"))
                 cr_assert(has(all, row), "cut at %zu: %s", cut, row);
@@ -288,6 +289,24 @@ Test(daemon_audit_files, a_cut_export_gives_its_whole_records) {
     }
     free(all);
     free(db);
+}
+
+/* A line that is lost within; and several exports in one file, as `cat` makes it. */
+Test(daemon_audit_files, an_export_knows_how_many_it_holds) {
+    char *db = hostile_log(), *file = beside(db, "jsonl"), *copy = beside(db, "copy");
+    const char *text = daemon_run("audit", "export", "--db", db)->out, *second = strchr(text, '\n') + 1;
+    write_file(file, second, strlen(second));
+    const daemon_output_t *out = daemon_run("audit", "import", file, "--db", copy);
+    cr_assert_eq(out->code, 1);
+    cr_assert(has(out->err, ": 1 of the events that were exported are missing"), "%s", out->err);
+    cr_assert(has(out->out, ": 8 added, 0 known, 0 left out\n"), "%s", out->out);
+    char *both = mem_printf("%s%s", text, text);
+    write_file(file, both, strlen(both));
+    out = daemon_run("audit", "import", file, "--db", copy);
+    cr_assert_eq(out->code, 0, "%s", out->err);
+    cr_assert_str_empty(out->err);
+    cr_assert(has(out->out, ": 1 added, 17 known, 0 left out\n"), "%s", out->out);
+    free(both), free(copy), free(file), free(db);
 }
 
 Test(daemon_audit_files, bad_lines_are_named_and_good_ones_kept) {
