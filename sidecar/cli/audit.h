@@ -107,6 +107,9 @@ bool audit_is_reason(const char *word); // of a failure
 // "queue-sidecar: TEXT" on standard error; returns CLI_FAILED. Takes what is in why.
 int audit_complain(buffer_t *why);
 
+// Nothing was found: says so, and whether the queue may be misspelt.
+void audit_explain_nothing(audit_t *audit, const audit_filter_t *filter);
+
 // One event in a format for programs: all columns, one JSON object or one CSV record without the end of the line.
 void audit_row_json(buffer_t *out, const audit_row_t *row);
 void audit_row_csv(buffer_t *out, const audit_row_t *row);

@@ -24,7 +24,8 @@ const char audit_export_help[] =
     "FILE is a new file, which appears when it is complete and on disk; without it, or as -, standard output.\n"
     "\n" AUDIT_HELP_LOG AUDIT_HELP_FILTERS AUDIT_HELP_KIND
     "  -o, --output FORMAT jsonl (an object a line; if not told) or csv (RFC 4180)\n" AUDIT_HELP_FORCE "\n" AUDIT_HELP_DATA
-    "`audit import` reads it back, byte for byte. Long exports do not hold up the sidecar that writes. The last line is no event: its\n"
+    "`audit import` reads it back, byte for byte. Long exports do not hold up the sidecar that writes. The last line is no "
+    "event: its\n"
     "kind is `end`, its size the number of events before it. A file without it was cut short.\n" AUDIT_HELP_EXIT;
 
 enum { CHUNK = 1024 * 1024 };
@@ -52,9 +53,8 @@ static bool take(void *self, const audit_row_t *row) {
 
 // The last line has the shape of all others, and tells how many they are: a file that was cut short has none.
 static void add_end(export_t *export) {
-    const audit_row_t end = {.event = {.kind = slice_text(AUDIT_EXPORT_END), .size = export->events},
-                             .error_is_text = true,
-                             .payload_is_text = true};
+    const audit_row_t end = {
+        .event = {.kind = slice_text(AUDIT_EXPORT_END), .size = export->events}, .error_is_text = true, .payload_is_text = true};
     take(export, &end);
 }
 

@@ -199,12 +199,14 @@ static bool tell_missing(const job_t *job) {
     char number[NUMBER_SIZE];
     audit_number_text(job->missing, number);
     if (job->missing)
-        fprintf(stderr, "queue-sidecar: %s: %s of the events that were exported are missing: get the file again\n", job->name, number);
+        fprintf(stderr, "queue-sidecar: %s: %s of the events that were exported are missing: get the file again\n", job->name,
+                number);
     else if (job->records && !job->ended)
-        fprintf(stderr,
-                "queue-sidecar: %s: the line that ends an export is missing: the file was cut short, or an older version wrote it; "
-                "what is there was taken\n",
-                job->name);
+        fprintf(
+            stderr,
+            "queue-sidecar: %s: the line that ends an export is missing: the file was cut short, or an older version wrote it; "
+            "what is there was taken\n",
+            job->name);
     return job->missing == 0;
 }
 

@@ -1,8 +1,6 @@
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/suggest.h"
 #include "cli/audit.h"
 #include "cli/encode.h"
 #include "cli/table.h"
@@ -19,7 +17,7 @@ const char audit_list_help[] = "Final failures, newest first.\n"
                                "  -n, --limit N       rows: 50 in a table, else all; 0 = all\n"
                                "\n" AUDIT_HELP_DATA AUDIT_HELP_EXIT;
 
-enum { TABLE_LIMIT = 50, QUEUES_MAX = 32 };
+enum { TABLE_LIMIT = 50 };
 
 typedef struct list {
     const audit_ask_t *ask;
@@ -82,37 +80,6 @@ static bool take(void *self, const audit_row_t *row) {
     return fwrite(list->line.data, 1, list->line.len, stdout) == list->line.len; // nobody reads: no need to go on
 }
 
-typedef struct names {
-    char *all[QUEUES_MAX];
-    size_t count;
-    bool known;
-    const char *wanted;
-} names_t;
-
-static bool take_name(void *self, const char *name) {
-    names_t *names = self;
-    if (strcmp(name, names->wanted) == 0) names->known = true;
-    if (names->count < QUEUES_MAX) names->all[names->count++] = mem_str(name);
-    return true;
-}
-
-// Nothing was found: says so, and whether the queue may be misspelled.
-static void explain_nothing(const audit_ask_t *ask) {
-    names_t names = {.wanted = ask->filter.queue};
-    buffer_t why = {0}, plain = {0};
-    const char *nearest = NULL;
-    if (ask->filter.queue && audit_queues(ask->audit, take_name, &names, &why) && !names.known)
-        nearest = suggest_nearest(ask->filter.queue, (const char *const *)names.all, names.count);
-    fprintf(stderr, "queue-sidecar: no final failures match");
-    if (ask->filter.queue && !names.known) fprintf(stderr, ": none are of the queue `%s`", ask->filter.queue);
-    if (nearest) encode_plain(&plain, slice_text(nearest), false);
-    if (nearest) fprintf(stderr, ", did you mean `%s`?", buffer_text(&plain));
-    fputs("\n", stderr);
-    for (size_t i = 0; i < names.count; i++) free(names.all[i]);
-    buffer_free(&plain);
-    buffer_free(&why);
-}
-
 static void print_head(const audit_ask_t *ask) {
     buffer_t titles = {0};
     if (ask->format != FORMAT_CSV) return;
@@ -125,7 +92,7 @@ static void print_tail(const list_t *list) {
     if (list->ask->format == FORMAT_JSON_ARRAY) fputs(list->rows ? "\n]\n" : "[]\n", stdout);
     if (list->table) table_end(list->table);
     fflush(stdout);
-    if (list->rows == 0) explain_nothing(list->ask);
+    if (list->rows == 0) audit_explain_nothing(list->ask->audit, &list->ask->filter);
     if (list->more)
         fprintf(stderr, "queue-sidecar: these are the newest %" PRId64 "; there are more: --limit N, or --limit 0 for all\n",
                 list->most);

@@ -171,6 +171,7 @@ static int carry_out(const requeue_wish_t *wish, const audit_ask_t *ask) {
     bool planned = wish->bulk ? plan_matches(wish, &plan, &why)
                               : plan_refs(wish, (const char *const *)ask->words.all, ask->words.count, &plan, &why);
     int status = planned ? confirm(wish, &plan) : audit_complain(&why);
+    if (planned && wish->bulk && plan.open == 0 && plan.answered == 0) audit_explain_nothing(wish->audit, &wish->filter);
     if (status == CLI_OK) {
         status = requeue_run(wish, &plan);
         if (status == CLI_OK && plan.bad_refs) status = CLI_FAILED;
