@@ -190,3 +190,8 @@ bool audit_queues(audit_t *audit, audit_name_fn *take, void *self, buffer_t *why
         if (!take(self, (const char *)sqlite3_column_text(of, 0))) break;
     return question_end(audit, of, code, why);
 }
+
+bool audit_commits(audit_t *audit, int64_t *commits, buffer_t *why) {
+    return audit_number(audit, "SELECT coalesce((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'commits'), 0)", commits,
+                        why);
+}

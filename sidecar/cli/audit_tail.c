@@ -43,6 +43,7 @@ typedef struct tail {
     audit_t *audit; // NULL while it cannot be opened
     struct stat file;
     int64_t after;
+    int64_t commits;  // that the log had
     bool again;       // the file is not the first one: it may hold what was printed
     bool first;       // the old ones are being printed
     int64_t skip;     // of these, so many are not
@@ -144,7 +145,7 @@ static bool open_log(tail_t *tail, buffer_t *why) {
     tail->audit = audit_open(tail->ask->path, AUDIT_READ, why);
     if (!tail->audit) return false;
     tail->file = before;
-    return true;
+    return audit_commits(tail->audit, &tail->commits, why);
 }
 
 static bool is_replaced(const tail_t *tail) {
@@ -158,11 +159,14 @@ static void start_again(tail_t *tail) {
     tail->after = INT64_MIN;
 }
 
-// An older copy may have been written over the file: then it ends before what was read.
+// An older copy may have been written over the file: then it is of fewer commits. Where only the last rows are gone, which
+// retention may have removed, new ones get their numbers.
 static bool goes_back(tail_t *tail) {
-    int64_t first, last;
+    int64_t first, last, was = tail->commits;
     buffer_t why = {0};
-    bool back = audit_bounds(tail->audit, INT64_MIN, &first, &last, &why) && last < tail->after;
+    bool known = audit_commits(tail->audit, &tail->commits, &why) && audit_bounds(tail->audit, INT64_MIN, &first, &last, &why);
+    bool back = known && tail->commits < was;
+    if (known && !back && last < tail->after) tail->after = last;
     buffer_free(&why);
     return back;
 }

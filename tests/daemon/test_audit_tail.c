@@ -8,6 +8,7 @@
 
 #include <criterion/criterion.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,16 +148,36 @@ Test(daemon_audit_tail, follows_a_log_that_is_replaced) {
     finish(&tail);
 }
 
-/* As when an older copy is put into its place. */
+/* As when an older copy is written over it. */
 Test(daemon_audit_tail, follows_a_log_that_goes_back) {
     char *db = audit_case_path();
     put(db, "failed", 1, 4);
     tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
     expect(&tail, "3 4 ");
-    free(audit_case_sql(db, "DELETE FROM events WHERE seq > 2"));
+    sqlite3 *copy;
+    cr_assert_eq(sqlite3_open(db, &copy), SQLITE_OK);
+    cr_assert_eq(
+        sqlite3_exec(copy, "BEGIN; DELETE FROM events WHERE seq > 2; UPDATE facts SET value = '2' WHERE name = 'commits'; COMMIT",
+                     NULL, NULL, NULL),
+        SQLITE_OK);
+    sqlite3_close(copy);
     cr_assert(wait_for(mentions(tail.err, "was replaced"), 10000));
     put(db, "failed", 4, 5); /* 4 comes again */
     expect(&tail, "3 4 5 ");
+    finish(&tail);
+}
+
+/* Retention removes the lowest times first, which may be those of the last rows. */
+Test(daemon_audit_tail, a_last_row_that_is_removed_is_no_other_log) {
+    char *db = audit_case_path();
+    put(db, "failed", 1, 4);
+    tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
+    expect(&tail, "3 4 ");
+    free(audit_case_sql(db, "DELETE FROM events WHERE seq = 4"));
+    wait_for(false, 600);    /* three looks: nothing tells of a look that finds nothing */
+    put(db, "failed", 5, 5); /* by the number of the one that is gone */
+    expect(&tail, "3 4 5 ");
+    expect_silence(&tail);
     finish(&tail);
 }
 
