@@ -286,6 +286,7 @@ const char *cli_audit_help_of(const char *subcommand) {
 int cli_audit(int argc, char **argv) {
     audit_ask_t ask = {0};
     words_t words = {0};
+    if (argc > 1 && strcmp(argv[1], "--") == 0) argc--, argv++;
     if (argc < 2 || argv[1][0] == '-') {
         fputs("queue-sidecar audit: which subcommand?", stderr);
         for (size_t i = 0; i < COUNT(commands); i++) fprintf(stderr, "%s %s", i ? "," : "", commands[i].name);
@@ -294,7 +295,7 @@ int cli_audit(int argc, char **argv) {
     }
     const audit_command_t *command = find_command(argv[1]);
     if (!command) return CLI_USAGE;
-    argv[1] = argv[0]; // what messages call us
+    argv[1] = (char[]){"audit"}; // what messages call us
     int status = parse(argc - 1, argv + 1, command, &ask, &words);
     if (status == CLI_OK) status = read_words(&ask, command, &words);
     if (status != CLI_OK) return status;

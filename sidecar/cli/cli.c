@@ -93,9 +93,14 @@ static void take_word(cli_words_t *words, char **argv, int at) {
 }
 
 int cli_parse(int argc, char **argv, const cli_option_t *options, size_t count) {
+    bool ended = false; // by `--`, behind which nothing is an option
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
-        if (word[0] != '-' || !word[1]) {
+        if (!ended && strcmp(word, "--") == 0) {
+            ended = true;
+            continue;
+        }
+        if (ended || word[0] != '-' || !word[1]) {
             const cli_option_t *argument = find_argument(options, count);
             if (!argument) return fail_option(argv[0], "unexpected argument", word);
             if (argument->words)
@@ -165,7 +170,7 @@ config_t *cli_load_config(const char *path) {
 }
 
 static bool asks_for_help(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
     }
     return false;
@@ -173,6 +178,7 @@ static bool asks_for_help(int argc, char **argv) {
 
 static int dispatch(int argc, char **argv) {
     char *help[] = {(char[]){"help"}, NULL, NULL, NULL};
+    if (argc > 1 && strcmp(argv[1], "--") == 0) argc--, argv++;
     if (argc < 2) return cli_help(1, help);
     const char *word = argv[1];
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return cli_help(1, help);

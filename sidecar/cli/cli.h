@@ -45,8 +45,8 @@ typedef struct cli_option {
 // Runs the program: finds the subcommand in argv[1] and returns its exit code. Fails where standard output cannot be written.
 int cli_main(int argc, char **argv);
 
-// Reads all of argv[1..] as options: -x, -x VALUE, -xVALUE, --name, --name VALUE, --name=VALUE. Returns CLI_OK, or CLI_USAGE with
-// a message on stderr.
+// Reads all of argv[1..] as options: -x, -x VALUE, -xVALUE, --name, --name VALUE, --name=VALUE; behind -- nothing is one. Returns
+// CLI_OK, or CLI_USAGE with a message on stderr.
 int cli_parse(int argc, char **argv, const cli_option_t *options, size_t count);
 
 // The path of the config (borrowed): flag, else QUEUE_SIDECAR_CONFIG, else the usual one. Flag may be NULL.

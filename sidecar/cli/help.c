@@ -42,6 +42,7 @@ static void print_keys(void) {
 }
 
 int cli_help(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "--") == 0) argc--, argv++;
     if (argc < 2) {
         print_general();
         return CLI_OK;

@@ -7,7 +7,7 @@
 
 #include "cli/cli.h"
 
-enum { WORDS = 8 };
+enum { WORDS = 10 };
 
 // Runs the program with these words, the last of which is NULL.
 static int run(const char *const *words) {
@@ -132,6 +132,25 @@ Test(unit_cli, reads_options_in_every_spelling) {
             cr_expect_null(value);
         while (argc > 0) free(argv[--argc]);
     }
+}
+
+/* `--` ends options everywhere, and may be the value of one. */
+Test(unit_cli, words_behind_two_dashes_are_no_options) {
+    const char *value = NULL;
+    bool flag = false;
+    cli_words_t words = {.most = 4};
+    const cli_option_t options[] = {
+        {.letter = 'c', .name = "config", .value = &value}, {.name = "redis", .flag = &flag}, {.words = &words}};
+    char *argv[] = {"x", "-c", "--", "a", "--", "-c", "--redis", "--", NULL};
+    cr_expect_eq(cli_parse(8, argv, options, 3), CLI_OK);
+    cr_expect_str_eq(value ? value : "none", "--");
+    cr_expect(!flag && words.count == 4);
+    static const char *const expected[] = {"a", "-c", "--redis", "--"};
+    for (size_t i = 0; i < words.count && i < 4; i++) cr_expect_str_eq(words.all[i], expected[i]);
+    cr_expect_eq(run((const char *const[]){"queue-sidecar", "--", "version", "--", NULL}), CLI_OK);
+    cr_expect_eq(run((const char *const[]){"queue-sidecar", "help", "--", "run", NULL}), CLI_OK);
+    char *audit[] = {"audit", "--", "backup", "--db", "x", "--", "-h", "--help", NULL};
+    expect_usage(cli_audit(8, audit), "queue-sidecar audit: unexpected argument `--help`\nSee `queue-sidecar help audit`.\n");
 }
 
 Test(unit_cli, finds_the_config) {
