@@ -17,7 +17,8 @@ enum {
     TEXT_MOST = 6 * 64 * 1024,  // of an error: 64 KiB, where each byte may have become \ufffd
     ATTEMPTS_MOST = 1000000000, // executions
 };
-static const int64_t TIME_MOST = 253402300799999; // the last millisecond of the year 9999
+static const int64_t AHEAD_MOST = INT64_C(2) * 366 * 24 * 3600 * 1000; // a clock that was wrong by a year is met in life
+static const int64_t TIME_MOST = 253402300799999;                      // the last millisecond of the year 9999
 
 static const char *const kinds[] = {"failed", "retried", "requeued", "discarded", "gap", "filled"};
 
@@ -57,6 +58,9 @@ static bool sizes_fit(const event_t *event, buffer_t *why) {
 static bool numbers_fit(const event_t *event, buffer_t *why) {
     if (event->attempts < 0 || event->attempts > ATTEMPTS_MOST) return say(why, "attempts is no number of executions");
     if (event->at < 0 || event->at > TIME_MOST) return say(why, "at is no time");
+    if (event->at > (int64_t)time(NULL) * 1000 + AHEAD_MOST)
+        return say(
+            why, "at is more than two years ahead of this machine's clock: the row would never be the oldest, and stay for ever");
     if (event->created < 0 || event->created > TIME_MOST) return say(why, "created_at is no time");
     if (event->started < 0 || event->started > TIME_MOST) return say(why, "started_at is no time");
     return event->size >= 0 || say(why, "size is less than 0");

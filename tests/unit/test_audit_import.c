@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 typedef struct {
     audit_t *audit;
@@ -277,6 +278,19 @@ static void expect_refused(const char *path, const char *reason) {
     buffer_free(&why);
     import_free(import);
     end(&mine);
+}
+
+Test(unit_audit_import, a_time_far_ahead_is_refused) {
+    enum { DAY_S = 24 * 3600 };
+    buffer_t why = {0};
+    audit_case_event_t of;
+    audit_case_event(&of, "failed", 1, ((int64_t)time(NULL) + 366 * DAY_S) * 1000);
+    of.event.event = slice_text("abababababababababababababababababababababababababababababababab");
+    cr_expect(import_fits(&of.event, &why), "%s", buffer_text(&why));
+    of.event.at = ((int64_t)time(NULL) + 3 * 366 * DAY_S) * 1000;
+    cr_expect(!import_fits(&of.event, &why));
+    cr_expect(strstr(buffer_text(&why), "two years ahead"), "%s", buffer_text(&why));
+    buffer_free(&why);
 }
 
 Test(unit_audit_import, strangers_are_refused) {
