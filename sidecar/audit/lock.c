@@ -11,7 +11,7 @@
 #include "audit/store.h"
 
 // One block, always written as a whole, so that a process killed meanwhile leaves the old text or the new one.
-enum { BLOCK = 512, FILE_MODE = 0640, BYTE_HOLDER = 0, BYTE_WRITERS = 1, HOST_SIZE = 65 };
+enum { BLOCK = LOCK_HOLDER_SIZE - 1, FILE_MODE = 0640, BYTE_HOLDER = 0, BYTE_WRITERS = 1, HOST_SIZE = 65 };
 
 audit_lock_t *audit_lock_new(const char *log) {
     audit_lock_t *lock = mem_alloc(sizeof *lock);
@@ -122,6 +122,18 @@ bool audit_lock_hold(audit_lock_t *lock, buffer_t *why) {
     }
     if (!lock->held) let_go(lock);
     return lock->held;
+}
+
+bool audit_lock_is_held(const char *log, char holder[LOCK_HOLDER_SIZE]) {
+    audit_lock_t *lock = audit_lock_new(log);
+    struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = BYTE_HOLDER, .l_len = 1};
+    char text[BLOCK] = "";
+    lock->fd = open(lock->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    bool held = lock->fd >= 0 && fcntl(lock->fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+    if (held) read_block(lock, text);
+    snprintf(holder, LOCK_HOLDER_SIZE, "%s", *text ? text : "it does not say which");
+    audit_lock_free(lock);
+    return held;
 }
 
 bool audit_lock_share(audit_lock_t *lock, buffer_t *why) {

@@ -30,6 +30,10 @@ bool audit_lock_share(audit_lock_t *lock, buffer_t *why);
 bool audit_lock_alone(audit_lock_t *lock, buffer_t *why);
 void audit_lock_not_alone(audit_lock_t *lock);
 
+// Whether somebody holds the log at this path, and who, as far as the lock file says. Makes nothing.
+enum { LOCK_HOLDER_SIZE = 513 };
+bool audit_lock_is_held(const char *log, char holder[LOCK_HOLDER_SIZE]);
+
 // Writes instance, reason and aside down; they are on disk when it returns true. Only for who holds it.
 bool audit_lock_write(audit_lock_t *lock, buffer_t *why);
 

@@ -12,7 +12,9 @@ const char cli_check_help[] =
     "Usage: queue-sidecar check [-c FILE] [--redis]\n"
     "\n"
     "  -c, --config FILE  the config; otherwise QUEUE_SIDECAR_CONFIG, otherwise /etc/queue-sidecar/queue-sidecar.cfg\n"
-    "      --redis        connect and run the preflight: version, settings, key types, rights, who leads\n"
+    "      --redis        connect and run the preflight: version, settings, key types, rights, who leads; and look at "
+    "audit.path:\n"
+    "                     rights, room on the disk, who writes it\n"
     "\n"
     "Prints every effective value and where it came from (secrets redacted). Warnings and faults, each with file and line, go\n"
     "to standard error. Exit codes: 0 good, 78 bad config; with --redis also 1 refused by Redis and 69 unreachable.\n";

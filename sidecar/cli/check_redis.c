@@ -1,6 +1,7 @@
-// queue-sidecar check --redis: the preflight, printed, and who leads.
+// queue-sidecar check --redis: the place of the audit log, the preflight, printed, and who leads.
 #include <stdio.h>
 
+#include "audit/site.h"
 #include "cli/cli.h"
 #include "queue/conn.h"
 #include "queue/keys.h"
@@ -43,11 +44,17 @@ static outcome_t print_seats(conn_t *conn, const keyspace_t *keys, printed_t *pr
     return OUTCOME_OK;
 }
 
+static void print_site(void *self, audit_finding_t finding, const char *text) {
+    static const finding_t OF[] = {[AUDIT_GOOD] = FINDING_FACT, [AUDIT_WARNING] = FINDING_WARN, [AUDIT_FAULT] = FINDING_FAULT};
+    print_finding(self, OF[finding], NULL, text);
+}
+
 int check_redis(const config_t *config) {
     keyspace_t *keys = keyspace_new(config);
     conn_t *conn = conn_new(&config->redis, "queue-sidecar-check", NULL);
     printed_t printed = {0};
     fault_t fault;
+    audit_look_at_site(config->audit.path, config->audit.retain_bytes, print_site, &printed);
     outcome_t outcome = conn_open(conn, &fault);
     if (outcome == OUTCOME_OK) outcome = preflight(conn, keys, print_finding, &printed, &fault);
     if (outcome == OUTCOME_OK) outcome = print_seats(conn, keys, &printed, &fault);

@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <ctype.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,15 @@ static char *config_file(const char *text) {
 }
 
 static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
+
+/* `check --redis` looks at where the log is to be. */
+static void place_of_log(void) {
+    char *path = temp_path(temp_root(), "check.db");
+    setenv("QUEUE_SIDECAR_AUDIT_PATH", path, 1);
+    free(path);
+}
+
+TestSuite(daemon_cli, .init = place_of_log);
 
 Test(daemon_cli, exit_codes_of_help_version_and_misuse) {
     cr_assert_eq(daemon_run("version")->code, 0);
@@ -120,6 +130,40 @@ Test(daemon_cli, check_tells_whether_redis_will_do) {
     cr_assert(has(unreachable->err, server_socket(s.server)), "%s", unreachable->err);
     free(text);
     free(path);
+    scene_end(&s);
+}
+
+Test(daemon_cli, check_tells_whether_a_log_can_be_kept) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){0});
+    char *text = scene_config(&s, (sidecar_t){0}), *path = config_file(text), *free_one = temp_path(temp_root(), "free.db"),
+         *foreign = temp_path(temp_root(), "foreign.db");
+    sqlite3 *db;
+    cr_assert_eq(sqlite3_open(foreign, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, "CREATE TABLE t (x)", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    cr_assert(wait_for(access(daemon_audit_path(d), F_OK) == 0, 5000));
+    const struct {
+        const char *path, *bytes, *said;
+        int code;
+    } rows[] = {{free_one, "1MiB", "can be written, and nobody holds it", 0},
+                {free_one, "16TiB", "warning  audit log ", 0},
+                {"/no/such/directory/audit.db", "1MiB", "the directory /no/such/directory does not exist", 1},
+                {temp_root(), "1MiB", "is no regular file", 1},
+                {foreign, "1MiB", "is the database of another program", 1},
+                {daemon_audit_path(d), "1MiB", "a sidecar (pid ", 0}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        char *place = NULL, *bytes = NULL;
+        cr_assert_gt(asprintf(&place, "QUEUE_SIDECAR_AUDIT_PATH=%s", rows[i].path), 0);
+        cr_assert_gt(asprintf(&bytes, "QUEUE_SIDECAR_AUDIT_RETAIN_BYTES=%s", rows[i].bytes), 0);
+        const daemon_options_t options = {.env = (const char *const[]){place, bytes, NULL}};
+        const daemon_output_t *out = daemon_run_argv(&options, (const char *const[]){"check", "-c", path, "--redis", NULL});
+        cr_expect_eq(out->code, rows[i].code, "%s: %s%s", rows[i].said, out->out, out->err);
+        cr_expect(has(out->out, rows[i].said), "\"%s\" lacks \"%s\"", out->out, rows[i].said);
+        free(place), free(bytes);
+    }
+    cr_expect_neq(access(free_one, F_OK), 0, "it made a file");
+    free(text), free(path), free(free_one), free(foreign);
     scene_end(&s);
 }
 
