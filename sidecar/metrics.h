@@ -57,6 +57,7 @@
     X(sentinels, "sentinels planted")                                                                                            \
     X(old_sentinels, "sentinels removed because there was a newer one")                                                          \
     X(duplicates_dropped, "jobs dropped because they were done already when they were to be given back or ended")                \
+    X(stale_unique, "ids of unique tasks without a task, in a group of lists that is empty")                                     \
     X(copies, "jobs not ended because others of the same bytes were in progress")                                                \
     X(faults, "requests refused by a fault of keys, rights or configuration")                                                    \
     X(lateness_us, "sum of lateness; each job of a batch counts as late as the oldest one in it")                                \

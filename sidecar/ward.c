@@ -332,6 +332,7 @@ void ward_end(ward_t *ward, mono_t now) {
     ward->seen[0] = older;
     ward->phase = WARD_WAIT;
     ward->quiet = false;
+    if (!ward->met_sentinel && !ward->reads_only) ward->look.sentinel_len = 0; // it is gone: the next one that is met is it
     metric_add(&ward->metrics->passes, 1);
     metric_set(&ward->metrics->in_progress, ward->jobs);
     int64_t took = mono_diff(now, ward->began);

@@ -37,6 +37,7 @@ typedef struct sidecar_options {
     const char *socket;  // in DIR: redis.sock
     const char *ttl;     // 5s
     const char *monitor; // the heartbeat of queues that are monitored too, and passes as often as can be; NULL: not monitored
+    const char *queue;   // in place of q0, ...: a group of the config; with `monitor` passes are as often as can be
 } sidecar_options_t;
 
 static inline void __attribute__((noreturn, format(printf, 1, 2))) die(const char *format, ...) {
@@ -138,7 +139,8 @@ static inline void write_config(const bench_t *bench, const sidecar_options_t *o
     fprintf(file, "audit = { path = \"%s/%s.db\"; };\n", bench->dir, options->name);
     if (options->monitor) fprintf(file, "monitor = { scan_interval = \"50ms\"; };\n");
     fprintf(file, "http = { port = 0; };\nlog = { level = \"info\"; };\nqueues = (\n");
-    for (int i = 0; i < queues; i++)
+    if (options->queue) fprintf(file, "    %s\n", options->queue);
+    for (int i = 0; i < queues && !options->queue; i++)
         fprintf(file, "    { name = \"q%d\"; roles = [\"dispatcher\"%s]; heartbeat = \"%s\"; protected_timeout = \"1h\"; }%s\n",
                 i, options->monitor ? ", \"monitor\"" : "", options->monitor ? options->monitor : "off",
                 i + 1 < queues ? "," : "");

@@ -3,10 +3,11 @@
 //
 // Before each round a client that only rotates the list, by the same requests and without a look at what comes, shows what this
 // machine and its Redis would allow: the rate of the passes is told as a share of that, too.
+#include "pass.h"
 #include "ping.h"
 
 enum { CHUNK = 256, CEILING_ENTRIES = 200000 }; // of the client that only rotates
-enum { JOB_BYTES = 100, JOBS_PER_PUSH = 500, POLL_US = 5000, PATIENCE = 12000 };
+enum { JOB_BYTES = 100, JOBS_PER_PUSH = 500 };
 
 static void load(redisContext *redis, int entries) {
     static char bytes[JOBS_PER_PUSH][JOB_BYTES + 1];
@@ -42,77 +43,6 @@ static double ceiling(redisContext *redis) {
     return (double)(CEILING_ENTRIES / CHUNK * CHUNK + CHUNK) / (double)(mono_us() - began) * 1e6;
 }
 
-typedef struct counts {
-    int64_t passes;
-    int64_t pass_us;
-    int64_t in_progress;
-} counts_t;
-
-static bool find(const char *line, const char *name, int64_t *out) {
-    char key[40];
-    snprintf(key, sizeof key, "\"%s\":", name);
-    const char *at = strstr(line, key);
-    if (at) *out = strtoll(at + strlen(key), NULL, 10);
-    return at != NULL;
-}
-
-// Asks the sidecar for its counters and reads the last line of them in its log.
-static counts_t ask(const bench_t *bench, pid_t pid, const char *name) {
-    char path[256];
-    counts_t counts = {.passes = -1};
-    snprintf(path, sizeof path, "%s/%s.log", bench->dir, name);
-    FILE *file = fopen(path, "r");
-    if (!file) die("cannot read %s", path);
-    fseek(file, 0, SEEK_END);
-    kill(pid, SIGUSR1);
-    char line[4096];
-    for (int i = 0; i < 1000 && counts.passes < 0; i++) {
-        sleep_us(1000);
-        clearerr(file);
-        for (long at = ftell(file); counts.passes < 0 && fgets(line, sizeof line, file); at = ftell(file)) {
-            if (!strchr(line, '\n')) { // the rest of it is still to come
-                fseek(file, at, SEEK_SET);
-                break;
-            }
-            if (strstr(line, "\"stats\"") && strstr(line, "\"queue\":\"q0\""))
-                if (!find(line, "passes", &counts.passes) || !find(line, "pass_us", &counts.pass_us) ||
-                    !find(line, "in_progress", &counts.in_progress))
-                    die("no counters in: %s", line);
-        }
-    }
-    fclose(file);
-    if (counts.passes < 0) die("the sidecar does not tell its counters");
-    return counts;
-}
-
-// Before it has set itself up, SIGUSR1 would end the sidecar.
-static void await_leading(const bench_t *bench, const char *name) {
-    char path[256];
-    char text[4096];
-    snprintf(path, sizeof path, "%s/%s.log", bench->dir, name);
-    for (int i = 0; i < 5000; i++, sleep_us(1000)) {
-        FILE *file = fopen(path, "r");
-        if (!file) continue;
-        size_t len = fread(text, 1, sizeof text - 1, file);
-        fclose(file);
-        text[len] = '\0';
-        if (strstr(text, "\"leading\"")) return;
-    }
-    die("the sidecar does not lead");
-}
-
-// Waits until a pass that began now has ended.
-static counts_t await_passes(const bench_t *bench, pid_t pid, const char *name, int more, int64_t entries) {
-    counts_t now = ask(bench, pid, name);
-    int64_t wanted = now.passes + more;
-    for (int i = 0; i < PATIENCE && (now.passes < wanted || now.in_progress != entries); i++) {
-        sleep_us(POLL_US);
-        now = ask(bench, pid, name);
-    }
-    if (now.passes < wanted) die("no pass ends");
-    return now;
-}
-
 static void measure(bench_t *bench, redisContext *redis, pinger_t *pinger, int entries, bool heartbeats, double goal,
                     double ping_goal) {
     series_t rates = {0};
@@ -124,15 +54,15 @@ static void measure(bench_t *bench, redisContext *redis, pinger_t *pinger, int e
     redis_do(redis, "FLUSHALL");
     load(redis, entries);
     pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = name, .ttl = "60s", .monitor = heartbeats ? "*_alive" : "off"});
-    await_leading(bench, name);
-    await_passes(bench, pid, name, 2, entries); // the first one stamps
+    passes_await_leading(bench, name);
+    passes_await(bench, pid, name, "q0", 2, entries); // the first one stamps
     for (int i = 0; i < bench->rounds; i++) {
         kill(pid, SIGSTOP);
         double most = ceiling(redis);
         kill(pid, SIGCONT);
-        counts_t before = await_passes(bench, pid, name, 1, entries);
+        counts_t before = passes_await(bench, pid, name, "q0", 1, entries);
         ping_begin(pinger);
-        counts_t after = await_passes(bench, pid, name, 2, entries);
+        counts_t after = passes_await(bench, pid, name, "q0", 2, entries);
         ping_end(pinger);
         double passes = (double)(after.passes - before.passes);
         series_add(&rates, (double)entries * passes / (double)(after.pass_us - before.pass_us) * 1e6);

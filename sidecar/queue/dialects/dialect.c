@@ -9,6 +9,7 @@ const dialect_ops_t *dialect_ops(dialect_t dialect) {
     // A dialect without a row is read from a config, but refused before anything is served.
     static const dialect_ops_t *const all[DIALECT_COUNT] = {
         [DIALECT_LIST] = &dialect_list,
+        [DIALECT_KMQUEUE] = &dialect_kmqueue,
         [DIALECT_BULL] = &dialect_bull,
     };
     return all[dialect];

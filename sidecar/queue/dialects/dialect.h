@@ -189,6 +189,7 @@ typedef struct dialect_ops {
 
 extern const dialect_ops_t dialect_list;
 extern const dialect_ops_t dialect_bull;
+extern const dialect_ops_t dialect_kmqueue;
 
 const dialect_ops_t *dialect_ops(dialect_t dialect); // NULL = not in this version: cli refuses its queues
 

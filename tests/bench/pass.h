@@ -1,0 +1,83 @@
+// What the sidecar says of its passes, for the benches that measure them: it counts them and their time; SIGUSR1 makes it say so.
+#ifndef BENCH_PASS_H
+#define BENCH_PASS_H
+
+#include "bench.h"
+
+enum { PASS_POLL_US = 5000, PASS_PATIENCE = 12000 };
+
+typedef struct counts {
+    int64_t passes;
+    int64_t pass_us;
+    int64_t in_progress;
+} counts_t;
+
+static inline bool passes_find(const char *line, const char *name, int64_t *out) {
+    char key[40];
+    snprintf(key, sizeof key, "\"%s\":", name);
+    const char *at = strstr(line, key);
+    if (at) *out = strtoll(at + strlen(key), NULL, 10);
+    return at != NULL;
+}
+
+// Asks the sidecar for its counters and reads the last line of them in its log.
+static inline counts_t passes_ask(const bench_t *bench, pid_t pid, const char *name, const char *queue) {
+    char path[256];
+    char which[48];
+    snprintf(which, sizeof which, "\"queue\":\"%s\"", queue);
+    counts_t counts = {.passes = -1};
+    snprintf(path, sizeof path, "%s/%s.log", bench->dir, name);
+    FILE *file = fopen(path, "r");
+    if (!file) die("cannot read %s", path);
+    fseek(file, 0, SEEK_END);
+    kill(pid, SIGUSR1);
+    char line[4096];
+    for (int i = 0; i < 1000 && counts.passes < 0; i++) {
+        sleep_us(1000);
+        clearerr(file);
+        for (long at = ftell(file); counts.passes < 0 && fgets(line, sizeof line, file); at = ftell(file)) {
+            if (!strchr(line, '\n')) { // the rest of it is still to come
+                fseek(file, at, SEEK_SET);
+                break;
+            }
+            if (strstr(line, "\"stats\"") && strstr(line, which))
+                if (!passes_find(line, "passes", &counts.passes) || !passes_find(line, "pass_us", &counts.pass_us) ||
+                    !passes_find(line, "in_progress", &counts.in_progress))
+                    die("no counters in: %s", line);
+        }
+    }
+    fclose(file);
+    if (counts.passes < 0) die("the sidecar does not tell its counters");
+    return counts;
+}
+
+// Before it has set itself up, SIGUSR1 would end the sidecar.
+static inline void passes_await_leading(const bench_t *bench, const char *name) {
+    char path[256];
+    char text[4096];
+    snprintf(path, sizeof path, "%s/%s.log", bench->dir, name);
+    for (int i = 0; i < 5000; i++, sleep_us(1000)) {
+        FILE *file = fopen(path, "r");
+        if (!file) continue;
+        size_t len = fread(text, 1, sizeof text - 1, file);
+        fclose(file);
+        text[len] = '\0';
+        if (strstr(text, "\"leading\"")) return;
+    }
+    die("the sidecar does not lead");
+}
+
+// Waits until a pass that began now has ended.
+static inline counts_t passes_await(const bench_t *bench, pid_t pid, const char *name, const char *queue, int more,
+                                    int64_t entries) {
+    counts_t now = passes_ask(bench, pid, name, queue);
+    int64_t wanted = now.passes + more;
+    for (int i = 0; i < PASS_PATIENCE && (now.passes < wanted || now.in_progress != entries); i++) {
+        sleep_us(PASS_POLL_US);
+        now = passes_ask(bench, pid, name, queue);
+    }
+    if (now.passes < wanted) die("no pass ends");
+    return now;
+}
+
+#endif

@@ -1,0 +1,215 @@
+/* Dialect kmqueue with real sidecars and the real client libraries (tests/clients/kmqueue): workers that die, that hang and beat,
+ * and that fail; sidecars that are killed; KMQueue's own monitor beside them. No task is lost, and each ends as it should. */
+#include "audit_log.h"
+#include "native.h"
+#include "scene.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(daemon_kmqueue, .timeout = 180);
+
+enum { ALL_MS = 60000 };
+
+#define BACKUP "back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ=="
+#define SAFE   "worker2_queue"
+#define GROUP(settings)                                                                                                          \
+    "{ name = \"q\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"]; roles = "                      \
+    "[\"monitor\"]; " settings " }"
+
+/* Waits, and shows the logs of the sidecars where it waits in vain. */
+#define await(scene, cond)                                                                                                       \
+    do {                                                                                                                         \
+        if (!wait_for(cond, ALL_MS)) scene_fail(scene, "never came: " #cond);                                                    \
+    } while (0)
+
+static const char *const POINTS[] = {"stamp_before",  "stamp_answered", "plant_before",    "plant_answered",
+                                     "settle_before", "settle_sent",    "settle_answered", "settle_answered:2"};
+enum { POINT_COUNT = sizeof POINTS / sizeof *POINTS };
+
+ParameterizedTestParameters(daemon_kmqueue, kill_points) {
+    static int numbers[POINT_COUNT];
+    for (int i = 0; i < POINT_COUNT; i++) numbers[i] = i;
+    return cr_make_param_array(int, numbers, POINT_COUNT);
+}
+
+static void take(scene_t *s, const char *id, int retry) {
+    redis_ok(s->r, "SADD " SAFE "_unique %s", id);
+    redis_ok(s->r, "EVAL %s 1 " BACKUP " %s %d",
+             "return redis.call('LPUSH', KEYS[1], '{\"data\":\"x\",\"id\":\"' .. ARGV[1] .. '\",\"queue\":\"worker2_queue\",'"
+             " .. '\"taskStatus\":{\"excTimestamp\":1700000000000,\"genTimestamp\":1700000000000,\"retry\":' .. ARGV[2] .. "
+             "',\"state\":\"normal\"},\"type\":\"t\",\"unique\":true}')",
+             id, retry);
+}
+
+/* Died at each point, before and after what each script did: the next one goes on, nothing is lost and nothing is done twice. */
+ParameterizedTest(int *number, daemon_kmqueue, kill_points) {
+    scene_t s = scene_begin(NULL);
+    const sidecar_t spec = {.queues = GROUP("heartbeat = \"off\"; protected_timeout = \"200ms\"; retry_times = 1;"),
+                            .scan = "50ms"};
+    char *variable = NULL, *config = scene_config(&s, spec);
+    cr_assert_gt(asprintf(&variable, "QS_CRASH_AT=%s", POINTS[*number]), 0);
+    take(&s, "again", 0);
+    take(&s, "ends", 1);
+    daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, "%s", config);
+    cr_assert_eq(daemon_wait_exit(d, 20000).code, 137, "%s is never reached", variable);
+    daemon_free(d);
+    daemon_t *next = scene_sidecar_up(&s, spec);
+    await(&s, redis_int(s.r, "LLEN " BACKUP) <= 1); /* its marker, if it was planted before the tasks went */
+    await(&s, redis_int(s.r, "EXISTS sidecar:q:stamps") == 0);
+    cr_assert_eq(redis_int(s.r, "LLEN " SAFE), 1, "%s", variable);
+    char *again = redis_str(s.r, "LINDEX " SAFE " 0");
+    cr_assert(strstr(again, "\"id\":\"again\"") && strstr(again, "\"retry\":1,\"state\":\"retry\""), "%s", again);
+    redis_expect(s.r, "again", "SRANDMEMBER " SAFE "_unique");
+    cr_assert_eq(redis_int(s.r, "SCARD " SAFE "_unique"), 1);
+    cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 2, "%s", variable);
+    await(&s, audit_log_rows(daemon_audit_path(next)) == 1);
+    free(again), free(variable), free(config);
+    scene_end(&s);
+}
+
+static const char *const WORK[] = {"work", "worker1_queue", "worker2_queue:safe", NULL};
+static const char *const PRODUCE[] = {"produce", "worker1_queue", "worker2_queue:safe", NULL};
+
+/* One line of stdin for each task; owned. */
+static char *story(const char *kind, int from, int to) {
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    cr_assert(out);
+    for (int i = from; i < to; i++)
+        fprintf(out, "0 %s %d caf\xc3\xa9 \"quoted\" \\ {\"retry\":9} 12345678901234567890\n", kind, i);
+    fclose(out);
+    return text;
+}
+
+static void produce(const native_t *native, const char *kind, int from, int to, bool unique) {
+    char *in = story(kind, from, to);
+    native_finish(native, PRODUCE, unique ? (const char *const[]){"QS_UNIQUE=1", NULL} : NULL, in);
+    free(in);
+}
+
+static void end_worker(child_t *worker, bool kill) {
+    child_signal(worker, kill ? SIGKILL : SIGTERM);
+    cr_expect(child_wait(worker, ALL_MS) && (kill || worker->exit_code == 0), "a worker ended badly");
+    child_free(worker);
+}
+
+/* Keys that have been said with this word at least once. */
+static int distinct(const native_t *native, const char *word, const char *kind) {
+    native_lines_t all = native_lines(native);
+    bool seen[4096] = {false};
+    int found = 0;
+    for (size_t i = 0; i < all.count; i++) {
+        const char *dash = strrchr(all.lines[i].key, '-');
+        if (strcmp(all.lines[i].word, word) != 0 || !dash || strncmp(all.lines[i].key, kind, strlen(kind)) != 0) continue;
+        size_t number = strtoul(dash + 1, NULL, 10);
+        if (number < sizeof seen && !seen[number]) found++;
+        if (number < sizeof seen) seen[number] = true;
+    }
+    native_free_lines(&all);
+    return found;
+}
+
+/* Nothing is left in Redis of what the workers had. */
+static bool all_gone(const scene_t *s) {
+    return redis_int(s->r, "LLEN worker1_queue") + redis_int(s->r, "LLEN " SAFE) + redis_int(s->r, "SCARD " SAFE "_unique") ==
+               0 &&
+           redis_int(s->r, "LLEN " BACKUP) <= 1;
+}
+
+/* A real worker takes tasks and dies in the middle: by SIGKILL of its own, or hanging. Another gets all of them, the sidecar
+ * being killed meanwhile; what fails each time ends, with the bytes that the worker wrote. */
+Test(daemon_kmqueue, a_real_worker_that_dies_loses_no_task) {
+    enum { OK = 60, DIE = 3, FLAKY = 5, POISON = 3 };
+    const sidecar_t spec = {.queues = GROUP("protected_timeout = \"1s\"; retry_times = 2;"), .scan = "100ms"};
+    scene_t s = scene_begin(&(server_options_t){.tcp = true});
+    native_t native = native_begin("kmqueue", s.server);
+    /* One task at a time: another thread could have taken a task and not yet noted it when this one dies, and that is lost. */
+    const char *const env[] = {"QS_BEAT_MS=200", "QS_THREADS=1", NULL};
+    child_t *worker = native_start(&native, WORK, env, NULL);
+    for (int i = 0; i < 2; i++) scene_sidecar(&s, spec);
+    produce(&native, "ok", 0, OK, true);
+    produce(&native, "flaky", 0, FLAKY, true);
+    produce(&native, "poison", 0, POISON, true);
+    for (int i = 0; i < DIE; i++) {
+        produce(&native, "die", i, i + 1, true);
+        if (!child_wait(worker, ALL_MS)) native_fail(&native, "the worker does not die");
+        child_free(worker);
+        daemon_kill(scene_await_leader(&s, "g", NULL, ALL_MS));
+        scene_sidecar(&s, spec);
+        worker = native_start(&native, WORK, env, NULL);
+    }
+    await(&s, distinct(&native, "done", "ok") == OK && distinct(&native, "done", "flaky") == FLAKY &&
+                  distinct(&native, "done", "die") == DIE);
+    await(&s, all_gone(&s));
+    await(&s, audit_log_rows(daemon_audit_path(s.sidecars[s.count - 1])) > 0);
+    cr_expect_eq(native_count(&native, "failed", "poison-0"), 3, "once, and two retries");
+    cr_expect_eq(
+        redis_int(s.r, "EVAL %s 1 sidecar:q:failures",
+                  "local n = 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do local f = {} "
+                  "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
+                  "if f.kind == 'failed' and f.reason == 'retries_exhausted' and f.attempts == '3' and "
+                  "string.find(f.job, '^poison') and cjson.decode(f.payload).taskStatus.retry == 2 then n = n + 1 end end "
+                  "return n"),
+        POISON);
+    end_worker(worker, false);
+    native_end(&native);
+    scene_end(&s);
+}
+
+/* A worker that is slower than the protected timeout, and beats, keeps its task; frozen it loses it; and the bytes that the next
+ * worker takes are what the real monitor would have pushed. */
+Test(daemon_kmqueue, a_real_heartbeat_keeps_a_task) {
+    scene_t s = scene_begin(&(server_options_t){.tcp = true});
+    native_t native = native_begin("kmqueue", s.server);
+    const char *const env[] = {"QS_BEAT_MS=200", NULL};
+    scene_sidecar_up(&s, (sidecar_t){.queues = GROUP("protected_timeout = \"600ms\";"), .scan = "50ms"});
+    child_t *worker = native_start(&native, WORK, env, NULL);
+    produce(&native, "hang", 0, 1, true);
+    await(&s, native_count(&native, "hangs", "hang-0") == 1);
+    cr_assert(scene_stays(redis_int(s.r, "LLEN " BACKUP) == 2 && redis_int(s.r, "EXISTS sidecar:q:failures") == 0, 2500));
+    char *before = redis_str(s.r, "EVAL %s 1 " BACKUP,
+                             "for _, e in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do "
+                             "if not string.find(e, '\"type\":\"marker\"') then return e end end");
+    end_worker(worker, true);
+    await(&s, redis_int(s.r, "LLEN " SAFE) == 1);
+    char *after = redis_str(s.r, "LINDEX " SAFE " 0"), *at = strstr(before, "\"retry\":0,\"state\":\"normal\"}");
+    cr_assert(at, "%s", before);
+    size_t head = (size_t)(at - before);
+    cr_assert_eq(strncmp(before, after, head), 0);
+    cr_assert_eq(strncmp(after + head, "\"retry\":1,\"state\":\"retry\"}", 26), 0, "%s", after);
+    cr_assert_str_eq(after + head + 26, at + 27);
+    worker = native_start(&native, WORK, env, NULL);
+    await(&s, native_count(&native, "finished", "hang-0") == 1);
+    await(&s, all_gone(&s));
+    end_worker(worker, false);
+    free(before), free(after);
+    native_end(&native);
+    scene_end(&s);
+}
+
+/* KMQueue's own monitor beside ours: some tasks run twice, as README says, and none is lost. */
+Test(daemon_kmqueue, both_monitors_lose_no_task) {
+    enum { OK = 200, FLAKY = 30 };
+    scene_t s = scene_begin(&(server_options_t){.tcp = true});
+    native_t native = native_begin("kmqueue", s.server);
+    scene_sidecar_up(&s, (sidecar_t){.queues = GROUP("protected_timeout = \"500ms\"; heartbeat = \"off\";"), .scan = "50ms"});
+    child_t *workers[2];
+    for (int i = 0; i < 2; i++) workers[i] = native_start(&native, WORK, (const char *const[]){"QS_THREADS=4", NULL}, NULL);
+    child_t *monitor = native_start(&native, (const char *const[]){"monitor", "worker1_queue", "worker2_queue:safe", NULL},
+                                    (const char *const[]){"QS_PROTECTED_MS=500", "QS_EVERY_MS=50", NULL}, NULL);
+    produce(&native, "flaky", 0, FLAKY, false);
+    produce(&native, "ok", 0, OK, false);
+    await(&s, distinct(&native, "done", "ok") == OK && distinct(&native, "done", "flaky") == FLAKY);
+    await(&s, all_gone(&s));
+    fprintf(stderr, "both monitors: KMQueue's retried %d\n", native_count(&native, "retried", NULL));
+    end_worker(monitor, false);
+    for (int i = 0; i < 2; i++) end_worker(workers[i], false);
+    native_end(&native);
+    scene_end(&s);
+}
