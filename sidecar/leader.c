@@ -7,9 +7,9 @@
 #include "base/backoff.h"
 #include "base/buffer.h"
 #include "base/log.h"
+#include "leader_preflight.h"
 #include "queue/conn.h"
 #include "queue/lock.h"
-#include "queue/preflight.h"
 
 enum {
     RENEWALS_PER_TTL = 3,
@@ -129,34 +129,6 @@ static void seat_become(leader_t *leader, size_t seat, seat_state_t state, const
     count_unserved(leader);
 }
 
-static void report_finding(void *self, finding_t finding, const char *queue, const char *text) {
-    leader_t *leader = self;
-    switch (finding) {
-    case FINDING_FACT: log_debug(ROLE, queue, "preflight", F_STR("reason", text)); return;
-    case FINDING_WARN: log_warn(ROLE, queue, "preflight: a promise is weakened", F_STR("reason", text)); return;
-    case FINDING_QUEUE: log_error(ROLE, queue, "preflight: this queue cannot be served", F_STR("reason", text)); break;
-    case FINDING_FAULT: log_error(ROLE, queue, "preflight: cannot lead", F_STR("reason", text)); break;
-    case FINDING_FOREIGN: log_error(ROLE, queue, "preflight: this queue is not served", F_STR("reason", text)); break;
-    }
-    metric_add(&leader->metrics->preflight_faults, 1);
-}
-
-// Findings with a note of what they forbid.
-typedef struct findings {
-    leader_t *leader;
-    bool forbidden; // to lead
-    bool *foreign;  // to serve a queue; owned
-} findings_t;
-
-static void note_finding(void *self, finding_t finding, const char *queue, const char *text) {
-    findings_t *findings = self;
-    const keyspace_t *keys = findings->leader->keys;
-    if (finding == FINDING_FAULT) findings->forbidden = true;
-    for (size_t i = 0; finding == FINDING_FOREIGN && i < keys->queue_count; i++)
-        if (strcmp(keys->queues[i].config->name, queue) == 0) findings->foreign[i] = true;
-    report_finding(findings->leader, finding, queue, text);
-}
-
 // Says why a request (of a seat, or NULL) failed and sets the time of the next attempt. A fault of rights or keys waits longest.
 static void put_off(leader_t *leader, const seat_t *seat, const fault_t *fault) {
     int64_t ns = backoff_next_ns(&leader->backoff);
@@ -186,13 +158,7 @@ static bool connected(leader_t *leader, fault_t *fault) {
 
 // Runs the preflight and notes that this connection has had it. *allowed: nothing found forbids to lead.
 static outcome_t look_over(leader_t *leader, bool *allowed, fault_t *fault) {
-    size_t count = leader->keys->queue_count;
-    findings_t findings = {.leader = leader, .foreign = mem_array(count, sizeof *findings.foreign)};
-    metric_set(&leader->metrics->preflight_faults, 0);
-    outcome_t outcome = preflight(leader->conn, leader->keys, note_finding, &findings, fault);
-    *allowed = !findings.forbidden;
-    for (size_t i = 0; outcome == OUTCOME_OK && i < count; i++) lease_bar(leader->leases, i, findings.foreign[i]);
-    free(findings.foreign);
+    outcome_t outcome = leader_preflight(leader->conn, leader->keys, leader->leases, leader->metrics, allowed, fault);
     count_unserved(leader);
     if (outcome == OUTCOME_OK || outcome == OUTCOME_FAULT) leader->checked = conn_generation(leader->conn);
     return outcome;
