@@ -70,6 +70,7 @@ static bool meet(const judge_t *j, const entry_t *entry, const stamp_t *stamp, c
     sighting_t sighting = {
         .stamp = *stamp, .now = j->ward->now, .began = j->ward->look.now, .copies = ward_met(j->ward, &entry->digest)};
     sighting.heartbeat = strcmp(policy->heartbeat, "off") == 0 ? HEARTBEAT_NONE : HEARTBEAT_UNKNOWN;
+    if (j->ops->pass->of_worker) sighting.silence_ms = j->ward->interval_ms;
     if (report) sighting.report = report->ends ? REPORT_END : REPORT_RETRY;
     bool tells = j->ops->pass->tells;
     bool known = policy->alive_timeout_ms && (tells || *policy->created_path); // its age may end it
@@ -167,7 +168,8 @@ static void make_event(const judge_t *j, suspect_t *suspect) {
         .queue = slice_text(config_of(j)->name),
         .job = slice_text(suspect->job.id),
         .type = slice_text(suspect->job.type),
-        .worker = slice_text(workers_name(&j->ward->workers, &suspect->entry->digest)),
+        .worker =
+            slice_text(suspect->entry->owner ? suspect->entry->owner : workers_name(&j->ward->workers, &suspect->entry->digest)),
         .reason = slice_text(suspect->verdict.reason),
         .term = slice_text(j->token),
         .sha256 = slice_text(suspect->sha256),
@@ -292,6 +294,7 @@ static outcome_t settle_all(const judge_t *j, suspect_t *suspects, size_t count,
 size_t judge_meet(const judge_t *j, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws) {
     suspect_t *suspects = j->room->suspects;
     size_t count = 0;
+    metric_add(&j->ward->metrics->large, (int64_t)page->large);
     for (size_t i = 0; i < page->count; i++) {
         const entry_t *entry = &page->entries[i];
         if (entry->kind != ENTRY_JOB) continue;

@@ -42,6 +42,7 @@ static verdict_t overdue(const sighting_t *s, const queue_policy_t *policy, int6
         if (!s->stamp.missing) return (verdict_t){.kind = VERDICT_MISSING, .again = s->now};
         // A pass may meet a job twice, and copies share a stamp: what this pass noted, it does not act on.
         if (s->stamp.missing >= s->began) return leave_until(s->now);
+        if (s->now - s->stamp.missing <= s->silence_ms && s->silence_ms) return leave_until(s->stamp.missing + s->silence_ms);
         break;
     case HEARTBEAT_NONE: break;
     }
@@ -87,6 +88,7 @@ verdict_t verdict(const sighting_t *s, const queue_policy_t *policy) {
         }
     }
     int64_t until = protected_until(s, policy);
-    if (s->now > until) return overdue(s, policy, alive_until);
+    bool of_worker = s->silence_ms && s->heartbeat != HEARTBEAT_NONE;
+    if (of_worker || s->now > until) return overdue(s, policy, alive_until);
     return leave_until(earliest(until, alive_until));
 }

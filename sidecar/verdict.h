@@ -46,6 +46,8 @@ typedef struct sighting {
     bool unreadable;      // it is no job of this dialect: it cannot be retried
     bool foreign;         // it would go back to a key that is not configured: it cannot, either
     heartbeat_t heartbeat;
+    int64_t silence_ms; // a worker is gone once its heartbeat was for so long, however long the job takes; 0 = a job's heartbeat,
+                        // which counts when its protected timeout is over, too
     report_t report;
     bool copies; // another entry of the same bytes is in progress
 } sighting_t;

@@ -237,6 +237,7 @@ static size_t next_page(size_t page, size_t count, size_t bytes, size_t largest)
 void ward_page(ward_t *ward, const backup_page_t *page, size_t asked) {
     size_t taken = page->count + page->vacant;
     ward->left += (int64_t)asked - (int64_t)taken; // what a full Redis has refused may be asked for again
+    if (ward->look.open && ward->left < BACKUP_PAGE) ward->left = BACKUP_PAGE;
     ward->met++;
     if (page->standing) ward->read += taken;
     if (page->ended) ward->ended = true;

@@ -124,6 +124,30 @@ static void compare_with_bull(load_t *load, const field_t *field, size_t bull, s
     free(start);
 }
 
+// Whether some name fits both patterns, of one * each: one begins as the other does, and one ends so.
+static bool overlap(const char *a, const char *b) {
+    const char *star_a = strchr(a, '*');
+    const char *star_b = strchr(b, '*');
+    if (!star_a || !star_b) return false;
+    size_t before = star_a - a < star_b - b ? (size_t)(star_a - a) : (size_t)(star_b - b);
+    size_t end_a = strlen(star_a + 1);
+    size_t end_b = strlen(star_b + 1);
+    size_t behind = end_a < end_b ? end_a : end_b;
+    return strncmp(a, b, before) == 0 && strcmp(star_a + 1 + end_a - behind, star_b + 1 + end_b - behind) == 0;
+}
+
+// Each would give the jobs of the other's workers to its own. With registries it is these that tell them apart.
+static void compare_patterns(load_t *load, size_t one, size_t other) {
+    const queue_config_t *a = &load->config->queues[one], *b = &load->config->queues[other];
+    if (a->dialect != DIALECT_PRIVATE_QUEUES || b->dialect != DIALECT_PRIVATE_QUEUES) return;
+    if ((*a->own.registry && *b->own.registry) || !overlap(a->own.private, b->own.private)) return;
+    const site_t *site = config_load_site(load, other, "private");
+    config_fault_add(load->faults, site->file, site->line,
+                     "queues `%s` and `%s`: a list can fit both `%s` and `%s`: choose a `private` that has no name in common "
+                     "with the other",
+                     a->name, b->name, a->own.private, b->own.private);
+}
+
 void config_load_clashes(load_t *load) {
     field_t field = gather(load);
     size_t count = pairs(load, &field, NULL);
@@ -137,6 +161,9 @@ void config_load_clashes(load_t *load) {
             if (j != i && field.of[j].count) compare_with_bull(load, &field, i, j);
         }
     }
+    for (size_t i = 0; i < load->config->queue_count; i++)
+        for (size_t j = i + 1; j < load->config->queue_count; j++)
+            if (field.of[i].count && field.of[j].count) compare_patterns(load, i, j);
     for (size_t i = 0; i < load->config->queue_count; i++) config_queue_keys_free(&field.of[i]);
     free(clashes);
     free(field.entries);

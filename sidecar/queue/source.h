@@ -25,6 +25,7 @@ typedef struct backup_look {
     char random[SENTINEL_RANDOM_SIZE]; // of this list's sentinels; "" = it never had one
     int64_t n;                         // the current sentinel; 0 = none
     int64_t now;                       // ms by Redis's clock
+    bool open;                         // entries is a guess: pages go on until one has `ended`
     bool sentinel_alone;               // the list holds the sentinel that was asked for, and nothing else
     bool armed;                        // Redis will tell of the next change
     // What passes have learnt; the monitor carries it from look to look.
@@ -58,6 +59,7 @@ typedef struct backup_page {
     size_t jobs; // of the entries
     size_t bytes;
     size_t vacant;              // asked for and looked at, but nothing is there: empty private lists
+    size_t large;               // of them: those whose entry is larger than max_payload and was not read; they are named already
     bool ended;                 // the list was empty, or was read to its end
     bool standing;              // read without rotation
     void *replies[BACKUP_PAGE]; // what owns the bytes
@@ -77,7 +79,7 @@ typedef struct settle_where {
     slice_t mark_id;
     const char *done; // set of ids: a job whose done_id it holds is neither retried nor ended, but dropped without a record
     slice_t done_id;
-    const char *recorded; // zset that remembers by digest what is pushed to dlq, so that nobody takes it for another's
+    const char *recorded; // zset that remembers by SHA-1 what is pushed to dlq, so that nobody takes it for another's
 } settle_where_t;
 
 #endif

@@ -412,6 +412,10 @@ static const struct {
      "5 sidecar:app:lock b:failed sidecar:b:recorded sidecar:b:failures sidecar:b:meta T 1 5 9999 kind failed"},
     {SCRIPT_bull_requeue, "12 sidecar:b:requeued sidecar:b:failures sidecar:b:meta b:1 b:1:lock b:failed b:wait b:paused "
                           "b:meta-paused b:active b:delayed b:id event me 0 1 - 0 1 9 2 name n kind requeued"},
+    {SCRIPT_private_tails, "1 queue-a 99 99"},
+    {SCRIPT_private_letters, "3 sidecar:app:lock dlq sidecar:email:recorded T 0 9 99 99 9 1"},
+    {SCRIPT_record_once,
+     "4 sidecar:app:lock sidecar:email:recorded sidecar:email:failures sidecar:email:meta T mark 9999 kind failed"},
     {SCRIPT_heal, "1 sidecar:app:lock T 60000"},
     {SCRIPT_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };

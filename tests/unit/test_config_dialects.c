@@ -253,6 +253,41 @@ Test(unit_config_dialects, compares_the_keys_of_different_dialects) {
     config_free(config_case_good(TWO("dialect = \"bull\"; bull_queue = \"video\";", "ready = \"bull:video\";"), NULL));
 }
 
+#define WORKERS(pattern, more) "dialect = \"private_queues\"; private = \"" pattern "\"; " more
+
+/* Two queues of private lists keep to their own: each gives what it finds to its own workers. */
+Test(unit_config_dialects, patterns_that_meet) {
+    static const struct {
+        const char *a, *b;
+    } meet[] = {{WORKERS("w-*", "main = \"m\";"), WORKERS("w-*", "main = \"n\";")},
+                {WORKERS("w-*", "main = \"m\";"), WORKERS("w-b*", "main = \"n\";")},
+                {WORKERS("*", "main = \"m\";"), WORKERS("x*y", "main = \"n\";")},
+                {WORKERS("w*z", "main = \"m\"; registry = \"r\";"), WORKERS("w-*-z", "main = \"n\";")}};
+    static const struct {
+        const char *a, *b;
+    } apart[] = {{WORKERS("w-*", "main = \"m\";"), WORKERS("v-*", "main = \"n\";")},
+                 {WORKERS("w-*:a", "main = \"m\";"), WORKERS("w-*:b", "main = \"n\";")},
+                 {WORKERS("w-*", "main = \"m\"; registry = \"r\";"), WORKERS("w-*", "main = \"n\"; registry = \"s\";")}};
+    for (size_t i = 0; i < sizeof meet / sizeof *meet; i++) {
+        char *text = mem_printf("queues = ({ name = \"a\"; %s },\n{ name = \"b\"; %s });", meet[i].a, meet[i].b);
+        buffer_t messages = {0};
+        cr_expect_null(config_case_load(text, &messages), "%s", text);
+        cr_expect_not_null(strstr(buffer_text(&messages), "queues `a` and `b`: a list can fit both"), "%s",
+                           buffer_text(&messages));
+        buffer_free(&messages);
+        free(text);
+    }
+    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++) {
+        char *text = mem_printf("queues = ({ name = \"a\"; %s },\n{ name = \"b\"; %s });", apart[i].a, apart[i].b);
+        config_free(config_case_good(text, NULL));
+        free(text);
+    }
+    config_case_fault("queues = ({ name = \"a\"; " WORKERS("w-*", "main = \"m\";") " },\n{ name = \"b\"; " WORKERS(
+                          "w-*1", "main = \"n\";") " });",
+                      "F:2: queues `a` and `b`: a list can fit both `w-*` and `w-*1`: choose a `private` that has no name in "
+                      "common with the other\n");
+}
+
 /* What `check` prints is a config of the same values, and says each key. */
 Test(unit_config_dialects, the_dump_reads_back) {
     static const char *const texts[] = {KM("protected_timeout = \"7s\"; dlq = \"dead\";"),

@@ -100,6 +100,34 @@ Test(unit_verdict, a_heartbeat_is_looked_at_only_when_it_matters) {
     expect(judge(s, policy()), VERDICT_RETRY, "reported", 1);
 }
 
+/* Where it is a worker's heartbeat: it alone decides, and after a silence that lasts. */
+Test(unit_verdict, a_worker_is_gone_when_its_heartbeat_was_for_long_enough) {
+    enum { SILENCE = 300 };
+    sighting_t s = at(T + 1);
+    s.silence_ms = SILENCE;
+    s.heartbeat = HEARTBEAT_UNKNOWN;
+    cr_assert_eq(judge(s, policy()).kind, VERDICT_LOOK, "within the protected timeout");
+    s.heartbeat = HEARTBEAT_THERE;
+    s.now = s.began = T + PROTECTED * 100;
+    expect_leave(judge(s, policy()), INT64_MAX); /* and beyond it */
+    s.heartbeat = HEARTBEAT_GONE;
+    s.now = s.began = T + 1;
+    cr_assert_eq(judge(s, policy()).kind, VERDICT_MISSING);
+    s.stamp.missing = T + 1;
+    s.now = s.began = T + 1 + SILENCE;
+    expect_leave(judge(s, policy()), T + 1 + SILENCE);
+    s.now = ++s.began;
+    expect(judge(s, policy()), VERDICT_RETRY, "stalled", 1);
+    cr_assert(judge(s, policy()).needs_silence);
+    s.heartbeat = HEARTBEAT_THERE;
+    cr_assert_eq(judge(s, policy()).kind, VERDICT_PRESENT);
+    s = at(T + PROTECTED); /* without heartbeats there is the protected timeout alone */
+    s.silence_ms = SILENCE;
+    expect_leave(judge(s, policy()), T + PROTECTED);
+    s.now = ++s.began;
+    expect(judge(s, policy()), VERDICT_RETRY, "stalled", 1);
+}
+
 Test(unit_verdict, silence_is_noted_and_only_a_later_pass_acts) {
     sighting_t s = at(T + PROTECTED + 1);
     s.heartbeat = HEARTBEAT_THERE;

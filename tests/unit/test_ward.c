@@ -210,6 +210,26 @@ Test(unit_ward, a_pass_ends_behind_the_sentinel_or_where_the_list_ended) {
     cr_assert_eq(ward_wanted(&ward), 0);
 }
 
+/* Where nobody knows how many there are, pages go on until one was the last. */
+Test(unit_ward, an_open_look_ends_with_a_page_that_says_so) {
+    static backup_page_t p;
+    backup_look_t open = {.entries = 256, .open = true};
+    cr_assert(ward_begin(&ward, &open, now()));
+    ward.reads_only = true;
+    for (int i = 0; i < 20; i++) {
+        size_t wanted = ward_wanted(&ward);
+        cr_assert(wanted > 0 && wanted <= BACKUP_PAGE, "page %d: %zu", i, wanted);
+        p = (backup_page_t){.count = wanted / 2, .jobs = wanted / 2, .vacant = wanted - wanted / 2, .standing = true};
+        ward_asked(&ward, wanted);
+        ward_page(&ward, &p, wanted);
+    }
+    p = (backup_page_t){.ended = true, .standing = true};
+    size_t wanted = ward_wanted(&ward);
+    ward_asked(&ward, wanted);
+    ward_page(&ward, &p, wanted);
+    cr_assert_eq(ward_wanted(&ward), 0);
+}
+
 Test(unit_ward, read_from_the_tail_the_sentinel_ends_nothing) {
     static backup_page_t p;
     cr_assert(look(300, 0, 0, false));

@@ -11,6 +11,7 @@ const dialect_ops_t *dialect_ops(dialect_t dialect) {
         [DIALECT_LIST] = &dialect_list,
         [DIALECT_KMQUEUE] = &dialect_kmqueue,
         [DIALECT_BULL] = &dialect_bull,
+        [DIALECT_PRIVATE_QUEUES] = &dialect_private_queues,
     };
     return all[dialect];
 }

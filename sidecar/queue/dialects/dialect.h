@@ -71,6 +71,7 @@ typedef struct pass_ops {
     bool orders;
     bool reports;       // there is an errors hash
     bool tells;         // what the bytes say (age, execution, retries, trouble) counts: they are read before anybody acts on them
+    bool of_worker;     // a heartbeat is a worker's, not a job's: its silence alone says that the worker is gone
     bool blank_is_dead; // a heartbeat of nothing but white space is none
 
     // Of rotation. What kind an entry is; called for each, so what is a job is known by a look at a few bytes. What is met is
@@ -190,6 +191,7 @@ typedef struct dialect_ops {
 extern const dialect_ops_t dialect_list;
 extern const dialect_ops_t dialect_bull;
 extern const dialect_ops_t dialect_kmqueue;
+extern const dialect_ops_t dialect_private_queues;
 
 const dialect_ops_t *dialect_ops(dialect_t dialect); // NULL = not in this version: cli refuses its queues
 

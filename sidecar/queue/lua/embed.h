@@ -29,7 +29,10 @@
     X(bull_seen)                                                                                                                 \
     X(bull_failed)                                                                                                               \
     X(bull_record)                                                                                                               \
-    X(bull_requeue)
+    X(bull_requeue)                                                                                                              \
+    X(private_tails)                                                                                                             \
+    X(private_letters)                                                                                                           \
+    X(record_once)
 
 #define X(name)                                                                                                                  \
     extern const char lua_##name[];                                                                                              \

@@ -13,7 +13,7 @@
 -- KEYS[10] dlq       list that takes the bytes of ended jobs; the lock again where there is none, and at a retry
 -- KEYS[11] mark      set that loses mark_id at the end; the lock again where there is none, and at a retry
 -- KEYS[12] done      set: a job whose done_id it holds is dropped, neither retried nor ended; the lock again where there is none
--- KEYS[13] recorded  zset that remembers by digest what went to dlq, and when; the lock again where there is none
+-- KEYS[13] recorded  zset that remembers by SHA-1 what went to dlq, and when; the lock again where there is none
 -- ARGV[1]  token
 -- ARGV[2]  job
 -- ARGV[3]  digest    its field in stamps
@@ -89,9 +89,14 @@ redis.call('LREM', none, 1, '') -- would be refused here, and not when the job i
 if marked then redis.call('SREM', none, '') end
 
 if dlq then redis.call('LPUSH', KEYS[10], job) end -- refused, it must leave no record
-local function take_back() if dlq then redis.call('LREM', KEYS[10], 1, job) end end
+local sha1 = KEYS[13] ~= KEYS[1] and redis.sha1hex(job)
+local noted
+local function take_back()
+    if dlq then redis.call('LREM', KEYS[10], 1, job) end
+    if noted == 1 then redis.call('ZREM', KEYS[13], sha1) end
+end
 if KEYS[13] ~= KEYS[1] then
-    local noted = redis.pcall('ZADD', KEYS[13], string.format('%.0f', now_ms), ARGV[3])
+    noted = redis.pcall('ZADD', KEYS[13], string.format('%.0f', now_ms), sha1)
     if type(noted) == 'table' then
         take_back()
         return noted

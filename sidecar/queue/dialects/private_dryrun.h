@@ -1,0 +1,9 @@
+// Tries what private_queues asks of Redis beside what every queue does, before anybody leads. For private_queues.c only.
+#ifndef QS_QUEUE_DIALECTS_PRIVATE_DRYRUN_H
+#define QS_QUEUE_DIALECTS_PRIVATE_DRYRUN_H
+
+#include "queue/dialects/dialect.h"
+
+bool private_dry_run(const dryrun_room_t *room); // as dialect_ops.dry_run
+
+#endif

@@ -1,0 +1,39 @@
+#!lua flags=allow-oom
+-- record_once: writes the record of a failure that workers decided, once; what they keep of it stays as it is.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  recorded  zset of ours: mark -> when it was made or last met
+-- KEYS[3]  failures  stream
+-- KEYS[4]  meta      hash of ours; fields `bytes` and `entries`, see settle
+-- ARGV[1]  token
+-- ARGV[2]  mark
+-- ARGV[3]  most      bytes that the stream may hold
+-- ARGV[4+] names and values of the record; 'at' is added here
+-- Reply    {'settled', 1}, {'changed'} it has its record, {'full'} the stream, {'fenced'}, {'type', key, found}
+-- Safe     fenced; the mark is written in the step that writes the record, and before it: where one of the two is refused there is
+--          neither.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
+for _, want in ipairs({{'recorded', KEYS[2], 'zset'}, {'failures', KEYS[3], 'stream'}, {'meta', KEYS[4], 'hash'}}) do
+    local found = redis.call('TYPE', want[2]).ok
+    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
+end
+if redis.call('ZSCORE', KEYS[2], ARGV[2]) then return {'changed'} end
+local time = redis.call('TIME')
+local now = string.format('%.0f', tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
+local record = {'at', now}
+for i = 4, #ARGV do record[#record + 1] = ARGV[i] end
+local function number(text) return tonumber(string.match(text or '', '^%d+$')) or 0 end
+local meta, length = redis.call('HMGET', KEYS[4], 'bytes', 'entries'), redis.call('XLEN', KEYS[3])
+local counted, entries = number(meta[1]), number(meta[2])
+if entries > length then counted = math.floor(counted / entries * length) end -- somebody trimmed it by hand
+local bytes = counted
+for i = 2, #record, 2 do bytes = bytes + #record[i] end
+if bytes > tonumber(ARGV[3]) then return {'full'} end
+redis.call('ZADD', KEYS[2], now, ARGV[2])
+local recorded = redis.pcall('XADD', KEYS[3], '*', unpack(record))
+if type(recorded) == 'table' then
+    redis.call('ZREM', KEYS[2], ARGV[2])
+    return recorded
+end
+redis.call('HSET', KEYS[4], 'bytes', string.format('%.0f', bytes), 'entries', length + 1)
+return {'settled', 1}
