@@ -34,7 +34,7 @@ SQL := $(sort $(wildcard sql/[0-9][0-9][0-9]_*.sql))
 OBJ := $(SRC:%.c=$(B)/%.o)
 GEN_OBJ := $(B)/gen/lua.o $(B)/gen/sql.o
 LIB_OBJ := $(filter-out $(B)/sidecar/main.o,$(OBJ)) $(GEN_OBJ)
-TEST_SRC := $(sort $(shell find tests/unit tests/redis tests/daemon tests/support -name '*.c' ! -name 'shim_*.c'))
+TEST_SRC := $(sort $(shell find tests/unit tests/redis tests/daemon tests/clients tests/support -name '*.c' ! -name 'shim_*.c'))
 TEST_OBJ := $(TEST_SRC:%.c=$(B)/%.o)
 SHIMS := $(patsubst tests/support/%.c,build/tests/%.so,$(wildcard tests/support/shim_*.c))
 BENCHES := $(patsubst tests/bench/%.c,build/tests/bench_%,$(wildcard tests/bench/*.c))

@@ -78,6 +78,8 @@ daemons() {
 
 documents() { QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jobs" --filter 'unit_json_splice/*'; }
 
+clients() { QS_LONG=1 timeout --foreground -k 10 3600 build/tests/suite -j"$jobs" --timeout 900 --filter 'daemon_clients*/*'; }
+
 whole() { timeout --foreground -k 10 900 build/tests/suite -j"$jobs"; }
 
 stage "servers of Debian 13" debian13
@@ -90,6 +92,7 @@ if [ "${1:-}" = long ]; then
         round=$((round + 1))
     done
     stage "100,000 documents" documents
+    stage "10,000 jobs of each client" clients
 else
     stage build build
     stage check sh tests/check/run.sh

@@ -1,7 +1,7 @@
 /* Real clients of the dialects that need no dialect of their own: the third seed's queue, a zset of JSON messages scored in
  * seconds, by redis-py. And the byte vectors of tests/data against the libraries that they were taken from.
  *
- * QS_STORY_JOBS: how many messages, 1,000 by default. */
+ * QS_LONG=1 is 10,000 messages, else a tenth; QS_STORY_JOBS=n is any number. */
 #include "native.h"
 #include "scene.h"
 #include "tempdir.h"
@@ -16,6 +16,7 @@ TestSuite(daemon_clients_native, .timeout = 120);
 
 enum {
     JOBS = 1000,
+    JOBS_LONG = 10000,
     ROUNDS = 4,      /* each ends the sidecar that leads, by SIGKILL and SIGTERM in turn */
     DELAY_MS = 1500, /* the longest of a delayed message */
     WORKERS = 2,
@@ -34,8 +35,9 @@ typedef struct {
 } message_t;
 
 static size_t jobs(void) {
-    const char *set = getenv("QS_STORY_JOBS");
-    return set && *set ? strtoul(set, NULL, 10) : JOBS;
+    const char *set = getenv("QS_STORY_JOBS"), *gale = getenv("QS_LONG");
+    if (set && *set) return strtoul(set, NULL, 10);
+    return gale && gale[0] == '1' ? JOBS_LONG : JOBS;
 }
 
 /* What the producer reads: "DELAY_MS KIND NUMBER TEXT" a line; one of five is due at once. Owned by the caller. */

@@ -1,0 +1,385 @@
+/* Workers that nobody here wrote or changed, on each dialect (tests/clients/README.md), with two sidecars of which the leading
+ * one is killed or ended in each round, and a worker killed in mid job: every job is done or ends because its handler always
+ * fails, in the bytes that its producer wrote, and none is handed out twice by us.
+ *
+ * QS_LONG=1 is 10,000 jobs, else a tenth; QS_STORY_JOBS=n is any number. QS_SEED=n repeats the delays. */
+#include "audit_log.h"
+#include "native.h"
+#include "queue/dialects/dialect.h"
+#include "scene.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(daemon_clients, .timeout = 240);
+
+enum {
+    JOBS = 1000,
+    JOBS_LONG = 10000,
+    ROUNDS = 5,      /* each ends the sidecar that leads, by SIGKILL and SIGTERM in turn, and one worker */
+    DELAY_MS = 2000, /* the longest of every fifth job, where the system knows delays */
+    WORKERS = 2,
+    SIDECARS = 2,
+    ALL_MS = 90000,
+    MOST_ENV = 8,
+    WINDOW = 96, /* bytes in which the tokens that a dialect changes stand */
+};
+
+/* One system and how it is set. Of texts %d is a timeout in ms, scaled. */
+typedef struct {
+    dialect_t dialect;
+    const char *client;     /* build/clients/<client> */
+    const char *produce[4]; /* what its producer is run with, */
+    const char *work[4];    /* and its workers; NAME becomes the number of the worker, which is never used again */
+    const char *env[MOST_ENV];
+    const char *queue;  /* group of the config */
+    const char *reason; /* of a job whose handler always fails */
+    const char *left;   /* a script that counts what still stands in the queue's keys */
+    bool delays;        /* its producer takes delays */
+    bool distinct;      /* each handing out has bytes of its own: an attempt, a retry */
+    bool inside;        /* the record holds the job's data among others, not the job */
+    int spare;          /* how often jobs that succeed may come once more for each worker that was killed */
+} story_t;
+
+/* What became of one job. */
+typedef struct {
+    const char *id, *hex; /* of the record, and the bytes as produced; borrowed from the lines */
+    int64_t made_ms;      /* it was produced no earlier than this */
+    int delay_ms;
+    int taken, done;
+    const char *first; /* bytes of the first handing out */
+} fate_t;
+
+typedef struct {
+    const story_t *story;
+    scene_t scene;
+    native_t native;
+    child_t *workers[WORKERS];
+    int started, killed; /* workers */
+    size_t count;
+    int *delays; /* owned, of each job */
+    uint64_t seed;
+    char *queue; /* owned */
+} stand_t;
+
+static size_t jobs(void) {
+    const char *set = getenv("QS_STORY_JOBS"), *gale = getenv("QS_LONG");
+    if (set && *set) return strtoul(set, NULL, 10);
+    return gale && gale[0] == '1' ? JOBS_LONG : JOBS;
+}
+
+/* The first job of a round; its last one kills its worker. */
+static size_t begins(const stand_t *s, int round) { return s->count * (size_t)round / ROUNDS; }
+
+static const char *kind_of(const stand_t *s, size_t number) {
+    for (int round = 0; round < ROUNDS; round++)
+        if (number == begins(s, round) + (begins(s, round + 1) - begins(s, round)) / 2) return "die";
+    if (number % 100 == 7) return "poison";
+    if (number % 20 == 3) return "flaky";
+    return number % 7 ? "ok" : "slow";
+}
+
+/* What the producer reads. Owned by the caller. */
+static char *lines_of(stand_t *s, int round) {
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    cr_assert(out);
+    for (size_t i = begins(s, round); i < begins(s, round + 1); i++) {
+        s->delays[i] = s->story->delays && i % 5 == 1 ? (int)scene_random(&s->seed, DELAY_MS) : 0;
+        fprintf(out, "%d %s %zu caf\xc3\xa9 \"quoted\" \\ {\"n\": 12345678901234567890, \"attempt\": 1}\n", s->delays[i],
+                kind_of(s, i), i);
+    }
+    fclose(out);
+    return text;
+}
+
+static child_t *worker(stand_t *s) {
+    const char *args[5] = {0};
+    char name[24];
+    snprintf(name, sizeof(name), "w%d", s->started++);
+    for (size_t i = 0; i < 4 && s->story->work[i]; i++) args[i] = strcmp(s->story->work[i], "NAME") ? s->story->work[i] : name;
+    return native_start(&s->native, args, s->story->env, NULL);
+}
+
+/* Those that a job has killed are replaced. */
+static void replace_workers(stand_t *s) {
+    for (int i = 0; i < WORKERS; i++) {
+        if (child_running(s->workers[i])) continue;
+        cr_assert_eq(s->workers[i]->term_signal, SIGKILL, "a worker ended with code %d", s->workers[i]->exit_code);
+        child_free(s->workers[i]);
+        s->workers[i] = worker(s);
+        s->killed++;
+    }
+}
+
+static stand_t begin(const story_t *story) {
+    if (!dialect_ops(story->dialect)) cr_skip("dialect %s is not in this version", config_dialect_word(story->dialect));
+    stand_t s = {.story = story, .count = jobs(), .seed = scene_seed(story->client)};
+    server_t *server = server_start(&(server_options_t){.tcp = true});
+    s.native = native_begin(story->client, server);
+    s.scene = (scene_t){.server = server, .r = redis_open(server)};
+    s.delays = calloc(s.count, sizeof(*s.delays));
+    cr_assert(s.delays && asprintf(&s.queue, story->queue, wait_scaled_ms(2000)) > 0);
+    for (int i = 0; i < SIDECARS; i++) scene_sidecar_up(&s.scene, (sidecar_t){.queues = s.queue, .scan = "100ms"});
+    for (int i = 0; i < WORKERS; i++) s.workers[i] = worker(&s);
+    if (!wait_for(native_count(&s.native, "ready", NULL) == WORKERS, ALL_MS)) native_fail(&s.native, "the workers do not start");
+    return s;
+}
+
+static void end(stand_t *s) {
+    /* One that has only begun would end by the signal itself. */
+    if (!wait_for(native_count(&s->native, "ready", NULL) == s->started, ALL_MS))
+        native_fail(&s->native, "a worker does not start");
+    for (int i = 0; i < WORKERS; i++) {
+        child_signal(s->workers[i], SIGTERM);
+        cr_expect(child_wait(s->workers[i], ALL_MS) && s->workers[i]->exit_code == 0, "a worker ended badly");
+        child_free(s->workers[i]);
+    }
+    native_end(&s->native);
+    scene_end(&s->scene);
+    free(s->queue);
+    free(s->delays);
+}
+
+/* Some jobs come; while they do the sidecar that leads ends, and is started again once the other leads. */
+static void round_of(stand_t *s, int round) {
+    daemon_t *leader = scene_await_leader(&s->scene, "g", NULL, ALL_MS);
+    char *in = lines_of(s, round);
+    int before = native_count(&s->native, "taken", NULL);
+    child_t *producer = native_start(&s->native, s->story->produce, s->story->env, in);
+    if (!wait_for((replace_workers(s), native_count(&s->native, "taken", NULL) > before + (int)(s->count / ROUNDS) / 5), ALL_MS))
+        scene_fail(&s->scene, "nothing comes");
+    if (round % 2)
+        cr_expect_eq(daemon_terminate(leader, ALL_MS).code, 0);
+    else
+        daemon_kill(leader);
+    scene_await_leader(&s->scene, "g", leader, ALL_MS);
+    daemon_restart(leader);
+    if (!child_wait(producer, ALL_MS) || producer->exit_code != 0) native_fail(&s->native, "the producer failed");
+    child_free(producer);
+    free(in);
+}
+
+static size_t number_of(const stand_t *s, const native_line_t *line) {
+    size_t number = strtoul(strchr(line->key, '-') + 1, NULL, 10);
+    cr_assert_lt(number, s->count);
+    return number;
+}
+
+static bool is(const native_line_t *line, const char *word) { return strcmp(line->word, word) == 0; }
+
+/* Of each job: when it was made and in which bytes, how often it came and was done. Owned by the caller. */
+static fate_t *read_jobs(const stand_t *s, const native_lines_t *all) {
+    fate_t *found = calloc(s->count, sizeof(*found));
+    int64_t before_ms = 0;
+    cr_assert(found);
+    for (size_t i = 0; i < all->count; i++) {
+        const native_line_t *line = &all->lines[i];
+        if (strchr(line->key, '-') == NULL || strcmp(line->key, "-") == 0) continue;
+        fate_t *job = &found[number_of(s, line)];
+        if (is(line, "produced")) {
+            char *space = strchr(line->detail, ' '); /* an id of the system's own stands before the bytes */
+            job->id = space ? line->detail : line->key;
+            job->hex = space ? space + 1 : line->detail;
+            if (space) *space = '\0';
+            job->made_ms = before_ms;
+            job->delay_ms = s->delays[number_of(s, line)];
+            before_ms = line->ms;
+        } else if (is(line, "taken")) {
+            cr_expect(job->delay_ms == 0 || line->ms + 2 >= job->made_ms + job->delay_ms, "%s came early", line->key);
+            if (!job->taken++) job->first = line->detail;
+        } else if (is(line, "done")) {
+            job->done++;
+        }
+    }
+    return found;
+}
+
+static int by_key_and_bytes(const void *left, const void *right) {
+    const native_line_t *a = left, *b = right;
+    int order = strcmp(a->key, b->key);
+    return order ? order : strcmp(a->detail, b->detail);
+}
+
+/* No handing out has the bytes of another one of that job, so none was made twice. Sorts the lines. */
+static void expect_distinct(native_lines_t *all) {
+    size_t count = 0;
+    for (size_t i = 0; i < all->count; i++)
+        if (is(&all->lines[i], "taken")) all->lines[count++] = all->lines[i];
+    all->count = count;
+    qsort(all->lines, count, sizeof(*all->lines), by_key_and_bytes);
+    for (size_t i = 1; i < count; i++)
+        cr_expect(by_key_and_bytes(&all->lines[i - 1], &all->lines[i]) != 0, "%s was handed out twice", all->lines[i].key);
+}
+
+/* How many bytes lie between where two texts in hex part and where they are the same again. */
+static int apart(const char *a, const char *b) {
+    size_t from = 0, to = 0, most = strlen(a) < strlen(b) ? strlen(a) : strlen(b);
+    while (from < most && a[from] == b[from]) from++;
+    while (to < most - from && a[strlen(a) - 1 - to] == b[strlen(b) - 1 - to]) to++;
+    size_t longer = strlen(a) > strlen(b) ? strlen(a) : strlen(b);
+    return (int)(longer - from - to) / 2;
+}
+
+/* One row, with the reason, and the job as it was but for the tokens that the dialect changes. */
+static void expect_record(const stand_t *s, const char *path, const fate_t *job) {
+    char sql[300];
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM events WHERE kind = 'failed' AND reason = '%s' AND job = '%s'",
+             s->story->reason, job->id);
+    cr_expect_eq(audit_log_int(path, sql), 1, "%s", sql);
+    snprintf(sql, sizeof(sql), "SELECT lower(hex(CAST(payload AS BLOB))) FROM events WHERE kind = 'failed' AND job = '%s'",
+             job->id);
+    char *payload = audit_log_word(path, sql);
+    if (s->story->inside)
+        cr_expect_not_null(strstr(payload, job->hex), "%s: the record does not hold its data: %s", job->id, payload);
+    else
+        cr_expect_leq(apart(payload, job->hex), s->story->distinct ? WINDOW : 0, "%s: %s became %s", job->id, job->hex, payload);
+    free(payload);
+}
+
+static void expect_good(stand_t *s, int poisons) {
+    native_lines_t all = native_lines(&s->native);
+    fate_t *found = read_jobs(s, &all);
+    const char *log = daemon_audit_path(scene_await_leader(&s->scene, "g", NULL, ALL_MS));
+    int again = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        const char *kind = kind_of(s, i);
+        bool poison = strcmp(kind, "poison") == 0;
+        if (!found[i].hex || !found[i].first) cr_assert_fail("%s-%zu is lost", kind, i);
+        cr_expect(poison ? found[i].done == 0 : found[i].done >= 1, "%s-%zu was done %d times", kind, i, found[i].done);
+        cr_expect_str_eq(found[i].first, found[i].hex, "%s-%zu came in other bytes", kind, i);
+        if (strcmp(kind, "ok") == 0 || strcmp(kind, "slow") == 0) again += found[i].taken - 1;
+        if (poison) expect_record(s, log, &found[i]);
+    }
+    if (!s->story->distinct)
+        cr_expect_leq(again, s->story->spare * s->killed, "%d jobs came again, %d workers were killed", again, s->killed);
+    if (s->story->distinct) expect_distinct(&all);
+    fprintf(stderr, "%s: %zu jobs, %d of them ended, %d workers killed, %d came once more\n", s->story->client, s->count, poisons,
+            s->killed, again);
+    free(found);
+    native_free_lines(&all);
+}
+
+/* How many of the jobs that can be done are done. */
+static size_t done(const stand_t *s) {
+    native_lines_t all = native_lines(&s->native);
+    fate_t *found = read_jobs(s, &all);
+    size_t count = 0;
+    for (size_t i = 0; i < s->count; i++) count += found[i].done > 0;
+    free(found);
+    native_free_lines(&all);
+    return count;
+}
+
+static bool all_logs_hold(const stand_t *s, int rows) {
+    for (size_t i = 0; i < s->scene.count; i++)
+        if (audit_log_rows(daemon_audit_path(s->scene.sidecars[i])) != rows) return false;
+    return true;
+}
+
+static void tell(const story_t *story) {
+    stand_t s = begin(story);
+    int poisons = 0;
+    for (size_t i = 0; i < s.count; i++) poisons += strcmp(kind_of(&s, i), "poison") == 0;
+    for (int i = 0; i < ROUNDS; i++) round_of(&s, i);
+    if (!wait_for((replace_workers(&s), done(&s) == s.count - (size_t)poisons), ALL_MS))
+        scene_fail(&s.scene, "not every job is done");
+    if (!wait_for(all_logs_hold(&s, poisons), ALL_MS)) scene_fail(&s.scene, "not every failed job is in each audit log, once");
+    if (!wait_for(redis_int(s.scene.r, "EVAL %s 0", story->left) == 0, ALL_MS))
+        scene_fail(&s.scene, "something is left in the queue");
+    cr_expect_eq(s.killed, ROUNDS);
+    expect_good(&s, poisons);
+    end(&s);
+}
+
+static story_t bull(const char *version, const char *native) {
+    return (story_t){
+        .dialect = DIALECT_BULL,
+        .client = "bull",
+        .produce = {"produce", "story"},
+        .work = {"work", "story"},
+        .env = {version, native, "QS_OPTS={\"attempts\": 2}", "QS_MAX_STALLED=20", "QS_THREADS=4"},
+        .queue =
+            "{ name = \"story\"; dialect = \"bull\"; stalled_interval = \"%dms\"; max_stalled = 20; roles = [\"dispatcher\", "
+            "\"monitor\"]; }",
+        .reason = "worker_failed",
+        .left =
+            "local n = 0 for _, k in ipairs({'wait', 'active', 'paused'}) do n = n + redis.call('LLEN', 'bull:story:' .. k) end "
+            "return n + redis.call('ZCARD', 'bull:story:delayed')",
+        .delays = true,
+        .inside = true,
+        .spare = 4,
+    };
+}
+
+static void tell_bull(const char *version, const char *native) {
+    story_t story = bull(version, native);
+    tell(&story);
+}
+
+Test(daemon_clients, bull_oldest) { tell_bull("QS_BULL=4.10.4", "QS_NATIVE=off"); }
+Test(daemon_clients, bull_oldest_with_its_own_timers) { tell_bull("QS_BULL=4.10.4", "QS_NATIVE=on"); }
+Test(daemon_clients, bull_newest) { tell_bull("QS_BULL=4.16.5", "QS_NATIVE=off"); }
+Test(daemon_clients, bull_newest_with_its_own_timers) { tell_bull("QS_BULL=4.16.5", "QS_NATIVE=on"); }
+
+/* A worker of one thread, so that the one that a job kills holds no other task between its BRPOP and LPUSH: that one KMQueue
+ * loses. */
+Test(daemon_clients, kmqueue) {
+    tell(&(story_t){
+        .dialect = DIALECT_KMQUEUE,
+        .client = "kmqueue",
+        .produce = {"produce", "story:safe"},
+        .work = {"work", "story:safe"},
+        .env = {"QS_THREADS=1", "QS_UNIQUE=1", "QS_BEAT_MS=500"},
+        .queue = "{ name = \"tasks\"; dialect = \"kmqueue\"; queues = [\"story:safe\"]; protected_timeout = \"%dms\"; "
+                 "retry_times = 3; "
+                 "roles = [\"monitor\"]; }",
+        .reason = "retries_exhausted",
+        .left =
+            "local b = redis.call('KEYS', 'back_up_queue_*')[1] return redis.call('LLEN', 'story') + redis.call('LLEN', b) - 1 + "
+            "redis.call('SCARD', 'story_unique')",
+        .distinct = true,
+    });
+}
+
+Test(daemon_clients, delayed_queue) {
+    tell(&(story_t){
+        .dialect = DIALECT_DELAYED_QUEUE,
+        .client = "delayed_queue",
+        .produce = {"produce", "example.PaymentCheck"},
+        .work = {"work", "example.PaymentCheck"},
+        .env = {"QS_THREADS=1"},
+        .queue = "{ name = \"events\"; dialect = \"delayed_queue\"; types = [\"example.PaymentCheck\"]; retry_attempts = 5; "
+                 "delays = [\"*: "
+                 "%dms\"]; roles = [\"dispatcher\", \"monitor\"]; }",
+        .reason = "retries_exhausted",
+        .left = "return redis.call('ZCARD', 'de_delayed_events') + redis.call('HLEN', 'de_events') + redis.call('LLEN', "
+                "'de_paymentcheck') "
+                "+ redis.call('ZCARD', 'sidecar:events:aside')",
+        .delays = true,
+        .distinct = true,
+    });
+}
+
+/* What fails its worker tries again itself, and gives it up to its dead letter list, which the sidecar reads. */
+Test(daemon_clients, private_queues) {
+    tell(&(story_t){
+        .dialect = DIALECT_PRIVATE_QUEUES,
+        .client = "private_queues",
+        .produce = {"produce"},
+        .work = {"work", "NAME"},
+        .env = {"QS_BEAT_MS=200"},
+        .queue = "{ name = \"fights\"; dialect = \"private_queues\"; main = \"fight-requests\"; private = \"queue-*\"; dedup = "
+                 "\"fights-done\"; dlq = \"fights-dlq\"; heartbeat = \"*_alive\"; id_path = \"/id\"; protected_timeout = "
+                 "\"%dms\"; roles = "
+                 "[\"monitor\"]; }",
+        .reason = "dead_letter",
+        .left = "local n = redis.call('LLEN', 'fight-requests') for _, k in ipairs(redis.call('KEYS', 'queue-*')) do n = n + "
+                "redis.call('LLEN', k) end return n",
+    });
+}
