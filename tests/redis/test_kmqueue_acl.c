@@ -1,0 +1,77 @@
+/* Dialect kmqueue under the rights that README publishes for it, and under them less each that it needs: no task is lost. */
+#include "kmqueue_desk.h"
+
+#include "tempdir.h"
+
+/* The block of README behind these words, as one line; owned. */
+static char *block(const char *readme, const char *words) {
+    const char *at = strstr(readme, words);
+    at = at ? strstr(at, "```\n") : NULL;
+    cr_assert(at, "README.md has no block behind \"%s\"", words);
+    at += 4;
+    char *line = mem_printf("%.*s", (int)(strstr(at, "\n```") - at), at);
+    for (char *c = line; *c; c++)
+        if (*c == '\n') *c = ' ';
+    return line;
+}
+
+/* Runs a line of it, word by word. */
+static void run_line(redis_t *r, char *line) {
+    const char *argv[128];
+    int argc = 0;
+    char *rest = NULL;
+    for (char *word = strtok_r(line, " ", &rest); word && argc < 128; word = strtok_r(NULL, " ", &rest))
+        argv[argc++] = strcmp(word, ">PASSWORD") == 0 ? ">secret" : word;
+    redisReply *reply = redisCommandArgv(r, argc, argv, NULL);
+    cr_assert(reply && reply->type != REDIS_REPLY_ERROR, "%s", reply ? reply->str : r->errstr);
+    freeReplyObject(reply);
+}
+
+static void open_as_sidecar(desk_t *d, const char *settings) {
+    open_desk(d, (fixture_options_t){.config = settings, .redis = "username = \"sidecar\"; password = \"secret\";"});
+    char *readme = temp_read("README.md");
+    char *base = block(readme, "## Least privilege"), *more = block(readme, "A queue of dialect `kmqueue`");
+    run_line(d->f.r, base);
+    run_line(d->f.r, more);
+    free(base), free(more), free(readme);
+}
+
+Test(redis_kmqueue_acl, the_published_rights_are_enough) {
+    desk_t d;
+    open_as_sidecar(&d, KM("retry_times = 1;"));
+    char *first = km_json(d.f.r, (km_t){0}), *again = km_again(first, 0, "normal");
+    char *last = km_json(d.f.r, (km_t){.id = "t-2", .retry = 1, .queue = PLAIN});
+    redis_ok(d.f.r, "SADD " UNIQUE " t-1");
+    redis_ok(d.f.r, "SADD " PLAIN "_unique t-2");
+    km_take(&d, first);
+    km_take(&d, last);
+    until(&d, in(&d, SAFE, again) && records(&d) == 2);
+    cr_assert_eq(count(&d, "EXISTS " PLAIN "_unique"), 0);
+    redis_ok(d.f.r, "DEL " SAFE);
+    fixture_step_boottime(61000);
+    stage_run(&d.crew.stage, 300);
+    until(&d, metric_get(&of(&d)->stale_unique) == 1);
+    cr_assert_eq(metric_get(&of(&d)->faults), 0);
+    free(first), free(again), free(last);
+    close_desk(&d);
+}
+
+Test(redis_kmqueue_acl, a_right_that_is_missing_costs_no_task, .timeout = 60) {
+    static const char *const rights[] = {"-srem", "-rpush", "-lrem", "-xadd", "-getrange"};
+    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
+        desk_t d;
+        open_as_sidecar(&d, KM("retry_times = 1;"));
+        redis_ok(d.f.r, "ACL SETUSER sidecar %s", rights[i]);
+        char *first = km_json(d.f.r, (km_t){0}), *again = km_again(first, 0, "normal");
+        char *last = km_json(d.f.r, (km_t){.id = "t-2", .retry = 1});
+        redis_ok(d.f.r, "SADD " UNIQUE " t-1 t-2");
+        km_take(&d, first);
+        km_take(&d, last);
+        until(&d, stamp_of(d.f.r, slice_text(last)).seen);
+        stage_run(&d.crew.stage, 400);
+        cr_assert_eq(in(&d, BACKUP, first) + in(&d, SAFE, again), 1, "%s", rights[i]);
+        cr_assert_eq(in(&d, BACKUP, last) + (records(&d) > 0 && count(&d, "SISMEMBER " UNIQUE " t-2") == 0), 1, "%s", rights[i]);
+        free(first), free(again), free(last);
+        close_desk(&d);
+    }
+}
