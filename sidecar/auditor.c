@@ -227,7 +227,7 @@ static bool choose(auditor_t *a) {
 static int64_t block_ms_of(auditor_t *a, mono_t now) {
     int64_t most_ms = a->turns ? TURN_MS : BLOCK_MS;
     int64_t block_ms = mono_diff(next_duty(a), now) / NS_PER_MS;
-    if (a->alone) return 0;
+    if (a->alone || a->full) return 0; // there may be more, and if not that is to be known
     return block_ms < 1 ? 1 : block_ms < most_ms ? block_ms : most_ms;
 }
 
@@ -386,6 +386,7 @@ static bool land(auditor_t *a) {
         if (*a->asks[i]) a->copies[i].behind = a->alone && a->entries >= a->limit;
     if (a->entries > 0) return copied(a);
     backoff_reset(&a->backoff);
+    a->full = false;
     if (a->alone) return true;
     a->room = 1;
     a->streams = 0;

@@ -27,3 +27,17 @@ static void expect_nothing_grows_old(int64_t retain_ms, int64_t ahead_ms) {
 Test(redis_auditor_clock, nothing_grows_old_while_the_clocks_disagree) { expect_nothing_grows_old(1728000000, 2592000000); }
 
 Test(redis_auditor_clock, a_short_log_wants_clocks_that_are_closer) { expect_nothing_grows_old(3600000, 7200000); }
+
+/* Nothing waits once the last one is copied, also where that was all that one reply could hold. */
+Test(redis_auditor_clock, the_lag_ends_with_the_last_record) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
+    settle(&d);
+    for (int i = 1; i <= 3; i++) { /* ids of long ago */
+        audit_log_feed(d.f.r, i == 2 ? "sms" : "email", i, 1, "5");
+        expect_rows(&d, i);
+        cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lag_ms) == 0, 5000), "%lld ms",
+                  (long long)metric_get(&of(&d)->audit_lag_ms));
+    }
+    close_desk(&d);
+}
