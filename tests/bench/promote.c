@@ -66,20 +66,6 @@ static void load(redisContext *redis, size_t jobs, bool shuffled) {
     for (; ahead > 0; ahead--) freeReplyObject(redis_read(redis));
 }
 
-// What the main thread of Redis has used so far: where the machine is taken away at times, this is steadier than time.
-static double redis_cpu_us(redisContext *redis) {
-    static const char *const FIELDS[] = {"used_cpu_user_main_thread:", "used_cpu_sys_main_thread:"};
-    double seconds = 0;
-    redisReply *info = redis_ask(redis, "INFO cpu");
-    for (int i = 0; i < 2; i++) {
-        const char *at = strstr(info->str, FIELDS[i]);
-        if (!at) die("INFO cpu has no %s", FIELDS[i]);
-        seconds += strtod(at + strlen(FIELDS[i]), NULL);
-    }
-    freeReplyObject(info);
-    return seconds * 1e6;
-}
-
 // One round: jobs per second, and jobs per second of Redis's own CPU time.
 typedef struct rates {
     double wall;

@@ -15,7 +15,7 @@ ENTRY = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\+?)\]\s+\S")
 # What a script may call in redis.* and yet needs no right for: they are the engine's own, not commands.
 CONTAINERS = {"client", "pubsub", "script", "xinfo", "config", "acl", "object", "memory", "function"}
 READS = set("""exists get getrange hexists hget hgetall hlen hmget hscan hstrlen lindex llen lpos lrange mget pttl scard sismember smembers
-    strlen time ttl type xinfo xlen xrange xrevrange zcard zcount zrange zrangebyscore zrank
+    strlen time ttl type xinfo xlen xrange xrevrange zcard zcount zmscore zrange zrangebyscore zrank
     zrevrangebyscore zscan zscore""".split())
 
 # People add jobs by it: when memory is full Redis refuses it before it runs.

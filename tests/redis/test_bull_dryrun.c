@@ -56,9 +56,9 @@ Test(redis_bull_dryrun, passes_and_leaves_nothing) {
 
 Test(redis_bull_dryrun, finds_each_right_that_is_missing) {
     static const char *const rights[] = {
-        "hexists",         "hstrlen",       "lindex", "linsert", "sadd", "sismember", "smembers", "srem", "zcount", "zrem",
-        "zremrangebyrank", "zrangebyscore", "rpush",  "lpush",   "lrem", "llen",      "lrange",   "lpos", "hget",   "hset",
-        "hmget",           "zadd",          "xadd",   "xlen",    "type", "exists",    "pttl",     "del"};
+        "hexists",         "hstrlen",       "lindex", "linsert", "sadd", "sismember", "smembers", "srem",   "zcount",  "zrem",
+        "zremrangebyrank", "zrangebyscore", "rpush",  "lpush",   "lrem", "llen",      "lrange",   "lpos",   "hget",    "hset",
+        "hmget",           "zadd",          "xadd",   "xlen",    "type", "exists",    "pttl",     "rename", "zmscore", "del"};
     fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
         redis_ok(f.r, "FLUSHALL");

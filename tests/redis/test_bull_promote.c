@@ -69,7 +69,7 @@ static void random_queue(redis_t *r, uint64_t seed, long long now) {
     static const int sizes[] = {3, 20, 60, 200};
     redis_ok(r, "FLUSHALL");
     redis_ok(r, "SET " BULL_LOCK " T");
-    bool paused = scene_random(&seed, 5) == 0, mixed = scene_random(&seed, 3) != 0;
+    bool paused = scene_random(&seed, 5) == 0, mixed = scene_random(&seed, 3) != 0, tidy = scene_random(&seed, 2) == 0;
     const char *waiting = paused ? BULL "paused" : BULL "wait";
     if (paused) redis_ok(r, "SET " BULL "meta-paused 1");
     int count = 1 + (int)scene_random(&seed, (uint64_t)sizes[scene_random(&seed, 4)]);
@@ -80,14 +80,15 @@ static void random_queue(redis_t *r, uint64_t seed, long long now) {
         uint64_t place = scene_random(&seed, 8);
         bull_job(r, id, priority);
         if (place < 5) delay(r, id, now - 5000 + (long long)scene_random(&seed, 4) * 1000, i % 4096);
+        if (place < 5 && scene_random(&seed, 50) == 0) redis_ok(r, "ZADD " BULL "priority 2 %s", id);
         if (place == 5) delay(r, id, now + 3600000, i % 4096);
         if (place == 6) {
             redis_ok(r, "LPUSH %s %s", waiting, id);
             if (*priority != '0') redis_ok(r, "ZADD " BULL "priority %s %s", priority, id);
         }
         if (place == 7 || scene_random(&seed, 20) == 0) redis_ok(r, "LPUSH " BULL "active %s", id);
-        if (scene_random(&seed, 20) == 0) redis_ok(r, "LPUSH %s %s", waiting, id); /* twice */
-        if (scene_random(&seed, 20) == 0) redis_ok(r, "ZADD " BULL "priority 3 stale%d", i);
+        if (!tidy && scene_random(&seed, 20) == 0) redis_ok(r, "LPUSH %s %s", waiting, id); /* twice */
+        if (!tidy && scene_random(&seed, 20) == 0) redis_ok(r, "ZADD " BULL "priority 3 stale%d", i);
     }
 }
 
@@ -321,9 +322,9 @@ Test(redis_bull_promote, bulls_listeners_hear_of_it) {
 /* Each right that the script has use for, taken away while it works: a job is not lost, and not doubled. */
 Test(redis_bull_promote, a_right_that_is_taken_away_doubles_nothing) {
     static const char *const rights[] = {
-        "publish",         "pubsub", "sort",    "hget",   "hexists", "hset",          "zadd",   "zrem",
-        "zremrangebyrank", "lpush",  "linsert", "lindex", "zcount",  "llen",          "exists", "lrem",
-        "lrange",          "rpush",  "type",    "time",   "zrange",  "zrangebyscore", "del"};
+        "publish", "pubsub",  "sort",   "hget",          "hexists", "hset",    "zadd", "zrem",   "zremrangebyrank",
+        "lpush",   "linsert", "lindex", "zcount",        "llen",    "exists",  "lrem", "lrange", "rpush",
+        "type",    "time",    "zrange", "zrangebyscore", "rename",  "zmscore", "del"};
     fixture_t f = setup();
     redis_t *user = redis_open(f.server);
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {

@@ -84,7 +84,9 @@ else
     redis.call('LINDEX', none, 0)
     redis.call('LINSERT', none, 'BEFORE', '', '')
     redis.call('DEL', none)
+    redis.call('ZMSCORE', none, '')
     redis.call('RPUSH', none, '')
+    redis.call('RENAME', none, none)
     redis.call('DEL', none)
     local work = tonumber(ARGV[7])
     local function flush()
@@ -104,22 +106,86 @@ else
             length = redis.call('RPUSH', target, id)
         end
     end
-    for i = 1, count do
-        local id, priority = ids[i], priorities[i]
-        if not priority then
-            odd[#odd + 1] = id
-        else
-            priority = tonumber(priority) or 0
-            redis.call('HSET', prefix .. id, 'delay', '0')
-            moved[#moved + 1] = id
-            if priority == 0 or priority ~= priority then plain[#plain + 1] = id else insert(id, priority) end
+    -- What inserts would come to, made anew in one go, as each of them walks over the list from its head. Nothing if an order that
+    -- only inserts know comes in: where an id stands twice, or waits without a priority that is its own.
+    local function merged()
+        local jobs, classes, urgent, there = {}, {}, 0, {}
+        for i = 1, count do
+            local number = priorities[i] and tonumber(priorities[i]) or 0
+            if number < 0 then return end
+            if number > 0 then
+                if not jobs[number] then
+                    jobs[number] = {}
+                    classes[#classes + 1] = number
+                end
+                table.insert(jobs[number], ids[i])
+                urgent = urgent + 1
+            end
         end
-        if work < 0 then
-            count = i
-            break
+        if urgent < 8 or length > 20 * urgent then return end
+        local list, known, scores = redis.call('LRANGE', target, 0, -1), {}, {}
+        for _, id in ipairs(list) do
+            if there[id] then return end
+            there[id] = true
         end
+        for i = 1, count do
+            if there[ids[i]] then return end
+        end
+        table.sort(classes)
+        local new, from = {}, length -- from the right: those of the lowest number, the first of each first
+        for _, number in ipairs(classes) do
+            local score = string.format('%.17g', number)
+            local bound = length - redis.call('ZCOUNT', KEYS[6], 0, score)
+            if bound < 0 then return end
+            for i = from, bound + 1, -1 do new[#new + 1] = list[i] end
+            from = bound
+            for _, id in ipairs(jobs[number]) do
+                new[#new + 1] = id
+                known[#known + 1] = id
+                scores[#scores + 1] = score
+                scores[#scores + 1] = id
+            end
+        end
+        for _, score in ipairs(redis.call('ZMSCORE', KEYS[6], unpack(known))) do
+            if score then return end
+        end
+        for i = from, 1, -1 do new[#new + 1] = list[i] end
+        return new, scores
     end
-    flush()
+    local new, scores = merged()
+    if new then
+        for i = 1, count do
+            local id = ids[i]
+            if priorities[i] then
+                redis.call('HSET', prefix .. id, 'delay', '0')
+                moved[#moved + 1] = id
+                local number = tonumber(priorities[i]) or 0
+                if number == 0 or number ~= number then new[#new + 1] = id end
+            else
+                odd[#odd + 1] = id
+            end
+        end
+        redis.call('ZADD', KEYS[6], unpack(scores))
+        for i = 1, #new, 5000 do redis.call('LPUSH', none, unpack(new, i, math.min(i + 4999, #new))) end
+        redis.call('RENAME', none, target) -- in the place of the old list, all of which is in the new one
+    else
+        for i = 1, count do
+            local id, priority = ids[i], priorities[i]
+            if not priority then
+                odd[#odd + 1] = id
+            else
+                priority = tonumber(priority) or 0
+                redis.call('HSET', prefix .. id, 'delay', '0')
+                moved[#moved + 1] = id
+                if priority == 0 or priority ~= priority then plain[#plain + 1] = id else insert(id, priority) end
+            end
+            if work < 0 then
+                count = i
+                break
+            end
+        end
+        flush()
+    end
 end
 if #odd > 0 then
     local aside, off = {}, {'XX'}

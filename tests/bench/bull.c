@@ -1,0 +1,199 @@
+// Jobs of Bull 4: how many a second are promoted, against Bull's own script (lib/commands/updateDelaySet of the npm package that
+// tests/clients/install.sh fetches), called from C one after the other as a worker calls it, on the same socket. The peer leaves
+// out what node costs a worker.
+//
+// A round begins with RENAME, which puts a loaded zset in the place of delayed, and ends when that zset is empty: of the sidecar
+// a keyspace event tells, and its wake-up is part of the time. Nobody listens for `waiting`, so nothing is published by the
+// sidecar; Bull publishes it all the same.
+#include "bench.h"
+
+#include <glob.h>
+
+enum {
+    PLAIN = 200000,
+    PRIORITIES = 5000, // Bull walks over the waiting list for each of them
+    PER_CALL = 5000,
+};
+
+#define BULL     "bull:q0:"
+#define SETTINGS "{ name = \"q0\"; dialect = \"bull\"; }"
+#define VERSION  "4.16.5"
+
+// Jobs as Bull's add writes them, and a zset `stage` of their ids, due within the last minute.
+static const char FILL[] =
+    "for i = ARGV[1], ARGV[2] do "
+    "redis.call('HSET', KEYS[1] .. i, 'name', '__default__', 'data', "
+    "'{\"to\":\"ann@example.org\",\"template\":\"welcome\",\"n\":' .. i .. '}', "
+    "'opts', '{\"delay\":5000,\"attempts\":1,\"timestamp\":' .. ARGV[3] .. '}', 'timestamp', ARGV[3], 'delay', '5000', "
+    "'priority', ARGV[4] == '1' and 1 + i % 10 or '0') "
+    "redis.call('ZADD', KEYS[1] .. 'stage', string.format('%.0f', (ARGV[3] + math.floor(i / 4)) * 4096 + i % 4096), i) end";
+
+static void load(redisContext *redis, int jobs, bool priorities) {
+    int64_t from = wall_us() / 1000 - 60000;
+    for (int i = 0; i < jobs; i += PER_CALL)
+        redis_do(redis, "EVAL %s 1 " BULL " %d %d %lld %d", FILL, i, i + PER_CALL - 1, (long long)from, (int)priorities);
+    sleep_us(20000);
+}
+
+typedef struct rates {
+    double wall; // jobs a second
+    double cpu;  // jobs a second of Redis's own CPU time
+} rates_t;
+
+// Every job waits, and says that it is not delayed; then all is removed.
+static rates_t rates(redisContext *redis, int jobs, int64_t us, double cpu_us) {
+    redisReply *delay = redis_ask(redis, "HGET " BULL "%d delay", jobs - 1);
+    if (redis_do(redis, "LLEN " BULL "wait") != jobs || strcmp(delay->str, "0") != 0)
+        die("not all of %d jobs were promoted", jobs);
+    freeReplyObject(delay);
+    redis_do(redis, "FLUSHDB");
+    return (rates_t){.wall = jobs / (double)us * 1e6, .cpu = jobs / cpu_us * 1e6};
+}
+
+static void await_event(redisContext *events, const char *name) {
+    for (bool seen = false; !seen;) {
+        redisReply *event = redis_read(events);
+        seen = event->elements == 3 && strcmp(event->element[2]->str, name) == 0;
+        freeReplyObject(event);
+    }
+}
+
+// The sidecar leads, and promotes a job.
+static void await_sidecar(redisContext *redis, pid_t pid) {
+    redis_do(redis, "HSET " BULL "warm-up name n priority 0");
+    redis_do(redis, "ZADD " BULL "delayed 1 warm-up");
+    for (int i = 0; redis_do(redis, "LLEN " BULL "wait") == 0; i++) {
+        if (i == 3000 || waitpid(pid, NULL, WNOHANG) == pid) die("the sidecar promotes nothing; see its log");
+        sleep_us(5000);
+    }
+    redis_do(redis, "DEL " BULL "wait");
+    sleep_us(50000);
+}
+
+static rates_t sidecar_round(bench_t *bench, redisContext *redis, int jobs, bool priorities) {
+    redisContext *events = redis_open(bench);
+    pid_t sidecar = sidecar_start(bench, (sidecar_options_t){.name = "bull", .queue = SETTINGS});
+    await_sidecar(redis, sidecar);
+    load(redis, jobs, priorities);
+    redis_do(events, "SUBSCRIBE __keyspace@0__:" BULL "delayed");
+    double cpu = redis_cpu_us(redis);
+    int64_t began = mono_us();
+    redis_do(redis, "RENAME " BULL "stage " BULL "delayed");
+    await_event(events, "del");
+    int64_t ended = mono_us();
+    cpu = redis_cpu_us(redis) - cpu;
+    sidecar_stop(sidecar, SIGTERM);
+    redisFree(events);
+    return rates(redis, jobs, ended - began, cpu);
+}
+
+static rates_t bull_round(redisContext *redis, const char *sha, int jobs, bool priorities) {
+    load(redis, jobs, priorities);
+    redis_do(redis, "RENAME " BULL "stage " BULL "delayed");
+    double cpu = redis_cpu_us(redis);
+    int64_t began = mono_us();
+    for (bool more = true; more;) {
+        redisReply *next = redis_ask(redis,
+                                     "EVALSHA %s 6 " BULL "delayed " BULL "active " BULL "wait " BULL "priority " BULL
+                                     "paused " BULL "meta-paused " BULL " %lld token",
+                                     sha, (long long)(wall_us() / 1000));
+        more = next->type != REDIS_REPLY_NIL;
+        freeReplyObject(next);
+    }
+    int64_t ended = mono_us();
+    return rates(redis, jobs, ended - began, redis_cpu_us(redis) - cpu);
+}
+
+static void copy(FILE *out, const char *path) {
+    char line[512];
+    FILE *in = fopen(path, "r");
+    if (!in) die("cannot read %s", path);
+    while (fgets(line, sizeof line, in)) fputs(line, out);
+    fputs("\n", out);
+    fclose(in);
+}
+
+// Bull's script with its includes in their places, loaded; its SHA-1 is owned. NULL: the package is not here.
+static redisReply *load_script(redisContext *redis) {
+    const char *clients = getenv("QS_CLIENTS_DIR");
+    char path[512];
+    char include[1100];
+    char line[512];
+    snprintf(path, sizeof path, "%s/bull/" VERSION "/node_modules/bull/lib/commands/updateDelaySet-*.lua",
+             clients ? clients : "build/clients");
+    glob_t found;
+    if (glob(path, 0, NULL, &found) != 0) return NULL;
+    snprintf(path, sizeof path, "%s", found.gl_pathv[0]);
+    globfree(&found);
+    FILE *in = fopen(path, "r");
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!in || !out) die("cannot read %s", path);
+    *strrchr(path, '/') = '\0';
+    while (fgets(line, sizeof line, in)) {
+        const char *name = strstr(line, "@include \"");
+        if (!name) {
+            fputs(line, out);
+            continue;
+        }
+        name += strlen("@include \"");
+        snprintf(include, sizeof include, "%s/%.*s.lua", path, (int)strcspn(name, "\""), name);
+        copy(out, include);
+    }
+    fclose(in);
+    fclose(out);
+    redisReply *sha = redis_ask(redis, "SCRIPT LOAD %s", text);
+    free(text);
+    return sha;
+}
+
+static void compare(bench_t *bench, redisContext *redis, const char *sha, int jobs, bool priorities, double goal) {
+    series_t ours = {0};
+    series_t bulls = {0};
+    series_t wall = {0};
+    series_t cpu = {0};
+    series_t us = {0};
+    char label[120];
+    const char *of = priorities ? "jobs with priorities 1 to 10" : "jobs";
+    for (int i = 0; i < bench->rounds; i++) {
+        rates_t of_ours = {0};
+        rates_t of_bull = {0};
+        for (int n = 0; n < 2; n++) // each round begins with the other one
+            if ((i + n) % 2)
+                of_bull = bull_round(redis, sha, jobs, priorities);
+            else
+                of_ours = sidecar_round(bench, redis, jobs, priorities);
+        series_add(&ours, of_ours.wall);
+        series_add(&bulls, of_bull.wall);
+        series_add(&wall, of_ours.wall / of_bull.wall);
+        series_add(&cpu, of_ours.cpu / of_bull.cpu);
+        series_add(&us, 1e6 / of_ours.cpu);
+        fprintf(stderr, "bull: %d %s, round %d: %.0f jobs/s, Bull's script %.0f\n", jobs, of, i + 1, of_ours.wall, of_bull.wall);
+    }
+    snprintf(label, sizeof label, "%d %s: sidecar, jobs/s", jobs, of);
+    table_row(bench, label, &ours, 0, 0, 0);
+    table_row(bench, "Bull's own script, jobs/s", &bulls, 0, 0, 0);
+    table_row(bench, "sidecar / Bull's script", &wall, 2, '>', goal);
+    table_row(bench, "sidecar / Bull's script, by CPU of Redis", &cpu, 2, 0, 0);
+    table_row(bench, "CPU of Redis for a job of ours, us", &us, 2, 0, 0);
+}
+
+int main(int argc, char **argv) {
+    bench_t bench = bench_begin(argc, argv);
+    redisContext *redis = redis_open(&bench);
+    redisReply *sha = load_script(redis);
+    if (!sha) {
+        printf("\nbull: skipped: no bull@" VERSION " in build/clients (sh tests/clients/install.sh fetches it)\n");
+        return 0;
+    }
+    redis_do(redis, "FLUSHDB");
+    redis_do(redis, "CONFIG SET notify-keyspace-events Kg");
+    table_head("Promotion of due jobs of Bull " VERSION);
+    compare(&bench, redis, sha->str, PLAIN, false, 3);
+    compare(&bench, redis, sha->str, PRIORITIES, true, 1);
+    redis_do(redis, "CONFIG SET notify-keyspace-events %s", "");
+    freeReplyObject(sha);
+    redisFree(redis);
+    return bench_end(&bench);
+}
