@@ -1,7 +1,8 @@
 #!/bin/sh
 # What `make test` runs after its dependencies are there: builds, checks, the tests under sanitizers, and last the whole suite in the
 # plain build, whose summary ends the output. A stage that fails does not keep the others from running; the exit code tells.
-# With the argument `long`: the whole suite TEST_ROUNDS times.
+# With the argument `ci` also what differs by server and library, in a Debian 13 root; with `long` only the whole suite, TEST_ROUNDS
+# times.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 make=${MAKE:-make}
@@ -76,6 +77,12 @@ daemons() {
         $fixed timeout --foreground -k 10 900 build/tests/suite -j"$jobs" --timeout 240 --filter 'daemon_*/*'
 }
 
+# Scripts, wake-ups, rights and replies with Redis 8.0 and Valkey 8.1 through hiredis 1.2, configs with libconfig 1.7: what does not
+# depend on them, and what takes long, is left to `make test-debian13`.
+inside_debian13() {
+    QS_FILTER='@(redis_*|unit_config*)/*' timeout --foreground -k 10 900 sh tests/check/debian13_suite.sh
+}
+
 documents() { QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jobs" --filter 'unit_json_splice/*'; }
 
 clients() { QS_LONG=1 timeout --foreground -k 10 3600 build/tests/suite -j"$jobs" --timeout 900 --filter 'daemon_clients*/*'; }
@@ -98,6 +105,7 @@ else
     stage check sh tests/check/run.sh
     stage "in-process tests under address,undefined" in_process
     stage "daemon tests under thread" daemons
+    [ "${1:-}" != ci ] || stage "Redis, Valkey and libraries of Debian 13" inside_debian13
 fi
 echo "== stages:$summary the whole suite follows"
 [ -z "$failed" ] || echo "FAILED:$failed (above)"
