@@ -323,7 +323,7 @@ static char *end_job(fixture_t *f) {
     redisReply *reply = redis_do(f->r,
                                  "EVAL %b 13 sidecar:app:lock email:backup email email sidecar:email:stamps email:errors " STREAM
                                  " " META " sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock "
-                                          "T job digest %s %s 1 4096 1 %s %s ms "
+                                 "T job digest %s %s 1 4096 1 %s %s ms "
                                  "100 %s %s %s 0 kind failed payload 0123456789",
                                  text, len, "", "", "", "", "", "", "");
     cr_assert(reply->type == REDIS_REPLY_ARRAY, "%s", reply->str);
