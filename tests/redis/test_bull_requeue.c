@@ -1,4 +1,5 @@
 /* bull_requeue.lua: a failed job of Bull is put back as Bull's own retry() does it, once, and made again where it is gone. */
+#include "bull_call.h"
 #include "bull_failure.h"
 
 #define EVENT "0123456789abcdef"
@@ -321,3 +322,44 @@ Test(redis_bull_requeue, a_stream_at_its_last_id_is_said) {
     cr_expect_eq(redis_int(f.r, "LLEN " BULL "wait"), 1);
     fixture_stop(&f);
 }
+
+/* The same job put back by us and by Bull's own script (Job.retry), in every way that it can stand: all of Bull's keys are equal
+ * afterwards, but for the moment. */
+static void as_bulls_own(const char *version) {
+    char *script = bull_own_script(version, "reprocessJob");
+    fixture_t f = fixture_start(NULL);
+    for (int way = 0; way < 8; way++) {
+        char *dumps[2];
+        ask_t ask = ask_new();
+        ask.lifo = way & 1 ? "1" : "0";
+        for (int own = 0; own < 2; own++) {
+            redis_ok(f.r, "FLUSHALL");
+            bull_fail(f.r, "7", "1700000001000", "boom");
+            bull_fail(f.r, "8", "1700000002000", "boom");
+            redis_ok(f.r, "SET " BULL "id 9");
+            redis_ok(f.r, "RPUSH " BULL "wait 5 6");
+            redis_ok(f.r, "RPUSH " BULL "active 9");
+            if (way & 2) redis_ok(f.r, "SET " BULL "meta-paused 1");
+            if (way & 2) redis_ok(f.r, "RENAME " BULL "wait " BULL "paused");
+            if (way & 4) redis_ok(f.r, "HSET " BULL "7 stalledCounter 1 priority 3 progress 50");
+            if (own)
+                cr_assert_eq(redis_int(f.r,
+                                       "EVAL %s 6 " BULL "7 " BULL "7:lock " BULL "failed " BULL "wait " BULL "meta-paused " BULL
+                                       "paused 7 %s token 1700000009000",
+                                       script, way & 1 ? "RPUSH" : "LPUSH"),
+                             1);
+            else
+                requeued(f.r, ask);
+            cr_assert_eq(redis_int(f.r, "HDEL " BULL "7 retriedOn"), 1);
+            dumps[own] = bull_dump(f.r);
+        }
+        cr_expect_str_eq(dumps[0], dumps[1], "Bull %s, way %d: ours\n%s\nand Bull's own\n%s", version, way, dumps[0], dumps[1]);
+        free(dumps[0]);
+        free(dumps[1]);
+    }
+    free(script);
+    fixture_stop(&f);
+}
+
+Test(redis_bull_requeue, as_bulls_own_script_4_10) { as_bulls_own("4.10.4"); }
+Test(redis_bull_requeue, as_bulls_own_script_4_16) { as_bulls_own("4.16.5"); }
