@@ -57,7 +57,7 @@ void bull_failed_forget(bull_failed_t *s) {
     bull_heard_clear(&s->heard);
     s->begun = s->going = s->full = false;
     s->changed = s->unread = true;
-    s->whole_at = (mono_t){0};
+    s->whole_at = s->rest_until = (mono_t){0};
 }
 
 bull_failed_t *bull_failed_open(const queue_keys_t *at) {
@@ -231,6 +231,12 @@ static void record_heard(bull_failed_t *s, const watch_call_t *call, const bull_
     ask_record(s, call, job.id, (slice_t){"", 0});
 }
 
+static void say(const bull_failed_t *s, slice_t id, const char *reason) {
+    char text[JOB_ID_MOST + 1];
+    snprintf(text, sizeof text, "%.*s", (int)(id.len < JOB_ID_MOST ? id.len : JOB_ID_MOST), id.len ? id.data : "");
+    log_warn(ROLE, s->at->config->name, "a job has failed for good", F_STR("reason", reason), F_STR("job", text));
+}
+
 // What came of one record. `kept`: its job stands in failed.
 static outcome_t read_record(bull_failed_t *s, watch_call_t *call, slice_t id, const char *reason, bool kept, fault_t *fault) {
     redisReply *reply;
@@ -240,9 +246,7 @@ static outcome_t read_record(bull_failed_t *s, watch_call_t *call, slice_t id, c
         crash_at("bull_record_answered");
         metric_add(&call->metrics->failed_recorded, 1);
         if (kept) bull_heard_answered(&s->heard, id, call->now);
-        char *text = mem_printf("%.*s", (int)(id.len < JOB_ID_MOST ? id.len : JOB_ID_MOST), id.data);
-        log_warn(ROLE, s->at->config->name, "a job has failed for good", F_STR("reason", reason), F_STR("job", text));
-        free(text);
+        if (!call->dry) say(s, id, reason);
     } else if (reply_is(word, "full")) {
         s->full = true;
     } else if (reply_is(word, "fenced")) {

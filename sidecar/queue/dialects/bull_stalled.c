@@ -249,7 +249,7 @@ static void note_settled(bull_stalled_t *s, watch_call_t *call, const bull_case_
         metric_add(is_retry(c) ? &call->metrics->retried : &call->metrics->ended, 1);
         metric_add(&call->metrics->stalled, 1);
         if (settled == SETTLED_UNRECORDED) metric_add(&call->metrics->retried_unrecorded, 1);
-        say(s, c);
+        if (!call->dry) say(s, c);
         break;
     case SETTLED_FENCED: call->fenced = true; break;
     case SETTLED_FULL:

@@ -115,6 +115,7 @@ typedef struct watch_call {
     bool changed; // a watched key has changed since the last step, or may have
     metrics_queue_t *metrics;
     json_t *json;
+    bool dry;    // of a dry run: what comes of it is no news, and is not logged
     mono_t now;  // when the step began
     mono_t next; // out: when the next step is wanted; mono_never(), as it comes, = only after a change
     bool fenced; // out: the lock is not ours

@@ -35,7 +35,7 @@ if not seen then
     -- What lies below those that were taken is not read: a look begins `overlap` before `:seen`.
     if #known == 2 * tonumber(ARGV[3]) then seen = math.max(now, tonumber(known[#known]) + overlap) end
     redis.call('ZADD', KEYS[3], text(seen), ':seen')
-elseif ARGV[4] ~= '' and tonumber(ARGV[4]) > seen then
+elseif ARGV[4] ~= '' and tonumber(ARGV[4]) >= seen then
     seen = tonumber(ARGV[4])
     redis.call('ZADD', KEYS[3], text(seen), ':seen')
     redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', '(' .. text(seen - overlap))
