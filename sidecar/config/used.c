@@ -83,13 +83,21 @@ static void use_bull(used_t *used, const queue_config_t *queue) {
         const char *name, *type;
         int how;
     } keys[] = {
-        {"delayed", "zset", WRITES},         {"wait", "list", WRITES},
-        {"paused", "list", WRITES},          {"meta-paused", NULL, READS},
-        {"priority", "zset", WRITES},        {"active", "list", WRITES},
-        {"failed", "zset", WRITES},          {"stalled", "set", WRITES},
-        {"stalled-check", "string", WRITES}, {"meta", "hash", READS},
-        {"*", "hash", WRITTEN_PATTERN},      {"*:lock", "string", READ_PATTERN},
-        {"*:logs", "list", WRITTEN_PATTERN}, {"de:*", "string", WRITTEN_PATTERN},
+        {"delayed", "zset", WRITES},
+        {"wait", "list", WRITES},
+        {"paused", "list", WRITES},
+        {"meta-paused", NULL, READS},
+        {"priority", "zset", WRITES},
+        {"active", "list", WRITES},
+        {"failed", "zset", WRITES},
+        {"stalled", "set", WRITES},
+        {"stalled-check", "string", WRITES},
+        {"meta", "hash", READS},
+        {"id", "string", READS},
+        {"*", "hash", WRITTEN_PATTERN},
+        {"*:lock", "string", READ_PATTERN},
+        {"*:logs", "list", WRITTEN_PATTERN},
+        {"de:*", "string", WRITTEN_PATTERN},
     };
     if (!*queue->own.base) return;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)

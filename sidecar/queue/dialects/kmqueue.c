@@ -5,6 +5,7 @@
 // the list that the task names. Names of lists come from the config alone: a task that names another is never pushed anywhere.
 #include "base/buffer.h"
 #include "queue/dialects/dialect.h"
+#include "queue/dialects/kmqueue_dryrun.h"
 #include "queue/dialects/kmqueue_task.h"
 #include "queue/dialects/kmqueue_watch.h"
 
@@ -111,4 +112,5 @@ const dialect_ops_t dialect_kmqueue = {
     .pass = &pass,
     .watch = &kmqueue_watch,
     .requeue = &requeue,
+    .dry_run = kmqueue_dry_run,
 };
