@@ -2,6 +2,7 @@
  * Each is kept or ended with its reason; what is sound beside it goes its way, and no key is written to but those of the config.
  */
 #include "monitor_desk.h"
+#include "queue/preflight.h"
 
 #include <criterion/parameterized.h>
 #include <stdio.h>
@@ -9,7 +10,13 @@
 
 #define SETTINGS(queue) "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; " queue " } );"
 
-enum { DEEP = 100000, LARGE = 300 << 10, CLUTTER = 14 };
+#define KM_BACKUP       "back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ=="
+#define KM_TASK(queue, retry, state)                                                                                             \
+    "{\"data\":\"x\",\"id\":\"i\",\"queue\":\"" queue                                                                            \
+    "\",\"taskStatus\":{\"excTimestamp\":1,\"genTimestamp\":2,\"retry\":" retry ",\"state\":\"" state                            \
+    "\"},\"type\":\"t\",\"unique\":true}"
+
+enum { DEEP = 100000, LARGE = 300 << 10, CLUTTER = 16 };
 
 /* Bytes that are a job of no dialect, or claim what they should not. Owned by the caller. */
 typedef struct {
@@ -44,6 +51,8 @@ static clutter_t clutter_new(void) {
     add(&clutter, much, (size_t)begins + LARGE + 2);
     add_text(&clutter, "{\"id\":\"a\",\"id\":\"b\",\"queue\":\"bank\",\"queue\":\"email\"}");
     add_text(&clutter, "{\"id\":\"sidecar:app:lock\",\"queue\":\"sidecar:app:lock\",\"type\":\"marker\"}");
+    add_text(&clutter, KM_TASK("bank", "0", "normal"));
+    add_text(&clutter, KM_TASK("sidecar:app:lock", "0", "normal"));
     add_text(&clutter, "{\"id\":{},\"queue\":[],\"type\":1e400,\"taskStatus\":null}");
     add_text(&clutter, "{\"id\":\"\\u0000\",\"queue\":\"\\ud800\"}");
     free(much);
@@ -57,7 +66,8 @@ static void clutter_free(clutter_t *clutter) {
 /* A dialect at the table: how its entries come to be in progress, and where they may be afterwards. */
 typedef struct {
     const char *name, *config;
-    const char *sound;                                                  /* a job that is to be given back */
+    const char *sound; /* a job that is to be given back, and as what: NULL = as it is */
+    const char *again;
     const char *ready;                                                  /* the list that gets it */
     void (*put)(redis_t *r, size_t nth, const char *bytes, size_t len); /* an entry in progress; nth is unique */
     const char *busy, *waits; /* patterns of the keys that hold entries in progress, and of those that hold others */
@@ -70,6 +80,19 @@ static void put_list(redis_t *r, size_t nth, const char *bytes, size_t len) {
 
 static void put_private(redis_t *r, size_t nth, const char *bytes, size_t len) {
     redis_ok(r, "LPUSH queue-w%d %b", (int)nth, bytes, len);
+}
+
+static void put_kmqueue(redis_t *r, size_t nth, const char *bytes, size_t len) {
+    (void)nth;
+    redis_ok(r, "LPUSH " KM_BACKUP " %b", bytes, len);
+}
+
+/* Ids of jobs that are not there; the sound one is a job. */
+static void put_bull(redis_t *r, size_t nth, const char *bytes, size_t len) {
+    (void)nth;
+    if (len == 5 && memcmp(bytes, "sound", 5) == 0)
+        redis_ok(r, "HSET bull:email:sound name n data {} opts {} timestamp 1700000000000 attemptsMade 0 delay 0 priority 0");
+    redis_ok(r, "LPUSH bull:email:active %b", bytes, len);
 }
 
 static const table_t TABLES[] = {
@@ -89,6 +112,22 @@ static const table_t TABLES[] = {
      .put = put_private,
      .busy = "queue-*",
      .waits = "fights"},
+    {.name = "kmqueue",
+     .config = SETTINGS("dialect = \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"]; "
+                        "protected_timeout = \"100ms\"; heartbeat = \"off\"; retry_times = 1;"),
+     .sound = KM_TASK("worker2_queue", "0", "normal"),
+     .again = KM_TASK("worker2_queue", "1", "retry"),
+     .ready = "worker2_queue",
+     .put = put_kmqueue,
+     .busy = KM_BACKUP,
+     .waits = "worker2_queue"},
+    {.name = "bull",
+     .config = SETTINGS("dialect = \"bull\"; stalled_interval = \"1s\";"),
+     .sound = "sound",
+     .ready = "bull:email:wait",
+     .put = put_bull,
+     .busy = "bull:email:active",
+     .waits = "bull:email:wait"},
 };
 enum { TABLE_COUNT = sizeof TABLES / sizeof *TABLES };
 
@@ -195,6 +234,10 @@ static void open_table(desk_t *d, const table_t *table) {
     crew_lead(&d->crew, d->f.r);
 }
 
+static bool comes_back(desk_t *d, const table_t *table) {
+    return in_list(d->f.r, table->ready, slice_text(table->again ? table->again : table->sound)) == 1;
+}
+
 ParameterizedTestParameters(redis_dialects_hostile, clutter_is_kept_or_ended) {
     static int numbers[TABLE_COUNT];
     for (int i = 0; i < TABLE_COUNT; i++) numbers[i] = i;
@@ -211,7 +254,7 @@ ParameterizedTest(int *number, redis_dialects_hostile, clutter_is_kept_or_ended,
     for (size_t i = 0; i < clutter.count; i++) table->put(d.f.r, i, buffer_text(&clutter.jobs[i]), clutter.jobs[i].len);
     table->put(d.f.r, clutter.count, table->sound, strlen(table->sound));
     redis_t *spy = spy_on(d.f.server);
-    cr_assert(stage_until(&d.crew.stage, in_list(d.f.r, table->ready, slice_text(table->sound)) == 1, 30000), "%s", table->name);
+    cr_assert(stage_until(&d.crew.stage, comes_back(&d, table), 30000), "%s", table->name);
     cr_assert(stage_until(&d.crew.stage, entries(d.f.r, table->busy) == 0, 30000), "%s: %lld are in progress for ever",
               table->name, entries(d.f.r, table->busy));
     long long waiting = entries(d.f.r, table->waits), ended = failed(d.f.r, false);
@@ -246,9 +289,35 @@ ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing,
         redis_ok(d.f.r, "DEL %s", used.items[k].name);
         table->put(d.f.r, k, table->sound, strlen(table->sound));
         crew_lead(&d.crew, d.f.r);
-        if (!stage_until(&d.crew.stage, in_list(d.f.r, table->ready, slice_text(table->sound)) == 1, 15000))
+        if (!stage_until(&d.crew.stage, comes_back(&d, table), 15000))
             cr_assert_fail("%s: %s as a %s has stopped it", table->name, used.items[k].name, wrong);
     }
     config_queue_keys_free(&used);
+    close_desk(&d);
+}
+
+static void note(void *self, finding_t finding, const char *queue, const char *text) {
+    if (finding == FINDING_FOREIGN) buffer_printf(self, "%s: %s\n", queue, text);
+}
+
+/* BullMQ keeps its jobs under the same names: nothing of them is moved, marked or ended. */
+Test(redis_dialects_hostile, a_queue_of_bullmq_is_not_served_as_bull) {
+    desk_t d;
+    buffer_t said = {0};
+    fault_t fault;
+    open_desk(&d, (fixture_options_t){.config = SETTINGS("dialect = \"bull\"; stalled_interval = \"1s\";")});
+    redis_ok(d.f.r, "XADD bull:email:events * event added");
+    redis_ok(d.f.r, "HSET bull:email:1 name n data {} opts {} timestamp 1700000000000");
+    redis_ok(d.f.r, "ZADD bull:email:delayed 4096 1");
+    redis_ok(d.f.r, "LPUSH bull:email:active 2");
+    stage_run(&d.crew.stage, 300);
+    conn_t *conn = conn_new(&d.f.config->redis, "test", NULL);
+    cr_assert_eq(conn_open(conn, &fault), OUTCOME_OK, "%s", fault.text);
+    (void)preflight(conn, d.f.keys, note, &said, &fault);
+    cr_assert_not_null(strstr(buffer_text(&said), "email: the queue belongs to BullMQ"), "%s", buffer_text(&said));
+    cr_assert_eq(redis_int(d.f.r, "ZCARD bull:email:delayed") + redis_int(d.f.r, "LLEN bull:email:active"), 2);
+    cr_assert_eq(redis_int(d.f.r, "EXISTS bull:email:wait bull:email:stalled bull:email:stalled-check bull:email:failed"), 0);
+    buffer_free(&said);
+    conn_free(conn);
     close_desk(&d);
 }

@@ -12,7 +12,7 @@
 enum { MOST_WORDS = 160 };
 
 typedef struct {
-    char *texts[3]; /* owned; the words point into them */
+    char *texts[2]; /* owned; the words point into them */
     char *words[MOST_WORDS];
     size_t count, own; /* the words of this dialect begin here */
 } rights_t;
@@ -33,21 +33,20 @@ static void add_line(rights_t *rights, size_t nth, const char *from) {
     }
 }
 
-/* The line of all queues, what other dialects share, and what this one adds. */
+/* The line of all queues, and what this dialect adds. */
 static rights_t rights_read(void) {
     rights_t rights = {0};
     char *readme = temp_read("README.md");
     const char *section = after(readme, "\n## Least privilege");
     add_line(&rights, 0, section);
-    add_line(&rights, 1, after(section, "Queues of dialects `kmqueue` and `private_queues`"));
     rights.own = rights.count;
-    add_line(&rights, 2, after(section, "A queue of dialect `private_queues`"));
+    add_line(&rights, 1, after(section, "A queue of dialect `private_queues`"));
     free(readme);
     return rights;
 }
 
 static void rights_free(rights_t *rights) {
-    for (size_t i = 0; i < 3; i++) free(rights->texts[i]);
+    for (size_t i = 0; i < 2; i++) free(rights->texts[i]);
 }
 
 static void set_user(redis_t *r, const rights_t *rights, const char *without) {

@@ -1,5 +1,5 @@
 // Workers that move each job into a list of their own (BLMOVE main queue-NAME RIGHT LEFT), work on its last entry and then remove
-// it: the first seed, Clement Escoffier's "Redis job queue - reloaded" (quarkus.io, 2022). The last entry of each private list is
+// it: the first seed (quarkus.io/blog/redis-job-queue-reloaded). The last entry of each private list is
 // the running job; a pass reads these where they stand, and a job whose worker is gone goes back to the right end of main.
 #include <stdlib.h>
 
