@@ -109,9 +109,9 @@ static bool text_is(const json_pick_t *pick, slice_t wanted) {
 
 bool km_is_marker(slice_t entry, const char *backup) {
     static const char type[] = "\"marker\"";
-    if (entry.len < sizeof type || !memmem(entry.data, entry.len, type, sizeof type - 1)) return false;
     slice_t name = slice_text(backup);
-    if (entry.len > MARKER_MOST + ESCAPED_BYTE * name.len) return false;
+    if (entry.len < sizeof type || entry.len > MARKER_MOST + ESCAPED_BYTE * name.len) return false;
+    if (!memmem(entry.data, entry.len, type, sizeof type - 1)) return false;
     json_pick_t fields[] = {{.key = "queue"}, {.key = "type"}, {.key = "data"}, {.outer = STATUS, .key = "excTimestamp"}};
     return json_pick(entry, fields, 4) && text_is(&fields[0], name) && text_is(&fields[1], slice_text("marker")) &&
            is_none(&fields[2]) && has(&fields[3], JSON_NUMBER) && slice_is(fields[3].value.raw, "0");
