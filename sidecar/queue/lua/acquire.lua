@@ -23,6 +23,7 @@ if held and held ~= ARGV[1] then
     end
     return reply
 end
+local ttl = redis.call('PTTL', KEYS[2]) -- only that of a preflight has one, and keeps it: it may be killed after this
 redis.call('DEL', KEYS[2]) -- ours by its name, whatever it holds: a queue that left the configuration is not served any more
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 local reply = {1, ARGV[1], tonumber(ARGV[2])}
@@ -41,4 +42,5 @@ for i = 3, #KEYS do
     end
 end
 redis.call('HSET', KEYS[2], unpack(fields))
+if ttl > 0 then redis.call('PEXPIRE', KEYS[2], ttl) end
 return reply
