@@ -299,6 +299,55 @@ Test(redis_bull_watch, leaves_the_check_to_the_workers) {
     teardown(&s);
 }
 
+/* ---- What promotion has put aside. */
+
+static void promote(stand_t *s) {
+    const promote_ops_t *ops = dialect_ops(DIALECT_BULL)->promote;
+    promote_reply_t reply;
+    ops->append(s->f.conn, s->f.keys, &(promote_ask_t){.token = "T", .batch = 100});
+    cr_assert_eq(ops->read(s->f.conn, &reply, &s->f.fault), OUTCOME_OK, "%s", s->f.fault.text);
+}
+
+static bool nothing_aside(stand_t *s) {
+    step(s);
+    return redis_int(s->f.r, "EXISTS sidecar:video:aside") == 0;
+}
+
+Test(redis_bull_watch, ids_in_delayed_that_name_no_job_end) {
+    stand_t s = setup();
+    redis_t *r = s.f.r;
+    redis_ok(r, "RPUSH " BULL "wait x");
+    redis_ok(r, "HSET " BULL "meta paused 1");
+    redis_ok(r, "ZADD " BULL "delayed 1 ghost 2 wait 3 meta 4 gone 5 late 6 %b", "a\0b", (size_t)3);
+    promote(&s);
+    redis_ok(r, "ZREM " BULL "delayed gone"); /* somebody has removed it, and somebody has made a job of late */
+    bull_job(r, "late", "0");
+    cr_assert(wait_for(nothing_aside(&s), 5000));
+    expect_field(r, "ghost", "reason", "unreadable");
+    expect_field(r, "meta", "reason", "unreadable");
+    expect_field(r, "wait", "reason", "invalid_target");
+    expect_field(r, "ghost", "kind", "failed");
+    expect_field(r, "ghost", "dialect", "bull");
+    cr_assert_eq(redis_int(r, "XLEN " STREAM), 4);
+    cr_assert_eq(redis_int(r, "ZCARD " BULL "delayed"), 1, "late is a job, and waits for its time");
+    redis_expect(r, "x", "LINDEX " BULL "wait 0");
+    cr_assert_eq(metric_get(&s.metrics->queues[0].ended), 4);
+    teardown(&s);
+}
+
+Test(redis_bull_watch, what_is_aside_waits_while_the_stream_is_full) {
+    stand_t s = setup();
+    s.f.config->stream.max_bytes = 1;
+    for (int i = 0; i < 40; i++) redis_ok(s.f.r, "ZADD " BULL "delayed %d g%d", i + 1, i);
+    promote(&s);
+    cr_assert(wait_for((step(&s), fixture_log_count("the failure stream is full")), 5000));
+    cr_assert_eq(redis_int(s.f.r, "ZCARD " BULL "delayed"), 40);
+    s.f.config->stream.max_bytes = 1 << 30;
+    cr_assert(wait_for(nothing_aside(&s), 10000));
+    cr_assert_eq(redis_int(s.f.r, "XLEN " STREAM), 40);
+    teardown(&s);
+}
+
 /* ---- Not ours. */
 
 static void expect_refusal(stand_t *s, const char *refusal) {

@@ -416,6 +416,9 @@ static const struct {
     {SCRIPT_private_letters, "3 sidecar:app:lock dlq sidecar:email:recorded T 0 9 99 99 9 1"},
     {SCRIPT_record_once,
      "4 sidecar:app:lock sidecar:email:recorded sidecar:email:failures sidecar:email:meta T mark 9999 kind failed"},
+    {SCRIPT_aside, "3 sidecar:d:aside de_delayed_events de_events 0 9 99 9"},
+    {SCRIPT_aside_settle, "8 sidecar:app:lock sidecar:d:aside de_delayed_events de_events de_delayed_events de_delayed_events "
+                          "sidecar:d:failures sidecar:d:meta T X###1 - - end - 0 - 9 kind x"},
     {SCRIPT_heal, "1 sidecar:app:lock T 60000"},
     {SCRIPT_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };

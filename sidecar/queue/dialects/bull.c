@@ -67,7 +67,7 @@ static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_a
     bull_key(conn, at, "priority");
     bull_key(conn, at, "active");
     request_text(conn, at->meta);
-    bull_own_key(conn, at, "aside");
+    request_text(conn, at->aside);
     bull_foreign_keys(conn, at);
     request_text(conn, ask->token);
     request_text(conn, seat->name);
@@ -133,16 +133,20 @@ static outcome_t adopt(conn_t *conn, const keyspace_t *keys, size_t queue, buffe
     return fault->outcome;
 }
 
-// ---- The watch: the stalled check, and the failures that workers decide.
+// ---- The watch: the stalled check, what promotion has put aside, and the failures that workers decide.
 
 typedef struct bull_watch {
+    const queue_keys_t *at;
     bull_stalled_t *stalled;
+    bull_aside_t *aside;
     bull_failed_t *failed; // NULL: they are not recorded
 } bull_watch_t;
 
 static void *watch_open(const queue_keys_t *at) {
     bull_watch_t *w = mem_alloc(sizeof *w);
+    w->at = at;
     w->stalled = bull_stalled_open(at);
+    w->aside = bull_aside_open(at);
     if (at->config->own.record_failed) w->failed = bull_failed_open(at);
     return w;
 }
@@ -150,6 +154,7 @@ static void *watch_open(const queue_keys_t *at) {
 static void watch_close(void *state) {
     bull_watch_t *w = state;
     bull_stalled_close(w->stalled);
+    bull_aside_close(w->aside);
     if (w->failed) bull_failed_close(w->failed);
     free(w);
 }
@@ -157,15 +162,22 @@ static void watch_close(void *state) {
 static void watch_forget(void *state) {
     bull_watch_t *w = state;
     bull_stalled_forget(w->stalled);
+    bull_aside_forget(w->aside);
     if (w->failed) bull_failed_forget(w->failed);
 }
 
-// The key `failed`, and the channel of the same name.
-static size_t watch_names(const void *state, const char **out) {
+// The key `failed` and the channel of the same name.
+static size_t watch_channels(const void *state, const char **out) {
     const bull_watch_t *w = state;
     if (!w->failed) return 0;
     out[0] = bull_failed_key(w->failed);
     return 1;
+}
+
+static size_t watch_watched(const void *state, const char **out) {
+    size_t count = watch_channels(state, out);
+    out[count] = ((const bull_watch_t *)state)->at->aside;
+    return count + 1;
 }
 
 static void watch_heard(void *state, const char *channel, slice_t message) {
@@ -176,7 +188,8 @@ static void watch_heard(void *state, const char *channel, slice_t message) {
 
 static outcome_t watch_step(void *state, watch_call_t *call, fault_t *fault) {
     bull_watch_t *w = state;
-    if (bull_stalled_step(w->stalled, call, fault) != OUTCOME_OK || call->fenced || !w->failed) return fault->outcome;
+    if (bull_stalled_step(w->stalled, call, fault) != OUTCOME_OK || call->fenced) return fault->outcome;
+    if (bull_aside_step(w->aside, call, fault) != OUTCOME_OK || call->fenced || !w->failed) return fault->outcome;
     return bull_failed_step(w->failed, call, call->changed, fault);
 }
 
@@ -188,8 +201,8 @@ static outcome_t watch_leave(void *state, watch_call_t *call, fault_t *fault) {
 static const watch_ops_t watch = {.open = watch_open,
                                   .close = watch_close,
                                   .forget = watch_forget,
-                                  .watched = watch_names,
-                                  .channels = watch_names,
+                                  .watched = watch_watched,
+                                  .channels = watch_channels,
                                   .heard = watch_heard,
                                   .step = watch_step,
                                   .leave = watch_leave};

@@ -5,9 +5,9 @@
 #include "queue/dialects/dialect.h"
 
 // Keys of one request: `bull:video:WORD`, `bull:video:<id>SUFFIX`, and of the sidecar's own `sidecar:<queue>:WORD`.
+void bull_own_key(conn_t *conn, const queue_keys_t *at, const char *word);
 void bull_key(conn_t *conn, const queue_keys_t *at, const char *word);
 void bull_job_key(conn_t *conn, const queue_keys_t *at, slice_t id, const char *suffix);
-void bull_own_key(conn_t *conn, const queue_keys_t *at, const char *word);
 
 // Keys that only BullMQ has. A hash there is a job of Bull 4 that is called so.
 enum { BULLMQ_KEYS = 4 };
@@ -24,6 +24,13 @@ void bull_stalled_forget(bull_stalled_t *state);
 // One step, if one is due. Brings call->next forward as it needs it.
 outcome_t bull_stalled_step(bull_stalled_t *state, watch_call_t *call, fault_t *fault);
 outcome_t bull_stalled_leave(bull_stalled_t *state, watch_call_t *call, fault_t *fault);
+
+// ---- What promotion has put aside: a part of bull's watch, in the same way.
+typedef struct bull_aside bull_aside_t;
+bull_aside_t *bull_aside_open(const queue_keys_t *at); // owned
+void bull_aside_close(bull_aside_t *state);            // takes
+void bull_aside_forget(bull_aside_t *state);
+outcome_t bull_aside_step(bull_aside_t *state, watch_call_t *call, fault_t *fault);
 
 bool bull_dry_run(const dryrun_room_t *room);
 

@@ -211,7 +211,7 @@ static void append_settle(const bull_stalled_t *s, const watch_call_t *call, con
     bull_key(conn, at, "paused");
     bull_key(conn, at, "meta-paused");
     bull_key(conn, at, "failed");
-    bull_own_key(conn, at, "recorded");
+    request_text(conn, at->recorded);
     request_text(conn, at->failures);
     request_text(conn, at->meta);
     bull_job_key(conn, at, c->job.id, "");

@@ -32,7 +32,9 @@
     X(bull_requeue)                                                                                                              \
     X(private_tails)                                                                                                             \
     X(private_letters)                                                                                                           \
-    X(record_once)
+    X(record_once)                                                                                                               \
+    X(aside)                                                                                                                     \
+    X(aside_settle)
 
 #define X(name)                                                                                                                  \
     extern const char lua_##name[];                                                                                              \

@@ -1,0 +1,33 @@
+#!lua flags=no-writes
+-- aside: what a promote has left to the monitor.
+--
+-- KEYS[1]  aside     zset: member of delayed -> when it was put aside, ms
+-- KEYS[2]  delayed   zset
+-- KEYS[3]  events    hash: member -> envelope; delayed again where there is none (bull)
+-- ARGV[1]  skip      members to pass over
+-- ARGV[2]  count     members to tell of, at least 1
+-- ARGV[3]  size      bytes; no further member is told of once there are so many
+-- ARGV[4]  payload   bytes; of a larger envelope only the size is told
+-- Reply    {now in ms, and for each: member, when, its score or '' when it is not in delayed, envelope, or 0 when there is none, or
+--          the size of one that is too large}
+--          {'type', key, found}
+-- Safe     reads only.
+local events = KEYS[3] ~= KEYS[2]
+for _, want in ipairs({{'aside', KEYS[1], 'zset'}, {'delayed', KEYS[2], 'zset'}, {'events', KEYS[3], events and 'hash' or 'zset'}}) do
+    local found = redis.call('TYPE', want[2]).ok
+    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
+end
+local time = redis.call('TIME')
+local reply, size = {string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))}, 0
+local some = redis.call('ZRANGE', KEYS[1], ARGV[1], tonumber(ARGV[1]) + tonumber(ARGV[2]) - 1, 'WITHSCORES')
+for i = 1, #some, 2 do
+    if size >= tonumber(ARGV[3]) then break end
+    local envelope = events and redis.call('HGET', KEYS[3], some[i])
+    size = size + #some[i] + (envelope and #envelope or 0)
+    if envelope and #envelope > tonumber(ARGV[4]) then envelope = #envelope end
+    reply[#reply + 1] = some[i]
+    reply[#reply + 1] = some[i + 1]
+    reply[#reply + 1] = redis.call('ZSCORE', KEYS[2], some[i]) or ''
+    reply[#reply + 1] = envelope or 0
+end
+return reply

@@ -1,0 +1,67 @@
+#!lua flags=allow-oom
+-- aside_settle: ends what a promote has put aside, with a record; or dispatches it; or only forgets that it was put aside.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  aside     zset
+-- KEYS[3]  delayed   zset
+-- KEYS[4]  events    hash; delayed again where there is none (bull)
+-- KEYS[5]  ready     push: list; else delayed again
+-- KEYS[6]  job       end: the hash of a job that must still have no `name` (bull); else delayed again
+-- KEYS[7]  failures  stream
+-- KEYS[8]  meta      hash of ours; fields `bytes` and `entries` as settle.lua counts them
+-- ARGV[1]  token
+-- ARGV[2]  member
+-- ARGV[3]  score     in delayed, as it was read; '' = it was not there
+-- ARGV[4]  envelope  end, push: as it was read; '' where there is no hash
+-- ARGV[5]  verdict   'end', 'push' or 'forget'
+-- ARGV[6]  next      push: the envelope of the next attempt
+-- ARGV[7]  delay     push: ms until then
+-- ARGV[8]  last      push: '.5' when it is the last one, else ''
+-- ARGV[9]  most      bytes that the stream may hold
+-- ARGV[10+] names and values of the record; 'at' is added here
+-- Reply    {'settled', 1}, {'changed'} its score, its envelope or `job`, {'full'} the stream, {'fenced'}, {'type', key, found}
+-- Safe     fenced; by compare of score and envelope; all preconditions before the first write; adds before it removes. A push is
+--          scheduled first: refused, it is tried again when it is due next. What removes comes last, so it is tried first, on a key of
+--          ours that never exists: a right that was taken away meanwhile must not leave the record of a job that is there still.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
+local events, verdict, member = KEYS[4] ~= KEYS[3], ARGV[5], ARGV[2]
+local wanted = {{'aside', KEYS[2], 'zset'}, {'delayed', KEYS[3], 'zset'}, {'failures', KEYS[7], 'stream'}, {'meta', KEYS[8], 'hash'}}
+if events then wanted[#wanted + 1] = {'events', KEYS[4], 'hash'} end
+if verdict == 'push' then wanted[#wanted + 1] = {'ready', KEYS[5], 'list'} end
+for _, want in ipairs(wanted) do
+    local found = redis.call('TYPE', want[2]).ok
+    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
+end
+if (redis.call('ZSCORE', KEYS[3], member) or '') ~= ARGV[3] then return {'changed'} end
+if verdict == 'forget' then
+    redis.call('ZREM', KEYS[2], member)
+    return {'settled', 1}
+end
+if events and (redis.call('HGET', KEYS[4], member) or '') ~= ARGV[4] then return {'changed'} end
+if verdict == 'end' and KEYS[6] ~= KEYS[3] and type(redis.pcall('HGET', KEYS[6], 'name')) == 'string' then return {'changed'} end
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+if verdict == 'push' then
+    redis.call('ZADD', KEYS[3], string.format('%.0f', now + tonumber(ARGV[7])) .. ARGV[8], member)
+    redis.call('LPUSH', KEYS[5], ARGV[4])
+    redis.call('HSET', KEYS[4], member, ARGV[6])
+    redis.call('ZREM', KEYS[2], member)
+    return {'settled', 1}
+end
+local record = {'at', string.format('%.0f', now)}
+for i = 10, #ARGV do record[#record + 1] = ARGV[i] end
+local function number(text) return tonumber(string.match(text or '', '^%d+$')) or 0 end
+local meta, length = redis.call('HMGET', KEYS[8], 'bytes', 'entries'), redis.call('XLEN', KEYS[7])
+local bytes, entries = number(meta[1]), number(meta[2])
+if entries > length then bytes = math.floor(bytes / entries * length) end
+for i = 2, #record, 2 do bytes = bytes + #record[i] end
+if bytes > tonumber(ARGV[9]) then return {'full'} end
+redis.call('ZREM', KEYS[8] .. ':none', '')
+if events then redis.call('HDEL', KEYS[8] .. ':none', '') end
+redis.call('XADD', KEYS[7], '*', unpack(record))
+redis.call('HSET', KEYS[8], 'bytes', string.format('%.0f', bytes), 'entries', length + 1)
+redis.call('ZREM', KEYS[3], member)
+if events then redis.call('HDEL', KEYS[4], member) end
+redis.call('ZREM', KEYS[2], member)
+return {'settled', 1}
