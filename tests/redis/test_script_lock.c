@@ -416,6 +416,12 @@ static const struct {
     {SCRIPT_private_letters, "3 sidecar:app:lock dlq sidecar:email:recorded T 0 9 99 99 9 1"},
     {SCRIPT_record_once,
      "4 sidecar:app:lock sidecar:email:recorded sidecar:email:failures sidecar:email:meta T mark 9999 kind failed"},
+    {SCRIPT_de_promote,
+     "6 sidecar:app:lock de_delayed_events de_events sidecar:d:meta sidecar:d:aside de_x T app 9 9 99 9 70 9 1 "
+     "9 9 X"},
+    {SCRIPT_de_requeue,
+     "5 sidecar:d:requeued sidecar:d:failures sidecar:d:meta de_delayed_events de_events event me 0 X###1 {} 9 kind "
+     "requeued"},
     {SCRIPT_aside, "3 sidecar:d:aside de_delayed_events de_events 0 9 99 9"},
     {SCRIPT_aside_settle, "8 sidecar:app:lock sidecar:d:aside de_delayed_events de_events de_delayed_events de_delayed_events "
                           "sidecar:d:failures sidecar:d:meta T X###1 - - end - 0 - 9 kind x"},

@@ -12,6 +12,7 @@ const dialect_ops_t *dialect_ops(dialect_t dialect) {
         [DIALECT_KMQUEUE] = &dialect_kmqueue,
         [DIALECT_BULL] = &dialect_bull,
         [DIALECT_PRIVATE_QUEUES] = &dialect_private_queues,
+        [DIALECT_DELAYED_QUEUE] = &dialect_delayed_queue,
     };
     return all[dialect];
 }

@@ -193,6 +193,7 @@ extern const dialect_ops_t dialect_list;
 extern const dialect_ops_t dialect_bull;
 extern const dialect_ops_t dialect_kmqueue;
 extern const dialect_ops_t dialect_private_queues;
+extern const dialect_ops_t dialect_delayed_queue;
 
 const dialect_ops_t *dialect_ops(dialect_t dialect); // NULL = not in this version: cli refuses its queues
 

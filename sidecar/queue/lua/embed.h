@@ -33,6 +33,8 @@
     X(private_tails)                                                                                                             \
     X(private_letters)                                                                                                           \
     X(record_once)                                                                                                               \
+    X(de_promote)                                                                                                                \
+    X(de_requeue)                                                                                                                \
     X(aside)                                                                                                                     \
     X(aside_settle)
 

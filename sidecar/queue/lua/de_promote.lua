@@ -1,0 +1,145 @@
+#!lua flags=allow-oom
+-- de_promote: dispatches due events of fred84's delayedQueue: pushes each envelope and schedules its next attempt, in one step.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  delayed   zset of `<class>###<id>`, score = due time in ms
+-- KEYS[3]  events    hash: the same -> envelope
+-- KEYS[4]  meta      hash of ours; its field `group`, where there is one, names the owner
+-- KEYS[5]  aside     zset of ours: members for the monitor -> when they were first put aside, ms
+-- KEYS[6+] ready     list of each class
+-- ARGV[1]  token
+-- ARGV[2]  group     the caller's
+-- ARGV[3]  batch     members at the most, 1 to 1000
+-- ARGV[4]  first     members to read at first; fewer, the less is known of the size of their envelopes
+-- ARGV[5]  bytes     the batch ends once it has read so many
+-- ARGV[6]  payload   bytes; a larger envelope is the monitor's
+-- ARGV[7]  attempts  at which an event is not scheduled any more
+-- ARGV[8]  later     ms by which what the monitor must look at is put off
+-- ARGV[9]  steps     how many pairs of delays follow
+-- ARGV[10+] two for each step: next attempts below this wait so many ms; then the class of each list in KEYS[6+]
+-- Reply    as promote; the score of the oldest is '' where that was not moved
+-- Safe     fenced, and atomic with the read: what is scheduled is what was read. Scheduling comes first, so that a push that is
+--          refused is tried again when the event is due next, and not at once, twice or never; nothing is removed but members
+--          without an envelope. Of an envelope only the digits of `attempt` change, and those only in the shape that Jackson
+--          writes: the tail `,"type":"C","attempt":N,"logContext":{}}` of a JSON text is the tail of its outermost object, for none
+--          of its quotes is escaped. Every other shape is the monitor's. Producers write whole ms: the score of an event that has
+--          had its last push ends in .5, by which it is known for the monitor's when it is due again, and one that is put off for
+--          the monitor in .25, or .75 after its last push.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
+for _, want in ipairs({{'delayed', KEYS[2], 'zset'}, {'events', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}, {'aside', KEYS[5], 'zset'}}) do
+    local found = redis.call('TYPE', want[2]).ok
+    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
+end
+local owner = redis.call('HGET', KEYS[4], 'group')
+if owner and owner ~= ARGV[2] then return {'owner', owner} end
+local time = redis.call('TIME')
+local us = tonumber(time[2])
+local now_us = string.format('%s%06d', time[1], us)
+local until_us = string.format('%s%03d.%03d', time[1], math.floor(us / 1000), us % 1000)
+local now = tonumber(time[1]) * 1000 + math.floor(us / 1000)
+
+local batch, most, payload, limit = tonumber(ARGV[3]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local sub, find, match = string.sub, string.find, string.match
+local DONE = ',"logContext":{}}'
+local steps, classes = tonumber(ARGV[9]), {}
+for i = 6, #KEYS do
+    local name = ARGV[4 + 2 * steps + i]
+    classes[name] = {lead = name .. '###', list = KEYS[i], before = ',"type":"' .. name .. '","attempt":', tails = {}}
+end
+local function class_of(member)
+    local cut = find(member, '###', 1, true)
+    return cut and classes[sub(member, 1, cut - 1)]
+end
+-- How an envelope of this class ends: with `attempt` as it is and as it will be, and the score for that. nil: in another shape.
+local function tail_of(class, envelope)
+    local digits = match(sub(envelope, -#DONE - 16), '"attempt":([1-9]%d?%d?%d?%d?),"logContext":{}}$')
+    local tail = digits and class.tails[digits]
+    if digits and not tail then
+        local delay, after = 0, tonumber(digits) + 1
+        for i = 10, 8 + 2 * steps, 2 do
+            delay = tonumber(ARGV[i + 1])
+            if after < tonumber(ARGV[i]) then break end
+        end
+        local old = class.before .. digits .. DONE
+        tail = {old = old, size = #old, next = class.before .. string.format('%.0f', after) .. DONE,
+            score = string.format('%.0f', now + delay) .. (after < limit and '' or '.5'), ends = after > limit and after > 2}
+        class.tails[digits] = tail
+    end
+    return tail and sub(envelope, -tail.size) == tail.old and tail
+end
+
+local lists, order, scores, fields = {}, {}, {}, {}
+local gone, odd, moved, count, read = {}, {}, 0, 0, 0
+local class, lead, size, list, tail, old, tail_size = nil, nil, 0, nil, nil, nil, 0
+local oldest, step = '', math.max(1, tonumber(ARGV[4]))
+repeat
+    if step > batch - count then step = batch - count end
+    local due = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', until_us, 'LIMIT', count, step)
+    local envelopes = #due > 0 and redis.call('HMGET', KEYS[3], unpack(due))
+    for i = 1, #due do
+        local member, envelope = due[i], envelopes[i]
+        if not envelope then
+            gone[#gone + 1] = member
+        else
+            -- Most are of the class, and of the attempt, of the one before.
+            if not lead or find(member, lead, 1, true) ~= 1 then
+                class = class_of(member)
+                lead = class and class.lead
+                size = lead and #lead or 0
+                list = class and lists[class.list]
+                if class and not list then
+                    list = {}
+                    lists[class.list] = list
+                    order[#order + 1] = class.list
+                end
+                tail, old, tail_size = nil, nil, 0
+            end
+            if class and not (old and find(envelope, old, -tail_size, true)) then
+                tail = tail_of(class, envelope)
+                old, tail_size = tail and tail.old, tail and tail.size or 0
+            end
+            read = read + #envelope
+            if not class or not tail or #envelope > payload
+                or (tail.ends and find(redis.call('ZSCORE', KEYS[2], member), '%.[57]5?$')) then
+                odd[#odd + 1] = member
+            else
+                list[#list + 1] = envelope
+                local at = 2 * moved + 1
+                moved = moved + 1
+                scores[at], scores[at + 1] = tail.score, member
+                fields[at], fields[at + 1] = member, sub(envelope, 1, -tail_size - 1) .. tail.next
+            end
+        end
+    end
+    count = count + #due
+    local ended = #due < step
+    step = step * 8
+    if read > 0 then step = math.max(1, math.min(step, math.ceil((most - read) * count / read))) end
+until ended or count >= batch or read >= most
+if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, ''} end
+for _, key in ipairs(order) do
+    local found = redis.call('TYPE', key).ok
+    if found ~= 'none' and found ~= 'list' then return {'type', 'ready', found} end
+end
+local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+if scores[2] == head[1] then oldest = head[2] end
+
+if moved > 0 then
+    redis.call('ZADD', KEYS[2], unpack(scores))
+    for _, key in ipairs(order) do
+        if #lists[key] > 0 then redis.call('LPUSH', key, unpack(lists[key])) end
+    end
+    redis.call('HSET', KEYS[3], unpack(fields))
+end
+if #odd > 0 then
+    local aside, off = {}, {}
+    for i, member in ipairs(odd) do
+        local last = find(redis.call('ZSCORE', KEYS[2], member), '%.[57]5?$')
+        aside[2 * i - 1], aside[2 * i] = string.format('%.0f', now), member
+        off[2 * i - 1], off[2 * i] = string.format('%.0f', now + ARGV[8]) .. (last and '.75' or '.25'), member
+    end
+    redis.call('ZADD', KEYS[5], 'NX', unpack(aside))
+    redis.call('ZADD', KEYS[2], unpack(off))
+end
+if #gone > 0 then redis.call('ZREM', KEYS[2], unpack(gone)) end
+return {'moved', moved, now_us, oldest, read, 0, '', 0, ''}

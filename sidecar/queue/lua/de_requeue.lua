@@ -1,0 +1,47 @@
+#!lua
+-- de_requeue: schedules an event of fred84's delayedQueue anew, due now, with a count of attempts that begins again: at most once.
+--
+-- KEYS[1]  requeued  hash: first 16 bytes of a failed event's id -> its mark, as requeue.lua writes it
+-- KEYS[2]  failures  stream that takes the record
+-- KEYS[3]  meta      hash of that stream's queue; field `bytes`: of all values in the stream
+-- KEYS[4]  delayed   zset
+-- KEYS[5]  events    hash: member -> envelope
+-- ARGV[1]  event     the field in requeued
+-- ARGV[2]  by        who wants it
+-- ARGV[3]  again     '1': although there is a mark
+-- ARGV[4]  member
+-- ARGV[5]  envelope  with attempt 1
+-- ARGV[6]  size      bytes of all values of the record
+-- ARGV[7+] names and values of the record; 'at' is added here
+-- Reply    as requeue; {'waiting', why} when the event is there: it was put back before, or the application has enqueued it again
+-- Safe     not fenced, by compare, as requeue is: the mark comes first and goes again when the rest is refused. HSET before ZADD NX,
+--          as the library enqueues: what has no member in delayed is nothing to anybody. Without allow-oom: a full Redis refuses all
+--          of it.
+for _, want in ipairs({{'requeued', KEYS[1], 'hash'}, {'failures', KEYS[2], 'stream'}, {'meta', KEYS[3], 'hash'},
+    {'delayed', KEYS[4], 'zset'}, {'events', KEYS[5], 'hash'}}) do
+    local found = redis.call('TYPE', want[2]).ok
+    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
+end
+local mark, member = redis.call('HGET', KEYS[1], ARGV[1]), ARGV[4]
+if mark and ARGV[3] ~= '1' then return {'known', mark} end
+if redis.call('ZSCORE', KEYS[4], member) or redis.call('HGET', KEYS[5], member) then
+    return {'waiting', 'it is scheduled already'}
+end
+local time = redis.call('TIME')
+local now = string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))
+redis.call('HSET', KEYS[1], ARGV[1], 'requeued ' .. now .. ' ' .. ARGV[2])
+local put = redis.pcall('HSET', KEYS[5], member, ARGV[5])
+if type(put) ~= 'table' then
+    put = redis.pcall('ZADD', KEYS[4], 'NX', now, member)
+    if type(put) == 'table' then redis.pcall('HDEL', KEYS[5], member) end
+end
+if type(put) == 'table' then
+    local undone = mark and redis.pcall('HSET', KEYS[1], ARGV[1], mark) or redis.pcall('HDEL', KEYS[1], ARGV[1])
+    local kept = type(undone) == 'table' and undone.err
+    return {'failed', kept and put.err .. '; its mark could not be taken back (' .. kept .. '): use --again' or put.err}
+end
+local recorded = redis.pcall('XADD', KEYS[2], '*', 'at', now, unpack(ARGV, 7))
+if type(recorded) == 'table' then return {'unrecorded', recorded.err} end
+local bytes = tonumber(string.match(redis.call('HGET', KEYS[3], 'bytes') or '', '^%d+$')) or 0
+redis.pcall('HSET', KEYS[3], 'bytes', string.format('%.0f', bytes + #now + ARGV[6]))
+return {'done'}

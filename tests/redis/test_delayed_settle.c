@@ -1,0 +1,307 @@
+/* aside.lua, aside_settle.lua and de_requeue.lua, each argument at will: who may, what must still be so, and what Redis refuses.
+ */
+#include "delayed_call.h"
+
+#define MEMBER PAYMENT "###1"
+#define SCORE  "1800000000000.25"
+
+/* One call of aside_settle. */
+typedef struct {
+    const char *token, *member, *score, *envelope, *verdict, *next, *last, *most, *events, *hash;
+} settle_t;
+
+static settle_t settle_new(const char *verdict) {
+    return (settle_t){.token = "T",
+                      .member = MEMBER,
+                      .score = SCORE,
+                      .envelope = ENVELOPE(1),
+                      .verdict = verdict,
+                      .next = ENVELOPE(2),
+                      .last = "",
+                      .most = "1000000",
+                      .events = "de_events",
+                      .hash = DELAYED_KEYS};
+}
+
+static call_t settle_call(const settle_t *ask) {
+    const char *const rest[] = {ask->token, ask->member, ask->score, ask->envelope, ask->verdict, ask->next,    "20000",
+                                ask->last,  ask->most,   "kind",     "failed",      "payload",    ask->envelope};
+    call_t call = call_begin(SCRIPT_aside_settle, "8");
+    call_text(&call, "sidecar:app:lock");
+    call_text(&call, "sidecar:email:aside");
+    call_text(&call, DELAYED_KEYS);
+    call_text(&call, ask->events);
+    call_text(&call, strcmp(ask->verdict, "push") == 0 ? "de_paymentcheck" : DELAYED_KEYS);
+    call_text(&call, ask->hash);
+    call_text(&call, "sidecar:email:failures");
+    call_text(&call, "sidecar:email:meta");
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
+    return call;
+}
+
+static redisReply *settle(redis_t *r, settle_t ask) {
+    call_t call = settle_call(&ask);
+    return call_end(&call, r);
+}
+
+/* One member that was put aside. */
+static void lay_out(redis_t *r) {
+    redis_ok(r, "FLUSHALL");
+    redis_ok(r, "SET sidecar:app:lock T");
+    redis_ok(r, "ZADD " DELAYED_KEYS " " SCORE " " MEMBER);
+    redis_ok(r, "HSET de_events " MEMBER " %s", ENVELOPE(1));
+    redis_ok(r, "ZADD sidecar:email:aside 1700000000000 " MEMBER);
+}
+
+static const char *const verdicts[] = {"forget", "push", "end"};
+
+Test(redis_delayed_settle, what_each_verdict_does) {
+    fixture_t f = de_setup();
+    lay_out(f.r);
+    expect_word(settle(f.r, settle_new("forget")), "settled");
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:aside"), 0);
+    cr_assert_str_eq(de_score(f.r, DELAYED_KEYS, MEMBER), SCORE);
+    de_expect_stored(f.r, MEMBER, slice_text(ENVELOPE(1)));
+    for (int last = 0; last < 2; last++) {
+        settle_t ask = settle_new("push");
+        ask.last = last ? ".5" : "";
+        lay_out(f.r);
+        expect_word(settle(f.r, ask), "settled");
+        cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:aside sidecar:email:failures"), 0);
+        de_expect_popped(f.r, "de_paymentcheck", slice_text(ENVELOPE(1)));
+        de_expect_stored(f.r, MEMBER, slice_text(ENVELOPE(2)));
+        const char *score = de_score(f.r, DELAYED_KEYS, MEMBER), *point = strchr(score, '.');
+        long long delay = strtoll(score, NULL, 10) - call_now_ms(f.r);
+        cr_assert(delay > 15000 && delay <= 20000);
+        cr_assert_str_eq(point ? point : "", last ? ".5" : "");
+    }
+    lay_out(f.r);
+    expect_word(settle(f.r, settle_new("end")), "settled");
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:aside de_events " DELAYED_KEYS " de_paymentcheck"), 0);
+    cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
+    fixture_stop(&f);
+}
+
+/* What differs from what the verdict rests on. */
+Test(redis_delayed_settle, by_compare) {
+    static const struct {
+        const char *change[2], *word;
+        bool forgets; /* it is forgotten all the same: only the score counts */
+    } rows[] = {
+        {{"SET", "sidecar:app:lock"}, "fenced", false}, {{"ZADD", "1800000000000.75"}, "changed", false},
+        {{"ZADD", "1800000000000"}, "changed", false},  {{"ZREM", NULL}, "changed", false},
+        {{"HSET", ENVELOPE(2)}, "changed", true},       {{"HDEL", NULL}, "changed", true},
+    };
+    fixture_t f = de_setup();
+    for (size_t v = 0; v < 3; v++)
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            lay_out(f.r);
+            const char *command = rows[i].change[0], *value = rows[i].change[1];
+            if (strcmp(command, "SET") == 0) redis_ok(f.r, "SET %s another", value);
+            if (strcmp(command, "ZADD") == 0) redis_ok(f.r, "ZADD " DELAYED_KEYS " %s " MEMBER, value);
+            if (strcmp(command, "ZREM") == 0) redis_ok(f.r, "ZREM " DELAYED_KEYS " " MEMBER);
+            if (strcmp(command, "HSET") == 0) redis_ok(f.r, "HSET de_events " MEMBER " %s", value);
+            if (strcmp(command, "HDEL") == 0) redis_ok(f.r, "HDEL de_events " MEMBER);
+            settle_t ask = settle_new(verdicts[v]);
+            call_t call = settle_call(&ask);
+            bool forgets = v == 0 && rows[i].forgets;
+            expect_word(forgets ? call_end(&call, f.r) : call_in_vain(&call, f.r), forgets ? "settled" : rows[i].word);
+        }
+    /* What is not there any more may be forgotten, and what has come back may not. */
+    lay_out(f.r);
+    redis_ok(f.r, "ZREM " DELAYED_KEYS " " MEMBER);
+    settle_t ask = settle_new("forget");
+    ask.score = "";
+    expect_word(settle(f.r, ask), "settled");
+    lay_out(f.r);
+    expect_word(settle(f.r, ask), "changed");
+    fixture_stop(&f);
+}
+
+Test(redis_delayed_settle, without_envelopes) {
+    fixture_t f = de_setup();
+    settle_t ask = settle_new("end");
+    ask.events = DELAYED_KEYS;
+    ask.envelope = "";
+    ask.hash = "bull:q:1";
+    lay_out(f.r);
+    redis_ok(f.r, "HSET bull:q:1 name x");
+    call_t call = settle_call(&ask);
+    expect_word(call_in_vain(&call, f.r), "changed"); /* the job is there after all */
+    redis_ok(f.r, "DEL bull:q:1");
+    redis_ok(f.r, "SET bull:q:1 x"); /* no hash is no job */
+    expect_word(settle(f.r, ask), "settled");
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:aside " DELAYED_KEYS), 0);
+    de_expect_stored(f.r, MEMBER, slice_text(ENVELOPE(1)));
+    fixture_stop(&f);
+}
+
+Test(redis_delayed_settle, keys_of_the_wrong_type_change_nothing) {
+    static const struct {
+        const char *key, *name, *right;
+        bool push; /* only then it is looked at */
+    } keys[] = {{"sidecar:email:aside", "aside", "zset", false},
+                {DELAYED_KEYS, "delayed", "zset", false},
+                {"de_events", "events", "hash", false},
+                {"de_paymentcheck", "ready", "list", true},
+                {"sidecar:email:failures", "failures", "stream", false},
+                {"sidecar:email:meta", "meta", "hash", false}};
+    fixture_t f = de_setup();
+    for (size_t v = 0; v < 3; v++)
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+                if (strcmp(fixture_types[t], keys[k].right) == 0 || (keys[k].push && v != 1)) continue;
+                lay_out(f.r);
+                fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+                settle_t ask = settle_new(verdicts[v]);
+                call_t call = settle_call(&ask);
+                expect_type(call_in_vain(&call, f.r), keys[k].name, fixture_types[t]);
+            }
+    fixture_stop(&f);
+}
+
+/* An end that Redis refuses at any place leaves the event where it is, and no record; a push is not made twice at once. */
+Test(redis_delayed_settle, a_missing_right_loses_and_records_nothing) {
+    static const char *const commands[] = {"zrem", "hdel", "xadd", "xlen", "hmget", "zscore", "hget", "lpush", "zadd", "hset"};
+    fixture_t f = de_setup();
+    for (size_t v = 1; v < 3; v++)
+        for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+            lay_out(f.r);
+            redis_ok(f.r, "ACL SETUSER default -%s", commands[i]);
+            freeReplyObject(settle(f.r, settle_new(verdicts[v])));
+            freeReplyObject(settle(f.r, settle_new(verdicts[v])));
+            redis_ok(f.r, "ACL SETUSER default +@all");
+            bool there = redis_int(f.r, "HEXISTS de_events " MEMBER) && *de_score(f.r, DELAYED_KEYS, MEMBER);
+            long long records = redis_int(f.r, "XLEN sidecar:email:failures");
+            cr_assert_leq(redis_int(f.r, "LLEN de_paymentcheck"), 1, "%s without %s", verdicts[v], commands[i]);
+            cr_assert(there || records == 1, "%s without %s: it is gone without a record", verdicts[v], commands[i]);
+            /* The count of bytes comes between record and removal; an end that is made twice is one event in the log. */
+            if (strcmp(commands[i], "hset") != 0)
+                cr_assert_eq(records, v == 2 && !there, "%s without %s", verdicts[v], commands[i]);
+        }
+    fixture_stop(&f);
+}
+
+Test(redis_delayed_settle, a_full_stream_ends_nothing) {
+    fixture_t f = de_setup();
+    settle_t ask = settle_new("end");
+    ask.most = "10";
+    lay_out(f.r);
+    call_t call = settle_call(&ask);
+    expect_word(call_in_vain(&call, f.r), "full");
+    /* What was trimmed by hand does not count. */
+    redis_ok(f.r, "XADD sidecar:email:failures * a b");
+    redis_ok(f.r, "HSET sidecar:email:meta bytes 1000 entries 100");
+    ask.most = "400";
+    expect_word(settle(f.r, ask), "settled");
+    redis_expect(f.r, "2", "HGET sidecar:email:meta entries");
+    fixture_stop(&f);
+}
+
+static redisReply *look(redis_t *r, const char *skip, const char *count, const char *size, const char *payload) {
+    const char *const rest[] = {"sidecar:email:aside", DELAYED_KEYS, "de_events", skip, count, size, payload};
+    call_t call = call_begin(SCRIPT_aside, "3");
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
+    return call_end(&call, r);
+}
+
+Test(redis_delayed_settle, a_look_is_bounded) {
+    fixture_t f = de_setup();
+    for (int i = 0; i < 10; i++) {
+        redis_ok(f.r, "ZADD sidecar:email:aside %d m%d", i, i);
+        if (i != 4) redis_ok(f.r, "ZADD " DELAYED_KEYS " %d.25 m%d", 100 + i, i);
+        if (i != 5) redis_ok(f.r, "HSET de_events m%d %s", i, "0123456789");
+    }
+    redisReply *reply = look(f.r, "0", "10", "1000", "1000");
+    cr_assert_eq(reply->elements, 41);
+    cr_assert_str_eq(reply->element[1]->str, "m0");
+    cr_assert_str_eq(reply->element[3]->str, "100.25");
+    cr_assert_str_eq(reply->element[4 * 4 + 3]->str, "");
+    cr_assert_eq(reply->element[4 * 5 + 4]->type, REDIS_REPLY_INTEGER);
+    freeReplyObject(reply);
+    reply = look(f.r, "8", "10", "1000", "9");
+    cr_assert_eq(reply->elements, 9);
+    cr_assert_eq(reply->element[4]->integer, 10, "too large: its size instead");
+    freeReplyObject(reply);
+    reply = look(f.r, "0", "10", "13", "1000");
+    cr_assert_eq(reply->elements, 9, "two have more than 13 bytes");
+    freeReplyObject(reply);
+    static const char *const keys[] = {"sidecar:email:aside", DELAYED_KEYS, "de_events"}, *const names[] = {"aside", "delayed",
+                                                                                                            "events"};
+    for (size_t i = 0; i < 3; i++) {
+        redis_ok(f.r, "FLUSHALL");
+        fixture_make_key(f.r, keys[i], "set");
+        expect_type(look(f.r, "0", "10", "13", "1000"), names[i], "set");
+    }
+    fixture_stop(&f);
+}
+
+/* ---- de_requeue */
+
+static call_t requeue_call(const char *again) {
+    static const char *const keys[] = {"sidecar:email:requeued", "sidecar:email:failures", "sidecar:email:meta", DELAYED_KEYS,
+                                       "de_events"};
+    const char *const rest[] = {"event", "ann", again, MEMBER, ENVELOPE(1), "8", "kind", "requeued"};
+    call_t call = call_begin(SCRIPT_de_requeue, "5");
+    for (size_t i = 0; i < 5; i++) call_text(&call, keys[i]);
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
+    return call;
+}
+
+static redisReply *requeue(redis_t *r, const char *again) {
+    call_t call = requeue_call(again);
+    return call_end(&call, r);
+}
+
+Test(redis_delayed_settle, a_requeue_schedules_at_once_and_once) {
+    fixture_t f = de_setup();
+    expect_word(requeue(f.r, "0"), "done");
+    de_expect_stored(f.r, MEMBER, slice_text(ENVELOPE(1)));
+    long long due = strtoll(de_score(f.r, DELAYED_KEYS, MEMBER), NULL, 10);
+    cr_assert(due <= call_now_ms(f.r) && due > call_now_ms(f.r) - 5000);
+    cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
+    call_t call = requeue_call("0");
+    redisReply *reply = call_in_vain(&call, f.r);
+    cr_assert(strncmp(reply->element[1]->str, "requeued 1", 10) == 0 && strstr(reply->element[1]->str, " ann"));
+    expect_word(reply, "known");
+    call = requeue_call("1");
+    expect_word(call_in_vain(&call, f.r), "waiting"); /* it is scheduled already */
+    redis_ok(f.r, "DEL de_events");
+    call = requeue_call("1");
+    expect_word(call_in_vain(&call, f.r), "waiting");
+    redis_ok(f.r, "DEL " DELAYED_KEYS);
+    expect_word(requeue(f.r, "1"), "done");
+    cr_assert_eq(de_moved(f.r, de_new()), 1);
+    fixture_stop(&f);
+}
+
+Test(redis_delayed_settle, a_requeue_that_is_refused_leaves_nothing) {
+    static const char *const commands[] = {"zadd", "hset"};
+    fixture_t f = de_setup();
+    for (size_t i = 0; i < 2; i++) {
+        redis_ok(f.r, "DEL sidecar:email:requeued " DELAYED_KEYS " de_events sidecar:email:failures");
+        redis_ok(f.r, "ACL SETUSER default -%s", commands[i]);
+        redisReply *reply = requeue(f.r, "0");
+        if (i == 0)
+            expect_word(reply, "failed");
+        else
+            freeReplyObject(reply);
+        redis_ok(f.r, "ACL SETUSER default +@all");
+        cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:requeued " DELAYED_KEYS " de_events sidecar:email:failures"), 0, "%s",
+                     commands[i]);
+    }
+    redis_ok(f.r, "ACL SETUSER default -xadd");
+    expect_word(requeue(f.r, "0"), "unrecorded");
+    redis_ok(f.r, "ACL SETUSER default +@all");
+    cr_assert_eq(de_moved(f.r, de_new()), 1);
+    static const char *const keys[] = {"sidecar:email:requeued", "sidecar:email:failures", "sidecar:email:meta", DELAYED_KEYS,
+                                       "de_events"},
+                             *const names[] = {"requeued", "failures", "meta", "delayed", "events"};
+    for (size_t i = 0; i < 5; i++) {
+        redis_ok(f.r, "FLUSHALL");
+        fixture_make_key(f.r, keys[i], "set");
+        call_t call = requeue_call("0");
+        expect_type(call_in_vain(&call, f.r), names[i], "set");
+    }
+    fixture_stop(&f);
+}

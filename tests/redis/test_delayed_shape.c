@@ -1,0 +1,161 @@
+/* The one shape of envelopes that de_promote.lua reads by itself, held against base/json_pick over many random envelopes: where
+ * the script sends one that is good JSON, both mean the same digits; everything else the script leaves to the monitor. */
+#include "delayed_call.h"
+
+#include "base/json_pick.h"
+#include "scene.h"
+
+enum { ENVELOPES = 100000, AT_ONCE = 1000 };
+
+/* What stands in payloads, and between the parts of an envelope: much of it looks like an envelope. */
+static const char *const texts[] = {
+    "x",        "\\\"",           "\\\\", "}",  "{", "\\\",\\\"attempt\\\":1,\\\"logContext\\\":{}}",
+    "\xc3\xa9", "\\u00e9\\n",     "###",  "]",  ",", "\\\\\\\"",
+    "attempt",  "\\ud83d\\ude00", " ",    "\"", "\\"};
+static const char *const attempts[] = {
+    "1",   "2",   "9",     "10",   "69",  "70", "99999", "100000", "0",  "-1", "01",
+    "1.0", "1e1", "\"1\"", "null", "[1]", "{}", "1 ",    " 1",     "+1", "",   "12345678901234567890"};
+static const char *const contexts[] = {"{}", "{ }", "{\"a\":1}", "[]", "null", "{}}", "{}]"};
+static const char *const types[] = {PAYMENT, PAYMENT,         PAYMENT,     PAYMENT,
+                                    WELCOME, "example.Other", PAYMENT " ", "\\u0065xample.PaymentCheck"};
+static const char *const between[] = {",", ",", ",", ",", ",", ",", " ,", ", ", ",\n", ""};
+
+#define PICK(random, all) ((all)[scene_random(random, sizeof(all) / sizeof *(all))])
+
+static void add_text(uint64_t *random, buffer_t *out) {
+    buffer_str(out, "\"");
+    for (uint64_t i = scene_random(random, 5); i > 0; i--) {
+        /* The last two break the text: seldom. */
+        size_t most = sizeof texts / sizeof *texts - (scene_random(random, 50) ? 2 : 0);
+        buffer_str(out, texts[scene_random(random, most)]);
+    }
+    buffer_str(out, "\"");
+}
+
+static void add_value(uint64_t *random, buffer_t *out, int depth) {
+    switch (scene_random(random, depth > 0 ? 6 : 4)) {
+    case 0: add_text(random, out); return;
+    case 1: buffer_str(out, PICK(random, attempts)); return;
+    case 2: buffer_str(out, "true"); return;
+    case 3: buffer_printf(out, "%llu.5e-400", (unsigned long long)scene_random(random, UINT64_MAX)); return;
+    case 4:
+        buffer_str(out, "[");
+        add_value(random, out, depth - 1);
+        buffer_str(out, "]");
+        return;
+    default:
+        buffer_str(out, "{\"attempt\":");
+        add_value(random, out, depth - 1);
+        buffer_str(out, ",\"type\":\"" PAYMENT "\"}");
+    }
+}
+
+static bool seldom(uint64_t *random) { return scene_random(random, 12) == 0; }
+
+static void add_member(uint64_t *random, buffer_t *out, const char *name) {
+    buffer_printf(out, "\"%s\":%s", name, seldom(random) ? " " : "");
+    if (strcmp(name, "payload") == 0) {
+        buffer_str(out, "{\"id\":");
+        add_value(random, out, 3);
+        buffer_str(out, "}");
+    } else if (strcmp(name, "type") == 0) {
+        buffer_printf(out, "\"%s\"", PICK(random, types));
+    } else if (strcmp(name, "attempt") == 0) {
+        if (seldom(random) || seldom(random))
+            buffer_str(out, PICK(random, attempts));
+        else
+            buffer_printf(out, "%d", 1 + (int)scene_random(random, 120));
+    } else {
+        buffer_str(out, seldom(random) ? PICK(random, contexts) : "{}");
+    }
+}
+
+/* Most in the order that Jackson writes. */
+static void make_envelope(uint64_t *random, buffer_t *out) {
+    static const char *const names[] = {"payload", "type", "attempt", "logContext"};
+    buffer_clear(out);
+    buffer_str(out, "{");
+    bool first = true;
+    uint64_t turned = seldom(random) ? scene_random(random, 4) : 0;
+    for (size_t i = 0; i < 4; i++) {
+        if (seldom(random) && seldom(random)) continue;
+        if (!first) buffer_str(out, seldom(random) ? PICK(random, between) : ",");
+        first = false;
+        if (seldom(random) && seldom(random)) {
+            add_member(random, out, PICK(random, names));
+            buffer_str(out, ",");
+        }
+        add_member(random, out, names[(i + turned) % 4]);
+    }
+    buffer_str(out, seldom(random) && seldom(random) ? " }" : "}");
+}
+
+/* What the script should make of it, if it is good JSON with one `attempt` that is a number. */
+static bool expected(slice_t envelope, buffer_t *out) {
+    enum { ATTEMPT, TYPE };
+    json_pick_t picks[] = {{.key = "attempt"}, {.key = "type"}};
+    int64_t attempt;
+    buffer_clear(out);
+    if (!json_pick(envelope, picks, 2) || picks[ATTEMPT].found != JSON_FOUND || picks[TYPE].found != JSON_FOUND) return false;
+    if (picks[ATTEMPT].value.type != JSON_NUMBER || !json_integer(picks[ATTEMPT].value.raw, &attempt)) return false;
+    if (picks[TYPE].value.type != JSON_STRING || !slice_is(picks[TYPE].value.raw, PAYMENT)) return false;
+    char digits[24];
+    snprintf(digits, sizeof digits, "%lld", (long long)attempt + 1);
+    json_cut_t cut = {.raw = picks[ATTEMPT].value.raw, .with = slice_text(digits)};
+    return json_splice(envelope, &cut, 1, out);
+}
+
+static slice_t slice_of(const buffer_t *buffer) { return (slice_t){buffer_text(buffer), buffer->len}; }
+
+/* Whether the JSON reader takes it, and whether the script has sent it. */
+static void check(redis_t *r, const char *member, slice_t envelope, int *good, int *sent) {
+    buffer_t wanted = {0};
+    bool reads = expected(envelope, &wanted);
+    char *aside = redis_str(r, "ZSCORE sidecar:email:aside %s", member);
+    redisReply *reply;
+    slice_t stored = de_stored(r, member, &reply);
+    *good += reads;
+    *sent += !aside;
+    if (aside)
+        cr_assert(slice_equal(stored, envelope), "%.*s is left to the monitor and yet changed", (int)envelope.len, envelope.data);
+    else if (reads)
+        cr_assert(slice_equal(stored, slice_of(&wanted)), "%.*s became %.*s", (int)envelope.len, envelope.data, (int)stored.len,
+                  stored.data);
+    else /* no good JSON, or a doubled member: only digits at its end may differ */
+        cr_assert(!json_pick(envelope, NULL, 0) || stored.len - envelope.len <= 1, "%.*s", (int)envelope.len, envelope.data);
+    freeReplyObject(reply);
+    free(aside);
+    buffer_free(&wanted);
+}
+
+Test(redis_delayed_shape, what_the_script_sends_is_what_the_json_says, .timeout = 300) {
+    fixture_t f = de_setup();
+    uint64_t random = scene_seed("redis_delayed_shape");
+    static buffer_t all[AT_ONCE];
+    int good = 0, sent = 0;
+    for (int done = 0; done < ENVELOPES; done += AT_ONCE) {
+        redis_ok(f.r, "DEL " DELAYED_KEYS " de_events de_paymentcheck de_welcome sidecar:email:aside");
+        for (int i = 0; i < AT_ONCE; i++) {
+            make_envelope(&random, &all[i]);
+            redisAppendCommand(f.r, "ZADD " DELAYED_KEYS " 1 " PAYMENT "###%d", i);
+            redisAppendCommand(f.r, "HSET de_events " PAYMENT "###%d %b", i, all[i].data, all[i].len);
+        }
+        for (int i = 0; i < 2 * AT_ONCE; i++) {
+            void *reply;
+            cr_assert_eq(redisGetReply(f.r, &reply), REDIS_OK);
+            freeReplyObject(reply);
+        }
+        long long moved = de_moved(f.r, de_new()), before = sent;
+        for (int i = 0; i < AT_ONCE; i++) {
+            char member[64];
+            snprintf(member, sizeof member, PAYMENT "###%d", i);
+            check(f.r, member, slice_of(&all[i]), &good, &sent);
+        }
+        cr_assert_eq(sent - before, moved);
+        cr_assert_eq(redis_int(f.r, "LLEN de_paymentcheck"), moved);
+    }
+    cr_assert(sent > ENVELOPES / 4 && good > sent / 2 && sent < ENVELOPES, "%d sent, %d good: the test tests nothing", sent,
+              good);
+    for (int i = 0; i < AT_ONCE; i++) buffer_free(&all[i]);
+    fixture_stop(&f);
+}
