@@ -69,7 +69,6 @@ awk -F '\t' '
 
 for file in conf/*.cfg; do
     said=$("$program" check -c "$file" 2>&1 >/dev/null) && continue
-    case $said in *"which is not in this version yet"*) continue ;; esac # a dialect whose code is still to come
     printf '%s\n%s:1: is refused (above)\n' "$said" "$file" >>"$found"
 done
 

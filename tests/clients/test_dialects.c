@@ -5,7 +5,6 @@
  * QS_LONG=1 is 10,000 jobs, else a tenth; QS_STORY_JOBS=n is any number. QS_SEED=n repeats the delays. */
 #include "audit_log.h"
 #include "native.h"
-#include "queue/dialects/dialect.h"
 #include "scene.h"
 #include "tempdir.h"
 
@@ -31,7 +30,6 @@ enum {
 
 /* One system and how it is set. Of texts %d is a timeout in ms, scaled. */
 typedef struct {
-    dialect_t dialect;
     const char *client;     /* build/clients/<client> */
     const char *produce[4]; /* what its producer is run with, */
     const char *work[4];    /* and its workers; NAME becomes the number of the worker, which is never used again */
@@ -118,7 +116,6 @@ static void replace_workers(stand_t *s) {
 }
 
 static stand_t begin(const story_t *story) {
-    if (!dialect_ops(story->dialect)) cr_skip("dialect %s is not in this version", config_dialect_word(story->dialect));
     stand_t s = {.story = story, .count = jobs(), .seed = scene_seed(story->client)};
     server_t *server = server_start(&(server_options_t){.tcp = true});
     s.native = native_begin(story->client, server);
@@ -299,7 +296,6 @@ static void tell(const story_t *story) {
 
 static story_t bull(const char *version, const char *native) {
     return (story_t){
-        .dialect = DIALECT_BULL,
         .client = "bull",
         .produce = {"produce", "story"},
         .work = {"work", "story"},
@@ -331,7 +327,6 @@ Test(daemon_clients, bull_newest_with_its_own_timers) { tell_bull("QS_BULL=4.16.
  * loses. */
 Test(daemon_clients, kmqueue) {
     tell(&(story_t){
-        .dialect = DIALECT_KMQUEUE,
         .client = "kmqueue",
         .produce = {"produce", "story:safe"},
         .work = {"work", "story:safe"},
@@ -349,7 +344,6 @@ Test(daemon_clients, kmqueue) {
 
 Test(daemon_clients, delayed_queue) {
     tell(&(story_t){
-        .dialect = DIALECT_DELAYED_QUEUE,
         .client = "delayed_queue",
         .produce = {"produce", "example.PaymentCheck"},
         .work = {"work", "example.PaymentCheck"},
@@ -369,7 +363,6 @@ Test(daemon_clients, delayed_queue) {
 /* What fails its worker tries again itself, and gives it up to its dead letter list, which the sidecar reads. */
 Test(daemon_clients, private_queues) {
     tell(&(story_t){
-        .dialect = DIALECT_PRIVATE_QUEUES,
         .client = "private_queues",
         .produce = {"produce"},
         .work = {"work", "NAME"},
