@@ -31,6 +31,7 @@ need libconfig-dev header libconfig.h
 need libsqlite3-dev header sqlite3.h
 need libssl-dev header openssl/evp.h
 need libjsmn-dev header jsmn.h
+need libmicrohttpd-dev header microhttpd.h
 need redis-server command -v redis-server
 need redis-tools command -v redis-cli
 suite() {

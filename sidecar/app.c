@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -11,10 +12,14 @@
 #include "app_log.h"
 #include "app_reload.h"
 #include "app_watch.h"
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "config/table.h"
+#include "health.h"
+#include "http.h"
 #include "metrics.h"
 
+enum { HTTP_STOP_MS = 1500 };
 enum { PLACES = 2 * CONFIG_QUEUES_MAX }; // of metrics: two crews may be at work, each with queues of its own
 
 typedef struct app {
@@ -22,10 +27,14 @@ typedef struct app {
     crew_t *crew;              // that works
     crew_t *next;              // that is taking its places; NULL = none
     bool relieved[CREW_ROLES]; // roles of the crew whose places are taken
+    health_t *health;
+    http_t *http; // serves all crews: where it listens needs a restart
+    role_t http_role;
     reload_t reload;
     bool look;     // the file is to be read as soon as no crew is on its way
     bool asked;    // because somebody wants an answer
     mono_t poll;   // when to look without being told
+    char *listen;  // address of the http role, which outlives the configuration; owned
     int signal_fd; // owned, and so is the next
     int watch_fd;
     bool failed;
@@ -37,14 +46,22 @@ static void log_stats(const app_t *app) {
     const config_t *config = crew_config(app->crew);
     for (size_t i = 0; i < config->queue_count; i++) {
         const metrics_queue_t *queue = metrics_queue(app->metrics, config->queues[i].name);
-#define X(name, help) F_INT(#name, metric_get(&queue->name)),
+#define X(name, kind, family, scale, help) F_INT(#name, metric_get(&queue->name)),
         log_info("main", config->queues[i].name, "stats",
                  METRICS_QUEUE(X) F_INT("p99_lateness_us", metrics_lateness_quantile(queue, 0.99)));
 #undef X
     }
-#define X(name, help) F_INT(#name, metric_get(&app->metrics->name)),
+#define X(name, kind, family, scale, help) F_INT(#name, metric_get(&app->metrics->name)),
     log_info("main", NULL, "stats", METRICS_INSTANCE(X) F_INT("queues", config->queue_count));
 #undef X
+}
+
+// Says whose beats count: those of the crew that works, and of the http role.
+static void watch_crew(app_t *app) {
+    const role_t *roles[CREW_ROLES + 1];
+    for (int i = 0; i < CREW_ROLES; i++) roles[i] = crew_role(app->crew, i);
+    roles[CREW_ROLES] = &app->http_role;
+    health_watch(app->health, roles, CREW_ROLES + 1);
 }
 
 // A configuration is in effect from here on.
@@ -62,6 +79,7 @@ static void poll_later(app_t *app) {
 static void look_at_config(app_t *app) {
     config_t *config = reload_read(&app->reload, crew_config(app->crew), app->asked, app->metrics);
     app->look = app->asked = false;
+    health_config(app->health, app->reload.refused);
     poll_later(app);
     if (!config) return;
     app->next = crew_new(config, app->metrics);
@@ -81,9 +99,11 @@ static void relieve(app_t *app) {
         done = done && app->relieved[i];
     }
     if (!done || app->failed) return;
-    crew_free(app->crew);
+    crew_t *old = app->crew;
     app->crew = app->next;
     app->next = NULL;
+    watch_crew(app);
+    crew_free(old);
     metric_add(&app->metrics->reloads, 1);
     take_effect(app, crew_config(app->crew));
     log_info("main", NULL, "the new configuration is in effect");
@@ -124,17 +144,31 @@ static void work(app_t *app) {
     if (app->ended_by) log_info("main", NULL, "stopping", F_STR("signal", strsignal(app->ended_by)));
 }
 
+// The http role may be off (port 0), and what is wrong with it keeps nobody from working.
+static bool start_http(app_t *app) {
+    const config_t *config = crew_config(app->crew);
+    bool ok = role_init(&app->http_role, "http", http_tick, http_finish, NULL);
+    if (ok && config->http.port) {
+        app->http_role.self = app->http = http_new(app->listen, config->http.port, app->health, app->metrics);
+        ok = role_start(&app->http_role);
+    }
+    if (!ok) log_error("main", NULL, "cannot start a thread", F_STR("thread", "http"), F_STR("reason", strerror(errno)));
+    return ok;
+}
+
 static bool start(app_t *app) {
     for (int i = 0; i < CREW_ROLES; i++)
         if (!crew_start_role(app->crew, i)) return false;
-    return true;
+    return start_http(app);
 }
 
 // False: threads are still running, so nothing may be freed.
 static bool stop(app_t *app) {
     bool ended = true;
+    role_stop(&app->http_role);
     if (app->next) ended = crew_end(app->next);
-    return crew_end(app->crew) && ended;
+    ended = crew_end(app->crew) && ended;
+    return role_join(&app->http_role, HTTP_STOP_MS) && ended;
 }
 
 // Signals are blocked in every thread and read by the main one, so no handler ever runs.
@@ -151,6 +185,10 @@ static bool block_signals(app_t *app, sigset_t *ends) {
 }
 
 static void end(app_t *app) {
+    http_free(app->http);
+    role_destroy(&app->http_role);
+    health_free(app->health);
+    free(app->listen);
     crew_free(app->next);
     crew_free(app->crew);
     metrics_free(app->metrics);
@@ -160,16 +198,20 @@ static void end(app_t *app) {
 }
 
 int app_run(config_t *config) {
-    app_t app = {.metrics = metrics_new(PLACES), .watch_fd = watch_begin(config->path)};
+    app_t app = {
+        .metrics = metrics_new(PLACES), .watch_fd = watch_begin(config->path), .http_role = {.wake_fd = -1, .end_fd = -1}};
     sigset_t ends;
     take_effect(&app, config);
     bool ready = block_signals(&app, &ends);
     app.crew = crew_new(config, app.metrics);
+    app.health = health_new(app.metrics);
     if (!app.crew || !ready) {
         log_error("main", NULL, "cannot start", F_STR("reason", strerror(errno)));
         end(&app);
         return 1;
     }
+    app.listen = mem_str(config->http.listen);
+    watch_crew(&app);
     poll_later(&app);
     app.failed = !start(&app);
     work(&app);

@@ -60,6 +60,7 @@ bool pen_fail(pen_t *pen, buffer_t *why) {
         log_error(ROLE, NULL, "the audit log cannot be written: nothing is copied until it can", F_STR("path", pen->path),
                   F_STR("reason", reason));
     pen->failed = true;
+    metric_set(&pen->metrics->audit_bad, 1);
     free(pen->reason);
     pen->reason = mem_str(reason);
     buffer_free(why);
@@ -181,6 +182,7 @@ static void well(pen_t *pen) {
     backoff_reset(&pen->backoff);
     if (pen->failed) log_info(ROLE, NULL, "the audit log is written again", F_STR("path", pen->path));
     pen->failed = false;
+    metric_set(&pen->metrics->audit_bad, 0);
 }
 
 bool pen_commit(pen_t *pen) {

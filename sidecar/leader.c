@@ -134,6 +134,7 @@ static void put_off(leader_t *leader, const seat_t *seat, const fault_t *fault) 
     int64_t ns = backoff_next_ns(&leader->backoff);
     if (fault->outcome == OUTCOME_FAULT) ns = BACKOFF_REDIS.most_ms * NS_PER_MS;
     leader->retry_at = mono_add(mono_now(), ns);
+    metric_set(&leader->metrics->redis_up, conn_is_open(leader->conn));
     if (fault->outcome == OUTCOME_FAULT)
         log_error(ROLE, NULL, "redis refuses the lock", F_STR("key", seat ? seat->lock : NULL), F_STR("reason", fault->text));
     else if (fault->outcome == OUTCOME_LATER)
@@ -152,6 +153,7 @@ static bool connected(leader_t *leader, fault_t *fault) {
            F_STR("server", conn_server(leader->conn)));
     if (!said) leader->said_connected = now;
     if (leader->was_connected) metric_add(&leader->metrics->reconnects, 1);
+    metric_set(&leader->metrics->redis_up, 1);
     leader->was_connected = true;
     return true;
 }
@@ -405,15 +407,18 @@ void leader_tick(void *self, role_wait_t *wait) {
         mono_t now = mono_now();
         if (mono_reached(leader->retry_at, now) && mono_reached(leader->stands[i].next, now)) act(leader, i);
     }
+    int64_t standing_by = 0;
     for (size_t i = 0; i < leader->keys->seat_count; i++) {
         const stand_t *stand = &leader->stands[i];
         mono_t next = mono_max(stand->next, leader->retry_at);
+        if (stand->state == SEAT_STANDBY && *stand->holder && conn_is_open(leader->conn)) standing_by++;
         if (stand->state == SEAT_LEADING)
             next = mono_min(next, stand->deadline);
         else if (*stand->holder && !conn_is_open(leader->ear))
             next = mono_min(next, mono_max(leader->ear_retry_at, leader->retry_at));
         wait->until = mono_min(wait->until, next);
     }
+    metric_set(&leader->metrics->standing_by, standing_by);
     // While we are put off nothing is read, and a socket with news would end every wait at once.
     if (!mono_reached(leader->retry_at, mono_now())) return;
     role_wait_fd(wait, conn_fd(leader->conn));

@@ -37,7 +37,7 @@ static metrics_queue_t *place_for(metrics_t *metrics, const char *name) {
 }
 
 static void clear(metrics_queue_t *queue) {
-#define X(name, help) metric_set(&queue->name, 0);
+#define X(name, kind, family, scale, help) metric_set(&queue->name, 0);
     METRICS_QUEUE(X)
 #undef X
     for (size_t i = 0; i < METRICS_LATENESS_BUCKETS; i++) metric_set(&queue->lateness[i], 0);
@@ -60,8 +60,17 @@ metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name) {
 void metrics_serve(metrics_t *metrics, const config_t *config) {
     for (size_t i = 0; i < config->queue_count; i++) metrics_queue(metrics, config->queues[i].name);
     pthread_mutex_lock(&metrics->mutex);
-    for (size_t i = 0; i < metrics->queue_count; i++) metrics->queues[i].served = false;
+    for (size_t i = 0; i < metrics->queue_count; i++)
+        if (metrics->queues[i].name)
+            metrics->queues[i].served = false; // a place that is free stays untouched: it takes no memory
     for (size_t i = 0; i < config->queue_count; i++) place_for(metrics, config->queues[i].name)->served = true;
+    pthread_mutex_unlock(&metrics->mutex);
+}
+
+void metrics_each(metrics_t *metrics, void (*visit)(void *self, const metrics_queue_t *queue), void *self) {
+    pthread_mutex_lock(&metrics->mutex);
+    for (size_t i = 0; i < metrics->queue_count; i++)
+        if (metrics->queues[i].name && metrics->queues[i].served) visit(self, &metrics->queues[i]);
     pthread_mutex_unlock(&metrics->mutex);
 }
 

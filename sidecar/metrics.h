@@ -11,57 +11,71 @@
 
 #include "config.h"
 
-// X(name, help): of the instance.
-#define METRICS_INSTANCE(X)                                                                                                      \
-    X(leading, "locks held now")                                                                                                 \
-    X(terms, "terms begun")                                                                                                      \
-    X(terms_lost, "terms that ended otherwise than by our own release")                                                          \
-    X(clock_steps_healed, "locks removed that a clock step had left behind")                                                     \
-    X(unserved, "own queues that the leader of the group does not serve, or that another group owns")                            \
-    X(reconnects, "connections opened after one was lost")                                                                       \
-    X(preflight_faults, "faults found by the latest preflight")                                                                  \
-    X(safety_polls, "looks at all delayed heads without being woken")                                                            \
-    X(audit_rows, "rows written to the audit log")                                                                               \
-    X(audit_lag_ms, "age of the newest entry of a failure stream not yet in the audit log, in ms; 0 = all are")                  \
-    X(audit_faults, "times that the audit log, or a failure stream, could not be used")                                          \
-    X(gaps, "stretches of a failure stream that this audit log may lack")                                                        \
-    X(audit_bytes, "size of the audit log on disk")                                                                              \
-    X(audit_kept_rows, "rows that the audit log holds")                                                                          \
-    X(audit_full_percent, "rows or bytes of the audit log in percent of their limit, the greater of both; 0 = no limit")         \
-    X(audit_oldest_ms, "when the oldest row of the audit log happened, ms since 1970; 0 = there is none")                        \
-    X(audit_dropped, "rows that retention has removed from the audit log")                                                       \
-    X(audit_lost, "audit logs found damaged, removed or replaced, and begun anew")                                               \
-    X(reloads, "new configurations taken while running")                                                                         \
-    X(reload_faults, "new configurations refused")                                                                               \
-    X(config_bad, "1 while the newest configuration is refused and an older one is in effect")                                   \
-    X(config_loaded_ms, "when the configuration in effect was read, ms since 1970 by the machine's clock")
+// X(name, kind, family, scale, help): of the instance.
+// The row: field, COUNTER or GAUGE, name of the family after METRICS_PREFIX, what the number is divided by to be in the base
+// unit, and what it tells.
+#define METRICS_PREFIX "queue_sidecar_"
 
-// X(name, help): of each queue.
+#define METRICS_INSTANCE(X)                                                                                                      \
+    X(leading, GAUGE, "leader", 1, "locks held now")                                                                             \
+    X(standing_by, GAUGE, "standby", 1, "locks that another instance holds while this one stands by")                            \
+    X(redis_up, GAUGE, "redis_up", 1, "1 while the leader role has a connection to Redis")                                       \
+    X(terms, COUNTER, "terms_total", 1, "terms begun")                                                                           \
+    X(terms_lost, COUNTER, "terms_lost_total", 1, "terms that ended otherwise than by our own release")                          \
+    X(clock_steps_healed, COUNTER, "clock_steps_healed_total", 1, "locks removed that a clock step had left behind")             \
+    X(unserved, GAUGE, "queues_unserved", 1,                                                                                     \
+      "own queues that the leader of the group does not serve, or that another group owns")                                      \
+    X(reconnects, COUNTER, "reconnects_total", 1, "connections opened after one was lost")                                       \
+    X(preflight_faults, GAUGE, "preflight_faults", 1, "faults found by the latest preflight")                                    \
+    X(safety_polls, COUNTER, "safety_polls_total", 1, "looks at all delayed heads without being woken")                          \
+    X(audit_rows, COUNTER, "audit_rows_total", 1, "rows written to the audit log")                                               \
+    X(audit_lag_ms, GAUGE, "audit_lag_seconds", 1000,                                                                            \
+      "age of the newest entry of a failure stream not yet in the audit log; 0 = all are")                                       \
+    X(audit_faults, COUNTER, "audit_faults_total", 1, "times that the audit log, or a failure stream, could not be used")        \
+    X(audit_bad, GAUGE, "audit_unwritable", 1, "1 while the audit log cannot be written")                                        \
+    X(gaps, COUNTER, "audit_gaps_total", 1, "stretches of a failure stream that this audit log may lack")                        \
+    X(audit_bytes, GAUGE, "audit_bytes", 1, "size of the audit log on disk")                                                     \
+    X(audit_kept_rows, GAUGE, "audit_kept_rows", 1, "rows that the audit log holds")                                             \
+    X(audit_full_percent, GAUGE, "audit_full_ratio", 100,                                                                        \
+      "share of their limit that rows or bytes of the audit log take, the greater of both; 0 = no limit")                        \
+    X(audit_oldest_ms, GAUGE, "audit_oldest_timestamp_seconds", 1000,                                                            \
+      "when the oldest row of the audit log happened, since 1970; 0 = there is none")                                            \
+    X(audit_dropped, COUNTER, "audit_dropped_rows_total", 1, "rows that retention has removed from the audit log")               \
+    X(audit_lost, COUNTER, "audit_logs_lost_total", 1, "audit logs found damaged, removed or replaced, and begun anew")          \
+    X(reloads, COUNTER, "reloads_total", 1, "new configurations taken while running")                                            \
+    X(reload_faults, COUNTER, "reload_faults_total", 1, "new configurations refused")                                            \
+    X(config_bad, GAUGE, "config_refused", 1, "1 while the newest configuration is refused and an older one is in effect")       \
+    X(config_loaded_ms, GAUGE, "config_loaded_timestamp_seconds", 1000,                                                          \
+      "when the configuration in effect was read, since 1970 by the machine's clock")
+
+// X(name, kind, family, scale, help): of each queue.
 #define METRICS_QUEUE(X)                                                                                                         \
-    X(promoted, "jobs moved from delayed to ready")                                                                              \
-    X(batches, "promote scripts that moved something")                                                                           \
-    X(empty, "promote scripts that found nothing due")                                                                           \
-    X(wakeups, "changes of the delayed zset that Redis told us of")                                                              \
-    X(missed, "changes that only a safety poll found")                                                                           \
-    X(full_us, "time for which due jobs waited because ready was at ready_limit")                                                \
-    X(large, "entries left in delayed because they are larger than max_payload")                                                 \
-    X(passes, "complete passes over the backup list")                                                                            \
-    X(pass_us, "time that they took")                                                                                            \
-    X(in_progress, "jobs that the last pass met")                                                                                \
-    X(stalled, "executions found stalled")                                                                                       \
-    X(retried, "jobs given back to the workers")                                                                                 \
-    X(retried_unrecorded, "of them, while the failure stream was full")                                                          \
-    X(ended, "final failures")                                                                                                   \
-    X(failed_recorded, "failures that workers decided, and that were recorded")                                                  \
-    X(stray_reports, "reports removed because no pass met their job")                                                            \
-    X(sentinels, "sentinels planted")                                                                                            \
-    X(old_sentinels, "sentinels removed because there was a newer one")                                                          \
-    X(duplicates_dropped, "jobs dropped because they were done already when they were to be given back or ended")                \
-    X(stale_unique, "ids of unique tasks without a task, in a group of lists that is empty")                                     \
-    X(copies, "jobs not ended because others of the same bytes were in progress")                                                \
-    X(faults, "requests refused by a fault of keys, rights or configuration")                                                    \
-    X(lateness_us, "sum of lateness; each job of a batch counts as late as the oldest one in it")                                \
-    X(lateness_max_us, "greatest lateness seen")
+    X(promoted, COUNTER, "promoted_total", 1, "jobs moved from delayed to ready")                                                \
+    X(batches, COUNTER, "promote_batches_total", 1, "promote scripts that moved something")                                      \
+    X(empty, COUNTER, "promote_empty_total", 1, "promote scripts that found nothing due")                                        \
+    X(wakeups, COUNTER, "wakeups_total", 1, "changes of the delayed zset that Redis told us of")                                 \
+    X(missed, COUNTER, "wakeups_missed_total", 1, "changes that only a safety poll found")                                       \
+    X(full_us, COUNTER, "ready_limit_wait_seconds_total", 1000000,                                                               \
+      "time for which due jobs waited because ready was at ready_limit")                                                         \
+    X(large, GAUGE, "large_entries", 1, "entries left in delayed because they are larger than max_payload")                      \
+    X(passes, COUNTER, "passes_total", 1, "complete passes over the backup list")                                                \
+    X(pass_us, COUNTER, "pass_seconds_total", 1000000, "time that they took")                                                    \
+    X(in_progress, GAUGE, "in_progress", 1, "jobs that the last pass met")                                                       \
+    X(stalled, COUNTER, "stalled_total", 1, "executions found stalled")                                                          \
+    X(retried, COUNTER, "retries_total", 1, "jobs given back to the workers")                                                    \
+    X(retried_unrecorded, COUNTER, "retries_unrecorded_total", 1, "of them, while the failure stream was full")                  \
+    X(ended, COUNTER, "final_failures_total", 1, "final failures")                                                               \
+    X(failed_recorded, COUNTER, "worker_failures_total", 1, "failures that workers decided, and that were recorded")             \
+    X(stray_reports, COUNTER, "stray_reports_total", 1, "reports removed because no pass met their job")                         \
+    X(sentinels, COUNTER, "sentinels_planted_total", 1, "sentinels planted")                                                     \
+    X(old_sentinels, COUNTER, "sentinels_removed_total", 1, "sentinels removed because there was a newer one")                   \
+    X(duplicates_dropped, COUNTER, "duplicates_dropped_total", 1,                                                                \
+      "jobs dropped because they were done already when they were to be given back or ended")                                    \
+    X(stale_unique, GAUGE, "stale_unique", 1, "ids of unique tasks without a task, in a group of lists that is empty")           \
+    X(copies, COUNTER, "copies_left_total", 1, "jobs not ended because others of the same bytes were in progress")               \
+    X(faults, COUNTER, "faults_total", 1, "requests refused by a fault of keys, rights or configuration")                        \
+    X(lateness_us, COUNTER, "", 1000000, "sum of lateness; each job of a batch counts as late as the oldest one in it")          \
+    X(lateness_max_us, GAUGE, "lateness_max_seconds", 1000000, "greatest lateness seen")
 
 // Upper bounds of the lateness histogram, in us; one more bucket holds what is above.
 #define METRICS_LATENESS_BOUNDS                                                                                                  \
@@ -73,7 +87,7 @@ typedef _Atomic int64_t metric_t;
 // A place for the numbers of one queue. It stays where it is and keeps its numbers when the queue is configured anew, or removed
 // and added again.
 typedef struct metrics_queue {
-#define X(name, help) metric_t name;
+#define X(name, kind, family, scale, help) metric_t name;
     METRICS_QUEUE(X)
 #undef X
     metric_t lateness[METRICS_LATENESS_BUCKETS]; // jobs, not cumulative
@@ -82,7 +96,7 @@ typedef struct metrics_queue {
 } metrics_queue_t;
 
 typedef struct metrics {
-#define X(name, help) metric_t name;
+#define X(name, kind, family, scale, help) metric_t name;
     METRICS_INSTANCE(X)
 #undef X
     metrics_queue_t *queues; // owned; in the order in which they were first asked for
@@ -99,6 +113,9 @@ metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name);
 
 // These queues are served from now on, and no others.
 void metrics_serve(metrics_t *metrics, const config_t *config);
+
+// Calls `visit` for each queue that is served, while none comes or goes.
+void metrics_each(metrics_t *metrics, void (*visit)(void *self, const metrics_queue_t *queue), void *self);
 
 static inline void metric_add(metric_t *metric, int64_t n) { atomic_fetch_add_explicit(metric, n, memory_order_relaxed); }
 static inline void metric_set(metric_t *metric, int64_t n) { atomic_store_explicit(metric, n, memory_order_relaxed); }

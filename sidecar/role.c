@@ -32,18 +32,28 @@ void role_wait(role_t *role, const role_wait_t *wait) {
         wakeup_clear(role->wake_fd);
 }
 
+// How long a wait may outlast its time, on a machine that has little time for us.
+enum { LATE_S = 60 };
+
+static void expect_until(role_t *role, mono_t until, int64_t seconds) {
+    atomic_store(&role->due_ns, mono_add(until, seconds * NS_PER_S).ns);
+}
+
 static void *role_main(void *arg) {
     role_t *role = arg;
     prctl(PR_SET_NAME, role->name);
     prctl(PR_SET_TIMERSLACK, 1UL); // ns; the default of 50 us would be the larger part of our lateness
     while (!atomic_load(&role->stop)) {
         role_wait_t wait = {.until = mono_never()};
+        expect_until(role, mono_now(), ROLE_TICK_MOST_S);
         role->tick(role->self, &wait);
         log_rest();
         atomic_store(&role->beat_ns, mono_now().ns);
+        expect_until(role, wait.until, LATE_S);
         if (!atomic_load(&role->stop)) role_wait(role, &wait);
     }
     if (role->finish) role->finish(role->self);
+    atomic_store(&role->due_ns, 0);
     wakeup_raise(role->end_fd);
     return NULL;
 }

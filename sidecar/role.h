@@ -34,8 +34,12 @@ typedef struct role {
     atomic_bool stop;        // true: ticks return as soon as what is in flight has ended
     int wake_fd;             // wakeup_raise ends the wait at once
     int end_fd;              // raised as the last act of the thread
-    _Atomic int64_t beat_ns; // CLOCK_BOOTTIME at the last end of a tick, for health
+    _Atomic int64_t beat_ns; // CLOCK_BOOTTIME at the last end of a tick, for health; 0 = none has ended yet
+    _Atomic int64_t due_ns;  // when the tick under way must have ended, or the next one begun; 0 = it does not run
 } role_t;
+
+// A tick that lasts longer than this hangs: longer than the longest wait for a reply, for a name server or for a slow disk.
+enum { ROLE_TICK_MOST_S = 120 };
 
 // Prepares *role (caller's memory). Returns false with errno set when no eventfd is to be had.
 bool role_init(role_t *role, const char *name, role_tick_fn *tick, void (*finish)(void *self), void *self);

@@ -14,6 +14,7 @@ const cli_command_t cli_commands[] = {
     {"run", "Serve the queues of a config, in the foreground", cli_run_help, cli_run, NULL},
     {"check", "Check a config and print every effective value", cli_check_help, cli_check, NULL},
     {"audit", "Ask the audit log about final failures", cli_audit_help, cli_audit, cli_audit_help_of},
+    {"healthcheck", "Ask a running sidecar whether it is well", cli_healthcheck_help, cli_healthcheck, NULL},
     {"version", "Print the version", cli_version_help, cli_version, NULL},
     {"help", "Explain a command", cli_help_help, cli_help, NULL},
 };

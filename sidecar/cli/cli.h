@@ -66,6 +66,7 @@ int cli_run(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_audit(int argc, char **argv);
 const char *cli_audit_help_of(const char *subcommand);
+int cli_healthcheck(int argc, char **argv);
 int cli_version(int argc, char **argv);
 int cli_help(int argc, char **argv);
 
@@ -75,6 +76,7 @@ int check_redis(const config_t *config);
 extern const char cli_check_help[];
 extern const char cli_run_help[];
 extern const char cli_audit_help[];
+extern const char cli_healthcheck_help[];
 extern const char cli_version_help[];
 extern const char cli_help_help[];
 

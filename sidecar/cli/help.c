@@ -2,14 +2,16 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "http_metrics.h"
 
 const char cli_help_help[] =
     "Examples:\n"
     "  queue-sidecar help\n"
     "  queue-sidecar help run\n"
     "  queue-sidecar help keys     every config key: section, name, type, default, bounds, reloadable, help\n"
+    "  queue-sidecar help metrics  every family of /metrics: name, type, labels, help\n"
     "\n"
-    "Usage: queue-sidecar help [COMMAND [SUBCOMMAND] | keys]\n"
+    "Usage: queue-sidecar help [COMMAND [SUBCOMMAND] | keys | metrics]\n"
     "\n"
     "Lists the commands, or explains one; `queue-sidecar COMMAND --help` does the same.\n";
 
@@ -29,16 +31,17 @@ static const char exit_codes[] = "\n"
 
 static void print_general(void) {
     fputs(general_help, stdout);
-    for (size_t i = 0; i < cli_command_count; i++) printf("  %-10s %s\n", cli_commands[i].name, cli_commands[i].summary);
+    for (size_t i = 0; i < cli_command_count; i++) printf("  %-11s %s\n", cli_commands[i].name, cli_commands[i].summary);
     fputs(exit_codes, stdout);
 }
 
-// The table of config keys, tab-separated: what `make check` holds the sample and the README against.
-static void print_keys(void) {
-    buffer_t keys = {0};
-    config_list_keys(&keys);
-    fputs(buffer_text(&keys), stdout);
-    buffer_free(&keys);
+// The tables of config keys and of metrics, tab-separated: what `make check` holds the sample and the README against.
+static int print_table(void (*list)(buffer_t *out)) {
+    buffer_t table = {0};
+    list(&table);
+    fputs(buffer_text(&table), stdout);
+    buffer_free(&table);
+    return CLI_OK;
 }
 
 int cli_help(int argc, char **argv) {
@@ -47,10 +50,8 @@ int cli_help(int argc, char **argv) {
         print_general();
         return CLI_OK;
     }
-    if (strcmp(argv[1], "keys") == 0 && argc == 2) {
-        print_keys();
-        return CLI_OK;
-    }
+    if (strcmp(argv[1], "keys") == 0 && argc == 2) return print_table(config_list_keys);
+    if (strcmp(argv[1], "metrics") == 0 && argc == 2) return print_table(http_metrics_list);
     const char *odd = argv[1][0] == '-' ? argv[1] : argc > 3 ? argv[3] : NULL;
     const cli_command_t *command = odd ? NULL : cli_find(argv[1]);
     if (!odd && !command) return CLI_USAGE;

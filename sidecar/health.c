@@ -1,0 +1,113 @@
+#include "health.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/utf8.h"
+
+struct health {
+    metrics_t *metrics;
+    pthread_mutex_t mutex; // guards what follows
+    const role_t *roles[HEALTH_ROLES];
+    size_t count;
+    char *refused; // owned; NULL = the configuration is in effect
+};
+
+health_t *health_new(metrics_t *metrics) {
+    health_t *health = mem_alloc(sizeof *health);
+    health->metrics = metrics;
+    pthread_mutex_init(&health->mutex, NULL);
+    return health;
+}
+
+void health_free(health_t *health) {
+    if (!health) return;
+    pthread_mutex_destroy(&health->mutex);
+    free(health->refused);
+    free(health);
+}
+
+void health_watch(health_t *health, const role_t *const *roles, size_t count) {
+    pthread_mutex_lock(&health->mutex);
+    health->count = count < HEALTH_ROLES ? count : HEALTH_ROLES;
+    for (size_t i = 0; i < health->count; i++) health->roles[i] = roles[i];
+    pthread_mutex_unlock(&health->mutex);
+}
+
+void health_config(health_t *health, const char *refused) {
+    pthread_mutex_lock(&health->mutex);
+    free(health->refused);
+    health->refused = refused ? mem_str(refused) : NULL;
+    pthread_mutex_unlock(&health->mutex);
+}
+
+size_t health_beats(health_t *health, health_beat_t beats[HEALTH_ROLES]) {
+    mono_t now = mono_now();
+    pthread_mutex_lock(&health->mutex);
+    size_t count = health->count;
+    for (size_t i = 0; i < count; i++) {
+        const role_t *role = health->roles[i];
+        int64_t beat = atomic_load(&role->beat_ns);
+        int64_t due = atomic_load(&role->due_ns);
+        beats[i] = (health_beat_t){.name = role->name,
+                                   .age_s = beat ? (double)(now.ns - beat) / NS_PER_S : -1,
+                                   .turns = due == 0 || !mono_reached((mono_t){due}, now)};
+    }
+    pthread_mutex_unlock(&health->mutex);
+    return count;
+}
+
+bool health_alive(health_t *health, buffer_t *why) {
+    health_beat_t beats[HEALTH_ROLES];
+    size_t count = health_beats(health, beats);
+    bool alive = true;
+    for (size_t i = 0; i < count; i++) {
+        if (beats[i].turns) continue;
+        buffer_printf(why, "the %s has not turned for %.0f s\n", beats[i].name, beats[i].age_s);
+        alive = false;
+    }
+    return alive;
+}
+
+// Adds one check. `why` is NULL where it is well.
+static void add_check(buffer_t *json, const char *name, const char *why, const char *state) {
+    if (json->data[json->len - 1] != '[') buffer_str(json, ",");
+    buffer_printf(json, "\n  {\"check\": \"%s\", \"ok\": %s", name, why ? "false" : "true");
+    if (state) buffer_printf(json, ", \"state\": \"%s\"", state);
+    if (why) {
+        buffer_str(json, ", \"why\": \"");
+        utf8_escape(json, why, strlen(why), "\"\\");
+        buffer_str(json, "\"");
+    }
+    buffer_str(json, "}");
+}
+
+bool health_ready(health_t *health, buffer_t *json) {
+    const metrics_t *m = health->metrics;
+    buffer_t hangs = {0};
+    buffer_t checks = {0};
+    bool alive = health_alive(health, &hangs);
+    bool redis = metric_get(&m->redis_up) > 0;
+    int64_t leading = metric_get(&m->leading), standing_by = metric_get(&m->standing_by), unserved = metric_get(&m->unserved);
+    bool lock = leading + standing_by > 0;
+    buffer_str(&checks, "[");
+    add_check(&checks, "roles", alive ? NULL : buffer_text(&hangs), NULL);
+    add_check(&checks, "redis", redis ? NULL : "Redis is out of reach, or refuses us: the log says why", NULL);
+    add_check(&checks, "lock", lock ? NULL : "neither leading nor standing by yet: the log says why",
+              leading       ? "leading"
+              : standing_by ? "standing by"
+                            : NULL);
+    add_check(&checks, "queues", unserved ? "nobody serves some queues for us: `check --redis` and the log name them" : NULL,
+              NULL);
+    add_check(&checks, "audit", metric_get(&m->audit_bad) ? "the audit log cannot be written: the log says why" : NULL, NULL);
+    pthread_mutex_lock(&health->mutex);
+    add_check(&checks, "config", health->refused, NULL);
+    pthread_mutex_unlock(&health->mutex);
+    bool ready = alive && redis && lock;
+    buffer_printf(json, "{\"ready\": %s, \"checks\": %s\n]}\n", ready ? "true" : "false", buffer_text(&checks));
+    buffer_free(&hangs);
+    buffer_free(&checks);
+    return ready;
+}

@@ -1,0 +1,41 @@
+// What the sidecar says of itself: whether its roles turn, and whether it can do its work. Answers come from memory.
+#ifndef QS_HEALTH_H
+#define QS_HEALTH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buffer.h"
+#include "metrics.h"
+#include "role.h"
+
+enum { HEALTH_ROLES = 8 };
+
+typedef struct health health_t;
+
+health_t *health_new(metrics_t *metrics); // owned; `metrics` is borrowed
+void health_free(health_t *health);       // takes; NULL is fine
+
+// These roles count from now on; when it returns nobody looks at earlier ones any more. Borrowed.
+void health_watch(health_t *health, const role_t *const *roles, size_t count);
+
+// Why the newest configuration is refused; NULL = it is in effect. Copied.
+void health_config(health_t *health, const char *refused);
+
+// Whether every role turns: nothing that Redis, a disk or a peer does for a minute makes this false. *why: a line for each that
+// does not.
+bool health_alive(health_t *health, buffer_t *why);
+
+// Whether this instance does its part: it has Redis, and leads or stands by. *json: one check each, with why it is not well;
+// those that do not matter for the answer (a refused configuration, an audit log that cannot be written) are told too.
+bool health_ready(health_t *health, buffer_t *json);
+
+// For each role its name and the seconds since its last tick ended, -1 where none has yet. Returns how many.
+typedef struct health_beat {
+    const char *name;
+    double age_s;
+    bool turns;
+} health_beat_t;
+size_t health_beats(health_t *health, health_beat_t beats[HEALTH_ROLES]);
+
+#endif

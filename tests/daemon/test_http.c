@@ -1,0 +1,267 @@
+/* Health, readiness and metrics over HTTP, and those who mean no good. */
+#include "scene.h"
+#include "wait.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const char SERVES[] = "serves health and metrics";
+static const char CANNOT[] = "cannot serve health and metrics";
+
+static struct sockaddr_in loopback(int port) {
+    return (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
+}
+
+/* A port that is free now; *holder keeps it taken until it is closed. */
+static int some_port(int *holder) {
+    struct sockaddr_in address = loopback(0);
+    socklen_t size = sizeof address;
+    *holder = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert_eq(bind(*holder, (struct sockaddr *)&address, size), 0);
+    cr_assert_eq(getsockname(*holder, (struct sockaddr *)&address, &size), 0);
+    return ntohs(address.sin_port);
+}
+
+static char *config_on(const scene_t *scene, sidecar_t spec, int port) {
+    char *config = scene_config(scene, spec);
+    char *at = strstr(config, "port = 0;");
+    char *text = NULL;
+    cr_assert_gt(asprintf(&text, "%.*sport = %d;%s", (int)(at - config), config, port, at + strlen("port = 0;")), 0);
+    free(config);
+    return text;
+}
+
+/* A sidecar that serves http on a port of its own; another takes the port first now and then, so it tries again. */
+static daemon_t *serving(scene_t *scene, sidecar_t spec, int *port) {
+    for (int i = 0; i < 20; i++) {
+        int holder;
+        *port = some_port(&holder);
+        close(holder);
+        char *config = config_on(scene, spec, *port);
+        daemon_t *d = daemon_start("%s", config);
+        free(config);
+        cr_assert(wait_for(daemon_log_count(d, SERVES) + daemon_log_count(d, CANNOT) > 0, 10000), "%s", daemon_log(d));
+        if (daemon_log_count(d, SERVES)) return scene->sidecars[scene->count++] = d;
+        daemon_free(d);
+    }
+    cr_assert_fail("no port is to be had");
+    return NULL;
+}
+
+static int knock(int port) {
+    struct sockaddr_in address = loopback(port);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+/* Everything that comes until the other side ends, or nothing does for a while. Owned. */
+static char *hear(int fd) {
+    size_t len = 0, size = 1 << 20;
+    char *text = malloc(size);
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    while (len < size - 1 && poll(&ready, 1, wait_scaled_ms(15000)) == 1) {
+        ssize_t got = read(fd, text + len, size - 1 - len);
+        if (got <= 0) break;
+        len += (size_t)got;
+    }
+    text[len] = '\0';
+    return text;
+}
+
+static char *ask(int port, const char *request) {
+    int fd = knock(port);
+    cr_assert_geq(fd, 0, "nobody listens");
+    size_t len = strlen(request);
+    (void)!write(fd, request, len);
+    char *text = hear(fd);
+    close(fd);
+    return text;
+}
+
+/* The answer to a GET, head and body. */
+static char *get(int port, const char *path) {
+    char request[200];
+    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", path);
+    return ask(port, request);
+}
+
+static bool says(int port, const char *path, const char *part) {
+    char *text = get(port, path);
+    bool found = strstr(text, part) != NULL;
+    free(text);
+    return found;
+}
+
+#define await_says(d, port, path, part)                                                                                          \
+    cr_assert(wait_for(says(port, path, part), 10000), "%s does not say %s but %s\n%s", path, part, get(port, path),             \
+              daemon_log(d))
+
+Test(daemon_http, health_readiness_and_metrics_of_leader_and_standby) {
+    scene_t scene = scene_begin(NULL);
+    int first, second;
+    daemon_t *leader = serving(&scene, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"a\\\"b\"; }"}, &first);
+    await_says(leader, first, "/readyz", "\"state\": \"leading\"");
+    daemon_t *standby = serving(&scene, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"a\\\"b\"; }"}, &second);
+    await_says(standby, second, "/readyz", "\"state\": \"standing by\"");
+    cr_assert(says(first, "/healthz", "HTTP/1.1 200") && says(first, "/healthz", "\r\n\r\nok\n"));
+    cr_assert(says(second, "/readyz", "HTTP/1.1 200") && says(second, "/readyz", "\"ready\": true"));
+    for (int i = 0; i < 7; i++) scene_round(&scene, "q", 0);
+    await_says(leader, first, "/metrics", "\nqueue_sidecar_promoted_total{queue=\"q\"} 7\n");
+    await_says(leader, first, "/metrics", "\nqueue_sidecar_lateness_seconds_count{queue=\"q\"} 7\n");
+    cr_assert(says(first, "/metrics", "\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
+    cr_assert(says(first, "/metrics", "\nqueue_sidecar_leader 1\n") && says(second, "/metrics", "\nqueue_sidecar_leader 0\n"));
+    cr_assert(says(first, "/metrics", "promoted_total{queue=\"a\\\"b\"} 0\n"), "%s", get(first, "/metrics"));
+    scene_end(&scene);
+}
+
+Test(daemon_http, without_redis_it_is_alive_and_not_ready) {
+    scene_t scene = scene_begin(NULL);
+    int port;
+    daemon_t *d = serving(&scene, (sidecar_t){0}, &port);
+    await_says(d, port, "/readyz", "HTTP/1.1 200");
+    server_kill(scene.server);
+    await_says(d, port, "/readyz", "HTTP/1.1 503");
+    await_says(d, port, "/readyz", "\"check\": \"redis\", \"ok\": false, \"why\": \"Redis is out of reach");
+    cr_assert(says(port, "/healthz", "HTTP/1.1 200"), "a probe of health must not depend on Redis");
+    await_says(d, port, "/metrics", "\nqueue_sidecar_redis_up 0\n");
+    server_restart(scene.server, SERVER_LOSE_DATA);
+    scene_reopen(&scene);
+    await_says(d, port, "/readyz", "HTTP/1.1 200");
+    scene_end(&scene);
+}
+
+Test(daemon_http, a_refused_configuration_is_told_and_a_taken_one_counted) {
+    scene_t scene = scene_begin(NULL);
+    int port;
+    daemon_t *d = serving(&scene, (sidecar_t){.queues = "{ name = \"q\"; }"}, &port);
+    await_says(d, port, "/readyz", "HTTP/1.1 200");
+    daemon_write_config(d, "%s", config_on(&scene, (sidecar_t){.queues = "{ name = \"q\"; colour = 1; }"}, port));
+    daemon_signal(d, SIGHUP);
+    await_says(d, port, "/readyz", "\"check\": \"config\", \"ok\": false, \"why\": \"");
+    await_says(d, port, "/readyz", "colour");
+    cr_assert(says(port, "/readyz", "HTTP/1.1 200"), "the old one is in effect");
+    cr_assert(says(port, "/metrics", "\nqueue_sidecar_config_refused 1\n"));
+    daemon_write_config(d, "%s", config_on(&scene, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"new\"; }"}, port));
+    daemon_signal(d, SIGHUP);
+    await_says(d, port, "/metrics", "\nqueue_sidecar_reloads_total 1\n");
+    await_says(d, port, "/metrics", "\nqueue_sidecar_promoted_total{queue=\"new\"} 0\n");
+    cr_assert(says(port, "/readyz", "\"check\": \"config\", \"ok\": true"));
+    daemon_write_config(d, "%s", config_on(&scene, (sidecar_t){.queues = "{ name = \"new\"; }"}, port));
+    daemon_signal(d, SIGHUP);
+    cr_assert(wait_for(!says(port, "/metrics", "{queue=\"q\"}"), 10000), "a queue that is gone is not told of");
+    scene_end(&scene);
+}
+
+Test(daemon_http, a_port_that_is_taken_is_said_and_jobs_flow) {
+    scene_t scene = scene_begin(NULL);
+    int holder, port = some_port(&holder);
+    cr_assert_eq(listen(holder, 1), 0);
+    char *config = config_on(&scene, (sidecar_t){.queues = "{ name = \"q\"; }"}, port);
+    daemon_t *d = scene.sidecars[scene.count++] = daemon_start("%s", config);
+    cr_assert(daemon_wait_log(d, CANNOT, 10000));
+    cr_assert(scene_says(d, CANNOT, "Address already in use"));
+    scene_works(&scene, "q");
+    close(holder);
+    scene_end(&scene);
+}
+
+Test(daemon_http, other_methods_paths_and_sizes_get_an_answer) {
+    scene_t scene = scene_begin(NULL);
+    int port;
+    daemon_t *d = serving(&scene, (sidecar_t){0}, &port);
+    static const struct {
+        const char *request, *answer;
+    } asked[] = {
+        {"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\nabc", "HTTP/1.1 405"},
+        {"DELETE / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "Allow: GET, HEAD"},
+        {"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 404"},
+        {"GET /metrics/../healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 404"},
+        {"GET /healthz?verbose=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 200"},
+        {"HEAD /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "Content-Length: "},
+        {"GET /healthz HTTP/1.0\r\n\r\n", " 200 OK"},
+    };
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        char *text = ask(port, asked[i].request);
+        cr_expect(strstr(text, asked[i].answer), "%s: %s", asked[i].request, text);
+        free(text);
+    }
+    char *large = calloc(1, 1 << 18);
+    strcpy(large, "GET /healthz HTTP/1.1\r\nX: ");
+    memset(large + strlen(large), 'x', 1 << 17);
+    free(ask(port, large));
+    free(ask(port, "\x16\x03\x01\x02\x05 not http at all\r\n\r\n"));
+    cr_assert(says(port, "/healthz", "HTTP/1.1 200"));
+    cr_assert(daemon_running(d));
+    free(large);
+    scene_end(&scene);
+}
+
+enum { CROWD = 1000 };
+
+Test(daemon_http, a_thousand_connections_keep_no_probe_out_and_no_job_back) {
+    scene_t scene = scene_begin(NULL);
+    int port;
+    daemon_t *d = serving(&scene, (sidecar_t){.queues = "{ name = \"q\"; }"}, &port);
+    static int crowd[CROWD];
+    for (int i = 0; i < CROWD; i++) {
+        crowd[i] = knock(port);
+        if (crowd[i] >= 0) (void)!send(crowd[i], "GET /heal", i % 2 ? 9 : 0, MSG_NOSIGNAL);
+        if (i % 100 == 0) {
+            scene_round(&scene, "q", 0);
+            cr_assert(says(port, "/healthz", "HTTP/1.1 200"), "after %d", i);
+        }
+    }
+    scene_works(&scene, "q");
+    cr_assert(says(port, "/healthz", "HTTP/1.1 200"));
+    for (int i = 0; i < CROWD; i++) close(crowd[i]);
+    cr_assert(daemon_running(d));
+    scene_end(&scene);
+}
+
+Test(daemon_http, a_request_that_comes_drop_by_drop_is_ended) {
+    scene_t scene = scene_begin(NULL);
+    int port;
+    serving(&scene, (sidecar_t){0}, &port);
+    int fd = knock(port);
+    struct pollfd ready = {.fd = fd, .events = POLLIN | POLLRDHUP};
+    int64_t end_us = wait_now_us() + wait_scaled_ms(40000) * INT64_C(1000);
+    bool ended = false;
+    (void)!send(fd, "GET /healthz HTTP/1.1\r\nX: ", 26, MSG_NOSIGNAL);
+    while (!ended && wait_now_us() < end_us) {
+        ended =
+            send(fd, "x", 1, MSG_NOSIGNAL) != 1 || (poll(&ready, 1, 500) == 1 && ready.revents & (POLLRDHUP | POLLHUP | POLLERR));
+    }
+    cr_assert(ended, "it lives as long as its bytes come");
+    close(fd);
+    scene_end(&scene);
+}
+
+Test(daemon_http, healthcheck_asks_the_one_that_runs) {
+    scene_t scene = scene_begin(NULL);
+    int port;
+    daemon_t *d = serving(&scene, (sidecar_t){0}, &port);
+    await_says(d, port, "/readyz", "HTTP/1.1 200");
+    cr_assert_eq(daemon_run("healthcheck", "-c", daemon_config_path(d))->code, 0);
+    cr_assert_str_eq(daemon_run("healthcheck", "-c", daemon_config_path(d))->out, "ok\n");
+    cr_assert(strstr(daemon_run("healthcheck", "--ready", "-c", daemon_config_path(d))->out, "\"ready\": true"));
+    server_kill(scene.server);
+    await_says(d, port, "/readyz", "HTTP/1.1 503");
+    cr_assert_eq(daemon_run("healthcheck", "-c", daemon_config_path(d))->code, 0);
+    cr_assert_eq(daemon_run("healthcheck", "--ready", "-c", daemon_config_path(d))->code, 1);
+    cr_assert_eq(daemon_terminate(d, 5000).code, 0);
+    const daemon_output_t *gone = daemon_run("healthcheck", "-c", daemon_config_path(d));
+    cr_assert_eq(gone->code, 1);
+    cr_assert(strstr(gone->err, "refused"), "%s", gone->err);
+    scene_end(&scene);
+}
