@@ -47,6 +47,18 @@ Test(redis_private_letters, many_are_recorded_to_the_last_wherever_they_stand) {
     close_desk(&d);
 }
 
+/* A hundred of them are more than one look reads. */
+Test(redis_private_letters, large_ones_at_the_tail_are_seen_at_once, .timeout = 60) {
+    desk_t d;
+    open_fights(&d, LETTERS(""));
+    redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 120 do redis.call('RPUSH', 'fights-dlq', i .. string.rep('x', 10000)) end");
+    until(&d, reasons(&d, "dead_letter") == 120);
+    stage_run(&d.crew.stage, 100);
+    redis_ok(d.f.r, "RPUSH fights-dlq at-the-other-end");
+    until(&d, reasons(&d, "dead_letter") == 121);
+    close_desk(&d);
+}
+
 Test(redis_private_letters, another_leader_and_a_reconnect_record_nothing_anew) {
     desk_t d;
     open_fights(&d, LETTERS(""));

@@ -90,6 +90,11 @@ Test(redis_private_scripts, letters_without_a_record) {
     reply = expect_letters(letters(f.r, ask), 4, 0, 4);
     cr_assert_str_eq(reply->element[4]->str, "job16");
     freeReplyObject(reply);
+    ask.skip = "-20", ask.count = "20", ask.size = "4"; /* at the tail the last ones are news, and come first */
+    reply = expect_letters(letters(f.r, ask), 8, 0, 8);
+    cr_assert_str_eq(reply->element[4]->str, "job12");
+    freeReplyObject(reply);
+    ask.size = LETTERS.size;
     ask.skip = "-100", ask.count = "100"; /* more than there are */
     freeReplyObject(expect_letters(letters(f.r, ask), 20, 0, 19));
     ask = LETTERS, ask.size = "4"; /* bytes bound a call, in steps of eight entries */

@@ -6,7 +6,7 @@
 -- KEYS[3]  recorded  zset of ours: SHA-1 of an entry -> when it was last met, in ms
 -- ARGV[1]  token
 -- ARGV[2]  skip      entries from the head; negative: so many from the tail
--- ARGV[3]  count     entries to look at, from there on
+-- ARGV[3]  count     entries to look at, from there on; near the tail the last ones first
 -- ARGV[4]  most      bytes; a larger entry is told of by its size and SHA-1 alone
 -- ARGV[5]  size      bytes; the rest is left for the next call once so many were read
 -- ARGV[6]  renew     ms: a mark that is older is made new, so that only those of entries that are gone grow old
@@ -22,10 +22,12 @@ end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local reply = {'letters', string.format('%.0f', now), 0, 0}
-local from, last, size, chunk = tonumber(ARGV[2]), tonumber(ARGV[2]) + tonumber(ARGV[3]) - 1, 0, 8
+local low, high, size, chunk = tonumber(ARGV[2]), tonumber(ARGV[2]) + tonumber(ARGV[3]) - 1, 0, 8
+local at_tail = low < 0 -- where what is new stands last, so that is read first
 -- In small steps: nobody knows how large entries are before they are read.
-while from <= last and size < tonumber(ARGV[5]) do
-    local to = math.min(from + chunk - 1, last)
+while low <= high and size < tonumber(ARGV[5]) do
+    local from = at_tail and math.max(high - chunk + 1, low) or low
+    local to = at_tail and high or math.min(low + chunk - 1, high)
     local found = redis.call('LRANGE', KEYS[2], from, to)
     for _, entry in ipairs(found) do
         local mark = redis.sha1hex(entry)
@@ -38,11 +40,11 @@ while from <= last and size < tonumber(ARGV[5]) do
         end
     end
     reply[3] = reply[3] + #found
-    if from >= 0 and #found < to - from + 1 then
+    if not at_tail and #found < to - from + 1 then
         reply[4] = 1
         break
     end
-    from = to + 1
+    if at_tail then high = from - 1 else low = to + 1 end
 end
 if reply[4] == 1 and ARGV[7] ~= '' then
     redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('(%.0f', now - tonumber(ARGV[7])))
