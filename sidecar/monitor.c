@@ -69,7 +69,7 @@ monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
     m->json = json_new();
     m->room = judge_room_new();
     m->pages = pages_new(keys);
-    m->watches = watches_new(keys, metrics);
+    m->watches = watches_new(keys);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;
         ward_init(&m->wards[i], queue, metrics_queue(metrics, queue->name), keys->config->monitor.scan_interval_ms);
@@ -91,7 +91,7 @@ static void on_heard(void *self, const char *channel, slice_t message) {
 
 void monitor_watch(monitor_t *m, size_t queue, const watch_ops_t *ops) {
     size_t count;
-    watches_add(m->watches, queue, ops, m->wards[queue].interval_ms);
+    watches_add(m->watches, queue, ops, m->wards[queue].metrics, m->wards[queue].interval_ms);
     const char *const *channels = watches_channels(m->watches, &count);
     link_also(&m->link, channels, count, on_heard, m);
 }

@@ -13,6 +13,7 @@ struct watch {
     const watch_ops_t *ops;
     void *state; // owned
     size_t queue;
+    metrics_queue_t *metrics;
     int64_t poll_ms;
     mono_t next;    // when its next step is wanted
     mono_t hold;    // no step before this: at fault
@@ -29,7 +30,6 @@ typedef struct named {
 
 struct watches {
     const keyspace_t *keys;
-    metrics_t *metrics;
     watch_t *all;
     size_t count;
     size_t cursor; // whose turn it is
@@ -40,10 +40,9 @@ struct watches {
     size_t heard_count;
 };
 
-watches_t *watches_new(const keyspace_t *keys, metrics_t *metrics) {
+watches_t *watches_new(const keyspace_t *keys) {
     watches_t *w = mem_alloc(sizeof *w);
     w->keys = keys;
-    w->metrics = metrics;
     w->all = mem_array(keys->queue_count, sizeof *w->all);
     w->watched = mem_array(keys->queue_count, WATCH_KEYS_MOST * sizeof *w->watched);
     w->heard = mem_array(keys->queue_count, WATCH_CHANNELS_MOST * sizeof *w->heard);
@@ -63,10 +62,10 @@ void watches_free(watches_t *w) {
 
 static int compare_names(const void *a, const void *b) { return strcmp(((const named_t *)a)->name, ((const named_t *)b)->name); }
 
-void watches_add(watches_t *w, size_t queue, const watch_ops_t *ops, int64_t poll_ms) {
+void watches_add(watches_t *w, size_t queue, const watch_ops_t *ops, metrics_queue_t *metrics, int64_t poll_ms) {
     const char *names[WATCH_KEYS_MOST > WATCH_CHANNELS_MOST ? WATCH_KEYS_MOST : WATCH_CHANNELS_MOST];
     watch_t *watch = &w->all[w->count];
-    *watch = (watch_t){.ops = ops, .queue = queue, .poll_ms = poll_ms, .changed = true};
+    *watch = (watch_t){.ops = ops, .queue = queue, .metrics = metrics, .poll_ms = poll_ms, .changed = true};
     watch->state = ops->open(&w->keys->queues[queue]);
     size_t keys = ops->watched ? ops->watched(watch->state, names) : 0;
     for (size_t i = 0; i < keys; i++) w->watched[w->watched_count++] = (named_t){names[i], w->count};
@@ -165,7 +164,7 @@ static watch_call_t call_of(const watches_t *w, const watch_t *watch, const watc
                           .token = with->token,
                           .arm = with->arm,
                           .changed = watch->changed,
-                          .metrics = &w->metrics->queues[watch->queue],
+                          .metrics = watch->metrics,
                           .json = with->json,
                           .now = mono_now(),
                           .next = mono_never()};
@@ -173,7 +172,7 @@ static watch_call_t call_of(const watches_t *w, const watch_t *watch, const watc
 
 // Said once for each reason, until a step works again: a fault of keys or rights lasts until somebody mends it.
 static outcome_t at_fault(const watches_t *w, watch_t *watch, fault_t *fault) {
-    metric_add(&w->metrics->queues[watch->queue].faults, 1);
+    metric_add(&watch->metrics->faults, 1);
     watch->changed = true;
     watch->hold = mono_add(mono_now(), WATCH_FAULT_HOLD_MS * NS_PER_MS);
     if (strcmp(watch->said, fault->text) != 0)

@@ -10,12 +10,13 @@ enum { WATCH_FAULT_HOLD_MS = 5000 };
 
 typedef struct watches watches_t;
 
-// Everything is borrowed. Returns owned, and empty.
-watches_t *watches_new(const keyspace_t *keys, metrics_t *metrics);
+// `keys` is borrowed. Returns owned, and empty.
+watches_t *watches_new(const keyspace_t *keys);
 void watches_free(watches_t *watches); // takes; NULL is fine
 
-// Adds one for a queue, before the first turn. `poll_ms`: how often it steps at the least while Redis tells of no changes.
-void watches_add(watches_t *watches, size_t queue, const watch_ops_t *ops, int64_t poll_ms);
+// Adds one for a queue, whose metrics are borrowed, before the first turn. `poll_ms`: how often it steps at the least while Redis
+// tells of no changes.
+void watches_add(watches_t *watches, size_t queue, const watch_ops_t *ops, metrics_queue_t *metrics, int64_t poll_ms);
 size_t watches_count(const watches_t *watches);
 // What the ear must hear for them; lasts until the next watches_add.
 const char *const *watches_channels(const watches_t *watches, size_t *count);
