@@ -106,6 +106,7 @@ static void relieve(app_t *app) {
     crew_free(old);
     metric_add(&app->metrics->reloads, 1);
     take_effect(app, crew_config(app->crew));
+    poll_later(app); // at the pace of the new one
     log_info("main", NULL, "the new configuration is in effect");
 }
 

@@ -207,6 +207,35 @@ Test(daemon_reload, the_file_is_looked_at_without_being_told) {
     scene_end(&scene);
 }
 
+Test(daemon_reload, the_pace_of_looking_changes_at_once) {
+    scene_t scene = scene_begin(NULL);
+    daemon_t *d = daemon_start("%s", config_with(&scene, "1", "off"));
+    scene.sidecars[scene.count++] = d;
+    await_line(d, "\"leading\"", 0);
+    daemon_write_config(d, "%s", config_with(&scene, "1", "50ms"));
+    daemon_signal(d, SIGHUP);
+    await_line(d, IN_EFFECT, 0);
+    daemon_write_config(d, "%s", config_with(&scene, "2", "50ms"));
+    await_line(d, "q: retry_times 1 -> 2", 0);
+    scene_end(&scene);
+}
+
+#define EVENTS "{ name = \"events\"; dialect = \"delayed_queue\"; types = [\"A\"]; roles = [\"dispatcher\", \"monitor\"]; }"
+
+/* Its place among the metrics stays, its place in the file does not. */
+Test(daemon_reload, what_a_queue_counts_stays_its_own_when_others_go) {
+    scene_t scene = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&scene, (sidecar_t){.queues = "{ name = \"q\"; }, " EVENTS});
+    reload(&scene, d, (sidecar_t){.queues = EVENTS}, IN_EFFECT);
+    redis_ok(scene.r, "HSET de_events A###1 odd");
+    redis_ok(scene.r, "ZADD de_delayed_events 1 A###1");
+    await_line(d, "a job has failed for good", 0);
+    daemon_signal(d, SIGUSR1);
+    await_line(d, "\"queues\":1", 0);
+    cr_assert(scene_says(d, "\"queue\":\"events\",\"promoted\":0", "\"ended\":1,"), "%s", daemon_log(d));
+    scene_end(&scene);
+}
+
 Test(daemon_reload, sigterm_amid_a_change_gives_the_lock_back) {
     scene_t scene = scene_begin(NULL);
     for (int i = 0; i < 10; i++) {
