@@ -93,7 +93,7 @@ static void use_bull(used_t *used, const queue_config_t *queue) {
         {"stalled", "set", WRITES},
         {"stalled-check", "string", WRITES},
         {"meta", "hash", READS},
-        {"id", "string", READS},
+        {"id", "string", WRITES},
         {"*", "hash", WRITTEN_PATTERN},
         {"*:lock", "string", READ_PATTERN},
         {"*:logs", "list", WRITTEN_PATTERN},

@@ -246,13 +246,15 @@ Test(redis_bull_watch, many_at_once_and_large_ones) {
     s.f.config->queues[0].policy.max_payload = 1000;
     redis_ok(r, "EVAL %s 1 " BULL "active",
              "for i = 1, 100 do redis.call('HSET', 'bull:video:' .. i, 'name', 'n', 'stalledCounter', i % 2) "
-             "redis.call('LPUSH', KEYS[1], i) end redis.call('HSET', 'bull:video:1', 'data', string.rep('x', 2000))");
+             "redis.call('LPUSH', KEYS[1], i) end redis.call('HSET', 'bull:video:1', 'data', string.rep('x', 2000), "
+             "'opts', '{\"removeOnFail\":true}')");
     check_until(&s, 100);
     cr_assert_eq(redis_int(r, "LLEN " BULL "wait"), 50);
     cr_assert_eq(redis_int(r, "ZCARD " BULL "failed"), 50);
     cr_assert_eq(redis_int(r, "XLEN " STREAM), 100);
     expect_field(r, "1", "payload", NULL);
-    expect_field(r, "1", "size", "2002");
+    expect_field(r, "1", "size", "2023");
+    cr_assert_eq(redis_int(r, "HEXISTS " BULL "1 data"), 1, "nobody has its data");
     teardown(&s);
 }
 

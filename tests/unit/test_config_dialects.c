@@ -46,7 +46,7 @@ Test(unit_config_dialects, each_uses_its_own_keys) {
          "delayed {b}:vid eo:delayed zset w\nwait {b}:vid eo:wait list w\npaused {b}:vid eo:paused list w\n"
          "meta-paused {b}:vid eo:meta-paused any r\npriority {b}:vid eo:priority zset w\nactive {b}:vid eo:active list w\n"
          "failed {b}:vid eo:failed zset w\nstalled {b}:vid eo:stalled set w\nstalled-check {b}:vid eo:stalled-check string w\n"
-         "meta {b}:vid eo:meta hash r\nid {b}:vid eo:id string r\n* {b}:vid eo:* hash w*\n*:lock {b}:vid eo:*:lock string r*\n"
+         "meta {b}:vid eo:meta hash r\nid {b}:vid eo:id string w\n* {b}:vid eo:* hash w*\n*:lock {b}:vid eo:*:lock string r*\n"
          "*:logs {b}:vid eo:*:logs list w*\nde:* {b}:vid eo:de:* string w*\n");
     uses(ONE("dialect = \"private_queues\"; main = \"m\"; private = \"w-*\"; registry = \"reg\"; dedup = \"seen\"; id_path = "
              "\"/id\"; "

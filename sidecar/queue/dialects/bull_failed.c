@@ -216,7 +216,7 @@ static void record_told(bull_failed_t *s, const watch_call_t *call, const told_t
     double finished = strtod(reply_text(told->score), NULL);
     s->reason = reason_of(&told->job);
     bull_record_make(&s->record, s->at->config, &told->job, s->reason, call->token, finished, *state == '\0', size);
-    if (size)
+    if (size && !call->dry)
         log_warn(ROLE, s->at->config->name, "a failed job is larger than max_payload: its record has no payload",
                  F_INT("bytes", size), F_INT("max_payload", s->at->config->policy.max_payload));
     ask_record(s, call, told->job.id, slice_of(told->score));

@@ -136,10 +136,11 @@ static bool removes(const bull_job_t *job) {
 static void judge(const bull_stalled_t *s, bull_case_t *c, const char *state, int64_t now) {
     const queue_config_t *queue = s->at->config;
     int64_t created = bull_number(&c->job, BULL_TIMESTAMP), alive = queue->policy.alive_timeout_ms;
-    bool is_job = *state == '\0' || strncmp(state, "large", 5) == 0;
+    bool large = strncmp(state, "large", 5) == 0; // its record has no payload, so it stays among the failed ones whatever it says
+    bool is_job = *state == '\0' || large;
     c->verdict = "end";
     c->reason = "retries_exhausted";
-    c->removes = is_job && removes(&c->job);
+    c->removes = is_job && !large && removes(&c->job);
     snprintf(c->error, sizeof c->error, "%s", BULL_STALLED_REASON);
     if (!is_job) {
         c->verdict = "broken";
