@@ -281,7 +281,11 @@ void ward_verdict(ward_t *ward, const verdict_t *verdict) {
     }
 }
 
-bool ward_sure(const ward_t *ward) { return ward->passes >= WARD_SURE_PASSES || ward->look.entries <= WARD_EXACT_ENTRIES; }
+// Settle looks through one list: it sees no copies in those of other workers.
+bool ward_sure(const ward_t *ward) {
+    bool exact = dialect_ops(ward->config->dialect)->pass->orders && ward->look.entries <= WARD_EXACT_ENTRIES;
+    return exact || ward->passes >= WARD_SURE_PASSES;
+}
 
 bool ward_met_all(ward_t *ward) {
     ward->phase = WARD_SWEEP;

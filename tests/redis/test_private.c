@@ -185,6 +185,22 @@ Test(redis_private, equal_bytes_in_two_lists_are_retried_and_never_lost) {
     close_desk(&d);
 }
 
+/* A new leader does not know yet which jobs there are twice, and settle sees one list. */
+Test(redis_private, equal_bytes_in_two_lists_are_not_ended_by_a_new_leader) {
+    desk_t d;
+    open_fights(&d, FIGHTS_IN("1h", "retry_times = 0;"));
+    take(&d, "w1", "same");
+    take(&d, "w2", "same");
+    passes(&d, 2);
+    stamp_t stamp = stamp_of(d.f.r, slice_text("same"));
+    stamp.seen -= 2 * 3600000;
+    set_stamp(d.f.r, slice_text("same"), stamp);
+    crew_lead(&d.crew, d.f.r);
+    until(&d, there(&d, "fights", "same") || reasons(&d, "retries_exhausted"));
+    cr_assert_eq(reasons(&d, "retries_exhausted"), 0);
+    close_desk(&d);
+}
+
 Test(redis_private, ten_thousand_lists) {
     desk_t d;
     open_fights(&d, FIGHTS_IN("2s", ""));
