@@ -26,7 +26,7 @@ static const struct {
     {"conf/private_queues.cfg", "fights-app",
      "name = \"fights\"; dialect = \"private_queues\"; main = \"fight-requests\"; private = \"queue-*\"; dedup = "
      "\"fights-done\"; "
-     "dlq = \"fights-dlq\"; heartbeat = \"*_alive\"; id_path = \"/id\";",
+     "dlq = \"fights-dlq\"; id_path = \"/id\";",
      DIALECT_PRIVATE_QUEUES, true},
     {"conf/delay-queue.cfg", "delay-app",
      "name = \"delay-queue\"; delayed = \"delay-queue\"; ready = \"delay-queue:ready\"; score_unit = \"s\"; roles = "
