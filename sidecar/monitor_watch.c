@@ -18,7 +18,7 @@ struct watch {
     mono_t next;    // when its next step is wanted
     mono_t hold;    // no step before this: at fault
     bool changed;   // since the last step
-    bool begun;     // it has stepped since everything was forgotten
+    bool begun;     // it has stepped
     char said[256]; // the fault that was said last; "" = the last step worked
 };
 
@@ -88,7 +88,6 @@ static void forget(watch_t *watch) {
     watch->ops->forget(watch->state);
     watch->next = watch->hold = (mono_t){0};
     watch->changed = true;
-    watch->begun = false;
 }
 
 void watches_forget(watches_t *w, size_t queue) {
