@@ -288,6 +288,28 @@ Test(redis_delayed_watch, many_at_once, .timeout = 60) {
 }
 
 /* Each request is dropped once, or run and its reply lost: nothing is recorded twice, nothing is lost. */
+enum { FOREIGN = 30000 };
+
+/* A class that was forgotten in the config, and goes on coming: many that wait, and a change at each look. */
+Test(redis_delayed_watch, what_waits_keeps_nothing_from_its_turn, .timeout = 60) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
+    redis_ok(d.f.r, "EVAL %s 2 de_events " DELAYED_KEYS " %d",
+             "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'a.Foreign###' .. i, '{}') "
+             "redis.call('ZADD', KEYS[2], 1, 'a.Foreign###' .. i) end return redis.status_reply('OK')",
+             FOREIGN);
+    until(&d, count(&d, "ZCARD sidecar:email:aside") == FOREIGN);
+    de_add(d.f.r, PAYMENT "###1", slice_text(odd[0].first));
+    for (int i = 1; count(&d, "LLEN de_paymentcheck") == 0; i++) {
+        char *member = mem_printf("a.Foreign###+%d", i);
+        de_add(d.f.r, member, slice_text("{}"));
+        until(&d, count(&d, "ZCARD sidecar:email:aside") >= FOREIGN + i);
+        cr_assert_lt(i, 100, "changes keep it from its turn");
+        free(member);
+    }
+    close_desk(&d);
+}
+
 Test(redis_delayed_watch, lost_requests_and_replies, .timeout = 60) {
     static const proxy_action_t actions[] = {PROXY_DROP, PROXY_LOSE};
     static const char *const steps[] = {"EXISTS sidecar:email:aside", "sidecar:email:aside", "push", " end "};

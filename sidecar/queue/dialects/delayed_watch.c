@@ -15,6 +15,7 @@ enum {
     CHANGED_MS = 100, // until the next look at what changed while it was judged
     SHOWN_MOST = 256, // bytes of others in a log line
     SAID = 64,        // things that were logged once and are remembered
+    SHORT = 64,       // members: a round that has left fewer begins again at each change
 };
 
 // What the fraction of a score tells: producers write whole ms, promote .25, .5 and .75.
@@ -22,10 +23,16 @@ enum { PART_PUT_OFF = 1, PART_LAST = 2 };
 
 static const char ROLE[] = "monitor";
 
+// A round looks at all of them, the longest aside first. What comes aside stands behind them, so where many are left a change is
+// looked at from there on: else changes that go on coming would keep it from the end. Those of equal age, or after a step of
+// Redis's clock, may stand elsewhere, so another round follows.
 typedef struct board {
     const queue_keys_t *keys;
     size_t skip;         // members that this round has left where they are
-    int64_t nearest;     // ms until the first of them must be looked at again; INT64_MAX = none
+    mono_t nearest;      // when the first of them must be looked at again
+    mono_t began;        // this round
+    mono_t again;        // when the next one begins
+    bool behind;         // it was told of a change since it began
     bool armed;          // Redis will tell of a change since the last look
     bool full;           // the failure stream, in this round
     bool said_full;      // and in the last one
@@ -36,17 +43,18 @@ typedef struct board {
 static void *watch_open(const queue_keys_t *keys) {
     board_t *board = mem_alloc(sizeof *board);
     board->keys = keys;
-    board->nearest = INT64_MAX;
+    board->nearest = board->again = mono_never();
     return board;
 }
 
-static void begin_round(board_t *board) {
+static void begin_round(board_t *board, mono_t now) {
     board->skip = 0;
-    board->nearest = INT64_MAX;
-    board->armed = false;
+    board->began = now;
+    board->nearest = board->again = mono_never();
+    board->armed = board->full = board->behind = false;
 }
 
-static void watch_forget(void *state) { begin_round(state); }
+static void watch_forget(void *state) { begin_round(state, mono_now()); }
 
 static size_t watch_watched(const void *state, const char **out) {
     out[0] = ((const board_t *)state)->keys->aside;
@@ -87,10 +95,12 @@ typedef struct finding {
     char sha256[DIGEST_HEX_SIZE], id[DIGEST_HEX_SIZE], job_id[sizeof UNFIT + DIGEST_HEX_SIZE];
 } finding_t;
 
-// Nothing is done about it now; looked at again after so long, or when the zset changes.
+// Nothing is done about it now; looked at again after so long (INT64_MAX: with the next round).
 static void leave(finding_t *finding, int64_t for_ms) {
     finding->leaves = true;
-    if (for_ms < finding->board->nearest) finding->board->nearest = for_ms;
+    if (for_ms == INT64_MAX) return;
+    board_t *board = finding->board;
+    board->nearest = mono_min(board->nearest, mono_add(finding->call->now, for_ms * NS_PER_MS));
 }
 
 static void end(finding_t *finding, const char *reason, int64_t attempts) {
@@ -271,18 +281,18 @@ static outcome_t settle_page(board_t *board, watch_call_t *call, const aside_pag
 }
 
 static mono_t end_of_round(board_t *board, const watch_call_t *call) {
-    int64_t wait_ms = board->nearest;
     board->said_full = board->full;
-    board->full = false;
-    if (!board->armed && wait_ms > DELAYED_LATER_MS) wait_ms = DELAYED_LATER_MS;
-    begin_round(board);
-    return wait_ms == INT64_MAX ? mono_never() : mono_add(call->now, wait_ms * NS_PER_MS);
+    board->again = board->nearest;
+    if (!board->armed) board->again = mono_min(board->again, mono_add(call->now, DELAYED_LATER_MS * NS_PER_MS));
+    if (board->behind) board->again = mono_min(board->again, mono_add(board->began, DELAYED_LATER_MS * NS_PER_MS));
+    return board->again;
 }
 
 static outcome_t watch_step(void *state, watch_call_t *call, fault_t *fault) {
     board_t *board = state;
     aside_page_t page;
-    if (call->changed) begin_round(board);
+    if (mono_reached(board->again, call->now) || (call->changed && board->skip < SHORT)) begin_round(board, call->now);
+    if (call->changed) board->behind = board->skip > 0;
     // Each look arms, as our own writes make Redis forget whom to tell; the last one of a round comes behind the last of them.
     outcome_t outcome =
         aside_read(call->conn, call->keys, call->queue, board->keys->config->own.events, board->skip, call->arm, &page, fault);
