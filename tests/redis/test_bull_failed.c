@@ -72,6 +72,20 @@ Test(redis_bull_failed, seen_moves_forwards_and_forgets_what_is_not_read_again) 
     fixture_stop(&f);
 }
 
+/* Redis's clock was a day ahead, and has been put right. */
+Test(redis_bull_failed, seen_comes_back_from_the_future) {
+    fixture_t f = setup();
+    char now[32];
+    long long at = seen(f.r, "100", ""), day = 86400000;
+    snprintf(now, sizeof now, "%lld", at);
+    redis_ok(f.r, "ZADD " BULL_OURS "recorded %lld :seen %lld old %lld new", at + day, at - 600001, at);
+    cr_expect_eq(seen(f.r, "100", ""), at + day, "asked only");
+    cr_expect_eq(seen(f.r, "100", now), at);
+    redis_expect(f.r, NULL, "ZSCORE " BULL_OURS "recorded old");
+    cr_expect_eq(redis_int(f.r, "ZCARD " BULL_OURS "recorded"), 2);
+    fixture_stop(&f);
+}
+
 Test(redis_bull_failed, seen_is_fenced_and_looks_at_types) {
     fixture_t f = setup();
     expect_word(ask_seen(f.r, "other", "100", ""), "fenced");

@@ -61,6 +61,17 @@ Test(redis_preflight, passes_on_a_good_server_and_leaves_no_trace) {
     fixture_stop(&f);
 }
 
+/* What is tried on scratch queues is no news to anybody who reads the log. */
+Test(redis_preflight, says_nothing_of_scratch_jobs) {
+    fixture_t f = fixture_start(&(fixture_options_t){
+        .config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"video\"; dialect = \"bull\"; } );"});
+    expect_look(&f, 0, 0, 0, NULL);
+    char *log = fixture_log();
+    cr_expect_str_empty(log);
+    free(log);
+    fixture_stop(&f);
+}
+
 Test(redis_preflight, warns_of_eviction) {
     static const char *const policies[] = {"allkeys-lru", "volatile-ttl", "allkeys-random"};
     fixture_t f = fixture_start(NULL);

@@ -10,8 +10,9 @@
 -- ARGV[3]  most      failures that are taken as known the first time
 -- ARGV[4]  seen      ms, moves `:seen` there, and forgets what is never read again; '' = only asks
 -- Reply    {'seen', now in ms, the score of `:seen`}, {'fenced'}, {'type', key, found}
--- Safe     fenced; `:seen` moves forwards only, and is written last: a begin that was refused half-way begins anew. A mark is
---          forgotten when no look reaches down to it any more.
+-- Safe     fenced; `:seen` moves forwards only, but for one that a clock has left more than `overlap` in the future: it would let
+--          nothing be forgotten, and hide what fails while nobody leads. It is written last: a begin that was refused half-way
+--          begins anew. A mark is forgotten when no look reaches down to it any more.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 for _, want in ipairs({{'failed', KEYS[2]}, {'recorded', KEYS[3]}}) do
     local found = redis.call('TYPE', want[2]).ok
@@ -35,7 +36,7 @@ if not seen then
     -- What lies below those that were taken is not read: a look begins `overlap` before `:seen`.
     if #known == 2 * tonumber(ARGV[3]) then seen = math.max(now, tonumber(known[#known]) + overlap) end
     redis.call('ZADD', KEYS[3], text(seen), ':seen')
-elseif ARGV[4] ~= '' and tonumber(ARGV[4]) >= seen then
+elseif ARGV[4] ~= '' and (tonumber(ARGV[4]) >= seen or seen > now + overlap) then
     seen = tonumber(ARGV[4])
     redis.call('ZADD', KEYS[3], text(seen), ':seen')
     redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', '(' .. text(seen - overlap))
