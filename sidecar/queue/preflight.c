@@ -84,64 +84,85 @@ static void judge_type(const look_t *look, const char *queue, const typed_key_t 
             key->type);
 }
 
-static outcome_t look_at_keys(const look_t *look, const char *queue, const typed_key_t *keys, size_t count) {
-    for (size_t i = 0; i < count; i++) {
+// Keys of one seat or of one queue.
+typedef struct key_set {
+    const char *queue; // NULL: of a seat
+    typed_key_t *keys; // owned
+    size_t count;
+    used_keys_t used; // owned; holds the names
+} key_set_t;
+
+static key_set_t set_of_seat(const seat_t *seat) {
+    key_set_t set = {.keys = mem_array(2, sizeof *set.keys)};
+    set.keys[set.count++] = (typed_key_t){"lock", seat->lock, "string"};
+    set.keys[set.count++] = (typed_key_t){"served-queues", seat->served, "hash"};
+    return set;
+}
+
+static key_set_t set_of_queue(const queue_keys_t *queue) {
+    const queue_config_t *config = queue->config;
+    key_set_t set = {.queue = config->name, .used = config_queue_keys(config)};
+    typed_key_t *keys = set.keys = mem_array(set.used.count + 5, sizeof *set.keys);
+    for (size_t i = 0; i < set.used.count; i++) {
+        const used_key_t *key = &set.used.items[i];
+        if (!key->pattern && key->type) keys[set.count++] = (typed_key_t){key->role, key->name, key->type};
+    }
+    if (config->policy.roles & ROLE_MONITOR) {
+        keys[set.count++] = (typed_key_t){"stamps", queue->stamps, "hash"};
+        keys[set.count++] = (typed_key_t){"sentinel", queue->sentinel, "hash"};
+    }
+    keys[set.count++] = (typed_key_t){"meta", queue->meta, "hash"};
+    keys[set.count++] = (typed_key_t){"failures", queue->failures, "stream"};
+    keys[set.count++] = (typed_key_t){"auditors", queue->auditors, "hash"};
+    return set;
+}
+
+static void append_types(const look_t *look, const key_set_t *set) {
+    for (size_t i = 0; i < set->count; i++) {
         request_begin(look->conn, "TYPE");
-        request_text(look->conn, keys[i].key);
+        request_text(look->conn, set->keys[i].key);
         request_end(look->conn);
     }
-    // Every reply is read, whatever the others say: one left over would answer a later request.
-    outcome_t worst = OUTCOME_OK;
-    for (size_t i = 0; i < count; i++) {
+}
+
+// Every reply is read, whatever the others say: one left over would answer a later request. *worst of all sets.
+static void read_types(const look_t *look, const key_set_t *set, outcome_t *worst) {
+    for (size_t i = 0; i < set->count && *worst != OUTCOME_LOST; i++) {
         redisReply *reply;
         fault_t fault;
         outcome_t outcome = conn_read(look->conn, 0, &reply, &fault);
         if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) {
-            if (worst == OUTCOME_OK) *look->fault = fault;
-            worst = outcome;
-            if (outcome == OUTCOME_LOST) break;
+            if (*worst == OUTCOME_OK) *look->fault = fault;
+            *worst = outcome;
         } else {
-            judge_type(look, queue, &keys[i], reply, &fault);
+            judge_type(look, set->queue, &set->keys[i], reply, &fault);
         }
         conn_reply_free(reply);
     }
-    return worst;
 }
 
-static outcome_t look_at_queue(const look_t *look, const queue_keys_t *queue) {
-    const queue_config_t *config = queue->config;
-    used_keys_t used = config_queue_keys(config);
-    typed_key_t *keys = mem_array(used.count + 5, sizeof *keys);
-    size_t count = 0;
-    for (size_t i = 0; i < used.count; i++) {
-        const used_key_t *key = &used.items[i];
-        if (!key->pattern && key->type) keys[count++] = (typed_key_t){key->role, key->name, key->type};
-    }
-    if (config->policy.roles & ROLE_MONITOR) {
-        keys[count++] = (typed_key_t){"stamps", queue->stamps, "hash"};
-        keys[count++] = (typed_key_t){"sentinel", queue->sentinel, "hash"};
-    }
-    keys[count++] = (typed_key_t){"meta", queue->meta, "hash"};
-    keys[count++] = (typed_key_t){"failures", queue->failures, "stream"};
-    keys[count++] = (typed_key_t){"auditors", queue->auditors, "hash"};
-    outcome_t outcome = look_at_keys(look, config->name, keys, count);
-    free(keys);
-    config_queue_keys_free(&used);
-    return outcome;
-}
-
+// Many at once: with a thousand queues on a slow network their turn, one by one, would outlast the lock that a reload holds.
 static outcome_t look_at_all_keys(const look_t *look) {
-    for (size_t i = 0; i < look->keys->seat_count; i++) {
-        const seat_t *seat = &look->keys->seats[i];
-        const typed_key_t keys[] = {{"lock", seat->lock, "string"}, {"served-queues", seat->served, "hash"}};
-        outcome_t outcome = look_at_keys(look, NULL, keys, 2);
-        if (outcome != OUTCOME_OK) return outcome;
+    enum { AT_ONCE = 64 };
+    const keyspace_t *keys = look->keys;
+    size_t all = keys->seat_count + keys->queue_count;
+    outcome_t worst = OUTCOME_OK;
+    for (size_t at = 0; at < all && worst == OUTCOME_OK; at += AT_ONCE) {
+        key_set_t sets[AT_ONCE];
+        size_t count = all - at < AT_ONCE ? all - at : AT_ONCE;
+        for (size_t i = 0; i < count; i++) {
+            size_t number = at + i;
+            sets[i] = number < keys->seat_count ? set_of_seat(&keys->seats[number])
+                                                : set_of_queue(&keys->queues[number - keys->seat_count]);
+            append_types(look, &sets[i]);
+        }
+        for (size_t i = 0; i < count; i++) {
+            read_types(look, &sets[i], &worst);
+            free(sets[i].keys);
+            config_queue_keys_free(&sets[i].used);
+        }
     }
-    for (size_t i = 0; i < look->keys->queue_count; i++) {
-        outcome_t outcome = look_at_queue(look, &look->keys->queues[i]);
-        if (outcome != OUTCOME_OK) return outcome;
-    }
-    return OUTCOME_OK;
+    return worst;
 }
 
 static bool shares_slot(const queue_keys_t *queue, unsigned slot) {

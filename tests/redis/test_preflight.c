@@ -344,3 +344,18 @@ Test(redis_seats, tells_who_leads_and_what_is_not_served) {
     free(before);
     fixture_stop(&f);
 }
+
+/* A reload looks while it holds the lock, and must be done before that runs out. */
+Test(redis_preflight, the_keys_of_many_queues_are_asked_for_before_the_first_answer_is_read) {
+    fixture_t f =
+        fixture_start(&(fixture_options_t){.proxy = true,
+                                           .redis = "timeout = \"200ms\";",
+                                           .config = "group = \"app\"; queues = ({ name = \"a\"; }, { name = \"b\"; });"});
+    said_t said = {0};
+    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "TYPE sidecar:app:lock"});
+    cr_assert_eq(look(&f, &said), OUTCOME_LOST);
+    cr_assert_eq(proxy_requests(f.proxy, "TYPE a:delayed"), 1);
+    cr_assert_eq(proxy_requests(f.proxy, "TYPE sidecar:b:auditors"), 1);
+    buffer_free(&said.text);
+    fixture_stop(&f);
+}
