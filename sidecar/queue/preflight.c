@@ -178,6 +178,22 @@ static bool shares_slot(const queue_keys_t *queue, unsigned slot) {
     return shared;
 }
 
+// A name that holds a hash tag has the slot of the tag, whatever * stands for. Jobs may bring the tag themselves: it is not
+// refused.
+static void look_at_patterns(const look_t *look, const queue_config_t *config, unsigned slot) {
+    used_keys_t used = config_queue_keys(config);
+    for (size_t i = 0; i < used.count; i++) {
+        const used_key_t *key = &used.items[i];
+        if (!key->pattern || slot == keyspace_slot(key->name)) continue;
+        say(look, FINDING_WARN, config->name,
+            "in Redis Cluster a key of another slot is out of reach, and its job is not given back: put the hash tag of the "
+            "queue "
+            "into `%s`, which is \"%s\", unless what * stands for always holds it",
+            key->option, key->name);
+    }
+    config_queue_keys_free(&used);
+}
+
 // In Cluster every script touches keys of one slot only.
 static outcome_t look_at_slots(const look_t *look) {
     redisReply *reply;
@@ -188,7 +204,11 @@ static outcome_t look_at_slots(const look_t *look) {
     freeReplyObject(reply);
     for (size_t i = 0; cluster && i < look->keys->queue_count; i++) {
         const queue_keys_t *queue = &look->keys->queues[i];
-        if (shares_slot(queue, keyspace_slot(look->keys->seats[queue->seat].lock))) continue;
+        unsigned slot = keyspace_slot(look->keys->seats[queue->seat].lock);
+        if (shares_slot(queue, slot)) {
+            look_at_patterns(look, queue->config, slot);
+            continue;
+        }
         say(look, FINDING_QUEUE, queue->config->name,
             "in Redis Cluster the keys of a queue and its lock must share a slot: set lock.scope = \"queue\" and put a hash tag "
             "into the "

@@ -299,19 +299,41 @@ Test(redis_preflight, in_a_cluster_each_queue_needs_a_lock_of_its_slot, .timeout
 }
 
 Test(redis_preflight, a_cluster_works_with_hash_tags_from_end_to_end, .timeout = 60) {
-    fixture_t f = cluster(CLUSTER_CONFIG("queue", "{ name = \"{email}\"; }, { name = \"{sms}\"; }"), true);
+    fixture_t f =
+        cluster(CLUSTER_CONFIG("queue", "{ name = \"{email}\"; heartbeat = \"{email}*_alive\"; protected_timeout = \"100ms\"; }, "
+                                        "{ name = \"{sms}\"; heartbeat = \"off\"; protected_timeout = \"100ms\"; }"),
+                true);
     expect_look(&f, 0, 0, 0, NULL);
     crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER | CREW_DISPATCHER);
+    crew_start(&crew, f.keys, CREW_LEADER | CREW_DISPATCHER | CREW_MONITOR);
     redis_ok(f.r, "ZADD {email}:delayed 1 a");
     cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN {email}") == 1, 5000));
     redis_ok(f.r, "ZADD {sms}:delayed 1 b");
     cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN {sms}") == 1, 5000));
+    redis_ok(f.r, "RPOPLPUSH {email} {email}:backup"); /* their workers die */
+    redis_ok(f.r, "RPOPLPUSH {sms} {sms}:backup");
+    cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN {email}") == 1, 15000));
+    cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN {sms}") == 1, 15000));
     cr_assert_eq(metric_get(&crew.metrics->leading), 2);
     char *errors = server_info(f.server, "errorstats");
     cr_assert_null(strstr(errors, "CROSSSLOT"), "%s", errors);
     free(errors);
     crew_stop(&crew);
+    fixture_stop(&f);
+}
+
+Test(redis_preflight, in_a_cluster_patterns_without_the_tag_are_warned_of, .timeout = 60) {
+    fixture_t f =
+        cluster(CLUSTER_CONFIG("queue", "{ name = \"{email}\"; }, { name = \"a{f}\"; dialect = \"private_queues\"; main = "
+                                        "\"{f}\"; private = \"queue-*\"; heartbeat = \"{f}*\"; }"),
+                true);
+    said_t said = {0};
+    cr_assert_eq(look(&f, &said), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(said.counts[FINDING_WARN], 2, "%s", buffer_text(&said.text));
+    cr_assert_eq(said.counts[FINDING_QUEUE], 0, "%s", buffer_text(&said.text));
+    cr_assert_not_null(strstr(buffer_text(&said.text), "`heartbeat`, which is \"*_alive\""), "%s", buffer_text(&said.text));
+    cr_assert_not_null(strstr(buffer_text(&said.text), "`private`, which is \"queue-*\""), "%s", buffer_text(&said.text));
+    buffer_free(&said.text);
     fixture_stop(&f);
 }
 
