@@ -340,6 +340,11 @@ static void make_private_queues(const making_t *m) {
     put(&m->queue->ready, mem_str(own->main));
     if (*own->private && (!star || strchr(star + 1, '*')))
         fault(m, "private", "`private` is \"%s\", but must hold one * for the worker's name, such as \"queue-*\"", own->private);
+    else if (strcmp(own->private, "*") == 0 && !*own->registry)
+        fault(m, "private",
+              "`private` is \"*\", which every list of the database fits, and their entries would go to `main`: give what the "
+              "names of "
+              "the private lists have in common, such as \"queue-*\", or a `registry`");
     else if (!*own->private && !*own->registry && !is_given(m, "private") && !is_given(m, "registry"))
         fault(m, "private",
               "it has neither `private` nor `registry`: dialect private_queues needs one of them to find the private lists");

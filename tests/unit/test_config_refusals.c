@@ -126,6 +126,10 @@ Test(unit_config_refusals, says_what_is_missing_or_wrong_in_private_queues) {
          F "`private` is \"w\", but must hold one * for the worker's name, such as \"queue-*\"\n"},
         {ONE("dialect = \"private_queues\"; main = \"m\"; private = \"*-*\";"),
          F "`private` is \"*-*\", but must hold one * for the worker's name, such as \"queue-*\"\n"},
+        {ONE("dialect = \"private_queues\"; main = \"m\"; private = \"*\";"),
+         F "`private` is \"*\", which every list of the database fits, and their entries would go to `main`: give what the names "
+           "of "
+           "the private lists have in common, such as \"queue-*\", or a `registry`\n"},
         {PQ("dedup = \"seen\";"), F "`dedup` holds ids of jobs, but `id_path` does not say where a job has its id\n"},
         {PQ("dlq = \"m\";"), F "its main and its dlq are the same key `m`\n"},
         {PQ("registry = \"m\";"), F "its main and its registry are the same key `m`\n"},
