@@ -12,14 +12,14 @@ enum {
     EVENTS = 100000,
     PEER_EVENTS = 20000, // of them, those that a peer sends
     PER_ADD = 200,
-    LIBRARY_BATCH = 100, // schedulingBatchSize by default
-    DELAY_MS = 10000,
+    LIBRARY_BATCH = 100,    // schedulingBatchSize by default
+    DELAY_MS = 3600 * 1000, // so long that no event is due again before a slow machine has ended the round
 };
 
 #define CLASS    "com.example.PaymentCheck"
 #define LIST     "de_paymentcheck"
 #define TAIL(n)  ",\"type\":\"" CLASS "\",\"attempt\":" #n ",\"logContext\":{}}"
-#define SETTINGS "{ name = \"q0\"; dialect = \"delayed_queue\"; types = [\"" CLASS "\"]; }"
+#define SETTINGS "{ name = \"q0\"; dialect = \"delayed_queue\"; types = [\"" CLASS "\"]; delays = [\"*: 1h\"]; }"
 
 // About 260 bytes, as a small event is.
 static int envelope(char *out, size_t size, int number) {
