@@ -49,7 +49,7 @@ plant keys 'lacks lock.ttl' 'sed -i "/^ *ttl = /d" conf/queue-sidecar.cfg'
 plant keys 'the sample shows the defaults' 'sed -i "s/batch = 500/batch = 501/" conf/queue-sidecar.cfg'
 plant keys 'is refused' 'echo "nonsense = 1;" >>conf/minimal.cfg'
 plant metrics 'lacks a row . `queue_sidecar_promoted_total`' 'sed -i "/queue_sidecar_promoted_total/d" README.md'
-plant metrics 'is not exposed' 'printf "| `queue_sidecar_nonsense` | gauge | | x |\n" >>README.md'
+plant metrics 'is not exposed' 'printf "| \140queue_sidecar_nonsense\140 | gauge | | x |\n" >>README.md'
 plant keys 'lacks a row . `redis.timeout`' 'sed -i "/redis.timeout/d" README.md'
 
 plant scripts 'uses KEYS\[9\]' 'echo "redis.call(\"GET\", KEYS[9])" | tr "\"" "'"'"'" >>sidecar/queue/lua/renew.lua'
