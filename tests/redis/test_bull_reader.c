@@ -4,6 +4,7 @@
 #include "bull_failure.h"
 #include "queue/dialects/bull_failed.h"
 #include "queue/dialects/bull_heard.h"
+#include "wait.h"
 
 /* One leader's reader, called as the monitor calls it. */
 typedef struct {
@@ -14,16 +15,18 @@ typedef struct {
     bool fenced;
 } desk_t;
 
-static desk_t desk_start_with(const char *more) {
+static desk_t desk_start_as(const char *more, bool proxy) {
     char *config =
         mem_printf("group = \"app\"; %s queues = ( { name = \"video\"; dialect = \"bull\"; max_payload = \"64KiB\"; } );", more);
-    desk_t desk = {.f = fixture_start(&(fixture_options_t){.config = config}), .token = "T"};
+    desk_t desk = {.f = fixture_start(&(fixture_options_t){.config = config, .proxy = proxy}), .token = "T"};
     free(config);
     desk.metrics = metrics_new(1);
     desk.reader = bull_failed_open(&desk.f.keys->queues[0]);
     redis_ok(desk.f.r, "SET " BULL_LOCK " T");
     return desk;
 }
+
+static desk_t desk_start_with(const char *more) { return desk_start_as(more, false); }
 
 static desk_t desk_start(void) { return desk_start_with(""); }
 
@@ -237,6 +240,44 @@ Test(redis_bull_reader, a_message_that_comes_late_is_no_second_failure) {
     hear(&desk, "8", "boom");
     work(&desk);
     expect_jobs(&desk, "7");
+    desk_stop(&desk);
+}
+
+/* removeOnFail: 5 in a burst of failures: a job is seen in failed, and removed before its record is made. Its message is left. */
+Test(redis_bull_reader, what_is_removed_behind_the_look_is_recorded_from_its_message) {
+    desk_t desk = desk_start_as("", true);
+    const proxy_rule_t gone = {
+        .action = PROXY_REFUSE, .match = BULL_OURS "recorded " BULL_OURS "failures ", .error = "*1\r\n$4\r\ngone"};
+    mono_t next;
+    work(&desk);
+    fail(&desk, "6", 0);
+    cr_assert(
+        wait_for((step(&desk, true, &next), redis_int(desk.f.r, "XLEN " BULL_OURS "failures") == 1), 5000)); /* a look begins, */
+    fail(&desk, "7", 0);
+    hear(&desk, "7", "seven");
+    proxy_rule(desk.f.proxy, gone);
+    cr_assert_eq(step(&desk, false, &next), OUTCOME_OK); /* and goes on */
+    cr_assert_eq(proxy_fired(desk.f.proxy), 1);
+    redis_ok(desk.f.r, "DEL " BULL "7 " BULL "failed");
+    work(&desk);
+    fail(&desk, "8", -3600000); /* only asked for by its message, */
+    hear(&desk, "8", "eight");
+    hear(&desk, "9", "nine"); /* together with one that is recorded */
+    proxy_rule(desk.f.proxy, gone);
+    cr_assert_eq(step(&desk, false, &next), OUTCOME_OK);
+    cr_assert_eq(proxy_fired(desk.f.proxy), 2);
+    redis_ok(desk.f.r, "DEL " BULL "8 " BULL "failed");
+    work(&desk);
+    work(&desk);
+    expect_jobs(&desk, "6 7 9 8");
+    expect_records(desk.f.r, "error", "boom\nError: boom\n    at x seven nine eight");
+    fail(&desk, "10", 0);
+    hear(&desk, "10", "ten");
+    proxy_rule(desk.f.proxy, gone);
+    cr_assert_eq(step(&desk, true, &next), OUTCOME_OK);
+    redis_ok(desk.f.r, "DEL " BULL "failed"); /* put back meanwhile: its hash stays */
+    work(&desk);
+    expect_jobs(&desk, "6 7 9 8");
     desk_stop(&desk);
 }
 

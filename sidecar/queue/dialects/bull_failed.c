@@ -237,40 +237,43 @@ static void say(const bull_failed_t *s, slice_t id, const char *reason) {
     log_warn(ROLE, s->at->config->name, "a job has failed for good", F_STR("reason", reason), F_STR("job", text));
 }
 
-// What came of one record. `kept`: its job stands in failed.
-static outcome_t read_record(bull_failed_t *s, watch_call_t *call, slice_t id, const char *reason, bool kept, fault_t *fault) {
+// What is recorded of a page, in the order of the requests.
+typedef struct sent {
+    slice_t id;
+    const char *reason;
+    bool kept; // its job stood in failed,
+    bool gone; // but not any more: its message, if there is one, is still to be looked at
+} sent_t;
+
+// What came of one record.
+static outcome_t read_record(bull_failed_t *s, watch_call_t *call, sent_t *sent, fault_t *fault) {
     redisReply *reply;
     if (conn_read(call->conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
     const redisReply *word = reply_at(reply, 0);
     if (reply_is(word, "settled")) {
         crash_at("bull_record_answered");
         metric_add(&call->metrics->failed_recorded, 1);
-        if (kept) bull_heard_answered(&s->heard, id, call->now);
-        if (!call->dry) say(s, id, reason);
+        if (sent->kept) bull_heard_answered(&s->heard, sent->id, call->now);
+        if (!call->dry) say(s, sent->id, sent->reason);
     } else if (reply_is(word, "full")) {
         s->full = true;
     } else if (reply_is(word, "fenced")) {
         call->fenced = true;
     } else if (reply_is(word, "type")) {
         say_type(fault, reply);
-    } else if (!reply_is(word, "gone") && !reply_is(word, "changed")) {
+    } else if (reply_is(word, "gone")) {
+        sent->gone = true;
+    } else if (!reply_is(word, "changed")) {
         fault_set(fault, OUTCOME_FAULT, "bull_record: unexpected reply");
     }
     freeReplyObject(reply);
     return fault->outcome;
 }
 
-// What is recorded of a page, in the order of the requests.
-typedef struct sent {
-    slice_t id;
-    const char *reason;
-    bool kept;
-} sent_t;
-
-static outcome_t read_records(bull_failed_t *s, watch_call_t *call, const sent_t *sent, size_t count, fault_t *fault) {
+static outcome_t read_records(bull_failed_t *s, watch_call_t *call, sent_t *sent, size_t count, fault_t *fault) {
     fault_t worst = {0};
     for (size_t i = 0; i < count; i++) {
-        if (read_record(s, call, sent[i].id, sent[i].reason, sent[i].kept, fault) == OUTCOME_LOST) return OUTCOME_LOST;
+        if (read_record(s, call, &sent[i], fault) == OUTCOME_LOST) return OUTCOME_LOST;
         if (fault->outcome > worst.outcome) worst = *fault;
     }
     *fault = worst;
@@ -284,11 +287,12 @@ static outcome_t record_page(bull_failed_t *s, watch_call_t *call, const redisRe
     told_t told;
     for (; count < PAGE_JOBS && told_at(page, count, &told); count++) {
         record_told(s, call, &told);
-        sent[count] = (sent_t){told.job.id, s->reason, true};
+        sent[count] = (sent_t){.id = told.job.id, .reason = s->reason, .kept = true};
     }
     if (count) crash_at("bull_record_before");
     if (read_records(s, call, sent, count, fault) != OUTCOME_OK || s->full) return fault->outcome;
-    for (size_t i = 0; i < count; i++) bull_heard_drop(&s->heard, sent[i].id);
+    for (size_t i = 0; i < count; i++)
+        if (!sent[i].gone) bull_heard_drop(&s->heard, sent[i].id);
     return OUTCOME_OK;
 }
 
@@ -348,6 +352,18 @@ static outcome_t look(bull_failed_t *s, watch_call_t *call, fault_t *fault) {
     return fault->outcome;
 }
 
+// Drops the messages that were looked at, but for one whose job was gone when it was to be recorded: that comes up again.
+static void drop_heard(bull_failed_t *s, const sent_t *sent, size_t count, int64_t looked) {
+    for (; looked > 0 && s->heard.first; looked--) {
+        bool gone = false;
+        for (size_t i = 0; i < count && !gone; i++) gone = sent[i].gone && slice_equal(sent[i].id, s->heard.first->id);
+        if (gone)
+            bull_heard_turn(&s->heard);
+        else
+            bull_heard_pop(&s->heard);
+    }
+}
+
 // Looks at jobs that messages name. What is told of them comes in the order in which they were asked for.
 static outcome_t listen(bull_failed_t *s, watch_call_t *call, fault_t *fault) {
     redisReply *page;
@@ -366,11 +382,10 @@ static outcome_t listen(bull_failed_t *s, watch_call_t *call, fault_t *fault) {
             record_told(s, call, &told);
         else
             record_heard(s, call, heard, number(reply_at(page, 0)));
-        sent[count++] = (sent_t){told.job.id, s->reason, kept};
+        sent[count++] = (sent_t){.id = told.job.id, .reason = s->reason, .kept = kept};
     }
     int64_t looked = reply_int(reply_at(page, 1));
-    if (read_records(s, call, sent, count, fault) == OUTCOME_OK && !s->full)
-        for (; looked > 0; looked--) bull_heard_pop(&s->heard);
+    if (read_records(s, call, sent, count, fault) == OUTCOME_OK && !s->full) drop_heard(s, sent, count, looked);
     freeReplyObject(page);
     return fault->outcome;
 }

@@ -28,6 +28,15 @@ void bull_heard_pop(bull_heard_t *heard) {
     if (heard->first) remove_at(heard, &heard->first);
 }
 
+void bull_heard_turn(bull_heard_t *heard) {
+    bull_told_t *told = heard->first;
+    if (!told || !told->next) return;
+    heard->first = told->next;
+    told->next = NULL;
+    *heard->last = told;
+    heard->last = &told->next;
+}
+
 void bull_heard_drop(bull_heard_t *heard, slice_t id) {
     for (bull_told_t **at = &heard->first; *at; at = &(*at)->next)
         if (slice_equal((*at)->id, id)) {

@@ -42,6 +42,7 @@ void bull_heard_clear(bull_heard_t *heard); // forgets everything; it can be use
 // Takes in a message, unless it is none of a failure, or our own. False: the oldest ones had to make room.
 bool bull_heard_add(bull_heard_t *heard, slice_t message);
 void bull_heard_pop(bull_heard_t *heard);              // drops the first
+void bull_heard_turn(bull_heard_t *heard);             // makes the first the last
 void bull_heard_drop(bull_heard_t *heard, slice_t id); // drops the first that names this job, if there is one
 
 // The failure of a job that stood in `failed` has its record. When its message comes later, and Bull has removed the job
