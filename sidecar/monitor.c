@@ -260,6 +260,21 @@ static bool has_old_sentinels(const backup_page_t *page) {
     return false;
 }
 
+// What is read where it stands is read in the same order by the next pass: jobs behind one that is refused would never have their
+// turn. So the pass goes on, and the refusal is told at its end.
+static void note_refused(ward_t *ward, const judge_t *judge, fault_t *fault) {
+    if (fault->outcome != OUTCOME_FAULT || judge->ops->pass->orders) return;
+    if (!ward->refused) ward->refused = mem_str(fault->text);
+    *fault = (fault_t){0};
+}
+
+static void tell_refused(ward_t *ward) {
+    char *reason = ward->refused;
+    ward->refused = NULL;
+    if (reason) ward_fault(ward, reason, mono_now());
+    free(reason);
+}
+
 // Judges one page. Where something must be done about it, what is under way is read first.
 static bool judge(monitor_t *m, size_t queue, const lease_t *lease, const sheet_t *sheet) {
     ward_t *ward = &m->wards[queue];
@@ -281,6 +296,7 @@ static bool judge(monitor_t *m, size_t queue, const lease_t *lease, const sheet_
         if (!land(m)) return false;
         if (ward->phase != WARD_ROTATE) return true; // at fault
         if (count) judge_act(&judge, count, &fenced, &fault);
+        note_refused(ward, &judge, &fault);
         if (!go_on(m, queue, &fault)) return false;
         if (fenced) fence(m, queue, lease);
         if (fault.outcome != OUTCOME_OK || fenced) return true;
@@ -342,6 +358,7 @@ static bool drop_stray_reports(monitor_t *m, size_t queue, const lease_t *lease)
 static bool finish(monitor_t *m, size_t queue, const lease_t *lease) {
     if (!plant(m, queue, lease)) return false;
     ward_end(&m->wards[queue], mono_now());
+    tell_refused(&m->wards[queue]);
     return drop_stray_reports(m, queue, lease);
 }
 

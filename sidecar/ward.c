@@ -50,6 +50,7 @@ void ward_free(ward_t *ward) {
     drop_reports(ward);
     drop_sets(ward);
     free(ward->report_list);
+    free(ward->refused);
     *ward = (ward_t){0};
 }
 
@@ -63,6 +64,8 @@ void ward_forget(ward_t *ward) {
     ward->hushed = 0;
     ward->soonest = (mono_t){0};
     ward->passes = 0;
+    free(ward->refused);
+    ward->refused = NULL;
     ward->page = PAGE_FIRST;
     ward->largest[0] = ward->largest[1] = 0;
 }

@@ -64,6 +64,7 @@ typedef struct ward {
     int64_t nearest; // the earliest time, in ms by Redis's clock, at which a verdict could change
     int64_t now;     // the last time that Redis told
     bool unsettled;  // something is to be looked at again at once
+    char *refused;   // owned; why Redis refused what was to be done about a job, while the pass goes on; NULL = nothing
     uint64_t cursor; // of the sweep
     // from pass to pass
     keyfilter_t seen[2]; // by this pass, and by the last complete one

@@ -201,6 +201,24 @@ Test(redis_private, equal_bytes_in_two_lists_are_not_ended_by_a_new_leader) {
     close_desk(&d);
 }
 
+/* What is refused about one job does not keep those of other lists, which are read behind it in each pass. */
+Test(redis_private, a_job_that_is_refused_stops_nobody, .timeout = 60) {
+    desk_t d;
+    char job[32];
+    open_fights(&d, FIGHTS("registry = \"workers\"; dedup = \"fights-done\"; id_path = \"/id\";"));
+    redis_ok(d.f.r, "SET fights-done text"); /* only jobs with an id are looked for in it */
+    for (int i = 0; i < 400; i++) {
+        snprintf(job, sizeof job, i < 300 ? "{\"id\":\"%d\"}" : "job%d", i);
+        redis_ok(d.f.r, "RPUSH workers queue-%d", i);
+        redis_ok(d.f.r, "RPUSH queue-%d %s", i, job);
+        if (i == 299) until(&d, metric_get(&of(&d)->faults) > 0);
+    }
+    cr_assert(stage_until(&d.crew.stage, count(&d, "LLEN fights") == 100, 20000)); /* a pause follows each pass at fault */
+    redis_ok(d.f.r, "DEL fights-done");
+    cr_assert(stage_until(&d.crew.stage, count(&d, "LLEN fights") == 400, 20000));
+    close_desk(&d);
+}
+
 Test(redis_private, ten_thousand_lists) {
     desk_t d;
     open_fights(&d, FIGHTS_IN("2s", ""));
