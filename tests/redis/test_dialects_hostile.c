@@ -16,6 +16,12 @@
     "\",\"taskStatus\":{\"excTimestamp\":1,\"genTimestamp\":2,\"retry\":" retry ",\"state\":\"" state                            \
     "\"},\"type\":\"t\",\"unique\":true}"
 
+#define DE_CLASS "example.PaymentCheck"
+#define DE_EVENT "{\"payload\":{\"id\":\"sound\"},\"type\":\"" DE_CLASS "\",\"attempt\":1,\"logContext\":{}}"
+/* The delay is longer than any test: what is sent comes once. */
+#define DE_SETTINGS                                                                                                              \
+    SETTINGS("dialect = \"delayed_queue\"; types = [\"" DE_CLASS "\"]; delays = [\"*: 30d\"]; protected_timeout = \"100ms\";")
+
 enum { DEEP = 100000, LARGE = 300 << 10, CLUTTER = 16 };
 
 /* Bytes that are a job of no dialect, or claim what they should not. Owned by the caller. */
@@ -95,6 +101,22 @@ static void put_bull(redis_t *r, size_t nth, const char *bytes, size_t len) {
     redis_ok(r, "LPUSH bull:email:active %b", bytes, len);
 }
 
+/* Each is due after those before it, so that the sound one, which is the last, tells that all were looked at. */
+static void put_delayed(redis_t *r, size_t nth, const char *bytes, size_t len) {
+    redis_ok(r, "ZADD de_delayed_events %d " DE_CLASS "###%d", (int)nth, (int)nth);
+    redis_ok(r, "HSET de_events " DE_CLASS "###%d %b", (int)nth, bytes, len);
+}
+
+/* The bytes are the name of an event, whose envelope is a sound one. */
+static void put_delayed_name(redis_t *r, size_t nth, const char *bytes, size_t len) {
+    if (len == strlen(DE_EVENT) && memcmp(bytes, DE_EVENT, len) == 0) {
+        put_delayed(r, nth, bytes, len);
+        return;
+    }
+    redis_ok(r, "ZADD de_delayed_events %d %b", (int)nth, bytes, len);
+    redis_ok(r, "HSET de_events %b %s", bytes, len, DE_EVENT);
+}
+
 static const table_t TABLES[] = {
     {.name = "list",
      .config = SETTINGS("protected_timeout = \"100ms\"; heartbeat = \"*_alive\"; id_path = \"/id\"; type_path = \"/type\"; "
@@ -128,6 +150,20 @@ static const table_t TABLES[] = {
      .put = put_bull,
      .busy = "bull:email:active",
      .waits = "bull:email:wait"},
+    {.name = "delayed_queue",
+     .config = DE_SETTINGS,
+     .sound = DE_EVENT,
+     .ready = "de_paymentcheck",
+     .put = put_delayed,
+     .busy = "sidecar:email:aside",
+     .waits = "de_paymentcheck"},
+    {.name = "delayed_queue, by name",
+     .config = DE_SETTINGS,
+     .sound = DE_EVENT,
+     .ready = "de_paymentcheck",
+     .put = put_delayed_name,
+     .busy = "sidecar:email:aside",
+     .waits = "de_paymentcheck"},
 };
 enum { TABLE_COUNT = sizeof TABLES / sizeof *TABLES };
 
