@@ -469,7 +469,7 @@ void leader_inherit(leader_t *leader, leader_t *old) {
         if (heir) {
             memcpy(heir->token, old->stands[i].token, sizeof heir->token);
             heir->maybe_held = true;
-            heir->inherited = old->stands[i].state == SEAT_LEADING;
+            heir->inherited = old->stands[i].state == SEAT_LEADING || old->stands[i].inherited; // it may not have led yet
         } else if (answered) {
             answered = give_back(old, i);
         }

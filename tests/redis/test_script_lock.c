@@ -35,7 +35,7 @@ static long long pttl(fixture_t *f) { return redis_int(f->r, "PTTL sidecar:app:l
 
 Test(redis_script_acquire, takes_a_free_lock_and_writes_who_serves_what) {
     fixture_t f = setup();
-    redis_ok(f.r, "HSET sidecar:app:queues gone T");
+    redis_ok(f.r, "HSET sidecar:app:queues gone T1");
     expect_acquired(&f, "T1");
     cr_assert(pttl(&f) > TTL - 5000 && pttl(&f) <= TTL);
     redis_expect(f.r, "T1", "HGET sidecar:app:queues email");
