@@ -96,7 +96,7 @@ static void learn_never(private_lists_t *lists, const keyspace_t *keys) {
         config_queue_keys_free(&used);
     }
     lists->never_count = room;
-    qsort(lists->never, room, sizeof *lists->never, compare_texts);
+    if (room) qsort(lists->never, room, sizeof *lists->never, compare_texts);
 }
 
 static bool fits(const char *pattern, slice_t name, slice_t *owner) {
