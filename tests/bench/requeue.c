@@ -28,15 +28,6 @@ static bool copied(redisContext *redis) {
     return yes;
 }
 
-// Processor time that Redis has taken so far, in us.
-static double redis_cpu_us(redisContext *redis) {
-    redisReply *info = redis_ask(redis, "INFO cpu");
-    const char *sys = strstr(info->str, "used_cpu_sys:"), *user = strstr(info->str, "used_cpu_user:");
-    double us = sys && user ? (strtod(strchr(sys, ':') + 1, NULL) + strtod(strchr(user, ':') + 1, NULL)) * 1e6 : 0;
-    freeReplyObject(info);
-    return us;
-}
-
 static double requeue(const bench_t *bench, const char *name) {
     char config[256], db[256];
     snprintf(config, sizeof config, "%s/%s.cfg", bench->dir, name);
