@@ -10,18 +10,18 @@
 #include "base/log.h"
 
 enum {
-    BLOCK_MS = 60000,             // the longest wait of one XREAD
-    TURN_MS = 1000,               // and where each stream must be waited for by itself
-    RENEW_S = 3600,               // between two acknowledgements of the same position
-    TRIM_S = 60,                  // between two trims of a stream
-    TRIM_UNCOPIED_S = 300,        // the same where others have yet to copy it
-    TICK_MS = 100,                // a tick comes up for air at least this often
-    ROOM_MOST = 3000,             // entries of one reply, which is one transaction: each costs an fsync
-    ROOM_BYTES = 8 * 1024 * 1024, // of memory, that one reply should take at the most
-    ENTRY_BYTES = 3584,           // that an entry takes beside its values: hiredis makes 37 objects of it
-    REPLY_MOST = ROOM_BYTES,      // received: one that is longer is thrown away, and asked for in smaller parts
-    BULKY = 1024 * 1024,          // what malloc does not give back to the system by itself
-    CLOCK_APART_MS = 60000,       // a new record that is older than this is reason to ask for the time
+    BLOCK_MS = 60000,              // the longest wait of one XREAD
+    TURN_MS = 1000,                // and where each stream must be waited for by itself
+    RENEW_S = 3600,                // between two acknowledgements of the same position
+    TRIM_S = 60,                   // between two trims of a stream
+    TRIM_UNCOPIED_S = 300,         // the same where others have yet to copy it
+    TICK_MS = 100,                 // a tick comes up for air at least this often
+    ROOM_MOST = 3000,              // entries of one reply, which is one transaction: each costs an fsync
+    ROOM_BYTES = 12 * 1024 * 1024, // of memory, that one reply should take at the most: ROOM_MOST small entries do
+    ENTRY_BYTES = 3584,            // that an entry takes beside its values: hiredis makes 37 objects of it
+    REPLY_MOST = 8 * 1024 * 1024,  // received: one that is longer is thrown away, and asked for in smaller parts
+    BULKY = 1024 * 1024,           // what malloc does not give back to the system by itself
+    CLOCK_APART_MS = 60000,        // a new record that is older than this is reason to ask for the time
 };
 
 static const char ROLE[] = "auditor";
@@ -304,10 +304,11 @@ static bool store(auditor_t *a) {
 // How many entries the next reply may have: as many as should fit, approached in steps from what was seen, because XREAD counts
 // entries and not bytes.
 static void learn_room(auditor_t *a) {
-    int64_t fit = ROOM_BYTES / (a->bytes / a->entries + 1);
+    int64_t each = a->bytes / a->entries + 1;
     a->room = 4 * a->entries;
     if (a->bytes > BULKY) a->bulky = true;
-    if (a->room > fit) a->room = fit;
+    if (a->room > ROOM_BYTES / each) a->room = ROOM_BYTES / each;
+    if (a->room > REPLY_MOST / (each - ENTRY_BYTES)) a->room = REPLY_MOST / (each - ENTRY_BYTES);
     if (a->room > ROOM_MOST) a->room = ROOM_MOST;
     if (a->room < 1) a->room = 1;
 }
