@@ -148,11 +148,10 @@ static void work(app_t *app) {
 // The http role may be off (port 0), and what is wrong with it keeps nobody from working.
 static bool start_http(app_t *app) {
     const config_t *config = crew_config(app->crew);
+    if (!config->http.port) return true;
     bool ok = role_init(&app->http_role, "http", http_tick, http_finish, NULL);
-    if (ok && config->http.port) {
-        app->http_role.self = app->http = http_new(app->listen, config->http.port, app->health, app->metrics);
-        ok = role_start(&app->http_role);
-    }
+    app->http_role.self = app->http = http_new(app->listen, config->http.port, app->health, app->metrics);
+    ok = ok && role_start(&app->http_role);
     if (!ok) log_error("main", NULL, "cannot start a thread", F_STR("thread", "http"), F_STR("reason", strerror(errno)));
     return ok;
 }

@@ -2,8 +2,6 @@
 #include "bull_call.h"
 #include "queue/dialects/dialect.h"
 
-TestSuite(redis_bull_dryrun, .timeout = 60);
-
 #define CONFIG "group = \"app\"; queues = ( { name = \"scratch\"; }, { name = \"video\"; dialect = \"bull\"; } );"
 
 typedef struct {

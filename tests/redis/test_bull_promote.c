@@ -4,8 +4,6 @@
 #include "scene.h"
 #include "wait.h"
 
-TestSuite(redis_bull_promote, .timeout = 120);
-
 static const char *const KEYS[] = {BULL_LOCK,
                                    BULL "delayed",
                                    BULL "wait",

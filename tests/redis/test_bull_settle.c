@@ -4,8 +4,6 @@
 #include "scene.h"
 #include "wait.h"
 
-TestSuite(redis_bull_settle, .timeout = 120);
-
 #define META     "sidecar:video:meta"
 #define RECORDED "sidecar:video:recorded"
 #define STREAM   "sidecar:video:failures"

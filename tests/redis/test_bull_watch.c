@@ -5,8 +5,6 @@
 #include "queue/dialects/dialect.h"
 #include "wait.h"
 
-TestSuite(redis_bull_watch, .timeout = 60);
-
 #define STREAM "sidecar:video:failures"
 #define CONFIG                                                                                                                   \
     "group = \"app\"; queues = ( { name = \"video\"; dialect = \"bull\"; stalled_interval = \"1s\"; alive_timeout = \"1h\"; } "  \
