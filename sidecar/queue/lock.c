@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/instance.h"
 #include "queue/reply.h"
 
 void token_new(char token[TOKEN_SIZE], int64_t ttl_ms) {
@@ -59,6 +60,7 @@ outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t index, const
     request_text(conn, token);
     request_int(conn, ttl_ms);
     request_text(conn, seat->name);
+    request_text(conn, instance_name());
     for (size_t i = 0; i < seat->queue_count; i++) request_text(conn, keys->queues[seat->first_queue + i].config->name);
     redisReply *reply;
     lock_state_clear(state);

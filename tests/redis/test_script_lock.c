@@ -1,9 +1,11 @@
 /* acquire, renew, release, heal and claim against a real server, by the verbs that the product uses; and heads. */
+#include "base/instance.h"
 #include "fixture.h"
 #include "queue/heads.h"
 #include "queue/lock.h"
 #include "queue/script.h"
 #include "queue/stream.h"
+#include "scene.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>
@@ -52,6 +54,32 @@ Test(redis_script_acquire, the_same_token_acquires_again) {
     redis_ok(f.r, "PEXPIRE sidecar:app:lock 1000");
     expect_acquired(&f, "T1");
     cr_assert_gt(pttl(&f), TTL - 5000, "for a whole TTL");
+    fixture_stop(&f);
+}
+
+/* "<token> <since> <instance>"; returns since. */
+static int64_t who_leads(fixture_t *f, const char *token) {
+    char *who = redis_str(f->r, "HGET sidecar:app:queues %s", ""), *rest = NULL;
+    cr_assert_not_null(who);
+    cr_assert_str_eq(strtok_r(who, " ", &rest), token);
+    int64_t since = strtoll(strtok_r(NULL, " ", &rest), NULL, 10);
+    cr_assert_str_eq(strtok_r(NULL, "", &rest), instance_name());
+    free(who);
+    return since;
+}
+
+Test(redis_script_acquire, says_who_leads_and_since_when) {
+    fixture_t f = setup();
+    int64_t before = scene_ms(f.r);
+    expect_acquired(&f, "T1");
+    int64_t since = who_leads(&f, "T1");
+    cr_assert(since >= before && since <= scene_ms(f.r));
+    cr_assert(wait_for(scene_ms(f.r) > since, 1000));
+    expect_acquired(&f, "T1");
+    cr_assert_eq(who_leads(&f, "T1"), since, "the term goes on");
+    redis_ok(f.r, "DEL sidecar:app:lock");
+    expect_acquired(&f, "T2");
+    cr_assert_gt(who_leads(&f, "T2"), since, "that is another term");
     fixture_stop(&f);
 }
 
@@ -334,7 +362,7 @@ Test(redis_script_heads, of_a_thousand_queues) {
     lock_state_t state = {0};
     cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_OK, "%s", f.fault.text);
     cr_assert(state.acquired);
-    cr_assert_eq(redis_int(f.r, "HLEN sidecar:app:queues"), 1000);
+    cr_assert_eq(redis_int(f.r, "HLEN sidecar:app:queues"), 1000 + 1);
     cr_assert_eq(acquire(&f, "T2", &state), OUTCOME_OK, "%s", f.fault.text);
     cr_assert_eq(state.unserved_count, 0);
     lock_state_clear(&state);
@@ -382,7 +410,7 @@ static const struct {
     script_id_t script;
     const char *arguments;
 } CALLS[] = {
-    {SCRIPT_acquire, "3 sidecar:app:lock sidecar:app:queues sidecar:email:meta T 1000 app email"},
+    {SCRIPT_acquire, "3 sidecar:app:lock sidecar:app:queues sidecar:email:meta T 1000 app me email"},
     {SCRIPT_renew, "1 sidecar:app:lock T 60000"},
     {SCRIPT_claim, "4 sidecar:app:lock sidecar:sms:meta sidecar:others:lock sidecar:app:queues T app others sms"},
     {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:email:meta T app 9 ms 0 99 0 99 2"},

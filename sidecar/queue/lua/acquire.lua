@@ -2,12 +2,14 @@
 -- acquire: takes the lock of a seat, or says who holds it and which of the caller's queues that leader does not serve.
 --
 -- KEYS[1]  lock      string, the holder's token, with a TTL
--- KEYS[2]  served    hash, for each queue the token of the last leader that served it (not those that another group owns)
+-- KEYS[2]  served    hash, for each queue the token of the last leader that served it (not those that another group owns); its
+--                    field '' is '<token> <when that term began, ms> <instance>', for people
 -- KEYS[3+] meta      hash of each queue; its field `group` names who owns the queue
 -- ARGV[1]  token     of the term that would begin
 -- ARGV[2]  ttl       ms
 -- ARGV[3]  group     the caller's (with a lock for each queue: the name of the queue)
--- ARGV[4+] name      of each queue, in the order of KEYS[3+]
+-- ARGV[4]  instance  the caller's name
+-- ARGV[5+] name      of each queue, in the order of KEYS[3+]
 -- Reply    held by another: {0, token, its PTTL in ms, name of a queue not served, ...}
 --          acquired:        {1, token, ttl, index of a queue that another group owns (from 0), that group or '', ...}
 --                           ('' means: the meta key is no hash)
@@ -16,23 +18,26 @@
 local held = redis.call('GET', KEYS[1])
 if held and held ~= ARGV[1] then
     local reply = {0, held, redis.call('PTTL', KEYS[1])}
-    local names = {unpack(ARGV, 4)}
+    local names = {unpack(ARGV, 5)}
     local served = redis.call('HMGET', KEYS[2], unpack(names))
     for i, name in ipairs(names) do
         if served[i] ~= held then reply[#reply + 1] = name end
     end
     return reply
 end
+local time, was = redis.call('TIME'), redis.pcall('HGET', KEYS[2], '')
+local term, since = string.match(type(was) == 'string' and was or '', '^(%S+) (%d+) ')
+if term ~= ARGV[1] then since = string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000)) end
 local ttl = redis.call('PTTL', KEYS[2]) -- only that of a preflight has one, and keeps it: it may be killed after this
 redis.call('DEL', KEYS[2]) -- ours by its name, whatever it holds: a queue that left the configuration is not served any more
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 local reply = {1, ARGV[1], tonumber(ARGV[2])}
-local fields = {}
+local fields = {'', ARGV[1] .. ' ' .. since .. ' ' .. ARGV[4]}
 for i = 3, #KEYS do
     local type = redis.call('TYPE', KEYS[i]).ok
     local owner = ''
     if type == 'none' or type == 'hash' then owner = redis.call('HGET', KEYS[i], 'group') or ARGV[3] end
-    fields[#fields + 1] = ARGV[i + 1]
+    fields[#fields + 1] = ARGV[i + 2]
     fields[#fields + 1] = owner == ARGV[3] and ARGV[1] or ''
     if owner == ARGV[3] then
         redis.call('HSET', KEYS[i], 'group', ARGV[3])

@@ -1,0 +1,184 @@
+#include "queue/overview.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "queue/reply.h"
+
+// Queues whose requests are sent before the first reply is read.
+enum { AT_ONCE = 200 };
+
+typedef struct overlook {
+    conn_t *conn;
+    const keyspace_t *keys;
+    overview_t *out;
+    fault_t *fault;
+} overlook_t;
+
+void overview_free(overview_t *overview) {
+    for (size_t i = 0; i < overview->queue_count; i++) free(overview->queues[i].copies);
+    free(overview->seats);
+    free(overview->queues);
+    *overview = (overview_t){0};
+}
+
+// The next reply. A fault of one key goes to `error`, with *reply NULL; false: the connection can say nothing more.
+static bool next(const overlook_t *look, const char *key, char error[160], redisReply **reply) {
+    outcome_t outcome = conn_read(look->conn, 0, reply, look->fault);
+    if (outcome == OUTCOME_OK) return true;
+    if (outcome == OUTCOME_FAULT && !*error) snprintf(error, 160, "\"%.60s\": %.90s", key, look->fault->text);
+    return outcome == OUTCOME_FAULT;
+}
+
+static void append(conn_t *conn, const char *command, const char *key) {
+    request_begin(conn, command);
+    request_text(conn, key);
+    request_end(conn);
+}
+
+// ---- Seats: whose lock, for how long, since when, and for which queues.
+
+static void append_seat(const overlook_t *look, const seat_t *seat) {
+    append(look->conn, "GET", seat->lock);
+    append(look->conn, "PTTL", seat->lock);
+    request_begin(look->conn, "HMGET");
+    request_text(look->conn, seat->served);
+    request_text(look->conn, "");
+    for (size_t i = 0; i < seat->queue_count; i++)
+        request_text(look->conn, look->keys->queues[seat->first_queue + i].config->name);
+    request_end(look->conn);
+}
+
+// "<token> <since, ms> <instance>", as acquire.lua writes it; of another term it says nothing.
+static void read_leader(const char *text, overview_seat_t *seat) {
+    size_t len = strcspn(text, " ");
+    char *end = NULL;
+    if (!*seat->holder || len != strlen(seat->holder) || strncmp(text, seat->holder, len) != 0 || !text[len]) return;
+    seat->since_ms = strtoll(text + len, &end, 10);
+    snprintf(seat->leader, sizeof seat->leader, "%s", *end == ' ' ? end + 1 : "");
+}
+
+static bool read_seat(const overlook_t *look, size_t index) {
+    const seat_t *seat = &look->keys->seats[index];
+    overview_seat_t *out = &look->out->seats[index];
+    redisReply *reply = NULL;
+    if (!next(look, seat->lock, out->error, &reply)) return false;
+    snprintf(out->holder, sizeof out->holder, "%s", reply_text(reply));
+    conn_reply_free(reply);
+    if (!next(look, seat->lock, out->error, &reply)) return false;
+    out->pttl_ms = reply ? reply_int(reply) : -2;
+    conn_reply_free(reply);
+    if (!next(look, seat->served, out->error, &reply)) return false;
+    read_leader(reply_text(reply_at(reply, 0)), out);
+    for (size_t i = 0; i < seat->queue_count; i++)
+        look->out->queues[seat->first_queue + i].served = *out->holder && reply_is(reply_at(reply, i + 1), out->holder);
+    conn_reply_free(reply);
+    return true;
+}
+
+// ---- Queues: who owns them, what their stream holds, who has copied it.
+
+static void append_queue(const overlook_t *look, const queue_keys_t *queue) {
+    request_begin(look->conn, "HGET");
+    request_text(look->conn, queue->meta);
+    request_text(look->conn, "group");
+    request_end(look->conn);
+    append(look->conn, "HGETALL", queue->auditors);
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const overview_copy_t *)a)->instance, ((const overview_copy_t *)b)->instance);
+}
+
+static void read_copies(const redisReply *reply, overview_queue_t *out) {
+    if (!reply || reply->type != REDIS_REPLY_ARRAY) return;
+    out->copies = mem_array(reply->elements / 2 + 1, sizeof *out->copies);
+    for (size_t i = 0; i + 1 < reply->elements; i += 2) {
+        const char *text = reply_text(reply->element[i + 1]);
+        size_t len = strcspn(text, " ");
+        if (!text[len] || len >= STREAM_ID_SIZE) continue; // not of ours: trim.lua counts it for nothing, too
+        overview_copy_t *copy = &out->copies[out->copy_count++];
+        snprintf(copy->instance, sizeof copy->instance, "%s", reply_text(reply->element[i]));
+        snprintf(copy->position, sizeof copy->position, "%.*s", (int)len, text);
+        copy->heard_ms = strtoll(text + len, NULL, 10);
+    }
+    qsort(out->copies, out->copy_count, sizeof *out->copies, by_name);
+}
+
+static bool read_queue(const overlook_t *look, size_t index) {
+    const queue_keys_t *queue = &look->keys->queues[index];
+    overview_queue_t *out = &look->out->queues[index];
+    redisReply *reply = NULL;
+    if (!next(look, queue->meta, out->error, &reply)) return false;
+    snprintf(out->owner, sizeof out->owner, "%s", reply_text(reply));
+    conn_reply_free(reply);
+    if (!next(look, queue->auditors, out->error, &reply)) return false;
+    read_copies(reply, out);
+    conn_reply_free(reply);
+    return true;
+}
+
+// ---- All of it.
+
+static int64_t info_number(const char *info, const char *key) {
+    const char *at = strstr(info, key);
+    return at ? strtoll(at + strlen(key), NULL, 10) : -1;
+}
+
+static bool read_memory(const overlook_t *look) {
+    char error[160] = "";
+    redisReply *reply = NULL;
+    request_begin(look->conn, "INFO");
+    request_text(look->conn, "memory");
+    request_end(look->conn);
+    if (!next(look, "INFO", error, &reply)) return false;
+    look->out->memory_used = info_number(reply_text(reply), "\r\nused_memory:");
+    look->out->memory_most = info_number(reply_text(reply), "\r\nmaxmemory:");
+    conn_reply_free(reply);
+    return true;
+}
+
+static bool read_seats(const overlook_t *look) {
+    for (size_t at = 0; at < look->keys->seat_count; at += AT_ONCE) {
+        size_t end = at + AT_ONCE < look->keys->seat_count ? at + AT_ONCE : look->keys->seat_count;
+        for (size_t i = at; i < end; i++) append_seat(look, &look->keys->seats[i]);
+        for (size_t i = at; i < end; i++)
+            if (!read_seat(look, i)) return false;
+    }
+    return true;
+}
+
+static bool read_queues(const overlook_t *look) {
+    for (size_t at = 0; at < look->keys->queue_count; at += AT_ONCE) {
+        size_t end = at + AT_ONCE < look->keys->queue_count ? at + AT_ONCE : look->keys->queue_count;
+        for (size_t i = at; i < end; i++) append_queue(look, &look->keys->queues[i]);
+        for (size_t i = at; i < end; i++)
+            if (!read_queue(look, i)) return false;
+    }
+    return true;
+}
+
+static bool read_streams(const overlook_t *look) {
+    overview_t *out = look->out;
+    stream_look_t *looks = mem_array(out->queue_count, sizeof *looks);
+    outcome_t outcome = stream_look(look->conn, look->keys, looks, &out->now_ms, look->fault);
+    for (size_t i = 0; outcome == OUTCOME_OK && i < out->queue_count; i++) {
+        out->queues[i].stream = looks[i];
+        if (!*out->queues[i].error) memcpy(out->queues[i].error, looks[i].error, sizeof looks[i].error);
+        out->queues[i].stream.error[0] = '\0';
+    }
+    free(looks);
+    return outcome == OUTCOME_OK;
+}
+
+outcome_t overview_look(conn_t *conn, const keyspace_t *keys, overview_t *out, fault_t *fault) {
+    const overlook_t look = {.conn = conn, .keys = keys, .out = out, .fault = fault};
+    *out = (overview_t){.memory_used = -1, .memory_most = -1, .seat_count = keys->seat_count, .queue_count = keys->queue_count};
+    out->seats = mem_array(keys->seat_count, sizeof *out->seats);
+    out->queues = mem_array(keys->queue_count, sizeof *out->queues);
+    if (conn_open(conn, fault) == OUTCOME_OK && read_memory(&look) && read_seats(&look) && read_queues(&look) &&
+        read_streams(&look)) // last: what it says of a queue counts where nothing else is wrong
+        return fault_set(fault, OUTCOME_OK, "%s", "");
+    conn_close(conn); // replies may be under way
+    return fault->outcome;
+}

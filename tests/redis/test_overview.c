@@ -1,0 +1,137 @@
+/* What `status` reads of locks, owners, streams and copies. */
+#include "base/instance.h"
+#include "fixture.h"
+#include "queue/lock.h"
+#include "queue/overview.h"
+#include "scene.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TWO_QUEUES "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"
+
+static overview_t look(fixture_t *f) {
+    overview_t view;
+    cr_assert_eq(overview_look(f->conn, f->keys, &view, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(view.queue_count, f->keys->queue_count);
+    return view;
+}
+
+static void lead(fixture_t *f, size_t seat, const char *token) {
+    lock_state_t state = {0};
+    cr_assert_eq(lock_acquire(f->conn, f->keys, seat, token, 60000, &state, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert(state.acquired);
+    lock_state_clear(&state);
+}
+
+Test(redis_overview, an_empty_server_has_no_leader) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
+    overview_t view = look(&f);
+    cr_assert_eq(view.seat_count, 1);
+    cr_assert_str_empty(view.seats[0].holder);
+    cr_assert_str_empty(view.seats[0].error);
+    cr_assert_eq(view.seats[0].pttl_ms, -2);
+    cr_assert(llabs(view.now_ms - scene_ms(f.r)) < 60000);
+    cr_assert_gt(view.memory_used, 0);
+    cr_assert_eq(view.memory_most, 0);
+    for (size_t i = 0; i < 2; i++) {
+        cr_assert_not(view.queues[i].served);
+        cr_assert_str_empty(view.queues[i].owner);
+        cr_assert_str_empty(view.queues[i].error);
+        cr_assert_eq(view.queues[i].stream.length, 0);
+        cr_assert_eq(view.queues[i].copy_count, 0);
+    }
+    overview_free(&view);
+    fixture_stop(&f);
+}
+
+Test(redis_overview, tells_who_leads_what_and_who_has_copied_what) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
+    const stream_id_t one[2] = {"7-1", ""}, other[2] = {"5-5", ""};
+    redis_ok(f.r, "HSET sidecar:sms:meta group others");
+    lead(&f, 0, "T1");
+    redis_ok(f.r, "XADD sidecar:email:failures 7-1 kind failed");
+    redis_ok(f.r, "XADD sidecar:email:failures 9-2 kind failed");
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "b", one, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "a", other, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    redis_ok(f.r, "HSET sidecar:email:auditors stranger nonsense");
+    char *before = fixture_digest(f.r);
+    overview_t view = look(&f);
+    cr_assert_str_eq(view.seats[0].holder, "T1");
+    cr_assert_str_eq(view.seats[0].leader, instance_name());
+    cr_assert(view.seats[0].pttl_ms > 0 && view.seats[0].pttl_ms <= 60000);
+    cr_assert(view.seats[0].since_ms > 0 && view.seats[0].since_ms <= view.now_ms);
+    const overview_queue_t *email = &view.queues[0], *sms = &view.queues[1];
+    cr_assert(email->served && !sms->served);
+    cr_assert_str_eq(email->owner, "app");
+    cr_assert_str_eq(sms->owner, "others");
+    cr_assert_eq(email->stream.length, 2);
+    cr_assert_str_eq(email->stream.first, "7-1");
+    cr_assert_str_eq(email->stream.last, "9-2");
+    cr_assert_eq(email->copy_count, 2);
+    cr_assert_str_eq(email->copies[0].instance, "a");
+    cr_assert_str_eq(email->copies[0].position, "5-5");
+    cr_assert_str_eq(email->copies[1].position, "7-1");
+    cr_assert(email->copies[1].heard_ms > 0 && email->copies[1].heard_ms <= view.now_ms);
+    redis_expect(f.r, before, "DEBUG DIGEST");
+    /* of another term, what is said of the leader is not of this one */
+    redis_ok(f.r, "SET sidecar:app:lock T2 PX 5000");
+    overview_free(&view);
+    view = look(&f);
+    cr_assert_str_eq(view.seats[0].holder, "T2");
+    cr_assert_str_empty(view.seats[0].leader);
+    cr_assert_eq(view.seats[0].since_ms, 0);
+    cr_assert_not(view.queues[0].served);
+    overview_free(&view);
+    free(before);
+    fixture_stop(&f);
+}
+
+/* Of each key every other type: the rest is told all the same. */
+Test(redis_overview, a_key_of_the_wrong_type_spoils_its_own_facts_alone) {
+    static const char *const keys[] = {"sidecar:app:lock", "sidecar:app:queues", "sidecar:email:meta", "sidecar:email:failures",
+                                       "sidecar:email:auditors"};
+    static const char *const types[] = {"string", "hash", "hash", "stream", "hash"};
+    fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+            redis_ok(f.r, "FLUSHALL");
+            lead(&f, 0, "T1");
+            redis_ok(f.r, "XADD sidecar:sms:failures 9-2 kind failed");
+            fixture_make_key(f.r, keys[k], fixture_types[t]);
+            overview_t view = look(&f);
+            const char *error = k < 2 ? view.seats[0].error : view.queues[0].error;
+            if (strcmp(fixture_types[t], types[k]) == 0)
+                cr_assert_str_empty(error, "%s as a %s: %s", keys[k], fixture_types[t], error);
+            else
+                cr_assert_not_null(strstr(error, keys[k]), "%s as a %s: %s", keys[k], fixture_types[t], error);
+            cr_assert_str_empty(view.queues[1].error);
+            cr_assert_eq(view.queues[1].stream.length, 1);
+            cr_assert_str_eq(view.queues[1].owner, "app");
+            overview_free(&view);
+        }
+    fixture_stop(&f);
+}
+
+Test(redis_overview, a_lock_for_each_queue) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = "lock = { scope = \"queue\"; }; " TWO_QUEUES});
+    lead(&f, 1, "T1");
+    overview_t view = look(&f);
+    cr_assert_eq(view.seat_count, 2);
+    cr_assert_str_empty(view.seats[0].holder);
+    cr_assert_str_eq(view.seats[1].holder, "T1");
+    cr_assert(!view.queues[0].served && view.queues[1].served);
+    overview_free(&view);
+    fixture_stop(&f);
+}
+
+Test(redis_overview, a_server_that_is_gone_says_nothing) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
+    overview_t view;
+    server_kill(f.server);
+    cr_assert_eq(overview_look(f.conn, f.keys, &view, &f.fault), OUTCOME_LOST);
+    cr_assert_not(conn_is_open(f.conn));
+    overview_free(&view);
+    fixture_stop(&f);
+}
