@@ -57,6 +57,7 @@ struct leader {
     unsigned checked;    // generation of the connection that had its preflight; 0 = none
     bool was_connected;
     mono_t said_connected; // when the log was last told of a connection: one that comes and goes must not fill it
+    findings_t *findings;  // of the preflight
     stand_t *stands;
     atomic_bool heir; // somebody is to take the locks over within this process
 };
@@ -70,6 +71,7 @@ leader_t *leader_new(const keyspace_t *keys, leases_t *leases, metrics_t *metric
     int64_t patience_ms = leader->ttl_ms / RENEWALS_PER_TTL;
     conn_limit_timeout(leader->conn, (int)(patience_ms > LEAST_PATIENCE_MS ? patience_ms : LEAST_PATIENCE_MS));
     leader->ear = conn_new(&keys->config->redis, "queue-sidecar-vacant", stop);
+    leader->findings = findings_new(keys, leases, metrics);
     leader->stands = mem_array(keys->seat_count, sizeof *leader->stands);
     return leader;
 }
@@ -78,6 +80,7 @@ void leader_free(leader_t *leader) {
     if (!leader) return;
     for (size_t i = 0; i < leader->keys->seat_count; i++) free(leader->stands[i].foreign);
     free(leader->stands);
+    findings_free(leader->findings);
     buffer_free(&leader->heard);
     conn_free(leader->conn);
     conn_free(leader->ear);
@@ -160,7 +163,7 @@ static bool connected(leader_t *leader, fault_t *fault) {
 
 // Runs the preflight and notes that this connection has had it. *allowed: nothing found forbids to lead.
 static outcome_t look_over(leader_t *leader, bool *allowed, fault_t *fault) {
-    outcome_t outcome = leader_preflight(leader->conn, leader->keys, leader->leases, leader->metrics, allowed, fault);
+    outcome_t outcome = findings_look(leader->findings, leader->conn, allowed, fault);
     count_unserved(leader);
     if (outcome == OUTCOME_OK || outcome == OUTCOME_FAULT) leader->checked = conn_generation(leader->conn);
     return outcome;
@@ -189,6 +192,16 @@ static void look_over_again(leader_t *leader) {
     if (!conn_is_open(leader->conn) || leader->checked == conn_generation(leader->conn)) return;
     outcome_t outcome = look_over(leader, &allowed, &fault);
     if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) put_off(leader, NULL, &fault);
+}
+
+// Queues that are barred are looked at from time to time: who mends a right need not restart anything.
+static void look_again_at_barred(leader_t *leader, mono_t now) {
+    fault_t fault;
+    if (!mono_reached(findings_again_at(leader->findings), now) || !mono_reached(leader->retry_at, now)) return;
+    if (metric_get(&leader->metrics->leading) == 0) return;
+    outcome_t outcome = connected(leader, &fault) ? findings_look_again(leader->findings, leader->conn, &fault) : OUTCOME_LOST;
+    if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) put_off(leader, NULL, &fault);
+    count_unserved(leader);
 }
 
 static int64_t ttl_part_ns(const leader_t *leader, int parts) { return leader->ttl_ms * NS_PER_MS / parts; }
@@ -407,13 +420,14 @@ void leader_tick(void *self, role_wait_t *wait) {
         mono_t now = mono_now();
         if (mono_reached(leader->retry_at, now) && mono_reached(leader->stands[i].next, now)) act(leader, i);
     }
+    look_again_at_barred(leader, mono_now());
     int64_t standing_by = 0;
     for (size_t i = 0; i < leader->keys->seat_count; i++) {
         const stand_t *stand = &leader->stands[i];
         mono_t next = mono_max(stand->next, leader->retry_at);
         if (stand->state == SEAT_STANDBY && *stand->holder && conn_is_open(leader->conn)) standing_by++;
         if (stand->state == SEAT_LEADING)
-            next = mono_min(next, stand->deadline);
+            next = mono_min(mono_min(next, mono_max(findings_again_at(leader->findings), leader->retry_at)), stand->deadline);
         else if (*stand->holder && !conn_is_open(leader->ear))
             next = mono_min(next, mono_max(leader->ear_retry_at, leader->retry_at));
         wait->until = mono_min(wait->until, next);

@@ -1,4 +1,4 @@
-// The preflight as the leader runs it: what it finds goes to the log and the metrics, and bars queues that are of another layout.
+// The preflight as the leader runs it: what it finds goes to the log and the metrics, and bars queues that must not be served.
 #ifndef QS_LEADER_PREFLIGHT_H
 #define QS_LEADER_PREFLIGHT_H
 
@@ -9,8 +9,17 @@
 #include "queue/conn.h"
 #include "queue/keys.h"
 
-// *allowed: nothing found forbids to lead. The outcome and *fault are those of preflight().
-outcome_t leader_preflight(conn_t *conn, const keyspace_t *keys, leases_t *leases, metrics_t *metrics, bool *allowed,
-                           fault_t *fault);
+typedef struct findings findings_t; // of the latest looks
+
+findings_t *findings_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics); // owned; all is borrowed
+void findings_free(findings_t *findings);                                               // takes; NULL is fine
+
+// The whole preflight. *allowed: nothing found forbids to lead. The outcome and *fault are those of preflight().
+outcome_t findings_look(findings_t *findings, conn_t *conn, bool *allowed, fault_t *fault);
+
+// When to look again at what bars queues; mono_never() while none is.
+mono_t findings_again_at(const findings_t *findings);
+// That look: what was mended meanwhile is served from then on. Nothing is known anew unless it is OUTCOME_OK.
+outcome_t findings_look_again(findings_t *findings, conn_t *conn, fault_t *fault);
 
 #endif

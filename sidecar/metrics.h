@@ -24,7 +24,7 @@
     X(terms_lost, COUNTER, "terms_lost_total", 1, "terms that ended otherwise than by our own release")                          \
     X(clock_steps_healed, COUNTER, "clock_steps_healed_total", 1, "locks removed that a clock step had left behind")             \
     X(unserved, GAUGE, "queues_unserved", 1,                                                                                     \
-      "own queues that the leader of the group does not serve, or that another group owns")                                      \
+      "own queues that the leader of the group does not serve, that another group owns, or that the preflight bars")             \
     X(reconnects, COUNTER, "reconnects_total", 1, "connections opened after one was lost")                                       \
     X(preflight_faults, GAUGE, "preflight_faults", 1, "faults found by the latest preflight")                                    \
     X(safety_polls, COUNTER, "safety_polls_total", 1, "looks at all delayed heads without being woken")                          \

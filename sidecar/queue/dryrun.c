@@ -25,6 +25,7 @@ typedef struct scratch {
     dryrun_fn *refused;
     void *self;
     fault_t *fault;
+    dialect_t dialect; // whose scripts are tried
 } scratch_t;
 
 // A name whose keys fall into the slot of `lock`: its own hash tag, or else all of it as a tag.
@@ -71,22 +72,29 @@ static void scratch_free(scratch_t *scratch) {
 }
 
 // Notes a refusal and says whether the run can go on.
-static bool passed_needed(scratch_t *scratch, const char *what, outcome_t outcome) {
-    if (outcome == OUTCOME_FAULT) scratch->refused(scratch->self, true, what, scratch->fault->text);
+static bool noted(scratch_t *scratch, refusal_t refusal, const char *what, outcome_t outcome) {
+    if (outcome == OUTCOME_FAULT) scratch->refused(scratch->self, refusal, scratch->dialect, what, scratch->fault->text);
     return outcome == OUTCOME_OK || outcome == OUTCOME_FAULT;
 }
 
-static bool passed(scratch_t *scratch, script_id_t script, outcome_t outcome) {
+static bool passed_needed(scratch_t *scratch, const char *what, outcome_t outcome) {
+    return noted(scratch, REFUSAL_ALL, what, outcome);
+}
+
+static bool passed_script(scratch_t *scratch, refusal_t refusal, script_id_t script, outcome_t outcome) {
     char *what = mem_printf("script %s", script_name(script));
-    bool goes_on = passed_needed(scratch, what, outcome);
+    bool goes_on = noted(scratch, refusal, what, outcome);
     free(what);
     return goes_on;
 }
 
+static bool passed(scratch_t *scratch, script_id_t script, outcome_t outcome) {
+    return passed_script(scratch, REFUSAL_ALL, script, outcome);
+}
+
 // The same for what only makes things slower.
 static bool passed_aid(scratch_t *scratch, const char *what, outcome_t outcome) {
-    if (outcome == OUTCOME_FAULT) scratch->refused(scratch->self, false, what, scratch->fault->text);
-    return outcome == OUTCOME_OK || outcome == OUTCOME_FAULT;
+    return noted(scratch, REFUSAL_AID, what, outcome);
 }
 
 // Sends `command` for every scratch key. Refusals are of no interest: these commands only tidy up.
@@ -395,19 +403,20 @@ static bool try_news(scratch_t *scratch) {
 }
 
 static bool passed_in_room(const dryrun_room_t *room, script_id_t script, outcome_t outcome) {
-    return passed(room->self, script, outcome);
+    return passed_script(room->self, REFUSAL_DIALECT, script, outcome);
 }
 
-// What each dialect has of its own, once.
-static bool try_dialects(scratch_t *scratch, const keyspace_t *keys) {
+// What each dialect has of its own, once; `wanted` NULL = of all.
+static bool try_dialects(scratch_t *scratch, const keyspace_t *keys, const bool *wanted) {
     char *prefix = mem_printf("sidecar:%s:", scratch->queue.name);
+    bool tried[DIALECT_COUNT] = {false};
     bool goes_on = true;
     for (size_t i = 0; i < keys->queue_count && goes_on; i++) {
         const queue_config_t *config = keys->queues[i].config;
         bool (*dry_run)(const dryrun_room_t *) = dialect_ops(config->dialect)->dry_run;
-        for (size_t k = 0; k < i && dry_run; k++)
-            if (keys->queues[k].config->dialect == config->dialect) dry_run = NULL;
-        if (!dry_run) continue;
+        if (!dry_run || tried[config->dialect] || (wanted && !wanted[config->dialect])) continue;
+        tried[config->dialect] = true;
+        scratch->dialect = config->dialect;
         goes_on = dry_run(&(dryrun_room_t){.conn = scratch->conn,
                                            .keys = scratch->keys,
                                            .config = config,
@@ -427,18 +436,38 @@ static bool monitored(const keyspace_t *keys) {
     return any;
 }
 
+// Removes what is left and forgets it. `ran`: *fault is not the reason of an early end.
+static outcome_t end_run(scratch_t *scratch, bool ran) {
+    fault_t *fault = scratch->fault;
+    outcome_t outcome = ran ? OUTCOME_OK : fault->outcome;
+    if (conn_is_open(scratch->conn)) { // another connection than this may be the lost one
+        const fault_t said = *fault;
+        if (for_all_keys(scratch, "DEL", 0) == OUTCOME_LOST)
+            outcome = OUTCOME_LOST;
+        else
+            *fault = said;
+    }
+    scratch_free(scratch);
+    return outcome;
+}
+
 outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void *self, fault_t *fault) {
     scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .fault = fault};
     scratch_init(&scratch, keys);
     bool ran = lay_out(&scratch) == OUTCOME_OK && try_lock(&scratch) && try_queue(&scratch) && try_stream(&scratch) &&
-               (!monitored(keys) || (try_monitor(&scratch) && try_requeue(&scratch))) && try_dialects(&scratch, keys) &&
+               (!monitored(keys) || (try_monitor(&scratch) && try_requeue(&scratch))) && try_dialects(&scratch, keys, NULL) &&
                try_news(&scratch) && try_end(&scratch);
-    outcome_t outcome = ran ? OUTCOME_OK : fault->outcome;
-    if (conn_is_open(conn)) { // another connection than this may be the lost one
-        fault_t tidy = *fault;
-        scratch.fault = &tidy;
-        if (for_all_keys(&scratch, "DEL", 0) == OUTCOME_LOST) outcome = fault_set(fault, OUTCOME_LOST, "%s", tidy.text);
-    }
-    scratch_free(&scratch);
-    return outcome;
+    return end_run(&scratch, ran);
+}
+
+outcome_t dryrun_dialects(conn_t *conn, const keyspace_t *keys, const bool wanted[DIALECT_COUNT], dryrun_fn *refused, void *self,
+                          fault_t *fault) {
+    scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .fault = fault};
+    lock_state_t state = {0};
+    scratch_init(&scratch, keys);
+    bool ran = lay_out(&scratch) == OUTCOME_OK &&
+               lock_acquire(conn, scratch.keys, 0, scratch.token, SCRATCH_TTL_MS, &state, fault) == OUTCOME_OK &&
+               try_dialects(&scratch, keys, wanted);
+    lock_state_clear(&state);
+    return end_run(&scratch, ran);
 }

@@ -14,6 +14,7 @@ typedef struct look {
     finding_fn *report;
     void *self;
     fault_t *fault;
+    buffer_t *refusals; // of each dialect, what of its own is refused
 } look_t;
 
 static void say(const look_t *look, finding_t finding, const char *queue, const char *format, ...)
@@ -219,31 +220,58 @@ static outcome_t look_at_slots(const look_t *look) {
 }
 
 // A queue of which nobody can tell is not served either: what is written to keys of another layout may lose their jobs.
-static outcome_t look_at_dialects(const look_t *look) {
-    for (size_t i = 0; i < look->keys->queue_count; i++) {
-        const queue_config_t *queue = look->keys->queues[i].config;
-        const dialect_ops_t *ops = dialect_ops(queue->dialect);
-        buffer_t refusal = {0};
-        if (!ops->adopt) continue;
-        outcome_t outcome = ops->adopt(look->conn, look->keys, i, &refusal, look->fault);
-        if (outcome == OUTCOME_OK && refusal.len) say(look, FINDING_FOREIGN, queue->name, "%s", buffer_text(&refusal));
-        if (outcome == OUTCOME_FAULT)
-            say(look, FINDING_FOREIGN, queue->name, "cannot tell whether its keys are of dialect %s: %s", ops->name,
-                look->fault->text);
-        buffer_free(&refusal);
-        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) return outcome;
-    }
-    return OUTCOME_OK;
+static outcome_t look_at_layout(const look_t *look, size_t i, bool *good) {
+    const queue_config_t *queue = look->keys->queues[i].config;
+    const dialect_ops_t *ops = dialect_ops(queue->dialect);
+    buffer_t refusal = {0};
+    *good = true;
+    if (!ops->adopt) return OUTCOME_OK;
+    outcome_t outcome = ops->adopt(look->conn, look->keys, i, &refusal, look->fault);
+    if (outcome == OUTCOME_OK && refusal.len) say(look, FINDING_BARRED, queue->name, "%s", buffer_text(&refusal));
+    if (outcome == OUTCOME_FAULT)
+        say(look, FINDING_BARRED, queue->name, "cannot tell whether its keys are of dialect %s: %s", ops->name,
+            look->fault->text);
+    *good = outcome == OUTCOME_OK && !refusal.len;
+    buffer_free(&refusal);
+    return outcome == OUTCOME_FAULT ? OUTCOME_OK : outcome;
 }
 
-static void refused(void *self, bool needed, const char *what, const char *text) {
-    say(self, needed ? FINDING_FAULT : FINDING_WARN, NULL, "%s is refused: %s; see README, least privilege", what, text);
+static outcome_t look_at_layouts(const look_t *look) {
+    outcome_t outcome = OUTCOME_OK;
+    bool good;
+    for (size_t i = 0; i < look->keys->queue_count && outcome == OUTCOME_OK; i++) outcome = look_at_layout(look, i, &good);
+    return outcome;
+}
+
+static void refused(void *self, refusal_t refusal, dialect_t dialect, const char *what, const char *text) {
+    const look_t *look = self;
+    buffer_t *all = &look->refusals[dialect];
+    if (refusal == REFUSAL_DIALECT)
+        buffer_printf(all, "%s%s: %s", all->len ? "; " : "", what, text);
+    else
+        say(look, refusal == REFUSAL_ALL ? FINDING_FAULT : FINDING_WARN, NULL, "%s is refused: %s; see README, least privilege",
+            what, text);
+}
+
+// What one dialect lacks is no reason to leave the queues of others alone.
+static void say_refusals(const look_t *look) {
+    for (size_t i = 0; i < look->keys->queue_count; i++) {
+        const queue_config_t *queue = look->keys->queues[i].config;
+        const buffer_t *all = &look->refusals[queue->dialect];
+        if (all->len)
+            say(look, FINDING_BARRED, queue->name, "what dialect %s needs is refused (see README, least privilege): %s",
+                dialect_ops(queue->dialect)->name, buffer_text(all));
+    }
+}
+
+static void free_refusals(buffer_t refusals[DIALECT_COUNT]) {
+    for (size_t i = 0; i < DIALECT_COUNT; i++) buffer_free(&refusals[i]);
 }
 
 outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault) {
-    look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault};
-    outcome_t (*const looks[])(const look_t *) = {look_at_memory, look_at_role, look_at_slots, look_at_all_keys,
-                                                  look_at_dialects};
+    buffer_t refusals[DIALECT_COUNT] = {{0}};
+    look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault, .refusals = refusals};
+    outcome_t (*const looks[])(const look_t *) = {look_at_memory, look_at_role, look_at_slots, look_at_all_keys, look_at_layouts};
     *fault = (fault_t){0};
     look_at_version(&look);
     for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
@@ -253,5 +281,27 @@ outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, vo
     }
     outcome_t outcome = dryrun(conn, keys, refused, &look, fault);
     if (outcome == OUTCOME_OK) *fault = (fault_t){0};
+    say_refusals(&look);
+    free_refusals(refusals);
+    return outcome;
+}
+
+outcome_t preflight_barred(conn_t *conn, const keyspace_t *keys, const bool *barred, finding_fn *report, void *self,
+                           fault_t *fault) {
+    buffer_t refusals[DIALECT_COUNT] = {{0}};
+    bool wanted[DIALECT_COUNT] = {false};
+    bool any = false;
+    look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault, .refusals = refusals};
+    outcome_t outcome = OUTCOME_OK;
+    *fault = (fault_t){0};
+    for (size_t i = 0; i < keys->queue_count && outcome == OUTCOME_OK; i++) {
+        bool good = false;
+        if (barred[i]) outcome = look_at_layout(&look, i, &good);
+        if (good) wanted[keys->queues[i].config->dialect] = any = true; // else it stays barred, whatever its dialect lacks
+    }
+    if (outcome == OUTCOME_OK && any) outcome = dryrun_dialects(conn, keys, wanted, refused, &look, fault);
+    if (outcome == OUTCOME_OK) *fault = (fault_t){0};
+    say_refusals(&look);
+    free_refusals(refusals);
     return outcome;
 }

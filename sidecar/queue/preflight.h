@@ -6,11 +6,11 @@
 #include "queue/keys.h"
 
 typedef enum finding {
-    FINDING_FACT,    // worth printing by `check`
-    FINDING_WARN,    // it works, but a promise is weakened
-    FINDING_QUEUE,   // one queue cannot be served; the others can
-    FINDING_FAULT,   // must not lead
-    FINDING_FOREIGN, // the keys of one queue are not what its dialect takes them for: it must not be served
+    FINDING_FACT,   // worth printing by `check`
+    FINDING_WARN,   // it works, but a promise is weakened
+    FINDING_QUEUE,  // one queue cannot be served; the others can
+    FINDING_FAULT,  // must not lead
+    FINDING_BARRED, // one queue must not be served: its keys are of another layout, or what its dialect needs is refused
 } finding_t;
 
 // `queue` is NULL for the server as a whole. `text` is one line: what is wrong and what to do.
@@ -19,5 +19,10 @@ typedef void finding_fn(void *self, finding_t finding, const char *queue, const 
 // Runs all looks on an open connection and reports each finding. OUTCOME_OK: every look was made, whatever it found. Scripts are
 // tried on scratch keys below "sidecar:", which are removed again.
 outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault);
+
+// Looks again at what has barred queues, and at nothing else; `barred` is by queue. Outcomes and findings as above, but
+// OUTCOME_FAULT: the look could not be made.
+outcome_t preflight_barred(conn_t *conn, const keyspace_t *keys, const bool *barred, finding_fn *report, void *self,
+                           fault_t *fault);
 
 #endif

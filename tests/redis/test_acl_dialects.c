@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { MOST_WORDS = 160 };
+static const char NOBODY_LEADS[] = "nobody leads: ";
 
 typedef struct {
     char *text; /* owned; the words point into it */
@@ -67,7 +68,7 @@ static void set_user(redis_t *r, const rights_t *rights, const char *without) {
 
 static void note(void *self, finding_t finding, const char *queue, const char *text) {
     (void)queue;
-    if (finding != FINDING_FACT) buffer_printf(self, "%s\n", text);
+    if (finding != FINDING_FACT) buffer_printf(self, "%s%s\n", finding == FINDING_FAULT ? NOBODY_LEADS : "", text);
 }
 
 /* What preflight says under the present rights; owned. */
@@ -129,6 +130,8 @@ static void expect_rights(dialect_t dialect) {
         set_user(f.r, &rights, rights.words[i]);
         said = look(&f);
         cr_expect_str_not_empty(said, "%s: preflight does not miss %s", word, rights.words[i]);
+        cr_expect_null(strstr(said, NOBODY_LEADS), "%s without %s keeps queues of other dialects waiting: %s", word,
+                       rights.words[i], said);
         free(said);
     }
     free(rights.text);

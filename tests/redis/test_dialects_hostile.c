@@ -333,7 +333,7 @@ ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing,
 }
 
 static void note(void *self, finding_t finding, const char *queue, const char *text) {
-    if (finding == FINDING_FOREIGN) buffer_printf(self, "%s: %s\n", queue, text);
+    if (finding == FINDING_BARRED) buffer_printf(self, "%s: %s\n", queue, text);
 }
 
 /* BullMQ keeps its jobs under the same names: nothing of them is moved, marked or ended. */

@@ -14,7 +14,7 @@ typedef struct {
 } said_t;
 
 static void note(void *self, finding_t finding, const char *queue, const char *text) {
-    static const char *const kinds[] = {"fact", "warn", "queue", "fault", "foreign"};
+    static const char *const kinds[] = {"fact", "warn", "queue", "fault", "barred"};
     said_t *said = self;
     said->counts[finding]++;
     cr_assert_null(strchr(text, '\n'));
