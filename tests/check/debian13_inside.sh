@@ -7,9 +7,11 @@ sh deploy/deps.sh suite
 echo "== building: $(gcc --version | head -n 1), hiredis $(pkg-config --modversion hiredis), libconfig $(pkg-config --modversion libconfig), SQLite $(sqlite3 --version | cut -d' ' -f1)"
 make -s -j2 suite
 failed=
+jobs=$((3 * $(nproc)))
+[ "$jobs" -le 8 ] || jobs=8
 run() { # server, filter
     echo "== $2 with $("$1" --version | cut -d' ' -f1-3)"
-    QS_REDIS_SERVER_BIN=$(command -v "$1") timeout --foreground -k 10 1200 build/tests/suite -j2 --filter "$2" </dev/null || failed="$failed $1"
+    QS_REDIS_SERVER_BIN=$(command -v "$1") timeout --foreground -k 10 1200 build/tests/suite -j"$jobs" --filter "$2" </dev/null || failed="$failed $1"
 }
 if [ "$QS_FILTER" = '*' ]; then
     run valkey-server '@(redis|daemon)_*/*'

@@ -325,8 +325,8 @@ Test(redis_bull_reader, strange_jobs_are_recorded_as_far_as_they_go) {
     fail(&desk, "large", 0);
     redis_ok(desk.f.r, "HSET " BULL "large data %s", large);
     redis_ok(desk.f.r, "SET " BULL "meta-paused 1");
-    redis_ok(desk.f.r, "ZADD " BULL "failed %lld gone %lld meta-paused inf endless", call_now_ms(desk.f.r) + 1,
-             call_now_ms(desk.f.r) + 2);
+    long long now = call_now_ms(desk.f.r);
+    redis_ok(desk.f.r, "ZADD " BULL "failed %lld gone %lld meta-paused inf endless", now + 1, now + 2);
     fail(&desk, "text", 3);
     redis_ok(desk.f.r, "HSET " BULL "text data plain timestamp odd attemptsMade -5 processedOn 1e99 stacktrace [ name %b",
              "\xff\0", (size_t)2);
