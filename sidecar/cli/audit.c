@@ -6,111 +6,18 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/suggest.h"
 #include "cli/encode.h"
 #include "cli/when.h"
 
-const char cli_audit_help[] =
-    "Examples:\n"
-    "  queue-sidecar audit list                                      the newest 50 final failures\n"
-    "  queue-sidecar audit list --since 2h --queue email             what failed since two hours ago\n"
-    "  queue-sidecar audit list --reason reported --grep timeout     whose error, payload or job id holds this text\n"
-    "  queue-sidecar audit show k3vq                                 one of them, by its ref or the beginning of it\n"
-    "  queue-sidecar audit stats --since 2026-11-21T02:00            how many, by queue, reason and hour\n"
-    "  queue-sidecar audit requeue k3vq --because 'typo corrected'   puts one back; discard: nobody wants it any more\n"
-    "  queue-sidecar audit requeue --where --queue email --since 2h  puts many back; asks first\n"
-    "  queue-sidecar audit tail                                      the last ones, and new ones as they come\n"
-    "  queue-sidecar audit export failures.jsonl --since 7d          all events of a week, to be kept or imported\n"
-    "  queue-sidecar audit import pod-2.db                           what another instance has and this one has not\n"
-    "  queue-sidecar audit backup audit-before-upgrade.db            a copy, while the sidecar writes\n"
-    "\n"
-    "Usage: queue-sidecar audit list|stats|tail [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]\n"
-    "       queue-sidecar audit show REF        [-c FILE | --db PATH] [-o FORMAT] [--utc]\n"
-    "       queue-sidecar audit export [FILE]   [-c FILE | --db PATH] [FILTERS] [-o FORMAT] [--force]\n"
-    "       queue-sidecar audit import FILE...  [-c FILE | --db PATH]\n"
-    "       queue-sidecar audit backup FILE     [-c FILE | --db PATH] [--force]\n"
-    "       queue-sidecar audit requeue|discard REF... | --where FILTERS [OPTIONS]\n"
-    "\n"
-    "`queue-sidecar help audit SUBCOMMAND` explains one. All of them take:\n"
-    "\n" AUDIT_HELP_LOG "\n"
-    "FILTERS:\n" AUDIT_HELP_FILTERS "\n"
-    "Data goes to standard output, messages to standard error. sql/README.md has queries for the sqlite3 shell.\n"
-    "Exit codes: 0 ok, also when nothing matches; 1 failed, no such ref, or several; 2 wrong usage; 78 bad config.\n";
-
-typedef struct words { // as they were given; NULL = not
-    const char *config, *db, *reason, *since, *until, *limit, *format;
-} words_t;
-
-enum { FAILURE_REASONS = 7 }; // the others are of retries and gaps
-static const char *const reasons[] = {"retries_exhausted", "reported",      "alive_timeout", "unreadable", "invalid_target",
-                                      "dead_letter",       "worker_failed", "stalled",       "trimmed",    "removed_by_others",
-                                      "log_damaged",       "log_missing",   "log_replaced",  "imported"};
-static const char *const kinds[] = {"failed", "retried", "requeued", "discarded", "gap", "filled"};
-static const char *const formats[] = {
-    [FORMAT_TABLE] = "table", [FORMAT_JSON_ARRAY] = "json", [FORMAT_JSON_LINES] = "jsonl", [FORMAT_CSV] = "csv"};
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-enum { TABLE = 1 << FORMAT_TABLE, JSON = 1 << FORMAT_JSON_ARRAY, JSONL = 1 << FORMAT_JSON_LINES, CSV = 1 << FORMAT_CSV };
-enum { ASKS = OPENS_LOG | TAKES_FORMAT | TAKES_UTC };
+enum { LIST_MOST = 32, LIST_BYTES = 256 };
 
-static const audit_command_t commands[] = {
-    {.name = "list",
-     .help = audit_list_help,
-     .takes = ASKS | TAKES_FILTERS | TAKES_LIMIT | TAKES_KIND,
-     .formats = TABLE | JSON | JSONL | CSV,
-     .run = audit_print_list},
-    {.name = "show",
-     .help = audit_show_help,
-     .takes = ASKS,
-     .formats = TABLE | JSON | JSONL | CSV,
-     .least = 1,
-     .most = 1,
-     .missing = "a ref is missing: `show REF`",
-     .run = audit_print_one},
-    {.name = "stats",
-     .help = audit_stats_help,
-     .takes = ASKS | TAKES_FILTERS | TAKES_LIMIT,
-     .formats = TABLE | JSON | JSONL | CSV,
-     .run = audit_print_stats},
-    {.name = "requeue",
-     .help = audit_requeue_help,
-     .takes = ASKS | TAKES_FILTERS | TAKES_LIMIT | NEEDS_CONFIG | TAKES_ANSWER | TAKES_TARGET,
-     .formats = TABLE | JSON | JSONL,
-     .most = SIZE_MAX,
-     .run = audit_requeue},
-    {.name = "discard",
-     .help = audit_discard_help,
-     .takes = ASKS | TAKES_FILTERS | TAKES_LIMIT | NEEDS_CONFIG | TAKES_ANSWER,
-     .formats = TABLE | JSON | JSONL,
-     .most = SIZE_MAX,
-     .run = audit_discard},
-    {.name = "tail",
-     .help = audit_tail_help,
-     .takes = TAKES_FILTERS | TAKES_LIMIT | TAKES_KIND | TAKES_FORMAT | TAKES_UTC,
-     .formats = TABLE | JSONL | CSV,
-     .run = audit_run_tail},
-    {.name = "export",
-     .help = audit_export_help,
-     .takes = OPENS_LOG | TAKES_FILTERS | TAKES_KIND | TAKES_FORMAT | TAKES_UTC | TAKES_FORCE,
-     .formats = JSONL | CSV,
-     .form = FORMAT_JSON_LINES,
-     .most = 1,
-     .run = audit_run_export},
-    {.name = "import",
-     .help = audit_import_help,
-     .least = 1,
-     .most = SIZE_MAX,
-     .missing = "a file is missing: `import FILE...`",
-     .run = audit_run_import},
-    {.name = "backup",
-     .help = audit_backup_help,
-     .takes = OPENS_LOG | TAKES_FORCE,
-     .least = 1,
-     .most = 1,
-     .missing = "a file is missing: `backup FILE`",
-     .run = audit_run_backup},
-};
+static const char *const formats[] = {
+    [FORMAT_TABLE] = "table", [FORMAT_JSON_ARRAY] = "json", [FORMAT_JSON_LINES] = "jsonl", [FORMAT_CSV] = "csv"};
 
 int audit_complain(buffer_t *why) {
     buffer_t plain = {0};
@@ -141,19 +48,34 @@ static int misuse(const char *what, const char *word, const char *nearest) {
     return CLI_USAGE;
 }
 
-bool audit_is_reason(const char *word) {
-    for (size_t i = 0; i < FAILURE_REASONS; i++)
-        if (strcmp(word, reasons[i]) == 0) return true;
+// Takes a list of words, separated by spaces, apart. `text` holds them afterwards.
+static size_t split(const char *list, char text[LIST_BYTES], const char *words[LIST_MOST]) {
+    size_t count = 0;
+    snprintf(text, LIST_BYTES, "%s", list);
+    for (char *rest = text, *word; count < LIST_MOST && (word = strsep(&rest, " ")) != NULL;) words[count++] = word;
+    return count;
+}
+
+static bool stands_in(const char *list, const char *word) {
+    char text[LIST_BYTES];
+    const char *words[LIST_MOST];
+    size_t count = split(list, text, words);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(word, words[i]) == 0) return true;
     return false;
 }
 
-// Where `word` stands among the known ones; -1 after a message.
-static int find_word(const char *what, const char *word, const char *const *known, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(word, known[i]) == 0) return (int)i;
-    misuse(what, word, suggest_nearest(word, known, count));
-    return -1;
+// False after a message.
+static bool is_known(const char *what, const char *word, const char *list) {
+    char text[LIST_BYTES];
+    const char *words[LIST_MOST];
+    if (stands_in(list, word)) return true;
+    size_t count = split(list, text, words);
+    misuse(what, word, suggest_nearest(word, words, count));
+    return false;
 }
+
+bool audit_is_reason(const char *word) { return stands_in(AUDIT_FAILURE_REASONS, word); }
 
 static bool read_time(const audit_ask_t *ask, const char *word, int64_t *out) {
     if (!word || when_parse(word, ask->utc, when_now(), out)) return true;
@@ -175,93 +97,50 @@ static bool read_limit(audit_ask_t *ask, const char *word) {
 
 // The format that is asked for, if this subcommand can print it.
 static bool read_format(audit_ask_t *ask, const audit_command_t *command, const char *word) {
-    const char *known[COUNT(formats)];
-    for (size_t i = 0; i < COUNT(formats); i++) known[i] = command->formats & 1U << i ? formats[i] : NULL;
+    const char *known = "";
     ask->format = command->form;
     if (!word) return true;
-    for (size_t i = 0; i < COUNT(formats); i++) {
-        if (!known[i] || strcmp(word, known[i]) != 0) continue;
-        ask->format = (audit_format_t)i;
-        return true;
-    }
-    misuse("unknown format", word, suggest_nearest(word, known, COUNT(known)));
-    return false;
+    for (size_t i = 0; i < command->about.option_count; i++)
+        if (command->about.options[i].letter == 'o') known = command->about.options[i].values;
+    if (!is_known("unknown format", word, known)) return false;
+    for (size_t i = 0; i < COUNT(formats); i++)
+        if (strcmp(word, formats[i]) == 0) ask->format = (audit_format_t)i;
+    return true;
 }
 
-static int read_words(audit_ask_t *ask, const audit_command_t *command, const words_t *words) {
+static int read_given(audit_ask_t *ask, const audit_command_t *command) {
     audit_filter_t *filter = &ask->filter;
-    if (command->takes & TAKES_ANSWER)
-        ask->answer.reason = words->reason;
-    else if (words->reason)
-        filter->reason = words->reason;
-    ask->filtered = filter->queue || filter->reason || filter->grep || words->since || words->until;
-    bool both = command->takes & NEEDS_CONFIG;
-    if (words->config && words->db && !both) return misuse("-c and --db exclude each other: leave out", "-c", NULL);
-    if (!read_format(ask, command, words->format)) return CLI_USAGE;
-    if (filter->kind && find_word("unknown kind of events", filter->kind, kinds, COUNT(kinds)) < 0) return CLI_USAGE;
-    if (filter->reason && find_word("unknown reason", filter->reason, reasons, COUNT(reasons)) < 0) return CLI_USAGE;
-    if (!read_time(ask, words->since, &ask->filter.since_ms) || !read_time(ask, words->until, &ask->filter.until_ms) ||
-        !read_limit(ask, words->limit))
+    ask->filtered = filter->queue || filter->reason || filter->grep || ask->given.since || ask->given.until;
+    if (ask->given.config && ask->given.db && !command->needs_config)
+        return misuse("-c and --db exclude each other: leave out", "-c", NULL);
+    if (!read_format(ask, command, ask->given.format)) return CLI_USAGE;
+    if (filter->kind && !is_known("unknown kind of events", filter->kind, AUDIT_KINDS)) return CLI_USAGE;
+    if (filter->reason && !is_known("unknown reason", filter->reason, AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS))
+        return CLI_USAGE;
+    if (!read_time(ask, ask->given.since, &filter->since_ms) || !read_time(ask, ask->given.until, &filter->until_ms) ||
+        !read_limit(ask, ask->given.limit))
         return CLI_USAGE;
     if (filter->since_ms && filter->until_ms && filter->since_ms >= filter->until_ms)
-        return misuse("--since must be before --until, but is not:", words->since, NULL);
+        return misuse("--since must be before --until, but is not:", ask->given.since, NULL);
     if (filter->grep && !*filter->grep) return misuse("--grep wants a text to look for, but got", filter->grep, NULL);
     if (ask->words.count >= command->least) return CLI_OK;
-    fprintf(stderr, "queue-sidecar audit: %s\nSee `queue-sidecar help audit %s`.\n", command->missing, command->name);
+    fprintf(stderr, "queue-sidecar audit: %s\nSee `queue-sidecar help audit %s`.\n", command->missing, command->about.name);
     return CLI_USAGE;
 }
 
-static int parse(int argc, char **argv, const audit_command_t *command, audit_ask_t *ask, words_t *words) {
-    ask->words.most = command->most;
-    const struct {
-        unsigned takes; // taken by subcommands that have all of these; 0 = all do
-        cli_option_t option;
-    } all[] = {
-        {0, {.letter = 'c', .name = "config", .value = &words->config}},
-        {0, {.name = "db", .value = &words->db}},
-        {0, {.words = &ask->words}},
-        {TAKES_FORMAT, {.letter = 'o', .name = "output", .value = &words->format}},
-        {TAKES_UTC, {.name = "utc", .flag = &ask->utc}},
-        {TAKES_FILTERS, {.letter = 'q', .name = "queue", .value = &ask->filter.queue}},
-        {TAKES_FILTERS, {.letter = 'r', .name = "failed-by", .value = &ask->filter.reason}},
-        {TAKES_FILTERS, {.name = "reason", .value = &words->reason}},
-        {TAKES_FILTERS, {.name = "since", .value = &words->since}},
-        {TAKES_FILTERS, {.name = "until", .value = &words->until}},
-        {TAKES_FILTERS, {.letter = 'g', .name = "grep", .value = &ask->filter.grep}},
-        {TAKES_LIMIT, {.letter = 'n', .name = "limit", .value = &words->limit}},
-        {TAKES_ANSWER, {.name = "where", .flag = &ask->answer.where}},
-        {TAKES_ANSWER, {.name = "because", .value = &ask->answer.because}},
-        {TAKES_ANSWER, {.name = "by", .value = &ask->answer.by}},
-        {TAKES_ANSWER, {.name = "again", .flag = &ask->answer.again}},
-        {TAKES_ANSWER, {.name = "rate", .value = &ask->answer.rate}},
-        {TAKES_ANSWER, {.name = "dry-run", .flag = &ask->answer.dry_run}},
-        {TAKES_ANSWER, {.letter = 'y', .name = "yes", .flag = &ask->answer.yes}},
-        {TAKES_TARGET, {.name = "to", .value = &ask->answer.to}},
-        {TAKES_KIND, {.name = "kind", .value = &ask->filter.kind}},
-        {TAKES_KIND, {.name = "all-kinds", .flag = &ask->filter.all_kinds}},
-        {TAKES_FORCE, {.name = "force", .flag = &ask->force}},
-    };
-    cli_option_t options[COUNT(all)];
-    size_t count = 0;
-    for (size_t i = 0; i < COUNT(all); i++)
-        if ((command->takes & all[i].takes) == all[i].takes) options[count++] = all[i].option;
-    return cli_parse(argc, argv, options, count);
-}
-
 // Opens what is asked and runs the subcommand.
-static int answer(audit_ask_t *ask, const audit_command_t *command, const words_t *words) {
+static int answer(audit_ask_t *ask, const audit_command_t *command) {
     buffer_t why = {0};
     config_t *config = NULL;
-    if (!words->db || command->takes & NEEDS_CONFIG) {
-        config = cli_load_config(cli_config_path(words->config));
+    if (!ask->given.db || command->needs_config) {
+        config = cli_load_config(cli_config_path(ask->given.config));
         if (!config) return CLI_BAD_CONFIG;
     }
     int status = CLI_FAILED;
     ask->config = config;
-    ask->path = words->db ? words->db : config->audit.path;
-    bool opens = command->takes & OPENS_LOG;
-    if (opens) ask->audit = audit_open(ask->path, AUDIT_READ, &why);
-    if (!opens || ask->audit)
+    ask->path = ask->given.db ? ask->given.db : config->audit.path;
+    if (command->opens_log) ask->audit = audit_open(ask->path, AUDIT_READ, &why);
+    if (!command->opens_log || ask->audit)
         status = command->run(ask);
     else
         audit_complain(&why);
@@ -270,35 +149,61 @@ static int answer(audit_ask_t *ask, const audit_command_t *command, const words_
     return status;
 }
 
-static const audit_command_t *find_command(const char *word) {
-    const char *names[COUNT(commands)];
-    for (size_t i = 0; i < COUNT(commands); i++) names[i] = commands[i].name;
-    int which = find_word("unknown subcommand", word, names, COUNT(commands));
-    return which < 0 ? NULL : &commands[which];
-}
+static const cli_command_t *const parts[] = {
+    &audit_list_command.about,    &audit_show_command.about,
+    &audit_stats_command.about,   &audit_requeue_command.about,
+    &audit_discard_command.about, &audit_tail_command.about,
+    &audit_export_command.about,  &audit_import_command.about,
+    &audit_backup_command.about,  NULL,
+};
 
-const char *cli_audit_help_of(const char *subcommand) {
-    for (size_t i = 0; i < COUNT(commands); i++)
-        if (strcmp(commands[i].name, subcommand) == 0) return commands[i].help;
+static const audit_command_t *find_command(const char *word) {
+    const char *names[COUNT(parts)];
+    const cli_command_t *part = cli_part(&cli_audit_command, word);
+    if (part) return (const audit_command_t *)part;
+    for (size_t i = 0; i < COUNT(parts); i++) names[i] = parts[i] ? parts[i]->name : NULL;
+    misuse("unknown subcommand", word, suggest_nearest(word, names, COUNT(parts)));
     return NULL;
 }
 
-int cli_audit(int argc, char **argv) {
+static int audit(int argc, char **argv) {
     audit_ask_t ask = {0};
-    words_t words = {0};
     if (argc > 1 && strcmp(argv[1], "--") == 0) argc--, argv++;
     if (argc < 2 || argv[1][0] == '-') {
         fputs("queue-sidecar audit: which subcommand?", stderr);
-        for (size_t i = 0; i < COUNT(commands); i++) fprintf(stderr, "%s %s", i ? "," : "", commands[i].name);
+        for (size_t i = 0; parts[i]; i++) fprintf(stderr, "%s %s", i ? "," : "", parts[i]->name);
         fputs("\nSee `queue-sidecar help audit`.\n", stderr);
         return CLI_USAGE;
     }
     const audit_command_t *command = find_command(argv[1]);
     if (!command) return CLI_USAGE;
     argv[1] = (char[]){"audit"}; // what messages call us
-    int status = parse(argc - 1, argv + 1, command, &ask, &words);
-    if (status == CLI_OK) status = read_words(&ask, command, &words);
+    ask.words.most = command->most;
+    int status = cli_parse(argc - 1, argv + 1, &command->about, &ask);
+    if (status == CLI_OK) status = read_given(&ask, command);
     if (status != CLI_OK) return status;
     signal(SIGPIPE, SIG_DFL); // `audit list | head` ends without a word
-    return answer(&ask, command, &words);
+    return answer(&ask, command);
 }
+
+const cli_command_t cli_audit_command = {
+    .name = "audit",
+    .summary = "Ask the audit log about final failures",
+    .examples = "queue-sidecar audit list\tthe newest 50 final failures\n"
+                "queue-sidecar audit list --since 2h --queue email\twhat failed since two hours ago\n"
+                "queue-sidecar audit list --reason reported --grep timeout\twith this text in error, payload or id\n"
+                "queue-sidecar audit show k3vq\tone, by the beginning of its ref\n"
+                "queue-sidecar audit stats --since 2026-11-21T02:00\thow many, by queue, reason and hour\n"
+                "queue-sidecar audit requeue k3vq --because 'typo corrected'\tputs one back; discard: ends it\n"
+                "queue-sidecar audit requeue --where --queue email --since 2h\tputs many back; asks first\n"
+                "queue-sidecar audit tail\tthe last, and new ones as they come\n"
+                "queue-sidecar audit export failures.jsonl --since 7d\ta week of it, to keep or import\n"
+                "queue-sidecar audit import pod-2.db\tadds what another instance has\n"
+                "queue-sidecar audit backup audit-before-upgrade.db\ta copy, while the sidecar writes\n",
+    .usage = "audit SUBCOMMAND [OPTIONS]",
+    .text = "`queue-sidecar help audit SUBCOMMAND` explains one. Data goes to standard output, messages to standard error. "
+            "sql/README.md has queries for the sqlite3 shell.",
+    .exits = "0 ok, also when nothing matches\n1 failed, no such ref, or several\n2 wrong usage\n78 bad config\n",
+    .run = audit,
+    .parts = parts,
+};

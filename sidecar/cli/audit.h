@@ -22,77 +22,104 @@ typedef struct audit_ask {
         bool where, again, dry_run, yes;
         const char *by, *because, *reason, *to, *rate;
     } answer;
+    struct { // as it was written; NULL = not
+        const char *config, *db, *since, *until, *limit, *format;
+    } given;
 } audit_ask_t;
 
-// What a subcommand takes besides -c and --db, and what it wants to be there.
-typedef enum audit_takes {
-    TAKES_FILTERS = 1 << 0, // --queue, --reason or --failed-by, --since, --until, --grep, --utc
-    TAKES_LIMIT = 1 << 1,
-    TAKES_FORMAT = 1 << 2, // one of `formats`
-    TAKES_UTC = 1 << 3,
-    TAKES_KIND = 1 << 4, // --kind, --all-kinds
-    TAKES_FORCE = 1 << 5,
-    OPENS_LOG = 1 << 6,    // for reading; else it opens ask->path by itself
-    NEEDS_CONFIG = 1 << 7, // reads one even where --db names the log
-    TAKES_ANSWER = 1 << 8, // --where, --because, --by, --again, --rate, --dry-run, --yes; --reason is a text like --because
-    TAKES_TARGET = 1 << 9, // --to
-} audit_takes_t;
-
-// A new subcommand is a row of audit.c and a file of its own, a new option a row of its table of options.
+// A new subcommand is a file of its own and a word in audit.c.
 typedef struct audit_command {
-    const char *name;
-    const char *help;             // examples first
-    unsigned takes;               // audit_takes_t, together
-    unsigned formats;             // 1 << FORMAT_..., together
+    cli_command_t about;          // first; its `run` is not used. Options are written into an audit_ask_t
     audit_format_t form;          // if not told
+    bool opens_log;               // for reading; else it opens ask->path by itself
+    bool needs_config;            // reads one even where --db names the log
     size_t least, most;           // words that are no options
     const char *missing;          // what is said when there are fewer
-    int (*run)(audit_ask_t *ask); // returns an exit code
+    int (*run)(audit_ask_t *ask); // prints to standard output, returns an exit code
 } audit_command_t;
 
-// Each prints to standard output and returns an exit code.
-int audit_print_list(audit_ask_t *ask);
-int audit_print_one(audit_ask_t *ask);
-int audit_print_stats(audit_ask_t *ask);
-int audit_requeue(audit_ask_t *ask);
-int audit_discard(audit_ask_t *ask);
-int audit_run_export(audit_ask_t *ask);
-int audit_run_import(audit_ask_t *ask);
-int audit_run_backup(audit_ask_t *ask);
-int audit_run_tail(audit_ask_t *ask);
+extern const audit_command_t audit_list_command;
+extern const audit_command_t audit_show_command;
+extern const audit_command_t audit_stats_command;
+extern const audit_command_t audit_tail_command;
+extern const audit_command_t audit_requeue_command;
+extern const audit_command_t audit_discard_command;
+extern const audit_command_t audit_export_command;
+extern const audit_command_t audit_import_command;
+extern const audit_command_t audit_backup_command;
 
-// Pieces of help texts.
-#define AUDIT_HELP_LOG                                                                                                           \
-    "  -c, --config FILE   whose audit.path is asked; otherwise QUEUE_SIDECAR_CONFIG, otherwise the usual place\n"               \
-    "      --db PATH       the audit log itself; no config is read\n"
-#define AUDIT_HELP_FILTERS                                                                                                       \
-    "  -q, --queue NAME    of this queue\n"                                                                                      \
-    "  -r, --reason NAME   retries_exhausted, reported, alive_timeout, unreadable, invalid_target, dead_letter, worker_failed\n" \
-    "                      (--failed-by is the same, and what `requeue` and `discard` call it)\n"                                \
-    "      --since TIME    at or after: 90s, 30m, 2h, 7d, 1w ago, or 2026-11-21, 2026-11-21T02:00, 2026-11-21T02:00:00Z\n"       \
-    "      --until TIME    before\n"                                                                                             \
-    "  -g, --grep TEXT     with these bytes in the error, the payload or the job id\n"                                           \
-    "      --utc           times without a zone are UTC instead of local time, in tables too\n"
-#define AUDIT_HELP_FORMATS "  -o, --output FORMAT table, json (one array or object), jsonl (an object a line), csv (RFC 4180)\n"
-#define AUDIT_HELP_DATA                                                                                                          \
-    "json, jsonl and csv: times in UTC by RFC 3339; payload and error as they are, or in base64 where they are no UTF-8, as\n"   \
-    "payload_encoding and error_encoding say. The log is only read: this may run beside a sidecar, and on any copy of it.\n"
-#define AUDIT_HELP_EXIT "Exit codes: 0 ok; 1 failed; 2 wrong usage; 78 bad config.\n"
+// Reasons of final failures; those of other events.
+#define AUDIT_FAILURE_REASONS "retries_exhausted reported alive_timeout unreadable invalid_target dead_letter worker_failed"
+#define AUDIT_OTHER_REASONS   "stalled trimmed removed_by_others log_damaged log_missing log_replaced imported"
+#define AUDIT_KINDS           "failed retried requeued discarded gap filled"
 
-#define AUDIT_HELP_KIND                                                                                                          \
-    "      --kind KIND     failed, retried, requeued, discarded, gap or filled\n"                                                \
-    "      --all-kinds     events of all kinds\n"
-#define AUDIT_HELP_FORCE "      --force         replaces an existing file\n"
+// Rows of options that several have.
+#define AUDIT_WORDS(argument_, help_, values_)                                                                                   \
+    { .argument = argument_, .at = offsetof(audit_ask_t, words), .help = help_, .values = values_ }
+#define AUDIT_OPTIONS_LOG                                                                                                        \
+    {.letter = 'c',                                                                                                              \
+     .name = "config",                                                                                                           \
+     .argument = "FILE",                                                                                                         \
+     .at = offsetof(audit_ask_t, given.config),                                                                                  \
+     .values = CLI_FILES,                                                                                                        \
+     .help = "whose audit.path is asked; otherwise QUEUE_SIDECAR_CONFIG, otherwise the usual place"},                            \
+    {                                                                                                                            \
+        .name = "db", .argument = "PATH", .at = offsetof(audit_ask_t, given.db), .values = CLI_FILES,                            \
+        .help = "the audit log itself; no config is read"                                                                        \
+    }
+#define AUDIT_OPTION_QUEUE                                                                                                       \
+    {                                                                                                                            \
+        .letter = 'q', .name = "queue", .argument = "NAME", .at = offsetof(audit_ask_t, filter.queue), .values = CLI_QUEUES,     \
+        .help = "of this queue"                                                                                                  \
+    }
+#define AUDIT_OPTIONS_WHEN                                                                                                       \
+    {.name = "since",                                                                                                            \
+     .argument = "TIME",                                                                                                         \
+     .at = offsetof(audit_ask_t, given.since),                                                                                   \
+     .help = "at or after: 90s, 30m, 2h, 7d, 1w ago, or 2026-11-21, 2026-11-21T02:00, 2026-11-21T02:00:00Z"},                    \
+        {.name = "until", .argument = "TIME", .at = offsetof(audit_ask_t, given.until), .help = "before"}, {                     \
+        .letter = 'g', .name = "grep", .argument = "TEXT", .at = offsetof(audit_ask_t, filter.grep),                             \
+        .help = "with these bytes in the error, the payload or the job id"                                                       \
+    }
+#define AUDIT_OPTIONS_FILTERS                                                                                                    \
+    AUDIT_OPTION_QUEUE,                                                                                                          \
+        {.letter = 'r',                                                                                                          \
+         .name = "reason",                                                                                                       \
+         .argument = "NAME",                                                                                                     \
+         .at = offsetof(audit_ask_t, filter.reason),                                                                             \
+         .values = AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS,                                                                \
+         .help = "retries_exhausted, reported, alive_timeout, unreadable, invalid_target, dead_letter, worker_failed "           \
+                 "(--failed-by is "                                                                                              \
+                 "the same, and what `requeue` and `discard` call it)"},                                                         \
+        {.name = "failed-by", .argument = "NAME", .at = offsetof(audit_ask_t, filter.reason)}, AUDIT_OPTIONS_WHEN
+#define AUDIT_OPTION_UTC                                                                                                         \
+    {                                                                                                                            \
+        .name = "utc", .at = offsetof(audit_ask_t, utc),                                                                         \
+        .help = "times without a zone are UTC instead of local time, in tables too"                                              \
+    }
+#define AUDIT_OPTIONS_KIND                                                                                                       \
+    {.name = "kind",                                                                                                             \
+     .argument = "KIND",                                                                                                         \
+     .at = offsetof(audit_ask_t, filter.kind),                                                                                   \
+     .values = AUDIT_KINDS,                                                                                                      \
+     .help = "failed, retried, requeued, discarded, gap or filled"},                                                             \
+    {                                                                                                                            \
+        .name = "all-kinds", .at = offsetof(audit_ask_t, filter.all_kinds), .help = "events of all kinds"                        \
+    }
+#define AUDIT_OPTION_FORMAT                                                                                                      \
+    {                                                                                                                            \
+        .letter = 'o', .name = "output", .argument = "FORMAT", .at = offsetof(audit_ask_t, given.format),                        \
+        .values = "table json jsonl csv", .help = "table, json (one array or object), jsonl (an object a line), csv (RFC 4180)"  \
+    }
+#define AUDIT_OPTION_LIMIT(help_)                                                                                                \
+    { .letter = 'n', .name = "limit", .argument = "N", .at = offsetof(audit_ask_t, given.limit), .help = help_ }
+#define AUDIT_OPTION_FORCE                                                                                                       \
+    { .name = "force", .at = offsetof(audit_ask_t, force), .help = "replaces an existing file" }
 
-extern const char audit_list_help[];
-extern const char audit_show_help[];
-extern const char audit_stats_help[];
-extern const char audit_export_help[];
-extern const char audit_import_help[];
-extern const char audit_backup_help[];
-extern const char audit_tail_help[];
-extern const char audit_requeue_help[];
-extern const char audit_discard_help[];
+#define AUDIT_TEXT_DATA                                                                                                          \
+    "json, jsonl and csv: times in UTC by RFC 3339; payload and error as they are, or in base64 where they are no UTF-8, as "    \
+    "payload_encoding and error_encoding say. The log is only read: this may run beside a sidecar, and on any copy of it."
+#define AUDIT_EXITS "0 ok\n1 failed\n2 wrong usage\n78 bad config\n"
 
 // What people type for an event: the beginning of its ref, or the whole of its id; capitals are fine.
 #define AUDIT_REF_IS "up to 12 of a-z and 2-7, as `audit list` shows them, or the 64 hex digits of an event id"

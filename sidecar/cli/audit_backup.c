@@ -9,19 +9,6 @@
 #include "cli/newfile.h"
 #include "cli/progress.h"
 
-const char audit_backup_help[] =
-    "A consistent copy of the audit log while a sidecar writes to it: complete, on disk and checked when it appears.\n"
-    "\n"
-    "Examples:\n"
-    "  queue-sidecar audit backup /backup/audit-2026-11-21.db\n"
-    "  queue-sidecar audit list --db /backup/audit-2026-11-21.db\n"
-    "\n"
-    "Usage: queue-sidecar audit backup FILE [-c FILE | --db PATH] [--force]\n"
-    "\n" AUDIT_HELP_LOG AUDIT_HELP_FORCE "\n"
-    "list, show, stats, export and import take it by --db, or as FILE. Make one before an upgrade: an older version cannot open "
-    "a log\n"
-    "that a newer one has migrated.\n" AUDIT_HELP_EXIT;
-
 // SQLite would take them for parts of the copy, and write what they hold into it when it is opened.
 static bool has_no_remains(const char *path, buffer_t *why) {
     static const char *const suffixes[] = {"-wal", "-journal"};
@@ -38,7 +25,7 @@ static bool has_no_remains(const char *path, buffer_t *why) {
 
 static void show(void *self, int64_t pages, int64_t of) { progress_show(self, pages, of); }
 
-int audit_run_backup(audit_ask_t *ask) {
+static int run_backup(audit_ask_t *ask) {
     newfile_t file;
     buffer_t why = {0};
     progress_t progress = progress_begin("copying pages");
@@ -55,3 +42,27 @@ int audit_run_backup(audit_ask_t *ask) {
     if (done && newfile_finish(&file, &why)) return CLI_OK;
     return audit_complain(&why);
 }
+
+static const cli_option_t options[] = {
+    AUDIT_WORDS("FILE", "the copy, a new file", CLI_FILES),
+    AUDIT_OPTIONS_LOG,
+    AUDIT_OPTION_FORCE,
+};
+
+const audit_command_t audit_backup_command = {
+    .about = {.name = "backup",
+              .summary = "A consistent copy of the log, while a sidecar writes to it",
+              .examples = "queue-sidecar audit backup /backup/audit-2026-11-21.db\n"
+                          "queue-sidecar audit list --db /backup/audit-2026-11-21.db\n",
+              .usage = "audit backup FILE [-c FILE | --db PATH] [--force]",
+              CLI_OPTIONS(options),
+              .text = "The copy is complete, on disk and checked when it appears. list, show, stats, export and import take it "
+                      "by --db, or as FILE. Make one before an upgrade: an older version "
+                      "cannot open a log that a newer one has migrated.",
+              .exits = AUDIT_EXITS},
+    .opens_log = true,
+    .least = 1,
+    .most = 1,
+    .missing = "a file is missing: `backup FILE`",
+    .run = run_backup,
+};

@@ -11,23 +11,6 @@
 #include "cli/newfile.h"
 #include "cli/progress.h"
 
-const char audit_export_help[] =
-    "All events with all columns, in the order in which they came into the log, oldest first: final failures, retries, what was\n"
-    "requeued or discarded, and gaps.\n"
-    "\n"
-    "Examples:\n"
-    "  queue-sidecar audit export failures-2026-11.jsonl --since 2026-11-01\n"
-    "  queue-sidecar audit export --kind failed --queue email -o csv | gzip >email.csv.gz\n"
-    "\n"
-    "Usage: queue-sidecar audit export [FILE] [-c FILE | --db PATH] [FILTERS] [-o jsonl|csv] [--force]\n"
-    "\n"
-    "FILE is a new file, which appears when it is complete and on disk; without it, or as -, standard output.\n"
-    "\n" AUDIT_HELP_LOG AUDIT_HELP_FILTERS AUDIT_HELP_KIND
-    "  -o, --output FORMAT jsonl (an object a line; if not told) or csv (RFC 4180)\n" AUDIT_HELP_FORCE "\n" AUDIT_HELP_DATA
-    "`audit import` reads it back, byte for byte. Long exports do not hold up the sidecar that writes. The last line is no "
-    "event: its\n"
-    "kind is `end`, its size the number of events before it. A file without it was cut short.\n" AUDIT_HELP_EXIT;
-
 enum { CHUNK = 1024 * 1024 };
 
 typedef struct export {
@@ -99,7 +82,7 @@ static bool write_all(export_t *export, buffer_t *why) {
     return done;
 }
 
-int audit_run_export(audit_ask_t *ask) {
+static int run_export(audit_ask_t *ask) {
     const char *name = ask->words.count && strcmp(ask->words.all[0], "-") != 0 ? ask->words.all[0] : NULL;
     buffer_t why = {0};
     newfile_t file;
@@ -116,3 +99,38 @@ int audit_run_export(audit_ask_t *ask) {
     if (done && newfile_finish(&file, &why)) return CLI_OK;
     return audit_complain(&why);
 }
+
+static const cli_option_t options[] = {
+    AUDIT_WORDS("FILE", "a new file, which appears when it is complete and on disk; without it, or as -, standard output",
+                CLI_FILES),
+    AUDIT_OPTIONS_LOG,
+    AUDIT_OPTIONS_FILTERS,
+    AUDIT_OPTION_UTC,
+    AUDIT_OPTIONS_KIND,
+    {.letter = 'o',
+     .name = "output",
+     .argument = "FORMAT",
+     .at = offsetof(audit_ask_t, given.format),
+     .values = "jsonl csv",
+     .help = "jsonl (an object a line; if not told) or csv (RFC 4180)"},
+    AUDIT_OPTION_FORCE,
+};
+
+const audit_command_t audit_export_command = {
+    .about =
+        {.name = "export",
+         .summary = "All events with all columns, oldest first",
+         .examples = "queue-sidecar audit export failures-2026-11.jsonl --since 2026-11-01\n"
+                     "queue-sidecar audit export --kind failed --queue email -o csv | gzip >email.csv.gz\n",
+         .usage = "audit export [FILE] [-c FILE | --db PATH] [FILTERS] [-o jsonl|csv] [--force]",
+         CLI_OPTIONS(options),
+         .text = "Events are final failures, retries, what was requeued or discarded, and gaps, in the order in which they came "
+                 "into the log.\n\n" AUDIT_TEXT_DATA "\n\n"
+                 "`audit import` reads it back, byte for byte. Long exports do not hold up the sidecar that writes. The last "
+                 "line is no event: its kind is `end`, its size the number of events before it. A file without it was cut short.",
+         .exits = AUDIT_EXITS},
+    .form = FORMAT_JSON_LINES,
+    .opens_log = true,
+    .most = 1,
+    .run = run_export,
+};

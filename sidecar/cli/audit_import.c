@@ -16,25 +16,6 @@
 #include "cli/records.h"
 #include "cli/when.h"
 
-const char audit_import_help[] =
-    "Adds the events of another instance's audit log, or of an export, that are not in this one yet.\n"
-    "\n"
-    "Examples:\n"
-    "  queue-sidecar audit import /backup/audit-of-pod-2.db\n"
-    "  kubectl exec pod-2 -c queue-sidecar -- queue-sidecar audit export | queue-sidecar audit import -\n"
-    "\n"
-    "Usage: queue-sidecar audit import FILE... [-c FILE | --db PATH]\n"
-    "\n"
-    "FILE is an audit log (SQLite, of this version or older, only read), jsonl or csv as `audit export` writes them, or - for\n"
-    "standard input. A log that is not there is made.\n"
-    "\n" AUDIT_HELP_LOG "\n"
-    "Events are known by their ids, so it may be run again, and interrupted; a sidecar may go on writing beside it. What is no "
-    "event\n"
-    "is named with its line (of a log: its seq) and left out. Where another instance's log is complete for a gap of this one, "
-    "the gap\n"
-    "is marked as filled: `audit list --kind gap` shows both. Run it as the user of the sidecar.\n"
-    "Exit codes: 0 ok; 1 failed, or something was left out or is missing; 2 wrong usage; 78 bad config.\n";
-
 enum {
     LINES_PER_LOOK = 256, // of the progress
     PATIENCE_MS = 30000,  // with a sidecar that writes all the time
@@ -225,7 +206,7 @@ static int import_one(audit_t *audit, const char *log, const char *name) {
     return status;
 }
 
-int audit_run_import(audit_ask_t *ask) {
+static int run_import(audit_ask_t *ask) {
     buffer_t why = {0};
     int status = CLI_OK;
     bool there = access(ask->path, F_OK) == 0;
@@ -238,3 +219,32 @@ int audit_run_import(audit_ask_t *ask) {
     audit_close(audit);
     return status;
 }
+
+static const cli_option_t options[] = {
+    AUDIT_WORDS(
+        "FILE",
+        "an audit log (SQLite, of this version or older, only read), jsonl or csv as `audit export` writes them, or - for "
+        "standard input",
+        CLI_FILES),
+    AUDIT_OPTIONS_LOG,
+};
+
+const audit_command_t audit_import_command = {
+    .about =
+        {.name = "import",
+         .summary = "Adds what another instance's log, or an export, has and this log has not",
+         .examples = "queue-sidecar audit import /backup/audit-of-pod-2.db\n"
+                     "kubectl exec pod-2 -c queue-sidecar -- queue-sidecar audit export | queue-sidecar audit import -\n",
+         .usage = "audit import FILE... [-c FILE | --db PATH]",
+         CLI_OPTIONS(options),
+         .text =
+             "A log that is not there is made. Events are known by their ids, so it may be run again, and interrupted; a sidecar "
+             "may go on writing beside it. What is no event is named with its line (of a log: its seq) and left out. Where "
+             "another instance's log is complete for a gap of this one, the gap is marked as filled: `audit list --kind gap` "
+             "shows both. Run it as the user of the sidecar.",
+         .exits = "0 ok\n1 failed, or something was left out or is missing\n2 wrong usage\n78 bad config\n"},
+    .least = 1,
+    .most = SIZE_MAX,
+    .missing = "a file is missing: `import FILE...`",
+    .run = run_import,
+};

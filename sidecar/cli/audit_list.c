@@ -6,17 +6,6 @@
 #include "cli/table.h"
 #include "cli/when.h"
 
-const char audit_list_help[] = "Final failures, newest first.\n"
-                               "\n"
-                               "Examples:\n"
-                               "  queue-sidecar audit list --since 2h --queue email\n"
-                               "  queue-sidecar audit list --reason reported --grep 'no such mailbox' -o csv >mailboxes.csv\n"
-                               "\n"
-                               "Usage: queue-sidecar audit list [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]\n"
-                               "\n" AUDIT_HELP_LOG AUDIT_HELP_FILTERS AUDIT_HELP_KIND AUDIT_HELP_FORMATS
-                               "  -n, --limit N       rows: 50 in a table, else all; 0 = all\n"
-                               "\n" AUDIT_HELP_DATA AUDIT_HELP_EXIT;
-
 enum { TABLE_LIMIT = 50 };
 
 typedef struct list {
@@ -98,7 +87,7 @@ static void print_tail(const list_t *list) {
                 list->most);
 }
 
-int audit_print_list(audit_ask_t *ask) {
+static int print_list(audit_ask_t *ask) {
     char zone[WHEN_SIZE], title[WHEN_SIZE + 16];
     when_zone(when_now(), ask->utc, zone);
     bool narrow = table_is_narrow(stdout);
@@ -129,3 +118,21 @@ int audit_print_list(audit_ask_t *ask) {
     if (!done) return audit_complain(&why);
     return CLI_OK;
 }
+
+static const cli_option_t options[] = {
+    AUDIT_OPTIONS_LOG,  AUDIT_OPTIONS_FILTERS, AUDIT_OPTION_UTC,
+    AUDIT_OPTIONS_KIND, AUDIT_OPTION_FORMAT,   AUDIT_OPTION_LIMIT("rows: 50 in a table, else all; 0 = all"),
+};
+
+const audit_command_t audit_list_command = {
+    .about = {.name = "list",
+              .summary = "Final failures, newest first",
+              .examples = "queue-sidecar audit list --since 2h --queue email\n"
+                          "queue-sidecar audit list --reason reported --grep 'no such mailbox' -o csv >mailboxes.csv\n",
+              .usage = "audit list [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]",
+              CLI_OPTIONS(options),
+              .text = AUDIT_TEXT_DATA,
+              .exits = AUDIT_EXITS},
+    .opens_log = true,
+    .run = print_list,
+};

@@ -12,58 +12,6 @@
 
 enum { NOTE_MOST = 1024, RATE_MOST = 1000000, QUEUES_NAMED = 1000 };
 
-#define HELP_ANSWER                                                                                                              \
-    "      --because TEXT  why, for the log; --reason TEXT is the same, unless TEXT is a reason of failures\n"                   \
-    "      --by NAME       who asks; otherwise $SUDO_USER or the user, at this host\n"                                           \
-    "      --again         also what was answered before\n"                                                                      \
-    "      --rate N/s      at most so many a second (N/m: a minute), evenly\n"                                                   \
-    "      --dry-run       only says what would be done\n"                                                                       \
-    "  -y, --yes           does not ask; needed for --where where nobody can be asked\n"                                         \
-    "  -n, --limit N       at most so many, the oldest first\n"
-#define HELP_LOG                                                                                                                 \
-    "  -c, --config FILE   Redis, queues and the log; otherwise QUEUE_SIDECAR_CONFIG, otherwise the usual place\n"               \
-    "      --db PATH       another log than that of the config\n"
-#define HELP_FORMATS "  -o, --output FORMAT table, json, jsonl\n"
-#define HELP_WHERE                                                                                                               \
-    "FILTERS, for which --where must be there, and at least one of them:\n"                                                      \
-    "  -q, --queue NAME    of this queue\n"                                                                                      \
-    "  -r, --failed-by NAME  what `list` calls --reason: retries_exhausted, reported, alive_timeout, ...\n"                      \
-    "      --since TIME    at or after: 90s, 30m, 2h, 7d, 1w ago, or 2026-11-21, 2026-11-21T02:00, 2026-11-21T02:00:00Z\n"       \
-    "      --until TIME    before\n"                                                                                             \
-    "  -g, --grep TEXT     with these bytes in the error, the payload or the job id\n"                                           \
-    "      --utc           times without a zone are UTC instead of local time\n"
-#define HELP_ONCE                                                                                                                \
-    "Each failure is answered once, whoever asks, on whichever instance, unless --again: what was answered before is left out\n" \
-    "and said. So an interrupted run (Ctrl-C finishes what is under way) is simply run again, unless it had --again, which\n"    \
-    "would do all of it once more. The answer is an event of its own: every instance's log gets it. -o json: one object at\n"    \
-    "the end; jsonl: one for each failure that is tried.\n"                                                                      \
-    "Exit codes: 0 ok; 1 something was refused or not found; 2 wrong usage; 69 Redis unreachable; 78 bad config; 130 Ctrl-C.\n"
-
-const char audit_requeue_help[] =
-    "Puts failed jobs back among the ready ones of their queue.\n"
-    "\n"
-    "Examples:\n"
-    "  queue-sidecar audit requeue k3vq7m2zt4pa --because 'address corrected'\n"
-    "  queue-sidecar audit requeue --where --queue email --since 2h --grep 'SMTP timeout' --dry-run\n"
-    "  queue-sidecar audit requeue --where --queue email --since 2h --grep 'SMTP timeout' --rate 50/s\n"
-    "\n"
-    "Usage: queue-sidecar audit requeue REF... | --where FILTERS [--to QUEUE] [OPTIONS]\n"
-    "\n" HELP_LOG HELP_ANSWER "      --to QUEUE      into this queue of the config, instead of each job's own\n" HELP_FORMATS
-    "\n" HELP_WHERE "\n"
-    "A job goes to the left end, as producers add it: behind what waits there now. It begins a new life: all its retries, and a\n"
-    "whole alive timeout. The same bytes elsewhere in the queue do not matter: it is added all the same.\n"
-    "\n" HELP_ONCE;
-
-const char audit_discard_help[] =
-    "Notes that failed jobs are done with, so that they no longer count as open. Nothing is removed from the log.\n"
-    "\n"
-    "Examples:\n"
-    "  queue-sidecar audit discard k3vq7m2zt4pa --because 'customer is gone'\n"
-    "  queue-sidecar audit discard --where --queue email --until 7d --yes\n"
-    "\n"
-    "Usage: queue-sidecar audit discard REF... | --where FILTERS [OPTIONS]\n"
-    "\n" HELP_LOG HELP_ANSWER HELP_FORMATS "\n" HELP_WHERE "\n" HELP_ONCE;
-
 static int misuse(const char *text) {
     fprintf(stderr, "queue-sidecar audit: %s\nSee `queue-sidecar help audit requeue`.\n", text);
     return CLI_USAGE;
@@ -206,6 +154,107 @@ static int act(const audit_ask_t *ask, bool discards) {
     return status;
 }
 
-int audit_requeue(audit_ask_t *ask) { return act(ask, false); }
+static int requeue(audit_ask_t *ask) { return act(ask, false); }
 
-int audit_discard(audit_ask_t *ask) { return act(ask, true); }
+static int discard(audit_ask_t *ask) { return act(ask, true); }
+
+#define AT(field) offsetof(audit_ask_t, field)
+#define OPTIONS_ANSWER                                                                                                           \
+    AUDIT_WORDS("REF", "what `audit list` shows, or the beginning of it", NULL),                                                 \
+        {.letter = 'c',                                                                                                          \
+         .name = "config",                                                                                                       \
+         .argument = "FILE",                                                                                                     \
+         .at = AT(given.config),                                                                                                 \
+         .values = CLI_FILES,                                                                                                    \
+         .help = "Redis, queues and the log; otherwise QUEUE_SIDECAR_CONFIG, otherwise the usual place"},                        \
+        {.name = "db",                                                                                                           \
+         .argument = "PATH",                                                                                                     \
+         .at = AT(given.db),                                                                                                     \
+         .values = CLI_FILES,                                                                                                    \
+         .help = "another log than that of the config"},                                                                         \
+        {.name = "because",                                                                                                      \
+         .argument = "TEXT",                                                                                                     \
+         .at = AT(answer.because),                                                                                               \
+         .help = "why, for the log; --reason TEXT is the same, unless TEXT is a reason of failures"},                            \
+        {.name = "reason", .argument = "TEXT", .at = AT(answer.reason)},                                                         \
+        {.name = "by",                                                                                                           \
+         .argument = "NAME",                                                                                                     \
+         .at = AT(answer.by),                                                                                                    \
+         .help = "who asks; otherwise $SUDO_USER or the user, at this host"},                                                    \
+        {.name = "again", .at = AT(answer.again), .help = "also what was answered before"},                                      \
+        {.name = "rate", .argument = "N/s", .at = AT(answer.rate), .help = "at most so many a second (N/m: a minute), evenly"},  \
+        {.name = "dry-run", .at = AT(answer.dry_run), .help = "only says what would be done"},                                   \
+        {.letter = 'y',                                                                                                          \
+         .name = "yes",                                                                                                          \
+         .at = AT(answer.yes),                                                                                                   \
+         .help = "does not ask; needed for --where where nobody can be asked"},                                                  \
+        AUDIT_OPTION_LIMIT("at most so many, the oldest first"), {                                                               \
+        .letter = 'o', .name = "output", .argument = "FORMAT", .at = AT(given.format), .values = "table json jsonl",             \
+        .help = "table, json (one object at the end), jsonl (one for each failure that is tried)"                                \
+    }
+#define OPTIONS_WHERE                                                                                                            \
+    {.name = "where",                                                                                                            \
+     .at = AT(answer.where),                                                                                                     \
+     .heading = "Many at once, by at least one FILTER:",                                                                         \
+     .help = "not refs, but all that match what follows"},                                                                       \
+        AUDIT_OPTION_QUEUE,                                                                                                      \
+        {.letter = 'r',                                                                                                          \
+         .name = "failed-by",                                                                                                    \
+         .argument = "NAME",                                                                                                     \
+         .at = AT(filter.reason),                                                                                                \
+         .values = AUDIT_FAILURE_REASONS,                                                                                        \
+         .help = "what `list` calls --reason: retries_exhausted, reported, alive_timeout, ..."},                                 \
+        AUDIT_OPTIONS_WHEN, AUDIT_OPTION_UTC
+#define TEXT_ONCE                                                                                                                \
+    "Each failure is answered once, whoever asks, on whichever instance, unless --again: what was answered before is left out "  \
+    "and said. So an interrupted run (Ctrl-C finishes what is under way) is simply run again, unless it had --again, which "     \
+    "would do all of it once more. The answer is an event of its own: every instance's log gets it."
+#define EXITS                                                                                                                    \
+    "0 ok\n1 something was refused or not found\n2 wrong usage\n69 Redis unreachable\n78 bad config\n130 interrupted by "        \
+    "Ctrl-C\n"
+
+static const cli_option_t requeue_options[] = {
+    OPTIONS_ANSWER,
+    {.name = "to",
+     .argument = "QUEUE",
+     .at = AT(answer.to),
+     .values = CLI_QUEUES,
+     .help = "into this queue of the config, instead of each job's own"},
+    OPTIONS_WHERE,
+};
+
+const audit_command_t audit_requeue_command = {
+    .about = {.name = "requeue",
+              .summary = "Puts failed jobs back among the ready ones of their queue",
+              .examples = "queue-sidecar audit requeue k3vq7m2zt4pa --because 'address corrected'\n"
+                          "queue-sidecar audit requeue --where --queue email --since 2h --grep 'SMTP timeout' --dry-run\n"
+                          "queue-sidecar audit requeue --where --queue email --since 2h --grep 'SMTP timeout' --rate 50/s\n",
+              .usage = "audit requeue REF... | --where FILTERS [--to QUEUE] [OPTIONS]",
+              CLI_OPTIONS(requeue_options),
+              .text =
+                  "A job goes to the left end, as producers add it: behind what waits there now. It begins a new life: all its "
+                  "retries, and a whole alive timeout. The same bytes elsewhere in the queue do not matter: it is added all the "
+                  "same.\n\n" TEXT_ONCE,
+              .exits = EXITS},
+    .opens_log = true,
+    .needs_config = true,
+    .most = SIZE_MAX,
+    .run = requeue,
+};
+
+static const cli_option_t discard_options[] = {OPTIONS_ANSWER, OPTIONS_WHERE};
+
+const audit_command_t audit_discard_command = {
+    .about = {.name = "discard",
+              .summary = "Notes that failed jobs are done with, so that they no longer count as open",
+              .examples = "queue-sidecar audit discard k3vq7m2zt4pa --because 'customer is gone'\n"
+                          "queue-sidecar audit discard --where --queue email --until 7d --yes\n",
+              .usage = "audit discard REF... | --where FILTERS [OPTIONS]",
+              CLI_OPTIONS(discard_options),
+              .text = "Nothing is removed from the log.\n\n" TEXT_ONCE,
+              .exits = EXITS},
+    .opens_log = true,
+    .needs_config = true,
+    .most = SIZE_MAX,
+    .run = discard,
+};

@@ -8,19 +8,6 @@
 #include "cli/table.h"
 #include "cli/when.h"
 
-const char audit_show_help[] =
-    "All that is known of one event, and the history of its job.\n"
-    "\n"
-    "Examples:\n"
-    "  queue-sidecar audit show k3vq7m2zt4pa\n"
-    "  queue-sidecar audit show k3vq -o json\n"
-    "\n"
-    "Usage: queue-sidecar audit show REF [-c FILE | --db PATH] [-o FORMAT] [--utc]\n"
-    "\n"
-    "REF is what `audit list` shows, the beginning of it, or the 64 hex digits of an event id.\n"
-    "\n" AUDIT_HELP_LOG AUDIT_HELP_FORMATS "      --utc           times are UTC instead of local time\n"
-    "\n" AUDIT_HELP_DATA AUDIT_HELP_EXIT;
-
 enum { CANDIDATES = 20, LABEL = 10, BASE64_LINE = 76 };
 
 typedef struct search {
@@ -226,7 +213,7 @@ static int list_candidates(const audit_ask_t *ask, search_t *search) {
     return done ? CLI_FAILED : audit_complain(&why);
 }
 
-int audit_print_one(audit_ask_t *ask) {
+static int print_one(audit_ask_t *ask) {
     search_t search = {0};
     show_t show = {.ask = ask, .id = search.first};
     buffer_t why = {0};
@@ -244,3 +231,26 @@ int audit_print_one(audit_ask_t *ask) {
     if (!audit_find(ask->audit, search.ref.prefix, CANDIDATES, print, &show, &why)) return audit_complain(&why);
     return show.failed ? audit_complain(&show.why) : CLI_OK;
 }
+
+static const cli_option_t options[] = {
+    AUDIT_WORDS("REF", "what `audit list` shows, the beginning of it, or the 64 hex digits of an event id", NULL),
+    AUDIT_OPTIONS_LOG,
+    AUDIT_OPTION_FORMAT,
+    {.name = "utc", .at = offsetof(audit_ask_t, utc), .help = "times are UTC instead of local time"},
+};
+
+const audit_command_t audit_show_command = {
+    .about = {.name = "show",
+              .summary = "All that is known of one event, and the history of its job",
+              .examples = "queue-sidecar audit show k3vq7m2zt4pa\n"
+                          "queue-sidecar audit show k3vq -o json\n",
+              .usage = "audit show REF [-c FILE | --db PATH] [-o FORMAT] [--utc]",
+              CLI_OPTIONS(options),
+              .text = AUDIT_TEXT_DATA,
+              .exits = "0 ok\n1 failed, no such ref, or several\n2 wrong usage\n78 bad config\n"},
+    .opens_log = true,
+    .least = 1,
+    .most = 1,
+    .missing = "a ref is missing: `show REF`",
+    .run = print_one,
+};

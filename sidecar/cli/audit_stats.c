@@ -8,18 +8,6 @@
 #include "cli/table.h"
 #include "cli/when.h"
 
-const char audit_stats_help[] =
-    "How many final failures, by queue, reason and hour.\n"
-    "\n"
-    "Examples:\n"
-    "  queue-sidecar audit stats --since 7d\n"
-    "  queue-sidecar audit stats --queue email -o csv >email.csv\n"
-    "\n"
-    "Usage: queue-sidecar audit stats [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]\n"
-    "\n" AUDIT_HELP_LOG AUDIT_HELP_FILTERS AUDIT_HELP_FORMATS
-    "  -n, --limit N       24 hours in a table, else rows, all if not told; 0 = all\n"
-    "\n" AUDIT_HELP_DATA AUDIT_HELP_EXIT;
-
 enum { TABLE_HOURS = 24, BAR = 40 };
 
 // Sums over hours, for the table.
@@ -217,7 +205,7 @@ static void print_end(stats_t *stats) {
     if (stats->rows == 0) fputs("queue-sidecar: no final failures match\n", stderr);
 }
 
-int audit_print_stats(audit_ask_t *ask) {
+static int print_stats(audit_ask_t *ask) {
     stats_t stats = {.ask = ask};
     buffer_t why = {0};
     audit_filter_t filter = ask->filter;
@@ -233,3 +221,24 @@ int audit_print_stats(audit_ask_t *ask) {
     free(stats.hours);
     return done ? CLI_OK : audit_complain(&why);
 }
+
+static const cli_option_t options[] = {
+    AUDIT_OPTIONS_LOG,
+    AUDIT_OPTIONS_FILTERS,
+    AUDIT_OPTION_UTC,
+    AUDIT_OPTION_FORMAT,
+    AUDIT_OPTION_LIMIT("24 hours in a table, else rows, all if not told; 0 = all"),
+};
+
+const audit_command_t audit_stats_command = {
+    .about = {.name = "stats",
+              .summary = "How many final failures, by queue, reason and hour",
+              .examples = "queue-sidecar audit stats --since 7d\n"
+                          "queue-sidecar audit stats --queue email -o csv >email.csv\n",
+              .usage = "audit stats [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]",
+              CLI_OPTIONS(options),
+              .text = AUDIT_TEXT_DATA,
+              .exits = AUDIT_EXITS},
+    .opens_log = true,
+    .run = print_stats,
+};

@@ -14,20 +14,6 @@
 #include "cli/table.h"
 #include "cli/when.h"
 
-const char audit_tail_help[] = "The last final failures, and new ones as they come, until it is interrupted.\n"
-                               "\n"
-                               "Examples:\n"
-                               "  queue-sidecar audit tail --queue email\n"
-                               "  queue-sidecar audit tail -n 0 --all-kinds -o jsonl | jq .error\n"
-                               "\n"
-                               "Usage: queue-sidecar audit tail [-c FILE | --db PATH] [FILTERS] [-n N] [-o FORMAT] [--utc]\n"
-                               "\n" AUDIT_HELP_LOG AUDIT_HELP_FILTERS AUDIT_HELP_KIND
-                               "  -o, --output FORMAT table, jsonl (an object a line) or csv (RFC 4180)\n"
-                               "  -n, --limit N       how many old ones come first: 10 if not told\n"
-                               "\n" AUDIT_HELP_DATA "Events stand in the order in which they came into this log. When the file "
-                               "is replaced, the new one is followed, and what was\n"
-                               "printed is not printed again.\n" AUDIT_HELP_EXIT;
-
 enum { FIRST_ROWS = 10, LOOK_MS = 200, CHUNK = 256 * 1024, KNOWN_MOST = 32768 };
 
 // What was printed: a new file may hold it again. Two generations, so that it takes 3 MiB however long this runs; what was
@@ -239,7 +225,7 @@ static table_t *begin_table(const audit_ask_t *ask, bool narrow) {
     return table_begin(columns, sizeof columns / sizeof *columns, stdout);
 }
 
-int audit_run_tail(audit_ask_t *ask) {
+static int run_tail(audit_ask_t *ask) {
     const struct sigaction action = {.sa_handler = on_signal}; // interrupts a wait
     tail_t tail = {.ask = ask, .first = true, .narrow = table_is_narrow(stdout)};
     sigaction(SIGINT, &action, NULL);
@@ -263,3 +249,32 @@ int audit_run_tail(audit_ask_t *ask) {
     }
     return status;
 }
+
+static const cli_option_t options[] = {
+    AUDIT_OPTIONS_LOG,
+    AUDIT_OPTIONS_FILTERS,
+    AUDIT_OPTION_UTC,
+    AUDIT_OPTIONS_KIND,
+    {.letter = 'o',
+     .name = "output",
+     .argument = "FORMAT",
+     .at = offsetof(audit_ask_t, given.format),
+     .values = "table jsonl csv",
+     .help = "table, jsonl (an object a line) or csv (RFC 4180)"},
+    AUDIT_OPTION_LIMIT("how many old ones come first: 10 if not told"),
+};
+
+const audit_command_t audit_tail_command = {
+    .about = {.name = "tail",
+              .summary = "The last final failures, and new ones as they come, until it is interrupted",
+              .examples = "queue-sidecar audit tail --queue email\n"
+                          "queue-sidecar audit tail -n 0 --all-kinds -o jsonl | jq .error\n",
+              .usage = "audit tail [-c FILE | --db PATH] [FILTERS] [-n N] [-o FORMAT] [--utc]",
+              CLI_OPTIONS(options),
+              .text = AUDIT_TEXT_DATA
+              "\n\n"
+              "Events stand in the order in which they came into this log. When the file is replaced, the new "
+              "one is followed, and what was printed is not printed again.",
+              .exits = AUDIT_EXITS},
+    .run = run_tail,
+};

@@ -8,17 +8,15 @@
 #include "base/suggest.h"
 #include "queue/dialects/dialect.h"
 
-static const char usual_config[] = "/etc/queue-sidecar/queue-sidecar.cfg";
-
-const cli_command_t cli_commands[] = {
-    {"run", "Serve the queues of a config, in the foreground", cli_run_help, cli_run, NULL},
-    {"check", "Check a config and print every effective value", cli_check_help, cli_check, NULL},
-    {"audit", "Ask the audit log about final failures", cli_audit_help, cli_audit, cli_audit_help_of},
-    {"healthcheck", "Ask a running sidecar whether it is well", cli_healthcheck_help, cli_healthcheck, NULL},
-    {"version", "Print the version", cli_version_help, cli_version, NULL},
-    {"help", "Explain a command", cli_help_help, cli_help, NULL},
+const cli_command_t *const cli_commands[] = {
+    &cli_run_command,
+    &cli_check_command,
+    &cli_audit_command,
+    &cli_healthcheck_command,
+    &cli_version_command,
+    &cli_help_command,
+    NULL,
 };
-const size_t cli_command_count = sizeof cli_commands / sizeof *cli_commands;
 
 enum { WORDS_MAX = 32 };
 
@@ -29,13 +27,20 @@ static void did_you_mean(const char *word, const char *const *words, size_t coun
 
 const cli_command_t *cli_find(const char *name) {
     const char *names[WORDS_MAX];
-    for (size_t i = 0; i < cli_command_count; i++) {
-        if (strcmp(cli_commands[i].name, name) == 0) return &cli_commands[i];
-        names[i] = cli_commands[i].name;
+    size_t count = 0;
+    for (; cli_commands[count] && count < WORDS_MAX; count++) {
+        if (strcmp(cli_commands[count]->name, name) == 0) return cli_commands[count];
+        names[count] = cli_commands[count]->name;
     }
     fprintf(stderr, "queue-sidecar: unknown command `%s`", name);
-    did_you_mean(name, names, cli_command_count, "");
+    did_you_mean(name, names, count, "");
     fprintf(stderr, "\nSee `queue-sidecar help`.\n");
+    return NULL;
+}
+
+const cli_command_t *cli_part(const cli_command_t *command, const char *name) {
+    for (const cli_command_t *const *part = command->parts; part && *part; part++)
+        if (strcmp((*part)->name, name) == 0) return *part;
     return NULL;
 }
 
@@ -49,12 +54,12 @@ static int fail_unknown(const char *command, const char *word, const cli_option_
     const char *names[WORDS_MAX];
     size_t len = strcspn(word, "=");
     char given[64];
-    for (size_t i = 0; i < count; i++) names[i] = options[i].name;
+    for (size_t i = 0; i < count && i < WORDS_MAX; i++) names[i] = options[i].name;
     const char *space = *command ? " " : "";
     fprintf(stderr, "queue-sidecar%s%s: unknown option `%.*s`", space, command, (int)len, word);
     snprintf(given, sizeof given, "%.*s", (int)len, word + strspn(word, "-"));
     given[strcspn(given, "=")] = '\0';
-    did_you_mean(given, names, count, "--");
+    did_you_mean(given, names, count < WORDS_MAX ? count : WORDS_MAX, "--");
     fprintf(stderr, "\nSee `queue-sidecar help%s%s`.\n", space, command);
     return CLI_USAGE;
 }
@@ -77,23 +82,34 @@ static const char *joined_value(const char *word) {
     return equals ? equals + 1 : NULL;
 }
 
-// The place for a word that is no option, if one is still free.
-static const cli_option_t *find_argument(const cli_option_t *options, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (!options[i].name && (options[i].words ? options[i].words->count < options[i].words->most : !*options[i].value))
-            return &options[i];
-    return NULL;
-}
+static void *place_of(const cli_option_t *option, void *into) { return (char *)into + option->at; }
 
-// The words come to stand in a row at the beginning; what was there has been read.
-static void take_word(cli_words_t *words, char **argv, int at) {
+// The words come to stand in a row at the beginning; what was there has been read. False: no more are wanted.
+static bool take_word(const cli_command_t *command, void *into, char **argv, int at) {
+    const cli_option_t *option = command->options, *end = option + command->option_count;
+    while (option < end && option->name) option++;
+    cli_words_t *words = option < end ? place_of(option, into) : NULL;
+    if (!words || words->count == words->most) return false;
     char *word = argv[at];
     words->all = argv + 1;
     argv[at] = words->all[words->count];
     words->all[words->count++] = word;
+    return true;
 }
 
-int cli_parse(int argc, char **argv, const cli_option_t *options, size_t count) {
+// False: it was given too often.
+static bool take_value(const cli_option_t *option, void *into, const char *value) {
+    if (!option->many) {
+        *(const char **)place_of(option, into) = value;
+        return true;
+    }
+    cli_values_t *list = place_of(option, into);
+    if (list->count == CLI_VALUES_MOST) return false;
+    list->all[list->count++] = value;
+    return true;
+}
+
+int cli_parse(int argc, char **argv, const cli_command_t *command, void *into) {
     bool ended = false; // by `--`, behind which nothing is an option
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
@@ -102,23 +118,18 @@ int cli_parse(int argc, char **argv, const cli_option_t *options, size_t count) 
             continue;
         }
         if (ended || word[0] != '-' || !word[1]) {
-            const cli_option_t *argument = find_argument(options, count);
-            if (!argument) return fail_option(argv[0], "unexpected argument", word);
-            if (argument->words)
-                take_word(argument->words, argv, i);
-            else
-                *argument->value = word;
+            if (!take_word(command, into, argv, i)) return fail_option(argv[0], "unexpected argument", word);
             continue;
         }
-        const cli_option_t *option = find_option(word, options, count);
-        if (!option) return fail_unknown(argv[0], word, options, count);
+        const cli_option_t *option = find_option(word, command->options, command->option_count);
+        if (!option) return fail_unknown(argv[0], word, command->options, command->option_count);
         const char *joined = joined_value(word);
-        if (option->flag) {
+        if (!option->argument) {
             if (joined) return fail_option(argv[0], "no value is taken by", word);
-            *option->flag = true;
+            *(bool *)place_of(option, into) = true;
         } else {
             if (!joined && i + 1 == argc) return fail_option(argv[0], "a value is missing after", word);
-            *option->value = joined ? joined : argv[++i];
+            if (!take_value(option, into, joined ? joined : argv[++i])) return fail_option(argv[0], "given too often:", word);
         }
     }
     return CLI_OK;
@@ -127,7 +138,7 @@ int cli_parse(int argc, char **argv, const cli_option_t *options, size_t count) 
 const char *cli_config_path(const char *flag) {
     if (flag) return flag;
     const char *variable = getenv("QUEUE_SIDECAR_CONFIG");
-    return variable && *variable ? variable : usual_config;
+    return variable && *variable ? variable : CLI_USUAL_CONFIG;
 }
 
 // One line for each queue whose dialect is known by name alone. False: there was one.
@@ -191,7 +202,7 @@ static int dispatch(int argc, char **argv) {
     const cli_command_t *command = cli_find(word);
     if (!command) return CLI_USAGE;
     if (!asks_for_help(argc - 1, argv + 1)) return command->run(argc - 1, argv + 1);
-    bool part = command->help_of && argc > 2 && command->help_of(argv[2]);
+    bool part = argc > 2 && cli_part(command, argv[2]);
     help[1] = argv[1];
     help[2] = part ? argv[2] : NULL;
     return cli_help(part ? 3 : 2, help);

@@ -12,18 +12,6 @@
 #include "cli/cli.h"
 #include "config.h"
 
-const char cli_healthcheck_help[] =
-    "Examples:\n"
-    "  queue-sidecar healthcheck                  asks /healthz where the config says that it is served\n"
-    "  queue-sidecar healthcheck --ready          asks /readyz, and prints what it says\n"
-    "\n"
-    "Usage: queue-sidecar healthcheck [-c FILE] [--ready]\n"
-    "\n"
-    "  -c, --config FILE  the config; otherwise QUEUE_SIDECAR_CONFIG, otherwise /etc/queue-sidecar/queue-sidecar.cfg\n"
-    "      --ready        whether it does its part (it has Redis, and leads or stands by), not only whether it turns\n"
-    "\n"
-    "For HEALTHCHECK of docker and podman, and for exec probes. Exit codes: 0 well, 1 not, or nobody answers, 78 bad config.\n";
-
 enum { PATIENCE_S = 5, ANSWER_BYTES = 8192 };
 
 // Connects; -1 with the reason in *why.
@@ -86,15 +74,37 @@ static int check(const config_t *config, bool ready) {
     return strncmp(answer + 8, " 200", 4) == 0 ? CLI_OK : CLI_FAILED;
 }
 
-int cli_healthcheck(int argc, char **argv) {
-    const char *path = NULL;
-    bool ready = false;
-    const cli_option_t options[] = {{.letter = 'c', .name = "config", .value = &path}, {.name = "ready", .flag = &ready}};
-    int status = cli_parse(argc, argv, options, sizeof options / sizeof *options);
+typedef struct given {
+    const char *config;
+    bool ready;
+} given_t;
+
+static int healthcheck(int argc, char **argv) {
+    given_t given = {0};
+    int status = cli_parse(argc, argv, &cli_healthcheck_command, &given);
     if (status != CLI_OK) return status;
-    config_t *config = cli_load_config(cli_config_path(path));
+    config_t *config = cli_load_config(cli_config_path(given.config));
     if (!config) return CLI_BAD_CONFIG;
-    status = check(config, ready);
+    status = check(config, given.ready);
     config_free(config);
     return status;
 }
+
+static const cli_option_t options[] = {
+    CLI_OPTION_CONFIG(given_t),
+    {.name = "ready",
+     .at = offsetof(given_t, ready),
+     .help = "whether it does its part (it has Redis, and leads or stands by), not only whether it turns"},
+};
+
+const cli_command_t cli_healthcheck_command = {
+    .name = "healthcheck",
+    .summary = "Ask a running sidecar whether it is well",
+    .examples = "queue-sidecar healthcheck\tasks /healthz where the config says that it is served\n"
+                "queue-sidecar healthcheck --ready\tasks /readyz, and prints what it says\n",
+    .usage = "healthcheck [-c FILE] [--ready]",
+    CLI_OPTIONS(options),
+    .text = "For HEALTHCHECK of docker and podman, and for exec probes.",
+    .exits = "0 well\n1 not, or nobody answers\n2 wrong usage\n78 bad config\n",
+    .run = healthcheck,
+};

@@ -2,18 +2,10 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/table.h"
 #include "http_metrics.h"
 
-const char cli_help_help[] =
-    "Examples:\n"
-    "  queue-sidecar help\n"
-    "  queue-sidecar help run\n"
-    "  queue-sidecar help keys     every config key: section, name, type, default, bounds, reloadable, help\n"
-    "  queue-sidecar help metrics  every family of /metrics: name, type, labels, help\n"
-    "\n"
-    "Usage: queue-sidecar help [COMMAND [SUBCOMMAND] | keys | metrics]\n"
-    "\n"
-    "Lists the commands, or explains one; `queue-sidecar COMMAND --help` does the same.\n";
+enum { WIDTH_LEAST = 60, WIDTH_MOST = 100 }; // of texts
 
 static const char general_help[] =
     "queue-sidecar promotes delayed jobs when they fall due and finds jobs whose worker died, beside your workers.\n"
@@ -29,10 +21,23 @@ static const char exit_codes[] = "\n"
                                  "Exit codes: 0 ok, 1 failed, 2 wrong usage, 69 Redis is unreachable, 78 bad config.\n"
                                  "Explain a command with `queue-sidecar help COMMAND`.\n";
 
+static size_t page_width(void) {
+    size_t room = table_room(stdout);
+    return room == 0 || room > WIDTH_MOST ? WIDTH_MOST : room < WIDTH_LEAST ? WIDTH_LEAST : room;
+}
+
 static void print_general(void) {
-    fputs(general_help, stdout);
-    for (size_t i = 0; i < cli_command_count; i++) printf("  %-11s %s\n", cli_commands[i].name, cli_commands[i].summary);
-    fputs(exit_codes, stdout);
+    buffer_t list = {0};
+    cli_list(cli_commands, page_width(), &list);
+    printf("%s%s%s", general_help, buffer_text(&list), exit_codes);
+    buffer_free(&list);
+}
+
+static void print_page(const cli_command_t *command) {
+    buffer_t page = {0};
+    cli_page(command, page_width(), &page);
+    fputs(buffer_text(&page), stdout);
+    buffer_free(&page);
 }
 
 // The tables of config keys and of metrics, tab-separated: what `make check` holds the sample and the README against.
@@ -55,15 +60,25 @@ int cli_help(int argc, char **argv) {
     const char *odd = argv[1][0] == '-' ? argv[1] : argc > 3 ? argv[3] : NULL;
     const cli_command_t *command = odd ? NULL : cli_find(argv[1]);
     if (!odd && !command) return CLI_USAGE;
-    const char *part = argc > 2 && command && command->help_of ? command->help_of(argv[2]) : NULL;
+    const cli_command_t *part = argc > 2 && command ? cli_part(command, argv[2]) : NULL;
     if (argc > 2 && !part && !odd) odd = argv[2];
     if (odd) {
         fprintf(stderr, "queue-sidecar help: unexpected argument `%s`\nSee `queue-sidecar help help`.\n", odd);
         return CLI_USAGE;
     }
-    if (part)
-        fputs(part, stdout);
-    else
-        printf("%s.\n\n%s", command->summary, command->help);
+    print_page(part ? part : command);
     return CLI_OK;
 }
+
+const cli_command_t cli_help_command = {
+    .name = "help",
+    .summary = "Explain a command",
+    .examples = "queue-sidecar help\n"
+                "queue-sidecar help run\n"
+                "queue-sidecar help keys\tevery config key: section, name, type, default, bounds, reloadable, help\n"
+                "queue-sidecar help metrics\tevery family of /metrics: name, type, labels, help\n",
+    .usage = "help [COMMAND [SUBCOMMAND] | keys | metrics]",
+    .text = "Lists the commands, or explains one; `queue-sidecar COMMAND --help` does the same.",
+    .exits = "0 ok\n2 no such command\n",
+    .run = cli_help,
+};

@@ -8,18 +8,9 @@
 #include "cli/cli.h"
 #include "config.h"
 
-const char cli_run_help[] =
-    "Examples:\n"
-    "  queue-sidecar run                         the config at its usual place\n"
-    "  queue-sidecar run -c queue-sidecar.cfg    another one\n"
-    "\n"
-    "Usage: queue-sidecar run [-c FILE]\n"
-    "\n"
-    "  -c, --config FILE  the config; otherwise QUEUE_SIDECAR_CONFIG, otherwise /etc/queue-sidecar/queue-sidecar.cfg\n"
-    "\n"
-    "Runs in the foreground and logs on standard error: JSON lines, or text on a terminal. Redis need not be there yet.\n"
-    "SIGTERM or SIGINT: ends what is in flight, gives the lock back, exits with 0; a second one ends the process at once.\n"
-    "SIGUSR1: writes what was counted so far into the log. Exit codes: 0 told to end, 1 failed, 78 bad config.\n";
+typedef struct given {
+    const char *config;
+} given_t;
 
 static bool log_as_json(const config_t *config) {
     switch (config->log.format) {
@@ -30,13 +21,12 @@ static bool log_as_json(const config_t *config) {
     return !isatty(STDERR_FILENO);
 }
 
-int cli_run(int argc, char **argv) {
-    const char *path = NULL;
+static int run(int argc, char **argv) {
+    given_t given = {0};
     buffer_t messages = {0};
-    const cli_option_t options[] = {{.letter = 'c', .name = "config", .value = &path}};
-    int status = cli_parse(argc, argv, options, sizeof options / sizeof *options);
+    int status = cli_parse(argc, argv, &cli_run_command, &given);
     if (status != CLI_OK) return status;
-    config_t *config = cli_read_config(cli_config_path(path), &messages);
+    config_t *config = cli_read_config(cli_config_path(given.config), &messages);
     if (!config) {
         fputs(buffer_text(&messages), stderr);
         buffer_free(&messages);
@@ -49,3 +39,20 @@ int cli_run(int argc, char **argv) {
     buffer_free(&messages);
     return app_run(config);
 }
+
+static const cli_option_t options[] = {CLI_OPTION_CONFIG(given_t)};
+
+const cli_command_t cli_run_command = {
+    .name = "run",
+    .summary = "Serve the queues of a config, in the foreground",
+    .examples = "queue-sidecar run\tthe config at its usual place\n"
+                "queue-sidecar run -c queue-sidecar.cfg\tanother one\n",
+    .usage = "run [-c FILE]",
+    CLI_OPTIONS(options),
+    .text =
+        "Runs in the foreground and logs on standard error: JSON lines, or text on a terminal. Redis need not be there yet.\n\n"
+        "SIGTERM or SIGINT: ends what is in flight, gives the lock back, exits with 0; a second one ends the process at once. "
+        "SIGHUP: reads the config again. SIGUSR1: writes what was counted so far into the log.",
+    .exits = "0 told to end\n1 failed\n2 wrong usage\n78 bad config\n",
+    .run = run,
+};

@@ -98,6 +98,21 @@ Test(unit_cli, fails_when_standard_output_is_full) {
     cr_expect_eq(run((const char *const[]){"queue-sidecar", "version", NULL}), CLI_FAILED);
 }
 
+typedef struct taken {
+    const char *config;
+    bool redis;
+    cli_values_t many;
+    cli_words_t words;
+} taken_t;
+
+static const cli_option_t taken_options[] = {
+    CLI_OPTION_CONFIG(taken_t),
+    {.name = "redis", .at = offsetof(taken_t, redis)},
+    {.letter = 'q', .name = "queue", .argument = "NAME", .at = offsetof(taken_t, many), .many = true},
+    {.argument = "WORD", .at = offsetof(taken_t, words)},
+};
+static const cli_command_t taken_command = {.name = "check", CLI_OPTIONS(taken_options)};
+
 typedef struct parse_row {
     const char *words[WORDS]; // after the command
     const char *value;
@@ -117,40 +132,80 @@ Test(unit_cli, reads_options_in_every_spelling) {
         {{"-c", "a", "-c", "b"}, "b", false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const char *value = NULL;
-        bool flag = false;
-        const cli_option_t options[] = {{.letter = 'c', .name = "config", .value = &value}, {.name = "redis", .flag = &flag}};
+        taken_t taken = {0};
         char *argv[WORDS + 2] = {NULL};
         int argc = 0;
         argv[argc++] = mem_str("check");
         for (size_t j = 0; rows[i].words[j]; j++) argv[argc++] = mem_str(rows[i].words[j]);
-        cr_expect_eq(cli_parse(argc, argv, options, 2), CLI_OK);
-        cr_expect_eq(flag, rows[i].flag);
+        cr_expect_eq(cli_parse(argc, argv, &taken_command, &taken), CLI_OK);
+        cr_expect_eq(taken.redis, rows[i].flag);
         if (rows[i].value)
-            cr_expect_str_eq(value ? value : "none", rows[i].value);
+            cr_expect_str_eq(taken.config ? taken.config : "none", rows[i].value);
         else
-            cr_expect_null(value);
+            cr_expect_null(taken.config);
         while (argc > 0) free(argv[--argc]);
     }
 }
 
 /* `--` ends options everywhere, and may be the value of one. */
 Test(unit_cli, words_behind_two_dashes_are_no_options) {
-    const char *value = NULL;
-    bool flag = false;
-    cli_words_t words = {.most = 4};
-    const cli_option_t options[] = {
-        {.letter = 'c', .name = "config", .value = &value}, {.name = "redis", .flag = &flag}, {.words = &words}};
+    taken_t taken = {.words.most = 4};
     char *argv[] = {"x", "-c", "--", "a", "--", "-c", "--redis", "--", NULL};
-    cr_expect_eq(cli_parse(8, argv, options, 3), CLI_OK);
-    cr_expect_str_eq(value ? value : "none", "--");
-    cr_expect(!flag && words.count == 4);
+    cr_expect_eq(cli_parse(8, argv, &taken_command, &taken), CLI_OK);
+    cr_expect_str_eq(taken.config ? taken.config : "none", "--");
+    cr_expect(!taken.redis && taken.words.count == 4);
     static const char *const expected[] = {"a", "-c", "--redis", "--"};
-    for (size_t i = 0; i < words.count && i < 4; i++) cr_expect_str_eq(words.all[i], expected[i]);
+    for (size_t i = 0; i < taken.words.count && i < 4; i++) cr_expect_str_eq(taken.words.all[i], expected[i]);
     cr_expect_eq(run((const char *const[]){"queue-sidecar", "--", "version", "--", NULL}), CLI_OK);
     cr_expect_eq(run((const char *const[]){"queue-sidecar", "help", "--", "run", NULL}), CLI_OK);
     char *audit[] = {"audit", "--", "backup", "--db", "x", "--", "-h", "--help", NULL};
-    expect_usage(cli_audit(8, audit), "queue-sidecar audit: unexpected argument `--help`\nSee `queue-sidecar help audit`.\n");
+    expect_usage(cli_audit_command.run(8, audit),
+                 "queue-sidecar audit: unexpected argument `--help`\nSee `queue-sidecar help audit`.\n");
+}
+
+Test(unit_cli, an_option_may_come_many_times) {
+    taken_t taken = {0};
+    char *argv[] = {"x", "-qa", "--queue", "b", "--queue=c", NULL};
+    cr_expect_eq(cli_parse(5, argv, &taken_command, &taken), CLI_OK);
+    cr_expect_eq(taken.many.count, 3);
+    static const char *const expected[] = {"a", "b", "c"};
+    for (size_t i = 0; i < 3; i++) cr_expect_str_eq(taken.many.all[i], expected[i]);
+    char *more[CLI_VALUES_MOST + 2] = {"check"};
+    for (size_t i = 1; i < CLI_VALUES_MOST + 2; i++) more[i] = "-qx";
+    taken.many.count = 0;
+    expect_usage(cli_parse(CLI_VALUES_MOST + 2, more, &taken_command, &taken),
+                 "queue-sidecar check: given too often: `-qx`\nSee `queue-sidecar help check`.\n");
+}
+
+// Every command and every option is told in words, fits the lines it is given, and is found by its name.
+static void expect_page(const cli_command_t *command, size_t width) {
+    buffer_t page = {0};
+    cli_page(command, width, &page);
+    cr_expect_not_null(strstr(buffer_text(&page), "\nUsage: queue-sidecar "), "%s", command->name);
+    cr_expect_not_null(strstr(buffer_text(&page), "\nExit codes: 0 "), "%s", command->name);
+    for (size_t i = 0; i < command->option_count; i++) {
+        const cli_option_t *option = &command->options[i];
+        char *spelled = mem_printf("%s%s", option->name ? "--" : "\n  ", option->name ? option->name : option->argument);
+        cr_expect_not_null(strstr(buffer_text(&page), spelled), "%s: %s", command->name, spelled);
+        free(spelled);
+    }
+    bool text = false; // examples and usage are typed, so they stay whole
+    for (const char *line = buffer_text(&page); *line; line += strcspn(line, "\n") + 1) {
+        text = text || strncmp(line, "  -", 3) == 0;
+        if (text) cr_expect_leq(strcspn(line, "\n"), width, "%s: %.130s", command->name, line);
+    }
+    buffer_free(&page);
+}
+
+Test(unit_cli, every_command_explains_itself) {
+    for (const cli_command_t *const *command = cli_commands; *command; command++) {
+        expect_page(*command, 60);
+        expect_page(*command, 100);
+        for (const cli_command_t *const *part = (*command)->parts; part && *part; part++) {
+            expect_page(*part, 60);
+            cr_expect_eq(cli_part(*command, (*part)->name), *part);
+        }
+    }
 }
 
 Test(unit_cli, finds_the_config) {
