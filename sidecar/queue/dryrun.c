@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "queue/census.h"
 #include "queue/dialects/dialect.h"
 #include "queue/heads.h"
 #include "queue/heartbeat.h"
@@ -218,6 +219,17 @@ static bool try_queue(scratch_t *scratch) {
     if (!try_promote(scratch, 1024) || !try_promote(scratch, 1)) return false;
     heads_append(scratch->conn, scratch->keys, &(head_ask_t){0}, 1, false);
     return passed(scratch, SCRIPT_heads, heads_read(scratch->conn, 1, false, &head, &now_us, scratch->fault));
+}
+
+// What /metrics and `status` count by. Without it jobs flow all the same.
+static bool try_census(scratch_t *scratch) {
+    census_t census;
+    unsigned roles = scratch->queue.policy.roles;
+    scratch->queue.policy.roles = ROLE_DISPATCHER | ROLE_MONITOR;
+    outcome_t outcome = census_take(scratch->conn, scratch->keys, 0, 1, CENSUS_ENDS, &census, scratch->fault);
+    scratch->queue.policy.roles = roles;
+    if (outcome == OUTCOME_OK && *census.fault) outcome = fault_set(scratch->fault, OUTCOME_FAULT, "%s", census.fault);
+    return passed_aid(scratch, "script census", outcome);
 }
 
 // XADD of an id that is long past, as a final failure does it; a full Redis refuses it here.
@@ -455,8 +467,8 @@ outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void 
     scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .fault = fault};
     scratch_init(&scratch, keys);
     bool ran = lay_out(&scratch) == OUTCOME_OK && try_lock(&scratch) && try_queue(&scratch) && try_stream(&scratch) &&
-               (!monitored(keys) || (try_monitor(&scratch) && try_requeue(&scratch))) && try_dialects(&scratch, keys, NULL) &&
-               try_news(&scratch) && try_end(&scratch);
+               try_census(&scratch) && (!monitored(keys) || (try_monitor(&scratch) && try_requeue(&scratch))) &&
+               try_dialects(&scratch, keys, NULL) && try_news(&scratch) && try_end(&scratch);
     return end_run(&scratch, ran);
 }
 

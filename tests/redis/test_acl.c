@@ -255,6 +255,7 @@ static const struct {
     {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 9 ms 0 99999 0 99999 2"},
     {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 9 ms 5 1024 0"},
     {SCRIPT_heads, "1 email:delayed 0"},
+    {SCRIPT_census, "1 email:delayed due"},
     {SCRIPT_tails, "2 sidecar:email:failures sidecar:email:meta"},
     {SCRIPT_acknowledge, "1 sidecar:email:auditors me 5-5"},
     {SCRIPT_trim, "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 1 1 9 999 999 9999"},

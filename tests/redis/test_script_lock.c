@@ -415,6 +415,7 @@ static const struct {
     {SCRIPT_claim, "4 sidecar:app:lock sidecar:sms:meta sidecar:others:lock sidecar:app:queues T app others sms"},
     {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:email:meta T app 9 ms 0 99 0 99 2"},
     {SCRIPT_heads, "1 sms:delayed 0"},
+    {SCRIPT_census, "1 email:delayed due"},
     {SCRIPT_tails, "2 sidecar:email:failures sidecar:email:meta"},
     {SCRIPT_acknowledge, "1 sidecar:email:auditors me 5-5"},
     {SCRIPT_trim, "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 0 1 9 999 999 9999"},

@@ -209,5 +209,23 @@ static const watch_ops_t watch = {.open = watch_open,
 
 static const requeue_ops_t requeue = {.prepare = bull_requeue_prepare, .append = bull_requeue_append};
 
-const dialect_ops_t dialect_bull = {
-    .name = "bull", .promote = &promote, .watch = &watch, .requeue = &requeue, .adopt = adopt, .dry_run = bull_dry_run};
+static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
+    char *paused = mem_printf("%s:paused", at->config->own.base);
+    char *active = mem_printf("%s:active", at->config->own.base);
+    char *prefix = mem_printf("%s:", at->config->own.base);
+    add(self, SIZE_DELAYED, at->config->delayed, NULL);
+    add(self, SIZE_READY, at->config->ready, NULL);
+    add(self, SIZE_READY, paused, NULL);
+    add(self, SIZE_ACTIVE, active, prefix);
+    free(paused);
+    free(active);
+    free(prefix);
+}
+
+const dialect_ops_t dialect_bull = {.name = "bull",
+                                    .promote = &promote,
+                                    .watch = &watch,
+                                    .requeue = &requeue,
+                                    .adopt = adopt,
+                                    .dry_run = bull_dry_run,
+                                    .sizes = sizes};

@@ -112,10 +112,22 @@ static void requeue_event(conn_t *conn, const keyspace_t *keys, const requeue_as
 
 const requeue_ops_t delayed_requeue = {.prepare = prepare_requeue, .append = requeue_event};
 
+// Classes may share a list, which counts once.
+static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
+    const strings_t *lists = &at->config->own.lists;
+    add(self, SIZE_DELAYED, at->config->delayed, NULL);
+    for (size_t i = 0; i < lists->count; i++) {
+        size_t first = 0;
+        while (strcmp(lists->items[first], lists->items[i]) != 0) first++;
+        if (first == i) add(self, SIZE_READY, lists->items[i], NULL);
+    }
+}
+
 const dialect_ops_t dialect_delayed_queue = {
     .name = "delayed_queue",
     .promote = &delayed_promote,
     .watch = &delayed_watch,
     .requeue = &delayed_requeue,
     .dry_run = delayed_dry_run,
+    .sizes = sizes,
 };

@@ -160,6 +160,18 @@ typedef struct requeue_ops {
     void (*append)(conn_t *conn, const keyspace_t *keys, const struct requeue_ask *ask, const requeue_where_t *where);
 } requeue_ops_t;
 
+// ---- Sizes: what a census counts (queue/census.h).
+
+typedef enum size_of {
+    SIZE_READY,   // list; there may be several
+    SIZE_DELAYED, // zset whose scores promote_ops.due_us understands
+    SIZE_BACKUP,  // list that pass_ops.kind_of understands
+    SIZE_ACTIVE,  // list of ids, the oldest last; hash `<prefix><id>` says when it was begun in `processedOn`
+} size_of_t;
+
+// `key` and `prefix` (NULL but for SIZE_ACTIVE) are copied.
+typedef void size_fn(void *self, size_of_t what, const char *key, const char *prefix);
+
 // ---- Preflight.
 
 // Tries scripts of its own as the same user, through each branch with a command of its own, on keys that begin with `prefix`: in
@@ -187,6 +199,8 @@ typedef struct dialect_ops {
     // Whether these keys are of this dialect at all, before they are served: an empty *refusal = they are, or nobody can tell.
     outcome_t (*adopt)(conn_t *conn, const keyspace_t *keys, size_t queue, buffer_t *refusal, fault_t *fault);
     bool (*dry_run)(const dryrun_room_t *room); // false as room->passed
+    // Calls `add` for each key that says how much there is. What workers keep in lists of their own is known by stamps.
+    void (*sizes)(const queue_keys_t *at, size_fn *add, void *self);
 } dialect_ops_t;
 
 extern const dialect_ops_t dialect_list;

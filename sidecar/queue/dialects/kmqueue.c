@@ -107,10 +107,17 @@ static const pass_ops_t pass = {
 
 static const requeue_ops_t requeue = {.prepare = prepare};
 
+static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
+    const strings_t *lists = &at->config->own.lists;
+    for (size_t i = 0; i < lists->count; i++) add(self, SIZE_READY, lists->items[i], NULL);
+    add(self, SIZE_BACKUP, at->config->backup, NULL);
+}
+
 const dialect_ops_t dialect_kmqueue = {
     .name = "kmqueue",
     .pass = &pass,
     .watch = &kmqueue_watch,
     .requeue = &requeue,
     .dry_run = kmqueue_dry_run,
+    .sizes = sizes,
 };

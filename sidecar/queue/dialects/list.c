@@ -115,8 +115,17 @@ static const pass_ops_t pass = {
     .settle = settle,
 };
 
+static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
+    const queue_policy_t *policy = &at->config->policy;
+    add(self, SIZE_READY, at->config->ready, NULL);
+    if ((policy->roles & ROLE_DISPATCHER) || policy->retry_backoff != BACKOFF_NONE)
+        add(self, SIZE_DELAYED, at->config->delayed, NULL);
+    if (policy->roles & ROLE_MONITOR) add(self, SIZE_BACKUP, at->config->backup, NULL);
+}
+
 const dialect_ops_t dialect_list = {
     .name = "list",
     .promote = &promote,
     .pass = &pass,
+    .sizes = sizes,
 };

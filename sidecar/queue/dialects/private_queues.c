@@ -58,9 +58,12 @@ static const pass_ops_t pass = {
     .settle = settle,
 };
 
+static void sizes(const queue_keys_t *at, size_fn *add, void *self) { add(self, SIZE_READY, at->config->ready, NULL); }
+
 const dialect_ops_t dialect_private_queues = {
     .name = "private_queues",
     .dry_run = private_dry_run,
     .pass = &pass,
     .watch = &private_letters_watch,
+    .sizes = sizes,
 };

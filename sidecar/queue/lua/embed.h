@@ -13,6 +13,7 @@
     X(claim)                                                                                                                     \
     X(promote)                                                                                                                   \
     X(heads)                                                                                                                     \
+    X(census)                                                                                                                    \
     X(stamp)                                                                                                                     \
     X(plant)                                                                                                                     \
     X(settle)                                                                                                                    \

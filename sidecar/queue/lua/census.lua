@@ -1,0 +1,55 @@
+#!lua flags=no-writes
+-- census: how much there is in many keys, in one request.
+--
+-- KEYS[1+] key       of workers, or ours
+-- ARGV[1+] measure   of each: `length` of a list; `alone`: length of a list, and its entry where it has only one of at most 1,024
+--                    bytes; `due`: members of a zset, and its lowest score; `records` of a stream; `bytes` or `sentinel`: what that
+--                    hash says; `active <prefix>`: length of a list of ids, and `processedOn` of <prefix><the last one>
+-- Reply    {now in us, for each key what was measured, parted by a space; or '!' and the error}
+-- Safe     reads only; one key of the wrong type spoils no other.
+local measures = {}
+function measures.length(key) return redis.pcall('LLEN', key) end
+function measures.records(key) return redis.pcall('XLEN', key) end
+function measures.bytes(key) return redis.pcall('HGET', key, 'bytes') end
+function measures.alone(key)
+    local length = redis.pcall('LLEN', key)
+    if length ~= 1 then return length end
+    local entry = redis.pcall('LRANGE', key, 0, 0)
+    if entry.err then return entry end
+    return entry[1] and #entry[1] <= 1024 and '1 ' .. entry[1] or 1
+end
+function measures.due(key)
+    local count = redis.pcall('ZCARD', key)
+    if count == 0 or type(count) == 'table' then return count end
+    local head = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if head.err then return head end
+    return string.format('%.0f', count) .. ' ' .. (head[2] or '')
+end
+function measures.sentinel(key)
+    local of = redis.pcall('HMGET', key, 'n', 'random')
+    if of.err then return of end
+    return (of[1] or '0') .. ' ' .. (of[2] or '')
+end
+function measures.active(key, prefix)
+    local length = redis.pcall('LLEN', key)
+    if length == 0 or type(length) == 'table' then return length end
+    local id = redis.pcall('LINDEX', key, -1)
+    if type(id) == 'table' then return id end
+    local since = id and redis.pcall('HGET', prefix .. id, 'processedOn')
+    if type(since) == 'table' then return since end
+    return string.format('%.0f', length) .. ' ' .. (since or '')
+end
+
+local time = redis.call('TIME')
+local reply = {string.format('%s%06d', time[1], time[2])}
+for i, key in ipairs(KEYS) do
+    local measure, prefix = string.match(ARGV[i], '^(%l+) ?(.*)$')
+    local found = measures[measure](key, prefix)
+    if type(found) == 'table' then
+        found = '!' .. found.err
+    elseif type(found) == 'number' then
+        found = string.format('%.0f', found)
+    end
+    reply[i + 1] = found or ''
+end
+return reply

@@ -1,0 +1,344 @@
+/* census.lua and the verb that calls it: how much there is in queues of each dialect, whatever stands in their keys. */
+#include "fixture.h"
+#include "queue/census.h"
+#include "queue/stamps.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define QUEUES(queues) "group = \"app\"; queues = ( " queues " );"
+#define EMAIL          "{ name = \"email\"; }"
+#define SENTINEL       "sidecar-sentinel:0123456789abcdef0123456789abcdef:"
+
+static fixture_t setup(const char *config) { return fixture_start(&(fixture_options_t){.config = config}); }
+
+static census_t census_of(fixture_t *f, size_t queue, census_depth_t depth) {
+    census_t census;
+    cr_assert_eq(census_take(f->conn, f->keys, queue, 1, depth, &census, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    return census;
+}
+
+static census_t look(fixture_t *f) { return census_of(f, 0, CENSUS_STAMPS); }
+
+static void expect_sizes(const census_t *c, int64_t delayed, int64_t ready, int64_t in_progress) {
+    cr_expect_eq(c->delayed, delayed, "delayed %lld", (long long)c->delayed);
+    cr_expect_eq(c->ready, ready, "ready %lld", (long long)c->ready);
+    cr_expect_eq(c->in_progress, in_progress, "in progress %lld", (long long)c->in_progress);
+    cr_expect_str_eq(c->fault, "");
+}
+
+static void stamp(fixture_t *f, const char *field, int64_t seen) {
+    stamp_raw_t raw = stamp_pack(&(stamp_t){.born_us = 1, .seen = seen});
+    redis_ok(f->r, "HSET sidecar:email:stamps %s %b", field, raw.bytes, raw.len);
+}
+
+static int64_t now_ms(fixture_t *f) {
+    return redis_int(f->r, "EVAL %s 0", "local t = redis.call('TIME') return t[1] * 1000 + math.floor(t[2] / 1000)");
+}
+
+Test(redis_census, an_empty_queue) {
+    fixture_t f = setup(QUEUES(EMAIL));
+    int64_t before = now_ms(&f);
+    census_t c = look(&f);
+    expect_sizes(&c, 0, 0, 0);
+    cr_assert(c.now_ms >= before && c.now_ms <= now_ms(&f));
+    cr_assert(c.next_due_ms == CENSUS_UNKNOWN && c.oldest_in_progress_ms == CENSUS_UNKNOWN);
+    cr_assert(c.records == 0 && c.record_bytes == 0 && census_overdue_ms(&c) == 0);
+    fixture_stop(&f);
+}
+
+Test(redis_census, counts_what_is_there) {
+    fixture_t f = setup(QUEUES(EMAIL));
+    int64_t now = now_ms(&f);
+    redis_ok(f.r, "ZADD email:delayed %lld a %lld b", (long long)now - 5000, (long long)now + 5000);
+    redis_ok(f.r, "RPUSH email 1 2 3");
+    redis_ok(f.r, "RPUSH email:backup %s 2 3 4", "1 is a job that looks like no sentinel");
+    redis_ok(f.r, "XADD sidecar:email:failures * event e");
+    redis_ok(f.r, "HSET sidecar:email:meta bytes 77");
+    stamp(&f, "0123456789abcdef", now - 60000);
+    stamp(&f, "under way       ", 0);
+    stamp(&f, "younger         ", now - 50000);
+    census_t c = look(&f);
+    expect_sizes(&c, 2, 3, 4);
+    cr_assert_eq(c.next_due_ms, now - 5000);
+    cr_assert_eq(census_overdue_ms(&c), c.now_ms - now + 5000);
+    cr_assert(c.records == 1 && c.record_bytes == 77);
+    cr_assert_eq(c.oldest_in_progress_ms, now - 60000);
+    c = census_of(&f, 0, CENSUS_ENDS);
+    expect_sizes(&c, 2, 3, 4);
+    cr_assert_eq(c.oldest_in_progress_ms, CENSUS_UNKNOWN);
+    fixture_stop(&f);
+}
+
+Test(redis_census, scores_of_any_kind) {
+    static const struct {
+        const char *unit, *score;
+        int64_t due_ms;
+    } cases[] = {{"ms", "+inf", INT64_MAX},
+                 {"ms", "-inf", 0},
+                 {"ms", "-5", 0},
+                 {"ms", "1700000000000.5", 1700000000001},
+                 {"s", "1700000000", 1700000000000},
+                 {"s", "1.5", 1500},
+                 {"s", "1e300", INT64_MAX}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *config = mem_printf(QUEUES("{ name = \"email\"; score_unit = \"%s\"; }"), cases[i].unit);
+        fixture_t f = setup(config);
+        redis_ok(f.r, "ZADD email:delayed %s a", cases[i].score);
+        census_t c = look(&f);
+        cr_expect_eq(c.next_due_ms, cases[i].due_ms, "%s %s: %lld", cases[i].score, cases[i].unit, (long long)c.next_due_ms);
+        cr_expect_eq(census_overdue_ms(&c) > 0, cases[i].due_ms != INT64_MAX);
+        fixture_stop(&f);
+        free(config);
+    }
+}
+
+Test(redis_census, a_sentinel_is_no_job) {
+    fixture_t f = setup(QUEUES(EMAIL));
+    redis_ok(f.r, "HSET sidecar:email:sentinel random 0123456789abcdef0123456789abcdef n 7");
+    census_t c = look(&f);
+    expect_sizes(&c, 0, 0, 0); /* the list was deleted */
+    redis_ok(f.r, "RPUSH email:backup job");
+    c = look(&f);
+    expect_sizes(&c, 0, 0, 1); /* and filled again */
+    redis_ok(f.r, "DEL email:backup");
+    redis_ok(f.r, "RPUSH email:backup " SENTINEL "7");
+    c = look(&f);
+    expect_sizes(&c, 0, 0, 0);
+    redis_ok(f.r, "RPUSH email:backup job1 job2");
+    c = look(&f);
+    expect_sizes(&c, 0, 0, 2);
+    redis_ok(f.r, "DEL email:backup sidecar:email:sentinel");
+    redis_ok(f.r, "EVAL %s 1 email:backup", "redis.call('RPUSH', KEYS[1], string.rep('x', 5000))");
+    c = look(&f);
+    expect_sizes(&c, 0, 0, 1); /* it is not brought here */
+    fixture_stop(&f);
+}
+
+Test(redis_census, what_the_monitor_has_planted_is_no_job) {
+    fixture_t f = setup("group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( " EMAIL " );");
+    crew_t crew;
+    redis_ok(f.r, "RPUSH email:backup job");
+    crew_start(&crew, f.keys, CREW_MONITOR);
+    crew_lead(&crew, f.r);
+    cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN email:backup") == 2, 8000));
+    cr_assert(stage_until(&crew.stage, redis_int(f.r, "HLEN sidecar:email:stamps") == 1, 8000));
+    census_t c = look(&f);
+    expect_sizes(&c, 0, 0, 1);
+    cr_assert(c.oldest_in_progress_ms > c.now_ms - wait_scaled_ms(20000) && c.oldest_in_progress_ms <= c.now_ms);
+    redis_ok(f.r, "LREM email:backup 1 job");
+    c = look(&f);
+    expect_sizes(&c, 0, 0, 0);
+    redis_ok(f.r, "DEL sidecar:email:sentinel"); /* still known by its bytes */
+    c = look(&f);
+    expect_sizes(&c, 0, 0, 0);
+    crew_stop(&crew);
+    fixture_stop(&f);
+}
+
+#define KMQUEUE                                                                                                                  \
+    "{ name = \"email\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"]; heartbeat = \"off\"; }"
+#define MARKER                                                                                                                   \
+    "{\"id\":\"x\",\"queue\":\"back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ==\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":1,"  \
+    "\"retry\":0,\"state\":\"normal\"},\"type\":\"marker\",\"unique\":false}"
+
+Test(redis_census, of_kmqueue) {
+    fixture_t f = setup(QUEUES(KMQUEUE));
+    redis_ok(f.r, "RPUSH worker1_queue 1 2");
+    redis_ok(f.r, "RPUSH worker2_queue 1 2 3");
+    redis_ok(f.r, "RPUSH back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ== %s", MARKER); /* of KMQueue's own manager */
+    census_t c = look(&f);
+    expect_sizes(&c, CENSUS_UNKNOWN, 5, 0);
+    redis_ok(f.r, "RPUSH back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ== task");
+    redis_ok(f.r, "HSET sidecar:email:sentinel n 1 random x");
+    c = look(&f);
+    expect_sizes(&c, CENSUS_UNKNOWN, 5, 1);
+    fixture_stop(&f);
+}
+
+Test(redis_census, of_bull) {
+    fixture_t f = setup(QUEUES("{ name = \"video\"; dialect = \"bull\"; }"));
+    int64_t now = now_ms(&f);
+    redis_ok(f.r, "ZADD bull:video:delayed %lld 7", ((long long)now + 60000) * 4096 + 7);
+    redis_ok(f.r, "RPUSH bull:video:wait 1 2");
+    redis_ok(f.r, "RPUSH bull:video:paused 3");
+    redis_ok(f.r, "LPUSH bull:video:active 4 5 6");
+    redis_ok(f.r, "HSET bull:video:4 processedOn %lld", (long long)now - 70000);
+    census_t c = census_of(&f, 0, CENSUS_ENDS);
+    expect_sizes(&c, 1, 3, 3);
+    cr_assert_eq(c.next_due_ms, now + 60000);
+    cr_assert_eq(c.oldest_in_progress_ms, now - 70000, "what has been active for longest stands last");
+    redis_ok(f.r, "DEL bull:video:4");
+    c = look(&f);
+    expect_sizes(&c, 1, 3, 3);
+    cr_assert_eq(c.oldest_in_progress_ms, CENSUS_UNKNOWN);
+    fixture_make_key(f.r, "bull:video:4", "string");
+    c = look(&f);
+    cr_assert(c.in_progress == CENSUS_UNKNOWN && c.ready == 3 && strstr(c.fault, "bull:video:active: WRONGTYPE"), "%s", c.fault);
+    fixture_stop(&f);
+}
+
+Test(redis_census, of_delayed_queue) {
+    fixture_t f =
+        setup(QUEUES("{ name = \"events\"; dialect = \"delayed_queue\"; types = [\"com.example.A=one\", \"com.example.B=one\", "
+                     "\"com.example.C\"]; }"));
+    redis_ok(f.r, "ZADD de_delayed_events 1700000000000 com.example.A###1 1800000000000 com.example.A###2");
+    redis_ok(f.r, "RPUSH de_one a b");
+    redis_ok(f.r, "RPUSH de_c c");
+    census_t c = look(&f);
+    expect_sizes(&c, 2, 3, CENSUS_UNKNOWN);
+    cr_assert_eq(c.next_due_ms, 1700000000000);
+    fixture_stop(&f);
+}
+
+Test(redis_census, of_private_queues) {
+    fixture_t f = setup(QUEUES("{ name = \"email\"; dialect = \"private_queues\"; main = \"fights\"; private = \"queue-*\"; }"));
+    redis_ok(f.r, "RPUSH fights 1 2");
+    census_t c = census_of(&f, 0, CENSUS_ENDS);
+    expect_sizes(&c, CENSUS_UNKNOWN, 2, CENSUS_UNKNOWN);
+    c = look(&f);
+    expect_sizes(&c, CENSUS_UNKNOWN, 2, 0);
+    stamp(&f, "0123456789abcdef", 1700000000000);
+    stamp(&f, "under way       ", 0);
+    stamp(&f, "another         ", 1800000000000);
+    c = look(&f);
+    expect_sizes(&c, CENSUS_UNKNOWN, 2, 2);
+    cr_assert_eq(c.oldest_in_progress_ms, 1700000000000);
+    fixture_stop(&f);
+}
+
+Test(redis_census, roles_that_a_queue_has_not_are_not_looked_for) {
+    fixture_t f = setup(QUEUES("{ name = \"email\"; roles = [\"dispatcher\"]; }, { name = \"sms\"; roles = [\"monitor\"]; }"));
+    fixture_make_key(f.r, "email:backup", "string");
+    fixture_make_key(f.r, "sms:delayed", "string");
+    census_t c = look(&f);
+    expect_sizes(&c, 0, 0, CENSUS_UNKNOWN);
+    c = census_of(&f, 1, CENSUS_STAMPS);
+    expect_sizes(&c, CENSUS_UNKNOWN, 0, 0);
+    fixture_stop(&f);
+}
+
+/* Of each key: the numbers that it takes with it when it holds something else. */
+Test(redis_census, one_key_of_the_wrong_type_spoils_its_own_number_only, .timeout = 60) {
+    static const struct {
+        const char *key, *type;
+        size_t lost;
+    } keys[] = {{"email", "list", offsetof(census_t, ready)},
+                {"email:delayed", "zset", offsetof(census_t, delayed)},
+                {"email:backup", "list", offsetof(census_t, in_progress)},
+                {"sidecar:email:failures", "stream", offsetof(census_t, records)},
+                {"sidecar:email:meta", "hash", offsetof(census_t, record_bytes)},
+                {"sidecar:email:stamps", "hash", offsetof(census_t, oldest_in_progress_ms)},
+                {"sidecar:email:sentinel", "hash", 0}};
+    static const size_t numbers[] = {offsetof(census_t, ready),        offsetof(census_t, delayed),
+                                     offsetof(census_t, in_progress),  offsetof(census_t, records),
+                                     offsetof(census_t, record_bytes), offsetof(census_t, oldest_in_progress_ms)};
+    fixture_t f = setup(QUEUES(EMAIL ", { name = \"sms\"; }"));
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+            if (strcmp(fixture_types[t], keys[k].type) == 0) continue;
+            redis_ok(f.r, "FLUSHALL");
+            redis_ok(f.r, "RPUSH email:backup job");
+            redis_ok(f.r, "RPUSH sms 1 2 3");
+            stamp(&f, "0123456789abcdef", 5);
+            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            census_t c[2];
+            cr_assert_eq(census_take(f.conn, f.keys, 0, 2, CENSUS_STAMPS, c, &f.fault), OUTCOME_OK);
+            cr_expect(strncmp(c[0].fault, keys[k].key, strlen(keys[k].key)) == 0 && strstr(c[0].fault, "WRONGTYPE"), "%s: %s",
+                      keys[k].key, c[0].fault);
+            for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+                int64_t number = *(const int64_t *)(const void *)((const char *)&c[0] + numbers[i]);
+                cr_expect_eq(number == CENSUS_UNKNOWN, numbers[i] == keys[k].lost && keys[k].lost, "%s as %s: number %zu is %lld",
+                             keys[k].key, fixture_types[t], i, (long long)number);
+            }
+            expect_sizes(&c[1], 0, 3, 0);
+        }
+    fixture_stop(&f);
+}
+
+static const char AS_SIDECAR[] = "username = \"sidecar\"; password = \"secret\";";
+
+Test(redis_census, one_key_that_may_not_be_read_spoils_its_own_number_only) {
+    fixture_t f = fixture_start(&(fixture_options_t){
+        .config = QUEUES(EMAIL ", { name = \"sms\"; }, { name = \"fax\"; }"), .redis = AS_SIDECAR, .closed = true});
+    redis_ok(f.r, "ACL SETUSER sidecar on >secret +@all ~email:* ~sidecar:* ~sms ~sms:* ~fax:* ~fax");
+    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    redis_ok(f.r, "RPUSH email:backup 1 2");
+    redis_ok(f.r, "RPUSH fax 1 2");
+    census_t c[3];
+    cr_assert_eq(census_take(f.conn, f.keys, 0, 3, CENSUS_STAMPS, c, &f.fault), OUTCOME_OK);
+    cr_assert(c[0].ready == CENSUS_UNKNOWN && strstr(c[0].fault, "email: NOPERM"), "%s", c[0].fault);
+    cr_assert(c[0].in_progress == 2 && c[0].delayed == 0 && c[0].records == 0);
+    expect_sizes(&c[1], 0, 0, 0);
+    expect_sizes(&c[2], 0, 2, 0);
+    redis_ok(f.r, "ACL SETUSER sidecar -evalsha"); /* nothing at all, by few requests */
+    cr_assert_eq(census_take(f.conn, f.keys, 0, 3, CENSUS_STAMPS, c, &f.fault), OUTCOME_OK);
+    for (int i = 0; i < 3; i++) cr_assert(c[i].ready == CENSUS_UNKNOWN && strstr(c[i].fault, "NOPERM"), "%s", c[i].fault);
+    fixture_stop(&f);
+}
+
+static char *many(int count, const char *scope) {
+    buffer_t config = {0};
+    buffer_printf(&config, "group = \"app\"; lock = { scope = \"%s\"; }; queues = (", scope);
+    for (int i = 0; i < count; i++)
+        buffer_printf(&config, "%s{ name = \"%s%d%s\"; }", i ? ", " : "", *scope == 'q' ? "{q" : "q", i,
+                      *scope == 'q' ? "}" : "");
+    buffer_str(&config, ");");
+    return config.data;
+}
+
+Test(redis_census, a_thousand_queues_by_few_requests) {
+    for (int scope = 0; scope < 2; scope++) {
+        char *config = many(1000, scope ? "queue" : "group");
+        fixture_t f = setup(config);
+        census_t *c = calloc(1000, sizeof *c);
+        redis_ok(f.r, scope ? "RPUSH {q998} 1 2" : "RPUSH q998 1 2");
+        redis_ok(f.r, scope ? "SET {q500}:delayed x" : "SET q500:delayed x");
+        redis_ok(f.r, "CONFIG RESETSTAT");
+        cr_assert_eq(census_take(f.conn, f.keys, 0, 1000, CENSUS_STAMPS, c, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+        for (int i = 0; i < 1000; i++) {
+            if (i != 500) expect_sizes(&c[i], 0, i == 998 ? 2 : 0, 0);
+            if (i == 500) cr_assert(c[i].delayed == CENSUS_UNKNOWN && *c[i].fault);
+        }
+        cr_assert_leq(server_commandstat(f.server, "evalsha"), scope ? 1024 : 21);
+        cr_assert_eq(server_commandstat(f.server, "hscan"), 0, "nothing is in progress");
+        free(c);
+        fixture_stop(&f);
+        free(config);
+    }
+}
+
+Test(redis_census, stamps_are_gone_through_up_to_a_limit, .timeout = 60) {
+    static const char FILL[] = "for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do redis.call('HSET', KEYS[1], "
+                               "string.format('%016d', i), ARGV[3]) end";
+    fixture_t f = setup(QUEUES(EMAIL));
+    stamp_raw_t raw = stamp_pack(&(stamp_t){.born_us = 1, .seen = 1800000000000});
+    redis_ok(f.r, "RPUSH email:backup 1 2 3");
+    redis_ok(f.r, "EVAL %s 1 sidecar:email:stamps 1 15000 %b", FILL, raw.bytes, raw.len);
+    stamp(&f, "the oldest      ", 1700000000000);
+    census_t c = look(&f);
+    expect_sizes(&c, 0, 0, 3);
+    cr_assert_eq(c.oldest_in_progress_ms, 1700000000000);
+    redis_ok(f.r, "EVAL %s 1 sidecar:email:stamps 15001 30000 %b", FILL, raw.bytes, raw.len);
+    c = look(&f);
+    expect_sizes(&c, 0, 0, 3);
+    cr_assert_eq(c.oldest_in_progress_ms, CENSUS_UNKNOWN, "a part says nothing");
+    fixture_stop(&f);
+}
+
+Test(redis_census, writes_nothing_and_ends_with_its_server) {
+    fixture_t f = setup(QUEUES(EMAIL ", "
+                                     "{ name = \"video\"; dialect = \"bull\"; }"));
+    census_t c[2];
+    redis_ok(f.r, "LPUSH bull:video:active 4");
+    char *before = fixture_digest(f.r);
+    cr_assert_eq(census_take(f.conn, f.keys, 0, 2, CENSUS_STAMPS, c, &f.fault), OUTCOME_OK);
+    char *after = fixture_digest(f.r);
+    cr_assert_str_eq(before, after);
+    server_kill(f.server);
+    cr_assert_eq(census_take(f.conn, f.keys, 0, 2, CENSUS_STAMPS, c, &f.fault), OUTCOME_LOST);
+    free(before), free(after);
+    fixture_stop(&f);
+}
