@@ -55,14 +55,17 @@ test)
     need shellcheck command -v shellcheck
     need lua5.1 command -v luac5.1
     need mmdebstrap command -v mmdebstrap
+    need yamllint command -v yamllint
+    need python3-yaml python3 -c 'import yaml'
     # Workers in other languages: those that are not there are skipped, but what fetches a library for one that is should be. In CI
-    # those of the dialects are all there.
+    # those of the dialects are all there, and what renders manifests.
     need python3-venv python3 -c 'import ensurepip, venv'
     if [ "${QS_CLIENTS_REQUIRED:-}" = 1 ]; then
         need nodejs command -v node
         need npm command -v npm
         need default-jdk-headless command -v javac
         need maven command -v mvn
+        need golang-go command -v go
     fi
     ! command -v javac >/dev/null || need maven command -v mvn
     ;;

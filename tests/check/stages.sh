@@ -114,6 +114,7 @@ if [ "${1:-}" = long ]; then
 else
     stage build build
     stage check sh tests/check/run.sh
+    stage manifests timeout --foreground -k 10 900 sh tests/deploy/check.sh
     stage "in-process tests under address,undefined" in_process
     stage "daemon tests under thread" daemons
     [ "${1:-}" != ci ] || stage "Redis, Valkey and libraries of Debian 13" inside_debian13

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Renders what deploy/ ships and holds it against its rules. Each check prints one line "ok", or its offences."""
+import sys
+
+import configs
+import policy
+import render
+import schema
+import selftest
+import unchanged
+
+failed = False
+
+
+def verdict(name, offences, done):
+    global failed
+    offences = list(offences)
+    for text in offences:
+        print(f"deploy: {name}: {text}")
+    if offences:
+        failed = True
+    else:
+        print(f"ok   deploy: {name}: {done}")
+
+
+def each(cases, rule):
+    return (text for case in cases for text in rule.offences(case))
+
+
+def refused():
+    """What kustomize itself must refuse, and the words that it must say it with."""
+    directory = render.write("legacy-cronjob", render.kustomization(["legacy-container"], "mixed"))
+    code, _, said = render.build(directory)
+    if code == 0 or "a Job never completes beside a plain sidecar" not in said:
+        yield f"legacy-container takes a CronJob, whose Jobs would never complete: {said}"
+
+
+def schemas(cases, spoilt):
+    """Valid ones pass, and each of the invalid ones fails."""
+    files = {case.name: case.docs for case in cases}
+    invalid = dict(selftest.invalid(spoilt))
+    seen = set()
+    for name, text in schema.offences({**files, **invalid}):
+        seen.add(name)
+        if name not in invalid:
+            yield f"{name}: {text}"
+    for name in invalid.keys() - seen:
+        yield f"the schemas take what is {name}"
+
+
+def main(tools):
+    cases = render.all_cases()
+    spoilt = next(case for case in cases if case.name == "sidecar-monitoring")
+    objects = sum(len(case.docs) for case in cases)
+    verdict("policy", each(cases, policy), f"{len(cases)} renderings, {objects} objects")
+    verdict("unchanged", each(cases, unchanged), "nothing of the operator's changes but for what is added")
+    verdict("configs", each(cases, configs), "each is accepted in its container's environment, and fits its volume")
+    verdict("refused", refused(), "CronJobs beside legacy-container")
+    verdict("selftest", selftest.offences(spoilt), f"{len(selftest.SPOILT)} spoilt manifests are seen")
+    if "schemas" in tools:
+        verdict("schemas", schemas(cases, spoilt), f"{objects} objects pass, {len(selftest.INVALID)} spoilt ones do not")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

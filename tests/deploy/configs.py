@@ -1,0 +1,69 @@
+"""The configs that stand in rendered ConfigMaps: accepted by the program, in the environment that the container has, and small enough for
+the volume that they write to."""
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+
+from policy import chosen, sidecar, template
+
+PROGRAM = pathlib.Path(os.environ.get("QS_PROGRAM", "build/queue-sidecar"))
+UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+
+
+def quantity(text):
+    number, unit = re.fullmatch(r"(\d+)([KMG]i|)B?", str(text).strip('"')).groups()
+    return int(number) * UNITS[unit]
+
+
+def check(config, environment):
+    """What the program says of a config: exit code, values, complaints."""
+    with tempfile.NamedTemporaryFile("w", suffix=".cfg") as file:
+        file.write(config)
+        file.flush()
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("QUEUE_SIDECAR_")}
+        done = subprocess.run(
+            [PROGRAM, "check", "-c", file.name], env={**clean, **environment}, capture_output=True, text=True, timeout=60, check=False
+        )
+        return done.returncode, done.stdout, done.stderr.strip()
+
+
+def room(doc):
+    """The size of the volume that the audit log is on."""
+    for volume in template(doc)["spec"]["volumes"]:
+        if volume["name"] == "queue-sidecar-audit":
+            return quantity(volume["emptyDir"]["sizeLimit"])
+    for claim in doc["spec"]["volumeClaimTemplates"]:
+        if claim["metadata"]["name"] == "queue-sidecar-audit":
+            return quantity(claim["spec"]["resources"]["requests"]["storage"])
+    return 0
+
+
+def of_workload(doc, maps):
+    volumes = {volume["name"]: volume for volume in template(doc)["spec"]["volumes"]}
+    name = volumes["queue-sidecar-config"]["configMap"]["name"]
+    config = (maps.get(name) or {}).get("queue-sidecar.cfg")
+    if config is None:
+        yield f"there is no ConfigMap {name} with the key queue-sidecar.cfg"
+        return
+    environment = {variable["name"]: variable["value"] for variable in sidecar(doc)["env"]}
+    code, values, said = check(config, environment)
+    if code != 0 or said:
+        yield f"its config is refused or warned of: {said}"
+        return
+    for name, value in environment.items():
+        if not re.search(rf'= "?{re.escape(value)}"?; +# environment', values):
+            yield f"{name} has no effect"
+    # One log in use and one that is being written anew, or was set aside; and a -wal.
+    retain = quantity(re.search(r"retain_bytes *= ([^;]*);", values).group(1))
+    if retain == 0 or 2 * retain + 100 * 2**20 > room(doc):
+        yield f"audit.retain_bytes ({retain}) is too much for its volume ({room(doc)})"
+
+
+def offences(case):
+    maps = {doc["metadata"]["name"]: doc.get("data") for doc in case.docs if doc["kind"] == "ConfigMap"}
+    for doc in case.docs:
+        if chosen(doc):
+            for text in of_workload(doc, maps):
+                yield f"{case.name}: {doc['kind']} {doc['metadata']['name']}: {text}"

@@ -1,0 +1,107 @@
+"""Renders what deploy/ ships: the examples, and each combination of components over the manifests in tests/deploy/base."""
+import copy
+import itertools
+import os
+import pathlib
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import yaml
+
+DEPLOY = pathlib.Path("deploy")
+BASE = pathlib.Path("tests/deploy/base")
+PLACE = pathlib.Path(os.environ.get("QS_DEPLOY_DIR", "build/deploy"))
+KUSTOMIZE = PLACE / "bin/kustomize"
+# Safe loading by the C parser where there is one: 40 renderings are a megabyte.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+CONFIG = 'group = "app"; redis = { host = "redis"; }; queues = ( { name = "email"; } );\n'
+
+
+class Case:
+    """One rendering: the documents without our components (base) and with them (docs)."""
+
+    def __init__(self, name, directory, base, components=(), legacy=False):
+        self.name = name
+        self.directory = pathlib.Path(directory)
+        self.base_directory = pathlib.Path(base)
+        self.components = set(components)
+        self.legacy = legacy
+        self.base = self.docs = None
+
+    def changed(self, change):
+        """A copy whose documents `change` has been at, for tests of the rules."""
+        other = copy.copy(self)
+        other.docs = copy.deepcopy(self.docs)
+        change(other.docs)
+        return other
+
+
+def build(directory):
+    done = subprocess.run([KUSTOMIZE, "build", directory], capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, done.stdout, done.stderr.strip()
+
+
+def rendered(directory):
+    code, out, err = build(directory)
+    if code != 0:
+        raise SystemExit(f"{directory}/kustomization.yaml:1: kustomize build failed: {err}")
+    return [doc for doc in yaml.load_all(out, LOADER) if doc]
+
+
+def write(name, kustomization):
+    directory = PLACE / "cases" / name
+    directory.mkdir(parents=True, exist_ok=True)
+    # Beside it, as kustomize wants files below their kustomization.
+    (directory / "queue-sidecar.cfg").write_text(CONFIG)
+    (directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization, sort_keys=False))
+    return directory
+
+
+def from_case(path):
+    return os.path.relpath(path, PLACE / "cases/any")
+
+
+def kustomization(components, base="mixed", **more):
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [from_case(BASE / base)],
+        "components": [from_case(DEPLOY / "kustomize" / name) for name in components],
+        "configMapGenerator": [
+            {"name": "queue-sidecar", "files": ["queue-sidecar.cfg"], "options": {"disableNameSuffixHash": True}}
+        ],
+        **more,
+    }
+
+
+def combinations():
+    """Native and legacy, each with every choice of the others."""
+    for first in ("sidecar", "legacy-container"):
+        legacy = first != "sidecar"
+        base = "pods" if legacy else "mixed"
+        others = ("readiness", "pvc", "monitoring")
+        for chosen in itertools.product((False, True), repeat=len(others)):
+            components = [first] + [name for name, take in zip(others, chosen) if take]
+            directory = write("-".join(components), kustomization(components, base))
+            yield Case(directory.name, directory, BASE / base, components, legacy)
+
+
+def examples():
+    for directory in sorted((DEPLOY / "examples").iterdir()):
+        listed = yaml.safe_load((directory / "kustomization.yaml").read_text())["components"]
+        yield Case(f"example {directory.name}", directory, directory / "base", [pathlib.Path(path).name for path in listed])
+
+
+def all_cases():
+    cases = [*examples(), *combinations()]
+    # Names of the operator's objects may be changed afterwards, and the ConfigMap may have a hash: references follow.
+    renamed = write("renamed", kustomization(["sidecar", "monitoring"], namePrefix="team-", nameSuffix="-blue", namespace="jobs"))
+    bare = write("bare", {**kustomization([]), "namePrefix": "team-", "nameSuffix": "-blue", "namespace": "jobs"})
+    cases.append(Case("renamed", renamed, bare, ["sidecar", "monitoring"]))
+    with ThreadPoolExecutor(2) as pool:
+        paths = {path for case in cases for path in (case.directory, case.base_directory)}
+        results = dict(zip(paths, pool.map(rendered, paths)))
+    for case in cases:
+        case.docs, case.base = results[case.directory], results[case.base_directory]
+    return cases

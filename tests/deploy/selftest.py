@@ -1,0 +1,109 @@
+"""Checks the checks: spoils what was rendered in one way after another, and wants each seen."""
+import copy
+
+import configs
+import policy
+import unchanged
+from policy import CONTAINER, template
+
+
+def workload(docs, kind="Deployment", name="full"):
+    return next(doc for doc in docs if (doc["kind"], doc["metadata"]["name"]) == (kind, name))
+
+
+def added(docs):
+    return policy.sidecar(workload(docs))
+
+
+def theirs(docs):
+    return template(workload(docs))["spec"]["containers"][0]
+
+
+def first_in_line(docs):
+    found = template(workload(docs))["spec"]["initContainers"]
+    found.insert(0, found.pop())
+
+
+def volume(docs, name):
+    return next(volume for volume in template(workload(docs))["spec"]["volumes"] if volume["name"] == name)
+
+
+def config(docs, text):
+    next(doc for doc in docs if doc["metadata"]["name"] == "queue-sidecar" and doc["kind"] == "ConfigMap")["data"]["queue-sidecar.cfg"] = text
+
+
+SPOILT = [
+    # rule, what must be said, how to spoil
+    (policy, "does not come last", first_in_line),
+    (policy, "no native sidecar", lambda docs: added(docs).pop("restartPolicy")),
+    (policy, "no sidecar, or two", lambda docs: template(workload(docs))["spec"]["containers"].append(added(docs))),
+    (policy, "no tag of its own", lambda docs: added(docs).update(image="registry.example.org:5000/queue-sidecar")),
+    (policy, "no tag of its own", lambda docs: added(docs).update(image="queue-sidecar:latest")),
+    (policy, "livenessProbe asks /readyz", lambda docs: added(docs)["livenessProbe"]["httpGet"].update(path="/readyz")),
+    (policy, "startupProbe asks None", lambda docs: added(docs).pop("startupProbe")),
+    (policy, "readinessProbe asks /readyz, not None", lambda docs: added(docs).update(readinessProbe={"httpGet": {"path": "/readyz"}})),
+    (policy, "does not name", lambda docs: added(docs)["startupProbe"]["httpGet"].update(port="http")),
+    (policy, "is not 0.0.0.0", lambda docs: added(docs)["env"].pop(0)),
+    (policy, "is not the port", lambda docs: added(docs)["ports"][0].update(containerPort=8643)),
+    (policy, "preStop", lambda docs: added(docs).update(lifecycle={})),
+    (policy, "resources are", lambda docs: added(docs)["resources"]["limits"].update(cpu="1")),
+    (policy, "by subPath", lambda docs: added(docs)["volumeMounts"][0].update(subPath="queue-sidecar.cfg")),
+    (policy, "does not have", lambda docs: added(docs)["volumeMounts"][0].update(name="config")),
+    (policy, "for writing", lambda docs: added(docs)["volumeMounts"][0].pop("readOnly")),
+    (policy, "mounts are", lambda docs: added(docs)["volumeMounts"].pop()),
+    (policy, "no sizeLimit", lambda docs: volume(docs, "queue-sidecar-audit").update(emptyDir={})),
+    (policy, "cannot read", lambda docs: volume(docs, "queue-sidecar-secret")["secret"].update(defaultMode=0o440)),
+    (policy, "type that is not allowed", lambda docs: volume(docs, "queue-sidecar-audit").update(hostPath={"path": "/"})),
+    (policy, "claims are", lambda docs: workload(docs, "StatefulSet")["spec"]["volumeClaimTemplates"][0]["metadata"].update(name="queue-sidecar-audit")),
+    (policy, "root can be written", lambda docs: added(docs)["securityContext"].pop("readOnlyRootFilesystem")),
+    (policy, "as 65532:65532", lambda docs: added(docs)["securityContext"].update(runAsUser=0)),
+    (policy, "may run as root", lambda docs: added(docs)["securityContext"].update(runAsUser=0)),
+    (policy, "allowPrivilegeEscalation", lambda docs: added(docs)["securityContext"].pop("allowPrivilegeEscalation")),
+    (policy, "capabilities are", lambda docs: added(docs)["securityContext"].update(capabilities={"drop": ["ALL"], "add": ["SYS_PTRACE"]})),
+    (policy, "no seccomp profile", lambda docs: added(docs)["securityContext"].pop("seccompProfile")),
+    (policy, "hostPort", lambda docs: added(docs)["ports"][0].update(hostPort=8642)),
+    (policy, "hostPID", lambda docs: template(workload(docs))["spec"].update(hostPID=True)),
+    (policy, "lack the label", lambda docs: template(workload(docs))["metadata"]["labels"].pop("queue-sidecar")),
+    (unchanged, "Deployment full is not", lambda docs: workload(docs)["spec"]["selector"]["matchLabels"].update(app="x")),
+    (unchanged, "Deployment full is not", lambda docs: template(workload(docs))["metadata"]["labels"].update(app="x")),
+    (unchanged, "Deployment full is not", lambda docs: theirs(docs)["env"][0].update(value="off")),
+    (unchanged, "Deployment full is not", lambda docs: template(workload(docs))["spec"]["containers"].reverse()),
+    (unchanged, "Deployment full is not", lambda docs: template(workload(docs))["spec"].update(securityContext={"fsGroup": 65532})),
+    (unchanged, "StatefulSet full is not", lambda docs: workload(docs, "StatefulSet")["spec"]["volumeClaimTemplates"].pop()),
+    (unchanged, "Deployment other is not", lambda docs: template(workload(docs, name="other"))["metadata"]["labels"].clear()),
+    (unchanged, "CronJob other is gone", lambda docs: docs.remove(workload(docs, "CronJob", "other"))),
+    (unchanged, "Secret x is new", lambda docs: docs.append({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}})),
+    (configs, "no ConfigMap queue-sidecar", lambda docs: [docs.remove(doc) for doc in docs if doc["kind"] == "ConfigMap"]),
+    (configs, "is refused", lambda docs: config(docs, 'queues = ( { name = "email"; retry_time = 3; } );')),
+    (configs, "too much for its volume", lambda docs: config(docs, 'audit = { retain_bytes = "2GiB"; }; queues = ( { name = "email"; } );')),
+    (configs, "too much for its volume", lambda docs: config(docs, 'audit = { retain_bytes = 0; }; queues = ( { name = "email"; } );')),
+    (configs, "has no effect", lambda docs: added(docs)["env"][1].update(name="QUEUE_SIDECAR_TEST_X")),
+]
+
+# Manifests that the schemas must refuse: what is misspelt, misplaced, missing, or of the wrong type.
+INVALID = {
+    "misspelt field of a mount": lambda docs: added(docs)["volumeMounts"][0].update(mountpath="/x"),
+    "unknown field of a probe": lambda docs: added(docs)["startupProbe"].update(path="/healthz"),
+    "misplaced field of a pod": lambda docs: template(workload(docs))["spec"].update(image="x"),
+    "unknown field of a claim": lambda docs: workload(docs, "StatefulSet")["spec"]["volumeClaimTemplates"][0]["spec"].update(size="1Gi"),
+    "unknown field of a CronJob": lambda docs: workload(docs, "CronJob")["spec"].update(timezone="Etc/UTC"),
+    "text for a number": lambda docs: added(docs)["ports"][0].update(containerPort="8642"),
+    "a container without a name": lambda docs: added(docs).pop("name"),
+    "unknown field of a PodMonitor": lambda docs: workload(docs, "PodMonitor", CONTAINER)["spec"]["podMetricsEndpoints"][0].update(prot="x"),
+    "a PodMonitor without a selector": lambda docs: workload(docs, "PodMonitor", CONTAINER)["spec"].pop("selector"),
+}
+
+
+def invalid(case):
+    """Names and documents for the schemas, each of which they must refuse."""
+    for name, spoil in INVALID.items():
+        docs = copy.deepcopy(case.docs)
+        spoil(docs)
+        yield f"invalid: {name}", docs
+
+
+def offences(case):
+    for rule, wanted, spoil in SPOILT:
+        said = list(rule.offences(case.changed(spoil)))
+        if not any(wanted in text for text in said):
+            yield f"{rule.__name__}.py does not see a spoilt manifest: expected \"{wanted}\", it said {said[:3]}"

@@ -1,0 +1,68 @@
+"""Nothing of the operator's changes but for what is added: selectors, lists and their order, other objects, to the byte."""
+import copy
+
+import yaml
+
+from policy import CONTAINER, LABEL, VOLUMES, chosen, template
+
+# What components bring along beside workloads.
+OURS = {("ConfigMap", "queue-sidecar"), ("ConfigMap", "queue-sidecar-dashboard"), ("PodMonitor", "queue-sidecar"), ("PrometheusRule", "queue-sidecar")}
+
+
+def key(doc):
+    return doc["apiVersion"], doc["kind"], doc["metadata"].get("namespace"), doc["metadata"]["name"]
+
+
+def drop(mapping, field, ours):
+    """Takes out of a list what is ours; a list that held nothing else was not there before."""
+    left = [item for item in mapping.get(field) or [] if not ours(item)]
+    if left:
+        mapping[field] = left
+    else:
+        mapping.pop(field, None)
+
+
+def drop_entry(owner, field, entry, value):
+    mapping = owner.get(field) or {}
+    if mapping.get(entry) == value:
+        del mapping[entry]
+    if not mapping:
+        owner.pop(field, None)
+
+
+def without_ours(doc):
+    doc = copy.deepcopy(doc)
+    pod = template(doc)
+    if pod.get("metadata"):
+        drop_entry(pod["metadata"], "labels", *LABEL)
+        if not pod["metadata"]:
+            del pod["metadata"]
+    for field in ("initContainers", "containers"):
+        drop(pod["spec"], field, lambda container: container["name"] == CONTAINER)
+    drop(pod["spec"], "volumes", lambda volume: volume["name"].startswith(VOLUMES))
+    drop(doc["spec"], "volumeClaimTemplates", lambda claim: claim["metadata"]["name"] == "queue-sidecar-audit")
+    drop_entry(doc["metadata"], "annotations", "queue-sidecar", "legacy-container")
+    return doc
+
+
+def text(doc):
+    return yaml.safe_dump(doc, sort_keys=False)
+
+
+def offences(case):
+    base = {key(doc): doc for doc in case.base}
+    docs = {key(doc): doc for doc in case.docs}
+    for name in base.keys() - docs.keys():
+        yield f"{case.name}: {name[1]} {name[3]} is gone"
+    for name in docs.keys() - base.keys():
+        kind, plain = name[1], name[3].removeprefix("team-").removesuffix("-blue")
+        if (kind, plain) not in OURS:
+            yield f"{case.name}: {kind} {name[3]} is new"
+    for name, before in base.items():
+        after = docs.get(name)
+        if after is None:
+            continue
+        if chosen(before):
+            after = without_ours(after)
+        if text(after) != text(before):
+            yield f"{case.name}: {name[1]} {name[3]} is not what it was, beyond what is added"
