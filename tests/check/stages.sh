@@ -102,6 +102,7 @@ whole() { timeout --foreground -k 10 900 build/tests/suite -j"$jobs"; }
 
 stage "servers of Debian 13" debian13
 stage "workers of README" sh tests/clients/install.sh
+stage promtool sh tests/support/promtool.sh
 if [ "${1:-}" = long ]; then
     stage build "$make" -s -j2 SANITIZER= suite
     round=1
