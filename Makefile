@@ -114,6 +114,15 @@ test-debian13: ## the whole suite inside a Debian 13 root: its libraries, its Re
 	@sh deploy/deps.sh test
 	@sh tests/check/debian13_suite.sh
 
+.PHONY: image image-test
+image: ## builds the container image with buildah, on a Debian 13 of this machine's own mirror (as root)
+	@sh deploy/deps.sh image
+	@sh deploy/image/build.sh
+
+image-test: ## builds it, and runs it hardened under podman: files, jobs, a pod through a life (as root)
+	@sh deploy/deps.sh image
+	@sh tests/image/run.sh
+
 cover: ## runs the suite in a gcov build and prints which share of each file it reaches
 	@$(MAKE) -s -j2 suite B=build/cover CFLAGS='-O0 -g --coverage' LDFLAGS=--coverage
 	@sh tests/check/cover.sh build/cover

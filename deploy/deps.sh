@@ -1,9 +1,11 @@
 #!/bin/sh
-# Installs what is missing to build and run (no argument), or to test too (`suite`, `test`). Says nothing to apt when nothing is missing.
+# Installs what is missing to build and run (no argument), to test too (`suite`, `test`), or to build and test the image (`image`).
+# Says nothing to apt when nothing is missing.
 #
 #   sh deploy/deps.sh          compiler, libraries, a redis-server for the demo
 #   sh deploy/deps.sh suite    and what the suite itself needs
 #   sh deploy/deps.sh test     and the test library, the linters, what makes a Debian 13 root, what fetches client libraries
+#   sh deploy/deps.sh image    what builds and runs containers, and nothing else
 #
 # It looks for the things themselves, not for packages, so that what was installed in another way counts.
 set -eu
@@ -22,25 +24,40 @@ runtime() { # a sanitizer runtime of clang
     return 1
 }
 
-need gcc command -v gcc
-need libc6-dev header stdlib.h
-need make command -v make
-need pkg-config command -v pkg-config
-need libhiredis-dev header hiredis/hiredis.h
-need libconfig-dev header libconfig.h
-need libsqlite3-dev header sqlite3.h
-need libssl-dev header openssl/evp.h
-need libjsmn-dev header jsmn.h
-need libmicrohttpd-dev header microhttpd.h
-need redis-server command -v redis-server
-need redis-tools command -v redis-cli
+build() {
+    need gcc command -v gcc
+    need libc6-dev header stdlib.h
+    need make command -v make
+    need pkg-config command -v pkg-config
+    need libhiredis-dev header hiredis/hiredis.h
+    need libconfig-dev header libconfig.h
+    need libsqlite3-dev header sqlite3.h
+    need libssl-dev header openssl/evp.h
+    need libjsmn-dev header jsmn.h
+    need libmicrohttpd-dev header microhttpd.h
+    need redis-server command -v redis-server
+    need redis-tools command -v redis-cli
+}
 suite() {
+    build
     need libcriterion-dev header criterion/criterion.h
     need python3 command -v python3
     need sqlite3 command -v sqlite3
 }
+image() {
+    need binutils command -v readelf
+    need buildah command -v buildah
+    need catatonit command -v catatonit
+    need mmdebstrap command -v mmdebstrap
+    need podman command -v podman
+    need python3 command -v python3
+    need redis-server command -v redis-server
+    need redis-tools command -v redis-cli
+    need runc command -v runc
+}
 case ${1:-} in
-'') ;;
+'') build ;;
+image) image ;;
 suite)
     suite
     need valkey-server command -v valkey-server
@@ -70,7 +87,7 @@ test)
     ! command -v javac >/dev/null || need maven command -v mvn
     ;;
 *)
-    echo "usage: sh deploy/deps.sh [suite|test]" >&2
+    echo "usage: sh deploy/deps.sh [suite|test|image]" >&2
     exit 2
     ;;
 esac

@@ -56,7 +56,7 @@ make_root() { # directory
     check=$(apt-config shell v Acquire::Check-Valid-Until | sed "s/^v='\(.*\)'$/\1/")
     set -- "$1" --variant=apt --include="$packages" --mode="$mode" \
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
-        --dpkgopt='path-exclude=/usr/share/locale/*'
+        --dpkgopt='path-include=/usr/share/doc/*/copyright' --dpkgopt='path-exclude=/usr/share/locale/*'
     [ "$check" != false ] || set -- "$@" --aptopt='Acquire::Check-Valid-Until "false"'
     root=$1
     shift

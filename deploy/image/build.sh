@@ -1,0 +1,13 @@
+#!/bin/sh
+# Builds the image with buildah, on a Debian 13 made from the mirror of this machine's apt: queue-sidecar:VERSION in the storage that
+# deploy/image/engine.sh sets up, and build/image/queue-sidecar-VERSION.tar for `docker load` or `podman load`.
+# Exit codes: 0 built, or not possible on this machine (one line says why; with QS_CLIENTS_REQUIRED=1 that is 1), 1 failed.
+set -eu
+cd "$(dirname "$0")/../.."
+# shellcheck source=deploy/image/engine.sh
+. deploy/image/engine.sh
+
+engine_start podman
+engine_base
+engine_image
+echo "image: $image, $(podman image inspect --format '{{.Size}}' "$image") bytes; docker load -i ${archive#"$PWD/"}"

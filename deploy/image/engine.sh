@@ -1,0 +1,97 @@
+# shellcheck shell=sh
+# For sourcing, from the top of the tree: buildah and podman with a storage of their own in build/image, apart from what else this
+# machine has, and a Debian 13 to build on.
+
+image_dir=$PWD/build/image
+
+# One line says why nothing is done. In CI that is a failure.
+impossible() {
+    echo "image: skipped: $1" >&2
+    [ "${QS_CLIENTS_REQUIRED:-}" != 1 ] || exit 1
+    exit 0
+}
+
+# Containers get the limits of this process, which may not raise its own. Timers for health checks are systemd's, which a build
+# machine need not run: tests ask for the check themselves.
+engine_start() {
+    [ "$(id -u)" = 0 ] || impossible "it needs to be root"
+    for tool in buildah flock "$@"; do command -v "$tool" >/dev/null || impossible "$tool is not installed (sh deploy/deps.sh image)"; done
+    mkdir -p "$image_dir/probe/lower" "$image_dir/probe/upper" "$image_dir/probe/work" "$image_dir/probe/merged"
+    exec 8>"$image_dir/lock"
+    flock 8
+    # Overlays of overlays and some other file systems are refused.
+    driver=vfs
+    if mount -t overlay overlay -o "lowerdir=$image_dir/probe/lower,upperdir=$image_dir/probe/upper,workdir=$image_dir/probe/work" \
+        "$image_dir/probe/merged" 2>/dev/null; then
+        umount "$image_dir/probe/merged"
+        driver=overlay
+    fi
+    cat >"$image_dir/storage.conf" <<EOF
+[storage]
+driver = "$driver"
+graphroot = "$image_dir/storage-$driver"
+runroot = "$image_dir/run"
+EOF
+    cat >"$image_dir/containers.conf" <<EOF
+[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
+log_driver = "k8s-file"
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+infra_image = ""
+lock_type = "file"
+runtime = "runc"
+tmp_dir = "$image_dir/run/libpod"
+[network]
+cni_config_dir = "$image_dir/cni"
+EOF
+    export CONTAINERS_STORAGE_CONF="$image_dir/storage.conf" CONTAINERS_CONF="$image_dir/containers.conf"
+    export BUILDAH_ISOLATION=chroot DISABLE_HC_SYSTEMD=true
+}
+
+# Sets $base, an image of the Debian 13 root of tests/support/debian13.sh, whose apt has this machine's mirror.
+engine_base() {
+    code=0
+    sh tests/support/debian13.sh >/dev/null || code=$?
+    [ $code != 77 ] || impossible "no Debian 13 to build on (above)"
+    [ $code = 0 ] || exit $code
+    root=${QS_DEBIAN13_DIR:-$PWD/build/debian13}
+    base=localhost/queue-sidecar-base:$(cut -d' ' -f1 "$root/stamp")
+    buildah inspect --type image "$base" >/dev/null 2>&1 && return
+    buildah rmi --all --force >/dev/null 2>&1 || true # what was built on an older one
+    container=$(buildah from scratch)
+    cp -a "$root/root/." "$(buildah mount "$container")/"
+    buildah umount "$container" >/dev/null
+    buildah commit --quiet --format docker --rm "$container" "$base" >/dev/null
+}
+
+# Builds what is not there yet. Layers are kept; docker's format has a HEALTHCHECK, OCI's has not.
+engine_build() { # tag, further arguments of buildah build
+    buildah build --layers --network host --format docker --build-arg BASE="$base" --tag "$@" >"$image_dir/log" 2>&1 && return
+    tail -n 40 "$image_dir/log" >&2
+    echo "image: $1 was not built (above; all of it is in $image_dir/log)" >&2
+    exit 1
+}
+
+# Builds $image, queue-sidecar of this tree, and $archive, a file of it for `docker load` and `podman load`.
+engine_image() {
+    version=$(sed -n 's/^VERSION := //p' Makefile)
+    image=localhost/queue-sidecar:$version
+    archive=$image_dir/queue-sidecar-$version.tar
+    revision=$(git describe --always --abbrev=40 --dirty --exclude='*' 2>/dev/null || true)
+    # The address of a repository that everybody may see, or none.
+    site=$(git config --get remote.origin.url 2>/dev/null || true)
+    case $site in
+    *@*) site= ;;
+    https://*) ;;
+    *) site= ;;
+    esac
+    # The build stage gets a name, so that its layers are kept; what earlier trees have left goes.
+    engine_build localhost/queue-sidecar-build --target build -f deploy/image/Dockerfile .
+    engine_build "$image" --build-arg VERSION="$version" --build-arg REVISION="$revision" --build-arg SOURCE="$site" \
+        -f deploy/image/Dockerfile .
+    podman image prune --force >/dev/null
+    rm -f "$archive"
+    podman save --quiet --format docker-archive --output "$archive" "$image" >/dev/null
+}

@@ -1,0 +1,146 @@
+"""What the tests of the image share: podman with the storage that deploy/image/engine.sh has set up, a redis-server of their own,
+and waiting for a condition."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+IMAGE = os.environ["QS_IMAGE"]
+TOP = pathlib.Path(__file__).resolve().parent.parent.parent
+UID = 65532
+PATIENCE_S = 60 * int(os.environ.get("QS_TEST_SLOW", "1"))
+
+# As a cluster under Pod Security "restricted" runs it, with less memory than the kustomize component gives it, and nowhere to write
+# but its volume.
+HARDENED = ["--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--memory=32m", "--pids-limit=32"]
+
+
+def run(*command, code=0, **options):
+    """Output of a command; fails the test unless it ends with `code`, where None is any."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=PATIENCE_S * 2, check=False, **options)
+    if code is not None and done.returncode != code:
+        raise AssertionError(f"{' '.join(map(str, command))}: exit code {done.returncode}, not {code}\n{done.stdout}{done.stderr}")
+    return done.stdout if code is not None else done
+
+
+def podman(*arguments, **options):
+    return run("podman", *arguments, **options)
+
+
+def wait(what, condition):
+    """The first true value of `condition`; fails the test when none has come in time."""
+    until = time.monotonic() + PATIENCE_S
+    while not (value := condition()):
+        if time.monotonic() > until:
+            raise AssertionError(f"waited {PATIENCE_S} s: {what}")
+        time.sleep(0.05)
+    return value
+
+
+class Container:
+    """One container by its name."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def state(self, field):
+        return podman("inspect", "--type=container", "--format", "{{.State.%s}}" % field, self.name).strip()
+
+    def pid(self):
+        return int(self.state("Pid"))
+
+    def log(self):
+        done = podman("logs", self.name, code=None)
+        return done.stdout + done.stderr
+
+    def logged(self, message):
+        return any(json.loads(line)["msg"] == message for line in self.log().splitlines())
+
+    def sidecar(self, *arguments, code=0):
+        """Runs the program inside, beside the one that runs there."""
+        return podman("exec", self.name, "queue-sidecar", *arguments, code=code)
+
+    def failures(self):
+        """Jobs of the final failures in the audit log, oldest first."""
+        return [event["payload"] for event in reversed(json.loads(self.sidecar("audit", "list", "-o", "json")))]
+
+    def wait_ready(self):
+        wait(f"{self.name} is ready: {self.log()}", lambda: self.sidecar("healthcheck", "--ready", code=None).returncode == 0)
+
+    def get(self, path, port=8642):
+        """Status and body of a page, asked from within the container's network, as the kubelet and Prometheus ask."""
+        script = (
+            "import http.client, sys; c = http.client.HTTPConnection('127.0.0.1', int(sys.argv[1]), timeout=5); c.request('GET', sys.argv[2]);"
+            "r = c.getresponse(); print(r.status); print(r.read().decode(), end='')"
+        )
+        status, body = run("nsenter", "-t", self.pid(), "-n", sys.executable, "-c", script, port, path).split("\n", 1)
+        return int(status), body
+
+    def metric(self, sample):
+        """Value of one sample, by its name and labels as they stand in /metrics; None where there is none."""
+        for line in self.get("/metrics")[1].splitlines():
+            if line.startswith(sample + " "):
+                return float(line.rsplit(" ", 1)[1])
+        return None
+
+    def stop(self):
+        """As an engine stops it: SIGTERM, and SIGKILL after ten seconds. Returns exit code and seconds until the end."""
+        pid = self.pid()
+        start = time.monotonic()
+        podman("kill", "--signal", "TERM", self.name)
+        wait(f"{self.name} ends", lambda: not pathlib.Path(f"/proc/{pid}").exists())
+        took = time.monotonic() - start
+        wait("podman knows", lambda: self.state("Status") == "exited")
+        return int(self.state("ExitCode")), took
+
+
+class Redis:
+    """A redis-server on this machine that listens on a unix socket alone."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.process = None
+
+    def start(self):
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", "0", "--unixsocket", self.directory / "redis.sock", "--unixsocketperm", "777", "--save", "",
+             "--appendonly", "yes", "--dir", self.directory],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait("redis-server answers", lambda: self("PING", code=None).stdout == "PONG\n")
+
+    def stop(self):
+        if self.process:
+            self.process.terminate()
+            self.process.wait()
+            self.process = None
+
+    def __call__(self, *command, code=0):
+        result = run("redis-cli", "-e", "-s", self.directory / "redis.sock", *command, code=code)
+        return result.rstrip("\n") if code is not None else result
+
+
+class EngineTest(unittest.TestCase):
+    """A directory, and containers that are gone in the end."""
+
+    def setUp(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="qs-image-"))
+        self.directory.chmod(0o755)
+        self.addCleanup(shutil.rmtree, self.directory)
+        self.containers = []
+        self.addCleanup(self.remove_containers)
+
+    def remove_containers(self):
+        for container in self.containers:
+            podman("rm", "--force", "--volumes", "--time", "0", container.name, code=None)
+
+    def container(self, name, *options, command=()):
+        """A container of the image that runs."""
+        container = Container(name)
+        self.containers.append(container)
+        podman("run", "--detach", "--name", name, *options, IMAGE, *command)
+        return container

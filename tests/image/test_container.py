@@ -1,0 +1,134 @@
+"""The container as it runs: hardened, beside a redis-server that it reaches by a unix socket, without any network."""
+import os
+import pathlib
+import shutil
+import time
+
+from engine import HARDENED, IMAGE, UID, Container, EngineTest, Redis, podman, wait
+
+CONFIG = """
+group = "image";
+redis = { socket = "/run/redis/redis.sock"; };
+lock = { ttl = "1s"; };
+monitor = { scan_interval = "100ms"; };
+queues = ( { name = "email"; protected_timeout = "1s"; retry_times = 1; heartbeat = "off"; } );
+"""
+
+
+class Story(EngineTest):
+    def setUp(self):
+        super().setUp()
+        for name in ("redis", "config", "audit"):
+            (self.directory / name).mkdir()
+        os.chown(self.directory / "audit", UID, UID)
+        (self.directory / "config/queue-sidecar.cfg").write_text(CONFIG)
+        self.redis = Redis(self.directory / "redis")
+        self.addCleanup(self.redis.stop)
+        self.redis.start()
+
+    def start(self, name, *options):
+        sidecar = self.container(
+            name, "--network=none", *HARDENED, "--volume", f"{self.directory}/redis:/run/redis:ro",
+            "--volume", f"{self.directory}/config:/etc/queue-sidecar:ro", "--volume", f"{self.directory}/audit:/var/lib/queue-sidecar", *options)
+        sidecar.wait_ready()
+        return sidecar
+
+    def end(self, job, sidecar):
+        """A worker takes a job and reports that there is no sense in another try."""
+        self.redis("LPUSH", "email", job)
+        self.assertEqual(self.redis("BLMOVE", "email", "email:backup", "RIGHT", "LEFT", "0"), job)
+        self.redis("HSET", "email:errors", job, "!550 no such mailbox")
+        wait(f"{job} is in the audit log", lambda: job in sidecar.failures())
+
+    def look_from_outside(self, sidecar):
+        """What the kernel says of the process."""
+        process = pathlib.Path(f"/proc/{sidecar.pid()}")
+        status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+        self.assertEqual(status["Uid"].split(), [str(UID)] * 4)
+        self.assertEqual(status["Gid"].split(), [str(UID)] * 4)
+        self.assertEqual([status[name].strip() for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb")], ["0" * 16] * 4)
+        self.assertEqual(status["NoNewPrivs"].strip(), "1")
+        self.assertEqual(status["Seccomp"].strip(), "2")
+        self.assertLess(int(status["VmHWM"].split()[0]), 32 * 1024)
+        writable = []
+        for line in (process / "mountinfo").read_text().splitlines():
+            left, right = line.split(" - ")
+            if "rw" in left.split()[5].split(",") and right.split()[0] not in ("proc", "devpts", "mqueue", "tmpfs"):
+                writable.append(left.split()[4])
+        self.assertEqual([path for path in writable if not path.startswith("/etc/host")], ["/var/lib/queue-sidecar"])
+        self.assertEqual(self.limit_of(process), 32 << 20)
+
+    def limit_of(self, process):
+        """Most bytes of memory of its control group, by version 1 or 2 of those."""
+        groups = dict(line.split(":", 2)[1:] for line in (process / "cgroup").read_text().splitlines())
+        if "memory" in groups:
+            return int(pathlib.Path("/sys/fs/cgroup/memory" + groups["memory"], "memory.limit_in_bytes").read_text())
+        return int(pathlib.Path("/sys/fs/cgroup" + groups[""], "memory.max").read_text())
+
+    def test_serves_jobs(self):
+        sidecar = self.start("qs-story")
+        self.redis("ZADD", "email:delayed", int(time.time() * 1000) + 300, "later")
+        wait("the delayed job falls due", lambda: self.redis("LRANGE", "email", "0", "-1") == "later")
+        self.assertEqual(self.redis("BLMOVE", "email", "email:backup", "RIGHT", "LEFT", "0"), "later")  # by a worker that dies
+        wait("the stalled job comes back", lambda: self.redis("LRANGE", "email", "0", "-1") == "later")
+        self.redis("DEL", "email")
+        self.end("poison", sidecar)
+        self.assertIn("!550 no such mailbox", sidecar.sidecar("audit", "list"))
+        podman("healthcheck", "run", sidecar.name)
+        self.assertEqual(sidecar.get("/readyz")[0], 200)
+        self.look_from_outside(sidecar)
+
+    def test_lives_while_redis_is_away(self):
+        sidecar = self.start("qs-away")
+        self.redis.stop()
+        wait("it is not ready", lambda: sidecar.sidecar("healthcheck", "--ready", code=None).returncode == 1)
+        self.assertEqual(sidecar.get("/readyz")[0], 503)
+        sidecar.sidecar("healthcheck")
+        self.redis.start()
+        sidecar.wait_ready()
+        self.end("after", sidecar)
+
+    def test_ends_and_goes_on(self):
+        """SIGTERM ends it with 0, soon, and the next one on the volume goes on; so does one after SIGKILL."""
+        first = self.start("qs-first")
+        self.end("one", first)
+        code, took = first.stop()
+        self.assertEqual(code, 0)
+        self.assertLess(took, 5)
+        second = self.start("qs-second")
+        self.end("two", second)
+        podman("kill", "--signal", "KILL", second.name)
+        wait("it is gone", lambda: second.state("Status") == "exited")
+        third = self.start("qs-third")
+        self.end("three", third)
+        self.assertEqual(third.failures(), ["one", "two", "three"])
+        self.assertEqual(sorted({path.stat().st_uid for path in (self.directory / "audit").iterdir()}), [UID])
+
+    def test_needs_no_volume(self):
+        """docker and podman give the read-only container a volume of its own, which may be written."""
+        shutil.rmtree(self.directory / "audit")
+        sidecar = self.container("qs-bare", "--network=none", *HARDENED, "--volume", f"{self.directory}/redis:/run/redis:ro",
+                                 "--volume", f"{self.directory}/config:/etc/queue-sidecar:ro")
+        sidecar.wait_ready()
+        self.end("bare", sidecar)
+
+
+class Refusals(EngineTest):
+    def refused(self, *options, command=()):
+        done = podman("run", "--rm", "--network=none", *HARDENED, *options, IMAGE, *command, code=None)
+        return done.returncode, done.stderr
+
+    def test_no_config(self):
+        code, said = self.refused()
+        self.assertEqual(code, 78)
+        self.assertIn("/etc/queue-sidecar/queue-sidecar.cfg", said)
+
+    def test_bad_config(self):
+        (self.directory / "queue-sidecar.cfg").write_text('queues = ( { name = "email"; protected_timout = "1s"; } );')
+        code, said = self.refused("--volume", f"{self.directory}:/etc/queue-sidecar:ro")
+        self.assertEqual(code, 78)
+        self.assertIn("protected_timeout", said)
+
+    def test_no_shell(self):
+        code, _ = self.refused("--entrypoint", "/bin/sh")
+        self.assertEqual(code, 127)

@@ -1,0 +1,90 @@
+"""What is in the image, and what it says of itself."""
+import json
+import os
+import pathlib
+import stat
+import subprocess
+import unittest
+
+from engine import HARDENED, IMAGE, UID, podman, run
+
+MOST_BYTES = 25_000_000
+
+
+class Files(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.root = pathlib.Path(podman("image", "mount", IMAGE).strip())
+        cls.addClassCleanup(podman, "image", "unmount", IMAGE)
+        cls.files = [path for path in cls.root.rglob("*") if not path.is_symlink()]
+        cls.about = json.loads(podman("image", "inspect", IMAGE))[0]
+
+    def inside(self, path):
+        return "/" + str(path.relative_to(self.root))
+
+    def test_is_small(self):
+        self.assertLessEqual(self.about["Size"], MOST_BYTES)
+        self.assertLessEqual(sum(path.stat().st_size for path in self.files if path.is_file()), MOST_BYTES)
+
+    def test_has_one_program(self):
+        """Nothing that an intruder could run: no shell, no tool, only the program and the loader."""
+        programs = set()
+        for path in self.files:
+            if path.is_file() and path.stat().st_mode & 0o111:
+                kind = run("readelf", "--file-header", "--program-headers", path, code=None).stdout
+                if "INTERP" in kind or "shared object" not in kind.lower() and "DYN" not in kind:
+                    programs.add(self.inside(path))
+        self.assertIn("/usr/bin/queue-sidecar", programs)
+        self.assertLessEqual({path for path in programs if ".so" not in path}, {"/usr/bin/queue-sidecar"})
+        self.assertEqual([path.name for path in (self.root / "usr/bin").iterdir()], ["queue-sidecar"])
+
+    def test_belongs_to_root(self):
+        """Only its own directory is its own; nothing gives rights to who runs it, nothing can be changed by others."""
+        for path in self.files:
+            info = path.stat()
+            with self.subTest(path=self.inside(path)):
+                own = self.inside(path) == "/var/lib/queue-sidecar"
+                self.assertEqual((info.st_uid, info.st_gid), (UID, UID) if own else (0, 0))
+                self.assertEqual(stat.S_IMODE(info.st_mode) & 0o7022, 0)
+                self.assertNotIn("security.capability", os.listxattr(path))
+        self.assertEqual(stat.S_IMODE((self.root / "var/lib/queue-sidecar").stat().st_mode), 0o750)
+        self.assertEqual(list((self.root / "var/lib/queue-sidecar").iterdir()), [])
+
+    def test_tells_what_it_is(self):
+        labels = self.about["Config"]["Labels"]
+        version = podman("run", "--rm", "--network=none", *HARDENED, IMAGE, "version").split()[1]
+        prefix = "org.opencontainers.image."
+        self.assertEqual(labels[prefix + "version"], version)
+        self.assertEqual(labels[prefix + "title"], "queue-sidecar")
+        self.assertEqual(labels[prefix + "licenses"], "MIT")
+        self.assertGreater(len(labels[prefix + "description"]), 20)
+        self.assertIn(prefix + "source", labels)
+        head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+        self.assertIn(labels[prefix + "revision"].removesuffix("-dirty"), (head, ""))
+
+    def test_says_how_it_runs(self):
+        config = self.about["Config"]
+        self.assertEqual(config["User"], f"{UID}:{UID}")
+        self.assertEqual(config["Entrypoint"], ["/usr/bin/queue-sidecar"])
+        self.assertEqual(config["Cmd"], ["run"])
+        self.assertEqual(config["StopSignal"], "SIGTERM")
+        self.assertEqual(config["Volumes"], {"/var/lib/queue-sidecar": {}})
+        self.assertEqual(self.about["HealthCheck" if "HealthCheck" in self.about else "Healthcheck"]["Test"],
+                         ["CMD", "/usr/bin/queue-sidecar", "healthcheck"])
+
+    def test_knows_who_it_is(self):
+        self.assertIn(f"queue-sidecar:x:{UID}:{UID}:", (self.root / "etc/passwd").read_text())
+        self.assertIn(f"queue-sidecar:x:{UID}:", (self.root / "etc/group").read_text())
+        self.assertIn("BEGIN CERTIFICATE", (self.root / "etc/ssl/certs/ca-certificates.crt").read_text())
+        self.assertTrue((self.root / "usr/share/zoneinfo/Europe/Berlin").exists())
+
+    def test_can_be_scanned(self):
+        """Scanners find release and packages; each package's licence is there."""
+        self.assertIn('VERSION_ID="13"', (self.root / "etc/os-release").read_text())
+        packages = {path.name: path.read_text() for path in (self.root / "var/lib/dpkg/status.d").iterdir()}
+        for library in ("libc6", "libhiredis1.1.0", "libsqlite3-0", "libmicrohttpd12t64"):
+            self.assertIn(f"Package: {library}\n", packages[library])
+        for name, status in packages.items():
+            with self.subTest(package=name):
+                self.assertRegex(status, r"(?m)^Version: \S")
+                self.assertTrue((self.root / "usr/share/doc" / name / "copyright").exists())
