@@ -260,10 +260,10 @@ static bool has_old_sentinels(const backup_page_t *page) {
     return false;
 }
 
-// What is read where it stands is read in the same order by the next pass: jobs behind one that is refused would never have their
-// turn. So the pass goes on, and the refusal is told at its end.
-static void note_refused(ward_t *ward, const judge_t *judge, fault_t *fault) {
-    if (fault->outcome != OUTCOME_FAULT || judge->ops->pass->orders) return;
+// What is refused about one job, by a key of the wrong type, say, must not keep those behind it from their turn, nor the pass
+// from its end, without which nothing is ended in a long list. So it goes on, and the refusal is told at its end.
+static void note_refused(ward_t *ward, fault_t *fault) {
+    if (fault->outcome != OUTCOME_FAULT) return;
     if (!ward->refused) ward->refused = mem_str(fault->text);
     *fault = (fault_t){0};
 }
@@ -296,7 +296,7 @@ static bool judge(monitor_t *m, size_t queue, const lease_t *lease, const sheet_
         if (!land(m)) return false;
         if (ward->phase != WARD_ROTATE) return true; // at fault
         if (count) judge_act(&judge, count, &fenced, &fault);
-        note_refused(ward, &judge, &fault);
+        note_refused(ward, &fault);
         if (!go_on(m, queue, &fault)) return false;
         if (fenced) fence(m, queue, lease);
         if (fault.outcome != OUTCOME_OK || fenced) return true;

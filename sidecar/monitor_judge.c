@@ -22,8 +22,9 @@ typedef struct suspect {
     const ward_report_t *report; // borrowed from the ward
     bool known;                  // job has been read
     job_t job;
-    char *heartbeat;  // owned; NULL = none
-    stamp_raw_t next; // of a retry
+    char *heartbeat;   // owned; NULL = none
+    stamp_raw_t next;  // of a retry
+    const char *ready; // list that it is settled with; borrowed from the config
     event_t event;
     char id[EVENT_ID_SIZE];
     char sha256[DIGEST_HEX_SIZE];
@@ -102,7 +103,8 @@ static void name_large(const judge_t *j, const entry_t *entry) {
              F_INT("bytes", entry->bytes.len), F_STR("sha256", sha256), F_INT("max_payload", policy_of(j)->max_payload));
 }
 
-// Looks at the heartbeats that verdicts wait for, and judges again.
+// Looks at the heartbeats that verdicts wait for, and judges again. One that is refused counts as there, and keeps no other job
+// waiting; *fault tells of it.
 static outcome_t look_at_heartbeats(const judge_t *j, suspect_t *suspects, size_t count, fault_t *fault) {
     heartbeat_look_t *looks = j->room->looks;
     size_t wanted = 0;
@@ -115,7 +117,8 @@ static outcome_t look_at_heartbeats(const judge_t *j, suspect_t *suspects, size_
         wanted++;
     }
     if (!wanted) return OUTCOME_OK;
-    if (heartbeats_look(j->conn, looks, count, fault) != OUTCOME_OK) return fault->outcome;
+    heartbeats_look(j->conn, looks, count, fault);
+    if (fault->outcome == OUTCOME_LOST || fault->outcome == OUTCOME_LATER) return fault->outcome;
     for (size_t i = 0; i < count; i++) {
         suspect_t *suspect = &suspects[i];
         if (suspect->verdict.kind != VERDICT_LOOK) continue;
@@ -124,7 +127,7 @@ static outcome_t look_at_heartbeats(const judge_t *j, suspect_t *suspects, size_
         workers_note(&j->ward->workers, &suspect->entry->digest, (slice_t){looks[i].worker, looks[i].worker_len});
         ward_verdict(j->ward, &suspect->verdict);
     }
-    return OUTCOME_OK;
+    return fault->outcome;
 }
 
 // Begins lives and executions, and notes silence.
@@ -184,7 +187,8 @@ static void make_event(const judge_t *j, suspect_t *suspect) {
     if (ends) suspect->event.payload = suspect->entry->bytes;
 }
 
-static void append_settle(const judge_t *j, suspect_t *suspect) {
+// False: a key of the wrong type is in the way.
+static bool append_settle(const judge_t *j, suspect_t *suspect) {
     const ward_t *ward = j->ward;
     bool retries = suspect->verdict.kind == VERDICT_RETRY;
     settle_where_t where = {0};
@@ -192,6 +196,8 @@ static void append_settle(const judge_t *j, suspect_t *suspect) {
     make_event(j, suspect);
     buffer_clear(&j->room->again);
     j->ops->pass->settle(&j->keys->queues[j->queue], suspect->entry, &suspect->job, retries, &where, &j->room->again);
+    if (ward_blocked(ward, retries, where.ready)) return false;
+    suspect->ready = where.ready;
     settle_ask_t ask = {.queue = j->queue,
                         .token = j->token,
                         .job = suspect->entry->bytes,
@@ -214,6 +220,7 @@ static void append_settle(const judge_t *j, suspect_t *suspect) {
         ask.delay_ms = with_jitter(policy_of(j), suspect->verdict.delay_ms);
     }
     settle_append(j->conn, j->keys, &ask);
+    return true;
 }
 
 static void say(const judge_t *j, const suspect_t *suspect) {
@@ -269,14 +276,14 @@ static outcome_t settle_all(const judge_t *j, suspect_t *suspects, size_t count,
         if (kind == VERDICT_END && !ward_sure(j->ward)) continue;
         asked[i] = kind == VERDICT_RETRY || kind == VERDICT_END;
         if (!asked[i]) continue;
-        append_settle(j, &suspects[i]);
-        any = true;
+        asked[i] = append_settle(j, &suspects[i]);
+        any |= asked[i];
     }
     if (any) crash_at("settle_before");
     if (any && conn_flush(j->conn, fault) != OUTCOME_OK) return fault->outcome;
     if (any) crash_at("settle_sent");
     for (size_t i = 0; i < count; i++) {
-        settled_t settled;
+        settled_t settled = SETTLED;
         if (!asked[i]) continue;
         if (settle_read(j->conn, &settled, fault) == OUTCOME_LOST) return OUTCOME_LOST;
         if (fault->outcome == OUTCOME_OK) {
@@ -286,6 +293,9 @@ static outcome_t settle_all(const judge_t *j, suspect_t *suspects, size_t count,
         } else if (fault->outcome > worst.outcome) {
             worst = *fault;
         }
+        // Of private lists it may be the one list of this job.
+        if (settled == SETTLED_TYPE && j->ops->pass->orders)
+            ward_block(j->ward, suspects[i].verdict.kind == VERDICT_RETRY, suspects[i].ready);
     }
     *fault = worst;
     return worst.outcome;
@@ -310,11 +320,15 @@ size_t judge_meet(const judge_t *j, const backup_page_t *page, const stamp_t *st
 
 outcome_t judge_act(const judge_t *j, size_t count, bool *fenced, fault_t *fault) {
     suspect_t *suspects = j->room->suspects;
+    fault_t of_beats = {0};
     *fenced = false;
     *fault = (fault_t){0};
-    look_at_heartbeats(j, suspects, count, fault);
-    if (fault->outcome == OUTCOME_OK) write_stamps(j, suspects, count, fenced, fault);
-    if (fault->outcome == OUTCOME_OK && !*fenced) settle_all(j, suspects, count, fenced, fault);
+    look_at_heartbeats(j, suspects, count, &of_beats);
+    if (of_beats.outcome != OUTCOME_LOST && of_beats.outcome != OUTCOME_LATER) {
+        write_stamps(j, suspects, count, fenced, fault);
+        if (fault->outcome == OUTCOME_OK && !*fenced) settle_all(j, suspects, count, fenced, fault);
+    }
+    if (fault->outcome == OUTCOME_OK) *fault = of_beats;
     for (size_t i = 0; i < count; i++) free(suspects[i].heartbeat);
     return fault->outcome;
 }

@@ -1,5 +1,6 @@
 #include "ward.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/buffer.h"
@@ -82,11 +83,31 @@ void ward_changed(ward_t *ward, bool report, mono_t now) {
 }
 
 void ward_fault(ward_t *ward, const char *reason, mono_t now) {
-    log_error(ROLE, ward->config->name, "redis refuses the monitor", F_STR("reason", reason));
+    if (strcmp(ward->said, reason) != 0)
+        log_error(ROLE, ward->config->name, "redis refuses the monitor", F_STR("reason", reason));
+    snprintf(ward->said, sizeof ward->said, "%s", reason);
     metric_add(&ward->metrics->faults, 1);
     ward->phase = WARD_WAIT;
     ward->changed = true;
     ward->hold = ward->next = mono_add(now, WARD_FAULT_HOLD_MS * NS_PER_MS);
+}
+
+// A look or a pass met no fault.
+static void well(ward_t *ward) {
+    if (!*ward->said || ward->refused) return;
+    log_info(ROLE, ward->config->name, "redis refuses the monitor no longer");
+    ward->said[0] = '\0';
+}
+
+void ward_block(ward_t *ward, bool retries, const char *ready) {
+    if (ward->block_count < WARD_BLOCKS_MOST && !ward_blocked(ward, retries, ready))
+        ward->blocked[ward->block_count++] = (ward_block_t){ready, retries};
+}
+
+bool ward_blocked(const ward_t *ward, bool retries, const char *ready) {
+    for (size_t i = 0; i < ward->block_count; i++)
+        if (ward->blocked[i].retries == retries && ward->blocked[i].ready == ready) return true;
+    return false;
 }
 
 bool ward_wants(const ward_t *ward, mono_t now) {
@@ -133,6 +154,7 @@ bool ward_begin(ward_t *ward, const backup_look_t *look, mono_t now) {
     ward->met_sentinel = ward->unsettled = ward->reports_full = false;
     ward->ended = look->entries == 0;
     ward->jobs = 0;
+    ward->block_count = 0;
     ward->nearest = INT64_MAX;
     ward->cursor = 0;
     ward->now = look->now;
@@ -141,6 +163,7 @@ bool ward_begin(ward_t *ward, const backup_look_t *look, mono_t now) {
         ward->passes++;
         ward->hushed = 0;
         quieten(ward);
+        well(ward);
         return false;
     }
     if (idle) ward->ended = true; // only stamps are left
@@ -340,6 +363,7 @@ void ward_end(ward_t *ward, mono_t now) {
     ward->seen[0] = older;
     ward->phase = WARD_WAIT;
     ward->quiet = false;
+    well(ward);
     if (!ward->met_sentinel && !ward->reads_only) ward->look.sentinel_len = 0; // it is gone: the next one that is met is it
     metric_add(&ward->metrics->passes, 1);
     metric_set(&ward->metrics->in_progress, ward->jobs);

@@ -13,6 +13,7 @@
 enum {
     WARD_SAFETY_S = 60, // how often an idle queue is looked at without a change
     WARD_FAULT_HOLD_MS = 5000,
+    WARD_BLOCKS_MOST = 16,
     WARD_LEAST_MS = 10,       // between the end of a pass and the begin of the next
     WARD_SURE_PASSES = 2,     // complete passes of this term before a long list's jobs are ended
     WARD_EXACT_ENTRIES = 4096 // so many entries settle looks through by itself
@@ -35,6 +36,12 @@ typedef struct ward_report {
     char *job;       // owned: its bytes; NULL = taken out
     size_t job_len;
 } ward_report_t;
+
+// One kind of settle.
+typedef struct ward_block {
+    const char *ready; // where a retry goes; borrowed from the config
+    bool retries;
+} ward_block_t;
 
 typedef struct ward {
     const queue_config_t *config;
@@ -65,7 +72,10 @@ typedef struct ward {
     int64_t now;     // the last time that Redis told
     bool unsettled;  // something is to be looked at again at once
     char *refused;   // owned; why Redis refused what was to be done about a job, while the pass goes on; NULL = nothing
+    ward_block_t blocked[WARD_BLOCKS_MOST]; // settles that a key of the wrong type stands in the way of
+    size_t block_count;
     uint64_t cursor; // of the sweep
+    char said[256];  // the fault that was said last; "" = the last pass or look met none
     // from pass to pass
     keyfilter_t seen[2]; // by this pass, and by the last complete one
     keymap_t suspects;   // digests that may be there more than once -> times met in this pass
@@ -89,6 +99,7 @@ void ward_forget(ward_t *ward);
 void ward_changed(ward_t *ward, bool report, mono_t now);
 // An idle queue is looked at once in WARD_SAFETY_S, all of them together, for what no wake-up told.
 void ward_safety(ward_t *ward, mono_t now);
+// Redis refuses something for good: said once for each reason, until a pass meets no fault. The queue is left alone for a while.
 void ward_fault(ward_t *ward, const char *reason, mono_t now);
 
 bool ward_wants(const ward_t *ward, mono_t now); // the next step of a pass, or a new one
@@ -109,6 +120,9 @@ void ward_page(ward_t *ward, const backup_page_t *page, size_t asked);
 // Notes one job; tells whether there is, as far as is known, another of the same bytes.
 bool ward_met(ward_t *ward, const digest_t *digest);
 void ward_verdict(ward_t *ward, const verdict_t *verdict);
+// A key of the wrong type was in the way of one settle: for the rest of the pass others of its kind need not be tried.
+void ward_block(ward_t *ward, bool retries, const char *ready);
+bool ward_blocked(const ward_t *ward, bool retries, const char *ready);
 // Whether a job may be ended yet.
 bool ward_sure(const ward_t *ward);
 

@@ -1,0 +1,109 @@
+/* One key of a queue is at fault: what does not need it is done all the same, it is said once, and again when it is over. */
+#include "kmqueue_desk.h"
+
+/* More than the monitor counts the copies of by looking (ward_sure): it ends nothing there before passes have come to their end.
+ */
+enum { MANY = 5000 };
+
+static void fill(desk_t *d, const char *list, int jobs) {
+    redis_ok(d->f.r, "EVAL %s 1 %s %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end", list, jobs);
+}
+
+static int said(void) { return fixture_log_count("redis refuses the monitor\""); }
+static int said_over(void) { return fixture_log_count("redis refuses the monitor no longer"); }
+
+/* Tries what is at fault again and again, until `cond` is true: each time its pause is over at once. */
+#define try_until(d, cond)                                                                                                       \
+    do {                                                                                                                         \
+        for (int try_ = 0; try_ < 100 && !(cond); try_++) {                                                                      \
+            fixture_step_boottime(5001);                                                                                         \
+            stage_run(&(d)->crew.stage, 60);                                                                                     \
+        }                                                                                                                        \
+        cr_assert(cond, "never came: %s", #cond);                                                                                \
+    } while (0)
+
+Test(redis_monitor_faults, a_target_of_the_wrong_type_keeps_nothing_else_waiting, .timeout = 60) {
+    desk_t d;
+    open_desk(
+        &d, (fixture_options_t){
+                .config = ALONE("retry_times = 9; retry_backoff = \"fixed\"; retry_delay = \"50ms\"; max_payload = \"2KiB\";")});
+    redis_ok(d.f.r, "SET email:delayed x");
+    fill(&d, "email:backup", MANY);
+    until(&d, metric_get(&of(&d)->faults) > 0);
+    redis_ok(d.f.r, "HSET email:errors job17 %s", "!spoilt");
+    try_until(&d, records(&d) == 1);
+    expect_reason(&d, "failed", "reported 1 !spoilt");
+    cr_assert_eq(count(&d, "LLEN email:backup"), MANY - 1 + count(&d, "HLEN sidecar:email:sentinel") / 2,
+                 "the others stay where they are");
+    cr_assert_geq(metric_get(&of(&d)->passes), 2, "passes come to their end");
+    cr_assert_eq(said(), 1);
+    cr_assert_eq(said_over(), 0);
+    redis_ok(d.f.r, "DEL email:delayed");
+    fixture_step_boottime(5001);
+    until(&d, count(&d, "ZCARD email:delayed") >= 300);
+    try_until(&d, said_over() == 1);
+    close_desk(&d);
+}
+
+Test(redis_monitor_faults, what_stands_in_the_way_of_many_is_not_tried_for_each, .timeout = 60) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 9;")});
+    redis_ok(d.f.r, "SET email x");
+    fill(&d, "email:backup", MANY);
+    until(&d, metric_get(&of(&d)->faults) > 0);
+    long before = proxy_requests(d.f.proxy, "retried");
+    int64_t faults = metric_get(&of(&d)->faults);
+    fixture_step_boottime(5001);
+    until(&d, metric_get(&of(&d)->faults) > faults);
+    cr_assert_leq(proxy_requests(d.f.proxy, "retried") - before, 256, "one page of a pass is enough");
+    redis_ok(d.f.r, "DEL email");
+    fixture_step_boottime(5001);
+    until(&d, count(&d, "LLEN email") >= 300);
+    close_desk(&d);
+}
+
+/* Of KMQueue each task names its own list. */
+Test(redis_monitor_faults, one_list_of_the_wrong_type_keeps_no_task_of_another_waiting, .timeout = 60) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
+    char *stuck = km_json(d.f.r, (km_t){.common = true}), *bytes = km_json(d.f.r, (km_t){.queue = PLAIN, .common = true}),
+         *again = km_again(bytes, 0, "normal");
+    redis_ok(d.f.r, "HSET " SAFE " x y");
+    for (int i = 0; i < MANY; i++) {
+        char id[40];
+        snprintf(id, sizeof id, "\"id\":\"n-%d\"", i);
+        char *one = km_with(stuck, "\"id\":\"t-1\"", id);
+        redis_ok(d.f.r, "LPUSH " BACKUP " %s", one);
+        free(one);
+    }
+    until(&d, metric_get(&of(&d)->faults) > 0);
+    km_take(&d, bytes);
+    try_until(&d, in(&d, PLAIN, again));
+    cr_assert_eq(said(), 2, "once by the passes, once by the look at the marks of unique tasks");
+    cr_assert_geq(metric_get(&of(&d)->passes), 2);
+    redis_ok(d.f.r, "DEL " SAFE);
+    fixture_step_boottime(5001);
+    until(&d, count(&d, "LLEN " SAFE) >= 300);
+    free(stuck), free(bytes), free(again);
+    close_desk(&d);
+}
+
+/* Who may not be asked about counts as alive; the others of its page have their turn. */
+Test(redis_monitor_faults, a_heartbeat_that_is_refused_keeps_no_other_job_waiting) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){
+                      .proxy = true,
+                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
+                                "protected_timeout = \"100ms\"; id_path = \"/id\"; } );"});
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "bad_alive", .error = "-NOPERM x", .times = -1});
+    work_on(&d, "{\"id\":\"bad\"}");
+    work_on(&d, "{\"id\":\"good\"}");
+    try_until(&d, waiting(&d, "{\"id\":\"good\"}"));
+    cr_assert_eq(working(&d, "{\"id\":\"bad\"}"), 1);
+    cr_assert_eq(said(), 1);
+    proxy_pass(d.f.proxy);
+    fixture_step_boottime(5001);
+    until(&d, waiting(&d, "{\"id\":\"bad\"}"));
+    try_until(&d, said_over() == 1);
+    close_desk(&d);
+}
