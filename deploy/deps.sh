@@ -74,6 +74,11 @@ test)
     need mmdebstrap command -v mmdebstrap
     need yamllint command -v yamllint
     need python3-yaml python3 -c 'import yaml'
+    # What completes, renders and reads what is installed.
+    need mandoc command -v mandoc
+    need groff command -v groff
+    need zsh command -v zsh
+    need bash-completion test -e /usr/share/bash-completion/bash_completion
     # Workers in other languages: those that are not there are skipped, but what fetches a library for one that is should be. In CI
     # those of the dialects are all there, and what renders manifests.
     need python3-venv python3 -c 'import ensurepip, venv'

@@ -75,6 +75,8 @@ typedef struct cli_command {
 
 extern const cli_command_t *const cli_commands[]; // ends with NULL
 
+extern const char cli_exits[]; // of the program, like those of a command
+
 // Runs the program: finds the subcommand in argv[1] and returns its exit code. Fails where standard output cannot be written.
 int cli_main(int argc, char **argv);
 
@@ -101,6 +103,8 @@ const cli_command_t *cli_part(const cli_command_t *command, const char *name);
 void cli_page(const cli_command_t *command, size_t width, buffer_t *out);
 // Adds one line for each command, up to the NULL: its name and its summary.
 void cli_list(const cli_command_t *const *commands, size_t width, buffer_t *out);
+// Adds exit codes in one line: "0 good\n78 bad config\n" as BEFORE "0 good; 78 bad config."
+void cli_exit_line(const char *before, const char *exits, buffer_t *out);
 
 // The part of `check` that asks Redis. Borrows config; returns an exit code.
 int check_redis(const config_t *config);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/man.h"
 #include "cli/table.h"
 #include "http_metrics.h"
 
@@ -17,9 +18,7 @@ static const char general_help[] =
     "\n"
     "Commands:\n";
 
-static const char exit_codes[] = "\n"
-                                 "Exit codes: 0 ok, 1 failed, 2 wrong usage, 69 Redis is unreachable, 78 bad config.\n"
-                                 "Explain a command with `queue-sidecar help COMMAND`.\n";
+const char cli_exits[] = "0 ok\n1 failed\n2 wrong usage\n69 Redis is unreachable\n78 bad config\n";
 
 static size_t page_width(void) {
     size_t room = table_room(stdout);
@@ -29,7 +28,9 @@ static size_t page_width(void) {
 static void print_general(void) {
     buffer_t list = {0};
     cli_list(cli_commands, page_width(), &list);
-    printf("%s%s%s", general_help, buffer_text(&list), exit_codes);
+    buffer_str(&list, "\n");
+    cli_exit_line("Exit codes: ", cli_exits, &list);
+    printf("%s%s\nExplain a command with `queue-sidecar help COMMAND`.\n", general_help, buffer_text(&list));
     buffer_free(&list);
 }
 
@@ -40,8 +41,9 @@ static void print_page(const cli_command_t *command) {
     buffer_free(&page);
 }
 
-// The tables of config keys and of metrics, tab-separated: what `make check` holds the sample and the README against.
-static int print_table(void (*list)(buffer_t *out)) {
+// The tables of config keys and of metrics, tab-separated: what `make check` holds the sample and the README against; and the
+// manual pages.
+static int print_all(void (*list)(buffer_t *out)) {
     buffer_t table = {0};
     list(&table);
     fputs(buffer_text(&table), stdout);
@@ -55,8 +57,10 @@ int cli_help(int argc, char **argv) {
         print_general();
         return CLI_OK;
     }
-    if (strcmp(argv[1], "keys") == 0 && argc == 2) return print_table(config_list_keys);
-    if (strcmp(argv[1], "metrics") == 0 && argc == 2) return print_table(http_metrics_list);
+    if (strcmp(argv[1], "keys") == 0 && argc == 2) return print_all(config_list_keys);
+    if (strcmp(argv[1], "metrics") == 0 && argc == 2) return print_all(http_metrics_list);
+    if (strcmp(argv[1], "man") == 0 && argc == 3 && strcmp(argv[2], "1") == 0) return print_all(man_program);
+    if (strcmp(argv[1], "man") == 0 && argc == 3 && strcmp(argv[2], "5") == 0) return print_all(man_config);
     const char *odd = argv[1][0] == '-' ? argv[1] : argc > 3 ? argv[3] : NULL;
     const cli_command_t *command = odd ? NULL : cli_find(argv[1]);
     if (!odd && !command) return CLI_USAGE;
@@ -76,8 +80,9 @@ const cli_command_t cli_help_command = {
     .examples = "queue-sidecar help\n"
                 "queue-sidecar help run\n"
                 "queue-sidecar help keys\tevery config key: section, name, type, default, bounds, reloadable, help\n"
-                "queue-sidecar help metrics\tevery family of /metrics: name, type, labels, help\n",
-    .usage = "help [COMMAND [SUBCOMMAND] | keys | metrics]",
+                "queue-sidecar help metrics\tevery family of /metrics: name, type, labels, help\n"
+                "queue-sidecar help man 1 >queue-sidecar.1\tthe manual page; 5: that of the config\n",
+    .usage = "help [COMMAND [SUBCOMMAND] | keys | metrics | man 1 | man 5]",
     .text = "Lists the commands, or explains one; `queue-sidecar COMMAND --help` does the same.",
     .exits = "0 ok\n2 no such command\n",
     .run = cli_help,

@@ -137,18 +137,20 @@ static void add_text(const char *text, size_t width, buffer_t *out) {
     }
 }
 
-// "0 well\n1 not" as "Exit codes: 0 well; 1 not."
+void cli_exit_line(const char *before, const char *exits, buffer_t *out) {
+    buffer_str(out, before);
+    for (const char *at = exits; *at; at++) {
+        if (*at != '\n')
+            buffer_add(out, at, 1);
+        else if (at[1])
+            buffer_str(out, "; ");
+    }
+    buffer_str(out, ".");
+}
+
 static void add_exits(const cli_command_t *command, size_t width, buffer_t *out) {
     buffer_t line = {0};
-    if (!command->exits) return;
-    buffer_str(&line, "Exit codes: ");
-    for (const char *at = command->exits; *at; at++) {
-        if (*at == '\n')
-            buffer_str(&line, at[1] ? "; " : "");
-        else
-            buffer_add(&line, at, 1);
-    }
-    buffer_str(&line, ".");
+    cli_exit_line("Exit codes: ", command->exits, &line);
     buffer_str(out, "\n");
     wrap(out, line.data, line.len, 0, 0, width);
     buffer_free(&line);

@@ -1,0 +1,164 @@
+// The manual pages tell of everything that the tables hold.
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/man.h"
+#include "config/load.h"
+#include "config/table.h"
+#include "config/value.h"
+#include "http_metrics.h"
+
+// The page as plain text: escapes undone, fonts left out, words with one space or line end between them as if with a space.
+static char *plain(void (*make)(buffer_t *out)) {
+    buffer_t page = {0}, text = {0};
+    make(&page);
+    for (const char *at = buffer_text(&page); *at; at++) {
+        if (*at == '\n') {
+            buffer_str(&text, " ");
+        } else if (*at != '\\') {
+            buffer_add(&text, at, 1);
+        } else if (*++at == 'f') {
+            at++;
+        } else if (*at == '(') {
+            buffer_str(&text, strncmp(at, "(dq", 3) == 0 ? "\"" : strncmp(at, "(ti", 3) == 0 ? "~" : "'");
+            at += 2;
+        } else if (*at != '&') {
+            buffer_str(&text, *at == 'e' ? "\\" : (const char[]){*at, '\0'});
+        }
+    }
+    buffer_free(&page);
+    return text.data;
+}
+
+static void expect_part(const char *page, const char *what, const char *part) {
+    cr_expect_not_null(strstr(page, part), "%s: the page lacks `%s`", what, part);
+}
+
+// Text as the page has it: ` gone, paragraphs joined.
+static void expect_text(const char *page, const char *what, const char *text) {
+    buffer_t expected = {0};
+    for (const char *at = text; *at; at++) {
+        if (strncmp(at, "\n\n", 2) == 0) {
+            expect_part(page, what, buffer_text(&expected));
+            buffer_clear(&expected);
+            at++;
+        } else if (*at != '`') {
+            buffer_add(&expected, at, 1);
+        }
+    }
+    expect_part(page, what, buffer_text(&expected));
+    buffer_free(&expected);
+}
+
+static void expect_command(const char *page, const cli_command_t *command, const cli_command_t *parent) {
+    char *title = mem_printf(".SS %s%s%s ", parent ? parent->name : "", parent ? " " : "", command->name);
+    const char *here = strstr(page, title);
+    cr_assert_not_null(here, "%s", title);
+    expect_text(here, title, command->summary);
+    if (command->text) expect_text(here, title, command->text);
+    for (size_t i = 0; i < command->option_count; i++) {
+        const cli_option_t *option = &command->options[i];
+        if (!option->help) continue;
+        char *tag = option->name ? mem_printf("--%s%s%s ", option->name, option->argument ? " " : "",
+                                              option->argument ? option->argument : "")
+                                 : mem_printf(".TP %s ", option->argument);
+        const char *next = strstr(here + 1, ".SS ");
+        const char *found = strstr(here, tag);
+        cr_expect(found && (!next || found < next), "%s lacks %s", title, tag);
+        expect_text(here, tag, option->help);
+        free(tag);
+    }
+    free(title);
+}
+
+Test(unit_man, the_page_of_the_program_has_every_command_option_and_metric) {
+    char *page = plain(man_program);
+    for (const cli_command_t *const *command = cli_commands; *command; command++) {
+        expect_command(page, *command, NULL);
+        for (const cli_command_t *const *part = (*command)->parts; part && *part; part++) expect_command(page, *part, *command);
+    }
+    buffer_t metrics = {0};
+    http_metrics_list(&metrics);
+    char *rest = metrics.data;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL && *line;) {
+        char *name = mem_printf(".TP %s", strsep(&line, "\t"));
+        expect_part(page, "metrics", name);
+        free(name);
+        strsep(&line, "\t");
+        strsep(&line, "\t");
+        expect_text(page, "metrics", line);
+    }
+    static const char *const sections[] = {"NAME",    "SYNOPSIS",    "DESCRIPTION", "COMMANDS", "EXIT STATUS",
+                                           "SIGNALS", "ENVIRONMENT", "FILES",       "METRICS",  "EXAMPLES"};
+    const char *at = page;
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
+        char *head = mem_printf(".SH %s ", sections[i]);
+        const char *found = strstr(at, head);
+        cr_expect_not_null(found, "%s is missing, or out of its place", sections[i]);
+        if (found) at = found;
+        free(head);
+    }
+    buffer_free(&metrics);
+    free(page);
+}
+
+Test(unit_man, the_page_of_the_config_has_every_key_with_its_facts) {
+    char *page = plain(man_config);
+    for (size_t i = 0; i < config_key_count; i++) {
+        const config_key_t *key = &config_keys[i];
+        buffer_t allowed = {0};
+        char *tag = mem_printf(".TP %s (%s) ", key->name, config_key_type_name(key->type));
+        expect_part(page, key->section, tag);
+        expect_text(page, tag, key->help);
+        config_value_describe(key, &allowed);
+        char *facts = mem_printf("%s%s; allowed: %s. %s.", key->fallback ? "Default: " : "Must be given",
+                                 !key->fallback   ? ""
+                                 : *key->fallback ? key->fallback
+                                                  : "empty",
+                                 buffer_text(&allowed), key->reloadable ? "Reloadable" : "Needs a restart");
+        expect_part(page, tag, facts);
+        char *variable = config_load_shown(key, ORIGIN_ENVIRONMENT);
+        if (!config_key_in_queue(key)) expect_part(page, tag, variable);
+        free(variable);
+        free(facts);
+        free(tag);
+        buffer_free(&allowed);
+    }
+    free(page);
+}
+
+// A section of the config without a title of its own would stand there with its bare name.
+Test(unit_man, every_section_has_its_words) {
+    char *page = plain(man_config);
+    for (size_t i = 0; i < config_key_count; i++) {
+        const char *section = config_keys[i].section;
+        if (i && strcmp(section, config_keys[i - 1].section) == 0) continue;
+        const char *title = !*section ? "At the top" : strcmp(section, "queue") == 0 ? "defaults, and each queue" : section;
+        char *head = mem_printf(".SS %s ", strcmp(section, "queue-only") == 0 ? "queues" : title);
+        const char *at = strstr(page, head);
+        cr_assert_not_null(at, "%s", head);
+        cr_expect_neq(at[strlen(head)], '.', "%s: nothing is said of the section", head);
+        free(head);
+    }
+    free(page);
+}
+
+Test(unit_man, the_example_is_a_config) {
+    char path[] = "/tmp/qs-man-XXXXXX";
+    int fd = mkstemp(path);
+    cr_assert_geq(fd, 0);
+    FILE *file = fdopen(fd, "w");
+    fputs(man_config_example, file);
+    fclose(file);
+    buffer_t messages = {0};
+    config_t *config = cli_read_config(path, &messages);
+    unlink(path);
+    cr_expect_not_null(config, "%s", buffer_text(&messages));
+    cr_expect_eq(messages.len, 0, "%s", buffer_text(&messages));
+    config_free(config);
+    buffer_free(&messages);
+}
