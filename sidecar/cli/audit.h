@@ -55,7 +55,7 @@ extern const audit_command_t audit_backup_command;
 
 // Rows of options that several have.
 #define AUDIT_WORDS(argument_, help_, values_)                                                                                   \
-    { .argument = argument_, .at = offsetof(audit_ask_t, words), .help = help_, .values = values_ }
+    { .argument = (argument_), .at = offsetof(audit_ask_t, words), .help = (help_), .values = (values_) }
 #define AUDIT_OPTIONS_LOG                                                                                                        \
     {.letter = 'c',                                                                                                              \
      .name = "config",                                                                                                           \
@@ -112,7 +112,7 @@ extern const audit_command_t audit_backup_command;
         .values = "table json jsonl csv", .help = "table, json (one array or object), jsonl (an object a line), csv (RFC 4180)"  \
     }
 #define AUDIT_OPTION_LIMIT(help_)                                                                                                \
-    { .letter = 'n', .name = "limit", .argument = "N", .at = offsetof(audit_ask_t, given.limit), .help = help_ }
+    { .letter = 'n', .name = "limit", .argument = "N", .at = offsetof(audit_ask_t, given.limit), .help = (help_) }
 #define AUDIT_OPTION_FORCE                                                                                                       \
     { .name = "force", .at = offsetof(audit_ask_t, force), .help = "replaces an existing file" }
 
