@@ -51,15 +51,12 @@ static bool take(void *self, const audit_row_t *row) {
     return !reading->failed && !import_is_full(reading->import);
 }
 
-static const audit_filter_t everything = {.all_kinds = true};
-
 // One seq after the other: those that cannot be read are passed over.
 static bool read_singly(reading_t *reading, int64_t to, bool *some) {
     buffer_t ignored = {0};
     for (int64_t seq = reading->after + 1; seq <= to && !reading->failed; seq++) {
         int64_t before = reading->after;
-        if (!audit_range(reading->peer, &everything, seq, seq, take, reading, &ignored) && reading->after < seq &&
-            !reading->lost_from)
+        if (!audit_range(reading->peer, seq, seq, take, reading, &ignored) && reading->after < seq && !reading->lost_from)
             reading->lost_from = seq;
         *some = *some || reading->after > before;
         reading->after = seq;
@@ -83,7 +80,7 @@ static bool step(reading_t *reading, int *barren, bool *done) {
         reading->last = last;
         int64_t to = (uint64_t)last - (uint64_t)first < STEP_ROWS ? last : first + STEP_ROWS - 1;
         reading->after = first - 1;
-        if (audit_range(reading->peer, &everything, first, to, take, reading, &why)) {
+        if (audit_range(reading->peer, first, to, take, reading, &why)) {
             if (!import_is_full(reading->import)) reading->after = to;
             some = true;
         } else {

@@ -45,13 +45,18 @@ static audit_row_t read_row(sqlite3_stmt *of) {
     return row;
 }
 
-static bool each_row(audit_t *audit, sqlite3_stmt *of, audit_row_fn *take, void *self, buffer_t *why) {
+// Until there are no more, or `take` wants none; what the last step returned.
+static int take_rows(sqlite3_stmt *of, audit_row_fn *take, void *self) {
     int code;
     while ((code = sqlite3_step(of)) == SQLITE_ROW) {
         audit_row_t row = read_row(of);
         if (!take(self, &row)) break;
     }
-    return question_end(audit, of, code, why);
+    return code;
+}
+
+static bool each_row(audit_t *audit, sqlite3_stmt *of, audit_row_fn *take, void *self, buffer_t *why) {
+    return question_end(audit, of, take_rows(of, take, self), why);
 }
 
 // ROWS with the filter's conditions and `more`; owned by *out.
@@ -114,13 +119,32 @@ bool audit_bounds(audit_t *audit, int64_t after, int64_t *first, int64_t *last, 
     return question_end(audit, of, code, why);
 }
 
-bool audit_range(audit_t *audit, const audit_filter_t *filter, int64_t first, int64_t last, audit_row_fn *take, void *self,
-                 buffer_t *why) {
+// Events of the filter with first <= seq <= last.
+static bool range(audit_t *audit, const audit_filter_t *filter, int64_t first, int64_t last, audit_row_fn *take, void *self,
+                  buffer_t *why) {
     sqlite3_stmt *of = NULL;
     if (!prepare_rows(audit, filter, " AND seq BETWEEN :first AND :last ORDER BY seq", &of, why)) return false;
     question_bind_number(of, ":first", first);
     question_bind_number(of, ":last", last);
     return each_row(audit, of, take, self, why);
+}
+
+// Prepared once: a damaged log is asked for one row after the other.
+static sqlite3_stmt *range_statement(audit_t *audit, buffer_t *why) {
+    sqlite3_stmt **at = &audit->statements[STATEMENT_RANGE];
+    if (!*at) question_prepare(audit, ROWS " WHERE seq BETWEEN :first AND :last ORDER BY seq", at, why);
+    return *at;
+}
+
+bool audit_range(audit_t *audit, int64_t first, int64_t last, audit_row_fn *take, void *self, buffer_t *why) {
+    sqlite3_stmt *of = range_statement(audit, why);
+    if (!of) return false;
+    question_bind_number(of, ":first", first);
+    question_bind_number(of, ":last", last);
+    int code = take_rows(of, take, self);
+    bool done = code == SQLITE_DONE || code == SQLITE_ROW || audit_fail(audit, "read from it", why);
+    sqlite3_reset(of);
+    return done;
 }
 
 // A row on its way to who asked for a page.
@@ -144,7 +168,7 @@ static bool read_page(audit_t *audit, const audit_filter_t *filter, int64_t *aft
     if (!audit_bounds(audit, *after, &first, &last, why)) return false;
     if (last <= *after) return true;
     int64_t to = (uint64_t)last - (uint64_t)first < PAGE_ROWS ? last : first + PAGE_ROWS - 1;
-    if (!audit_range(audit, filter, first, to, take_of_page, page, why)) return false;
+    if (!range(audit, filter, first, to, take_of_page, page, why)) return false;
     *after = page->ended ? page->stopped : to;
     *more = *after < last;
     return true;

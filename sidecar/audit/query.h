@@ -47,9 +47,8 @@ bool audit_history(audit_t *audit, slice_t queue, slice_t job, audit_row_fn *tak
 bool audit_bounds(audit_t *audit, int64_t after, int64_t *first, int64_t *last, buffer_t *why);
 // How many commits made this log what it is. Fewer than before: an older copy was put in its place.
 bool audit_commits(audit_t *audit, int64_t *commits, buffer_t *why);
-// Events with first <= seq <= last, in the order of arrival. filter->limit is not looked at.
-bool audit_range(audit_t *audit, const audit_filter_t *filter, int64_t first, int64_t last, audit_row_fn *take, void *self,
-                 buffer_t *why);
+// Events of all kinds with first <= seq <= last, in the order of arrival.
+bool audit_range(audit_t *audit, int64_t first, int64_t last, audit_row_fn *take, void *self, buffer_t *why);
 // The next events above *after in the order of arrival, in a read transaction of its own that looks at a thousand rows at the
 // most. *after moves behind what was looked at, so to call it again goes on; where `take` says false, behind that row. *more:
 // there may be others.

@@ -27,9 +27,10 @@ typedef enum audit_statement {
     STATEMENT_NEWEST,
     STATEMENT_DROP,
     STATEMENT_DROPPED,
-    STATEMENT_VACUUM
+    STATEMENT_VACUUM,
+    STATEMENT_RANGE // of query.c
 } audit_statement_t;
-enum { STATEMENT_COUNT = STATEMENT_VACUUM + 1 };
+enum { STATEMENT_COUNT = STATEMENT_RANGE + 1 };
 
 struct audit {
     sqlite3 *db;
