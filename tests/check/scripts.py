@@ -14,7 +14,7 @@ SECTION = "Least privilege"
 ENTRY = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\+?)\]\s+\S")
 # What a script may call in redis.* and yet needs no right for: they are the engine's own, not commands.
 CONTAINERS = {"client", "pubsub", "script", "xinfo", "config", "acl", "object", "memory", "function"}
-READS = set("""exists get getrange hexists hget hgetall hlen hmget hscan hstrlen lindex llen lpos lrange mget pttl scard sismember smembers
+READS = set("""exists get getrange hexists hget hgetall hlen hmget hscan hstrlen lindex llen lpos lrange mget pttl scard sismember smembers sscan
     strlen time ttl type xinfo xlen xrange xrevrange zcard zcount zmscore zrange zrangebyscore zrank
     zrevrangebyscore zscan zscore""".split())
 

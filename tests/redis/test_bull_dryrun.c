@@ -59,7 +59,7 @@ Test(redis_bull_dryrun, finds_each_right_that_is_missing) {
                                          "linsert",
                                          "sadd",
                                          "sismember",
-                                         "smembers",
+                                         "sscan",
                                          "srem",
                                          "zcount",
                                          "zrem",

@@ -133,7 +133,10 @@ Test(redis_bull_settle, each_broken_precondition_leaves_everything_as_it_is) {
         refused(f.r, ask, "gone");
         redis_ok(f.r, "SADD " BULL "stalled 1");
         redis_ok(f.r, "LREM " BULL "active 0 1"); /* it has finished */
+        bull_expect(settle_with(f.r, ask, false), "gone", NULL, NULL);
+        cr_assert_eq(redis_int(f.r, "SISMEMBER " BULL "stalled 1"), 0, "a mark of what is over goes");
         refused(f.r, ask, "gone");
+        redis_ok(f.r, "SADD " BULL "stalled 1");
         redis_ok(f.r, "LPUSH " BULL "active 1");
         if (v == 2) {
             bull_job(f.r, "1", "0");
@@ -353,9 +356,9 @@ static void mark(redis_t *r, const char *interval, const char *word) {
 }
 
 static redisReply *look(redis_t *r, const char *interval, const char *skip, const char *most, const char *payload) {
-    const char *const keys[] = {BULL "stalled", BULL "active", BULL "stalled-check", META, NULL};
+    const char *const keys[] = {BULL "stalled", BULL "stalled-check", META, NULL};
     bull_call_t call = bull_begin(SCRIPT_bull_stalled, keys);
-    const char *const argv[] = {BULL, interval, skip, most, "1000000", payload, "name", "data"};
+    const char *const argv[] = {BULL, interval, "0", "100", skip, most, "1000000", payload, "name", "data"};
     for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) bull_text(&call, argv[i]);
     return bull_in_vain(&call, r);
 }
@@ -367,12 +370,13 @@ static void expect_told(redisReply *reply, long long all, const char *const *ids
     size_t count = 0;
     cr_assert_str_eq(bull_word(reply), "stalled");
     cr_assert_eq(reply->element[2]->integer, all);
+    cr_assert_str_eq(reply->element[3]->str, "0", "so few are one part");
     for (; ids[count]; count++) {
         bool found = false;
-        for (size_t i = 3; i < reply->elements; i += 4) found |= strcmp(reply->element[i]->str, ids[count]) == 0;
+        for (size_t i = 4; i < reply->elements; i += 4) found |= strcmp(reply->element[i]->str, ids[count]) == 0;
         cr_assert(found, "%s", ids[count]);
     }
-    cr_assert_eq(reply->elements, 3 + 4 * count);
+    cr_assert_eq(reply->elements, 4 + 4 * count);
     freeReplyObject(reply);
 }
 
@@ -426,7 +430,7 @@ Test(redis_bull_settle, a_look_tells_what_a_record_needs) {
     mark(f.r, "0", "marked");
     redisReply *reply = look_now(f.r);
     cr_assert_eq(reply->element[2]->integer, 4);
-    for (size_t i = 3; i < reply->elements; i += 4) {
+    for (size_t i = 4; i < reply->elements; i += 4) {
         const char *id = reply->element[i]->str, *state = reply->element[i + 1]->str, *name = reply->element[i + 2]->str;
         const char *data = reply->element[i + 3]->str;
         if (strcmp(id, "1") == 0) cr_assert(strcmp(state, "") == 0 && strcmp(name, "n") == 0 && strcmp(data, "{}") == 0);
@@ -436,7 +440,7 @@ Test(redis_bull_settle, a_look_tells_what_a_record_needs) {
     }
     freeReplyObject(reply);
     reply = look(f.r, "0", "1", "2", "1000");
-    cr_assert(reply->element[2]->integer == 4 && reply->elements == 3 + 2 * 4, "two of four, behind the first");
+    cr_assert(reply->element[2]->integer == 4 && reply->elements == 4 + 2 * 4, "two of four, behind the first");
     freeReplyObject(reply);
     fixture_stop(&f);
 }

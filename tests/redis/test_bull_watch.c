@@ -425,3 +425,44 @@ Test(redis_bull_watch, promotes_through_the_interface) {
     cr_assert_eq(ops->due_us(queue, -1), -1000);
     teardown(&s);
 }
+
+/* What one look costs does not depend on how many jobs are active; all looks together see each of them. */
+Test(redis_bull_watch, a_check_of_ten_thousand_goes_in_small_parts, .timeout = 60) {
+    enum { ALL = 10000, DEAD = 100, FINISHED = 40 };
+    stand_t s = setup();
+    redis_t *r = s.f.r;
+    redis_ok(r, "EVAL %s 0 %d %d",
+             "for i = 1, ARGV[1] do local key = 'bull:video:' .. i redis.call('LPUSH', 'bull:video:active', i) "
+             "redis.call('HSET', key, 'name', 'n', 'data', '{}', 'opts', '{}', 'timestamp', 1700000000000) "
+             "if i % (ARGV[1] / ARGV[2]) ~= 1 then redis.call('SET', key .. ':lock', 'w') end end",
+             ALL, DEAD);
+    s.f.config->queues[0].policy.alive_timeout_ms = 0;
+    s.f.config->queues[0].own.stalled_interval_ms = 1000;
+    step(&s);
+    cr_assert_eq(redis_int(r, "SCARD " BULL "stalled"), ALL);
+    /* Some finish since, and a Bull before 4.12.3 leaves their marks. */
+    redis_ok(r, "EVAL %s 0 %d",
+             "for i = 1, ARGV[1] do local id = 2 * i redis.call('LREM', 'bull:video:active', 0, id) "
+             "redis.call('DEL', 'bull:video:' .. id, 'bull:video:' .. id .. ':lock') end",
+             FINISHED);
+    cr_assert(wait_for(mono_reached(s.call.next, mono_now()), 5000));
+    char *marked = redis_str(r, "HGET sidecar:video:meta marked"), *now = strdup(marked);
+    long long steps = 0, most = 0;
+    for (; strcmp(marked, now) == 0; steps++) {
+        cr_assert(wait_for(mono_reached(s.call.next, mono_now()), 5000));
+        long long before = server_commandstat(s.f.server, "exists");
+        step(&s);
+        long long looked = server_commandstat(s.f.server, "exists") - before;
+        if (looked > most) most = looked;
+        free(now);
+        now = redis_str(r, "HGET sidecar:video:meta marked");
+        cr_assert_lt(steps, 200);
+    }
+    cr_assert_leq(most, 1500, "one step looked for %lld locks", most);
+    cr_assert_eq(metric_get(&s.metrics->queues[0].retried), DEAD);
+    cr_assert_eq(redis_int(r, "LLEN " BULL "wait"), DEAD);
+    cr_assert_eq(redis_int(r, "LLEN " BULL "active"), ALL - DEAD - FINISHED);
+    free(marked);
+    free(now);
+    teardown(&s);
+}

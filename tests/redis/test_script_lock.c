@@ -432,7 +432,7 @@ static const struct {
     {SCRIPT_bull_promote, "9 sidecar:app:lock b:delayed b:wait b:paused b:meta-paused b:priority b:active sidecar:b:meta "
                           "sidecar:b:aside T app 9 0 b: 9 9"},
     {SCRIPT_bull_mark, "5 sidecar:app:lock b:stalled b:active b:stalled-check sidecar:b:meta T 9 9"},
-    {SCRIPT_bull_stalled, "4 b:stalled b:active b:stalled-check sidecar:b:meta b: 9 0 9 99 99 name"},
+    {SCRIPT_bull_stalled, "3 b:stalled b:stalled-check sidecar:b:meta b: 9 0 9 0 9 99 99 name"},
     {SCRIPT_bull_settle, "14 sidecar:app:lock b:stalled b:active b:wait b:paused b:meta-paused b:failed sidecar:b:recorded "
                          "sidecar:b:failures sidecar:b:meta b:1 b:1:lock b:1:logs sidecar:app:lock T 1 - retry - - 0 9 kind x"},
     {SCRIPT_bull_seen, "3 sidecar:app:lock b:failed sidecar:b:recorded T 600000 9 5"},

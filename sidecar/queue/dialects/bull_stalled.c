@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/crash.h"
 #include "base/json_pick.h"
@@ -17,10 +18,12 @@
 
 enum {
     JOBS = 32,             // that one step settles
+    MARKS = 500,           // that one step looks at: half a ms of Redis
     LOOK_BYTES = 4 << 20,  // of jobs in one look
     RENEW_LEAST_MS = 1000, // the hold on the workers' check is renewed this often at the most
     RENEW_SHARE = 3,       // and so many times in an interval
-    TOLD = 2,              // elements of a job in the look's reply before its fields
+    TOLD_FROM = 4,         // where the first job stands in the look's reply
+    TOLD = 2,              // elements of a job there before its fields
 };
 
 static const char ROLE[] = "monitor";
@@ -41,7 +44,9 @@ struct bull_stalled {
     bool marked;     // our mark stands, and check_at is known
     mono_t check_at; // when it is a whole interval old
     mono_t renew_at; // when the hold is to be renewed
-    int64_t skip;    // stalled jobs that this check could not settle
+    char cursor[24]; // the part of the marks that is looked at; "0" = the first
+    int64_t skip;    // stalled jobs of it that this check could not settle
+    int64_t left;    // and of the parts before
     bool full;       // it was said that the stream is
     bull_case_t cases[JOBS];
 };
@@ -49,6 +54,7 @@ struct bull_stalled {
 bull_stalled_t *bull_stalled_open(const queue_keys_t *at) {
     bull_stalled_t *s = mem_alloc(sizeof *s);
     s->at = at;
+    bull_stalled_forget(s);
     return s;
 }
 
@@ -57,9 +63,14 @@ void bull_stalled_close(bull_stalled_t *s) {
     free(s);
 }
 
+static void from_the_first(bull_stalled_t *s) {
+    snprintf(s->cursor, sizeof s->cursor, "0");
+    s->skip = s->left = 0;
+}
+
 void bull_stalled_forget(bull_stalled_t *s) {
     s->marked = false;
-    s->skip = 0;
+    from_the_first(s);
 }
 
 static int64_t renew_ms(const queue_config_t *queue) {
@@ -96,7 +107,7 @@ static void held(bull_stalled_t *s, watch_call_t *call, const redisReply *reply)
     mono_t now = mono_now();
     if (anew) {
         metric_set(&call->metrics->in_progress, reply_int(reply_at(reply, 2)));
-        s->skip = 0;
+        from_the_first(s);
     }
     s->marked = true;
     s->check_at = mono_add(now, (s->at->config->own.stalled_interval_ms - age) * NS_PER_MS);
@@ -289,13 +300,14 @@ static outcome_t settle_cases(bull_stalled_t *s, watch_call_t *call, size_t coun
 static void look_append(const bull_stalled_t *s, const watch_call_t *call) {
     const queue_keys_t *at = s->at;
     char *prefix = mem_printf("%s:", at->config->own.base);
-    request_script(call->conn, SCRIPT_bull_stalled, 4);
+    request_script(call->conn, SCRIPT_bull_stalled, 3);
     bull_key(call->conn, at, "stalled");
-    bull_key(call->conn, at, "active");
     bull_key(call->conn, at, "stalled-check");
     request_text(call->conn, at->meta);
     request_text(call->conn, prefix);
     request_int(call->conn, at->config->own.stalled_interval_ms);
+    request_text(call->conn, s->cursor);
+    request_int(call->conn, MARKS);
     request_int(call->conn, s->skip);
     request_int(call->conn, JOBS);
     request_int(call->conn, LOOK_BYTES);
@@ -312,7 +324,7 @@ static slice_t bytes_of(const redisReply *reply) {
 // Judges what was told; the cases borrow from the reply.
 static size_t take_cases(bull_stalled_t *s, const watch_call_t *call, const redisReply *reply) {
     size_t count = 0;
-    for (size_t at = 3; at + TOLD + BULL_FIELDS <= reply->elements && count < JOBS; at += TOLD + BULL_FIELDS) {
+    for (size_t at = TOLD_FROM; at + TOLD + BULL_FIELDS <= reply->elements && count < JOBS; at += TOLD + BULL_FIELDS) {
         bull_case_t *c = &s->cases[count++];
         const char *state = reply_text(reply->element[at + 1]);
         int64_t now = number(reply->element[1]);
@@ -324,7 +336,15 @@ static size_t take_cases(bull_stalled_t *s, const watch_call_t *call, const redi
     return count;
 }
 
-// Settles some of what has stalled. *more: there are others.
+// Goes on behind the part that was looked at, if there is more. False: that was the last one.
+static bool next_part(bull_stalled_t *s, const char *cursor) {
+    s->left += s->skip;
+    s->skip = 0;
+    snprintf(s->cursor, sizeof s->cursor, "%s", cursor);
+    return strcmp(s->cursor, "0") != 0;
+}
+
+// Settles some of what has stalled. *more: there may be others.
 static outcome_t check(bull_stalled_t *s, watch_call_t *call, bool *more, fault_t *fault) {
     redisReply *reply;
     *more = false;
@@ -336,7 +356,8 @@ static outcome_t check(bull_stalled_t *s, watch_call_t *call, bool *more, fault_
         told += (int64_t)count;
         *more = count > 0 && told < reply_int(reply_at(reply, 2));
         if (count) settle_cases(s, call, count, fault);
-        if (!*more) s->full = s->full && s->skip > 0;
+        if (!*more && fault->outcome == OUTCOME_OK) *more = next_part(s, reply_text(reply_at(reply, 3)));
+        if (!*more) s->full = s->full && s->left + s->skip > 0;
     } else if (!reply_is(reply_at(reply, 0), "early")) {
         fault_set(fault, OUTCOME_FAULT, "bull_stalled: unexpected reply");
     }

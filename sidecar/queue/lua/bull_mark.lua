@@ -14,7 +14,8 @@
 --          {'type', key, found}
 -- Safe     fenced; what is marked is what is active in this very step. A set that others made since (our hold had ended) counts
 --          for nothing: it is made anew, so no job is found stalled before a whole interval has gone by; nor by the workers, who
---          go on by themselves when we are gone, for the hold outlives the interval that was begun.
+--          go on by themselves when we are gone, for the hold outlives the interval that was begun. A mark that is refused when
+--          the old ones are gone costs an interval and no job. Like Bull's own check it is one step over all that is active.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local wanted = {{'stalled', 'set'}, {'active', 'list'}, {'stalled-check', 'string'}, {'meta', 'hash'}}
 for i = 6, #KEYS do wanted[i - 1] = {KEYS[i], 'hash'} end
@@ -38,12 +39,8 @@ if good and now - marked < interval then
     return {'held', text(now), text(marked)}
 end
 redis.call('SET', KEYS[4], 'sidecar', 'PX', text(math.max(tonumber(ARGV[3]), interval)))
-local active, there, gone = redis.call('LRANGE', KEYS[3], 0, -1), {}, {}
+local active = redis.call('LRANGE', KEYS[3], 0, -1)
+redis.call('DEL', KEYS[2])
 for i = 1, #active, 5000 do redis.call('SADD', KEYS[2], unpack(active, i, math.min(i + 4999, #active))) end
-for _, id in ipairs(active) do there[id] = true end
-for _, id in ipairs(redis.call('SMEMBERS', KEYS[2])) do
-    if not there[id] then gone[#gone + 1] = id end
-end
-for i = 1, #gone, 5000 do redis.call('SREM', KEYS[2], unpack(gone, i, math.min(i + 4999, #gone))) end
 redis.call('HSET', KEYS[5], 'marked', text(now))
 return {'marked', text(now), #active}

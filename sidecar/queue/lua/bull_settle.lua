@@ -2,7 +2,7 @@
 -- bull_settle: gives one stalled job of a Bull 4 queue back to the workers, or ends it, with a record in the failure stream.
 --
 -- KEYS[1]  lock
--- KEYS[2]  stalled   set; the id must still be marked
+-- KEYS[2]  stalled   set; the id must still be marked; a mark of what is not active goes
 -- KEYS[3]  active    list
 -- KEYS[4]  wait      list
 -- KEYS[5]  paused    list
@@ -37,7 +37,11 @@ for _, want in ipairs(wanted) do
     if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
 end
 local id, ends = ARGV[2], ARGV[4] ~= 'retry'
-if redis.call('SISMEMBER', KEYS[2], id) == 0 or not redis.call('LPOS', KEYS[3], id) then return {'gone'} end
+if redis.call('SISMEMBER', KEYS[2], id) == 0 then return {'gone'} end
+if not redis.call('LPOS', KEYS[3], id) then
+    redis.call('SREM', KEYS[2], id) -- before 4.12.3 the mark of a finished job stays
+    return {'gone'}
+end
 if redis.call('EXISTS', KEYS[12]) == 1 then return {'alive'} end
 local is_job = redis.call('TYPE', KEYS[11]).ok == 'hash' and redis.call('HEXISTS', KEYS[11], 'name') == 1
 if is_job == broken then return {'changed'} end
