@@ -91,7 +91,11 @@ extern const audit_command_t audit_backup_command;
          .help = "retries_exhausted, reported, alive_timeout, unreadable, invalid_target, dead_letter, worker_failed "           \
                  "(--failed-by is "                                                                                              \
                  "the same, and what `requeue` and `discard` call it)"},                                                         \
-        {.name = "failed-by", .argument = "NAME", .at = offsetof(audit_ask_t, filter.reason)}, AUDIT_OPTIONS_WHEN
+        {.name = "failed-by",                                                                                                    \
+         .argument = "NAME",                                                                                                     \
+         .at = offsetof(audit_ask_t, filter.reason),                                                                             \
+         .values = AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS},                                                               \
+        AUDIT_OPTIONS_WHEN
 #define AUDIT_OPTION_UTC                                                                                                         \
     {                                                                                                                            \
         .name = "utc", .at = offsetof(audit_ask_t, utc),                                                                         \

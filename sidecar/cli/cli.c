@@ -9,13 +9,8 @@
 #include "queue/dialects/dialect.h"
 
 const cli_command_t *const cli_commands[] = {
-    &cli_run_command,
-    &cli_check_command,
-    &cli_audit_command,
-    &cli_healthcheck_command,
-    &cli_version_command,
-    &cli_help_command,
-    NULL,
+    &cli_run_command,        &cli_check_command,   &cli_audit_command, &cli_healthcheck_command,
+    &cli_completion_command, &cli_version_command, &cli_help_command,  NULL,
 };
 
 enum { WORDS_MAX = 32 };

@@ -113,6 +113,7 @@ extern const cli_command_t cli_run_command;
 extern const cli_command_t cli_check_command;
 extern const cli_command_t cli_audit_command;
 extern const cli_command_t cli_healthcheck_command;
+extern const cli_command_t cli_completion_command;
 extern const cli_command_t cli_version_command;
 extern const cli_command_t cli_help_command;
 

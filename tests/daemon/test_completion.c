@@ -1,0 +1,217 @@
+/* What shells offer: real bash by its completion variables, real zsh on a terminal of its own. */
+#include "base/buffer.h"
+#include "child.h"
+#include "daemon.h"
+#include "tempdir.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { WORDS = 12, PATIENCE_MS = 60000 };
+
+static const char library[] = "/usr/share/bash-completion/bash_completion";
+static char *config; /* of two queues; in the directory of this test */
+
+static const char *program(void) {
+    static char path[4096];
+    const char *binary = getenv("QS_DAEMON");
+    cr_assert_not_null(realpath(binary && *binary ? binary : "build/queue-sidecar", path));
+    return path;
+}
+
+static void write_config(void) {
+    config = temp_path(temp_root(), "two.cfg");
+    FILE *file = fopen(config, "w");
+    cr_assert_not_null(file);
+    fputs("queues = ( { name = \"email\"; }, { name = \"mail:slow\"; } );\n", file);
+    cr_assert_eq(fclose(file), 0);
+}
+
+TestSuite(daemon_completion, .init = write_config);
+
+/* Whether a shell is there, and new enough. */
+static bool have(const char *shell) {
+    child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){shell, "-c", "exit 3", NULL}});
+    bool ended = child_wait(child, PATIENCE_MS) && child->exit_code == 3;
+    child_free(child);
+    return ended;
+}
+
+/* Runs a program to its end and returns what it printed, owned. */
+static char *output_of(const char *const *argv, const char *const *env) {
+    char *out = temp_path(temp_root(), "out"), *err = temp_path(temp_root(), "err");
+    unlink(out);
+    child_t *child = child_start(&(child_spec_t){.argv = argv, .env = env, .out = out, .err = err});
+    cr_assert(child_wait(child, PATIENCE_MS), "%s %s does not end", argv[0], argv[1]);
+    char *said = temp_read(err), *printed = temp_read(out);
+    cr_assert_eq(child->exit_code, 0, "%s %s: %s", argv[0], argv[1], said);
+    child_free(child);
+    free(said);
+    free(out);
+    free(err);
+    return printed;
+}
+
+typedef struct row {
+    const char *words[WORDS]; /* CONFIG is the config above; as bash tears them apart */
+    const char *offers;       /* a line each; "..." = what is asked for stands among others */
+} row_t;
+
+static const row_t bash_rows[] = {
+    {{""}, "run\ncheck\n..."},
+    {{"comp"}, "completion\n"},
+    {{"audit", ""}, "list\nshow\nstats\nrequeue\ndiscard\ntail\nexport\nimport\nbackup\n"},
+    {{"audit", "re"}, "requeue\n"},
+    {{"audit", "list", "--"}, "--config\n--db\n--queue\n--reason\n--since\n..."},
+    {{"audit", "list", "--al"}, "--all-kinds\n"},
+    {{"audit", "list", "-o", ""}, "table\njson\njsonl\ncsv\n"},
+    {{"audit", "tail", "--output", "=", "j"}, "jsonl\n"},
+    {{"audit", "tail", "--output", "="}, "table\njsonl\ncsv\n"},
+    {{"audit", "list", "-r", "w"}, "worker_failed\n"},
+    {{"audit", "requeue", "--failed-by", "al"}, "alive_timeout\n"},
+    {{"audit", "list", "--since", ""}, ""},
+    {{"audit", "show", ""}, ""},
+    {{"audit", "list", "-c", "CONFIG", "--queue", ""}, "email\nmail:slow\n"},
+    {{"audit", "list", "--config", "=", "CONFIG", "-q", "e"}, "email\n"},
+    {{"audit", "requeue", "-c", "CONFIG", "--to", "mail", ":", "s"}, "slow\n"},
+    {{"audit", "list", "-c", "/nowhere", "--queue", ""}, ""},
+    {{"run", "-c", "FOLDER/tw"}, "FOLDER/two.cfg\n"},
+    {{"audit", "import", "FOLDER/tw"}, "FOLDER/two.cfg\n"},
+    {{"check", ""}, "--config\n--redis\n--help\n"},
+    {{"help", "man", ""}, "1\n5\n"},
+    {{"help", "audit", "st"}, "stats\n"},
+    {{"help", "ke"}, "keys\n"},
+    {{"completion", ""}, "bash\nzsh\n"},
+    {{"-"}, "--help\n--version\n"},
+    {{"nonsense", ""}, ""},
+};
+
+/* The text with CONFIG and FOLDER filled in, owned. */
+static char *filled(const char *text) {
+    if (strcmp(text, "CONFIG") == 0) text = "FOLDER/two.cfg";
+    char *all = NULL;
+    bool folder = strncmp(text, "FOLDER", 6) == 0;
+    cr_assert_geq(asprintf(&all, "%s%s", folder ? temp_root() : "", text + (folder ? 6 : 0)), 0);
+    return all;
+}
+
+static void expect_offers(const char *shell, const row_t *row, const char *offers) {
+    char *expected = filled(row->offers);
+    char *more = strstr(expected, "...");
+    if (more) *more = '\0';
+    bool same = more ? strncmp(offers, expected, strlen(expected)) == 0 : strcmp(offers, expected) == 0;
+    buffer_t line = {0};
+    for (int i = 0; row->words[i]; i++) buffer_printf(&line, "%s[%s]", i ? " " : "", row->words[i]);
+    cr_expect(same, "%s, %s: got <%s>, not <%s>", shell, buffer_text(&line), offers, row->offers);
+    buffer_free(&line);
+    free(expected);
+}
+
+static void complete_in_bash(const char *with) {
+    if (!have("bash")) cr_skip_test("bash is not here");
+    for (size_t i = 0; i < sizeof bash_rows / sizeof *bash_rows; i++) {
+        const row_t *row = &bash_rows[i];
+        /* A word with a colon is whole only with the package. */
+        bool colon = row->words[6] && strcmp(row->words[6], ":") == 0;
+        if (colon && strcmp(with, "-") == 0) continue;
+        const char *argv[WORDS + 5] = {"bash", "tests/support/complete.bash", program(), with};
+        char *words[WORDS] = {NULL};
+        for (int w = 0; row->words[w]; w++) argv[4 + w] = words[w] = filled(row->words[w]);
+        char *offers = output_of(argv, (const char *const[]){"QUEUE_SIDECAR_CONFIG=/nowhere", NULL});
+        expect_offers(with, row, strcmp(offers, "\n") == 0 ? "" : offers);
+        free(offers);
+        for (int w = 0; words[w]; w++) free(words[w]);
+    }
+}
+
+Test(daemon_completion, bash_completes_every_kind_of_word, .timeout = 120) { complete_in_bash("-"); }
+
+Test(daemon_completion, bash_completes_with_the_package_bash_completion, .timeout = 120) {
+    if (access(library, R_OK) != 0) cr_skip_test("the package bash-completion is not here");
+    complete_in_bash(library);
+}
+
+typedef struct zsh_row {
+    const char *line;     /* behind the name of the program; a CONFIG in it is filled in */
+    const char *parts[4]; /* stand in what is listed */
+    const char *lacks;    /* does not; NULL = anything may */
+} zsh_row_t;
+
+static const zsh_row_t zsh_rows[] = {
+    {"", {"healthcheck", "-- Ask the audit log about final failures", "completion"}, "--redis"},
+    {"audit ", {"requeue", "-- Final failures, newest first", "backup"}, "healthcheck"},
+    {"audit list --", {"--all-kinds", "-- events of all kinds"}, NULL},
+    {"audit list -o ", {"table", "jsonl", "csv"}, "email"},
+    {"audit tail --output=", {"table", "jsonl", "csv"}, "json "},
+    {"audit list -c CONFIG --queue ", {"email", "mail:slow"}, "table"},
+    {"audit requeue --config=CONFIG --to ", {"email", "mail:slow"}, "table"},
+    {"audit discard --failed-by ", {"retries_exhausted", "worker_failed"}, "email"},
+    {"check -", {"--redis", "connect and run the preflight: version"}, "--ready"},
+    {"help ", {"metrics", "healthcheck"}, "--redis"},
+    {"help audit ", {"requeue"}, "metrics"},
+    {"completion ", {"bash", "zsh"}, "email"},
+};
+
+enum { ZSH_ROWS = sizeof zsh_rows / sizeof *zsh_rows };
+
+static void expect_listed(const zsh_row_t *row, const char *line, const char *all) {
+    char *head = NULL;
+    cr_assert_geq(asprintf(&head, "== %s\n", line), 0);
+    const char *from = strstr(all, head);
+    cr_assert_not_null(from, "%s: %s", line, all);
+    from += strlen(head);
+    const char *end = strstr(from, "\n== ");
+    char *listed = strndup(from, end ? (size_t)(end - from) : strlen(from));
+    for (int p = 0; p < 4 && row->parts[p]; p++)
+        cr_expect_not_null(strstr(listed, row->parts[p]), "<%s> does not offer <%s>: %s", line, row->parts[p], listed);
+    cr_expect(!row->lacks || !strstr(listed, row->lacks), "<%s> offers <%s>: %s", line, row->lacks, listed);
+    free(listed);
+    free(head);
+}
+
+/* All lines go to one zsh: it takes its time to begin. */
+static void complete_in_zsh(const char *fpath) {
+    char *lines[ZSH_ROWS], *path = NULL;
+    const char *argv[ZSH_ROWS + 5] = {"zsh", "-f", "tests/support/complete.zsh", program()};
+    if (!have("zsh")) cr_skip_test("zsh is not here");
+    for (size_t i = 0; i < ZSH_ROWS; i++) {
+        const char *line = zsh_rows[i].line, *place = strstr(line, "CONFIG");
+        cr_assert_geq(asprintf(&lines[i], "queue-sidecar %.*s%s%s", place ? (int)(place - line) : (int)strlen(line), line,
+                               place ? config : "", place ? place + 6 : ""),
+                      0);
+        argv[4 + i] = lines[i];
+    }
+    cr_assert_geq(asprintf(&path, "FPATH_DIR=%s", fpath), 0);
+    char *all = output_of(argv, (const char *const[]){path, "QUEUE_SIDECAR_CONFIG=/nowhere", NULL});
+    for (size_t i = 0; i < ZSH_ROWS; i++) {
+        expect_listed(&zsh_rows[i], lines[i], all);
+        free(lines[i]);
+    }
+    free(all);
+    free(path);
+}
+
+Test(daemon_completion, zsh_completes_when_the_script_is_sourced, .timeout = 120) { complete_in_zsh(""); }
+
+Test(daemon_completion, zsh_completes_from_its_function_path, .timeout = 120) {
+    char *dir = temp_dir("zsh"), *file = temp_path(dir, "_queue-sidecar");
+    FILE *out = fopen(file, "w");
+    cr_assert_not_null(out);
+    fputs(daemon_run("completion", "zsh")->out, out);
+    cr_assert_eq(fclose(out), 0);
+    complete_in_zsh(dir);
+    free(file);
+    free(dir);
+}
+
+Test(daemon_completion, wants_a_shell) {
+    cr_expect_eq(daemon_run("completion")->code, 2);
+    cr_expect_not_null(strstr(daemon_run("completion", "fish")->err, "bash or zsh? Not for `fish`"));
+    cr_expect_eq(daemon_run("completion", "queues", "-c", "/nowhere")->code, 78);
+    cr_expect_str_eq(daemon_run("completion", "queues", "-c", config)->out, "email\nmail:slow\n");
+}

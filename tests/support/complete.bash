@@ -1,0 +1,28 @@
+#!/bin/bash
+# What bash would offer, a line each: complete.bash PROGRAM LIBRARY WORD..., the last word being the one that is typed. LIBRARY is
+# the file of the package bash-completion, or - for none.
+set -u
+program=$1
+library=$2
+shift 2
+set +u # what others wrote follows
+# shellcheck source=/dev/null
+[ "$library" = - ] || . "$library"
+eval "$("$program" completion bash)"
+COMP_WORDS=("$program" "$@")
+COMP_CWORD=$#
+COMP_LINE=$program
+for word in "$@"; do
+    case $word in
+    = | :) COMP_LINE+=$word ;; # as bash tears --name=value and a:b apart
+    *) case $COMP_LINE in
+        *[=:]) COMP_LINE+=$word ;;
+        *) COMP_LINE+=" $word" ;;
+        esac ;;
+    esac
+done
+COMP_POINT=${#COMP_LINE}
+COMP_TYPE=9
+COMP_KEY=9
+_queue_sidecar "$program" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+printf '%s\n' "${COMPREPLY[@]}"

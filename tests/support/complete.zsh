@@ -1,0 +1,35 @@
+#!/bin/zsh -f
+# What a real zsh lists behind each line: complete.zsh PROGRAM LINE..., with "== LINE" above. The program must be called queue-sidecar
+# in the lines; its directory is put in front of PATH. FPATH_DIR, if set, is where an installed _queue-sidecar lies; else its
+# script is sourced.
+zmodload zsh/zpty
+program=$1
+shift
+zpty inner zsh -f -i
+feed() { zpty -w inner "$1"; }
+# Reads until the text has come; what came before it is in $heard.
+hear() {
+    heard=
+    local piece
+    while [[ $heard != *$1* ]]; do
+        zpty -r inner piece || exit 1
+        heard+=$piece
+    done
+}
+feed 'PS1= RPS1= PS2=; unsetopt zle_bracketed_paste 2>/dev/null; unset zle_bracketed_paste; stty columns 250 rows 200 -echo; TERM=dumb'
+feed "path=(${(q)program:h} \$path)"
+[[ -z $FPATH_DIR ]] || feed "fpath=(${(q)FPATH_DIR} \$fpath)"
+feed 'autoload -Uz compinit && compinit -u -D'
+[[ -n $FPATH_DIR ]] || feed 'source <(queue-sidecar completion zsh)'
+# One match a line, none of them inserted.
+feed "zstyle ':completion:*' list-packed false; zstyle ':completion:*' insert-tab false; setopt no_list_ambiguous no_always_last_prompt list_rows_first"
+feed "zstyle ':completion:*' list-prompt ''; LISTMAX=0; bindkey '^I' list-choices; bindkey '^U' kill-whole-line"
+feed 'print READY$((1 + 1))'
+hear READY2
+for line; do
+    zpty -w -n inner "$line"$'\t'$'\x15'"print DONE\$((1 + 1))"$'\n'
+    hear DONE2
+    heard=${heard%DONE2*}
+    print -r -- "== $line"
+    print -r -- "${heard#*$line}"
+done
