@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "base/wakeup.h"
 
 struct health {
     metrics_t *metrics;
@@ -33,6 +34,13 @@ void health_watch(health_t *health, const role_t *const *roles, size_t count) {
     pthread_mutex_lock(&health->mutex);
     health->count = count < HEALTH_ROLES ? count : HEALTH_ROLES;
     for (size_t i = 0; i < health->count; i++) health->roles[i] = roles[i];
+    pthread_mutex_unlock(&health->mutex);
+}
+
+void health_wake(health_t *health, const char *role) {
+    pthread_mutex_lock(&health->mutex);
+    for (size_t i = 0; i < health->count; i++)
+        if (strcmp(health->roles[i]->name, role) == 0) wakeup_raise(health->roles[i]->wake_fd);
     pthread_mutex_unlock(&health->mutex);
 }
 

@@ -19,6 +19,9 @@ void health_free(health_t *health);       // takes; NULL is fine
 // These roles count from now on; when it returns nobody looks at earlier ones any more. Borrowed.
 void health_watch(health_t *health, const role_t *const *roles, size_t count);
 
+// Ends the wait of the role of that name, if it is watched.
+void health_wake(health_t *health, const char *role);
+
 // Why the newest configuration is refused; NULL = it is in effect. Copied.
 void health_config(health_t *health, const char *refused);
 

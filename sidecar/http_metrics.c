@@ -10,13 +10,21 @@ static const char TURNS_HELP[] = "1 while the role's loop turns as it should";
 static const char IDLE_HELP[] = "time since the role's last tick ended; -1 before the first one";
 static const char COUNTER[] = "counter";
 static const char GAUGE[] = "gauge";
+#define LEVEL GAUGE
+#define SINCE GAUGE
+enum { IS_LEVEL = false, IS_SINCE = true };
 
 // One family over all queues: what its rows are made of.
 typedef struct family {
     buffer_t *out;
+    const metrics_t *metrics;
+    mono_t now;
     const char *name;
-    size_t offset; // of the number in metrics_queue_t
+    size_t offset; // of the number in metrics_queue_t, or of the first of several
     double scale;
+    bool is_age;               // it is a time, and told as the time that has passed since
+    const char *label;         // beside `queue`
+    const char *const *values; // of the label, NULL-terminated
 } family_t;
 
 static void head(buffer_t *out, const char *name, const char *type, const char *help) {
@@ -51,6 +59,30 @@ static void add_row(void *self, const metrics_queue_t *queue) {
     value(family->out, metric_get(number), family->scale);
 }
 
+// A size is told while it is known.
+static void add_size(void *self, const metrics_queue_t *queue) {
+    const family_t *family = self;
+    const metric_t *number = (const void *)((const char *)queue + family->offset);
+    int64_t found = metric_get(number);
+    if (found < 0 || !metrics_counted(queue, family->now)) return;
+    if (family->is_age) found = metrics_age_ms(family->metrics, found, family->now);
+    buffer_printf(family->out, METRICS_PREFIX "%s{queue=\"", family->name);
+    label(family->out, queue->name);
+    buffer_str(family->out, "\"}");
+    value(family->out, found, family->scale);
+}
+
+static void add_values(void *self, const metrics_queue_t *queue) {
+    const family_t *family = self;
+    const metric_t *numbers = (const void *)((const char *)queue + family->offset);
+    for (size_t i = 0; family->values[i]; i++) {
+        buffer_printf(family->out, METRICS_PREFIX "%s{queue=\"", family->name);
+        label(family->out, queue->name);
+        buffer_printf(family->out, "\",%s=\"%s\"}", family->label, family->values[i]);
+        value(family->out, metric_get(&numbers[i]), 1);
+    }
+}
+
 static void add_buckets(void *self, const metrics_queue_t *queue) {
     static const int64_t bounds[METRICS_LATENESS_BUCKETS - 1] = METRICS_LATENESS_BOUNDS;
     const family_t *family = self;
@@ -83,8 +115,38 @@ static void add_roles(health_t *health, buffer_t *out) {
         buffer_printf(out, METRICS_PREFIX "role_idle_seconds{role=\"%s\"} %.3f\n", beats[i].name, beats[i].age_s);
 }
 
+static void add_sizes(family_t *family, metrics_t *metrics) {
+#define X(field, kind, name_, scale_, help)                                                                                      \
+    head(family->out, name_, kind, help);                                                                                        \
+    family->name = (name_);                                                                                                      \
+    family->offset = offsetof(metrics_queue_t, field);                                                                           \
+    family->scale = (scale_);                                                                                                    \
+    family->is_age = IS_##kind;                                                                                                  \
+    metrics_each(metrics, add_size, family);
+    METRICS_SIZES(X)
+#undef X
+}
+
+#define VALUE(value) #value,
+static void add_labelled(family_t *family, metrics_t *metrics) {
+#define X(field, name_, label_, list, help)                                                                                      \
+    {                                                                                                                            \
+        static const char *const values[] = {list(VALUE) NULL};                                                                  \
+        head(family->out, name_, COUNTER, help);                                                                                 \
+        family->name = (name_);                                                                                                  \
+        family->offset = offsetof(metrics_queue_t, field);                                                                       \
+        family->label = (label_);                                                                                                \
+        family->values = values;                                                                                                 \
+        metrics_each(metrics, add_values, family);                                                                               \
+    }
+    METRICS_BY_LABEL(X)
+#undef X
+}
+#undef VALUE
+
 void http_metrics(metrics_t *metrics, health_t *health, buffer_t *out) {
-    family_t family = {.out = out};
+    family_t family = {.out = out, .metrics = metrics, .now = mono_now()};
+    if (metrics_scraped(metrics, family.now)) health_wake(health, "leader"); // who leads counts
     head(out, "build_info", GAUGE, BUILD_HELP);
     buffer_str(out, METRICS_PREFIX "build_info{version=\"" QS_VERSION "\"} 1\n");
 #define X(field, kind, name_, scale_, help)                                                                                      \
@@ -104,6 +166,8 @@ void http_metrics(metrics_t *metrics, health_t *health, buffer_t *out) {
     }
     METRICS_QUEUE(X)
 #undef X
+    add_sizes(&family, metrics);
+    add_labelled(&family, metrics);
     family.name = LATENESS;
     head(out, family.name, "histogram", LATENESS_HELP);
     metrics_each(metrics, add_buckets, &family);
@@ -122,6 +186,10 @@ void http_metrics_list(buffer_t *out) {
     list(out, "role_idle_seconds", GAUGE, "role", IDLE_HELP);
 #define X(field, kind, name, scale, help) list(out, name, kind, "queue", help);
     METRICS_QUEUE(X)
+    METRICS_SIZES(X)
+#undef X
+#define X(field, name, label, values, help) list(out, name, COUNTER, "queue, " label, help);
+    METRICS_BY_LABEL(X)
 #undef X
     list(out, LATENESS, "histogram", "queue", LATENESS_HELP);
 }

@@ -7,6 +7,7 @@
 #include "base/backoff.h"
 #include "base/buffer.h"
 #include "base/log.h"
+#include "leader_census.h"
 #include "leader_preflight.h"
 #include "queue/conn.h"
 #include "queue/lock.h"
@@ -58,6 +59,7 @@ struct leader {
     bool was_connected;
     mono_t said_connected; // when the log was last told of a connection: one that comes and goes must not fill it
     findings_t *findings;  // of the preflight
+    counting_t *counting;
     stand_t *stands;
     atomic_bool heir; // somebody is to take the locks over within this process
 };
@@ -72,6 +74,7 @@ leader_t *leader_new(const keyspace_t *keys, leases_t *leases, metrics_t *metric
     conn_limit_timeout(leader->conn, (int)(patience_ms > LEAST_PATIENCE_MS ? patience_ms : LEAST_PATIENCE_MS));
     leader->ear = conn_new(&keys->config->redis, "queue-sidecar-vacant", stop);
     leader->findings = findings_new(keys, leases, metrics);
+    leader->counting = counting_new(keys, leases, metrics);
     leader->stands = mem_array(keys->seat_count, sizeof *leader->stands);
     return leader;
 }
@@ -81,6 +84,7 @@ void leader_free(leader_t *leader) {
     for (size_t i = 0; i < leader->keys->seat_count; i++) free(leader->stands[i].foreign);
     free(leader->stands);
     findings_free(leader->findings);
+    counting_free(leader->counting);
     buffer_free(&leader->heard);
     conn_free(leader->conn);
     conn_free(leader->ear);
@@ -112,6 +116,7 @@ static void begin_term(leader_t *leader, size_t seat) {
 static void end_term(leader_t *leader, size_t seat, const char *reason) {
     stand_t *stand = &leader->stands[seat];
     lease_end(leader->leases, seat);
+    counting_forget(leader->counting, leader->keys->seats[seat].first_queue, leader->keys->seats[seat].queue_count);
     metric_add(&leader->metrics->leading, -1);
     metric_add(&leader->metrics->terms_lost, 1);
     log_warn(ROLE, NULL, "no longer leading", F_STR("seat", seat_name(leader, seat)), F_STR("reason", reason),
@@ -413,6 +418,7 @@ static void notice_close(leader_t *leader) {
 
 void leader_tick(void *self, role_wait_t *wait) {
     leader_t *leader = self;
+    fault_t fault;
     notice_close(leader);
     expire(leader, mono_now());
     if (mono_reached(leader->retry_at, mono_now())) listen_for_vacancies(leader);
@@ -421,6 +427,9 @@ void leader_tick(void *self, role_wait_t *wait) {
         if (mono_reached(leader->retry_at, now) && mono_reached(leader->stands[i].next, now)) act(leader, i);
     }
     look_again_at_barred(leader, mono_now());
+    bool usable = mono_reached(leader->retry_at, mono_now()) && conn_is_open(leader->conn);
+    if (usable && counting_step(leader->counting, leader->conn, &fault) != OUTCOME_OK) put_off(leader, NULL, &fault);
+    wait->until = mono_max(counting_next(leader->counting), leader->retry_at);
     int64_t standing_by = 0;
     for (size_t i = 0; i < leader->keys->seat_count; i++) {
         const stand_t *stand = &leader->stands[i];

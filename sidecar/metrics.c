@@ -5,6 +5,11 @@
 
 #include "base/buffer.h"
 
+enum {
+    WANTED_S = 120, // after a scrape sizes are counted for so long
+    COUNTED_S = 60, // and are told for so long after they were counted
+};
+
 static const int64_t BOUNDS[METRICS_LATENESS_BUCKETS - 1] = METRICS_LATENESS_BOUNDS;
 
 metrics_t *metrics_new(size_t places) {
@@ -39,7 +44,11 @@ static metrics_queue_t *place_for(metrics_t *metrics, const char *name) {
 static void clear(metrics_queue_t *queue) {
 #define X(name, kind, family, scale, help) metric_set(&queue->name, 0);
     METRICS_QUEUE(X)
+    METRICS_SIZES(X)
 #undef X
+    for (size_t i = 0; i < METRICS_REASON_COUNT; i++) metric_set(&queue->ended_by[i], 0);
+    for (size_t i = 0; i < METRICS_CAUSE_COUNT; i++) metric_set(&queue->stalled_by[i], 0);
+    metric_set(&queue->counted_ns, 0);
     for (size_t i = 0; i < METRICS_LATENESS_BUCKETS; i++) metric_set(&queue->lateness[i], 0);
     free(queue->name);
     queue->name = NULL;
@@ -72,6 +81,38 @@ void metrics_each(metrics_t *metrics, void (*visit)(void *self, const metrics_qu
     for (size_t i = 0; i < metrics->queue_count; i++)
         if (metrics->queues[i].name && metrics->queues[i].served) visit(self, &metrics->queues[i]);
     pthread_mutex_unlock(&metrics->mutex);
+}
+
+static bool within(int64_t then_ns, mono_t now, int64_t seconds) { return then_ns && now.ns - then_ns < seconds * NS_PER_S; }
+
+bool metrics_scraped(metrics_t *metrics, mono_t now) {
+    return !within(atomic_exchange_explicit(&metrics->scraped_ns, now.ns, memory_order_relaxed), now, WANTED_S / 2);
+}
+
+bool metrics_wanted(const metrics_t *metrics, mono_t now) { return within(metric_get(&metrics->scraped_ns), now, WANTED_S); }
+
+bool metrics_counted(const metrics_queue_t *queue, mono_t now) { return within(metric_get(&queue->counted_ns), now, COUNTED_S); }
+
+int64_t metrics_age_ms(const metrics_t *metrics, int64_t since_ms, mono_t now) {
+    int64_t redis_ms = now.ns / NS_PER_MS + metric_get(&metrics->redis_ahead_ms);
+    return since_ms < redis_ms ? redis_ms - since_ms : 0;
+}
+
+void metrics_end(metrics_queue_t *queue, const char *reason, int64_t n) {
+    static const char *const reasons[] = {
+#define X(value) [REASON_##value] = #value,
+        METRICS_REASONS(X)
+#undef X
+    };
+    size_t i = 0;
+    while (i < REASON_worker_failed && strcmp(reasons[i], reason) != 0) i++;
+    metric_add(&queue->ended, n);
+    metric_add(&queue->ended_by[i], n);
+}
+
+void metrics_stall(metrics_queue_t *queue, metrics_cause_t cause) {
+    metric_add(&queue->stalled, 1);
+    metric_add(&queue->stalled_by[cause], 1);
 }
 
 void metrics_lateness(metrics_queue_t *queue, int64_t us, int64_t jobs) {

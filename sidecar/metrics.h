@@ -9,11 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "config.h"
 
 // X(name, kind, family, scale, help): of the instance.
-// The row: field, COUNTER or GAUGE, name of the family after METRICS_PREFIX, what the number is divided by to be in the base
-// unit, and what it tells.
+// The row: field, COUNTER or GAUGE, name of the family after METRICS_PREFIX ("" = it is not exposed as it is), what the number is
+// divided by to be in the base unit, and what it tells. Of a queue also LEVEL, a gauge that is told while the queue is counted
+// and the number is not negative; and SINCE, a LEVEL that holds a time by Redis's clock in ms (INT64_MAX = none) and is told as
+// an age.
 #define METRICS_PREFIX "queue_sidecar_"
 
 #define METRICS_INSTANCE(X)                                                                                                      \
@@ -60,12 +63,13 @@
     X(large, GAUGE, "large_entries", 1, "entries left in delayed because they are larger than max_payload")                      \
     X(passes, COUNTER, "passes_total", 1, "complete passes over the backup list")                                                \
     X(pass_us, COUNTER, "pass_seconds_total", 1000000, "time that they took")                                                    \
-    X(in_progress, GAUGE, "in_progress", 1, "jobs that the last pass met")                                                       \
-    X(stalled, COUNTER, "stalled_total", 1, "executions found stalled")                                                          \
+    X(in_progress, GAUGE, "", 1, "jobs that the last pass met")                                                                  \
+    X(in_progress_since_ms, GAUGE, "", 1, "since when the oldest of them is, by Redis's clock; 0 = unknown")                     \
+    X(stalled, COUNTER, "", 1, "executions found stalled, whatever the cause")                                                   \
     X(retried, COUNTER, "retries_total", 1, "jobs given back to the workers")                                                    \
     X(retried_unrecorded, COUNTER, "retries_unrecorded_total", 1, "of them, while the failure stream was full")                  \
-    X(ended, COUNTER, "final_failures_total", 1, "final failures")                                                               \
-    X(failed_recorded, COUNTER, "worker_failures_total", 1, "failures that workers decided, and that were recorded")             \
+    X(ended, COUNTER, "", 1, "final failures, whatever the reason")                                                              \
+    X(failed_recorded, COUNTER, "", 1, "of them, those that workers decided, and that were recorded")                            \
     X(stray_reports, COUNTER, "stray_reports_total", 1, "reports removed because no pass met their job")                         \
     X(sentinels, COUNTER, "sentinels_planted_total", 1, "sentinels planted")                                                     \
     X(old_sentinels, COUNTER, "sentinels_removed_total", 1, "sentinels removed because there was a newer one")                   \
@@ -76,6 +80,61 @@
     X(faults, COUNTER, "faults_total", 1, "requests refused by a fault of keys, rights or configuration")                        \
     X(lateness_us, COUNTER, "", 1000000, "sum of lateness; each job of a batch counts as late as the oldest one in it")          \
     X(lateness_max_us, GAUGE, "lateness_max_seconds", 1000000, "greatest lateness seen")
+
+// Sizes are read by who leads the queue, every few seconds while somebody scrapes (leader_census.h).
+#define COUNTED " (told by the leader alone)"
+#define METRICS_SIZES(X)                                                                                                         \
+    X(delayed_jobs, LEVEL, "delayed_jobs", 1, "jobs in delayed" COUNTED)                                                         \
+    X(ready_jobs, LEVEL, "ready_jobs", 1, "jobs in ready, which wait for a worker" COUNTED)                                      \
+    X(in_progress_jobs, LEVEL, "in_progress_jobs", 1, "jobs that workers have taken" COUNTED)                                    \
+    X(next_due_ms, LEVEL, "next_due_timestamp_seconds", 1000,                                                                    \
+      "when the first job in delayed falls due, since 1970 by Redis's clock; absent where there is none")                        \
+    X(due_since_ms, SINCE, "oldest_due_age_seconds", 1000,                                                                       \
+      "for how long the first job in delayed is due and not moved; 0 = none is due" COUNTED)                                     \
+    X(running_since_ms, SINCE, "oldest_in_progress_age_seconds", 1000,                                                           \
+      "for how long the oldest job in progress is, since it was first seen so; 0 = none is" COUNTED)                             \
+    X(stream_records, LEVEL, "failure_stream_records", 1, "entries of the failure stream" COUNTED)                               \
+    X(stream_bytes, LEVEL, "failure_stream_bytes", 1, "bytes of their values" COUNTED)                                           \
+    X(stream_full_percent, LEVEL, "failure_stream_full_ratio", 100,                                                              \
+      "share of stream.max_bytes that they take; at 1 no job is ended any more" COUNTED)
+
+// Counters of a queue with one more label: X(name, family, label, values, help). Every value is told from the start.
+#define METRICS_BY_LABEL(X)                                                                                                      \
+    X(ended_by, "final_failures_total", "reason", METRICS_REASONS, "final failures: records that went into the failure stream")  \
+    X(stalled_by, "stalled_total", "cause", METRICS_CAUSES,                                                                      \
+      "executions found stalled: timeout = past protected_timeout, without heartbeats; heartbeat_lost = past it, and its "       \
+      "heartbeat is gone; worker_gone = its worker's heartbeat is gone; lock_lost = its lock in Bull is gone; alive_timeout")
+
+// Reasons of records of kind `failed`.
+#define METRICS_REASONS(X)                                                                                                       \
+    X(retries_exhausted)                                                                                                         \
+    X(reported)                                                                                                                  \
+    X(alive_timeout)                                                                                                             \
+    X(unreadable)                                                                                                                \
+    X(invalid_target)                                                                                                            \
+    X(dead_letter)                                                                                                               \
+    X(worker_failed)
+
+#define METRICS_CAUSES(X)                                                                                                        \
+    X(timeout)                                                                                                                   \
+    X(heartbeat_lost)                                                                                                            \
+    X(worker_gone)                                                                                                               \
+    X(lock_lost)                                                                                                                 \
+    X(alive_timeout)
+
+typedef enum metrics_reason {
+#define X(value) REASON_##value,
+    METRICS_REASONS(X)
+#undef X
+        METRICS_REASON_COUNT
+} metrics_reason_t;
+
+typedef enum metrics_cause {
+#define X(value) CAUSE_##value,
+    METRICS_CAUSES(X)
+#undef X
+        METRICS_CAUSE_COUNT
+} metrics_cause_t;
 
 // Upper bounds of the lateness histogram, in us; one more bucket holds what is above.
 #define METRICS_LATENESS_BOUNDS                                                                                                  \
@@ -89,7 +148,11 @@ typedef _Atomic int64_t metric_t;
 typedef struct metrics_queue {
 #define X(name, kind, family, scale, help) metric_t name;
     METRICS_QUEUE(X)
+    METRICS_SIZES(X)
 #undef X
+    metric_t ended_by[METRICS_REASON_COUNT];
+    metric_t stalled_by[METRICS_CAUSE_COUNT];
+    metric_t counted_ns;                         // of mono_t: when the sizes were read; 0 = they do not count
     metric_t lateness[METRICS_LATENESS_BUCKETS]; // jobs, not cumulative
     char *name;                                  // of the queue; NULL = the place is free. Owned; guarded by the metrics' mutex
     bool served;                                 // stands in the configuration in effect; likewise
@@ -99,6 +162,8 @@ typedef struct metrics {
 #define X(name, kind, family, scale, help) metric_t name;
     METRICS_INSTANCE(X)
 #undef X
+    metric_t scraped_ns;     // of mono_t: when /metrics was last asked for; 0 = never
+    metric_t redis_ahead_ms; // Redis's clock less mono_t in ms, as the last count found it
     metrics_queue_t *queues; // owned; in the order in which they were first asked for
     size_t queue_count;      // places
     pthread_mutex_t mutex;   // guards names and `served`
@@ -120,6 +185,21 @@ void metrics_each(metrics_t *metrics, void (*visit)(void *self, const metrics_qu
 static inline void metric_add(metric_t *metric, int64_t n) { atomic_fetch_add_explicit(metric, n, memory_order_relaxed); }
 static inline void metric_set(metric_t *metric, int64_t n) { atomic_store_explicit(metric, n, memory_order_relaxed); }
 static inline int64_t metric_get(const metric_t *metric) { return atomic_load_explicit(metric, memory_order_relaxed); }
+
+// Somebody asks for the numbers. True: nobody did for so long that whoever counts should be woken.
+bool metrics_scraped(metrics_t *metrics, mono_t now);
+// Whether somebody did lately, so that it is worth to count.
+bool metrics_wanted(const metrics_t *metrics, mono_t now);
+// Whether the sizes of this queue were read so lately that they can be told.
+bool metrics_counted(const metrics_queue_t *queue, mono_t now);
+// How long ago `since_ms` was, by Redis's clock; 0 where it is to come.
+int64_t metrics_age_ms(const metrics_t *metrics, int64_t since_ms, mono_t now);
+
+// A final failure, or `n` of them, that the sidecar or a worker decided; what is no reason (see METRICS_REASONS) counts as
+// worker_failed.
+void metrics_end(metrics_queue_t *queue, const char *reason, int64_t n);
+// An execution that was found stalled.
+void metrics_stall(metrics_queue_t *queue, metrics_cause_t cause);
 
 // Records that `jobs` reached ready at most `us` after their due time; a negative `us` counts as 0.
 void metrics_lateness(metrics_queue_t *queue, int64_t us, int64_t jobs);

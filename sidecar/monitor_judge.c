@@ -70,6 +70,7 @@ static bool meet(const judge_t *j, const entry_t *entry, const stamp_t *stamp, c
     const ward_report_t *report = ward_report_of(j->ward, &entry->digest);
     sighting_t sighting = {
         .stamp = *stamp, .now = j->ward->now, .began = j->ward->look.now, .copies = ward_met(j->ward, &entry->digest)};
+    ward_met_since(j->ward, stamp->seen);
     sighting.heartbeat = strcmp(policy->heartbeat, "off") == 0 ? HEARTBEAT_NONE : HEARTBEAT_UNKNOWN;
     if (j->ops->pass->of_worker) sighting.silence_ms = j->ward->interval_ms;
     if (report) sighting.report = report->ends ? REPORT_END : REPORT_RETRY;
@@ -238,6 +239,14 @@ static bool due_to_end(const judge_t *j, const suspect_t *suspect) {
     return suspect->verdict.attempts > policy_of(j)->retry_times || suspect->sighting.report == REPORT_END;
 }
 
+// What an execution was found stalled by; see METRICS_BY_LABEL.
+static metrics_cause_t cause_of(const suspect_t *suspect) {
+    const sighting_t *s = &suspect->sighting;
+    if (suspect->verdict.kind == VERDICT_END && strcmp(suspect->verdict.reason, "alive_timeout") == 0) return CAUSE_alive_timeout;
+    if (s->heartbeat != HEARTBEAT_GONE) return CAUSE_timeout;
+    return s->silence_ms ? CAUSE_worker_gone : CAUSE_heartbeat_lost;
+}
+
 // What has come of one settle. What did not come to be is looked at again by the next pass.
 static void note_settled(const judge_t *j, const suspect_t *suspect, settled_t settled) {
     metrics_queue_t *metrics = j->ward->metrics;
@@ -245,9 +254,12 @@ static void note_settled(const judge_t *j, const suspect_t *suspect, settled_t s
     switch (settled) {
     case SETTLED:
     case SETTLED_UNRECORDED:
-        metric_add(ends ? &metrics->ended : &metrics->retried, 1);
+        if (ends)
+            metrics_end(metrics, suspect->verdict.reason, 1);
+        else
+            metric_add(&metrics->retried, 1);
         workers_forget(&j->ward->workers, &suspect->entry->digest); // whoever has it next is another
-        if (!suspect->report) metric_add(&metrics->stalled, 1);
+        if (!suspect->report) metrics_stall(metrics, cause_of(suspect));
         if (settled == SETTLED_UNRECORDED) metric_add(&metrics->retried_unrecorded, 1);
         if (!ends && due_to_end(j, suspect)) metric_add(&metrics->copies, 1);
         if (suspect->report) j->ward->unsettled = true; // our own write has made Redis forget to tell of the next report

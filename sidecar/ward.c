@@ -65,6 +65,7 @@ void ward_forget(ward_t *ward) {
     ward->hushed = 0;
     ward->soonest = (mono_t){0};
     ward->passes = 0;
+    metric_set(&ward->metrics->in_progress_since_ms, 0);
     free(ward->refused);
     ward->refused = NULL;
     ward->page = PAGE_FIRST;
@@ -126,6 +127,7 @@ static void quieten(ward_t *ward) {
     drop_sets(ward);
     drop_reports(ward);
     metric_set(&ward->metrics->in_progress, 0);
+    metric_set(&ward->metrics->in_progress_since_ms, 0);
 }
 
 void ward_safety(ward_t *ward, mono_t now) {
@@ -155,6 +157,7 @@ bool ward_begin(ward_t *ward, const backup_look_t *look, mono_t now) {
     ward->ended = look->entries == 0;
     ward->jobs = 0;
     ward->block_count = 0;
+    ward->since = INT64_MAX;
     ward->nearest = INT64_MAX;
     ward->cursor = 0;
     ward->now = look->now;
@@ -291,6 +294,11 @@ bool ward_met(ward_t *ward, const digest_t *digest) {
     return keymap_find(&ward->copies, digest->bytes) || (suspect && *suspect > 1);
 }
 
+void ward_met_since(ward_t *ward, int64_t since) {
+    if (since <= 0) since = ward->now;
+    if (since < ward->since) ward->since = since;
+}
+
 void ward_verdict(ward_t *ward, const verdict_t *verdict) {
     switch (verdict->kind) {
     case VERDICT_LEAVE:
@@ -367,6 +375,7 @@ void ward_end(ward_t *ward, mono_t now) {
     if (!ward->met_sentinel && !ward->reads_only) ward->look.sentinel_len = 0; // it is gone: the next one that is met is it
     metric_add(&ward->metrics->passes, 1);
     metric_set(&ward->metrics->in_progress, ward->jobs);
+    metric_set(&ward->metrics->in_progress_since_ms, ward->since == INT64_MAX ? 0 : ward->since);
     int64_t took = mono_diff(now, ward->began);
     metric_add(&ward->metrics->pass_us, took / NS_PER_US);
     int64_t pause = took > WARD_LEAST_MS * NS_PER_MS ? took : WARD_LEAST_MS * NS_PER_MS;

@@ -68,6 +68,7 @@ typedef struct ward {
     bool met_sentinel;
     bool ended;      // no further entry is wanted
     int64_t jobs;    // that it met
+    int64_t since;   // since when the oldest of them is in progress, in ms by Redis's clock; INT64_MAX = it met none
     int64_t nearest; // the earliest time, in ms by Redis's clock, at which a verdict could change
     int64_t now;     // the last time that Redis told
     bool unsettled;  // something is to be looked at again at once
@@ -119,6 +120,8 @@ void ward_asked(ward_t *ward, size_t count);
 void ward_page(ward_t *ward, const backup_page_t *page, size_t asked);
 // Notes one job; tells whether there is, as far as is known, another of the same bytes.
 bool ward_met(ward_t *ward, const digest_t *digest);
+// Since when the job that was just met is in progress, in ms by Redis's clock; 0 = since now.
+void ward_met_since(ward_t *ward, int64_t since);
 void ward_verdict(ward_t *ward, const verdict_t *verdict);
 // A key of the wrong type was in the way of one settle: for the rest of the pass others of its kind need not be tried.
 void ward_block(ward_t *ward, bool retries, const char *ready);

@@ -122,6 +122,7 @@ Test(redis_bull_reader, a_record_says_what_bull_knows) {
     free(sha256);
     free(payload);
     cr_expect_eq(metric_get(&desk.metrics->queues[0].failed_recorded), 1);
+    cr_expect_eq(metric_get(&desk.metrics->queues[0].ended_by[REASON_worker_failed]), 1);
     desk_stop(&desk);
 }
 

@@ -129,6 +129,8 @@ Test(redis_bull_watch, a_stalled_job_goes_back_and_then_ends) {
     cr_assert_eq(redis_int(r, "ZCARD " BULL "failed"), 1);
     cr_assert_eq(redis_int(r, "EXISTS " BULL "active"), 0);
     cr_assert_eq(metric_get(&s.metrics->queues[0].stalled), 2);
+    cr_assert_eq(metric_get(&s.metrics->queues[0].stalled_by[CAUSE_lock_lost]), 2);
+    cr_assert_eq(metric_get(&s.metrics->queues[0].ended_by[REASON_retries_exhausted]), 1);
     teardown(&s);
 }
 
@@ -332,6 +334,8 @@ Test(redis_bull_watch, ids_in_delayed_that_name_no_job_end) {
     cr_assert_eq(redis_int(r, "ZCARD " BULL "delayed"), 1, "late is a job, and waits for its time");
     redis_expect(r, "x", "LINDEX " BULL "wait 0");
     cr_assert_eq(metric_get(&s.metrics->queues[0].ended), 4);
+    cr_assert_eq(metric_get(&s.metrics->queues[0].ended_by[REASON_invalid_target]), 1);
+    cr_assert_eq(metric_get(&s.metrics->queues[0].ended_by[REASON_unreadable]), 3);
     teardown(&s);
 }
 

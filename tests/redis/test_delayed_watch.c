@@ -79,7 +79,7 @@ Test(redis_delayed_watch, an_event_that_nobody_handles_is_ended) {
     expect_recorded(&d, "attempts", "3");
     expect_recorded(&d, "payload", "{\"payload\":{},\"type\":\"" WELCOME "\",\"attempt\":4,\"logContext\":{}}");
     expect_recorded(&d, "error", NULL);
-    cr_assert_eq(metric_get(&of(&d)->ended), 1);
+    cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_retries_exhausted]), 1);
     cr_assert_eq(fixture_log_count("a job has failed for good"), 1);
     /* The bytes that the stream holds are counted. */
     char *counted = redis_str(d.f.r, "HGET sidecar:email:meta bytes");

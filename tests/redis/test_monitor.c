@@ -20,6 +20,8 @@ Test(redis_monitor, a_stalled_job_is_retried_and_then_ends_with_one_record) {
     cr_assert_eq(records(&d), 2);
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 0);
     cr_assert_eq(metric_get(&of(&d)->stalled), 2);
+    cr_assert_eq(metric_get(&of(&d)->stalled_by[CAUSE_timeout]), 2);
+    cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_retries_exhausted]), 1);
     cr_assert_eq(metric_get(&of(&d)->retried), 1);
     cr_assert_eq(metric_get(&of(&d)->ended), 1);
     close_desk(&d);
@@ -75,6 +77,8 @@ Test(redis_monitor, a_heartbeat_keeps_a_job_and_its_loss_is_noticed_twice) {
     redis_ok(d.f.r, "DEL 7_alive");
     until(&d, waiting(&d, JOB));
     expect_reason(&d, "retried", "stalled 1 -");
+    cr_assert_eq(metric_get(&of(&d)->stalled_by[CAUSE_heartbeat_lost]), 1);
+    cr_assert_eq(metric_get(&of(&d)->stalled), 1);
     close_desk(&d);
 }
 
@@ -165,6 +169,8 @@ Test(redis_monitor, a_report_is_answered_at_once) {
     redis_ok(d.f.r, "HSET email:errors a again");
     until(&d, records(&d) == 3);
     expect_reason(&d, "failed", "reported 2 again");
+    cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_reported]), 2);
+    cr_assert_eq(metric_get(&of(&d)->stalled), 0);
     work_on(&d, "c"); /* a report that comes with its job, before anybody has seen that */
     redis_ok(d.f.r, "HSET email:errors c early");
     until(&d, waiting(&d, "c"));
@@ -214,6 +220,8 @@ Test(redis_monitor, alive_timeout_ends_what_is_too_old) {
     work_on(&d, "no age");
     until(&d, records(&d) == 1);
     expect_reason(&d, "failed", "alive_timeout 1 -");
+    cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_alive_timeout]), 1);
+    cr_assert_eq(metric_get(&of(&d)->stalled_by[CAUSE_alive_timeout]), 1);
     passes(&d, 2);
     cr_assert_eq(working(&d, young) + working(&d, "no age"), 2);
     free(old);

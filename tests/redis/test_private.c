@@ -60,6 +60,7 @@ Test(redis_private, with_heartbeats_silence_is_enough) {
     cr_assert_eq(there(&d, "queue-living", "its job"), 1);
     cr_assert_eq(count(&d, "LLEN fights"), 2);
     expect_value(&d, "retried", "worker", "dead");
+    cr_assert_eq(metric_get(&of(&d)->stalled_by[CAUSE_worker_gone]), 2);
     redis_ok(d.f.r, "DEL living_alive");
     until(&d, there(&d, "fights", "its job"));
     close_desk(&d);

@@ -18,6 +18,7 @@ Test(redis_private_letters, are_recorded_once_and_stay) {
     expect_value(&d, "failed", "size", "26");
     cr_assert_eq(count(&d, "LLEN fights-dlq"), 3);
     cr_assert_eq(metric_get(&of(&d)->failed_recorded), 3);
+    cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_dead_letter]), 3);
     close_desk(&d);
 }
 

@@ -92,3 +92,46 @@ Test(unit_metrics, a_queue_keeps_its_place_and_numbers) {
     cr_assert_eq(metric_get(&a->promoted), 3);
     metrics_free(metrics);
 }
+
+static mono_t at_s(int64_t seconds) { return (mono_t){(1000 + seconds) * NS_PER_S}; }
+
+Test(unit_metrics, sizes_are_wanted_for_two_minutes_after_a_scrape) {
+    metrics_t *metrics = metrics_new(1);
+    cr_assert_not(metrics_wanted(metrics, at_s(0)), "nobody ever asked");
+    cr_assert(metrics_scraped(metrics, at_s(0)), "whoever counts sleeps");
+    cr_assert_not(metrics_scraped(metrics, at_s(59)));
+    cr_assert(metrics_wanted(metrics, at_s(59 + 119)) && !metrics_wanted(metrics, at_s(59 + 120)));
+    cr_assert(metrics_scraped(metrics, at_s(59 + 60)), "rather too often than never");
+    cr_assert(metrics_scraped(metrics, at_s(1000)));
+    metrics_free(metrics);
+}
+
+Test(unit_metrics, sizes_are_told_for_a_minute_and_ages_run_on) {
+    metrics_t *metrics = metrics_new(1);
+    metrics_queue_t *queue = &metrics->queues[0];
+    cr_assert_not(metrics_counted(queue, at_s(0)));
+    metric_set(&queue->counted_ns, at_s(0).ns);
+    cr_assert(metrics_counted(queue, at_s(59)) && !metrics_counted(queue, at_s(60)));
+    metric_set(&metrics->redis_ahead_ms, 500000); /* Redis's clock is at 1,500 s now */
+    cr_assert_eq(metrics_age_ms(metrics, 1490000, at_s(0)), 10000);
+    cr_assert_eq(metrics_age_ms(metrics, 1490000, at_s(7)), 17000);
+    cr_assert_eq(metrics_age_ms(metrics, 1500001, at_s(0)), 0);
+    cr_assert_eq(metrics_age_ms(metrics, INT64_MAX, at_s(0)), 0);
+    metrics_free(metrics);
+}
+
+Test(unit_metrics, ends_by_reason_and_stalls_by_cause_and_in_all) {
+    metrics_t *metrics = metrics_new(1);
+    metrics_queue_t *queue = &metrics->queues[0];
+    static const char *const reasons[] = {"retries_exhausted", "reported",    "alive_timeout", "unreadable",
+                                          "invalid_target",    "dead_letter", "worker_failed"};
+    cr_assert_eq(sizeof reasons / sizeof *reasons, METRICS_REASON_COUNT);
+    for (size_t i = 0; i < METRICS_REASON_COUNT; i++) metrics_end(queue, reasons[i], (int64_t)i + 1);
+    for (size_t i = 0; i < METRICS_REASON_COUNT; i++) cr_assert_eq(metric_get(&queue->ended_by[i]), i + 1, "%s", reasons[i]);
+    metrics_end(queue, "of a later version", 1);
+    cr_assert_eq(metric_get(&queue->ended_by[REASON_worker_failed]), 8);
+    cr_assert_eq(metric_get(&queue->ended), 29);
+    metrics_stall(queue, CAUSE_lock_lost);
+    cr_assert(metric_get(&queue->stalled) == 1 && metric_get(&queue->stalled_by[CAUSE_lock_lost]) == 1);
+    metrics_free(metrics);
+}

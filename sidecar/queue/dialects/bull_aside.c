@@ -113,7 +113,7 @@ static void note_settled(bull_aside_t *s, watch_call_t *call, const bull_ghost_t
     switch (settled) {
     case SETTLED:
         if (ghost->verdict == ASIDE_FORGET) break;
-        metric_add(&call->metrics->ended, 1);
+        metrics_end(call->metrics, ghost->reason, 1);
         snprintf(id, sizeof id, "%.*s", (int)event->job.len, event->job.len ? event->job.data : "");
         log_warn(ROLE, s->at->config->name, "an id in delayed names no job: it has failed for good",
                  F_STR("reason", ghost->reason), F_STR("job", id));

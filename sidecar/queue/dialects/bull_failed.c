@@ -253,6 +253,7 @@ static outcome_t read_record(bull_failed_t *s, watch_call_t *call, sent_t *sent,
     if (reply_is(word, "settled")) {
         crash_at("bull_record_answered");
         metric_add(&call->metrics->failed_recorded, 1);
+        metrics_end(call->metrics, sent->reason, 1);
         if (sent->kept) bull_heard_answered(&s->heard, sent->id, call->now);
         if (!call->dry) say(s, sent->id, sent->reason);
     } else if (reply_is(word, "full")) {

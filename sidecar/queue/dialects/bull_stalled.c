@@ -258,8 +258,11 @@ static void note_settled(bull_stalled_t *s, watch_call_t *call, const bull_case_
     switch (settled) {
     case SETTLED:
     case SETTLED_UNRECORDED:
-        metric_add(is_retry(c) ? &call->metrics->retried : &call->metrics->ended, 1);
-        metric_add(&call->metrics->stalled, 1);
+        if (is_retry(c))
+            metric_add(&call->metrics->retried, 1);
+        else
+            metrics_end(call->metrics, c->reason, 1);
+        metrics_stall(call->metrics, CAUSE_lock_lost);
         if (settled == SETTLED_UNRECORDED) metric_add(&call->metrics->retried_unrecorded, 1);
         if (!call->dry) say(s, c);
         break;

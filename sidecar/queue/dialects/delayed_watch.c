@@ -230,7 +230,7 @@ static void append_settle(finding_t *finding) {
 
 static void note_ended(finding_t *finding) {
     char *job = shown(finding->event.job), *reason = shown(finding->event.reason);
-    metric_add(&finding->call->metrics->ended, 1);
+    metrics_end(finding->call->metrics, reason, 1);
     log_warn(ROLE, finding->board->keys->config->name, "a job has failed for good", F_STR("reason", reason), F_STR("job", job),
              F_INT("attempts", finding->event.attempts));
     free(job);

@@ -143,6 +143,7 @@ static outcome_t record_all(watch_call_t *call, const letter_t *found, size_t co
     if (recorded) {
         log_warn(ROLE, queue, "workers gave jobs up; their dead letters are recorded", F_INT("jobs", recorded));
         metric_add(&call->metrics->failed_recorded, recorded);
+        metrics_end(call->metrics, "dead_letter", recorded);
     }
     if (*full)
         log_error(ROLE, queue, "the failure stream is half full: dead letters are not recorded until it shrinks",

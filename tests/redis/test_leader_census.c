@@ -1,0 +1,169 @@
+/* What the leader counts for /metrics: right numbers while somebody scrapes, and not one command else. */
+#include "fixture.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WITH_TTL(ttl)                                                                                                            \
+    "group = \"app\"; lock = { ttl = \"" ttl "\"; }; monitor = { scan_interval = \"50ms\"; }; stream = { max_bytes = "           \
+    "\"1MiB\"; }; queues = ( { name = \"email\"; heartbeat = \"off\"; }, { name = \"fights\"; dialect = "                        \
+    "\"private_queues\"; main = \"m\"; private = \"queue-*\"; heartbeat = \"off\"; } );"
+#define QUEUES WITH_TTL("600ms")
+
+typedef struct {
+    fixture_t f;
+    crew_t crew;
+} desk_t;
+
+static void open_desk(desk_t *d, const char *config, int roles) {
+    d->f = fixture_start(&(fixture_options_t){.config = config, .closed = true});
+    crew_start(&d->crew, d->f.keys, CREW_LEADER | roles);
+    cr_assert(stage_until(&d->crew.stage, metric_get(&d->crew.metrics->leading), 8000));
+}
+
+static void close_desk(desk_t *d) {
+    crew_stop(&d->crew);
+    fixture_stop(&d->f);
+}
+
+static metrics_queue_t *of(desk_t *d, size_t queue) { return &d->crew.metrics->queues[queue]; }
+
+/* By a command that nothing else calls here. */
+static long long counts(desk_t *d) { return server_commandstat(d->f.server, "xlen"); }
+
+static void scrape(desk_t *d) { metrics_scraped(d->crew.metrics, mono_now()); }
+
+/* Counts that are so many s of our clock apart. */
+static void later(desk_t *d, int64_t seconds) {
+    int64_t before = metric_get(&of(d, 0)->counted_ns);
+    fixture_step_boottime(seconds * 1000);
+    scrape(d);
+    cr_assert(
+        stage_until(&d->crew.stage, metric_get(&of(d, 0)->counted_ns) > before && metrics_counted(of(d, 0), mono_now()), 8000),
+        "%s", fixture_log());
+}
+
+Test(redis_leader_census, nothing_is_counted_while_nobody_scrapes) {
+    desk_t d;
+    open_desk(&d, QUEUES, 0);
+    long long before = counts(&d); /* of the preflight */
+    stage_run(&d.crew.stage, 1000);
+    cr_assert_eq(counts(&d), before);
+    scrape(&d);
+    cr_assert(stage_until(&d.crew.stage, counts(&d) == before + 2, 8000), "once for each queue");
+    stage_run(&d.crew.stage, 1000);
+    cr_assert_leq(counts(&d), before + 4, "and then not for 5 s");
+    fixture_step_boottime(121000);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading), 8000));
+    before = counts(&d);
+    stage_run(&d.crew.stage, 1000);
+    cr_assert_eq(counts(&d), before, "nobody has scraped for two minutes");
+    scrape(&d);
+    cr_assert(stage_until(&d.crew.stage, counts(&d) >= before + 2, 8000));
+    close_desk(&d);
+}
+
+Test(redis_leader_census, numbers_are_those_of_redis, .timeout = 60) {
+    desk_t d;
+    open_desk(&d, QUEUES, CREW_MONITOR);
+    redis_ok(d.f.r, "ZADD email:delayed 1000 a 9000000000000 b");
+    redis_ok(d.f.r, "RPUSH email 1 2 3");
+    redis_ok(d.f.r, "RPUSH email:backup x y");
+    redis_ok(d.f.r, "RPUSH queue-one done running");
+    redis_ok(d.f.r, "XADD sidecar:email:failures * event e");
+    redis_ok(d.f.r, "HSET sidecar:email:meta bytes 262144");
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d, 0)->passes) > 2 && metric_get(&of(&d, 1)->passes) > 2, 8000));
+    scrape(&d);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d, 1)->counted_ns), 8000));
+    const metrics_queue_t *email = of(&d, 0), *fights = of(&d, 1);
+    cr_assert(metric_get(&email->delayed_jobs) == 2 && metric_get(&email->ready_jobs) == 3);
+    cr_assert_eq(metric_get(&email->in_progress_jobs), 2);
+    cr_assert(metric_get(&email->next_due_ms) == 1000 && metric_get(&email->due_since_ms) == 1000);
+    cr_assert(metric_get(&email->stream_records) == 1 && metric_get(&email->stream_bytes) == 262144);
+    cr_assert_eq(metric_get(&email->stream_full_percent), 25);
+    int64_t age_ms = metrics_age_ms(d.crew.metrics, metric_get(&email->running_since_ms), mono_now());
+    cr_assert(age_ms >= 0 && age_ms < wait_scaled_ms(20000), "%lld", (long long)age_ms);
+    cr_assert_eq(metric_get(&fights->in_progress_jobs), 1, "by its passes");
+    cr_assert(metric_get(&fights->running_since_ms) > 0 && metric_get(&fights->running_since_ms) < INT64_MAX);
+    cr_assert(metric_get(&fights->delayed_jobs) < 0 && metric_get(&fights->due_since_ms) < 0 &&
+              metric_get(&fights->next_due_ms) < 0);
+    /* Redis's clock: a job that is due an hour ago by it. */
+    redis_ok(d.f.r, "FLUSHALL");
+    redis_ok(d.f.r, "EVAL %s 1 email:delayed", "redis.call('ZADD', KEYS[1], (redis.call('TIME')[1] - 3600) * 1000, 'a')");
+    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading), 8000));
+    later(&d, 5);
+    age_ms = metrics_age_ms(d.crew.metrics, metric_get(&email->due_since_ms), mono_now());
+    cr_assert(age_ms >= 3600000 && age_ms < 3601000 + wait_scaled_ms(20000), "%lld", (long long)age_ms);
+    cr_assert_eq(metric_get(&email->running_since_ms), INT64_MAX, "nothing is in progress");
+    redis_ok(d.f.r, "DEL email:delayed");
+    later(&d, 5);
+    cr_assert(metric_get(&email->delayed_jobs) == 0 && metric_get(&email->due_since_ms) == INT64_MAX);
+    cr_assert_lt(metric_get(&email->next_due_ms), 0);
+    close_desk(&d);
+}
+
+Test(redis_leader_census, who_does_not_lead_tells_nothing) {
+    desk_t d;
+    open_desk(&d, QUEUES, 0);
+    scrape(&d);
+    cr_assert(stage_until(&d.crew.stage, metrics_counted(of(&d, 1), mono_now()), 8000));
+    redis_ok(d.f.r, "SET sidecar:app:lock another PX 600000");
+    cr_assert(stage_until(&d.crew.stage, !metric_get(&d.crew.metrics->leading), 8000));
+    cr_assert(!metrics_counted(of(&d, 0), mono_now()) && !metrics_counted(of(&d, 1), mono_now()));
+    long long before = counts(&d);
+    scrape(&d);
+    stage_run(&d.crew.stage, 500);
+    cr_assert_eq(counts(&d), before);
+    close_desk(&d);
+}
+
+Test(redis_leader_census, a_key_of_the_wrong_type_is_said_once_and_spoils_no_other_number) {
+    desk_t d;
+    open_desk(&d, WITH_TTL("60s"), 0);
+    redis_ok(d.f.r, "RPUSH email 1 2 3");
+    redis_ok(d.f.r, "SET email:delayed x");
+    for (int i = 0; i < 3; i++) later(&d, 5);
+    cr_assert(metric_get(&of(&d, 0)->delayed_jobs) < 0 && metric_get(&of(&d, 0)->ready_jobs) == 3);
+    cr_assert_eq(fixture_log_count("some sizes of this queue are not known"), 1);
+    cr_assert_eq(fixture_log_count("email:delayed: WRONGTYPE"), 1);
+    cr_assert_geq(metric_get(&of(&d, 0)->faults), 3);
+    redis_ok(d.f.r, "DEL email:delayed");
+    later(&d, 5);
+    cr_assert_eq(metric_get(&of(&d, 0)->delayed_jobs), 0);
+    cr_assert_eq(fixture_log_count("all sizes of this queue are known again"), 1);
+    cr_assert_eq(metric_get(&d.crew.metrics->terms), 1, "nobody lost the lock by it");
+    close_desk(&d);
+}
+
+Test(redis_leader_census, many_queues_are_counted_by_and_by) {
+    buffer_t config = {0};
+    desk_t d;
+    buffer_str(&config, "group = \"app\"; queues = (");
+    for (int i = 0; i < 400; i++) buffer_printf(&config, "%s{ name = \"q%d\"; }", i ? ", " : "", i);
+    buffer_str(&config, ");");
+    open_desk(&d, config.data, 0);
+    for (int i = 0; i < 400; i++) redis_ok(d.f.r, "RPUSH q%d %s", i, "job");
+    scrape(&d);
+    cr_assert(stage_until(&d.crew.stage, metrics_counted(of(&d, 399), mono_now()), 20000));
+    for (size_t i = 0; i < 400; i++) cr_assert(metrics_counted(of(&d, i), mono_now()) && metric_get(&of(&d, i)->ready_jobs) == 1);
+    buffer_free(&config);
+    close_desk(&d);
+}
+
+Test(redis_leader_census, a_server_that_is_away_is_met_by_the_leader_as_ever) {
+    desk_t d;
+    open_desk(&d, QUEUES, 0);
+    scrape(&d);
+    cr_assert(stage_until(&d.crew.stage, metrics_counted(of(&d, 1), mono_now()), 8000));
+    server_kill(d.f.server);
+    fixture_step_boottime(5000);
+    scrape(&d);
+    cr_assert(stage_until(&d.crew.stage, !metric_get(&d.crew.metrics->leading), 8000));
+    server_restart(d.f.server, SERVER_LOSE_DATA);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading), 8000));
+    scrape(&d);
+    cr_assert(stage_until(&d.crew.stage, metrics_counted(of(&d, 1), mono_now()), 20000), "%s", fixture_log());
+    close_desk(&d);
+}
