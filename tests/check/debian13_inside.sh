@@ -7,7 +7,7 @@ sh deploy/deps.sh suite
 echo "== building: $(gcc --version | head -n 1), hiredis $(pkg-config --modversion hiredis), libconfig $(pkg-config --modversion libconfig), SQLite $(sqlite3 --version | cut -d' ' -f1)"
 make -s -j2 suite TEST_CFLAGS=-O0
 failed=
-jobs=$((3 * $(nproc)))
+jobs=$((2 * $(nproc)))
 [ "$jobs" -le 8 ] || jobs=8
 run() { # server, filter
     echo "== $2 with $("$1" --version | cut -d' ' -f1-3)"

@@ -6,9 +6,11 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 make=${MAKE:-make}
-# Tests mostly wait: for a timeout that they are about, for a process that they have started.
-jobs=$((3 * $(nproc)))
+# Tests mostly wait: for a timeout that they are about, for a process that they have started. Those with clients of many
+# languages less so.
+jobs=$(($(nproc) + 1))
 [ "$jobs" -le 8 ] || jobs=8
+in_process_jobs=$((jobs + 1))
 
 reports=$(mktemp -d)
 trap 'rm -rf "$reports"' EXIT
@@ -66,7 +68,7 @@ in_process() {
     log=log_path=$reports/report:print_stacktrace=1
     ASAN_OPTIONS=$log:detect_leaks=1:detect_stack_use_after_return=1 LSAN_OPTIONS=$log UBSAN_OPTIONS=$log \
         QS_DAEMON=build/address-undefined/queue-sidecar QS_TEST_SLOW=3 \
-        $fixed timeout --foreground -k 10 900 build/address-undefined/tests/suite -j"$jobs" --timeout 240 --filter '@(unit|redis)_*/*'
+        $fixed timeout --foreground -k 10 900 build/address-undefined/tests/suite -j"$in_process_jobs" --timeout 240 --filter '@(unit|redis)_*/*'
     code=$?
     found=$(grep -lE 'Sanitizer|runtime error' "$reports"/* 2>/dev/null | while IFS= read -r file; do
         ! is_ours "$file" || echo "$file"

@@ -70,13 +70,17 @@ enum { HUGE = 3, HUGE_BYTES = 15 << 20, PACED_MS = 6000 };
     "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, string.rep('x', ARGV[2]) .. i) end return redis.call('ZCARD', "        \
     "KEYS[1])"
 
-/* Microseconds that Redis has spent in our scripts. */
-static int64_t script_us(const desk_t *d) {
-    char *info = server_info(d->f.server, "commandstats");
-    const char *at = strstr(info, "cmdstat_evalsha:"), *usec = at ? strstr(at, "usec=") : NULL;
-    int64_t us = usec ? strtoll(usec + 5, NULL, 10) : 0;
+/* Microseconds of a processor that Redis has used; the time on its clock would grow with whatever else the machine does. */
+static int64_t redis_cpu_us(const desk_t *d) {
+    static const char *const names[] = {"used_cpu_sys:", "used_cpu_user:"};
+    char *info = server_info(d->f.server, "cpu");
+    double seconds = 0;
+    for (int i = 0; i < 2; i++) {
+        const char *at = strstr(info, names[i]);
+        if (at) seconds += strtod(at + strlen(names[i]), NULL);
+    }
     free(info);
-    return us;
+    return (int64_t)(seconds * 1e6);
 }
 
 /* Each add makes the head worth a look, and each look at such a head is dear. A tenth of the time is what they may take, and as
@@ -85,15 +89,15 @@ Test(redis_dispatcher, dear_entries_and_a_busy_producer_leave_redis_to_the_other
     desk_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("max_payload = \"1MiB\";")});
     cr_assert_eq(redis_int(d.f.r, "EVAL %s 1 email:delayed %d %d", HUGE_ONES, HUGE, HUGE_BYTES), HUGE);
-    int64_t start = wait_now_us(), before = script_us(&d);
+    int64_t start = wait_now_us(), before = redis_cpu_us(&d);
     long long jobs = 0;
     while (wait_now_us() - start < INT64_C(1000) * PACED_MS) {
         redis_ok(d.f.r, "ZADD email:delayed 10 job%lld", ++jobs);
         stage_step(&d.crew.stage, 2);
     }
-    int64_t spent = script_us(&d) - before, elapsed = wait_now_us() - start;
+    int64_t spent = redis_cpu_us(&d) - before, elapsed = wait_now_us() - start;
     cr_assert_gt(spent, 0);
-    cr_assert_lt(spent, elapsed / 2, "scripts took %lld of %lld us", (long long)spent, (long long)elapsed);
+    cr_assert_lt(spent, elapsed / 2, "redis worked for %lld of %lld us", (long long)spent, (long long)elapsed);
     cr_assert_gt(ready(&d), jobs / 2, "of %lld small jobs %lld are ready", jobs, ready(&d));
     cr_assert(stage_until(&d.crew.stage, ready(&d) == jobs, 10000), "%lld of %lld", ready(&d), jobs);
     cr_assert_eq(delayed(&d), HUGE);
