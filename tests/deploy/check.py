@@ -3,6 +3,7 @@
 import sys
 
 import configs
+import monitoring
 import policy
 import render
 import schema
@@ -59,6 +60,11 @@ def main(tools):
     verdict("selftest", selftest.offences(spoilt), f"{len(selftest.SPOILT)} spoilt manifests are seen")
     if "schemas" in tools:
         verdict("schemas", schemas(cases, spoilt), f"{objects} objects pass, {len(selftest.INVALID)} spoilt ones do not")
+    verdict("alerts", monitoring.texts(), f"{len(monitoring.alerts())} alerts, each with a test and an entry in the runbook")
+    verdict("dashboard", monitoring.dashboard(), "it asks for metrics that exist")
+    if "promtool" in tools:
+        verdict("promtool", [*monitoring.rules(), *monitoring.queries()], "rules, their tests, and the queries of the dashboard")
+        verdict("tests of alerts", monitoring.unseen(), "none of the alerts can be silenced unseen")
     return int(failed)
 
 

@@ -19,6 +19,8 @@ fi
 
 tools=
 [ -e "$place/schemas.skipped" ] || tools=schemas
+sh tests/support/promtool.sh || code=1
+[ ! -x build/promtool ] || tools="$tools promtool"
 if [ ! -x "$place/bin/kustomize" ]; then
     echo "deploy: renderings are skipped: there is no kustomize"
 elif ! python3 -c 'import yaml' 2>/dev/null; then

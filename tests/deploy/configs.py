@@ -59,6 +59,12 @@ def of_workload(doc, maps):
     retain = quantity(re.search(r"retain_bytes *= ([^;]*);", values).group(1))
     if retain == 0 or 2 * retain + 100 * 2**20 > room(doc):
         yield f"audit.retain_bytes ({retain}) is too much for its volume ({room(doc)})"
+    # As measured (deploy/README.md, "Sizes").
+    served = values[values.index("queues = (") :]
+    largest = max(quantity(size) for size in re.findall(r"max_payload *= ([^;]*);", served))
+    memory = quantity(sidecar(doc)["resources"]["limits"]["memory"])
+    if 16 * 2**20 + 12 * largest > memory:
+        yield f"jobs of max_payload ({largest}) may take more than its memory ({memory})"
 
 
 def offences(case):

@@ -1,0 +1,68 @@
+#!/bin/sh
+# What an instance takes, as deploy/README.md tells it: sh tests/deploy/size.sh [SECONDS]. A private redis-server, one sidecar with http
+# on, scraped each second: first idle, then with 1,000 delayed jobs a second falling due, then with 100 final failures a second.
+# Prints resident memory (and how much of it is its own) and processor time in thousandths of a core, as Kubernetes counts it.
+set -eu
+cd "$(dirname "$0")/../.."
+seconds=${1:-30}
+program=${QS_PROGRAM:-build/queue-sidecar}
+work=$(mktemp -d)
+redis=
+sidecar=
+finish() {
+    [ -z "$sidecar" ] || kill "$sidecar" 2>/dev/null || true
+    [ -z "$redis" ] || kill "$redis" 2>/dev/null || true
+    wait
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 1' HUP INT TERM
+
+redis-server --port 0 --unixsocket "$work/redis" --save '' --dir "$work" >/dev/null &
+redis=$!
+cli() { redis-cli -s "$work/redis" "$@"; }
+until cli ping >/dev/null 2>&1; do sleep 0.1; done
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+cat >"$work/size.cfg" <<EOF
+group = "size"; redis = { socket = "$work/redis"; }; audit = { path = "$work/audit.db"; }; http = { port = $port; };
+queues = ( { name = "email"; retry_times = 0; }, { name = "sms"; } );
+EOF
+"$program" run -c "$work/size.cfg" 2>"$work/log" &
+sidecar=$!
+until grep -q '"msg":"leading"' "$work/log"; do
+    kill -0 "$sidecar" && sleep 0.1
+done
+
+ticks() { awk '{ print $14 + $15 }' "/proc/$sidecar/stat"; }
+idle() { :; }
+# For each second of work one burst: jobs that fall due over that second, and workers that take all of ready.
+delayed() {
+    now=$(date +%s)
+    awk -v s="$now" -v n="$1" 'BEGIN { for (i = 0; i < 1000; i++) printf "ZADD email:delayed %d%03d job-%d-%d-%080d\r\n", s + 1, i, n, i, 0 }' |
+        cli --pipe >/dev/null
+    cli ltrim email 1 0 >/dev/null
+}
+failures() {
+    awk -v n="$1" 'BEGIN { for (i = 0; i < 100; i++) {
+        job = sprintf("job-%d-%d-%080d", n, i, 0)
+        printf "LPUSH email:backup %s\r\nHSET email:errors %s !broken\r\n", job, job } }' | cli --pipe >/dev/null
+}
+measure() { # what to do, what it is called
+    ticks=$(ticks)
+    from=$(date +%s%N)
+    n=0
+    while [ $n -lt "$seconds" ]; do
+        "$1" $n
+        curl -fs "http://127.0.0.1:$port/metrics" >/dev/null
+        n=$((n + 1))
+        sleep "$(awk -v from="$from" -v now="$(date +%s%N)" -v n=$n 'BEGIN { left = n - (now - from) / 1e9; print (left > 0 ? left : 0) }')"
+    done
+    to=$(date +%s%N)
+    awk -v what="$2" -v ticks="$(($(ticks) - ticks))" -v ns="$((to - from))" -v hz="$(getconf CLK_TCK)" '
+        /^VmRSS/ { rss = $2 } /^RssAnon/ { own = $2 } /^VmHWM/ { top = $2 }
+        END { printf "%-28s %5.1f MiB resident (%.1f of it its own, %.1f at most), %4.1fm processor time\n",
+                  what, rss / 1024, own / 1024, top / 1024, ticks / hz / (ns / 1e9) * 1000 }' "/proc/$sidecar/status"
+}
+measure idle "idle, scraped"
+measure delayed "1,000 delayed jobs a second"
+measure failures "100 final failures a second"
