@@ -149,6 +149,13 @@ static void take_sentinel(tally_t *tally, const char *text) {
         memcpy(tally->look.random, random + 1, sizeof tally->look.random);
 }
 
+// As settle.lua counts: who trims or deletes the stream by hand does not count, and the rest has its share.
+static void take_bytes(census_t *out, int64_t bytes, int64_t entries) {
+    bool cut = entries > out->records && out->records >= 0;
+    double share = cut ? (double)out->records / (double)entries : 1;
+    out->record_bytes = bytes > 0 ? (int64_t)((double)bytes * share) : 0;
+}
+
 static void take_row(count_t *c, const row_t *row, const redisReply *reply) {
     const char *text = reply_text(reply);
     census_t *out = &c->out[row->queue];
@@ -175,7 +182,7 @@ static void take_row(count_t *c, const row_t *row, const redisReply *reply) {
         break;
     case MEASURE_SENTINEL: take_sentinel(tally, text); break;
     case MEASURE_RECORDS: out->records = number; break;
-    case MEASURE_RECORD_BYTES: out->record_bytes = number > 0 ? number : 0; break;
+    case MEASURE_RECORD_BYTES: take_bytes(out, number, strtoll(rest, NULL, 10)); break; // behind MEASURE_RECORDS
     }
 }
 

@@ -10,7 +10,11 @@
 local measures = {}
 function measures.length(key) return redis.pcall('LLEN', key) end
 function measures.records(key) return redis.pcall('XLEN', key) end
-function measures.bytes(key) return redis.pcall('HGET', key, 'bytes') end
+function measures.bytes(key)
+    local of = redis.pcall('HMGET', key, 'bytes', 'entries')
+    if of.err then return of end
+    return (of[1] or '0') .. ' ' .. (of[2] or '')
+end
 function measures.alone(key)
     local length = redis.pcall('LLEN', key)
     if length ~= 1 then return length end
