@@ -70,6 +70,13 @@ typedef bool audit_count_fn(void *self, const audit_count_t *count);
 // Final failures by hour, queue and reason, newest hour first; limit counts rows.
 bool audit_stats(audit_t *audit, const audit_filter_t *filter, audit_count_fn *take, void *self, buffer_t *why);
 
+// Final failures and retries at or after since_ms, counted by queue, kind and reason.
+typedef void audit_recent_fn(void *self, slice_t queue, slice_t kind, slice_t reason, int64_t count);
+bool audit_recent(audit_t *audit, int64_t since_ms, audit_recent_fn *take, void *self, buffer_t *why);
+
+// Rows of kind `gap` that nothing has filled.
+bool audit_open_gaps(audit_t *audit, int64_t *count, buffer_t *why);
+
 // The queues that have final failures in the log, by name.
 typedef bool audit_name_fn(void *self, const char *name);
 bool audit_queues(audit_t *audit, audit_name_fn *take, void *self, buffer_t *why);

@@ -9,8 +9,9 @@
 #include "queue/dialects/dialect.h"
 
 const cli_command_t *const cli_commands[] = {
-    &cli_run_command,        &cli_check_command,   &cli_audit_command, &cli_healthcheck_command,
-    &cli_completion_command, &cli_version_command, &cli_help_command,  NULL,
+    &cli_run_command,     &cli_check_command,       &cli_status_command,
+    &cli_audit_command,   &cli_healthcheck_command, &cli_completion_command,
+    &cli_version_command, &cli_help_command,        NULL,
 };
 
 enum { WORDS_MAX = 32 };
@@ -23,7 +24,7 @@ static void did_you_mean(const char *word, const char *const *words, size_t coun
 const cli_command_t *cli_find(const char *name) {
     const char *names[WORDS_MAX];
     size_t count = 0;
-    for (; cli_commands[count] && count < WORDS_MAX; count++) {
+    for (; count < WORDS_MAX && cli_commands[count]; count++) {
         if (strcmp(cli_commands[count]->name, name) == 0) return cli_commands[count];
         names[count] = cli_commands[count]->name;
     }

@@ -111,6 +111,7 @@ int check_redis(const config_t *config);
 
 extern const cli_command_t cli_run_command;
 extern const cli_command_t cli_check_command;
+extern const cli_command_t cli_status_command;
 extern const cli_command_t cli_audit_command;
 extern const cli_command_t cli_healthcheck_command;
 extern const cli_command_t cli_completion_command;

@@ -23,8 +23,9 @@ struct table {
     size_t cells;
     size_t next; // the column of the next cell
     size_t widths[TABLE_COLUMNS];
-    size_t pad; // columns not printed yet
-    bool begun; // the titles are printed and the widths fixed
+    size_t pad;  // columns not printed yet
+    size_t room; // columns that it must fit; 0 = any
+    bool begun;  // the titles are printed and the widths fixed
 };
 
 size_t table_room(FILE *out) {
@@ -46,6 +47,7 @@ table_t *table_begin(const table_column_t *columns, size_t count, FILE *out) {
     table->columns = columns;
     table->count = count;
     table->out = out;
+    table->room = table_room(out);
     for (size_t i = 0; i < count; i++) {
         size_t title = encode_width(slice_text(columns[i].title));
         table->widths[i] = title > columns[i].begins ? title : columns[i].begins;
@@ -53,9 +55,11 @@ table_t *table_begin(const table_column_t *columns, size_t count, FILE *out) {
     return table;
 }
 
+void table_fit(table_t *table, size_t room) { table->room = room; }
+
 // Takes room from the last column first, down to its least: it is the one with the long texts.
 static void squeeze(table_t *table) {
-    size_t room = table_room(table->out), wanted = 0;
+    size_t room = table->room, wanted = 0;
     for (size_t i = 0; i < table->count; i++) wanted += table->widths[i] + (i ? GAP : 0);
     for (size_t i = table->count; room && i-- > 0 && wanted > room;) {
         size_t least = table->columns[i].least, width = table->widths[i];

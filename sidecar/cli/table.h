@@ -23,6 +23,8 @@ typedef struct table table_t;
 
 // Columns are borrowed. Owned; free with table_end, which prints what is left. Nothing is printed of a table without rows.
 table_t *table_begin(const table_column_t *columns, size_t count, FILE *out);
+// Of a table that is printed elsewhere than it is shown: how many columns there are. Before the first flush.
+void table_fit(table_t *table, size_t room);
 // The next cell, row by row from the left; any bytes.
 void table_cell(table_t *table, slice_t bytes);
 // Prints what is there. The first time fixes the widths.

@@ -158,6 +158,47 @@ static bool read_queues(const overlook_t *look) {
     return true;
 }
 
+static int by_position(const void *a, const void *b) {
+    return stream_id_compare(((const overview_copy_t *)b)->position, ((const overview_copy_t *)a)->position);
+}
+
+// Up to where enough logs have the stream; "0-0" = nothing of it.
+static void enough_have(const overlook_t *look, const overview_queue_t *queue, stream_id_t out) {
+    int64_t wanted = look->keys->config->stream.min_copies;
+    size_t heard = 0, nth = wanted > 1 ? (size_t)wanted : 1;
+    overview_copy_t *copies = mem_array(queue->copy_count + 1, sizeof *copies);
+    for (size_t i = 0; i < queue->copy_count; i++)
+        if (look->out->now_ms - queue->copies[i].heard_ms <= STREAM_HEARD_MS) copies[heard++] = queue->copies[i];
+    qsort(copies, heard, sizeof *copies, by_position);
+    snprintf(out, STREAM_ID_SIZE, "%s", nth <= heard ? copies[nth - 1].position : STREAM_ID_NONE);
+    free(copies);
+}
+
+// The first entry behind what enough logs have is asked for only where there is one: it comes with all that is in it.
+static bool read_uncopied(const overlook_t *look, size_t index) {
+    overview_queue_t *queue = &look->out->queues[index];
+    stream_id_t have;
+    redisReply *reply = NULL;
+    char from[STREAM_ID_SIZE + 1];
+    enough_have(look, queue, have);
+    if (queue->stream.length == 0 || stream_id_compare(have, queue->stream.last) >= 0) return true;
+    queue->uncopied_ms = stream_id_ms(queue->stream.first);
+    if (stream_id_compare(have, queue->stream.first) < 0) return true;
+    request_begin(look->conn, "XRANGE");
+    request_text(look->conn, look->keys->queues[index].failures);
+    snprintf(from, sizeof from, "(%s", have);
+    request_text(look->conn, from);
+    request_text(look->conn, "+");
+    request_text(look->conn, "COUNT");
+    request_int(look->conn, 1);
+    request_end(look->conn);
+    if (!next(look, look->keys->queues[index].failures, queue->error, &reply)) return false;
+    const char *id = reply_text(reply_at(reply_at(reply, 0), 0));
+    queue->uncopied_ms = *id ? stream_id_ms(id) : 0; // what was behind has been deleted
+    conn_reply_free(reply);
+    return true;
+}
+
 static bool read_streams(const overlook_t *look) {
     overview_t *out = look->out;
     stream_look_t *looks = mem_array(out->queue_count, sizeof *looks);
@@ -168,7 +209,9 @@ static bool read_streams(const overlook_t *look) {
         out->queues[i].stream.error[0] = '\0';
     }
     free(looks);
-    return outcome == OUTCOME_OK;
+    bool known = outcome == OUTCOME_OK;
+    for (size_t i = 0; known && i < out->queue_count; i++) known = read_uncopied(look, i);
+    return known;
 }
 
 outcome_t overview_look(conn_t *conn, const keyspace_t *keys, overview_t *out, fault_t *fault) {

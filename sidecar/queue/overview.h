@@ -21,6 +21,8 @@ typedef struct overview_queue {
     stream_look_t stream;    // error is not set
     overview_copy_t *copies; // owned; in the order of their names
     size_t copy_count;
+    int64_t uncopied_ms; // time in the id of the oldest record that fewer than stream.min_copies (one at least) logs have, of
+                         // those that were heard of within STREAM_HEARD_MS; 0 = there is none
 } overview_queue_t;
 
 typedef struct overview_seat {

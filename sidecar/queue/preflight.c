@@ -268,18 +268,32 @@ static void free_refusals(buffer_t refusals[DIALECT_COUNT]) {
     for (size_t i = 0; i < DIALECT_COUNT; i++) buffer_free(&refusals[i]);
 }
 
+// All looks that only read.
+static outcome_t look_at_all(const look_t *look) {
+    outcome_t (*const looks[])(const look_t *) = {look_at_memory, look_at_role, look_at_slots, look_at_all_keys, look_at_layouts};
+    *look->fault = (fault_t){0};
+    look_at_version(look);
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
+        outcome_t outcome = looks[i](look);
+        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) return outcome;
+        if (outcome == OUTCOME_FAULT) say(look, FINDING_FAULT, NULL, "preflight is refused: %s", look->fault->text);
+    }
+    return OUTCOME_OK;
+}
+
+outcome_t preflight_look(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault) {
+    const look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault};
+    outcome_t outcome = look_at_all(&look);
+    if (outcome == OUTCOME_OK) *fault = (fault_t){0};
+    return outcome;
+}
+
 outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault) {
     buffer_t refusals[DIALECT_COUNT] = {{0}};
     look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault, .refusals = refusals};
-    outcome_t (*const looks[])(const look_t *) = {look_at_memory, look_at_role, look_at_slots, look_at_all_keys, look_at_layouts};
-    *fault = (fault_t){0};
-    look_at_version(&look);
-    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
-        outcome_t outcome = looks[i](&look);
-        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) return outcome;
-        if (outcome == OUTCOME_FAULT) say(&look, FINDING_FAULT, NULL, "preflight is refused: %s", fault->text);
-    }
-    outcome_t outcome = dryrun(conn, keys, refused, &look, fault);
+    outcome_t outcome = look_at_all(&look);
+    if (outcome != OUTCOME_OK) return outcome;
+    outcome = dryrun(conn, keys, refused, &look, fault);
     if (outcome == OUTCOME_OK) *fault = (fault_t){0};
     say_refusals(&look);
     free_refusals(refusals);

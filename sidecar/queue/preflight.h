@@ -20,6 +20,9 @@ typedef void finding_fn(void *self, finding_t finding, const char *queue, const 
 // tried on scratch keys below "sidecar:", which are removed again.
 outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault);
 
+// The part of it that only reads: no script is tried.
+outcome_t preflight_look(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault);
+
 // Looks again at what has barred queues, and at nothing else; `barred` is by queue. Outcomes and findings as above, but
 // OUTCOME_FAULT: the look could not be made.
 outcome_t preflight_barred(conn_t *conn, const keyspace_t *keys, const bool *barred, finding_fn *report, void *self,

@@ -88,6 +88,34 @@ Test(redis_overview, tells_who_leads_what_and_who_has_copied_what) {
     fixture_stop(&f);
 }
 
+static int64_t uncopied(fixture_t *f) {
+    overview_t view = look(f);
+    int64_t at = view.queues[0].uncopied_ms;
+    overview_free(&view);
+    return at;
+}
+
+Test(redis_overview, finds_the_oldest_record_that_too_few_logs_have) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = "stream = { min_copies = 2; }; " TWO_QUEUES});
+    const stream_id_t all[2] = {"9-0", ""}, half[2] = {"5-0", ""}, most[2] = {"7-0", ""};
+    cr_assert_eq(uncopied(&f), 0);
+    for (int i = 5; i <= 9; i++) redis_ok(f.r, "XADD sidecar:email:failures %d-0 kind failed", i);
+    cr_assert_eq(uncopied(&f), 5, "nobody has anything");
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "a", all, &f.fault), OUTCOME_OK);
+    cr_assert_eq(uncopied(&f), 5, "two are wanted");
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "b", half, &f.fault), OUTCOME_OK);
+    cr_assert_eq(uncopied(&f), 6);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "c", most, &f.fault), OUTCOME_OK);
+    cr_assert_eq(uncopied(&f), 8);
+    redis_ok(f.r, "XDEL sidecar:email:failures 8-0 9-0");
+    cr_assert_eq(uncopied(&f), 0);
+    /* a log that was not heard of for a day is no copy any more */
+    redis_ok(f.r, "HSET sidecar:email:auditors c %s", "7-0 1");
+    redis_ok(f.r, "HSET sidecar:email:auditors a %s", "9-0 1");
+    cr_assert_eq(uncopied(&f), 5);
+    fixture_stop(&f);
+}
+
 /* Of each key every other type: the rest is told all the same. */
 Test(redis_overview, a_key_of_the_wrong_type_spoils_its_own_facts_alone) {
     static const char *const keys[] = {"sidecar:app:lock", "sidecar:app:queues", "sidecar:email:meta", "sidecar:email:failures",

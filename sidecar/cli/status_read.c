@@ -1,0 +1,190 @@
+// Gathers what `status` shows: from Redis, from the audit log here, and from the instance here.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "audit/query.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "cli/probe.h"
+#include "cli/status.h"
+#include "cli/when.h"
+
+enum {
+    STAMPS_MOST = 50000, // jobs in progress, over all queues, whose stamps are read: some 20 ms of Redis
+    PATIENCE_S = 1,      // for the instance here
+    LOG_PATIENCE_MS = 500,
+};
+
+struct status_reader {
+    status_t status;
+    keyspace_t *keys;
+    conn_t *conn;
+    json_t *json;
+    mono_t slow_at; // when what costs more is read again
+};
+
+status_reader_t *status_reader_new(const config_t *config, const atomic_bool *stop) {
+    status_reader_t *reader = mem_alloc(sizeof *reader);
+    reader->keys = keyspace_new(config);
+    reader->conn = conn_new(&config->redis, "queue-sidecar-status", stop);
+    reader->json = json_new();
+    reader->status.config = config;
+    reader->status.keys = reader->keys;
+    reader->status.counts = mem_array(config->queue_count, sizeof *reader->status.counts);
+    reader->status.recent = mem_array(config->queue_count, sizeof *reader->status.recent);
+    snprintf(reader->status.target, sizeof reader->status.target, "%s", conn_target(reader->conn));
+    return reader;
+}
+
+static void forget_looks(status_t *status) {
+    for (size_t i = 0; i < status->look_count; i++) free(status->looks[i].text);
+    free(status->looks);
+    status->looks = NULL;
+    status->look_count = 0;
+}
+
+void status_reader_free(status_reader_t *reader) {
+    forget_looks(&reader->status);
+    overview_free(&reader->status.view);
+    free(reader->status.counts);
+    free(reader->status.recent);
+    json_free(reader->json);
+    conn_free(reader->conn);
+    keyspace_free(reader->keys);
+    free(reader);
+}
+
+// ---- Redis.
+
+static void take_finding(void *self, finding_t kind, const char *queue, const char *text) {
+    status_t *status = self;
+    size_t index = SIZE_MAX;
+    for (size_t i = 0; queue && i < status->keys->queue_count; i++)
+        if (strcmp(status->keys->queues[i].config->name, queue) == 0) index = i;
+    if ((status->look_count & (status->look_count - 1)) == 0) { // only powers of two, and 0, are full
+        status_look_t *larger = mem_array(status->look_count ? 2 * status->look_count : 1, sizeof *larger);
+        if (status->look_count) memcpy(larger, status->looks, status->look_count * sizeof *larger);
+        free(status->looks);
+        status->looks = larger;
+    }
+    status->looks[status->look_count++] = (status_look_t){.kind = kind, .queue = index, .text = mem_str(text)};
+}
+
+// Stamps, which alone tell of the oldest job in progress, are read where there are not too many.
+static outcome_t count_queues(status_reader_t *reader) {
+    status_t *status = &reader->status;
+    const keyspace_t *keys = reader->keys;
+    int64_t in_progress = 0;
+    outcome_t outcome = census_take(reader->conn, keys, 0, keys->queue_count, CENSUS_ENDS, status->counts, &status->fault);
+    for (size_t i = 0; outcome == OUTCOME_OK && i < keys->queue_count; i++)
+        if (status->counts[i].in_progress > 0) in_progress += status->counts[i].in_progress;
+    if (outcome != OUTCOME_OK || in_progress > STAMPS_MOST) return outcome;
+    return census_take(reader->conn, keys, 0, keys->queue_count, CENSUS_STAMPS, status->counts, &status->fault);
+}
+
+static bool read_redis(status_reader_t *reader, bool slow) {
+    status_t *status = &reader->status;
+    overview_free(&status->view);
+    if (overview_look(reader->conn, reader->keys, &status->view, &status->fault) != OUTCOME_OK) return false;
+    snprintf(status->server, sizeof status->server, "%s", conn_server(reader->conn));
+    if (count_queues(reader) != OUTCOME_OK) return false;
+    if (!slow) return true;
+    forget_looks(status);
+    outcome_t outcome = preflight_look(reader->conn, reader->keys, take_finding, status, &status->fault);
+    return outcome == OUTCOME_OK || outcome == OUTCOME_FAULT;
+}
+
+// ---- The last hour, and the log here.
+
+static void nothing_recent(status_t *status) {
+    status->source = STATUS_FROM_NOTHING;
+    for (size_t i = 0; i < status->keys->queue_count; i++)
+        status->recent[i] = (status_recent_t){.retried = STATUS_UNKNOWN, .failed = STATUS_UNKNOWN};
+}
+
+static void read_log(status_reader_t *reader, bool slow) {
+    status_t *status = &reader->status;
+    int64_t gaps = status->log.open_gaps;
+    buffer_t why = {0};
+    status->log = (status_log_t){.open_gaps = slow ? STATUS_UNKNOWN : gaps};
+    audit_t *audit = audit_open(status->config->audit.path, AUDIT_READ, &why);
+    if (audit) {
+        audit_patience(audit, LOG_PATIENCE_MS);
+        snprintf(status->log.instance, sizeof status->log.instance, "%s", audit_instance(audit));
+        status->log.there = !slow || audit_open_gaps(audit, &status->log.open_gaps, &why);
+        if (status->log.there && status->reached && status_read_log(audit, status, &why))
+            status->source = STATUS_FROM_LOG;
+        else if (why.len)
+            status->log.there = false;
+    }
+    snprintf(status->log.why, sizeof status->log.why, "%s", buffer_text(&why));
+    audit_close(audit);
+    buffer_free(&why);
+}
+
+// ---- The instance here.
+
+static void find_text(json_t *json, const char *pointer, char *out, size_t size) {
+    json_value_t value;
+    buffer_t text = {0};
+    if (json_find(json, pointer, &value) == JSON_FOUND && value.type == JSON_STRING && json_decode(value.raw, &text))
+        snprintf(out, size, "%s", buffer_text(&text));
+    for (char *at = out; *at; at++)
+        if (*at == '\n') *at = at[1] ? ';' : '\0'; // one line for each role that hangs
+    buffer_free(&text);
+}
+
+static bool is_true(json_t *json, const char *pointer) {
+    json_value_t value;
+    return json_find(json, pointer, &value) == JSON_FOUND && value.type == JSON_BOOL && slice_is(value.raw, "true");
+}
+
+static void read_checks(status_reader_t *reader, status_here_t *here, const buffer_t *body) {
+    char pointer[32];
+    json_value_t value;
+    if (!json_read(reader->json, (slice_t){buffer_text(body), body->len})) return;
+    for (; here->count < STATUS_CHECKS; here->count++) {
+        status_check_t *check = &here->checks[here->count];
+        snprintf(pointer, sizeof pointer, "/checks/%zu", here->count);
+        if (json_find(reader->json, pointer, &value) != JSON_FOUND) return;
+        *check = (status_check_t){0};
+        snprintf(pointer, sizeof pointer, "/checks/%zu/check", here->count);
+        find_text(reader->json, pointer, check->name, sizeof check->name);
+        snprintf(pointer, sizeof pointer, "/checks/%zu/why", here->count);
+        find_text(reader->json, pointer, check->why, sizeof check->why);
+        snprintf(pointer, sizeof pointer, "/checks/%zu/ok", here->count);
+        check->ok = is_true(reader->json, pointer);
+    }
+}
+
+static void read_here(status_reader_t *reader) {
+    status_here_t *here = &reader->status.here;
+    const char *why;
+    buffer_t body = {0};
+    *here = (status_here_t){.asked = reader->status.config->http.port != 0};
+    if (!here->asked) return;
+    int code = probe(reader->status.config, "/readyz", PATIENCE_S, &body, &why);
+    here->answered = code > 0;
+    here->ready = code == 200;
+    if (!here->answered) snprintf(here->why, sizeof here->why, "%s", why);
+    if (here->answered) read_checks(reader, here, &body);
+    buffer_free(&body);
+}
+
+const status_t *status_read(status_reader_t *reader) {
+    status_t *status = &reader->status;
+    bool slow = mono_reached(reader->slow_at, mono_now());
+    if (slow) reader->slow_at = mono_add(mono_now(), STATUS_SLOW_MS * NS_PER_MS);
+    status->wall_ms = when_now();
+    status->reached = read_redis(reader, slow);
+    if (!status->reached) reader->slow_at = mono_now(); // all anew when it is back
+    nothing_recent(status);
+    read_log(reader, slow);
+    if (status->reached && status->source == STATUS_FROM_NOTHING) {
+        status_read_streams(reader->conn, status);
+        status->source = STATUS_FROM_STREAM;
+    }
+    read_here(reader);
+    return status;
+}

@@ -1,0 +1,340 @@
+/* `queue-sidecar status` as operators and their programs see it: real sidecars, real servers. */
+#include "base/json.h"
+#include "scene.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
+
+/* A config of this scene in a file of its own, owned by the caller. */
+static char *config_file(const scene_t *s, sidecar_t spec, const char *more) {
+    char *dir = temp_dir("status"), *path = temp_path(dir, "status.cfg"), *text = scene_config(s, spec);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fprintf(file, "%s%s", text, more);
+    cr_assert_eq(fclose(file), 0);
+    free(text);
+    free(dir);
+    return path;
+}
+
+/* Whoever has no log counts by the streams. */
+static void no_log_here(void) {
+    char *path = temp_path(temp_root(), "none.db");
+    setenv("QUEUE_SIDECAR_AUDIT_PATH", path, 1);
+    unsetenv("COLUMNS");
+    free(path);
+}
+
+TestSuite(daemon_status, .init = no_log_here);
+
+typedef struct {
+    const daemon_output_t *run;
+    json_t *json;
+} answer_t;
+
+static answer_t ask(const char *config) {
+    answer_t answer = {.run = daemon_run("status", "-c", config, "-o", "json"), .json = json_new()};
+    cr_assert(json_read(answer.json, slice_text(answer.run->out)), "no JSON: %s%s", answer.run->out, answer.run->err);
+    cr_assert_eq(strcspn(answer.run->out, "\n") + 1, strlen(answer.run->out), "one line");
+    return answer;
+}
+
+static double number(const answer_t *answer, const char *pointer) {
+    json_value_t value;
+    cr_assert_eq(json_find(answer->json, pointer, &value), JSON_FOUND, "no %s in %s", pointer, answer->run->out);
+    return value.type == JSON_NULL ? NAN : strtod(value.raw.data, NULL);
+}
+
+#define expect_number(answer, pointer, expected)                                                                                 \
+    cr_assert_eq(number(answer, pointer), expected, "%s is %g: %s", pointer, number(answer, pointer), (answer)->run->out)
+#define expect_null(answer, pointer) cr_assert(isnan(number(answer, pointer)), "%s: %s", pointer, (answer)->run->out)
+
+static bool found(const answer_t *answer, const char *code) {
+    char *text = NULL;
+    cr_assert_gt(asprintf(&text, "\"code\":\"%s\"", code), 0);
+    bool yes = has(answer->run->out, text);
+    free(text);
+    return yes;
+}
+
+/* Asks until the finding is there, or is not; the last answer. */
+static answer_t ask_until(const char *config, const char *code, bool there) {
+    answer_t answer = {0};
+    bool met = wait_for((json_free(answer.json), answer = ask(config), found(&answer, code)) == there, 10000);
+    cr_assert(met, "%s %s: %s", code, there ? "does not come" : "does not go", answer.run->out);
+    return answer;
+}
+
+static void done(answer_t *answer) { json_free(answer->json); }
+
+Test(daemon_status, a_leader_that_lives_and_one_that_was_killed) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){0});
+    char *config = config_file(&s, (sidecar_t){0}, ""), pid[32];
+    snprintf(pid, sizeof(pid), "/%d\"", (int)daemon_pid(d));
+    redis_ok(s.r, "LPUSH q job another");
+    scene_delay(s.r, "q", "later", 3600000);
+    char *before = redis_str(s.r, "DEBUG DIGEST");
+    answer_t answer = ask(config);
+    cr_assert_eq(answer.run->code, 0, "%s", answer.run->out);
+    cr_assert(has(answer.run->out, "\"well\":true") && has(answer.run->out, pid), "%s", answer.run->out);
+    cr_assert(number(&answer, "/locks/0/ttl_seconds") > 0 && number(&answer, "/locks/0/ttl_seconds") <= 0.6);
+    expect_number(&answer, "/queues/0/delayed", 1);
+    expect_number(&answer, "/queues/0/ready", 2);
+    expect_number(&answer, "/queues/0/overdue_seconds", 0);
+    expect_number(&answer, "/queues/0/failed_last_hour", 0);
+    expect_null(&answer, "/queues/0/oldest_in_progress");
+    done(&answer);
+    redis_expect(s.r, before, "DEBUG DIGEST");
+    const daemon_output_t *table = daemon_run("status", "-c", config);
+    cr_assert_eq(table->code, 0);
+    cr_assert(has(table->out, "\nleader   ") && has(table->out, "all is well") && has(table->out, " in 59 min "), "%s",
+              table->out);
+    daemon_kill(d);
+    answer = ask_until(config, "no_leader", true);
+    cr_assert_eq(answer.run->code, 1);
+    cr_assert(has(answer.run->out, "\"well\":false") && has(answer.run->out, "queue-sidecar run -c "));
+    expect_null(&answer, "/locks/0/ttl_seconds");
+    done(&answer);
+    cr_assert(has(daemon_run("status", "-c", config)->out, "\nleader   nobody\n"));
+    free(before);
+    free(config);
+    scene_end(&s);
+}
+
+Test(daemon_status, queues_that_the_leader_does_not_serve) {
+    scene_t s = scene_begin(NULL);
+    scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }"});
+    scene_sidecar_up(&s, (sidecar_t){.group = "others", .queues = "{ name = \"p\"; }"});
+    char *config = config_file(&s, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"fresh\"; }, { name = \"p\"; }"}, "");
+    answer_t answer = ask(config);
+    cr_assert_eq(answer.run->code, 1);
+    cr_assert(has(answer.run->out, "\"code\":\"unserved\",\"queues\":[\"fresh\"]"), "%s", answer.run->out);
+    cr_assert(has(answer.run->out, "\"code\":\"other_group\",\"queues\":[\"p\"]"), "%s", answer.run->out);
+    done(&answer);
+    const daemon_output_t *one = daemon_run("status", "-c", config, "--queue", "q");
+    cr_assert_eq(one->code, 0, "%s", one->out);
+    cr_assert(has(one->out, "nothing is wrong with these queues") && !has(one->out, "fresh"), "%s", one->out);
+    cr_assert_eq(daemon_run("status", "-c", config, "-q", "q", "-q", "fresh")->code, 1);
+    free(config);
+    scene_end(&s);
+}
+
+Test(daemon_status, due_jobs_that_wait) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; ready_limit = 2; }, { name = \"p\"; }"});
+    char *config = config_file(&s, (sidecar_t){.queues = "{ name = \"q\"; ready_limit = 2; }, { name = \"p\"; }"}, "");
+    redis_ok(s.r, "LPUSH q a b");
+    redis_ok(s.r, "ZADD q:delayed 1 late");
+    answer_t answer = ask(config);
+    cr_assert(found(&answer, "ready_limit") && !found(&answer, "overdue"), "%s", answer.run->out);
+    cr_assert_eq(answer.run->code, 1);
+    done(&answer);
+    daemon_pause(d); /* a leader that has the lock and does nothing, as long as somebody keeps the lock */
+    redis_ok(s.r, "PEXPIRE sidecar:g:lock 600");
+    redis_ok(s.r, "PERSIST sidecar:g:lock");
+    redis_ok(s.r, "ZADD p:delayed 1 late");
+    answer = ask(config);
+    cr_assert(found(&answer, "overdue") && found(&answer, "clock_step"), "%s", answer.run->out);
+    cr_assert_gt(number(&answer, "/queues/1/overdue_seconds"), 1e9);
+    done(&answer);
+    free(config);
+    scene_end(&s);
+}
+
+Test(daemon_status, records_that_fill_the_stream_or_wait_for_a_log) {
+    scene_t s = scene_begin(NULL);
+    char *config = config_file(&s, (sidecar_t){0}, "stream = { max_bytes = \"1MiB\"; };\n");
+    redis_ok(s.r, "XADD sidecar:q:failures %lld-0 kind failed reason reported", (long long)scene_ms(s.r) - 120000);
+    redis_ok(s.r, "HSET sidecar:q:meta bytes 1048570 entries 1");
+    answer_t answer = ask(config);
+    cr_assert(found(&answer, "stream_full") && found(&answer, "uncopied"), "%s", answer.run->out);
+    cr_assert_geq(number(&answer, "/queues/0/audit_lag_seconds"), 120);
+    expect_number(&answer, "/queues/0/records", 1);
+    expect_number(&answer, "/queues/0/record_bytes", 1048570);
+    expect_number(&answer, "/queues/0/record_bytes_limit", 1048576);
+    expect_number(&answer, "/queues/0/failed_last_hour", 1);
+    expect_number(&answer, "/queues/0/failed_last_hour_by_reason/reported", 1);
+    cr_assert(has(answer.run->out, "\"last_hour_from\":\"failure_stream\"") && has(answer.run->out, "\"readable\":false"));
+    done(&answer);
+    redis_ok(s.r, "HSET sidecar:q:meta bytes 943718 entries 10"); /* somebody has trimmed nine of ten */
+    answer = ask(config);
+    cr_assert(!found(&answer, "stream_full") && !found(&answer, "stream_fills"), "%s", answer.run->out);
+    done(&answer);
+    free(config);
+    scene_end(&s);
+}
+
+/* What the log counts is what the streams tell. */
+Test(daemon_status, the_last_hour_by_log_and_by_stream) {
+    static const char queues[] = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"50ms\"; "
+                                 "retry_times = 1; }";
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.scan = "50ms", .queues = queues});
+    char *config = config_file(&s, (sidecar_t){.scan = "50ms", .queues = queues}, ""), *audit = NULL;
+    cr_assert_gt(asprintf(&audit, "QUEUE_SIDECAR_AUDIT_PATH=%s", daemon_audit_path(d)), 0);
+    redis_ok(s.r, "LPUSH q:backup stalls poison");
+    redis_ok(s.r, "HSET q:errors poison !no");
+    cr_assert(wait_for(redis_int(s.r, "XLEN sidecar:q:failures") == 2, 10000));
+    free(scene_take(s.r, "q", 10000)); /* it is worked on no more */
+    const daemon_options_t with_log = {.env = (const char *const[]){audit, NULL}};
+    const char *const args[] = {"status", "-c", config, "-o", "json", NULL};
+    const daemon_output_t *by_log = NULL;
+    cr_assert(wait_for((by_log = daemon_run_argv(&with_log, args), has(by_log->out, "\"failed_last_hour\":1")), 10000), "%s",
+              by_log->out);
+    answer_t by_stream = ask(config);
+    cr_assert(has(by_log->out, "\"last_hour_from\":\"audit_log\"") && has(by_log->out, "\"here\":true,"), "%s", by_log->out);
+    cr_assert(has(by_stream.run->out, "\"last_hour_from\":\"failure_stream\"") && has(by_stream.run->out, "\"here\":false,"));
+    static const char counts[] = "\"retried_last_hour\":1,\"failed_last_hour\":1,\"failed_last_hour_by_reason\":{"
+                                 "\"retries_exhausted\":0,\"reported\":1,";
+    cr_assert(has(by_log->out, counts) && has(by_stream.run->out, counts), "%s%s", by_log->out, by_stream.run->out);
+    cr_assert(found(&by_stream, "failures") && has(by_stream.run->out, "audit list -c "));
+    cr_assert_eq(by_log->code, 0, "final failures alone are no fault: %s", by_log->out);
+    done(&by_stream);
+    free(audit);
+    free(config);
+    scene_end(&s);
+}
+
+Test(daemon_status, a_long_hour_of_the_streams_is_counted_in_part) {
+    scene_t s = scene_begin(NULL);
+    char *config = config_file(&s, (sidecar_t){0}, "");
+    redis_ok(
+        s.r, "EVAL %s 1 sidecar:q:failures",
+        "local text = string.rep('x', 1000000) for i = 1, 40 do redis.call('XADD', KEYS[1], '*', 'kind', 'failed', 'payload', "
+        "text) end");
+    answer_t answer = ask(config);
+    cr_assert(has(answer.run->out, "\"last_hour_is_partial\":true"), "%s", answer.run->out);
+    double counted = number(&answer, "/queues/0/failed_last_hour");
+    cr_assert(counted >= 8 && counted < 40, "%g", counted);
+    cr_assert(has(answer.run->out, "at least "));
+    done(&answer);
+    free(config);
+    scene_end(&s);
+}
+
+#define ALL_DIALECTS                                                                                                             \
+    "{ name = \"q\"; roles = [\"monitor\"]; }, { name = \"video\"; dialect = \"bull\"; }, "                                      \
+    "{ name = \"mail\"; dialect = \"kmqueue\"; queues = [\"w1\", \"w2:safe\"]; roles = [\"monitor\"]; }, "                       \
+    "{ name = \"events\"; dialect = \"delayed_queue\"; types = [\"a.Check\"]; roles = [\"dispatcher\", \"monitor\"]; }, "        \
+    "{ name = \"fights\"; dialect = \"private_queues\"; main = \"fight\"; private = \"fq-*\"; heartbeat = \"off\"; roles = "     \
+    "[\"monitor\"]; }"
+
+Test(daemon_status, each_dialect_by_its_own_keys) {
+    scene_t s = scene_begin(NULL);
+    char *config = config_file(&s, (sidecar_t){.queues = ALL_DIALECTS}, "");
+    redis_ok(s.r, "LPUSH q:backup a b c");
+    redis_ok(s.r, "LPUSH bull:video:wait 1 2");
+    redis_ok(s.r, "LPUSH bull:video:active 3");
+    redis_ok(s.r, "ZADD bull:video:delayed %lld 4", ((long long)scene_ms(s.r) + 3600000) * 4096);
+    redis_ok(s.r, "LPUSH w1 a b");
+    redis_ok(s.r, "LPUSH w2 c");
+    redis_ok(s.r, "ZADD de_delayed_events %lld a.Check###1", (long long)scene_ms(s.r) + 60000);
+    redis_ok(s.r, "LPUSH fight a b c d");
+    answer_t answer = ask(config);
+    expect_number(&answer, "/queues/0/in_progress", 3);
+    expect_number(&answer, "/queues/1/ready", 2);
+    expect_number(&answer, "/queues/1/in_progress", 1);
+    expect_number(&answer, "/queues/1/delayed", 1);
+    expect_number(&answer, "/queues/1/overdue_seconds", 0);
+    expect_number(&answer, "/queues/2/ready", 3);
+    expect_null(&answer, "/queues/2/delayed");
+    expect_number(&answer, "/queues/3/delayed", 1);
+    expect_null(&answer, "/queues/3/in_progress");
+    expect_number(&answer, "/queues/4/ready", 4);
+    done(&answer);
+    redis_ok(s.r, "HSET bull:video:meta version bullmq:5");
+    answer = ask(config);
+    cr_assert(has(answer.run->out, "BullMQ"), "%s", answer.run->out);
+    done(&answer);
+    free(config);
+    scene_end(&s);
+}
+
+Test(daemon_status, keys_of_the_wrong_type_are_named_and_spoil_nothing_else) {
+    static const char *const keys[] = {"q",
+                                       "q:delayed",
+                                       "q:backup",
+                                       "sidecar:q:stamps",
+                                       "sidecar:q:failures",
+                                       "sidecar:q:meta",
+                                       "sidecar:q:auditors",
+                                       "sidecar:g:queues",
+                                       "sidecar:g:lock"};
+    scene_t s = scene_begin(NULL);
+    static const char queues[] = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; }, { name = \"p\"; }";
+    char *config = config_file(&s, (sidecar_t){.queues = queues}, "");
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+        redis_ok(s.r, "FLUSHALL");
+        redis_ok(s.r, "LPUSH p job");
+        redis_ok(s.r, i < 8 ? "SET %s text" : "SADD %s text", keys[i]);
+        answer_t answer = ask(config);
+        cr_assert_eq(answer.run->code, 1);
+        cr_assert(has(answer.run->out, keys[i]), "%s: %s", keys[i], answer.run->out);
+        cr_assert(found(&answer, "preflight") || found(&answer, "key_fault") || found(&answer, "lock_fault"), "%s",
+                  answer.run->out);
+        expect_number(&answer, "/queues/1/ready", 1);
+        done(&answer);
+        cr_assert_eq(daemon_run("status", "-c", config)->code, 1);
+    }
+    free(config);
+    scene_end(&s);
+}
+
+Test(daemon_status, a_thousand_queues) {
+    enum { QUEUES = 1000, MOST_MS = 4000 }; /* 100 to 300 ms where nobody else is at work */
+    char *queues = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&queues, &size);
+    for (int i = 0; i < QUEUES; i++) fprintf(out, "%s{ name = \"queue-number-%d\"; }", i ? ", " : "", i);
+    fclose(out);
+    scene_t s = scene_begin(NULL);
+    char *config = config_file(&s, (sidecar_t){.queues = queues}, "");
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "1m", .queues = queues});
+    int64_t best = INT64_MAX;
+    for (int i = 0; i < 5 && best > MOST_MS; i++) {
+        const daemon_output_t *run = daemon_run("status", "-c", config);
+        cr_assert_eq(run->code, 0, "%s", run->out);
+        cr_assert(has(run->out, "queue-number-999"));
+        if (run->ms < best) best = run->ms;
+    }
+    cr_assert_leq(best, wait_scaled_ms(MOST_MS), "%lld ms", (long long)best);
+    redis_ok(s.r, "DEL sidecar:g:queues");
+    const daemon_output_t *unserved = daemon_run("status", "-c", config);
+    cr_assert(has(unserved->out, "1,000 queues, \"queue-number-0\" first of all"), "%s", unserved->out);
+    daemon_kill(d);
+    free(config);
+    free(queues);
+    scene_end(&s);
+}
+
+Test(daemon_status, nobody_to_ask_and_wrong_usage) {
+    scene_t s = scene_begin(NULL);
+    char *config = config_file(&s, (sidecar_t){0}, "");
+    static const char *const misuse[][3] = {{"--nonsense"},     {"-o", "yaml"},   {"2s"},
+                                            {"--watch", "1ms"}, {"--queue", "p"}, {"-w", "2h"}};
+    for (size_t i = 0; i < sizeof(misuse) / sizeof(*misuse); i++) {
+        const char *const args[] = {"status", "-c", config, misuse[i][0], misuse[i][1], NULL};
+        const daemon_output_t *run = daemon_run_argv(NULL, args);
+        cr_assert_eq(run->code, 2, "%s: %d %s", misuse[i][0], run->code, run->err);
+        cr_assert_str_empty(run->out);
+        cr_assert(has(run->err, "queue-sidecar status: "), "%s", run->err);
+    }
+    cr_assert_eq(daemon_run("status", "-c", "no/such/file.cfg")->code, 78);
+    server_kill(s.server);
+    answer_t answer = ask(config);
+    cr_assert_eq(answer.run->code, 69, "%s", answer.run->out);
+    cr_assert(found(&answer, "redis_unreachable") && has(answer.run->out, "\"reachable\":false"), "%s", answer.run->out);
+    done(&answer);
+    const daemon_output_t *table = daemon_run("status", "-c", config);
+    cr_assert_eq(table->code, 69);
+    cr_assert(has(table->out, "FAULT    Redis at "), "%s", table->out);
+    free(config);
+    scene_end(&s);
+}

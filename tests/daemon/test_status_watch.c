@@ -1,0 +1,192 @@
+/* `status --watch` on a terminal, whose owner resizes it, suspends it and ends it, and on a pipe. */
+#include "child.h"
+#include "scene.h"
+#include "tempdir.h"
+#include "terminal.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ENTER "\x1b[?1049h\x1b[?25l"
+#define LEAVE "\x1b[?25h\x1b[?1049l"
+
+static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
+
+static int count(const char *text, const char *part) {
+    int found = 0;
+    for (; (text = strstr(text, part)); text++) found++;
+    return found;
+}
+
+typedef struct {
+    scene_t scene;
+    char *config, *out; /* owned */
+    terminal_t *terminal;
+    child_t *child;
+} watch_t;
+
+static const char *binary(void) { return getenv("QS_DAEMON") ? getenv("QS_DAEMON") : "build/queue-sidecar"; }
+
+/* Queues q0 .. q<n-1>; a leader serves them. */
+static watch_t prepare(int queues) {
+    watch_t w = {.scene = scene_begin(NULL)};
+    char *dir = temp_dir("watch"), *list = NULL, *text;
+    size_t size;
+    FILE *file = open_memstream(&list, &size);
+    for (int i = 0; i < queues; i++) fprintf(file, "%s{ name = \"q%d\"; }", i ? ", " : "", i);
+    fclose(file);
+    w.config = temp_path(dir, "watch.cfg");
+    w.out = temp_path(dir, "out");
+    text = scene_config(&w.scene, (sidecar_t){.queues = list});
+    file = fopen(w.config, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    cr_assert_eq(fclose(file), 0);
+    scene_sidecar_up(&w.scene, (sidecar_t){.queues = list});
+    free(text);
+    free(list);
+    free(dir);
+    return w;
+}
+
+static void start(watch_t *w, const char *const *more, const char *env) {
+    const char *argv[16] = {binary(), "status", "-c", w->config, "--watch", "200ms"};
+    for (int i = 0; more && more[i]; i++) argv[6 + i] = more[i];
+    const char *out = w->terminal ? terminal_path(w->terminal) : w->out;
+    char *none = temp_path(temp_root(), "none.db"), *audit = NULL;
+    cr_assert_gt(asprintf(&audit, "QUEUE_SIDECAR_AUDIT_PATH=%s", none), 0);
+    w->child = child_start(&(child_spec_t){
+        .argv = argv, .env = (const char *const[]){"TERM=xterm", audit, env ? env : "LC_ALL=C", NULL}, .out = out});
+    free(none);
+    free(audit);
+}
+
+static void end(watch_t *w) {
+    child_free(w->child);
+    if (w->terminal) terminal_free(w->terminal);
+    free(w->config);
+    free(w->out);
+    scene_end(&w->scene);
+}
+
+static void interrupt(watch_t *w, int number) {
+    child_signal(w->child, number);
+    cr_assert(child_wait(w->child, 10000));
+    cr_assert_eq(w->child->exit_code, 0, "%d %d", w->child->exit_code, w->child->term_signal);
+}
+
+/* A frame that is complete: the rest of the screen is cleared behind it. */
+static bool shows(watch_t *w, const char *part) {
+    const char *raw = terminal_raw(w->terminal);
+    size_t len = strlen(raw);
+    if (len < 3 || strcmp(raw + len - 3, "\x1b[J") != 0) return false;
+    char *screen = terminal_screen(w->terminal);
+    bool yes = has(screen, part);
+    free(screen);
+    return yes;
+}
+
+static int frames(watch_t *w) { return count(terminal_raw(w->terminal), "\x1b[H"); }
+
+Test(daemon_status_watch, draws_in_place_and_leaves_the_terminal_clean) {
+    watch_t w = prepare(2);
+    w.terminal = terminal_open(100, 40);
+    start(&w, NULL, NULL);
+    cr_assert(wait_for(shows(&w, "all is well"), 10000), "%s", terminal_raw(w.terminal));
+    redis_ok(w.scene.r, "LPUSH q1 a b c d e f g");
+    cr_assert(wait_for(shows(&w, "q1           0         -      7"), 10000), "%s", terminal_raw(w.terminal));
+    daemon_kill(w.scene.sidecars[0]);
+    cr_assert(wait_for(shows(&w, "nobody leads"), 10000));
+    cr_assert(has(terminal_raw(w.terminal), "\x1b[1;31mFAULT\x1b[0m"));
+    interrupt(&w, SIGINT);
+    const char *raw = terminal_raw(w.terminal);
+    cr_assert_eq(strncmp(raw, ENTER, strlen(ENTER)), 0);
+    cr_assert_str_eq(raw + strlen(raw) - strlen(LEAVE), LEAVE);
+    cr_assert_eq(count(raw, ENTER), 1);
+    end(&w);
+}
+
+Test(daemon_status_watch, fits_the_terminal_and_follows_its_size) {
+    watch_t w = prepare(60);
+    w.terminal = terminal_open(80, 24);
+    redis_ok(w.scene.r, "DEL q57");
+    redis_ok(w.scene.r, "SET q57 text");
+    start(&w, NULL, "NO_COLOR=1");
+    cr_assert(wait_for(shows(&w, "queues more"), 10000), "%s", terminal_raw(w.terminal));
+    char *screen = terminal_screen(w.terminal);
+    const char *first = strstr(screen, "\nQUEUE");
+    cr_assert(first && has(first, "\nq57 ") && strstr(first, "\nq57 ") < strstr(first, "\nq0 "), "what is wrong comes first: %s",
+              screen);
+    cr_assert(has(screen, "\nFAULT "), "%s", screen);
+    free(screen);
+    cr_assert_null(strstr(terminal_raw(w.terminal), "\x1b[1;31m"), "NO_COLOR");
+    terminal_resize(w.terminal, 60, 12);
+    child_signal(w.child, SIGWINCH);
+    int before = frames(&w);
+    cr_assert(wait_for(frames(&w) > before + 1 && shows(&w, "lines more"), 10000), "%s", terminal_raw(w.terminal));
+    terminal_resize(w.terminal, 120, 100);
+    child_signal(w.child, SIGWINCH);
+    cr_assert(wait_for(shows(&w, "\nq59 "), 10000), "%s", terminal_raw(w.terminal));
+    interrupt(&w, SIGTERM);
+    end(&w);
+}
+
+/* Ctrl-Z gives the screen back to the shell; fg takes it again. */
+Test(daemon_status_watch, a_suspended_one_leaves_the_screen_until_it_goes_on) {
+    watch_t w = prepare(1);
+    w.terminal = terminal_open(100, 30);
+    start(&w, NULL, NULL);
+    cr_assert(wait_for(shows(&w, "all is well"), 10000));
+    child_signal(w.child, SIGTSTP);
+    cr_assert(wait_for(has(terminal_raw(w.terminal), LEAVE), 10000));
+    child_signal(w.child, SIGCONT);
+    cr_assert(wait_for(count(terminal_raw(w.terminal), ENTER) == 2 && shows(&w, "all is well"), 10000), "%s",
+              terminal_raw(w.terminal));
+    interrupt(&w, SIGINT);
+    end(&w);
+}
+
+Test(daemon_status_watch, one_block_after_the_other_where_it_is_no_terminal) {
+    watch_t w = prepare(1);
+    start(&w, NULL, NULL);
+    char *text = NULL;
+    cr_assert(wait_for((free(text), text = temp_read(w.out), count(text, "all is well") >= 3), 10000), "%s", text);
+    cr_assert_null(strchr(text, '\x1b'), "%s", text);
+    interrupt(&w, SIGINT);
+    free(text);
+    end(&w);
+}
+
+Test(daemon_status_watch, json_is_a_line_for_each_look_even_on_a_terminal) {
+    watch_t w = prepare(1);
+    w.terminal = terminal_open(100, 30);
+    start(&w, (const char *const[]){"-o", "json", NULL}, NULL);
+    cr_assert(wait_for(count(terminal_raw(w.terminal), "\n") >= 3, 10000));
+    interrupt(&w, SIGINT);
+    const char *raw = terminal_raw(w.terminal);
+    cr_assert_null(strchr(raw, '\x1b'), "%s", raw);
+    cr_assert_eq(count(raw, "{\"at\":"), count(raw, "}\r\n"), "%s", raw);
+    end(&w);
+}
+
+Test(daemon_status_watch, outlives_a_redis_that_goes_and_comes) {
+    watch_t w = prepare(1);
+    w.terminal = terminal_open(100, 30);
+    start(&w, NULL, NULL);
+    cr_assert(wait_for(shows(&w, "all is well"), 10000));
+    server_kill(w.scene.server);
+    cr_assert(wait_for(shows(&w, "Redis at"), 20000), "%s", terminal_raw(w.terminal));
+    server_restart(w.scene.server, SERVER_LOSE_DATA);
+    scene_reopen(&w.scene);
+    cr_assert(wait_for(shows(&w, "all is well"), 20000), "%s", terminal_raw(w.terminal));
+    server_freeze(w.scene.server);
+    int before = frames(&w);
+    child_signal(w.child, SIGINT); /* whatever it waits for */
+    cr_assert(child_wait(w.child, 3000), "%d frames", frames(&w) - before);
+    server_thaw(w.scene.server);
+    end(&w);
+}

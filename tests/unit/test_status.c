@@ -1,0 +1,320 @@
+/* What `status` makes of what it has read: one fact at a time, at its boundary. */
+#include "cli/status.h"
+#include "cli/status_words.h"
+#include "fixture.h"
+#include "queue/lock.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HOUR = 3600000, DAY = 24 * HOUR, MIB = 1024 * 1024 };
+#define NOW      INT64_C(1795226400000)
+#define TOKEN    "0123456789abcdef0123456789abcdef-5000" /* of a TTL of 5 s */
+#define SETTINGS "stream = { max_bytes = \"1MiB\"; min_copies = 1; }; http = { port = 8642; };"
+#define QUEUES                                                                                                                   \
+    "queues = ( { name = \"email\"; ready_limit = 100; alive_timeout = \"1h\"; }, { name = \"sms\"; roles = [\"dispatcher\"]; "  \
+    "alive_timeout = \"1h\"; }, { name = \"x$y\"; roles = [\"monitor\"]; } );"
+
+typedef struct world {
+    status_t s;
+    config_t *config;
+    keyspace_t *keys;
+    overview_copy_t copies[3];
+} world_t;
+
+/* A group that has a leader and nothing to complain of. */
+static world_t well(const char *settings) {
+    world_t w = {.config = fixture_config("group = \"app\"; %s", settings)};
+    w.keys = keyspace_new(w.config);
+    size_t count = w.keys->queue_count;
+    w.s = (status_t){.config = w.config,
+                     .keys = w.keys,
+                     .reached = true,
+                     .wall_ms = NOW,
+                     .view = {.now_ms = NOW,
+                              .memory_used = 50,
+                              .memory_most = 100,
+                              .seats = mem_array(w.keys->seat_count, sizeof(overview_seat_t)),
+                              .queues = mem_array(count, sizeof(overview_queue_t)),
+                              .seat_count = w.keys->seat_count,
+                              .queue_count = count},
+                     .counts = mem_array(count, sizeof(census_t)),
+                     .recent = mem_array(count, sizeof(status_recent_t)),
+                     .source = STATUS_FROM_LOG,
+                     .log = {.there = true},
+                     .here = {.asked = true, .answered = true, .ready = true}};
+    for (size_t i = 0; i < w.keys->seat_count; i++)
+        w.s.view.seats[i] = (overview_seat_t){.holder = TOKEN, .pttl_ms = 4000, .leader = "pod-1/1", .since_ms = NOW - HOUR};
+    for (size_t i = 0; i < count; i++) {
+        w.s.view.queues[i].served = true;
+        snprintf(w.s.view.queues[i].owner, sizeof w.s.view.queues[i].owner, "%s", w.keys->seats[w.keys->queues[i].seat].name);
+        w.s.counts[i] = (census_t){.now_ms = NOW, .next_due_ms = NOW + 1000, .oldest_in_progress_ms = CENSUS_UNKNOWN};
+    }
+    return w;
+}
+
+static void end(world_t *w) {
+    free(w->s.view.seats);
+    free(w->s.view.queues);
+    free(w->s.counts);
+    free(w->s.recent);
+    free(w->s.looks);
+    keyspace_free(w->keys);
+    config_free(w->config);
+}
+
+static overview_seat_t *seat(world_t *w) { return &w->s.view.seats[0]; }
+static overview_queue_t *view(world_t *w) { return &w->s.view.queues[0]; }
+static census_t *counts(world_t *w) { return &w->s.counts[0]; }
+
+static void copies(world_t *w, int64_t heard_ago_ms, size_t count) {
+    for (size_t i = 0; i < count; i++) w->copies[i].heard_ms = NOW - heard_ago_ms;
+    view(w)->copies = w->copies;
+    view(w)->copy_count = count;
+}
+
+static void look(world_t *w, finding_t kind, size_t queue) {
+    static char text[] = "delayed key \"d\" holds a list";
+    w->s.looks = mem_array(1, sizeof *w->s.looks);
+    w->s.look_count = 1;
+    w->s.looks[0] = (status_look_t){.kind = kind, .queue = queue, .text = text};
+}
+
+static void check(world_t *w, const char *name, const char *why) {
+    w->s.here.count = 1;
+    snprintf(w->s.here.checks[0].name, sizeof w->s.here.checks[0].name, "%s", name);
+    snprintf(w->s.here.checks[0].why, sizeof w->s.here.checks[0].why, "%s", why);
+}
+
+static void vacant(world_t *w) { *seat(w) = (overview_seat_t){.pttl_ms = -2}; }
+static void stranger(world_t *w) { snprintf(seat(w)->holder, TOKEN_SIZE, "somebody"); }
+static void lives_long(world_t *w) { seat(w)->pttl_ms = 5001; }
+static void lives_as_long(world_t *w) { seat(w)->pttl_ms = 5000; }
+static void lives_for_ever(world_t *w) { seat(w)->pttl_ms = -1; }
+static void lock_refused(world_t *w) { snprintf(seat(w)->error, 160, "\"sidecar:app:lock\": NOPERM"), *seat(w)->holder = '\0'; }
+static void unserved(world_t *w) { view(w)->served = false; }
+static void others(world_t *w) { snprintf(view(w)->owner, 136, "others"), view(w)->served = false; }
+static void nobodys(world_t *w) { *view(w)->owner = '\0'; }
+static void bad_key(world_t *w) { snprintf(view(w)->error, 160, "\"sidecar:email:meta\": WRONGTYPE"); }
+static void bad_count(world_t *w) { snprintf(counts(w)->fault, 200, "\"email\" holds a hash"); }
+static void late(world_t *w) { counts(w)->next_due_ms = NOW - 15001, counts(w)->delayed = 1204; }
+static void late_enough(world_t *w) { counts(w)->next_due_ms = NOW - 15000; }
+static void late_without_leader(world_t *w) { late(w), vacant(w); }
+static void late_and_full(world_t *w) { late(w), counts(w)->ready = 100; }
+static void late_nearly_full(world_t *w) { late(w), counts(w)->ready = 99; }
+static void late_of_no_dispatcher(world_t *w) { w->s.counts[2].next_due_ms = NOW - HOUR; }
+static void old(world_t *w) { counts(w)->oldest_in_progress_ms = NOW - HOUR - 180001; }
+static void old_enough(world_t *w) { counts(w)->oldest_in_progress_ms = NOW - HOUR - 180000; }
+static void old_of_no_monitor(world_t *w) { w->s.counts[1].oldest_in_progress_ms = NOW - DAY; }
+static void full(world_t *w) { counts(w)->records = 10, counts(w)->record_bytes = MIB - MIB / 20; }
+static void nearly_full(world_t *w) { counts(w)->records = 100, counts(w)->record_bytes = MIB * 85 / 100; }
+static void half_full(world_t *w) { counts(w)->records = 100, counts(w)->record_bytes = MIB * 79 / 100; }
+static void uncopied(world_t *w) { view(w)->uncopied_ms = NOW - 60001; }
+static void nearly_uncopied(world_t *w) { view(w)->uncopied_ms = NOW - 60000; }
+static void silent(world_t *w) { copies(w, DAY + 1, 2); }
+static void heard(world_t *w) { copies(w, DAY, 2); }
+static void failed(world_t *w) {
+    status_count(&w->s.recent[2], slice_text("failed"), slice_text("reported"), 3);
+    status_count(&w->s.recent[2], slice_text("failed"), slice_text("new_reason"), 1);
+    status_count(&w->s.recent[2], slice_text("retried"), slice_text("stalled"), 7);
+}
+static void retried(world_t *w) { status_count(&w->s.recent[0], slice_text("retried"), slice_text("stalled"), 7); }
+static void redis_full(world_t *w) { w->s.view.memory_used = 100; }
+static void redis_nearly_full(world_t *w) { w->s.view.memory_used = 95; }
+static void redis_roomy(world_t *w) { w->s.view.memory_used = 94; }
+static void redis_unlimited(world_t *w) { w->s.view.memory_most = 0; }
+static void clocks(world_t *w) { w->s.wall_ms = NOW - 60001; }
+static void clocks_near(world_t *w) { w->s.wall_ms = NOW + 60000; }
+static void barred(world_t *w) { look(w, FINDING_BARRED, 0); }
+static void cannot_lead(world_t *w) { look(w, FINDING_FAULT, SIZE_MAX); }
+static void weakened(world_t *w) { look(w, FINDING_WARN, SIZE_MAX); }
+static void fact(world_t *w) { look(w, FINDING_FACT, SIZE_MAX); }
+static void told_twice(world_t *w) { look(w, FINDING_QUEUE, 0), bad_key(w), bad_count(w); }
+static void nobody_here(world_t *w) { w->s.here.answered = false; }
+static void not_asked(world_t *w) { w->s.here = (status_here_t){0}; }
+static void sick(world_t *w) { check(w, "audit", "the audit log cannot be written"); }
+static void refused(world_t *w) { check(w, "config", "line 7: no"); }
+static void gaps(world_t *w) { w->s.log.open_gaps = 2; }
+static void no_log(world_t *w) { w->s.log = (status_log_t){.open_gaps = 2}; }
+static void gone(world_t *w) {
+    w->s.reached = false;
+    fault_set(&w->s.fault, OUTCOME_LOST, "cannot connect: Connection refused");
+}
+static void nothing(world_t *w) { (void)w; }
+
+static const struct {
+    const char *name;
+    void (*change)(world_t *w);
+    const char *code; /* NULL: nothing is found */
+    status_severity_t severity;
+    const char *queue;       /* NULL: of none */
+    const char *what, *next; /* parts of what is said */
+} ROWS[] = {
+    {"well", nothing, NULL, 0, NULL, NULL, NULL},
+    {"no leader", vacant, "no_leader", STATUS_FAULT, NULL, "sidecar:app:lock is free", "queue-sidecar run"},
+    {"stranger", stranger, "lock_foreign", STATUS_FAULT, NULL, "holds \"somebody\"", "DEL sidecar:app:lock"},
+    {"lives long", lives_long, "clock_step", STATUS_WARNING, NULL, "for 5.0 s yet", "pod-1/1"},
+    {"lives as long", lives_as_long, NULL, 0, NULL, NULL, NULL},
+    {"lives for ever", lives_for_ever, "clock_step", STATUS_WARNING, NULL, "never ends", "standby"},
+    {"lock refused", lock_refused, "lock_fault", STATUS_FAULT, NULL, "NOPERM", "check -c"},
+    {"unserved", unserved, "unserved", STATUS_FAULT, "email", "pod-1/1 does not serve it", "`group`"},
+    {"others", others, "other_group", STATUS_FAULT, "email", "group \"others\" owns it", "one of the two"},
+    {"nobody's yet", nobodys, NULL, 0, NULL, NULL, NULL},
+    {"bad key", bad_key, "key_fault", STATUS_FAULT, "email", "WRONGTYPE", "check -c"},
+    {"bad count", bad_count, "key_fault", STATUS_FAULT, "email", "holds a hash", "check -c"},
+    {"late", late, "overdue", STATUS_FAULT, "email", "15 s late; 1,204 in delayed", "log of pod-1/1"},
+    {"late enough", late_enough, NULL, 0, NULL, NULL, NULL},
+    {"late without leader", late_without_leader, "no_leader", STATUS_FAULT, NULL, "nobody leads", NULL},
+    {"late and full", late_and_full, "ready_limit", STATUS_WARNING, "email", "ready holds 100 and ready_limit is 100", "workers"},
+    {"late, nearly full", late_nearly_full, "overdue", STATUS_FAULT, "email", "15 s late", NULL},
+    {"late, no dispatcher", late_of_no_dispatcher, NULL, 0, NULL, NULL, NULL},
+    {"old", old, "too_old", STATUS_WARNING, "email", "in progress for 63 min, and alive_timeout is 60 min", "alive_kills"},
+    {"old enough", old_enough, NULL, 0, NULL, NULL, NULL},
+    {"old, no monitor", old_of_no_monitor, NULL, 0, NULL, NULL, NULL},
+    {"stream full", full, "stream_full", STATUS_FAULT, "email", "no job is ended any more: 10 records", "stream.max_bytes"},
+    {"stream nearly full", nearly_full, "stream_fills", STATUS_WARNING, "email", "nearly full", "stream.max_bytes"},
+    {"stream half full", half_full, NULL, 0, NULL, NULL, NULL},
+    {"uncopied", uncopied, "uncopied", STATUS_WARNING, "email", "stream.min_copies (1) audit logs; 0 were heard of", "log"},
+    {"nearly uncopied", nearly_uncopied, NULL, 0, NULL, NULL, NULL},
+    {"silent logs", silent, "silent_log", STATUS_NOTE, "email", "2 of 2 audit logs have been silent, the longest for 24 h",
+     "7 days"},
+    {"logs heard", heard, NULL, 0, NULL, NULL, NULL},
+    {"failed", failed, "failures", STATUS_NOTE, "x$y", "4 final failures in the last hour: 3 reported, 1 other",
+     "audit list -c {config} --queue 'x$y' --since 1h"},
+    {"retried", retried, NULL, 0, NULL, NULL, NULL},
+    {"redis full", redis_full, "redis_full", STATUS_FAULT, NULL, "100 bytes of its maxmemory, 100 bytes", "maxmemory"},
+    {"redis nearly full", redis_nearly_full, "redis_full", STATUS_WARNING, NULL, "95 bytes", "maxmemory"},
+    {"redis roomy", redis_roomy, NULL, 0, NULL, NULL, NULL},
+    {"redis without limit", redis_unlimited, NULL, 0, NULL, NULL, NULL},
+    {"clocks", clocks, "clocks", STATUS_NOTE, NULL, "60 s apart", "NTP"},
+    {"clocks near", clocks_near, NULL, 0, NULL, NULL, NULL},
+    {"barred", barred, "preflight", STATUS_FAULT, "email", "holds a list", "check -c"},
+    {"cannot lead", cannot_lead, "preflight", STATUS_FAULT, NULL, "holds a list", "check -c"},
+    {"weakened", weakened, "preflight", STATUS_WARNING, NULL, "holds a list", "check -c"},
+    {"fact", fact, NULL, 0, NULL, NULL, NULL},
+    {"told twice", told_twice, "preflight", STATUS_FAULT, "email", "holds a list", NULL},
+    {"nobody here", nobody_here, "no_answer", STATUS_NOTE, NULL, "no instance answers", "its log"},
+    {"not asked", not_asked, NULL, 0, NULL, NULL, NULL},
+    {"sick", sick, "not_ready", STATUS_FAULT, NULL, "(audit): the audit log cannot be written", "its log"},
+    {"config refused", refused, "config_refused", STATUS_FAULT, NULL, "refuses the newest config: line 7: no", "SIGHUP"},
+    {"gaps", gaps, "gaps", STATUS_NOTE, NULL, "has 2 gaps", "audit import"},
+    {"no log", no_log, NULL, 0, NULL, NULL, NULL},
+    {"redis gone", gone, "redis_unreachable", STATUS_FAULT, NULL, "Connection refused", "redis"},
+};
+
+static void expect_part(const char *row, const world_t *w, const char *text, const char *part) {
+    if (!part) return;
+    const char *mark = strstr(part, "{config}");
+    char *whole =
+        mark ? mem_printf("%.*s%s%s", (int)(mark - part), part, w->config->path, mark + strlen("{config}")) : mem_str(part);
+    cr_assert_not_null(strstr(text, whole), "%s: no \"%s\" in \"%s\"", row, whole, text);
+    free(whole);
+}
+
+Test(unit_status, each_trouble_is_found_alone_and_at_its_boundary) {
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        world_t w = well(SETTINGS QUEUES);
+        ROWS[i].change(&w);
+        status_findings_t found = status_judge(&w.s, NULL);
+        const status_finding_t *first = found.items;
+        cr_assert_eq(found.count, ROWS[i].code ? 1 : 0, "%s: %zu findings, %s", ROWS[i].name, found.count,
+                     found.count ? first->what : "");
+        int code = ROWS[i].change == gone ? CLI_REDIS_UNREACHABLE : !ROWS[i].code || ROWS[i].severity == STATUS_NOTE ? 0 : 1;
+        cr_assert_eq(status_exit(&w.s, &found), code, "%s", ROWS[i].name);
+        if (ROWS[i].code) {
+            cr_assert_str_eq(first->code, ROWS[i].code, "%s", ROWS[i].name);
+            cr_assert_eq(first->severity, ROWS[i].severity, "%s", ROWS[i].name);
+            cr_assert_eq(first->queue_count, ROWS[i].queue ? 1 : 0, "%s", ROWS[i].name);
+            if (ROWS[i].queue) cr_assert_str_eq(w.keys->queues[first->queues[0]].config->name, ROWS[i].queue);
+            expect_part(ROWS[i].name, &w, first->what, ROWS[i].what);
+            expect_part(ROWS[i].name, &w, first->next, ROWS[i].next);
+            cr_assert_gt(strlen(first->why), 10, "%s", ROWS[i].name);
+            cr_assert_null(strchr(first->next, '{'), "%s: %s", ROWS[i].name, first->next);
+        }
+        status_findings_free(&found);
+        end(&w);
+    }
+}
+
+Test(unit_status, faults_come_first_and_each_is_counted) {
+    world_t w = well(SETTINGS QUEUES);
+    failed(&w), lives_long(&w), full(&w), gaps(&w), clocks(&w);
+    status_findings_t found = status_judge(&w.s, NULL);
+    static const char *const order[] = {"stream_full", "clock_step", "failures", "clocks", "gaps"};
+    cr_assert_eq(found.count, 5);
+    for (size_t i = 0; i < 5; i++) cr_assert_str_eq(found.items[i].code, order[i]);
+    cr_assert(found.faults == 1 && found.warnings == 1 && found.notes == 3);
+    status_findings_free(&found);
+    end(&w);
+}
+
+#define FIVE "queues = ( { name = \"a\"; }, { name = \"b\"; }, { name = \"c\"; }, { name = \"d\"; }, { name = \"e\"; } );"
+
+Test(unit_status, many_queues_of_one_trouble_are_one_finding_the_worst_first) {
+    world_t w = well(FIVE);
+    for (size_t i = 0; i < 3; i++) w.s.counts[i].next_due_ms = NOW - 60000 - (int64_t)i;
+    status_findings_t found = status_judge(&w.s, NULL);
+    cr_assert_eq(found.count, 3);
+    cr_assert_eq(found.items[0].queues[0], 2, "the worst");
+    status_findings_free(&found);
+    for (size_t i = 3; i < 5; i++) w.s.counts[i].next_due_ms = NOW - HOUR;
+    found = status_judge(&w.s, NULL);
+    static const size_t order[] = {3, 4, 2, 1, 0};
+    cr_assert_eq(found.count, 1);
+    cr_assert_eq(found.items[0].queue_count, 5);
+    for (size_t i = 0; i < 5; i++) cr_assert_eq(found.items[0].queues[i], order[i]);
+    cr_assert_not_null(strstr(found.items[0].what, "60 min late"), "%s", found.items[0].what);
+    status_findings_free(&found);
+    const bool wanted[5] = {true, false, false, false, true};
+    found = status_judge(&w.s, wanted);
+    cr_assert_eq(found.count, 2);
+    cr_assert(found.items[0].queues[0] == 4 && found.items[1].queues[0] == 0);
+    status_findings_free(&found);
+    end(&w);
+}
+
+Test(unit_status, a_lock_for_each_queue_is_told_by_queue) {
+    world_t w = well("lock = { scope = \"queue\"; };" FIVE);
+    status_findings_t found = status_judge(&w.s, NULL);
+    cr_assert_eq(found.count, 0);
+    w.s.view.seats[3] = (overview_seat_t){.pttl_ms = -2};
+    found = status_judge(&w.s, NULL);
+    cr_assert_eq(found.count, 1);
+    cr_assert_str_eq(found.items[0].code, "no_leader");
+    cr_assert_eq(found.items[0].queues[0], 3);
+    cr_assert_not_null(strstr(found.items[0].what, "sidecar:d:lock"));
+    status_findings_free(&found);
+    end(&w);
+}
+
+Test(unit_status, spans_numbers_sizes_and_words) {
+    static const struct {
+        int64_t number;
+        const char *span, *count, *size;
+    } rows[] = {{-1, "0.0 s", "?", "-1 bytes"},
+                {0, "0.0 s", "0", "0 bytes"},
+                {999, "0.9 s", "999", "999 bytes"},
+                {9949, "9.9 s", "9,949", "9.7 KiB"},
+                {9950, "9 s", "9,950", "9.7 KiB"},
+                {119999, "119 s", "119,999", "117 KiB"},
+                {120000, "2 min", "120,000", "117 KiB"},
+                {7199999, "119 min", "7.2M", "6.9 MiB"},
+                {7200000, "2 h", "7.2M", "6.9 MiB"},
+                {172800000, "2 d", "172.8M", "165 MiB"},
+                {INT64_C(5000000000), "57 d", "5.0G", "4.7 GiB"}};
+    char text[SPAN_SIZE];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        cr_assert_str_eq(status_span(rows[i].number, text), rows[i].span);
+        cr_assert_str_eq(status_number(rows[i].number, text), rows[i].count);
+        cr_assert_str_eq(status_size(rows[i].number, text), rows[i].size);
+    }
+    static const char *const words[][2] = {{"email", "email"}, {"x y", "'x y'"}, {"it's", "'it'\\''s'"}, {"-c", "'-c'"},
+                                           {"", "''"},         {"{a}", "'{a}'"}, {"a$b", "'a$b'"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        buffer_t out = {0};
+        status_word(&out, words[i][0]);
+        cr_assert_str_eq(buffer_text(&out), words[i][1]);
+        buffer_free(&out);
+    }
+}
