@@ -225,12 +225,44 @@ Test(redis_bull_reader, what_was_removed_at_once_is_recorded_from_its_message) {
     desk_stop(&desk);
 }
 
+/* What fails while nobody leads is recorded later; what fails while that is not wanted is not. */
+Test(redis_bull_reader, what_fails_while_it_is_off_is_not_recorded_later) {
+    desk_t desk = desk_start();
+    const watch_ops_t *ops = dialect_ops(DIALECT_BULL)->watch;
+    work(&desk);
+    fail(&desk, "1", 0);
+    work(&desk);
+    begin_anew(&desk);
+    fail(&desk, "2", 0); /* between two leaders */
+    work(&desk);
+    expect_jobs(&desk, "1 2");
+    desk.f.config->queues[0].own.record_failed = false;
+    void *off = ops->open(&desk.f.keys->queues[0]);
+    for (int i = 0; i < 2; i++) { /* once a term is enough */
+        watch_call_t call = {.conn = desk.f.conn,
+                             .keys = desk.f.keys,
+                             .token = "T",
+                             .metrics = &desk.metrics->queues[0],
+                             .now = mono_now(),
+                             .next = mono_never()};
+        cr_assert_eq(ops->step(off, &call, &desk.f.fault), OUTCOME_OK, "%s", desk.f.fault.text);
+    }
+    fail(&desk, "3", 0);
+    fail(&desk, "4", -30000); /* by a clock that is behind */
+    begin_anew(&desk);        /* it is on again */
+    work(&desk);
+    fail(&desk, "5", 0);
+    work(&desk);
+    expect_jobs(&desk, "1 2 5");
+    ops->close(off);
+    desk_stop(&desk);
+}
+
 /* removeOnFail: 1 removes a job when the next one fails: its message may be looked at only then. */
 Test(redis_bull_reader, a_message_that_comes_late_is_no_second_failure) {
     desk_t desk = desk_start();
     work(&desk);
     fail(&desk, "7", 0);
-    hear(&desk, "7", "boom");
     work(&desk);
     redis_ok(desk.f.r, "DEL " BULL "7 " BULL "failed");
     hear(&desk, "7", "boom");
@@ -241,6 +273,37 @@ Test(redis_bull_reader, a_message_that_comes_late_is_no_second_failure) {
     hear(&desk, "8", "boom");
     work(&desk);
     expect_jobs(&desk, "7");
+    desk_stop(&desk);
+}
+
+/* A message has no date, but Bull sends one for each failure: an id that is used again within a minute fails again. */
+Test(redis_bull_reader, an_id_that_fails_again_is_another_failure) {
+    static const bool orders[][2] = {
+        {true, false}, {false, true}, {false, false}}; /* told before the look, told before the removal */
+    desk_t desk = desk_start();
+    work(&desk);
+    char *expected = mem_str("");
+    for (size_t i = 0; i < 3; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "mine-%zu", i);
+        fail(&desk, id, 0);
+        if (orders[i][0]) hear(&desk, id, "first");
+        work(&desk);
+        if (orders[i][1]) {
+            hear(&desk, id, "first");
+            work(&desk);
+        }
+        redis_ok(desk.f.r, "DEL " BULL "%s " BULL "failed", id); /* trimmed; the id is free again, */
+        if (!orders[i][0] && !orders[i][1]) hear(&desk, id, "first");
+        hear(&desk, id, "second"); /* and its job fails, and is removed at once */
+        work(&desk);
+        work(&desk);
+        char *longer = mem_printf("%s%s%s %s", expected, *expected ? " " : "", id, id);
+        free(expected);
+        expected = longer;
+        expect_jobs(&desk, expected);
+    }
+    free(expected);
     desk_stop(&desk);
 }
 

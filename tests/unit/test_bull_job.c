@@ -326,11 +326,16 @@ Test(unit_bull_heard, answered_for_a_minute) {
     const mono_t now = {1000 * NS_PER_S};
     bull_heard_t *heard = heard_new();
     bull_heard_answered(heard, slice_text("1"), now);
-    cr_expect(bull_heard_is_answered(heard, slice_text("1"), now));
-    cr_expect(!bull_heard_is_answered(heard, slice_text("2"), now));
-    cr_expect(bull_heard_is_answered(heard, slice_text("1"), mono_add(now, 60 * NS_PER_S)));
-    cr_expect(!bull_heard_is_answered(heard, slice_text("1"), mono_add(now, 61 * NS_PER_S)));
+    cr_expect(bull_heard_answers(heard, slice_text("1"), now));
+    cr_expect(!bull_heard_answers(heard, slice_text("2"), now));
+    cr_expect(bull_heard_answers(heard, slice_text("1"), mono_add(now, 60 * NS_PER_S)));
+    cr_expect(!bull_heard_answers(heard, slice_text("1"), mono_add(now, 61 * NS_PER_S)));
+    bull_heard_answered(heard, slice_text("1"), now);
+    cr_expect_eq(bull_heard_answers(heard, slice_text("1"), now), 2);
+    bull_heard_take_answer(heard, slice_text("1"));
+    bull_heard_take_answer(heard, slice_text("2"));
+    cr_expect_eq(bull_heard_answers(heard, slice_text("1"), now), 1, "each answers one message");
     for (int i = 0; i < BULL_ANSWERED_MOST; i++) bull_heard_answered(heard, slice_text("other"), now);
-    cr_expect(!bull_heard_is_answered(heard, slice_text("1"), now));
+    cr_expect(!bull_heard_answers(heard, slice_text("1"), now));
     heard_free(heard);
 }

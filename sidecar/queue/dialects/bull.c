@@ -140,6 +140,7 @@ typedef struct bull_watch {
     bull_stalled_t *stalled;
     bull_aside_t *aside;
     bull_failed_t *failed; // NULL: they are not recorded
+    bool forsaken;         // and Redis knows that, in this term
 } bull_watch_t;
 
 static void *watch_open(const queue_keys_t *at) {
@@ -164,6 +165,7 @@ static void watch_forget(void *state) {
     bull_stalled_forget(w->stalled);
     bull_aside_forget(w->aside);
     if (w->failed) bull_failed_forget(w->failed);
+    w->forsaken = false;
 }
 
 // The key `failed` and the channel of the same name.
@@ -189,7 +191,11 @@ static void watch_heard(void *state, const char *channel, slice_t message) {
 static outcome_t watch_step(void *state, watch_call_t *call, fault_t *fault) {
     bull_watch_t *w = state;
     if (bull_stalled_step(w->stalled, call, fault) != OUTCOME_OK || call->fenced) return fault->outcome;
-    if (bull_aside_step(w->aside, call, fault) != OUTCOME_OK || call->fenced || !w->failed) return fault->outcome;
+    if (bull_aside_step(w->aside, call, fault) != OUTCOME_OK || call->fenced) return fault->outcome;
+    if (!w->failed) {
+        if (!w->forsaken) w->forsaken = bull_failed_forsake(w->at, call, fault) == OUTCOME_OK && !call->fenced;
+        return fault->outcome;
+    }
     return bull_failed_step(w->failed, call, call->changed, fault);
 }
 

@@ -129,6 +129,29 @@ static outcome_t ask_seen(bull_failed_t *s, watch_call_t *call, int64_t seen, fa
     return fault->outcome;
 }
 
+outcome_t bull_failed_forsake(const queue_keys_t *at, watch_call_t *call, fault_t *fault) {
+    redisReply *reply;
+    char *failed = mem_printf("%s:failed", at->config->own.base);
+    request_script(call->conn, SCRIPT_bull_seen, 3);
+    request_text(call->conn, call->keys->seats[at->seat].lock);
+    request_text(call->conn, failed);
+    request_text(call->conn, at->recorded);
+    request_text(call->conn, call->token);
+    request_int(call->conn, OVERLAP_MS);
+    request_int(call->conn, KNOWN_MOST);
+    request_text(call->conn, "off");
+    free(failed);
+    if (request_ask(call->conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (reply_is(reply_at(reply, 0), "fenced"))
+        call->fenced = true;
+    else if (reply_is(reply_at(reply, 0), "type"))
+        say_type(fault, reply);
+    else if (!reply_is(reply_at(reply, 0), "off"))
+        fault_set(fault, OUTCOME_FAULT, "bull_seen: unexpected reply");
+    freeReplyObject(reply);
+    return fault->outcome;
+}
+
 // Begins a look where one is wanted. False: none is, now.
 static bool begin_look(bull_failed_t *s, mono_t now) {
     bool whole = s->unread && mono_reached(s->whole_at, now);
@@ -293,7 +316,7 @@ static outcome_t record_page(bull_failed_t *s, watch_call_t *call, const redisRe
     if (count) crash_at("bull_record_before");
     if (read_records(s, call, sent, count, fault) != OUTCOME_OK || s->full) return fault->outcome;
     for (size_t i = 0; i < count; i++)
-        if (!sent[i].gone) bull_heard_drop(&s->heard, sent[i].id);
+        if (!sent[i].gone && bull_heard_drop(&s->heard, sent[i].id)) bull_heard_take_answer(&s->heard, sent[i].id);
     return OUTCOME_OK;
 }
 
@@ -356,13 +379,23 @@ static outcome_t look(bull_failed_t *s, watch_call_t *call, fault_t *fault) {
 // Drops the messages that were looked at, but for one whose job was gone when it was to be recorded: that comes up again.
 static void drop_heard(bull_failed_t *s, const sent_t *sent, size_t count, int64_t looked) {
     for (; looked > 0 && s->heard.first; looked--) {
-        bool gone = false;
-        for (size_t i = 0; i < count && !gone; i++) gone = sent[i].gone && slice_equal(sent[i].id, s->heard.first->id);
-        if (gone)
+        const sent_t *of = NULL;
+        for (size_t i = 0; i < count && !of; i++)
+            if (slice_equal(sent[i].id, s->heard.first->id)) of = &sent[i];
+        if (of && of->gone) {
             bull_heard_turn(&s->heard);
-        else
-            bull_heard_pop(&s->heard);
+            continue;
+        }
+        if (!of || of->kept) bull_heard_take_answer(&s->heard, s->heard.first->id);
+        bull_heard_pop(&s->heard);
     }
+}
+
+// Whether the failure that a message tells of has its record: each record answers one message, the earlier ones first.
+static bool is_answered(const bull_failed_t *s, const bull_told_t *heard, mono_t now) {
+    size_t before = 0;
+    for (const bull_told_t *at = s->heard.first; at != heard; at = at->next) before += slice_equal(at->id, heard->id);
+    return bull_heard_answers(&s->heard, heard->id, now) > before;
 }
 
 // Looks at jobs that messages name. What is told of them comes in the order in which they were asked for.
@@ -378,7 +411,7 @@ static outcome_t listen(bull_failed_t *s, watch_call_t *call, fault_t *fault) {
         while (heard->next && !slice_equal(told.job.id, heard->id)) heard = heard->next;
         bool kept = reply_len(told.score) > 0;
         // A job that has a hash and is not failed was put back meanwhile.
-        if (!kept && (!reply_is(told.state, "none") || bull_heard_is_answered(&s->heard, told.job.id, call->now))) continue;
+        if (!kept && (!reply_is(told.state, "none") || is_answered(s, heard, call->now))) continue;
         if (kept)
             record_told(s, call, &told);
         else

@@ -37,12 +37,13 @@ void bull_heard_turn(bull_heard_t *heard) {
     heard->last = &told->next;
 }
 
-void bull_heard_drop(bull_heard_t *heard, slice_t id) {
+bool bull_heard_drop(bull_heard_t *heard, slice_t id) {
     for (bull_told_t **at = &heard->first; *at; at = &(*at)->next)
         if (slice_equal((*at)->id, id)) {
             remove_at(heard, at);
-            return;
+            return true;
         }
+    return false;
 }
 
 void bull_heard_clear(bull_heard_t *heard) {
@@ -83,12 +84,23 @@ void bull_heard_answered(bull_heard_t *heard, slice_t id, mono_t now) {
     heard->answered_next = (heard->answered_next + 1) % BULL_ANSWERED_MOST;
 }
 
-bool bull_heard_is_answered(const bull_heard_t *heard, slice_t id, mono_t now) {
+size_t bull_heard_answers(const bull_heard_t *heard, slice_t id, mono_t now) {
     digest_t digest = digest_of(id.data, id.len);
+    size_t count = 0;
     for (size_t i = 0; i < BULL_ANSWERED_MOST; i++) {
         mono_t at = heard->answered[i].at;
         if (!at.ns || mono_diff(now, at) > ANSWERED_S * NS_PER_S) continue;
-        if (memcmp(&heard->answered[i].id, &digest, sizeof digest) == 0) return true;
+        if (memcmp(&heard->answered[i].id, &digest, sizeof digest) == 0) count++;
     }
-    return false;
+    return count;
+}
+
+void bull_heard_take_answer(bull_heard_t *heard, slice_t id) {
+    digest_t digest = digest_of(id.data, id.len);
+    for (size_t n = 0; n < BULL_ANSWERED_MOST; n++) { // the oldest first
+        size_t i = (heard->answered_next + n) % BULL_ANSWERED_MOST;
+        if (!heard->answered[i].at.ns || memcmp(&heard->answered[i].id, &digest, sizeof digest) != 0) continue;
+        heard->answered[i].at = (mono_t){0};
+        return;
+    }
 }

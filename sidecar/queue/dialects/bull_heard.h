@@ -43,11 +43,12 @@ void bull_heard_clear(bull_heard_t *heard); // forgets everything; it can be use
 bool bull_heard_add(bull_heard_t *heard, slice_t message);
 void bull_heard_pop(bull_heard_t *heard);              // drops the first
 void bull_heard_turn(bull_heard_t *heard);             // makes the first the last
-void bull_heard_drop(bull_heard_t *heard, slice_t id); // drops the first that names this job, if there is one
+bool bull_heard_drop(bull_heard_t *heard, slice_t id); // drops the first that names this job, if there is one
 
 // The failure of a job that stood in `failed` has its record. When its message comes later, and Bull has removed the job
-// meanwhile, that is no further failure.
+// meanwhile, that is no further failure. Bull sends one message for each: the next one of this id is of another failure.
 void bull_heard_answered(bull_heard_t *heard, slice_t id, mono_t now);
-bool bull_heard_is_answered(const bull_heard_t *heard, slice_t id, mono_t now);
+size_t bull_heard_answers(const bull_heard_t *heard, slice_t id, mono_t now); // whose messages are still to come
+void bull_heard_take_answer(bull_heard_t *heard, slice_t id);                 // one message has come; no answer is fine
 
 #endif

@@ -8,8 +8,9 @@
 -- ARGV[1]  token
 -- ARGV[2]  overlap   ms; workers' clocks may be so far behind
 -- ARGV[3]  most      failures that are taken as known the first time
--- ARGV[4]  seen      ms, moves `:seen` there, and forgets what is never read again; '' = only asks
--- Reply    {'seen', now in ms, the score of `:seen`}, {'fenced'}, {'type', key, found}
+-- ARGV[4]  seen      ms, moves `:seen` there, and forgets what is never read again; '' = only asks; 'off' = failures are not
+--                    recorded now, and what fails meanwhile will count as known
+-- Reply    {'seen', now in ms, the score of `:seen`}, {'off'}, {'fenced'}, {'type', key, found}
 -- Safe     fenced; `:seen` moves forwards only, but for one that a clock has left more than `overlap` in the future: it would let
 --          nothing be forgotten, and hide what fails while nobody leads. It is written last: a begin that was refused half-way
 --          begins anew. A mark is forgotten when no look reaches down to it any more.
@@ -17,6 +18,10 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 for _, want in ipairs({{'failed', KEYS[2]}, {'recorded', KEYS[3]}}) do
     local found = redis.call('TYPE', want[2]).ok
     if found ~= 'none' and found ~= 'zset' then return {'type', want[1], found} end
+end
+if ARGV[4] == 'off' then
+    redis.call('ZREM', KEYS[3], ':seen')
+    return {'off'}
 end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
