@@ -48,6 +48,7 @@ image() {
     need binutils command -v readelf
     need buildah command -v buildah
     need catatonit command -v catatonit
+    need iproute2 command -v ip
     need mmdebstrap command -v mmdebstrap
     need podman command -v podman
     need python3 command -v python3

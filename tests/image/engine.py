@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -72,13 +73,14 @@ class Container:
     def wait_ready(self):
         wait(f"{self.name} is ready: {self.log()}", lambda: self.sidecar("healthcheck", "--ready", code=None).returncode == 0)
 
-    def get(self, path, port=8642):
-        """Status and body of a page, asked from within the container's network, as the kubelet and Prometheus ask."""
+    def get(self, path, address="127.0.0.1", outside=False):
+        """Status and body of a page, asked within the container's network or, as the kubelet asks, outside of it."""
         script = (
-            "import http.client, sys; c = http.client.HTTPConnection('127.0.0.1', int(sys.argv[1]), timeout=5); c.request('GET', sys.argv[2]);"
+            "import http.client, sys; c = http.client.HTTPConnection(sys.argv[1], 8642, timeout=5); c.request('GET', sys.argv[2]);"
             "r = c.getresponse(); print(r.status); print(r.read().decode(), end='')"
         )
-        status, body = run("nsenter", "-t", self.pid(), "-n", sys.executable, "-c", script, port, path).split("\n", 1)
+        enter = [] if outside else ["nsenter", "-t", self.pid(), "-n"]
+        status, body = run(*enter, sys.executable, "-c", script, address, path).split("\n", 1)
         return int(status), body
 
     def metric(self, sample):
@@ -87,6 +89,10 @@ class Container:
             if line.startswith(sample + " "):
                 return float(line.rsplit(" ", 1)[1])
         return None
+
+    def crash(self):
+        """Its process is killed, and not by podman, which would take that for an order not to restart it."""
+        os.kill(self.pid(), signal.SIGKILL)
 
     def stop(self):
         """As an engine stops it: SIGTERM, and SIGKILL after ten seconds. Returns exit code and seconds until the end."""

@@ -16,15 +16,26 @@ clean() {
     podman secret ls --quiet | xargs -r podman secret rm
 } >/dev/null 2>&1
 
-engine_start podman runc python3 redis-server redis-cli readelf nsenter
+engine_start podman runc python3 redis-server redis-cli readelf nsenter ip
 engine_base
 engine_image
-said=$(podman run --rm --network none --memory 32m "$image" version 2>&1) || impossible "podman cannot run a container here: $(echo "$said" | head -n 1)"
+engine_build localhost/queue-sidecar-pod:latest tests/image
+said=$(podman run --rm --network none --memory 32m "$image" version 2>&1) ||
+    impossible "podman cannot run a container here: $(echo "$said" | tail -n 1)"
+unshare --net true 2>/dev/null || impossible "this machine gives no network namespace (unshare --net)"
 echo "image-test: $(podman --version), $(runc --version | head -n 1), storage: $driver; $(podman image inspect --format '{{.Size}}' "$image") bytes"
-export QS_IMAGE="$image" PYTHONDONTWRITEBYTECODE=1
+
+# The component is rendered as operators render it.
+sh tests/deploy/tools.sh || true
+kustomize=${QS_DEPLOY_DIR:-$PWD/build/deploy}/bin/kustomize
+[ -x "$kustomize" ] || kustomize=
+[ -n "$kustomize" ] || [ "${QS_CLIENTS_REQUIRED:-}" != 1 ] || exit 1
+
+export QS_IMAGE="$image" QS_KUSTOMIZE="$kustomize" PYTHONDONTWRITEBYTECODE=1
 trap clean EXIT
 trap 'exit 130' HUP INT TERM
 clean || true
 cd tests/image
 [ $# -gt 0 ] || set -- discover
-python3 -m unittest "$@"
+# A network of its own: bridges, rules and ports of the pod are gone with it.
+unshare --net sh -c 'ip link set lo up && exec python3 -m unittest "$@"' - "$@" </dev/null
