@@ -89,6 +89,7 @@ test)
         need default-jdk-headless command -v javac
         need maven command -v mvn
         need golang-go command -v go
+        image
     fi
     ! command -v javac >/dev/null || need maven command -v mvn
     ;;

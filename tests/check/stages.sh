@@ -1,8 +1,8 @@
 #!/bin/sh
 # What `make test` runs after its dependencies are there: builds, checks, the tests under sanitizers, and last the whole suite in the
 # plain build, whose summary ends the output. A stage that fails does not keep the others from running; the exit code tells.
-# With the argument `ci` also what differs by server and library, in a Debian 13 root; with `long` only the whole suite, TEST_ROUNDS
-# times.
+# With the argument `ci` also what differs by server and library, in a Debian 13 root, and the container image; with `long` only the
+# whole suite, TEST_ROUNDS times, and the image.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 make=${MAKE:-make}
@@ -100,6 +100,9 @@ documents() { QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jo
 
 clients() { QS_LONG=1 timeout --foreground -k 10 3600 build/tests/suite -j"$jobs" --timeout 900 --filter 'daemon_clients*/*'; }
 
+# The container image, and a pod of it: needs rights that CI has, and else a machine of one's own.
+image() { timeout --foreground -k 10 900 sh tests/image/run.sh; }
+
 whole() { timeout --foreground -k 10 900 build/tests/suite -j"$jobs"; }
 
 stage "servers of Debian 13" debian13
@@ -114,13 +117,17 @@ if [ "${1:-}" = long ]; then
     done
     stage "100,000 documents" documents
     stage "10,000 jobs of each client" clients
+    stage image image
 else
     stage build build
     stage check sh tests/check/run.sh
     stage manifests timeout --foreground -k 10 900 sh tests/deploy/check.sh
     stage "in-process tests under address,undefined" in_process
     stage "daemon tests under thread" daemons
-    [ "${1:-}" != ci ] || stage "Redis, Valkey and libraries of Debian 13" inside_debian13
+    if [ "${1:-}" = ci ]; then
+        stage "Redis, Valkey and libraries of Debian 13" inside_debian13
+        stage image image
+    fi
 fi
 echo "== stages:$summary the whole suite follows"
 [ -z "$failed" ] || echo "FAILED:$failed (above)"
