@@ -192,6 +192,10 @@ void config_free(config_t *config);
 // (default, file, environment, defaults).
 void config_dump(const config_t *config, buffer_t *out);
 
+// The value of a key that is a number, a duration (ms) or a size (bytes), by its name in the file. False: a queue of this dialect
+// has no such key.
+bool config_queue_number(const queue_config_t *queue, const char *key, int64_t *out);
+
 // What a reload from `old` to `fresh` would do. *changes: what takes effect, as "dispatcher.batch 500 -> 100, queue sms added,
 // email: retry_times 3 -> 5"; secrets redacted. *frozen: names of keys that differ and cannot change while the sidecar runs. Both
 // are added to; empty = nothing of the kind.

@@ -59,6 +59,11 @@ static void add_row(void *self, const metrics_queue_t *queue) {
     value(family->out, metric_get(number), family->scale);
 }
 
+static void add_setting(void *self, const metrics_queue_t *queue) {
+    const family_t *family = self;
+    if (metric_get((const void *)((const char *)queue + family->offset)) >= 0) add_row(self, queue);
+}
+
 // A size is told while it is known.
 static void add_size(void *self, const metrics_queue_t *queue) {
     const family_t *family = self;
@@ -127,6 +132,17 @@ static void add_sizes(family_t *family, metrics_t *metrics) {
 #undef X
 }
 
+static void add_settings(family_t *family, metrics_t *metrics) {
+#define X(field, name_, scale_, key, help)                                                                                       \
+    head(family->out, name_, GAUGE, help);                                                                                       \
+    family->name = (name_);                                                                                                      \
+    family->offset = offsetof(metrics_queue_t, field);                                                                           \
+    family->scale = (scale_);                                                                                                    \
+    metrics_each(metrics, add_setting, family);
+    METRICS_SETTINGS(X)
+#undef X
+}
+
 #define VALUE(value) #value,
 static void add_labelled(family_t *family, metrics_t *metrics) {
 #define X(field, name_, label_, list, help)                                                                                      \
@@ -167,6 +183,7 @@ void http_metrics(metrics_t *metrics, health_t *health, buffer_t *out) {
     METRICS_QUEUE(X)
 #undef X
     add_sizes(&family, metrics);
+    add_settings(&family, metrics);
     add_labelled(&family, metrics);
     family.name = LATENESS;
     head(out, family.name, "histogram", LATENESS_HELP);
@@ -187,6 +204,9 @@ void http_metrics_list(buffer_t *out) {
 #define X(field, kind, name, scale, help) list(out, name, kind, "queue", help);
     METRICS_QUEUE(X)
     METRICS_SIZES(X)
+#undef X
+#define X(field, name, scale, key, help) list(out, name, GAUGE, "queue", help);
+    METRICS_SETTINGS(X)
 #undef X
 #define X(field, name, label, values, help) list(out, name, COUNTER, "queue, " label, help);
     METRICS_BY_LABEL(X)

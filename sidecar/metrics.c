@@ -66,13 +66,24 @@ metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name) {
     return queue;
 }
 
+static void note_settings(metrics_queue_t *place, const queue_config_t *queue) {
+    int64_t value;
+#define X(name, family, scale, key, help) metric_set(&place->name, config_queue_number(queue, key, &value) ? value : -1);
+    METRICS_SETTINGS(X)
+#undef X
+}
+
 void metrics_serve(metrics_t *metrics, const config_t *config) {
     for (size_t i = 0; i < config->queue_count; i++) metrics_queue(metrics, config->queues[i].name);
     pthread_mutex_lock(&metrics->mutex);
     for (size_t i = 0; i < metrics->queue_count; i++)
         if (metrics->queues[i].name)
             metrics->queues[i].served = false; // a place that is free stays untouched: it takes no memory
-    for (size_t i = 0; i < config->queue_count; i++) place_for(metrics, config->queues[i].name)->served = true;
+    for (size_t i = 0; i < config->queue_count; i++) {
+        metrics_queue_t *queue = place_for(metrics, config->queues[i].name);
+        queue->served = true;
+        note_settings(queue, &config->queues[i]);
+    }
     pthread_mutex_unlock(&metrics->mutex);
 }
 

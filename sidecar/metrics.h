@@ -98,6 +98,14 @@
     X(stream_full_percent, LEVEL, "failure_stream_full_ratio", 100,                                                              \
       "share of stream.max_bytes that they take; at 1 no job is ended any more" COUNTED)
 
+// Settings in effect, so that a change of the configuration can be seen to arrive: X(name, family, scale, key of the
+// configuration, help). A dialect without the key has no sample.
+#define METRICS_SETTINGS(X)                                                                                                      \
+    X(set_protected_ms, "protected_timeout_seconds", 1000, "protected_timeout", "the protected_timeout in effect")               \
+    X(set_alive_ms, "alive_timeout_seconds", 1000, "alive_timeout", "the alive_timeout in effect; 0 = off")                      \
+    X(set_stalled_ms, "stalled_interval_seconds", 1000, "stalled_interval", "the stalled_interval in effect (bull)")             \
+    X(set_retries, "retry_times", 1, "retry_times", "the retry_times in effect")
+
 // Counters of a queue with one more label: X(name, family, label, values, help). Every value is told from the start.
 #define METRICS_BY_LABEL(X)                                                                                                      \
     X(ended_by, "final_failures_total", "reason", METRICS_REASONS, "final failures: records that went into the failure stream")  \
@@ -150,6 +158,9 @@ typedef struct metrics_queue {
     METRICS_QUEUE(X)
     METRICS_SIZES(X)
 #undef X
+#define X(name, family, scale, key, help) metric_t name; // negative: the dialect has no such setting
+    METRICS_SETTINGS(X)
+#undef X
     metric_t ended_by[METRICS_REASON_COUNT];
     metric_t stalled_by[METRICS_CAUSE_COUNT];
     metric_t counted_ns;                         // of mono_t: when the sizes were read; 0 = they do not count
@@ -176,7 +187,7 @@ void metrics_free(metrics_t *metrics); // takes; NULL is fine
 // taken by queues that are served. Called before roles start.
 metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name);
 
-// These queues are served from now on, and no others.
+// These queues are served from now on, and no others, with these settings.
 void metrics_serve(metrics_t *metrics, const config_t *config);
 
 // Calls `visit` for each queue that is served, while none comes or goes.

@@ -128,6 +128,15 @@ void config_dump(const config_t *config, buffer_t *out) {
     buffer_str(out, "\n);\n");
 }
 
+bool config_queue_number(const queue_config_t *queue, const char *key, int64_t *out) {
+    const config_key_t *policy = config_key_find("queue", key);
+    const config_key_t *row = policy ? policy : config_key_find("queue-only", key);
+    if (!row || row->type > KEY_SIZE || !config_key_of_dialect(row, queue->dialect)) return false;
+    const char *base = policy ? (const char *)&queue->policy : (const char *)queue;
+    memcpy(out, base + row->at, sizeof *out);
+    return true;
+}
+
 void config_list_keys(buffer_t *out) {
     for (size_t i = 0; i < config_key_count; i++) {
         const config_key_t *key = &config_keys[i];

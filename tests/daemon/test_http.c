@@ -163,6 +163,23 @@ Test(daemon_http, a_refused_configuration_is_told_and_a_taken_one_counted) {
     scene_end(&scene);
 }
 
+Test(daemon_http, a_changed_timeout_is_seen_to_take_effect) {
+    scene_t scene = scene_begin(NULL);
+    int port;
+    daemon_t *d = serving(&scene, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"v\"; dialect = \"bull\"; }"}, &port);
+    await_says(d, port, "/metrics", "\nqueue_sidecar_protected_timeout_seconds{queue=\"q\"} 180\n");
+    cr_assert(says(port, "/metrics", "\nqueue_sidecar_stalled_interval_seconds{queue=\"v\"} 30\n"));
+    cr_assert_not(says(port, "/metrics", "stalled_interval_seconds{queue=\"q\"}"), "it has none");
+    cr_assert_not(says(port, "/metrics", "protected_timeout_seconds{queue=\"v\"}"), "nor this one");
+    const char *changed =
+        "{ name = \"q\"; protected_timeout = \"1500ms\"; retry_times = 7; }, { name = \"v\"; dialect = \"bull\"; }";
+    daemon_write_config(d, "%s", config_on(&scene, (sidecar_t){.queues = changed}, port));
+    daemon_signal(d, SIGHUP);
+    await_says(d, port, "/metrics", "\nqueue_sidecar_protected_timeout_seconds{queue=\"q\"} 1.5\n");
+    cr_assert(says(port, "/metrics", "\nqueue_sidecar_retry_times{queue=\"q\"} 7\n"));
+    scene_end(&scene);
+}
+
 Test(daemon_http, a_port_that_is_taken_is_said_and_jobs_flow) {
     scene_t scene = scene_begin(NULL);
     int holder, port = some_port(&holder);
