@@ -2,6 +2,8 @@
 """Renders what deploy/ ships and holds it against its rules. Each check prints one line "ok", or its offences."""
 import sys
 
+import yaml
+
 import configs
 import monitoring
 import policy
@@ -36,6 +38,29 @@ def refused():
         yield f"legacy-container takes a CronJob, whose Jobs would never complete: {said}"
 
 
+def documents(cases):
+    """What deploy/README.md tells to write is what an example has, and does what it says."""
+    example = (render.DEPLOY / "examples/python-deployment/kustomization.yaml").read_text()
+    for title in ("five lines", "image"):
+        if render.readme(title) not in example:
+            yield f"deploy/README.md:1: the block \"{title}\" does not stand in examples/python-deployment"
+    if len(render.readme("five lines").splitlines()) != 5:
+        yield "deploy/README.md:1: five lines are not five"
+    own = next(case for case in cases if case.name == "own config")
+    volumes = policy.template(selftest.workload(own.docs, name="bare"))["spec"]["volumes"]
+    if {"name": "queue-sidecar-config", "configMap": {"name": "bare-queue-sidecar"}} not in volumes:
+        yield "deploy/README.md:1: with the block \"own config\" a pod keeps the other config"
+    more = {**yaml.safe_load(render.readme("memory")), **yaml.safe_load(render.readme("release"))}
+    docs = render.rendered(render.write("changed", render.kustomization(["sidecar", "monitoring"], **more)))
+    if policy.sidecar(selftest.workload(docs, name="bare"))["resources"]["limits"] != {"memory": "256Mi"}:
+        yield "deploy/README.md:1: the block \"memory\" does not change the memory"
+    if selftest.workload(docs, "PodMonitor", "queue-sidecar")["metadata"]["labels"].get("release") != "kube-prometheus-stack":
+        yield "deploy/README.md:1: the block \"release\" does not label the PodMonitor"
+    alerts = len(monitoring.alerts())
+    if f"with {alerts} alerts" not in (render.DEPLOY / "README.md").read_text():
+        yield f"deploy/README.md:1: there are {alerts} alerts"
+
+
 def schemas(cases, spoilt):
     """Valid ones pass, and each of the invalid ones fails."""
     files = {case.name: case.docs for case in cases}
@@ -60,6 +85,7 @@ def main(tools):
     verdict("selftest", selftest.offences(spoilt), f"{len(selftest.SPOILT)} spoilt manifests are seen")
     if "schemas" in tools:
         verdict("schemas", schemas(cases, spoilt), f"{objects} objects pass, {len(selftest.INVALID)} spoilt ones do not")
+    verdict("documents", documents(cases), "what deploy/README.md tells to write does what it says")
     verdict("alerts", monitoring.texts(), f"{len(monitoring.alerts())} alerts, each with a test and an entry in the runbook")
     verdict("dashboard", monitoring.dashboard(), "it asks for metrics that exist")
     if "promtool" in tools:

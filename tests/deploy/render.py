@@ -3,7 +3,9 @@ import copy
 import itertools
 import os
 import pathlib
+import re
 import subprocess
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
 import yaml
@@ -47,6 +49,12 @@ def rendered(directory):
     if code != 0:
         raise SystemExit(f"{directory}/kustomization.yaml:1: kustomize build failed: {err}")
     return [doc for doc in yaml.load_all(out, LOADER) if doc]
+
+
+def readme(title):
+    """A block of deploy/README.md: ```yaml TITLE."""
+    found = re.search(rf"^( *)```yaml {title}\n(.*?)^\1```$", (DEPLOY / "README.md").read_text(), re.M | re.S)
+    return textwrap.dedent(found.group(2))
 
 
 def write(name, kustomization):
@@ -99,6 +107,9 @@ def all_cases():
     renamed = write("renamed", kustomization(["sidecar", "monitoring"], namePrefix="team-", nameSuffix="-blue", namespace="jobs"))
     bare = write("bare", {**kustomization([]), "namePrefix": "team-", "nameSuffix": "-blue", "namespace": "jobs"})
     cases.append(Case("renamed", renamed, bare, ["sidecar", "monitoring"]))
+    own = kustomization(["sidecar"], **yaml.safe_load(readme("own config")))
+    own["configMapGenerator"].append({**own["configMapGenerator"][0], "name": "bare-queue-sidecar"})
+    cases.append(Case("own config", write("own-config", own), BASE / "mixed", ["sidecar"]))
     with ThreadPoolExecutor(2) as pool:
         paths = {path for case in cases for path in (case.directory, case.base_directory)}
         results = dict(zip(paths, pool.map(rendered, paths)))

@@ -1,7 +1,8 @@
 #!/bin/sh
 # What an instance takes, as deploy/README.md tells it: sh tests/deploy/size.sh [SECONDS]. A private redis-server, one sidecar with http
 # on, scraped each second: first idle, then with 1,000 delayed jobs a second falling due, then with 100 final failures a second.
-# Prints resident memory (and how much of it is its own) and processor time in thousandths of a core, as Kubernetes counts it.
+# Prints resident memory (and how much of it is its own), processor time in thousandths of a core, as Kubernetes counts it, what Redis
+# was asked while idle, and the disk that a final failure takes.
 set -eu
 cd "$(dirname "$0")/../.."
 seconds=${1:-30}
@@ -63,6 +64,13 @@ measure() { # what to do, what it is called
         END { printf "%-28s %5.1f MiB resident (%.1f of it its own, %.1f at most), %4.1fm processor time\n",
                   what, rss / 1024, own / 1024, top / 1024, ticks / hz / (ns / 1e9) * 1000 }' "/proc/$sidecar/status"
 }
+asked() { cli info stats | sed -n 's/^total_commands_processed:\([0-9]*\).*/\1/p'; }
+before=$(asked)
 measure idle "idle, scraped"
+awk -v n="$(($(asked) - before))" -v s="$seconds" 'BEGIN { printf "%-28s %5.1f commands a second\n", "idle, scraped", n / s }'
 measure delayed "1,000 delayed jobs a second"
 measure failures "100 final failures a second"
+sleep 2 # the last of them are copied
+curl -fs "http://127.0.0.1:$port/metrics" | awk '
+    $1 == "queue_sidecar_audit_bytes" { bytes = $2 } $1 == "queue_sidecar_audit_kept_rows" { rows = $2 }
+    END { printf "%-28s %5.0f bytes of disk for each of %d, with payloads of 90\n", "final failures", bytes / rows, rows }'

@@ -6,7 +6,8 @@ import yaml
 from policy import CONTAINER, LABEL, VOLUMES, chosen, template
 
 # What components bring along beside workloads.
-OURS = {("ConfigMap", "queue-sidecar"), ("ConfigMap", "queue-sidecar-dashboard"), ("PodMonitor", "queue-sidecar"), ("PrometheusRule", "queue-sidecar")}
+OURS = {("ConfigMap", name) for name in ("queue-sidecar", "bare-queue-sidecar", "queue-sidecar-dashboard")}
+OURS |= {("PodMonitor", "queue-sidecar"), ("PrometheusRule", "queue-sidecar")}
 
 
 def key(doc):
