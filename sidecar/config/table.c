@@ -148,7 +148,7 @@ const config_key_t config_keys[] = {
     ROW("queue-only", "errors", KEY_REDIS, "<name>:errors", "1", "1024", QUEUE(errors), false,
         "Key of the hash in which workers report failed jobs.", .dialects = L),
     ROW("queue-only", "dlq", KEY_REDIS, "", "0", "1024", QUEUE(dlq), false,
-        "Key of a list that gets the bytes of each job that is ended, beside its record; empty means none, and nobody but you shortens it.", .dialects = L | K | P),
+        "Key of a list that gets the bytes of each job that is ended, beside its record; empty means none, and nobody but you shortens it (private_queues: audit requeue takes out what it puts back).", .dialects = L | K | P),
 
     ROW("queue-only", "queues", KEY_STRINGS, NULL, "1", "64", QUEUE(own.queues), false,
         "Names as given to KMQueueManager, in its order, with :safe where set.", .dialects = K),

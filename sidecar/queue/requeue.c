@@ -45,7 +45,9 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask_t *a
         return;
     }
     digest_parse(ask->record->answers, &event);
-    request_script(conn, SCRIPT_requeue, 7);
+    const requeue_ops_t *of_home = dialect_ops(home->config->dialect)->requeue;
+    bool letters = of_home && of_home->letters && *home->config->dlq;
+    request_script(conn, SCRIPT_requeue, 9);
     request_text(conn, home->requeued);
     request_text(conn, home->failures);
     request_text(conn, home->meta);
@@ -53,6 +55,8 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask_t *a
     request_text(conn, to->stamps);
     request_text(conn, to->meta);
     request_text(conn, where->mark ? where->mark : home->requeued);
+    request_text(conn, letters ? home->config->dlq : home->requeued);
+    request_text(conn, letters ? home->recorded : home->requeued);
     request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
     request_text(conn, ask->discards ? "discarded" : "requeued");
     request_text(conn, ask->by);

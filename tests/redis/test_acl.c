@@ -266,8 +266,9 @@ static const struct {
      SETTLE_KEYS " T job3 digest " NOTHING " stamp 1 9 1 " NOTHING " " NOTHING " ms 9999 " NOTHING " - - 0 kind retried"},
     {SCRIPT_settle,
      SETTLE_KEYS " T job3 digest " NOTHING " " NOTHING " 1 9 1 " NOTHING " " NOTHING " ms 9999 " NOTHING " - - 0 kind failed"},
-    {SCRIPT_requeue, "7 sidecar:email:requeued sidecar:email:failures sidecar:email:meta email sidecar:email:stamps "
-                     "sidecar:email:meta sidecar:email:requeued event requeued me 0 job5 digest 9 - kind requeued"},
+    {SCRIPT_requeue, "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta email sidecar:email:stamps "
+                     "sidecar:email:meta sidecar:email:requeued sidecar:email:requeued "
+                     "sidecar:email:requeued event requeued me 0 job5 digest 9 - kind requeued"},
     {SCRIPT_reports, "1 email:errors 0 10"},
     {SCRIPT_sweep, "2 sidecar:app:lock email:errors T value job4 text"},
     {SCRIPT_heal, "1 sidecar:app:lock T 5000"},

@@ -1,6 +1,7 @@
 /* private_queues: what workers put on their dead letter list is recorded once, and stays where it is. */
 #include "private_desk.h"
 #include "queue/dialects/dialect.h"
+#include "queue/requeue.h"
 
 #define LETTERS(settings) FIGHTS("dlq = \"fights-dlq\"; " settings)
 
@@ -141,5 +142,40 @@ Test(redis_private_letters, large_ones_are_named_and_get_no_record) {
     until(&d, reasons(&d, "dead_letter") == 2);
     until(&d, fixture_log_count("a dead letter is larger than max_payload") > 0);
     cr_assert_eq(records(&d), 2);
+    close_desk(&d);
+}
+
+/* An operator has put it back, and it fails again with the same bytes. */
+static void put_back(desk_t *d, const char *job) {
+    requeue_reply_t reply;
+    digest_t digest = digest_of(job, strlen(job));
+    char *id = value_of(d, "failed", "event");
+    const event_t record = {.kind = slice_text("requeued"), .answers = slice_text(id)};
+    cr_assert_eq(conn_open(d->f.conn, &d->f.fault), OUTCOME_OK);
+    requeue_append(d->f.conn, d->f.keys,
+                   &(requeue_ask_t){.job = slice_text(job), .digest = &digest, .by = "ann", .record = &record});
+    cr_assert_eq(requeue_read(d->f.conn, &reply, &d->f.fault), OUTCOME_OK, "%s", d->f.fault.text);
+    cr_assert_eq(reply.kind, REQUEUE_DONE, "%s", reply.why);
+    free(id);
+}
+
+Test(redis_private_letters, one_that_was_put_back_and_fails_again_has_a_second_record) {
+    desk_t d;
+    open_fights(&d, LETTERS("retry_times = 0;"));
+    redis_ok(d.f.r, "LPUSH fights-dlq other job");
+    until(&d, reasons(&d, "dead_letter") == 2);
+    put_back(&d, "job");
+    cr_assert_eq(there(&d, "fights", "job"), 1);
+    cr_assert_eq(there(&d, "fights-dlq", "job"), 0);
+    stage_run(&d.crew.stage, 100);
+    cr_assert_eq(reasons(&d, "dead_letter"), 2);
+    redis_ok(d.f.r, "LMOVE fights fights-dlq RIGHT LEFT"); /* a worker gives it up once more */
+    until(&d, reasons(&d, "dead_letter") == 3);
+    put_back(&d, "job");
+    redis_ok(d.f.r, "LMOVE fights queue-w1 RIGHT LEFT"); /* or dies with it: then it is ours to end, */
+    until(&d, reasons(&d, "retries_exhausted") == 1);
+    cr_assert_eq(there(&d, "fights-dlq", "job"), 1);
+    stage_run(&d.crew.stage, 100);
+    cr_assert_eq(reasons(&d, "dead_letter"), 3, "and it is not taken for a worker's");
     close_desk(&d);
 }

@@ -427,7 +427,8 @@ static const struct {
      "old new 1 9 1 - - ms 9999 again - - 0 kind retried"},
     {SCRIPT_reports, "1 email:errors 0 10"},
     {SCRIPT_sweep, "2 sidecar:app:lock email:errors T value job text"},
-    {SCRIPT_requeue, "7 sidecar:email:requeued sidecar:email:failures sidecar:email:meta sms sidecar:sms:stamps sidecar:sms:meta "
+    {SCRIPT_requeue, "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta sms sidecar:sms:stamps sidecar:sms:meta "
+                     "sidecar:email:requeued sidecar:email:requeued "
                      "sidecar:email:requeued event requeued me 0 job digest 9 - kind requeued"},
     {SCRIPT_bull_promote, "9 sidecar:app:lock b:delayed b:wait b:paused b:meta-paused b:priority b:active sidecar:b:meta "
                           "sidecar:b:aside T app 9 0 b: 9 9"},

@@ -7,7 +7,7 @@
 
 /* One call; begins as ask_new gives it. */
 typedef struct {
-    const char *what, *by, *again, *to, *mark;
+    const char *what, *by, *again, *to, *mark, *letters, *recorded;
     slice_t job;
     bool stamp;
 } ask_t;
@@ -18,6 +18,8 @@ static ask_t ask_new(void) {
                    .again = "0",
                    .to = "email",
                    .mark = "sidecar:email:requeued",
+                   .letters = "sidecar:email:requeued",
+                   .recorded = "sidecar:email:requeued",
                    .job = slice_text(JOB)};
 }
 
@@ -30,7 +32,7 @@ static ask_t ask_discard(void) {
 static redisReply *answer_with(redis_t *r, ask_t ask, bool in_vain) {
     digest_t digest = digest_of(ask.job.data, ask.job.len);
     char *stamps = mem_printf("sidecar:%s:stamps", ask.to), *births = mem_printf("sidecar:%s:meta", ask.to);
-    call_t call = call_begin(SCRIPT_requeue, "7");
+    call_t call = call_begin(SCRIPT_requeue, "9");
     const char *const keys[] = {"sidecar:email:requeued",
                                 "sidecar:email:failures",
                                 "sidecar:email:meta",
@@ -38,6 +40,8 @@ static redisReply *answer_with(redis_t *r, ask_t ask, bool in_vain) {
                                 stamps,
                                 births,
                                 ask.mark,
+                                ask.letters,
+                                ask.recorded,
                                 EVENT,
                                 ask.what,
                                 ask.by,
@@ -327,5 +331,37 @@ Test(redis_script_requeue, the_leader_forgets_old_marks) {
     cr_assert_eq(redis_int(f.r, "HEXISTS sidecar:email:requeued m1001"), 1);
     cr_assert_eq(redis_int(f.r, "HEXISTS sidecar:email:requeued m1000"), 0);
     cr_assert_eq(prune(&f, "T", 1001, &fenced), 0);
+    fixture_stop(&f);
+}
+
+/* Of private_queues: what is put back is no dead letter any more, and may become one again. */
+Test(redis_script_requeue, its_dead_letter_goes_with_it) {
+    fixture_t f = fixture_start(NULL);
+    char *sha1 = redis_str(f.r, "EVAL %s 0 %s", "return redis.sha1hex(ARGV[1])", JOB);
+    ask_t ask = ask_new();
+    ask.letters = "email:dead";
+    ask.recorded = "sidecar:email:recorded";
+    ask.again = "1";
+    redis_ok(f.r, "RPUSH email:dead other %s another %s", JOB, JOB);
+    redis_ok(f.r, "ZADD sidecar:email:recorded 1 %s 2 others", sha1);
+    answered(f.r, ask);
+    cr_assert_eq(redis_int(f.r, "LLEN email:dead"), 3);
+    cr_assert_eq(redis_int(f.r, "ZCARD sidecar:email:recorded"), 2, "there is another of its bytes, which has its record");
+    answered(f.r, ask);
+    cr_assert_eq(redis_int(f.r, "LLEN email:dead"), 2);
+    redis_expect(f.r, NULL, "ZSCORE sidecar:email:recorded %s", sha1);
+    cr_assert_eq(redis_int(f.r, "ZCARD sidecar:email:recorded"), 1);
+    redis_ok(f.r, "ZADD sidecar:email:recorded 1 %s", sha1);
+    answered(f.r, ask); /* somebody has taken it out by hand */
+    redis_expect(f.r, NULL, "ZSCORE sidecar:email:recorded %s", sha1);
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 3);
+    redis_ok(f.r, "LPUSH email:dead %s", JOB);
+    ask.what = "discarded";
+    answered(f.r, ask);
+    cr_assert_eq(redis_int(f.r, "LLEN email:dead"), 3, "what nobody wants stays for its readers");
+    ask.what = "requeued";
+    fixture_make_key(f.r, "email:dead", "string");
+    expect_type(answer_with(f.r, ask, true), "letters", "string");
+    free(sha1);
     fixture_stop(&f);
 }

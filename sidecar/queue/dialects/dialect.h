@@ -158,6 +158,8 @@ typedef struct requeue_ops {
     // NULL: requeue.lua. Else appends one request in its place, which answers as that does (requeue_read). Never asked to
     // discard.
     void (*append)(conn_t *conn, const keyspace_t *keys, const struct requeue_ask *ask, const requeue_where_t *where);
+    // A job of this dialect that is put back, wherever, leaves the queue's dlq, and our memory of what stands there.
+    bool letters;
 } requeue_ops_t;
 
 // ---- Sizes: what a census counts (queue/census.h).

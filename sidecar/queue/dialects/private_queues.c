@@ -60,8 +60,12 @@ static const pass_ops_t pass = {
 
 static void sizes(const queue_keys_t *at, size_fn *add, void *self) { add(self, SIZE_READY, at->config->ready, NULL); }
 
+// A letter that stayed would be put back twice by whoever reads the list, and could not be told from the next one of its bytes.
+static const requeue_ops_t requeue = {.letters = true};
+
 const dialect_ops_t dialect_private_queues = {
     .name = "private_queues",
+    .requeue = &requeue,
     .dry_run = private_dry_run,
     .pass = &pass,
     .watch = &private_letters_watch,

@@ -8,6 +8,8 @@
 -- KEYS[5]  stamps    hash of that list's queue
 -- KEYS[6]  births    meta of that list's queue; field `life`: the last life given
 -- KEYS[7]  mark      set that gets mark_id with the job; requeued again where there is none
+-- KEYS[8]  letters   list that loses the job when it is put back; requeued again where there is none
+-- KEYS[9]  recorded  zset of ours that forgets its SHA-1 with the last of them: it may come there again; else requeued again
 -- ARGV[1]  event     the field in requeued
 -- ARGV[2]  what      'requeued' or 'discarded'
 -- ARGV[3]  by        who wants it
@@ -22,20 +24,22 @@
 --          {'type', key, found}
 -- Safe     not fenced, by compare: the mark lets one caller through, whoever leads. Everything is looked at before the first write;
 --          the mark comes before the push, and goes again when the push is refused, so a job is never there twice and never without
---          a mark. Without allow-oom: a full Redis refuses all of it. A stamp begins the job's new life: see stamp.lua for its bytes.
+--          a mark. Its dead letter goes last, and by pcall: refused, it stays. Without allow-oom: a full Redis refuses all of it. A stamp begins the job's new life: see stamp.lua for its bytes.
 local again, requeues, stamps = ARGV[4] == '1', ARGV[2] == 'requeued', ARGV[6] ~= ''
 local mark = redis.pcall('HGET', KEYS[1], ARGV[1])
 local meta = redis.pcall('HMGET', KEYS[3], 'bytes', 'life')
 local births = KEYS[6] == KEYS[3] and meta or redis.pcall('HMGET', KEYS[6], 'bytes', 'life')
 local stream, list = redis.call('TYPE', KEYS[2]).ok, redis.call('TYPE', KEYS[4]).ok
 local hash = stamps and redis.call('TYPE', KEYS[5]).ok or 'none'
-local marked = KEYS[7] ~= KEYS[1]
+local marked, letters = KEYS[7] ~= KEYS[1], KEYS[8] ~= KEYS[1]
+local dead = letters and redis.call('TYPE', KEYS[8]).ok or 'none'
 local waits = marked and redis.pcall('SISMEMBER', KEYS[7], ARGV[8])
 local refused = type(waits) == 'table' and waits or type(mark) == 'table' and mark or meta.err and meta or births.err and births
-if refused or (stream ~= 'stream' and stream ~= 'none') or (list ~= 'list' and list ~= 'none') or (hash ~= 'hash' and hash ~= 'none') then
+if refused or (stream ~= 'stream' and stream ~= 'none') or (list ~= 'list' and list ~= 'none') or (hash ~= 'hash' and hash ~= 'none')
+    or (dead ~= 'list' and dead ~= 'none') then
     for _, want in ipairs({{'requeued', KEYS[1], 'hash'}, {'failures', KEYS[2], 'stream'}, {'meta', KEYS[3], 'hash'},
         {'ready', KEYS[4], 'list'}, {'stamps', KEYS[5], 'hash'}, {'births', KEYS[6], 'hash'},
-        {'mark', KEYS[7], marked and 'set' or 'hash'}}) do
+        {'mark', KEYS[7], marked and 'set' or 'hash'}, {'letters', KEYS[8], letters and 'list' or 'hash'}}) do
         local found = redis.call('TYPE', want[2]).ok
         if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
     end
@@ -67,6 +71,8 @@ if requeues then
         redis.pcall('HSET', KEYS[5], ARGV[6], struct.pack('>I8I6I6I2I6', born, 0, 0, 32768, now_ms))
         redis.pcall('HSET', KEYS[6], 'life', string.format('%.0f', born))
     end
+    if dead == 'list' then redis.pcall('LREM', KEYS[8], 1, ARGV[5]) end
+    if letters and not redis.pcall('LPOS', KEYS[8], ARGV[5]) then redis.pcall('ZREM', KEYS[9], redis.sha1hex(ARGV[5])) end
 end
 local recorded = redis.pcall('XADD', KEYS[2], '*', 'at', at, unpack(ARGV, 9))
 if type(recorded) == 'table' then return requeues and {'unrecorded', recorded.err} or take_back(recorded.err) end
