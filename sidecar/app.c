@@ -68,6 +68,7 @@ static void watch_crew(app_t *app) {
 static void take_effect(app_t *app, const config_t *config) {
     metrics_serve(app->metrics, config);
     metric_set(&app->metrics->config_loaded_ms, wall_ms());
+    health_took(app->health, app->reload.changes);
     log_set_level(app_log_level(config));
 }
 
@@ -201,10 +202,10 @@ int app_run(config_t *config) {
     app_t app = {
         .metrics = metrics_new(PLACES), .watch_fd = watch_begin(config->path), .http_role = {.wake_fd = -1, .end_fd = -1}};
     sigset_t ends;
+    app.health = health_new(app.metrics);
     take_effect(&app, config);
     bool ready = block_signals(&app, &ends);
     app.crew = crew_new(config, app.metrics);
-    app.health = health_new(app.metrics);
     if (!app.crew || !ready) {
         log_error("main", NULL, "cannot start", F_STR("reason", strerror(errno)));
         end(&app);

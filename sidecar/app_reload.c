@@ -6,9 +6,14 @@
 #include "app_log.h"
 #include "base/log.h"
 
+static void forget(char **text) {
+    free(*text);
+    *text = NULL;
+}
+
 void reload_end(reload_t *reload) {
-    free(reload->refused);
-    reload->refused = NULL;
+    forget(&reload->refused);
+    forget(&reload->changes);
 }
 
 // Each line of `why` is one fault. What was said at the last look is not said again, unless somebody asked.
@@ -47,8 +52,12 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
         refuse_frozen(reload, &frozen, asked, metrics);
     } else {
         bool was_bad = reload->refused;
-        reload_end(reload);
+        forget(&reload->refused);
         metric_set(&metrics->config_bad, 0);
+        if (taken) {
+            forget(&reload->changes);
+            reload->changes = mem_str(buffer_text(&changes));
+        }
         if (taken)
             log_info("main", NULL, "new configuration", F_STR("config", current->path), F_STR("changes", buffer_text(&changes)));
         else if (asked || was_bad)

@@ -9,6 +9,7 @@
 
 typedef struct reload {
     char *refused; // why the file was refused when it was last looked at; NULL = it was not. Owned
+    char *changes; // what the last file that was taken has changed; NULL = none was. Owned
 } reload_t;
 
 void reload_end(reload_t *reload);

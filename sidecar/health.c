@@ -8,12 +8,15 @@
 #include "base/utf8.h"
 #include "base/wakeup.h"
 
+enum { CHANGES_SHOWN = 400 }; // bytes
+
 struct health {
     metrics_t *metrics;
     pthread_mutex_t mutex; // guards what follows
     const role_t *roles[HEALTH_ROLES];
     size_t count;
     char *refused; // owned; NULL = the configuration is in effect
+    char *taken;   // owned; since when which one is
 };
 
 health_t *health_new(metrics_t *metrics) {
@@ -27,6 +30,7 @@ void health_free(health_t *health) {
     if (!health) return;
     pthread_mutex_destroy(&health->mutex);
     free(health->refused);
+    free(health->taken);
     free(health);
 }
 
@@ -48,6 +52,21 @@ void health_config(health_t *health, const char *refused) {
     pthread_mutex_lock(&health->mutex);
     free(health->refused);
     health->refused = refused ? mem_str(refused) : NULL;
+    pthread_mutex_unlock(&health->mutex);
+}
+
+void health_took(health_t *health, const char *changes) {
+    char now[32];
+    wall_text(now, sizeof now);
+    size_t len = changes ? strlen(changes) : 0;
+    bool cut = len > CHANGES_SHOWN;
+    if (cut) len = CHANGES_SHOWN;
+    while (cut && ((unsigned char)changes[len] & 0xc0) == 0x80) len--; // not within a character
+    char *taken = mem_printf("in effect since %s%s%.*s%s", now, changes ? ": " : "", (int)len, changes ? changes : "",
+                             cut ? " and more: the log has all" : "");
+    pthread_mutex_lock(&health->mutex);
+    free(health->taken);
+    health->taken = taken;
     pthread_mutex_unlock(&health->mutex);
 }
 
@@ -79,16 +98,19 @@ bool health_alive(health_t *health, buffer_t *why) {
     return alive;
 }
 
+static void add_text(buffer_t *json, const char *name, const char *text) {
+    if (!text) return;
+    buffer_printf(json, ", \"%s\": \"", name);
+    utf8_escape(json, text, strlen(text), "\"\\");
+    buffer_str(json, "\"");
+}
+
 // Adds one check. `why` is NULL where it is well.
 static void add_check(buffer_t *json, const char *name, const char *why, const char *state) {
     if (json->data[json->len - 1] != '[') buffer_str(json, ",");
     buffer_printf(json, "\n  {\"check\": \"%s\", \"ok\": %s", name, why ? "false" : "true");
-    if (state) buffer_printf(json, ", \"state\": \"%s\"", state);
-    if (why) {
-        buffer_str(json, ", \"why\": \"");
-        utf8_escape(json, why, strlen(why), "\"\\");
-        buffer_str(json, "\"");
-    }
+    add_text(json, "why", why);
+    add_text(json, "state", state);
     buffer_str(json, "}");
 }
 
@@ -111,7 +133,7 @@ bool health_ready(health_t *health, buffer_t *json) {
               NULL);
     add_check(&checks, "audit", metric_get(&m->audit_bad) ? "the audit log cannot be written: the log says why" : NULL, NULL);
     pthread_mutex_lock(&health->mutex);
-    add_check(&checks, "config", health->refused, NULL);
+    add_check(&checks, "config", health->refused, health->taken);
     pthread_mutex_unlock(&health->mutex);
     bool ready = alive && redis && lock;
     buffer_printf(json, "{\"ready\": %s, \"checks\": %s\n]}\n", ready ? "true" : "false", buffer_text(&checks));

@@ -24,6 +24,8 @@ void health_wake(health_t *health, const char *role);
 
 // Why the newest configuration is refused; NULL = it is in effect. Copied.
 void health_config(health_t *health, const char *refused);
+// A configuration is in effect from now on; `changes`: what it has changed, NULL = it is the first. Copied.
+void health_took(health_t *health, const char *changes);
 
 // Whether every role turns: nothing that Redis, a disk or a peer does for a minute makes this false. *why: a line for each that
 // does not.

@@ -37,6 +37,7 @@ typedef struct status_check {
     char name[32];
     bool ok;
     char why[512];
+    char state[512]; // "" = it tells none
 } status_check_t;
 
 // The instance whose http.port the config names, on this machine.
@@ -46,6 +47,9 @@ typedef struct status_here {
     status_check_t checks[STATUS_CHECKS];
     size_t count;
 } status_here_t;
+
+// The check of that name; NULL = it was not told.
+const status_check_t *status_check(const status_here_t *here, const char *name);
 
 // The audit log at audit.path, if it can be read here.
 typedef struct status_log {

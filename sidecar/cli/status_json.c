@@ -176,6 +176,7 @@ static void put_here(const status_here_t *here, buffer_t *out) {
         put_text(out, "check", here->checks[i].name);
         put_bool(out, "ok", here->checks[i].ok);
         put_text(out, "why", here->checks[i].why);
+        put_text(out, "state", here->checks[i].state);
         buffer_str(out, "}");
     }
     buffer_str(out, "]}");

@@ -153,9 +153,17 @@ static void read_checks(status_reader_t *reader, status_here_t *here, const buff
         find_text(reader->json, pointer, check->name, sizeof check->name);
         snprintf(pointer, sizeof pointer, "/checks/%zu/why", here->count);
         find_text(reader->json, pointer, check->why, sizeof check->why);
+        snprintf(pointer, sizeof pointer, "/checks/%zu/state", here->count);
+        find_text(reader->json, pointer, check->state, sizeof check->state);
         snprintf(pointer, sizeof pointer, "/checks/%zu/ok", here->count);
         check->ok = is_true(reader->json, pointer);
     }
+}
+
+const status_check_t *status_check(const status_here_t *here, const char *name) {
+    for (size_t i = 0; i < here->count; i++)
+        if (strcmp(here->checks[i].name, name) == 0) return &here->checks[i];
+    return NULL;
 }
 
 static void read_here(status_reader_t *reader) {

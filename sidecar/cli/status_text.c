@@ -136,6 +136,11 @@ static void print_head(const status_t *s, const status_view_t *view, buffer_t *o
             print_leader(&s->view.seats[0], now_ms, &line);
         wrap(out, buffer_text(&line), INDENT, view);
     }
+    const status_check_t *config = status_check(&s->here, "config");
+    if (config && *config->state) {
+        buffer_str(out, "config   ");
+        wrap(out, config->state, INDENT, view);
+    }
     buffer_free(&line);
 }
 
