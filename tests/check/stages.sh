@@ -103,7 +103,7 @@ clients() { QS_LONG=1 timeout --foreground -k 10 3600 build/tests/suite -j"$jobs
 # The container image, and a pod of it: needs rights that CI has, and else a machine of one's own.
 image() { timeout --foreground -k 10 900 sh tests/image/run.sh; }
 
-whole() { timeout --foreground -k 10 900 build/tests/suite -j"$jobs"; }
+whole() { timeout --foreground -k 10 1500 build/tests/suite -j"$jobs"; }
 
 stage "servers of Debian 13" debian13
 stage "workers of README" sh tests/clients/install.sh
