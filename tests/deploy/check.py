@@ -5,6 +5,7 @@ import sys
 import yaml
 
 import configs
+import life
 import monitoring
 import policy
 import render
@@ -86,6 +87,8 @@ def main(tools):
     if "schemas" in tools:
         verdict("schemas", schemas(cases, spoilt), f"{objects} objects pass, {len(selftest.INVALID)} spoilt ones do not")
     verdict("documents", documents(cases), "what deploy/README.md tells to write does what it says")
+    example = next(case for case in cases if case.name == "example python-deployment")
+    verdict("life", life.offences(example), "an example as a kubelet starts it: probes, a changed timeout, a refused config, the end")
     verdict("alerts", monitoring.texts(), f"{len(monitoring.alerts())} alerts, each with a test and an entry in the runbook")
     verdict("dashboard", monitoring.dashboard(), "it asks for metrics that exist")
     if "promtool" in tools:

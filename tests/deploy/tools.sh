@@ -18,7 +18,7 @@ skip() { # tool, why
     echo "$2" >"$place/$1.skipped"
     [ "${QS_CLIENTS_REQUIRED:-}" != 1 ] || code=1
 }
-reason() { grep -iE -m 1 'error|cannot|unable|disabled|requires' "$1" || tail -n 1 "$1"; }
+reason() { grep -v '^go: downloading' "$1" | grep -iE -m 1 'error|cannot|unable|disabled|requires|not in' || tail -n 1 "$1"; }
 
 # Before Go 1.24 an older kustomize, as kubectl 1.27 to 1.29 have it built in.
 kustomize() {

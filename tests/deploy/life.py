@@ -1,0 +1,167 @@
+"""The rendered sidecar of an example, started as a kubelet would: its args and env, its ConfigMap as a directory that is swapped whole,
+its probes. Paths, the port and Redis are the only things that are not as rendered."""
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+from configs import PROGRAM
+from policy import sidecar, template
+
+PATIENCE = 30  # seconds for anything; nothing here takes one
+
+
+class Failed(Exception):
+    pass
+
+
+def until(what, ask):
+    end = time.monotonic() + PATIENCE
+    while True:
+        found = ask()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise Failed(f"in {PATIENCE} s it has not come to this: {what}")
+        time.sleep(0.05)
+
+
+class Volume:
+    """A ConfigMap as kubelets mount it: the files are links into ..data, and ..data is a link that is replaced
+    (k8s.io/kubernetes/pkg/volume/util/atomic_writer.go)."""
+
+    def __init__(self, path, data):
+        self.path, self.number = path, 0
+        path.mkdir()
+        self.swap(data)
+        for name in data:
+            (path / name).symlink_to(f"..data/{name}")
+
+    def swap(self, data):
+        self.number += 1
+        fresh = self.path / f"..{self.number}"
+        fresh.mkdir()
+        for name, text in data.items():
+            (fresh / name).write_text(text)
+        link = self.path / "..data_tmp"
+        link.symlink_to(fresh.name)
+        link.rename(self.path / "..data")
+
+
+class Pod:
+    def __init__(self, case, work):
+        doc = next(doc for doc in case.docs if doc["kind"] == "Deployment")
+        self.spec = sidecar(doc)
+        maps = {doc["metadata"]["name"]: doc["data"] for doc in case.docs if doc["kind"] == "ConfigMap"}
+        volumes = {volume["name"]: volume for volume in template(doc)["spec"]["volumes"]}
+        self.data = maps[volumes["queue-sidecar-config"]["configMap"]["name"]]
+        self.volume = Volume(work / "config", self.data)
+        self.socket = work / "redis"
+        self.work = work
+        self.redis = self.process = None
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith("QUEUE_SIDECAR_")}
+        self.env.update({variable["name"]: variable["value"] for variable in self.spec["env"]})
+        self.env["QUEUE_SIDECAR_CONFIG"] = str(self.volume.path / "queue-sidecar.cfg")
+        self.env["QUEUE_SIDECAR_AUDIT_PATH"] = str(work / "audit.db")
+        self.env["QUEUE_SIDECAR_REDIS_SOCKET"] = str(self.socket)
+        self.env["QUEUE_SIDECAR_HTTP_PORT"] = str(self.port)
+
+    def start(self):
+        with (self.work / "log").open("w") as log:
+            self.process = subprocess.Popen([PROGRAM, *self.spec["args"]], env=self.env, stderr=log)
+
+    def start_redis(self):
+        self.redis = subprocess.Popen(
+            ["redis-server", "--port", "0", "--unixsocket", self.socket, "--save", "", "--dir", self.work], stdout=subprocess.DEVNULL
+        )
+
+    def cli(self, *words):
+        done = subprocess.run(["redis-cli", "-s", self.socket, *words], capture_output=True, text=True, timeout=PATIENCE, check=True)
+        return done.stdout.strip()
+
+    def get(self, path):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=PATIENCE) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as answer:
+            return answer.code, answer.read().decode()
+        except (urllib.error.URLError, ConnectionError):
+            return 0, ""
+
+    def probe(self, name):
+        return self.get(self.spec[name]["httpGet"]["path"])[0] == 200
+
+    def metric(self, name):
+        lines = self.get("/metrics")[1].splitlines()
+        return next((float(line.split()[1]) for line in lines if line.startswith(f"queue_sidecar_{name} ")), None)
+
+    def status(self):
+        done = subprocess.run([PROGRAM, "status", "-o", "json"], env=self.env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        return json.loads(done.stdout)
+
+    def end(self):
+        for process in (self.process, self.redis):
+            if process and process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def live(pod):
+    """The story; whatever is not so is a Failed."""
+    pod.start()
+    until("startupProbe succeeds without Redis", lambda: pod.probe("startupProbe"))
+    if pod.get("/readyz")[0] != 503:
+        raise Failed("it is ready without Redis")
+    pod.start_redis()
+    until("ready with Redis", lambda: pod.get("/readyz")[0] == 200 and pod.metric("leader") == 1)
+
+    # A worker took a job and died: with the timeout of the example, a minute, it stays where it is.
+    pod.cli("LPUSH", "email:backup", '{"id":"1"}')
+    until("a pass has met the job", lambda: pod.cli("HLEN", "sidecar:email:stamps") == "1")
+    before = pod.metric("config_loaded_timestamp_seconds")
+    changed = {name: text.replace('protected_timeout = "1m"', 'protected_timeout = "1s"') for name, text in pod.data.items()}
+    if changed == pod.data:
+        raise Failed("the example has no protected_timeout of a minute any more")
+    pod.volume.swap(changed)
+    until("/metrics says that a config was taken", lambda: pod.metric("reloads_total") == 1)
+    until("/metrics says when", lambda: pod.metric("config_loaded_timestamp_seconds") > before)
+    until("the job is given back, by the new timeout", lambda: pod.cli("HLEN", "sidecar:email:stamps") != "0" and waiting(pod))
+    if "email" not in json.dumps(pod.status()):
+        raise Failed("status does not tell of the queue")
+
+    pod.volume.swap({name: text + "nonsense = 1;\n" for name, text in changed.items()})
+    until("/metrics says that a config is refused", lambda: pod.metric("config_refused") == 1)
+    if not (pod.probe("livenessProbe") and pod.get("/readyz")[0] == 200 and pod.metric("leader") == 1):
+        raise Failed("a refused config does more than being refused")
+    pod.volume.swap(changed)
+    until("a config that is right again is taken", lambda: pod.metric("config_refused") == 0)
+
+    pod.process.send_signal(signal.SIGTERM)
+    if pod.process.wait(timeout=PATIENCE) != 0:
+        raise Failed(f"it ended with {pod.process.returncode}, so no Job would complete")
+
+
+def waiting(pod):
+    """The job is out of backup: in ready, or, as the example has a backoff, in delayed."""
+    return int(pod.cli("LLEN", "email")) + int(pod.cli("ZCARD", "email:delayed")) == 1
+
+
+def offences(case):
+    with tempfile.TemporaryDirectory() as work:
+        pod = Pod(case, pathlib.Path(work))
+        try:
+            live(pod)
+        except (Failed, subprocess.SubprocessError, OSError) as why:
+            log = (pod.work / "log").read_text().splitlines() if (pod.work / "log").exists() else []
+            yield f"{case.name}: {why}; its log ends with {log[-3:]}"
+        finally:
+            pod.end()
