@@ -3,6 +3,7 @@
 #include "cli/status_words.h"
 #include "fixture.h"
 #include "queue/lock.h"
+#include "tempdir.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -235,6 +236,16 @@ Test(unit_status, each_trouble_is_found_alone_and_at_its_boundary) {
         status_findings_free(&found);
         end(&w);
     }
+}
+
+Test(unit_status, the_readme_has_each_of_them) {
+    char *readme = temp_read("README.md");
+    for (size_t i = 0; *readme && i < sizeof ROWS / sizeof *ROWS; i++) {
+        char *code = mem_printf("`%s`", ROWS[i].code ? ROWS[i].code : "code");
+        cr_assert_not_null(strstr(readme, code), "README.md lacks the finding %s", code);
+        free(code);
+    }
+    free(readme);
 }
 
 Test(unit_status, faults_come_first_and_each_is_counted) {
