@@ -70,6 +70,20 @@ static void put_redis(const status_t *s, buffer_t *out) {
     buffer_str(out, "}");
 }
 
+static void put_standbys(const overview_seat_t *seat, int64_t now_ms, buffer_t *out) {
+    name(out, "standbys");
+    buffer_str(out, "[");
+    for (size_t i = 0; seat->standbys && i < seat->standby_count; i++) {
+        comma(out);
+        buffer_str(out, "{");
+        put_text(out, "instance", seat->standbys[i].instance);
+        put_bool(out, "lives", seat->standbys[i].lives);
+        put_seconds(out, "heard_seconds_ago", age(now_ms, seat->standbys[i].heard_ms));
+        buffer_str(out, "}");
+    }
+    buffer_str(out, "]");
+}
+
 static void put_locks(const status_t *s, buffer_t *out) {
     name(out, "locks");
     buffer_str(out, "[");
@@ -82,6 +96,7 @@ static void put_locks(const status_t *s, buffer_t *out) {
         put_text(out, "term", seat->holder);
         put_time(out, "since", seat->since_ms ? seat->since_ms : STATUS_UNKNOWN);
         put_seconds(out, "ttl_seconds", seat->pttl_ms);
+        put_standbys(seat, s->view.now_ms, out);
         buffer_str(out, "}");
     }
     buffer_str(out, "]");

@@ -12,7 +12,7 @@
 #include "cli/when.h"
 #include "queue/lock.h"
 
-enum { INDENT = 9, NAME_MOST = 40, LEADERS_SHOWN = 3, ROWS_LEAST = 3, TERM_SHOWN = 8 };
+enum { INDENT = 9, NAME_MOST = 40, LEADERS_SHOWN = 3, STANDBYS_SHOWN = 4, ROWS_LEAST = 3, TERM_SHOWN = 8 };
 
 // ---- Lines.
 
@@ -118,23 +118,51 @@ static void print_leaders(const overview_t *view, buffer_t *line) {
     free(held);
 }
 
+static bool is_new(const overview_t *view, size_t seat, size_t standby) {
+    const char *instance = view->seats[seat].standbys[standby].instance;
+    for (size_t i = 0; i < seat; i++)
+        for (size_t n = 0; n < view->seats[i].standby_count; n++)
+            if (view->seats[i].standbys[n].lives && strcmp(view->seats[i].standbys[n].instance, instance) == 0) return false;
+    return true;
+}
+
+// Each once, of whichever lock.
+static void print_standbys(const overview_t *view, buffer_t *line) {
+    size_t count = 0;
+    for (size_t i = 0; i < view->seat_count; i++)
+        for (size_t n = 0; n < view->seats[i].standby_count; n++) {
+            if (!view->seats[i].standbys[n].lives || !is_new(view, i, n)) continue;
+            if (count < STANDBYS_SHOWN) buffer_printf(line, "%s%s", count ? ", " : "", view->seats[i].standbys[n].instance);
+            count++;
+        }
+    if (count > STANDBYS_SHOWN) buffer_printf(line, " and %zu more", count - STANDBYS_SHOWN);
+    if (count == 0) buffer_str(line, "none");
+}
+
+static void print_label(const char *label, const buffer_t *line, const status_view_t *view, buffer_t *out) {
+    buffer_str(out, label);
+    spaces(out, INDENT - strlen(label));
+    wrap(out, buffer_text(line), INDENT, view);
+}
+
 static void print_head(const status_t *s, const status_view_t *view, buffer_t *out) {
     char time[WHEN_SIZE], zone[WHEN_SIZE];
     buffer_t line = {0};
     int64_t now_ms = s->reached ? s->view.now_ms : s->wall_ms;
     when_text(now_ms, view->utc, time);
     when_zone(now_ms, view->utc, zone);
-    buffer_str(out, "group    ");
     buffer_printf(&line, "%s, %s at %s, %s %s", s->config->group, s->reached ? s->server : "Redis", s->target, time, zone);
-    wrap(out, buffer_text(&line), INDENT, view);
+    print_label("group", &line, view, out);
     buffer_clear(&line);
     if (s->reached) {
-        buffer_str(out, "leader   ");
         if (s->config->lock.scope == LOCK_SCOPE_QUEUE)
             print_leaders(&s->view, &line);
         else
             print_leader(&s->view.seats[0], now_ms, &line);
-        wrap(out, buffer_text(&line), INDENT, view);
+        print_label("leader", &line, view, out);
+        buffer_clear(&line);
+        print_standbys(&s->view, &line);
+        print_label("standby", &line, view, out);
     }
     const status_check_t *config = status_check(&s->here, "config");
     if (config && *config->state) {

@@ -14,7 +14,7 @@
 #include "queue/stream.h"
 #include "queue/wake.h"
 
-enum { SCRATCH_TTL_MS = 60000, SCRATCH_KEYS = 13, SCRATCH_LIMIT = 1000, SCRATCH_BYTES = 1 << 20 };
+enum { SCRATCH_TTL_MS = 60000, SCRATCH_KEYS = 14, SCRATCH_LIMIT = 1000, SCRATCH_BYTES = 1 << 20 };
 
 typedef struct scratch {
     conn_t *conn;
@@ -55,9 +55,9 @@ static void scratch_init(scratch_t *scratch, const keyspace_t *keys) {
     scratch->keys = keyspace_new(&scratch->config);
     const seat_t *seat = &scratch->keys->seats[0];
     const queue_keys_t *of = &scratch->keys->queues[0];
-    const char *all[SCRATCH_KEYS] = {queue->ready,  queue->delayed, seat->lock,  seat->served, of->meta,
-                                     queue->backup, queue->errors,  queue->dlq,  of->stamps,   of->sentinel,
-                                     of->failures,  of->auditors,   of->requeued};
+    const char *all[SCRATCH_KEYS] = {queue->ready,  queue->delayed, seat->lock,   seat->served,  of->meta,
+                                     queue->backup, queue->errors,  queue->dlq,   of->stamps,    of->sentinel,
+                                     of->failures,  of->auditors,   of->requeued, seat->standbys};
     memcpy(scratch->all, all, sizeof all);
     token_new(scratch->token, SCRATCH_TTL_MS);
 }

@@ -13,7 +13,8 @@ char *keyspace_lock_of(const char *name) { return own_key(name, "lock"); }
 static void seat_init(seat_t *seat, const char *name, size_t first_queue, size_t queue_count) {
     *seat = (seat_t){.name = name,
                      .lock = keyspace_lock_of(name),
-                     .served = mem_printf("sidecar:%s:queues", name),
+                     .served = own_key(name, "queues"),
+                     .standbys = own_key(name, "standbys"),
                      .first_queue = first_queue,
                      .queue_count = queue_count};
 }
@@ -51,6 +52,7 @@ void keyspace_free(keyspace_t *keys) {
     for (size_t i = 0; i < keys->seat_count; i++) {
         free(keys->seats[i].lock);
         free(keys->seats[i].served);
+        free(keys->seats[i].standbys);
     }
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_keys_t *queue = &keys->queues[i];

@@ -14,6 +14,7 @@ typedef struct seat {
     const char *name;   // the group or the queue, borrowed from the config
     char *lock;         // sidecar:<name>:lock
     char *served;       // sidecar:<name>:queues
+    char *standbys;     // sidecar:<name>:standbys
     size_t first_queue; // its queues are first_queue .. first_queue + queue_count - 1
     size_t queue_count;
 } seat_t;

@@ -53,9 +53,10 @@ static void read_foreign(const redisReply *reply, const seat_t *seat, lock_state
 outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t index, const char *token, int64_t ttl_ms, lock_state_t *state,
                        fault_t *fault) {
     const seat_t *seat = &keys->seats[index];
-    request_script(conn, SCRIPT_acquire, (int)(2 + seat->queue_count));
+    request_script(conn, SCRIPT_acquire, (int)(3 + seat->queue_count));
     request_text(conn, seat->lock);
     request_text(conn, seat->served);
+    request_text(conn, seat->standbys);
     for (size_t i = 0; i < seat->queue_count; i++) request_text(conn, keys->queues[seat->first_queue + i].meta);
     request_text(conn, token);
     request_int(conn, ttl_ms);

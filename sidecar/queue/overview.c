@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "queue/lock.h"
 #include "queue/reply.h"
 
 // Queues whose requests are sent before the first reply is read.
@@ -17,6 +18,7 @@ typedef struct overlook {
 
 void overview_free(overview_t *overview) {
     for (size_t i = 0; i < overview->queue_count; i++) free(overview->queues[i].copies);
+    for (size_t i = 0; i < overview->seat_count; i++) free(overview->seats[i].standbys);
     free(overview->seats);
     free(overview->queues);
     *overview = (overview_t){0};
@@ -47,6 +49,7 @@ static void append_seat(const overlook_t *look, const seat_t *seat) {
     for (size_t i = 0; i < seat->queue_count; i++)
         request_text(look->conn, look->keys->queues[seat->first_queue + i].config->name);
     request_end(look->conn);
+    append(look->conn, "HGETALL", seat->standbys);
 }
 
 // "<token> <since, ms> <instance>", as acquire.lua writes it; of another term it says nothing.
@@ -56,6 +59,28 @@ static void read_leader(const char *text, overview_seat_t *seat) {
     if (!*seat->holder || len != strlen(seat->holder) || strncmp(text, seat->holder, len) != 0 || !text[len]) return;
     seat->since_ms = strtoll(text + len, &end, 10);
     snprintf(seat->leader, sizeof seat->leader, "%s", *end == ' ' ? end + 1 : "");
+}
+
+static int by_instance(const void *a, const void *b) {
+    return strcmp(((const overview_standby_t *)a)->instance, ((const overview_standby_t *)b)->instance);
+}
+
+// "<heard, ms> <TTL, ms>" of each, as acquire.lua writes it. Whoever stands by looks again when the lock should have run out.
+static void read_standbys(const redisReply *reply, int64_t now_ms, overview_seat_t *seat) {
+    enum { LATE_MS = 2000 };
+    if (!reply || reply->type != REDIS_REPLY_ARRAY) return;
+    seat->standbys = mem_array(reply->elements / 2 + 1, sizeof *seat->standbys);
+    for (size_t i = 0; i + 1 < reply->elements; i += 2) {
+        overview_standby_t *standby = &seat->standbys[seat->standby_count];
+        char *ttl;
+        snprintf(standby->instance, sizeof standby->instance, "%s", reply_text(reply->element[i]));
+        standby->heard_ms = strtoll(reply_text(reply->element[i + 1]), &ttl, 10);
+        if (standby->heard_ms <= 0 || *ttl != ' ') continue; // not of ours
+        int64_t held_ms = token_ttl_ms(seat->holder), own_ms = strtoll(ttl, NULL, 10);
+        standby->lives = now_ms - standby->heard_ms <= (held_ms > own_ms ? held_ms : own_ms) + LATE_MS;
+        seat->standby_count++;
+    }
+    qsort(seat->standbys, seat->standby_count, sizeof *seat->standbys, by_instance);
 }
 
 static bool read_seat(const overlook_t *look, size_t index) {
@@ -72,6 +97,9 @@ static bool read_seat(const overlook_t *look, size_t index) {
     read_leader(reply_text(reply_at(reply, 0)), out);
     for (size_t i = 0; i < seat->queue_count; i++)
         look->out->queues[seat->first_queue + i].served = *out->holder && reply_is(reply_at(reply, i + 1), out->holder);
+    conn_reply_free(reply);
+    if (!next(look, seat->standbys, out->error, &reply)) return false;
+    read_standbys(reply, look->out->now_ms, out);
     conn_reply_free(reply);
     return true;
 }
@@ -125,15 +153,18 @@ static int64_t info_number(const char *info, const char *key) {
     return at ? strtoll(at + strlen(key), NULL, 10) : -1;
 }
 
-static bool read_memory(const overlook_t *look) {
+static bool read_server(const overlook_t *look) {
     char error[160] = "";
     redisReply *reply = NULL;
-    request_begin(look->conn, "INFO");
-    request_text(look->conn, "memory");
+    append(look->conn, "INFO", "memory");
+    request_begin(look->conn, "TIME");
     request_end(look->conn);
     if (!next(look, "INFO", error, &reply)) return false;
     look->out->memory_used = info_number(reply_text(reply), "\r\nused_memory:");
     look->out->memory_most = info_number(reply_text(reply), "\r\nmaxmemory:");
+    conn_reply_free(reply);
+    if (!next(look, "TIME", error, &reply)) return false;
+    look->out->now_ms = strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000;
     conn_reply_free(reply);
     return true;
 }
@@ -219,7 +250,7 @@ outcome_t overview_look(conn_t *conn, const keyspace_t *keys, overview_t *out, f
     *out = (overview_t){.memory_used = -1, .memory_most = -1, .seat_count = keys->seat_count, .queue_count = keys->queue_count};
     out->seats = mem_array(keys->seat_count, sizeof *out->seats);
     out->queues = mem_array(keys->queue_count, sizeof *out->queues);
-    if (conn_open(conn, fault) == OUTCOME_OK && read_memory(&look) && read_seats(&look) && read_queues(&look) &&
+    if (conn_open(conn, fault) == OUTCOME_OK && read_server(&look) && read_seats(&look) && read_queues(&look) &&
         read_streams(&look)) // last: what it says of a queue counts where nothing else is wrong
         return fault_set(fault, OUTCOME_OK, "%s", "");
     conn_close(conn); // replies may be under way

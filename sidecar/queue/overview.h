@@ -25,12 +25,21 @@ typedef struct overview_queue {
                          // those that were heard of within STREAM_HEARD_MS; 0 = there is none
 } overview_queue_t;
 
+// An instance that has found the lock held by another.
+typedef struct overview_standby {
+    char instance[INSTANCE_SIZE];
+    int64_t heard_ms; // when it last looked, by Redis's clock
+    bool lives;       // that is not longer ago than it takes to look again
+} overview_standby_t;
+
 typedef struct overview_seat {
     char error[160];
-    char holder[TOKEN_SIZE];    // what the lock holds, cut; "" = nobody leads
-    int64_t pttl_ms;            // of the lock; -1: it has no end, -2: there is no lock
-    char leader[INSTANCE_SIZE]; // who that is; "" = not known
-    int64_t since_ms;           // when its term began, by Redis's clock; 0 = not known
+    char holder[TOKEN_SIZE];      // what the lock holds, cut; "" = nobody leads
+    int64_t pttl_ms;              // of the lock; -1: it has no end, -2: there is no lock
+    char leader[INSTANCE_SIZE];   // who that is; "" = not known
+    int64_t since_ms;             // when its term began, by Redis's clock; 0 = not known
+    overview_standby_t *standbys; // owned; in the order of their names
+    size_t standby_count;
 } overview_seat_t;
 
 typedef struct overview {

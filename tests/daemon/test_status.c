@@ -108,6 +108,24 @@ Test(daemon_status, a_leader_that_lives_and_one_that_was_killed) {
     scene_end(&s);
 }
 
+Test(daemon_status, names_those_who_stand_by) {
+    scene_t s = scene_begin(NULL);
+    char *config = config_file(&s, (sidecar_t){0}, ""), name[64];
+    daemon_t *d[2] = {scene_sidecar_up(&s, (sidecar_t){0}), scene_sidecar_up(&s, (sidecar_t){0})};
+    bool first = scene_await_leader(&s, "g", NULL, 10000) == d[0];
+    snprintf(name, sizeof(name), "/%d", (int)daemon_pid(d[first ? 1 : 0]));
+    const daemon_output_t *run = daemon_run("status", "-c", config);
+    const char *line = strstr(run->out, "\nstandby  ");
+    cr_assert(line && has(line, name) && strstr(line, name) < strchr(line + 1, '\n'), "%s", run->out);
+    answer_t answer = ask(config);
+    cr_assert(has(answer.run->out, "\"standbys\":[{\"instance\":"), "%s", answer.run->out);
+    done(&answer);
+    daemon_kill(d[first ? 1 : 0]);
+    cr_assert(wait_for(has(daemon_run("status", "-c", config)->out, "\nstandby  none\n"), 20000));
+    free(config);
+    scene_end(&s);
+}
+
 Test(daemon_status, queues_that_the_leader_does_not_serve) {
     scene_t s = scene_begin(NULL);
     scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }"});

@@ -249,7 +249,7 @@ static const struct {
     script_id_t script;
     const char *arguments;
 } CALLS[] = {
-    {SCRIPT_acquire, "3 sidecar:app:lock sidecar:app:queues sidecar:email:meta T 1000 app me email"},
+    {SCRIPT_acquire, "4 sidecar:app:lock sidecar:app:queues sidecar:app:standbys sidecar:email:meta T 1000 app me email"},
     {SCRIPT_renew, "1 sidecar:app:lock T 60000"},
     {SCRIPT_claim, "4 sidecar:app:lock sidecar:email:meta sidecar:gone:lock sidecar:app:queues T app gone email"},
     {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 9 ms 0 99999 0 99999 2"},

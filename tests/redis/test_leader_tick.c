@@ -141,7 +141,7 @@ Test(redis_leader, a_lost_reply_to_acquire_is_the_same_term) {
     fixture_t f = setup(true);
     crew_t crew;
     crew_start(&crew, f.keys, CREW_LEADER);
-    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "sidecar:app:queues sidecar:email:meta"}); /* acquire */
+    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "sidecar:app:queues sidecar:app:standbys"}); /* acquire */
     cr_assert(stage_until(&crew.stage, proxy_fired(f.proxy) == 1, 3000));
     cr_assert_not(leads(&crew));
     char *token = redis_str(f.r, "GET sidecar:app:lock");
@@ -157,7 +157,7 @@ Test(redis_leader, gives_back_what_it_may_hold) {
     fixture_t f = setup(true);
     crew_t crew;
     crew_start(&crew, f.keys, CREW_LEADER);
-    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "sidecar:app:queues sidecar:email:meta"});
+    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "sidecar:app:queues sidecar:app:standbys"});
     cr_assert(stage_until(&crew.stage, proxy_fired(f.proxy) == 1, 3000));
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 1);
     leader_finish(crew.leader);
@@ -302,9 +302,10 @@ Test(redis_leader, a_refusal_for_good_is_asked_about_seldom) {
     fixture_t f = setup(true);
     crew_t crew;
     crew_start(&crew, f.keys, CREW_LEADER);
-    proxy_rule(f.proxy,
-               (proxy_rule_t){
-                   .action = PROXY_REFUSE, .match = "sidecar:app:queues sidecar:email:meta", .error = "-NOPERM x", .times = -1});
+    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE,
+                                       .match = "sidecar:app:queues sidecar:app:standbys",
+                                       .error = "-NOPERM x",
+                                       .times = -1});
     long steps = stage_run(&crew.stage, 500);
     cr_assert_eq(proxy_fired(f.proxy), 1);
     cr_assert_leq(steps, 40);
@@ -440,10 +441,12 @@ Test(redis_leader, odd_locks_are_waited_for_without_haste) {
         crew_t crew;
         crew_start(&crew, f.keys, CREW_LEADER);
         redis_ok(f.r, "SET sidecar:app:lock %s", locks[i]);
-        long before = proxy_requests(f.proxy, "sidecar:app:queues sidecar:email:meta"), steps = stage_run(&crew.stage, TTL + 100);
+        long before = proxy_requests(f.proxy, "sidecar:app:queues sidecar:app:standbys"),
+             steps = stage_run(&crew.stage, TTL + 100);
         cr_assert_not(leads(&crew), "takes the lock \"%s\"", locks[i]);
         expect_lock(&f, locks[i]);
-        cr_assert_leq(proxy_requests(f.proxy, "sidecar:app:queues sidecar:email:meta") - before, 6 * wait_scaled_ms(1000) / 1000);
+        cr_assert_leq(proxy_requests(f.proxy, "sidecar:app:queues sidecar:app:standbys") - before,
+                      6 * wait_scaled_ms(1000) / 1000);
         cr_assert_leq(steps, 60 * wait_scaled_ms(1000) / 1000, "it spins at \"%s\"", locks[i]);
         redis_ok(f.r, "DEL sidecar:app:lock");
         crew_stop(&crew);

@@ -95,6 +95,42 @@ static int64_t uncopied(fixture_t *f) {
     return at;
 }
 
+Test(redis_overview, names_who_stands_by_and_who_has_been_silent) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
+    lock_state_t state = {0};
+    redis_ok(f.r, "HSET sidecar:app:standbys gone %s", "1 5000");
+    lead(&f, 0, "0123456789abcdef0123456789abcdef-5000");
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:standbys"), 0, "a new leader knows of none");
+    cr_assert_eq(lock_acquire(f.conn, f.keys, 0, "T2", 5000, &state, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_not(state.acquired);
+    lock_state_clear(&state);
+    long long pttl = redis_int(f.r, "PTTL sidecar:app:standbys");
+    cr_assert(pttl > 50000 && pttl <= 60000, "%lld", pttl);
+    redis_ok(f.r, "HSET sidecar:app:standbys silent %s", "1 5000");
+    redis_ok(f.r, "HSET sidecar:app:standbys stranger nonsense");
+    overview_t view = look(&f);
+    const overview_seat_t *seat = &view.seats[0];
+    cr_assert_eq(seat->standby_count, 2);
+    size_t us = strcmp(seat->standbys[0].instance, "silent") == 0;
+    cr_assert_str_eq(seat->standbys[us].instance, instance_name());
+    cr_assert_str_eq(seat->standbys[1 - us].instance, "silent");
+    cr_assert(seat->standbys[us].lives && !seat->standbys[1 - us].lives);
+    overview_free(&view);
+    /* nor does it grow for ever while one leader stays */
+    for (int i = 0; i < 120; i++) redis_ok(f.r, "HSET sidecar:app:standbys pod-%d %s", i, "1 5000");
+    redis_ok(f.r, "HDEL sidecar:app:standbys %s", instance_name());
+    cr_assert_eq(lock_acquire(f.conn, f.keys, 0, "T2", 5000, &state, &f.fault), OUTCOME_OK);
+    cr_assert_leq(redis_int(f.r, "HLEN sidecar:app:standbys"), 100);
+    /* whatever the key holds, nobody is kept from standing by */
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+        fixture_make_key(f.r, "sidecar:app:standbys", fixture_types[t]);
+        cr_assert_eq(lock_acquire(f.conn, f.keys, 0, "T2", 5000, &state, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+        cr_assert(!state.acquired && state.pttl_ms > 0);
+    }
+    lock_state_clear(&state);
+    fixture_stop(&f);
+}
+
 Test(redis_overview, finds_the_oldest_record_that_too_few_logs_have) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = "stream = { min_copies = 2; }; " TWO_QUEUES});
     const stream_id_t all[2] = {"9-0", ""}, half[2] = {"5-0", ""}, most[2] = {"7-0", ""};

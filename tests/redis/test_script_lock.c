@@ -102,6 +102,7 @@ Test(redis_script_acquire, leaves_the_lock_of_another_alone) {
     cr_assert_str_eq(buffer_text(&state.unserved), "email, sms");
     redis_ok(f.r, "PEXPIRE sidecar:app:lock 5000");
     redis_ok(f.r, "HSET sidecar:app:queues sms other");
+    redis_ok(f.r, "DEL sidecar:app:standbys"); /* where it noted itself */
     redis_expect(f.r, before, "DEBUG DIGEST");
     free(before);
     lock_state_clear(&state);
@@ -410,7 +411,7 @@ static const struct {
     script_id_t script;
     const char *arguments;
 } CALLS[] = {
-    {SCRIPT_acquire, "3 sidecar:app:lock sidecar:app:queues sidecar:email:meta T 1000 app me email"},
+    {SCRIPT_acquire, "4 sidecar:app:lock sidecar:app:queues sidecar:app:standbys sidecar:email:meta T 1000 app me email"},
     {SCRIPT_renew, "1 sidecar:app:lock T 60000"},
     {SCRIPT_claim, "4 sidecar:app:lock sidecar:sms:meta sidecar:others:lock sidecar:app:queues T app others sms"},
     {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:email:meta T app 9 ms 0 99 0 99 2"},

@@ -4,17 +4,21 @@
 -- KEYS[1]  lock      string, the holder's token, with a TTL
 -- KEYS[2]  served    hash, for each queue the token of the last leader that served it (not those that another group owns); its
 --                    field '' is '<token> <when that term began, ms> <instance>', for people
--- KEYS[3+] meta      hash of each queue; its field `group` names who owns the queue
+-- KEYS[3]  standbys  hash: instance -> '<when it last found the lock held, ms> <its TTL, ms>'
+-- KEYS[4+] meta      hash of each queue; its field `group` names who owns the queue
 -- ARGV[1]  token     of the term that would begin
 -- ARGV[2]  ttl       ms
 -- ARGV[3]  group     the caller's (with a lock for each queue: the name of the queue)
 -- ARGV[4]  instance  the caller's name
--- ARGV[5+] name      of each queue, in the order of KEYS[3+]
+-- ARGV[5+] name      of each queue, in the order of KEYS[4+]
 -- Reply    held by another: {0, token, its PTTL in ms, name of a queue not served, ...}
 --          acquired:        {1, token, ttl, index of a queue that another group owns (from 0), that group or '', ...}
 --                           ('' means: the meta key is no hash)
 -- Safe     by compare: a lock that another token holds is never touched. The same token acquires again, so a lost reply is
---          answered by sending the same call once more. A queue of another group is not taken here (see claim).
+--          answered by sending the same call once more. A queue of another group is not taken here (see claim). Standbys are
+--          noted for people alone: that never fails, and what is not renewed goes by itself.
+local standbys, time = KEYS[3], redis.call('TIME')
+local now = string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))
 local held = redis.call('GET', KEYS[1])
 if held and held ~= ARGV[1] then
     local reply = {0, held, redis.call('PTTL', KEYS[1])}
@@ -23,26 +27,31 @@ if held and held ~= ARGV[1] then
     for i, name in ipairs(names) do
         if served[i] ~= held then reply[#reply + 1] = name end
     end
+    local added = redis.pcall('HSET', standbys, ARGV[4], now .. ' ' .. ARGV[2])
+    local count = added == 1 and redis.pcall('HLEN', standbys)
+    if type(count) == 'number' and count > 100 then redis.pcall('DEL', standbys) end -- those that live come again
+    redis.pcall('PEXPIRE', standbys, string.format('%.0f', math.max(60000, 2 * tonumber(ARGV[2]))))
     return reply
 end
-local time, was = redis.call('TIME'), redis.pcall('HGET', KEYS[2], '')
+local was = redis.pcall('HGET', KEYS[2], '')
 local term, since = string.match(type(was) == 'string' and was or '', '^(%S+) (%d+) ')
-if term ~= ARGV[1] then since = string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000)) end
+if term ~= ARGV[1] then since = now end
 local ttl = redis.call('PTTL', KEYS[2]) -- only that of a preflight has one, and keeps it: it may be killed after this
 redis.call('DEL', KEYS[2]) -- ours by its name, whatever it holds: a queue that left the configuration is not served any more
+if not held then redis.call('DEL', standbys) end -- the others say so again within a TTL
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 local reply = {1, ARGV[1], tonumber(ARGV[2])}
 local fields = {'', ARGV[1] .. ' ' .. since .. ' ' .. ARGV[4]}
-for i = 3, #KEYS do
+for i = 4, #KEYS do
     local type = redis.call('TYPE', KEYS[i]).ok
     local owner = ''
     if type == 'none' or type == 'hash' then owner = redis.call('HGET', KEYS[i], 'group') or ARGV[3] end
-    fields[#fields + 1] = ARGV[i + 2]
+    fields[#fields + 1] = ARGV[i + 1]
     fields[#fields + 1] = owner == ARGV[3] and ARGV[1] or ''
     if owner == ARGV[3] then
         redis.call('HSET', KEYS[i], 'group', ARGV[3])
     else
-        reply[#reply + 1] = i - 3
+        reply[#reply + 1] = i - 4
         reply[#reply + 1] = owner
     end
 end
