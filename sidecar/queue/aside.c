@@ -96,7 +96,7 @@ void aside_settle_append(conn_t *conn, const keyspace_t *keys, const aside_ask_t
     request_text(conn, at->aside);
     request_text(conn, delayed);
     request_text(conn, ask->events ? ask->events : delayed);
-    request_text(conn, ask->verdict == ASIDE_PUSH ? ask->ready : delayed);
+    request_text(conn, ask->ready ? ask->ready : delayed);
     request_text(conn, ask->verdict == ASIDE_END && ask->hash ? ask->hash : delayed);
     request_text(conn, at->failures);
     request_text(conn, at->meta);

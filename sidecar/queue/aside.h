@@ -53,14 +53,14 @@ typedef struct aside_ask {
     aside_verdict_t verdict;
     const char *events;   // as above
     const char *hash;     // of END: key of a hash that must not have a field `name`; NULL = does not matter
-    const char *ready;    // of PUSH: the list
-    slice_t next;         // of PUSH: the envelope that stays
+    const char *ready;    // of PUSH: the list; of END: the list in which it may wait still; else NULL
+    slice_t next;         // of PUSH: the envelope that stays; of END: the one that would wait there
     int64_t delay_ms;     // of PUSH: until it is due again
     bool last;            // of PUSH: it is the last one; the score ends in .5 then
     const event_t *event; // of END: the record; `at` is added in Redis
 } aside_ask_t;
 
-// Appends one request. settle_read reads its reply: SETTLED, _CHANGED, _FULL, _FENCED or _TYPE.
+// Appends one request. settle_read reads its reply: SETTLED, _CHANGED, _FULL, _FENCED or _TYPE; _ALIVE: it waits for a worker.
 void aside_settle_append(conn_t *conn, const keyspace_t *keys, const aside_ask_t *ask);
 
 #endif

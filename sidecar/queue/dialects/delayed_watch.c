@@ -12,6 +12,7 @@
 
 enum {
     FULL_MS = 1000,   // until the next look while the failure stream is full
+    WAITS_MS = 10000, // until the next look at an event that waits in its list after its last push
     CHANGED_MS = 100, // until the next look at what changed while it was judged
     SHOWN_MOST = 256, // bytes of others in a log line
     SAID = 64,        // things that were logged once and are remembered
@@ -38,16 +39,25 @@ typedef struct board {
     bool said_full;      // and in the last one
     uint64_t said[SAID]; // digests of what was logged
     size_t said_next;
+    bool *waits; // of each class: an event of it that should end waits in its list, and so do those behind it; owned
 } board_t;
 
 static void *watch_open(const queue_keys_t *keys) {
     board_t *board = mem_alloc(sizeof *board);
     board->keys = keys;
+    board->waits = mem_array(keys->config->own.classes.count, sizeof *board->waits);
     board->nearest = board->again = mono_never();
     return board;
 }
 
+static void watch_close(void *state) {
+    board_t *board = state;
+    free(board->waits);
+    free(board);
+}
+
 static void begin_round(board_t *board, mono_t now) {
+    memset(board->waits, 0, board->keys->config->own.classes.count * sizeof *board->waits);
     board->skip = 0;
     board->began = now;
     board->nearest = board->again = mono_never();
@@ -88,7 +98,8 @@ typedef struct finding {
     const aside_job_t *job;
     int64_t now; // ms by Redis's clock
     aside_ask_t ask;
-    bool leaves; // nothing is done about it now
+    bool leaves;  // nothing is done about it now
+    size_t class; // of an event that ran out of attempts
     delayed_name_t name;
     event_t event; // of an end
     buffer_t next; // owned
@@ -132,6 +143,21 @@ static void judge_foreign(finding_t *finding) {
     free(class);
 }
 
+// Its last push was a whole delay ago. While that waits for a worker nobody has failed.
+static void judge_last(finding_t *finding, size_t class, const delayed_envelope_t *envelope) {
+    const dialect_config_t *own = &finding->board->keys->config->own;
+    if (finding->board->waits[class]) {
+        leave(finding, WAITS_MS);
+        return;
+    }
+    end(finding, "retries_exhausted", envelope->attempt - 1);
+    finding->event.started = finding->job->since - delayed_delay_ms(own, envelope->attempt);
+    delayed_splice(finding->job->envelope, envelope, envelope->attempt - 1, &finding->next);
+    finding->ask.next = (slice_t){buffer_text(&finding->next), finding->next.len};
+    finding->ask.ready = own->lists.items[class];
+    finding->class = class;
+}
+
 static void judge_event(finding_t *finding, size_t class) {
     const dialect_config_t *own = &finding->board->keys->config->own;
     const aside_job_t *job = finding->job;
@@ -140,8 +166,7 @@ static void judge_event(finding_t *finding, size_t class) {
     if (!delayed_read(job->envelope, finding->name.class, &envelope)) {
         end(finding, "unreadable", 0);
     } else if (envelope.attempt >= limit && (parts_of(job->score) & PART_LAST)) {
-        end(finding, "retries_exhausted", envelope.attempt - 1);
-        finding->event.started = job->since - delayed_delay_ms(own, envelope.attempt);
+        judge_last(finding, class, &envelope);
     } else if (!delayed_is_fast(job->envelope, finding->name.class, &envelope)) {
         delayed_splice(job->envelope, &envelope, envelope.attempt + 1, &finding->next);
         finding->ask.verdict = ASIDE_PUSH;
@@ -248,6 +273,10 @@ static void note_settled(finding_t *finding, settled_t settled, watch_call_t *ca
     board->skip++;
     call->fenced |= settled == SETTLED_FENCED;
     if (settled == SETTLED_CHANGED) leave(finding, CHANGED_MS);
+    if (settled == SETTLED_ALIVE) {
+        board->waits[finding->class] = true;
+        leave(finding, WAITS_MS);
+    }
     if (settled != SETTLED_FULL) return;
     leave(finding, FULL_MS);
     bool news = !board->full && !board->said_full;
@@ -312,4 +341,4 @@ static outcome_t watch_step(void *state, watch_call_t *call, fault_t *fault) {
 }
 
 const watch_ops_t delayed_watch = {
-    .open = watch_open, .close = free, .forget = watch_forget, .watched = watch_watched, .step = watch_step};
+    .open = watch_open, .close = watch_close, .forget = watch_forget, .watched = watch_watched, .step = watch_step};

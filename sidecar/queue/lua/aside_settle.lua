@@ -5,7 +5,7 @@
 -- KEYS[2]  aside     zset
 -- KEYS[3]  delayed   zset
 -- KEYS[4]  events    hash; delayed again where there is none (bull)
--- KEYS[5]  ready     push: list; else delayed again
+-- KEYS[5]  ready     push: list; end: list in which it may wait for a worker still; else delayed again
 -- KEYS[6]  job       end: the hash of a job that must still have no `name` (bull); else delayed again
 -- KEYS[7]  failures  stream
 -- KEYS[8]  meta      hash of ours; fields `bytes` and `entries` as settle.lua counts them
@@ -14,12 +14,12 @@
 -- ARGV[3]  score     in delayed, as it was read; '' = it was not there
 -- ARGV[4]  envelope  end, push: as it was read; '' where there is no hash
 -- ARGV[5]  verdict   'end', 'push' or 'forget'
--- ARGV[6]  next      push: the envelope of the next attempt
+-- ARGV[6]  next      push: the envelope of the next attempt; end: the one that waits, if it does
 -- ARGV[7]  delay     push: ms until then
 -- ARGV[8]  last      push: '.5' when it is the last one, else ''
 -- ARGV[9]  most      bytes that the stream may hold
 -- ARGV[10+] names and values of the record; 'at' is added here
--- Reply    {'settled', 1}, {'changed'} its score, its envelope or `job`, {'full'} the stream, {'fenced'}, {'type', key, found}
+-- Reply    {'settled', 1}, {'changed'} its score, its envelope or `job`, {'alive'} it waits, or its list is too long to tell, {'full'} the stream, {'fenced'}, {'type', key, found}
 -- Safe     fenced; by compare of score and envelope; all preconditions before the first write; adds before it removes. A push is
 --          scheduled first: refused, it is tried again when it is due next. What removes comes last, so it is tried first, on a key of
 --          ours that never exists: a right that was taken away meanwhile must not leave the record of a job that is there still.
@@ -27,7 +27,7 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local events, verdict, member = KEYS[4] ~= KEYS[3], ARGV[5], ARGV[2]
 local wanted = {{'aside', KEYS[2], 'zset'}, {'delayed', KEYS[3], 'zset'}, {'failures', KEYS[7], 'stream'}, {'meta', KEYS[8], 'hash'}}
 if events then wanted[#wanted + 1] = {'events', KEYS[4], 'hash'} end
-if verdict == 'push' then wanted[#wanted + 1] = {'ready', KEYS[5], 'list'} end
+if KEYS[5] ~= KEYS[3] then wanted[#wanted + 1] = {'ready', KEYS[5], 'list'} end
 for _, want in ipairs(wanted) do
     local found = redis.call('TYPE', want[2]).ok
     if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
@@ -39,6 +39,9 @@ if verdict == 'forget' then
 end
 if events and (redis.call('HGET', KEYS[4], member) or '') ~= ARGV[4] then return {'changed'} end
 if verdict == 'end' and KEYS[6] ~= KEYS[3] and type(redis.pcall('HGET', KEYS[6], 'name')) == 'string' then return {'changed'} end
+if verdict == 'end' and KEYS[5] ~= KEYS[3] then
+    if redis.call('LLEN', KEYS[5]) > 2000 or redis.call('LPOS', KEYS[5], ARGV[6], 'RANK', -1) then return {'alive'} end
+end
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

@@ -1,0 +1,98 @@
+/* fred84's own scheduler beside ours: what README says of it. The workers are tests/clients/delayed_queue, whose QS_NATIVE=on
+ * runs the library's algorithm every 500 ms, with its lock that excludes nobody. */
+#include "audit_log.h"
+#include "native.h"
+#include "scene.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(daemon_delayed_beside, .timeout = 120);
+
+enum { EVENTS = 300, POISONS = 12, WORKERS = 2, ALL_MS = 60000 };
+
+static const char QUEUE[] =
+    "{ name = \"story\"; dialect = \"delayed_queue\"; types = [\"example.PaymentCheck\"]; retry_attempts = 4; "
+    "delays = [\"*: 1s\"]; roles = [\"dispatcher\", \"monitor\"]; }";
+static const char *const ENV[] = {"QS_NATIVE=on", "QS_ATTEMPTS=4", "QS_DELAY_MS=1000", "QS_THREADS=2", NULL};
+
+/* One of 25 fails each time, one of 20 the first time; a third is delayed. Owned by the caller. */
+static char *events(void) {
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    cr_assert(out);
+    for (int i = 0; i < EVENTS; i++)
+        fprintf(out, "%d %s %d text\n", i % 3 ? 0 : i * 5, i % 25 == 7 ? "poison" : i % 20 == 3 ? "flaky" : "ok", i);
+    fclose(out);
+    return text;
+}
+
+/* How many events have that word, and how many lines. */
+static int distinct(const native_t *native, const char *word, int *all) {
+    native_lines_t lines = native_lines(native);
+    bool seen[EVENTS] = {false};
+    int count = 0;
+    *all = 0;
+    for (size_t i = 0; i < lines.count; i++) {
+        if (strcmp(lines.lines[i].word, word) != 0) continue;
+        size_t number = strtoul(strchr(lines.lines[i].key, '-') + 1, NULL, 10);
+        cr_assert_lt(number, EVENTS);
+        ++*all;
+        if (!seen[number]) count++;
+        seen[number] = true;
+    }
+    native_free_lines(&lines);
+    return count;
+}
+
+Test(daemon_delayed_beside, none_is_lost_and_each_failure_is_recorded_once_at_the_most) {
+    scene_t s = scene_begin(&(server_options_t){.tcp = true});
+    native_t native = native_begin("delayed_queue", s.server);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE});
+    child_t *workers[WORKERS];
+    for (int i = 0; i < WORKERS; i++)
+        workers[i] = native_start(&native, (const char *const[]){"work", "example.PaymentCheck", NULL}, ENV, NULL);
+    if (!wait_for(native_count(&native, "ready", NULL) == WORKERS, ALL_MS)) native_fail(&native, "the workers do not start");
+    char *in = events();
+    daemon_pause(d); /* now the library alone sends */
+    native_finish(&native, (const char *const[]){"produce", "example.PaymentCheck", NULL}, ENV, in);
+    int taken, done;
+    if (!wait_for(distinct(&native, "taken", &taken) > 50, ALL_MS)) native_fail(&native, "the library sends nothing");
+    for (int i = 0; i < 3; i++) { /* then both, in turns and in the middle of each other's */
+        daemon_continue(d);
+        int before = taken;
+        if (!wait_for((distinct(&native, "taken", &taken), taken > before + 10) ||
+                          distinct(&native, "done", &done) == EVENTS - POISONS,
+                      ALL_MS))
+            scene_fail(&s, "nothing comes");
+        daemon_pause(d);
+    }
+    daemon_continue(d);
+    if (!wait_for(distinct(&native, "done", &done) == EVENTS - POISONS, ALL_MS)) scene_fail(&s, "not every event is done");
+    if (!wait_for(redis_int(s.r, "EXISTS de_events de_delayed_events de_paymentcheck sidecar:story:aside") == 0, ALL_MS))
+        scene_fail(&s, "something is left in the queue");
+    for (int i = 0; i < WORKERS; i++) {
+        child_signal(workers[i], SIGTERM);
+        cr_expect(child_wait(workers[i], ALL_MS) && workers[i]->exit_code == 0, "a worker ended badly");
+        child_free(workers[i]);
+    }
+    cr_assert_eq(distinct(&native, "taken", &taken), EVENTS);
+    /* Whoever of the two sends an event for the last time ends it; the library leaves no record. */
+    const char *log = daemon_audit_path(d);
+    long long records = redis_int(s.r, "XLEN sidecar:story:failures");
+    cr_assert(wait_for(audit_log_rows(log) == records, ALL_MS));
+    cr_expect_leq(records, POISONS);
+    cr_expect_eq(audit_log_int(log, "SELECT count(*) FROM events WHERE reason != 'retries_exhausted' OR job NOT LIKE 'poison-%'"),
+                 0);
+    cr_expect_eq(audit_log_int(log, "SELECT count(*) - count(DISTINCT job) FROM events"), 0);
+    cr_expect_eq(daemon_log_count(d, "\"level\":\"error\""), 0);
+    fprintf(stderr, "beside: %d events were sent %d times and done %d times; %lld of %d failures are recorded\n", EVENTS, taken,
+            done, records, POISONS);
+    free(in);
+    native_end(&native);
+    scene_end(&s);
+}
