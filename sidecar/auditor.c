@@ -415,16 +415,18 @@ void auditor_tick(void *self, role_wait_t *wait) {
     auditor_t *a = self;
     pen_watch(&a->pen);
     if (!log_open(a)) {
+        wait->trouble = true;
         wait->until = a->pen.retry_at;
         return;
     }
     bool more = mono_reached(a->retry_at, mono_now()) && connected(a) && work(a);
     bool kept = !keep(a);
     wait->until = more ? mono_now() : a->flying ? a->give_up : next_duty(a);
-    if (!mono_reached(a->retry_at, mono_now()))
+    if (role_put_off(wait, a->retry_at))
         wait->until = a->retry_at;
     else if (a->flying && a->pen.audit)
         role_wait_fd(wait, conn_fd(a->conn));
+    wait->trouble = wait->trouble || !a->pen.audit;
     if (a->pen.audit)
         wait->until = mono_min(wait->until, kept ? mono_min(a->pen.watch_at, a->pen.retain_at) : mono_now());
     else

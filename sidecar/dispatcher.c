@@ -394,7 +394,7 @@ void dispatcher_tick(void *self, role_wait_t *wait) {
     if (mono_reached(d->link.retry_at, now) && connected(d, now) && alive(d)) work(d);
     wait->until = next_time(d);
     // While we are put off nothing is read, and a socket with news would end every wait at once.
-    if (!mono_reached(d->link.retry_at, mono_now())) return;
+    if (role_put_off(wait, d->link.retry_at)) return;
     role_wait_fd(wait, conn_fd(d->link.data));
     if (d->link.waking) role_wait_fd(wait, conn_fd(d->link.ear));
 }

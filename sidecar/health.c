@@ -78,8 +78,10 @@ size_t health_beats(health_t *health, health_beat_t beats[HEALTH_ROLES]) {
         const role_t *role = health->roles[i];
         int64_t beat = atomic_load(&role->beat_ns);
         int64_t due = atomic_load(&role->due_ns);
+        int64_t good = atomic_load(&role->good_ns);
         beats[i] = (health_beat_t){.name = role->name,
                                    .age_s = beat ? (double)(now.ns - beat) / NS_PER_S : -1,
+                                   .trouble_s = good ? (double)(now.ns - good) / NS_PER_S : 0,
                                    .turns = due == 0 || !mono_reached((mono_t){due}, now)};
     }
     pthread_mutex_unlock(&health->mutex);

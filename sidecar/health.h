@@ -35,10 +35,12 @@ bool health_alive(health_t *health, buffer_t *why);
 // those that do not matter for the answer (a refused configuration, an audit log that cannot be written) are told too.
 bool health_ready(health_t *health, buffer_t *json);
 
-// For each role its name and the seconds since its last tick ended, -1 where none has yet. Returns how many.
+// For each role its name and the seconds since its last tick ended, -1 where none has yet, and for how long it is in trouble.
+// Returns how many.
 typedef struct health_beat {
     const char *name;
     double age_s;
+    double trouble_s; // since the last tick that could do all it wanted; 0 = the last one could
     bool turns;
 } health_beat_t;
 size_t health_beats(health_t *health, health_beat_t beats[HEALTH_ROLES]);

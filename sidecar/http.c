@@ -302,6 +302,7 @@ void http_tick(void *self, role_wait_t *wait) {
         if (mono_reached(http->retry_at, mono_now())) begin(http);
         if (!http->daemon) {
             wait->until = http->retry_at;
+            wait->trouble = true;
             return;
         }
     }

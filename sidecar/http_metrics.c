@@ -8,8 +8,10 @@ static const char LATENESS_HELP[] =
 static const char BUILD_HELP[] = "always 1; the version stands in the label";
 static const char TURNS_HELP[] = "1 while the role's loop turns as it should";
 static const char IDLE_HELP[] = "time since the role's last tick ended; -1 before the first one";
+static const char TROUBLE_HELP[] = "time since the role's last tick that could do all it wanted; 0 = its last one could";
 static const char COUNTER[] = "counter";
 static const char GAUGE[] = "gauge";
+// A size is a gauge for those who read it.
 #define LEVEL GAUGE
 #define SINCE GAUGE
 enum { IS_LEVEL = false, IS_SINCE = true };
@@ -45,7 +47,7 @@ static void label(buffer_t *out, const char *text) {
 
 static void value(buffer_t *out, int64_t number, double scale) {
     if (scale > 1)
-        buffer_printf(out, " %.9g\n", (double)number / scale);
+        buffer_printf(out, " %.15g\n", (double)number / scale);
     else
         buffer_printf(out, " %" PRId64 "\n", number);
 }
@@ -103,7 +105,7 @@ static void add_buckets(void *self, const metrics_queue_t *queue) {
     }
     buffer_printf(family->out, METRICS_PREFIX "%s_sum{queue=\"", family->name);
     label(family->out, queue->name);
-    buffer_printf(family->out, "\"} %.9g\n" METRICS_PREFIX "%s_count{queue=\"", (double)metric_get(&queue->lateness_us) / 1e6,
+    buffer_printf(family->out, "\"} %.15g\n" METRICS_PREFIX "%s_count{queue=\"", (double)metric_get(&queue->lateness_us) / 1e6,
                   family->name);
     label(family->out, queue->name);
     buffer_printf(family->out, "\"} %" PRId64 "\n", sum);
@@ -118,6 +120,9 @@ static void add_roles(health_t *health, buffer_t *out) {
     head(out, "role_idle_seconds", GAUGE, IDLE_HELP);
     for (size_t i = 0; i < count; i++)
         buffer_printf(out, METRICS_PREFIX "role_idle_seconds{role=\"%s\"} %.3f\n", beats[i].name, beats[i].age_s);
+    head(out, "role_trouble_seconds", GAUGE, TROUBLE_HELP);
+    for (size_t i = 0; i < count; i++)
+        buffer_printf(out, METRICS_PREFIX "role_trouble_seconds{role=\"%s\"} %.3f\n", beats[i].name, beats[i].trouble_s);
 }
 
 static void add_sizes(family_t *family, metrics_t *metrics) {
@@ -201,6 +206,7 @@ void http_metrics_list(buffer_t *out) {
 #undef X
     list(out, "role_turns", GAUGE, "role", TURNS_HELP);
     list(out, "role_idle_seconds", GAUGE, "role", IDLE_HELP);
+    list(out, "role_trouble_seconds", GAUGE, "role", TROUBLE_HELP);
 #define X(field, kind, name, scale, help) list(out, name, kind, "queue", help);
     METRICS_QUEUE(X)
     METRICS_SIZES(X)

@@ -427,8 +427,8 @@ void leader_tick(void *self, role_wait_t *wait) {
         if (mono_reached(leader->retry_at, now) && mono_reached(leader->stands[i].next, now)) act(leader, i);
     }
     look_again_at_barred(leader, mono_now());
-    bool usable = mono_reached(leader->retry_at, mono_now()) && conn_is_open(leader->conn);
-    if (usable && counting_step(leader->counting, leader->conn, &fault) != OUTCOME_OK) put_off(leader, NULL, &fault);
+    if (mono_reached(leader->retry_at, mono_now()) && counting_step(leader->counting, leader->conn, &fault) != OUTCOME_OK)
+        put_off(leader, NULL, &fault);
     wait->until = mono_max(counting_next(leader->counting), leader->retry_at);
     int64_t standing_by = 0;
     for (size_t i = 0; i < leader->keys->seat_count; i++) {
@@ -443,7 +443,7 @@ void leader_tick(void *self, role_wait_t *wait) {
     }
     metric_set(&leader->metrics->standing_by, standing_by);
     // While we are put off nothing is read, and a socket with news would end every wait at once.
-    if (!mono_reached(leader->retry_at, mono_now())) return;
+    if (role_put_off(wait, leader->retry_at)) return;
     role_wait_fd(wait, conn_fd(leader->conn));
     role_wait_fd(wait, conn_fd(leader->ear));
 }

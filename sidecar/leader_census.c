@@ -133,7 +133,7 @@ outcome_t counting_step(counting_t *c, conn_t *conn, fault_t *fault) {
     census_t counted[STEP_MOST];
     mono_t began = mono_now();
     *fault = (fault_t){0};
-    if (!mono_reached(counting_next(c), began)) return OUTCOME_OK;
+    if (!conn_is_open(conn) || !mono_reached(counting_next(c), began)) return OUTCOME_OK;
     while (c->from < c->keys->queue_count && !leads(c, c->from)) c->from++;
     size_t count = 0;
     while (count < c->step && c->from + count < c->keys->queue_count && leads(c, c->from + count)) count++;

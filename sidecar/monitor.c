@@ -473,7 +473,7 @@ void monitor_tick(void *self, role_wait_t *wait) {
     if (mono_reached(m->link.retry_at, now) && connected(m, now) && link_alive(&m->link)) work(m);
     wait->until = next_time(m);
     // While we are put off nothing is read, and a socket with news would end every wait at once.
-    if (!mono_reached(m->link.retry_at, mono_now())) return;
+    if (role_put_off(wait, m->link.retry_at)) return;
     role_wait_fd(wait, conn_fd(m->link.data));
     if (m->link.waking) role_wait_fd(wait, conn_fd(m->link.ear));
 }

@@ -14,6 +14,12 @@ void role_wait_fd(role_wait_t *wait, int fd) {
     if (fd >= 0 && wait->fd_count < ROLE_FDS) wait->fds[wait->fd_count++] = fd;
 }
 
+bool role_put_off(role_wait_t *wait, mono_t retry_at) {
+    bool put_off = !mono_reached(retry_at, mono_now());
+    wait->trouble = wait->trouble || put_off;
+    return put_off;
+}
+
 bool role_init(role_t *role, const char *name, role_tick_fn *tick, void (*finish)(void *self), void *self) {
     *role = (role_t){.name = name, .tick = tick, .finish = finish, .self = self};
     role->wake_fd = wakeup_new();
@@ -41,6 +47,7 @@ static void expect_until(role_t *role, mono_t until, int64_t seconds) {
 
 static void *role_main(void *arg) {
     role_t *role = arg;
+    mono_t good = mono_now();
     prctl(PR_SET_NAME, role->name);
     prctl(PR_SET_TIMERSLACK, 1UL); // ns; the default of 50 us would be the larger part of our lateness
     while (!atomic_load(&role->stop)) {
@@ -48,7 +55,10 @@ static void *role_main(void *arg) {
         expect_until(role, mono_now(), ROLE_TICK_MOST_S);
         role->tick(role->self, &wait);
         log_rest();
-        atomic_store(&role->beat_ns, mono_now().ns);
+        mono_t ended = mono_now();
+        if (!wait.trouble) good = ended;
+        atomic_store(&role->good_ns, wait.trouble ? good.ns : 0);
+        atomic_store(&role->beat_ns, ended.ns);
         expect_until(role, wait.until, LATE_S);
         if (!atomic_load(&role->stop)) role_wait(role, &wait);
     }

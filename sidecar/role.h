@@ -18,9 +18,12 @@ typedef struct role_wait {
     mono_t until;
     int fds[ROLE_FDS];
     int fd_count;
+    bool trouble; // the tick could not do all that it wanted: it is put off until a time
 } role_wait_t;
 
 void role_wait_fd(role_wait_t *wait, int fd); // ignores -1
+// Whether the role is to do nothing before this time, and so in trouble.
+bool role_put_off(role_wait_t *wait, mono_t retry_at);
 
 typedef void role_tick_fn(void *self, role_wait_t *wait);
 
@@ -35,7 +38,9 @@ typedef struct role {
     int wake_fd;             // wakeup_raise ends the wait at once
     int end_fd;              // raised as the last act of the thread
     _Atomic int64_t beat_ns; // CLOCK_BOOTTIME at the last end of a tick, for health; 0 = none has ended yet
-    _Atomic int64_t due_ns;  // when the tick under way must have ended, or the next one begun; 0 = it does not run
+    _Atomic int64_t
+        good_ns; // CLOCK_BOOTTIME at the last end of a tick without trouble, or at the start; 0 = the last one had none
+    _Atomic int64_t due_ns; // when the tick under way must have ended, or the next one begun; 0 = it does not run
 } role_t;
 
 // A tick that lasts longer than this hangs: longer than the longest wait for a reply, for a name server or for a slow disk.

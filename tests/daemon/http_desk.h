@@ -1,0 +1,112 @@
+/* What the tests of the http role share: a sidecar on a port of its own, and a client that says what it is told to. */
+#ifndef QS_TEST_HTTP_DESK_H
+#define QS_TEST_HTTP_DESK_H
+
+#include "scene.h"
+#include "wait.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const char SERVES[] = "serves health and metrics";
+static const char CANNOT[] = "cannot serve health and metrics";
+
+static inline struct sockaddr_in loopback(int port) {
+    return (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
+}
+
+/* A port that is free now; *holder keeps it taken until it is closed. */
+static inline int some_port(int *holder) {
+    struct sockaddr_in address = loopback(0);
+    socklen_t size = sizeof address;
+    *holder = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert_eq(bind(*holder, (struct sockaddr *)&address, size), 0);
+    cr_assert_eq(getsockname(*holder, (struct sockaddr *)&address, &size), 0);
+    return ntohs(address.sin_port);
+}
+
+static inline char *config_on(const scene_t *scene, sidecar_t spec, int port) {
+    char *config = scene_config(scene, spec);
+    char *at = strstr(config, "port = 0;");
+    char *text = NULL;
+    cr_assert_gt(asprintf(&text, "%.*sport = %d;%s", (int)(at - config), config, port, at + strlen("port = 0;")), 0);
+    free(config);
+    return text;
+}
+
+/* A sidecar that serves http on a port of its own; another takes the port first now and then, so it tries again. */
+static inline daemon_t *serving(scene_t *scene, sidecar_t spec, int *port) {
+    for (int i = 0; i < 20; i++) {
+        int holder;
+        *port = some_port(&holder);
+        close(holder);
+        char *config = config_on(scene, spec, *port);
+        daemon_t *d = daemon_start("%s", config);
+        free(config);
+        cr_assert(wait_for(daemon_log_count(d, SERVES) + daemon_log_count(d, CANNOT) > 0, 10000), "%s", daemon_log(d));
+        if (daemon_log_count(d, SERVES)) return scene->sidecars[scene->count++] = d;
+        daemon_free(d);
+    }
+    cr_assert_fail("no port is to be had");
+    return NULL;
+}
+
+static inline int knock(int port) {
+    struct sockaddr_in address = loopback(port);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+/* Everything that comes until the other side ends, or nothing does for a while. Owned. */
+static inline char *hear(int fd) {
+    size_t len = 0, size = 1 << 20;
+    char *text = malloc(size);
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    while (len < size - 1 && poll(&ready, 1, wait_scaled_ms(15000)) == 1) {
+        ssize_t got = read(fd, text + len, size - 1 - len);
+        if (got <= 0) break;
+        len += (size_t)got;
+    }
+    text[len] = '\0';
+    return text;
+}
+
+static inline char *ask(int port, const char *request) {
+    int fd = knock(port);
+    cr_assert_geq(fd, 0, "nobody listens");
+    size_t len = strlen(request);
+    (void)!write(fd, request, len);
+    char *text = hear(fd);
+    close(fd);
+    return text;
+}
+
+/* The answer to a GET, head and body. */
+static inline char *get(int port, const char *path) {
+    char request[200];
+    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", path);
+    return ask(port, request);
+}
+
+static inline bool says(int port, const char *path, const char *part) {
+    char *text = get(port, path);
+    bool found = strstr(text, part) != NULL;
+    free(text);
+    return found;
+}
+
+#define await_says(d, port, path, part)                                                                                          \
+    cr_assert(wait_for(says(port, path, part), 10000), "%s does not say %s but %s\n%s", path, part, get(port, path),             \
+              daemon_log(d))
+
+#endif
