@@ -78,7 +78,8 @@ Test(daemon_metrics, sizes_are_those_of_redis) {
 Test(daemon_metrics, a_key_of_the_wrong_type_has_no_number_and_spoils_none) {
     scene_t scene = scene_begin(NULL);
     int port;
-    daemon_t *d = serving(&scene, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"r\"; }"}, &port);
+    /* With this TTL the leader sleeps for a minute and more unless it is woken. */
+    daemon_t *d = serving(&scene, (sidecar_t){.ttl = "5m", .queues = "{ name = \"q\"; }, { name = \"r\"; }"}, &port);
     redis_ok(scene.r, "RPUSH q 1 2");
     redis_ok(scene.r, "RPUSH r 1 2 3");
     await_says(d, port, "/readyz", "\"state\": \"leading\"");
@@ -178,7 +179,9 @@ static void check_by_promtool(const char *scrape) {
     }
     char *in = temp_path(temp_root(), "scrape"), *out = temp_path(temp_root(), "promtool");
     FILE *file = fopen(in, "w");
-    cr_assert(file && fputs(scrape, file) >= 0 && fclose(file) == 0);
+    cr_assert(file);
+    bool written = fputs(scrape, file) >= 0;
+    cr_assert(fclose(file) == 0 && written);
     const char *argv[] = {"sh", "-c", "exec \"$0\" check metrics <\"$1\"", TOOL, in, NULL};
     child_t *child = child_start(&(child_spec_t){.argv = argv, .out = out, .err = out});
     cr_assert(child_wait(child, 30000));

@@ -307,6 +307,12 @@ Test(redis_census, a_thousand_queues_by_few_requests) {
         }
         cr_assert_leq(server_commandstat(f.server, "evalsha"), scope ? 1024 : 21);
         cr_assert_eq(server_commandstat(f.server, "hscan"), 0, "nothing is in progress");
+        long long errors = server_info_int(f.server, "stats", "total_error_replies");
+        redis_ok(f.r, "ACL SETUSER default -evalsha");
+        cr_assert_eq(census_take(f.conn, f.keys, 0, 1000, CENSUS_STAMPS, c, &f.fault), OUTCOME_OK);
+        for (int i = 0; i < 1000; i++) cr_assert(c[i].ready == CENSUS_UNKNOWN && *c[i].fault);
+        errors = server_info_int(f.server, "stats", "total_error_replies") - errors;
+        cr_assert_leq(errors, scope ? 1100 : 100, "what is refused at all is not asked for key by key");
         free(c);
         fixture_stop(&f);
         free(config);

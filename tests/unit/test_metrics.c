@@ -98,6 +98,7 @@ static mono_t at_s(int64_t seconds) { return (mono_t){(1000 + seconds) * NS_PER_
 Test(unit_metrics, sizes_are_wanted_for_two_minutes_after_a_scrape) {
     metrics_t *metrics = metrics_new(1);
     cr_assert_not(metrics_wanted(metrics, at_s(0)), "nobody ever asked");
+    cr_assert_not(metrics_wanted(metrics, at_s(-999)), "nor on a machine that has just been started");
     cr_assert(metrics_scraped(metrics, at_s(0)), "whoever counts sleeps");
     cr_assert_not(metrics_scraped(metrics, at_s(59)));
     cr_assert(metrics_wanted(metrics, at_s(59 + 119)) && !metrics_wanted(metrics, at_s(59 + 120)));
