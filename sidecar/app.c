@@ -10,6 +10,7 @@
 
 #include "app_crew.h"
 #include "app_log.h"
+#include "app_notify.h"
 #include "app_reload.h"
 #include "app_watch.h"
 #include "base/buffer.h"
@@ -31,6 +32,7 @@ typedef struct app {
     http_t *http; // serves all crews: where it listens needs a restart
     role_t http_role;
     reload_t reload;
+    notify_t notify;
     bool look;     // the file is to be read as soon as no crew is on its way
     bool asked;    // because somebody wants an answer
     mono_t poll;   // when to look without being told
@@ -77,15 +79,23 @@ static void poll_later(app_t *app) {
     app->poll = poll_ms ? mono_add(mono_now(), poll_ms * NS_PER_MS) : mono_never();
 }
 
+// The configuration in effect is the one that is to be.
+static void tell_ready(app_t *app) { notify_ready(&app->notify, crew_config(app->crew)->queue_count, app->reload.refused); }
+
 static void look_at_config(app_t *app) {
+    bool asked = app->asked, was_refused = app->reload.refused;
+    if (asked) notify_reloading(&app->notify);
     config_t *config = reload_read(&app->reload, crew_config(app->crew), app->asked, app->metrics);
     app->look = app->asked = false;
     health_config(app->health, app->reload.refused);
     poll_later(app);
+    if (config && !asked) notify_reloading(&app->notify);
+    if (!config && (asked || was_refused != (app->reload.refused != NULL))) tell_ready(app);
     if (!config) return;
     app->next = crew_new(config, app->metrics);
     if (!app->next) {
         log_error("main", NULL, "the new configuration cannot take effect, the old one stays", F_STR("reason", strerror(errno)));
+        tell_ready(app);
         return;
     }
     memset(app->relieved, 0, sizeof app->relieved);
@@ -109,6 +119,7 @@ static void relieve(app_t *app) {
     take_effect(app, crew_config(app->crew));
     poll_later(app); // at the pace of the new one
     log_info("main", NULL, "the new configuration is in effect");
+    tell_ready(app);
 }
 
 static void read_signals(app_t *app) {
@@ -122,27 +133,45 @@ static void read_signals(app_t *app) {
     }
 }
 
+// The watchdog hears of us as long as every role turns: the same that /healthz tells.
+static void beat(app_t *app) {
+    buffer_t why = {0};
+    notify_beat(&app->notify, health_alive(app->health, &why));
+    buffer_free(&why);
+}
+
+// How long to wait for news at the most; NULL = until there is some.
+static struct timespec *patience(const app_t *app, struct timespec *timeout) {
+    mono_t until = notify_due(&app->notify);
+    if (!app->next) until = mono_min(until, app->poll);
+    if (until.ns == mono_never().ns) return NULL;
+    int64_t left = mono_diff(until, mono_now());
+    *timeout = (struct timespec){.tv_sec = left > 0 ? left / NS_PER_S : 0, .tv_nsec = left > 0 ? left % NS_PER_S : 0};
+    return timeout;
+}
+
 static void await_news(app_t *app) {
     struct pollfd ready[2 + CREW_ROLES] = {{.fd = app->signal_fd, .events = POLLIN}, {.fd = app->watch_fd, .events = POLLIN}};
     for (int i = 0; i < CREW_ROLES; i++) {
         bool leaving = app->next && !app->relieved[i];
         ready[2 + i] = (struct pollfd){.fd = leaving ? crew_role(app->crew, i)->end_fd : -1, .events = POLLIN};
     }
-    int64_t left = mono_diff(app->poll, mono_now());
-    struct timespec timeout = {.tv_sec = left > 0 ? left / NS_PER_S : 0, .tv_nsec = left > 0 ? left % NS_PER_S : 0};
-    bool forever = app->next || app->poll.ns == mono_never().ns;
-    if (ppoll(ready, sizeof ready / sizeof *ready, forever ? NULL : &timeout, NULL) < 0) return;
+    struct timespec timeout;
+    if (ppoll(ready, sizeof ready / sizeof *ready, patience(app, &timeout), NULL) < 0) return;
+    if (mono_reached(notify_due(&app->notify), mono_now())) beat(app);
     if (ready[0].revents) read_signals(app);
     if (ready[1].revents && watch_swapped(app->watch_fd)) app->look = true;
     if (!app->next && mono_reached(app->poll, mono_now())) app->look = true;
 }
 
 static void work(app_t *app) {
+    if (!app->failed) tell_ready(app);
     while (!app->ended_by && !app->failed) {
         await_news(app);
         if (app->next) relieve(app);
         if (app->look && !app->next && !app->ended_by) look_at_config(app);
     }
+    notify_stopping(&app->notify);
     if (app->ended_by) log_info("main", NULL, "stopping", F_STR("signal", strsignal(app->ended_by)));
 }
 
@@ -194,6 +223,7 @@ static void end(app_t *app) {
     crew_free(app->crew);
     metrics_free(app->metrics);
     reload_end(&app->reload);
+    notify_end(&app->notify);
     if (app->signal_fd >= 0) close(app->signal_fd);
     if (app->watch_fd >= 0) close(app->watch_fd);
 }
@@ -203,6 +233,7 @@ int app_run(config_t *config) {
         .metrics = metrics_new(PLACES), .watch_fd = watch_begin(config->path), .http_role = {.wake_fd = -1, .end_fd = -1}};
     sigset_t ends;
     app.health = health_new(app.metrics);
+    notify_begin(&app.notify);
     take_effect(&app, config);
     bool ready = block_signals(&app, &ends);
     app.crew = crew_new(config, app.metrics);

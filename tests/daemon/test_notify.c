@@ -1,0 +1,175 @@
+/* What a service manager hears: sd_notify(3), by a socket of the test in its place. */
+#include "daemon.h"
+#include "tempdir.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Redis need not be there: the roles run all the same. */
+static const char config[] = "redis = { socket = \"%s/no.sock\"; }; http = { port = 0; }; reload = { poll = \"%s\"; };\n"
+                             "queues = ( { name = \"q\"; %s } );\n";
+
+typedef struct manager {
+    int fd;
+    char *variable; /* NOTIFY_SOCKET=... */
+} manager_t;
+
+/* Listens at a path, or in the abstract namespace. */
+static manager_t manager_start(bool abstract) {
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    manager_t manager = {.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+    char *path = temp_path(temp_root(), "notify");
+    cr_assert_lt(strlen(path) + 1, sizeof at.sun_path);
+    strcpy(at.sun_path + (abstract ? 1 : 0), path);
+    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path) + 1);
+    cr_assert_eq(bind(manager.fd, (struct sockaddr *)&at, len), 0);
+    cr_assert_geq(asprintf(&manager.variable, "NOTIFY_SOCKET=%s%s", abstract ? "@" : "", path), 0);
+    free(path);
+    return manager;
+}
+
+static void manager_stop(manager_t *manager) {
+    close(manager->fd);
+    free(manager->variable);
+}
+
+/* The next message, or "" when none comes. */
+static const char *heard(manager_t *manager, int timeout_ms) {
+    static char message[4096];
+    struct pollfd ready = {.fd = manager->fd, .events = POLLIN};
+    message[0] = '\0';
+    if (poll(&ready, 1, wait_scaled_ms(timeout_ms)) != 1) return message;
+    ssize_t len = recv(manager->fd, message, sizeof message - 1, 0);
+    cr_assert_geq(len, 0);
+    message[len] = '\0';
+    return message;
+}
+
+static daemon_t *start(const manager_t *manager, const char *watchdog, const char *poll) {
+    const char *const env[] = {manager->variable, watchdog, NULL};
+    return daemon_start_with(&(daemon_options_t){.env = env}, config, temp_root(), poll, "");
+}
+
+static int64_t monotonic_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void expect_reloading(manager_t *manager, int64_t since) {
+    const char *message = heard(manager, 10000);
+    long long at = 0;
+    cr_assert_eq(sscanf(message, "RELOADING=1\nMONOTONIC_USEC=%lld", &at), 1, "<%s>", message);
+    cr_expect(at >= since && at <= monotonic_us());
+}
+
+Test(daemon_notify, says_when_it_is_ready_reloads_and_stops) {
+    manager_t manager = manager_start(false);
+    daemon_t *d = start(&manager, NULL, "off");
+    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
+
+    int64_t before = monotonic_us();
+    daemon_write_config(d, config, temp_root(), "off", "}, { name = \"r\";");
+    daemon_signal(d, SIGHUP);
+    expect_reloading(&manager, before);
+    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 2 queues");
+
+    /* Whoever asks gets an answer, also where nothing changes. */
+    daemon_signal(d, SIGHUP);
+    expect_reloading(&manager, before);
+    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 2 queues");
+
+    daemon_write_config(d, config, temp_root(), "off", "colour = 1;");
+    daemon_signal(d, SIGHUP);
+    expect_reloading(&manager, before);
+    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 2 queues; the newest configuration is refused, see the log");
+
+    daemon_signal(d, SIGTERM);
+    cr_expect_str_eq(heard(&manager, 10000), "STOPPING=1");
+    cr_expect_eq(daemon_wait_exit(d, 10000).code, 0);
+    cr_expect_str_eq(heard(&manager, 0), "");
+    daemon_free(d);
+    manager_stop(&manager);
+}
+
+/* A look at the file that nobody asked for is no reload unless something comes of it. */
+Test(daemon_notify, a_change_that_is_found_is_told_too) {
+    manager_t manager = manager_start(true);
+    daemon_t *d = start(&manager, NULL, "50ms");
+    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
+    int64_t before = monotonic_us();
+    daemon_write_config(d, config, temp_root(), "50ms", "colour = 1;");
+    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue; the newest configuration is refused, see the log");
+    daemon_write_config(d, config, temp_root(), "50ms", "retry_times = 7;");
+    expect_reloading(&manager, before);
+    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
+    daemon_stop(d);
+    manager_stop(&manager);
+}
+
+Test(daemon_notify, feeds_the_watchdog_twice_in_its_time) {
+    manager_t manager = manager_start(false);
+    daemon_t *d = start(&manager, "WATCHDOG_USEC=1000000", "off");
+    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
+    for (int i = 0; i < 3; i++) {
+        int64_t before = wait_now_us();
+        cr_expect_str_eq(heard(&manager, 10000), "WATCHDOG=1");
+        if (i) cr_expect_leq(wait_now_us() - before, INT64_C(1000) * wait_scaled_ms(1000));
+    }
+    daemon_stop(d);
+    manager_stop(&manager);
+}
+
+Test(daemon_notify, a_watchdog_of_another_process_hears_nothing) {
+    manager_t manager = manager_start(false);
+    const char *const env[] = {manager.variable, "WATCHDOG_USEC=1000", "WATCHDOG_PID=1", NULL};
+    daemon_t *d = daemon_start_with(&(daemon_options_t){.env = env}, config, temp_root(), "off", "");
+    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
+    daemon_signal(d, SIGHUP); /* what follows is this, so no beat came meanwhile */
+    expect_reloading(&manager, 0);
+    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
+    daemon_stop(d);
+    manager_stop(&manager);
+}
+
+Test(daemon_notify, a_manager_that_is_not_there_is_no_harm) {
+    const char *const nobody[] = {"NOTIFY_SOCKET=/nowhere/socket", "WATCHDOG_USEC=100000", NULL};
+    daemon_t *d = daemon_start_with(&(daemon_options_t){.env = nobody}, config, temp_root(), "off", "");
+    cr_expect(daemon_wait_log(d, "the service manager cannot be told", 10000));
+    daemon_stop(d);
+    const char *const odd[] = {"NOTIFY_SOCKET=vsock:2:1", NULL};
+    d = daemon_start_with(&(daemon_options_t){.env = odd}, config, temp_root(), "off", "");
+    cr_expect(daemon_wait_log(d, "NOTIFY_SOCKET is no path of a socket", 10000));
+    daemon_stop(d);
+}
+
+/* A role that hangs: here it opens a password file that nobody ever writes. It counts as hanging after ROLE_TICK_MOST_S. */
+Test(daemon_notify, a_role_that_hangs_lets_the_watchdog_starve, .timeout = 300) {
+    if (!getenv("QS_LONG")) cr_skip_test("takes two minutes: set QS_LONG=1");
+    manager_t manager = manager_start(false);
+    char *fifo = temp_path(temp_root(), "password");
+    cr_assert_eq(mkfifo(fifo, 0600), 0);
+    const char *const env[] = {manager.variable, "WATCHDOG_USEC=2000000", NULL};
+    daemon_t *d =
+        daemon_start_with(&(daemon_options_t){.env = env},
+                          "redis = { password_file = \"%s\"; }; http = { port = 0; }; queues = ( { name = \"q\"; } );", fifo);
+    int64_t start_us = wait_now_us();
+    while (*heard(&manager, 10000)) cr_assert_lt(wait_now_us() - start_us, INT64_C(200) * 1000000, "the watchdog is still fed");
+    cr_expect_gt(wait_now_us() - start_us, INT64_C(100) * 1000000);
+    cr_expect(daemon_running(d));
+    daemon_kill(d);
+    daemon_free(d);
+    free(fifo);
+    manager_stop(&manager);
+}
