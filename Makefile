@@ -48,7 +48,15 @@ all: $(B)/queue-sidecar ## builds build/queue-sidecar
 $(B)/queue-sidecar: $(OBJ) $(GEN_OBJ)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_ALL)
 
-$(B)/%.o: %.c Makefile
+# What the command line has to know of places. Written anew only where they change, so that nothing else is.
+$(B)/gen/paths.h: FORCE
+	@mkdir -p $(@D)
+	@echo '#define QS_SYSCONFDIR "$(SYSCONFDIR)"' >$@.tmp; if cmp -s $@.tmp $@; then rm $@.tmp; else mv $@.tmp $@; fi
+
+.PHONY: FORCE
+FORCE:
+
+$(B)/%.o: %.c Makefile | $(B)/gen/paths.h
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
@@ -164,12 +172,25 @@ $(B)/tidy/%.ok: $(B)/%.o .clang-tidy
 	@clang-tidy --quiet $(<:$(B)/%.o=%.c) -- $(filter-out -Werror,$(CFLAGS_ALL)) 2>&1
 	@touch $@
 
-.PHONY: install clean help
-install: all ## installs the program and a sample config (DESTDIR, PREFIX, SYSCONFDIR); an existing config is kept
-	install -D -m 755 $(B)/queue-sidecar $(DESTDIR)$(PREFIX)/bin/queue-sidecar
-	install -D -m 644 conf/queue-sidecar.cfg $(DESTDIR)$(SYSCONFDIR)/queue-sidecar/queue-sidecar.cfg.sample
-	[ -e $(DESTDIR)$(SYSCONFDIR)/queue-sidecar/queue-sidecar.cfg ] || \
-	    install -m 644 conf/minimal.cfg $(DESTDIR)$(SYSCONFDIR)/queue-sidecar/queue-sidecar.cfg
+# Where it goes: below PREFIX, but for the config. Packages say PREFIX=/usr and DESTDIR.
+BINDIR ?= $(PREFIX)/bin
+DATADIR ?= $(PREFIX)/share
+MANDIR ?= $(DATADIR)/man
+DOCDIR ?= $(DATADIR)/doc/queue-sidecar
+BASHCOMPDIR ?= $(DATADIR)/bash-completion/completions
+ZSHCOMPDIR ?= $(DATADIR)/zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+CONFDIR = $(SYSCONFDIR)/queue-sidecar
+PLACES = BINDIR='$(BINDIR)' MANDIR='$(MANDIR)' DOCDIR='$(DOCDIR)' BASHCOMPDIR='$(BASHCOMPDIR)' ZSHCOMPDIR='$(ZSHCOMPDIR)' \
+    UNITDIR='$(UNITDIR)' SYSUSERSDIR='$(SYSUSERSDIR)' CONFDIR='$(CONFDIR)' DESTDIR='$(DESTDIR)'
+
+.PHONY: install uninstall clean help
+install: all ## installs program, manual pages, completions, units, samples (DESTDIR, PREFIX, SYSCONFDIR, BINDIR, ...); an existing config is kept
+	@$(PLACES) sh deploy/install.sh install $(B)/queue-sidecar
+
+uninstall: ## removes what install has put there; a config that was changed stays
+	@$(PLACES) sh deploy/install.sh uninstall
 
 clean: ## removes build/
 	rm -rf build

@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "config.h"
+#include "paths.h"
 
 typedef enum cli_exit {
     CLI_OK = 0,
@@ -71,7 +72,7 @@ typedef struct cli_command {
         .letter = 'c', .name = "config", .argument = "FILE", .at = offsetof(type, config), .values = CLI_FILES,                  \
         .help = "the config; otherwise QUEUE_SIDECAR_CONFIG, otherwise " CLI_USUAL_CONFIG                                        \
     }
-#define CLI_USUAL_CONFIG "/etc/queue-sidecar/queue-sidecar.cfg"
+#define CLI_USUAL_CONFIG QS_SYSCONFDIR "/queue-sidecar/queue-sidecar.cfg"
 
 extern const cli_command_t *const cli_commands[]; // ends with NULL
 

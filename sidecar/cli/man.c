@@ -36,6 +36,9 @@ static const item_t environment[] = {
     {"`QUEUE_SIDECAR_`SECTION`_`KEY",
      "The value of a key of the config outside `queues` and `defaults`, before that in the file: QUEUE_SIDECAR_REDIS_HOST, "
      "QUEUE_SIDECAR_GROUP. `queue-sidecar.cfg`(5) has all of them."},
+    {"`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`", "Set by a service manager: `run` tells it when the roles run, when it "
+                                                         "reloads and stops, and feeds its watchdog as long as every "
+                                                         "role turns. See sd_notify(3)."},
     {"`COLUMNS`", "How wide tables and help may be, where it is not the width of the terminal."},
     {"`SUDO_USER`, `USER`", "Who asks, in the records of `audit requeue` and `audit discard`, without --by."},
 };

@@ -1,5 +1,6 @@
 /* What a service manager hears: sd_notify(3), by a socket of the test in its place. */
 #include "daemon.h"
+#include "server.h"
 #include "tempdir.h"
 #include "wait.h"
 
@@ -158,12 +159,14 @@ Test(daemon_notify, a_manager_that_is_not_there_is_no_harm) {
 Test(daemon_notify, a_role_that_hangs_lets_the_watchdog_starve, .timeout = 300) {
     if (!getenv("QS_LONG")) cr_skip_test("takes two minutes: set QS_LONG=1");
     manager_t manager = manager_start(false);
+    server_t *server = server_start(NULL);
     char *fifo = temp_path(temp_root(), "password");
     cr_assert_eq(mkfifo(fifo, 0600), 0);
     const char *const env[] = {manager.variable, "WATCHDOG_USEC=2000000", NULL};
-    daemon_t *d =
-        daemon_start_with(&(daemon_options_t){.env = env},
-                          "redis = { password_file = \"%s\"; }; http = { port = 0; }; queues = ( { name = \"q\"; } );", fifo);
+    daemon_t *d = daemon_start_with(&(daemon_options_t){.env = env},
+                                    "redis = { socket = \"%s\"; password_file = \"%s\"; }; http = { port = 0; };\n"
+                                    "queues = ( { name = \"q\"; } );",
+                                    server_socket(server), fifo);
     int64_t start_us = wait_now_us();
     while (*heard(&manager, 10000)) cr_assert_lt(wait_now_us() - start_us, INT64_C(200) * 1000000, "the watchdog is still fed");
     cr_expect_gt(wait_now_us() - start_us, INT64_C(100) * 1000000);
@@ -171,5 +174,6 @@ Test(daemon_notify, a_role_that_hangs_lets_the_watchdog_starve, .timeout = 300) 
     daemon_kill(d);
     daemon_free(d);
     free(fifo);
+    server_free(server);
     manager_stop(&manager);
 }

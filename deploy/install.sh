@@ -1,0 +1,99 @@
+#!/bin/sh
+# What `make install` and `make uninstall` do; the Makefile says where everything goes.
+#
+#   install.sh install PROGRAM     install.sh uninstall
+#
+# An existing config is never written over, and is only removed where it is still the one that was installed.
+set -eu
+cd "$(dirname "$0")/.."
+: "${BINDIR:?}" "${MANDIR:?}" "${DOCDIR:?}" "${BASHCOMPDIR:?}" "${ZSHCOMPDIR:?}" "${UNITDIR:?}" "${SYSUSERSDIR:?}" "${CONFDIR:?}"
+root=${DESTDIR:-}
+config=$CONFDIR/queue-sidecar.cfg
+first=conf/minimal.cfg
+
+put() { # mode, file, place
+    install -D -m "$1" "$2" "$root$3"
+    echo "$3"
+}
+
+made() { # place, then a command whose output becomes the file
+    place=$1
+    shift
+    "$@" >"$work/made"
+    put 644 "$work/made" "$place"
+}
+
+# One service for the machine, and one for each config of a name.
+unit() { # file, config, directory of state below /var/lib, what it serves, environment
+    sed -e "s|@NAME@|$1|" -e "s|@DOCDIR@|$DOCDIR|" -e "s|@OF@|$4|" -e "s|@BINDIR@|$BINDIR|" -e "s|@CONFIG@|$2|" \
+        -e "s|@STATE@|$3|" -e "s|@ENVIRONMENT@|$5|" deploy/systemd/queue-sidecar.service.in
+}
+
+# Every file but the config, each a line.
+everything() {
+    echo "$BINDIR/queue-sidecar"
+    echo "$MANDIR/man1/queue-sidecar.1"
+    echo "$MANDIR/man5/queue-sidecar.cfg.5"
+    echo "$BASHCOMPDIR/queue-sidecar"
+    echo "$ZSHCOMPDIR/_queue-sidecar"
+    echo "$UNITDIR/queue-sidecar.service"
+    echo "$UNITDIR/queue-sidecar@.service"
+    echo "$SYSUSERSDIR/queue-sidecar.conf"
+    for file in README.md LICENSE; do echo "$DOCDIR/$file"; done
+    for file in conf/*.cfg; do echo "$DOCDIR/examples/${file#conf/}"; done
+    for file in sql/README.md sql/*.sql; do echo "$DOCDIR/$file"; done
+    for file in README.md password.conf; do echo "$DOCDIR/systemd/$file"; done
+}
+
+put_all() {
+    program=$1
+    put 755 "$program" "$BINDIR/queue-sidecar"
+    made "$MANDIR/man1/queue-sidecar.1" "$program" help man 1
+    made "$MANDIR/man5/queue-sidecar.cfg.5" "$program" help man 5
+    made "$BASHCOMPDIR/queue-sidecar" "$program" completion bash
+    made "$ZSHCOMPDIR/_queue-sidecar" "$program" completion zsh
+    made "$UNITDIR/queue-sidecar.service" unit queue-sidecar.service "$config" queue-sidecar "" ""
+    made "$UNITDIR/queue-sidecar@.service" unit queue-sidecar@.service "$CONFDIR/%i.cfg" queue-sidecar/%i ", %i" \
+        "Environment=QUEUE_SIDECAR_AUDIT_PATH=%S/queue-sidecar/%i/audit.db"
+    put 644 deploy/systemd/sysusers.conf "$SYSUSERSDIR/queue-sidecar.conf"
+    for file in README.md LICENSE; do put 644 "$file" "$DOCDIR/$file"; done
+    for file in conf/*.cfg; do put 644 "$file" "$DOCDIR/examples/${file#conf/}"; done
+    for file in sql/README.md sql/*.sql; do put 644 "$file" "$DOCDIR/$file"; done
+    for file in README.md password.conf; do put 644 "deploy/systemd/$file" "$DOCDIR/systemd/$file"; done
+}
+
+put_config() {
+    if [ -e "$root$config" ] || [ -L "$root$config" ]; then
+        echo "$config (kept)"
+    else
+        put 644 "$first" "$config"
+    fi
+}
+
+# Directories of ours go too; /usr/local/bin and its like are not ours, even where nothing is left in them.
+remove() {
+    everything | while IFS= read -r file; do rm -f "$root$file"; done
+    if cmp -s "$root$config" "$first"; then
+        rm -f "$root$config"
+    elif [ -e "$root$config" ]; then
+        echo "$config stays: it was changed"
+    fi
+    for directory in "$DOCDIR/examples" "$DOCDIR/sql" "$DOCDIR/systemd" "$DOCDIR" "$CONFDIR"; do
+        rmdir "$root$directory" 2>/dev/null || true
+    done
+}
+
+case ${1:-} in
+install)
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    put_all "$2"
+    put_config
+    [ -n "$root" ] || echo "Next: $DOCDIR/systemd/README.md, or man queue-sidecar"
+    ;;
+uninstall) remove ;;
+*)
+    echo "usage: sh deploy/install.sh install PROGRAM | uninstall" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,72 @@
+#!/bin/sh
+# `make install` into a directory of its own: everything stands where people and shells look for it, the program runs, a config that
+# is there is kept, and `make uninstall` leaves nothing but what people have changed.
+set -eu
+cd "$(dirname "$0")/../.."
+make=${MAKE:-make}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() {
+    echo "deploy/install.sh:1: $1"
+    exit 1
+}
+places() { # what make prints of a target, with the given variables
+    $make -s "$@" DESTDIR="$work/root" >"$work/said" 2>&1 || {
+        cat "$work/said"
+        fail "make $* failed"
+    }
+}
+config=$work/root/etc/queue-sidecar/queue-sidecar.cfg
+
+for prefix in /usr /usr/local; do
+    places install PREFIX=$prefix
+    top=$work/root$prefix
+    zsh=site-functions
+    [ $prefix != /usr ] || zsh=vendor-completions
+    for file in bin/queue-sidecar share/man/man1/queue-sidecar.1 share/man/man5/queue-sidecar.cfg.5 \
+        share/bash-completion/completions/queue-sidecar share/zsh/$zsh/_queue-sidecar lib/systemd/system/queue-sidecar.service \
+        lib/systemd/system/queue-sidecar@.service lib/sysusers.d/queue-sidecar.conf share/doc/queue-sidecar/sql/README.md \
+        share/doc/queue-sidecar/examples/queue-sidecar.cfg share/doc/queue-sidecar/systemd/README.md share/doc/queue-sidecar/LICENSE; do
+        [ -s "$top/$file" ] || fail "$prefix/$file is not installed"
+    done
+    [ "$("$top/bin/queue-sidecar" version)" = "$(build/queue-sidecar version)" ] || fail "the installed program is another"
+    "$top/bin/queue-sidecar" check -c "$config" >/dev/null || fail "the installed config is refused"
+    ! grep -rn '@[A-Z]*@' "$top/lib" || fail "a place in a unit was not filled in"
+    grep -q "^ExecStart=$prefix/bin/queue-sidecar run -c /etc/queue-sidecar/queue-sidecar.cfg$" "$top/lib/systemd/system/queue-sidecar.service" ||
+        fail "the unit starts something else"
+    # Every line that make prints is a file, and every file is printed.
+    find "$work/root" ! -type d | sed "s|^$work/root||" | sort >"$work/there"
+    sed 's/ (kept)$//' "$work/said" | sort | cmp -s - "$work/there" || fail "what is said is not what is installed"
+    if [ $prefix = /usr ]; then
+        places uninstall PREFIX=$prefix
+        left=$(find "$work/root" ! -type d -o -name '*queue-sidecar*')
+        [ -z "$left" ] || fail "left by uninstall: $left"
+    fi
+done
+
+# A changed config, and one that is a link to nowhere, stay through install and uninstall.
+echo 'group = "mine"; queues = ( { name = "q"; } );' >"$config"
+places install
+grep -q mine "$config" || fail "an existing config was written over"
+places uninstall
+grep -q mine "$config" || fail "a changed config was removed"
+[ "$(find "$work/root" ! -type d)" = "$config" ] || fail "left by uninstall: $(find "$work/root" ! -type d)"
+rm "$config"
+ln -s /nowhere/at/all.cfg "$config"
+places install
+[ -L "$config" ] || fail "a config that is a link was replaced"
+places uninstall
+
+# Each place can be given by itself.
+rm -rf "$work/root"
+places install PREFIX=/opt/qs BINDIR=/opt/b MANDIR=/opt/m DOCDIR=/opt/d BASHCOMPDIR=/opt/bc ZSHCOMPDIR=/opt/zc UNITDIR=/opt/u SYSUSERSDIR=/opt/s
+for file in b/queue-sidecar m/man1/queue-sidecar.1 d/README.md bc/queue-sidecar zc/_queue-sidecar u/queue-sidecar.service s/queue-sidecar.conf; do
+    [ -s "$work/root/opt/$file" ] || fail "/opt/$file is not installed"
+done
+[ ! -e "$work/root/opt/qs" ] || fail "something went below PREFIX although its place was given"
+
+# Where the config is looked for is built in: a build of its own, of that file alone.
+$make -s B="$work/build" SYSCONFDIR=/opt/etc "$work/build/sidecar/cli/cli.o"
+grep -q '"/opt/etc"' "$work/build/gen/paths.h" || fail "SYSCONFDIR does not reach the program"
+grep -qa '/opt/etc/queue-sidecar/queue-sidecar.cfg' "$work/build/sidecar/cli/cli.o" || fail "the program looks elsewhere than in SYSCONFDIR"
+echo "ok   install: $(wc -l <"$work/there") files come and go"
