@@ -9,14 +9,10 @@ zpty inner zsh -f -i
 feed() { zpty -w inner "$1"; }
 # Reads until the text has come; what came before it is in $heard.
 hear() {
-    heard=
-    local piece
-    while [[ $heard != *$1* ]]; do
-        zpty -r inner piece || exit 1
-        heard+=$piece
-    done
+    zpty -r inner heard "*${(b)1}" || exit 1
+    heard=${heard%$1}
 }
-feed 'PS1= RPS1= PS2=; unsetopt zle_bracketed_paste 2>/dev/null; unset zle_bracketed_paste; stty columns 250 rows 200 -echo; TERM=dumb'
+feed 'PS1=PROMPT\> RPS1= PS2=; unsetopt zle_bracketed_paste 2>/dev/null; unset zle_bracketed_paste; stty columns 250 rows 200 -echo kill undef; TERM=dumb'
 feed "path=(${(q)program:h} \$path)"
 [[ -z $FPATH_DIR ]] || feed "fpath=(${(q)FPATH_DIR} \$fpath)"
 feed 'autoload -Uz compinit && compinit -u -D'
@@ -27,9 +23,9 @@ feed "zstyle ':completion:*' list-prompt ''; LISTMAX=0; bindkey '^I' list-choice
 feed 'print READY$((1 + 1))'
 hear READY2
 for line; do
+    hear 'PROMPT>' # the editor is at work: what came sooner would go to the terminal's own
     zpty -w -n inner "$line"$'\t'$'\x15'"print DONE\$((1 + 1))"$'\n'
     hear DONE2
-    heard=${heard%DONE2*}
     print -r -- "== $line"
     print -r -- "${heard#*$line}"
 done
