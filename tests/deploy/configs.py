@@ -63,7 +63,7 @@ def of_workload(doc, maps):
     served = values[values.index("queues = (") :]
     largest = max(quantity(size) for size in re.findall(r"max_payload *= ([^;]*);", served))
     memory = quantity(sidecar(doc)["resources"]["limits"]["memory"])
-    if 16 * 2**20 + 12 * largest > memory:
+    if 40 * 2**20 + 16 * largest > memory:
         yield f"jobs of max_payload ({largest}) may take more than its memory ({memory})"
 
 

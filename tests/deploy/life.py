@@ -135,8 +135,8 @@ def live(pod):
     until("/metrics says that a config was taken", lambda: pod.metric("reloads_total") == 1)
     until("/metrics says when", lambda: pod.metric("config_loaded_timestamp_seconds") > before)
     until("the job is given back, by the new timeout", lambda: pod.cli("HLEN", "sidecar:email:stamps") != "0" and waiting(pod))
-    if "email" not in json.dumps(pod.status()):
-        raise Failed("status does not tell of the queue")
+    if 'protected_timeout \\"1m\\" -> \\"1s\\"' not in json.dumps(pod.status()["instance_here"]):
+        raise Failed("status does not tell of the new timeout")
 
     pod.volume.swap({name: text + "nonsense = 1;\n" for name, text in changed.items()})
     until("/metrics says that a config is refused", lambda: pod.metric("config_refused") == 1)

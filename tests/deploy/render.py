@@ -17,7 +17,7 @@ KUSTOMIZE = PLACE / "bin/kustomize"
 # Safe loading by the C parser where there is one: 40 renderings are a megabyte.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-CONFIG = 'group = "app"; redis = { host = "redis"; }; queues = ( { name = "email"; max_payload = "4MiB"; } );\n'
+CONFIG = 'group = "app"; redis = { host = "redis"; }; queues = ( { name = "email"; max_payload = "1MiB"; } );\n'
 
 
 class Case:
