@@ -81,6 +81,7 @@ bool audit_file_fits(const char *path, audit_mode_t mode, buffer_t *why) {
 }
 
 static const char *what_to_do(int code, int os_error) {
+    if (code == SQLITE_IOERR_GETTEMPPATH) return "no directory for temporary files is writable: set TMPDIR to one";
     switch (code & 0xff) {
     case SQLITE_FULL: return "the disk is full: make room, or set audit.retain_bytes lower than the disk";
     case SQLITE_READONLY: return "the file, its directory or the file system is read-only: make them writable for this user";

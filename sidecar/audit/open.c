@@ -1,5 +1,6 @@
 // Opening the log: whose file it is, whether it is whole, and which one was here before.
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -261,8 +262,23 @@ static bool open_for_reading(audit_t *audit, bool older, buffer_t *why) {
 
 static bool is_read(audit_mode_t mode) { return mode == AUDIT_READ || mode == AUDIT_PEER; }
 
+// SQLite sorts in a temporary file what does not fit into memory. Where the root is read-only none of the places may be writable
+// at which it makes one (sqlite.org/tempfiles.html, 5): then the log's own directory is. The name is kept for the life of the
+// process, as SQLite wants it.
+static void give_scratch(const char *path) {
+    const char *const usual[] = {getenv("SQLITE_TMPDIR"), getenv("TMPDIR"), "/var/tmp", "/usr/tmp", "/tmp", "."};
+    if (sqlite3_temp_directory) return;
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+        if (usual[i] && access(usual[i], W_OK | X_OK) == 0) return;
+    }
+    char *copy = mem_str(path);
+    sqlite3_temp_directory = sqlite3_mprintf("%s", dirname(copy));
+    free(copy);
+}
+
 static audit_t *open_log(audit_t *audit, audit_mode_t mode, const audit_care_t *care, buffer_t *why) {
     bool opened = audit_file_fits(audit->path, mode, why);
+    give_scratch(audit->path);
     if (opened && is_read(mode))
         opened = open_for_reading(audit, mode == AUDIT_PEER, why) && read_instance(audit, why);
     else if (opened)

@@ -77,11 +77,11 @@ static void print_head(const audit_ask_t *ask) {
     buffer_free(&titles);
 }
 
-static void print_tail(const list_t *list) {
+static void print_tail(const list_t *list, bool done) {
     if (list->ask->format == FORMAT_JSON_ARRAY) fputs(list->rows ? "\n]\n" : "[]\n", stdout);
     if (list->table) table_end(list->table);
     fflush(stdout);
-    if (list->rows == 0) audit_explain_nothing(list->ask->audit, &list->ask->filter);
+    if (list->rows == 0 && done) audit_explain_nothing(list->ask->audit, &list->ask->filter);
     if (list->more)
         fprintf(stderr, "queue-sidecar: these are the newest %" PRId64 "; there are more: --limit N, or --limit 0 for all\n",
                 list->most);
@@ -113,7 +113,7 @@ static int print_list(audit_ask_t *ask) {
     if (ask->format == FORMAT_TABLE) list.table = table_begin(columns, sizeof columns / sizeof *columns, stdout);
     print_head(ask);
     bool done = audit_list(ask->audit, &filter, take, &list, &why);
-    print_tail(&list);
+    print_tail(&list, done);
     buffer_free(&list.line);
     if (!done) return audit_complain(&why);
     return CLI_OK;
