@@ -1,13 +1,17 @@
 """What the tests of the image share: podman with the storage that deploy/image/engine.sh has set up, a redis-server of their own,
 and waiting for a condition."""
+import contextlib
 import json
 import os
 import pathlib
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -106,15 +110,16 @@ class Container:
 
 
 class Redis:
-    """A redis-server on this machine that listens on a unix socket alone."""
+    """A redis-server of the test's network, which listens on a unix socket, and on a port if it is given one."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, port=0):
         self.directory = directory
+        self.port = port
         self.process = None
 
     def start(self):
         self.process = subprocess.Popen(
-            ["redis-server", "--port", "0", "--unixsocket", self.directory / "redis.sock", "--unixsocketperm", "777", "--save", "",
+            ["redis-server", "--port", str(self.port), "--unixsocket", self.directory / "redis.sock", "--unixsocketperm", "777", "--save", "",
              "--appendonly", "yes", "--dir", self.directory],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait("redis-server answers", lambda: self("PING", code=None).stdout == "PONG\n")
@@ -128,6 +133,38 @@ class Redis:
     def __call__(self, *command, code=0):
         result = run("redis-cli", "-e", "-s", self.directory / "redis.sock", *command, code=code)
         return result.rstrip("\n") if code is not None else result
+
+
+class NameServer(threading.Thread):
+    """Every name is 127.0.0.1, for those in the test's network."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.asked = []
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 53))
+        self.start()
+
+    def run(self):
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                query, peer = self.socket.recvfrom(512)
+                self.socket.sendto(self.answer(query), peer)
+
+    def answer(self, query):
+        """RFC 1035, 4.1: header, the question again, and an A record if that was asked for."""
+        end = query.index(b"\0", 12) + 5
+        labels, at = [], 12
+        while query[at]:
+            labels.append(query[at + 1 : at + 1 + query[at]].decode())
+            at += 1 + query[at]
+        self.asked.append(".".join(labels))
+        wants_a = query[end - 4 : end - 2] == b"\0\1"
+        record = b"\xc0\x0c\0\1\0\1" + struct.pack(">IH", 60, 4) + bytes([127, 0, 0, 1])
+        return query[:2] + struct.pack(">5H", 0x8180, 1, int(wants_a), 0, 0) + query[12:end] + (record if wants_a else b"")
+
+    def close(self):
+        self.socket.close()
 
 
 class EngineTest(unittest.TestCase):

@@ -1,10 +1,13 @@
 """The container as it runs: hardened, beside a redis-server that it reaches by a unix socket, without any network."""
+import base64
+import hashlib
+import json
 import os
 import pathlib
 import shutil
 import time
 
-from engine import HARDENED, IMAGE, UID, Container, EngineTest, Redis, podman, wait
+from engine import HARDENED, IMAGE, UID, EngineTest, NameServer, Redis, podman, wait
 
 CONFIG = """
 group = "image";
@@ -74,6 +77,7 @@ class Story(EngineTest):
         self.redis("DEL", "email")
         self.end("poison", sidecar)
         self.assertIn("!550 no such mailbox", sidecar.sidecar("audit", "list"))
+        self.assertRegex(podman("exec", "--env", "TZ=Europe/Berlin", sidecar.name, "queue-sidecar", "audit", "list"), r"AT \(CES?T\)")
         podman("healthcheck", "run", sidecar.name)
         self.assertEqual(sidecar.get("/readyz")[0], 200)
         self.look_from_outside(sidecar)
@@ -104,6 +108,38 @@ class Story(EngineTest):
         self.assertEqual(third.failures(), ["one", "two", "three"])
         self.assertEqual(sorted({path.stat().st_uid for path in (self.directory / "audit").iterdir()}), [UID])
 
+    def test_sorts_what_memory_cannot_hold(self):
+        """SQLite makes temporary files, although /tmp cannot be written."""
+        with open(self.directory / "audit/in.jsonl", "w", encoding="utf-8") as file:
+            for number in range(20_000):
+                job = f"job {number}"
+                event = hashlib.sha256(job.encode())
+                row = {"event": event.hexdigest(), "ref": base64.b32encode(event.digest())[:12].decode().lower(), "queue": "email",
+                       "dialect": "list", "kind": "failed", "job_id": job, "reason": "reported", "error": "x" * 500, "attempts": 1,
+                       "at": "2026-11-21T02:00:00.000Z", "payload": job, "size": len(job), "sha256": event.hexdigest()}
+                print(json.dumps(row), file=file)
+        sidecar = self.start("qs-large")
+        self.assertIn("20,000 added", sidecar.sidecar("audit", "import", "/var/lib/queue-sidecar/in.jsonl"))
+        self.assertEqual(sidecar.sidecar("audit", "list", "--all-kinds", "-n", "0", "-o", "csv").count("job "), 2 * 20_000)
+
+    def test_takes_a_changed_config(self):
+        """SIGHUP to the first process of the container."""
+        sidecar = self.start("qs-config")
+        before = sidecar.metric("queue_sidecar_reloads_total")
+        (self.directory / "config/queue-sidecar.cfg").write_text(CONFIG.replace('"1s"; retry_times', '"2s"; retry_times'))
+        podman("kill", "--signal", "HUP", sidecar.name)
+        wait("the new one is taken", lambda: sidecar.metric("queue_sidecar_reloads_total") == before + 1)
+
+    def test_runs_as_any_user(self):
+        """Some clusters give each project a user of its own, without a name, in group 0."""
+        os.chown(self.directory / "audit", 0, 0)
+        (self.directory / "audit").chmod(0o770)
+        sidecar = self.start("qs-user", "--user=1000740000:0")
+        self.end("one", sidecar)
+        (ref,) = (event["ref"] for event in json.loads(sidecar.sidecar("audit", "list", "-o", "json")))
+        sidecar.sidecar("audit", "requeue", ref)
+        wait("the job is back", lambda: self.redis("LRANGE", "email", "0", "-1") == "one")
+
     def test_needs_no_volume(self):
         """docker and podman give the read-only container a volume of its own, which may be written."""
         shutil.rmtree(self.directory / "audit")
@@ -111,6 +147,24 @@ class Story(EngineTest):
                                  "--volume", f"{self.directory}/config:/etc/queue-sidecar:ro")
         sidecar.wait_ready()
         self.end("bare", sidecar)
+
+
+class Names(EngineTest):
+    def test_asks_dns(self):
+        """There is nothing in the image but the C library to look up names with."""
+        names = NameServer()
+        self.addCleanup(names.close)
+        for name in ("redis", "config"):
+            (self.directory / name).mkdir()
+        redis = Redis(self.directory / "redis", port=6379)
+        self.addCleanup(redis.stop)
+        redis.start()
+        text = CONFIG.replace('socket = "/run/redis/redis.sock"', 'host = "redis.example.org"')
+        (self.directory / "config/queue-sidecar.cfg").write_text(text)
+        sidecar = self.container("qs-dns", "--network=host", "--dns=127.0.0.1", *HARDENED,
+                                 "--volume", f"{self.directory}/config:/etc/queue-sidecar:ro")
+        sidecar.wait_ready()
+        self.assertIn("redis.example.org", names.asked)
 
 
 class Refusals(EngineTest):
