@@ -37,6 +37,10 @@ def refused():
     code, _, said = render.build(directory)
     if code == 0 or "a Job never completes beside a plain sidecar" not in said:
         yield f"legacy-container takes a CronJob, whose Jobs would never complete: {said}"
+    directory = render.write("readiness-first", render.kustomization(["readiness", "sidecar"]))
+    code, _, said = render.build(directory)
+    if code == 0 or "initContainers.[name=queue-sidecar]" not in said:
+        yield f"readiness before sidecar is taken, and its probe would be lost: {said}"
 
 
 def documents(cases):
@@ -82,7 +86,7 @@ def main(tools):
     verdict("policy", each(cases, policy), f"{len(cases)} renderings, {objects} objects")
     verdict("unchanged", each(cases, unchanged), "nothing of the operator's changes but for what is added")
     verdict("configs", each(cases, configs), "each is accepted in its container's environment, and fits its volume")
-    verdict("refused", refused(), "CronJobs beside legacy-container")
+    verdict("refused", refused(), "CronJobs beside legacy-container, readiness before sidecar")
     verdict("selftest", selftest.offences(spoilt), f"{len(selftest.SPOILT)} spoilt manifests are seen")
     if "schemas" in tools:
         verdict("schemas", schemas(cases, spoilt), f"{objects} objects pass, {len(selftest.INVALID)} spoilt ones do not")
