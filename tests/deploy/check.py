@@ -61,9 +61,24 @@ def documents(cases):
         yield "deploy/README.md:1: the block \"memory\" does not change the memory"
     if selftest.workload(docs, "PodMonitor", "queue-sidecar")["metadata"]["labels"].get("release") != "kube-prometheus-stack":
         yield "deploy/README.md:1: the block \"release\" does not label the PodMonitor"
+    yield from more_blocks()
     alerts = len(monitoring.alerts())
     if f"with {alerts} alerts" not in (render.DEPLOY / "README.md").read_text():
         yield f"deploy/README.md:1: there are {alerts} alerts"
+
+
+def more_blocks():
+    """Blocks of deploy/README.md that are kustomizations of their own, or change what few want changed."""
+    label = render.write("label", yaml.safe_load(render.readme("label")))
+    others = render.kustomization(["sidecar"])
+    others["components"].insert(0, f"../{label.name}")
+    docs = render.rendered(render.write("others", others))
+    if not policy.sidecar(selftest.workload(docs, name="other")):
+        yield "deploy/README.md:1: by the block \"label\" a workload gets no sidecar"
+    docs = render.rendered(render.write("any-user", render.kustomization(["sidecar"], **yaml.safe_load(render.readme("any user")))))
+    context = policy.sidecar(selftest.workload(docs, name="bare"))["securityContext"]
+    if "runAsUser" in context or not context["runAsNonRoot"]:
+        yield f"deploy/README.md:1: with the block \"any user\" the container's user is {context}"
 
 
 def schemas(cases, spoilt):

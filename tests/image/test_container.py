@@ -148,6 +148,14 @@ class Story(EngineTest):
         sidecar.wait_ready()
         self.end("bare", sidecar)
 
+    def test_runs_as_any_user(self):
+        """As OpenShift runs it: a user that the image does not know, in group 0."""
+        os.chown(self.directory / "audit", 0, 0)
+        (self.directory / "audit").chmod(0o770)
+        sidecar = self.start("qs-any", "--user", "1000650000:0")
+        self.end("any", sidecar)
+        self.assertEqual({path.stat().st_uid for path in (self.directory / "audit").iterdir()}, {1000650000})
+
 
 class Names(EngineTest):
     def test_asks_dns(self):
@@ -186,3 +194,9 @@ class Refusals(EngineTest):
     def test_no_shell(self):
         code, _ = self.refused("--entrypoint", "/bin/sh")
         self.assertEqual(code, 127)
+
+    def test_check_reads_standard_input(self):
+        """With nothing but the image a config on this machine is checked, whoever may read its directory."""
+        for config, code in ((CONFIG, 0), ("queues = 1;", 78)):
+            done = podman("run", "-i", "--rm", "--network=none", *HARDENED, IMAGE, "check", "-c", "/dev/stdin", code=None, input=config)
+            self.assertEqual(done.returncode, code, done.stderr)
