@@ -111,7 +111,9 @@ static outcome_t ask_seen(bull_failed_t *s, watch_call_t *call, int64_t seen, fa
         request_int(call->conn, seen);
     else
         request_text(call->conn, "");
+    if (!call->dry) crash_at("bull_seen_before");
     if (request_ask(call->conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (!call->dry) crash_at("bull_seen_answered");
     if (reply_is(reply_at(reply, 0), "seen")) {
         int64_t now = number(reply_at(reply, 1)), at = number(reply_at(reply, 2));
         // A mark in the future is of a clock that was ahead.

@@ -117,7 +117,9 @@ static void held(bull_stalled_t *s, watch_call_t *call, const redisReply *reply)
 static outcome_t mark(bull_stalled_t *s, watch_call_t *call, bool leaves, fault_t *fault) {
     redisReply *reply;
     mark_append(s, call, leaves);
+    if (!call->dry) crash_at("bull_mark_before");
     if (conn_read(call->conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (!call->dry) crash_at("bull_mark_answered");
     const redisReply *kind = reply_at(reply, 0);
     s->marked = false;
     if (reply_is(kind, "marked") || reply_is(kind, "held"))

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/crash.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "queue/aside.h"
@@ -289,6 +290,7 @@ static void note_settled(finding_t *finding, settled_t settled, watch_call_t *ca
 // Every reply is read; of several faults the first one is told.
 static outcome_t settle_page(board_t *board, watch_call_t *call, const aside_page_t *page, finding_t *findings, fault_t *fault) {
     fault_t first = {0};
+    bool any = false;
     for (size_t i = 0; i < page->count; i++) {
         findings[i] = (finding_t){.board = board, .call = call, .job = &page->jobs[i], .now = page->now};
         judge(&findings[i]);
@@ -296,11 +298,17 @@ static outcome_t settle_page(board_t *board, watch_call_t *call, const aside_pag
             board->skip++;
         else
             append_settle(&findings[i]);
+        any |= !findings[i].leaves;
     }
+    if (any) crash_at("aside_before");
+    if (any && conn_flush(call->conn, fault) != OUTCOME_OK) return fault->outcome;
+    if (any) crash_at("aside_sent");
     for (size_t i = 0; i < page->count; i++) {
         settled_t settled;
         if (findings[i].leaves || first.outcome == OUTCOME_LOST) continue;
-        if (settle_read(call->conn, &settled, fault) == OUTCOME_OK)
+        settle_read(call->conn, &settled, fault);
+        crash_at("aside_answered");
+        if (fault->outcome == OUTCOME_OK)
             note_settled(&findings[i], settled, call);
         else if (first.outcome == OUTCOME_OK || fault->outcome == OUTCOME_LOST)
             first = *fault;
