@@ -1,0 +1,65 @@
+#!/bin/sh
+# deploy/compose: read as docker compose reads it (its own library, fetched once by go), the sidecar as restricted as its image
+# promises, its config good, and its worker the one of the README.
+set -eu
+cd "$(dirname "$0")/../.."
+program=${QS_PROGRAM:-build/queue-sidecar}
+place=build/compose
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+file=deploy/compose/compose.yaml
+code=0
+
+python3 tests/clients/extract.py README.md "$work/readme"
+cmp -s "$work/readme/python/worker.py" deploy/compose/worker/worker.py || {
+    echo "deploy/compose/worker/worker.py:1: is not the Python worker of the README: copy that"
+    code=1
+}
+"$program" check -c deploy/compose/config/queue-sidecar.cfg >/dev/null || {
+    echo "deploy/compose/config/queue-sidecar.cfg:1: is refused (above)"
+    code=1
+}
+
+# Made anew where its sources have changed; a build that is there needs no network.
+skip() {
+    echo "ok   compose: the config is good, the worker is the README's; SKIPPED reading $file: $1"
+    [ "${QS_CLIENTS_REQUIRED:-}" != 1 ] || code=1
+    exit $code
+}
+reader() {
+    command -v go >/dev/null || skip "this machine has no go"
+    mkdir -p "$place"
+    cat tests/compose/main.go tests/compose/go.mod tests/compose/go.sum | cksum >"$work/sources"
+    ! cmp -s "$work/sources" "$place/sources" || [ ! -x "$place/compose" ] || return 0
+    here=$PWD
+    (cd tests/compose && GOPATH=$here/$place/go GOCACHE=$here/$place/cache GOFLAGS="-modcacherw -mod=readonly" GOTOOLCHAIN=local \
+        timeout 400 go build -o "$here/$place/compose" .) >"$work/log" 2>&1 || skip "$(grep -v '^go: downloading' "$work/log" | tail -n 1 | cut -c1-200)"
+    cp "$work/sources" "$place/sources"
+    rm -rf "$place/go" "$place/cache" # sources and a build cache that nobody needs any more
+}
+reader
+env -u QUEUE_SIDECAR_IMAGE "$place/compose" "$file" || code=1
+
+# It would notice: each of these must be refused.
+spoilt() { # what, sed script
+    cp -r deploy/compose "$work/spoilt"
+    sed -i "$2" "$work/spoilt/compose.yaml"
+    ! cmp -s "$file" "$work/spoilt/compose.yaml" || {
+        echo "tests/check/compose.sh:1: $1: changes nothing"
+        code=1
+    }
+    ! "$place/compose" "$work/spoilt/compose.yaml" >/dev/null 2>&1 || {
+        echo "tests/check/compose.sh:1: $1: is not noticed"
+        code=1
+    }
+    rm -rf "$work/spoilt"
+}
+spoilt "a key that compose does not know" 's/read_only:/readonly:/'
+spoilt "a value of a wrong type" 's/read_only: true/read_only: perhaps/'
+spoilt "a volume that is not declared" 's/^  audit:$//'
+spoilt "a dependency that is not there" 's/^      redis:$/      rediss:/'
+spoilt "capabilities" 's/cap_drop: .*/cap_drop: [NET_RAW]/'
+spoilt "a config file instead of its directory" 's|./config:/etc/queue-sidecar:ro|./config/queue-sidecar.cfg:/etc/queue-sidecar/queue-sidecar.cfg:ro|'
+spoilt "another health check" 's|/usr/bin/queue-sidecar, healthcheck|/bin/true|'
+[ $code = 0 ] || exit 1
+echo "ok   compose: $file reads well and is restricted, its config is good, its worker is the README's"
