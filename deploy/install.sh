@@ -23,9 +23,17 @@ made() { # place, then a command whose output becomes the file
     put 644 "$work/made" "$place"
 }
 
+# A word of a command line, as systemd reads it.
+word() {
+    case $1 in
+    *' '*) echo "\"$1\"" ;;
+    *) echo "$1" ;;
+    esac
+}
+
 # One service for the machine, and one for each config of a name.
 unit() { # file, config, directory of state below /var/lib, what it serves, environment
-    sed -e "s|@NAME@|$1|" -e "s|@DOCDIR@|$DOCDIR|" -e "s|@OF@|$4|" -e "s|@BINDIR@|$BINDIR|" -e "s|@CONFIG@|$2|" \
+    sed -e "s|@NAME@|$1|" -e "s|@DOCDIR@|$DOCDIR|" -e "s|@OF@|$4|" -e "s|@PROGRAM@|$(word "$BINDIR/queue-sidecar")|" -e "s|@CONFIG@|$(word "$2")|" \
         -e "s|@STATE@|$3|" -e "s|@ENVIRONMENT@|$5|" deploy/systemd/queue-sidecar.service.in
 }
 

@@ -18,7 +18,8 @@ static const char general_help[] =
     "\n"
     "Commands:\n";
 
-const char cli_exits[] = "0 ok\n1 failed\n2 wrong usage\n69 Redis is unreachable\n78 bad config\n";
+const char cli_exits[] =
+    "0 ok\n1 failed\n2 wrong usage\n69 Redis is unreachable\n78 bad config\n130 interrupted, where work was left\n";
 
 static size_t page_width(void) {
     size_t room = table_room(stdout);

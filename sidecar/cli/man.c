@@ -40,6 +40,10 @@ static const item_t environment[] = {
                                                          "reloads and stops, and feeds its watchdog as long as every "
                                                          "role turns. See sd_notify(3)."},
     {"`COLUMNS`", "How wide tables and help may be, where it is not the width of the terminal."},
+    {"`NO_COLOR`, `TERM`", "`status` has no colours where the first is set, and writes in place only on a terminal that can."},
+    {"`SQLITE_TMPDIR`, `TMPDIR`",
+     "Where SQLite sorts what does not fit into memory; otherwise a usual place, or beside the log."},
+    {"`TZ`", "The zone of local times, where --utc does not ask for UTC."},
     {"`SUDO_USER`, `USER`", "Who asks, in the records of `audit requeue` and `audit discard`, without --by."},
 };
 

@@ -25,7 +25,9 @@ if ! command -v systemd-analyze >/dev/null; then
     exit 0
 fi
 
-BINDIR=$work/bin MANDIR=$work/man DOCDIR=$work/doc BASHCOMPDIR=$work/bash ZSHCOMPDIR=$work/zsh UNITDIR=$work/units SYSUSERSDIR=$work/users \
+# A place with a space is one word of a command line. Of the drop-in: %d came with systemd 250.
+mkdir "$work/a place"
+BINDIR="$work/a place" MANDIR=$work/man DOCDIR=$work/doc BASHCOMPDIR=$work/bash ZSHCOMPDIR=$work/zsh UNITDIR=$work/units SYSUSERSDIR=$work/users \
     CONFDIR=$work/etc DESTDIR='' sh deploy/install.sh install "$program" >/dev/null
 mv "$work/units/queue-sidecar@.service" "$work/units/queue-sidecar@shop.service"
 for unit in queue-sidecar queue-sidecar@shop; do
@@ -40,6 +42,7 @@ for unit in queue-sidecar queue-sidecar@shop; do
         fail "the service is more exposed than $most tenths (above)"
     }
 done
+! grep -n '^[A-Z].*%d' deploy/systemd/password.conf || fail "the drop-in has %d, which systemd 247 does not know"
 exposure=$(sed -n 's/.*exposure level for .*: \([0-9.]*\) .*/\1/p' "$work/exposure")
 if command -v systemd-sysusers >/dev/null; then
     systemd-sysusers --dry-run "$work/users/queue-sidecar.conf" >"$work/said" 2>&1 || {
@@ -85,7 +88,7 @@ if command -v strace >/dev/null && command -v redis-server >/dev/null && strace 
     printf 'redis = { socket = "%s"; }; audit = { path = "%s"; }; http = { port = 0; }; defaults = { heartbeat = "off"; retry_times = 0; protected_timeout = "50ms"; };
         queues = ( { name = "q"; } );\n' "$work/redis.sock" "$work/audit.db" >"$work/q.cfg"
     # shellcheck disable=SC2086 # words
-    NOTIFY_SOCKET=@queue-sidecar-nobody WATCHDOG_USEC=100000 $as strace -f -qq -o "$work/trace" "$work/bin/queue-sidecar" run -c "$work/q.cfg" >"$work/log" 2>&1 &
+    NOTIFY_SOCKET=@queue-sidecar-nobody WATCHDOG_USEC=100000 $as strace -f -qq -o "$work/trace" "$work/a place/queue-sidecar" run -c "$work/q.cfg" >"$work/log" 2>&1 &
     sidecar=$!
     wait_for said leading
     cli ZADD q:delayed 1 job

@@ -148,14 +148,6 @@ class Story(EngineTest):
         sidecar.wait_ready()
         self.end("bare", sidecar)
 
-    def test_runs_as_any_user(self):
-        """As OpenShift runs it: a user that the image does not know, in group 0."""
-        os.chown(self.directory / "audit", 0, 0)
-        (self.directory / "audit").chmod(0o770)
-        sidecar = self.start("qs-any", "--user", "1000650000:0")
-        self.end("any", sidecar)
-        self.assertEqual({path.stat().st_uid for path in (self.directory / "audit").iterdir()}, {1000650000})
-
 
 class Names(EngineTest):
     def test_asks_dns(self):

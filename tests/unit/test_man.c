@@ -106,6 +106,23 @@ Test(unit_man, the_page_of_the_program_has_every_command_option_and_metric) {
     free(page);
 }
 
+// Each exit code of a command stands among those of the program.
+static void expect_exits(const cli_command_t *command) {
+    for (const char *line = command->exits; line && *line; line = strchr(line, '\n') + 1) {
+        char *code = mem_printf("\n%.*s ", (int)strcspn(line, " "), line);
+        cr_expect(strncmp(cli_exits, code + 1, strlen(code) - 1) == 0 || strstr(cli_exits, code),
+                  "%s exits with %s, EXIT STATUS does not say so", command->name, code + 1);
+        free(code);
+    }
+}
+
+Test(unit_man, every_exit_code_stands_among_those_of_the_program) {
+    for (const cli_command_t *const *command = cli_commands; *command; command++) {
+        expect_exits(*command);
+        for (const cli_command_t *const *part = (*command)->parts; part && *part; part++) expect_exits(*part);
+    }
+}
+
 Test(unit_man, the_page_of_the_config_has_every_key_with_its_facts) {
     char *page = plain(man_config);
     for (size_t i = 0; i < config_key_count; i++) {
