@@ -14,6 +14,7 @@
 #include "app_reload.h"
 #include "app_watch.h"
 #include "base/buffer.h"
+#include "base/cgroup.h"
 #include "base/clock.h"
 #include "config/table.h"
 #include "health.h"
@@ -72,6 +73,7 @@ static void take_effect(app_t *app, const config_t *config) {
     metric_set(&app->metrics->config_loaded_ms, wall_ms());
     health_took(app->health, app->reload.changes);
     log_set_level(app_log_level(config));
+    app_log_memory(config, cgroup_memory_limit(""));
 }
 
 static void poll_later(app_t *app) {

@@ -9,4 +9,8 @@
 log_level_t app_log_level(const config_t *config);
 void app_log_warnings(buffer_t *warnings); // those of config_load, a line each; the text is cut up
 
+// Warns where memory may not be enough for the largest jobs that the configuration allows: a process that is killed for one comes
+// back to the same one. `limit`: bytes, of the cgroup.
+void app_log_memory(const config_t *config, int64_t limit);
+
 #endif

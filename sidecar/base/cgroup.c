@@ -1,0 +1,57 @@
+#include "base/cgroup.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+
+// The number in a file; "max" is none.
+static bool read_limit(const char *root, const char *mount, const char *path, const char *name, int64_t *limit) {
+    char *file = mem_printf("%s%s%s/%s", root, mount, path, name);
+    FILE *in = fopen(file, "re");
+    free(file);
+    if (!in) return false;
+    int64_t found;
+    *limit = fscanf(in, "%" SCNd64, &found) == 1 && found > 0 ? found : INT64_MAX;
+    fclose(in);
+    return true;
+}
+
+// With the host's view of names (cgroup namespace off) a container's own cgroup is what is mounted, whatever its path says.
+static bool limit_of(const char *root, const char *mount, const char *path, const char *name, int64_t *limit) {
+    return read_limit(root, mount, path, name, limit) || read_limit(root, mount, "", name, limit);
+}
+
+// Whether one of the controllers, which stand between commas, is memory.
+static bool names_memory(char *controllers) {
+    for (char *name; (name = strsep(&controllers, ",")) != NULL;)
+        if (strcmp(name, "memory") == 0) return true;
+    return false;
+}
+
+int64_t cgroup_memory_limit(const char *root) {
+    char *file = mem_printf("%s/proc/self/cgroup", root);
+    FILE *in = fopen(file, "re");
+    free(file);
+    if (!in) return INT64_MAX;
+    int64_t limit = INT64_MAX;
+    bool found = false;
+    // Lines are hierarchy:controllers:path; version 2 is the one of hierarchy 0 (cgroups(7)).
+    char line[4352];
+    while (!found && fgets(line, sizeof line, in)) {
+        char *rest = line;
+        rest[strcspn(rest, "\n")] = '\0';
+        const char *hierarchy = strsep(&rest, ":");
+        char *controllers = strsep(&rest, ":");
+        if (!rest) continue;
+        if (names_memory(controllers))
+            found = limit_of(root, "/sys/fs/cgroup/memory", rest, "memory.limit_in_bytes", &limit);
+        else if (strcmp(hierarchy, "0") == 0)
+            found = limit_of(root, "/sys/fs/cgroup", rest, "memory.max", &limit);
+    }
+    fclose(in);
+    return limit;
+}

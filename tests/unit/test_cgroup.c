@@ -1,0 +1,90 @@
+/* The memory limit of the container, as kernels and container runtimes tell it, and what is said when it is small. */
+#include "app_log.h"
+#include "base/buffer.h"
+#include "base/cgroup.h"
+#include "fixture.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Writes a file below a directory, with the directories above it. */
+static void put(const char *root, const char *path, const char *text) {
+    char *file = mem_printf("%s%s", root, path);
+    for (char *slash = file + strlen(root) + 1; (slash = strchr(slash, '/')) != NULL; *slash++ = '/') {
+        *slash = '\0';
+        mkdir(file, 0755);
+    }
+    FILE *out = fopen(file, "w");
+    cr_assert(out && fputs(text, out) >= 0 && fclose(out) == 0, "%s", file);
+    free(file);
+}
+
+/* What is said where /proc/self/cgroup holds `own`, and one file `limit`. */
+static int64_t limit_of(const char *own, const char *path, const char *limit) {
+    char *root = temp_dir("root");
+    put(root, "/proc/self/cgroup", own);
+    if (path) put(root, path, limit);
+    int64_t found = cgroup_memory_limit(root);
+    free(root);
+    return found;
+}
+
+Test(unit_cgroup, version_2) {
+    cr_assert_eq(limit_of("0::/\n", "/sys/fs/cgroup/memory.max", "67108864\n"), 67108864);
+    cr_assert_eq(limit_of("0::/\n", "/sys/fs/cgroup/memory.max", "max\n"), INT64_MAX);
+    cr_assert_eq(limit_of("0::/system.slice/a.service\n", "/sys/fs/cgroup/system.slice/a.service/memory.max", "1000\n"), 1000);
+    cr_assert_eq(limit_of("0::/kubepods/pod1/abc\n", "/sys/fs/cgroup/memory.max", "1000\n"), 1000, "the host's names");
+}
+
+Test(unit_cgroup, version_1) {
+    static const char own[] =
+        "12:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n1:name=systemd:/docker/abc\n0::/system.slice/docker\n";
+    cr_assert_eq(limit_of(own, "/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "33554432\n"), 33554432);
+    cr_assert_eq(limit_of(own, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "33554432\n"), 33554432, "mounted by the runtime");
+    cr_assert_eq(limit_of("3:hugetlb,memory:/\n", "/sys/fs/cgroup/memory/memory.limit_in_bytes", "5\n"), 5);
+    cr_assert_eq(limit_of("3:memory_x:/\n", "/sys/fs/cgroup/memory/memory.limit_in_bytes", "5\n"), INT64_MAX);
+}
+
+Test(unit_cgroup, what_cannot_be_read_is_no_limit) {
+    cr_assert_eq(limit_of("", NULL, NULL), INT64_MAX);
+    cr_assert_eq(limit_of("0::/\n", NULL, NULL), INT64_MAX);
+    cr_assert_eq(limit_of("nonsense\n0\n0:\n::\n", "/sys/fs/cgroup/memory.max", "5\n"), INT64_MAX);
+    cr_assert_eq(limit_of("0::/\n", "/sys/fs/cgroup/memory.max", ""), INT64_MAX);
+    cr_assert_eq(limit_of("0::/\n", "/sys/fs/cgroup/memory.max", "-1\n"), INT64_MAX);
+    cr_assert_eq(cgroup_memory_limit("/nowhere"), INT64_MAX);
+    cr_assert_gt(cgroup_memory_limit(""), 0);
+}
+
+static bool says(int64_t limit, const char *expected) {
+    queue_config_t queues[] = {
+        {.policy.max_payload = 1 << 20}, {.policy.max_payload = 16 << 20}, {.policy.max_payload = 1 << 10}};
+    const config_t config = {.queues = queues, .queue_count = 3};
+    fixture_capture_log();
+    log_setup(LOG_INFO, 1);
+    app_log_memory(&config, limit);
+    char *log = fixture_log();
+    bool found = expected ? strstr(log, expected) != NULL : !*log;
+    if (!found) fprintf(stderr, "it says: %s\n", log);
+    free(log);
+    return found;
+}
+
+Test(unit_cgroup, too_little_memory_is_said_with_what_fits) {
+    cr_assert(says(INT64_MAX, NULL));
+    cr_assert(says(296 << 20, NULL));
+    cr_assert(says((296 << 20) - 1, "\"needed\":310378496,\"max_payload\":16777216,\"fits\":16777215"));
+}
+
+Test(unit_cgroup, the_limit_of_the_component_fits_jobs_of_a_mebibyte_and_a_half) {
+    cr_assert(says(64 << 20, "raise it, or lower that\",\"role\":\"main\",\"limit\":67108864,\"needed\":310378496,"
+                             "\"max_payload\":16777216,\"fits\":1572864}"));
+}
+
+Test(unit_cgroup, where_no_job_fits_it_can_only_be_raised) {
+    cr_assert(says(40 << 20, "as large as max_payload: raise it\",\"role\":\"main\",\"limit\":41943040,\"needed\":310378496,"
+                             "\"max_payload\":16777216}"));
+}
