@@ -2,6 +2,7 @@
  * sidecar: what they give up is recorded and can be put back, and the stalled check is done by one at a time. */
 #include "native.h"
 #include "requeue_desk.h"
+#include "tempdir.h"
 
 TestSuite(daemon_bull, .timeout = 300);
 
@@ -226,3 +227,66 @@ static void resume(const char *version, bool killed) {
 Test(daemon_bull, resume_after_a_kill_4_10) { resume("QS_BULL=4.10.4", true); }
 Test(daemon_bull, resume_after_a_kill_4_16) { resume("QS_BULL=4.16.5", true); }
 Test(daemon_bull, resume_after_an_orderly_end_4_16) { resume("QS_BULL=4.16.5", false); }
+
+/* ---- Least privilege: what README publishes, and nothing else. */
+
+/* The ACL line behind these words as one command; owned. */
+static void allow(redis_t *r, const char *readme, const char *words) {
+    const char *argv[160];
+    int argc = 0;
+    char *rest = NULL, *line = strstr(readme, words);
+    line = line ? strstr(line, "```\n") : NULL;
+    cr_assert_not_null(line, "README.md has no block behind \"%s\"", words);
+    line = strndup(line + 4, (size_t)(strstr(line + 4, "\n```") - line - 4));
+    for (char *word = strtok_r(line, " \n", &rest); word && argc < 160; word = strtok_r(NULL, " \n", &rest)) {
+        bool of_others = strncmp(word, "~email", 6) == 0; /* the queue of its example, which is not served here */
+        if (!of_others) argv[argc++] = strcmp(word, ">PASSWORD") == 0 ? ">secret" : word;
+    }
+    redisReply *reply = redisCommandArgv(r, argc, argv, NULL);
+    cr_assert(reply && reply->type == REDIS_REPLY_STATUS, "%s", reply ? reply->str : r->errstr);
+    freeReplyObject(reply);
+    free(line);
+}
+
+/* Bull's own workers on keys of their own, and a sidecar that may do no more than README says: it promotes, gives a dead worker's
+ * job back, ends one, records failures and puts them back, and Redis has refused it nothing. */
+static void least_privilege(const char *version) {
+    stand_t stand = {.scene = scene_begin(&(server_options_t){.tcp = true}),
+                     .env = {version, "QS_STALLED_MS=600000", "QS_LOCK_MS=1000"}};
+    redis_t *r = stand.scene.r;
+    char *readme = temp_read("README.md"), queue[256];
+    allow(r, readme, "## Least privilege");
+    allow(r, readme, "A queue of dialect `bull`");
+    stand.native = native_begin("bull", stand.scene.server);
+    snprintf(queue, sizeof(queue), VIDEO, "max_stalled = 1;");
+    stand.sidecar =
+        scene_sidecar_up(&stand.scene, (sidecar_t){.queues = queue, .redis = "username = \"sidecar\"; password = \"secret\";"});
+    produce(&stand, "ok", JOBS, "{\"delay\":100}"); /* no worker runs: these are ours to promote */
+    produce(&stand, "slow", JOBS, "{\"delay\":100,\"priority\":3}");
+    await_native(&stand, redis_int(r, "LLEN " BULL "wait") == 2 * JOBS);
+    child_t *dies = worker(&stand);
+    await_native(&stand, native_count(&stand.native, "finished", NULL) == 2 * JOBS);
+    produce(&stand, "flaky", JOBS, "{}");
+    await_native(&stand, rows(&stand, "reason = 'worker_failed'") == JOBS);
+    produce(&stand, "hang", 1, "{}");
+    await_native(&stand, native_count(&stand.native, "hangs", NULL) == 1);
+    child_kill(dies);
+    child_free(dies);
+    await_native(&stand, rows(&stand, "kind = 'retried' AND reason = 'stalled'") == 1);
+    redis_ok(r, "RPOPLPUSH " BULL "wait " BULL "active"); /* and a second worker dies with it */
+    await_native(&stand, rows(&stand, "reason = 'retries_exhausted'") == 1);
+    const daemon_output_t *done = cli(stand.sidecar, "requeue", "--where", "-q", "video", "--yes", "--by", "ann");
+    cr_assert_eq(done->code, 0, "%s%s", done->out, done->err);
+    child_t *lives = worker(&stand);
+    await_native(&stand, native_count(&stand.native, "finished", NULL) == 3 * JOBS + 1);
+    stop(&stand, lives);
+    redisReply *refused = redis_do(r, "ACL LOG 10");
+    cr_assert_eq(refused->elements, 0, "refused: %s", refused->elements ? refused->element[0]->element[7]->str : "");
+    freeReplyObject(refused);
+    cr_expect_eq(daemon_log_count(stand.sidecar, "\"level\":\"error\""), 0);
+    free(readme);
+    stand_end(&stand);
+}
+
+Test(daemon_bull, least_privilege_4_10) { least_privilege("QS_BULL=4.10.4"); }
+Test(daemon_bull, least_privilege_4_16) { least_privilege("QS_BULL=4.16.5"); }
