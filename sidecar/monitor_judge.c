@@ -207,7 +207,7 @@ static bool append_settle(const judge_t *j, suspect_t *suspect) {
                         .old = *suspect->raw,
                         .from_tail = j->standing,
                         .depth = SETTLE_DEPTH + (j->standing ? (int64_t)ward->read : 0),
-                        .alone = !policy_of(j)->end_duplicates,
+                        .alone = !policy_of(j)->end_duplicates && suspect->job.trouble == JOB_FINE,
                         .blank_is_dead = j->ops->pass->blank_is_dead,
                         .report = suspect->report ? suspect->report->sha1 : "",
                         .event = &suspect->event};

@@ -24,10 +24,10 @@ static verdict_t retry_or_end(const sighting_t *s, const queue_policy_t *policy,
     int64_t count = attempts(s, policy);
     bool again = count <= policy->retry_times && s->report != REPORT_END;
     if (again && s->foreign) at_last = "invalid_target";
-    // Copies cannot be told apart: while there are several, none is ended, or more might end than have failed.
-    if ((!again || s->foreign) && (!s->copies || policy->end_duplicates))
+    // Copies cannot be told apart: while there are several, none is ended, or more might end than have failed. But what cannot be
+    // given back either would stay for ever.
+    if (s->foreign || (!again && (!s->copies || policy->end_duplicates)))
         return (verdict_t){.kind = VERDICT_END, .reason = at_last, .attempts = count};
-    if (s->foreign) return leave_until(INT64_MAX);
     return (verdict_t){.kind = VERDICT_RETRY, .reason = why, .attempts = count, .delay_ms = verdict_delay_ms(policy, count)};
 }
 
@@ -58,11 +58,11 @@ static int64_t protected_until(const sighting_t *s, const queue_policy_t *policy
     return began + policy->protected_timeout_ms;
 }
 
-// Nobody knows whose it is, how old, or how often tried: a worker may still be on it for as long as an execution may take.
+// Nobody knows whose it is, how old, or how often tried: a worker may still be on it for as long as an execution may take. Copies
+// end one after the other: with each goes the stamp, so the next one has as long again.
 static verdict_t unreadable(const sighting_t *s, const queue_policy_t *policy) {
     int64_t until = protected_until(s, policy);
     if (s->now <= until) return leave_until(until);
-    if (s->copies && !policy->end_duplicates) return leave_until(INT64_MAX);
     return (verdict_t){.kind = VERDICT_END, .reason = "unreadable", .attempts = attempts(s, policy)};
 }
 

@@ -89,6 +89,26 @@ Test(redis_kmqueue_hostile, each_ends_with_its_reason, .timeout = 60) {
     close_desk(&d);
 }
 
+/* What nobody can give back would stay for ever if its copies kept it: they end one by one. */
+Test(redis_kmqueue_hostile, equal_copies_of_what_is_no_task_end, .timeout = 60) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
+    char *foreign = km_json(d.f.r, (km_t){.queue = "other_queue"});
+    for (int i = 0; i < 3; i++) {
+        redis_ok(d.f.r, "LPUSH " BACKUP " garbage");
+        redis_ok(d.f.r, "LPUSH " BACKUP " %s", foreign);
+    }
+    until(&d, records(&d) == 6);
+    until(&d, in(&d, BACKUP, "garbage") + in(&d, BACKUP, foreign) == 0);
+    cr_assert_eq(redis_int(d.f.r, "EVAL %s 1 sidecar:email:failures",
+                           "local ids, n = {}, 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
+                           "for i = 1, #e[2], 2 do if e[2][i] == 'event' then "
+                           "if not ids[e[2][i + 1]] then n = n + 1 end ids[e[2][i + 1]] = true end end end return n"),
+                 6, "each is an event of its own");
+    free(foreign);
+    close_desk(&d);
+}
+
 /* Its worker may be alive: what names another key is not ended while it beats. What nobody can read has no heartbeat. */
 Test(redis_kmqueue_hostile, a_foreign_task_is_left_to_a_living_worker) {
     desk_t d;

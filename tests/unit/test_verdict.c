@@ -330,9 +330,7 @@ Test(unit_verdict, what_is_unreadable_ends_when_no_worker_can_be_on_it_any_more)
         verdict_t v = judge(s, p);
         expect(v, VERDICT_END, "unreadable", 1);
         cr_assert_not(v.needs_silence);
-        s.copies = true; /* and nowhere to put one of several back to */
-        expect_leave(judge(s, p), INT64_MAX);
-        p.end_duplicates = true;
+        s.copies = true; /* there is nowhere to put one of several back to */
         expect(judge(s, p), VERDICT_END, "unreadable", 1);
     }
     queue_policy_t p = policy();
@@ -372,9 +370,7 @@ Test(unit_verdict, what_names_a_foreign_key_ends_where_it_would_be_retried) {
     p.alive_timeout_ms = PROTECTED;
     expect(judge(s, p), VERDICT_END, "alive_timeout", 4);
     p.alive_timeout_ms = 0;
-    s.copies = true;
-    expect_leave(judge(s, p), INT64_MAX);
-    p.end_duplicates = true;
+    s.copies = true; /* there is nowhere to put one of several back to */
     expect(judge(s, p), VERDICT_END, "retries_exhausted", 4);
     s.stamp.retries = 0;
     expect(judge(s, p), VERDICT_END, "invalid_target", 1);
