@@ -20,6 +20,8 @@ cmp -s "$work/readme/python/worker.py" deploy/compose/worker/worker.py || {
     code=1
 }
 
+[ $code = 0 ] || exit 1
+
 # Made anew where its sources have changed; a build that is there needs no network.
 skip() {
     echo "ok   compose: the config is good, the worker is the README's; SKIPPED reading $file: $1"

@@ -71,6 +71,15 @@ plant hygiene 'note to oneself' 'echo "// TO""DO later" >>sidecar/app.c'
 plant hygiene 'novel.txt:1: does not belong' 'touch novel.txt'
 plant hygiene 'the suite "stray"' 'echo "Test(stray, x) {" >tests/unit/planted.c'
 
+plant compose "is not the Python worker" 'echo "# of my own" >>deploy/compose/worker/worker.py'
+plant compose 'is refused' 'echo "nonsense = 1;" >>deploy/compose/config/queue-sidecar.cfg'
+if command -v systemd-analyze >/dev/null; then
+    plant systemd 'Unknown key' 'sed -i s/^SystemCallFilter=@/SystemCallFilterr=@/ deploy/systemd/queue-sidecar.service.in'
+    fresh # each of these is enough
+    plant systemd 'more exposed' 'sed -i "/^CapabilityBoundingSet\|^SystemCallFilter\|^NoNewPrivileges/d" deploy/systemd/queue-sidecar.service.in'
+fi
+plant man 'roff.c' 'printf "#!/bin/sh\necho .XX\n" >program; chmod +x program; sed -i "s|^program=.*|program=./program|" tests/check/man.sh'
+
 fresh # clang-tidy compiles first
 plant tidy 'planted.c:2:.*bugprone' 'printf "double planted(int x);\ndouble planted(int x) { return x / 2; }\n" >sidecar/base/planted.c' sidecar/base/planted.c
 
