@@ -57,7 +57,6 @@ class ConfigMap:
 class Pod(unittest.TestCase):
     def setUp(self):
         self.manifest = render()
-        # The pause process is the last to go; podman 4.3 has no other way to tell a pod to hurry.
         self.addCleanup(podman, "volume", "rm", "--all", "--force", code=None)
         self.addCleanup(podman, "pod", "rm", "--force", "--time", "0", POD, code=None)
         podman("kube", "play", "--start=false", self.manifest)
