@@ -134,6 +134,8 @@ def live(pod):
     pod.volume.swap(changed)
     until("/metrics says that a config was taken", lambda: pod.metric("reloads_total") == 1)
     until("/metrics says when", lambda: pod.metric("config_loaded_timestamp_seconds") > before)
+    if 'queue_sidecar_protected_timeout_seconds{queue="email"} 1\n' not in pod.get("/metrics")[1]:
+        raise Failed("/metrics does not tell of the new timeout")
     until("the job is given back, by the new timeout", lambda: pod.cli("HLEN", "sidecar:email:stamps") != "0" and waiting(pod))
     if 'protected_timeout \\"1m\\" -> \\"1s\\"' not in json.dumps(pod.status()["instance_here"]):
         raise Failed("status does not tell of the new timeout")
