@@ -235,9 +235,9 @@ int app_run(config_t *config) {
         .metrics = metrics_new(PLACES), .watch_fd = watch_begin(config->path), .http_role = {.wake_fd = -1, .end_fd = -1}};
     sigset_t ends;
     app.health = health_new(app.metrics);
-    notify_begin(&app.notify);
     take_effect(&app, config);
     bool ready = block_signals(&app, &ends);
+    notify_begin(&app.notify);
     app.crew = crew_new(config, app.metrics);
     if (!app.crew || !ready) {
         log_error("main", NULL, "cannot start", F_STR("reason", strerror(errno)));
