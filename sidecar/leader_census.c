@@ -8,10 +8,11 @@
 #include "queue/census.h"
 
 enum {
-    PERIOD_S = 5,      // between two counts of all queues
-    PERIOD_TIMES = 50, // and so many times as long as one took
-    STEP_MOST = 50,    // queues of one step
-    STEP_FIRST = 4,    // of the first one: nobody knows what it costs to look at their heads
+    PERIOD_S = 5,       // between two counts of all queues
+    PERIOD_TIMES = 50,  // and so many times as long as one took,
+    PERIOD_MOST_S = 30, // but never so long that numbers are not told any more
+    STEP_MOST = 50,     // queues of one step
+    STEP_FIRST = 4,     // of the first one: nobody knows what it costs to look at their heads
     STEP_SHORT_US = 1000,
     STEP_LONG_US = 4000,
 };
@@ -124,7 +125,9 @@ static void pace(counting_t *c, mono_t began, mono_t now) {
     c->at = now;
     if (c->from < c->keys->queue_count) return;
     int64_t pause_ns = PERIOD_TIMES * c->took_ns;
-    c->at = mono_add(now, pause_ns > PERIOD_S * NS_PER_S ? pause_ns : PERIOD_S * NS_PER_S);
+    if (pause_ns < PERIOD_S * NS_PER_S) pause_ns = PERIOD_S * NS_PER_S;
+    if (pause_ns > PERIOD_MOST_S * NS_PER_S) pause_ns = PERIOD_MOST_S * NS_PER_S;
+    c->at = mono_add(now, pause_ns);
     c->from = 0;
     c->took_ns = 0;
 }

@@ -119,6 +119,22 @@ Test(redis_leader_census, who_does_not_lead_tells_nothing) {
     close_desk(&d);
 }
 
+Test(redis_leader_census, of_queues_with_locks_of_their_own_those_that_are_led) {
+    desk_t d = {.f = fixture_start(&(fixture_options_t){
+                    .config = "group = \"app\"; lock = { scope = \"queue\"; ttl = \"600ms\"; }; queues = ( { name = \"{a}\"; }, "
+                              "{ name = \"{b}\"; }, { name = \"{c}\"; } );",
+                    .closed = true})};
+    redis_ok(d.f.r, "SET sidecar:{b}:lock another PX 600000");
+    for (const char *name = "abc"; *name; name++) redis_ok(d.f.r, "RPUSH {%b} 1 2", name, (size_t)1);
+    crew_start(&d.crew, d.f.keys, CREW_LEADER);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading) == 2, 8000));
+    scrape(&d);
+    cr_assert(stage_until(&d.crew.stage, metrics_counted(of(&d, 2), mono_now()), 8000));
+    cr_assert(metrics_counted(of(&d, 0), mono_now()) && !metrics_counted(of(&d, 1), mono_now()));
+    cr_assert(metric_get(&of(&d, 0)->ready_jobs) == 2 && metric_get(&of(&d, 2)->ready_jobs) == 2);
+    close_desk(&d);
+}
+
 Test(redis_leader_census, a_key_of_the_wrong_type_is_said_once_and_spoils_no_other_number) {
     desk_t d;
     open_desk(&d, WITH_TTL("60s"), 0);
