@@ -80,7 +80,7 @@ static void print_leader(const overview_seat_t *seat, int64_t now_ms, buffer_t *
     buffer_str(line, *seat->leader ? seat->leader : "an instance of unknown name");
     if (seat->since_ms) buffer_printf(line, ", for %s", status_span(now_ms - seat->since_ms, span));
     buffer_printf(line, ", term %.*s", TERM_SHOWN, seat->holder);
-    if (seat->pttl_ms >= 0) buffer_printf(line, "; its lock ends in %s if it is not renewed", status_span(seat->pttl_ms, span));
+    if (seat->pttl_ms >= 0) buffer_printf(line, ", lock TTL %s", status_span(seat->pttl_ms, span));
 }
 
 typedef struct held {
@@ -166,8 +166,9 @@ static void print_head(const status_t *s, const status_view_t *view, buffer_t *o
     }
     const status_check_t *config = status_check(&s->here, "config");
     if (config && *config->state) {
-        buffer_str(out, "config   ");
-        wrap(out, config->state, INDENT, view);
+        buffer_clear(&line);
+        buffer_str(&line, config->state);
+        print_label("config", &line, view, out);
     }
     buffer_free(&line);
 }

@@ -1,4 +1,5 @@
 /* What `status` makes of what it has read: one fact at a time, at its boundary. */
+#include "base/json.h"
 #include "cli/status.h"
 #include "cli/status_words.h"
 #include "fixture.h"
@@ -295,6 +296,72 @@ Test(unit_status, a_lock_for_each_queue_is_told_by_queue) {
     cr_assert_str_eq(found.items[0].code, "no_leader");
     cr_assert_eq(found.items[0].queues[0], 3);
     cr_assert_not_null(strstr(found.items[0].what, "sidecar:d:lock"));
+    status_findings_free(&found);
+    end(&w);
+}
+
+#define LONG                                                                                                                     \
+    "a-queue-with-a-name-that-nobody-would-give-it-if-he-had-to-read-it-at-three-at-night-but-128-bytes-are-allowed-so-"         \
+    "here-it-is."
+
+/* Every finding that there is, at once. */
+static world_t much_ado(void) {
+    world_t w =
+        well("queues = ( { name = \"" LONG "\"; ready_limit = 100; }, { name = \"\xc3\xa4\\\"q\"; }, { name = \"r\"; } );");
+    late_and_full(&w), lives_long(&w), nearly_full(&w), silent(&w), clocks(&w), gaps(&w), sick(&w), failed(&w), redis_full(&w);
+    w.s.counts[1] = (census_t){.now_ms = NOW, .delayed = INT64_C(123456789), .next_due_ms = INT64_MAX, .fault = "no\x1b[2J"};
+    w.s.recent[1] = (status_recent_t){.retried = STATUS_UNKNOWN, .failed = STATUS_UNKNOWN};
+    return w;
+}
+
+static size_t width_of(const char *line, size_t len) {
+    size_t width = 0;
+    for (size_t i = 0; i < len; i++) width += ((unsigned char)line[i] & 0xc0) != 0x80;
+    return width;
+}
+
+Test(unit_status, text_fits_and_cuts_long_names_visibly) {
+    static const size_t widths[] = {80, 100, 120, 200};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+        for (size_t rows = 0; rows <= 24; rows += 12) {
+            world_t w = much_ado();
+            status_findings_t found = status_judge(&w.s, NULL);
+            const status_view_t view = {.width = widths[i], .rows = rows, .utc = true};
+            buffer_t out = {0};
+            size_t lines = 0;
+            status_text(&w.s, &found, &view, &out);
+            for (const char *at = buffer_text(&out); *at; at += strcspn(at, "\n") + 1, lines++)
+                cr_assert_leq(width_of(at, strcspn(at, "\n")), widths[i], "%s", at);
+            cr_assert(rows == 0 || lines <= rows, "%zu lines: %s", lines, buffer_text(&out));
+            cr_assert_null(strchr(buffer_text(&out), '\x1b'), "what a key said is not obeyed");
+            cr_assert_not_null(strstr(buffer_text(&out), "…"));
+            cr_assert(rows || strstr(buffer_text(&out), "123.5M"), "%s", buffer_text(&out));
+            buffer_free(&out);
+            status_findings_free(&found);
+            end(&w);
+        }
+}
+
+Test(unit_status, json_is_good_whatever_names_and_faults_hold) {
+    world_t w = much_ado();
+    status_findings_t found = status_judge(&w.s, NULL);
+    buffer_t out = {0};
+    json_t *json = json_new();
+    json_value_t value;
+    status_json(&w.s, &found, NULL, &out);
+    cr_assert(json_read(json, (slice_t){buffer_text(&out), out.len}), "%s", buffer_text(&out));
+    cr_assert_eq(json_find(json, "/queues/1/name", &value), JSON_FOUND);
+    cr_assert(slice_is(value.raw, "\xc3\xa4\\\"q"), "%s", buffer_text(&out));
+    cr_assert_eq(json_find(json, "/queues/1/next_due", &value), JSON_FOUND);
+    cr_assert_eq(value.type, JSON_NULL, "never");
+    cr_assert_eq(json_find(json, "/queues/1/failed_last_hour_by_reason/reported", &value), JSON_FOUND);
+    cr_assert_eq(value.type, JSON_NULL, "not known");
+    gone(&w);
+    buffer_clear(&out);
+    status_json(&w.s, &found, NULL, &out);
+    cr_assert(json_read(json, (slice_t){buffer_text(&out), out.len}), "%s", buffer_text(&out));
+    json_free(json);
+    buffer_free(&out);
     status_findings_free(&found);
     end(&w);
 }
