@@ -24,9 +24,9 @@ static void did_you_mean(const char *word, const char *const *words, size_t coun
 const cli_command_t *cli_find(const char *name) {
     const char *names[WORDS_MAX];
     size_t count = 0;
-    for (; count < WORDS_MAX && cli_commands[count]; count++) {
-        if (strcmp(cli_commands[count]->name, name) == 0) return cli_commands[count];
-        names[count] = cli_commands[count]->name;
+    for (const cli_command_t *const *at = cli_commands; *at; at++) {
+        if (strcmp((*at)->name, name) == 0) return *at;
+        if (count < WORDS_MAX) names[count++] = (*at)->name;
     }
     fprintf(stderr, "queue-sidecar: unknown command `%s`", name);
     did_you_mean(name, names, count, "");
