@@ -222,6 +222,6 @@ void status_findings_free(status_findings_t *findings) {
 }
 
 int status_exit(const status_t *status, const status_findings_t *findings) {
-    if (!status->reached) return CLI_REDIS_UNREACHABLE;
+    if (!status->reached) return status->fault.outcome == OUTCOME_FAULT ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
     return findings->faults + findings->warnings ? CLI_FAILED : CLI_OK;
 }

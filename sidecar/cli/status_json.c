@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/encode.h"
-#include "cli/status.h"
+#include "cli/status_kinds.h"
 #include "cli/when.h"
 #include "queue/dialects/dialect.h"
 
@@ -113,7 +113,7 @@ static void put_copies(const status_t *s, size_t queue, buffer_t *out) {
         put_text(out, "instance", copy->instance);
         put_bool(out, "here", strcmp(copy->instance, s->log.instance) == 0);
         put_text(out, "position", copy->position);
-        put_bool(out, "complete", stream_id_compare(copy->position, view->stream.last) >= 0);
+        put_bool(out, "complete", status_is_complete(view, copy));
         put_seconds(out, "heard_seconds_ago", age(s->view.now_ms, copy->heard_ms));
         buffer_str(out, "}");
     }

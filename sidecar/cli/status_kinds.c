@@ -11,7 +11,8 @@ enum {
     LATE_LEAST_MS = 5000, // and so long
     UNCOPIED_MS = 60000,  // a record may wait so long for a log
     PASSES_MS = 180000,   // after its alive timeout a job may wait so long for the pass that ends it
-    NEARLY_PERCENT = 80,  // of stream.max_bytes
+    HEARD_LATELY_MS = 2 * 3600 * 1000,
+    NEARLY_PERCENT = 80, // of stream.max_bytes
 };
 
 // ---- What is asked about one seat or queue.
@@ -179,6 +180,25 @@ static bool uncopied(const status_t *s, size_t queue, buffer_t *what, int64_t *w
     return true;
 }
 
+bool status_is_complete(const overview_queue_t *queue, const overview_copy_t *copy) {
+    return stream_id_compare(copy->position, queue->stream.last) >= 0;
+}
+
+// What a minute was not enough to copy, though who copies was heard of lately: they say so once an hour.
+static bool logs_behind(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+    const overview_queue_t *view = &s->view.queues[queue];
+    char age[SPAN_SIZE];
+    int64_t behind = 0, newest = s->view.now_ms - stream_id_ms(view->stream.last);
+    if (view->stream.length == 0 || newest <= UNCOPIED_MS) return false;
+    for (size_t i = 0; i < view->copy_count; i++)
+        if (s->view.now_ms - view->copies[i].heard_ms <= HEARD_LATELY_MS && !status_is_complete(view, &view->copies[i])) behind++;
+    *weight = behind;
+    if (behind)
+        buffer_printf(what, "%" PRId64 " of %zu audit logs %s the newest record, which is %s old", behind, view->copy_count,
+                      behind == 1 ? "lacks" : "lack", status_span(newest, age));
+    return behind > 0;
+}
+
 // An emptyDir ends with its pod: the log of one that is gone is forgotten after a week, and counts for nothing meanwhile.
 static bool silent_copies(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const overview_queue_t *view = &s->view.queues[queue];
@@ -253,6 +273,8 @@ const status_kind_t status_kinds[] = {
      "If its worker hangs, end the worker; or set `alive_kills`. Else look for this queue in the log of {leader}"},
     {STATUS_NOTE, "failures", false, failures, "They will not run again by themselves.",
      "queue-sidecar audit list -c {config} --queue {queue} --since 1h"},
+    {STATUS_NOTE, "behind", false, logs_behind, "Their instances have ended, or cannot write.",
+     "Nothing, if their pods are gone; else look at the log of each instance for `the audit log cannot be written`"},
     {STATUS_NOTE, "silent_log", false, silent_copies, "A log that was not heard of for a day no longer counts as a copy.",
      "Nothing, if their pods are gone: they are forgotten after 7 days"},
 };

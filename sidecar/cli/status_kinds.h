@@ -21,4 +21,7 @@ extern const size_t status_kind_count;
 // The name of who holds the lock, for a sentence.
 const char *status_leader(const overview_seat_t *seat);
 
+// Whether that log has all of the stream.
+bool status_is_complete(const overview_queue_t *queue, const overview_copy_t *copy);
+
 #endif

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/encode.h"
 #include "cli/status.h"
@@ -12,7 +13,7 @@
 #include "cli/when.h"
 #include "queue/lock.h"
 
-enum { INDENT = 9, NAME_MOST = 40, LEADERS_SHOWN = 3, STANDBYS_SHOWN = 4, ROWS_LEAST = 3, TERM_SHOWN = 8 };
+enum { INDENT = 9, NAME_MOST = 40, LEADERS_SHOWN = 3, STANDBYS_SHOWN = 4, ROOMY = 100, ROWS_LEAST = 3, TERM_SHOWN = 8 };
 
 // ---- Lines.
 
@@ -139,6 +140,22 @@ static void print_standbys(const overview_t *view, buffer_t *line) {
     if (count == 0) buffer_str(line, "none");
 }
 
+// The audit log here, and whether it has what the streams have.
+static void print_log(const status_t *s, buffer_t *line) {
+    size_t lacks = 0;
+    buffer_clear(line);
+    buffer_str(line, s->config->audit.path);
+    for (size_t i = 0; s->reached && i < s->view.queue_count; i++)
+        for (size_t n = 0; n < s->view.queues[i].copy_count; n++) {
+            const overview_copy_t *copy = &s->view.queues[i].copies[n];
+            lacks += strcmp(copy->instance, s->log.instance) == 0 && !status_is_complete(&s->view.queues[i], copy);
+        }
+    if (!s->log.there)
+        buffer_str(line, access(s->config->audit.path, F_OK) == 0 ? " cannot be read here" : " is not here");
+    else if (lacks)
+        buffer_printf(line, " lacks the newest records of %zu %s", lacks, lacks == 1 ? "queue" : "queues");
+}
+
 static void print_label(const char *label, const buffer_t *line, const status_view_t *view, buffer_t *out) {
     buffer_str(out, label);
     spaces(out, INDENT - strlen(label));
@@ -164,6 +181,8 @@ static void print_head(const status_t *s, const status_view_t *view, buffer_t *o
         print_standbys(&s->view, &line);
         print_label("standby", &line, view, out);
     }
+    print_log(s, &line);
+    print_label("log", &line, view, out);
     const status_check_t *config = status_check(&s->here, "config");
     if (config && *config->state) {
         buffer_clear(&line);
@@ -216,7 +235,7 @@ static void audit_cell(table_t *table, const status_t *s, size_t queue) {
     table_cell(table, slice_text(text));
 }
 
-static void print_row(table_t *table, const status_t *s, size_t queue) {
+static void print_row(table_t *table, const status_t *s, size_t queue, bool records) {
     const census_t *counts = &s->counts[queue];
     const status_recent_t *recent = &s->recent[queue];
     bool fault = *counts->fault != '\0';
@@ -229,6 +248,7 @@ static void print_row(table_t *table, const status_t *s, size_t queue) {
     recent_cell(table, recent, recent->retried);
     recent_cell(table, recent, recent->failed);
     audit_cell(table, s, queue);
+    if (records) number_cell(table, counts->records, fault);
 }
 
 // Indices of the queues that are asked about, those of findings first where not all fit. Owned.
@@ -256,15 +276,17 @@ static void print_queues(const status_t *s, const status_findings_t *findings, c
         {.title = "QUEUE", .least = 8, .most = 60}, {.title = "DELAYED", .right = true},     {.title = "NEXT DUE", .right = true},
         {.title = "READY", .right = true},          {.title = "IN PROGRESS", .right = true}, {.title = "OLDEST", .right = true},
         {.title = "RETRIED", .right = true},        {.title = "FAILED", .right = true},      {.title = "AUDIT", .right = true},
+        {.title = "RECORDS", .right = true}, // where there is room
     };
     char *text = NULL;
     size_t size = 0, count;
     size_t *rows = rows_of(s, findings, view->wanted, most, &count);
     FILE *file = open_memstream(&text, &size);
-    table_t *table = table_begin(columns, sizeof columns / sizeof *columns, file);
+    bool records = view->width >= ROOMY;
+    table_t *table = table_begin(columns, sizeof columns / sizeof *columns - !records, file);
     table_fit(table, view->width);
     size_t shown = count > most ? most - 1 : count;
-    for (size_t i = 0; i < shown; i++) print_row(table, s, rows[i]);
+    for (size_t i = 0; i < shown; i++) print_row(table, s, rows[i], records);
     table_end(table);
     fclose(file);
     add_clipped(out, text, view->width);

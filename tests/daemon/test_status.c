@@ -204,8 +204,10 @@ Test(daemon_status, the_last_hour_by_log_and_by_stream) {
     const daemon_options_t with_log = {.env = (const char *const[]){audit, NULL}};
     const char *const args[] = {"status", "-c", config, "-o", "json", NULL};
     const daemon_output_t *by_log = NULL;
-    cr_assert(wait_for((by_log = daemon_run_argv(&with_log, args), has(by_log->out, "\"failed_last_hour\":1")), 10000), "%s",
-              by_log->out);
+    cr_assert(
+        wait_for((by_log = daemon_run_argv(&with_log, args), has(by_log->out, "\"retried_last_hour\":1,\"failed_last_hour\":1")),
+                 10000),
+        "%s", by_log->out);
     answer_t by_stream = ask(config);
     cr_assert(has(by_log->out, "\"last_hour_from\":\"audit_log\"") && has(by_log->out, "\"here\":true,"), "%s", by_log->out);
     cr_assert(has(by_stream.run->out, "\"last_hour_from\":\"failure_stream\"") && has(by_stream.run->out, "\"here\":false,"));

@@ -116,6 +116,21 @@ static void uncopied(world_t *w) { view(w)->uncopied_ms = NOW - 60001; }
 static void nearly_uncopied(world_t *w) { view(w)->uncopied_ms = NOW - 60000; }
 static void silent(world_t *w) { copies(w, DAY + 1, 2); }
 static void heard(world_t *w) { copies(w, DAY, 2); }
+static void behind(world_t *w) {
+    copies(w, 7200000, 2);
+    view(w)->stream = (stream_look_t){.length = 1};
+    snprintf(view(w)->stream.last, STREAM_ID_SIZE, "%lld-0", (long long)(NOW - 60001));
+    snprintf(view(w)->copies[0].position, STREAM_ID_SIZE, "%lld-1", (long long)(NOW - 60002));
+    snprintf(view(w)->copies[1].position, STREAM_ID_SIZE, "%s", view(w)->stream.last);
+}
+static void behind_by_a_moment(world_t *w) {
+    behind(w);
+    snprintf(view(w)->stream.last, STREAM_ID_SIZE, "%lld-0", (long long)(NOW - 60000));
+}
+static void behind_and_not_heard(world_t *w) {
+    behind(w);
+    view(w)->copies[0].heard_ms--;
+}
 static void failed(world_t *w) {
     status_count(&w->s.recent[2], slice_text("failed"), slice_text("reported"), 3);
     status_count(&w->s.recent[2], slice_text("failed"), slice_text("new_reason"), 1);
@@ -182,6 +197,10 @@ static const struct {
     {"silent logs", silent, "silent_log", STATUS_NOTE, "email", "2 of 2 audit logs have been silent, the longest for 24 h",
      "7 days"},
     {"logs heard", heard, NULL, 0, NULL, NULL, NULL},
+    {"logs behind", behind, "behind", STATUS_NOTE, "email", "1 of 2 audit logs lacks the newest record, which is 60 s old",
+     "log"},
+    {"logs behind by a moment", behind_by_a_moment, NULL, 0, NULL, NULL, NULL},
+    {"logs behind, not heard", behind_and_not_heard, NULL, 0, NULL, NULL, NULL},
     {"failed", failed, "failures", STATUS_NOTE, "x$y", "4 final failures in the last hour: 3 reported, 1 other",
      "audit list -c {config} --queue 'x$y' --since 1h"},
     {"retried", retried, NULL, 0, NULL, NULL, NULL},
@@ -237,6 +256,16 @@ Test(unit_status, each_trouble_is_found_alone_and_at_its_boundary) {
         status_findings_free(&found);
         end(&w);
     }
+}
+
+Test(unit_status, a_redis_that_refuses_us_is_not_out_of_reach) {
+    world_t w = well(SETTINGS QUEUES);
+    gone(&w);
+    fault_set(&w.s.fault, OUTCOME_FAULT, "WRONGPASS");
+    status_findings_t found = status_judge(&w.s, NULL);
+    cr_assert_eq(status_exit(&w.s, &found), CLI_FAILED);
+    status_findings_free(&found);
+    end(&w);
 }
 
 Test(unit_status, the_readme_has_each_of_them) {
