@@ -20,16 +20,18 @@ TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 UID = 65532
 PATIENCE_S = 60 * int(os.environ.get("QS_TEST_SLOW", "1"))
 
-# As a cluster under Pod Security "restricted" runs it, with less memory than the kustomize component gives it, and nowhere to write
-# but its volume.
-HARDENED = ["--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--memory=32m", "--pids-limit=32"]
+# As a cluster under Pod Security "restricted" runs it, with less memory than the kustomize component gives it, and nowhere to
+# write but its volume.
+HARDENED = ["--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--memory=32m",
+            "--pids-limit=32"]
 
 
 def run(*command, code=0, **options):
     """Output of a command; fails the test unless it ends with `code`, where None is any."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=PATIENCE_S * 2, check=False, **options)
+    words = [str(word) for word in command]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S * 2, check=False, **options)
     if code is not None and done.returncode != code:
-        raise AssertionError(f"{' '.join(map(str, command))}: exit code {done.returncode}, not {code}\n{done.stdout}{done.stderr}")
+        raise AssertionError(f"{' '.join(words)}: exit code {done.returncode}, not {code}\n{done.stdout}{done.stderr}")
     return done.stdout if code is not None else done
 
 
@@ -37,12 +39,12 @@ def podman(*arguments, **options):
     return run("podman", *arguments, **options)
 
 
-def wait(what, condition):
-    """The first true value of `condition`; fails the test when none has come in time."""
+def wait(what, condition, log=None):
+    """The first true value of `condition`; fails the test, with what `log` says, when none has come in time."""
     until = time.monotonic() + PATIENCE_S
     while not (value := condition()):
         if time.monotonic() > until:
-            raise AssertionError(f"waited {PATIENCE_S} s: {what}")
+            raise AssertionError(f"waited {PATIENCE_S} s: {what}\n{log() if log else ''}")
         time.sleep(0.05)
     return value
 
@@ -75,13 +77,13 @@ class Container:
         return [event["payload"] for event in reversed(json.loads(self.sidecar("audit", "list", "-o", "json")))]
 
     def wait_ready(self):
-        wait(f"{self.name} is ready: {self.log()}", lambda: self.sidecar("healthcheck", "--ready", code=None).returncode == 0)
+        wait(f"{self.name} is ready", lambda: self.sidecar("healthcheck", "--ready", code=None).returncode == 0, self.log)
 
     def get(self, path, address="127.0.0.1", outside=False):
         """Status and body of a page, asked within the container's network or, as the kubelet asks, outside of it."""
         script = (
-            "import http.client, sys; c = http.client.HTTPConnection(sys.argv[1], 8642, timeout=5); c.request('GET', sys.argv[2]);"
-            "r = c.getresponse(); print(r.status); print(r.read().decode(), end='')"
+            "import http.client, sys; c = http.client.HTTPConnection(sys.argv[1], 8642, timeout=5);"
+            "c.request('GET', sys.argv[2]); r = c.getresponse(); print(r.status); print(r.read().decode(), end='')"
         )
         enter = [] if outside else ["nsenter", "-t", self.pid(), "-n"]
         status, body = run(*enter, sys.executable, "-c", script, address, path).split("\n", 1)
@@ -119,8 +121,8 @@ class Redis:
 
     def start(self):
         self.process = subprocess.Popen(
-            ["redis-server", "--port", str(self.port), "--unixsocket", self.directory / "redis.sock", "--unixsocketperm", "777", "--save", "",
-             "--appendonly", "yes", "--dir", self.directory],
+            ["redis-server", "--port", str(self.port), "--unixsocket", self.directory / "redis.sock", "--unixsocketperm", "777",
+             "--save", "", "--appendonly", "yes", "--dir", self.directory],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait("redis-server answers", lambda: self("PING", code=None).stdout == "PONG\n")
 

@@ -32,7 +32,8 @@ class Story(EngineTest):
     def start(self, name, *options):
         sidecar = self.container(
             name, "--network=none", *HARDENED, "--volume", f"{self.directory}/redis:/run/redis:ro",
-            "--volume", f"{self.directory}/config:/etc/queue-sidecar:ro", "--volume", f"{self.directory}/audit:/var/lib/queue-sidecar", *options)
+            "--volume", f"{self.directory}/config:/etc/queue-sidecar:ro",
+            "--volume", f"{self.directory}/audit:/var/lib/queue-sidecar", *options)
         sidecar.wait_ready()
         return sidecar
 
@@ -77,7 +78,8 @@ class Story(EngineTest):
         self.redis("DEL", "email")
         self.end("poison", sidecar)
         self.assertIn("!550 no such mailbox", sidecar.sidecar("audit", "list"))
-        self.assertRegex(podman("exec", "--env", "TZ=Europe/Berlin", sidecar.name, "queue-sidecar", "audit", "list"), r"AT \(CES?T\)")
+        told = podman("exec", "--env", "TZ=Europe/Berlin", sidecar.name, "queue-sidecar", "audit", "list")
+        self.assertRegex(told, r"AT \(CES?T\)")
         podman("healthcheck", "run", sidecar.name)
         self.assertEqual(sidecar.get("/readyz")[0], 200)
         self.look_from_outside(sidecar)
@@ -114,8 +116,9 @@ class Story(EngineTest):
             for number in range(20_000):
                 job = f"job {number}"
                 event = hashlib.sha256(job.encode())
-                row = {"event": event.hexdigest(), "ref": base64.b32encode(event.digest())[:12].decode().lower(), "queue": "email",
-                       "dialect": "list", "kind": "failed", "job_id": job, "reason": "reported", "error": "x" * 500, "attempts": 1,
+                ref = base64.b32encode(event.digest())[:12].decode().lower()
+                row = {"event": event.hexdigest(), "ref": ref, "queue": "email", "dialect": "list", "kind": "failed",
+                       "job_id": job, "reason": "reported", "error": "x" * 500, "attempts": 1,
                        "at": "2026-11-21T02:00:00.000Z", "payload": job, "size": len(job), "sha256": event.hexdigest()}
                 print(json.dumps(row), file=file)
         sidecar = self.start("qs-large")
@@ -190,5 +193,6 @@ class Refusals(EngineTest):
     def test_check_reads_standard_input(self):
         """With nothing but the image a config on this machine is checked, whoever may read its directory."""
         for config, code in ((CONFIG, 0), ("queues = 1;", 78)):
-            done = podman("run", "-i", "--rm", "--network=none", *HARDENED, IMAGE, "check", "-c", "/dev/stdin", code=None, input=config)
+            done = podman("run", "-i", "--rm", "--network=none", *HARDENED, IMAGE, "check", "-c", "/dev/stdin", code=None,
+                          input=config)
             self.assertEqual(done.returncode, code, done.stderr)
