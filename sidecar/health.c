@@ -94,7 +94,10 @@ bool health_alive(health_t *health, buffer_t *why) {
     bool alive = true;
     for (size_t i = 0; i < count; i++) {
         if (beats[i].turns) continue;
-        buffer_printf(why, "the %s has not turned for %.0f s\n", beats[i].name, beats[i].age_s);
+        if (beats[i].age_s < 0)
+            buffer_printf(why, "the first turn of the %s does not end\n", beats[i].name);
+        else
+            buffer_printf(why, "the %s has not turned for %.0f s\n", beats[i].name, beats[i].age_s);
         alive = false;
     }
     return alive;

@@ -45,8 +45,14 @@ static void expect_until(role_t *role, mono_t until, int64_t seconds) {
     atomic_store(&role->due_ns, mono_add(until, seconds * NS_PER_S).ns);
 }
 
+static _Thread_local role_t *current; // whose thread this is; NULL = no role's
+
+void role_allow(int64_t seconds) {
+    if (current) expect_until(current, mono_now(), ROLE_TICK_MOST_S + seconds);
+}
+
 static void *role_main(void *arg) {
-    role_t *role = arg;
+    role_t *role = current = arg;
     mono_t good = mono_now();
     prctl(PR_SET_NAME, role->name);
     prctl(PR_SET_TIMERSLACK, 1UL); // ns; the default of 50 us would be the larger part of our lateness

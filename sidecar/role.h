@@ -46,6 +46,9 @@ typedef struct role {
 // A tick that lasts longer than this hangs: longer than the longest wait for a reply, for a name server or for a slow disk.
 enum { ROLE_TICK_MOST_S = 120 };
 
+// From within a tick: this one may last so much longer, because it has so much to do. Elsewhere it does nothing.
+void role_allow(int64_t seconds);
+
 // Prepares *role (caller's memory). Returns false with errno set when no eventfd is to be had.
 bool role_init(role_t *role, const char *name, role_tick_fn *tick, void (*finish)(void *self), void *self);
 bool role_start(role_t *role);                // starts the thread; false with errno set

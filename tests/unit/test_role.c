@@ -1,0 +1,88 @@
+/* What health takes for a hang of a role, and what not. */
+#include <criterion/criterion.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "auditor_log.h"
+#include "base/wakeup.h"
+#include "health.h"
+#include "role.h"
+#include "tempdir.h"
+
+enum { LOG_MIB = 400, MIB = 1024 * 1024 };
+
+/* A role that opens its log, says so, and waits to be let go on. */
+typedef struct opener {
+    pen_t pen;
+    sem_t opened, go_on;
+} opener_t;
+
+static void open_tick(void *self, role_wait_t *wait) {
+    opener_t *opener = self;
+    bool fresh, other;
+    cr_expect(pen_open(&opener->pen, &fresh, &other));
+    sem_post(&opener->opened);
+    sem_wait(&opener->go_on);
+    (void)wait;
+}
+
+static int64_t allowed_s(role_t *role) { return (atomic_load(&role->due_ns) - mono_now().ns) / NS_PER_S; }
+
+Test(unit_role, the_check_of_a_large_log_is_no_hang, .timeout = 60) {
+    char *dir = temp_dir("role"), *path = temp_path(dir, "audit.db");
+    metrics_t *metrics = metrics_new(1);
+    atomic_bool stop = false;
+    opener_t opener = {0};
+    audit_limits_t limits = {0};
+    bool fresh, other;
+    role_t role;
+    sem_init(&opener.opened, 0, 0);
+    sem_init(&opener.go_on, 0, 0);
+    pen_init(&opener.pen, path, &limits, metrics, &stop);
+    cr_assert(pen_open(&opener.pen, &fresh, &other), "outside of a role there is nothing to be told");
+    pen_close(&opener.pen);
+    cr_assert(truncate(path, (off_t)LOG_MIB * MIB) == 0); /* SQLite goes by what its head says */
+    opener.pen.checked = false;
+
+    cr_assert(role_init(&role, "opener", open_tick, NULL, &opener));
+    cr_assert(role_start(&role));
+    sem_wait(&opener.opened);
+    cr_expect_gt(allowed_s(&role), ROLE_TICK_MOST_S + LOG_MIB - 30, "%lld s for a log of %d MiB", (long long)allowed_s(&role),
+                 LOG_MIB);
+    pen_close(&opener.pen); /* checked now: the next one is opened at once */
+    wakeup_raise(role.wake_fd);
+    sem_post(&opener.go_on);
+    sem_wait(&opener.opened);
+    cr_expect_leq(allowed_s(&role), ROLE_TICK_MOST_S, "it is checked once, and allowed for once");
+
+    role_stop(&role);
+    sem_post(&opener.go_on);
+    cr_assert(role_join(&role, 30000));
+    role_destroy(&role);
+    pen_end(&opener.pen);
+    metrics_free(metrics);
+    free(path);
+    free(dir);
+}
+
+Test(unit_role, health_says_which_turn_does_not_end) {
+    role_t role = {.name = "auditor"};
+    const role_t *const roles[] = {&role};
+    metrics_t *metrics = metrics_new(1);
+    health_t *health = health_new(metrics);
+    buffer_t why = {0};
+    health_watch(health, roles, 1);
+    cr_expect(health_alive(health, &why));
+    atomic_store(&role.due_ns, 1);
+    cr_expect(!health_alive(health, &why));
+    cr_expect_str_eq(buffer_text(&why), "the first turn of the auditor does not end\n");
+    buffer_clear(&why);
+    atomic_store(&role.beat_ns, mono_add(mono_now(), -7 * NS_PER_S).ns);
+    cr_expect(!health_alive(health, &why));
+    cr_expect_str_eq(buffer_text(&why), "the auditor has not turned for 7 s\n");
+    buffer_free(&why);
+    health_free(health);
+    metrics_free(metrics);
+}
