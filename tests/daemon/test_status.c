@@ -222,6 +222,21 @@ Test(daemon_status, the_last_hour_by_log_and_by_stream) {
     scene_end(&s);
 }
 
+Test(daemon_status, how_long_the_oldest_job_has_been_in_progress) {
+    static const char queues[] = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; }";
+    scene_t s = scene_begin(NULL);
+    scene_sidecar_up(&s, (sidecar_t){.scan = "50ms", .queues = queues});
+    char *config = config_file(&s, (sidecar_t){.scan = "50ms", .queues = queues}, "");
+    redis_ok(s.r, "LPUSH q:backup job");
+    cr_assert(wait_for(redis_int(s.r, "HLEN sidecar:q:stamps") == 1, 10000));
+    answer_t answer = ask(config);
+    double oldest = number(&answer, "/queues/0/oldest_in_progress_seconds");
+    cr_assert(oldest >= 0 && oldest < 60, "%g: %s", oldest, answer.run->out);
+    done(&answer);
+    free(config);
+    scene_end(&s);
+}
+
 Test(daemon_status, a_long_hour_of_the_streams_is_counted_in_part) {
     scene_t s = scene_begin(NULL);
     char *config = config_file(&s, (sidecar_t){0}, "");
@@ -293,6 +308,7 @@ Test(daemon_status, keys_of_the_wrong_type_are_named_and_spoil_nothing_else) {
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
         redis_ok(s.r, "FLUSHALL");
         redis_ok(s.r, "LPUSH p job");
+        redis_ok(s.r, "XADD sidecar:p:failures * kind failed reason reported");
         redis_ok(s.r, i < 8 ? "SET %s text" : "SADD %s text", keys[i]);
         answer_t answer = ask(config);
         cr_assert_eq(answer.run->code, 1);
@@ -300,6 +316,8 @@ Test(daemon_status, keys_of_the_wrong_type_are_named_and_spoil_nothing_else) {
         cr_assert(found(&answer, "preflight") || found(&answer, "key_fault") || found(&answer, "lock_fault"), "%s",
                   answer.run->out);
         expect_number(&answer, "/queues/1/ready", 1);
+        expect_number(&answer, "/queues/1/failed_last_hour", 1);
+        if (has(keys[i], "failures")) expect_null(&answer, "/queues/0/failed_last_hour");
         done(&answer);
         cr_assert_eq(daemon_run("status", "-c", config)->code, 1);
     }
