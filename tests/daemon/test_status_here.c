@@ -26,7 +26,7 @@ static int some_port(void) {
 }
 
 static char *config_on(const scene_t *s, int port) {
-    char *text = scene_config(s, (sidecar_t){0}), *at = strstr(text, "port = 0;"), *out = NULL;
+    char *text = scene_config(s, (sidecar_t){.ttl = "3s"}), *at = strstr(text, "port = 0;"), *out = NULL;
     cr_assert_gt(asprintf(&out, "%.*sport = %d;%s", (int)(at - text), text, port, at + strlen("port = 0;")), 0);
     free(text);
     return out;
@@ -104,7 +104,8 @@ static bool set_user(redis_t *r) {
 
 Test(daemon_status_here, the_published_rights_are_enough) {
     scene_t s = scene_begin(NULL);
-    const sidecar_t spec = {.redis = "username = \"sidecar\"; password = \"secret\";",
+    const sidecar_t spec = {.ttl = "3s",
+                            .redis = "username = \"sidecar\"; password = \"secret\";",
                             .queues = "{ name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; }"};
     if (!set_user(s.r)) cr_skip_test("no README.md here");
     char *text = scene_config(&s, spec), *dir = temp_dir("rights"), *path = temp_path(dir, "rights.cfg");
