@@ -39,6 +39,27 @@ static void refuse_frozen(reload_t *reload, const buffer_t *frozen, bool asked, 
     buffer_free(&why);
 }
 
+static bool has_queue(const config_t *config, const char *name) {
+    for (size_t i = 0; i < config->queue_count; i++)
+        if (strcmp(config->queues[i].name, name) == 0) return true;
+    return false;
+}
+
+// Nobody copies the records of a queue that is not configured: who removes one in the middle of that must hear of it now.
+static void warn_of_records(const config_t *current, const config_t *fresh, const metrics_t *metrics) {
+    if (metric_get(&metrics->audit_bad) == 0 && metric_get(&metrics->audit_lag_ms) == 0) return;
+    for (size_t i = 0; i < current->queue_count; i++) {
+        const char *name = current->queues[i].name;
+        if (has_queue(fresh, name)) continue;
+        char *stream = mem_printf("sidecar:%s:failures", name);
+        log_warn("main", name,
+                 "this queue is removed while records are not in the audit log yet: its own wait in redis until it is "
+                 "configured again",
+                 F_STR("stream", stream));
+        free(stream);
+    }
+}
+
 config_t *reload_read(reload_t *reload, const config_t *current, bool asked, metrics_t *metrics) {
     buffer_t messages = {0};
     buffer_t frozen = {0};
@@ -62,6 +83,7 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
             log_info("main", NULL, "new configuration", F_STR("config", current->path), F_STR("changes", buffer_text(&changes)));
         else if (asked || was_bad)
             log_info("main", NULL, "the configuration says what is in effect already", F_STR("config", current->path));
+        if (taken) warn_of_records(current, fresh, metrics);
         if (taken || asked) app_log_warnings(&messages);
     }
     buffer_free(&messages);

@@ -285,3 +285,25 @@ Test(daemon_reload, two_hundred_reloads_under_load) {
     free(seen);
     scene_end(&scene);
 }
+
+/* Its records would wait in Redis, and nobody would say so. */
+Test(daemon_reload, a_queue_that_goes_before_its_records_are_copied_is_warned_of) {
+    static const char WARNING[] = "this queue is removed while records are not in the audit log yet";
+    scene_t scene = scene_begin(NULL);
+    const sidecar_t two = {.queues = "{ name = \"q\"; }, { name = \"sms\"; }"}, one = {.queues = "{ name = \"q\"; }"};
+    char *config = scene_config(&scene, two);
+    daemon_t *d = daemon_start_with(
+        &(daemon_options_t){.env = (const char *const[]){"QUEUE_SIDECAR_AUDIT_PATH=/proc/no/audit.db", NULL}}, "%s", config);
+    cr_assert(daemon_wait_log(d, "the audit log cannot be written", 10000), "%s", daemon_log(d));
+    redis_ok(scene.r, "XADD sidecar:sms:failures * event x kind failed queue sms");
+    reload(&scene, d, one, IN_EFFECT);
+    cr_assert_eq(daemon_log_count(d, WARNING), 1);
+    cr_assert(scene_says(d, WARNING, "\"queue\":\"sms\""));
+    cr_assert(scene_says(d, WARNING, "sidecar:sms:failures"));
+    daemon_stop(d);
+    d = scene_sidecar_up(&scene, two);
+    reload(&scene, d, one, IN_EFFECT);
+    cr_assert_eq(daemon_log_count(d, WARNING), 0, "where the log has them all nobody need be warned");
+    free(config);
+    scene_end(&scene);
+}
