@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(daemon_delayed_beside, .timeout = 120);
-
 enum { EVENTS = 300, POISONS = 12, WORKERS = 2, ALL_MS = 60000 };
 
 static const char QUEUE[] =
@@ -49,7 +47,7 @@ static int distinct(const native_t *native, const char *word, int *all) {
     return count;
 }
 
-Test(daemon_delayed_beside, none_is_lost_and_each_failure_is_recorded_once_at_the_most) {
+Test(daemon_delayed_beside, none_is_lost_and_each_failure_is_recorded_once_at_the_most, .timeout = 120) {
     scene_t s = scene_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("delayed_queue", s.server);
     daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE});
