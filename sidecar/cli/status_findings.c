@@ -116,7 +116,10 @@ static void judge_memory(const judge_t *j) {
 
 // The preflight knows what a fault means and says what to do.
 static void judge_looks(const judge_t *j) {
-    char *next = mem_printf("queue-sidecar check -c %s --redis tells the same again when it is mended", j->s->config->path);
+    buffer_t next = {0};
+    buffer_str(&next, "queue-sidecar check -c ");
+    status_word(&next, j->s->config->path);
+    buffer_str(&next, " --redis tells the same again until it is mended");
     for (size_t i = 0; i < j->s->look_count; i++) {
         const status_look_t *look = &j->s->looks[i];
         bool of_queue = look->queue < j->s->keys->queue_count, fault = look->kind != FINDING_WARN;
@@ -125,13 +128,13 @@ static void judge_looks(const judge_t *j) {
             !fault     ? "A promise is weakened."
             : of_queue ? "This queue is not served; the others are."
                        : "No instance can lead.",
-            next);
+            buffer_text(&next));
         if (!of_queue) continue;
         status_finding_t *finding = &j->out->items[j->out->count - 1];
         finding->queues = mem_array(1, sizeof *finding->queues);
         finding->queues[finding->queue_count++] = look->queue;
     }
-    free(next);
+    buffer_free(&next);
 }
 
 static void judge_here(const judge_t *j) {

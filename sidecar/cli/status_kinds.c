@@ -174,8 +174,7 @@ static bool uncopied(const status_t *s, size_t queue, buffer_t *what, int64_t *w
     if (*weight <= UNCOPIED_MS) return false;
     for (size_t i = 0; i < view->copy_count; i++)
         if (s->view.now_ms - view->copies[i].heard_ms <= STREAM_HEARD_MS) heard++;
-    buffer_printf(what,
-                  "final failures of the last %s are in fewer than stream.min_copies (%" PRId64 ") audit logs; %zu %s heard of",
+    buffer_printf(what, "records of the last %s are in fewer than stream.min_copies (%" PRId64 ") audit logs; %zu %s heard of",
                   status_span(*weight, age), s->config->stream.min_copies, heard, heard == 1 ? "was" : "were");
     return true;
 }
