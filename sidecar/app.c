@@ -54,6 +54,7 @@ static void log_stats(const app_t *app) {
                  METRICS_QUEUE(X) F_INT("p99_lateness_us", metrics_lateness_quantile(queue, 0.99)));
 #undef X
     }
+    metrics_grow(app->metrics, mono_now());
 #define X(name, kind, family, scale, help) F_INT(#name, metric_get(&app->metrics->name)),
     log_info("main", NULL, "stats", METRICS_INSTANCE(X) F_INT("queues", config->queue_count));
 #undef X

@@ -274,6 +274,7 @@ static void on_entry(void *self, size_t queue, const char *id, const event_t *en
     if (event.queue.len == 0) event.queue = slice_text(auditor_queue_name(a, queue));
     bool new = stream_id_compare(id, a->copies[queue].kept) > 0;
     if (new) a->copies[queue].spare--; // the stream has grown
+    if (new &&age_ms(a, id) > a->oldest_ms) a->oldest_ms = age_ms(a, id);
     // Only what was here before can have been removed: a new one may be older than that, after a step back of Redis's clock.
     if (!new &&audit_has_dropped(a->pen.audit, event.at)) return;
     if (new) doubt_clock(a, event.at);
@@ -313,25 +314,40 @@ static void learn_room(auditor_t *a) {
     if (a->room < 1) a->room = 1;
 }
 
-// Age of the newest entry of this reply.
-static int64_t newest_ms(const auditor_t *a) {
-    int64_t newest = INT64_MAX;
+// What follows this reply is at most as old as the oldest of the entries that it ends with.
+static int64_t next_age_ms(const auditor_t *a) {
+    int64_t age = 0;
     for (size_t i = 0; i < a->keys->queue_count; i++)
-        if (*a->next[i] && age_ms(a, a->next[i]) < newest) newest = age_ms(a, a->next[i]);
-    return newest;
+        if (*a->next[i] && age_ms(a, a->next[i]) > age) age = age_ms(a, a->next[i]);
+    return age;
+}
+
+// The log lacks an entry for `age_ms`; whoever cannot look knows of none, and calls it with 0.
+static void lacks(const auditor_t *a, int64_t age_ms) {
+    int64_t then_ns = mono_now().ns - age_ms * NS_PER_MS;
+    int64_t known_ns = metric_get(&a->metrics->audit_lacks_ns);
+    if (known_ns == 0 || then_ns < known_ns) metric_set(&a->metrics->audit_lacks_ns, then_ns > 1 ? then_ns : 1);
+}
+
+// It has all that there is while Redis has nothing for it, and would tell.
+static void note_lag(const auditor_t *a) {
+    if (a->pen.audit && a->flying && !a->alone && !a->full)
+        metric_set(&a->metrics->audit_lacks_ns, 0);
+    else
+        lacks(a, 0);
 }
 
 // Everything about a reply with entries. False: not now.
 static bool copied(auditor_t *a) {
-    int64_t lag_ms = newest_ms(a);
     a->full = a->entries >= a->limit; // of one stream, or of several together
     learn_room(a);
     a->streams = 0;
     for (size_t i = 0; i < a->keys->queue_count; i++)
         if (*a->next[i]) a->streams++;
-    metric_set(&a->metrics->audit_lag_ms, lag_ms);
+    lacks(a, a->oldest_ms);
     if (!store(a)) return false;
-    if (!a->full) metric_set(&a->metrics->audit_lag_ms, 0);
+    metric_set(&a->metrics->audit_lacks_ns, 0);
+    if (a->full) lacks(a, next_age_ms(a));
     for (size_t i = 0; i < a->keys->queue_count; i++) auditor_set_id(a->asks[i], a->next[i]);
     crash_at("audit_before_acknowledge");
     return acknowledge(a);
@@ -369,7 +385,7 @@ static bool land(auditor_t *a) {
     fault_t fault;
     bool arrived;
     for (size_t i = 0; i < a->keys->queue_count; i++) *a->next[i] = '\0';
-    a->entries = a->bytes = a->added = 0;
+    a->entries = a->bytes = a->added = a->oldest_ms = 0;
     a->spoilt = false;
     outcome_t outcome = stream_read_take(a->conn, a->keys, on_entry, a, &arrived, &fault);
     if (outcome == OUTCOME_OK && !arrived) {
@@ -391,7 +407,6 @@ static bool land(auditor_t *a) {
     if (a->alone) return true;
     a->room = 1;
     a->streams = 0;
-    if (!a->turns) metric_set(&a->metrics->audit_lag_ms, 0);
     return true;
 }
 
@@ -416,11 +431,13 @@ void auditor_tick(void *self, role_wait_t *wait) {
     pen_watch(&a->pen);
     if (!log_open(a)) {
         wait->trouble = true;
+        note_lag(a);
         wait->until = a->pen.retry_at;
         return;
     }
     bool more = mono_reached(a->retry_at, mono_now()) && connected(a) && work(a);
     bool kept = !keep(a);
+    note_lag(a);
     wait->until = more ? mono_now() : a->flying ? a->give_up : next_duty(a);
     if (role_put_off(wait, a->retry_at))
         wait->until = a->retry_at;

@@ -50,13 +50,14 @@ struct auditor {
     int64_t entries;
     int64_t bytes;
     int64_t added;
-    bool spoilt;     // the log has refused one
-    bool full;       // there may be more
-    int64_t room;    // entries that the next reply may have
-    int64_t streams; // that the last one had entries of
-    int64_t limit;   // entries of each, as it was asked for
-    int64_t had;     // bytes that the connection had received before
-    bool bulky;      // since the last pause memory was taken that is to be given back
+    int64_t oldest_ms; // age of the oldest that the log lacked
+    bool spoilt;       // the log has refused one
+    bool full;         // there may be more
+    int64_t room;      // entries that the next reply may have
+    int64_t streams;   // that the last one had entries of
+    int64_t limit;     // entries of each, as it was asked for
+    int64_t had;       // bytes that the connection had received before
+    bool bulky;        // since the last pause memory was taken that is to be given back
     // Redis's clock: its ms at our time.
     int64_t redis_ms;
     mono_t redis_at;

@@ -167,6 +167,7 @@ static void add_labelled(family_t *family, metrics_t *metrics) {
 
 void http_metrics(metrics_t *metrics, health_t *health, buffer_t *out) {
     family_t family = {.out = out, .metrics = metrics, .now = mono_now()};
+    metrics_grow(metrics, family.now);
     if (metrics_scraped(metrics, family.now)) health_wake(health, "leader"); // who leads counts
     head(out, "build_info", GAUGE, BUILD_HELP);
     buffer_str(out, METRICS_PREFIX "build_info{version=\"" QS_VERSION "\"} 1\n");

@@ -109,6 +109,11 @@ int64_t metrics_age_ms(const metrics_t *metrics, int64_t since_ms, mono_t now) {
     return since_ms < redis_ms ? redis_ms - since_ms : 0;
 }
 
+void metrics_grow(metrics_t *metrics, mono_t now) {
+    int64_t since_ns = metric_get(&metrics->audit_lacks_ns);
+    metric_set(&metrics->audit_lag_ms, since_ns && since_ns < now.ns ? (now.ns - since_ns) / NS_PER_MS : 0);
+}
+
 void metrics_end(metrics_queue_t *queue, const char *reason, int64_t n) {
     static const char *const reasons[] = {
 #define X(value) [REASON_##value] = #value,

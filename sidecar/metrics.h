@@ -33,7 +33,8 @@
     X(safety_polls, COUNTER, "safety_polls_total", 1, "looks at all delayed heads without being woken")                          \
     X(audit_rows, COUNTER, "audit_rows_total", 1, "rows written to the audit log")                                               \
     X(audit_lag_ms, GAUGE, "audit_lag_seconds", 1000,                                                                            \
-      "age of the newest entry of a failure stream not yet in the audit log; 0 = all are")                                       \
+      "for how long the audit log lacks an entry of a failure stream, or may lack one as it could not be looked; 0 = all are "   \
+      "in it")                                                                                                                   \
     X(audit_faults, COUNTER, "audit_faults_total", 1, "times that the audit log, or a failure stream, could not be used")        \
     X(audit_bad, GAUGE, "audit_unwritable", 1, "1 while the audit log cannot be written")                                        \
     X(gaps, COUNTER, "audit_gaps_total", 1, "stretches of a failure stream that this audit log may lack")                        \
@@ -173,6 +174,7 @@ typedef struct metrics {
 #define X(name, kind, family, scale, help) metric_t name;
     METRICS_INSTANCE(X)
 #undef X
+    metric_t audit_lacks_ns; // of mono_t: since when the audit log may lack an entry of a failure stream; 0 = it has them all
     metric_t scraped_ns;     // of mono_t: when /metrics was last asked for; 0 = never
     metric_t redis_ahead_ms; // Redis's clock less mono_t in ms, as the last count found it
     metrics_queue_t *queues; // owned; in the order in which they were first asked for
@@ -205,6 +207,9 @@ bool metrics_wanted(const metrics_t *metrics, mono_t now);
 bool metrics_counted(const metrics_queue_t *queue, mono_t now);
 // How long ago `since_ms` was, by Redis's clock; 0 where it is to come.
 int64_t metrics_age_ms(const metrics_t *metrics, int64_t since_ms, mono_t now);
+
+// Brings numbers up to date that grow with time alone: before they are told.
+void metrics_grow(metrics_t *metrics, mono_t now);
 
 // A final failure, or `n` of them, that the sidecar or a worker decided; what is no reason (see METRICS_REASONS) counts as
 // worker_failed.

@@ -36,8 +36,8 @@ Test(redis_auditor_clock, the_lag_ends_with_the_last_record) {
     for (int i = 1; i <= 3; i++) { /* ids of long ago */
         audit_log_feed(d.f.r, i == 2 ? "sms" : "email", i, 1, "5");
         expect_rows(&d, i);
-        cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lag_ms) == 0, 5000), "%lld ms",
-                  (long long)metric_get(&of(&d)->audit_lag_ms));
+        cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lacks_ns) == 0, 5000), "%lld ms",
+                  (long long)metric_get(&of(&d)->audit_lacks_ns));
     }
     close_desk(&d);
 }
