@@ -49,9 +49,11 @@ void health_wake(health_t *health, const char *role) {
 }
 
 void health_config(health_t *health, const char *refused) {
+    size_t len = refused ? strlen(refused) : 0;
+    while (len && refused[len - 1] == '\n') len--; // a line for each fault
     pthread_mutex_lock(&health->mutex);
     free(health->refused);
-    health->refused = refused ? mem_str(refused) : NULL;
+    health->refused = refused ? mem_printf("%.*s", (int)len, refused) : NULL;
     pthread_mutex_unlock(&health->mutex);
 }
 

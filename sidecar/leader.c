@@ -236,16 +236,15 @@ static void claim_foreign(leader_t *leader, size_t seat, mono_t now) {
             put_off(leader, &leader->keys->seats[seat], &fault);
             return;
         }
-        if (outcome == OUTCOME_FAULT) {
+        counting_cede(leader->counting, foreign->queue, !ours);
+        if (outcome == OUTCOME_FAULT)
             log_error(ROLE, queue, "cannot claim this queue", F_STR("reason", fault.text));
-        } else if (ours) {
-            log_info(ROLE, queue, "took this queue over from a group that nobody leads", F_STR("group", foreign->owner));
-            *foreign = stand->foreign[--stand->foreign_count];
-            continue;
-        } else {
+        else if (!ours)
             log_warn(ROLE, queue, "another group owns this queue: it is not served here", F_STR("group", foreign->owner));
-        }
-        i++;
+        else
+            log_info(ROLE, queue, "took this queue over from a group that nobody leads", F_STR("group", foreign->owner));
+        if (ours) *foreign = stand->foreign[--stand->foreign_count];
+        if (!ours) i++;
     }
     count_unserved(leader);
 }

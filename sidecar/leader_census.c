@@ -24,6 +24,7 @@ struct counting {
     leases_t *leases;
     metrics_t *metrics;
     metrics_queue_t **places; // of each queue; owned
+    bool *ceded;              // of each queue: another group counts it; owned
     char **said;              // of each queue: the fault that was said; NULL = none. Owned
     size_t from;              // the queue that the next step begins with
     size_t step;              // queues that it takes
@@ -35,6 +36,7 @@ counting_t *counting_new(const keyspace_t *keys, leases_t *leases, metrics_t *me
     counting_t *c = mem_alloc(sizeof *c);
     *c = (counting_t){.keys = keys, .leases = leases, .metrics = metrics, .step = STEP_FIRST};
     c->places = mem_array(keys->queue_count, sizeof *c->places);
+    c->ceded = mem_array(keys->queue_count, sizeof *c->ceded);
     c->said = mem_array(keys->queue_count, sizeof *c->said);
     for (size_t i = 0; i < keys->queue_count; i++) c->places[i] = metrics_queue(metrics, keys->queues[i].config->name);
     return c;
@@ -44,17 +46,23 @@ void counting_free(counting_t *c) {
     if (!c) return;
     for (size_t i = 0; i < c->keys->queue_count; i++) free(c->said[i]);
     free(c->said);
+    free(c->ceded);
     free(c->places);
     free(c);
 }
 
 void counting_forget(counting_t *c, size_t first, size_t count) {
-    for (size_t i = first; i < first + count; i++) metric_set(&c->places[i]->counted_ns, 0);
+    for (size_t i = first; i < first + count; i++) counting_cede(c, i, false);
+}
+
+void counting_cede(counting_t *c, size_t queue, bool ceded) {
+    c->ceded[queue] = ceded;
+    metric_set(&c->places[queue]->counted_ns, 0);
 }
 
 static bool leads(const counting_t *c, size_t queue) {
     lease_t lease;
-    return lease_get(c->leases, c->keys->queues[queue].seat, &lease);
+    return !c->ceded[queue] && lease_get(c->leases, c->keys->queues[queue].seat, &lease);
 }
 
 static bool leads_any(const counting_t *c) {

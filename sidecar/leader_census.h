@@ -24,4 +24,7 @@ outcome_t counting_step(counting_t *counting, conn_t *conn, fault_t *fault);
 // What was counted is not told any more: this instance does not lead these queues.
 void counting_forget(counting_t *counting, size_t first, size_t count);
 
+// A queue that another group owns is counted by the leader of that group, until this one takes it over.
+void counting_cede(counting_t *counting, size_t queue, bool ceded);
+
 #endif

@@ -28,7 +28,7 @@
     X(clock_steps_healed, COUNTER, "clock_steps_healed_total", 1, "locks removed that a clock step had left behind")             \
     X(unserved, GAUGE, "queues_unserved", 1,                                                                                     \
       "own queues that the leader of the group does not serve, that another group owns, or that the preflight bars")             \
-    X(reconnects, COUNTER, "reconnects_total", 1, "connections opened after one was lost")                                       \
+    X(reconnects, COUNTER, "reconnects_total", 1, "times that a connection was lost, or could not be opened again")              \
     X(preflight_faults, GAUGE, "preflight_faults", 1, "faults found by the latest preflight")                                    \
     X(safety_polls, COUNTER, "safety_polls_total", 1, "looks at all delayed heads without being woken")                          \
     X(audit_rows, COUNTER, "audit_rows_total", 1, "rows written to the audit log")                                               \
@@ -69,6 +69,8 @@
     X(stalled, COUNTER, "", 1, "executions found stalled, whatever the cause")                                                   \
     X(retried, COUNTER, "retries_total", 1, "jobs given back to the workers")                                                    \
     X(retried_unrecorded, COUNTER, "retries_unrecorded_total", 1, "of them, while the failure stream was full")                  \
+    X(ends_held, COUNTER, "ends_held_total", 1,                                                                                  \
+      "times that a job was not ended, or its failure not recorded, because the failure stream was full")                        \
     X(ended, COUNTER, "", 1, "final failures, whatever the reason")                                                              \
     X(failed_recorded, COUNTER, "", 1, "of them, those that workers decided, and that were recorded")                            \
     X(stray_reports, COUNTER, "stray_reports_total", 1, "reports removed because no pass met their job")                         \
@@ -97,7 +99,7 @@
     X(stream_records, LEVEL, "failure_stream_records", 1, "entries of the failure stream" COUNTED)                               \
     X(stream_bytes, LEVEL, "failure_stream_bytes", 1, "bytes of their values" COUNTED)                                           \
     X(stream_full_percent, LEVEL, "failure_stream_full_ratio", 100,                                                              \
-      "share of stream.max_bytes that they take; at 1 no job is ended any more" COUNTED)
+      "share of stream.max_bytes that they take; where the next record would exceed 1 no job is ended any more" COUNTED)
 
 // Settings in effect, so that a change of the configuration can be seen to arrive: X(name, family, scale, key of the
 // configuration, help). A dialect without the key has no sample.

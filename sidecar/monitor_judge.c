@@ -271,6 +271,7 @@ static void note_settled(const judge_t *j, const suspect_t *suspect, settled_t s
         break;
     case SETTLED_COPIES: metric_add(&metrics->copies, 1); break;
     case SETTLED_FULL:
+        metric_add(&metrics->ends_held, 1);
         log_error(ROLE, j->ward->config->name, "the failure stream is full: no job is ended until it shrinks",
                   F_INT("max_bytes", j->keys->config->stream.max_bytes));
         break;

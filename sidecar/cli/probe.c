@@ -11,6 +11,8 @@
 
 enum { ANSWER_BYTES = 8192 };
 
+const char probe_mute[] = "something listens there, and does not answer in time";
+
 // Connects; -1 with the reason in *why.
 static int reach(const config_t *config, int patience_s, const char **why) {
     // Who listens everywhere is asked here.
@@ -56,6 +58,7 @@ int probe(const config_t *config, const char *path, int patience_s, buffer_t *bo
     *why = "nobody answers";
     int fd = reach(config, patience_s, why);
     bool answered = fd >= 0 && ask(fd, path, answer);
+    if (fd >= 0 && !answered) *why = probe_mute;
     if (fd >= 0) close(fd);
     if (!answered) return -1;
     const char *text = strstr(answer, "\r\n\r\n");

@@ -6,7 +6,8 @@
 #include "config.h"
 
 // Asks for `path`; each step may take patience_s. Returns the status of the answer, with its body added to *body (cut at some
-// KiB); -1 with the reason in *why (never freed): nobody answers.
+// KiB); -1 with the reason in *why (never freed): nobody answers; it is probe_mute where somebody listens all the same.
+extern const char probe_mute[];
 int probe(const config_t *config, const char *path, int patience_s, buffer_t *body, const char **why);
 
 #endif

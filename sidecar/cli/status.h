@@ -43,6 +43,7 @@ typedef struct status_check {
 // The instance whose http.port the config names, on this machine.
 typedef struct status_here {
     bool asked, answered, ready;
+    bool mute;     // something listens, and does not answer
     char why[160]; // it did not answer
     status_check_t checks[STATUS_CHECKS];
     size_t count;
@@ -54,6 +55,7 @@ const status_check_t *status_check(const status_here_t *here, const char *name);
 // The audit log at audit.path, if it can be read here.
 typedef struct status_log {
     bool there;
+    bool absent;       // there is no such file
     char why[256];     // it cannot be read
     char instance[48]; // its name, by which it acknowledges
     int64_t open_gaps;

@@ -27,6 +27,7 @@ static void fill(buffer_t *out, const char *text, const status_t *s, const statu
         if (strncmp(open, "{queue}", 7) == 0) status_word(out, s->keys->queues[index].config->name);
         if (strncmp(open, "{config}", 8) == 0) status_word(out, s->config->path);
         if (strncmp(open, "{lock}", 6) == 0) status_word(out, s->keys->seats[seat].lock);
+        if (strncmp(open, "{failures}", 10) == 0) status_word(out, s->keys->queues[index].failures);
         if (strncmp(open, "{delayed}", 9) == 0) buffer_str(out, s->keys->queues[index].config->delayed);
         if (strncmp(open, "{leader}", 8) == 0) buffer_str(out, status_leader(&s->view.seats[seat]));
     }
@@ -114,32 +115,95 @@ static void judge_memory(const judge_t *j) {
         "Raise maxmemory, or find out what fills it: redis-cli --bigkeys");
 }
 
-// The preflight knows what a fault means and says what to do.
-static void judge_looks(const judge_t *j) {
+// What a finding of the preflight means for those that it is about.
+static const struct {
+    status_severity_t severity;
+    const char *why, *next;
+} LOOKS[] = {
+    [FINDING_WARN] = {STATUS_WARNING, "A promise is weakened.", "Mend what it names"},
+    [FINDING_QUEUE] =
+        {STATUS_FAULT, "What needs this key is not done for this queue; all else is.",
+         "See who writes that key, then rename or delete it, or correct the name in the config; it is tried again every "
+         "5 s, without a restart"},
+    [FINDING_FAULT] = {STATUS_FAULT, "No instance can begin to lead; one that leads goes on until it ends or loses the lock.",
+                       "Mend what it names: rename or delete a key of the wrong type, grant a right that is missing"},
+    [FINDING_BARRED] = {STATUS_FAULT, "This queue is not served; the others are.",
+                        "Mend what it names; it is looked at again every 5 s, without a restart"},
+};
+
+static bool is_asked(const judge_t *j, const status_look_t *look) {
+    return look->queue >= j->s->keys->queue_count || !j->wanted || j->wanted[look->queue];
+}
+
+// `queues`: indices of looks of this kind that are about queues; none: it is about the server.
+static void say_look(const judge_t *j, const status_look_t *look, const size_t *queues, size_t count) {
     buffer_t next = {0};
-    buffer_str(&next, "queue-sidecar check -c ");
+    buffer_printf(&next, "%s; until then this tells the same again: queue-sidecar check -c ", LOOKS[look->kind].next);
     status_word(&next, j->s->config->path);
-    buffer_str(&next, " --redis tells the same again until it is mended");
-    for (size_t i = 0; i < j->s->look_count; i++) {
-        const status_look_t *look = &j->s->looks[i];
-        bool of_queue = look->queue < j->s->keys->queue_count, fault = look->kind != FINDING_WARN;
-        if (look->kind == FINDING_FACT || (of_queue && j->wanted && !j->wanted[look->queue])) continue;
-        say(j, fault ? STATUS_FAULT : STATUS_WARNING, "preflight", mem_str(look->text),
-            !fault     ? "A promise is weakened."
-            : of_queue ? "This queue is not served; the others are."
-                       : "No instance can lead.",
-            buffer_text(&next));
-        if (!of_queue) continue;
-        status_finding_t *finding = &j->out->items[j->out->count - 1];
-        finding->queues = mem_array(1, sizeof *finding->queues);
-        finding->queues[finding->queue_count++] = look->queue;
-    }
+    buffer_str(&next, " --redis");
+    say(j, LOOKS[look->kind].severity, "preflight", mem_str(look->text), LOOKS[look->kind].why, buffer_text(&next));
     buffer_free(&next);
+    status_finding_t *finding = &j->out->items[j->out->count - 1];
+    if (count) finding->queues = mem_array(count, sizeof *finding->queues);
+    for (size_t i = 0; i < count; i++) finding->queues[finding->queue_count++] = queues[i];
+}
+
+// The preflight knows what is wrong. What it finds of many queues is one finding.
+static void judge_looks(const judge_t *j) {
+    const status_look_t *looks = j->s->looks;
+    size_t *queues = mem_array(j->s->look_count + 1, sizeof *queues);
+    for (finding_t kind = FINDING_WARN; kind <= FINDING_BARRED; kind++) {
+        size_t count = 0, found = 0;
+        const status_look_t *first = NULL;
+        for (size_t i = 0; i < j->s->look_count; i++) {
+            if (looks[i].kind != kind || !is_asked(j, &looks[i])) continue;
+            if (looks[i].queue >= j->s->keys->queue_count) {
+                say_look(j, &looks[i], NULL, 0);
+                continue;
+            }
+            if (!first) first = &looks[i];
+            found++;
+            if (count == 0 || queues[count - 1] != looks[i].queue) queues[count++] = looks[i].queue;
+        }
+        if (count > EACH_MOST) say_look(j, first, queues, count);
+        for (size_t i = 0; found && count <= EACH_MOST && i < j->s->look_count; i++)
+            if (looks[i].kind == kind && looks[i].queue < j->s->keys->queue_count && is_asked(j, &looks[i]))
+                say_look(j, &looks[i], &looks[i].queue, 1);
+    }
+    free(queues);
+}
+
+// What a check of /readyz that is not well means, and where to look.
+static void judge_check(const judge_t *j, const status_check_t *check) {
+    static const struct {
+        const char *name, *why, *next;
+    } checks[] = {
+        {"roles", "That role does nothing until it turns again.",
+         "Look at its log and at what that role waits for (a disk, a name server); if it lasts, restart the instance"},
+        {"queues", "It leads or stands by all the same.",
+         "Mend what is said of these queues above, or by: queue-sidecar check --redis"},
+        {"audit", "Its copies of final failures wait; Redis keeps the records meanwhile.", "Look at its log"},
+    };
+    const char *why = "It may neither lead nor stand by.", *next = "Look at its log";
+    const status_log_t *log = &j->s->log;
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
+        if (strcmp(check->name, checks[i].name) == 0) why = checks[i].why, next = checks[i].next;
+    bool known = strcmp(check->name, "audit") == 0 && !log->there && *log->why;
+    say(j, STATUS_FAULT, "not_ready",
+        mem_printf("the instance here is not well (%s): %s%s%s", check->name, check->why, known ? ". Here it is: " : "",
+                   known ? log->why : ""),
+        why, next);
 }
 
 static void judge_here(const judge_t *j) {
     const status_here_t *here = &j->s->here;
     if (!here->asked) return;
+    if (here->mute) {
+        say(j, STATUS_WARNING, "mute", mem_printf("the instance here does not answer on http.port: %s", here->why),
+            "It is stopped, hangs, or gets no processor time; or something else has that port.",
+            "Look at the process (state T is stopped: kill -CONT); if it lasts, restart it. Another instance leads meanwhile");
+        return;
+    }
     if (!here->answered) {
         say(j, STATUS_NOTE, "no_answer", mem_printf("no instance answers here on http.port: %s", here->why),
             "Nothing is known of an instance on this machine.", "Nothing, if none runs here; else look at its log");
@@ -147,27 +211,29 @@ static void judge_here(const judge_t *j) {
     }
     for (size_t i = 0; i < here->count; i++) {
         const status_check_t *check = &here->checks[i];
-        bool audit = strcmp(check->name, "audit") == 0;
         if (check->ok) continue;
         if (strcmp(check->name, "config") == 0)
             say(j, STATUS_FAULT, "config_refused", mem_printf("the instance here refuses the newest config: %s", check->why),
                 "It goes on with the config that it had.",
                 "Mend the file (queue-sidecar check names each fault); it is read again by itself, or at SIGHUP");
         else
-            say(j, STATUS_FAULT, "not_ready", mem_printf("the instance here is not well (%s): %s", check->name, check->why),
-                audit ? "Its copies of final failures wait." : "It may neither lead nor stand by.", "Look at its log");
+            judge_check(j, check);
     }
 }
 
 static void judge_log(const judge_t *j) {
     const status_log_t *log = &j->s->log;
     char count[SPAN_SIZE];
+    if (!log->there && !log->absent && *log->why)
+        say(j, STATUS_NOTE, "log_unreadable", mem_printf("the audit log here cannot be read: %s", log->why),
+            "Failures are counted from the failure streams; `audit` commands do not work here.",
+            "Run this as the user of the sidecar; if that is who you are, mend what it names");
     if (!log->there || log->open_gaps <= 0) return;
     say(j, STATUS_NOTE, "gaps",
         mem_printf("the audit log here has %s %s: records that were trimmed before it had them",
                    status_number(log->open_gaps, count), log->open_gaps == 1 ? "gap" : "gaps"),
         "Final failures of that time may be missing here; other instances may have them.",
-        "queue-sidecar audit list --kind gap; a peer's log fills it: queue-sidecar audit import FILE");
+        "queue-sidecar audit list --kind gap names them; a peer's log fills it: queue-sidecar audit import FILE");
 }
 
 static void judge_clocks(const judge_t *j) {

@@ -14,6 +14,7 @@ enum {
     HEARD_LATELY_MS = 2 * 3600 * 1000,
     NEARLY_PERCENT = 80, // of stream.max_bytes
 };
+static const int64_t FAR_MS = INT64_C(3652) * 86400 * 1000; // ten years
 
 // ---- What is asked about one seat or queue.
 
@@ -232,6 +233,26 @@ static bool failures(const status_t *s, size_t queue, buffer_t *what, int64_t *w
     return true;
 }
 
+static bool failures_logged(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+    return s->source != STATUS_FROM_STREAM && failures(s, queue, what, weight);
+}
+
+static bool failures_streamed(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+    return s->source == STATUS_FROM_STREAM && failures(s, queue, what, weight);
+}
+
+// Nobody delays a job for so long: its score is of another unit.
+static bool due_in_no_time(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+    const census_t *counts = &s->counts[queue];
+    char span[SPAN_SIZE], count[SPAN_SIZE];
+    *weight = counts->next_due_ms - counts->now_ms;
+    if (s->keys->queues[queue].config->dialect != DIALECT_LIST || counts->next_due_ms == INT64_MAX || *weight <= FAR_MS)
+        return false;
+    buffer_printf(what, "the first of %s delayed jobs falls due in %s", status_number(counts->delayed, count),
+                  status_span(*weight, span));
+    return true;
+}
+
 const status_kind_t status_kinds[] = {
     {STATUS_FAULT, "no_leader", true, no_leader,
      "No due job is moved to ready, and no job of a dead worker is found; nothing is lost meanwhile.",
@@ -265,13 +286,19 @@ const status_kind_t status_kinds[] = {
      "of instances, or raise stream.max_bytes"},
     {STATUS_WARNING, "stream_fills", false, stream_fills, "When it is full no job is ended any more.",
      "See that audit logs copy it (below), lower stream.retain or stream.min_records, or raise stream.max_bytes"},
-    {STATUS_WARNING, "uncopied", false, uncopied, "They stand in Redis alone, and are not trimmed there until they are copied.",
+    {STATUS_WARNING, "uncopied", false, uncopied, "Redis keeps them, untrimmed, until enough audit logs have them.",
      "Look at the log of the instances for `the audit log cannot be written`; if there are fewer instances than "
      "stream.min_copies, lower that"},
     {STATUS_WARNING, "too_old", false, too_old, "Its heartbeat keeps it (alive_kills is off), or passes do not come round.",
      "If its worker hangs, end the worker; or set `alive_kills`. Else look for this queue in the log of {leader}"},
-    {STATUS_NOTE, "failures", false, failures, "They will not run again by themselves.",
+    {STATUS_WARNING, "score_unit", false, due_in_no_time,
+     "Its score is most likely of another unit than `score_unit` says, so these jobs never run.",
+     "redis-cli ZRANGE {delayed} 0 0 WITHSCORES shows it; set `score_unit` to what producers write (it needs a restart)"},
+    {STATUS_NOTE, "failures", false, failures_logged, "They will not run again by themselves.",
      "queue-sidecar audit list -c {config} --queue {queue} --since 1h"},
+    {STATUS_NOTE, "failures", false, failures_streamed, "They will not run again by themselves.",
+     "Beside an instance whose audit log has them: queue-sidecar audit list -c {config} --queue {queue} --since 1h; from Redis: "
+     "redis-cli XREVRANGE {failures} + - COUNT 10"},
     {STATUS_NOTE, "behind", false, logs_behind, "Their instances have ended, or cannot write.",
      "Nothing, if their pods are gone; else look at the log of each instance for `the audit log cannot be written`"},
     {STATUS_NOTE, "silent_log", false, silent_copies, "A log that was not heard of for a day no longer counts as a copy.",

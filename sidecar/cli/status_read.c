@@ -1,7 +1,9 @@
 // Gathers what `status` shows: from Redis, from the audit log here, and from the instance here.
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "audit/query.h"
 #include "base/clock.h"
@@ -14,6 +16,7 @@ enum {
     STAMPS_MOST = 50000, // jobs in progress, over all queues, whose stamps are read: some 20 ms of Redis
     PATIENCE_S = 1,      // for the instance here
     LOG_PATIENCE_MS = 500,
+    BEHIND_MS = 5000, // a log may be so far behind and is counted from all the same
 };
 
 struct status_reader {
@@ -103,6 +106,26 @@ static void nothing_recent(status_t *status) {
         status->recent[i] = (status_recent_t){.retried = STATUS_UNKNOWN, .failed = STATUS_UNKNOWN};
 }
 
+// What this log has copied of a stream; NULL = it has acknowledged nothing.
+static const overview_copy_t *copied_here(const status_t *status, size_t queue) {
+    const overview_queue_t *view = &status->view.queues[queue];
+    for (size_t i = 0; i < view->copy_count; i++)
+        if (strcmp(view->copies[i].instance, status->log.instance) == 0) return &view->copies[i];
+    return NULL;
+}
+
+// The log lacks what happened lately: a full disk, or an instance that is gone. The streams have it.
+static bool log_is_behind(const status_t *status) {
+    for (size_t i = 0; i < status->keys->queue_count; i++) {
+        const overview_queue_t *view = &status->view.queues[i];
+        const overview_copy_t *copy = copied_here(status, i);
+        if (*view->error || view->stream.length == 0) continue;
+        if (copy && stream_id_compare(copy->position, view->stream.last) >= 0) continue;
+        if (status->view.now_ms - stream_id_ms(copy ? copy->position : view->stream.first) > BEHIND_MS) return true;
+    }
+    return false;
+}
+
 static void read_log(status_reader_t *reader, bool slow) {
     status_t *status = &reader->status;
     int64_t gaps = status->log.open_gaps;
@@ -113,10 +136,12 @@ static void read_log(status_reader_t *reader, bool slow) {
         audit_patience(audit, LOG_PATIENCE_MS);
         snprintf(status->log.instance, sizeof status->log.instance, "%s", audit_instance(audit));
         status->log.there = !slow || audit_open_gaps(audit, &status->log.open_gaps, &why);
-        if (status->log.there && status->reached && status_read_log(audit, status, &why))
+        if (status->log.there && status->reached && !log_is_behind(status) && status_read_log(audit, status, &why))
             status->source = STATUS_FROM_LOG;
         else if (why.len)
             status->log.there = false;
+    } else {
+        status->log.absent = access(status->config->audit.path, F_OK) != 0 && errno == ENOENT;
     }
     snprintf(status->log.why, sizeof status->log.why, "%s", buffer_text(&why));
     audit_close(audit);
@@ -174,6 +199,7 @@ static void read_here(status_reader_t *reader) {
     if (!here->asked) return;
     int code = probe(reader->status.config, "/readyz", PATIENCE_S, &body, &why);
     here->answered = code > 0;
+    here->mute = code < 0 && why == probe_mute;
     here->ready = code == 200;
     if (!here->answered) snprintf(here->why, sizeof here->why, "%s", why);
     if (here->answered) read_checks(reader, here, &body);

@@ -106,7 +106,9 @@ void status_read_streams(conn_t *conn, status_t *status) {
         all += reading.bytes;
         if (reading.bytes < ROUND_BYTES && limit < MOST_ENTRIES) limit *= 4;
     }
-    for (size_t i = 0; i < count; i++) status->recent[i].more = *reading.positions[i] != '\0';
+    for (size_t i = 0; i < count; i++) // trimmed within the hour: what was there is not known
+        status->recent[i].more = *reading.positions[i] ||
+                                 stream_id_ms(status->view.queues[i].stream.trimmed) >= status->view.now_ms - STATUS_RECENT_MS;
     if (!good) conn_close(conn); // a late reply would answer what is asked next
     free(reading.positions);
     free(reading.got);

@@ -215,7 +215,8 @@ static void due_cell(table_t *table, const census_t *counts) {
 static void oldest_cell(table_t *table, const census_t *counts) {
     char span[SPAN_SIZE];
     bool known = counts->oldest_in_progress_ms >= 0;
-    table_cell(table, slice_text(known ? status_span(counts->now_ms - counts->oldest_in_progress_ms, span) : "-"));
+    const char *none = counts->in_progress > 0 ? "?" : "-";
+    table_cell(table, slice_text(known ? status_span(counts->now_ms - counts->oldest_in_progress_ms, span) : none));
 }
 
 static void recent_cell(table_t *table, const status_recent_t *recent, int64_t number) {

@@ -243,6 +243,32 @@ Test(daemon_status, how_long_the_oldest_job_has_been_in_progress) {
     scene_end(&s);
 }
 
+/* Its instance has ended, as one with a full disk does no more: what the others end meanwhile is counted all the same. */
+Test(daemon_status, a_log_that_is_behind_is_not_counted_from) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){0});
+    char *config = config_file(&s, (sidecar_t){0}, ""), *audit = NULL;
+    cr_assert_gt(asprintf(&audit, "QUEUE_SIDECAR_AUDIT_PATH=%s", daemon_audit_path(d)), 0);
+    redis_ok(s.r, "XADD sidecar:q:failures %lld-0 kind failed reason reported event %s", (long long)scene_ms(s.r) - 20000,
+             "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef");
+    const daemon_options_t with_log = {.env = (const char *const[]){audit, NULL}};
+    const char *const args[] = {"status", "-c", config, "-o", "json", NULL};
+    const daemon_output_t *out = NULL;
+    cr_assert(wait_for((out = daemon_run_argv(&with_log, args),
+                        has(out->out, "\"complete\":true") && has(out->out, "\"last_hour_from\":\"audit_log\"")),
+                       10000),
+              "%s", out->out);
+    daemon_pause(d);
+    redis_ok(s.r, "XADD sidecar:q:failures * kind failed reason reported event %s",
+             "1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef");
+    out = daemon_run_argv(&with_log, args);
+    cr_assert(has(out->out, "\"last_hour_from\":\"failure_stream\"") && has(out->out, "\"failed_last_hour\":2"), "%s", out->out);
+    daemon_continue(d);
+    free(audit);
+    free(config);
+    scene_end(&s);
+}
+
 Test(daemon_status, a_long_hour_of_the_streams_is_counted_in_part) {
     scene_t s = scene_begin(NULL);
     char *config = config_file(&s, (sidecar_t){0}, "");

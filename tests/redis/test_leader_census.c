@@ -153,6 +153,21 @@ Test(redis_leader_census, a_key_of_the_wrong_type_is_said_once_and_spoils_no_oth
     close_desk(&d);
 }
 
+/* Else the sum over all instances would be twice what there is. */
+Test(redis_leader_census, a_queue_of_another_group_is_counted_there) {
+    desk_t d = {.f = fixture_start(&(fixture_options_t){.config = QUEUES, .closed = true})};
+    redis_ok(d.f.r, "HSET sidecar:email:meta group others");
+    redis_ok(d.f.r, "SET sidecar:others:lock another PX 600000");
+    crew_start(&d.crew, d.f.keys, CREW_LEADER);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading), 8000));
+    scrape(&d);
+    cr_assert(stage_until(&d.crew.stage, metrics_counted(of(&d, 1), mono_now()), 8000));
+    cr_assert(!metrics_counted(of(&d, 0), mono_now()));
+    redis_ok(d.f.r, "DEL sidecar:others:lock");
+    cr_assert(stage_until(&d.crew.stage, (scrape(&d), metrics_counted(of(&d, 0), mono_now())), 20000), "taken over");
+    close_desk(&d);
+}
+
 Test(redis_leader_census, many_queues_are_counted_by_and_by) {
     buffer_t config = {0};
     desk_t d;

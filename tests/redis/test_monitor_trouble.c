@@ -331,6 +331,7 @@ Test(redis_monitor_trouble, a_full_stream_holds_what_should_end) {
     cr_assert_eq(metric_get(&of(&d)->retried_unrecorded), 1);
     redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
     until(&d, fixture_log_count("the failure stream is full"));
+    cr_assert_geq(metric_get(&of(&d)->ends_held), 1);
     cr_assert_eq(working(&d, "a"), 1);
     redis_ok(d.f.r, "HSET sidecar:email:meta bytes 0");
     until(&d, records(&d) == 1);

@@ -154,6 +154,14 @@ static void sick(world_t *w) { check(w, "audit", "the audit log cannot be writte
 static void refused(world_t *w) { check(w, "config", "line 7: no"); }
 static void gaps(world_t *w) { w->s.log.open_gaps = 2; }
 static void no_log(world_t *w) { w->s.log = (status_log_t){.open_gaps = 2}; }
+static void streamed(world_t *w) { failed(w), w->s.source = STATUS_FROM_STREAM; }
+static void bad_type(world_t *w) { look(w, FINDING_QUEUE, 0); }
+static void mute(world_t *w) { w->s.here = (status_here_t){.asked = true, .mute = true}; }
+static void locked_log(world_t *w) { w->s.log = (status_log_t){.why = "permission denied"}; }
+static void absent_log(world_t *w) { w->s.log = (status_log_t){.why = "there is none", .absent = true}; }
+static void far(world_t *w) { counts(w)->next_due_ms = NOW + 3652 * (int64_t)DAY + 1, counts(w)->delayed = 2; }
+static void not_far(world_t *w) { counts(w)->next_due_ms = NOW + 3652 * (int64_t)DAY; }
+static void never(world_t *w) { counts(w)->next_due_ms = INT64_MAX; }
 static void gone(world_t *w) {
     w->s.reached = false;
     fault_set(&w->s.fault, OUTCOME_LOST, "cannot connect: Connection refused");
@@ -221,6 +229,15 @@ static const struct {
     {"config refused", refused, "config_refused", STATUS_FAULT, NULL, "refuses the newest config: line 7: no", "SIGHUP"},
     {"gaps", gaps, "gaps", STATUS_NOTE, NULL, "has 2 gaps", "audit import"},
     {"no log", no_log, NULL, 0, NULL, NULL, NULL},
+    {"failed, by streams", streamed, "failures", STATUS_NOTE, "x$y", "4 final failures in the last hour: 3 reported, 1 other",
+     "XREVRANGE 'sidecar:x$y:failures' + -"},
+    {"bad type", bad_type, "preflight", STATUS_FAULT, "email", "holds a list", "rename or delete it"},
+    {"mute", mute, "mute", STATUS_WARNING, NULL, "does not answer", "kill -CONT"},
+    {"log of others", locked_log, "log_unreadable", STATUS_NOTE, NULL, "permission denied", "user"},
+    {"no file", absent_log, NULL, 0, NULL, NULL, NULL},
+    {"far", far, "score_unit", STATUS_WARNING, "email", "2 delayed jobs falls due in 3652 d", "score_unit"},
+    {"not far", not_far, NULL, 0, NULL, NULL, NULL},
+    {"never", never, NULL, 0, NULL, NULL, NULL},
     {"redis gone", gone, "redis_unreachable", STATUS_FAULT, NULL, "Connection refused", "redis"},
 };
 
@@ -313,6 +330,53 @@ Test(unit_status, many_queues_of_one_trouble_are_one_finding_the_worst_first) {
     cr_assert(found.items[0].queues[0] == 4 && found.items[1].queues[0] == 0);
     status_findings_free(&found);
     end(&w);
+}
+
+/* Its text is of the first of them. */
+Test(unit_status, what_the_preflight_finds_of_many_queues_is_one_finding) {
+    world_t w = well(FIVE);
+    w.s.looks = mem_array(6, sizeof *w.s.looks);
+    for (size_t i = 0; i < 6; i++) { /* two of queue d */
+        size_t queue = i < 4 ? i : i - 1;
+        w.s.looks[w.s.look_count++] = (status_look_t){.kind = FINDING_QUEUE, .queue = queue, .text = i ? "other" : "first"};
+    }
+    status_findings_t found = status_judge(&w.s, NULL);
+    cr_assert_eq(found.count, 1);
+    cr_assert_eq(found.items[0].queue_count, 5);
+    for (size_t i = 0; i < 5; i++) cr_assert_eq(found.items[0].queues[i], i);
+    cr_assert_str_eq(found.items[0].what, "first");
+    status_findings_free(&found);
+    const bool wanted[5] = {false, false, false, true, true};
+    found = status_judge(&w.s, wanted);
+    cr_assert_eq(found.count, 3);
+    status_findings_free(&found);
+    end(&w);
+}
+
+/* What a finding means is true: who reads it acts on it. */
+Test(unit_status, what_is_served_is_not_said_to_be_idle) {
+    static const struct {
+        finding_t kind;
+        const char *check, *why;
+    } rows[] = {{FINDING_QUEUE, NULL, "all else is"},
+                {FINDING_BARRED, NULL, "This queue is not served"},
+                {FINDING_FAULT, NULL, "one that leads goes on"},
+                {0, "queues", "leads or stands by all the same"},
+                {0, "roles", "That role does nothing"},
+                {0, "audit", "wait"},
+                {0, "lock", "neither lead nor stand by"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        world_t w = well(SETTINGS QUEUES);
+        if (rows[i].check)
+            check(&w, rows[i].check, "x");
+        else
+            look(&w, rows[i].kind, 0);
+        status_findings_t found = status_judge(&w.s, NULL);
+        cr_assert_eq(found.count, 1);
+        cr_assert_not_null(strstr(found.items[0].why, rows[i].why), "%s", found.items[0].why);
+        status_findings_free(&found);
+        end(&w);
+    }
 }
 
 Test(unit_status, a_lock_for_each_queue_is_told_by_queue) {

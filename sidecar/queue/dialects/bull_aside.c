@@ -121,6 +121,7 @@ static void note_settled(bull_aside_t *s, watch_call_t *call, const bull_ghost_t
         break;
     case SETTLED_FENCED: call->fenced = true; break;
     case SETTLED_FULL:
+        metric_add(&call->metrics->ends_held, 1);
         s->full = true;
         s->skip++;
         break;

@@ -282,6 +282,7 @@ static outcome_t read_record(bull_failed_t *s, watch_call_t *call, sent_t *sent,
         if (sent->kept) bull_heard_answered(&s->heard, sent->id, call->now);
         if (!call->dry) say(s, sent->id, sent->reason);
     } else if (reply_is(word, "full")) {
+        metric_add(&call->metrics->ends_held, 1);
         s->full = true;
     } else if (reply_is(word, "fenced")) {
         call->fenced = true;

@@ -270,6 +270,7 @@ static void note_settled(bull_stalled_t *s, watch_call_t *call, const bull_case_
         break;
     case SETTLED_FENCED: call->fenced = true; break;
     case SETTLED_FULL:
+        metric_add(&call->metrics->ends_held, 1);
         s->skip++;
         if (!s->full)
             log_error(ROLE, s->at->config->name, "the failure stream is full: no job is ended until it shrinks",

@@ -279,6 +279,7 @@ static void note_settled(finding_t *finding, settled_t settled, watch_call_t *ca
         leave(finding, WAITS_MS);
     }
     if (settled != SETTLED_FULL) return;
+    metric_add(&call->metrics->ends_held, 1);
     leave(finding, FULL_MS);
     bool news = !board->full && !board->said_full;
     board->full = true;
