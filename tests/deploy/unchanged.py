@@ -46,6 +46,18 @@ def without_ours(doc):
     return doc
 
 
+def without_nothing(doc):
+    """Fields of pods with nothing behind them, which mean what a missing one does."""
+    doc = copy.deepcopy(doc)
+    pod = template(doc)
+    if not pod:
+        return doc
+    for owner in (pod.get("metadata") or {}, pod["spec"], pod):
+        for field in [field for field, value in owner.items() if value is None]:
+            del owner[field]
+    return doc
+
+
 def text(doc):
     return yaml.safe_dump(doc, sort_keys=False)
 
@@ -64,6 +76,6 @@ def offences(case):
         if after is None:
             continue
         if chosen(before):
-            after = without_ours(after)
+            before, after = without_nothing(before), without_nothing(without_ours(after))
         if text(after) != text(before):
             yield f"{case.name}: {name[1]} {name[3]} is not what it was, beyond what is added"
