@@ -18,7 +18,7 @@
 
 enum {
     JOBS = 32,             // that one step settles
-    MARKS = 500,           // that one step looks at: half a ms of Redis
+    MARKS = 500,           // that one step looks at: 1 to 2 ms of Redis
     LOOK_BYTES = 4 << 20,  // of jobs in one look
     RENEW_LEAST_MS = 1000, // the hold on the workers' check is renewed this often at the most
     RENEW_SHARE = 3,       // and so many times in an interval
