@@ -19,6 +19,11 @@ cmp -s "$work/readme/python/worker.py" deploy/compose/worker/worker.py || {
     echo "deploy/compose/config/queue-sidecar.cfg:1: is refused (above)"
     code=1
 }
+# The sidecar depends on nothing, so that `run` alone starts no Redis for it to ask.
+awk '/up -d/ { up = 1 } /check --redis/ && !up { exit 1 }' deploy/compose/README.md || {
+    echo "deploy/compose/README.md:1: nothing has started Redis when it is asked"
+    code=1
+}
 
 [ $code = 0 ] || exit 1
 
