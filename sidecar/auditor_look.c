@@ -24,7 +24,11 @@ bool auditor_put_off(auditor_t *a, const fault_t *fault) {
     mono_t now = mono_now();
     if (mono_diff(now, a->retry_at) > CALM_S * NS_PER_S) backoff_reset(&a->backoff);
     a->retry_at = mono_add(now, backoff_next_ns(&a->backoff));
-    log_warn(ROLE, NULL, fault->outcome == OUTCOME_LATER ? "redis is not ready" : "redis is out of reach",
+    bool refused = strncmp(fault->text, "NOPERM", 6) == 0;
+    log_warn(ROLE, NULL,
+             refused                           ? "redis refuses the auditor: nothing is copied"
+             : fault->outcome == OUTCOME_LATER ? "redis is not ready"
+                                               : "redis is out of reach",
              F_STR("reason", fault->text));
     if (fault->outcome == OUTCOME_LOST) conn_close(a->conn);
     if (!conn_is_open(a->conn)) {

@@ -121,13 +121,27 @@ static void add_check(buffer_t *json, const char *name, const char *why, const c
     buffer_str(json, "}");
 }
 
+// Whether each of our queues is served, by us if we lead. `why` is appended to where one is not.
+static bool queues_served(const health_t *health, buffer_t *why) {
+    char *first;
+    size_t refused = metrics_refusing(health->metrics, mono_now(), &first);
+    if (metric_get(&health->metrics->unserved))
+        buffer_str(why, "nobody serves some queues for us: `check --redis` and the log name them");
+    else if (refused)
+        buffer_printf(why, "Redis refuses what is asked for \"%s\"%s: `check --redis` and the log say why", first,
+                      refused > 1 ? " and other queues" : "");
+    free(first);
+    return why->len == 0;
+}
+
 bool health_ready(health_t *health, buffer_t *json) {
     const metrics_t *m = health->metrics;
     buffer_t hangs = {0};
     buffer_t checks = {0};
+    buffer_t unserved = {0};
     bool alive = health_alive(health, &hangs);
     bool redis = metric_get(&m->redis_up) > 0;
-    int64_t leading = metric_get(&m->leading), standing_by = metric_get(&m->standing_by), unserved = metric_get(&m->unserved);
+    int64_t leading = metric_get(&m->leading), standing_by = metric_get(&m->standing_by);
     bool lock = leading + standing_by > 0;
     buffer_str(&checks, "[");
     add_check(&checks, "roles", alive ? NULL : buffer_text(&hangs), NULL);
@@ -136,8 +150,7 @@ bool health_ready(health_t *health, buffer_t *json) {
               leading       ? "leading"
               : standing_by ? "standing by"
                             : NULL);
-    add_check(&checks, "queues", unserved ? "nobody serves some queues for us: `check --redis` and the log name them" : NULL,
-              NULL);
+    add_check(&checks, "queues", queues_served(health, &unserved) ? NULL : buffer_text(&unserved), NULL);
     add_check(&checks, "audit", metric_get(&m->audit_bad) ? "the audit log cannot be written: the log says why" : NULL, NULL);
     pthread_mutex_lock(&health->mutex);
     add_check(&checks, "config", health->refused, health->taken);
@@ -145,6 +158,7 @@ bool health_ready(health_t *health, buffer_t *json) {
     bool ready = alive && redis && lock;
     buffer_printf(json, "{\"ready\": %s, \"checks\": %s\n]}\n", ready ? "true" : "false", buffer_text(&checks));
     buffer_free(&hangs);
+    buffer_free(&unserved);
     buffer_free(&checks);
     return ready;
 }

@@ -175,7 +175,7 @@ static void apply_full(line_t *line, const promote_reply_t *reply, mono_t now) {
 }
 
 static void hold_for_fault(line_t *line, mono_t now) {
-    metric_add(&line->metrics->faults, 1);
+    metrics_refused(line->metrics, mono_now());
     line->backlog = false;
     line->changed = true;
     line->hold = mono_add(now, LINE_FAULT_HOLD_MS * NS_PER_MS);

@@ -8,6 +8,7 @@
 enum {
     WANTED_S = 120, // after a scrape sizes are counted for so long
     COUNTED_S = 60, // and are told for so long after they were counted
+    REFUSED_S = 15, // a refusal that is not followed by another one for so long is over
 };
 
 static const int64_t BOUNDS[METRICS_LATENESS_BUCKETS - 1] = METRICS_LATENESS_BOUNDS;
@@ -49,6 +50,7 @@ static void clear(metrics_queue_t *queue) {
     for (size_t i = 0; i < METRICS_REASON_COUNT; i++) metric_set(&queue->ended_by[i], 0);
     for (size_t i = 0; i < METRICS_CAUSE_COUNT; i++) metric_set(&queue->stalled_by[i], 0);
     metric_set(&queue->counted_ns, 0);
+    metric_set(&queue->refused_ns, 0);
     for (size_t i = 0; i < METRICS_LATENESS_BUCKETS; i++) metric_set(&queue->lateness[i], 0);
     free(queue->name);
     queue->name = NULL;
@@ -107,6 +109,24 @@ bool metrics_counted(const metrics_queue_t *queue, mono_t now) { return within(m
 int64_t metrics_age_ms(const metrics_t *metrics, int64_t since_ms, mono_t now) {
     int64_t redis_ms = now.ns / NS_PER_MS + metric_get(&metrics->redis_ahead_ms);
     return since_ms < redis_ms ? redis_ms - since_ms : 0;
+}
+
+void metrics_refused(metrics_queue_t *queue, mono_t now) {
+    metric_add(&queue->faults, 1);
+    metric_set(&queue->refused_ns, now.ns);
+}
+
+size_t metrics_refusing(metrics_t *metrics, mono_t now, char **first) {
+    size_t count = 0;
+    *first = NULL;
+    pthread_mutex_lock(&metrics->mutex);
+    for (size_t i = 0; i < metrics->queue_count; i++) {
+        const metrics_queue_t *queue = &metrics->queues[i];
+        if (!queue->name || !queue->served || !within(metric_get(&queue->refused_ns), now, REFUSED_S)) continue;
+        if (count++ == 0) *first = mem_str(queue->name);
+    }
+    pthread_mutex_unlock(&metrics->mutex);
+    return count;
 }
 
 void metrics_grow(metrics_t *metrics, mono_t now) {

@@ -166,6 +166,7 @@ typedef struct metrics_queue {
 #undef X
     metric_t ended_by[METRICS_REASON_COUNT];
     metric_t stalled_by[METRICS_CAUSE_COUNT];
+    metric_t refused_ns;                         // of mono_t: when a request that serves it was last refused; 0 = never
     metric_t counted_ns;                         // of mono_t: when the sizes were read; 0 = they do not count
     metric_t lateness[METRICS_LATENESS_BUCKETS]; // jobs, not cumulative
     char *name;                                  // of the queue; NULL = the place is free. Owned; guarded by the metrics' mutex
@@ -209,6 +210,11 @@ bool metrics_wanted(const metrics_t *metrics, mono_t now);
 bool metrics_counted(const metrics_queue_t *queue, mono_t now);
 // How long ago `since_ms` was, by Redis's clock; 0 where it is to come.
 int64_t metrics_age_ms(const metrics_t *metrics, int64_t since_ms, mono_t now);
+
+// A request that serves this queue was refused; it is tried again every 5 s.
+void metrics_refused(metrics_queue_t *queue, mono_t now);
+// How many queues that happened to lately, and the name of the first of them (owned; NULL = of none).
+size_t metrics_refusing(metrics_t *metrics, mono_t now, char **first);
 
 // Brings numbers up to date that grow with time alone: before they are told.
 void metrics_grow(metrics_t *metrics, mono_t now);

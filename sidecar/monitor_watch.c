@@ -172,7 +172,7 @@ static watch_call_t call_of(const watches_t *w, const watch_t *watch, const watc
 
 // Said once for each reason, until a step works again: a fault of keys or rights lasts until somebody mends it.
 static outcome_t at_fault(const watches_t *w, watch_t *watch, fault_t *fault) {
-    metric_add(&watch->metrics->faults, 1);
+    metrics_refused(watch->metrics, mono_now());
     watch->changed = true;
     watch->hold = mono_add(mono_now(), WATCH_FAULT_HOLD_MS * NS_PER_MS);
     if (strcmp(watch->said, fault->text) != 0)

@@ -87,7 +87,7 @@ void ward_fault(ward_t *ward, const char *reason, mono_t now) {
     if (strcmp(ward->said, reason) != 0)
         log_error(ROLE, ward->config->name, "redis refuses the monitor", F_STR("reason", reason));
     snprintf(ward->said, sizeof ward->said, "%s", reason);
-    metric_add(&ward->metrics->faults, 1);
+    metrics_refused(ward->metrics, mono_now());
     ward->phase = WARD_WAIT;
     ward->changed = true;
     ward->hold = ward->next = mono_add(now, WARD_FAULT_HOLD_MS * NS_PER_MS);

@@ -180,7 +180,7 @@ static void judge_check(const judge_t *j, const status_check_t *check) {
     } checks[] = {
         {"roles", "That role does nothing until it turns again.",
          "Look at its log and at what that role waits for (a disk, a name server); if it lasts, restart the instance"},
-        {"queues", "It leads or stands by all the same.",
+        {"queues", "What is refused is not done for them; it leads or stands by all the same.",
          "Mend what is said of these queues above, or by: queue-sidecar check --redis"},
         {"audit", "Its copies of final failures wait; Redis keeps the records meanwhile.", "Look at its log"},
     };
@@ -201,7 +201,8 @@ static void judge_here(const judge_t *j) {
     if (here->mute) {
         say(j, STATUS_WARNING, "mute", mem_printf("the instance here does not answer on http.port: %s", here->why),
             "It is stopped, hangs, or gets no processor time; or something else has that port.",
-            "Look at the process (state T is stopped: kill -CONT); if it lasts, restart it. Another instance leads meanwhile");
+            "Look at the process (state T is stopped: kill -CONT); if it lasts, restart it; if it led, another instance takes "
+            "over");
         return;
     }
     if (!here->answered) {
@@ -239,7 +240,7 @@ static void judge_log(const judge_t *j) {
 static void judge_clocks(const judge_t *j) {
     int64_t apart = llabs(j->s->wall_ms - j->s->view.now_ms);
     char text[SPAN_SIZE];
-    if (apart <= CLOCKS_MS) return;
+    if (apart <= CLOCKS_MS || j->s->view.now_ms <= 0) return; // 0: Redis does not tell
     say(j, STATUS_NOTE, "clocks", mem_printf("the clocks of Redis and of this machine are %s apart", status_span(apart, text)),
         "Jobs fall due by Redis's clock; a producer or a log with the other one seems early or late.", "Set the wrong one (NTP)");
 }

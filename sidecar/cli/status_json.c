@@ -219,7 +219,7 @@ static void put_finding(const status_t *s, const status_finding_t *finding, buff
 void status_json(const status_t *status, const status_findings_t *findings, const bool *wanted, buffer_t *out) {
     static const char *const sources[] = {"", "audit_log", "failure_stream"};
     buffer_str(out, "{");
-    put_time(out, "at", status->reached ? status->view.now_ms : status->wall_ms);
+    put_time(out, "at", status->reached && status->view.now_ms > 0 ? status->view.now_ms : status->wall_ms);
     put_text(out, "group", status->config->group);
     put_bool(out, "well", status->reached && findings->faults + findings->warnings == 0);
     put_redis(status, out);

@@ -57,7 +57,7 @@ static const daemon_output_t *ask(const daemon_t *d, const char *config) {
     return output;
 }
 
-Test(daemon_status_here, checks_of_the_instance_here_and_a_config_that_it_refuses) {
+Test(daemon_status_here, checks_of_the_instance_here_and_a_config_that_it_refuses, .timeout = 120) {
     scene_t s = scene_begin(NULL);
     char *config;
     daemon_t *d = serving(&s, &config);
@@ -71,6 +71,15 @@ Test(daemon_status_here, checks_of_the_instance_here_and_a_config_that_it_refuse
     cr_assert(wait_for((run = ask(d, path), run->code == 0 && has(run->out, "\"ready\":true")), 10000), "%s", run->out);
     cr_assert(has(run->out, "{\"check\":\"config\",\"ok\":true,\"why\":null,\"state\":\"in effect since "), "%s",
               strstr(run->out, "instance_here"));
+    redis_ok(s.r, "ACL SETUSER default -zrange"); /* no due job is found */
+    redis_ok(s.r, "ZADD q:delayed 1 job");
+    cr_assert(wait_for((run = ask(d, path), has(run->out, "Redis refuses what is asked for \\\"q\\\"")), 10000), "%s", run->out);
+    cr_assert_eq(run->code, 1);
+    redis_ok(s.r, "ACL SETUSER default +zrange");
+    cr_assert(wait_for((run = ask(d, path), run->code == 0), 40000), "%s", run->out);
+    daemon_pause(d);
+    cr_assert(has((run = ask(d, path))->out, "\"code\":\"mute\"") && run->code == 1, "%s", run->out);
+    daemon_continue(d);
     daemon_write_config(d, "%s\nnonsense = 1;\n", config);
     daemon_signal(d, SIGHUP);
     cr_assert(wait_for((run = ask(d, path), has(run->out, "\"code\":\"config_refused\"")), 10000), "%s", run->out);

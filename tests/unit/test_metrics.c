@@ -136,3 +136,19 @@ Test(unit_metrics, ends_by_reason_and_stalls_by_cause_and_in_all) {
     cr_assert(metric_get(&queue->stalled) == 1 && metric_get(&queue->stalled_by[CAUSE_lock_lost]) == 1);
     metrics_free(metrics);
 }
+
+/* What is refused is tried again every 5 s: one that is over is told no longer. */
+Test(unit_metrics, a_queue_is_refused_for_as_long_as_its_requests_are) {
+    metrics_t *metrics = metrics_new(4);
+    queue_config_t queues[] = {{.name = "a"}, {.name = "b"}};
+    char *first;
+    metrics_serve(metrics, config_of(queues, 2));
+    cr_assert(metrics_refusing(metrics, at_s(0), &first) == 0 && !first);
+    metrics_refused(metrics_queue(metrics, "b"), at_s(0));
+    cr_assert_eq(metric_get(&metrics_queue(metrics, "b")->faults), 1);
+    cr_assert_eq(metrics_refusing(metrics, at_s(14), &first), 1);
+    cr_assert_str_eq(first, "b");
+    free(first);
+    cr_assert(metrics_refusing(metrics, at_s(15), &first) == 0 && !first);
+    metrics_free(metrics);
+}
