@@ -11,7 +11,7 @@
 
 #include "bench.h"
 
-enum { MAX_LINKS = 16, WINDOW_S_PER_ROUND = 5, SETTLE_US = 3000000 };
+enum { MAX_LINKS = 16, WINDOW_S_PER_ROUND = 5, SETTLE_US = 3000000, SWEEP_US = 120000 };
 
 // One connection, and how far its requests have been read.
 typedef struct link {
@@ -197,7 +197,7 @@ static void measure(bench_t *bench, redisContext *redis, proxy_t *proxies, int q
     pids[1] = sidecar_start(bench, (sidecar_options_t){.name = "standby", .queues = queues, .socket = "standby.sock"});
     standby_await(redis);
     for (int i = 0; i < queues; i++) redis_do(redis, "ZADD q%d:delayed %lld later", i, (long long)(wall_us() / 1000 + 3600000));
-    sleep_us(SETTLE_US);
+    sleep_us(SETTLE_US + (int64_t)queues * SWEEP_US); // a new leader looks at the marks of each queue once, ten queues a second
     int window_s = WINDOW_S_PER_ROUND * bench->rounds;
     fprintf(stderr, "idle: %d queue%s, window of %d s\n", queues, queues > 1 ? "s" : "", window_s);
     sample_t before = take(redis, proxies, pids);
