@@ -104,45 +104,72 @@ static bool is_calm(proxy_t *proxy) {
     return scene_stays(proxy_requests(proxy, NULL) - requests <= 4, 300);
 }
 
-/* Beside a queue at fault the other one is served, little is asked and said, and after the repair all is well by itself. */
-static void one_at_fault(sidecar_t spec, const char *harm, const char *said, const char *repair) {
-    scene_t s = scene_begin(NULL);
-    proxy_t *proxy = proxy_start(server_socket(s.server));
-    redis_ok(s.r, "ACL SETUSER limited on >pw ~good* ~sidecar:* &* +@all");
-    if (harm) redis_ok(s.r, harm);
-    spec.socket = proxy_socket(proxy);
+/* A sidecar of two queues, of which `bad` is at fault. */
+typedef struct {
+    scene_t s;
+    proxy_t *proxy;
+    daemon_t *d;
+} trouble_t;
+
+static trouble_t trouble_begin(sidecar_t spec, const char *harm) {
+    trouble_t t = {.s = scene_begin(NULL)};
+    t.proxy = proxy_start(server_socket(t.s.server));
+    redis_ok(t.s.r, "ACL SETUSER limited on >pw ~good* ~sidecar:* &* +@all");
+    if (harm) redis_ok(t.s.r, harm);
+    spec.socket = proxy_socket(t.proxy);
     spec.ttl = "3s";
     spec.queues = "{ name = \"bad\"; }, { name = \"good\"; }";
-    daemon_t *d = scene_sidecar_up(&s, spec);
-    scene_round(&s, "good", 0);
-    scene_works(&s, "good");
-    cr_assert(daemon_wait_log(d, said, 5000));
-    cr_assert(wait_for(is_calm(proxy), 10000)); /* every role has looked at everything once */
-    long requests = proxy_requests(proxy, NULL);
-    int64_t cpu_us = daemon_cpu_us(d);
-    cr_assert(scene_stays(proxy_requests(proxy, NULL) - requests <= 20, 1500));
-    cr_assert_leq(daemon_cpu_us(d) - cpu_us, wait_scaled_ms(60) * 1000);
-    int lines = daemon_log_count(d, "\"queue\":\"bad\"");
+    t.d = scene_sidecar_up(&t.s, spec);
+    scene_round(&t.s, "good", 0);
+    scene_works(&t.s, "good");
+    return t;
+}
+
+/* Little is asked and said, once every role has looked at everything. */
+static void expect_quiet(const trouble_t *t) {
+    cr_assert(wait_for(is_calm(t->proxy), 10000));
+    long requests = proxy_requests(t->proxy, NULL);
+    int64_t cpu_us = daemon_cpu_us(t->d);
+    cr_assert(scene_stays(proxy_requests(t->proxy, NULL) - requests <= 20, 1500));
+    cr_assert_leq(daemon_cpu_us(t->d) - cpu_us, wait_scaled_ms(60) * 1000);
+    int lines = daemon_log_count(t->d, "\"queue\":\"bad\"");
     cr_assert_leq(lines, 6, "%d lines about the bad queue", lines);
-    cr_assert_eq(daemon_log_count(d, "\"queue\":\"good\""), 0);
-    scene_works(&s, "good");
-    redis_ok(s.r, repair);
-    scene_delay(s.r, "bad", "repaired", 0);
-    expect_job(&s, "bad", "repaired");
-    scene_works(&s, "bad");
-    scene_works(&s, "good");
-    daemon_stop(d);
-    s.count = 0;
-    proxy_stop(proxy);
-    scene_end(&s);
+    cr_assert_eq(daemon_log_count(t->d, "\"queue\":\"good\""), 0);
+}
+
+/* After the repair all is well by itself. */
+static void repaired(trouble_t *t, const char *repair) {
+    scene_works(&t->s, "good");
+    redis_ok(t->s.r, repair);
+    scene_delay(t->s.r, "bad", "repaired", 0);
+    expect_job(&t->s, "bad", "repaired");
+    scene_works(&t->s, "bad");
+    scene_works(&t->s, "good");
+    daemon_stop(t->d);
+    t->s.count = 0;
+    proxy_stop(t->proxy);
+    scene_end(&t->s);
 }
 
 Test(daemon_queues, delayed_key_of_the_wrong_type_harms_no_other) {
-    one_at_fault((sidecar_t){0}, "SET bad:delayed string", "WRONGTYPE", "DEL bad:delayed");
+    trouble_t t = trouble_begin((sidecar_t){0}, "SET bad:delayed string");
+    cr_assert(daemon_wait_log(t.d, "WRONGTYPE", 5000));
+    expect_quiet(&t);
+    char *kept = redis_str(t.s.r, "GET bad:delayed");
+    cr_assert_str_eq(kept, "string", "what is not ours is left alone");
+    free(kept);
+    repaired(&t, "DEL bad:delayed");
 }
 
 Test(daemon_queues, key_without_rights_harms_no_other) {
-    one_at_fault((sidecar_t){.redis = "username = \"limited\"; password = \"pw\";"}, NULL, "NOPERM", "ACL SETUSER limited ~bad*");
+    sidecar_t spec = {.redis = "username = \"limited\"; password = \"pw\";"};
+    trouble_t t = trouble_begin(spec, NULL);
+    cr_assert(daemon_wait_log(t.d, "NOPERM", 5000));
+    expect_quiet(&t);
+    scene_delay(t.s.r, "bad", "waits", 0);
+    cr_assert(scene_stays(redis_int(t.s.r, "ZCARD bad:delayed") == 1 && redis_int(t.s.r, "LLEN bad") == 0, 300));
+    redis_ok(t.s.r, "DEL bad:delayed");
+    repaired(&t, "ACL SETUSER limited ~bad*");
 }
 
 /* Found only when a job falls due, which stays where it is. */
