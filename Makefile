@@ -18,7 +18,7 @@ SYSCONFDIR ?= /etc
 TEST_ROUNDS ?= 10
 FUZZ_SECONDS ?= 120
 
-PKGS := hiredis libconfig sqlite3 libcrypto
+PKGS := hiredis libconfig sqlite3 nettle
 PKG_LIBS = $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
@@ -141,7 +141,7 @@ FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
 build/fuzz/%: tests/fuzz/%.c $(wildcard sidecar/base/*.[ch]) Makefile
 	@mkdir -p $(@D)
 	clang -std=c11 -O1 -g $(WARN) $(CPPFLAGS_ALL) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -pthread \
-	    -o $@ $< $(wildcard sidecar/base/*.c) $(shell pkg-config --libs libcrypto)
+	    -o $@ $< $(wildcard sidecar/base/*.c) $(shell pkg-config --libs nettle)
 
 .PHONY: fuzz
 fuzz: $(FUZZERS) ## fuzzes what reads foreign bytes, each harness for FUZZ_SECONDS
@@ -196,4 +196,4 @@ clean: ## removes build/
 	rm -rf build
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1	\2/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1	\2/p' Makefile | expand -t 15

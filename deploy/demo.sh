@@ -77,7 +77,7 @@ while :; do
         if [ ! -e "$dir/videos" ]; then
             printf '   worker got %-16s and works on it, which takes long...\n' "\"$name\""
             printf '%s\n' "$$" >"$dir/videos"
-            sleep 60
+            cli blpop nothing 60 >/dev/null 2>&1 # ends with the server, also when its worker is killed
         fi
         printf '   worker got %-16s again, and finishes it\n' "\"$name\""
         ;;

@@ -32,7 +32,7 @@ build() {
     need libhiredis-dev header hiredis/hiredis.h
     need libconfig-dev header libconfig.h
     need libsqlite3-dev header sqlite3.h
-    need libssl-dev header openssl/evp.h
+    need nettle-dev header nettle/sha2.h
     need libjsmn-dev header jsmn.h
     need libmicrohttpd-dev header microhttpd.h
     need redis-server command -v redis-server

@@ -235,7 +235,7 @@ int app_run(config_t *config) {
     app_t app = {
         .metrics = metrics_new(PLACES), .watch_fd = watch_begin(config->path), .http_role = {.wake_fd = -1, .end_fd = -1}};
     sigset_t ends;
-    app.health = health_new(app.metrics);
+    app.health = health_new(app.metrics, config->group);
     take_effect(&app, config);
     bool ready = block_signals(&app, &ends);
     notify_begin(&app.notify);

@@ -37,12 +37,15 @@ static int64_t find_watchdog(void) {
     return us > 0 && us < INT64_MAX / 1000 ? us * 1000 / 2 : 0;
 }
 
+static void say_mute(int error) {
+    log_warn("main", NULL, "the service manager cannot be told how we are", F_STR("socket", getenv("NOTIFY_SOCKET")),
+             F_STR("reason", strerror(error)));
+}
+
 static void say(const notify_t *notify, const char *state) {
     if (notify->fd < 0) return;
     ssize_t sent = sendto(notify->fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&notify->to, notify->to_len);
-    if (sent < 0)
-        log_warn("main", NULL, "the service manager cannot be told how we are", F_STR("socket", getenv("NOTIFY_SOCKET")),
-                 F_STR("reason", strerror(errno)));
+    if (sent < 0) say_mute(errno);
 }
 
 void notify_begin(notify_t *notify) {
@@ -51,7 +54,10 @@ void notify_begin(notify_t *notify) {
     *notify = (notify_t){.fd = -1};
     if (!find_socket(notify)) return;
     notify->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (notify->fd >= 0) setsockopt(notify->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (notify->fd >= 0)
+        setsockopt(notify->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    else
+        say_mute(errno);
     notify->beat_ns = find_watchdog();
     notify->next = mono_now();
 }

@@ -47,7 +47,7 @@ static bool has_queue(const config_t *config, const char *name) {
 
 // Nobody copies the records of a queue that is not configured: who removes one in the middle of that must hear of it now.
 static void warn_of_records(const config_t *current, const config_t *fresh, const metrics_t *metrics) {
-    if (metric_get(&metrics->audit_bad) == 0 && metric_get(&metrics->audit_lag_ms) == 0) return;
+    if (metric_get(&metrics->audit_bad) == 0 && metric_get(&metrics->audit_lacks_ns) == 0) return;
     for (size_t i = 0; i < current->queue_count; i++) {
         const char *name = current->queues[i].name;
         if (has_queue(fresh, name)) continue;

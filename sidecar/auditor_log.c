@@ -65,6 +65,7 @@ bool pen_fail(pen_t *pen, buffer_t *why) {
                   F_STR("reason", reason));
     pen->failed = true;
     metric_set(&pen->metrics->audit_bad, 1);
+    metrics_say(pen->metrics, WHY_AUDIT, reason);
     free(pen->reason);
     pen->reason = mem_str(reason);
     buffer_free(why);
@@ -197,6 +198,7 @@ bool pen_move(pen_t *pen, const char *queue, const char *position) {
 static void well(pen_t *pen) {
     backoff_reset(&pen->backoff);
     if (pen->failed) log_info(ROLE, NULL, "the audit log is written again", F_STR("path", pen->path));
+    if (pen->failed) metrics_say(pen->metrics, WHY_AUDIT, NULL);
     pen->failed = false;
     metric_set(&pen->metrics->audit_bad, 0);
 }

@@ -188,6 +188,10 @@ const char *config_dialect_word(dialect_t dialect);
 // Takes the config; NULL is fine.
 void config_free(config_t *config);
 
+// What can be read of a config that config_load refuses, for whoever looks for the instance that goes on with an earlier one: all
+// but queues, with defaults where a value is wrong or the file is no config at all. Owned; NULL where no file can be read.
+config_t *config_load_refused(const char *path) __attribute__((warn_unused_result));
+
 // Writes every effective value in libconfig syntax, secrets redacted, each with a comment where it came from
 // (default, file, environment, defaults).
 void config_dump(const config_t *config, buffer_t *out);

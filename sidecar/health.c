@@ -11,6 +11,7 @@
 enum { CHANGES_SHOWN = 400 }; // bytes
 
 struct health {
+    char *group; // owned
     metrics_t *metrics;
     pthread_mutex_t mutex; // guards what follows
     const role_t *roles[HEALTH_ROLES];
@@ -19,9 +20,10 @@ struct health {
     char *taken;   // owned; since when which one is
 };
 
-health_t *health_new(metrics_t *metrics) {
+health_t *health_new(metrics_t *metrics, const char *group) {
     health_t *health = mem_alloc(sizeof *health);
     health->metrics = metrics;
+    health->group = mem_str(group);
     pthread_mutex_init(&health->mutex, NULL);
     return health;
 }
@@ -29,6 +31,7 @@ health_t *health_new(metrics_t *metrics) {
 void health_free(health_t *health) {
     if (!health) return;
     pthread_mutex_destroy(&health->mutex);
+    free(health->group);
     free(health->refused);
     free(health->taken);
     free(health);
@@ -121,6 +124,14 @@ static void add_check(buffer_t *json, const char *name, const char *why, const c
     buffer_str(json, "}");
 }
 
+// A sentence and its reason, where something is wrong; else NULL. *text holds it.
+static const char *because(const health_t *health, bool wrong, const char *what, metrics_why_t of, buffer_t *text) {
+    if (!wrong) return NULL;
+    buffer_str(text, what);
+    metrics_tell(health->metrics, of, text);
+    return buffer_text(text);
+}
+
 // Whether each of our queues is served, by us if we lead. `why` is appended to where one is not.
 static bool queues_served(const health_t *health, buffer_t *why) {
     char *first;
@@ -138,27 +149,38 @@ bool health_ready(health_t *health, buffer_t *json) {
     const metrics_t *m = health->metrics;
     buffer_t hangs = {0};
     buffer_t checks = {0};
-    buffer_t unserved = {0};
+    buffer_t unserved = {0}, no_redis = {0}, no_lock = {0}, no_log = {0};
     bool alive = health_alive(health, &hangs);
     bool redis = metric_get(&m->redis_up) > 0;
     int64_t leading = metric_get(&m->leading), standing_by = metric_get(&m->standing_by);
     bool lock = leading + standing_by > 0;
     buffer_str(&checks, "[");
     add_check(&checks, "roles", alive ? NULL : buffer_text(&hangs), NULL);
-    add_check(&checks, "redis", redis ? NULL : "Redis is out of reach, or refuses us: the log says why", NULL);
-    add_check(&checks, "lock", lock ? NULL : "neither leading nor standing by yet: the log says why",
+    add_check(&checks, "redis", because(health, !redis, "Redis is out of reach, or refuses us", WHY_REDIS, &no_redis), NULL);
+    add_check(&checks, "lock", because(health, !lock, "neither leading nor standing by yet", WHY_REDIS, &no_lock),
               leading       ? "leading"
               : standing_by ? "standing by"
                             : NULL);
     add_check(&checks, "queues", queues_served(health, &unserved) ? NULL : buffer_text(&unserved), NULL);
-    add_check(&checks, "audit", metric_get(&m->audit_bad) ? "the audit log cannot be written: the log says why" : NULL, NULL);
+    add_check(&checks, "wakeups",
+              metric_get(&m->deaf) ? "Redis refuses wake-ups, so what falls due or stalls is found by polls only "
+                                     "(dispatcher.safety_poll): `check --redis` and the log say why"
+                                   : NULL,
+              NULL);
+    add_check(&checks, "audit",
+              because(health, metric_get(&m->audit_bad) > 0, "the audit log cannot be written", WHY_AUDIT, &no_log), NULL);
     pthread_mutex_lock(&health->mutex);
     add_check(&checks, "config", health->refused, health->taken);
     pthread_mutex_unlock(&health->mutex);
     bool ready = alive && redis && lock;
-    buffer_printf(json, "{\"ready\": %s, \"checks\": %s\n]}\n", ready ? "true" : "false", buffer_text(&checks));
+    buffer_printf(json, "{\"ready\": %s", ready ? "true" : "false");
+    add_text(json, "group", health->group);
+    buffer_printf(json, ", \"checks\": %s\n]}\n", buffer_text(&checks));
     buffer_free(&hangs);
     buffer_free(&unserved);
+    buffer_free(&no_redis);
+    buffer_free(&no_lock);
+    buffer_free(&no_log);
     buffer_free(&checks);
     return ready;
 }

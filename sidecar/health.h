@@ -13,8 +13,9 @@ enum { HEALTH_ROLES = 8 };
 
 typedef struct health health_t;
 
-health_t *health_new(metrics_t *metrics); // owned; `metrics` is borrowed
-void health_free(health_t *health);       // takes; NULL is fine
+// Owned; `metrics` is borrowed, the name of the group copied: by it whoever asks sees whom he asks.
+health_t *health_new(metrics_t *metrics, const char *group);
+void health_free(health_t *health); // takes; NULL is fine
 
 // These roles count from now on; when it returns nobody looks at earlier ones any more. Borrowed.
 void health_watch(health_t *health, const role_t *const *roles, size_t count);

@@ -52,31 +52,29 @@ static void value(buffer_t *out, int64_t number, double scale) {
         buffer_printf(out, " %" PRId64 "\n", number);
 }
 
-static void add_row(void *self, const metrics_queue_t *queue) {
-    const family_t *family = self;
-    const metric_t *number = (const void *)((const char *)queue + family->offset);
+static int64_t number_of(const family_t *family, const metrics_queue_t *queue) {
+    return metric_get((const void *)((const char *)queue + family->offset));
+}
+
+static void add_number(const family_t *family, const metrics_queue_t *queue, int64_t number) {
     buffer_printf(family->out, METRICS_PREFIX "%s{queue=\"", family->name);
     label(family->out, queue->name);
     buffer_str(family->out, "\"}");
-    value(family->out, metric_get(number), family->scale);
+    value(family->out, number, family->scale);
 }
 
+static void add_row(void *self, const metrics_queue_t *queue) { add_number(self, queue, number_of(self, queue)); }
+
 static void add_setting(void *self, const metrics_queue_t *queue) {
-    const family_t *family = self;
-    if (metric_get((const void *)((const char *)queue + family->offset)) >= 0) add_row(self, queue);
+    if (number_of(self, queue) >= 0) add_row(self, queue);
 }
 
 // A size is told while it is known.
 static void add_size(void *self, const metrics_queue_t *queue) {
     const family_t *family = self;
-    const metric_t *number = (const void *)((const char *)queue + family->offset);
-    int64_t found = metric_get(number);
+    int64_t found = number_of(family, queue);
     if (found < 0 || !metrics_counted(queue, family->now)) return;
-    if (family->is_age) found = metrics_age_ms(family->metrics, found, family->now);
-    buffer_printf(family->out, METRICS_PREFIX "%s{queue=\"", family->name);
-    label(family->out, queue->name);
-    buffer_str(family->out, "\"}");
-    value(family->out, found, family->scale);
+    add_number(family, queue, family->is_age ? metrics_age_ms(family->metrics, found, family->now) : found);
 }
 
 static void add_values(void *self, const metrics_queue_t *queue) {

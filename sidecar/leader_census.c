@@ -144,7 +144,11 @@ outcome_t counting_step(counting_t *c, conn_t *conn, fault_t *fault) {
     census_t counted[STEP_MOST];
     mono_t began = mono_now();
     *fault = (fault_t){0};
-    if (!conn_is_open(conn) || !mono_reached(counting_next(c), began)) return OUTCOME_OK;
+    if (!mono_reached(counting_next(c), began)) return OUTCOME_OK;
+    if (!conn_is_open(conn)) { // who opens it again is not us: its time must not stay in the past
+        c->at = mono_add(began, PERIOD_S * NS_PER_S);
+        return OUTCOME_OK;
+    }
     while (c->from < c->keys->queue_count && !leads(c, c->from)) c->from++;
     size_t count = 0;
     while (count < c->step && c->from + count < c->keys->queue_count && leads(c, c->from + count)) count++;

@@ -17,8 +17,8 @@ void counting_free(counting_t *counting);                                       
 // When the next step is wanted; mono_never() while nobody scrapes (who scrapes then wakes us), or nothing is led.
 mono_t counting_next(const counting_t *counting);
 
-// One step, if it is time: one round trip of a ms or two. OUTCOME_LATER and OUTCOME_LOST: nothing more can be asked now. What is
-// refused of one queue is said, once until it changes.
+// One step, if it is time: one round trip of a ms or two; without a connection it is put off. OUTCOME_LATER and OUTCOME_LOST:
+// nothing more can be asked now. What is refused of one queue is said, once until it changes.
 outcome_t counting_step(counting_t *counting, conn_t *conn, fault_t *fault);
 
 // What was counted is not told any more: this instance does not lead these queues.

@@ -7,52 +7,69 @@
 #include "base/log.h"
 #include "queue/preflight.h"
 
-enum { BARRED_AGAIN_S = 5 };
+enum {
+    AGAIN_S = 5,        // between two looks at queues that something is wrong with
+    WHOLE_AGAIN_S = 60, // and two whole ones, where it is with all of them
+};
 
 static const char ROLE[] = "leader";
+
+// What was found of one queue; owned; NULL = nothing.
+typedef struct reasons {
+    char *barred; // why it is not served
+    char *keys;   // what is wrong with its keys
+} reasons_t;
 
 struct findings {
     const keyspace_t *keys;
     leases_t *leases;
     metrics_t *metrics;
-    char **barred;  // of each queue, why it is not served; NULL = it may be; all owned
-    char **found;   // the same, in the look under way
-    int64_t others; // faults of the last whole look that bar no queue
-    bool forbidden; // to lead
-    mono_t again;
+    metrics_queue_t **places; // of each queue; owned
+    reasons_t *known;         // of each queue
+    reasons_t *found;         // the same, in the look under way
+    int64_t others;           // faults of the last whole look that are of no queue
+    bool forbidden;           // to lead
+    mono_t again;             // when the next look may come
+    mono_t whole_at;          // and the next whole one
 };
 
 findings_t *findings_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics) {
+    size_t count = keys->queue_count;
     findings_t *findings = mem_alloc(sizeof *findings);
-    *findings = (findings_t){.keys = keys, .leases = leases, .metrics = metrics, .again = mono_never()};
-    findings->barred = mem_array(keys->queue_count, sizeof *findings->barred);
-    findings->found = mem_array(keys->queue_count, sizeof *findings->found);
+    *findings = (findings_t){.keys = keys, .leases = leases, .metrics = metrics};
+    findings->places = mem_array(count, sizeof *findings->places);
+    findings->known = mem_array(count, sizeof *findings->known);
+    findings->found = mem_array(count, sizeof *findings->found);
+    for (size_t i = 0; i < count; i++) findings->places[i] = metrics_queue(metrics, keys->queues[i].config->name);
     return findings;
 }
 
-static void forget(const findings_t *findings, char **reasons) {
+static void forget(const findings_t *findings, reasons_t *reasons) {
     for (size_t i = 0; i < findings->keys->queue_count; i++) {
-        free(reasons[i]);
-        reasons[i] = NULL;
+        free(reasons[i].barred);
+        free(reasons[i].keys);
+        reasons[i] = (reasons_t){0};
     }
 }
 
 void findings_free(findings_t *findings) {
     if (!findings) return;
-    forget(findings, findings->barred);
+    forget(findings, findings->known);
     forget(findings, findings->found);
-    free(findings->barred);
+    free(findings->places);
+    free(findings->known);
     free(findings->found);
     free(findings);
 }
 
 static const char *queue_name(const findings_t *findings, size_t queue) { return findings->keys->queues[queue].config->name; }
 
-static void note_barred(const findings_t *findings, const char *queue, const char *text) {
+static void note_queue(const findings_t *findings, finding_t finding, const char *queue, const char *text) {
     for (size_t i = 0; i < findings->keys->queue_count; i++) {
         if (strcmp(queue_name(findings, i), queue) != 0) continue;
-        char *before = findings->found[i];
-        findings->found[i] = before ? mem_printf("%s; %s", before, text) : mem_str(text);
+        char **at = finding == FINDING_BARRED ? &findings->found[i].barred : &findings->found[i].keys;
+        char *before = *at;
+        *at = before ? mem_printf("%s; %s", before, text) : mem_str(text);
         free(before);
     }
 }
@@ -60,63 +77,95 @@ static void note_barred(const findings_t *findings, const char *queue, const cha
 static void note(void *self, finding_t finding, const char *queue, const char *text) {
     findings_t *findings = self;
     switch (finding) {
-    case FINDING_FACT: log_debug(ROLE, queue, "preflight", F_STR("reason", text)); return;
-    case FINDING_WARN: log_warn(ROLE, queue, "preflight: a promise is weakened", F_STR("reason", text)); return;
-    case FINDING_QUEUE: log_error(ROLE, queue, "preflight: this queue cannot be served", F_STR("reason", text)); break;
+    case FINDING_FACT: log_debug(ROLE, queue, "preflight", F_STR("reason", text)); break;
+    case FINDING_WARN: log_warn(ROLE, queue, "preflight: a promise is weakened", F_STR("reason", text)); break;
     case FINDING_FAULT:
         log_error(ROLE, queue, "preflight: cannot lead", F_STR("reason", text));
+        metrics_say(findings->metrics, WHY_REDIS, text);
         findings->forbidden = true;
+        findings->others++;
         break;
-    case FINDING_BARRED: note_barred(findings, queue, text); return;
+    case FINDING_QUEUE:
+    case FINDING_BARRED: note_queue(findings, finding, queue, text); break;
     }
-    findings->others++;
 }
 
-// The same of a look at what bars queues: who may lead was told by the whole one.
+// The same of a look at some queues: all else was told by the whole one.
 static void note_again(void *self, finding_t finding, const char *queue, const char *text) {
-    if (finding == FINDING_BARRED) note_barred(self, queue, text);
+    if (finding == FINDING_QUEUE || finding == FINDING_BARRED) note_queue(self, finding, queue, text);
 }
 
-// What was found takes the place of what was known. Each reason is said once, until it is another one.
-static void take(findings_t *findings, mono_t now) {
-    char **known = findings->barred;
-    int64_t count = 0;
-    findings->barred = findings->found;
+static bool differs(const char *a, const char *b) { return a && (!b || strcmp(a, b) != 0); }
+
+// Each reason is said once, until it is another one.
+static void say(const char *queue, const reasons_t *known, const reasons_t *found) {
+    if (differs(found->barred, known->barred))
+        log_error(ROLE, queue, "preflight: this queue is not served", F_STR("reason", found->barred));
+    if (known->barred && !found->barred) log_info(ROLE, queue, "nothing bars this queue any more: it is served");
+    if (differs(found->keys, known->keys))
+        log_error(ROLE, queue, "preflight: this queue cannot be served", F_STR("reason", found->keys));
+    if (known->keys && !found->keys) log_info(ROLE, queue, "nothing is wrong with the keys of this queue any more");
+}
+
+// What was found takes the place of what was known.
+static void take(findings_t *findings) {
+    reasons_t *known = findings->known;
+    findings->known = findings->found;
     findings->found = known;
     for (size_t i = 0; i < findings->keys->queue_count; i++) {
-        const char *why = findings->barred[i];
-        if (why && (!known[i] || strcmp(known[i], why) != 0))
-            log_error(ROLE, queue_name(findings, i), "preflight: this queue is not served", F_STR("reason", why));
-        if (!why && known[i]) log_info(ROLE, queue_name(findings, i), "nothing bars this queue any more: it is served");
-        lease_bar(findings->leases, i, why != NULL);
-        if (why) count++;
+        say(queue_name(findings, i), &known[i], &findings->known[i]);
+        lease_bar(findings->leases, i, findings->known[i].barred != NULL);
     }
     forget(findings, known);
-    findings->again = count ? mono_add(now, BARRED_AGAIN_S * NS_PER_S) : mono_never();
-    metric_set(&findings->metrics->preflight_faults, findings->others + count);
+}
+
+static void tell(const findings_t *findings) {
+    int64_t count = findings->others;
+    for (size_t i = 0; i < findings->keys->queue_count; i++)
+        count += (findings->known[i].barred != NULL) + (findings->known[i].keys != NULL);
+    metric_set(&findings->metrics->preflight_faults, count);
 }
 
 outcome_t findings_look(findings_t *findings, conn_t *conn, bool *allowed, fault_t *fault) {
+    mono_t now = mono_now();
     forget(findings, findings->found);
     findings->others = 0;
     findings->forbidden = false;
+    findings->again = mono_add(now, AGAIN_S * NS_PER_S);
+    findings->whole_at = mono_add(now, WHOLE_AGAIN_S * NS_PER_S);
     outcome_t outcome = preflight(conn, findings->keys, note, findings, fault);
     *allowed = !findings->forbidden;
-    metric_set(&findings->metrics->preflight_faults, findings->others);
-    if (outcome == OUTCOME_OK) take(findings, mono_now());
+    if (outcome == OUTCOME_OK) take(findings);
+    tell(findings);
     return outcome;
 }
 
-mono_t findings_again_at(const findings_t *findings) { return findings->again; }
+static bool doubtful(const findings_t *findings, size_t queue, mono_t now) {
+    return findings->known[queue].keys || metrics_is_refused(findings->places[queue], now);
+}
+
+mono_t findings_again_at(const findings_t *findings, mono_t now) {
+    for (size_t i = 0; i < findings->keys->queue_count; i++)
+        if (findings->known[i].barred || doubtful(findings, i, now)) return findings->again;
+    return findings->others ? findings->whole_at : mono_never();
+}
 
 outcome_t findings_look_again(findings_t *findings, conn_t *conn, fault_t *fault) {
+    mono_t now = mono_now();
     size_t count = findings->keys->queue_count;
-    bool *barred = mem_array(count, sizeof *barred);
-    for (size_t i = 0; i < count; i++) barred[i] = findings->barred[i] != NULL;
+    bool allowed;
+    if (findings->others && mono_reached(findings->whole_at, now)) return findings_look(findings, conn, &allowed, fault);
+    bool *barred = mem_array(count, sizeof *barred), *doubted = mem_array(count, sizeof *doubted);
+    for (size_t i = 0; i < count; i++) {
+        barred[i] = findings->known[i].barred != NULL;
+        doubted[i] = doubtful(findings, i, now);
+    }
     forget(findings, findings->found);
-    findings->again = mono_add(mono_now(), BARRED_AGAIN_S * NS_PER_S);
-    outcome_t outcome = preflight_barred(conn, findings->keys, barred, note_again, findings, fault);
-    if (outcome == OUTCOME_OK) take(findings, mono_now());
+    findings->again = mono_add(now, AGAIN_S * NS_PER_S);
+    outcome_t outcome = preflight_again(conn, findings->keys, doubted, barred, note_again, findings, fault);
+    if (outcome == OUTCOME_OK) take(findings);
+    tell(findings);
+    free(doubted);
     free(barred);
     return outcome;
 }

@@ -17,8 +17,9 @@ void findings_free(findings_t *findings);                                       
 // The whole preflight. *allowed: nothing found forbids to lead. The outcome and *fault are those of preflight().
 outcome_t findings_look(findings_t *findings, conn_t *conn, bool *allowed, fault_t *fault);
 
-// When to look again at what bars queues; mono_never() while none is.
-mono_t findings_again_at(const findings_t *findings);
+// When to look again: at what bars queues, at keys that something was wrong with, and at those of queues that Redis has refused
+// something lately; mono_never() while all is well.
+mono_t findings_again_at(const findings_t *findings, mono_t now);
 // That look: what was mended meanwhile is served from then on. Nothing is known anew unless it is OUTCOME_OK.
 outcome_t findings_look_again(findings_t *findings, conn_t *conn, fault_t *fault);
 

@@ -36,7 +36,8 @@ void lease_end(leases_t *leases, size_t seat);
 // Copies the lease of `seat`; false when there is none or its time is over.
 bool lease_get(leases_t *leases, size_t seat, lease_t *lease);
 
-// A queue that is not served whoever leads, because its keys are not what its dialect takes them for; wakes whoever listens.
+// A queue that is not served while we lead, because its keys are not what its dialect takes them for, or Redis refuses what that
+// needs; wakes whoever listens.
 void lease_bar(leases_t *leases, size_t queue, bool barred);
 bool lease_barred(leases_t *leases, size_t queue);
 

@@ -14,7 +14,13 @@ void link_init(link_t *link, const char *role, const char *const names[2], const
     link->ear = conn_new(redis, names[1], stop);
 }
 
+static void note_deaf(link_t *link, bool deaf) {
+    if (link->deaf != deaf) metric_add(&link->metrics->deaf, deaf ? 1 : -1);
+    link->deaf = deaf;
+}
+
 void link_free(link_t *link) {
+    note_deaf(link, false);
     conn_free(link->data);
     conn_free(link->ear);
 }
@@ -23,6 +29,7 @@ void link_close(link_t *link) {
     conn_close(link->data);
     conn_close(link->ear);
     link->waking = false;
+    note_deaf(link, false);
 }
 
 void link_put_off(link_t *link, const fault_t *fault) {
@@ -41,6 +48,7 @@ void link_works(link_t *link) { backoff_reset(&link->backoff); }
 void link_deaf(link_t *link, const fault_t *fault, mono_t now) {
     log_error(link->role, NULL, "redis refuses wake-ups: what is new is found by polls only", F_STR("reason", fault->text));
     link->waking = false;
+    note_deaf(link, true);
     conn_close(link->ear);
     link->wake_at = mono_add(now, NO_WAKE_RETRY_S * NS_PER_S);
 }
@@ -67,6 +75,7 @@ static void start_waking(link_t *link, mono_t now) {
     outcome_t outcome = wake_start(link->data, link->ear, &fault);
     if (outcome == OUTCOME_OK) {
         link->waking = true;
+        note_deaf(link, false);
         link->woke_at = now;
         hear_channels(link);
     } else if (outcome == OUTCOME_FAULT && conn_is_open(link->data)) {

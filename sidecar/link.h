@@ -19,6 +19,7 @@ typedef struct link {
     conn_t *data;
     conn_t *ear;     // told of changes
     bool waking;     // tracking works on this pair of connections
+    bool deaf;       // the server refuses it; counted in metrics
     mono_t wake_at;  // when to try tracking again
     mono_t woke_at;  // when tracking last began
     mono_t retry_at; // no request before this

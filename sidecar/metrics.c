@@ -24,6 +24,7 @@ metrics_t *metrics_new(size_t places) {
 void metrics_free(metrics_t *metrics) {
     if (!metrics) return;
     for (size_t i = 0; i < metrics->queue_count; i++) free(metrics->queues[i].name);
+    for (size_t i = 0; i < METRICS_WHY_COUNT; i++) free(metrics->why[i]);
     pthread_mutex_destroy(&metrics->mutex);
     free(metrics->queues);
     free(metrics);
@@ -62,6 +63,9 @@ metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name) {
     if (queue && queue->name && strcmp(queue->name, name) != 0) clear(queue);
     if (queue && !queue->name) {
         queue->name = mem_printf("%s", name);
+#define X(name, family, scale, key, help) metric_set(&queue->name, -1);
+        METRICS_SETTINGS(X) // none is in effect yet
+#undef X
         queue->served = true; // until metrics_serve says otherwise: nobody else may have the place
     }
     pthread_mutex_unlock(&metrics->mutex);
@@ -116,13 +120,32 @@ void metrics_refused(metrics_queue_t *queue, mono_t now) {
     metric_set(&queue->refused_ns, now.ns);
 }
 
+void metrics_say(metrics_t *metrics, metrics_why_t of, const char *reason) {
+    char *said = reason ? mem_str(reason) : NULL;
+    pthread_mutex_lock(&metrics->mutex);
+    char *before = metrics->why[of];
+    metrics->why[of] = said;
+    pthread_mutex_unlock(&metrics->mutex);
+    free(before);
+}
+
+void metrics_tell(metrics_t *metrics, metrics_why_t of, buffer_t *out) {
+    pthread_mutex_lock(&metrics->mutex);
+    buffer_printf(out, ": %s", metrics->why[of] ? metrics->why[of] : "the log says why");
+    pthread_mutex_unlock(&metrics->mutex);
+}
+
+bool metrics_is_refused(const metrics_queue_t *queue, mono_t now) {
+    return within(metric_get(&queue->refused_ns), now, REFUSED_S);
+}
+
 size_t metrics_refusing(metrics_t *metrics, mono_t now, char **first) {
     size_t count = 0;
     *first = NULL;
     pthread_mutex_lock(&metrics->mutex);
     for (size_t i = 0; i < metrics->queue_count; i++) {
         const metrics_queue_t *queue = &metrics->queues[i];
-        if (!queue->name || !queue->served || !within(metric_get(&queue->refused_ns), now, REFUSED_S)) continue;
+        if (!queue->name || !queue->served || !metrics_is_refused(queue, now)) continue;
         if (count++ == 0) *first = mem_str(queue->name);
     }
     pthread_mutex_unlock(&metrics->mutex);

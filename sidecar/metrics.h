@@ -29,7 +29,9 @@
     X(unserved, GAUGE, "queues_unserved", 1,                                                                                     \
       "own queues that the leader of the group does not serve, that another group owns, or that the preflight bars")             \
     X(reconnects, COUNTER, "reconnects_total", 1, "times that a connection was lost, or could not be opened again")              \
-    X(preflight_faults, GAUGE, "preflight_faults", 1, "faults found by the latest preflight")                                    \
+    X(preflight_faults, GAUGE, "preflight_faults", 1,                                                                            \
+      "faults of Redis, of rights or of keys that the preflight knows of; they are looked at again until they are mended")       \
+    X(deaf, GAUGE, "wakeups_refused", 1, "roles whose wake-ups Redis refuses: what is new is found by polls only")               \
     X(safety_polls, COUNTER, "safety_polls_total", 1, "looks at all delayed heads without being woken")                          \
     X(audit_rows, COUNTER, "audit_rows_total", 1, "rows written to the audit log")                                               \
     X(audit_lag_ms, GAUGE, "audit_lag_seconds", 1000,                                                                            \
@@ -173,6 +175,9 @@ typedef struct metrics_queue {
     bool served;                                 // stands in the configuration in effect; likewise
 } metrics_queue_t;
 
+// What /readyz tells the reason of, in the words of the log.
+typedef enum metrics_why { WHY_REDIS, WHY_AUDIT, METRICS_WHY_COUNT } metrics_why_t;
+
 typedef struct metrics {
 #define X(name, kind, family, scale, help) metric_t name;
     METRICS_INSTANCE(X)
@@ -182,7 +187,8 @@ typedef struct metrics {
     metric_t redis_ahead_ms; // Redis's clock less mono_t in ms, as the last count found it
     metrics_queue_t *queues; // owned; in the order in which they were first asked for
     size_t queue_count;      // places
-    pthread_mutex_t mutex;   // guards names and `served`
+    char *why[METRICS_WHY_COUNT]; // owned; NULL = nothing is wrong. Guarded by the mutex
+    pthread_mutex_t mutex;        // guards names and `served`, too
 } metrics_t;
 
 metrics_t *metrics_new(size_t places); // owned; for twice as many queues as one configuration has
@@ -213,8 +219,14 @@ int64_t metrics_age_ms(const metrics_t *metrics, int64_t since_ms, mono_t now);
 
 // A request that serves this queue was refused; it is tried again every 5 s.
 void metrics_refused(metrics_queue_t *queue, mono_t now);
+bool metrics_is_refused(const metrics_queue_t *queue, mono_t now); // that happened lately
 // How many queues that happened to lately, and the name of the first of them (owned; NULL = of none).
 size_t metrics_refusing(metrics_t *metrics, mono_t now, char **first);
+
+// Something is not well, and why; NULL: it is. Copied.
+void metrics_say(metrics_t *metrics, metrics_why_t of, const char *reason);
+// Appends ": " and the reason, if there is one; else that the log has it.
+void metrics_tell(metrics_t *metrics, metrics_why_t of, buffer_t *out);
 
 // Brings numbers up to date that grow with time alone: before they are told.
 void metrics_grow(metrics_t *metrics, mono_t now);

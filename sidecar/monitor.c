@@ -268,13 +268,6 @@ static void note_refused(ward_t *ward, fault_t *fault) {
     *fault = (fault_t){0};
 }
 
-static void tell_refused(ward_t *ward) {
-    char *reason = ward->refused;
-    ward->refused = NULL;
-    if (reason) ward_fault(ward, reason, mono_now());
-    free(reason);
-}
-
 // Judges one page. Where something must be done about it, what is under way is read first.
 static bool judge(monitor_t *m, size_t queue, const lease_t *lease, const sheet_t *sheet) {
     ward_t *ward = &m->wards[queue];
@@ -328,6 +321,7 @@ static bool plant(monitor_t *m, size_t queue, const lease_t *lease) {
     if (ward->met_sentinel || ward->reads_only || ward->look.entries == 0) return true;
     crash_at("plant_before");
     backup_plant(m->link.data, m->keys, queue, lease->token, &ward->look, &planted, &fenced, &fault);
+    note_refused(ward, &fault);
     if (!go_on(m, queue, &fault)) return false;
     crash_at("plant_answered");
     if (planted) metric_add(&ward->metrics->sentinels, 1);
@@ -335,22 +329,24 @@ static bool plant(monitor_t *m, size_t queue, const lease_t *lease) {
     return true;
 }
 
+// One that cannot be removed stays a stray, and the next pass tries again.
 static bool drop_stray_reports(monitor_t *m, size_t queue, const lease_t *lease) {
-    ward_report_t stray;
-    while (ward_stray_report(&m->wards[queue], &stray)) {
+    ward_t *ward = &m->wards[queue];
+    for (const ward_report_t *stray; (stray = ward_stray_report(ward));) {
         fault_t fault;
         bool removed;
         bool fenced;
-        report_remove(m->link.data, m->keys, queue, lease->token, (slice_t){stray.job, stray.job_len}, stray.sha1, &removed,
-                      &fenced, &fault);
-        free(stray.job);
+        outcome_t outcome = report_remove(m->link.data, m->keys, queue, lease->token, (slice_t){stray->job, stray->job_len},
+                                          stray->sha1, &removed, &fenced, &fault);
+        note_refused(ward, &fault);
         if (!go_on(m, queue, &fault)) return false;
         if (fenced) fence(m, queue, lease);
-        if (fenced || fault.outcome != OUTCOME_OK) return true;
+        if (fenced || outcome != OUTCOME_OK) return true;
+        ward_drop_report(ward, stray);
         if (!removed) continue;
-        ward_changed(&m->wards[queue], true, mono_now()); // our own write has made Redis forget to tell of the next report
-        log_warn(ROLE, m->wards[queue].config->name, "removed a report whose job is not in progress");
-        metric_add(&m->wards[queue].metrics->stray_reports, 1);
+        ward_changed(ward, true, mono_now()); // our own write has made Redis forget to tell of the next report
+        log_warn(ROLE, ward->config->name, "removed a report whose job is not in progress");
+        metric_add(&ward->metrics->stray_reports, 1);
     }
     return true;
 }
@@ -358,8 +354,9 @@ static bool drop_stray_reports(monitor_t *m, size_t queue, const lease_t *lease)
 static bool finish(monitor_t *m, size_t queue, const lease_t *lease) {
     if (!plant(m, queue, lease)) return false;
     ward_end(&m->wards[queue], mono_now());
-    tell_refused(&m->wards[queue]);
-    return drop_stray_reports(m, queue, lease);
+    if (!drop_stray_reports(m, queue, lease)) return false;
+    ward_tell(&m->wards[queue], mono_now());
+    return true;
 }
 
 static bool sweep(monitor_t *m, size_t queue, const lease_t *lease) {

@@ -38,9 +38,8 @@ typedef struct role {
     int wake_fd;             // wakeup_raise ends the wait at once
     int end_fd;              // raised as the last act of the thread
     _Atomic int64_t beat_ns; // CLOCK_BOOTTIME at the last end of a tick, for health; 0 = none has ended yet
-    _Atomic int64_t
-        good_ns; // CLOCK_BOOTTIME at the last end of a tick without trouble, or at the start; 0 = the last one had none
-    _Atomic int64_t due_ns; // when the tick under way must have ended, or the next one begun; 0 = it does not run
+    _Atomic int64_t good_ns; // the same of the last tick without trouble, or of the start; 0 = the last one had none
+    _Atomic int64_t due_ns;  // when the tick under way must have ended, or the next one begun; 0 = it does not run
 } role_t;
 
 // A tick that lasts longer than this hangs: longer than the longest wait for a reply, for a name server or for a slow disk.

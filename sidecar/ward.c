@@ -93,11 +93,16 @@ void ward_fault(ward_t *ward, const char *reason, mono_t now) {
     ward->hold = ward->next = mono_add(now, WARD_FAULT_HOLD_MS * NS_PER_MS);
 }
 
-// A look or a pass met no fault.
-static void well(ward_t *ward) {
-    if (!*ward->said || ward->refused) return;
-    log_info(ROLE, ward->config->name, "redis refuses the monitor no longer");
-    ward->said[0] = '\0';
+void ward_tell(ward_t *ward, mono_t now) {
+    char *reason = ward->refused;
+    ward->refused = NULL;
+    if (reason) {
+        ward_fault(ward, reason, now);
+    } else if (*ward->said) {
+        log_info(ROLE, ward->config->name, "redis refuses the monitor no longer");
+        ward->said[0] = '\0';
+    }
+    free(reason);
 }
 
 void ward_block(ward_t *ward, bool retries, const char *ready) {
@@ -157,6 +162,8 @@ bool ward_begin(ward_t *ward, const backup_look_t *look, mono_t now) {
     ward->ended = look->entries == 0;
     ward->jobs = 0;
     ward->block_count = 0;
+    free(ward->refused); // of a pass that was broken off
+    ward->refused = NULL;
     ward->since = INT64_MAX;
     ward->nearest = INT64_MAX;
     ward->cursor = 0;
@@ -166,7 +173,7 @@ bool ward_begin(ward_t *ward, const backup_look_t *look, mono_t now) {
         ward->passes++;
         ward->hushed = 0;
         quieten(ward);
-        well(ward);
+        ward_tell(ward, now);
         return false;
     }
     if (idle) ward->ended = true; // only stamps are left
@@ -371,7 +378,6 @@ void ward_end(ward_t *ward, mono_t now) {
     ward->seen[0] = older;
     ward->phase = WARD_WAIT;
     ward->quiet = false;
-    well(ward);
     if (!ward->met_sentinel && !ward->reads_only) ward->look.sentinel_len = 0; // it is gone: the next one that is met is it
     metric_add(&ward->metrics->passes, 1);
     metric_set(&ward->metrics->in_progress, ward->jobs);
@@ -393,14 +399,15 @@ void ward_end(ward_t *ward, mono_t now) {
     ward->next = mono_add(now, in);
 }
 
-bool ward_stray_report(ward_t *ward, ward_report_t *out) {
-    for (size_t i = 0; i < ward->report_count; i++) {
-        ward_report_t *report = &ward->report_list[i];
-        if (!report->job || report->missed < REPORT_MISSED_PASSES) continue;
-        *out = *report;
-        report->job = NULL; // the rest of it goes with the next scan
-        ward->report_bytes -= report->job_len;
-        return true;
-    }
-    return false;
+const ward_report_t *ward_stray_report(const ward_t *ward) {
+    for (size_t i = 0; i < ward->report_count; i++)
+        if (ward->report_list[i].job && ward->report_list[i].missed >= REPORT_MISSED_PASSES) return &ward->report_list[i];
+    return NULL;
+}
+
+void ward_drop_report(ward_t *ward, const ward_report_t *report) {
+    ward_report_t *at = &ward->report_list[report - ward->report_list];
+    free(at->job);
+    at->job = NULL; // the rest of it goes with the next scan
+    ward->report_bytes -= at->job_len;
 }

@@ -102,6 +102,8 @@ void ward_changed(ward_t *ward, bool report, mono_t now);
 void ward_safety(ward_t *ward, mono_t now);
 // Redis refuses something for good: said once for each reason, until a pass meets no fault. The queue is left alone for a while.
 void ward_fault(ward_t *ward, const char *reason, mono_t now);
+// At the end of a look or a pass: what was refused meanwhile is such a fault; where nothing was, that is said once, too.
+void ward_tell(ward_t *ward, mono_t now);
 
 bool ward_wants(const ward_t *ward, mono_t now); // the next step of a pass, or a new one
 mono_t ward_next(const ward_t *ward);
@@ -135,7 +137,8 @@ bool ward_met_all(ward_t *ward);
 bool ward_keeps(void *ward, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp);
 // The pass is over.
 void ward_end(ward_t *ward, mono_t now);
-// Takes out a report whose job two complete passes did not meet; its job is owned by the caller. False: there is none.
-bool ward_stray_report(ward_t *ward, ward_report_t *out);
+// A report whose job two complete passes did not meet, until it is dropped; borrowed. NULL = there is none.
+const ward_report_t *ward_stray_report(const ward_t *ward);
+void ward_drop_report(ward_t *ward, const ward_report_t *report);
 
 #endif

@@ -62,6 +62,16 @@ static bool directory_fits(const char *path, const char *dir, buffer_t *why) {
     return false;
 }
 
+// To the sidecar itself.
+static bool say_closed(buffer_t *why, const char *path) {
+    buffer_printf(
+        why,
+        "audit log %s: permission denied: let user %lu into every directory above it, and write to the last one, or set "
+        "audit.path",
+        path, (unsigned long)geteuid());
+    return false;
+}
+
 bool audit_file_fits(const char *path, audit_mode_t mode, buffer_t *why) {
     bool reads = mode == AUDIT_READ || mode == AUDIT_PEER;
     struct stat at;
@@ -71,7 +81,8 @@ bool audit_file_fits(const char *path, audit_mode_t mode, buffer_t *why) {
         if (!S_ISREG(at.st_mode)) fits = say(why, path, "is no regular file: name a file");
         if (fits && reads && at.st_size == 0) fits = say(why, path, "is empty: no sidecar has written to it yet");
     } else if (errno == EACCES) {
-        fits = say(why, path, "permission denied: run as the user of the sidecar, or as root");
+        fits = mode == AUDIT_WRITE ? say_closed(why, path)
+                                   : say(why, path, "permission denied: run as the user of the sidecar, or as root");
     } else if (reads) {
         fits = say(why, path, "there is no such file: no sidecar has written to it yet, or name it by --db or -c");
     }

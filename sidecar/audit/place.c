@@ -19,18 +19,20 @@ char *audit_immutable_uri(const char *path) {
     return uri.data;
 }
 
-// What the file itself says, without what lies beside it. False: that cannot be told, such as while others merge that into it.
-static bool read_file(const audit_t *audit, bool *ours, int64_t *commits) {
+// What a file says: its own pages alone, or with what lies beside it. Returns SQLITE_ROW, or why it says nothing.
+static int read_file(const audit_t *audit, bool alone, bool *ours, int64_t *commits) {
     sqlite3 *db = NULL;
     sqlite3_stmt *of = NULL;
     char *uri = audit_immutable_uri(audit->path);
-    bool read = sqlite3_open_v2(uri, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL) == SQLITE_OK &&
-                sqlite3_prepare_v2(db,
-                                   "SELECT value, coalesce((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'commits'), 0) "
-                                   "FROM facts WHERE name = 'instance'",
-                                   -1, &of, NULL) == SQLITE_OK &&
-                sqlite3_step(of) == SQLITE_ROW;
-    if (read) {
+    int flags = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | (alone ? SQLITE_OPEN_URI : 0);
+    int code = sqlite3_open_v2(alone ? uri : audit->path, &db, flags, NULL);
+    if (code == SQLITE_OK)
+        code = sqlite3_prepare_v2(db,
+                                  "SELECT value, coalesce((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'commits'), 0) "
+                                  "FROM facts WHERE name = 'instance'",
+                                  -1, &of, NULL);
+    if (code == SQLITE_OK) code = sqlite3_step(of);
+    if (code == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(of, 0);
         *ours = strcmp(name, audit->instance) == 0 || (audit->former && strcmp(name, audit->former) == 0);
         *commits = sqlite3_column_int64(of, 1);
@@ -38,7 +40,7 @@ static bool read_file(const audit_t *audit, bool *ours, int64_t *commits) {
     sqlite3_finalize(of);
     sqlite3_close(db); // which leaves the locks of the other connection alone, unlike a close(2) of ours
     free(uri);
-    return read;
+    return code;
 }
 
 static bool is_same(const struct stat *a, const struct stat *b) {
@@ -46,11 +48,37 @@ static bool is_same(const struct stat *a, const struct stat *b) {
            a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
+// Every database begins so at any time (https://www.sqlite.org/fileformat.html#magic_header_string).
+static bool begins_well(const audit_t *audit) {
+    static const char magic[] = "SQLite format 3";
+    sqlite3_file *file = NULL;
+    char head[sizeof magic];
+    if (sqlite3_file_control(audit->db, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK || !file || !file->pMethods)
+        return true;
+    int code = file->pMethods->xRead(file, head, sizeof head, 0); // by its own descriptor: see sqlite3_close above
+    if (code == SQLITE_IOERR_SHORT_READ) return false;
+    return code != SQLITE_OK || memcmp(head, magic, sizeof head) == 0; // what the disk refuses is told by whoever needs it
+}
+
+// The file alone says nothing of ours. It may be so for a moment while others merge into it, and until that is done again if they
+// were killed meanwhile: then what lies beside it makes it whole.
+static bool is_spoilt(audit_t *audit, const struct stat *now) {
+    bool ours, still = is_same(now, &audit->odd);
+    int64_t commits;
+    if (!begins_well(audit)) return true;
+    audit->odd = *now;
+    if (!still) return false;
+    int code = read_file(audit, false, &ours, &commits) & 0xff;
+    return code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_ERROR ||
+           code == SQLITE_DONE; // no such table, no row
+}
+
 // Only a merge of what lies beside the file changes it, and a merge never takes the number of commits back.
 static bool is_written_over(audit_t *audit, const struct stat *now) {
     bool ours;
     int64_t commits;
-    if (is_same(now, &audit->seen) || !read_file(audit, &ours, &commits)) return false;
+    if (is_same(now, &audit->seen)) return false;
+    if (read_file(audit, true, &ours, &commits) != SQLITE_ROW) return is_spoilt(audit, now);
     if (!ours || commits < audit->merged) return true;
     audit->seen = *now;
     audit->merged = commits;

@@ -46,6 +46,7 @@ struct audit {
     char *former;                              // the instance that it was until it was named anew, owned; NULL = it was not
     struct stat seen;                          // of the file, when it was last looked into
     int64_t merged;                            // the number of commits that was in it then
+    struct stat odd;                           // of the file, when it was last looked into and said nothing
     audit_lock_t *lock;                        // borrowed; NULL when opened for reading
     audit_lock_t *own_lock;                    // the same, where it is owned; else NULL
     audit_loss_t loss;                         // borrowed from the lock; instance NULL = none

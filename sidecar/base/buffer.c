@@ -43,6 +43,14 @@ static void reserve(buffer_t *buffer, size_t more) {
     buffer->cap = cap;
 }
 
+void *mem_grown(void *array, size_t count, size_t size) {
+    if (count & (count - 1)) return array; // only powers of two, and 0, are full
+    void *larger = mem_array(count ? 2 * count : 1, size);
+    if (count) memcpy(larger, array, count * size);
+    free(array);
+    return larger;
+}
+
 void buffer_add(buffer_t *buffer, const void *bytes, size_t len) {
     reserve(buffer, len);
     if (len) memcpy(buffer->data + buffer->len, bytes, len);

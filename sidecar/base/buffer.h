@@ -23,6 +23,8 @@ const char *buffer_text(const buffer_t *buffer); // never NULL; borrowed until t
 // malloc and friends that end the process when memory is out. Results are owned.
 void *mem_alloc(size_t size);               // zeroed
 void *mem_array(size_t count, size_t size); // zeroed
+// An array of `count` items that has room for one more behind them, zeroed. Takes `array`, which is NULL or of this function.
+void *mem_grown(void *array, size_t count, size_t size);
 char *mem_str(const char *text);
 char *mem_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

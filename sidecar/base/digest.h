@@ -1,5 +1,5 @@
-// SHA-256, and MD5 for names that others make by it, by OpenSSL's libcrypto. The only file that includes its headers is digest.c.
-// Any thread may call; where libcrypto refuses to work the process ends, with its reason on stderr.
+// SHA-256, and MD5 for names that others make by it, by Nettle: for 100 bytes twice as fast as OpenSSL, which would also add 1.6
+// to 3.4 MiB of memory to the process. The only file that includes its headers is digest.c. Any thread may call; nothing fails.
 #ifndef QS_BASE_DIGEST_H
 #define QS_BASE_DIGEST_H
 
@@ -28,9 +28,8 @@ digest_t digest_of_parts(const digest_part_t *parts, size_t count);
 void digest_hex(const digest_t *digest, char hex[DIGEST_HEX_SIZE]); // lower case, NUL-ended
 bool digest_parse(slice_t hex, digest_t *out);                      // false, and all zeros, unless it is 64 of these digits
 
-// MD5 in base64, NUL-ended. No promise of anything: only for names that another system makes so. False where this libcrypto has
-// no MD5, as in FIPS mode.
+// MD5 in base64, NUL-ended. No promise of anything: only for names that another system makes so.
 enum { DIGEST_MD5_BASE64_SIZE = 25 };
-bool digest_md5_base64(const void *bytes, size_t len, char base64[DIGEST_MD5_BASE64_SIZE]);
+void digest_md5_base64(const void *bytes, size_t len, char base64[DIGEST_MD5_BASE64_SIZE]);
 
 #endif

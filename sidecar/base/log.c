@@ -3,7 +3,9 @@
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,12 +23,21 @@ enum {
     CROWD_TEXT = 128,
 };
 
+// What is to be said of repeats that were left out, if no further one comes.
+typedef struct rest {
+    log_level_t level;
+    mono_t last;                               // when one was left out
+    char *role, *queue, *msg, *reason, *token; // owned
+} rest_t;
+
 // One message that was written lately. A slot is taken over by another message with the same hash: then one line too many is
 // written, never one too few.
 typedef struct repeat {
     uint64_t hash;
     mono_t written;
     int64_t left_out;
+    bool crowded; // it was one of many that were told in one line
+    rest_t *rest; // owned; NULL = there is nothing to say
 } repeat_t;
 
 // One message that several queues say. When there are more messages than places the oldest one gives way: then lines too many
@@ -46,6 +57,8 @@ static struct {
     int json;
     pthread_mutex_t mutex;
     repeat_t repeats[REPEAT_SLOTS]; // guarded by mutex
+    size_t resting;                 // how many of them have a rest; likewise
+    mono_t rest_at;                 // when to look for one that is due; likewise
     crowd_t crowds[CROWDS];         // likewise
     int64_t dropped;                // lines that found no room since the last one that was written; likewise
 } state = {.level = LOG_INFO, .json = 1, .mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -73,25 +86,6 @@ static repeat_t *repeat_slot(uint64_t hash) {
         if (slot->written.ns < oldest->written.ns) oldest = slot;
     }
     return oldest;
-}
-
-// Returns -1 when the line is to be left out, else how many were since it was last written.
-static int64_t repeat_check(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields) {
-    if (level > LOG_WARN) return 0;
-    uint64_t hash = hash_text(UINT64_C(14695981039346656037), LEVEL_NAMES[level]);
-    hash = hash_text(hash_text(hash_text(hash, role), queue), msg);
-    for (; fields->key; fields++)
-        if (fields->type == LOG_FIELD_STR && strcmp(fields->key, "reason") == 0) hash = hash_text(hash, fields->str);
-    mono_t now = mono_now();
-    repeat_t *slot = repeat_slot(hash);
-    bool same = slot->hash == hash && slot->written.ns != 0;
-    if (same && mono_diff(now, slot->written) < REPEAT_WINDOW_S * NS_PER_S) {
-        slot->left_out++;
-        return -1;
-    }
-    int64_t left_out = same ? slot->left_out : 0;
-    *slot = (repeat_t){.hash = hash, .written = now};
-    return left_out;
 }
 
 static void add_json_string(buffer_t *line, const char *text) {
@@ -194,11 +188,91 @@ static crowd_t *crowd_of(log_level_t level, const char *role, const char *msg, m
 
 // Whether this line may be written, or else is one of many that are told in one.
 static bool crowd_check(log_level_t level, const char *role, const char *queue, const char *msg, mono_t now) {
-    if (level > LOG_WARN || !queue) return true;
+    if (!queue) return true;
     crowd_t *crowd = crowd_of(level, role, msg, now);
     if (++crowd->lines <= CROWD_LINES) return true;
     if (crowd->lines <= CROWD_LINES + CROWD_NAMES) buffer_printf(&crowd->names, "%s%s", crowd->names.len ? ", " : "", queue);
     return false;
+}
+
+static const char *text_field(const log_field_t *fields, const char *key) {
+    for (; fields->key; fields++)
+        if (fields->type == LOG_FIELD_STR && strcmp(fields->key, key) == 0) return fields->str;
+    return NULL;
+}
+
+static char *copy(const char *text) { return text ? mem_str(text) : NULL; }
+
+static rest_t *new_rest(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields) {
+    rest_t *rest = mem_alloc(sizeof *rest);
+    *rest = (rest_t){.level = level,
+                     .role = copy(role),
+                     .queue = copy(queue),
+                     .msg = copy(msg),
+                     .reason = copy(text_field(fields, "reason")),
+                     .token = copy(text_field(fields, "token"))};
+    state.resting++;
+    return rest;
+}
+
+static void drop_rest(repeat_t *slot) {
+    rest_t *rest = slot->rest;
+    if (!rest) return;
+    free(rest->role), free(rest->queue), free(rest->msg), free(rest->reason), free(rest->token);
+    free(rest);
+    slot->rest = NULL;
+    slot->left_out = 0;
+    state.resting--;
+}
+
+// How often it was said again since it was written. The slot is as if that were said now.
+static void end_rest(repeat_t *slot, mono_t now) {
+    const rest_t *rest = slot->rest;
+    const log_field_t fields[] = {F_STR("reason", rest->reason), F_STR("token", rest->token), {.key = 0}};
+    if (crowd_check(rest->level, rest->role, rest->queue, rest->msg, now))
+        write_line(rest->level, rest->role, rest->queue, rest->msg, fields, slot->left_out);
+    drop_rest(slot);
+    slot->written = now;
+}
+
+// A storm that is over tells how large it was. One that goes on does so with its next line.
+static void end_rests(mono_t now) {
+    if (state.resting == 0 || !mono_reached(state.rest_at, now)) return;
+    state.rest_at = mono_add(now, NS_PER_S);
+    for (size_t i = 0; state.resting > 0 && i < REPEAT_SLOTS; i++) {
+        repeat_t *slot = &state.repeats[i];
+        if (slot->rest && mono_diff(now, slot->rest->last) >= REPEAT_WINDOW_S * NS_PER_S) end_rest(slot, now);
+    }
+}
+
+// The slot of this line, or NULL when it is to be left out. *left_out: how many were since it was last written.
+static repeat_t *repeat_check(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields,
+                              mono_t now, int64_t *left_out) {
+    uint64_t hash = hash_text(UINT64_C(14695981039346656037), LEVEL_NAMES[level]);
+    hash = hash_text(hash_text(hash_text(hash, role), queue), msg);
+    hash = hash_text(hash_text(hash, text_field(fields, "reason")), text_field(fields, "token"));
+    repeat_t *slot = repeat_slot(hash);
+    bool same = slot->hash == hash && slot->written.ns != 0;
+    if (same && mono_diff(now, slot->written) < REPEAT_WINDOW_S * NS_PER_S) {
+        if (!slot->rest && !slot->crowded) slot->rest = new_rest(level, role, queue, msg, fields);
+        if (slot->rest) slot->rest->last = now;
+        slot->left_out++;
+        return NULL;
+    }
+    if (!same && slot->rest) end_rest(slot, now); // it gives way to another message
+    *left_out = same ? slot->left_out : 0;
+    drop_rest(slot);
+    *slot = (repeat_t){.hash = hash, .written = now};
+    return slot;
+}
+
+static void write_seldom(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields,
+                         mono_t now) {
+    int64_t left_out;
+    repeat_t *slot = repeat_check(level, role, queue, msg, fields, now, &left_out);
+    if (!slot) return;
+    slot->crowded = !crowd_check(level, role, queue, msg, now);
+    if (!slot->crowded) write_line(level, role, queue, msg, fields, left_out);
 }
 
 void log_write(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields) {
@@ -206,13 +280,18 @@ void log_write(log_level_t level, const char *role, const char *queue, const cha
     pthread_mutex_lock(&state.mutex);
     mono_t now = mono_now();
     end_crowds(now);
-    int64_t left_out = repeat_check(level, role, queue, msg, fields);
-    if (left_out >= 0 && crowd_check(level, role, queue, msg, now)) write_line(level, role, queue, msg, fields, left_out);
+    end_rests(now);
+    if (level > LOG_WARN)
+        write_line(level, role, queue, msg, fields, 0);
+    else
+        write_seldom(level, role, queue, msg, fields, now);
     pthread_mutex_unlock(&state.mutex);
 }
 
 void log_rest(void) {
     pthread_mutex_lock(&state.mutex);
-    end_crowds(mono_now());
+    mono_t now = mono_now();
+    end_crowds(now);
+    end_rests(now);
     pthread_mutex_unlock(&state.mutex);
 }

@@ -1,9 +1,10 @@
 // The log: one JSON object a line on stderr, or text on a terminal. Never payloads. Thread-safe; one write(2) a line.
 //
-// Repeats (same level, role, queue, message and field `reason`) of a warning or error are written at most once in 10 s; the next
-// one written carries `repeated`, how many were left out. Where many queues say the same (level, role, message) the first 20
-// lines in 10 s are written, and then one that carries `more`, how many were left out, and `queues`, some of their names. A line
-// that finds no room (nobody reads stderr) is dropped rather than waited for; the next one written carries `lines_lost`.
+// Repeats (same level, role, queue, message and fields `reason` and `token`: each term ends once) of a warning or error are
+// written at most once in 10 s; the next one written carries `repeated`, how many were left out, and where no further one comes
+// for 10 s that is said without it. Where many queues say the same (level, role, message) the first 20 lines in 10 s are written,
+// and then one that carries `more`, how many were left out, and `queues`, some of their names. A line that finds no room (nobody
+// reads stderr) is dropped rather than waited for; the next one written carries `lines_lost`.
 #ifndef QS_BASE_LOG_H
 #define QS_BASE_LOG_H
 
@@ -31,7 +32,7 @@ void log_set_level(log_level_t level); // at any time
 // `queue` may be NULL. `msg` should be a constant text: facts that vary go into fields.
 void log_write(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields);
 
-// Writes what is due of that last kind, for when nothing else is said. Cheap; called once in a while.
+// Writes what is due of what was left out, for when nothing else is said. Cheap; called once in a while.
 void log_rest(void);
 
 // log_error("leader", NULL, "lost the lock", F_STR("lock", name));

@@ -41,9 +41,11 @@ slice_t audit_number_text(int64_t number, char text[NUMBER_SIZE]) {
     return (slice_t){text, used};
 }
 
-static int misuse(const char *what, const char *word, const char *nearest) {
+// `list`: the words that may stand there, separated by spaces; NULL = there is no list.
+static int misuse(const char *what, const char *word, const char *nearest, const char *list) {
     fprintf(stderr, "queue-sidecar audit: %s `%s`", what, word);
     if (nearest) fprintf(stderr, ": did you mean `%s`?", nearest);
+    if (list) fprintf(stderr, "\nIt is one of: %s.", list);
     fputs("\nSee `queue-sidecar help audit`.\n", stderr);
     return CLI_USAGE;
 }
@@ -71,7 +73,7 @@ static bool is_known(const char *what, const char *word, const char *list) {
     const char *words[LIST_MOST];
     if (stands_in(list, word)) return true;
     size_t count = split(list, text, words);
-    misuse(what, word, suggest_nearest(word, words, count));
+    misuse(what, word, suggest_nearest(word, words, count), list);
     return false;
 }
 
@@ -79,7 +81,7 @@ bool audit_is_reason(const char *word) { return stands_in(AUDIT_FAILURE_REASONS,
 
 static bool read_time(const audit_ask_t *ask, const char *word, int64_t *out) {
     if (!word || when_parse(word, ask->utc, when_now(), out)) return true;
-    misuse("no time (like 2h, 2026-11-21, 2026-11-21T02:00 or 2026-11-21T02:00:00Z) is", word, NULL);
+    misuse("no time (like 2h, 2026-11-21, 2026-11-21T02:00 or 2026-11-21T02:00:00Z) is", word, NULL, NULL);
     return false;
 }
 
@@ -91,7 +93,7 @@ static bool read_limit(audit_ask_t *ask, const char *word) {
     ask->limit_given = true;
     ask->filter.limit = limit;
     if (*word >= '0' && *word <= '9' && !*end && !errno && limit < INT64_MAX) return true;
-    misuse("no number of rows (0 = all) is", word, NULL);
+    misuse("no number of rows (0 = all) is", word, NULL, NULL);
     return false;
 }
 
@@ -112,7 +114,7 @@ static int read_given(audit_ask_t *ask, const audit_command_t *command) {
     audit_filter_t *filter = &ask->filter;
     ask->filtered = filter->queue || filter->reason || filter->grep || ask->given.since || ask->given.until;
     if (ask->given.config && ask->given.db && !command->needs_config)
-        return misuse("-c and --db exclude each other: leave out", "-c", NULL);
+        return misuse("-c and --db exclude each other: leave out", "-c", NULL, NULL);
     if (!read_format(ask, command, ask->given.format)) return CLI_USAGE;
     if (filter->kind && !is_known("unknown kind of events", filter->kind, AUDIT_KINDS)) return CLI_USAGE;
     if (filter->reason && !is_known("unknown reason", filter->reason, AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS))
@@ -121,8 +123,8 @@ static int read_given(audit_ask_t *ask, const audit_command_t *command) {
         !read_limit(ask, ask->given.limit))
         return CLI_USAGE;
     if (filter->since_ms && filter->until_ms && filter->since_ms >= filter->until_ms)
-        return misuse("--since must be before --until, but is not:", ask->given.since, NULL);
-    if (filter->grep && !*filter->grep) return misuse("--grep wants a text to look for, but got", filter->grep, NULL);
+        return misuse("--since must be before --until, but is not:", ask->given.since, NULL, NULL);
+    if (filter->grep && !*filter->grep) return misuse("--grep wants a text to look for, but got", filter->grep, NULL, NULL);
     if (ask->words.count >= command->least) return CLI_OK;
     fprintf(stderr, "queue-sidecar audit: %s\nSee `queue-sidecar help audit %s`.\n", command->missing, command->about.name);
     return CLI_USAGE;
@@ -162,7 +164,7 @@ static const audit_command_t *find_command(const char *word) {
     const cli_command_t *part = cli_part(&cli_audit_command, word);
     if (part) return (const audit_command_t *)part;
     for (size_t i = 0; i < COUNT(parts); i++) names[i] = parts[i] ? parts[i]->name : NULL;
-    misuse("unknown subcommand", word, suggest_nearest(word, names, COUNT(parts)));
+    misuse("unknown subcommand", word, suggest_nearest(word, names, COUNT(parts)), NULL);
     return NULL;
 }
 

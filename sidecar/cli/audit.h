@@ -56,17 +56,17 @@ extern const audit_command_t audit_backup_command;
 // Rows of options that several have.
 #define AUDIT_WORDS(argument_, help_, values_)                                                                                   \
     { .argument = (argument_), .at = offsetof(audit_ask_t, words), .help = (help_), .values = (values_) }
-#define AUDIT_OPTIONS_LOG                                                                                                        \
+#define AUDIT_OPTIONS_CONFIG(config_, db_)                                                                                       \
     {.letter = 'c',                                                                                                              \
      .name = "config",                                                                                                           \
      .argument = "FILE",                                                                                                         \
      .at = offsetof(audit_ask_t, given.config),                                                                                  \
      .values = CLI_FILES,                                                                                                        \
-     .help = "whose audit.path is asked; otherwise QUEUE_SIDECAR_CONFIG, otherwise the usual place"},                            \
+     .help = config_ "; otherwise QUEUE_SIDECAR_CONFIG, otherwise the usual place"},                                             \
     {                                                                                                                            \
-        .name = "db", .argument = "PATH", .at = offsetof(audit_ask_t, given.db), .values = CLI_FILES,                            \
-        .help = "the audit log itself; no config is read"                                                                        \
+        .name = "db", .argument = "PATH", .at = offsetof(audit_ask_t, given.db), .values = CLI_FILES, .help = (db_)              \
     }
+#define AUDIT_OPTIONS_LOG AUDIT_OPTIONS_CONFIG("whose audit.path is asked", "the audit log itself; no config is read")
 #define AUDIT_OPTION_QUEUE                                                                                                       \
     {                                                                                                                            \
         .letter = 'q', .name = "queue", .argument = "NAME", .at = offsetof(audit_ask_t, filter.queue), .values = CLI_QUEUES,     \
@@ -110,11 +110,13 @@ extern const audit_command_t audit_backup_command;
     {                                                                                                                            \
         .name = "all-kinds", .at = offsetof(audit_ask_t, filter.all_kinds), .help = "events of all kinds"                        \
     }
-#define AUDIT_OPTION_FORMAT                                                                                                      \
+#define AUDIT_OPTION_OUTPUT(values_, help_)                                                                                      \
     {                                                                                                                            \
-        .letter = 'o', .name = "output", .argument = "FORMAT", .at = offsetof(audit_ask_t, given.format),                        \
-        .values = "table json jsonl csv", .help = "table, json (one array or object), jsonl (an object a line), csv (RFC 4180)"  \
+        .letter = 'o', .name = "output", .argument = "FORMAT", .at = offsetof(audit_ask_t, given.format), .values = (values_),   \
+        .help = (help_)                                                                                                          \
     }
+#define AUDIT_OPTION_FORMAT                                                                                                      \
+    AUDIT_OPTION_OUTPUT("table json jsonl csv", "table, json (one array or object), jsonl (an object a line), csv (RFC 4180)")
 #define AUDIT_OPTION_LIMIT(help_)                                                                                                \
     { .letter = 'n', .name = "limit", .argument = "N", .at = offsetof(audit_ask_t, given.limit), .help = (help_) }
 #define AUDIT_OPTION_FORCE                                                                                                       \

@@ -33,9 +33,8 @@ static int run_backup(audit_ask_t *ask) {
         fputs("queue-sidecar audit: a backup goes into a file: name one (`export` writes to standard output)\n", stderr);
         return CLI_USAGE;
     }
-    if (!has_no_remains(ask->words.all[0], &why)) return audit_complain(&why);
     if (!newfile_begin(&file, ask->words.all[0], ask->path, ask->force, &why)) return audit_complain(&why);
-    bool done = audit_backup(ask->audit, file.part, show, &progress, &why);
+    bool done = has_no_remains(ask->words.all[0], &why) && audit_backup(ask->audit, file.part, show, &progress, &why);
     progress_end(&progress);
     if (!done) newfile_abandon(&file);
     crash_at("backup_before_rename");

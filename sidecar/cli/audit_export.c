@@ -107,12 +107,7 @@ static const cli_option_t options[] = {
     AUDIT_OPTIONS_FILTERS,
     AUDIT_OPTION_UTC,
     AUDIT_OPTIONS_KIND,
-    {.letter = 'o',
-     .name = "output",
-     .argument = "FORMAT",
-     .at = offsetof(audit_ask_t, given.format),
-     .values = "jsonl csv",
-     .help = "jsonl (an object a line; if not told) or csv (RFC 4180)"},
+    AUDIT_OPTION_OUTPUT("jsonl csv", "jsonl (an object a line; if not told) or csv (RFC 4180)"),
     AUDIT_OPTION_FORCE,
 };
 

@@ -19,6 +19,7 @@
 enum {
     LINES_PER_LOOK = 256, // of the progress
     PATIENCE_MS = 30000,  // with a sidecar that writes all the time
+    NAMED_MOST = 100,     // of what is left out of one file: a wrong file has nothing else
 };
 
 typedef struct job {
@@ -29,12 +30,14 @@ typedef struct job {
     int64_t records;  // of an export, since its beginning or an end
     int64_t missing;  // that its ends tell of and that did not come
     bool ended;       // nothing came since an end
+    int64_t named;    // of what was left out
     progress_t progress;
 } job_t;
 
 // "FILE: line 17: refused: REASON"; control bytes of a reason were escaped by those who made it.
 static void tell_refused(void *self, int64_t from, int64_t to, const char *reason) {
     job_t *job = self;
+    if (job->named++ >= NAMED_MOST) return;
     progress_end(&job->progress);
     fprintf(stderr, "queue-sidecar: %s: %s %" PRId64, job->name, job->is_log ? "row" : "line", from);
     if (to > from) fprintf(stderr, " to %" PRId64, to);
@@ -197,6 +200,8 @@ static int import_one(audit_t *audit, const char *log, const char *name) {
     bool done = import_file(&job, &why);
     const import_counts_t *counts = import_counted(job.import);
     progress_end(&job.progress);
+    if (job.named > NAMED_MOST)
+        fprintf(stderr, "queue-sidecar: %s: these are the first %d; what else was left out is only counted\n", name, NAMED_MOST);
     print_counts(name, counts);
     int status = done && counts->refused == 0 ? CLI_OK : CLI_FAILED;
     if (!done) audit_complain(&why);
@@ -239,7 +244,8 @@ const audit_command_t audit_import_command = {
          CLI_OPTIONS(options),
          .text =
              "A log that is not there is made. Events are known by their ids, so it may be run again, and interrupted; a sidecar "
-             "may go on writing beside it. What is no event is named with its line (of a log: its seq) and left out. Where "
+             "may go on writing beside it. What is no event is left out, and the first 100 of a file named with their lines (of "
+             "a log: seqs). Where "
              "another instance's log is complete for a gap of this one, the gap is marked as filled: `audit list --kind gap` "
              "shows both. Run it as the user of the sidecar.",
          .exits = "0 ok\n1 failed, or something was left out or is missing\n2 wrong usage\n78 bad config\n"},

@@ -161,17 +161,7 @@ static int discard(audit_ask_t *ask) { return act(ask, true); }
 #define AT(field) offsetof(audit_ask_t, field)
 #define OPTIONS_ANSWER                                                                                                           \
     AUDIT_WORDS("REF", "what `audit list` shows, or the beginning of it", NULL),                                                 \
-        {.letter = 'c',                                                                                                          \
-         .name = "config",                                                                                                       \
-         .argument = "FILE",                                                                                                     \
-         .at = AT(given.config),                                                                                                 \
-         .values = CLI_FILES,                                                                                                    \
-         .help = "Redis, queues and the log; otherwise QUEUE_SIDECAR_CONFIG, otherwise the usual place"},                        \
-        {.name = "db",                                                                                                           \
-         .argument = "PATH",                                                                                                     \
-         .at = AT(given.db),                                                                                                     \
-         .values = CLI_FILES,                                                                                                    \
-         .help = "another log than that of the config"},                                                                         \
+        AUDIT_OPTIONS_CONFIG("Redis, queues and the log", "another log than that of the config"),                                \
         {.name = "because",                                                                                                      \
          .argument = "TEXT",                                                                                                     \
          .at = AT(answer.because),                                                                                               \
@@ -188,10 +178,9 @@ static int discard(audit_ask_t *ask) { return act(ask, true); }
          .name = "yes",                                                                                                          \
          .at = AT(answer.yes),                                                                                                   \
          .help = "does not ask; needed for --where where nobody can be asked"},                                                  \
-        AUDIT_OPTION_LIMIT("at most so many, the oldest first"), {                                                               \
-        .letter = 'o', .name = "output", .argument = "FORMAT", .at = AT(given.format), .values = "table json jsonl",             \
-        .help = "table, json (one object at the end), jsonl (one for each failure that is tried)"                                \
-    }
+        AUDIT_OPTION_LIMIT("at most so many, the oldest first"),                                                                 \
+        AUDIT_OPTION_OUTPUT("table json jsonl",                                                                                  \
+                            "table, json (one object at the end), jsonl (one for each failure that is tried)")
 #define OPTIONS_WHERE                                                                                                            \
     {.name = "where",                                                                                                            \
      .at = AT(answer.where),                                                                                                     \

@@ -17,22 +17,14 @@ typedef struct found {
 
 static void add(plan_t *plan, int64_t seq, int64_t at) {
     if (at > plan->newest) plan->newest = at;
-    if ((plan->count & (plan->count - 1)) == 0) { // only powers of two, and 0, are full
-        int64_t *larger = mem_array(plan->count ? 2 * plan->count : 1, sizeof *larger);
-        if (plan->count) memcpy(larger, plan->seqs, plan->count * sizeof *larger);
-        free(plan->seqs);
-        plan->seqs = larger;
-    }
+    plan->seqs = mem_grown(plan->seqs, plan->count, sizeof *plan->seqs);
     plan->seqs[plan->count++] = seq;
 }
 
 static plan_queue_t *queue_of(plan_t *plan, slice_t name) {
     for (size_t i = 0; i < plan->queue_count; i++)
         if (slice_is(name, plan->queues[i].name)) return &plan->queues[i];
-    plan_queue_t *larger = mem_array(plan->queue_count + 1, sizeof *larger);
-    if (plan->queue_count) memcpy(larger, plan->queues, plan->queue_count * sizeof *larger);
-    free(plan->queues);
-    plan->queues = larger;
+    plan->queues = mem_grown(plan->queues, plan->queue_count, sizeof *plan->queues);
     plan_queue_t *queue = &plan->queues[plan->queue_count++];
     *queue = (plan_queue_t){.name = mem_printf("%.*s", (int)name.len, name.data)};
     return queue;

@@ -156,7 +156,7 @@ static void print_summary(const tally_t *tally, const char *stopped) {
     for (int i = FATE_WOULD + 1; (wish->bulk || tally->total > 1) && i < FATE_COUNT; i++) {
         if (!tally->of[i]) continue;
         audit_number_text(tally->of[i], number);
-        printf("%s of them: %s%s\n", number, fates[i].text, i == FATE_ANSWERED ? " (--again does it once more)" : "");
+        printf("besides, %s: %s%s\n", number, fates[i].text, i == FATE_ANSWERED ? " (--again does it once more)" : "");
     }
     if (!stopped) return;
     audit_number_text(tally->total - tried(tally), number);

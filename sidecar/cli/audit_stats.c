@@ -27,20 +27,11 @@ typedef struct stats {
     size_t group_count, hour_count, rows;
 } stats_t;
 
-// Owned arrays that double: room for one more behind `count`.
-static void *grown(void *array, size_t count, size_t size) {
-    if (count & (count - 1)) return array; // only powers of two, and 0, are full
-    void *larger = mem_array(count ? 2 * count : 1, size);
-    if (count) memcpy(larger, array, count * size);
-    free(array);
-    return larger;
-}
-
 static group_t *group_of(stats_t *stats, const audit_count_t *count) {
     for (size_t i = 0; i < stats->group_count; i++)
         if (slice_is(count->queue, stats->groups[i].queue) && slice_is(count->reason, stats->groups[i].reason))
             return &stats->groups[i];
-    stats->groups = grown(stats->groups, stats->group_count, sizeof *stats->groups);
+    stats->groups = mem_grown(stats->groups, stats->group_count, sizeof *stats->groups);
     group_t *group = &stats->groups[stats->group_count++];
     *group = (group_t){.queue = mem_printf("%.*s", (int)count->queue.len, count->queue.data),
                        .reason = mem_printf("%.*s", (int)count->reason.len, count->reason.data),
@@ -59,7 +50,7 @@ static void add(audit_count_t *sum, const audit_count_t *count) {
 static void gather(stats_t *stats, const audit_count_t *count) {
     add(&group_of(stats, count)->sum, count);
     if (stats->hour_count == 0 || stats->hours[stats->hour_count - 1].ms != count->hour_ms) {
-        stats->hours = grown(stats->hours, stats->hour_count, sizeof *stats->hours);
+        stats->hours = mem_grown(stats->hours, stats->hour_count, sizeof *stats->hours);
         stats->hours[stats->hour_count++] = (hour_t){.ms = count->hour_ms};
     }
     stats->hours[stats->hour_count - 1].failures += count->failures;

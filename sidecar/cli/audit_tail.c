@@ -255,12 +255,7 @@ static const cli_option_t options[] = {
     AUDIT_OPTIONS_FILTERS,
     AUDIT_OPTION_UTC,
     AUDIT_OPTIONS_KIND,
-    {.letter = 'o',
-     .name = "output",
-     .argument = "FORMAT",
-     .at = offsetof(audit_ask_t, given.format),
-     .values = "table jsonl csv",
-     .help = "table, jsonl (an object a line) or csv (RFC 4180)"},
+    AUDIT_OPTION_OUTPUT("table jsonl csv", "table, jsonl (an object a line) or csv (RFC 4180)"),
     AUDIT_OPTION_LIMIT("how many old ones come first: 10 if not told"),
 };
 

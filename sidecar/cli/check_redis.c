@@ -4,10 +4,9 @@
 #include "audit/site.h"
 #include "cli/cli.h"
 #include "queue/conn.h"
-#include "queue/keys.h"
 #include "queue/lock.h"
+#include "queue/overview.h"
 #include "queue/preflight.h"
-#include "queue/seats.h"
 
 typedef struct printed {
     int faults;
@@ -21,27 +20,43 @@ static void print_finding(void *self, finding_t finding, const char *queue, cons
 }
 
 // Says who leads, and which of our queues that leader does not serve.
-static outcome_t print_seats(conn_t *conn, const keyspace_t *keys, printed_t *printed, fault_t *fault) {
-    for (size_t i = 0; i < keys->seat_count; i++) {
-        seat_view_t view;
-        if (seat_look(conn, keys, i, &view, fault) != OUTCOME_OK) return fault->outcome;
-        const char *name = keys->seats[i].name;
-        if (!*view.holder) {
-            printf("%-8s \"%s\" has no leader now\n", "ok", name);
-        } else if (token_ttl_ms(view.holder) == 0) {
-            printed->faults++;
-            printf("%-8s \"%s\": its lock %s holds \"%s\", which no sidecar wrote; nobody leads until that key is deleted\n",
-                   "FAULT", name, keys->seats[i].lock, view.holder);
-        } else
-            printf("%-8s \"%s\" is led by %s, for %lld ms yet\n", "ok", name, view.holder, (long long)view.pttl_ms);
-        if (view.unserved.len) {
-            printed->faults++;
-            printf("%-8s the leader of \"%s\" does not serve: %s; instances that serve other queues need another group\n",
-                   "FAULT", name, buffer_text(&view.unserved));
-        }
-        seat_view_clear(&view);
+static void print_seat(const keyspace_t *keys, const overview_t *all, size_t index, printed_t *printed) {
+    const seat_t *seat = &keys->seats[index];
+    const overview_seat_t *view = &all->seats[index];
+    buffer_t text = {0}, unserved = {0};
+    finding_t finding = FINDING_FACT;
+    if (*view->error) {
+        finding = FINDING_FAULT;
+        buffer_printf(&text, "who leads \"%s\" cannot be told: %s", seat->name, view->error);
+    } else if (!*view->holder) {
+        buffer_printf(&text, "\"%s\" has no leader now", seat->name);
+    } else if (token_ttl_ms(view->holder) == 0) {
+        finding = FINDING_FAULT;
+        buffer_printf(&text, "\"%s\": its lock %s holds \"%s\", which no sidecar wrote; nobody leads until that key is deleted",
+                      seat->name, seat->lock, view->holder);
+    } else {
+        buffer_printf(&text, "\"%s\" is led by %s, for %lld ms yet", seat->name, *view->leader ? view->leader : view->holder,
+                      (long long)view->pttl_ms);
+        for (size_t i = seat->first_queue; i < seat->first_queue + seat->queue_count; i++)
+            if (!all->queues[i].served) buffer_printf(&unserved, "%s%s", unserved.len ? ", " : "", keys->queues[i].config->name);
     }
-    return OUTCOME_OK;
+    print_finding(printed, finding, NULL, buffer_text(&text));
+    if (unserved.len) {
+        buffer_clear(&text);
+        buffer_printf(&text, "the leader of \"%s\" does not serve: %s; instances that serve other queues need another group",
+                      seat->name, buffer_text(&unserved));
+        print_finding(printed, FINDING_FAULT, NULL, buffer_text(&text));
+    }
+    buffer_free(&unserved);
+    buffer_free(&text);
+}
+
+static outcome_t print_seats(conn_t *conn, const keyspace_t *keys, printed_t *printed, fault_t *fault) {
+    overview_t view;
+    outcome_t outcome = overview_look(conn, keys, &view, fault);
+    for (size_t i = 0; outcome == OUTCOME_OK && i < keys->seat_count; i++) print_seat(keys, &view, i, printed);
+    overview_free(&view);
+    return outcome;
 }
 
 static void print_site(void *self, audit_finding_t finding, const char *text) {

@@ -30,6 +30,8 @@ static const char begin[] =
     "            ;;\n"
     "        esac\n"
     "    done\n"
+    "    # As it was typed: xargs takes off quotes and backslashes, and expands nothing.\n"
+    "    [[ $config != *[\\'\\\"\\\\]* ]] || config=$(xargs printf %s <<<\"$config\" 2>/dev/null)\n"
     "    config=${config/#\\~\\//$HOME/}\n"
     "    ((cword < 2)) || command=${words[1]}\n";
 

@@ -12,7 +12,7 @@ static const char begin[] =
     "\n"
     "# The queues of the config that -c names, else of the usual one.\n"
     "_queue-sidecar_queues() {\n"
-    "    local config=${opt_args[-c]:-$opt_args[--config]}\n"
+    "    local config=${(Q)opt_args[-c]:-${(Q)opt_args[--config]}}\n"
     "    local -a names\n"
     "    config=${config/#\\~\\//$HOME/}\n"
     "    names=(${(f)\"$($_queue_sidecar_program completion queues ${config:+-c} ${config:+$config} 2>/dev/null)\"})\n"

@@ -7,19 +7,25 @@
 
 enum { PATIENCE_S = 5 };
 
-static int check(const config_t *config, bool ready) {
+// Returns the exit code; `mute` where nobody answers.
+static int check(const config_t *config, bool ready, int mute) {
     const char *why;
     buffer_t body = {0};
     if (config->http.port == 0) {
         fputs("queue-sidecar healthcheck: http.port is 0, so health is not served: give it a port\n", stderr);
-        return CLI_FAILED;
+        return mute;
     }
+    buffer_t other = {0};
     int code = probe(config, ready ? "/readyz" : "/healthz", PATIENCE_S, &body, &why);
+    bool another = code >= 0 && ready && probe_met_another(config, (slice_t){buffer_text(&body), body.len}, &other);
     fputs(buffer_text(&body), stdout);
+    if (code < 0 || another)
+        fprintf(stderr, "queue-sidecar healthcheck: %s port %lld: %s\n", config->http.listen, (long long)config->http.port,
+                another ? buffer_text(&other) : why);
     buffer_free(&body);
-    if (code < 0)
-        fprintf(stderr, "queue-sidecar healthcheck: %s port %lld: %s\n", config->http.listen, (long long)config->http.port, why);
-    return code == 200 ? CLI_OK : CLI_FAILED;
+    buffer_free(&other);
+    if (code < 0) return mute;
+    return code == 200 && !another ? CLI_OK : CLI_FAILED;
 }
 
 typedef struct given {
@@ -31,9 +37,13 @@ static int healthcheck(int argc, char **argv) {
     given_t given = {0};
     int status = cli_parse(argc, argv, &cli_healthcheck_command, &given);
     if (status != CLI_OK) return status;
-    config_t *config = cli_load_config(cli_config_path(given.config));
+    const char *path = cli_config_path(given.config);
+    config_t *config = cli_load_config(path);
+    int mute = config ? CLI_FAILED : CLI_BAD_CONFIG;
+    // A sidecar that goes on with an earlier one is well: to end it for that would end it for good.
+    if (!config) config = config_load_refused(path);
     if (!config) return CLI_BAD_CONFIG;
-    status = check(config, given.ready);
+    status = check(config, given.ready, mute);
     config_free(config);
     return status;
 }
@@ -52,7 +62,9 @@ const cli_command_t cli_healthcheck_command = {
                 "queue-sidecar healthcheck --ready\tasks /readyz, and prints what it says\n",
     .usage = "healthcheck [-c FILE] [--ready]",
     CLI_OPTIONS(options),
-    .text = "For HEALTHCHECK of docker and podman, and for exec probes.",
-    .exits = "0 well\n1 not, or nobody answers\n2 wrong usage\n78 bad config\n",
+    .text =
+        "For HEALTHCHECK of docker and podman, and for exec probes. A config that is refused is told, and the instance that goes "
+        "on with an earlier one is asked all the same.",
+    .exits = "0 well\n1 not, or nobody answers\n2 wrong usage\n78 bad config, and nobody answers\n",
     .run = healthcheck,
 };

@@ -9,6 +9,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/json.h"
+#include "base/json_pick.h"
+
 enum { ANSWER_BYTES = 8192 };
 
 const char probe_mute[] = "something listens there, and does not answer in time";
@@ -64,4 +67,18 @@ int probe(const config_t *config, const char *path, int patience_s, buffer_t *bo
     const char *text = strstr(answer, "\r\n\r\n");
     buffer_str(body, text ? text + 4 : "");
     return atoi(answer + strlen("HTTP/1.x"));
+}
+
+bool probe_met_another(const config_t *config, slice_t body, buffer_t *why) {
+    json_pick_t pick = {.key = "group"};
+    buffer_t group = {0};
+    if (config->queue_count == 0) return false; // it is refused, and may not have said its group
+    bool told = json_pick(body, &pick, 1) && pick.found == JSON_FOUND && pick.value.type == JSON_STRING &&
+                json_decode(pick.value.raw, &group);
+    bool another = told && strcmp(buffer_text(&group), config->group) != 0;
+    if (another)
+        buffer_printf(why, "a sidecar of group \"%s\" answers there, and this config is of group \"%s\"", buffer_text(&group),
+                      config->group);
+    buffer_free(&group);
+    return another;
 }

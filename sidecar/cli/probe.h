@@ -2,12 +2,19 @@
 #ifndef QS_CLI_PROBE_H
 #define QS_CLI_PROBE_H
 
+#include <stdbool.h>
+
 #include "base/buffer.h"
+#include "base/slice.h"
 #include "config.h"
 
 // Asks for `path`; each step may take patience_s. Returns the status of the answer, with its body added to *body (cut at some
 // KiB); -1 with the reason in *why (never freed): nobody answers; it is probe_mute where somebody listens all the same.
 extern const char probe_mute[];
 int probe(const config_t *config, const char *path, int patience_s, buffer_t *body, const char **why);
+
+// Whether what /readyz answered is of another group than the config: another sidecar has its port, or the group was changed. Says
+// so in *why. Of a config that is refused it is not.
+bool probe_met_another(const config_t *config, slice_t body, buffer_t *why);
 
 #endif

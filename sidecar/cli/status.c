@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/suggest.h"
+#include "cli/encode.h"
 #include "cli/status.h"
 #include "cli/table.h"
 
@@ -107,6 +108,27 @@ static void print_once(asked_t *asked) {
     buffer_free(&out);
 }
 
+// Of a config that is refused neither Redis nor queues are known: only the instance here, which goes on with an earlier one.
+static int tell_refused(const char *path) {
+    status_here_t here = {0};
+    buffer_t out = {0};
+    config_t *config = config_load_refused(path);
+    if (config) status_read_here(config, &here);
+    if (here.answered)
+        buffer_str(&out, "The config is refused, and Redis not asked. The instance here goes on with the one that it has:\n");
+    for (size_t i = 0; i < here.count; i++) {
+        const status_check_t *check = &here.checks[i];
+        buffer_printf(&out, "%-8s %s%s%s\n", check->name, check->ok ? "ok" : check->why, *check->state ? ", " : "", check->state);
+    }
+    buffer_t plain = {0};
+    encode_plain(&plain, (slice_t){buffer_text(&out), out.len}, true);
+    fputs(buffer_text(&plain), stdout);
+    buffer_free(&plain);
+    buffer_free(&out);
+    config_free(config);
+    return CLI_BAD_CONFIG;
+}
+
 static int status(int argc, char **argv) {
     static atomic_bool stop; // of a wait for Redis, when a watch is interrupted
     given_t given = {.interval = {.most = 1}};
@@ -116,7 +138,7 @@ static int status(int argc, char **argv) {
     if (code != CLI_OK) return code;
     if (!read_interval(&given, &interval_ms) || !read_output(&given, &asked.json)) return CLI_USAGE;
     config_t *config = cli_load_config(cli_config_path(given.config));
-    if (!config) return CLI_BAD_CONFIG;
+    if (!config) return asked.json ? CLI_BAD_CONFIG : tell_refused(cli_config_path(given.config));
     asked.utc = given.utc;
     if (!find_queues(&given, config, &asked.wanted)) {
         code = CLI_USAGE;

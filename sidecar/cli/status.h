@@ -44,7 +44,8 @@ typedef struct status_check {
 typedef struct status_here {
     bool asked, answered, ready;
     bool mute;     // something listens, and does not answer
-    char why[160]; // it did not answer
+    bool another;  // a sidecar of another group answers: nothing is known of ours
+    char why[400]; // it did not answer
     status_check_t checks[STATUS_CHECKS];
     size_t count;
 } status_here_t;
@@ -105,6 +106,8 @@ typedef struct status_reader status_reader_t;
 status_reader_t *status_reader_new(const config_t *config, const atomic_bool *stop); // owned
 void status_reader_free(status_reader_t *reader);                                    // takes
 const status_t *status_read(status_reader_t *reader);                                // borrowed until the next call
+// Asks the instance here alone.
+void status_read_here(const config_t *config, status_here_t *here);
 
 // Final failures and retries of the last hour from the failure streams, as far as a bounded reading goes. What it cannot read is
 // unknown.

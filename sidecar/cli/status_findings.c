@@ -28,19 +28,14 @@ static void fill(buffer_t *out, const char *text, const status_t *s, const statu
         if (strncmp(open, "{config}", 8) == 0) status_word(out, s->config->path);
         if (strncmp(open, "{lock}", 6) == 0) status_word(out, s->keys->seats[seat].lock);
         if (strncmp(open, "{failures}", 10) == 0) status_word(out, s->keys->queues[index].failures);
-        if (strncmp(open, "{delayed}", 9) == 0) buffer_str(out, s->keys->queues[index].config->delayed);
+        if (strncmp(open, "{delayed}", 9) == 0) status_word(out, s->keys->queues[index].config->delayed);
         if (strncmp(open, "{leader}", 8) == 0) buffer_str(out, status_leader(&s->view.seats[seat]));
     }
     buffer_str(out, text);
 }
 
 static status_finding_t *add(status_findings_t *out, status_severity_t severity, const char *code) {
-    if ((out->count & (out->count - 1)) == 0) { // only powers of two, and 0, are full
-        status_finding_t *larger = mem_array(out->count ? 2 * out->count : 1, sizeof *larger);
-        if (out->count) memcpy(larger, out->items, out->count * sizeof *larger);
-        free(out->items);
-        out->items = larger;
-    }
+    out->items = mem_grown(out->items, out->count, sizeof *out->items);
     out->faults += severity == STATUS_FAULT;
     out->warnings += severity == STATUS_WARNING;
     out->notes += severity == STATUS_NOTE;
@@ -177,19 +172,25 @@ static void judge_looks(const judge_t *j) {
 static void judge_check(const judge_t *j, const status_check_t *check) {
     static const struct {
         const char *name, *why, *next;
+        status_severity_t severity;
     } checks[] = {
         {"roles", "That role does nothing until it turns again.",
-         "Look at its log and at what that role waits for (a disk, a name server); if it lasts, restart the instance"},
+         "Look at its log and at what that role waits for (a disk, a name server); if it lasts, restart the instance",
+         STATUS_FAULT},
         {"queues", "What is refused is not done for them; it leads or stands by all the same.",
-         "Mend what is said of these queues above, or by: queue-sidecar check --redis"},
-        {"audit", "Its copies of final failures wait; Redis keeps the records meanwhile.", "Look at its log"},
+         "Mend what is said of these queues above, or by: queue-sidecar check --redis", STATUS_FAULT},
+        {"wakeups", "Jobs come late by up to that time.", "Give it the rights under \"Least privilege\" in README",
+         STATUS_WARNING},
+        {"audit", "Its copies of final failures wait; Redis keeps the records meanwhile.", "Mend what it names; its log has more",
+         STATUS_FAULT},
     };
-    const char *why = "It may neither lead nor stand by.", *next = "Look at its log";
+    const char *why = "It may neither lead nor stand by.", *next = "Mend what it names; its log has more";
     const status_log_t *log = &j->s->log;
+    status_severity_t severity = STATUS_FAULT;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
-        if (strcmp(check->name, checks[i].name) == 0) why = checks[i].why, next = checks[i].next;
+        if (strcmp(check->name, checks[i].name) == 0) why = checks[i].why, next = checks[i].next, severity = checks[i].severity;
     bool known = strcmp(check->name, "audit") == 0 && !log->there && *log->why;
-    say(j, STATUS_FAULT, "not_ready",
+    say(j, severity, "not_ready",
         mem_printf("the instance here is not well (%s): %s%s%s", check->name, check->why, known ? ". Here it is: " : "",
                    known ? log->why : ""),
         why, next);
@@ -203,6 +204,12 @@ static void judge_here(const judge_t *j) {
             "It is stopped, hangs, or gets no processor time; or something else has that port.",
             "Look at the process (state T is stopped: kill -CONT); if it lasts, restart it; if it led, another instance takes "
             "over");
+        return;
+    }
+    if (here->another) {
+        say(j, STATUS_WARNING, "another", mem_printf("on http.port %s", here->why),
+            "Nothing is known of an instance of ours here, and whoever probes that port asks the other one.",
+            "Give each sidecar of a machine an http.port of its own; if the group was changed, restart the instance");
         return;
     }
     if (!here->answered) {
@@ -231,7 +238,7 @@ static void judge_log(const judge_t *j) {
             "Run this as the user of the sidecar; if that is who you are, mend what it names");
     if (!log->there || log->open_gaps <= 0) return;
     say(j, STATUS_NOTE, "gaps",
-        mem_printf("the audit log here has %s %s: records that were trimmed before it had them",
+        mem_printf("the audit log here has %s %s: it was lost, or records were trimmed before it had them",
                    status_number(log->open_gaps, count), log->open_gaps == 1 ? "gap" : "gaps"),
         "Final failures of that time may be missing here; other instances may have them.",
         "queue-sidecar audit list --kind gap names them; a peer's log fills it: queue-sidecar audit import FILE");

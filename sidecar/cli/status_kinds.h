@@ -12,7 +12,7 @@ typedef struct status_kind {
     const char *code;
     bool of_seat; // index is that of a seat
     status_test_fn *test;
-    const char *why, *next; // {queue}, {config}, {lock}, {delayed} and {leader} stand for those of the worst one
+    const char *why, *next; // {queue}, {config}, {lock}, {failures}, {delayed} and {leader} stand for those of the worst one
 } status_kind_t;
 
 extern const status_kind_t status_kinds[];

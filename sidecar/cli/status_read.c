@@ -23,7 +23,6 @@ struct status_reader {
     status_t status;
     keyspace_t *keys;
     conn_t *conn;
-    json_t *json;
     mono_t slow_at; // when what costs more is read again
 };
 
@@ -31,7 +30,6 @@ status_reader_t *status_reader_new(const config_t *config, const atomic_bool *st
     status_reader_t *reader = mem_alloc(sizeof *reader);
     reader->keys = keyspace_new(config);
     reader->conn = conn_new(&config->redis, "queue-sidecar-status", stop);
-    reader->json = json_new();
     reader->status.config = config;
     reader->status.keys = reader->keys;
     reader->status.counts = mem_array(config->queue_count, sizeof *reader->status.counts);
@@ -52,7 +50,6 @@ void status_reader_free(status_reader_t *reader) {
     overview_free(&reader->status.view);
     free(reader->status.counts);
     free(reader->status.recent);
-    json_free(reader->json);
     conn_free(reader->conn);
     keyspace_free(reader->keys);
     free(reader);
@@ -65,12 +62,7 @@ static void take_finding(void *self, finding_t kind, const char *queue, const ch
     size_t index = SIZE_MAX;
     for (size_t i = 0; queue && i < status->keys->queue_count; i++)
         if (strcmp(status->keys->queues[i].config->name, queue) == 0) index = i;
-    if ((status->look_count & (status->look_count - 1)) == 0) { // only powers of two, and 0, are full
-        status_look_t *larger = mem_array(status->look_count ? 2 * status->look_count : 1, sizeof *larger);
-        if (status->look_count) memcpy(larger, status->looks, status->look_count * sizeof *larger);
-        free(status->looks);
-        status->looks = larger;
-    }
+    status->looks = mem_grown(status->looks, status->look_count, sizeof *status->looks);
     status->looks[status->look_count++] = (status_look_t){.kind = kind, .queue = index, .text = mem_str(text)};
 }
 
@@ -165,23 +157,22 @@ static bool is_true(json_t *json, const char *pointer) {
     return json_find(json, pointer, &value) == JSON_FOUND && value.type == JSON_BOOL && slice_is(value.raw, "true");
 }
 
-static void read_checks(status_reader_t *reader, status_here_t *here, const buffer_t *body) {
+static void read_checks(json_t *json, status_here_t *here) {
     char pointer[32];
     json_value_t value;
-    if (!json_read(reader->json, (slice_t){buffer_text(body), body->len})) return;
     for (; here->count < STATUS_CHECKS; here->count++) {
         status_check_t *check = &here->checks[here->count];
         snprintf(pointer, sizeof pointer, "/checks/%zu", here->count);
-        if (json_find(reader->json, pointer, &value) != JSON_FOUND) return;
+        if (json_find(json, pointer, &value) != JSON_FOUND) return;
         *check = (status_check_t){0};
         snprintf(pointer, sizeof pointer, "/checks/%zu/check", here->count);
-        find_text(reader->json, pointer, check->name, sizeof check->name);
+        find_text(json, pointer, check->name, sizeof check->name);
         snprintf(pointer, sizeof pointer, "/checks/%zu/why", here->count);
-        find_text(reader->json, pointer, check->why, sizeof check->why);
+        find_text(json, pointer, check->why, sizeof check->why);
         snprintf(pointer, sizeof pointer, "/checks/%zu/state", here->count);
-        find_text(reader->json, pointer, check->state, sizeof check->state);
+        find_text(json, pointer, check->state, sizeof check->state);
         snprintf(pointer, sizeof pointer, "/checks/%zu/ok", here->count);
-        check->ok = is_true(reader->json, pointer);
+        check->ok = is_true(json, pointer);
     }
 }
 
@@ -191,18 +182,26 @@ const status_check_t *status_check(const status_here_t *here, const char *name) 
     return NULL;
 }
 
-static void read_here(status_reader_t *reader) {
-    status_here_t *here = &reader->status.here;
+void status_read_here(const config_t *config, status_here_t *here) {
     const char *why;
     buffer_t body = {0};
-    *here = (status_here_t){.asked = reader->status.config->http.port != 0};
-    if (!here->asked) return;
-    int code = probe(reader->status.config, "/readyz", PATIENCE_S, &body, &why);
+    json_t *json = json_new();
+    *here = (status_here_t){.asked = config->http.port != 0};
+    int code = here->asked ? probe(config, "/readyz", PATIENCE_S, &body, &why) : 0;
     here->answered = code > 0;
     here->mute = code < 0 && why == probe_mute;
     here->ready = code == 200;
-    if (!here->answered) snprintf(here->why, sizeof here->why, "%s", why);
-    if (here->answered) read_checks(reader, here, &body);
+    if (code < 0) snprintf(here->why, sizeof here->why, "%s", why);
+    buffer_t other = {0};
+    const slice_t text = {buffer_text(&body), body.len};
+    here->another = here->answered && probe_met_another(config, text, &other);
+    if (here->another) {
+        snprintf(here->why, sizeof here->why, "%s", buffer_text(&other));
+        here->answered = here->ready = false;
+    }
+    if (here->answered && json_read(json, text)) read_checks(json, here);
+    buffer_free(&other);
+    json_free(json);
     buffer_free(&body);
 }
 
@@ -219,6 +218,6 @@ const status_t *status_read(status_reader_t *reader) {
         status_read_streams(reader->conn, status);
         status->source = STATUS_FROM_STREAM;
     }
-    read_here(reader);
+    status_read_here(status->config, &status->here);
     return status;
 }

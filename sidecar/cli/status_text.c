@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/encode.h"
 #include "cli/status.h"
@@ -50,13 +49,21 @@ static void wrap(buffer_t *out, const char *text, size_t indent, const status_vi
     buffer_free(&safe);
 }
 
+// How much of a line that is too wide is shown before the sign that it goes on: whole words, for half a number is another one.
+static size_t clipped(slice_t line, size_t width) {
+    size_t fits = encode_fit(line, width - 1), at = fits;
+    while (at > 0 && line.data[at] != ' ' && line.data[at - 1] != ' ') at--;
+    return at > 0 ? at : fits;
+}
+
 // Lines that are no sentences, cut where they are too wide.
 static void add_clipped(buffer_t *out, const char *text, size_t width) {
     for (size_t len; *text; text += len + (text[len] == '\n')) {
         len = strcspn(text, "\n");
         slice_t line = {text, len};
-        buffer_add(out, text, encode_width(line) > width ? encode_fit(line, width) : len);
-        buffer_str(out, "\n");
+        bool whole = width == 0 || encode_width(line) <= width;
+        buffer_add(out, text, whole ? len : clipped(line, width));
+        buffer_str(out, whole ? "\n" : "\u2026\n");
     }
 }
 
@@ -151,7 +158,7 @@ static void print_log(const status_t *s, buffer_t *line) {
             lacks += strcmp(copy->instance, s->log.instance) == 0 && !status_is_complete(&s->view.queues[i], copy);
         }
     if (!s->log.there)
-        buffer_str(line, access(s->config->audit.path, F_OK) == 0 ? " cannot be read here" : " is not here");
+        buffer_str(line, s->log.absent ? " is not here" : " cannot be read here");
     else if (lacks)
         buffer_printf(line, " lacks the newest records of %zu %s", lacks, lacks == 1 ? "queue" : "queues");
 }

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/lists.h"
 #include "config/load.h"
@@ -46,6 +47,21 @@ config_t *config_load(const char *path, buffer_t *errors) {
     if (good) return config;
     config_free(config);
     return NULL;
+}
+
+config_t *config_load_refused(const char *path) {
+    if (access(path, R_OK) != 0) return NULL;
+    fault_list_t faults = {.main_file = path}; // nobody asks again what they are
+    config_t *config = mem_alloc(sizeof *config);
+    config->path = mem_str(path);
+    load_t load = {.config = config, .faults = &faults, .warnings = &faults};
+    config_load_defaults(&load);
+    node_t *root = config_source_read(path, &faults);
+    if (root) config_load_file(&load, root);
+    config_load_environment(&load);
+    config_fault_drop(&faults);
+    config_source_free(root);
+    return config;
 }
 
 static void free_queue(queue_config_t *queue) {

@@ -3,25 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static fault_t *add_slot(fault_list_t *list) {
-    if (list->count == list->cap) {
-        size_t cap = list->cap ? 2 * list->cap : 16;
-        fault_t *items = mem_array(cap, sizeof *items);
-        if (list->count) memcpy(items, list->items, list->count * sizeof *items);
-        free(list->items);
-        list->items = items;
-        list->cap = cap;
-    }
-    return &list->items[list->count++];
-}
-
 void config_fault_add(fault_list_t *list, const char *file, int line, const char *format, ...) {
     buffer_t text = {0};
     va_list args;
     va_start(args, format);
     buffer_vprintf(&text, format, args);
     va_end(args);
-    fault_t *fault = add_slot(list);
+    list->items = mem_grown(list->items, list->count, sizeof *list->items);
+    fault_t *fault = &list->items[list->count++];
     fault->file = file ? mem_str(file) : NULL;
     fault->line = line;
     fault->ordinal = list->count;

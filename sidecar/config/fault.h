@@ -18,7 +18,6 @@ typedef struct fault_list {
     const char *main_file; // borrowed; its faults are written before those of included files
     fault_t *items;
     size_t count;
-    size_t cap;
 } fault_list_t;
 
 // Copies file (NULL is fine) and the text.

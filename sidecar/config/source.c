@@ -65,11 +65,8 @@ static char *shown_path(const source_t *source, const char *file) {
 }
 
 static text_file_t *add_file(source_t *source, const char *path) {
-    text_file_t *files = mem_array(source->count + 1, sizeof *files);
-    if (source->count) memcpy(files, source->files, source->count * sizeof *files);
-    free(source->files);
-    source->files = files;
-    text_file_t *file = &files[source->count++];
+    source->files = mem_grown(source->files, source->count, sizeof *source->files);
+    text_file_t *file = &source->files[source->count++];
     file->path = mem_str(path);
     return file;
 }

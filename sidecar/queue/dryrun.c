@@ -26,7 +26,7 @@ typedef struct scratch {
     dryrun_fn *refused;
     void *self;
     fault_t *fault;
-    dialect_t dialect; // whose scripts are tried
+    size_t like; // the queue whose dialect is tried
 } scratch_t;
 
 // A name whose keys fall into the slot of `lock`: its own hash tag, or else all of it as a tag.
@@ -74,7 +74,7 @@ static void scratch_free(scratch_t *scratch) {
 
 // Notes a refusal and says whether the run can go on.
 static bool noted(scratch_t *scratch, refusal_t refusal, const char *what, outcome_t outcome) {
-    if (outcome == OUTCOME_FAULT) scratch->refused(scratch->self, refusal, scratch->dialect, what, scratch->fault->text);
+    if (outcome == OUTCOME_FAULT) scratch->refused(scratch->self, refusal, scratch->like, what, scratch->fault->text);
     return outcome == OUTCOME_OK || outcome == OUTCOME_FAULT;
 }
 
@@ -418,17 +418,27 @@ static bool passed_in_room(const dryrun_room_t *room, script_id_t script, outcom
     return passed_script(room->self, REFUSAL_DIALECT, script, outcome);
 }
 
-// What each dialect has of its own, once; `wanted` NULL = of all.
+static unsigned needs_of(const queue_config_t *queue) {
+    const dialect_ops_t *ops = dialect_ops(queue->dialect);
+    return ops->dry_needs ? ops->dry_needs(queue) : 0;
+}
+
+size_t dryrun_like(const keyspace_t *keys, size_t queue) {
+    const queue_config_t *of = keys->queues[queue].config;
+    size_t i = 0;
+    while (keys->queues[i].config->dialect != of->dialect || needs_of(keys->queues[i].config) != needs_of(of)) i++;
+    return i;
+}
+
+// What each dialect has of its own, once for queues that are alike; `wanted` NULL = of all.
 static bool try_dialects(scratch_t *scratch, const keyspace_t *keys, const bool *wanted) {
     char *prefix = mem_printf("sidecar:%s:", scratch->queue.name);
-    bool tried[DIALECT_COUNT] = {false};
     bool goes_on = true;
     for (size_t i = 0; i < keys->queue_count && goes_on; i++) {
         const queue_config_t *config = keys->queues[i].config;
         bool (*dry_run)(const dryrun_room_t *) = dialect_ops(config->dialect)->dry_run;
-        if (!dry_run || tried[config->dialect] || (wanted && !wanted[config->dialect])) continue;
-        tried[config->dialect] = true;
-        scratch->dialect = config->dialect;
+        if (!dry_run || dryrun_like(keys, i) != i || (wanted && !wanted[i])) continue;
+        scratch->like = i;
         goes_on = dry_run(&(dryrun_room_t){.conn = scratch->conn,
                                            .keys = scratch->keys,
                                            .config = config,
@@ -472,7 +482,7 @@ outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void 
     return end_run(&scratch, ran);
 }
 
-outcome_t dryrun_dialects(conn_t *conn, const keyspace_t *keys, const bool wanted[DIALECT_COUNT], dryrun_fn *refused, void *self,
+outcome_t dryrun_dialects(conn_t *conn, const keyspace_t *keys, const bool *wanted, dryrun_fn *refused, void *self,
                           fault_t *fault) {
     scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .fault = fault};
     lock_state_t state = {0};

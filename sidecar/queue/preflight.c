@@ -14,7 +14,8 @@ typedef struct look {
     finding_fn *report;
     void *self;
     fault_t *fault;
-    buffer_t *refusals; // of each dialect, what of its own is refused
+    buffer_t *refusals; // by queue: what is refused that its dialect needs for all like it
+    const bool *only;   // by queue: those whose keys are looked at; NULL = all, and those of seats
 } look_t;
 
 static void say(const look_t *look, finding_t finding, const char *queue, const char *format, ...)
@@ -118,6 +119,14 @@ static key_set_t set_of_queue(const queue_keys_t *queue) {
     return set;
 }
 
+// Seats first, then queues; of those that are not wanted nothing.
+static key_set_t set_of(const look_t *look, size_t number) {
+    const keyspace_t *keys = look->keys;
+    bool of_seat = number < keys->seat_count;
+    if (look->only && (of_seat || !look->only[number - keys->seat_count])) return (key_set_t){0};
+    return of_seat ? set_of_seat(&keys->seats[number]) : set_of_queue(&keys->queues[number - keys->seat_count]);
+}
+
 static void append_types(const look_t *look, const key_set_t *set) {
     for (size_t i = 0; i < set->count; i++) {
         request_begin(look->conn, "TYPE");
@@ -152,9 +161,7 @@ static outcome_t look_at_all_keys(const look_t *look) {
         key_set_t sets[AT_ONCE];
         size_t count = all - at < AT_ONCE ? all - at : AT_ONCE;
         for (size_t i = 0; i < count; i++) {
-            size_t number = at + i;
-            sets[i] = number < keys->seat_count ? set_of_seat(&keys->seats[number])
-                                                : set_of_queue(&keys->queues[number - keys->seat_count]);
+            sets[i] = set_of(look, at + i);
             append_types(look, &sets[i]);
         }
         for (size_t i = 0; i < count; i++) {
@@ -243,9 +250,9 @@ static outcome_t look_at_layouts(const look_t *look) {
     return outcome;
 }
 
-static void refused(void *self, refusal_t refusal, dialect_t dialect, const char *what, const char *text) {
+static void refused(void *self, refusal_t refusal, size_t queue, const char *what, const char *text) {
     const look_t *look = self;
-    buffer_t *all = &look->refusals[dialect];
+    buffer_t *all = &look->refusals[queue];
     if (refusal == REFUSAL_DIALECT)
         buffer_printf(all, "%s%s: %s", all->len ? "; " : "", what, text);
     else
@@ -253,19 +260,17 @@ static void refused(void *self, refusal_t refusal, dialect_t dialect, const char
             what, text);
 }
 
-// What one dialect lacks is no reason to leave the queues of others alone.
+// What some queues lack is no reason to leave others alone. Frees it.
 static void say_refusals(const look_t *look) {
     for (size_t i = 0; i < look->keys->queue_count; i++) {
         const queue_config_t *queue = look->keys->queues[i].config;
-        const buffer_t *all = &look->refusals[queue->dialect];
+        const buffer_t *all = &look->refusals[dryrun_like(look->keys, i)];
         if (all->len)
             say(look, FINDING_BARRED, queue->name, "what dialect %s needs is refused (see README, least privilege): %s",
                 dialect_ops(queue->dialect)->name, buffer_text(all));
     }
-}
-
-static void free_refusals(buffer_t refusals[DIALECT_COUNT]) {
-    for (size_t i = 0; i < DIALECT_COUNT; i++) buffer_free(&refusals[i]);
+    for (size_t i = 0; i < look->keys->queue_count; i++) buffer_free(&look->refusals[i]);
+    free(look->refusals);
 }
 
 // All looks that only read.
@@ -289,33 +294,41 @@ outcome_t preflight_look(conn_t *conn, const keyspace_t *keys, finding_fn *repor
 }
 
 outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault) {
-    buffer_t refusals[DIALECT_COUNT] = {{0}};
-    look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault, .refusals = refusals};
+    look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault};
     outcome_t outcome = look_at_all(&look);
     if (outcome != OUTCOME_OK) return outcome;
+    look.refusals = mem_array(keys->queue_count, sizeof *look.refusals);
     outcome = dryrun(conn, keys, refused, &look, fault);
     if (outcome == OUTCOME_OK) *fault = (fault_t){0};
     say_refusals(&look);
-    free_refusals(refusals);
     return outcome;
 }
 
-outcome_t preflight_barred(conn_t *conn, const keyspace_t *keys, const bool *barred, finding_fn *report, void *self,
-                           fault_t *fault) {
-    buffer_t refusals[DIALECT_COUNT] = {{0}};
-    bool wanted[DIALECT_COUNT] = {false};
+// Types of keys and slots of the doubted ones.
+static outcome_t look_at_doubted(const look_t *look) {
     bool any = false;
-    look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault, .refusals = refusals};
-    outcome_t outcome = OUTCOME_OK;
+    for (size_t i = 0; i < look->keys->queue_count; i++) any |= look->only[i];
+    if (!any) return OUTCOME_OK;
+    outcome_t outcome = look_at_slots(look);
+    return outcome == OUTCOME_LOST || outcome == OUTCOME_LATER ? outcome : look_at_all_keys(look);
+}
+
+outcome_t preflight_again(conn_t *conn, const keyspace_t *keys, const bool *doubted, const bool *barred, finding_fn *report,
+                          void *self, fault_t *fault) {
+    bool *wanted = mem_array(keys->queue_count, sizeof *wanted);
+    bool any = false;
+    look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault, .only = doubted};
+    look.refusals = mem_array(keys->queue_count, sizeof *look.refusals);
     *fault = (fault_t){0};
+    outcome_t outcome = look_at_doubted(&look);
     for (size_t i = 0; i < keys->queue_count && outcome == OUTCOME_OK; i++) {
         bool good = false;
         if (barred[i]) outcome = look_at_layout(&look, i, &good);
-        if (good) wanted[keys->queues[i].config->dialect] = any = true; // else it stays barred, whatever its dialect lacks
+        if (good) wanted[dryrun_like(keys, i)] = any = true; // else it stays barred, whatever its dialect lacks
     }
     if (outcome == OUTCOME_OK && any) outcome = dryrun_dialects(conn, keys, wanted, refused, &look, fault);
     if (outcome == OUTCOME_OK) *fault = (fault_t){0};
     say_refusals(&look);
-    free_refusals(refusals);
+    free(wanted);
     return outcome;
 }

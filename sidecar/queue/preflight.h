@@ -23,9 +23,9 @@ outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, vo
 // The part of it that only reads: no script is tried.
 outcome_t preflight_look(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault);
 
-// Looks again at what has barred queues, and at nothing else; `barred` is by queue. Outcomes and findings as above, but
-// OUTCOME_FAULT: the look could not be made.
-outcome_t preflight_barred(conn_t *conn, const keyspace_t *keys, const bool *barred, finding_fn *report, void *self,
-                           fault_t *fault);
+// Looks again at some queues, and at nothing else: at the keys of those that are doubted, and at what has barred others. Both are
+// by queue. Outcomes and findings as above, but OUTCOME_FAULT: the look could not be made.
+outcome_t preflight_again(conn_t *conn, const keyspace_t *keys, const bool *doubted, const bool *barred, finding_fn *report,
+                          void *self, fault_t *fault);
 
 #endif

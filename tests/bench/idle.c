@@ -223,6 +223,16 @@ static void measure(bench_t *bench, redisContext *redis, proxy_t *proxies, int q
     redis_do(redis, "FLUSHALL");
 }
 
+// The monitor's queues too, in passes over empty lists.
+static void measure_monitor(bench_t *bench, redisContext *redis, int queues) {
+    pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = "monitor", .queues = queues, .monitor = "off"});
+    sidecar_await(redis, pid);
+    sleep_us(SETTLE_US + (int64_t)queues * SWEEP_US);
+    one(bench, "leader that monitors them, too: VmRSS, MiB", memory_mib(pid, "status", "VmRSS"), 2, '<', 8);
+    sidecar_stop(pid, SIGTERM);
+    redis_do(redis, "FLUSHALL");
+}
+
 int main(int argc, char **argv) {
     bench_t bench = bench_begin(argc, argv);
     static proxy_t proxies[2];
@@ -231,6 +241,7 @@ int main(int argc, char **argv) {
     proxy_start(&bench, &proxies[1], "standby.sock");
     measure(&bench, redis, proxies, 1);
     measure(&bench, redis, proxies, 100);
+    measure_monitor(&bench, redis, 100);
     redisFree(redis);
     return bench_end(&bench);
 }

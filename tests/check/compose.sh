@@ -15,8 +15,13 @@ cmp -s "$work/readme/python/worker.py" deploy/compose/worker/worker.py || {
     echo "deploy/compose/worker/worker.py:1: is not the Python worker of the README: copy that"
     code=1
 }
-"$program" check -c deploy/compose/config/queue-sidecar.cfg >/dev/null || {
+"$program" check -c deploy/compose/config/queue-sidecar.cfg >"$work/values" || {
     echo "deploy/compose/config/queue-sidecar.cfg:1: is refused (above)"
+    exit 1
+}
+mib=$(sed -n 's/^ *mem_limit: \([0-9]*\)m$/\1/p' $file)
+PYTHONPATH=tests/deploy python3 -B -c 'import sys, configs; sys.exit(configs.need(sys.stdin.read()) > int(sys.argv[1]) << 20)' "$mib" <"$work/values" || {
+    echo "deploy/compose/config/queue-sidecar.cfg:1: jobs of its max_payload may take more than the mem_limit of $file"
     code=1
 }
 # The sidecar depends on nothing, so that `run` alone starts no Redis for it to ask.

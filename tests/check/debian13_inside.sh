@@ -3,7 +3,6 @@
 set -eu
 cd "$(dirname "$0")/../.."
 sh deploy/deps.sh suite
-# Git is not in the root, and no other user owns these files.
 echo "== building: $(gcc --version | head -n 1), hiredis $(pkg-config --modversion hiredis), libconfig $(pkg-config --modversion libconfig), SQLite $(sqlite3 --version | cut -d' ' -f1)"
 make -s -j2 suite TEST_CFLAGS=-O0
 failed=

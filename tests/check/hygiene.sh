@@ -28,6 +28,9 @@ for entry in Makefile README.md LICENSE; do
     [ -f "$entry" ] || echo "$entry:1: is missing" >>"$found"
 done
 
+told=$(${MAKE:-make} -s help | wc -l)
+[ "$told" = "$(grep -cE '^[a-z].*:.*## ' Makefile)" ] || echo "Makefile:1: make help leaves targets out: mend its pattern" >>"$found"
+
 # `make test` runs suites by these prefixes.
 for kind in unit redis daemon; do
     find "tests/$kind" -name '*.c' -exec awk -v kind="$kind" '

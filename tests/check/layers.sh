@@ -39,7 +39,7 @@ sqlite3.h sidecar/audit/
 libconfig.h sidecar/config
 microhttpd.h sidecar/http
 jsmn.h sidecar/base/json
-openssl/ sidecar/base/digest'
+nettle/ sidecar/base/digest'
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

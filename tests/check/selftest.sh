@@ -69,9 +69,11 @@ plant hygiene 'a path of one machine' 'echo "/ho""me/ann/x" >>sql/README.md'
 plant hygiene 'package registry' 'echo "https://py""pi.org/simple" >>deploy/planted.sh'
 plant hygiene 'note to oneself' 'echo "// TO""DO later" >>sidecar/app.c'
 plant hygiene 'novel.txt:1: does not belong' 'touch novel.txt'
+plant hygiene 'leaves targets out' 'printf "new-1_x: ## planted\n" >>Makefile'
 plant hygiene 'the suite "stray"' 'echo "Test(stray, x) {" >tests/unit/planted.c'
 
 plant compose "is not the Python worker" 'echo "# of my own" >>deploy/compose/worker/worker.py'
+plant compose 'more than the mem_limit' 'sed -i "s/1MiB/2MiB/" deploy/compose/config/queue-sidecar.cfg'
 plant compose 'is refused' 'echo "nonsense = 1;" >>deploy/compose/config/queue-sidecar.cfg'
 if command -v systemd-analyze >/dev/null; then
     plant systemd 'Unknown key' 'sed -i s/^SystemCallFilter=@/SystemCallFilterr=@/ deploy/systemd/queue-sidecar.service.in'

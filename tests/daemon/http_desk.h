@@ -33,27 +33,16 @@ static inline int some_port(int *holder) {
     return ntohs(address.sin_port);
 }
 
-static inline char *config_on(const scene_t *scene, sidecar_t spec, int port) {
-    char *config = scene_config(scene, spec);
-    char *at = strstr(config, "port = 0;");
-    char *text = NULL;
-    cr_assert_gt(asprintf(&text, "%.*sport = %d;%s", (int)(at - config), config, port, at + strlen("port = 0;")), 0);
-    free(config);
-    return text;
-}
-
 /* A sidecar that serves http on a port of its own; another takes the port first now and then, so it tries again. */
 static inline daemon_t *serving(scene_t *scene, sidecar_t spec, int *port) {
     for (int i = 0; i < 20; i++) {
         int holder;
-        *port = some_port(&holder);
+        spec.port = *port = some_port(&holder);
         close(holder);
-        char *config = config_on(scene, spec, *port);
-        daemon_t *d = daemon_start("%s", config);
-        free(config);
+        daemon_t *d = scene_sidecar(scene, spec);
         cr_assert(wait_for(daemon_log_count(d, SERVES) + daemon_log_count(d, CANNOT) > 0, 10000), "%s", daemon_log(d));
-        if (daemon_log_count(d, SERVES)) return scene->sidecars[scene->count++] = d;
-        daemon_free(d);
+        if (daemon_log_count(d, SERVES)) return d;
+        daemon_free(scene->sidecars[--scene->count]);
     }
     cr_assert_fail("no port is to be had");
     return NULL;
@@ -108,5 +97,13 @@ static inline bool says(int port, const char *path, const char *part) {
 #define await_says(d, port, path, part)                                                                                          \
     cr_assert(wait_for(says(port, path, part), 10000), "%s does not say %s but %s\n%s", path, part, get(port, path),             \
               daemon_log(d))
+
+/* Begins a scene with one sidecar, which serves http and leads. */
+static inline daemon_t *leading(scene_t *scene, sidecar_t spec, int *port) {
+    *scene = scene_begin(NULL);
+    daemon_t *d = serving(scene, spec, port);
+    await_says(d, *port, "/readyz", "\"state\": \"leading\"");
+    return d;
+}
 
 #endif

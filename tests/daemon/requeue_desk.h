@@ -99,7 +99,7 @@ typedef struct {
 
 static inline background_t start(const daemon_t *d, const char *const *words) {
     command_t of = command(d, words);
-    const char *argv[WORDS + 9] = {getenv("QS_DAEMON") && *getenv("QS_DAEMON") ? getenv("QS_DAEMON") : "build/queue-sidecar"};
+    const char *argv[WORDS + 9] = {daemon_program()};
     char *dir = temp_dir("cli");
     background_t b = {.out = temp_path(dir, "out"), .err = temp_path(dir, "err")};
     memcpy(argv + 1, of.argv, sizeof(of.argv));

@@ -48,10 +48,7 @@ static char *small_log(void) {
 /* Runs Python on what the CLI wrote, which it finds in a file named by argv[1]; an AssertionError fails the test. */
 static void python(const char *input, const char *program) {
     char *dir = temp_dir("python"), *path = temp_path(dir, "input"), *err = temp_path(dir, "err");
-    FILE *file = fopen(path, "wb");
-    cr_assert_not_null(file);
-    fputs(input, file);
-    cr_assert_eq(fclose(file), 0);
+    temp_write(path, input);
     child_t *child =
         child_start(&(child_spec_t){.argv = (const char *const[]){"python3", "-c", program, path, NULL}, .err = err});
     cr_assert(child_wait(child, 30000));
@@ -290,10 +287,8 @@ Test(daemon_audit_cli, exit_codes_and_hints) {
 }
 
 Test(daemon_audit_cli, finds_the_log_by_the_config_while_somebody_writes) {
-    char *db = small_log(), *dir = temp_dir("config"), *config = temp_path(dir, "x.cfg");
-    FILE *file = fopen(config, "w");
-    fprintf(file, "audit = { path = \"%s\"; };\nqueues = ( { name = \"q\"; } );\n", db);
-    fclose(file);
+    char *db = small_log(), *text = mem_printf("audit = { path = \"%s\"; };\nqueues = ( { name = \"q\"; } );\n", db),
+         *config = temp_file("x.cfg", text);
     audit_t *writer = audit_case_open(db, AUDIT_WRITE);
     buffer_t why = {0};
     cr_assert(audit_begin(writer, &why));
@@ -303,7 +298,7 @@ Test(daemon_audit_cli, finds_the_log_by_the_config_while_somebody_writes) {
     audit_rollback(writer);
     audit_close(writer);
     free(config);
-    free(dir);
+    free(text);
     free(db);
 }
 

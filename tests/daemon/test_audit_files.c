@@ -10,6 +10,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <fcntl.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,9 +112,8 @@ Test(daemon_audit_files, a_round_trip_changes_nothing) {
 
 Test(daemon_audit_files, export_filters_and_imports_from_a_pipe) {
     char *db = hostile_log(), *copy = beside(db, "copy"), *err = beside(db, "err");
-    const char *binary = getenv("QS_DAEMON") ? getenv("QS_DAEMON") : "build/queue-sidecar";
-    char *line =
-        mem_printf("%s audit export --kind failed -q email --db %s | %s audit import - --db %s", binary, db, binary, copy);
+    char *line = mem_printf("%s audit export --kind failed -q email --db %s | %s audit import - --db %s", daemon_program(), db,
+                            daemon_program(), copy);
     child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-c", line, NULL}, .err = err});
     cr_assert(child_wait(child, 30000));
     char *said = temp_read(err);
@@ -166,6 +166,23 @@ Test(daemon_audit_files, a_backup_is_not_put_beside_remains) {
     cr_expect_eq(daemon_run("audit", "backup", file, "--db", db)->code, 0, "an empty one holds nothing");
     free(wal);
     free(file);
+    free(db);
+}
+
+/* What lies beside it is its own newest rows: nobody is told to move them away. */
+Test(daemon_audit_files, a_backup_onto_the_open_log_is_told_what_it_is) {
+    char *db = hostile_log(), *wal = mem_printf("%s-wal", db);
+    sqlite3 *shell;
+    struct stat at;
+    cr_assert_eq(sqlite3_open(db, &shell), SQLITE_OK);
+    char *why = NULL;
+    sqlite3_exec(shell, "PRAGMA journal_mode = wal; CREATE TABLE newest(row)", NULL, NULL, &why);
+    cr_assert(!why, "%s", why);
+    cr_assert(stat(wal, &at) == 0 && at.st_size > 0);
+    const daemon_output_t *out = daemon_run("audit", "backup", db, "--db", db, "--force");
+    cr_expect(out->code == 1 && has(out->err, "is the audit log itself") && !has(out->err, "move it away"), "%s", out->err);
+    sqlite3_close(shell);
+    free(wal);
     free(db);
 }
 
@@ -321,6 +338,26 @@ Test(daemon_audit_files, bad_lines_are_named_and_good_ones_kept) {
     cr_assert(has(out->out, ": 6 added, 0 known, 2 left out\n"), "%s", out->out);
     free(text);
     free(copy);
+    free(file);
+    free(db);
+}
+
+/* A wrong file has nothing else: its lines must not bury what is said at the end. */
+Test(daemon_audit_files, of_many_bad_lines_the_first_are_named) {
+    char *db = audit_case_path(), *file = beside(db, "jsonl");
+    for (int lines = 100; lines <= 101; lines++) {
+        buffer_t text = {0};
+        for (int i = 0; i < lines; i++) buffer_str(&text, "{}\n");
+        write_file(file, text.data, text.len);
+        const daemon_output_t *out = daemon_run("audit", "import", file, "--db", db);
+        cr_expect_eq(out->code, 1);
+        cr_expect(has(out->err, ": line 100: left out: ") && !has(out->err, ": line 101: left out: "), "%s", out->err);
+        cr_expect_eq(has(out->err, ": these are the first 100; what else was left out is only counted\n"), lines > 100);
+        char *counted = mem_printf(": 0 added, 0 known, %d left out\n", lines);
+        cr_expect(has(out->out, counted), "%s", out->out);
+        free(counted);
+        buffer_free(&text);
+    }
     free(file);
     free(db);
 }

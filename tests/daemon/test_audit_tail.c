@@ -29,13 +29,11 @@ static void put(const char *db, const char *kind, int from, int to) {
     audit_close(audit);
 }
 
-static const char *binary(void) { return getenv("QS_DAEMON") ? getenv("QS_DAEMON") : "build/queue-sidecar"; }
-
 /* Tails the log with up to six more words. */
 static tail_t start(char *db, const char *const *words) {
     char *dir = temp_dir("tail");
     tail_t tail = {.db = db, .out = temp_path(dir, "out"), .err = temp_path(dir, "err")};
-    const char *argv[16] = {binary(), "audit", "tail", "--db", db};
+    const char *argv[16] = {daemon_program(), "audit", "tail", "--db", db};
     for (size_t i = 0; words[i]; i++) argv[5 + i] = words[i];
     tail.child = child_start(&(child_spec_t){.argv = argv, .out = tail.out, .err = tail.err});
     free(dir);
@@ -184,7 +182,7 @@ Test(daemon_audit_tail, a_last_row_that_is_removed_is_no_other_log) {
 Test(daemon_audit_tail, ends_when_nobody_reads_any_more) {
     char *db = audit_case_path(), *err = mem_printf("%s.err", db);
     put(db, "failed", 1, 3);
-    char *line = mem_printf("%s audit tail -o jsonl --db %s | head -n 1 >/dev/null", binary(), db);
+    char *line = mem_printf("%s audit tail -o jsonl --db %s | head -n 1 >/dev/null", daemon_program(), db);
     child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-c", line, NULL}, .err = err});
     cr_assert(child_wait(child, 10000), "although no further row comes");
     char *said = temp_read(err);
@@ -200,7 +198,7 @@ Test(daemon_audit_tail, ends_when_nobody_reads_any_more) {
 Test(daemon_audit_tail, a_full_disk_ends_it) {
     char *db = audit_case_path(), *err = mem_printf("%s.err", db);
     put(db, "failed", 1, 3);
-    const char *const argv[] = {binary(), "audit", "tail", "-o", "jsonl", "--db", db, NULL};
+    const char *const argv[] = {daemon_program(), "audit", "tail", "-o", "jsonl", "--db", db, NULL};
     child_t *child = child_start(&(child_spec_t){.argv = argv, .out = "/dev/full", .err = err});
     cr_assert(child_wait(child, 10000));
     char *said = temp_read(err);

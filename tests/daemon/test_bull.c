@@ -2,7 +2,7 @@
  * sidecar: what they give up is recorded and can be put back, and the stalled check is done by one at a time. */
 #include "native.h"
 #include "requeue_desk.h"
-#include "tempdir.h"
+#include "rights.h"
 
 TestSuite(daemon_bull, .timeout = 300);
 
@@ -100,8 +100,9 @@ static void expect_same_bytes(const stand_t *stand, const char *kind, int times)
     native_free_lines(&all);
 }
 
-/* Fails each job once, and puts all of them back: as they stand in `failed`, or after Bull has removed them. */
-static void failed_and_put_back(const char *version, bool gone) {
+/* Fails each job once, and puts all of them back: as they stand in `failed`, or after Bull has removed them. How many were put
+ * back, and done. */
+static long long put_back(const char *version, bool gone) {
     stand_t stand;
     stand_begin(&stand, version, "");
     child_t *one = worker(&stand);
@@ -127,36 +128,40 @@ static void failed_and_put_back(const char *version, bool gone) {
               again->err);
     produce(&stand, "ok", JOBS, "{}"); /* and ids go on where they were */
     await_native(&stand, native_count(&stand.native, "finished", NULL) == 2 * JOBS);
+    long long back = rows(&stand, "kind = 'requeued'");
     stop(&stand, one);
     stand_end(&stand);
+    return back;
 }
 
-Test(daemon_bull, failed_and_put_back_4_10) { failed_and_put_back("QS_BULL=4.10.4", false); }
-Test(daemon_bull, failed_and_put_back_4_16) { failed_and_put_back("QS_BULL=4.16.5", false); }
-Test(daemon_bull, put_back_where_bull_has_removed_it_4_10) { failed_and_put_back("QS_BULL=4.10.4", true); }
-Test(daemon_bull, put_back_where_bull_has_removed_it_4_16) { failed_and_put_back("QS_BULL=4.16.5", true); }
+Test(daemon_bull, failed_and_put_back_4_10) { cr_assert_eq(put_back("QS_BULL=4.10.4", false), JOBS); }
+Test(daemon_bull, failed_and_put_back_4_16) { cr_assert_eq(put_back("QS_BULL=4.16.5", false), JOBS); }
+Test(daemon_bull, put_back_where_bull_has_removed_it_4_10) { cr_assert_eq(put_back("QS_BULL=4.10.4", true), JOBS); }
+Test(daemon_bull, put_back_where_bull_has_removed_it_4_16) { cr_assert_eq(put_back("QS_BULL=4.16.5", true), JOBS); }
 
-/* removeOnFail: true leaves nothing but the message. */
-static void removed_on_fail(const char *version) {
+/* removeOnFail: true leaves nothing but the message. How many were recorded from it. */
+static long long removed_on_fail(const char *version) {
     stand_t stand;
     stand_begin(&stand, version, "");
     child_t *one = worker(&stand);
     produce(&stand, "poison", JOBS, "{\"removeOnFail\":true}");
     await_native(&stand, rows(&stand, "kind = 'failed'") == JOBS);
-    cr_expect_eq(rows(&stand, "reason = 'worker_failed' AND error LIKE '%poison%' AND payload = ''"), JOBS);
+    long long recorded = rows(&stand, "reason = 'worker_failed' AND error LIKE '%poison%' AND payload = ''");
     cr_expect_eq(redis_int(stand.scene.r, "EXISTS " BULL "failed"), 0);
     const daemon_output_t *done = cli(stand.sidecar, "requeue", "--where", "-q", "video", "--yes");
     cr_expect(has(done->out, "the log does not have its payload") || has(done->err, "the log does not have its payload"), "%s%s",
               done->out, done->err);
     stop(&stand, one);
     stand_end(&stand);
+    return recorded;
 }
 
-Test(daemon_bull, removed_on_fail_4_10) { removed_on_fail("QS_BULL=4.10.4"); }
-Test(daemon_bull, removed_on_fail_4_16) { removed_on_fail("QS_BULL=4.16.5"); }
+Test(daemon_bull, removed_on_fail_4_10) { cr_assert_eq(removed_on_fail("QS_BULL=4.10.4"), JOBS); }
+Test(daemon_bull, removed_on_fail_4_16) { cr_assert_eq(removed_on_fail("QS_BULL=4.16.5"), JOBS); }
 
-/* Retries with a backoff are Bull's; both sides promote them. Each failure in the end is one record, whoever leads. */
-static void both_sides(const char *version) {
+/* Retries with a backoff are Bull's; both sides promote them. Each failure in the end is one record, whoever leads: how many
+ * there are. */
+static long long both_sides(const char *version) {
     stand_t stand;
     stand_begin(&stand, version, "");
     daemon_t *other = more_sidecar(&stand, "");
@@ -168,19 +173,20 @@ static void both_sides(const char *version) {
     daemon_kill(leader);
     await_native(&stand, rows(&stand, "kind = 'failed'") == JOBS);
     await_native(&stand, native_count(&stand.native, "finished", NULL) == JOBS);
-    cr_expect_eq(rows(&stand, "kind = 'failed' AND reason = 'worker_failed' AND attempts = 3"), JOBS);
+    long long recorded = rows(&stand, "kind = 'failed' AND reason = 'worker_failed' AND attempts = 3");
     expect_same_bytes(&stand, "poison", 3);
     expect_same_bytes(&stand, "flaky", 2);
     stop(&stand, one);
     stop(&stand, two);
     stand_end(&stand);
+    return recorded;
 }
 
-Test(daemon_bull, both_sides_4_10) { both_sides("QS_BULL=4.10.4"); }
-Test(daemon_bull, both_sides_4_16) { both_sides("QS_BULL=4.16.5"); }
+Test(daemon_bull, both_sides_4_10) { cr_assert_eq(both_sides("QS_BULL=4.10.4"), JOBS); }
+Test(daemon_bull, both_sides_4_16) { cr_assert_eq(both_sides("QS_BULL=4.16.5"), JOBS); }
 
-/* While a sidecar leads the workers leave the stalled check to it. */
-static void hold(const char *version) {
+/* While a sidecar leads the workers leave the stalled check to it: how many stalled jobs they found. */
+static int hold(const char *version) {
     stand_t stand;
     stand_begin(&stand, version, "");
     child_t *dies = worker(&stand), *lives = NULL;
@@ -189,20 +195,23 @@ static void hold(const char *version) {
     lives = worker(&stand);
     child_kill(dies);
     await_native(&stand, native_count(&stand.native, "finished", NULL) == 1);
-    cr_expect_eq(native_count(&stand.native, "stalled", NULL), 0, "a worker has checked");
     if (!wait_for(scene_says(stand.sidecar, "\"queue\":\"video\"", "gave a job back"), SOON_MS))
         scene_fail(&stand.scene, "who gave it back?");
     redis_expect(stand.scene.r, "sidecar", "GET " BULL "stalled-check");
     child_free(dies);
     stop(&stand, lives);
+    int found = native_count(&stand.native, "stalled", NULL);
     stand_end(&stand);
+    return found;
 }
 
-Test(daemon_bull, hold_4_10) { hold("QS_BULL=4.10.4"); }
-Test(daemon_bull, hold_4_16) { hold("QS_BULL=4.16.5"); }
+Test(daemon_bull, hold_4_10) { cr_assert_eq(hold("QS_BULL=4.10.4"), 0, "a worker has checked"); }
+Test(daemon_bull, hold_4_16) { cr_assert_eq(hold("QS_BULL=4.16.5"), 0, "a worker has checked"); }
 
-/* When every sidecar is dead, or has ended, the workers go on by themselves. */
-static void resume(const char *version, bool killed) {
+enum { HANGING = 4 };
+
+/* When every sidecar is dead, or has ended, the workers go on by themselves: how many stalled jobs they found. */
+static int resume(const char *version, bool killed) {
     stand_t stand;
     stand_begin(&stand, version, "");
     child_t *dies = worker(&stand), *lives = worker(&stand);
@@ -211,56 +220,39 @@ static void resume(const char *version, bool killed) {
         daemon_kill(stand.sidecar);
     else
         cr_expect_eq(daemon_terminate(stand.sidecar, SOON_MS).code, 0);
-    produce(&stand, "hang", 4, "{}"); /* all that one worker takes at once, or both some */
-    await_native(&stand, native_count(&stand.native, "hangs", NULL) == 4);
+    produce(&stand, "hang", HANGING, "{}"); /* all that one worker takes at once, or both some */
+    await_native(&stand, native_count(&stand.native, "hangs", NULL) == HANGING);
     child_kill(dies);
     child_kill(lives);
     child_free(lives);
     child_free(dies);
     lives = worker(&stand);
-    await_native(&stand, native_count(&stand.native, "finished", NULL) == 4);
-    cr_expect_eq(native_count(&stand.native, "stalled", NULL), 4, "not all were found by a worker's own check");
+    await_native(&stand, native_count(&stand.native, "finished", NULL) == HANGING);
     stop(&stand, lives);
+    int found = native_count(&stand.native, "stalled", NULL);
     stand_end(&stand);
+    return found;
 }
 
-Test(daemon_bull, resume_after_a_kill_4_10) { resume("QS_BULL=4.10.4", true); }
-Test(daemon_bull, resume_after_a_kill_4_16) { resume("QS_BULL=4.16.5", true); }
-Test(daemon_bull, resume_after_an_orderly_end_4_16) { resume("QS_BULL=4.16.5", false); }
+Test(daemon_bull, resume_after_a_kill_4_10) { cr_assert_eq(resume("QS_BULL=4.10.4", true), HANGING); }
+Test(daemon_bull, resume_after_a_kill_4_16) { cr_assert_eq(resume("QS_BULL=4.16.5", true), HANGING); }
+Test(daemon_bull, resume_after_an_orderly_end_4_16) { cr_assert_eq(resume("QS_BULL=4.16.5", false), HANGING); }
 
 /* ---- Least privilege: what README publishes, and nothing else. */
 
-/* The ACL line behind these words as one command; owned. */
-static void allow(redis_t *r, const char *readme, const char *words) {
-    const char *argv[160];
-    int argc = 0;
-    char *rest = NULL, *line = strstr(readme, words);
-    line = line ? strstr(line, "```\n") : NULL;
-    cr_assert_not_null(line, "README.md has no block behind \"%s\"", words);
-    line = strndup(line + 4, (size_t)(strstr(line + 4, "\n```") - line - 4));
-    for (char *word = strtok_r(line, " \n", &rest); word && argc < 160; word = strtok_r(NULL, " \n", &rest)) {
-        bool of_others = strncmp(word, "~email", 6) == 0; /* the queue of its example, which is not served here */
-        if (!of_others) argv[argc++] = strcmp(word, ">PASSWORD") == 0 ? ">secret" : word;
-    }
-    redisReply *reply = redisCommandArgv(r, argc, argv, NULL);
-    cr_assert(reply && reply->type == REDIS_REPLY_STATUS, "%s", reply ? reply->str : r->errstr);
-    freeReplyObject(reply);
-    free(line);
-}
-
 /* Bull's own workers on keys of their own, and a sidecar that may do no more than README says: it promotes, gives a dead worker's
- * job back, ends one, records failures and puts them back, and Redis has refused it nothing. */
-static void least_privilege(const char *version) {
+ * job back, ends one, records failures and puts them back. How often Redis has refused it something. */
+static size_t least_privilege(const char *version) {
     stand_t stand = {.scene = scene_begin(&(server_options_t){.tcp = true}),
                      .env = {version, "QS_STALLED_MS=600000", "QS_LOCK_MS=1000"}};
     redis_t *r = stand.scene.r;
-    char *readme = temp_read("README.md"), queue[256];
-    allow(r, readme, "## Least privilege");
-    allow(r, readme, "A queue of dialect `bull`");
+    char queue[256];
+    rights_t rights = rights_read("bull");
+    rights_leave_out(&rights, "~email"); /* a queue that is not served here */
+    rights_grant(r, &rights, NULL);
     stand.native = native_begin("bull", stand.scene.server);
     snprintf(queue, sizeof(queue), VIDEO, "max_stalled = 1;");
-    stand.sidecar =
-        scene_sidecar_up(&stand.scene, (sidecar_t){.queues = queue, .redis = "username = \"sidecar\"; password = \"secret\";"});
+    stand.sidecar = scene_sidecar_up(&stand.scene, (sidecar_t){.queues = queue, .redis = RIGHTS_LOGIN});
     produce(&stand, "ok", JOBS, "{\"delay\":100}"); /* no worker runs: these are ours to promote */
     produce(&stand, "slow", JOBS, "{\"delay\":100,\"priority\":3}");
     await_native(&stand, redis_int(r, "LLEN " BULL "wait") == 2 * JOBS);
@@ -280,13 +272,12 @@ static void least_privilege(const char *version) {
     child_t *lives = worker(&stand);
     await_native(&stand, native_count(&stand.native, "finished", NULL) == 3 * JOBS + 1);
     stop(&stand, lives);
-    redisReply *refused = redis_do(r, "ACL LOG 10");
-    cr_assert_eq(refused->elements, 0, "refused: %s", refused->elements ? refused->element[0]->element[7]->str : "");
-    freeReplyObject(refused);
+    size_t refused = rights_refused(r);
     cr_expect_eq(daemon_log_count(stand.sidecar, "\"level\":\"error\""), 0);
-    free(readme);
+    rights_free(&rights);
     stand_end(&stand);
+    return refused;
 }
 
-Test(daemon_bull, least_privilege_4_10) { least_privilege("QS_BULL=4.10.4"); }
-Test(daemon_bull, least_privilege_4_16) { least_privilege("QS_BULL=4.16.5"); }
+Test(daemon_bull, least_privilege_4_10) { cr_assert_eq(least_privilege("QS_BULL=4.10.4"), 0); }
+Test(daemon_bull, least_privilege_4_16) { cr_assert_eq(least_privilege("QS_BULL=4.16.5"), 0); }

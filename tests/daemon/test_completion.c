@@ -17,22 +17,12 @@ enum { WORDS = 12, PATIENCE_MS = 60000 };
 static const char library[] = "/usr/share/bash-completion/bash_completion";
 static char *config; /* of two queues; in the directory of this test */
 
-static const char *program(void) {
-    static char path[4096];
-    const char *binary = getenv("QS_DAEMON");
-    cr_assert_not_null(realpath(binary && *binary ? binary : "build/queue-sidecar", path));
-    return path;
+static void write_configs(void) {
+    config = temp_file("two.cfg", "queues = ( { name = \"email\"; }, { name = \"mail:slow\"; } );\n");
+    free(temp_file("spaced 'two.cfg", "queues = ( { name = \"spaced\"; } );\n"));
 }
 
-static void write_config(void) {
-    config = temp_path(temp_root(), "two.cfg");
-    FILE *file = fopen(config, "w");
-    cr_assert_not_null(file);
-    fputs("queues = ( { name = \"email\"; }, { name = \"mail:slow\"; } );\n", file);
-    cr_assert_eq(fclose(file), 0);
-}
-
-TestSuite(daemon_completion, .init = write_config);
+TestSuite(daemon_completion, .init = write_configs);
 
 /* Whether a shell is there, and new enough. */
 static bool have(const char *shell) {
@@ -79,6 +69,10 @@ static const row_t bash_rows[] = {
     {{"audit", "list", "-c", "CONFIG", "--queue", ""}, "email\nmail:slow\n"},
     {{"audit", "list", "--config", "=", "CONFIG", "-q", "e"}, "email\n"},
     {{"audit", "requeue", "-c", "CONFIG", "--to", "mail", ":", "s"}, "slow\n"},
+    {{"audit", "list", "-c", "'FOLDER/two.cfg'", "--queue", ""}, "email\nmail:slow\n"},
+    {{"audit", "list", "--config", "=", "\"FOLDER/two.cfg\"", "-q", "e"}, "email\n"},
+    {{"audit", "list", "-c", "FOLDER/spaced\\ \\'two.cfg", "-q", "s"}, "spaced\n"},
+    {{"audit", "list", "-c", "\"FOLDER/spaced 'two.cfg\"", "-q", "s"}, "spaced\n"},
     {{"audit", "list", "-c", "/nowhere", "--queue", ""}, ""},
     {{"run", "-c", "FOLDER/tw"}, "FOLDER/two.cfg\n"},
     {{"audit", "import", "FOLDER/tw"}, "FOLDER/two.cfg\n"},
@@ -95,8 +89,9 @@ static const row_t bash_rows[] = {
 static char *filled(const char *text) {
     if (strcmp(text, "CONFIG") == 0) text = "FOLDER/two.cfg";
     char *all = NULL;
-    bool folder = strncmp(text, "FOLDER", 6) == 0;
-    cr_assert_geq(asprintf(&all, "%s%s", folder ? temp_root() : "", text + (folder ? 6 : 0)), 0);
+    const char *folder = strstr(text, "FOLDER");
+    int before = folder ? (int)(folder - text) : 0;
+    cr_assert_geq(asprintf(&all, "%.*s%s%s", before, text, folder ? temp_root() : "", folder ? folder + 6 : text), 0);
     return all;
 }
 
@@ -112,14 +107,14 @@ static void expect_offers(const char *shell, const row_t *row, const char *offer
     free(expected);
 }
 
-static void complete_in_bash(const char *with) {
+static void expect_bash_completes(const char *with) {
     if (!have("bash")) cr_skip_test("bash is not here");
     for (size_t i = 0; i < sizeof bash_rows / sizeof *bash_rows; i++) {
         const row_t *row = &bash_rows[i];
         /* A word with a colon is whole only with the package. */
         bool colon = row->words[6] && strcmp(row->words[6], ":") == 0;
         if (colon && strcmp(with, "-") == 0) continue;
-        const char *argv[WORDS + 5] = {"bash", "tests/support/complete.bash", program(), with};
+        const char *argv[WORDS + 5] = {"bash", "tests/support/complete.bash", daemon_program(), with};
         char *words[WORDS] = {NULL};
         for (int w = 0; row->words[w]; w++) argv[4 + w] = words[w] = filled(row->words[w]);
         char *offers = output_of(argv, (const char *const[]){"QUEUE_SIDECAR_CONFIG=/nowhere", NULL});
@@ -129,11 +124,11 @@ static void complete_in_bash(const char *with) {
     }
 }
 
-Test(daemon_completion, bash_completes_every_kind_of_word, .timeout = 120) { complete_in_bash("-"); }
+Test(daemon_completion, bash_completes_every_kind_of_word, .timeout = 120) { expect_bash_completes("-"); }
 
 Test(daemon_completion, bash_completes_with_the_package_bash_completion, .timeout = 120) {
     if (access(library, R_OK) != 0) cr_skip_test("the package bash-completion is not here");
-    complete_in_bash(library);
+    expect_bash_completes(library);
 }
 
 typedef struct zsh_row {
@@ -150,6 +145,8 @@ static const zsh_row_t zsh_rows[] = {
     {"audit tail --output=", {"table", "jsonl", "csv"}, "json "},
     {"audit list -c CONFIG --queue ", {"email", "mail:slow"}, "table"},
     {"audit requeue --config=CONFIG --to ", {"email", "mail:slow"}, "table"},
+    {"audit list -c \"CONFIG\" --queue ", {"email", "mail:slow"}, "table"},
+    {"audit list --config='CONFIG' --queue ", {"email", "mail:slow"}, "table"},
     {"audit discard --failed-by ", {"retries_exhausted", "worker_failed"}, "email"},
     {"check -", {"--redis", "connect and run the preflight: version"}, "--ready"},
     {"help ", {"metrics", "healthcheck"}, "--redis"},
@@ -175,9 +172,9 @@ static void expect_listed(const zsh_row_t *row, const char *line, const char *al
 }
 
 /* All lines go to one zsh: it takes its time to begin. */
-static void complete_in_zsh(const char *fpath) {
+static void expect_zsh_completes(const char *fpath) {
     char *lines[ZSH_ROWS], *path = NULL;
-    const char *argv[ZSH_ROWS + 5] = {"zsh", "-f", "tests/support/complete.zsh", program()};
+    const char *argv[ZSH_ROWS + 5] = {"zsh", "-f", "tests/support/complete.zsh", daemon_program()};
     if (!have("zsh")) cr_skip_test("zsh is not here");
     for (size_t i = 0; i < ZSH_ROWS; i++) {
         const char *line = zsh_rows[i].line, *place = strstr(line, "CONFIG");
@@ -196,15 +193,12 @@ static void complete_in_zsh(const char *fpath) {
     free(path);
 }
 
-Test(daemon_completion, zsh_completes_when_the_script_is_sourced, .timeout = 120) { complete_in_zsh(""); }
+Test(daemon_completion, zsh_completes_when_the_script_is_sourced, .timeout = 120) { expect_zsh_completes(""); }
 
 Test(daemon_completion, zsh_completes_from_its_function_path, .timeout = 120) {
     char *dir = temp_dir("zsh"), *file = temp_path(dir, "_queue-sidecar");
-    FILE *out = fopen(file, "w");
-    cr_assert_not_null(out);
-    fputs(daemon_run("completion", "zsh")->out, out);
-    cr_assert_eq(fclose(out), 0);
-    complete_in_zsh(dir);
+    temp_write(file, daemon_run("completion", "zsh")->out);
+    expect_zsh_completes(dir);
     free(file);
     free(dir);
 }

@@ -12,16 +12,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A config file in the directory of this test, owned by the caller. */
-static char *config_file(const char *text) {
-    char *path = temp_path(temp_root(), "test.cfg");
-    FILE *file = fopen(path, "w");
-    cr_assert_not_null(file);
-    fputs(text, file);
-    cr_assert_eq(fclose(file), 0);
-    return path;
-}
-
 static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
 
 /* `check --redis` looks at where the log is to be. */
@@ -52,12 +42,12 @@ Test(daemon_cli, exit_codes_of_help_version_and_misuse) {
 }
 
 Test(daemon_cli, every_fault_of_a_config_is_named_with_its_line) {
-    char *path = config_file("group = \"g\";\n"
-                             "lock = { ttl = \"1ms\"; };\n"
-                             "dispatcher = { batch = 99999; colour = \"red\"; };\n"
-                             "queues = (\n"
-                             "  { name = \"q\"; dialect = \"nonsense\"; }\n"
-                             ");\n");
+    char *path = temp_file("test.cfg", "group = \"g\";\n"
+                                       "lock = { ttl = \"1ms\"; };\n"
+                                       "dispatcher = { batch = 99999; colour = \"red\"; };\n"
+                                       "queues = (\n"
+                                       "  { name = \"q\"; dialect = \"nonsense\"; }\n"
+                                       ");\n");
     static const char *const places[] = {":2: ", ":3: ", ":5: "}, *const words[] = {"ttl", "batch", "colour", "nonsense"};
     const daemon_output_t *outputs[] = {daemon_run("check", "-c", path), daemon_run("run", "-c", path)};
     for (size_t n = 0; n < 2; n++) {
@@ -86,7 +76,7 @@ Test(daemon_cli, a_dialect_without_code_is_refused_in_one_line) {
     for (size_t i = 0; i < DIALECT_COUNT; i++) {
         const char *word = config_dialect_word((dialect_t)i);
         char *text = mem_printf("queues = (\n  { name = \"q\"; dialect = \"%s\"; %s } );\n", word, settings[i]);
-        char *path = config_file(text);
+        char *path = temp_file("test.cfg", text);
         char *line =
             mem_printf("%s:2: queue `q`: `dialect` is \"%s\", which is not in this version yet; available: list", path, word);
         const daemon_output_t *check = daemon_run("check", "-c", path);
@@ -102,7 +92,7 @@ Test(daemon_cli, a_dialect_without_code_is_refused_in_one_line) {
 
 Test(daemon_cli, check_tells_whether_redis_will_do) {
     scene_t s = scene_begin(NULL);
-    char *text = scene_config(&s, (sidecar_t){0}), *path = config_file(text);
+    char *path = scene_config_file(&s, (sidecar_t){0});
     const daemon_output_t *good = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(good->code, 0, "%s%s", good->out, good->err);
     cr_assert(has(good->out, "preflight passed") && has(good->out, "\"g\" has no leader now"), "%s", good->out);
@@ -116,10 +106,12 @@ Test(daemon_cli, check_tells_whether_redis_will_do) {
     const daemon_output_t *warned = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(warned->code, 0);
     cr_assert(has(warned->out, "warning") && has(warned->out, "noeviction"), "%s", warned->out);
-    scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"elsewhere\"; }"});
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"elsewhere\"; }"});
     const daemon_output_t *unserved = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(unserved->code, 1);
-    cr_assert(has(unserved->out, "does not serve: q"), "%s", unserved->out);
+    char pid[32];
+    snprintf(pid, sizeof(pid), "/%d, for ", (int)daemon_pid(d));
+    cr_assert(has(unserved->out, "does not serve: q") && has(unserved->out, pid), "%s", unserved->out);
     daemon_stop(s.sidecars[--s.count]);
     redis_ok(s.r, "ACL SETUSER default -evalsha");
     const daemon_output_t *refused = daemon_run("check", "-c", path, "--redis");
@@ -128,7 +120,6 @@ Test(daemon_cli, check_tells_whether_redis_will_do) {
     const daemon_output_t *unreachable = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(unreachable->code, 69);
     cr_assert(has(unreachable->err, server_socket(s.server)), "%s", unreachable->err);
-    free(text);
     free(path);
     scene_end(&s);
 }
@@ -136,7 +127,7 @@ Test(daemon_cli, check_tells_whether_redis_will_do) {
 Test(daemon_cli, check_tells_whether_a_log_can_be_kept) {
     scene_t s = scene_begin(NULL);
     daemon_t *d = scene_sidecar_up(&s, (sidecar_t){0});
-    char *text = scene_config(&s, (sidecar_t){0}), *path = config_file(text), *free_one = temp_path(temp_root(), "free.db"),
+    char *path = scene_config_file(&s, (sidecar_t){0}), *free_one = temp_path(temp_root(), "free.db"),
          *foreign = temp_path(temp_root(), "foreign.db");
     sqlite3 *db;
     cr_assert_eq(sqlite3_open(foreign, &db), SQLITE_OK);
@@ -163,18 +154,22 @@ Test(daemon_cli, check_tells_whether_a_log_can_be_kept) {
         free(place), free(bytes);
     }
     cr_expect_neq(access(free_one, F_OK), 0, "it made a file");
-    free(text), free(path), free(free_one), free(foreign);
+    free(path), free(free_one), free(foreign);
     scene_end(&s);
 }
 
 Test(daemon_cli, check_names_a_lock_that_no_sidecar_wrote) {
     scene_t s = scene_begin(NULL);
-    char *text = scene_config(&s, (sidecar_t){0}), *path = config_file(text);
+    char *path = scene_config_file(&s, (sidecar_t){0});
     redis_ok(s.r, "SET sidecar:g:lock hello");
     const daemon_output_t *found = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(found->code, 1);
     cr_assert(has(found->out, "FAULT") && has(found->out, "sidecar:g:lock holds \"hello\""), "%s", found->out);
-    free(text);
+    cr_assert_not(has(found->out, "does not serve"), "nobody leads: %s", found->out);
+    redis_ok(s.r, "DEL sidecar:g:lock");
+    redis_ok(s.r, "SADD sidecar:g:lock hello");
+    found = daemon_run("check", "-c", path, "--redis");
+    cr_assert(found->code == 1 && has(found->out, "who leads \"g\" cannot be told: "), "%s%s", found->out, found->err);
     free(path);
     scene_end(&s);
 }
@@ -182,17 +177,14 @@ Test(daemon_cli, check_names_a_lock_that_no_sidecar_wrote) {
 /* Whatever file takes the number 1 gets what is printed: it must not be the connection. */
 Test(daemon_cli, a_closed_stdout_or_stderr_harms_no_connection) {
     static const char *const closed[] = {">&-", "<&- >/dev/null", "<&- >&-"};
-    const char *binary = getenv("QS_DAEMON");
     scene_t s = scene_begin(NULL);
-    char *text = scene_config(&s, (sidecar_t){0}), *path = config_file(text);
+    char *path = scene_config_file(&s, (sidecar_t){0});
     for (size_t i = 0; i < 3; i++) {
         char *command = NULL;
-        cr_assert_gt(
-            asprintf(&command, "exec %s check -c %s --redis %s", binary ? binary : "build/queue-sidecar", path, closed[i]), 0);
+        cr_assert_gt(asprintf(&command, "exec %s check -c %s --redis %s", daemon_program(), path, closed[i]), 0);
         cr_assert_eq(system(command), 0, "%s", command);
         free(command);
     }
-    free(text);
     free(path);
     scene_end(&s);
 }
@@ -211,14 +203,10 @@ Test(daemon_cli, runs_before_redis_is_there) {
 
 /* A script that runs the binary with QS_FDS file descriptors at the most; owned by the caller. */
 static char *limited_binary(void) {
-    const char *real = getenv("QS_DAEMON");
-    char *absolute = realpath(real && *real ? real : "build/queue-sidecar", NULL), *path = temp_path(temp_root(), "limited");
-    cr_assert_not_null(absolute);
-    FILE *file = fopen(path, "w");
-    cr_assert_not_null(file);
-    fprintf(file, "#!/bin/sh\nulimit -n \"$QS_FDS\"\nexec '%s' \"$@\"\n", absolute);
-    cr_assert(fclose(file) == 0 && chmod(path, 0700) == 0);
-    free(absolute);
+    char *script = mem_printf("#!/bin/sh\nulimit -n \"$QS_FDS\"\nexec '%s' \"$@\"\n", daemon_program());
+    char *path = temp_file("limited", script);
+    cr_assert_eq(chmod(path, 0700), 0);
+    free(script);
     return path;
 }
 
@@ -229,7 +217,7 @@ enum { FEWEST_FDS = 4, FDS_TO_RUN = 13, FDS_TO_CHECK = 6 };
 
 Test(daemon_cli, too_few_file_descriptors_are_told) {
     scene_t s = scene_begin(NULL);
-    char *text = scene_config(&s, (sidecar_t){0}), *path = config_file(text), *binary = limited_binary();
+    char *path = scene_config_file(&s, (sidecar_t){0}), *text = temp_read(path), *binary = limited_binary();
     for (int fds = FEWEST_FDS; fds <= FDS_TO_RUN; fds++) {
         char limit[16];
         snprintf(limit, sizeof(limit), "QS_FDS=%d", fds);
@@ -257,12 +245,26 @@ Test(daemon_cli, too_few_file_descriptors_are_told) {
     scene_end(&s);
 }
 
+/* Who starts us waits for word from us: here there is no descriptor left to send it by. */
+Test(daemon_cli, a_service_manager_that_cannot_be_told_is_logged) {
+    scene_t s = scene_begin(NULL);
+    char *path = scene_config_file(&s, (sidecar_t){0}), *binary = limited_binary();
+    const daemon_options_t options = {.binary = binary, .env = (const char *const[]){"QS_FDS=5", "NOTIFY_SOCKET=/nowhere", NULL}};
+    const daemon_output_t *ended = daemon_run_argv(&options, (const char *const[]){"run", "-c", path, NULL});
+    cr_assert_eq(ended->code, 1);
+    cr_assert(
+        has(ended->err, "cannot be told how we are\",\"role\":\"main\",\"socket\":\"/nowhere\",\"reason\":\"Too many open files"),
+        "%s", ended->err);
+    free(binary);
+    free(path);
+    scene_end(&s);
+}
+
 Test(daemon_cli, secrets_are_never_shown) {
     scene_t s = scene_begin(NULL);
     redis_ok(s.r, "ACL SETUSER sidecar on >s3cr3tword ~* &* +@all");
     redis_ok(s.r, "ACL SETUSER default off");
-    char *text = scene_config(&s, (sidecar_t){.redis = "username = \"sidecar\"; password = \"s3cr3tword\";"}),
-         *path = config_file(text);
+    char *path = scene_config_file(&s, (sidecar_t){.redis = "username = \"sidecar\"; password = \"s3cr3tword\";"});
     const daemon_output_t *checked = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(checked->code, 0, "%s%s", checked->out, checked->err);
     cr_assert(has(checked->err, "inline secret"));
@@ -274,7 +276,6 @@ Test(daemon_cli, secrets_are_never_shown) {
         scene_sidecar(&s, (sidecar_t){.level = "debug", .redis = "username = \"sidecar\"; password = \"s3cr3t-but-wrong\";"});
     cr_assert(daemon_wait_log(bad, "WRONGPASS", 5000));
     cr_assert_eq(daemon_log_count(bad, "s3cr3t"), 0);
-    free(text);
     free(path);
     scene_end(&s);
 }
@@ -379,11 +380,7 @@ Test(daemon_cli, interrupt_ends_it_as_terminate_does) {
 
 Test(daemon_cli, memory_is_small_with_a_hundred_queues) {
     enum { QUEUES = 100, MOST_KIB = 8 * 1024 };
-    char *queues = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&queues, &size);
-    for (int i = 0; i < QUEUES; i++) fprintf(out, "%s{ name = \"q%d\"; }", i ? ", " : "", i);
-    fclose(out);
+    char *queues = scene_queues("", "q", QUEUES);
     scene_t s = scene_begin(NULL);
     daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = queues});
     free(queues);

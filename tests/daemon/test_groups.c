@@ -8,7 +8,8 @@
 
 #define QUEUE(name) "{ name = \"" name "\"; }"
 
-static void other_group_takes_over(int signal) {
+/* How many ms it takes until the other group serves a queue, from the signal to the first job. */
+static int64_t other_group_takes_over(int signal) {
     scene_t s = scene_begin(NULL);
     daemon_t *one = scene_sidecar_up(&s, (sidecar_t){.group = "g1", .queues = QUEUE("q")});
     daemon_t *two = scene_sidecar_up(&s, (sidecar_t){.group = "g2", .queues = QUEUE("p") ", " QUEUE("q")});
@@ -26,17 +27,23 @@ static void other_group_takes_over(int signal) {
         cr_assert_eq(daemon_terminate(one, 5000).code, 0);
     scene_round(&s, "q", 0);
     int64_t ms = (wait_now_us() - sent) / 1000;
-    /* Both TTLs: that of the lock, and that between two tries. A queue at fault is looked at every five seconds. */
-    cr_assert_leq(ms, wait_scaled_ms(5000 + 2 * 600 + 1000), "it took %lld ms", (long long)ms);
     cr_assert_eq(daemon_log_count(two, "took this queue over"), 1);
     scene_works(&s, "q");
     scene_works(&s, "p");
     redis_expect(s.r, "g2", "HGET sidecar:q:meta group");
     scene_end(&s);
+    return ms;
 }
 
-Test(daemon_queues, of_a_group_that_has_gone_are_taken_over) { other_group_takes_over(SIGTERM); }
-Test(daemon_queues, of_a_group_that_has_died_are_taken_over) { other_group_takes_over(SIGKILL); }
+/* Both TTLs: that of the lock, and that between two tries. A queue at fault is looked at every five seconds. */
+enum { TAKEN_OVER_MS = 5000 + 2 * 600 + 1000 };
+
+Test(daemon_queues, of_a_group_that_has_gone_are_taken_over) {
+    cr_assert_leq(other_group_takes_over(SIGTERM), wait_scaled_ms(TAKEN_OVER_MS));
+}
+Test(daemon_queues, of_a_group_that_has_died_are_taken_over) {
+    cr_assert_leq(other_group_takes_over(SIGKILL), wait_scaled_ms(TAKEN_OVER_MS));
+}
 
 Test(daemon_queues, that_the_leader_does_not_serve_are_told) {
     scene_t s = scene_begin(NULL);

@@ -198,16 +198,28 @@ Test(daemon_kmqueue, both_monitors_lose_no_task) {
     enum { OK = 200, FLAKY = 30 };
     scene_t s = scene_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("kmqueue", s.server);
-    scene_sidecar_up(&s, (sidecar_t){.queues = GROUP("protected_timeout = \"500ms\"; heartbeat = \"off\";"), .scan = "50ms"});
+    daemon_t *d =
+        scene_sidecar_up(&s, (sidecar_t){.queues = GROUP("protected_timeout = \"500ms\"; heartbeat = \"off\";"), .scan = "50ms"});
     child_t *workers[2];
     for (int i = 0; i < 2; i++) workers[i] = native_start(&native, WORK, (const char *const[]){"QS_THREADS=4", NULL}, NULL);
     child_t *monitor = native_start(&native, (const char *const[]){"monitor", "worker1_queue", "worker2_queue:safe", NULL},
                                     (const char *const[]){"QS_PROTECTED_MS=500", "QS_EVERY_MS=50", NULL}, NULL);
-    produce(&native, "flaky", 0, FLAKY, false);
+    daemon_pause(d); /* each gives some back while the other sleeps, and then both look at the rest */
+    produce(&native, "flaky", 0, FLAKY / 3, false);
+    await(&s, distinct(&native, "done", "flaky") == FLAKY / 3);
+    int theirs = native_count(&native, "retried", NULL);
+    child_signal(monitor, SIGSTOP);
+    daemon_continue(d);
+    produce(&native, "flaky", FLAKY / 3, FLAKY / 3 * 2, false);
+    await(&s, distinct(&native, "done", "flaky") == FLAKY / 3 * 2);
+    int ours = daemon_log_count(d, "gave a job back");
+    child_signal(monitor, SIGCONT);
+    produce(&native, "flaky", FLAKY / 3 * 2, FLAKY, false);
     produce(&native, "ok", 0, OK, false);
     await(&s, distinct(&native, "done", "ok") == OK && distinct(&native, "done", "flaky") == FLAKY);
     await(&s, all_gone(&s));
-    fprintf(stderr, "both monitors: KMQueue's retried %d\n", native_count(&native, "retried", NULL));
+    cr_assert(theirs > 0 && ours > 0, "KMQueue's monitor gave back %d, ours %d", theirs, ours);
+    cr_assert_eq(audit_log_int(daemon_audit_path(d), "SELECT count(*) FROM events WHERE kind = 'failed'"), 0);
     end_worker(monitor, false);
     for (int i = 0; i < 2; i++) end_worker(workers[i], false);
     native_end(&native);

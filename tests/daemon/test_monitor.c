@@ -79,22 +79,18 @@ ParameterizedTestParameters(daemon_monitor, crash_points) {
 /* Died at each point, before and after what each script did: the next one goes on, nothing is lost and nothing is done twice. */
 ParameterizedTest(int *number, daemon_monitor, crash_points) {
     scene_t s = scene_begin(NULL);
-    char *variable = NULL, *config = scene_config(&s, (sidecar_t){.queues = MONITORED("1h", ""), .scan = "50ms"});
-    cr_assert_gt(asprintf(&variable, "QS_CRASH_AT=%s", POINTS[*number]), 0);
+    const sidecar_t spec = {.queues = MONITORED("1h", ""), .scan = "50ms"};
     redis_ok(s.r, "LPUSH q:backup again ends stays");
     redis_ok(s.r, "HSET q:errors again boom ends !boom");
-    daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, "%s", config);
-    cr_assert_eq(daemon_wait_exit(d, 10000).code, 137, "%s is never reached", variable);
-    daemon_free(d);
-    scene_sidecar_up(&s, (sidecar_t){.queues = MONITORED("1h", ""), .scan = "50ms"});
+    cr_assert_eq(scene_crash(&s, spec, POINTS[*number]), 137, "%s is never reached", POINTS[*number]);
+    scene_sidecar_up(&s, spec);
     await(&s, redis_int(s.r, "EXISTS q:errors") == 0, 10000);
     await(&s, redis_int(s.r, "HLEN sidecar:q:stamps") == 2, 10000); /* of what stays, and of what is under way */
     redis_expect(s.r, "again", "LINDEX q 0");
     cr_assert_eq(redis_int(s.r, "LLEN q"), 1);
     await(&s, redis_int(s.r, "LLEN q:backup") == 2, 10000); /* stays, and the sentinel */
     cr_assert_eq(redis_int(s.r, "LREM q:backup 0 stays"), 1);
-    cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 2, "%s", variable);
-    free(variable), free(config);
+    cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 2, "%s", POINTS[*number]);
     scene_end(&s);
 }
 

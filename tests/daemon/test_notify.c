@@ -14,7 +14,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Redis need not be there: the roles run all the same. */
@@ -62,17 +61,11 @@ static daemon_t *start(const manager_t *manager, const char *watchdog, const cha
     return daemon_start_with(&(daemon_options_t){.env = env}, config, temp_root(), poll, "");
 }
 
-static int64_t monotonic_us(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 static void expect_reloading(manager_t *manager, int64_t since) {
     const char *message = heard(manager, 10000);
     long long at = 0;
     cr_assert_eq(sscanf(message, "RELOADING=1\nMONOTONIC_USEC=%lld", &at), 1, "<%s>", message);
-    cr_expect(at >= since && at <= monotonic_us());
+    cr_expect(at >= since && at <= wait_now_us());
 }
 
 Test(daemon_notify, says_when_it_is_ready_reloads_and_stops) {
@@ -80,7 +73,7 @@ Test(daemon_notify, says_when_it_is_ready_reloads_and_stops) {
     daemon_t *d = start(&manager, NULL, "off");
     cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
 
-    int64_t before = monotonic_us();
+    int64_t before = wait_now_us();
     daemon_write_config(d, config, temp_root(), "off", "}, { name = \"r\";");
     daemon_signal(d, SIGHUP);
     expect_reloading(&manager, before);
@@ -109,7 +102,7 @@ Test(daemon_notify, a_change_that_is_found_is_told_too) {
     manager_t manager = manager_start(true);
     daemon_t *d = start(&manager, NULL, "50ms");
     cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
-    int64_t before = monotonic_us();
+    int64_t before = wait_now_us();
     daemon_write_config(d, config, temp_root(), "50ms", "colour = 1;");
     cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue; the newest configuration is refused, see the log");
     daemon_write_config(d, config, temp_root(), "50ms", "retry_times = 7;");

@@ -108,22 +108,18 @@ ParameterizedTestParameters(daemon_private, crash_points) {
 ParameterizedTest(int *number, daemon_private, crash_points) {
     static const char QUEUE[] = FIGHTS("protected_timeout = \"100ms\"; retry_times = 1;");
     scene_t s = scene_begin(NULL);
-    char *variable = NULL, *config = scene_config(&s, (sidecar_t){.queues = QUEUE, .scan = "50ms"});
-    cr_assert_gt(asprintf(&variable, "QS_CRASH_AT=%s", POINTS[*number]), 0);
+    const sidecar_t spec = {.queues = QUEUE, .scan = "50ms"};
     redis_ok(s.r, "LPUSH queue-w1 one");
     redis_ok(s.r, "LPUSH queue-w2 two");
-    daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, "%s", config);
-    cr_assert_eq(daemon_wait_exit(d, 10000).code, 137, "%s is never reached", variable);
-    daemon_free(d);
-    scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE, .scan = "50ms"});
+    cr_assert_eq(scene_crash(&s, spec, POINTS[*number]), 137, "%s is never reached", POINTS[*number]);
+    scene_sidecar_up(&s, spec);
     await(&s, redis_int(s.r, "EXISTS queue-w1 queue-w2") == 0, 10000);
-    cr_assert_eq(redis_int(s.r, "LLEN fight-requests"), 2, "%s", variable);
-    cr_assert_eq(redis_int(s.r, "XLEN sidecar:fights:failures"), 2, "%s", variable);
+    cr_assert_eq(redis_int(s.r, "LLEN fight-requests"), 2, "%s", POINTS[*number]);
+    cr_assert_eq(redis_int(s.r, "XLEN sidecar:fights:failures"), 2, "%s", POINTS[*number]);
     for (int i = 0; i < 2; i++) redis_ok(s.r, "LMOVE fight-requests queue-w3 RIGHT LEFT"); /* and die with the second worker */
     await(&s, redis_int(s.r, "LLEN fights-dlq") == 2, 10000);
     cr_assert_eq(redis_int(s.r, "EXISTS queue-w3 fight-requests"), 0);
     cr_assert(scene_stays(redis_int(s.r, "XLEN sidecar:fights:failures") == 4, 500), "our own dead letters are no news");
-    free(variable), free(config);
     scene_end(&s);
 }
 

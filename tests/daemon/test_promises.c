@@ -22,7 +22,7 @@ typedef struct {
     int64_t began_us, span_us; /* of the disorder */
     fate_t fates[SCENE_SIDECARS];
     int connected[SCENE_SIDECARS]; /* lines "connected" in the log when it was last started */
-    int acts, terms;
+    int acts;
 } storm_t;
 
 static size_t pick(storm_t *storm, size_t below) { return (size_t)scene_random(&storm->random, below); }
@@ -81,7 +81,6 @@ static void terminate(storm_t *storm, size_t i) {
     daemon_exit_t end = daemon_terminate(d, 10000);
     cr_assert_eq(end.code, 0, "sidecar %zu ended with code %d, signal %d", i, end.code, end.signal);
     storm->fates[i] = DEAD;
-    storm->terms++;
 }
 
 /* One blow of fate for one sidecar. */

@@ -7,17 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "{ name = \"<prefix>0\"; }, ..." after `first` (or ""); owned by the caller. */
-static char *many_queues(const char *first, const char *prefix, int count) {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    fprintf(out, "%s", first);
-    for (int i = 0; i < count; i++) fprintf(out, "%s{ name = \"%s%d\"; }", *first || i ? ", " : "", prefix, i);
-    fclose(out);
-    return text;
-}
-
 static void expect_job(scene_t *s, const char *queue, const char *expected) {
     char *job = scene_take(s->r, queue, 15000);
     if (!job) scene_fail(s, "a job was not promoted");
@@ -54,7 +43,7 @@ Test(daemon_queues, small_ones_are_not_held_up_by_a_big_one) {
     static const char fill[] = "for i = ARGV[1], ARGV[1] + ARGV[3] - 1 do redis.call('ZADD', KEYS[1], ARGV[2], i) end";
     static int64_t late[MOST_SAMPLES];
     scene_t s = scene_begin(NULL);
-    char *queues = many_queues("{ name = \"big\"; }", "small", SMALL);
+    char *queues = scene_queues("{ name = \"big\"; }", "small", SMALL);
     scene_sidecar_up(&s, (sidecar_t){.ttl = "5s", .queues = queues});
     int64_t due = 0;
     for (int ahead_ms = 1500; scene_ms(s.r) >= due; ahead_ms *= 2) { /* all of it must be there before the first falls due */
@@ -81,7 +70,7 @@ Test(daemon_queues, small_ones_are_not_held_up_by_a_big_one) {
 Test(daemon_queues, hundred_are_served) {
     enum { QUEUES = 100 };
     scene_t s = scene_begin(NULL);
-    char *queues = many_queues("", "q", QUEUES), name[16];
+    char *queues = scene_queues("", "q", QUEUES), name[16];
     daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "5s", .queues = queues});
     for (int i = 0; i < QUEUES; i++) {
         snprintf(name, sizeof(name), "q%d", i);

@@ -22,7 +22,7 @@ static void expect_job(scene_t *s, const char *expected) {
 }
 
 /* The first came once, the second still waits, and all is well. */
-static void both_are_there(scene_t *s) {
+static void expect_both(scene_t *s) {
     expect_job(s, "soon");
     cr_assert_eq(redis_int(s->r, "LLEN q"), 0);
     cr_assert_eq(redis_int(s->r, "ZCARD q:delayed"), 1);
@@ -44,7 +44,7 @@ Test(daemon_redis, restarts_with_its_data) {
     expect_job(&s, "first");
     server_restart(s.server, SERVER_KEEP_DATA);
     scene_reopen(&s);
-    both_are_there(&s);
+    expect_both(&s);
     scene_end(&s);
 }
 
@@ -71,7 +71,7 @@ Test(daemon_redis, is_away_for_a_while) {
     cr_assert(scene_stays(daemon_running(s.sidecars[0]) && daemon_running(s.sidecars[1]), 1500));
     server_restart(s.server, SERVER_KEEP_DATA);
     scene_reopen(&s);
-    both_are_there(&s);
+    expect_both(&s);
     scene_end(&s);
 }
 
@@ -94,7 +94,7 @@ Test(daemon_redis, outage_is_met_with_patience) {
     cr_assert_leq(log_lines(d) - lines, 20, "%d lines", log_lines(d) - lines);
     cr_assert_leq(daemon_cpu_us(d) - cpu_us, wait_scaled_ms(300) * 1000);
     proxy_pass(proxy);
-    both_are_there(&s);
+    expect_both(&s);
     daemon_stop(d);
     s.count = 0;
     proxy_stop(proxy);
@@ -123,7 +123,7 @@ Test(daemon_redis, is_frozen_for_three_ttls) {
         server_freeze(s.server);
         cr_assert(scene_stays(daemon_running(s.sidecars[0]), 1800));
         server_thaw(s.server);
-        both_are_there(&s);
+        expect_both(&s);
     }
     scene_end(&s);
 }
@@ -165,7 +165,7 @@ Test(daemon_redis, kills_connections) {
         scene_delay(s.r, "q", "soon", 100);
         scene_delay(s.r, "q", "late", 3600000);
         cr_assert_geq(scene_kill_connections(s.r, names[i]), 1);
-        both_are_there(&s);
+        expect_both(&s);
         redis_ok(s.r, "DEL q:delayed");
     }
     scene_end(&s);
@@ -175,7 +175,7 @@ Test(daemon_redis, pauses_writes) {
     scene_t s = one_sidecar();
     two_jobs(&s, 200);
     redis_ok(s.r, "CLIENT PAUSE 1300 WRITE");
-    both_are_there(&s);
+    expect_both(&s);
     scene_end(&s);
 }
 
@@ -184,7 +184,7 @@ Test(daemon_redis, forgets_the_scripts) {
     for (int i = 0; i < 3; i++) {
         redis_ok(s.r, "SCRIPT FLUSH");
         two_jobs(&s, 100);
-        both_are_there(&s);
+        expect_both(&s);
         redis_ok(s.r, "DEL q:delayed");
         cr_assert(scene_stays(daemon_running(s.sidecars[0]), 250)); /* the next renewal */
     }
@@ -196,7 +196,7 @@ Test(daemon_redis, sleeps) {
     scene_t s = one_sidecar();
     two_jobs(&s, 200);
     redis_ok(s.r, "DEBUG SLEEP 1.3");
-    both_are_there(&s);
+    expect_both(&s);
     scene_end(&s);
 }
 
@@ -223,7 +223,7 @@ Test(daemon_redis, becomes_a_replica_and_comes_back) {
     cr_assert(scene_stays(log_lines(d) - lines <= 10, 1000));
     cr_assert_leq(server_commandstat(s.server, "evalsha") - calls, 40); /* it is not hammered */
     redis_ok(s.r, "REPLICAOF NO ONE");
-    both_are_there(&s);
+    expect_both(&s);
     scene_end(&other);
     scene_end(&s);
 }
@@ -234,7 +234,7 @@ Test(daemon_redis, loses_its_primary_as_a_replica) {
     replicate(&s, NULL);
     cr_assert(daemon_wait_log(s.sidecars[0], "cannot lead", 5000));
     redis_ok(s.r, "REPLICAOF NO ONE");
-    both_are_there(&s);
+    expect_both(&s);
     scene_end(&s);
 }
 

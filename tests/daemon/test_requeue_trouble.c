@@ -136,7 +136,7 @@ Test(daemon_requeue_trouble, nobody_requeues_by_mistake) {
                 {{"requeue", "abc", "--rate", "0/s"}, "like 50/s"},
                 {{"requeue", "abc", "--rate", "5/h"}, "like 50/s"},
                 {{"requeue", "abc", "--by", ""}, "--by takes"},
-                {{"requeue", "abc", "-o", "csv"}, "unknown format"},
+                {{"requeue", "abc", "-o", "csv"}, "unknown format `csv`\nIt is one of: table json jsonl.\n"},
                 {{"discard", "abc", "--to", "q"}, "unknown option"},
                 {{"requeue", "--where", "-q", "q"}, "add --yes"}};
     scene_t s = scene_begin(NULL);
@@ -205,9 +205,8 @@ static const char terminal[] = "import os, pty, sys\n"
                                "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n";
 
 static int on_terminal(const daemon_t *d, const char *answer, const char *rate, char **said) {
-    const char *program = getenv("QS_DAEMON") && *getenv("QS_DAEMON") ? getenv("QS_DAEMON") : "build/queue-sidecar";
     command_t of = command(d, (const char *const[]){"requeue", "--where", "-q", "q", "--rate", rate, NULL});
-    const char *argv[WORDS + 16] = {"python3", "-c", terminal, answer, program};
+    const char *argv[WORDS + 16] = {"python3", "-c", terminal, answer, daemon_program()};
     char *dir = temp_dir("terminal"), *out = temp_path(dir, "out");
     memcpy(argv + 5, of.argv, sizeof(of.argv));
     child_t *child = child_start(&(child_spec_t){.argv = argv, .out = out});

@@ -14,18 +14,6 @@ static bool has(const char *text, const char *part) { return strstr(text, part) 
 /* A lock that outlives a pause of the machine. */
 #define STEADY ((sidecar_t){.ttl = "3s"})
 
-/* A config of this scene in a file of its own, owned by the caller. */
-static char *config_file(const scene_t *s, sidecar_t spec, const char *more) {
-    char *dir = temp_dir("status"), *path = temp_path(dir, "status.cfg"), *text = scene_config(s, spec);
-    FILE *file = fopen(path, "w");
-    cr_assert_not_null(file);
-    fprintf(file, "%s%s", text, more);
-    cr_assert_eq(fclose(file), 0);
-    free(text);
-    free(dir);
-    return path;
-}
-
 /* Whoever has no log counts by the streams. */
 static void no_log_here(void) {
     char *path = temp_path(temp_root(), "none.db");
@@ -66,11 +54,11 @@ static bool found(const answer_t *answer, const char *code) {
     return yes;
 }
 
-/* Asks until the finding is there, or is not; the last answer. */
-static answer_t ask_until(const char *config, const char *code, bool there) {
+/* Asks until the finding is there; the last answer. */
+static answer_t ask_until(const char *config, const char *code) {
     answer_t answer = {0};
-    bool met = wait_for((json_free(answer.json), answer = ask(config), found(&answer, code)) == there, 10000);
-    cr_assert(met, "%s %s: %s", code, there ? "does not come" : "does not go", answer.run->out);
+    bool met = wait_for((json_free(answer.json), answer = ask(config), found(&answer, code)), 10000);
+    cr_assert(met, "%s does not come: %s", code, answer.run->out);
     return answer;
 }
 
@@ -79,7 +67,7 @@ static void done(answer_t *answer) { json_free(answer->json); }
 Test(daemon_status, a_leader_that_lives_and_one_that_was_killed) {
     scene_t s = scene_begin(NULL);
     daemon_t *d = scene_sidecar_up(&s, STEADY);
-    char *config = config_file(&s, STEADY, ""), pid[32];
+    char *config = scene_config_file(&s, STEADY), pid[32];
     snprintf(pid, sizeof(pid), "/%d\"", (int)daemon_pid(d));
     redis_ok(s.r, "LPUSH q job another");
     scene_delay(s.r, "q", "later", 3600000);
@@ -100,7 +88,7 @@ Test(daemon_status, a_leader_that_lives_and_one_that_was_killed) {
     cr_assert(has(table->out, "\nleader   ") && has(table->out, "all is well") && has(table->out, " in 59 min "), "%s",
               table->out);
     daemon_kill(d);
-    answer = ask_until(config, "no_leader", true);
+    answer = ask_until(config, "no_leader");
     cr_assert_eq(answer.run->code, 1);
     cr_assert(has(answer.run->out, "\"well\":false") && has(answer.run->out, "queue-sidecar run -c "));
     expect_null(&answer, "/locks/0/ttl_seconds");
@@ -113,7 +101,7 @@ Test(daemon_status, a_leader_that_lives_and_one_that_was_killed) {
 
 Test(daemon_status, names_those_who_stand_by) {
     scene_t s = scene_begin(NULL);
-    char *config = config_file(&s, STEADY, ""), name[64];
+    char *config = scene_config_file(&s, STEADY), name[64];
     daemon_t *d[2] = {scene_sidecar_up(&s, STEADY), scene_sidecar_up(&s, STEADY)};
     bool first = scene_await_leader(&s, "g", NULL, 10000) == d[0];
     snprintf(name, sizeof(name), "/%d", (int)daemon_pid(d[first ? 1 : 0]));
@@ -133,7 +121,7 @@ Test(daemon_status, queues_that_the_leader_does_not_serve) {
     scene_t s = scene_begin(NULL);
     scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .queues = "{ name = \"q\"; }"});
     scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .group = "others", .queues = "{ name = \"p\"; }"});
-    char *config = config_file(&s, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"fresh\"; }, { name = \"p\"; }"}, "");
+    char *config = scene_config_file(&s, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"fresh\"; }, { name = \"p\"; }"});
     answer_t answer = ask(config);
     cr_assert_eq(answer.run->code, 1);
     cr_assert(has(answer.run->out, "\"code\":\"unserved\",\"queues\":[\"fresh\"]"), "%s", answer.run->out);
@@ -152,7 +140,7 @@ Test(daemon_status, due_jobs_that_wait) {
     daemon_t *d =
         scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .queues = "{ name = \"q\"; ready_limit = 2; }, { name = \"p\"; }"});
     char *config =
-        config_file(&s, (sidecar_t){.ttl = "3s", .queues = "{ name = \"q\"; ready_limit = 2; }, { name = \"p\"; }"}, "");
+        scene_config_file(&s, (sidecar_t){.ttl = "3s", .queues = "{ name = \"q\"; ready_limit = 2; }, { name = \"p\"; }"});
     redis_ok(s.r, "LPUSH q a b");
     redis_ok(s.r, "ZADD q:delayed 1 late");
     answer_t answer = ask(config);
@@ -173,7 +161,7 @@ Test(daemon_status, due_jobs_that_wait) {
 
 Test(daemon_status, records_that_fill_the_stream_or_wait_for_a_log) {
     scene_t s = scene_begin(NULL);
-    char *config = config_file(&s, (sidecar_t){0}, "stream = { max_bytes = \"1MiB\"; };\n");
+    char *config = scene_config_file(&s, (sidecar_t){.more = "stream = { max_bytes = \"1MiB\"; };\n"});
     redis_ok(s.r, "XADD sidecar:q:failures %lld-0 kind failed reason reported", (long long)scene_ms(s.r) - 120000);
     redis_ok(s.r, "HSET sidecar:q:meta bytes 1048570 entries 1");
     answer_t answer = ask(config);
@@ -200,17 +188,14 @@ Test(daemon_status, the_last_hour_by_log_and_by_stream) {
                                  "retry_times = 1; }";
     scene_t s = scene_begin(NULL);
     daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
-    char *config = config_file(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues}, ""), *audit = NULL;
-    cr_assert_gt(asprintf(&audit, "QUEUE_SIDECAR_AUDIT_PATH=%s", daemon_audit_path(d)), 0);
+    char *config = scene_config_file(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
     redis_ok(s.r, "LPUSH q:backup stalls poison");
     redis_ok(s.r, "HSET q:errors poison !no");
     cr_assert(wait_for(redis_int(s.r, "XLEN sidecar:q:failures") == 2, 10000));
     free(scene_take(s.r, "q", 10000)); /* it is worked on no more */
-    const daemon_options_t with_log = {.env = (const char *const[]){audit, NULL}};
-    const char *const args[] = {"status", "-c", config, "-o", "json", NULL};
     const daemon_output_t *by_log = NULL;
     /* rows come into the log before their copy is acknowledged */
-    cr_assert(wait_for((by_log = daemon_run_argv(&with_log, args),
+    cr_assert(wait_for((by_log = scene_status(d, config),
                         has(by_log->out, "\"retried_last_hour\":1,\"failed_last_hour\":1") && has(by_log->out, "\"here\":true,")),
                        10000),
               "%s", by_log->out);
@@ -223,7 +208,6 @@ Test(daemon_status, the_last_hour_by_log_and_by_stream) {
     cr_assert(found(&by_stream, "failures") && has(by_stream.run->out, "audit list -c "));
     cr_assert_eq(by_log->code, 0, "final failures alone are no fault: %s", by_log->out);
     done(&by_stream);
-    free(audit);
     free(config);
     scene_end(&s);
 }
@@ -232,7 +216,7 @@ Test(daemon_status, how_long_the_oldest_job_has_been_in_progress) {
     static const char queues[] = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; }";
     scene_t s = scene_begin(NULL);
     scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
-    char *config = config_file(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues}, "");
+    char *config = scene_config_file(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
     redis_ok(s.r, "LPUSH q:backup job");
     cr_assert(wait_for(redis_int(s.r, "HLEN sidecar:q:stamps") == 1, 10000));
     answer_t answer = ask(config);
@@ -247,31 +231,27 @@ Test(daemon_status, how_long_the_oldest_job_has_been_in_progress) {
 Test(daemon_status, a_log_that_is_behind_is_not_counted_from) {
     scene_t s = scene_begin(NULL);
     daemon_t *d = scene_sidecar_up(&s, (sidecar_t){0});
-    char *config = config_file(&s, (sidecar_t){0}, ""), *audit = NULL;
-    cr_assert_gt(asprintf(&audit, "QUEUE_SIDECAR_AUDIT_PATH=%s", daemon_audit_path(d)), 0);
+    char *config = scene_config_file(&s, (sidecar_t){0});
     redis_ok(s.r, "XADD sidecar:q:failures %lld-0 kind failed reason reported event %s", (long long)scene_ms(s.r) - 20000,
              "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef");
-    const daemon_options_t with_log = {.env = (const char *const[]){audit, NULL}};
-    const char *const args[] = {"status", "-c", config, "-o", "json", NULL};
     const daemon_output_t *out = NULL;
-    cr_assert(wait_for((out = daemon_run_argv(&with_log, args),
+    cr_assert(wait_for((out = scene_status(d, config),
                         has(out->out, "\"complete\":true") && has(out->out, "\"last_hour_from\":\"audit_log\"")),
                        10000),
               "%s", out->out);
     daemon_pause(d);
     redis_ok(s.r, "XADD sidecar:q:failures * kind failed reason reported event %s",
              "1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef");
-    out = daemon_run_argv(&with_log, args);
+    out = scene_status(d, config);
     cr_assert(has(out->out, "\"last_hour_from\":\"failure_stream\"") && has(out->out, "\"failed_last_hour\":2"), "%s", out->out);
     daemon_continue(d);
-    free(audit);
     free(config);
     scene_end(&s);
 }
 
 Test(daemon_status, a_long_hour_of_the_streams_is_counted_in_part) {
     scene_t s = scene_begin(NULL);
-    char *config = config_file(&s, (sidecar_t){0}, "");
+    char *config = scene_config_file(&s, (sidecar_t){0});
     redis_ok(
         s.r, "EVAL %s 1 sidecar:q:failures",
         "local text = string.rep('x', 1000000) for i = 1, 40 do redis.call('XADD', KEYS[1], '*', 'kind', 'failed', 'payload', "
@@ -295,7 +275,7 @@ Test(daemon_status, a_long_hour_of_the_streams_is_counted_in_part) {
 
 Test(daemon_status, each_dialect_by_its_own_keys) {
     scene_t s = scene_begin(NULL);
-    char *config = config_file(&s, (sidecar_t){.queues = ALL_DIALECTS}, "");
+    char *config = scene_config_file(&s, (sidecar_t){.queues = ALL_DIALECTS});
     redis_ok(s.r, "LPUSH q:backup a b c");
     redis_ok(s.r, "LPUSH bull:video:wait 1 2");
     redis_ok(s.r, "LPUSH bull:video:active 3");
@@ -336,7 +316,7 @@ Test(daemon_status, keys_of_the_wrong_type_are_named_and_spoil_nothing_else) {
                                        "sidecar:g:lock"};
     scene_t s = scene_begin(NULL);
     static const char queues[] = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; }, { name = \"p\"; }";
-    char *config = config_file(&s, (sidecar_t){.queues = queues}, "");
+    char *config = scene_config_file(&s, (sidecar_t){.queues = queues});
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
         redis_ok(s.r, "FLUSHALL");
         redis_ok(s.r, "LPUSH p job");
@@ -359,13 +339,9 @@ Test(daemon_status, keys_of_the_wrong_type_are_named_and_spoil_nothing_else) {
 
 Test(daemon_status, a_thousand_queues) {
     enum { QUEUES = 1000, MOST_MS = 4000 }; /* 100 to 300 ms where nobody else is at work */
-    char *queues = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&queues, &size);
-    for (int i = 0; i < QUEUES; i++) fprintf(out, "%s{ name = \"queue-number-%d\"; }", i ? ", " : "", i);
-    fclose(out);
+    char *queues = scene_queues("", "queue-number-", QUEUES);
     scene_t s = scene_begin(NULL);
-    char *config = config_file(&s, (sidecar_t){.queues = queues}, "");
+    char *config = scene_config_file(&s, (sidecar_t){.queues = queues});
     daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "1m", .queues = queues});
     int64_t best = INT64_MAX;
     for (int i = 0; i < 5 && best > MOST_MS; i++) {
@@ -384,9 +360,24 @@ Test(daemon_status, a_thousand_queues) {
     scene_end(&s);
 }
 
+/* The head says of the log what the findings say. */
+Test(daemon_status, a_log_that_cannot_be_read_is_not_said_to_be_absent) {
+    scene_t s = scene_begin(NULL);
+    char *config = scene_config_file(&s, (sidecar_t){0}), *below = NULL;
+    cr_assert(has(daemon_run("status", "-c", config)->out, "none.db is not here\n"));
+    cr_assert_gt(asprintf(&below, "%s/audit.db", config), 0); /* no directory */
+    setenv("QUEUE_SIDECAR_AUDIT_PATH", below, 1);
+    const daemon_output_t *run = daemon_run("status", "-c", config);
+    cr_assert(has(run->out, "/audit.db cannot be read here\n") && has(run->out, "the audit log here cannot be read: "), "%s",
+              run->out);
+    free(below);
+    free(config);
+    scene_end(&s);
+}
+
 Test(daemon_status, nobody_to_ask_and_wrong_usage) {
     scene_t s = scene_begin(NULL);
-    char *config = config_file(&s, (sidecar_t){0}, "");
+    char *config = scene_config_file(&s, (sidecar_t){0});
     static const char *const misuse[][3] = {{"--nonsense"},     {"-o", "yaml"},   {"2s"},
                                             {"--watch", "1ms"}, {"--queue", "p"}, {"-w", "2h"}};
     for (size_t i = 0; i < sizeof(misuse) / sizeof(*misuse); i++) {

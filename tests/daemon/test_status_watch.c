@@ -29,32 +29,19 @@ typedef struct {
     child_t *child;
 } watch_t;
 
-static const char *binary(void) { return getenv("QS_DAEMON") ? getenv("QS_DAEMON") : "build/queue-sidecar"; }
-
 /* Queues q0 .. q<n-1>; a leader serves them. */
 static watch_t prepare(int queues) {
     watch_t w = {.scene = scene_begin(NULL)};
-    char *dir = temp_dir("watch"), *list = NULL, *text;
-    size_t size;
-    FILE *file = open_memstream(&list, &size);
-    for (int i = 0; i < queues; i++) fprintf(file, "%s{ name = \"q%d\"; }", i ? ", " : "", i);
-    fclose(file);
-    w.config = temp_path(dir, "watch.cfg");
-    w.out = temp_path(dir, "out");
-    text = scene_config(&w.scene, (sidecar_t){.queues = list});
-    file = fopen(w.config, "w");
-    cr_assert_not_null(file);
-    fputs(text, file);
-    cr_assert_eq(fclose(file), 0);
+    char *list = scene_queues("", "q", queues);
+    w.out = temp_path(temp_root(), "out");
+    w.config = scene_config_file(&w.scene, (sidecar_t){.queues = list});
     scene_sidecar_up(&w.scene, (sidecar_t){.queues = list});
-    free(text);
     free(list);
-    free(dir);
     return w;
 }
 
 static void start(watch_t *w, const char *const *more, const char *env) {
-    const char *argv[16] = {binary(), "status", "-c", w->config, "--watch", "200ms"};
+    const char *argv[16] = {daemon_program(), "status", "-c", w->config, "--watch", "200ms"};
     for (int i = 0; more && more[i]; i++) argv[6 + i] = more[i];
     const char *out = w->terminal ? terminal_path(w->terminal) : w->out;
     char *none = temp_path(temp_root(), "none.db"), *audit = NULL;
@@ -75,7 +62,7 @@ static void end(watch_t *w) {
 
 static void interrupt(watch_t *w, int number) {
     child_signal(w->child, number);
-    cr_assert(child_wait(w->child, 10000));
+    cr_assert(child_wait(w->child, 3000), "whatever it waits for");
     cr_assert_eq(w->child->exit_code, 0, "%d %d", w->child->exit_code, w->child->term_signal);
 }
 
@@ -173,6 +160,11 @@ Test(daemon_status_watch, json_is_a_line_for_each_look_even_on_a_terminal) {
     end(&w);
 }
 
+static bool stands_still(watch_t *w) {
+    int seen = frames(w);
+    return scene_stays(frames(w) == seen, 600);
+}
+
 Test(daemon_status_watch, outlives_a_redis_that_goes_and_comes) {
     watch_t w = prepare(1);
     w.terminal = terminal_open(100, 30);
@@ -184,9 +176,10 @@ Test(daemon_status_watch, outlives_a_redis_that_goes_and_comes) {
     scene_reopen(&w.scene);
     cr_assert(wait_for(shows(&w, "all is well"), 20000), "%s", terminal_raw(w.terminal));
     server_freeze(w.scene.server);
-    int before = frames(&w);
-    child_signal(w.child, SIGINT); /* whatever it waits for */
-    cr_assert(child_wait(w.child, 3000), "%d frames", frames(&w) - before);
+    cr_assert(wait_for(stands_still(&w), 20000), "it draws what it cannot know");
+    interrupt(&w, SIGINT);
+    const char *raw = terminal_raw(w.terminal);
+    cr_assert_str_eq(raw + strlen(raw) - strlen(LEAVE), LEAVE);
     server_thaw(w.scene.server);
     end(&w);
 }

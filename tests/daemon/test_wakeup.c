@@ -22,7 +22,7 @@ static scene_t begin(int number, const char *queues) {
 }
 
 /* The job is there in time, as seen from a machine that may stand still for a moment, and not early. */
-static void on_time(scene_t *s, const char *expected, int64_t due) {
+static void expect_on_time(scene_t *s, const char *expected, int64_t due) {
     char *job = scene_take(s->r, "q", 10000);
     int64_t late = scene_ms(s->r) - due;
     if (!job) scene_fail(s, "a job was not promoted");
@@ -43,12 +43,12 @@ EVERY_SERVER(sooner_job_is_noticed) {
     scene_t s = begin(*number, NULL);
     delay_seen(&s, "far", HOUR_MS);
     int64_t second = delay_seen(&s, "second", 300);
-    on_time(&s, "first", scene_delay(s.r, "q", "first", 120));
-    on_time(&s, "second", second);
-    on_time(&s, "far", scene_delay(s.r, "q", "far", 50)); /* a known member gets another time */
+    expect_on_time(&s, "first", scene_delay(s.r, "q", "first", 120));
+    expect_on_time(&s, "second", second);
+    expect_on_time(&s, "far", scene_delay(s.r, "q", "far", 50)); /* a known member gets another time */
     for (int i = 0; i < 5; i++) {
         cr_assert_eq(redis_int(s.r, "EXISTS q:delayed"), 0);
-        on_time(&s, "alone", scene_delay(s.r, "q", "alone", 20 * i));
+        expect_on_time(&s, "alone", scene_delay(s.r, "q", "alone", 20 * i));
     }
     scene_end(&s);
 }
@@ -58,16 +58,16 @@ EVERY_SERVER(vanished_head_is_noticed) {
     int64_t next = scene_delay(s.r, "q", "next", 400);
     delay_seen(&s, "head", 150);
     redis_ok(s.r, "ZREM q:delayed head");
-    on_time(&s, "next", next);
+    expect_on_time(&s, "next", next);
     delay_seen(&s, "deleted", 150);
     redis_ok(s.r, "DEL q:delayed");
-    on_time(&s, "after", scene_delay(s.r, "q", "after", 300));
+    expect_on_time(&s, "after", scene_delay(s.r, "q", "after", 300));
     delay_seen(&s, "put off", 150);
-    on_time(&s, "put off", scene_delay(s.r, "q", "put off", 400));
+    expect_on_time(&s, "put off", scene_delay(s.r, "q", "put off", 400));
     delay_seen(&s, "expired", HOUR_MS);
     redis_ok(s.r, "PEXPIRE q:delayed 20");
     cr_assert(wait_for(redis_int(s.r, "EXISTS q:delayed") == 0, 5000));
-    on_time(&s, "at last", scene_delay(s.r, "q", "at last", 50));
+    expect_on_time(&s, "at last", scene_delay(s.r, "q", "at last", 50));
     cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
     scene_end(&s);
 }
@@ -81,7 +81,7 @@ EVERY_SERVER(renamed_key_is_noticed) {
         delay_seen(&s, "covered", HOUR_MS);
         int64_t due = scene_delay(s.r, "elsewhere", "moved", 100);
         redis_ok(s.r, moves[i]);
-        on_time(&s, "moved", due);
+        expect_on_time(&s, "moved", due);
         redis_ok(s.r, "DEL elsewhere:delayed");
     }
     scene_end(&s);
@@ -97,6 +97,11 @@ static void many(redis_t *r, int times, const char *command) {
     }
 }
 
+static bool is_calm(const scene_t *s, long long *looks) {
+    *looks = server_commandstat(s->server, "client|caching");
+    return scene_stays(server_commandstat(s->server, "client|caching") == *looks, 100);
+}
+
 EVERY_SERVER(pops_of_workers_cause_nothing) {
     scene_t s = begin(*number, NULL);
     redis_ok(s.r, "EVAL %s 1 q:delayed", "for i = 1, 1000 do redis.call('ZADD', KEYS[1], 1, i) end");
@@ -104,9 +109,7 @@ EVERY_SERVER(pops_of_workers_cause_nothing) {
     delay_seen(&s, "far", HOUR_MS);
     delay_seen(&s, "near", HOUR_MS / 2);
     long long looks;
-    do { /* what the last add has caused may still be under way */
-        looks = server_commandstat(s.server, "client|caching");
-    } while (!scene_stays(server_commandstat(s.server, "client|caching") == looks, 100));
+    cr_assert(wait_for(is_calm(&s, &looks), 10000)); /* what the last add has caused may still be under way */
     long long calls = server_commandstat(s.server, "evalsha");
     many(s.r, 500, "RPOP q");
     many(s.r, 500, "RPOPLPUSH q q:backup");
@@ -152,7 +155,7 @@ EVERY_SERVER(dead_subscriber_is_replaced) {
         redis_ok(s.r, "CLIENT KILL ID %lld", id);
         redis_ok(s.r, "ZADD q:delayed %lld missed", (long long)due);
         redis_ok(s.r, "EXEC");
-        on_time(&s, "missed", due);
+        expect_on_time(&s, "missed", due);
         scene_works(&s, "q");
     }
     cr_assert_eq(daemon_log_count(s.sidecars[0], "no longer leading"), 0);

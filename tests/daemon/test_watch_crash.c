@@ -1,6 +1,5 @@
 /* Sidecars that die at each named point of what a dialect does beside passes: the next one goes on, nothing is lost, nothing is
  * recorded or sent twice. */
-#include "base/buffer.h"
 #include "requeue_desk.h"
 
 #include <criterion/parameterized.h>
@@ -103,16 +102,11 @@ ParameterizedTestParameters(daemon_watch, crash_points) {
 ParameterizedTest(death_t *death, daemon_watch, crash_points) {
     scene_t s = scene_begin(NULL);
     const sidecar_t spec = {.queues = dialects[death->dialect].queue, .scan = "50ms"};
-    char *variable = mem_printf("QS_CRASH_AT=%s", death->point), *config = scene_config(&s, spec);
     dialects[death->dialect].begin(s.r);
-    daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, "%s", config);
-    cr_assert_eq(daemon_wait_exit(d, 20000).code, 137, "%s is never reached", variable);
-    daemon_free(d);
+    cr_assert_eq(scene_crash(&s, spec, death->point), 137, "%s is never reached", death->point);
     scene_sidecar_up(&s, spec);
     await(&s, dialects[death->dialect].over(s.r), 20000);
-    cr_assert(scene_stays(dialects[death->dialect].over(s.r), 300), "%s", variable);
+    cr_assert(scene_stays(dialects[death->dialect].over(s.r), 300), "%s", death->point);
     dialects[death->dialect].expect(s.r);
-    free(variable);
-    free(config);
     scene_end(&s);
 }

@@ -33,6 +33,15 @@ def each(cases, rule):
 
 def refused():
     """What kustomize itself must refuse, and the words that it must say it with."""
+    for kind in ("DaemonSet", "Job"):
+        labelled = f"kind: {kind}\nmetadata: {{name: labelled, labels: {{queue-sidecar: enabled}}}}\n"
+        api = "batch/v1" if kind == "Job" else "apps/v1"
+        for first in ("sidecar", "legacy-container"):
+            directory = render.write(f"{first}-{kind}".lower(), {**render.kustomization([first]), "resources": ["labelled.yaml"]})
+            (directory / "labelled.yaml").write_text(f"apiVersion: {api}\n{labelled}")
+            code, _, said = render.build(directory)
+            if code == 0 or "for Deployments, StatefulSets and CronJobs alone" not in said:
+                yield f"{first} passes over a {kind} with the label, in silence: {said}"
     directory = render.write("legacy-cronjob", render.kustomization(["legacy-container"], "mixed"))
     code, _, said = render.build(directory)
     if code == 0 or "a Job never completes beside a plain sidecar" not in said:
@@ -101,7 +110,7 @@ def main(tools):
     verdict("policy", each(cases, policy), f"{len(cases)} renderings, {objects} objects")
     verdict("unchanged", each(cases, unchanged), "nothing of the operator's changes but for what is added")
     verdict("configs", each(cases, configs), "each is accepted in its container's environment, and fits its volume")
-    verdict("refused", refused(), "CronJobs beside legacy-container, readiness before sidecar")
+    verdict("refused", refused(), "other kinds with the label, CronJobs beside legacy-container, readiness before sidecar")
     verdict("selftest", selftest.offences(spoilt), f"{len(selftest.SPOILT)} spoilt manifests are seen")
     if "schemas" in tools:
         verdict("schemas", schemas(cases, spoilt), f"{objects} objects pass, {len(selftest.INVALID)} spoilt ones do not")

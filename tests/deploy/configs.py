@@ -40,6 +40,12 @@ def room(doc):
     return 0
 
 
+def need(values):
+    """Bytes of memory that the program may take, as measured (deploy/README.md, "Sizes"), with a config whose values are these."""
+    served = values[values.index("queues = (") :]
+    return 40 * 2**20 + 16 * max(quantity(size) for size in re.findall(r"max_payload *= ([^;]*);", served))
+
+
 def of_workload(doc, maps):
     volumes = {volume["name"]: volume for volume in template(doc)["spec"]["volumes"]}
     name = volumes["queue-sidecar-config"]["configMap"]["name"]
@@ -59,12 +65,9 @@ def of_workload(doc, maps):
     retain = quantity(re.search(r"retain_bytes *= ([^;]*);", values).group(1))
     if retain == 0 or 2 * retain + 100 * 2**20 > room(doc):
         yield f"audit.retain_bytes ({retain}) is too much for its volume ({room(doc)})"
-    # As measured (deploy/README.md, "Sizes").
-    served = values[values.index("queues = (") :]
-    largest = max(quantity(size) for size in re.findall(r"max_payload *= ([^;]*);", served))
     memory = quantity(sidecar(doc)["resources"]["limits"]["memory"])
-    if 40 * 2**20 + 16 * largest > memory:
-        yield f"jobs of max_payload ({largest}) may take more than its memory ({memory})"
+    if need(values) > memory:
+        yield f"jobs of max_payload may take {need(values)} bytes, more than its memory ({memory})"
 
 
 def offences(case):

@@ -3,6 +3,7 @@ its probes. Paths, the port and Redis are the only things that are not as render
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ import urllib.request
 
 from configs import PROGRAM
 from policy import sidecar, template
+from render import readme
 
 PATIENCE = 30  # seconds for anything; nothing here takes one
 
@@ -150,6 +152,25 @@ def live(pod):
     pod.process.send_signal(signal.SIGTERM)
     if pod.process.wait(timeout=PATIENCE) != 0:
         raise Failed(f"it ended with {pod.process.returncode}, so no Job would complete")
+    take_away(pod)
+
+
+def take_away(pod):
+    """By what deploy/README.md tells to type nothing of ours is left in Redis, and nothing else is gone."""
+    ours = pod.cli("--scan", "--pattern", "sidecar:*").splitlines()
+    markers = [entry for entry in pod.cli("LRANGE", "email:backup", "0", "-1").splitlines() if entry.startswith("sidecar-sentinel:")]
+    if "sidecar:mailer:queues" not in ours or len(ours) < 2 or len(markers) != 1:
+        raise Failed(f"there is nothing to be taken away: {ours}, {markers}")
+    pod.cli("RPUSH", "email:backup", "theirs")
+    cli = pod.work / "bin/redis-cli"
+    cli.parent.mkdir()
+    cli.write_text(f'#!/bin/sh\nexec {shutil.which("redis-cli")} -s {pod.socket} "$@"\n')
+    cli.chmod(0o755)
+    block = readme("leftovers", "sh")
+    subprocess.run(["sh", "-ec", block], env={**os.environ, "PATH": f"{cli.parent}:{os.environ['PATH']}"}, stdout=subprocess.DEVNULL, timeout=PATIENCE, check=True)
+    left = set(pod.cli("KEYS", "*").splitlines())
+    if left - {"email", "email:delayed", "email:backup"} or pod.cli("LRANGE", "email:backup", "0", "-1") != "theirs" or not waiting(pod):
+        raise Failed(f"the block \"leftovers\" of deploy/README.md leaves {left}, or takes more")
 
 
 def waiting(pod):

@@ -147,9 +147,9 @@ def dashboard():
             asked.update(re.findall(r"\bqueue_sidecar_[a-z_]+", target["expr"]))
             for text in strange(target["expr"], known):
                 yield f"{where}: {text}"
-    for variable in board["templating"]["list"]:
-        for text in strange(str(variable.get("definition", "")), known):
-            yield f"{DASHBOARD}:1: variable {variable['name']}: {text}"
+    for beside in (*board["templating"]["list"], *board["annotations"]["list"]):
+        for text in strange(beside.get("expr") or beside.get("definition", ""), known):
+            yield f"{DASHBOARD}:1: {beside['name']}: {text}"
     if not asked:
         yield f"{DASHBOARD}:1: it asks for nothing"
 
@@ -160,12 +160,12 @@ def queries():
     place = PLACE / "rules"
     place.mkdir(parents=True, exist_ok=True)
     found = []
-    for panel in panels(board):
-        for number, target in enumerate(panel.get("targets", [])):
-            expression = target["expr"]
-            for variable, value in GRAFANA.items():
-                expression = expression.replace(variable, value)
-            found.append({"record": f"panel_{panel['id']}_{number}", "expr": expression})
+    asked = [target for panel in panels(board) for target in panel.get("targets", [])] + board["annotations"]["list"]
+    for number, target in enumerate(asked):
+        expression = target["expr"]
+        for variable, value in GRAFANA.items():
+            expression = expression.replace(variable, value)
+        found.append({"record": f"query_{number}", "expr": expression})
     (place / "dashboard.yaml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": found}]}))
     code, said = promtool("check", "rules", "dashboard.yaml", place=place)
     if code != 0:

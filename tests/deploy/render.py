@@ -51,9 +51,9 @@ def rendered(directory):
     return [doc for doc in yaml.load_all(out, LOADER) if doc]
 
 
-def readme(title):
-    """A block of deploy/README.md: ```yaml TITLE."""
-    found = re.search(rf"^( *)```yaml {title}\n(.*?)^\1```$", (DEPLOY / "README.md").read_text(), re.M | re.S)
+def readme(title, language="yaml"):
+    """A block of deploy/README.md: ```LANGUAGE TITLE."""
+    found = re.search(rf"^( *)```{language} {title}\n(.*?)^\1```$", (DEPLOY / "README.md").read_text(), re.M | re.S)
     return textwrap.dedent(found.group(2))
 
 

@@ -31,7 +31,8 @@ EOF
 "$program" run -c "$work/size.cfg" 2>"$work/log" &
 sidecar=$!
 until grep -q '"msg":"leading"' "$work/log"; do
-    kill -0 "$sidecar" && sleep 0.1
+    kill -0 "$sidecar" || exit 1
+    sleep 0.1
 done
 
 ticks() { awk '{ print $14 + $15 }' "/proc/$sidecar/stat"; }

@@ -76,6 +76,6 @@ def offences(case):
         if after is None:
             continue
         if chosen(before):
-            before, after = without_nothing(before), without_nothing(without_ours(after))
+            before, after = (without_nothing(without_ours(doc)) for doc in (before, after))
         if text(after) != text(before):
             yield f"{case.name}: {name[1]} {name[3]} is not what it was, beyond what is added"

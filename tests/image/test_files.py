@@ -2,13 +2,14 @@
 import json
 import os
 import pathlib
+import re
 import stat
 import subprocess
 import unittest
 
-from engine import HARDENED, IMAGE, UID, podman, run
+from engine import HARDENED, IMAGE, TOP, UID, podman, run
 
-MOST_BYTES = 25_000_000
+MOST_BYTES = 17_000_000
 
 
 class Files(unittest.TestCase):
@@ -25,6 +26,9 @@ class Files(unittest.TestCase):
     def test_is_small(self):
         self.assertLessEqual(self.about["Size"], MOST_BYTES)
         self.assertLessEqual(sum(path.stat().st_size for path in self.files if path.is_file()), MOST_BYTES)
+        for path, words in (("README.md", r"\*\*an image\*\* of (\d+) MB"), ("deploy/image/README.md", r"^It is (\d+) MB")):
+            (told,) = re.findall(words, (TOP / path).read_text(), re.M)
+            self.assertAlmostEqual(int(told), self.about["Size"] / 1e6, delta=1.5, msg=path)
 
     def test_has_one_program(self):
         """Nothing that an intruder could run: no shell, no tool, only the program and the loader."""
@@ -60,7 +64,7 @@ class Files(unittest.TestCase):
         self.assertGreater(len(labels[prefix + "description"]), 20)
         self.assertIn(prefix + "source", labels)
         head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-        self.assertIn(labels[prefix + "revision"].removesuffix("-dirty"), (head, ""))
+        self.assertEqual(labels[prefix + "revision"].removesuffix("-dirty"), head)
 
     def test_says_how_it_runs(self):
         config = self.about["Config"]

@@ -4,7 +4,7 @@
 #include "queue/lock.h"
 #include "queue/preflight.h"
 #include "queue/script.h"
-#include "tempdir.h"
+#include "rights.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>
@@ -17,68 +17,7 @@
 #define ONE_QUEUE                                                                                                                \
     "group = \"app\"; lock = { ttl = \"300ms\"; }; dispatcher = { safety_poll = \"50ms\"; };"                                    \
     "queues = ( { name = \"email\"; max_payload = \"1KiB\"; ready_limit = 5; } );"
-#define AS_SIDECAR "username = \"sidecar\"; password = \"secret\"; db = 1;"
-
-/* What the line was when this test was written; README.md wins over it. */
-static const char WRITTEN[] = "-@all +auth +select +client|setname +client|id +client|tracking +client|caching +role +info +time "
-                              "+evalsha +script|load +get +getrange +set "
-                              "+pttl +pexpire +del +type +exists +llen +lrange +lpos +lrem +lpush +rpush +rpoplpush +brpoplpush "
-                              "+zadd +zrem +zremrangebyrank +zrange "
-                              "+zrangebyscore +hget +hgetall +hmget +hset +hlen +hscan +hdel +xadd +xread +xlen +xrange +xtrim "
-                              "+xinfo|stream +subscribe "
-                              "+publish ~email ~email:* ~*_alive ~sidecar:* &__redis__:invalidate &sidecar:*";
-
-enum { MOST_WORDS = 128 };
-
-/* The rules of the line, one by one. */
-typedef struct {
-    char *text; /* owned; the words point into it */
-    char *words[MOST_WORDS];
-    size_t count;
-} line_of_t;
-
-/* The text between "ACL SETUSER <name>" and the end of the fenced block under the heading; owned; NULL: there is none. */
-static char *published(const char *readme) {
-    const char *heading = strstr(readme, "\n## Least privilege");
-    const char *block = heading ? strstr(heading, "\n```") : NULL;
-    const char *next = heading ? strstr(heading + 1, "\n## ") : NULL;
-    if (!block || (next && next < block)) return NULL;
-    const char *line = strstr(block, "ACL SETUSER "), *end = strstr(block + 4, "\n```");
-    if (!line || !end || line > end) return NULL;
-    line += strlen("ACL SETUSER ");
-    line += strcspn(line, " ");
-    return strndup(line, (size_t)(end - line));
-}
-
-static line_of_t line_read(void) {
-    line_of_t line = {0};
-    if (access("README.md", R_OK) == 0) {
-        char *readme = temp_read("README.md");
-        line.text = published(readme);
-        cr_assert_not_null(line.text, "README.md publishes no ACL line in a block under \"Least privilege\"");
-        free(readme);
-    } else {
-        line.text = strdup(WRITTEN);
-    }
-    char *rest = line.text;
-    for (char *word = strtok_r(rest, " \n", &rest); word; word = strtok_r(NULL, " \n", &rest)) {
-        cr_assert_lt(line.count, MOST_WORDS);
-        if (*word != '>' && strcmp(word, "reset") != 0 && strcmp(word, "on") != 0) line.words[line.count++] = word;
-    }
-    return line;
-}
-
-/* Makes the user with all words of the line but one (NULL: with all). */
-static void set_user(redis_t *r, const line_of_t *line, const char *without) {
-    const char *argv[MOST_WORDS + 8] = {"ACL", "SETUSER", "sidecar", "reset", "on", ">secret"};
-    int argc = 6;
-    for (size_t i = 0; i < line->count; i++)
-        if (line->words[i] != without) argv[argc++] = line->words[i];
-    redisReply *reply = redisCommandArgv(r, argc, argv, NULL);
-    cr_assert(reply && reply->type == REDIS_REPLY_STATUS, "%s", reply ? reply->str : r->errstr);
-    freeReplyObject(reply);
-    redis_ok(r, "ACL LOG RESET");
-}
+#define AS_SIDECAR RIGHTS_LOGIN " db = 1;"
 
 /* Whether Redis has refused this user that command. */
 static bool refused(redis_t *r, const char *command) {
@@ -91,14 +30,6 @@ static bool refused(redis_t *r, const char *command) {
     }
     freeReplyObject(log);
     return found;
-}
-
-static long long refusals(redis_t *r) {
-    redisReply *log = redis_do(r, "ACL LOG 100");
-    long long count = (long long)log->elements;
-    for (size_t i = 0; i < log->elements; i++) fprintf(stderr, "refused: %s\n", log->element[i]->element[7]->str);
-    freeReplyObject(log);
-    return count;
 }
 
 /* Two jobs that are due, one that is too large, and a queue whose owner has gone. */
@@ -163,8 +94,8 @@ static fixture_t setup(void) {
 
 Test(redis_acl, the_published_line_is_enough) {
     fixture_t f = setup();
-    line_of_t line = line_read();
-    set_user(f.r, &line, NULL);
+    rights_t line = rights_read(NULL);
+    rights_grant(f.r, &line, NULL);
     lay_out(f.r);
     said_t said = look(&f);
     cr_assert_eq(said.faults, 0, "%s", buffer_text(&said.text));
@@ -181,11 +112,11 @@ Test(redis_acl, the_published_line_is_enough) {
     cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN email") == 5, 3000));
     leader_finish(crew.leader);
     cr_assert(stage_until(&standby.stage, metric_get(&standby.metrics->leading) == 1, 3000));
-    cr_assert_eq(refusals(f.r), 0);
+    cr_assert_eq(rights_refused(f.r), 0);
     crew_stop(&standby);
     crew_stop(&crew);
     buffer_free(&said.text);
-    free(line.text);
+    rights_free(&line);
     fixture_stop(&f);
 }
 
@@ -217,12 +148,12 @@ static void let_work(fixture_t *f, const char *command) {
 
 Test(redis_acl, each_command_is_needed_and_preflight_misses_it, .timeout = 60) {
     fixture_t f = setup();
-    line_of_t line = line_read();
+    rights_t line = rights_read(NULL);
     for (size_t i = 0; i < line.count; i++) {
         const char *command = line.words[i] + 1;
         if (line.words[i][0] != '+' || spare(command)) continue;
         lay_out(f.r);
-        set_user(f.r, &line, line.words[i]);
+        rights_grant(f.r, &line, line.words[i]);
         said_t said = look(&f);
         cr_expect(names(&said, command), "preflight does not miss %s: %s", command, buffer_text(&said.text));
         if (!refused(f.r, command)) let_work(&f, command);
@@ -234,7 +165,7 @@ Test(redis_acl, each_command_is_needed_and_preflight_misses_it, .timeout = 60) {
         freeReplyObject(left);
         buffer_free(&said.text);
     }
-    free(line.text);
+    rights_free(&line);
     fixture_stop(&f);
 }
 
@@ -279,8 +210,8 @@ Test(redis_acl, no_missing_command_costs_a_job) {
     static const char everywhere[] = "local n = 0 for _, key in ipairs(KEYS) do "
                                      "n = n + #redis.call('LPOS', key, 'job3', 'COUNT', 0) end return n";
     fixture_t f = setup();
-    line_of_t line = line_read();
-    set_user(f.r, &line, NULL);
+    rights_t line = rights_read(NULL);
+    rights_grant(f.r, &line, NULL);
     redis_t *user = redis_open(f.server);
     redis_ok(user, "AUTH sidecar secret");
     redis_ok(user, "SELECT 1");
@@ -293,7 +224,7 @@ Test(redis_acl, no_missing_command_costs_a_job) {
             if (CALLS[c].script != SCRIPT_acquire) redis_ok(f.r, "SET sidecar:app:lock T PX 60000");
             char *sha = redis_str(f.r, "SCRIPT LOAD %b", text, len), *before = fixture_digest(f.r);
             char *format = mem_printf("EVALSHA %%s %s", CALLS[c].arguments);
-            set_user(f.r, &line, line.words[i]);
+            rights_grant(f.r, &line, line.words[i]);
             redisReply *reply =
                 redis_do(user, format, sha, "", (size_t)0, "", (size_t)0, "", (size_t)0, "", (size_t)0, "", (size_t)0);
             long long one = copies_of(f.r, "job1"), two = copies_of(f.r, "job2");
@@ -327,7 +258,7 @@ Test(redis_acl, no_missing_command_costs_a_job) {
         }
     }
     redis_close(user);
-    free(line.text);
+    rights_free(&line);
     fixture_stop(&f);
 }
 
@@ -336,13 +267,13 @@ Test(redis_acl, keys_without_rights_are_named_and_lose_nothing) {
         const char *word, *key;
     } rows[] = {{"~email", "email"}, {"~email:*", "email:delayed"}, {"~sidecar:*", "sidecar:app:lock"}};
     fixture_t f = setup();
-    line_of_t line = line_read();
+    rights_t line = rights_read(NULL);
     for (size_t i = 0; i < line.count; i++) {
         for (size_t k = 0; k < 3; k++) {
             if (strcmp(line.words[i], rows[k].word) != 0) continue;
             lay_out(f.r);
             redis_ok(f.r, "SET sidecar:app:lock T");
-            set_user(f.r, &line, line.words[i]);
+            rights_grant(f.r, &line, line.words[i]);
             said_t said = look(&f);
             char *quoted = mem_printf("\"%s\"", rows[k].key);
             cr_assert_not_null(strstr(buffer_text(&said.text), quoted), "%s", buffer_text(&said.text));
@@ -355,6 +286,6 @@ Test(redis_acl, keys_without_rights_are_named_and_lose_nothing) {
             buffer_free(&said.text);
         }
     }
-    free(line.text);
+    rights_free(&line);
     fixture_stop(&f);
 }

@@ -2,6 +2,7 @@
  * sample in conf/, covers every key that the sample uses, and nothing in it is too much. */
 #include "fixture.h"
 #include "queue/preflight.h"
+#include "rights.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>
@@ -9,62 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WORDS = 160 };
 static const char NOBODY_LEADS[] = "nobody leads: ";
-
-typedef struct {
-    char *text; /* owned; the words point into it */
-    const char *words[MOST_WORDS];
-    size_t count;
-    size_t own; /* where those of the dialect begin */
-} rights_t;
-
-/* The words of a block of "ACL SETUSER sidecar ..." that begins here; what is known is left out. */
-static void add_block(rights_t *rights, char *block) {
-    char *end = strstr(block, "\n```");
-    cr_assert_not_null(end);
-    *end = '\0';
-    char *rest = strstr(block, "ACL SETUSER sidecar ");
-    cr_assert_not_null(rest);
-    rest += strlen("ACL SETUSER sidecar ");
-    for (char *word = strtok_r(rest, " \n", &rest); word; word = strtok_r(NULL, " \n", &rest)) {
-        bool known = *word == '>' || strcmp(word, "reset") == 0 || strcmp(word, "on") == 0;
-        for (size_t i = 0; i < rights->count; i++) known |= strcmp(rights->words[i], word) == 0;
-        /* Of the queue `email` of README, which is none of the samples'. */
-        known |= strncmp(word, "~email", 6) == 0;
-        cr_assert_lt(rights->count, MOST_WORDS);
-        if (!known) rights->words[rights->count++] = word;
-    }
-}
-
-/* The first block under the heading, and each whose paragraph names the dialect. */
-static rights_t rights_of(const char *dialect) {
-    rights_t rights = {.text = temp_read("README.md")};
-    char *at = strstr(rights.text, "\n## Least privilege"), *next = at ? strstr(at + 1, "\n## ") : NULL;
-    cr_assert(at && next);
-    *next = '\0';
-    char *name = mem_printf("`%s`", dialect), *paragraph = at;
-    for (char *block; (block = strstr(paragraph, "\n```\n"));) {
-        char *after = strstr(block + 5, "\n```") + 4;
-        char *named = strstr(paragraph, name);
-        bool first = rights.count == 0;
-        if (first || (named && named < block)) add_block(&rights, block + 5);
-        if (first) rights.own = rights.count;
-        paragraph = after;
-    }
-    free(name);
-    return rights;
-}
-
-static void set_user(redis_t *r, const rights_t *rights, const char *without) {
-    const char *argv[MOST_WORDS + 8] = {"ACL", "SETUSER", "sidecar", "reset", "on", ">secret"};
-    int argc = 6;
-    for (size_t i = 0; i < rights->count; i++)
-        if (rights->words[i] != without) argv[argc++] = rights->words[i];
-    redisReply *reply = redisCommandArgv(r, argc, argv, NULL);
-    cr_assert(reply && reply->type == REDIS_REPLY_STATUS, "%s", reply ? reply->str : r->errstr);
-    freeReplyObject(reply);
-}
 
 static void note(void *self, finding_t finding, const char *queue, const char *text) {
     (void)queue;
@@ -86,8 +32,7 @@ static fixture_t setup(const char *dialect) {
     char *path = mem_printf("conf/%s.cfg", dialect), *sample = temp_read(path), *queues = strstr(sample, "\nqueues = (");
     cr_assert_not_null(queues, "%s", path);
     char *config = mem_printf("group = \"app\";%s", queues);
-    fixture_t f = fixture_start(
-        &(fixture_options_t){.config = config, .redis = "username = \"sidecar\"; password = \"secret\";", .closed = true});
+    fixture_t f = fixture_start(&(fixture_options_t){.config = config, .redis = RIGHTS_LOGIN, .closed = true});
     free(config);
     free(sample);
     free(path);
@@ -117,24 +62,24 @@ static bool spare(const char *word) {
 
 static void expect_rights(dialect_t dialect) {
     const char *word = config_dialect_word(dialect);
-    rights_t rights = rights_of(word);
+    rights_t rights = rights_read(word);
     fixture_t f = setup(word);
-    cr_assert_gt(rights.count, rights.own, "README publishes no rights for dialect %s", word);
+    rights_leave_out(&rights, "~email"); /* a queue that is none of the samples' */
     expect_keys_covered(&f, &rights);
-    set_user(f.r, &rights, NULL);
+    rights_grant(f.r, &rights, NULL);
     char *said = look(&f);
     cr_assert_str_empty(said, "%s: %s", word, said);
     free(said);
     for (size_t i = rights.own; i < rights.count; i++) {
         if (spare(rights.words[i])) continue;
-        set_user(f.r, &rights, rights.words[i]);
+        rights_grant(f.r, &rights, rights.words[i]);
         said = look(&f);
         cr_expect_str_not_empty(said, "%s: preflight does not miss %s", word, rights.words[i]);
         cr_expect_null(strstr(said, NOBODY_LEADS), "%s without %s keeps queues of other dialects waiting: %s", word,
                        rights.words[i], said);
         free(said);
     }
-    free(rights.text);
+    rights_free(&rights);
     fixture_stop(&f);
 }
 

@@ -1,5 +1,6 @@
 /* The auditor, and others who open its log or write over it. */
 #include "auditor_desk.h"
+#include "health.h"
 #include "wait.h"
 
 #include <sqlite3.h>
@@ -60,7 +61,7 @@ static void expect_sound(desk_t *d) {
 
 /* `cp old.db audit.db`, while it is open: the inode is the same. The copy is taken for the log, and filled again; what lies
  * beside belongs to the log that is gone. `rows` are those that came since, `merged` into the file or only beside it. */
-static void copy_over_the_open_log(int rows, bool merged) {
+static void expect_whole_after_copy(int rows, bool merged) {
     enum { BEFORE = 20 };
     char position[32];
     desk_t d = {0};
@@ -93,10 +94,12 @@ static void copy_over_the_open_log(int rows, bool merged) {
     close_desk(&d);
 }
 
-Test(redis_auditor_beside, an_older_copy_is_written_over_the_open_log) { copy_over_the_open_log(5000, true); }
+Test(redis_auditor_beside, an_older_copy_is_written_over_the_open_log) { expect_whole_after_copy(5000, true); }
 /* One row needs no new page: nothing but the number of commits tells. */
-Test(redis_auditor_beside, a_copy_that_lacks_one_row_is_written_over_the_open_log) { copy_over_the_open_log(1, true); }
-Test(redis_auditor_beside, a_copy_of_what_was_not_merged_since_is_written_over_the_open_log) { copy_over_the_open_log(5, false); }
+Test(redis_auditor_beside, a_copy_that_lacks_one_row_is_written_over_the_open_log) { expect_whole_after_copy(1, true); }
+Test(redis_auditor_beside, a_copy_of_what_was_not_merged_since_is_written_over_the_open_log) {
+    expect_whole_after_copy(5, false);
+}
 
 /* The log of another pod, which may have had more commits. */
 Test(redis_auditor_beside, another_log_is_written_over_the_open_one) {
@@ -146,5 +149,78 @@ Test(redis_auditor_beside, what_others_merge_is_not_written_over) {
     }
     cr_assert_eq(fixture_log_count("written over"), 0);
     cr_assert_eq(metric_get(&of(&d)->audit_faults), 0);
+    close_desk(&d);
+}
+
+/* Not a log at all, of the same length, and nothing new that would make SQLite read what is there now. */
+static void expect_mended_after_write_over(const char *command_on) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 50, "1");
+    expect_rows(&d, 50);
+    restart(&d); /* all of it is in the one file */
+    settle(&d);
+    char *command = mem_printf(command_on, d.path, size_of(&d, ""));
+    cr_assert_eq(system(command), 0);
+    cr_assert(stage_until(&d.crew.stage, fixture_log_count("written over while it was open") == 1, 10000), "%s", fixture_log());
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lost) == 1, 10000), "%s", fixture_log());
+    audit_log_feed(d.f.r, "email", 50, 1, "1");
+    expect_rows(&d, 51);
+    audit_log_expect(d.path, "email", 0, 51);
+    expect_sound(&d);
+    free(command);
+    close_desk(&d);
+}
+
+Test(redis_auditor_beside, garbage_is_written_over_the_open_log) {
+    expect_mended_after_write_over("dd if=/dev/urandom of='%s' bs=%lld count=1 conv=notrunc 2>/dev/null");
+}
+Test(redis_auditor_beside, all_but_its_head_is_written_over) {
+    expect_mended_after_write_over("dd if=/dev/urandom of='%s' bs=1 seek=100 count=%lld conv=notrunc 2>/dev/null");
+}
+
+/* What /readyz says of the log; NULL: that it is well. */
+static void expect_reason(const desk_t *d, const char *reason) {
+    buffer_t json = {0};
+    health_t *health = health_new(d->crew.metrics, "app");
+    health_ready(health, &json);
+    static const char CHECK[] = "\"check\": \"audit\", \"ok\": ";
+    const char *at = strstr(buffer_text(&json), CHECK);
+    cr_assert_not_null(at);
+    bool well = strncmp(at + strlen(CHECK), "true", 4) == 0;
+    cr_assert(reason ? !well && strstr(at, reason) : well, "%s", at);
+    buffer_free(&json);
+    health_free(health);
+}
+
+/* Of another program: it is left alone, and failures wait in their streams until somebody takes it away. */
+Test(redis_auditor_beside, a_foreign_database_is_written_over_the_open_log) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    char *copy = mem_printf("%s/foreign.db", d.dir);
+    sqlite3 *db;
+    cr_assert_eq(sqlite3_open(copy, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, "CREATE TABLE t(a); INSERT INTO t VALUES (1)", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    audit_log_feed(d.f.r, "email", 0, 50, "1");
+    expect_rows(&d, 50);
+    restart(&d);
+    settle(&d);
+    copy_over(&d, copy);
+    cr_assert(stage_until(&d.crew.stage, fixture_log_count("written over while it was open") == 1, 10000), "%s", fixture_log());
+    cr_assert(stage_until(&d.crew.stage, fixture_log_count("is the database of another program") == 1, 10000), "%s",
+              fixture_log());
+    audit_log_feed(d.f.r, "email", 50, 1, "1");
+    settle(&d);
+    expect_reason(&d, "is the database of another program");
+    cr_assert_eq(audit_log_int(d.path, "SELECT a FROM t"), 1);
+    cr_assert_eq(
+        redis_int(d.f.r, "EVAL %s 1 sidecar:email:auditors", "return redis.call('HVALS', KEYS[1])[1]:find('1%-51') and 1 or 0"),
+        0, "what nobody wrote is not acknowledged");
+    cr_assert_eq(unlink(d.path), 0);
+    expect_rows(&d, 51);
+    expect_reason(&d, NULL);
+    audit_log_expect(d.path, "email", 0, 51);
+    free(copy);
     close_desk(&d);
 }

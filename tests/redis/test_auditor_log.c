@@ -104,7 +104,7 @@ Test(redis_auditor_log, damage_while_it_runs) {
 }
 
 /* The opened file is another one, or empty, and there is nothing new to be copied: it is noticed even so. */
-static void spoil_the_open_log(bool empty) {
+static void expect_spoilt_log_rebuilt(bool empty) {
     desk_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 300, "1");
@@ -124,9 +124,9 @@ static void spoil_the_open_log(bool empty) {
     close_desk(&d);
 }
 
-Test(redis_auditor_log, a_damaged_copy_takes_its_place_while_it_is_open) { spoil_the_open_log(false); }
+Test(redis_auditor_log, a_damaged_copy_takes_its_place_while_it_is_open) { expect_spoilt_log_rebuilt(false); }
 /* As `: > audit.db` does, or a rotation that copies and truncates. */
-Test(redis_auditor_log, a_log_that_is_emptied_while_it_is_open) { spoil_the_open_log(true); }
+Test(redis_auditor_log, a_log_that_is_emptied_while_it_is_open) { expect_spoilt_log_rebuilt(true); }
 
 Test(redis_auditor_log, a_log_that_is_removed_while_it_is_open) {
     desk_t d = {0};

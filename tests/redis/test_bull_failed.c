@@ -244,12 +244,12 @@ static call_t record_call(const char *token, const char *id, const char *score, 
     return call;
 }
 
-static void refuses(redis_t *r, const char *token, const char *id, const char *score, const char *most, const char *word) {
+static void expect_refused(redis_t *r, const char *token, const char *id, const char *score, const char *most, const char *word) {
     call_t call = record_call(token, id, score, most);
     expect_word(call_in_vain(&call, r), word);
 }
 
-static void records(redis_t *r, const char *id, const char *score) {
+static void expect_recorded(redis_t *r, const char *id, const char *score) {
     call_t call = record_call("T", id, score, "1000000");
     expect_word(call_end(&call, r), "settled");
 }
@@ -257,8 +257,8 @@ static void records(redis_t *r, const char *id, const char *score) {
 Test(redis_bull_failed, a_failure_is_recorded_once) {
     fixture_t f = setup();
     bull_fail(f.r, "7", "1700000001000", "boom");
-    records(f.r, "7", "1700000001000");
-    refuses(f.r, "T", "7", "1700000001000", "1000000", "changed"); /* a lost reply, sent again */
+    expect_recorded(f.r, "7", "1700000001000");
+    expect_refused(f.r, "T", "7", "1700000001000", "1000000", "changed"); /* a lost reply, sent again */
     redis_expect(f.r, "1700000001000", "ZSCORE " BULL_OURS "recorded 7:1700000001000");
     expect_records(f.r, "payload", "0123456789");
     redis_expect(f.r, "29", "HGET " BULL_OURS "meta bytes"); /* at, kind, payload */
@@ -266,31 +266,31 @@ Test(redis_bull_failed, a_failure_is_recorded_once) {
     cr_expect_eq(redis_int(f.r, "ZCARD " BULL "failed"), 1);
     cr_expect_eq(redis_int(f.r, "EXISTS " BULL "7"), 1);
     redis_ok(f.r, "ZADD " BULL "failed 1700000002000 7"); /* it was put back, and failed again */
-    refuses(f.r, "T", "7", "1700000001000", "1000000", "gone");
-    records(f.r, "7", "1700000002000");
+    expect_refused(f.r, "T", "7", "1700000001000", "1000000", "gone");
+    expect_recorded(f.r, "7", "1700000002000");
     cr_expect_eq(redis_int(f.r, "XLEN " BULL_OURS "failures"), 2);
     fixture_stop(&f);
 }
 
 Test(redis_bull_failed, a_record_is_refused_where_it_must_be) {
     fixture_t f = setup();
-    refuses(f.r, "T", "7", "5", "1000000", "gone");
+    expect_refused(f.r, "T", "7", "5", "1000000", "gone");
     bull_fail(f.r, "7", "5", "boom");
-    refuses(f.r, "other", "7", "5", "1000000", "fenced");
-    refuses(f.r, "T", "7", "5", "28", "full");
+    expect_refused(f.r, "other", "7", "5", "1000000", "fenced");
+    expect_refused(f.r, "T", "7", "5", "28", "full");
     redis_ok(f.r, "HSET " BULL_OURS "meta bytes 999972");
-    refuses(f.r, "T", "7", "5", "1000000", "full");
+    expect_refused(f.r, "T", "7", "5", "1000000", "full");
     redis_ok(f.r, "HSET " BULL_OURS "meta entries 5"); /* somebody has deleted the entries */
-    records(f.r, "7", "5");
+    expect_recorded(f.r, "7", "5");
     redis_ok(f.r, "DEL " BULL_LOCK);
-    refuses(f.r, "T", "7", "5", "1000000", "fenced");
+    expect_refused(f.r, "T", "7", "5", "1000000", "fenced");
     fixture_stop(&f);
 }
 
 /* Of a job that Bull removed at once there is only the message, and nothing to compare. */
 Test(redis_bull_failed, a_message_alone_leaves_no_mark) {
     fixture_t f = setup();
-    records(f.r, "7", "");
+    expect_recorded(f.r, "7", "");
     cr_expect_eq(redis_int(f.r, "EXISTS " BULL_OURS "recorded"), 0);
     cr_expect_eq(redis_int(f.r, "XLEN " BULL_OURS "failures"), 1);
     fixture_stop(&f);
@@ -338,6 +338,6 @@ Test(redis_bull_failed, a_full_redis_records_all_the_same) {
     fixture_t f = setup();
     bull_fail(f.r, "7", "5", "boom");
     redis_ok(f.r, "CONFIG SET maxmemory 1");
-    records(f.r, "7", "5");
+    expect_recorded(f.r, "7", "5");
     fixture_stop(&f);
 }

@@ -100,7 +100,7 @@ static void by_bull(redis_t *r, const char *script, long long now) {
              script, text);
 }
 
-static void same_as_bull(const char *version) {
+static void expect_same_as_bull(const char *version) {
     char *script = bull_own_script(version, "updateDelaySet");
     fixture_t f = setup();
     uint64_t seed = scene_seed("bull_promote");
@@ -128,8 +128,8 @@ static void same_as_bull(const char *version) {
     free(script);
 }
 
-Test(redis_bull_promote, does_what_the_newest_bull_does) { same_as_bull("4.16.5"); }
-Test(redis_bull_promote, does_what_the_oldest_bull_does) { same_as_bull("4.10.4"); }
+Test(redis_bull_promote, does_what_the_newest_bull_does) { expect_same_as_bull("4.16.5"); }
+Test(redis_bull_promote, does_what_the_oldest_bull_does) { expect_same_as_bull("4.10.4"); }
 
 Test(redis_bull_promote, never_early_and_not_late) {
     fixture_t f = setup();

@@ -100,13 +100,6 @@ Test(redis_conn, reads_versions_of_redis_and_valkey) {
     fixture_stop(&f);
 }
 
-static void write_file(const char *path, const char *text) {
-    FILE *file = fopen(path, "w");
-    cr_assert_not_null(file);
-    fputs(text, file);
-    cr_assert_eq(fclose(file), 0);
-}
-
 Test(redis_conn, reads_the_password_file_at_each_connect) {
     char *path = temp_path(temp_root(), "password"),
          *redis = mem_printf("password_file = \"%s\"; password = \"not this\";", path);
@@ -117,7 +110,7 @@ Test(redis_conn, reads_the_password_file_at_each_connect) {
     redis_ok(f.r, "CONFIG SET requirepass one");
     static const char *const lines[] = {"one", "one\n", "one\r\n"};
     for (size_t i = 0; i < 3; i++) {
-        write_file(path, lines[i]);
+        temp_write(path, lines[i]);
         conn_close(f.conn);
         cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
     }
@@ -125,7 +118,7 @@ Test(redis_conn, reads_the_password_file_at_each_connect) {
     conn_close(f.conn);
     cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_FAULT);
     cr_assert_eq(strncmp(f.fault.text, "WRONGPASS", 9), 0, "%s", f.fault.text);
-    write_file(path, "two\n");
+    temp_write(path, "two\n");
     cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
     expect_echo(&f, "in");
     free(redis);
@@ -163,7 +156,7 @@ Test(redis_conn, a_password_file_without_a_password_is_a_fault) {
                 {".", NULL, "cannot be read"}}; /* a directory: nobody can read it, not even root */
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *path = temp_path(temp_root(), rows[i].name);
-        if (rows[i].text) write_file(path, rows[i].text);
+        if (rows[i].text) temp_write(path, rows[i].text);
         /* Neither the user `default` nor the other password may take the place of what the file should hold. */
         char *redis = mem_printf("password_file = \"%s\"; password = \"inline\";", path);
         fixture_t f = fixture_start(&(fixture_options_t){.redis = redis, .proxy = true, .closed = true});

@@ -1,5 +1,6 @@
 /* The dispatcher where the server refuses wake-ups: what it keeps open meanwhile, what it asks, and how it hears again. */
 #include "dispatcher_desk.h"
+#include "health.h"
 #include "scene.h"
 
 #define POLLING "group = \"app\"; dispatcher = { safety_poll = \"100ms\"; }; queues = ( { name = \"email\"; } );"
@@ -22,6 +23,18 @@ static void expect_one_connection(desk_t *d, const char *refused) {
     cr_assert_eq(proxy_connections(d->f.proxy), 1);
 }
 
+/* /metrics, and /readyz, which `status` reads. */
+static void expect_told(const desk_t *d, bool deaf) {
+    buffer_t json = {0};
+    health_t *health = health_new(d->crew.metrics, "app");
+    health_ready(health, &json);
+    cr_assert_eq(metric_get(&d->crew.metrics->deaf), deaf);
+    cr_assert(strstr(buffer_text(&json), deaf ? "\"wakeups\", \"ok\": false" : "\"wakeups\", \"ok\": true"), "%s",
+              buffer_text(&json));
+    buffer_free(&json);
+    health_free(health);
+}
+
 static void expect_deaf(const char *refused, bool from_the_start) {
     desk_t d;
     open_desk(&d, (fixture_options_t){.config = POLLING, .proxy = true});
@@ -39,10 +52,13 @@ static void expect_deaf(const char *refused, bool from_the_start) {
     cr_assert_gt(metric_get(&d.crew.metrics->safety_polls), polls, "only a poll can have found it");
     expect_one_connection(&d, refused);
     cr_assert_eq(fixture_log_count("redis refuses wake-ups"), 1);
+    expect_told(&d, true);
     /* The right is given at last. */
     proxy_pass(d.f.proxy);
     fixture_step_boottime(NO_WAKE_RETRY_MS);
     cr_assert(stage_until(&d.crew.stage, scene_connections(d.f.r, "") == 2, 3000));
+    settle(&d);
+    expect_told(&d, false);
     close_desk(&d);
 }
 

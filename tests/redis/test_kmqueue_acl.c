@@ -1,39 +1,13 @@
 /* Dialect kmqueue under the rights that README publishes for it, and under them less each that it needs: no task is lost. */
 #include "kmqueue_desk.h"
 
-#include "tempdir.h"
-
-/* The block of README behind these words, as one line; owned. */
-static char *block(const char *readme, const char *words) {
-    const char *at = strstr(readme, words);
-    at = at ? strstr(at, "```\n") : NULL;
-    cr_assert(at, "README.md has no block behind \"%s\"", words);
-    at += 4;
-    char *line = mem_printf("%.*s", (int)(strstr(at, "\n```") - at), at);
-    for (char *c = line; *c; c++)
-        if (*c == '\n') *c = ' ';
-    return line;
-}
-
-/* Runs a line of it, word by word. */
-static void run_line(redis_t *r, char *line) {
-    const char *argv[128];
-    int argc = 0;
-    char *rest = NULL;
-    for (char *word = strtok_r(line, " ", &rest); word && argc < 128; word = strtok_r(NULL, " ", &rest))
-        argv[argc++] = strcmp(word, ">PASSWORD") == 0 ? ">secret" : word;
-    redisReply *reply = redisCommandArgv(r, argc, argv, NULL);
-    cr_assert(reply && reply->type != REDIS_REPLY_ERROR, "%s", reply ? reply->str : r->errstr);
-    freeReplyObject(reply);
-}
+#include "rights.h"
 
 static void open_as_sidecar(desk_t *d, const char *settings) {
-    open_desk(d, (fixture_options_t){.config = settings, .redis = "username = \"sidecar\"; password = \"secret\";"});
-    char *readme = temp_read("README.md");
-    char *base = block(readme, "## Least privilege"), *more = block(readme, "A queue of dialect `kmqueue`");
-    run_line(d->f.r, base);
-    run_line(d->f.r, more);
-    free(base), free(more), free(readme);
+    rights_t rights = rights_read("kmqueue");
+    open_desk(d, (fixture_options_t){.config = settings, .redis = RIGHTS_LOGIN});
+    rights_grant(d->f.r, &rights, NULL);
+    rights_free(&rights);
 }
 
 Test(redis_kmqueue_acl, the_published_rights_are_enough) {

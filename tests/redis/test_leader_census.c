@@ -168,6 +168,22 @@ Test(redis_leader_census, a_queue_of_another_group_is_counted_there) {
     close_desk(&d);
 }
 
+/* Not even until it is known whether it can be taken over. */
+Test(redis_leader_census, a_queue_whose_claim_is_lost_is_counted_there) {
+    desk_t d = {.f = fixture_start(&(fixture_options_t){.config = WITH_TTL("60s"), .proxy = true, .closed = true})};
+    redis_ok(d.f.r, "HSET sidecar:email:meta group others");
+    redis_ok(d.f.r, "SET sidecar:others:lock another PX 600000");
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "sidecar:others:lock"});
+    crew_start(&d.crew, d.f.keys, CREW_LEADER);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading), 8000));
+    cr_assert_eq(proxy_fired(d.f.proxy), 1);
+    fixture_step_boottime(21000); /* the connection comes back with the renewal */
+    scrape(&d);
+    cr_assert(stage_until(&d.crew.stage, metrics_counted(of(&d, 1), mono_now()), 20000));
+    cr_assert(!metrics_counted(of(&d, 0), mono_now()));
+    close_desk(&d);
+}
+
 Test(redis_leader_census, many_queues_are_counted_by_and_by) {
     buffer_t config = {0};
     desk_t d;

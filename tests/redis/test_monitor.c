@@ -205,6 +205,7 @@ Test(redis_monitor, a_report_after_a_stray_one_is_answered_at_once) {
     stage_run(&d.crew.stage, 100);
     redis_ok(d.f.r, "HSET email:errors a boom");
     until(&d, waiting(&d, "a"));
+    cr_assert_eq(count(&d, "EXISTS email:errors"), 0);
     close_desk(&d);
 }
 

@@ -107,3 +107,61 @@ Test(redis_monitor_faults, a_heartbeat_that_is_refused_keeps_no_other_job_waitin
     try_until(&d, said_over() == 1);
     close_desk(&d);
 }
+
+/* Nothing is refused of any job, but at the end of the pass: that is not over while it lasts. */
+static void expect_said_once(desk_t *d) {
+    until(d, metric_get(&of(d)->faults) > 0);
+    try_until(d, metric_get(&of(d)->faults) >= 4);
+    cr_assert_eq(said(), 1);
+    cr_assert_eq(said_over(), 0);
+    redis_ok(d->f.r, "ACL SETUSER default +@all");
+    try_until(d, said_over() == 1);
+    cr_assert_eq(said(), 1);
+}
+
+#define LONG_LIVED                                                                                                               \
+    "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; protected_timeout = \"1h\"; "      \
+    "heartbeat = \"off\"; retry_window = \"24h\"; } );"
+
+Test(redis_monitor_faults, a_sentinel_that_cannot_be_planted_is_said_once) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
+    work_on(&d, "job");
+    until(&d, count(&d, "LLEN email:backup") == 2 && count(&d, "HLEN sidecar:email:stamps") == 1);
+    redis_ok(d.f.r, "ACL SETUSER default -hset");
+    redis_ok(d.f.r, "EVAL %s 1 email:backup", "redis.call('DEL', KEYS[1]) redis.call('LPUSH', KEYS[1], 'job')");
+    expect_said_once(&d);
+    until(&d, count(&d, "LLEN email:backup") == 2);
+    close_desk(&d);
+}
+
+Test(redis_monitor_faults, a_report_that_cannot_be_removed_is_said_once) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
+    redis_ok(d.f.r, "ACL SETUSER default -hdel");
+    redis_ok(d.f.r, "HSET email:errors %s boom", "nobody's job");
+    expect_said_once(&d);
+    until(&d, metric_get(&of(&d)->stray_reports) == 1);
+    cr_assert_eq(count(&d, "HLEN email:errors"), 0);
+    close_desk(&d);
+}
+
+/* However seldom passes are made: a job that comes to an idle queue begins one, and what that is refused is told (/readyz) as
+ * long as it lasts. */
+Test(redis_monitor_faults, a_right_that_is_taken_away_is_told_when_a_job_needs_it) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = SLOW("")});
+    stage_run(&d.crew.stage, 100); /* it waits for a change */
+    redis_ok(d.f.r, "ACL SETUSER default -hset");
+    work_on(&d, "job");
+    until(&d, metrics_is_refused(of(&d), mono_now()));
+    for (int i = 0; i < 5; i++) {
+        fixture_step_boottime(5001);
+        stage_run(&d.crew.stage, 60);
+        cr_assert(metrics_is_refused(of(&d), mono_now()), "it is tried again before that is forgotten");
+    }
+    cr_assert_eq(said(), 1);
+    redis_ok(d.f.r, "ACL SETUSER default +hset");
+    try_until(&d, count(&d, "HLEN sidecar:email:stamps") == 1 && said_over() == 1);
+    close_desk(&d);
+}

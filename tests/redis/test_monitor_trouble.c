@@ -238,6 +238,7 @@ Test(redis_monitor_trouble, nor_is_one_of_zero_bytes_where_no_sentinel_is_known)
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     redis_ok(d.f.r, "LPUSH email:backup %b", forged.data, forged.len);
     until(&d, in_list(d.f.r, "email", forged));
+    cr_assert_eq(records(&d), 1, "it was retried as any job");
     close_desk(&d);
 }
 

@@ -1,7 +1,6 @@
 /* The look at a server before leading. */
 #include "fixture.h"
 #include "queue/preflight.h"
-#include "queue/seats.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>
@@ -344,26 +343,6 @@ Test(redis_preflight, a_cluster_without_slots_is_not_ready) {
     cr_assert_eq(look(&f, &said), OUTCOME_LATER);
     cr_assert_eq(strncmp(f.fault.text, "CLUSTERDOWN", 11), 0, "%s", f.fault.text);
     buffer_free(&said.text);
-    fixture_stop(&f);
-}
-
-Test(redis_seats, tells_who_leads_and_what_is_not_served) {
-    fixture_t f = fixture_start(
-        &(fixture_options_t){.config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
-    seat_view_t view;
-    cr_assert_eq(seat_look(f.conn, f.keys, 0, &view, &f.fault), OUTCOME_OK);
-    cr_assert_str_eq(view.holder, "");
-    seat_view_clear(&view);
-    redis_ok(f.r, "SET sidecar:app:lock T PX 60000");
-    redis_ok(f.r, "HSET sidecar:app:queues sms T");
-    char *before = fixture_digest(f.r);
-    cr_assert_eq(seat_look(f.conn, f.keys, 0, &view, &f.fault), OUTCOME_OK);
-    cr_assert_str_eq(view.holder, "T");
-    cr_assert(view.pttl_ms > 0 && view.pttl_ms <= 60000);
-    cr_assert_str_eq(buffer_text(&view.unserved), "email");
-    seat_view_clear(&view);
-    redis_expect(f.r, before, "DEBUG DIGEST");
-    free(before);
     fixture_stop(&f);
 }
 

@@ -58,6 +58,7 @@ Test(redis_private_letters, large_ones_at_the_tail_are_seen_at_once, .timeout = 
     stage_run(&d.crew.stage, 100);
     redis_ok(d.f.r, "RPUSH fights-dlq at-the-other-end");
     until(&d, reasons(&d, "dead_letter") == 121);
+    cr_assert_eq(count(&d, "LLEN fights-dlq"), 121);
     close_desk(&d);
 }
 
@@ -130,6 +131,7 @@ Test(redis_private_letters, a_list_of_the_wrong_type_is_named_and_spoils_no_pass
     take(&d, "w1", "job");
     until(&d, there(&d, "fights", "job"));
     until(&d, fixture_log_count("fights-dlq holds a string") > 0);
+    cr_assert_eq(reasons(&d, "dead_letter"), 0);
     close_desk(&d);
 }
 

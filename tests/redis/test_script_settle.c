@@ -110,6 +110,7 @@ Test(redis_script_settle, each_broken_precondition_leaves_everything_as_it_is) {
     }
     redis_ok(f.r, "DEL sidecar:app:lock");
     refused(f.r, ask_end(), "fenced");
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:failures"), 0, "nothing was ended or retried");
     fixture_stop(&f);
 }
 
@@ -221,8 +222,10 @@ Test(redis_script_settle, looks_no_deeper_than_it_is_told) {
     refused(f.r, ask, "gone");
     ask.from = "-1";
     refused(f.r, ask, "gone");
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:failures"), 0);
     ask.depth = "2";
     settled(f.r, ask, 1);
+    cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
     fixture_stop(&f);
 }
 

@@ -144,8 +144,10 @@ Test(redis_script_settle, a_blank_heartbeat_may_count_as_none) {
         redis_ok(f.r, "SET 1_alive %b", blank[i].data, blank[i].len);
         ask.blank = "0";
         refused(f.r, ask, "alive");
+        cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:failures"), 0);
         ask.blank = "1";
         settled(f.r, ask, 1);
+        cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
     }
     lay_out(f.r);
     settled(f.r, ask, 1);

@@ -13,14 +13,13 @@
 
 /* Writes a script and makes it the daemon of this test. */
 static void stand_in(const char *script) {
-    char *path = temp_path(temp_root(), "stand-in");
-    FILE *file = fopen(path, "w");
-    cr_assert_not_null(file);
-    fprintf(file, "#!/bin/sh\n%s\n", script);
-    fclose(file);
+    char *text = NULL;
+    cr_assert_gt(asprintf(&text, "#!/bin/sh\n%s\n", script), 0);
+    char *path = temp_file("stand-in", text);
     chmod(path, 0700);
     setenv("QS_DAEMON", path, 1);
     free(path);
+    free(text);
 }
 
 /* Logs its arguments and config, tells of signals, and waits. */

@@ -9,6 +9,7 @@ set +u # what others wrote follows
 # shellcheck source=/dev/null
 [ "$library" = - ] || . "$library"
 eval "$("$program" completion bash)"
+registered=$(complete -p queue-sidecar) || exit
 COMP_WORDS=("$program" "$@")
 COMP_CWORD=$#
 COMP_LINE=$program
@@ -24,5 +25,6 @@ done
 COMP_POINT=${#COMP_LINE}
 COMP_TYPE=9
 COMP_KEY=9
-_queue_sidecar "$program" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+function=${registered#*-F }
+"${function%% *}" "$program" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
 printf '%s\n' "${COMPREPLY[@]}"

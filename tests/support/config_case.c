@@ -55,7 +55,7 @@ char *config_case_messages(const buffer_t *messages) {
     return out.data ? out.data : mem_str("");
 }
 
-void config_case_fault(const char *text, const char *expected) {
+void config_case_expect_fault(const char *text, const char *expected) {
     buffer_t messages = {0};
     config_t *config = config_case_load(text, &messages);
     cr_expect_null(config, "accepted: %s", text);
@@ -81,6 +81,6 @@ config_t *config_case_good(const char *text, char **warnings) {
     return config;
 }
 
-void config_case_faults(const config_case_row_t *rows, size_t count) {
-    for (size_t i = 0; i < count; i++) config_case_fault(rows[i].text, rows[i].expected);
+void config_case_expect_faults(const config_case_row_t *rows, size_t count) {
+    for (size_t i = 0; i < count; i++) config_case_expect_fault(rows[i].text, rows[i].expected);
 }

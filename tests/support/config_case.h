@@ -20,14 +20,14 @@ config_t *config_case_load(const char *text, buffer_t *messages);
 char *config_case_messages(const buffer_t *messages);
 
 // Loads a config that must be refused with exactly these messages.
-void config_case_fault(const char *text, const char *expected);
+void config_case_expect_fault(const char *text, const char *expected);
 
 typedef struct config_case_row {
     const char *text;
     const char *expected;
 } config_case_row_t;
 
-void config_case_faults(const config_case_row_t *rows, size_t count);
+void config_case_expect_faults(const config_case_row_t *rows, size_t count);
 
 // Takes our variables out of the environment.
 void config_case_forget_environment(void);

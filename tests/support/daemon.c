@@ -32,6 +32,12 @@ static char *find_binary(const daemon_options_t *options) {
     return path;
 }
 
+const char *daemon_program(void) {
+    static char *path; /* reachable until the end, so that a leak checker is content */
+    if (!path) path = find_binary(NULL);
+    return path;
+}
+
 /* What sanitizers need, an audit log of its own, and what the options add; the array is owned by the caller. */
 static const char **child_env(const daemon_options_t *options, const char *audit) {
     const char *const *sanitizer = sanitizer_env();

@@ -21,6 +21,9 @@ typedef struct {
     int64_t ms; /* from the signal (daemon_terminate) or the call (daemon_wait_exit) to its end */
 } daemon_exit_t;
 
+/* The binary that is tested, as an absolute path; fails the test where there is none. Borrowed until the process ends. */
+const char *daemon_program(void);
+
 /* Writes the config into a directory of its own and starts `run -c FILE` there. Does not wait for anything: wait for a log line,
  * a metric or an effect in Redis. Owned by the caller: daemon_free. */
 daemon_t *daemon_start(const char *config, ...) __attribute__((format(printf, 1, 2)));

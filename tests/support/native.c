@@ -43,8 +43,7 @@ child_t *native_start(const native_t *native, const char *const *args, const cha
     char *input = NULL, *out = temp_path(native->dir, "out"), *err = temp_path(native->dir, "err");
     if (in) {
         input = temp_path(native->dir, "in");
-        FILE *file = fopen(input, "w");
-        cr_assert(file && fwrite(in, 1, strlen(in), file) == strlen(in) && fclose(file) == 0);
+        temp_write(input, in);
     }
     argv[4] = input ? input : "/dev/null";
     for (size_t i = 0; i < MOST && args[i]; i++) argv[i + 5] = args[i];

@@ -1,12 +1,15 @@
 #include "scene.h"
 
+#include "tempdir.h"
+
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { ROUND_MS = 15000, UP_MS = 10000, SOON_MS = 100, LATE_MS = 3000, TRIES = 8 };
+enum { ROUND_MS = 15000, UP_MS = 10000, DEATH_MS = 20000, SOON_MS = 100, LATE_MS = 3000, TRIES = 8 };
 
 scene_t scene_begin(const server_options_t *options) {
     scene_t scene = {.server = server_start(options)};
@@ -34,23 +37,49 @@ void scene_reopen(scene_t *scene) {
 
 static const char *either(const char *given, const char *fallback) { return given ? given : fallback; }
 
+char *scene_queues(const char *first, const char *prefix, int count) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    fprintf(out, "%s", first);
+    for (int i = 0; i < count; i++) fprintf(out, "%s{ name = \"%s%d\"; }", *first || i ? ", " : "", prefix, i);
+    fclose(out);
+    return text;
+}
+
 char *scene_config(const scene_t *scene, sidecar_t spec) {
     char *text = NULL;
-    int length = asprintf(&text,
-                          "group = \"%s\";\n"
-                          "redis = { socket = \"%s\"; %s };\n"
-                          "lock = { ttl = \"%s\"; scope = \"%s\"; };\n"
-                          "dispatcher = { safety_poll = \"%s\"; };\n"
-                          "monitor = { scan_interval = \"%s\"; };\n"
-                          "http = { port = 0; };\n"
-                          "log = { level = \"%s\"; format = \"json\"; };\n"
-                          "defaults = { roles = [\"dispatcher\"]; };\n"
-                          "queues = ( %s );\n",
-                          either(spec.group, "g"), either(spec.socket, server_socket(scene->server)), either(spec.redis, ""),
-                          either(spec.ttl, "600ms"), either(spec.scope, "group"), either(spec.poll, "1h"),
-                          either(spec.scan, "auto"), either(spec.level, "info"), either(spec.queues, "{ name = \"q\"; }"));
+    int length =
+        asprintf(&text,
+                 "group = \"%s\";\n"
+                 "redis = { socket = \"%s\"; %s };\n"
+                 "lock = { ttl = \"%s\"; scope = \"%s\"; };\n"
+                 "dispatcher = { safety_poll = \"%s\"; };\n"
+                 "monitor = { scan_interval = \"%s\"; };\n"
+                 "http = { port = %d; };\n"
+                 "log = { level = \"%s\"; format = \"json\"; };\n"
+                 "defaults = { roles = [\"dispatcher\"]; };\n"
+                 "queues = ( %s );\n%s",
+                 either(spec.group, "g"), either(spec.socket, server_socket(scene->server)), either(spec.redis, ""),
+                 either(spec.ttl, "600ms"), either(spec.scope, "group"), either(spec.poll, "1h"), either(spec.scan, "auto"),
+                 spec.port, either(spec.level, "info"), either(spec.queues, "{ name = \"q\"; }"), either(spec.more, ""));
     if (length < 0) abort();
     return text;
+}
+
+char *scene_config_file(const scene_t *scene, sidecar_t spec) {
+    char *text = scene_config(scene, spec), *dir = temp_dir("scene"), *path = temp_path(dir, "scene.cfg");
+    temp_write(path, text);
+    free(text);
+    free(dir);
+    return path;
+}
+
+void scene_reconfigure(const scene_t *scene, daemon_t *d, sidecar_t spec) {
+    char *text = scene_config(scene, spec);
+    daemon_write_config(d, "%s", text);
+    daemon_signal(d, SIGHUP);
+    free(text);
 }
 
 daemon_t *scene_sidecar(scene_t *scene, sidecar_t spec) {
@@ -66,6 +95,26 @@ daemon_t *scene_sidecar_up(scene_t *scene, sidecar_t spec) {
     bool up = wait_for(daemon_log_count(d, "\"msg\":\"leading\"") || daemon_log_count(d, "\"msg\":\"standing by\""), UP_MS);
     if (!up) scene_fail(scene, "a sidecar neither leads nor stands by");
     return d;
+}
+
+int scene_crash(const scene_t *scene, sidecar_t spec, const char *point) {
+    char *variable = NULL, *config = scene_config(scene, spec);
+    if (asprintf(&variable, "QS_CRASH_AT=%s", point) < 0) abort();
+    daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, "%s", config);
+    int code = daemon_wait_exit(d, DEATH_MS).code;
+    daemon_free(d);
+    free(variable);
+    free(config);
+    return code;
+}
+
+const daemon_output_t *scene_status(const daemon_t *d, const char *config) {
+    char *audit = NULL;
+    if (asprintf(&audit, "QUEUE_SIDECAR_AUDIT_PATH=%s", daemon_audit_path(d)) < 0) abort();
+    const daemon_options_t options = {.env = (const char *const[]){audit, NULL}};
+    const daemon_output_t *output = daemon_run_argv(&options, (const char *const[]){"status", "-c", config, "-o", "json", NULL});
+    free(audit);
+    return output;
 }
 
 void scene_fail(const scene_t *scene, const char *why) {

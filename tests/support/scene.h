@@ -31,6 +31,8 @@ typedef struct {
     const char *level;  /* info */
     const char *scan;   /* monitor.scan_interval: auto */
     const char *queues; /* { name = "q"; } */
+    const char *more;   /* more settings of any section: none */
+    int port;           /* http.port: 0, which is off */
 } sidecar_t;
 
 /* Starts a server; options may be NULL. */
@@ -40,12 +42,23 @@ void scene_end(scene_t *scene);
 /* Opens scene->r again, after the server was restarted. */
 void scene_reopen(scene_t *scene);
 
+/* The queues `first` (empty: none) and <prefix>0, <prefix>1 ... for a config, owned by the caller. */
+char *scene_queues(const char *first, const char *prefix, int count);
 /* The text of a config on this server, owned by the caller. */
 char *scene_config(const scene_t *scene, sidecar_t spec);
+/* The same in a file; its path is owned by the caller. */
+char *scene_config_file(const scene_t *scene, sidecar_t spec);
+/* The same in the file of a sidecar, which is told. */
+void scene_reconfigure(const scene_t *scene, daemon_t *d, sidecar_t spec);
 /* Starts a sidecar, which belongs to the scene. It waits for nothing. */
 daemon_t *scene_sidecar(scene_t *scene, sidecar_t spec);
 /* The same, and waits until it leads or stands by. */
 daemon_t *scene_sidecar_up(scene_t *scene, sidecar_t spec);
+/* One that is to die at this point of its code (base/crash.h), and belongs to nobody; its exit code: 137 when it did. */
+int scene_crash(const scene_t *scene, sidecar_t spec, const char *point);
+
+/* `status -o json` of a config, with the audit log of this sidecar. */
+const daemon_output_t *scene_status(const daemon_t *d, const char *config);
 
 /* The running sidecar whose token is in the lock of `name` (a group or a queue), or NULL; asks once. */
 daemon_t *scene_leader(scene_t *scene, const char *name);

@@ -125,6 +125,19 @@ char *temp_read(const char *path) {
     return text;
 }
 
+void temp_write(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    if (file && fputs(text, file) >= 0 && fclose(file) == 0) return;
+    fprintf(stderr, "%s: %s\n", path, strerror(errno));
+    abort();
+}
+
+char *temp_file(const char *name, const char *text) {
+    char *path = temp_path(temp_root(), name);
+    temp_write(path, text);
+    return path;
+}
+
 void temp_fail_run(const char *text) {
     const char *run = getenv(RUN_DIR);
     if (!run) {

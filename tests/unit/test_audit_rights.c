@@ -90,8 +90,9 @@ Test(unit_audit, is_read_in_a_directory_that_nobody_may_write_to) {
     cr_assert_eq(chmod(path, 0200), 0);
     expect(path, AUDIT_READ, "permission denied");
     cr_assert_eq(chmod(dir, 0000), 0);
-    expect(path, AUDIT_READ, "permission denied");
-    expect(path, AUDIT_WRITE, "permission denied");
+    expect(path, AUDIT_READ, "permission denied: run as the user of the sidecar");
+    expect(path, AUDIT_IMPORT, "permission denied: run as the user of the sidecar");
+    expect(path, AUDIT_WRITE, "permission denied: let user ");
     cr_assert_eq(chmod(dir, 0700), 0);
     free(wal);
     free(dir);

@@ -119,6 +119,30 @@ Test(unit_log, repeats_are_limited_and_counted) {
     cr_assert_eq(fixture_log_count("again"), 3);
 }
 
+/* The size of a storm is told when it is over, although nobody says the same again. */
+Test(unit_log, repeats_are_counted_when_no_further_one_comes) {
+    for (int i = 0; i < 60; i++) log_warn("r", "q", "failed", F_STR("reason", "why"), F_INT("n", i));
+    for (int i = 0; i < 3; i++) log_error("r", NULL, "once");
+    fixture_step_boottime(5000);
+    log_warn("r", "q", "failed", F_STR("reason", "why"));
+    fixture_step_boottime(9900);
+    log_rest();
+    cr_assert_eq(fixture_log_count("\"failed\""), 1, "it may go on");
+    cr_assert_eq(fixture_log_count("\"msg\":\"once\",\"role\":\"r\",\"repeated\":2}"), 1);
+    fixture_step_boottime(1100);
+    log_rest();
+    expect_line_end("\"level\":\"warn\",\"msg\":\"failed\",\"role\":\"r\",\"queue\":\"q\",\"reason\":\"why\",\"repeated\":60}");
+    log_warn("r", "q", "failed", F_STR("reason", "why"));
+    fixture_step_boottime(11000);
+    log_rest();
+    expect_line_end("\"repeated\":1}");
+    for (int i = 0; i < 3; i++) {
+        fixture_step_boottime(11000);
+        log_rest();
+    }
+    cr_assert_eq(fixture_log_count("\"failed\""), 3, "and then nothing more");
+}
+
 /* What queues number `first` to `last` say. */
 static void crowd(int first, int last, const char *msg) {
     char queue[16];
@@ -254,6 +278,17 @@ Test(unit_clock, wall_text_is_rfc_3339) {
     wall_text(text, sizeof text);
     cr_assert_eq(strlen(text), 24);
     cr_assert(text[4] == '-' && text[10] == 'T' && text[19] == '.' && text[23] == 'Z');
+}
+
+Test(unit_buffer, a_grown_array_keeps_what_it_has) {
+    int *all = NULL;
+    for (size_t count = 0; count < 40; count++) {
+        all = mem_grown(all, count, sizeof *all);
+        cr_expect_eq(all[count], 0, "%zu", count);
+        all[count] = (int)count + 1;
+    }
+    for (size_t i = 0; i < 40; i++) cr_expect_eq(all[i], i + 1);
+    free(all);
 }
 
 Test(unit_buffer, grows_and_always_ends_in_nul) {

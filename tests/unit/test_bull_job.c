@@ -19,7 +19,7 @@ static bull_job_t job_new(void) {
 }
 
 /* The payload, owned by the caller; what it gives back must be the job. */
-static buffer_t both_ways(const bull_job_t *job) {
+static buffer_t expect_both_ways(const bull_job_t *job) {
     buffer_t payload = {0}, room = {0};
     bull_job_t again;
     bull_payload(job, &payload);
@@ -33,7 +33,7 @@ static buffer_t both_ways(const bull_job_t *job) {
 }
 
 static void expect_payload(const bull_job_t *job, const char *expected) {
-    buffer_t payload = both_ways(job);
+    buffer_t payload = expect_both_ways(job);
     cr_expect_str_eq(payload.data, expected);
     buffer_free(&payload);
 }
@@ -126,7 +126,7 @@ Test(unit_bull_job, whatever_stands_in_a_hash_comes_back) {
         bull_job_t job = {.id = slice_text("1")};
         for (size_t i = 0; i < BULL_KEPT_FIELDS; i++) job.fields[i] = (slice_t){room[i], random_field(&seed, room[i], MOST)};
         if (!job.fields[BULL_NAME].len) job.fields[BULL_NAME] = slice_text("n");
-        buffer_t payload = both_ways(&job);
+        buffer_t payload = expect_both_ways(&job);
         buffer_free(&payload);
     }
 }

@@ -18,8 +18,7 @@ static void put(const char *root, const char *path, const char *text) {
         *slash = '\0';
         mkdir(file, 0755);
     }
-    FILE *out = fopen(file, "w");
-    cr_assert(out && fputs(text, out) >= 0 && fclose(out) == 0, "%s", file);
+    temp_write(file, text);
     free(file);
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "tempdir.h"
 
 enum { WORDS = 10 };
 
@@ -220,17 +221,10 @@ Test(unit_cli, finds_the_config) {
 }
 
 Test(unit_cli, checks_a_config) {
-    char dir[] = "/tmp/qs-cli-XXXXXX";
-    cr_assert_not_null(mkdtemp(dir));
-    char *path = mem_printf("%s/x.cfg", dir);
-    FILE *file = fopen(path, "w");
-    cr_assert_not_null(file);
-    fputs("redis = { password = \"hunter2\"; };\nqueues = ( { name = \"q\"; } );\n", file);
-    fclose(file);
+    char *path = temp_file("x.cfg", "redis = { password = \"hunter2\"; };\nqueues = ( { name = \"q\"; } );\n");
     cr_expect_eq(run((const char *const[]){"queue-sidecar", "check", "-c", path, NULL}), CLI_OK);
     unlink(path);
     cr_expect_eq(run((const char *const[]){"queue-sidecar", "check", "-c", path, NULL}), CLI_BAD_CONFIG);
-    rmdir(dir);
     fclose(stdout);
     fclose(stderr);
     char *out = text_of(cr_get_redirected_stdout()), *err = text_of(cr_get_redirected_stderr());

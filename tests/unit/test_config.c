@@ -113,8 +113,8 @@ Test(unit_config, lets_credentials_stand_beside_a_url_without_them) {
     cr_expect_str_eq(config->redis.username, "me");
     cr_expect_str_eq(config->redis.password_file, "/p");
     config_free(config);
-    config_case_fault("redis = { url = \"redis://you@x:1\"; username = \"me\"; };\n" Q,
-                      "F:1: `redis.username` cannot stand beside `redis.url`, which says the same\n");
+    config_case_expect_fault("redis = { url = \"redis://you@x:1\"; username = \"me\"; };\n" Q,
+                             "F:1: `redis.username` cannot stand beside `redis.url`, which says the same\n");
 }
 
 Test(unit_config, lets_a_queue_fall_back_to_defaults_wherever_they_stand) {
@@ -153,11 +153,11 @@ Test(unit_config, puts_the_environment_before_the_file) {
     config_free(config);
     setenv("QUEUE_SIDECAR_REDIS_PORT", "x", 1);
     setenv("QUEUE_SIDECAR_LOCK_TTL", "5", 1);
-    config_case_fault("redis = { port = 0; };\n" Q, "F:1: `redis.port` is 0, but must be an integer from 1 to 65535\n"
-                                                    "QUEUE_SIDECAR_REDIS_PORT is \"x\", but must be an integer from 1 to 65535\n"
-                                                    "QUEUE_SIDECAR_LOCK_TTL is \"5\" without a unit (ms, s, m, h or d; such as "
-                                                    "\"5s\"), but must be a duration from \"200ms\" to "
-                                                    "\"10m\"\n");
+    config_case_expect_fault("redis = { port = 0; };\n" Q,
+                             "F:1: `redis.port` is 0, but must be an integer from 1 to 65535\n"
+                             "QUEUE_SIDECAR_REDIS_PORT is \"x\", but must be an integer from 1 to 65535\n"
+                             "QUEUE_SIDECAR_LOCK_TTL is \"5\" without a unit (ms, s, m, h or d; such as "
+                             "\"5s\"), but must be a duration from \"200ms\" to \"10m\"\n");
     config_case_forget_environment();
     unsetenv("QUEUE_SIDECAR_TEST_ANYTHING");
     unsetenv("QUEUE_SIDECAR_CONFIG");
@@ -230,7 +230,7 @@ Test(unit_config, refuses_bad_urls_without_showing_them) {
                                       "redis://[::1", "redis://x/1?a=b", "redis://a:%00@x/1", "redis://[::1]x", "localhost:6379"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char *text = mem_printf("redis = { url = \"%s\"; };\n" Q, bad[i]);
-        config_case_fault(text, must);
+        config_case_expect_fault(text, must);
         free(text);
     }
     static const config_case_row_t rows[] = {
@@ -244,7 +244,7 @@ Test(unit_config, refuses_bad_urls_without_showing_them) {
          "F:2: `redis.port` cannot stand beside `redis.url`, which says the same\n"
          "F:3: `redis.host` cannot stand beside `redis.url`, which says the same\n"},
     };
-    config_case_faults(rows, sizeof rows / sizeof *rows);
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
 Test(unit_config, lets_an_url_of_the_environment_replace_the_file) {
@@ -257,7 +257,7 @@ Test(unit_config, lets_an_url_of_the_environment_replace_the_file) {
     cr_expect_str_eq(config->redis.username, "kept");
     config_free(config);
     setenv("QUEUE_SIDECAR_REDIS_HOST", "y", 1);
-    config_case_fault(Q, "QUEUE_SIDECAR_REDIS_HOST cannot stand beside QUEUE_SIDECAR_REDIS_URL, which says the same\n");
+    config_case_expect_fault(Q, "QUEUE_SIDECAR_REDIS_HOST cannot stand beside QUEUE_SIDECAR_REDIS_URL, which says the same\n");
     unsetenv("QUEUE_SIDECAR_REDIS_URL");
     config = config_case_good("redis = { url = \"redis://file:7001\"; };\n" Q, NULL);
     cr_expect_str_eq(config->redis.host, "y");

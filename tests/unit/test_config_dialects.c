@@ -21,7 +21,7 @@ static char *keys_of(const config_t *config, size_t queue) {
     return out.data;
 }
 
-static void uses(const char *text, const char *expected) {
+static void expect_keys(const char *text, const char *expected) {
     config_t *config = config_case_good(text, NULL);
     char *got = keys_of(config, 0);
     cr_expect_str_eq(got, expected, "%s\n got:\n%s", text, got);
@@ -30,28 +30,31 @@ static void uses(const char *text, const char *expected) {
 }
 
 Test(unit_config_dialects, each_uses_its_own_keys) {
-    uses(ONE(""), "ready q list w\ndelayed q:delayed zset w\nbackup q:backup list w\nerrors q:errors hash w\n"
-                  "heartbeat *_alive any r*\n");
-    uses(ONE("roles = [\"dispatcher\"];"), "ready q list w\ndelayed q:delayed zset w\n");
-    uses(ONE("roles = [\"monitor\"]; heartbeat = \"off\"; dlq = \"dead\";"),
-         "ready q list w\nbackup q:backup list w\nerrors q:errors hash w\ndlq dead list w\n");
-    uses(ONE("dialect = \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"]; dlq = \"dead\";"),
-         "backup back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ== list w\n"
-         "ready worker1_queue list w\nunique worker1_queue_unique set w\n"
-         "ready worker2_queue list w\nunique worker2_queue_unique set w\n"
-         "dlq dead list w\nheartbeat *_alive any r*\n");
-    uses(ONE("dialect = \"delayed_queue\"; types = [\"com.example.PaymentCheck\", \"a.B$\xc3\x9cnder=under\"];"),
-         "delayed de_delayed_events zset w\nevents de_events hash w\nready de_paymentcheck list w\nready de_under list w\n");
-    uses(ONE("dialect = \"bull\"; prefix = \"{b}\"; bull_queue = \"vid eo\";"),
-         "delayed {b}:vid eo:delayed zset w\nwait {b}:vid eo:wait list w\npaused {b}:vid eo:paused list w\n"
-         "meta-paused {b}:vid eo:meta-paused any r\npriority {b}:vid eo:priority zset w\nactive {b}:vid eo:active list w\n"
-         "failed {b}:vid eo:failed zset w\nstalled {b}:vid eo:stalled set w\nstalled-check {b}:vid eo:stalled-check string w\n"
-         "meta {b}:vid eo:meta hash r\nid {b}:vid eo:id string w\n* {b}:vid eo:* hash w*\n*:lock {b}:vid eo:*:lock string r*\n"
-         "*:logs {b}:vid eo:*:logs list w*\nde:* {b}:vid eo:de:* string w*\n");
-    uses(ONE("dialect = \"private_queues\"; main = \"m\"; private = \"w-*\"; registry = \"reg\"; dedup = \"seen\"; id_path = "
-             "\"/id\"; "
-             "dlq = \"dead\"; heartbeat = \"hb:*\";"),
-         "main m list w\nregistry reg any r\ndedup seen set r\ndlq dead list w\nprivate w-* list w*\nheartbeat hb:* any r*\n");
+    expect_keys(ONE(""), "ready q list w\ndelayed q:delayed zset w\nbackup q:backup list w\nerrors q:errors hash w\n"
+                         "heartbeat *_alive any r*\n");
+    expect_keys(ONE("roles = [\"dispatcher\"];"), "ready q list w\ndelayed q:delayed zset w\n");
+    expect_keys(ONE("roles = [\"monitor\"]; heartbeat = \"off\"; dlq = \"dead\";"),
+                "ready q list w\nbackup q:backup list w\nerrors q:errors hash w\ndlq dead list w\n");
+    expect_keys(ONE("dialect = \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"]; dlq = \"dead\";"),
+                "backup back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ== list w\n"
+                "ready worker1_queue list w\nunique worker1_queue_unique set w\n"
+                "ready worker2_queue list w\nunique worker2_queue_unique set w\n"
+                "dlq dead list w\nheartbeat *_alive any r*\n");
+    expect_keys(
+        ONE("dialect = \"delayed_queue\"; types = [\"com.example.PaymentCheck\", \"a.B$\xc3\x9cnder=under\"];"),
+        "delayed de_delayed_events zset w\nevents de_events hash w\nready de_paymentcheck list w\nready de_under list w\n");
+    expect_keys(
+        ONE("dialect = \"bull\"; prefix = \"{b}\"; bull_queue = \"vid eo\";"),
+        "delayed {b}:vid eo:delayed zset w\nwait {b}:vid eo:wait list w\npaused {b}:vid eo:paused list w\n"
+        "meta-paused {b}:vid eo:meta-paused any r\npriority {b}:vid eo:priority zset w\nactive {b}:vid eo:active list w\n"
+        "failed {b}:vid eo:failed zset w\nstalled {b}:vid eo:stalled set w\nstalled-check {b}:vid eo:stalled-check string w\n"
+        "meta {b}:vid eo:meta hash r\nid {b}:vid eo:id string w\n* {b}:vid eo:* hash w*\n*:lock {b}:vid eo:*:lock string r*\n"
+        "*:logs {b}:vid eo:*:logs list w*\nde:* {b}:vid eo:de:* string w*\n");
+    expect_keys(
+        ONE("dialect = \"private_queues\"; main = \"m\"; private = \"w-*\"; registry = \"reg\"; dedup = \"seen\"; id_path = "
+            "\"/id\"; "
+            "dlq = \"dead\"; heartbeat = \"hb:*\";"),
+        "main m list w\nregistry reg any r\ndedup seen set r\ndlq dead list w\nprivate w-* list w*\nheartbeat hb:* any r*\n");
 }
 
 Test(unit_config_dialects, what_a_dialect_has_not_is_empty) {
@@ -242,7 +245,7 @@ Test(unit_config_dialects, compares_the_keys_of_different_dialects) {
         {ONE("dialect = \"delayed_queue\"; types = [\"a.B=events\"];"),
          F "its events and its ready are the same key `de_events`\n"},
     };
-    config_case_faults(rows, sizeof rows / sizeof *rows);
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
     /* What both only read they may share; and a prefix ends with a colon. */
     config_free(config_case_good(
         TWO("dialect = \"private_queues\"; main = \"m\"; private = \"w-*\"; dedup = \"seen\"; id_path = \"/id\";",
@@ -282,10 +285,11 @@ Test(unit_config_dialects, patterns_that_meet) {
         config_free(config_case_good(text, NULL));
         free(text);
     }
-    config_case_fault("queues = ({ name = \"a\"; " WORKERS("w-*", "main = \"m\";") " },\n{ name = \"b\"; " WORKERS(
-                          "w-*1", "main = \"n\";") " });",
-                      "F:2: queues `a` and `b`: a list can fit both `w-*` and `w-*1`: choose a `private` that has no name in "
-                      "common with the other\n");
+    config_case_expect_fault(
+        "queues = ({ name = \"a\"; " WORKERS("w-*", "main = \"m\";") " },\n{ name = \"b\"; " WORKERS("w-*1",
+                                                                                                     "main = \"n\";") " });",
+        "F:2: queues `a` and `b`: a list can fit both `w-*` and `w-*1`: choose a `private` that has no name in "
+        "common with the other\n");
 }
 
 /* What `check` prints is a config of the same values, and says each key. */

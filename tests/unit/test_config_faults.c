@@ -77,13 +77,13 @@ static const config_case_row_t value_faults[] = {
 };
 
 Test(unit_config_faults, says_what_is_wrong_with_a_value) {
-    config_case_faults(value_faults, sizeof value_faults / sizeof *value_faults);
+    config_case_expect_faults(value_faults, sizeof value_faults / sizeof *value_faults);
 }
 
 Test(unit_config_faults, names_the_dialects) {
-    config_case_fault("queues = ( { name = \"q\"; dialect = \"lst\"; } );",
-                      "F:1: queue `q`: `dialect` is \"lst\", but must be one of \"list\", \"kmqueue\", \"delayed_queue\", "
-                      "\"bull\", \"private_queues\": did you mean \"list\"?\n");
+    config_case_expect_fault("queues = ( { name = \"q\"; dialect = \"lst\"; } );",
+                             "F:1: queue `q`: `dialect` is \"lst\", but must be one of \"list\", \"kmqueue\", \"delayed_queue\", "
+                             "\"bull\", \"private_queues\": did you mean \"list\"?\n");
 }
 
 Test(unit_config_faults, says_what_an_unknown_key_may_have_meant) {
@@ -108,7 +108,7 @@ Test(unit_config_faults, says_what_an_unknown_key_may_have_meant) {
         {"queues = ( { nam = \"q\"; } );", "F:1: queue 1: unknown key `nam`: did you mean `name`?\n"
                                            "F:1: queue 1: it has no `name`: every queue needs one\n"},
     };
-    config_case_faults(rows, sizeof rows / sizeof *rows);
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
 Test(unit_config_faults, compares_queues_with_each_other) {
@@ -152,7 +152,7 @@ Test(unit_config_faults, compares_queues_with_each_other) {
         {"queues = ( { name = \"q\"; retry_backoff = \"exponential\"; retry_delay = \"2h\"; } );",
          "F:1: queue `q`: `retry_delay_max` is 1h, but must not be less than `retry_delay`, 2h\n"},
     };
-    config_case_faults(rows, sizeof rows / sizeof *rows);
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
 Test(unit_config_faults, lets_keys_stand_that_no_role_uses) {
@@ -168,13 +168,13 @@ Test(unit_config_faults, lets_keys_stand_that_no_role_uses) {
         "queues = ( { name = \"q\"; alive_timeout = \"3m\"; } );",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) config_free(config_case_good(texts[i], NULL));
-    config_case_fault(
+    config_case_expect_fault(
         "queues = ( { name = \"a\"; roles = [\"monitor\"]; retry_backoff = \"fixed\"; delayed = \"x\"; }, { name = \"x\"; } );",
         "F:1: queues `a` and `x` share the key `x`: it is delayed of `a` and ready of `x`\n");
 }
 
 Test(unit_config_faults, reports_all_faults_in_line_order) {
-    config_case_fault(
+    config_case_expect_fault(
         "queues = ( { name = \"q\"; retry_times = -1; } );\nlock = { ttl = 5; };\n\ngrup = 1;\nlog = { level = \"loud\"; };",
         "F:1: queue `q`: `retry_times` is -1, but must be an integer from 0 to 1000\n"
         "F:2: `lock.ttl` is 5 without a unit (ms, s, m, h or d; such as \"5s\"), but must be a duration from \"200ms\" to "
@@ -188,7 +188,7 @@ Test(unit_config_faults, refuses_too_many_queues) {
     buffer_str(&text, "queues = (");
     for (int i = 0; i < 1001; i++) buffer_printf(&text, "%s\n{ name = \"q%d\"; }", i ? "," : "", i);
     buffer_str(&text, ");");
-    config_case_fault(buffer_text(&text), "F:1002: there are 1001 queues, but at most 1000 may be in one config\n");
+    config_case_expect_fault(buffer_text(&text), "F:1002: there are 1001 queues, but at most 1000 may be in one config\n");
     buffer_free(&text);
 }
 
@@ -211,7 +211,7 @@ Test(unit_config_faults, explains_what_libconfig_stops_at) {
          "F:1: syntax error (the file begins with a byte order mark: save it as UTF-8 without one)\n"},
         {"roles = [ \"a\", 1 ];", "F:1: mismatched element type in array: between [ and ] all values must have one type\n"},
     };
-    config_case_faults(rows, sizeof rows / sizeof *rows);
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
 Test(unit_config_faults, takes_integers_from_the_source_text) {
@@ -232,7 +232,7 @@ Test(unit_config_faults, takes_integers_from_the_source_text) {
          "retry_times = 1; } );",
          "F:1: queue `b`: `retry_times` is 4294967297, but must be an integer from 0 to 1000\n"},
     };
-    config_case_faults(rows, sizeof rows / sizeof *rows);
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
     config_t *config = config_case_good("audit = { retain_rows = 5000000000L; }; stream = { max_bytes = 0x100000000L; };\n"
                                         "dispatcher = { batch = 0x10; };\n" Q,
                                         NULL);
@@ -247,12 +247,12 @@ Test(unit_config_faults, explains_what_one_libconfig_stops_at_and_another_does_n
     static const char huge[] = "dispatcher = { batch = 99999999999999999999; };\n" Q;
     static const char comma[] = "queues = ( { name = \"a\"; },\n);";
     if (!libconfig_is_old()) {
-        config_case_fault(huge, "F:1: syntax error (99999999999999999999 is larger than any setting can be)\n");
+        config_case_expect_fault(huge, "F:1: syntax error (99999999999999999999 is larger than any setting can be)\n");
         config_free(config_case_good(comma, NULL));
         return;
     }
-    config_case_fault(huge, "F:1: `dispatcher.batch` is 99999999999999999999, but must be an integer from 1 to 5000\n");
-    config_case_fault(comma, "F:2: syntax error (take away the comma before `)`: not every libconfig accepts it there)\n");
+    config_case_expect_fault(huge, "F:1: `dispatcher.batch` is 99999999999999999999, but must be an integer from 1 to 5000\n");
+    config_case_expect_fault(comma, "F:2: syntax error (take away the comma before `)`: not every libconfig accepts it there)\n");
 }
 
 Test(unit_config_faults, says_why_a_file_cannot_be_read) {
@@ -295,10 +295,10 @@ Test(unit_config_faults, names_the_included_file) {
         mem_printf("F:3: unknown key `grup`: did you mean `group`?\n%s:2: `lock.ttl` is 4294967297 without a unit (ms, s, m, h "
                    "or d; such as \"4294967297s\"), but must be a duration from \"200ms\" to \"10m\"\n",
                    more);
-    config_case_fault("@include \"more.cfg\"\n" Q "grup = 1;\n", expected);
+    config_case_expect_fault("@include \"more.cfg\"\n" Q "grup = 1;\n", expected);
     free(expected);
     expected = mem_printf("F:1: cannot open include file (its path is relative to %s)\n", config_case_dir);
-    config_case_fault("@include \"none.cfg\"\n" Q, expected);
+    config_case_expect_fault("@include \"none.cfg\"\n" Q, expected);
     free(expected);
     text = "lock = { ttl = \"7s\"; };\n";
     config_case_write(more, text, strlen(text));

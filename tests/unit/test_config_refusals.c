@@ -35,7 +35,7 @@ Test(unit_config_refusals, says_what_is_missing_or_wrong_in_kmqueue) {
         {"defaults = { roles = [\"dispatcher\"]; };\n" KM(""),
          "F:2: queue `q`: `roles` of `defaults` leaves dialect kmqueue nothing to do: give it roles = [\"monitor\"]\n"},
     };
-    config_case_faults(rows, sizeof rows / sizeof *rows);
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
     char *warnings;
     config_t *config = config_case_good(ONE("dialect = \"kmqueue\"; queues = [\"a:safe\", \" a \"];"), &warnings);
     cr_expect_str_eq(warnings,
@@ -92,7 +92,7 @@ Test(unit_config_refusals, says_what_is_missing_or_wrong_in_delayed_queue) {
         {ONE("dialect = \"delayed_queue\"; prefix = \"sidecar\"; types = [\"a.B=:x\"];"),
          F "its key `sidecar:x` begins with \"sidecar:\", as only ours do: choose another `types`\n"},
     };
-    config_case_faults(rows, sizeof rows / sizeof *rows);
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
     char *warnings;
     config_t *config = config_case_good(ONE("dialect = \"delayed_queue\"; types = [\"a.Mail\", \"b.Mail\"];"), &warnings);
     cr_expect_str_eq(warnings, F "`types` gives the list \"de_mail\" to two classes: their workers take each other's events\n");
@@ -111,7 +111,7 @@ Test(unit_config_refusals, says_what_is_missing_or_wrong_in_bull) {
         {BU("max_stalled = 1001;"), F "`max_stalled` is 1001, but must be an integer from 0 to 1000\n"},
         {BU("record_failed = 1;"), F "`record_failed` is 1, but must be true or false\n"},
     };
-    config_case_faults(rows, sizeof rows / sizeof *rows);
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
 Test(unit_config_refusals, says_what_is_missing_or_wrong_in_private_queues) {
@@ -139,7 +139,7 @@ Test(unit_config_refusals, says_what_is_missing_or_wrong_in_private_queues) {
          F "`retry_window` is 1m, but must be more than 2 x (`protected_timeout` 3m + longest backoff 0) "
            "= 6m, or retries would be forgotten before they are counted\n"},
     };
-    config_case_faults(rows, sizeof rows / sizeof *rows);
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
     char *warnings;
     config_t *config = config_case_good("defaults = { heartbeat = \"hb:*\"; };\n" PQ(""), &warnings);
     cr_expect_str_eq(warnings,
@@ -190,7 +190,7 @@ Test(unit_config_refusals, kmqueue_and_delayed_queue_say_what_takes_its_place) {
         {DE("end_duplicates = true;"), NOT_FOR("delayed_queue", "end_duplicates") "an event is known by its id, so there are no "
                                                                                   "duplicates\n"},
     };
-    config_case_faults(rows, sizeof rows / sizeof *rows);
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
 Test(unit_config_refusals, bull_and_private_queues_say_what_takes_its_place) {
@@ -231,7 +231,7 @@ Test(unit_config_refusals, bull_and_private_queues_say_what_takes_its_place) {
                                                       "at once\n"},
         {PQ("ready_limit = 1;"), NOT_FOR("private_queues", "ready_limit") "nothing is delayed, so nothing is promoted\n"},
     };
-    config_case_faults(rows, sizeof rows / sizeof *rows);
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
 /* Each setting that stands in the table for some dialects only gets a reason in the others, or is one of theirs alone. */
@@ -252,5 +252,5 @@ Test(unit_config_refusals, says_where_a_setting_belongs) {
          F "unknown key `zzzzzzzz`; known here: name, dialect, prefix, bull_queue, stalled_interval, max_stalled, "
            "record_failed, alive_timeout, max_payload, roles\n"},
     };
-    config_case_faults(rows, sizeof rows / sizeof *rows);
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/man.h"
@@ -11,6 +10,7 @@
 #include "config/table.h"
 #include "config/value.h"
 #include "http_metrics.h"
+#include "tempdir.h"
 
 // The page as plain text: escapes undone, fonts left out, words with one space or line end between them as if with a space.
 static char *plain(void (*make)(buffer_t *out)) {
@@ -54,24 +54,38 @@ static void expect_text(const char *page, const char *what, const char *text) {
     buffer_free(&expected);
 }
 
+// What stands behind a head, up to the next mark or heading: what another entry says is none of it. Owned.
+static char *behind(const char *page, const char *head, const char *mark) {
+    const char *const ends[] = {mark, ".SS ", ".SH "};
+    const char *at = strstr(page, head);
+    cr_assert_not_null(at, "the page lacks `%s`", head);
+    at += strlen(head);
+    size_t len = strlen(at);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const char *end = strstr(at, ends[i]);
+        if (end && (size_t)(end - at) < len) len = (size_t)(end - at);
+    }
+    return strndup(at, len);
+}
+
 static void expect_command(const char *page, const cli_command_t *command, const cli_command_t *parent) {
     char *title = mem_printf(".SS %s%s%s ", parent ? parent->name : "", parent ? " " : "", command->name);
-    const char *here = strstr(page, title);
-    cr_assert_not_null(here, "%s", title);
+    char *here = behind(page, title, ".SS ");
     expect_text(here, title, command->summary);
     if (command->text) expect_text(here, title, command->text);
     for (size_t i = 0; i < command->option_count; i++) {
         const cli_option_t *option = &command->options[i];
         if (!option->help) continue;
-        char *tag = option->name ? mem_printf("--%s%s%s ", option->name, option->argument ? " " : "",
+        const char *letter = option->letter ? (const char[]){'-', option->letter, ',', ' ', '\0'} : "";
+        char *tag = option->name ? mem_printf(".TP %s--%s%s%s ", letter, option->name, option->argument ? " " : "",
                                               option->argument ? option->argument : "")
                                  : mem_printf(".TP %s ", option->argument);
-        const char *next = strstr(here + 1, ".SS ");
-        const char *found = strstr(here, tag);
-        cr_expect(found && (!next || found < next), "%s lacks %s", title, tag);
-        expect_text(here, tag, option->help);
+        char *told = behind(here, tag, ".TP ");
+        expect_text(told, tag, option->help);
+        free(told);
         free(tag);
     }
+    free(here);
     free(title);
 }
 
@@ -85,12 +99,12 @@ Test(unit_man, the_page_of_the_program_has_every_command_option_and_metric) {
     http_metrics_list(&metrics);
     char *rest = metrics.data;
     for (char *line; (line = strsep(&rest, "\n")) != NULL && *line;) {
-        char *name = mem_printf(".TP %s", strsep(&line, "\t"));
-        expect_part(page, "metrics", name);
-        free(name);
-        strsep(&line, "\t");
-        strsep(&line, "\t");
-        expect_text(page, "metrics", line);
+        const char *name = strsep(&line, "\t"), *type = strsep(&line, "\t"), *labels = strsep(&line, "\t");
+        char *tag = mem_printf(".TP %s%s%s%s (%s) ", name, *labels ? "{" : "", labels, *labels ? "}" : "", type);
+        char *told = behind(page, tag, ".TP ");
+        expect_text(told, tag, line);
+        free(told);
+        free(tag);
     }
     static const char *const sections[] = {"NAME",    "SYNOPSIS",    "DESCRIPTION", "COMMANDS", "EXIT STATUS",
                                            "SIGNALS", "ENVIRONMENT", "FILES",       "METRICS",  "EXAMPLES"};
@@ -123,24 +137,34 @@ Test(unit_man, every_exit_code_stands_among_those_of_the_program) {
     }
 }
 
+static char *section_of(const char *page, const char *section) {
+    const char *title = !*section ? "At the top" : strcmp(section, "queue") == 0 ? "defaults, and each queue" : section;
+    char *head = mem_printf(".SS %s ", strcmp(section, "queue-only") == 0 ? "queues" : title);
+    char *text = behind(page, head, ".SS ");
+    free(head);
+    return text;
+}
+
 Test(unit_man, the_page_of_the_config_has_every_key_with_its_facts) {
     char *page = plain(man_config);
     for (size_t i = 0; i < config_key_count; i++) {
         const config_key_t *key = &config_keys[i];
         buffer_t allowed = {0};
         char *tag = mem_printf(".TP %s (%s) ", key->name, config_key_type_name(key->type));
-        expect_part(page, key->section, tag);
-        expect_text(page, tag, key->help);
+        char *section = section_of(page, key->section), *told = behind(section, tag, ".TP ");
+        expect_text(told, tag, key->help);
         config_value_describe(key, &allowed);
         char *facts = mem_printf("%s%s; allowed: %s. %s.", key->fallback ? "Default: " : "Must be given",
                                  !key->fallback   ? ""
                                  : *key->fallback ? key->fallback
                                                   : "empty",
                                  buffer_text(&allowed), key->reloadable ? "Reloadable" : "Needs a restart");
-        expect_part(page, tag, facts);
+        expect_part(told, tag, facts);
         char *variable = config_load_shown(key, ORIGIN_ENVIRONMENT);
-        if (!config_key_in_queue(key)) expect_part(page, tag, variable);
+        if (!config_key_in_queue(key)) expect_part(told, tag, variable);
         free(variable);
+        free(told);
+        free(section);
         free(facts);
         free(tag);
         buffer_free(&allowed);
@@ -154,28 +178,20 @@ Test(unit_man, every_section_has_its_words) {
     for (size_t i = 0; i < config_key_count; i++) {
         const char *section = config_keys[i].section;
         if (i && strcmp(section, config_keys[i - 1].section) == 0) continue;
-        const char *title = !*section ? "At the top" : strcmp(section, "queue") == 0 ? "defaults, and each queue" : section;
-        char *head = mem_printf(".SS %s ", strcmp(section, "queue-only") == 0 ? "queues" : title);
-        const char *at = strstr(page, head);
-        cr_assert_not_null(at, "%s", head);
-        cr_expect_neq(at[strlen(head)], '.', "%s: nothing is said of the section", head);
-        free(head);
+        char *told = section_of(page, section);
+        cr_expect_neq(*told, '.', "%s: nothing is said of the section", section);
+        free(told);
     }
     free(page);
 }
 
 Test(unit_man, the_example_is_a_config) {
-    char path[] = "/tmp/qs-man-XXXXXX";
-    int fd = mkstemp(path);
-    cr_assert_geq(fd, 0);
-    FILE *file = fdopen(fd, "w");
-    fputs(man_config_example, file);
-    fclose(file);
+    char *path = temp_file("example.cfg", man_config_example);
     buffer_t messages = {0};
     config_t *config = cli_read_config(path, &messages);
-    unlink(path);
     cr_expect_not_null(config, "%s", buffer_text(&messages));
     cr_expect_eq(messages.len, 0, "%s", buffer_text(&messages));
     config_free(config);
     buffer_free(&messages);
+    free(path);
 }

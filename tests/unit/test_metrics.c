@@ -93,6 +93,20 @@ Test(unit_metrics, a_queue_keeps_its_place_and_numbers) {
     metrics_free(metrics);
 }
 
+/* A queue that a reload is about to bring has its place already. */
+Test(unit_metrics, settings_are_not_told_before_they_are_in_effect) {
+    metrics_t *metrics = metrics_new(1);
+    queue_config_t queues[] = {{.name = "a", .policy.retry_times = 3}};
+    metrics_serve(metrics, config_of(queues, 1));
+    metrics_queue_t *queue = metrics_queue(metrics, "a");
+    cr_assert_eq(metric_get(&queue->set_retries), 3);
+    metrics_serve(metrics, config_of(queues, 0));
+    cr_assert_eq(metrics_queue(metrics, "b"), queue);
+    cr_assert_eq(metric_get(&queue->set_retries), -1, "neither 0 nor those of a queue that is gone");
+    cr_assert_eq(metric_get(&queue->set_alive_ms), -1, "0 = off");
+    metrics_free(metrics);
+}
+
 static mono_t at_s(int64_t seconds) { return (mono_t){(1000 + seconds) * NS_PER_S}; }
 
 Test(unit_metrics, sizes_are_wanted_for_two_minutes_after_a_scrape) {

@@ -71,7 +71,7 @@ Test(unit_role, health_says_which_turn_does_not_end) {
     role_t role = {.name = "auditor"};
     const role_t *const roles[] = {&role};
     metrics_t *metrics = metrics_new(1);
-    health_t *health = health_new(metrics);
+    health_t *health = health_new(metrics, "g");
     buffer_t why = {0};
     health_watch(health, roles, 1);
     cr_expect(health_alive(health, &why));

@@ -1,69 +1,16 @@
 /* What `status` makes of what it has read: one fact at a time, at its boundary. */
 #include "base/json.h"
-#include "cli/status.h"
-#include "cli/status_words.h"
-#include "fixture.h"
 #include "queue/lock.h"
+#include "status_world.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { HOUR = 3600000, DAY = 24 * HOUR, MIB = 1024 * 1024 };
-#define NOW      INT64_C(1795226400000)
-#define TOKEN    "0123456789abcdef0123456789abcdef-5000" /* of a TTL of 5 s */
 #define SETTINGS "stream = { max_bytes = \"1MiB\"; min_copies = 1; }; http = { port = 8642; };"
 #define QUEUES                                                                                                                   \
     "queues = ( { name = \"email\"; ready_limit = 100; alive_timeout = \"1h\"; }, { name = \"sms\"; roles = [\"dispatcher\"]; "  \
     "alive_timeout = \"1h\"; }, { name = \"x$y\"; roles = [\"monitor\"]; } );"
-
-typedef struct world {
-    status_t s;
-    config_t *config;
-    keyspace_t *keys;
-} world_t;
-
-/* A group that has a leader and nothing to complain of. */
-static world_t well(const char *settings) {
-    world_t w = {.config = fixture_config("group = \"app\"; %s", settings)};
-    w.keys = keyspace_new(w.config);
-    size_t count = w.keys->queue_count;
-    w.s = (status_t){.config = w.config,
-                     .keys = w.keys,
-                     .reached = true,
-                     .wall_ms = NOW,
-                     .view = {.now_ms = NOW,
-                              .memory_used = 50,
-                              .memory_most = 100,
-                              .seats = mem_array(w.keys->seat_count, sizeof(overview_seat_t)),
-                              .queues = mem_array(count, sizeof(overview_queue_t)),
-                              .seat_count = w.keys->seat_count,
-                              .queue_count = count},
-                     .counts = mem_array(count, sizeof(census_t)),
-                     .recent = mem_array(count, sizeof(status_recent_t)),
-                     .source = STATUS_FROM_LOG,
-                     .log = {.there = true},
-                     .here = {.asked = true, .answered = true, .ready = true}};
-    for (size_t i = 0; i < w.keys->seat_count; i++)
-        w.s.view.seats[i] = (overview_seat_t){.holder = TOKEN, .pttl_ms = 4000, .leader = "pod-1/1", .since_ms = NOW - HOUR};
-    for (size_t i = 0; i < count; i++) {
-        w.s.view.queues[i].served = true;
-        snprintf(w.s.view.queues[i].owner, sizeof w.s.view.queues[i].owner, "%s", w.keys->seats[w.keys->queues[i].seat].name);
-        w.s.counts[i] = (census_t){.now_ms = NOW, .next_due_ms = NOW + 1000, .oldest_in_progress_ms = CENSUS_UNKNOWN};
-    }
-    return w;
-}
-
-static void end(world_t *w) {
-    free(w->s.view.seats);
-    free(w->s.view.queues);
-    free(w->s.counts);
-    free(w->s.recent);
-    free(w->s.looks);
-    keyspace_free(w->keys);
-    config_free(w->config);
-}
 
 static overview_seat_t *seat(world_t *w) { return &w->s.view.seats[0]; }
 static overview_queue_t *view(world_t *w) { return &w->s.view.queues[0]; }
@@ -71,7 +18,7 @@ static census_t *counts(world_t *w) { return &w->s.counts[0]; }
 
 static void copies(world_t *w, int64_t heard_ago_ms, size_t count) {
     static overview_copy_t all[2];
-    for (size_t i = 0; i < count; i++) all[i].heard_ms = NOW - heard_ago_ms;
+    for (size_t i = 0; i < count; i++) all[i] = (overview_copy_t){.heard_ms = NOW - heard_ago_ms};
     view(w)->copies = all;
     view(w)->copy_count = count;
 }
@@ -151,15 +98,20 @@ static void told_twice(world_t *w) { look(w, FINDING_QUEUE, 0), bad_key(w), bad_
 static void nobody_here(world_t *w) { w->s.here.answered = false; }
 static void not_asked(world_t *w) { w->s.here = (status_here_t){0}; }
 static void sick(world_t *w) { check(w, "audit", "the audit log cannot be written"); }
+static void deaf(world_t *w) { check(w, "wakeups", "Redis refuses wake-ups"); }
 static void refused(world_t *w) { check(w, "config", "line 7: no"); }
 static void gaps(world_t *w) { w->s.log.open_gaps = 2; }
 static void no_log(world_t *w) { w->s.log = (status_log_t){.open_gaps = 2}; }
 static void streamed(world_t *w) { failed(w), w->s.source = STATUS_FROM_STREAM; }
 static void bad_type(world_t *w) { look(w, FINDING_QUEUE, 0); }
 static void mute(world_t *w) { w->s.here = (status_here_t){.asked = true, .mute = true}; }
+static void another(world_t *w) {
+    w->s.here = (status_here_t){.asked = true, .another = true, .why = "a sidecar of group \"x\" answers there"};
+}
 static void locked_log(world_t *w) { w->s.log = (status_log_t){.why = "permission denied"}; }
 static void absent_log(world_t *w) { w->s.log = (status_log_t){.why = "there is none", .absent = true}; }
 static void far(world_t *w) { counts(w)->next_due_ms = NOW + 3652 * (int64_t)DAY + 1, counts(w)->delayed = 2; }
+static void far_and_odd(world_t *w) { w->s.counts[2].next_due_ms = NOW + 3652 * (int64_t)DAY + 1; }
 static void not_far(world_t *w) { counts(w)->next_due_ms = NOW + 3652 * (int64_t)DAY; }
 static void never(world_t *w) { counts(w)->next_due_ms = INT64_MAX; }
 static void gone(world_t *w) {
@@ -226,6 +178,7 @@ static const struct {
     {"nobody here", nobody_here, "no_answer", STATUS_NOTE, NULL, "no instance answers", "its log"},
     {"not asked", not_asked, NULL, 0, NULL, NULL, NULL},
     {"sick", sick, "not_ready", STATUS_FAULT, NULL, "(audit): the audit log cannot be written", "its log"},
+    {"deaf", deaf, "not_ready", STATUS_WARNING, NULL, "(wakeups): Redis refuses wake-ups", "Least privilege"},
     {"config refused", refused, "config_refused", STATUS_FAULT, NULL, "refuses the newest config: line 7: no", "SIGHUP"},
     {"gaps", gaps, "gaps", STATUS_NOTE, NULL, "has 2 gaps", "audit import"},
     {"no log", no_log, NULL, 0, NULL, NULL, NULL},
@@ -233,9 +186,12 @@ static const struct {
      "XREVRANGE 'sidecar:x$y:failures' + -"},
     {"bad type", bad_type, "preflight", STATUS_FAULT, "email", "holds a list", "rename or delete it"},
     {"mute", mute, "mute", STATUS_WARNING, NULL, "does not answer", "kill -CONT"},
+    {"another one here", another, "another", STATUS_WARNING, NULL, "on http.port a sidecar of group \"x\"",
+     "http.port of its own"},
     {"log of others", locked_log, "log_unreadable", STATUS_NOTE, NULL, "permission denied", "user"},
     {"no file", absent_log, NULL, 0, NULL, NULL, NULL},
     {"far", far, "score_unit", STATUS_WARNING, "email", "2 delayed jobs falls due in 3652 d", "score_unit"},
+    {"far, of an odd name", far_and_odd, "score_unit", STATUS_WARNING, "x$y", "falls due in 3652 d", "ZRANGE 'x$y:delayed' 0 0"},
     {"not far", not_far, NULL, 0, NULL, NULL, NULL},
     {"never", never, NULL, 0, NULL, NULL, NULL},
     {"redis gone", gone, "redis_unreachable", STATUS_FAULT, NULL, "Connection refused", "redis"},
@@ -287,8 +243,10 @@ Test(unit_status, a_redis_that_refuses_us_is_not_out_of_reach) {
 
 Test(unit_status, the_readme_has_each_of_them) {
     char *readme = temp_read("README.md");
-    for (size_t i = 0; *readme && i < sizeof ROWS / sizeof *ROWS; i++) {
-        char *code = mem_printf("`%s`", ROWS[i].code ? ROWS[i].code : "code");
+    if (!*readme) cr_skip_test("no README.md here");
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        if (!ROWS[i].code) continue;
+        char *code = mem_printf("`%s`", ROWS[i].code);
         cr_assert_not_null(strstr(readme, code), "README.md lacks the finding %s", code);
         free(code);
     }
@@ -458,35 +416,4 @@ Test(unit_status, json_is_good_whatever_names_and_faults_hold) {
     buffer_free(&out);
     status_findings_free(&found);
     end(&w);
-}
-
-Test(unit_status, spans_numbers_sizes_and_words) {
-    static const struct {
-        int64_t number;
-        const char *span, *count, *size;
-    } rows[] = {{-1, "0.0 s", "?", "-1 bytes"},
-                {0, "0.0 s", "0", "0 bytes"},
-                {999, "0.9 s", "999", "999 bytes"},
-                {9949, "9.9 s", "9,949", "9.7 KiB"},
-                {9950, "9 s", "9,950", "9.7 KiB"},
-                {119999, "119 s", "119,999", "117 KiB"},
-                {120000, "2 min", "120,000", "117 KiB"},
-                {7199999, "119 min", "7.2M", "6.9 MiB"},
-                {7200000, "2 h", "7.2M", "6.9 MiB"},
-                {172800000, "2 d", "172.8M", "165 MiB"},
-                {INT64_C(5000000000), "57 d", "5.0G", "4.7 GiB"}};
-    char text[SPAN_SIZE];
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        cr_assert_str_eq(status_span(rows[i].number, text), rows[i].span);
-        cr_assert_str_eq(status_number(rows[i].number, text), rows[i].count);
-        cr_assert_str_eq(status_size(rows[i].number, text), rows[i].size);
-    }
-    static const char *const words[][2] = {{"email", "email"}, {"x y", "'x y'"}, {"it's", "'it'\\''s'"}, {"-c", "'-c'"},
-                                           {"", "''"},         {"{a}", "'{a}'"}, {"a$b", "'a$b'"}};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        buffer_t out = {0};
-        status_word(&out, words[i][0]);
-        cr_assert_str_eq(buffer_text(&out), words[i][1]);
-        buffer_free(&out);
-    }
 }

@@ -1,12 +1,14 @@
 // Bull 4 (OptimalBits/bull 4.10 to the newest 4.x): a delayed entry is the id of a job, the job itself a hash.
-#include "queue/dialects/bull.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "queue/dialects/bull_aside.h"
+#include "queue/dialects/bull_dryrun.h"
 #include "queue/dialects/bull_failed.h"
+#include "queue/dialects/bull_keys.h"
 #include "queue/dialects/bull_requeue.h"
+#include "queue/dialects/bull_stalled.h"
 #include "queue/reply.h"
 
 enum {
@@ -16,43 +18,6 @@ enum {
     WORK = 200000,
     SCORE_PER_MS = 4096, // Bull keeps 12 bits of a counter in a score
 };
-
-void bull_key(conn_t *conn, const queue_keys_t *at, const char *word) {
-    char *key = mem_printf("%s:%s", at->config->own.base, word);
-    request_text(conn, key);
-    free(key);
-}
-
-void bull_job_key(conn_t *conn, const queue_keys_t *at, slice_t id, const char *suffix) {
-    buffer_t key = {0};
-    buffer_printf(&key, "%s:", at->config->own.base);
-    buffer_add(&key, id.data, id.len);
-    buffer_str(&key, suffix);
-    request_bytes(conn, key.data, key.len);
-    buffer_free(&key);
-}
-
-void bull_own_key(conn_t *conn, const queue_keys_t *at, const char *word) {
-    char *key = mem_printf("sidecar:%s:%s", at->config->name, word);
-    request_text(conn, key);
-    free(key);
-}
-
-static const char *const foreign[BULLMQ_KEYS] = {"events", "marker", "prioritized", "pc"};
-
-void bull_foreign_keys(conn_t *conn, const queue_keys_t *at) {
-    for (size_t i = 0; i < BULLMQ_KEYS; i++) bull_key(conn, at, foreign[i]);
-}
-
-outcome_t bull_wrong_type(fault_t *fault, const char *script, const char *what, const char *found) {
-    for (size_t i = 0; i < BULLMQ_KEYS; i++) {
-        const char *word = strrchr(what, ':');
-        if (word && strcmp(word + 1, foreign[i]) == 0)
-            return fault_set(fault, OUTCOME_FAULT, "%s holds a %s: the queue belongs to BullMQ, and dialect bull serves Bull 4",
-                             what, found);
-    }
-    return fault_set(fault, OUTCOME_FAULT, "%s: %s holds a %s", script, what, found);
-}
 
 static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_ask_t *ask) {
     const queue_keys_t *at = &keys->queues[ask->queue];
@@ -104,7 +69,7 @@ static void read_adopt(conn_t *conn, const queue_keys_t *at, buffer_t *refusal, 
         }
         const char *mark = NULL;
         if (i < BULLMQ_KEYS)
-            mark = reply_is(reply, "none") || reply_is(reply, "hash") ? NULL : foreign[i];
+            mark = reply_is(reply, "none") || reply_is(reply, "hash") ? NULL : bullmq_words[i];
         else if (reply_len(reply_at(reply, 0)) || reply_len(reply_at(reply, 1)))
             mark = "meta";
         if (mark && refusal->len == 0)
@@ -121,7 +86,7 @@ static outcome_t adopt(conn_t *conn, const keyspace_t *keys, size_t queue, buffe
     const queue_keys_t *at = &keys->queues[queue];
     for (size_t i = 0; i < BULLMQ_KEYS; i++) {
         request_begin(conn, "TYPE");
-        bull_key(conn, at, foreign[i]);
+        bull_key(conn, at, bullmq_words[i]);
         request_end(conn);
     }
     request_begin(conn, "HMGET");

@@ -6,8 +6,9 @@
 #include "base/crash.h"
 #include "base/log.h"
 #include "queue/aside.h"
-#include "queue/dialects/bull.h"
+#include "queue/dialects/bull_aside.h"
 #include "queue/dialects/bull_job.h"
+#include "queue/dialects/bull_keys.h"
 #include "queue/reply.h"
 
 enum { FULL_WAIT_MS = 1000 }; // until the next try while the stream is full

@@ -2,10 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "queue/dialects/bull.h"
+#include "queue/dialects/bull_dryrun.h"
 #include "queue/dialects/bull_failed.h"
 #include "queue/dialects/bull_job.h"
+#include "queue/dialects/bull_keys.h"
 #include "queue/dialects/bull_requeue.h"
+#include "queue/dialects/bull_stalled.h"
 #include "queue/reply.h"
 #include "queue/requeue.h"
 

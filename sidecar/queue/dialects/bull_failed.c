@@ -266,8 +266,9 @@ static void say(const bull_failed_t *s, slice_t id, const char *reason) {
 typedef struct sent {
     slice_t id;
     const char *reason;
-    bool kept; // its job stood in failed,
-    bool gone; // but not any more: its message, if there is one, is still to be looked at
+    const bull_told_t *heard; // the message that it was found by; NULL = by a look
+    bool kept;                // its job stood in failed,
+    bool gone;                // but not any more: its message, if there is one, is still to be looked at
 } sent_t;
 
 // What came of one record.
@@ -384,7 +385,7 @@ static void drop_heard(bull_failed_t *s, const sent_t *sent, size_t count, int64
     for (; looked > 0 && s->heard.first; looked--) {
         const sent_t *of = NULL;
         for (size_t i = 0; i < count && !of; i++)
-            if (slice_equal(sent[i].id, s->heard.first->id)) of = &sent[i];
+            if (sent[i].heard == s->heard.first) of = &sent[i];
         if (of && of->gone) {
             bull_heard_turn(&s->heard);
             continue;
@@ -419,7 +420,7 @@ static outcome_t listen(bull_failed_t *s, watch_call_t *call, fault_t *fault) {
             record_told(s, call, &told);
         else
             record_heard(s, call, heard, number(reply_at(page, 0)));
-        sent[count++] = (sent_t){.id = told.job.id, .reason = s->reason, .kept = kept};
+        sent[count++] = (sent_t){.id = told.job.id, .reason = s->reason, .heard = heard, .kept = kept};
     }
     int64_t looked = reply_int(reply_at(page, 1));
     if (read_records(s, call, sent, count, fault) == OUTCOME_OK && !s->full) drop_heard(s, sent, count, looked);

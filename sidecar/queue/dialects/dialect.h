@@ -201,6 +201,8 @@ typedef struct dialect_ops {
     // Whether these keys are of this dialect at all, before they are served: an empty *refusal = they are, or nobody can tell.
     outcome_t (*adopt)(conn_t *conn, const keyspace_t *keys, size_t queue, buffer_t *refusal, fault_t *fault);
     bool (*dry_run)(const dryrun_room_t *room); // false as room->passed
+    // What such a run asks for a queue, as bits: of those that are alike one is tried. NULL: all are.
+    unsigned (*dry_needs)(const queue_config_t *queue);
     // Calls `add` for each key that says how much there is. What workers keep in lists of their own is known by stamps.
     void (*sizes)(const queue_keys_t *at, size_fn *add, void *self);
 } dialect_ops_t;

@@ -124,6 +124,10 @@ static outcome_t lay_out(const dryrun_room_t *room, const scratch_t *keys) {
     return fault_set(room->fault, OUTCOME_OK, "%s", "");
 }
 
+unsigned private_dry_needs(const queue_config_t *queue) {
+    return (*queue->own.registry ? 1U : 0) | (*queue->own.dedup ? 2U : 0) | (*queue->dlq ? 4U : 0);
+}
+
 bool private_dry_run(const dryrun_room_t *room) {
     scratch_t keys = {mem_printf("%sprivate", room->prefix), mem_printf("%sletters", room->prefix),
                       mem_printf("%srecorded", room->prefix), mem_printf("%sdone", room->prefix)};

@@ -4,6 +4,8 @@
 
 #include "queue/dialects/dialect.h"
 
-bool private_dry_run(const dryrun_room_t *room); // as dialect_ops.dry_run
+// As dialect_ops has them.
+bool private_dry_run(const dryrun_room_t *room);
+unsigned private_dry_needs(const queue_config_t *queue);
 
 #endif

@@ -67,6 +67,7 @@ const dialect_ops_t dialect_private_queues = {
     .name = "private_queues",
     .requeue = &requeue,
     .dry_run = private_dry_run,
+    .dry_needs = private_dry_needs,
     .pass = &pass,
     .watch = &private_letters_watch,
     .sizes = sizes,

@@ -1,0 +1,110 @@
+/* What preflight_faults counts is there: what is spoilt while a leader runs is counted, and what is mended is not any more,
+ * without a new connection. */
+#include "fixture.h"
+
+#include <criterion/criterion.h>
+
+#define CONFIG                                                                                                                   \
+    "group = \"app\"; lock = { ttl = \"5s\"; }; queues = ( { name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; }, "       \
+    "{ name = \"sms\"; } );"
+#define CANNOT "preflight: this queue cannot be served"
+#define WELL   "nothing is wrong with the keys of this queue any more"
+
+typedef struct {
+    fixture_t f;
+    crew_t crew;
+} desk_t;
+
+static void open_desk(desk_t *d, const char *spoilt) {
+    d->f = fixture_start(&(fixture_options_t){.config = CONFIG, .closed = true});
+    if (spoilt) redis_ok(d->f.r, "SET %s x", spoilt);
+    crew_start(&d->crew, d->f.keys, CREW_LEADER | CREW_DISPATCHER);
+    cr_assert(stage_until(&d->crew.stage, metric_get(&d->crew.metrics->leading), 10000));
+}
+
+static void close_desk(desk_t *d) {
+    crew_stop(&d->crew);
+    fixture_stop(&d->f);
+}
+
+/* So much later, in steps that end no term. */
+static void later(desk_t *d, int seconds) {
+    for (; seconds > 0; seconds -= 3) {
+        fixture_step_boottime(3000);
+        stage_run(&d->crew.stage, 30);
+    }
+}
+
+static void await_faults(desk_t *d, int64_t faults) {
+    cr_assert(stage_until(&d->crew.stage, metric_get(&d->crew.metrics->preflight_faults) == faults, 10000), "%lld faults\n%s",
+              (long long)metric_get(&d->crew.metrics->preflight_faults), fixture_log());
+}
+
+Test(redis_leader_findings, a_key_that_is_mended_counts_no_more) {
+    desk_t d;
+    open_desk(&d, "email:backup");
+    redis_ok(d.f.r, "SET email x");
+    await_faults(&d, 1);
+    later(&d, 6);
+    cr_assert_eq(fixture_log_count(CANNOT), 2, "another reason");
+    later(&d, 15);
+    await_faults(&d, 1);
+    cr_assert_eq(fixture_log_count(CANNOT), 2, "said again without news");
+    redis_ok(d.f.r, "DEL email:backup");
+    later(&d, 6);
+    await_faults(&d, 1);
+    cr_assert_eq(fixture_log_count(WELL), 0);
+    redis_ok(d.f.r, "DEL email");
+    later(&d, 6);
+    await_faults(&d, 0);
+    cr_assert_eq(fixture_log_count(WELL), 1);
+    cr_assert_eq(metric_get(&d.crew.metrics->terms), 1);
+    long long types = server_commandstat(d.f.server, "type");
+    later(&d, 18);
+    cr_assert_eq(server_commandstat(d.f.server, "type"), types, "where all is well nobody looks");
+    close_desk(&d);
+}
+
+Test(redis_leader_findings, a_key_that_is_spoilt_while_it_runs_is_counted) {
+    desk_t d;
+    open_desk(&d, NULL);
+    await_faults(&d, 0);
+    redis_ok(d.f.r, "SET sms:delayed x");
+    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->queues[1].faults) > 0, 10000));
+    later(&d, 6);
+    await_faults(&d, 1);
+    cr_assert_eq(fixture_log_count(CANNOT), 1);
+    cr_assert_eq(fixture_log_count("\\\"sms:delayed\\\" holds a string where a zset is wanted"), 1, "%s", fixture_log());
+    redis_ok(d.f.r, "DEL sms:delayed");
+    later(&d, 6);
+    await_faults(&d, 0);
+    close_desk(&d);
+}
+
+Test(redis_leader_findings, who_leads_no_more_looks_all_the_same) {
+    desk_t d;
+    open_desk(&d, "email:backup");
+    await_faults(&d, 1);
+    redis_ok(d.f.r, "SET sidecar:app:lock another PX 600000");
+    cr_assert(stage_until(&d.crew.stage, !metric_get(&d.crew.metrics->leading), 10000));
+    redis_ok(d.f.r, "DEL email:backup");
+    later(&d, 6);
+    await_faults(&d, 0);
+    close_desk(&d);
+}
+
+/* It leads on, as it has the lock; and what is of no queue is looked for again, if more seldom. */
+Test(redis_leader_findings, a_right_of_all_queues_that_is_mended_counts_no_more) {
+    desk_t d;
+    open_desk(&d, NULL);
+    redis_ok(d.f.r, "ACL SETUSER default -xtrim");
+    redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes");
+    later(&d, 3);
+    await_faults(&d, 1);
+    cr_assert(metric_get(&d.crew.metrics->leading));
+    redis_ok(d.f.r, "ACL SETUSER default +xtrim");
+    later(&d, 63);
+    await_faults(&d, 0);
+    cr_assert_eq(metric_get(&d.crew.metrics->terms), 1);
+    close_desk(&d);
+}

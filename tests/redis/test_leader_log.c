@@ -1,0 +1,22 @@
+/* What the log tells of terms. */
+#include "fixture.h"
+
+#include <criterion/criterion.h>
+
+/* Each lock has its own story, and so has each term: none of them is a repeat of another. */
+Test(redis_leader_log, the_end_of_each_term_is_in_the_log) {
+    fixture_t f = fixture_start(&(fixture_options_t){
+        .config = "group = \"app\"; lock = { scope = \"queue\"; ttl = \"800ms\"; }; queues = ( { name = \"{a}\"; }, "
+                  "{ name = \"{b}\"; } );",
+        .closed = true});
+    crew_t crew;
+    crew_start(&crew, f.keys, CREW_LEADER);
+    for (int ends = 2; ends <= 4; ends += 2) {
+        cr_assert(stage_until(&crew.stage, metric_get(&crew.metrics->leading) == 2, 10000), "%s", fixture_log());
+        redis_ok(f.r, "DEL sidecar:{a}:lock sidecar:{b}:lock");
+        cr_assert(stage_until(&crew.stage, metric_get(&crew.metrics->terms_lost) >= ends, 10000));
+        cr_assert_eq(fixture_log_count("no longer leading"), metric_get(&crew.metrics->terms_lost), "%s", fixture_log());
+    }
+    crew_stop(&crew);
+    fixture_stop(&f);
+}

@@ -1,0 +1,29 @@
+/* Least privilege as README publishes it: the rights of every sidecar, and what a dialect needs besides. */
+#ifndef QS_TEST_RIGHTS_H
+#define QS_TEST_RIGHTS_H
+
+#include "client.h"
+
+#include <stddef.h>
+
+enum { RIGHTS_MOST = 160 };
+#define RIGHTS_LOGIN "username = \"sidecar\"; password = \"secret\";" /* settings of the section redis */
+
+typedef struct {
+    char *text; /* owned; the words point into it */
+    const char *words[RIGHTS_MOST];
+    size_t count, own; /* those of the dialect begin at `own` */
+} rights_t;
+
+/* `dialect` NULL: none. Fails the test where README has no such lines. */
+rights_t rights_read(const char *dialect);
+void rights_free(rights_t *rights);
+/* Leaves out words that begin so: "~email" are the keys of the queue of README's example. */
+void rights_leave_out(rights_t *rights, const char *prefix);
+
+/* Makes the user of RIGHTS_LOGIN with all of them, or all but one of the words (NULL: all), and empties the log of refusals. */
+void rights_grant(redis_t *r, const rights_t *rights, const char *without);
+/* How often Redis has refused something since; what it was goes to stderr. */
+size_t rights_refused(redis_t *r);
+
+#endif

@@ -1,0 +1,61 @@
+/* What `status` has read, made by hand: a group that has a leader and nothing to complain of, which tests change fact by fact. */
+#ifndef QS_TEST_STATUS_WORLD_H
+#define QS_TEST_STATUS_WORLD_H
+
+#include "cli/status.h"
+#include "fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { HOUR = 3600000, DAY = 24 * HOUR, MIB = 1024 * 1024 };
+#define NOW   INT64_C(1795226400000)
+#define TOKEN "0123456789abcdef0123456789abcdef-5000" /* of a TTL of 5 s */
+typedef struct world {
+    status_t s;
+    config_t *config;
+    keyspace_t *keys;
+} world_t;
+
+/* A group that has a leader and nothing to complain of. */
+static inline world_t well(const char *settings) {
+    world_t w = {.config = fixture_config("group = \"app\"; %s", settings)};
+    w.keys = keyspace_new(w.config);
+    size_t count = w.keys->queue_count;
+    w.s = (status_t){.config = w.config,
+                     .keys = w.keys,
+                     .reached = true,
+                     .wall_ms = NOW,
+                     .view = {.now_ms = NOW,
+                              .memory_used = 50,
+                              .memory_most = 100,
+                              .seats = mem_array(w.keys->seat_count, sizeof(overview_seat_t)),
+                              .queues = mem_array(count, sizeof(overview_queue_t)),
+                              .seat_count = w.keys->seat_count,
+                              .queue_count = count},
+                     .counts = mem_array(count, sizeof(census_t)),
+                     .recent = mem_array(count, sizeof(status_recent_t)),
+                     .source = STATUS_FROM_LOG,
+                     .log = {.there = true},
+                     .here = {.asked = true, .answered = true, .ready = true}};
+    for (size_t i = 0; i < w.keys->seat_count; i++)
+        w.s.view.seats[i] = (overview_seat_t){.holder = TOKEN, .pttl_ms = 4000, .leader = "pod-1/1", .since_ms = NOW - HOUR};
+    for (size_t i = 0; i < count; i++) {
+        w.s.view.queues[i].served = true;
+        snprintf(w.s.view.queues[i].owner, sizeof w.s.view.queues[i].owner, "%s", w.keys->seats[w.keys->queues[i].seat].name);
+        w.s.counts[i] = (census_t){.now_ms = NOW, .next_due_ms = NOW + 1000, .oldest_in_progress_ms = CENSUS_UNKNOWN};
+    }
+    return w;
+}
+
+static inline void end(world_t *w) {
+    free(w->s.view.seats);
+    free(w->s.view.queues);
+    free(w->s.counts);
+    free(w->s.recent);
+    free(w->s.looks);
+    keyspace_free(w->keys);
+    config_free(w->config);
+}
+
+#endif

@@ -1,0 +1,68 @@
+/* How `status` prints: whole words in a narrow terminal, spans, numbers, and words to be typed. */
+#include "cli/status_words.h"
+#include "status_world.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static char *text_of(world_t *w, size_t width) {
+    buffer_t out = {0};
+    status_findings_t found = status_judge(&w->s, NULL);
+    status_text(&w->s, &found, &(status_view_t){.width = width, .utc = true}, &out);
+    status_findings_free(&found);
+    return out.data;
+}
+
+/* Half a number is another number. */
+Test(unit_status_words, a_narrow_terminal_shows_whole_words) {
+    world_t w = well("queues = ( { name = \"email\"; }, { name = \"sms\"; } );");
+    size_t cut = 0;
+    for (size_t i = 0; i < 2; i++) w.s.recent[i] = (status_recent_t){.retried = 6543, .failed = 4564};
+    char *wide = text_of(&w, 99);
+    for (size_t width = 20; width < 90; width++) {
+        char *narrow = text_of(&w, width);
+        for (const char *at = narrow; *at; at += strcspn(at, "\n") + 1) {
+            size_t len = strcspn(at, "\n");
+            if (strncmp(at, "email ", 6) != 0 || strncmp(at + len - 3, "…", 3) != 0) continue;
+            const char *whole = strstr(wide, "\nemail ");
+            cr_assert_eq(strncmp(whole + 1, at, len - 3), 0, "%s", narrow);
+            cr_assert(whole[len - 2] == ' ' || whole[len - 3] == ' ', "%s", narrow);
+            cut++;
+        }
+        free(narrow);
+    }
+    cr_assert_gt(cut, 20);
+    free(wide);
+    end(&w);
+}
+
+Test(unit_status_words, spans_numbers_sizes_and_words) {
+    static const struct {
+        int64_t number;
+        const char *span, *count, *size;
+    } rows[] = {{-1, "0.0 s", "?", "-1 bytes"},
+                {0, "0.0 s", "0", "0 bytes"},
+                {999, "0.9 s", "999", "999 bytes"},
+                {9949, "9.9 s", "9,949", "9.7 KiB"},
+                {9950, "9 s", "9,950", "9.7 KiB"},
+                {119999, "119 s", "119,999", "117 KiB"},
+                {120000, "2 min", "120,000", "117 KiB"},
+                {7199999, "119 min", "7.2M", "6.9 MiB"},
+                {7200000, "2 h", "7.2M", "6.9 MiB"},
+                {172800000, "2 d", "172.8M", "165 MiB"},
+                {INT64_C(5000000000), "57 d", "5.0G", "4.7 GiB"}};
+    char text[SPAN_SIZE];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        cr_assert_str_eq(status_span(rows[i].number, text), rows[i].span);
+        cr_assert_str_eq(status_number(rows[i].number, text), rows[i].count);
+        cr_assert_str_eq(status_size(rows[i].number, text), rows[i].size);
+    }
+    static const char *const words[][2] = {{"email", "email"}, {"x y", "'x y'"}, {"it's", "'it'\\''s'"}, {"-c", "'-c'"},
+                                           {"", "''"},         {"{a}", "'{a}'"}, {"a$b", "'a$b'"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        buffer_t out = {0};
+        status_word(&out, words[i][0]);
+        cr_assert_str_eq(buffer_text(&out), words[i][1]);
+        buffer_free(&out);
+    }
+}
