@@ -36,6 +36,7 @@ static size_t job_bytes(char *job, size_t number) { return (size_t)snprintf(job,
 static void *consumer_main(void *arg) {
     round_t *round = arg;
     redisContext *redis = redis_open(round->bench);
+    measure_first();
     for (bool stop = false; !stop;) {
         redisReply *reply = redis_ask(redis, "BRPOP q0 0");
         int64_t now = wall_us();

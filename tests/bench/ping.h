@@ -1,13 +1,8 @@
 // A second client that sends PING all the time: what others see of Redis meanwhile.
-//
-// Where it may, it has real-time priority: it measures how long Redis makes it wait. With the priority of the others it would also
-// wait for its own processor: on two cores, which Redis and its client keep busy, for a time slice of the scheduler (3 ms) even when
-// the answer is there (seen by `perf sched timehist`).
 #ifndef BENCH_PING_H
 #define BENCH_PING_H
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 
 #include "bench.h"
@@ -24,10 +19,7 @@ typedef struct pinger {
 
 static inline void *ping_main(void *arg) {
     pinger_t *pinger = arg;
-    const struct sched_param first = {.sched_priority = 1};
-    static atomic_bool told;
-    if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &first) != 0 && !atomic_exchange(&told, true))
-        fprintf(stderr, "bench: no right to real-time priority: PING also waits for its own processor\n");
+    measure_first();
     while (!atomic_load(&pinger->stop) && pinger->count < PING_MAX) {
         int64_t sent = mono_us();
         redis_do(pinger->redis, "PING");
