@@ -57,7 +57,7 @@ const config_key_t config_keys[] = {
     ROW("lock", "scope", KEY_ENUM, "group", NULL, NULL, TOP(lock.scope), false,
         "One lock for the whole group, or one for each queue, as Redis Cluster needs.", .words = scope_words),
 
-    ROW("dispatcher", "batch", KEY_INT, "500", "1", "5000", TOP(dispatcher.batch), true,
+    ROW("dispatcher", "batch", KEY_INT, "400", "1", "5000", TOP(dispatcher.batch), true,
         "Most jobs that one promote script moves; other clients of Redis wait while it runs.", PLAIN),
     ROW("dispatcher", "safety_poll", KEY_DURATION, "5s", "50ms", "24h", TOP(dispatcher.safety_poll_ms), true,
         "How often all queues are looked at without a wake-up, a duration: it bounds the harm of a lost one.", PLAIN),

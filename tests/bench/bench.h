@@ -80,9 +80,10 @@ static inline int64_t mono_us(void) {
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-// A thread that looks at a clock when it hears from Redis has real-time priority, where it may, also where no sidecar runs: it tells
-// when Redis answered. With the priority of the others it would also wait for its own processor: on two cores, of which Redis has
-// one and a client that keeps it busy the other, for a time slice of 3 ms with the answer there (seen by `perf sched timehist`).
+// A thread that looks at a clock when it hears from Redis has real-time priority, where it may, also where no sidecar runs: it
+// tells when Redis answered. With the priority of the others it would also wait for its own processor: on two cores, of which
+// Redis has one and a client that keeps it busy the other, for a time slice of 3 ms with the answer there (seen by `perf sched
+// timehist`).
 static inline void measure_first(void) {
     const struct sched_param first = {.sched_priority = 1};
     static bool told;

@@ -13,7 +13,7 @@ enum {
     SMALL = 200000,
     LARGE = 1000000,
     NAIVE = 20000,
-    STEP = 500, // as dispatcher.batch
+    STEP = 400, // as dispatcher.batch
 };
 
 #define NOW "local t = redis.call('TIME') local now = string.format('%s%03d', t[1], math.floor(t[2] / 1000)) "
@@ -278,14 +278,14 @@ static void pings(bench_t *bench, redisContext *redis, redisContext *events, pin
     ping_rows(bench, "idle Redis (floor)", &idle, 0);
     ping_rows(bench, "sidecar promotes 1000000 jobs", &ours, 1.5);
     table_row(bench, "jobs/s meanwhile", &rate_of_ours, 0, 0, 0);
-    ping_rows(bench, "a bare loop of a bare script, 500 at once", &steps, 0);
+    ping_rows(bench, "a bare loop of a bare script, 400 at once", &steps, 0);
     table_row(bench, "jobs/s of that loop", &rate_of_steps, 0, 0, 0);
     table_row(bench, "PING max, huge script moves 200000 jobs, ms", &huge.max, 3, 0, 0);
 }
 
 // The trade-off of the batch: throughput against how long others wait.
 static void batches(bench_t *bench, redisContext *redis, redisContext *events, pinger_t *pinger) {
-    static const int BATCHES[] = {100, 500, 1000, 2000};
+    static const int BATCHES[] = {100, 400, 1000, 2000};
     table_head("The batch: 200000 jobs");
     for (size_t b = 0; b < sizeof BATCHES / sizeof *BATCHES; b++) {
         series_t rates = {0};

@@ -42,7 +42,7 @@ Test(unit_config, fills_in_the_defaults) {
     cr_expect_eq(config->redis.timeout_ms, 5000);
     cr_expect_eq(config->lock.ttl_ms, 5000);
     cr_expect_eq(config->lock.scope, LOCK_SCOPE_GROUP);
-    cr_expect_eq(config->dispatcher.batch, 500);
+    cr_expect_eq(config->dispatcher.batch, 400);
     cr_expect_eq(config->dispatcher.safety_poll_ms, 5000);
     cr_expect_eq(config->monitor.scan_interval_ms, 0);
     cr_expect_eq(config->stream.retain_ms, 86400000);
