@@ -1,4 +1,5 @@
 // Whether the file that is open is still the log at its path: files are removed, replaced, emptied, and written over.
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -48,16 +49,24 @@ static bool is_same(const struct stat *a, const struct stat *b) {
            a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-// Every database begins so at any time (https://www.sqlite.org/fileformat.html#magic_header_string).
+static uint32_t number_at(const uint8_t *bytes) {
+    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+}
+
+// Every log begins so at any time, also while others merge into it: page 1 is merged first, and until then is the only one
+// (https://www.sqlite.org/fileformat.html#the_database_header). What lies beside the file makes a whole log of any other, too.
 static bool begins_well(const audit_t *audit) {
+    enum { PAGES_AT = 28, APPLICATION_AT = 68, HEAD = 72 };
     static const char magic[] = "SQLite format 3";
     sqlite3_file *file = NULL;
-    char head[sizeof magic];
+    uint8_t head[HEAD];
     if (sqlite3_file_control(audit->db, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK || !file || !file->pMethods)
         return true;
     int code = file->pMethods->xRead(file, head, sizeof head, 0); // by its own descriptor: see sqlite3_close above
     if (code == SQLITE_IOERR_SHORT_READ) return false;
-    return code != SQLITE_OK || memcmp(head, magic, sizeof head) == 0; // what the disk refuses is told by whoever needs it
+    if (code != SQLITE_OK) return true; // what the disk refuses is told by whoever needs it
+    bool ours = number_at(head + APPLICATION_AT) == AUDIT_APPLICATION_ID || number_at(head + PAGES_AT) <= 1;
+    return memcmp(head, magic, sizeof magic) == 0 && ours;
 }
 
 // The file alone says nothing of ours. It may be so for a moment while others merge into it, and until that is done again if they
