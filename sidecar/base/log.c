@@ -225,14 +225,17 @@ static void drop_rest(repeat_t *slot) {
     state.resting--;
 }
 
-// How often it was said again since it was written. The slot is as if that were said now.
+// How often it was said again since it was written, and that this is over: whoever reads it may have read that it is well again.
+// The next one is news, with all its facts.
 static void end_rest(repeat_t *slot, mono_t now) {
     const rest_t *rest = slot->rest;
-    const log_field_t fields[] = {F_STR("reason", rest->reason), F_STR("token", rest->token), {.key = 0}};
+    const log_field_t fields[] = {F_STR("reason", rest->reason),
+                                  F_STR("token", rest->token),
+                                  F_INT("seconds_ago", mono_diff(now, rest->last) / NS_PER_S),
+                                  {.key = 0}};
     if (crowd_check(rest->level, rest->role, rest->queue, rest->msg, now))
         write_line(rest->level, rest->role, rest->queue, rest->msg, fields, slot->left_out);
     drop_rest(slot);
-    slot->written = now;
 }
 
 // A storm that is over tells how large it was. One that goes on does so with its next line.

@@ -2,9 +2,10 @@
 //
 // Repeats (same level, role, queue, message and fields `reason` and `token`: each term ends once) of a warning or error are
 // written at most once in 10 s; the next one written carries `repeated`, how many were left out, and where no further one comes
-// for 10 s that is said without it. Where many queues say the same (level, role, message) the first 20 lines in 10 s are written,
-// and then one that carries `more`, how many were left out, and `queues`, some of their names. A line that finds no room (nobody
-// reads stderr) is dropped rather than waited for; the next one written carries `lines_lost`.
+// for 10 s a line says that without it, with `seconds_ago`, when the last of them was. Where many queues say the same (level,
+// role, message) the first 20 lines in 10 s are written, and then one that carries `more`, how many were left out, and `queues`,
+// some of their names. A line that finds no room (nobody reads stderr) is dropped rather than waited for; the next one written
+// carries `lines_lost`.
 #ifndef QS_BASE_LOG_H
 #define QS_BASE_LOG_H
 

@@ -125,22 +125,36 @@ Test(unit_log, repeats_are_counted_when_no_further_one_comes) {
     for (int i = 0; i < 3; i++) log_error("r", NULL, "once");
     fixture_step_boottime(5000);
     log_warn("r", "q", "failed", F_STR("reason", "why"));
-    fixture_step_boottime(9900);
+    fixture_step_boottime(9500);
     log_rest();
     cr_assert_eq(fixture_log_count("\"failed\""), 1, "it may go on");
-    cr_assert_eq(fixture_log_count("\"msg\":\"once\",\"role\":\"r\",\"repeated\":2}"), 1);
-    fixture_step_boottime(1100);
+    cr_assert_eq(fixture_log_count("\"msg\":\"once\",\"role\":\"r\",\"seconds_ago\":14,\"repeated\":2}"), 1);
+    fixture_step_boottime(1900);
     log_rest();
-    expect_line_end("\"level\":\"warn\",\"msg\":\"failed\",\"role\":\"r\",\"queue\":\"q\",\"reason\":\"why\",\"repeated\":60}");
-    log_warn("r", "q", "failed", F_STR("reason", "why"));
-    fixture_step_boottime(11000);
-    log_rest();
-    expect_line_end("\"repeated\":1}");
+    expect_line_end("\"level\":\"warn\",\"msg\":\"failed\",\"role\":\"r\",\"queue\":\"q\",\"reason\":\"why\","
+                    "\"seconds_ago\":11,\"repeated\":60}");
     for (int i = 0; i < 3; i++) {
         fixture_step_boottime(11000);
         log_rest();
     }
-    cr_assert_eq(fixture_log_count("\"failed\""), 3, "and then nothing more");
+    cr_assert_eq(fixture_log_count("\"failed\""), 2, "and then nothing more");
+}
+
+/* Storms with a calm between them: that the end of one is told does not take the facts from the next. */
+Test(unit_log, each_storm_begins_with_its_facts) {
+    for (int storm = 0; storm < 4; storm++) {
+        for (int i = 0; i < 3; i++) log_warn("r", "q", "failed", F_STR("reason", "why"), F_INT("job", 10 * storm + i));
+        fixture_step_boottime(10500);
+        log_rest();
+        fixture_step_boottime(1500);
+    }
+    for (int storm = 0; storm < 4; storm++) {
+        char *fact = mem_printf("\"job\":%d}", 10 * storm);
+        cr_assert_eq(fixture_log_count(fact), 1, "%s", fixture_log());
+        free(fact);
+    }
+    cr_assert_eq(fixture_log_count("\"seconds_ago\":10,\"repeated\":2}"), 4);
+    cr_assert_eq(fixture_log_count("\"failed\""), 8);
 }
 
 /* What queues number `first` to `last` say. */
