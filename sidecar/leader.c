@@ -71,20 +71,19 @@ static bool connected(leader_t *leader, fault_t *fault) {
     return true;
 }
 
-// Runs the preflight and notes that this connection has had it. *allowed: nothing found forbids to lead.
-static outcome_t look_over(leader_t *leader, bool *allowed, fault_t *fault) {
-    outcome_t outcome = findings_look(leader->findings, leader->conn, allowed, fault);
+// Runs the preflight and notes that this connection has had it.
+static outcome_t look_over(leader_t *leader, fault_t *fault) {
+    outcome_t outcome = findings_look(leader->findings, leader->conn, fault);
     leader_count_unserved(leader);
     if (outcome == OUTCOME_OK || outcome == OUTCOME_FAULT) leader->checked = conn_generation(leader->conn);
     return outcome;
 }
 
-// Runs the preflight once for each connection. False: not allowed to lead now.
+// Runs the preflight once for each connection, and again on one that it forbade to lead. False: not allowed to lead now.
 static bool may_lead(leader_t *leader, fault_t *fault) {
-    bool allowed;
-    if (leader->checked == conn_generation(leader->conn)) return true;
-    outcome_t outcome = look_over(leader, &allowed, fault);
-    if (outcome == OUTCOME_OK && allowed) return true;
+    if (leader->checked == conn_generation(leader->conn) && findings_allow(leader->findings)) return true;
+    outcome_t outcome = look_over(leader, fault);
+    if (outcome == OUTCOME_OK && findings_allow(leader->findings)) return true;
     if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) {
         leader_put_off(leader, NULL, fault);
         return false;
@@ -97,10 +96,10 @@ static bool may_lead(leader_t *leader, fault_t *fault) {
 
 // Once the lock is renewed there is time to see what has become of the server; what is found is only said.
 static void look_over_again(leader_t *leader) {
-    bool allowed;
     fault_t fault;
-    if (!conn_is_open(leader->conn) || leader->checked == conn_generation(leader->conn)) return;
-    outcome_t outcome = look_over(leader, &allowed, &fault);
+    bool checked = leader->checked == conn_generation(leader->conn);
+    if (!conn_is_open(leader->conn) || (checked && !findings_whole_due(leader->findings, mono_now()))) return;
+    outcome_t outcome = look_over(leader, &fault);
     if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) leader_put_off(leader, NULL, &fault);
 }
 

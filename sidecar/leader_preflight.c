@@ -27,9 +27,9 @@ struct findings {
     metrics_queue_t **places; // of each queue; owned
     reasons_t *known;         // of each queue
     reasons_t *found;         // the same, in the look under way
-    int64_t others;           // faults of the last whole look that are of no queue
-    bool forbidden;           // to lead
-    mono_t again;             // when the next look may come
+    int64_t others;           // faults of the last whole look that are of no queue: with one nobody may lead
+    int64_t others_found;     // the same, in the look under way
+    mono_t again;             // when the next look at some queues may come
     mono_t whole_at;          // and the next whole one
 };
 
@@ -82,8 +82,7 @@ static void note(void *self, finding_t finding, const char *queue, const char *t
     case FINDING_FAULT:
         log_error(ROLE, queue, "preflight: cannot lead", F_STR("reason", text));
         metrics_say(findings->metrics, WHY_REDIS, text);
-        findings->forbidden = true;
-        findings->others++;
+        findings->others_found++;
         break;
     case FINDING_QUEUE:
     case FINDING_BARRED: note_queue(findings, finding, queue, text); break;
@@ -126,18 +125,25 @@ static void tell(const findings_t *findings) {
     metric_set(&findings->metrics->preflight_faults, count);
 }
 
-outcome_t findings_look(findings_t *findings, conn_t *conn, bool *allowed, fault_t *fault) {
+outcome_t findings_look(findings_t *findings, conn_t *conn, fault_t *fault) {
     mono_t now = mono_now();
     forget(findings, findings->found);
-    findings->others = 0;
-    findings->forbidden = false;
+    findings->others_found = 0;
     findings->again = mono_add(now, AGAIN_S * NS_PER_S);
     findings->whole_at = mono_add(now, WHOLE_AGAIN_S * NS_PER_S);
     outcome_t outcome = preflight(conn, findings->keys, note, findings, fault);
-    *allowed = !findings->forbidden;
-    if (outcome == OUTCOME_OK) take(findings);
+    if (outcome == OUTCOME_OK) {
+        findings->others = findings->others_found;
+        take(findings);
+    }
     tell(findings);
     return outcome;
+}
+
+bool findings_allow(const findings_t *findings) { return findings->others == 0; }
+
+bool findings_whole_due(const findings_t *findings, mono_t now) {
+    return findings->others && mono_reached(findings->whole_at, now);
 }
 
 static bool doubtful(const findings_t *findings, size_t queue, mono_t now) {
@@ -147,14 +153,12 @@ static bool doubtful(const findings_t *findings, size_t queue, mono_t now) {
 mono_t findings_again_at(const findings_t *findings, mono_t now) {
     for (size_t i = 0; i < findings->keys->queue_count; i++)
         if (findings->known[i].barred || doubtful(findings, i, now)) return findings->again;
-    return findings->others ? findings->whole_at : mono_never();
+    return mono_never();
 }
 
 outcome_t findings_look_again(findings_t *findings, conn_t *conn, fault_t *fault) {
     mono_t now = mono_now();
     size_t count = findings->keys->queue_count;
-    bool allowed;
-    if (findings->others && mono_reached(findings->whole_at, now)) return findings_look(findings, conn, &allowed, fault);
     bool *barred = mem_array(count, sizeof *barred), *doubted = mem_array(count, sizeof *doubted);
     for (size_t i = 0; i < count; i++) {
         barred[i] = findings->known[i].barred != NULL;

@@ -16,7 +16,7 @@ typedef struct {
 } desk_t;
 
 static void open_desk(desk_t *d, const char *spoilt) {
-    d->f = fixture_start(&(fixture_options_t){.config = CONFIG, .closed = true});
+    d->f = fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true, .closed = true});
     if (spoilt) redis_ok(d->f.r, "SET %s x", spoilt);
     crew_start(&d->crew, d->f.keys, CREW_LEADER | CREW_DISPATCHER);
     cr_assert(stage_until(&d->crew.stage, metric_get(&d->crew.metrics->leading), 10000));
@@ -93,18 +93,57 @@ Test(redis_leader_findings, who_leads_no_more_looks_all_the_same) {
     close_desk(&d);
 }
 
+/* A right that all queues need is taken away while it leads, and the next connection finds that. */
+static void take_away_xtrim(desk_t *d) {
+    redis_ok(d->f.r, "ACL SETUSER default -xtrim");
+    redis_ok(d->f.r, "CLIENT KILL TYPE normal SKIPME yes");
+    later(d, 3);
+    await_faults(d, 1);
+    cr_assert(metric_get(&d->crew.metrics->leading));
+}
+
 /* It leads on, as it has the lock; and what is of no queue is looked for again, if more seldom. */
 Test(redis_leader_findings, a_right_of_all_queues_that_is_mended_counts_no_more) {
     desk_t d;
     open_desk(&d, NULL);
-    redis_ok(d.f.r, "ACL SETUSER default -xtrim");
-    redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes");
-    later(&d, 3);
-    await_faults(&d, 1);
-    cr_assert(metric_get(&d.crew.metrics->leading));
+    take_away_xtrim(&d);
     redis_ok(d.f.r, "ACL SETUSER default +xtrim");
     later(&d, 63);
     await_faults(&d, 0);
     cr_assert_eq(metric_get(&d.crew.metrics->terms), 1);
+    close_desk(&d);
+}
+
+/* A look that was not made to its end has found nothing, and so nothing mended. */
+Test(redis_leader_findings, a_look_that_redis_is_too_busy_for_forgets_nothing) {
+    desk_t d;
+    open_desk(&d, NULL);
+    take_away_xtrim(&d);
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "INFO memory", .error = "-BUSY Redis is busy"});
+    later(&d, 63);
+    cr_assert(stage_until(&d.crew.stage, proxy_fired(d.f.proxy) == 1, 10000));
+    stage_run(&d.crew.stage, 30);
+    cr_assert_eq(metric_get(&d.crew.metrics->preflight_faults), 1);
+    redis_ok(d.f.r, "ACL SETUSER default +xtrim");
+    later(&d, 63);
+    await_faults(&d, 0);
+    cr_assert_eq(metric_get(&d.crew.metrics->terms), 1);
+    close_desk(&d);
+}
+
+/* It led on with what it had, but begins no term with it. */
+Test(redis_leader_findings, who_must_not_lead_takes_no_lock_again) {
+    desk_t d;
+    open_desk(&d, NULL);
+    take_away_xtrim(&d);
+    redis_ok(d.f.r, "DEL sidecar:app:lock");
+    later(&d, 3);
+    cr_assert(stage_until(&d.crew.stage, !metric_get(&d.crew.metrics->leading), 10000), "%s", fixture_log());
+    later(&d, 12);
+    cr_assert_eq(metric_get(&d.crew.metrics->terms), 1, "%s", fixture_log());
+    redis_ok(d.f.r, "ACL SETUSER default +xtrim");
+    later(&d, 6);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading), 10000), "%s", fixture_log());
+    await_faults(&d, 0);
     close_desk(&d);
 }
