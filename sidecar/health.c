@@ -8,7 +8,7 @@
 #include "base/utf8.h"
 #include "base/wakeup.h"
 
-enum { CHANGES_SHOWN = 400 }; // bytes
+enum { CHANGES_SHOWN = 400, FAULTS_SHOWN = 2000 }; // bytes; a config may have hundreds of faults, and whoever asks takes some KiB
 
 struct health {
     char *group; // owned
@@ -51,12 +51,23 @@ void health_wake(health_t *health, const char *role) {
     pthread_mutex_unlock(&health->mutex);
 }
 
+static const char AND_MORE[] = " and more: the log has all";
+
+// How many of `len` bytes are shown, of `most`: no part of a character.
+static int shown(const char *text, size_t len, size_t most) {
+    if (len <= most) return (int)len;
+    while (most && ((unsigned char)text[most] & 0xc0) == 0x80) most--;
+    return (int)most;
+}
+
 void health_config(health_t *health, const char *refused) {
     size_t len = refused ? strlen(refused) : 0;
     while (len && refused[len - 1] == '\n') len--; // a line for each fault
+    char *told = NULL;
+    if (refused) told = mem_printf("%.*s%s", shown(refused, len, FAULTS_SHOWN), refused, len > FAULTS_SHOWN ? AND_MORE : "");
     pthread_mutex_lock(&health->mutex);
     free(health->refused);
-    health->refused = refused ? mem_printf("%.*s", (int)len, refused) : NULL;
+    health->refused = told;
     pthread_mutex_unlock(&health->mutex);
 }
 
@@ -64,11 +75,9 @@ void health_took(health_t *health, const char *changes) {
     char now[32];
     wall_text(now, sizeof now);
     size_t len = changes ? strlen(changes) : 0;
-    bool cut = len > CHANGES_SHOWN;
-    if (cut) len = CHANGES_SHOWN;
-    while (cut && ((unsigned char)changes[len] & 0xc0) == 0x80) len--; // not within a character
-    char *taken = mem_printf("in effect since %s%s%.*s%s", now, changes ? ": " : "", (int)len, changes ? changes : "",
-                             cut ? " and more: the log has all" : "");
+    if (!changes) changes = "";
+    char *taken = mem_printf("in effect since %s%s%.*s%s", now, len ? ": " : "", shown(changes, len, CHANGES_SHOWN), changes,
+                             len > CHANGES_SHOWN ? AND_MORE : "");
     pthread_mutex_lock(&health->mutex);
     free(health->taken);
     health->taken = taken;

@@ -70,11 +70,14 @@ int probe(const config_t *config, const char *path, int patience_s, buffer_t *bo
 }
 
 bool probe_met_another(const config_t *config, slice_t body, buffer_t *why) {
-    json_pick_t pick = {.key = "group"};
+    json_pick_t picks[] = {{.key = "ready"}, {.key = "group"}};
     buffer_t group = {0};
+    if (!json_pick(body, picks, 2) || picks[0].found != JSON_FOUND) {
+        buffer_str(why, "what answers there is no sidecar");
+        return true;
+    }
     if (config->queue_count == 0) return false; // it is refused, and may not have said its group
-    bool told = json_pick(body, &pick, 1) && pick.found == JSON_FOUND && pick.value.type == JSON_STRING &&
-                json_decode(pick.value.raw, &group);
+    bool told = picks[1].found == JSON_FOUND && picks[1].value.type == JSON_STRING && json_decode(picks[1].value.raw, &group);
     bool another = told && strcmp(buffer_text(&group), config->group) != 0;
     if (another)
         buffer_printf(why, "a sidecar of group \"%s\" answers there, and this config is of group \"%s\"", buffer_text(&group),

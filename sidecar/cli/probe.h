@@ -13,8 +13,8 @@
 extern const char probe_mute[];
 int probe(const config_t *config, const char *path, int patience_s, buffer_t *body, const char **why);
 
-// Whether what /readyz answered is of another group than the config: another sidecar has its port, or the group was changed. Says
-// so in *why. Of a config that is refused it is not.
+// Whether what /readyz answered is of no sidecar, or of another group than the config: another one has its port, or the group was
+// changed. Says so in *why. A config that is refused has no group.
 bool probe_met_another(const config_t *config, slice_t body, buffer_t *why);
 
 #endif

@@ -44,7 +44,7 @@ typedef struct status_check {
 typedef struct status_here {
     bool asked, answered, ready;
     bool mute;     // something listens, and does not answer
-    bool another;  // a sidecar of another group answers: nothing is known of ours
+    bool another;  // another program or group answers: nothing is known of ours
     char why[400]; // it did not answer
     status_check_t checks[STATUS_CHECKS];
     size_t count;

@@ -209,7 +209,7 @@ static void judge_here(const judge_t *j) {
     if (here->another) {
         say(j, STATUS_WARNING, "another", mem_printf("on http.port %s", here->why),
             "Nothing is known of an instance of ours here, and whoever probes that port asks the other one.",
-            "Give each sidecar of a machine an http.port of its own; if the group was changed, restart the instance");
+            "Give each program of a machine a port of its own; if the group was changed, restart the instance");
         return;
     }
     if (!here->answered) {

@@ -1,4 +1,5 @@
 /* What `status` learns from the instance on its machine, and with which rights. */
+#include "base/buffer.h"
 #include "http_desk.h"
 #include "rights.h"
 
@@ -31,6 +32,26 @@ Test(daemon_status_here, checks_of_the_instance_here_and_a_config_that_it_refuse
     daemon_kill(d);
     run = scene_status(d, path);
     cr_assert(has(run->out, "\"answered\":false") && has(run->out, "\"code\":\"no_answer\""), "%s", run->out);
+    free(path);
+    scene_end(&s);
+}
+
+/* A template may spoil every queue at once. */
+Test(daemon_status_here, a_config_of_many_faults_hides_no_check, .timeout = 60) {
+    enum { QUEUES = 200 };
+    scene_t s;
+    sidecar_t spec = {.ttl = "3s"};
+    daemon_t *d = leading(&s, spec, &spec.port);
+    char *path = scene_config_file(&s, spec);
+    buffer_t queues = {0};
+    for (int i = 0; i < QUEUES; i++)
+        buffer_printf(&queues, "%s{ name = \"q%d\"; a_key_that_nobody_knows = 1; }", i ? ", " : "", i);
+    spec.queues = buffer_text(&queues);
+    scene_reconfigure(&s, d, spec);
+    const daemon_output_t *run = NULL;
+    cr_assert(wait_for((run = scene_status(d, path), has(run->out, "\"code\":\"config_refused\"")), 10000), "%s", run->out);
+    cr_assert(has(run->out, "{\"check\":\"lock\",\"ok\":true"), "%s", run->out);
+    buffer_free(&queues);
     free(path);
     scene_end(&s);
 }
