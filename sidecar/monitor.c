@@ -351,11 +351,14 @@ static bool drop_stray_reports(monitor_t *m, size_t queue, const lease_t *lease)
     return true;
 }
 
+// Where the term turns out to be over the pass is forgotten, and nothing is known of what was refused.
 static bool finish(monitor_t *m, size_t queue, const lease_t *lease) {
+    ward_t *ward = &m->wards[queue];
     if (!plant(m, queue, lease)) return false;
-    ward_end(&m->wards[queue], mono_now());
+    if (ward->phase == WARD_WAIT) return true;
+    ward_end(ward, mono_now());
     if (!drop_stray_reports(m, queue, lease)) return false;
-    ward_tell(&m->wards[queue], mono_now());
+    if (ward->passes) ward_tell(ward, mono_now());
     return true;
 }
 

@@ -146,6 +146,37 @@ Test(redis_monitor_faults, a_report_that_cannot_be_removed_is_said_once) {
     close_desk(&d);
 }
 
+/* Whoever has lost the lock is refused nothing, but for another reason. */
+static void expect_not_over(desk_t *d) {
+    until(d, metric_get(&of(d)->faults) > 0);
+    redis_ok(d->f.r, "SET sidecar:app:lock another PX 600000");
+    for (int i = 0; i < 3; i++) {
+        fixture_step_boottime(5001);
+        stage_run(&d->crew.stage, 60);
+    }
+    cr_assert_eq(said(), 1);
+    cr_assert_eq(said_over(), 0);
+    close_desk(d);
+}
+
+Test(redis_monitor_faults, a_sentinel_that_is_left_to_another_leader_is_not_mended) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
+    work_on(&d, "job");
+    until(&d, count(&d, "LLEN email:backup") == 2 && count(&d, "HLEN sidecar:email:stamps") == 1);
+    redis_ok(d.f.r, "ACL SETUSER default -hset");
+    redis_ok(d.f.r, "EVAL %s 1 email:backup", "redis.call('DEL', KEYS[1]) redis.call('LPUSH', KEYS[1], 'job')");
+    expect_not_over(&d);
+}
+
+Test(redis_monitor_faults, a_report_that_is_left_to_another_leader_is_not_mended) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
+    redis_ok(d.f.r, "ACL SETUSER default -hdel");
+    redis_ok(d.f.r, "HSET email:errors %s boom", "nobody's job");
+    expect_not_over(&d);
+}
+
 /* However seldom passes are made: a job that comes to an idle queue begins one, and what that is refused is told (/readyz) as
  * long as it lasts. */
 Test(redis_monitor_faults, a_right_that_is_taken_away_is_told_when_a_job_needs_it) {
