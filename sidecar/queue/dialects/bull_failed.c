@@ -31,7 +31,6 @@ static const char ROLE[] = "monitor";
 struct bull_failed {
     const queue_keys_t *at;
     char *failed;      // key, and channel
-    char *recorded;    // key
     char *prefix;      // of the keys of jobs
     bool begun;        // `seen` is known
     bool going;        // a look is under way
@@ -64,7 +63,6 @@ bull_failed_t *bull_failed_open(const queue_keys_t *at) {
     bull_failed_t *s = mem_alloc(sizeof *s);
     s->at = at;
     s->failed = mem_printf("%s:failed", at->config->own.base);
-    s->recorded = mem_printf("sidecar:%s:recorded", at->config->name);
     s->prefix = mem_printf("%s:", at->config->own.base);
     bull_heard_begin(&s->heard);
     bull_failed_forget(s);
@@ -75,7 +73,6 @@ void bull_failed_close(bull_failed_t *s) {
     bull_failed_forget(s);
     bull_record_free(&s->record);
     free(s->failed);
-    free(s->recorded);
     free(s->prefix);
     free(s);
 }
@@ -97,42 +94,9 @@ static outcome_t say_type(fault_t *fault, const redisReply *reply) {
 
 static int64_t number(const redisReply *reply) { return strtoll(reply_text(reply), NULL, 10); }
 
-// Asks from where to read, and with `seen` tells how far all was read.
-static outcome_t ask_seen(bull_failed_t *s, watch_call_t *call, int64_t seen, fault_t *fault) {
-    redisReply *reply;
-    request_script(call->conn, SCRIPT_bull_seen, 3);
-    request_text(call->conn, call->keys->seats[s->at->seat].lock);
-    request_text(call->conn, s->failed);
-    request_text(call->conn, s->recorded);
-    request_text(call->conn, call->token);
-    request_int(call->conn, OVERLAP_MS);
-    request_int(call->conn, KNOWN_MOST);
-    if (seen)
-        request_int(call->conn, seen);
-    else
-        request_text(call->conn, "");
-    if (!call->dry) crash_at("bull_seen_before");
-    if (request_ask(call->conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
-    if (!call->dry) crash_at("bull_seen_answered");
-    if (reply_is(reply_at(reply, 0), "seen")) {
-        int64_t now = number(reply_at(reply, 1)), at = number(reply_at(reply, 2));
-        // A mark in the future is of a clock that was ahead.
-        s->seen = at > now + OVERLAP_MS ? now : at;
-        if (!s->begun) s->near = s->seen;
-        s->begun = true;
-    } else if (reply_is(reply_at(reply, 0), "fenced")) {
-        call->fenced = true;
-    } else if (reply_is(reply_at(reply, 0), "type")) {
-        say_type(fault, reply);
-    } else {
-        fault_set(fault, OUTCOME_FAULT, "bull_seen: unexpected reply");
-    }
-    freeReplyObject(reply);
-    return fault->outcome;
-}
-
-outcome_t bull_failed_forsake(const queue_keys_t *at, watch_call_t *call, fault_t *fault) {
-    redisReply *reply;
+// Asks from where to read. `mark`: how far all was read, "" = no news of that, "off" = nobody reads any more.
+static outcome_t ask_mark(const queue_keys_t *at, const watch_call_t *call, const char *mark, redisReply **reply,
+                          fault_t *fault) {
     char *failed = mem_printf("%s:failed", at->config->own.base);
     request_script(call->conn, SCRIPT_bull_seen, 3);
     request_text(call->conn, call->keys->seats[at->seat].lock);
@@ -141,15 +105,46 @@ outcome_t bull_failed_forsake(const queue_keys_t *at, watch_call_t *call, fault_
     request_text(call->conn, call->token);
     request_int(call->conn, OVERLAP_MS);
     request_int(call->conn, KNOWN_MOST);
-    request_text(call->conn, "off");
+    request_text(call->conn, mark);
     free(failed);
-    if (request_ask(call->conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    return request_ask(call->conn, reply, fault);
+}
+
+// An answer that is not what was hoped for.
+static void take_refusal(watch_call_t *call, const redisReply *reply, fault_t *fault) {
     if (reply_is(reply_at(reply, 0), "fenced"))
         call->fenced = true;
     else if (reply_is(reply_at(reply, 0), "type"))
         say_type(fault, reply);
-    else if (!reply_is(reply_at(reply, 0), "off"))
+    else
         fault_set(fault, OUTCOME_FAULT, "bull_seen: unexpected reply");
+}
+
+// With `seen` tells how far all was read.
+static outcome_t ask_seen(bull_failed_t *s, watch_call_t *call, int64_t seen, fault_t *fault) {
+    redisReply *reply;
+    char mark[NUMBER_SIZE] = "";
+    if (seen) snprintf(mark, sizeof mark, "%lld", (long long)seen);
+    if (!call->dry) crash_at("bull_seen_before");
+    if (ask_mark(s->at, call, mark, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (!call->dry) crash_at("bull_seen_answered");
+    if (reply_is(reply_at(reply, 0), "seen")) {
+        int64_t now = number(reply_at(reply, 1)), at = number(reply_at(reply, 2));
+        // A mark in the future is of a clock that was ahead.
+        s->seen = at > now + OVERLAP_MS ? now : at;
+        if (!s->begun) s->near = s->seen;
+        s->begun = true;
+    } else {
+        take_refusal(call, reply, fault);
+    }
+    freeReplyObject(reply);
+    return fault->outcome;
+}
+
+outcome_t bull_failed_forsake(const queue_keys_t *at, watch_call_t *call, fault_t *fault) {
+    redisReply *reply;
+    if (ask_mark(at, call, "off", &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (!reply_is(reply_at(reply, 0), "off")) take_refusal(call, reply, fault);
     freeReplyObject(reply);
     return fault->outcome;
 }
@@ -173,7 +168,7 @@ static void ask_page(const bull_failed_t *s, const watch_call_t *call, const bul
     conn_t *conn = call->conn;
     request_script(conn, SCRIPT_bull_failed, 2);
     request_text(conn, s->failed);
-    request_text(conn, s->recorded);
+    request_text(conn, s->at->recorded);
     request_text(conn, s->prefix);
     request_text(conn, ids ? "" : s->from);
     request_int(conn, s->skip);
@@ -213,7 +208,7 @@ static void ask_record(bull_failed_t *s, const watch_call_t *call, slice_t id, s
     request_script(conn, SCRIPT_bull_record, 5);
     request_text(conn, call->keys->seats[s->at->seat].lock);
     request_text(conn, s->failed);
-    request_text(conn, s->recorded);
+    request_text(conn, s->at->recorded);
     request_text(conn, s->at->failures);
     request_text(conn, s->at->meta);
     request_text(conn, call->token);
