@@ -27,6 +27,11 @@ void audit_explain_nothing(audit_t *audit, const audit_filter_t *filter) {
     names_t names = {.wanted = filter->queue};
     buffer_t why = {0}, plain = {0};
     const char *nearest = NULL;
+    const char *kind = filter->all_kinds ? "" : filter->kind ? filter->kind : "failed";
+    if (strcmp(kind, "failed") != 0) {
+        fprintf(stderr, "queue-sidecar: no events%s%s match\n", *kind ? " of kind " : "", kind);
+        return;
+    }
     if (filter->queue && audit_queues(audit, take_name, &names, &why) && !names.known)
         nearest = suggest_nearest(filter->queue, (const char *const *)names.all, names.count);
     fprintf(stderr, "queue-sidecar: no final failures match");

@@ -28,6 +28,7 @@ static const char begin[] =
     "            config=${words[i + 1]}\n"
     "            [[ $config != = ]] || config=${words[i + 2]}\n"
     "            ;;\n"
+    "        -c?*) config=${words[i]#-c} ;;\n"
     "        esac\n"
     "    done\n"
     "    # As it was typed: xargs takes off quotes and backslashes, and expands nothing.\n"

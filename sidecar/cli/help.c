@@ -62,6 +62,10 @@ int cli_help(int argc, char **argv) {
     if (strcmp(argv[1], "metrics") == 0 && argc == 2) return print_all(http_metrics_list);
     if (strcmp(argv[1], "man") == 0 && argc == 3 && strcmp(argv[2], "1") == 0) return print_all(man_program);
     if (strcmp(argv[1], "man") == 0 && argc == 3 && strcmp(argv[2], "5") == 0) return print_all(man_config);
+    if (strcmp(argv[1], "man") == 0 && argc == 2) {
+        fputs("queue-sidecar help: which page: `man 1`, of the program, or `man 5`, of the config?\n", stderr);
+        return CLI_USAGE;
+    }
     const char *odd = argv[1][0] == '-' ? argv[1] : argc > 3 ? argv[3] : NULL;
     const cli_command_t *command = odd ? NULL : cli_find(argv[1]);
     if (!odd && !command) return CLI_USAGE;

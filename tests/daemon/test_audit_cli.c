@@ -245,6 +245,22 @@ Test(daemon_audit_cli, times_are_local_unless_they_say_otherwise) {
     free(db);
 }
 
+/* Other events than final failures are asked for: that there are none of those says nothing of failures. */
+Test(daemon_audit_cli, what_is_not_there_has_the_name_that_was_asked_for) {
+    char *db = small_log();
+    static const char *const rows[][4] = {{"--kind", "gap", NULL, "no events of kind gap match"},
+                                          {"--kind=gap", "--queue", "nobody's", "no events of kind gap match"},
+                                          {"--kind", "failed", "--since=2h", "no final failures match"},
+                                          {"--all-kinds", "--since", "2h", "no events match"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *const args[] = {"audit", "list", "--db", db, rows[i][0], rows[i][1], rows[i][2], NULL};
+        const daemon_output_t *output = daemon_run_argv(NULL, args);
+        cr_assert_eq(output->code, 0);
+        cr_assert(has(output->err, rows[i][3]) && !has(output->err, "did you mean"), "%s", output->err);
+    }
+    free(db);
+}
+
 Test(daemon_audit_cli, exit_codes_and_hints) {
     char *db = small_log(), *missing = audit_case_path();
     static const struct {

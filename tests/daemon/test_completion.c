@@ -73,6 +73,7 @@ static const row_t bash_rows[] = {
     {{"audit", "list", "--config", "=", "\"FOLDER/two.cfg\"", "-q", "e"}, "email\n"},
     {{"audit", "list", "-c", "FOLDER/spaced\\ \\'two.cfg", "-q", "s"}, "spaced\n"},
     {{"audit", "list", "-c", "\"FOLDER/spaced 'two.cfg\"", "-q", "s"}, "spaced\n"},
+    {{"audit", "list", "-cFOLDER/two.cfg", "-q", "e"}, "email\n"},
     {{"audit", "list", "-c", "/nowhere", "--queue", ""}, ""},
     {{"run", "-c", "FOLDER/tw"}, "FOLDER/two.cfg\n"},
     {{"audit", "import", "FOLDER/tw"}, "FOLDER/two.cfg\n"},

@@ -30,7 +30,7 @@ Test(daemon_cli, exit_codes_of_help_version_and_misuse) {
     cr_assert_eq(daemon_run("run", "--help")->code, 0);
     cr_assert(has(daemon_run("help", "check")->out, "--redis"));
     static const char *const misuse[][3] = {{"frobnicate"}, {"run", "--nonsense"}, {"check", "-c"}, {"help", "nothing"},
-                                            {"-x"},         {"version", "x"}};
+                                            {"-x"},         {"version", "x"},      {"help", "man"}};
     for (size_t i = 0; i < sizeof(misuse) / sizeof(*misuse); i++) {
         const char *const args[] = {misuse[i][0], misuse[i][1], misuse[i][2], NULL};
         const daemon_output_t *output = daemon_run_argv(NULL, args);
@@ -39,6 +39,7 @@ Test(daemon_cli, exit_codes_of_help_version_and_misuse) {
         cr_assert(has(output->err, "queue-sidecar"));
     }
     cr_assert(has(daemon_run("chek")->err, "did you mean `check`?"));
+    cr_assert(has(daemon_run("help", "man")->err, "`man 1`"));
 }
 
 Test(daemon_cli, every_fault_of_a_config_is_named_with_its_line) {
