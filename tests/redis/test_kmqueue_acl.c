@@ -42,6 +42,7 @@ Test(redis_kmqueue_acl, a_right_that_is_missing_costs_no_task, .timeout = 60) {
         km_take(&d, first);
         km_take(&d, last);
         until(&d, stamp_of(d.f.r, slice_text(last)).seen);
+        until(&d, rights_refused(d.f.r) > 0);
         stage_run(&d.crew.stage, 400);
         cr_assert_eq(in(&d, BACKUP, first) + in(&d, SAFE, again), 1, "%s", rights[i]);
         cr_assert_eq(in(&d, BACKUP, last) + (records(&d) > 0 && count(&d, "SISMEMBER " UNIQUE " t-2") == 0), 1, "%s", rights[i]);

@@ -1,0 +1,77 @@
+/* What /readyz says of each trouble alone: which check is not well, with what words, and whether the instance still does its
+ * part. */
+#include "health.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+typedef struct world {
+    metrics_t *metrics;
+    health_t *health;
+    metrics_queue_t *queue;
+    role_t role;
+} world_t;
+
+static void all_well(world_t *w) { (void)w; }
+static void stands_by(world_t *w) { metric_set(&w->metrics->leading, 0), metric_set(&w->metrics->standing_by, 1); }
+static void hangs(world_t *w) { atomic_store(&w->role.due_ns, 1); }
+static void no_redis(world_t *w) { metric_set(&w->metrics->redis_up, 0), metrics_say(w->metrics, WHY_REDIS, "cannot connect"); }
+static void neither(world_t *w) { metric_set(&w->metrics->leading, 0); }
+static void unserved(world_t *w) { metric_set(&w->metrics->unserved, 1); }
+static void refused(world_t *w) { metrics_refused(w->queue, mono_now()); }
+static void deaf(world_t *w) { metric_set(&w->metrics->deaf, 1); }
+static void no_log(world_t *w) { metric_set(&w->metrics->audit_bad, 1), metrics_say(w->metrics, WHY_AUDIT, "disk full"); }
+static void bad_config(world_t *w) { health_config(w->health, "F:7: no \"such\" key\n"); }
+
+static const struct {
+    void (*change)(world_t *w);
+    const char *check, *why; /* NULL: every check is well */
+    bool ready;
+} ROWS[] = {
+    {all_well, NULL, NULL, true},
+    {stands_by, NULL, NULL, true},
+    {hangs, "roles", "the first turn of the auditor does not end", false},
+    {no_redis, "redis", "Redis is out of reach, or refuses us: cannot connect", false},
+    {neither, "lock", "neither leading nor standing by yet: the log says why", false},
+    {unserved, "queues", "nobody serves some queues for us", true},
+    {refused, "queues", "Redis refuses what is asked for \\\"email\\\": ", true},
+    {deaf, "wakeups", "Redis refuses wake-ups", true},
+    {no_log, "audit", "the audit log cannot be written: disk full", true},
+    {bad_config, "config", "F:7: no \\\"such\\\" key\"", true},
+};
+
+static size_t count(const char *text, const char *part) {
+    size_t found = 0;
+    for (; (text = strstr(text, part)); text++) found++;
+    return found;
+}
+
+Test(unit_health, each_trouble_is_one_check_and_few_make_it_unready) {
+    static const char *const checks[] = {"roles", "redis", "lock", "queues", "wakeups", "audit", "config"};
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        world_t w = {.metrics = metrics_new(1), .role = {.name = "auditor"}};
+        const role_t *const roles[] = {&w.role};
+        buffer_t json = {0};
+        w.health = health_new(w.metrics, "app");
+        w.queue = metrics_queue(w.metrics, "email");
+        health_watch(w.health, roles, 1);
+        metric_set(&w.metrics->redis_up, 1);
+        metric_set(&w.metrics->leading, 1);
+        ROWS[i].change(&w);
+        cr_expect_eq(health_ready(w.health, &json), ROWS[i].ready, "row %zu: %s", i, buffer_text(&json));
+        const char *text = buffer_text(&json);
+        cr_expect(strstr(text, ROWS[i].ready ? "{\"ready\": true, \"group\": \"app\"" : "{\"ready\": false, \"group\": \"app\""));
+        cr_expect_eq(count(text, "\"ok\": false"), ROWS[i].check != NULL, "row %zu: %s", i, text);
+        for (size_t c = 0; c < sizeof checks / sizeof *checks; c++) {
+            bool wrong = ROWS[i].check && strcmp(checks[c], ROWS[i].check) == 0;
+            char *head = mem_printf("{\"check\": \"%s\", \"ok\": %s", checks[c], wrong ? "false, \"why\": \"" : "true");
+            const char *at = strstr(text, head);
+            cr_expect(at && (!wrong || strncmp(at + strlen(head), ROWS[i].why, strlen(ROWS[i].why)) == 0), "row %zu, %s: %s", i,
+                      head, text);
+            free(head);
+        }
+        buffer_free(&json);
+        health_free(w.health);
+        metrics_free(w.metrics);
+    }
+}
