@@ -132,8 +132,8 @@ Test(redis_auditor_beside, another_log_is_written_over_the_open_one) {
     close_desk(&d);
 }
 
-/* Merges that others make are no such thing. */
-Test(redis_auditor_beside, what_others_merge_is_not_written_over) {
+/* What others do to the log by SQLite, or to the file without writing to it, is no such thing. */
+static void expect_in_place(const char *sql, const char *command) {
     desk_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     sqlite3 *db;
@@ -142,13 +142,73 @@ Test(redis_auditor_beside, what_others_merge_is_not_written_over) {
         expect_rows(&d, 100 * (i + 1));
         cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
         sqlite3_busy_timeout(db, 5000);
-        cr_assert_eq(sqlite3_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL), SQLITE_OK);
+        if (sql) cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
         sqlite3_close(db);
-        fixture_step_boottime(1100);
-        settle(&d);
+        char *line = mem_printf("%s '%s'", command ? command : ":", d.path);
+        cr_assert_eq(system(line), 0);
+        free(line);
+        for (int look = 0; look < 3; look++) {
+            fixture_step_boottime(1100);
+            settle(&d);
+        }
     }
     cr_assert_eq(fixture_log_count("written over"), 0);
     cr_assert_eq(metric_get(&of(&d)->audit_faults), 0);
+    close_desk(&d);
+}
+
+Test(redis_auditor_beside, what_others_merge_is_not_written_over) { expect_in_place("PRAGMA wal_checkpoint(TRUNCATE)", NULL); }
+Test(redis_auditor_beside, a_vacuum_by_hand_is_not_written_over) { expect_in_place("VACUUM", NULL); }
+Test(redis_auditor_beside, a_vacuum_that_is_merged_is_not_written_over) {
+    expect_in_place("VACUUM; PRAGMA wal_checkpoint(FULL)", NULL);
+}
+Test(redis_auditor_beside, new_times_and_rights_are_not_written_over) { expect_in_place(NULL, "chmod 0600"); }
+Test(redis_auditor_beside, a_touched_log_is_not_written_over) { expect_in_place(NULL, "touch"); }
+
+static uint32_t number_at(const unsigned char *at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* The file as it is when somebody is killed who had merged no more than page 1 of what lies beside it
+ * (https://www.sqlite.org/fileformat.html#the_write_ahead_log). */
+static void merge_page_one(const desk_t *d) {
+    enum { WAL_HEAD = 32, FRAME_HEAD = 24, PAGE = 4096 };
+    char *path = mem_printf("%s-wal", d->path);
+    FILE *wal = fopen(path, "re"), *file = fopen(d->path, "r+e");
+    unsigned char frame[FRAME_HEAD + PAGE], page[PAGE];
+    bool found = false;
+    cr_assert(wal && file && fseek(wal, WAL_HEAD, SEEK_SET) == 0);
+    while (fread(frame, sizeof frame, 1, wal) == 1)
+        if (number_at(frame) == 1) found = memcpy(page, frame + FRAME_HEAD, PAGE);
+    cr_assert(found && fwrite(page, PAGE, 1, file) == 1 && fclose(file) == 0 && fclose(wal) == 0);
+    free(path);
+}
+
+Test(redis_auditor_beside, a_merge_that_was_broken_off_is_not_written_over) {
+    desk_t d = {0};
+    sqlite3 *db, *alone;
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 500, "1");
+    expect_rows(&d, 500);
+    restart(&d); /* all of it is in the one file */
+    settle(&d);
+    cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, "DELETE FROM events WHERE seq < 400; VACUUM", NULL, NULL, NULL), SQLITE_OK);
+    merge_page_one(&d);
+    char *uri = mem_printf("file:%s?immutable=1", d.path);
+    cr_assert_eq(sqlite3_open_v2(uri, &alone, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL), SQLITE_OK);
+    cr_assert_neq(sqlite3_exec(alone, "SELECT value FROM facts", NULL, NULL, NULL), SQLITE_OK, "the file alone says nothing");
+    sqlite3_close(alone);
+    for (int look = 0; look < 3; look++) {
+        fixture_step_boottime(1100);
+        settle(&d);
+    }
+    sqlite3_close(db);
+    audit_log_feed(d.f.r, "email", 500, 1, "1");
+    expect_rows(&d, 102);
+    expect_sound(&d);
+    cr_assert_eq(fixture_log_count("written over"), 0, "%s", fixture_log());
+    free(uri);
     close_desk(&d);
 }
 
