@@ -1,0 +1,113 @@
+/* `make demo` as a newcomer runs it: the whole story is told, and nothing of it is left behind, also where it is interrupted. */
+#include "child.h"
+#include "daemon.h"
+#include "tempdir.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { STORY_MS = 120000, GONE_MS = 10000, TRIES = 3 };
+
+typedef struct {
+    child_t *child;
+    char *place, *out, *err; /* `place` is its TMPDIR; owned */
+} demo_t;
+
+static demo_t begin(void) {
+    demo_t demo = {.place = temp_dir("demo")};
+    char *variable = NULL, *files = temp_dir("said");
+    cr_assert_gt(asprintf(&variable, "TMPDIR=%s", demo.place), 0);
+    demo.out = temp_path(files, "out");
+    demo.err = temp_path(files, "err");
+    demo.child = child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "deploy/demo.sh", daemon_program(), NULL},
+                                             .env = (const char *const[]){variable, NULL},
+                                             .out = demo.out,
+                                             .err = demo.err});
+    free(files);
+    free(variable);
+    return demo;
+}
+
+static bool says(const demo_t *demo, const char *text) {
+    char *out = temp_read(demo->out);
+    bool found = strstr(out, text) != NULL;
+    free(out);
+    return found;
+}
+
+static bool has_place(const demo_t *demo, const char *pid, const char *name) {
+    char path[64], text[32768];
+    snprintf(path, sizeof(path), "/proc/%.20s/%s", pid, name);
+    FILE *file = fopen(path, "r"); /* what has ended cannot be read, or is empty */
+    size_t size = file ? fread(text, 1, sizeof(text), file) : 0;
+    if (file) fclose(file);
+    return size && memmem(text, size, demo->place, strlen(demo->place));
+}
+
+/* Whether it has started that process: all have its TMPDIR, but for redis-server, whose title takes that place. */
+static bool is_of(const demo_t *demo, const char *pid) {
+    return has_place(demo, pid, "environ") || has_place(demo, pid, "cmdline");
+}
+
+static int count_processes(const demo_t *demo, bool kills) {
+    int count = 0;
+    DIR *all = opendir("/proc");
+    cr_assert_not_null(all);
+    for (struct dirent *entry; (entry = readdir(all));) {
+        if (*entry->d_name < '1' || *entry->d_name > '9' || !is_of(demo, entry->d_name)) continue;
+        count++;
+        if (kills) kill(atoi(entry->d_name), SIGKILL);
+    }
+    closedir(all);
+    return count;
+}
+
+/* How many processes and files there are of it a moment after its end; frees it. */
+static int left_behind(demo_t *demo) {
+    wait_for(count_processes(demo, false) == 0, GONE_MS); /* a redis-cli ends with its server */
+    int left = count_processes(demo, true);
+    DIR *place = opendir(demo->place);
+    cr_assert_not_null(place);
+    for (struct dirent *entry; (entry = readdir(place));) left += *entry->d_name != '.';
+    closedir(place);
+    child_free(demo->child);
+    free(demo->place), free(demo->out), free(demo->err);
+    return left;
+}
+
+/* Whoever stands still for a second in the middle of it spoils the story, and tells it once more. */
+Test(daemon_demo, tells_its_story_and_leaves_nothing_behind, .timeout = 400) {
+    int code = -1;
+    for (int i = 0; code != 0 && i < TRIES; i++) {
+        demo_t demo = begin();
+        cr_assert(child_wait(demo.child, STORY_MS));
+        code = demo.child->exit_code;
+        char *err = temp_read(demo.err);
+        if (code != 0) fprintf(stderr, "demo: %d: %s\n", code, err);
+        free(err);
+        cr_expect(code != 0 || says(&demo, "none lost, none twice, none early"));
+        cr_assert_eq(left_behind(&demo), 0);
+    }
+    cr_assert_eq(code, 0);
+}
+
+Test(daemon_demo, an_interrupted_one_leaves_nothing_behind, .timeout = 300) {
+    static const int signals[] = {SIGINT, SIGTERM};
+    for (size_t i = 0; i < 2; i++) {
+        demo_t demo = begin();
+        cr_assert(wait_for(says(&demo, "works on it, which takes long") || !child_running(demo.child), STORY_MS));
+        bool all = wait_for(count_processes(&demo, false) >= 5, STORY_MS); /* two sidecars, redis-server, worker, story-teller */
+        child_signal(demo.child, signals[i]);
+        cr_assert(child_wait(demo.child, STORY_MS));
+        int code = demo.child->exit_code;
+        cr_assert_eq(left_behind(&demo), 0);
+        cr_assert(all, "what would be left behind is not known");
+        cr_assert_eq(code, 130);
+    }
+}
