@@ -78,6 +78,7 @@ static bool is_spoilt(audit_t *audit, const struct stat *now) {
     audit->odd = *now;
     if (!still) return false;
     int code = read_file(audit, false, &ours, &commits) & 0xff;
+    if (code == SQLITE_ROW && ours) audit->seen = *now; // as it is, so a new log is not read at each look until it is merged
     return code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_ERROR ||
            code == SQLITE_DONE; // no such table, no row
 }
