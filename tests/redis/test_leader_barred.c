@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define CONFIG                                                                                                                   \
-    "group = \"app\"; lock = { ttl = \"5s\"; }; queues = ( { name = \"email\"; }, { name = \"video\"; dialect = \"bull\"; }, "   \
+    "group = \"app\"; lock = { ttl = \"60s\"; }; queues = ( { name = \"email\"; }, { name = \"video\"; dialect = \"bull\"; }, "  \
     "{ name = \"audio\"; dialect = \"bull\"; }, { name = \"mail\"; dialect = \"kmqueue\"; queues = [\"one:safe\"]; } );"
 enum { ALL_ROLES = CREW_LEADER | CREW_DISPATCHER | CREW_MONITOR };
 #define NOT_SERVED "preflight: this queue is not served"
@@ -46,12 +46,8 @@ static bool leads(crew_t *crew) {
     return lease_get(crew->leases, 0, &lease);
 }
 
-/* The time of the next look comes, in two steps: one of 5 s would end the term. */
-static void later(crew_t *crew) {
-    fixture_step_boottime(3000);
-    stage_run(&crew->stage, 50);
-    fixture_step_boottime(2000);
-}
+/* The time of the next look comes. */
+static void later(void) { fixture_step_boottime(5000); }
 
 /* What /readyz says. */
 static bool told_by_health(crew_t *crew, const char *text) {
@@ -86,23 +82,23 @@ Test(redis_leader_barred, a_right_that_is_mended_takes_effect_without_a_restart)
     cr_assert_eq(metric_get(&d.crew.metrics->unserved), 3);
     for (int i = 0; i < 3; i++) { /* looked at again and again, said once */
         long before = proxy_requests(d.f.proxy, "sidecar:preflight");
-        later(&d.crew);
+        later();
         cr_assert(stage_until(&d.crew.stage, proxy_requests(d.f.proxy, "sidecar:preflight") > before, 3000), "look %d", i);
     }
     cr_assert_eq(fixture_log_count(NOT_SERVED), 3);
     redis_ok(d.f.r, "ACL SETUSER default +zcount");
-    later(&d.crew);
+    later();
     cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN bull:video:wait") == 1, 10000), "%s", fixture_log());
     cr_assert_eq(metric_get(&d.crew.metrics->unserved), 1, "kmqueue still lacks its own");
     cr_assert_eq(metric_get(&d.crew.metrics->preflight_faults), 1);
     cr_assert_eq(fixture_log_count("nothing bars this queue any more"), 2);
     cr_assert_eq(metric_get(&d.crew.metrics->terms), 1, "no term ended for it");
     redis_ok(d.f.r, "ACL SETUSER default +scard");
-    later(&d.crew);
+    later();
     cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->preflight_faults) == 0, 10000));
     cr_assert(!told_by_health(&d.crew, "nobody serves some queues for us"));
     long looks = proxy_requests(d.f.proxy, "sidecar:preflight");
-    later(&d.crew);
+    later();
     fixture_step_boottime(1000);
     stage_run(&d.crew.stage, 100);
     cr_assert_eq(proxy_requests(d.f.proxy, "sidecar:preflight"), looks, "where nothing is barred nobody looks");
@@ -112,7 +108,7 @@ Test(redis_leader_barred, a_right_that_is_mended_takes_effect_without_a_restart)
 /* Of one dialect, too, those alone that need it. */
 Test(redis_leader_barred, a_queue_is_served_again_when_what_it_alone_needs_is_mended) {
     fixture_t f = fixture_start(&(fixture_options_t){
-        .config = "group = \"app\"; lock = { ttl = \"5s\"; }; queues = ( { name = \"a\"; dialect = \"private_queues\"; main = "
+        .config = "group = \"app\"; lock = { ttl = \"60s\"; }; queues = ( { name = \"a\"; dialect = \"private_queues\"; main = "
                   "\"one\"; private = \"one-*\"; }, { name = \"b\"; dialect = \"private_queues\"; main = \"two\"; registry = "
                   "\"two:workers\"; } );",
         .closed = true});
@@ -123,7 +119,7 @@ Test(redis_leader_barred, a_queue_is_served_again_when_what_it_alone_needs_is_me
     cr_assert(!lease_barred(crew.leases, 0) && lease_barred(crew.leases, 1));
     cr_assert_eq(metric_get(&crew.metrics->unserved), 1);
     redis_ok(f.r, "ACL SETUSER default +sscan -scan");
-    later(&crew);
+    later();
     cr_assert(stage_until(&crew.stage, !lease_barred(crew.leases, 1), 10000), "%s", fixture_log());
     cr_assert(!lease_barred(crew.leases, 0), "nobody has asked for it");
     crew_stop(&crew);
@@ -151,7 +147,7 @@ Test(redis_leader_barred, a_look_that_is_lost_changes_nothing) {
     cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
     for (int nth = 1; nth <= 40; nth += 13) {
         proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "sidecar:preflight", .nth = nth});
-        later(&d.crew);
+        later();
         cr_assert(stage_until(&d.crew.stage, proxy_fired(d.f.proxy) > 0, 5000), "request %d", nth);
         metrics_scraped(d.crew.metrics, mono_now()); /* what is to be counted now has to wait */
         proxy_pass(d.f.proxy);
@@ -162,7 +158,7 @@ Test(redis_leader_barred, a_look_that_is_lost_changes_nothing) {
     }
     cr_assert_eq(fixture_log_count(NOT_SERVED), 2);
     redis_ok(d.f.r, "ACL SETUSER default +zcount");
-    later(&d.crew);
+    later();
     cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN bull:video:wait") == 1, 10000), "%s", fixture_log());
     end(&d);
 }

@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 
 #define CONFIG                                                                                                                   \
-    "group = \"app\"; lock = { ttl = \"5s\"; }; queues = ( { name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; }, "       \
+    "group = \"app\"; lock = { ttl = \"60s\"; }; queues = ( { name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; }, "      \
     "{ name = \"sms\"; } );"
 #define CANNOT "preflight: this queue cannot be served"
 #define WELL   "nothing is wrong with the keys of this queue any more"
@@ -27,11 +27,11 @@ static void close_desk(desk_t *d) {
     fixture_stop(&d->f);
 }
 
-/* So much later, in steps that end no term. */
+/* So much later, in steps that leave no look out. */
 static void later(desk_t *d, int seconds) {
     for (; seconds > 0; seconds -= 3) {
         fixture_step_boottime(3000);
-        stage_run(&d->crew.stage, 30);
+        stage_settle(&d->crew.stage, d->f.r);
     }
 }
 
@@ -86,6 +86,7 @@ Test(redis_leader_findings, who_leads_no_more_looks_all_the_same) {
     open_desk(&d, "email:backup");
     await_faults(&d, 1);
     redis_ok(d.f.r, "SET sidecar:app:lock another PX 600000");
+    fixture_step_boottime(20000); /* the renewal */
     cr_assert(stage_until(&d.crew.stage, !metric_get(&d.crew.metrics->leading), 10000));
     redis_ok(d.f.r, "DEL email:backup");
     later(&d, 6);
@@ -137,7 +138,7 @@ Test(redis_leader_findings, who_must_not_lead_takes_no_lock_again) {
     open_desk(&d, NULL);
     take_away_xtrim(&d);
     redis_ok(d.f.r, "DEL sidecar:app:lock");
-    later(&d, 3);
+    later(&d, 21); /* the renewal */
     cr_assert(stage_until(&d.crew.stage, !metric_get(&d.crew.metrics->leading), 10000), "%s", fixture_log());
     later(&d, 12);
     cr_assert_eq(metric_get(&d.crew.metrics->terms), 1, "%s", fixture_log());

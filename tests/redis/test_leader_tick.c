@@ -1,39 +1,7 @@
 /* The leader role, its ticks called by hand: terms begin, go on and end as they should, whatever Redis answers. */
-#include "fixture.h"
-#include "queue/lock.h"
-#include "wait.h"
+#include "leader_desk.h"
 
-#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* A machine that stands still for longer than this ends a term as well. */
-enum { TTL = 800 };
-#define TTL_TEXT "800ms"
-#define CONFIG   "group = \"app\"; lock = { ttl = \"" TTL_TEXT "\"; }; queues = ( { name = \"email\"; } );"
-
-static fixture_t setup(bool proxy) {
-    return fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = proxy, .closed = true});
-}
-
-static bool leads(crew_t *crew) {
-    lease_t lease;
-    return lease_get(crew->leases, 0, &lease);
-}
-
-#define cr_leads(crew) cr_assert(stage_until(&(crew)->stage, leads(crew), 10 * TTL + 3000), "does not lead: %s", fixture_log())
-
-static long long connections(fixture_t *f, const char *name) {
-    char *list = redis_str(f->r, "CLIENT LIST"), *word = mem_printf(" name=%s ", name);
-    long long count = 0;
-    for (char *at = list; (at = strstr(at, word)); at++) count++;
-    free(word);
-    free(list);
-    return count;
-}
-
-static void expect_lock(fixture_t *f, const char *token) { redis_expect(f->r, token, "GET sidecar:app:lock"); }
 
 Test(redis_leader, leads_alone) {
     fixture_t f = setup(false);
@@ -62,14 +30,17 @@ Test(redis_leader, renews_at_a_third_of_the_ttl) {
     crew_t crew;
     crew_start(&crew, f.keys, CREW_LEADER);
     cr_leads(&crew);
-    long before = proxy_requests(f.proxy, NULL), steps = stage_run(&crew.stage, 4 * TTL);
-    long renewals = proxy_requests(f.proxy, NULL) - before;
+    for (long i = 1, before = proxy_requests(f.proxy, "EVALSHA"); i <= 12; i++) {
+        pass(&f, TTL / 4);
+        cr_assert_leq(stage_run(&crew.stage, 30), 10, "it spins");
+        cr_assert_eq(proxy_requests(f.proxy, "EVALSHA"), before + i - 1, "before its time");
+        pass(&f, TTL / 12);
+        cr_assert(stage_until(&crew.stage, fresh(&crew), 10000));
+        cr_assert_eq(proxy_requests(f.proxy, "EVALSHA"), before + i);
+        cr_assert_gt(redis_int(f.r, "PTTL sidecar:app:lock"), TTL * 3 / 4);
+    }
     cr_assert(leads(&crew));
     cr_assert_eq(metric_get(&crew.metrics->terms), 1);
-    cr_assert_gt(redis_int(f.r, "PTTL sidecar:app:lock"), 0);
-    cr_assert_geq(renewals, 4);
-    cr_assert_leq(renewals, 13 * wait_scaled_ms(1000) / 1000);
-    cr_assert_leq(steps, 4 * renewals + 10, "it spins");
     crew_stop(&crew);
     fixture_stop(&f);
 }
@@ -80,38 +51,44 @@ Test(redis_leader, a_standby_waits_and_takes_over_when_the_lock_runs_out) {
     crew_start(&one, f.keys, CREW_LEADER);
     crew_start(&two, f.keys, CREW_LEADER);
     cr_leads(&one);
-    stage_step(&two.stage, 1);
-    stage_step(&two.stage, 1);
+    cr_assert(stage_until(&two.stage, connections(&f, "queue-sidecar-vacant") == 1, 3000));
+    stage_settle(&two.stage, f.r);
     cr_assert_not(leads(&two));
-    cr_assert_eq(connections(&f, "queue-sidecar-vacant"), 1);
     cr_assert_eq(fixture_log_count("standing by"), 1);
-    int64_t start = wait_now_us();
     crew_stop(&one); /* as if killed */
     long before = proxy_requests(f.proxy, "EVALSHA");
+    live(&f, &two.stage, TTL - TTL / 4);
+    cr_assert_not(leads(&two));
+    live(&f, &two.stage, LOOK - (TTL - TTL / 4));
     cr_leads(&two);
-    cr_assert_lt(wait_now_us() - start, INT64_C(1000) * wait_scaled_ms(TTL + 1000));
     cr_assert_leq(proxy_requests(f.proxy, "EVALSHA") - before, 4, "a standby looks once per remaining TTL");
     crew_stop(&two);
     fixture_stop(&f);
 }
 
-Test(redis_leader, a_release_is_followed_at_once) {
-    fixture_t f = fixture_start(&(fixture_options_t){
-        .closed = true, .config = "group = \"app\"; lock = { ttl = \"1m\"; }; queues = ( { name = \"email\"; } );"});
+/* How long the seat is nobody's. */
+static int64_t released_us(fixture_t *f) {
     crew_t one, two;
-    crew_start(&one, f.keys, CREW_LEADER);
-    crew_start(&two, f.keys, CREW_LEADER);
+    crew_start(&one, f->keys, CREW_LEADER);
+    crew_start(&two, f->keys, CREW_LEADER);
     cr_leads(&one);
-    cr_assert(stage_until(&two.stage, connections(&f, "queue-sidecar-vacant") == 1, 3000));
-    stage_step(&two.stage, 1);
+    cr_assert(stage_until(&two.stage, connections(f, "queue-sidecar-vacant") == 1, 3000));
+    stage_settle(&two.stage, f->r);
     int64_t start = wait_now_us();
     leader_finish(one.leader);
     cr_assert_not(leads(&one));
     cr_leads(&two);
-    cr_assert_lt(wait_now_us() - start, INT64_C(1000) * wait_scaled_ms(200));
-    cr_assert_eq(connections(&f, "queue-sidecar-leader"), 1);
+    start = wait_now_us() - start;
+    cr_assert_eq(connections(f, "queue-sidecar-leader"), 1);
+    leader_finish(two.leader);
     crew_stop(&one);
     crew_stop(&two);
+    return start;
+}
+
+Test(redis_leader, a_release_is_followed_at_once) {
+    fixture_t f = setup(false);
+    cr_assert(wait_for(released_us(&f) < INT64_C(1000) * wait_scaled_ms(200), 10000));
     fixture_stop(&f);
 }
 
@@ -120,11 +97,14 @@ Test(redis_leader, loses_its_term_with_the_lock) {
     crew_t crew;
     crew_start(&crew, f.keys, CREW_LEADER);
     cr_leads(&crew);
-    redis_ok(f.r, "SET sidecar:app:lock another PX 400");
+    redis_ok(f.r, "SET sidecar:app:lock another PX %d", 2 * TTL);
+    pass(&f, TTL / 3);
     cr_assert(stage_until(&crew.stage, !leads(&crew), 3000));
     cr_assert_eq(metric_get(&crew.metrics->terms_lost), 1);
     cr_assert_eq(metric_get(&crew.metrics->leading), 0);
+    stage_settle(&crew.stage, f.r);
     expect_lock(&f, "another");
+    live(&f, &crew.stage, 2 * TTL + LOOK);
     cr_leads(&crew);
     cr_assert_eq(metric_get(&crew.metrics->terms), 2);
     redis_ok(f.r, "DEL sidecar:app:lock");
@@ -173,9 +153,9 @@ Test(redis_leader, a_lost_renewal_is_sent_again) {
     cr_leads(&crew);
     for (int i = 1; i <= 2; i++) {
         proxy_rule(f.proxy, (proxy_rule_t){.action = i == 1 ? PROXY_LOSE : PROXY_DROP, .match = "EVALSHA"});
+        pass(&f, TTL / 3);
         cr_assert(stage_until(&crew.stage, metric_get(&crew.metrics->reconnects) == i, 3000));
-        stage_run(&crew.stage, TTL / 2);
-        cr_assert(leads(&crew));
+        cr_assert(stage_until(&crew.stage, fresh(&crew), 10000));
         proxy_pass(f.proxy);
     }
     cr_assert_eq(metric_get(&crew.metrics->terms), 1);
@@ -184,7 +164,7 @@ Test(redis_leader, a_lost_renewal_is_sent_again) {
 }
 
 Test(redis_leader, heals_what_a_clock_step_left_behind) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG, .preload = "shim_clock", .closed = true});
+    fixture_t f = setup(false);
     crew_t one, two;
     crew_start(&one, f.keys, CREW_LEADER);
     crew_start(&two, f.keys, CREW_LEADER);
@@ -192,17 +172,18 @@ Test(redis_leader, heals_what_a_clock_step_left_behind) {
     crew_stop(&one);
     server_step_clock(f.server, -3600 * 1000);
     cr_assert_gt(redis_int(f.r, "PTTL sidecar:app:lock"), 3000 * 1000);
-    int64_t start = wait_now_us();
+    stage_settle(&two.stage, f.r);
+    live(&f, &two.stage, TTL - TTL / 4);
+    cr_assert(!leads(&two) && metric_get(&two.metrics->clock_steps_healed) == 0, "two looks a TTL apart");
+    live(&f, &two.stage, LOOK - (TTL - TTL / 4));
     cr_leads(&two);
-    int64_t took_ms = (wait_now_us() - start) / 1000;
-    cr_assert(took_ms >= TTL && took_ms < wait_scaled_ms(2 * TTL + 1000), "two looks a TTL apart: %lld ms", (long long)took_ms);
     cr_assert_eq(metric_get(&two.metrics->clock_steps_healed), 1);
     crew_stop(&two);
     fixture_stop(&f);
 }
 
 Test(redis_leader, a_living_leader_survives_a_clock_step) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG, .preload = "shim_clock", .closed = true});
+    fixture_t f = setup(false);
     crew_t one, two;
     crew_start(&one, f.keys, CREW_LEADER);
     crew_start(&two, f.keys, CREW_LEADER);
@@ -210,7 +191,7 @@ Test(redis_leader, a_living_leader_survives_a_clock_step) {
     stage_step(&two.stage, 1);
     server_step_clock(f.server, -3600 * 1000);
     stage_add(&one.stage, leader_tick, two.leader);
-    stage_run(&one.stage, 4 * TTL);
+    live(&f, &one.stage, 4 * TTL);
     cr_assert(leads(&one) && !leads(&two));
     cr_assert_eq(metric_get(&two.metrics->clock_steps_healed), 0);
     cr_assert_eq(metric_get(&one.metrics->terms), 1);
@@ -233,6 +214,7 @@ Test(redis_leader, says_which_queues_its_leader_does_not_serve) {
     cr_assert_eq(metric_get(&two.metrics->unserved), 1);
     cr_assert_eq(fixture_log_count("\"queues\":\"sms\""), 1);
     crew_stop(&one);
+    live(&f, &two.stage, LOOK);
     cr_leads(&two);
     cr_assert_eq(metric_get(&two.metrics->unserved), 0);
     crew_stop(&two);
@@ -252,14 +234,15 @@ Test(redis_leader, takes_a_queue_over_only_from_a_group_that_nobody_leads) {
     crew_start(&two, keys, CREW_LEADER);
     cr_leads(&one);
     cr_leads(&two);
+    cr_assert_eq(fixture_log_count("another group owns this queue"), 1);
     stage_add(&one.stage, leader_tick, two.leader);
-    stage_run(&one.stage, 3 * TTL);
+    live(&f, &one.stage, 3 * TTL);
     cr_assert_eq(metric_get(&two.metrics->unserved), 1);
     redis_expect(f.r, "app", "HGET sidecar:email:meta group");
     redis_expect(f.r, "", "HGET sidecar:other:queues email");
-    cr_assert_eq(fixture_log_count("another group owns this queue"), 1);
     crew_stop(&one);
-    cr_assert(stage_until(&two.stage, metric_get(&two.metrics->unserved) == 0, 10 * TTL));
+    live(&f, &two.stage, 3 * TTL);
+    cr_assert_eq(metric_get(&two.metrics->unserved), 0);
     redis_expect(f.r, "other", "HGET sidecar:email:meta group");
     crew_stop(&two);
     keyspace_free(keys);
@@ -285,14 +268,15 @@ ParameterizedTest(int *number, redis_leader, backs_off_from_what_passes_by_itsel
                (proxy_rule_t){.action = PROXY_REFUSE, .match = "sidecar:app:queues", .error = PASSING[*number], .times = -1});
     long steps = stage_run(&crew.stage, 400);
     long tries = proxy_fired(f.proxy);
-    cr_assert(tries >= 2 && tries <= 6 * wait_scaled_ms(1000) / 1000, "%ld requests refused with %s", tries, PASSING[*number]);
+    cr_assert_leq(tries, 6 * wait_scaled_ms(1000) / 1000, "%ld requests refused with %s", tries, PASSING[*number]);
     cr_assert_leq(steps, 60 * wait_scaled_ms(1000) / 1000, "it spins");
+    cr_assert(stage_until(&crew.stage, (tries = proxy_fired(f.proxy)) >= 2, 10000), "not again after %s", PASSING[*number]);
     proxy_pass(f.proxy);
     cr_leads(&crew);
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "EVALSHA", .error = PASSING[*number], .times = 2});
-    cr_assert(stage_until(&crew.stage, proxy_fired(f.proxy) == tries + 2, 3000));
-    stage_run(&crew.stage, TTL / 3);
-    cr_assert(leads(&crew), "the term goes on while its lease lives");
+    pass(&f, TTL / 3);
+    cr_assert(stage_until(&crew.stage, proxy_fired(f.proxy) == tries + 2, 10000));
+    cr_assert(stage_until(&crew.stage, fresh(&crew), 10000), "the term goes on while its lease lives");
     cr_assert_eq(metric_get(&crew.metrics->terms), 1);
     crew_stop(&crew);
     fixture_stop(&f);
@@ -341,14 +325,19 @@ Test(redis_leader, a_frozen_server_ends_the_term_in_time) {
     crew_start(&crew, f.keys, CREW_LEADER);
     cr_leads(&crew);
     server_freeze(f.server);
-    int64_t start = wait_now_us();
-    cr_assert(stage_until(&crew.stage, metric_get(&crew.metrics->leading) == 0, 3000));
+    fixture_step_boottime(TTL / 2);
+    stage_run(&crew.stage, 300);
+    cr_assert(leads(&crew) && metric_get(&crew.metrics->leading) == 1, "it may be heard again in time");
+    lease_t lease;
+    cr_assert(lease_get(crew.leases, 0, &lease));
+    fixture_step_boottime(mono_diff(lease.deadline, mono_now()) / NS_PER_MS + 1);
     cr_assert_not(leads(&crew));
-    cr_assert_lt(wait_now_us() - start, INT64_C(1000) * wait_scaled_ms(TTL + 150));
+    stage_step(&crew.stage, 1);
+    cr_assert_eq(metric_get(&crew.metrics->leading), 0);
     atomic_store(&crew.stage.role.stop, true);
-    start = wait_now_us();
+    int64_t start = wait_now_us();
     leader_finish(crew.leader);
-    cr_assert_lt(wait_now_us() - start, INT64_C(1500) * wait_scaled_ms(1000), "the stop is not waited for");
+    cr_assert_lt(wait_now_us() - start, INT64_C(10000) * wait_scaled_ms(1000), "the stop is not waited for");
     server_thaw(f.server);
     crew_stop(&crew);
     fixture_stop(&f);
@@ -360,13 +349,15 @@ Test(redis_leader, nobody_spins_while_redis_is_away) {
     crew_start(&leader, f.keys, CREW_LEADER);
     crew_start(&standby, f.keys, CREW_LEADER);
     cr_leads(&leader);
-    for (int i = 0; i < 3; i++) stage_step(&standby.stage, 1);
-    cr_assert_eq(connections(&f, "queue-sidecar-vacant"), 1);
+    cr_assert(stage_until(&standby.stage, connections(&f, "queue-sidecar-vacant") == 1, 3000));
     server_kill(f.server);
     long most = 60 * wait_scaled_ms(1000) / 1000;
-    cr_assert_leq(stage_run(&leader.stage, 2 * TTL), most, "the leader spins");
+    fixture_step_boottime(TTL / 2);
+    cr_assert_leq(stage_run(&leader.stage, 1000), most, "the leader spins");
+    fixture_step_boottime(TTL / 2);
+    cr_assert_leq(stage_run(&leader.stage, 600), most, "who leads no more spins");
     cr_assert_not(leads(&leader));
-    cr_assert_leq(stage_run(&standby.stage, 2 * TTL), most, "the standby spins");
+    cr_assert_leq(stage_run(&standby.stage, 1600), most, "the standby spins");
     server_restart(f.server, SERVER_LOSE_DATA);
     cr_leads(&standby);
     crew_stop(&leader);
@@ -378,10 +369,11 @@ Test(redis_leader, news_that_cannot_be_taken_yet_wake_nobody) {
     fixture_t f = setup(true);
     crew_t crew;
     crew_start(&crew, f.keys, CREW_LEADER);
-    redis_ok(f.r, "SET sidecar:app:lock somebody PX 400");
+    redis_ok(f.r, "SET sidecar:app:lock somebody PX %d", TTL);
     cr_assert(stage_until(&crew.stage, connections(&f, "queue-sidecar-vacant") == 1, 3000));
     proxy_rule(f.proxy,
                (proxy_rule_t){.action = PROXY_REFUSE, .match = "sidecar:app:queues", .error = "-LOADING x", .times = -1});
+    pass(&f, LOOK);
     cr_assert(stage_until(&crew.stage, proxy_fired(f.proxy) >= 3, 3000)); /* now the wait is long */
     for (int i = 0; i < 3; i++) redis_ok(f.r, "PUBLISH sidecar:app:vacant app");
     cr_assert_leq(stage_run(&crew.stage, 300), 50 * wait_scaled_ms(1), "it spins");
@@ -414,7 +406,7 @@ Test(redis_leader, a_seat_for_each_queue) {
     crew_t one, two;
     crew_start(&one, f.keys, CREW_LEADER);
     crew_start(&two, f.keys, CREW_LEADER);
-    redis_ok(f.r, "SET sidecar:b:lock somebody PX 10000");
+    redis_ok(f.r, "SET sidecar:b:lock somebody PX 600000");
     cr_assert(stage_until(&one.stage, metric_get(&one.metrics->leading) == 2, 3000));
     redis_ok(f.r, "DEL sidecar:b:lock");
     redis_ok(f.r, "PUBLISH sidecar:app:vacant b");
@@ -441,8 +433,9 @@ Test(redis_leader, odd_locks_are_waited_for_without_haste) {
         crew_t crew;
         crew_start(&crew, f.keys, CREW_LEADER);
         redis_ok(f.r, "SET sidecar:app:lock %s", locks[i]);
-        long before = proxy_requests(f.proxy, "sidecar:app:queues sidecar:app:standbys"),
-             steps = stage_run(&crew.stage, TTL + 100);
+        long before = proxy_requests(f.proxy, "sidecar:app:queues sidecar:app:standbys"), steps = stage_run(&crew.stage, 100);
+        live(&f, &crew.stage, TTL);
+        steps += stage_run(&crew.stage, 100);
         cr_assert_not(leads(&crew), "takes the lock \"%s\"", locks[i]);
         expect_lock(&f, locks[i]);
         cr_assert_leq(proxy_requests(f.proxy, "sidecar:app:queues sidecar:app:standbys") - before,
@@ -463,9 +456,11 @@ Test(redis_leader, a_lock_that_no_sidecar_wrote_is_named) {
     cr_assert_gt(fixture_log_count("sidecar:app:lock"), 0);
     cr_assert_not(leads(&crew));
     redis_ok(f.r, "DEL sidecar:app:lock");
+    pass(&f, LOOK);
     cr_leads(&crew);
     redis_ok(f.r, "DEL sidecar:app:lock"); /* and another type, while it leads */
     redis_ok(f.r, "LPUSH sidecar:app:lock x");
+    pass(&f, TTL / 3);
     cr_assert(stage_until(&crew.stage, fixture_log_count("redis refuses the lock") > 0, 3000));
     char *log = fixture_log();
     cr_assert_not_null(strstr(strstr(log, "redis refuses the lock"), "\"key\":\"sidecar:app:lock\""), "%s", log);

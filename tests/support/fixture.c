@@ -6,6 +6,7 @@
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@
 void __sanitizer_set_report_fd(void *fd);
 #endif
 
-enum { LEAD_MS = 24 * 3600 * 1000 };
+enum { LEAD_MS = 24 * 3600 * 1000, NEAR_MS = 15, RESTS = 3, MOST_STEPS = 400 };
 
 static const char DEFAULT_CONFIG[] = "group = \"app\"; queues = ( { name = \"email\"; } );";
 
@@ -143,19 +144,25 @@ void stage_add(stage_t *stage, role_tick_fn *tick, void *player) {
     stage->players[stage->count++] = player;
 }
 
-void stage_step(stage_t *stage, int64_t most_ms) {
+/* Calls each tick once. What they wait for. */
+static role_wait_t tick_all(stage_t *stage) {
     role_wait_t all = {.until = mono_never()};
-    mono_t start = mono_now();
     for (int i = 0; i < stage->count; i++) {
         role_wait_t wait = {.until = mono_never()};
         stage->ticks[i](stage->players[i], &wait);
         all.until = mono_min(all.until, wait.until);
         for (int fd = 0; fd < wait.fd_count; fd++) {
-            if (all.fd_count == ROLE_FDS) most_ms = 1; /* no room to wait for it */
+            if (all.fd_count == ROLE_FDS) all.until = mono_min(all.until, mono_add(mono_now(), NS_PER_MS)); /* no room for it */
             role_wait_fd(&all, wait.fds[fd]);
         }
     }
     stage->steps++;
+    return all;
+}
+
+void stage_step(stage_t *stage, int64_t most_ms) {
+    mono_t start = mono_now();
+    role_wait_t all = tick_all(stage);
     all.until = mono_min(all.until, mono_add(start, most_ms * NS_PER_MS));
     role_wait(&stage->role, &all);
 }
@@ -165,8 +172,28 @@ int64_t stage_deadline_us(int timeout_ms) { return wait_now_us() + (int64_t)wait
 long stage_run(stage_t *stage, int ms) {
     int64_t end_us = stage_deadline_us(ms);
     long before = stage->steps;
-    for (int64_t left; (left = end_us - wait_now_us()) > 0;) stage_step(stage, left / 1000 + 1);
+    int64_t left = end_us - wait_now_us();
+    do stage_step(stage, left > 0 ? left / 1000 + 1 : 0);
+    while ((left = end_us - wait_now_us()) > 0);
     return stage->steps - before;
+}
+
+/* Nothing of these can be read, and the time that they wait for is not near. */
+static bool at_rest(const role_wait_t *wait, int wake_fd) {
+    struct pollfd fds[ROLE_FDS + 1] = {{.fd = wake_fd, .events = POLLIN}};
+    for (int i = 0; i < wait->fd_count; i++) fds[i + 1] = (struct pollfd){.fd = wait->fds[i], .events = POLLIN};
+    return !mono_reached(wait->until, mono_add(mono_now(), NEAR_MS * NS_PER_MS)) &&
+           poll(fds, (nfds_t)wait->fd_count + 1, NEAR_MS) == 0;
+}
+
+void stage_settle(stage_t *stage, redis_t *r) {
+    for (int rests = 0, steps = 0; rests < RESTS && steps < MOST_STEPS; steps++) {
+        role_wait_t all = tick_all(stage);
+        redis_expect(r, "PONG", "PING"); /* what was asked before it is answered now */
+        rests = at_rest(&all, stage->role.wake_fd) ? rests + 1 : 0;
+        all.until = mono_min(all.until, mono_add(mono_now(), NEAR_MS * NS_PER_MS));
+        if (!rests) role_wait(&stage->role, &all);
+    }
 }
 
 void crew_start(crew_t *crew, const keyspace_t *keys, int roles) {

@@ -64,7 +64,7 @@ int fixture_log_count(const char *text);
 void fixture_step_boottime(int64_t ms);
 
 /* Roles called by turns in the thread of the test, with the waits that their shells would make. */
-enum { STAGE_PLAYERS = 4 };
+enum { STAGE_PLAYERS = 4, STAGE_LEAST = 20 };
 typedef struct {
     role_t role; /* only its wake_fd and stop are used */
     role_tick_fn *ticks[STAGE_PLAYERS];
@@ -77,14 +77,20 @@ void stage_close(stage_t *stage);
 void stage_add(stage_t *stage, role_tick_fn *tick, void *player);
 /* Calls each tick once, then waits as long as they asked for, but at most this long. */
 void stage_step(stage_t *stage, int64_t most_ms);
-/* Steps for that long (scaled), with the waits that the roles ask for. Returns the number of steps. */
+/* Steps for that long (scaled), but at least once, with the waits that the roles ask for. Returns the number of steps. */
 long stage_run(stage_t *stage, int ms);
-/* Steps until `cond` is true, at the longest for timeout_ms (scaled); tells whether it became true. */
+/* Steps until the roles have done what they want to do now: nothing is to be read, and no time of theirs comes soon, however
+ * slow this machine is. `r` is the server's own connection. */
+void stage_settle(stage_t *stage, redis_t *r);
+/* Steps until `cond` is true, at the longest for timeout_ms (scaled); tells whether it became true. A machine that stood still
+ * has not waited: there are some steps in any case. */
 #define stage_until(stage, cond, timeout_ms)                                                                                     \
     __extension__({                                                                                                              \
         int64_t stage_end_ = stage_deadline_us(timeout_ms);                                                                      \
+        long stage_least_ = (stage)->steps + STAGE_LEAST;                                                                        \
         bool stage_met_;                                                                                                         \
-        while (!(stage_met_ = (cond) ? true : false) && stage_deadline_us(0) < stage_end_) stage_step(stage, 5);                 \
+        while (!(stage_met_ = (cond) ? true : false) && ((stage)->steps < stage_least_ || stage_deadline_us(0) < stage_end_))    \
+            stage_step(stage, 5);                                                                                                \
         stage_met_;                                                                                                              \
     })
 int64_t stage_deadline_us(int timeout_ms);
