@@ -76,7 +76,7 @@ __attribute__((unused)) static void expect_acknowledged(desk_t *d, const char *q
     free(key);
 }
 
-__attribute__((unused)) static void settle(desk_t *d) { stage_run(&d->crew.stage, 60); }
+__attribute__((unused)) static void settle(desk_t *d) { stage_settle(&d->crew.stage, d->f.r); }
 __attribute__((unused)) static long long gaps(desk_t *d) {
     return audit_log_int(d->path, "SELECT count(*) FROM events WHERE kind = 'gap'");
 }

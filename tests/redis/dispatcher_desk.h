@@ -47,7 +47,7 @@ static inline void expect_ready(desk_t *d, long long jobs) {
 }
 
 /* Works until everything that it wants now is done. */
-static inline void settle(desk_t *d) { stage_run(&d->crew.stage, 60); }
+static inline void settle(desk_t *d) { stage_settle(&d->crew.stage, d->f.r); }
 
 static inline void add_due(desk_t *d, int jobs) {
     for (int i = 0; i < jobs; i++) redis_ok(d->f.r, "ZADD email:delayed %d job%04d", i, i);

@@ -39,8 +39,8 @@ static void expect_deaf(const char *refused, bool from_the_start) {
     desk_t d;
     open_desk(&d, (fixture_options_t){.config = POLLING, .proxy = true});
     if (!from_the_start) {
+        cr_assert(stage_until(&d.crew.stage, scene_connections(d.f.r, "") == 2, 3000));
         settle(&d);
-        cr_assert_eq(scene_connections(d.f.r, ""), 2);
     }
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = refused, .error = "-NOPERM x", .times = -1});
     redis_ok(d.f.r, "ZADD email:delayed 1 first");
@@ -57,7 +57,7 @@ static void expect_deaf(const char *refused, bool from_the_start) {
     proxy_pass(d.f.proxy);
     fixture_step_boottime(NO_WAKE_RETRY_MS);
     cr_assert(stage_until(&d.crew.stage, scene_connections(d.f.r, "") == 2, 3000));
-    settle(&d);
+    cr_assert(stage_until(&d.crew.stage, !metric_get(&d.crew.metrics->deaf), 3000));
     expect_told(&d, false);
     close_desk(&d);
 }
@@ -79,6 +79,7 @@ Test(redis_dispatcher, an_ear_that_died_before_it_was_used_is_replaced_soon) {
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = error});
     cr_assert(stage_until(&d.crew.stage, proxy_requests(d.f.proxy, "CLIENT TRACKING") == 2, 5000), "not tried again: %s",
               fixture_log());
+    cr_assert(stage_until(&d.crew.stage, scene_connections(d.f.r, "") == 2, 3000));
     settle(&d);
     redis_ok(d.f.r, "ZADD email:delayed 1 job");
     expect_ready(&d, 1);

@@ -1,6 +1,7 @@
 /* The dispatcher role in trouble, its ticks called by hand: whatever Redis answers, every due job reaches ready exactly once, and
  * nobody spins. */
 #include "dispatcher_desk.h"
+#include "scene.h"
 
 #include <criterion/parameterized.h>
 
@@ -96,9 +97,9 @@ ParameterizedTest(int *number, redis_dispatcher, backs_off_from_what_passes_by_i
     add_due(&d, 30);
     redis_ok(d.f.r, "ZADD sms:delayed 1 x");
     long steps = stage_run(&d.crew.stage, 400);
-    cr_assert_geq(proxy_fired(d.f.proxy), 2);
     cr_assert_leq(proxy_fired(d.f.proxy), 30 * wait_scaled_ms(1000) / 1000, "requests refused with %s", PASSING[*number]);
     cr_assert_leq(steps, most_steps(400));
+    cr_assert(stage_until(&d.crew.stage, proxy_fired(d.f.proxy) >= 2, 10000));
     expect_each_once(&d, 30);
     cr_assert_eq(ready(&d), 0);
     proxy_pass(d.f.proxy);
@@ -170,6 +171,7 @@ Test(redis_dispatcher, hears_again_after_either_connection_is_killed) {
         kill_named(d.f.r, names[i % 2]);
         if (i > 2) redis_ok(d.f.r, "ZADD email:delayed 1 lost%d", i); /* before anybody has noticed */
         cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->reconnects) >= i, 3000));
+        cr_assert(stage_until(&d.crew.stage, scene_connections(d.f.r, "") == 2, 3000));
         settle(&d);
         redis_ok(d.f.r, "ZADD email:delayed 1 heard%d", i);
         expect_ready(&d, i + (i > 2 ? i - 2 : 0));
@@ -249,14 +251,14 @@ Test(redis_dispatcher, works_at_maxmemory) {
 
 Test(redis_dispatcher, a_stop_is_not_kept_waiting_by_a_frozen_server) {
     desk_t d;
-    open_desk(&d, (fixture_options_t){.redis = "timeout = \"10s\";"});
+    open_desk(&d, (fixture_options_t){.redis = "timeout = \"60s\";"});
     settle(&d);
     add_due(&d, 5);
     server_freeze(d.f.server);
     atomic_store(&d.crew.stage.role.stop, true);
     int64_t start = wait_now_us();
     stage_step(&d.crew.stage, 1);
-    cr_assert_lt(wait_now_us() - start, INT64_C(1500) * wait_scaled_ms(1000));
+    cr_assert_lt(wait_now_us() - start, INT64_C(20000) * wait_scaled_ms(1000));
     server_thaw(d.f.server);
     close_desk(&d);
 }

@@ -155,11 +155,13 @@ Test(redis_wake, a_server_that_forgets_tells_so) {
 }
 
 Test(redis_wake, an_expired_or_renamed_key_is_a_change) {
-    pair_t pair = setup((fixture_options_t){0});
+    pair_t pair = setup((fixture_options_t){.preload = "shim_clock"});
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
     redis_ok(pair.f.r, "ZADD sms:delayed 1 a");
-    redis_ok(pair.f.r, "PEXPIRE email:delayed 30");
+    redis_ok(pair.f.r, "EXPIRE email:delayed 3600");
     arm(&pair, 3);
+    cr_assert_eq(told(&pair), 0);
+    server_step_clock(pair.f.server, 3600 * 1000);
     cr_assert(wait_for(take(&pair) == OUTCOME_OK && pair.told == 1, 5000));
     redis_ok(pair.f.r, "RENAME sms:delayed push:delayed");
     cr_assert_eq(told(&pair), 2);
