@@ -54,6 +54,15 @@ static inline void passes(desk_t *d, int more) {
     until(d, metric_get(&of(d)->passes) >= wanted);
 }
 
+/* Until nothing is asked for any more: over some of its intervals, as one of them may pass while this machine stands still. */
+static inline void quiet(desk_t *d) {
+    for (int tries = 0, still = 0; tries < 100 && still < 3; tries++) {
+        long before = proxy_requests(d->f.proxy, NULL);
+        stage_run(&d->crew.stage, 100);
+        still = proxy_requests(d->f.proxy, NULL) == before ? still + 1 : 0;
+    }
+}
+
 /* The reason of the last record of that kind; owned; NULL: there is none. */
 static inline char *reason_of(desk_t *d, const char *kind) {
     return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s",

@@ -131,16 +131,18 @@ static bool names(const said_t *said, const char *command) {
     return said->faults > 0 && (strstr(buffer_text(&said->text), word) || strstr(buffer_text(&said->text), "script "));
 }
 
-/* Lets a leader, a dispatcher and a standby work under the present rights until the command is refused, or long enough. */
+static bool claimed(redis_t *r) { return redis_int(r, "HSTRLEN sidecar:app:queues email"); }
+
+/* Lets a leader, a dispatcher and a standby work under the present rights until the command is refused, or all is done. */
 static void let_work(fixture_t *f, const char *command) {
     crew_t crew, standby;
     crew_start(&crew, f->keys, CREW_LEADER | CREW_DISPATCHER);
     crew_start(&standby, f->keys, CREW_LEADER);
-    stage_until(&crew.stage, metric_get(&crew.metrics->leading), 300);
+    stage_until(&crew.stage, metric_get(&crew.metrics->leading) || refused(f->r, command), 10000);
     for (int i = 0; i < 3; i++) stage_step(&standby.stage, 1);
-    stage_until(&crew.stage, refused(f->r, command), 500); /* in this time the queue is claimed from its former owner */
-    fixture_step_boottime(5001);                           /* and after this the dispatcher looks at it again */
-    stage_until(&crew.stage, refused(f->r, command), 1000);
+    stage_until(&crew.stage, claimed(f->r) || refused(f->r, command), 10000);
+    fixture_step_boottime(5001); /* the dispatcher looks again at the queue, which was its former owner's */
+    stage_until(&crew.stage, refused(f->r, command), 10000);
     leader_finish(crew.leader);
     crew_stop(&standby);
     crew_stop(&crew);

@@ -475,7 +475,7 @@ Test(redis_auditor, streams_in_slots_of_their_own_are_read_in_turns) {
 Test(redis_auditor, acknowledgements_are_renewed_every_hour) {
     enum { STEP_S = 30, STEPS = 3600 / STEP_S };
     desk_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
+    open_desk(&d, (fixture_options_t){.redis = "timeout = \"60s\";"}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
     audit_log_feed(d.f.r, "email", 0, 1, "1");
     expect_acknowledged(&d, "email", "1-0 ");
     redis_ok(d.f.r, "DEL sidecar:email:auditors");

@@ -450,12 +450,12 @@ static long long holds_ms(redis_t *r) { return redis_int(r, "PTTL " BULL "stalle
 /* The workers' own check waits until what is marked is a whole interval old, also when we leave or die. */
 Test(redis_bull_settle, the_hold_outlives_the_interval) {
     fixture_t f = setup();
-    bull_expect(mark_with(f.r, "T", "60000", "10", false), "marked", NULL, NULL);
-    cr_assert_gt(holds_ms(f.r), 59000);
-    bull_expect(mark_with(f.r, "T", "60000", "90000", false), "held", NULL, NULL);
-    cr_assert_gt(holds_ms(f.r), 89000);
-    bull_expect(mark_with(f.r, "T", "60000", "", false), "left", NULL, NULL);
-    cr_assert(holds_ms(f.r) <= 60000 && holds_ms(f.r) > 50000);
+    bull_expect(mark_with(f.r, "T", "600000", "10", false), "marked", NULL, NULL);
+    cr_assert_gt(holds_ms(f.r), 580000);
+    bull_expect(mark_with(f.r, "T", "600000", "900000", false), "held", NULL, NULL);
+    cr_assert_gt(holds_ms(f.r), 880000);
+    bull_expect(mark_with(f.r, "T", "600000", "", false), "left", NULL, NULL);
+    cr_assert(holds_ms(f.r) <= 600000 && holds_ms(f.r) > 580000);
     redis_ok(f.r, "HSET " META " marked 1"); /* overdue: they may begin at once */
     bull_expect(mark_with(f.r, "T", "60000", "", false), "left", NULL, NULL);
     cr_assert(wait_for(redis_int(f.r, "EXISTS " BULL "stalled-check") == 0, 3000));

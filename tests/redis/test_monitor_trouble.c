@@ -301,8 +301,7 @@ Test(redis_monitor_trouble, without_wake_ups_it_polls) {
     desk_t d;
     open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 1;")});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
-    stage_run(&d.crew.stage, 200);
-    cr_assert_gt(proxy_fired(d.f.proxy), 0, "nobody asked for wake-ups");
+    until(&d, proxy_fired(d.f.proxy) > 0); /* somebody asks for wake-ups */
     work_on(&d, "a");
     until(&d, waiting(&d, "a"));
     cr_assert_gt(fixture_log_count("redis refuses wake-ups"), 0);
@@ -312,7 +311,8 @@ Test(redis_monitor_trouble, without_wake_ups_it_polls) {
 Test(redis_monitor_trouble, the_wake_up_connection_may_die) {
     desk_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("")});
-    stage_run(&d.crew.stage, 100);
+    until(&d, redis_int(d.f.r, "EVAL %s 0", "return #redis.call('PUBSUB', 'CHANNELS', '*')"));
+    stage_settle(&d.crew.stage, d.f.r);
     redis_ok(d.f.r, "CLIENT KILL TYPE pubsub");
     work_on(&d, "a");
     until(&d, stamp_of(d.f.r, slice_text("a")).seen);

@@ -350,7 +350,7 @@ Test(redis_preflight, a_cluster_without_slots_is_not_ready) {
 Test(redis_preflight, the_keys_of_many_queues_are_asked_for_before_the_first_answer_is_read) {
     fixture_t f =
         fixture_start(&(fixture_options_t){.proxy = true,
-                                           .redis = "timeout = \"200ms\";",
+                                           .redis = "timeout = \"3s\";", /* all requests before the held one take less */
                                            .config = "group = \"app\"; queues = ({ name = \"a\"; }, { name = \"b\"; });"});
     said_t said = {0};
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "TYPE sidecar:app:lock"});

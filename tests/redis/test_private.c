@@ -25,12 +25,14 @@ Test(redis_private, an_orphan_goes_back_to_where_workers_take_from) {
 
 Test(redis_private, a_worker_that_goes_on_is_left_alone) {
     desk_t d;
-    open_fights(&d, FIGHTS("retry_times = 1; "));
+    open_desk(&d, (fixture_options_t){.config = FIGHTS_IN("1h", "retry_times = 1; "), .preload = "shim_clock"});
     char job[32];
-    for (int i = 0; i < 40; i++) { /* each takes less than the timeout, all of them more */
+    for (int i = 0; i < 10; i++) { /* each takes less than the timeout, all of them more */
         snprintf(job, sizeof job, "job%d", i);
         take(&d, "w1", job);
-        stage_run(&d.crew.stage, 10);
+        passes(&d, 2);
+        server_step_clock(d.f.server, 40 * 60 * 1000);
+        passes(&d, 2);
         redis_ok(d.f.r, "LREM queue-w1 1 %s", job);
     }
     cr_assert_eq(records(&d), 0);
@@ -74,7 +76,7 @@ Test(redis_private, a_heartbeat_that_is_late_saves_the_job) {
     take(&d, "w1", "job");
     for (int i = 0; i < 6; i++) {
         crew_lead(&d.crew, d.f.r); /* a new term begins with a pass */
-        stage_run(&d.crew.stage, 20);
+        passes(&d, 1);
     }
     cr_assert_eq(there(&d, "queue-w1", "job"), 1);
     close_desk(&d);
@@ -82,7 +84,7 @@ Test(redis_private, a_heartbeat_that_is_late_saves_the_job) {
 
 Test(redis_private, another_leader_goes_on_where_the_last_one_was) {
     desk_t d;
-    open_fights(&d, FIGHTS_IN("1s", "retry_times = 9;"));
+    open_desk(&d, (fixture_options_t){.config = FIGHTS_IN("1h", "retry_times = 9;"), .preload = "shim_clock"});
     take(&d, "w1", "job");
     passes(&d, 2);
     stamp_t stamp = stamp_of(d.f.r, slice_text("job"));
@@ -90,6 +92,7 @@ Test(redis_private, another_leader_goes_on_where_the_last_one_was) {
     crew_lead(&d.crew, d.f.r);
     passes(&d, 2);
     cr_assert(same_stamp(stamp_of(d.f.r, slice_text("job")), stamp), "a new term is no new execution");
+    server_step_clock(d.f.server, 3600 * 1000);
     until(&d, there(&d, "fights", "job"));
     close_desk(&d);
 }
@@ -222,7 +225,7 @@ Test(redis_private, a_job_that_is_refused_stops_nobody, .timeout = 60) {
 
 Test(redis_private, ten_thousand_lists) {
     desk_t d;
-    open_fights(&d, FIGHTS_IN("2s", ""));
+    open_fights(&d, FIGHTS_IN("1h", ""));
     redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 10000 do redis.call('RPUSH', 'queue-w' .. i, 'job' .. i) end");
     until(&d, metric_get(&of(&d)->in_progress) == 10000);
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 10000);
