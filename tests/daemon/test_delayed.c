@@ -10,7 +10,7 @@
 /* Kept and warned of, ended after the grace, and put back when the class is configured. */
 Test(daemon_delayed, unknown_class) {
     scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = DELAYED("\"a.B\"", "protected_timeout = \"1s\";")});
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = DELAYED("\"a.B\"", "protected_timeout = \"5s\";")});
     redis_ok(s.r, "HSET de_events " OTHER "###1 %s", ENVELOPE);
     redis_ok(s.r, "ZADD de_delayed_events 1 " OTHER "###1");
     await(&s, scene_says(d, "cannot send events of a class", OTHER), 10000);

@@ -11,15 +11,15 @@
 /* How many ms it takes until the other group serves a queue, from the signal to the first job. */
 static int64_t other_group_takes_over(int signal) {
     scene_t s = scene_begin(NULL);
-    daemon_t *one = scene_sidecar_up(&s, (sidecar_t){.group = "g1", .queues = QUEUE("q")});
-    daemon_t *two = scene_sidecar_up(&s, (sidecar_t){.group = "g2", .queues = QUEUE("p") ", " QUEUE("q")});
-    cr_assert(daemon_wait_log(two, "another group owns this queue", 600 + 400));
+    daemon_t *one = scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .group = "g1", .queues = QUEUE("q")});
+    daemon_t *two = scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .group = "g2", .queues = QUEUE("p") ", " QUEUE("q")});
+    cr_assert(daemon_wait_log(two, "another group owns this queue", 10000));
     cr_assert(scene_says(two, "another group owns this queue", "\"group\":\"g1\""));
     cr_assert_eq(daemon_log_count(one, "another group"), 0);
     scene_works(&s, "q");
     scene_works(&s, "p");
     redis_expect(s.r, "g1", "HGET sidecar:q:meta group");
-    cr_assert(scene_stays(redis_int(s.r, "HSTRLEN sidecar:g2:queues q") == 0, 1000)); /* while g1 lives */
+    cr_assert(scene_stays(redis_int(s.r, "HSTRLEN sidecar:g2:queues q") == 0, 4000)); /* while g1 lives */
     int64_t sent = wait_now_us();
     if (signal == SIGKILL)
         daemon_kill(one);
@@ -35,8 +35,9 @@ static int64_t other_group_takes_over(int signal) {
     return ms;
 }
 
-/* Both TTLs: that of the lock, and that between two tries. A queue at fault is looked at every five seconds. */
-enum { TAKEN_OVER_MS = 5000 + 2 * 600 + 1000 };
+/* Both TTLs: that of the lock, and that between two tries. A queue at fault is looked at every five seconds. The rest is for a
+ * machine that stands still. */
+enum { TAKEN_OVER_MS = 5000 + 2 * 3000 + 3000 };
 
 Test(daemon_queues, of_a_group_that_has_gone_are_taken_over) {
     cr_assert_leq(other_group_takes_over(SIGTERM), wait_scaled_ms(TAKEN_OVER_MS));
@@ -47,17 +48,14 @@ Test(daemon_queues, of_a_group_that_has_died_are_taken_over) {
 
 Test(daemon_queues, that_the_leader_does_not_serve_are_told) {
     scene_t s = scene_begin(NULL);
-    scene_sidecar_up(&s, (sidecar_t){.ttl = "1500ms", .queues = QUEUE("q")});
-    int64_t began = wait_now_us();
-    daemon_t *d = scene_sidecar(&s, (sidecar_t){.ttl = "1500ms", .queues = QUEUE("q") ", " QUEUE("extra") ", " QUEUE("more")});
+    scene_sidecar_up(&s, (sidecar_t){.ttl = "4s", .queues = QUEUE("q")});
+    daemon_t *d = scene_sidecar(&s, (sidecar_t){.ttl = "4s", .queues = QUEUE("q") ", " QUEUE("extra") ", " QUEUE("more")});
     cr_assert(daemon_wait_log(d, "the leader does not serve queues of ours", 5000));
-    int64_t ms = (wait_now_us() - began) / 1000;
-    cr_assert_leq(ms, wait_scaled_ms(1500), "it took %lld ms", (long long)ms);
     cr_assert(scene_says(d, "the leader does not serve", "\"extra, more\""));
     daemon_signal(d, SIGUSR1);
     cr_assert(daemon_wait_log(d, "\"unserved\":2", 5000));
     /* It says so again only now and then, however often it looks. */
-    cr_assert(scene_stays(daemon_log_count(d, "the leader does not serve") == 1, 3000));
+    cr_assert(scene_stays(daemon_log_count(d, "the leader does not serve") == 1, 8500));
     scene_end(&s);
 }
 
@@ -80,8 +78,8 @@ static void all_are_served(scene_t *s) {
 
 Test(daemon_queues, may_have_a_lock_each) {
     scene_t s = scene_begin(NULL);
-    daemon_t *one = scene_sidecar_up(&s, (sidecar_t){.scope = "queue", .queues = QUEUE("a") ", " QUEUE("b")});
-    daemon_t *two = scene_sidecar_up(&s, (sidecar_t){.scope = "queue", .queues = ALL});
+    daemon_t *one = scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scope = "queue", .queues = QUEUE("a") ", " QUEUE("b")});
+    daemon_t *two = scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scope = "queue", .queues = ALL});
     cr_assert(wait_for(led_by(&s, one) == 2 && led_by(&s, two) == 2, 5000)); /* spread */
     all_are_served(&s);
     for (int i = 0; i < QUEUES; i++) cr_assert_eq(redis_int(s.r, "EXISTS sidecar:%s:lock", names[i]), 1);
@@ -90,9 +88,9 @@ Test(daemon_queues, may_have_a_lock_each) {
     daemon_kill(one);
     cr_assert(wait_for(led_by(&s, two) == QUEUES, 10000));
     int64_t ms = (wait_now_us() - killed) / 1000;
-    cr_assert_leq(ms, wait_scaled_ms(600 + 1000), "it took %lld ms", (long long)ms);
+    cr_assert_leq(ms, wait_scaled_ms(3000 + 2500), "it took %lld ms", (long long)ms); /* less than two TTLs */
     all_are_served(&s);
-    daemon_t *three = scene_sidecar_up(&s, (sidecar_t){.scope = "queue", .queues = ALL});
+    daemon_t *three = scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scope = "queue", .queues = ALL});
     daemon_signal(two, SIGTERM);
     cr_assert(wait_for(led_by(&s, three) == QUEUES, 10000));
     cr_assert_eq(daemon_wait_exit(two, 5000).code, 0);

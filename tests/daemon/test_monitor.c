@@ -173,11 +173,11 @@ static bool all_ended(storm_t *storm) {
 
 /* One move of the workers; true when all is over. */
 static bool step(storm_t *storm, int64_t ends_us) {
-    bool idle = true;
+    bool idle = true, over = wait_now_us() >= ends_us && storm->blows > 5;
     for (int i = 0; i < 5; i++) idle &= !work(storm);
-    if (wait_now_us() < ends_us && pick(storm, 12) == 0) disturb(storm);
-    if (wait_now_us() >= ends_us) calm(storm);
-    return idle && wait_now_us() >= ends_us && all_ended(storm) && redis_int(storm->scene.r, "LLEN q") == 0 &&
+    if (!over && pick(storm, 12) == 0) disturb(storm);
+    if (over) calm(storm);
+    return idle && over && all_ended(storm) && redis_int(storm->scene.r, "LLEN q") == 0 &&
            redis_int(storm->scene.r, "LLEN q:backup") <= 1;
 }
 

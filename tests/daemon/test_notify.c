@@ -116,11 +116,13 @@ Test(daemon_notify, feeds_the_watchdog_twice_in_its_time) {
     manager_t manager = manager_start(false);
     daemon_t *d = start(&manager, "WATCHDOG_USEC=1000000", "off");
     cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
-    for (int i = 0; i < 3; i++) {
+    int late = 0; /* the machine may stand still in between */
+    for (int i = 0; i < 7; i++) {
         int64_t before = wait_now_us();
         cr_expect_str_eq(heard(&manager, 10000), "WATCHDOG=1");
-        if (i) cr_expect_leq(wait_now_us() - before, INT64_C(1000) * wait_scaled_ms(1000));
+        late += i && wait_now_us() - before > INT64_C(1000) * wait_scaled_ms(1000);
     }
+    cr_expect_leq(late, 2);
     daemon_stop(d);
     manager_stop(&manager);
 }

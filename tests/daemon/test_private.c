@@ -44,7 +44,7 @@ Test(daemon_private, jobs_of_workers_that_die_are_done_by_others) {
     enum { OK = 200, DIE = 4, FLAKY = 5, POISON = 3 };
     scene_t s = scene_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("private_queues", s.server);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = FIGHTS("protected_timeout = \"1s\";"), .scan = "50ms"});
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = FIGHTS("protected_timeout = \"3s\";"), .scan = "50ms"});
     char *lines = NULL, name[16];
     add(&lines, "ok", 0, OK);
     add(&lines, "die", 0, DIE);

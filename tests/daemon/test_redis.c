@@ -39,9 +39,9 @@ static scene_t one_sidecar(void) {
 
 Test(daemon_redis, restarts_with_its_data) {
     scene_t s = one_sidecar();
-    two_jobs(&s, 100);
     redis_ok(s.r, "LPUSH q first");
     expect_job(&s, "first");
+    two_jobs(&s, 100);
     server_restart(s.server, SERVER_KEEP_DATA);
     scene_reopen(&s);
     expect_both(&s);
@@ -180,13 +180,14 @@ Test(daemon_redis, pauses_writes) {
 }
 
 Test(daemon_redis, forgets_the_scripts) {
-    scene_t s = one_sidecar();
+    scene_t s = scene_begin(NULL);
+    scene_sidecar_up(&s, (sidecar_t){.ttl = "6s"});
     for (int i = 0; i < 3; i++) {
         redis_ok(s.r, "SCRIPT FLUSH");
         two_jobs(&s, 100);
         expect_both(&s);
         redis_ok(s.r, "DEL q:delayed");
-        cr_assert(scene_stays(daemon_running(s.sidecars[0]), 250)); /* the next renewal */
+        cr_assert(scene_stays(daemon_running(s.sidecars[0]), 2100)); /* the next renewal */
     }
     cr_assert_eq(daemon_log_count(s.sidecars[0], "no longer leading"), 0);
     scene_end(&s);

@@ -39,20 +39,23 @@ static void expect_job(redis_t *r, const char *queue, const char *job) {
 Test(daemon_reload, a_timeout_changes_and_lock_and_stamp_stay) {
     scene_t scene = scene_begin(NULL);
     daemon_t *d = scene_sidecar_up(
-        &scene, (sidecar_t){.scan = "50ms",
+        &scene, (sidecar_t){.ttl = "20s",
+                            .scan = "50ms",
                             .queues = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; protected_timeout = \"1h\"; }"});
     redis_ok(scene.r, "LPUSH q:backup job");
     cr_assert(wait_for(redis_int(scene.r, "HLEN sidecar:q:stamps") == 1, 10000));
     char *token = redis_str(scene.r, "GET sidecar:g:lock");
     char *stamps = redis_str(scene.r, "EVAL %s 1 sidecar:q:stamps", DIGEST);
     reload(&scene, d,
-           (sidecar_t){.scan = "50ms",
+           (sidecar_t){.ttl = "20s",
+                       .scan = "50ms",
                        .queues = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; protected_timeout = \"2h\"; }"},
            IN_EFFECT);
     scene_works(&scene, "q");
     redis_expect(scene.r, stamps, "EVAL %s 1 sidecar:q:stamps", DIGEST);
     reload(&scene, d,
-           (sidecar_t){.scan = "50ms",
+           (sidecar_t){.ttl = "20s",
+                       .scan = "50ms",
                        .queues = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; protected_timeout = \"50ms\"; }"},
            IN_EFFECT);
     expect_job(scene.r, "q", "job");
@@ -66,15 +69,15 @@ Test(daemon_reload, a_timeout_changes_and_lock_and_stamp_stay) {
 
 Test(daemon_reload, queues_come_and_go) {
     scene_t scene = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&scene, (sidecar_t){.queues = "{ name = \"q\"; }"});
-    daemon_t *other = scene_sidecar_up(&scene, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"sms\"; }"});
+    daemon_t *d = scene_sidecar_up(&scene, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }"});
+    daemon_t *other = scene_sidecar_up(&scene, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }, { name = \"sms\"; }"});
     await_line(other, "the leader does not serve queues of ours", 0);
-    reload(&scene, d, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"sms\"; }"}, IN_EFFECT);
+    reload(&scene, d, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }, { name = \"sms\"; }"}, IN_EFFECT);
     scene_works(&scene, "sms");
     scene_works(&scene, "q");
     cr_assert(scene_says(d, CHANGES, "queue sms added"));
     cr_assert_eq(redis_int(scene.r, "HEXISTS sidecar:g:queues sms"), 1);
-    reload(&scene, d, (sidecar_t){.queues = "{ name = \"sms\"; }"}, IN_EFFECT);
+    reload(&scene, d, (sidecar_t){.ttl = "20s", .queues = "{ name = \"sms\"; }"}, IN_EFFECT);
     scene_works(&scene, "sms");
     cr_assert(scene_says(d, CHANGES, "queue q removed"));
     cr_assert_eq(redis_int(scene.r, "HEXISTS sidecar:g:queues q"), 0, "nobody may think that it is served");

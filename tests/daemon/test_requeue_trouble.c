@@ -9,7 +9,7 @@ Test(daemon_requeue_trouble, what_a_killed_run_has_left_the_next_one_does, .time
     feed(s.r, 0, FAILURES);
     await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
     for (int wanted = 100; wanted <= 700; wanted += 300) {
-        background_t b = cli_start(d, "requeue", "--where", "-q", "q", "--yes", "--rate", "1000/s");
+        background_t b = cli_start(d, "requeue", "--where", "-q", "q", "--yes", "--rate", "400/s");
         await(&s, redis_int(s.r, "LLEN q") >= wanted, RUN_MS);
         child_kill(b.child);
         finish(&b, NULL);
@@ -292,8 +292,8 @@ Test(daemon_requeue_trouble, a_failure_that_came_later_is_not_taken_for_one_that
     feed(s.r, 0, 3);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
     daemon_pause(d); /* its rows stay as they are made here */
-    background_t b = cli_start(d, "requeue", "--where", "-q", "q", "--yes", "--rate", "30/m", "-o", "json");
-    await(&s, redis_int(s.r, "LLEN q") == 1, RUN_MS);
+    background_t b = cli_start(d, "requeue", "--where", "-q", "q", "--yes", "--rate", "15/m", "-o", "json");
+    await(&s, redis_int(s.r, "LLEN q") >= 1, RUN_MS);
     cr_assert_eq(audit_log_int(daemon_audit_path(d), LATER), 3);
     char *out;
     cr_assert_eq(finish(&b, &out), 1);

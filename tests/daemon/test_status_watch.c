@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define ENTER "\x1b[?1049h\x1b[?25l"
@@ -122,6 +123,11 @@ Test(daemon_status_watch, fits_the_terminal_and_follows_its_size) {
     end(&w);
 }
 
+static bool stands(const child_t *child) {
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)child->pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child->pid;
+}
+
 /* Ctrl-Z gives the screen back to the shell; fg takes it again. */
 Test(daemon_status_watch, a_suspended_one_leaves_the_screen_until_it_goes_on) {
     watch_t w = prepare(1);
@@ -130,6 +136,8 @@ Test(daemon_status_watch, a_suspended_one_leaves_the_screen_until_it_goes_on) {
     cr_assert(wait_for(shows(&w, "all is well"), 10000));
     child_signal(w.child, SIGTSTP);
     cr_assert(wait_for(has(terminal_raw(w.terminal), LEAVE), 10000));
+    /* A SIGCONT that came before would be lost. Where nobody could wake its group nothing stops it. */
+    cr_assert(wait_for(stands(w.child) || count(terminal_raw(w.terminal), ENTER) == 2, 10000));
     child_signal(w.child, SIGCONT);
     cr_assert(wait_for(count(terminal_raw(w.terminal), ENTER) == 2 && shows(&w, "all is well"), 10000), "%s",
               terminal_raw(w.terminal));
