@@ -203,7 +203,8 @@ void leader_tick(void *self, role_wait_t *wait) {
         wait->until = mono_min(wait->until, next);
     }
     metric_set(&leader->metrics->standing_by, standing_by);
-    if (standing_by || metric_get(&leader->metrics->leading)) metrics_say(leader->metrics, WHY_REDIS, NULL);
+    if (standing_by || (metric_get(&leader->metrics->leading) && conn_is_open(leader->conn)))
+        metrics_say(leader->metrics, WHY_REDIS, NULL);
     // While we are put off nothing is read, and a socket with news would end every wait at once.
     if (role_put_off(wait, leader->retry_at)) return;
     role_wait_fd(wait, conn_fd(leader->conn));

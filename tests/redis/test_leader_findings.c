@@ -1,6 +1,7 @@
 /* What preflight_faults counts is there: what is spoilt while a leader runs is counted, and what is mended is not any more,
  * without a new connection. */
 #include "fixture.h"
+#include "health.h"
 
 #include <criterion/criterion.h>
 
@@ -146,5 +147,30 @@ Test(redis_leader_findings, who_must_not_lead_takes_no_lock_again) {
     later(&d, 6);
     cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading), 10000), "%s", fixture_log());
     await_faults(&d, 0);
+    close_desk(&d);
+}
+
+static bool told_by_health(const desk_t *d, const char *text) {
+    health_t *health = health_new(d->crew.metrics, "app");
+    buffer_t json = {0};
+    health_ready(health, &json);
+    bool told = strstr(buffer_text(&json), text) != NULL;
+    buffer_free(&json);
+    health_free(health);
+    return told;
+}
+
+/* A long lease outlasts much: /readyz tells what is wrong with Redis from the beginning. */
+Test(redis_leader_findings, who_leads_on_without_redis_tells_why) {
+    desk_t d;
+    open_desk(&d, NULL);
+    proxy_refuse_new(d.f.proxy, true);
+    proxy_disconnect(d.f.proxy);
+    cr_assert(stage_until(&d.crew.stage, !metric_get(&d.crew.metrics->redis_up), 3000));
+    cr_assert(metric_get(&d.crew.metrics->leading));
+    cr_assert(told_by_health(&d, "or refuses us: ") && !told_by_health(&d, "the log says why"));
+    proxy_refuse_new(d.f.proxy, false);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->redis_up), 10000));
+    cr_assert(!told_by_health(&d, "or refuses us"));
     close_desk(&d);
 }
