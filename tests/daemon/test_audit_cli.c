@@ -265,21 +265,28 @@ Test(daemon_audit_cli, exit_codes_and_hints) {
     char *db = small_log(), *missing = audit_case_path();
     static const struct {
         const char *words[4], *hint;
-    } misuse[] = {{{"lst"}, "did you mean `list`?"},
-                  {{"list", "--reason", "retry_exhausted"}, "did you mean `retries_exhausted`?"},
-                  {{"list", "--quee", "x"}, "did you mean `--queue`?"},
-                  {{"list", "-o", "jsn"}, "did you mean `json`?"},
-                  {{"list", "--since", "yesterday-ish"}, "2026-11-21T02:00"},
-                  {{"list", "--since", "2025-02-30"}, "no time"},
-                  {{"list", "--limit", "-1"}, "no number"},
-                  {{"list", "--grep", ""}, "--grep wants a text"},
-                  {{"list", "word"}, "unexpected argument"},
-                  {{"show"}, "a ref is missing"},
-                  {{"show", "a!"}, "is no ref"},
-                  {{"show", "abc", "def"}, "unexpected argument"},
-                  {{"show", "abc", "--queue=x"}, "unknown option"},
-                  {{"stats", "--since=1h", "--until=2h"}, "--since must be before"},
-                  {{"list", "-c", "x"}, "exclude each other"}};
+    } misuse[] = {
+        {{"lst"}, "did you mean `list`?"},
+        {{"list", "--reason", "retry_exhausted"}, "did you mean `retries_exhausted`?"},
+        {{"list", "--reason", "?"},
+         "unknown reason `?`\nIt is one of: retries_exhausted reported alive_timeout unreadable invalid_target "
+         "dead_letter worker_failed stalled trimmed removed_by_others log_damaged log_missing log_replaced imported.\n"},
+        {{"list", "--kind", "?"}, "unknown kind of events `?`\nIt is one of: failed retried requeued discarded gap filled.\n"},
+        {{"list", "-o", "?"}, "unknown format `?`\nIt is one of: table json jsonl csv.\n"},
+        {{"export", "-o", "table"}, "unknown format `table`\nIt is one of: jsonl csv.\n"},
+        {{"list", "--quee", "x"}, "did you mean `--queue`?"},
+        {{"list", "-o", "jsn"}, "did you mean `json`?"},
+        {{"list", "--since", "yesterday-ish"}, "2026-11-21T02:00"},
+        {{"list", "--since", "2025-02-30"}, "no time"},
+        {{"list", "--limit", "-1"}, "no number"},
+        {{"list", "--grep", ""}, "--grep wants a text"},
+        {{"list", "word"}, "unexpected argument"},
+        {{"show"}, "a ref is missing"},
+        {{"show", "a!"}, "is no ref"},
+        {{"show", "abc", "def"}, "unexpected argument"},
+        {{"show", "abc", "--queue=x"}, "unknown option"},
+        {{"stats", "--since=1h", "--until=2h"}, "--since must be before"},
+        {{"list", "-c", "x"}, "exclude each other"}};
     for (size_t i = 0; i < sizeof(misuse) / sizeof(*misuse); i++) {
         const char *args[] = {"audit", misuse[i].words[0], "--db", db, NULL, NULL, NULL, NULL};
         for (size_t j = 1; j < 4 && misuse[i].words[j]; j++) args[3 + j] = misuse[i].words[j];

@@ -1,0 +1,37 @@
+/* The words that `audit` takes for reasons and kinds are those that are recorded. */
+#include "audit/audit.h"
+#include "cli/audit.h"
+#include "cli/status.h"
+#include "metrics.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static bool stands_in(const char *list, const char *word) {
+    size_t len = strlen(word);
+    for (const char *at = list; (at = strstr(at, word)); at++)
+        if ((at == list || at[-1] == ' ') && (at[len] == ' ' || !at[len])) return true;
+    return false;
+}
+
+Test(unit_audit_words, reasons_of_failures_are_those_of_metrics_and_status) {
+    static const char counted[] =
+#define X(name) " " #name
+        METRICS_REASONS(X);
+#undef X
+    cr_assert_str_eq(counted + 1, AUDIT_FAILURE_REASONS);
+    char *told = mem_str("");
+    for (size_t i = 0; i < STATUS_REASONS; i++) {
+        char *longer = mem_printf("%s%s ", told, status_reasons[i]);
+        free(told);
+        told = longer;
+    }
+    cr_assert_str_eq(told, AUDIT_FAILURE_REASONS " other ");
+    free(told);
+}
+
+Test(unit_audit_words, reasons_of_other_events_are_those_that_are_recorded) {
+    static const char *const words[] = {"stalled",     "trimmed",      "removed_by_others", AUDIT_DAMAGED,
+                                        AUDIT_MISSING, AUDIT_REPLACED, "imported"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) cr_expect(stands_in(AUDIT_OTHER_REASONS, words[i]), "%s", words[i]);
+}
