@@ -115,12 +115,16 @@ int fixture_log_count(const char *text) {
 }
 
 static _Atomic int64_t boottime_shift_ms;
+static struct timespec boottime_held; /* all zero: it goes on */
 
 void fixture_step_boottime(int64_t ms) { atomic_fetch_add(&boottime_shift_ms, ms); }
+
+void fixture_hold_boottime(void) { syscall(SYS_clock_gettime, CLOCK_BOOTTIME, &boottime_held); }
 
 /* Wins over libc's in this binary. */
 int clock_gettime(clockid_t clock, struct timespec *out) {
     if (syscall(SYS_clock_gettime, clock, out) != 0) return -1;
+    if (clock == CLOCK_BOOTTIME && boottime_held.tv_sec) *out = boottime_held;
     int64_t shift = clock == CLOCK_BOOTTIME ? atomic_load(&boottime_shift_ms) : 0;
     out->tv_sec += shift / 1000;
     out->tv_nsec += shift % 1000 * 1000000;

@@ -62,6 +62,8 @@ int fixture_log_count(const char *text);
 
 /* Moves CLOCK_BOOTTIME of this process, and so the product's monotonic clock. */
 void fixture_step_boottime(int64_t ms);
+/* From now on it stands, but for these steps: for a test of one thread, whose facts are seconds. */
+void fixture_hold_boottime(void);
 
 /* Roles called by turns in the thread of the test, with the waits that their shells would make. */
 enum { STAGE_PLAYERS = 4, STAGE_LEAST = 20 };

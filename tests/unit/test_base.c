@@ -121,6 +121,7 @@ Test(unit_log, repeats_are_limited_and_counted) {
 
 /* The size of a storm is told when it is over, although nobody says the same again. */
 Test(unit_log, repeats_are_counted_when_no_further_one_comes) {
+    fixture_hold_boottime();
     for (int i = 0; i < 60; i++) log_warn("r", "q", "failed", F_STR("reason", "why"), F_INT("n", i));
     for (int i = 0; i < 3; i++) log_error("r", NULL, "once");
     fixture_step_boottime(5000);
@@ -142,6 +143,7 @@ Test(unit_log, repeats_are_counted_when_no_further_one_comes) {
 
 /* Storms with a calm between them: that the end of one is told does not take the facts from the next. */
 Test(unit_log, each_storm_begins_with_its_facts) {
+    fixture_hold_boottime();
     for (int storm = 0; storm < 4; storm++) {
         for (int i = 0; i < 3; i++) log_warn("r", "q", "failed", F_STR("reason", "why"), F_INT("job", 10 * storm + i));
         fixture_step_boottime(10500);
@@ -155,6 +157,20 @@ Test(unit_log, each_storm_begins_with_its_facts) {
     }
     cr_assert_eq(fixture_log_count("\"seconds_ago\":10,\"repeated\":2}"), 4);
     cr_assert_eq(fixture_log_count("\"failed\""), 8);
+}
+
+/* More messages than are kept apart: what is forgotten of one is told before. */
+Test(unit_log, repeats_of_a_message_that_gives_way_are_counted) {
+    char reason[16];
+    fixture_hold_boottime();
+    for (int i = 0; i < 4; i++) log_warn("r", NULL, "storm", F_STR("reason", "why"));
+    fixture_step_boottime(1);
+    for (int i = 0; i < 50000; i++) {
+        snprintf(reason, sizeof reason, "%d", i);
+        log_warn("r", NULL, "crowd", F_STR("reason", reason));
+    }
+    cr_assert_eq(fixture_log_count("\"storm\""), 2);
+    cr_assert_eq(fixture_log_count("\"msg\":\"storm\",\"role\":\"r\",\"reason\":\"why\",\"seconds_ago\":0,\"repeated\":3}"), 1);
 }
 
 /* What queues number `first` to `last` say. */
