@@ -35,7 +35,8 @@ static long long counts(const scene_t *scene) { return server_commandstat(scene-
 
 Test(daemon_metrics, sizes_are_those_of_redis) {
     scene_t scene = scene_begin(NULL);
-    sidecar_t spec = {.queues = "{ name = \"q\"; heartbeat = \"off\"; " BOTH " }, { name = \"a\\\"b\\\\c\"; }, "
+    sidecar_t spec = {.ttl = "6s",
+                      .queues = "{ name = \"q\"; heartbeat = \"off\"; " BOTH " }, { name = \"a\\\"b\\\\c\"; }, "
                                 "{ name = \"full\"; ready_limit = 1; }"};
     int first, second;
     daemon_t *leader = serving(&scene, spec, &first);
@@ -70,7 +71,7 @@ Test(daemon_metrics, sizes_are_those_of_redis) {
     cr_assert(strstr(scrape, "# TYPE " M "delayed_jobs gauge\n") && !strstr(scrape, "\n" M "delayed_jobs{"), "it does not lead");
     free(scrape);
     daemon_kill(leader);
-    scene_await_leader(&scene, "g", leader, 10000);
+    scene_await_leader(&scene, "g", leader, 20000);
     await_value(standby, second, "delayed_jobs{queue=\"q\"}", 2);
     scene_end(&scene);
 }
