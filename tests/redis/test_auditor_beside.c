@@ -128,6 +128,12 @@ Test(redis_auditor_beside, another_log_is_written_over_the_open_one) {
     audit_log_feed(d.f.r, "email", 50, 1, "1");
     expect_rows(&d, 51);
     cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1, 5000));
+    for (int look = 0; look < 3; look++) {
+        fixture_step_boottime(1100);
+        settle(&d);
+    }
+    cr_assert_eq(fixture_log_count("written over while it was open"), 1, "%s", fixture_log());
+    cr_assert_eq(metric_get(&of(&d)->audit_lost), 1);
     free(copy), free(save);
     close_desk(&d);
 }

@@ -260,6 +260,7 @@ Test(unit_audit_lock, a_removed_log_is_missed_and_a_replaced_one_known) {
     cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_REPLACED);
     cr_assert_str_eq(audit_loss(audit)->instance, own);
     cr_assert_str_neq(audit_instance(audit), peer);
+    cr_assert(audit_is_in_place(audit), "the file has its new name only beside it");
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 2);
     audit_close(audit);
     free(own), free(peer), free(wal), free(moved), free(other), free(path);
