@@ -63,6 +63,17 @@ __attribute__((unused)) static void expect_rows(desk_t *d, long long rows) {
     cr_assert_fail("%lld rows, %lld were expected\n%s", audit_log_rows(d->path), rows, log);
 }
 
+__attribute__((unused)) static void settle(desk_t *d) { stage_settle(&d->crew.stage, d->f.r); }
+
+/* A desk whose log has so many rows, all of them in the one file. */
+__attribute__((unused)) static void open_merged(desk_t *d, int rows) {
+    open_desk(d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d->f.r, "email", 0, rows, "1");
+    expect_rows(d, rows);
+    restart(d);
+    settle(d);
+}
+
 /* Works until the acknowledgement of the queue begins with this text. */
 __attribute__((unused)) static void expect_acknowledged(desk_t *d, const char *queue, const char *position) {
     char *key = mem_printf("sidecar:%s:auditors", queue), *found = NULL;
@@ -76,7 +87,6 @@ __attribute__((unused)) static void expect_acknowledged(desk_t *d, const char *q
     free(key);
 }
 
-__attribute__((unused)) static void settle(desk_t *d) { stage_settle(&d->crew.stage, d->f.r); }
 __attribute__((unused)) static long long gaps(desk_t *d) {
     return audit_log_int(d->path, "SELECT count(*) FROM events WHERE kind = 'gap'");
 }

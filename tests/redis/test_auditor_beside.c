@@ -193,11 +193,7 @@ static void merge_page_one(const desk_t *d) {
 Test(redis_auditor_beside, a_merge_that_was_broken_off_is_not_written_over) {
     desk_t d = {0};
     sqlite3 *db, *alone;
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
-    audit_log_feed(d.f.r, "email", 0, 500, "1");
-    expect_rows(&d, 500);
-    restart(&d); /* all of it is in the one file */
-    settle(&d);
+    open_merged(&d, 500);
     cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, "DELETE FROM events WHERE seq < 400; VACUUM", NULL, NULL, NULL), SQLITE_OK);
     merge_page_one(&d);
@@ -221,11 +217,7 @@ Test(redis_auditor_beside, a_merge_that_was_broken_off_is_not_written_over) {
 /* Not a log at all, of the same length, and nothing new that would make SQLite read what is there now. */
 static void expect_mended_after_write_over(const char *command_on) {
     desk_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
-    audit_log_feed(d.f.r, "email", 0, 50, "1");
-    expect_rows(&d, 50);
-    restart(&d); /* all of it is in the one file */
-    settle(&d);
+    open_merged(&d, 50);
     char *command = mem_printf(command_on, d.path, size_of(&d, ""));
     cr_assert_eq(system(command), 0);
     cr_assert(stage_until(&d.crew.stage, fixture_log_count("written over while it was open") == 1, 10000), "%s", fixture_log());

@@ -106,11 +106,7 @@ Test(redis_auditor_log, damage_while_it_runs) {
 /* The opened file is another one, or empty, and there is nothing new to be copied: it is noticed even so. */
 static void expect_spoilt_log_rebuilt(bool empty) {
     desk_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
-    audit_log_feed(d.f.r, "email", 0, 300, "1");
-    expect_rows(&d, 300);
-    restart(&d); /* all of it is in the one file */
-    settle(&d);
+    open_merged(&d, 300);
     char *copy = mem_printf("%s/copy.db", d.dir);
     copy_file(d.path, copy);
     damage(copy, 20);
