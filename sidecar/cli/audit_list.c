@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/audit.h"
 #include "cli/encode.h"
@@ -17,16 +18,42 @@ typedef struct list {
     bool narrow;        // the terminal is
 } list_t;
 
-// "failed", or "requeued 2026-11-21 12:05:03 by ann@host: the relay is back".
-static void state_cell(const list_t *list, const audit_row_t *row) {
+static bool is_answer(const audit_row_t *row) {
+    return slice_is(row->event.kind, "requeued") || slice_is(row->event.kind, "discarded");
+}
+
+// "failed", or "requeued 2026-11-21 12:05:03 by ann@host: the relay is back"; of an answer "requeued by ann@host", and why where
+// there is no whole column for it; of another event that has no state its kind.
+static void add_state(buffer_t *text, const list_t *list, const audit_row_t *row) {
     char time[WHEN_SIZE];
+    slice_t state = row->state.len ? row->state : row->event.kind;
+    buffer_add(text, state.data, state.len);
+    slice_t why = list->narrow ? row->event.reason : (slice_t){0};
+    if (is_answer(row))
+        buffer_printf(text, " by %.*s%s%.*s", (int)row->event.worker.len, row->event.worker.data, why.len ? ": " : "",
+                      (int)why.len, why.data);
+    if (!row->answered_at) return;
+    when_text(row->answered_at, list->ask->utc, time);
+    if (list->narrow) when_shorten(time);
+    buffer_printf(text, " %s by %.*s%s%.*s", time, (int)row->answered_by.len, row->answered_by.data,
+                  row->answer_reason.len ? ": " : "", (int)row->answer_reason.len, row->answer_reason.data);
+}
+
+static void state_cell(const list_t *list, const audit_row_t *row) {
     buffer_t text = {0};
-    buffer_add(&text, row->state.data, row->state.len);
-    if (row->answered_at) {
-        when_text(row->answered_at, list->ask->utc, time);
-        buffer_printf(&text, " %s by %.*s%s%.*s", time, (int)row->answered_by.len, row->answered_by.data,
-                      row->answer_reason.len ? ": " : "", (int)row->answer_reason.len, row->answer_reason.data);
-    }
+    add_state(&text, list, row);
+    table_cell(list->table, (slice_t){buffer_text(&text), text.len});
+    buffer_free(&text);
+}
+
+// The one text that a narrow terminal has room for: what became of it, where something did, else why it failed.
+static void news_cell(const list_t *list, const audit_row_t *row) {
+    buffer_t text = {0};
+    slice_t what = row->event.error.len ? row->event.error : row->event.payload;
+    bool failed = slice_is(row->state, "failed");
+    if (!failed) add_state(&text, list, row);
+    if (!failed && !row->answered_at && what.len) buffer_str(&text, ": ");
+    if (failed || !row->answered_at) buffer_add(&text, what.data, what.len);
     table_cell(list->table, (slice_t){buffer_text(&text), text.len});
     buffer_free(&text);
 }
@@ -38,12 +65,43 @@ static void table_row(const list_t *list, const audit_row_t *row) {
     snprintf(attempts, sizeof attempts, "%" PRId64, row->event.attempts);
     table_cell(list->table, row->ref);
     table_cell(list->table, slice_text(time));
-    table_cell(list->table, row->event.queue);
+    if (!list->narrow || !list->ask->filter.queue) table_cell(list->table, row->event.queue);
     table_cell(list->table, row->event.reason);
-    state_cell(list, row);
-    table_cell(list->table, slice_text(attempts));
+    if (!list->narrow) state_cell(list, row);
+    if (!list->narrow) table_cell(list->table, slice_text(attempts));
     table_cell(list->table, row->event.job);
-    table_cell(list->table, row->event.error.len ? row->event.error : row->event.payload);
+    if (list->narrow)
+        news_cell(list, row);
+    else
+        table_cell(list->table, row->event.error.len ? row->event.error : row->event.payload);
+}
+
+// For 80 columns: neither the queue that was asked for nor tries, and one column of text. `show` has all of it.
+static table_t *begin_narrow(const audit_ask_t *ask, const char *at) {
+    static table_column_t columns[6];
+    size_t count = 0;
+    columns[count++] = (table_column_t){.title = "REF"};
+    columns[count++] = (table_column_t){.title = at};
+    if (!ask->filter.queue) columns[count++] = (table_column_t){.title = "QUEUE", .least = 6};
+    columns[count++] = (table_column_t){.title = "REASON", .least = 6, .most = 8};
+    columns[count++] = (table_column_t){.title = "JOB", .least = 6, .most = 12};
+    columns[count++] = (table_column_t){.title = "ERROR, PAYLOAD OR ANSWER", .least = 16, .most = 160};
+    return table_begin(columns, count, stdout);
+}
+
+static table_t *begin_wide(const char *at) {
+    static table_column_t columns[] = {
+        {.title = "REF"},
+        {.title = NULL},
+        {.title = "QUEUE", .least = 6},
+        {.title = "REASON", .least = 8},
+        {.title = "STATE", .least = 6, .most = 80},
+        {.title = "TRIES", .right = true},
+        {.title = "JOB", .least = 6, .most = 20}, // digests and UUIDs are longer: `show` has all of it
+        {.title = "ERROR, ELSE PAYLOAD", .least = 12, .most = 160},
+    };
+    columns[1].title = at;
+    return table_begin(columns, sizeof columns / sizeof *columns, stdout);
 }
 
 static bool take(void *self, const audit_row_t *row) {
@@ -91,17 +149,8 @@ static int print_list(audit_ask_t *ask) {
     char zone[WHEN_SIZE], title[WHEN_SIZE + 16];
     when_zone(when_now(), ask->utc, zone);
     bool narrow = table_is_narrow(stdout);
-    snprintf(title, sizeof title, narrow ? "AT (%s)" : "FAILED AT (%s)", zone);
-    const table_column_t columns[] = {
-        {.title = "REF"},
-        {.title = title},
-        {.title = "QUEUE", .least = 6},
-        {.title = "REASON", .least = 8},
-        {.title = "STATE", .least = 6, .most = 80},
-        {.title = "TRIES", .right = true},
-        {.title = "JOB", .least = 6, .most = 20}, // digests and UUIDs are longer: `show` has all of it
-        {.title = "ERROR, ELSE PAYLOAD", .least = 12, .most = 160},
-    };
+    bool failures = !ask->filter.all_kinds && (!ask->filter.kind || strcmp(ask->filter.kind, "failed") == 0);
+    snprintf(title, sizeof title, failures && !narrow ? "FAILED AT (%s)" : "AT (%s)", zone);
     list_t list = {.ask = ask,
                    .narrow = narrow,
                    .most = ask->limit_given              ? ask->filter.limit
@@ -110,7 +159,7 @@ static int print_list(audit_ask_t *ask) {
     buffer_t why = {0};
     audit_filter_t filter = ask->filter;
     filter.limit = list.most ? list.most + 1 : 0; // one more tells that there are more
-    if (ask->format == FORMAT_TABLE) list.table = table_begin(columns, sizeof columns / sizeof *columns, stdout);
+    if (ask->format == FORMAT_TABLE) list.table = narrow ? begin_narrow(ask, title) : begin_wide(title);
     print_head(ask);
     bool done = audit_list(ask->audit, &filter, take, &list, &why);
     print_tail(&list, done);

@@ -200,6 +200,40 @@ Test(daemon_audit_cli, tables_fit_a_terminal_of_80_columns) {
 }
 
 /* A name may come from a file of a stranger. */
+/* What somebody looks for is there at any width: the job, why it failed, and what became of it. */
+Test(daemon_audit_cli, a_narrow_list_tells_the_job_the_error_and_the_answer) {
+    char *db = audit_case_path();
+    audit_t *audit = audit_case_open(db, AUDIT_WRITE);
+    audit_case_event_t failed, back;
+    put(audit, 100001, "email", "reported", SLICE("SMTP timeout: mx1 is silent"), SLICE("{}"));
+    put(audit, 100002, "email", "retries_exhausted", SLICE("no such mailbox"), SLICE("{}"));
+    audit_case_event(&failed, "failed", 100001, 0);
+    audit_case_event(&back, "requeued", 100003, (int64_t)(BASE_S + 86400 + 60) * 1000);
+    back.event.queue = slice_text("email");
+    back.event.job = slice_text("job-100001");
+    back.event.worker = slice_text("ann");
+    back.event.reason = slice_text("up");
+    back.event.payload = (slice_t){0};
+    back.event.answers = slice_text(failed.id);
+    cr_assert(audit_case_put(audit, &back.event));
+    audit_close(audit);
+    static const struct {
+        const char *width, *kind, *line[2];
+    } looks[] = {
+        {"COLUMNS=80", "failed", {"  job-100002  no such mailbox\n", "  job-100001  requeued 11-22 02:01 by ann: up\n"}},
+        {"COLUMNS=80", "requeued", {"  up      job-100001  requeued by ann: up\n", "REF           AT (UTC)  "}},
+        {"COLUMNS=160", "failed", {"  requeued 2025-11-22 02:01:00 by ann: up  ", "REF           FAILED AT (UTC)  "}},
+        {"COLUMNS=160", "requeued", {"  email  up      requeued by ann  ", "REF           AT (UTC)  "}},
+    };
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
+        const char *const command[] = {"audit", "list", "--utc", "--kind", looks[i].kind, "--queue", "email", "--db", db, NULL};
+        const daemon_output_t *out = run_with(looks[i].width, command);
+        for (size_t j = 0; j < 2; j++)
+            cr_expect(has(out->out, looks[i].line[j]), "%s: %s\n%s", looks[i].width, looks[i].line[j], out->out);
+    }
+    free(db);
+}
+
 Test(daemon_audit_cli, messages_are_safe_for_a_terminal) {
     const daemon_output_t *output = daemon_run("audit", "list", "--db", "no\x1b[31m/such");
     cr_expect(has(output->err, "no\\x1b[31m/such") && !strchr(output->err, '\x1b'), "%s", output->err);
