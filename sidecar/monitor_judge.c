@@ -155,13 +155,6 @@ static outcome_t write_stamps(const judge_t *j, const suspect_t *suspects, size_
     return fault->outcome;
 }
 
-static int64_t with_jitter(const queue_policy_t *policy, int64_t delay_ms) {
-    if (!delay_ms) return 0;
-    double share = policy->retry_jitter * (2 * random_unit() - 1);
-    int64_t delay = delay_ms + (int64_t)((double)delay_ms * share);
-    return delay < 1 ? 1 : delay;
-}
-
 static void make_event(const judge_t *j, suspect_t *suspect) {
     const stamp_t *stamp = &suspect->sighting.stamp;
     bool ends = suspect->verdict.kind == VERDICT_END;
@@ -218,7 +211,7 @@ static bool append_settle(const judge_t *j, suspect_t *suspect) {
                          .retried_at = ward->now,
                          .requeued = suspect->sighting.stamp.requeued};
         ask.new = stamp_pack(&stamp);
-        ask.delay_ms = with_jitter(policy_of(j), suspect->verdict.delay_ms);
+        ask.delay_ms = verdict_jitter_ms(policy_of(j), suspect->verdict.delay_ms, 2 * random_unit() - 1);
     }
     settle_append(j->conn, j->keys, &ask);
     return true;

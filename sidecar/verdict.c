@@ -10,9 +10,17 @@ static int64_t retries_counted(const sighting_t *s, const queue_policy_t *policy
 int64_t verdict_delay_ms(const queue_policy_t *policy, int64_t retry) {
     if (policy->retry_backoff == BACKOFF_NONE) return 0;
     int64_t delay = policy->retry_delay_ms;
-    if (policy->retry_backoff == BACKOFF_EXPONENTIAL)
-        for (int64_t i = 1; i < retry && delay < policy->retry_delay_max_ms; i++) delay *= 2;
+    if (policy->retry_backoff == BACKOFF_FIXED) return delay;
+    for (int64_t i = 1; i < retry && delay < policy->retry_delay_max_ms; i++) delay *= 2;
     return delay < policy->retry_delay_max_ms ? delay : policy->retry_delay_max_ms;
+}
+
+int64_t verdict_jitter_ms(const queue_policy_t *policy, int64_t delay_ms, double share) {
+    if (!delay_ms) return 0;
+    int64_t delay = delay_ms + (int64_t)((double)delay_ms * policy->retry_jitter * share);
+    int64_t most = policy->retry_backoff == BACKOFF_EXPONENTIAL ? policy->retry_delay_max_ms : INT64_MAX;
+    if (delay > most) delay = most - (delay - most); // not `most` itself, or half of all would come at one moment
+    return delay < 1 ? 1 : delay;
 }
 
 // Executions that count, with the one that ends now.

@@ -77,4 +77,7 @@ verdict_t verdict(const sighting_t *sighting, const queue_policy_t *policy);
 // The delay of the retry number `retry` (from 1), in ms, without jitter.
 int64_t verdict_delay_ms(const queue_policy_t *policy, int64_t retry);
 
+// A delay with its jitter; `share`, from -1 to 1, is random. retry_delay_max holds: what would exceed it falls short by as much.
+int64_t verdict_jitter_ms(const queue_policy_t *policy, int64_t delay_ms, double share);
+
 #endif

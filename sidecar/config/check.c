@@ -25,9 +25,9 @@ static void check_names(load_t *load, size_t i) {
 
 // The longest delay that a retry may get, jitter included.
 static int64_t longest_backoff(const queue_policy_t *policy) {
-    int64_t delay = 0;
-    if (policy->retry_backoff == BACKOFF_FIXED) delay = policy->retry_delay_ms;
-    if (policy->retry_backoff == BACKOFF_EXPONENTIAL) delay = policy->retry_delay_max_ms;
+    int64_t delay = policy->retry_delay_ms;
+    if (policy->retry_backoff == BACKOFF_NONE) return 0;
+    if (policy->retry_backoff == BACKOFF_EXPONENTIAL) return policy->retry_delay_max_ms;
     return delay + (int64_t)((double)delay * policy->retry_jitter);
 }
 

@@ -135,7 +135,7 @@ Test(unit_config_faults, compares_queues_with_each_other) {
          "retries "
          "would be forgotten before they are counted\n"},
         {"defaults = { retry_window = \"1h\"; retry_backoff = \"exponential\"; };\n" Q,
-         "F:2: queue `q`: `retry_window` is 1h, but must be more than 2 x (`protected_timeout` 3m + longest backoff 72m) = 150m, "
+         "F:2: queue `q`: `retry_window` is 1h, but must be more than 2 x (`protected_timeout` 3m + longest backoff 1h) = 126m, "
          "or "
          "retries would be forgotten before they are counted\n"},
         {"queues = ( { name = \"q\"; retry_backoff = \"fixed\"; retry_delay = \"12h\"; retry_jitter = 0; } );",

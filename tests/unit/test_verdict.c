@@ -260,6 +260,24 @@ Test(unit_verdict, a_report_is_answered_at_once) {
     cr_assert_not(v.needs_silence);
 }
 
+Test(unit_verdict, jitter_stays_within_its_share_and_below_the_longest_delay) {
+    queue_policy_t p = policy();
+    p.retry_backoff = BACKOFF_EXPONENTIAL;
+    p.retry_jitter = 0.2;
+    static const struct {
+        int64_t delay;
+        double share;
+        int64_t got;
+    } vectors[] = {{0, 1, 0},      {100, -1, 80},    {100, 0, 100},   {100, 1, 120}, {1000, -1, 800},
+                   {1000, 1, 800}, {1000, 0.5, 900}, {1000, 0, 1000}, {900, 1, 920}, {1, -1, 1}};
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+        cr_expect_eq(verdict_jitter_ms(&p, vectors[i].delay, vectors[i].share), vectors[i].got, "vector %zu", i);
+    p.retry_jitter = 1;
+    cr_expect_eq(verdict_jitter_ms(&p, 1000, 1), 1, "never at once");
+    p.retry_backoff = BACKOFF_FIXED;
+    cr_expect_eq(verdict_jitter_ms(&p, 5000, 1), 10000);
+}
+
 Test(unit_verdict, backoff) {
     queue_policy_t p = policy();
     for (int64_t retry = 1; retry < 70; retry++) {
@@ -273,8 +291,8 @@ Test(unit_verdict, backoff) {
     }
     p.retry_delay_max_ms = 50; /* less than the delay */
     cr_assert_eq(verdict_delay_ms(&p, 1), 50);
-    p.retry_backoff = BACKOFF_FIXED;
-    cr_assert_eq(verdict_delay_ms(&p, 1), 50);
+    p.retry_backoff = BACKOFF_FIXED; /* which knows no most */
+    cr_assert_eq(verdict_delay_ms(&p, 1), 100);
     p.retry_delay_max_ms = INT64_MAX / 4;
     p.retry_backoff = BACKOFF_EXPONENTIAL;
     cr_assert_eq(verdict_delay_ms(&p, 1000), INT64_MAX / 4);
