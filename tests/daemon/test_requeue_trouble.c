@@ -104,7 +104,7 @@ Test(daemon_requeue_trouble, redis_that_is_full_or_gone_or_refuses_is_said) {
     redis_ok(s.r, "SET q string");
     const daemon_output_t *wrong = cli(d, "requeue", "--where", "-q", "q", "--yes");
     cr_assert_eq(wrong->code, 1);
-    cr_assert(has(wrong->err, "its key `ready` holds a string"), "%s", wrong->err);
+    cr_assert(has(wrong->err, "its key `q` holds a string"), "%s", wrong->err);
     cr_assert_eq(redis_int(s.r, "EXISTS sidecar:q:requeued"), 0);
     redis_ok(s.r, "DEL q");
     daemon_stop(d);

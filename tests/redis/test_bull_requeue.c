@@ -256,17 +256,12 @@ Test(redis_bull_requeue, again_puts_back_a_job_that_failed_again) {
 
 Test(redis_bull_requeue, keys_of_the_wrong_type_change_nothing) {
     static const struct {
-        const char *what, *key, *right;
-    } keys[] = {{"requeued", BULL_OURS "requeued", "hash"},
-                {"failures", BULL_OURS "failures", "stream"},
-                {"meta", BULL_OURS "meta", "hash"},
-                {"failed", BULL "failed", "zset"},
-                {"wait", BULL "wait", "list"},
-                {"paused", BULL "paused", "list"},
-                {"meta-paused", BULL "meta-paused", "string"},
-                {"active", BULL "active", "list"},
-                {"delayed", BULL "delayed", "zset"},
-                {"id", BULL "id", "string"}};
+        const char *key, *right;
+    } keys[] = {{BULL_OURS "requeued", "hash"}, {BULL_OURS "failures", "stream"},
+                {BULL_OURS "meta", "hash"},     {BULL "failed", "zset"},
+                {BULL "wait", "list"},          {BULL "paused", "list"},
+                {BULL "meta-paused", "string"}, {BULL "active", "list"},
+                {BULL "delayed", "zset"},       {BULL "id", "string"}};
     fixture_t f = setup();
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
@@ -275,7 +270,7 @@ Test(redis_bull_requeue, keys_of_the_wrong_type_change_nothing) {
             bull_fail(f.r, "7", "5", "boom");
             fixture_make_key(f.r, keys[k].key, fixture_types[t]);
             call_t call = requeue_call(ask_new());
-            expect_type(call_in_vain(&call, f.r), keys[k].what, fixture_types[t]);
+            expect_type(call_in_vain(&call, f.r), keys[k].key, fixture_types[t]);
         }
     fixture_stop(&f);
 }

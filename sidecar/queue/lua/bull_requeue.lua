@@ -26,12 +26,11 @@
 -- Reply    as requeue, and {'waiting', why}: nothing was done, because the job is not among the failed ones
 -- Safe     as requeue: the mark lets one caller through, everything is looked at before the first write, and what was written is taken
 --          back when the push is refused. The job is in wait before it leaves failed. Without allow-oom: a full Redis refuses it.
-local wanted = {{'requeued', KEYS[1], 'hash'}, {'failures', KEYS[2], 'stream'}, {'meta', KEYS[3], 'hash'}, {'failed', KEYS[6], 'zset'},
-    {'wait', KEYS[7], 'list'}, {'paused', KEYS[8], 'list'}, {'meta-paused', KEYS[9], 'string'}, {'active', KEYS[10], 'list'},
-    {'delayed', KEYS[11], 'zset'}, {'id', KEYS[12], 'string'}}
+local wanted = {{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[6], 'zset'}, {KEYS[7], 'list'},
+    {KEYS[8], 'list'}, {KEYS[9], 'string'}, {KEYS[10], 'list'}, {KEYS[11], 'zset'}, {KEYS[12], 'string'}}
 for _, want in ipairs(wanted) do
-    local found = redis.call('TYPE', want[2]).ok
-    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
+    local found = redis.call('TYPE', want[1]).ok
+    if found ~= 'none' and found ~= want[2] then return {'type', want[1], found} end
 end
 local id, stalls, fields, record = ARGV[4], tonumber(ARGV[7]), {}, {}
 for i = 10, #ARGV do

@@ -17,10 +17,10 @@
 -- Safe     not fenced, by compare, as requeue is: the mark comes first and goes again when the rest is refused. HSET before ZADD NX,
 --          as the library enqueues: what has no member in delayed is nothing to anybody. Without allow-oom: a full Redis refuses all
 --          of it.
-for _, want in ipairs({{'requeued', KEYS[1], 'hash'}, {'failures', KEYS[2], 'stream'}, {'meta', KEYS[3], 'hash'},
-    {'delayed', KEYS[4], 'zset'}, {'events', KEYS[5], 'hash'}}) do
-    local found = redis.call('TYPE', want[2]).ok
-    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
+for _, want in ipairs({{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[4], 'zset'},
+    {KEYS[5], 'hash'}}) do
+    local found = redis.call('TYPE', want[1]).ok
+    if found ~= 'none' and found ~= want[2] then return {'type', want[1], found} end
 end
 local mark, member = redis.call('HGET', KEYS[1], ARGV[1]), ARGV[4]
 if mark and ARGV[3] ~= '1' then return {'known', mark} end

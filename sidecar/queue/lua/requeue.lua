@@ -37,11 +37,10 @@ local waits = marked and redis.pcall('SISMEMBER', KEYS[7], ARGV[8])
 local refused = type(waits) == 'table' and waits or type(mark) == 'table' and mark or meta.err and meta or births.err and births
 if refused or (stream ~= 'stream' and stream ~= 'none') or (list ~= 'list' and list ~= 'none') or (hash ~= 'hash' and hash ~= 'none')
     or (dead ~= 'list' and dead ~= 'none') then
-    for _, want in ipairs({{'requeued', KEYS[1], 'hash'}, {'failures', KEYS[2], 'stream'}, {'meta', KEYS[3], 'hash'},
-        {'ready', KEYS[4], 'list'}, {'stamps', KEYS[5], 'hash'}, {'births', KEYS[6], 'hash'},
-        {'mark', KEYS[7], marked and 'set' or 'hash'}, {'letters', KEYS[8], letters and 'list' or 'hash'}}) do
-        local found = redis.call('TYPE', want[2]).ok
-        if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
+    for _, want in ipairs({{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[4], 'list'}, {KEYS[5], 'hash'},
+        {KEYS[6], 'hash'}, {KEYS[7], marked and 'set' or 'hash'}, {KEYS[8], letters and 'list' or 'hash'}}) do
+        local found = redis.call('TYPE', want[1]).ok
+        if found ~= 'none' and found ~= want[2] then return {'type', want[1], found} end
     end
     return refused
 end
