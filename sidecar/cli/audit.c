@@ -42,11 +42,12 @@ slice_t audit_number_text(int64_t number, char text[NUMBER_SIZE]) {
 }
 
 // `list`: the words that may stand there, separated by spaces; NULL = there is no list.
-static int misuse(const char *what, const char *word, const char *nearest, const char *list) {
-    fprintf(stderr, "queue-sidecar audit: %s `%s`", what, word);
+static int misuse(const audit_ask_t *ask, const char *what, const char *word, const char *nearest, const char *list) {
+    const char *space = ask->command ? " " : "", *command = ask->command ? ask->command : "";
+    fprintf(stderr, "queue-sidecar audit%s%s: %s `%s`", space, command, what, word);
     if (nearest) fprintf(stderr, ": did you mean `%s`?", nearest);
     if (list) fprintf(stderr, "\nIt is one of: %s.", list);
-    fputs("\nSee `queue-sidecar help audit`.\n", stderr);
+    fprintf(stderr, "\nSee `queue-sidecar help audit%s%s`.\n", space, command);
     return CLI_USAGE;
 }
 
@@ -68,12 +69,12 @@ static bool stands_in(const char *list, const char *word) {
 }
 
 // False after a message.
-static bool is_known(const char *what, const char *word, const char *list) {
+static bool is_known(const audit_ask_t *ask, const char *what, const char *word, const char *list) {
     char text[LIST_BYTES];
     const char *words[LIST_MOST];
     if (stands_in(list, word)) return true;
     size_t count = split(list, text, words);
-    misuse(what, word, suggest_nearest(word, words, count), list);
+    misuse(ask, what, word, suggest_nearest(word, words, count), list);
     return false;
 }
 
@@ -81,7 +82,7 @@ bool audit_is_reason(const char *word) { return stands_in(AUDIT_FAILURE_REASONS,
 
 static bool read_time(const audit_ask_t *ask, const char *word, int64_t *out) {
     if (!word || when_parse(word, ask->utc, when_now(), out)) return true;
-    misuse("no time (like 2h, 2026-11-21, 2026-11-21T02:00 or 2026-11-21T02:00:00Z) is", word, NULL, NULL);
+    misuse(ask, "no time (like 2h, 2026-11-21, 2026-11-21T02:00 or 2026-11-21T02:00:00Z) is", word, NULL, NULL);
     return false;
 }
 
@@ -93,7 +94,7 @@ static bool read_limit(audit_ask_t *ask, const char *word) {
     ask->limit_given = true;
     ask->filter.limit = limit;
     if (*word >= '0' && *word <= '9' && !*end && !errno && limit < INT64_MAX) return true;
-    misuse("no number of rows (0 = all) is", word, NULL, NULL);
+    misuse(ask, "no number of rows (0 = all) is", word, NULL, NULL);
     return false;
 }
 
@@ -104,7 +105,7 @@ static bool read_format(audit_ask_t *ask, const audit_command_t *command, const 
     if (!word) return true;
     for (size_t i = 0; i < command->about.option_count; i++)
         if (command->about.options[i].letter == 'o') known = command->about.options[i].values;
-    if (!is_known("unknown format", word, known)) return false;
+    if (!is_known(ask, "unknown format", word, known)) return false;
     for (size_t i = 0; i < COUNT(formats); i++)
         if (strcmp(word, formats[i]) == 0) ask->format = (audit_format_t)i;
     return true;
@@ -114,19 +115,20 @@ static int read_given(audit_ask_t *ask, const audit_command_t *command) {
     audit_filter_t *filter = &ask->filter;
     ask->filtered = filter->queue || filter->reason || filter->grep || ask->given.since || ask->given.until;
     if (ask->given.config && ask->given.db && !command->needs_config)
-        return misuse("-c and --db exclude each other: leave out", "-c", NULL, NULL);
+        return misuse(ask, "-c and --db exclude each other: leave out", "-c", NULL, NULL);
     if (!read_format(ask, command, ask->given.format)) return CLI_USAGE;
-    if (filter->kind && !is_known("unknown kind of events", filter->kind, AUDIT_KINDS)) return CLI_USAGE;
-    if (filter->reason && !is_known("unknown reason", filter->reason, AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS))
+    if (filter->kind && !is_known(ask, "unknown kind of events", filter->kind, AUDIT_KINDS)) return CLI_USAGE;
+    if (filter->reason && !is_known(ask, "unknown reason", filter->reason, AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS))
         return CLI_USAGE;
     if (!read_time(ask, ask->given.since, &filter->since_ms) || !read_time(ask, ask->given.until, &filter->until_ms) ||
         !read_limit(ask, ask->given.limit))
         return CLI_USAGE;
     if (filter->since_ms && filter->until_ms && filter->since_ms >= filter->until_ms)
-        return misuse("--since must be before --until, but is not:", ask->given.since, NULL, NULL);
-    if (filter->grep && !*filter->grep) return misuse("--grep wants a text to look for, but got", filter->grep, NULL, NULL);
+        return misuse(ask, "--since must be before --until, but is not:", ask->given.since, NULL, NULL);
+    if (filter->grep && !*filter->grep) return misuse(ask, "--grep wants a text to look for, but got", filter->grep, NULL, NULL);
     if (ask->words.count >= command->least) return CLI_OK;
-    fprintf(stderr, "queue-sidecar audit: %s\nSee `queue-sidecar help audit %s`.\n", command->missing, command->about.name);
+    fprintf(stderr, "queue-sidecar audit %s: %s\nSee `queue-sidecar help audit %s`.\n", ask->command, command->missing,
+            ask->command);
     return CLI_USAGE;
 }
 
@@ -159,12 +161,12 @@ static const cli_command_t *const parts[] = {
     &audit_backup_command.about,  NULL,
 };
 
-static const audit_command_t *find_command(const char *word) {
+static const audit_command_t *find_command(const audit_ask_t *ask, const char *word) {
     const char *names[COUNT(parts)];
     const cli_command_t *part = cli_part(&cli_audit_command, word);
     if (part) return (const audit_command_t *)part;
     for (size_t i = 0; i < COUNT(parts); i++) names[i] = parts[i] ? parts[i]->name : NULL;
-    misuse("unknown subcommand", word, suggest_nearest(word, names, COUNT(parts)), NULL);
+    misuse(ask, "unknown subcommand", word, suggest_nearest(word, names, COUNT(parts)), NULL);
     return NULL;
 }
 
@@ -177,9 +179,12 @@ static int audit(int argc, char **argv) {
         fputs("\nSee `queue-sidecar help audit`.\n", stderr);
         return CLI_USAGE;
     }
-    const audit_command_t *command = find_command(argv[1]);
+    const audit_command_t *command = find_command(&ask, argv[1]);
     if (!command) return CLI_USAGE;
-    argv[1] = (char[]){"audit"}; // what messages call us
+    char name[32]; // what messages call us
+    snprintf(name, sizeof name, "audit %s", command->about.name);
+    argv[1] = name;
+    ask.command = command->about.name;
     ask.words.most = command->most;
     int status = cli_parse(argc - 1, argv + 1, &command->about, &ask);
     if (status == CLI_OK) status = read_given(&ask, command);

@@ -11,6 +11,7 @@ typedef struct audit_ask {
     audit_t *audit;         // open for reading where the subcommand has OPENS_LOG; borrowed
     const char *path;       // of the log; borrowed
     const config_t *config; // NULL where --db names the log and the subcommand needs no config; borrowed
+    const char *command;    // the subcommand, for messages; borrowed
     audit_filter_t filter;
     audit_format_t format;
     bool utc;          // times of tables, and times without a zone in filters; those of other formats are always UTC

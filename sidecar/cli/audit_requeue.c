@@ -12,46 +12,48 @@
 
 enum { NOTE_MOST = 1024, RATE_MOST = 1000000, QUEUES_NAMED = 1000 };
 
-static int misuse(const char *text) {
-    fprintf(stderr, "queue-sidecar audit: %s\nSee `queue-sidecar help audit requeue`.\n", text);
+static int misuse(const audit_ask_t *ask, const char *text) {
+    fprintf(stderr, "queue-sidecar audit %s: %s\nSee `queue-sidecar help audit %s`.\n", ask->command, text, ask->command);
     return CLI_USAGE;
 }
 
 // Nobody is to put everything back by forgetting a word.
 static int check_aim(const audit_ask_t *ask) {
     bool filters = ask->filtered || ask->limit_given;
-    if (ask->words.count && (ask->answer.where || filters)) return misuse("give refs, or --where and filters, not both");
+    if (ask->words.count && (ask->answer.where || filters)) return misuse(ask, "give refs, or --where and filters, not both");
     if (ask->words.count) return CLI_OK;
-    if (!ask->answer.where && filters) return misuse("filters choose many failures at once: say --where before them");
-    if (!ask->answer.where) return misuse("which failures: REF..., or --where and filters?");
+    if (!ask->answer.where && filters) return misuse(ask, "filters choose many failures at once: say --where before them");
+    if (!ask->answer.where) return misuse(ask, "which failures: REF..., or --where and filters?");
     if (ask->filtered) return CLI_OK;
-    return misuse("--where wants a filter: --queue, --failed-by, --since, --until or --grep (all there are: --since 1970-01-01)");
+    return misuse(ask,
+                  "--where wants a filter: --queue, --failed-by, --since, --until or --grep (all there are: --since 1970-01-01)");
 }
 
 // `list` calls a filter --reason; here it is what the operator says.
 static int read_note(requeue_wish_t *wish, const audit_ask_t *ask) {
     const char *reason = ask->answer.reason, *because = ask->answer.because;
-    if (reason && because) return misuse("--reason and --because say the same: give one");
+    if (reason && because) return misuse(ask, "--reason and --because say the same: give one");
     if (reason && audit_is_reason(reason)) {
         fprintf(
             stderr,
-            "queue-sidecar audit: --reason %s: is it why they failed (--failed-by %s), or what you say of it (--because %s)?\n"
-            "See `queue-sidecar help audit requeue`.\n",
-            reason, reason, reason);
+            "queue-sidecar audit %s: --reason %s: is it why they failed (--failed-by %s), or what you say of it (--because %s)?\n"
+            "See `queue-sidecar help audit %s`.\n",
+            ask->command, reason, reason, reason, ask->command);
         return CLI_USAGE;
     }
     wish->note = because ? because : reason ? reason : "";
-    return strlen(wish->note) <= NOTE_MOST ? CLI_OK : misuse("--because takes at most 1024 bytes");
+    return strlen(wish->note) <= NOTE_MOST ? CLI_OK : misuse(ask, "--because takes at most 1024 bytes");
 }
 
 // "50/s", "300/m", "50".
-static int read_rate(requeue_wish_t *wish, const char *word) {
+static int read_rate(requeue_wish_t *wish, const audit_ask_t *ask) {
+    const char *word = ask->answer.rate;
     char *end;
     if (!word) return CLI_OK; // as fast as it goes
     long long number = strtoll(word, &end, 10);
     bool minute = strcmp(end, "/m") == 0;
     bool good = *word >= '0' && *word <= '9' && number > 0 && number <= RATE_MOST && (minute || !*end || strcmp(end, "/s") == 0);
-    if (!good) return misuse("--rate is a number from 1 to 1000000 with /s or /m, like 50/s");
+    if (!good) return misuse(ask, "--rate is a number from 1 to 1000000 with /s or /m, like 50/s");
     wish->per_minute = minute ? number : 60 * number;
     return CLI_OK;
 }
@@ -74,7 +76,8 @@ static char *operator_name(const char *by) {
     return mem_printf("%.60s@%.60s", name, host);
 }
 
-static int read_target(requeue_wish_t *wish, const char *to) {
+static int read_target(requeue_wish_t *wish, const audit_ask_t *ask) {
+    const char *to = ask->answer.to;
     const config_t *config = wish->keys->config;
     const char *names[QUEUES_NAMED];
     size_t count = 0;
@@ -86,8 +89,8 @@ static int read_target(requeue_wish_t *wish, const char *to) {
     }
     if (wish->to >= 0) return CLI_OK;
     const char *nearest = suggest_nearest(to, names, count);
-    fprintf(stderr, "queue-sidecar audit: --to %s: the config has no such queue%s%s%s\n", to, nearest ? ": did you mean `" : "",
-            nearest ? nearest : "", nearest ? "`?" : "");
+    fprintf(stderr, "queue-sidecar audit %s: --to %s: the config has no such queue%s%s%s\n", ask->command, to,
+            nearest ? ": did you mean `" : "", nearest ? nearest : "", nearest ? "`?" : "");
     return CLI_USAGE;
 }
 
@@ -102,7 +105,8 @@ static int confirm(const requeue_wish_t *wish, const plan_t *plan) {
     fprintf(stderr, "queue-sidecar: about to %s %s", wish->discards ? "discard" : "put back", buffer_text(&what));
     if (plan->answered) {
         audit_number_text(plan->answered, number);
-        fprintf(stderr, " (%s were answered before, and are left out)", number);
+        bool one = plan->answered == 1;
+        fprintf(stderr, " (%s %s answered before, and %s left out)", number, one ? "was" : "were", one ? "is" : "are");
     }
     fputs(asks ? ".\nGo on? [y/N] " : ".\nNobody can be asked here: add --yes to go on, or --dry-run to look first\n", stderr);
     fflush(stderr);
@@ -145,9 +149,9 @@ static int act(const audit_ask_t *ask, bool discards) {
     signal(SIGPIPE, SIG_IGN); // Redis is at the other end of a socket
     int status = check_aim(ask);
     if (status == CLI_OK) status = read_note(&wish, ask);
-    if (status == CLI_OK) status = read_rate(&wish, ask->answer.rate);
-    if (status == CLI_OK) status = read_target(&wish, ask->answer.to);
-    if (status == CLI_OK && !fits_name(by)) status = misuse("--by takes 1 to 128 bytes without control characters");
+    if (status == CLI_OK) status = read_rate(&wish, ask);
+    if (status == CLI_OK) status = read_target(&wish, ask);
+    if (status == CLI_OK && !fits_name(by)) status = misuse(ask, "--by takes 1 to 128 bytes without control characters");
     if (status == CLI_OK) status = carry_out(&wish, ask);
     keyspace_free(keys);
     free(by);

@@ -328,6 +328,9 @@ Test(daemon_audit_cli, exit_codes_and_hints) {
         cr_expect_eq(output->code, 2, "%s: %d", misuse[i].hint, output->code);
         cr_expect(has(output->err, misuse[i].hint), "\"%s\" lacks \"%s\"", output->err, misuse[i].hint);
         cr_expect_str_empty(output->out);
+        char see[64] = "See `queue-sidecar help audit`.\n"; /* where the options stand: with the subcommand, if there is one */
+        if (i > 0) snprintf(see, sizeof see, "See `queue-sidecar help audit %s`.\n", misuse[i].words[0]);
+        cr_expect(has(output->err, see) || !has(output->err, "See `"), "\"%s\" lacks \"%s\"", output->err, see);
     }
     cr_assert_eq(daemon_run("audit")->code, 2);
     cr_assert_eq(daemon_run("audit", "list", "--db", missing)->code, 1);

@@ -158,6 +158,10 @@ Test(daemon_requeue_trouble, nobody_requeues_by_mistake) {
     const daemon_output_t *refs = cli(d, "requeue", "zzzzzzzzzzzz", "a!", "--dry-run");
     cr_assert(refs->code == 1 && has(refs->err, "no event has the ref") && has(refs->err, "is no ref"), "%s", refs->err);
     cr_assert_eq(redis_int(s.r, "EXISTS q sidecar:q:requeued"), 0);
+    cr_assert_eq(cli(d, "discard", "--where", "-q", "q", "-n", "1", "--yes")->code, 0);
+    await(&s, answers(d, 1), COPY_MS);
+    const daemon_output_t *one = cli(d, "requeue", "--where", "-q", "q");
+    cr_assert(has(one->err, "2 jobs: q 2 (1 was answered before, and is left out)"), "%s", one->err);
     scene_end(&s);
 }
 

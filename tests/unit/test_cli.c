@@ -161,7 +161,7 @@ Test(unit_cli, words_behind_two_dashes_are_no_options) {
     cr_expect_eq(run((const char *const[]){"queue-sidecar", "help", "--", "run", NULL}), CLI_OK);
     char *audit[] = {"audit", "--", "backup", "--db", "x", "--", "-h", "--help", NULL};
     expect_usage(cli_audit_command.run(8, audit),
-                 "queue-sidecar audit: unexpected argument `--help`\nSee `queue-sidecar help audit`.\n");
+                 "queue-sidecar audit backup: unexpected argument `--help`\nSee `queue-sidecar help audit backup`.\n");
 }
 
 Test(unit_cli, an_option_may_come_many_times) {
