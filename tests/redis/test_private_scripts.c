@@ -108,6 +108,29 @@ Test(redis_private_scripts, letters_without_a_record) {
     fixture_stop(&f);
 }
 
+Test(redis_private_scripts, letters_of_the_wrong_type_change_nothing) {
+    static const struct {
+        const char *what, *key, *right;
+    } keys[] = {{"dlq", "fights-dlq", "list"}, {"recorded", RECORDED, "zset"}};
+    fixture_t f = fixture_start(NULL);
+    letters_t ask = LETTERS;
+    ask.forget = "60000"; /* it would write, too */
+    for (size_t k = 0; k < 2; k++)
+        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+            redis_ok(f.r, "FLUSHALL");
+            redis_ok(f.r, "SET %s T", LOCK);
+            redis_ok(f.r, "RPUSH fights-dlq there");
+            redis_ok(f.r, "ZADD %s 1000 gone", RECORDED);
+            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            char *before = fixture_digest(f.r);
+            expect_type(letters(f.r, ask), keys[k].what, fixture_types[t]);
+            redis_expect(f.r, before, "DEBUG DIGEST");
+            free(before);
+        }
+    fixture_stop(&f);
+}
+
 Test(redis_private_scripts, marks_of_letters_that_are_gone_are_forgotten) {
     fixture_t f = fixture_start(NULL);
     char *there = NULL, *gone = NULL;

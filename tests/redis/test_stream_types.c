@@ -1,0 +1,41 @@
+/* The verbs of stream.h that ask about many queues at once, where a key of one holds another type. */
+#include "fixture.h"
+#include "queue/stream.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+/* acknowledge.lua and tails.lua meet keys of many queues: one of any wrong type is named, left as it is, and spoils no other. */
+Test(redis_stream, keys_of_every_wrong_type_are_named_and_spoil_no_other) {
+    static const struct {
+        const char *key, *type;
+        bool look; /* met by tails.lua, else by acknowledge.lua */
+    } rows[] = {{"sidecar:email:auditors", "hash", false},
+                {"sidecar:email:failures", "stream", true},
+                {"sidecar:email:meta", "hash", true}};
+    fixture_t f = fixture_start(
+        &(fixture_options_t){.config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
+    for (size_t row = 0; row < sizeof rows / sizeof *rows; row++)
+        for (int i = 0; i < FIXTURE_TYPES; i++) {
+            stream_id_t all[2] = {"5-1", "6-1"};
+            stream_look_t looks[2];
+            int64_t now_ms;
+            if (strcmp(fixture_types[i], rows[row].type) == 0) continue;
+            redis_ok(f.r, "FLUSHALL");
+            redis_ok(f.r, "XADD sidecar:sms:failures 7-1 event abc");
+            fixture_make_key(f.r, rows[row].key, fixture_types[i]);
+            const char *why = f.fault.text;
+            f.fault.text[0] = '\0';
+            if (rows[row].look) {
+                cr_assert_eq(stream_look(f.conn, f.keys, looks, &now_ms, &f.fault), OUTCOME_OK);
+                why = looks[0].error;
+                cr_expect(!*looks[1].error && strcmp(looks[1].last, "7-1") == 0, "%s", looks[1].error);
+            } else {
+                cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)all, &f.fault), OUTCOME_FAULT);
+                cr_expect_eq(redis_int(f.r, "HLEN sidecar:sms:auditors"), 1);
+            }
+            cr_expect(*why, "%s as a %s is not named", rows[row].key, fixture_types[i]);
+            redis_expect(f.r, fixture_types[i], "TYPE %s", rows[row].key);
+        }
+    fixture_stop(&f);
+}
