@@ -177,6 +177,23 @@ Test(redis_monitor_faults, a_report_that_is_left_to_another_leader_is_not_mended
     expect_not_over(&d);
 }
 
+/* What was refused in a pass that was broken off by another fault is not told at the end of the next one. */
+Test(redis_monitor_faults, a_fault_of_a_broken_pass_is_not_told_of_the_next) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 9;")});
+    redis_ok(d.f.r, "SET email x");
+    redis_ok(d.f.r, "ACL SETUSER default -hscan");
+    redis_ok(d.f.r, "HSET sidecar:email:stamps %s x", "of a job that is gone");
+    redis_ok(d.f.r, "LPUSH email:backup job");
+    try_until(&d, metric_get(&of(&d)->faults) >= 4); /* the job was stalled at the latest by the second look */
+    redis_ok(d.f.r, "ACL SETUSER default +hscan");
+    redis_ok(d.f.r, "DEL email");
+    int before = said();
+    try_until(&d, said_over() == 1);
+    cr_assert_eq(said(), before, "%s", fixture_log());
+    close_desk(&d);
+}
+
 /* However seldom passes are made: a job that comes to an idle queue begins one, and what that is refused is told (/readyz) as
  * long as it lasts. */
 Test(redis_monitor_faults, a_right_that_is_taken_away_is_told_when_a_job_needs_it) {
