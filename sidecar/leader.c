@@ -79,18 +79,34 @@ static outcome_t look_over(leader_t *leader, fault_t *fault) {
     return outcome;
 }
 
-// Runs the preflight once for each connection, and again on one that it forbade to lead. False: not allowed to lead now.
-static bool may_lead(leader_t *leader, fault_t *fault) {
-    if (leader->checked == conn_generation(leader->conn) && findings_allow(leader->findings)) return true;
-    outcome_t outcome = look_over(leader, fault);
-    if (outcome == OUTCOME_OK && findings_allow(leader->findings)) return true;
-    if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) {
-        leader_put_off(leader, NULL, fault);
-        return false;
+static bool leads_any(const leader_t *leader) {
+    for (size_t i = 0; i < leader->keys->seat_count; i++)
+        if (leader->stands[i].state == SEAT_LEADING) return true;
+    return false;
+}
+
+// What forbids to lead is looked at again: on a new connection, as it may be another server by then; but not on that by which
+// other locks are kept, where that is done behind a renewal.
+static void wait_for_leave(leader_t *leader, size_t seat) {
+    mono_t again = mono_add(mono_now(), PREFLIGHT_AGAIN_S * NS_PER_S);
+    if (leads_any(leader)) {
+        leader->stands[seat].next = again;
+    } else {
+        conn_close(leader->conn);
+        leader->retry_at = again;
     }
-    // It may be another server by the next time, so ask again on a new connection.
-    conn_close(leader->conn);
-    leader->retry_at = mono_add(mono_now(), PREFLIGHT_AGAIN_S * NS_PER_S);
+}
+
+// Runs the preflight once for each connection. False: not allowed to lead now.
+static bool may_lead(leader_t *leader, size_t seat, fault_t *fault) {
+    bool checked = leader->checked == conn_generation(leader->conn);
+    if (checked && findings_allow(leader->findings)) return true;
+    outcome_t outcome = checked ? OUTCOME_OK : look_over(leader, fault);
+    if (outcome == OUTCOME_OK && findings_allow(leader->findings)) return true;
+    if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER)
+        leader_put_off(leader, NULL, fault);
+    else
+        wait_for_leave(leader, seat);
     return false;
 }
 
@@ -119,7 +135,7 @@ static void act(leader_t *leader, size_t seat) {
     } else if (leader->stands[seat].state == SEAT_LEADING) {
         leader_renew(leader, seat); // first of all: the time of the lease is running
         look_over_again(leader);
-    } else if (may_lead(leader, &fault)) {
+    } else if (may_lead(leader, seat, &fault)) {
         leader_acquire(leader, seat);
     }
 }

@@ -150,6 +150,27 @@ Test(redis_leader_findings, who_must_not_lead_takes_no_lock_again) {
     close_desk(&d);
 }
 
+/* The locks that it has are kept meanwhile, by the same connection. */
+Test(redis_leader_findings, a_lock_that_must_not_be_taken_costs_no_other_one) {
+    desk_t d = {.f = fixture_start(&(fixture_options_t){
+                    .config = "group = \"app\"; lock = { ttl = \"5s\"; scope = \"queue\"; }; queues = ( { name = \"{a}\"; }, "
+                              "{ name = \"{b}\"; } );",
+                    .closed = true})};
+    crew_start(&d.crew, d.f.keys, CREW_LEADER | CREW_DISPATCHER);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading) == 2, 10000));
+    take_away_xtrim(&d);
+    redis_ok(d.f.r, "DEL sidecar:{b}:lock");
+    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading) == 1, 10000), "%s", fixture_log());
+    later(&d, 21);
+    cr_assert_eq(metric_get(&d.crew.metrics->terms), 2, "%s", fixture_log());
+    cr_assert_eq(metric_get(&d.crew.metrics->terms_lost), 1, "%s", fixture_log());
+    redis_ok(d.f.r, "ACL SETUSER default +xtrim");
+    later(&d, 69);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading) == 2, 10000), "%s", fixture_log());
+    cr_assert_eq(metric_get(&d.crew.metrics->terms_lost), 1);
+    close_desk(&d);
+}
+
 static bool told_by_health(const desk_t *d, const char *text) {
     health_t *health = health_new(d->crew.metrics, "app");
     buffer_t json = {0};
