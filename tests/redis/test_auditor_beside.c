@@ -65,7 +65,7 @@ static void expect_whole_after_copy(int rows, bool merged) {
     enum { BEFORE = 20 };
     char position[32];
     desk_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_desk(&d, (fixture_options_t){0}, "100%41?#", "", NULL); /* a name that is no URI */
     char *copy = mem_printf("%s/copy.db", d.dir), *save = mem_printf("cp '%s' '%s'", d.path, copy);
     audit_log_feed(d.f.r, "email", 0, BEFORE, "1");
     expect_rows(&d, BEFORE);
