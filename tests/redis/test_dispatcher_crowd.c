@@ -141,3 +141,29 @@ Test(redis_dispatcher, a_large_job_that_was_moved_delays_nothing_after_it) {
     cr_assert(stage_until(&d.crew.stage, ready(&d) == 2, SOON_MS));
     close_desk(&d);
 }
+
+/* What is known of the size of entries reaches the script: small ones are read at once, and of huge ones few, whatever a batch
+ * may hold. */
+Test(redis_dispatcher, a_script_reads_as_much_at_once_as_the_last_one_allows) {
+    enum { BATCH = 100, SMALL = 1000, FIRST_STEPS = 3, LARGE = 8, LARGE_BYTES = 3 << 19 };
+    static const char fill[] = "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, string.rep('x', ARGV[2]) .. i) end return 1";
+    desk_t d;
+    open_desk(&d,
+              (fixture_options_t){.config = "group = \"app\"; dispatcher = { safety_poll = \"24h\"; batch = 100; }; queues = ( "
+                                            "{ name = \"email\"; } );"});
+    settle(&d);
+    redis_ok(d.f.r, "CONFIG RESETSTAT");
+    redis_ok(d.f.r, "EVAL %s 1 email:delayed %d 10", fill, SMALL);
+    expect_ready(&d, SMALL);
+    settle(&d);
+    long long scripts = server_commandstat(d.f.server, "evalsha"), reads = server_commandstat(d.f.server, "zrangebyscore");
+    cr_assert_eq(metric_get(&of(&d, 0)->batches), SMALL / BATCH);
+    cr_assert(reads < scripts + FIRST_STEPS, "%lld reads in %lld scripts", reads, scripts);
+    close_desk(&d);
+    open_desk(&d, (fixture_options_t){0});
+    settle(&d);
+    redis_ok(d.f.r, "EVAL %s 1 email:delayed %d %d", fill, LARGE, LARGE_BYTES);
+    expect_ready(&d, LARGE);
+    cr_assert_geq(metric_get(&of(&d, 0)->batches), LARGE / 2, "two of them are more than a script is to read");
+    close_desk(&d);
+}
