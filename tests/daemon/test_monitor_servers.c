@@ -67,7 +67,7 @@ static long long rows(daemon_t *d, const char *where) {
 
 ON_EVERY_SERVER(daemon_monitor_servers, stalls_end_as_they_should) {
     scene_t s = scene_begin(&(server_options_t){.binary = every_server_binary(*number)});
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = WATCHED, .scan = "50ms"});
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "20s", .queues = WATCHED, .scan = "50ms"});
     a_dead_worker(&s);
     heartbeats(&s);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 1);
