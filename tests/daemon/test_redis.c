@@ -244,7 +244,8 @@ static void refused_with(const char *error, const char *request) {
     enum { WINDOW_MS = 1500 };
     scene_t s = scene_begin(NULL);
     proxy_t *proxy = proxy_start(server_socket(s.server));
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.socket = proxy_socket(proxy), .ttl = "20s"});
+    /* With a timeout that no standstill is taken for: a new connection would ask much. */
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.socket = proxy_socket(proxy), .ttl = "20s", .redis = "timeout = \"20s\";"});
     scene_works(&s, "q");
     proxy_rule(proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = request, .error = error, .times = -1});
     scene_delay(s.r, "q", "soon", 0);
