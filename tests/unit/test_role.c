@@ -6,10 +6,13 @@
 #include <unistd.h>
 
 #include "auditor_log.h"
+#include "base/log.h"
 #include "base/wakeup.h"
+#include "fixture.h"
 #include "health.h"
 #include "role.h"
 #include "tempdir.h"
+#include "wait.h"
 
 enum { LOG_MIB = 400, MIB = 1024 * 1024 };
 
@@ -85,4 +88,27 @@ Test(unit_role, health_says_which_turn_does_not_end) {
     buffer_free(&why);
     health_free(health);
     metrics_free(metrics);
+}
+
+static void storm_tick(void *self, role_wait_t *wait) {
+    atomic_int *ticks = self;
+    for (int i = 0; i < 3 && *ticks == 0; i++) log_warn("r", NULL, "storm");
+    atomic_fetch_add(ticks, 1);
+    (void)wait; /* until it is woken */
+}
+
+/* Nobody else says how large a storm was that nothing follows. */
+Test(unit_role, tells_the_rest_of_a_storm_after_its_tick) {
+    atomic_int ticks = 0;
+    role_t role;
+    fixture_capture_log();
+    cr_assert(role_init(&role, "storm", storm_tick, NULL, &ticks));
+    cr_assert(role_start(&role));
+    cr_assert(wait_for(ticks == 1, 10000));
+    fixture_step_boottime(11000);
+    wakeup_raise(role.wake_fd);
+    cr_assert(wait_for(fixture_log_count("\"repeated\":2}") == 1, 10000));
+    role_stop(&role);
+    cr_assert(role_join(&role, 10000));
+    role_destroy(&role);
 }
