@@ -9,6 +9,7 @@
 #include "child.h"
 #include "scene.h"
 #include "tempdir.h"
+#include "text.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -25,8 +26,6 @@ enum { COPY_MS = 30000, RUN_MS = 60000 };
     do {                                                                                                                         \
         if (!wait_for(cond, ms)) scene_fail(scene, "never came: " #cond);                                                        \
     } while (0)
-
-static inline bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
 
 /* One record as a final failure leaves it; `at` 0: now. */
 typedef struct {

@@ -4,6 +4,7 @@
 #include "child.h"
 #include "daemon.h"
 #include "tempdir.h"
+#include "text.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -11,8 +12,6 @@
 #include <string.h>
 
 enum { BASE_S = 1763690400 }; /* 2025-11-21T02:00:00Z */
-
-static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
 
 /* Failure n, n seconds after BASE, with what is hard to print. */
 static void put(audit_t *audit, int n, const char *queue, const char *reason, slice_t error, slice_t payload) {

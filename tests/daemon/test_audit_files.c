@@ -6,6 +6,7 @@
 #include "daemon.h"
 #include "scene.h"
 #include "tempdir.h"
+#include "text.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -19,8 +20,6 @@
 #include <unistd.h>
 
 #define SLICE(text) ((slice_t){text, sizeof(text) - 1})
-
-static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
 
 static void put(audit_t *audit, const char *kind, int n, slice_t error, slice_t payload) {
     audit_case_event_t of, first;

@@ -2,6 +2,7 @@
 #include "queue/dialects/dialect.h"
 #include "scene.h"
 #include "tempdir.h"
+#include "text.h"
 
 #include <criterion/criterion.h>
 #include <ctype.h>
@@ -11,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
 
 /* `check --redis` looks at where the log is to be. */
 static void place_of_log(void) {

@@ -2,14 +2,13 @@
 #include "base/json.h"
 #include "scene.h"
 #include "tempdir.h"
+#include "text.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
 
 /* A lock that outlives a pause of the machine. */
 #define STEADY ((sidecar_t){.ttl = "3s"})

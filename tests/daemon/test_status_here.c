@@ -2,8 +2,7 @@
 #include "base/buffer.h"
 #include "http_desk.h"
 #include "rights.h"
-
-static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
+#include "text.h"
 
 Test(daemon_status_here, checks_of_the_instance_here_and_a_config_that_it_refuses, .timeout = 120) {
     scene_t s;

@@ -3,6 +3,7 @@
 #include "scene.h"
 #include "tempdir.h"
 #include "terminal.h"
+#include "text.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -14,8 +15,6 @@
 
 #define ENTER "\x1b[?1049h\x1b[?25l"
 #define LEAVE "\x1b[?25h\x1b[?1049l"
-
-static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
 
 static int count(const char *text, const char *part) {
     int found = 0;

@@ -65,6 +65,12 @@ __attribute__((unused)) static void expect_rows(desk_t *d, long long rows) {
 
 __attribute__((unused)) static void settle(desk_t *d) { stage_settle(&d->crew.stage, d->f.r); }
 
+__attribute__((unused)) static void copy_file(const char *from, const char *to) {
+    char *command = mem_printf("cp '%s' '%s'", from, to);
+    cr_assert_eq(system(command), 0);
+    free(command);
+}
+
 /* A desk whose log has so many rows, all of them in the one file. */
 __attribute__((unused)) static void open_merged(desk_t *d, int rows) {
     open_desk(d, (fixture_options_t){0}, "", "", NULL);

@@ -47,12 +47,6 @@ Test(redis_auditor_beside, a_reader_that_does_not_end_is_said_once) {
     close_desk(&d);
 }
 
-static void copy_over(desk_t *d, const char *from) {
-    char *command = mem_printf("cp '%s' '%s'", from, d->path);
-    cr_assert_eq(system(command), 0);
-    free(command);
-}
-
 static void expect_sound(desk_t *d) {
     char *said = audit_log_word(d->path, "PRAGMA integrity_check");
     cr_assert_str_eq(said, "ok");
@@ -66,11 +60,11 @@ static void expect_whole_after_copy(int rows, bool merged) {
     char position[32];
     desk_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "100%41?#", "", NULL); /* a name that is no URI */
-    char *copy = mem_printf("%s/copy.db", d.dir), *save = mem_printf("cp '%s' '%s'", d.path, copy);
+    char *copy = mem_printf("%s/copy.db", d.dir);
     audit_log_feed(d.f.r, "email", 0, BEFORE, "1");
     expect_rows(&d, BEFORE);
     stop(&d);
-    cr_assert_eq(system(save), 0);
+    copy_file(d.path, copy);
     start(&d);
     audit_log_feed(d.f.r, "email", BEFORE, rows, "1");
     expect_rows(&d, BEFORE + rows);
@@ -78,7 +72,7 @@ static void expect_whole_after_copy(int rows, bool merged) {
     audit_log_feed(d.f.r, "email", BEFORE + rows, 1, "1");
     snprintf(position, sizeof position, "1-%d ", BEFORE + rows);
     expect_acknowledged(&d, "email", position);
-    copy_over(&d, copy);
+    copy_file(copy, d.path);
     if (merged) cr_assert(stage_until(&d.crew.stage, fixture_log_count("written over while it was open") == 1, 5000));
     audit_log_feed(d.f.r, "email", BEFORE + rows + 1, 1, "1");
     expect_rows(&d, BEFORE + rows + 2);
@@ -90,7 +84,7 @@ static void expect_whole_after_copy(int rows, bool merged) {
     cr_assert_eq(gaps(&d), 0);
     cr_assert_eq(metric_get(&of(&d)->audit_lost), 0);
     cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 1);
-    free(copy), free(save);
+    free(copy);
     close_desk(&d);
 }
 
@@ -105,11 +99,11 @@ Test(redis_auditor_beside, a_copy_of_what_was_not_merged_since_is_written_over_t
 Test(redis_auditor_beside, another_log_is_written_over_the_open_one) {
     desk_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
-    char *copy = mem_printf("%s/copy.db", d.dir), *save = mem_printf("cp '%s' '%s'", d.path, copy);
+    char *copy = mem_printf("%s/copy.db", d.dir);
     audit_log_feed(d.f.r, "email", 0, 50, "1");
     expect_rows(&d, 50);
     stop(&d);
-    cr_assert_eq(system(save), 0);
+    copy_file(d.path, copy);
     sqlite3 *db;
     cr_assert_eq(sqlite3_open(copy, &db), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db,
@@ -120,7 +114,7 @@ Test(redis_auditor_beside, another_log_is_written_over_the_open_one) {
     sqlite3_close(db);
     start(&d);
     settle(&d);
-    copy_over(&d, copy);
+    copy_file(copy, d.path);
     cr_assert(stage_until(&d.crew.stage, fixture_log_count("written over while it was open") == 1, 5000));
     cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lost) == 1, 10000));
     cr_assert(stage_until(&d.crew.stage, audit_log_int(d.path, "SELECT count(*) FROM events WHERE reason = 'log_replaced'") == 1,
@@ -134,7 +128,7 @@ Test(redis_auditor_beside, another_log_is_written_over_the_open_one) {
     }
     cr_assert_eq(fixture_log_count("written over while it was open"), 1, "%s", fixture_log());
     cr_assert_eq(metric_get(&of(&d)->audit_lost), 1);
-    free(copy), free(save);
+    free(copy);
     close_desk(&d);
 }
 
@@ -265,7 +259,7 @@ static void expect_foreign_left_alone(bool merged) {
     expect_rows(&d, 50);
     if (merged) restart(&d);
     settle(&d);
-    copy_over(&d, copy);
+    copy_file(copy, d.path);
     cr_assert(stage_until(&d.crew.stage, fixture_log_count("written over while it was open") == 1, 10000), "%s", fixture_log());
     cr_assert(stage_until(&d.crew.stage, fixture_log_count("is the database of another program") == 1, 10000), "%s",
               fixture_log());

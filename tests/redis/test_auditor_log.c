@@ -37,12 +37,6 @@ static int moved_aside(desk_t *d) {
     return count;
 }
 
-static void copy_file(const char *from, const char *to) {
-    char *command = mem_printf("cp '%s' '%s'", from, to);
-    cr_assert_eq(system(command), 0);
-    free(command);
-}
-
 /* All of the stream and one gap row of this reason, and one auditor acknowledged to its end. */
 static void expect_rebuilt(desk_t *d, int rows, const char *reason, const char *position) {
     char *sql = mem_printf("SELECT count(*) FROM events WHERE kind = 'gap' AND reason = '%s' AND queue = 'email'", reason);

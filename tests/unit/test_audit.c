@@ -6,6 +6,7 @@
 #include "base/digest.h"
 #include "child.h"
 #include "tempdir.h"
+#include "text.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>
@@ -17,8 +18,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
 
 static void expect_refused(const char *path, audit_mode_t mode, const char *part) {
     char *why = audit_case_refused(path, mode);

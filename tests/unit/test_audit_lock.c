@@ -3,6 +3,7 @@
 #include "audit_case.h"
 #include "child.h"
 #include "tempdir.h"
+#include "text.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -14,8 +15,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
 
 static void expect_refused(const char *path, audit_mode_t mode, const char *part) {
     char *why = audit_case_refused(path, mode);
