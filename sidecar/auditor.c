@@ -158,7 +158,7 @@ static bool trim(auditor_t *a, size_t queue, const lease_t *lease) {
         return true;
     }
     log_debug(ROLE, auditor_queue_name(a, queue), "trimmed", F_INT("removed", done.removed), F_INT("left", done.left));
-    copy->spare = a->keys->config->stream.min_records - done.left;
+    copy->spare = done.wait_ms < 0 ? a->keys->config->stream.min_records - done.left : -1;
     if (done.wait_ms > TRIM_S * 1000) copy->trim_at = mono_add(now, done.wait_ms * NS_PER_MS);
     if (done.wait_ms == 0) copy->trim_at = done.removed ? now : mono_add(now, TRIM_UNCOPIED_S * NS_PER_S);
     return true;

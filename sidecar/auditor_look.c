@@ -204,7 +204,7 @@ bool auditor_look(auditor_t *a, bool *found) {
         }
         if (copy->held) continue;
         if (was) log_info(ROLE, auditor_queue_name(a, i), "the failure stream can be read again");
-        copy->spare = a->keys->config->stream.min_records - of->length;
+        copy->spare = of->bytes > stream_room(a->keys) ? -1 : a->keys->config->stream.min_records - of->length;
         if (!follow(a, i, of)) return false;
         copy->behind = stream_id_compare(of->last, copy->at) > 0;
     }

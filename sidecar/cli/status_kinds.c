@@ -281,9 +281,8 @@ const status_kind_t status_kinds[] = {
     {STATUS_WARNING, "ready_limit", false, held_back, "Workers take fewer jobs than fall due.",
      "Start more workers, see why they are slow, or raise `ready_limit`"},
     {STATUS_FAULT, "stream_full", false, stream_is_full, "Jobs that should end stay in progress; retries go on unrecorded.",
-     "See that an instance copies it (its log says why not; `audit.path` must be writable), lower stream.min_copies to the "
-     "number "
-     "of instances, or raise stream.max_bytes"},
+     "Where AUDIT is `copied`: lower stream.retain, for which records stay, or raise stream.max_bytes. Else see that an instance "
+     "copies it (its log says why not; `audit.path` must be writable), or lower stream.min_copies to the number of instances"},
     {STATUS_WARNING, "stream_fills", false, stream_fills, "When it is full no job is ended any more.",
      "See that audit logs copy it (below), lower stream.retain or stream.min_records, or raise stream.max_bytes"},
     {STATUS_WARNING, "uncopied", false, uncopied, "Redis keeps them, untrimmed, until enough audit logs have them.",

@@ -68,7 +68,7 @@ const config_key_t config_keys[] = {
     ROW("stream", "retain", KEY_DURATION, "24h", "1m", "365d", TOP(stream.retain_ms), true,
         "How long records stay in the failure stream at least, a duration.", PLAIN),
     ROW("stream", "min_records", KEY_INT, "10000", "0", "100000000", TOP(stream.min_records), true,
-        "How many records stay in the failure stream whatever their age.", PLAIN),
+        "How many records stay in the failure stream whatever their age, while it takes no more than half of max_bytes.", PLAIN),
     ROW("stream", "max_bytes", KEY_SIZE, "256MiB", "1MiB", "1TiB", TOP(stream.max_bytes), true,
         "Largest failure stream, a size in bytes; at this size no job is ended any more until it shrinks.", PLAIN),
     ROW("stream", "min_copies", KEY_INT, "1", "1", "100", TOP(stream.min_copies), true,

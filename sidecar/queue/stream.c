@@ -127,13 +127,14 @@ static outcome_t look_at_some(conn_t *conn, const keyspace_t *keys, size_t first
     *now_ms = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
     for (size_t i = 0; i < count; i++) {
         stream_look_t *look = &out[first + i];
-        const char *length = reply_text(reply_at(reply, 4 * i + 1));
+        const char *length = reply_text(reply_at(reply, 5 * i + 1));
         *look = (stream_look_t){.length = strtoll(length, NULL, 10)};
         if (*length == '!')
             snprintf(look->error, sizeof look->error, "\"%s\": %.100s", keys->queues[first + i].failures, length + 1);
-        copy_id(look->first, reply_at(reply, 4 * i + 2));
-        copy_id(look->last, reply_at(reply, 4 * i + 3));
-        copy_id(look->trimmed, reply_at(reply, 4 * i + 4));
+        copy_id(look->first, reply_at(reply, 5 * i + 2));
+        copy_id(look->last, reply_at(reply, 5 * i + 3));
+        copy_id(look->trimmed, reply_at(reply, 5 * i + 4));
+        look->bytes = strtoll(reply_text(reply_at(reply, 5 * i + 5)), NULL, 10);
     }
     freeReplyObject(reply);
     if (*now_ms <= 0) return fault_set(fault, OUTCOME_FAULT, "tails: unexpected reply");
@@ -201,6 +202,8 @@ outcome_t stream_acknowledge(conn_t *conn, const keyspace_t *keys, const char *i
     return worst.outcome;
 }
 
+int64_t stream_room(const keyspace_t *keys) { return keys->config->stream.max_bytes / 2; }
+
 outcome_t stream_trim(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, stream_trimmed_t *out,
                       fault_t *fault) {
     const queue_keys_t *of = &keys->queues[queue];
@@ -219,6 +222,7 @@ outcome_t stream_trim(conn_t *conn, const keyspace_t *keys, size_t queue, const 
     request_int(conn, STREAM_TRIM_BYTES);
     request_int(conn, STREAM_HEARD_MS);
     request_int(conn, STREAM_FORGET_MS);
+    request_int(conn, stream_room(keys));
     if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
     const redisReply *kind = reply_at(reply, 0);
     out->fenced = reply_is(kind, "fenced");

@@ -46,6 +46,7 @@ typedef struct stream_look {
     stream_id_t first;   // id of the oldest entry; "0-0" = none
     stream_id_t last;    // last id ever given; "0-0" = none
     stream_id_t trimmed; // highest id that trim has removed; "0-0" = none
+    int64_t bytes;       // of all values, as they are counted
 } stream_look_t;
 // Of every queue; out has room for all. One request, or one for each queue where all together are refused. *now_ms is Redis's.
 outcome_t stream_look(conn_t *conn, const keyspace_t *keys, stream_look_t *out, int64_t *now_ms, fault_t *fault);
@@ -74,8 +75,11 @@ typedef struct stream_trimmed {
     int64_t wait_ms; // until the oldest entry is old enough; 0 = it is, or more can be removed; -1 = no entry is spare
 } stream_trimmed_t;
 
-// Removes, fenced, what is older than stream.retain, beyond stream.min_records, and acknowledged by stream.min_copies auditors
-// that were heard of within 24 h, in bounded steps; forgets auditors not heard of for 7 days.
+// Bytes that a stream may hold before stream.min_records keeps nothing any more: half of stream.max_bytes.
+int64_t stream_room(const keyspace_t *keys);
+
+// Removes, fenced, what is older than stream.retain, beyond stream.min_records or stream_room, and acknowledged by
+// stream.min_copies auditors that were heard of within 24 h, in bounded steps; forgets auditors not heard of for 7 days.
 outcome_t stream_trim(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, stream_trimmed_t *out,
                       fault_t *fault);
 

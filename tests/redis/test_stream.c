@@ -33,8 +33,9 @@ static fixture_t setup(void) {
 static redisReply *call(fixture_t *f, ask_t ask) {
     size_t len;
     const char *text = script_text(SCRIPT_trim, conn_version(f->conn), &len);
-    return redis_do(f->r, "EVAL %b 4 sidecar:app:lock " STREAM " " HELD " " META " %s %lld %lld %lld %lld %lld %lld %lld", text,
-                    len, ask.token, ask.retain, ask.records, ask.copies, ask.most, ask.size, ask.heard, ask.forget);
+    return redis_do(f->r,
+                    "EVAL %b 4 sidecar:app:lock " STREAM " " HELD " " META " %s %lld %lld %lld %lld %lld %lld %lld 1099511627776",
+                    text, len, ask.token, ask.retain, ask.records, ask.copies, ask.most, ask.size, ask.heard, ask.forget);
 }
 
 /* Removed entries; *wait_ms may be NULL. */

@@ -3,7 +3,7 @@
 --
 -- KEYS[1+] failures, meta   stream and hash of each queue, in turns
 -- Reply    {now in ms, for each queue: entries or '!' and the error, id of its oldest entry, last id it ever gave, highest id that
---          trim has removed}; where there is no such id it is 0-0
+--          trim has removed, bytes that are counted of its values}; where there is no such id it is 0-0
 -- Safe     reads only; one key of the wrong type spoils no other.
 local time = redis.call('TIME')
 local reply = {string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))}
@@ -25,12 +25,8 @@ for i = 1, #KEYS, 2 do
     elseif type ~= 'none' then
         length = '!holds a ' .. type .. ' where a stream is wanted'
     end
-    local trimmed = redis.pcall('HGET', KEYS[i + 1], 'trimmed')
-    if not trimmed then
-        trimmed = '0-0'
-    elseif trimmed.err then
-        length, trimmed = '!' .. trimmed.err, '0-0'
-    end
-    for _, text in ipairs({length, first, last, trimmed}) do reply[#reply + 1] = text end
+    local meta = redis.pcall('HMGET', KEYS[i + 1], 'trimmed', 'bytes')
+    if meta.err then length = '!' .. meta.err end
+    for _, text in ipairs({length, first, last, meta[1] or '0-0', meta[2] or '0'}) do reply[#reply + 1] = text end
 end
 return reply

@@ -9,12 +9,13 @@
 --                    a time to come, were there at that time
 -- ARGV[1]  token
 -- ARGV[2]  retain    ms; younger entries stay
--- ARGV[3]  records   so many entries stay whatever their age
+-- ARGV[3]  records   so many entries stay whatever their age, while there is room
 -- ARGV[4]  copies    so many auditors must have acknowledged an entry
 -- ARGV[5]  most      entries to remove at the most
 -- ARGV[6]  size      no further entries are read once so many bytes were
 -- ARGV[7]  heard     ms; an auditor not heard of for longer counts for no entry
 -- ARGV[8]  forget    ms; an auditor not heard of for longer is removed
+-- ARGV[9]  room      bytes; while the stream holds more `records` keeps nothing, or a full one would stay full
 -- Reply    {'trimmed', entries removed, entries left, wait}  wait: ms until the oldest entry is old enough; 0 when it is, or more
 --                                      could be removed; -1 when no entry is spare
 --          {'fenced'}                  the lock is not the caller's
@@ -31,6 +32,7 @@ for _, want in ipairs(wanted) do
 end
 local retain, records, copies = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local most, size, heard, forget = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local room = tonumber(ARGV[9])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
@@ -59,7 +61,11 @@ table.sort(positions, above)
 local copied = positions[math.max(1, copies)] -- so many have everything up to here
 
 local length = redis.call('XLEN', KEYS[2])
-local spare = math.min(most, length - records)
+local function number(text) return tonumber(string.match(text or '', '^%d+$')) or 0 end
+local meta = redis.call('HMGET', KEYS[4], 'bytes', 'entries')
+local held, beyond, enough = number(meta[1]), length - records, false
+if number(meta[2]) > length then held = held / number(meta[2]) * length end -- somebody trimmed it by hand
+local spare = math.min(most, held > room and length or beyond)
 local present = string.format('%.0f', now)
 local ahead_ms, ahead_seq, ahead_at = string.match(redis.call('HGET', KEYS[4], 'ahead') or '', '^(%d+)%-(%d+) (%d+)$')
 if ahead_at and tonumber(ahead_at) > now then ahead_at = nil end -- of a clock that was ahead itself
@@ -72,10 +78,12 @@ local function since(ms, seq)
     return now
 end
 local removable, bytes, last, wait, from, step, read = 0, 0, nil, -1, '-', 1, 0
-while spare > 0 and removable < spare do
+while spare > 0 and removable < spare and not enough do
     local some = redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', math.min(step, spare - removable))
     for _, entry in ipairs(some) do
         local ms, seq = string.match(entry[1], '^(%d+)%-(%d+)$')
+        enough = removable >= beyond and held - bytes <= room
+        if enough then break end
         wait = 0
         local at = since(ms, seq)
         if at >= now - retain then
@@ -87,11 +95,12 @@ while spare > 0 and removable < spare do
         for i = 2, #entry[2], 2 do bytes = bytes + #entry[2][i] end
         for _, text in ipairs(entry[2]) do read = read + #text end
     end
-    if wait >= 0 or #some == 0 then break end
+    if wait >= 0 or enough or #some == 0 then break end
     wait = 0
     if read >= size then break end
     from, step = '(' .. last, step * 8
 end
+if enough then wait = -1 end
 local ahead
 local info = unknown and redis.call('XINFO', 'STREAM', KEYS[2]) or {}
 for i = 1, #info, 2 do
@@ -99,12 +108,12 @@ for i = 1, #info, 2 do
 end
 if removable > 0 then
     redis.call('XTRIM', KEYS[2], 'MAXLEN', length)
-    local left = math.max(0, (tonumber(redis.call('HGET', KEYS[4], 'bytes') or '') or 0) - bytes)
+    local left = math.max(0, (tonumber(meta[1] or '') or 0) - bytes)
     if removable == length then left = 0 end
     redis.call('HSET', KEYS[4], 'trimmed', last, 'bytes', string.format('%.0f', left), 'entries', length - removable)
     length = length - removable
     redis.call('XTRIM', KEYS[2], 'MAXLEN', length)
-    if length <= records then wait = -1 end
+    if length <= records and held - bytes <= room then wait = -1 end
 end
 if ahead then redis.call('HSET', KEYS[4], 'ahead', ahead .. ' ' .. present) end
 for _, instance in ipairs(gone) do redis.call('HDEL', KEYS[3], instance) end
