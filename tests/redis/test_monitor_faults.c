@@ -111,7 +111,9 @@ Test(redis_monitor_faults, a_heartbeat_that_is_refused_keeps_no_other_job_waitin
 /* Nothing is refused of any job, but at the end of the pass: that is not over while it lasts. */
 static void expect_said_once(desk_t *d) {
     until(d, metric_get(&of(d)->faults) > 0);
+    int64_t passes = metric_get(&of(d)->passes);
     try_until(d, metric_get(&of(d)->faults) >= 4);
+    cr_assert_geq(metric_get(&of(d)->passes), passes + 3, "passes come to their end");
     cr_assert_eq(said(), 1);
     cr_assert_eq(said_over(), 0);
     redis_ok(d->f.r, "ACL SETUSER default +@all");

@@ -86,11 +86,12 @@ Test(redis_private_acl, a_name_in_the_registry_that_is_refused_stops_nobody) {
     close_desk(&d);
 }
 
-#define TWO_KINDS                                                                                                                \
-    "group = \"app\"; queues = ( { name = \"a\"; dialect = \"private_queues\"; main = \"one\"; private = \"one-*\"; }, "         \
-    "{ name = \"b\"; dialect = \"private_queues\"; main = \"two\"; registry = \"two:workers\"; dlq = \"two:dlq\"; "              \
-    "dedup = \"two:done\"; id_path = \"/id\"; }, "                                                                               \
-    "{ name = \"c\"; dialect = \"private_queues\"; main = \"three\"; private = \"three-*\"; } );"
+#define OF "dialect = \"private_queues\"; private = \""
+static const char EACH_KIND[] = "group = \"app\"; queues = ( { name = \"a\"; main = \"a-main\"; " OF "a-*\"; }, "
+                                "{ name = \"b\"; main = \"b-main\"; dialect = \"private_queues\"; registry = \"workers\"; }, "
+                                "{ name = \"c\"; main = \"c-main\"; " OF "c-*\"; }, "
+                                "{ name = \"d\"; main = \"d-main\"; " OF "d-*\"; dedup = \"done\"; id_path = \"/id\"; }, "
+                                "{ name = \"e\"; main = \"e-main\"; " OF "e-*\"; dlq = \"dead\"; } );";
 
 static void note_barred(void *self, finding_t finding, const char *queue, const char *text) {
     (void)text;
@@ -99,9 +100,9 @@ static void note_barred(void *self, finding_t finding, const char *queue, const 
 
 /* A queue needs what its own settings ask for: the first one does not stand for all of its dialect. */
 Test(redis_private_acl, each_queue_is_barred_by_what_it_needs_itself) {
-    static const char *const rights[][2] = {{"sscan", "b"}, {"sismember", "b"}, {"zscore", "b"},
-                                            {"scan", "ac"}, {"lpos", "abc"},    {"linsert", ""}};
-    fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_KINDS});
+    static const char *const rights[][2] = {{"sscan", "b"},   {"sismember", "d"}, {"zscore", "e"},
+                                            {"scan", "acde"}, {"lpos", "abcde"},  {"linsert", ""}};
+    fixture_t f = fixture_start(&(fixture_options_t){.config = EACH_KIND});
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
         buffer_t said = {0};
         redis_ok(f.r, "ACL SETUSER default +@all -%s", rights[i][0]);
