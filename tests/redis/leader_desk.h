@@ -25,10 +25,10 @@ static inline void pass(fixture_t *f, int64_t ms) {
     server_step_clock(f->server, ms);
 }
 
-/* And for those on the stage, who have their turn often enough to keep what they hold. */
+/* And for those on the stage, who have their turn often enough to keep what they hold, and to ask more than they should. */
 static inline void live(fixture_t *f, stage_t *stage, int64_t ms) {
-    for (; ms > 0; ms -= TTL / 4) {
-        pass(f, ms < TTL / 4 ? ms : TTL / 4);
+    for (const int64_t step = TTL / 12; ms > 0; ms -= step) {
+        pass(f, ms < step ? ms : step);
         stage_settle(stage, f->r);
     }
 }
