@@ -169,7 +169,7 @@ Test(daemon_cli, check_names_a_lock_that_no_sidecar_wrote) {
     redis_ok(s.r, "DEL sidecar:g:lock");
     redis_ok(s.r, "SADD sidecar:g:lock hello");
     found = daemon_run("check", "-c", path, "--redis");
-    cr_assert(found->code == 1 && has(found->out, "who leads \"g\" cannot be told: "), "%s%s", found->out, found->err);
+    cr_assert(found->code == 1 && has(found->out, "FAULT    who leads \"g\" cannot be told: "), "%s%s", found->out, found->err);
     free(path);
     scene_end(&s);
 }
