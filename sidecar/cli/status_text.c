@@ -12,7 +12,16 @@
 #include "cli/when.h"
 #include "queue/lock.h"
 
-enum { INDENT = 9, NAME_MOST = 40, LEADERS_SHOWN = 3, STANDBYS_SHOWN = 4, ROOMY = 100, ROWS_LEAST = 3, TERM_SHOWN = 8 };
+enum {
+    INDENT = 9,
+    NAME_MOST = 40,
+    LEADERS_SHOWN = 3,
+    STANDBYS_SHOWN = 4,
+    ROOMY = 100, // columns from which on RECORDS are shown
+    NARROW = 88, // and RETRIED
+    ROWS_LEAST = 3,
+    TERM_SHOWN = 8
+};
 
 // ---- Lines.
 
@@ -243,7 +252,9 @@ static void audit_cell(table_t *table, const status_t *s, size_t queue) {
     table_cell(table, slice_text(text));
 }
 
-static void print_row(table_t *table, const status_t *s, size_t queue, bool records) {
+static bool shows_retried(const status_view_t *view) { return view->width == 0 || view->width >= NARROW; }
+
+static void print_row(table_t *table, const status_t *s, size_t queue, const status_view_t *view) {
     const census_t *counts = &s->counts[queue];
     const status_recent_t *recent = &s->recent[queue];
     bool fault = *counts->fault != '\0';
@@ -253,10 +264,10 @@ static void print_row(table_t *table, const status_t *s, size_t queue, bool reco
     number_cell(table, counts->ready, fault);
     number_cell(table, counts->in_progress, fault);
     oldest_cell(table, counts);
-    recent_cell(table, recent, recent->retried);
+    if (shows_retried(view)) recent_cell(table, recent, recent->retried);
     recent_cell(table, recent, recent->failed);
     audit_cell(table, s, queue);
-    if (records) number_cell(table, counts->records, fault);
+    if (view->width >= ROOMY) number_cell(table, counts->records, fault);
 }
 
 // Indices of the queues that are asked about, those of findings first where not all fit. Owned.
@@ -280,21 +291,23 @@ static size_t *rows_of(const status_t *s, const status_findings_t *findings, con
 
 static void print_queues(const status_t *s, const status_findings_t *findings, const status_view_t *view, size_t most,
                          buffer_t *out) {
-    static const table_column_t columns[] = {
-        {.title = "QUEUE", .least = 8, .most = 60}, {.title = "DELAYED", .right = true},     {.title = "NEXT DUE", .right = true},
-        {.title = "READY", .right = true},          {.title = "IN PROGRESS", .right = true}, {.title = "OLDEST", .right = true},
-        {.title = "RETRIED", .right = true},        {.title = "FAILED", .right = true},      {.title = "AUDIT", .right = true},
-        {.title = "RECORDS", .right = true}, // where there is room
-    };
+    static const char *const titles[] = {"DELAYED", "NEXT DUE", "READY", "IN PROGRESS", "OLDEST"};
+    table_column_t columns[TABLE_COLUMNS] = {{.title = "QUEUE", .least = 6, .most = 60}};
+    size_t used = 1;
+    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
+        columns[used++] = (table_column_t){.title = titles[i], .right = true};
+    if (shows_retried(view)) columns[used++] = (table_column_t){.title = "RETRIED", .right = true};
+    columns[used++] = (table_column_t){.title = "FAILED", .right = true};
+    columns[used++] = (table_column_t){.title = "AUDIT", .right = true};
+    if (view->width >= ROOMY) columns[used++] = (table_column_t){.title = "RECORDS", .right = true};
     char *text = NULL;
     size_t size = 0, count;
     size_t *rows = rows_of(s, findings, view->wanted, most, &count);
     FILE *file = open_memstream(&text, &size);
-    bool records = view->width >= ROOMY;
-    table_t *table = table_begin(columns, sizeof columns / sizeof *columns - !records, file);
+    table_t *table = table_begin(columns, used, file);
     table_fit(table, view->width);
     size_t shown = count > most ? most - 1 : count;
-    for (size_t i = 0; i < shown; i++) print_row(table, s, rows[i], records);
+    for (size_t i = 0; i < shown; i++) print_row(table, s, rows[i], view);
     table_end(table);
     fclose(file);
     add_clipped(out, text, view->width);
@@ -368,7 +381,8 @@ static void print_findings(const status_t *s, const status_findings_t *findings,
     static const char *const sources[] = {"not known", "from the audit log here", "from the failure streams"};
     if (s->reached) {
         buffer_t line = {0};
-        buffer_printf(&line, "RETRIED and FAILED are of the last hour, %s", sources[s->source]);
+        buffer_printf(&line, "%s of the last hour, %s", shows_retried(view) ? "RETRIED and FAILED are" : "FAILED is",
+                      sources[s->source]);
         wrap(out, buffer_text(&line), 0, view);
         buffer_str(out, "\n");
         buffer_free(&line);

@@ -18,8 +18,8 @@ Test(unit_status_words, a_narrow_terminal_shows_whole_words) {
     world_t w = well("queues = ( { name = \"email\"; }, { name = \"sms\"; } );");
     size_t cut = 0;
     for (size_t i = 0; i < 2; i++) w.s.recent[i] = (status_recent_t){.retried = 6543, .failed = 4564};
-    char *wide = text_of(&w, 99);
-    for (size_t width = 20; width < 90; width++) {
+    char *wide = text_of(&w, 87);
+    for (size_t width = 20; width < 87; width++) {
         char *narrow = text_of(&w, width);
         for (const char *at = narrow; *at; at += strcspn(at, "\n") + 1) {
             size_t len = strcspn(at, "\n");
@@ -33,6 +33,27 @@ Test(unit_status_words, a_narrow_terminal_shows_whole_words) {
     }
     cr_assert_gt(cut, 20);
     free(wide);
+    end(&w);
+}
+
+/* When something is late there is more to say, and a line of 80 columns says it. */
+Test(unit_status_words, a_row_of_trouble_fits_80_columns) {
+    world_t w = well("queues = ( { name = \"webhooks-outgoing\"; } );");
+    w.s.counts[0].now_ms = w.s.view.now_ms;
+    w.s.counts[0].next_due_ms = w.s.view.now_ms - 59 * 60000;
+    w.s.counts[0].ready = 50123;
+    w.s.counts[0].oldest_in_progress_ms = w.s.view.now_ms - 59 * 60000;
+    w.s.recent[0] = (status_recent_t){.retried = 50123, .failed = 50123, .more = true};
+    w.s.view.queues[0].stream.length = 50123;
+    w.s.view.queues[0].uncopied_ms = w.s.view.now_ms - 59 * 60000;
+    char *text = text_of(&w, 80);
+    cr_assert(strstr(text, "   FAILED        AUDIT\n"), "%s", text);
+    cr_assert(strstr(text, "  59 min  50,123+  59 min late\n"), "%s", text);
+    cr_assert(strstr(text, "\nFAILED is of the last hour") && !strstr(text, "RETRIED"), "%s", text);
+    free(text);
+    text = text_of(&w, 100);
+    cr_assert(strstr(text, "RETRIED and FAILED are of the last hour") && strstr(text, "  RETRIED  "), "%s", text);
+    free(text);
     end(&w);
 }
 
