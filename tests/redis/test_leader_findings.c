@@ -48,9 +48,12 @@ Test(redis_leader_findings, a_key_that_is_mended_counts_no_more) {
     await_faults(&d, 1);
     later(&d, 6);
     cr_assert_eq(fixture_log_count(CANNOT), 2, "another reason");
+    long of_it = proxy_requests(d.f.proxy, "TYPE email:backup"), of_others = proxy_requests(d.f.proxy, "TYPE sms:delayed");
     later(&d, 15);
     await_faults(&d, 1);
     cr_assert_eq(fixture_log_count(CANNOT), 2, "said again without news");
+    cr_assert(of_others > 0 && proxy_requests(d.f.proxy, "TYPE email:backup") > of_it);
+    cr_assert_eq(proxy_requests(d.f.proxy, "TYPE sms:delayed"), of_others, "nothing is wrong with these");
     redis_ok(d.f.r, "DEL email:backup");
     later(&d, 6);
     await_faults(&d, 1);

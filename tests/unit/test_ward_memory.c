@@ -90,6 +90,7 @@ Test(unit_ward_memory, a_report_is_kept_for_two_passes_and_then_is_stray) {
     cr_assert_str_eq(stray(), "a");
     drop_stray();
     cr_assert_null(stray());
+    cr_assert_eq(ward.report_bytes, strlen("b!c"), "room for others");
     cr_assert_null(report_of("a"));
     cr_assert(report_of("b") && report_of("!c"), "the others are still found");
     report_pass(LIST("b", "1", "!c", "2"), LIST("!c", "b"));
