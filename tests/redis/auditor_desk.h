@@ -58,7 +58,7 @@ __attribute__((unused)) static void restart(desk_t *d) {
 }
 
 __attribute__((unused)) static void expect_rows(desk_t *d, long long rows) {
-    if (stage_until(&d->crew.stage, audit_log_rows(d->path) == rows, 10000)) return;
+    if (stage_until(&d->crew.stage, audit_log_rows(d->path) == rows, 30000)) return;
     char *log = fixture_log();
     cr_assert_fail("%lld rows, %lld were expected\n%s", audit_log_rows(d->path), rows, log);
 }

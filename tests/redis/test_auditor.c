@@ -428,7 +428,7 @@ Test(redis_auditor, trims_only_what_is_copied_and_only_when_it_leads) {
 }
 
 /* Whatever request the connection is lost at, before or after Redis has seen it. */
-Test(redis_auditor, no_lost_reply_loses_or_doubles_a_row, .timeout = 60) {
+Test(redis_auditor, no_lost_reply_loses_or_doubles_a_row, .timeout = 240) {
     static const proxy_action_t actions[] = {PROXY_LOSE, PROXY_DROP};
     desk_t d = {0};
     open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);

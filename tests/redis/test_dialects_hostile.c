@@ -310,7 +310,7 @@ ParameterizedTestParameters(redis_dialects_hostile, wrong_types_lose_nothing) {
 }
 
 /* One key of the queue after the other holds something else; once it is gone the job goes its way. */
-ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing, .timeout = 120) {
+ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing, .timeout = 300) {
     const table_t *table = &TABLES[*number];
     desk_t d;
     open_table(&d, table);

@@ -276,7 +276,7 @@ Test(redis_monitor_trouble, keys_of_the_wrong_type_hold_that_queue_only, .timeou
 }
 
 /* Under a user that may do everything but one thing. */
-Test(redis_monitor_trouble, a_missing_right_loses_no_job, .timeout = 60) {
+Test(redis_monitor_trouble, a_missing_right_loses_no_job, .timeout = 300) {
     static const char *const commands[] = {"lrem", "brpoplpush", "rpoplpush", "hmget",   "llen",
                                            "lpos", "xadd",       "hscan",     "evalsha", "getrange"};
     desk_t d;
