@@ -74,6 +74,9 @@ bool audit_stats(audit_t *audit, const audit_filter_t *filter, audit_count_fn *t
 typedef void audit_recent_fn(void *self, slice_t queue, slice_t kind, slice_t reason, int64_t count);
 bool audit_recent(audit_t *audit, int64_t since_ms, audit_recent_fn *take, void *self, buffer_t *why);
 
+// Whether retention has removed rows of since_ms or later: there were more than audit_recent counts.
+bool audit_lacks_since(audit_t *audit, int64_t since_ms, bool *lacks, buffer_t *why);
+
 // Rows of kind `gap` that nothing has filled.
 bool audit_open_gaps(audit_t *audit, int64_t *count, buffer_t *why);
 

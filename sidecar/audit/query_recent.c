@@ -18,6 +18,14 @@ bool audit_recent(audit_t *audit, int64_t since_ms, audit_recent_fn *take, void 
     return question_end(audit, of, code, why);
 }
 
+bool audit_lacks_since(audit_t *audit, int64_t since_ms, bool *lacks, buffer_t *why) {
+    int64_t dropped = 0;
+    const char sql[] = "SELECT coalesce((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'dropped'), 0)";
+    if (!audit_number(audit, sql, &dropped, why)) return false;
+    *lacks = dropped >= since_ms;
+    return true;
+}
+
 bool audit_open_gaps(audit_t *audit, int64_t *count, buffer_t *why) {
     return audit_number(
         audit,

@@ -37,8 +37,12 @@ static void take_counted(void *self, slice_t queue, slice_t kind, slice_t reason
 }
 
 bool status_read_log(audit_t *audit, status_t *status, buffer_t *why) {
+    int64_t since = status->view.now_ms - STATUS_RECENT_MS;
+    bool lacks = false;
     memset(status->recent, 0, status->keys->queue_count * sizeof *status->recent);
-    return audit_recent(audit, status->view.now_ms - STATUS_RECENT_MS, take_counted, status, why);
+    if (!audit_lacks_since(audit, since, &lacks, why)) return false;
+    for (size_t i = 0; i < status->keys->queue_count; i++) status->recent[i].more = lacks;
+    return audit_recent(audit, since, take_counted, status, why);
 }
 
 // ---- From the streams: forwards from an hour ago, all queues in one request, until each is at its end or enough was read.

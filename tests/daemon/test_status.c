@@ -200,6 +200,7 @@ Test(daemon_status, the_last_hour_by_log_and_by_stream) {
               "%s", by_log->out);
     answer_t by_stream = ask(config);
     cr_assert(has(by_log->out, "\"last_hour_from\":\"audit_log\"") && has(by_log->out, "\"here\":true,"), "%s", by_log->out);
+    cr_assert(has(by_log->out, "\"last_hour_is_partial\":false"), "%s", by_log->out);
     cr_assert(has(by_stream.run->out, "\"last_hour_from\":\"failure_stream\"") && has(by_stream.run->out, "\"here\":false,"));
     static const char counts[] = "\"retried_last_hour\":1,\"failed_last_hour\":1,\"failed_last_hour_by_reason\":{"
                                  "\"retries_exhausted\":0,\"reported\":1,";
@@ -222,6 +223,26 @@ Test(daemon_status, how_long_the_oldest_job_has_been_in_progress) {
     double oldest = number(&answer, "/queues/0/oldest_in_progress_seconds");
     cr_assert(oldest >= 0 && oldest < 60, "%g: %s", oldest, answer.run->out);
     done(&answer);
+    free(config);
+    scene_end(&s);
+}
+
+/* What retention has removed of this hour is not counted, and that is said. */
+Test(daemon_status, a_log_that_has_dropped_rows_of_the_hour_is_counted_in_part) {
+    scene_t s = scene_begin(NULL);
+    const sidecar_t spec = {.more = "audit = { retain_rows = 1; };\n"};
+    daemon_t *d = scene_sidecar_up(&s, spec);
+    char *config = scene_config_file(&s, spec);
+    for (int i = 0; i < 3; i++)
+        redis_ok(s.r, "XADD sidecar:q:failures * kind failed reason reported at %lld event 012345678%dabcdef%048d",
+                 (long long)scene_ms(s.r), i, 0);
+    const daemon_output_t *out = NULL;
+    cr_assert(wait_for((out = scene_status(d, config), has(out->out, "\"failed_last_hour\":1,") &&
+                                                           has(out->out, "\"last_hour_from\":\"audit_log\"") &&
+                                                           has(out->out, "\"last_hour_is_partial\":true")),
+                       20000),
+              "%s", out->out);
+    cr_assert(has(out->out, "at least 1 final failure"), "%s", out->out);
     free(config);
     scene_end(&s);
 }
