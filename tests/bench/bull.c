@@ -21,7 +21,7 @@ enum {
 
 // The least that promotion can cost while a job's hash is to say that it is no longer delayed: no fence, no checks, no
 // priorities, as many at once as the sidecar takes.
-static const char FLOOR[] = "local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[2] * 4096 + 4095, 'LIMIT', 0, 500) "
+static const char FLOOR[] = "local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[2] * 4096 + 4095, 'LIMIT', 0, 400) "
                             "if #ids == 0 then return false end "
                             "for i = 1, #ids do redis.call('HSET', ARGV[1] .. ids[i], 'delay', '0') end "
                             "redis.call('LPUSH', KEYS[3], unpack(ids)) "
