@@ -72,7 +72,7 @@ static bool begins_well(const audit_t *audit) {
 // The file alone says nothing of ours. It may be so for a moment while others merge into it, and until that is done again if they
 // were killed meanwhile: then what lies beside it makes it whole.
 static bool is_spoilt(audit_t *audit, const struct stat *now) {
-    bool ours, still = is_same(now, &audit->odd);
+    bool ours = false, still = is_same(now, &audit->odd);
     int64_t commits;
     if (!begins_well(audit)) return true;
     audit->odd = *now;

@@ -7,15 +7,17 @@
 #include "cli/table.h"
 #include "cli/when.h"
 
-enum { TABLE_LIMIT = 50 };
+enum { TABLE_LIMIT = 50, COLUMNS_MOST = 8 };
 
 typedef struct list {
     const audit_ask_t *ask;
     table_t *table; // NULL in other formats
     buffer_t line;
-    int64_t rows, most; // 0 = all
-    bool more;          // there are more than `most`
-    bool narrow;        // the terminal is
+    int64_t rows, most;      // 0 = all
+    bool more;               // there are more than `most`
+    bool narrow;             // the terminal is
+    char at[WHEN_SIZE + 16]; // title of the time
+    table_column_t columns[COLUMNS_MOST];
 } list_t;
 
 static bool is_answer(const audit_row_t *row) {
@@ -77,22 +79,22 @@ static void table_row(const list_t *list, const audit_row_t *row) {
 }
 
 // For 80 columns: neither the queue that was asked for nor tries, and one column of text. `show` has all of it.
-static table_t *begin_narrow(const audit_ask_t *ask, const char *at) {
-    static table_column_t columns[6];
+static size_t narrow_columns(list_t *list) {
+    table_column_t *columns = list->columns;
     size_t count = 0;
     columns[count++] = (table_column_t){.title = "REF"};
-    columns[count++] = (table_column_t){.title = at};
-    if (!ask->filter.queue) columns[count++] = (table_column_t){.title = "QUEUE", .least = 6};
+    columns[count++] = (table_column_t){.title = list->at};
+    if (!list->ask->filter.queue) columns[count++] = (table_column_t){.title = "QUEUE", .least = 6};
     columns[count++] = (table_column_t){.title = "REASON", .least = 6, .most = 8};
     columns[count++] = (table_column_t){.title = "JOB", .least = 6, .most = 12};
     columns[count++] = (table_column_t){.title = "ERROR, PAYLOAD OR ANSWER", .least = 16, .most = 160};
-    return table_begin(columns, count, stdout);
+    return count;
 }
 
-static table_t *begin_wide(const char *at) {
-    static table_column_t columns[] = {
+static size_t wide_columns(list_t *list) {
+    const table_column_t columns[COLUMNS_MOST] = {
         {.title = "REF"},
-        {.title = NULL},
+        {.title = list->at},
         {.title = "QUEUE", .least = 6},
         {.title = "REASON", .least = 8},
         {.title = "STATE", .least = 6, .most = 80},
@@ -100,8 +102,8 @@ static table_t *begin_wide(const char *at) {
         {.title = "JOB", .least = 6, .most = 20}, // digests and UUIDs are longer: `show` has all of it
         {.title = "ERROR, ELSE PAYLOAD", .least = 12, .most = 160},
     };
-    columns[1].title = at;
-    return table_begin(columns, sizeof columns / sizeof *columns, stdout);
+    memcpy(list->columns, columns, sizeof columns);
+    return COLUMNS_MOST;
 }
 
 static bool take(void *self, const audit_row_t *row) {
@@ -146,20 +148,21 @@ static void print_tail(const list_t *list, bool done) {
 }
 
 static int print_list(audit_ask_t *ask) {
-    char zone[WHEN_SIZE], title[WHEN_SIZE + 16];
+    char zone[WHEN_SIZE];
     when_zone(when_now(), ask->utc, zone);
     bool narrow = table_is_narrow(stdout);
     bool failures = !ask->filter.all_kinds && (!ask->filter.kind || strcmp(ask->filter.kind, "failed") == 0);
-    snprintf(title, sizeof title, failures && !narrow ? "FAILED AT (%s)" : "AT (%s)", zone);
     list_t list = {.ask = ask,
                    .narrow = narrow,
                    .most = ask->limit_given              ? ask->filter.limit
                            : ask->format == FORMAT_TABLE ? TABLE_LIMIT
                                                          : 0};
+    snprintf(list.at, sizeof list.at, failures && !narrow ? "FAILED AT (%s)" : "AT (%s)", zone);
     buffer_t why = {0};
     audit_filter_t filter = ask->filter;
     filter.limit = list.most ? list.most + 1 : 0; // one more tells that there are more
-    if (ask->format == FORMAT_TABLE) list.table = narrow ? begin_narrow(ask, title) : begin_wide(title);
+    if (ask->format == FORMAT_TABLE)
+        list.table = table_begin(list.columns, narrow ? narrow_columns(&list) : wide_columns(&list), stdout);
     print_head(ask);
     bool done = audit_list(ask->audit, &filter, take, &list, &why);
     print_tail(&list, done);

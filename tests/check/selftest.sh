@@ -46,7 +46,7 @@ plant layers 'in a cycle' 'echo "#include \"base/log.h\"" >>sidecar/base/clock.h
 plant layers 'has no rank' 'echo "#include \"role.h\"" >sidecar/novel.c'
 
 plant keys 'lacks lock.ttl' 'sed -i "/^ *ttl = /d" conf/queue-sidecar.cfg'
-plant keys 'the sample shows the defaults' 'sed -i "s/batch = 500/batch = 501/" conf/queue-sidecar.cfg'
+plant keys 'the sample shows the defaults' 'sed -i "s/batch = 400/batch = 401/" conf/queue-sidecar.cfg'
 plant keys 'is refused' 'echo "nonsense = 1;" >>conf/minimal.cfg'
 plant metrics 'lacks a row . `queue_sidecar_promoted_total`' 'sed -i "/queue_sidecar_promoted_total/d" README.md'
 plant metrics 'is not exposed' 'printf "| \140queue_sidecar_nonsense\140 | gauge | | x |\n" >>README.md'
