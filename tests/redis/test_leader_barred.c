@@ -105,6 +105,22 @@ Test(redis_leader_barred, a_right_that_is_mended_takes_effect_without_a_restart)
     end(&d);
 }
 
+/* One queue of a dialect is asked for all that are like it, whatever else is wrong with that one. */
+Test(redis_leader_barred, a_queue_stays_barred_though_the_one_that_is_asked_for_it_has_another_fault) {
+    desk_t d;
+    begin(&d, ALL_ROLES, "ACL SETUSER default -zcount");
+    redis_ok(d.f.r, "XADD bull:video:events * f v");
+    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
+    for (int i = 0; i < 2; i++) {
+        long before = proxy_requests(d.f.proxy, "sidecar:preflight");
+        cr_assert(lease_barred(d.crew.leases, 1) && lease_barred(d.crew.leases, 2), "look %d", i);
+        later();
+        cr_assert(stage_until(&d.crew.stage, proxy_requests(d.f.proxy, "sidecar:preflight") > before, 10000), "look %d", i);
+    }
+    cr_assert_eq(fixture_log_count("nothing bars this queue any more"), 0);
+    end(&d);
+}
+
 /* Of one dialect, too, those alone that need it. */
 Test(redis_leader_barred, a_queue_is_served_again_when_what_it_alone_needs_is_mended) {
     fixture_t f = fixture_start(&(fixture_options_t){
