@@ -43,7 +43,10 @@ async function print(what) {
 }
 
 (async () => {
-  const monitor = await redis.duplicate().monitor();
+  // Nobody else may speak while it begins: ioredis takes what MONITOR shows in the same chunk as its OK for the reply to a command
+  // (built/DataHandler.js: the status changes only later).
+  await redis.ping();
+  const monitor = await redis.monitor();
   monitor.on("monitor", (_time, args) => {
     if (/^echo$/i.test(args[0])) seen(args[1]);
     else if (!SKIPPED.test(args[0])) commands.push(args.map((arg) => hex(unescaped(arg))));
