@@ -1,6 +1,7 @@
 // One event with all that is known of it, and what else happened to its job.
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/base64.h"
 #include "cli/audit.h"
@@ -8,7 +9,10 @@
 #include "cli/table.h"
 #include "cli/when.h"
 
-enum { CANDIDATES = 20, LABEL = 10, BASE64_LINE = 76 };
+enum { CANDIDATES = 20, LABEL = 10 };
+enum { BASE64_LINE = 76, BASE64_LINE_BYTES = BASE64_LINE / 4 * 3 };
+// What a terminal gets of it: a payload may have megabytes, and all that was said before would be gone. Errors of workers fit.
+enum { TERMINAL_TEXT = 64 * 1024, TERMINAL_BINARY = 12 * BASE64_LINE_BYTES };
 
 typedef struct search {
     audit_ref_t ref;
@@ -55,23 +59,46 @@ static void print_time(const char *name, int64_t ms, bool utc) {
     printf("%s.%03d %s\n", text, (int)(ms % 1000), zone);
 }
 
-// Text as it is, but indented and safe; other bytes in base64, in lines that `base64 -d` takes.
-static void print_bytes(const char *name, slice_t bytes, bool is_text, int64_t size) {
+static bool is_inside_character(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
+
+static slice_t beginning(slice_t bytes, bool is_text) {
+    size_t most = is_text ? TERMINAL_TEXT : TERMINAL_BINARY;
+    if (bytes.len <= most || !isatty(STDOUT_FILENO)) return bytes;
+    while (is_text && is_inside_character(bytes.data[most])) most--;
+    return (slice_t){bytes.data, most};
+}
+
+// Text as it is, but indented and safe; other bytes in base64, in lines that `base64 -d` takes. All of it, unless on a terminal.
+static void print_bytes(const char *name, slice_t bytes, bool is_text) {
     char number[NUMBER_SIZE];
     buffer_t plain = {0};
     if (bytes.len == 0) return;
     label(name);
-    printf("%s bytes%s\n", audit_number_text(size, number).data, is_text ? "" : ", no text: in base64");
+    printf("%s bytes%s\n", audit_number_text((int64_t)bytes.len, number).data, is_text ? "" : ", no text: in base64");
+    slice_t part = beginning(bytes, is_text);
     if (is_text)
-        encode_plain(&plain, bytes, true);
+        encode_plain(&plain, part, true);
     else
-        base64_encode(&plain, bytes);
+        base64_encode(&plain, part);
     for (const char *line = buffer_text(&plain); *line;) {
         size_t len = is_text ? strcspn(line, "\n") : strnlen(line, BASE64_LINE);
         printf("  %.*s\n", (int)len, line);
         line += len + (line[len] == '\n');
     }
+    if (part.len < bytes.len)
+        printf("  … and %s bytes more: all of it by `-o json`, or in a pipe (`| less`)\n",
+               audit_number_text((int64_t)(bytes.len - part.len), number).data);
     buffer_free(&plain);
+}
+
+// Of a retry, and of a job that was too large, the log has the size alone.
+static void print_payload(const audit_row_t *row) {
+    char number[NUMBER_SIZE];
+    const event_t *event = &row->event;
+    print_bytes("payload", event->payload, row->payload_is_text);
+    if (event->payload.len > 0 || event->size == 0) return;
+    label("payload");
+    printf("%s bytes, not recorded with this event\n", audit_number_text(event->size, number).data);
 }
 
 typedef struct history {
@@ -156,8 +183,8 @@ static bool print_table(const audit_ask_t *ask, const audit_row_t *row, buffer_t
     print_text("event", event->event);
     print_text("answers", event->answers);
     print_text("sha256", event->sha256);
-    print_bytes("error", event->error, row->error_is_text, (int64_t)event->error.len);
-    print_bytes("payload", event->payload, row->payload_is_text, (int64_t)event->payload.len);
+    print_bytes("error", event->error, row->error_is_text);
+    print_payload(row);
     return print_history(ask, row, why);
 }
 
@@ -246,7 +273,7 @@ const audit_command_t audit_show_command = {
                           "queue-sidecar audit show k3vq -o json\n",
               .usage = "audit show REF [-c FILE | --db PATH] [-o FORMAT] [--utc]",
               CLI_OPTIONS(options),
-              .text = AUDIT_TEXT_DATA,
+              .text = "A terminal gets the beginning of a large payload, -o json and a pipe all of it.\n\n" AUDIT_TEXT_DATA,
               .exits = "0 ok\n1 failed, no such ref, or several\n2 wrong usage\n78 bad config\n"},
     .opens_log = true,
     .least = 1,

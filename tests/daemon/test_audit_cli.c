@@ -4,7 +4,9 @@
 #include "child.h"
 #include "daemon.h"
 #include "tempdir.h"
+#include "terminal.h"
 #include "text.h"
+#include "wait.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -198,7 +200,6 @@ Test(daemon_audit_cli, tables_fit_a_terminal_of_80_columns) {
     free(db);
 }
 
-/* A name may come from a file of a stranger. */
 /* What somebody looks for is there at any width: the job, why it failed, and what became of it. */
 Test(daemon_audit_cli, a_narrow_list_tells_the_job_the_error_and_the_answer) {
     char *db = audit_case_path();
@@ -221,6 +222,8 @@ Test(daemon_audit_cli, a_narrow_list_tells_the_job_the_error_and_the_answer) {
     } looks[] = {
         {"COLUMNS=80", "failed", {"  job-100002  no such mailbox\n", "  job-100001  requeued 11-22 02:01 by ann: up\n"}},
         {"COLUMNS=80", "requeued", {"  up      job-100001  requeued by ann: up\n", "REF           AT (UTC)  "}},
+        {"COLUMNS=95", "failed", {"  retries…  job-100002  no such", "  reported  job-100001  requeued"}},
+        {"COLUMNS=96", "failed", {"  retries_exhausted  job-100002  no such", "  reported           job-100001  requeued"}},
         {"COLUMNS=160", "failed", {"  requeued 2025-11-22 02:01:00 by ann: up  ", "REF           FAILED AT (UTC)  "}},
         {"COLUMNS=160", "requeued", {"  email  up      requeued by ann  ", "REF           AT (UTC)  "}},
     };
@@ -229,6 +232,52 @@ Test(daemon_audit_cli, a_narrow_list_tells_the_job_the_error_and_the_answer) {
         const daemon_output_t *out = run_with(looks[i].width, command);
         for (size_t j = 0; j < 2; j++)
             cr_expect(has(out->out, looks[i].line[j]), "%s: %s\n%s", looks[i].width, looks[i].line[j], out->out);
+    }
+    free(db);
+}
+
+/* What `audit show` writes on a terminal: owned by the caller. */
+static char *shown_on_terminal(const char *db, const char *ref) {
+    terminal_t *terminal = terminal_open(80, 24);
+    const char *const argv[] = {daemon_program(), "audit", "show", ref, "--db", db, NULL};
+    child_t *child = child_start(&(child_spec_t){.argv = argv, .out = terminal_path(terminal)});
+    cr_assert(wait_for((terminal_raw(terminal), !child_running(child)), 30000));
+    cr_assert_eq(child->exit_code, 0);
+    char *raw = mem_printf("%s", terminal_raw(terminal));
+    child_free(child);
+    terminal_free(terminal);
+    return raw;
+}
+
+/* A payload of megabytes would take what was said before it off the screen. A pipe has all of it. */
+Test(daemon_audit_cli, a_terminal_shows_the_beginning_of_a_large_payload) {
+    char *db = audit_case_path(), text[64 * 1024 + 4], binary[685];
+    audit_t *audit = audit_case_open(db, AUDIT_WRITE);
+    memset(text, 'a', sizeof text);
+    memset(binary, 0xff, sizeof binary);
+    memcpy(text + sizeof text - 5, "\xc5\x82\xc5\x82!", 5); /* the limit is between two bytes of a letter */
+    const slice_t payloads[] = {
+        {text, sizeof text}, {text, 64 * 1024 - 1}, {binary, sizeof binary}, {binary, sizeof binary - 1}, {NULL, 0}};
+    static const struct {
+        const char *terminal, *pipe;
+    } shown[] = {{"payload   65,540 bytes\r\n", "aa\xc5\x82\xc5\x82!\n\n"},
+                 {"aa\r\n\r\n", "aa\n\n"},
+                 {"payload   685 bytes, no text: in base64\r\n", "\n  /w==\n\n"},
+                 {"////\r\n\r\n", "////\n\n"},
+                 {"payload   2 bytes, not recorded with this event\r\n", "not recorded with this event\n\n"}};
+    static const char *const more[] = {"aa\r\n  … and 5 bytes more: ", NULL, "////\r\n  … and 1 bytes more: ", NULL, NULL};
+    for (int i = 0; i < 5; i++) put(audit, i, "q", "reported", SLICE(""), payloads[i]);
+    audit_close(audit);
+    for (int i = 0; i < 5; i++) {
+        char job[16];
+        snprintf(job, sizeof job, "job-%d", i);
+        char *ref = ref_of(db, job), *raw = shown_on_terminal(db, ref);
+        const daemon_output_t *piped = daemon_run("audit", "show", ref, "--db", db);
+        cr_expect(has(raw, shown[i].terminal) && has(raw, "HISTORY"), "%d: %s", i, raw);
+        cr_expect(more[i] ? has(raw, more[i]) : !has(raw, "more: "), "%d: %s", i, raw);
+        cr_expect(has(piped->out, shown[i].pipe) && !has(piped->out, "more: "), "%d: %s", i, piped->out);
+        free(raw);
+        free(ref);
     }
     free(db);
 }
