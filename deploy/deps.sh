@@ -9,6 +9,8 @@
 #
 # It looks for the things themselves, not for packages, so that what was installed in another way counts.
 set -eu
+# shellcheck source=deploy/again.sh
+. "$(dirname "$0")/again.sh"
 
 missing=
 need() { # package, then a test that succeeds where the thing is there
@@ -144,21 +146,21 @@ known() { # whether apt has heard of every missing package
         apt-cache policy "$package" 2>/dev/null | grep -q 'Candidate: [^(]' || return 1
     done
 }
-update() {
-    echo "deps: apt-get update"
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get update -q >"$log" 2>&1 || tail -n 5 "$log" >&2
+# Another apt, as a new machine runs for its updates, is waited for.
+apt() { $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@"; }
+# shellcheck disable=SC2086 # words
+try() { apt install -y --no-install-recommends $missing; }
+renew() {
+    apt update || true
+    try
 }
-try() {
-    echo "deps: $install"
-    # shellcheck disable=SC2086 # words
-    $sudo env DEBIAN_FRONTEND=noninteractive $install </dev/null >"$log" 2>&1
-}
-if known && try; then
+echo "deps: $install"
+if known && try </dev/null >"$log" 2>&1; then
     :
 else
-    update # the lists are missing, or so old that their files are gone
-    try || {
-        tail -n 20 "$log" >&2
+    echo "deps: apt-get update" # the lists are missing, or so old that their files are gone
+    again "$log" renew || {
+        tail -n 40 "$log" >&2
         echo "deps: apt-get failed (above)" >&2
         exit 1
     }

@@ -2,6 +2,8 @@
 # For sourcing, from the top of the tree: buildah and podman with a storage of their own in build/image, apart from what else this
 # machine has, and a Debian 13 to build on.
 
+# shellcheck source=deploy/again.sh
+. deploy/again.sh
 image_dir=$PWD/build/image
 
 # One line says why nothing is done. In CI that is a failure.
@@ -68,9 +70,12 @@ engine_base() {
 
 # Builds what is not there yet. Layers are kept; docker's format has a HEALTHCHECK, OCI's has not.
 engine_build() { # tag, further arguments of buildah build
-    buildah build --layers --network host --format docker --build-arg BASE="$base" --tag "$@" >"$image_dir/log" 2>&1 && return
+    tag=$1
+    set -- buildah build --layers --network host --format docker --build-arg BASE="$base" --tag "$@"
+    "$@" >"$image_dir/log" 2>&1 </dev/null && return
+    ! grep -q '^E: ' "$image_dir/log" || ! again "$image_dir/log" "$@" || return 0 # apt's words: the compiler says others
     tail -n 40 "$image_dir/log" >&2
-    echo "image: $1 was not built (above; all of it is in $image_dir/log)" >&2
+    echo "image: $tag was not built (above; all of it is in $image_dir/log)" >&2
     exit 1
 }
 

@@ -7,6 +7,8 @@ program=${QS_PROGRAM:-build/queue-sidecar}
 place=build/compose
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# shellcheck source=deploy/again.sh
+. deploy/again.sh
 file=deploy/compose/compose.yaml
 code=0
 
@@ -44,8 +46,8 @@ reader() {
     cat tests/compose/main.go tests/compose/go.mod tests/compose/go.sum | cksum >"$work/sources"
     ! cmp -s "$work/sources" "$place/sources" || [ ! -x "$place/compose" ] || return 0
     here=$PWD
-    (cd tests/compose && GOPATH=$here/$place/go GOCACHE=$here/$place/cache GOFLAGS="-modcacherw -mod=readonly" GOTOOLCHAIN=local \
-        timeout 400 go build -o "$here/$place/compose" .) >"$work/log" 2>&1 || skip "$(grep -v '^go: downloading' "$work/log" | tail -n 1 | cut -c1-200)"
+    (cd tests/compose && again "$work/log" env GOPATH="$here/$place/go" GOCACHE="$here/$place/cache" GOFLAGS="-modcacherw -mod=readonly" \
+        GOTOOLCHAIN=local timeout 400 go build -o "$here/$place/compose" .) || skip "$(grep -v '^go: downloading' "$work/log" | tail -n 1 | cut -c1-200)"
     cp "$work/sources" "$place/sources"
     rm -rf "$place/go" "$place/cache" # sources and a build cache that nobody needs any more
 }

@@ -45,4 +45,5 @@ exec unshare --mount --propagation private sh -eu -c '
     mount -t tmpfs tmpfs "$root/tmp"
     [ ! -e /etc/resolv.conf ] || cp -L /etc/resolv.conf "$root/etc/resolv.conf"
     exec chroot "$root" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"
-' - "$root" QS_FILTER="${QS_FILTER:-*}" QS_TEST_SLOW="${QS_TEST_SLOW:-1}" sh /src/tests/check/debian13_inside.sh
+' - "$root" QS_FILTER="${QS_FILTER:-*}" QS_TEST_SLOW="${QS_TEST_SLOW:-1}" QS_ROOT_REQUIRED="${QS_CLIENTS_REQUIRED:-}" \
+    sh /src/tests/check/debian13_inside.sh

@@ -12,7 +12,9 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 here=$PWD/tests/clients
 clients=${QS_CLIENTS_DIR:-$PWD/build/clients}
-limit=300 # seconds for one fetch
+limit=300 # seconds for one try of a fetch
+# shellcheck source=deploy/again.sh
+. deploy/again.sh
 
 mkdir -p "$clients"
 exec 9>"$clients/lock"
@@ -25,7 +27,7 @@ fetch() { # language, versions, command
     shift 2
     [ "$(cat "$clients/$language/fetched" 2>/dev/null)" != "$versions" ] || return 0
     rm -f "$clients/$language/fetched"
-    (cd "$clients/$language" && timeout "$limit" "$@") >"$clients/$language/log" 2>&1 </dev/null || {
+    (cd "$clients/$language" && again log timeout "$limit" "$@") || {
         reason=$(grep -iE -m 1 'error|cannot|unable|disabled' "$clients/$language/log" || tail -n 1 "$clients/$language/log")
         skip "$language" "$(echo "$reason" | cut -c1-200)"
         return 1
@@ -89,7 +91,7 @@ client_go() {
 
 client_java() {
     tools java java javac mvn || return
-    fetch java "$(cat "$here/java/pom.xml")" sh -c 'rm -rf lib && exec mvn -q -B dependency:copy-dependencies \
+    fetch java "$(cat "$here/java/pom.xml")" sh -c 'rm -rf lib && exec mvn -q -B -U dependency:copy-dependencies \
         -DincludeScope=runtime -DoutputDirectory=lib' || return
     build java javac -d classes Handler.java || return
     launcher java 'name=$(echo "$program" | sed "s/^w/W/; s/^p/P/")
@@ -119,7 +121,7 @@ client_in_python() { # dialect
 
 client_in_java() { # dialect
     tools "$1" java javac mvn || return
-    fetch "$1" "$(cat "$here/$1/pom.xml")" sh -c 'rm -rf lib && exec mvn -q -B dependency:copy-dependencies \
+    fetch "$1" "$(cat "$here/$1/pom.xml")" sh -c 'rm -rf lib && exec mvn -q -B -U dependency:copy-dependencies \
         -DincludeScope=runtime -DoutputDirectory=lib' || return
     cp "$here/story/Story.java" "$clients/$1/"
     build "$1" sh -c 'rm -rf classes && javac -Xlint:all,-processing -Werror -cp "lib/*" -d classes *.java' || return

@@ -6,7 +6,9 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 here=$PWD/tests/deploy
 place=${QS_DEPLOY_DIR:-$PWD/build/deploy}
-limit=400 # seconds for one fetch
+limit=400 # seconds for one try of a fetch
+# shellcheck source=deploy/again.sh
+. deploy/again.sh
 code=0
 
 mkdir -p "$place/bin" "$place/node"
@@ -31,8 +33,8 @@ kustomize() {
     version=v5.8.1
     [ "${minor:-0}" -ge 24 ] || version=v5.0.3
     [ "$(cat "$place/bin/fetched" 2>/dev/null)" != "$version" ] || return 0
-    if GOPATH=$place/go GOBIN=$place/bin GOFLAGS=-modcacherw timeout "$limit" go install "sigs.k8s.io/kustomize/kustomize/v5@$version" \
-        >"$place/kustomize.log" 2>&1 </dev/null; then
+    if again "$place/kustomize.log" env GOPATH="$place/go" GOBIN="$place/bin" GOFLAGS=-modcacherw timeout "$limit" \
+        go install "sigs.k8s.io/kustomize/kustomize/v5@$version"; then
         echo "$version" >"$place/bin/fetched"
         rm -rf "$place/go" # sources and a build cache that nobody needs any more
     else
@@ -49,7 +51,7 @@ schemas() {
     ! cmp -s "$here/package-lock.json" "$place/node/fetched" || return 0
     rm -f "$place/node/fetched"
     cp "$here/package.json" "$here/package-lock.json" "$place/node/"
-    if (cd "$place/node" && timeout "$limit" npm ci --no-audit --no-fund --loglevel=error) >"$place/npm.log" 2>&1 </dev/null; then
+    if (cd "$place/node" && again "$place/npm.log" timeout "$limit" npm ci --no-audit --no-fund --loglevel=error); then
         cp "$here/package-lock.json" "$place/node/fetched"
     else
         skip schemas "$(reason "$place/npm.log" | cut -c1-200)"

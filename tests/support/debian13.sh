@@ -12,6 +12,8 @@ suite=trixie
 packages=redis-server,valkey-server
 top=$(cd "$(dirname "$0")/../.." && pwd)
 dest=${QS_DEBIAN13_DIR:-$top/build/debian13}
+# shellcheck source=deploy/again.sh
+. "$top/deploy/again.sh"
 servers="redis-server:redis-server-8.0 valkey-server:valkey-server-8.1"
 
 impossible() {
@@ -53,6 +55,7 @@ EOF
 }
 
 make_root() { # directory
+    rm -rf "$1"
     check=$(apt-config shell v Acquire::Check-Valid-Until | sed "s/^v='\(.*\)'$/\1/")
     set -- "$1" --variant=apt --include="$packages" --mode="$mode" \
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
@@ -80,7 +83,7 @@ fi
 sources >/dev/null || impossible "apt knows no mirror of this Debian release (run apt-get update)"
 
 rm -rf "$dest/root" "$dest"/root.tmp.* "$dest/stamp"
-if ! make_root "$dest/root.tmp.$$" >"$dest/log" 2>&1; then
+if ! again "$dest/log" make_root "$dest/root.tmp.$$"; then
     reason=$(grep -m 1 '^E:' "$dest/log" || tail -n 1 "$dest/log")
     rm -rf "$dest/root.tmp.$$"
     impossible "mmdebstrap failed: $reason (see $dest/log)"

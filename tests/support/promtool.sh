@@ -4,6 +4,8 @@
 # needs it is skipped then, unless QS_CLIENTS_REQUIRED is 1.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
+# shellcheck source=deploy/again.sh
+. deploy/again.sh
 tool=build/promtool
 mkdir -p build
 exec 9>"$tool.lock"
@@ -28,11 +30,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 chmod 777 "$work" # apt fetches as a user of its own
-fetch() { (cd "$work" && timeout 300 apt-get download -q prometheus) >"$work/log" 2>&1 </dev/null; }
-if ! fetch && [ "$(id -u)" = 0 ]; then
-    timeout 300 apt-get update -q >/dev/null 2>&1 </dev/null # the lists are missing, or so old that their files are gone
+fetch() { (cd "$work" && timeout 300 apt-get download -q prometheus); }
+renew() {
+    timeout 300 apt-get update -q # the lists are missing, or so old that their files are gone
     fetch
-fi
+}
+if ! fetch >"$work/log" 2>&1 </dev/null && [ "$(id -u)" = 0 ]; then again "$work/log" renew; fi
 set -- "$work"/prometheus_*.deb
 [ -e "$1" ] || skip "apt-get download prometheus: $(grep '^E:' "$work/log" | head -n 1 | cut -c1-200)"
 dpkg-deb --fsys-tarfile "$1" | tar -x -C "$work" ./usr/bin/promtool || skip "Debian's package prometheus has no promtool"
