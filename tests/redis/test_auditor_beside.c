@@ -132,15 +132,26 @@ Test(redis_auditor_beside, another_log_is_written_over_the_open_one) {
     close_desk(&d);
 }
 
-/* What others do to the log by SQLite, or to the file without writing to it, is no such thing. Returns how
- * many faults the auditor saw, and lines that say so. */
+/* Faults that the auditor saw, and lines that say so. */
+static int64_t faults(desk_t *d) { return metric_get(&of(d)->audit_faults) + fixture_log_count("written over"); }
+
+static bool has_rows(desk_t *d, long long rows) {
+    bool there = stage_until(&d->crew.stage, faults(d) || audit_log_rows(d->path) == rows, 30000);
+    cr_assert(there, "%lld rows, %lld were expected", audit_log_rows(d->path), rows);
+    return faults(d) == 0;
+}
+
+/* What others do to the log by SQLite, or to the file without writing to it, is no such thing: neither while all is beside the
+ * file, nor when the file holds most of it. Returns the faults, at the first of them. */
 static int64_t faults_after(const char *sql, const char *command) {
+    enum { ROUNDS = 6 };
     desk_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     sqlite3 *db;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < ROUNDS && faults(&d) == 0; i++) {
+        if (i == ROUNDS / 2) restart(&d); /* the last one to close it merges all */
         audit_log_feed(d.f.r, "email", 100 * i, 100, "1");
-        expect_rows(&d, 100 * (i + 1));
+        if (!has_rows(&d, 100 * (i + 1))) break;
         cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
         sqlite3_busy_timeout(db, 5000);
         if (sql) cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
@@ -153,9 +164,9 @@ static int64_t faults_after(const char *sql, const char *command) {
             settle(&d);
         }
     }
-    int64_t faults = metric_get(&of(&d)->audit_faults) + fixture_log_count("written over");
+    int64_t found = faults(&d);
     close_desk(&d);
-    return faults;
+    return found;
 }
 
 Test(redis_auditor_beside, what_others_merge_is_not_written_over) {
@@ -204,9 +215,9 @@ Test(redis_auditor_beside, a_merge_that_was_broken_off_is_not_written_over) {
     }
     sqlite3_close(db);
     audit_log_feed(d.f.r, "email", 500, 1, "1");
-    expect_rows(&d, 102);
+    cr_assert(has_rows(&d, 102), "%s", fixture_log());
     expect_sound(&d);
-    cr_assert_eq(fixture_log_count("written over"), 0, "%s", fixture_log());
+    cr_assert_eq(faults(&d), 0, "%s", fixture_log());
     free(uri);
     close_desk(&d);
 }
