@@ -144,6 +144,7 @@ static bool trim(auditor_t *a, size_t queue, const lease_t *lease) {
     copy_t *copy = &a->copies[queue];
     fault_t fault;
     stream_trimmed_t done;
+    crash_at("trim_before");
     outcome_t outcome = stream_trim(a->conn, a->keys, queue, lease->token, &done, &fault);
     mono_t now = mono_now();
     copy->trim_at = mono_add(now, TRIM_S * NS_PER_S);
@@ -153,6 +154,7 @@ static bool trim(auditor_t *a, size_t queue, const lease_t *lease) {
         return true;
     }
     if (outcome != OUTCOME_OK) return auditor_put_off(a, &fault);
+    crash_at("trim_answered");
     if (done.fenced) {
         lease_doubt(a->leases, a->keys->queues[queue].seat, lease->term);
         return true;

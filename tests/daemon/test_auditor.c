@@ -146,3 +146,57 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_a_damaged_lo
     free(instance), free(variable), free(place), free(path), free(config);
     scene_end(&s);
 }
+
+enum { OLD = 2500, POKES = 20 };
+
+static struct point trims[] = {
+    {"trim_before", 0}, {"trim_answered", 1000}, {"trim_before:2", 1000}, {"trim_answered:2", 2000}, {"trim_answered:3", OLD}};
+
+ParameterizedTestParameters(daemon_auditor, killed_while_the_stream_is_trimmed) {
+    return cr_make_param_array(struct point, trims, sizeof trims / sizeof *trims);
+}
+
+/* A young record each time, for which an auditor comes out of its wait, until `cond`: whether it leads by then is not its to say.
+ */
+#define poke_until(s, fed, cond)                                                                                                 \
+    for (int poke_ = 0; poke_ < POKES && !(cond); poke_++) {                                                                     \
+        audit_log_feed((s)->r, "q", (fed)++, 1, NULL);                                                                           \
+        wait_for(cond, 1000);                                                                                                    \
+    }
+
+/* Killed before a trim and after it: what is gone from Redis is on the disk, and who comes next removes the rest, no more, and
+ * counts it right. `rows` are those removed by then. */
+ParameterizedTest(struct point *point, daemon_auditor, killed_while_the_stream_is_trimmed, .timeout = 120) {
+    static const char counted[] =
+        "local bytes = 0 for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
+        "for i = 2, #entry[2], 2 do bytes = bytes + #entry[2][i] end end return bytes - redis.call('HGET', KEYS[2], 'bytes')";
+    scene_t s = scene_begin(NULL);
+    char *keeps = scene_config(&s, (sidecar_t){0}), *place = NULL, *variable = NULL,
+         *trims_all = scene_config(&s, (sidecar_t){.more = "stream = { retain = \"1m\"; min_records = 0; };"}),
+         *path = temp_path(temp_root(), "trimmed.db");
+    int fed = OLD;
+    cr_assert(asprintf(&place, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);
+    cr_assert(asprintf(&variable, "QS_CRASH_AT=%s", point->name) > 0);
+    const daemon_options_t plain = {.env = (const char *const[]){place, NULL}};
+    audit_log_feed(s.r, "q", 0, OLD, "1");
+    daemon_t *d = daemon_start_with(&plain, "%s", keeps);
+    cr_assert(wait_for(audit_log_rows(path) == OLD && redis_int(s.r, "HLEN sidecar:q:auditors") == 1, 20000));
+    daemon_stop(d);
+    d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, place, NULL}}, "%s", trims_all);
+    poke_until(&s, fed, !daemon_running(d));
+    cr_assert_eq(daemon_wait_exit(d, 10000).code, 137, "it did not come to %s", point->name);
+    daemon_free(d);
+    cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), fed - point->rows);
+    audit_log_expect(path, "q", 0, OLD);
+    d = daemon_start_with(&plain, "%s", trims_all);
+    poke_until(&s, fed, redis_int(s.r, "XLEN sidecar:q:failures") == fed - OLD);
+    cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), fed - OLD, "what is young stays, what is old goes");
+    redis_expect(s.r, "1-2499", "HGET sidecar:q:meta trimmed");
+    cr_assert_eq(redis_int(s.r, "EVAL %s 2 sidecar:q:failures sidecar:q:meta", counted), 0, "its bytes are miscounted");
+    cr_assert(wait_for(audit_log_rows(path) == fed, 10000), "%lld rows", audit_log_rows(path));
+    audit_log_expect(path, "q", 0, fed);
+    cr_assert_eq(audit_log_int(path, "SELECT count(*) FROM events WHERE kind = 'gap'"), 0);
+    daemon_stop(d);
+    free(variable), free(place), free(path), free(keeps), free(trims_all);
+    scene_end(&s);
+}
