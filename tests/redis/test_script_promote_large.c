@@ -38,6 +38,27 @@ Test(redis_script_promote_large, large_entries_stay_and_are_named) {
     fixture_stop(&f);
 }
 
+/* Behind what is skipped, too: its score is that of its rank among all, its bytes are its own. */
+Test(redis_script_promote_large, the_first_large_entry_behind_what_is_skipped_is_named) {
+    static const char *const first[] = {"-3", "-2", "0", "0", "1"}; /* of "LLsLLs", whose scores begin at -3 */
+    fixture_t f = setup();
+    ask_t ask = ask_new();
+    ask.payload = 1999;
+    for (ask.skip = 0; ask.skip < (long long)(sizeof first / sizeof *first); ask.skip++) {
+        fill(&f, "LLsLLs");
+        const char *score = first[ask.skip];
+        char *digest = redis_str(f.r, "EVAL %s 1 email:delayed %s",
+                                 "return redis.sha1hex(redis.call('ZRANGEBYSCORE', KEYS[1], ARGV[1], ARGV[1])[1])", score);
+        redisReply *reply = promote(&f, ask);
+        cr_assert_str_eq(word(reply, 6), score, "%s, skip %lld", word(reply, 6), ask.skip);
+        cr_assert_eq(number(reply, 7), 2000);
+        cr_assert_str_eq(word(reply, 8), digest, "skip %lld", ask.skip);
+        freeReplyObject(reply);
+        free(digest);
+    }
+    fixture_stop(&f);
+}
+
 Test(redis_script_promote_large, large_entries_wherever_they_stand) {
     static const char *const patterns[] = {"Lss", "sLs", "ssL", "LLL", "LLLsss", "sssLLL", "LsLsLs", "sLLs", "LLLLLLLLs", "L"};
     fixture_t f = setup();
