@@ -10,6 +10,7 @@
 
 #include "base/suggest.h"
 #include "cli/encode.h"
+#include "cli/table.h"
 #include "cli/when.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -76,6 +77,11 @@ static bool is_known(const audit_ask_t *ask, const char *what, const char *word,
     size_t count = split(list, text, words);
     misuse(ask, what, word, suggest_nearest(word, words, count), list);
     return false;
+}
+
+size_t audit_reason_columns(FILE *out) {
+    enum { ROOMY = 96, LONGEST = 17, BEGINNING = 8 };
+    return table_room(out) < ROOMY ? BEGINNING : LONGEST;
 }
 
 bool audit_is_reason(const char *word) { return stands_in(AUDIT_FAILURE_REASONS, word); }

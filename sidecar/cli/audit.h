@@ -2,6 +2,8 @@
 #ifndef QS_CLI_AUDIT_H
 #define QS_CLI_AUDIT_H
 
+#include <stdio.h>
+
 #include "audit/query.h"
 #include "cli/cli.h"
 
@@ -137,6 +139,8 @@ typedef struct audit_ref {
 bool audit_ref_read(const char *word, audit_ref_t *out);
 
 bool audit_is_reason(const char *word); // of a failure
+// Most columns for reasons on a narrow terminal: all of the longest one, or its beginning where that would crowd out the error.
+size_t audit_reason_columns(FILE *out);
 
 // "queue-sidecar: TEXT" on standard error; returns CLI_FAILED. Takes what is in why.
 int audit_complain(buffer_t *why);

@@ -8,7 +8,6 @@
 #include "cli/when.h"
 
 enum { TABLE_LIMIT = 50, COLUMNS_MOST = 8 };
-enum { ROOM_FOR_REASONS = 96 }; // columns of a terminal in which the longest reason does not crowd out the error
 
 typedef struct list {
     const audit_ask_t *ask;
@@ -82,11 +81,11 @@ static void table_row(const list_t *list, const audit_row_t *row) {
 // For 80 columns: neither the queue that was asked for nor tries, and one column of text. `show` has all of it.
 static size_t narrow_columns(list_t *list) {
     table_column_t *columns = list->columns;
-    size_t count = 0, reason = table_room(stdout) < ROOM_FOR_REASONS ? 8 : 0;
+    size_t count = 0;
     columns[count++] = (table_column_t){.title = "REF"};
     columns[count++] = (table_column_t){.title = list->at};
     if (!list->ask->filter.queue) columns[count++] = (table_column_t){.title = "QUEUE", .least = 6};
-    columns[count++] = (table_column_t){.title = "REASON", .least = 6, .most = reason};
+    columns[count++] = (table_column_t){.title = "REASON", .least = 6, .most = audit_reason_columns(stdout)};
     columns[count++] = (table_column_t){.title = "JOB", .least = 6, .most = 12};
     columns[count++] = (table_column_t){.title = "ERROR, PAYLOAD OR ANSWER", .least = 16, .most = 160};
     return count;

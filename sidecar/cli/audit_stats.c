@@ -186,14 +186,14 @@ static void print_hours(const stats_t *stats) {
                 stats->hour_count);
 }
 
-static void print_end(stats_t *stats) {
+static void print_end(stats_t *stats, bool done) {
     if (stats->ask->format == FORMAT_JSON_ARRAY) fputs(stats->rows ? "\n]\n" : "[]\n", stdout);
     if (stats->rows && stats->ask->format == FORMAT_TABLE) {
         print_groups(stats);
         print_hours(stats);
     }
     fflush(stdout);
-    if (stats->rows == 0) fputs("queue-sidecar: no final failures match\n", stderr);
+    if (stats->rows == 0 && done) audit_explain_nothing(stats->ask->audit, &stats->ask->filter);
 }
 
 static int print_stats(audit_ask_t *ask) {
@@ -203,7 +203,7 @@ static int print_stats(audit_ask_t *ask) {
     if (ask->format == FORMAT_TABLE) filter.limit = 0; // there it counts hours, and sums are of all
     if (ask->format == FORMAT_CSV) fputs("hour,queue,reason,failures,open,requeued,discarded,first_at,last_at\r\n", stdout);
     bool done = audit_stats(ask->audit, &filter, take, &stats, &why);
-    print_end(&stats);
+    print_end(&stats, done);
     for (size_t i = 0; i < stats.group_count; i++) {
         free(stats.groups[i].queue);
         free(stats.groups[i].reason);

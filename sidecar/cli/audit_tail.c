@@ -14,7 +14,7 @@
 #include "cli/table.h"
 #include "cli/when.h"
 
-enum { FIRST_ROWS = 10, LOOK_MS = 200, CHUNK = 256 * 1024, KNOWN_MOST = 32768 };
+enum { FIRST_ROWS = 10, LOOK_MS = 200, CHUNK = 256 * 1024, KNOWN_MOST = 32768, COLUMNS_MOST = 7 };
 
 // What was printed: a new file may hold it again. Two generations, so that it takes 3 MiB however long this runs; what was
 // forgotten is told by its time.
@@ -74,14 +74,18 @@ static void remember(known_t *known, const event_t *event) {
     if (event->at > known->recent_ms) known->recent_ms = event->at;
 }
 
+// A narrow terminal leaves out what is the same in each row.
+static bool tells_queue(const audit_ask_t *ask, bool narrow) { return !narrow || !ask->filter.queue; }
+static bool tells_kind(const audit_ask_t *ask, bool narrow) { return !narrow || ask->filter.all_kinds; }
+
 static void table_row(const tail_t *tail, const audit_row_t *row) {
     char time[WHEN_SIZE];
     when_text(row->event.at, tail->ask->utc, time);
     if (tail->narrow) when_shorten(time);
     table_cell(tail->table, row->ref);
     table_cell(tail->table, slice_text(time));
-    table_cell(tail->table, row->event.queue);
-    table_cell(tail->table, row->event.kind);
+    if (tells_queue(tail->ask, tail->narrow)) table_cell(tail->table, row->event.queue);
+    if (tells_kind(tail->ask, tail->narrow)) table_cell(tail->table, row->event.kind);
     table_cell(tail->table, row->event.reason);
     table_cell(tail->table, row->event.job);
     table_cell(tail->table, row->event.error.len ? row->event.error : row->event.payload);
@@ -208,21 +212,26 @@ static int follow(tail_t *tail) {
     return CLI_OK;
 }
 
+// Widths are those of the old rows at least: what comes is not known yet.
 static table_t *begin_table(const audit_ask_t *ask, bool narrow) {
     static char title[WHEN_SIZE + 8], zone[WHEN_SIZE];
-    static table_column_t columns[] = {
-        {.title = "REF", .begins = 12},
-        {.title = title, .begins = 19},
-        {.title = "QUEUE", .least = 6, .begins = 12},
-        {.title = "KIND", .begins = 6},
-        {.title = "REASON", .least = 8, .begins = 17},
-        {.title = "JOB", .least = 8, .most = 20, .begins = 20},
-        {.title = "ERROR, ELSE PAYLOAD", .least = 12, .most = 160, .begins = 60},
-    };
+    static table_column_t columns[COLUMNS_MOST];
+    size_t count = 0, reason = audit_reason_columns(stdout);
     when_zone(when_now(), ask->utc, zone);
     snprintf(title, sizeof title, "AT (%s)", zone);
-    if (narrow) columns[1].begins = strlen("11-21 02:14");
-    return table_begin(columns, sizeof columns / sizeof *columns, stdout);
+    columns[count++] = (table_column_t){.title = "REF", .begins = 12};
+    columns[count++] = (table_column_t){.title = title, .begins = narrow ? strlen("11-21 02:14") : 19};
+    if (tells_queue(ask, narrow)) columns[count++] = (table_column_t){.title = "QUEUE", .least = 6, .begins = narrow ? 8 : 12};
+    if (tells_kind(ask, narrow)) columns[count++] = (table_column_t){.title = "KIND", .begins = 6};
+    if (narrow) {
+        columns[count++] = (table_column_t){.title = "REASON", .least = 6, .most = reason, .begins = reason};
+        columns[count++] = (table_column_t){.title = "JOB", .least = 6, .most = 12, .begins = 12};
+    } else {
+        columns[count++] = (table_column_t){.title = "REASON", .least = 8, .begins = 17};
+        columns[count++] = (table_column_t){.title = "JOB", .least = 8, .most = 20, .begins = 20};
+    }
+    columns[count++] = (table_column_t){.title = "ERROR, ELSE PAYLOAD", .least = 12, .most = 160, .begins = 60};
+    return table_begin(columns, count, stdout);
 }
 
 static int run_tail(audit_ask_t *ask) {

@@ -384,6 +384,7 @@ Test(daemon_audit_cli, exit_codes_and_hints) {
     cr_assert_eq(daemon_run("audit", "list", "--db", missing)->code, 1);
     cr_assert_eq(daemon_run("audit", "list", "-c", "no/such.cfg")->code, 78);
     cr_assert(has(daemon_run("audit", "list", "--db", db, "-q", "emial")->err, "did you mean `email`?"));
+    cr_assert(has(daemon_run("audit", "stats", "--db", db, "-q", "emial")->err, "did you mean `email`?"));
     cr_assert(has(daemon_run("audit", "list", "--db", db, "-n", "2")->err, "there are more"));
     cr_assert_str_empty(daemon_run("audit", "list", "--db", db, "-n", "3")->err);
     cr_assert(has(daemon_run("audit", "--help")->out, "Examples:\n  queue-sidecar audit list"));

@@ -29,16 +29,19 @@ static void put(const char *db, const char *kind, int from, int to) {
     audit_close(audit);
 }
 
-/* Tails the log with up to six more words. */
-static tail_t start(char *db, const char *const *words) {
+/* Tails the log with up to six more words, with a variable of the environment or none. */
+static tail_t start_in(const char *variable, char *db, const char *const *words) {
     char *dir = temp_dir("tail");
     tail_t tail = {.db = db, .out = temp_path(dir, "out"), .err = temp_path(dir, "err")};
     const char *argv[16] = {daemon_program(), "audit", "tail", "--db", db};
     for (size_t i = 0; words[i]; i++) argv[5 + i] = words[i];
-    tail.child = child_start(&(child_spec_t){.argv = argv, .out = tail.out, .err = tail.err});
+    const char *const env[] = {variable, NULL};
+    tail.child = child_start(&(child_spec_t){.argv = argv, .env = env, .out = tail.out, .err = tail.err});
     free(dir);
     return tail;
 }
+
+static tail_t start(char *db, const char *const *words) { return start_in(NULL, db, words); }
 
 static void finish(tail_t *tail) {
     child_free(tail->child);
@@ -121,6 +124,43 @@ Test(daemon_audit_tail, shows_what_is_asked_for) {
     finish(&none);
     finish(&table);
     free(text);
+    free(db);
+}
+
+/* What is the same in each row takes room from the error, which is what one follows failures for. */
+Test(daemon_audit_tail, a_narrow_terminal_has_room_for_the_error) {
+    char *db = audit_case_path();
+    audit_t *audit = audit_case_open(db, AUDIT_WRITE);
+    audit_case_event_t of;
+    audit_case_event(&of, "failed", 1, INT64_C(1763690400000));
+    of.event.error = slice_text("SMTP timeout: mx1");
+    cr_assert(audit_case_put(audit, &of.event));
+    audit_close(audit);
+    static const struct {
+        const char *width, *words[4], *title, *row;
+    } looks[] = {
+        {"COLUMNS=80",
+         {"--utc"},
+         "  QUEUE     REASON    JOB           ERROR, ELSE PAYLOAD",
+         "  q         retries…  job-1         SMTP timeout: mx1\n"},
+        {"COLUMNS=80",
+         {"--utc", "-q", "q"},
+         "  AT (UTC)     REASON    JOB    ",
+         "  11-21 02:00  retries…  job-1         SMTP timeout: mx1\n"},
+        {"COLUMNS=96",
+         {"--utc", "--all-kinds"},
+         "  KIND    REASON             JOB    ",
+         "  failed  retries_exhausted  job-1         SMTP timeout: mx1\n"},
+        {"COLUMNS=120", {"--utc", "-q", "q"}, "  QUEUE         KIND    REASON             JOB    ", "SMTP timeout: mx1\n"},
+    };
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
+        tail_t tail = start_in(looks[i].width, mem_str(db), looks[i].words);
+        cr_assert(wait_for(mentions(tail.out, "\n") && mentions(tail.out, "mx1\n"), 10000), "%s", looks[i].width);
+        char *text = temp_read(tail.out);
+        cr_expect(strstr(text, looks[i].title) && strstr(text, looks[i].row), "%s: %s", looks[i].width, text);
+        free(text);
+        finish(&tail);
+    }
     free(db);
 }
 
