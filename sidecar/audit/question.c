@@ -20,8 +20,16 @@ bool question_prepare(audit_t *audit, const char *sql, sqlite3_stmt **out, buffe
     return sqlite3_prepare_v2(audit->db, sql, -1, out, NULL) == SQLITE_OK || audit_fail(audit, "ask it", why);
 }
 
+// Where two statements take turns the connection tells of its last call, which may have been a good one of the other.
+static bool fail(audit_t *audit, int code, buffer_t *why) {
+    int basic = code & 0xff;
+    if ((sqlite3_errcode(audit->db) & 0xff) == basic) return audit_fail(audit, "read from it", why);
+    if (basic == SQLITE_CORRUPT || basic == SQLITE_NOTADB) audit->damaged = true;
+    return audit_fail_code(audit->path, code, 0, "read from it", sqlite3_errstr(code), why);
+}
+
 bool question_end(audit_t *audit, sqlite3_stmt *of, int code, buffer_t *why) {
-    bool done = code == SQLITE_DONE || code == SQLITE_ROW || audit_fail(audit, "read from it", why);
+    bool done = code == SQLITE_DONE || code == SQLITE_ROW || fail(audit, code, why);
     sqlite3_finalize(of);
     return done;
 }

@@ -1,5 +1,6 @@
 #include "audit/site.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <libgen.h>
 #include <stdlib.h>
@@ -28,14 +29,17 @@ static void tell(site_t *site, audit_finding_t finding) {
 
 static bool may_write(site_t *site) {
     bool there = access(site->path, F_OK) == 0;
-    if (there && access(site->path, W_OK) != 0)
+    bool file = !there || access(site->path, W_OK) == 0, dir = access(site->dir, W_OK | X_OK) == 0;
+    if (file && dir) return true;
+    if (errno == EROFS)
+        buffer_printf(&site->text, "audit log %s: the file system is read-only: set audit.path to one that can be written",
+                      site->path);
+    else if (!file)
         buffer_printf(&site->text, "audit log %s: this user may not write to the file", site->path);
-    else if (access(site->dir, W_OK | X_OK) != 0)
+    else
         buffer_printf(&site->text,
                       "audit log %s: this user may not write to the directory %s, where SQLite keeps files beside the log",
                       site->path, site->dir);
-    else
-        return true;
     tell(site, AUDIT_FAULT);
     return false;
 }

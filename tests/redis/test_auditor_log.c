@@ -1,7 +1,9 @@
 /* The auditor and its log when the log is damaged, gone, too large, or the disk fails: nothing is lost or doubled, and what is
  * missing is said. */
+#include "audit/site.h"
 #include "auditor_desk.h"
 #include "disk_fault.h"
+#include "text.h"
 #include "wait.h"
 
 #include <errno.h>
@@ -428,6 +430,10 @@ static void open_desk_in(desk_t *d, const char *dir) {
     start(d);
 }
 
+static void note_finding(void *self, audit_finding_t finding, const char *text) {
+    if (finding == AUDIT_FAULT) buffer_str(self, text);
+}
+
 Test(redis_auditor_log, a_read_only_place_is_waited_for, .timeout = 60) {
     char *dir = temp_dir("small");
     if (!mount_small(dir, MS_RDONLY)) cr_skip_test("a file system cannot be mounted here: %s", strerror(errno));
@@ -436,6 +442,10 @@ Test(redis_auditor_log, a_read_only_place_is_waited_for, .timeout = 60) {
     audit_log_feed(d.f.r, "email", 0, 20, "1");
     cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_faults) >= 3, 30000));
     cr_assert_eq(fixture_log_count("the file system is read-only"), 1, "%s", fixture_log());
+    buffer_t checked = {0}; /* by `check --redis` */
+    audit_look_at_site(d.path, 0, note_finding, &checked);
+    cr_assert(has(buffer_text(&checked), "the file system is read-only"), "%s", buffer_text(&checked));
+    buffer_free(&checked);
     cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 0);
     cr_assert_eq(mount(NULL, dir, NULL, MS_REMOUNT, "size=2m"), 0);
     expect_acknowledged(&d, "email", "1-19 ");

@@ -263,6 +263,41 @@ Test(unit_audit_query, names_that_others_rely_on) {
     end(&l);
 }
 
+static bool look_away(void *self, const audit_count_t *count) {
+    (void)self, (void)count;
+    return true;
+}
+
+/* Whichever page is spoilt: a question that meets it says that the log is damaged, and not "not an error". */
+Test(unit_audit_query, damage_is_called_damage) {
+    static char bytes[1024 * 1024], payload[2000], page[4096];
+    log_t l = begin();
+    memset(payload, 'a', sizeof payload - 1);
+    memset(page, 0xa5, sizeof page);
+    for (int n = 0; n < 60; n++) put(&l, n, n % 2 ? "q" : "r", n % 3 ? "reported" : "alive_timeout", n * HOUR / 4, payload);
+    for (int n = 0; n < 60; n++) answer(&l, n + 100, "requeued", n, (200 + n) * (int64_t)HOUR);
+    audit_close(l.audit);
+    FILE *file = fopen(l.path, "r+");
+    size_t len = fread(bytes, 1, sizeof bytes, file);
+    int failed = 0;
+    for (size_t at = sizeof page; at < len; at += sizeof page) {
+        cr_assert(fseek(file, (long)at, SEEK_SET) == 0 && fwrite(page, sizeof page, 1, file) == 1 && fflush(file) == 0);
+        buffer_t why = {0};
+        audit_t *audit = audit_open(l.path, AUDIT_READ, &why);
+        if (!audit || !audit_stats(audit, &(audit_filter_t){0}, look_away, NULL, &why)) {
+            failed++;
+            cr_expect(strstr(buffer_text(&why), "is damaged") || strstr(buffer_text(&why), "malformed"), "page %zu: %s",
+                      at / sizeof page + 1, buffer_text(&why));
+        }
+        buffer_free(&why);
+        audit_close(audit);
+        cr_assert(fseek(file, (long)at, SEEK_SET) == 0 && fwrite(bytes + at, sizeof page, 1, file) == 1 && fflush(file) == 0);
+    }
+    cr_expect_gt(failed, 3);
+    fclose(file);
+    free(l.path);
+}
+
 /* With a million rows a sort of all, or a look at each, is felt. */
 Test(unit_audit_query, questions_are_answered_by_an_index) {
     static const char *const without_sort[] = {
