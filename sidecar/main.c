@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -11,8 +12,15 @@ static void fill_standard_files(void) {
     if (fd > STDERR_FILENO) close(fd);
 }
 
+enum { LARGE = 256 * 1024 };
+
+// Large blocks are mapped each by itself, and given back as soon as they are freed. By itself malloc would raise that limit to
+// the largest block that was freed, up to 32 MiB, and keep such blocks (mallopt(3), M_MMAP_THRESHOLD).
+static void give_back_large_blocks(void) { mallopt(M_MMAP_THRESHOLD, LARGE); }
+
 int main(int argc, char **argv) {
     fill_standard_files();
-    signal(SIGPIPE, SIG_IGN); // hiredis writes without MSG_NOSIGNAL; a closed socket or pipe is an error like any other
+    give_back_large_blocks();
+    signal(SIGPIPE, SIG_IGN); // a closed socket or pipe is an error like any other
     return cli_main(argc, argv);
 }

@@ -9,13 +9,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
 #include "queue/conn_open.h"
 #include "queue/reply.h"
 
-enum { POLL_SLICE_MS = 100 };
+enum {
+    POLL_SLICE_MS = 100,
+    HEAD_MOST = 16,     // bytes of "*<arguments>\r\n"
+    KEPT_MOST = 1 << 16 // a buffer that is larger is given back once it is empty
+};
 
 struct conn {
     const redis_config_t *redis;
@@ -30,11 +35,14 @@ struct conn {
     char server[64];
     bool scripts_loaded;
     char sha[SCRIPT_COUNT][41];
-    // The request under construction: bytes of all arguments, and the length of each.
-    buffer_t bytes;
-    size_t *lens;
+    // Requests as Redis reads them: `sent` bytes of them are sent, up to `ended` they are complete, and behind that is the one
+    // under construction, with room for its head.
+    buffer_t out;
+    size_t sent;
+    size_t ended;
+    size_t last; // where the one that was ended last begins
     int argc;
-    int capacity;
+    size_t widest; // bytes that the reader has held at once since its buffer was small
 };
 
 conn_t *conn_new(const redis_config_t *redis, const char *name, const atomic_bool *stop) {
@@ -47,8 +55,6 @@ conn_t *conn_new(const redis_config_t *redis, const char *name, const atomic_boo
 void conn_free(conn_t *conn) {
     if (!conn) return;
     conn_close(conn);
-    buffer_free(&conn->bytes);
-    free(conn->lens);
     free(conn->target);
     free(conn);
 }
@@ -67,6 +73,8 @@ void conn_close(conn_t *conn) {
     if (conn->context) redisFree(conn->context);
     conn->context = NULL;
     conn->scripts_loaded = false;
+    buffer_free(&conn->out);
+    conn->sent = conn->ended = conn->widest = 0;
 }
 
 bool conn_is_open(const conn_t *conn) { return conn->context != NULL; }
@@ -82,7 +90,9 @@ void conn_reply_free(struct redisReply *reply) {
 }
 
 void request_begin(conn_t *conn, const char *command) {
-    buffer_clear(&conn->bytes);
+    static const char head[HEAD_MOST];
+    conn->out.len = conn->ended;
+    buffer_add(&conn->out, head, sizeof head);
     conn->argc = 0;
     request_text(conn, command);
 }
@@ -94,16 +104,18 @@ void request_script(conn_t *conn, script_id_t script, int keys) {
 }
 
 void request_bytes(conn_t *conn, const void *bytes, size_t len) {
-    if (conn->argc == conn->capacity) {
-        int capacity = conn->capacity ? conn->capacity * 2 : 16;
-        size_t *lens = mem_array((size_t)capacity, sizeof *lens);
-        if (conn->argc) memcpy(lens, conn->lens, (size_t)conn->argc * sizeof *lens);
-        free(conn->lens);
-        conn->lens = lens;
-        conn->capacity = capacity;
-    }
-    buffer_add(&conn->bytes, bytes, len);
-    conn->lens[conn->argc++] = len;
+    char head[32];
+    char *at = head + sizeof head;
+    *--at = '\n';
+    *--at = '\r';
+    size_t left = len;
+    do *--at = (char)('0' + left % 10);
+    while (left /= 10);
+    *--at = '$';
+    buffer_add(&conn->out, at, (size_t)(head + sizeof head - at));
+    buffer_add(&conn->out, bytes, len);
+    buffer_add(&conn->out, "\r\n", 2);
+    conn->argc++;
 }
 
 void request_text(conn_t *conn, const char *text) { request_bytes(conn, text, strlen(text)); }
@@ -114,35 +126,29 @@ void request_int(conn_t *conn, int64_t number) {
     request_text(conn, text);
 }
 
-// The arguments of the request as hiredis takes them; owned, they point into conn->bytes.
-static const char **arguments(const conn_t *conn) {
-    const char **argv = mem_array((size_t)conn->argc, sizeof *argv);
-    const char *at = buffer_text(&conn->bytes);
-    for (int i = 0; i < conn->argc; i++) {
-        argv[i] = at;
-        at += conn->lens[i];
-    }
-    return argv;
-}
-
+// The head, whose length is known by now, goes before the arguments.
 void request_end(conn_t *conn) {
-    if (!conn->context) return;
-    const char **argv = arguments(conn);
-    redisAppendCommandArgv(conn->context, conn->argc, argv, conn->lens);
-    free(argv);
+    char head[HEAD_MOST];
+    if (!conn->context) {
+        conn->out.len = conn->ended;
+        return;
+    }
+    size_t len = (size_t)snprintf(head, sizeof head, "*%d\r\n", conn->argc);
+    char *at = conn->out.data + conn->ended;
+    memmove(at + len, at + HEAD_MOST, conn->out.len - conn->ended - HEAD_MOST);
+    memcpy(at, head, len);
+    conn->out.len -= HEAD_MOST - len;
+    conn->last = conn->ended;
+    conn->ended = conn->out.len;
 }
 
 void request_repeat(conn_t *conn, size_t times) {
     if (!conn->context || times == 0) return;
-    const char **argv = arguments(conn);
-    char *one;
-    long long len = redisFormatCommandArgv(&one, conn->argc, argv, conn->lens);
-    buffer_t all = {0};
-    for (size_t i = 0; len > 0 && i < times; i++) buffer_add(&all, one, (size_t)len);
-    redisAppendFormattedCommand(conn->context, buffer_text(&all), all.len);
-    buffer_free(&all);
-    redisFreeCommand(one);
-    free(argv);
+    buffer_t one = {0};
+    buffer_add(&one, conn->out.data + conn->last, conn->ended - conn->last);
+    for (size_t i = 0; i < times; i++) buffer_add(&conn->out, one.data, one.len);
+    conn->ended = conn->out.len;
+    buffer_free(&one);
 }
 
 static outcome_t lost(conn_t *conn, fault_t *fault, const char *what) {
@@ -170,12 +176,31 @@ static outcome_t await(conn_t *conn, short events, mono_t deadline, fault_t *fau
     }
 }
 
+static outcome_t cannot_send(conn_t *conn, fault_t *fault) {
+    char *what = mem_printf("cannot send: %s", strerror(errno));
+    lost(conn, fault, what);
+    free(what);
+    return OUTCOME_LOST;
+}
+
+// An empty buffer that was large is given back: the next large job may be days away.
+static void forget_sent(conn_t *conn) {
+    conn->sent = conn->ended = 0;
+    if (conn->out.cap > KEPT_MOST)
+        buffer_free(&conn->out);
+    else
+        buffer_clear(&conn->out);
+}
+
 static outcome_t send_pending(conn_t *conn, mono_t deadline, fault_t *fault) {
-    int done = 0;
-    while (!done) {
-        if (redisBufferWrite(conn->context, &done) != REDIS_OK) return lost(conn, fault, "cannot send");
-        if (!done && await(conn, POLLOUT, deadline, fault) != OUTCOME_OK) return fault->outcome;
+    while (conn->sent < conn->ended) {
+        ssize_t count = send(conn->context->fd, conn->out.data + conn->sent, conn->ended - conn->sent, MSG_NOSIGNAL);
+        if (count > 0) conn->sent += (size_t)count;
+        if (count >= 0 || errno == EINTR) continue;
+        if (errno != EAGAIN) return cannot_send(conn, fault);
+        if (await(conn, POLLOUT, deadline, fault) != OUTCOME_OK) return fault->outcome;
     }
+    if (conn->ended) forget_sent(conn);
     return OUTCOME_OK;
 }
 
@@ -197,6 +222,26 @@ static outcome_t judge(conn_t *conn, redisReply *reply, fault_t *fault) {
     return outcome;
 }
 
+// hiredis keeps the room that the largest reply took for the next one. A reader that has nothing in hand can be another.
+static void forget_read(conn_t *conn) {
+    redisReader *reader = conn->context->reader;
+    if (conn->widest <= KEPT_MOST || reader->len > reader->pos) return;
+    redisReader *fresh = redisReaderCreate();
+    if (!fresh) return;
+    redisReaderFree(reader);
+    conn->context->reader = fresh;
+    conn->widest = 0;
+}
+
+static outcome_t receive(conn_t *conn, fault_t *fault) {
+    redisReader *reader = conn->context->reader;
+    size_t had = reader->len;
+    if (redisBufferRead(conn->context) != REDIS_OK) return lost(conn, fault, "connection lost");
+    conn->received += (int64_t)(reader->len - had);
+    if (reader->len > conn->widest) conn->widest = reader->len;
+    return OUTCOME_OK;
+}
+
 outcome_t conn_take(conn_t *conn, struct redisReply **reply, fault_t *fault) {
     void *found = NULL;
     *reply = NULL;
@@ -204,11 +249,10 @@ outcome_t conn_take(conn_t *conn, struct redisReply **reply, fault_t *fault) {
     if (!conn->context) return lost(conn, fault, "not connected");
     if (redisGetReplyFromReader(conn->context, &found) != REDIS_OK) return lost(conn, fault, "broken reply");
     if (!found) {
-        size_t had = conn->context->reader->len;
-        if (redisBufferRead(conn->context) != REDIS_OK) return lost(conn, fault, "connection lost");
-        conn->received += (int64_t)(conn->context->reader->len - had);
+        if (receive(conn, fault) != OUTCOME_OK) return fault->outcome;
         if (redisGetReplyFromReader(conn->context, &found) != REDIS_OK) return lost(conn, fault, "broken reply");
     }
+    if (found) forget_read(conn);
     redisReply *got = found;
     if (got && got->type == REDIS_REPLY_ERROR) return judge(conn, got, fault);
     *reply = got;
@@ -289,7 +333,9 @@ static outcome_t handshake(conn_t *conn, fault_t *fault) {
     int count = append_handshake(conn, password);
     explicit_bzero(password, strlen(password));
     free(password);
-    explicit_bzero(conn->bytes.data, conn->bytes.cap);
+    bool sent = conn_flush(conn, fault) == OUTCOME_OK;
+    if (conn->out.data) explicit_bzero(conn->out.data, conn->out.cap);
+    if (!sent) return fault->outcome;
     for (int i = 0; i < count; i++) {
         redisReply *reply;
         if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;

@@ -5,6 +5,7 @@
 #include "wait.h"
 
 #include <criterion/criterion.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,6 +220,26 @@ Test(redis_conn, bytes_pass_as_they_are) {
     cr_assert_eq(reply->integer, 3000);
     conn_reply_free(reply);
     redis_expect(f.r, "-9223372036854775808", "LINDEX numbers -1");
+    fixture_stop(&f);
+}
+
+static size_t in_use(void) {
+    struct mallinfo2 now = mallinfo2();
+    return now.uordblks + now.hblkhd;
+}
+
+/* The next one may be days away. */
+Test(redis_conn, what_a_large_job_took_is_given_back) {
+    enum { LARGE = 8 << 20, SMALL = 256 << 10 };
+    fixture_t f = fixture_start(NULL);
+    char *job = malloc(LARGE + 1);
+    memset(job, 'x', LARGE);
+    job[LARGE] = '\0';
+    expect_echo(&f, "small");
+    size_t before = in_use();
+    expect_echo(&f, job);
+    cr_assert_leq(in_use(), before + SMALL);
+    free(job);
     fixture_stop(&f);
 }
 
