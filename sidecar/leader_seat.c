@@ -152,14 +152,14 @@ static void stayed_standby(leader_t *leader, size_t seat, const lock_state_t *st
         snprintf(stand->holder, sizeof stand->holder, "%s", state->holder);
         log_info(ROLE, NULL, "standing by", F_STR("seat", leader_seat_name(leader, seat)), F_STR("leader", state->holder));
     }
+    stand->unserved = state->unserved_count;
+    leader_count_unserved(leader);
     if (token_ttl_ms(state->holder) == 0)
         log_error(ROLE, NULL, "the lock's key holds what no sidecar wrote: nobody leads until it is deleted",
                   F_STR("key", leader->keys->seats[seat].lock), F_STR("holds", state->holder));
     if (state->unserved_count)
         log_warn(ROLE, NULL, "the leader does not serve queues of ours: instances that serve other queues need another group",
                  F_STR("seat", leader_seat_name(leader, seat)), F_STR("queues", buffer_text(&state->unserved)));
-    stand->unserved = state->unserved_count;
-    leader_count_unserved(leader);
     look_at_clock_step(leader, seat, state, now);
 }
 
