@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* What goes unnoticed takes half an hour and more: SOON_MS is for a machine that stands still for a while. */
-enum { HOUR_MS = 3600 * 1000, TTL_MS = 600, LONG_TTL_MS = 6000, SOON_MS = 10000 };
+enum { HOUR_MS = 3600 * 1000, TTL_MS = 3000, LONG_TTL_MS = 6000, SOON_MS = 15000 };
 
 static scene_t begin(int sidecars, const char *ttl) {
     scene_t s = scene_begin(&(server_options_t){.preload = "shim_clock"});
@@ -71,9 +71,16 @@ Test(daemon_redis, clock_is_set_back) {
     scene_end(&s);
 }
 
+static int healings(const scene_t *s) {
+    int healed = 0;
+    for (size_t i = 0; i < s->count; i++)
+        healed += daemon_log_count(s->sidecars[i], "removed a lock that a step of the Redis clock left");
+    return healed;
+}
+
 /* Its lock would live for an hour; nobody renews it. */
 Test(daemon_redis, clock_is_set_back_as_the_leader_dies) {
-    scene_t s = begin(3, NULL);
+    scene_t s = begin(3, "3s"); /* the lock outlives a standstill between the two blows */
     daemon_t *leader = scene_await_leader(&s, "g", NULL, 5000);
     daemon_kill(leader);
     server_step_clock(s.server, -HOUR_MS);
@@ -83,10 +90,9 @@ Test(daemon_redis, clock_is_set_back_as_the_leader_dies) {
     int64_t ms = (wait_now_us() - stepped) / 1000;
     cr_assert_leq(ms, wait_scaled_ms(SOON_MS), "the takeover took %lld ms", (long long)ms);
     cr_assert_geq(ms, TTL_MS, "a lock was removed after one look");
-    int healed = 0;
-    for (size_t i = 0; i < s.count; i++)
-        healed += daemon_log_count(s.sidecars[i], "removed a lock that a step of the Redis clock left");
-    cr_assert_eq(healed, 1);
+    /* Another may lead before the one that has removed it says so. */
+    cr_assert(wait_for(healings(&s) > 0, 10000));
+    cr_assert_eq(healings(&s), 1);
     scene_works(&s, "q");
     scene_end(&s);
 }

@@ -27,7 +27,7 @@ static int64_t other_group_takes_over(int signal) {
         cr_assert_eq(daemon_terminate(one, 5000).code, 0);
     scene_round(&s, "q", 0);
     int64_t ms = (wait_now_us() - sent) / 1000;
-    cr_assert_eq(daemon_log_count(two, "took this queue over"), 1);
+    cr_assert(wait_for(daemon_log_count(two, "took this queue over") == 1, 10000)); /* said when it is done */
     scene_works(&s, "q");
     scene_works(&s, "p");
     redis_expect(s.r, "g2", "HGET sidecar:q:meta group");

@@ -146,8 +146,7 @@ Test(daemon_status, due_jobs_that_wait) {
     cr_assert(found(&answer, "ready_limit") && !found(&answer, "overdue"), "%s", answer.run->out);
     cr_assert_eq(answer.run->code, 1);
     done(&answer);
-    daemon_pause(d); /* a leader that has the lock and does nothing, as long as somebody keeps the lock */
-    redis_ok(s.r, "PEXPIRE sidecar:g:lock 600");
+    daemon_pause(d); /* a leader that has the lock and does nothing, as somebody keeps the lock */
     redis_ok(s.r, "PERSIST sidecar:g:lock");
     redis_ok(s.r, "ZADD p:delayed 1 late");
     answer = ask(config);

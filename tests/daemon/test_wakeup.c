@@ -116,7 +116,8 @@ EVERY_SERVER(pops_of_workers_cause_nothing) {
     many(s.r, 500, "LREM q:backup 1 x");
     many(s.r, 500, "SET sidecar-of-somebody-else 1");
     cr_assert(scene_stays(server_commandstat(s.server, "evalsha") - calls <= 2, 200));
-    cr_assert_eq(server_commandstat(s.server, "client|caching"), looks);
+    cr_assert_leq(server_commandstat(s.server, "client|caching") - looks, 2,
+                  "the last add may have caused more after a standstill");
     scene_works(&s, "q");
     scene_end(&s);
 }
@@ -144,9 +145,10 @@ EVERY_SERVER(dead_subscriber_is_replaced) {
     scene_t s = begin(*number, NULL);
     for (int round = 0; round < 4; round++) {
         cr_assert(wait_for(scene_connections(s.r, "-wakeups") == 1, 5000));
-        char *list = redis_str(s.r, "CLIENT LIST TYPE pubsub");
-        char *line = strstr(list, "name=queue-sidecar-wakeups");
-        cr_assert_not_null(line);
+        char *list = NULL, *line = NULL; /* it has its name before it subscribes */
+        cr_assert(wait_for((free(list), list = redis_str(s.r, "CLIENT LIST TYPE pubsub"),
+                            (line = strstr(list, "name=queue-sidecar-wakeups")) != NULL),
+                           5000));
         while (line > list && line[-1] != '\n') line--;
         long long id = strtoll(line + strlen("id="), NULL, 10);
         free(list);
