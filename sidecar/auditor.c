@@ -352,7 +352,9 @@ static bool copied(auditor_t *a) {
     if (a->full) lacks(a, next_age_ms(a));
     for (size_t i = 0; i < a->keys->queue_count; i++) auditor_set_id(a->asks[i], a->next[i]);
     crash_at("audit_before_acknowledge");
-    return acknowledge(a);
+    if (!acknowledge(a)) return false;
+    crash_at("audit_acknowledged");
+    return true;
 }
 
 // The XREAD was refused. One stream of the wrong type is enough for that: it is found and left out.
