@@ -164,7 +164,7 @@ static inline void write_config(const bench_t *bench, const sidecar_options_t *o
     fprintf(file, "redis = { socket = \"%s/%s\"; };\n", bench->dir, options->socket ? options->socket : "redis.sock");
     fprintf(file, "group = \"%s\";\nlock = { ttl = \"%s\"; };\n", BENCH_GROUP, options->ttl ? options->ttl : "5s");
     if (options->batch) fprintf(file, "dispatcher = { batch = %d; };\n", options->batch);
-    fprintf(file, "audit = { path = \"%s/%s.db\"; };\n", bench->dir, options->name);
+    fprintf(file, "audit = { path = \"%s/%s.db\"; retain = \"3650d\"; };\n", bench->dir, options->name);
     if (options->monitor) fprintf(file, "monitor = { scan_interval = \"50ms\"; };\n");
     fprintf(file, "http = { port = 0; };\nlog = { level = \"info\"; };\nqueues = (\n");
     if (options->queue) fprintf(file, "    %s\n", options->queue);
