@@ -294,6 +294,7 @@ static bool store(auditor_t *a) {
     crash_at("audit_before_commit");
     if (!pen_commit(&a->pen)) return false;
     crash_at("audit_committed");
+    a->kept = false;
     metric_add(&a->metrics->audit_rows, a->added);
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         copy_t *copy = &a->copies[i];
@@ -424,10 +425,16 @@ static bool work(auditor_t *a) {
     return false;
 }
 
-// Keeps the log within its limits. True: there is more to do at once.
-static bool keep(auditor_t *a) {
-    bool more;
-    return !atomic_load(a->stop) && pen_retain(&a->pen, a->redis_ms ? redis_now_ms(a) : 0, &more) && more;
+// Keeps the log within its limits; when to come back for that. A reply arrives in hundreds of parts, and a step between two of
+// them is a commit that the next one waits for: as long as no limit is far exceeded there is one step for each transaction of new
+// rows.
+static mono_t keep(auditor_t *a) {
+    bool more = false;
+    bool receiving = a->flying && conn_received(a->conn) > a->had;
+    if (receiving && a->kept && !a->pen.pressed) return a->pen.watch_at;
+    a->kept = true;
+    if (!atomic_load(a->stop) && pen_retain(&a->pen, a->redis_ms ? redis_now_ms(a) : 0, &more) && more) return mono_now();
+    return mono_min(a->pen.watch_at, a->pen.retain_at);
 }
 
 void auditor_tick(void *self, role_wait_t *wait) {
@@ -440,7 +447,7 @@ void auditor_tick(void *self, role_wait_t *wait) {
         return;
     }
     bool more = mono_reached(a->retry_at, mono_now()) && connected(a) && work(a);
-    bool kept = !keep(a);
+    mono_t keep_at = keep(a);
     note_lag(a);
     wait->until = more ? mono_now() : a->flying ? a->give_up : next_duty(a);
     if (role_put_off(wait, a->retry_at))
@@ -449,7 +456,7 @@ void auditor_tick(void *self, role_wait_t *wait) {
         role_wait_fd(wait, conn_fd(a->conn));
     wait->trouble = wait->trouble || !a->pen.audit;
     if (a->pen.audit)
-        wait->until = mono_min(wait->until, kept ? mono_min(a->pen.watch_at, a->pen.retain_at) : mono_now());
+        wait->until = mono_min(wait->until, keep_at);
     else
         wait->until = a->pen.retry_at;
 }

@@ -35,6 +35,7 @@ typedef struct pen {
     mono_t watch_at;   // next look at whether the file is still there
     mono_t retain_at;  // next look at the limits
     mono_t expire_at;  // no row is removed for its age alone before this
+    bool pressed;      // more comes in than goes out: a limit is exceeded by some percent
     bool warned_full;  // it was said that a limit is near
     bool warned_age;   // and that rows reach their age
     bool warned_clock; // and that the clocks disagree

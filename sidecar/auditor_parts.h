@@ -57,6 +57,7 @@ struct auditor {
     int64_t streams;   // that the last one had entries of
     int64_t limit;     // entries of each, as it was asked for
     int64_t had;       // bytes that the connection had received before
+    bool kept;         // since the last transaction the limits were looked at
     bool bulky;        // since the last pause memory was taken that is to be given back
     // Redis's clock: its ms at our time.
     int64_t redis_ms;

@@ -97,8 +97,8 @@ static void say_dropped(pen_t *pen) {
 }
 
 // As long as the last write took, where more comes than goes.
-static int64_t budget_us(const pen_t *pen, const audit_use_t *use) {
-    if (fullness(pen, use) < PRESSED || pen->write_us < STEP_US) return STEP_US;
+static int64_t budget_us(const pen_t *pen) {
+    if (!pen->pressed || pen->write_us < STEP_US) return STEP_US;
     return pen->write_us < STEP_MOST_US ? pen->write_us : STEP_MOST_US;
 }
 
@@ -110,13 +110,14 @@ bool pen_retain(pen_t *pen, int64_t now_ms, bool *more) {
     *more = false;
     if (!pen->audit || pen->writing || !mono_reached(pen->retain_at, now)) return true;
     if (!audit_use(pen->audit, &use, &why)) return pen_fail(pen, &why);
+    pen->pressed = fullness(pen, &use) >= PRESSED;
     warn_pinned(pen);
     pen->limits.latest_ms = now_ms > 0 ? now_ms + AHEAD_MS : 0;
     now_ms = trusted(pen, now_ms);
     warn(pen, &use, now_ms);
     // One transaction a minute for rows that grow old one by one.
     bool expire = mono_reached(pen->expire_at, now);
-    if (!audit_retain(pen->audit, &pen->limits, expire ? now_ms : 0, budget_us(pen, &use), &done, &why)) {
+    if (!audit_retain(pen->audit, &pen->limits, expire ? now_ms : 0, budget_us(pen), &done, &why)) {
         pen->writing = true; // for the rollback
         return pen_fail(pen, &why);
     }

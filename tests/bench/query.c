@@ -146,8 +146,8 @@ static double ingest(bench_t *bench, redisContext *redis, const char *db, bool a
     return rate;
 }
 
-// Another file, not the same with another content: somebody may still read the last one. The disk has it when this returns, so that
-// whoever syncs a page of his own waits for no more than that.
+// Another file, not the same with another content: somebody may still read the last one. The disk has it when this returns, so
+// that whoever syncs a page of his own waits for no more than that.
 static void copy_file(const char *from, const char *to) {
     char command[2400];
     snprintf(command, sizeof command, "rm -f '%s' '%s-wal' '%s-shm' && cp '%s' '%s' && sync '%s'", to, to, to, from, to, to);

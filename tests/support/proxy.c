@@ -175,12 +175,17 @@ void proxy_stall(proxy_t *proxy, proxy_way_t way) {
     end(proxy);
 }
 
-void proxy_cut_after(proxy_t *proxy, proxy_way_t way, long bytes) {
+static void pass_some(proxy_t *proxy, proxy_way_t way, long bytes, bool stall) {
     begin(proxy);
     if (way & PROXY_UP) proxy->cut_up = bytes;
     if (way & PROXY_DOWN) proxy->cut_down = bytes;
+    proxy->stall_at_cut = stall;
     end(proxy);
 }
+
+void proxy_cut_after(proxy_t *proxy, proxy_way_t way, long bytes) { pass_some(proxy, way, bytes, false); }
+
+void proxy_stall_after(proxy_t *proxy, proxy_way_t way, long bytes) { pass_some(proxy, way, bytes, true); }
 
 void proxy_disconnect(proxy_t *proxy) {
     begin(proxy);

@@ -43,6 +43,8 @@ void proxy_stall(proxy_t *proxy, proxy_way_t way);
 /* Passes that many bytes more that way, in all connections together, then closes the connection that wants more: within a request
  * or a reply, if it falls so. Once. */
 void proxy_cut_after(proxy_t *proxy, proxy_way_t way, long bytes);
+/* The same, but from there on it is proxy_stall that way. */
+void proxy_stall_after(proxy_t *proxy, proxy_way_t way, long bytes);
 /* Closes every connection now. */
 void proxy_disconnect(proxy_t *proxy);
 /* While true, new connections are closed at once; those that exist go on. */
@@ -52,7 +54,7 @@ void proxy_refuse_new(proxy_t *proxy, bool refuse);
 long proxy_requests(proxy_t *proxy, const char *match);
 /* Replies that were passed on; pushed messages are not counted. */
 long proxy_replies(proxy_t *proxy);
-/* How often rules and cuts have acted. */
+/* How often rules, cuts and stalls after some bytes have acted. */
 long proxy_fired(proxy_t *proxy);
 /* Bytes written that way (PROXY_UP or PROXY_DOWN). */
 int64_t proxy_bytes(proxy_t *proxy, proxy_way_t way);

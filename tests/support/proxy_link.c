@@ -78,7 +78,7 @@ static bool fill(int fd, bytes_t *bytes) {
     return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-/* Writes what can be written now; breaks the link when the bytes before a cut are used up and more is wanted. */
+/* Writes what can be written now; breaks the link, or stalls, when the bytes before a cut are used up and more is wanted. */
 static void flush(proxy_t *proxy, link_t *link, bool up) {
     bytes_t *bytes = up ? &link->to_server : &link->to_client;
     long *cut = up ? &proxy->cut_up : &proxy->cut_down;
@@ -96,6 +96,10 @@ static void flush(proxy_t *proxy, link_t *link, bool up) {
         if (*cut == 0 && bytes->length) {
             *cut = -1;
             proxy->fired++;
+            if (proxy->stall_at_cut) {
+                proxy->stalled |= up ? PROXY_UP : PROXY_DOWN;
+                return;
+            }
             link->broken = true;
         }
     }

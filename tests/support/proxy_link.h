@@ -50,6 +50,7 @@ struct proxy {
     bool stopping, refuse_new;
     int stalled;           /* proxy_way_t bits */
     long cut_up, cut_down; /* bytes left to pass; -1: no cut */
+    bool stall_at_cut;     /* in place of closing the connection */
     live_rule_t rules[MAX_RULES];
     size_t rule_count;
     link_t *links;
