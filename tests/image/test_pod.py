@@ -148,8 +148,9 @@ class Pod(unittest.TestCase):
         wait("a job that kills its worker once is done", lambda: self.done("die 7 x"))
 
     def ends(self):
-        """SIGTERM ends it with 0, in time; then nothing of the pod is left."""
-        podman("pod", "stop", "--time", "5", POD)
+        """SIGTERM ends it with 0, in the time that a kubelet gives it; then nothing of the pod is left."""
+        podman("stop", "--time", "30", self.sidecar.name)
+        podman("pod", "stop", "--time", "1", POD)  # the worker, process 1 of its container, does not hear it
         self.assertEqual((self.sidecar.state("Status"), self.sidecar.state("ExitCode")), ("exited", "0"))
         self.assertTrue(self.sidecar.logged("stopped"))
         podman("kube", "down", self.manifest)
