@@ -222,20 +222,25 @@ Test(redis_auditor_beside, a_merge_that_was_broken_off_is_not_written_over) {
     close_desk(&d);
 }
 
+/* From then on it is another log, filled from the stream. */
+static void expect_begun_anew(desk_t *d) {
+    cr_assert(stage_until(&d->crew.stage, fixture_log_count("written over while it was open") == 1, 10000), "%s", fixture_log());
+    cr_assert(stage_until(&d->crew.stage, metric_get(&of(d)->audit_lost) == 1, 10000), "%s", fixture_log());
+    audit_log_feed(d->f.r, "email", 50, 1, "1");
+    expect_rows(d, 51);
+    audit_log_expect(d->path, "email", 0, 51);
+    expect_sound(d);
+    close_desk(d);
+}
+
 /* Not a log at all, of the same length, and nothing new that would make SQLite read what is there now. */
 static void expect_mended_after_write_over(const char *command_on) {
     desk_t d = {0};
     open_merged(&d, 50);
     char *command = mem_printf(command_on, d.path, size_of(&d, ""));
     cr_assert_eq(system(command), 0);
-    cr_assert(stage_until(&d.crew.stage, fixture_log_count("written over while it was open") == 1, 10000), "%s", fixture_log());
-    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lost) == 1, 10000), "%s", fixture_log());
-    audit_log_feed(d.f.r, "email", 50, 1, "1");
-    expect_rows(&d, 51);
-    audit_log_expect(d.path, "email", 0, 51);
-    expect_sound(&d);
     free(command);
-    close_desk(&d);
+    expect_begun_anew(&d);
 }
 
 Test(redis_auditor_beside, garbage_is_written_over_the_open_log) {
@@ -243,6 +248,25 @@ Test(redis_auditor_beside, garbage_is_written_over_the_open_log) {
 }
 Test(redis_auditor_beside, all_but_its_head_is_written_over) {
     expect_mended_after_write_over("dd if=/dev/urandom of='%s' bs=1 seek=100 count=%lld conv=notrunc 2>/dev/null");
+}
+/* Its first bytes are a log's, but no page has that size. */
+Test(redis_auditor_beside, all_but_the_name_of_its_format_is_written_over) {
+    expect_mended_after_write_over("head -c 2 /dev/zero | dd of='%s' bs=1 seek=16 conv=notrunc 2>/dev/null");
+}
+/* A sound file that says it is a log, and has no table (https://www.sqlite.org/fileformat.html#b_tree_pages). */
+Test(redis_auditor_beside, a_log_without_tables_is_written_over) {
+    expect_mended_after_write_over("printf '\\015\\0\\0\\0\\0\\020\\0\\0' | dd of='%s' bs=1 seek=100 conv=notrunc 2>/dev/null");
+}
+
+/* What lies beside it would make it whole, but for what was merged before. */
+Test(redis_auditor_beside, an_open_log_is_cut) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 50, "1");
+    expect_rows(&d, 50);
+    settle(&d);
+    cr_assert_eq(truncate(d.path, 50), 0);
+    expect_begun_anew(&d);
 }
 
 /* What /readyz says of the log; NULL: that it is well. */

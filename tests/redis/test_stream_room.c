@@ -14,10 +14,12 @@ static void copied(fixture_t *f) {
              "redis.call('HSET', KEYS[1], 'a', '18446744073709551615-0 ' .. redis.call('TIME')[1] .. '000')");
 }
 
-static fixture_t setup(void) {
-    fixture_t f = fixture_start(
-        &(fixture_options_t){.config = "group = \"app\"; stream = { retain = \"1m\"; min_records = 100; max_bytes = \"1MiB\"; }; "
-                                       "queues = ( { name = \"email\"; } );"});
+static fixture_t setup(int min_records) {
+    char *config = mem_printf("group = \"app\"; stream = { retain = \"1m\"; min_records = %d; max_bytes = \"1MiB\"; }; "
+                              "queues = ( { name = \"email\"; } );",
+                              min_records);
+    fixture_t f = fixture_start(&(fixture_options_t){.config = config});
+    free(config);
     redis_ok(f.r, "SET sidecar:app:lock T");
     redis_ok(f.r, "EVAL %s 2 " STREAM " " META " %d %d",
              "for i = 1, tonumber(ARGV[1]) do redis.call('XADD', KEYS[1], '1-' .. i, 'payload', string.rep('x', ARGV[2])) end "
@@ -33,7 +35,7 @@ static stream_trimmed_t trim(fixture_t *f) {
 }
 
 Test(redis_stream, a_stream_that_is_full_of_old_records_gets_room) {
-    fixture_t f = setup();
+    fixture_t f = setup(100);
     stream_look_t look;
     int64_t now_ms;
     cr_assert_eq(stream_look(f.conn, f.keys, &look, &now_ms, &f.fault), OUTCOME_OK);
@@ -52,8 +54,20 @@ Test(redis_stream, a_stream_that_is_full_of_old_records_gets_room) {
     fixture_stop(&f);
 }
 
+/* Both count: it ends where there is room and no more than min_records are left. */
+Test(redis_stream, what_min_records_does_not_keep_goes_though_there_is_room) {
+    for (int min_records = 4; min_records <= 6; min_records++) {
+        fixture_t f = setup(min_records);
+        copied(&f);
+        stream_trimmed_t done = trim(&f);
+        cr_assert_eq(done.left, min_records < 5 ? min_records : 5, "min_records %d: %lld", min_records, (long long)done.left);
+        cr_assert_eq(done.wait_ms, -1);
+        fixture_stop(&f);
+    }
+}
+
 Test(redis_stream, what_is_young_stays_though_there_is_no_room) {
-    fixture_t f = setup();
+    fixture_t f = setup(100);
     copied(&f);
     redis_ok(f.r, "EVAL %s 2 " STREAM " " META " %d",
              "for i = 1, 10 do redis.call('XADD', KEYS[1], '*', 'payload', string.rep('x', ARGV[1])) end "
@@ -67,7 +81,7 @@ Test(redis_stream, what_is_young_stays_though_there_is_no_room) {
 
 /* What is counted is more than there is, after somebody has trimmed it by hand: that is no reason to remove more. */
 Test(redis_stream, a_stream_that_somebody_cut_has_room) {
-    fixture_t f = setup();
+    fixture_t f = setup(100);
     copied(&f);
     redis_ok(f.r, "XTRIM " STREAM " MAXLEN 4");
     stream_trimmed_t done = trim(&f);
