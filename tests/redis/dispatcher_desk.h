@@ -40,7 +40,7 @@ static inline metrics_queue_t *of(desk_t *d, size_t queue) { return &d->crew.met
 
 /* Steps until so many jobs are ready. */
 static inline void expect_ready(desk_t *d, long long jobs) {
-    bool done = stage_until(&d->crew.stage, ready(d) == jobs, 5000);
+    bool done = stage_until(&d->crew.stage, ready(d) == jobs, 15000);
     if (done) return;
     char *log = fixture_log();
     cr_assert_fail("%lld jobs are ready, %lld delayed, %lld were expected\n%s", ready(d), delayed(d), jobs, log);

@@ -102,16 +102,16 @@ Test(redis_acl, the_published_line_is_enough) {
     crew_t crew, standby;
     crew_start(&crew, f.keys, CREW_LEADER | CREW_DISPATCHER);
     crew_start(&standby, f.keys, CREW_LEADER);
-    cr_assert(stage_until(&crew.stage, redis_int(f.r, "HSTRLEN sidecar:app:queues email"), 3000)); /* claimed */
-    cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN email") == 2, 8000));
+    cr_assert(stage_until(&crew.stage, redis_int(f.r, "HSTRLEN sidecar:app:queues email"), 10000)); /* claimed */
+    cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN email") == 2, 10000));
     stage_step(&standby.stage, 1);
     stage_step(&standby.stage, 1); /* the second step listens for vacancies */
     redis_ok(f.r, "ZADD email:delayed 1 job3");
-    cr_assert(stage_until(&crew.stage, metric_get(&crew.metrics->queues[0].wakeups) > 0, 3000));
+    cr_assert(stage_until(&crew.stage, metric_get(&crew.metrics->queues[0].wakeups) > 0, 10000));
     for (int i = 0; i < 5; i++) redis_ok(f.r, "ZADD email:delayed 1 more%d", i);
-    cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN email") == 5, 3000));
+    cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN email") == 5, 10000));
     leader_finish(crew.leader);
-    cr_assert(stage_until(&standby.stage, metric_get(&standby.metrics->leading) == 1, 3000));
+    cr_assert(stage_until(&standby.stage, metric_get(&standby.metrics->leading) == 1, 10000));
     cr_assert_eq(rights_refused(f.r), 0);
     crew_stop(&standby);
     crew_stop(&crew);

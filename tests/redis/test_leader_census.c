@@ -70,7 +70,7 @@ Test(redis_leader_census, nothing_is_counted_while_nobody_scrapes) {
 
 Test(redis_leader_census, numbers_are_those_of_redis, .timeout = 60) {
     desk_t d;
-    open_desk(&d, QUEUES, CREW_MONITOR);
+    open_desk(&d, WITH_TTL("60s"), CREW_MONITOR);
     redis_ok(d.f.r, "ZADD email:delayed 1000 a 9000000000000 b");
     redis_ok(d.f.r, "RPUSH email 1 2 3");
     redis_ok(d.f.r, "RPUSH email:backup x y");
@@ -124,7 +124,7 @@ Test(redis_leader_census, who_does_not_lead_tells_nothing) {
 
 Test(redis_leader_census, of_queues_with_locks_of_their_own_those_that_are_led) {
     desk_t d = {.f = fixture_start(&(fixture_options_t){
-                    .config = "group = \"app\"; lock = { scope = \"queue\"; ttl = \"600ms\"; }; queues = ( { name = \"{a}\"; }, "
+                    .config = "group = \"app\"; lock = { scope = \"queue\"; ttl = \"60s\"; }; queues = ( { name = \"{a}\"; }, "
                               "{ name = \"{b}\"; }, { name = \"{c}\"; } );",
                     .closed = true})};
     redis_ok(d.f.r, "SET sidecar:{b}:lock another PX 600000");

@@ -156,13 +156,14 @@ Test(redis_leader_findings, who_must_not_lead_takes_no_lock_again) {
 /* The locks that it has are kept meanwhile, by the same connection. */
 Test(redis_leader_findings, a_lock_that_must_not_be_taken_costs_no_other_one) {
     desk_t d = {.f = fixture_start(&(fixture_options_t){
-                    .config = "group = \"app\"; lock = { ttl = \"5s\"; scope = \"queue\"; }; queues = ( { name = \"{a}\"; }, "
+                    .config = "group = \"app\"; lock = { ttl = \"60s\"; scope = \"queue\"; }; queues = ( { name = \"{a}\"; }, "
                               "{ name = \"{b}\"; } );",
                     .closed = true})};
     crew_start(&d.crew, d.f.keys, CREW_LEADER | CREW_DISPATCHER);
     cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading) == 2, 10000));
     take_away_xtrim(&d);
     redis_ok(d.f.r, "DEL sidecar:{b}:lock");
+    later(&d, 21); /* the renewal */
     cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading) == 1, 10000), "%s", fixture_log());
     later(&d, 21);
     cr_assert_eq(metric_get(&d.crew.metrics->terms), 2, "%s", fixture_log());

@@ -27,11 +27,10 @@ Test(redis_private_letters, a_wake_up_tells_of_them) {
     desk_t d;
     open_fights(&d, "group = \"app\"; monitor = { scan_interval = \"1h\"; }; queues = ( " FIGHTS_QUEUE(
                         "dlq = \"fights-dlq\"; protected_timeout = \"1h\"; retry_window = \"24h\";") " );");
-    stage_run(&d.crew.stage, 50);
-    int64_t began = stage_deadline_us(0);
+    stage_settle(&d.crew.stage, d.f.r);
+    fixture_hold_boottime(); /* so that nobody comes to the next look of its own */
     redis_ok(d.f.r, "LPUSH fights-dlq job");
     until(&d, reasons(&d, "dead_letter") == 1);
-    cr_assert_lt(stage_deadline_us(0) - began, 5000000, "nobody waited for the next look of its own");
     close_desk(&d);
 }
 
