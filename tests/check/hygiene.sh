@@ -1,6 +1,6 @@
 #!/bin/sh
 # What must not get into the tree: paths of somebody's machine, hosts of package registries, notes to oneself, stray files at the top;
-# and tests under a name that no filter of `make test` finds.
+# and tests under a name that no filter of `make test` finds, or that have a long form which `make test-long` does not run.
 set -eu
 cd "$(dirname "$0")/../.."
 found=$(mktemp)
@@ -42,6 +42,17 @@ for kind in unit redis daemon; do
                 print FILENAME ":" FNR ": the suite \"" suite "\" of tests/" kind " must be called " kind "_" suite
         }' {} + >>"$found" 2>/dev/null || true
 done
+
+# What a test does more of under QS_LONG is done by `make test-long`: see the filters in stages.sh.
+long=$(grep -A2 'QS_LONG=1' tests/check/stages.sh | grep -oE '(unit|redis|daemon)_[a-z_]+' | tr '\n' ' ')
+find tests -name '*.c' -exec grep -l '"QS_LONG"' {} + | while IFS= read -r file; do
+    sed -n 's/^Test(\([a-z_0-9]*\),.*/\1/p' "$file" | sort -u | while IFS= read -r suite; do
+        for begins in $long none; do
+            case $suite in "$begins"*) break ;; esac
+        done
+        [ "$begins" != none ] || echo "$file:1: reads QS_LONG, and no stage of \`make test-long\` sets it for $suite: see stages.sh"
+    done
+done >>"$found"
 
 if [ -s "$found" ]; then
     cat "$found"

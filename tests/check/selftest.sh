@@ -70,6 +70,7 @@ plant hygiene 'package registry' 'echo "https://py""pi.org/simple" >>deploy/plan
 plant hygiene 'note to oneself' 'echo "// TO""DO later" >>sidecar/app.c'
 plant hygiene 'novel.txt:1: does not belong' 'touch novel.txt'
 plant hygiene 'leaves targets out' 'printf "new-1_x: ## planted\n" >>Makefile'
+plant hygiene 'sets it for daemon_loop' 'sed -i "s/daemon_loop|//" tests/check/stages.sh'
 plant hygiene 'the suite "stray"' 'echo "Test(stray, x) {" >tests/unit/planted.c'
 
 plant compose "is not the Python worker" 'echo "# of my own" >>deploy/compose/worker/worker.py'

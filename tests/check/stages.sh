@@ -2,7 +2,7 @@
 # What `make test` runs after its dependencies are there: builds, checks, the tests under sanitizers, and last the whole suite in the
 # plain build, whose summary ends the output. A stage that fails does not keep the others from running; the exit code tells.
 # With the argument `ci` also the whole suite in a Debian 13 root, and the container image; with `long` only the
-# whole suite, TEST_ROUNDS times, and the image.
+# whole suite, TEST_ROUNDS times, the tests that QS_LONG=1 makes ten times as long or longer, and the image.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 make=${MAKE:-make}
@@ -96,6 +96,12 @@ inside_debian13() { timeout --foreground -k 10 1200 sh tests/check/debian13_suit
 
 documents() { QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jobs" --filter 'unit_json_splice/*'; }
 
+# What takes minutes: sidecars that die under 10,000 jobs with the workers of README, or while jobs fall due; a role that hangs.
+storms() {
+    QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jobs" --timeout 900 \
+        --filter '@(daemon_loop|daemon_promises|daemon_notify)/*'
+}
+
 clients() { QS_LONG=1 timeout --foreground -k 10 3600 build/tests/suite -j"$jobs" --timeout 900 --filter 'daemon_clients*/*'; }
 
 # The container image, and a pod of it: needs rights that CI has, and else a machine of one's own.
@@ -114,6 +120,7 @@ if [ "${1:-}" = long ]; then
         round=$((round + 1))
     done
     stage "100,000 documents" documents
+    stage "10,000 jobs while sidecars die" storms
     stage "10,000 jobs of each client" clients
     stage image image
 else

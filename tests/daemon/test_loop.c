@@ -1,6 +1,6 @@
 /* README's Python workers and three sidecars, while sidecars are killed, paused and ended, and workers killed, at random: each
  * job is done, or ends because it was made to fail, and then once. QS_SEED=n repeats the order of the jobs and of the blows,
- * though not what a blow meets; QS_LONG=1 is 10,000 jobs.
+ * though not what a blow meets; QS_LONG=1 is 10,000 jobs, as `make test-long` has it, else a tenth.
  *
  * A job is "KIND NUMBER"; what the handler does with it (tests/clients/python/handler.py) goes by KIND. slow: is done, after 20
  * ms; die: the first execution kills its worker; flaky: the first execution fails; poison: all fail; hopeless: fails with a text
@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum {
-    JOBS = 600,
+    JOBS = 1000,
     JOBS_LONG = 10000,
     JOBS_PER_BLOW = 10,
     DELAY_MS = 1500, /* the longest, of every fourth job */
