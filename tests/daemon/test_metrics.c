@@ -88,7 +88,7 @@ Test(daemon_metrics, a_key_of_the_wrong_type_has_no_number_and_spoils_none) {
     cr_assert(wait_for(isnan(value(port, "delayed_jobs{queue=\"q\"}")), 15000));
     cr_assert(value(port, "ready_jobs{queue=\"q\"}") == 2 && value(port, "delayed_jobs{queue=\"r\"}") == 0);
     cr_assert(isnan(value(port, "oldest_due_age_seconds{queue=\"q\"}")));
-    cr_assert(scene_says(d, "some sizes of this queue are not known", "q:delayed: WRONGTYPE"));
+    cr_assert(wait_for(scene_says(d, "some sizes of this queue are not known", "q:delayed: WRONGTYPE"), 10000));
     redis_ok(scene.r, "DEL q:delayed");
     await_value(d, port, "delayed_jobs{queue=\"q\"}", 0);
     scene_end(&scene);
