@@ -75,9 +75,16 @@ static bool meet(const judge_t *j, const entry_t *entry, const stamp_t *stamp, c
     if (j->ops->pass->of_worker) sighting.silence_ms = j->ward->interval_ms;
     if (report) sighting.report = report->ends ? REPORT_END : REPORT_RETRY;
     bool tells = j->ops->pass->tells;
-    bool known = policy->alive_timeout_ms && (tells || *policy->created_path); // its age may end it
+    bool absent = !entry->bytes.data;
+    bool dated = policy->alive_timeout_ms && (tells || *policy->created_path); // its age may end it
+    bool known = dated && !absent;
     if (known) read_job(j, entry, &out->job, &sighting);
     verdict_t found = verdict(&sighting, policy);
+    // What cannot be judged now is judged in the next pass, which has room for it and comes at once.
+    if (absent && (dated || needs_bytes(found.kind))) {
+        j->ward->unsettled = true;
+        return false;
+    }
     if (tells && !known && needs_bytes(found.kind)) {
         read_job(j, entry, &out->job, &sighting);
         known = true;

@@ -96,6 +96,13 @@ void pages_free(pages_t *pages) {
 
 bool pages_empty(const pages_t *pages) { return pages->done == pages->asked; }
 
+// Where another page might not fit into memory beside those in hand, one comes after the other: an entry for which there is no
+// room is met in vain.
+static bool has_room(const pages_t *pages, const ward_t *ward) {
+    size_t in_hand = pages->asked - pages->done;
+    return in_hand == 0 || (in_hand < ROOM && (in_hand + 1) * ward_page_bytes(ward) <= PAGES_BYTES);
+}
+
 static void ask_entries(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue, size_t count) {
     const pass_ops_t *ops = ops_of(pages, queue);
     if (!ops->orders)
@@ -111,9 +118,8 @@ static void ask_entries(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue
 outcome_t pages_ask(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue, bool more, fault_t *fault) {
     *fault = (fault_t){0};
     while (pages->flying < WINDOW) {
-        bool room = pages->asked - pages->done < ROOM;
         flight_t flight = {.stamps = pages->stamps_asked < pages->met,
-                           .entries = more && room ? ward_wanted(ward) : 0,
+                           .entries = more && has_room(pages, ward) ? ward_wanted(ward) : 0,
                            .queue = queue,
                            .skip = ward->read,
                            .standing = ward->reads_only};
@@ -129,10 +135,11 @@ outcome_t pages_ask(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue, bo
 // At maxmemory Redis refuses to rotate; then the list is read where it stands.
 static bool full(const fault_t *fault) { return fault->outcome == OUTCOME_LATER && strncmp(fault->text, "OOM", 3) == 0; }
 
-static outcome_t read_entries(pages_t *pages, conn_t *conn, backup_look_t *look, const flight_t *flight, backup_page_t *page,
-                              fault_t *fault) {
+static outcome_t read_entries(pages_t *pages, conn_t *conn, backup_look_t *look, const flight_t *flight, size_t held,
+                              backup_page_t *page, fault_t *fault) {
     const pass_ops_t *ops = ops_of(pages, flight->queue);
     backup_page_clear(page);
+    page->others = held;
     if (!ops->orders) {
         ops->page_read(conn, state_of(pages, flight->queue), flight->skip, flight->entries, page, fault);
         page->standing = true;
@@ -143,8 +150,10 @@ static outcome_t read_entries(pages_t *pages, conn_t *conn, backup_look_t *look,
 }
 
 static outcome_t land_entries(pages_t *pages, conn_t *conn, ward_t *ward, const flight_t *flight, fault_t *fault) {
+    size_t held = 0;
+    for (size_t i = pages->done; i < pages->met; i++) held += sheet_of(pages, i)->page.held;
     backup_page_t *page = &sheet_of(pages, pages->met++)->page;
-    read_entries(pages, conn, &ward->look, flight, page, fault);
+    read_entries(pages, conn, &ward->look, flight, held, page, fault);
     if (full(fault)) {
         if (!ward->reads_only)
             log_error(ROLE, ward->config->name,
@@ -203,7 +212,7 @@ void pages_drop(pages_t *pages, conn_t *conn) {
             stamps_read(conn, &sheet->page, sheet->stamps, sheet->raws, &sheet->now, &fault);
         }
         if (flight.entries && fault.outcome != OUTCOME_LOST)
-            read_entries(pages, conn, &nowhere, &flight, &sheet_of(pages, pages->met++)->page, &fault);
+            read_entries(pages, conn, &nowhere, &flight, PAGES_BYTES, &sheet_of(pages, pages->met++)->page, &fault);
     }
     clear(pages);
 }

@@ -9,9 +9,8 @@
 
 enum {
     PAGE_FIRST = 8,
-    PAGE_BYTES = 1024 * 1024,         // of one request's entries; several are on their way
-    PAGE_BYTES_MOST = 8 * PAGE_BYTES, // of them, if each were as large as the largest
-    REPORTS_MOST = 10000,             // others wait for the next pass
+    PAGE_BYTES = 1024 * 1024, // of one request's entries; several are on their way
+    REPORTS_MOST = 10000,     // others wait for the next pass
     REPORT_MISSED_PASSES = 2,
     HUSHED_PASSES = 2,                // then the stamps of finished jobs are swept, too
     REPORTS_BYTES = 64 * 1024 * 1024, // of their jobs
@@ -259,12 +258,16 @@ void ward_asked(ward_t *ward, size_t count) {
     ward->asked++;
 }
 
+static size_t largest(const ward_t *ward) { return ward->largest[0] > ward->largest[1] ? ward->largest[0] : ward->largest[1]; }
+
+size_t ward_page_bytes(const ward_t *ward) { return ward->page * (largest(ward) + 1); }
+
 // Pages grow until they are full or their bytes are many: nobody knows how large entries are before they are read. Small ones
 // say little of those behind them: where large ones were met lately, more may come at any time.
-static size_t next_page(size_t page, size_t count, size_t bytes, size_t largest) {
+static size_t next_page(size_t page, size_t count, size_t bytes, size_t most_bytes) {
     size_t most = bytes && count ? PAGE_BYTES / (bytes / count + 1) : BACKUP_PAGE;
     size_t next = page * 4;
-    if (next > PAGE_BYTES_MOST / (largest + 1)) next = PAGE_BYTES_MOST / (largest + 1);
+    if (next > PAGES_BYTES / (most_bytes + 1)) next = PAGES_BYTES / (most_bytes + 1);
     if (next > BACKUP_PAGE) next = BACKUP_PAGE;
     if (next > most) next = most;
     return next ? next : 1;
@@ -279,8 +282,7 @@ void ward_page(ward_t *ward, const backup_page_t *page, size_t asked) {
     if (page->ended) ward->ended = true;
     for (size_t i = 0; i < page->count; i++)
         if (page->entries[i].bytes.len > ward->largest[0]) ward->largest[0] = page->entries[i].bytes.len;
-    size_t largest = ward->largest[0] > ward->largest[1] ? ward->largest[0] : ward->largest[1];
-    ward->page = next_page(ward->page, page->count, page->bytes, largest);
+    ward->page = next_page(ward->page, page->count, page->bytes, largest(ward));
     for (size_t i = 0; i < page->count; i++) {
         if (page->entries[i].kind != ENTRY_SENTINEL) continue;
         ward->met_sentinel = true;

@@ -117,6 +117,8 @@ const ward_report_t *ward_report_of(const ward_t *ward, const digest_t *digest);
 
 // How many entries to ask for next; 0 = no more, or not before what is under way has come.
 size_t ward_wanted(const ward_t *ward);
+// Bytes that they may have, as far as passes have met any.
+size_t ward_page_bytes(const ward_t *ward);
 // Notes that they were asked for, and then what came of them. Sentinels end the pass.
 void ward_asked(ward_t *ward, size_t count);
 void ward_page(ward_t *ward, const backup_page_t *page, size_t asked);

@@ -110,7 +110,7 @@ outcome_t backup_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, b
 
 void backup_page_clear(backup_page_t *page) {
     for (size_t i = 0; i < page->reply_count; i++) freeReplyObject(page->replies[i]);
-    page->count = page->jobs = page->bytes = page->vacant = page->reply_count = 0;
+    page->count = page->jobs = page->bytes = page->held = page->others = page->vacant = page->reply_count = 0;
     page->ended = page->standing = false;
 }
 
@@ -118,6 +118,7 @@ entry_t *backup_page_add(backup_page_t *page, slice_t job) {
     entry_t *entry = &page->entries[page->count++];
     *entry = (entry_t){.bytes = job, .kind = ENTRY_JOB, .digest = digest_of(job.data, job.len)};
     page->bytes += job.len;
+    page->held += job.len;
     page->jobs++;
     return entry;
 }
@@ -139,6 +140,19 @@ static void add_entry(backup_page_t *page, backup_look_t *look, kind_of_fn *kind
     page->entries[page->count++] = (entry_t){.bytes = bytes, .kind = kind};
     page->bytes += bytes.len;
     if (kind == ENTRY_SENTINEL) note_sentinel(look, bytes);
+}
+
+// Nobody knows how large entries are before they are read. What there is no room for is told by its digest, which is enough for
+// most; the rest comes in a pass that knows how large they are. What is too large for us is only named.
+static bool is_held(const backup_look_t *look, backup_page_t *page) {
+    entry_t *last = &page->entries[page->count - 1];
+    if (last->kind != ENTRY_JOB) return true;
+    size_t before = page->others + page->held - last->bytes.len;
+    bool named = look->config && (int64_t)last->bytes.len > look->config->policy.max_payload;
+    if (!named && (before == 0 || before + last->bytes.len <= PAGES_BYTES)) return true;
+    page->held -= last->bytes.len;
+    last->bytes.data = NULL;
+    return false;
 }
 
 static kind_of_fn *kinds_of(const backup_look_t *look) { return look->config ? pass_of(look->config)->kind_of : NULL; }
@@ -172,6 +186,7 @@ outcome_t backup_rotate_read(conn_t *conn, backup_look_t *look, size_t count, ba
         } else if (reply->type == REDIS_REPLY_STRING) {
             page->replies[page->reply_count++] = reply;
             add_entry(page, look, kind_of, reply);
+            if (!is_held(look, page)) freeReplyObject(page->replies[--page->reply_count]);
         } else {
             page->ended = true;
             freeReplyObject(reply);

@@ -33,6 +33,14 @@ static void append_keys(conn_t *conn, const keyspace_t *keys, const settle_ask_t
     request_text(conn, key_or(dlq != lock ? where->recorded : NULL, lock));
 }
 
+// What the record keeps of the job is the job, which is sent once.
+static void append_record(conn_t *conn, const settle_ask_t *ask) {
+    event_t record = *ask->event;
+    record.payload = (slice_t){0};
+    record_append(conn, &record);
+    if (ask->event->payload.len) request_text(conn, "payload");
+}
+
 void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask) {
     const queue_config_t *queue = keys->queues[ask->queue].config;
     const settle_where_t *where = ask->where;
@@ -61,7 +69,7 @@ void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask
     request_bytes(conn, where->mark_id.data, where->mark_id.len);
     request_bytes(conn, where->done_id.data, where->done_id.len);
     request_text(conn, ask->blank_is_dead ? "1" : "0");
-    record_append(conn, ask->event);
+    append_record(conn, ask);
     request_end(conn);
 }
 

@@ -23,7 +23,7 @@ typedef struct settle_ask {
     bool blank_is_dead;    // a heartbeat of nothing but white space is none
     const char *report;    // SHA-1 of the report it rests on; "" = there is none
     int64_t delay_ms;      // of a retry; 0 = at once
-    const event_t *event;  // the record; `at` and `error` are added in Redis
+    const event_t *event;  // the record; `at` and `error` are added in Redis, and a payload, if it has one, is the job
 } settle_ask_t;
 
 typedef enum settled {

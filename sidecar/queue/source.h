@@ -12,7 +12,8 @@
 #include "config.h"
 
 enum {
-    BACKUP_PAGE = 256, // entries of one request
+    BACKUP_PAGE = 256,     // entries of one request
+    PAGES_BYTES = 4 << 20, // of entries that are held in memory at once, or a larger one alone
     SENTINEL_RANDOM_SIZE = 33,
     SENTINEL_MOST = 1024, // bytes of a sentinel; what is longer is none
 };
@@ -44,7 +45,7 @@ typedef enum entry_kind {
 typedef entry_kind_t kind_of_fn(const backup_look_t *look, slice_t entry);
 
 typedef struct entry {
-    slice_t bytes; // owned by the page
+    slice_t bytes; // owned by the page; data NULL = there was no room for it: what is known is its length, and the digest
     entry_kind_t kind;
     digest_t digest; // of a job
     // Where each worker has a list of its own; else NULL. Borrowed from the state of pass_ops.open, until the next look.
@@ -58,6 +59,8 @@ typedef struct backup_page {
     size_t count;
     size_t jobs; // of the entries
     size_t bytes;
+    size_t held;                // of the bytes: those in memory
+    size_t others;              // that other pages hold when this one is read
     size_t vacant;              // asked for and looked at, but nothing is there: empty private lists
     size_t large;               // of them: those whose entry is larger than max_payload and was not read; they are named already
     bool ended;                 // the list was empty, or was read to its end

@@ -147,3 +147,49 @@ Test(redis_monitor_pages, a_redis_that_fills_up_meanwhile_is_read_where_it_stand
     cr_assert_eq(fixture_log_count("redis is full"), 1);
     close_desk(&d);
 }
+
+/* One pass over `large` entries of 3 MB behind 20 small ones; returns how many of them were held. However they come, no more is
+ * held at a time than there is room for, and each is known by its digest. */
+static int held_of_large(desk_t *d, const char *large, size_t len, int count) {
+    int met = 0, held = 0;
+    backup_look_t look = {.entries = 20 + count, .now = 1};
+    digest_t expected = digest_of(large, len);
+    cr_assert(ward_begin(&d->ward, &look, mono_now()));
+    do {
+        cr_assert_eq(ask(d, true), OUTCOME_OK, "%s", d->f.fault.text);
+        const sheet_t *sheet = pages_ready(d->pages);
+        if (!sheet) {
+            cr_assert_eq(land(d), OUTCOME_OK, "%s", d->f.fault.text);
+            continue;
+        }
+        cr_assert_leq(sheet->page.held, PAGES_BYTES);
+        for (size_t i = 0; i < sheet->page.count; i++) {
+            const entry_t *entry = &sheet->page.entries[i];
+            if (entry->bytes.len != len) continue;
+            met++;
+            held += entry->bytes.data != NULL;
+            cr_assert_arr_eq(entry->digest.bytes, expected.bytes, DIGEST_BYTES);
+            cr_assert(!entry->bytes.data || memcmp(entry->bytes.data, large, len) == 0);
+        }
+        pages_done(d->pages);
+    } while (!pages_empty(d->pages) || ward_wanted(&d->ward));
+    cr_assert_eq(met, count);
+    ward_end(&d->ward, mono_now());
+    return held;
+}
+
+Test(redis_monitor_pages, as_many_bytes_are_held_as_there_is_room_for) {
+    enum { LARGE = 3000000, COUNT = 8 };
+    desk_t d;
+    open_desk(&d);
+    char *large = malloc(LARGE);
+    memset(large, 'x', LARGE);
+    redis_ok(d.f.r, "DEL email:backup");
+    for (int i = 0; i < 20; i++) redis_ok(d.f.r, "LPUSH email:backup %d", i);
+    for (int i = 0; i < COUNT; i++) redis_ok(d.f.r, "LPUSH email:backup %b", large, (size_t)LARGE);
+    int held = held_of_large(&d, large, LARGE, COUNT);
+    cr_assert(held < COUNT, "nobody knows that they come");
+    cr_assert_eq(held_of_large(&d, large, LARGE, COUNT), COUNT, "the next pass does, and has each of them");
+    free(large);
+    close_desk(&d);
+}

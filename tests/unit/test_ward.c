@@ -263,7 +263,7 @@ Test(unit_ward, a_large_entry_is_remembered_for_the_next_pass) {
     for (int later = 0; later < 2; later++) {
         cr_assert(look(1000, 0, 0, false));
         for (int i = 0; i < 5; i++) page(8, -1, 800);
-        cr_assert_eq(ward_wanted(&ward), later ? 256 : 7, "%zu", ward_wanted(&ward));
+        cr_assert_eq(ward_wanted(&ward), later ? 256 : 3, "%zu", ward_wanted(&ward));
         ward_end(&ward, now());
     }
 }

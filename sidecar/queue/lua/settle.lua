@@ -30,7 +30,7 @@
 -- ARGV[14] mark_id
 -- ARGV[15] done_id
 -- ARGV[16] blank     '1': a heartbeat of nothing but white space is none
--- ARGV[17+] names and values of the record; 'at' and 'error' are added here
+-- ARGV[17+] names and values of the record, a last name without a value has the job for it; 'at' and 'error' are added here
 -- Reply    {'settled', recorded: 1 or 0}, {'dropped'} it was done, {'gone'} the job, {'changed'} its stamp or report, {'alive'} its
 --          heartbeat is there, {'copies'}, {'full'} the stream, {'fenced'}, {'type', key, found}
 -- Safe     fenced; by compare; all preconditions before the first write; adds before it removes. What is in `bytes` cannot make a
@@ -70,6 +70,7 @@ local time = redis.call('TIME')
 local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local record = {'at', string.format('%.0f', now_ms)}
 for i = 17, #ARGV do record[#record + 1] = ARGV[i] end
+if #record % 2 == 1 then record[#record + 1] = job end
 if ARGV[9] ~= '' then
     record[#record + 1] = 'error'
     record[#record + 1] = string.sub(text, 1, 65536)
