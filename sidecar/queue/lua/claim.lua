@@ -16,6 +16,6 @@ local owner = redis.call('HGET', KEYS[2], 'group')
 if owner and owner ~= ARGV[2] then
     if owner ~= ARGV[3] or redis.call('EXISTS', KEYS[3]) == 1 then return {0, owner} end
 end
+redis.call('HSET', KEYS[4], ARGV[4], ARGV[1]) -- first: it may be of another type, KEYS[2] was looked at
 redis.call('HSET', KEYS[2], 'group', ARGV[2])
-redis.call('HSET', KEYS[4], ARGV[4], ARGV[1])
 return {1, ''}

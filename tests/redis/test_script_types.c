@@ -1,0 +1,88 @@
+/* Every script with every of its keys holding every wrong type: what is refused has written nothing, and the key is left as it
+ * is. The tests of each script say what becomes of the job. */
+#include "fixture.h"
+#include "script_calls.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CALL_COUNT = sizeof CALLS / sizeof *CALLS, KEYS_MOST = 16 };
+
+static redisReply *call(redis_t *r, size_t at) {
+    size_t len;
+    const char *text = script_text(CALLS[at].script, 70000, &len);
+    char *format = mem_printf("EVAL %%b %s", CALLS[at].arguments);
+    redisReply *reply = redis_do(r, format, text, len);
+    free(format);
+    return reply;
+}
+
+/* Work for those that move or end jobs, and the lock of term T; what the calls before this one have made. */
+static void lay_out(redis_t *r, size_t at) {
+    redis_ok(r, "FLUSHALL");
+    redis_ok(r, "ZADD email:delayed 1 job");
+    redis_ok(r, "XADD sidecar:email:failures 5-5 event e");
+    for (size_t i = 0; i < at; i++) freeReplyObject(call(r, i));
+    redis_ok(r, "SET sidecar:app:lock T PX 60000");
+    redis_ok(r, "ZADD email:delayed 1 job2 2 job3");
+    redis_ok(r, "RPUSH email:backup job");
+    redis_ok(r, "HSET email:errors job text");
+    redis_ok(r, "ZADD b:delayed 4096 1");
+    redis_ok(r, "HSET b:1 name n delay 0 priority 0");
+    redis_ok(r, "RPUSH b:active 2");
+    redis_ok(r, "ZADD b:failed 5 1");
+    redis_ok(r, "RPUSH dlq dead");
+    redis_ok(r, "ZADD de_delayed_events 1 X###1");
+    redis_ok(r, "HSET de_events X###1 %s", "{\"payload\":{},\"type\":\"X\",\"attempt\":1,\"logContext\":{}}");
+}
+
+/* Its KEYS into `keys`; borrowed from `copy`, which is made of its arguments. */
+static size_t keys_of(char *copy, char **keys) {
+    char *rest = copy;
+    size_t count = strtoul(strsep(&rest, " "), NULL, 10);
+    cr_assert_leq(count, KEYS_MOST);
+    for (size_t i = 0; i < count; i++) keys[i] = strsep(&rest, " ");
+    return count;
+}
+
+/* An error, or a reply that begins with the word "type". */
+static bool is_refusal(const redisReply *reply) {
+    const redisReply *first = reply->type == REDIS_REPLY_ARRAY && reply->elements ? reply->element[0] : reply;
+    return reply->type == REDIS_REPLY_ERROR || (first->str && strncmp(first->str, "type", 4) == 0);
+}
+
+/* Tries them for one key; returns how many were refused. */
+static int expect_no_trace(redis_t *r, size_t at, const char *key) {
+    int refusals = 0;
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+        lay_out(r, at);
+        fixture_make_key(r, key, fixture_types[t]);
+        char *before = fixture_digest(r);
+        redisReply *reply = call(r, at);
+        char *after = fixture_digest(r);
+        refusals += is_refusal(reply);
+        if (is_refusal(reply))
+            cr_expect_str_eq(before, after, "%s has written, and was refused for %s, a %s: %s", script_name(CALLS[at].script),
+                             key, fixture_types[t], reply->str ? reply->str : "");
+        freeReplyObject(reply);
+        free(before);
+        free(after);
+    }
+    return refusals;
+}
+
+Test(redis_script_types, what_is_refused_has_written_nothing, .timeout = 120) {
+    fixture_t f = fixture_start(NULL);
+    int refusals = 0;
+    cr_assert_eq(CALL_COUNT, SCRIPT_COUNT);
+    for (size_t at = 0; at < CALL_COUNT; at++) {
+        char *copy = mem_printf("%s", CALLS[at].arguments), *keys[KEYS_MOST];
+        size_t count = keys_of(copy, keys);
+        for (size_t k = 0; k < count; k++) refusals += expect_no_trace(f.r, at, keys[k]);
+        free(copy);
+    }
+    cr_assert_gt(refusals, 400, "most keys are looked at before anything is done");
+    fixture_stop(&f);
+}
