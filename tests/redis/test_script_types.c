@@ -31,7 +31,8 @@ static void lay_out(redis_t *r, size_t at) {
     redis_ok(r, "HSET email:errors job text");
     redis_ok(r, "ZADD b:delayed 4096 1");
     redis_ok(r, "HSET b:1 name n delay 0 priority 0");
-    redis_ok(r, "RPUSH b:active 2");
+    redis_ok(r, "RPUSH b:active 2 1");
+    redis_ok(r, "SADD b:stalled 1");
     redis_ok(r, "ZADD b:failed 5 1");
     redis_ok(r, "RPUSH dlq dead");
     redis_ok(r, "ZADD de_delayed_events 1 X###1");
@@ -84,5 +85,66 @@ Test(redis_script_types, what_is_refused_has_written_nothing, .timeout = 120) {
         free(copy);
     }
     cr_assert_gt(refusals, 400, "most keys are looked at before anything is done");
+    fixture_stop(&f);
+}
+
+/* How many jobs of the layout stand in no list, zset or stream, with what they are called by. */
+static char *gone(redis_t *r) {
+    static const char script[] = "local seen = {} "
+                                 "local function see(all) for _, one in ipairs(all) do if type(one) == 'table' then see(one) "
+                                 "else seen[one] = true end end end "
+                                 "for _, key in ipairs(redis.call('KEYS', '*')) do local kind = redis.call('TYPE', key).ok "
+                                 "if kind == 'list' then see(redis.call('LRANGE', key, 0, -1)) end "
+                                 "if kind == 'zset' then see(redis.call('ZRANGE', key, 0, -1)) end "
+                                 "if kind == 'stream' then see(redis.call('XRANGE', key, '-', '+')) end end "
+                                 "local gone = '' for _, job in ipairs({'job', 'job2', 'job3', '1', '2', 'dead', 'X###1'}) do "
+                                 "if not seen[job] then gone = gone .. job .. ' ' end end return gone";
+    return redis_str(r, "EVAL %s 0", script);
+}
+
+/* Takes the right to one command from the user of the second connection. */
+static void forbid(redis_t *admin, const char *command) {
+    redis_ok(admin, "ACL SETUSER worker on nopass +@all ~* &* -%s", command);
+}
+
+/* The next command that a script calls, in lower case; NULL behind the last. */
+static const char *next_command(const char *at, char *out, size_t size) {
+    at = strstr(at, "call('");
+    if (!at) return NULL;
+    at += strlen("call('");
+    size_t len = strcspn(at, "'");
+    cr_assert_lt(len, size);
+    for (size_t i = 0; i < len; i++) out[i] = (char)(at[i] >= 'A' && at[i] <= 'Z' ? at[i] + 'a' - 'A' : at[i]);
+    out[len] = '\0';
+    return at + len;
+}
+
+/* Every script without each of the commands that it calls: whatever it had written by then, no job is gone. */
+Test(redis_script_types, no_missing_command_costs_a_job, .timeout = 120) {
+    fixture_t f = fixture_start(NULL);
+    redis_ok(f.r, "ACL SETUSER worker on nopass +@all ~* &*");
+    redis_t *worker = redis_open(f.server);
+    redis_ok(worker, "AUTH worker any");
+    int refused = 0;
+    for (size_t at = 0; at < CALL_COUNT; at++) {
+        char command[32];
+        size_t len;
+        const char *text = script_text(CALLS[at].script, 70000, &len);
+        while ((text = next_command(text, command, sizeof command))) {
+            lay_out(f.r, at);
+            char *before = gone(f.r);
+            forbid(f.r, command);
+            redisReply *reply = call(worker, at);
+            char *after = gone(f.r);
+            refused += reply->type == REDIS_REPLY_ERROR;
+            if (reply->type == REDIS_REPLY_ERROR)
+                cr_expect_str_eq(after, before, "%s without %s has lost %s", script_name(CALLS[at].script), command, after);
+            freeReplyObject(reply);
+            free(before);
+            free(after);
+        }
+    }
+    cr_assert_gt(refused, 100);
+    redis_close(worker);
     fixture_stop(&f);
 }
