@@ -325,12 +325,16 @@ static size_t tell(const story_t *story) {
     return found;
 }
 
+/* Bull renews a lock after half of this; one that ends while its worker or Redis stands still is an error to Bull. A killed
+ * worker's jobs come back when theirs have ended. */
+#define BULL_LOCK "QS_LOCK_MS=8000"
+
 static story_t bull(const char *version, const char *native) {
     return (story_t){
         .client = "bull",
         .produce = {"produce", "story"},
         .work = {"work", "story"},
-        .env = {version, native, "QS_OPTS={\"attempts\": 2}", "QS_MAX_STALLED=20", "QS_THREADS=4"},
+        .env = {version, native, "QS_OPTS={\"attempts\": 2}", "QS_MAX_STALLED=20", "QS_THREADS=4", BULL_LOCK},
         .queue =
             "{ name = \"story\"; dialect = \"bull\"; stalled_interval = \"%dms\"; max_stalled = 20; roles = [\"dispatcher\", "
             "\"monitor\"]; }",

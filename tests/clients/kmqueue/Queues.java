@@ -16,11 +16,14 @@ import redis.clients.jedis.Transaction;
  * The protocol of Trekkiii/KMQueue 4241368 (KMQueueManager, RedisTaskQueue, RedisBackupQueue), which itself needs Java 8 and is in
  * no Maven repository: the same commands in the same order, by its own client library and JSON writer.
  *
- * <p>One thing differs: BRPOP waits for a second and not for ever, so that SIGTERM ends a worker that waits without a lost task.
+ * <p>Two things differ: BRPOP waits for a second and not for ever, so that SIGTERM ends a worker that waits without a lost task; and a
+ * reply may take a minute, for Jedis' own 2 s would be an error wherever the machine stands still for as long.
  */
 final class Queues {
     /** A task and the JSON that was taken from the queue. */
     record Taken(Task task, String json) {}
+
+    private static final int REPLY_MS = 60_000;
 
     final String backup;
     final List<String> names = new ArrayList<>();
@@ -31,7 +34,7 @@ final class Queues {
         JedisPoolConfig config = new JedisPoolConfig();
         config.setMaxTotal(64);
         config.setMaxIdle(64);
-        pool = new JedisPool(config, URI.create(url));
+        pool = new JedisPool(config, URI.create(url), REPLY_MS);
         backup = backupName(queues);
         for (String queue : queues) {
             String[] parts = queue.trim().split(":");
