@@ -336,10 +336,12 @@ static bool drop_stray_reports(monitor_t *m, size_t queue, const lease_t *lease)
         fault_t fault;
         bool removed;
         bool fenced;
+        crash_at("report_before");
         outcome_t outcome = report_remove(m->link.data, m->keys, queue, lease->token, (slice_t){stray->job, stray->job_len},
                                           stray->sha1, &removed, &fenced, &fault);
         note_refused(ward, &fault);
         if (!go_on(m, queue, &fault)) return false;
+        crash_at("report_answered");
         if (fenced) fence(m, queue, lease);
         if (fenced || outcome != OUTCOME_OK) return true;
         ward_drop_report(ward, stray);
@@ -367,8 +369,10 @@ static bool sweep(monitor_t *m, size_t queue, const lease_t *lease) {
     int64_t removed = 0;
     bool fenced;
     fault_t fault;
+    crash_at("sweep_before");
     stamps_sweep(m->link.data, m->keys, queue, lease->token, &ward->cursor, ward_keeps, ward, &removed, &fenced, &fault);
     if (!go_on(m, queue, &fault)) return false;
+    crash_at("sweep_answered");
     if (fenced) fence(m, queue, lease);
     if (fault.outcome != OUTCOME_OK || fenced || ward->cursor) return true;
     return finish(m, queue, lease);

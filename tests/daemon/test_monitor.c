@@ -65,8 +65,9 @@ Test(daemon_monitor, another_goes_on_where_a_leader_was_killed) {
     scene_end(&s);
 }
 
-static const char *const POINTS[] = {"stamp_before",  "stamp_answered", "plant_before",    "plant_answered",
-                                     "settle_before", "settle_sent",    "settle_answered", "settle_answered:2"};
+static const char *const POINTS[] = {"stamp_before",  "stamp_answered",  "plant_before",    "plant_answered",
+                                     "settle_before", "settle_sent",     "settle_answered", "settle_answered:2",
+                                     "report_before", "report_answered", "sweep_before",    "sweep_answered"};
 enum { POINT_COUNT = sizeof POINTS / sizeof *POINTS };
 
 ParameterizedTestParameters(daemon_monitor, crash_points) {
@@ -80,7 +81,7 @@ ParameterizedTest(int *number, daemon_monitor, crash_points) {
     scene_t s = scene_begin(NULL);
     const sidecar_t spec = {.queues = MONITORED("1h", ""), .scan = "50ms"};
     redis_ok(s.r, "LPUSH q:backup again ends stays");
-    redis_ok(s.r, "HSET q:errors again boom ends !boom");
+    redis_ok(s.r, "HSET q:errors again boom ends !boom stray boom");
     cr_assert_eq(scene_crash(&s, spec, POINTS[*number]), 137, "%s is never reached", POINTS[*number]);
     scene_sidecar_up(&s, spec);
     await(&s, redis_int(s.r, "EXISTS q:errors") == 0, 10000);
