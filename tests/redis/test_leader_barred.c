@@ -121,6 +121,26 @@ Test(redis_leader_barred, a_queue_stays_barred_though_the_one_that_is_asked_for_
     end(&d);
 }
 
+/* No look takes what is still there for gone. */
+Test(redis_leader_barred, a_queue_of_another_system_is_served_when_that_has_gone_and_no_sooner) {
+    desk_t d;
+    begin(&d, ALL_ROLES, "XADD bull:video:events * f v");
+    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
+    for (int i = 0; i < 3; i++) {
+        cr_assert(lease_barred(d.crew.leases, 1) && !lease_barred(d.crew.leases, 2), "look %d: %s", i, fixture_log());
+        long before = proxy_requests(d.f.proxy, "TYPE bull:video:events");
+        later();
+        stage_settle(&d.crew.stage, d.f.r);
+        cr_assert_gt(proxy_requests(d.f.proxy, "TYPE bull:video:events"), before, "look %d", i);
+    }
+    cr_assert_eq(fixture_log_count(NOT_SERVED), 1);
+    cr_assert_eq(redis_int(d.f.r, "LLEN bull:video:wait"), 0);
+    redis_ok(d.f.r, "DEL bull:video:events");
+    later();
+    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN bull:video:wait") == 1, 10000), "%s", fixture_log());
+    end(&d);
+}
+
 /* Of one dialect, too, those alone that need it. */
 Test(redis_leader_barred, a_queue_is_served_again_when_what_it_alone_needs_is_mended) {
     fixture_t f = fixture_start(&(fixture_options_t){

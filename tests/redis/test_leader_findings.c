@@ -112,9 +112,13 @@ Test(redis_leader_findings, a_right_of_all_queues_that_is_mended_counts_no_more)
     desk_t d;
     open_desk(&d, NULL);
     take_away_xtrim(&d);
+    long looks = proxy_requests(d.f.proxy, "INFO memory");
+    later(&d, 45); /* two renewals */
+    cr_assert_eq(proxy_requests(d.f.proxy, "INFO memory"), looks);
     redis_ok(d.f.r, "ACL SETUSER default +xtrim");
-    later(&d, 63);
+    later(&d, 36);
     await_faults(&d, 0);
+    cr_assert_eq(proxy_requests(d.f.proxy, "INFO memory"), looks + 1);
     cr_assert_eq(metric_get(&d.crew.metrics->terms), 1);
     close_desk(&d);
 }

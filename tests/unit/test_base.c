@@ -206,6 +206,24 @@ Test(unit_log, a_message_of_many_queues_is_told_in_one_line) {
     cr_assert_eq(fixture_log_count("\"repeated\":2"), 20, "each line still tells of its repeats");
 }
 
+/* Repeats that are told when nothing follows are lines as well. */
+Test(unit_log, rests_of_many_queues_are_told_in_one_line) {
+    fixture_hold_boottime();
+    crowd(1, 20, "no");
+    fixture_step_boottime(9000);
+    crowd(1, 20, "no");
+    fixture_step_boottime(1100);
+    for (int i = 0; i < 2; i++) crowd(101, 120, "no");
+    cr_assert_eq(fixture_log_count("\"no\""), 40);
+    fixture_step_boottime(10100);
+    log_rest();
+    cr_assert_eq(fixture_log_count("\"repeated\":1}"), 20, "%s", fixture_log());
+    fixture_step_boottime(10100);
+    log_rest();
+    cr_assert_eq(fixture_log_count("\"repeated\":1}"), 20, "%s", fixture_log());
+    cr_assert_eq(fixture_log_count("\"more\":20,"), 1, "%s", fixture_log());
+}
+
 Test(unit_log, more_messages_of_many_queues_than_are_kept_apart) {
     char msg[16];
     for (int round = 0; round < 40; round++) {

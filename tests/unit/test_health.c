@@ -3,6 +3,7 @@
 #include "health.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct world {
@@ -44,6 +45,31 @@ static size_t count(const char *text, const char *part) {
     size_t found = 0;
     for (; (text = strstr(text, part)); text++) found++;
     return found;
+}
+
+/* So many bytes and a letter of two, as a refused config and as what a config changed; what is told of each. */
+static void expect_told(size_t refused, const char *fault, size_t changed, const char *change) {
+    metrics_t *metrics = metrics_new(1);
+    health_t *health = health_new(metrics, "app");
+    char text[4096];
+    buffer_t json = {0};
+    snprintf(text, sizeof text, "%0*d\xc3\xa9\n", (int)refused, 0);
+    health_config(health, text);
+    snprintf(text, sizeof text, "%0*d\xc3\xa9", (int)changed, 7);
+    health_took(health, text);
+    health_ready(health, &json);
+    cr_expect(strstr(buffer_text(&json), fault), "%zu bytes: %s", refused, buffer_text(&json));
+    cr_expect(strstr(buffer_text(&json), change), "%zu bytes: %s", changed, buffer_text(&json));
+    buffer_free(&json);
+    health_free(health);
+    metrics_free(metrics);
+}
+
+/* By whole characters, and nobody takes the beginning for all. */
+Test(unit_health, what_is_long_is_told_in_part) {
+    expect_told(1998, "0\xc3\xa9\"", 398, "7\xc3\xa9\"");
+    expect_told(1999, "0 and more: the log has all\"", 399, "7 and more: the log has all\"");
+    expect_told(3000, "0 and more: the log has all\"", 300, "7\xc3\xa9\"");
 }
 
 Test(unit_health, each_trouble_is_one_check_and_few_make_it_unready) {
