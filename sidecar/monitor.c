@@ -9,6 +9,7 @@
 #include "link.h"
 #include "monitor_judge.h"
 #include "monitor_pages.h"
+#include "monitor_reports.h"
 #include "monitor_watch.h"
 #include "terms.h"
 #include "ward.h"
@@ -178,22 +179,6 @@ static bool go_on(monitor_t *m, size_t queue, const fault_t *fault) {
     }
 }
 
-static bool scan_reports(monitor_t *m, size_t queue) {
-    ward_t *ward = &m->wards[queue];
-    uint64_t cursor = 0;
-    fault_t fault;
-    if (ward->look.reports == 0) {
-        ward_reports_end(ward);
-        return true;
-    }
-    do {
-        outcome_t outcome = reports_scan(m->link.data, m->keys, queue, &cursor, ward_report, ward, &fault);
-        if (outcome != OUTCOME_OK) return go_on(m, queue, &fault);
-    } while (cursor && !ward->reports_full);
-    ward_reports_end(ward);
-    return true;
-}
-
 // Reads what is under way of the pages in hand, so that something else can be asked.
 static bool land(monitor_t *m) {
     fault_t fault;
@@ -229,7 +214,8 @@ static bool begin_passes(monitor_t *m, mono_t now) {
     for (size_t i = 0; i < count; i++) {
         if (!go_on(m, asked[i], &faults[i])) return false;
         if (faults[i].outcome != OUTCOME_OK || !ward_begin(&m->wards[asked[i]], &looks[i], mono_now())) continue;
-        if (!scan_reports(m, asked[i])) return false;
+        monitor_reports_read(m->link.data, m->keys, asked[i], &m->wards[asked[i]], &faults[i]);
+        if (!go_on(m, asked[i], &faults[i])) return false;
     }
     return true;
 }
@@ -329,27 +315,14 @@ static bool plant(monitor_t *m, size_t queue, const lease_t *lease) {
     return true;
 }
 
-// One that cannot be removed stays a stray, and the next pass tries again.
 static bool drop_stray_reports(monitor_t *m, size_t queue, const lease_t *lease) {
     ward_t *ward = &m->wards[queue];
-    for (const ward_report_t *stray; (stray = ward_stray_report(ward));) {
-        fault_t fault;
-        bool removed;
-        bool fenced;
-        crash_at("report_before");
-        outcome_t outcome = report_remove(m->link.data, m->keys, queue, lease->token, (slice_t){stray->job, stray->job_len},
-                                          stray->sha1, &removed, &fenced, &fault);
-        note_refused(ward, &fault);
-        if (!go_on(m, queue, &fault)) return false;
-        crash_at("report_answered");
-        if (fenced) fence(m, queue, lease);
-        if (fenced || outcome != OUTCOME_OK) return true;
-        ward_drop_report(ward, stray);
-        if (!removed) continue;
-        ward_changed(ward, true, mono_now()); // our own write has made Redis forget to tell of the next report
-        log_warn(ROLE, ward->config->name, "removed a report whose job is not in progress");
-        metric_add(&ward->metrics->stray_reports, 1);
-    }
+    fault_t fault;
+    bool fenced;
+    monitor_reports_drop(m->link.data, m->keys, queue, lease->token, ward, &fenced, &fault);
+    note_refused(ward, &fault);
+    if (!go_on(m, queue, &fault)) return false;
+    if (fenced) fence(m, queue, lease);
     return true;
 }
 

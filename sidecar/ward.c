@@ -10,10 +10,10 @@
 enum {
     PAGE_FIRST = 8,
     PAGE_BYTES = 1024 * 1024, // of one request's entries; several are on their way
-    REPORTS_MOST = 10000,     // others wait for the next pass
+    LARGE = 64 * 1024,
+    REPORTS_MOST = 10000, // others wait for the next pass
     REPORT_MISSED_PASSES = 2,
-    HUSHED_PASSES = 2,                // then the stamps of finished jobs are swept, too
-    REPORTS_BYTES = 64 * 1024 * 1024, // of their jobs
+    HUSHED_PASSES = 2, // then the stamps of finished jobs are swept, too
     SUSPECTS_MOST = 100000,
     INTERVAL_LEAST_MS = 1000, // of scan_interval "auto"
     INTERVAL_MOST_MS = 60000,
@@ -33,8 +33,7 @@ void ward_init(ward_t *ward, const queue_config_t *config, metrics_queue_t *metr
 }
 
 static void drop_reports(ward_t *ward) {
-    for (size_t i = 0; i < ward->report_count; i++) free(ward->report_list[i].job);
-    ward->report_count = ward->report_bytes = 0;
+    ward->report_count = 0;
     keymap_free(&ward->reports);
 }
 
@@ -184,9 +183,8 @@ bool ward_begin(ward_t *ward, const backup_look_t *look, mono_t now) {
 }
 
 // NULL = there is no room: it waits for the next pass.
-static ward_report_t *new_report(ward_t *ward, const digest_t *digest, size_t bytes) {
-    bool large = ward->report_count && ward->report_bytes + bytes > REPORTS_BYTES;
-    if (ward->report_count >= REPORTS_MOST || large) {
+static ward_report_t *new_report(ward_t *ward, const digest_t *digest) {
+    if (ward->report_count >= REPORTS_MOST) {
         ward->reports_full = true;
         return NULL;
     }
@@ -208,16 +206,10 @@ void ward_report(void *self, const report_ref_t *report) {
     ward_t *ward = self;
     digest_t digest = digest_of(report->job.data, report->job.len);
     const int64_t *known = keymap_find(&ward->reports, digest.bytes);
-    ward_report_t *at = known ? &ward->report_list[*known - 1] : new_report(ward, &digest, report->job.len);
+    ward_report_t *at = known ? &ward->report_list[*known - 1] : new_report(ward, &digest);
     if (!at) return;
-    if (!at->job) {
-        at->job = mem_alloc(report->job.len + 1);
-        at->job_len = report->job.len;
-        at->missed = 0;
-        memcpy(at->job, report->job.data, report->job.len);
-        ward->report_bytes += report->job.len;
-    }
-    if (strcmp(at->sha1, report->sha1) != 0) at->missed = 0; // another report than before
+    if (at->out || strcmp(at->sha1, report->sha1) != 0) at->missed = 0; // another report than before
+    at->out = false;
     strncpy(at->sha1, report->sha1, sizeof at->sha1 - 1);
     at->ends = report->ends;
     at->met = false;
@@ -228,12 +220,7 @@ void ward_reports_end(ward_t *ward) {
     size_t kept = 0;
     for (size_t i = 0; i < ward->report_count; i++) {
         ward_report_t *report = &ward->report_list[i];
-        if (report->job && report->listed == ward->passes) {
-            ward->report_list[kept++] = *report;
-            continue;
-        }
-        if (report->job) ward->report_bytes -= report->job_len;
-        free(report->job);
+        if (!report->out && report->listed == ward->passes) ward->report_list[kept++] = *report;
     }
     if (kept == ward->report_count) return;
     ward->report_count = kept;
@@ -243,7 +230,7 @@ void ward_reports_end(ward_t *ward) {
 
 const ward_report_t *ward_report_of(const ward_t *ward, const digest_t *digest) {
     const int64_t *index = keymap_find(&ward->reports, digest->bytes);
-    return index && ward->report_list[*index - 1].job ? &ward->report_list[*index - 1] : NULL;
+    return index && !ward->report_list[*index - 1].out ? &ward->report_list[*index - 1] : NULL;
 }
 
 size_t ward_wanted(const ward_t *ward) {
@@ -261,6 +248,8 @@ void ward_asked(ward_t *ward, size_t count) {
 static size_t largest(const ward_t *ward) { return ward->largest[0] > ward->largest[1] ? ward->largest[0] : ward->largest[1]; }
 
 size_t ward_page_bytes(const ward_t *ward) { return ward->page * (largest(ward) + 1); }
+
+bool ward_meets_large(const ward_t *ward) { return largest(ward) >= LARGE; }
 
 // Pages grow until they are full or their bytes are many: nobody knows how large entries are before they are read. Small ones
 // say little of those behind them: where large ones were met lately, more may come at any time.
@@ -401,15 +390,19 @@ void ward_end(ward_t *ward, mono_t now) {
     ward->next = mono_add(now, in);
 }
 
-const ward_report_t *ward_stray_report(const ward_t *ward) {
+static bool is_stray(const ward_report_t *report) { return !report->out && report->missed >= REPORT_MISSED_PASSES; }
+
+bool ward_has_strays(const ward_t *ward) {
     for (size_t i = 0; i < ward->report_count; i++)
-        if (ward->report_list[i].job && ward->report_list[i].missed >= REPORT_MISSED_PASSES) return &ward->report_list[i];
-    return NULL;
+        if (is_stray(&ward->report_list[i])) return true;
+    return false;
 }
 
-void ward_drop_report(ward_t *ward, const ward_report_t *report) {
-    ward_report_t *at = &ward->report_list[report - ward->report_list];
-    free(at->job);
-    at->job = NULL; // the rest of it goes with the next scan
-    ward->report_bytes -= at->job_len;
+const ward_report_t *ward_stray_report(const ward_t *ward, const digest_t *digest) {
+    const ward_report_t *report = ward_report_of(ward, digest);
+    return report && is_stray(report) ? report : NULL;
+}
+
+void ward_drop_report(ward_t *ward, const ward_report_t *report) { // the rest of it goes with the next scan
+    ward->report_list[report - ward->report_list].out = true;
 }

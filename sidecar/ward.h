@@ -33,8 +33,7 @@ typedef struct ward_report {
     int missed;      // complete passes in a row that did not meet its job
     bool met;        // by the pass under way
     unsigned listed; // the pass that last found it in the hash
-    char *job;       // owned: its bytes; NULL = taken out
-    size_t job_len;
+    bool out;        // it was taken out
 } ward_report_t;
 
 // One kind of settle.
@@ -86,8 +85,7 @@ typedef struct ward {
     keymap_t reports;           // digest of the job -> index in report_list + 1
     ward_report_t *report_list; // owned
     size_t report_count;
-    size_t report_bytes; // of their jobs
-    bool reports_full;   // no more can be noted: others wait for the next pass
+    bool reports_full; // no more can be noted: others wait for the next pass
     size_t report_room;
 } ward_t;
 
@@ -119,6 +117,8 @@ const ward_report_t *ward_report_of(const ward_t *ward, const digest_t *digest);
 size_t ward_wanted(const ward_t *ward);
 // Bytes that they may have, as far as passes have met any.
 size_t ward_page_bytes(const ward_t *ward);
+// Whether such large ones are among them that few fit into a page.
+bool ward_meets_large(const ward_t *ward);
 // Notes that they were asked for, and then what came of them. Sentinels end the pass.
 void ward_asked(ward_t *ward, size_t count);
 void ward_page(ward_t *ward, const backup_page_t *page, size_t asked);
@@ -139,8 +139,10 @@ bool ward_met_all(ward_t *ward);
 bool ward_keeps(void *ward, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp);
 // The pass is over.
 void ward_end(ward_t *ward, mono_t now);
-// A report whose job two complete passes did not meet, until it is dropped; borrowed. NULL = there is none.
-const ward_report_t *ward_stray_report(const ward_t *ward);
+// Whether there are reports whose jobs two complete passes did not meet, and the one of this job, if it is such a stray, until it
+// is dropped; borrowed.
+bool ward_has_strays(const ward_t *ward);
+const ward_report_t *ward_stray_report(const ward_t *ward, const digest_t *digest);
 void ward_drop_report(ward_t *ward, const ward_report_t *report);
 
 #endif

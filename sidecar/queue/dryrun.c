@@ -362,17 +362,17 @@ static bool try_heartbeat(scratch_t *scratch) {
 static bool try_monitor(scratch_t *scratch) {
     const digest_t digest = {.bytes = {0}};
     const stamp_change_t change = {.digest = &digest};
+    reports_walk_t walk = {0};
     uint64_t cursor = 0;
     int64_t removed = 0;
     bool fenced;
     if (!try_backup(scratch) || !try_heartbeat(scratch)) return false;
     outcome_t outcome = stamps_change(scratch->conn, scratch->keys, 0, scratch->token, &change, 1, &fenced, scratch->fault);
     if (!passed(scratch, SCRIPT_stamp, outcome)) return false;
-    outcome = reports_scan(scratch->conn, scratch->keys, 0, &cursor, ignore_report, NULL, scratch->fault);
+    outcome = reports_scan(scratch->conn, scratch->keys, 0, &walk, ignore_report, NULL, scratch->fault);
     if (!passed(scratch, SCRIPT_reports, outcome)) return false;
     if (!try_settle(scratch, "stays", (stamp_raw_t){.len = 1}) || !try_settle(scratch, "ends", (stamp_raw_t){.len = 0}))
         return false;
-    cursor = 0;
     outcome = stamps_sweep(scratch->conn, scratch->keys, 0, scratch->token, &cursor, keep_none, NULL, &removed, &fenced,
                            scratch->fault);
     return passed(scratch, SCRIPT_sweep, outcome);

@@ -6,7 +6,10 @@
 #include "queue/record.h"
 #include "queue/reply.h"
 
-enum { REPORTS_COUNT = 16 };
+enum {
+    REPORTS_COUNT = 16,
+    REPORTS_BYTES = 1 << 20, // of jobs that one request tells of, and one more job
+};
 
 // NULL and "" are no keys.
 static const char *key_or(const char *key, const char *other) { return key && *key ? key : other; }
@@ -96,18 +99,23 @@ outcome_t settle_read(conn_t *conn, settled_t *out, fault_t *fault) {
     return fault->outcome;
 }
 
-outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, uint64_t *cursor, report_fn *found, void *self,
+outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, reports_walk_t *walk, report_fn *found, void *self,
                        fault_t *fault) {
     redisReply *reply;
     char from[24];
-    snprintf(from, sizeof from, "%llu", (unsigned long long)*cursor);
+    snprintf(from, sizeof from, "%llu", (unsigned long long)walk->cursor);
     request_script(conn, SCRIPT_reports, 1);
     request_text(conn, keys->queues[queue].config->errors);
     request_text(conn, from);
-    request_int(conn, REPORTS_COUNT);
+    request_int(conn, walk->skip);
+    request_int(conn, walk->count ? walk->count : REPORTS_COUNT);
+    request_int(conn, REPORTS_BYTES);
     if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
-    *cursor = strtoull(reply_text(reply_at(reply, 0)), NULL, 10);
-    for (size_t i = 1; reply->type == REDIS_REPLY_ARRAY && i + 2 < reply->elements; i += 3) {
+    walk->cursor = strtoull(reply_text(reply_at(reply, 0)), NULL, 10);
+    walk->skip = reply_int(reply_at(reply, 1));
+    walk->count = reply_int(reply_at(reply, 2));
+    walk->ended = walk->cursor == 0 && walk->skip == 0;
+    for (size_t i = 3; reply->type == REDIS_REPLY_ARRAY && i + 2 < reply->elements; i += 3) {
         const redisReply *job = reply->element[i];
         report_ref_t report = {.job = {reply_text(job), reply_len(job)},
                                .sha1 = reply_text(reply->element[i + 1]),

@@ -49,10 +49,18 @@ typedef struct report_ref {
     bool ends;        // the text begins with '!': do not retry
 } report_ref_t;
 
-// Calls `found` for some reports in each call (*cursor is 0 at the beginning and again at the end). What it is given lasts for
-// the call.
+// How far reports have been read: all 0 at the beginning.
+typedef struct reports_walk {
+    uint64_t cursor;
+    int64_t skip;  // reports of this cursor that were told
+    int64_t count; // to ask for at once; large ones come one by one
+    bool ended;
+} reports_walk_t;
+
+// Calls `found` for some reports in each call, until the walk has ended. What it is given lasts for the call; it may use the
+// connection.
 typedef void report_fn(void *self, const report_ref_t *report);
-outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, uint64_t *cursor, report_fn *found, void *self,
+outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, reports_walk_t *walk, report_fn *found, void *self,
                        fault_t *fault);
 // Removes one report if it is still the same text.
 outcome_t report_remove(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, slice_t job, const char *sha1,

@@ -7,16 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define QUEUE "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"500ms\"; retry_times = 0; }"
+#define QUEUE(timeout)                                                                                                           \
+    "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; retry_times = 0; protected_timeout = \"" timeout "\"; }"
 
 enum { MIB = 1024 * 1024, LARGE = 4 * MIB, JOBS = 10, MOST_KIB = 48 * 1024, END_MS = 60000 };
 
-/* The bytes of one job; owned. */
-static char *large_job(int number) {
+/* A large job in progress, and what its worker reports, if it does. */
+static void work_on(scene_t *s, int number, const char *report) {
     char *job = malloc(LARGE);
     memset(job, 'x', LARGE);
     memcpy(job, &number, sizeof number);
-    return job;
+    redis_ok(s->r, "LPUSH q:backup %b", job, (size_t)LARGE);
+    if (report) redis_ok(s->r, "HSET q:errors %b %s", job, (size_t)LARGE, report);
+    free(job);
 }
 
 static void expect(scene_t *s, daemon_t *d, int rows, const char *when) {
@@ -27,12 +30,16 @@ static void expect(scene_t *s, daemon_t *d, int rows, const char *when) {
 
 Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_stall_at_once, .timeout = 180) {
     scene_t s = scene_begin(NULL);
-    for (int i = 0; i < JOBS; i++) {
-        char *job = large_job(i);
-        redis_ok(s.r, "LPUSH q:backup %b", job, (size_t)LARGE);
-        free(job);
-    }
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE, .scan = "50ms"});
+    for (int i = 0; i < JOBS; i++) work_on(&s, i, NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE("500ms"), .scan = "50ms"});
     expect(&s, d, JOBS, "they stall at once");
+    scene_end(&s);
+}
+
+Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_are_reported_at_once, .timeout = 180) {
+    scene_t s = scene_begin(NULL);
+    for (int i = 0; i < JOBS; i++) work_on(&s, i, "no");
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE("1h"), .scan = "50ms"});
+    expect(&s, d, JOBS, "they are reported at once");
     scene_end(&s);
 }

@@ -25,7 +25,7 @@ static const struct {
      "13 sidecar:app:lock email:backup email email sidecar:email:stamps email:errors sidecar:email:failures "
      "sidecar:email:meta sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock T job digest "
      "old new 1 9 1 - - ms 9999 again - - 0 kind retried"},
-    {SCRIPT_reports, "1 email:errors 0 10"},
+    {SCRIPT_reports, "1 email:errors 0 0 10 1000"},
     {SCRIPT_sweep, "2 sidecar:app:lock email:errors T value job text"},
     {SCRIPT_requeue, "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta sms sidecar:sms:stamps sidecar:sms:meta "
                      "sidecar:email:requeued sidecar:email:requeued "

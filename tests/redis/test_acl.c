@@ -203,7 +203,7 @@ static const struct {
     {SCRIPT_requeue, "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta email sidecar:email:stamps "
                      "sidecar:email:meta sidecar:email:requeued sidecar:email:requeued "
                      "sidecar:email:requeued event requeued me 0 job5 digest 9 - kind requeued"},
-    {SCRIPT_reports, "1 email:errors 0 10"},
+    {SCRIPT_reports, "1 email:errors 0 0 10 1000"},
     {SCRIPT_sweep, "2 sidecar:app:lock email:errors T value job4 text"},
     {SCRIPT_heal, "1 sidecar:app:lock T 5000"},
     {SCRIPT_release, "1 sidecar:app:lock T sidecar:app:vacant app"},

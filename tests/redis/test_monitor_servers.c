@@ -110,6 +110,7 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_does_what_it_says) {
     static const stamp_t under_way = {.born_us = 1700000000000001, .retries = 1, .retried_at = 1700000000000};
     fixture_t f = begin(*number);
     char sha1[SHA1_HEX_SIZE] = "";
+    reports_walk_t walk = {0};
     uint64_t cursor = 0;
     int64_t removed = 0, now_ms;
     bool fenced, gone;
@@ -123,7 +124,7 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_does_what_it_says) {
     settle(&f, "later", under_way, 5000, "", SETTLED);
     settle(&f, "ends", (stamp_t){0}, 0, "", SETTLED);
     redis_ok(f.r, "HSET email:errors again boom");
-    cr_assert_eq(reports_scan(f.conn, f.keys, 0, &cursor, note, sha1, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(reports_scan(f.conn, f.keys, 0, &walk, note, sha1, &f.fault), OUTCOME_OK, "%s", f.fault.text);
     settle(&f, "again", under_way, 0, "", SETTLED_CHANGED);
     settle(&f, "again", under_way, 0, sha1, SETTLED);
     settle(&f, "nobody", under_way, 0, "", SETTLED_CHANGED);

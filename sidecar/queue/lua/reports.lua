@@ -3,15 +3,35 @@
 --
 -- KEYS[1]  errors    hash: job -> text; a text that begins with ! means: do not retry
 -- ARGV[1]  cursor    0 at the beginning
--- ARGV[2]  count     about so many
--- Reply    {next cursor, and three for each report: job, SHA-1 of the text, 1 for do not retry or else 0}
+-- ARGV[2]  skip      reports that this cursor tells of and that were told already
+-- ARGV[3]  count     about so many
+-- ARGV[4]  most      bytes of jobs, and then one more
+-- Reply    {next cursor, next skip, next count, and three for each report: job, SHA-1 of the text, 1 for do not retry or else 0}.
+--          The end is a cursor of 0 and a skip of 0. If the hash changes meanwhile a report may be told twice, or not before the
+--          next walk.
 -- Safe     reads only.
-local found = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
-local reply = {found[1]}
-for i = 1, #found[2], 2 do
+local cursor, skip, count, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local function scan()
+    local found, bytes = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', count), 0
+    for i = 1, #found[2], 2 do bytes = bytes + #found[2][i] end
+    return found, bytes
+end
+local found, bytes = scan()
+if bytes > most and count > 1 and skip == 0 then -- nobody knows how large they are before they are read
+    count = 1
+    found, bytes = scan()
+end
+local reply, told = {found[1], 0, count}, 0
+for i = 2 * skip + 1, #found[2], 2 do
+    if told > most then
+        reply[1], reply[2] = cursor, (i - 1) / 2
+        break
+    end
     local text = found[2][i + 1]
     reply[#reply + 1] = found[2][i]
     reply[#reply + 1] = redis.sha1hex(text)
     reply[#reply + 1] = string.sub(text, 1, 1) == '!' and 1 or 0
+    told = told + #found[2][i]
 end
+if reply[2] == 0 and bytes > 0 and bytes * 8 < most then reply[3] = math.min(4 * count, 16) end
 return reply
