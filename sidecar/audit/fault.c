@@ -77,7 +77,10 @@ bool audit_file_fits(const char *path, audit_mode_t mode, buffer_t *why) {
     struct stat at;
     char *dir = directory_of(path);
     bool fits = true;
-    if (stat(path, &at) == 0) {
+    // SQLite would follow it, and our lock lie elsewhere than its -wal: two links would be two locks of one log.
+    if (!reads && lstat(path, &at) == 0 && S_ISLNK(at.st_mode)) {
+        fits = say(why, path, "is a symbolic link: set audit.path to the file that it names");
+    } else if (stat(path, &at) == 0) {
         if (!S_ISREG(at.st_mode)) fits = say(why, path, "is no regular file: name a file");
         if (fits && reads && at.st_size == 0) fits = say(why, path, "is empty: no sidecar has written to it yet");
     } else if (errno == EACCES) {

@@ -282,6 +282,19 @@ Test(unit_audit, newer_and_foreign_files_are_refused_and_left_alone) {
     free(path);
 }
 
+/* It may name a file on NFS, or one that a sidecar writes under another name. */
+Test(unit_audit, is_not_written_by_a_link) {
+    char *path = audit_case_path(), *link = mem_printf("%s.link", path);
+    cr_assert_eq(symlink(path, link), 0);
+    for (int there = 0; there < 2; there++) {
+        expect_refused(link, AUDIT_WRITE, "is a symbolic link");
+        cr_expect_eq(access(path, F_OK) == 0, there);
+        if (!there) audit_close(audit_case_open(path, AUDIT_WRITE));
+    }
+    audit_close(audit_case_open(link, AUDIT_READ));
+    free(link), free(path);
+}
+
 Test(unit_audit, says_what_is_missing) {
     char *path = audit_case_path(), *below = mem_printf("%s.d/audit.db", path), *under_file = mem_printf("%s/audit.db", path);
     expect_refused(below, AUDIT_WRITE, "does not exist: create it, or set audit.path");
