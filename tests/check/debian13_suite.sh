@@ -23,11 +23,11 @@ sh tests/support/debian13.sh >/dev/null || code=$?
 [ "$code" = 0 ] || exit "$code"
 unshare --mount true 2>/dev/null || impossible "this machine gives no mount namespace (unshare --mount)"
 
-if [ ! -e "$root/.made" ]; then
+if ! cmp -s "$base/stamp" "$root/.made"; then
     echo "== copying the root"
     rm -rf "$root"
     cp -a "$base/root" "$root"
-    touch "$root/.made"
+    cp "$base/stamp" "$root/.made"
 fi
 # What git knows and what is new, as it is now; the objects of the last run stay.
 mkdir -p "$root/src"

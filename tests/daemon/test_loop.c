@@ -7,6 +7,7 @@
  * that forbids a retry. The handler writes each execution into the file `runs`, and into `done` when it is done. */
 #include "audit_log.h"
 #include "child.h"
+#include "native.h"
 #include "scene.h"
 #include "tempdir.h"
 
@@ -111,18 +112,9 @@ static child_t *worker(const loop_t *loop) {
     return child;
 }
 
-/* Skips the test where Python's client is not there. */
 static loop_t begin(void) {
-    const char *clients = getenv("QS_CLIENTS_DIR"), *gale = getenv("QS_LONG");
-    char *dir = temp_path(clients && *clients ? clients : "build/clients", "python");
-    char *skipped = temp_path(dir, "skipped"), *why = temp_read(skipped), *run = temp_path(dir, "run");
-    loop_t loop = {.run = realpath(run, NULL), .total = gale && gale[0] == '1' ? JOBS_LONG : JOBS};
-    why[strcspn(why, "\n")] = '\0';
-    if (!loop.run) cr_skip("no worker in python: %s", *why ? why : "run sh tests/clients/install.sh");
-    free(run);
-    free(why);
-    free(skipped);
-    free(dir);
+    const char *gale = getenv("QS_LONG");
+    loop_t loop = {.run = native_launcher("python"), .total = gale && gale[0] == '1' ? JOBS_LONG : JOBS};
     loop.jobs = calloc((size_t)loop.total, sizeof(*loop.jobs));
     cr_assert_not_null(loop.jobs);
     loop.random_jobs = scene_seed("daemon_loop");

@@ -1,11 +1,12 @@
 /* The workers and producers of README.md, as they stand there, against the real sidecar: tests/clients/install.sh takes them out
- * of README and finds their client libraries. A language that this machine cannot run is skipped.
+ * of README and finds their client libraries. A language that this machine cannot run is skipped, but in CI.
  *
  * A job is "KIND NUMBER ANYTHING". The handlers (tests/clients) write each execution into the file `runs` and each success into
  * `done`, one job a line in hex, and do what KIND says: ok; flaky: the first execution fails; poison: all fail; hopeless: fails
  * with a text that forbids a retry; hang: the first execution never ends, its worker's pid is in `hangs`; wait: until there is a
  * file `go`. */
 #include "child.h"
+#include "native.h"
 #include "scene.h"
 #include "tempdir.h"
 
@@ -37,8 +38,8 @@ typedef struct {
 } job_t;
 
 typedef struct {
-    const char *run; /* the launcher of the language; owned */
-    char *dir;       /* where its programs work; owned */
+    char *run; /* the launcher of the language; owned */
+    char *dir; /* where its programs work; owned */
     char url[64];
     char env[80];
     scene_t scene;
@@ -117,18 +118,9 @@ static void fail(const stand_t *stand, const char *why) {
     scene_fail(&stand->scene, why);
 }
 
-/* A server, nothing else; skips the test where the language is not there. */
+/* A server, nothing else. */
 static stand_t begin(const char *language) {
-    const char *clients = getenv("QS_CLIENTS_DIR");
-    char *dir = temp_path(clients && *clients ? clients : "build/clients", language);
-    char *skipped = temp_path(dir, "skipped"), *why = temp_read(skipped), *run = temp_path(dir, "run");
-    stand_t stand = {.run = realpath(run, NULL)};
-    why[strcspn(why, "\n")] = '\0';
-    if (!stand.run) cr_skip("no worker in %s: %s", language, *why ? why : "run sh tests/clients/install.sh");
-    free(run);
-    free(why);
-    free(skipped);
-    free(dir);
+    stand_t stand = {.run = native_launcher(language)};
     stand.dir = temp_dir(language);
     stand.scene = scene_begin(&(server_options_t){.tcp = true});
     snprintf(stand.url, sizeof(stand.url), "redis://127.0.0.1:%d", server_port(stand.scene.server));
@@ -140,11 +132,7 @@ static void end(stand_t *stand) {
     for (int i = 0; i < WORKERS; i++) child_free(stand->workers[i]);
     scene_end(&stand->scene);
     free(stand->dir);
-    union {
-        const char *borrowed;
-        char *owned;
-    } run = {stand->run};
-    free(run.owned);
+    free(stand->run);
 }
 
 static void sidecar(stand_t *stand, const char *settings) {

@@ -10,21 +10,26 @@
 
 enum { END_MS = 60000 };
 
-native_t native_begin(const char *client, const server_t *server) {
+char *native_launcher(const char *client) {
     const char *clients = getenv("QS_CLIENTS_DIR"), *required = getenv("QS_CLIENTS_REQUIRED");
     char *dir = temp_path(clients && *clients ? clients : "build/clients", client);
-    char *skipped = temp_path(dir, "skipped"), *why = temp_read(skipped), *run = temp_path(dir, "run");
-    native_t native = {.run = realpath(run, NULL)};
+    char *skipped = temp_path(dir, "skipped"), *why = temp_read(skipped), *path = temp_path(dir, "run");
+    char *run = realpath(path, NULL);
     why[strcspn(why, "\n")] = '\0';
-    if (!native.run) {
+    if (!run) {
         const char *reason = *why ? why : "run sh tests/clients/install.sh";
         cr_assert(!required || strcmp(required, "1") != 0, "no %s: %s", client, reason);
         cr_skip("no %s: %s", client, reason);
     }
-    free(run);
+    free(path);
     free(why);
     free(skipped);
     free(dir);
+    return run;
+}
+
+native_t native_begin(const char *client, const server_t *server) {
+    native_t native = {.run = native_launcher(client)};
     native.dir = temp_dir(client);
     snprintf(native.url, sizeof(native.url), "REDIS_URL=redis://127.0.0.1:%d", server_port(server));
     return native;

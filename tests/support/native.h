@@ -31,8 +31,11 @@ typedef struct {
     char *text; /* what the lines point into */
 } native_lines_t;
 
-/* The programs of build/clients/<client> for this server, which must listen on TCP. Where they are missing the test is skipped,
- * or fails when QS_CLIENTS_REQUIRED=1, as in CI. */
+/* The launcher of build/clients/<client>; owned by the caller. Where it is missing the test is skipped, or fails when
+ * QS_CLIENTS_REQUIRED=1, as in CI. */
+char *native_launcher(const char *client);
+
+/* The programs of build/clients/<client> for this server, which must listen on TCP; or as native_launcher has it. */
 native_t native_begin(const char *client, const server_t *server);
 /* Fails the test when a program said `error`. */
 void native_end(native_t *native);
