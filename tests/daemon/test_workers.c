@@ -25,7 +25,7 @@ enum {
     DELAY_MS = 600, /* the longest */
     WORKERS = 2,
     RETRIES = 3,
-    PROTECTED_MS = 1000,
+    PROTECTED_MS = 2000, /* longer than a worker stands still with the machine */
     JOB_MOST = 160,
     ALL_MS = 30000,
     UP_MS = 30000,
