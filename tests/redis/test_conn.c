@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Asks for one thing and expects that text. */
-/* False: it was lost. */
+/* Asks for one thing and expects that text. False: it was lost. */
 static bool echoes(fixture_t *f, const char *text) {
     redisReply *reply = NULL;
     request_begin(f->conn, "ECHO");
@@ -240,6 +239,54 @@ Test(redis_conn, what_a_large_job_took_is_given_back) {
     expect_echo(&f, job);
     cr_assert_leq(in_use(), before + SMALL);
     free(job);
+    fixture_stop(&f);
+}
+
+/* The room of a large reply is given back; what came behind it in the same room is not. */
+Test(redis_conn, a_large_reply_takes_nothing_from_those_behind_it) {
+    enum { REQUESTS = 60, SMALL = 10, LARGE = 200000 };
+    fixture_t f = fixture_start(NULL);
+    char *bytes = calloc(1, LARGE);
+    for (int i = 0; i < REQUESTS; i++) {
+        request_begin(f.conn, "ECHO");
+        request_bytes(f.conn, bytes, i % 10 ? SMALL + (size_t)i : LARGE);
+        request_end(f.conn);
+    }
+    for (int i = 0; i < REQUESTS; i++) {
+        redisReply *reply;
+        cr_assert_eq(conn_read(f.conn, 0, &reply, &f.fault), OUTCOME_OK, "reply %d: %s", i, f.fault.text);
+        cr_assert_eq(reply->len, i % 10 ? SMALL + (size_t)i : LARGE, "reply %d", i);
+        conn_reply_free(reply);
+    }
+    free(bytes);
+    fixture_stop(&f);
+}
+
+/* Whoever asked for it has been told that it is lost, or was not yet done with it. */
+Test(redis_conn, what_was_not_sent_by_one_connection_is_not_sent_by_the_next) {
+    fixture_t f = fixture_start(NULL);
+    for (int ended = 0; ended <= 1; ended++) {
+        request_begin(f.conn, "SET");
+        request_text(f.conn, "late");
+        request_text(f.conn, "x");
+        if (ended) request_end(f.conn);
+        conn_close(f.conn);
+        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+        for (int i = 0; i < 2; i++) expect_echo(&f, "next");
+        cr_assert_eq(redis_int(f.r, "EXISTS late"), 0);
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_conn, a_request_that_was_not_ended_is_not_sent) {
+    fixture_t f = fixture_start(NULL);
+    for (int i = 0; i < 2; i++) {
+        request_begin(f.conn, "SET");
+        request_text(f.conn, "half");
+        request_text(f.conn, "x");
+        expect_echo(&f, "whole");
+    }
+    cr_assert_eq(redis_int(f.r, "EXISTS half"), 0);
     fixture_stop(&f);
 }
 
