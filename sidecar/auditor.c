@@ -19,7 +19,7 @@ enum {
     ROOM_MOST = 3000,              // entries of one reply, which is one transaction: each costs an fsync
     ROOM_BYTES = 12 * 1024 * 1024, // of memory, that one reply should take at the most: ROOM_MOST small entries do
     ENTRY_BYTES = 3584,            // that an entry takes beside its values: hiredis makes 37 objects of it
-    REPLY_MOST = 8 * 1024 * 1024,  // received: one that is longer is thrown away, and asked for in smaller parts
+    REPLY_MOST = 4 * 1024 * 1024,  // received: one that is longer is thrown away, and asked for in smaller parts
     BULKY = 1024 * 1024,           // what malloc does not give back to the system by itself
     CLOCK_APART_MS = 60000,        // a new record that is older than this is reason to ask for the time
 };

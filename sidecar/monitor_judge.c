@@ -221,6 +221,7 @@ static bool append_settle(const judge_t *j, suspect_t *suspect) {
         ask.delay_ms = verdict_jitter_ms(policy_of(j), suspect->verdict.delay_ms, 2 * random_unit() - 1);
     }
     settle_append(j->conn, j->keys, &ask);
+    buffer_rest(&j->room->again);
     return true;
 }
 

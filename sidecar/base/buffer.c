@@ -84,6 +84,13 @@ void buffer_clear(buffer_t *buffer) {
     if (buffer->data) buffer->data[0] = '\0';
 }
 
+void buffer_rest(buffer_t *buffer) {
+    if (buffer->cap > BUFFER_REST)
+        buffer_free(buffer);
+    else
+        buffer_clear(buffer);
+}
+
 void buffer_free(buffer_t *buffer) {
     free(buffer->data);
     *buffer = (buffer_t){0};

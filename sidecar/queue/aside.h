@@ -12,8 +12,8 @@
 struct redisReply;
 
 enum {
-    ASIDE_PAGE = 16,               // members of one look
-    ASIDE_BYTES = 4 * 1024 * 1024, // no further envelope is read once so many were
+    ASIDE_PAGE = 16,           // members of one look
+    ASIDE_BYTES = 1024 * 1024, // no further envelope is read once so many were
 };
 
 // One member; its bytes belong to the page.

@@ -10,7 +10,7 @@
 #define QUEUE(timeout)                                                                                                           \
     "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; retry_times = 0; protected_timeout = \"" timeout "\"; }"
 
-enum { MIB = 1024 * 1024, LARGE = 4 * MIB, JOBS = 10, MOST_KIB = 48 * 1024, END_MS = 60000 };
+enum { MIB = 1024 * 1024, LARGE = 4 * MIB, JOBS = 10, MOST_KIB = 40 * 1024, END_MS = 60000 };
 
 /* A large job in progress, and what its worker reports, if it does. */
 static void work_on(scene_t *s, int number, const char *report) {
@@ -41,5 +41,19 @@ Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_are_reported_at_o
     for (int i = 0; i < JOBS; i++) work_on(&s, i, "no");
     daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE("1h"), .scan = "50ms"});
     expect(&s, d, JOBS, "they are reported at once");
+    scene_end(&s);
+}
+
+/* Of Bull's jobs the record is made here. */
+Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_fail_in_bull_at_once, .timeout = 180) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; dialect = \"bull\"; roles = [\"monitor\"]; }"});
+    if (!wait_for(redis_int(s.r, "ZCARD sidecar:q:recorded") > 0, END_MS)) scene_fail(&s, "the queue is adopted");
+    redis_ok(s.r, "EVAL %s 0 %d %d",
+             "local now = redis.call('TIME')[1] * 1000 for i = 1, ARGV[1] do "
+             "redis.call('HSET', 'bull:q:' .. i, 'name', 'n', 'data', '\"' .. string.rep('x', ARGV[2]) .. '\"', 'opts', '{}') "
+             "redis.call('ZADD', 'bull:q:failed', now, i) end return 1",
+             JOBS, LARGE);
+    expect(&s, d, JOBS, "they fail at once");
     scene_end(&s);
 }

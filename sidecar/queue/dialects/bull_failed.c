@@ -20,7 +20,7 @@ enum {
     KNOWN_MOST = 20000,   // failures that are taken as known when a queue is adopted
     PAGE = 500,           // entries of failed that one request looks at
     PAGE_JOBS = 64,       // failures without a record that it tells of
-    PAGE_BYTES = 4 << 20, // and bytes of them
+    PAGE_BYTES = 1 << 20, // and bytes of them, and then one more
     FULL_WAIT_MS = 1000,  // until the next try while the stream is full
     HEARD_PAGE = 32,      // that one step looks at
     NUMBER_SIZE = 32,
@@ -240,6 +240,7 @@ static void record_told(bull_failed_t *s, const watch_call_t *call, const told_t
         log_warn(ROLE, s->at->config->name, "a failed job is larger than max_payload: its record has no payload",
                  F_INT("bytes", size), F_INT("max_payload", s->at->config->policy.max_payload));
     ask_record(s, call, told->job.id, slice_of(told->score));
+    buffer_rest(&s->record.payload);
 }
 
 // A failure of which there is only the message.

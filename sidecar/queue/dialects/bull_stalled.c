@@ -20,7 +20,7 @@
 enum {
     JOBS = 32,             // that one step settles
     MARKS = 500,           // that one step looks at: 1 to 2 ms of Redis
-    LOOK_BYTES = 4 << 20,  // of jobs in one look
+    LOOK_BYTES = 1 << 20,  // of jobs in one look, and then one more
     RENEW_LEAST_MS = 1000, // the hold on the workers' check is renewed this often at the most
     RENEW_SHARE = 3,       // and so many times in an interval
     TOLD_FROM = 4,         // where the first job stands in the look's reply
@@ -363,6 +363,7 @@ static outcome_t check(bull_stalled_t *s, watch_call_t *call, bool *more, fault_
         told += (int64_t)count;
         *more = count > 0 && told < reply_int(reply_at(reply, 2));
         if (count) settle_cases(s, call, count, fault);
+        for (size_t i = 0; i < count; i++) buffer_rest(&s->cases[i].record.payload);
         if (!*more && fault->outcome == OUTCOME_OK) *more = next_part(s, reply_text(reply_at(reply, 3)));
         if (!*more) s->full = s->full && s->left + s->skip > 0;
     } else if (!reply_is(reply_at(reply, 0), "early")) {

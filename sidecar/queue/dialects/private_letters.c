@@ -13,7 +13,7 @@
 
 enum {
     PAGE = 100,              // entries of one look
-    PAGE_BYTES = 256 * 1024, // of them, and then at most eight more entries
+    PAGE_BYTES = 256 * 1024, // of them, and then at most one more entry
     POLL_S = 5,              // between two looks of which no change told: what we push ourselves ends a wake-up
     WALK_S = 3600,           // between two walks through the whole list
     RENEW_MS = 12 * 3600000, // marks older than this are made new by a walk

@@ -29,7 +29,10 @@ while low <= high and size < tonumber(ARGV[5]) do
     local from = at_tail and math.max(high - chunk + 1, low) or low
     local to = at_tail and high or math.min(low + chunk - 1, high)
     local found = redis.call('LRANGE', KEYS[2], from, to)
-    for _, entry in ipairs(found) do
+    local looked = 0
+    while looked < #found and size < tonumber(ARGV[5]) do
+        looked = looked + 1
+        local entry = found[at_tail and #found + 1 - looked or looked]
         local mark = redis.sha1hex(entry)
         local met = redis.call('ZSCORE', KEYS[3], mark)
         size = size + #entry
@@ -39,8 +42,8 @@ while low <= high and size < tonumber(ARGV[5]) do
             redis.call('ZADD', KEYS[3], 'XX', string.format('%.0f', now), mark)
         end
     end
-    reply[3] = reply[3] + #found
-    if not at_tail and #found < to - from + 1 then
+    reply[3] = reply[3] + looked
+    if not at_tail and looked == #found and #found < to - from + 1 then
         reply[4] = 1
         break
     end
