@@ -12,13 +12,13 @@ port=$(python3 -c 'import socket
 s = socket.socket()
 s.bind(("127.0.0.1", 0))
 print(s.getsockname()[1])')
-redis-server --port "$port" --bind 127.0.0.1 --save '' --dir "$room" --logfile "$room/log" &
+redis-server --port "$port" --bind 127.0.0.1 --unixsocket "$room/redis" --save '' --dir "$room" --logfile "$room/log" &
 server=$!
-trap 'kill "$server" && rm -rf "$room"' EXIT
-tries=0
-until redis-cli -p "$port" ping >/dev/null 2>&1; do
-    tries=$((tries + 1))
-    [ "$tries" -lt 1000 ] || exit 1
+trap 'kill "$server" || true; rm -rf "$room"' EXIT
+cli() { redis-cli -s "$room/redis" "$@"; } # by its socket: whoever else has the port is let alone
+until cli ping >/dev/null 2>&1; do
+    kill -0 "$server" || exit 1
+    sleep 0.1
 done
 export REDIS_URL="redis://127.0.0.1:$port"
 
@@ -34,5 +34,5 @@ for QS_BULL in 4.10.4 4.12.2 4.16.5; do
     export QS_BULL
     capture bull "bull-$QS_BULL" capture
 done
-redis-cli -p "$port" flushall >/dev/null
+cli flushall >/dev/null
 capture bull bullmq-5.63.2 bullmq

@@ -22,7 +22,10 @@ trap 'exit 1' HUP INT TERM
 redis-server --port 0 --unixsocket "$work/redis" --save '' --dir "$work" >/dev/null &
 redis=$!
 cli() { redis-cli -s "$work/redis" "$@"; }
-until cli ping >/dev/null 2>&1; do sleep 0.1; done
+until cli ping >/dev/null 2>&1; do
+    kill -0 "$redis" || exit 1
+    sleep 0.1
+done
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 cat >"$work/size.cfg" <<EOF
 group = "size"; redis = { socket = "$work/redis"; }; audit = { path = "$work/audit.db"; }; http = { port = $port; };
