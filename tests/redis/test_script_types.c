@@ -26,6 +26,7 @@ static void lay_out(redis_t *r, size_t at) {
     redis_ok(r, "XADD sidecar:email:failures 5-5 event e");
     for (size_t i = 0; i < at; i++) freeReplyObject(call(r, i));
     redis_ok(r, "SET sidecar:app:lock T PX 60000");
+    redis_int(r, "PERSIST b:stalled-check"); /* of a few ms: else it is gone between two looks */
     redis_ok(r, "ZADD email:delayed 1 job2 2 job3");
     redis_ok(r, "RPUSH email:backup job");
     redis_ok(r, "HSET email:errors job text");
