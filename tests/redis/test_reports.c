@@ -64,3 +64,24 @@ Test(redis_reports, large_jobs_come_one_by_one_and_small_ones_together) {
     free(job);
     fixture_stop(&f);
 }
+
+/* A hash that is small by what Redis takes for that is told at once, however large its jobs are. */
+Test(redis_reports, what_one_step_tells_is_asked_for_in_parts) {
+    fixture_t f = fixture_start(NULL);
+    char *job = malloc(LARGE);
+    seen_t seen;
+    redis_ok(f.r, "CONFIG SET hash-max-ziplist-value %d", 2 * LARGE);
+    memset(job, 'x', LARGE);
+    for (int i = 0; i < LARGES; i++) {
+        job[0] = (char)('a' + i);
+        redis_ok(f.r, "HSET email:errors %b %s", job, (size_t)LARGE, i ? "x" : "!x");
+        if (i % 5 == 0) redis_ok(f.r, "HSET email:errors small%d x", i);
+    }
+    redisReply *all = redis_do(f.r, "HSCAN email:errors 0 COUNT 1");
+    cr_assert_eq(all->element[1]->elements, 2 * (LARGES + 5), "all of them in one step");
+    freeReplyObject(all);
+    cr_assert_geq(walk_all(&f, &seen, 0), LARGES / 2);
+    cr_assert(seen.smalls == 5 && seen.larges == LARGES, "%d, %d", seen.smalls, seen.larges);
+    free(job);
+    fixture_stop(&f);
+}
