@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-// What an instance takes at most, as measured with many of the largest jobs that fail at once: several of them are in memory
-// several times on their way into the audit log.
-enum { MEMORY_BASE = 40 << 20, MEMORY_OF_JOB = 16, SMALLEST_PAYLOAD = 1 << 10 };
+// What an instance takes at most, as measured with many of the largest jobs that fail at once: while the monitor has one of them
+// in hand, twice for a moment, the auditor has another; and what the kernel holds of them counts, too.
+enum { MEMORY_BASE = 24 << 20, MEMORY_OF_JOB = 5, SMALLEST_PAYLOAD = 1 << 10 };
 
 log_level_t app_log_level(const config_t *config) {
     switch (config->log.level) {

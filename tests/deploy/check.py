@@ -66,7 +66,7 @@ def documents(cases):
         yield "deploy/README.md:1: with the block \"own config\" a pod keeps the other config"
     more = {**yaml.safe_load(render.readme("memory")), **yaml.safe_load(render.readme("release"))}
     docs = render.rendered(render.write("changed", render.kustomization(["sidecar", "monitoring"], **more)))
-    if policy.sidecar(selftest.workload(docs, name="bare"))["resources"]["limits"] != {"memory": "320Mi"}:
+    if policy.sidecar(selftest.workload(docs, name="bare"))["resources"]["limits"] != {"memory": "128Mi"}:
         yield "deploy/README.md:1: the block \"memory\" does not change the memory"
     if selftest.workload(docs, "PodMonitor", "queue-sidecar")["metadata"]["labels"].get("release") != "kube-prometheus-stack":
         yield "deploy/README.md:1: the block \"release\" does not label the PodMonitor"

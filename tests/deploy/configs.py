@@ -43,7 +43,7 @@ def room(doc):
 def need(values):
     """Bytes of memory that the program may take, as measured (deploy/README.md, "Sizes"), with a config whose values are these."""
     served = values[values.index("queues = (") :]
-    return 40 * 2**20 + 16 * max(quantity(size) for size in re.findall(r"max_payload *= ([^;]*);", served))
+    return 24 * 2**20 + 5 * max(quantity(size) for size in re.findall(r"max_payload *= ([^;]*);", served))
 
 
 def of_workload(doc, maps):

@@ -77,7 +77,7 @@ SPOILT = [
     (configs, "is refused", lambda docs: config(docs, 'queues = ( { name = "email"; retry_time = 3; } );')),
     (configs, "too much for its volume", lambda docs: config(docs, 'audit = { retain_bytes = "2GiB"; }; queues = ( { name = "email"; } );')),
     (configs, "too much for its volume", lambda docs: config(docs, 'audit = { retain_bytes = 0; }; queues = ( { name = "email"; } );')),
-    (configs, "more than its memory", lambda docs: config(docs, 'queues = ( { name = "email"; max_payload = "2MiB"; } );')),
+    (configs, "more than its memory", lambda docs: config(docs, 'queues = ( { name = "email"; max_payload = "9MiB"; } );')),
     (configs, "has no effect", lambda docs: added(docs)["env"][1].update(name="QUEUE_SIDECAR_TEST_X")),
 ]
 

@@ -74,16 +74,16 @@ static bool says(int64_t limit, const char *expected) {
 
 Test(unit_cgroup, too_little_memory_is_said_with_what_fits) {
     cr_assert(says(INT64_MAX, NULL));
-    cr_assert(says(296 << 20, NULL));
-    cr_assert(says((296 << 20) - 1, "\"needed\":310378496,\"max_payload\":16777216,\"fits\":16777215"));
+    cr_assert(says(104 << 20, NULL));
+    cr_assert(says((104 << 20) - 1, "\"needed\":109051904,\"max_payload\":16777216,\"fits\":16777215"));
 }
 
-Test(unit_cgroup, the_limit_of_the_component_fits_jobs_of_a_mebibyte_and_a_half) {
-    cr_assert(says(64 << 20, "raise it, or lower that\",\"role\":\"main\",\"limit\":67108864,\"needed\":310378496,"
-                             "\"max_payload\":16777216,\"fits\":1572864}"));
+Test(unit_cgroup, the_limit_of_the_component_fits_jobs_of_eight_mebibytes) {
+    cr_assert(says(64 << 20, "raise it, or lower that\",\"role\":\"main\",\"limit\":67108864,\"needed\":109051904,"
+                             "\"max_payload\":16777216,\"fits\":8388608}"));
 }
 
 Test(unit_cgroup, where_no_job_fits_it_can_only_be_raised) {
-    cr_assert(says(40 << 20, "as large as max_payload: raise it\",\"role\":\"main\",\"limit\":41943040,\"needed\":310378496,"
+    cr_assert(says(24 << 20, "as large as max_payload: raise it\",\"role\":\"main\",\"limit\":25165824,\"needed\":109051904,"
                              "\"max_payload\":16777216}"));
 }
