@@ -82,7 +82,7 @@ class Container:
     def get(self, path, address="127.0.0.1", outside=False):
         """Status and body of a page, asked within the container's network or, as the kubelet asks, outside of it."""
         script = (
-            "import http.client, sys; c = http.client.HTTPConnection(sys.argv[1], 8642, timeout=5);"
+            "import http.client, sys; c = http.client.HTTPConnection(sys.argv[1], 8642, timeout=30);"
             "c.request('GET', sys.argv[2]); r = c.getresponse(); print(r.status); print(r.read().decode(), end='')"
         )
         enter = [] if outside else ["nsenter", "-t", self.pid(), "-n"]
