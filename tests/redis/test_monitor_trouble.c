@@ -289,6 +289,7 @@ Test(redis_monitor_trouble, a_missing_right_loses_no_job, .timeout = 300) {
         stage_run(&d.crew.stage, 250);
         redis_ok(admin, "ACL SETUSER default +%s", commands[i]);
         fixture_step_boottime(5001);
+        redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT"); /* where all is done already no pass comes */
         passes(&d, 1);
         cr_assert_eq(count(&d, "LLEN email") + count(&d, "LLEN email:backup") - sentinels(&d) + metric_get(&of(&d)->ended), 20,
                      "without %s", commands[i]);
