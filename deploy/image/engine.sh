@@ -71,7 +71,7 @@ engine_base() {
 # Builds what is not there yet. Layers are kept; docker's format has a HEALTHCHECK, OCI's has not.
 engine_build() { # tag, further arguments of buildah build
     tag=$1
-    set -- buildah build --layers --network host --format docker --build-arg BASE="$base" --tag "$@"
+    set -- buildah build --layers --force-rm --network host --format docker --build-arg BASE="$base" --tag "$@"
     "$@" >"$image_dir/log" 2>&1 </dev/null && return
     ! grep -q '^E: ' "$image_dir/log" || ! again "$image_dir/log" "$@" || return 0 # apt's words: the compiler says others
     tail -n 40 "$image_dir/log" >&2
