@@ -75,7 +75,7 @@ plant hygiene 'the suite "stray"' 'echo "Test(stray, x) {" >tests/unit/planted.c
 
 plant again 'a command that fails 1 times: code 7, 1 tries' 'sed -i "s/:-}\" = 1/:-}\" = 2/" deploy/again.sh'
 plant compose "is not the Python worker" 'echo "# of my own" >>deploy/compose/worker/worker.py'
-plant compose 'more than the mem_limit' 'sed -i "s/1MiB/2MiB/" deploy/compose/config/queue-sidecar.cfg'
+plant compose 'more than the mem_limit' 'sed -i "s/8MiB/9MiB/" deploy/compose/config/queue-sidecar.cfg'
 plant compose 'is refused' 'echo "nonsense = 1;" >>deploy/compose/config/queue-sidecar.cfg'
 if command -v systemd-analyze >/dev/null; then
     plant systemd 'Unknown key' 'sed -i s/^SystemCallFilter=@/SystemCallFilterr=@/ deploy/systemd/queue-sidecar.service.in'
