@@ -239,6 +239,7 @@ int main(int argc, char **argv) {
     redisContext *redis = redis_open(&bench);
     proxy_start(&bench, &proxies[0], "leader.sock");
     proxy_start(&bench, &proxies[1], "standby.sock");
+    redis_do(redis, "FLUSHALL"); // what other parts of the benchmark left would be copied
     measure(&bench, redis, proxies, 1);
     measure(&bench, redis, proxies, 100);
     measure_monitor(&bench, redis, 100);
