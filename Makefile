@@ -32,7 +32,7 @@ LDFLAGS_ALL = $(SAN) -pthread -Wl,-z,relro,-z,now $(LDFLAGS)
 LIBS_ALL = $(PKG_LIBS) -lm
 
 SRC := $(sort $(shell find sidecar -name '*.c'))
-LUA := $(sort $(wildcard sidecar/queue/lua/*.lua))
+LUA := $(sort $(shell find sidecar -name "*.lua"))
 SQL := $(sort $(wildcard sql/[0-9][0-9][0-9]_*.sql))
 OBJ := $(SRC:%.c=$(B)/%.o)
 GEN_OBJ := $(B)/gen/lua.o $(B)/gen/sql.o
@@ -138,10 +138,10 @@ cover: ## runs the suite in a gcov build and prints which share of each file it 
 
 # Each harness begins with the corpus that its last run left in the build directory.
 FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
-build/fuzz/%: tests/fuzz/%.c $(wildcard sidecar/base/*.[ch]) Makefile
+build/fuzz/%: tests/fuzz/%.c $(wildcard sidecar/base/*.[ch] sidecar/base/json/*.[ch]) Makefile
 	@mkdir -p $(@D)
 	clang -std=c11 -O1 -g $(WARN) $(CPPFLAGS_ALL) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -pthread \
-	    -o $@ $< $(wildcard sidecar/base/*.c) $(shell pkg-config --libs nettle)
+	    -o $@ $< $(wildcard sidecar/base/*.c sidecar/base/json/*.c) $(shell pkg-config --libs nettle)
 
 .PHONY: fuzz
 fuzz: $(FUZZERS) ## fuzzes what reads foreign bytes, each harness for FUZZ_SECONDS

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
-#include "event.h"
+#include "model/event.h"
 
 typedef struct audit audit_t;
 

@@ -2,7 +2,7 @@
 #include "audit/migrations.h"
 #include "audit/store.h"
 #include "base/clock.h"
-#include "base/crash.h"
+#include "base/failpoint.h"
 
 bool audit_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why) {
     sqlite3_stmt *statement = NULL;

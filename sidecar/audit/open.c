@@ -11,7 +11,7 @@
 #include "audit/lock.h"
 #include "audit/migrations.h"
 #include "audit/store.h"
-#include "base/crash.h"
+#include "base/failpoint.h"
 
 enum {
     PATIENCE_MS = 5000,

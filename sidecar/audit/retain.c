@@ -4,7 +4,7 @@
 
 #include "audit/store.h"
 #include "base/clock.h"
-#include "base/crash.h"
+#include "base/failpoint.h"
 
 enum {
     CHUNK = 64,       // oldest rows looked up at once

@@ -1,12 +1,12 @@
 // queue-sidecar check --redis: the place of the audit log, the preflight, printed, and who leads.
 #include <stdio.h>
 
-#include "audit/site.h"
+#include "audit/path_check.h"
 #include "cli/cli.h"
-#include "queue/conn.h"
+#include "inspect/preflight.h"
+#include "inspect/snapshot.h"
 #include "queue/lock.h"
-#include "queue/overview.h"
-#include "queue/preflight.h"
+#include "redis/conn.h"
 
 typedef struct printed {
     int faults;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/suggest.h"
-#include "queue/dialects/dialect.h"
+#include "dialects/dialect.h"
 
 const cli_command_t *const cli_commands[] = {
     &cli_run_command,     &cli_check_command,       &cli_status_command,

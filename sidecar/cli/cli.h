@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "base/buffer.h"
-#include "config.h"
+#include "config/config.h"
 #include "paths.h"
 
 typedef enum cli_exit {

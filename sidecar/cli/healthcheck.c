@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "cli/probe.h"
+#include "cli/local_instance.h"
 
 enum { PATIENCE_S = 5 };
 

@@ -4,7 +4,7 @@
 #include "cli/cli.h"
 #include "cli/man.h"
 #include "cli/table.h"
-#include "http_metrics.h"
+#include "http/metrics_text.h"
 
 enum { WIDTH_LEAST = 60, WIDTH_MOST = 100 }; // of texts
 

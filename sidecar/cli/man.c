@@ -6,7 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/roff.h"
-#include "http_metrics.h"
+#include "http/metrics_text.h"
 
 static const char description[] =
     "Teams run job queues on Redis lists and zsets, with workers in any language. Two roles of such a queue are hard to build "

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "cli/audit.h"
+#include "cli/audit/audit.h"
 
 enum { PERIOD_MS = 200 };
 

@@ -2,11 +2,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "app.h"
-#include "app_log.h"
+#include "app/app.h"
+#include "app/log_setup.h"
 #include "base/log.h"
 #include "cli/cli.h"
-#include "config.h"
+#include "config/config.h"
 
 typedef struct given {
     const char *config;

@@ -2,8 +2,8 @@
 #ifndef QS_CONFIG_LOAD_H
 #define QS_CONFIG_LOAD_H
 
-#include "config.h"
-#include "config/fault.h"
+#include "config/config.h"
+#include "config/diagnostic.h"
 #include "config/source.h"
 #include "config/table.h"
 

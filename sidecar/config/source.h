@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "config/fault.h"
+#include "config/diagnostic.h"
 
 typedef enum node_kind {
     NODE_GROUP,

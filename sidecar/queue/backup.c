@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "queue/dialects/dialect.h"
-#include "queue/reply.h"
+#include "dialects/dialect.h"
+#include "redis/reply.h"
 
 static const char WAIT_S[] = "0.01";
 

@@ -3,9 +3,9 @@
 #ifndef QS_QUEUE_BACKUP_H
 #define QS_QUEUE_BACKUP_H
 
-#include "queue/conn.h"
 #include "queue/keys.h"
-#include "queue/source.h"
+#include "queue/page.h"
+#include "redis/conn.h"
 
 // For dialects whose entries are rotated (pass_ops.orders). `arm`: Redis will tell of the next change of the list or the errors
 // (queue/wake.h). `known` (or NULL): an earlier look; where no pass has met a sentinel since, sentinel_alone means nothing. A

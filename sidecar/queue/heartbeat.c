@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "queue/reply.h"
+#include "redis/reply.h"
 
 static bool blank(const char *text, size_t len) {
     for (size_t i = 0; i < len; i++)

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "queue/conn.h"
+#include "redis/conn.h"
 
 enum { WORKER_MOST = 256 }; // bytes of a name that are read
 

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "config.h"
+#include "config/config.h"
 
 // The channel on which Redis tells a tracking client's companion what changed (redis.io, client-side caching in RESP2).
 #define KEYS_INVALIDATE_CHANNEL "__redis__:invalidate"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/instance.h"
-#include "queue/reply.h"
+#include "redis/reply.h"
 
 void token_new(char token[TOKEN_SIZE], int64_t ttl_ms) {
     unsigned char bits[16];

@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lease.h"
-#include "queue/conn.h"
 #include "queue/keys.h"
+#include "redis/conn.h"
+#include "role/lease.h"
 
 // The bounds of lock.ttl, which a token must keep too.
 enum { LOCK_TTL_LEAST_MS = 200, LOCK_TTL_MOST_MS = 600000 };

@@ -2,8 +2,8 @@
 #ifndef QS_QUEUE_RECORD_H
 #define QS_QUEUE_RECORD_H
 
-#include "event.h"
-#include "queue/conn.h"
+#include "model/event.h"
+#include "redis/conn.h"
 
 // Bytes of all values that record_append gives.
 size_t record_bytes(const event_t *event);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "queue/record.h"
-#include "queue/reply.h"
+#include "redis/reply.h"
 
 enum {
     REPORTS_COUNT = 16,

@@ -3,7 +3,7 @@
 #ifndef QS_QUEUE_SETTLE_H
 #define QS_QUEUE_SETTLE_H
 
-#include "event.h"
+#include "model/event.h"
 #include "queue/stamps.h"
 
 enum { SHA1_HEX_SIZE = 41 };

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "queue/reply.h"
-#include "queue/sweep.h"
+#include "queue/prune.h"
+#include "redis/reply.h"
 
 enum { SWEEP_COUNT = 1000 };
 enum { REQUEUED_BIT = 0x8000 }; // of the retries; requeue.lua sets it

@@ -2,8 +2,8 @@
 #ifndef QS_QUEUE_STAMPS_H
 #define QS_QUEUE_STAMPS_H
 
+#include "model/verdict.h"
 #include "queue/backup.h"
-#include "verdict.h"
 
 enum { STAMP_BYTES = 28, STAMP_FIELD_BYTES = 16 };
 

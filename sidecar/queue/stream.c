@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "queue/reply.h"
+#include "redis/reply.h"
 
 // Queues in one request: some 100 us of Redis.
 enum { CHUNK = 500 };

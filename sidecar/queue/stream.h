@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "event.h"
-#include "queue/conn.h"
+#include "model/event.h"
 #include "queue/keys.h"
+#include "redis/conn.h"
 
 // Text of a stream id, "<ms>-<sequence>", each part up to 2^64 - 1; or "", where an argument says so: leave this queue out.
 enum { STREAM_ID_SIZE = 48 };

@@ -1,5 +1,5 @@
 /* The real binary as people and scripts see it: exit codes, output, log lines. */
-#include "queue/dialects/dialect.h"
+#include "dialects/dialect.h"
 #include "scene.h"
 #include "tempdir.h"
 #include "text.h"

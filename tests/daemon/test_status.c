@@ -1,5 +1,5 @@
 /* `queue-sidecar status` as operators and their programs see it: real sidecars, real servers. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "scene.h"
 #include "tempdir.h"
 #include "text.h"

@@ -1,5 +1,5 @@
 /* libFuzzer over base/json: `make fuzz`. The first line of the input is a pointer, the rest a text. */
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* libFuzzer over base/json_pick: `make fuzz`. The first line of the input is a key, the second one in it (or empty: none), the
  * rest a text. What is found is what json_find finds, and a splice changes that and nothing else. */
-#include "base/json_pick.h"
-#include "base/json.h"
+#include "base/json/json.h"
+#include "base/json/pick.h"
 
 #include <stdint.h>
 #include <stdlib.h>

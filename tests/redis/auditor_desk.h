@@ -3,7 +3,7 @@
 #define QS_TEST_AUDITOR_DESK_H
 
 #include "audit_log.h"
-#include "auditor.h"
+#include "auditor/auditor.h"
 #include "fixture.h"
 #include "tempdir.h"
 

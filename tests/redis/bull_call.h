@@ -4,7 +4,7 @@
 #define QS_TEST_BULL_CALL_H
 
 #include "fixture.h"
-#include "queue/script.h"
+#include "queue/scripts.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>

@@ -2,8 +2,8 @@
 #ifndef QS_TEST_BULL_FAILURE_H
 #define QS_TEST_BULL_FAILURE_H
 
+#include "dialects/bull/job.h"
 #include "monitor_call.h"
-#include "queue/dialects/bull_job.h"
 
 #define BULL         "bull:video:"
 #define BULL_LOCK    "sidecar:app:lock"

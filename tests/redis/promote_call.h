@@ -3,7 +3,7 @@
 #define QS_TEST_PROMOTE_CALL_H
 
 #include "fixture.h"
-#include "queue/script.h"
+#include "queue/scripts.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>

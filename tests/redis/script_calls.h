@@ -2,7 +2,7 @@
 #ifndef QS_TEST_SCRIPT_CALLS_H
 #define QS_TEST_SCRIPT_CALLS_H
 
-#include "queue/script.h"
+#include "queue/scripts.h"
 
 /* What each script is called with by EVAL, in an order in which each has something to do. */
 static const struct {

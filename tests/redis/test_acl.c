@@ -1,9 +1,9 @@
 /* Least privilege: the ACL line that README publishes is enough, nothing in it is too much, and no right that is missing costs a
  * job. */
 #include "fixture.h"
+#include "inspect/preflight.h"
 #include "queue/lock.h"
-#include "queue/preflight.h"
-#include "queue/script.h"
+#include "queue/scripts.h"
 #include "rights.h"
 #include "wait.h"
 

@@ -1,7 +1,7 @@
 /* Least privilege of each dialect: what README publishes for it, beside the line for all, is enough for the preflight of the
  * sample in conf/, covers every key that the sample uses, and nothing in it is too much. */
 #include "fixture.h"
-#include "queue/preflight.h"
+#include "inspect/preflight.h"
 #include "rights.h"
 #include "tempdir.h"
 

@@ -1,6 +1,6 @@
 /* The auditor, and others who open its log or write over it. */
 #include "auditor_desk.h"
-#include "health.h"
+#include "http/health.h"
 #include "wait.h"
 
 #include <sqlite3.h>

@@ -1,6 +1,6 @@
 /* The auditor and its log when the log is damaged, gone, too large, or the disk fails: nothing is lost or doubled, and what is
  * missing is said. */
-#include "audit/site.h"
+#include "audit/path_check.h"
 #include "auditor_desk.h"
 #include "disk_fault.h"
 #include "text.h"

@@ -1,6 +1,6 @@
 /* The dry run of bull's scripts: it finds each right that is missing before anybody leads, and leaves nothing behind. */
 #include "bull_call.h"
-#include "queue/dialects/dialect.h"
+#include "dialects/dialect.h"
 
 #define CONFIG "group = \"app\"; queues = ( { name = \"scratch\"; }, { name = \"video\"; dialect = \"bull\"; } );"
 

@@ -2,8 +2,8 @@
  * the workers say, whoever leads, and as far as it can be known what was removed at once. */
 #include "audit_case.h"
 #include "bull_failure.h"
-#include "queue/dialects/bull_failed.h"
-#include "queue/dialects/bull_heard.h"
+#include "dialects/bull/failed.h"
+#include "dialects/bull/failed_channel.h"
 #include "wait.h"
 
 /* One leader's reader, called as the monitor calls it. */

@@ -1,8 +1,8 @@
 /* Dialect bull from C: its stalled check step by step, what it adopts, its dry run; as the monitor and the preflight call them.
  */
 #include "bull_call.h"
-#include "metrics.h"
-#include "queue/dialects/dialect.h"
+#include "dialects/dialect.h"
+#include "model/metrics.h"
 #include "wait.h"
 
 #define STREAM "sidecar:video:failures"

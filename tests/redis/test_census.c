@@ -1,6 +1,6 @@
 /* census.lua and the verb that calls it: how much there is in queues of each dialect, whatever stands in their keys. */
 #include "fixture.h"
-#include "queue/census.h"
+#include "inspect/sizes.h"
 #include "queue/stamps.h"
 #include "wait.h"
 

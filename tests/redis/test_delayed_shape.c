@@ -2,7 +2,7 @@
  * the script sends one that is good JSON, both mean the same digits; everything else the script leaves to the monitor. */
 #include "delayed_call.h"
 
-#include "base/json_pick.h"
+#include "base/json/pick.h"
 #include "scene.h"
 
 enum { ENVELOPES = 100000, AT_ONCE = 1000 };

@@ -1,7 +1,7 @@
 /* What promote has put aside: sent after all, ended with a record, or left where it is. */
 #include "delayed_desk.h"
 
-#include "queue/aside.h"
+#include "queue/quarantine.h"
 
 /* Envelopes that promote does not read by itself, and what their second attempt is. */
 static const struct {

@@ -1,8 +1,8 @@
 /* Bad input, in every dialect alike: entries that are no task, hostile JSON, names of foreign keys, wrong types, missing hashes.
  * Each is kept or ended with its reason; what is sound beside it goes its way, and no key is written to but those of the config.
  */
+#include "inspect/preflight.h"
 #include "monitor_desk.h"
-#include "queue/preflight.h"
 
 #include <criterion/parameterized.h>
 #include <stdio.h>

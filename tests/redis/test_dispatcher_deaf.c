@@ -1,6 +1,6 @@
 /* The dispatcher where the server refuses wake-ups: what it keeps open meanwhile, what it asks, and how it hears again. */
 #include "dispatcher_desk.h"
-#include "health.h"
+#include "http/health.h"
 #include "scene.h"
 
 #define POLLING "group = \"app\"; dispatcher = { safety_poll = \"100ms\"; }; queues = ( { name = \"email\"; } );"

@@ -1,7 +1,7 @@
 /* Queues that the preflight bars: those of a dialect whose commands are refused. The others are served, it is said, and who mends
  * the right need not restart anything. */
 #include "fixture.h"
-#include "health.h"
+#include "http/health.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* What preflight_faults counts is there: what is spoilt while a leader runs is counted, and what is mended is not any more,
  * without a new connection. */
 #include "fixture.h"
-#include "health.h"
+#include "http/health.h"
 
 #include <criterion/criterion.h>
 

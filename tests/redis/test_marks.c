@@ -1,6 +1,6 @@
 /* Marks of failures that were put back: the auditor that leads forgets those older than audit.retain, and nobody else does. */
-#include "auditor.h"
-#include "auditor_marks.h"
+#include "auditor/auditor.h"
+#include "auditor/requeue_markers.h"
 #include "fixture.h"
 #include "tempdir.h"
 

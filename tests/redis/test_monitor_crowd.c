@@ -1,8 +1,8 @@
 /* The monitor among a thousand queues at fault: what it writes, that what is sound is served meanwhile, and that a look by hand
  * names every one of them. */
 #include "base/log.h"
+#include "inspect/preflight.h"
 #include "monitor_desk.h"
-#include "queue/preflight.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* The pages of a pass that are on their way: none is lost or doubled, Redis has work while one is judged, and whatever happens
  * the connection stays in step. */
+#include "monitor/pages.h"
 #include "monitor_call.h"
-#include "monitor_pages.h"
 
 #include <stdio.h>
 

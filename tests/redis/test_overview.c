@@ -1,8 +1,8 @@
 /* What `status` reads of locks, owners, streams and copies. */
 #include "base/instance.h"
 #include "fixture.h"
+#include "inspect/snapshot.h"
 #include "queue/lock.h"
-#include "queue/overview.h"
 #include "scene.h"
 
 #include <criterion/criterion.h>

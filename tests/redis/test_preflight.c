@@ -1,6 +1,6 @@
 /* The look at a server before leading. */
 #include "fixture.h"
-#include "queue/preflight.h"
+#include "inspect/preflight.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* private_queues under the rights that README publishes: they are enough, and none that is missing costs a job. */
+#include "inspect/preflight.h"
 #include "private_desk.h"
-#include "queue/preflight.h"
 #include "rights.h"
 
 #define PUBLISHED                                                                                                                \

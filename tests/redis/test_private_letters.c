@@ -1,7 +1,7 @@
 /* private_queues: what workers put on their dead letter list is recorded once, and stays where it is. */
+#include "dialects/dialect.h"
+#include "dialects/requeue.h"
 #include "private_desk.h"
-#include "queue/dialects/dialect.h"
-#include "queue/requeue.h"
 
 #define LETTERS(settings) FIGHTS("dlq = \"fights-dlq\"; " settings)
 

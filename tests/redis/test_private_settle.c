@@ -1,6 +1,6 @@
 /* private_queues: what one settle of settle.lua does, and what it refuses without a change. */
+#include "dialects/dialect.h"
 #include "private_desk.h"
-#include "queue/dialects/dialect.h"
 
 #define JOB "{\"id\":\"42\"}"
 

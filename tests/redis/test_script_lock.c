@@ -1,9 +1,9 @@
 /* acquire, renew, release, heal and claim against a real server, by the verbs that the product uses; and heads. */
 #include "base/instance.h"
 #include "fixture.h"
-#include "queue/heads.h"
 #include "queue/lock.h"
-#include "queue/script.h"
+#include "queue/next_due.h"
+#include "queue/scripts.h"
 #include "queue/stream.h"
 #include "scene.h"
 #include "script_calls.h"

@@ -1,6 +1,6 @@
 /* requeue.lua against a real server: a failure is answered at most once, and a job is in the list once or not at all. */
+#include "dialects/requeue.h"
 #include "monitor_call.h"
-#include "queue/requeue.h"
 
 #define JOB   "{\"id\":1}"
 #define EVENT "0123456789abcdef"

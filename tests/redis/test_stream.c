@@ -1,6 +1,6 @@
 /* acknowledge.lua, trim.lua and tails.lua against each of their preconditions, and the verbs of stream.h that call them. */
 #include "fixture.h"
-#include "queue/script.h"
+#include "queue/scripts.h"
 #include "queue/stream.h"
 #include "wait.h"
 

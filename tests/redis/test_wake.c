@@ -1,8 +1,8 @@
 /* Wake-ups: what Redis tells of watched keys, and when. */
+#include "dialects/dialect.h"
 #include "fixture.h"
-#include "queue/dialects/dialect.h"
-#include "queue/heads.h"
-#include "queue/wake.h"
+#include "queue/next_due.h"
+#include "redis/tracking.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>

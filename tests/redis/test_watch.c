@@ -1,8 +1,8 @@
 /* Turns of a watch beside passes: when it steps, what wakes it, and what its outcomes mean for it and for the others. The watch
  * is the test's own. */
+#include "monitor/scan.h"
+#include "monitor/tasks.h"
 #include "monitor_desk.h"
-#include "monitor_watch.h"
-#include "ward.h"
 
 enum { WATCHES = 3 };
 

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "config.h"
+#include "config/config.h"
 
 extern char config_case_dir[64];
 extern char config_case_path[128]; // the file that config_case_load writes

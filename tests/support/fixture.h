@@ -3,16 +3,16 @@
 #ifndef QS_TEST_FIXTURE_H
 #define QS_TEST_FIXTURE_H
 
-#include "config.h"
-#include "dispatcher.h"
-#include "leader.h"
-#include "lease.h"
-#include "metrics.h"
-#include "monitor.h"
+#include "config/config.h"
+#include "dispatcher/dispatcher.h"
+#include "leader/leader.h"
+#include "model/metrics.h"
+#include "monitor/monitor.h"
 #include "proxy.h"
-#include "queue/conn.h"
 #include "queue/keys.h"
-#include "role.h"
+#include "redis/conn.h"
+#include "role/lease.h"
+#include "role/role.h"
 #include "server.h"
 
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 #ifndef QS_TEST_STATUS_WORLD_H
 #define QS_TEST_STATUS_WORLD_H
 
-#include "cli/status.h"
+#include "cli/status/status.h"
 #include "fixture.h"
 
 #include <stdio.h>

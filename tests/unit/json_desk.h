@@ -2,8 +2,8 @@
 #ifndef QS_TEST_JSON_DESK_H
 #define QS_TEST_JSON_DESK_H
 
-#include "base/json.h"
-#include "base/json_pick.h"
+#include "base/json/json.h"
+#include "base/json/pick.h"
 
 #include <stdlib.h>
 

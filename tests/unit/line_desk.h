@@ -2,8 +2,8 @@
 #ifndef QS_TEST_LINE_DESK_H
 #define QS_TEST_LINE_DESK_H
 
+#include "dispatcher/schedule.h"
 #include "fixture.h"
-#include "line.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

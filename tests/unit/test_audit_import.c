@@ -1,7 +1,7 @@
 /* Another log into this one: rows, gaps, damage, strangers; and copies of a log. */
 #include "audit/backup.h"
-#include "audit/import.h"
-#include "audit/query.h"
+#include "audit/import/import.h"
+#include "audit/query/query.h"
 #include "audit_case.h"
 #include "tempdir.h"
 

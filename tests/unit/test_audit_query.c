@@ -1,5 +1,5 @@
 /* Questions to the audit log. */
-#include "audit/query.h"
+#include "audit/query/query.h"
 #include "audit_case.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* The audit log where rights are missing: in processes of their own, because root has all of them. */
-#include "audit/query.h"
+#include "audit/query/query.h"
 #include "audit_case.h"
 #include "tempdir.h"
 

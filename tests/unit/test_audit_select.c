@@ -1,5 +1,5 @@
 /* Failures chosen for work in two steps: each of them once, oldest first, whatever the size of a page. */
-#include "audit/query.h"
+#include "audit/query/query.h"
 #include "audit_case.h"
 
 #include <criterion/criterion.h>

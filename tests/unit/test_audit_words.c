@@ -1,8 +1,8 @@
 /* The words that `audit` takes for reasons and kinds are those that are recorded. */
 #include "audit/audit.h"
-#include "cli/audit.h"
-#include "cli/status.h"
-#include "metrics.h"
+#include "cli/audit/audit.h"
+#include "cli/status/status.h"
+#include "model/metrics.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

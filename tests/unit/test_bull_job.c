@@ -1,7 +1,7 @@
 /* Bull's jobs: what the audit log keeps of one makes the same job again, byte for byte; and what Bull's channel tells. */
-#include "base/json_pick.h"
-#include "queue/dialects/bull_heard.h"
-#include "queue/dialects/bull_job.h"
+#include "base/json/pick.h"
+#include "dialects/bull/failed_channel.h"
+#include "dialects/bull/job.h"
 #include "scene.h"
 
 #include <criterion/criterion.h>

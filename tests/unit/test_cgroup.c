@@ -1,5 +1,5 @@
 /* The memory limit of the container, as kernels and container runtimes tell it, and what is said when it is small. */
-#include "app_log.h"
+#include "app/log_setup.h"
 #include "base/buffer.h"
 #include "base/cgroup.h"
 #include "fixture.h"

@@ -1,5 +1,5 @@
 /* Events: their ids, their short names, their fields. */
-#include "event.h"
+#include "model/event.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* What an error reply of Redis means. */
-#include "queue/fault.h"
+#include "redis/error.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* What /readyz says of each trouble alone: which check is not well, with what words, and whether the instance still does its
  * part. */
-#include "health.h"
+#include "http/health.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* What the settings of a queue say of one job. */
-#include "job.h"
+#include "model/job.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* base/json against Python's json module, over 20,000 random texts, half of them broken. QS_TEST_SEED=n makes other ones. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "child.h"
 #include "tempdir.h"
 

@@ -1,7 +1,7 @@
 /* The dialect kmqueue, as far as it needs no Redis: what a task says, what a retry pushes, and the marker. The vectors are what
  * the real fastjson writes: tests/data/README.md. */
-#include "base/json_pick.h"
-#include "queue/dialects/kmqueue_task.h"
+#include "base/json/pick.h"
+#include "dialects/kmqueue/task.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>

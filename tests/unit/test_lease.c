@@ -1,8 +1,8 @@
 /* What the leader role tells the others. */
 #include "base/wakeup.h"
 #include "fixture.h"
-#include "lease.h"
 #include "queue/lock.h"
+#include "role/lease.h"
 
 #include <criterion/criterion.h>
 #include <poll.h>

@@ -1,6 +1,6 @@
 /* How many roles are deaf is counted in the metrics, which outlive each connection and, over a reload, each role. */
 #include "fixture.h"
-#include "link.h"
+#include "role/session.h"
 
 #include <criterion/criterion.h>
 

@@ -9,7 +9,7 @@
 #include "config/load.h"
 #include "config/table.h"
 #include "config/value.h"
-#include "http_metrics.h"
+#include "http/metrics_text.h"
 #include "tempdir.h"
 
 // The page as plain text: escapes undone, fonts left out, words with one space or line end between them as if with a space.

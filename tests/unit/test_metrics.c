@@ -1,5 +1,5 @@
 /* Counters and the histogram of lateness. */
-#include "metrics.h"
+#include "model/metrics.h"
 
 #include <criterion/criterion.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* Exports, read back: records of any bytes, columns, and what is refused. */
-#include "audit/import.h"
-#include "cli/audit.h"
-#include "cli/audit_read.h"
-#include "cli/records.h"
+#include "audit/import/import.h"
+#include "cli/audit/audit.h"
+#include "cli/audit/read_event.h"
+#include "cli/audit/records.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>

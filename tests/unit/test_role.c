@@ -5,12 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "auditor_log.h"
+#include "auditor/writer.h"
 #include "base/log.h"
 #include "base/wakeup.h"
 #include "fixture.h"
-#include "health.h"
-#include "role.h"
+#include "http/health.h"
+#include "role/role.h"
 #include "tempdir.h"
 #include "wait.h"
 

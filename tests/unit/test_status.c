@@ -1,5 +1,5 @@
 /* What `status` makes of what it has read: one fact at a time, at its boundary. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "queue/lock.h"
 #include "status_world.h"
 #include "tempdir.h"

@@ -1,5 +1,5 @@
 /* How `status` prints: whole words in a narrow terminal, spans, numbers, and words to be typed. */
-#include "cli/status_words.h"
+#include "cli/status/units.h"
 #include "status_world.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* What becomes of one job: every row of the table, at its boundaries. */
-#include "verdict.h"
+#include "model/verdict.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Who was last heard of on which job. */
-#include "ward_workers.h"
+#include "monitor/workers.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef QS_TEST_WARD_DESK_H
 #define QS_TEST_WARD_DESK_H
 
-#include "ward.h"
+#include "monitor/scan.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

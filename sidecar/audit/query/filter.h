@@ -1,0 +1,19 @@
+// Which events a question is about.
+#ifndef QS_AUDIT_QUERY_FILTER_H
+#define QS_AUDIT_QUERY_FILTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct audit_filter {
+    const char *kind;   // NULL = failed
+    bool all_kinds;     // whatever `kind` says
+    const char *queue;  // NULL = any
+    const char *reason; // NULL = any
+    int64_t since_ms;   // at or after; 0 = from the beginning
+    int64_t until_ms;   // before; 0 = to the end
+    const char *grep;   // bytes that stand in the payload, the error or the job id, case and all; NULL = any
+    int64_t limit;      // rows; 0 = all of them
+} audit_filter_t;
+
+#endif

@@ -1,0 +1,222 @@
+#include "cli/audit/audit.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/suggest.h"
+#include "cli/encode.h"
+#include "cli/table.h"
+#include "cli/when.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+enum { LIST_MOST = 32, LIST_BYTES = 256 };
+
+static const char *const formats[] = {
+    [FORMAT_TABLE] = "table", [FORMAT_JSON_ARRAY] = "json", [FORMAT_JSON_LINES] = "jsonl", [FORMAT_CSV] = "csv"};
+
+int audit_complain(buffer_t *why) {
+    buffer_t plain = {0};
+    encode_plain(&plain, (slice_t){buffer_text(why), why->len}, true); // it may quote a file of a stranger
+    fflush(stdout);
+    fprintf(stderr, "queue-sidecar: %s\n", buffer_text(&plain));
+    buffer_free(&plain);
+    buffer_free(why);
+    return CLI_FAILED;
+}
+
+slice_t audit_number_text(int64_t number, char text[NUMBER_SIZE]) {
+    char digits[NUMBER_SIZE];
+    int len = snprintf(digits, sizeof digits, "%" PRId64, number);
+    size_t used = 0;
+    for (int i = 0; i < len; i++) {
+        if (i && (len - i) % 3 == 0 && digits[i - 1] != '-') text[used++] = ',';
+        text[used++] = digits[i];
+    }
+    text[used] = '\0';
+    return (slice_t){text, used};
+}
+
+// `list`: the words that may stand there, separated by spaces; NULL = there is no list.
+static int misuse(const audit_ask_t *ask, const char *what, const char *word, const char *nearest, const char *list) {
+    const char *space = ask->command ? " " : "", *command = ask->command ? ask->command : "";
+    fprintf(stderr, "queue-sidecar audit%s%s: %s `%s`", space, command, what, word);
+    if (nearest) fprintf(stderr, ": did you mean `%s`?", nearest);
+    if (list) fprintf(stderr, "\nIt is one of: %s.", list);
+    fprintf(stderr, "\nSee `queue-sidecar help audit%s%s`.\n", space, command);
+    return CLI_USAGE;
+}
+
+// Takes a list of words, separated by spaces, apart. `text` holds them afterwards.
+static size_t split(const char *list, char text[LIST_BYTES], const char *words[LIST_MOST]) {
+    size_t count = 0;
+    snprintf(text, LIST_BYTES, "%s", list);
+    for (char *rest = text, *word; count < LIST_MOST && (word = strsep(&rest, " ")) != NULL;) words[count++] = word;
+    return count;
+}
+
+static bool stands_in(const char *list, const char *word) {
+    char text[LIST_BYTES];
+    const char *words[LIST_MOST];
+    size_t count = split(list, text, words);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(word, words[i]) == 0) return true;
+    return false;
+}
+
+// False after a message.
+static bool is_known(const audit_ask_t *ask, const char *what, const char *word, const char *list) {
+    char text[LIST_BYTES];
+    const char *words[LIST_MOST];
+    if (stands_in(list, word)) return true;
+    size_t count = split(list, text, words);
+    misuse(ask, what, word, suggest_nearest(word, words, count), list);
+    return false;
+}
+
+size_t audit_reason_columns(FILE *out) {
+    enum { ROOMY = 96, LONGEST = 17, BEGINNING = 8 };
+    return table_room(out) < ROOMY ? BEGINNING : LONGEST;
+}
+
+bool audit_is_reason(const char *word) { return stands_in(AUDIT_FAILURE_REASONS, word); }
+
+static bool read_time(const audit_ask_t *ask, const char *word, int64_t *out) {
+    if (!word || when_parse(word, ask->utc, when_now(), out)) return true;
+    misuse(ask, "no time (like 2h, 2026-11-21, 2026-11-21T02:00 or 2026-11-21T02:00:00Z) is", word, NULL, NULL);
+    return false;
+}
+
+static bool read_limit(audit_ask_t *ask, const char *word) {
+    char *end;
+    if (!word) return true;
+    errno = 0;
+    long long limit = strtoll(word, &end, 10);
+    ask->limit_given = true;
+    ask->filter.limit = limit;
+    if (*word >= '0' && *word <= '9' && !*end && !errno && limit < INT64_MAX) return true;
+    misuse(ask, "no number of rows (0 = all) is", word, NULL, NULL);
+    return false;
+}
+
+// The format that is asked for, if this subcommand can print it.
+static bool read_format(audit_ask_t *ask, const audit_command_t *command, const char *word) {
+    const char *known = "";
+    ask->format = command->form;
+    if (!word) return true;
+    for (size_t i = 0; i < command->about.option_count; i++)
+        if (command->about.options[i].letter == 'o') known = command->about.options[i].values;
+    if (!is_known(ask, "unknown format", word, known)) return false;
+    for (size_t i = 0; i < COUNT(formats); i++)
+        if (strcmp(word, formats[i]) == 0) ask->format = (audit_format_t)i;
+    return true;
+}
+
+static int read_given(audit_ask_t *ask, const audit_command_t *command) {
+    audit_filter_t *filter = &ask->filter;
+    ask->filtered = filter->queue || filter->reason || filter->grep || ask->given.since || ask->given.until;
+    if (ask->given.config && ask->given.db && !command->needs_config)
+        return misuse(ask, "-c and --db exclude each other: leave out", "-c", NULL, NULL);
+    if (!read_format(ask, command, ask->given.format)) return CLI_USAGE;
+    if (filter->kind && !is_known(ask, "unknown kind of events", filter->kind, AUDIT_KINDS)) return CLI_USAGE;
+    if (filter->reason && !is_known(ask, "unknown reason", filter->reason, AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS))
+        return CLI_USAGE;
+    if (!read_time(ask, ask->given.since, &filter->since_ms) || !read_time(ask, ask->given.until, &filter->until_ms) ||
+        !read_limit(ask, ask->given.limit))
+        return CLI_USAGE;
+    if (filter->since_ms && filter->until_ms && filter->since_ms >= filter->until_ms)
+        return misuse(ask, "--since must be before --until, but is not:", ask->given.since, NULL, NULL);
+    if (filter->grep && !*filter->grep) return misuse(ask, "--grep wants a text to look for, but got", filter->grep, NULL, NULL);
+    if (ask->words.count >= command->least) return CLI_OK;
+    fprintf(stderr, "queue-sidecar audit %s: %s\nSee `queue-sidecar help audit %s`.\n", ask->command, command->missing,
+            ask->command);
+    return CLI_USAGE;
+}
+
+// Opens what is asked and runs the subcommand.
+static int answer(audit_ask_t *ask, const audit_command_t *command) {
+    buffer_t why = {0};
+    config_t *config = NULL;
+    if (!ask->given.db || command->needs_config) {
+        config = cli_load_config(cli_config_path(ask->given.config));
+        if (!config) return CLI_BAD_CONFIG;
+    }
+    int status = CLI_FAILED;
+    ask->config = config;
+    ask->path = ask->given.db ? ask->given.db : config->audit.path;
+    if (command->opens_log) ask->audit = audit_open(ask->path, AUDIT_READ, &why);
+    if (!command->opens_log || ask->audit)
+        status = command->run(ask);
+    else
+        audit_complain(&why);
+    audit_close(ask->audit);
+    config_free(config);
+    return status;
+}
+
+static const cli_command_t *const parts[] = {
+    &audit_list_command.about,    &audit_show_command.about,
+    &audit_stats_command.about,   &audit_requeue_command.about,
+    &audit_discard_command.about, &audit_tail_command.about,
+    &audit_export_command.about,  &audit_import_command.about,
+    &audit_backup_command.about,  NULL,
+};
+
+static const audit_command_t *find_command(const audit_ask_t *ask, const char *word) {
+    const char *names[COUNT(parts)];
+    const cli_command_t *part = cli_part(&cli_audit_command, word);
+    if (part) return (const audit_command_t *)part;
+    for (size_t i = 0; i < COUNT(parts); i++) names[i] = parts[i] ? parts[i]->name : NULL;
+    misuse(ask, "unknown subcommand", word, suggest_nearest(word, names, COUNT(parts)), NULL);
+    return NULL;
+}
+
+static int audit(int argc, char **argv) {
+    audit_ask_t ask = {0};
+    if (argc > 1 && strcmp(argv[1], "--") == 0) argc--, argv++;
+    if (argc < 2 || argv[1][0] == '-') {
+        fputs("queue-sidecar audit: which subcommand?", stderr);
+        for (size_t i = 0; parts[i]; i++) fprintf(stderr, "%s %s", i ? "," : "", parts[i]->name);
+        fputs("\nSee `queue-sidecar help audit`.\n", stderr);
+        return CLI_USAGE;
+    }
+    const audit_command_t *command = find_command(&ask, argv[1]);
+    if (!command) return CLI_USAGE;
+    char name[32]; // what messages call us
+    snprintf(name, sizeof name, "audit %s", command->about.name);
+    argv[1] = name;
+    ask.command = command->about.name;
+    ask.words.most = command->most;
+    int status = cli_parse(argc - 1, argv + 1, &command->about, &ask);
+    if (status == CLI_OK) status = read_given(&ask, command);
+    if (status != CLI_OK) return status;
+    signal(SIGPIPE, SIG_DFL); // `audit list | head` ends without a word
+    return answer(&ask, command);
+}
+
+const cli_command_t cli_audit_command = {
+    .name = "audit",
+    .summary = "Ask the audit log about final failures",
+    .examples = "queue-sidecar audit list\tthe newest 50 final failures\n"
+                "queue-sidecar audit list --since 2h --queue email\twhat failed since two hours ago\n"
+                "queue-sidecar audit list --reason reported --grep timeout\twith this text in error, payload or id\n"
+                "queue-sidecar audit show k3vq\tone, by the beginning of its ref\n"
+                "queue-sidecar audit stats --since 2026-11-21T02:00\thow many, by queue, reason and hour\n"
+                "queue-sidecar audit requeue k3vq --because 'typo corrected'\tputs one back; discard: ends it\n"
+                "queue-sidecar audit requeue --where --queue email --since 2h\tputs many back; asks first\n"
+                "queue-sidecar audit tail\tthe last, and new ones as they come\n"
+                "queue-sidecar audit export failures.jsonl --since 7d\ta week of it, to keep or import\n"
+                "queue-sidecar audit import pod-2.db\tadds what another instance has\n"
+                "queue-sidecar audit backup audit-before-upgrade.db\ta copy, while the sidecar writes\n",
+    .usage = "audit SUBCOMMAND [OPTIONS]",
+    .text = "`queue-sidecar help audit SUBCOMMAND` explains one. Data goes to standard output, messages to standard error. "
+            "sql/README.md has queries for the sqlite3 shell.",
+    .exits = "0 ok, also when nothing matches\n1 failed, no such ref, or several\n2 wrong usage\n78 bad config\n",
+    .run = audit,
+    .parts = parts,
+};

@@ -1,0 +1,119 @@
+// What happened to jobs in the last hour: from an audit log, or else from the failure streams.
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "audit/query/query.h"
+#include "base/clock.h"
+#include "cli/status/status.h"
+
+enum {
+    FIRST_ENTRIES = 8,             // of each stream in the first round: entries may hold payloads
+    MOST_ENTRIES = 512,            // in one round
+    MOST_BYTES = 16 * 1024 * 1024, // in all: no more is read then
+    ROUND_BYTES = 1024 * 1024,     // a round of less is followed by a larger one
+    MOST_MS = 500,                 // in all
+};
+
+const char *const status_reasons[STATUS_REASONS] = {"retries_exhausted", "reported",    "alive_timeout", "unreadable",
+                                                    "invalid_target",    "dead_letter", "worker_failed", "other"};
+
+void status_count(status_recent_t *recent, slice_t kind, slice_t reason, int64_t count) {
+    if (slice_is(kind, "retried")) recent->retried += count;
+    if (!slice_is(kind, "failed")) return;
+    size_t i = 0;
+    while (i < STATUS_REASONS - 1 && !slice_is(reason, status_reasons[i])) i++;
+    recent->failed += count;
+    recent->reasons[i] += count;
+}
+
+// ---- From a log.
+
+static void take_counted(void *self, slice_t queue, slice_t kind, slice_t reason, int64_t count) {
+    status_t *status = self;
+    for (size_t i = 0; i < status->keys->queue_count; i++)
+        if (slice_is(queue, status->keys->queues[i].config->name)) status_count(&status->recent[i], kind, reason, count);
+}
+
+bool status_read_log(audit_t *audit, status_t *status, buffer_t *why) {
+    int64_t since = status->view.now_ms - STATUS_RECENT_MS;
+    bool lacks = false;
+    memset(status->recent, 0, status->keys->queue_count * sizeof *status->recent);
+    if (!audit_lacks_since(audit, since, &lacks, why)) return false;
+    for (size_t i = 0; i < status->keys->queue_count; i++) status->recent[i].more = lacks;
+    return audit_recent(audit, since, take_counted, status, why);
+}
+
+// ---- From the streams: forwards from an hour ago, all queues in one request, until each is at its end or enough was read.
+
+typedef struct reading {
+    status_t *status;
+    stream_id_t *positions; // owned; "": this queue is done
+    int64_t *got;           // owned; entries of this round
+    size_t bytes;           // of this round
+} reading_t;
+
+static void take_entry(void *self, size_t queue, const char *id, const event_t *event, size_t bytes) {
+    reading_t *reading = self;
+    reading->got[queue]++;
+    reading->bytes += bytes;
+    strncpy(reading->positions[queue], id, STREAM_ID_SIZE - 1);
+    status_count(&reading->status->recent[queue], event->kind, event->reason, 1);
+}
+
+static bool any_left(const reading_t *reading) {
+    for (size_t i = 0; i < reading->status->keys->queue_count; i++)
+        if (*reading->positions[i]) return true;
+    return false;
+}
+
+static bool read_round(conn_t *conn, reading_t *reading, int64_t limit) {
+    fault_t fault;
+    bool arrived = false;
+    const keyspace_t *keys = reading->status->keys;
+    mono_t end = mono_add(mono_now(), keys->config->redis.timeout_ms * NS_PER_MS);
+    memset(reading->got, 0, keys->queue_count * sizeof *reading->got);
+    reading->bytes = 0;
+    stream_read_append(conn, keys, (const stream_id_t *)reading->positions, limit, 0);
+    if (conn_flush(conn, &fault) != OUTCOME_OK) return false;
+    while (!arrived && !mono_reached(end, mono_now())) {
+        struct pollfd ready = {.fd = conn_fd(conn), .events = POLLIN};
+        poll(&ready, 1, 100);
+        if (stream_read_take(conn, keys, take_entry, reading, &arrived, &fault) != OUTCOME_OK) return false;
+    }
+    for (size_t i = 0; arrived && i < keys->queue_count; i++)
+        if (reading->got[i] < limit) *reading->positions[i] = '\0';
+    return arrived;
+}
+
+static void begin(reading_t *reading, size_t queue) {
+    const overview_queue_t *view = &reading->status->view.queues[queue];
+    int64_t since = reading->status->view.now_ms - STATUS_RECENT_MS;
+    reading->status->recent[queue] = (status_recent_t){0};
+    if (*view->error)
+        reading->status->recent[queue] = (status_recent_t){.retried = STATUS_UNKNOWN, .failed = STATUS_UNKNOWN};
+    else if (view->stream.length > 0 && stream_id_ms(view->stream.last) >= since)
+        snprintf(reading->positions[queue], STREAM_ID_SIZE, "%lld-0", (long long)(since > 0 ? since - 1 : 0));
+}
+
+void status_read_streams(conn_t *conn, status_t *status) {
+    size_t count = status->keys->queue_count, all = 0;
+    int64_t limit = FIRST_ENTRIES;
+    mono_t end = mono_add(mono_now(), MOST_MS * NS_PER_MS);
+    reading_t reading = {
+        .status = status, .positions = mem_array(count, sizeof *reading.positions), .got = mem_array(count, sizeof *reading.got)};
+    for (size_t i = 0; i < count; i++) begin(&reading, i);
+    bool good = true;
+    while (any_left(&reading) && all < MOST_BYTES && good && !mono_reached(end, mono_now())) {
+        good = read_round(conn, &reading, limit);
+        all += reading.bytes;
+        if (reading.bytes < ROUND_BYTES && limit < MOST_ENTRIES) limit *= 4;
+    }
+    for (size_t i = 0; i < count; i++) // trimmed within the hour: what was there is not known
+        status->recent[i].more = *reading.positions[i] ||
+                                 stream_id_ms(status->view.queues[i].stream.trimmed) >= status->view.now_ms - STATUS_RECENT_MS;
+    if (!good) conn_close(conn); // a late reply would answer what is asked next
+    free(reading.positions);
+    free(reading.got);
+}

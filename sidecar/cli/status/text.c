@@ -1,0 +1,424 @@
+// status for people: who leads, a row for each queue, and what is wrong, in the width that there is.
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/encode.h"
+#include "cli/status/checks.h"
+#include "cli/status/status.h"
+#include "cli/status/units.h"
+#include "cli/table.h"
+#include "cli/when.h"
+#include "queue/lock.h"
+
+enum {
+    INDENT = 9,
+    NAME_MOST = 40,
+    LEADERS_SHOWN = 3,
+    STANDBYS_SHOWN = 4,
+    ROOMY = 100, // columns from which on RECORDS are shown
+    NARROW = 88, // and RETRIED
+    ROWS_LEAST = 3,
+    TERM_SHOWN = 8
+};
+
+// ---- Lines.
+
+static void spaces(buffer_t *out, size_t count) {
+    while (count--) buffer_str(out, " ");
+}
+
+// Appends text, made safe for a terminal and broken into lines; its first word stands in column `indent`, as the other lines
+// begin. A word that is longer than a line is left whole, as people copy it, but for a screen, which has no room for what is
+// wider.
+static void wrap(buffer_t *out, const char *text, size_t indent, const status_view_t *view) {
+    buffer_t safe = {0};
+    encode_plain(&safe, slice_text(text), false);
+    size_t at = indent;
+    for (const char *word = buffer_text(&safe); *word;) {
+        size_t len = strcspn(word, " "), wide = encode_width((slice_t){word, len});
+        if (at > indent && at + 1 + wide > view->width) {
+            buffer_str(out, "\n");
+            spaces(out, at = indent);
+        } else if (at > indent) {
+            buffer_str(out, " ");
+            at++;
+        }
+        if (view->rows && at + wide > view->width && view->width > indent + 1) {
+            len = encode_fit((slice_t){word, len}, view->width - at); // the rest is the next word
+            wide = encode_width((slice_t){word, len});
+        }
+        buffer_add(out, word, len);
+        at += wide;
+        word += len;
+        while (*word == ' ') word++;
+    }
+    buffer_str(out, "\n");
+    buffer_free(&safe);
+}
+
+// How much of a line that is too wide is shown before the sign that it goes on: whole words, for half a number is another one.
+static size_t clipped(slice_t line, size_t width) {
+    size_t fits = encode_fit(line, width - 1), at = fits;
+    while (at > 0 && line.data[at] != ' ' && line.data[at - 1] != ' ') at--;
+    return at > 0 ? at : fits;
+}
+
+// Lines that are no sentences, cut where they are too wide.
+static void add_clipped(buffer_t *out, const char *text, size_t width) {
+    for (size_t len; *text; text += len + (text[len] == '\n')) {
+        len = strcspn(text, "\n");
+        slice_t line = {text, len};
+        bool whole = width == 0 || encode_width(line) <= width;
+        buffer_add(out, text, whole ? len : clipped(line, width));
+        buffer_str(out, whole ? "\n" : "\u2026\n");
+    }
+}
+
+static size_t lines_of(const buffer_t *text) {
+    size_t lines = 0;
+    for (const char *at = buffer_text(text); (at = strchr(at, '\n')); at++) lines++;
+    return lines;
+}
+
+// ---- The head: where, when, who leads.
+
+static void print_leader(const overview_seat_t *seat, int64_t now_ms, buffer_t *line) {
+    char span[SPAN_SIZE];
+    if (!*seat->holder) {
+        buffer_str(line, "nobody");
+        return;
+    }
+    if (token_ttl_ms(seat->holder) == 0) {
+        buffer_str(line, "nobody: the lock holds what no sidecar wrote");
+        return;
+    }
+    buffer_str(line, *seat->leader ? seat->leader : "an instance of unknown name");
+    if (seat->since_ms) buffer_printf(line, ", for %s", status_span(now_ms - seat->since_ms, span));
+    buffer_printf(line, ", term %.*s", TERM_SHOWN, seat->holder);
+    if (seat->pttl_ms >= 0) buffer_printf(line, ", lock TTL %s", status_span(seat->pttl_ms, span));
+}
+
+typedef struct held {
+    const char *leader; // borrowed
+    int64_t locks;
+} held_t;
+
+static int by_locks(const void *a, const void *b) {
+    const held_t *one = a, *other = b;
+    if (one->locks != other->locks) return one->locks < other->locks ? 1 : -1;
+    return strcmp(one->leader, other->leader);
+}
+
+// With a lock for each queue: how many are held, and by whom the most.
+static void print_leaders(const overview_t *view, buffer_t *line) {
+    held_t *held = mem_array(view->seat_count + 1, sizeof *held);
+    size_t count = 0;
+    int64_t locks = 0;
+    char number[SPAN_SIZE], all[SPAN_SIZE];
+    for (size_t i = 0; i < view->seat_count; i++) {
+        const overview_seat_t *seat = &view->seats[i];
+        if (token_ttl_ms(seat->holder) == 0) continue;
+        size_t at = 0;
+        const char *name = *seat->leader ? seat->leader : "unknown";
+        locks++;
+        while (at < count && strcmp(held[at].leader, name) != 0) at++;
+        if (at == count) held[count++] = (held_t){.leader = name};
+        held[at].locks++;
+    }
+    qsort(held, count, sizeof *held, by_locks);
+    buffer_printf(line, "%s of %s locks are held", status_number(locks, number), status_number((int64_t)view->seat_count, all));
+    for (size_t i = 0; i < count && i < LEADERS_SHOWN; i++)
+        buffer_printf(line, "%s %s %s", i ? "," : ":", held[i].leader, status_number(held[i].locks, number));
+    if (count > LEADERS_SHOWN) buffer_printf(line, " and %zu more instances", count - LEADERS_SHOWN);
+    free(held);
+}
+
+static bool is_new(const overview_t *view, size_t seat, size_t standby) {
+    const char *instance = view->seats[seat].standbys[standby].instance;
+    for (size_t i = 0; i < seat; i++)
+        for (size_t n = 0; n < view->seats[i].standby_count; n++)
+            if (view->seats[i].standbys[n].lives && strcmp(view->seats[i].standbys[n].instance, instance) == 0) return false;
+    return true;
+}
+
+// Each once, of whichever lock.
+static void print_standbys(const overview_t *view, buffer_t *line) {
+    size_t count = 0;
+    for (size_t i = 0; i < view->seat_count; i++)
+        for (size_t n = 0; n < view->seats[i].standby_count; n++) {
+            if (!view->seats[i].standbys[n].lives || !is_new(view, i, n)) continue;
+            if (count < STANDBYS_SHOWN) buffer_printf(line, "%s%s", count ? ", " : "", view->seats[i].standbys[n].instance);
+            count++;
+        }
+    if (count > STANDBYS_SHOWN) buffer_printf(line, " and %zu more", count - STANDBYS_SHOWN);
+    if (count == 0) buffer_str(line, "none");
+}
+
+// The audit log here, and whether it has what the streams have.
+static void print_log(const status_t *s, buffer_t *line) {
+    size_t lacks = 0;
+    buffer_clear(line);
+    buffer_str(line, s->config->audit.path);
+    for (size_t i = 0; s->reached && i < s->view.queue_count; i++)
+        for (size_t n = 0; n < s->view.queues[i].copy_count; n++) {
+            const overview_copy_t *copy = &s->view.queues[i].copies[n];
+            lacks += strcmp(copy->instance, s->log.instance) == 0 && !status_is_complete(&s->view.queues[i], copy);
+        }
+    if (!s->log.there)
+        buffer_str(line, s->log.absent ? " is not here" : " cannot be read here");
+    else if (lacks)
+        buffer_printf(line, " lacks the newest records of %zu %s", lacks, lacks == 1 ? "queue" : "queues");
+}
+
+static void print_label(const char *label, const buffer_t *line, const status_view_t *view, buffer_t *out) {
+    buffer_str(out, label);
+    spaces(out, INDENT - strlen(label));
+    wrap(out, buffer_text(line), INDENT, view);
+}
+
+static void print_head(const status_t *s, const status_view_t *view, buffer_t *out) {
+    char time[WHEN_SIZE], zone[WHEN_SIZE];
+    buffer_t line = {0};
+    int64_t now_ms = s->reached ? s->view.now_ms : s->wall_ms;
+    when_text(now_ms, view->utc, time);
+    when_zone(now_ms, view->utc, zone);
+    buffer_printf(&line, "%s, %s at %s, %s %s", s->config->group, s->reached ? s->server : "Redis", s->target, time, zone);
+    print_label("group", &line, view, out);
+    buffer_clear(&line);
+    if (s->reached) {
+        if (s->config->lock.scope == LOCK_SCOPE_QUEUE)
+            print_leaders(&s->view, &line);
+        else
+            print_leader(&s->view.seats[0], now_ms, &line);
+        print_label("leader", &line, view, out);
+        buffer_clear(&line);
+        print_standbys(&s->view, &line);
+        print_label("standby", &line, view, out);
+    }
+    print_log(s, &line);
+    print_label("log", &line, view, out);
+    const status_check_t *config = status_check(&s->here, "config");
+    if (config && *config->state) {
+        buffer_clear(&line);
+        buffer_str(&line, config->state);
+        print_label("config", &line, view, out);
+    }
+    buffer_free(&line);
+}
+
+// ---- Queues.
+
+// A number that is not known: "?" where it should be, "-" where the dialect has none.
+static void number_cell(table_t *table, int64_t number, bool fault) {
+    char text[SPAN_SIZE];
+    table_cell(table, slice_text(number < 0 && !fault ? "-" : status_number(number, text)));
+}
+
+static void due_cell(table_t *table, const census_t *counts) {
+    char span[SPAN_SIZE], text[SPAN_SIZE + 8];
+    int64_t late = census_overdue_ms(counts);
+    if (late > 0)
+        snprintf(text, sizeof text, "%s late", status_span(late, span));
+    else if (counts->next_due_ms >= 0 && counts->next_due_ms != INT64_MAX)
+        snprintf(text, sizeof text, "in %s", status_span(counts->next_due_ms - counts->now_ms, span));
+    else
+        snprintf(text, sizeof text, counts->next_due_ms == INT64_MAX ? "never" : "-");
+    table_cell(table, slice_text(text));
+}
+
+static void oldest_cell(table_t *table, const census_t *counts) {
+    char span[SPAN_SIZE];
+    bool known = counts->oldest_in_progress_ms >= 0;
+    const char *none = counts->in_progress > 0 ? "?" : "-";
+    table_cell(table, slice_text(known ? status_span(counts->now_ms - counts->oldest_in_progress_ms, span) : none));
+}
+
+static void recent_cell(table_t *table, const status_recent_t *recent, int64_t number) {
+    char text[SPAN_SIZE], more[SPAN_SIZE + 2];
+    status_number(number, text);
+    snprintf(more, sizeof more, "%s%s", text, recent->more ? "+" : "");
+    table_cell(table, slice_text(more));
+}
+
+static void audit_cell(table_t *table, const status_t *s, size_t queue) {
+    const overview_queue_t *view = &s->view.queues[queue];
+    char span[SPAN_SIZE], text[SPAN_SIZE + 8];
+    if (view->uncopied_ms)
+        snprintf(text, sizeof text, "%s late", status_span(s->view.now_ms - view->uncopied_ms, span));
+    else
+        snprintf(text, sizeof text, "%s", *view->error ? "?" : view->stream.length ? "copied" : "-");
+    table_cell(table, slice_text(text));
+}
+
+static bool shows_retried(const status_view_t *view) { return view->width == 0 || view->width >= NARROW; }
+
+static void print_row(table_t *table, const status_t *s, size_t queue, const status_view_t *view) {
+    const census_t *counts = &s->counts[queue];
+    const status_recent_t *recent = &s->recent[queue];
+    bool fault = *counts->fault != '\0';
+    table_cell(table, slice_text(s->keys->queues[queue].config->name));
+    number_cell(table, counts->delayed, fault);
+    due_cell(table, counts);
+    number_cell(table, counts->ready, fault);
+    number_cell(table, counts->in_progress, fault);
+    oldest_cell(table, counts);
+    if (shows_retried(view)) recent_cell(table, recent, recent->retried);
+    recent_cell(table, recent, recent->failed);
+    audit_cell(table, s, queue);
+    if (view->width >= ROOMY) number_cell(table, counts->records, fault);
+}
+
+// Indices of the queues that are asked about, those of findings first where not all fit. Owned.
+static size_t *rows_of(const status_t *s, const status_findings_t *findings, const bool *wanted, size_t most, size_t *count) {
+    size_t all = s->keys->queue_count, asked = 0;
+    size_t *rows = mem_array(all + 1, sizeof *rows);
+    bool *taken = mem_array(all, sizeof *taken);
+    *count = 0;
+    for (size_t i = 0; i < all; i++) asked += !wanted || wanted[i];
+    for (size_t f = 0; asked > most && f < findings->count; f++)
+        for (size_t q = 0; q < findings->items[f].queue_count; q++) {
+            size_t queue = findings->items[f].queues[q];
+            if (!taken[queue]) rows[(*count)++] = queue;
+            taken[queue] = true;
+        }
+    for (size_t i = 0; i < all; i++)
+        if (!taken[i] && (!wanted || wanted[i])) rows[(*count)++] = i;
+    free(taken);
+    return rows;
+}
+
+static void print_queues(const status_t *s, const status_findings_t *findings, const status_view_t *view, size_t most,
+                         buffer_t *out) {
+    static const char *const titles[] = {"DELAYED", "NEXT DUE", "READY", "IN PROGRESS", "OLDEST"};
+    table_column_t columns[TABLE_COLUMNS] = {{.title = "QUEUE", .least = 6, .most = 60}};
+    size_t used = 1;
+    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
+        columns[used++] = (table_column_t){.title = titles[i], .right = true};
+    if (shows_retried(view)) columns[used++] = (table_column_t){.title = "RETRIED", .right = true};
+    columns[used++] = (table_column_t){.title = "FAILED", .right = true};
+    columns[used++] = (table_column_t){.title = "AUDIT", .right = true};
+    if (view->width >= ROOMY) columns[used++] = (table_column_t){.title = "RECORDS", .right = true};
+    char *text = NULL;
+    size_t size = 0, count;
+    size_t *rows = rows_of(s, findings, view->wanted, most, &count);
+    FILE *file = open_memstream(&text, &size);
+    table_t *table = table_begin(columns, used, file);
+    table_fit(table, view->width);
+    size_t shown = count > most ? most - 1 : count;
+    for (size_t i = 0; i < shown; i++) print_row(table, s, rows[i], view);
+    table_end(table);
+    fclose(file);
+    add_clipped(out, text, view->width);
+    if (shown < count) {
+        buffer_t more = {0};
+        buffer_printf(&more, "... and %zu queues more: --queue NAME, or without --watch\n", count - shown);
+        add_clipped(out, buffer_text(&more), view->width);
+        buffer_free(&more);
+    }
+    free(text);
+    free(rows);
+}
+
+// ---- What is wrong.
+
+static void print_count(size_t count, const char *what, const char **between, buffer_t *out) {
+    if (count == 0) return;
+    buffer_printf(out, "%s%zu %s%s", *between, count, what, count == 1 ? "" : "s");
+    *between = ", ";
+}
+
+static void print_summary(const status_findings_t *findings, bool whole, buffer_t *out) {
+    const char *between = "";
+    if (findings->faults + findings->warnings == 0) {
+        buffer_str(out, whole ? "all is well" : "nothing is wrong with these queues");
+        between = "; ";
+    }
+    print_count(findings->faults, "fault", &between, out);
+    print_count(findings->warnings, "warning", &between, out);
+    print_count(findings->notes, "note", &between, out);
+    buffer_str(out, "\n");
+}
+
+// `queue "email": `, cut where it is long.
+static void name_queues(const status_t *s, const status_finding_t *finding, buffer_t *out) {
+    char number[SPAN_SIZE];
+    if (finding->queue_count == 0) return;
+    buffer_t safe = {0};
+    encode_plain(&safe, slice_text(s->keys->queues[finding->queues[0]].config->name), false);
+    slice_t name = {buffer_text(&safe), safe.len};
+    bool cut = encode_width(name) > NAME_MOST;
+    if (cut) name.len = encode_fit(name, NAME_MOST - 1);
+    if (finding->queue_count > 1)
+        buffer_printf(out, "%s queues, \"%.*s%s\" first of all: ", status_number((int64_t)finding->queue_count, number),
+                      (int)name.len, name.data, cut ? "…" : "");
+    else
+        buffer_printf(out, "queue \"%.*s%s\": ", (int)name.len, name.data, cut ? "…" : "");
+    buffer_free(&safe);
+}
+
+static void print_finding(const status_t *s, const status_finding_t *finding, const status_view_t *view, buffer_t *out) {
+    static const char *const labels[] = {"note", "warning", "FAULT"}, *const colours[] = {"\x1b[36m", "\x1b[33m", "\x1b[1;31m"};
+    buffer_t line = {0};
+    const char *label = labels[finding->severity];
+    if (view->colour) buffer_str(out, colours[finding->severity]);
+    buffer_str(out, label);
+    if (view->colour) buffer_str(out, "\x1b[0m");
+    spaces(out, INDENT - strlen(label));
+    name_queues(s, finding, &line);
+    buffer_str(&line, finding->what);
+    wrap(out, buffer_text(&line), INDENT, view);
+    spaces(out, INDENT);
+    wrap(out, finding->why, INDENT, view);
+    spaces(out, INDENT);
+    buffer_str(out, "-> ");
+    wrap(out, finding->next, INDENT + 3, view);
+    buffer_free(&line);
+}
+
+static void print_findings(const status_t *s, const status_findings_t *findings, const status_view_t *view, buffer_t *out) {
+    static const char *const sources[] = {"not known", "from the audit log here", "from the failure streams"};
+    if (s->reached) {
+        buffer_t line = {0};
+        buffer_printf(&line, "%s of the last hour, %s", shows_retried(view) ? "RETRIED and FAILED are" : "FAILED is",
+                      sources[s->source]);
+        wrap(out, buffer_text(&line), 0, view);
+        buffer_str(out, "\n");
+        buffer_free(&line);
+    }
+    print_summary(findings, view->wanted == NULL, out);
+    for (size_t i = 0; i < findings->count; i++) {
+        if (view->rows == 0) buffer_str(out, "\n"); // a screen has no lines to spare
+        print_finding(s, &findings->items[i], view, out);
+    }
+}
+
+// Cuts what is longer than the screen, and says so in its last line.
+static void cut_lines(buffer_t *out, size_t most, size_t width) {
+    size_t lines = lines_of(out);
+    if (lines <= most) return;
+    buffer_t more = {0};
+    char *at = out->data;
+    for (size_t i = 0; i + 1 < most; i++) at = strchr(at, '\n') + 1;
+    out->len = (size_t)(at - out->data);
+    *at = '\0';
+    buffer_printf(&more, "... and %zu lines more: a larger window, --queue NAME, or without --watch", lines - most + 1);
+    add_clipped(out, buffer_text(&more), width);
+    buffer_free(&more);
+}
+
+void status_text(const status_t *status, const status_findings_t *findings, const status_view_t *view, buffer_t *out) {
+    buffer_t below = {0};
+    print_findings(status, findings, view, &below);
+    print_head(status, view, out);
+    buffer_str(out, "\n");
+    if (status->reached) {
+        size_t used = lines_of(out) + 1 + lines_of(&below), most = SIZE_MAX; // with the line of titles
+        if (view->rows) most = view->rows > used + ROWS_LEAST ? view->rows - used : ROWS_LEAST;
+        print_queues(status, findings, view, most, out);
+    }
+    buffer_add(out, buffer_text(&below), below.len);
+    buffer_free(&below);
+    if (view->rows) cut_lines(out, view->rows, view->width);
+}

@@ -1,0 +1,217 @@
+// The configuration: read once from a libconfig file, checked as a whole, then never written again.
+//
+// One table row per key (config_keys) carries its name, type, default, bounds, reloadability and help; the parser, the dump of
+// `check`, the sample file and the README follow that table.
+#ifndef QS_CONFIG_CONFIG_H
+#define QS_CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+
+typedef enum dialect { DIALECT_LIST, DIALECT_KMQUEUE, DIALECT_DELAYED_QUEUE, DIALECT_BULL, DIALECT_PRIVATE_QUEUES } dialect_t;
+enum { DIALECT_COUNT = DIALECT_PRIVATE_QUEUES + 1 };
+typedef enum score_unit { SCORE_MS, SCORE_S } score_unit_t;
+typedef enum lock_scope { LOCK_SCOPE_GROUP, LOCK_SCOPE_QUEUE } lock_scope_t;
+typedef enum retry_backoff { BACKOFF_NONE, BACKOFF_FIXED, BACKOFF_EXPONENTIAL } retry_backoff_t;
+typedef enum log_level_name { LEVEL_ERROR, LEVEL_WARN, LEVEL_INFO, LEVEL_DEBUG } log_level_name_t;
+typedef enum log_format_name { FORMAT_AUTO, FORMAT_JSON, FORMAT_TEXT } log_format_name_t;
+
+enum { ROLE_DISPATCHER = 1u << 0, ROLE_MONITOR = 1u << 1 };
+
+// What `defaults` gives and a queue may override. Durations are milliseconds, sizes are bytes.
+typedef struct queue_policy {
+    int64_t protected_timeout_ms; // one execution may take this long
+    int64_t alive_timeout_ms;     // a job may exist this long; 0 = off
+    bool alive_kills;             // end a job past its alive timeout even with a heartbeat
+    char *heartbeat;              // pattern in which * is the job id; "off" = none
+    int64_t retry_times;          // retries before the final failure
+    int64_t retry_window_ms;      // the count is forgotten this long after the last retry
+    retry_backoff_t retry_backoff;
+    int64_t retry_delay_ms;
+    int64_t retry_delay_max_ms;
+    double retry_jitter;     // share of the delay, 0 to 1
+    int64_t ready_limit;     // promotion waits while ready is this long; 0 = no limit
+    score_unit_t score_unit; // what a delayed score counts since 1970
+    char *id_path;           // JSON pointers into the payload; "" = none
+    char *created_path;
+    char *type_path;
+    bool end_duplicates;
+    int64_t max_payload; // bytes; larger entries are left alone, counted and named
+    unsigned roles;      // ROLE_* bits
+} queue_policy_t;
+
+typedef struct strings {
+    char **items; // owned, each NUL-ended
+    size_t count;
+} strings_t;
+
+// How long the attempts below a number wait; of the last step, which is for the rest, `below` is INT64_MAX.
+typedef struct delay_step {
+    int64_t below;
+    int64_t delay_ms;
+} delay_step_t;
+
+typedef struct delay_steps {
+    delay_step_t *items; // owned, ascending
+    size_t count;
+} delay_steps_t;
+
+// What one dialect knows and others do not. Texts are never NULL; of other dialects they are empty, and so are the lists.
+typedef struct dialect_config {
+    strings_t queues;            // kmqueue: as given to KMQueueManager, in its order
+    char *prefix;                // delayed_queue, bull: how the keys begin
+    strings_t types;             // delayed_queue: CLASS or CLASS=LIST, as in the file
+    int64_t retry_attempts;      // delayed_queue: attempts in all
+    delay_steps_t delays;        // delayed_queue: until the next attempt
+    char *bull_queue;            // bull: the queue's name in Bull
+    int64_t stalled_interval_ms; // bull: how long an active job without a lock must have been so
+    int64_t max_stalled;         // bull: how often a job may stall
+    bool record_failed;          // bull: record the failures that workers decide
+    char *main;                  // private_queues: the list that workers move jobs from
+    char *private;               // private_queues: pattern in which * is the worker; "" = registry alone
+    char *registry;              // private_queues: key that names the private lists; "" = they are looked for
+    char *dedup;                 // private_queues: set of ids that are done; "" = none
+
+    // Made from these at the load.
+    strings_t lists; // keys of the ready lists: of kmqueue each one once, of delayed_queue one for each class (they may be equal)
+    strings_t uniques; // kmqueue: set of unique task ids, of each of `lists`
+    strings_t classes; // delayed_queue: Java class, of each of `lists`
+    char *events;      // delayed_queue: key of the hash of envelopes
+    char *base;        // bull: what each of its keys begins with, before a colon
+} dialect_config_t;
+
+typedef struct queue_config {
+    char *name;
+    dialect_t dialect;
+    int line; // where the queue's group begins in the file, for messages; 0 = unknown
+    // Key names, effective: never NULL; "" = this dialect has none (of list only dlq may be empty). They may hold any byte but
+    // NUL.
+    char *ready;   // kmqueue and delayed_queue have several: own.lists
+    char *delayed; // zset
+    char *backup;  // list that passes rotate
+    char *errors;
+    char *dlq; // "" = none
+    dialect_config_t own;
+    queue_policy_t policy;
+} queue_config_t;
+
+// One Redis key of a queue's workers that the sidecar uses; our own keys, which begin with "sidecar:", are not among them.
+typedef struct used_key {
+    const char *role;   // what it is to the queue: "ready", "backup", "unique"
+    const char *option; // key of the config that names it
+    char *name;         // owned; of a pattern * is any text
+    const char *type;   // what TYPE must say of it; NULL = more than one is right
+    bool writes;        // false: it is only read
+    bool pattern;
+} used_key_t;
+
+typedef struct used_keys {
+    used_key_t *items; // owned; patterns come last
+    size_t count;
+} used_keys_t;
+
+typedef struct redis_config {
+    char *url; // always "" after a load: it is taken apart into the fields below
+    char *host;
+    int64_t port;
+    char *socket; // path of a unix socket; "" = use host and port
+    int64_t db;
+    char *username;      // "" = AUTH with a password alone
+    char *password;      // inline or from a url or the environment; "" = none. Secret
+    char *password_file; // read again at each connect; wins over password; "" = none
+    bool tls;            // a rediss:// url; refused by config_load where the build has no TLS
+    int64_t timeout_ms;  // how long one reply or one connect may take
+} redis_config_t;
+
+typedef struct config {
+    char *path; // the file it was read from
+    char *group;
+    redis_config_t redis;
+    struct {
+        int64_t ttl_ms;
+        lock_scope_t scope;
+    } lock;
+    struct {
+        int64_t batch; // jobs per promote script
+        int64_t safety_poll_ms;
+    } dispatcher;
+    struct {
+        int64_t scan_interval_ms; // 0 = auto
+    } monitor;
+    struct {
+        int64_t retain_ms;
+        int64_t min_records;
+        int64_t max_bytes;
+        int64_t min_copies;
+    } stream;
+    struct {
+        char *path;
+        int64_t retain_ms;
+        int64_t retain_rows;  // 0 = no limit
+        int64_t retain_bytes; // 0 = no limit
+    } audit;
+    struct {
+        char *listen;
+        int64_t port; // 0 = off
+        char *token_file;
+    } http;
+    struct {
+        log_level_name_t level;
+        log_format_name_t format;
+    } log;
+    struct {
+        int64_t poll_ms; // 0 = the file is not looked at without being told
+    } reload;
+    queue_policy_t defaults;
+    queue_config_t *queues;
+    size_t queue_count; // >= 1 after a good load
+
+    struct config_origins *origins; // where each value came from, for config_dump; NULL is fine
+} config_t;
+
+// Reads and checks `path`. The order of precedence is environment (QUEUE_SIDECAR_<SECTION>_<KEY>) > file > default.
+// Returns an owned config (free with config_free), or NULL with every fault as lines "FILE:LINE: text" in *errors.
+// A syntax error or a duplicate key is reported alone (libconfig stops there); all other faults together.
+// On success *errors holds warnings in the same form, and is often empty.
+config_t *config_load(const char *path, buffer_t *errors) __attribute__((warn_unused_result));
+
+// Every key that the queue's roles use, each name once. Owned: free with config_queue_keys_free.
+used_keys_t config_queue_keys(const queue_config_t *queue);
+void config_queue_keys_free(used_keys_t *keys);
+
+// The word for a dialect in the file.
+const char *config_dialect_word(dialect_t dialect);
+
+// Takes the config; NULL is fine.
+void config_free(config_t *config);
+
+// What can be read of a config that config_load refuses, for whoever looks for the instance that goes on with an earlier one: all
+// but queues, with defaults where a value is wrong or the file is no config at all. Owned; NULL where no file can be read.
+config_t *config_load_refused(const char *path) __attribute__((warn_unused_result));
+
+// Writes every effective value in libconfig syntax, secrets redacted, each with a comment where it came from
+// (default, file, environment, defaults).
+void config_dump(const config_t *config, buffer_t *out);
+
+// The value of a key that is a number, a duration (ms) or a size (bytes), by its name in the file. False: a queue of this dialect
+// has no such key.
+bool config_queue_number(const queue_config_t *queue, const char *key, int64_t *out);
+
+// What a reload from `old` to `fresh` would do. *changes: what takes effect, as "dispatcher.batch 500 -> 100, queue sms added,
+// email: retry_times 3 -> 5"; secrets redacted. *frozen: names of keys that differ and cannot change while the sidecar runs. Both
+// are added to; empty = nothing of the kind.
+void config_changes(const config_t *old, const config_t *fresh, buffer_t *frozen, buffer_t *changes);
+
+// Writes one row per key (section, name, type, default, bounds, reloadable, help, dialects that know it: empty = all) as
+// tab-separated text: what `make check` holds against the sample and the README.
+void config_list_keys(buffer_t *out);
+
+// Text to number, as the file takes them: "250ms" "30s" "3m" "24h" "30d" -> ms; "4096" "16MiB" "1GiB" "64KiB" -> bytes.
+// Return false when the text is no such value or does not fit; *value is then unchanged.
+bool config_parse_duration(const char *text, int64_t *ms);
+bool config_parse_size(const char *text, int64_t *bytes);
+
+#endif

@@ -1,0 +1,182 @@
+// The scripts of dialect bull, tried on a queue of scratch keys.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "dialects/bull/dry_run.h"
+#include "dialects/bull/failed.h"
+#include "dialects/bull/job.h"
+#include "dialects/bull/keys.h"
+#include "dialects/bull/requeue.h"
+#include "dialects/bull/stalled.h"
+#include "dialects/requeue.h"
+#include "redis/reply.h"
+
+enum { TTL_MS = 60000 };
+
+// A scratch queue laid out like Bull's, in the slot of the scratch lock.
+typedef struct bull_scratch {
+    const dryrun_room_t *room;
+    queue_config_t config;
+    queue_keys_t at;
+    keyspace_t keys;
+} bull_scratch_t;
+
+// Everything that the scripts leave behind, so that it has its TTL whenever we are killed. `one` is due and has a priority, `two`
+// has none, `ghost` names no job; `three` has stalled once too often, `four` for the first time; `7` is the rest of a job.
+static const struct {
+    const char *command, *word, *one, *two;
+} layout[] = {
+    {"HSET", "one", "name", "scratch"},   {"HSET", "two", "name", "scratch"},     {"HSET", "three", "name", "scratch"},
+    {"HSET", "four", "name", "scratch"},  {"ZADD", "delayed", "+inf", "scratch"}, {"LPUSH", "wait", "scratch", NULL},
+    {"ZADD", "priority", "1", "scratch"}, {"LPUSH", "active", "scratch", NULL},   {"SADD", "stalled", "scratch", NULL},
+    {"ZADD", "failed", "1", "scratch"},   {"HSET", "7", "rest", "scratch"},       {"SET", "id", "9", NULL},
+};
+
+static void one_request(conn_t *conn, const queue_keys_t *at, const char *command, const char *word, const char *one,
+                        const char *two) {
+    request_begin(conn, command);
+    bull_key(conn, at, word);
+    if (one) request_text(conn, one);
+    if (two) request_text(conn, two);
+    request_end(conn);
+}
+
+// Reads so many replies; what was refused shows again in the scripts, which are what counts.
+static outcome_t read_all(const dryrun_room_t *room, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        redisReply *reply;
+        if (conn_read(room->conn, 0, &reply, room->fault) == OUTCOME_LOST) return OUTCOME_LOST;
+        conn_reply_free(reply);
+    }
+    *room->fault = (fault_t){0};
+    return OUTCOME_OK;
+}
+
+static const char *const own[] = {"aside", "recorded"};
+enum { OWN = sizeof own / sizeof *own };
+
+static void one_own(const bull_scratch_t *s, const char *command, const char *word, const char *one, const char *two) {
+    request_begin(s->room->conn, command);
+    bull_own_key(s->room->conn, &s->at, word);
+    if (one) request_text(s->room->conn, one);
+    if (two) request_text(s->room->conn, two);
+    request_end(s->room->conn);
+}
+
+static outcome_t lay_out(const bull_scratch_t *s) {
+    enum { COUNT = sizeof layout / sizeof *layout };
+    conn_t *conn = s->room->conn;
+    char ttl[24];
+    snprintf(ttl, sizeof ttl, "%d", TTL_MS);
+    for (size_t i = 0; i < OWN; i++) {
+        one_own(s, "ZADD", own[i], "0", "scratch");
+        one_own(s, "PEXPIRE", own[i], ttl, NULL);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        one_request(conn, &s->at, layout[i].command, layout[i].word, layout[i].one, layout[i].two);
+        one_request(conn, &s->at, "PEXPIRE", layout[i].word, ttl, NULL);
+    }
+    one_request(conn, &s->at, "HSET", "one", "priority", "1");
+    one_request(conn, &s->at, "HSET", "three", "stalledCounter", "1");
+    one_request(conn, &s->at, "ZADD", "delayed", "0", "one");
+    one_request(conn, &s->at, "ZADD", "delayed", "0", "two");
+    one_request(conn, &s->at, "ZADD", "delayed", "0", "ghost");
+    one_request(conn, &s->at, "LPUSH", "active", "three", NULL);
+    one_request(conn, &s->at, "LPUSH", "active", "four", NULL);
+    return read_all(s->room, 2 * COUNT + 4 + 7);
+}
+
+static void tidy(const bull_scratch_t *s) {
+    for (size_t i = 0; i < sizeof layout / sizeof *layout; i++)
+        one_request(s->room->conn, &s->at, "DEL", layout[i].word, NULL, NULL);
+    one_request(s->room->conn, &s->at, "DEL", "stalled-check", NULL, NULL);
+    for (size_t i = 0; i < OWN; i++) one_own(s, "DEL", own[i], NULL, NULL);
+    one_own(s, "DEL", "requeued", NULL, NULL);
+    (void)read_all(s->room, sizeof layout / sizeof *layout + OWN + 2);
+}
+
+static bool try_promote(const bull_scratch_t *s) {
+    promote_reply_t reply;
+    dialect_bull.promote->append(s->room->conn, &s->keys, &(promote_ask_t){.token = s->room->token, .batch = 3});
+    return s->room->passed(s->room, SCRIPT_bull_promote, promote_read_reply(s->room->conn, &reply, s->room->fault));
+}
+
+static watch_call_t call_of(const bull_scratch_t *s, metrics_queue_t *metrics) {
+    return (watch_call_t){.conn = s->room->conn,
+                          .keys = &s->keys,
+                          .token = s->room->token,
+                          .metrics = metrics,
+                          .dry = true,
+                          .now = mono_now(),
+                          .next = mono_never()};
+}
+
+// Marks, checks and marks again: with an interval of nothing every job has stalled.
+static bool try_check(const bull_scratch_t *s) {
+    metrics_queue_t metrics = {0};
+    bull_stalled_t *stalled = bull_stalled_open(&s->at);
+    script_id_t script = SCRIPT_bull_mark;
+    bool ok = true;
+    for (int step = 0; step < 2 && ok; step++) {
+        watch_call_t call = call_of(s, &metrics);
+        ok = s->room->passed(s->room, script, bull_stalled_step(stalled, &call, s->room->fault));
+        script = SCRIPT_bull_settle;
+    }
+    bull_stalled_close(stalled);
+    return ok;
+}
+
+// Adopts the queue, and then finds a failure that came later.
+static bool try_failed(const bull_scratch_t *s) {
+    metrics_queue_t metrics = {0};
+    bull_failed_t *failed = bull_failed_open(&s->at);
+    watch_call_t call = call_of(s, &metrics);
+    bool ok = s->room->passed(s->room, SCRIPT_bull_failed, bull_failed_step(failed, &call, true, s->room->fault));
+    if (ok) {
+        one_request(s->room->conn, &s->at, "ZADD", "failed", "+inf", "two");
+        ok = read_all(s->room, 1) == OUTCOME_OK;
+    }
+    bull_failed_forget(failed);
+    call = call_of(s, &metrics);
+    ok = ok && s->room->passed(s->room, SCRIPT_bull_record, bull_failed_step(failed, &call, true, s->room->fault));
+    bull_failed_close(failed);
+    return ok;
+}
+
+// Puts back a job that stands in failed, and makes one again that is gone.
+static bool try_requeue(const bull_scratch_t *s) {
+    static const char *const ids[] = {"two", "7"};
+    bool ok = true;
+    for (size_t i = 0; i < 2 && ok; i++) {
+        bull_job_t job = {.id = slice_text(ids[i])};
+        event_t record = {.kind = slice_text("requeued")};
+        requeue_reply_t reply;
+        buffer_t payload = {0};
+        job.fields[BULL_NAME] = slice_text("scratch");
+        bull_payload(&job, &payload);
+        const requeue_where_t where = {.job = {payload.data, payload.len}};
+        bull_requeue_append(s->room->conn, &s->keys,
+                            &(requeue_ask_t){.again = true, .by = "preflight", .record = &record, .where = &where}, &where);
+        ok = s->room->passed(s->room, SCRIPT_bull_requeue, requeue_read(s->room->conn, &reply, s->room->fault));
+        buffer_free(&payload);
+    }
+    return ok;
+}
+
+bool bull_dry_run(const dryrun_room_t *room) {
+    bull_scratch_t s = {.room = room, .config = *room->keys->queues[0].config, .at = room->keys->queues[0], .keys = *room->keys};
+    s.config.own = room->config->own;
+    s.config.own.base = mem_printf("%sbull", room->prefix);
+    s.config.own.stalled_interval_ms = 0;
+    s.config.own.max_stalled = 1;
+    s.config.delayed = mem_printf("%s:delayed", s.config.own.base);
+    s.config.ready = mem_printf("%s:wait", s.config.own.base);
+    s.at.config = &s.config;
+    s.keys.queues = &s.at;
+    bool ok = lay_out(&s) == OUTCOME_OK && try_promote(&s) && try_check(&s) && try_failed(&s) && try_requeue(&s);
+    if (conn_is_open(room->conn)) tidy(&s);
+    free(s.config.own.base);
+    free(s.config.delayed);
+    free(s.config.ready);
+    return ok;
+}

@@ -1,0 +1,453 @@
+#include "dialects/bull/failed.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/buffer.h"
+#include "base/failpoint.h"
+#include "base/log.h"
+#include "dialects/bull/failed_channel.h"
+#include "dialects/bull/job.h"
+#include "queue/record.h"
+#include "redis/reply.h"
+
+enum {
+    OVERLAP_MS = 600000,  // workers' clocks may be so far behind
+    NEAR_MS = 500,        // that a look after a change goes back
+    REST_SHARE = 10,      // a look is followed by a rest so many times as long,
+    REST_MOST_MS = 250,   // but not longer
+    WHOLE_S = 60,         // between two looks over all of the overlap
+    KNOWN_MOST = 20000,   // failures that are taken as known when a queue is adopted
+    PAGE = 500,           // entries of failed that one request looks at
+    PAGE_JOBS = 64,       // failures without a record that it tells of
+    PAGE_BYTES = 1 << 20, // and bytes of them, and then one more
+    FULL_WAIT_MS = 1000,  // until the next try while the stream is full
+    HEARD_PAGE = 32,      // that one step looks at
+    NUMBER_SIZE = 32,
+};
+
+static const char ROLE[] = "monitor";
+
+struct bull_failed {
+    const queue_keys_t *at;
+    char *failed;      // key, and channel
+    char *prefix;      // of the keys of jobs
+    bool begun;        // `seen` is known
+    bool going;        // a look is under way
+    bool whole;        // over all of the overlap
+    bool changed;      // since the look under way began
+    bool unread;       // something may have changed since the last whole look began
+    bool looked;       // it is the turn of the messages
+    bool full;         // the stream was; nothing is done before rest_until
+    mono_t look_at;    // when the one under way began
+    mono_t rest_until; // when the next one may
+    mono_t whole_at;   // and the next whole one
+    int64_t seen;      // ms by Redis's clock: when the last whole look began
+    int64_t near;      // and the last look of any kind
+    int64_t began;     // the one under way; 0 = its first page is not read yet
+    char from[NUMBER_SIZE];
+    int64_t skip;
+    bull_heard_t heard;
+    bull_record_t record;
+    const char *reason; // of the record
+};
+
+void bull_failed_forget(bull_failed_t *s) {
+    bull_heard_clear(&s->heard);
+    s->begun = s->going = s->full = false;
+    s->changed = s->unread = true;
+    s->whole_at = s->rest_until = (mono_t){0};
+}
+
+bull_failed_t *bull_failed_open(const queue_keys_t *at) {
+    bull_failed_t *s = mem_alloc(sizeof *s);
+    s->at = at;
+    s->failed = mem_printf("%s:failed", at->config->own.base);
+    s->prefix = mem_printf("%s:", at->config->own.base);
+    bull_heard_begin(&s->heard);
+    bull_failed_forget(s);
+    return s;
+}
+
+void bull_failed_close(bull_failed_t *s) {
+    bull_failed_forget(s);
+    bull_record_free(&s->record);
+    free(s->failed);
+    free(s->prefix);
+    free(s);
+}
+
+const char *bull_failed_key(const bull_failed_t *s) { return s->failed; }
+
+void bull_failed_heard(bull_failed_t *s, slice_t message) {
+    if (bull_heard_add(&s->heard, message)) return;
+    log_warn(ROLE, s->at->config->name,
+             "more failures are told than can be looked at: those of jobs that Bull removed at once are not recorded");
+}
+
+// ---- Where looks begin.
+
+static outcome_t say_type(fault_t *fault, const redisReply *reply) {
+    return fault_set(fault, OUTCOME_FAULT, "its key `%s` holds a %s", reply_text(reply_at(reply, 1)),
+                     reply_text(reply_at(reply, 2)));
+}
+
+static int64_t number(const redisReply *reply) { return strtoll(reply_text(reply), NULL, 10); }
+
+// Asks from where to read. `mark`: how far all was read, "" = no news of that, "off" = nobody reads any more.
+static outcome_t ask_mark(const queue_keys_t *at, const watch_call_t *call, const char *mark, redisReply **reply,
+                          fault_t *fault) {
+    char *failed = mem_printf("%s:failed", at->config->own.base);
+    request_script(call->conn, SCRIPT_bull_seen, 3);
+    request_text(call->conn, call->keys->seats[at->seat].lock);
+    request_text(call->conn, failed);
+    request_text(call->conn, at->recorded);
+    request_text(call->conn, call->token);
+    request_int(call->conn, OVERLAP_MS);
+    request_int(call->conn, KNOWN_MOST);
+    request_text(call->conn, mark);
+    free(failed);
+    return request_ask(call->conn, reply, fault);
+}
+
+// An answer that is not what was hoped for.
+static void take_refusal(watch_call_t *call, const redisReply *reply, fault_t *fault) {
+    if (reply_is(reply_at(reply, 0), "fenced"))
+        call->fenced = true;
+    else if (reply_is(reply_at(reply, 0), "type"))
+        say_type(fault, reply);
+    else
+        fault_set(fault, OUTCOME_FAULT, "bull_seen: unexpected reply");
+}
+
+// With `seen` tells how far all was read.
+static outcome_t ask_seen(bull_failed_t *s, watch_call_t *call, int64_t seen, fault_t *fault) {
+    redisReply *reply;
+    char mark[NUMBER_SIZE] = "";
+    if (seen) snprintf(mark, sizeof mark, "%lld", (long long)seen);
+    if (!call->dry) crash_at("bull_seen_before");
+    if (ask_mark(s->at, call, mark, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (!call->dry) crash_at("bull_seen_answered");
+    if (reply_is(reply_at(reply, 0), "seen")) {
+        int64_t now = number(reply_at(reply, 1)), at = number(reply_at(reply, 2));
+        // A mark in the future is of a clock that was ahead.
+        s->seen = at > now + OVERLAP_MS ? now : at;
+        if (!s->begun) s->near = s->seen;
+        s->begun = true;
+    } else {
+        take_refusal(call, reply, fault);
+    }
+    freeReplyObject(reply);
+    return fault->outcome;
+}
+
+outcome_t bull_failed_forsake(const queue_keys_t *at, watch_call_t *call, fault_t *fault) {
+    redisReply *reply;
+    if (ask_mark(at, call, "off", &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (!reply_is(reply_at(reply, 0), "off")) take_refusal(call, reply, fault);
+    freeReplyObject(reply);
+    return fault->outcome;
+}
+
+// Begins a look where one is wanted. False: none is, now.
+static bool begin_look(bull_failed_t *s, mono_t now) {
+    bool whole = s->unread && mono_reached(s->whole_at, now);
+    if (!mono_reached(s->rest_until, now) || (!whole && !s->changed)) return false;
+    snprintf(s->from, sizeof s->from, "%lld", (long long)(whole ? s->seen - OVERLAP_MS : s->near - NEAR_MS));
+    s->whole = whole;
+    s->skip = s->began = 0;
+    s->look_at = now;
+    s->changed = s->looked = false;
+    if (whole) s->unread = false;
+    return true;
+}
+
+// ---- Pages.
+
+static void ask_page(const bull_failed_t *s, const watch_call_t *call, const bull_told_t *first, size_t ids) {
+    conn_t *conn = call->conn;
+    request_script(conn, SCRIPT_bull_failed, 2);
+    request_text(conn, s->failed);
+    request_text(conn, s->at->recorded);
+    request_text(conn, s->prefix);
+    request_text(conn, ids ? "" : s->from);
+    request_int(conn, s->skip);
+    request_int(conn, PAGE);
+    request_int(conn, PAGE_JOBS);
+    request_int(conn, PAGE_BYTES);
+    request_int(conn, s->at->config->policy.max_payload);
+    request_int(conn, BULL_FIELDS);
+    for (size_t i = 0; i < BULL_FIELDS; i++) request_text(conn, bull_field_names[i]);
+    for (; ids; ids--, first = first->next) request_bytes(conn, first->id.data, first->id.len);
+    request_end(conn);
+}
+
+// One failure of a page: id, score, state, then its fields.
+typedef struct told {
+    bull_job_t job;
+    const redisReply *score;
+    const redisReply *state;
+} told_t;
+
+enum { TOLD_FROM = 4, TOLD_WIDTH = 3 + BULL_FIELDS };
+
+static slice_t slice_of(const redisReply *reply) { return (slice_t){reply_text(reply), reply_len(reply)}; }
+
+static bool told_at(const redisReply *page, size_t index, told_t *out) {
+    size_t at = TOLD_FROM + index * TOLD_WIDTH;
+    if (!page || page->type != REDIS_REPLY_ARRAY || at + TOLD_WIDTH > page->elements) return false;
+    out->job.id = slice_of(page->element[at]);
+    out->score = page->element[at + 1];
+    out->state = page->element[at + 2];
+    for (size_t i = 0; i < BULL_FIELDS; i++) out->job.fields[i] = slice_of(page->element[at + 3 + i]);
+    return true;
+}
+
+static void ask_record(bull_failed_t *s, const watch_call_t *call, slice_t id, slice_t score) {
+    conn_t *conn = call->conn;
+    request_script(conn, SCRIPT_bull_record, 5);
+    request_text(conn, call->keys->seats[s->at->seat].lock);
+    request_text(conn, s->failed);
+    request_text(conn, s->at->recorded);
+    request_text(conn, s->at->failures);
+    request_text(conn, s->at->meta);
+    request_text(conn, call->token);
+    request_bytes(conn, id.data, id.len);
+    request_bytes(conn, score.data, score.len);
+    request_int(conn, call->keys->config->stream.max_bytes);
+    record_append(conn, &s->record.event);
+    if (s->record.event.error.len) {
+        request_text(conn, "error");
+        request_bytes(conn, s->record.event.error.data, s->record.event.error.len);
+    }
+    request_end(conn);
+}
+
+static const char *reason_of(const bull_job_t *job) {
+    slice_t said = job->fields[BULL_FAILED_REASON];
+    bool stalled = slice_is(said, BULL_STALLED_REASON) || slice_is(said, BULL_STALLED_MESSAGE);
+    return stalled ? "retries_exhausted" : "worker_failed";
+}
+
+// A failure that stands in `failed`.
+static void record_told(bull_failed_t *s, const watch_call_t *call, const told_t *told) {
+    const char *state = reply_text(told->state);
+    int64_t size = strncmp(state, "large ", 6) == 0 ? strtoll(state + 6, NULL, 10) : 0;
+    double finished = strtod(reply_text(told->score), NULL);
+    s->reason = reason_of(&told->job);
+    bull_record_make(&s->record, s->at->config, &told->job, s->reason, call->token, finished, *state == '\0', size);
+    if (size && !call->dry)
+        log_warn(ROLE, s->at->config->name, "a failed job is larger than max_payload: its record has no payload",
+                 F_INT("bytes", size), F_INT("max_payload", s->at->config->policy.max_payload));
+    ask_record(s, call, told->job.id, slice_of(told->score));
+    buffer_rest(&s->record.payload);
+}
+
+// A failure of which there is only the message.
+static void record_heard(bull_failed_t *s, const watch_call_t *call, const bull_told_t *heard, int64_t now_ms) {
+    bull_job_t job = {.id = heard->id};
+    job.fields[BULL_FAILED_REASON] = heard->error;
+    s->reason = reason_of(&job);
+    bull_record_make(&s->record, s->at->config, &job, s->reason, call->token, (double)now_ms, false, 0);
+    ask_record(s, call, job.id, (slice_t){"", 0});
+}
+
+static void say(const bull_failed_t *s, slice_t id, const char *reason) {
+    char text[JOB_ID_MOST + 1];
+    snprintf(text, sizeof text, "%.*s", (int)(id.len < JOB_ID_MOST ? id.len : JOB_ID_MOST), id.len ? id.data : "");
+    log_warn(ROLE, s->at->config->name, "a job has failed for good", F_STR("reason", reason), F_STR("job", text));
+}
+
+// What is recorded of a page, in the order of the requests.
+typedef struct sent {
+    slice_t id;
+    const char *reason;
+    const bull_told_t *heard; // the message that it was found by; NULL = by a look
+    bool kept;                // its job stood in failed,
+    bool gone;                // but not any more: its message, if there is one, is still to be looked at
+} sent_t;
+
+// What came of one record.
+static outcome_t read_record(bull_failed_t *s, watch_call_t *call, sent_t *sent, fault_t *fault) {
+    redisReply *reply;
+    if (conn_read(call->conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    const redisReply *word = reply_at(reply, 0);
+    if (reply_is(word, "settled")) {
+        crash_at("bull_record_answered");
+        metric_add(&call->metrics->failed_recorded, 1);
+        metrics_end(call->metrics, sent->reason, 1);
+        if (sent->kept) bull_heard_answered(&s->heard, sent->id, call->now);
+        if (!call->dry) say(s, sent->id, sent->reason);
+    } else if (reply_is(word, "full")) {
+        metric_add(&call->metrics->ends_held, 1);
+        s->full = true;
+    } else if (reply_is(word, "fenced")) {
+        call->fenced = true;
+    } else if (reply_is(word, "type")) {
+        say_type(fault, reply);
+    } else if (reply_is(word, "gone")) {
+        sent->gone = true;
+    } else if (!reply_is(word, "changed")) {
+        fault_set(fault, OUTCOME_FAULT, "bull_record: unexpected reply");
+    }
+    freeReplyObject(reply);
+    return fault->outcome;
+}
+
+static outcome_t read_records(bull_failed_t *s, watch_call_t *call, sent_t *sent, size_t count, fault_t *fault) {
+    fault_t worst = {0};
+    for (size_t i = 0; i < count; i++) {
+        if (read_record(s, call, &sent[i], fault) == OUTCOME_LOST) return OUTCOME_LOST;
+        if (fault->outcome > worst.outcome) worst = *fault;
+    }
+    *fault = worst;
+    return fault->outcome;
+}
+
+// Records all that a look found.
+static outcome_t record_page(bull_failed_t *s, watch_call_t *call, const redisReply *page, fault_t *fault) {
+    sent_t sent[PAGE_JOBS];
+    size_t count = 0;
+    told_t told;
+    for (; count < PAGE_JOBS && told_at(page, count, &told); count++) {
+        record_told(s, call, &told);
+        sent[count] = (sent_t){.id = told.job.id, .reason = s->reason, .kept = true};
+    }
+    if (count) crash_at("bull_record_before");
+    if (read_records(s, call, sent, count, fault) != OUTCOME_OK || s->full) return fault->outcome;
+    for (size_t i = 0; i < count; i++)
+        if (!sent[i].gone && bull_heard_drop(&s->heard, sent[i].id)) bull_heard_take_answer(&s->heard, sent[i].id);
+    return OUTCOME_OK;
+}
+
+static outcome_t end_look(bull_failed_t *s, watch_call_t *call, fault_t *fault) {
+    mono_t now = mono_now();
+    int64_t rest = mono_diff(now, s->look_at) * REST_SHARE;
+    s->rest_until = mono_add(now, rest < REST_MOST_MS * NS_PER_MS ? rest : REST_MOST_MS * NS_PER_MS);
+    s->going = false;
+    s->looked = true;
+    s->near = s->began;
+    if (!s->whole) return OUTCOME_OK;
+    s->whole_at = mono_add(now, WHOLE_S * NS_PER_S);
+    return ask_seen(s, call, s->began, fault);
+}
+
+// Goes on behind the page, or ends the look. Entries of the last score are counted, so that none of them is left out.
+static outcome_t turn_page(bull_failed_t *s, watch_call_t *call, const redisReply *page, fault_t *fault) {
+    int64_t looked = reply_int(reply_at(page, 1)), same = reply_int(reply_at(page, 3));
+    const char *score = reply_text(reply_at(page, 2));
+    if (looked > 0) {
+        bool goes_on = same == looked && strcmp(score, s->from) == 0;
+        s->skip = goes_on ? s->skip + looked : same;
+        snprintf(s->from, sizeof s->from, "%s", score);
+    }
+    bool more = looked == PAGE || page->elements > TOLD_FROM;
+    return more ? OUTCOME_OK : end_look(s, call, fault);
+}
+
+static outcome_t read_page(const watch_call_t *call, redisReply **page, fault_t *fault) {
+    if (conn_read(call->conn, 0, page, fault) != OUTCOME_OK) return fault->outcome;
+    if ((*page)->type == REDIS_REPLY_ARRAY && (*page)->elements >= TOLD_FROM) return OUTCOME_OK;
+    freeReplyObject(*page);
+    return fault_set(fault, OUTCOME_FAULT, "bull_failed: unexpected reply");
+}
+
+// One page of a look. Its first one arms the wake-up: what comes while the look goes on asks for another.
+static outcome_t look(bull_failed_t *s, watch_call_t *call, fault_t *fault) {
+    redisReply *page;
+    fault_t caching = {0};
+    bool arms = call->arm && !s->began;
+    if (arms) {
+        request_begin(call->conn, "CLIENT");
+        request_text(call->conn, "CACHING");
+        request_text(call->conn, "YES");
+        request_end(call->conn);
+    }
+    ask_page(s, call, NULL, 0);
+    // A refusal is said by whoever waits for a change; the safety look comes all the same.
+    if (arms && conn_read(call->conn, 0, &page, &caching) == OUTCOME_OK) freeReplyObject(page);
+    if (caching.outcome == OUTCOME_LOST) *fault = caching;
+    if (caching.outcome == OUTCOME_LOST || read_page(call, &page, fault) != OUTCOME_OK) return fault->outcome;
+    if (!s->began) s->began = number(reply_at(page, 0));
+    s->going = true;
+    record_page(s, call, page, fault);
+    if (fault->outcome == OUTCOME_OK && !call->fenced && !s->full) turn_page(s, call, page, fault);
+    freeReplyObject(page);
+    return fault->outcome;
+}
+
+// Drops the messages that were looked at, but for one whose job was gone when it was to be recorded: that comes up again.
+static void drop_heard(bull_failed_t *s, const sent_t *sent, size_t count, int64_t looked) {
+    for (; looked > 0 && s->heard.first; looked--) {
+        const sent_t *of = NULL;
+        for (size_t i = 0; i < count && !of; i++)
+            if (sent[i].heard == s->heard.first) of = &sent[i];
+        if (of && of->gone) {
+            bull_heard_turn(&s->heard);
+            continue;
+        }
+        if (!of || of->kept) bull_heard_take_answer(&s->heard, s->heard.first->id);
+        bull_heard_pop(&s->heard);
+    }
+}
+
+// Whether the failure that a message tells of has its record: each record answers one message, the earlier ones first.
+static bool is_answered(const bull_failed_t *s, const bull_told_t *heard, mono_t now) {
+    size_t before = 0;
+    for (const bull_told_t *at = s->heard.first; at != heard; at = at->next) before += slice_equal(at->id, heard->id);
+    return bull_heard_answers(&s->heard, heard->id, now) > before;
+}
+
+// Looks at jobs that messages name. What is told of them comes in the order in which they were asked for.
+static outcome_t listen(bull_failed_t *s, watch_call_t *call, fault_t *fault) {
+    redisReply *page;
+    sent_t sent[HEARD_PAGE];
+    size_t asked = s->heard.count < HEARD_PAGE ? s->heard.count : HEARD_PAGE, count = 0;
+    const bull_told_t *heard = s->heard.first;
+    told_t told;
+    ask_page(s, call, s->heard.first, asked);
+    if (read_page(call, &page, fault) != OUTCOME_OK) return fault->outcome;
+    for (size_t i = 0; heard && i < HEARD_PAGE && told_at(page, i, &told); i++, heard = heard->next) {
+        while (heard->next && !slice_equal(told.job.id, heard->id)) heard = heard->next;
+        bool kept = reply_len(told.score) > 0;
+        // A job that has a hash and is not failed was put back meanwhile.
+        if (!kept && (!reply_is(told.state, "none") || is_answered(s, heard, call->now))) continue;
+        if (kept)
+            record_told(s, call, &told);
+        else
+            record_heard(s, call, heard, number(reply_at(page, 0)));
+        sent[count++] = (sent_t){.id = told.job.id, .reason = s->reason, .heard = heard, .kept = kept};
+    }
+    int64_t looked = reply_int(reply_at(page, 1));
+    if (read_records(s, call, sent, count, fault) == OUTCOME_OK && !s->full) drop_heard(s, sent, count, looked);
+    freeReplyObject(page);
+    return fault->outcome;
+}
+
+outcome_t bull_failed_step(bull_failed_t *s, watch_call_t *call, bool changed, fault_t *fault) {
+    *fault = (fault_t){0};
+    if (changed || !call->arm) s->changed = s->unread = true; // without wake-ups each step is one
+    if (s->full && !mono_reached(s->rest_until, call->now)) {
+        call->next = mono_min(call->next, s->rest_until);
+        return OUTCOME_OK;
+    }
+    s->full = false;
+    if (!s->begun) ask_seen(s, call, 0, fault);
+    if (fault->outcome != OUTCOME_OK || call->fenced) return fault->outcome;
+    if (s->going || !s->heard.first || (s->changed && !s->looked)) {
+        if (s->going || begin_look(s, call->now)) look(s, call, fault);
+    } else {
+        listen(s, call, fault);
+    }
+    if (s->full) {
+        s->rest_until = mono_add(call->now, FULL_WAIT_MS * NS_PER_MS);
+        log_error(ROLE, s->at->config->name, "the failure stream is full: failures are not recorded until it shrinks",
+                  F_INT("max_bytes", call->keys->config->stream.max_bytes));
+    }
+    mono_t next = s->unread ? s->whole_at : mono_never();
+    if (s->full || s->changed) next = mono_min(next, s->rest_until);
+    next = mono_max(next, s->rest_until);
+    if (!s->full && (s->going || (s->heard.first && (s->looked || !s->changed)))) next = call->now;
+    call->next = mono_min(call->next, next);
+    return fault->outcome;
+}

@@ -1,0 +1,226 @@
+#include "dialects/bull/job.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base64.h"
+#include "base/json/json.h"
+#include "base/json/pick.h"
+#include "base/utf8.h"
+
+enum { ERROR_MOST = 64 * 1024, NAME_SIZE = 24 };
+
+typedef enum bull_holds { BULL_TEXT, BULL_JSON } bull_holds_t;
+
+const char *const bull_field_names[BULL_FIELDS] = {
+#define X(id, name, holds) name,
+    BULL_FIELD_LIST(X)
+#undef X
+};
+
+// The members of a payload: the fields that are kept, and the id.
+enum { ID = BULL_KEPT_FIELDS, MEMBERS };
+_Static_assert((int)MEMBERS <= (int)JSON_MOST_PICKS, "one look finds all members of a payload");
+
+// `coded` is the name under which stands what is no JSON, or no UTF-8.
+typedef struct member {
+    const char *plain, *coded;
+    bull_holds_t holds;
+} member_t;
+
+static const member_t members[BULL_FIELDS] = {
+#define X(id, name, holds) {name, name "64", holds},
+    BULL_FIELD_LIST(X)
+#undef X
+};
+static const member_t id_member = {"id", "id64", BULL_TEXT};
+
+static const member_t *member_at(size_t index) { return index == ID ? &id_member : &members[index]; }
+
+int64_t bull_number(const bull_job_t *job, bull_field_t field) {
+    int64_t number;
+    if (!json_integer(job->fields[field], &number)) return 0;
+    return number >= 0 && number <= (int64_t)1 << 53 ? number : 0;
+}
+
+// Whether it is one JSON value and nothing else, not even a space, so that a pick finds these very bytes again.
+static bool is_json(slice_t text) {
+    buffer_t object = {0};
+    json_pick_t pick = {.key = "v"};
+    buffer_str(&object, "{\"v\":");
+    buffer_add(&object, text.data, text.len);
+    buffer_str(&object, "}");
+    bool found = json_pick((slice_t){object.data, object.len}, &pick, 1) && pick.found == JSON_FOUND;
+    size_t quotes = found && pick.value.type == JSON_STRING ? 2 : 0;
+    found = found && pick.value.raw.len + quotes == text.len;
+    buffer_free(&object);
+    return found;
+}
+
+static bool is_utf8(slice_t text) {
+    for (size_t at = 0; at < text.len;) {
+        size_t len = utf8_sequence(text.data + at, text.len - at);
+        if (!len) return false;
+        at += len;
+    }
+    return true;
+}
+
+static void add_member(buffer_t *out, const member_t *member, slice_t value) {
+    bool plain = member->holds == BULL_JSON ? is_json(value) : is_utf8(value);
+    const char *quote = plain && member->holds == BULL_JSON ? "" : "\"";
+    buffer_printf(out, "%s\"%s\":%s", out->data[out->len - 1] == '{' ? "" : ",", plain ? member->plain : member->coded, quote);
+    if (!plain)
+        base64_encode(out, value);
+    else if (member->holds == BULL_TEXT)
+        utf8_escape(out, value.data, value.len, "\"\\");
+    else
+        buffer_add(out, value.data, value.len);
+    buffer_str(out, quote);
+}
+
+void bull_payload(const bull_job_t *job, buffer_t *out) {
+    buffer_str(out, "{");
+    add_member(out, &id_member, job->id);
+    for (size_t i = 0; i < BULL_KEPT_FIELDS; i++)
+        if (job->fields[i].len) add_member(out, &members[i], job->fields[i]);
+    buffer_str(out, "}");
+}
+
+// Where a value of the payload lies: in the text, or decoded in the room, which may still move.
+typedef struct place {
+    bool decoded;
+    size_t at, len;
+} place_t;
+
+static bool decode64(slice_t raw, buffer_t *room, place_t *out) {
+    *out = (place_t){true, room->len, raw.len};
+    buffer_add(room, raw.data, raw.len);
+    if (raw.len && !base64_decode(room->data + out->at, &out->len)) return false;
+    room->len = out->at + out->len;
+    return true;
+}
+
+static bool place_member(slice_t payload, const member_t *member, const json_pick_t *plain, const json_pick_t *coded,
+                         buffer_t *room, place_t *out) {
+    const json_value_t *value = &plain->value;
+    if (coded->found == JSON_FOUND)
+        return plain->found != JSON_FOUND && coded->value.type == JSON_STRING && decode64(coded->value.raw, room, out);
+    if (plain->found != JSON_FOUND) return true;
+    if (member->holds == BULL_JSON) {
+        size_t quote = value->type == JSON_STRING; // a raw string is told without its quotes
+        *out = (place_t){false, (size_t)(value->raw.data - payload.data) - quote, value->raw.len + 2 * quote};
+        return true;
+    }
+    *out = (place_t){.decoded = true, .at = room->len};
+    if (value->type != JSON_STRING || !json_decode(value->raw, room)) return false;
+    out->len = room->len - out->at;
+    return true;
+}
+
+bool bull_rebuild(slice_t payload, bull_job_t *out, buffer_t *room) {
+    json_pick_t plain[MEMBERS], coded[MEMBERS];
+    place_t places[MEMBERS] = {{0}};
+    *out = (bull_job_t){0};
+    buffer_clear(room);
+    for (size_t i = 0; i < MEMBERS; i++) {
+        plain[i] = (json_pick_t){.key = member_at(i)->plain};
+        coded[i] = (json_pick_t){.key = member_at(i)->coded};
+    }
+    if (!json_pick(payload, plain, MEMBERS) || !json_pick(payload, coded, MEMBERS)) return false;
+    for (size_t i = 0; i < MEMBERS; i++)
+        if (!place_member(payload, member_at(i), &plain[i], &coded[i], room, &places[i])) return false;
+    for (size_t i = 0; i < MEMBERS; i++) {
+        slice_t *to = i == ID ? &out->id : &out->fields[i];
+        if (places[i].len) *to = (slice_t){(places[i].decoded ? room->data : payload.data) + places[i].at, places[i].len};
+    }
+    return out->id.len && out->fields[BULL_NAME].len;
+}
+
+// As `if (opts.lifo)` has it in JavaScript.
+bool bull_is_lifo(const bull_job_t *job) {
+    json_pick_t lifo = {.key = "lifo"};
+    if (!json_pick(job->fields[BULL_OPTS], &lifo, 1) || lifo.found != JSON_FOUND) return false;
+    switch (lifo.value.type) {
+    case JSON_STRING: return lifo.value.raw.len > 0;
+    case JSON_NUMBER: return strtod(lifo.value.raw.data, NULL) != 0; // a bracket or comma of the object ends it
+    case JSON_BOOL: return slice_is(lifo.value.raw, "true");
+    case JSON_NULL: return false;
+    default: return true;
+    }
+}
+
+// The last element of a JSON array of strings, without its quotes; len 0: there is none.
+static slice_t last_string(slice_t array) {
+    if (array.len < 4 || memcmp(array.data + array.len - 2, "\"]", 2) != 0 || !is_json(array)) return (slice_t){0};
+    size_t end = array.len - 2, at = end;
+    while (at > 0) {
+        size_t slashes = 0;
+        if (array.data[--at] != '"') continue;
+        while (slashes < at && array.data[at - slashes - 1] == '\\') slashes++;
+        if (slashes % 2 == 0) return (slice_t){array.data + at + 1, end - at - 1};
+    }
+    return (slice_t){0};
+}
+
+static void add_cut(buffer_t *out, slice_t text, size_t from) {
+    size_t room = ERROR_MOST - (out->len - from);
+    buffer_add(out, text.data, text.len < room ? text.len : room);
+}
+
+void bull_error(const bull_job_t *job, buffer_t *out) {
+    size_t from = out->len;
+    buffer_t stack = {0};
+    add_cut(out, job->fields[BULL_FAILED_REASON], from);
+    // A stall leaves no stack: the last one is of an earlier failure.
+    bool stalled = slice_is(job->fields[BULL_FAILED_REASON], BULL_STALLED_REASON);
+    if (!stalled && json_decode(last_string(job->fields[BULL_STACKTRACE]), &stack) && stack.len) {
+        add_cut(out, slice_text("\n"), from);
+        add_cut(out, (slice_t){stack.data, stack.len}, from);
+    }
+    buffer_free(&stack);
+}
+
+// A failure has a life of its own: the moment at which it was decided. What is no date, as a hostile score, counts as none.
+static int64_t life_of(double finished_ms) {
+    return isfinite(finished_ms) && fabs(finished_ms) < 9e15 ? (int64_t)(finished_ms * 1000) : 0;
+}
+
+static slice_t cut(slice_t text, size_t most) { return (slice_t){text.data, text.len < most ? text.len : most}; }
+
+void bull_record_make(bull_record_t *record, const queue_config_t *queue, const bull_job_t *job, const char *reason,
+                      const char *term, double finished_ms, bool kept, int64_t size) {
+    buffer_clear(&record->payload);
+    buffer_clear(&record->error);
+    bull_error(job, &record->error);
+    record->event = (event_t){
+        .kind = slice_text("failed"),
+        .dialect = slice_text("bull"),
+        .queue = slice_text(queue->name),
+        .job = cut(job->id, JOB_ID_MOST),
+        .type = cut(job->fields[BULL_NAME], JOB_TYPE_MOST),
+        .reason = slice_text(reason),
+        .error = {record->error.data, record->error.len},
+        .term = slice_text(term),
+        .attempts = bull_number(job, BULL_ATTEMPTS_MADE) + bull_number(job, BULL_STALLED_COUNTER),
+        .created = bull_number(job, BULL_TIMESTAMP),
+        .started = bull_number(job, BULL_PROCESSED_ON),
+        .size = size,
+    };
+    if (kept) {
+        bull_payload(job, &record->payload);
+        digest_t digest = digest_of(record->payload.data, record->payload.len);
+        digest_hex(&digest, record->sha256);
+        record->event.payload = (slice_t){record->payload.data, record->payload.len};
+        record->event.sha256 = slice_text(record->sha256);
+        record->event.size = (int64_t)record->payload.len;
+    }
+    event_id(&record->event, life_of(finished_ms), 0, record->id);
+    record->event.event = slice_text(record->id);
+}
+
+void bull_record_free(bull_record_t *record) {
+    buffer_free(&record->payload);
+    buffer_free(&record->error);
+}

@@ -1,0 +1,75 @@
+// An operator puts a failed job of Bull back: as Bull's own Job.retry() does it, or made again where it is gone.
+#include "dialects/requeue.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/buffer.h"
+#include "dialects/bull/job.h"
+#include "dialects/bull/requeue.h"
+#include "queue/record.h"
+
+bool bull_requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_where_t *out, buffer_t *bytes,
+                          buffer_t *why) {
+    bull_job_t job;
+    (void)queue, (void)now_ms, (void)out;
+    if (bull_rebuild(row->payload, &job, bytes)) return true;
+    buffer_str(why, "its payload in the log is not a job of Bull");
+    return false;
+}
+
+// A key of the queue, or of one of its jobs.
+static void append_key(conn_t *conn, const char *base, slice_t name, const char *ending) {
+    buffer_t key = {0};
+    buffer_printf(&key, "%s:", base);
+    buffer_add(&key, name.data, name.len);
+    buffer_str(&key, ending);
+    request_bytes(conn, key.data, key.len);
+    buffer_free(&key);
+}
+
+static void append_keys(conn_t *conn, const char *base, slice_t id) {
+    static const char *const names[] = {"failed", "wait", "paused", "meta-paused", "active", "delayed", "id"};
+    append_key(conn, base, id, "");
+    append_key(conn, base, id, ":lock");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) append_key(conn, base, slice_text(names[i]), "");
+}
+
+// Names and values of the hash, where it is gone.
+static void append_fields(conn_t *conn, const bull_job_t *job) {
+    int64_t words = 0;
+    for (size_t i = 0; i < BULL_KEPT_FIELDS; i++) words += job->fields[i].len ? 2 : 0;
+    request_int(conn, words);
+    for (size_t i = 0; i < BULL_KEPT_FIELDS; i++) {
+        if (!job->fields[i].len) continue;
+        request_text(conn, bull_field_names[i]);
+        request_bytes(conn, job->fields[i].data, job->fields[i].len);
+    }
+}
+
+void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask_t *ask, const requeue_where_t *where) {
+    const queue_keys_t *home = &keys->queues[ask->queue];
+    const queue_config_t *to = keys->queues[ask->to].config;
+    digest_t event = {.bytes = {0}};
+    buffer_t room = {0};
+    bull_job_t job;
+    bull_rebuild(where->job, &job, &room);
+    digest_parse(ask->record->answers, &event);
+    request_script(conn, SCRIPT_bull_requeue, 12);
+    request_text(conn, home->requeued);
+    request_text(conn, home->failures);
+    request_text(conn, home->meta);
+    append_keys(conn, to->own.base, job.id);
+    request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
+    request_text(conn, ask->by);
+    request_text(conn, ask->again ? "1" : "0");
+    request_bytes(conn, job.id.data, job.id.len);
+    request_bytes(conn, job.fields[BULL_TIMESTAMP].data, job.fields[BULL_TIMESTAMP].len);
+    request_text(conn, bull_is_lifo(&job) ? "1" : "0");
+    request_int(conn, to->own.max_stalled);
+    request_int(conn, (int64_t)record_bytes(ask->record));
+    append_fields(conn, &job);
+    record_append(conn, ask->record);
+    request_end(conn);
+    buffer_free(&room);
+}

@@ -1,0 +1,392 @@
+// The stalled check of Bull 4, done in place of the workers: every stalled_interval what is active is marked; what is still
+// marked a whole interval later and has no lock goes back to the workers, or fails.
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/failpoint.h"
+#include "base/json/pick.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "dialects/bull/failed_channel.h"
+#include "dialects/bull/job.h"
+#include "dialects/bull/keys.h"
+#include "dialects/bull/stalled.h"
+#include "queue/record.h"
+#include "queue/settle.h"
+#include "redis/reply.h"
+
+enum {
+    JOBS = 32,             // that one step settles
+    MARKS = 500,           // that one step looks at: 1 to 2 ms of Redis
+    LOOK_BYTES = 1 << 20,  // of jobs in one look, and then one more
+    RENEW_LEAST_MS = 1000, // the hold on the workers' check is renewed this often at the most
+    RENEW_SHARE = 3,       // and so many times in an interval
+    TOLD_FROM = 4,         // where the first job stands in the look's reply
+    TOLD = 2,              // elements of a job there before its fields
+};
+
+static const char ROLE[] = "monitor";
+static const char ALIVE_TIMEOUT[] = "job is older than its alive_timeout";
+
+// What is to be done with one stalled job, and with which record.
+typedef struct bull_case {
+    bull_job_t job;
+    const char *verdict; // as bull_settle has it
+    const char *reason;
+    char error[160]; // of an end
+    bool removes;    // removeOnFail
+    bull_record_t record;
+} bull_case_t;
+
+struct bull_stalled {
+    const queue_keys_t *at;
+    bool marked;     // our mark stands, and check_at is known
+    mono_t check_at; // when it is a whole interval old
+    mono_t renew_at; // when the hold is to be renewed
+    char cursor[24]; // the part of the marks that is looked at; "0" = the first
+    int64_t skip;    // stalled jobs of it that this check could not settle
+    int64_t left;    // and of the parts before
+    bool full;       // it was said that the stream is
+    bull_case_t cases[JOBS];
+};
+
+bull_stalled_t *bull_stalled_open(const queue_keys_t *at) {
+    bull_stalled_t *s = mem_alloc(sizeof *s);
+    s->at = at;
+    bull_stalled_forget(s);
+    return s;
+}
+
+void bull_stalled_close(bull_stalled_t *s) {
+    for (size_t i = 0; i < JOBS; i++) bull_record_free(&s->cases[i].record);
+    free(s);
+}
+
+static void from_the_first(bull_stalled_t *s) {
+    snprintf(s->cursor, sizeof s->cursor, "0");
+    s->skip = s->left = 0;
+}
+
+void bull_stalled_forget(bull_stalled_t *s) {
+    s->marked = false;
+    from_the_first(s);
+}
+
+static int64_t renew_ms(const queue_config_t *queue) {
+    int64_t share = queue->own.stalled_interval_ms / RENEW_SHARE;
+    return share > RENEW_LEAST_MS ? share : RENEW_LEAST_MS;
+}
+
+static int64_t number(const redisReply *reply) { return strtoll(reply_text(reply), NULL, 10); }
+
+// ---- The mark.
+
+static void mark_append(const bull_stalled_t *s, const watch_call_t *call, bool leaves) {
+    const queue_keys_t *at = s->at;
+    request_script(call->conn, SCRIPT_bull_mark, 5 + BULLMQ_KEYS);
+    request_text(call->conn, call->keys->seats[at->seat].lock);
+    bull_key(call->conn, at, "stalled");
+    bull_key(call->conn, at, "active");
+    bull_key(call->conn, at, "stalled-check");
+    request_text(call->conn, at->meta);
+    bull_foreign_keys(call->conn, at);
+    request_text(call->conn, call->token);
+    request_int(call->conn, at->config->own.stalled_interval_ms);
+    if (leaves)
+        request_text(call->conn, "");
+    else
+        request_int(call->conn, 2 * renew_ms(at->config) + call->keys->config->lock.ttl_ms);
+    request_end(call->conn);
+}
+
+// The workers stay away for a while now, and the next check is due a whole interval after what is marked was marked.
+static void held(bull_stalled_t *s, watch_call_t *call, const redisReply *reply) {
+    bool anew = reply_is(reply_at(reply, 0), "marked");
+    int64_t age = anew ? 0 : number(reply_at(reply, 1)) - number(reply_at(reply, 2));
+    mono_t now = mono_now();
+    if (anew) {
+        metric_set(&call->metrics->in_progress, reply_int(reply_at(reply, 2)));
+        from_the_first(s);
+    }
+    s->marked = true;
+    s->check_at = mono_add(now, (s->at->config->own.stalled_interval_ms - age) * NS_PER_MS);
+    s->renew_at = mono_add(now, renew_ms(s->at->config) * NS_PER_MS);
+}
+
+static outcome_t mark(bull_stalled_t *s, watch_call_t *call, bool leaves, fault_t *fault) {
+    redisReply *reply;
+    mark_append(s, call, leaves);
+    if (!call->dry) crash_at("bull_mark_before");
+    if (conn_read(call->conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (!call->dry) crash_at("bull_mark_answered");
+    const redisReply *kind = reply_at(reply, 0);
+    s->marked = false;
+    if (reply_is(kind, "marked") || reply_is(kind, "held"))
+        held(s, call, reply);
+    else if (reply_is(kind, "fenced"))
+        call->fenced = true;
+    else if (reply_is(kind, "type"))
+        bull_wrong_type(fault, "bull_mark", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
+    else if (!reply_is(kind, "left"))
+        fault_set(fault, OUTCOME_FAULT, "bull_mark: unexpected reply");
+    freeReplyObject(reply);
+    return fault->outcome;
+}
+
+// ---- The verdict.
+
+// Whether Bull removes this job at once when it fails: removeOnFail is true or 0. With another number, an age or a count it only
+// thins out the others, which the next failure of a worker does.
+static bool removes(const bull_job_t *job) {
+    json_pick_t pick = {.key = "removeOnFail"};
+    int64_t count;
+    if (!json_pick(job->fields[BULL_OPTS], &pick, 1) || pick.found != JSON_FOUND) return false;
+    if (pick.value.type == JSON_BOOL) return slice_is(pick.value.raw, "true");
+    return pick.value.type == JSON_NUMBER && json_integer(pick.value.raw, &count) && count == 0;
+}
+
+static void judge(const bull_stalled_t *s, bull_case_t *c, const char *state, int64_t now) {
+    const queue_config_t *queue = s->at->config;
+    int64_t created = bull_number(&c->job, BULL_TIMESTAMP), alive = queue->policy.alive_timeout_ms;
+    bool large = strncmp(state, "large", 5) == 0; // its record has no payload, so it stays among the failed ones whatever it says
+    bool is_job = *state == '\0' || large;
+    c->verdict = "end";
+    c->reason = "retries_exhausted";
+    c->removes = is_job && !large && removes(&c->job);
+    snprintf(c->error, sizeof c->error, "%s", BULL_STALLED_REASON);
+    if (!is_job) {
+        c->verdict = "broken";
+        c->reason = strcmp(state, "none") == 0 ? "unreadable" : "invalid_target";
+        snprintf(c->error, sizeof c->error, "the key of this id holds %s%s", strcmp(state, "none") == 0 ? "no job" : "a ",
+                 strcmp(state, "none") == 0 ? "" : state);
+    } else if (alive && created > 0 && created <= now && now - created > alive) {
+        c->reason = "alive_timeout";
+        snprintf(c->error, sizeof c->error, "%s", ALIVE_TIMEOUT);
+    } else if (bull_number(&c->job, BULL_STALLED_COUNTER) < queue->own.max_stalled) {
+        c->verdict = "retry";
+        c->reason = "stalled";
+    }
+}
+
+static bool is_retry(const bull_case_t *c) { return strcmp(c->verdict, "retry") == 0; }
+
+// Executions are the attempts that Bull counted, the stalls before, and this one. The moment of the look tells one stall of a job
+// from another.
+static void make_record(const bull_stalled_t *s, bull_case_t *c, const char *token, const char *state, int64_t now) {
+    int64_t size = strncmp(state, "large ", 6) == 0 ? strtoll(state + 6, NULL, 10) : 0;
+    bull_record_make(&c->record, s->at->config, &c->job, c->reason, token, (double)now,
+                     strcmp(c->verdict, "broken") != 0 && !size, size);
+    event_t *event = &c->record.event;
+    event->attempts += 1;
+    if (is_retry(c)) {
+        event->kind = slice_text("retried");
+        event->payload = (slice_t){0};
+    }
+    event_id(event, now * 1000, 0, c->record.id);
+}
+
+// ---- The settle.
+
+// As Bull words it (moveStalledJobsToWait-7.lua), and who did it.
+static void append_message(conn_t *conn, const bull_case_t *c) {
+    buffer_t message = {0};
+    buffer_str(&message, "{\"jobId\":\"");
+    utf8_escape(&message, c->job.id.data, c->job.id.len, "\"\\");
+    buffer_printf(&message, "\", \"val\": \"%s\", " BULL_OUR_MESSAGE "}",
+                  strcmp(c->reason, "retries_exhausted") == 0 ? BULL_STALLED_MESSAGE : c->error);
+    request_bytes(conn, message.data, message.len);
+    buffer_free(&message);
+}
+
+static void append_debounce(conn_t *conn, const queue_keys_t *at, const bull_case_t *c, const char *lock) {
+    slice_t deid = c->job.fields[BULL_DEID];
+    buffer_t word = {0};
+    if (deid.len == 0) {
+        request_text(conn, lock);
+        return;
+    }
+    buffer_str(&word, "de:");
+    buffer_add(&word, deid.data, deid.len);
+    bull_job_key(conn, at, (slice_t){word.data, word.len}, "");
+    buffer_free(&word);
+}
+
+static void append_settle(const bull_stalled_t *s, const watch_call_t *call, const bull_case_t *c) {
+    const queue_keys_t *at = s->at;
+    const char *lock = call->keys->seats[at->seat].lock;
+    slice_t counter = c->job.fields[BULL_STALLED_COUNTER];
+    conn_t *conn = call->conn;
+    request_script(conn, SCRIPT_bull_settle, 14);
+    request_text(conn, lock);
+    bull_key(conn, at, "stalled");
+    bull_key(conn, at, "active");
+    request_text(conn, at->config->ready);
+    bull_key(conn, at, "paused");
+    bull_key(conn, at, "meta-paused");
+    bull_key(conn, at, "failed");
+    request_text(conn, at->recorded);
+    request_text(conn, at->failures);
+    request_text(conn, at->meta);
+    bull_job_key(conn, at, c->job.id, "");
+    bull_job_key(conn, at, c->job.id, ":lock");
+    bull_job_key(conn, at, c->job.id, ":logs");
+    append_debounce(conn, at, c, lock);
+    request_text(conn, call->token);
+    request_bytes(conn, c->job.id.data, c->job.id.len);
+    request_bytes(conn, counter.data, counter.len);
+    request_text(conn, c->verdict);
+    request_text(conn, c->error);
+    append_message(conn, c);
+    request_text(conn, c->removes ? "1" : "0");
+    request_int(conn, call->keys->config->stream.max_bytes);
+    record_append(conn, &c->record.event);
+    request_end(conn);
+}
+
+static void say(const bull_stalled_t *s, const bull_case_t *c) {
+    char id[JOB_ID_MOST + 1];
+    const event_t *event = &c->record.event;
+    snprintf(id, sizeof id, "%.*s", (int)event->job.len, event->job.len ? event->job.data : "");
+    if (is_retry(c))
+        log_info(ROLE, s->at->config->name, "gave a job back", F_STR("reason", c->reason), F_STR("job", id),
+                 F_INT("retry", bull_number(&c->job, BULL_STALLED_COUNTER) + 1));
+    else
+        log_warn(ROLE, s->at->config->name, "a job has failed for good", F_STR("reason", c->reason), F_STR("job", id),
+                 F_INT("attempts", event->attempts));
+}
+
+static void note_settled(bull_stalled_t *s, watch_call_t *call, const bull_case_t *c, settled_t settled) {
+    switch (settled) {
+    case SETTLED:
+    case SETTLED_UNRECORDED:
+        if (is_retry(c))
+            metric_add(&call->metrics->retried, 1);
+        else
+            metrics_end(call->metrics, c->reason, 1);
+        metrics_stall(call->metrics, CAUSE_lock_lost);
+        if (settled == SETTLED_UNRECORDED) metric_add(&call->metrics->retried_unrecorded, 1);
+        if (!call->dry) say(s, c);
+        break;
+    case SETTLED_FENCED: call->fenced = true; break;
+    case SETTLED_FULL:
+        metric_add(&call->metrics->ends_held, 1);
+        s->skip++;
+        if (!s->full)
+            log_error(ROLE, s->at->config->name, "the failure stream is full: no job is ended until it shrinks",
+                      F_INT("max_bytes", call->keys->config->stream.max_bytes));
+        s->full = true;
+        break;
+    case SETTLED_CHANGED: s->skip++; break; // the next check sees it as it is then
+    default: break;                         // finished, or alive after all
+    }
+}
+
+static outcome_t settle_cases(bull_stalled_t *s, watch_call_t *call, size_t count, fault_t *fault) {
+    fault_t worst = {0};
+    for (size_t i = 0; i < count; i++) append_settle(s, call, &s->cases[i]);
+    crash_at("settle_before");
+    if (conn_flush(call->conn, fault) != OUTCOME_OK) return fault->outcome;
+    crash_at("settle_sent");
+    for (size_t i = 0; i < count; i++) {
+        settled_t settled;
+        if (settle_read(call->conn, &settled, fault) == OUTCOME_LOST) return OUTCOME_LOST;
+        crash_at("settle_answered");
+        if (fault->outcome == OUTCOME_OK)
+            note_settled(s, call, &s->cases[i], settled);
+        else if (fault->outcome > worst.outcome)
+            worst = *fault;
+    }
+    *fault = worst;
+    return worst.outcome;
+}
+
+// ---- The look.
+
+static void look_append(const bull_stalled_t *s, const watch_call_t *call) {
+    const queue_keys_t *at = s->at;
+    char *prefix = mem_printf("%s:", at->config->own.base);
+    request_script(call->conn, SCRIPT_bull_stalled, 3);
+    bull_key(call->conn, at, "stalled");
+    bull_key(call->conn, at, "stalled-check");
+    request_text(call->conn, at->meta);
+    request_text(call->conn, prefix);
+    request_int(call->conn, at->config->own.stalled_interval_ms);
+    request_text(call->conn, s->cursor);
+    request_int(call->conn, MARKS);
+    request_int(call->conn, s->skip);
+    request_int(call->conn, JOBS);
+    request_int(call->conn, LOOK_BYTES);
+    request_int(call->conn, at->config->policy.max_payload);
+    for (size_t i = 0; i < BULL_FIELDS; i++) request_text(call->conn, bull_field_names[i]);
+    request_end(call->conn);
+    free(prefix);
+}
+
+static slice_t bytes_of(const redisReply *reply) {
+    return reply_len(reply) ? (slice_t){reply->str, reply_len(reply)} : (slice_t){0};
+}
+
+// Judges what was told; the cases borrow from the reply.
+static size_t take_cases(bull_stalled_t *s, const watch_call_t *call, const redisReply *reply) {
+    size_t count = 0;
+    for (size_t at = TOLD_FROM; at + TOLD + BULL_FIELDS <= reply->elements && count < JOBS; at += TOLD + BULL_FIELDS) {
+        bull_case_t *c = &s->cases[count++];
+        const char *state = reply_text(reply->element[at + 1]);
+        int64_t now = number(reply->element[1]);
+        c->job.id = bytes_of(reply->element[at]);
+        for (size_t i = 0; i < BULL_FIELDS; i++) c->job.fields[i] = bytes_of(reply->element[at + TOLD + i]);
+        judge(s, c, state, now);
+        make_record(s, c, call->token, state, now);
+    }
+    return count;
+}
+
+// Goes on behind the part that was looked at, if there is more. False: that was the last one.
+static bool next_part(bull_stalled_t *s, const char *cursor) {
+    s->left += s->skip;
+    s->skip = 0;
+    snprintf(s->cursor, sizeof s->cursor, "%s", cursor);
+    return strcmp(s->cursor, "0") != 0;
+}
+
+// Settles some of what has stalled. *more: there may be others.
+static outcome_t check(bull_stalled_t *s, watch_call_t *call, bool *more, fault_t *fault) {
+    redisReply *reply;
+    *more = false;
+    look_append(s, call);
+    if (conn_read(call->conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (reply_is(reply_at(reply, 0), "stalled")) {
+        int64_t told = s->skip;
+        size_t count = take_cases(s, call, reply);
+        told += (int64_t)count;
+        *more = count > 0 && told < reply_int(reply_at(reply, 2));
+        if (count) settle_cases(s, call, count, fault);
+        for (size_t i = 0; i < count; i++) buffer_rest(&s->cases[i].record.payload);
+        if (!*more && fault->outcome == OUTCOME_OK) *more = next_part(s, reply_text(reply_at(reply, 3)));
+        if (!*more) s->full = s->full && s->left + s->skip > 0;
+    } else if (!reply_is(reply_at(reply, 0), "early")) {
+        fault_set(fault, OUTCOME_FAULT, "bull_stalled: unexpected reply");
+    }
+    freeReplyObject(reply);
+    return fault->outcome;
+}
+
+outcome_t bull_stalled_step(bull_stalled_t *s, watch_call_t *call, fault_t *fault) {
+    bool more = false;
+    if (s->marked && mono_reached(s->check_at, call->now)) {
+        if (check(s, call, &more, fault) != OUTCOME_OK || call->fenced) return fault->outcome;
+        if (more)
+            call->next = call->now;
+        else
+            s->marked = false;
+    }
+    if (!more && (!s->marked || mono_reached(s->renew_at, call->now))) {
+        if (mark(s, call, false, fault) != OUTCOME_OK || call->fenced) return fault->outcome;
+    }
+    call->next = mono_min(call->next, mono_min(s->check_at, s->renew_at));
+    return OUTCOME_OK;
+}
+
+outcome_t bull_stalled_leave(bull_stalled_t *s, watch_call_t *call, fault_t *fault) { return mark(s, call, true, fault); }

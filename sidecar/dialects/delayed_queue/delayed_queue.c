@@ -1,0 +1,133 @@
+// Events of fred84's delayedQueue (github.com/fred84/delayedQueue, 384b808): a zset of members `<class>###<id>` whose score is
+// the next due time, a hash with the envelope of each, and one list for each class. A worker that has handled an event removes it
+// from zset and hash; until then it is sent again and again, so there are no passes: what is left over after the last attempt,
+// and what nobody can send, the promote puts aside for the watch.
+#include <math.h>
+
+#include "dialects/delayed_queue/envelope.h"
+#include "dialects/delayed_queue/internal.h"
+#include "dialects/requeue.h"
+#include "queue/record.h"
+#include "queue/stamps.h"
+
+// schedulingBatchSize of the library at the most (DelayedEventService.java, checkInRange).
+enum { BATCH_MOST = 1000 };
+
+// ---- Promotion
+
+static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_ask_t *ask) {
+    const queue_keys_t *queue = &keys->queues[ask->queue];
+    const dialect_config_t *own = &queue->config->own;
+    const seat_t *seat = &keys->seats[queue->seat];
+    request_script(conn, SCRIPT_de_promote, 5 + (int)own->lists.count);
+    request_text(conn, seat->lock);
+    request_text(conn, queue->config->delayed);
+    request_text(conn, own->events);
+    request_text(conn, queue->meta);
+    request_text(conn, queue->aside);
+    for (size_t i = 0; i < own->lists.count; i++) request_text(conn, own->lists.items[i]);
+    request_text(conn, ask->token);
+    request_text(conn, seat->name);
+    request_int(conn, ask->batch);
+    request_int(conn, ask->first);
+    request_int(conn, PROMOTE_BYTES);
+    request_int(conn, queue->config->policy.max_payload);
+    request_int(conn, own->retry_attempts);
+    request_int(conn, DELAYED_LATER_MS);
+    request_int(conn, (int64_t)own->delays.count);
+    for (size_t i = 0; i < own->delays.count; i++) {
+        request_int(conn, own->delays.items[i].below);
+        request_int(conn, own->delays.items[i].delay_ms);
+    }
+    for (size_t i = 0; i < own->classes.count; i++) request_text(conn, own->classes.items[i]);
+    request_end(conn);
+}
+
+static int64_t due_us(const queue_config_t *queue, double score) {
+    (void)queue;
+    double us = ceil(score * 1e3);
+    if (us >= 9e18) return INT64_MAX;
+    if (us <= -9e18) return INT64_MIN;
+    return (int64_t)us;
+}
+
+const promote_ops_t delayed_promote = {
+    .append = promote_append, .read = promote_read_reply, .due_us = due_us, .most = BATCH_MOST};
+
+// ---- Requeue: its attempts begin again
+
+static bool refuse(buffer_t *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static bool refuse(buffer_t *why, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    buffer_vprintf(why, format, args);
+    va_end(args);
+    return false;
+}
+
+// `mark_id` carries the member to requeue_event; there is no mark.
+static bool prepare_requeue(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_where_t *out,
+                            buffer_t *bytes, buffer_t *why) {
+    size_t class;
+    delayed_envelope_t envelope;
+    (void)now_ms;
+    if (row->job.len == 0 || row->type.len == 0)
+        return refuse(why, "its member in `%s` is not known: enqueue it by the application", queue->delayed);
+    if (!delayed_class(&queue->own, row->type, &class))
+        return refuse(why, "its class is not among `types` of queue `%s`: add it there first", queue->name);
+    if (!delayed_read(row->payload, row->type, &envelope))
+        return refuse(why, "its payload is no envelope of its class: enqueue it by the application");
+    buffer_add(bytes, row->type.data, row->type.len);
+    buffer_str(bytes, DELAYED_DELIMITER);
+    buffer_add(bytes, row->job.data, row->job.len);
+    size_t member = bytes->len;
+    delayed_splice(row->payload, &envelope, 1, bytes);
+    out->ready = queue->own.lists.items[class];
+    out->mark_id = (slice_t){bytes->data, member};
+    out->job = (slice_t){bytes->data + member, bytes->len - member};
+    return true;
+}
+
+static void requeue_event(conn_t *conn, const keyspace_t *keys, const requeue_ask_t *ask, const requeue_where_t *where) {
+    const queue_keys_t *home = &keys->queues[ask->queue];
+    const queue_config_t *to = keys->queues[ask->to].config;
+    digest_t event = {.bytes = {0}};
+    digest_parse(ask->record->answers, &event);
+    request_script(conn, SCRIPT_de_requeue, 5);
+    request_text(conn, home->requeued);
+    request_text(conn, home->failures);
+    request_text(conn, home->meta);
+    request_text(conn, to->delayed);
+    request_text(conn, to->own.events);
+    request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
+    request_text(conn, ask->by);
+    request_text(conn, ask->again ? "1" : "0");
+    request_bytes(conn, where->mark_id.data, where->mark_id.len);
+    request_bytes(conn, where->job.data, where->job.len);
+    request_int(conn, (int64_t)record_bytes(ask->record));
+    record_append(conn, ask->record);
+    request_end(conn);
+}
+
+const requeue_ops_t delayed_requeue = {.prepare = prepare_requeue, .append = requeue_event};
+
+// Classes may share a list, which counts once.
+static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
+    const strings_t *lists = &at->config->own.lists;
+    add(self, SIZE_DELAYED, at->config->delayed, NULL);
+    for (size_t i = 0; i < lists->count; i++) {
+        size_t first = 0;
+        while (strcmp(lists->items[first], lists->items[i]) != 0) first++;
+        if (first == i) add(self, SIZE_READY, lists->items[i], NULL);
+    }
+}
+
+const dialect_ops_t dialect_delayed_queue = {
+    .name = "delayed_queue",
+    .promote = &delayed_promote,
+    .watch = &delayed_watch,
+    .requeue = &delayed_requeue,
+    .dry_run = delayed_dry_run,
+    .sizes = sizes,
+};

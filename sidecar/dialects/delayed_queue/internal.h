@@ -1,0 +1,13 @@
+// What the files of this dialect have of each other.
+#ifndef QS_DIALECTS_DELAYED_QUEUE_INTERNAL_H
+#define QS_DIALECTS_DELAYED_QUEUE_INTERNAL_H
+
+#include "dialects/dialect.h"
+
+extern const promote_ops_t delayed_promote;
+extern const watch_ops_t delayed_watch;
+extern const requeue_ops_t delayed_requeue;
+
+bool delayed_dry_run(const dryrun_room_t *room);
+
+#endif

@@ -1,0 +1,57 @@
+#include "dialects/dialect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "redis/reply.h"
+
+const dialect_ops_t *dialect_ops(dialect_t dialect) {
+    // A dialect without a row is read from a config, but refused before anything is served.
+    static const dialect_ops_t *const all[DIALECT_COUNT] = {
+        [DIALECT_LIST] = &dialect_list,
+        [DIALECT_KMQUEUE] = &dialect_kmqueue,
+        [DIALECT_BULL] = &dialect_bull,
+        [DIALECT_PRIVATE_QUEUES] = &dialect_private_queues,
+        [DIALECT_DELAYED_QUEUE] = &dialect_delayed_queue,
+    };
+    return all[dialect];
+}
+
+static int64_t number(const redisReply *reply) { return strtoll(reply_text(reply), NULL, 10); }
+
+static void read_moved(const redisReply *reply, promote_reply_t *out) {
+    const char *oldest = reply_text(reply_at(reply, 3));
+    out->kind = PROMOTED_MOVED;
+    out->moved = reply_int(reply_at(reply, 1));
+    out->now_us = number(reply_at(reply, 2));
+    out->has_oldest = *oldest != '\0';
+    out->oldest = strtod(oldest, NULL);
+    out->bytes = reply_int(reply_at(reply, 4));
+    out->large = reply_int(reply_at(reply, 5));
+    out->large_score = strtod(reply_text(reply_at(reply, 6)), NULL);
+    out->large_bytes = reply_int(reply_at(reply, 7));
+    snprintf(out->large_sha1, sizeof out->large_sha1, "%s", reply_text(reply_at(reply, 8)));
+}
+
+outcome_t promote_read_reply(conn_t *conn, promote_reply_t *out, fault_t *fault) {
+    redisReply *reply;
+    *out = (promote_reply_t){0};
+    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    const redisReply *kind = reply_at(reply, 0);
+    if (reply_is(kind, "moved")) {
+        read_moved(reply, out);
+    } else if (reply_is(kind, "full")) {
+        out->kind = PROMOTED_FULL;
+        out->now_us = number(reply_at(reply, 1));
+    } else if (reply_is(kind, "fenced")) {
+        out->kind = PROMOTED_FENCED;
+    } else if (reply_is(kind, "owner") || reply_is(kind, "type")) {
+        out->kind = reply_is(kind, "owner") ? PROMOTED_OWNER : PROMOTED_TYPE;
+        snprintf(out->who, sizeof out->who, "%s", reply_text(reply_at(reply, 1)));
+        snprintf(out->what, sizeof out->what, "%s", reply_text(reply_at(reply, 2)));
+    } else {
+        fault_set(fault, OUTCOME_FAULT, "promote: unexpected reply");
+    }
+    freeReplyObject(reply);
+    return fault->outcome;
+}

@@ -1,0 +1,31 @@
+#include "dialects/kmqueue/dry_run.h"
+
+#include <stdlib.h>
+
+#include "base/buffer.h"
+#include "redis/reply.h"
+
+bool kmqueue_dry_run(const dryrun_room_t *room) {
+    // The commands of settle, requeue and the watch, one by one: each refusal names its own.
+    static const struct {
+        const char *command, *argument;
+        script_id_t script;
+    } steps[] = {
+        {"SADD", "scratch", SCRIPT_requeue}, {"PEXPIRE", "60000", SCRIPT_requeue}, {"SISMEMBER", "scratch", SCRIPT_requeue},
+        {"SCARD", NULL, SCRIPT_requeue},     {"SREM", "scratch", SCRIPT_settle},
+    };
+    char *key = mem_printf("%sunique", room->prefix);
+    bool goes_on = true;
+    for (size_t i = 0; goes_on && i < sizeof steps / sizeof *steps; i++) {
+        redisReply *reply;
+        request_begin(room->conn, steps[i].command);
+        request_text(room->conn, key);
+        if (steps[i].argument) request_text(room->conn, steps[i].argument);
+        outcome_t outcome = request_ask(room->conn, &reply, room->fault);
+        conn_reply_free(reply);
+        // A full Redis refuses the first one, and who serves there needs none of it at once.
+        if (i > 0 || outcome != OUTCOME_LATER) goes_on = room->passed(room, steps[i].script, outcome);
+    }
+    free(key);
+    return goes_on;
+}

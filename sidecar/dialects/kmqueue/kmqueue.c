@@ -1,0 +1,123 @@
+// Trekkiii/KMQueue (4241368): a group of lists whose tasks are JSON, with one backup list for all of them.
+//
+// A worker of a safe queue pops a task, writes the time into it, pushes that to the backup list, and when it is done removes the
+// very same bytes: so what stands in backup is never rewritten, and a retry is the same task with two tokens changed, pushed to
+// the list that the task names. Names of lists come from the config alone: a task that names another is never pushed anywhere.
+#include "base/buffer.h"
+#include "dialects/dialect.h"
+#include "dialects/kmqueue/dry_run.h"
+#include "dialects/kmqueue/task.h"
+#include "dialects/kmqueue/unique_ids.h"
+
+// A date out of these bounds is none, as for job_read: it would end a task at once, or never.
+#define CREATED_LEAST_MS INT64_C(100000000000)    // March 1973
+#define CREATED_MOST_MS  INT64_C(253402300799999) // the last millisecond of the year 9999
+
+// False: it names no list of these.
+static bool find_list(const strings_t *lists, slice_t queue, size_t *at) {
+    for (*at = 0; *at < lists->count; ++*at)
+        if (km_text_is(queue, slice_text(lists->items[*at]))) return true;
+    *at = 0;
+    return false;
+}
+
+static entry_kind_t kind_of(const backup_look_t *look, slice_t entry) {
+    if (!km_is_marker(entry, look->config->backup)) return ENTRY_JOB;
+    bool other = look->sentinel_len && !slice_equal(entry, (slice_t){look->sentinel, look->sentinel_len});
+    return other ? ENTRY_OLD_SENTINEL : ENTRY_SENTINEL;
+}
+
+static void marker(const backup_look_t *look, char random[SENTINEL_RANDOM_SIZE], buffer_t *out) {
+    km_marker(look->config->backup, random, look->now, out);
+}
+
+static void read_job(json_t *json, const queue_config_t *queue, slice_t bytes, job_t *out) {
+    km_task_t task;
+    (void)json;
+    *out = (job_t){.digest = digest_of(bytes.data, bytes.len), .told_retries = -1};
+    if (!km_task_read(bytes, &task) || !km_text_copy(task.id, out->id, JOB_ID_MOST)) {
+        digest_hex(&out->digest, out->id);
+        out->trouble = JOB_UNREADABLE;
+        return;
+    }
+    if (!km_text_copy(task.type, out->type, JOB_TYPE_MOST)) out->type[0] = '\0';
+    if (task.gen >= CREATED_LEAST_MS && task.gen <= CREATED_MOST_MS) out->created_ms = task.gen;
+    if (task.exc > 0) out->executed_ms = task.exc;
+    out->told_retries = task.retry;
+    if (!find_list(&queue->own.lists, task.queue, &out->target)) out->trouble = JOB_FOREIGN;
+}
+
+static char *heartbeat(const queue_config_t *queue, const entry_t *entry, const job_t *job) {
+    (void)entry;
+    return job->trouble == JOB_UNREADABLE ? NULL : job_heartbeat_key(&queue->policy, job->id);
+}
+
+static void settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
+                   buffer_t *again) {
+    const dialect_config_t *own = &keys->config->own;
+    km_task_t task;
+    out->from = keys->config->backup;
+    out->ready = own->lists.items[job->target];
+    out->forget = true; // its next execution has another time in it, and so other bytes
+    if (job->trouble != JOB_FINE || !km_task_read(entry->bytes, &task)) return;
+    if (retry) {
+        km_task_again(&task, entry->bytes, again);
+        out->again = (slice_t){again->data, again->len};
+    } else if (task.unique) {
+        out->mark = own->uniques.items[job->target];
+        out->mark_id = slice_text(job->id);
+    }
+}
+
+static bool prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_where_t *out, buffer_t *bytes,
+                    buffer_t *why) {
+    km_task_t task;
+    size_t list;
+    char id[JOB_ID_MOST + 1];
+    if (!km_task_read(row->payload, &task) || !km_text_copy(task.id, id, JOB_ID_MOST)) {
+        buffer_str(why, "it is no task of KMQueue, so nothing says which list it belongs to");
+        return false;
+    }
+    if (!find_list(&queue->own.lists, task.queue, &list)) {
+        buffer_printf(why, "it belongs to the list `%.*s`, which is not among `queues`", (int)task.queue.len, task.queue.data);
+        return false;
+    }
+    km_task_anew(&task, row->payload, now_ms, bytes);
+    size_t len = bytes->len;
+    buffer_str(bytes, id);
+    out->ready = queue->own.lists.items[list];
+    out->job = (slice_t){bytes->data, len};
+    if (task.unique) {
+        out->mark = queue->own.uniques.items[list];
+        out->mark_id = (slice_t){bytes->data + len, bytes->len - len};
+    }
+    return true;
+}
+
+static const pass_ops_t pass = {
+    .orders = true,
+    .tells = true,
+    .blank_is_dead = true, // AliveDetectHandler as KMQueue's own example has it (MyAliveDetectHandler.java, check)
+    .kind_of = kind_of,
+    .sentinel = marker,
+    .read = read_job,
+    .heartbeat = heartbeat,
+    .settle = settle,
+};
+
+static const requeue_ops_t requeue = {.prepare = prepare};
+
+static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
+    const strings_t *lists = &at->config->own.lists;
+    for (size_t i = 0; i < lists->count; i++) add(self, SIZE_READY, lists->items[i], NULL);
+    add(self, SIZE_BACKUP, at->config->backup, NULL);
+}
+
+const dialect_ops_t dialect_kmqueue = {
+    .name = "kmqueue",
+    .pass = &pass,
+    .watch = &kmqueue_watch,
+    .requeue = &requeue,
+    .dry_run = kmqueue_dry_run,
+    .sizes = sizes,
+};

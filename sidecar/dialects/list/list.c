@@ -1,0 +1,131 @@
+// The plain queue of zset and lists: a delayed entry is the job itself, its score the due time.
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/buffer.h"
+#include "dialects/dialect.h"
+
+#define SENTINEL_PREFIX "sidecar-sentinel:"
+
+enum { BATCH_MOST = 5000 }; // what dispatcher.batch allows
+
+static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_ask_t *ask) {
+    const queue_keys_t *queue = &keys->queues[ask->queue];
+    const seat_t *seat = &keys->seats[queue->seat];
+    const queue_policy_t *policy = &queue->config->policy;
+    request_script(conn, SCRIPT_promote, 4);
+    request_text(conn, seat->lock);
+    request_text(conn, queue->config->delayed);
+    request_text(conn, queue->config->ready);
+    request_text(conn, queue->meta);
+    request_text(conn, ask->token);
+    request_text(conn, seat->name);
+    request_int(conn, ask->batch);
+    request_text(conn, policy->score_unit == SCORE_S ? "s" : "ms");
+    request_int(conn, policy->ready_limit);
+    request_int(conn, policy->max_payload);
+    request_int(conn, ask->skip);
+    request_int(conn, PROMOTE_BYTES);
+    request_int(conn, ask->first);
+    request_end(conn);
+}
+
+static int64_t due_us(const queue_config_t *queue, double score) {
+    double us = ceil(score * (queue->policy.score_unit == SCORE_S ? 1e6 : 1e3));
+    if (us >= 9e18) return INT64_MAX;
+    if (us <= -9e18) return INT64_MIN;
+    return (int64_t)us;
+}
+
+static const promote_ops_t promote = {
+    .append = promote_append,
+    .read = promote_read_reply,
+    .due_us = due_us,
+    .most = BATCH_MOST,
+};
+
+enum { RANDOM_DIGITS = SENTINEL_RANDOM_SIZE - 1, CHOSEN_DIGITS = RANDOM_DIGITS / 2 };
+
+// The second half of a sentinel's random part follows from the first: by that a sidecar's sentinel is known even when nobody
+// remembers it, and nothing else is by chance.
+static void add_check(char random[SENTINEL_RANDOM_SIZE]) {
+    char hex[DIGEST_HEX_SIZE];
+    digest_part_t parts[] = {{SENTINEL_PREFIX, sizeof SENTINEL_PREFIX - 1}, {random, CHOSEN_DIGITS}};
+    digest_t digest = digest_of_parts(parts, 2);
+    digest_hex(&digest, hex);
+    memcpy(random + CHOSEN_DIGITS, hex, CHOSEN_DIGITS);
+    random[RANDOM_DIGITS] = '\0';
+}
+
+static bool made_by_a_sidecar(const char *random) {
+    char expected[SENTINEL_RANDOM_SIZE];
+    memcpy(expected, random, CHOSEN_DIGITS);
+    add_check(expected);
+    return memcmp(expected, random, RANDOM_DIGITS) == 0;
+}
+
+// A sentinel of this list, by its random part, is current or old by its number. One that a sidecar has made and that is not known
+// here was left behind when the hash was deleted, or the list renamed: it is old, too. All else is a job.
+static entry_kind_t kind_of(const backup_look_t *look, slice_t bytes) {
+    static const size_t before = sizeof SENTINEL_PREFIX - 1 + RANDOM_DIGITS;
+    if (bytes.len < before + 2 || bytes.len > before + 20) return ENTRY_JOB;
+    if (memcmp(bytes.data, SENTINEL_PREFIX, sizeof SENTINEL_PREFIX - 1) != 0) return ENTRY_JOB;
+    const char *random = bytes.data + sizeof SENTINEL_PREFIX - 1;
+    const char *digits = bytes.data + before;
+    if (*digits++ != ':' || strspn(digits, "0123456789") != bytes.len - before - 1) return ENTRY_JOB;
+    if (*look->random && memcmp(random, look->random, RANDOM_DIGITS) == 0)
+        return strtoll(digits, NULL, 10) < look->n ? ENTRY_OLD_SENTINEL : ENTRY_SENTINEL;
+    return made_by_a_sidecar(random) ? ENTRY_OLD_SENTINEL : ENTRY_JOB;
+}
+
+static void sentinel(const backup_look_t *look, char random[SENTINEL_RANDOM_SIZE], buffer_t *out) {
+    if (!*look->random) add_check(random);
+    buffer_printf(out, SENTINEL_PREFIX "%s:%lld", random, (long long)look->n + 1);
+}
+
+static void read_job(json_t *json, const queue_config_t *queue, slice_t bytes, job_t *out) {
+    job_read(json, &queue->policy, bytes, out);
+}
+
+static char *heartbeat(const queue_config_t *queue, const entry_t *entry, const job_t *job) {
+    (void)entry;
+    return job_heartbeat_key(&queue->policy, job->id);
+}
+
+static void settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
+                   buffer_t *again) {
+    const queue_config_t *queue = keys->config;
+    (void)entry;
+    (void)job;
+    (void)retry;
+    (void)again;
+    out->from = queue->backup;
+    out->ready = queue->ready;
+    out->delayed = queue->delayed;
+    out->errors = queue->errors;
+}
+
+static const pass_ops_t pass = {
+    .orders = true,
+    .reports = true,
+    .kind_of = kind_of,
+    .sentinel = sentinel,
+    .read = read_job,
+    .heartbeat = heartbeat,
+    .settle = settle,
+};
+
+static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
+    const queue_policy_t *policy = &at->config->policy;
+    add(self, SIZE_READY, at->config->ready, NULL);
+    if ((policy->roles & ROLE_DISPATCHER) || policy->retry_backoff != BACKOFF_NONE)
+        add(self, SIZE_DELAYED, at->config->delayed, NULL);
+    if (policy->roles & ROLE_MONITOR) add(self, SIZE_BACKUP, at->config->backup, NULL);
+}
+
+const dialect_ops_t dialect_list = {
+    .name = "list",
+    .promote = &promote,
+    .pass = &pass,
+    .sizes = sizes,
+};

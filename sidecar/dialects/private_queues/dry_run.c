@@ -1,0 +1,144 @@
+#include "dialects/private_queues/dry_run.h"
+
+#include <stdlib.h>
+
+#include "base/buffer.h"
+#include "queue/settle.h"
+#include "redis/reply.h"
+
+enum { SCRATCH = 4 };
+
+// Scratch keys, owned.
+typedef struct scratch {
+    char *private, *dlq, *recorded, *done;
+} scratch_t;
+
+// One command with up to six arguments, NULL-terminated.
+static outcome_t ask(const dryrun_room_t *room, const char *const *words) {
+    redisReply *reply;
+    request_begin(room->conn, words[0]);
+    for (size_t i = 1; words[i]; i++) request_text(room->conn, words[i]);
+    outcome_t outcome = request_ask(room->conn, &reply, room->fault);
+    conn_reply_free(reply);
+    return outcome;
+}
+
+#define ASK(room, ...) ask(room, (const char *const[]){__VA_ARGS__, NULL})
+
+static outcome_t run_tails(const dryrun_room_t *room, const scratch_t *keys) {
+    redisReply *reply;
+    int lists = 1;
+    request_script(room->conn, SCRIPT_private_tails, lists);
+    request_text(room->conn, keys->private);
+    request_text(room->conn, "99");
+    request_text(room->conn, "99");
+    outcome_t outcome = request_ask(room->conn, &reply, room->fault);
+    conn_reply_free(reply);
+    return outcome;
+}
+
+// The walks are no scripts, but what they are for.
+static bool try_lists(const dryrun_room_t *room, const scratch_t *keys) {
+    const dialect_config_t *own = &room->config->own;
+    if (!room->passed(room, SCRIPT_private_tails, run_tails(room, keys))) return false;
+    outcome_t outcome = *own->registry ? ASK(room, "SSCAN", keys->done, "0", "COUNT", "1")
+                                       : ASK(room, "SCAN", "0", "MATCH", keys->private, "COUNT", "1", "TYPE", "list");
+    return room->passed(room, SCRIPT_private_tails, outcome);
+}
+
+static outcome_t run_letters(const dryrun_room_t *room, const scratch_t *keys) {
+    redisReply *reply;
+    request_script(room->conn, SCRIPT_private_letters, 3);
+    request_text(room->conn, room->keys->seats[0].lock);
+    request_text(room->conn, keys->dlq);
+    request_text(room->conn, keys->recorded);
+    request_text(room->conn, room->token);
+    request_text(room->conn, "0");
+    request_text(room->conn, "9");
+    request_text(room->conn, "99");
+    request_text(room->conn, "99");
+    request_text(room->conn, "1");
+    request_text(room->conn, "1");
+    outcome_t outcome = request_ask(room->conn, &reply, room->fault);
+    conn_reply_free(reply);
+    return outcome;
+}
+
+static outcome_t run_record(const dryrun_room_t *room, const scratch_t *keys) {
+    const queue_keys_t *at = &room->keys->queues[0];
+    redisReply *reply;
+    request_script(room->conn, SCRIPT_record_once, 4);
+    request_text(room->conn, room->keys->seats[0].lock);
+    request_text(room->conn, keys->recorded);
+    request_text(room->conn, at->failures);
+    request_text(room->conn, at->meta);
+    request_text(room->conn, room->token);
+    request_text(room->conn, "scratch");
+    request_text(room->conn, "9999");
+    request_text(room->conn, "event");
+    request_text(room->conn, "scratch");
+    outcome_t outcome = request_ask(room->conn, &reply, room->fault);
+    conn_reply_free(reply);
+    return outcome;
+}
+
+static bool try_letters(const dryrun_room_t *room, const scratch_t *keys) {
+    return room->passed(room, SCRIPT_private_letters, run_letters(room, keys)) &&
+           room->passed(room, SCRIPT_record_once, run_record(room, keys));
+}
+
+// An end that asks whether the job is done, and notes what it pushes.
+static outcome_t run_settle(const dryrun_room_t *room, const scratch_t *keys) {
+    const digest_t digest = digest_of("job", 3);
+    const event_t event = {.kind = slice_text("scratch")};
+    const settle_where_t where = {.from = keys->private,
+                                  .ready = room->keys->queues[0].config->ready,
+                                  .depth = 1,
+                                  .done = *room->config->own.dedup ? keys->done : NULL,
+                                  .done_id = slice_text("another"),
+                                  .recorded = *room->config->dlq ? keys->recorded : NULL};
+    settled_t settled;
+    settle_append(room->conn, room->keys,
+                  &(settle_ask_t){.token = room->token,
+                                  .job = slice_text("job"),
+                                  .digest = &digest,
+                                  .where = &where,
+                                  .from_tail = true,
+                                  .report = "",
+                                  .event = &event});
+    return settle_read(room->conn, &settled, room->fault);
+}
+
+static bool out_of_memory(const fault_t *fault) { return fault->outcome == OUTCOME_LATER && strncmp(fault->text, "OOM", 3) == 0; }
+
+// What is refused here for want of memory is tried without a job: one must be able to lead there.
+static outcome_t lay_out(const dryrun_room_t *room, const scratch_t *keys) {
+    static const char TTL[] = "60000";
+    const char *const requests[][3] = {{"LPUSH", keys->private, "job"}, {"LPUSH", keys->dlq, "letter"}};
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+        outcome_t outcome = ASK(room, requests[i][0], requests[i][1], requests[i][2]);
+        if (outcome == OUTCOME_LOST) return outcome;
+        if (outcome != OUTCOME_OK && !out_of_memory(room->fault)) return outcome;
+        if (ASK(room, "PEXPIRE", requests[i][1], TTL) == OUTCOME_LOST) return OUTCOME_LOST;
+    }
+    return fault_set(room->fault, OUTCOME_OK, "%s", "");
+}
+
+unsigned private_dry_needs(const queue_config_t *queue) {
+    return (*queue->own.registry ? 1U : 0) | (*queue->own.dedup ? 2U : 0) | (*queue->dlq ? 4U : 0);
+}
+
+bool private_dry_run(const dryrun_room_t *room) {
+    scratch_t keys = {mem_printf("%sprivate", room->prefix), mem_printf("%sletters", room->prefix),
+                      mem_printf("%srecorded", room->prefix), mem_printf("%sdone", room->prefix)};
+    char *const all[SCRATCH] = {keys.private, keys.dlq, keys.recorded, keys.done};
+    bool ok = room->passed(room, SCRIPT_private_tails, lay_out(room, &keys)) && try_lists(room, &keys) &&
+              (!*room->config->dlq || try_letters(room, &keys)) && room->passed(room, SCRIPT_settle, run_settle(room, &keys));
+    fault_t said = *room->fault;
+    for (size_t i = 0; i < SCRATCH; i++) {
+        if (ok && ASK(room, "DEL", all[i]) == OUTCOME_LOST) ok = false;
+        free(all[i]);
+    }
+    if (ok) *room->fault = said;
+    return ok;
+}

@@ -1,0 +1,357 @@
+#include "dialects/private_queues/lists.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/buffer.h"
+#include "base/keyset.h"
+#include "base/log.h"
+#include "redis/reply.h"
+
+static const char ROLE[] = "monitor";
+
+// Where names come from.
+typedef enum walk {
+    WALK_NONE, // there is no registry
+    WALK_KEYS,
+    WALK_SET,
+    WALK_HASH,
+    WALK_LIST,
+} walk_t;
+
+// A name, and behind its NUL byte the owner.
+typedef struct private_name {
+    char *key; // owned
+    const char *owner;
+} private_name_t;
+
+struct private_lists {
+    const queue_config_t *queue; // borrowed
+    char *match;                 // owned: the pattern as SCAN takes it
+    char **never;                // owned, sorted: keys that the config names
+    size_t never_count;
+    walk_t walk;
+    char cursor[24]; // where it goes on
+    bool walked;     // it has come to its end
+    bool cut;        // or was left there for the next pass: there are too many
+    private_name_t *names;
+    size_t count;
+    size_t room;
+    size_t next;            // the first that no page has read
+    keymap_t known;         // digests of the names
+    size_t asked;           // lists of the page under way
+    bool stepped;           // it has a step of the walk
+    bool one_by_one;        // Redis has refused several at a time
+    const keyspace_t *keys; // borrowed
+};
+
+static int compare_texts(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+// The pattern's one * stays, and what else SCAN would take for a sign is escaped (redis src/util.c, stringmatchlen).
+static char *scan_pattern(const char *pattern) {
+    buffer_t out = {0};
+    buffer_str(&out, "");
+    for (const char *at = pattern; *at; at++) {
+        if (strchr("?[]\\", *at)) buffer_str(&out, "\\");
+        buffer_add(&out, at, 1);
+    }
+    return out.data;
+}
+
+private_lists_t *private_lists_new(const queue_keys_t *at) {
+    private_lists_t *lists = mem_alloc(sizeof *lists);
+    lists->queue = at->config;
+    lists->match = scan_pattern(at->config->own.private);
+    return lists;
+}
+
+static void forget_names(private_lists_t *lists) {
+    for (size_t i = 0; i < lists->count; i++) free(lists->names[i].key);
+    lists->count = lists->next = lists->asked = 0;
+    lists->stepped = false;
+    keymap_free(&lists->known);
+}
+
+void private_lists_free(private_lists_t *lists) {
+    if (!lists) return;
+    forget_names(lists);
+    for (size_t i = 0; i < lists->never_count; i++) free(lists->never[i]);
+    free(lists->never);
+    free(lists->names);
+    free(lists->match);
+    free(lists);
+}
+
+// All keys of all queues, once.
+static void learn_never(private_lists_t *lists, const keyspace_t *keys) {
+    size_t room = 0;
+    for (size_t i = 0; i < keys->queue_count; i++) {
+        used_keys_t used = config_queue_keys(keys->queues[i].config);
+        char **grown = mem_array(room + used.count + 1, sizeof *grown);
+        if (room) memcpy(grown, lists->never, room * sizeof *grown);
+        free(lists->never);
+        lists->never = grown;
+        for (size_t k = 0; k < used.count; k++)
+            if (!used.items[k].pattern) lists->never[room++] = mem_str(used.items[k].name);
+        config_queue_keys_free(&used);
+    }
+    lists->never_count = room;
+    if (room) qsort(lists->never, room, sizeof *lists->never, compare_texts);
+}
+
+static bool fits(const char *pattern, slice_t name, slice_t *owner) {
+    const char *star = strchr(pattern, '*');
+    *owner = name;
+    if (!star) return true;
+    size_t before = (size_t)(star - pattern);
+    size_t behind = strlen(star + 1);
+    if (name.len < before + behind || memcmp(name.data, pattern, before) != 0) return false;
+    if (memcmp(name.data + name.len - behind, star + 1, behind) != 0) return false;
+    *owner = (slice_t){name.data + before, name.len - before - behind};
+    return true;
+}
+
+bool private_lists_take(private_lists_t *lists, const keyspace_t *keys, slice_t name, slice_t *owner) {
+    static const char OURS[] = "sidecar:";
+    if (!lists->never) learn_never(lists, keys);
+    if (name.len == 0 || memchr(name.data, '\0', name.len) || !fits(lists->queue->own.private, name, owner)) return false;
+    if (name.len >= sizeof OURS - 1 && memcmp(name.data, OURS, sizeof OURS - 1) == 0) return false;
+    char *text = mem_printf("%.*s", (int)name.len, name.data);
+    bool taken = lists->never_count && bsearch(&text, lists->never, lists->never_count, sizeof *lists->never, compare_texts);
+    free(text);
+    return !taken;
+}
+
+static void add_name(private_lists_t *lists, const keyspace_t *keys, const redisReply *reply) {
+    slice_t name = {reply_text(reply), reply_len(reply)};
+    slice_t owner;
+    if (!private_lists_take(lists, keys, name, &owner)) return;
+    digest_t digest = digest_of(name.data, name.len);
+    int64_t *met = keymap_put(&lists->known, digest.bytes);
+    if (++*met > 1) return;
+    if (lists->count == lists->room) {
+        size_t room = lists->room * 2 + 64;
+        private_name_t *grown = mem_array(room, sizeof *grown);
+        if (lists->count) memcpy(grown, lists->names, lists->count * sizeof *grown);
+        free(lists->names);
+        lists->names = grown;
+        lists->room = room;
+    }
+    char *key = mem_alloc(name.len + owner.len + 2);
+    memcpy(key, name.data, name.len);
+    memcpy(key + name.len + 1, owner.data, owner.len);
+    lists->names[lists->count++] = (private_name_t){key, key + name.len + 1};
+}
+
+// ---- The look that a pass begins with.
+
+static void append_key(conn_t *conn, const char *command, const char *key) {
+    request_begin(conn, command);
+    request_text(conn, key);
+    request_end(conn);
+}
+
+void private_look_append(conn_t *conn, const keyspace_t *keys, size_t queue, void *self) {
+    private_lists_t *lists = self;
+    forget_names(lists);
+    if (!lists->cut) snprintf(lists->cursor, sizeof lists->cursor, "0");
+    lists->walked = lists->cut = lists->one_by_one = false;
+    append_key(conn, "HLEN", keys->queues[queue].stamps);
+    request_begin(conn, "TIME");
+    request_end(conn);
+    if (*lists->queue->own.registry) append_key(conn, "TYPE", lists->queue->own.registry);
+}
+
+static bool read_stamps(conn_t *conn, const char *key, backup_look_t *out, fault_t *fault) {
+    redisReply *reply;
+    if (conn_read(conn, 0, &reply, fault) == OUTCOME_OK) {
+        out->stamps = reply_int(reply);
+        freeReplyObject(reply);
+    } else {
+        fault_t named = *fault;
+        fault_set(fault, named.outcome, "%s: %s", key, named.text);
+    }
+    return fault->outcome != OUTCOME_LOST;
+}
+
+static bool read_time(conn_t *conn, backup_look_t *out, fault_t *worst) {
+    redisReply *reply;
+    fault_t fault;
+    if (conn_read(conn, 0, &reply, &fault) == OUTCOME_OK) {
+        out->now =
+            strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000 + strtoll(reply_text(reply_at(reply, 1)), NULL, 10) / 1000;
+        freeReplyObject(reply);
+    } else if (fault.outcome > worst->outcome) {
+        *worst = fault;
+    }
+    return worst->outcome != OUTCOME_LOST;
+}
+
+static walk_t walk_of(const redisReply *type) {
+    static const struct {
+        const char *type;
+        walk_t walk;
+    } walks[] = {{"set", WALK_SET}, {"hash", WALK_HASH}, {"list", WALK_LIST}};
+    for (size_t i = 0; i < sizeof walks / sizeof *walks; i++)
+        if (reply_is(type, walks[i].type)) return walks[i].walk;
+    return WALK_NONE;
+}
+
+static void read_registry(conn_t *conn, private_lists_t *lists, fault_t *worst) {
+    const char *registry = lists->queue->own.registry;
+    redisReply *reply;
+    fault_t fault;
+    if (conn_read(conn, 0, &reply, &fault) == OUTCOME_OK) {
+        walk_t before = lists->walk;
+        lists->walk = walk_of(reply);
+        if (lists->walk != before) snprintf(lists->cursor, sizeof lists->cursor, "0");
+        if (lists->walk == WALK_NONE && !reply_is(reply, "none"))
+            fault_set(&fault, OUTCOME_FAULT, "%s holds a %s where a set, a hash or a list of names is wanted", registry,
+                      reply_text(reply));
+        freeReplyObject(reply);
+    }
+    if (fault.outcome > worst->outcome) *worst = fault;
+}
+
+outcome_t private_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, void *self, backup_look_t *out, fault_t *fault) {
+    private_lists_t *lists = self;
+    *out = (backup_look_t){.config = lists->queue};
+    *fault = (fault_t){0};
+    if (!read_stamps(conn, keys->queues[queue].stamps, out, fault) || !read_time(conn, out, fault)) return fault->outcome;
+    lists->walk = *lists->queue->own.registry ? lists->walk : WALK_KEYS;
+    if (lists->walk != WALK_KEYS) read_registry(conn, lists, fault);
+    lists->walked = lists->walk == WALK_NONE;
+    // How many there are is not known before the end of the walk: about as many as there were jobs, and always a page more.
+    out->entries = lists->walked ? 0 : out->stamps + BACKUP_PAGE;
+    out->open = true;
+    return fault->outcome;
+}
+
+// ---- Pages.
+
+static void append_tails(conn_t *conn, const keyspace_t *keys, size_t queue, const private_lists_t *lists) {
+    const queue_policy_t *policy = &keys->queues[queue].config->policy;
+    request_script(conn, SCRIPT_private_tails, (int)lists->asked);
+    for (size_t i = 0; i < lists->asked; i++) request_text(conn, lists->names[lists->next + i].key);
+    request_int(conn, policy->max_payload);
+    request_int(conn, PRIVATE_BYTES);
+    request_end(conn);
+}
+
+static void append_step(conn_t *conn, const private_lists_t *lists) {
+    switch (lists->walk) {
+    case WALK_NONE: return;
+    case WALK_KEYS: request_begin(conn, "SCAN"); break;
+    case WALK_SET: request_begin(conn, "SSCAN"); break;
+    case WALK_HASH: request_begin(conn, "HSCAN"); break;
+    case WALK_LIST: request_begin(conn, "LRANGE"); break;
+    }
+    if (lists->walk != WALK_KEYS) request_text(conn, lists->queue->own.registry);
+    request_text(conn, lists->cursor);
+    if (lists->walk == WALK_LIST) {
+        request_int(conn, strtoll(lists->cursor, NULL, 10) + PRIVATE_WALK - 1);
+    } else {
+        if (lists->walk == WALK_KEYS) {
+            request_text(conn, "MATCH");
+            request_text(conn, lists->match);
+        }
+        request_text(conn, "COUNT");
+        request_int(conn, PRIVATE_WALK);
+        if (lists->walk == WALK_KEYS) {
+            request_text(conn, "TYPE");
+            request_text(conn, "list");
+        }
+    }
+    request_end(conn);
+}
+
+void private_page_append(conn_t *conn, const keyspace_t *keys, size_t queue, void *self, size_t skip, size_t count) {
+    private_lists_t *lists = self;
+    (void)skip; // it knows by itself
+    size_t left = lists->count - lists->next;
+    lists->keys = keys;
+    lists->asked = left < count ? left : count;
+    if (lists->asked > PRIVATE_PAGE) lists->asked = PRIVATE_PAGE;
+    if (lists->asked > 1 && lists->one_by_one) lists->asked = 1;
+    lists->stepped = !lists->walked && left - lists->asked < PRIVATE_PAGE && lists->count < PRIVATE_MOST;
+    if (lists->asked) append_tails(conn, keys, queue, lists);
+    if (lists->stepped) append_step(conn, lists);
+}
+
+static void say_large(const private_lists_t *lists, const private_name_t *name, int64_t size, const char *sha1) {
+    log_warn(ROLE, lists->queue->name, "left a job in a private list that is larger than max_payload", F_STR("list", name->key),
+             F_INT("bytes", size), F_STR("sha1", sha1), F_INT("max_payload", lists->queue->policy.max_payload));
+}
+
+static void add_tail(private_lists_t *lists, const redisReply *reply, size_t at, backup_page_t *page) {
+    int64_t nth = reply_int(reply_at(reply, at)) - 1;
+    const redisReply *tail = reply_at(reply, at + 1);
+    const redisReply *sha1 = reply_at(reply, at + 3);
+    if (nth < 0 || nth >= (int64_t)lists->asked || !reply_is_text(tail)) return;
+    const private_name_t *name = &lists->names[lists->next + (size_t)nth];
+    if (reply_len(sha1)) {
+        page->large++;
+        say_large(lists, name, reply_int(reply_at(reply, at + 2)), reply_text(sha1));
+        return;
+    }
+    entry_t *entry = &page->entries[page->count++];
+    *entry = (entry_t){.bytes = {reply_text(tail), reply_len(tail)}, .kind = ENTRY_JOB, .from = name->key, .owner = name->owner};
+    entry->digest = digest_of(entry->bytes.data, entry->bytes.len);
+    page->bytes += entry->bytes.len;
+    page->jobs++;
+}
+
+// One key that Redis refuses, such as a name in the registry that the user may not touch, keeps nobody from the others.
+static outcome_t refused(private_lists_t *lists, fault_t *fault) {
+    if (fault->outcome != OUTCOME_FAULT) return fault->outcome;
+    if (lists->asked == 1) {
+        char *reason = mem_printf("%s: %s", lists->names[lists->next].key, fault->text);
+        log_error(ROLE, lists->queue->name, "redis refuses to read a private list", F_STR("reason", reason));
+        free(reason);
+        lists->next++;
+    }
+    lists->one_by_one = true;
+    return fault_set(fault, OUTCOME_OK, "%s", "");
+}
+
+static outcome_t read_tails(conn_t *conn, private_lists_t *lists, backup_page_t *page, fault_t *fault) {
+    redisReply *reply;
+    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return refused(lists, fault);
+    page->replies[page->reply_count++] = reply;
+    int64_t read = reply_int(reply_at(reply, 0));
+    if (read < 1 || read > (int64_t)lists->asked) return fault_set(fault, OUTCOME_FAULT, "private_tails: unexpected reply");
+    for (size_t at = 1; at + 3 < reply->elements; at += 4) add_tail(lists, reply, at, page);
+    page->vacant = (size_t)read - page->count;
+    lists->next += (size_t)read;
+    return OUTCOME_OK;
+}
+
+static outcome_t read_step(conn_t *conn, private_lists_t *lists, fault_t *fault) {
+    redisReply *reply;
+    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    bool paged = lists->walk == WALK_LIST;
+    const redisReply *names = paged ? reply : reply_at(reply, 1);
+    size_t found = names && names->type == REDIS_REPLY_ARRAY ? names->elements : 0;
+    size_t apart = lists->walk == WALK_HASH ? 2 : 1; // of a hash the fields
+    for (size_t i = 0; i < found; i += apart) add_name(lists, lists->keys, names->element[i]);
+    if (paged)
+        snprintf(lists->cursor, sizeof lists->cursor, "%lld", strtoll(lists->cursor, NULL, 10) + PRIVATE_WALK);
+    else
+        snprintf(lists->cursor, sizeof lists->cursor, "%s", reply_text(reply_at(reply, 0)));
+    lists->walked = paged ? found < PRIVATE_WALK : strcmp(lists->cursor, "0") == 0;
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}
+
+outcome_t private_page_read(conn_t *conn, void *self, size_t skip, size_t count, backup_page_t *page, fault_t *fault) {
+    private_lists_t *lists = self;
+    fault_t of_step = {0};
+    (void)skip;
+    (void)count;
+    *fault = (fault_t){0};
+    if (lists->asked && read_tails(conn, lists, page, fault) == OUTCOME_LOST) return OUTCOME_LOST;
+    if (lists->stepped && read_step(conn, lists, &of_step) != OUTCOME_OK && of_step.outcome > fault->outcome) *fault = of_step;
+    lists->cut = !lists->walked && lists->count >= PRIVATE_MOST;
+    page->ended = lists->next == lists->count && (lists->walked || lists->cut);
+    return fault->outcome;
+}

@@ -1,0 +1,117 @@
+#include "dialects/requeue.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "queue/prune.h"
+#include "queue/record.h"
+#include "queue/stamps.h"
+#include "redis/reply.h"
+
+enum { PRUNE_COUNT = 500 };
+
+// The monitor begins a new life by itself where it meets a job without a stamp. Only where the job's own date would end it at
+// once must a stamp tell that the date no longer counts; elsewhere a million of them would take 100 MB for nothing.
+static bool needs_stamp(const queue_policy_t *policy) {
+    return policy->roles & ROLE_MONITOR && policy->alive_timeout_ms && *policy->created_path;
+}
+
+outcome_t requeue_now(conn_t *conn, int64_t *now_ms, fault_t *fault) {
+    redisReply *reply;
+    request_begin(conn, "TIME");
+    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    *now_ms = strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000 + strtoll(reply_text(reply_at(reply, 1)), NULL, 10) / 1000;
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}
+
+bool requeue_prepare(const keyspace_t *keys, size_t to, const event_t *row, int64_t now_ms, requeue_where_t *out, buffer_t *bytes,
+                     buffer_t *why) {
+    const queue_config_t *queue = keys->queues[to].config;
+    const requeue_ops_t *ops = dialect_ops(queue->dialect)->requeue;
+    *out = (requeue_where_t){.ready = queue->ready, .job = row->payload};
+    return !ops || !ops->prepare || ops->prepare(queue, row, now_ms, out, bytes, why);
+}
+
+void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask_t *ask) {
+    const queue_keys_t *home = &keys->queues[ask->queue];
+    const queue_keys_t *to = &keys->queues[ask->to];
+    const requeue_ops_t *ops = dialect_ops(to->config->dialect)->requeue;
+    const requeue_where_t plain = {.ready = to->config->ready, .job = ask->job};
+    const requeue_where_t *where = ask->where && !ask->discards ? ask->where : &plain;
+    digest_t event = {.bytes = {0}};
+    if (ops && ops->append && !ask->discards) {
+        ops->append(conn, keys, ask, where);
+        return;
+    }
+    digest_parse(ask->record->answers, &event);
+    const requeue_ops_t *of_home = dialect_ops(home->config->dialect)->requeue;
+    bool letters = of_home && of_home->letters && *home->config->dlq;
+    request_script(conn, SCRIPT_requeue, 9);
+    request_text(conn, home->requeued);
+    request_text(conn, home->failures);
+    request_text(conn, home->meta);
+    request_text(conn, *where->ready ? where->ready : to->none);
+    request_text(conn, to->stamps);
+    request_text(conn, to->meta);
+    request_text(conn, where->mark ? where->mark : home->requeued);
+    request_text(conn, letters ? home->config->dlq : home->requeued);
+    request_text(conn, letters ? home->recorded : home->requeued);
+    request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
+    request_text(conn, ask->discards ? "discarded" : "requeued");
+    request_text(conn, ask->by);
+    request_text(conn, ask->again ? "1" : "0");
+    request_bytes(conn, where->job.data, ask->discards ? 0 : where->job.len);
+    request_bytes(conn, ask->digest->bytes, needs_stamp(&to->config->policy) ? STAMP_FIELD_BYTES : 0);
+    request_int(conn, (int64_t)record_bytes(ask->record));
+    request_bytes(conn, where->mark_id.data, where->mark_id.len);
+    record_append(conn, ask->record);
+    request_end(conn);
+}
+
+// '<state> <ms> <by>'; what is no mark of ours reads as nothing.
+static bool read_mark(const char *mark, requeue_reply_t *out) {
+    long long at;
+    int used = 0;
+    if (sscanf(mark, "%15s %lld %n", out->state, &at, &used) < 2 || !used) return false;
+    out->at_ms = at;
+    snprintf(out->by, sizeof out->by, "%s", mark + used);
+    return true;
+}
+
+outcome_t requeue_read(conn_t *conn, requeue_reply_t *out, fault_t *fault) {
+    redisReply *reply;
+    *out = (requeue_reply_t){.kind = REQUEUE_DONE};
+    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    const redisReply *word = reply_at(reply, 0);
+    const char *detail = reply_text(reply_at(reply, 1));
+    snprintf(out->why, sizeof out->why, "%s", detail);
+    if (reply_is(word, "known")) {
+        out->kind = REQUEUE_KNOWN;
+        read_mark(detail, out);
+    } else if (reply_is(word, "unrecorded")) {
+        out->kind = REQUEUE_UNRECORDED;
+    } else if (reply_is(word, "waiting")) {
+        out->kind = REQUEUE_WAITING;
+    } else if (reply_is(word, "failed")) {
+        out->kind = REQUEUE_FAILED;
+    } else if (reply_is(word, "type")) {
+        fault_set(fault, OUTCOME_FAULT, "its key `%s` holds a %s", detail, reply_text(reply_at(reply, 2)));
+    } else if (!reply_is(word, "done")) {
+        fault_set(fault, OUTCOME_FAULT, "requeue: unexpected reply");
+    }
+    freeReplyObject(reply);
+    return fault->outcome;
+}
+
+static bool is_young(void *before_ms, slice_t field, slice_t mark) {
+    requeue_reply_t read = {0};
+    (void)field;
+    return !read_mark(mark.data, &read) || read.at_ms >= *(const int64_t *)before_ms; // what is no mark of ours is left alone
+}
+
+outcome_t requeue_prune(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, int64_t before_ms,
+                        uint64_t *cursor, int64_t *removed, bool *fenced, fault_t *fault) {
+    return sweep_hash(conn, keys, queue, keys->queues[queue].requeued, token, PRUNE_COUNT, cursor, is_young, &before_ms, removed,
+                      fenced, fault);
+}

@@ -1,0 +1,316 @@
+#include "http/http.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/metrics_text.h"
+
+enum {
+    CONNECTIONS = 64,     // at once; more wait in the backlog, or push out the oldest
+    CROWDED = 48,         // from here on the oldest gives way to the next
+    REQUEST_BYTES = 8192, // of request line, headers and answer's headers
+    REQUEST_S = 10,       // from the first byte, or from the end of the last request, to the end of the next
+    IDLE_S = 60,          // of a connection that is kept open; longer than between two scrapes or probes
+    LISTEN_AGAIN_S = 10,
+    BACKLOG = 128,
+};
+
+static const char ROLE[] = "http";
+static const char LIBRARY[] = "libmicrohttpd.so.12";
+
+// libmicrohttpd, loaded when it is needed: Debian's brings GnuTLS with it, and with that two and a half MB that an instance
+// without http need not carry.
+#define LIBRARY_FUNCTIONS(X)                                                                                                     \
+    X(add_response_header)                                                                                                       \
+    X(create_response_from_buffer)                                                                                               \
+    X(destroy_response)                                                                                                          \
+    X(get_connection_info) X(get_daemon_info) X(get_timeout) X(queue_response) X(run) X(start_daemon) X(stop_daemon)
+#define X(name) static __typeof__(MHD_##name) *mhd_##name;
+LIBRARY_FUNCTIONS(X)
+#undef X
+
+// False: *why says what is missing.
+static bool load_library(char *why, size_t size) {
+    void *library = dlopen(LIBRARY, RTLD_LAZY | RTLD_LOCAL); // for good
+    bool found = library != NULL;
+#define X(name) found = found && (*(void **)&mhd_##name = dlsym(library, "MHD_" #name)) != NULL;
+    LIBRARY_FUNCTIONS(X)
+#undef X
+    if (!found) snprintf(why, size, "%s", dlerror());
+    return found;
+}
+
+// One open connection. A request that has not come by `deadline` ends it.
+typedef struct visitor {
+    int fd; // -1 = free
+    mono_t deadline;
+    mono_t came;  // when it connected
+    bool leaving; // it is shut down already
+} visitor_t;
+
+struct http {
+    const char *listen;
+    int64_t port;
+    health_t *health;
+    metrics_t *metrics;
+    struct MHD_Daemon *daemon; // NULL = does not listen
+    mono_t retry_at;
+    char *said; // why it does not, as the log has it; owned
+    visitor_t visitors[CONNECTIONS];
+};
+
+http_t *http_new(const char *listen, int64_t port, health_t *health, metrics_t *metrics) {
+    http_t *http = mem_alloc(sizeof *http);
+    *http = (http_t){.listen = listen, .port = port, .health = health, .metrics = metrics};
+    for (size_t i = 0; i < CONNECTIONS; i++) http->visitors[i].fd = -1;
+    return http;
+}
+
+void http_finish(void *self) {
+    http_t *http = self;
+    if (http->daemon) mhd_stop_daemon(http->daemon);
+    http->daemon = NULL;
+}
+
+void http_free(http_t *http) {
+    if (!http) return;
+    http_finish(http);
+    free(http->said);
+    free(http);
+}
+
+// ---- Answers.
+
+static enum MHD_Result answer(struct MHD_Connection *connection, unsigned code, const char *type, buffer_t *body) {
+    struct MHD_Response *response =
+        mhd_create_response_from_buffer(body->len, body->data ? body->data : "", MHD_RESPMEM_MUST_COPY);
+    if (!response) return MHD_NO;
+    mhd_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    mhd_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    mhd_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (code == MHD_HTTP_METHOD_NOT_ALLOWED) mhd_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    enum MHD_Result result = mhd_queue_response(connection, code, response);
+    mhd_destroy_response(response);
+    return result;
+}
+
+static unsigned tell_alive(const http_t *http, buffer_t *body) {
+    if (!health_alive(http->health, body)) return MHD_HTTP_SERVICE_UNAVAILABLE;
+    buffer_str(body, "ok\n");
+    return MHD_HTTP_OK;
+}
+
+static unsigned tell_ready(const http_t *http, buffer_t *body) {
+    return health_ready(http->health, body) ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
+}
+
+static unsigned tell_metrics(const http_t *http, buffer_t *body) {
+    http_metrics(http->metrics, http->health, body);
+    return MHD_HTTP_OK;
+}
+
+// What is served, and as what.
+static const struct page {
+    const char *path;
+    const char *type;
+    unsigned (*tell)(const http_t *http, buffer_t *body);
+} pages[] = {
+    {"/healthz", "text/plain; charset=utf-8", tell_alive},
+    {"/readyz", "application/json", tell_ready},
+    {"/metrics", "text/plain; version=0.0.4; charset=utf-8", tell_metrics},
+};
+
+static const struct page *find_page(const char *path) {
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
+        if (strcmp(pages[i].path, path) == 0) return &pages[i];
+    return NULL;
+}
+
+// Called when the headers of a request have come, and again when all of it has. What may have a body is answered at once, which
+// ends the connection; what has none is answered the second time, which keeps it.
+static enum MHD_Result on_request(void *self, struct MHD_Connection *connection, const char *url, const char *method,
+                                  const char *version, const char *data, size_t *size, void **request) {
+    const http_t *http = self;
+    buffer_t body = {0};
+    static char begun;
+    (void)version, (void)data;
+    const struct page *page = find_page(url);
+    bool reads = strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+    if (reads && !*request) {
+        *request = &begun;
+        return MHD_YES;
+    }
+    if (reads && *size > 0) return MHD_NO; // a GET with a body: nobody has a use for it
+    unsigned code = MHD_HTTP_NOT_FOUND;
+    if (!reads) {
+        code = MHD_HTTP_METHOD_NOT_ALLOWED;
+        buffer_str(&body, "only GET and HEAD are understood here\n");
+    } else if (page) {
+        code = page->tell(http, &body);
+    } else {
+        buffer_str(&body, "there are /healthz, /readyz and /metrics\n");
+    }
+    enum MHD_Result result = answer(connection, code, page && reads ? page->type : "text/plain; charset=utf-8", &body);
+    buffer_free(&body);
+    return result;
+}
+
+// ---- Connections.
+
+static int fd_of(struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info = mhd_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    return info ? info->connect_fd : -1;
+}
+
+static visitor_t *find_visitor(http_t *http, int fd) {
+    for (size_t i = 0; i < CONNECTIONS; i++)
+        if (http->visitors[i].fd == fd) return &http->visitors[i];
+    return NULL;
+}
+
+// Ends a connection; MHD notices and forgets it.
+static void show_out(visitor_t *visitor) {
+    shutdown(visitor->fd, SHUT_RDWR);
+    visitor->leaving = true;
+}
+
+static void make_room(http_t *http) {
+    visitor_t *oldest = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < CONNECTIONS; i++) {
+        visitor_t *visitor = &http->visitors[i];
+        if (visitor->fd < 0 || visitor->leaving) continue;
+        count++;
+        if (!oldest || visitor->came.ns < oldest->came.ns) oldest = visitor;
+    }
+    if (count >= CROWDED) show_out(oldest);
+}
+
+static void on_connection(void *self, struct MHD_Connection *connection, void **slot, enum MHD_ConnectionNotificationCode code) {
+    http_t *http = self;
+    int fd = fd_of(connection);
+    (void)slot;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        make_room(http);
+        visitor_t *visitor = find_visitor(http, -1);
+        if (visitor) *visitor = (visitor_t){.fd = fd, .deadline = mono_add(mono_now(), REQUEST_S * NS_PER_S), .came = mono_now()};
+    } else {
+        visitor_t *visitor = find_visitor(http, fd);
+        if (visitor && fd >= 0) visitor->fd = -1;
+    }
+}
+
+static void on_completed(void *self, struct MHD_Connection *connection, void **request, enum MHD_RequestTerminationCode code) {
+    http_t *http = self;
+    visitor_t *visitor = find_visitor(http, fd_of(connection));
+    (void)request, (void)code;
+    if (visitor && visitor->fd >= 0) visitor->deadline = mono_add(mono_now(), (IDLE_S + REQUEST_S) * NS_PER_S);
+}
+
+// A request that comes byte by byte would live as long as its bytes come: MHD's own limit is between two bytes.
+static mono_t expire(http_t *http) {
+    mono_t next = mono_never();
+    for (size_t i = 0; i < CONNECTIONS; i++) {
+        visitor_t *visitor = &http->visitors[i];
+        if (visitor->fd < 0 || visitor->leaving) continue;
+        if (mono_reached(visitor->deadline, mono_now()))
+            show_out(visitor);
+        else
+            next = mono_min(next, visitor->deadline);
+    }
+    return next;
+}
+
+// ---- Listening.
+
+static int listen_on(const char *host, const char *port, char *why, size_t size) {
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    int code = getaddrinfo(host, port, &hints, &found);
+    if (code != 0) {
+        snprintf(why, size, "%s", gai_strerror(code));
+        return -1;
+    }
+    int fd = -1;
+    for (const struct addrinfo *at = found; at && fd < 0; at = at->ai_next) {
+        int on = 1, off = 0;
+        fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol);
+        if (fd < 0) continue;
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        if (at->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+        if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) break;
+        snprintf(why, size, "%s", strerror(errno));
+        close(fd);
+        fd = -1;
+    }
+    if (fd < 0 && !*why) snprintf(why, size, "%s", strerror(errno));
+    freeaddrinfo(found);
+    return fd;
+}
+
+static void put_off(http_t *http, const char *why) {
+    http->retry_at = mono_add(mono_now(), LISTEN_AGAIN_S * NS_PER_S);
+    if (http->said && strcmp(http->said, why) == 0) return;
+    log_error(ROLE, NULL, "cannot serve health and metrics: another program may have the port (http.port; 0 turns this off)",
+              F_STR("listen", http->listen), F_INT("port", http->port), F_STR("reason", why));
+    free(http->said);
+    http->said = mem_str(why);
+}
+
+static void begin(http_t *http) {
+    char port[24];
+    char why[200] = "";
+    snprintf(port, sizeof port, "%lld", (long long)http->port);
+    if (!mhd_run && !load_library(why, sizeof why)) {
+        put_off(http, why);
+        return;
+    }
+    int fd = listen_on(http->listen, port, why, sizeof why);
+    if (fd < 0) {
+        put_off(http, why);
+        return;
+    }
+    http->daemon =
+        mhd_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET, fd,
+                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                         (size_t)REQUEST_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_NOTIFY_CONNECTION,
+                         on_connection, http, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_END);
+    if (!http->daemon) {
+        snprintf(why, sizeof why, "%s", strerror(errno));
+        close(fd);
+        put_off(http, why);
+        return;
+    }
+    free(http->said);
+    http->said = NULL;
+    log_info(ROLE, NULL, "serves health and metrics", F_STR("listen", http->listen), F_INT("port", http->port));
+}
+
+void http_tick(void *self, role_wait_t *wait) {
+    http_t *http = self;
+    if (!http->daemon) {
+        if (mono_reached(http->retry_at, mono_now())) begin(http);
+        if (!http->daemon) {
+            wait->until = http->retry_at;
+            wait->trouble = true;
+            return;
+        }
+    }
+    mhd_run(http->daemon);
+    MHD_UNSIGNED_LONG_LONG left_ms;
+    wait->until = expire(http);
+    if (mhd_get_timeout(http->daemon, &left_ms) == MHD_YES)
+        wait->until = mono_min(wait->until, mono_add(mono_now(), (int64_t)left_ms * NS_PER_MS));
+    const union MHD_DaemonInfo *info = mhd_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    if (info) role_wait_fd(wait, info->epoll_fd);
+}

@@ -1,0 +1,495 @@
+#include "inspect/dry_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "dialects/dialect.h"
+#include "dialects/requeue.h"
+#include "inspect/sizes.h"
+#include "queue/heartbeat.h"
+#include "queue/lock.h"
+#include "queue/next_due.h"
+#include "queue/settle.h"
+#include "queue/stream.h"
+#include "redis/reply.h"
+#include "redis/tracking.h"
+
+enum { SCRATCH_TTL_MS = 60000, SCRATCH_KEYS = 14, SCRATCH_LIMIT = 1000, SCRATCH_BYTES = 1 << 20 };
+
+typedef struct scratch {
+    conn_t *conn;
+    keyspace_t *keys;
+    config_t config;
+    queue_config_t queue;
+    const char *all[SCRATCH_KEYS]; // every key that a script may leave, borrowed from the above
+    char token[TOKEN_SIZE];
+    dryrun_fn *refused;
+    void *self;
+    fault_t *fault;
+    size_t like; // the queue whose dialect is tried
+} scratch_t;
+
+// A name whose keys fall into the slot of `lock`: its own hash tag, or else all of it as a tag.
+static char *scratch_name(const char *lock) {
+    char random[TOKEN_SIZE];
+    token_new(random, 0);
+    random[16] = '\0';
+    const char *open = strchr(lock, '{');
+    const char *close = open ? strchr(open + 1, '}') : NULL;
+    if (close && close > open + 1) return mem_printf("preflight-%s%.*s", random, (int)(close - open + 1), open);
+    return mem_printf("preflight-%s{%s}", random, lock);
+}
+
+static void scratch_init(scratch_t *scratch, const keyspace_t *keys) {
+    queue_config_t *queue = &scratch->queue;
+    queue->name = scratch_name(keys->seats[0].lock);
+    queue->ready = mem_printf("sidecar:%s:ready", queue->name);
+    queue->delayed = mem_printf("sidecar:%s:delayed", queue->name);
+    queue->backup = mem_printf("sidecar:%s:backup", queue->name);
+    queue->errors = mem_printf("sidecar:%s:errors", queue->name);
+    queue->dlq = mem_printf("sidecar:%s:dlq", queue->name);
+    queue->policy = keys->config->queues[0].policy;
+    scratch->config = (config_t){.group = queue->name, .queues = queue, .queue_count = 1};
+    scratch->config.stream.max_bytes = SCRATCH_BYTES;
+    scratch->config.stream.min_records = scratch->config.stream.min_copies = 1;
+    scratch->keys = keyspace_new(&scratch->config);
+    const seat_t *seat = &scratch->keys->seats[0];
+    const queue_keys_t *of = &scratch->keys->queues[0];
+    const char *all[SCRATCH_KEYS] = {queue->ready,  queue->delayed, seat->lock,   seat->served,  of->meta,
+                                     queue->backup, queue->errors,  queue->dlq,   of->stamps,    of->sentinel,
+                                     of->failures,  of->auditors,   of->requeued, seat->standbys};
+    memcpy(scratch->all, all, sizeof all);
+    token_new(scratch->token, SCRATCH_TTL_MS);
+}
+
+static void scratch_free(scratch_t *scratch) {
+    keyspace_free(scratch->keys);
+    free(scratch->queue.name);
+    free(scratch->queue.ready);
+    free(scratch->queue.delayed);
+    free(scratch->queue.backup);
+    free(scratch->queue.errors);
+    free(scratch->queue.dlq);
+}
+
+// Notes a refusal and says whether the run can go on.
+static bool noted(scratch_t *scratch, refusal_t refusal, const char *what, outcome_t outcome) {
+    if (outcome == OUTCOME_FAULT) scratch->refused(scratch->self, refusal, scratch->like, what, scratch->fault->text);
+    return outcome == OUTCOME_OK || outcome == OUTCOME_FAULT;
+}
+
+static bool passed_needed(scratch_t *scratch, const char *what, outcome_t outcome) {
+    return noted(scratch, REFUSAL_ALL, what, outcome);
+}
+
+static bool passed_script(scratch_t *scratch, refusal_t refusal, script_id_t script, outcome_t outcome) {
+    char *what = mem_printf("script %s", script_name(script));
+    bool goes_on = noted(scratch, refusal, what, outcome);
+    free(what);
+    return goes_on;
+}
+
+static bool passed(scratch_t *scratch, script_id_t script, outcome_t outcome) {
+    return passed_script(scratch, REFUSAL_ALL, script, outcome);
+}
+
+// The same for what only makes things slower.
+static bool passed_aid(scratch_t *scratch, const char *what, outcome_t outcome) {
+    return noted(scratch, REFUSAL_AID, what, outcome);
+}
+
+// Sends `command` for every scratch key. Refusals are of no interest: these commands only tidy up.
+static outcome_t for_all_keys(scratch_t *scratch, const char *command, int64_t ttl_ms) {
+    for (int i = 0; i < SCRATCH_KEYS; i++) {
+        request_begin(scratch->conn, command);
+        request_text(scratch->conn, scratch->all[i]);
+        if (ttl_ms) request_int(scratch->conn, ttl_ms);
+        request_end(scratch->conn);
+    }
+    for (int i = 0; i < SCRATCH_KEYS; i++) {
+        redisReply *reply;
+        outcome_t outcome = conn_read(scratch->conn, 0, &reply, scratch->fault);
+        conn_reply_free(reply);
+        if (outcome == OUTCOME_LOST) return outcome;
+    }
+    return OUTCOME_OK;
+}
+
+static bool out_of_memory(const fault_t *fault) { return fault->outcome == OUTCOME_LATER && strncmp(fault->text, "OOM", 3) == 0; }
+
+// Creates every scratch key with its TTL in one write, so that Redis has all of it or nothing, whenever we are killed. No script
+// empties a key of these, so the TTLs stay. What is refused here (a full Redis, say) is created by the scripts.
+static outcome_t lay_out(scratch_t *scratch) {
+    const queue_keys_t *of = &scratch->keys->queues[0];
+    const char *const requests[][5] = {
+        {"LPUSH", scratch->queue.ready, "scratch", NULL},
+        {"ZADD", scratch->queue.delayed, "+inf", "never due"},
+        {"HSET", scratch->keys->seats[0].served, "scratch", ""},
+        {"HSET", of->meta, "scratch", ""},
+        {"LPUSH", scratch->queue.backup, "stays", "ends"},
+        {"HSET", scratch->queue.errors, "scratch", ""},
+        {"HSET", of->stamps, "scratch", ""},
+        {"HSET", of->sentinel, "scratch", ""},
+        {"XADD", of->failures, "1-1", "event", "scratch"},
+        {"HSET", of->auditors, "scratch", "0-1 0"}, // heard of so long ago that it is forgotten
+        {"HSET", of->requeued, "scratch", ""},
+        {"LPUSH", scratch->queue.dlq, "scratch", NULL},
+    };
+    enum { COUNT = sizeof requests / sizeof *requests };
+    for (int i = 0; i < COUNT; i++) {
+        request_begin(scratch->conn, requests[i][0]);
+        for (int j = 1; j < 5 && requests[i][j]; j++) request_text(scratch->conn, requests[i][j]);
+        request_end(scratch->conn);
+        request_begin(scratch->conn, "PEXPIRE");
+        request_text(scratch->conn, requests[i][1]);
+        request_int(scratch->conn, SCRATCH_TTL_MS);
+        request_end(scratch->conn);
+    }
+    fault_t worst = {0};
+    for (int i = 0; i < 2 * COUNT; i++) {
+        redisReply *reply;
+        outcome_t outcome = conn_read(scratch->conn, 0, &reply, scratch->fault);
+        conn_reply_free(reply);
+        if (outcome == OUTCOME_LOST) return outcome;
+        if (outcome == OUTCOME_LATER && !out_of_memory(scratch->fault)) worst = *scratch->fault;
+    }
+    *scratch->fault = worst;
+    return worst.outcome;
+}
+
+static bool try_acquire(scratch_t *scratch, const char *token) {
+    lock_state_t state = {0};
+    outcome_t outcome = lock_acquire(scratch->conn, scratch->keys, 0, token, SCRATCH_TTL_MS, &state, scratch->fault);
+    lock_state_clear(&state);
+    return passed(scratch, SCRIPT_acquire, outcome);
+}
+
+// One command with up to two arguments after the key, whose effect a script is then tried on. *full: Redis is out of memory.
+static outcome_t prepare(scratch_t *scratch, const char *command, const char *key, const char *one, const char *two, bool *full) {
+    redisReply *reply;
+    request_begin(scratch->conn, command);
+    request_text(scratch->conn, key);
+    request_text(scratch->conn, one);
+    request_text(scratch->conn, two);
+    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->fault);
+    conn_reply_free(reply);
+    *full = out_of_memory(scratch->fault);
+    return *full ? OUTCOME_OK : outcome;
+}
+
+// The queue is given to another group that nobody leads, whose lock would lie in the same slot.
+static bool try_claim(scratch_t *scratch) {
+    foreign_t foreign = {.queue = 0};
+    bool yes;
+    snprintf(foreign.owner, sizeof foreign.owner, "x%s", scratch->queue.name);
+    outcome_t outcome = prepare(scratch, "HSET", scratch->keys->queues[0].meta, "group", foreign.owner, &yes);
+    if (outcome == OUTCOME_OK)
+        outcome = lock_claim(scratch->conn, scratch->keys, 0, scratch->token, &foreign, &yes, scratch->fault);
+    return passed(scratch, SCRIPT_claim, outcome);
+}
+
+static bool try_lock(scratch_t *scratch) {
+    char other[TOKEN_SIZE];
+    bool yes;
+    const seat_t *seat = &scratch->keys->seats[0];
+    token_new(other, SCRATCH_TTL_MS);
+    return try_acquire(scratch, scratch->token) && try_acquire(scratch, other) &&
+           passed(scratch, SCRIPT_renew, lock_renew(scratch->conn, seat, scratch->token, SCRATCH_TTL_MS, &yes, scratch->fault)) &&
+           try_claim(scratch) && for_all_keys(scratch, "PEXPIRE", SCRATCH_TTL_MS) == OUTCOME_OK;
+}
+
+// Two jobs, of which `max_payload` lets one pass or both: promote removes them in another way then. A full Redis refuses the
+// ZADD, yet we must be able to lead there, so promote is tried without a job.
+static bool try_promote(scratch_t *scratch, int64_t max_payload) {
+    const dialect_ops_t *ops = dialect_ops(scratch->queue.dialect);
+    promote_reply_t promoted;
+    bool full;
+    scratch->queue.policy.max_payload = max_payload;
+    outcome_t outcome = prepare(scratch, "ZADD", scratch->queue.delayed, "0", "x", &full);
+    if (outcome == OUTCOME_OK) outcome = prepare(scratch, "ZADD", scratch->queue.delayed, "0", "scratch", &full);
+    if (!passed(scratch, SCRIPT_promote, outcome)) return false;
+    ops->promote->append(scratch->conn, scratch->keys, &(promote_ask_t){.token = scratch->token, .batch = 2, .first = 2});
+    return passed(scratch, SCRIPT_promote, ops->promote->read(scratch->conn, &promoted, scratch->fault));
+}
+
+static bool try_queue(scratch_t *scratch) {
+    head_t head;
+    int64_t now_us;
+    scratch->queue.policy.ready_limit = SCRATCH_LIMIT;
+    if (!try_promote(scratch, 1024) || !try_promote(scratch, 1)) return false;
+    heads_append(scratch->conn, scratch->keys, &(head_ask_t){0}, 1, false);
+    return passed(scratch, SCRIPT_heads, heads_read(scratch->conn, 1, false, &head, &now_us, scratch->fault));
+}
+
+// What /metrics and `status` count by. Without it jobs flow all the same.
+static bool try_census(scratch_t *scratch) {
+    census_t census;
+    unsigned roles = scratch->queue.policy.roles;
+    scratch->queue.policy.roles = ROLE_DISPATCHER | ROLE_MONITOR;
+    outcome_t outcome = census_take(scratch->conn, scratch->keys, 0, 1, CENSUS_ENDS, &census, scratch->fault);
+    scratch->queue.policy.roles = roles;
+    if (outcome == OUTCOME_OK && *census.fault) outcome = fault_set(scratch->fault, OUTCOME_FAULT, "%s", census.fault);
+    return passed_aid(scratch, "script census", outcome);
+}
+
+// XADD of an id that is long past, as a final failure does it; a full Redis refuses it here.
+static outcome_t add_record(scratch_t *scratch) {
+    redisReply *reply;
+    request_begin(scratch->conn, "XADD");
+    request_text(scratch->conn, scratch->keys->queues[0].failures);
+    request_text(scratch->conn, "1-2");
+    request_text(scratch->conn, "event");
+    request_text(scratch->conn, "scratch");
+    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->fault);
+    conn_reply_free(reply);
+    return out_of_memory(scratch->fault) ? OUTCOME_OK : outcome;
+}
+
+// Waits in Redis as the auditor does, but only for a moment: there may be nothing to read where Redis is full.
+static outcome_t read_stream(scratch_t *scratch) {
+    redisReply *reply;
+    stream_read_append(scratch->conn, scratch->keys, &(const stream_id_t){STREAM_ID_NONE}, 1, 1);
+    outcome_t outcome = conn_read(scratch->conn, 0, &reply, scratch->fault);
+    conn_reply_free(reply);
+    return outcome;
+}
+
+// Two records, of which one may be trimmed once they are acknowledged.
+static bool try_stream(scratch_t *scratch) {
+    stream_look_t look;
+    stream_trimmed_t trimmed;
+    int64_t now_ms;
+    if (!passed(scratch, SCRIPT_trim, add_record(scratch))) return false;
+    if (!passed(scratch, SCRIPT_tails, stream_look(scratch->conn, scratch->keys, &look, &now_ms, scratch->fault))) return false;
+    if (*look.error) passed(scratch, SCRIPT_tails, fault_set(scratch->fault, OUTCOME_FAULT, "%s", look.error));
+    if (!passed_needed(scratch, "reading a failure stream", read_stream(scratch))) return false;
+    outcome_t outcome =
+        stream_acknowledge(scratch->conn, scratch->keys, "preflight", &(const stream_id_t){"1-2"}, scratch->fault);
+    return passed(scratch, SCRIPT_acknowledge, outcome) &&
+           passed(scratch, SCRIPT_trim, stream_trim(scratch->conn, scratch->keys, 0, scratch->token, &trimmed, scratch->fault));
+}
+
+// One look, one sentinel, one short rotation, and the same list read where it stands. A full Redis refuses to rotate.
+static bool try_backup(scratch_t *scratch) {
+    backup_look_t look;
+    bool yes;
+    bool fenced;
+    backup_look_append(scratch->conn, scratch->keys, 0, NULL, false);
+    outcome_t outcome = backup_look_read(scratch->conn, scratch->keys, 0, false, &look, scratch->fault);
+    if (!passed_needed(scratch, "looking at a backup list", outcome)) return false;
+    outcome = backup_plant(scratch->conn, scratch->keys, 0, scratch->token, &look, &yes, &fenced, scratch->fault);
+    if (!passed(scratch, SCRIPT_plant, outcome)) return false;
+    backup_page_t *page = mem_alloc(sizeof *page);
+    backup_rotate_append(scratch->conn, scratch->keys, 0, 2, true);
+    outcome = backup_rotate_read(scratch->conn, &look, 2, page, scratch->fault);
+    if (out_of_memory(scratch->fault)) outcome = OUTCOME_OK;
+    bool ok = passed_needed(scratch, "rotating a backup list", outcome);
+    backup_page_clear(page);
+    if (ok) {
+        backup_range_append(scratch->conn, scratch->keys, 0, 0, 1);
+        outcome = backup_range_read(scratch->conn, &look, 1, page, scratch->fault);
+        ok = passed_needed(scratch, "reading a backup list", outcome);
+        backup_page_clear(page);
+    }
+    free(page);
+    return ok;
+}
+
+// Settles a job that has no stamp, as one may do with a job that never had one.
+static bool try_settle(scratch_t *scratch, const char *job, stamp_raw_t stamp) {
+    const digest_t digest = digest_of(job, strlen(job));
+    const event_t event = {.kind = slice_text("scratch")};
+    const settle_where_t where = {.from = scratch->queue.backup,
+                                  .ready = scratch->queue.ready,
+                                  .delayed = scratch->queue.delayed,
+                                  .errors = scratch->queue.errors};
+    settled_t settled;
+    settle_append(scratch->conn, scratch->keys,
+                  &(settle_ask_t){.token = scratch->token,
+                                  .job = slice_text(job),
+                                  .digest = &digest,
+                                  .where = &where,
+                                  .new = stamp,
+                                  .depth = 9,
+                                  .report = "",
+                                  .event = &event});
+    return passed(scratch, SCRIPT_settle, settle_read(scratch->conn, &settled, scratch->fault));
+}
+
+// What an operator's command does under the same rights. A full Redis refuses it, which is no fault of these.
+static bool try_requeue(scratch_t *scratch) {
+    const digest_t digest = digest_of("", 0);
+    char id[DIGEST_HEX_SIZE];
+    requeue_reply_t reply;
+    digest_hex(&digest, id);
+    const event_t event = {.kind = slice_text("scratch"), .answers = slice_text(id)};
+    requeue_append(scratch->conn, scratch->keys,
+                   &(requeue_ask_t){.job = slice_text("again"), .digest = &digest, .by = "preflight", .record = &event});
+    outcome_t outcome = requeue_read(scratch->conn, &reply, scratch->fault);
+    if (out_of_memory(scratch->fault)) outcome = OUTCOME_OK;
+    if (outcome == OUTCOME_OK && reply.kind == REQUEUE_FAILED)
+        outcome = fault_set(scratch->fault, OUTCOME_FAULT, "%s", reply.why);
+    return passed(scratch, SCRIPT_requeue, outcome);
+}
+
+static void ignore_report(void *self, const report_ref_t *report) {
+    (void)self;
+    (void)report;
+}
+
+static bool keep_none(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp) {
+    (void)self;
+    (void)field;
+    (void)stamp;
+    return false;
+}
+
+// A heartbeat is looked at by GETRANGE, which names the worker, or else by EXISTS: without either right the monitor would have to
+// take each job for alive.
+static bool try_heartbeat(scratch_t *scratch) {
+    redisReply *reply;
+    heartbeat_look_t look = {.key = scratch->queue.errors}; // a hash: it is there and names nobody
+    request_begin(scratch->conn, "GETRANGE");
+    request_text(scratch->conn, scratch->keys->seats[0].lock); // a text that is there
+    request_int(scratch->conn, 0);
+    request_int(scratch->conn, 0);
+    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->fault);
+    conn_reply_free(reply);
+    return passed_aid(scratch, "reading a worker's name from its heartbeat", outcome) &&
+           passed_needed(scratch, "looking at a heartbeat", heartbeats_look(scratch->conn, &look, 1, scratch->fault));
+}
+
+static bool try_monitor(scratch_t *scratch) {
+    const digest_t digest = {.bytes = {0}};
+    const stamp_change_t change = {.digest = &digest};
+    reports_walk_t walk = {0};
+    uint64_t cursor = 0;
+    int64_t removed = 0;
+    bool fenced;
+    if (!try_backup(scratch) || !try_heartbeat(scratch)) return false;
+    outcome_t outcome = stamps_change(scratch->conn, scratch->keys, 0, scratch->token, &change, 1, &fenced, scratch->fault);
+    if (!passed(scratch, SCRIPT_stamp, outcome)) return false;
+    outcome = reports_scan(scratch->conn, scratch->keys, 0, &walk, ignore_report, NULL, scratch->fault);
+    if (!passed(scratch, SCRIPT_reports, outcome)) return false;
+    if (!try_settle(scratch, "stays", (stamp_raw_t){.len = 1}) || !try_settle(scratch, "ends", (stamp_raw_t){.len = 0}))
+        return false;
+    outcome = stamps_sweep(scratch->conn, scratch->keys, 0, scratch->token, &cursor, keep_none, NULL, &removed, &fenced,
+                           scratch->fault);
+    return passed(scratch, SCRIPT_sweep, outcome);
+}
+
+static bool try_end(scratch_t *scratch) {
+    bool yes;
+    return passed(scratch, SCRIPT_heal,
+                  lock_heal(scratch->conn, &scratch->keys->seats[0], scratch->token, &yes, scratch->fault)) &&
+           passed(scratch, SCRIPT_release, lock_release(scratch->conn, scratch->keys, 0, scratch->token, scratch->fault));
+}
+
+static outcome_t publish(scratch_t *scratch) {
+    redisReply *reply;
+    request_begin(scratch->conn, "PUBLISH");
+    request_text(scratch->conn, scratch->keys->vacant);
+    request_text(scratch->conn, "");
+    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->fault);
+    conn_reply_free(reply);
+    return outcome;
+}
+
+// Wake-ups and vacancies, on a pair of connections of their own.
+static bool try_news(scratch_t *scratch) {
+    conn_t *data = conn_like(scratch->conn, "queue-sidecar-preflight");
+    conn_t *ear = conn_like(scratch->conn, "queue-sidecar-preflight");
+    head_t head;
+    int64_t now_us = 0;
+    outcome_t outcome = wake_start(data, ear, scratch->fault);
+    if (outcome == OUTCOME_OK) {
+        heads_append(data, scratch->keys, &(head_ask_t){0}, 1, true);
+        outcome = heads_read(data, 1, true, &head, &now_us, scratch->fault);
+    }
+    bool ok = passed_aid(scratch, "waking up on a change", outcome) &&
+              passed_aid(scratch, "listening for a vacant lock", lock_listen(ear, scratch->keys, scratch->fault)) &&
+              passed_aid(scratch, "telling of a vacant lock", publish(scratch));
+    conn_free(data);
+    conn_free(ear);
+    return ok;
+}
+
+static bool passed_in_room(const dryrun_room_t *room, script_id_t script, outcome_t outcome) {
+    return passed_script(room->self, REFUSAL_DIALECT, script, outcome);
+}
+
+static unsigned needs_of(const queue_config_t *queue) {
+    const dialect_ops_t *ops = dialect_ops(queue->dialect);
+    return ops->dry_needs ? ops->dry_needs(queue) : 0;
+}
+
+size_t dryrun_like(const keyspace_t *keys, size_t queue) {
+    const queue_config_t *of = keys->queues[queue].config;
+    size_t i = 0;
+    while (keys->queues[i].config->dialect != of->dialect || needs_of(keys->queues[i].config) != needs_of(of)) i++;
+    return i;
+}
+
+// What each dialect has of its own, once for queues that are alike; `wanted` NULL = of all.
+static bool try_dialects(scratch_t *scratch, const keyspace_t *keys, const bool *wanted) {
+    char *prefix = mem_printf("sidecar:%s:", scratch->queue.name);
+    bool goes_on = true;
+    for (size_t i = 0; i < keys->queue_count && goes_on; i++) {
+        const queue_config_t *config = keys->queues[i].config;
+        bool (*dry_run)(const dryrun_room_t *) = dialect_ops(config->dialect)->dry_run;
+        if (!dry_run || dryrun_like(keys, i) != i || (wanted && !wanted[i])) continue;
+        scratch->like = i;
+        goes_on = dry_run(&(dryrun_room_t){.conn = scratch->conn,
+                                           .keys = scratch->keys,
+                                           .config = config,
+                                           .prefix = prefix,
+                                           .token = scratch->token,
+                                           .fault = scratch->fault,
+                                           .passed = passed_in_room,
+                                           .self = scratch});
+    }
+    free(prefix);
+    return goes_on;
+}
+
+static bool monitored(const keyspace_t *keys) {
+    bool any = false;
+    for (size_t i = 0; i < keys->queue_count; i++) any |= (keys->queues[i].config->policy.roles & ROLE_MONITOR) != 0;
+    return any;
+}
+
+// Removes what is left and forgets it. `ran`: *fault is not the reason of an early end.
+static outcome_t end_run(scratch_t *scratch, bool ran) {
+    fault_t *fault = scratch->fault;
+    outcome_t outcome = ran ? OUTCOME_OK : fault->outcome;
+    if (conn_is_open(scratch->conn)) { // another connection than this may be the lost one
+        const fault_t said = *fault;
+        if (for_all_keys(scratch, "DEL", 0) == OUTCOME_LOST)
+            outcome = OUTCOME_LOST;
+        else
+            *fault = said;
+    }
+    scratch_free(scratch);
+    return outcome;
+}
+
+outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void *self, fault_t *fault) {
+    scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .fault = fault};
+    scratch_init(&scratch, keys);
+    bool ran = lay_out(&scratch) == OUTCOME_OK && try_lock(&scratch) && try_queue(&scratch) && try_stream(&scratch) &&
+               try_census(&scratch) && (!monitored(keys) || (try_monitor(&scratch) && try_requeue(&scratch))) &&
+               try_dialects(&scratch, keys, NULL) && try_news(&scratch) && try_end(&scratch);
+    return end_run(&scratch, ran);
+}
+
+outcome_t dryrun_dialects(conn_t *conn, const keyspace_t *keys, const bool *wanted, dryrun_fn *refused, void *self,
+                          fault_t *fault) {
+    scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .fault = fault};
+    lock_state_t state = {0};
+    scratch_init(&scratch, keys);
+    bool ran = lay_out(&scratch) == OUTCOME_OK &&
+               lock_acquire(conn, scratch.keys, 0, scratch.token, SCRATCH_TTL_MS, &state, fault) == OUTCOME_OK &&
+               try_dialects(&scratch, keys, wanted);
+    lock_state_clear(&state);
+    return end_run(&scratch, ran);
+}

@@ -1,0 +1,334 @@
+#include "inspect/preflight.h"
+
+#include <stdlib.h>
+
+#include "dialects/dialect.h"
+#include "inspect/dry_run.h"
+#include "redis/reply.h"
+
+enum { OLDEST_VERSION = 60200 };
+
+typedef struct look {
+    conn_t *conn;
+    const keyspace_t *keys;
+    finding_fn *report;
+    void *self;
+    fault_t *fault;
+    buffer_t *refusals; // by queue: what is refused that its dialect needs for all like it
+    const bool *only;   // by queue: those whose keys are looked at; NULL = all, and those of seats
+} look_t;
+
+static void say(const look_t *look, finding_t finding, const char *queue, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static void say(const look_t *look, finding_t finding, const char *queue, const char *format, ...) {
+    buffer_t text = {0};
+    va_list args;
+    va_start(args, format);
+    buffer_vprintf(&text, format, args);
+    va_end(args);
+    look->report(look->self, finding, queue, buffer_text(&text));
+    buffer_free(&text);
+}
+
+static void look_at_version(const look_t *look) {
+    say(look, FINDING_FACT, NULL, "server is %s at %s", conn_server(look->conn), conn_target(look->conn));
+    if (conn_version(look->conn) < OLDEST_VERSION)
+        say(look, FINDING_FAULT, NULL, "%s is too old: Redis 6.2 or Valkey 7.2 is needed", conn_server(look->conn));
+}
+
+// The value after "key:" in an INFO text, as an owned string; "" when it is not there.
+static char *info_value(const char *info, const char *key) {
+    const char *at = strstr(info, key);
+    if (!at) return mem_str("");
+    at += strlen(key);
+    return mem_printf("%.*s", (int)strcspn(at, "\r\n"), at);
+}
+
+static outcome_t look_at_memory(const look_t *look) {
+    redisReply *reply;
+    request_begin(look->conn, "INFO");
+    request_text(look->conn, "memory");
+    if (request_ask(look->conn, &reply, look->fault) != OUTCOME_OK) return look->fault->outcome;
+    char *policy = info_value(reply_text(reply), "maxmemory_policy:");
+    if (*policy && strcmp(policy, "noeviction") != 0)
+        say(look, FINDING_WARN, NULL,
+            "maxmemory-policy is %s: Redis may evict jobs and locks, and no promise holds then; set it to noeviction", policy);
+    free(policy);
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}
+
+static outcome_t look_at_role(const look_t *look) {
+    redisReply *reply;
+    request_begin(look->conn, "ROLE");
+    if (request_ask(look->conn, &reply, look->fault) != OUTCOME_OK) return look->fault->outcome;
+    if (!reply_is(reply_at(reply, 0), "master"))
+        say(look, FINDING_FAULT, NULL, "the server at %s is a %s: the sidecar must talk to the primary", conn_target(look->conn),
+            reply_text(reply_at(reply, 0)));
+    freeReplyObject(reply);
+    return OUTCOME_OK;
+}
+
+typedef struct typed_key {
+    const char *what;
+    const char *key;
+    const char *type;
+} typed_key_t;
+
+static void judge_type(const look_t *look, const char *queue, const typed_key_t *key, const redisReply *reply,
+                       const fault_t *fault) {
+    finding_t finding = queue ? FINDING_QUEUE : FINDING_FAULT;
+    if (!reply)
+        say(look, finding, queue, "cannot look at key \"%s\": %s", key->key, fault->text);
+    else if (!reply_is(reply, "none") && !reply_is(reply, key->type))
+        say(look, finding, queue, "%s key \"%s\" holds a %s where a %s is wanted", key->what, key->key, reply_text(reply),
+            key->type);
+}
+
+// Keys of one seat or of one queue.
+typedef struct key_set {
+    const char *queue; // NULL: of a seat
+    typed_key_t *keys; // owned
+    size_t count;
+    used_keys_t used; // owned; holds the names
+} key_set_t;
+
+static key_set_t set_of_seat(const seat_t *seat) {
+    key_set_t set = {.keys = mem_array(2, sizeof *set.keys)};
+    set.keys[set.count++] = (typed_key_t){"lock", seat->lock, "string"};
+    set.keys[set.count++] = (typed_key_t){"served-queues", seat->served, "hash"};
+    return set;
+}
+
+static key_set_t set_of_queue(const queue_keys_t *queue) {
+    const queue_config_t *config = queue->config;
+    key_set_t set = {.queue = config->name, .used = config_queue_keys(config)};
+    typed_key_t *keys = set.keys = mem_array(set.used.count + 5, sizeof *set.keys);
+    for (size_t i = 0; i < set.used.count; i++) {
+        const used_key_t *key = &set.used.items[i];
+        if (!key->pattern && key->type) keys[set.count++] = (typed_key_t){key->role, key->name, key->type};
+    }
+    if (config->policy.roles & ROLE_MONITOR) {
+        keys[set.count++] = (typed_key_t){"stamps", queue->stamps, "hash"};
+        keys[set.count++] = (typed_key_t){"sentinel", queue->sentinel, "hash"};
+    }
+    keys[set.count++] = (typed_key_t){"meta", queue->meta, "hash"};
+    keys[set.count++] = (typed_key_t){"failures", queue->failures, "stream"};
+    keys[set.count++] = (typed_key_t){"auditors", queue->auditors, "hash"};
+    return set;
+}
+
+// Seats first, then queues; of those that are not wanted nothing.
+static key_set_t set_of(const look_t *look, size_t number) {
+    const keyspace_t *keys = look->keys;
+    bool of_seat = number < keys->seat_count;
+    if (look->only && (of_seat || !look->only[number - keys->seat_count])) return (key_set_t){0};
+    return of_seat ? set_of_seat(&keys->seats[number]) : set_of_queue(&keys->queues[number - keys->seat_count]);
+}
+
+static void append_types(const look_t *look, const key_set_t *set) {
+    for (size_t i = 0; i < set->count; i++) {
+        request_begin(look->conn, "TYPE");
+        request_text(look->conn, set->keys[i].key);
+        request_end(look->conn);
+    }
+}
+
+// Every reply is read, whatever the others say: one left over would answer a later request. *worst of all sets.
+static void read_types(const look_t *look, const key_set_t *set, outcome_t *worst) {
+    for (size_t i = 0; i < set->count && *worst != OUTCOME_LOST; i++) {
+        redisReply *reply;
+        fault_t fault;
+        outcome_t outcome = conn_read(look->conn, 0, &reply, &fault);
+        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) {
+            if (*worst == OUTCOME_OK) *look->fault = fault;
+            *worst = outcome;
+        } else {
+            judge_type(look, set->queue, &set->keys[i], reply, &fault);
+        }
+        conn_reply_free(reply);
+    }
+}
+
+// Many at once: with a thousand queues on a slow network their turn, one by one, would outlast the lock that a reload holds.
+static outcome_t look_at_all_keys(const look_t *look) {
+    enum { AT_ONCE = 64 };
+    const keyspace_t *keys = look->keys;
+    size_t all = keys->seat_count + keys->queue_count;
+    outcome_t worst = OUTCOME_OK;
+    for (size_t at = 0; at < all && worst == OUTCOME_OK; at += AT_ONCE) {
+        key_set_t sets[AT_ONCE];
+        size_t count = all - at < AT_ONCE ? all - at : AT_ONCE;
+        for (size_t i = 0; i < count; i++) {
+            sets[i] = set_of(look, at + i);
+            append_types(look, &sets[i]);
+        }
+        for (size_t i = 0; i < count; i++) {
+            read_types(look, &sets[i], &worst);
+            free(sets[i].keys);
+            config_queue_keys_free(&sets[i].used);
+        }
+    }
+    return worst;
+}
+
+static bool shares_slot(const queue_keys_t *queue, unsigned slot) {
+    const queue_config_t *config = queue->config;
+    // Those that no role here uses are declared to scripts all the same.
+    const char *const declared[] = {queue->meta, config->ready, config->delayed, config->backup, config->errors};
+    used_keys_t used = config_queue_keys(config);
+    bool shared = true;
+    for (size_t i = 0; shared && i < sizeof declared / sizeof *declared; i++)
+        shared = !*declared[i] || slot == keyspace_slot(declared[i]);
+    for (size_t i = 0; shared && i < used.count; i++) shared = used.items[i].pattern || slot == keyspace_slot(used.items[i].name);
+    config_queue_keys_free(&used);
+    return shared;
+}
+
+// A name that holds a hash tag has the slot of the tag, whatever * stands for. Jobs may bring the tag themselves: it is not
+// refused.
+static void look_at_patterns(const look_t *look, const queue_config_t *config, unsigned slot) {
+    used_keys_t used = config_queue_keys(config);
+    for (size_t i = 0; i < used.count; i++) {
+        const used_key_t *key = &used.items[i];
+        if (!key->pattern || slot == keyspace_slot(key->name)) continue;
+        say(look, FINDING_WARN, config->name,
+            "in Redis Cluster a key of another slot is out of reach, and its job is not given back: put the hash tag of the "
+            "queue "
+            "into `%s`, which is \"%s\", unless what * stands for always holds it",
+            key->option, key->name);
+    }
+    config_queue_keys_free(&used);
+}
+
+// In Cluster every script touches keys of one slot only.
+static outcome_t look_at_slots(const look_t *look) {
+    redisReply *reply;
+    request_begin(look->conn, "INFO");
+    request_text(look->conn, "cluster");
+    if (request_ask(look->conn, &reply, look->fault) != OUTCOME_OK) return look->fault->outcome;
+    bool cluster = strstr(reply_text(reply), "cluster_enabled:1") != NULL;
+    freeReplyObject(reply);
+    for (size_t i = 0; cluster && i < look->keys->queue_count; i++) {
+        const queue_keys_t *queue = &look->keys->queues[i];
+        unsigned slot = keyspace_slot(look->keys->seats[queue->seat].lock);
+        if (shares_slot(queue, slot)) {
+            look_at_patterns(look, queue->config, slot);
+            continue;
+        }
+        say(look, FINDING_QUEUE, queue->config->name,
+            "in Redis Cluster the keys of a queue and its lock must share a slot: set lock.scope = \"queue\" and put a hash tag "
+            "into the "
+            "name, like \"{%s}\"",
+            queue->config->name);
+    }
+    return OUTCOME_OK;
+}
+
+// A queue of which nobody can tell is not served either: what is written to keys of another layout may lose their jobs.
+static outcome_t look_at_layout(const look_t *look, size_t i, bool *good) {
+    const queue_config_t *queue = look->keys->queues[i].config;
+    const dialect_ops_t *ops = dialect_ops(queue->dialect);
+    buffer_t refusal = {0};
+    *good = true;
+    if (!ops->adopt) return OUTCOME_OK;
+    outcome_t outcome = ops->adopt(look->conn, look->keys, i, &refusal, look->fault);
+    if (outcome == OUTCOME_OK && refusal.len) say(look, FINDING_BARRED, queue->name, "%s", buffer_text(&refusal));
+    if (outcome == OUTCOME_FAULT)
+        say(look, FINDING_BARRED, queue->name, "cannot tell whether its keys are of dialect %s: %s", ops->name,
+            look->fault->text);
+    *good = outcome == OUTCOME_OK && !refusal.len;
+    buffer_free(&refusal);
+    return outcome == OUTCOME_FAULT ? OUTCOME_OK : outcome;
+}
+
+static outcome_t look_at_layouts(const look_t *look) {
+    outcome_t outcome = OUTCOME_OK;
+    bool good;
+    for (size_t i = 0; i < look->keys->queue_count && outcome == OUTCOME_OK; i++) outcome = look_at_layout(look, i, &good);
+    return outcome;
+}
+
+static void refused(void *self, refusal_t refusal, size_t queue, const char *what, const char *text) {
+    const look_t *look = self;
+    buffer_t *all = &look->refusals[queue];
+    if (refusal == REFUSAL_DIALECT)
+        buffer_printf(all, "%s%s: %s", all->len ? "; " : "", what, text);
+    else
+        say(look, refusal == REFUSAL_ALL ? FINDING_FAULT : FINDING_WARN, NULL, "%s is refused: %s; see README, least privilege",
+            what, text);
+}
+
+// What some queues lack is no reason to leave others alone. Frees it.
+static void say_refusals(const look_t *look) {
+    for (size_t i = 0; i < look->keys->queue_count; i++) {
+        const queue_config_t *queue = look->keys->queues[i].config;
+        const buffer_t *all = &look->refusals[dryrun_like(look->keys, i)];
+        if (all->len)
+            say(look, FINDING_BARRED, queue->name, "what dialect %s needs is refused (see README, least privilege): %s",
+                dialect_ops(queue->dialect)->name, buffer_text(all));
+    }
+    for (size_t i = 0; i < look->keys->queue_count; i++) buffer_free(&look->refusals[i]);
+    free(look->refusals);
+}
+
+// All looks that only read.
+static outcome_t look_at_all(const look_t *look) {
+    outcome_t (*const looks[])(const look_t *) = {look_at_memory, look_at_role, look_at_slots, look_at_all_keys, look_at_layouts};
+    *look->fault = (fault_t){0};
+    look_at_version(look);
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
+        outcome_t outcome = looks[i](look);
+        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) return outcome;
+        if (outcome == OUTCOME_FAULT) say(look, FINDING_FAULT, NULL, "preflight is refused: %s", look->fault->text);
+    }
+    return OUTCOME_OK;
+}
+
+outcome_t preflight_look(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault) {
+    const look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault};
+    outcome_t outcome = look_at_all(&look);
+    if (outcome == OUTCOME_OK) *fault = (fault_t){0};
+    return outcome;
+}
+
+outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault) {
+    look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault};
+    outcome_t outcome = look_at_all(&look);
+    if (outcome != OUTCOME_OK) return outcome;
+    look.refusals = mem_array(keys->queue_count, sizeof *look.refusals);
+    outcome = dryrun(conn, keys, refused, &look, fault);
+    if (outcome == OUTCOME_OK) *fault = (fault_t){0};
+    say_refusals(&look);
+    return outcome;
+}
+
+// Types of keys and slots of the doubted ones.
+static outcome_t look_at_doubted(const look_t *look) {
+    bool any = false;
+    for (size_t i = 0; i < look->keys->queue_count; i++) any |= look->only[i];
+    if (!any) return OUTCOME_OK;
+    outcome_t outcome = look_at_slots(look);
+    return outcome == OUTCOME_LOST || outcome == OUTCOME_LATER ? outcome : look_at_all_keys(look);
+}
+
+outcome_t preflight_again(conn_t *conn, const keyspace_t *keys, const bool *doubted, const bool *barred, finding_fn *report,
+                          void *self, fault_t *fault) {
+    bool *wanted = mem_array(keys->queue_count, sizeof *wanted);
+    bool any = false;
+    look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault, .only = doubted};
+    look.refusals = mem_array(keys->queue_count, sizeof *look.refusals);
+    *fault = (fault_t){0};
+    outcome_t outcome = look_at_doubted(&look);
+    for (size_t i = 0; i < keys->queue_count && outcome == OUTCOME_OK; i++) {
+        bool good = false;
+        if (barred[i]) outcome = look_at_layout(&look, i, &good);
+        if (good) wanted[dryrun_like(keys, i)] = any = true; // else it stays barred, whatever its dialect lacks
+    }
+    if (outcome == OUTCOME_OK && any) outcome = dryrun_dialects(conn, keys, wanted, refused, &look, fault);
+    if (outcome == OUTCOME_OK) *fault = (fault_t){0};
+    say_refusals(&look);
+    free(wanted);
+    return outcome;
+}

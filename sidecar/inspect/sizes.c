@@ -1,0 +1,352 @@
+#include "inspect/sizes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "dialects/dialect.h"
+#include "queue/stamps.h"
+#include "redis/reply.h"
+
+enum {
+    ROWS_MOST = 300,   // of one request: some 300 us of Redis
+    AGAIN_MOST = 64,   // requests that find out which key was refused
+    SCANS_MOST = 16,   // of stamps at a time
+    SCAN_COUNT = 1000, // of each: some 300 us of Redis
+};
+
+// What a row of the script measures.
+typedef enum measure {
+    MEASURE_READY,
+    MEASURE_DELAYED,
+    MEASURE_BACKUP,
+    MEASURE_ACTIVE,
+    MEASURE_SENTINEL,
+    MEASURE_RECORDS,
+    MEASURE_RECORD_BYTES,
+} measure_t;
+
+static const char *const WORDS[] = {
+    [MEASURE_READY] = "length",      [MEASURE_DELAYED] = "due",     [MEASURE_BACKUP] = "alone",       [MEASURE_ACTIVE] = "active",
+    [MEASURE_SENTINEL] = "sentinel", [MEASURE_RECORDS] = "records", [MEASURE_RECORD_BYTES] = "bytes",
+};
+
+typedef struct row {
+    size_t queue; // of out
+    measure_t measure;
+    char *key;  // owned
+    char *word; // owned: as the script takes it
+} row_t;
+
+// What is known of one queue before it is told.
+typedef struct tally {
+    const queue_keys_t *at;
+    const dialect_ops_t *ops;
+    bool ready_bad;     // one of its ready lists is not known
+    int64_t backup;     // entries of the backup list
+    backup_look_t look; // of its sentinel
+    buffer_t alone;     // the only entry of the backup list
+    char cursor[24];    // of the stamps; "" = they are not wanted, or are counted
+    int64_t stamps;     // met so far
+    int64_t running;    // of them: those of jobs in progress
+} tally_t;
+
+typedef struct count {
+    conn_t *conn;
+    const keyspace_t *keys;
+    census_t *out;
+    tally_t *tallies; // of each of out
+    size_t count;
+    size_t adding; // the queue whose rows are being added
+    row_t *rows;   // owned
+    size_t row_count;
+    size_t row_room;
+    int again; // requests left to find out which key was refused
+} count_t;
+
+// ---- What is to be asked.
+
+static void add_row(count_t *c, measure_t measure, const char *key, const char *prefix) {
+    if (c->row_count == c->row_room) {
+        c->row_room = c->row_room * 2 + 64;
+        row_t *grown = mem_array(c->row_room, sizeof *grown);
+        if (c->row_count) memcpy(grown, c->rows, c->row_count * sizeof *grown);
+        free(c->rows);
+        c->rows = grown;
+    }
+    c->rows[c->row_count++] = (row_t){.queue = c->adding,
+                                      .measure = measure,
+                                      .key = mem_str(key),
+                                      .word = mem_printf("%s%s%s", WORDS[measure], prefix ? " " : "", prefix ? prefix : "")};
+}
+
+static void add_size(void *self, size_of_t what, const char *key, const char *prefix) {
+    static const measure_t measures[] = {[SIZE_READY] = MEASURE_READY,
+                                         [SIZE_DELAYED] = MEASURE_DELAYED,
+                                         [SIZE_BACKUP] = MEASURE_BACKUP,
+                                         [SIZE_ACTIVE] = MEASURE_ACTIVE};
+    count_t *c = self;
+    if (what == SIZE_BACKUP) add_row(c, MEASURE_SENTINEL, c->tallies[c->adding].at->sentinel, NULL);
+    add_row(c, measures[what], key, prefix);
+}
+
+static void begin(count_t *c, size_t first, census_depth_t depth) {
+    for (c->adding = 0; c->adding < c->count; c->adding++) {
+        const queue_keys_t *at = &c->keys->queues[first + c->adding];
+        tally_t *tally = &c->tallies[c->adding];
+        census_t unknown = {.delayed = CENSUS_UNKNOWN,
+                            .ready = CENSUS_UNKNOWN,
+                            .in_progress = CENSUS_UNKNOWN,
+                            .next_due_ms = CENSUS_UNKNOWN,
+                            .oldest_in_progress_ms = CENSUS_UNKNOWN,
+                            .records = CENSUS_UNKNOWN,
+                            .record_bytes = CENSUS_UNKNOWN};
+        c->out[c->adding] = unknown;
+        tally->at = at;
+        tally->ops = dialect_ops(at->config->dialect);
+        tally->look.config = at->config;
+        tally->backup = CENSUS_UNKNOWN;
+        bool stamped = tally->ops->pass && (at->config->policy.roles & ROLE_MONITOR);
+        if (stamped && depth == CENSUS_STAMPS) snprintf(tally->cursor, sizeof tally->cursor, "0");
+        if (tally->ops->sizes) tally->ops->sizes(at, add_size, c);
+        add_row(c, MEASURE_RECORDS, at->failures, NULL);
+        add_row(c, MEASURE_RECORD_BYTES, at->meta, NULL);
+    }
+}
+
+static void end(count_t *c) {
+    for (size_t i = 0; i < c->row_count; i++) {
+        free(c->rows[i].key);
+        free(c->rows[i].word);
+    }
+    for (size_t i = 0; i < c->count; i++) buffer_free(&c->tallies[i].alone);
+    free(c->rows);
+    free(c->tallies);
+}
+
+// ---- What was answered.
+
+static void refuse(count_t *c, const row_t *row, const char *why) {
+    census_t *out = &c->out[row->queue];
+    if (row->measure == MEASURE_READY) {
+        c->tallies[row->queue].ready_bad = true;
+        out->ready = CENSUS_UNKNOWN;
+    }
+    if (!*out->fault) snprintf(out->fault, sizeof out->fault, "%.120s: %.120s", row->key, why);
+}
+
+static void take_delayed(census_t *out, const tally_t *tally, const char *text) {
+    char *score;
+    out->delayed = strtoll(text, &score, 10);
+    if (out->delayed == 0 || !tally->ops->promote) return;
+    int64_t us = tally->ops->promote->due_us(tally->at->config, strtod(score, NULL));
+    out->next_due_ms = us == INT64_MAX ? INT64_MAX : us <= 0 ? 0 : us / 1000 + (us % 1000 > 0);
+}
+
+static void take_sentinel(tally_t *tally, const char *text) {
+    char *random;
+    tally->look.n = strtoll(text, &random, 10);
+    if (*random == ' ' && strlen(random + 1) == sizeof tally->look.random - 1)
+        memcpy(tally->look.random, random + 1, sizeof tally->look.random);
+}
+
+// As settle.lua counts: who trims or deletes the stream by hand does not count, and the rest has its share.
+static void take_bytes(census_t *out, int64_t bytes, int64_t entries) {
+    bool cut = entries > out->records && out->records >= 0;
+    double share = cut ? (double)out->records / (double)entries : 1;
+    out->record_bytes = bytes > 0 ? (int64_t)((double)bytes * share) : 0;
+}
+
+static void take_row(count_t *c, const row_t *row, const redisReply *reply) {
+    const char *text = reply_text(reply);
+    census_t *out = &c->out[row->queue];
+    tally_t *tally = &c->tallies[row->queue];
+    char *rest;
+    if (*text == '!') {
+        refuse(c, row, text + 1);
+        return;
+    }
+    int64_t number = strtoll(text, &rest, 10);
+    switch (row->measure) {
+    case MEASURE_READY:
+        if (!tally->ready_bad) out->ready = number + (out->ready > 0 ? out->ready : 0);
+        break;
+    case MEASURE_DELAYED: take_delayed(out, tally, text); break;
+    case MEASURE_BACKUP:
+        tally->backup = number;
+        if (*rest == ' ') buffer_add(&tally->alone, rest + 1, reply_len(reply) - (size_t)(rest + 1 - text));
+        break;
+    case MEASURE_ACTIVE:
+        out->in_progress = number;
+        number = strtoll(rest, NULL, 10);
+        if (number > 0) out->oldest_in_progress_ms = number;
+        break;
+    case MEASURE_SENTINEL: take_sentinel(tally, text); break;
+    case MEASURE_RECORDS: out->records = number; break;
+    case MEASURE_RECORD_BYTES: take_bytes(out, number, strtoll(rest, NULL, 10)); break; // behind MEASURE_RECORDS
+    }
+}
+
+static void append(const count_t *c, size_t from, size_t to) {
+    request_script(c->conn, SCRIPT_census, (int)(to - from));
+    for (size_t i = from; i < to; i++) request_text(c->conn, c->rows[i].key);
+    for (size_t i = from; i < to; i++) request_text(c->conn, c->rows[i].word);
+    request_end(c->conn);
+}
+
+static outcome_t take(count_t *c, size_t from, size_t to, fault_t *fault) {
+    redisReply *reply;
+    if (conn_read(c->conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    int64_t now_us = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
+    for (size_t i = from; i < to; i++) {
+        take_row(c, &c->rows[i], reply_at(reply, i - from + 1));
+        c->out[c->rows[i].queue].now_ms = now_us / 1000;
+    }
+    freeReplyObject(reply);
+    return now_us > 0 ? OUTCOME_OK : fault_set(fault, OUTCOME_FAULT, "census: unexpected reply");
+}
+
+// These rows were refused together: halves, until it is known which one is at fault.
+static outcome_t take_apart(count_t *c, size_t from, size_t to, fault_t *fault) {
+    if (to - from == 1 || c->again <= 0) {
+        for (size_t i = from; i < to; i++) refuse(c, &c->rows[i], fault->text);
+        return fault_set(fault, OUTCOME_OK, "%s", "");
+    }
+    const size_t edges[] = {from, from + (to - from) / 2, to};
+    for (int half = 0; half < 2; half++) {
+        c->again--;
+        append(c, edges[half], edges[half + 1]);
+        outcome_t outcome = take(c, edges[half], edges[half + 1], fault);
+        if (outcome == OUTCOME_FAULT) outcome = take_apart(c, edges[half], edges[half + 1], fault);
+        if (outcome != OUTCOME_OK) return outcome;
+    }
+    return OUTCOME_OK;
+}
+
+// Where the next request ends: queues with locks of their own may lie in other slots of a Cluster, and a script keeps to one.
+static size_t request_to(const count_t *c, size_t from, size_t limit) {
+    bool apart = c->keys->config->lock.scope == LOCK_SCOPE_QUEUE;
+    size_t to = from + 1;
+    while (to < limit && (!apart || c->rows[to].queue == c->rows[from].queue)) to++;
+    return to;
+}
+
+// Rows from .. limit - 1, in one round trip unless something is refused.
+static outcome_t take_some(count_t *c, size_t from, size_t limit, fault_t *fault) {
+    size_t bad[ROWS_MOST];
+    fault_t whys[ROWS_MOST];
+    size_t bad_count = 0;
+    fault_t worst = {0};
+    for (size_t at = from; at < limit; at = request_to(c, at, limit)) append(c, at, request_to(c, at, limit));
+    for (size_t at = from; at < limit; at = request_to(c, at, limit)) {
+        outcome_t outcome = take(c, at, request_to(c, at, limit), fault);
+        if (outcome == OUTCOME_LOST) return OUTCOME_LOST;
+        if (outcome == OUTCOME_LATER) worst = *fault;
+        if (outcome != OUTCOME_FAULT) continue;
+        whys[bad_count] = *fault;
+        bad[bad_count++] = at;
+    }
+    *fault = worst;
+    for (size_t i = 0; i < bad_count && fault->outcome == OUTCOME_OK; i++) {
+        *fault = whys[i];
+        take_apart(c, bad[i], request_to(c, bad[i], limit), fault);
+    }
+    return fault->outcome;
+}
+
+// ---- Stamps.
+
+static void note_stamps(count_t *c, size_t queue, const redisReply *reply) {
+    tally_t *tally = &c->tallies[queue];
+    int64_t *oldest = &c->out[queue].oldest_in_progress_ms;
+    const redisReply *pairs = reply_at(reply, 1);
+    for (size_t i = 1; pairs && pairs->type == REDIS_REPLY_ARRAY && i < pairs->elements; i += 2) {
+        stamp_t stamp = stamp_unpack(reply_text(pairs->element[i]), reply_len(pairs->element[i]));
+        tally->stamps++;
+        if (stamp.seen <= 0) continue; // under way, or none of ours
+        tally->running++;
+        if (*oldest == CENSUS_UNKNOWN || stamp.seen < *oldest) *oldest = stamp.seen;
+    }
+    snprintf(tally->cursor, sizeof tally->cursor, "%s", reply_text(reply_at(reply, 0)));
+    bool whole = strcmp(tally->cursor, "0") == 0;
+    if (whole && !tally->ops->pass->orders) c->out[queue].in_progress = tally->running;
+    if (!whole && tally->stamps >= CENSUS_STAMPS_MOST) *oldest = CENSUS_UNKNOWN;
+    if (whole || tally->stamps >= CENSUS_STAMPS_MOST) *tally->cursor = '\0';
+}
+
+// One step through the stamps of some queues. *any: there were some.
+static outcome_t scan_some(count_t *c, size_t *from, bool *any, fault_t *fault) {
+    size_t asked[SCANS_MOST];
+    size_t count = 0;
+    fault_t worst = {0};
+    for (; *from < c->count && count < SCANS_MOST; ++*from)
+        if (*c->tallies[*from].cursor) asked[count++] = *from;
+    for (size_t i = 0; i < count; i++) {
+        request_begin(c->conn, "HSCAN");
+        request_text(c->conn, c->tallies[asked[i]].at->stamps);
+        request_text(c->conn, c->tallies[asked[i]].cursor);
+        request_text(c->conn, "COUNT");
+        request_int(c->conn, SCAN_COUNT);
+        request_end(c->conn);
+    }
+    for (size_t i = 0; i < count; i++) {
+        redisReply *reply;
+        tally_t *tally = &c->tallies[asked[i]];
+        census_t *out = &c->out[asked[i]];
+        outcome_t outcome = conn_read(c->conn, 0, &reply, fault);
+        if (outcome == OUTCOME_LOST) return outcome;
+        if (outcome == OUTCOME_LATER) worst = *fault;
+        if (outcome == OUTCOME_OK) {
+            note_stamps(c, asked[i], reply);
+            freeReplyObject(reply);
+            continue;
+        }
+        *tally->cursor = '\0';
+        if (!*out->fault) snprintf(out->fault, sizeof out->fault, "%.120s: %.120s", tally->at->stamps, fault->text);
+    }
+    *any = count > 0;
+    *fault = worst;
+    return worst.outcome;
+}
+
+static outcome_t scan_all(count_t *c, fault_t *fault) {
+    bool any = true;
+    for (size_t i = 0; i < c->count; i++) // where nothing is in progress no stamp tells of what is
+        if (c->out[i].in_progress == 0) *c->tallies[i].cursor = '\0';
+    for (size_t from = 0; any || from < c->count;) {
+        if (from == c->count) from = 0;
+        if (scan_some(c, &from, &any, fault) != OUTCOME_OK) return fault->outcome;
+    }
+    return OUTCOME_OK;
+}
+
+// The sentinel is no job. An only entry is known by its bytes; else there is one where one was planted.
+static void count_backup(const tally_t *tally, census_t *out) {
+    if (tally->backup < 0) return;
+    const pass_ops_t *pass = tally->ops->pass;
+    out->in_progress = tally->backup;
+    if (tally->alone.len && pass && pass->kind_of) {
+        slice_t entry = {tally->alone.data, tally->alone.len};
+        if (pass->kind_of(&tally->look, entry) != ENTRY_JOB) out->in_progress = 0;
+    } else if (tally->look.n > 0 && tally->backup > 1) {
+        out->in_progress--;
+    }
+}
+
+outcome_t census_take(conn_t *conn, const keyspace_t *keys, size_t first, size_t count, census_depth_t depth, census_t *out,
+                      fault_t *fault) {
+    count_t c = {.conn = conn, .keys = keys, .out = out, .count = count, .again = AGAIN_MOST};
+    *fault = (fault_t){0};
+    c.tallies = mem_array(count ? count : 1, sizeof *c.tallies);
+    begin(&c, first, depth);
+    for (size_t from = 0; from < c.row_count && fault->outcome == OUTCOME_OK; from += ROWS_MOST)
+        take_some(&c, from, from + ROWS_MOST < c.row_count ? from + ROWS_MOST : c.row_count, fault);
+    for (size_t i = 0; i < count; i++) count_backup(&c.tallies[i], &out[i]);
+    if (fault->outcome == OUTCOME_OK) scan_all(&c, fault);
+    end(&c);
+    return fault->outcome;
+}
+
+int64_t census_overdue_ms(const census_t *census) {
+    bool due = census->next_due_ms >= 0 && census->next_due_ms < census->now_ms;
+    return due ? census->now_ms - census->next_due_ms : 0;
+}

@@ -1,0 +1,48 @@
+// How much there is in each queue: what /metrics and `status` show. Everything is read by a script that writes nothing and, but
+// for the stamps, looks at ends of keys only.
+#ifndef QS_INSPECT_SIZES_H
+#define QS_INSPECT_SIZES_H
+
+#include <stdint.h>
+
+#include "queue/keys.h"
+#include "redis/conn.h"
+
+// Stands for a number that nobody knows, and for one that the queue's dialect does not have.
+enum { CENSUS_UNKNOWN = -1 };
+
+// Times are ms since 1970 by Redis's clock.
+typedef struct census {
+    int64_t now_ms;  // when this was read
+    int64_t delayed; // jobs not yet due, or due and not yet moved; of delayed_queue also those that a handler is at. kmqueue and
+                     // private_queues delay nothing: unknown
+    int64_t ready;   // jobs that wait for a worker, in all ready lists; of bull also while the queue is paused
+    // Jobs that workers have taken. The sentinel is none of them: where others have deleted a list, or made its marker, this may
+    // be one off until a pass has ended. Of private_queues it is known by stamps only, so it may be two passes late.
+    // delayed_queue does not tell: unknown.
+    int64_t in_progress;
+    int64_t next_due_ms; // when the first delayed job falls due, 0 at the least; INT64_MAX = never; unknown where none is delayed
+    // Since when the oldest of the jobs in progress is: of bull as its worker says; else since a pass first saw it, by stamps,
+    // which may tell of a job that ended since the last pass but one. Unknown where none is.
+    int64_t oldest_in_progress_ms;
+    int64_t records;      // entries of the failure stream
+    int64_t record_bytes; // of their values, as stream.max_bytes limits them
+    char fault[256];      // why numbers that the dialect has are unknown, the first of several; "" = none is
+} census_t;
+
+typedef enum census_depth {
+    CENSUS_ENDS,   // a fixed amount of work for each queue; what only stamps tell is unknown
+    CENSUS_STAMPS, // stamps too, as long as a queue has at most CENSUS_STAMPS_MOST: about 1 ms of Redis for 3,000
+} census_depth_t;
+
+enum { CENSUS_STAMPS_MOST = 20000 };
+
+// Counts queues first .. first + count - 1, some in each request; `out` has room for them. What is refused of one key is told in
+// the fault of its queue, and spoils no other number. OUTCOME_LATER and OUTCOME_LOST: nothing in `out` counts.
+outcome_t census_take(conn_t *conn, const keyspace_t *keys, size_t first, size_t count, census_depth_t depth, census_t *out,
+                      fault_t *fault);
+
+// How long the first delayed job is overdue, in ms; 0 = nothing is.
+int64_t census_overdue_ms(const census_t *census);
+
+#endif

@@ -1,0 +1,258 @@
+#include "inspect/snapshot.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "queue/lock.h"
+#include "redis/reply.h"
+
+// Queues whose requests are sent before the first reply is read.
+enum { AT_ONCE = 200 };
+
+typedef struct overlook {
+    conn_t *conn;
+    const keyspace_t *keys;
+    overview_t *out;
+    fault_t *fault;
+} overlook_t;
+
+void overview_free(overview_t *overview) {
+    for (size_t i = 0; i < overview->queue_count; i++) free(overview->queues[i].copies);
+    for (size_t i = 0; i < overview->seat_count; i++) free(overview->seats[i].standbys);
+    free(overview->seats);
+    free(overview->queues);
+    *overview = (overview_t){0};
+}
+
+// The next reply. A fault of one key goes to `error`, with *reply NULL; false: the connection can say nothing more.
+static bool next(const overlook_t *look, const char *key, char error[160], redisReply **reply) {
+    outcome_t outcome = conn_read(look->conn, 0, reply, look->fault);
+    if (outcome == OUTCOME_OK) return true;
+    if (outcome == OUTCOME_FAULT && !*error) snprintf(error, 160, "\"%.60s\": %.90s", key, look->fault->text);
+    return outcome == OUTCOME_FAULT;
+}
+
+static void append(conn_t *conn, const char *command, const char *key) {
+    request_begin(conn, command);
+    request_text(conn, key);
+    request_end(conn);
+}
+
+// ---- Seats: whose lock, for how long, since when, and for which queues.
+
+static void append_seat(const overlook_t *look, const seat_t *seat) {
+    append(look->conn, "GET", seat->lock);
+    append(look->conn, "PTTL", seat->lock);
+    request_begin(look->conn, "HMGET");
+    request_text(look->conn, seat->served);
+    request_text(look->conn, "");
+    for (size_t i = 0; i < seat->queue_count; i++)
+        request_text(look->conn, look->keys->queues[seat->first_queue + i].config->name);
+    request_end(look->conn);
+    append(look->conn, "HGETALL", seat->standbys);
+}
+
+// "<token> <since, ms> <instance>", as acquire.lua writes it; of another term it says nothing.
+static void read_leader(const char *text, overview_seat_t *seat) {
+    size_t len = strcspn(text, " ");
+    char *end = NULL;
+    if (!*seat->holder || len != strlen(seat->holder) || strncmp(text, seat->holder, len) != 0 || !text[len]) return;
+    seat->since_ms = strtoll(text + len, &end, 10);
+    snprintf(seat->leader, sizeof seat->leader, "%s", *end == ' ' ? end + 1 : "");
+}
+
+static int by_instance(const void *a, const void *b) {
+    return strcmp(((const overview_standby_t *)a)->instance, ((const overview_standby_t *)b)->instance);
+}
+
+// "<heard, ms> <TTL, ms>" of each, as acquire.lua writes it. Whoever stands by looks again when the lock should have run out.
+static void read_standbys(const redisReply *reply, int64_t now_ms, overview_seat_t *seat) {
+    enum { LATE_MS = 2000 };
+    if (!reply || reply->type != REDIS_REPLY_ARRAY) return;
+    seat->standbys = mem_array(reply->elements / 2 + 1, sizeof *seat->standbys);
+    for (size_t i = 0; i + 1 < reply->elements; i += 2) {
+        overview_standby_t *standby = &seat->standbys[seat->standby_count];
+        char *ttl;
+        snprintf(standby->instance, sizeof standby->instance, "%s", reply_text(reply->element[i]));
+        standby->heard_ms = strtoll(reply_text(reply->element[i + 1]), &ttl, 10);
+        if (standby->heard_ms <= 0 || *ttl != ' ') continue; // not of ours
+        int64_t held_ms = token_ttl_ms(seat->holder), own_ms = strtoll(ttl, NULL, 10);
+        standby->lives = now_ms - standby->heard_ms <= (held_ms > own_ms ? held_ms : own_ms) + LATE_MS;
+        seat->standby_count++;
+    }
+    qsort(seat->standbys, seat->standby_count, sizeof *seat->standbys, by_instance);
+}
+
+static bool read_seat(const overlook_t *look, size_t index) {
+    const seat_t *seat = &look->keys->seats[index];
+    overview_seat_t *out = &look->out->seats[index];
+    redisReply *reply = NULL;
+    if (!next(look, seat->lock, out->error, &reply)) return false;
+    snprintf(out->holder, sizeof out->holder, "%s", reply_text(reply));
+    conn_reply_free(reply);
+    if (!next(look, seat->lock, out->error, &reply)) return false;
+    out->pttl_ms = reply ? reply_int(reply) : -2;
+    conn_reply_free(reply);
+    if (!next(look, seat->served, out->error, &reply)) return false;
+    read_leader(reply_text(reply_at(reply, 0)), out);
+    for (size_t i = 0; i < seat->queue_count; i++)
+        look->out->queues[seat->first_queue + i].served = *out->holder && reply_is(reply_at(reply, i + 1), out->holder);
+    conn_reply_free(reply);
+    if (!next(look, seat->standbys, out->error, &reply)) return false;
+    read_standbys(reply, look->out->now_ms, out);
+    conn_reply_free(reply);
+    return true;
+}
+
+// ---- Queues: who owns them, what their stream holds, who has copied it.
+
+static void append_queue(const overlook_t *look, const queue_keys_t *queue) {
+    request_begin(look->conn, "HGET");
+    request_text(look->conn, queue->meta);
+    request_text(look->conn, "group");
+    request_end(look->conn);
+    append(look->conn, "HGETALL", queue->auditors);
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const overview_copy_t *)a)->instance, ((const overview_copy_t *)b)->instance);
+}
+
+static void read_copies(const redisReply *reply, overview_queue_t *out) {
+    if (!reply || reply->type != REDIS_REPLY_ARRAY) return;
+    out->copies = mem_array(reply->elements / 2 + 1, sizeof *out->copies);
+    for (size_t i = 0; i + 1 < reply->elements; i += 2) {
+        const char *text = reply_text(reply->element[i + 1]);
+        size_t len = strcspn(text, " ");
+        if (!text[len] || len >= STREAM_ID_SIZE) continue; // not of ours: trim.lua counts it for nothing, too
+        overview_copy_t *copy = &out->copies[out->copy_count++];
+        snprintf(copy->instance, sizeof copy->instance, "%s", reply_text(reply->element[i]));
+        snprintf(copy->position, sizeof copy->position, "%.*s", (int)len, text);
+        copy->heard_ms = strtoll(text + len, NULL, 10);
+    }
+    qsort(out->copies, out->copy_count, sizeof *out->copies, by_name);
+}
+
+static bool read_queue(const overlook_t *look, size_t index) {
+    const queue_keys_t *queue = &look->keys->queues[index];
+    overview_queue_t *out = &look->out->queues[index];
+    redisReply *reply = NULL;
+    if (!next(look, queue->meta, out->error, &reply)) return false;
+    snprintf(out->owner, sizeof out->owner, "%s", reply_text(reply));
+    conn_reply_free(reply);
+    if (!next(look, queue->auditors, out->error, &reply)) return false;
+    read_copies(reply, out);
+    conn_reply_free(reply);
+    return true;
+}
+
+// ---- All of it.
+
+static int64_t info_number(const char *info, const char *key) {
+    const char *at = strstr(info, key);
+    return at ? strtoll(at + strlen(key), NULL, 10) : -1;
+}
+
+static bool read_server(const overlook_t *look) {
+    char error[160] = "";
+    redisReply *reply = NULL;
+    append(look->conn, "INFO", "memory");
+    request_begin(look->conn, "TIME");
+    request_end(look->conn);
+    if (!next(look, "INFO", error, &reply)) return false;
+    look->out->memory_used = info_number(reply_text(reply), "\r\nused_memory:");
+    look->out->memory_most = info_number(reply_text(reply), "\r\nmaxmemory:");
+    conn_reply_free(reply);
+    if (!next(look, "TIME", error, &reply)) return false;
+    look->out->now_ms = strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000;
+    conn_reply_free(reply);
+    return true;
+}
+
+static bool read_seats(const overlook_t *look) {
+    for (size_t at = 0; at < look->keys->seat_count; at += AT_ONCE) {
+        size_t end = at + AT_ONCE < look->keys->seat_count ? at + AT_ONCE : look->keys->seat_count;
+        for (size_t i = at; i < end; i++) append_seat(look, &look->keys->seats[i]);
+        for (size_t i = at; i < end; i++)
+            if (!read_seat(look, i)) return false;
+    }
+    return true;
+}
+
+static bool read_queues(const overlook_t *look) {
+    for (size_t at = 0; at < look->keys->queue_count; at += AT_ONCE) {
+        size_t end = at + AT_ONCE < look->keys->queue_count ? at + AT_ONCE : look->keys->queue_count;
+        for (size_t i = at; i < end; i++) append_queue(look, &look->keys->queues[i]);
+        for (size_t i = at; i < end; i++)
+            if (!read_queue(look, i)) return false;
+    }
+    return true;
+}
+
+static int by_position(const void *a, const void *b) {
+    return stream_id_compare(((const overview_copy_t *)b)->position, ((const overview_copy_t *)a)->position);
+}
+
+// Up to where enough logs have the stream; "0-0" = nothing of it.
+static void enough_have(const overlook_t *look, const overview_queue_t *queue, stream_id_t out) {
+    int64_t wanted = look->keys->config->stream.min_copies;
+    size_t heard = 0, nth = wanted > 1 ? (size_t)wanted : 1;
+    overview_copy_t *copies = mem_array(queue->copy_count + 1, sizeof *copies);
+    for (size_t i = 0; i < queue->copy_count; i++)
+        if (look->out->now_ms - queue->copies[i].heard_ms <= STREAM_HEARD_MS) copies[heard++] = queue->copies[i];
+    qsort(copies, heard, sizeof *copies, by_position);
+    snprintf(out, STREAM_ID_SIZE, "%s", nth <= heard ? copies[nth - 1].position : STREAM_ID_NONE);
+    free(copies);
+}
+
+// The first entry behind what enough logs have is asked for only where there is one: it comes with all that is in it.
+static bool read_uncopied(const overlook_t *look, size_t index) {
+    overview_queue_t *queue = &look->out->queues[index];
+    stream_id_t have;
+    redisReply *reply = NULL;
+    char from[STREAM_ID_SIZE + 1];
+    enough_have(look, queue, have);
+    if (queue->stream.length == 0 || stream_id_compare(have, queue->stream.last) >= 0) return true;
+    queue->uncopied_ms = stream_id_ms(queue->stream.first);
+    if (stream_id_compare(have, queue->stream.first) < 0) return true;
+    request_begin(look->conn, "XRANGE");
+    request_text(look->conn, look->keys->queues[index].failures);
+    snprintf(from, sizeof from, "(%s", have);
+    request_text(look->conn, from);
+    request_text(look->conn, "+");
+    request_text(look->conn, "COUNT");
+    request_int(look->conn, 1);
+    request_end(look->conn);
+    if (!next(look, look->keys->queues[index].failures, queue->error, &reply)) return false;
+    const char *id = reply_text(reply_at(reply_at(reply, 0), 0));
+    queue->uncopied_ms = *id ? stream_id_ms(id) : 0; // what was behind has been deleted
+    conn_reply_free(reply);
+    return true;
+}
+
+static bool read_streams(const overlook_t *look) {
+    overview_t *out = look->out;
+    stream_look_t *looks = mem_array(out->queue_count, sizeof *looks);
+    outcome_t outcome = stream_look(look->conn, look->keys, looks, &out->now_ms, look->fault);
+    for (size_t i = 0; outcome == OUTCOME_OK && i < out->queue_count; i++) {
+        out->queues[i].stream = looks[i];
+        if (!*out->queues[i].error) memcpy(out->queues[i].error, looks[i].error, sizeof looks[i].error);
+        out->queues[i].stream.error[0] = '\0';
+    }
+    free(looks);
+    bool known = outcome == OUTCOME_OK;
+    for (size_t i = 0; known && i < out->queue_count; i++) known = read_uncopied(look, i);
+    return known;
+}
+
+outcome_t overview_look(conn_t *conn, const keyspace_t *keys, overview_t *out, fault_t *fault) {
+    const overlook_t look = {.conn = conn, .keys = keys, .out = out, .fault = fault};
+    *out = (overview_t){.memory_used = -1, .memory_most = -1, .seat_count = keys->seat_count, .queue_count = keys->queue_count};
+    out->seats = mem_array(keys->seat_count, sizeof *out->seats);
+    out->queues = mem_array(keys->queue_count, sizeof *out->queues);
+    if (conn_open(conn, fault) == OUTCOME_OK && read_server(&look) && read_seats(&look) && read_queues(&look) &&
+        read_streams(&look)) // last: what it says of a queue counts where nothing else is wrong
+        return fault_set(fault, OUTCOME_OK, "%s", "");
+    conn_close(conn); // replies may be under way
+    return fault->outcome;
+}

@@ -1,0 +1,204 @@
+// One lock: it is taken, kept, and lost again; or another holds it, and we stand by.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "leader/internal.h"
+
+enum {
+    MARGIN_DIVISOR = 10, // the lease ends a tenth of the TTL before the lock can
+    JITTER_DIVISOR = 20, // standbys look up to a twentieth of the TTL apart
+    LOCK_WITHOUT_TTL = -1,
+};
+
+static const char ROLE[] = "leader";
+
+const char *leader_seat_name(const leader_t *leader, size_t seat) { return leader->keys->seats[seat].name; }
+
+void leader_count_unserved(leader_t *leader) {
+    size_t unserved = 0;
+    for (size_t i = 0; i < leader->keys->seat_count; i++)
+        unserved += leader->stands[i].state == SEAT_LEADING ? leader->stands[i].foreign_count : leader->stands[i].unserved;
+    for (size_t i = 0; i < leader->keys->queue_count; i++)
+        if (leader->stands[leader->keys->queues[i].seat].state == SEAT_LEADING && lease_barred(leader->leases, i)) unserved++;
+    metric_set(&leader->metrics->unserved, (int64_t)unserved);
+}
+
+static void begin_term(leader_t *leader, size_t seat) {
+    stand_t *stand = &leader->stands[seat];
+    lease_begin(leader->leases, seat, stand->token, stand->deadline);
+    metric_add(&leader->metrics->leading, 1);
+    if (!stand->inherited) metric_add(&leader->metrics->terms, 1);
+    log_info(ROLE, NULL, stand->inherited ? "still leading" : "leading", F_STR("seat", leader_seat_name(leader, seat)),
+             F_STR("token", stand->token));
+    stand->inherited = false;
+}
+
+static void end_term(leader_t *leader, size_t seat, const char *reason) {
+    stand_t *stand = &leader->stands[seat];
+    lease_end(leader->leases, seat);
+    counting_forget(leader->counting, leader->keys->seats[seat].first_queue, leader->keys->seats[seat].queue_count);
+    metric_add(&leader->metrics->leading, -1);
+    metric_add(&leader->metrics->terms_lost, 1);
+    log_warn(ROLE, NULL, "no longer leading", F_STR("seat", leader_seat_name(leader, seat)), F_STR("reason", reason),
+             F_STR("token", stand->token));
+    stand->token[0] = '\0';
+    stand->foreign_count = 0;
+}
+
+void leader_seat_become(leader_t *leader, size_t seat, seat_state_t state, const char *reason) {
+    stand_t *stand = &leader->stands[seat];
+    if (stand->state == state) return;
+    stand->state = state;
+    switch (state) {
+    case SEAT_LEADING: begin_term(leader, seat); break;
+    case SEAT_STANDBY: end_term(leader, seat, reason); break;
+    }
+    leader_count_unserved(leader);
+}
+
+static int64_t ttl_part_ns(const leader_t *leader, int parts) { return leader->ttl_ms * NS_PER_MS / parts; }
+
+static mono_t lease_deadline(const leader_t *leader, mono_t sent) {
+    return mono_add(sent, leader->ttl_ms * NS_PER_MS - ttl_part_ns(leader, MARGIN_DIVISOR));
+}
+
+// They are counted by the leaders of their groups, until they are ours.
+static void take_foreign(leader_t *leader, size_t seat, lock_state_t *state, mono_t now) {
+    stand_t *stand = &leader->stands[seat];
+    free(stand->foreign);
+    stand->foreign = state->foreign;
+    stand->foreign_count = state->foreign_count;
+    stand->claim_at = now;
+    state->foreign = NULL;
+    for (size_t i = 0; i < stand->foreign_count; i++) counting_cede(leader->counting, stand->foreign[i].queue, true);
+}
+
+static void claim_foreign(leader_t *leader, size_t seat, mono_t now) {
+    stand_t *stand = &leader->stands[seat];
+    stand->claim_at = mono_add(now, leader->ttl_ms * NS_PER_MS);
+    for (size_t i = 0; i < stand->foreign_count;) {
+        foreign_t *foreign = &stand->foreign[i];
+        const char *queue = leader->keys->queues[foreign->queue].config->name;
+        bool ours = false;
+        fault_t fault;
+        outcome_t outcome = lock_claim(leader->conn, leader->keys, seat, stand->token, foreign, &ours, &fault);
+        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) {
+            leader_put_off(leader, &leader->keys->seats[seat], &fault);
+            return;
+        }
+        if (ours) counting_cede(leader->counting, foreign->queue, false);
+        if (outcome == OUTCOME_FAULT)
+            log_error(ROLE, queue, "cannot claim this queue", F_STR("reason", fault.text));
+        else if (!ours)
+            log_warn(ROLE, queue, "another group owns this queue: it is not served here", F_STR("group", foreign->owner));
+        else
+            log_info(ROLE, queue, "took this queue over from a group that nobody leads", F_STR("group", foreign->owner));
+        if (ours) *foreign = stand->foreign[--stand->foreign_count];
+        if (!ours) i++;
+    }
+    leader_count_unserved(leader);
+}
+
+static void became_leader(leader_t *leader, size_t seat, mono_t sent, lock_state_t *state) {
+    stand_t *stand = &leader->stands[seat];
+    stand->maybe_held = false;
+    stand->overlong[0] = '\0';
+    stand->holder[0] = '\0';
+    stand->unserved = 0;
+    stand->deadline = lease_deadline(leader, sent);
+    stand->next = mono_add(sent, ttl_part_ns(leader, RENEWALS_PER_TTL));
+    take_foreign(leader, seat, state, sent);
+    // Before anybody uses the lease: what is claimed now is served from the first moment on.
+    if (stand->foreign_count) claim_foreign(leader, seat, sent);
+    leader_seat_become(leader, seat, SEAT_LEADING, "acquired");
+}
+
+// Two looks at least one TTL apart at a lock that outlives its holder's TTL: only a step of Redis's clock does that.
+static void look_at_clock_step(leader_t *leader, size_t seat, const lock_state_t *state, mono_t now) {
+    stand_t *stand = &leader->stands[seat];
+    int64_t ttl_ms = token_ttl_ms(state->holder);
+    bool overlong = ttl_ms > 0 && (state->pttl_ms > ttl_ms || state->pttl_ms == LOCK_WITHOUT_TTL);
+    int64_t look_in_ms = overlong ? ttl_ms : state->pttl_ms;
+    if (ttl_ms <= 0) look_in_ms = leader->ttl_ms; // not a lock of ours: look at our own pace
+    if (!overlong) {
+        stand->overlong[0] = '\0';
+    } else if (strcmp(stand->overlong, state->holder) != 0) {
+        snprintf(stand->overlong, sizeof stand->overlong, "%s", state->holder);
+        stand->overlong_at = now;
+    } else if (mono_diff(now, stand->overlong_at) >= ttl_ms * NS_PER_MS) {
+        fault_t fault;
+        bool removed = false;
+        stand->overlong[0] = '\0';
+        if (lock_heal(leader->conn, &leader->keys->seats[seat], state->holder, &removed, &fault) != OUTCOME_OK) {
+            leader_put_off(leader, &leader->keys->seats[seat], &fault);
+        } else if (removed) {
+            metric_add(&leader->metrics->clock_steps_healed, 1);
+            log_warn(ROLE, NULL, "removed a lock that a step of the Redis clock left behind",
+                     F_STR("seat", leader_seat_name(leader, seat)), F_INT("pttl_ms", state->pttl_ms), F_INT("ttl_ms", ttl_ms));
+            look_in_ms = 0;
+        }
+    }
+    int64_t jitter = look_in_ms ? (int64_t)((double)ttl_part_ns(leader, JITTER_DIVISOR) * random_unit()) : 0;
+    stand->next = mono_add(now, look_in_ms * NS_PER_MS + jitter);
+}
+
+static void stayed_standby(leader_t *leader, size_t seat, const lock_state_t *state, mono_t now) {
+    stand_t *stand = &leader->stands[seat];
+    if (stand->inherited) metric_add(&leader->metrics->terms_lost, 1);
+    stand->maybe_held = stand->inherited = false;
+    if (strcmp(stand->holder, state->holder) != 0) {
+        snprintf(stand->holder, sizeof stand->holder, "%s", state->holder);
+        log_info(ROLE, NULL, "standing by", F_STR("seat", leader_seat_name(leader, seat)), F_STR("leader", state->holder));
+    }
+    stand->unserved = state->unserved_count;
+    leader_count_unserved(leader);
+    if (token_ttl_ms(state->holder) == 0)
+        log_error(ROLE, NULL, "the lock's key holds what no sidecar wrote: nobody leads until it is deleted",
+                  F_STR("key", leader->keys->seats[seat].lock), F_STR("holds", state->holder));
+    if (state->unserved_count)
+        log_warn(ROLE, NULL, "the leader does not serve queues of ours: instances that serve other queues need another group",
+                 F_STR("seat", leader_seat_name(leader, seat)), F_STR("queues", buffer_text(&state->unserved)));
+    look_at_clock_step(leader, seat, state, now);
+}
+
+void leader_acquire(leader_t *leader, size_t seat) {
+    stand_t *stand = &leader->stands[seat];
+    lock_state_t state = {0};
+    fault_t fault;
+    if (!*stand->token) token_new(stand->token, leader->ttl_ms);
+    mono_t sent = mono_now();
+    outcome_t outcome = lock_acquire(leader->conn, leader->keys, seat, stand->token, leader->ttl_ms, &state, &fault);
+    if (outcome != OUTCOME_OK) {
+        if (outcome == OUTCOME_LOST) stand->maybe_held = true;
+        leader_put_off(leader, &leader->keys->seats[seat], &fault);
+    } else {
+        backoff_reset(&leader->backoff);
+        if (state.acquired)
+            became_leader(leader, seat, sent, &state);
+        else
+            stayed_standby(leader, seat, &state, mono_now());
+    }
+    lock_state_clear(&state);
+}
+
+void leader_renew(leader_t *leader, size_t seat) {
+    stand_t *stand = &leader->stands[seat];
+    fault_t fault;
+    bool held = false;
+    mono_t sent = mono_now();
+    outcome_t outcome = lock_renew(leader->conn, &leader->keys->seats[seat], stand->token, leader->ttl_ms, &held, &fault);
+    if (outcome != OUTCOME_OK) {
+        leader_put_off(leader, &leader->keys->seats[seat], &fault);
+    } else if (!held) {
+        stand->next = sent;
+        leader_seat_become(leader, seat, SEAT_STANDBY, "the lock is gone or another's");
+    } else {
+        backoff_reset(&leader->backoff);
+        stand->deadline = lease_deadline(leader, sent);
+        stand->next = mono_add(sent, ttl_part_ns(leader, RENEWALS_PER_TTL));
+        lease_extend(leader->leases, seat, stand->deadline);
+        if (stand->foreign_count && mono_reached(stand->claim_at, sent)) claim_foreign(leader, seat, sent);
+    }
+}

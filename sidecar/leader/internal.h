@@ -1,0 +1,69 @@
+// What the files of the leader share. For leader*.c only.
+#ifndef QS_LEADER_INTERNAL_H
+#define QS_LEADER_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "base/backoff.h"
+#include "base/buffer.h"
+#include "leader/preflight.h"
+#include "leader/sizes.h"
+#include "queue/lock.h"
+#include "redis/conn.h"
+
+enum { RENEWALS_PER_TTL = 3 };
+
+typedef struct leader leader_t; // as in leader.h
+
+typedef enum seat_state { SEAT_STANDBY, SEAT_LEADING } seat_state_t;
+
+// What this instance knows of one lock.
+typedef struct stand {
+    seat_state_t state;
+    char token[TOKEN_SIZE];    // of the term that is, or of the one that would begin
+    mono_t deadline;           // leading: end of the lease
+    mono_t next;               // when to renew, or to look again
+    mono_t claim_at;           // leading: when to try again for queues that other groups own
+    bool maybe_held;           // an acquire was sent and its outcome is not known to be "no"
+    char overlong[TOKEN_SIZE]; // holder whose lock was seen to live longer than its TTL; "" = none
+    mono_t overlong_at;        // when that was first seen
+    char holder[TOKEN_SIZE];   // last holder seen, to log a change once
+    size_t unserved;           // our queues that nobody serves for us
+    foreign_t *foreign;        // leading: queues that other groups own; owned
+    size_t foreign_count;
+    bool inherited; // leading goes on from before a new configuration
+} stand_t;
+
+struct leader {
+    const keyspace_t *keys;
+    int64_t ttl_ms;
+    leases_t *leases;
+    metrics_t *metrics;
+    conn_t *conn;
+    conn_t *ear; // listens for vacancies while a seat is not ours
+    buffer_t heard;
+    backoff_t backoff;
+    mono_t retry_at;     // no request before this
+    mono_t ear_retry_at; // the same for the ear, whose faults must not keep us from leading
+    unsigned checked;    // generation of the connection that had its preflight; 0 = none
+    bool was_connected;
+    mono_t said_connected; // when the log was last told of a connection: one that comes and goes must not fill it
+    findings_t *findings;  // of the preflight
+    counting_t *counting;
+    stand_t *stands;
+    atomic_bool heir; // somebody is to take the locks over within this process
+};
+
+// Says why a request (of a seat, or NULL) failed and sets the time of the next attempt. A fault of rights or keys waits longest.
+void leader_put_off(leader_t *leader, const seat_t *seat, const fault_t *fault);
+
+// leader_seat.c; all on a connection that is open.
+const char *leader_seat_name(const leader_t *leader, size_t seat);
+void leader_acquire(leader_t *leader, size_t seat);
+void leader_renew(leader_t *leader, size_t seat);
+// The one place where a seat changes its state. `reason` is that of an end.
+void leader_seat_become(leader_t *leader, size_t seat, seat_state_t state, const char *reason);
+// How many of our queues nobody serves, over all seats.
+void leader_count_unserved(leader_t *leader);
+
+#endif

@@ -1,0 +1,279 @@
+#include "leader/leader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "leader/internal.h"
+
+enum {
+    VACANT_JITTER_MS = 10, // standbys look up to so far apart after a release
+    PREFLIGHT_AGAIN_S = 5, // after a preflight that found a fault
+    LEAST_PATIENCE_MS = 100,
+    SAY_CONNECTED_S = 10,
+};
+
+static const char ROLE[] = "leader";
+
+leader_t *leader_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
+    leader_t *leader = mem_alloc(sizeof *leader);
+    *leader = (leader_t){.keys = keys, .leases = leases, .metrics = metrics, .backoff = BACKOFF_REDIS};
+    leader->ttl_ms = keys->config->lock.ttl_ms;
+    leader->conn = conn_new(&keys->config->redis, "queue-sidecar-leader", stop);
+    // A server that answers later than this is of no use to a lease, and waiting for it must not hide that the lease ran out.
+    int64_t patience_ms = leader->ttl_ms / RENEWALS_PER_TTL;
+    conn_limit_timeout(leader->conn, (int)(patience_ms > LEAST_PATIENCE_MS ? patience_ms : LEAST_PATIENCE_MS));
+    leader->ear = conn_new(&keys->config->redis, "queue-sidecar-vacant", stop);
+    leader->findings = findings_new(keys, leases, metrics);
+    leader->counting = counting_new(keys, leases, metrics);
+    leader->stands = mem_array(keys->seat_count, sizeof *leader->stands);
+    return leader;
+}
+
+void leader_free(leader_t *leader) {
+    if (!leader) return;
+    for (size_t i = 0; i < leader->keys->seat_count; i++) free(leader->stands[i].foreign);
+    free(leader->stands);
+    findings_free(leader->findings);
+    counting_free(leader->counting);
+    buffer_free(&leader->heard);
+    conn_free(leader->conn);
+    conn_free(leader->ear);
+    free(leader);
+}
+
+void leader_put_off(leader_t *leader, const seat_t *seat, const fault_t *fault) {
+    int64_t ns = backoff_next_ns(&leader->backoff);
+    if (fault->outcome == OUTCOME_FAULT) ns = BACKOFF_REDIS.most_ms * NS_PER_MS;
+    leader->retry_at = mono_add(mono_now(), ns);
+    metric_set(&leader->metrics->redis_up, conn_is_open(leader->conn));
+    metrics_say(leader->metrics, WHY_REDIS, fault->text);
+    if (fault->outcome == OUTCOME_FAULT)
+        log_error(ROLE, NULL, "redis refuses the lock", F_STR("key", seat ? seat->lock : NULL), F_STR("reason", fault->text));
+    else if (fault->outcome == OUTCOME_LATER)
+        log_warn(ROLE, NULL, "redis is not ready", F_STR("reason", fault->text));
+    else
+        log_warn(ROLE, NULL, "redis is out of reach", F_STR("reason", fault->text));
+}
+
+static bool connected(leader_t *leader, fault_t *fault) {
+    bool was_open = conn_is_open(leader->conn);
+    if (conn_open(leader->conn, fault) != OUTCOME_OK) return false;
+    if (was_open) return true;
+    mono_t now = mono_now();
+    bool said = leader->was_connected && mono_diff(now, leader->said_connected) < SAY_CONNECTED_S * NS_PER_S;
+    LOG_AT(said ? LOG_DEBUG : LOG_INFO, ROLE, NULL, "connected", F_STR("redis", conn_target(leader->conn)),
+           F_STR("server", conn_server(leader->conn)));
+    if (!said) leader->said_connected = now;
+    if (leader->was_connected) metric_add(&leader->metrics->reconnects, 1);
+    metric_set(&leader->metrics->redis_up, 1);
+    leader->was_connected = true;
+    return true;
+}
+
+// Runs the preflight and notes that this connection has had it.
+static outcome_t look_over(leader_t *leader, fault_t *fault) {
+    outcome_t outcome = findings_look(leader->findings, leader->conn, fault);
+    leader_count_unserved(leader);
+    if (outcome == OUTCOME_OK || outcome == OUTCOME_FAULT) leader->checked = conn_generation(leader->conn);
+    return outcome;
+}
+
+static bool leads_any(const leader_t *leader) {
+    for (size_t i = 0; i < leader->keys->seat_count; i++)
+        if (leader->stands[i].state == SEAT_LEADING) return true;
+    return false;
+}
+
+// What forbids to lead is looked at again: on a new connection, as it may be another server by then; but not on that by which
+// other locks are kept, where that is done behind a renewal.
+static void wait_for_leave(leader_t *leader, size_t seat) {
+    mono_t again = mono_add(mono_now(), PREFLIGHT_AGAIN_S * NS_PER_S);
+    if (leads_any(leader)) {
+        leader->stands[seat].next = again;
+    } else {
+        conn_close(leader->conn);
+        leader->retry_at = again;
+    }
+}
+
+// Runs the preflight once for each connection. False: not allowed to lead now.
+static bool may_lead(leader_t *leader, size_t seat, fault_t *fault) {
+    bool checked = leader->checked == conn_generation(leader->conn);
+    if (checked && findings_allow(leader->findings)) return true;
+    outcome_t outcome = checked ? OUTCOME_OK : look_over(leader, fault);
+    if (outcome == OUTCOME_OK && findings_allow(leader->findings)) return true;
+    if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER)
+        leader_put_off(leader, NULL, fault);
+    else
+        wait_for_leave(leader, seat);
+    return false;
+}
+
+// Once the lock is renewed there is time to see what has become of the server; what is found is only said.
+static void look_over_again(leader_t *leader) {
+    fault_t fault;
+    bool checked = leader->checked == conn_generation(leader->conn);
+    if (!conn_is_open(leader->conn) || (checked && !findings_whole_due(leader->findings, mono_now()))) return;
+    outcome_t outcome = look_over(leader, &fault);
+    if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) leader_put_off(leader, NULL, &fault);
+}
+
+// What is wrong with queues is looked at from time to time: who mends a right or a key need not restart anything.
+static void look_again(leader_t *leader, mono_t now) {
+    fault_t fault;
+    if (!mono_reached(findings_again_at(leader->findings, now), now) || !mono_reached(leader->retry_at, now)) return;
+    outcome_t outcome = connected(leader, &fault) ? findings_look_again(leader->findings, leader->conn, &fault) : OUTCOME_LOST;
+    if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) leader_put_off(leader, NULL, &fault);
+    leader_count_unserved(leader);
+}
+
+static void act(leader_t *leader, size_t seat) {
+    fault_t fault;
+    if (!connected(leader, &fault)) {
+        leader_put_off(leader, &leader->keys->seats[seat], &fault);
+    } else if (leader->stands[seat].state == SEAT_LEADING) {
+        leader_renew(leader, seat); // first of all: the time of the lease is running
+        look_over_again(leader);
+    } else if (may_lead(leader, seat, &fault)) {
+        leader_acquire(leader, seat);
+    }
+}
+
+// Opens the ear while a seat is not ours, closes it otherwise, and hears what it has.
+static void listen_for_vacancies(leader_t *leader) {
+    bool wanted = false;
+    fault_t fault;
+    for (size_t i = 0; i < leader->keys->seat_count; i++)
+        if (leader->stands[i].state == SEAT_STANDBY && *leader->stands[i].holder) wanted = true;
+    if (!wanted) {
+        conn_close(leader->ear);
+        return;
+    }
+    if (!conn_is_open(leader->ear)) {
+        if (!mono_reached(leader->ear_retry_at, mono_now())) return;
+        if (lock_listen(leader->ear, leader->keys, &fault) != OUTCOME_OK) {
+            leader->ear_retry_at = mono_add(mono_now(), BACKOFF_REDIS.most_ms * NS_PER_MS);
+            log_warn(ROLE, NULL, "cannot listen for vacancies: a takeover waits for the TTL", F_STR("reason", fault.text));
+            return;
+        }
+        // What was said before we listened is lost, so look once more.
+        for (size_t i = 0; i < leader->keys->seat_count; i++)
+            if (leader->stands[i].state == SEAT_STANDBY) leader->stands[i].next = mono_now();
+    }
+    const char *name = NULL;
+    while (lock_heard(leader->ear, &leader->heard, &name, &fault) == OUTCOME_OK && name) {
+        for (size_t i = 0; i < leader->keys->seat_count; i++) {
+            if (leader->stands[i].state != SEAT_STANDBY || strcmp(leader_seat_name(leader, i), name) != 0) continue;
+            leader->stands[i].next = mono_add(mono_now(), (int64_t)(VACANT_JITTER_MS * NS_PER_MS * random_unit()));
+        }
+    }
+}
+
+static void expire(leader_t *leader, mono_t now) {
+    for (size_t i = 0; i < leader->keys->seat_count; i++) {
+        stand_t *stand = &leader->stands[i];
+        if (stand->state == SEAT_LEADING && mono_reached(stand->deadline, now)) {
+            stand->next = now;
+            leader_seat_become(leader, i, SEAT_STANDBY, "the lease ran out before it could be renewed");
+        }
+        if (lease_doubted(leader->leases, i)) stand->next = now;
+    }
+}
+
+// An idle connection that has something to read has been closed by the other side.
+static void notice_close(leader_t *leader) {
+    struct redisReply *reply = NULL;
+    fault_t fault;
+    if (conn_is_open(leader->conn) && conn_take(leader->conn, &reply, &fault) == OUTCOME_LOST) {
+        log_warn(ROLE, NULL, "redis closed the connection", F_STR("reason", fault.text));
+        for (size_t i = 0; i < leader->keys->seat_count; i++) leader->stands[i].next = mono_now();
+    }
+    conn_reply_free(reply);
+}
+
+void leader_tick(void *self, role_wait_t *wait) {
+    leader_t *leader = self;
+    fault_t fault;
+    notice_close(leader);
+    expire(leader, mono_now());
+    if (mono_reached(leader->retry_at, mono_now())) listen_for_vacancies(leader);
+    for (size_t i = 0; i < leader->keys->seat_count; i++) {
+        mono_t now = mono_now();
+        if (mono_reached(leader->retry_at, now) && mono_reached(leader->stands[i].next, now)) act(leader, i);
+    }
+    look_again(leader, mono_now());
+    if (mono_reached(leader->retry_at, mono_now()) && counting_step(leader->counting, leader->conn, &fault) != OUTCOME_OK)
+        leader_put_off(leader, NULL, &fault);
+    wait->until = mono_min(counting_next(leader->counting), findings_again_at(leader->findings, mono_now()));
+    wait->until = mono_max(wait->until, leader->retry_at);
+    int64_t standing_by = 0;
+    for (size_t i = 0; i < leader->keys->seat_count; i++) {
+        const stand_t *stand = &leader->stands[i];
+        mono_t next = mono_max(stand->next, leader->retry_at);
+        if (stand->state == SEAT_STANDBY && *stand->holder && conn_is_open(leader->conn)) standing_by++;
+        if (stand->state == SEAT_LEADING)
+            next = mono_min(next, stand->deadline);
+        else if (*stand->holder && !conn_is_open(leader->ear))
+            next = mono_min(next, mono_max(leader->ear_retry_at, leader->retry_at));
+        wait->until = mono_min(wait->until, next);
+    }
+    metric_set(&leader->metrics->standing_by, standing_by);
+    if (standing_by || (metric_get(&leader->metrics->leading) && conn_is_open(leader->conn)))
+        metrics_say(leader->metrics, WHY_REDIS, NULL);
+    // While we are put off nothing is read, and a socket with news would end every wait at once.
+    if (role_put_off(wait, leader->retry_at)) return;
+    role_wait_fd(wait, conn_fd(leader->conn));
+    role_wait_fd(wait, conn_fd(leader->ear));
+}
+
+// False: Redis did not answer.
+static bool give_back(leader_t *leader, size_t seat) {
+    fault_t fault = {0};
+    lease_end(leader->leases, seat);
+    if (conn_open(leader->conn, &fault) != OUTCOME_OK ||
+        lock_release(leader->conn, leader->keys, seat, leader->stands[seat].token, &fault) != OUTCOME_OK) {
+        log_warn(ROLE, NULL, "could not give the lock back: it runs out by itself", F_STR("seat", leader_seat_name(leader, seat)),
+                 F_STR("reason", fault.text));
+        return false;
+    }
+    log_info(ROLE, NULL, "gave the lock back", F_STR("seat", leader_seat_name(leader, seat)));
+    return true;
+}
+
+static bool holds(const leader_t *leader, size_t seat) {
+    return leader->stands[seat].state == SEAT_LEADING || leader->stands[seat].maybe_held;
+}
+
+void leader_finish(void *self) {
+    leader_t *leader = self;
+    if (atomic_load(&leader->heir)) return;
+    for (size_t i = 0; i < leader->keys->seat_count; i++)
+        if (holds(leader, i) && !give_back(leader, i)) break; // the others would only wait as long again
+    conn_close(leader->conn);
+    conn_close(leader->ear);
+}
+
+void leader_expect_heir(leader_t *leader, bool expected) { atomic_store(&leader->heir, expected); }
+
+static stand_t *stand_of_lock(leader_t *leader, const char *lock) {
+    for (size_t i = 0; i < leader->keys->seat_count; i++)
+        if (strcmp(leader->keys->seats[i].lock, lock) == 0) return &leader->stands[i];
+    return NULL;
+}
+
+void leader_inherit(leader_t *leader, leader_t *old) {
+    bool answered = true;
+    for (size_t i = 0; i < old->keys->seat_count; i++) {
+        if (!holds(old, i)) continue;
+        stand_t *heir = stand_of_lock(leader, old->keys->seats[i].lock);
+        if (old->stands[i].state == SEAT_LEADING) metric_add(&old->metrics->leading, -1);
+        if (heir) {
+            memcpy(heir->token, old->stands[i].token, sizeof heir->token);
+            heir->maybe_held = true;
+            heir->inherited = old->stands[i].state == SEAT_LEADING || old->stands[i].inherited; // it may not have led yet
+        } else if (answered) {
+            answered = give_back(old, i);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+#include "model/event.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { INT64_TEXT_SIZE = 21, REF_BITS = 5, REF_DIGITS = EVENT_REF_SIZE - 1 };
+
+static digest_part_t part_of(slice_t text) { return (digest_part_t){text.data, text.len}; }
+
+static digest_part_t part_of_number(int64_t number, char text[INT64_TEXT_SIZE]) {
+    int len = snprintf(text, INT64_TEXT_SIZE, "%" PRId64, number);
+    return (digest_part_t){text, (size_t)len};
+}
+
+// Frozen: replicas and versions must agree. Texts as they stand in the fields, numbers in decimal.
+void event_id(const event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_SIZE]) {
+    char life_text[INT64_TEXT_SIZE], attempts_text[INT64_TEXT_SIZE], nth_text[INT64_TEXT_SIZE];
+    digest_part_t parts[] = {
+        part_of(event->dialect), part_of(event->queue),           part_of(event->job),
+        part_of(event->sha256),  part_of_number(life, life_text), part_of_number(event->attempts, attempts_text),
+        part_of(event->kind),    part_of_number(nth, nth_text),
+    };
+    digest_t digest = digest_of_parts(parts, sizeof parts / sizeof *parts);
+    digest_hex(&digest, id);
+}
+
+static int hex_value(char digit) {
+    if (digit >= '0' && digit <= '9') return digit - '0';
+    if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
+    return -1;
+}
+
+bool event_ref(slice_t id, char ref[EVENT_REF_SIZE]) {
+    static const char digits[] = "abcdefghijklmnopqrstuvwxyz234567";
+    if (id.len != EVENT_ID_SIZE - 1) return false;
+    uint64_t high = 0; // the first 64 bits, of which the highest 60 are told
+    for (size_t i = 0; i < id.len; i++) {
+        int value = hex_value(id.data[i]);
+        if (value < 0) return false;
+        if (i < 16) high = high << 4 | (uint64_t)value;
+    }
+    for (int i = 0; i < REF_DIGITS; i++, high <<= REF_BITS) ref[i] = digits[high >> (64 - REF_BITS)];
+    ref[REF_DIGITS] = '\0';
+    return true;
+}
+
+// Decimal digits, with a minus before them or not, that fit.
+static bool parse_number(slice_t text, int64_t *number) {
+    bool negative = text.len > 0 && text.data[0] == '-';
+    int64_t value = 0;
+    if (text.len == (size_t)negative) return false;
+    for (size_t i = negative; i < text.len; i++) {
+        if (text.data[i] < '0' || text.data[i] > '9') return false;
+        int digit = text.data[i] - '0';
+        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, negative ? -digit : digit, &value))
+            return false;
+    }
+    *number = value;
+    return true;
+}
+
+bool event_set(event_t *event, slice_t name, slice_t value) {
+#define X(field, help)                                                                                                           \
+    if (slice_is(name, #field)) {                                                                                                \
+        event->field = value;                                                                                                    \
+        return true;                                                                                                             \
+    }
+    EVENT_TEXTS(X)
+#undef X
+#define X(field, help)                                                                                                           \
+    if (slice_is(name, #field)) return parse_number(value, &event->field);
+    EVENT_NUMBERS(X)
+#undef X
+    return false;
+}

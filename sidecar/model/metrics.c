@@ -1,0 +1,196 @@
+#include "model/metrics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+
+enum {
+    WANTED_S = 120, // after a scrape sizes are counted for so long
+    COUNTED_S = 60, // and are told for so long after they were counted
+    REFUSED_S = 15, // a refusal that is not followed by another one for so long is over
+};
+
+static const int64_t BOUNDS[METRICS_LATENESS_BUCKETS - 1] = METRICS_LATENESS_BOUNDS;
+
+metrics_t *metrics_new(size_t places) {
+    metrics_t *metrics = mem_alloc(sizeof *metrics);
+    metrics->queues = mem_array(places, sizeof *metrics->queues);
+    metrics->queue_count = places;
+    pthread_mutex_init(&metrics->mutex, NULL);
+    return metrics;
+}
+
+void metrics_free(metrics_t *metrics) {
+    if (!metrics) return;
+    for (size_t i = 0; i < metrics->queue_count; i++) free(metrics->queues[i].name);
+    for (size_t i = 0; i < METRICS_WHY_COUNT; i++) free(metrics->why[i]);
+    pthread_mutex_destroy(&metrics->mutex);
+    free(metrics->queues);
+    free(metrics);
+}
+
+// The place of that name; else the first that is free; else the first whose queue is gone.
+static metrics_queue_t *place_for(metrics_t *metrics, const char *name) {
+    metrics_queue_t *gone = NULL;
+    metrics_queue_t *free_place = NULL;
+    for (size_t i = 0; i < metrics->queue_count; i++) {
+        metrics_queue_t *queue = &metrics->queues[i];
+        if (queue->name && strcmp(queue->name, name) == 0) return queue;
+        if (!queue->name && !free_place) free_place = queue;
+        if (queue->name && !queue->served && !gone) gone = queue;
+    }
+    return free_place ? free_place : gone;
+}
+
+static void clear(metrics_queue_t *queue) {
+#define X(name, kind, family, scale, help) metric_set(&queue->name, 0);
+    METRICS_QUEUE(X)
+    METRICS_SIZES(X)
+#undef X
+    for (size_t i = 0; i < METRICS_REASON_COUNT; i++) metric_set(&queue->ended_by[i], 0);
+    for (size_t i = 0; i < METRICS_CAUSE_COUNT; i++) metric_set(&queue->stalled_by[i], 0);
+    metric_set(&queue->counted_ns, 0);
+    metric_set(&queue->refused_ns, 0);
+    for (size_t i = 0; i < METRICS_LATENESS_BUCKETS; i++) metric_set(&queue->lateness[i], 0);
+    free(queue->name);
+    queue->name = NULL;
+}
+
+metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name) {
+    pthread_mutex_lock(&metrics->mutex);
+    metrics_queue_t *queue = place_for(metrics, name);
+    if (queue && queue->name && strcmp(queue->name, name) != 0) clear(queue);
+    if (queue && !queue->name) {
+        queue->name = mem_printf("%s", name);
+#define X(name, family, scale, key, help) metric_set(&queue->name, -1);
+        METRICS_SETTINGS(X) // none is in effect yet
+#undef X
+        queue->served = true; // until metrics_serve says otherwise: nobody else may have the place
+    }
+    pthread_mutex_unlock(&metrics->mutex);
+    return queue;
+}
+
+static void note_settings(metrics_queue_t *place, const queue_config_t *queue) {
+    int64_t value;
+#define X(name, family, scale, key, help) metric_set(&place->name, config_queue_number(queue, key, &value) ? value : -1);
+    METRICS_SETTINGS(X)
+#undef X
+}
+
+void metrics_serve(metrics_t *metrics, const config_t *config) {
+    for (size_t i = 0; i < config->queue_count; i++) metrics_queue(metrics, config->queues[i].name);
+    pthread_mutex_lock(&metrics->mutex);
+    for (size_t i = 0; i < metrics->queue_count; i++)
+        if (metrics->queues[i].name)
+            metrics->queues[i].served = false; // a place that is free stays untouched: it takes no memory
+    for (size_t i = 0; i < config->queue_count; i++) {
+        metrics_queue_t *queue = place_for(metrics, config->queues[i].name);
+        queue->served = true;
+        note_settings(queue, &config->queues[i]);
+    }
+    pthread_mutex_unlock(&metrics->mutex);
+}
+
+void metrics_each(metrics_t *metrics, void (*visit)(void *self, const metrics_queue_t *queue), void *self) {
+    pthread_mutex_lock(&metrics->mutex);
+    for (size_t i = 0; i < metrics->queue_count; i++)
+        if (metrics->queues[i].name && metrics->queues[i].served) visit(self, &metrics->queues[i]);
+    pthread_mutex_unlock(&metrics->mutex);
+}
+
+static bool within(int64_t then_ns, mono_t now, int64_t seconds) { return then_ns && now.ns - then_ns < seconds * NS_PER_S; }
+
+bool metrics_scraped(metrics_t *metrics, mono_t now) {
+    return !within(atomic_exchange_explicit(&metrics->scraped_ns, now.ns, memory_order_relaxed), now, WANTED_S / 2);
+}
+
+bool metrics_wanted(const metrics_t *metrics, mono_t now) { return within(metric_get(&metrics->scraped_ns), now, WANTED_S); }
+
+bool metrics_counted(const metrics_queue_t *queue, mono_t now) { return within(metric_get(&queue->counted_ns), now, COUNTED_S); }
+
+int64_t metrics_age_ms(const metrics_t *metrics, int64_t since_ms, mono_t now) {
+    int64_t redis_ms = now.ns / NS_PER_MS + metric_get(&metrics->redis_ahead_ms);
+    return since_ms < redis_ms ? redis_ms - since_ms : 0;
+}
+
+void metrics_refused(metrics_queue_t *queue, mono_t now) {
+    metric_add(&queue->faults, 1);
+    metric_set(&queue->refused_ns, now.ns);
+}
+
+void metrics_say(metrics_t *metrics, metrics_why_t of, const char *reason) {
+    char *said = reason ? mem_str(reason) : NULL;
+    pthread_mutex_lock(&metrics->mutex);
+    char *before = metrics->why[of];
+    metrics->why[of] = said;
+    pthread_mutex_unlock(&metrics->mutex);
+    free(before);
+}
+
+void metrics_tell(metrics_t *metrics, metrics_why_t of, buffer_t *out) {
+    pthread_mutex_lock(&metrics->mutex);
+    buffer_printf(out, ": %s", metrics->why[of] ? metrics->why[of] : "the log says why");
+    pthread_mutex_unlock(&metrics->mutex);
+}
+
+bool metrics_is_refused(const metrics_queue_t *queue, mono_t now) {
+    return within(metric_get(&queue->refused_ns), now, REFUSED_S);
+}
+
+size_t metrics_refusing(metrics_t *metrics, mono_t now, char **first) {
+    size_t count = 0;
+    *first = NULL;
+    pthread_mutex_lock(&metrics->mutex);
+    for (size_t i = 0; i < metrics->queue_count; i++) {
+        const metrics_queue_t *queue = &metrics->queues[i];
+        if (!queue->name || !queue->served || !metrics_is_refused(queue, now)) continue;
+        if (count++ == 0) *first = mem_str(queue->name);
+    }
+    pthread_mutex_unlock(&metrics->mutex);
+    return count;
+}
+
+void metrics_grow(metrics_t *metrics, mono_t now) {
+    int64_t since_ns = metric_get(&metrics->audit_lacks_ns);
+    metric_set(&metrics->audit_lag_ms, since_ns && since_ns < now.ns ? (now.ns - since_ns) / NS_PER_MS : 0);
+}
+
+void metrics_end(metrics_queue_t *queue, const char *reason, int64_t n) {
+    static const char *const reasons[] = {
+#define X(value) [REASON_##value] = #value,
+        METRICS_REASONS(X)
+#undef X
+    };
+    size_t i = 0;
+    while (i < REASON_worker_failed && strcmp(reasons[i], reason) != 0) i++;
+    metric_add(&queue->ended, n);
+    metric_add(&queue->ended_by[i], n);
+}
+
+void metrics_stall(metrics_queue_t *queue, metrics_cause_t cause) {
+    metric_add(&queue->stalled, 1);
+    metric_add(&queue->stalled_by[cause], 1);
+}
+
+void metrics_lateness(metrics_queue_t *queue, int64_t us, int64_t jobs) {
+    if (us < 0) us = 0;
+    size_t bucket = 0;
+    while (bucket < METRICS_LATENESS_BUCKETS - 1 && us > BOUNDS[bucket]) bucket++;
+    metric_add(&queue->lateness[bucket], jobs);
+    metric_add(&queue->lateness_us, us * jobs);
+    if (us > metric_get(&queue->lateness_max_us)) metric_set(&queue->lateness_max_us, us); // one writer: the dispatcher
+}
+
+int64_t metrics_lateness_quantile(const metrics_queue_t *queue, double quantile) {
+    int64_t total = 0;
+    int64_t seen = 0;
+    for (size_t i = 0; i < METRICS_LATENESS_BUCKETS; i++) total += metric_get(&queue->lateness[i]);
+    if (total == 0) return 0;
+    for (size_t i = 0; i < METRICS_LATENESS_BUCKETS - 1; i++) {
+        seen += metric_get(&queue->lateness[i]);
+        if ((double)seen >= quantile * (double)total) return BOUNDS[i];
+    }
+    return INT64_MAX;
+}

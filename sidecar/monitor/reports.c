@@ -1,0 +1,55 @@
+#include "monitor/reports.h"
+
+#include "base/failpoint.h"
+#include "base/log.h"
+
+static const char ROLE[] = "monitor";
+
+outcome_t monitor_reports_read(conn_t *conn, const keyspace_t *keys, size_t queue, ward_t *ward, fault_t *fault) {
+    // Redis reads as many as it is asked for before anybody knows how large they are.
+    reports_walk_t walk = {.count = ward_meets_large(ward) ? 1 : 0, .ended = ward->look.reports == 0};
+    *fault = (fault_t){0};
+    while (!walk.ended && !ward->reports_full)
+        if (reports_scan(conn, keys, queue, &walk, ward_report, ward, fault) != OUTCOME_OK) return fault->outcome;
+    ward_reports_end(ward);
+    return OUTCOME_OK;
+}
+
+typedef struct strays {
+    conn_t *conn;
+    const keyspace_t *keys;
+    size_t queue;
+    const char *token;
+    ward_t *ward;
+    bool fenced;
+    fault_t fault;
+} strays_t;
+
+// The ward knows no more than digests, so that large jobs take no room: their bytes are those that the walk tells.
+static void drop_stray(void *self, const report_ref_t *report) {
+    strays_t *s = self;
+    bool removed;
+    digest_t digest = digest_of(report->job.data, report->job.len);
+    const ward_report_t *stray = ward_stray_report(s->ward, &digest);
+    if (!stray || s->fenced || s->fault.outcome != OUTCOME_OK) return;
+    crash_at("report_before");
+    report_remove(s->conn, s->keys, s->queue, s->token, report->job, stray->sha1, &removed, &s->fenced, &s->fault);
+    if (s->fault.outcome == OUTCOME_OK) crash_at("report_answered");
+    if (s->fenced || s->fault.outcome != OUTCOME_OK) return;
+    ward_drop_report(s->ward, stray);
+    if (!removed) return;
+    ward_changed(s->ward, true, mono_now()); // our own write has made Redis forget to tell of the next report
+    log_warn(ROLE, s->ward->config->name, "removed a report whose job is not in progress");
+    metric_add(&s->ward->metrics->stray_reports, 1);
+}
+
+outcome_t monitor_reports_drop(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, ward_t *ward, bool *fenced,
+                               fault_t *fault) {
+    strays_t strays = {.conn = conn, .keys = keys, .queue = queue, .token = token, .ward = ward};
+    reports_walk_t walk = {.count = ward_meets_large(ward) ? 1 : 0};
+    *fault = (fault_t){0};
+    while (!walk.ended && !strays.fenced && fault->outcome == OUTCOME_OK && ward_has_strays(ward))
+        if (reports_scan(conn, keys, queue, &walk, drop_stray, &strays, fault) == OUTCOME_OK) *fault = strays.fault;
+    *fenced = strays.fenced;
+    return fault->outcome;
+}

@@ -1,9 +1,0 @@
-// What dialect kmqueue needs beside the scripts of all: the rights on its sets of unique ids.
-#ifndef QS_QUEUE_DIALECTS_KMQUEUE_DRYRUN_H
-#define QS_QUEUE_DIALECTS_KMQUEUE_DRYRUN_H
-
-#include "queue/dialects/dialect.h"
-
-bool kmqueue_dry_run(const dryrun_room_t *room); // as dialect_ops.dry_run
-
-#endif

@@ -1,0 +1,52 @@
+#include "queue/next_due.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "redis/reply.h"
+
+void heads_append(conn_t *conn, const keyspace_t *keys, const head_ask_t *asks, size_t count, bool arm) {
+    if (arm) {
+        request_begin(conn, "CLIENT");
+        request_text(conn, "CACHING");
+        request_text(conn, "YES");
+        request_end(conn);
+    }
+    request_script(conn, SCRIPT_heads, (int)count);
+    for (size_t i = 0; i < count; i++) request_text(conn, keys->queues[asks[i].queue].config->delayed);
+    for (size_t i = 0; i < count; i++) request_int(conn, asks[i].skip);
+    request_end(conn);
+}
+
+static void read_head(const redisReply *reply, head_t *head) {
+    const char *text = reply_text(reply);
+    *head = (head_t){0};
+    if (*text == '!') {
+        snprintf(head->error, sizeof head->error, "%s", text + 1);
+    } else if (*text) {
+        head->exists = true;
+        char *rest;
+        head->score = strtod(text, &rest);
+        head->bytes = strtoll(rest, NULL, 10);
+    }
+}
+
+outcome_t heads_read(conn_t *conn, size_t count, bool armed, head_t *heads, int64_t *now_us, fault_t *fault) {
+    redisReply *reply;
+    fault_t caching = {0};
+    if (armed) {
+        if (conn_read(conn, 0, &reply, &caching) == OUTCOME_LOST) {
+            *fault = caching;
+            return OUTCOME_LOST;
+        }
+        conn_reply_free(reply);
+    }
+    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    *now_us = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
+    for (size_t i = 0; i < count; i++) read_head(reply_at(reply, i + 1), &heads[i]);
+    freeReplyObject(reply);
+    if (*now_us <= 0) return fault_set(fault, OUTCOME_FAULT, "heads: unexpected reply");
+    // The heads are good, but nothing will wake us: the caller must know.
+    if (caching.outcome != OUTCOME_OK) *fault = caching;
+    return fault->outcome;
+}

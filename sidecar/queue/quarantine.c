@@ -1,0 +1,114 @@
+#include "queue/quarantine.h"
+
+#include <stdlib.h>
+
+#include "queue/record.h"
+#include "redis/reply.h"
+
+enum { MEMBER_PARTS = 4 }; // of a reply: member, since, score, envelope
+
+static void append_look(conn_t *conn, const queue_keys_t *queue, const char *events, size_t skip) {
+    request_script(conn, SCRIPT_aside, 3);
+    request_text(conn, queue->aside);
+    request_text(conn, queue->config->delayed);
+    request_text(conn, events ? events : queue->config->delayed);
+    request_int(conn, (int64_t)skip);
+    request_int(conn, ASIDE_PAGE);
+    request_int(conn, ASIDE_BYTES);
+    request_int(conn, queue->config->policy.max_payload);
+    request_end(conn);
+}
+
+// A read of the zset alone is what arms: of a script every key would be registered, and delayed changes all the time.
+static void append_arming(conn_t *conn, const queue_keys_t *queue) {
+    request_begin(conn, "CLIENT");
+    request_text(conn, "CACHING");
+    request_text(conn, "YES");
+    request_end(conn);
+    request_begin(conn, "EXISTS");
+    request_text(conn, queue->aside);
+    request_end(conn);
+}
+
+// Whether both were answered well. OUTCOME_LOST is the only outcome that ends the look.
+static outcome_t read_arming(conn_t *conn, bool *armed, fault_t *fault) {
+    *armed = true;
+    for (int i = 0; i < 2; i++) {
+        redisReply *reply;
+        outcome_t outcome = conn_read(conn, 0, &reply, fault);
+        if (outcome == OUTCOME_LOST) return outcome;
+        if (outcome != OUTCOME_OK) *armed = false;
+        conn_reply_free(reply);
+    }
+    return OUTCOME_OK;
+}
+
+static void read_job(const redisReply *const *parts, aside_job_t *out) {
+    *out = (aside_job_t){.member = {reply_text(parts[0]), reply_len(parts[0])},
+                         .since = strtoll(reply_text(parts[1]), NULL, 10),
+                         .score = reply_text(parts[2]),
+                         .has_envelope = reply_is_text(parts[3]),
+                         .envelope = {reply_text(parts[3]), reply_len(parts[3])},
+                         .too_large = reply_int(parts[3])};
+}
+
+static outcome_t read_page(conn_t *conn, aside_page_t *page, fault_t *fault) {
+    redisReply *reply;
+    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    page->reply = reply;
+    page->now = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
+    if (reply_is(reply_at(reply, 0), "type"))
+        fault_set(fault, OUTCOME_FAULT, "%s holds a %s", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
+    else if (page->now <= 0 || reply->elements % MEMBER_PARTS != 1 || reply->elements > 1 + ASIDE_PAGE * MEMBER_PARTS)
+        fault_set(fault, OUTCOME_FAULT, "aside: unexpected reply");
+    if (fault->outcome != OUTCOME_OK) {
+        aside_page_free(page);
+        return fault->outcome;
+    }
+    for (size_t i = 1; i < reply->elements; i += MEMBER_PARTS)
+        read_job((const redisReply *const *)&reply->element[i], &page->jobs[page->count++]);
+    return OUTCOME_OK;
+}
+
+outcome_t aside_read(conn_t *conn, const keyspace_t *keys, size_t queue, const char *events, size_t skip, bool arm,
+                     aside_page_t *page, fault_t *fault) {
+    const queue_keys_t *at = &keys->queues[queue];
+    *page = (aside_page_t){0};
+    *fault = (fault_t){0};
+    if (arm) append_arming(conn, at);
+    append_look(conn, at, events, skip);
+    if (arm && read_arming(conn, &page->armed, fault) != OUTCOME_OK) return fault->outcome;
+    *fault = (fault_t){0};
+    return read_page(conn, page, fault);
+}
+
+void aside_page_free(aside_page_t *page) {
+    conn_reply_free(page->reply);
+    *page = (aside_page_t){0};
+}
+
+void aside_settle_append(conn_t *conn, const keyspace_t *keys, const aside_ask_t *ask) {
+    static const char *const words[] = {[ASIDE_FORGET] = "forget", [ASIDE_PUSH] = "push", [ASIDE_END] = "end"};
+    const queue_keys_t *at = &keys->queues[ask->queue];
+    const char *delayed = at->config->delayed;
+    request_script(conn, SCRIPT_aside_settle, 8);
+    request_text(conn, keys->seats[at->seat].lock);
+    request_text(conn, at->aside);
+    request_text(conn, delayed);
+    request_text(conn, ask->events ? ask->events : delayed);
+    request_text(conn, ask->ready ? ask->ready : delayed);
+    request_text(conn, ask->verdict == ASIDE_END && ask->hash ? ask->hash : delayed);
+    request_text(conn, at->failures);
+    request_text(conn, at->meta);
+    request_text(conn, ask->token);
+    request_bytes(conn, ask->job->member.data, ask->job->member.len);
+    request_text(conn, ask->job->score);
+    request_bytes(conn, ask->job->envelope.data, ask->job->envelope.len);
+    request_text(conn, words[ask->verdict]);
+    request_bytes(conn, ask->next.data, ask->next.len);
+    request_int(conn, ask->delay_ms);
+    request_text(conn, ask->last ? ".5" : "");
+    request_int(conn, keys->config->stream.max_bytes);
+    if (ask->verdict == ASIDE_END) record_append(conn, ask->event);
+    request_end(conn);
+}

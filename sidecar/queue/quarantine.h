@@ -1,0 +1,66 @@
+// What a promote could not move: it stays where the workers' system keeps it, put off, and its member stands in
+// sidecar:<queue>:aside until the monitor has ended it with a record, or has sent it after all. For dialects whose promote reads
+// more than a score.
+#ifndef QS_QUEUE_QUARANTINE_H
+#define QS_QUEUE_QUARANTINE_H
+
+#include "model/event.h"
+#include "queue/keys.h"
+#include "queue/settle.h"
+#include "redis/conn.h"
+
+struct redisReply;
+
+enum {
+    ASIDE_PAGE = 16,           // members of one look
+    ASIDE_BYTES = 1024 * 1024, // no further envelope is read once so many were
+};
+
+// One member; its bytes belong to the page.
+typedef struct aside_job {
+    slice_t member;
+    int64_t since;     // when it was put aside, ms by Redis's clock
+    const char *score; // in delayed, as Redis writes it; "" = it is not there any more
+    bool has_envelope; // else there is none, or it is too large
+    slice_t envelope;
+    int64_t too_large; // bytes of an envelope that is larger than max_payload, and was not read; else 0
+} aside_job_t;
+
+typedef struct aside_page {
+    aside_job_t jobs[ASIDE_PAGE];
+    size_t count; // 0: none behind `skip`
+    int64_t now;  // ms by Redis's clock
+    bool armed;   // Redis will tell of the next change of the zset
+    struct redisReply *reply;
+} aside_page_t;
+
+// A look behind the first `skip` members, the longest aside first. `events`: key of the hash of envelopes, NULL = there is none.
+// `arm`: asks for a wake-up, too. On OUTCOME_OK *page is ended by aside_page_free.
+outcome_t aside_read(conn_t *conn, const keyspace_t *keys, size_t queue, const char *events, size_t skip, bool arm,
+                     aside_page_t *page, fault_t *fault);
+void aside_page_free(aside_page_t *page);
+
+typedef enum aside_verdict {
+    ASIDE_FORGET, // it is not the monitor's any more: it stays where it is
+    ASIDE_PUSH,   // it is sent, and scheduled again
+    ASIDE_END,    // it leaves delayed and events, with a record
+} aside_verdict_t;
+
+typedef struct aside_ask {
+    size_t queue;
+    const char *token;
+    const aside_job_t *job;
+    aside_verdict_t verdict;
+    const char *events;   // as above
+    const char *hash;     // of END: key of a hash that must not have a field `name`; NULL = does not matter
+    const char *ready;    // of PUSH: the list; of END: the list in which it may wait still; else NULL
+    slice_t next;         // of PUSH: the envelope that stays; of END: the one that would wait there
+    int64_t delay_ms;     // of PUSH: until it is due again
+    bool last;            // of PUSH: it is the last one; the score ends in .5 then
+    const event_t *event; // of END: the record; `at` is added in Redis
+} aside_ask_t;
+
+// Appends one request. settle_read reads its reply: SETTLED, _CHANGED, _FULL, _FENCED or _TYPE; _ALIVE: it waits for a worker.
+void aside_settle_append(conn_t *conn, const keyspace_t *keys, const aside_ask_t *ask);
+
+#endif

@@ -1,0 +1,377 @@
+#include "redis/conn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <hiredis/hiredis.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "redis/reply.h"
+#include "redis/socket.h"
+
+enum {
+    POLL_SLICE_MS = 100,
+    HEAD_MOST = 16, // bytes of "*<arguments>\r\n"
+};
+
+struct conn {
+    const redis_config_t *redis;
+    const char *name;
+    const atomic_bool *stop; // NULL = nobody stops this one
+    char *target;            // owned, for messages
+    int64_t timeout_ms;      // for a connect, and for each reply
+    redisContext *context;   // NULL = closed
+    unsigned generation;
+    int64_t received; // bytes
+    int version;
+    char server[64];
+    bool scripts_loaded;
+    char sha[SCRIPT_COUNT][41];
+    // Requests as Redis reads them: `sent` bytes of them are sent, up to `ended` they are complete, and behind that is the one
+    // under construction, with room for its head.
+    buffer_t out;
+    size_t sent;
+    size_t ended;
+    size_t last; // where the one that was ended last begins
+    int argc;
+    size_t widest; // bytes that the reader has held at once since its buffer was small
+};
+
+conn_t *conn_new(const redis_config_t *redis, const char *name, const atomic_bool *stop) {
+    conn_t *conn = mem_alloc(sizeof *conn);
+    *conn = (conn_t){.redis = redis, .name = name, .stop = stop, .timeout_ms = redis->timeout_ms};
+    conn->target = *redis->socket ? mem_str(redis->socket) : mem_printf("%s:%lld", redis->host, (long long)redis->port);
+    return conn;
+}
+
+void conn_free(conn_t *conn) {
+    if (!conn) return;
+    conn_close(conn);
+    free(conn->target);
+    free(conn);
+}
+
+conn_t *conn_like(const conn_t *conn, const char *name) {
+    conn_t *other = conn_new(conn->redis, name, conn->stop);
+    other->timeout_ms = conn->timeout_ms;
+    return other;
+}
+
+void conn_limit_timeout(conn_t *conn, int ms) {
+    if (ms < conn->timeout_ms) conn->timeout_ms = ms;
+}
+
+void conn_close(conn_t *conn) {
+    if (conn->context) redisFree(conn->context);
+    conn->context = NULL;
+    conn->scripts_loaded = false;
+    buffer_free(&conn->out);
+    conn->sent = conn->ended = conn->widest = 0;
+}
+
+bool conn_is_open(const conn_t *conn) { return conn->context != NULL; }
+int conn_fd(const conn_t *conn) { return conn->context ? conn->context->fd : -1; }
+int conn_version(const conn_t *conn) { return conn->version; }
+const char *conn_server(const conn_t *conn) { return conn->server; }
+const char *conn_target(const conn_t *conn) { return conn->target; }
+unsigned conn_generation(const conn_t *conn) { return conn->generation; }
+int64_t conn_received(const conn_t *conn) { return conn->received; }
+
+void conn_reply_free(struct redisReply *reply) {
+    if (reply) freeReplyObject(reply);
+}
+
+void request_begin(conn_t *conn, const char *command) {
+    static const char head[HEAD_MOST];
+    conn->out.len = conn->ended;
+    buffer_add(&conn->out, head, sizeof head);
+    conn->argc = 0;
+    request_text(conn, command);
+}
+
+void request_script(conn_t *conn, script_id_t script, int keys) {
+    request_begin(conn, "EVALSHA");
+    request_text(conn, conn->sha[script]);
+    request_int(conn, keys);
+}
+
+void request_bytes(conn_t *conn, const void *bytes, size_t len) {
+    char head[32];
+    char *at = head + sizeof head;
+    *--at = '\n';
+    *--at = '\r';
+    size_t left = len;
+    do *--at = (char)('0' + left % 10);
+    while (left /= 10);
+    *--at = '$';
+    buffer_add(&conn->out, at, (size_t)(head + sizeof head - at));
+    buffer_add(&conn->out, bytes, len);
+    buffer_add(&conn->out, "\r\n", 2);
+    conn->argc++;
+}
+
+void request_text(conn_t *conn, const char *text) { request_bytes(conn, text, strlen(text)); }
+
+void request_int(conn_t *conn, int64_t number) {
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)number);
+    request_text(conn, text);
+}
+
+// The head, whose length is known by now, goes before the arguments.
+void request_end(conn_t *conn) {
+    char head[HEAD_MOST];
+    if (!conn->context) {
+        conn->out.len = conn->ended;
+        return;
+    }
+    size_t len = (size_t)snprintf(head, sizeof head, "*%d\r\n", conn->argc);
+    char *at = conn->out.data + conn->ended;
+    memmove(at + len, at + HEAD_MOST, conn->out.len - conn->ended - HEAD_MOST);
+    memcpy(at, head, len);
+    conn->out.len -= HEAD_MOST - len;
+    conn->last = conn->ended;
+    conn->ended = conn->out.len;
+}
+
+void request_repeat(conn_t *conn, size_t times) {
+    if (!conn->context || times == 0) return;
+    buffer_t one = {0};
+    buffer_add(&one, conn->out.data + conn->last, conn->ended - conn->last);
+    for (size_t i = 0; i < times; i++) buffer_add(&conn->out, one.data, one.len);
+    conn->ended = conn->out.len;
+    buffer_free(&one);
+}
+
+static outcome_t lost(conn_t *conn, fault_t *fault, const char *what) {
+    const char *detail = conn->context && conn->context->err ? conn->context->errstr : "";
+    fault_set(fault, OUTCOME_LOST, "%s: %s%s%s", conn->target, what, *detail ? ": " : "", detail);
+    conn_close(conn);
+    return OUTCOME_LOST;
+}
+
+// Waits until the socket is ready for `events`, the deadline has passed, or the role is to stop.
+static outcome_t await(conn_t *conn, short events, mono_t deadline, fault_t *fault) {
+    bool stopping = false;
+    for (;;) {
+        mono_t now = mono_now();
+        if (!stopping && conn->stop && atomic_load(conn->stop)) {
+            stopping = true;
+            deadline = mono_min(deadline, mono_add(now, CONN_STOP_GRACE_MS * NS_PER_MS));
+        }
+        if (mono_reached(deadline, now)) return lost(conn, fault, stopping ? "no reply before the stop" : "no reply in time");
+        int64_t left_ms = mono_diff(deadline, now) / NS_PER_MS + 1;
+        struct pollfd ready = {.fd = conn->context->fd, .events = events};
+        int count = poll(&ready, 1, left_ms < POLL_SLICE_MS ? (int)left_ms : POLL_SLICE_MS);
+        if (count > 0) return OUTCOME_OK;
+        if (count < 0 && errno != EINTR) return lost(conn, fault, "poll failed");
+    }
+}
+
+static outcome_t cannot_send(conn_t *conn, fault_t *fault) {
+    char *what = mem_printf("cannot send: %s", strerror(errno));
+    lost(conn, fault, what);
+    free(what);
+    return OUTCOME_LOST;
+}
+
+// An empty buffer that was large is given back: the next large job may be days away.
+static void forget_sent(conn_t *conn) {
+    conn->sent = conn->ended = 0;
+    buffer_rest(&conn->out);
+}
+
+static outcome_t send_pending(conn_t *conn, mono_t deadline, fault_t *fault) {
+    while (conn->sent < conn->ended) {
+        ssize_t count = send(conn->context->fd, conn->out.data + conn->sent, conn->ended - conn->sent, MSG_NOSIGNAL);
+        if (count > 0) conn->sent += (size_t)count;
+        if (count >= 0 || errno == EINTR) continue;
+        if (errno != EAGAIN) return cannot_send(conn, fault);
+        if (await(conn, POLLOUT, deadline, fault) != OUTCOME_OK) return fault->outcome;
+    }
+    if (conn->ended) forget_sent(conn);
+    return OUTCOME_OK;
+}
+
+static mono_t deadline_in(const conn_t *conn, int timeout_ms) {
+    return mono_add(mono_now(), (timeout_ms ? timeout_ms : conn->timeout_ms) * NS_PER_MS);
+}
+
+outcome_t conn_flush(conn_t *conn, fault_t *fault) {
+    if (!conn->context) return lost(conn, fault, "not connected");
+    return send_pending(conn, deadline_in(conn, 0), fault);
+}
+
+// Turns an error reply into an outcome; takes it.
+static outcome_t judge(conn_t *conn, redisReply *reply, fault_t *fault) {
+    outcome_t outcome = fault_from_error(fault, reply->str, reply->len);
+    freeReplyObject(reply);
+    if (strncmp(fault->text, "NOSCRIPT", 8) == 0) conn->scripts_loaded = false;
+    if (strncmp(fault->text, "READONLY", 8) == 0 || strncmp(fault->text, "MASTERDOWN", 10) == 0) conn_close(conn);
+    return outcome;
+}
+
+// hiredis keeps the room that the largest reply took for the next one. A reader that has nothing in hand can be another.
+static void forget_read(conn_t *conn) {
+    redisReader *reader = conn->context->reader;
+    if (conn->widest <= BUFFER_REST || reader->len > reader->pos) return;
+    redisReader *fresh = redisReaderCreate();
+    if (!fresh) return;
+    redisReaderFree(reader);
+    conn->context->reader = fresh;
+    conn->widest = 0;
+}
+
+static outcome_t receive(conn_t *conn, fault_t *fault) {
+    redisReader *reader = conn->context->reader;
+    size_t had = reader->len;
+    if (redisBufferRead(conn->context) != REDIS_OK) return lost(conn, fault, "connection lost");
+    conn->received += (int64_t)(reader->len - had);
+    if (reader->len > conn->widest) conn->widest = reader->len;
+    return OUTCOME_OK;
+}
+
+outcome_t conn_take(conn_t *conn, struct redisReply **reply, fault_t *fault) {
+    void *found = NULL;
+    *reply = NULL;
+    *fault = (fault_t){0};
+    if (!conn->context) return lost(conn, fault, "not connected");
+    if (redisGetReplyFromReader(conn->context, &found) != REDIS_OK) return lost(conn, fault, "broken reply");
+    if (!found) {
+        if (receive(conn, fault) != OUTCOME_OK) return fault->outcome;
+        if (redisGetReplyFromReader(conn->context, &found) != REDIS_OK) return lost(conn, fault, "broken reply");
+    }
+    if (found) forget_read(conn);
+    redisReply *got = found;
+    if (got && got->type == REDIS_REPLY_ERROR) return judge(conn, got, fault);
+    *reply = got;
+    return OUTCOME_OK;
+}
+
+outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, fault_t *fault) {
+    *reply = NULL;
+    if (!conn->context) return lost(conn, fault, "not connected");
+    mono_t deadline = deadline_in(conn, timeout_ms);
+    if (send_pending(conn, deadline, fault) != OUTCOME_OK) return fault->outcome;
+    for (;;) {
+        outcome_t outcome = conn_take(conn, reply, fault);
+        if (outcome != OUTCOME_OK || *reply) return outcome;
+        if (await(conn, POLLIN, deadline, fault) != OUTCOME_OK) return fault->outcome;
+    }
+}
+
+outcome_t request_ask(conn_t *conn, struct redisReply **reply, fault_t *fault) {
+    request_end(conn);
+    return conn_read(conn, 0, reply, fault);
+}
+
+// Sends AUTH, SELECT and CLIENT SETNAME where they are needed; INFO tells what the server is.
+static int append_handshake(conn_t *conn, const char *password) {
+    int count = 2;
+    if (*password || *conn->redis->username) { // a user may have no password; without AUTH we would be somebody else
+        request_begin(conn, "AUTH");
+        if (*conn->redis->username) request_text(conn, conn->redis->username);
+        request_text(conn, password);
+        request_end(conn);
+        count++;
+    }
+    if (conn->redis->db) {
+        request_begin(conn, "SELECT");
+        request_int(conn, conn->redis->db);
+        request_end(conn);
+        count++;
+    }
+    request_begin(conn, "CLIENT");
+    request_text(conn, "SETNAME");
+    request_text(conn, conn->name);
+    request_end(conn);
+    request_begin(conn, "INFO");
+    request_text(conn, "server");
+    request_end(conn);
+    return count;
+}
+
+// Reads "7.0.15" after `key` in the INFO text into `word`; false when the key is not there.
+static bool info_word(const char *info, const char *key, char *word, size_t size) {
+    const char *at = strstr(info, key);
+    if (!at) return false;
+    at += strlen(key);
+    size_t len = strcspn(at, "\r\n");
+    snprintf(word, size, "%.*s", (int)len, at);
+    return true;
+}
+
+static void learn_version(conn_t *conn, const char *info) {
+    char redis[24] = "";
+    char valkey[24] = "";
+    int major = 0;
+    int minor = 0;
+    int patch = 0;
+    info_word(info, "redis_version:", redis, sizeof redis);
+    if (sscanf(redis, "%d.%d.%d", &major, &minor, &patch) < 2) patch = 0;
+    conn->version = major * 10000 + minor * 100 + patch;
+    if (info_word(info, "valkey_version:", valkey, sizeof valkey))
+        snprintf(conn->server, sizeof conn->server, "valkey %s", valkey);
+    else
+        snprintf(conn->server, sizeof conn->server, "redis %s", redis);
+}
+
+static outcome_t handshake(conn_t *conn, fault_t *fault) {
+    char *password = conn_password(conn->redis, fault);
+    if (!password) return fault->outcome;
+    int count = append_handshake(conn, password);
+    explicit_bzero(password, strlen(password));
+    free(password);
+    bool sent = conn_flush(conn, fault) == OUTCOME_OK;
+    if (conn->out.data) explicit_bzero(conn->out.data, conn->out.cap);
+    if (!sent) return fault->outcome;
+    for (int i = 0; i < count; i++) {
+        redisReply *reply;
+        if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+        if (reply_is_text(reply)) learn_version(conn, reply_text(reply));
+        freeReplyObject(reply);
+    }
+    return OUTCOME_OK;
+}
+
+static outcome_t load_scripts(conn_t *conn, fault_t *fault) {
+    for (int i = 0; i < SCRIPT_COUNT; i++) {
+        size_t len;
+        const char *text = script_text((script_id_t)i, conn->version, &len);
+        request_begin(conn, "SCRIPT");
+        request_text(conn, "LOAD");
+        request_bytes(conn, text, len);
+        request_end(conn);
+    }
+    for (int i = 0; i < SCRIPT_COUNT; i++) {
+        redisReply *reply;
+        if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+        if (reply_is_text(reply)) snprintf(conn->sha[i], sizeof conn->sha[i], "%s", reply_text(reply));
+        freeReplyObject(reply);
+    }
+    conn->scripts_loaded = true;
+    return OUTCOME_OK;
+}
+
+outcome_t conn_open(conn_t *conn, fault_t *fault) {
+    *fault = (fault_t){0};
+    if (!conn->context) {
+        conn->context = conn_open_socket(conn->redis, conn->timeout_ms, conn->target, fault);
+        if (!conn->context) return fault->outcome;
+        conn->generation++;
+        if (handshake(conn, fault) != OUTCOME_OK) goto fail;
+    }
+    if (!conn->scripts_loaded && load_scripts(conn, fault) != OUTCOME_OK) goto fail;
+    return OUTCOME_OK;
+fail:
+    // Other replies may still be under way, so nothing can be said on this connection any more.
+    conn_close(conn);
+    return fault->outcome;
+}

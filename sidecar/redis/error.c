@@ -1,0 +1,31 @@
+#include "redis/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+// Replies that mean "not now": nothing was written, and the same request may succeed later without anybody's help.
+// Error codes: redis src/server.c, createSharedObjects; NOSCRIPT is answered by loading the scripts again (conn.c).
+static const char *const LATER[] = {"LOADING",  "MASTERDOWN", "BUSY",       "READONLY", "CLUSTERDOWN",
+                                    "TRYAGAIN", "MISCONF",    "NOREPLICAS", "OOM",      "NOSCRIPT"};
+
+outcome_t fault_set(fault_t *fault, outcome_t outcome, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(fault->text, sizeof fault->text, format, args);
+    va_end(args);
+    for (char *at = fault->text; *at; at++)
+        if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = ' ';
+    fault->outcome = outcome;
+    return outcome;
+}
+
+outcome_t fault_from_error(fault_t *fault, const char *text, size_t len) {
+    int shown = (int)(len < sizeof fault->text - 1 ? len : sizeof fault->text - 1);
+    size_t word = 0;
+    while (word < len && text[word] != ' ') word++;
+    for (size_t i = 0; i < sizeof LATER / sizeof *LATER; i++)
+        if (word == strlen(LATER[i]) && memcmp(text, LATER[i], word) == 0)
+            return fault_set(fault, OUTCOME_LATER, "%.*s", shown, text);
+    return fault_set(fault, OUTCOME_FAULT, "%.*s", shown, text);
+}

@@ -1,0 +1,28 @@
+// How a request to Redis can end. Every verb of queue/ returns one of these, and puts the reason into a fault_t.
+#ifndef QS_REDIS_ERROR_H
+#define QS_REDIS_ERROR_H
+
+#include <stddef.h>
+
+typedef enum outcome {
+    OUTCOME_OK,
+    // Refused for now (LOADING, READONLY, BUSY and their like): nothing was written. Back off, keep the state.
+    OUTCOME_LATER,
+    // Refused for good, until somebody changes keys, rights or the configuration. Say it, go on with the rest, never spin.
+    OUTCOME_FAULT,
+    // The connection is gone; what was under way may have happened or not.
+    OUTCOME_LOST,
+} outcome_t;
+
+typedef struct fault {
+    outcome_t outcome;
+    char text[256]; // one line for people, control bytes removed; "" when outcome is OUTCOME_OK
+} fault_t;
+
+// Sets *fault and returns `outcome`.
+outcome_t fault_set(fault_t *fault, outcome_t outcome, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+// What an error reply of Redis means; `text` is the reply without its leading '-', `len` bytes.
+outcome_t fault_from_error(fault_t *fault, const char *text, size_t len);
+
+#endif

@@ -1,0 +1,30 @@
+// Safe looks into replies: a reply of another shape than the script promised is read as 0 or "", never out of bounds.
+// For files of queue/ only.
+#ifndef QS_REDIS_REPLY_H
+#define QS_REDIS_REPLY_H
+
+#include <hiredis/hiredis.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline const redisReply *reply_at(const redisReply *reply, size_t index) {
+    return reply && reply->type == REDIS_REPLY_ARRAY && index < reply->elements ? reply->element[index] : NULL;
+}
+
+static inline int64_t reply_int(const redisReply *reply) {
+    return reply && reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0;
+}
+
+static inline bool reply_is_text(const redisReply *reply) {
+    return reply && (reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_STATUS);
+}
+
+// Borrowed from the reply; NUL-ended, may hold further NUL bytes.
+static inline const char *reply_text(const redisReply *reply) { return reply_is_text(reply) ? reply->str : ""; }
+
+static inline size_t reply_len(const redisReply *reply) { return reply_is_text(reply) ? reply->len : 0; }
+
+static inline bool reply_is(const redisReply *reply, const char *text) { return strcmp(reply_text(reply), text) == 0; }
+
+#endif

@@ -1,0 +1,63 @@
+#include "redis/socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <hiredis/hiredis.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/time.h>
+
+#include "base/buffer.h"
+
+// A silent peer is given up after this long without an acknowledgement, so that a subscriber whose host vanished is noticed.
+enum { TCP_GIVE_UP_MS = 30000 };
+
+static void set_up_socket(redisContext *context, bool tcp) {
+    int flags = fcntl(context->fd, F_GETFL);
+    fcntl(context->fd, F_SETFL, flags | O_NONBLOCK);
+    fcntl(context->fd, F_SETFD, FD_CLOEXEC);
+    context->flags &= ~REDIS_BLOCK; // hiredis 0.14 has no call for this: from here on poll() does the waiting
+    if (!tcp) return;
+    unsigned give_up = TCP_GIVE_UP_MS;
+    int on = 1;
+    redisEnableKeepAlive(context);
+    setsockopt(context->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(context->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &give_up, sizeof give_up);
+}
+
+struct redisContext *conn_open_socket(const redis_config_t *redis, int64_t timeout_ms, const char *target, fault_t *fault) {
+    struct timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
+    bool tcp = !*redis->socket;
+    redisContext *context = tcp ? redisConnectWithTimeout(redis->host, (int)redis->port, timeout)
+                                : redisConnectUnixWithTimeout(redis->socket, timeout);
+    if (context && !context->err) {
+        set_up_socket(context, tcp);
+        return context;
+    }
+    fault_set(fault, OUTCOME_LOST, "cannot connect to %s: %s", target, context ? context->errstr : "out of memory");
+    if (context) redisFree(context);
+    return NULL;
+}
+
+char *conn_password(const redis_config_t *redis, fault_t *fault) {
+    if (!*redis->password_file) return mem_str(redis->password);
+    FILE *file = fopen(redis->password_file, "re");
+    if (!file) {
+        fault_set(fault, OUTCOME_FAULT, "cannot read redis.password_file %s: %s", redis->password_file, strerror(errno));
+        return NULL;
+    }
+    char text[4096];
+    size_t len = fread(text, 1, sizeof text - 1, file);
+    bool failed = ferror(file) != 0;
+    fclose(file);
+    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r')) len--;
+    if (failed || len == 0) {
+        fault_set(fault, OUTCOME_FAULT, "redis.password_file %s %s", redis->password_file,
+                  failed ? "cannot be read" : "is empty");
+        return NULL;
+    }
+    text[len] = '\0';
+    return mem_str(text);
+}
