@@ -37,7 +37,7 @@ SQL := $(sort $(wildcard sql/[0-9][0-9][0-9]_*.sql))
 OBJ := $(SRC:%.c=$(B)/%.o)
 GEN_OBJ := $(B)/gen/lua.o $(B)/gen/sql.o
 LIB_OBJ := $(filter-out $(B)/sidecar/main.o,$(OBJ)) $(GEN_OBJ)
-TEST_SRC := $(sort $(shell find tests/unit tests/redis tests/daemon tests/clients tests/support -name '*.c' ! -name 'shim_*.c'))
+TEST_SRC := $(sort $(shell find tests -name '*.c' ! -name 'shim_*.c' ! -path 'tests/bench/*' ! -path 'tests/fuzz/*'))
 TEST_OBJ := $(TEST_SRC:%.c=$(B)/%.o)
 SHIMS := $(patsubst tests/support/%.c,build/tests/%.so,$(wildcard tests/support/shim_*.c))
 BENCHES := $(patsubst tests/bench/%.c,build/tests/bench_%,$(wildcard tests/bench/*.c))
@@ -73,7 +73,7 @@ $(GEN_OBJ): $(B)/gen/%.o: $(B)/gen/%.c
 	$(CC) $(CFLAGS_ALL) -Wno-overlength-strings -c -o $@ $<
 
 # Tests wait for a condition by macros whose value is not always wanted.
-$(TEST_OBJ): CFLAGS_ALL += -Itests/support -Wno-missing-prototypes -Wno-unused-value $(TEST_CFLAGS)
+$(TEST_OBJ): CFLAGS_ALL += -Itests -Itests/support -Wno-missing-prototypes -Wno-unused-value $(TEST_CFLAGS)
 
 # One Criterion binary holds every test, so that one summary ends the output.
 $(B)/tests/suite: $(TEST_OBJ) $(LIB_OBJ)

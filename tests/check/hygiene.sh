@@ -31,17 +31,18 @@ done
 told=$(${MAKE:-make} -s help | wc -l)
 [ "$told" = "$(grep -cE '^[a-z].*:.*## ' Makefile)" ] || echo "Makefile:1: make help leaves targets out: mend its pattern" >>"$found"
 
-# `make test` runs suites by these prefixes.
-for kind in unit redis daemon; do
-    find "tests/$kind" -name '*.c' -exec awk -v kind="$kind" '
-        /^(Parameterized)?Test(Suite)?\(/ {
-            suite = $0
-            if (/^Param/) sub(/\([^,]*, */, "(", suite) # its first argument is the row
-            gsub(/^[^(]*\(|[ ,].*/, "", suite)
-            if (index(suite, kind "_") != 1 && !seen[FILENAME, suite]++)
-                print FILENAME ":" FNR ": the suite \"" suite "\" of tests/" kind " must be called " kind "_" suite
-        }' {} + >>"$found" 2>/dev/null || true
-done
+# `make test` finds suites by the kind of their tests, which is also how a file of tests begins: unit_, redis_ or daemon_.
+find tests -name '*.c' -exec awk '
+    function kind(name) { return match(name, /^(unit|redis|daemon)_/) ? substr(name, 1, RLENGTH) : "" }
+    /^(Parameterized)?Test(Suite)?\(/ {
+        suite = $0
+        if (/^Param/) sub(/\([^,]*, */, "(", suite) # its first argument is the row
+        gsub(/^[^(]*\(|[ ,].*/, "", suite)
+        file = FILENAME
+        sub(/.*\//, "", file)
+        if ((kind(suite) == "" || kind(suite) != kind(file)) && !seen[FILENAME, suite]++)
+            print FILENAME ":" FNR ": suite \"" suite "\": begin the names of file and suite with the same of unit_, redis_ or daemon_"
+    }' {} + >>"$found" 2>/dev/null || true
 
 # What a test does more of under QS_LONG is done by `make test-long`: see the filters in stages.sh.
 long=$(grep -A2 'QS_LONG=1' tests/check/stages.sh | grep -oE '(unit|redis|daemon)_[a-z_]+' | tr '\n' ' ')

@@ -9,7 +9,8 @@ import re
 import subprocess
 import sys
 
-LUA = pathlib.Path("sidecar/queue/lua")
+TOP = pathlib.Path("sidecar")
+LUA = TOP / "queue/lua"
 SECTION = "Least privilege"
 ENTRY = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\+?)\]\s+\S")
 # What a script may call in redis.* and yet needs no right for: they are the engine's own, not commands.
@@ -152,7 +153,7 @@ def check_list(names):
 
 def check_callers(headers):
     """request_script(conn, SCRIPT_x, n): n is what the header says; so is the number of arguments where no loop adds more."""
-    for path in sorted(pathlib.Path("sidecar/queue").rglob("*.c")):
+    for path in sorted(TOP.rglob("*.c")):
         lines = path.read_text().splitlines()
         for number, line in enumerate(lines, 1):
             match = re.search(r"request_script\(\w+(?:->\w+)*, SCRIPT_(\w+), (.*)\);", line)
@@ -180,7 +181,7 @@ def check_arguments(path, number, name, header, following):
 
 def check_requests(rights):
     """The commands that C sends by itself need rights too."""
-    for path in sorted(pathlib.Path("sidecar/queue").rglob("*.c")):
+    for path in sorted(TOP.rglob("*.c")):
         lines = path.read_text().splitlines()
         for number, line in enumerate(lines, 1):
             if not (match := re.search(r'request_begin\(.*?"([A-Z]+)"\)', line)):
@@ -195,7 +196,7 @@ def check_requests(rights):
 def main():
     rights = read_rights()
     headers = {}
-    for path in sorted(LUA.glob("*.lua")):
+    for path in sorted(TOP.rglob("*.lua")):
         lines = path.read_text().splitlines()
         header = headers[path.stem] = Header(path, lines)
         code = [(n, without_comments(text)) for n, text in enumerate(lines, 1) if n > header.length]

@@ -36,12 +36,12 @@ plant() {
 }
 
 fresh
-plant layers 'base/planted.c:1: includes sidecar/queue/conn.h upwards' 'echo "#include \"queue/conn.h\"" >sidecar/base/planted.c'
-plant layers 'must not know each other' 'echo "#include \"leader.h\"" >>sidecar/dispatcher.c'
-plant layers 'includes <hiredis/hiredis.h>' 'echo "#include <hiredis/hiredis.h>" >>sidecar/role.c'
-plant layers 'includes <sqlite3.h>' 'echo "#include <sqlite3.h>" >>sidecar/queue/conn.c'
-plant layers 'includes <libconfig.h>' 'echo "#include <libconfig.h>" >>sidecar/app.c'
-plant layers 'names the dialect list' 'echo "int x = DIALECT_LIST;" >>sidecar/dispatcher.c'
+plant layers 'base/planted.c:1: includes sidecar/redis/conn.h upwards' 'echo "#include \"redis/conn.h\"" >sidecar/base/planted.c'
+plant layers 'must not know each other' 'echo "#include \"leader/leader.h\"" >>sidecar/dispatcher/dispatcher.c'
+plant layers 'includes <hiredis/hiredis.h>' 'echo "#include <hiredis/hiredis.h>" >>sidecar/role/role.c'
+plant layers 'includes <sqlite3.h>' 'echo "#include <sqlite3.h>" >>sidecar/queue/keys.c'
+plant layers 'includes <libconfig.h>' 'echo "#include <libconfig.h>" >>sidecar/app/app.c'
+plant layers 'names the dialect list' 'echo "int x = DIALECT_LIST;" >>sidecar/dispatcher/dispatcher.c'
 plant layers 'in a cycle' 'echo "#include \"base/log.h\"" >>sidecar/base/clock.h; echo "#include \"base/clock.h\"" >>sidecar/base/log.h'
 plant layers 'has no rank' 'echo "#include \"role.h\"" >sidecar/novel.c'
 
@@ -58,7 +58,7 @@ plant scripts 'no `-- Safe` line' 'sed -i "/^-- Safe/d" sidecar/queue/lua/heal.l
 plant scripts 'claim.lua:[0-9]*: .*near' 'echo "if then" >>sidecar/queue/lua/claim.lua'
 plant scripts 'lacks \+hset' 'sed -i "s/ +hset / /; s/ +hset\$//" README.md'
 plant scripts 'SCRIPT_LIST lacks novel' 'cp sidecar/queue/lua/renew.lua sidecar/queue/lua/novel.lua'
-plant scripts 'passes 9 KEYS to release.lua' 'find sidecar/queue -name "*.c" -exec sed -i "s/SCRIPT_release, 1/SCRIPT_release, 9/" {} +'
+plant scripts 'passes 9 KEYS to release.lua' 'find sidecar -name "*.c" -exec sed -i "s/SCRIPT_release, 1/SCRIPT_release, 9/" {} +'
 
 plant size 'a file of 6[0-9][0-9] lines' 'yes "int x;" | head -n 600 >sidecar/base/planted.c'
 plant size 'a function of 6[0-9] lines' '{ echo "int f(void) {"; yes "    ;" | head -n 60; echo "}"; } >sidecar/base/planted.h'
@@ -67,11 +67,11 @@ plant shell 'SC2086' 'printf "#!/bin/sh\nls \$1\n" >deploy/planted.sh'
 plant cppcheck 'zerodiv' 'printf "int f(int x) {\n    int y = 0;\n    return x / y;\n}\n" >sidecar/base/planted.c' sidecar/base/planted.c
 plant hygiene 'a path of one machine' 'echo "/ho""me/ann/x" >>sql/README.md'
 plant hygiene 'package registry' 'echo "https://py""pi.org/simple" >>deploy/planted.sh'
-plant hygiene 'note to oneself' 'echo "// TO""DO later" >>sidecar/app.c'
+plant hygiene 'note to oneself' 'echo "// TO""DO later" >>sidecar/app/app.c'
 plant hygiene 'novel.txt:1: does not belong' 'touch novel.txt'
 plant hygiene 'leaves targets out' 'printf "new-1_x: ## planted\n" >>Makefile'
 plant hygiene 'sets it for daemon_loop' 'sed -i "s/daemon_loop|//" tests/check/stages.sh'
-plant hygiene 'the suite "stray"' 'echo "Test(stray, x) {" >tests/unit/planted.c'
+plant hygiene 'suite "stray"' 'echo "Test(stray, x) {" >tests/base/unit_planted.c'
 
 plant again 'a command that fails 1 times: code 7, 1 tries' 'sed -i "s/:-}\" = 1/:-}\" = 2/" deploy/again.sh'
 plant compose "is not the Python worker" 'echo "# of my own" >>deploy/compose/worker/worker.py'

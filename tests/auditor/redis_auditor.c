@@ -1,0 +1,492 @@
+/* The auditor role, its ticks called by hand: what stands in a failure stream stands in the audit log exactly once, whatever
+ * happens to Redis, to the stream and to the disk. */
+#include "auditor_fixture.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void kill_auditor(desk_t *d) {
+    redis_ok(d->f.r, "CLIENT KILL TYPE normal SKIPME yes");
+    (void)d;
+}
+
+Test(redis_auditor, copies_what_is_there_and_what_comes) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){.proxy = true}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
+    audit_log_feed(d.f.r, "email", 0, 5, "1");
+    expect_rows(&d, 5);
+    expect_acknowledged(&d, "email", "1-4 ");
+    audit_log_feed(d.f.r, "sms", 0, 1, "2");
+    expect_rows(&d, 6);
+    expect_acknowledged(&d, "sms", "2-0 ");
+    audit_log_expect(d.path, "email", 0, 5);
+    cr_assert_eq(audit_log_int(d.path,
+                               "SELECT count(*) FROM events WHERE job = '3' AND length(payload) = 100 AND attempts = 4 AND "
+                               "at = 1700000002003 AND reason = 'reported'"),
+                 1);
+    cr_assert_eq(metric_get(&of(&d)->audit_rows), 6);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lacks_ns) == 0, 5000));
+    settle(&d);
+    long before = proxy_requests(d.f.proxy, NULL), steps = stage_run(&d.crew.stage, 500);
+    cr_assert_eq(proxy_requests(d.f.proxy, NULL), before, "an idle auditor asks");
+    cr_assert_leq(steps, 3);
+    cr_assert_eq(proxy_connections_total(d.f.proxy), 1);
+    close_desk(&d);
+}
+
+Test(redis_auditor, the_same_stream_gives_the_same_rows) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 3000, NULL);
+    expect_rows(&d, 3000);
+    char *first = audit_log_text(d.path);
+    redis_ok(d.f.r, "DEL sidecar:email:auditors");
+    restart(&d);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_rows) == 0 && redis_int(d.f.r, "HLEN sidecar:email:auditors"),
+                          5000));
+    settle(&d);
+    cr_assert_eq(metric_get(&of(&d)->audit_rows), 0);
+    char *with = audit_log_text(d.path);
+    cr_assert_str_eq(first, with);
+    stop(&d);
+    unlink(d.path); /* another log copies all of it once more */
+    char *wal = mem_printf("%s-wal", d.path), *shm = mem_printf("%s-shm", d.path);
+    unlink(wal), unlink(shm);
+    start(&d);
+    expect_rows(&d, 3000);
+    char *other = audit_log_text(d.path);
+    cr_assert_str_eq(with, other);
+    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1, 5000));
+    cr_assert_eq(gaps(&d), 1); /* the file was there: what else was in it is lost */
+    free(first), free(with), free(other), free(wal), free(shm);
+    close_desk(&d);
+}
+
+Test(redis_auditor, redis_comes_back_empty) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 10, NULL);
+    expect_rows(&d, 10);
+    redis_ok(d.f.r, "FLUSHALL");
+    audit_log_feed(d.f.r, "email", 10, 10, NULL);
+    expect_rows(&d, 20);
+    server_restart(d.f.server, SERVER_LOSE_DATA);
+    redis_close(d.f.r);
+    d.f.r = redis_open(d.f.server);
+    audit_log_feed(d.f.r, "email", 20, 10, NULL);
+    expect_rows(&d, 30);
+    audit_log_expect(d.path, "email", 0, 30);
+    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1, 5000));
+    cr_assert_leq(gaps(&d), 2); /* it may see that the entries it ended with are gone */
+    close_desk(&d);
+}
+
+/* Trimmed or deleted by somebody else, which leaves no mark, while this one was away. */
+Test(redis_auditor, a_stream_cut_by_a_foreign_hand_is_a_gap) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 10, "5");
+    expect_rows(&d, 10);
+    expect_acknowledged(&d, "email", "5-9 ");
+    stop(&d);
+    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 3"); /* what the log has may go */
+    start(&d);
+    settle(&d);
+    cr_assert_eq(gaps(&d), 0);
+    stop(&d);
+    audit_log_feed(d.f.r, "email", 10, 10, "5");
+    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 3");
+    start(&d);
+    expect_rows(&d, 13);
+    cr_assert_eq(audit_log_int(d.path, "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'removed_by_others' AND "
+                                       "job = '5-9..5-17'"),
+                 1);
+    stop(&d);
+    redis_ok(d.f.r, "DEL sidecar:email:failures");
+    audit_log_feed(d.f.r, "email", 30, 2, "5");
+    start(&d);
+    expect_rows(&d, 15);
+    cr_assert_eq(gaps(&d), 2);
+    restart(&d);
+    settle(&d);
+    kill_auditor(&d);
+    settle(&d);
+    cr_assert_eq(gaps(&d), 2);
+    cr_assert_geq(fixture_log_count("somebody else has trimmed or deleted"), 1); /* repeats are left out for a while */
+    close_desk(&d);
+}
+
+Test(redis_auditor, a_stream_that_is_gone_is_a_gap) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
+    audit_log_feed(d.f.r, "email", 0, 10, "5");
+    expect_rows(&d, 10);
+    stop(&d);
+    audit_log_feed(d.f.r, "email", 10, 10, "5");
+    redis_ok(d.f.r, "DEL sidecar:email:failures");
+    start(&d);
+    cr_assert(stage_until(&d.crew.stage, gaps(&d) == 1, 5000), "%lld gaps", gaps(&d));
+    cr_assert_eq(audit_log_int(d.path,
+                               "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'removed_by_others' AND queue = "
+                               "'email' AND job = '5-9..' || at || '-0'"),
+                 1);
+    restart(&d);
+    settle(&d);
+    audit_log_feed(d.f.r, "email", 20, 10, NULL);
+    expect_rows(&d, 20);
+    restart(&d);
+    settle(&d);
+    cr_assert_eq(gaps(&d), 1);
+    close_desk(&d);
+}
+
+/* A stream that began anew is copied when it was read, not when that was noticed. */
+Test(redis_auditor, a_stream_that_began_anew_is_not_copied_yet) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 10, "500");
+    expect_rows(&d, 10);
+    stop(&d);
+    redis_ok(d.f.r, "DEL sidecar:email:failures");
+    audit_log_feed(d.f.r, "email", 10, 10, "400");
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "XREAD", .error = "-LOADING a while", .times = -1});
+    start(&d);
+    cr_assert(stage_until(&d.crew.stage, fixture_log_count("began anew") == 1, 5000));
+    settle(&d);
+    stop(&d);
+    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 4"); /* another instance leads */
+    redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "400-15");
+    proxy_pass(d.f.proxy);
+    start(&d);
+    expect_rows(&d, 14);
+    cr_assert_eq(audit_log_int(d.path, "SELECT count(*) FROM events WHERE kind = 'gap' AND job = '0-0..400-15'"), 1);
+    close_desk(&d);
+}
+
+/* A reply that takes longer than redis.timeout would take as long the next time. */
+Test(redis_auditor, a_reply_that_never_arrives_is_asked_for_in_smaller_parts) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 40, NULL);
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "XREAD COUNT 16 "});
+    cr_assert(stage_until(&d.crew.stage, proxy_fired(d.f.proxy) == 1, 5000));
+    fixture_step_boottime(70000);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->reconnects) == 1, 5000));
+    fixture_step_boottime(3000);
+    expect_rows(&d, 40);
+    cr_assert_eq(proxy_requests(d.f.proxy, "XREAD COUNT 4 "), 2); /* on the way up, and after that */
+    close_desk(&d);
+}
+
+/* No id is above the last one: what ended there is copied like any other, and so is what begins anew. */
+Test(redis_auditor, a_stream_at_its_last_id) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 3, "18446744073709551615");
+    expect_rows(&d, 3);
+    redis_ok(
+        d.f.r, "EVAL %s 1 sidecar:email:failures",
+        "return redis.call('XADD', KEYS[1], '18446744073709551615-18446744073709551615', 'event', string.rep('ab', 32), 'kind', "
+        "'failed', 'job', '3', 'at', '1700000003000')");
+    expect_rows(&d, 4);
+    expect_acknowledged(&d, "email", "18446744073709551615-18446744073709551615 ");
+    settle(&d);
+    redis_ok(d.f.r, "DEL sidecar:email:failures");
+    audit_log_feed(d.f.r, "email", 10, 3, "7");
+    kill_auditor(&d);
+    expect_rows(&d, 7);
+    close_desk(&d);
+}
+
+/* What a failover to a replica that lagged behind, or a step of the clock, does to a stream. */
+Test(redis_auditor, ids_go_backwards) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 10, "500");
+    expect_rows(&d, 10);
+    redis_ok(d.f.r, "DEL sidecar:email:failures");
+    audit_log_feed(d.f.r, "email", 5, 10, "400"); /* five of them again */
+    kill_auditor(&d);
+    expect_rows(&d, 15);
+    audit_log_expect(d.path, "email", 0, 15);
+    cr_assert_eq(fixture_log_count("began anew"), 1);
+    audit_log_feed(d.f.r, "email", 15, 1, "400");
+    expect_rows(&d, 16);
+    restart(&d);
+    audit_log_feed(d.f.r, "email", 16, 1, "400");
+    expect_rows(&d, 17);
+    cr_assert_eq(fixture_log_count("began anew"), 1);
+    /* A primary that has the same ids for other records: only its history tells. */
+    server_restart(d.f.server, SERVER_LOSE_DATA);
+    redis_close(d.f.r);
+    d.f.r = redis_open(d.f.server);
+    audit_log_feed(d.f.r, "email", 100, 20, "400");
+    expect_rows(&d, 37);
+    redis_ok(d.f.r, "CONFIG SET save %s", "");
+    redis_ok(d.f.r, "DEL sidecar:email:failures");
+    for (int i = 0; i < 5; i++) {
+        char low[4];
+        snprintf(low, sizeof low, "%d", i + 1);
+        audit_log_feed(d.f.r, "email", 200 + i, 1, low);
+    }
+    audit_log_feed(d.f.r, "email", 300, 1, "9000"); /* the last id is no lower than it was */
+    redis_ok(d.f.r, "DEBUG CHANGE-REPL-ID");
+    kill_auditor(&d);
+    expect_rows(&d, 43);
+    cr_assert_eq(gaps(&d), 1, "one, where Redis lost what was above the last row");
+    close_desk(&d);
+}
+
+Test(redis_auditor, a_gap_is_one_row) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 10, "5");
+    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 4");
+    redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "5-5");
+    expect_rows(&d, 4);
+    cr_assert_eq(gaps(&d), 1);
+    cr_assert_eq(audit_log_int(d.path, "SELECT count(*) FROM events WHERE kind = 'gap' AND queue = 'email' AND job = '0-0..5-5' "
+                                       "AND at > 1700000000000"),
+                 1);
+    cr_assert_eq(metric_get(&of(&d)->gaps), 1);
+    restart(&d);
+    settle(&d);
+    kill_auditor(&d);
+    audit_log_feed(d.f.r, "email", 10, 1, "5");
+    expect_rows(&d, 5);
+    cr_assert_eq(gaps(&d), 1);
+    stop(&d); /* away for so long that the next ones are gone */
+    audit_log_feed(d.f.r, "email", 11, 5, "5");
+    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 2");
+    redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "5-13");
+    start(&d);
+    expect_rows(&d, 7);
+    cr_assert_eq(gaps(&d), 2);
+    redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "5-15"); /* what we have may go */
+    kill_auditor(&d);
+    settle(&d);
+    redis_ok(d.f.r, "DEL sidecar:email:failures"); /* a mark of an earlier life */
+    audit_log_feed(d.f.r, "email", 20, 1, "4");
+    kill_auditor(&d);
+    expect_rows(&d, 8);
+    cr_assert_eq(gaps(&d), 2);
+    close_desk(&d);
+}
+
+Test(redis_auditor, one_stream_of_the_wrong_type_stops_no_other) {
+    enum { QUEUES = 50 };
+    buffer_t queues = {0};
+    for (int i = 0; i < QUEUES; i++) buffer_printf(&queues, "%s{ name = \"q%d\"; }", i ? ", " : "", i);
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){.proxy = true}, "", "", buffer_text(&queues));
+    for (int i = 0; i < QUEUES; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "q%d", i);
+        audit_log_feed(d.f.r, name, 0, 10, NULL);
+    }
+    redis_ok(d.f.r, "RENAME sidecar:q17:failures aside");
+    redis_ok(d.f.r, "LPUSH sidecar:q17:failures x");
+    expect_rows(&d, 10 * (QUEUES - 1));
+    redis_ok(d.f.r, "DEL sidecar:q30:failures");
+    redis_ok(d.f.r, "SET sidecar:q30:failures x"); /* while it is read */
+    audit_log_feed(d.f.r, "q31", 10, 1, NULL);
+    expect_rows(&d, 10 * (QUEUES - 1) + 1);
+    audit_log_feed(d.f.r, "q31", 11, 1, NULL);
+    expect_rows(&d, 10 * (QUEUES - 1) + 2);
+    settle(&d);
+    cr_assert_eq(fixture_log_count("cannot be read"), 2);
+    cr_assert_eq(fixture_log_count("\"queue\":\"q17\""), 1);
+    cr_assert_leq(proxy_requests(d.f.proxy, "XREAD"), QUEUES + 40, "it spins"); /* each alone at first */
+    redis_ok(d.f.r, "RENAME aside sidecar:q17:failures");
+    fixture_step_boottime(31000);
+    audit_log_feed(d.f.r, "q31", 12, 1, NULL);
+    expect_rows(&d, 10 * QUEUES + 3);
+    cr_assert_eq(fixture_log_count("can be read again"), 1);
+    cr_assert_eq(metric_get(&of(&d)->reconnects), 0);
+    buffer_free(&queues);
+    close_desk(&d);
+}
+
+Test(redis_auditor, entries_of_a_stranger_are_passed_over) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    redis_ok(d.f.r, "XADD sidecar:email:failures 1-0 hello world");
+    redis_ok(d.f.r, "XADD sidecar:email:failures 1-1 event short kind failed");
+    audit_log_feed(d.f.r, "email", 2, 2, "1");
+    redis_ok(d.f.r, "XADD sidecar:email:failures 1-4 hello world");
+    expect_rows(&d, 2);
+    expect_acknowledged(&d, "email", "1-4 ");
+    cr_assert_eq(metric_get(&of(&d)->audit_faults), 3);
+    close_desk(&d);
+}
+
+/* Runs on at the pace of the clock, whatever comes and fails meanwhile. */
+static void expect_lag_grows(desk_t *d) {
+    for (int i = 0; i < 2; i++) {
+        metrics_grow(of(d), mono_now());
+        int64_t before_ms = metric_get(&of(d)->audit_lag_ms), began_us = wait_now_us();
+        cr_assert(stage_until(&d->crew.stage, wait_now_us() - began_us > 300000, 5000));
+        metrics_grow(of(d), mono_now());
+        cr_assert_geq(metric_get(&of(d)->audit_lag_ms), before_ms + 300);
+    }
+}
+
+static sqlite3 *occupy(const char *path) {
+    sqlite3 *db;
+    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+    sqlite3_busy_timeout(db, 5000);
+    cr_assert_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    return db;
+}
+
+Test(redis_auditor, a_log_that_somebody_else_writes_is_waited_for, .timeout = 60) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 5, "1");
+    expect_rows(&d, 5);
+    sqlite3 *db = occupy(d.path);
+    audit_log_feed(d.f.r, "email", 5, 5, "1");
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_faults) >= 3, 40000));
+    cr_assert_eq(fixture_log_count("nothing is copied until it can"), 1);
+    cr_assert_gt(metric_get(&of(&d)->audit_lacks_ns), 0);
+    expect_lag_grows(&d);
+    expect_acknowledged(&d, "email", "1-4 ");
+    cr_assert_leq(proxy_requests(d.f.proxy, "XREAD"), 12, "it spins");
+    sqlite3_close(db);
+    expect_rows(&d, 10);
+    expect_acknowledged(&d, "email", "1-9 ");
+    cr_assert_eq(fixture_log_count("is written again"), 1);
+    cr_assert_eq(gaps(&d), 0);
+    close_desk(&d);
+}
+
+Test(redis_auditor, a_log_that_cannot_be_made_is_tried_again) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){.proxy = true}, "not/yet/", "", NULL);
+    char *parent = mem_printf("%s/not", d.dir), *child = mem_printf("%s/not/yet", d.dir);
+    FILE *file = fopen(parent, "w"); /* root may write everywhere, but not below a file */
+    fclose(file);
+    audit_log_feed(d.f.r, "email", 0, 5, NULL);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_faults) >= 3, 10000));
+    cr_assert_eq(fixture_log_count("nothing is copied until it can"), 1);
+    cr_assert_eq(proxy_connections_total(d.f.proxy), 0);
+    expect_lag_grows(&d);
+    unlink(parent);
+    cr_assert(mkdir(parent, 0700) == 0 && mkdir(child, 0700) == 0);
+    expect_rows(&d, 5);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lacks_ns) == 0, 5000));
+    free(parent);
+    free(child);
+    close_desk(&d);
+}
+
+Test(redis_auditor, trims_only_what_is_copied_and_only_when_it_leads) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "stream = { retain = \"1m\"; min_records = 3; min_copies = 2; };", NULL);
+    audit_log_feed(d.f.r, "email", 0, 4000, "5");
+    expect_rows(&d, 4000);
+    fixture_step_boottime(301000);
+    settle(&d);
+    cr_assert_eq(redis_int(d.f.r, "XLEN sidecar:email:failures"), 4000, "it does not lead");
+    crew_lead(&d.crew, d.f.r);
+    fixture_step_boottime(301000);
+    kill_auditor(&d);
+    settle(&d);
+    cr_assert_eq(redis_int(d.f.r, "XLEN sidecar:email:failures"), 4000, "one copy is not enough");
+    redis_ok(d.f.r, "EVAL %s 1 sidecar:email:auditors",
+             "redis.call('HSET', KEYS[1], 'other', '5-1999 ' .. redis.call('TIME')[1] .. '000')");
+    fixture_step_boottime(301000);
+    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "XLEN sidecar:email:failures") == 2000, 10000), "%lld",
+              redis_int(d.f.r, "XLEN sidecar:email:failures"));
+    redis_ok(d.f.r, "EVAL %s 1 sidecar:email:auditors",
+             "redis.call('HSET', KEYS[1], 'other', '6-0 ' .. redis.call('TIME')[1] .. '000')");
+    fixture_step_boottime(301000);
+    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "XLEN sidecar:email:failures") == 3, 10000));
+    cr_assert_eq(redis_int(d.f.r, "EVAL %s 2 sidecar:email:failures sidecar:email:meta",
+                           "local sum = 0 for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
+                           "for i = 2, #entry[2], 2 do sum = sum + #entry[2][i] end end "
+                           "return sum - redis.call('HGET', KEYS[2], 'bytes')"),
+                 0, "the count of bytes is wrong");
+    redis_expect(d.f.r, "5-3996", "HGET sidecar:email:meta trimmed");
+    restart(&d);
+    settle(&d);
+    cr_assert_eq(gaps(&d), 0);
+    redis_ok(d.f.r, "SET sidecar:app:lock another"); /* fenced */
+    crew_lead(&d.crew, d.f.r);
+    redis_ok(d.f.r, "SET sidecar:app:lock another");
+    audit_log_feed(d.f.r, "email", 4000, 5, "5");
+    expect_rows(&d, 4005);
+    settle(&d);
+    cr_assert_eq(redis_int(d.f.r, "XLEN sidecar:email:failures"), 8);
+    close_desk(&d);
+}
+
+/* Whatever request the connection is lost at, before or after Redis has seen it. */
+Test(redis_auditor, no_lost_reply_loses_or_doubles_a_row, .timeout = 240) {
+    static const proxy_action_t actions[] = {PROXY_LOSE, PROXY_DROP};
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    int fed = 0;
+    for (size_t a = 0; a < 2; a++) {
+        for (int nth = 1; nth <= 24; nth++) {
+            proxy_disconnect(d.f.proxy);
+            proxy_rule(d.f.proxy, (proxy_rule_t){.action = actions[a], .nth = nth});
+            audit_log_feed(d.f.r, "email", fed, 7, "7");
+            fed += 7;
+            expect_rows(&d, fed);
+            char position[32];
+            snprintf(position, sizeof position, "7-%d ", fed - 1);
+            proxy_pass(d.f.proxy);
+            fixture_step_boottime(2100); /* so that no wait after a trouble is long */
+            expect_acknowledged(&d, "email", position);
+        }
+    }
+    audit_log_expect(d.path, "email", 0, fed);
+    close_desk(&d);
+}
+
+/* In a Cluster one XREAD may not name streams of several slots. */
+Test(redis_auditor, streams_in_slots_of_their_own_are_read_in_turns) {
+    static const char *const args[] = {"--cluster-enabled", "yes", NULL};
+    desk_t d = {0};
+    /* A port that is free, and so the one of the bus: without it the bus has 10000 everywhere. */
+    open_desk(&d, (fixture_options_t){.args = args, .tcp = true}, "", "lock = { scope = \"queue\"; };",
+              "{ name = \"{a}\"; }, { name = \"{b}\"; }, { name = \"{c}\"; }");
+    redis_ok(d.f.r, "CLUSTER ADDSLOTSRANGE 0 16383");
+    char *info = NULL;
+    cr_assert(wait_for((free(info), info = redis_str(d.f.r, "CLUSTER INFO"), strstr(info, "cluster_state:ok")), 10000));
+    free(info);
+    audit_log_feed(d.f.r, "{b}", 0, 50, NULL);
+    expect_rows(&d, 50);
+    audit_log_feed(d.f.r, "{c}", 0, 5, NULL);
+    audit_log_feed(d.f.r, "{a}", 0, 5, NULL);
+    expect_rows(&d, 60);
+    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "HLEN sidecar:{a}:auditors") == 1, 5000));
+    cr_assert_eq(metric_get(&of(&d)->audit_faults), 0);
+    close_desk(&d);
+}
+
+/* An auditor of a quiet stream must go on being heard of, or nothing of it counts as copied. */
+Test(redis_auditor, acknowledgements_are_renewed_every_hour) {
+    enum { STEP_S = 30, STEPS = 3600 / STEP_S };
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){.redis = "timeout = \"60s\";"}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
+    audit_log_feed(d.f.r, "email", 0, 1, "1");
+    expect_acknowledged(&d, "email", "1-0 ");
+    redis_ok(d.f.r, "DEL sidecar:email:auditors");
+    for (int i = 0; i <= STEPS; i++) { /* each step is short enough for the request under way to wait on */
+        if (i < STEPS - 1) cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 0, "renewed after %d s", i * STEP_S);
+        fixture_step_boottime(STEP_S * 1000);
+        audit_log_feed(d.f.r, "sms", i, 1, NULL);
+        expect_rows(&d, i + 2);
+    }
+    expect_acknowledged(&d, "email", "1-0 ");
+    cr_assert_eq(metric_get(&of(&d)->reconnects), 0);
+    close_desk(&d);
+}

@@ -1,0 +1,43 @@
+/* The auditor and clocks that disagree. */
+#include "auditor_fixture.h"
+#include "wait.h"
+
+/* A Redis whose clock is ahead, by more than is kept, must not cost the log. */
+static void expect_nothing_grows_old(int64_t retain_ms, int64_t ahead_ms) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){.preload = "shim_clock"}, "", "", NULL);
+    d.f.config->audit.retain_ms = retain_ms;
+    restart(&d);
+    redis_ok(d.f.r, "EVAL %s 1 sidecar:email:failures",
+             "local id = string.rep('ab', 32) redis.call('XADD', KEYS[1], '*', 'event', id, 'kind', 'failed', 'job', '1', 'at', "
+             "redis.call('TIME')[1] .. '000')");
+    expect_rows(&d, 1);
+    server_step_clock(d.f.server, ahead_ms);
+    restart(&d);
+    cr_assert(stage_until(&d.crew.stage, fixture_log_count("too far apart") == 1, 5000));
+    settle(&d);
+    cr_assert_eq(audit_log_rows(d.path), 1);
+    server_step_clock(d.f.server, -ahead_ms);
+    restart(&d);
+    settle(&d);
+    cr_assert_eq(audit_log_rows(d.path), 1);
+    close_desk(&d);
+}
+
+Test(redis_auditor_clock, nothing_grows_old_while_the_clocks_disagree) { expect_nothing_grows_old(1728000000, 2592000000); }
+
+Test(redis_auditor_clock, a_short_log_wants_clocks_that_are_closer) { expect_nothing_grows_old(3600000, 7200000); }
+
+/* Nothing waits once the last one is copied, also where that was all that one reply could hold. */
+Test(redis_auditor_clock, the_lag_ends_with_the_last_record) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
+    settle(&d);
+    for (int i = 1; i <= 3; i++) { /* ids of long ago */
+        audit_log_feed(d.f.r, i == 2 ? "sms" : "email", i, 1, "5");
+        expect_rows(&d, i);
+        cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lacks_ns) == 0, 5000), "%lld ms",
+                  (long long)metric_get(&of(&d)->audit_lacks_ns));
+    }
+    close_desk(&d);
+}

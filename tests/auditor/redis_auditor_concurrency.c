@@ -1,0 +1,318 @@
+/* The auditor, and others who open its log or write over it. */
+#include "auditor_fixture.h"
+#include "http/health.h"
+#include "wait.h"
+
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static long long size_of(desk_t *d, const char *suffix) {
+    struct stat at = {0};
+    char *path = mem_printf("%s%s", d->path, suffix);
+    if (stat(path, &at) != 0) at.st_size = 0;
+    free(path);
+    return at.st_size;
+}
+
+/* As a shell does that somebody left in a transaction. */
+Test(redis_auditor_beside, a_reader_that_does_not_end_is_said_once) {
+    static const char GROWS[] = "somebody reads the audit log and does not end";
+    enum { WAL_MOST = 4 * 1024 * 1024 / 16, ROWS = 1500 };
+    desk_t d = {.audit = "retain_bytes = \"4MiB\"; retain_rows = 100000;"};
+    sqlite3 *shell;
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 1, NULL);
+    expect_rows(&d, 1);
+    cr_assert_eq(sqlite3_open_v2(d.path, &shell, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(shell, "BEGIN; SELECT count(*) FROM events", NULL, NULL, NULL), SQLITE_OK);
+    audit_log_feed(d.f.r, "email", 1, ROWS, NULL);
+    expect_rows(&d, ROWS + 1);
+    cr_assert(stage_until(&d.crew.stage, fixture_log_count(GROWS) == 1, 5000), "%lld bytes of wal", size_of(&d, "-wal"));
+    fixture_step_boottime(31000);
+    audit_log_feed(d.f.r, "email", ROWS + 1, 100, NULL);
+    expect_rows(&d, ROWS + 101);
+    settle(&d);
+    cr_assert_eq(fixture_log_count(GROWS), 1);
+    cr_assert_gt(size_of(&d, "-wal"), 2 * WAL_MOST);
+    cr_assert_eq(sqlite3_exec(shell, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    fixture_step_boottime(31000);
+    audit_log_feed(d.f.r, "email", ROWS + 101, 1, NULL);
+    expect_rows(&d, ROWS + 102);
+    cr_assert(stage_until(&d.crew.stage, fixture_log_count("-wal grows no more") == 1, 5000));
+    audit_log_feed(d.f.r, "email", ROWS + 102, 1, NULL);
+    expect_rows(&d, ROWS + 103);
+    cr_assert_leq(size_of(&d, "-wal"), 2 * WAL_MOST);
+    sqlite3_close(shell);
+    close_desk(&d);
+}
+
+static void expect_sound(desk_t *d) {
+    char *said = audit_log_word(d->path, "PRAGMA integrity_check");
+    cr_assert_str_eq(said, "ok");
+    free(said);
+}
+
+/* `cp old.db audit.db`, while it is open: the inode is the same. The copy is taken for the log, and filled again; what lies
+ * beside belongs to the log that is gone. `rows` are those that came since, `merged` into the file or only beside it. */
+static void expect_whole_after_copy(int rows, bool merged) {
+    enum { BEFORE = 20 };
+    char position[32];
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "100%41?#", "", NULL); /* a name that is no URI */
+    char *copy = mem_printf("%s/copy.db", d.dir);
+    audit_log_feed(d.f.r, "email", 0, BEFORE, "1");
+    expect_rows(&d, BEFORE);
+    stop(&d);
+    copy_file(d.path, copy);
+    start(&d);
+    audit_log_feed(d.f.r, "email", BEFORE, rows, "1");
+    expect_rows(&d, BEFORE + rows);
+    if (merged) restart(&d);
+    audit_log_feed(d.f.r, "email", BEFORE + rows, 1, "1");
+    snprintf(position, sizeof position, "1-%d ", BEFORE + rows);
+    expect_acknowledged(&d, "email", position);
+    copy_file(copy, d.path);
+    if (merged) cr_assert(stage_until(&d.crew.stage, fixture_log_count("written over while it was open") == 1, 5000));
+    audit_log_feed(d.f.r, "email", BEFORE + rows + 1, 1, "1");
+    expect_rows(&d, BEFORE + rows + 2);
+    audit_log_expect(d.path, "email", 0, BEFORE + rows + 2);
+    expect_sound(&d);
+    restart(&d);
+    settle(&d);
+    audit_log_expect(d.path, "email", 0, BEFORE + rows + 2);
+    cr_assert_eq(gaps(&d), 0);
+    cr_assert_eq(metric_get(&of(&d)->audit_lost), 0);
+    cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 1);
+    free(copy);
+    close_desk(&d);
+}
+
+Test(redis_auditor_beside, an_older_copy_is_written_over_the_open_log) { expect_whole_after_copy(5000, true); }
+/* One row needs no new page: nothing but the number of commits tells. */
+Test(redis_auditor_beside, a_copy_that_lacks_one_row_is_written_over_the_open_log) { expect_whole_after_copy(1, true); }
+Test(redis_auditor_beside, a_copy_of_what_was_not_merged_since_is_written_over_the_open_log) {
+    expect_whole_after_copy(5, false);
+}
+
+/* The log of another pod, which may have had more commits. */
+Test(redis_auditor_beside, another_log_is_written_over_the_open_one) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    char *copy = mem_printf("%s/copy.db", d.dir);
+    audit_log_feed(d.f.r, "email", 0, 50, "1");
+    expect_rows(&d, 50);
+    stop(&d);
+    copy_file(d.path, copy);
+    sqlite3 *db;
+    cr_assert_eq(sqlite3_open(copy, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db,
+                              "UPDATE facts SET value = '00112233445566778899aabbccddeeff' WHERE name = 'instance'; "
+                              "UPDATE facts SET value = '1000000' WHERE name = 'commits'",
+                              NULL, NULL, NULL),
+                 SQLITE_OK);
+    sqlite3_close(db);
+    start(&d);
+    settle(&d);
+    copy_file(copy, d.path);
+    cr_assert(stage_until(&d.crew.stage, fixture_log_count("written over while it was open") == 1, 5000));
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lost) == 1, 10000));
+    cr_assert(stage_until(&d.crew.stage, audit_log_int(d.path, "SELECT count(*) FROM events WHERE reason = 'log_replaced'") == 1,
+                          5000));
+    audit_log_feed(d.f.r, "email", 50, 1, "1");
+    expect_rows(&d, 51);
+    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1, 5000));
+    for (int look = 0; look < 3; look++) {
+        fixture_step_boottime(1100);
+        settle(&d);
+    }
+    cr_assert_eq(fixture_log_count("written over while it was open"), 1, "%s", fixture_log());
+    cr_assert_eq(metric_get(&of(&d)->audit_lost), 1);
+    free(copy);
+    close_desk(&d);
+}
+
+/* Faults that the auditor saw, and lines that say so. */
+static int64_t faults(desk_t *d) { return metric_get(&of(d)->audit_faults) + fixture_log_count("written over"); }
+
+static bool has_rows(desk_t *d, long long rows) {
+    bool there = stage_until(&d->crew.stage, faults(d) || audit_log_rows(d->path) == rows, 30000);
+    cr_assert(there, "%lld rows, %lld were expected", audit_log_rows(d->path), rows);
+    return faults(d) == 0;
+}
+
+/* What others do to the log by SQLite, or to the file without writing to it, is no such thing: neither while all is beside the
+ * file, nor when the file holds most of it. Returns the faults, at the first of them. */
+static int64_t faults_after(const char *sql, const char *command) {
+    enum { ROUNDS = 6 };
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    sqlite3 *db;
+    for (int i = 0; i < ROUNDS && faults(&d) == 0; i++) {
+        if (i == ROUNDS / 2) restart(&d); /* the last one to close it merges all */
+        audit_log_feed(d.f.r, "email", 100 * i, 100, "1");
+        if (!has_rows(&d, 100 * (i + 1))) break;
+        cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
+        sqlite3_busy_timeout(db, 5000);
+        if (sql) cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
+        sqlite3_close(db);
+        char *line = mem_printf("%s '%s'", command ? command : ":", d.path);
+        cr_assert_eq(system(line), 0);
+        free(line);
+        for (int look = 0; look < 3; look++) {
+            fixture_step_boottime(1100);
+            settle(&d);
+        }
+    }
+    int64_t found = faults(&d);
+    close_desk(&d);
+    return found;
+}
+
+Test(redis_auditor_beside, what_others_merge_is_not_written_over) {
+    cr_assert_eq(faults_after("PRAGMA wal_checkpoint(TRUNCATE)", NULL), 0);
+}
+Test(redis_auditor_beside, a_vacuum_by_hand_is_not_written_over) { cr_assert_eq(faults_after("VACUUM", NULL), 0); }
+Test(redis_auditor_beside, a_vacuum_that_is_merged_is_not_written_over) {
+    cr_assert_eq(faults_after("VACUUM; PRAGMA wal_checkpoint(FULL)", NULL), 0);
+}
+Test(redis_auditor_beside, new_times_and_rights_are_not_written_over) { cr_assert_eq(faults_after(NULL, "chmod 0600"), 0); }
+Test(redis_auditor_beside, a_touched_log_is_not_written_over) { cr_assert_eq(faults_after(NULL, "touch"), 0); }
+
+static uint32_t number_at(const unsigned char *at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* The file as it is when somebody is killed who had merged no more than page 1 of what lies beside it
+ * (https://www.sqlite.org/fileformat.html#the_write_ahead_log). */
+static void merge_page_one(const desk_t *d) {
+    enum { WAL_HEAD = 32, FRAME_HEAD = 24, PAGE = 4096 };
+    char *path = mem_printf("%s-wal", d->path);
+    FILE *wal = fopen(path, "re"), *file = fopen(d->path, "r+e");
+    unsigned char frame[FRAME_HEAD + PAGE], page[PAGE];
+    bool found = false;
+    cr_assert(wal && file && fseek(wal, WAL_HEAD, SEEK_SET) == 0);
+    while (fread(frame, sizeof frame, 1, wal) == 1)
+        if (number_at(frame) == 1) found = memcpy(page, frame + FRAME_HEAD, PAGE);
+    cr_assert(found && fwrite(page, PAGE, 1, file) == 1 && fclose(file) == 0 && fclose(wal) == 0);
+    free(path);
+}
+
+Test(redis_auditor_beside, a_merge_that_was_broken_off_is_not_written_over) {
+    desk_t d = {0};
+    sqlite3 *db, *alone;
+    open_merged(&d, 500);
+    cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, "DELETE FROM events WHERE seq < 400; VACUUM", NULL, NULL, NULL), SQLITE_OK);
+    merge_page_one(&d);
+    char *uri = mem_printf("file:%s?immutable=1", d.path);
+    cr_assert_eq(sqlite3_open_v2(uri, &alone, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL), SQLITE_OK);
+    cr_assert_neq(sqlite3_exec(alone, "SELECT value FROM facts", NULL, NULL, NULL), SQLITE_OK, "the file alone says nothing");
+    sqlite3_close(alone);
+    for (int look = 0; look < 3; look++) {
+        fixture_step_boottime(1100);
+        settle(&d);
+    }
+    sqlite3_close(db);
+    audit_log_feed(d.f.r, "email", 500, 1, "1");
+    cr_assert(has_rows(&d, 102), "%s", fixture_log());
+    expect_sound(&d);
+    cr_assert_eq(faults(&d), 0, "%s", fixture_log());
+    free(uri);
+    close_desk(&d);
+}
+
+/* From then on it is another log, filled from the stream. */
+static void expect_begun_anew(desk_t *d) {
+    cr_assert(stage_until(&d->crew.stage, fixture_log_count("written over while it was open") == 1, 10000), "%s", fixture_log());
+    cr_assert(stage_until(&d->crew.stage, metric_get(&of(d)->audit_lost) == 1, 10000), "%s", fixture_log());
+    audit_log_feed(d->f.r, "email", 50, 1, "1");
+    expect_rows(d, 51);
+    audit_log_expect(d->path, "email", 0, 51);
+    expect_sound(d);
+    close_desk(d);
+}
+
+/* Not a log at all, of the same length, and nothing new that would make SQLite read what is there now. */
+static void expect_mended_after_write_over(const char *command_on) {
+    desk_t d = {0};
+    open_merged(&d, 50);
+    char *command = mem_printf(command_on, d.path, size_of(&d, ""));
+    cr_assert_eq(system(command), 0);
+    free(command);
+    expect_begun_anew(&d);
+}
+
+Test(redis_auditor_beside, garbage_is_written_over_the_open_log) {
+    expect_mended_after_write_over("dd if=/dev/urandom of='%s' bs=%lld count=1 conv=notrunc 2>/dev/null");
+}
+Test(redis_auditor_beside, all_but_its_head_is_written_over) {
+    expect_mended_after_write_over("dd if=/dev/urandom of='%s' bs=1 seek=100 count=%lld conv=notrunc 2>/dev/null");
+}
+/* Its first bytes are a log's, but no page has that size. */
+Test(redis_auditor_beside, all_but_the_name_of_its_format_is_written_over) {
+    expect_mended_after_write_over("head -c 2 /dev/zero | dd of='%s' bs=1 seek=16 conv=notrunc 2>/dev/null");
+}
+/* A sound file that says it is a log, and has no table (https://www.sqlite.org/fileformat.html#b_tree_pages). */
+Test(redis_auditor_beside, a_log_without_tables_is_written_over) {
+    expect_mended_after_write_over("printf '\\015\\0\\0\\0\\0\\020\\0\\0' | dd of='%s' bs=1 seek=100 conv=notrunc 2>/dev/null");
+}
+
+/* What lies beside it would make it whole, but for what was merged before. */
+Test(redis_auditor_beside, an_open_log_is_cut) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 50, "1");
+    expect_rows(&d, 50);
+    settle(&d);
+    cr_assert_eq(truncate(d.path, 50), 0);
+    expect_begun_anew(&d);
+}
+
+/* What /readyz says of the log; NULL: that it is well. */
+static void expect_reason(const desk_t *d, const char *reason) {
+    buffer_t json = {0};
+    health_t *health = health_new(d->crew.metrics, "app");
+    health_ready(health, &json);
+    static const char CHECK[] = "\"check\": \"audit\", \"ok\": ";
+    const char *at = strstr(buffer_text(&json), CHECK);
+    cr_assert_not_null(at);
+    bool well = strncmp(at + strlen(CHECK), "true", 4) == 0;
+    cr_assert(reason ? !well && strstr(at, reason) : well, "%s", at);
+    buffer_free(&json);
+    health_free(health);
+}
+
+/* Of another program: it is left alone, and failures wait in their streams until somebody takes it away. `merged`: all rows are
+ * in the file; else what lies beside it makes a whole log of whatever the file holds. */
+static void expect_foreign_left_alone(bool merged) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    char *copy = mem_printf("%s/foreign.db", d.dir);
+    sqlite3 *db;
+    cr_assert_eq(sqlite3_open(copy, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, "CREATE TABLE t(a); INSERT INTO t VALUES (1)", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    audit_log_feed(d.f.r, "email", 0, 50, "1");
+    expect_rows(&d, 50);
+    if (merged) restart(&d);
+    settle(&d);
+    copy_file(copy, d.path);
+    cr_assert(stage_until(&d.crew.stage, fixture_log_count("written over while it was open") == 1, 10000), "%s", fixture_log());
+    cr_assert(stage_until(&d.crew.stage, fixture_log_count("is the database of another program") == 1, 10000), "%s",
+              fixture_log());
+    audit_log_feed(d.f.r, "email", 50, 1, "1");
+    settle(&d);
+    expect_reason(&d, "is the database of another program");
+    cr_assert_eq(audit_log_int(d.path, "SELECT a FROM t"), 1);
+    expect_acknowledged(&d, "email", "1-49 "); /* what nobody wrote is not */
+    cr_assert_eq(unlink(d.path), 0);
+    expect_rows(&d, 51);
+    expect_reason(&d, NULL);
+    audit_log_expect(d.path, "email", 0, 51);
+    free(copy);
+    close_desk(&d);
+}
+
+Test(redis_auditor_beside, a_foreign_database_is_written_over_the_open_log) { expect_foreign_left_alone(true); }
+Test(redis_auditor_beside, a_foreign_database_is_written_over_a_log_with_rows_beside_it) { expect_foreign_left_alone(false); }

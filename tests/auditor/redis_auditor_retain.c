@@ -1,0 +1,43 @@
+/* The auditor that removes rows while new ones come in. */
+#include "auditor_fixture.h"
+
+enum { RETAIN_MS = 172800000, STEP_MS = 61000, OLD = 200 };
+
+/* OLD rows that will be too old in half a minute, and the clock stands. */
+static void open_old(desk_t *d) {
+    open_desk(d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    d->f.config->redis.timeout_ms = 60000;
+    d->f.config->audit.retain_ms = RETAIN_MS;
+    fixture_hold_boottime();
+    restart(d);
+    redis_ok(d->f.r, "EVAL %s 1 sidecar:email:failures %d %d",
+             "local at = tonumber(redis.call('TIME')[1]) * 1000 - ARGV[1] + 30000 "
+             "for i = 1, tonumber(ARGV[2]) do redis.call('XADD', KEYS[1], '*', 'event', redis.sha1hex(i) .. string.rep('0', 24), "
+             "'kind', 'failed', 'job', i, 'at', string.format('%.0f', at)) end",
+             RETAIN_MS, OLD);
+    expect_rows(d, OLD);
+    settle(d);
+}
+
+/* A reply comes in hundreds of parts; were rows removed between each two of them, new ones would wait for as many commits. */
+Test(redis_auditor_retain, rows_are_not_removed_between_two_parts_of_a_reply) {
+    desk_t d = {0};
+    open_old(&d);
+    proxy_stall_after(d.f.proxy, PROXY_DOWN, 40000);
+    redis_ok(d.f.r, "EVAL %s 1 sidecar:email:failures",
+             "redis.call('XADD', KEYS[1], '*', 'event', string.rep('ab', 32), 'kind', 'failed', 'job', 'new', 'at', "
+             "redis.call('TIME')[1] .. '000', 'payload', string.rep('p', 200000))");
+    cr_assert(stage_until(&d.crew.stage, proxy_fired(d.f.proxy) == 1, 5000));
+    stage_run(&d.crew.stage, 50); /* takes what has arrived */
+    fixture_step_boottime(STEP_MS);
+    for (int i = 0; i < 10; i++) stage_step(&d.crew.stage, 5);
+    cr_assert_eq(audit_log_rows(d.path), OLD, "%lld rows are left", audit_log_rows(d.path));
+    proxy_pass(d.f.proxy);
+    expect_rows(&d, OLD + 1);
+    settle(&d);
+    fixture_step_boottime(STEP_MS);
+    expect_rows(&d, 1); /* nothing comes in */
+    cr_assert_eq(metric_get(&of(&d)->reconnects), 0);
+    cr_assert_eq(audit_log_int(d.path, "SELECT count(*) FROM events WHERE job = 'new'"), 1);
+    close_desk(&d);
+}

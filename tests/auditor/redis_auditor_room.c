@@ -1,0 +1,117 @@
+/* Room in a failure stream: stream.min_records keeps records only while there is enough of it, or a full stream would stay full.
+ */
+#include "auditor_fixture.h"
+#include "queue/stream.h"
+
+#define STREAM "sidecar:email:failures"
+#define META   "sidecar:email:meta"
+
+enum { LARGE = 100000, OLD = 10 };
+
+/* The copies of an auditor that has all of it. */
+static void copied(fixture_t *f) {
+    redis_ok(f->r, "EVAL %s 1 sidecar:email:auditors",
+             "redis.call('HSET', KEYS[1], 'a', '18446744073709551615-0 ' .. redis.call('TIME')[1] .. '000')");
+}
+
+static fixture_t setup(int min_records) {
+    char *config = mem_printf("group = \"app\"; stream = { retain = \"1m\"; min_records = %d; max_bytes = \"1MiB\"; }; "
+                              "queues = ( { name = \"email\"; } );",
+                              min_records);
+    fixture_t f = fixture_start(&(fixture_options_t){.config = config});
+    free(config);
+    redis_ok(f.r, "SET sidecar:app:lock T");
+    redis_ok(f.r, "EVAL %s 2 " STREAM " " META " %d %d",
+             "for i = 1, tonumber(ARGV[1]) do redis.call('XADD', KEYS[1], '1-' .. i, 'payload', string.rep('x', ARGV[2])) end "
+             "redis.call('HSET', KEYS[2], 'bytes', ARGV[1] * ARGV[2], 'entries', ARGV[1])",
+             OLD, LARGE);
+    return f;
+}
+
+static stream_trimmed_t trim(fixture_t *f) {
+    stream_trimmed_t done;
+    cr_assert_eq(stream_trim(f->conn, f->keys, 0, "T", &done, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    return done;
+}
+
+Test(redis_stream, a_stream_that_is_full_of_old_records_gets_room) {
+    fixture_t f = setup(100);
+    stream_look_t look;
+    int64_t now_ms;
+    cr_assert_eq(stream_look(f.conn, f.keys, &look, &now_ms, &f.fault), OUTCOME_OK);
+    cr_assert_eq(look.bytes, OLD * LARGE);
+    cr_assert_gt(look.bytes, stream_room(f.keys));
+    stream_trimmed_t done = trim(&f);
+    cr_assert(done.removed == 0 && done.wait_ms == 0, "nobody has copied them: %lld", (long long)done.wait_ms);
+    copied(&f);
+    done = trim(&f);
+    cr_assert_eq(done.left, 5, "%lld", (long long)done.left); /* 500,000 bytes are less than half a MiB */
+    cr_assert_eq(done.wait_ms, -1);
+    redis_expect(f.r, "500000", "HGET " META " bytes");
+    redis_expect(f.r, "1-5", "HGET " META " trimmed");
+    done = trim(&f);
+    cr_assert(done.removed == 0 && done.wait_ms == -1, "the rest is kept by min_records");
+    fixture_stop(&f);
+}
+
+/* Both count: it ends where there is room and no more than min_records are left. */
+Test(redis_stream, what_min_records_does_not_keep_goes_though_there_is_room) {
+    for (int min_records = 4; min_records <= 6; min_records++) {
+        fixture_t f = setup(min_records);
+        copied(&f);
+        stream_trimmed_t done = trim(&f);
+        cr_assert_eq(done.left, min_records < 5 ? min_records : 5, "min_records %d: %lld", min_records, (long long)done.left);
+        cr_assert_eq(done.wait_ms, -1);
+        fixture_stop(&f);
+    }
+}
+
+Test(redis_stream, what_is_young_stays_though_there_is_no_room) {
+    fixture_t f = setup(100);
+    copied(&f);
+    redis_ok(f.r, "EVAL %s 2 " STREAM " " META " %d",
+             "for i = 1, 10 do redis.call('XADD', KEYS[1], '*', 'payload', string.rep('x', ARGV[1])) end "
+             "redis.call('HINCRBY', KEYS[2], 'bytes', 10 * ARGV[1]) redis.call('HSET', KEYS[2], 'entries', 20)",
+             LARGE);
+    stream_trimmed_t done = trim(&f);
+    cr_assert_eq(done.left, 10);
+    cr_assert(done.wait_ms > 0 && done.wait_ms <= 60001, "%lld", (long long)done.wait_ms);
+    fixture_stop(&f);
+}
+
+/* What is counted is more than there is, after somebody has trimmed it by hand: that is no reason to remove more. */
+Test(redis_stream, a_stream_that_somebody_cut_has_room) {
+    fixture_t f = setup(100);
+    copied(&f);
+    redis_ok(f.r, "XTRIM " STREAM " MAXLEN 4");
+    stream_trimmed_t done = trim(&f);
+    cr_assert(done.removed == 0 && done.left == 4 && done.wait_ms == -1, "%lld", (long long)done.left);
+    fixture_stop(&f);
+}
+
+static long long held(redis_t *r) {
+    return redis_int(r, "EVAL %s 1 " META, "return tonumber(redis.call('HGET', KEYS[1], 'bytes'))");
+}
+
+/* The auditor that leads asks for it, far below min_records, and each time anew. */
+Test(redis_auditor_room, a_stream_does_not_stay_full) {
+    enum { RECORDS = 3000, ROOM = 1 << 19 };
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "stream = { retain = \"1m\"; min_records = 100000; max_bytes = \"1MiB\"; };", NULL);
+    crew_lead(&d.crew, d.f.r);
+    long long left = 0;
+    for (int round = 1; round <= 2; round++) {
+        audit_log_feed(d.f.r, "email", (round - 1) * RECORDS, RECORDS, "5");
+        expect_rows(&d, round * RECORDS);
+        fixture_step_boottime(301000);
+        crew_lead(&d.crew, d.f.r);
+        cr_assert(stage_until(&d.crew.stage, held(d.f.r) <= ROOM, 10000), "%lld", held(d.f.r));
+        left = redis_int(d.f.r, "XLEN sidecar:email:failures");
+        cr_assert(left > 100 && left < RECORDS, "%lld", left);
+    }
+    fixture_step_boottime(301000);
+    crew_lead(&d.crew, d.f.r);
+    settle(&d);
+    cr_assert_eq(redis_int(d.f.r, "XLEN sidecar:email:failures"), left, "the rest is kept by min_records");
+    close_desk(&d);
+}

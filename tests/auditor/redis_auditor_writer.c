@@ -1,0 +1,478 @@
+/* The auditor and its log when the log is damaged, gone, too large, or the disk fails: nothing is lost or doubled, and what is
+ * missing is said. */
+#include "audit/path_check.h"
+#include "auditor_fixture.h"
+#include "disk_fault.h"
+#include "text.h"
+#include "wait.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <sched.h>
+#include <sqlite3.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static long long number(desk_t *d, const char *sql) { return audit_log_int(d->path, sql); }
+
+/* "<path><suffix>", of one of the files that lie beside the log. */
+static void remove_file(desk_t *d, const char *suffix) {
+    char *path = mem_printf("%s%s", d->path, suffix);
+    unlink(path);
+    free(path);
+}
+
+static void remove_log(desk_t *d) {
+    remove_file(d, "");
+    remove_file(d, "-wal");
+    remove_file(d, "-shm");
+}
+
+static int moved_aside(desk_t *d) {
+    char *pattern = mem_printf("%s.corrupt-*Z", d->path);
+    glob_t found = {0};
+    int count = glob(pattern, 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
+    globfree(&found);
+    free(pattern);
+    return count;
+}
+
+/* All of the stream and one gap row of this reason, and one auditor acknowledged to its end. */
+static void expect_rebuilt(desk_t *d, int rows, const char *reason, const char *position) {
+    char *sql = mem_printf("SELECT count(*) FROM events WHERE kind = 'gap' AND reason = '%s' AND queue = 'email'", reason);
+    expect_rows(d, rows);
+    expect_acknowledged(d, "email", position);
+    cr_assert_eq(number(d, sql), 1, "%lld gap rows of reason %s", number(d, sql), reason);
+    cr_assert_eq(redis_int(d->f.r, "HLEN sidecar:email:auditors"), 1, "the lost one still counts as a copy");
+    audit_log_expect(d->path, "email", 0, rows);
+    cr_assert_eq(fixture_log_count("the audit log was lost and a new one is begun"), 1);
+    cr_assert_eq(metric_get(&of(d)->audit_lost), 1);
+    free(sql);
+}
+
+static void damage(const char *path, int64_t from_page) {
+    struct stat at;
+    char page[4096];
+    memset(page, 0xa5, sizeof page);
+    int fd = open(path, O_WRONLY);
+    cr_assert(fd >= 0 && fstat(fd, &at) == 0);
+    for (int64_t i = from_page; i < at.st_size / 4096; i++) cr_assert_eq(pwrite(fd, page, sizeof page, i * 4096), 4096);
+    close(fd);
+}
+
+Test(redis_auditor_log, a_damaged_log_is_moved_aside_and_filled_again) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 500, "1");
+    expect_rows(&d, 500);
+    stop(&d);
+    damage(d.path, 5);
+    start(&d);
+    expect_rebuilt(&d, 500, "log_damaged", "1-499 ");
+    cr_assert_eq(moved_aside(&d), 1);
+    restart(&d);
+    audit_log_feed(d.f.r, "email", 500, 5, "1");
+    expect_rows(&d, 505);
+    cr_assert_eq(gaps(&d), 1);
+    cr_assert_eq(moved_aside(&d), 1);
+    close_desk(&d);
+}
+
+/* Not at an opening, but when SQLite stumbles over it. */
+Test(redis_auditor_log, damage_while_it_runs) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 3000, "1");
+    expect_rows(&d, 3000);
+    free(audit_log_text(d.path));
+    sqlite3 *db; /* what lies beside it goes into the file, so that the file is what is read */
+    cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_exec(db, "UPDATE facts SET value = value WHERE name = 'instance'; PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
+    sqlite3_close(db);
+    damage(d.path, 1);
+    audit_log_feed(d.f.r, "email", 3000, 2000, "1");
+    cr_assert(stage_until(&d.crew.stage, moved_aside(&d) == 1, 20000), "%s", fixture_log());
+    expect_rebuilt(&d, 5000, "log_damaged", "1-4999 ");
+    close_desk(&d);
+}
+
+/* The opened file is another one, or empty, and there is nothing new to be copied: it is noticed even so. */
+static void expect_spoilt_log_rebuilt(bool empty) {
+    desk_t d = {0};
+    open_merged(&d, 300);
+    char *copy = mem_printf("%s/copy.db", d.dir);
+    copy_file(d.path, copy);
+    damage(copy, 20);
+    if (empty)
+        cr_assert_eq(truncate(d.path, 0), 0);
+    else
+        cr_assert_eq(rename(copy, d.path), 0);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lost) == 1, 10000));
+    expect_rebuilt(&d, 300, empty ? "log_missing" : "log_damaged", "1-299 ");
+    free(copy);
+    close_desk(&d);
+}
+
+Test(redis_auditor_log, a_damaged_copy_takes_its_place_while_it_is_open) { expect_spoilt_log_rebuilt(false); }
+/* As `: > audit.db` does, or a rotation that copies and truncates. */
+Test(redis_auditor_log, a_log_that_is_emptied_while_it_is_open) { expect_spoilt_log_rebuilt(true); }
+
+Test(redis_auditor_log, a_log_that_is_removed_while_it_is_open) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 100, "1");
+    expect_rows(&d, 100);
+    expect_acknowledged(&d, "email", "1-99 ");
+    remove_log(&d);
+    long steps = d.crew.stage.steps; /* nothing is fed: it looks by itself */
+    expect_rebuilt(&d, 100, "log_missing", "1-99 ");
+    cr_assert_leq(d.crew.stage.steps - steps, wait_scaled_ms(2500) / 5, "steps of 5 ms");
+    close_desk(&d);
+}
+
+/* rm audit.db*: the lock file too, which would have told whose log was there. */
+Test(redis_auditor_log, a_log_that_is_removed_with_its_lock_file) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 100, "1");
+    expect_rows(&d, 100);
+    expect_acknowledged(&d, "email", "1-99 ");
+    remove_file(&d, ".lock");
+    remove_log(&d);
+    expect_rebuilt(&d, 100, "log_missing", "1-99 ");
+    char *lock = mem_printf("%s.lock", d.path), *text = temp_read(lock),
+         *instance = audit_log_word(d.path, "SELECT value FROM facts WHERE name = 'instance'");
+    cr_assert(strstr(text, instance) && !strstr(text, "lost"), "%s", text);
+    free(lock), free(text), free(instance);
+    close_desk(&d);
+}
+
+Test(redis_auditor_log, a_log_that_is_removed_just_before_a_commit) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 100, "1");
+    expect_rows(&d, 100);
+    expect_acknowledged(&d, "email", "1-99 ");
+    remove_log(&d);
+    audit_log_feed(d.f.r, "email", 100, 1, "1");
+    stage_step(&d.crew.stage, 5);
+    stage_step(&d.crew.stage, 5);
+    char *claim = redis_str(d.f.r, "EVAL %s 1 sidecar:email:auditors", "return redis.call('HVALS', KEYS[1])[1] or ''");
+    cr_assert(strncmp(claim, "1-100 ", 6) != 0, "acknowledged what nobody has");
+    expect_rebuilt(&d, 101, "log_missing", "1-100 ");
+    free(claim);
+    close_desk(&d);
+}
+
+/* The log of before, with the same name: what Redis believes of it is too much, and its rows come again. */
+Test(redis_auditor_log, an_older_copy_is_filled_again) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    char *copy = mem_printf("%s/copy.db", d.dir);
+    audit_log_feed(d.f.r, "email", 0, 50, "1");
+    expect_rows(&d, 50);
+    stop(&d);
+    copy_file(d.path, copy);
+    start(&d);
+    audit_log_feed(d.f.r, "email", 50, 50, "1");
+    expect_rows(&d, 100);
+    expect_acknowledged(&d, "email", "1-99 ");
+    stop(&d);
+    remove_log(&d);
+    copy_file(copy, d.path);
+    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 40"); /* the ten between are lost */
+    redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "1-59");
+    start(&d);
+    expect_rows(&d, 90);
+    expect_acknowledged(&d, "email", "1-99 ");
+    cr_assert_eq(fixture_log_count("is older than what it has acknowledged"), 1);
+    cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'trimmed' AND job = '1-49..1-59'"), 1);
+    cr_assert_eq(gaps(&d), 1);
+    cr_assert_eq(metric_get(&of(&d)->audit_lost), 0);
+    /* and the same while it is open */
+    expect_acknowledged(&d, "email", "1-99 ");
+    char *fresh = mem_printf("%s/fresh.db", d.dir);
+    copy_file(copy, fresh);
+    remove_file(&d, "-wal"), remove_file(&d, "-shm");
+    cr_assert_eq(rename(fresh, d.path), 0);
+    expect_rows(&d, 90);
+    cr_assert_eq(gaps(&d), 1);
+    expect_acknowledged(&d, "email", "1-99 ");
+    free(fresh), free(copy);
+    close_desk(&d);
+}
+
+Test(redis_auditor_log, a_stream_trimmed_before_the_log_was_lost_is_named_in_its_gap) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
+    audit_log_feed(d.f.r, "email", 0, 100, "1");
+    expect_rows(&d, 100);
+    stop(&d);
+    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 40");
+    redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "1-59");
+    damage(d.path, 3);
+    start(&d);
+    expect_rows(&d, 40);
+    expect_acknowledged(&d, "email", "1-99 ");
+    cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'log_damaged' AND queue = 'email' AND "
+                            "job = '0-0..1-59' AND error LIKE '%audit.db.corrupt-%audit import%'"),
+                 1);
+    cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'log_damaged' AND queue = 'sms'"), 1);
+    cr_assert_eq(gaps(&d), 2, "the trimmed ones are told of once");
+    close_desk(&d);
+}
+
+/* A log that tells of an earlier loss takes the place of another: each loss is a row. */
+Test(redis_auditor_log, each_loss_is_a_gap_row) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 300, "1");
+    expect_rows(&d, 300);
+    stop(&d);
+    damage(d.path, 5);
+    start(&d);
+    expect_rebuilt(&d, 300, "log_damaged", "1-299 ");
+    for (int n = 2; n <= 3; n++) { /* the second one with nothing new in between */
+        stop(&d);
+        sqlite3 *db;
+        char *sql = mem_printf("UPDATE facts SET value = '%032d' WHERE name = 'instance'", n);
+        cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
+        cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+        sqlite3_close(db);
+        start(&d);
+        cr_assert(stage_until(&d.crew.stage, gaps(&d) == n, 10000), "%lld gaps", gaps(&d));
+        cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE reason = 'log_replaced'"), n - 1);
+        free(sql);
+    }
+    expect_rows(&d, 300);
+    expect_acknowledged(&d, "email", "1-299 ");
+    cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 1);
+    close_desk(&d);
+}
+
+Test(redis_auditor_log, a_second_auditor_on_one_path_waits_and_says_for_whom) {
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 5, "1");
+    expect_rows(&d, 5);
+    crew_t other;
+    crew_start(&other, d.f.keys, 0);
+    auditor_t *second = auditor_new(d.f.keys, other.leases, other.metrics, &other.stage.role.stop);
+    stage_add(&other.stage, auditor_tick, second);
+    cr_assert(stage_until(&other.stage, metric_get(&other.metrics->audit_faults) >= 2, 10000));
+    cr_assert_eq(fixture_log_count("is written by another sidecar (pid "), 1);
+    audit_log_feed(d.f.r, "email", 5, 5, "1");
+    expect_rows(&d, 10);
+    stop(&d);
+    cr_assert(stage_until(&other.stage, metric_get(&other.metrics->audit_faults) && fixture_log_count("is written again") == 1,
+                          30000) ||
+              redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1);
+    start(&d); /* now this one waits */
+    auditor_free(second);
+    crew_stop(&other);
+    audit_log_feed(d.f.r, "email", 10, 5, "1");
+    expect_rows(&d, 15);
+    cr_assert_eq(gaps(&d), 0);
+    close_desk(&d);
+}
+
+Test(redis_auditor_log, rows_are_kept_within_the_limit_while_more_come) {
+    desk_t d = {.audit = "retain_rows = 1000;"};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 850, "1");
+    expect_rows(&d, 850);
+    settle(&d);
+    cr_assert_eq(fixture_log_count("is nearly full"), 0);
+    audit_log_feed(d.f.r, "email", 850, 100, "1");
+    expect_rows(&d, 950);
+    cr_assert(stage_until(&d.crew.stage, fixture_log_count("is nearly full") == 1, 5000));
+    cr_assert_eq(metric_get(&of(&d)->audit_dropped), 0, "dropped before the warning");
+    cr_assert_eq(metric_get(&of(&d)->audit_full_percent), 95);
+    audit_log_feed(d.f.r, "email", 950, 5000, "1");
+    expect_acknowledged(&d, "email", "1-5949 ");
+    cr_assert(stage_until(&d.crew.stage, number(&d, "SELECT count(*) FROM events") <= 1000, 20000));
+    settle(&d);
+    long long left = number(&d, "SELECT count(*) FROM events");
+    cr_assert(left > 900 && left <= 1000, "%lld", left);
+    audit_log_expect(d.path, "email", 5950 - (int)left, (int)left);
+    cr_assert_eq(metric_get(&of(&d)->audit_dropped), 5950 - left);
+    cr_assert_eq(metric_get(&of(&d)->audit_kept_rows), left);
+    cr_assert_eq(fixture_log_count("is nearly full"), 1);
+    cr_assert_geq(fixture_log_count("removed the oldest rows"), 1);
+    redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes"); /* the whole stream is read again */
+    redis_ok(d.f.r, "DEBUG CHANGE-REPL-ID");
+    settle(&d);
+    restart(&d);
+    settle(&d);
+    cr_assert_eq(number(&d, "SELECT count(*) FROM events"), left, "what was dropped came back");
+    cr_assert_eq(gaps(&d), 0);
+    close_desk(&d);
+}
+
+Test(redis_auditor_log, rows_older_than_retain_go_after_a_warning) {
+    desk_t d = {.audit = ""};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 100, "1"); /* of 2023 */
+    expect_rows(&d, 100);
+    stop(&d);
+    d.f.config->audit.retain_ms = 24 * 3600 * 1000;
+    start(&d);
+    redis_ok(
+        d.f.r, "EVAL %s 1 sidecar:email:failures",
+        "local id = string.rep('ab', 32) redis.call('XADD', KEYS[1], '*', 'event', id, 'kind', 'failed', 'job', '100', 'at', "
+        "redis.call('TIME')[1] .. '000')");
+    expect_rows(&d, 1);
+    cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE job = '100'"), 1);
+    cr_assert_eq(fixture_log_count("reach audit.retain"), 1);
+    cr_assert_eq(metric_get(&of(&d)->audit_dropped), 100);
+    close_desk(&d);
+}
+
+/* Failures first .. first + count - 1, of now by Redis's clock. */
+static void fail_now(desk_t *d, int first, int count) {
+    redis_ok(d->f.r, "EVAL %s 1 sidecar:email:failures %d %d",
+             "local time = redis.call('TIME') local at = time[1] .. string.format('%03d', math.floor(time[2] / 1000)) "
+             "for i = tonumber(ARGV[1]), ARGV[1] + ARGV[2] - 1 do redis.call('XADD', KEYS[1], '*', 'event', redis.sha1hex(i) .. "
+             "string.format('%024x', i), 'kind', 'failed', 'queue', 'email', 'job', i, 'at', at) end",
+             first, count);
+}
+
+/* A log at its limit: what fails after Redis's clock was set back is older than what was removed, and yet new. */
+Test(redis_auditor_log, a_clock_that_is_set_back_hides_no_new_failure) {
+    desk_t d = {.audit = "retain_rows = 128;"};
+    open_desk(&d, (fixture_options_t){.preload = "shim_clock"}, "", "", NULL);
+    fail_now(&d, 0, 300);
+    expect_rows(&d, 126);
+    server_step_clock(d.f.server, INT64_C(-3600) * 1000);
+    for (int i = 0; i < 3; i++) {
+        char *sql = mem_printf("SELECT count(*) FROM events WHERE job = '%d'", 300 + 20 * i + 19);
+        fixture_step_boottime(1100);
+        fail_now(&d, 300 + 20 * i, 20);
+        cr_assert(stage_until(&d.crew.stage, number(&d, sql) == 1, 5000), "the newest is not there");
+        free(sql);
+        settle(&d);
+    }
+    cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE CAST(job AS INTEGER) >= 300"), 60, "%lld of 60",
+                 number(&d, "SELECT count(*) FROM events WHERE CAST(job AS INTEGER) >= 300"));
+    stop(&d); /* and what was missed meanwhile is said */
+    fail_now(&d, 400, 10);
+    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 5");
+    start(&d);
+    cr_assert(stage_until(&d.crew.stage, number(&d, "SELECT count(*) FROM events WHERE job = '409'") == 1, 5000));
+    cr_assert_eq(gaps(&d), 1);
+    close_desk(&d);
+}
+
+typedef struct {
+    const char *name;
+    int kinds, times, error;
+} fault_row_t;
+
+/* Each operation on the files of the log in turn fails, once or for a while: the log holds the stream exactly, and says what was
+ * wrong. */
+Test(redis_auditor_log, whatever_write_or_sync_fails_nothing_is_lost_or_doubled, .timeout = 300) {
+    static const fault_row_t faults[] = {{"a write", DISK_WRITE, 1, EIO},
+                                         {"a write, the disk being full", DISK_WRITE, 12, ENOSPC},
+                                         {"a sync", DISK_SYNC, 1, EIO},
+                                         {"syncs", DISK_SYNC, 4, EIO},
+                                         {"a truncation", DISK_CUT, 1, EIO}};
+    desk_t d = {0};
+    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 60, "1"); /* 16 in the first reply, then the rest */
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        int nth = 1;
+        for (bool hit = true; hit; nth++) {
+            stop(&d);
+            remove_log(&d);
+            remove_file(&d, ".lock");
+            redis_ok(d.f.r, "DEL sidecar:email:auditors");
+            disk_fault_on("/audit.db", faults[i].kinds, nth, faults[i].times, faults[i].error);
+            start(&d);
+            char *claim = NULL;
+            bool done = stage_until(
+                &d.crew.stage,
+                (disk_fault_hits() ? fixture_step_boottime(500) : (void)0, free(claim),
+                 claim = redis_str(d.f.r, "EVAL %s 1 sidecar:email:auditors", "return redis.call('HVALS', KEYS[1])[1] or ''"),
+                 strncmp(claim, "1-59 ", 5) == 0),
+                20000);
+            hit = disk_fault_hits() > 0;
+            disk_fault_off();
+            cr_assert(done, "%s, the %d. one: acknowledged is \"%s\"\n%s", faults[i].name, nth, claim, fixture_log());
+            cr_assert_eq(audit_log_rows(d.path), 60, "%s, the %d. one: %lld rows", faults[i].name, nth, audit_log_rows(d.path));
+            audit_log_expect(d.path, "email", 0, 60);
+            cr_assert_eq(gaps(&d), 0, "%s, the %d. one", faults[i].name, nth);
+            cr_assert_eq(moved_aside(&d), 0, "%s, the %d. one", faults[i].name, nth);
+            cr_assert_eq(number(&d, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
+            free(claim);
+        }
+        cr_assert_gt(nth, faults[i].kinds == DISK_CUT ? 2 : 10, "%s: it swept %d operations", faults[i].name, nth - 2);
+    }
+    close_desk(&d);
+}
+
+/* Mounts a small file system that only this process sees; false where that is not allowed. */
+static bool mount_small(const char *dir, unsigned long flags) {
+    return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("tmpfs", dir, "tmpfs", flags, "size=2m") == 0;
+}
+
+/* An auditor whose log lies there. */
+static void open_desk_in(desk_t *d, const char *dir) {
+    open_desk(d, (fixture_options_t){0}, "", "", NULL);
+    stop(d);
+    free(d->f.config->audit.path);
+    free(d->path);
+    d->f.config->audit.path = mem_printf("%s/audit.db", dir);
+    d->path = mem_str(d->f.config->audit.path);
+    start(d);
+}
+
+static void note_finding(void *self, audit_finding_t finding, const char *text) {
+    if (finding == AUDIT_FAULT) buffer_str(self, text);
+}
+
+Test(redis_auditor_log, a_read_only_place_is_waited_for, .timeout = 60) {
+    char *dir = temp_dir("small");
+    if (!mount_small(dir, MS_RDONLY)) cr_skip_test("a file system cannot be mounted here: %s", strerror(errno));
+    desk_t d = {0};
+    open_desk_in(&d, dir);
+    audit_log_feed(d.f.r, "email", 0, 20, "1");
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_faults) >= 3, 30000));
+    cr_assert_eq(fixture_log_count("the file system is read-only"), 1, "%s", fixture_log());
+    buffer_t checked = {0}; /* by `check --redis` */
+    audit_look_at_site(d.path, 0, note_finding, &checked);
+    cr_assert(has(buffer_text(&checked), "the file system is read-only"), "%s", buffer_text(&checked));
+    buffer_free(&checked);
+    cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 0);
+    cr_assert_eq(mount(NULL, dir, NULL, MS_REMOUNT, "size=2m"), 0);
+    expect_acknowledged(&d, "email", "1-19 ");
+    audit_log_expect(d.path, "email", 0, 20);
+    cr_assert_eq(fixture_log_count("is written again"), 1);
+    cr_assert_eq(gaps(&d), 0);
+    free(dir);
+    close_desk(&d);
+}
+
+/* A disk of 2 MiB: it stops, says so once, keeps its place, and goes on when there is room. */
+Test(redis_auditor_log, a_full_disk_is_waited_for, .timeout = 120) {
+    char *dir = temp_dir("small");
+    if (!mount_small(dir, 0)) cr_skip_test("a file system cannot be mounted here: %s", strerror(errno));
+    desk_t d = {0};
+    open_desk_in(&d, dir);
+    audit_log_feed(d.f.r, "email", 0, 8000, "1"); /* some 6 MiB of rows */
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_faults) >= 3, 30000));
+    cr_assert_eq(fixture_log_count("the disk is full: make room"), 1, "%s", fixture_log());
+    char *claim = redis_str(d.f.r, "EVAL %s 1 sidecar:email:auditors", "return redis.call('HVALS', KEYS[1])[1] or ''");
+    cr_assert(strncmp(claim, "1-7999 ", 7) != 0);
+    cr_assert_eq(mount(NULL, dir, NULL, MS_REMOUNT, "size=64m"), 0);
+    expect_acknowledged(&d, "email", "1-7999 ");
+    expect_rows(&d, 8000);
+    audit_log_expect(d.path, "email", 0, 8000);
+    cr_assert_eq(fixture_log_count("is written again"), 1);
+    cr_assert_eq(gaps(&d), 0);
+    free(claim), free(dir);
+    close_desk(&d);
+}

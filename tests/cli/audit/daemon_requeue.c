@@ -1,0 +1,321 @@
+/* `audit requeue` and `audit discard` with real sidecars: each failure is answered at most once, whoever asks. */
+#include "requeue_fixture.h"
+
+Test(daemon_requeue, every_log_tells_who_put_it_back_when_and_why) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *one = sidecar(&s), *two = sidecar(&s);
+    feed(s.r, 0, 3);
+    await(&s, audit_log_rows(daemon_audit_path(one)) == 3 && audit_log_rows(daemon_audit_path(two)) == 3, COPY_MS);
+    char *ref = ref_of(one, "job 1");
+    const daemon_output_t *done = cli(one, "requeue", ref, "--because", "address corrected", "--by", "ann");
+    cr_assert_eq(done->code, 0, "%s", done->err);
+    cr_assert(has(done->out, ref) && has(done->out, "put back into q"), "%s", done->out);
+    redis_expect(s.r, "job 1", "LINDEX q 0");
+    await(&s, answers(one, 1) && answers(two, 1), COPY_MS);
+    const daemon_output_t *list = cli(two, "list"), *show = cli(two, "show", ref), *again = cli(two, "requeue", ref);
+    cr_assert(has(list->out, " by ann: address corrected"), "%s", list->out);
+    cr_assert(has(show->out, "state     requeued\n") && has(show->out, "by        ann\n") &&
+                  has(show->out, "because   address corrected\n"),
+              "%s", show->out);
+    cr_assert(has(again->err, "was answered before: requeued ") && has(again->err, "by ann"), "%s", again->err);
+    cr_assert_eq(redis_int(s.r, "LLEN q"), 1);
+    const daemon_output_t *more = cli(two, "requeue", ref, "--again", "--reason", "once more", "--by", "bob");
+    cr_assert_eq(more->code, 0, "%s", more->err);
+    cr_assert_eq(redis_int(s.r, "LLEN q"), 2);
+    await(&s, answers(one, 2), COPY_MS);
+    cr_assert(has(cli(one, "list", "-o", "json")->out, "\"answered_by\":\"bob\""));
+    free(ref);
+    scene_end(&s);
+}
+
+/* The marks know what a log does not know yet. */
+Test(daemon_requeue, a_log_that_lags_behind_puts_nothing_back_twice) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *one = sidecar(&s), *two = sidecar(&s);
+    feed(s.r, 0, 5);
+    await(&s, audit_log_rows(daemon_audit_path(one)) == 5 && audit_log_rows(daemon_audit_path(two)) == 5, COPY_MS);
+    daemon_pause(two);
+    cr_assert_eq(cli(one, "requeue", "--where", "-q", "q", "--yes", "--by", "ann")->code, 0);
+    const daemon_output_t *late = cli(two, "discard", "--where", "-q", "q", "--yes");
+    cr_assert_eq(late->code, 0, "%s", late->err);
+    cr_assert(has(late->out, "0 discarded") && has(late->out, "besides, 5: was answered before"), "%s", late->out);
+    cr_assert(has(late->err, "requeued ") && has(late->err, "by ann"), "%s", late->err);
+    cr_assert_eq(distinct(s.r, "q"), 5);
+    daemon_continue(two);
+    await(&s, answers(two, 5), COPY_MS);
+    scene_end(&s);
+}
+
+Test(daemon_requeue, fails_is_put_back_and_fails_are_two_rows) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    redis_ok(s.r, "LPUSH q job");
+    for (int life = 1; life <= 2; life++) {
+        redis_expect(s.r, "job", "LMOVE q q:backup RIGHT LEFT");
+        redis_ok(s.r, "HSET q:errors job !no");
+        await(&s, audit_log_rows(daemon_audit_path(d)) == life, COPY_MS);
+        if (life == 2) break;
+        char *ref = ref_of(d, "job");
+        cr_assert_eq(cli(d, "requeue", ref)->code, 0);
+        await(&s, answers(d, 1), COPY_MS);
+        free(ref);
+    }
+    const daemon_output_t *list = cli(d, "list", "-o", "jsonl");
+    const char *older = strchr(list->out, '\n');
+    cr_assert(older && has(older, "\"state\":\"requeued\""), "%s", list->out);
+    cr_assert(strstr(list->out, "\"state\":\"failed\"") < older, "%s", list->out);
+    scene_end(&s);
+}
+
+/* By its own date the job is long too old: put back it gets a whole alive timeout, and then ends again. */
+Test(daemon_requeue, a_job_that_was_too_old_gets_a_whole_alive_timeout) {
+    enum { ALIVE_MS = 1500 };
+    static const char job[] = "{\"at\":1600000000000}";
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; "
+                                                             "protected_timeout = \"1s\"; alive_timeout = \"1500ms\"; "
+                                                             "created_path = \"/at\"; retry_times = 9; }",
+                                                   .scan = "50ms"});
+    redis_ok(s.r, "LPUSH q:backup %s", job);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
+    char *ref = ref_of(d, "at");
+    cr_assert_eq(cli(d, "requeue", ref)->code, 0);
+    redis_expect(s.r, job, "LMOVE q q:backup RIGHT LEFT");
+    /* It stalls and is given back meanwhile: the next worker takes it. */
+    await(&s, (freeReplyObject(redis_do(s.r, "LMOVE q q:backup RIGHT LEFT")), audit_log_rows(daemon_audit_path(d)) == 2),
+          COPY_MS);
+    const char *path = daemon_audit_path(d);
+    long long put_back = audit_log_int(path, "SELECT at FROM events WHERE kind = 'requeued'");
+    long long ended = audit_log_int(path, "SELECT max(at) FROM events WHERE kind = 'failed' AND reason = 'alive_timeout'");
+    cr_assert_geq(ended - put_back, ALIVE_MS, "after %lld ms", ended - put_back);
+    free(ref);
+    scene_end(&s);
+}
+
+Test(daemon_requeue, two_operators_at_once_put_each_failure_back_once, .timeout = 120) {
+    enum { FAILURES = 3000 };
+    scene_t s = scene_begin(NULL);
+    daemon_t *one = sidecar(&s), *two = sidecar(&s);
+    feed(s.r, 0, FAILURES);
+    await(&s, audit_log_rows(daemon_audit_path(one)) == FAILURES && audit_log_rows(daemon_audit_path(two)) == FAILURES, COPY_MS);
+    background_t b[2] = {cli_start(one, "requeue", "--where", "-q", "q", "--yes", "--by", "ann", "-o", "json"),
+                         cli_start(two, "requeue", "--where", "-q", "q", "--yes", "--by", "bob", "-o", "json")};
+    int done = 0, known = 0;
+    for (int i = 0; i < 2; i++) {
+        char *out;
+        cr_assert_eq(finish(&b[i], &out), 0);
+        done += number_of(out, "done");
+        known += number_of(out, "answered");
+        free(out);
+    }
+    cr_assert_eq(done, FAILURES);
+    cr_assert_eq(known, FAILURES);
+    cr_assert_eq(distinct(s.r, "q"), FAILURES);
+    cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 2 * FAILURES);
+    await(&s, answers(one, FAILURES) && answers(two, FAILURES), COPY_MS);
+    scene_end(&s);
+}
+
+/* Ids of the stream are Redis's time of each. */
+Test(daemon_requeue, a_rate_is_kept_evenly) {
+    enum { FAILURES = 30, EACH_MS = 20 };
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    feed(s.r, 0, FAILURES);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
+    cr_assert_eq(cli(d, "requeue", "--where", "-q", "q", "--yes", "--rate", "3000/m")->code, 0);
+    redisReply *entries = redis_do(s.r, "XREVRANGE sidecar:q:failures + - COUNT %d", FAILURES);
+    cr_assert_eq(entries->elements, FAILURES);
+    long long last = strtoll(entries->element[0]->element[0]->str, NULL, 10);
+    for (size_t i = 0; i < FAILURES; i++) { /* none is sent before its time, but for the 100 ms that may be made up for */
+        long long at = strtoll(entries->element[i]->element[0]->str, NULL, 10), first_at = 0;
+        first_at = strtoll(entries->element[FAILURES - 1]->element[0]->str, NULL, 10);
+        cr_assert_geq(at - first_at, (long long)(FAILURES - 1 - i) * EACH_MS - 110 - EACH_MS, "job %zu", i);
+        cr_assert_leq(at, last);
+    }
+    cr_assert_geq(last - strtoll(entries->element[FAILURES - 1]->element[0]->str, NULL, 10), (FAILURES - 1) * EACH_MS - 120);
+    freeReplyObject(entries);
+    scene_end(&s);
+}
+
+Test(daemon_requeue, bytes_come_back_as_they_were) {
+    enum { HUGE = 4 << 20 };
+    char *huge = malloc(HUGE);
+    for (size_t i = 0; i < HUGE; i++) huge[i] = (char)(i * 7 + i / 251);
+    const slice_t jobs[] = {{"", 0}, {"a\0b", 3}, {"\xff\xfe\xc3", 3}, {"tab\t\r\n\x1b[31m", 11}, {huge, HUGE}};
+    enum { JOBS = sizeof jobs / sizeof *jobs };
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    for (int i = 0; i < JOBS; i++) feed_one(s.r, (failure_t){.number = i, .payload = jobs[i]});
+    await(&s, audit_log_rows(daemon_audit_path(d)) == JOBS, COPY_MS);
+    const daemon_output_t *done = cli(d, "requeue", "--where", "-q", "q", "--yes");
+    cr_assert_eq(done->code, 0, "%s", done->err);
+    for (int i = 0; i < JOBS; i++)
+        cr_assert_neq(redis_int(s.r, "LREM q 1 %b", jobs[i].data, jobs[i].len), 0, "job %d is not there", i);
+    cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
+    free(huge);
+    scene_end(&s);
+}
+
+Test(daemon_requeue, what_is_discarded_no_longer_counts_as_open) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    feed(s.r, 0, 3);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
+    char *ref = ref_of(d, "job 1");
+    cr_assert_eq(cli(d, "discard", ref, "--because", "customer is gone")->code, 0);
+    await(&s, answers(d, 1), COPY_MS);
+    cr_assert_eq(audit_log_int(daemon_audit_path(d), "SELECT open FROM failures_by_queue"), 2);
+    const daemon_output_t *back = cli(d, "requeue", ref);
+    cr_assert(back->code == 0 && has(back->err, "discarded "), "%s", back->err);
+    cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
+    cr_assert_eq(cli(d, "requeue", ref, "--again")->code, 0);
+    redis_expect(s.r, "job 1", "LINDEX q 0");
+    free(ref);
+    scene_end(&s);
+}
+
+/* Beside its record, when it ends and not before. */
+Test(daemon_requeue, an_ended_job_stands_in_the_dead_letter_list) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; "
+                                                             "protected_timeout = \"1h\"; retry_times = 1; dlq = \"q:dead\"; }",
+                                                   .scan = "50ms"});
+    redis_ok(s.r, "LPUSH q job");
+    for (int execution = 1; execution <= 2; execution++) {
+        await(&s, redis_int(s.r, "LLEN q") == 1, COPY_MS);
+        cr_assert_eq(redis_int(s.r, "EXISTS q:dead"), 0);
+        redis_expect(s.r, "job", "LMOVE q q:backup RIGHT LEFT");
+        redis_ok(s.r, "HSET q:errors job no");
+    }
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
+    redis_expect(s.r, "job", "LINDEX q:dead 0");
+    cr_assert_eq(redis_int(s.r, "LLEN q:dead"), 1);
+    scene_end(&s);
+}
+
+/* The runbook of README.md, as it stands there. Its queue is called email. */
+static char *runbook(void) {
+    char *readme = temp_read("README.md");
+    char *block = strstr(readme, "```sh runbook.sh\n"), *end = block ? strstr(block + 3, "\n```") : NULL;
+    cr_assert(block && end, "README.md has no runbook.sh");
+    char *text = strndup(block + strlen("```sh runbook.sh\n"), (size_t)(end - block) - strlen("```sh runbook.sh\n") + 1);
+    free(readme);
+    return text;
+}
+
+Test(daemon_requeue, the_runbook_of_the_readme_works_as_written) {
+    enum { TIMEOUTS = 20, OTHERS = 5 };
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"email\"; roles = [\"monitor\"]; }"});
+    int64_t two = time(NULL) / 86400 * 86400 * 1000 + 2 * 3600 * 1000;
+    for (int i = 0; i < TIMEOUTS; i++)
+        feed_one(s.r,
+                 (failure_t){.stream = "email", .queue = "email", .number = i, .at = two + i * 1000, .error = "SMTP timeout"});
+    for (int i = 0; i < OTHERS; i++) {
+        feed_one(s.r, (failure_t){.stream = "email", .queue = "email", .number = 100 + i, .at = two + i, .error = "no mailbox"});
+        feed_one(s.r,
+                 (failure_t){.stream = "email", .queue = "email", .number = 200 + i, .at = two - 1 - i, .error = "SMTP timeout"});
+    }
+    await(&s, audit_log_rows(daemon_audit_path(d)) == TIMEOUTS + 2 * OTHERS, COPY_MS);
+    char *dir = temp_dir("runbook"), *bin = temp_path(dir, "queue-sidecar"), *script = temp_path(dir, "runbook.sh"),
+         *out = temp_path(dir, "out"), *err = temp_path(dir, "err"), *text = runbook(), *path = NULL, *config = NULL, *log = NULL;
+    cr_assert_eq(symlink(daemon_program(), bin), 0);
+    temp_write(script, text);
+    cr_assert(asprintf(&path, "PATH=%s:%s", dir, getenv("PATH")) > 0);
+    cr_assert(asprintf(&config, "QUEUE_SIDECAR_CONFIG=%s", daemon_config_path(d)) > 0);
+    cr_assert(asprintf(&log, "QUEUE_SIDECAR_AUDIT_PATH=%s", daemon_audit_path(d)) > 0);
+    child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-eu", script, NULL},
+                                                 .env = (const char *const[]){path, config, log, "TZ=UTC", NULL},
+                                                 .out = out,
+                                                 .err = err});
+    cr_assert(child_wait(child, RUN_MS));
+    char *said = temp_read(out), *errors = temp_read(err);
+    cr_assert_eq(child->exit_code, 0, "%s\n%s", said, errors);
+    cr_assert(has(said, "state     failed") && has(said, "20 would be put back") && has(said, "20 put back in") &&
+                  has(said, "relay is back"),
+              "%s\n%s", said, errors);
+    cr_assert_eq(distinct(s.r, "email"), TIMEOUTS);
+    await(&s, answers(d, TIMEOUTS), COPY_MS);
+    child_free(child);
+    free(said), free(errors), free(path), free(config), free(log), free(text);
+    free(dir), free(bin), free(script), free(out), free(err);
+    scene_end(&s);
+}
+
+/* Their marks must meet, wherever each of them sends the job. */
+Test(daemon_requeue, two_who_name_different_queues_put_a_failure_of_none_back_once) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE ", { name = \"other\"; }, { name = \"third\"; }"});
+    feed_one(s.r, (failure_t){.number = 1, .queue = "gone"});
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
+    daemon_pause(d);
+    cr_assert_eq(cli(d, "requeue", "--where", "-q", "gone", "--yes", "--to", "other")->code, 0);
+    const daemon_output_t *second = cli(d, "requeue", "--where", "-q", "gone", "--yes", "--to", "third");
+    cr_assert(has(second->out, "besides, 1: was answered before"), "%s%s", second->out, second->err);
+    cr_assert_eq(redis_int(s.r, "LLEN other") + redis_int(s.r, "LLEN third"), 1);
+    daemon_continue(d);
+    await(&s, answers(d, 1), COPY_MS);
+    scene_end(&s);
+}
+
+Test(daemon_requeue, what_is_discarded_needs_no_queue) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    feed_one(s.r, (failure_t){.number = 1, .queue = "gone"});
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
+    const daemon_output_t *done = cli(d, "discard", "--where", "-q", "gone", "--yes");
+    cr_assert(done->code == 0 && has(done->out, "1 discarded"), "%s%s", done->out, done->err);
+    await(&s, answers(d, 1), COPY_MS);
+    cr_assert(has(cli(d, "list", "-q", "gone")->out, "discarded "));
+    cr_assert_eq(redis_int(s.r, "EXISTS q gone"), 0);
+    scene_end(&s);
+}
+
+Test(daemon_requeue, one_failure_that_is_named_twice_is_one) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    feed(s.r, 0, 2);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 2, COPY_MS);
+    char *ref = ref_of(d, "job 1");
+    const daemon_output_t *done = cli(d, "requeue", ref, ref, "--again");
+    cr_assert(done->code == 0 && !*done->err, "%s%s", done->out, done->err);
+    cr_assert_eq(redis_int(s.r, "LLEN q"), 1);
+    free(ref);
+    scene_end(&s);
+}
+
+Test(daemon_requeue, a_limit_is_not_used_up_by_what_was_answered_before) {
+    scene_t s = scene_begin(NULL);
+    daemon_t *d = sidecar(&s);
+    feed(s.r, 0, 5);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 5, COPY_MS);
+    for (int done = 2; done <= 6; done += 2) {
+        int most = done < 5 ? done : 5;
+        cr_assert_eq(cli(d, "requeue", "--where", "-q", "q", "-n", "2", "--yes")->code, 0);
+        cr_assert_eq(distinct(s.r, "q"), most);
+        await(&s, answers(d, most), COPY_MS);
+    }
+    scene_end(&s);
+}
+
+/* A right that is taken away meanwhile: what cannot go into the list has no record, however often it is tried. */
+Test(daemon_requeue, a_dead_letter_list_that_is_refused_has_no_record) {
+    scene_t s = scene_begin(NULL);
+    redis_ok(s.r, "ACL SETUSER half on >secret +@all &* ~*");
+    daemon_t *d = scene_sidecar_up(
+        &s, (sidecar_t){.redis = "username = \"half\"; password = \"secret\";",
+                        .queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; dlq = \"q:dead\"; }",
+                        .scan = "50ms"});
+    redis_ok(s.r, "LPUSH q job");
+    redis_expect(s.r, "job", "LMOVE q q:backup RIGHT LEFT");
+    await(&s, redis_int(s.r, "LLEN q:backup") == 2 && redis_int(s.r, "HLEN sidecar:q:stamps") == 1, COPY_MS);
+    redis_ok(s.r, "ACL SETUSER half -lpush");
+    redis_ok(s.r, "HSET q:errors job !no");
+    await(&s, daemon_log_count(d, "redis refuses the monitor") > 0, COPY_MS);
+    cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 0);
+    redis_ok(s.r, "ACL SETUSER half +lpush");
+    await(&s, redis_int(s.r, "LLEN q:dead") == 1, COPY_MS);
+    cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 1);
+    scene_end(&s);
+}

@@ -1,0 +1,45 @@
+/* How the tests of bull's scripts call them, and a queue of Bull made by hand: its keys as tests/data/bull shows them. */
+#ifndef QS_TEST_BULL_FAILURE_H
+#define QS_TEST_BULL_FAILURE_H
+
+#include "dialects/bull/job.h"
+#include "monitor/monitor_call.h"
+
+#define BULL         "bull:video:"
+#define BULL_LOCK    "sidecar:app:lock"
+#define BULL_OURS    "sidecar:video:"
+#define BULL_DATA_OF "{\"text\":\"caf\xc3\xa9\",\"n\":12345678901234567890}"
+
+/* A job with attempts that has failed for good at `finished`, by a worker; more fields in pairs, ended by NULL. */
+static inline void bull_fail(redis_t *r, const char *id, const char *finished, const char *reason) {
+    redis_ok(r,
+             "HSET " BULL "%s name __default__ data " BULL_DATA_OF
+             " opts %s timestamp 1700000000000 delay 0 priority 0 processedOn "
+             "1700000000010 attemptsMade 2 stacktrace %s failedReason %s finishedOn %s",
+             id, "{\"attempts\":2,\"delay\":0}", "[\"Error: first\",\"Error: boom\\n    at x\"]", reason, finished);
+    redis_ok(r, "ZADD " BULL "failed %s %s", finished, id);
+}
+
+/* The values of one field of all records, oldest first, joined by spaces; owned. */
+static inline char *bull_records(redis_t *r, const char *name) {
+    redisReply *all = redis_do(r, "XRANGE " BULL_OURS "failures - +");
+    buffer_t out = {0};
+    for (size_t i = 0; i < all->elements; i++) {
+        const redisReply *fields = all->element[i]->element[1];
+        for (size_t k = 0; k + 1 < fields->elements; k += 2)
+            if (strcmp(fields->element[k]->str, name) == 0)
+                buffer_printf(&out, "%s%s", out.len ? " " : "", fields->element[k + 1]->str);
+    }
+    freeReplyObject(all);
+    char *text = mem_str(buffer_text(&out));
+    buffer_free(&out);
+    return text;
+}
+
+static inline void expect_records(redis_t *r, const char *name, const char *expected) {
+    char *found = bull_records(r, name);
+    cr_expect_str_eq(found, expected, "%s: %s", name, found);
+    free(found);
+}
+
+#endif

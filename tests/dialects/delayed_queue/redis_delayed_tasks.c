@@ -1,0 +1,392 @@
+/* What promote has put aside: sent after all, ended with a record, or left where it is. */
+#include "delayed_fixture.h"
+
+#include "queue/quarantine.h"
+
+/* Envelopes that promote does not read by itself, and what their second attempt is. */
+static const struct {
+    const char *first, *second;
+} odd[] = {
+    {"{\"payload\":{},\"type\":\"" PAYMENT "\",\"attempt\":1,\"logContext\":{\"user\":\"ann\"}}",
+     "{\"payload\":{},\"type\":\"" PAYMENT "\",\"attempt\":2,\"logContext\":{\"user\":\"ann\"}}"},
+    {"{ \"attempt\" : 9 ,\r\n\t\"payload\" : {\"attempt\":3}, \"type\":\"" PAYMENT "\" } ",
+     "{ \"attempt\" : 10 ,\r\n\t\"payload\" : {\"attempt\":3}, \"type\":\"" PAYMENT "\" } "},
+    {"{\"\\u0061ttempt\":1,\"type\":\"" PAYMENT "\",\"more\":[1e400,{\"attempt\":5}],\"payload\":{}}",
+     "{\"\\u0061ttempt\":2,\"type\":\"" PAYMENT "\",\"more\":[1e400,{\"attempt\":5}],\"payload\":{}}"},
+    {ENVELOPE(100000), ENVELOPE(100001)},
+};
+
+/* A tick may ask for much by itself, so it is the requests that count. */
+static void expect_calm(desk_t *d) {
+    long long before = server_commandstat(d->f.server, "evalsha");
+    stage_run(&d->crew.stage, 300);
+    cr_assert_lt(server_commandstat(d->f.server, "evalsha") - before, 60, "it spins on what it leaves");
+}
+
+Test(redis_delayed_watch, another_shape_is_sent_all_the_same) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 100;")});
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        de_add(d.f.r, PAYMENT "###1", slice_text(odd[i].first));
+        until(&d, count(&d, "LLEN de_paymentcheck") == 1);
+        de_expect_popped(d.f.r, "de_paymentcheck", slice_text(odd[i].first));
+        until(&d, count(&d, "EXISTS sidecar:email:aside") == 0);
+        de_expect_stored(d.f.r, PAYMENT "###1", slice_text(odd[i].second));
+        long long delay = strtoll(de_score(d.f.r, DELAYED_KEYS, PAYMENT "###1"), NULL, 10) - call_now_ms(d.f.r);
+        cr_assert(delay > 5000 && delay <= (i == 0 || i == 2 ? 10000 : 1440000), "%zu: %lld", i, delay);
+        redis_ok(d.f.r, "DEL " DELAYED_KEYS);
+    }
+    cr_assert_eq(metric_get(&of(&d)->promoted), 4);
+    cr_assert_eq(records(&d), 0);
+    close_desk(&d);
+}
+
+Test(redis_delayed_watch, the_last_push_of_another_shape_is_known_for_it) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
+    de_add(d.f.r, PAYMENT "###1", slice_text(odd[0].first));
+    until(&d, count(&d, "LLEN de_paymentcheck") == 1 && count(&d, "EXISTS sidecar:email:aside") == 0);
+    cr_assert_str_eq(strchr(de_score(d.f.r, DELAYED_KEYS, PAYMENT "###1"), '.'), ".5");
+    cr_assert_eq(records(&d), 0);
+    de_due(d.f.r);
+    until(&d, count(&d, "EXISTS sidecar:email:aside") == 1);
+    stage_run(&d.crew.stage, 100);
+    cr_assert_eq(records(&d), 0, "it waits for a worker");
+    de_expect_popped(d.f.r, "de_paymentcheck", slice_text(odd[0].first));
+    fixture_step_boottime(10001);
+    until(&d, records(&d) == 1);
+    expect_recorded(&d, "reason", "retries_exhausted");
+    expect_recorded(&d, "payload", odd[0].second);
+    expect_empty(&d);
+    close_desk(&d);
+}
+
+/* All attempts, one after the other; then the end, with all that is known. */
+Test(redis_delayed_watch, an_event_that_nobody_handles_is_ended) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 4;")});
+    de_add(d.f.r, WELCOME "###a###b", slice_text("{\"payload\":{},\"type\":\"" WELCOME "\",\"attempt\":1,\"logContext\":{}}"));
+    for (int sent = 1; sent <= 3; sent++) {
+        until(&d, count(&d, "LLEN de_welcome") == sent);
+        cr_assert_eq(records(&d), 0, "it is ended before its attempts are over");
+        if (sent == 3) redis_ok(d.f.r, "LTRIM de_welcome 1 0"); /* a worker had it each time */
+        de_due(d.f.r);
+    }
+    until(&d, records(&d) == 1);
+    expect_empty(&d);
+    expect_recorded(&d, "kind", "failed");
+    expect_recorded(&d, "dialect", "delayed_queue");
+    expect_recorded(&d, "queue", "email");
+    expect_recorded(&d, "reason", "retries_exhausted");
+    expect_recorded(&d, "job", "a###b");
+    expect_recorded(&d, "type", WELCOME);
+    expect_recorded(&d, "attempts", "3");
+    expect_recorded(&d, "payload", "{\"payload\":{},\"type\":\"" WELCOME "\",\"attempt\":4,\"logContext\":{}}");
+    expect_recorded(&d, "error", NULL);
+    cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_retries_exhausted]), 1);
+    cr_assert_eq(fixture_log_count("a job has failed for good"), 1);
+    /* The bytes that the stream holds are counted. */
+    char *counted = redis_str(d.f.r, "HGET sidecar:email:meta bytes");
+    long long bytes = redis_int(d.f.r, "EVAL %s 1 sidecar:email:failures",
+                                "local n = 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
+                                "for i = 2, #e[2], 2 do n = n + #e[2][i] end end return n");
+    cr_assert_eq(strtoll(counted, NULL, 10), bytes);
+    free(counted);
+    close_desk(&d);
+}
+
+/* Workers that are behind for longer than all delays: what waits has not failed, and is looked at seldom. */
+Test(redis_delayed_watch, what_waits_in_its_list_is_not_ended) {
+    enum { MANY = 40 };
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
+    for (int i = 0; i < MANY; i++) {
+        char *member = mem_printf(PAYMENT "###%d", i);
+        char *envelope = mem_printf("{\"payload\":{\"id\":%d},\"type\":\"" PAYMENT "\",\"attempt\":1,\"logContext\":{}}", i);
+        de_add(d.f.r, member, slice_text(envelope));
+        free(member);
+        free(envelope);
+    }
+    until(&d, count(&d, "LLEN de_paymentcheck") == MANY);
+    de_due(d.f.r);
+    until(&d, count(&d, "ZCARD sidecar:email:aside") == MANY);
+    stage_run(&d.crew.stage, 100);
+    expect_calm(&d);
+    cr_assert_eq(records(&d), 0);
+    for (int i = 0; i < 10; i++) redis_ok(d.f.r, "RPOP de_paymentcheck"); /* these are handled now, or fail */
+    fixture_step_boottime(10001);
+    until(&d, records(&d) == 10);
+    stage_run(&d.crew.stage, 100);
+    cr_assert_eq(records(&d), 10);
+    redis_ok(d.f.r, "EVAL %s 1 de_paymentcheck",
+             "redis.call('DEL', KEYS[1]) for i = 1, 2001 do redis.call('LPUSH', KEYS[1], 'x') end");
+    fixture_step_boottime(10001);
+    stage_run(&d.crew.stage, 200);
+    cr_assert_eq(records(&d), 10, "too long a list to be looked through");
+    redis_ok(d.f.r, "DEL de_paymentcheck");
+    fixture_step_boottime(10001);
+    until(&d, records(&d) == MANY);
+    expect_empty(&d);
+    close_desk(&d);
+}
+
+/* A handler that is done during the last delay, and a producer that enqueues again. */
+Test(redis_delayed_watch, what_is_finished_or_enqueued_again_is_not_ended) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
+    for (int i = 1; i <= 3; i++) {
+        char *member = mem_printf(PAYMENT "###%d", i);
+        de_add(d.f.r, member, slice_text(ENVELOPE(1)));
+        free(member);
+    }
+    until(&d, count(&d, "LLEN de_paymentcheck") == 3);
+    redis_ok(d.f.r, "DEL de_paymentcheck"); /* workers took them */
+    redis_ok(d.f.r, "HDEL de_events " PAYMENT "###1");
+    redis_ok(d.f.r, "ZREM " DELAYED_KEYS " " PAYMENT "###1");
+    redis_ok(d.f.r, "HSET de_events " PAYMENT "###2 %s", /* ZADD NX does nothing */
+             "{\"payload\":{\"id\":2},\"type\":\"" PAYMENT "\",\"attempt\":1,\"logContext\":{}}");
+    de_due(d.f.r);
+    until(&d, records(&d) == 1 && count(&d, "LLEN de_paymentcheck") == 1);
+    expect_recorded(&d, "job", "3");
+    stage_run(&d.crew.stage, 100);
+    cr_assert_eq(records(&d), 1);
+    cr_assert_eq(count(&d, "ZCARD " DELAYED_KEYS), 1);
+    close_desk(&d);
+}
+
+/* Whoever schedules an event again while it is aside has the say: nothing is sent or ended before its time. */
+Test(redis_delayed_watch, what_is_scheduled_again_is_not_touched_before_its_time) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){0});
+    stage_run(&d.crew.stage, 50);
+    static const char *const scores[] = {"2000000000000", "2000000000000.5"};
+    for (size_t i = 0; i < 2; i++) {
+        redis_ok(d.f.r, "ZADD " DELAYED_KEYS " %s " PAYMENT "###odd %s " PAYMENT "###bad", scores[i], scores[i]);
+        redis_ok(d.f.r, "HSET de_events " PAYMENT "###odd %s " PAYMENT "###bad broken", odd[0].first);
+        redis_ok(d.f.r, "ZADD sidecar:email:aside 1 " PAYMENT "###odd 1 " PAYMENT "###bad");
+        until(&d, count(&d, "EXISTS sidecar:email:aside") == 0);
+        cr_assert_eq(count(&d, "EXISTS de_paymentcheck") + records(&d), 0);
+        cr_assert_str_eq(de_score(d.f.r, DELAYED_KEYS, PAYMENT "###odd"), scores[i]);
+        de_expect_stored(d.f.r, PAYMENT "###odd", slice_text(odd[0].first));
+    }
+    close_desk(&d);
+}
+
+/* Entries that are no event, and what they are ended with. Nothing is sent, and no other key is touched. */
+static const struct {
+    const char *member, *envelope, *reason;
+} hostile[] = {
+    {PAYMENT "###1", "", "unreadable"},
+    {PAYMENT "###1", "hello", "unreadable"},
+    {PAYMENT "###1", "[]", "unreadable"},
+    {PAYMENT "###1", "{}", "unreadable"},
+    {PAYMENT "###1", "{\"payload\":{},\"type\":\"" PAYMENT "\",\"attempt\":\"1\",\"logContext\":{}}", "unreadable"},
+    {PAYMENT "###1", "{\"payload\":{},\"type\":\"" PAYMENT "\",\"attempt\":null,\"logContext\":{}}", "unreadable"},
+    {PAYMENT "###1", "{\"payload\":{},\"type\":\"" PAYMENT "\",\"attempt\":1.5,\"logContext\":{}}", "unreadable"},
+    {PAYMENT "###1", "{\"payload\":{},\"type\":\"" PAYMENT "\",\"attempt\":0,\"logContext\":{}}", "unreadable"},
+    {PAYMENT "###1", "{\"payload\":{},\"type\":\"" PAYMENT "\",\"attempt\":-1,\"logContext\":{}}", "unreadable"},
+    {PAYMENT "###1", "{\"payload\":{},\"type\":\"" PAYMENT "\",\"attempt\":99999999999999999999,\"logContext\":{}}",
+     "unreadable"},
+    {PAYMENT "###1", "{\"payload\":{},\"type\":\"" PAYMENT "\",\"attempt\":1,\"attempt\":1 }", "unreadable"},
+    {PAYMENT "###1", "{\"payload\":[],\"type\":\"" PAYMENT "\",\"attempt\":1 }", "unreadable"},
+    {PAYMENT "###1", "{\"payload\":{},\"type\":\"" WELCOME "\",\"attempt\":1,\"logContext\":{}}", "unreadable"},
+    {PAYMENT "###1", "{\"payload\":{},\"type\":\"sidecar:app:lock\",\"attempt\":1,\"logContext\":{}}", "unreadable"},
+    {"sidecar:app:lock###1", "{\"payload\":{},\"type\":\"sidecar:app:lock\",\"attempt\":3,\"logContext\":{}}", "invalid_target"},
+    {"example.Other###1", "{\"payload\":{},\"type\":\"example.Other\",\"attempt\":1,\"logContext\":{}}", "invalid_target"},
+    {"example.Other###1", "no JSON", "unreadable"},
+    {"no delimiter", ENVELOPE(1), "unreadable"},
+    {"###", "{\"payload\":{},\"type\":\"\",\"attempt\":1,\"logContext\":{}}", "invalid_target"},
+};
+
+Test(redis_delayed_watch, what_is_no_event_is_ended_with_its_reason, .timeout = 60) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES " protected_timeout = \"50ms\";")});
+    for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
+        de_add(d.f.r, hostile[i].member, slice_text(hostile[i].envelope));
+        until(&d, records(&d) == (long long)i + 1);
+        expect_recorded(&d, "reason", hostile[i].reason);
+        if (*hostile[i].envelope) expect_recorded(&d, "payload", hostile[i].envelope);
+        expect_empty(&d);
+    }
+    close_desk(&d);
+}
+
+/* Ids that the audit log cannot keep as they are go by their digest. */
+Test(redis_delayed_watch, ids_of_every_kind) {
+    static const struct {
+        const char *id;
+        size_t len;
+        bool kept;
+    } rows[] = {{"1", 1, true}, {"\xc3\xbc \"\\:*{}", 9, true}, {"a\0b", 3, false}, {"\xff", 1, false}, {"", 0, false}};
+    desk_t d;
+    open_desk(&d, (fixture_options_t){0});
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        buffer_t member = {0};
+        buffer_str(&member, PAYMENT "###");
+        buffer_add(&member, rows[i].id, rows[i].len);
+        redis_ok(d.f.r, "HSET de_events %b broken", member.data, member.len);
+        redis_ok(d.f.r, "ZADD " DELAYED_KEYS " 1 %b", member.data, member.len);
+        until(&d, records(&d) == (long long)i + 1);
+        char *job = recorded(&d, "job");
+        if (rows[i].kept)
+            cr_assert_str_eq(job, rows[i].id);
+        else
+            cr_assert(strncmp(job, "sha256:", 7) == 0 && strlen(job) == 71, "%s", job);
+        expect_recorded(&d, "type", rows[i].kept ? PAYMENT : NULL);
+        expect_empty(&d);
+        free(job);
+        buffer_free(&member);
+    }
+    close_desk(&d);
+}
+
+/* A class that is missing in the config: its events stay for protected_timeout, and are sent when it comes. */
+Test(redis_delayed_watch, a_class_that_is_not_configured) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = DE_QUEUE("types = [\"" WELCOME "\"];")});
+    for (int i = 0; i < 40; i++) {
+        char *member = mem_printf(PAYMENT "###%d", i);
+        de_add(d.f.r, member, slice_text(ENVELOPE(1)));
+        free(member);
+    }
+    until(&d, fixture_log_count("cannot send events of a class") == 1);
+    cr_assert_eq(fixture_log_count(PAYMENT), 1);
+    stage_run(&d.crew.stage, 100);
+    cr_assert_eq(records(&d), 0);
+    cr_assert_eq(count(&d, "ZCARD sidecar:email:aside"), 40);
+    cr_assert_eq(count(&d, "HLEN de_events"), 40);
+    expect_calm(&d);
+    crew_stop(&d.crew);
+    config_t *config = fixture_config("redis = { socket = \"%s\"; }; %s", server_socket(d.f.server), DE_QUEUE(DE_TYPES));
+    keyspace_t *keys = keyspace_new(config);
+    crew_start(&d.crew, keys, CREW_DISPATCHER | CREW_MONITOR);
+    crew_lead(&d.crew, d.f.r);
+    de_due(d.f.r);
+    until(&d, count(&d, "LLEN de_paymentcheck") == 40);
+    until(&d, count(&d, "EXISTS sidecar:email:aside") == 0);
+    cr_assert_eq(records(&d), 0);
+    crew_stop(&d.crew);
+    keyspace_free(keys);
+    config_free(config);
+    fixture_stop(&d.f);
+}
+
+Test(redis_delayed_watch, a_full_stream_holds_what_should_end_and_nothing_else) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){0});
+    redis_ok(d.f.r, "XADD sidecar:email:failures 1-1 a b");
+    redis_ok(d.f.r, "HSET sidecar:email:meta bytes 268435456 entries 1");
+    de_add(d.f.r, PAYMENT "###bad", slice_text("broken"));
+    de_add(d.f.r, PAYMENT "###1", slice_text(odd[0].first));
+    until(&d, fixture_log_count("the failure stream is full") == 1);
+    until(&d, count(&d, "LLEN de_paymentcheck") == 1);
+    cr_assert_eq(count(&d, "HLEN de_events"), 2);
+    cr_assert_eq(records(&d), 1);
+    expect_calm(&d);
+    redis_ok(d.f.r, "HSET sidecar:email:meta bytes 0");
+    until(&d, records(&d) == 2);
+    cr_assert_eq(fixture_log_count("the failure stream is full"), 1);
+    close_desk(&d);
+}
+
+Test(redis_delayed_watch, envelopes_larger_than_max_payload_are_left_and_said_once) {
+    desk_t d;
+    char large[2100];
+    memset(large, 'x', sizeof large);
+    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES " max_payload = \"1KiB\";")});
+    de_add(d.f.r, PAYMENT "###1", (slice_t){large, sizeof large});
+    until(&d, metric_get(&of(&d)->large) == 1);
+    de_due(d.f.r);
+    redis_ok(d.f.r, "ZADD sidecar:email:aside 1 gone"); /* what is nowhere any more is forgotten */
+    until(&d, count(&d, "ZCARD sidecar:email:aside") == 1);
+    stage_run(&d.crew.stage, 100);
+    cr_assert_eq(metric_get(&of(&d)->large), 1);
+    cr_assert_eq(fixture_log_count("larger than max_payload"), 1);
+    cr_assert_eq(count(&d, "HLEN de_events"), 1);
+    cr_assert_eq(records(&d), 0);
+    redis_ok(d.f.r, "HDEL de_events " PAYMENT "###1");
+    redis_ok(d.f.r, "ZREM " DELAYED_KEYS " " PAYMENT "###1");
+    redis_ok(d.f.r, "ZADD sidecar:email:aside 2 gone");
+    until(&d, count(&d, "EXISTS sidecar:email:aside") == 0);
+    close_desk(&d);
+}
+
+/* More than one page, each of another size, and some that stay between those that go. */
+Test(redis_delayed_watch, many_at_once, .timeout = 60) {
+    enum { EVENTS = 500 };
+    desk_t d;
+    open_desk(&d, (fixture_options_t){0});
+    for (int i = 0; i < EVENTS; i++) {
+        char *member = mem_printf("%s###%d", i % 5 == 0 ? "example.Other" : PAYMENT, i);
+        de_add(d.f.r, member, slice_text(i % 5 == 0 ? ENVELOPE(1) : i % 5 == 1 ? "broken" : odd[0].first));
+        free(member);
+    }
+    until(&d, records(&d) == EVENTS / 5 && count(&d, "LLEN de_paymentcheck") == EVENTS / 5 * 3);
+    until(&d, count(&d, "ZCARD sidecar:email:aside") == EVENTS / 5);
+    cr_assert_eq(count(&d, "HLEN de_events"), EVENTS / 5 * 4);
+    cr_assert_eq(count(&d, "ZCARD " DELAYED_KEYS), EVENTS / 5 * 4);
+    close_desk(&d);
+}
+
+/* Each request is dropped once, or run and its reply lost: nothing is recorded twice, nothing is lost. */
+enum { FOREIGN = 30000 };
+
+/* A class that was forgotten in the config, and goes on coming: many that wait, and a change at each look. */
+Test(redis_delayed_watch, what_waits_keeps_nothing_from_its_turn, .timeout = 60) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
+    redis_ok(d.f.r, "EVAL %s 2 de_events " DELAYED_KEYS " %d",
+             "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'a.Foreign###' .. i, '{}') "
+             "redis.call('ZADD', KEYS[2], 1, 'a.Foreign###' .. i) end return redis.status_reply('OK')",
+             FOREIGN);
+    until(&d, count(&d, "ZCARD sidecar:email:aside") == FOREIGN);
+    de_add(d.f.r, PAYMENT "###1", slice_text(odd[0].first));
+    for (int i = 1; count(&d, "LLEN de_paymentcheck") == 0; i++) {
+        char *member = mem_printf("a.Foreign###+%d", i);
+        de_add(d.f.r, member, slice_text("{}"));
+        until(&d, count(&d, "ZCARD sidecar:email:aside") >= FOREIGN + i);
+        cr_assert_lt(i, 100, "changes keep it from its turn");
+        free(member);
+    }
+    close_desk(&d);
+}
+
+Test(redis_delayed_watch, lost_requests_and_replies, .timeout = 60) {
+    static const proxy_action_t actions[] = {PROXY_DROP, PROXY_LOSE};
+    static const char *const steps[] = {"EXISTS sidecar:email:aside", "sidecar:email:aside", "push", " end "};
+    desk_t d;
+    long long ended = 0;
+    open_desk(&d, (fixture_options_t){.proxy = true});
+    for (size_t a = 0; a < 2; a++)
+        for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+            proxy_rule(d.f.proxy, (proxy_rule_t){.action = actions[a], .match = steps[i]});
+            de_add(d.f.r, PAYMENT "###bad", slice_text("broken"));
+            de_add(d.f.r, PAYMENT "###1", slice_text(odd[0].first));
+            until(&d, records(&d) == ended + 1 && count(&d, "LLEN de_paymentcheck") >= 1);
+            until(&d, count(&d, "EXISTS sidecar:email:aside") == 0);
+            ended++;
+            stage_run(&d.crew.stage, 50);
+            cr_assert_eq(records(&d), ended);
+            cr_assert_eq(count(&d, "LLEN de_paymentcheck"), 1, "%s: it is sent twice at once", steps[i]);
+            de_expect_stored(d.f.r, PAYMENT "###1", slice_text(odd[0].second));
+            redis_ok(d.f.r, "DEL de_paymentcheck " DELAYED_KEYS " de_events");
+            proxy_pass(d.f.proxy);
+        }
+    close_desk(&d);
+}
+
+Test(redis_delayed_watch, a_lock_that_is_lost_changes_nothing) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){0});
+    stage_run(&d.crew.stage, 50);
+    redis_ok(d.f.r, "SET sidecar:app:lock another");
+    de_add(d.f.r, PAYMENT "###1", slice_text("broken"));
+    redis_ok(d.f.r, "ZADD " DELAYED_KEYS " 1800000000000.25 " PAYMENT "###1");
+    redis_ok(d.f.r, "ZADD sidecar:email:aside 1 " PAYMENT "###1");
+    until(&d, lease_doubted(d.crew.leases, 0));
+    stage_run(&d.crew.stage, 100);
+    cr_assert_eq(records(&d), 0);
+    crew_lead(&d.crew, d.f.r);
+    until(&d, records(&d) == 1);
+    close_desk(&d);
+}

@@ -1,0 +1,90 @@
+/* `audit requeue` of tasks of KMQueue: back into the list that the task names, as if it had been made now, with its unique mark.
+ */
+#include "cli/audit/requeue_fixture.h"
+
+#define SAFE   "worker2_queue"
+#define BACKUP "back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ=="
+#define GROUP                                                                                                                    \
+    "{ name = \"q\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"]; roles = [\"monitor\"]; "       \
+    "heartbeat = \"off\"; protected_timeout = \"100ms\"; retry_times = 0; }"
+#define TASK(id, queue, unique)                                                                                                  \
+    "{\"data\":\"caf\xc3\xa9 1e400\",\"id\":\"" id "\",\"queue\":\"" queue "\",\"taskStatus\":{\"excTimestamp\":1700000005000,"  \
+    "\"genTimestamp\":1700000000000,\"retry\":3,\"state\":\"retry\"},\"type\":\"t\",\"unique\":" unique "}"
+
+/* Each of the tasks has ended; returns with all of them in the log. */
+static daemon_t *ended(scene_t *s, const char *const *tasks, int count) {
+    daemon_t *d = scene_sidecar_up(s, (sidecar_t){.queues = GROUP, .scan = "50ms"});
+    for (int i = 0; i < count; i++) redis_ok(s->r, "LPUSH " BACKUP " %s", tasks[i]);
+    await(s, audit_log_rows(daemon_audit_path(d)) == count, COPY_MS);
+    return d;
+}
+
+/* What it must have become; `now` is when it was put back. */
+static void expect_anew(redis_t *r, const char *task, int64_t before) {
+    char *found = redis_str(r, "LINDEX " SAFE " 0");
+    const char *gen = strstr(found, "\"genTimestamp\":") + strlen("\"genTimestamp\":");
+    int64_t made = strtoll(gen, NULL, 10);
+    cr_assert(made >= before && made <= scene_ms(r), "%s", found);
+    const char *at = strstr(task, "1700000000000");
+    char *expected = NULL;
+    cr_assert_gt(asprintf(&expected, "%.*s%lld%s", (int)(at - task), task, (long long)made, at + 13), 0);
+    char *retry = strstr(expected, "\"retry\":3,\"state\":\"retry\"");
+    char *anew = NULL;
+    cr_assert_gt(asprintf(&anew, "%.*s\"retry\":0,\"state\":\"normal\"%s", (int)(retry - expected), expected, retry + 25), 0);
+    cr_assert_str_eq(found, anew);
+    free(found), free(expected), free(anew);
+}
+
+Test(daemon_kmqueue_requeue, a_task_begins_anew_with_its_mark) {
+    scene_t s = scene_begin(NULL);
+    const char *const tasks[] = {TASK("u", SAFE, "true"), TASK("c", SAFE, "false")};
+    daemon_t *d = ended(&s, tasks, 2);
+    for (int i = 0; i < 2; i++) {
+        char *ref = ref_of(d, i ? "\"id\":\"c\"" : "\"id\":\"u\"");
+        int64_t before = scene_ms(s.r);
+        const daemon_output_t *done = cli(d, "requeue", ref, "--because", "mended");
+        cr_assert_eq(done->code, 0, "%s%s", done->out, done->err);
+        expect_anew(s.r, tasks[i], before);
+        cr_assert_eq(redis_int(s.r, "SCARD " SAFE "_unique"), 1, "only of what is unique");
+        cr_assert_eq(redis_int(s.r, "SISMEMBER " SAFE "_unique u"), 1);
+        await(&s, answers(d, i + 1), COPY_MS);
+        free(ref);
+    }
+    cr_assert_eq(redis_int(s.r, "LLEN " SAFE), 2);
+    scene_end(&s);
+}
+
+/* The producer has pushed it again meanwhile. */
+Test(daemon_kmqueue_requeue, a_unique_task_that_waits_is_not_doubled) {
+    scene_t s = scene_begin(NULL);
+    const char *const tasks[] = {TASK("u", SAFE, "true")};
+    daemon_t *d = ended(&s, tasks, 1);
+    char *ref = ref_of(d, "\"id\":\"u\"");
+    redis_ok(s.r, "SADD " SAFE "_unique u");
+    const daemon_output_t *refused = cli(d, "requeue", ref);
+    cr_assert_eq(refused->code, 1, "%s%s", refused->out, refused->err);
+    cr_assert_eq(redis_int(s.r, "EXISTS " SAFE), 0);
+    redis_ok(s.r, "SREM " SAFE "_unique u");
+    const daemon_output_t *done = cli(d, "requeue", ref);
+    cr_assert_eq(done->code, 0, "it was not answered: %s%s", done->out, done->err);
+    cr_assert_eq(redis_int(s.r, "LLEN " SAFE), 1);
+    free(ref);
+    scene_end(&s);
+}
+
+Test(daemon_kmqueue_requeue, what_has_no_list_is_not_put_back) {
+    scene_t s = scene_begin(NULL);
+    const char *const tasks[] = {"no task", TASK("f", "elsewhere", "true")};
+    static const char *const why[] = {"it is no task of KMQueue",
+                                      "it belongs to the list `elsewhere`, which is not among `queues`"};
+    daemon_t *d = ended(&s, tasks, 2);
+    for (int i = 0; i < 2; i++) {
+        char *ref = ref_of(d, i ? "elsewhere" : "no task");
+        const daemon_output_t *refused = cli(d, "requeue", ref);
+        cr_assert_eq(refused->code, 1, "%s%s", refused->out, refused->err);
+        cr_assert(has(refused->err, why[i]), "%s", refused->err);
+        cr_assert_eq(redis_int(s.r, "EXISTS elsewhere elsewhere_unique " SAFE), 0);
+        free(ref);
+    }
+    scene_end(&s);
+}

@@ -1,0 +1,75 @@
+/* What the tests of dialect kmqueue share: a monitor on a stage whose one queue, called "email" as in monitor_desk.h, is a group
+ * of two lists of KMQueue. redis_* calls are its workers, by the commands of RedisTaskQueue.java. */
+#ifndef QS_TEST_KMQUEUE_DESK_H
+#define QS_TEST_KMQUEUE_DESK_H
+
+#include "monitor/monitor_fixture.h"
+
+#define BACKUP "back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ=="
+#define PLAIN  "worker1_queue"
+#define SAFE   "worker2_queue"
+#define UNIQUE SAFE "_unique"
+
+#define KM(settings)                                                                                                             \
+    "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect = \"kmqueue\"; "           \
+    "queues = [\"worker1_queue\", \"worker2_queue:safe\"]; protected_timeout = \"100ms\"; " settings " } );"
+#define KM_DEAF(settings) KM("heartbeat = \"off\"; " settings)
+
+/* What is not given is as a worker leaves it: exc an hour ago, state "normal", in the safe list, unique. */
+typedef struct {
+    const char *id, *queue, *state, *type; /* as they stand in the JSON */
+    long long exc, gen;                    /* ms from now; 0 of exc is -1 h, of gen -2 h */
+    const char *exc_is, *gen_is;           /* in their place */
+    long long retry;
+    bool common; /* not unique */
+} km_t;
+
+static inline char *km_json(redis_t *r, km_t t) {
+    long long now = call_now_ms(r);
+    char *exc = t.exc_is ? mem_str(t.exc_is) : mem_printf("%lld", now + (t.exc ? t.exc : -3600000));
+    char *gen = t.gen_is ? mem_str(t.gen_is) : mem_printf("%lld", now + (t.gen ? t.gen : -7200000));
+    char *bytes =
+        mem_printf("{\"data\":\"caf\xc3\xa9 \\\"x\\\" 12345678901234567890\",\"id\":\"%s\",\"queue\":\"%s\",\"taskStatus\":{"
+                   "\"excTimestamp\":%s,\"genTimestamp\":%s,\"retry\":%lld,\"state\":\"%s\"},\"type\":\"%s\",\"unique\":%s}",
+                   t.id ? t.id : "t-1", t.queue ? t.queue : SAFE, exc, gen, t.retry, t.state ? t.state : "normal",
+                   t.type ? t.type : "mail", t.common ? "false" : "true");
+    free(exc), free(gen);
+    return bytes;
+}
+
+/* The bytes with one text in them replaced; owned. */
+static inline char *km_with(const char *bytes, const char *from, const char *to) {
+    const char *at = strstr(bytes, from);
+    cr_assert(at, "%s is not in %s", from, bytes);
+    return mem_printf("%.*s%s%s", (int)(at - bytes), bytes, to, at + strlen(from));
+}
+
+/* What a retry of it must push; owned. */
+static inline char *km_again(const char *bytes, long long retries, const char *state) {
+    char *from = mem_printf("\"retry\":%lld,\"state\":\"%s\"", retries, state);
+    char *to = mem_printf("\"retry\":%lld,\"state\":\"retry\"", retries + 1);
+    char *again = km_with(bytes, from, to);
+    free(from), free(to);
+    return again;
+}
+
+static inline long long in(desk_t *d, const char *list, const char *bytes) { return in_list(d->f.r, list, slice_text(bytes)); }
+
+/* A worker has taken it. */
+static inline void km_take(desk_t *d, const char *bytes) { redis_ok(d->f.r, "LPUSH " BACKUP " %s", bytes); }
+
+/* What a field of the last record says; owned; "-": it has none. */
+static inline char *km_last(desk_t *d, const char *field) {
+    return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s",
+                     "local e = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][2] "
+                     "for i = 1, #e, 2 do if e[i] == ARGV[1] then return e[i + 1] end end return '-'",
+                     field);
+}
+
+static inline void km_expect(desk_t *d, const char *field, const char *expected) {
+    char *found = km_last(d, field);
+    cr_assert_str_eq(found, expected, "%s", field);
+    free(found);
+}
+
+#endif

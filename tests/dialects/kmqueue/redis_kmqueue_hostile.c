@@ -1,0 +1,253 @@
+/* What is no task, or names what it must not: it is kept for the protected timeout and then ends with its reason; it stops no
+ * pass, and nothing is written to a key that is not configured. And marks that no task belongs to. */
+#include "kmqueue_fixture.h"
+
+#define STATUS       "\"taskStatus\":{\"excTimestamp\":1,\"genTimestamp\":2,\"retry\":0,\"state\":\"normal\"}"
+#define NAMES(queue) "{\"id\":\"i\",\"queue\":\"" queue "\"," STATUS ",\"type\":\"t\",\"unique\":true}"
+
+static const struct {
+    const char *bytes;
+    size_t len; /* 0: a text */
+    const char *reason;
+} rows[] = {
+    {"no task", 0, "unreadable 1"},
+    {"\0\xff{", 3, "unreadable 1"},
+    {"[]", 0, "unreadable 1"},
+    {"{}", 0, "unreadable 1"},
+    {"null", 0, "unreadable 1"},
+    {"{\"id\":\"i\",\"queue\":\"" SAFE "\",\"unique\":true}", 0, "unreadable 1"},
+    {"{\"id\":\"\",\"queue\":\"" SAFE "\"," STATUS ",\"unique\":true}", 0, "unreadable 1"},
+    {"{\"id\":\"a\\u0000b\",\"queue\":\"" SAFE "\"," STATUS ",\"unique\":true}", 0, "unreadable 1"},
+    {"{\"id\":\"i\",\"queue\":\"" SAFE "\"," STATUS "," STATUS ",\"unique\":true}", 0, "unreadable 1"},
+    {"{\"id\":\"i\",\"queue\":\"" SAFE "\",\"taskStatus\":{\"excTimestamp\":1,\"genTimestamp\":2,\"retry\":0,\"\\u0072etry\":9,"
+     "\"state\":\"normal\"},\"unique\":true}",
+     0, "unreadable 1"},
+    {"{\"id\":\"i\",\"queue\":\"" SAFE "\",\"taskStatus\":{\"excTimestamp\":1,\"genTimestamp\":2,\"retry\":-1,\"state\":\"\"},"
+     "\"unique\":true}",
+     0, "unreadable 1"},
+    {NAMES("other_queue"), 0, "invalid_target 1"},
+    {NAMES(BACKUP), 0, "invalid_target 1"},
+    {NAMES("sidecar:app:lock"), 0, "invalid_target 1"},
+    {NAMES("sidecar:email:stamps"), 0, "invalid_target 1"},
+    {NAMES(UNIQUE), 0, "invalid_target 1"},
+    {NAMES(""), 0, "invalid_target 1"},
+    {NAMES("*"), 0, "invalid_target 1"},
+    {NAMES(SAFE " "), 0, "invalid_target 1"},
+    {NAMES(SAFE "\\u0000"), 0, "invalid_target 1"},
+    {NAMES("\\ud800"), 0, "invalid_target 1"},
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+static slice_t row_bytes(size_t i) { return (slice_t){rows[i].bytes, rows[i].len ? rows[i].len : strlen(rows[i].bytes)}; }
+
+/* Of the record of these bytes; owned. */
+static char *reason_for(desk_t *d, slice_t bytes) {
+    return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %b",
+                     "for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do local f = {} "
+                     "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
+                     "if f.kind == 'failed' and f.payload == ARGV[1] then return f.reason .. ' ' .. f.attempts end end",
+                     bytes.data, bytes.len);
+}
+
+/* Redis itself refuses, and so counts, each write to another key than those of the queue and ours. */
+static void fence_keys(desk_t *d) {
+    redis_ok(d->f.r, "MSET other_queue kept other_queue_unique kept _unique kept * kept");
+    redis_ok(d->f.r, "ACL SETUSER default resetkeys ~" PLAIN "* ~" SAFE "* ~" BACKUP " ~sidecar:* ~*_alive");
+}
+
+static void unfence_keys(desk_t *d) { redis_ok(d->f.r, "ACL SETUSER default allkeys"); }
+
+Test(redis_kmqueue_hostile, each_ends_with_its_reason, .timeout = 60) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = KM("retry_times = 2;")});
+    char *lock = redis_str(d.f.r, "GET sidecar:app:lock");
+    char *good = km_json(d.f.r, (km_t){0}), *again = km_again(good, 0, "normal");
+    fence_keys(&d);
+    redis_ok(d.f.r, "SADD " UNIQUE " i t-1");
+    for (size_t i = 0; i < ROWS; i++) redis_ok(d.f.r, "LPUSH " BACKUP " %b", row_bytes(i).data, row_bytes(i).len);
+    km_take(&d, good);
+    long long began = call_now_ms(d.f.r);
+    until(&d, in(&d, SAFE, again));
+    cr_assert_geq(call_now_ms(d.f.r) - began, 100);
+    until(&d, records(&d) == ROWS + 1);
+    for (size_t i = 0; i < ROWS; i++) {
+        char *reason = reason_for(&d, row_bytes(i));
+        cr_expect(reason && strcmp(reason, rows[i].reason) == 0, "row %zu: %s, not %s", i, reason, rows[i].reason);
+        free(reason);
+    }
+    cr_assert_eq(count(&d, "LLEN " BACKUP), 1, "only its marker is left");
+    cr_assert_eq(count(&d, "LLEN " SAFE), 1);
+    cr_assert_eq(count(&d, "EXISTS " PLAIN), 0);
+    cr_assert_eq(count(&d, "SCARD " UNIQUE), 2, "a mark goes with a task of its own list only");
+    redis_expect(d.f.r, lock, "GET sidecar:app:lock");
+    cr_assert_eq(metric_get(&of(&d)->faults), 0, "something was refused");
+    unfence_keys(&d);
+    redis_expect(d.f.r, "kept", "GET other_queue");
+    cr_assert_eq(count(&d, "EXISTS other_queue other_queue_unique _unique *"), 4);
+    cr_assert_eq(count(&d, "EXISTS i_alive t-1_alive"), 0);
+    free(lock), free(good), free(again);
+    close_desk(&d);
+}
+
+/* What nobody can give back would stay for ever if its copies kept it: they end one by one. */
+Test(redis_kmqueue_hostile, equal_copies_of_what_is_no_task_end, .timeout = 60) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
+    char *foreign = km_json(d.f.r, (km_t){.queue = "other_queue"});
+    for (int i = 0; i < 3; i++) {
+        redis_ok(d.f.r, "LPUSH " BACKUP " garbage");
+        redis_ok(d.f.r, "LPUSH " BACKUP " %s", foreign);
+    }
+    until(&d, records(&d) == 6);
+    until(&d, in(&d, BACKUP, "garbage") + in(&d, BACKUP, foreign) == 0);
+    cr_assert_eq(redis_int(d.f.r, "EVAL %s 1 sidecar:email:failures",
+                           "local ids, n = {}, 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
+                           "for i = 1, #e[2], 2 do if e[2][i] == 'event' then "
+                           "if not ids[e[2][i + 1]] then n = n + 1 end ids[e[2][i + 1]] = true end end end return n"),
+                 6, "each is an event of its own");
+    free(foreign);
+    close_desk(&d);
+}
+
+/* Its worker may be alive: what names another key is not ended while it beats. What nobody can read has no heartbeat. */
+Test(redis_kmqueue_hostile, a_foreign_task_is_left_to_a_living_worker) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = KM("")});
+    redis_ok(d.f.r, "SET i_alive me");
+    km_take(&d, NAMES("other_queue"));
+    km_take(&d, "no task");
+    until(&d, records(&d) == 1);
+    passes(&d, 4);
+    cr_assert_eq(in(&d, BACKUP, NAMES("other_queue")), 1);
+    redis_ok(d.f.r, "DEL i_alive");
+    until(&d, records(&d) == 2);
+    expect_reason(&d, "failed", "invalid_target 1 -");
+    close_desk(&d);
+}
+
+/* `fill` bytes of data between head and tail of a task; owned. */
+static char *large_task(size_t fill, const char *unit) {
+    buffer_t text = {0};
+    buffer_str(&text, "{\"data\":\"");
+    while (text.len < fill) buffer_str(&text, unit);
+    buffer_str(&text, "\",\"id\":\"t-1\",\"queue\":\"" SAFE "\"," STATUS ",\"type\":\"marker\",\"unique\":true}");
+    return text.data;
+}
+
+Test(redis_kmqueue_hostile, large_tasks_go_back_byte_for_byte, .timeout = 60) {
+    static const size_t sizes[] = {65 * 1024, 5 * 1024 * 1024};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        desk_t d;
+        open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
+        char *bytes = large_task(sizes[i], "\\\"retry\\\":0,\\\"state\\\":\\\"normal\\\" \\u00e9\\ud83d\\ude00 ");
+        char *again = km_again(bytes, 0, "normal");
+        km_take(&d, bytes);
+        until(&d, in(&d, SAFE, again));
+        cr_assert_eq(in(&d, BACKUP, bytes), 0);
+        free(bytes), free(again);
+        close_desk(&d);
+    }
+}
+
+Test(redis_kmqueue_hostile, what_is_too_large_or_too_deep, .timeout = 60) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = KM_DEAF("max_payload = \"1MiB\";")});
+    char *large = large_task(1024 * 1024, "0123456789");
+    buffer_t deep = {0};
+    buffer_str(&deep, "{\"data\":");
+    for (int i = 0; i < 64; i++) buffer_str(&deep, "[");
+    for (int i = 0; i < 64; i++) buffer_str(&deep, "]");
+    buffer_str(&deep, ",\"id\":\"t-2\",\"queue\":\"" SAFE "\"," STATUS ",\"unique\":true}");
+    km_take(&d, large);
+    km_take(&d, deep.data);
+    until(&d, records(&d) == 1);
+    expect_reason(&d, "failed", "unreadable 1 -");
+    passes(&d, 3);
+    cr_assert_eq(in(&d, BACKUP, large), 1);
+    cr_assert_geq(fixture_log_count("larger than max_payload"), 1);
+    free(large);
+    buffer_free(&deep);
+    close_desk(&d);
+}
+
+static int64_t stale(desk_t *d) { return metric_get(&of(d)->stale_unique); }
+static int told(void) { return fixture_log_count("ids without a task in sets of unique tasks: "); }
+
+/* The next look, which is a minute away. */
+static void look(desk_t *d) {
+    fixture_step_boottime(61000);
+    for (int i = 0; i < 30; i++) stage_step(&d->crew.stage, 10);
+}
+
+Test(redis_kmqueue_hostile, marks_without_a_task_are_told_and_kept) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
+    redis_ok(d.f.r, "SADD " UNIQUE " lost-1 lost-2");
+    redis_ok(d.f.r, "SADD " PLAIN "_unique lost-3");
+    until(&d, stale(&d) == 3);
+    look(&d);
+    cr_assert_eq(told(), 1, "once");
+    cr_assert_eq(fixture_log_count("\"sets\":\"" PLAIN "_unique: 1, " UNIQUE ": 2\",\"ids\":3"), 1);
+    redis_ok(d.f.r, "SREM " UNIQUE " lost-1");
+    look(&d);
+    cr_assert_eq(stale(&d), 2);
+    cr_assert_eq(told(), 1);
+    redis_ok(d.f.r, "SADD " UNIQUE " lost-4");
+    look(&d);
+    cr_assert_eq(stale(&d), 3);
+    cr_assert_eq(told(), 2);
+    redis_ok(d.f.r, "DEL " UNIQUE " " PLAIN "_unique");
+    look(&d);
+    cr_assert_eq(stale(&d), 0);
+    close_desk(&d);
+}
+
+/* A mark whose task waits or is in progress is none of these. */
+Test(redis_kmqueue_hostile, marks_are_counted_while_there_is_no_task) {
+    desk_t d;
+    open_desk(&d,
+              (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
+                                            "\"email\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", "
+                                            "\"worker2_queue:safe\"]; protected_timeout = \"30m\"; heartbeat = \"off\"; } );"});
+    static const struct {
+        const char *begin, *end;
+    } cases[] = {{"LPUSH " SAFE " task", "DEL " SAFE},
+                 {"LPUSH " PLAIN " task", "DEL " PLAIN},
+                 {"LPUSH " BACKUP " task", "LREM " BACKUP " 0 task"},
+                 {"LPUSH " BACKUP " task task", "LREM " BACKUP " 0 task"}};
+    redis_ok(d.f.r, "SADD " UNIQUE " a");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        redis_ok(d.f.r, cases[i].begin);
+        for (int looks = 0; looks < 3; looks++) {
+            fixture_step_boottime(1801000);
+            for (int n = 0; n < 15; n++) stage_step(&d.crew.stage, 10);
+        }
+        cr_assert_eq(stale(&d), 0, "%s", cases[i].begin);
+        redis_ok(d.f.r, cases[i].end);
+    }
+    for (int looks = 0; looks < 3; looks++) {
+        look(&d);
+        cr_assert_eq(stale(&d), 0, "it may be on its way between two lists");
+    }
+    redis_ok(d.f.r, "LPUSH " SAFE " task");
+    look(&d);
+    redis_ok(d.f.r, "DEL " SAFE);
+    look(&d);
+    cr_assert_eq(stale(&d), 0, "what was found before a task came is no proof");
+    fixture_step_boottime(1801000);
+    until(&d, stale(&d) == 1);
+    close_desk(&d);
+}
+
+Test(redis_kmqueue_hostile, a_set_of_another_type_is_a_fault_of_this_queue) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
+    redis_ok(d.f.r, "SET " UNIQUE " x");
+    until(&d, metric_get(&of(&d)->faults) > 0);
+    char *bytes = km_json(d.f.r, (km_t){.queue = PLAIN}), *again = km_again(bytes, 0, "normal");
+    km_take(&d, bytes);
+    until(&d, in(&d, PLAIN, again));
+    cr_assert_geq(fixture_log_count(UNIQUE), 1, "the log names the key");
+    free(bytes), free(again);
+    close_desk(&d);
+}

@@ -1,0 +1,182 @@
+/* The marker of a backup list of KMQueue: its own manager's is used as it is, one is planted where there is none, of several one
+ * stays, and no task passes for one. */
+#include "kmqueue_fixture.h"
+
+#define MARKER(id, queue, more, type)                                                                                            \
+    "{" more "\"id\":\"" id "\",\"queue\":\"" queue "\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":1700000000000,"      \
+    "\"retry\":0,\"state\":\"normal\"},\"type\":\"" type "\",\"unique\":false}"
+
+/* Nothing stalls. */
+static const char CALM[] = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect = "
+                           "\"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"]; heartbeat = \"off\"; "
+                           "protected_timeout = \"1h\"; } );";
+
+/* What KMQueueManager.init does when a worker starts: RedisBackupQueue.java, initQueue. */
+static bool manager_starts(desk_t *d, const char *id) {
+    if (count(d, "EXISTS " BACKUP)) return false;
+    char *marker = mem_printf("{\"id\":\"%s\",\"queue\":\"" BACKUP "\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":%lld,"
+                              "\"retry\":0,\"state\":\"normal\"},\"type\":\"marker\",\"unique\":false}",
+                              id, call_now_ms(d->f.r));
+    redis_ok(d->f.r, "LPUSH " BACKUP " %s", marker);
+    free(marker);
+    return true;
+}
+
+static char *a_task(desk_t *d, const char *id) { return km_json(d->f.r, (km_t){.id = id, .common = true}); }
+
+static long long entries(desk_t *d) { return count(d, "LLEN " BACKUP); }
+static int64_t planted(desk_t *d) { return metric_get(&of(d)->sentinels); }
+static int64_t removed(desk_t *d) { return metric_get(&of(d)->old_sentinels); }
+
+Test(redis_kmqueue_marker, the_managers_own_is_used) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = CALM});
+    cr_assert(manager_starts(&d, "m"));
+    char *marker = redis_str(d.f.r, "LINDEX " BACKUP " 0"), *task = a_task(&d, "1");
+    km_take(&d, task);
+    passes(&d, 10);
+    cr_assert_eq(planted(&d) + removed(&d), 0);
+    cr_assert_eq(entries(&d), 2);
+    cr_assert_eq(in(&d, BACKUP, marker), 1);
+    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 1, "it is no task");
+    free(marker), free(task);
+    close_desk(&d);
+}
+
+Test(redis_kmqueue_marker, one_is_planted_where_there_is_none) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = CALM});
+    char *task = a_task(&d, "1");
+    km_take(&d, task);
+    until(&d, planted(&d) == 1);
+    passes(&d, 10);
+    cr_assert_eq(planted(&d), 1);
+    cr_assert_eq(removed(&d), 0);
+    cr_assert_eq(entries(&d), 2);
+    cr_assert_not(manager_starts(&d, "m"), "KMQueue plants no second one");
+    char *found = redis_str(d.f.r, "EVAL %s 1 " BACKUP,
+                            "for _, e in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do local t = cjson.decode(e) "
+                            "if t.type == 'marker' then return t.queue .. ' ' .. #t.id .. ' ' .. t.taskStatus.state .. ' ' .. "
+                            "tostring(t.unique) end end");
+    cr_assert_str_eq(found, BACKUP " 36 normal false");
+    free(found), free(task);
+    close_desk(&d);
+}
+
+Test(redis_kmqueue_marker, of_two_one_stays) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = CALM});
+    for (int i = 0; i < 600; i++) { /* several pages, so that no pass meets both in one */
+        char id[16];
+        snprintf(id, sizeof id, "%d", i);
+        char *task = a_task(&d, id);
+        if (i % 300 == 150)
+            redis_ok(d.f.r, "LPUSH " BACKUP " %s",
+                     i < 300 ? MARKER("m1", BACKUP, "", "marker") : MARKER("m2", BACKUP, "", "marker"));
+        km_take(&d, task);
+        free(task);
+    }
+    until(&d, entries(&d) == 601);
+    passes(&d, 10);
+    cr_assert_eq(entries(&d), 601);
+    cr_assert_eq(removed(&d), 1);
+    cr_assert_eq(planted(&d), 0);
+    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 600);
+    close_desk(&d);
+}
+
+/* The one that was known is lost with its list; whoever comes back, no pass after that plants or removes for ever. */
+Test(redis_kmqueue_marker, a_lost_one_is_replaced_once) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = CALM});
+    char *task = a_task(&d, "1");
+    manager_starts(&d, "before");
+    km_take(&d, task);
+    passes(&d, 3);
+    for (int round = 0; round < 2; round++) {
+        redis_ok(d.f.r, "DEL " BACKUP);
+        if (round) manager_starts(&d, "after");
+        km_take(&d, task);
+        passes(&d, 5);
+        int64_t plants = planted(&d), removals = removed(&d);
+        passes(&d, 10);
+        cr_assert_eq(planted(&d), plants, "round %d", round);
+        cr_assert_eq(removed(&d), removals, "round %d", round);
+        cr_assert_leq(removals, 1);
+        cr_assert_leq(plants, 2);
+        cr_assert_eq(entries(&d), 2);
+    }
+    free(task);
+    close_desk(&d);
+}
+
+/* While there is nothing but the marker nothing is asked, and a worker wakes it. */
+Test(redis_kmqueue_marker, alone_it_costs_nothing) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = CALM, .proxy = true});
+    manager_starts(&d, "m");
+    char *task = a_task(&d, "1");
+    km_take(&d, task);
+    for (int round = 0; round < 2; round++) {
+        passes(&d, 1);
+        redis_ok(d.f.r, "LREM " BACKUP " 0 %s", task);
+        until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
+        stage_run(&d.crew.stage, 400);
+        long before = proxy_requests(d.f.proxy, NULL);
+        stage_run(&d.crew.stage, 500);
+        cr_assert_eq(proxy_requests(d.f.proxy, NULL), before);
+        km_take(&d, task);
+        until(&d, stamp_of(d.f.r, slice_text(task)).seen);
+    }
+    free(task);
+    close_desk(&d);
+}
+
+/* Natively each of these ends the pass, and what is behind it is never looked at. */
+Test(redis_kmqueue_marker, no_task_passes_for_one, .timeout = 60) {
+    static const char *const forged[] = {
+        MARKER("1", SAFE, "", "marker"),
+        MARKER("1", BACKUP, "", "mail"),
+        MARKER("1", BACKUP, "\"data\":\"x\",", "marker"),
+        "{\"id\":\"1\",\"queue\":\"" BACKUP "\",\"taskStatus\":{\"excTimestamp\":1700000000000,\"genTimestamp\":1700000000000,"
+        "\"retry\":0,\"state\":\"normal\"},\"type\":\"marker\",\"unique\":false}",
+    };
+    static const char *const reasons[] = {"retries_exhausted 1 -", "invalid_target 1 -", "invalid_target 1 -",
+                                          "invalid_target 1 -"};
+    for (size_t i = 0; i < sizeof forged / sizeof *forged; i++) {
+        desk_t d;
+        open_desk(&d, (fixture_options_t){.config = i ? KM_DEAF("") : KM_DEAF("retry_times = 0;")});
+        char *task = km_json(d.f.r, (km_t){0}), *again = km_again(task, 0, "normal");
+        km_take(&d, task);
+        km_take(&d, forged[i]);
+        manager_starts(&d, "m");
+        until(&d, in(&d, BACKUP, task) + in(&d, BACKUP, forged[i]) == 0);
+        cr_assert_eq(records(&d), 2);
+        cr_assert_eq(in(&d, SAFE, again), i > 0);
+        char *reason =
+            redis_str(d.f.r, "EVAL %s 1 sidecar:email:failures %s",
+                      "for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do local f = {} "
+                      "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
+                      "if f.payload == ARGV[1] then return f.reason .. ' ' .. f.attempts .. ' ' .. (f.error or '-') end end",
+                      forged[i]);
+        cr_assert_str_eq(reason, reasons[i]);
+        free(reason), free(task), free(again);
+        close_desk(&d);
+    }
+}
+
+Test(redis_kmqueue_marker, a_full_redis_keeps_it) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
+    manager_starts(&d, "m");
+    char *task = km_json(d.f.r, (km_t){0}), *again = km_again(task, 0, "normal");
+    km_take(&d, task);
+    redis_ok(d.f.r, "LPUSH " BACKUP " %s", MARKER("m2", BACKUP, "", "marker"));
+    redis_ok(d.f.r, "CONFIG SET maxmemory 1");
+    until(&d, in(&d, SAFE, again));
+    cr_assert_eq(entries(&d), 2);
+    redis_ok(d.f.r, "CONFIG SET maxmemory 0");
+    until(&d, entries(&d) == 1);
+    free(task), free(again);
+    close_desk(&d);
+}

@@ -1,0 +1,48 @@
+/* What the tests of private_queues share: one monitor that leads by hand, over main `fights`, private lists `queue-*`, the dead
+ * letter list `fights-dlq` and the set `fights-done`. */
+#ifndef QS_TEST_PRIVATE_DESK_H
+#define QS_TEST_PRIVATE_DESK_H
+
+#include "monitor/monitor_fixture.h"
+
+/* Passes as often as can be; jobs stall after that time, by default 100 ms. */
+#define FIGHTS_IN(timeout, settings)                                                                                             \
+    "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( " FIGHTS_QUEUE("protected_timeout = \"" timeout        \
+                                                                                         "\"; " settings) " );"
+#define FIGHTS(settings) FIGHTS_IN("100ms", settings)
+#define FIGHTS_QUEUE(settings)                                                                                                   \
+    "{ name = \"email\"; dialect = \"private_queues\"; main = \"fights\"; private = \"queue-*\"; " settings " }"
+
+static inline void open_fights(desk_t *d, const char *config) { open_desk(d, (fixture_options_t){.config = config}); }
+
+/* A worker of the first seed takes a job: what it moved is now the last entry of its list. */
+static inline void take(desk_t *d, const char *worker, const char *job) { redis_ok(d->f.r, "LPUSH queue-%s %s", worker, job); }
+
+/* How many entries of any list are these bytes. */
+static inline long long there(desk_t *d, const char *list, const char *job) { return in_list(d->f.r, list, slice_text(job)); }
+
+/* One value of the newest record of that kind; owned; NULL: there is no such record, or it lacks it. */
+static inline char *value_of(desk_t *d, const char *kind, const char *name) {
+    return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s %s",
+                     "for _, e in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-')) do local f = {} "
+                     "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
+                     "if f.kind == ARGV[1] then return f[ARGV[2]] end end",
+                     kind, name);
+}
+
+static inline void expect_value(desk_t *d, const char *kind, const char *name, const char *expected) {
+    char *value = value_of(d, kind, name);
+    cr_assert(expected ? value && strcmp(value, expected) == 0 : !value, "%s of %s is %s", name, kind, value);
+    free(value);
+}
+
+/* How many records have this reason. */
+static inline long long reasons(desk_t *d, const char *reason) {
+    return redis_int(
+        d->f.r, "EVAL %s 1 sidecar:email:failures %s",
+        "local n = 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
+        "for i = 1, #e[2], 2 do if e[2][i] == 'reason' and e[2][i + 1] == ARGV[1] then n = n + 1 end end end return n",
+        reason);
+}
+
+#endif

@@ -1,0 +1,182 @@
+/* private_queues: what workers put on their dead letter list is recorded once, and stays where it is. */
+#include "dialects/dialect.h"
+#include "dialects/requeue.h"
+#include "private_fixture.h"
+
+#define LETTERS(settings) FIGHTS("dlq = \"fights-dlq\"; " settings)
+
+Test(redis_private_letters, are_recorded_once_and_stay) {
+    desk_t d;
+    open_fights(&d, LETTERS("id_path = \"/id\"; type_path = \"/type\";"));
+    redis_ok(d.f.r, "LPUSH fights-dlq old older"); /* of the time before us */
+    until(&d, reasons(&d, "dead_letter") == 2);
+    redis_ok(d.f.r, "LPUSH fights-dlq %s", "{\"id\":\"a1\",\"type\":\"fight\"}");
+    until(&d, reasons(&d, "dead_letter") == 3);
+    expect_value(&d, "failed", "job", "a1");
+    expect_value(&d, "failed", "type", "fight");
+    expect_value(&d, "failed", "dialect", "private_queues");
+    expect_value(&d, "failed", "payload", "{\"id\":\"a1\",\"type\":\"fight\"}");
+    expect_value(&d, "failed", "size", "26");
+    cr_assert_eq(count(&d, "LLEN fights-dlq"), 3);
+    cr_assert_eq(metric_get(&of(&d)->failed_recorded), 3);
+    cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_dead_letter]), 3);
+    close_desk(&d);
+}
+
+Test(redis_private_letters, a_wake_up_tells_of_them) {
+    desk_t d;
+    open_fights(&d, "group = \"app\"; monitor = { scan_interval = \"1h\"; }; queues = ( " FIGHTS_QUEUE(
+                        "dlq = \"fights-dlq\"; protected_timeout = \"1h\"; retry_window = \"24h\";") " );");
+    stage_settle(&d.crew.stage, d.f.r);
+    fixture_hold_boottime(); /* so that nobody comes to the next look of its own */
+    redis_ok(d.f.r, "LPUSH fights-dlq job");
+    until(&d, reasons(&d, "dead_letter") == 1);
+    close_desk(&d);
+}
+
+Test(redis_private_letters, many_are_recorded_to_the_last_wherever_they_stand) {
+    desk_t d;
+    open_fights(&d, LETTERS(""));
+    redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 1000 do redis.call('RPUSH', 'fights-dlq', 'job' .. i) end");
+    until(&d, reasons(&d, "dead_letter") == 1000);
+    redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 500 do redis.call('LPUSH', 'fights-dlq', 'new' .. i) end");
+    redis_ok(d.f.r, "RPUSH fights-dlq at-the-other-end");
+    until(&d, reasons(&d, "dead_letter") == 1501);
+    redis_ok(d.f.r, "LPUSH fights-dlq unknown job1"); /* a known one in front hides none */
+    until(&d, reasons(&d, "dead_letter") == 1502);
+    cr_assert_eq(count(&d, "LLEN fights-dlq"), 1503);
+    close_desk(&d);
+}
+
+/* A hundred of them are more than one look reads. */
+Test(redis_private_letters, large_ones_at_the_tail_are_seen_at_once, .timeout = 60) {
+    desk_t d;
+    open_fights(&d, LETTERS(""));
+    redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 120 do redis.call('RPUSH', 'fights-dlq', i .. string.rep('x', 10000)) end");
+    until(&d, reasons(&d, "dead_letter") == 120);
+    stage_run(&d.crew.stage, 100);
+    redis_ok(d.f.r, "RPUSH fights-dlq at-the-other-end");
+    until(&d, reasons(&d, "dead_letter") == 121);
+    cr_assert_eq(count(&d, "LLEN fights-dlq"), 121);
+    close_desk(&d);
+}
+
+Test(redis_private_letters, another_leader_and_a_reconnect_record_nothing_anew) {
+    desk_t d;
+    open_fights(&d, LETTERS(""));
+    redis_ok(d.f.r, "LPUSH fights-dlq one two");
+    until(&d, reasons(&d, "dead_letter") == 2);
+    crew_lead(&d.crew, d.f.r);
+    redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes");
+    redis_ok(d.f.r, "LPUSH fights-dlq three");
+    until(&d, reasons(&d, "dead_letter") == 3);
+    passes(&d, 4);
+    cr_assert_eq(records(&d), 3);
+    close_desk(&d);
+}
+
+Test(redis_private_letters, people_may_shorten_the_list) {
+    desk_t d;
+    open_fights(&d, LETTERS(""));
+    redis_ok(d.f.r, "LPUSH fights-dlq one two three");
+    until(&d, reasons(&d, "dead_letter") == 3);
+    redis_ok(d.f.r, "LTRIM fights-dlq 0 0");
+    redis_ok(d.f.r, "LPUSH fights-dlq four");
+    until(&d, reasons(&d, "dead_letter") == 4);
+    redis_ok(d.f.r, "DEL fights-dlq");
+    redis_ok(d.f.r, "LPUSH fights-dlq five");
+    until(&d, reasons(&d, "dead_letter") == 5);
+    cr_assert_eq(records(&d), 5);
+    close_desk(&d);
+}
+
+/* What the sidecar itself puts there has its record already. */
+Test(redis_private_letters, our_own_are_no_news) {
+    desk_t d;
+    open_fights(&d, LETTERS("retry_times = 0;"));
+    passes(&d, 2);
+    take(&d, "w1", "poison");
+    until(&d, there(&d, "fights-dlq", "poison"));
+    redis_ok(d.f.r, "LPUSH fights-dlq theirs");
+    until(&d, reasons(&d, "dead_letter") == 1);
+    crew_lead(&d.crew, d.f.r);
+    redis_ok(d.f.r, "LPUSH fights-dlq another");
+    until(&d, reasons(&d, "dead_letter") == 2);
+    cr_assert_eq(reasons(&d, "retries_exhausted"), 1);
+    cr_assert_eq(records(&d), 3);
+    close_desk(&d);
+}
+
+Test(redis_private_letters, half_of_the_stream_is_kept_for_jobs_that_end) {
+    desk_t d;
+    open_fights(
+        &d,
+        "group = \"app\"; stream = { max_bytes = \"1MiB\"; }; monitor = { scan_interval = \"50ms\"; }; queues = ( " FIGHTS_QUEUE(
+            "dlq = \"fights-dlq\"; protected_timeout = \"100ms\"; retry_times = 0;") " );");
+    redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 20 do redis.call('RPUSH', 'fights-dlq', i .. string.rep('x', 60000)) end");
+    until(&d, fixture_log_count("half full") > 0);
+    long long recorded = reasons(&d, "dead_letter");
+    cr_assert(recorded >= 6 && recorded <= 8, "%lld", recorded);
+    take(&d, "w1", "poison");
+    until(&d, reasons(&d, "retries_exhausted") == 1);
+    cr_assert_eq(reasons(&d, "dead_letter"), recorded);
+    close_desk(&d);
+}
+
+Test(redis_private_letters, a_list_of_the_wrong_type_is_named_and_spoils_no_pass) {
+    desk_t d;
+    open_fights(&d, LETTERS(""));
+    redis_ok(d.f.r, "SET fights-dlq text");
+    take(&d, "w1", "job");
+    until(&d, there(&d, "fights", "job"));
+    until(&d, fixture_log_count("fights-dlq holds a string") > 0);
+    cr_assert_eq(reasons(&d, "dead_letter"), 0);
+    close_desk(&d);
+}
+
+Test(redis_private_letters, large_ones_are_named_and_get_no_record) {
+    desk_t d;
+    char large[3000];
+    memset(large, 'L', sizeof large);
+    open_fights(&d, LETTERS("max_payload = \"2KiB\";"));
+    redis_ok(d.f.r, "RPUSH fights-dlq %b small %b", large, sizeof large, "", (size_t)0);
+    until(&d, reasons(&d, "dead_letter") == 2);
+    until(&d, fixture_log_count("a dead letter is larger than max_payload") > 0);
+    cr_assert_eq(records(&d), 2);
+    close_desk(&d);
+}
+
+/* An operator has put it back, and it fails again with the same bytes. */
+static void put_back(desk_t *d, const char *job) {
+    requeue_reply_t reply;
+    digest_t digest = digest_of(job, strlen(job));
+    char *id = value_of(d, "failed", "event");
+    const event_t record = {.kind = slice_text("requeued"), .answers = slice_text(id)};
+    cr_assert_eq(conn_open(d->f.conn, &d->f.fault), OUTCOME_OK);
+    requeue_append(d->f.conn, d->f.keys,
+                   &(requeue_ask_t){.job = slice_text(job), .digest = &digest, .by = "ann", .record = &record});
+    cr_assert_eq(requeue_read(d->f.conn, &reply, &d->f.fault), OUTCOME_OK, "%s", d->f.fault.text);
+    cr_assert_eq(reply.kind, REQUEUE_DONE, "%s", reply.why);
+    free(id);
+}
+
+Test(redis_private_letters, one_that_was_put_back_and_fails_again_has_a_second_record) {
+    desk_t d;
+    open_fights(&d, LETTERS("retry_times = 0;"));
+    redis_ok(d.f.r, "LPUSH fights-dlq other job");
+    until(&d, reasons(&d, "dead_letter") == 2);
+    put_back(&d, "job");
+    cr_assert_eq(there(&d, "fights", "job"), 1);
+    cr_assert_eq(there(&d, "fights-dlq", "job"), 0);
+    stage_run(&d.crew.stage, 100);
+    cr_assert_eq(reasons(&d, "dead_letter"), 2);
+    redis_ok(d.f.r, "LMOVE fights fights-dlq RIGHT LEFT"); /* a worker gives it up once more */
+    until(&d, reasons(&d, "dead_letter") == 3);
+    put_back(&d, "job");
+    redis_ok(d.f.r, "LMOVE fights queue-w1 RIGHT LEFT"); /* or dies with it: then it is ours to end, */
+    until(&d, reasons(&d, "retries_exhausted") == 1);
+    cr_assert_eq(there(&d, "fights-dlq", "job"), 1);
+    stage_run(&d.crew.stage, 100);
+    cr_assert_eq(reasons(&d, "dead_letter"), 3, "and it is not taken for a worker's");
+    close_desk(&d);
+}

@@ -1,0 +1,114 @@
+/* private_queues under the rights that README publishes: they are enough, and none that is missing costs a job. */
+#include "inspect/preflight.h"
+#include "private_fixture.h"
+#include "rights.h"
+
+#define PUBLISHED                                                                                                                \
+    "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect = \"private_queues\"; "    \
+    "main = \"fight-requests\"; private = \"queue-*\"; dlq = \"fights-dlq\"; dedup = \"fights-done\"; id_path = \"/id\"; "       \
+    "retry_times = 0; protected_timeout = \"100ms\"; heartbeat = \"*_alive\"; } );"
+
+static void note(void *self, finding_t finding, const char *queue, const char *text) {
+    (void)queue;
+    if (finding != FINDING_FACT && finding != FINDING_WARN) buffer_printf(self, "%s\n", text);
+}
+
+static void put(desk_t *d) {
+    redis_ok(d->f.r, "FLUSHALL");
+    crew_lead(&d->crew, d->f.r);
+    redis_ok(d->f.r, "LPUSH queue-w1 %s", "{\"id\":1}");
+    redis_ok(d->f.r, "LPUSH queue-w2 %s", "{\"id\":2}");
+    redis_ok(d->f.r, "SADD fights-done 2");
+    redis_ok(d->f.r, "LPUSH fights-dlq theirs");
+}
+
+Test(redis_private_acl, the_published_lines_are_enough) {
+    desk_t d;
+    rights_t rights = rights_read("private_queues");
+    open_desk(&d, (fixture_options_t){.config = PUBLISHED, .redis = RIGHTS_LOGIN});
+    rights_grant(d.f.r, &rights, NULL);
+    put(&d);
+    until(&d, reasons(&d, "retries_exhausted") == 1 && reasons(&d, "dead_letter") == 1);
+    until(&d, metric_get(&of(&d)->duplicates_dropped) == 1);
+    cr_assert_eq(count(&d, "LLEN fights-dlq"), 2);
+    cr_assert_eq(rights_refused(d.f.r), 0);
+    buffer_t said = {0};
+    fault_t fault;
+    conn_t *conn = conn_new(&d.f.config->redis, "test", NULL);
+    cr_assert_eq(conn_open(conn, &fault), OUTCOME_OK, "%s", fault.text);
+    cr_assert_eq(preflight(conn, d.f.keys, note, &said, &fault), OUTCOME_OK, "%s", fault.text);
+    cr_assert_eq(said.len, 0, "%s", buffer_text(&said));
+    buffer_free(&said);
+    conn_free(conn);
+    rights_free(&rights);
+    close_desk(&d);
+}
+
+/* The job stays in its list, or has gone on to where it belongs: never both, never neither. */
+Test(redis_private_acl, without_any_one_right_no_job_is_lost, .timeout = 120) {
+    rights_t rights = rights_read("private_queues");
+    for (size_t i = rights.own; i < rights.count; i++) {
+        if (strcmp(rights.words[i], "+sscan") == 0) continue; /* of a registry */
+        desk_t d;
+        open_desk(&d, (fixture_options_t){.config = PUBLISHED, .redis = RIGHTS_LOGIN});
+        rights_grant(d.f.r, &rights, rights.words[i]);
+        put(&d);
+        until(&d, fixture_log_count("refuses") > 0);
+        stage_run(&d.crew.stage, 300);
+        long long one = there(&d, "queue-w1", "{\"id\":1}"), ended = reasons(&d, "retries_exhausted");
+        cr_assert_eq(one + ended, 1, "without %s: %lld and %lld", rights.words[i], one, ended);
+        cr_assert_eq(there(&d, "fights-dlq", "{\"id\":1}"), ended, "without %s", rights.words[i]);
+        cr_assert_eq(there(&d, "fights-dlq", "theirs"), 1, "without %s", rights.words[i]);
+        close_desk(&d);
+    }
+    rights_free(&rights);
+}
+
+/* A registry may name what we may not touch: that is said, and keeps nobody else waiting. */
+Test(redis_private_acl, a_name_in_the_registry_that_is_refused_stops_nobody) {
+    desk_t d;
+    rights_t rights = rights_read("private_queues");
+    open_desk(&d,
+              (fixture_options_t){
+                  .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect = "
+                            "\"private_queues\"; main = \"fight-requests\"; registry = \"email:workers\"; "
+                            "protected_timeout = \"100ms\"; } );",
+                  .redis = RIGHTS_LOGIN});
+    rights_grant(d.f.r, &rights, NULL);
+    redis_ok(d.f.r, "RPUSH bank precious");
+    redis_ok(d.f.r, "SADD email:workers queue-w1 bank queue-w2 another-bank");
+    redis_ok(d.f.r, "LPUSH queue-w1 one");
+    redis_ok(d.f.r, "LPUSH queue-w2 two");
+    until(&d, there(&d, "fight-requests", "one") + there(&d, "fight-requests", "two") == 2);
+    cr_assert(fixture_log_count("\"reason\":\"bank: ") > 0 && fixture_log_count("\"reason\":\"another-bank: ") > 0);
+    cr_assert_eq(count(&d, "LLEN bank"), 1);
+    rights_free(&rights);
+    close_desk(&d);
+}
+
+#define OF "dialect = \"private_queues\"; private = \""
+static const char EACH_KIND[] = "group = \"app\"; queues = ( { name = \"a\"; main = \"a-main\"; " OF "a-*\"; }, "
+                                "{ name = \"b\"; main = \"b-main\"; dialect = \"private_queues\"; registry = \"workers\"; }, "
+                                "{ name = \"c\"; main = \"c-main\"; " OF "c-*\"; }, "
+                                "{ name = \"d\"; main = \"d-main\"; " OF "d-*\"; dedup = \"done\"; id_path = \"/id\"; }, "
+                                "{ name = \"e\"; main = \"e-main\"; " OF "e-*\"; dlq = \"dead\"; } );";
+
+static void note_barred(void *self, finding_t finding, const char *queue, const char *text) {
+    (void)text;
+    if (finding == FINDING_BARRED) buffer_str(self, queue);
+}
+
+/* A queue needs what its own settings ask for: the first one does not stand for all of its dialect. */
+Test(redis_private_acl, each_queue_is_barred_by_what_it_needs_itself) {
+    static const char *const rights[][2] = {{"sscan", "b"},   {"sismember", "d"}, {"zscore", "e"},
+                                            {"scan", "acde"}, {"lpos", "abcde"},  {"linsert", ""}};
+    fixture_t f = fixture_start(&(fixture_options_t){.config = EACH_KIND});
+    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
+        buffer_t said = {0};
+        redis_ok(f.r, "ACL SETUSER default +@all -%s", rights[i][0]);
+        cr_assert_eq(preflight(f.conn, f.keys, note_barred, &said, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+        cr_expect_str_eq(buffer_text(&said), rights[i][1], "without %s: %s", rights[i][0], buffer_text(&said));
+        buffer_free(&said);
+    }
+    fixture_stop(&f);
+}

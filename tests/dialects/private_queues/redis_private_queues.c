@@ -1,0 +1,314 @@
+/* private_queues: jobs whose worker is gone are found in its own list, wherever that is, and nothing else is touched. */
+#include "private_fixture.h"
+
+Test(redis_private, an_orphan_goes_back_to_where_workers_take_from) {
+    desk_t d;
+    open_fights(&d, FIGHTS("retry_times = 1;"));
+    redis_ok(d.f.r, "RPUSH fights first next");
+    take(&d, "w1", "job");
+    until(&d, there(&d, "fights", "job"));
+    redis_expect(d.f.r, "job", "RPOP fights"); /* what the next worker takes */
+    cr_assert_eq(count(&d, "EXISTS queue-w1"), 0);
+    expect_value(&d, "retried", "reason", "stalled");
+    expect_value(&d, "retried", "dialect", "private_queues");
+    expect_value(&d, "retried", "worker", "w1");
+    take(&d, "w2", "job"); /* another worker dies of it */
+    until(&d, reasons(&d, "retries_exhausted") == 1);
+    cr_assert_eq(count(&d, "EXISTS queue-w2"), 0);
+    cr_assert_eq(there(&d, "fights", "job"), 0);
+    expect_value(&d, "failed", "attempts", "2");
+    expect_value(&d, "failed", "worker", "w2");
+    expect_value(&d, "failed", "payload", "job");
+    cr_assert_eq(count(&d, "LLEN fights"), 2);
+    close_desk(&d);
+}
+
+Test(redis_private, a_worker_that_goes_on_is_left_alone) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = FIGHTS_IN("1h", "retry_times = 1; "), .preload = "shim_clock"});
+    char job[32];
+    for (int i = 0; i < 10; i++) { /* each takes less than the timeout, all of them more */
+        snprintf(job, sizeof job, "job%d", i);
+        take(&d, "w1", job);
+        passes(&d, 2);
+        server_step_clock(d.f.server, 40 * 60 * 1000);
+        passes(&d, 2);
+        redis_ok(d.f.r, "LREM queue-w1 1 %s", job);
+    }
+    cr_assert_eq(records(&d), 0);
+    cr_assert_eq(count(&d, "EXISTS fights"), 0);
+    close_desk(&d);
+}
+
+Test(redis_private, jobs_behind_the_tail_wait_for_their_turn) {
+    desk_t d;
+    open_fights(&d, FIGHTS_IN("400ms", "retry_times = 9;"));
+    redis_ok(d.f.r, "RPUSH queue-w1 third second first");
+    until(&d, there(&d, "fights", "first"));
+    cr_assert_eq(count(&d, "LLEN queue-w1"), 2, "each has its own protected timeout");
+    until(&d, count(&d, "EXISTS queue-w1") == 0);
+    redis_expect(d.f.r, "third", "LINDEX fights -1");
+    redis_expect(d.f.r, "first", "LINDEX fights 0"); /* their order is turned round, and nobody promised it */
+    close_desk(&d);
+}
+
+Test(redis_private, with_heartbeats_silence_is_enough) {
+    desk_t d;
+    open_fights(&d, FIGHTS_IN("1h", "heartbeat = \"*_alive\";"));
+    redis_ok(d.f.r, "SET living_alive 1");
+    redis_ok(d.f.r, "RPUSH queue-dead second first");
+    take(&d, "living", "its job");
+    until(&d, count(&d, "EXISTS queue-dead") == 0);
+    cr_assert_eq(there(&d, "queue-living", "its job"), 1);
+    cr_assert_eq(count(&d, "LLEN fights"), 2);
+    expect_value(&d, "retried", "worker", "dead");
+    cr_assert_eq(metric_get(&of(&d)->stalled_by[CAUSE_worker_gone]), 2);
+    redis_ok(d.f.r, "DEL living_alive");
+    until(&d, there(&d, "fights", "its job"));
+    close_desk(&d);
+}
+
+/* Silence is as long as the scan interval at the least, however many passes there are. */
+Test(redis_private, a_heartbeat_that_is_late_saves_the_job) {
+    desk_t d;
+    open_fights(&d, "group = \"app\"; monitor = { scan_interval = \"1h\"; }; queues = ( " FIGHTS_QUEUE(
+                        "heartbeat = \"*_alive\"; protected_timeout = \"1h\"; retry_window = \"24h\";") " );");
+    take(&d, "w1", "job");
+    for (int i = 0; i < 6; i++) {
+        crew_lead(&d.crew, d.f.r); /* a new term begins with a pass */
+        passes(&d, 1);
+    }
+    cr_assert_eq(there(&d, "queue-w1", "job"), 1);
+    close_desk(&d);
+}
+
+Test(redis_private, another_leader_goes_on_where_the_last_one_was) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = FIGHTS_IN("1h", "retry_times = 9;"), .preload = "shim_clock"});
+    take(&d, "w1", "job");
+    passes(&d, 2);
+    stamp_t stamp = stamp_of(d.f.r, slice_text("job"));
+    cr_assert(stamp.seen);
+    crew_lead(&d.crew, d.f.r);
+    passes(&d, 2);
+    cr_assert(same_stamp(stamp_of(d.f.r, slice_text("job")), stamp), "a new term is no new execution");
+    server_step_clock(d.f.server, 3600 * 1000);
+    until(&d, there(&d, "fights", "job"));
+    close_desk(&d);
+}
+
+#define EVERYTHING                                                                                                               \
+    "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect = \"private_queues\"; "    \
+    "main = \"queue-main\"; private = \"queue-*\"; dlq = \"queue-dlq\"; dedup = \"queue-done\"; id_path = \"/id\"; "             \
+    "protected_timeout = \"100ms\"; }, { name = \"queue-other\"; roles = [\"dispatcher\"]; } );"
+
+Test(redis_private, never_takes_what_the_config_names_or_what_is_no_list) {
+    static const char *const lists[] = {"queue-main", "queue-dlq", "queue-other"};
+    desk_t d;
+    open_fights(&d, EVERYTHING);
+    for (size_t i = 0; i < 3; i++) redis_ok(d.f.r, "RPUSH %s precious", lists[i]);
+    redis_ok(d.f.r, "SET queue-counter 7");
+    redis_ok(d.f.r, "SADD queue-done 1");
+    redis_ok(d.f.r, "ZADD queue-zset 1 precious");
+    redis_ok(d.f.r, "RPUSH sidecar:queue-1 precious");
+    redis_ok(d.f.r, "RPUSH queue-* named like the pattern"); /* is a list of a worker called * */
+    take(&d, "w1", "job");
+    until(&d, there(&d, "queue-main", "job") && count(&d, "LLEN queue-*") == 0);
+    for (size_t i = 0; i < 3; i++) cr_assert_eq(there(&d, lists[i], "precious"), 1, "%s", lists[i]);
+    redis_expect(d.f.r, "7", "GET queue-counter");
+    cr_assert_eq(count(&d, "SCARD queue-done") + count(&d, "ZCARD queue-zset") + count(&d, "LLEN sidecar:queue-1"), 3);
+    close_desk(&d);
+}
+
+/* A pattern that holds signs of SCAN means just these bytes. */
+Test(redis_private, a_pattern_is_text_but_for_its_star) {
+    desk_t d;
+    open_fights(&d, "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect = "
+                    "\"private_queues\"; main = \"fights\"; private = \"q[a-z]?\\\\*-end\"; protected_timeout = \"100ms\"; } );");
+    redis_ok(d.f.r, "RPUSH %s job", "q[a-z]?\\w1-end");
+    redis_ok(d.f.r, "RPUSH %s precious", "qab\\w1-end");
+    redis_ok(d.f.r, "RPUSH %s precious", "q[a-z]?\\w1-end2");
+    until(&d, there(&d, "fights", "job"));
+    expect_value(&d, "retried", "worker", "w1");
+    cr_assert_eq(count(&d, "LLEN fights"), 1);
+    close_desk(&d);
+}
+
+#define REGISTRY(settings)                                                                                                       \
+    "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect = \"private_queues\"; "    \
+    "main = \"fights\"; registry = \"workers\"; protected_timeout = \"100ms\"; " settings " } );"
+
+Test(redis_private, a_registry_names_the_lists) {
+    static const char *const fills[] = {"SADD workers mine-1 fights sidecar:app:lock nothing",
+                                        "HSET workers mine-1 host fights x", "RPUSH workers mine-1 mine-1 mine-1 fights"};
+    for (size_t i = 0; i < 3; i++) {
+        desk_t d;
+        open_fights(&d, REGISTRY("retry_times = 0;"));
+        redis_ok(d.f.r, "RPUSH queue-stranger precious");
+        redis_ok(d.f.r, fills[i]);
+        redis_ok(d.f.r, "RPUSH mine-1 job");
+        redis_ok(d.f.r, "RPUSH fights waits");
+        until(&d, reasons(&d, "retries_exhausted") == 1); /* a name that stands there thrice makes no copies */
+        expect_value(&d, "failed", "worker", "mine-1");
+        cr_assert_eq(there(&d, "fights", "waits"), 1);
+        cr_assert_eq(there(&d, "queue-stranger", "precious"), 1);
+        close_desk(&d);
+    }
+}
+
+Test(redis_private, a_registry_keeps_to_the_pattern) {
+    desk_t d;
+    open_fights(&d, REGISTRY("private = \"queue-*\";"));
+    redis_ok(d.f.r, "SADD workers queue-w1 bank-accounts");
+    redis_ok(d.f.r, "RPUSH bank-accounts precious");
+    take(&d, "w1", "job");
+    until(&d, there(&d, "fights", "job"));
+    passes(&d, 4);
+    cr_assert_eq(there(&d, "bank-accounts", "precious"), 1);
+    close_desk(&d);
+}
+
+Test(redis_private, a_registry_of_the_wrong_type_is_said) {
+    desk_t d;
+    open_fights(&d, REGISTRY(""));
+    stage_run(&d.crew.stage, 100); /* there is none yet: nobody works */
+    redis_ok(d.f.r, "SET workers text");
+    until(&d, metric_get(&of(&d)->faults) > 0);
+    cr_assert(fixture_log_count("workers holds a string") > 0);
+    close_desk(&d);
+}
+
+Test(redis_private, equal_bytes_in_two_lists_are_retried_and_never_lost) {
+    desk_t d;
+    open_fights(&d, FIGHTS("retry_times = 0;"));
+    passes(&d, 3);
+    take(&d, "w1", "same");
+    take(&d, "w2", "same");
+    until(&d, count(&d, "EXISTS queue-w1 queue-w2") == 0);
+    cr_assert_eq(there(&d, "fights", "same") + reasons(&d, "retries_exhausted"), 2);
+    close_desk(&d);
+}
+
+/* A new leader does not know yet which jobs there are twice, and settle sees one list. */
+Test(redis_private, equal_bytes_in_two_lists_are_not_ended_by_a_new_leader) {
+    desk_t d;
+    open_fights(&d, FIGHTS_IN("1h", "retry_times = 0;"));
+    take(&d, "w1", "same");
+    take(&d, "w2", "same");
+    passes(&d, 2);
+    stamp_t stamp = stamp_of(d.f.r, slice_text("same"));
+    stamp.seen -= 2 * 3600000;
+    set_stamp(d.f.r, slice_text("same"), stamp);
+    crew_lead(&d.crew, d.f.r);
+    until(&d, there(&d, "fights", "same") || reasons(&d, "retries_exhausted"));
+    cr_assert_eq(reasons(&d, "retries_exhausted"), 0);
+    close_desk(&d);
+}
+
+/* What is refused about one job does not keep those of other lists, which are read behind it in each pass. */
+Test(redis_private, a_job_that_is_refused_stops_nobody, .timeout = 300) {
+    desk_t d;
+    char job[32];
+    open_fights(&d, FIGHTS("registry = \"workers\"; dedup = \"fights-done\"; id_path = \"/id\";"));
+    redis_ok(d.f.r, "SET fights-done text"); /* only jobs with an id are looked for in it */
+    for (int i = 0; i < 400; i++) {
+        snprintf(job, sizeof job, i < 300 ? "{\"id\":\"%d\"}" : "job%d", i);
+        redis_ok(d.f.r, "RPUSH workers queue-%d", i);
+        redis_ok(d.f.r, "RPUSH queue-%d %s", i, job);
+        if (i == 299) until(&d, metric_get(&of(&d)->faults) > 0);
+    }
+    cr_assert(stage_until(&d.crew.stage, count(&d, "LLEN fights") == 100, 20000)); /* a pause follows each pass at fault */
+    redis_ok(d.f.r, "DEL fights-done");
+    cr_assert(stage_until(&d.crew.stage, count(&d, "LLEN fights") == 400, 20000));
+    close_desk(&d);
+}
+
+Test(redis_private, ten_thousand_lists) {
+    desk_t d;
+    open_fights(&d, FIGHTS_IN("1h", ""));
+    redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 10000 do redis.call('RPUSH', 'queue-w' .. i, 'job' .. i) end");
+    until(&d, metric_get(&of(&d)->in_progress) == 10000);
+    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 10000);
+    for (int i = 1; i <= 100; i++) redis_ok(d.f.r, "DEL queue-w%d", i); /* they are done */
+    redis_ok(d.f.r, "EVAL %s 0", "for i = 101, 10000 do redis.call('DEL', 'queue-w' .. i) end");
+    until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
+    cr_assert_eq(records(&d), 0);
+    close_desk(&d);
+}
+
+static double cpu_us(server_t *server) {
+    char *info = server_info(server, "cpu"), *user = strstr(info, "used_cpu_user:"), *sys = strstr(info, "used_cpu_sys:");
+    cr_assert(user && sys);
+    double us = (strtod(user + strlen("used_cpu_user:"), NULL) + strtod(sys + strlen("used_cpu_sys:"), NULL)) * 1e6;
+    free(info);
+    return us;
+}
+
+/* A walk through a database of others keeps Redis for a moment at a time only. */
+Test(redis_private, among_a_million_other_keys, .timeout = 120) {
+    desk_t d;
+    open_fights(&d, FIGHTS(""));
+    for (int i = 0; i < 10; i++) redis_ok(d.f.r, "DEBUG POPULATE 100000 other%d", i);
+    take(&d, "w1", "job");
+    long long scans = server_commandstat(d.f.server, "scan");
+    double began = cpu_us(d.f.server);
+    cr_assert(stage_until(&d.crew.stage, there(&d, "fights", "job"), 60000));
+    scans = server_commandstat(d.f.server, "scan") - scans;
+    double each = (cpu_us(d.f.server) - began) / (double)scans;
+    cr_assert_geq(scans, 2000);
+    fprintf(stderr, "%lld steps of SCAN, %.0f us of Redis each\n", scans, each);
+    cr_assert_lt(each, 1000);
+    close_desk(&d);
+}
+
+Test(redis_private, large_and_strange_jobs) {
+    desk_t d;
+    char *large = malloc(17 << 20);
+    memset(large, 'L', 17 << 20);
+    open_fights(&d, FIGHTS(""));
+    redis_ok(d.f.r, "RPUSH queue-w1 %b", large, (size_t)(17 << 20));
+    redis_ok(d.f.r, "RPUSH queue-w2 %b", "\0\0\0", (size_t)3);
+    redis_ok(d.f.r, "RPUSH queue-w3 %b", "", (size_t)0);
+    redis_ok(d.f.r, "RPUSH queue-w4 %b", "\xff\xfe{", (size_t)3);
+    until(&d, count(&d, "LLEN fights") == 3);
+    cr_assert_eq(in_list(d.f.r, "fights", (slice_t){"\0\0\0", 3}), 1);
+    cr_assert_eq(in_list(d.f.r, "fights", (slice_t){"", 0}), 1);
+    cr_assert_eq(in_list(d.f.r, "fights", (slice_t){"\xff\xfe{", 3}), 1);
+    cr_assert_eq(count(&d, "LLEN queue-w1"), 1);
+    cr_assert(metric_get(&of(&d)->large) > 0);
+    cr_assert(fixture_log_count("larger than max_payload") > 0);
+    free(large);
+    close_desk(&d);
+}
+
+#define DEDUP(settings) FIGHTS("dedup = \"fights-done\"; id_path = \"/id\"; " settings)
+
+Test(redis_private, a_job_that_is_done_is_dropped_in_place_of_a_retry) {
+    desk_t d;
+    open_fights(&d, DEDUP("retry_times = 0;"));
+    redis_ok(d.f.r, "SADD fights-done 7 eight");
+    take(&d, "w1", "{\"id\":7}");
+    take(&d, "w2", "{\"id\":\"eight\"}");
+    take(&d, "w3", "{\"id\":\"nine\"}");
+    take(&d, "w4", "no id");
+    until(&d, reasons(&d, "retries_exhausted") == 2);
+    until(&d, metric_get(&of(&d)->duplicates_dropped) == 2);
+    cr_assert_eq(count(&d, "EXISTS queue-w1 queue-w2 queue-w3 queue-w4 fights"), 0);
+    cr_assert_eq(records(&d), 2);
+    cr_assert_eq(count(&d, "SCARD fights-done"), 2);
+    cr_assert_eq(count(&d, "EXISTS sidecar:email:stamps"), 0);
+    close_desk(&d);
+}
+
+Test(redis_private, a_dedup_set_of_the_wrong_type_keeps_the_job) {
+    desk_t d;
+    open_fights(&d, DEDUP(""));
+    redis_ok(d.f.r, "SET fights-done text");
+    take(&d, "w1", "{\"id\":7}");
+    until(&d, metric_get(&of(&d)->faults) > 0);
+    cr_assert_eq(count(&d, "LLEN queue-w1"), 1);
+    cr_assert(fixture_log_count("holds a string") > 0);
+    redis_ok(d.f.r, "DEL fights-done");
+    redis_ok(d.f.r, "SADD fights-done 7");
+    close_desk(&d);
+}

@@ -1,0 +1,186 @@
+/* private_queues: what one settle of settle.lua does, and what it refuses without a change. */
+#include "dialects/dialect.h"
+#include "private_fixture.h"
+
+#define JOB "{\"id\":\"42\"}"
+
+static const stamp_t OLD = {.born_us = 1700000000000001, .seen = 1700000000000};
+static const stamp_t NEW = {.born_us = 1700000000000001, .retries = 1, .retried_at = 1700000000500};
+
+static void lay_out(redis_t *r) {
+    redis_ok(r, "FLUSHALL");
+    redis_ok(r, "SET sidecar:app:lock T");
+    redis_ok(r, "RPUSH queue-w1 behind %s", JOB);
+    redis_ok(r, "RPUSH fights waits");
+    set_stamp(r, slice_text(JOB), OLD);
+}
+
+static fixture_t setup(void) {
+    fixture_t f = fixture_start(&(fixture_options_t){
+        .config = FIGHTS("dlq = \"fights-dlq\"; dedup = \"fights-done\"; id_path = \"/id\"; heartbeat = \"*_alive\";")});
+    lay_out(f.r);
+    return f;
+}
+
+/* As the monitor asks for it, where private_queues says. */
+static settled_t settle(fixture_t *f, bool ends) {
+    const pass_ops_t *pass = dialect_ops(DIALECT_PRIVATE_QUEUES)->pass;
+    const queue_keys_t *at = &f->keys->queues[0];
+    entry_t entry = {.bytes = slice_text(JOB), .kind = ENTRY_JOB, .from = "queue-w1", .owner = "w1"};
+    entry.digest = digest_of(JOB, strlen(JOB));
+    settle_where_t where = {0};
+    buffer_t again = {0};
+    job_t job;
+    json_t *json = json_new();
+    pass->read(json, at->config, entry.bytes, &job);
+    cr_assert_str_eq(job.id, "42");
+    pass->settle(at, &entry, &job, !ends, &where, &again);
+    char *heartbeat = pass->heartbeat(at->config, &entry, &job);
+    cr_assert_str_eq(heartbeat, "w1_alive");
+    stamp_raw_t new = stamp_pack(&NEW);
+    if (ends) new.len = 0;
+    const event_t event = {.kind = slice_text(ends ? "failed" : "retried"), .reason = slice_text("x")};
+    settle_append(f->conn, f->keys,
+                  &(settle_ask_t){.token = "T",
+                                  .job = entry.bytes,
+                                  .digest = &entry.digest,
+                                  .where = &where,
+                                  .old = stamp_pack(&OLD),
+                                  .new = new,
+                                  .from_tail = true,
+                                  .depth = 4096,
+                                  .alone = true,
+                                  .heartbeat = heartbeat,
+                                  .report = "",
+                                  .event = &event});
+    settled_t settled;
+    outcome_t outcome = settle_read(f->conn, &settled, &f->fault);
+    cr_assert_eq(outcome, settled == SETTLED_TYPE ? OUTCOME_FAULT : OUTCOME_OK, "%s", f->fault.text);
+    free(heartbeat);
+    buffer_free(&again);
+    json_free(json);
+    return settled;
+}
+
+/* A retry and an end are answered so, and change nothing. */
+static bool refused(fixture_t *f, settled_t expected) {
+    bool all = true;
+    for (int ends = 0; ends < 2; ends++) {
+        char *before = fixture_digest(f->r);
+        settled_t found = settle(f, ends);
+        char *after = fixture_digest(f->r);
+        all &= found == expected && strcmp(before, after) == 0;
+        free(before);
+        free(after);
+    }
+    return all;
+}
+
+Test(redis_private_settle, a_retry_goes_to_the_right_end_of_main) {
+    fixture_t f = setup();
+    cr_assert_eq(settle(&f, false), SETTLED);
+    redis_expect(f.r, JOB, "LINDEX fights -1");
+    redis_expect(f.r, "behind", "LINDEX queue-w1 -1");
+    cr_assert_eq(redis_int(f.r, "LLEN queue-w1") + redis_int(f.r, "LLEN fights"), 3);
+    cr_assert(same_stamp(stamp_of(f.r, slice_text(JOB)), NEW));
+    cr_assert_eq(redis_int(f.r, "EXISTS fights-dlq sidecar:email:recorded"), 0);
+    cr_assert(refused(&f, SETTLED_CHANGED)); /* a lost reply, sent again */
+    fixture_stop(&f);
+}
+
+Test(redis_private_settle, an_end_goes_to_the_dead_letters_and_is_known_there) {
+    fixture_t f = setup();
+    cr_assert_eq(settle(&f, true), SETTLED);
+    redis_expect(f.r, JOB, "LINDEX fights-dlq 0");
+    cr_assert_eq(redis_int(f.r, "LLEN queue-w1"), 1);
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:stamps"), 0);
+    char *mark = redis_str(f.r, "EVAL %s 0 %s", "return redis.sha1hex(ARGV[1])", JOB);
+    char *score = redis_str(f.r, "ZSCORE sidecar:email:recorded %s", mark);
+    cr_assert_not_null(score, "the watch would take it for another's");
+    free(mark), free(score);
+    fixture_stop(&f);
+}
+
+Test(redis_private_settle, only_what_still_is_the_tail) {
+    fixture_t f = setup();
+    redis_ok(f.r, "RPUSH queue-w1 other"); /* it stands in the list, but is not what its worker is on */
+    cr_assert(refused(&f, SETTLED_GONE));
+    redis_ok(f.r, "DEL queue-w1"); /* finished */
+    cr_assert(refused(&f, SETTLED_GONE));
+    redis_ok(f.r, "LPUSH queue-w1 next"); /* and the next one taken */
+    cr_assert(refused(&f, SETTLED_GONE));
+    fixture_stop(&f);
+}
+
+Test(redis_private_settle, not_while_its_worker_is_back) {
+    fixture_t f = setup();
+    redis_ok(f.r, "SET w1_alive 1");
+    cr_assert(refused(&f, SETTLED_ALIVE));
+    redis_ok(f.r, "DEL w1_alive");
+    redis_ok(f.r, "SET other_alive 1");
+    cr_assert_eq(settle(&f, false), SETTLED);
+    fixture_stop(&f);
+}
+
+Test(redis_private_settle, a_job_that_is_done_is_dropped) {
+    for (int ends = 0; ends < 2; ends++) {
+        fixture_t f = setup();
+        redis_ok(f.r, "SADD fights-done 42");
+        cr_assert_eq(settle(&f, ends), SETTLED_DROPPED);
+        cr_assert_eq(redis_int(f.r, "LLEN queue-w1"), 1);
+        cr_assert_eq(redis_int(f.r, "LLEN fights"), 1);
+        cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:failures sidecar:email:stamps fights-dlq sidecar:email:recorded"), 0);
+        fixture_stop(&f);
+    }
+}
+
+Test(redis_private_settle, keys_of_the_wrong_type_lose_nothing) {
+    static const struct {
+        const char *key, *right;
+        int from; /* 1: only at the end */
+    } keys[] = {{"queue-w1", "list", 0},   {"fights", "list", 0},     {"sidecar:email:stamps", "hash", 0},
+                {"fights-done", "set", 0}, {"fights-dlq", "list", 1}, {"sidecar:email:recorded", "zset", 1}};
+    fixture_t f = setup();
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+            lay_out(f.r);
+            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            for (int ends = keys[k].from; ends < 2; ends++) {
+                char *before = fixture_digest(f.r);
+                cr_assert_eq(settle(&f, ends), SETTLED_TYPE, "%s as a %s", keys[k].key, fixture_types[t]);
+                redis_expect(f.r, before, "DEBUG DIGEST");
+                free(before);
+            }
+        }
+    fixture_stop(&f);
+}
+
+/* What one of the writes refuses leaves the job where it was, and no trace of the others. */
+Test(redis_private_settle, a_record_that_is_refused_leaves_no_dead_letter) {
+    fixture_t f = setup();
+    redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 event last"); /* no id can follow */
+    char *before = fixture_digest(f.r);
+    settled_t settled;
+    const pass_ops_t *pass = dialect_ops(DIALECT_PRIVATE_QUEUES)->pass;
+    entry_t entry = {.bytes = slice_text(JOB), .kind = ENTRY_JOB, .from = "queue-w1", .owner = "w1"};
+    entry.digest = digest_of(JOB, strlen(JOB));
+    settle_where_t where = {0};
+    job_t job = {.digest = entry.digest, .id = "42"};
+    pass->settle(&f.keys->queues[0], &entry, &job, false, &where, NULL);
+    const event_t event = {.kind = slice_text("failed")};
+    settle_append(f.conn, f.keys,
+                  &(settle_ask_t){.token = "T",
+                                  .job = entry.bytes,
+                                  .digest = &entry.digest,
+                                  .where = &where,
+                                  .old = stamp_pack(&OLD),
+                                  .from_tail = true,
+                                  .depth = 1,
+                                  .report = "",
+                                  .event = &event});
+    cr_assert_eq(settle_read(f.conn, &settled, &f.fault), OUTCOME_FAULT);
+    redis_expect(f.r, before, "DEBUG DIGEST");
+    free(before);
+    fixture_stop(&f);
+}

@@ -1,0 +1,359 @@
+/* Bad input, in every dialect alike: entries that are no task, hostile JSON, names of foreign keys, wrong types, missing hashes.
+ * Each is kept or ended with its reason; what is sound beside it goes its way, and no key is written to but those of the config.
+ */
+#include "inspect/preflight.h"
+#include "monitor/monitor_fixture.h"
+
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <strings.h>
+
+#define SETTINGS(queue) "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; " queue " } );"
+
+#define KM_BACKUP       "back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ=="
+#define KM_TASK(queue, retry, state)                                                                                             \
+    "{\"data\":\"x\",\"id\":\"i\",\"queue\":\"" queue                                                                            \
+    "\",\"taskStatus\":{\"excTimestamp\":1,\"genTimestamp\":2,\"retry\":" retry ",\"state\":\"" state                            \
+    "\"},\"type\":\"t\",\"unique\":true}"
+
+#define DE_CLASS "example.PaymentCheck"
+#define DE_EVENT "{\"payload\":{\"id\":\"sound\"},\"type\":\"" DE_CLASS "\",\"attempt\":1,\"logContext\":{}}"
+/* The delay is longer than any test: what is sent comes once. */
+#define DE_SETTINGS                                                                                                              \
+    SETTINGS("dialect = \"delayed_queue\"; types = [\"" DE_CLASS "\"]; delays = [\"*: 30d\"]; protected_timeout = \"100ms\";")
+
+enum { DEEP = 100000, LARGE = 300 << 10, CLUTTER = 16 };
+
+/* Bytes that are a job of no dialect, or claim what they should not. Owned by the caller. */
+typedef struct {
+    buffer_t jobs[CLUTTER];
+    size_t count;
+} clutter_t;
+
+static void add(clutter_t *clutter, const char *bytes, size_t len) {
+    cr_assert_lt(clutter->count, CLUTTER);
+    buffer_add(&clutter->jobs[clutter->count++], bytes, len);
+}
+
+static void add_text(clutter_t *clutter, const char *text) { add(clutter, text, strlen(text)); }
+
+static clutter_t clutter_new(void) {
+    clutter_t clutter = {.count = 0};
+    char *much = malloc(LARGE + 64);
+    add(&clutter, "", 0);
+    add(&clutter, "\0\0\0", 3);
+    add(&clutter, "\xff\xfe\x80", 3);
+    add_text(&clutter, "no json at all");
+    add_text(&clutter, "{\"id\":");
+    add_text(&clutter, "[1,2,3]");
+    add_text(&clutter, "null");
+    memset(much, '[', DEEP);
+    add(&clutter, much, DEEP);
+    for (int i = 0; i < 80; i++) memcpy(much + 5 * i, "{\"a\":", 5);
+    add(&clutter, much, 5 * 80);
+    int begins = sprintf(much, "{\"id\":\"large\",\"queue\":\"bank\",\"data\":\"");
+    memset(much + begins, 'x', LARGE);
+    memcpy(much + begins + LARGE, "\"}", 2);
+    add(&clutter, much, (size_t)begins + LARGE + 2);
+    add_text(&clutter, "{\"id\":\"a\",\"id\":\"b\",\"queue\":\"bank\",\"queue\":\"email\"}");
+    add_text(&clutter, "{\"id\":\"sidecar:app:lock\",\"queue\":\"sidecar:app:lock\",\"type\":\"marker\"}");
+    add_text(&clutter, KM_TASK("bank", "0", "normal"));
+    add_text(&clutter, KM_TASK("sidecar:app:lock", "0", "normal"));
+    add_text(&clutter, "{\"id\":{},\"queue\":[],\"type\":1e400,\"taskStatus\":null}");
+    add_text(&clutter, "{\"id\":\"\\u0000\",\"queue\":\"\\ud800\"}");
+    free(much);
+    return clutter;
+}
+
+static void clutter_free(clutter_t *clutter) {
+    for (size_t i = 0; i < clutter->count; i++) buffer_free(&clutter->jobs[i]);
+}
+
+/* A dialect at the table: how its entries come to be in progress, and where they may be afterwards. */
+typedef struct {
+    const char *name, *config;
+    const char *sound; /* a job that is to be given back, and as what: NULL = as it is */
+    const char *again;
+    const char *ready;                                                  /* the list that gets it */
+    void (*put)(redis_t *r, size_t nth, const char *bytes, size_t len); /* an entry in progress; nth is unique */
+    const char *busy, *waits; /* patterns of the keys that hold entries in progress, and of those that hold others */
+} table_t;
+
+static void put_list(redis_t *r, size_t nth, const char *bytes, size_t len) {
+    (void)nth;
+    redis_ok(r, "LPUSH email:backup %b", bytes, len);
+}
+
+static void put_private(redis_t *r, size_t nth, const char *bytes, size_t len) {
+    redis_ok(r, "LPUSH queue-w%d %b", (int)nth, bytes, len);
+}
+
+static void put_kmqueue(redis_t *r, size_t nth, const char *bytes, size_t len) {
+    (void)nth;
+    redis_ok(r, "LPUSH " KM_BACKUP " %b", bytes, len);
+}
+
+/* Ids of jobs that are not there; the sound one is a job. */
+static void put_bull(redis_t *r, size_t nth, const char *bytes, size_t len) {
+    (void)nth;
+    if (len == 5 && memcmp(bytes, "sound", 5) == 0)
+        redis_ok(r, "HSET bull:email:sound name n data {} opts {} timestamp 1700000000000 attemptsMade 0 delay 0 priority 0");
+    redis_ok(r, "LPUSH bull:email:active %b", bytes, len);
+}
+
+/* Each is due after those before it, so that the sound one, which is the last, tells that all were looked at. */
+static void put_delayed(redis_t *r, size_t nth, const char *bytes, size_t len) {
+    redis_ok(r, "ZADD de_delayed_events %d " DE_CLASS "###%d", (int)nth, (int)nth);
+    redis_ok(r, "HSET de_events " DE_CLASS "###%d %b", (int)nth, bytes, len);
+}
+
+/* The bytes are the name of an event, whose envelope is a sound one. */
+static void put_delayed_name(redis_t *r, size_t nth, const char *bytes, size_t len) {
+    if (len == strlen(DE_EVENT) && memcmp(bytes, DE_EVENT, len) == 0) {
+        put_delayed(r, nth, bytes, len);
+        return;
+    }
+    redis_ok(r, "ZADD de_delayed_events %d %b", (int)nth, bytes, len);
+    redis_ok(r, "HSET de_events %b %s", bytes, len, DE_EVENT);
+}
+
+static const table_t TABLES[] = {
+    {.name = "list",
+     .config = SETTINGS("protected_timeout = \"100ms\"; heartbeat = \"*_alive\"; id_path = \"/id\"; type_path = \"/type\"; "
+                        "retry_times = 1;"),
+     .sound = "{\"id\":\"sound\"}",
+     .ready = "email",
+     .put = put_list,
+     .busy = "email:backup",
+     .waits = "email"},
+    {.name = "private_queues",
+     .config = SETTINGS("dialect = \"private_queues\"; main = \"fights\"; private = \"queue-*\"; dedup = \"fights-done\"; "
+                        "protected_timeout = \"100ms\"; id_path = \"/id\"; type_path = \"/type\"; retry_times = 1;"),
+     .sound = "{\"id\":\"sound\"}",
+     .ready = "fights",
+     .put = put_private,
+     .busy = "queue-*",
+     .waits = "fights"},
+    {.name = "kmqueue",
+     .config = SETTINGS("dialect = \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"]; "
+                        "protected_timeout = \"100ms\"; heartbeat = \"off\"; retry_times = 1;"),
+     .sound = KM_TASK("worker2_queue", "0", "normal"),
+     .again = KM_TASK("worker2_queue", "1", "retry"),
+     .ready = "worker2_queue",
+     .put = put_kmqueue,
+     .busy = KM_BACKUP,
+     .waits = "worker2_queue"},
+    {.name = "bull",
+     .config = SETTINGS("dialect = \"bull\"; stalled_interval = \"1s\";"),
+     .sound = "sound",
+     .ready = "bull:email:wait",
+     .put = put_bull,
+     .busy = "bull:email:active",
+     .waits = "bull:email:wait"},
+    {.name = "delayed_queue",
+     .config = DE_SETTINGS,
+     .sound = DE_EVENT,
+     .ready = "de_paymentcheck",
+     .put = put_delayed,
+     .busy = "sidecar:email:aside",
+     .waits = "de_paymentcheck"},
+    {.name = "delayed_queue, by name",
+     .config = DE_SETTINGS,
+     .sound = DE_EVENT,
+     .ready = "de_paymentcheck",
+     .put = put_delayed_name,
+     .busy = "sidecar:email:aside",
+     .waits = "de_paymentcheck"},
+};
+enum { TABLE_COUNT = sizeof TABLES / sizeof *TABLES };
+
+/* Entries in the keys that fit: of lists, zsets and hashes; sentinels do not count. */
+static long long entries(redis_t *r, const char *pattern) {
+    return redis_int(
+        r, "EVAL %s 0 %s",
+        "local n = 0 for _, k in ipairs(redis.call('KEYS', ARGV[1])) do local t = redis.call('TYPE', k).ok "
+        "if t == 'list' then for _, e in ipairs(redis.call('LRANGE', k, 0, -1)) do "
+        "if not string.find(e, '^sidecar%-sentinel:') and not string.find(e, '\"type\":\"marker\",\"unique\"', 1, true) "
+        "then n = n + 1 end end "
+        "elseif t == 'zset' then n = n + redis.call('ZCARD', k) end end return n",
+        pattern);
+}
+
+static long long failed(redis_t *r, bool sound_reasons_only) {
+    return redis_int(r, "EVAL %s 1 sidecar:email:failures %s",
+                     "local good = {unreadable = 1, invalid_target = 1, retries_exhausted = 1} local n = 0 "
+                     "for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do local f = {} "
+                     "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
+                     "if f.kind == 'failed' and (ARGV[1] == '0' or good[f.reason]) then n = n + 1 end end return n",
+                     sound_reasons_only ? "1" : "0");
+}
+
+/* ---- What was written to, as MONITOR shows it. */
+
+static redis_t *spy_on(const server_t *server) {
+    redis_t *spy = redis_open(server);
+    redis_ok(spy, "MONITOR");
+    return spy;
+}
+
+/* The argument at *at of a line, without its quotes, unescaped as far as names of keys need it; *at goes on behind it. */
+static bool argument(const char **at, char *out, size_t size) {
+    const char *begin = strchr(*at, '"');
+    size_t len = 0;
+    if (!begin) return false;
+    for (begin++; *begin && *begin != '"'; begin++) {
+        if (*begin == '\\' && begin[1]) begin++;
+        if (len + 1 < size) out[len++] = *begin;
+    }
+    out[len] = '\0';
+    *at = *begin ? begin + 1 : begin;
+    return true;
+}
+
+static bool only_reads(const char *command) {
+    static const char *const reads[] = {
+        "get",        "exists",   "getrange",      "hget",      "hmget",  "hgetall", "hlen",    "hscan",  "hexists",
+        "hstrlen",    "lindex",   "llen",          "lpos",      "lrange", "pttl",    "scan",    "sscan",  "scard",
+        "sismember",  "smembers", "strlen",        "time",      "type",   "xlen",    "xinfo",   "xrange", "zcard",
+        "zcount",     "zrange",   "zrangebyscore", "zrevrange", "zscore", "zmscore", "evalsha", "client", "zrevrangebyscore",
+        "script",     "info",     "role",          "ping",      "pubsub", "publish", "hello",   "auth",   "subscribe",
+        "psubscribe", "select",   "xread",         "eval"};
+    for (size_t i = 0; i < sizeof reads / sizeof *reads; i++)
+        if (strcasecmp(command, reads[i]) == 0) return true;
+    return false;
+}
+
+static bool allowed(const used_keys_t *used, const char *key) {
+    if (strncmp(key, "sidecar:email:", 14) == 0) return true;
+    for (size_t i = 0; i < used->count; i++) {
+        const used_key_t *one = &used->items[i];
+        const char *star = one->pattern ? strchr(one->name, '*') : NULL;
+        if (!one->writes) continue;
+        if (!star && strcmp(key, one->name) == 0) return true;
+        if (star && strncmp(key, one->name, (size_t)(star - one->name)) == 0) return true;
+    }
+    return false;
+}
+
+/* Fails when a command that writes names another key than those of the config. Ends the spy; returns how many wrote. */
+static int expect_own_keys(redis_t *spy, redis_t *r, const config_t *config) {
+    used_keys_t used = config_queue_keys(&config->queues[0]);
+    int writes = 0;
+    bool over = false;
+    redis_ok(r, "ECHO the-story-ends");
+    while (!over) {
+        redisReply *reply = NULL;
+        cr_assert_eq(redisGetReply(spy, (void **)&reply), REDIS_OK, "%s", spy->errstr);
+        char command[64] = "", key[256] = "";
+        const char *at = strchr(reply->str, ']');
+        over = strstr(reply->str, "the-story-ends") != NULL;
+        if (!over && at && argument(&at, command, sizeof command) && !only_reads(command)) {
+            int keys = strcasecmp(command, "rpoplpush") == 0 || strcasecmp(command, "brpoplpush") == 0 ? 2 : 1;
+            for (int i = 0; i < keys; i++) {
+                cr_assert(argument(&at, key, sizeof key), "%s", reply->str);
+                cr_assert(allowed(&used, key), "%s is written to: %.300s", key, reply->str);
+            }
+            writes++;
+        }
+        freeReplyObject(reply);
+    }
+    config_queue_keys_free(&used);
+    redis_close(spy);
+    return writes;
+}
+
+/* ---- The tests. */
+
+static void open_table(desk_t *d, const table_t *table) {
+    d->f = fixture_start(&(fixture_options_t){.config = table->config, .closed = true});
+    crew_start(&d->crew, d->f.keys, CREW_MONITOR | CREW_DISPATCHER);
+    crew_lead(&d->crew, d->f.r);
+}
+
+static bool comes_back(desk_t *d, const table_t *table) {
+    return in_list(d->f.r, table->ready, slice_text(table->again ? table->again : table->sound)) == 1;
+}
+
+ParameterizedTestParameters(redis_dialects_hostile, clutter_is_kept_or_ended) {
+    static int numbers[TABLE_COUNT];
+    for (int i = 0; i < TABLE_COUNT; i++) numbers[i] = i;
+    return cr_make_param_array(int, numbers, TABLE_COUNT);
+}
+
+ParameterizedTest(int *number, redis_dialects_hostile, clutter_is_kept_or_ended, .timeout = 120) {
+    const table_t *table = &TABLES[*number];
+    clutter_t clutter = clutter_new();
+    desk_t d;
+    open_table(&d, table);
+    redis_ok(d.f.r, "RPUSH bank precious");
+    redis_ok(d.f.r, "RPUSH other:backup precious");
+    for (size_t i = 0; i < clutter.count; i++) table->put(d.f.r, i, buffer_text(&clutter.jobs[i]), clutter.jobs[i].len);
+    table->put(d.f.r, clutter.count, table->sound, strlen(table->sound));
+    redis_t *spy = spy_on(d.f.server);
+    cr_assert(stage_until(&d.crew.stage, comes_back(&d, table), 30000), "%s", table->name);
+    cr_assert(stage_until(&d.crew.stage, entries(d.f.r, table->busy) == 0, 30000), "%s: %lld are in progress for ever",
+              table->name, entries(d.f.r, table->busy));
+    long long waiting = entries(d.f.r, table->waits), ended = failed(d.f.r, false);
+    cr_assert_eq(waiting + ended, (long long)clutter.count + 1, "%s: %lld wait, %lld ended", table->name, waiting, ended);
+    cr_assert_eq(failed(d.f.r, true), ended, "%s: a reason that nobody expects", table->name);
+    cr_assert_gt(expect_own_keys(spy, d.f.r, d.f.config), 0);
+    cr_assert_eq(redis_int(d.f.r, "LLEN bank") + redis_int(d.f.r, "LLEN other:backup"), 2);
+    fprintf(stderr, "%s: %lld go on, %lld ended\n", table->name, waiting, ended);
+    clutter_free(&clutter);
+    close_desk(&d);
+}
+
+ParameterizedTestParameters(redis_dialects_hostile, wrong_types_lose_nothing) {
+    static int numbers[TABLE_COUNT];
+    for (int i = 0; i < TABLE_COUNT; i++) numbers[i] = i;
+    return cr_make_param_array(int, numbers, TABLE_COUNT);
+}
+
+/* One key of the queue after the other holds something else; once it is gone the job goes its way. */
+ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing, .timeout = 300) {
+    const table_t *table = &TABLES[*number];
+    desk_t d;
+    open_table(&d, table);
+    used_keys_t used = config_queue_keys(&d.f.config->queues[0]);
+    for (size_t k = 0; k < used.count; k++) {
+        if (used.items[k].pattern || !used.items[k].type) continue;
+        const char *wrong = strcmp(used.items[k].type, "string") == 0 ? "list" : "string";
+        redis_ok(d.f.r, "FLUSHALL");
+        fixture_make_key(d.f.r, used.items[k].name, wrong);
+        crew_lead(&d.crew, d.f.r);
+        stage_run(&d.crew.stage, 300);
+        redis_ok(d.f.r, "DEL %s", used.items[k].name);
+        table->put(d.f.r, k, table->sound, strlen(table->sound));
+        crew_lead(&d.crew, d.f.r);
+        if (!stage_until(&d.crew.stage, comes_back(&d, table), 15000))
+            cr_assert_fail("%s: %s as a %s has stopped it", table->name, used.items[k].name, wrong);
+    }
+    config_queue_keys_free(&used);
+    close_desk(&d);
+}
+
+static void note(void *self, finding_t finding, const char *queue, const char *text) {
+    if (finding == FINDING_BARRED) buffer_printf(self, "%s: %s\n", queue, text);
+}
+
+/* BullMQ keeps its jobs under the same names: nothing of them is moved, marked or ended. */
+Test(redis_dialects_hostile, a_queue_of_bullmq_is_not_served_as_bull) {
+    desk_t d;
+    buffer_t said = {0};
+    fault_t fault;
+    open_desk(&d, (fixture_options_t){.config = SETTINGS("dialect = \"bull\"; stalled_interval = \"1s\";")});
+    redis_ok(d.f.r, "XADD bull:email:events * event added");
+    redis_ok(d.f.r, "HSET bull:email:1 name n data {} opts {} timestamp 1700000000000");
+    redis_ok(d.f.r, "ZADD bull:email:delayed 4096 1");
+    redis_ok(d.f.r, "LPUSH bull:email:active 2");
+    stage_run(&d.crew.stage, 300);
+    conn_t *conn = conn_new(&d.f.config->redis, "test", NULL);
+    cr_assert_eq(conn_open(conn, &fault), OUTCOME_OK, "%s", fault.text);
+    (void)preflight(conn, d.f.keys, note, &said, &fault);
+    cr_assert_not_null(strstr(buffer_text(&said), "email: the queue belongs to BullMQ"), "%s", buffer_text(&said));
+    cr_assert_eq(redis_int(d.f.r, "ZCARD bull:email:delayed") + redis_int(d.f.r, "LLEN bull:email:active"), 2);
+    cr_assert_eq(redis_int(d.f.r, "EXISTS bull:email:wait bull:email:stalled bull:email:stalled-check bull:email:failed"), 0);
+    buffer_free(&said);
+    conn_free(conn);
+    close_desk(&d);
+}

@@ -1,0 +1,367 @@
+/* requeue.lua against a real server: a failure is answered at most once, and a job is in the list once or not at all. */
+#include "dialects/requeue.h"
+#include "monitor/monitor_call.h"
+
+#define JOB   "{\"id\":1}"
+#define EVENT "0123456789abcdef"
+
+/* One call; begins as ask_new gives it. */
+typedef struct {
+    const char *what, *by, *again, *to, *mark, *letters, *recorded;
+    slice_t job;
+    bool stamp;
+} ask_t;
+
+static ask_t ask_new(void) {
+    return (ask_t){.what = "requeued",
+                   .by = "ann@host",
+                   .again = "0",
+                   .to = "email",
+                   .mark = "sidecar:email:requeued",
+                   .letters = "sidecar:email:requeued",
+                   .recorded = "sidecar:email:requeued",
+                   .job = slice_text(JOB)};
+}
+
+static ask_t ask_discard(void) {
+    ask_t ask = ask_new();
+    ask.what = "discarded";
+    return ask;
+}
+
+static redisReply *answer_with(redis_t *r, ask_t ask, bool in_vain) {
+    digest_t digest = digest_of(ask.job.data, ask.job.len);
+    char *stamps = mem_printf("sidecar:%s:stamps", ask.to), *births = mem_printf("sidecar:%s:meta", ask.to);
+    call_t call = call_begin(SCRIPT_requeue, "9");
+    const char *const keys[] = {"sidecar:email:requeued",
+                                "sidecar:email:failures",
+                                "sidecar:email:meta",
+                                ask.to,
+                                stamps,
+                                births,
+                                ask.mark,
+                                ask.letters,
+                                ask.recorded,
+                                EVENT,
+                                ask.what,
+                                ask.by,
+                                ask.again};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) call_text(&call, keys[i]);
+    call_add(&call, ask.job.data, ask.job.len);
+    call_add(&call, digest.bytes, ask.stamp ? STAMP_FIELD_BYTES : 0);
+    const char *const rest[] = {"21", "id", "kind", ask.what, "worker", ask.by, "x", "12345"};
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
+    redisReply *reply = in_vain ? call_in_vain(&call, r) : call_end(&call, r);
+    free(stamps);
+    free(births);
+    return reply;
+}
+
+static void answered(redis_t *r, ask_t ask) { expect_word(answer_with(r, ask, false), "done"); }
+
+/* Must change nothing, and say so. The detail, where it is given, must begin like that. */
+static void refused(redis_t *r, ask_t ask, const char *word, const char *detail) {
+    redisReply *reply = answer_with(r, ask, true);
+    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 2, "%s", reply->str);
+    cr_assert(strncmp(reply->element[1]->str, detail, strlen(detail)) == 0, "%s", reply->element[1]->str);
+    expect_word(reply, word);
+}
+
+static char *mark_of(redis_t *r) { return redis_str(r, "HGET sidecar:email:requeued %s", EVENT); }
+
+static void expect_mark(redis_t *r, const char *what, const char *by) {
+    char *mark = mark_of(r), state[16] = "", who[64] = "";
+    long long at = 0;
+    cr_assert_eq(sscanf(mark ? mark : "", "%15s %lld %63s", state, &at, who), 3, "%s", mark);
+    cr_assert_str_eq(state, what);
+    cr_assert_str_eq(who, by);
+    cr_assert(at > call_now_ms(r) - 60000 && at <= call_now_ms(r));
+    free(mark);
+}
+
+Test(redis_script_requeue, a_job_goes_behind_what_waits_and_leaves_a_record) {
+    fixture_t f = fixture_start(NULL);
+    redis_ok(f.r, "RPUSH email newest oldest");
+    redis_ok(f.r, "HSET sidecar:email:meta bytes 100");
+    answered(f.r, ask_new());
+    redis_expect(f.r, JOB, "LINDEX email 0"); /* taken last */
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 3);
+    expect_mark(f.r, "requeued", "ann@host");
+    redisReply *entry = redis_do(f.r, "XREVRANGE sidecar:email:failures + - COUNT 1");
+    const redisReply *fields = entry->element[0]->element[1];
+    const char *const expected[] = {"at", NULL, "kind", "requeued", "worker", "ann@host", "x", "12345"};
+    cr_assert_eq(fields->elements, 8);
+    for (size_t i = 0; i < 8; i++)
+        if (expected[i]) cr_assert_str_eq(fields->element[i]->str, expected[i]);
+    cr_assert_leq(llabs(strtoll(fields->element[1]->str, NULL, 10) - call_now_ms(f.r)), 60000);
+    freeReplyObject(entry);
+    redis_expect(f.r, "134", "HGET sidecar:email:meta bytes"); /* 100, 21, and 13 of `at` */
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:stamps"), 0);
+    fixture_stop(&f);
+}
+
+Test(redis_script_requeue, a_second_answer_needs_again) {
+    fixture_t f = fixture_start(NULL);
+    ask_t other = ask_new();
+    other.by = "bob@host";
+    answered(f.r, ask_new());
+    refused(f.r, ask_new(), "known", "requeued ");
+    refused(f.r, other, "known", "requeued ");
+    refused(f.r, ask_discard(), "known", "requeued ");
+    other.again = "1";
+    answered(f.r, other);
+    cr_assert_eq(in_list(f.r, "email", slice_text(JOB)), 2);
+    cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 2);
+    expect_mark(f.r, "requeued", "bob@host");
+    fixture_stop(&f);
+}
+
+Test(redis_script_requeue, what_is_discarded_goes_nowhere_and_stays_so) {
+    fixture_t f = fixture_start(NULL);
+    answered(f.r, ask_discard());
+    cr_assert_eq(redis_int(f.r, "EXISTS email"), 0);
+    cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
+    expect_mark(f.r, "discarded", "ann@host");
+    refused(f.r, ask_new(), "known", "discarded ");
+    ask_t again = ask_new();
+    again.again = "1";
+    answered(f.r, again);
+    expect_mark(f.r, "requeued", "ann@host");
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
+    fixture_stop(&f);
+}
+
+Test(redis_script_requeue, a_stamp_begins_a_new_life) {
+    fixture_t f = fixture_start(NULL);
+    ask_t ask = ask_new();
+    ask.stamp = true;
+    set_stamp(f.r, ask.job, (stamp_t){.born_us = 5, .seen = 5, .retries = 3, .retried_at = 5});
+    long long before = call_now_ms(f.r);
+    answered(f.r, ask);
+    stamp_t stamp = stamp_of(f.r, ask.job);
+    cr_assert(stamp.born_us / 1000 >= before && stamp.retried_at >= before && !stamp.seen && !stamp.retries && stamp.requeued);
+    char *life = redis_str(f.r, "HGET sidecar:email:meta life");
+    cr_assert_eq(strtoll(life, NULL, 10), stamp.born_us);
+    free(life);
+    redis_ok(f.r, "HSET sidecar:email:meta life 9000000000000000"); /* the clock was set back */
+    ask.again = "1";
+    answered(f.r, ask);
+    cr_assert_eq(stamp_of(f.r, ask.job).born_us, 9000000000000001);
+    fixture_stop(&f);
+}
+
+Test(redis_script_requeue, another_queue_takes_job_and_stamp_and_the_own_one_the_record) {
+    fixture_t f = fixture_start(NULL);
+    ask_t ask = ask_new();
+    ask.to = "sms";
+    ask.stamp = true;
+    answered(f.r, ask);
+    cr_assert_eq(redis_int(f.r, "LLEN sms"), 1);
+    cr_assert_eq(redis_int(f.r, "HLEN sidecar:sms:stamps"), 1);
+    cr_assert_eq(redis_int(f.r, "HEXISTS sidecar:sms:meta life"), 1);
+    cr_assert_eq(redis_int(f.r, "EXISTS email sidecar:email:stamps sidecar:sms:failures sidecar:sms:requeued"), 0);
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:failures sidecar:email:requeued"), 2);
+    fixture_stop(&f);
+}
+
+Test(redis_script_requeue, keys_of_the_wrong_type_change_nothing) {
+    static const struct {
+        const char *key, *right;
+    } keys[] = {{"sidecar:email:requeued", "hash"}, {"sidecar:email:failures", "stream"},
+                {"sidecar:email:meta", "hash"},     {"sms", "list"},
+                {"sidecar:sms:stamps", "hash"},     {"sidecar:sms:meta", "hash"}};
+    fixture_t f = fixture_start(NULL);
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+            redis_ok(f.r, "FLUSHALL");
+            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            ask_t ask = ask_new();
+            ask.to = "sms";
+            ask.stamp = true;
+            expect_type(answer_with(f.r, ask, true), keys[k].key, fixture_types[t]);
+            ask.what = "discarded";
+            expect_type(answer_with(f.r, ask, true), keys[k].key, fixture_types[t]);
+        }
+    fixture_stop(&f);
+}
+
+Test(redis_script_requeue, a_stream_at_its_last_id_is_said) {
+    fixture_t f = fixture_start(NULL);
+    redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 f v");
+    refused(f.r, ask_discard(), "failed", "ERR"); /* a discard is its record */
+    expect_word(answer_with(f.r, ask_new(), false), "unrecorded");
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
+    expect_mark(f.r, "requeued", "ann@host");
+    refused(f.r, ask_new(), "known", "requeued ");
+    fixture_stop(&f);
+}
+
+Test(redis_script_requeue, a_full_redis_refuses_all_of_it) {
+    fixture_t f = fixture_start(NULL);
+    redis_ok(f.r, "CONFIG SET maxmemory 1");
+    redisReply *reply = answer_with(f.r, ask_new(), true);
+    cr_assert(reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "OOM", 3) == 0, "%s", reply->str);
+    freeReplyObject(reply);
+    redis_ok(f.r, "CONFIG SET maxmemory 0");
+    answered(f.r, ask_new());
+    fixture_stop(&f);
+}
+
+/* Under rights that lack LPUSH, or the key: the mark that was set goes again, and what stood there before comes back. */
+Test(redis_script_requeue, a_push_that_is_refused_takes_its_mark_back) {
+    fixture_t f = fixture_start(NULL);
+    redis_ok(f.r, "ACL SETUSER default -lpush");
+    refused(f.r, ask_new(), "failed", "");
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:requeued sidecar:email:failures email"), 0);
+    redis_ok(f.r, "HSET sidecar:email:requeued %s %s", EVENT, "discarded 5 bob");
+    ask_t again = ask_new();
+    again.again = "1";
+    refused(f.r, again, "failed", "");
+    char *mark = mark_of(f.r);
+    cr_assert_str_eq(mark, "discarded 5 bob");
+    free(mark);
+    redis_ok(f.r, "DEL sidecar:email:requeued");
+    redis_ok(f.r, "ACL SETUSER default -hdel");
+    redisReply *reply = answer_with(f.r, ask_new(), false);
+    cr_assert_not_null(strstr(reply->element[1]->str, "use --again"), "%s", reply->element[1]->str);
+    expect_word(reply, "failed");
+    cr_assert_eq(redis_int(f.r, "EXISTS email"), 0);
+    redis_ok(f.r, "ACL SETUSER default +lpush +hdel");
+    refused(f.r, ask_new(), "known", "requeued ");
+    answered(f.r, again);
+    fixture_stop(&f);
+}
+
+/* A queue whose jobs are unique by an id, as KMQueue's: the id is marked as long as the job waits or runs. */
+Test(redis_script_requeue, a_unique_job_is_there_once) {
+    fixture_t f = fixture_start(NULL);
+    ask_t ask = ask_new();
+    ask.mark = "email_unique";
+    answered(f.r, ask);
+    cr_assert_eq(redis_int(f.r, "SISMEMBER email_unique id"), 1);
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
+    refused(f.r, ask, "known", "requeued ");
+    redis_ok(f.r, "DEL sidecar:email:requeued sidecar:email:failures sidecar:email:meta");
+    refused(f.r, ask, "waiting", ""); /* the application has pushed it anew */
+    ask.again = "1";
+    answered(f.r, ask);
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 2);
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+        if (strcmp(fixture_types[t], "set") == 0) continue;
+        fixture_make_key(f.r, "email_unique", fixture_types[t]);
+        expect_type(answer_with(f.r, ask, true), "email_unique", fixture_types[t]);
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_script_requeue, a_push_that_is_refused_leaves_no_id_marked) {
+    fixture_t f = fixture_start(NULL);
+    ask_t ask = ask_new();
+    ask.mark = "email_unique";
+    redis_ok(f.r, "ACL SETUSER default -lpush");
+    refused(f.r, ask, "failed", "");
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:requeued sidecar:email:failures email email_unique"), 0);
+    redis_ok(f.r, "SADD email_unique id"); /* of another one: it is not ours to take away */
+    ask.again = "1";
+    refused(f.r, ask, "failed", "");
+    cr_assert_eq(redis_int(f.r, "SCARD email_unique"), 1);
+    redis_ok(f.r, "DEL email_unique");
+    redis_ok(f.r, "ACL SETUSER default +lpush -sadd");
+    refused(f.r, ask, "failed", "");
+    fixture_stop(&f);
+}
+
+Test(redis_script_requeue, bytes_are_sacred) {
+    enum { HUGE_JOB = 16 << 20 };
+    char *huge = malloc(HUGE_JOB);
+    for (size_t i = 0; i < HUGE_JOB; i++) huge[i] = (char)(i * 7);
+    const slice_t jobs[] = {{"", 0}, {"a\0b", 3}, {"\0", 1}, {"\xff\xfe\xc3", 3}, {"12345678901234567890", 20}, {huge, HUGE_JOB}};
+    fixture_t f = fixture_start(NULL);
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        redis_ok(f.r, "FLUSHALL");
+        ask_t ask = ask_new();
+        ask.job = jobs[i];
+        answered(f.r, ask);
+        cr_assert_eq(in_list(f.r, "email", ask.job), 1, "job %zu", i);
+        cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
+    }
+    free(huge);
+    fixture_stop(&f);
+}
+
+Test(redis_script_requeue, strange_counters_stop_nothing) {
+    static const char *const strange[] = {"abc", "", "1.5", "-3", "1e300", "nan", "inf"};
+    fixture_t f = fixture_start(NULL);
+    for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
+        redis_ok(f.r, "FLUSHALL");
+        redis_ok(f.r, "HSET sidecar:email:meta bytes %b life %b", strange[i], strlen(strange[i]), strange[i], strlen(strange[i]));
+        ask_t ask = ask_new();
+        ask.stamp = true;
+        answered(f.r, ask);
+        redis_expect(f.r, "34", "HGET sidecar:email:meta bytes");
+        cr_assert(stamp_of(f.r, ask.job).born_us > 0);
+    }
+    fixture_stop(&f);
+}
+
+/* Marks through the verbs: the leader forgets old ones, step by step, and no others. */
+static int64_t prune(fixture_t *f, const char *token, int64_t before_ms, bool *fenced) {
+    uint64_t cursor = 0;
+    int64_t removed = 0;
+    do {
+        cr_assert_eq(requeue_prune(f->conn, f->keys, 0, token, before_ms, &cursor, &removed, fenced, &f->fault), OUTCOME_OK, "%s",
+                     f->fault.text);
+    } while (cursor && !*fenced);
+    return removed;
+}
+
+Test(redis_script_requeue, the_leader_forgets_old_marks) {
+    enum { MARKS = 3000 };
+    fixture_t f = fixture_start(NULL);
+    bool fenced;
+    redis_ok(f.r, "SET sidecar:app:lock T");
+    redis_ok(f.r, "EVAL %s 1 sidecar:email:requeued %d",
+             "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'm' .. i, 'requeued ' .. i .. ' ann b') end", MARKS);
+    redis_ok(f.r, "HSET sidecar:email:requeued strange text");
+    cr_assert_eq(prune(&f, "other", MARKS, &fenced), 0);
+    cr_assert(fenced);
+    cr_assert_eq(prune(&f, "T", 1001, &fenced), 1000);
+    cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:requeued"), MARKS - 1000 + 1);
+    cr_assert_eq(redis_int(f.r, "HEXISTS sidecar:email:requeued m1001"), 1);
+    cr_assert_eq(redis_int(f.r, "HEXISTS sidecar:email:requeued m1000"), 0);
+    cr_assert_eq(prune(&f, "T", 1001, &fenced), 0);
+    fixture_stop(&f);
+}
+
+/* Of private_queues: what is put back is no dead letter any more, and may become one again. */
+Test(redis_script_requeue, its_dead_letter_goes_with_it) {
+    fixture_t f = fixture_start(NULL);
+    char *sha1 = redis_str(f.r, "EVAL %s 0 %s", "return redis.sha1hex(ARGV[1])", JOB);
+    ask_t ask = ask_new();
+    ask.letters = "email:dead";
+    ask.recorded = "sidecar:email:recorded";
+    ask.again = "1";
+    redis_ok(f.r, "RPUSH email:dead other %s another %s", JOB, JOB);
+    redis_ok(f.r, "ZADD sidecar:email:recorded 1 %s 2 others", sha1);
+    answered(f.r, ask);
+    cr_assert_eq(redis_int(f.r, "LLEN email:dead"), 3);
+    cr_assert_eq(redis_int(f.r, "ZCARD sidecar:email:recorded"), 2, "there is another of its bytes, which has its record");
+    answered(f.r, ask);
+    cr_assert_eq(redis_int(f.r, "LLEN email:dead"), 2);
+    redis_expect(f.r, NULL, "ZSCORE sidecar:email:recorded %s", sha1);
+    cr_assert_eq(redis_int(f.r, "ZCARD sidecar:email:recorded"), 1);
+    redis_ok(f.r, "ZADD sidecar:email:recorded 1 %s", sha1);
+    answered(f.r, ask); /* somebody has taken it out by hand */
+    redis_expect(f.r, NULL, "ZSCORE sidecar:email:recorded %s", sha1);
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 3);
+    redis_ok(f.r, "LPUSH email:dead %s", JOB);
+    ask.what = "discarded";
+    answered(f.r, ask);
+    cr_assert_eq(redis_int(f.r, "LLEN email:dead"), 3, "what nobody wants stays for its readers");
+    ask.what = "requeued";
+    fixture_make_key(f.r, "email:dead", "string");
+    expect_type(answer_with(f.r, ask, true), "email:dead", "string");
+    free(sha1);
+    fixture_stop(&f);
+}

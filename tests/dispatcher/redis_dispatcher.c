@@ -1,0 +1,246 @@
+/* The dispatcher role, its ticks called by hand: every due job reaches ready exactly once, soon and not early; and nothing is
+ * asked for without a reason. What goes wrong is in test_dispatcher_trouble.c. */
+#include "dispatcher_fixture.h"
+
+/* Returns how late the later job was at the most, in us. */
+static int64_t moved_late_us(void) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.proxy = true});
+    add_due(&d, 3);
+    expect_ready(&d, 3);
+    settle(&d);
+    redis_ok(d.f.r, "ZADD email:delayed %lld later", now_ms(d.f.r) + 300);
+    long before = proxy_requests(d.f.proxy, NULL), steps = 0;
+    for (int rounds = 0; rounds < 20 && delayed(&d); rounds++) steps += stage_run(&d.crew.stage, 500) - 1;
+    cr_assert_eq(delayed(&d), 0);
+    cr_assert_leq(steps, 8 * wait_scaled_ms(1));
+    cr_assert_leq(proxy_requests(d.f.proxy, NULL) - before, 12 * wait_scaled_ms(1));
+    redis_expect(d.f.r, "later", "LINDEX email 0");
+    cr_assert_eq(metric_get(&of(&d, 0)->promoted), 4);
+    int64_t late_us = metric_get(&of(&d, 0)->lateness_max_us);
+    cr_assert_gt(late_us, 0);
+    close_desk(&d);
+    return late_us;
+}
+
+Test(redis_dispatcher, moves_what_is_due_and_waits_for_the_rest, .timeout = 60) {
+    cr_assert(wait_for(moved_late_us() < INT64_C(1000) * wait_scaled_ms(150), 15000));
+}
+
+Test(redis_dispatcher, is_woken_by_what_producers_do) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){0});
+    settle(&d);
+    for (int i = 1; i <= 5; i++) {
+        redis_ok(d.f.r, "ZADD email:delayed %d job%d", i, i);
+        expect_ready(&d, i);
+    }
+    cr_assert_eq(metric_get(&of(&d, 0)->wakeups), 5);
+    cr_assert_eq(metric_get(&of(&d, 0)->missed), 0);
+    redis_ok(d.f.r, "ZADD email:delayed %lld mind", now_ms(d.f.r) + 3600000);
+    settle(&d);
+    redis_ok(d.f.r, "ZADD email:delayed %lld mind", now_ms(d.f.r) + 50); /* sooner than it was */
+    expect_ready(&d, 6);
+    redis_ok(d.f.r, "FLUSHALL");
+    crew_lead(&d.crew, d.f.r);
+    settle(&d);
+    redis_ok(d.f.r, "ZADD email:delayed 1 after");
+    expect_ready(&d, 1);
+    close_desk(&d);
+}
+
+Test(redis_dispatcher, asks_for_nothing_without_a_reason) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.proxy = true});
+    add_due(&d, 30);
+    redis_ok(d.f.r, "ZADD email:delayed %lld later", now_ms(d.f.r) + 3600000);
+    expect_ready(&d, 30);
+    settle(&d);
+    long before = proxy_requests(d.f.proxy, NULL);
+    for (int i = 0; i < 30; i++) redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT"); /* what workers do */
+    redis_ok(d.f.r, "LPUSH email now");
+    redis_ok(d.f.r, "PEXPIRE sidecar:app:lock 50000");
+    long steps = stage_run(&d.crew.stage, 300);
+    cr_assert_eq(proxy_requests(d.f.proxy, NULL), before);
+    cr_assert_leq(steps, 3);
+    close_desk(&d);
+}
+
+Test(redis_dispatcher, a_backlog_goes_in_order_and_in_batches) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){0});
+    add_due(&d, 95);
+    expect_ready(&d, 95);
+    expect_each_once(&d, 95);
+    cr_assert_eq(metric_get(&of(&d, 0)->batches), 10);
+    for (int i = 0; i < 95; i++) {
+        char job[16];
+        snprintf(job, sizeof job, "job%04d", i);
+        redis_expect(d.f.r, job, "RPOP email");
+    }
+    close_desk(&d);
+}
+
+/* While there is more, nobody needs to know when the next job is due; afterwards somebody must. */
+Test(redis_dispatcher, a_backlog_costs_no_looks_and_ends_with_one) {
+    enum { JOBS = 2000 };
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.proxy = true, .preload = "shim_clock"});
+    settle(&d);
+    redis_ok(d.f.r, "EVAL %s 1 email:delayed", "for i = 1, 2000 do redis.call('ZADD', KEYS[1], i, 'job' .. i) end");
+    redis_ok(d.f.r, "ZADD email:delayed %lld later", now_ms(d.f.r) + 3600000);
+    long looks = proxy_requests(d.f.proxy, "1 email:delayed"), batches = proxy_requests(d.f.proxy, "4 sidecar:app:lock");
+    expect_ready(&d, JOBS);
+    settle(&d);
+    cr_assert_geq(proxy_requests(d.f.proxy, "4 sidecar:app:lock") - batches, JOBS / 10);
+    looks = proxy_requests(d.f.proxy, "1 email:delayed") - looks;
+    cr_assert(looks >= 2 && looks <= 20, "%ld looks", looks);
+    server_step_clock(d.f.server, 3600000);
+    fixture_step_boottime(3600000);
+    expect_ready(&d, JOBS + 1);
+    cr_assert_eq(metric_get(&of(&d, 0)->missed), 0);
+    cr_assert_lt(metric_get(&of(&d, 0)->empty), 10);
+    redis_ok(d.f.r, "ZADD email:delayed 1 woken");
+    expect_ready(&d, JOBS + 2);
+    close_desk(&d);
+}
+
+/* What waits behind a batch makes all others wait for both: so nothing does. */
+Test(redis_dispatcher, nothing_is_sent_behind_a_batch_of_a_backlog) {
+    enum { NTH = 5 };
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.proxy = true, .config = TWO});
+    settle(&d);
+    add_due(&d, 200);
+    redis_ok(d.f.r, "ZADD sms:delayed 1 text");
+    long before = proxy_requests(d.f.proxy, "EVALSHA"), batches = proxy_requests(d.f.proxy, "4 sidecar:app:lock email");
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "4 sidecar:app:lock email", .nth = NTH});
+    proxy_refuse_new(d.f.proxy, true);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->reconnects) > 0, 15000)); /* no reply in time */
+    cr_assert_eq(proxy_requests(d.f.proxy, "4 sidecar:app:lock email") - batches, NTH);
+    cr_assert_leq(proxy_requests(d.f.proxy, "EVALSHA") - before, 3 * NTH, "news and other queues come in between");
+    proxy_pass(d.f.proxy);
+    cr_assert(stage_until(&d.crew.stage, ready(&d) == 200, 15000));
+    cr_assert_eq(redis_int(d.f.r, "LLEN sms"), 1);
+    close_desk(&d);
+}
+
+/* However fast this machine is. */
+static void keep_up_backlog(desk_t *d) {
+    if (delayed(d) >= 5000 && redis_int(d->f.r, "ZCARD sms:delayed") >= 5000) return;
+    redis_ok(d->f.r, "EVAL %s 2 email:delayed sms:delayed",
+             "for i = 1, 20000 do for _, key in ipairs(KEYS) do redis.call('ZADD', key, i, 'job' .. i) end end");
+}
+
+/* The poll meets backlogs in the middle: what it sees there is no wake-up that was lost. */
+Test(redis_dispatcher, a_safety_poll_in_a_backlog_misses_nothing) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = "group = \"app\"; dispatcher = { safety_poll = \"50ms\"; batch = 1; };"
+                                                "queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
+    settle(&d);
+    keep_up_backlog(&d);
+    int64_t polls = metric_get(&d.crew.metrics->safety_polls);
+    cr_assert(stage_until(&d.crew.stage, (keep_up_backlog(&d), metric_get(&d.crew.metrics->safety_polls) >= polls + 8), 20000));
+    cr_assert_eq(metric_get(&of(&d, 0)->missed) + metric_get(&of(&d, 1)->missed), 0);
+    close_desk(&d);
+}
+
+Test(redis_dispatcher, queues_take_turns) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.proxy = true,
+                                      .config = "group = \"app\"; dispatcher = { safety_poll = \"24h\"; batch = 1; };"
+                                                "queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
+    settle(&d);
+    redis_ok(d.f.r, "EVAL %s 1 email:delayed", "for i = 1, 50000 do redis.call('ZADD', KEYS[1], i, 'job' .. i) end");
+    cr_assert(stage_until(&d.crew.stage, ready(&d) > 0, 5000));
+    cr_assert_gt(delayed(&d), 100, "a tick is too long");
+    long before = proxy_requests(d.f.proxy, "4 sidecar:app:lock email:delayed");
+    redis_ok(d.f.r, "ZADD sms:delayed 1 other");
+    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN sms") == 1, 5000));
+    char *log = proxy_log(d.f.proxy), *sms = strstr(log, "4 sidecar:app:lock sms:delayed sms ");
+    cr_assert_not_null(sms);
+    for (char *at = log; (at = strstr(at, "4 sidecar:app:lock email:delayed")) && at < sms; at++) before--;
+    cr_assert_geq(before, -20, "sms had to wait for %ld batches", -before);
+    free(log);
+    close_desk(&d);
+}
+
+Test(redis_dispatcher, large_entries_in_a_backlog_hide_no_job) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("max_payload = \"1KiB\";")});
+    char large[2000];
+    memset(large, 'L', sizeof large);
+    enum { JOBS = 200, EVERY = 7 };
+    redis_ok(d.f.r, "MULTI");
+    add_due(&d, JOBS);
+    for (int i = 0; i < JOBS; i += EVERY) {
+        snprintf(large, sizeof large, "large%d", i);
+        redis_ok(d.f.r, "ZADD email:delayed %d.5 %b", i, large, sizeof large);
+    }
+    redis_ok(d.f.r, "EXEC");
+    expect_ready(&d, JOBS);
+    settle(&d);
+    cr_assert_eq(delayed(&d), (JOBS + EVERY - 1) / EVERY);
+    cr_assert_geq(metric_get(&of(&d, 0)->large), (JOBS + EVERY - 1) / EVERY);
+    cr_assert_leq(stage_run(&d.crew.stage, 200), 5, "it spins on what is too large");
+    redis_ok(d.f.r, "ZADD email:delayed -1 first 9999 last");
+    expect_ready(&d, JOBS + 2);
+    redis_ok(d.f.r, "ZPOPMIN email:delayed");
+    redis_ok(d.f.r, "ZADD email:delayed 50000 another");
+    expect_ready(&d, JOBS + 3);
+    redis_ok(d.f.r, "DEL email:delayed"); /* the operator has seen to it */
+    redis_ok(d.f.r, "ZADD email:delayed 1 new");
+    expect_ready(&d, JOBS + 4);
+    close_desk(&d);
+}
+
+Test(redis_dispatcher, waits_for_room_and_then_goes_on) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("ready_limit = 5;"), .proxy = true});
+    add_due(&d, 12);
+    expect_ready(&d, 5);
+    long before = proxy_requests(d.f.proxy, "EVALSHA");
+    long steps = stage_run(&d.crew.stage, 600);
+    cr_assert_eq(ready(&d), 5);
+    cr_assert_leq(proxy_requests(d.f.proxy, "EVALSHA") - before, 2 * (2 + wait_scaled_ms(600) / 250), "twice for each look");
+    cr_assert_leq(steps, 12);
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d, 0)->full_us) > 0, 3000));
+    for (long long left = 7; left > 0; left -= 5) {
+        redis_ok(d.f.r, "DEL email");
+        expect_ready(&d, left < 5 ? left : 5);
+    }
+    close_desk(&d);
+}
+
+Test(redis_dispatcher, without_the_lock_nothing_moves) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.proxy = true});
+    settle(&d);
+    redis_ok(d.f.r, "SET sidecar:app:lock another");
+    add_due(&d, 5);
+    cr_assert(stage_until(&d.crew.stage, lease_doubted(d.crew.leases, 0), 3000), "the leader is told");
+    long before = proxy_requests(d.f.proxy, NULL);
+    cr_assert_leq(stage_run(&d.crew.stage, 200), 3);
+    cr_assert_leq(proxy_requests(d.f.proxy, NULL), before);
+    cr_assert_eq(delayed(&d), 5);
+    cr_assert(wait_for(proxy_connections(d.f.proxy) == 0, 3000), "what does not lead holds no connection");
+    cr_assert_eq(fixture_log_count("fenced"), 1);
+    crew_lead(&d.crew, d.f.r);
+    expect_ready(&d, 5);
+    lease_end(d.crew.leases, 0);
+    stage_step(&d.crew.stage, 1);
+    cr_assert(wait_for(proxy_connections(d.f.proxy) == 0, 3000));
+    close_desk(&d);
+}
+
+Test(redis_dispatcher, a_lease_that_is_over_is_not_used) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.proxy = true});
+    settle(&d);
+    fixture_step_boottime(24 * 3600 * 1000 + 1);
+    add_due(&d, 5);
+    settle(&d);
+    cr_assert_eq(delayed(&d), 5);
+    cr_assert(wait_for(proxy_connections(d.f.proxy) == 0, 3000));
+    close_desk(&d);
+}

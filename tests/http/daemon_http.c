@@ -1,0 +1,218 @@
+/* Health, readiness and metrics over HTTP, and those who mean no good. */
+#include "http_fixture.h"
+
+#include <signal.h>
+
+Test(daemon_http, health_readiness_and_metrics_of_leader_and_standby) {
+    scene_t scene = scene_begin(NULL);
+    int first, second;
+    daemon_t *leader = serving(&scene, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"a\\\"b\"; }"}, &first);
+    await_says(leader, first, "/readyz", "\"state\": \"leading\"");
+    daemon_t *standby = serving(&scene, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"a\\\"b\"; }"}, &second);
+    await_says(standby, second, "/readyz", "\"state\": \"standing by\"");
+    cr_assert(says(first, "/healthz", "HTTP/1.1 200") && says(first, "/healthz", "\r\n\r\nok\n"));
+    cr_assert(says(second, "/readyz", "HTTP/1.1 200") && says(second, "/readyz", "\"ready\": true"));
+    for (int i = 0; i < 7; i++) scene_round(&scene, "q", 0);
+    await_says(leader, first, "/metrics", "\nqueue_sidecar_promoted_total{queue=\"q\"} 7\n");
+    await_says(leader, first, "/metrics", "\nqueue_sidecar_lateness_seconds_count{queue=\"q\"} 7\n");
+    cr_assert(says(first, "/metrics", "\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
+    cr_assert(says(first, "/metrics", "\nqueue_sidecar_leader 1\n") && says(second, "/metrics", "\nqueue_sidecar_leader 0\n"));
+    cr_assert(says(first, "/metrics", "promoted_total{queue=\"a\\\"b\"} 0\n"), "%s", get(first, "/metrics"));
+    scene_end(&scene);
+}
+
+Test(daemon_http, without_redis_it_is_alive_and_not_ready) {
+    scene_t scene;
+    int port;
+    daemon_t *d = leading(&scene, (sidecar_t){0}, &port);
+    server_kill(scene.server);
+    await_says(d, port, "/readyz", "HTTP/1.1 503");
+    await_says(d, port, "/readyz",
+               "\"check\": \"redis\", \"ok\": false, \"why\": \"Redis is out of reach, or refuses us: cannot connect");
+    await_says(d, port, "/readyz", "\"neither leading nor standing by yet: cannot connect");
+    cr_assert(says(port, "/healthz", "HTTP/1.1 200"), "a probe of health must not depend on Redis");
+    await_says(d, port, "/metrics", "\nqueue_sidecar_redis_up 0\n");
+    server_restart(scene.server, SERVER_LOSE_DATA);
+    scene_reopen(&scene);
+    await_says(d, port, "/readyz", "HTTP/1.1 200");
+    cr_assert(!says(port, "/readyz", "cannot connect"));
+    scene_end(&scene);
+}
+
+Test(daemon_http, a_refused_configuration_is_told_and_a_taken_one_counted) {
+    scene_t scene;
+    int port;
+    daemon_t *d = leading(&scene, (sidecar_t){.queues = "{ name = \"q\"; }"}, &port);
+    scene_reconfigure(&scene, d, (sidecar_t){.queues = "{ name = \"q\"; colour = 1; }", .port = port});
+    await_says(d, port, "/readyz", "\"check\": \"config\", \"ok\": false, \"why\": \"");
+    await_says(d, port, "/readyz", "colour");
+    cr_assert(says(port, "/readyz", "HTTP/1.1 200"), "the old one is in effect");
+    cr_assert(says(port, "/metrics", "\nqueue_sidecar_config_refused 1\n"));
+    scene_reconfigure(&scene, d, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"new\"; }", .port = port});
+    await_says(d, port, "/metrics", "\nqueue_sidecar_reloads_total 1\n");
+    await_says(d, port, "/metrics", "\nqueue_sidecar_promoted_total{queue=\"new\"} 0\n");
+    cr_assert(says(port, "/readyz", "\"check\": \"config\", \"ok\": true"));
+    scene_reconfigure(&scene, d, (sidecar_t){.queues = "{ name = \"new\"; }", .port = port});
+    cr_assert(wait_for(!says(port, "/metrics", "{queue=\"q\"}"), 10000), "a queue that is gone is not told of");
+    scene_end(&scene);
+}
+
+Test(daemon_http, a_changed_timeout_is_seen_to_take_effect) {
+    scene_t scene;
+    int port;
+    daemon_t *d = leading(&scene, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"v\"; dialect = \"bull\"; }"}, &port);
+    await_says(d, port, "/metrics", "\nqueue_sidecar_protected_timeout_seconds{queue=\"q\"} 180\n");
+    cr_assert(says(port, "/metrics", "\nqueue_sidecar_stalled_interval_seconds{queue=\"v\"} 30\n"));
+    cr_assert_not(says(port, "/metrics", "stalled_interval_seconds{queue=\"q\"}"), "it has none");
+    cr_assert_not(says(port, "/metrics", "protected_timeout_seconds{queue=\"v\"}"), "nor this one");
+    const char *changed =
+        "{ name = \"q\"; protected_timeout = \"1500ms\"; retry_times = 7; }, { name = \"v\"; dialect = \"bull\"; }";
+    scene_reconfigure(&scene, d, (sidecar_t){.queues = changed, .port = port});
+    await_says(d, port, "/metrics", "\nqueue_sidecar_protected_timeout_seconds{queue=\"q\"} 1.5\n");
+    cr_assert(says(port, "/metrics", "\nqueue_sidecar_retry_times{queue=\"q\"} 7\n"));
+    cr_assert(says(port, "/readyz", "\"check\": \"config\", \"ok\": true, \"state\": \"in effect since 20"));
+    await_says(d, port, "/readyz", "Z: q: protected_timeout \\\"3m\\\" -> \\\"1500ms\\\", q: retry_times 3 -> 7\"}");
+    const daemon_output_t *out = daemon_run("status", "-c", daemon_config_path(d));
+    cr_assert(strstr(out->out, "\nconfig   in effect since 20") && strstr(out->out, "retry_times 3 -> 7\n"), "%s", out->out);
+    scene_end(&scene);
+}
+
+Test(daemon_http, a_port_that_is_taken_is_said_and_jobs_flow) {
+    scene_t scene = scene_begin(NULL);
+    int holder, port = some_port(&holder);
+    cr_assert_eq(listen(holder, 1), 0);
+    daemon_t *d = scene_sidecar(&scene, (sidecar_t){.queues = "{ name = \"q\"; }", .port = port});
+    cr_assert(daemon_wait_log(d, CANNOT, 10000));
+    cr_assert(scene_says(d, CANNOT, "Address already in use"));
+    scene_works(&scene, "q");
+    close(holder);
+    scene_end(&scene);
+}
+
+Test(daemon_http, other_methods_paths_and_sizes_get_an_answer) {
+    scene_t scene;
+    int port;
+    daemon_t *d = leading(&scene, (sidecar_t){0}, &port);
+    static const struct {
+        const char *request, *answer;
+    } asked[] = {
+        {"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\nabc", "HTTP/1.1 405"},
+        {"DELETE / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "Allow: GET, HEAD"},
+        {"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 404"},
+        {"GET /metrics/../healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 404"},
+        {"GET /healthz?verbose=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 200"},
+        {"HEAD /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 200"},
+        {"GET /healthz HTTP/1.0\r\n\r\n", " 200 OK"},
+    };
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        char *text = ask(port, asked[i].request);
+        cr_expect(strstr(text, asked[i].answer), "%s: %s", asked[i].request, text);
+        const char *end = strstr(text, "\r\n\r\n"); /* of the head */
+        cr_expect(end && (end[4] == '\0') == (strncmp(asked[i].request, "HEAD", 4) == 0), "%s: %s", asked[i].request, text);
+        free(text);
+    }
+    char *large = calloc(1, 1 << 18);
+    strcpy(large, "GET /healthz HTTP/1.1\r\nX: ");
+    memset(large + strlen(large), 'x', 1 << 17);
+    const char *const bad[] = {large, "\x16\x03\x01\x02\x05 not http at all\r\n\r\n"};
+    for (size_t i = 0; i < 2; i++) { /* its answer may be lost, as what was sent is not read to its end */
+        char *text = ask(port, bad[i]);
+        cr_expect(!strstr(text, " 200 "), "%.30s: %s", bad[i], text);
+        free(text);
+    }
+    cr_assert(says(port, "/healthz", "HTTP/1.1 200"));
+    cr_assert(daemon_running(d));
+    free(large);
+    scene_end(&scene);
+}
+
+enum { CROWD = 1000 };
+
+Test(daemon_http, a_thousand_connections_keep_no_probe_out_and_no_job_back) {
+    scene_t scene;
+    int port;
+    daemon_t *d = leading(&scene, (sidecar_t){.queues = "{ name = \"q\"; }"}, &port);
+    static int crowd[CROWD];
+    for (int i = 0; i < CROWD; i++) {
+        crowd[i] = knock(port);
+        if (crowd[i] >= 0) (void)!send(crowd[i], "GET /heal", i % 2 ? 9 : 0, MSG_NOSIGNAL);
+        if (i % 100 == 0) {
+            scene_round(&scene, "q", 0);
+            cr_assert(says(port, "/healthz", "HTTP/1.1 200"), "after %d", i);
+        }
+    }
+    scene_works(&scene, "q");
+    cr_assert(says(port, "/healthz", "HTTP/1.1 200"));
+    for (int i = 0; i < CROWD; i++) close(crowd[i]);
+    cr_assert(daemon_running(d));
+    scene_end(&scene);
+}
+
+Test(daemon_http, a_request_that_comes_drop_by_drop_is_ended) {
+    scene_t scene;
+    int port;
+    leading(&scene, (sidecar_t){0}, &port);
+    int fd = knock(port);
+    struct pollfd ready = {.fd = fd, .events = POLLIN | POLLRDHUP};
+    int64_t began_us = wait_now_us(), end_us = began_us + wait_scaled_ms(40000) * INT64_C(1000);
+    bool ended = false;
+    cr_assert_eq(send(fd, "GET /healthz HTTP/1.1\r\nX: ", 26, MSG_NOSIGNAL), 26);
+    while (!ended && wait_now_us() < end_us) {
+        ended =
+            send(fd, "x", 1, MSG_NOSIGNAL) != 1 || (poll(&ready, 1, 500) == 1 && ready.revents & (POLLRDHUP | POLLHUP | POLLERR));
+    }
+    cr_assert(ended, "it lives as long as its bytes come");
+    cr_assert_geq(wait_now_us() - began_us, 9000000, "ten seconds are its own, less those for which it was accepted before");
+    close(fd);
+    scene_end(&scene);
+}
+
+Test(daemon_http, healthcheck_asks_the_one_that_runs) {
+    scene_t scene;
+    int port;
+    daemon_t *d = leading(&scene, (sidecar_t){0}, &port);
+    cr_assert_eq(daemon_run("healthcheck", "-c", daemon_config_path(d))->code, 0);
+    cr_assert_str_eq(daemon_run("healthcheck", "-c", daemon_config_path(d))->out, "ok\n");
+    cr_assert(strstr(daemon_run("healthcheck", "--ready", "-c", daemon_config_path(d))->out, "\"ready\": true"));
+    server_kill(scene.server);
+    await_says(d, port, "/readyz", "HTTP/1.1 503");
+    cr_assert_eq(daemon_run("healthcheck", "-c", daemon_config_path(d))->code, 0);
+    cr_assert_eq(daemon_run("healthcheck", "--ready", "-c", daemon_config_path(d))->code, 1);
+    cr_assert_eq(daemon_terminate(d, 5000).code, 0);
+    const daemon_output_t *gone = daemon_run("healthcheck", "-c", daemon_config_path(d));
+    cr_assert_eq(gone->code, 1);
+    cr_assert(strstr(gone->err, "refused"), "%s", gone->err);
+    scene_end(&scene);
+}
+
+/* Whoever ended it for that would end it for good. */
+Test(daemon_http, a_sidecar_that_goes_on_with_an_earlier_config_is_well) {
+    scene_t scene = scene_begin(NULL);
+    int port;
+    daemon_t *d = serving(&scene, (sidecar_t){0}, &port);
+    const char *path = daemon_config_path(d);
+    await_says(d, port, "/readyz", "\"state\": \"leading\"");
+    char *variable = NULL;
+    scene_reconfigure(&scene, d, (sidecar_t){.port = port, .queues = "{ name = \"q\"; colour = 1; }"});
+    const daemon_output_t *run = daemon_run("healthcheck", "-c", path);
+    cr_assert(run->code == 0 && strstr(run->err, "colour"), "%d: %s", run->code, run->err);
+    cr_assert_eq(daemon_run("healthcheck", "--ready", "-c", path)->code, 0);
+    run = daemon_run("status", "-c", path);
+    cr_assert(run->code == 78 && strstr(run->err, "colour"), "%d: %s", run->code, run->err);
+    cr_assert(strstr(run->out, "goes on with the one that it has:\nroles    ok\n"), "%s", run->out);
+    cr_assert(strstr(run->out, "\nlock     ok, leading\n"), "%s", run->out);
+    cr_assert_str_empty(daemon_run("status", "-c", path, "-o", "json")->out);
+    /* Where it is no config at all it says no port either: the environment does, or it is the usual one. */
+    daemon_write_config(d, "queues = (");
+    cr_assert_gt(asprintf(&variable, "QUEUE_SIDECAR_HTTP_PORT=%d", port), 0);
+    const daemon_options_t options = {.env = (const char *const[]){variable, NULL}};
+    const char *const args[] = {"healthcheck", "-c", path, NULL}, *const ready[] = {"healthcheck", "--ready", "-c", path, NULL};
+    cr_assert_eq(daemon_run_argv(&options, args)->code, 0);
+    cr_assert_eq(daemon_run_argv(&options, ready)->code, 0, "although it does not say its group");
+    cr_assert_eq(daemon_run("healthcheck", "-c", "/nowhere")->code, 78);
+    cr_assert_eq(daemon_terminate(d, 5000).code, 0);
+    run = daemon_run_argv(&options, args);
+    cr_assert(run->code == 78 && strstr(run->err, "refused"), "%d: %s", run->code, run->err);
+    free(variable);
+    scene_end(&scene);
+}

@@ -1,0 +1,112 @@
+/* Sidecars that die at each named point of what a dialect does beside passes: the next one goes on, nothing is lost, nothing is
+ * recorded or sent twice. */
+#include "cli/audit/requeue_fixture.h"
+
+#include <criterion/parameterized.h>
+
+#define ROLES "roles = [\"dispatcher\", \"monitor\"];"
+#define FAILURES(reason)                                                                                                         \
+    "local n = 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do for i = 1, #e[2], 2 do "                         \
+    "if e[2][i] == 'reason' and e[2][i + 1] == '" reason "' then n = n + 1 end end end return n"
+
+static long long failures(redis_t *r, const char *script) { return redis_int(r, "EVAL %s 1 sidecar:q:failures", script); }
+
+/* ---- delayed_queue: one event in a shape that the watch sends, one that is none. */
+
+#define EVENT(attempt) "{\"payload\":{},\"type\":\"a.B\",\"attempt\":" attempt ",\"logContext\":{\"user\":\"ann\"}}"
+
+static void delayed_begin(redis_t *r) {
+    redis_ok(r, "HSET de_events a.B###1 %s a.B###2 garbage", EVENT("1"));
+    redis_ok(r, "ZADD de_delayed_events 1 a.B###1 2 a.B###2");
+}
+
+static bool delayed_over(redis_t *r) {
+    return redis_int(r, "LLEN de_b") > 0 && redis_int(r, "EXISTS sidecar:q:aside") == 0 && redis_int(r, "HLEN de_events") == 1;
+}
+
+static void delayed_expect(redis_t *r) {
+    cr_assert_eq(redis_int(r, "LLEN de_b"), 1);
+    redis_expect(r, EVENT("1"), "LINDEX de_b 0");
+    redis_expect(r, EVENT("2"), "HGET de_events a.B###1");
+    cr_assert_eq(redis_int(r, "XLEN sidecar:q:failures"), 1);
+    cr_assert_eq(failures(r, FAILURES("unreadable")), 1);
+}
+
+/* ---- bull: an id without a job, a job that has stalled once too often, a failure of a worker. */
+
+static void bull_begin(redis_t *r) {
+    redis_ok(r, "ZADD bull:v:delayed 1 ghost");
+    redis_ok(r, "HSET bull:v:1 name n data {} opts {} timestamp 1700000000000");
+    redis_ok(r, "LPUSH bull:v:active 1");
+    redis_ok(r, "HSET bull:v:2 name n data {} opts {} timestamp 1700000000000 failedReason boom");
+    redis_ok(r, "ZADD bull:v:failed %lld 2", (long long)scene_ms(r));
+    redis_ok(r, "ZADD sidecar:q:recorded %lld :seen", (long long)scene_ms(r) - 1000); /* it was served before */
+}
+
+static bool bull_over(redis_t *r) {
+    return redis_int(r, "EXISTS bull:v:delayed bull:v:active sidecar:q:aside") == 0 &&
+           redis_int(r, "XLEN sidecar:q:failures") >= 3;
+}
+
+static void bull_expect(redis_t *r) {
+    cr_assert_eq(redis_int(r, "XLEN sidecar:q:failures"), 3);
+    cr_assert_eq(failures(r, FAILURES("unreadable")), 1);
+    cr_assert_eq(failures(r, FAILURES("retries_exhausted")), 1);
+    cr_assert_eq(failures(r, FAILURES("worker_failed")), 1);
+    cr_assert_eq(redis_int(r, "ZCARD bull:v:failed"), 2);
+    cr_assert_eq(redis_int(r, "EXISTS bull:v:wait"), 0);
+}
+
+/* ---- private_queues: letters that workers have written. */
+
+static void private_begin(redis_t *r) { redis_ok(r, "LPUSH dead one two three"); }
+
+static bool private_over(redis_t *r) { return redis_int(r, "XLEN sidecar:q:failures") >= 3; }
+
+static void private_expect(redis_t *r) {
+    cr_assert_eq(redis_int(r, "LLEN dead"), 3);
+    cr_assert_eq(redis_int(r, "XLEN sidecar:q:failures"), 3);
+    cr_assert_eq(failures(r, FAILURES("dead_letter")), 3);
+}
+
+static const struct {
+    const char *queue;
+    void (*begin)(redis_t *r);
+    bool (*over)(redis_t *r);
+    void (*expect)(redis_t *r);
+} dialects[] = {
+    {"{ name = \"q\"; dialect = \"delayed_queue\"; types = [\"a.B\"]; delays = [\"*: 10m\"]; " ROLES " }", delayed_begin,
+     delayed_over, delayed_expect},
+    {"{ name = \"q\"; dialect = \"bull\"; bull_queue = \"v\"; stalled_interval = \"1s\"; max_stalled = 0; " ROLES " }",
+     bull_begin, bull_over, bull_expect},
+    {"{ name = \"q\"; dialect = \"private_queues\"; main = \"m\"; private = \"p-*\"; dlq = \"dead\"; roles = [\"monitor\"]; }",
+     private_begin, private_over, private_expect},
+};
+
+typedef struct {
+    int dialect;
+    char point[32];
+} death_t;
+
+ParameterizedTestParameters(daemon_watch, crash_points) {
+    static death_t deaths[] = {
+        {0, "watch_before"},         {0, "watch_answered"},         {0, "aside_before"},       {0, "aside_sent"},
+        {0, "aside_answered"},       {0, "aside_answered:2"},       {1, "watch_before"},       {1, "watch_answered"},
+        {1, "bull_mark_before"},     {1, "bull_mark_answered"},     {1, "bull_mark_before:2"}, {1, "bull_seen_before"},
+        {1, "bull_seen_answered"},   {1, "aside_before"},           {1, "aside_sent"},         {1, "aside_answered"},
+        {1, "bull_record_before:2"}, {1, "bull_record_answered:2"}, {2, "watch_before"},       {2, "watch_answered"},
+        {2, "letters_before"},       {2, "letters_sent"},           {2, "letters_answered"},   {2, "letters_answered:3"}};
+    return cr_make_param_array(death_t, deaths, sizeof deaths / sizeof *deaths);
+}
+
+ParameterizedTest(death_t *death, daemon_watch, crash_points) {
+    scene_t s = scene_begin(NULL);
+    const sidecar_t spec = {.queues = dialects[death->dialect].queue, .scan = "50ms"};
+    dialects[death->dialect].begin(s.r);
+    cr_assert_eq(scene_crash(&s, spec, death->point), 137, "%s is never reached", death->point);
+    scene_sidecar_up(&s, spec);
+    await(&s, dialects[death->dialect].over(s.r), 20000);
+    cr_assert(scene_stays(dialects[death->dialect].over(s.r), 300), "%s", death->point);
+    dialects[death->dialect].expect(s.r);
+    scene_end(&s);
+}

@@ -1,0 +1,394 @@
+/* The monitor role, its ticks called by hand: what is stalled or reported goes back or ends, once; what is alive is left alone;
+ * and nothing is asked for without a reason. What goes wrong is in test_monitor_trouble.c. */
+#include "monitor_fixture.h"
+
+Test(redis_monitor, a_stalled_job_is_retried_and_then_ends_with_one_record) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){0});
+    work_on(&d, "a");
+    until(&d, stamp_of(d.f.r, slice_text("a")).seen);
+    long long seen = stamp_of(d.f.r, slice_text("a")).seen;
+    until(&d, waiting(&d, "a"));
+    cr_assert_gt(call_now_ms(d.f.r) - seen, 100, "not before its protected timeout is over");
+    cr_assert_eq(working(&d, "a"), 0);
+    expect_reason(&d, "retried", "stalled 1 -");
+    redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
+    until(&d, records(&d) == 2);
+    expect_reason(&d, "failed", "retries_exhausted 2 -");
+    cr_assert_eq(waiting(&d, "a") + working(&d, "a"), 0);
+    stage_run(&d.crew.stage, 200);
+    cr_assert_eq(records(&d), 2);
+    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 0);
+    cr_assert_eq(metric_get(&of(&d)->stalled), 2);
+    cr_assert_eq(metric_get(&of(&d)->stalled_by[CAUSE_timeout]), 2);
+    cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_retries_exhausted]), 1);
+    cr_assert_eq(metric_get(&of(&d)->retried), 1);
+    cr_assert_eq(metric_get(&of(&d)->ended), 1);
+    close_desk(&d);
+}
+
+Test(redis_monitor, a_job_that_its_worker_finishes_is_left_alone) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 0;")});
+    work_on(&d, "done");
+    passes(&d, 1);
+    redis_ok(d.f.r, "LREM email:backup 1 done");
+    until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
+    cr_assert_eq(records(&d), 0);
+    close_desk(&d);
+}
+
+Test(redis_monitor, backoff_puts_it_into_delayed) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("retry_backoff = \"fixed\"; retry_delay = \"20s\"; retry_jitter = 0.5;")});
+    long long before = call_now_ms(d.f.r);
+    work_on(&d, "a");
+    until(&d, is_delayed(d.f.r, slice_text("a")));
+    char *score = redis_str(d.f.r, "ZSCORE email:delayed a");
+    double in = strtod(score, NULL) - (double)before;
+    cr_assert(in >= 10000 && in <= 30000 + 8000, "in %f ms", in);
+    free(score);
+    cr_assert_eq(working(&d, "a") + waiting(&d, "a"), 0);
+    close_desk(&d);
+}
+
+#define JOB "{\"id\":7}"
+
+Test(redis_monitor, a_heartbeat_keeps_a_job_and_its_loss_is_noticed_twice) {
+    desk_t d;
+    open_desk(
+        &d,
+        (fixture_options_t){
+            .config =
+                "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; protected_timeout = "
+                "\"100ms\"; retry_times = 1; heartbeat = \"*_alive\"; id_path = \"/id\"; } );"});
+    redis_ok(d.f.r, "SET 7_alive me");
+    work_on(&d, JOB);
+    long long began = call_now_ms(d.f.r);
+    until(&d, call_now_ms(d.f.r) > began + 400);
+    cr_assert_eq(working(&d, JOB), 1);
+    for (int round = 0; round < 3; round++) { /* lost for one pass, and back */
+        redis_ok(d.f.r, "DEL 7_alive");
+        until(&d, stamp_of(d.f.r, slice_text(JOB)).missing);
+        redis_ok(d.f.r, "SET 7_alive me");
+        until(&d, !stamp_of(d.f.r, slice_text(JOB)).missing);
+    }
+    cr_assert_eq(working(&d, JOB), 1);
+    redis_ok(d.f.r, "DEL 7_alive");
+    until(&d, waiting(&d, JOB));
+    expect_reason(&d, "retried", "stalled 1 -");
+    cr_assert_eq(metric_get(&of(&d)->stalled_by[CAUSE_heartbeat_lost]), 1);
+    cr_assert_eq(metric_get(&of(&d)->stalled), 1);
+    close_desk(&d);
+}
+
+#define BEATING                                                                                                                  \
+    "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; protected_timeout = \"100ms\"; "   \
+    "retry_times = 1; heartbeat = \"*_alive\"; id_path = \"/id\"; } );"
+
+/* A field of the last record of that kind; owned; "-": it has none. */
+static char *last_of(desk_t *d, const char *kind, const char *name) {
+    return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s %s",
+                     "for _, e in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-')) do local f = {} "
+                     "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
+                     "if f.kind == ARGV[1] then return f[ARGV[2]] or '-' end end",
+                     kind, name);
+}
+
+static void expect_worker(desk_t *d, const char *kind, const char *expected) {
+    char *worker = last_of(d, kind, "worker");
+    cr_assert(worker && strcmp(worker, expected) == 0, "%s: %s", kind, worker);
+    free(worker);
+}
+
+/* Waits until the heartbeat of a job that is overdue has been looked at. */
+static void overdue(desk_t *d) {
+    long long began = call_now_ms(d->f.r);
+    until(d, call_now_ms(d->f.r) > began + 200);
+    passes(d, 2);
+}
+
+Test(redis_monitor, the_worker_that_was_last_heard_of_is_named) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = BEATING});
+    redis_ok(d.f.r, "SET 7_alive %b", "host-1\n\xff", (size_t)8);
+    work_on(&d, JOB);
+    overdue(&d);
+    redis_ok(d.f.r, "SET 7_alive %s", " \t"); /* it lives, and says no name: the last one stays */
+    passes(&d, 2);
+    cr_assert_eq(working(&d, JOB), 1);
+    redis_ok(d.f.r, "DEL 7_alive");
+    until(&d, waiting(&d, JOB));
+    expect_worker(&d, "retried", "host-1\\u000a\\ufffd");
+    redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
+    until(&d, records(&d) == 2);
+    expect_worker(&d, "failed", "-"); /* that was somebody else */
+    close_desk(&d);
+}
+
+Test(redis_monitor, a_heartbeat_is_one_whatever_it_holds) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = BEATING});
+    work_on(&d, JOB);
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+        fixture_make_key(d.f.r, "7_alive", fixture_types[t]);
+        overdue(&d);
+        cr_assert_eq(working(&d, JOB), 1, "%s", fixture_types[t]);
+    }
+    redis_ok(d.f.r, "SET 7_alive %s", "");
+    overdue(&d);
+    cr_assert_eq(working(&d, JOB), 1);
+    redis_ok(d.f.r, "EVAL %s 1 7_alive", "redis.call('SET', KEYS[1], string.rep('5', 100000))"); /* only its begin is read */
+    overdue(&d);
+    redis_ok(d.f.r, "ACL SETUSER default -getrange"); /* a user of before it was needed */
+    overdue(&d);
+    cr_assert_eq(metric_get(&of(&d)->faults), 0);
+    cr_assert_eq(working(&d, JOB), 1);
+    redis_ok(d.f.r, "DEL 7_alive");
+    until(&d, waiting(&d, JOB));
+    char *worker = last_of(&d, "retried", "worker");
+    cr_assert_eq(strlen(worker), 256);
+    free(worker);
+    close_desk(&d);
+}
+
+Test(redis_monitor, a_report_is_answered_at_once) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = SLOW("retry_times = 1;")});
+    work_on(&d, "a");
+    work_on(&d, "b");
+    passes(&d, 1);
+    redis_ok(d.f.r, "HSET email:errors a %s", "boom: 500");
+    until(&d, waiting(&d, "a"));
+    expect_reason(&d, "retried", "reported 1 boom: 500");
+    cr_assert_eq(count(&d, "HLEN email:errors"), 0);
+    redis_ok(d.f.r, "HSET email:errors b %s", "!never");
+    until(&d, !working(&d, "b"));
+    expect_reason(&d, "failed", "reported 1 !never");
+    redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
+    redis_ok(d.f.r, "HSET email:errors a again");
+    until(&d, records(&d) == 3);
+    expect_reason(&d, "failed", "reported 2 again");
+    cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_reported]), 2);
+    cr_assert_eq(metric_get(&of(&d)->stalled), 0);
+    work_on(&d, "c"); /* a report that comes with its job, before anybody has seen that */
+    redis_ok(d.f.r, "HSET email:errors c early");
+    until(&d, waiting(&d, "c"));
+    close_desk(&d);
+}
+
+Test(redis_monitor, a_report_without_its_job_goes_after_two_passes) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){0});
+    work_on(&d, "a");
+    passes(&d, 1);
+    redis_ok(d.f.r, "HSET email:errors stray text");
+    until(&d, count(&d, "HLEN email:errors") == 0);
+    cr_assert_eq(metric_get(&of(&d)->stray_reports), 1);
+    cr_assert_eq(fixture_log_count("removed a report"), 1);
+    redis_ok(d.f.r, "EVAL %s 1 email:errors", "for i = 1, 3000 do redis.call('HSET', KEYS[1], 'job' .. i, 'x') end");
+    until(&d, count(&d, "HLEN email:errors") == 0);
+    cr_assert_eq(metric_get(&of(&d)->stray_reports), 3001);
+    close_desk(&d);
+}
+
+/* After its own removal nobody but a new look hears of the next report. */
+Test(redis_monitor, a_report_after_a_stray_one_is_answered_at_once) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = SLOW("")});
+    work_on(&d, "a");
+    passes(&d, 1);
+    redis_ok(d.f.r, "HSET email:errors stray 1");
+    passes(&d, 1);
+    redis_ok(d.f.r, "HSET email:errors stray2 2");
+    until(&d, metric_get(&of(&d)->stray_reports) == 1);
+    stage_run(&d.crew.stage, 100);
+    redis_ok(d.f.r, "HSET email:errors a boom");
+    until(&d, waiting(&d, "a"));
+    cr_assert_eq(count(&d, "EXISTS email:errors"), 0);
+    close_desk(&d);
+}
+
+Test(redis_monitor, alive_timeout_ends_what_is_too_old) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
+                                                "\"email\"; protected_timeout = \"1h\"; "
+                                                "heartbeat = \"off\"; alive_timeout = \"2h\"; created_path = \"/at\"; } );"});
+    char *old = mem_printf("{\"at\":%lld}", call_now_ms(d.f.r) - 7200001),
+         *young = mem_printf("{\"at\":%lld}", call_now_ms(d.f.r) - 7000000);
+    work_on(&d, old);
+    work_on(&d, young);
+    work_on(&d, "no age");
+    until(&d, records(&d) == 1);
+    expect_reason(&d, "failed", "alive_timeout 1 -");
+    cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_alive_timeout]), 1);
+    cr_assert_eq(metric_get(&of(&d)->stalled_by[CAUSE_alive_timeout]), 1);
+    passes(&d, 2);
+    cr_assert_eq(working(&d, young) + working(&d, "no age"), 2);
+    free(old);
+    free(young);
+    close_desk(&d);
+}
+
+static long long calls(desk_t *d) { return server_info_int(d->f.server, "stats", "total_commands_processed"); }
+
+Test(redis_monitor, an_idle_queue_costs_nothing_and_a_worker_wakes_it) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.proxy = true});
+    quiet(&d);
+    for (int round = 0; round < 2; round++) {
+        long before = proxy_requests(d.f.proxy, NULL);
+        cr_assert_leq(stage_run(&d.crew.stage, 500), 5);
+        cr_assert_eq(proxy_requests(d.f.proxy, NULL), before);
+        redis_ok(d.f.r, "RPUSH email a"); /* not ours to see */
+        stage_run(&d.crew.stage, 60);
+        cr_assert_eq(proxy_requests(d.f.proxy, NULL), before);
+        redis_ok(d.f.r, "BLMOVE email email:backup RIGHT LEFT 1");
+        until(&d, stamp_of(d.f.r, slice_text("a")).seen);
+        redis_ok(d.f.r, "LREM email:backup 1 a");
+        until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
+        quiet(&d); /* the sentinel is alone now */
+        cr_assert_eq(count(&d, "LLEN email:backup"), 1);
+    }
+    cr_assert_gt(calls(&d), 0);
+    close_desk(&d);
+}
+
+Test(redis_monitor, an_idle_queue_is_woken_by_a_report) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = SLOW("")});
+    stage_run(&d.crew.stage, 100);
+    cr_assert_eq(metric_get(&of(&d)->passes), 0, "it is idle");
+    redis_ok(d.f.r, "HSET email:errors stray 1");
+    until(&d, metric_get(&of(&d)->passes) > 0);
+    close_desk(&d);
+}
+
+Test(redis_monitor, stamps_under_way_do_not_keep_an_idle_queue_awake) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.proxy = true});
+    work_on(&d, "a");
+    until(&d, waiting(&d, "a"));
+    quiet(&d);
+    long before = proxy_requests(d.f.proxy, NULL);
+    stage_run(&d.crew.stage, 300);
+    cr_assert_eq(proxy_requests(d.f.proxy, NULL), before);
+    cr_assert_eq(stamp_of(d.f.r, slice_text("a")).retries, 1, "it is remembered");
+    redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
+    until(&d, records(&d) == 2);
+    expect_reason(&d, "failed", "retries_exhausted 2 -");
+    close_desk(&d);
+}
+
+Test(redis_monitor, entries_that_are_too_large_are_left_alone_and_named) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("max_payload = \"1KiB\";")});
+    char large[2000];
+    memset(large, 'L', sizeof large);
+    slice_t job = {large, sizeof large};
+    redis_ok(d.f.r, "LPUSH email:backup %b", large, sizeof large);
+    redis_ok(d.f.r, "HSET email:errors %b x", large, sizeof large);
+    work_on(&d, "a");
+    until(&d, waiting(&d, "a"));
+    stage_run(&d.crew.stage, 400);
+    cr_assert_eq(in_list(d.f.r, "email:backup", job), 1);
+    cr_assert_eq(count(&d, "HLEN email:errors"), 1, "its report is no stray");
+    cr_assert_gt(metric_get(&of(&d)->large), 1);
+    cr_assert_leq(metric_get(&of(&d)->passes), 6 + 3 * wait_scaled_ms(600) / 50, "and it is no reason to spin");
+    cr_assert_geq(fixture_log_count("larger than max_payload"), 1);
+    close_desk(&d);
+}
+
+Test(redis_monitor, equal_bytes_are_retried_and_not_ended) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 0;")});
+    for (int i = 0; i < 3; i++) work_on(&d, "same");
+    until(&d, waiting(&d, "same") == 2);
+    cr_assert_gt(metric_get(&of(&d)->copies), 0);
+    until(&d, working(&d, "same") == 0); /* the last one is no copy any more */
+    cr_assert_eq(waiting(&d, "same"), 2);
+    expect_reason(&d, "failed", "retries_exhausted 3 -");
+    close_desk(&d);
+}
+
+Test(redis_monitor, equal_bytes_end_where_that_is_wanted) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("end_duplicates = true; retry_times = 0;")});
+    for (int i = 0; i < 3; i++) work_on(&d, "same");
+    until(&d, records(&d) == 3);
+    cr_assert_eq(waiting(&d, "same") + working(&d, "same"), 0);
+    redis_expect(
+        d.f.r, "3", "EVAL %s 1 sidecar:email:failures", /* three lives, three events */
+        "local ids, n = {}, 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
+        "for i = 1, #e[2], 2 do if e[2][i] == 'event' and not ids[e[2][i + 1]] then ids[e[2][i + 1]] = 1 n = n + 1 end end end "
+        "return tostring(n)");
+    close_desk(&d);
+}
+
+Test(redis_monitor, a_queue_is_adopted_live) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){0});
+    for (int i = 0; i < 500; i++) redis_ok(d.f.r, "LPUSH email:backup job%d", i);
+    until(&d, count(&d, "HLEN sidecar:email:stamps") == 500);
+    cr_assert_eq(count(&d, "LLEN email"), 0, "nobody knows yet how long they run");
+    until(&d, count(&d, "LLEN email") == 500);
+    cr_assert_eq(count(&d, "LLEN email:backup"), 1);
+    close_desk(&d);
+}
+
+Test(redis_monitor, queues_take_turns) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){
+                      .config = "group = \"app\"; monitor = { scan_interval = \"1h\"; }; defaults = { heartbeat = \"off\"; "
+                                "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );",
+                      .proxy = true});
+    stage_run(&d.crew.stage, 100);
+    redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 60000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
+    until(&d, count(&d, "HLEN sidecar:email:stamps") > 0);
+    cr_assert_lt(count(&d, "HLEN sidecar:email:stamps"), 59000, "a tick is too long");
+    redis_ok(d.f.r, "LPUSH sms:backup x");
+    until(&d, count(&d, "HLEN sidecar:sms:stamps") == 1);
+    cr_assert_lt(count(&d, "HLEN sidecar:email:stamps"), 60000, "sms had to wait for all of email");
+    until(&d, count(&d, "HLEN sidecar:email:stamps") == 60000);
+    close_desk(&d);
+}
+
+/* What another queue is asked comes between the requests of a long pass, and gets its own answers. */
+Test(redis_monitor, another_pass_may_begin_in_the_middle_of_one, .timeout = 60) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){
+                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { heartbeat = \"off\"; "
+                                "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
+    metrics_queue_t *sms = &d.crew.metrics->queues[1];
+    redis_ok(d.f.r, "LPUSH sms:backup x");
+    redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 60000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->passes) == 2, 30000));
+    cr_assert_gt(metric_get(&sms->passes), 2);
+    cr_assert_eq(metric_get(&of(&d)->in_progress), 60000);
+    cr_assert_eq(metric_get(&sms->in_progress), 1);
+    cr_assert_eq(metric_get(&of(&d)->faults) + metric_get(&sms->faults), 0);
+    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 60000);
+    cr_assert_eq(count(&d, "LLEN sms:backup"), 2);
+    cr_assert_eq(fixture_log_count("level"), 0, "it says something");
+    close_desk(&d);
+}
+
+/* Long lists: every entry is met once, and what is stalled ends only when copies are known. */
+Test(redis_monitor, a_hundred_thousand_entries, .timeout = 60) {
+    enum { ENTRIES = 100000 };
+    desk_t d;
+    open_desk(&d, (fixture_options_t){
+                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
+                                "heartbeat = \"off\"; protected_timeout = \"30s\"; retry_times = 0; } );"});
+    redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 100000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
+    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->passes) == 2, 30000));
+    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), ENTRIES);
+    cr_assert_eq(count(&d, "LLEN email:backup"), ENTRIES + 1);
+    cr_assert_eq(metric_get(&of(&d)->in_progress), ENTRIES);
+    set_stamp(d.f.r, slice_text("job77777"), (stamp_t){.born_us = 1, .seen = 1});
+    until(&d, records(&d) == 1);
+    cr_assert_eq(working(&d, "job77777"), 0);
+    passes(&d, 1);
+    cr_assert_eq(records(&d), 1);
+    close_desk(&d);
+}

@@ -1,0 +1,217 @@
+/* One key of a queue is at fault: what does not need it is done all the same, it is said once, and again when it is over. */
+#include "dialects/kmqueue/kmqueue_fixture.h"
+
+/* More than the monitor counts the copies of by looking (ward_sure): it ends nothing there before passes have come to their end.
+ */
+enum { MANY = 5000 };
+
+static void fill(desk_t *d, const char *list, int jobs) {
+    redis_ok(d->f.r, "EVAL %s 1 %s %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end", list, jobs);
+}
+
+static int said(void) { return fixture_log_count("redis refuses the monitor\""); }
+static int said_over(void) { return fixture_log_count("redis refuses the monitor no longer"); }
+
+/* Tries what is at fault again and again, until `cond` is true: each time its pause is over at once. */
+#define try_until(d, cond)                                                                                                       \
+    do {                                                                                                                         \
+        for (int try_ = 0; try_ < 100 && !(cond); try_++) {                                                                      \
+            fixture_step_boottime(5001);                                                                                         \
+            stage_run(&(d)->crew.stage, 60);                                                                                     \
+        }                                                                                                                        \
+        cr_assert(cond, "never came: %s", #cond);                                                                                \
+    } while (0)
+
+Test(redis_monitor_faults, a_target_of_the_wrong_type_keeps_nothing_else_waiting, .timeout = 60) {
+    desk_t d;
+    open_desk(
+        &d, (fixture_options_t){
+                .config = ALONE("retry_times = 9; retry_backoff = \"fixed\"; retry_delay = \"50ms\"; max_payload = \"2KiB\";")});
+    redis_ok(d.f.r, "SET email:delayed x");
+    fill(&d, "email:backup", MANY);
+    until(&d, metric_get(&of(&d)->faults) > 0);
+    redis_ok(d.f.r, "HSET email:errors job17 %s", "!spoilt");
+    try_until(&d, records(&d) == 1);
+    expect_reason(&d, "failed", "reported 1 !spoilt");
+    cr_assert_eq(count(&d, "LLEN email:backup"), MANY - 1 + count(&d, "HLEN sidecar:email:sentinel") / 2,
+                 "the others stay where they are");
+    cr_assert_geq(metric_get(&of(&d)->passes), 2, "passes come to their end");
+    cr_assert_eq(said(), 1);
+    cr_assert_eq(said_over(), 0);
+    redis_ok(d.f.r, "DEL email:delayed");
+    fixture_step_boottime(5001);
+    until(&d, count(&d, "ZCARD email:delayed") >= 300);
+    try_until(&d, said_over() == 1);
+    close_desk(&d);
+}
+
+Test(redis_monitor_faults, what_stands_in_the_way_of_many_is_not_tried_for_each, .timeout = 60) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 9;")});
+    redis_ok(d.f.r, "SET email x");
+    fill(&d, "email:backup", MANY);
+    until(&d, metric_get(&of(&d)->faults) > 0);
+    long before = proxy_requests(d.f.proxy, "retried");
+    int64_t faults = metric_get(&of(&d)->faults);
+    fixture_step_boottime(5001);
+    until(&d, metric_get(&of(&d)->faults) > faults);
+    cr_assert_leq(proxy_requests(d.f.proxy, "retried") - before, 256, "one page of a pass is enough");
+    redis_ok(d.f.r, "DEL email");
+    fixture_step_boottime(5001);
+    until(&d, count(&d, "LLEN email") >= 300);
+    close_desk(&d);
+}
+
+/* Of KMQueue each task names its own list. */
+Test(redis_monitor_faults, one_list_of_the_wrong_type_keeps_no_task_of_another_waiting, .timeout = 60) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
+    char *stuck = km_json(d.f.r, (km_t){.common = true}), *bytes = km_json(d.f.r, (km_t){.queue = PLAIN, .common = true}),
+         *again = km_again(bytes, 0, "normal");
+    redis_ok(d.f.r, "HSET " SAFE " x y");
+    for (int i = 0; i < MANY; i++) {
+        char id[40];
+        snprintf(id, sizeof id, "\"id\":\"n-%d\"", i);
+        char *one = km_with(stuck, "\"id\":\"t-1\"", id);
+        redis_ok(d.f.r, "LPUSH " BACKUP " %s", one);
+        free(one);
+    }
+    until(&d, metric_get(&of(&d)->faults) > 0);
+    km_take(&d, bytes);
+    try_until(&d, in(&d, PLAIN, again));
+    cr_assert_eq(said(), 2, "once by the passes, once by the look at the marks of unique tasks");
+    cr_assert_geq(metric_get(&of(&d)->passes), 2);
+    redis_ok(d.f.r, "DEL " SAFE);
+    fixture_step_boottime(5001);
+    until(&d, count(&d, "LLEN " SAFE) >= 300);
+    free(stuck), free(bytes), free(again);
+    close_desk(&d);
+}
+
+/* Who may not be asked about counts as alive; the others of its page have their turn. */
+Test(redis_monitor_faults, a_heartbeat_that_is_refused_keeps_no_other_job_waiting) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){
+                      .proxy = true,
+                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
+                                "protected_timeout = \"100ms\"; id_path = \"/id\"; } );"});
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "bad_alive", .error = "-NOPERM x", .times = -1});
+    work_on(&d, "{\"id\":\"bad\"}");
+    work_on(&d, "{\"id\":\"good\"}");
+    try_until(&d, waiting(&d, "{\"id\":\"good\"}"));
+    cr_assert_eq(working(&d, "{\"id\":\"bad\"}"), 1);
+    cr_assert_eq(said(), 1);
+    proxy_pass(d.f.proxy);
+    fixture_step_boottime(5001);
+    until(&d, waiting(&d, "{\"id\":\"bad\"}"));
+    try_until(&d, said_over() == 1);
+    close_desk(&d);
+}
+
+/* Nothing is refused of any job, but at the end of the pass: that is not over while it lasts. */
+static void expect_said_once(desk_t *d) {
+    until(d, metric_get(&of(d)->faults) > 0);
+    int64_t passes = metric_get(&of(d)->passes);
+    try_until(d, metric_get(&of(d)->faults) >= 4);
+    cr_assert_geq(metric_get(&of(d)->passes), passes + 3, "passes come to their end");
+    cr_assert_eq(said(), 1);
+    cr_assert_eq(said_over(), 0);
+    redis_ok(d->f.r, "ACL SETUSER default +@all");
+    try_until(d, said_over() == 1);
+    cr_assert_eq(said(), 1);
+}
+
+#define LONG_LIVED                                                                                                               \
+    "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; protected_timeout = \"1h\"; "      \
+    "heartbeat = \"off\"; retry_window = \"24h\"; } );"
+
+Test(redis_monitor_faults, a_sentinel_that_cannot_be_planted_is_said_once) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
+    work_on(&d, "job");
+    until(&d, count(&d, "LLEN email:backup") == 2 && count(&d, "HLEN sidecar:email:stamps") == 1);
+    redis_ok(d.f.r, "ACL SETUSER default -hset");
+    redis_ok(d.f.r, "EVAL %s 1 email:backup", "redis.call('DEL', KEYS[1]) redis.call('LPUSH', KEYS[1], 'job')");
+    expect_said_once(&d);
+    until(&d, count(&d, "LLEN email:backup") == 2);
+    close_desk(&d);
+}
+
+Test(redis_monitor_faults, a_report_that_cannot_be_removed_is_said_once) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
+    redis_ok(d.f.r, "ACL SETUSER default -hdel");
+    redis_ok(d.f.r, "HSET email:errors %s boom", "nobody's job");
+    expect_said_once(&d);
+    until(&d, metric_get(&of(&d)->stray_reports) == 1);
+    cr_assert_eq(count(&d, "HLEN email:errors"), 0);
+    close_desk(&d);
+}
+
+/* Whoever has lost the lock is refused nothing, but for another reason. */
+static void expect_not_over(desk_t *d) {
+    until(d, metric_get(&of(d)->faults) > 0);
+    redis_ok(d->f.r, "SET sidecar:app:lock another PX 600000");
+    for (int i = 0; i < 3; i++) {
+        fixture_step_boottime(5001);
+        stage_run(&d->crew.stage, 60);
+    }
+    cr_assert_eq(said(), 1);
+    cr_assert_eq(said_over(), 0);
+    close_desk(d);
+}
+
+Test(redis_monitor_faults, a_sentinel_that_is_left_to_another_leader_is_not_mended) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
+    work_on(&d, "job");
+    until(&d, count(&d, "LLEN email:backup") == 2 && count(&d, "HLEN sidecar:email:stamps") == 1);
+    redis_ok(d.f.r, "ACL SETUSER default -hset");
+    redis_ok(d.f.r, "EVAL %s 1 email:backup", "redis.call('DEL', KEYS[1]) redis.call('LPUSH', KEYS[1], 'job')");
+    expect_not_over(&d);
+}
+
+Test(redis_monitor_faults, a_report_that_is_left_to_another_leader_is_not_mended) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
+    redis_ok(d.f.r, "ACL SETUSER default -hdel");
+    redis_ok(d.f.r, "HSET email:errors %s boom", "nobody's job");
+    expect_not_over(&d);
+}
+
+/* What was refused in a pass that was broken off by another fault is not told at the end of the next one. */
+Test(redis_monitor_faults, a_fault_of_a_broken_pass_is_not_told_of_the_next) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 9;")});
+    redis_ok(d.f.r, "SET email x");
+    redis_ok(d.f.r, "ACL SETUSER default -hscan");
+    redis_ok(d.f.r, "HSET sidecar:email:stamps %s x", "of a job that is gone");
+    redis_ok(d.f.r, "LPUSH email:backup job");
+    try_until(&d, metric_get(&of(&d)->faults) >= 4); /* the job was stalled at the latest by the second look */
+    redis_ok(d.f.r, "ACL SETUSER default +hscan");
+    redis_ok(d.f.r, "DEL email");
+    int before = said();
+    try_until(&d, said_over() == 1);
+    cr_assert_eq(said(), before, "%s", fixture_log());
+    close_desk(&d);
+}
+
+/* However seldom passes are made: a job that comes to an idle queue begins one, and what that is refused is told (/readyz) as
+ * long as it lasts. */
+Test(redis_monitor_faults, a_right_that_is_taken_away_is_told_when_a_job_needs_it) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = SLOW("")});
+    stage_run(&d.crew.stage, 100); /* it waits for a change */
+    redis_ok(d.f.r, "ACL SETUSER default -hset");
+    work_on(&d, "job");
+    until(&d, metrics_is_refused(of(&d), mono_now()));
+    for (int i = 0; i < 5; i++) {
+        fixture_step_boottime(5001);
+        stage_run(&d.crew.stage, 60);
+        cr_assert(metrics_is_refused(of(&d), mono_now()), "it is tried again before that is forgotten");
+    }
+    cr_assert_eq(said(), 1);
+    redis_ok(d.f.r, "ACL SETUSER default +hset");
+    try_until(&d, count(&d, "HLEN sidecar:email:stamps") == 1 && said_over() == 1);
+    close_desk(&d);
+}

@@ -1,0 +1,70 @@
+/* The monitor among a thousand queues at fault: what it writes, that what is sound is served meanwhile, and that a look by hand
+ * names every one of them. */
+#include "base/log.h"
+#include "inspect/preflight.h"
+#include "monitor_fixture.h"
+
+#include <stdio.h>
+
+enum { QUEUES = 999, SOUND = 500, LINES = 20, WINDOW_MS = 10000, HOLD_MS = 5001, ROUNDS = 5 };
+
+/* As many queues as a config may have, a sound one in their midst; owned. */
+static char *crowd_config(void) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    fputs(
+        "group = \"app\"; monitor = { scan_interval = \"1h\"; }; defaults = { protected_timeout = \"1h\"; heartbeat = \"off\"; };"
+        "queues = (",
+        out);
+    for (int i = 0; i <= QUEUES; i++)
+        fprintf(out, i == SOUND ? "%s{ name = \"email\"; }" : "%s{ name = \"q%d\"; }", i ? ", " : "", i);
+    fputs(");", out);
+    fclose(out);
+    return text;
+}
+
+static int64_t all_faults(const desk_t *d) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < d->f.keys->queue_count; i++) sum += metric_get(&d->crew.metrics->queues[i].faults);
+    return sum;
+}
+
+static void note(void *self, finding_t finding, const char *queue, const char *text) {
+    bool *named = self;
+    if (finding == FINDING_QUEUE) named[strtol(queue + 1, NULL, 10)] |= strstr(text, ":backup\" holds a string") != NULL;
+}
+
+Test(redis_monitor_crowd, a_thousand_queues_at_fault_are_told_in_few_lines_and_named_by_a_look, .timeout = 120) {
+    static bool named[QUEUES + 1];
+    desk_t d;
+    char *config = crowd_config();
+    open_desk(&d, (fixture_options_t){.config = config});
+    redis_ok(d.f.r, "EVAL %s 0 %d %d",
+             "for i = 0, ARGV[1] do if i ~= tonumber(ARGV[2]) then redis.call('SET', 'q' .. i .. ':backup', 'x') end end", QUEUES,
+             SOUND);
+    mono_t start = mono_now();
+    for (int round = 1; round <= ROUNDS; round++) {
+        char *job = mem_printf("job%d", round);
+        work_on(&d, job);
+        redis_ok(d.f.r, "HSET email:errors %s boom", job); /* answered at once, or in an hour */
+        until(&d, waiting(&d, job));
+        free(job);
+        cr_assert(stage_until(&d.crew.stage, all_faults(&d) >= (int64_t)round * QUEUES, 20000), "%lld faults in round %d",
+                  (long long)all_faults(&d), round);
+        fixture_step_boottime(HOLD_MS);
+    }
+    fixture_step_boottime(WINDOW_MS);
+    log_rest();
+    int64_t windows = mono_diff(mono_now(), start) / (WINDOW_MS * NS_PER_MS) + 1;
+    int lines = fixture_log_count("redis refuses the monitor");
+    cr_assert(lines > LINES && lines <= windows * (LINES + 1), "%d lines in %lld windows", lines, (long long)windows);
+    cr_assert_leq(fixture_log_count(""), windows * (LINES + 1) + 2 * ROUNDS, "other lines");
+    cr_assert_geq(fixture_log_count("\"more\":979,\"queues\":\"q"), 1, "the number of the others");
+    cr_assert_eq(metric_get(&d.crew.metrics->queues[SOUND].faults), 0);
+    cr_assert_eq(conn_open(d.f.conn, &d.f.fault), OUTCOME_OK);
+    cr_assert_eq(preflight(d.f.conn, d.f.keys, note, named, &d.f.fault), OUTCOME_OK, "%s", d.f.fault.text);
+    for (int i = 0; i <= QUEUES; i++) cr_assert(named[i] || i == SOUND, "q%d is not named", i);
+    close_desk(&d);
+    free(config);
+}

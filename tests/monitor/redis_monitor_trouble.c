@@ -1,0 +1,362 @@
+/* The monitor when things go wrong: workers that finish in mid pass, a Redis that is full, flushed or away, a lock that is lost,
+ * sentinels and keys that somebody has changed. No job is lost, and none ends that should not. */
+#include "monitor_fixture.h"
+
+#include "wait.h"
+
+/* Holds the reply to a request of a pass, and lets the worker finish its job meanwhile. */
+Test(redis_monitor_trouble, a_worker_may_finish_at_any_step_of_a_pass, .timeout = 60) {
+    static const char *const steps[] = {"LLEN email:backup", "RPOPLPUSH", "HMGET sidecar:email:stamps", "EXISTS", "retried"};
+    desk_t d;
+    open_desk(
+        &d,
+        (fixture_options_t){
+            .proxy = true,
+            .redis = "timeout = \"20s\";",
+            .config =
+                "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; protected_timeout = "
+                "\"100ms\"; retry_times = 9; } );"});
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        char job[8];
+        snprintf(job, sizeof job, "job%zu", i);
+        work_on(&d, job);
+        until(&d, stamp_of(d.f.r, slice_text(job)).seen);
+        long fired = proxy_fired(d.f.proxy);
+        /* The request is dropped before Redis sees it, so what it was to do comes after the worker. */
+        proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = steps[i]});
+        until(&d, proxy_fired(d.f.proxy) > fired);
+        redis_ok(d.f.r, "LREM email:backup 1 %s", job);
+        cr_assert_eq(waiting(&d, job), 0);
+        until(&d, !stamp_of(d.f.r, slice_text(job)).born_us);
+        cr_assert_eq(waiting(&d, job), 0, "%s is run again though it was done", job);
+    }
+    cr_assert_eq(records(&d), 0);
+    close_desk(&d);
+}
+
+/* Each request of a pass is run, and its reply lost: nothing happens twice. */
+Test(redis_monitor_trouble, lost_replies_lose_and_double_nothing, .timeout = 60) {
+    static const char *const steps[] = {"LLEN email:backup", "RPOPLPUSH", "HMGET sidecar:email:stamps", "digest",
+                                        "retried",           "failed"};
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 1;")});
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        char job[8];
+        snprintf(job, sizeof job, "job%zu", i);
+        proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = steps[i]});
+        work_on(&d, job);
+        until(&d, waiting(&d, job));
+        cr_assert_eq(waiting(&d, job) + working(&d, job), 1);
+        redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
+        until(&d, records(&d) == 2 * (long long)(i + 1));
+        proxy_pass(d.f.proxy);
+        cr_assert_eq(waiting(&d, job) + working(&d, job), 0);
+    }
+    cr_assert_geq(proxy_fired(d.f.proxy), 5);
+    expect_reason(&d, "failed", "retries_exhausted 2 -");
+    close_desk(&d);
+}
+
+static void fill(desk_t *d, int jobs) {
+    for (int i = 0; i < jobs; i++) redis_ok(d->f.r, "LPUSH email:backup job%d", i);
+}
+
+Test(redis_monitor_trouble, a_lock_that_is_lost_in_mid_pass_changes_nothing) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 0;")});
+    fill(&d, 300);
+    until(&d, count(&d, "HLEN sidecar:email:stamps") == 300);
+    redis_ok(d.f.r, "SET sidecar:app:lock another");
+    until(&d, lease_doubted(d.crew.leases, 0));
+    long before = proxy_requests(d.f.proxy, NULL);
+    cr_assert_leq(stage_run(&d.crew.stage, 300), 5);
+    cr_assert_leq(proxy_requests(d.f.proxy, NULL), before);
+    for (int i = 0; i < 300; i++) {
+        char job[8];
+        snprintf(job, sizeof job, "job%d", i);
+        cr_assert_eq(working(&d, job) + waiting(&d, job), 1);
+    }
+    cr_assert_eq(records(&d), 0);
+    crew_lead(&d.crew, d.f.r);
+    until(&d, records(&d) == 300);
+    close_desk(&d);
+}
+
+Test(redis_monitor_trouble, a_redis_that_is_flushed_in_mid_pass_begins_anew) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.proxy = true, .redis = "timeout = \"20s\";", .config = ALONE("retry_times = 1;")});
+    fill(&d, 1000);
+    passes(&d, 1);
+    long fired = proxy_fired(d.f.proxy);
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = "RPOPLPUSH", .nth = 300});
+    until(&d, proxy_fired(d.f.proxy) > fired);
+    redis_ok(d.f.r, "FLUSHALL");
+    crew_lead(&d.crew, d.f.r);
+    stage_run(&d.crew.stage, 200);
+    cr_assert_eq(records(&d), 0);
+    work_on(&d, "a");
+    until(&d, waiting(&d, "a"));
+    close_desk(&d);
+}
+
+Test(redis_monitor_trouble, a_full_redis_is_read_without_rotation) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
+    fill(&d, 600);
+    passes(&d, 1);
+    redis_ok(d.f.r, "CONFIG SET maxmemory 1");
+    char *refusal = redis_error(d.f.r, "LPUSH x y");
+    cr_assert(strncmp(refusal, "OOM", 3) == 0);
+    free(refusal);
+    until(&d, count(&d, "LLEN email") == 600);
+    cr_assert_geq(fixture_log_count("redis is full: workers stand still"), 1);
+    redis_ok(d.f.r, "CONFIG SET maxmemory 0");
+    for (int i = 0; i < 600; i++) redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
+    redis_ok(d.f.r, "CONFIG SET maxmemory 1");
+    until(&d, records(&d) == 1200);
+    cr_assert_eq(count(&d, "LLEN email"), 0);
+    close_desk(&d);
+}
+
+/* All stamps and sentinels of a queue, as they stand in its list. */
+static int sentinels(desk_t *d) {
+    redisReply *list = redis_do(d->f.r, "LRANGE email:backup 0 -1");
+    int found = 0;
+    for (size_t i = 0; i < list->elements; i++) found += strncmp(list->element[i]->str, "sidecar-sentinel:", 17) == 0;
+    freeReplyObject(list);
+    return found;
+}
+
+static char *sentinel(desk_t *d, int n) {
+    char *random = redis_str(d->f.r, "HGET sidecar:email:sentinel random"),
+         *text = mem_printf("sidecar-sentinel:%s:%d", random, n);
+    free(random);
+    return text;
+}
+
+Test(redis_monitor_trouble, sentinels_that_somebody_has_touched) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){
+                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
+                                "protected_timeout = \"1h\"; heartbeat = \"off\"; } );"});
+    fill(&d, 20);
+    passes(&d, 2);
+    cr_assert_eq(sentinels(&d), 1);
+    cr_assert_eq(metric_get(&of(&d)->sentinels), 1);
+    char *one = sentinel(&d, 1);
+    redis_ok(d.f.r, "LREM email:backup 0 %s", one); /* deleted */
+    until(&d, sentinels(&d) == 1 && metric_get(&of(&d)->sentinels) == 2);
+    redis_ok(d.f.r, "LPUSH email:backup %s", one); /* the old one is back */
+    until(&d, sentinels(&d) == 1 && metric_get(&of(&d)->old_sentinels) == 1);
+    char *two = sentinel(&d, 2);
+    cr_assert_eq(working(&d, two), 1, "the current one stays");
+    redis_ok(d.f.r, "LPUSH email:backup %s", two); /* doubled */
+    int64_t met = metric_get(&of(&d)->passes);
+    until(&d, metric_get(&of(&d)->passes) > met + 3);
+    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 20);
+    free(one);
+    free(two);
+    close_desk(&d);
+}
+
+#define STILL                                                                                                                    \
+    "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; protected_timeout = \"1h\"; "      \
+    "heartbeat = \"off\"; } );"
+
+/* Without its hash a sentinel is known for one still: it is no job, and goes. */
+Test(redis_monitor_trouble, a_sentinel_whose_hash_was_deleted_is_removed_and_no_job) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = STILL});
+    fill(&d, 20);
+    passes(&d, 2);
+    for (int round = 1; round <= 3; round++) {
+        char *old = sentinel(&d, 1);
+        if (round == 2) { /* a new one, of another random part, is there already when the old one is met */
+            redis_ok(d.f.r, "DEL sidecar:email:sentinel");
+            redis_ok(d.f.r, "LREM email:backup 0 %s", old);
+            until(&d, count(&d, "EXISTS sidecar:email:sentinel"));
+            redis_ok(d.f.r, "LPUSH email:backup %s", old);
+        } else {
+            redis_ok(d.f.r, "DEL sidecar:email:sentinel");
+        }
+        until(&d, working(&d, old) == 0);
+        until(&d, sentinels(&d) == 1);
+        cr_assert_eq(metric_get(&of(&d)->old_sentinels), round);
+        free(old);
+    }
+    passes(&d, 3);
+    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 20, "a sentinel was stamped");
+    cr_assert_eq(count(&d, "LLEN email:backup"), 21);
+    cr_assert_eq(records(&d) + count(&d, "LLEN email"), 0);
+    close_desk(&d);
+}
+
+/* A new leader knows nothing of it. */
+Test(redis_monitor_trouble, a_list_that_holds_only_a_sentinel_without_its_hash_holds_no_job) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = STILL});
+    fill(&d, 1);
+    passes(&d, 2);
+    redis_ok(d.f.r, "LREM email:backup 1 job0");
+    redis_ok(d.f.r, "DEL sidecar:email:sentinel");
+    crew_stop(&d.crew);
+    crew_start(&d.crew, d.f.keys, CREW_MONITOR);
+    crew_lead(&d.crew, d.f.r);
+    until(&d, count(&d, "LLEN email:backup") == 0);
+    cr_assert_eq(metric_get(&of(&d)->old_sentinels), 1);
+    until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
+    cr_assert_eq(records(&d), 0);
+    close_desk(&d);
+}
+
+/* What only looks like a sentinel is a job as any other. */
+Test(redis_monitor_trouble, a_forged_sentinel_is_a_job) {
+    static const char *const forged[] = {"sidecar-sentinel:", "sidecar-sentinel:0123456789abcdef0123456789abcdef:1",
+                                         "sidecar-sentinel::1"};
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
+    for (size_t i = 0; i < 3; i++) work_on(&d, forged[i]);
+    for (size_t i = 0; i < 3; i++) until(&d, waiting(&d, forged[i]));
+    char *real = sentinel(&d, 1), *longer = mem_printf("%s0x", real);
+    work_on(&d, longer);
+    until(&d, waiting(&d, longer));
+    cr_assert_eq(waiting(&d, real), 0);
+    redis_ok(d.f.r, "DEL sidecar:email:sentinel email");
+    for (size_t i = 0; i < 3; i++) work_on(&d, forged[i]); /* nor does a deleted hash make it one */
+    for (size_t i = 0; i < 3; i++) until(&d, waiting(&d, forged[i]) || !working(&d, forged[i]));
+    cr_assert_eq(records(&d), 7, "three jobs ended, and four were retried");
+    free(real);
+    free(longer);
+    close_desk(&d);
+}
+
+Test(redis_monitor_trouble, nor_is_one_of_zero_bytes_where_no_sentinel_is_known) {
+    char zeros[] = "sidecar-sentinel:00000000000000000000000000000000:1";
+    memset(zeros + 17, 0, 32);
+    slice_t forged = {zeros, sizeof zeros - 1};
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
+    redis_ok(d.f.r, "LPUSH email:backup %b", forged.data, forged.len);
+    until(&d, in_list(d.f.r, "email", forged));
+    cr_assert_eq(records(&d), 1, "it was retried as any job");
+    close_desk(&d);
+}
+
+Test(redis_monitor_trouble, keys_of_the_wrong_type_hold_that_queue_only, .timeout = 60) {
+    static const struct {
+        const char *key, *right;
+    } keys[] = {{"email:backup", "list"},         {"email:errors", "hash"},           {"email", "list"},
+                {"sidecar:email:stamps", "hash"}, {"sidecar:email:sentinel", "hash"}, {"sidecar:email:failures", "stream"},
+                {"sidecar:email:meta", "hash"}};
+    desk_t d;
+    open_desk(
+        &d,
+        (fixture_options_t){
+            .config =
+                "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { heartbeat = \"off\"; "
+                "protected_timeout = \"50ms\"; retry_times = 1; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        redis_ok(d.f.r, "FLUSHALL");
+        crew_lead(&d.crew, d.f.r);
+        stage_run(&d.crew.stage, 30);
+        if (strcmp(keys[k].key, "email:backup") != 0) work_on(&d, "a");
+        fixture_make_key(d.f.r, keys[k].key, strcmp(keys[k].right, "list") == 0 ? "hash" : "list");
+        int64_t faults = metric_get(&of(&d)->faults);
+        redis_ok(d.f.r, "LPUSH sms:backup b");
+        until(&d, metric_get(&of(&d)->faults) > faults);
+        until(&d, redis_int(d.f.r, "LLEN sms") == 1);
+        cr_assert_leq(stage_run(&d.crew.stage, 300), 300, "it spins on %s", keys[k].key);
+        if (strcmp(keys[k].key, "email:backup") != 0) cr_assert_eq(working(&d, "a"), 1, "%s", keys[k].key);
+        redis_ok(d.f.r, "DEL %s", keys[k].key);
+        fixture_step_boottime(5001);
+        work_on(&d, "c");
+        until(&d, waiting(&d, "c"));
+    }
+    close_desk(&d);
+}
+
+/* Under a user that may do everything but one thing. */
+Test(redis_monitor_trouble, a_missing_right_loses_no_job, .timeout = 300) {
+    static const char *const commands[] = {"lrem", "brpoplpush", "rpoplpush", "hmget",   "llen",
+                                           "lpos", "xadd",       "hscan",     "evalsha", "getrange"};
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
+    fill(&d, 20);
+    passes(&d, 1);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        redis_ok(d.f.r, "ACL SETUSER default -%s", commands[i]);
+        redis_t *admin = d.f.r;
+        stage_run(&d.crew.stage, 250);
+        redis_ok(admin, "ACL SETUSER default +%s", commands[i]);
+        fixture_step_boottime(5001);
+        redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT"); /* where all is done already no pass comes */
+        passes(&d, 1);
+        cr_assert_eq(count(&d, "LLEN email") + count(&d, "LLEN email:backup") - sentinels(&d) + metric_get(&of(&d)->ended), 20,
+                     "without %s", commands[i]);
+        redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
+    }
+    close_desk(&d);
+}
+
+Test(redis_monitor_trouble, without_wake_ups_it_polls) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 1;")});
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
+    until(&d, proxy_fired(d.f.proxy) > 0); /* somebody asks for wake-ups */
+    work_on(&d, "a");
+    until(&d, waiting(&d, "a"));
+    cr_assert_gt(fixture_log_count("redis refuses wake-ups"), 0);
+    close_desk(&d);
+}
+
+Test(redis_monitor_trouble, the_wake_up_connection_may_die) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = SLOW("")});
+    until(&d, redis_int(d.f.r, "EVAL %s 0", "return #redis.call('PUBSUB', 'CHANNELS', '*')"));
+    stage_settle(&d.crew.stage, d.f.r);
+    redis_ok(d.f.r, "CLIENT KILL TYPE pubsub");
+    work_on(&d, "a");
+    until(&d, stamp_of(d.f.r, slice_text("a")).seen);
+    cr_assert_eq(metric_get(&d.crew.metrics->reconnects), 1);
+    redis_ok(d.f.r, "HSET email:errors a boom");
+    until(&d, waiting(&d, "a")); /* the next pass would be in an hour: the new connection hears */
+    close_desk(&d);
+}
+
+/* A full stream holds what should end, and nothing else. */
+Test(redis_monitor_trouble, a_full_stream_holds_what_should_end) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
+    redis_ok(d.f.r, "HSET sidecar:email:meta bytes 268435456");
+    work_on(&d, "a");
+    until(&d, waiting(&d, "a"));
+    cr_assert_eq(metric_get(&of(&d)->retried_unrecorded), 1);
+    redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
+    until(&d, fixture_log_count("the failure stream is full"));
+    cr_assert_geq(metric_get(&of(&d)->ends_held), 1);
+    cr_assert_eq(working(&d, "a"), 1);
+    redis_ok(d.f.r, "HSET sidecar:email:meta bytes 0");
+    until(&d, records(&d) == 1);
+    cr_assert_eq(working(&d, "a"), 0);
+    close_desk(&d);
+}
+
+/* Two leaders, one of which does not know yet that it was replaced: whatever both do, each job is in one place. */
+Test(redis_monitor_trouble, a_zombie_does_no_harm) {
+    desk_t d;
+    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
+    crew_t other;
+    fill(&d, 50);
+    passes(&d, 1);
+    crew_start(&other, d.f.keys, CREW_MONITOR);
+    crew_lead(&other, d.f.r);
+    for (int i = 0; i < 400 && count(&d, "LLEN email") < 50; i++) {
+        stage_step(&d.crew.stage, 2);
+        stage_step(&other.stage, 2);
+        cr_assert_eq(count(&d, "LLEN email") + count(&d, "LLEN email:backup") - sentinels(&d), 50);
+    }
+    cr_assert(stage_until(&other.stage, count(&d, "LLEN email") == 50, 8000));
+    cr_assert_eq(records(&d), 50);
+    crew_stop(&other);
+    close_desk(&d);
+}

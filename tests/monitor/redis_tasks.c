@@ -1,0 +1,370 @@
+/* Turns of a watch beside passes: when it steps, what wakes it, and what its outcomes mean for it and for the others. The watch
+ * is the test's own. */
+#include "monitor/scan.h"
+#include "monitor/tasks.h"
+#include "monitor_fixture.h"
+
+enum { WATCHES = 3 };
+
+/* What a test tells its watch to do, and what came of it. One for each queue. */
+typedef struct {
+    int steps, forgets, leaves, heard, opened;
+    bool changed; /* at the last step */
+    bool was_armed;
+    char message[32];
+    size_t message_len;
+    mono_t at;     /* of the last step */
+    mono_t wanted; /* the `next` of the last step */
+    /* what it is to do */
+    int64_t after_ms; /* until the next step; 0 = at once, -1 = only after a change */
+    outcome_t outcome;
+    bool fences, asks;
+    bool early; /* out: a step came before it was wanted, though nothing had changed */
+} play_t;
+
+static play_t plays[WATCHES];
+static char channels[WATCHES][48], keys[WATCHES][48];
+
+static void *play_open(const queue_keys_t *queue) {
+    static const char *const names[WATCHES] = {"email", "sms", "push"};
+    for (size_t i = 0; i < WATCHES; i++) {
+        if (strcmp(queue->config->name, names[i]) != 0) continue;
+        snprintf(channels[i], sizeof channels[i], "%s:news", names[i]);
+        snprintf(keys[i], sizeof keys[i], "%s:board", names[i]);
+        plays[i].opened++;
+        return &plays[i];
+    }
+    abort(); /* no such queue */
+}
+
+static void play_close(void *state) { ((play_t *)state)->opened--; }
+
+static void play_forget(void *state) {
+    play_t *play = state;
+    play->forgets++;
+    play->wanted = (mono_t){0};
+}
+
+static size_t index_of(const void *state) { return (size_t)((const play_t *)state - plays); }
+
+static size_t play_watched(const void *state, const char **out) {
+    out[0] = keys[index_of(state)];
+    out[1] = "shared:board";
+    return 2;
+}
+
+static size_t play_channels(const void *state, const char **out) {
+    out[0] = channels[index_of(state)];
+    return 1;
+}
+
+static void play_heard(void *state, const char *channel, slice_t message) {
+    play_t *play = state;
+    cr_assert_str_eq(channel, channels[index_of(state)]);
+    cr_assert_leq(message.len, sizeof play->message);
+    play->heard++;
+    play->message_len = message.len;
+    memcpy(play->message, message.data, message.len);
+    play->wanted = (mono_t){0};
+}
+
+/* Reads its keys, armed. */
+static outcome_t look(const play_t *play, watch_call_t *call, fault_t *fault) {
+    const char *const wanted[] = {keys[index_of(play)], "shared:board"};
+    redisReply *reply;
+    for (size_t i = 0; i < 2; i++) {
+        if (call->arm) {
+            request_begin(call->conn, "CLIENT");
+            request_text(call->conn, "CACHING");
+            request_text(call->conn, "YES");
+            if (request_ask(call->conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+            conn_reply_free(reply);
+        }
+        request_begin(call->conn, "EXISTS");
+        request_text(call->conn, wanted[i]);
+        if (request_ask(call->conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+        conn_reply_free(reply);
+    }
+    return OUTCOME_OK;
+}
+
+static outcome_t play_step(void *state, watch_call_t *call, fault_t *fault) {
+    play_t *play = state;
+    cr_assert_not_null(call->json);
+    cr_assert_str_not_empty(call->token);
+    cr_assert_eq(call->next.ns, mono_never().ns);
+    play->early |= !call->changed && !mono_reached(play->wanted, call->now);
+    play->steps++;
+    play->changed = call->changed;
+    play->was_armed = call->arm;
+    play->at = call->now;
+    if (play->outcome != OUTCOME_OK) return fault_set(fault, play->outcome, "the play wants it");
+    call->fenced = play->fences;
+    if (play->asks && look(play, call, fault) != OUTCOME_OK) return fault->outcome;
+    if (play->after_ms >= 0) call->next = mono_add(call->now, play->after_ms * NS_PER_MS);
+    play->wanted = call->next;
+    return OUTCOME_OK;
+}
+
+static outcome_t play_leave(void *state, watch_call_t *call, fault_t *fault) {
+    play_t *play = state;
+    redisReply *reply;
+    play->leaves++;
+    request_begin(call->conn, "GET");
+    request_text(call->conn, call->keys->seats[0].lock);
+    if (request_ask(call->conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    cr_assert_str_eq(reply->str, call->token, "it leaves when the lock is gone already");
+    conn_reply_free(reply);
+    return play->outcome == OUTCOME_OK ? OUTCOME_OK : fault_set(fault, play->outcome, "the play wants it");
+}
+
+static const watch_ops_t PLAY = {.open = play_open,
+                                 .close = play_close,
+                                 .forget = play_forget,
+                                 .watched = play_watched,
+                                 .channels = play_channels,
+                                 .heard = play_heard,
+                                 .step = play_step,
+                                 .leave = play_leave};
+
+#define STAGE(email)                                                                                                             \
+    "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { protected_timeout = \"1h\"; heartbeat = \"off\"; "   \
+    "retry_window = \"24h\"; }; queues = ( { name = \"email\"; " email " }, { name = \"sms\"; }, { name = \"push\"; } );"
+
+/* A monitor with a watch on each of the first `count` queues. What each is to do stands in `plays` already. */
+static void open_play(desk_t *d, size_t count, fixture_options_t options) {
+    if (!options.config) options.config = STAGE("");
+    options.closed = true;
+    d->f = fixture_start(&options);
+    crew_start(&d->crew, d->f.keys, CREW_MONITOR);
+    for (size_t i = 0; i < count; i++) monitor_watch(d->crew.monitor, i, &PLAY);
+    crew_lead(&d->crew, d->f.r);
+}
+
+static void close_play(desk_t *d) {
+    close_desk(d);
+    for (size_t i = 0; i < WATCHES; i++) {
+        cr_assert_eq(plays[i].opened, 0);
+        cr_assert_not(plays[i].early, "watch %zu stepped too early", i);
+    }
+}
+
+/* Until the watch has no step left that it wants by itself. */
+static void settle_down(desk_t *d) { stage_settle(&d->crew.stage, d->f.r); }
+
+Test(redis_watch, it_steps_when_it_said_and_no_sooner) {
+    desk_t d;
+    plays[0].after_ms = 40;
+    plays[1].after_ms = -1;
+    open_play(&d, 2, (fixture_options_t){0});
+    until(&d, plays[0].steps >= 10); /* play_step notes one that comes early */
+    cr_assert_eq(plays[1].steps, 1, "nothing has changed");
+    cr_assert(plays[1].changed, "all may have, before the first step");
+    cr_assert_not(plays[0].changed);
+    close_play(&d);
+}
+
+Test(redis_watch, a_change_of_its_keys_wakes_it) {
+    desk_t d;
+    for (size_t i = 0; i < 2; i++) plays[i] = (play_t){.after_ms = -1, .asks = true};
+    open_play(&d, 2, (fixture_options_t){0});
+    settle_down(&d);
+    int before[2] = {plays[0].steps, plays[1].steps};
+    cr_assert(plays[0].was_armed);
+    redis_ok(d.f.r, "SET email:board 1");
+    until(&d, plays[0].steps > before[0]);
+    cr_assert(plays[0].changed);
+    settle_down(&d);
+    cr_assert_eq(plays[1].steps, before[1], "its keys have not changed");
+    redis_ok(d.f.r, "SET shared:board 1");
+    until(&d, plays[0].steps > before[0] + 1 && plays[1].steps > before[1]);
+    redis_ok(d.f.r, "SET email:other 1");
+    settle_down(&d);
+    cr_assert_eq(plays[0].steps, before[0] + 2);
+    redis_ok(d.f.r, "FLUSHDB");
+    until(&d, plays[0].steps > before[0] + 2 && plays[1].steps > before[1] + 1);
+    close_play(&d);
+}
+
+Test(redis_watch, it_hears_its_channels) {
+    desk_t d;
+    for (size_t i = 0; i < 2; i++) plays[i].after_ms = -1;
+    open_play(&d, 2, (fixture_options_t){0});
+    settle_down(&d);
+    redis_ok(d.f.r, "PUBLISH email:news %b", "a\0b", (size_t)3);
+    until(&d, plays[0].heard == 1 && plays[0].steps == 2);
+    cr_assert_eq(plays[0].message_len, 3);
+    cr_assert_arr_eq(plays[0].message, "a\0b", 3);
+    cr_assert_not(plays[0].changed, "a message is no change of a key");
+    redis_ok(d.f.r, "CLIENT KILL TYPE pubsub");
+    until(&d, plays[1].forgets > 0 && redis_int(d.f.r, "PUBLISH sms:news x") == 1);
+    until(&d, plays[1].heard == 1);
+    cr_assert_eq(plays[0].heard, 1);
+    close_play(&d);
+}
+
+Test(redis_watch, a_channel_that_is_refused_costs_only_what_is_told_there) {
+    desk_t d;
+    for (size_t i = 0; i < 2; i++) plays[i] = (play_t){.after_ms = -1, .asks = true};
+    open_play(&d, 2, (fixture_options_t){.proxy = true});
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "SUBSCRIBE email:news", .error = "-NOPERM no"});
+    settle_down(&d);
+    cr_assert_eq(fixture_log_count("redis refuses a channel"), 1);
+    cr_assert_eq(fixture_log_count("email:news"), 1);
+    cr_assert_eq(redis_int(d.f.r, "PUBLISH email:news x"), 0);
+    cr_assert_eq(redis_int(d.f.r, "PUBLISH sms:news x"), 1);
+    until(&d, plays[1].heard == 1);
+    int before = plays[0].steps;
+    redis_ok(d.f.r, "SET email:board 1");
+    until(&d, plays[0].steps > before);
+    close_play(&d);
+}
+
+/* Pages of a long pass and steps of watches that always want one take turns. */
+Test(redis_watch, passes_and_watches_take_turns) {
+    enum { ENTRIES = 20000 };
+    desk_t d;
+    open_play(&d, 2, (fixture_options_t){0});
+    redis_ok(d.f.r, "EVAL %s 1 email:backup %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end",
+             (int)ENTRIES);
+    until(&d, metric_get(&of(&d)->passes) >= 1);
+    cr_assert_geq(plays[0].steps, ENTRIES / 512, "watches starve beside a pass");
+    cr_assert_leq(abs(plays[0].steps - plays[1].steps), 2, "one watch starves beside another");
+    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), ENTRIES);
+    close_play(&d);
+}
+
+Test(redis_watch, a_fault_is_of_one_queue_and_said_once) {
+    desk_t d;
+    plays[0] = (play_t){.outcome = OUTCOME_FAULT, .asks = true};
+    plays[1] = (play_t){.after_ms = 10};
+    open_play(&d, 2, (fixture_options_t){0});
+    until(&d, plays[0].steps == 1);
+    int others = plays[1].steps;
+    redis_ok(d.f.r, "LPUSH email:backup a");
+    redis_ok(d.f.r, "SET email:board 1");
+    until(&d, plays[1].steps > others + 5 && stamp_of(d.f.r, slice_text("a")).seen);
+    cr_assert_eq(plays[0].steps, 1, "it is on hold");
+    cr_assert_eq(metric_get(&of(&d)->faults), 1);
+    for (int again = 2; again <= 3; again++) {
+        fixture_step_boottime(WATCH_FAULT_HOLD_MS + 1);
+        until(&d, plays[0].steps == again);
+    }
+    cr_assert_eq(fixture_log_count("the play wants it"), 1);
+    plays[0].outcome = OUTCOME_OK;
+    plays[0].after_ms = -1;
+    fixture_step_boottime(WATCH_FAULT_HOLD_MS + 1);
+    until(&d, plays[0].steps == 4);
+    cr_assert(plays[0].changed, "what it could not look at may have changed");
+    plays[0].outcome = OUTCOME_FAULT;
+    redis_ok(d.f.r, "SET email:board 2");
+    until(&d, fixture_log_count("the play wants it") == 2);
+    close_play(&d);
+}
+
+Test(redis_watch, fenced_it_waits_for_the_next_term) {
+    desk_t d;
+    plays[0].fences = true;
+    open_play(&d, 1, (fixture_options_t){0});
+    until(&d, plays[0].steps == 1);
+    int forgets = plays[0].forgets;
+    cr_assert_gt(forgets, 0);
+    cr_assert(lease_doubted(d.crew.leases, 0));
+    settle_down(&d);
+    cr_assert_eq(plays[0].steps, 1);
+    monitor_finish(d.crew.monitor);
+    cr_assert_eq(plays[0].leaves, 0);
+    plays[0] = (play_t){.after_ms = -1, .opened = 1, .forgets = forgets};
+    crew_lead(&d.crew, d.f.r);
+    until(&d, plays[0].steps == 1);
+    cr_assert_gt(plays[0].forgets, forgets);
+    cr_assert(plays[0].changed);
+    close_play(&d);
+}
+
+Test(redis_watch, a_new_connection_makes_it_forget) {
+    static const outcome_t troubles[] = {OUTCOME_LOST, OUTCOME_LATER};
+    desk_t d;
+    plays[0].after_ms = plays[1].after_ms = -1;
+    open_play(&d, 2, (fixture_options_t){0});
+    settle_down(&d);
+    for (size_t i = 0; i < 2; i++) {
+        int forgets[2] = {plays[0].forgets, plays[1].forgets}, steps = plays[1].steps;
+        plays[0].outcome = troubles[i];
+        redis_ok(d.f.r, "PUBLISH email:news x");
+        until(&d, plays[0].forgets > forgets[0] && plays[1].forgets > forgets[1]);
+        plays[0].outcome = OUTCOME_OK;
+        until(&d, plays[1].steps > steps);
+        cr_assert(plays[1].changed);
+        settle_down(&d);
+    }
+    int forgets = plays[0].forgets, steps = plays[0].steps;
+    redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes");
+    until(&d, plays[0].forgets > forgets && plays[0].steps > steps);
+    close_play(&d);
+}
+
+Test(redis_watch, without_wake_ups_it_is_polled) {
+    desk_t d;
+    plays[0].after_ms = -1;
+    open_play(&d, 1, (fixture_options_t){.proxy = true});
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
+    until(&d, plays[0].steps == 5);
+    cr_assert_not(plays[0].was_armed);
+    plays[0].early = false; /* polls come sooner than it asked for */
+    close_play(&d);
+}
+
+Test(redis_watch, an_idle_one_is_looked_at_by_the_safety_look) {
+    desk_t d;
+    plays[0].after_ms = -1;
+    open_play(&d, 1, (fixture_options_t){0});
+    settle_down(&d);
+    cr_assert_eq(plays[0].steps, 1);
+    fixture_step_boottime(WARD_SAFETY_S * 1000 + 1);
+    until(&d, plays[0].steps == 2);
+    cr_assert(plays[0].changed);
+    close_play(&d);
+}
+
+Test(redis_watch, at_an_orderly_end_it_leaves) {
+    desk_t d;
+    plays[0] = (play_t){.after_ms = -1};
+    plays[1] = (play_t){.after_ms = -1};
+    plays[2] = (play_t){.outcome = OUTCOME_FAULT};
+    open_play(&d, 3, (fixture_options_t){0});
+    monitor_finish(d.crew.monitor);
+    cr_assert_eq(plays[0].leaves, 0, "it has not begun yet");
+    settle_down(&d);
+    plays[0].outcome = OUTCOME_FAULT; /* what one cannot does not hinder the next */
+    monitor_finish(d.crew.monitor);
+    for (size_t i = 0; i < WATCHES; i++) cr_assert_eq(plays[i].leaves, 1, "%zu", i);
+    lease_end(d.crew.leases, 0);
+    monitor_finish(d.crew.monitor);
+    cr_assert_eq(plays[1].leaves, 1, "the lock is not ours any more");
+    close_play(&d);
+}
+
+Test(redis_watch, at_an_end_without_redis_it_does_not_wait_for_each) {
+    desk_t d;
+    for (size_t i = 0; i < WATCHES; i++) plays[i] = (play_t){.after_ms = -1};
+    open_play(&d, 3, (fixture_options_t){.redis = "timeout = \"60s\";"});
+    settle_down(&d);
+    server_freeze(d.f.server);
+    atomic_store(&d.crew.stage.role.stop, true);
+    int64_t began = wait_now_us();
+    monitor_finish(d.crew.monitor);
+    int64_t took_us = wait_now_us() - began;
+    server_thaw(d.f.server);
+    cr_assert_eq(plays[0].leaves + plays[1].leaves + plays[2].leaves, 1);
+    cr_assert_lt(took_us, INT64_C(20000) * wait_scaled_ms(1000), "as if it were to go on");
+    close_play(&d);
+}
+
+Test(redis_watch, where_another_serves_it_rests) {
+    desk_t d;
+    open_play(&d, 1, (fixture_options_t){.config = STAGE("roles = [\"dispatcher\"];")});
+    stage_run(&d.crew.stage, 100);
+    cr_assert_eq(plays[0].steps, 0, "this queue has no monitor");
+    close_play(&d);
+}

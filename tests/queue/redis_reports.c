@@ -1,0 +1,87 @@
+/* How reports are read: all of them, each with its job, and no more bytes at a time than there is room for. */
+#include "monitor/monitor_call.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { LARGE = 700000, LARGES = 24, SMALLS = 600, MOST = (1 << 20) + LARGE + SMALLS };
+
+typedef struct {
+    int smalls, larges;
+    unsigned met; /* one bit for each large one */
+    size_t bytes; /* of the reply under way */
+} seen_t;
+
+static void note(void *self, const report_ref_t *report) {
+    seen_t *seen = self;
+    seen->bytes += report->job.len;
+    cr_assert_eq(strlen(report->sha1), SHA1_HEX_SIZE - 1);
+    if (report->job.len < LARGE) {
+        seen->smalls++;
+        return;
+    }
+    unsigned bit = 1u << (report->job.data[0] - 'a');
+    cr_assert_not(seen->met & bit, "told once");
+    cr_assert_eq(report->ends, report->job.data[0] == 'a');
+    seen->met |= bit;
+    seen->larges++;
+}
+
+/* Walks to the end; returns how many requests that takes. */
+static int walk_all(fixture_t *f, seen_t *seen, int count) {
+    reports_walk_t walk = {.count = count};
+    int requests = 0;
+    *seen = (seen_t){0};
+    while (!walk.ended) {
+        seen->bytes = 0;
+        cr_assert_eq(reports_scan(f->conn, f->keys, 0, &walk, note, seen, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+        cr_assert_leq(seen->bytes, MOST);
+        cr_assert_lt(++requests, 10 * SMALLS, "it ends");
+    }
+    return requests;
+}
+
+Test(redis_reports, large_jobs_come_one_by_one_and_small_ones_together) {
+    fixture_t f = fixture_start(NULL);
+    char *job = malloc(LARGE);
+    seen_t seen;
+    memset(job, 'x', LARGE);
+    cr_assert_eq(walk_all(&f, &seen, 0), 1);
+    for (int i = 0; i < SMALLS; i++) redis_ok(f.r, "HSET email:errors small%d x", i);
+    int small = walk_all(&f, &seen, 0);
+    cr_assert_eq(seen.smalls, SMALLS);
+    cr_assert_lt(small, SMALLS / 8);
+    redis_ok(f.r, "DEL email:errors");
+    redis_ok(f.r, "HSET email:errors one x two x");
+    for (int i = 0; i < LARGES; i++) {
+        job[0] = (char)('a' + i);
+        redis_ok(f.r, "HSET email:errors %b %s", job, (size_t)LARGE, i ? "x" : "!x");
+    }
+    for (int count = 0; count < 2; count++) {
+        walk_all(&f, &seen, count);
+        cr_assert(seen.smalls == 2 && seen.larges == LARGES, "%d, %d", seen.smalls, seen.larges);
+    }
+    free(job);
+    fixture_stop(&f);
+}
+
+/* A hash that is small by what Redis takes for that is told at once, however large its jobs are. */
+Test(redis_reports, what_one_step_tells_is_asked_for_in_parts) {
+    fixture_t f = fixture_start(NULL);
+    char *job = malloc(LARGE);
+    seen_t seen;
+    redis_ok(f.r, "CONFIG SET hash-max-ziplist-value %d", 2 * LARGE);
+    memset(job, 'x', LARGE);
+    for (int i = 0; i < LARGES; i++) {
+        job[0] = (char)('a' + i);
+        redis_ok(f.r, "HSET email:errors %b %s", job, (size_t)LARGE, i ? "x" : "!x");
+        if (i % 5 == 0) redis_ok(f.r, "HSET email:errors small%d x", i);
+    }
+    redisReply *all = redis_do(f.r, "HSCAN email:errors 0 COUNT 1");
+    cr_assert_eq(all->element[1]->elements, 2 * (LARGES + 5), "all of them in one step");
+    freeReplyObject(all);
+    cr_assert_geq(walk_all(&f, &seen, 0), LARGES / 2);
+    cr_assert(seen.smalls == 5 && seen.larges == LARGES, "%d, %d", seen.smalls, seen.larges);
+    free(job);
+    fixture_stop(&f);
+}

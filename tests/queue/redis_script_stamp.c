@@ -1,0 +1,266 @@
+/* stamp.lua, plant.lua and sweep.lua against a real server. */
+#include "monitor/monitor_call.h"
+
+static const char LOCK[] = "sidecar:app:lock", STAMPS[] = "sidecar:email:stamps", META[] = "sidecar:email:meta";
+static const stamp_raw_t NONE = {.len = 0};
+
+static fixture_t setup(void) {
+    fixture_t f = fixture_start(NULL);
+    redis_ok(f.r, "SET sidecar:app:lock T");
+    return f;
+}
+
+/* A call of stamp.lua with one change; the digest must live as long. */
+static call_t stamp_call(const char *token, const digest_t *digest, const stamp_raw_t *old, const stamp_raw_t *new) {
+    call_t call = call_begin(SCRIPT_stamp, "3");
+    call_text(&call, LOCK), call_text(&call, STAMPS), call_text(&call, META), call_text(&call, token);
+    call_add(&call, digest->bytes, STAMP_FIELD_BYTES);
+    call_add(&call, old->bytes, old->len);
+    call_add(&call, new->bytes, new->len);
+    return call;
+}
+
+static digest_t digest_text(const char *text) { return digest_of(text, strlen(text)); }
+
+static void change(fixture_t *f, const char *job, stamp_raw_t old, stamp_raw_t new, int changes) {
+    digest_t digest = digest_text(job);
+    call_t call = stamp_call("T", &digest, &old, &new);
+    redisReply *reply = call_end(&call, f->r);
+    cr_assert_eq(reply->element[2]->integer, changes);
+    expect_word(reply, "stamped");
+}
+
+Test(redis_script_stamp, begins_lives_that_are_all_different) {
+    fixture_t f = setup();
+    long long before = call_now_ms(f.r);
+    stamp_change_t changes[BACKUP_PAGE];
+    digest_t digests[BACKUP_PAGE];
+    for (int i = 0; i < BACKUP_PAGE; i++) {
+        digests[i] = digest_of(&i, sizeof i);
+        changes[i] = (stamp_change_t){.digest = &digests[i]};
+    }
+    bool fenced;
+    cr_assert_eq(stamps_change(f.conn, f.keys, 0, "T", changes, BACKUP_PAGE, &fenced, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_not(fenced);
+    int64_t last = 0;
+    for (int i = 0; i < BACKUP_PAGE; i++) {
+        stamp_t stamp = stamp_of(f.r, (slice_t){(const char *)&i, sizeof i});
+        cr_assert(stamp.born_us > last && stamp.born_us >= before * 1000, "job %d", i);
+        cr_assert(stamp.seen >= before && stamp.seen <= call_now_ms(f.r) && !stamp.retries && !stamp.missing &&
+                  !stamp.retried_at);
+        last = stamp.born_us;
+    }
+    cr_assert_eq(redis_int(f.r, "HSTRLEN sidecar:email:meta life"), 16);
+    redis_ok(f.r, "HSET sidecar:email:meta life 9000000000000000"); /* the clock was set back since */
+    change(&f, "later", NONE, NONE, 1);
+    cr_assert_eq(stamp_of(f.r, slice_text("later")).born_us, 9000000000000001);
+    redis_expect(f.r, "9000000000000001", "HGET sidecar:email:meta life");
+    static const char *const strange[] = {"abc", "", "-5", "1e400", "nan"};
+    for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
+        redis_ok(f.r, "HSET sidecar:email:meta life %b", strange[i], strlen(strange[i]));
+        change(&f, strange[i], NONE, NONE, 1);
+        cr_assert_geq(stamp_of(f.r, slice_text(strange[i])).born_us, before * 1000);
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_script_stamp, changes_only_what_it_has_read) {
+    fixture_t f = setup();
+    stamp_t one = {
+        .born_us = 1700000000000001, .seen = 1700000000000, .missing = 5, .retries = 32767, .retried_at = 1, .requeued = true};
+    stamp_t two = {.born_us = 1700000000000001, .seen = 1700000000001};
+    stamp_raw_t first = stamp_pack(&one), second = stamp_pack(&two);
+    change(&f, "job", first, second, 0); /* there is none */
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:stamps"), 0);
+    set_stamp(f.r, slice_text("job"), one);
+    stamp_t found = stamp_of(f.r, slice_text("job"));
+    cr_assert(same_stamp(found, one), "packing loses something");
+    cr_assert(found.retries == 32767 && found.requeued && found.retried_at == 1);
+    change(&f, "job", NONE, NONE, 0);
+    change(&f, "job", second, first, 0);
+    change(&f, "job", first, second, 1);
+    found = stamp_of(f.r, slice_text("job"));
+    cr_assert(same_stamp(found, two) && !found.requeued);
+    fixture_stop(&f);
+}
+
+Test(redis_script_stamp, what_is_no_stamp_of_ours_is_replaced) {
+    fixture_t f = setup();
+    digest_t digest = digest_text("job");
+    static const size_t lens[] = {0, 1, 27, 29, 100};
+    for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
+        char junk[100] = {0};
+        redis_ok(f.r, "HSET sidecar:email:stamps %b %b", digest.bytes, (size_t)STAMP_FIELD_BYTES, junk, lens[i]);
+        cr_assert_eq(stamp_of(f.r, slice_text("job")).born_us, 0);
+        change(&f, "job", NONE, NONE, 1);
+        cr_assert_neq(stamp_of(f.r, slice_text("job")).born_us, 0);
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_script_stamp, does_nothing_without_the_lock_or_with_wrong_types) {
+    fixture_t f = setup();
+    digest_t digest = digest_text("job");
+    static const char *const tokens[] = {"t", "TT", "", "other"};
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        call_t call = stamp_call(tokens[i], &digest, &NONE, &NONE);
+        expect_word(call_in_vain(&call, f.r), "fenced");
+    }
+    call_t call = stamp_call("T", &digest, &NONE, &NONE);
+    static const char *const keys[][2] = {{STAMPS, "stamps"}, {META, "meta"}};
+    for (size_t k = 0; k < 2; k++)
+        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+            redis_ok(f.r, "DEL %s %s", STAMPS, META);
+            if (strcmp(fixture_types[t], "hash") == 0) continue;
+            fixture_make_key(f.r, keys[k][0], fixture_types[t]);
+            expect_type(call_in_vain(&call, f.r), keys[k][1], fixture_types[t]);
+        }
+    fixture_stop(&f);
+}
+
+/* The sentinel that the dialect would make of these. */
+static redisReply *plant(redis_t *r, const char *token, const char *n, const char *random) {
+    char *sentinel = mem_printf("sidecar-sentinel:%s:%lld", random, strtoll(n, NULL, 10) + 1);
+    call_t call = call_begin(SCRIPT_plant, "3");
+    call_text(&call, LOCK), call_text(&call, "email:backup"), call_text(&call, "sidecar:email:sentinel");
+    call_text(&call, token), call_text(&call, n), call_text(&call, random), call_text(&call, sentinel);
+    redisReply *reply = call_end(&call, r);
+    free(sentinel);
+    return reply;
+}
+
+#define RANDOM "0123456789abcdef0123456789abcdef"
+#define OTHER  "fedcba9876543210fedcba9876543210"
+
+Test(redis_script_plant, plants_one_and_names_it) {
+    fixture_t f = setup();
+    expect_word(plant(f.r, "T", "", RANDOM), "empty");
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:sentinel"), 0);
+    redis_ok(f.r, "RPUSH email:backup job");
+    expect_word(plant(f.r, "T", "", RANDOM), "planted");
+    redis_expect(f.r, "sidecar-sentinel:" RANDOM ":1", "LINDEX email:backup 0");
+    expect_word(plant(f.r, "T", "", OTHER), "other");
+    expect_word(plant(f.r, "T", "1", OTHER), "other"); /* its random part stays: nobody would know this one */
+    expect_word(plant(f.r, "T", "1", RANDOM), "planted");
+    redis_expect(f.r, "sidecar-sentinel:" RANDOM ":2", "LINDEX email:backup 0");
+    expect_word(plant(f.r, "T", "1", RANDOM), "other");
+    expect_word(plant(f.r, "S", "2", RANDOM), "fenced");
+    redis_ok(f.r, "HSET sidecar:email:sentinel n 99999999999999");
+    expect_word(plant(f.r, "T", "99999999999999", RANDOM), "planted");
+    redis_expect(f.r, "sidecar-sentinel:" RANDOM ":100000000000000", "LINDEX email:backup 0");
+    cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 4);
+    fixture_stop(&f);
+}
+
+/* Whatever stands in the hash, the sentinel that is planted is one that the next look knows. */
+Test(redis_script_plant, what_is_planted_is_known_again) {
+    static const char *const rows[][2] = {{"abc", "1"},
+                                          {RANDOM, "-5"},
+                                          {RANDOM, "abc"},
+                                          {RANDOM RANDOM, "3"},
+                                          {RANDOM, "1e5"},
+                                          {"", ""},
+                                          {RANDOM, "007"},
+                                          {"0123456789abcdef0123456789abcdeX", "7"},
+                                          {RANDOM, "99999999999999"}};
+    fixture_t f = setup();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        redis_ok(f.r, "DEL email:backup");
+        redis_ok(f.r, "RPUSH email:backup job");
+        redis_ok(f.r, "HSET sidecar:email:sentinel random %b n %b", rows[i][0], strlen(rows[i][0]), rows[i][1],
+                 strlen(rows[i][1]));
+        backup_look_t look;
+        bool planted = false, fenced;
+        for (int round = 0; round < 2 && !planted; round++) { /* 007 is another number than it says, once */
+            backup_look_append(f.conn, f.keys, 0, NULL, false);
+            cr_assert_eq(backup_look_read(f.conn, f.keys, 0, false, &look, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+            cr_assert_eq(backup_plant(f.conn, f.keys, 0, "T", &look, &planted, &fenced, &f.fault), OUTCOME_OK);
+            if (!planted) redis_ok(f.r, "HSET sidecar:email:sentinel n 7");
+        }
+        cr_assert(planted, "row %zu", i);
+        backup_look_append(f.conn, f.keys, 0, NULL, false);
+        cr_assert_eq(backup_look_read(f.conn, f.keys, 0, false, &look, &f.fault), OUTCOME_OK);
+        static backup_page_t page;
+        backup_rotate_append(f.conn, f.keys, 0, 2, true);
+        cr_assert_eq(backup_rotate_read(f.conn, &look, 2, &page, &f.fault), OUTCOME_OK);
+        cr_assert(page.count == 2 && page.jobs == 1 && page.entries[1].kind == ENTRY_SENTINEL, "row %zu: %s", i,
+                  page.entries[1].bytes.data);
+        backup_page_clear(&page);
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_script_plant, does_nothing_with_wrong_types) {
+    fixture_t f = setup();
+    static const char *const keys[][3] = {{"email:backup", "backup", "list"}, {"sidecar:email:sentinel", "sentinel", "hash"}};
+    for (size_t k = 0; k < 2; k++)
+        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+            redis_ok(f.r, "DEL email:backup sidecar:email:sentinel");
+            if (strcmp(fixture_types[t], keys[k][2]) == 0) continue;
+            fixture_make_key(f.r, keys[k][0], fixture_types[t]);
+            char *before = fixture_digest(f.r);
+            expect_type(plant(f.r, "T", "", RANDOM), keys[k][1], fixture_types[t]);
+            redis_expect(f.r, before, "DEBUG DIGEST");
+            free(before);
+        }
+    fixture_stop(&f);
+}
+
+static redisReply *sweep(redis_t *r, const char *token, const char *by, slice_t field, slice_t value) {
+    call_t call = call_begin(SCRIPT_sweep, "2");
+    call_text(&call, LOCK), call_text(&call, "email:errors"), call_text(&call, token), call_text(&call, by);
+    call_add(&call, field.data, field.len);
+    call_add(&call, value.data, value.len);
+    return call_end(&call, r);
+}
+
+Test(redis_script_sweep, removes_only_what_is_unchanged) {
+    fixture_t f = setup();
+    static const char SHA1[] = "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8"; /* of "a" */
+    slice_t odd = {"x\0\xff", 3};
+    redis_ok(f.r, "HSET email:errors %b a other a", odd.data, odd.len);
+    char *before = fixture_digest(f.r);
+    expect_word(sweep(f.r, "S", "sha1", odd, slice_text(SHA1)), "fenced");
+    expect_word(sweep(f.r, "T", "sha1", odd, slice_text("a")), "swept");
+    expect_word(sweep(f.r, "T", "value", odd, slice_text(SHA1)), "swept");
+    expect_word(sweep(f.r, "T", "value", slice_text("missing"), slice_text("")), "swept");
+    redis_expect(f.r, before, "DEBUG DIGEST");
+    redisReply *reply = sweep(f.r, "T", "sha1", odd, slice_text(SHA1));
+    cr_assert_eq(reply->element[1]->integer, 1);
+    freeReplyObject(reply);
+    cr_assert_eq(redis_int(f.r, "HLEN email:errors"), 1);
+    expect_word(sweep(f.r, "T", "value", slice_text("other"), slice_text("a")), "swept");
+    cr_assert_eq(redis_int(f.r, "EXISTS email:errors"), 0);
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+        if (strcmp(fixture_types[t], "hash") == 0) continue;
+        fixture_make_key(f.r, "email:errors", fixture_types[t]);
+        expect_type(sweep(f.r, "T", "value", odd, odd), "swept", fixture_types[t]);
+    }
+    free(before);
+    fixture_stop(&f);
+}
+
+static bool keep_even(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp) {
+    (void)self, (void)field;
+    return stamp->seen % 2 == 0;
+}
+
+Test(redis_script_sweep, goes_through_every_stamp) {
+    enum { STAMPS_MADE = 5000 };
+    fixture_t f = setup();
+    for (int i = 1; i <= STAMPS_MADE; i++)
+        set_stamp(f.r, (slice_t){(const char *)&i, sizeof i}, (stamp_t){.born_us = i, .seen = i});
+    redis_ok(f.r, "HSET sidecar:email:stamps junk x %b y", "0123456789abcdef", (size_t)16);
+    uint64_t cursor = 0;
+    int64_t removed = 0;
+    bool fenced;
+    do cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "T", &cursor, keep_even, NULL, &removed, &fenced, &f.fault), OUTCOME_OK);
+    while (cursor);
+    cr_assert_eq(removed, STAMPS_MADE / 2 + 2);
+    cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:stamps"), STAMPS_MADE / 2);
+    redis_ok(f.r, "DEL sidecar:email:stamps"); /* the first step must meet it */
+    set_stamp(f.r, slice_text("x"), (stamp_t){.born_us = 1, .seen = 1});
+    cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "S", &cursor, keep_even, NULL, &removed, &fenced, &f.fault), OUTCOME_OK);
+    cr_assert(fenced);
+    fixture_stop(&f);
+}

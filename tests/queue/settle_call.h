@@ -1,0 +1,141 @@
+/* How the tests of settle.lua call it: one job in the middle of backup, and every argument at will. */
+#ifndef QS_TEST_SETTLE_CALL_H
+#define QS_TEST_SETTLE_CALL_H
+
+#include "monitor/monitor_call.h"
+
+#define JOB "{\"id\":1}"
+
+/* One call; begins as ask_new gives it: a retry at once of JOB, seen at the head. */
+typedef struct {
+    const char *token, *from, *alone, *report, *delay, *unit, *most, *heartbeat, *depth, *dlq, *mark, *done, *recorded, *again,
+        *blank;
+    slice_t job;
+    stamp_t old;
+    bool ends, forgets;
+    size_t payload; /* bytes of a field of the record */
+} ask_t;
+
+static const stamp_t OLD = {.born_us = 1700000000000001, .seen = 1700000000000, .retries = 1, .retried_at = 1690000000000};
+static const stamp_t NEW = {.born_us = 1700000000000001, .retries = 2, .retried_at = 1700000000500};
+
+static inline ask_t ask_new(void) {
+    return (ask_t){.token = "T",
+                   .from = "1",
+                   .alone = "1",
+                   .report = "",
+                   .delay = "",
+                   .unit = "ms",
+                   .most = "1000000",
+                   .heartbeat = "sidecar:app:lock",
+                   .dlq = "sidecar:app:lock",
+                   .mark = "sidecar:app:lock",
+                   .done = "sidecar:app:lock",
+                   .recorded = "sidecar:app:lock",
+                   .again = "",
+                   .blank = "0",
+                   .depth = "4096",
+                   .job = slice_text(JOB),
+                   .old = OLD,
+                   .payload = 10};
+}
+
+static inline ask_t ask_end(void) {
+    ask_t ask = ask_new();
+    ask.ends = true;
+    return ask;
+}
+
+static inline redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
+    digest_t digest = digest_of(ask.job.data, ask.job.len);
+    stamp_raw_t old = ask.old.born_us ? stamp_pack(&ask.old) : (stamp_raw_t){.len = 0}, new = stamp_pack(&NEW);
+    char *payload = calloc(1, ask.payload + 1);
+    call_t call = call_begin(SCRIPT_settle, "13");
+    const char *target = *ask.delay && !ask.ends ? "email:delayed" : "email";
+    const char *const keys[] = {"sidecar:app:lock",
+                                "email:backup",
+                                target,
+                                "email",
+                                "sidecar:email:stamps",
+                                "email:errors",
+                                "sidecar:email:failures",
+                                "sidecar:email:meta",
+                                ask.heartbeat,
+                                ask.dlq,
+                                ask.mark,
+                                ask.done,
+                                ask.recorded};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) call_text(&call, keys[i]);
+    call_text(&call, ask.token);
+    call_add(&call, ask.job.data, ask.job.len);
+    call_add(&call, digest.bytes, STAMP_FIELD_BYTES);
+    call_add(&call, old.bytes, old.len);
+    call_add(&call, ask.forgets ? (const void *)"-" : new.bytes, ask.ends ? 0 : ask.forgets ? 1 : new.len);
+    const char *const rest[] = {ask.from,
+                                ask.depth,
+                                ask.alone,
+                                ask.report,
+                                ask.delay,
+                                ask.unit,
+                                ask.most,
+                                ask.again,
+                                "mark_id",
+                                "done_id",
+                                ask.blank,
+                                "kind",
+                                ask.ends ? "failed" : "retried",
+                                "payload"};
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
+    call_add(&call, payload, ask.payload);
+    redisReply *reply = in_vain ? call_in_vain(&call, r) : call_end(&call, r);
+    free(payload);
+    return reply;
+}
+
+static inline redisReply *settle(redis_t *r, ask_t ask) { return settle_with(r, ask, false); }
+
+/* Must change nothing, and say so. */
+static inline void refused(redis_t *r, ask_t ask, const char *word) { expect_word(settle_with(r, ask, true), word); }
+
+static inline void settled(redis_t *r, ask_t ask, int recorded) {
+    redisReply *reply = settle(r, ask);
+    cr_assert(reply->type == REDIS_REPLY_ARRAY, "%s", reply->str);
+    cr_assert_str_eq(reply->element[0]->str, "settled");
+    cr_assert_eq(reply->element[1]->integer, recorded);
+    freeReplyObject(reply);
+}
+
+/* JOB and two others are in backup, JOB in the middle, stamped. */
+static inline void lay_out(redis_t *r) {
+    redis_ok(r, "FLUSHALL");
+    redis_ok(r, "SET sidecar:app:lock T");
+    redis_ok(r, "RPUSH email:backup first %s last", JOB);
+    redis_ok(r, "RPUSH email other");
+    set_stamp(r, slice_text(JOB), OLD);
+}
+
+static inline fixture_t setup(void) {
+    fixture_t f = fixture_start(NULL);
+    lay_out(f.r);
+    return f;
+}
+
+/* The record of the last event; owned. */
+static inline char *field(redis_t *r, const char *name) {
+    redisReply *reply = redis_do(r, "XREVRANGE sidecar:email:failures + - COUNT 1");
+    char *value = NULL;
+    cr_assert_eq(reply->elements, 1);
+    const redisReply *fields = reply->element[0]->element[1];
+    for (size_t i = 0; i < fields->elements; i += 2)
+        if (strcmp(fields->element[i]->str, name) == 0) value = strndup(fields->element[i + 1]->str, fields->element[i + 1]->len);
+    freeReplyObject(reply);
+    return value;
+}
+
+static inline void expect_field(redis_t *r, const char *name, const char *expected) {
+    char *value = field(r, name);
+    cr_assert(expected ? value && strcmp(value, expected) == 0 : !value, "%s is %s", name, value);
+    free(value);
+}
+
+#endif
