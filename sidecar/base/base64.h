@@ -1,4 +1,4 @@
-// Base64 of RFC 4648, padded.
+// Padded base64 (RFC 4648) by Nettle.
 #ifndef QS_BASE_BASE64_H
 #define QS_BASE_BASE64_H
 
@@ -8,7 +8,8 @@
 #include "base/slice.h"
 
 void base64_encode(buffer_t *out, slice_t bytes); // appends
-// Back, in place: `len` characters at `text` become *len bytes. False when they are no padded base64 without anything else.
+// Decodes the *len characters at `text` in place and sets *len to the number of bytes. False: the text is not padded base64, or
+// holds anything else, such as a space.
 bool base64_decode(char *text, size_t *len);
 
 #endif

@@ -1,5 +1,5 @@
 // SHA-256, and MD5 for names that others make by it, by Nettle: for 100 bytes twice as fast as OpenSSL, which would also add 1.6
-// to 3.4 MiB of memory to the process. The only file that includes its headers is digest.c. Any thread may call; nothing fails.
+// to 3.4 MiB of memory to the process. Any thread may call; nothing fails.
 #ifndef QS_BASE_DIGEST_H
 #define QS_BASE_DIGEST_H
 

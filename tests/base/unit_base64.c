@@ -15,7 +15,7 @@ static void expect_both_ways(slice_t bytes, const char *text) {
     buffer_free(&out);
 }
 
-Test(unit_base64, vectors) {
+Test(unit_base64, encodes_and_decodes_the_vectors_of_rfc_4648) {
     static const char *const rows[][2] = {{"", ""},
                                           {"f", "Zg=="},
                                           {"fo", "Zm8="},
@@ -27,8 +27,9 @@ Test(unit_base64, vectors) {
     expect_both_ways((slice_t){"\0\xff\xfe\0", 4}, "AP/+AA==");
 }
 
-Test(unit_base64, what_no_encoder_writes) {
-    static const char *const bad[] = {"A", "AP8", "A===", "AP9=", "AB==", "AP8=AP8=", "AP 8", "AP_8", "===="};
+Test(unit_base64, rejects_what_no_encoder_writes) {
+    static const char *const bad[] = {"A",    "AP8",  "A===", "AP9=",   "AB==",  "AP8=AP8=", "AP 8",
+                                      "AP_8", "====", "AP8 ", "AP8=\n", " AP8=", "AA==AA==", "Zg== "};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char *text = strdup(bad[i]);
         size_t len = strlen(text);
