@@ -110,12 +110,30 @@ demo: deps ## delayed jobs fall due, a leader is killed, another takes over: all
 bench: all $(BENCHES) ## measures promotion, lateness and the rest
 	sh tests/bench/run.sh $(B)/queue-sidecar build/tests
 
-.PHONY: test test-long test-debian13 cover
-test: ## installs what tests need, builds plain and sanitized, runs all checks and tests (STAGES=ci: part of them in a Debian 13 root too)
-	@sh deploy/deps.sh test
-	@MAKE="$(MAKE)" sh tests/check/stages.sh $(STAGES)
+# Tests by a filter of Criterion: T='unit_scan/*'.
+T ?=
 
-test-long: ## the whole suite, TEST_ROUNDS times
+.PHONY: test test-unit test-redis test-daemon test-all test-rest test-long test-debian13 cover
+test: ## installs what tests need, builds, and runs the whole suite (T='unit_scan/*': only these tests)
+	@sh deploy/deps.sh suite
+	@$(MAKE) -s -j2 SANITIZER= suite
+	@sh tests/check/suite.sh $(if $(T),'$(T)')
+
+test-unit: ## only the tests of functions: seconds
+test-redis: ## only the tests that call functions against a redis-server
+test-daemon: ## only the tests of the whole program
+test-unit test-redis test-daemon: test-%:
+	@$(MAKE) -s -j2 suite
+	@sh tests/check/suite.sh '$*_*/*'
+
+test-all: ## the suite, then checks, sanitizers, Debian 13, manifests, image, clients in other languages: half an hour
+	@failed=; $(MAKE) test || failed=yes; $(MAKE) test-rest || failed=yes; [ -z "$$failed" ]
+
+test-rest:
+	@sh deploy/deps.sh test
+	@MAKE="$(MAKE)" sh tests/check/stages.sh
+
+test-long: ## the whole suite, TEST_ROUNDS times, and the long form of the tests that have one
 	@sh deploy/deps.sh test
 	@MAKE="$(MAKE)" TEST_ROUNDS=$(TEST_ROUNDS) sh tests/check/stages.sh long
 

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Installs what is missing to build and run (no argument), to test too (`suite`, `test`), or to build and test the image (`image`).
+# Installs what is missing to build and run (no argument), to test too (`suite`, `valkey`, `test`), or to build and test the image (`image`).
 # Says nothing to apt when nothing is missing.
 #
 #   sh deploy/deps.sh          compiler, libraries, a redis-server for the demo
-#   sh deploy/deps.sh suite    and what the suite itself needs
+#   sh deploy/deps.sh suite    and what the suite needs
+#   sh deploy/deps.sh valkey   and a valkey-server (Debian 13 has one)
 #   sh deploy/deps.sh test     and the test library, the linters, what makes a Debian 13 root, what fetches client libraries
 #   sh deploy/deps.sh image    what builds and runs containers, and nothing else
 #
@@ -45,6 +46,9 @@ suite() {
     need libcriterion-dev header criterion/criterion.h
     need python3 command -v python3
     need sqlite3 command -v sqlite3
+    # Tests of completion run in the shells themselves.
+    need zsh command -v zsh
+    need bash-completion test -e /usr/share/bash-completion/bash_completion
 }
 image() {
     need binutils command -v readelf
@@ -61,7 +65,8 @@ image() {
 case ${1:-} in
 '') build ;;
 image) image ;;
-suite)
+suite) suite ;;
+valkey)
     suite
     need valkey-server command -v valkey-server
     ;;
@@ -77,11 +82,9 @@ test)
     need mmdebstrap command -v mmdebstrap
     need yamllint command -v yamllint
     need python3-yaml python3 -c 'import yaml'
-    # What completes, renders and reads what is installed.
+    # What renders the manual pages.
     need mandoc command -v mandoc
     need groff command -v groff
-    need zsh command -v zsh
-    need bash-completion test -e /usr/share/bash-completion/bash_completion
     # Workers in other languages: those that are not there are skipped, but what fetches a library for one that is should be. In CI
     # those of the dialects are all there, and what renders manifests.
     need python3-venv python3 -c 'import ensurepip, venv'
@@ -96,7 +99,7 @@ test)
     ! command -v javac >/dev/null || need maven command -v mvn
     ;;
 *)
-    echo "usage: sh deploy/deps.sh [suite|test|image]" >&2
+    echo "usage: sh deploy/deps.sh [suite|valkey|test|image]" >&2
     exit 2
     ;;
 esac

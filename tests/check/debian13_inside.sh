@@ -2,7 +2,7 @@
 # The part of debian13_suite.sh that runs inside of the root.
 set -eu
 cd "$(dirname "$0")/../.."
-QS_CLIENTS_REQUIRED=${QS_ROOT_REQUIRED:-} sh deploy/deps.sh suite # of the suite itself it requires clients that are not here
+QS_CLIENTS_REQUIRED=${QS_ROOT_REQUIRED:-} sh deploy/deps.sh valkey # of the suite itself it requires clients that are not here
 echo "== building: $(gcc --version | head -n 1), hiredis $(pkg-config --modversion hiredis), libconfig $(pkg-config --modversion libconfig), SQLite $(sqlite3 --version | cut -d' ' -f1)"
 make -s -j2 suite TEST_CFLAGS=-O0
 failed=

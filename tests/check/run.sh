@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.." || exit 1
 failed=
 for name in "$@"; do
     case $name in
-    scripts) python3 tests/check/scripts.py ;;
+    layers | scripts) python3 "tests/check/$name.py" ;;
     *) sh "tests/check/$name.sh" ;;
     esac || failed="$failed $name"
 done

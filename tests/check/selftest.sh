@@ -19,7 +19,7 @@ fresh() {
     cd "$copy/tree"
 }
 
-# check, what its output must hold, the command that plants (by sh, in the copy), and arguments of the check
+# check, what its output must hold, the command that plants (by sh, in the copy), QS_OBJECTS=DIRECTORY where it plants objects, and arguments of the check
 plant() {
     check=$1
     wanted=$2
@@ -27,8 +27,10 @@ plant() {
     shift 3
     planted=$((planted + 1))
     script="sh tests/check/$check.sh"
-    [ "$check" != scripts ] || script="python3 tests/check/scripts.py"
-    if said=$($script "$@" 2>&1) || ! echo "$said" | grep -qE "$wanted"; then
+    objects=$top/build/sidecar
+    case ${1:-} in QS_OBJECTS=*) objects=${1#*=} && shift ;; esac
+    [ ! -e "tests/check/$check.py" ] || script="python3 tests/check/$check.py"
+    if said=$(QS_OBJECTS=$objects $script "$@" 2>&1) || ! echo "$said" | grep -qE "$wanted"; then
         echo "tests/check/$check.*:1: did not see a planted offence: expected \"$wanted\", it said:"
         echo "$said" | head -n 5
         missed=$((missed + 1))
@@ -36,14 +38,20 @@ plant() {
 }
 
 fresh
-plant layers 'base/planted.c:1: includes sidecar/redis/conn.h upwards' 'echo "#include \"redis/conn.h\"" >sidecar/base/planted.c'
-plant layers 'must not know each other' 'echo "#include \"leader/leader.h\"" >>sidecar/dispatcher/dispatcher.c'
+plant layers 'base/planted.c:1: .*base/ must not know redis/' 'echo "#include \"redis/conn.h\"" >sidecar/base/planted.c'
+plant layers 'dispatcher/ must not know leader/' 'echo "#include \"leader/leader.h\"" >>sidecar/dispatcher/dispatcher.c'
 plant layers 'includes <hiredis/hiredis.h>' 'echo "#include <hiredis/hiredis.h>" >>sidecar/role/role.c'
 plant layers 'includes <sqlite3.h>' 'echo "#include <sqlite3.h>" >>sidecar/queue/keys.c'
 plant layers 'includes <libconfig.h>' 'echo "#include <libconfig.h>" >>sidecar/app/app.c'
-plant layers 'names the dialect list' 'echo "int x = DIALECT_LIST;" >>sidecar/dispatcher/dispatcher.c'
-plant layers 'in a cycle' 'echo "#include \"base/log.h\"" >>sidecar/base/clock.h; echo "#include \"base/clock.h\"" >>sidecar/base/log.h'
-plant layers 'has no rank' 'echo "#include \"role.h\"" >sidecar/novel.c'
+plant layers 'only dialects/registry.c names a dialect' 'echo "#include \"dialects/bull/job.h\"" >>sidecar/dialects/kmqueue/task.c'
+plant layers 'in a circle of includes' 'echo "#include \"base/log.h\"" >>sidecar/base/clock.h; echo "#include \"base/clock.h\"" >>sidecar/base/log.h'
+plant layers 'no room "novel"' 'echo "#include \"role/role.h\"" >sidecar/novel.c'
+plant layers 'sources in one folder' 'for i in $(seq 30); do : >"sidecar/model/planted$i.c"; done'
+# A call without an include: an object that declares what it calls by itself.
+plant layers 'uses conn_open\(\) of redis/conn.c, but base/ must not know redis/' 'mkdir -p objects/base objects/redis
+    echo "int conn_open(void); int planted(void); int planted(void) { return conn_open(); }" >sidecar/base/calls.c
+    echo "int conn_open(void); int conn_open(void) { return 0; }" >provider.c
+    "${CC:-gcc}" -c -o objects/base/calls.o sidecar/base/calls.c && "${CC:-gcc}" -c -o objects/redis/conn.o provider.c' QS_OBJECTS=objects
 
 plant keys 'lacks lock.ttl' 'sed -i "/^ *ttl = /d" conf/queue-sidecar.cfg'
 plant keys 'the sample shows the defaults' 'sed -i "s/batch = 400/batch = 401/" conf/queue-sidecar.cfg'

@@ -1,27 +1,22 @@
 #!/bin/sh
-# What `make test` runs after its dependencies are there: builds, checks, the tests under sanitizers, and last the whole suite in the
-# plain build, whose summary ends the output. A stage that fails does not keep the others from running; the exit code tells.
-# With the argument `ci` also the whole suite in a Debian 13 root, and the container image; with `long` only the
-# whole suite, TEST_ROUNDS times, the tests that QS_LONG=1 makes ten times as long or longer, and the image.
+# What `make test-all` runs after `make test`, stage by stage: what tests of other languages and servers need, all checks, manifests,
+# the tests under sanitizers, the suite in a Debian 13 root, the container image, and last what `make test` has skipped.
+# A stage that fails does not keep the others from running; the exit code tells.
+# With the argument `long`: the suite TEST_ROUNDS times, the tests that QS_LONG=1 makes ten times as long or longer, and the image.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 make=${MAKE:-make}
-# Tests mostly wait: for a timeout that they are about, for a process that they have started. Those with clients of many
-# languages less so.
 jobs=$(($(nproc) + 1))
 [ "$jobs" -le 8 ] || jobs=8
-in_process_jobs=$((jobs + 1))
 
 reports=$(mktemp -d)
 trap 'rm -rf "$reports"' EXIT
 trap 'exit 130' HUP INT TERM
 
-# The sanitizers of older compilers cannot live with the address space layout of newer kernels.
+# The sanitizers of older compilers fail under the address space layout of newer kernels.
 fixed=
 ! setarch -R true 2>/dev/null || fixed="setarch -R"
 
-# Criterion's --timeout replaces the limits that tests have of their own, and sets none where there is none: it gives sanitized ones
-# more time. Against a test that hangs each stage has a limit.
 failed=
 summary=
 stage() { # name, command
@@ -32,7 +27,7 @@ stage() { # name, command
     verdict=ok
     "$@" </dev/null || {
         verdict=FAILED
-        failed="$failed $name"
+        failed="$failed $name;"
     }
     took=$(($(date +%s) - start))
     summary="$summary  $name: $verdict, $took s;"
@@ -53,7 +48,7 @@ build() {
     $make -s -j2 SANITIZER= suite && $make -s -j2 SANITIZER=address,undefined suite && $make -s -j2 SANITIZER=thread all
 }
 
-# Reads one report; 0 = it tells of something but of what Criterion itself has now and then lost, below no function of a test.
+# Reads one report; 0 = it tells of something else than the bytes that Criterion itself loses now and then, below no function of a test.
 is_ours() {
     awk '/^(Direct|Indirect) leak of/ { block = "leak"; own = 0; leaks++ }
         /runtime error|ERROR: .*Sanitizer|WARNING: .*Sanitizer/ && !/LeakSanitizer: detected memory leaks/ { other = 1 }
@@ -62,14 +57,15 @@ is_ours() {
         END { exit !(other || ours || !leaks) }' "$1"
 }
 
-# A leak in a test leaves Criterion's exit code 0, so every sanitizer writes to files, and any file fails the stage. Criterion itself
+# A leak in a test leaves Criterion's exit code 0, so each sanitizer writes to files, and any file fails the stage. Criterion itself
 # loses some bytes where a test is skipped, and that must not become its exit code. LeakSanitizer's note that a forked child does
-# not know its parent's threads is no report.
+# not know its parent's threads is no report. Criterion's --timeout gives sanitized tests more time than their own limits.
 in_process() {
     log=log_path=$reports/report:print_stacktrace=1
     ASAN_OPTIONS=$log:detect_leaks=1:detect_stack_use_after_return=1 LSAN_OPTIONS=$log:exitcode=0 UBSAN_OPTIONS=$log \
         QS_DAEMON=build/address-undefined/queue-sidecar QS_TEST_SLOW=3 \
-        $fixed timeout --foreground -k 10 900 build/address-undefined/tests/suite -j"$in_process_jobs" --timeout 240 --filter '@(unit|redis)_*/*'
+        $fixed timeout --foreground -k 10 900 build/address-undefined/tests/suite -j$((jobs + 1)) --timeout 240 \
+        --filter '@(unit|redis)_*/*'
     code=$?
     found=$(grep -lE 'Sanitizer|runtime error' "$reports"/* 2>/dev/null | while IFS= read -r file; do
         ! is_ours "$file" || echo "$file"
@@ -91,15 +87,15 @@ daemons() {
         $fixed timeout --foreground -k 10 900 build/tests/suite -j"$jobs" --timeout 240 --filter 'daemon_*/*'
 }
 
-# The whole suite with the libraries of that system, with its Redis 8.0, and what talks to Redis also with its Valkey 8.1.
+# The suite with the libraries and the Redis 8.0 of that system, and what talks to Redis also with its Valkey 8.1.
 inside_debian13() { timeout --foreground -k 10 1200 sh tests/check/debian13_suite.sh; }
 
 documents() { QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jobs" --filter 'unit_json_splice/*'; }
 
-# What takes minutes: sidecars that die under 10,000 jobs with the workers of README, or while jobs fall due; a role that hangs.
+# Tests that take minutes: sidecars that die under 10,000 jobs with the workers of the docs, or while jobs fall due; a role that hangs.
 storms() {
     QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jobs" --timeout 900 \
-        --filter '@(daemon_loop|daemon_promises|daemon_notify)/*'
+        --filter '@(daemon_loop|daemon_promises|daemon_sd_notify)/*'
 }
 
 clients() { QS_LONG=1 timeout --foreground -k 10 3600 build/tests/suite -j"$jobs" --timeout 900 --filter 'daemon_clients*/*'; }
@@ -107,16 +103,21 @@ clients() { QS_LONG=1 timeout --foreground -k 10 3600 build/tests/suite -j"$jobs
 # The container image, and a pod of it: needs rights that CI has, and else a machine of one's own.
 image() { timeout --foreground -k 10 900 sh tests/image/run.sh; }
 
-whole() { timeout --foreground -k 10 1500 build/tests/suite -j"$jobs"; }
+# What the last run of the suite skipped because something was missing: it is there now. Without such a run: all of it.
+skipped() {
+    filter='*'
+    [ ! -s build/tests/skipped ] || filter="@($(paste -sd '|' build/tests/skipped))"
+    timeout --foreground -k 10 1500 build/tests/suite -j"$jobs" --filter "$filter" </dev/null
+}
 
 stage "servers of Debian 13" debian13
-stage "workers of README" sh tests/clients/install.sh
+stage "workers of the docs" sh tests/clients/install.sh
 stage promtool sh tests/support/promtool.sh
 if [ "${1:-}" = long ]; then
     stage build "$make" -s -j2 SANITIZER= suite
     round=1
     while [ $round -lt "${TEST_ROUNDS:-10}" ]; do
-        stage "round $round" whole
+        stage "round $round" sh tests/check/suite.sh
         round=$((round + 1))
     done
     stage "100,000 documents" documents
@@ -129,11 +130,9 @@ else
     stage manifests timeout --foreground -k 10 900 sh tests/deploy/check.sh
     stage "in-process tests under address,undefined" in_process
     stage "daemon tests under thread" daemons
-    if [ "${1:-}" = ci ]; then
-        stage "Redis, Valkey and libraries of Debian 13" inside_debian13
-        stage image image
-    fi
+    stage "Redis, Valkey and libraries of Debian 13" inside_debian13
+    stage image image
 fi
-echo "== stages:$summary the whole suite follows"
+echo "== stages:$summary tests that were skipped before follow"
 [ -z "$failed" ] || echo "FAILED:$failed (above)"
-whole </dev/null && [ -z "$failed" ]
+if [ "${1:-}" = long ]; then sh tests/check/suite.sh; else skipped; fi && [ -z "$failed" ]
