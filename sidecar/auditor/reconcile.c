@@ -9,30 +9,30 @@
 #include "dialects/dialect.h"
 
 enum {
-    LOOK_S = 60,      // between two looks at where all streams begin and end
-    HELD_LOOK_S = 30, // the same while a stream cannot be read
-    CALM_S = 10,      // after so long without trouble the next one is met with the shortest wait again
+    RECONCILE_S = 60,            // between two looks at where all streams begin and end
+    RECONCILE_UNREADABLE_S = 30, // the same while a stream cannot be read
+    BACKOFF_RESET_S = 10,        // after so long without trouble the next one is met with the shortest wait again
 };
 
 static const char ROLE[] = "auditor";
 
 const char *auditor_queue_name(const auditor_t *a, size_t queue) { return a->keys->queues[queue].config->name; }
 
-void auditor_set_id(stream_id_t id, const char *text) { snprintf(id, STREAM_ID_SIZE, "%s", text); }
+void stream_id_set(stream_id_t id, const char *text) { snprintf(id, STREAM_ID_SIZE, "%s", text); }
 
-bool auditor_put_off(auditor_t *a, const fault_t *fault) {
+bool auditor_back_off(auditor_t *a, const fault_t *fault) {
     mono_t now = mono_now();
-    if (mono_diff(now, a->retry_at) > CALM_S * NS_PER_S) backoff_reset(&a->backoff);
-    a->retry_at = mono_add(now, backoff_next_ns(&a->backoff));
+    if (mono_diff(now, a->redis.retry_at) > BACKOFF_RESET_S * NS_PER_S) backoff_reset(&a->redis.backoff);
+    a->redis.retry_at = mono_add(now, backoff_next_ns(&a->redis.backoff));
     bool refused = strncmp(fault->text, "NOPERM", 6) == 0;
     log_warn(ROLE, NULL,
              refused                           ? "redis refuses the auditor: nothing is copied"
              : fault->outcome == OUTCOME_LATER ? "redis is not ready"
                                                : "redis is out of reach",
              F_STR("reason", fault->text));
-    if (fault->outcome == OUTCOME_LOST) conn_close(a->conn);
-    if (!conn_is_open(a->conn)) {
-        a->flying = false;
+    if (fault->outcome == OUTCOME_LOST) conn_close(a->redis.conn);
+    if (!conn_is_open(a->redis.conn)) {
+        a->read.in_flight = false;
         metric_add(&a->metrics->reconnects, 1);
     }
     return false;
@@ -40,7 +40,8 @@ bool auditor_put_off(auditor_t *a, const fault_t *fault) {
 
 // A gap is a row of its own: `range` are the stream ids after and up to which records may be missing. It is written once: its id
 // is made of the range, and of `life`, which tells logs apart.
-static bool put_gap(auditor_t *a, size_t queue, event_t gap, const char *from, const char *to, int64_t life, bool *added) {
+static bool reconcile_insert_gap(auditor_t *a, size_t queue, event_t gap, const char *from, const char *to, int64_t life,
+                                 bool *added) {
     char id[EVENT_ID_SIZE];
     char *range = mem_printf("%s..%s", from, to);
     gap.kind = slice_text("gap");
@@ -49,7 +50,7 @@ static bool put_gap(auditor_t *a, size_t queue, event_t gap, const char *from, c
     gap.job = slice_text(range);
     event_id(&gap, life, 0, id);
     gap.event = slice_text(id);
-    bool ok = pen_put(&a->pen, &gap, added);
+    bool ok = audit_writer_insert(&a->writer, &gap, added);
     if (ok && *added) {
         metric_add(&a->metrics->gaps, 1);
         metric_add(&a->metrics->audit_rows, 1);
@@ -59,14 +60,14 @@ static bool put_gap(auditor_t *a, size_t queue, event_t gap, const char *from, c
 }
 
 // What lies above the log's position and is trimmed was never here.
-static bool note_trimmed(auditor_t *a, size_t queue, const stream_look_t *look) {
+static bool reconcile_record_trimmed(auditor_t *a, size_t queue, const stream_look_t *look) {
     const event_t gap = {.reason = slice_text("trimmed"),
                          .error = slice_text("records after the first of these ids, up to the second, were trimmed from the "
                                              "failure stream before this log had them"),
-                         .at = a->redis_ms};
-    const char *kept = a->copies[queue].kept;
+                         .at = a->redis.now_ms};
+    const char *kept = a->cursors[queue].logged_id;
     bool added;
-    bool ok = put_gap(a, queue, gap, kept, look->trimmed, 0, &added);
+    bool ok = reconcile_insert_gap(a, queue, gap, kept, look->trimmed, 0, &added);
     if (ok && added)
         log_warn(ROLE, auditor_queue_name(a, queue), "records were trimmed before this log had them", F_STR("after", kept),
                  F_STR("up_to", look->trimmed));
@@ -75,21 +76,22 @@ static bool note_trimmed(auditor_t *a, size_t queue, const stream_look_t *look) 
 
 // The entry that the log ends with is gone, and not by our trim: somebody else has trimmed or deleted the stream, or Redis has
 // lost it.
-static bool cut_by_others(const copy_t *copy, const stream_look_t *look) {
-    bool begun = strcmp(copy->kept, STREAM_ID_NONE) != 0 && strcmp(look->first, STREAM_ID_NONE) != 0;
-    return begun && stream_id_compare(look->first, copy->kept) > 0 && stream_id_compare(look->trimmed, copy->kept) < 0;
+static bool reconcile_removed_by_others(const stream_cursor_t *cursor, const stream_look_t *look) {
+    bool begun = strcmp(cursor->logged_id, STREAM_ID_NONE) != 0 && strcmp(look->first, STREAM_ID_NONE) != 0;
+    return begun && stream_id_compare(look->first, cursor->logged_id) > 0 &&
+           stream_id_compare(look->trimmed, cursor->logged_id) < 0;
 }
 
 // `to`: the first id that is there again.
-static bool put_cut(auditor_t *a, size_t queue, const char *to) {
+static bool reconcile_insert_removed(auditor_t *a, size_t queue, const char *to) {
     const event_t gap = {.reason = slice_text("removed_by_others"),
                          .error =
                              slice_text("records after the first of these ids and before the second may be missing: the failure "
                                         "stream was trimmed or deleted by somebody else before this log had them"),
-                         .at = a->redis_ms};
-    const char *kept = a->copies[queue].kept;
+                         .at = a->redis.now_ms};
+    const char *kept = a->cursors[queue].logged_id;
     bool added;
-    if (!put_gap(a, queue, gap, kept, to, 0, &added)) return false;
+    if (!reconcile_insert_gap(a, queue, gap, kept, to, 0, &added)) return false;
     if (added)
         log_warn(ROLE, auditor_queue_name(a, queue),
                  "somebody else has trimmed or deleted the failure stream: records may be missing from the audit log",
@@ -97,117 +99,122 @@ static bool put_cut(auditor_t *a, size_t queue, const char *to) {
     return true;
 }
 
-static bool note_cut(auditor_t *a, size_t queue, const stream_look_t *look) {
-    return pen_begin(&a->pen) && put_cut(a, queue, look->first) && pen_commit(&a->pen);
+static bool reconcile_record_removed(auditor_t *a, size_t queue, const stream_look_t *look) {
+    return audit_writer_begin(&a->writer) && reconcile_insert_removed(a, queue, look->first) && audit_writer_commit(&a->writer);
 }
 
 // Sixty bits of a name, so that each lost log has gap rows of its own.
-static int64_t life_of(const char *instance) {
+static int64_t reconcile_life(const char *instance) {
     char digits[16];
     snprintf(digits, sizeof digits, "%.15s", instance);
     return (int64_t)strtoull(digits, NULL, 16);
 }
 
 // The log that was here is lost: of each queue this one holds only what the stream holds.
-static bool note_loss(auditor_t *a, const audit_loss_t *loss) {
+static bool reconcile_record_loss(auditor_t *a, const audit_loss_t *loss) {
     char *text =
         mem_printf("this log was begun anew (%s%s%s): of what happened before it holds only what the failure stream still "
                    "held. Other instances may have the rest: `audit import FILE`",
                    loss->reason, *loss->aside ? ", the old one is " : "", loss->aside);
-    bool ok = pen_begin(&a->pen);
+    bool ok = audit_writer_begin(&a->writer);
     for (size_t i = 0; ok && i < a->keys->queue_count; i++) {
-        copy_t *copy = &a->copies[i];
-        const stream_look_t *look = &a->looks[i];
-        bool trimmed = stream_id_compare(look->trimmed, copy->kept) > 0 && stream_id_compare(look->trimmed, look->last) <= 0;
-        const event_t gap = {.reason = slice_text(loss->reason), .error = slice_text(text), .at = a->redis_ms};
-        const char *to = trimmed ? look->trimmed : copy->kept;
+        stream_cursor_t *cursor = &a->cursors[i];
+        const stream_look_t *look = &a->states[i];
+        bool trimmed =
+            stream_id_compare(look->trimmed, cursor->logged_id) > 0 && stream_id_compare(look->trimmed, look->last) <= 0;
+        const event_t gap = {.reason = slice_text(loss->reason), .error = slice_text(text), .at = a->redis.now_ms};
+        const char *to = trimmed ? look->trimmed : cursor->logged_id;
         bool added;
-        ok = put_gap(a, i, gap, STREAM_ID_NONE, to, life_of(a->pen.instance), &added) &&
-             (!trimmed || pen_move(&a->pen, auditor_queue_name(a, i), to));
-        if (ok && trimmed) auditor_set_id(copy->kept, to);
+        ok = reconcile_insert_gap(a, i, gap, STREAM_ID_NONE, to, reconcile_life(a->writer.instance), &added) &&
+             (!trimmed || audit_writer_set_position(&a->writer, auditor_queue_name(a, i), to));
+        if (ok && trimmed) stream_id_set(cursor->logged_id, to);
     }
     free(text);
     crash_at("audit_loss_before_commit");
-    return ok && pen_commit(&a->pen);
+    return ok && audit_writer_commit(&a->writer);
 }
 
 // What Redis believes of a log that is lost, or of more than an older copy holds, would count as copies that nobody has.
-static bool own_up(auditor_t *a) {
+static bool auditor_revoke_acks(auditor_t *a) {
     fault_t fault;
     int64_t removed;
-    const audit_loss_t *loss = audit_loss(a->pen.audit);
-    if (!a->unsettled) return true;
-    if (loss && stream_forget(a->conn, a->keys, loss->instance, NULL, &removed, &fault) != OUTCOME_OK)
-        return auditor_put_off(a, &fault);
-    for (size_t i = 0; i < a->keys->queue_count; i++) auditor_set_id(a->asks[i], a->copies[i].kept);
-    if (stream_forget(a->conn, a->keys, a->pen.instance, (const stream_id_t *)a->asks, &removed, &fault) != OUTCOME_OK)
-        return auditor_put_off(a, &fault);
+    const audit_loss_t *loss = audit_loss(a->writer.audit);
+    if (!a->acks_unverified) return true;
+    if (loss && stream_forget(a->redis.conn, a->keys, loss->instance, NULL, &removed, &fault) != OUTCOME_OK)
+        return auditor_back_off(a, &fault);
+    for (size_t i = 0; i < a->keys->queue_count; i++) stream_id_set(a->read.positions[i], a->cursors[i].logged_id);
+    if (stream_forget(a->redis.conn, a->keys, a->writer.instance, (const stream_id_t *)a->read.positions, &removed, &fault) !=
+        OUTCOME_OK)
+        return auditor_back_off(a, &fault);
     if (removed > 0)
         log_warn(ROLE, NULL, "the audit log is older than what it has acknowledged: it is filled from the failure streams again",
-                 F_STR("path", a->pen.path), F_INT("queues", removed));
+                 F_STR("path", a->writer.path), F_INT("queues", removed));
     crash_at("audit_loss_forgotten");
-    if (loss && !note_loss(a, loss)) return false;
+    if (loss && !reconcile_record_loss(a, loss)) return false;
     crash_at("audit_loss_noted");
-    if (loss && !pen_settle_loss(&a->pen)) return false;
-    a->unsettled = false;
+    if (loss && !audit_writer_clear_loss(&a->writer)) return false;
+    a->acks_unverified = false;
     return true;
 }
 
-static bool move(auditor_t *a, size_t queue, const char *kept) {
-    if (!pen_move(&a->pen, auditor_queue_name(a, queue), kept) || !pen_commit(&a->pen)) return false;
-    auditor_set_id(a->copies[queue].kept, kept);
+static bool reconcile_set_position(auditor_t *a, size_t queue, const char *kept) {
+    if (!audit_writer_set_position(&a->writer, auditor_queue_name(a, queue), kept) || !audit_writer_commit(&a->writer))
+        return false;
+    stream_id_set(a->cursors[queue].logged_id, kept);
     return true;
 }
 
 // The stream ends before the log does: it was lost in part, or as a whole, and may hold other records by the same ids. So nothing
 // in it counts as copied. Of one that is gone nobody knows what it had above the log's position, up to now.
-static bool begin_anew(auditor_t *a, size_t queue, const stream_look_t *look, bool trimmed) {
-    copy_t *copy = &a->copies[queue];
+static bool reconcile_restart_stream(auditor_t *a, size_t queue, const stream_look_t *look, bool trimmed) {
+    stream_cursor_t *cursor = &a->cursors[queue];
     bool gone = strcmp(look->last, STREAM_ID_NONE) == 0;
     stream_id_t to;
     log_info(ROLE, auditor_queue_name(a, queue), "the failure stream began anew: it is read from its beginning",
-             F_STR("was_at", copy->kept), F_STR("is_at", look->last));
-    auditor_set_id(copy->at, STREAM_ID_NONE);
-    snprintf(to, sizeof to, "%lld-0", (long long)a->redis_ms);
-    if (!pen_begin(&a->pen) || (gone && !put_cut(a, queue, to))) return false;
-    return move(a, queue, trimmed ? look->trimmed : STREAM_ID_NONE);
+             F_STR("was_at", cursor->logged_id), F_STR("is_at", look->last));
+    stream_id_set(cursor->read_id, STREAM_ID_NONE);
+    snprintf(to, sizeof to, "%lld-0", (long long)a->redis.now_ms);
+    if (!audit_writer_begin(&a->writer) || (gone && !reconcile_insert_removed(a, queue, to))) return false;
+    return reconcile_set_position(a, queue, trimmed ? look->trimmed : STREAM_ID_NONE);
 }
 
 // Keeps the log's position in step with the stream. False: the log refuses.
-static bool follow(auditor_t *a, size_t queue, const stream_look_t *look) {
-    copy_t *copy = &a->copies[queue];
+static bool reconcile_stream(auditor_t *a, size_t queue, const stream_look_t *look) {
+    stream_cursor_t *cursor = &a->cursors[queue];
     // A mark above all that the stream ever had is of an earlier life.
     bool trimmed = stream_id_compare(look->trimmed, look->last) <= 0;
-    if (stream_id_compare(look->last, copy->kept) < 0) return begin_anew(a, queue, look, trimmed);
-    if (trimmed && stream_id_compare(look->trimmed, copy->kept) > 0)
-        return pen_begin(&a->pen) && note_trimmed(a, queue, look) && move(a, queue, look->trimmed);
-    return !cut_by_others(copy, look) || note_cut(a, queue, look);
+    if (stream_id_compare(look->last, cursor->logged_id) < 0) return reconcile_restart_stream(a, queue, look, trimmed);
+    if (trimmed && stream_id_compare(look->trimmed, cursor->logged_id) > 0)
+        return audit_writer_begin(&a->writer) && reconcile_record_trimmed(a, queue, look) &&
+               reconcile_set_position(a, queue, look->trimmed);
+    return !reconcile_removed_by_others(cursor, look) || reconcile_record_removed(a, queue, look);
 }
 
-bool auditor_look(auditor_t *a, bool *found) {
+bool auditor_reconcile(auditor_t *a, bool *found) {
     fault_t fault;
     bool held = false;
-    if (stream_look(a->conn, a->keys, a->looks, &a->redis_ms, &fault) != OUTCOME_OK) return auditor_put_off(a, &fault);
-    a->redis_at = mono_now();
-    if (!own_up(a)) return false;
+    if (stream_look(a->redis.conn, a->keys, a->states, &a->redis.now_ms, &fault) != OUTCOME_OK)
+        return auditor_back_off(a, &fault);
+    a->redis.now_at = mono_now();
+    if (!auditor_revoke_acks(a)) return false;
     for (size_t i = 0; i < a->keys->queue_count; i++) {
-        copy_t *copy = &a->copies[i];
-        const stream_look_t *of = &a->looks[i];
-        bool was = copy->held;
-        copy->held = *of->error != '\0';
-        held = held || copy->held;
-        if (copy->held && !was) {
+        stream_cursor_t *cursor = &a->cursors[i];
+        const stream_look_t *of = &a->states[i];
+        bool was = cursor->unreadable;
+        cursor->unreadable = *of->error != '\0';
+        held = held || cursor->unreadable;
+        if (cursor->unreadable && !was) {
             log_error(ROLE, auditor_queue_name(a, i), "the failure stream cannot be read: it is left out",
                       F_STR("reason", of->error));
             metric_add(&a->metrics->audit_faults, 1);
             if (found) *found = true;
         }
-        if (copy->held) continue;
+        if (cursor->unreadable) continue;
         if (was) log_info(ROLE, auditor_queue_name(a, i), "the failure stream can be read again");
-        copy->spare = of->bytes > stream_room(a->keys) ? -1 : a->keys->config->stream.min_records - of->length;
-        if (!follow(a, i, of)) return false;
-        copy->behind = stream_id_compare(of->last, copy->at) > 0;
+        cursor->growth_left = of->bytes > stream_room(a->keys) ? -1 : a->keys->config->stream.min_records - of->length;
+        if (!reconcile_stream(a, i, of)) return false;
+        cursor->behind = stream_id_compare(of->last, cursor->read_id) > 0;
     }
-    a->look_at = mono_add(a->redis_at, (held ? HELD_LOOK_S : LOOK_S) * NS_PER_S);
+    a->timers.reconcile_at = mono_add(a->redis.now_at, (held ? RECONCILE_UNREADABLE_S : RECONCILE_S) * NS_PER_S);
     return true;
 }

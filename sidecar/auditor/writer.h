@@ -12,68 +12,86 @@
 #include "audit/audit.h"
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/condition.h"
 #include "model/metrics.h"
 
-typedef struct pen {
+typedef struct log_file {
+    bool checked;     // this process has read every page once
+    bool damaged;     // to be set aside at the next opening
+    bool overwritten; // the files beside it are
+    mono_t check_at;  // next look at whether it is still there
+} log_file_t;
+
+typedef struct log_transaction {
+    bool open;
+    mono_t began_at;
+    int64_t took_us; // of the last one
+} log_transaction_t;
+
+typedef struct log_failure {
+    bool active;     // the log cannot be written, and that was reported
+    char *reason;    // that was reported; owned
+    mono_t retry_at; // no attempt before this
+    backoff_t backoff;
+} log_failure_t;
+
+typedef struct log_retention {
+    audit_limits_t limits;
+    mono_t next_at;      // next look at the limits
+    mono_t expire_at;    // no row is removed for its age alone before this
+    mono_t check_wal_at; // next look at what readers keep in the -wal file
+    bool falling_behind; // more comes in than goes out: a limit is exceeded by some percent
+    condition_t nearly_full;
+    condition_t rows_expire; // rows reach audit.retain
+    condition_t clocks_apart;
+    condition_t wal_pinned; // a reader lets the -wal file grow
+    int64_t removed;        // rows, since the last report
+    mono_t report_at;       // of removed rows, not before this
+} log_retention_t;
+
+typedef struct audit_writer {
     const char *path; // borrowed
     metrics_t *metrics;
-    audit_limits_t limits;
     const atomic_bool *stop; // ends a long check; borrowed
     audit_lock_t *lock;      // owned
     audit_t *audit;          // owned; NULL = closed
     char instance[80];       // of the log that was last open; "" = none was
-    bool writing;            // a transaction is under way
-    bool failed;             // it cannot be written, and this was said
-    char *reason;            // what was said, owned
-    bool checked;            // every page was read once by this process
-    bool damaged;            // it is to be moved aside
-    bool overwritten;        // what lies beside it is
-    mono_t retry_at;         // no attempt before this
-    backoff_t backoff;
-    mono_t began_at;   // of the transaction under way
-    int64_t write_us;  // that the last one took
-    mono_t watch_at;   // next look at whether the file is still there
-    mono_t retain_at;  // next look at the limits
-    mono_t expire_at;  // no row is removed for its age alone before this
-    bool pressed;      // more comes in than goes out: a limit is exceeded by some percent
-    bool warned_full;  // it was said that a limit is near
-    bool warned_age;   // and that rows reach their age
-    bool warned_clock; // and that the clocks disagree
-    bool warned_pin;   // and that a reader lets the file beside the log grow
-    mono_t pin_at;     // next look at that
-    int64_t dropped;   // rows, since it was said last
-    mono_t say_at;     // not again before this
-} pen_t;
+    log_file_t file;
+    log_transaction_t transaction;
+    log_failure_t failure;
+    log_retention_t retention;
+} audit_writer_t;
 
-void pen_init(pen_t *pen, const char *path, const audit_limits_t *limits, metrics_t *metrics, const atomic_bool *stop);
-void pen_close(pen_t *pen); // the lock is kept
-void pen_end(pen_t *pen);   // for good; a second time is fine
+void audit_writer_init(audit_writer_t *writer, const char *path, const audit_limits_t *limits, metrics_t *metrics,
+                       const atomic_bool *stop);
+void audit_writer_close(audit_writer_t *writer);  // the lock is kept
+void audit_writer_finish(audit_writer_t *writer); // for good; a second time is fine
 
 // Opens the log if it is closed. *fresh: it was; *other: it is another log than the last one. False: not now, see retry_at.
-bool pen_open(pen_t *pen, bool *fresh, bool *other);
+bool audit_writer_open(audit_writer_t *writer, bool *fresh, bool *other);
 
 // Sees once a second that the file is still there; otherwise closes the log.
-void pen_watch(pen_t *pen);
+void audit_writer_check_file(audit_writer_t *writer);
 
 // A false of these has ended the transaction, closed the log and put it off.
-bool pen_position(pen_t *pen, const char *queue, char position[AUDIT_POSITION_SIZE]);
-bool pen_begin(pen_t *pen); // nothing when a transaction is under way
-bool pen_put(pen_t *pen, const event_t *event, bool *added);
-bool pen_move(pen_t *pen, const char *queue, const char *position);
-bool pen_commit(pen_t *pen);
-bool pen_settle_loss(pen_t *pen); // what audit_loss told of has been dealt with
-void pen_rollback(pen_t *pen);    // nothing when there is no transaction
+bool audit_writer_position(audit_writer_t *writer, const char *queue, char position[AUDIT_POSITION_SIZE]);
+bool audit_writer_begin(audit_writer_t *writer); // nothing when a transaction is under way
+bool audit_writer_insert(audit_writer_t *writer, const event_t *event, bool *added);
+bool audit_writer_set_position(audit_writer_t *writer, const char *queue, const char *position);
+bool audit_writer_commit(audit_writer_t *writer);
+bool audit_writer_clear_loss(audit_writer_t *writer); // what audit_loss told of has been dealt with
+void audit_writer_rollback(audit_writer_t *writer);   // nothing when there is no transaction
 
 // The log has failed: ends the transaction, closes it and puts it off. Takes the reason, and says it unless it is the same as
 // before. Always false.
-bool pen_fail(pen_t *pen, buffer_t *why);
+bool audit_writer_fail(audit_writer_t *writer, buffer_t *why);
 
 // Keeps the log within its limits, in one step of a few ms, when that is due. now_ms is Redis's clock, 0 = unknown. *more: there
 // is more to do at once.
-bool pen_retain(pen_t *pen, int64_t now_ms, bool *more);
+bool audit_writer_retain(audit_writer_t *writer, int64_t now_ms, bool *more);
 
 // Whether Redis's clock and this machine's are no more than a day apart, and half of audit.retain. While they are further apart
 // nothing counts as old.
-bool pen_clocks_agree(const pen_t *pen, int64_t redis_ms);
+bool audit_writer_clocks_agree(const audit_writer_t *writer, int64_t redis_ms);
 
 #endif

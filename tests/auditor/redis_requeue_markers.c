@@ -51,70 +51,70 @@ static void mark(redis_t *r, const char *queue) {
              queue, OLD, (long long)(redis_ms(r) - RETAIN_MS + 60000));
 }
 
-static long long marks_of(redis_t *r, const char *queue) { return redis_int(r, "HLEN sidecar:%s:requeued", queue); }
+static long long markers_of(redis_t *r, const char *queue) { return redis_int(r, "HLEN sidecar:%s:requeued", queue); }
 
-static outcome_t step(desk_t *d, marks_t *marks) {
+static outcome_t step(desk_t *d, requeue_markers_t *markers) {
     fault_t fault;
-    return marks_step(marks, d->f.conn, d->f.keys, d->crew.leases, redis_ms(d->f.r), &fault);
+    return requeue_markers_step(markers, d->f.conn, d->f.keys, d->crew.leases, redis_ms(d->f.r), &fault);
 }
 
-Test(redis_marks, steps_are_small_and_go_through_all_queues) {
+Test(redis_requeue_markers, steps_are_small_and_go_through_all_queues) {
     desk_t *d = open_desk();
-    marks_t marks = {0};
+    requeue_markers_t markers = {0};
     mark(d->f.r, "email");
     mark(d->f.r, "sms");
-    cr_assert_eq(step(d, &marks), OUTCOME_OK);
-    cr_assert_eq(marks_of(d->f.r, "email") + marks_of(d->f.r, "sms"), 2 * OLD + 2, "who does not lead forgets nothing");
-    cr_assert(!mono_reached(marks.at, mono_now()), "and looks again later");
+    cr_assert_eq(step(d, &markers), OUTCOME_OK);
+    cr_assert_eq(markers_of(d->f.r, "email") + markers_of(d->f.r, "sms"), 2 * OLD + 2, "who does not lead forgets nothing");
+    cr_assert(!mono_reached(markers.at, mono_now()), "and looks again later");
     crew_lead(&d->crew, d->f.r);
-    marks.at = (mono_t){0};
-    cr_assert_eq(step(d, &marks), OUTCOME_OK);
-    long long left = marks_of(d->f.r, "email");
+    markers.at = (mono_t){0};
+    cr_assert_eq(step(d, &markers), OUTCOME_OK);
+    long long left = markers_of(d->f.r, "email");
     cr_assert(left > OLD / 4 && left <= OLD, "%lld", left);
-    cr_assert_eq(marks_of(d->f.r, "sms"), OLD + 1);
-    cr_assert_eq(step(d, &marks), OUTCOME_OK);
-    cr_assert_eq(marks_of(d->f.r, "email"), left, "the next step is not before its time");
-    for (int i = 0; i < 50 && marks_of(d->f.r, "sms") > 1; i++) {
-        marks.at = (mono_t){0};
-        cr_assert_eq(step(d, &marks), OUTCOME_OK);
+    cr_assert_eq(markers_of(d->f.r, "sms"), OLD + 1);
+    cr_assert_eq(step(d, &markers), OUTCOME_OK);
+    cr_assert_eq(markers_of(d->f.r, "email"), left, "the next step is not before its time");
+    for (int i = 0; i < 50 && markers_of(d->f.r, "sms") > 1; i++) {
+        markers.at = (mono_t){0};
+        cr_assert_eq(step(d, &markers), OUTCOME_OK);
     }
-    cr_assert_eq(marks_of(d->f.r, "email") + marks_of(d->f.r, "sms"), 2);
+    cr_assert_eq(markers_of(d->f.r, "email") + markers_of(d->f.r, "sms"), 2);
     close_desk(d);
 }
 
-Test(redis_marks, a_key_of_the_wrong_type_holds_up_no_other_queue) {
+Test(redis_requeue_markers, a_key_of_the_wrong_type_holds_up_no_other_queue) {
     desk_t *d = open_desk();
-    marks_t marks = {0};
+    requeue_markers_t markers = {0};
     crew_lead(&d->crew, d->f.r);
     redis_ok(d->f.r, "SET sidecar:email:requeued x");
     mark(d->f.r, "sms");
-    cr_assert_eq(step(d, &marks), OUTCOME_FAULT);
-    for (int i = 0; i < 50 && marks_of(d->f.r, "sms") > 1; i++) {
-        marks.at = (mono_t){0};
-        cr_assert_eq(step(d, &marks), OUTCOME_OK);
+    cr_assert_eq(step(d, &markers), OUTCOME_FAULT);
+    for (int i = 0; i < 50 && markers_of(d->f.r, "sms") > 1; i++) {
+        markers.at = (mono_t){0};
+        cr_assert_eq(step(d, &markers), OUTCOME_OK);
     }
-    cr_assert_eq(marks_of(d->f.r, "sms"), 1);
+    cr_assert_eq(markers_of(d->f.r, "sms"), 1);
     close_desk(d);
 }
 
-Test(redis_marks, the_auditor_takes_the_steps) {
+Test(redis_requeue_markers, the_auditor_takes_the_steps) {
     desk_t *d = open_desk();
     mark(d->f.r, "sms");
     crew_lead(&d->crew, d->f.r);
     auditor_t *auditor = auditor_new(d->f.keys, d->crew.leases, d->crew.metrics, &d->crew.stage.role.stop);
     stage_add(&d->crew.stage, auditor_tick, auditor);
-    cr_assert(stage_until(&d->crew.stage, marks_of(d->f.r, "sms") == 1, 15000));
+    cr_assert(stage_until(&d->crew.stage, markers_of(d->f.r, "sms") == 1, 15000));
     mark(d->f.r, "email");
     stage_run(&d->crew.stage, 50);
-    cr_assert_eq(marks_of(d->f.r, "email"), OLD + 1, "the next round is an hour later");
+    cr_assert_eq(markers_of(d->f.r, "email"), OLD + 1, "the next round is an hour later");
     fixture_step_boottime(HOUR_S * 1000 + 1000);
-    cr_assert(stage_until(&d->crew.stage, marks_of(d->f.r, "email") == 1, 15000));
+    cr_assert(stage_until(&d->crew.stage, markers_of(d->f.r, "email") == 1, 15000));
     auditor_free(auditor);
     close_desk(d);
 }
 
 /* What was forgotten too early could be put back twice. */
-Test(redis_marks, none_grows_old_while_the_clocks_disagree) {
+Test(redis_requeue_markers, none_grows_old_while_the_clocks_disagree) {
     static const int64_t MONTH_MS = INT64_C(30) * 24 * 3600 * 1000;
     desk_t *d = open_desk();
     mark(d->f.r, "sms");
@@ -123,10 +123,10 @@ Test(redis_marks, none_grows_old_while_the_clocks_disagree) {
     auditor_t *auditor = auditor_new(d->f.keys, d->crew.leases, d->crew.metrics, &d->crew.stage.role.stop);
     stage_add(&d->crew.stage, auditor_tick, auditor);
     stage_run(&d->crew.stage, 300);
-    cr_assert_eq(marks_of(d->f.r, "sms"), OLD + 1);
+    cr_assert_eq(markers_of(d->f.r, "sms"), OLD + 1);
     server_step_clock(d->f.server, -MONTH_MS);
     fixture_step_boottime(61000);
-    cr_assert(stage_until(&d->crew.stage, marks_of(d->f.r, "sms") == 1, 15000));
+    cr_assert(stage_until(&d->crew.stage, markers_of(d->f.r, "sms") == 1, 15000));
     auditor_free(auditor);
     close_desk(d);
 }

@@ -18,14 +18,14 @@ enum { LOG_MIB = 400, MIB = 1024 * 1024 };
 
 /* A role that opens its log, says so, and waits to be let go on. */
 typedef struct opener {
-    pen_t pen;
+    audit_writer_t writer;
     sem_t opened, go_on;
 } opener_t;
 
 static void open_tick(void *self, role_wait_t *wait) {
     opener_t *opener = self;
     bool fresh, other;
-    cr_expect(pen_open(&opener->pen, &fresh, &other));
+    cr_expect(audit_writer_open(&opener->writer, &fresh, &other));
     sem_post(&opener->opened);
     sem_wait(&opener->go_on);
     (void)wait;
@@ -43,18 +43,18 @@ Test(unit_role, the_check_of_a_large_log_is_no_hang, .timeout = 60) {
     role_t role;
     sem_init(&opener.opened, 0, 0);
     sem_init(&opener.go_on, 0, 0);
-    pen_init(&opener.pen, path, &limits, metrics, &stop);
-    cr_assert(pen_open(&opener.pen, &fresh, &other), "outside of a role there is nothing to be told");
-    pen_close(&opener.pen);
+    audit_writer_init(&opener.writer, path, &limits, metrics, &stop);
+    cr_assert(audit_writer_open(&opener.writer, &fresh, &other), "outside of a role there is nothing to be told");
+    audit_writer_close(&opener.writer);
     cr_assert(truncate(path, (off_t)LOG_MIB * MIB) == 0); /* SQLite goes by what its head says */
-    opener.pen.checked = false;
+    opener.writer.file.checked = false;
 
     cr_assert(role_init(&role, "opener", open_tick, NULL, &opener));
     cr_assert(role_start(&role));
     sem_wait(&opener.opened);
     cr_expect_gt(allowed_s(&role), ROLE_TICK_MOST_S + LOG_MIB - 30, "%lld s for a log of %d MiB", (long long)allowed_s(&role),
                  LOG_MIB);
-    pen_close(&opener.pen); /* checked now: the next one is opened at once */
+    audit_writer_close(&opener.writer); /* checked now: the next one is opened at once */
     wakeup_raise(role.wake_fd);
     sem_post(&opener.go_on);
     sem_wait(&opener.opened);
@@ -64,7 +64,7 @@ Test(unit_role, the_check_of_a_large_log_is_no_hang, .timeout = 60) {
     sem_post(&opener.go_on);
     cr_assert(role_join(&role, 30000));
     role_destroy(&role);
-    pen_end(&opener.pen);
+    audit_writer_finish(&opener.writer);
     metrics_free(metrics);
     free(path);
     free(dir);
