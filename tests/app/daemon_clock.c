@@ -1,5 +1,5 @@
 /* Steps of the clock of Redis: locks heal, and jobs go by the new time. */
-#include "scene.h"
+#include "cluster.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -7,71 +7,71 @@
 /* What goes unnoticed takes half an hour and more: SOON_MS is for a machine that stands still for a while. */
 enum { HOUR_MS = 3600 * 1000, TTL_MS = 3000, LONG_TTL_MS = 6000, SOON_MS = 15000 };
 
-static scene_t begin(int sidecars, const char *ttl) {
-    scene_t s = scene_begin(&(server_options_t){.preload = "shim_clock"});
-    for (int i = 0; i < sidecars; i++) scene_sidecar_up(&s, (sidecar_t){.ttl = ttl, .poll = "500ms"});
-    scene_works(&s, "q");
+static cluster_t begin(int sidecars, const char *ttl) {
+    cluster_t s = cluster_begin(&(server_options_t){.preload = "shim_clock"});
+    for (int i = 0; i < sidecars; i++) cluster_sidecar_up(&s, (sidecar_t){.ttl = ttl, .poll = "500ms"});
+    cluster_works(&s, "q");
     return s;
 }
 
-static void expect_job(scene_t *s, const char *expected) {
-    char *job = scene_take(s->r, "q", 10000);
-    if (!job) scene_fail(s, "a job was not promoted");
+static void expect_job(cluster_t *s, const char *expected) {
+    char *job = cluster_take(s->r, "q", 10000);
+    if (!job) cluster_fail(s, "a job was not promoted");
     cr_assert_str_eq(job, expected);
     free(job);
 }
 
 Test(daemon_redis, clock_is_set_forward) {
-    scene_t s = begin(2, NULL);
+    cluster_t s = begin(2, NULL);
     for (int step = 0; step < 2; step++) {
-        scene_delay(s.r, "q", "due by the new clock", HOUR_MS / 2);
-        int64_t later = scene_delay(s.r, "q", "due later", HOUR_MS + 4000);
-        cr_assert(scene_stays(redis_int(s.r, "LLEN q") == 0, 100));
+        cluster_delay(s.r, "q", "due by the new clock", HOUR_MS / 2);
+        int64_t later = cluster_delay(s.r, "q", "due later", HOUR_MS + 4000);
+        cr_assert(cluster_stays(redis_int(s.r, "LLEN q") == 0, 100));
         server_step_clock(s.server, HOUR_MS);
         int64_t stepped = wait_now_us();
         expect_job(&s, "due by the new clock");
         int64_t ms = (wait_now_us() - stepped) / 1000;
         cr_assert_leq(ms, wait_scaled_ms(SOON_MS), "it took %lld ms", (long long)ms);
         expect_job(&s, "due later");
-        int64_t late = scene_ms(s.r) - later;
+        int64_t late = cluster_ms(s.r) - later;
         cr_assert(late >= 0 && late <= wait_scaled_ms(SOON_MS), "%lld ms late", (long long)late);
     }
-    scene_works(&s, "q");
-    scene_end(&s);
+    cluster_works(&s, "q");
+    cluster_end(&s);
 }
 
 /* The lock outlives this step, so that nothing but the safety poll can notice. */
 Test(daemon_redis, clock_is_set_forward_within_the_ttl) {
-    scene_t s = scene_begin(&(server_options_t){.preload = "shim_clock"});
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "2m", .poll = "500ms"});
-    scene_works(&s, "q");
-    scene_delay(s.r, "q", "due by the new clock", 50000);
-    cr_assert(scene_stays(redis_int(s.r, "LLEN q") == 0, 100));
+    cluster_t s = cluster_begin(&(server_options_t){.preload = "shim_clock"});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "2m", .poll = "500ms"});
+    cluster_works(&s, "q");
+    cluster_delay(s.r, "q", "due by the new clock", 50000);
+    cr_assert(cluster_stays(redis_int(s.r, "LLEN q") == 0, 100));
     server_step_clock(s.server, 60000);
     int64_t stepped = wait_now_us();
     expect_job(&s, "due by the new clock");
     cr_assert_leq((wait_now_us() - stepped) / 1000, wait_scaled_ms(SOON_MS));
     cr_assert_eq(daemon_log_count(d, "no longer leading"), 0);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_redis, clock_is_set_back) {
-    scene_t s = begin(2, "6s");
-    daemon_t *leader = scene_await_leader(&s, "g", NULL, 5000);
-    scene_delay(s.r, "q", "due by the old clock", 3000);
+    cluster_t s = begin(2, "6s");
+    daemon_t *leader = cluster_await_leader(&s, "g", NULL, 5000);
+    cluster_delay(s.r, "q", "due by the old clock", 3000);
     server_step_clock(s.server, -HOUR_MS);
-    cr_assert(scene_stays(redis_int(s.r, "LLEN q") == 0, 6500)); /* never early, by the clock that there is */
+    cr_assert(cluster_stays(redis_int(s.r, "LLEN q") == 0, 6500)); /* never early, by the clock that there is */
     cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), 1);
-    scene_works(&s, "q");
-    cr_assert_eq(scene_leader(&s, "g"), leader); /* its renewal mends the lock */
+    cluster_works(&s, "q");
+    cr_assert_eq(cluster_leader(&s, "g"), leader); /* its renewal mends the lock */
     cr_assert_leq(redis_int(s.r, "PTTL sidecar:g:lock"), LONG_TTL_MS);
     server_step_clock(s.server, HOUR_MS);
     expect_job(&s, "due by the old clock");
-    scene_works(&s, "q");
-    scene_end(&s);
+    cluster_works(&s, "q");
+    cluster_end(&s);
 }
 
-static int healings(const scene_t *s) {
+static int healings(const cluster_t *s) {
     int healed = 0;
     for (size_t i = 0; i < s->count; i++)
         healed += daemon_log_count(s->sidecars[i], "removed a lock that a step of the Redis clock left");
@@ -80,31 +80,31 @@ static int healings(const scene_t *s) {
 
 /* Its lock would live for an hour; nobody renews it. */
 Test(daemon_redis, clock_is_set_back_as_the_leader_dies) {
-    scene_t s = begin(3, "3s"); /* the lock outlives a standstill between the two blows */
-    daemon_t *leader = scene_await_leader(&s, "g", NULL, 5000);
+    cluster_t s = begin(3, "3s"); /* the lock outlives a standstill between the two blows */
+    daemon_t *leader = cluster_await_leader(&s, "g", NULL, 5000);
     daemon_kill(leader);
     server_step_clock(s.server, -HOUR_MS);
     int64_t stepped = wait_now_us();
     cr_assert_gt(redis_int(s.r, "PTTL sidecar:g:lock"), HOUR_MS - 60000);
-    scene_round(&s, "q", 0);
+    cluster_round(&s, "q", 0);
     int64_t ms = (wait_now_us() - stepped) / 1000;
     cr_assert_leq(ms, wait_scaled_ms(SOON_MS), "the takeover took %lld ms", (long long)ms);
     cr_assert_geq(ms, TTL_MS, "a lock was removed after one look");
     /* Another may lead before the one that has removed it says so. */
     cr_assert(wait_for(healings(&s) > 0, 10000));
     cr_assert_eq(healings(&s), 1);
-    scene_works(&s, "q");
-    scene_end(&s);
+    cluster_works(&s, "q");
+    cluster_end(&s);
 }
 
 /* Somebody took the TTL off a dead leader's lock: the same cure. */
 Test(daemon_redis, lock_of_a_dead_leader_has_no_ttl) {
-    scene_t s = begin(2, NULL);
-    daemon_t *leader = scene_await_leader(&s, "g", NULL, 5000);
+    cluster_t s = begin(2, NULL);
+    daemon_t *leader = cluster_await_leader(&s, "g", NULL, 5000);
     daemon_kill(leader);
     redis_ok(s.r, "PERSIST sidecar:g:lock");
     int64_t began = wait_now_us();
-    scene_round(&s, "q", 0);
+    cluster_round(&s, "q", 0);
     cr_assert_leq((wait_now_us() - began) / 1000, wait_scaled_ms(SOON_MS));
-    scene_end(&s);
+    cluster_end(&s);
 }

@@ -1,14 +1,14 @@
 /* README's Python workers and three sidecars, while sidecars are killed, paused and ended, and workers killed, at random: each
  * job is done, or ends because it was made to fail, and then once. QS_SEED=n repeats the order of the jobs and of the blows,
- * though not what a blow meets; QS_LONG=1 is 10,000 jobs, as `make test-long` has it, else a tenth.
+ * though not what a fault meets; QS_LONG=1 is 10,000 jobs, as `make test-long` has it, else a tenth.
  *
  * A job is "KIND NUMBER"; what the handler does with it (tests/clients/python/handler.py) goes by KIND. slow: is done, after 20
  * ms; die: the first execution kills its worker; flaky: the first execution fails; poison: all fail; hopeless: fails with a text
  * that forbids a retry. The handler writes each execution into the file `runs`, and into `done` when it is done. */
 #include "audit_log.h"
 #include "child.h"
+#include "cluster.h"
 #include "native.h"
-#include "scene.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>
@@ -43,16 +43,16 @@ typedef struct {
     char *run; /* the launcher of Python's programs; owned */
     char *dir; /* where the workers work; owned */
     char url[64];
-    scene_t scene;
+    cluster_t cluster;
     child_t *workers[WORKERS];
     fate_t fates[SIDECARS];
     int connected[SIDECARS];             /* lines "connected" in the log when it was last started */
     uint64_t random_jobs, random_blows;  /* apart, because which of them draws next is a matter of time */
     job_t *jobs;                         /* owned */
-    int total, added, blows;             /* jobs, jobs so far, blows so far */
+    int total, added, faults;            /* jobs, jobs so far, blows so far */
     int killed, paused, ended, murdered; /* blows of each kind; the last is of workers */
     int suicides;                        /* workers that a job killed */
-    int64_t next_us;                     /* when the next blow falls */
+    int64_t next_us;                     /* when the next fault comes */
 } loop_t;
 
 static const char *kind_of(int number) {
@@ -83,7 +83,7 @@ static void show(const loop_t *loop) {
         "lines[3] = 'backup: ' .. table.concat(redis.call('LRANGE', 'email:backup', 0, 19), ', ') "
         "lines[4] = 'errors: ' .. table.concat(redis.call('HGETALL', 'email:errors'), ', ') "
         "return table.concat(lines, '\\n')";
-    char *text = redis_str(loop->scene.r, "EVAL %s 0", script), *clients = redis_str(loop->scene.r, "CLIENT LIST");
+    char *text = redis_str(loop->cluster.r, "EVAL %s 0", script), *clients = redis_str(loop->cluster.r, "CLIENT LIST");
     fprintf(stderr, "%s\n%s\n", text, clients);
     free(text);
     free(clients);
@@ -99,7 +99,7 @@ __attribute__((format(printf, 2, 3))) static void fail(const loop_t *loop, const
     show(loop);
     free(text);
     free(path);
-    scene_fail(&loop->scene, why);
+    cluster_fail(&loop->cluster, why);
 }
 
 static child_t *worker(const loop_t *loop) {
@@ -113,15 +113,15 @@ static child_t *worker(const loop_t *loop) {
 }
 
 static loop_t begin(void) {
-    const char *gale = getenv("QS_LONG");
-    loop_t loop = {.run = native_launcher("python"), .total = gale && gale[0] == '1' ? JOBS_LONG : JOBS};
+    const char *stress = getenv("QS_LONG");
+    loop_t loop = {.run = native_launcher("python"), .total = stress && stress[0] == '1' ? JOBS_LONG : JOBS};
     loop.jobs = calloc((size_t)loop.total, sizeof(*loop.jobs));
     cr_assert_not_null(loop.jobs);
-    loop.random_jobs = scene_seed("daemon_loop");
-    loop.random_blows = scene_random(&loop.random_jobs, UINT64_MAX);
+    loop.random_jobs = cluster_seed("daemon_loop");
+    loop.random_blows = cluster_random(&loop.random_jobs, UINT64_MAX);
     loop.dir = temp_dir("python");
-    loop.scene = scene_begin(&(server_options_t){.tcp = true});
-    snprintf(loop.url, sizeof(loop.url), "REDIS_URL=redis://127.0.0.1:%d", server_port(loop.scene.server));
+    loop.cluster = cluster_begin(&(server_options_t){.tcp = true});
+    snprintf(loop.url, sizeof(loop.url), "REDIS_URL=redis://127.0.0.1:%d", server_port(loop.cluster.server));
     char *queues = NULL;
     if (asprintf(&queues,
                  "{ name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; heartbeat = \"off\"; protected_timeout = \"%dms\"; "
@@ -129,7 +129,7 @@ static loop_t begin(void) {
                  wait_scaled_ms(PROTECTED_MS), RETRIES) < 0)
         abort();
     for (int i = 0; i < SIDECARS; i++)
-        scene_sidecar_up(&loop.scene, (sidecar_t){.ttl = "300ms", .scan = "50ms", .queues = queues});
+        cluster_sidecar_up(&loop.cluster, (sidecar_t){.ttl = "300ms", .scan = "50ms", .queues = queues});
     free(queues);
     for (int i = 0; i < WORKERS; i++) loop.workers[i] = worker(&loop);
     loop.next_us = wait_now_us();
@@ -137,7 +137,7 @@ static loop_t begin(void) {
 }
 
 static void end(loop_t *loop) {
-    scene_end(&loop->scene);
+    cluster_end(&loop->cluster);
     free(loop->jobs);
     free(loop->dir);
     free(loop->run);
@@ -147,24 +147,24 @@ static void end(loop_t *loop) {
 static void produce(loop_t *loop) {
     for (int i = 0; i < JOBS_PER_BLOW; i++, loop->added++) {
         char job[32];
-        int delay = (int)scene_random(&loop->random_jobs, DELAY_MS);
+        int delay = (int)cluster_random(&loop->random_jobs, DELAY_MS);
         snprintf(job, sizeof(job), "%s %d", kind_of(loop->added), loop->added);
         if (loop->added % 4 == 1)
-            scene_delay(loop->scene.r, "email", job, delay);
+            cluster_delay(loop->cluster.r, "email", job, delay);
         else
-            redis_ok(loop->scene.r, "LPUSH email %s", job);
+            redis_ok(loop->cluster.r, "LPUSH email %s", job);
     }
 }
 
 static void start_again(loop_t *loop, uint64_t i) {
-    loop->connected[i] = daemon_log_count(loop->scene.sidecars[i], "\"msg\":\"connected\"");
-    daemon_restart(loop->scene.sidecars[i]);
+    loop->connected[i] = daemon_log_count(loop->cluster.sidecars[i], "\"msg\":\"connected\"");
+    daemon_restart(loop->cluster.sidecars[i]);
     loop->fates[i] = RUNS;
 }
 
 /* Not before it has come up: until then the signal's default action ends it. */
 static void terminate(loop_t *loop, uint64_t i) {
-    daemon_t *d = loop->scene.sidecars[i];
+    daemon_t *d = loop->cluster.sidecars[i];
     if (!wait_for(daemon_log_count(d, "\"msg\":\"connected\"") > loop->connected[i], UP_MS))
         fail(loop, "a sidecar does not start");
     daemon_exit_t exit = daemon_terminate(d, UP_MS);
@@ -175,11 +175,11 @@ static void terminate(loop_t *loop, uint64_t i) {
 
 /* A worker is killed and replaced; a sidecar that runs is killed, paused or ended, another runs again. It draws the same numbers
  * whatever it meets. */
-static void blow(loop_t *loop) {
-    uint64_t gap = GAP_MS + scene_random(&loop->random_blows, 3 * GAP_MS + 1);
-    uint64_t what = scene_random(&loop->random_blows, 4), whom = scene_random(&loop->random_blows, SIDECARS);
-    daemon_t *d = loop->scene.sidecars[whom];
-    loop->blows++;
+static void fault(loop_t *loop) {
+    uint64_t gap = GAP_MS + cluster_random(&loop->random_blows, 3 * GAP_MS + 1);
+    uint64_t what = cluster_random(&loop->random_blows, 4), whom = cluster_random(&loop->random_blows, SIDECARS);
+    daemon_t *d = loop->cluster.sidecars[whom];
+    loop->faults++;
     if (what == 3) {
         child_kill(loop->workers[whom % WORKERS]);
         child_free(loop->workers[whom % WORKERS]);
@@ -206,7 +206,7 @@ static void blow(loop_t *loop) {
 
 static void calm(loop_t *loop) {
     for (uint64_t i = 0; i < SIDECARS; i++) {
-        if (loop->fates[i] == PAUSED) daemon_continue(loop->scene.sidecars[i]);
+        if (loop->fates[i] == PAUSED) daemon_continue(loop->cluster.sidecars[i]);
         if (loop->fates[i] == DEAD) start_again(loop, i);
         loop->fates[i] = RUNS;
     }
@@ -232,7 +232,7 @@ static long long left(const loop_t *loop) {
         "for _, entry in ipairs(redis.call('LRANGE', KEYS[3], 0, -1)) do "
         "if string.find(entry, 'sidecar-sentinel:', 1, true) == 1 then sentinels = sentinels + 1 else left = left + 1 end end "
         "return left + math.max(sentinels - 1, 0)";
-    return redis_int(loop->scene.r, "EVAL %s 4 email email:delayed email:backup email:errors", script);
+    return redis_int(loop->cluster.r, "EVAL %s 4 email email:delayed email:backup email:errors", script);
 }
 
 /* One look at all of it; true when the blows are over and nothing is left. */
@@ -241,7 +241,7 @@ static bool step(loop_t *loop) {
     if (loop->added == loop->total) return left(loop) == 0;
     if (wait_now_us() < loop->next_us) return false;
     produce(loop);
-    blow(loop);
+    fault(loop);
     if (loop->added == loop->total) calm(loop);
     return false;
 }
@@ -293,7 +293,7 @@ static void judge(loop_t *loop, const redisReply *record) {
 /* Each job was done, or has its one record; returns how many have ended. */
 static int expect_all(loop_t *loop) {
     int ended = 0;
-    redisReply *records = redis_do(loop->scene.r, "XRANGE sidecar:email:failures - +");
+    redisReply *records = redis_do(loop->cluster.r, "XRANGE sidecar:email:failures - +");
     for (size_t i = 0; i < records->elements; i++) {
         const redisReply *record = records->element[i]->element[1];
         if (strcmp(field(record, "kind"), "failed") == 0) judge(loop, record);
@@ -319,10 +319,10 @@ static int expect_all(loop_t *loop) {
 static void expect_logs(loop_t *loop, int ended) {
     static const char ends[] = "SELECT count(DISTINCT payload) FROM events WHERE kind = 'failed' AND (payload LIKE 'poison %' OR "
                                "payload LIKE 'hopeless %')";
-    long long records = redis_int(loop->scene.r, "XLEN sidecar:email:failures");
+    long long records = redis_int(loop->cluster.r, "XLEN sidecar:email:failures");
     char *first = NULL;
     for (int i = 0; i < SIDECARS; i++) {
-        const char *path = daemon_audit_path(loop->scene.sidecars[i]);
+        const char *path = daemon_audit_path(loop->cluster.sidecars[i]);
         if (!wait_for(audit_log_int(path, "SELECT count(*) FROM events") >= records, UP_MS))
             fail(loop, "an audit log is not whole");
         cr_assert_eq(audit_log_int(path, "SELECT count(*) FROM events"), records);
@@ -345,7 +345,7 @@ Test(daemon_loop, no_job_is_lost_and_none_ends_that_should_not, .timeout = 700) 
     fprintf(stderr,
             "daemon_loop: %d jobs in %lld ms, %d blows: sidecars killed %d, paused %d, ended %d, workers killed %d; %d by their "
             "jobs\n",
-            loop.added, (long long)(wait_now_us() - began_us) / 1000, loop.blows, loop.killed, loop.paused, loop.ended,
+            loop.added, (long long)(wait_now_us() - began_us) / 1000, loop.faults, loop.killed, loop.paused, loop.ended,
             loop.murdered, loop.suicides);
     if (!over) fail(&loop, "%lld entries are left in Redis", left(&loop));
     /* A worker that has lost its job meanwhile may still report it; that goes too. */
@@ -355,6 +355,6 @@ Test(daemon_loop, no_job_is_lost_and_none_ends_that_should_not, .timeout = 700) 
     cr_assert_eq(ended, loop.total / 50);
     expect_logs(&loop, ended);
     for (int i = 0; i < SIDECARS; i++) /* before that the signal's default action ends one */
-        cr_assert(wait_for(daemon_log_count(loop.scene.sidecars[i], "\"msg\":\"connected\"") > loop.connected[i], UP_MS));
+        cr_assert(wait_for(daemon_log_count(loop.cluster.sidecars[i], "\"msg\":\"connected\"") > loop.connected[i], UP_MS));
     end(&loop);
 }

@@ -1,7 +1,7 @@
 /* The promises G2, G3 and G9 while sidecars are killed, paused, ended and started at random, and while connections break at
  * random. QS_SEED=n repeats a run's choices; QS_LONG=1 runs twenty times as long. */
+#include "cluster.h"
 #include "proxy.h"
-#include "scene.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -14,24 +14,24 @@ enum { BATCH = 50, TAKE = 500, LEAST_ACTS = 15, SLOWEST_JOB_MS = 1500, SETTLE_MS
 typedef enum { RUNS, PAUSED, DEAD } fate_t;
 
 typedef struct {
-    scene_t scene;
+    cluster_t cluster;
     proxy_t *proxy; /* NULL: none */
     uint64_t random;
     size_t total, added, arrived;
     unsigned char *seen;
     int64_t began_us, span_us; /* of the disorder */
-    fate_t fates[SCENE_SIDECARS];
-    int connected[SCENE_SIDECARS]; /* lines "connected" in the log when it was last started */
+    fate_t fates[CLUSTER_SIDECARS];
+    int connected[CLUSTER_SIDECARS]; /* lines "connected" in the log when it was last started */
     int acts;
 } storm_t;
 
-static size_t pick(storm_t *storm, size_t below) { return (size_t)scene_random(&storm->random, below); }
+static size_t pick(storm_t *storm, size_t below) { return (size_t)cluster_random(&storm->random, below); }
 
 static storm_t storm_begin(const char *test, size_t jobs, int span_ms) {
-    const char *gale = getenv("QS_LONG");
-    int times = gale && gale[0] == '1' ? 20 : 1;
-    storm_t storm = {.random = scene_seed(test), .total = jobs * (size_t)times, .span_us = (int64_t)span_ms * 1000 * times};
-    storm.scene = scene_begin(NULL);
+    const char *stress = getenv("QS_LONG");
+    int times = stress && stress[0] == '1' ? 20 : 1;
+    storm_t storm = {.random = cluster_seed(test), .total = jobs * (size_t)times, .span_us = (int64_t)span_ms * 1000 * times};
+    storm.cluster = cluster_begin(NULL);
     storm.seen = calloc(storm.total, 1);
     return storm;
 }
@@ -46,14 +46,14 @@ static void produce(storm_t *storm) {
     size_t count = storm->total - storm->added < BATCH ? storm->total - storm->added : BATCH, at = 0;
     for (size_t i = 0; i < count; i++)
         at += (size_t)snprintf(delays + at, sizeof(delays) - at, "%d,", (int)pick(storm, SLOWEST_JOB_MS));
-    storm->added = (size_t)redis_int(storm->scene.r, "EVAL %s 1 q:delayed %d %s", script, (int)storm->added, delays);
+    storm->added = (size_t)redis_int(storm->cluster.r, "EVAL %s 1 q:delayed %d %s", script, (int)storm->added, delays);
 }
 
 /* Takes what is ready, with Redis's time of that moment. */
 static void consume(storm_t *storm) {
     static const char script[] = "local t = redis.call('TIME') local reply = redis.call('RPOP', KEYS[1], ARGV[1]) or {} "
                                  "reply[#reply + 1] = string.format('%s%06d', t[1], t[2]) return reply";
-    redisReply *reply = redis_do(storm->scene.r, "EVAL %s 1 q %d", script, TAKE);
+    redisReply *reply = redis_do(storm->cluster.r, "EVAL %s 1 q %d", script, TAKE);
     cr_assert_eq(reply->type, REDIS_REPLY_ARRAY);
     long long now_us = strtoll(reply->element[reply->elements - 1]->str, NULL, 10);
     for (size_t i = 0; i + 1 < reply->elements; i++) {
@@ -62,34 +62,34 @@ static void consume(storm_t *storm) {
         cr_assert(*colon == ':' && id < storm->added, "strange job %s", reply->element[i]->str);
         long long due_us = strtoll(colon + 1, NULL, 10) * 1000;
         cr_assert_geq(now_us, due_us, "job %llu came %lld us early", id, due_us - now_us);
-        if (storm->seen[id]++) scene_fail(&storm->scene, "a job came twice");
+        if (storm->seen[id]++) cluster_fail(&storm->cluster, "a job came twice");
         storm->arrived++;
     }
     freeReplyObject(reply);
 }
 
 static void start_again(storm_t *storm, size_t i) {
-    storm->connected[i] = daemon_log_count(storm->scene.sidecars[i], "\"msg\":\"connected\"");
-    daemon_restart(storm->scene.sidecars[i]);
+    storm->connected[i] = daemon_log_count(storm->cluster.sidecars[i], "\"msg\":\"connected\"");
+    daemon_restart(storm->cluster.sidecars[i]);
     storm->fates[i] = RUNS;
 }
 
 /* Before it has come up, the signal's default action may still end it. */
 static void terminate(storm_t *storm, size_t i) {
-    daemon_t *d = storm->scene.sidecars[i];
+    daemon_t *d = storm->cluster.sidecars[i];
     if (daemon_log_count(d, "\"msg\":\"connected\"") == storm->connected[i]) return;
     daemon_exit_t end = daemon_terminate(d, 10000);
     cr_assert_eq(end.code, 0, "sidecar %zu ended with code %d, signal %d", i, end.code, end.signal);
     storm->fates[i] = DEAD;
 }
 
-/* One blow of fate for one sidecar. */
+/* One fault for one sidecar. */
 static void disturb_a_sidecar(storm_t *storm) {
-    size_t i = pick(storm, storm->scene.count);
-    daemon_t *d = storm->scene.sidecars[i];
-    daemon_t *leader = scene_leader(&storm->scene, "g");
-    for (size_t n = 0; leader && pick(storm, 2) && n < storm->scene.count; n++) /* leaders more often */
-        if (storm->scene.sidecars[n] == leader) i = n, d = leader;
+    size_t i = pick(storm, storm->cluster.count);
+    daemon_t *d = storm->cluster.sidecars[i];
+    daemon_t *leader = cluster_leader(&storm->cluster, "g");
+    for (size_t n = 0; leader && pick(storm, 2) && n < storm->cluster.count; n++) /* leaders more often */
+        if (storm->cluster.sidecars[n] == leader) i = n, d = leader;
     storm->acts++;
     if (storm->fates[i] == PAUSED) {
         daemon_continue(d);
@@ -126,8 +126,8 @@ static void disturb_the_network(storm_t *storm) {
 static void calm(storm_t *storm) {
     storm->span_us = 0;
     if (storm->proxy) proxy_pass(storm->proxy);
-    for (size_t i = 0; i < storm->scene.count; i++) {
-        if (storm->fates[i] == PAUSED) daemon_continue(storm->scene.sidecars[i]);
+    for (size_t i = 0; i < storm->cluster.count; i++) {
+        if (storm->fates[i] == PAUSED) daemon_continue(storm->cluster.sidecars[i]);
         if (storm->fates[i] == DEAD) start_again(storm, i);
         storm->fates[i] = RUNS;
     }
@@ -153,40 +153,41 @@ static bool step(storm_t *storm) {
 /* How many jobs arrived: each once, none early. */
 static size_t storm_rages(storm_t *storm) {
     int64_t span_ms = storm->span_us / 1000;
-    scene_await_leader(&storm->scene, "g", NULL, 10000);
+    cluster_await_leader(&storm->cluster, "g", NULL, 10000);
     storm->began_us = wait_now_us();
     bool all = wait_for(step(storm), (int)span_ms + SETTLE_MS);
     fprintf(stderr, "daemon_promises: %zu jobs, %zu arrived, %d blows\n", storm->total, storm->arrived, storm->acts);
-    if (!all) scene_fail(&storm->scene, "jobs are lost, or nobody promotes");
-    cr_assert_eq(redis_int(storm->scene.r, "ZCARD q:delayed"), 0);
+    if (!all) cluster_fail(&storm->cluster, "jobs are lost, or nobody promotes");
+    cr_assert_eq(redis_int(storm->cluster.r, "ZCARD q:delayed"), 0);
     consume(storm); /* nothing more comes */
     cr_assert_eq(storm->arrived, storm->total);
-    scene_works(&storm->scene, "q");
+    cluster_works(&storm->cluster, "q");
     free(storm->seen);
     return storm->arrived;
 }
 
 static int terms_begun(const storm_t *storm) {
     int terms = 0;
-    for (size_t i = 0; i < storm->scene.count; i++) terms += daemon_log_count(storm->scene.sidecars[i], "\"msg\":\"leading\"");
+    for (size_t i = 0; i < storm->cluster.count; i++)
+        terms += daemon_log_count(storm->cluster.sidecars[i], "\"msg\":\"leading\"");
     return terms;
 }
 
 Test(daemon_promises, once_and_never_early_though_sidecars_come_and_go) {
     storm_t storm = storm_begin("daemon_promises/sidecars", 6000, 6000);
-    for (int i = 0; i < 5; i++) scene_sidecar(&storm.scene, (sidecar_t){.ttl = "300ms"});
+    for (int i = 0; i < 5; i++) cluster_sidecar(&storm.cluster, (sidecar_t){.ttl = "300ms"});
     cr_assert_eq(storm_rages(&storm), storm.total);
     cr_assert_gt(terms_begun(&storm), 1, "the lock has changed hands");
-    scene_end(&storm.scene);
+    cluster_end(&storm.cluster);
 }
 
 Test(daemon_promises, once_and_never_early_though_replies_are_lost) {
     storm_t storm = storm_begin("daemon_promises/network", 6000, 5000);
-    storm.proxy = proxy_start(server_socket(storm.scene.server));
-    for (int i = 0; i < 2; i++) scene_sidecar(&storm.scene, (sidecar_t){.ttl = "500ms", .socket = proxy_socket(storm.proxy)});
+    storm.proxy = proxy_start(server_socket(storm.cluster.server));
+    for (int i = 0; i < 2; i++) cluster_sidecar(&storm.cluster, (sidecar_t){.ttl = "500ms", .socket = proxy_socket(storm.proxy)});
     cr_assert_eq(storm_rages(&storm), storm.total);
     cr_assert_gt(proxy_fired(storm.proxy), 5);
-    while (storm.scene.count) daemon_stop(storm.scene.sidecars[--storm.scene.count]);
+    while (storm.cluster.count) daemon_stop(storm.cluster.sidecars[--storm.cluster.count]);
     proxy_stop(storm.proxy);
-    scene_end(&storm.scene);
+    cluster_end(&storm.cluster);
 }

@@ -1,15 +1,15 @@
 /* Many queues beside each other: fairness, faults of one, limits of one. */
+#include "cluster.h"
 #include "proxy.h"
-#include "scene.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void expect_job(scene_t *s, const char *queue, const char *expected) {
-    char *job = scene_take(s->r, queue, 15000);
-    if (!job) scene_fail(s, "a job was not promoted");
+static void expect_job(cluster_t *s, const char *queue, const char *expected) {
+    char *job = cluster_take(s->r, queue, 15000);
+    if (!job) cluster_fail(s, "a job was not promoted");
     cr_assert_str_eq(job, expected);
     free(job);
 }
@@ -43,15 +43,15 @@ static size_t sample(redis_t *r, int64_t *late, size_t room) {
 static int64_t small_ones_late_us(void) {
     static const char fill[] = "for i = ARGV[1], ARGV[1] + ARGV[3] - 1 do redis.call('ZADD', KEYS[1], ARGV[2], i) end";
     static int64_t late[MOST_SAMPLES];
-    scene_t s = scene_begin(NULL);
-    char *queues = scene_queues("{ name = \"big\"; }", "small", SMALL);
-    scene_sidecar_up(&s, (sidecar_t){.ttl = "5s", .queues = queues});
+    cluster_t s = cluster_begin(NULL);
+    char *queues = cluster_queues("{ name = \"big\"; }", "small", SMALL);
+    cluster_sidecar_up(&s, (sidecar_t){.ttl = "5s", .queues = queues});
     int64_t due = 0;
-    for (int ahead_ms = 1500; scene_ms(s.r) >= due; ahead_ms *= 2) { /* all of it must be there before the first falls due */
+    for (int ahead_ms = 1500; cluster_ms(s.r) >= due; ahead_ms *= 2) { /* all of it must be there before the first falls due */
         cr_assert_lt(ahead_ms, 60000, "this machine is too slow to fill the queue in time");
         redis_ok(s.r, "FLUSHDB");
-        scene_await_leader(&s, "g", NULL, 10000);
-        due = scene_ms(s.r) + ahead_ms;
+        cluster_await_leader(&s, "g", NULL, 10000);
+        due = cluster_ms(s.r) + ahead_ms;
         for (int i = 0; i < BIG; i += CHUNK) redis_ok(s.r, "EVAL %s 1 big:delayed %d %lld %d", fill, i, (long long)due, CHUNK);
         for (int i = 0; i < SMALL; i++) redis_ok(s.r, "ZADD small%d:delayed %lld %lld", i, (long long)due, (long long)due);
     }
@@ -65,7 +65,7 @@ static int64_t small_ones_late_us(void) {
             (long long)late[count / 2]);
     cr_assert_eq(redis_int(s.r, "LLEN big"), BIG);
     free(queues);
-    scene_end(&s);
+    cluster_end(&s);
     return most;
 }
 
@@ -75,12 +75,12 @@ Test(daemon_queues, small_ones_are_not_held_up_by_a_big_one, .timeout = 120) {
 
 Test(daemon_queues, hundred_are_served) {
     enum { QUEUES = 100 };
-    scene_t s = scene_begin(NULL);
-    char *queues = scene_queues("", "q", QUEUES), name[16];
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "5s", .queues = queues});
+    cluster_t s = cluster_begin(NULL);
+    char *queues = cluster_queues("", "q", QUEUES), name[16];
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "5s", .queues = queues});
     for (int i = 0; i < QUEUES; i++) {
         snprintf(name, sizeof(name), "q%d", i);
-        scene_delay(s.r, name, name, 100 + i);
+        cluster_delay(s.r, name, name, 100 + i);
     }
     for (int i = QUEUES; i-- > 0;) {
         snprintf(name, sizeof(name), "q%d", i);
@@ -88,35 +88,36 @@ Test(daemon_queues, hundred_are_served) {
     }
     long long calls = server_commandstat(s.server, "evalsha");
     int64_t cpu_us = daemon_cpu_us(d);
-    cr_assert(scene_stays(server_commandstat(s.server, "evalsha") - calls <= 5, 1000)); /* renewals, and a safety poll at most */
+    cr_assert(
+        cluster_stays(server_commandstat(s.server, "evalsha") - calls <= 5, 1000)); /* renewals, and a safety poll at most */
     cr_assert_leq(daemon_cpu_us(d) - cpu_us, wait_scaled_ms(50) * 1000);
     free(queues);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 static bool is_calm(proxy_t *proxy) {
     long requests = proxy_requests(proxy, NULL);
-    return scene_stays(proxy_requests(proxy, NULL) - requests <= 4, 300);
+    return cluster_stays(proxy_requests(proxy, NULL) - requests <= 4, 300);
 }
 
 /* A sidecar of two queues, of which `bad` is at fault. */
 typedef struct {
-    scene_t s;
+    cluster_t s;
     proxy_t *proxy;
     daemon_t *d;
 } trouble_t;
 
 static trouble_t trouble_begin(sidecar_t spec, const char *harm) {
-    trouble_t t = {.s = scene_begin(NULL)};
+    trouble_t t = {.s = cluster_begin(NULL)};
     t.proxy = proxy_start(server_socket(t.s.server));
     redis_ok(t.s.r, "ACL SETUSER limited on >pw ~good* ~sidecar:* &* +@all");
     if (harm) redis_ok(t.s.r, harm);
     spec.socket = proxy_socket(t.proxy);
     spec.ttl = "3s";
     spec.queues = "{ name = \"bad\"; }, { name = \"good\"; }";
-    t.d = scene_sidecar_up(&t.s, spec);
-    scene_round(&t.s, "good", 0);
-    scene_works(&t.s, "good");
+    t.d = cluster_sidecar_up(&t.s, spec);
+    cluster_round(&t.s, "good", 0);
+    cluster_works(&t.s, "good");
     return t;
 }
 
@@ -125,7 +126,7 @@ static void expect_quiet(const trouble_t *t) {
     cr_assert(wait_for(is_calm(t->proxy), 10000));
     long requests = proxy_requests(t->proxy, NULL);
     int64_t cpu_us = daemon_cpu_us(t->d);
-    cr_assert(scene_stays(proxy_requests(t->proxy, NULL) - requests <= 20, 1500));
+    cr_assert(cluster_stays(proxy_requests(t->proxy, NULL) - requests <= 20, 1500));
     cr_assert_leq(daemon_cpu_us(t->d) - cpu_us, wait_scaled_ms(60) * 1000);
     int lines = daemon_log_count(t->d, "\"queue\":\"bad\"");
     cr_assert_leq(lines, 6, "%d lines about the bad queue", lines);
@@ -134,16 +135,16 @@ static void expect_quiet(const trouble_t *t) {
 
 /* After the repair all is well by itself. */
 static void repaired(trouble_t *t, const char *repair) {
-    scene_works(&t->s, "good");
+    cluster_works(&t->s, "good");
     redis_ok(t->s.r, repair);
-    scene_delay(t->s.r, "bad", "repaired", 0);
+    cluster_delay(t->s.r, "bad", "repaired", 0);
     expect_job(&t->s, "bad", "repaired");
-    scene_works(&t->s, "bad");
-    scene_works(&t->s, "good");
+    cluster_works(&t->s, "bad");
+    cluster_works(&t->s, "good");
     daemon_stop(t->d);
     t->s.count = 0;
     proxy_stop(t->proxy);
-    scene_end(&t->s);
+    cluster_end(&t->s);
 }
 
 Test(daemon_queues, delayed_key_of_the_wrong_type_harms_no_other) {
@@ -161,35 +162,35 @@ Test(daemon_queues, key_without_rights_harms_no_other) {
     trouble_t t = trouble_begin(spec, NULL);
     cr_assert(daemon_wait_log(t.d, "NOPERM", 5000));
     expect_quiet(&t);
-    scene_delay(t.s.r, "bad", "waits", 0);
-    cr_assert(scene_stays(redis_int(t.s.r, "ZCARD bad:delayed") == 1 && redis_int(t.s.r, "LLEN bad") == 0, 300));
+    cluster_delay(t.s.r, "bad", "waits", 0);
+    cr_assert(cluster_stays(redis_int(t.s.r, "ZCARD bad:delayed") == 1 && redis_int(t.s.r, "LLEN bad") == 0, 300));
     redis_ok(t.s.r, "DEL bad:delayed");
     repaired(&t, "ACL SETUSER limited ~bad*");
 }
 
 /* Found only when a job falls due, which stays where it is. */
 Test(daemon_queues, ready_key_of_the_wrong_type_keeps_the_jobs) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"bad\"; }, { name = \"good\"; }"});
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"bad\"; }, { name = \"good\"; }"});
     redis_ok(s.r, "SET bad string");
     for (int i = 0; i < 3; i++) redis_ok(s.r, "ZADD bad:delayed %d job%d", i, i);
     cr_assert(daemon_wait_log(d, "holds the wrong type", 5000));
-    scene_works(&s, "good");
+    cluster_works(&s, "good");
     cr_assert_eq(redis_int(s.r, "ZCARD bad:delayed"), 3);
     redis_ok(s.r, "DEL bad");
     expect_job(&s, "bad", "job0");
     expect_job(&s, "bad", "job1");
     expect_job(&s, "bad", "job2");
-    scene_works(&s, "bad");
-    scene_end(&s);
+    cluster_works(&s, "bad");
+    cluster_end(&s);
 }
 
 /* Redis does not roll a script back: whatever it refuses in the middle, the jobs must still be somewhere. */
 Test(daemon_queues, rights_taken_away_while_it_runs_lose_no_job) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     redis_ok(s.r, "ACL SETUSER limited on >pw ~* &* +@all");
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "20s", .redis = "username = \"limited\"; password = \"pw\";"});
-    scene_works(&s, "q");
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s", .redis = "username = \"limited\"; password = \"pw\";"});
+    cluster_works(&s, "q");
     redis_ok(s.r, "ACL SETUSER limited -lpush");
     redis_ok(s.r, "ZADD q:delayed 1 a 2 b");
     cr_assert(daemon_wait_log(d, "redis refuses to promote", 5000));
@@ -197,15 +198,15 @@ Test(daemon_queues, rights_taken_away_while_it_runs_lose_no_job) {
     redis_ok(s.r, "ACL SETUSER limited +lpush");
     expect_job(&s, "q", "a");
     expect_job(&s, "q", "b");
-    scene_works(&s, "q");
-    scene_end(&s);
+    cluster_works(&s, "q");
+    cluster_end(&s);
 }
 
 Test(daemon_queues, ready_limit_is_kept) {
     enum { LIMIT = 5, JOBS = 60 };
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; ready_limit = 5; }"});
-    scene_works(&s, "q");
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; ready_limit = 5; }"});
+    cluster_works(&s, "q");
     for (int i = 0; i < JOBS; i++) redis_ok(s.r, "ZADD q:delayed %d job%02d", i, i);
     int taken = 0;
     size_t waits = 0;
@@ -225,30 +226,30 @@ Test(daemon_queues, ready_limit_is_kept) {
     qsort(waited, waits, sizeof(*waited), compare_times);
     cr_assert_leq(waited[waits / 2], wait_scaled_ms(250 + 200), "it stood still for %lld ms", (long long)waited[waits / 2]);
     cr_assert_leq(daemon_log_count(d, "ready is at ready_limit"), 2);
-    scene_works(&s, "q");
-    scene_end(&s);
+    cluster_works(&s, "q");
+    cluster_end(&s);
 }
 
 Test(daemon_queues, scores_may_be_seconds) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; score_unit = \"s\"; }"});
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; score_unit = \"s\"; }"});
     for (int i = 0; i < 5; i++) {
-        int64_t due_us = scene_us(s.r) + 90000 * i;
+        int64_t due_us = cluster_us(s.r) + 90000 * i;
         redis_ok(s.r, "ZADD q:delayed %.6f job", (double)due_us / 1e6);
         expect_job(&s, "q", "job");
-        int64_t late = scene_us(s.r) - due_us;
+        int64_t late = cluster_us(s.r) - due_us;
         cr_assert(late >= -1 && late <= wait_scaled_ms(5000) * 1000, "%lld us late", (long long)late);
     }
     cr_assert_eq(daemon_log_count(d, "looks like"), 0);
-    scene_delay(s.r, "q", "in ms by mistake", 0);
+    cluster_delay(s.r, "q", "in ms by mistake", 0);
     cr_assert(daemon_wait_log(d, "looks like milliseconds", 5000));
     cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_queues, large_entries_are_left_alone_and_named) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; max_payload = \"1KiB\"; }"});
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; max_payload = \"1KiB\"; }"});
     char large[2049];
     memset(large, 'L', sizeof(large) - 1);
     large[sizeof(large) - 1] = '\0';
@@ -256,14 +257,14 @@ Test(daemon_queues, large_entries_are_left_alone_and_named) {
     expect_job(&s, "q", "before");
     expect_job(&s, "q", "behind");
     cr_assert(daemon_wait_log(d, "larger than max_payload", 5000));
-    cr_assert(scene_says(d, "larger than max_payload", "\"bytes\":2048"));
-    cr_assert(scene_says(d, "larger than max_payload", "\"score\":2,"));
+    cr_assert(cluster_says(d, "larger than max_payload", "\"bytes\":2048"));
+    cr_assert(cluster_says(d, "larger than max_payload", "\"score\":2,"));
     cr_assert_eq(daemon_log_count(d, "LLLL"), 0);
-    scene_works(&s, "q");
+    cluster_works(&s, "q");
     redis_expect(s.r, "2", "ZSCORE q:delayed %s", large);
     long long calls = server_commandstat(s.server, "evalsha");
-    cr_assert(scene_stays(server_commandstat(s.server, "evalsha") - calls <= 10, 800)); /* nor is it tried again and again */
+    cr_assert(cluster_stays(server_commandstat(s.server, "evalsha") - calls <= 10, 800)); /* nor is it tried again and again */
     redis_ok(s.r, "ZREM q:delayed %s", large);
-    scene_works(&s, "q");
-    scene_end(&s);
+    cluster_works(&s, "q");
+    cluster_end(&s);
 }

@@ -1,6 +1,6 @@
 /* What Redis goes through: nothing is lost, and afterwards the daemon works as before, without a restart. */
+#include "cluster.h"
 #include "proxy.h"
-#include "scene.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -8,87 +8,87 @@
 #include <string.h>
 
 /* A job that falls due in the middle of what is to come, and one that waits beyond it. */
-static void two_jobs(scene_t *s, int due_in_ms) {
-    scene_works(s, "q");
-    scene_delay(s->r, "q", "soon", due_in_ms);
-    scene_delay(s->r, "q", "late", 3600000);
+static void two_jobs(cluster_t *s, int due_in_ms) {
+    cluster_works(s, "q");
+    cluster_delay(s->r, "q", "soon", due_in_ms);
+    cluster_delay(s->r, "q", "late", 3600000);
 }
 
-static void expect_job(scene_t *s, const char *expected) {
-    char *job = scene_take(s->r, "q", 15000);
-    if (!job) scene_fail(s, "a job was not promoted");
+static void expect_job(cluster_t *s, const char *expected) {
+    char *job = cluster_take(s->r, "q", 15000);
+    if (!job) cluster_fail(s, "a job was not promoted");
     cr_assert_str_eq(job, expected);
     free(job);
 }
 
 /* The first came once, the second still waits, and all is well. */
-static void expect_both(scene_t *s) {
+static void expect_both(cluster_t *s) {
     expect_job(s, "soon");
     cr_assert_eq(redis_int(s->r, "LLEN q"), 0);
     cr_assert_eq(redis_int(s->r, "ZCARD q:delayed"), 1);
-    scene_round(s, "q", 0); /* may have to wait for a lock */
-    scene_works(s, "q");
+    cluster_round(s, "q", 0); /* may have to wait for a lock */
+    cluster_works(s, "q");
     cr_assert_eq(redis_int(s->r, "ZCARD q:delayed"), 1);
 }
 
-static scene_t one_sidecar(void) {
-    scene_t s = scene_begin(NULL);
-    scene_sidecar_up(&s, (sidecar_t){0});
+static cluster_t one_sidecar(void) {
+    cluster_t s = cluster_begin(NULL);
+    cluster_sidecar_up(&s, (sidecar_t){0});
     return s;
 }
 
 Test(daemon_redis, restarts_with_its_data) {
-    scene_t s = one_sidecar();
+    cluster_t s = one_sidecar();
     redis_ok(s.r, "LPUSH q first");
     expect_job(&s, "first");
     two_jobs(&s, 100);
     server_restart(s.server, SERVER_KEEP_DATA);
-    scene_reopen(&s);
+    cluster_reopen(&s);
     expect_both(&s);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_redis, restarts_without_its_data) {
-    scene_t s = one_sidecar();
+    cluster_t s = one_sidecar();
     for (int i = 0; i < 2; i++) {
         two_jobs(&s, 3000000);
         server_restart(s.server, SERVER_LOSE_DATA);
-        scene_reopen(&s);
-        scene_round(&s, "q", 0);
-        scene_works(&s, "q");
+        cluster_reopen(&s);
+        cluster_round(&s, "q", 0);
+        cluster_works(&s, "q");
         cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), 0);
     }
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_redis, is_away_for_a_while) {
-    scene_t s =
-        scene_begin(&(server_options_t){.args = (const char *const[]){"--appendonly", "yes", "--appendfsync", "always", NULL}});
-    for (int i = 0; i < 2; i++) scene_sidecar_up(&s, (sidecar_t){0});
+    cluster_t s =
+        cluster_begin(&(server_options_t){.args = (const char *const[]){"--appendonly", "yes", "--appendfsync", "always", NULL}});
+    for (int i = 0; i < 2; i++) cluster_sidecar_up(&s, (sidecar_t){0});
     two_jobs(&s, 500);
     server_kill(s.server);
     cr_assert(daemon_wait_log(s.sidecars[0], "redis is out of reach", 5000));
-    cr_assert(scene_stays(daemon_running(s.sidecars[0]) && daemon_running(s.sidecars[1]), 1500));
+    cr_assert(cluster_stays(daemon_running(s.sidecars[0]) && daemon_running(s.sidecars[1]), 1500));
     server_restart(s.server, SERVER_KEEP_DATA);
-    scene_reopen(&s);
+    cluster_reopen(&s);
     expect_both(&s);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 static int log_lines(const daemon_t *d) { return daemon_log_count(d, "{"); }
 
 Test(daemon_redis, outage_is_met_with_patience) {
     enum { OUTAGE_MS = 3000 };
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     proxy_t *proxy = proxy_start(server_socket(s.server));
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.socket = proxy_socket(proxy)});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.socket = proxy_socket(proxy)});
     two_jobs(&s, 200);
     int attempts = proxy_connections_total(proxy), lines = log_lines(d);
     int64_t cpu_us = daemon_cpu_us(d);
     proxy_refuse_new(proxy, true);
     proxy_disconnect(proxy);
     /* Two roles, each after 50, 100, 200, ... ms, less a jitter of up to a half. */
-    cr_assert(scene_stays(proxy_connections_total(proxy) - attempts <= 30, OUTAGE_MS), "%d attempts",
+    cr_assert(cluster_stays(proxy_connections_total(proxy) - attempts <= 30, OUTAGE_MS), "%d attempts",
               proxy_connections_total(proxy) - attempts);
     cr_assert_geq(proxy_connections_total(proxy) - attempts, 4);
     cr_assert_leq(log_lines(d) - lines, 20, "%d lines", log_lines(d) - lines);
@@ -98,45 +98,45 @@ Test(daemon_redis, outage_is_met_with_patience) {
     daemon_stop(d);
     s.count = 0;
     proxy_stop(proxy);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_redis, is_flushed) {
-    scene_t s = one_sidecar();
-    scene_sidecar_up(&s, (sidecar_t){0});
+    cluster_t s = one_sidecar();
+    cluster_sidecar_up(&s, (sidecar_t){0});
     for (int i = 0; i < 3; i++) {
         two_jobs(&s, 3000000);
         redis_ok(s.r, i % 2 ? "FLUSHDB" : "FLUSHALL");
-        scene_round(&s, "q", 0);
-        scene_works(&s, "q");
+        cluster_round(&s, "q", 0);
+        cluster_works(&s, "q");
         cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), 0);
     }
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_redis, is_frozen_for_three_ttls) {
-    scene_t s = one_sidecar();
-    scene_sidecar_up(&s, (sidecar_t){0});
+    cluster_t s = one_sidecar();
+    cluster_sidecar_up(&s, (sidecar_t){0});
     for (int i = 0; i < 2; i++) {
         redis_ok(s.r, "DEL q:delayed");
         two_jobs(&s, 300);
         server_freeze(s.server);
-        cr_assert(scene_stays(daemon_running(s.sidecars[0]), 1800));
+        cr_assert(cluster_stays(daemon_running(s.sidecars[0]), 1800));
         server_thaw(s.server);
         expect_both(&s);
     }
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* Every script is let through; a new leader and a new daemon must be able to begin. */
 Test(daemon_redis, memory_is_full) {
-    scene_t s = one_sidecar();
-    scene_sidecar_up(&s, (sidecar_t){0});
-    scene_works(&s, "q");
+    cluster_t s = one_sidecar();
+    cluster_sidecar_up(&s, (sidecar_t){0});
+    cluster_works(&s, "q");
     char job[16];
     for (int i = 0; i < 8; i++) {
         snprintf(job, sizeof(job), "%d", i);
-        scene_delay(s.r, "q", job, 400 * i);
+        cluster_delay(s.r, "q", job, 400 * i);
     }
     redis_ok(s.r, "CONFIG SET maxmemory 1");
     char *error = redis_error(s.r, "SET k v");
@@ -145,127 +145,127 @@ Test(daemon_redis, memory_is_full) {
     for (int i = 0; i < 8; i++) {
         snprintf(job, sizeof(job), "%d", i);
         expect_job(&s, job);
-        daemon_t *leader = i == 2 || i == 4 ? scene_await_leader(&s, "g", NULL, 5000) : NULL;
+        daemon_t *leader = i == 2 || i == 4 ? cluster_await_leader(&s, "g", NULL, 5000) : NULL;
         if (i == 2) daemon_kill(leader);
         if (i == 4) daemon_kill(leader);
-        if (i == 4) scene_sidecar_up(&s, (sidecar_t){0});
+        if (i == 4) cluster_sidecar_up(&s, (sidecar_t){0});
     }
     redis_ok(s.r, "CONFIG SET maxmemory 0");
-    scene_works(&s, "q");
-    scene_end(&s);
+    cluster_works(&s, "q");
+    cluster_end(&s);
 }
 
 Test(daemon_redis, kills_connections) {
     static const char *const names[] = {"", "-dispatcher", "-leader", "-wakeups", "-vacant", ""};
-    scene_t s = one_sidecar();
-    scene_sidecar_up(&s, (sidecar_t){0});
+    cluster_t s = one_sidecar();
+    cluster_sidecar_up(&s, (sidecar_t){0});
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-        scene_works(&s, "q");
-        cr_assert(wait_for(scene_connections(s.r, "-vacant") >= 1, 5000));
-        scene_delay(s.r, "q", "soon", 100);
-        scene_delay(s.r, "q", "late", 3600000);
-        cr_assert_geq(scene_kill_connections(s.r, names[i]), 1);
+        cluster_works(&s, "q");
+        cr_assert(wait_for(cluster_connections(s.r, "-vacant") >= 1, 5000));
+        cluster_delay(s.r, "q", "soon", 100);
+        cluster_delay(s.r, "q", "late", 3600000);
+        cr_assert_geq(cluster_kill_connections(s.r, names[i]), 1);
         expect_both(&s);
         redis_ok(s.r, "DEL q:delayed");
     }
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_redis, pauses_writes) {
-    scene_t s = one_sidecar();
+    cluster_t s = one_sidecar();
     two_jobs(&s, 200);
     redis_ok(s.r, "CLIENT PAUSE 1300 WRITE");
     expect_both(&s);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_redis, forgets_the_scripts) {
-    scene_t s = scene_begin(NULL);
-    scene_sidecar_up(&s, (sidecar_t){.ttl = "6s"});
+    cluster_t s = cluster_begin(NULL);
+    cluster_sidecar_up(&s, (sidecar_t){.ttl = "6s"});
     for (int i = 0; i < 3; i++) {
         redis_ok(s.r, "SCRIPT FLUSH");
         two_jobs(&s, 100);
         expect_both(&s);
         redis_ok(s.r, "DEL q:delayed");
-        cr_assert(scene_stays(daemon_running(s.sidecars[0]), 2100)); /* the next renewal */
+        cr_assert(cluster_stays(daemon_running(s.sidecars[0]), 2100)); /* the next renewal */
     }
     cr_assert_eq(daemon_log_count(s.sidecars[0], "no longer leading"), 0);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_redis, sleeps) {
-    scene_t s = one_sidecar();
+    cluster_t s = one_sidecar();
     two_jobs(&s, 200);
     redis_ok(s.r, "DEBUG SLEEP 1.3");
     expect_both(&s);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
-static void replicate(scene_t *s, server_t *of) {
+static void replicate(cluster_t *s, server_t *of) {
     redis_ok(s->r, "REPLICAOF 127.0.0.1 %d", of ? server_port(of) : 1);
     if (of) cr_assert(wait_for(strstr(server_info(s->server, "replication"), "master_link_status:up"), 15000));
 }
 
 /* It becomes a replica of what was its own replica, and is made the primary again. */
 Test(daemon_redis, becomes_a_replica_and_comes_back) {
-    scene_t s = scene_begin(&(server_options_t){.tcp = true});
+    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     redis_ok(s.r, "CONFIG SET repl-diskless-sync-delay 0");
-    scene_t other = scene_begin(&(server_options_t){.tcp = true});
+    cluster_t other = cluster_begin(&(server_options_t){.tcp = true});
     redis_ok(other.r, "CONFIG SET repl-diskless-sync-delay 0");
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){0});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){0});
     two_jobs(&s, 300);
     replicate(&other, s.server);
     cr_assert(wait_for(redis_int(other.r, "ZCARD q:delayed") + redis_int(other.r, "LLEN q") == 2, 5000));
     redis_ok(other.r, "REPLICAOF NO ONE");
     replicate(&s, other.server);
-    cr_assert(daemon_wait_log(d, "cannot lead", 5000) && scene_says(d, "cannot lead", "slave"));
+    cr_assert(daemon_wait_log(d, "cannot lead", 5000) && cluster_says(d, "cannot lead", "slave"));
     int lines = log_lines(d);
     long long calls = server_commandstat(s.server, "evalsha");
-    cr_assert(scene_stays(log_lines(d) - lines <= 10, 1000));
+    cr_assert(cluster_stays(log_lines(d) - lines <= 10, 1000));
     cr_assert_leq(server_commandstat(s.server, "evalsha") - calls, 40); /* it is not hammered */
     redis_ok(s.r, "REPLICAOF NO ONE");
     expect_both(&s);
-    scene_end(&other);
-    scene_end(&s);
+    cluster_end(&other);
+    cluster_end(&s);
 }
 
 Test(daemon_redis, loses_its_primary_as_a_replica) {
-    scene_t s = one_sidecar();
+    cluster_t s = one_sidecar();
     two_jobs(&s, 300);
     replicate(&s, NULL);
     cr_assert(daemon_wait_log(s.sidecars[0], "cannot lead", 5000));
     redis_ok(s.r, "REPLICAOF NO ONE");
     expect_both(&s);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* Refused for now, with news arriving meanwhile: it waits, and does not spin on a socket that it does not read. */
 static void refused_with(const char *error, const char *request) {
     enum { WINDOW_MS = 1500 };
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     proxy_t *proxy = proxy_start(server_socket(s.server));
     /* With a timeout that no standstill is taken for: a new connection would ask much. */
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.socket = proxy_socket(proxy), .ttl = "20s", .redis = "timeout = \"20s\";"});
-    scene_works(&s, "q");
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.socket = proxy_socket(proxy), .ttl = "20s", .redis = "timeout = \"20s\";"});
+    cluster_works(&s, "q");
     proxy_rule(proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = request, .error = error, .times = -1});
-    scene_delay(s.r, "q", "soon", 0);
+    cluster_delay(s.r, "q", "soon", 0);
     cr_assert(daemon_wait_log(d, "redis is not ready", 5000));
     int64_t cpu_us = daemon_cpu_us(d);
     long requests = proxy_requests(proxy, NULL);
     int more = 0;
-    cr_assert(
-        scene_stays(redis_int(s.r, "ZADD q:delayed %lld late%d", (long long)scene_ms(s.r) + 3600000, ++more) == 1, WINDOW_MS));
+    cr_assert(cluster_stays(redis_int(s.r, "ZADD q:delayed %lld late%d", (long long)cluster_ms(s.r) + 3600000, ++more) == 1,
+                            WINDOW_MS));
     cr_assert_leq(proxy_requests(proxy, NULL) - requests, 60);
     cpu_us = daemon_cpu_us(d) - cpu_us;
     cr_assert_leq(cpu_us, wait_scaled_ms(150) * 1000, "%lld ms of CPU in %d ms", (long long)cpu_us / 1000, WINDOW_MS);
     proxy_pass(proxy);
     expect_job(&s, "soon");
-    scene_works(&s, "q");
+    cluster_works(&s, "q");
     cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), more);
     daemon_stop(d);
     s.count = 0;
     proxy_stop(proxy);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 #define PROMOTE "q:delayed q sidecar:q:meta"

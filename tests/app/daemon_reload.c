@@ -1,7 +1,7 @@
 /* A configuration that changes while the sidecar runs: what takes effect, what is refused, and that no lock, stamp or job is
  * lost. */
 #include "audit_log.h"
-#include "scene.h"
+#include "cluster.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>
@@ -24,119 +24,119 @@ static void await_line(daemon_t *d, const char *line, int before) {
 }
 
 /* Writes a config, sends SIGHUP, and waits for the line that answers. */
-static void reload(scene_t *scene, daemon_t *d, sidecar_t spec, const char *answer) {
+static void reload(cluster_t *cluster, daemon_t *d, sidecar_t spec, const char *answer) {
     int before = daemon_log_count(d, answer);
-    scene_reconfigure(scene, d, spec);
+    cluster_reconfigure(cluster, d, spec);
     await_line(d, answer, before);
 }
 
 static void expect_job(redis_t *r, const char *queue, const char *job) {
-    char *taken = scene_take(r, queue, 10000);
+    char *taken = cluster_take(r, queue, 10000);
     cr_assert(taken && strcmp(taken, job) == 0, "%s came, not %s", taken ? taken : "nothing", job);
     free(taken);
 }
 
 Test(daemon_reload, a_timeout_changes_and_lock_and_stamp_stay) {
-    scene_t scene = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(
-        &scene, (sidecar_t){.ttl = "20s",
-                            .scan = "50ms",
-                            .queues = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; protected_timeout = \"1h\"; }"});
-    redis_ok(scene.r, "LPUSH q:backup job");
-    cr_assert(wait_for(redis_int(scene.r, "HLEN sidecar:q:stamps") == 1, 10000));
-    char *token = redis_str(scene.r, "GET sidecar:g:lock");
-    char *stamps = redis_str(scene.r, "EVAL %s 1 sidecar:q:stamps", DIGEST);
-    reload(&scene, d,
+    cluster_t cluster = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(
+        &cluster, (sidecar_t){.ttl = "20s",
+                              .scan = "50ms",
+                              .queues = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; protected_timeout = \"1h\"; }"});
+    redis_ok(cluster.r, "LPUSH q:backup job");
+    cr_assert(wait_for(redis_int(cluster.r, "HLEN sidecar:q:stamps") == 1, 10000));
+    char *token = redis_str(cluster.r, "GET sidecar:g:lock");
+    char *stamps = redis_str(cluster.r, "EVAL %s 1 sidecar:q:stamps", DIGEST);
+    reload(&cluster, d,
            (sidecar_t){.ttl = "20s",
                        .scan = "50ms",
                        .queues = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; protected_timeout = \"2h\"; }"},
            IN_EFFECT);
-    scene_works(&scene, "q");
-    redis_expect(scene.r, stamps, "EVAL %s 1 sidecar:q:stamps", DIGEST);
-    reload(&scene, d,
+    cluster_works(&cluster, "q");
+    redis_expect(cluster.r, stamps, "EVAL %s 1 sidecar:q:stamps", DIGEST);
+    reload(&cluster, d,
            (sidecar_t){.ttl = "20s",
                        .scan = "50ms",
                        .queues = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; protected_timeout = \"50ms\"; }"},
            IN_EFFECT);
-    expect_job(scene.r, "q", "job");
-    cr_assert(scene_says(d, CHANGES, "q: protected_timeout \\\"2h\\\" -> \\\"50ms\\\""), "%s", daemon_log(d));
-    redis_expect(scene.r, token, "GET sidecar:g:lock"); /* nobody else ever held it */
+    expect_job(cluster.r, "q", "job");
+    cr_assert(cluster_says(d, CHANGES, "q: protected_timeout \\\"2h\\\" -> \\\"50ms\\\""), "%s", daemon_log(d));
+    redis_expect(cluster.r, token, "GET sidecar:g:lock"); /* nobody else ever held it */
     cr_assert_eq(daemon_log_count(d, "gave the lock back"), 0);
     cr_assert(wait_for(daemon_log_count(d, "still leading") == 2, 10000)); /* said once others may use the lease */
     free(stamps), free(token);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 Test(daemon_reload, queues_come_and_go) {
-    scene_t scene = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&scene, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }"});
-    daemon_t *other = scene_sidecar_up(&scene, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }, { name = \"sms\"; }"});
+    cluster_t cluster = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }"});
+    daemon_t *other = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }, { name = \"sms\"; }"});
     await_line(other, "the leader does not serve queues of ours", 0);
-    reload(&scene, d, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }, { name = \"sms\"; }"}, IN_EFFECT);
-    scene_works(&scene, "sms");
-    scene_works(&scene, "q");
-    cr_assert(scene_says(d, CHANGES, "queue sms added"));
-    cr_assert_eq(redis_int(scene.r, "HEXISTS sidecar:g:queues sms"), 1);
-    reload(&scene, d, (sidecar_t){.ttl = "20s", .queues = "{ name = \"sms\"; }"}, IN_EFFECT);
-    scene_works(&scene, "sms");
-    cr_assert(scene_says(d, CHANGES, "queue q removed"));
-    cr_assert_eq(redis_int(scene.r, "HEXISTS sidecar:g:queues q"), 0, "nobody may think that it is served");
-    scene_end(&scene);
+    reload(&cluster, d, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }, { name = \"sms\"; }"}, IN_EFFECT);
+    cluster_works(&cluster, "sms");
+    cluster_works(&cluster, "q");
+    cr_assert(cluster_says(d, CHANGES, "queue sms added"));
+    cr_assert_eq(redis_int(cluster.r, "HEXISTS sidecar:g:queues sms"), 1);
+    reload(&cluster, d, (sidecar_t){.ttl = "20s", .queues = "{ name = \"sms\"; }"}, IN_EFFECT);
+    cluster_works(&cluster, "sms");
+    cr_assert(cluster_says(d, CHANGES, "queue q removed"));
+    cr_assert_eq(redis_int(cluster.r, "HEXISTS sidecar:g:queues q"), 0, "nobody may think that it is served");
+    cluster_end(&cluster);
 }
 
 Test(daemon_reload, with_a_lock_for_each_queue_that_of_a_removed_one_is_given_back) {
-    scene_t scene = scene_begin(NULL);
+    cluster_t cluster = cluster_begin(NULL);
     sidecar_t both = {.scope = "queue", .ttl = "10m", .queues = "{ name = \"q\"; }, { name = \"sms\"; }"};
-    daemon_t *d = scene_sidecar_up(&scene, both);
-    cr_assert(wait_for(redis_int(scene.r, "EXISTS sidecar:q:lock sidecar:sms:lock") == 2, 10000));
-    char *token = redis_str(scene.r, "GET sidecar:sms:lock");
-    reload(&scene, d, (sidecar_t){.scope = "queue", .ttl = "10m", .queues = "{ name = \"new\"; }, { name = \"sms\"; }"},
+    daemon_t *d = cluster_sidecar_up(&cluster, both);
+    cr_assert(wait_for(redis_int(cluster.r, "EXISTS sidecar:q:lock sidecar:sms:lock") == 2, 10000));
+    char *token = redis_str(cluster.r, "GET sidecar:sms:lock");
+    reload(&cluster, d, (sidecar_t){.scope = "queue", .ttl = "10m", .queues = "{ name = \"new\"; }, { name = \"sms\"; }"},
            IN_EFFECT);
-    scene_works(&scene, "new");
-    scene_works(&scene, "sms");
-    cr_assert_eq(redis_int(scene.r, "EXISTS sidecar:q:lock"), 0);
-    redis_expect(scene.r, token, "GET sidecar:sms:lock");
+    cluster_works(&cluster, "new");
+    cluster_works(&cluster, "sms");
+    cr_assert_eq(redis_int(cluster.r, "EXISTS sidecar:q:lock"), 0);
+    redis_expect(cluster.r, token, "GET sidecar:sms:lock");
     free(token);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 Test(daemon_reload, a_bad_file_changes_nothing_and_is_said) {
-    scene_t scene = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&scene, (sidecar_t){.queues = "{ name = \"q\"; }"});
-    reload(&scene, d, (sidecar_t){.queues = "{ name = \"q\"; retry_times = -1; colour = \"red\"; }"}, REFUSED);
+    cluster_t cluster = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"});
+    reload(&cluster, d, (sidecar_t){.queues = "{ name = \"q\"; retry_times = -1; colour = \"red\"; }"}, REFUSED);
     await_line(d, "colour", 0);
-    cr_assert(scene_says(d, REFUSED, "retry_times"), "%s", daemon_log(d));
-    scene_works(&scene, "q");
+    cr_assert(cluster_says(d, REFUSED, "retry_times"), "%s", daemon_log(d));
+    cluster_works(&cluster, "q");
     daemon_write_config(d, "queues = (");
     daemon_signal(d, SIGHUP);
     await_line(d, "syntax error", 0);
-    scene_works(&scene, "q");
+    cluster_works(&cluster, "q");
     daemon_signal(d, SIGUSR1);
     await_line(d, "\"config_bad\":1", 0);
     cr_assert_eq(unlink(daemon_config_path(d)), 0);
     daemon_signal(d, SIGHUP);
     await_line(d, "No such file", 0);
-    reload(&scene, d, (sidecar_t){.queues = "{ name = \"q\"; }"}, "what is in effect already");
+    reload(&cluster, d, (sidecar_t){.queues = "{ name = \"q\"; }"}, "what is in effect already");
     daemon_signal(d, SIGUSR1);
     await_line(d, "\"config_bad\":0", 0);
     cr_assert_eq(daemon_log_count(d, IN_EFFECT), 0);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 Test(daemon_reload, what_cannot_change_is_named_and_nothing_else_is_taken) {
-    scene_t scene = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&scene, (sidecar_t){.queues = "{ name = \"q\"; }"});
-    reload(&scene, d,
+    cluster_t cluster = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"});
+    reload(&cluster, d,
            (sidecar_t){.group = "other",
                        .ttl = "7s",
                        .redis = "password = \"secret\";",
                        .queues = "{ name = \"q\"; ready = \"elsewhere\"; retry_times = 9; }, { name = \"sms\"; }"},
            REFUSED);
-    cr_assert(scene_says(d, REFUSED, "group, redis.password, lock.ttl, q: ready"), "%s", daemon_log(d));
+    cr_assert(cluster_says(d, REFUSED, "group, redis.password, lock.ttl, q: ready"), "%s", daemon_log(d));
     cr_assert_eq(daemon_log_count(d, "secret"), 0);
-    cr_assert_eq(redis_int(scene.r, "EXISTS sidecar:sms:meta"), 0);
-    scene_works(&scene, "q");
-    scene_end(&scene);
+    cr_assert_eq(redis_int(cluster.r, "EXISTS sidecar:sms:meta"), 0);
+    cluster_works(&cluster, "q");
+    cluster_end(&cluster);
 }
 
 /* A directory as the kubelet mounts a ConfigMap: the file is a link through `..data`, which is a link to the directory of a
@@ -156,108 +156,109 @@ static void write_version(const char *mount, const char *version, const char *te
     free(data);
 }
 
-static char *config_with(const scene_t *scene, const char *retries, const char *poll) {
+static char *config_with(const cluster_t *cluster, const char *retries, const char *poll) {
     char *queues = NULL;
     char *more = NULL;
     cr_assert_gt(asprintf(&queues, "{ name = \"q\"; retry_times = %s; }", retries), 0);
     cr_assert_gt(asprintf(&more, "reload = { poll = \"%s\"; };\n", poll), 0);
-    char *text = scene_config(scene, (sidecar_t){.queues = queues, .more = more});
+    char *text = cluster_config(cluster, (sidecar_t){.queues = queues, .more = more});
     free(more);
     free(queues);
     return text;
 }
 
 Test(daemon_reload, a_swapped_configmap_is_noticed) {
-    scene_t scene = scene_begin(NULL);
+    cluster_t cluster = cluster_begin(NULL);
     char *mount = temp_path(temp_root(), "mount");
     char *path = temp_path(mount, "queue-sidecar.cfg");
     cr_assert_eq(mkdir(mount, 0755), 0);
-    write_version(mount, "..v1", config_with(&scene, "1", "off"));
+    write_version(mount, "..v1", config_with(&cluster, "1", "off"));
     cr_assert_eq(symlink("..data/queue-sidecar.cfg", path), 0);
     const char *args[] = {"-c", path, NULL};
-    daemon_t *d = daemon_start_with(&(daemon_options_t){.args = args}, "%s", config_with(&scene, "1", "off"));
-    scene.sidecars[scene.count++] = d;
+    daemon_t *d = daemon_start_with(&(daemon_options_t){.args = args}, "%s", config_with(&cluster, "1", "off"));
+    cluster.sidecars[cluster.count++] = d;
     await_line(d, "\"leading\"", 0);
-    write_version(mount, "..v2", config_with(&scene, "2", "off"));
+    write_version(mount, "..v2", config_with(&cluster, "2", "off"));
     await_line(d, IN_EFFECT, 0);
-    cr_assert(scene_says(d, CHANGES, "q: retry_times 1 -> 2"), "%s", daemon_log(d));
-    write_version(mount, "..v3", config_with(&scene, "-3", "off"));
+    cr_assert(cluster_says(d, CHANGES, "q: retry_times 1 -> 2"), "%s", daemon_log(d));
+    write_version(mount, "..v3", config_with(&cluster, "-3", "off"));
     await_line(d, REFUSED, 0);
-    write_version(mount, "..v4", config_with(&scene, "4", "off"));
+    write_version(mount, "..v4", config_with(&cluster, "4", "off"));
     await_line(d, "q: retry_times 2 -> 4", 0);
-    scene_works(&scene, "q");
-    scene_end(&scene);
+    cluster_works(&cluster, "q");
+    cluster_end(&cluster);
 }
 
 Test(daemon_reload, the_file_is_looked_at_without_being_told) {
-    scene_t scene = scene_begin(NULL);
-    daemon_t *d = daemon_start("%s", config_with(&scene, "1", "50ms"));
-    scene.sidecars[scene.count++] = d;
+    cluster_t cluster = cluster_begin(NULL);
+    daemon_t *d = daemon_start("%s", config_with(&cluster, "1", "50ms"));
+    cluster.sidecars[cluster.count++] = d;
     await_line(d, "\"leading\"", 0);
-    daemon_write_config(d, "%s", config_with(&scene, "-1", "50ms"));
+    daemon_write_config(d, "%s", config_with(&cluster, "-1", "50ms"));
     await_line(d, REFUSED, 0);
-    cr_assert(scene_stays(daemon_log_count(d, REFUSED) == 1, 300), "the same fault is said once");
-    daemon_write_config(d, "%s", config_with(&scene, "2", "50ms"));
+    cr_assert(cluster_stays(daemon_log_count(d, REFUSED) == 1, 300), "the same fault is said once");
+    daemon_write_config(d, "%s", config_with(&cluster, "2", "50ms"));
     await_line(d, "q: retry_times 1 -> 2", 0);
     await_line(d, IN_EFFECT, 0);
-    cr_assert(scene_stays(daemon_log_count(d, CHANGES) <= 2, 300), "what is in effect is not taken again");
-    scene_works(&scene, "q");
-    scene_end(&scene);
+    cr_assert(cluster_stays(daemon_log_count(d, CHANGES) <= 2, 300), "what is in effect is not taken again");
+    cluster_works(&cluster, "q");
+    cluster_end(&cluster);
 }
 
 Test(daemon_reload, the_pace_of_looking_changes_at_once) {
-    scene_t scene = scene_begin(NULL);
-    daemon_t *d = daemon_start("%s", config_with(&scene, "1", "off"));
-    scene.sidecars[scene.count++] = d;
+    cluster_t cluster = cluster_begin(NULL);
+    daemon_t *d = daemon_start("%s", config_with(&cluster, "1", "off"));
+    cluster.sidecars[cluster.count++] = d;
     await_line(d, "\"leading\"", 0);
-    daemon_write_config(d, "%s", config_with(&scene, "1", "50ms"));
+    daemon_write_config(d, "%s", config_with(&cluster, "1", "50ms"));
     daemon_signal(d, SIGHUP);
     await_line(d, IN_EFFECT, 0);
-    daemon_write_config(d, "%s", config_with(&scene, "2", "50ms"));
+    daemon_write_config(d, "%s", config_with(&cluster, "2", "50ms"));
     cr_assert(wait_for(daemon_log_count(d, "q: retry_times 1 -> 2") == 1, 10000), "nobody looks without a signal: %s",
               daemon_log(d));
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 #define EVENTS "{ name = \"events\"; dialect = \"delayed_queue\"; types = [\"A\"]; roles = [\"dispatcher\", \"monitor\"]; }"
 
 /* Its place among the metrics stays, its place in the file does not. */
 Test(daemon_reload, what_a_queue_counts_stays_its_own_when_others_go) {
-    scene_t scene = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&scene, (sidecar_t){.queues = "{ name = \"q\"; }, " EVENTS});
-    reload(&scene, d, (sidecar_t){.queues = EVENTS}, IN_EFFECT);
-    redis_ok(scene.r, "HSET de_events A###1 odd");
-    redis_ok(scene.r, "ZADD de_delayed_events 1 A###1");
+    cluster_t cluster = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }, " EVENTS});
+    reload(&cluster, d, (sidecar_t){.queues = EVENTS}, IN_EFFECT);
+    redis_ok(cluster.r, "HSET de_events A###1 odd");
+    redis_ok(cluster.r, "ZADD de_delayed_events 1 A###1");
     await_line(d, "a job has failed for good", 0);
     daemon_signal(d, SIGUSR1);
     await_line(d, "\"queues\":1", 0);
-    cr_assert(scene_says(d, "\"queue\":\"events\",\"promoted\":0", "\"ended\":1,"), "%s", daemon_log(d));
-    scene_end(&scene);
+    cr_assert(cluster_says(d, "\"queue\":\"events\",\"promoted\":0", "\"ended\":1,"), "%s", daemon_log(d));
+    cluster_end(&cluster);
 }
 
 Test(daemon_reload, sigterm_amid_a_change_gives_the_lock_back) {
-    scene_t scene = scene_begin(NULL);
+    cluster_t cluster = cluster_begin(NULL);
     for (int i = 0; i < 10; i++) {
-        daemon_t *d = scene_sidecar_up(&scene, (sidecar_t){.ttl = "10m", .queues = "{ name = \"q\"; }"});
-        scene_reconfigure(
-            &scene, d, (sidecar_t){.ttl = "10m", .queues = i % 2 ? "{ name = \"q\"; retry_times = 7; }" : "{ name = \"sms\"; }"});
+        daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "10m", .queues = "{ name = \"q\"; }"});
+        cluster_reconfigure(
+            &cluster, d,
+            (sidecar_t){.ttl = "10m", .queues = i % 2 ? "{ name = \"q\"; retry_times = 7; }" : "{ name = \"sms\"; }"});
         if (i % 3) await_line(d, i % 3 == 1 ? CHANGES : "still leading", 0);
         cr_assert_eq(daemon_terminate(d, 5000).code, 0);
-        cr_assert_eq(redis_int(scene.r, "EXISTS sidecar:g:lock"), 0, "round %d: %s", i, daemon_log(d));
+        cr_assert_eq(redis_int(cluster.r, "EXISTS sidecar:g:lock"), 0, "round %d: %s", i, daemon_log(d));
         daemon_free(d);
-        scene.count--;
+        cluster.count--;
     }
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 enum { RELOADS = 200, BATCH = 25 };
 
 /* Every job comes once, and the lock never changes hands, whatever is in the file. */
 Test(daemon_reload, two_hundred_reloads_under_load) {
-    scene_t scene = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&scene, (sidecar_t){.ttl = "30s", .queues = "{ name = \"q\"; }"});
-    daemon_t *standby = scene_sidecar_up(&scene, (sidecar_t){.ttl = "30s", .queues = "{ name = \"q\"; }"});
-    char *token = redis_str(scene.r, "GET sidecar:g:lock");
+    cluster_t cluster = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "30s", .queues = "{ name = \"q\"; }"});
+    daemon_t *standby = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "30s", .queues = "{ name = \"q\"; }"});
+    char *token = redis_str(cluster.r, "GET sidecar:g:lock");
     char queues[200];
     int jobs = 0;
     for (int i = 0; i < RELOADS; i++) {
@@ -265,50 +266,51 @@ Test(daemon_reload, two_hundred_reloads_under_load) {
         snprintf(queues, sizeof queues, "{ name = \"q\"; retry_times = %d; }%s", good ? i : -1 - i,
                  i % 5 ? "" : ", { name = \"extra\"; }");
         for (int k = 0; k < BATCH; k++, jobs++)
-            redis_ok(scene.r, "ZADD q:delayed %lld job-%d", (long long)scene_ms(scene.r) + k % 7, jobs);
-        reload(&scene, d, (sidecar_t){.ttl = "30s", .queues = queues}, good ? IN_EFFECT : REFUSED);
+            redis_ok(cluster.r, "ZADD q:delayed %lld job-%d", (long long)cluster_ms(cluster.r) + k % 7, jobs);
+        reload(&cluster, d, (sidecar_t){.ttl = "30s", .queues = queues}, good ? IN_EFFECT : REFUSED);
     }
-    cr_assert(wait_for(redis_int(scene.r, "LLEN q") == jobs, 10000), "%lld of %d", redis_int(scene.r, "LLEN q"), jobs);
+    cr_assert(wait_for(redis_int(cluster.r, "LLEN q") == jobs, 10000), "%lld of %d", redis_int(cluster.r, "LLEN q"), jobs);
     char *seen = calloc((size_t)jobs, 1);
     for (int i = 0; i < jobs; i++) {
-        char *job = redis_str(scene.r, "RPOP q");
+        char *job = redis_str(cluster.r, "RPOP q");
         int number = atoi(job + strlen("job-"));
         cr_assert(number >= 0 && number < jobs && !seen[number], "%s came twice", job);
         seen[number] = 1;
         free(job);
     }
-    redis_expect(scene.r, token, "GET sidecar:g:lock");
+    redis_expect(cluster.r, token, "GET sidecar:g:lock");
     free(token);
     cr_assert_eq(daemon_log_count(standby, "\"leading\""), 0);
     cr_assert(daemon_is_sanitized(d) || daemon_rss_kib(d) < 64 * 1024, "%ld KiB", daemon_rss_kib(d));
     free(seen);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 /* Its records would wait in Redis, and nobody would say so. Where the log has them all nobody need be warned, whatever it lacked
  * when somebody asked last. */
 Test(daemon_reload, a_queue_that_goes_before_its_records_are_copied_is_warned_of) {
     static const char WARNING[] = "this queue is removed while records are not in the audit log yet";
-    scene_t scene = scene_begin(NULL);
+    cluster_t cluster = cluster_begin(NULL);
     const sidecar_t all = {.queues = "{ name = \"q\"; }, { name = \"sms\"; }, { name = \"fax\"; }"};
-    char *config = scene_config(&scene, all), *dir = temp_path(temp_root(), "late"), *log = temp_path(dir, "audit.db"), *place;
+    char *config = cluster_config(&cluster, all), *dir = temp_path(temp_root(), "late"), *log = temp_path(dir, "audit.db"),
+         *place;
     cr_assert_gt(asprintf(&place, "QUEUE_SIDECAR_AUDIT_PATH=%s", log), 0);
     daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){place, NULL}}, "%s", config);
     cr_assert(daemon_wait_log(d, "the audit log cannot be written", 10000), "%s", daemon_log(d));
     cr_assert(daemon_wait_log(d, "\"msg\":\"leading\"", 10000), "%s", daemon_log(d));
-    audit_log_feed(scene.r, "sms", 0, 1, NULL);
+    audit_log_feed(cluster.r, "sms", 0, 1, NULL);
     cr_assert(wait_for((daemon_signal(d, SIGUSR1), daemon_log_count(d, LAG) > daemon_log_count(d, LAG "0,")), 10000));
-    reload(&scene, d, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"fax\"; }"}, IN_EFFECT);
+    reload(&cluster, d, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"fax\"; }"}, IN_EFFECT);
     cr_assert_eq(daemon_log_count(d, WARNING), 1);
-    cr_assert(scene_says(d, WARNING, "\"queue\":\"sms\""));
-    cr_assert(scene_says(d, WARNING, "sidecar:sms:failures"));
-    reload(&scene, d, all, IN_EFFECT);
+    cr_assert(cluster_says(d, WARNING, "\"queue\":\"sms\""));
+    cr_assert(cluster_says(d, WARNING, "sidecar:sms:failures"));
+    reload(&cluster, d, all, IN_EFFECT);
     cr_assert_eq(mkdir(dir, 0700), 0);
-    cr_assert(wait_for(audit_log_rows(log) == 1 && redis_int(scene.r, "HLEN sidecar:sms:auditors") == 1, 30000));
-    cr_assert(wait_for(server_info_int(scene.server, "clients", "blocked_clients") == 1, 10000), "the auditor waits for more");
-    reload(&scene, d, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"sms\"; }"}, IN_EFFECT);
+    cr_assert(wait_for(audit_log_rows(log) == 1 && redis_int(cluster.r, "HLEN sidecar:sms:auditors") == 1, 30000));
+    cr_assert(wait_for(server_info_int(cluster.server, "clients", "blocked_clients") == 1, 10000), "the auditor waits for more");
+    reload(&cluster, d, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"sms\"; }"}, IN_EFFECT);
     cr_assert_eq(daemon_log_count(d, WARNING), 1, "%s", daemon_log(d));
     daemon_stop(d);
     free(place), free(log), free(dir), free(config);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }

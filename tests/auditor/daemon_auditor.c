@@ -1,6 +1,6 @@
 /* The audit logs of real sidecars: equal in every instance, and whole, however often one is killed. */
 #include "audit_log.h"
-#include "scene.h"
+#include "cluster.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>
@@ -24,35 +24,35 @@ static bool copied(daemon_t *d, int rows) {
 }
 
 Test(daemon_auditor, every_instance_holds_the_same_log, .timeout = 120) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     sidecar_t spec = {.queues = "{ name = \"q\"; }, { name = \"r\"; }"};
     audit_log_feed(s.r, "q", 0, 3000, NULL);
-    daemon_t *one = scene_sidecar_up(&s, spec), *two = scene_sidecar_up(&s, spec);
+    daemon_t *one = cluster_sidecar_up(&s, spec), *two = cluster_sidecar_up(&s, spec);
     audit_log_feed(s.r, "r", 0, 2000, NULL);
     audit_log_feed(s.r, "q", 3000, 500, NULL);
-    if (!copied(one, 5500) || !copied(two, 5500)) scene_fail(&s, "a log is not whole");
+    if (!copied(one, 5500) || !copied(two, 5500)) cluster_fail(&s, "a log is not whole");
     char *first = audit_log_text(daemon_audit_path(one)), *second = audit_log_text(daemon_audit_path(two));
     cr_assert_str_eq(first, second);
-    cr_assert_eq(scene_connections(s.r, "-auditor"), 2);
+    cr_assert_eq(cluster_connections(s.r, "-auditor"), 2);
     cr_assert(wait_for(redis_int(s.r, "HLEN sidecar:r:auditors") == 2, 5000));
     free(first);
     free(second);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_auditor, kills_lose_and_double_nothing, .timeout = 180) {
-    scene_t s = scene_begin(NULL);
-    uint64_t random = scene_seed("kills");
+    cluster_t s = cluster_begin(NULL);
+    uint64_t random = cluster_seed("kills");
     int kills = 0, connected[2] = {0}; /* lines of the log before it was started */
-    for (int i = 0; i < 2; i++) scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"r\"; }"});
+    for (int i = 0; i < 2; i++) cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"r\"; }"});
     for (int fed = 0; fed < ENTRIES / 2; fed += FEED) {
         audit_log_feed(s.r, "q", fed, FEED, NULL);
         audit_log_feed(s.r, "r", fed, FEED, NULL);
-        size_t i = scene_random(&random, 2);
+        size_t i = cluster_random(&random, 2);
         daemon_t *d = s.sidecars[i];
-        if (scene_random(&random, 3) == 0 ||
+        if (cluster_random(&random, 3) == 0 ||
             fed / FEED % 6 == 5) { /* when it has copied so much more, and at whatever it does then */
-            long long rows = audit_log_rows(daemon_audit_path(d)) + (long long)scene_random(&random, 400);
+            long long rows = audit_log_rows(daemon_audit_path(d)) + (long long)cluster_random(&random, 400);
             wait_for(audit_log_rows(daemon_audit_path(d)) >= rows, 50);
             daemon_kill(d);
             connected[i] = daemon_log_count(d, CONNECTED);
@@ -62,14 +62,14 @@ Test(daemon_auditor, kills_lose_and_double_nothing, .timeout = 180) {
     }
     cr_assert_gt(kills, 5);
     for (int i = 0; i < 2; i++) {
-        if (!copied(s.sidecars[i], ENTRIES)) scene_fail(&s, "a log is not whole");
+        if (!copied(s.sidecars[i], ENTRIES)) cluster_fail(&s, "a log is not whole");
         audit_log_expect(daemon_audit_path(s.sidecars[i]), "q", 0, ENTRIES / 2);
         audit_log_expect(daemon_audit_path(s.sidecars[i]), "r", 0, ENTRIES / 2);
         cr_assert_eq(audit_log_int(daemon_audit_path(s.sidecars[i]), "SELECT count(*) FROM events WHERE kind = 'gap'"), 0);
     }
     for (size_t i = 0; i < 2; i++) /* the signal's default action may still end one that has just begun */
         cr_assert(wait_for(daemon_log_count(s.sidecars[i], CONNECTED) > connected[i], 10000));
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 static struct point {
@@ -93,11 +93,11 @@ static bool acknowledged_up_to_last(redis_t *r, const char *path) {
 
 /* Died at each point: what is on disk stays, what is not comes again, and only what is on disk was acknowledged. */
 ParameterizedTest(struct point *point, daemon_auditor, crash_points) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     char *variable = NULL;
     cr_assert(asprintf(&variable, "QS_CRASH_AT=%s", point->name) > 0);
     audit_log_feed(s.r, "q", 0, 10, NULL);
-    char *config = scene_config(&s, (sidecar_t){0});
+    char *config = cluster_config(&s, (sidecar_t){0});
     char *path = temp_path(temp_root(), "shared.db"), *place = NULL;
     cr_assert(asprintf(&place, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);
     daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, place, NULL}}, "%s", config);
@@ -114,7 +114,7 @@ ParameterizedTest(struct point *point, daemon_auditor, crash_points) {
     audit_log_expect(path, "q", 0, 15);
     daemon_stop(d);
     free(variable), free(place), free(path), free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 static struct point lost[] = {{"audit_aside_before", 0}, {"audit_aside_database", 0}, {"audit_aside_moved", 0},
@@ -130,8 +130,8 @@ ParameterizedTestParameters(daemon_auditor, killed_while_a_damaged_log_is_replac
  * new one counts as a copy. */
 ParameterizedTest(struct point *point, daemon_auditor, killed_while_a_damaged_log_is_replaced, .timeout = 60) {
     enum { ROWS = 400 };
-    scene_t s = scene_begin(NULL);
-    char *variable = NULL, *config = scene_config(&s, (sidecar_t){0}), *place = NULL,
+    cluster_t s = cluster_begin(NULL);
+    char *variable = NULL, *config = cluster_config(&s, (sidecar_t){0}), *place = NULL,
          *path = temp_path(temp_root(), "damaged.db");
     cr_assert(asprintf(&place, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);
     cr_assert(asprintf(&variable, "QS_CRASH_AT=%s", point->name) > 0);
@@ -160,7 +160,7 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_a_damaged_lo
     cr_assert_eq(redis_int(s.r, "HEXISTS sidecar:q:auditors %s", instance), 1);
     daemon_stop(d);
     free(instance), free(variable), free(place), free(path), free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 enum { OLD = 2500, POKES = 20 };
@@ -186,9 +186,9 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_the_stream_i
     static const char counted[] =
         "local bytes = 0 for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
         "for i = 2, #entry[2], 2 do bytes = bytes + #entry[2][i] end end return bytes - redis.call('HGET', KEYS[2], 'bytes')";
-    scene_t s = scene_begin(NULL);
-    char *keeps = scene_config(&s, (sidecar_t){0}), *place = NULL, *variable = NULL,
-         *trims_all = scene_config(&s, (sidecar_t){.more = "stream = { retain = \"1m\"; min_records = 0; };"}),
+    cluster_t s = cluster_begin(NULL);
+    char *keeps = cluster_config(&s, (sidecar_t){0}), *place = NULL, *variable = NULL,
+         *trims_all = cluster_config(&s, (sidecar_t){.more = "stream = { retain = \"1m\"; min_records = 0; };"}),
          *path = temp_path(temp_root(), "trimmed.db");
     int fed = OLD;
     cr_assert(asprintf(&place, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);
@@ -214,5 +214,5 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_the_stream_i
     cr_assert_eq(audit_log_int(path, "SELECT count(*) FROM events WHERE kind = 'gap'"), 0);
     daemon_stop(d);
     free(variable), free(place), free(path), free(keeps), free(trims_all);
-    scene_end(&s);
+    cluster_end(&s);
 }

@@ -1,7 +1,7 @@
 /* What the auditor holds in memory is a few MiB and one record, however many and however large those are that wait for it: it
  * runs beside a worker in a pod of 64 MiB. */
 #include "audit_log.h"
-#include "scene.h"
+#include "cluster.h"
 
 #include <criterion/criterion.h>
 
@@ -17,23 +17,23 @@ static void feed_large(redis_t *r, const char *queue, int first, int count) {
     redis_ok(r, "EVAL %s 1 sidecar:%s:failures %d %d %d", script, queue, first, first + count - 1, LARGE);
 }
 
-static void expect(scene_t *s, daemon_t *d, int rows, const char *when) {
-    if (!wait_for(audit_log_rows(daemon_audit_path(d)) == rows, COPY_MS)) scene_fail(s, when);
+static void expect(cluster_t *s, daemon_t *d, int rows, const char *when) {
+    if (!wait_for(audit_log_rows(daemon_audit_path(d)) == rows, COPY_MS)) cluster_fail(s, when);
     if (daemon_is_sanitized(d)) return;
     cr_assert_leq(daemon_peak_kib(d), MOST_KIB, "%s: %ld KiB", when, daemon_peak_kib(d));
 }
 
 Test(daemon_auditor, memory_is_bounded_whatever_the_records_are, .timeout = 180) {
     sidecar_t spec = {.queues = "{ name = \"q\"; }, { name = \"r\"; }, { name = \"s\"; }, { name = \"t\"; }, { name = \"u\"; }"};
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     int rows = 0;
     for (const char *queue = "qrstu"; *queue; queue++, rows += 2) feed_large(s.r, (char[]){*queue, '\0'}, 0, 2);
-    daemon_t *d = scene_sidecar_up(&s, spec);
+    daemon_t *d = cluster_sidecar_up(&s, spec);
     expect(&s, d, rows, "many large ones wait in several queues when it starts");
     for (const char *queue = "qrstu"; *queue; queue++, rows += 2) feed_large(s.r, (char[]){*queue, '\0'}, 2, 2);
     expect(&s, d, rows, "they come while it waits");
     audit_log_feed(s.r, "q", 1000, 3000, NULL);
     feed_large(s.r, "q", 4, 12);
     expect(&s, d, rows += 3012, "they come behind many small ones");
-    scene_end(&s);
+    cluster_end(&s);
 }

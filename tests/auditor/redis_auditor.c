@@ -11,13 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void kill_auditor(desk_t *d) {
+static void kill_auditor(setup_t *d) {
     redis_ok(d->f.r, "CLIENT KILL TYPE normal SKIPME yes");
     (void)d;
 }
 
 Test(redis_auditor, copies_what_is_there_and_what_comes) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){.proxy = true}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
     audit_log_feed(d.f.r, "email", 0, 5, "1");
     expect_rows(&d, 5);
@@ -31,9 +31,9 @@ Test(redis_auditor, copies_what_is_there_and_what_comes) {
                                "at = 1700000002003 AND reason = 'reported'"),
                  1);
     cr_assert_eq(metric_get(&of(&d)->audit_rows), 6);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lacks_ns) == 0, 5000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_lacks_ns) == 0, 5000));
     settle(&d);
-    long before = proxy_requests(d.f.proxy, NULL), steps = stage_run(&d.crew.stage, 500);
+    long before = proxy_requests(d.f.proxy, NULL), steps = driver_run(&d.instance.driver, 500);
     cr_assert_eq(proxy_requests(d.f.proxy, NULL), before, "an idle auditor asks");
     cr_assert_leq(steps, 3);
     cr_assert_eq(proxy_connections_total(d.f.proxy), 1);
@@ -41,15 +41,15 @@ Test(redis_auditor, copies_what_is_there_and_what_comes) {
 }
 
 Test(redis_auditor, the_same_stream_gives_the_same_rows) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 3000, NULL);
     expect_rows(&d, 3000);
     char *first = audit_log_text(d.path);
     redis_ok(d.f.r, "DEL sidecar:email:auditors");
     restart(&d);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_rows) == 0 && redis_int(d.f.r, "HLEN sidecar:email:auditors"),
-                          5000));
+    cr_assert(driver_until(&d.instance.driver,
+                           metric_get(&of(&d)->audit_rows) == 0 && redis_int(d.f.r, "HLEN sidecar:email:auditors"), 5000));
     settle(&d);
     cr_assert_eq(metric_get(&of(&d)->audit_rows), 0);
     char *with = audit_log_text(d.path);
@@ -62,14 +62,14 @@ Test(redis_auditor, the_same_stream_gives_the_same_rows) {
     expect_rows(&d, 3000);
     char *other = audit_log_text(d.path);
     cr_assert_str_eq(with, other);
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1, 5000));
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1, 5000));
     cr_assert_eq(gaps(&d), 1); /* the file was there: what else was in it is lost */
     free(first), free(with), free(other), free(wal), free(shm);
     close_desk(&d);
 }
 
 Test(redis_auditor, redis_comes_back_empty) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 10, NULL);
     expect_rows(&d, 10);
@@ -82,14 +82,14 @@ Test(redis_auditor, redis_comes_back_empty) {
     audit_log_feed(d.f.r, "email", 20, 10, NULL);
     expect_rows(&d, 30);
     audit_log_expect(d.path, "email", 0, 30);
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1, 5000));
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1, 5000));
     cr_assert_leq(gaps(&d), 2); /* it may see that the entries it ended with are gone */
     close_desk(&d);
 }
 
 /* Trimmed or deleted by somebody else, which leaves no mark, while this one was away. */
 Test(redis_auditor, a_stream_cut_by_a_foreign_hand_is_a_gap) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 10, "5");
     expect_rows(&d, 10);
@@ -123,7 +123,7 @@ Test(redis_auditor, a_stream_cut_by_a_foreign_hand_is_a_gap) {
 }
 
 Test(redis_auditor, a_stream_that_is_gone_is_a_gap) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
     audit_log_feed(d.f.r, "email", 0, 10, "5");
     expect_rows(&d, 10);
@@ -131,7 +131,7 @@ Test(redis_auditor, a_stream_that_is_gone_is_a_gap) {
     audit_log_feed(d.f.r, "email", 10, 10, "5");
     redis_ok(d.f.r, "DEL sidecar:email:failures");
     start(&d);
-    cr_assert(stage_until(&d.crew.stage, gaps(&d) == 1, 5000), "%lld gaps", gaps(&d));
+    cr_assert(driver_until(&d.instance.driver, gaps(&d) == 1, 5000), "%lld gaps", gaps(&d));
     cr_assert_eq(audit_log_int(d.path,
                                "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'removed_by_others' AND queue = "
                                "'email' AND job = '5-9..' || at || '-0'"),
@@ -148,7 +148,7 @@ Test(redis_auditor, a_stream_that_is_gone_is_a_gap) {
 
 /* A stream that began anew is copied when it was read, not when that was noticed. */
 Test(redis_auditor, a_stream_that_began_anew_is_not_copied_yet) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 10, "500");
     expect_rows(&d, 10);
@@ -157,7 +157,7 @@ Test(redis_auditor, a_stream_that_began_anew_is_not_copied_yet) {
     audit_log_feed(d.f.r, "email", 10, 10, "400");
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "XREAD", .error = "-LOADING a while", .times = -1});
     start(&d);
-    cr_assert(stage_until(&d.crew.stage, fixture_log_count("began anew") == 1, 5000));
+    cr_assert(driver_until(&d.instance.driver, fixture_log_count("began anew") == 1, 5000));
     settle(&d);
     stop(&d);
     redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 4"); /* another instance leads */
@@ -171,13 +171,13 @@ Test(redis_auditor, a_stream_that_began_anew_is_not_copied_yet) {
 
 /* A reply that takes longer than redis.timeout would take as long the next time. */
 Test(redis_auditor, a_reply_that_never_arrives_is_asked_for_in_smaller_parts) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 40, NULL);
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "XREAD COUNT 16 "});
-    cr_assert(stage_until(&d.crew.stage, proxy_fired(d.f.proxy) == 1, 5000));
+    cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) == 1, 5000));
     fixture_step_boottime(70000);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->reconnects) == 1, 5000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->reconnects) == 1, 5000));
     fixture_step_boottime(3000);
     expect_rows(&d, 40);
     cr_assert_eq(proxy_requests(d.f.proxy, "XREAD COUNT 4 "), 2); /* on the way up, and after that */
@@ -186,7 +186,7 @@ Test(redis_auditor, a_reply_that_never_arrives_is_asked_for_in_smaller_parts) {
 
 /* No id is above the last one: what ended there is copied like any other, and so is what begins anew. */
 Test(redis_auditor, a_stream_at_its_last_id) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 3, "18446744073709551615");
     expect_rows(&d, 3);
@@ -206,7 +206,7 @@ Test(redis_auditor, a_stream_at_its_last_id) {
 
 /* What a failover to a replica that lagged behind, or a step of the clock, does to a stream. */
 Test(redis_auditor, ids_go_backwards) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 10, "500");
     expect_rows(&d, 10);
@@ -244,7 +244,7 @@ Test(redis_auditor, ids_go_backwards) {
 }
 
 Test(redis_auditor, a_gap_is_one_row) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 10, "5");
     redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 4");
@@ -283,7 +283,7 @@ Test(redis_auditor, one_stream_of_the_wrong_type_stops_no_other) {
     enum { QUEUES = 50 };
     buffer_t queues = {0};
     for (int i = 0; i < QUEUES; i++) buffer_printf(&queues, "%s{ name = \"q%d\"; }", i ? ", " : "", i);
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){.proxy = true}, "", "", buffer_text(&queues));
     for (int i = 0; i < QUEUES; i++) {
         char name[8];
@@ -314,7 +314,7 @@ Test(redis_auditor, one_stream_of_the_wrong_type_stops_no_other) {
 }
 
 Test(redis_auditor, entries_of_a_stranger_are_passed_over) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     redis_ok(d.f.r, "XADD sidecar:email:failures 1-0 hello world");
     redis_ok(d.f.r, "XADD sidecar:email:failures 1-1 event short kind failed");
@@ -327,11 +327,11 @@ Test(redis_auditor, entries_of_a_stranger_are_passed_over) {
 }
 
 /* Runs on at the pace of the clock, whatever comes and fails meanwhile. */
-static void expect_lag_grows(desk_t *d) {
+static void expect_lag_grows(setup_t *d) {
     for (int i = 0; i < 2; i++) {
         metrics_grow(of(d), mono_now());
         int64_t before_ms = metric_get(&of(d)->audit_lag_ms), began_us = wait_now_us();
-        cr_assert(stage_until(&d->crew.stage, wait_now_us() - began_us > 300000, 5000));
+        cr_assert(driver_until(&d->instance.driver, wait_now_us() - began_us > 300000, 5000));
         metrics_grow(of(d), mono_now());
         cr_assert_geq(metric_get(&of(d)->audit_lag_ms), before_ms + 300);
     }
@@ -346,13 +346,13 @@ static sqlite3 *occupy(const char *path) {
 }
 
 Test(redis_auditor, a_log_that_somebody_else_writes_is_waited_for, .timeout = 60) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 5, "1");
     expect_rows(&d, 5);
     sqlite3 *db = occupy(d.path);
     audit_log_feed(d.f.r, "email", 5, 5, "1");
-    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_faults) >= 3, 40000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_faults) >= 3, 40000));
     cr_assert_eq(fixture_log_count("nothing is copied until it can"), 1);
     cr_assert_gt(metric_get(&of(&d)->audit_lacks_ns), 0);
     expect_lag_grows(&d);
@@ -367,34 +367,34 @@ Test(redis_auditor, a_log_that_somebody_else_writes_is_waited_for, .timeout = 60
 }
 
 Test(redis_auditor, a_log_that_cannot_be_made_is_tried_again) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){.proxy = true}, "not/yet/", "", NULL);
     char *parent = mem_printf("%s/not", d.dir), *child = mem_printf("%s/not/yet", d.dir);
     FILE *file = fopen(parent, "w"); /* root may write everywhere, but not below a file */
     fclose(file);
     audit_log_feed(d.f.r, "email", 0, 5, NULL);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_faults) >= 3, 10000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_faults) >= 3, 10000));
     cr_assert_eq(fixture_log_count("nothing is copied until it can"), 1);
     cr_assert_eq(proxy_connections_total(d.f.proxy), 0);
     expect_lag_grows(&d);
     unlink(parent);
     cr_assert(mkdir(parent, 0700) == 0 && mkdir(child, 0700) == 0);
     expect_rows(&d, 5);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lacks_ns) == 0, 5000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_lacks_ns) == 0, 5000));
     free(parent);
     free(child);
     close_desk(&d);
 }
 
 Test(redis_auditor, trims_only_what_is_copied_and_only_when_it_leads) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "stream = { retain = \"1m\"; min_records = 3; min_copies = 2; };", NULL);
     audit_log_feed(d.f.r, "email", 0, 4000, "5");
     expect_rows(&d, 4000);
     fixture_step_boottime(301000);
     settle(&d);
     cr_assert_eq(redis_int(d.f.r, "XLEN sidecar:email:failures"), 4000, "it does not lead");
-    crew_lead(&d.crew, d.f.r);
+    instance_lead(&d.instance, d.f.r);
     fixture_step_boottime(301000);
     kill_auditor(&d);
     settle(&d);
@@ -402,12 +402,12 @@ Test(redis_auditor, trims_only_what_is_copied_and_only_when_it_leads) {
     redis_ok(d.f.r, "EVAL %s 1 sidecar:email:auditors",
              "redis.call('HSET', KEYS[1], 'other', '5-1999 ' .. redis.call('TIME')[1] .. '000')");
     fixture_step_boottime(301000);
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "XLEN sidecar:email:failures") == 2000, 10000), "%lld",
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "XLEN sidecar:email:failures") == 2000, 10000), "%lld",
               redis_int(d.f.r, "XLEN sidecar:email:failures"));
     redis_ok(d.f.r, "EVAL %s 1 sidecar:email:auditors",
              "redis.call('HSET', KEYS[1], 'other', '6-0 ' .. redis.call('TIME')[1] .. '000')");
     fixture_step_boottime(301000);
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "XLEN sidecar:email:failures") == 3, 10000));
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "XLEN sidecar:email:failures") == 3, 10000));
     cr_assert_eq(redis_int(d.f.r, "EVAL %s 2 sidecar:email:failures sidecar:email:meta",
                            "local sum = 0 for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
                            "for i = 2, #entry[2], 2 do sum = sum + #entry[2][i] end end "
@@ -418,7 +418,7 @@ Test(redis_auditor, trims_only_what_is_copied_and_only_when_it_leads) {
     settle(&d);
     cr_assert_eq(gaps(&d), 0);
     redis_ok(d.f.r, "SET sidecar:app:lock another"); /* fenced */
-    crew_lead(&d.crew, d.f.r);
+    instance_lead(&d.instance, d.f.r);
     redis_ok(d.f.r, "SET sidecar:app:lock another");
     audit_log_feed(d.f.r, "email", 4000, 5, "5");
     expect_rows(&d, 4005);
@@ -430,7 +430,7 @@ Test(redis_auditor, trims_only_what_is_copied_and_only_when_it_leads) {
 /* Whatever request the connection is lost at, before or after Redis has seen it. */
 Test(redis_auditor, no_lost_reply_loses_or_doubles_a_row, .timeout = 240) {
     static const proxy_action_t actions[] = {PROXY_LOSE, PROXY_DROP};
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
     int fed = 0;
     for (size_t a = 0; a < 2; a++) {
@@ -454,7 +454,7 @@ Test(redis_auditor, no_lost_reply_loses_or_doubles_a_row, .timeout = 240) {
 /* In a Cluster one XREAD may not name streams of several slots. */
 Test(redis_auditor, streams_in_slots_of_their_own_are_read_in_turns) {
     static const char *const args[] = {"--cluster-enabled", "yes", NULL};
-    desk_t d = {0};
+    setup_t d = {0};
     /* A port that is free, and so the one of the bus: without it the bus has 10000 everywhere. */
     open_desk(&d, (fixture_options_t){.args = args, .tcp = true}, "", "lock = { scope = \"queue\"; };",
               "{ name = \"{a}\"; }, { name = \"{b}\"; }, { name = \"{c}\"; }");
@@ -467,7 +467,7 @@ Test(redis_auditor, streams_in_slots_of_their_own_are_read_in_turns) {
     audit_log_feed(d.f.r, "{c}", 0, 5, NULL);
     audit_log_feed(d.f.r, "{a}", 0, 5, NULL);
     expect_rows(&d, 60);
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "HLEN sidecar:{a}:auditors") == 1, 5000));
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "HLEN sidecar:{a}:auditors") == 1, 5000));
     cr_assert_eq(metric_get(&of(&d)->audit_faults), 0);
     close_desk(&d);
 }
@@ -475,7 +475,7 @@ Test(redis_auditor, streams_in_slots_of_their_own_are_read_in_turns) {
 /* An auditor of a quiet stream must go on being heard of, or nothing of it counts as copied. */
 Test(redis_auditor, acknowledgements_are_renewed_every_hour) {
     enum { STEP_S = 30, STEPS = 3600 / STEP_S };
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){.redis = "timeout = \"60s\";"}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
     audit_log_feed(d.f.r, "email", 0, 1, "1");
     expect_acknowledged(&d, "email", "1-0 ");

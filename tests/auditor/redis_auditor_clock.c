@@ -4,7 +4,7 @@
 
 /* A Redis whose clock is ahead, by more than is kept, must not cost the log. */
 static void expect_nothing_grows_old(int64_t retain_ms, int64_t ahead_ms) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){.preload = "shim_clock"}, "", "", NULL);
     d.f.config->audit.retain_ms = retain_ms;
     restart(&d);
@@ -14,7 +14,7 @@ static void expect_nothing_grows_old(int64_t retain_ms, int64_t ahead_ms) {
     expect_rows(&d, 1);
     server_step_clock(d.f.server, ahead_ms);
     restart(&d);
-    cr_assert(stage_until(&d.crew.stage, fixture_log_count("too far apart") == 1, 5000));
+    cr_assert(driver_until(&d.instance.driver, fixture_log_count("too far apart") == 1, 5000));
     settle(&d);
     cr_assert_eq(audit_log_rows(d.path), 1);
     server_step_clock(d.f.server, -ahead_ms);
@@ -30,13 +30,13 @@ Test(redis_auditor_clock, a_short_log_wants_clocks_that_are_closer) { expect_not
 
 /* Nothing waits once the last one is copied, also where that was all that one reply could hold. */
 Test(redis_auditor_clock, the_lag_ends_with_the_last_record) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
     settle(&d);
     for (int i = 1; i <= 3; i++) { /* ids of long ago */
         audit_log_feed(d.f.r, i == 2 ? "sms" : "email", i, 1, "5");
         expect_rows(&d, i);
-        cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lacks_ns) == 0, 5000), "%lld ms",
+        cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_lacks_ns) == 0, 5000), "%lld ms",
                   (long long)metric_get(&of(&d)->audit_lacks_ns));
     }
     close_desk(&d);

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static long long size_of(desk_t *d, const char *suffix) {
+static long long size_of(setup_t *d, const char *suffix) {
     struct stat at = {0};
     char *path = mem_printf("%s%s", d->path, suffix);
     if (stat(path, &at) != 0) at.st_size = 0;
@@ -19,7 +19,7 @@ static long long size_of(desk_t *d, const char *suffix) {
 Test(redis_auditor_beside, a_reader_that_does_not_end_is_said_once) {
     static const char GROWS[] = "somebody reads the audit log and does not end";
     enum { WAL_MOST = 4 * 1024 * 1024 / 16, ROWS = 1500 };
-    desk_t d = {.audit = "retain_bytes = \"4MiB\"; retain_rows = 100000;"};
+    setup_t d = {.audit = "retain_bytes = \"4MiB\"; retain_rows = 100000;"};
     sqlite3 *shell;
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 1, NULL);
@@ -28,7 +28,7 @@ Test(redis_auditor_beside, a_reader_that_does_not_end_is_said_once) {
     cr_assert_eq(sqlite3_exec(shell, "BEGIN; SELECT count(*) FROM events", NULL, NULL, NULL), SQLITE_OK);
     audit_log_feed(d.f.r, "email", 1, ROWS, NULL);
     expect_rows(&d, ROWS + 1);
-    cr_assert(stage_until(&d.crew.stage, fixture_log_count(GROWS) == 1, 5000), "%lld bytes of wal", size_of(&d, "-wal"));
+    cr_assert(driver_until(&d.instance.driver, fixture_log_count(GROWS) == 1, 5000), "%lld bytes of wal", size_of(&d, "-wal"));
     fixture_step_boottime(31000);
     audit_log_feed(d.f.r, "email", ROWS + 1, 100, NULL);
     expect_rows(&d, ROWS + 101);
@@ -39,7 +39,7 @@ Test(redis_auditor_beside, a_reader_that_does_not_end_is_said_once) {
     fixture_step_boottime(31000);
     audit_log_feed(d.f.r, "email", ROWS + 101, 1, NULL);
     expect_rows(&d, ROWS + 102);
-    cr_assert(stage_until(&d.crew.stage, fixture_log_count("-wal grows no more") == 1, 5000));
+    cr_assert(driver_until(&d.instance.driver, fixture_log_count("-wal grows no more") == 1, 5000));
     audit_log_feed(d.f.r, "email", ROWS + 102, 1, NULL);
     expect_rows(&d, ROWS + 103);
     cr_assert_leq(size_of(&d, "-wal"), 2 * WAL_MOST);
@@ -47,7 +47,7 @@ Test(redis_auditor_beside, a_reader_that_does_not_end_is_said_once) {
     close_desk(&d);
 }
 
-static void expect_sound(desk_t *d) {
+static void expect_sound(setup_t *d) {
     char *said = audit_log_word(d->path, "PRAGMA integrity_check");
     cr_assert_str_eq(said, "ok");
     free(said);
@@ -58,7 +58,7 @@ static void expect_sound(desk_t *d) {
 static void expect_whole_after_copy(int rows, bool merged) {
     enum { BEFORE = 20 };
     char position[32];
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "100%41?#", "", NULL); /* a name that is no URI */
     char *copy = mem_printf("%s/copy.db", d.dir);
     audit_log_feed(d.f.r, "email", 0, BEFORE, "1");
@@ -73,7 +73,7 @@ static void expect_whole_after_copy(int rows, bool merged) {
     snprintf(position, sizeof position, "1-%d ", BEFORE + rows);
     expect_acknowledged(&d, "email", position);
     copy_file(copy, d.path);
-    if (merged) cr_assert(stage_until(&d.crew.stage, fixture_log_count("written over while it was open") == 1, 5000));
+    if (merged) cr_assert(driver_until(&d.instance.driver, fixture_log_count("written over while it was open") == 1, 5000));
     audit_log_feed(d.f.r, "email", BEFORE + rows + 1, 1, "1");
     expect_rows(&d, BEFORE + rows + 2);
     audit_log_expect(d.path, "email", 0, BEFORE + rows + 2);
@@ -97,7 +97,7 @@ Test(redis_auditor_beside, a_copy_of_what_was_not_merged_since_is_written_over_t
 
 /* The log of another pod, which may have had more commits. */
 Test(redis_auditor_beside, another_log_is_written_over_the_open_one) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     char *copy = mem_printf("%s/copy.db", d.dir);
     audit_log_feed(d.f.r, "email", 0, 50, "1");
@@ -115,13 +115,13 @@ Test(redis_auditor_beside, another_log_is_written_over_the_open_one) {
     start(&d);
     settle(&d);
     copy_file(copy, d.path);
-    cr_assert(stage_until(&d.crew.stage, fixture_log_count("written over while it was open") == 1, 5000));
-    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lost) == 1, 10000));
-    cr_assert(stage_until(&d.crew.stage, audit_log_int(d.path, "SELECT count(*) FROM events WHERE reason = 'log_replaced'") == 1,
-                          5000));
+    cr_assert(driver_until(&d.instance.driver, fixture_log_count("written over while it was open") == 1, 5000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_lost) == 1, 10000));
+    cr_assert(driver_until(&d.instance.driver,
+                           audit_log_int(d.path, "SELECT count(*) FROM events WHERE reason = 'log_replaced'") == 1, 5000));
     audit_log_feed(d.f.r, "email", 50, 1, "1");
     expect_rows(&d, 51);
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1, 5000));
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1, 5000));
     for (int look = 0; look < 3; look++) {
         fixture_step_boottime(1100);
         settle(&d);
@@ -133,10 +133,10 @@ Test(redis_auditor_beside, another_log_is_written_over_the_open_one) {
 }
 
 /* Faults that the auditor saw, and lines that say so. */
-static int64_t faults(desk_t *d) { return metric_get(&of(d)->audit_faults) + fixture_log_count("written over"); }
+static int64_t faults(setup_t *d) { return metric_get(&of(d)->audit_faults) + fixture_log_count("written over"); }
 
-static bool has_rows(desk_t *d, long long rows) {
-    bool there = stage_until(&d->crew.stage, faults(d) || audit_log_rows(d->path) == rows, 30000);
+static bool has_rows(setup_t *d, long long rows) {
+    bool there = driver_until(&d->instance.driver, faults(d) || audit_log_rows(d->path) == rows, 30000);
     cr_assert(there, "%lld rows, %lld were expected", audit_log_rows(d->path), rows);
     return faults(d) == 0;
 }
@@ -145,7 +145,7 @@ static bool has_rows(desk_t *d, long long rows) {
  * file, nor when the file holds most of it. Returns the faults, at the first of them. */
 static int64_t faults_after(const char *sql, const char *command) {
     enum { ROUNDS = 6 };
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     sqlite3 *db;
     for (int i = 0; i < ROUNDS && faults(&d) == 0; i++) {
@@ -185,7 +185,7 @@ static uint32_t number_at(const unsigned char *at) {
 
 /* The file as it is when somebody is killed who had merged no more than page 1 of what lies beside it
  * (https://www.sqlite.org/fileformat.html#the_write_ahead_log). */
-static void merge_page_one(const desk_t *d) {
+static void merge_page_one(const setup_t *d) {
     enum { WAL_HEAD = 32, FRAME_HEAD = 24, PAGE = 4096 };
     char *path = mem_printf("%s-wal", d->path);
     FILE *wal = fopen(path, "re"), *file = fopen(d->path, "r+e");
@@ -199,7 +199,7 @@ static void merge_page_one(const desk_t *d) {
 }
 
 Test(redis_auditor_beside, a_merge_that_was_broken_off_is_not_written_over) {
-    desk_t d = {0};
+    setup_t d = {0};
     sqlite3 *db, *alone;
     open_merged(&d, 500);
     cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
@@ -223,9 +223,10 @@ Test(redis_auditor_beside, a_merge_that_was_broken_off_is_not_written_over) {
 }
 
 /* From then on it is another log, filled from the stream. */
-static void expect_begun_anew(desk_t *d) {
-    cr_assert(stage_until(&d->crew.stage, fixture_log_count("written over while it was open") == 1, 10000), "%s", fixture_log());
-    cr_assert(stage_until(&d->crew.stage, metric_get(&of(d)->audit_lost) == 1, 10000), "%s", fixture_log());
+static void expect_begun_anew(setup_t *d) {
+    cr_assert(driver_until(&d->instance.driver, fixture_log_count("written over while it was open") == 1, 10000), "%s",
+              fixture_log());
+    cr_assert(driver_until(&d->instance.driver, metric_get(&of(d)->audit_lost) == 1, 10000), "%s", fixture_log());
     audit_log_feed(d->f.r, "email", 50, 1, "1");
     expect_rows(d, 51);
     audit_log_expect(d->path, "email", 0, 51);
@@ -235,7 +236,7 @@ static void expect_begun_anew(desk_t *d) {
 
 /* Not a log at all, of the same length, and nothing new that would make SQLite read what is there now. */
 static void expect_mended_after_write_over(const char *command_on) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_merged(&d, 50);
     char *command = mem_printf(command_on, d.path, size_of(&d, ""));
     cr_assert_eq(system(command), 0);
@@ -260,7 +261,7 @@ Test(redis_auditor_beside, a_log_without_tables_is_written_over) {
 
 /* What lies beside it would make it whole, but for what was merged before. */
 Test(redis_auditor_beside, an_open_log_is_cut) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 50, "1");
     expect_rows(&d, 50);
@@ -270,9 +271,9 @@ Test(redis_auditor_beside, an_open_log_is_cut) {
 }
 
 /* What /readyz says of the log; NULL: that it is well. */
-static void expect_reason(const desk_t *d, const char *reason) {
+static void expect_reason(const setup_t *d, const char *reason) {
     buffer_t json = {0};
-    health_t *health = health_new(d->crew.metrics, "app");
+    health_t *health = health_new(d->instance.metrics, "app");
     health_ready(health, &json);
     static const char CHECK[] = "\"check\": \"audit\", \"ok\": ";
     const char *at = strstr(buffer_text(&json), CHECK);
@@ -286,7 +287,7 @@ static void expect_reason(const desk_t *d, const char *reason) {
 /* Of another program: it is left alone, and failures wait in their streams until somebody takes it away. `merged`: all rows are
  * in the file; else what lies beside it makes a whole log of whatever the file holds. */
 static void expect_foreign_left_alone(bool merged) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     char *copy = mem_printf("%s/foreign.db", d.dir);
     sqlite3 *db;
@@ -298,8 +299,9 @@ static void expect_foreign_left_alone(bool merged) {
     if (merged) restart(&d);
     settle(&d);
     copy_file(copy, d.path);
-    cr_assert(stage_until(&d.crew.stage, fixture_log_count("written over while it was open") == 1, 10000), "%s", fixture_log());
-    cr_assert(stage_until(&d.crew.stage, fixture_log_count("is the database of another program") == 1, 10000), "%s",
+    cr_assert(driver_until(&d.instance.driver, fixture_log_count("written over while it was open") == 1, 10000), "%s",
+              fixture_log());
+    cr_assert(driver_until(&d.instance.driver, fixture_log_count("is the database of another program") == 1, 10000), "%s",
               fixture_log());
     audit_log_feed(d.f.r, "email", 50, 1, "1");
     settle(&d);

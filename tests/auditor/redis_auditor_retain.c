@@ -4,7 +4,7 @@
 enum { RETAIN_MS = 172800000, STEP_MS = 61000, OLD = 200 };
 
 /* OLD rows that will be too old in half a minute, and the clock stands. */
-static void open_old(desk_t *d) {
+static void open_old(setup_t *d) {
     open_desk(d, (fixture_options_t){.proxy = true}, "", "", NULL);
     d->f.config->redis.timeout_ms = 60000;
     d->f.config->audit.retain_ms = RETAIN_MS;
@@ -21,16 +21,16 @@ static void open_old(desk_t *d) {
 
 /* A reply comes in hundreds of parts; were rows removed between each two of them, new ones would wait for as many commits. */
 Test(redis_auditor_retain, rows_are_not_removed_between_two_parts_of_a_reply) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_old(&d);
     proxy_stall_after(d.f.proxy, PROXY_DOWN, 40000);
     redis_ok(d.f.r, "EVAL %s 1 sidecar:email:failures",
              "redis.call('XADD', KEYS[1], '*', 'event', string.rep('ab', 32), 'kind', 'failed', 'job', 'new', 'at', "
              "redis.call('TIME')[1] .. '000', 'payload', string.rep('p', 200000))");
-    cr_assert(stage_until(&d.crew.stage, proxy_fired(d.f.proxy) == 1, 5000));
-    stage_run(&d.crew.stage, 50); /* takes what has arrived */
+    cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) == 1, 5000));
+    driver_run(&d.instance.driver, 50); /* takes what has arrived */
     fixture_step_boottime(STEP_MS);
-    for (int i = 0; i < 10; i++) stage_step(&d.crew.stage, 5);
+    for (int i = 0; i < 10; i++) driver_step(&d.instance.driver, 5);
     cr_assert_eq(audit_log_rows(d.path), OLD, "%lld rows are left", audit_log_rows(d.path));
     proxy_pass(d.f.proxy);
     expect_rows(&d, OLD + 1);

@@ -96,21 +96,21 @@ static long long held(redis_t *r) {
 /* The auditor that leads asks for it, far below min_records, and each time anew. */
 Test(redis_auditor_room, a_stream_does_not_stay_full) {
     enum { RECORDS = 3000, ROOM = 1 << 19 };
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "stream = { retain = \"1m\"; min_records = 100000; max_bytes = \"1MiB\"; };", NULL);
-    crew_lead(&d.crew, d.f.r);
+    instance_lead(&d.instance, d.f.r);
     long long left = 0;
     for (int round = 1; round <= 2; round++) {
         audit_log_feed(d.f.r, "email", (round - 1) * RECORDS, RECORDS, "5");
         expect_rows(&d, round * RECORDS);
         fixture_step_boottime(301000);
-        crew_lead(&d.crew, d.f.r);
-        cr_assert(stage_until(&d.crew.stage, held(d.f.r) <= ROOM, 10000), "%lld", held(d.f.r));
+        instance_lead(&d.instance, d.f.r);
+        cr_assert(driver_until(&d.instance.driver, held(d.f.r) <= ROOM, 10000), "%lld", held(d.f.r));
         left = redis_int(d.f.r, "XLEN sidecar:email:failures");
         cr_assert(left > 100 && left < RECORDS, "%lld", left);
     }
     fixture_step_boottime(301000);
-    crew_lead(&d.crew, d.f.r);
+    instance_lead(&d.instance, d.f.r);
     settle(&d);
     cr_assert_eq(redis_int(d.f.r, "XLEN sidecar:email:failures"), left, "the rest is kept by min_records");
     close_desk(&d);

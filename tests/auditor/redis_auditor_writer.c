@@ -15,22 +15,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static long long number(desk_t *d, const char *sql) { return audit_log_int(d->path, sql); }
+static long long number(setup_t *d, const char *sql) { return audit_log_int(d->path, sql); }
 
 /* "<path><suffix>", of one of the files that lie beside the log. */
-static void remove_file(desk_t *d, const char *suffix) {
+static void remove_file(setup_t *d, const char *suffix) {
     char *path = mem_printf("%s%s", d->path, suffix);
     unlink(path);
     free(path);
 }
 
-static void remove_log(desk_t *d) {
+static void remove_log(setup_t *d) {
     remove_file(d, "");
     remove_file(d, "-wal");
     remove_file(d, "-shm");
 }
 
-static int moved_aside(desk_t *d) {
+static int moved_aside(setup_t *d) {
     char *pattern = mem_printf("%s.corrupt-*Z", d->path);
     glob_t found = {0};
     int count = glob(pattern, 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
@@ -40,7 +40,7 @@ static int moved_aside(desk_t *d) {
 }
 
 /* All of the stream and one gap row of this reason, and one auditor acknowledged to its end. */
-static void expect_rebuilt(desk_t *d, int rows, const char *reason, const char *position) {
+static void expect_rebuilt(setup_t *d, int rows, const char *reason, const char *position) {
     char *sql = mem_printf("SELECT count(*) FROM events WHERE kind = 'gap' AND reason = '%s' AND queue = 'email'", reason);
     expect_rows(d, rows);
     expect_acknowledged(d, "email", position);
@@ -63,7 +63,7 @@ static void damage(const char *path, int64_t from_page) {
 }
 
 Test(redis_auditor_log, a_damaged_log_is_moved_aside_and_filled_again) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 500, "1");
     expect_rows(&d, 500);
@@ -82,7 +82,7 @@ Test(redis_auditor_log, a_damaged_log_is_moved_aside_and_filled_again) {
 
 /* Not at an opening, but when SQLite stumbles over it. */
 Test(redis_auditor_log, damage_while_it_runs) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 3000, "1");
     expect_rows(&d, 3000);
@@ -94,14 +94,14 @@ Test(redis_auditor_log, damage_while_it_runs) {
     sqlite3_close(db);
     damage(d.path, 1);
     audit_log_feed(d.f.r, "email", 3000, 2000, "1");
-    cr_assert(stage_until(&d.crew.stage, moved_aside(&d) == 1, 20000), "%s", fixture_log());
+    cr_assert(driver_until(&d.instance.driver, moved_aside(&d) == 1, 20000), "%s", fixture_log());
     expect_rebuilt(&d, 5000, "log_damaged", "1-4999 ");
     close_desk(&d);
 }
 
 /* The opened file is another one, or empty, and there is nothing new to be copied: it is noticed even so. */
 static void expect_spoilt_log_rebuilt(bool empty) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_merged(&d, 300);
     char *copy = mem_printf("%s/copy.db", d.dir);
     copy_file(d.path, copy);
@@ -110,7 +110,7 @@ static void expect_spoilt_log_rebuilt(bool empty) {
         cr_assert_eq(truncate(d.path, 0), 0);
     else
         cr_assert_eq(rename(copy, d.path), 0);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_lost) == 1, 10000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_lost) == 1, 10000));
     expect_rebuilt(&d, 300, empty ? "log_missing" : "log_damaged", "1-299 ");
     free(copy);
     close_desk(&d);
@@ -121,21 +121,21 @@ Test(redis_auditor_log, a_damaged_copy_takes_its_place_while_it_is_open) { expec
 Test(redis_auditor_log, a_log_that_is_emptied_while_it_is_open) { expect_spoilt_log_rebuilt(true); }
 
 Test(redis_auditor_log, a_log_that_is_removed_while_it_is_open) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 100, "1");
     expect_rows(&d, 100);
     expect_acknowledged(&d, "email", "1-99 ");
     remove_log(&d);
-    long steps = d.crew.stage.steps; /* nothing is fed: it looks by itself */
+    long steps = d.instance.driver.steps; /* nothing is fed: it looks by itself */
     expect_rebuilt(&d, 100, "log_missing", "1-99 ");
-    cr_assert_leq(d.crew.stage.steps - steps, wait_scaled_ms(2500) / 5, "steps of 5 ms");
+    cr_assert_leq(d.instance.driver.steps - steps, wait_scaled_ms(2500) / 5, "steps of 5 ms");
     close_desk(&d);
 }
 
 /* rm audit.db*: the lock file too, which would have told whose log was there. */
 Test(redis_auditor_log, a_log_that_is_removed_with_its_lock_file) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 100, "1");
     expect_rows(&d, 100);
@@ -151,15 +151,15 @@ Test(redis_auditor_log, a_log_that_is_removed_with_its_lock_file) {
 }
 
 Test(redis_auditor_log, a_log_that_is_removed_just_before_a_commit) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 100, "1");
     expect_rows(&d, 100);
     expect_acknowledged(&d, "email", "1-99 ");
     remove_log(&d);
     audit_log_feed(d.f.r, "email", 100, 1, "1");
-    stage_step(&d.crew.stage, 5);
-    stage_step(&d.crew.stage, 5);
+    driver_step(&d.instance.driver, 5);
+    driver_step(&d.instance.driver, 5);
     char *claim = redis_str(d.f.r, "EVAL %s 1 sidecar:email:auditors", "return redis.call('HVALS', KEYS[1])[1] or ''");
     cr_assert(strncmp(claim, "1-100 ", 6) != 0, "acknowledged what nobody has");
     expect_rebuilt(&d, 101, "log_missing", "1-100 ");
@@ -169,7 +169,7 @@ Test(redis_auditor_log, a_log_that_is_removed_just_before_a_commit) {
 
 /* The log of before, with the same name: what Redis believes of it is too much, and its rows come again. */
 Test(redis_auditor_log, an_older_copy_is_filled_again) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     char *copy = mem_printf("%s/copy.db", d.dir);
     audit_log_feed(d.f.r, "email", 0, 50, "1");
@@ -206,7 +206,7 @@ Test(redis_auditor_log, an_older_copy_is_filled_again) {
 }
 
 Test(redis_auditor_log, a_stream_trimmed_before_the_log_was_lost_is_named_in_its_gap) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
     audit_log_feed(d.f.r, "email", 0, 100, "1");
     expect_rows(&d, 100);
@@ -227,7 +227,7 @@ Test(redis_auditor_log, a_stream_trimmed_before_the_log_was_lost_is_named_in_its
 
 /* A log that tells of an earlier loss takes the place of another: each loss is a row. */
 Test(redis_auditor_log, each_loss_is_a_gap_row) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 300, "1");
     expect_rows(&d, 300);
@@ -243,7 +243,7 @@ Test(redis_auditor_log, each_loss_is_a_gap_row) {
         cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
         sqlite3_close(db);
         start(&d);
-        cr_assert(stage_until(&d.crew.stage, gaps(&d) == n, 10000), "%lld gaps", gaps(&d));
+        cr_assert(driver_until(&d.instance.driver, gaps(&d) == n, 10000), "%lld gaps", gaps(&d));
         cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE reason = 'log_replaced'"), n - 1);
         free(sql);
     }
@@ -254,25 +254,25 @@ Test(redis_auditor_log, each_loss_is_a_gap_row) {
 }
 
 Test(redis_auditor_log, a_second_auditor_on_one_path_waits_and_says_for_whom) {
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 5, "1");
     expect_rows(&d, 5);
-    crew_t other;
-    crew_start(&other, d.f.keys, 0);
-    auditor_t *second = auditor_new(d.f.keys, other.leases, other.metrics, &other.stage.role.stop);
-    stage_add(&other.stage, auditor_tick, second);
-    cr_assert(stage_until(&other.stage, metric_get(&other.metrics->audit_faults) >= 2, 10000));
+    instance_t other;
+    instance_start(&other, d.f.keys, 0);
+    auditor_t *second = auditor_new(d.f.keys, other.leases, other.metrics, &other.driver.role.stop);
+    driver_add(&other.driver, auditor_tick, second);
+    cr_assert(driver_until(&other.driver, metric_get(&other.metrics->audit_faults) >= 2, 10000));
     cr_assert_eq(fixture_log_count("is written by another sidecar (pid "), 1);
     audit_log_feed(d.f.r, "email", 5, 5, "1");
     expect_rows(&d, 10);
     stop(&d);
-    cr_assert(stage_until(&other.stage, metric_get(&other.metrics->audit_faults) && fixture_log_count("is written again") == 1,
-                          30000) ||
+    cr_assert(driver_until(&other.driver, metric_get(&other.metrics->audit_faults) && fixture_log_count("is written again") == 1,
+                           30000) ||
               redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1);
     start(&d); /* now this one waits */
     auditor_free(second);
-    crew_stop(&other);
+    instance_stop(&other);
     audit_log_feed(d.f.r, "email", 10, 5, "1");
     expect_rows(&d, 15);
     cr_assert_eq(gaps(&d), 0);
@@ -280,7 +280,7 @@ Test(redis_auditor_log, a_second_auditor_on_one_path_waits_and_says_for_whom) {
 }
 
 Test(redis_auditor_log, rows_are_kept_within_the_limit_while_more_come) {
-    desk_t d = {.audit = "retain_rows = 1000;"};
+    setup_t d = {.audit = "retain_rows = 1000;"};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 850, "1");
     expect_rows(&d, 850);
@@ -288,12 +288,12 @@ Test(redis_auditor_log, rows_are_kept_within_the_limit_while_more_come) {
     cr_assert_eq(fixture_log_count("is nearly full"), 0);
     audit_log_feed(d.f.r, "email", 850, 100, "1");
     expect_rows(&d, 950);
-    cr_assert(stage_until(&d.crew.stage, fixture_log_count("is nearly full") == 1, 5000));
+    cr_assert(driver_until(&d.instance.driver, fixture_log_count("is nearly full") == 1, 5000));
     cr_assert_eq(metric_get(&of(&d)->audit_dropped), 0, "dropped before the warning");
     cr_assert_eq(metric_get(&of(&d)->audit_full_percent), 95);
     audit_log_feed(d.f.r, "email", 950, 5000, "1");
     expect_acknowledged(&d, "email", "1-5949 ");
-    cr_assert(stage_until(&d.crew.stage, number(&d, "SELECT count(*) FROM events") <= 1000, 20000));
+    cr_assert(driver_until(&d.instance.driver, number(&d, "SELECT count(*) FROM events") <= 1000, 20000));
     settle(&d);
     long long left = number(&d, "SELECT count(*) FROM events");
     cr_assert(left > 900 && left <= 1000, "%lld", left);
@@ -313,7 +313,7 @@ Test(redis_auditor_log, rows_are_kept_within_the_limit_while_more_come) {
 }
 
 Test(redis_auditor_log, rows_older_than_retain_go_after_a_warning) {
-    desk_t d = {.audit = ""};
+    setup_t d = {.audit = ""};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 100, "1"); /* of 2023 */
     expect_rows(&d, 100);
@@ -332,7 +332,7 @@ Test(redis_auditor_log, rows_older_than_retain_go_after_a_warning) {
 }
 
 /* Failures first .. first + count - 1, of now by Redis's clock. */
-static void fail_now(desk_t *d, int first, int count) {
+static void fail_now(setup_t *d, int first, int count) {
     redis_ok(d->f.r, "EVAL %s 1 sidecar:email:failures %d %d",
              "local time = redis.call('TIME') local at = time[1] .. string.format('%03d', math.floor(time[2] / 1000)) "
              "for i = tonumber(ARGV[1]), ARGV[1] + ARGV[2] - 1 do redis.call('XADD', KEYS[1], '*', 'event', redis.sha1hex(i) .. "
@@ -342,7 +342,7 @@ static void fail_now(desk_t *d, int first, int count) {
 
 /* A log at its limit: what fails after Redis's clock was set back is older than what was removed, and yet new. */
 Test(redis_auditor_log, a_clock_that_is_set_back_hides_no_new_failure) {
-    desk_t d = {.audit = "retain_rows = 128;"};
+    setup_t d = {.audit = "retain_rows = 128;"};
     open_desk(&d, (fixture_options_t){.preload = "shim_clock"}, "", "", NULL);
     fail_now(&d, 0, 300);
     expect_rows(&d, 126);
@@ -351,7 +351,7 @@ Test(redis_auditor_log, a_clock_that_is_set_back_hides_no_new_failure) {
         char *sql = mem_printf("SELECT count(*) FROM events WHERE job = '%d'", 300 + 20 * i + 19);
         fixture_step_boottime(1100);
         fail_now(&d, 300 + 20 * i, 20);
-        cr_assert(stage_until(&d.crew.stage, number(&d, sql) == 1, 5000), "the newest is not there");
+        cr_assert(driver_until(&d.instance.driver, number(&d, sql) == 1, 5000), "the newest is not there");
         free(sql);
         settle(&d);
     }
@@ -361,7 +361,7 @@ Test(redis_auditor_log, a_clock_that_is_set_back_hides_no_new_failure) {
     fail_now(&d, 400, 10);
     redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 5");
     start(&d);
-    cr_assert(stage_until(&d.crew.stage, number(&d, "SELECT count(*) FROM events WHERE job = '409'") == 1, 5000));
+    cr_assert(driver_until(&d.instance.driver, number(&d, "SELECT count(*) FROM events WHERE job = '409'") == 1, 5000));
     cr_assert_eq(gaps(&d), 1);
     close_desk(&d);
 }
@@ -379,7 +379,7 @@ Test(redis_auditor_log, whatever_write_or_sync_fails_nothing_is_lost_or_doubled,
                                          {"a sync", DISK_SYNC, 1, EIO},
                                          {"syncs", DISK_SYNC, 4, EIO},
                                          {"a truncation", DISK_CUT, 1, EIO}};
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 60, "1"); /* 16 in the first reply, then the rest */
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
@@ -392,8 +392,8 @@ Test(redis_auditor_log, whatever_write_or_sync_fails_nothing_is_lost_or_doubled,
             disk_fault_on("/audit.db", faults[i].kinds, nth, faults[i].times, faults[i].error);
             start(&d);
             char *claim = NULL;
-            bool done = stage_until(
-                &d.crew.stage,
+            bool done = driver_until(
+                &d.instance.driver,
                 (disk_fault_hits() ? fixture_step_boottime(500) : (void)0, free(claim),
                  claim = redis_str(d.f.r, "EVAL %s 1 sidecar:email:auditors", "return redis.call('HVALS', KEYS[1])[1] or ''"),
                  strncmp(claim, "1-59 ", 5) == 0),
@@ -420,7 +420,7 @@ static bool mount_small(const char *dir, unsigned long flags) {
 }
 
 /* An auditor whose log lies there. */
-static void open_desk_in(desk_t *d, const char *dir) {
+static void open_desk_in(setup_t *d, const char *dir) {
     open_desk(d, (fixture_options_t){0}, "", "", NULL);
     stop(d);
     free(d->f.config->audit.path);
@@ -437,10 +437,10 @@ static void note_finding(void *self, audit_finding_t finding, const char *text) 
 Test(redis_auditor_log, a_read_only_place_is_waited_for, .timeout = 60) {
     char *dir = temp_dir("small");
     if (!mount_small(dir, MS_RDONLY)) cr_skip_test("a file system cannot be mounted here: %s", strerror(errno));
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk_in(&d, dir);
     audit_log_feed(d.f.r, "email", 0, 20, "1");
-    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_faults) >= 3, 30000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_faults) >= 3, 30000));
     cr_assert_eq(fixture_log_count("the file system is read-only"), 1, "%s", fixture_log());
     buffer_t checked = {0}; /* by `check --redis` */
     audit_look_at_site(d.path, 0, note_finding, &checked);
@@ -460,10 +460,10 @@ Test(redis_auditor_log, a_read_only_place_is_waited_for, .timeout = 60) {
 Test(redis_auditor_log, a_full_disk_is_waited_for, .timeout = 120) {
     char *dir = temp_dir("small");
     if (!mount_small(dir, 0)) cr_skip_test("a file system cannot be mounted here: %s", strerror(errno));
-    desk_t d = {0};
+    setup_t d = {0};
     open_desk_in(&d, dir);
     audit_log_feed(d.f.r, "email", 0, 8000, "1"); /* some 6 MiB of rows */
-    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->audit_faults) >= 3, 30000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_faults) >= 3, 30000));
     cr_assert_eq(fixture_log_count("the disk is full: make room"), 1, "%s", fixture_log());
     char *claim = redis_str(d.f.r, "EVAL %s 1 sidecar:email:auditors", "return redis.call('HVALS', KEYS[1])[1] or ''");
     cr_assert(strncmp(claim, "1-7999 ", 7) != 0);

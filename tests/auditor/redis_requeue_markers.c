@@ -13,23 +13,23 @@ enum { OLD = 1200, RETAIN_MS = 3600000, HOUR_S = 3600 };
 
 typedef struct {
     fixture_t f;
-    crew_t crew;
+    instance_t instance;
     char *path, *config;
-} desk_t;
+} setup_t;
 
-static desk_t *open_desk(void) {
-    desk_t *d = calloc(1, sizeof *d);
+static setup_t *open_desk(void) {
+    setup_t *d = calloc(1, sizeof *d);
     char *dir = temp_dir("log");
     d->path = temp_path(dir, "audit.db");
     d->config = mem_printf(TWO_QUEUES, d->path);
     d->f = fixture_start(&(fixture_options_t){.config = d->config, .preload = "shim_clock"});
-    crew_start(&d->crew, d->f.keys, 0);
+    instance_start(&d->instance, d->f.keys, 0);
     free(dir);
     return d;
 }
 
-static void close_desk(desk_t *d) {
-    crew_stop(&d->crew);
+static void close_desk(setup_t *d) {
+    instance_stop(&d->instance);
     fixture_stop(&d->f);
     free(d->path);
     free(d->config);
@@ -53,20 +53,20 @@ static void mark(redis_t *r, const char *queue) {
 
 static long long markers_of(redis_t *r, const char *queue) { return redis_int(r, "HLEN sidecar:%s:requeued", queue); }
 
-static outcome_t step(desk_t *d, requeue_markers_t *markers) {
+static outcome_t step(setup_t *d, requeue_markers_t *markers) {
     fault_t fault;
-    return requeue_markers_step(markers, d->f.conn, d->f.keys, d->crew.leases, redis_ms(d->f.r), &fault);
+    return requeue_markers_step(markers, d->f.conn, d->f.keys, d->instance.leases, redis_ms(d->f.r), &fault);
 }
 
 Test(redis_requeue_markers, steps_are_small_and_go_through_all_queues) {
-    desk_t *d = open_desk();
+    setup_t *d = open_desk();
     requeue_markers_t markers = {0};
     mark(d->f.r, "email");
     mark(d->f.r, "sms");
     cr_assert_eq(step(d, &markers), OUTCOME_OK);
     cr_assert_eq(markers_of(d->f.r, "email") + markers_of(d->f.r, "sms"), 2 * OLD + 2, "who does not lead forgets nothing");
     cr_assert(!mono_reached(markers.at, mono_now()), "and looks again later");
-    crew_lead(&d->crew, d->f.r);
+    instance_lead(&d->instance, d->f.r);
     markers.at = (mono_t){0};
     cr_assert_eq(step(d, &markers), OUTCOME_OK);
     long long left = markers_of(d->f.r, "email");
@@ -83,9 +83,9 @@ Test(redis_requeue_markers, steps_are_small_and_go_through_all_queues) {
 }
 
 Test(redis_requeue_markers, a_key_of_the_wrong_type_holds_up_no_other_queue) {
-    desk_t *d = open_desk();
+    setup_t *d = open_desk();
     requeue_markers_t markers = {0};
-    crew_lead(&d->crew, d->f.r);
+    instance_lead(&d->instance, d->f.r);
     redis_ok(d->f.r, "SET sidecar:email:requeued x");
     mark(d->f.r, "sms");
     cr_assert_eq(step(d, &markers), OUTCOME_FAULT);
@@ -98,17 +98,17 @@ Test(redis_requeue_markers, a_key_of_the_wrong_type_holds_up_no_other_queue) {
 }
 
 Test(redis_requeue_markers, the_auditor_takes_the_steps) {
-    desk_t *d = open_desk();
+    setup_t *d = open_desk();
     mark(d->f.r, "sms");
-    crew_lead(&d->crew, d->f.r);
-    auditor_t *auditor = auditor_new(d->f.keys, d->crew.leases, d->crew.metrics, &d->crew.stage.role.stop);
-    stage_add(&d->crew.stage, auditor_tick, auditor);
-    cr_assert(stage_until(&d->crew.stage, markers_of(d->f.r, "sms") == 1, 15000));
+    instance_lead(&d->instance, d->f.r);
+    auditor_t *auditor = auditor_new(d->f.keys, d->instance.leases, d->instance.metrics, &d->instance.driver.role.stop);
+    driver_add(&d->instance.driver, auditor_tick, auditor);
+    cr_assert(driver_until(&d->instance.driver, markers_of(d->f.r, "sms") == 1, 15000));
     mark(d->f.r, "email");
-    stage_run(&d->crew.stage, 50);
+    driver_run(&d->instance.driver, 50);
     cr_assert_eq(markers_of(d->f.r, "email"), OLD + 1, "the next round is an hour later");
     fixture_step_boottime(HOUR_S * 1000 + 1000);
-    cr_assert(stage_until(&d->crew.stage, markers_of(d->f.r, "email") == 1, 15000));
+    cr_assert(driver_until(&d->instance.driver, markers_of(d->f.r, "email") == 1, 15000));
     auditor_free(auditor);
     close_desk(d);
 }
@@ -116,17 +116,17 @@ Test(redis_requeue_markers, the_auditor_takes_the_steps) {
 /* What was forgotten too early could be put back twice. */
 Test(redis_requeue_markers, none_grows_old_while_the_clocks_disagree) {
     static const int64_t MONTH_MS = INT64_C(30) * 24 * 3600 * 1000;
-    desk_t *d = open_desk();
+    setup_t *d = open_desk();
     mark(d->f.r, "sms");
     server_step_clock(d->f.server, MONTH_MS);
-    crew_lead(&d->crew, d->f.r);
-    auditor_t *auditor = auditor_new(d->f.keys, d->crew.leases, d->crew.metrics, &d->crew.stage.role.stop);
-    stage_add(&d->crew.stage, auditor_tick, auditor);
-    stage_run(&d->crew.stage, 300);
+    instance_lead(&d->instance, d->f.r);
+    auditor_t *auditor = auditor_new(d->f.keys, d->instance.leases, d->instance.metrics, &d->instance.driver.role.stop);
+    driver_add(&d->instance.driver, auditor_tick, auditor);
+    driver_run(&d->instance.driver, 300);
     cr_assert_eq(markers_of(d->f.r, "sms"), OLD + 1);
     server_step_clock(d->f.server, -MONTH_MS);
     fixture_step_boottime(61000);
-    cr_assert(stage_until(&d->crew.stage, markers_of(d->f.r, "sms") == 1, 15000));
+    cr_assert(driver_until(&d->instance.driver, markers_of(d->f.r, "sms") == 1, 15000));
     auditor_free(auditor);
     close_desk(d);
 }

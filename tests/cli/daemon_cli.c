@@ -1,6 +1,6 @@
 /* The real binary as people and scripts see it: exit codes, output, log lines. */
+#include "cluster.h"
 #include "dialects/dialect.h"
-#include "scene.h"
 #include "tempdir.h"
 #include "text.h"
 
@@ -91,8 +91,8 @@ Test(daemon_cli, a_dialect_without_code_is_refused_in_one_line) {
 }
 
 Test(daemon_cli, check_tells_whether_redis_will_do) {
-    scene_t s = scene_begin(NULL);
-    char *path = scene_config_file(&s, (sidecar_t){0});
+    cluster_t s = cluster_begin(NULL);
+    char *path = cluster_config_file(&s, (sidecar_t){0});
     const daemon_output_t *good = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(good->code, 0, "%s%s", good->out, good->err);
     cr_assert(has(good->out, "preflight passed") && has(good->out, "\"g\" has no leader now"), "%s", good->out);
@@ -106,7 +106,7 @@ Test(daemon_cli, check_tells_whether_redis_will_do) {
     const daemon_output_t *warned = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(warned->code, 0);
     cr_assert(has(warned->out, "warning") && has(warned->out, "noeviction"), "%s", warned->out);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"elsewhere\"; }"});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"elsewhere\"; }"});
     const daemon_output_t *unserved = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(unserved->code, 1);
     char pid[32];
@@ -121,13 +121,13 @@ Test(daemon_cli, check_tells_whether_redis_will_do) {
     cr_assert_eq(unreachable->code, 69);
     cr_assert(has(unreachable->err, server_socket(s.server)), "%s", unreachable->err);
     free(path);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_cli, check_tells_whether_a_log_can_be_kept) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){0});
-    char *path = scene_config_file(&s, (sidecar_t){0}), *free_one = temp_path(temp_root(), "free.db"),
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){0});
+    char *path = cluster_config_file(&s, (sidecar_t){0}), *free_one = temp_path(temp_root(), "free.db"),
          *foreign = temp_path(temp_root(), "foreign.db");
     sqlite3 *db;
     cr_assert_eq(sqlite3_open(foreign, &db), SQLITE_OK);
@@ -155,12 +155,12 @@ Test(daemon_cli, check_tells_whether_a_log_can_be_kept) {
     }
     cr_expect_neq(access(free_one, F_OK), 0, "it made a file");
     free(path), free(free_one), free(foreign);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_cli, check_names_a_lock_that_no_sidecar_wrote) {
-    scene_t s = scene_begin(NULL);
-    char *path = scene_config_file(&s, (sidecar_t){0});
+    cluster_t s = cluster_begin(NULL);
+    char *path = cluster_config_file(&s, (sidecar_t){0});
     redis_ok(s.r, "SET sidecar:g:lock hello");
     const daemon_output_t *found = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(found->code, 1);
@@ -171,14 +171,14 @@ Test(daemon_cli, check_names_a_lock_that_no_sidecar_wrote) {
     found = daemon_run("check", "-c", path, "--redis");
     cr_assert(found->code == 1 && has(found->out, "FAULT    who leads \"g\" cannot be told: "), "%s%s", found->out, found->err);
     free(path);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* Whatever file takes the number 1 gets what is printed: it must not be the connection. */
 Test(daemon_cli, a_closed_stdout_or_stderr_harms_no_connection) {
     static const char *const closed[] = {">&-", "<&- >/dev/null", "<&- >&-"};
-    scene_t s = scene_begin(NULL);
-    char *path = scene_config_file(&s, (sidecar_t){0});
+    cluster_t s = cluster_begin(NULL);
+    char *path = cluster_config_file(&s, (sidecar_t){0});
     for (size_t i = 0; i < 3; i++) {
         char *command = NULL;
         cr_assert_gt(asprintf(&command, "exec %s check -c %s --redis %s", daemon_program(), path, closed[i]), 0);
@@ -186,19 +186,19 @@ Test(daemon_cli, a_closed_stdout_or_stderr_harms_no_connection) {
         free(command);
     }
     free(path);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_cli, runs_before_redis_is_there) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     server_kill(s.server);
-    daemon_t *d = scene_sidecar(&s, (sidecar_t){0});
+    daemon_t *d = cluster_sidecar(&s, (sidecar_t){0});
     cr_assert(daemon_wait_log(d, "redis is out of reach", 5000));
     server_restart(s.server, SERVER_LOSE_DATA);
-    scene_reopen(&s);
-    scene_round(&s, "q", 0);
-    scene_works(&s, "q");
-    scene_end(&s);
+    cluster_reopen(&s);
+    cluster_round(&s, "q", 0);
+    cluster_works(&s, "q");
+    cluster_end(&s);
 }
 
 /* A script that runs the binary with QS_FDS file descriptors at the most; owned by the caller. */
@@ -216,8 +216,8 @@ static char *limited_binary(void) {
 enum { FEWEST_FDS = 4, FDS_TO_RUN = 13, FDS_TO_CHECK = 6 };
 
 Test(daemon_cli, too_few_file_descriptors_are_told) {
-    scene_t s = scene_begin(NULL);
-    char *path = scene_config_file(&s, (sidecar_t){0}), *text = temp_read(path), *binary = limited_binary();
+    cluster_t s = cluster_begin(NULL);
+    char *path = cluster_config_file(&s, (sidecar_t){0}), *text = temp_read(path), *binary = limited_binary();
     for (int fds = FEWEST_FDS; fds <= FDS_TO_RUN; fds++) {
         char limit[16];
         snprintf(limit, sizeof(limit), "QS_FDS=%d", fds);
@@ -234,21 +234,21 @@ Test(daemon_cli, too_few_file_descriptors_are_told) {
         } else {
             daemon_t *d = s.sidecars[s.count++] = daemon_start_with(&options, "%s", text);
             /* whichever role comes too late for the last one */
-            cr_assert(
-                wait_for(scene_says(d, "out of reach", "Too many open files") || scene_says(d, "cannot be written", ""), 5000));
+            cr_assert(wait_for(cluster_says(d, "out of reach", "Too many open files") || cluster_says(d, "cannot be written", ""),
+                               5000));
             cr_assert(daemon_running(d));
         }
     }
     free(binary);
     free(path);
     free(text);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* Who starts us waits for word from us: here there is no descriptor left to send it by. */
 Test(daemon_cli, a_service_manager_that_cannot_be_told_is_logged) {
-    scene_t s = scene_begin(NULL);
-    char *path = scene_config_file(&s, (sidecar_t){0}), *binary = limited_binary();
+    cluster_t s = cluster_begin(NULL);
+    char *path = cluster_config_file(&s, (sidecar_t){0}), *binary = limited_binary();
     const daemon_options_t options = {.binary = binary, .env = (const char *const[]){"QS_FDS=5", "NOTIFY_SOCKET=/nowhere", NULL}};
     const daemon_output_t *ended = daemon_run_argv(&options, (const char *const[]){"run", "-c", path, NULL});
     cr_assert_eq(ended->code, 1);
@@ -257,27 +257,27 @@ Test(daemon_cli, a_service_manager_that_cannot_be_told_is_logged) {
         "%s", ended->err);
     free(binary);
     free(path);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_cli, secrets_are_never_shown) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     redis_ok(s.r, "ACL SETUSER sidecar on >s3cr3tword ~* &* +@all");
     redis_ok(s.r, "ACL SETUSER default off");
-    char *path = scene_config_file(&s, (sidecar_t){.redis = "username = \"sidecar\"; password = \"s3cr3tword\";"});
+    char *path = cluster_config_file(&s, (sidecar_t){.redis = "username = \"sidecar\"; password = \"s3cr3tword\";"});
     const daemon_output_t *checked = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(checked->code, 0, "%s%s", checked->out, checked->err);
     cr_assert(has(checked->err, "inline secret"));
     cr_assert(!has(checked->out, "s3cr3t") && !has(checked->err, "s3cr3t"));
     daemon_t *good =
-        scene_sidecar_up(&s, (sidecar_t){.level = "debug", .redis = "username = \"sidecar\"; password = \"s3cr3tword\";"});
+        cluster_sidecar_up(&s, (sidecar_t){.level = "debug", .redis = "username = \"sidecar\"; password = \"s3cr3tword\";"});
     cr_assert_eq(daemon_log_count(good, "s3cr3t"), 0);
     daemon_t *bad =
-        scene_sidecar(&s, (sidecar_t){.level = "debug", .redis = "username = \"sidecar\"; password = \"s3cr3t-but-wrong\";"});
+        cluster_sidecar(&s, (sidecar_t){.level = "debug", .redis = "username = \"sidecar\"; password = \"s3cr3t-but-wrong\";"});
     cr_assert(daemon_wait_log(bad, "WRONGPASS", 5000));
     cr_assert_eq(daemon_log_count(bad, "s3cr3t"), 0);
     free(path);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* A string literal of JSON, strictly; returns what follows it, or NULL. */
@@ -327,11 +327,11 @@ static int lines_of_json(const daemon_t *d) {
 }
 
 Test(daemon_cli, log_is_json_and_holds_no_payload) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     static const char queues[] =
         "{ name = \"q\"; max_payload = \"1KiB\"; }, "
         "{ name = \"odd\\\"name\\\\\xe2\x82\xac.\"; ready = \"odd\\n\\x01\"; delayed = \"odd\\tdelayed\"; }";
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.level = "debug", .queues = queues});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.level = "debug", .queues = queues});
     char large[3001];
     for (size_t i = 0; i + 1 < sizeof(large); i += 10) memcpy(large + i, "payl0ad\n\"\\", 10);
     large[sizeof(large) - 1] = '\0';
@@ -339,13 +339,13 @@ Test(daemon_cli, log_is_json_and_holds_no_payload) {
     cr_assert(daemon_wait_log(d, "larger than max_payload", 5000));
     redis_ok(s.r, "SET %s payl0ad", "odd\n\x01");
     redis_ok(s.r, "ZADD %s 3 payl0ad", "odd\tdelayed");
-    cr_assert(wait_for(scene_says(d, "holds the wrong type", "\"queue\":\"odd"), 5000));
+    cr_assert(wait_for(cluster_says(d, "holds the wrong type", "\"queue\":\"odd"), 5000));
     redis_ok(s.r, "DEL q");
     redis_ok(s.r, "SET q payl0ad");
     redis_ok(s.r, "ZADD q:delayed 3 %s", "payl0ad of another");
-    cr_assert(wait_for(scene_says(d, "holds the wrong type", "\"queue\":\"q\""), 5000));
+    cr_assert(wait_for(cluster_says(d, "holds the wrong type", "\"queue\":\"q\""), 5000));
     redis_ok(s.r, "SCRIPT FLUSH");
-    scene_kill_connections(s.r, "");
+    cluster_kill_connections(s.r, "");
     cr_assert(wait_for(daemon_log_count(d, "\"msg\":\"connected\"") >= 2, 10000));
     daemon_signal(d, SIGUSR1);
     daemon_signal(d, SIGHUP);
@@ -353,36 +353,36 @@ Test(daemon_cli, log_is_json_and_holds_no_payload) {
     cr_assert_eq(daemon_terminate(d, 5000).code, 0);
     cr_assert_geq(lines_of_json(d), 10);
     cr_assert_eq(daemon_log_count(d, "payl0ad"), 0);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_cli, usr1_logs_what_was_counted) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"p\"; }"});
-    for (int i = 0; i < 7; i++) scene_round(&s, "q", 0);
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"p\"; }"});
+    for (int i = 0; i < 7; i++) cluster_round(&s, "q", 0);
     /* A job can be seen in Redis a moment before it is counted. */
-    cr_assert(wait_for((daemon_signal(d, SIGUSR1), scene_says(d, "\"queue\":\"q\"", "\"promoted\":7,")), 5000));
-    cr_assert(wait_for(scene_says(d, "\"queue\":\"p\"", "\"promoted\":0,"), 5000)); /* a line each, one after the other */
+    cr_assert(wait_for((daemon_signal(d, SIGUSR1), cluster_says(d, "\"queue\":\"q\"", "\"promoted\":7,")), 5000));
+    cr_assert(wait_for(cluster_says(d, "\"queue\":\"p\"", "\"promoted\":0,"), 5000)); /* a line each, one after the other */
     cr_assert(daemon_wait_log(d, "\"leading\":1", 5000));
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_cli, interrupt_ends_it_as_terminate_does) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){0});
-    scene_works(&s, "q");
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){0});
+    cluster_works(&s, "q");
     daemon_signal(d, SIGINT);
     cr_assert_eq(daemon_wait_exit(d, 5000).code, 0);
     cr_assert_eq(daemon_log_count(d, "gave the lock back"), 1);
     cr_assert_eq(redis_int(s.r, "EXISTS sidecar:g:lock"), 0);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_cli, memory_is_small_with_a_hundred_queues) {
     enum { QUEUES = 100, MOST_KIB = 8 * 1024 };
-    char *queues = scene_queues("", "q", QUEUES);
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = queues});
+    char *queues = cluster_queues("", "q", QUEUES);
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = queues});
     free(queues);
     for (int i = 0; i < QUEUES; i++)
         redis_ok(s.r, "EVAL %s 1 q%d:delayed", "for i = 1, 1000 do redis.call('ZADD', KEYS[1], i, i .. string.rep('x', 100)) end",
@@ -390,5 +390,5 @@ Test(daemon_cli, memory_is_small_with_a_hundred_queues) {
     for (int i = 0; i < QUEUES; i++) cr_assert(wait_for(redis_int(s.r, "LLEN q%d", i) == 1000, 10000));
     if (daemon_is_sanitized(d)) cr_skip_test("memory is measured without sanitizers");
     cr_assert_leq(daemon_rss_kib(d), MOST_KIB, "%ld KiB", daemon_rss_kib(d));
-    scene_end(&s);
+    cluster_end(&s);
 }

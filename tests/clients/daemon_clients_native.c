@@ -2,8 +2,8 @@
  * seconds, by redis-py. And the byte vectors of tests/data against the libraries that they were taken from.
  *
  * QS_LONG=1 is 10,000 messages, else a tenth; QS_STORY_JOBS=n is any number. */
+#include "cluster.h"
 #include "native.h"
-#include "scene.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>
@@ -35,9 +35,9 @@ typedef struct {
 } message_t;
 
 static size_t jobs(void) {
-    const char *set = getenv("QS_STORY_JOBS"), *gale = getenv("QS_LONG");
+    const char *set = getenv("QS_STORY_JOBS"), *stress = getenv("QS_LONG");
     if (set && *set) return strtoul(set, NULL, 10);
-    return gale && gale[0] == '1' ? JOBS_LONG : JOBS;
+    return stress && stress[0] == '1' ? JOBS_LONG : JOBS;
 }
 
 /* What the producer reads: "DELAY_MS KIND NUMBER TEXT" a line; one of five is due at once. Owned by the caller. */
@@ -47,7 +47,7 @@ static char *story(size_t from, size_t to, uint64_t *seed) {
     FILE *out = open_memstream(&text, &size);
     cr_assert(out);
     for (size_t i = from; i < to; i++) {
-        unsigned long long delay = i % 5 ? scene_random(seed, DELAY_MS) : 0;
+        unsigned long long delay = i % 5 ? cluster_random(seed, DELAY_MS) : 0;
         fprintf(out, "%llu %s %zu caf\xc3\xa9 \"quoted\" \\ {\"n\": 12345678901234567890}\n", delay, i % 7 ? "ok" : "slow", i);
     }
     fclose(out);
@@ -67,18 +67,18 @@ static void before_sidecars(const native_t *native, size_t count, uint64_t *seed
 
 /* Produces another part of the messages, and ends the sidecar that leads while they come; the other takes over, a new one stands
  * by. */
-static void round_of(scene_t *scene, const native_t *native, int round, size_t count, uint64_t *seed) {
+static void round_of(cluster_t *cluster, const native_t *native, int round, size_t count, uint64_t *seed) {
     size_t from = count * (size_t)(round + 1) / (ROUNDS + 1), to = count * (size_t)(round + 2) / (ROUNDS + 1);
-    daemon_t *leader = scene_await_leader(scene, "g", NULL, ALL_MS);
+    daemon_t *leader = cluster_await_leader(cluster, "g", NULL, ALL_MS);
     int before = came(native);
     char *in = story(from, to, seed);
     child_t *producer = native_start(native, (const char *const[]){"produce", "delay-queue", NULL}, NULL, in);
-    if (!wait_for(came(native) >= before + (int)(to - from) / 5, ALL_MS)) scene_fail(scene, "nothing comes");
+    if (!wait_for(came(native) >= before + (int)(to - from) / 5, ALL_MS)) cluster_fail(cluster, "nothing comes");
     if (round % 2)
         cr_expect_eq(daemon_terminate(leader, ALL_MS).code, 0);
     else
         daemon_kill(leader);
-    scene_sidecar(scene, (sidecar_t){.queues = QUEUE});
+    cluster_sidecar(cluster, (sidecar_t){.queues = QUEUE});
     cr_assert(child_wait(producer, ALL_MS) && producer->exit_code == 0);
     child_free(producer);
     free(in);
@@ -124,20 +124,20 @@ static void expect_each_once(const native_t *native, size_t count) {
 /* The poll of the zset has become a BRPOP, in all workers but one, which still polls. */
 Test(daemon_clients_native, third_seed) {
     size_t count = jobs();
-    uint64_t seed = scene_seed("third_seed");
-    scene_t scene = scene_begin(&(server_options_t){.tcp = true});
-    native_t native = native_begin("delay_loop", scene.server);
+    uint64_t seed = cluster_seed("third_seed");
+    cluster_t cluster = cluster_begin(&(server_options_t){.tcp = true});
+    native_t native = native_begin("delay_loop", cluster.server);
     child_t *workers[WORKERS + 1];
     for (int i = 0; i < WORKERS; i++) workers[i] = native_run(&native, "work", "delay-queue:ready");
     workers[WORKERS] = native_run(&native, "poll", "delay-queue");
     if (!wait_for(native_count(&native, "ready", NULL) == WORKERS + 1, ALL_MS)) native_fail(&native, "the workers do not start");
     before_sidecars(&native, count, &seed);
-    for (int i = 0; i < 2; i++) scene_sidecar(&scene, (sidecar_t){.queues = QUEUE});
-    for (int i = 0; i < ROUNDS; i++) round_of(&scene, &native, i, count, &seed);
-    if (!wait_for(came(&native) >= (int)count && redis_int(scene.r, "ZCARD delay-queue") == 0 &&
-                      redis_int(scene.r, "LLEN delay-queue:ready") == 0,
+    for (int i = 0; i < 2; i++) cluster_sidecar(&cluster, (sidecar_t){.queues = QUEUE});
+    for (int i = 0; i < ROUNDS; i++) round_of(&cluster, &native, i, count, &seed);
+    if (!wait_for(came(&native) >= (int)count && redis_int(cluster.r, "ZCARD delay-queue") == 0 &&
+                      redis_int(cluster.r, "LLEN delay-queue:ready") == 0,
                   ALL_MS))
-        scene_fail(&scene, "not every message came");
+        cluster_fail(&cluster, "not every message came");
     for (int i = 0; i <= WORKERS; i++) {
         child_signal(workers[i], SIGTERM);
         cr_expect(child_wait(workers[i], ALL_MS) && workers[i]->exit_code == 0, "a worker ended badly");
@@ -145,7 +145,7 @@ Test(daemon_clients_native, third_seed) {
     }
     expect_each_once(&native, count);
     native_end(&native);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 /* Bull's scenes are read by MONITOR, and that of Valkey does not quote what the arguments hold. */

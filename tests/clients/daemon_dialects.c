@@ -4,8 +4,8 @@
  *
  * QS_LONG=1 is 10,000 jobs, else a tenth; QS_STORY_JOBS=n is any number. QS_SEED=n repeats the delays. */
 #include "audit_log.h"
+#include "cluster.h"
 #include "native.h"
-#include "scene.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>
@@ -56,7 +56,7 @@ typedef struct {
 
 typedef struct {
     const story_t *story;
-    scene_t scene;
+    cluster_t cluster;
     native_t native;
     child_t *workers[WORKERS];
     int started, killed; /* workers */
@@ -70,9 +70,9 @@ typedef struct {
 } stand_t;
 
 static size_t jobs(void) {
-    const char *set = getenv("QS_STORY_JOBS"), *gale = getenv("QS_LONG");
+    const char *set = getenv("QS_STORY_JOBS"), *stress = getenv("QS_LONG");
     if (set && *set) return strtoul(set, NULL, 10);
-    return gale && gale[0] == '1' ? JOBS_LONG : JOBS;
+    return stress && stress[0] == '1' ? JOBS_LONG : JOBS;
 }
 
 /* The first job of a round; its last one kills its worker. */
@@ -93,7 +93,7 @@ static char *lines_of(stand_t *s, int round) {
     FILE *out = open_memstream(&text, &size);
     cr_assert(out);
     for (size_t i = begins(s, round); i < begins(s, round + 1); i++) {
-        s->delays[i] = s->story->delays && i % 5 == 1 ? (int)scene_random(&s->seed, DELAY_MS) : 0;
+        s->delays[i] = s->story->delays && i % 5 == 1 ? (int)cluster_random(&s->seed, DELAY_MS) : 0;
         fprintf(out, "%d %s %zu caf\xc3\xa9 \"quoted\" \\ {\"n\": 12345678901234567890, \"attempt\": 1}\n", s->delays[i],
                 kind_of(s, i), i);
     }
@@ -121,15 +121,15 @@ static void replace_workers(stand_t *s) {
 }
 
 static stand_t begin(const story_t *story) {
-    stand_t s = {.story = story, .count = jobs(), .seed = scene_seed(story->client)};
+    stand_t s = {.story = story, .count = jobs(), .seed = cluster_seed(story->client)};
     server_t *server = server_start(&(server_options_t){.tcp = true});
     s.native = native_begin(story->client, server);
-    s.scene = (scene_t){.server = server, .r = redis_open(server)};
+    s.cluster = (cluster_t){.server = server, .r = redis_open(server)};
     s.delays = calloc(s.count, sizeof(*s.delays));
     s.is_done = calloc(s.count, sizeof(*s.is_done));
     int timeout_ms = story->timeout_ms ? story->timeout_ms : TIMEOUT_MS;
     cr_assert(s.delays && s.is_done && asprintf(&s.queue, story->queue, wait_scaled_ms(timeout_ms)) > 0);
-    for (int i = 0; i < SIDECARS; i++) scene_sidecar_up(&s.scene, (sidecar_t){.queues = s.queue, .scan = "100ms"});
+    for (int i = 0; i < SIDECARS; i++) cluster_sidecar_up(&s.cluster, (sidecar_t){.queues = s.queue, .scan = "100ms"});
     for (int i = 0; i < WORKERS; i++) s.workers[i] = worker(&s);
     if (!wait_for(native_count(&s.native, "ready", NULL) == WORKERS, ALL_MS)) native_fail(&s.native, "the workers do not start");
     char *out = temp_path(s.native.dir, "out");
@@ -148,7 +148,7 @@ static void end(stand_t *s) {
         child_free(s->workers[i]);
     }
     native_end(&s->native);
-    scene_end(&s->scene);
+    cluster_end(&s->cluster);
     fclose(s->out);
     free(s->queue);
     free(s->delays);
@@ -182,18 +182,18 @@ static void look(stand_t *s) {
 
 /* Some jobs come; while they do the sidecar that leads ends, and is started again once the other leads. */
 static void round_of(stand_t *s, int round) {
-    daemon_t *leader = scene_await_leader(&s->scene, "g", NULL, ALL_MS);
+    daemon_t *leader = cluster_await_leader(&s->cluster, "g", NULL, ALL_MS);
     char *in = lines_of(s, round);
     look(s);
     size_t before = s->taken;
     child_t *producer = native_start(&s->native, s->story->produce, s->story->env, in);
     if (!wait_for((replace_workers(s), look(s), s->taken > before + s->count / ROUNDS / 5), ALL_MS))
-        scene_fail(&s->scene, "nothing comes");
+        cluster_fail(&s->cluster, "nothing comes");
     if (round % 2)
         cr_expect_eq(daemon_terminate(leader, ALL_MS).code, 0);
     else
         daemon_kill(leader);
-    scene_await_leader(&s->scene, "g", leader, ALL_MS);
+    cluster_await_leader(&s->cluster, "g", leader, ALL_MS);
     daemon_restart(leader);
     if (!child_wait(producer, ALL_MS) || producer->exit_code != 0) native_fail(&s->native, "the producer failed");
     child_free(producer);
@@ -275,7 +275,7 @@ static void expect_record(const stand_t *s, const char *path, const fate_t *job)
 static size_t count_good(stand_t *s, int poisons) {
     native_lines_t all = native_lines(&s->native);
     fate_t *found = read_jobs(s, &all);
-    const char *log = daemon_audit_path(scene_await_leader(&s->scene, "g", NULL, ALL_MS));
+    const char *log = daemon_audit_path(cluster_await_leader(&s->cluster, "g", NULL, ALL_MS));
     int again = 0;
     size_t good = 0;
     for (size_t i = 0; i < s->count; i++) {
@@ -300,8 +300,8 @@ static size_t count_good(stand_t *s, int poisons) {
 }
 
 static bool all_logs_hold(const stand_t *s, int rows) {
-    for (size_t i = 0; i < s->scene.count; i++)
-        if (audit_log_rows(daemon_audit_path(s->scene.sidecars[i])) != rows) return false;
+    for (size_t i = 0; i < s->cluster.count; i++)
+        if (audit_log_rows(daemon_audit_path(s->cluster.sidecars[i])) != rows) return false;
     return true;
 }
 
@@ -314,11 +314,12 @@ static size_t tell(const story_t *story) {
     size_t good = s.count - (size_t)poisons;
     if (!wait_for((replace_workers(&s), look(&s), s.done == good), ALL_MS)) {
         fprintf(stderr, "%zu of %zu jobs are done, %zu were handed out\n", s.done, good, s.taken);
-        scene_fail(&s.scene, "not every job is done");
+        cluster_fail(&s.cluster, "not every job is done");
     }
-    if (!wait_for(all_logs_hold(&s, poisons), ALL_MS)) scene_fail(&s.scene, "not every failed job is in each audit log, once");
-    if (!wait_for(redis_int(s.scene.r, "EVAL %s 0", story->left) == 0, ALL_MS))
-        scene_fail(&s.scene, "something is left in the queue");
+    if (!wait_for(all_logs_hold(&s, poisons), ALL_MS))
+        cluster_fail(&s.cluster, "not every failed job is in each audit log, once");
+    if (!wait_for(redis_int(s.cluster.r, "EVAL %s 0", story->left) == 0, ALL_MS))
+        cluster_fail(&s.cluster, "something is left in the queue");
     cr_expect_eq(s.killed, ROUNDS);
     size_t found = count_good(&s, poisons);
     end(&s);

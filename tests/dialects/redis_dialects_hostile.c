@@ -264,13 +264,13 @@ static int expect_own_keys(redis_t *spy, redis_t *r, const config_t *config) {
 
 /* ---- The tests. */
 
-static void open_table(desk_t *d, const table_t *table) {
+static void open_table(setup_t *d, const table_t *table) {
     d->f = fixture_start(&(fixture_options_t){.config = table->config, .closed = true});
-    crew_start(&d->crew, d->f.keys, CREW_MONITOR | CREW_DISPATCHER);
-    crew_lead(&d->crew, d->f.r);
+    instance_start(&d->instance, d->f.keys, INSTANCE_MONITOR | INSTANCE_DISPATCHER);
+    instance_lead(&d->instance, d->f.r);
 }
 
-static bool comes_back(desk_t *d, const table_t *table) {
+static bool comes_back(setup_t *d, const table_t *table) {
     return in_list(d->f.r, table->ready, slice_text(table->again ? table->again : table->sound)) == 1;
 }
 
@@ -283,15 +283,15 @@ ParameterizedTestParameters(redis_dialects_hostile, clutter_is_kept_or_ended) {
 ParameterizedTest(int *number, redis_dialects_hostile, clutter_is_kept_or_ended, .timeout = 120) {
     const table_t *table = &TABLES[*number];
     clutter_t clutter = clutter_new();
-    desk_t d;
+    setup_t d;
     open_table(&d, table);
     redis_ok(d.f.r, "RPUSH bank precious");
     redis_ok(d.f.r, "RPUSH other:backup precious");
     for (size_t i = 0; i < clutter.count; i++) table->put(d.f.r, i, buffer_text(&clutter.jobs[i]), clutter.jobs[i].len);
     table->put(d.f.r, clutter.count, table->sound, strlen(table->sound));
     redis_t *spy = spy_on(d.f.server);
-    cr_assert(stage_until(&d.crew.stage, comes_back(&d, table), 30000), "%s", table->name);
-    cr_assert(stage_until(&d.crew.stage, entries(d.f.r, table->busy) == 0, 30000), "%s: %lld are in progress for ever",
+    cr_assert(driver_until(&d.instance.driver, comes_back(&d, table), 30000), "%s", table->name);
+    cr_assert(driver_until(&d.instance.driver, entries(d.f.r, table->busy) == 0, 30000), "%s: %lld are in progress for ever",
               table->name, entries(d.f.r, table->busy));
     long long waiting = entries(d.f.r, table->waits), ended = failed(d.f.r, false);
     cr_assert_eq(waiting + ended, (long long)clutter.count + 1, "%s: %lld wait, %lld ended", table->name, waiting, ended);
@@ -312,7 +312,7 @@ ParameterizedTestParameters(redis_dialects_hostile, wrong_types_lose_nothing) {
 /* One key of the queue after the other holds something else; once it is gone the job goes its way. */
 ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing, .timeout = 300) {
     const table_t *table = &TABLES[*number];
-    desk_t d;
+    setup_t d;
     open_table(&d, table);
     used_keys_t used = config_queue_keys(&d.f.config->queues[0]);
     for (size_t k = 0; k < used.count; k++) {
@@ -320,12 +320,12 @@ ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing,
         const char *wrong = strcmp(used.items[k].type, "string") == 0 ? "list" : "string";
         redis_ok(d.f.r, "FLUSHALL");
         fixture_make_key(d.f.r, used.items[k].name, wrong);
-        crew_lead(&d.crew, d.f.r);
-        stage_run(&d.crew.stage, 300);
+        instance_lead(&d.instance, d.f.r);
+        driver_run(&d.instance.driver, 300);
         redis_ok(d.f.r, "DEL %s", used.items[k].name);
         table->put(d.f.r, k, table->sound, strlen(table->sound));
-        crew_lead(&d.crew, d.f.r);
-        if (!stage_until(&d.crew.stage, comes_back(&d, table), 15000))
+        instance_lead(&d.instance, d.f.r);
+        if (!driver_until(&d.instance.driver, comes_back(&d, table), 15000))
             cr_assert_fail("%s: %s as a %s has stopped it", table->name, used.items[k].name, wrong);
     }
     config_queue_keys_free(&used);
@@ -338,7 +338,7 @@ static void note(void *self, finding_t finding, const char *queue, const char *t
 
 /* BullMQ keeps its jobs under the same names: nothing of them is moved, marked or ended. */
 Test(redis_dialects_hostile, a_queue_of_bullmq_is_not_served_as_bull) {
-    desk_t d;
+    setup_t d;
     buffer_t said = {0};
     fault_t fault;
     open_desk(&d, (fixture_options_t){.config = SETTINGS("dialect = \"bull\"; stalled_interval = \"1s\";")});
@@ -346,7 +346,7 @@ Test(redis_dialects_hostile, a_queue_of_bullmq_is_not_served_as_bull) {
     redis_ok(d.f.r, "HSET bull:email:1 name n data {} opts {} timestamp 1700000000000");
     redis_ok(d.f.r, "ZADD bull:email:delayed 4096 1");
     redis_ok(d.f.r, "LPUSH bull:email:active 2");
-    stage_run(&d.crew.stage, 300);
+    driver_run(&d.instance.driver, 300);
     conn_t *conn = conn_new(&d.f.config->redis, "test", NULL);
     cr_assert_eq(conn_open(conn, &fault), OUTCOME_OK, "%s", fault.text);
     (void)preflight(conn, d.f.keys, note, &said, &fault);

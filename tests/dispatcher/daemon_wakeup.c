@@ -1,7 +1,7 @@
 /* Wake-ups, with a safety poll of an hour: what Redis does not say, nobody notices. On every server that is there: the usual one,
  * and those that tests/support/debian13.sh has made. */
+#include "cluster.h"
 #include "every_server.h"
-#include "scene.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -14,77 +14,77 @@ enum { HOUR_MS = 3600 * 1000, MOMENT_MS = 5000, AHEAD_MS = 4000 }; /* nobody pol
 
 #define EVERY_SERVER(name) ON_EVERY_SERVER(daemon_wakeup, name)
 
-static scene_t begin(int number, const char *queues) {
-    scene_t s = scene_begin(&(server_options_t){.binary = every_server_binary(number)});
-    scene_sidecar_up(&s, (sidecar_t){.ttl = "20s", .queues = queues});
-    scene_works(&s, "q");
+static cluster_t begin(int number, const char *queues) {
+    cluster_t s = cluster_begin(&(server_options_t){.binary = every_server_binary(number)});
+    cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s", .queues = queues});
+    cluster_works(&s, "q");
     return s;
 }
 
 /* The job is there in time, as seen from a machine that may stand still for a moment, and not early. */
-static void expect_on_time(scene_t *s, const char *expected, int64_t due) {
-    char *job = scene_take(s->r, "q", 10000);
-    int64_t late = scene_ms(s->r) - due;
-    if (!job) scene_fail(s, "a job was not promoted");
+static void expect_on_time(cluster_t *s, const char *expected, int64_t due) {
+    char *job = cluster_take(s->r, "q", 10000);
+    int64_t late = cluster_ms(s->r) - due;
+    if (!job) cluster_fail(s, "a job was not promoted");
     cr_assert_str_eq(job, expected);
     cr_assert(late >= 0 && late <= wait_scaled_ms(MOMENT_MS), "%s was %lld ms late", expected, (long long)late);
     free(job);
 }
 
 /* Delays a job and waits until the daemon has looked at the new head. */
-static int64_t delay_seen(scene_t *s, const char *job, int64_t delay_ms) {
+static int64_t delay_seen(cluster_t *s, const char *job, int64_t delay_ms) {
     long long calls = server_commandstat(s->server, "evalsha");
-    int64_t due = scene_delay(s->r, "q", job, delay_ms);
+    int64_t due = cluster_delay(s->r, "q", job, delay_ms);
     cr_assert(wait_for(server_commandstat(s->server, "evalsha") > calls, 5000));
     return due;
 }
 
 EVERY_SERVER(sooner_job_is_noticed) {
-    scene_t s = begin(*number, NULL);
+    cluster_t s = begin(*number, NULL);
     delay_seen(&s, "far", HOUR_MS);
     int64_t second = delay_seen(&s, "second", AHEAD_MS);
-    expect_on_time(&s, "first", scene_delay(s.r, "q", "first", 120));
+    expect_on_time(&s, "first", cluster_delay(s.r, "q", "first", 120));
     expect_on_time(&s, "second", second);
-    expect_on_time(&s, "far", scene_delay(s.r, "q", "far", 50)); /* a known member gets another time */
+    expect_on_time(&s, "far", cluster_delay(s.r, "q", "far", 50)); /* a known member gets another time */
     for (int i = 0; i < 5; i++) {
         cr_assert_eq(redis_int(s.r, "EXISTS q:delayed"), 0);
-        expect_on_time(&s, "alone", scene_delay(s.r, "q", "alone", 20 * i));
+        expect_on_time(&s, "alone", cluster_delay(s.r, "q", "alone", 20 * i));
     }
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 EVERY_SERVER(vanished_head_is_noticed) {
-    scene_t s = begin(*number, NULL);
-    int64_t next = scene_delay(s.r, "q", "next", AHEAD_MS + 100);
+    cluster_t s = begin(*number, NULL);
+    int64_t next = cluster_delay(s.r, "q", "next", AHEAD_MS + 100);
     delay_seen(&s, "head", AHEAD_MS);
     redis_ok(s.r, "ZREM q:delayed head");
     expect_on_time(&s, "next", next);
     delay_seen(&s, "deleted", AHEAD_MS);
     redis_ok(s.r, "DEL q:delayed");
-    expect_on_time(&s, "after", scene_delay(s.r, "q", "after", 300));
+    expect_on_time(&s, "after", cluster_delay(s.r, "q", "after", 300));
     delay_seen(&s, "put off", AHEAD_MS);
-    expect_on_time(&s, "put off", scene_delay(s.r, "q", "put off", AHEAD_MS + 250));
+    expect_on_time(&s, "put off", cluster_delay(s.r, "q", "put off", AHEAD_MS + 250));
     delay_seen(&s, "expired", HOUR_MS);
     redis_ok(s.r, "PEXPIRE q:delayed 20");
     cr_assert(wait_for(redis_int(s.r, "EXISTS q:delayed") == 0, 5000));
-    expect_on_time(&s, "at last", scene_delay(s.r, "q", "at last", 50));
+    expect_on_time(&s, "at last", cluster_delay(s.r, "q", "at last", 50));
     cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 EVERY_SERVER(renamed_key_is_noticed) {
     static const char *const moves[] = {"RENAME elsewhere:delayed q:delayed", "COPY elsewhere:delayed q:delayed REPLACE",
                                         "ZUNIONSTORE q:delayed 1 elsewhere:delayed",
                                         "ZRANGESTORE q:delayed elsewhere:delayed 0 -1"};
-    scene_t s = begin(*number, NULL);
+    cluster_t s = begin(*number, NULL);
     for (size_t i = 0; i < sizeof(moves) / sizeof(*moves); i++) {
         delay_seen(&s, "covered", HOUR_MS);
-        int64_t due = scene_delay(s.r, "elsewhere", "moved", 100);
+        int64_t due = cluster_delay(s.r, "elsewhere", "moved", 100);
         redis_ok(s.r, moves[i]);
         expect_on_time(&s, "moved", due);
         redis_ok(s.r, "DEL elsewhere:delayed");
     }
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* A pipeline of one command, repeated. */
@@ -97,13 +97,13 @@ static void many(redis_t *r, int times, const char *command) {
     }
 }
 
-static bool is_calm(const scene_t *s, long long *looks) {
+static bool is_calm(const cluster_t *s, long long *looks) {
     *looks = server_commandstat(s->server, "client|caching");
-    return scene_stays(server_commandstat(s->server, "client|caching") == *looks, 100);
+    return cluster_stays(server_commandstat(s->server, "client|caching") == *looks, 100);
 }
 
 EVERY_SERVER(pops_of_workers_cause_nothing) {
-    scene_t s = begin(*number, NULL);
+    cluster_t s = begin(*number, NULL);
     redis_ok(s.r, "EVAL %s 1 q:delayed", "for i = 1, 1000 do redis.call('ZADD', KEYS[1], 1, i) end");
     cr_assert(wait_for(redis_int(s.r, "LLEN q") == 1000, 5000));
     delay_seen(&s, "far", HOUR_MS);
@@ -115,36 +115,36 @@ EVERY_SERVER(pops_of_workers_cause_nothing) {
     many(s.r, 500, "RPOPLPUSH q q:backup");
     many(s.r, 500, "LREM q:backup 1 x");
     many(s.r, 500, "SET sidecar-of-somebody-else 1");
-    cr_assert(scene_stays(server_commandstat(s.server, "evalsha") - calls <= 2, 200));
+    cr_assert(cluster_stays(server_commandstat(s.server, "evalsha") - calls <= 2, 200));
     cr_assert_leq(server_commandstat(s.server, "client|caching") - looks, 2,
                   "the last add may have caused more after a standstill");
-    scene_works(&s, "q");
-    scene_end(&s);
+    cluster_works(&s, "q");
+    cluster_end(&s);
 }
 
 EVERY_SERVER(many_adds_cause_few_looks) {
     enum { FOR_MS = 600 };
-    scene_t s = begin(*number, NULL);
+    cluster_t s = begin(*number, NULL);
     long long calls = server_commandstat(s.server, "evalsha");
     int64_t began = wait_now_us();
     int adds = 0;
     /* Each becomes the new head. */
     for (; wait_now_us() - began < FOR_MS * 1000 || (adds < 20000 && server_commandstat(s.server, "evalsha") < calls + 5); adds++)
-        redis_ok(s.r, "ZADD q:delayed %lld job%d", (long long)scene_ms(s.r) + HOUR_MS - adds, adds);
+        redis_ok(s.r, "ZADD q:delayed %lld job%d", (long long)cluster_ms(s.r) + HOUR_MS - adds, adds);
     double seconds = (double)(wait_now_us() - began) / 1e6;
     calls = server_commandstat(s.server, "evalsha") - calls;
     cr_assert_leq((double)calls, 1100 * seconds + 20, "%lld looks in %.3f s, at %d adds", calls, seconds, adds);
     cr_assert_geq(calls, 5);
-    scene_works(&s, "q");
+    cluster_works(&s, "q");
     cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), adds);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* The silent death: the job is added in the same step that kills the subscriber, so that nobody can be told of it. */
 EVERY_SERVER(dead_subscriber_is_replaced) {
-    scene_t s = begin(*number, NULL);
+    cluster_t s = begin(*number, NULL);
     for (int round = 0; round < 4; round++) {
-        cr_assert(wait_for(scene_connections(s.r, "-wakeups") == 1, 5000));
+        cr_assert(wait_for(cluster_connections(s.r, "-wakeups") == 1, 5000));
         char *list = NULL, *line = NULL; /* it has its name before it subscribes */
         cr_assert(wait_for((free(list), list = redis_str(s.r, "CLIENT LIST TYPE pubsub"),
                             (line = strstr(list, "name=queue-sidecar-wakeups")) != NULL),
@@ -152,29 +152,29 @@ EVERY_SERVER(dead_subscriber_is_replaced) {
         while (line > list && line[-1] != '\n') line--;
         long long id = strtoll(line + strlen("id="), NULL, 10);
         free(list);
-        int64_t due = scene_ms(s.r);
+        int64_t due = cluster_ms(s.r);
         redis_ok(s.r, "MULTI");
         redis_ok(s.r, "CLIENT KILL ID %lld", id);
         redis_ok(s.r, "ZADD q:delayed %lld missed", (long long)due);
         redis_ok(s.r, "EXEC");
         expect_on_time(&s, "missed", due);
-        scene_works(&s, "q");
+        cluster_works(&s, "q");
     }
     cr_assert_eq(daemon_log_count(s.sidecars[0], "no longer leading"), 0);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 EVERY_SERVER(every_queue_is_watched) {
-    scene_t s =
+    cluster_t s =
         begin(*number, "{ name = \"q\"; }, { name = \"other\"; }, { name = \"third\"; delayed = \"strange key \\\"3\\\"\"; }");
-    scene_works(&s, "other");
+    cluster_works(&s, "other");
     redis_ok(s.r, "ZADD %s 1 odd", "strange key \"3\"");
-    char *job = scene_take(s.r, "third", 5000);
+    char *job = cluster_take(s.r, "third", 5000);
     cr_assert_not_null(job);
     free(job);
     redis_ok(s.r, "FLUSHALL"); /* takes the lock away too, long before it would be renewed */
-    cr_assert_leq(scene_round(&s, "other", 0), wait_scaled_ms(MOMENT_MS));
-    scene_works(&s, "other");
-    scene_works(&s, "q");
-    scene_end(&s);
+    cr_assert_leq(cluster_round(&s, "other", 0), wait_scaled_ms(MOMENT_MS));
+    cluster_works(&s, "other");
+    cluster_works(&s, "q");
+    cluster_end(&s);
 }

@@ -1,4 +1,4 @@
-/* What the tests of the dispatcher's ticks share: one dispatcher that leads by hand, on a stage, and its server. */
+/* What the tests of the dispatcher's ticks share: one dispatcher that leads by hand, in a driver, and its server. */
 #ifndef QS_TEST_DISPATCHER_DESK_H
 #define QS_TEST_DISPATCHER_DESK_H
 
@@ -18,43 +18,43 @@
 /* A dispatcher that leads, and its server. */
 typedef struct {
     fixture_t f;
-    crew_t crew;
-} desk_t;
+    instance_t instance;
+} setup_t;
 
-static inline void open_desk(desk_t *d, fixture_options_t options) {
+static inline void open_desk(setup_t *d, fixture_options_t options) {
     if (!options.config) options.config = ALONE("");
     options.closed = true;
     d->f = fixture_start(&options);
-    crew_start(&d->crew, d->f.keys, CREW_DISPATCHER);
-    crew_lead(&d->crew, d->f.r);
+    instance_start(&d->instance, d->f.keys, INSTANCE_DISPATCHER);
+    instance_lead(&d->instance, d->f.r);
 }
 
-static inline void close_desk(desk_t *d) {
-    crew_stop(&d->crew);
+static inline void close_desk(setup_t *d) {
+    instance_stop(&d->instance);
     fixture_stop(&d->f);
 }
 
-static inline long long ready(desk_t *d) { return redis_int(d->f.r, "LLEN email"); }
-static inline long long delayed(desk_t *d) { return redis_int(d->f.r, "ZCARD email:delayed"); }
-static inline metrics_queue_t *of(desk_t *d, size_t queue) { return &d->crew.metrics->queues[queue]; }
+static inline long long ready(setup_t *d) { return redis_int(d->f.r, "LLEN email"); }
+static inline long long delayed(setup_t *d) { return redis_int(d->f.r, "ZCARD email:delayed"); }
+static inline metrics_queue_t *of(setup_t *d, size_t queue) { return &d->instance.metrics->queues[queue]; }
 
 /* Steps until so many jobs are ready. */
-static inline void expect_ready(desk_t *d, long long jobs) {
-    bool done = stage_until(&d->crew.stage, ready(d) == jobs, 15000);
+static inline void expect_ready(setup_t *d, long long jobs) {
+    bool done = driver_until(&d->instance.driver, ready(d) == jobs, 15000);
     if (done) return;
     char *log = fixture_log();
     cr_assert_fail("%lld jobs are ready, %lld delayed, %lld were expected\n%s", ready(d), delayed(d), jobs, log);
 }
 
 /* Works until everything that it wants now is done. */
-static inline void settle(desk_t *d) { stage_settle(&d->crew.stage, d->f.r); }
+static inline void settle(setup_t *d) { driver_settle(&d->instance.driver, d->f.r); }
 
-static inline void add_due(desk_t *d, int jobs) {
+static inline void add_due(setup_t *d, int jobs) {
     for (int i = 0; i < jobs; i++) redis_ok(d->f.r, "ZADD email:delayed %d job%04d", i, i);
 }
 
 /* Exactly one copy of each of add_due's jobs is there. */
-static inline void expect_each_once(desk_t *d, int jobs) {
+static inline void expect_each_once(setup_t *d, int jobs) {
     cr_assert_eq(ready(d) + delayed(d), jobs);
     for (int i = 0; i < jobs; i++) {
         redisReply *found = redis_do(d->f.r, "LPOS email job%04d COUNT 0", i);

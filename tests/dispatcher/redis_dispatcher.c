@@ -4,14 +4,14 @@
 
 /* Returns how late the later job was at the most, in us. */
 static int64_t moved_late_us(void) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true});
     add_due(&d, 3);
     expect_ready(&d, 3);
     settle(&d);
     redis_ok(d.f.r, "ZADD email:delayed %lld later", now_ms(d.f.r) + 300);
     long before = proxy_requests(d.f.proxy, NULL), steps = 0;
-    for (int rounds = 0; rounds < 20 && delayed(&d); rounds++) steps += stage_run(&d.crew.stage, 500) - 1;
+    for (int rounds = 0; rounds < 20 && delayed(&d); rounds++) steps += driver_run(&d.instance.driver, 500) - 1;
     cr_assert_eq(delayed(&d), 0);
     cr_assert_leq(steps, 8 * wait_scaled_ms(1));
     cr_assert_leq(proxy_requests(d.f.proxy, NULL) - before, 12 * wait_scaled_ms(1));
@@ -28,7 +28,7 @@ Test(redis_dispatcher, moves_what_is_due_and_waits_for_the_rest, .timeout = 60) 
 }
 
 Test(redis_dispatcher, is_woken_by_what_producers_do) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){0});
     settle(&d);
     for (int i = 1; i <= 5; i++) {
@@ -42,7 +42,7 @@ Test(redis_dispatcher, is_woken_by_what_producers_do) {
     redis_ok(d.f.r, "ZADD email:delayed %lld mind", now_ms(d.f.r) + 50); /* sooner than it was */
     expect_ready(&d, 6);
     redis_ok(d.f.r, "FLUSHALL");
-    crew_lead(&d.crew, d.f.r);
+    instance_lead(&d.instance, d.f.r);
     settle(&d);
     redis_ok(d.f.r, "ZADD email:delayed 1 after");
     expect_ready(&d, 1);
@@ -50,7 +50,7 @@ Test(redis_dispatcher, is_woken_by_what_producers_do) {
 }
 
 Test(redis_dispatcher, asks_for_nothing_without_a_reason) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true});
     add_due(&d, 30);
     redis_ok(d.f.r, "ZADD email:delayed %lld later", now_ms(d.f.r) + 3600000);
@@ -60,14 +60,14 @@ Test(redis_dispatcher, asks_for_nothing_without_a_reason) {
     for (int i = 0; i < 30; i++) redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT"); /* what workers do */
     redis_ok(d.f.r, "LPUSH email now");
     redis_ok(d.f.r, "PEXPIRE sidecar:app:lock 50000");
-    long steps = stage_run(&d.crew.stage, 300);
+    long steps = driver_run(&d.instance.driver, 300);
     cr_assert_eq(proxy_requests(d.f.proxy, NULL), before);
     cr_assert_leq(steps, 3);
     close_desk(&d);
 }
 
 Test(redis_dispatcher, a_backlog_goes_in_order_and_in_batches) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){0});
     add_due(&d, 95);
     expect_ready(&d, 95);
@@ -84,7 +84,7 @@ Test(redis_dispatcher, a_backlog_goes_in_order_and_in_batches) {
 /* While there is more, nobody needs to know when the next job is due; afterwards somebody must. */
 Test(redis_dispatcher, a_backlog_costs_no_looks_and_ends_with_one) {
     enum { JOBS = 2000 };
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true, .preload = "shim_clock"});
     settle(&d);
     redis_ok(d.f.r, "EVAL %s 1 email:delayed", "for i = 1, 2000 do redis.call('ZADD', KEYS[1], i, 'job' .. i) end");
@@ -108,7 +108,7 @@ Test(redis_dispatcher, a_backlog_costs_no_looks_and_ends_with_one) {
 /* What waits behind a batch makes all others wait for both: so nothing does. */
 Test(redis_dispatcher, nothing_is_sent_behind_a_batch_of_a_backlog) {
     enum { NTH = 5 };
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true, .config = TWO});
     settle(&d);
     add_due(&d, 200);
@@ -116,17 +116,17 @@ Test(redis_dispatcher, nothing_is_sent_behind_a_batch_of_a_backlog) {
     long before = proxy_requests(d.f.proxy, "EVALSHA"), batches = proxy_requests(d.f.proxy, "4 sidecar:app:lock email");
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "4 sidecar:app:lock email", .nth = NTH});
     proxy_refuse_new(d.f.proxy, true);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->reconnects) > 0, 15000)); /* no reply in time */
+    cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->reconnects) > 0, 15000)); /* no reply in time */
     cr_assert_eq(proxy_requests(d.f.proxy, "4 sidecar:app:lock email") - batches, NTH);
     cr_assert_leq(proxy_requests(d.f.proxy, "EVALSHA") - before, 3 * NTH, "news and other queues come in between");
     proxy_pass(d.f.proxy);
-    cr_assert(stage_until(&d.crew.stage, ready(&d) == 200, 15000));
+    cr_assert(driver_until(&d.instance.driver, ready(&d) == 200, 15000));
     cr_assert_eq(redis_int(d.f.r, "LLEN sms"), 1);
     close_desk(&d);
 }
 
 /* However fast this machine is. */
-static void keep_up_backlog(desk_t *d) {
+static void keep_up_backlog(setup_t *d) {
     if (delayed(d) >= 5000 && redis_int(d->f.r, "ZCARD sms:delayed") >= 5000) return;
     redis_ok(d->f.r, "EVAL %s 2 email:delayed sms:delayed",
              "for i = 1, 20000 do for _, key in ipairs(KEYS) do redis.call('ZADD', key, i, 'job' .. i) end end");
@@ -134,29 +134,30 @@ static void keep_up_backlog(desk_t *d) {
 
 /* The poll meets backlogs in the middle: what it sees there is no wake-up that was lost. */
 Test(redis_dispatcher, a_safety_poll_in_a_backlog_misses_nothing) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = "group = \"app\"; dispatcher = { safety_poll = \"50ms\"; batch = 1; };"
                                                 "queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
     settle(&d);
     keep_up_backlog(&d);
-    int64_t polls = metric_get(&d.crew.metrics->safety_polls);
-    cr_assert(stage_until(&d.crew.stage, (keep_up_backlog(&d), metric_get(&d.crew.metrics->safety_polls) >= polls + 8), 20000));
+    int64_t polls = metric_get(&d.instance.metrics->safety_polls);
+    cr_assert(driver_until(&d.instance.driver, (keep_up_backlog(&d), metric_get(&d.instance.metrics->safety_polls) >= polls + 8),
+                           20000));
     cr_assert_eq(metric_get(&of(&d, 0)->missed) + metric_get(&of(&d, 1)->missed), 0);
     close_desk(&d);
 }
 
 Test(redis_dispatcher, queues_take_turns) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true,
                                       .config = "group = \"app\"; dispatcher = { safety_poll = \"24h\"; batch = 1; };"
                                                 "queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
     settle(&d);
     redis_ok(d.f.r, "EVAL %s 1 email:delayed", "for i = 1, 50000 do redis.call('ZADD', KEYS[1], i, 'job' .. i) end");
-    cr_assert(stage_until(&d.crew.stage, ready(&d) > 0, 5000));
+    cr_assert(driver_until(&d.instance.driver, ready(&d) > 0, 5000));
     cr_assert_gt(delayed(&d), 100, "a tick is too long");
     long before = proxy_requests(d.f.proxy, "4 sidecar:app:lock email:delayed");
     redis_ok(d.f.r, "ZADD sms:delayed 1 other");
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN sms") == 1, 5000));
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN sms") == 1, 5000));
     char *log = proxy_log(d.f.proxy), *sms = strstr(log, "4 sidecar:app:lock sms:delayed sms ");
     cr_assert_not_null(sms);
     for (char *at = log; (at = strstr(at, "4 sidecar:app:lock email:delayed")) && at < sms; at++) before--;
@@ -166,7 +167,7 @@ Test(redis_dispatcher, queues_take_turns) {
 }
 
 Test(redis_dispatcher, large_entries_in_a_backlog_hide_no_job) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("max_payload = \"1KiB\";")});
     char large[2000];
     memset(large, 'L', sizeof large);
@@ -182,7 +183,7 @@ Test(redis_dispatcher, large_entries_in_a_backlog_hide_no_job) {
     settle(&d);
     cr_assert_eq(delayed(&d), (JOBS + EVERY - 1) / EVERY);
     cr_assert_geq(metric_get(&of(&d, 0)->large), (JOBS + EVERY - 1) / EVERY);
-    cr_assert_leq(stage_run(&d.crew.stage, 200), 5, "it spins on what is too large");
+    cr_assert_leq(driver_run(&d.instance.driver, 200), 5, "it spins on what is too large");
     redis_ok(d.f.r, "ZADD email:delayed -1 first 9999 last");
     expect_ready(&d, JOBS + 2);
     redis_ok(d.f.r, "ZPOPMIN email:delayed");
@@ -195,16 +196,16 @@ Test(redis_dispatcher, large_entries_in_a_backlog_hide_no_job) {
 }
 
 Test(redis_dispatcher, waits_for_room_and_then_goes_on) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("ready_limit = 5;"), .proxy = true});
     add_due(&d, 12);
     expect_ready(&d, 5);
     long before = proxy_requests(d.f.proxy, "EVALSHA");
-    long steps = stage_run(&d.crew.stage, 600);
+    long steps = driver_run(&d.instance.driver, 600);
     cr_assert_eq(ready(&d), 5);
     cr_assert_leq(proxy_requests(d.f.proxy, "EVALSHA") - before, 2 * (2 + wait_scaled_ms(600) / 250), "twice for each look");
     cr_assert_leq(steps, 12);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d, 0)->full_us) > 0, 3000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d, 0)->full_us) > 0, 3000));
     for (long long left = 7; left > 0; left -= 5) {
         redis_ok(d.f.r, "DEL email");
         expect_ready(&d, left < 5 ? left : 5);
@@ -213,28 +214,28 @@ Test(redis_dispatcher, waits_for_room_and_then_goes_on) {
 }
 
 Test(redis_dispatcher, without_the_lock_nothing_moves) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true});
     settle(&d);
     redis_ok(d.f.r, "SET sidecar:app:lock another");
     add_due(&d, 5);
-    cr_assert(stage_until(&d.crew.stage, lease_doubted(d.crew.leases, 0), 3000), "the leader is told");
+    cr_assert(driver_until(&d.instance.driver, lease_doubted(d.instance.leases, 0), 3000), "the leader is told");
     long before = proxy_requests(d.f.proxy, NULL);
-    cr_assert_leq(stage_run(&d.crew.stage, 200), 3);
+    cr_assert_leq(driver_run(&d.instance.driver, 200), 3);
     cr_assert_leq(proxy_requests(d.f.proxy, NULL), before);
     cr_assert_eq(delayed(&d), 5);
     cr_assert(wait_for(proxy_connections(d.f.proxy) == 0, 3000), "what does not lead holds no connection");
     cr_assert_eq(fixture_log_count("fenced"), 1);
-    crew_lead(&d.crew, d.f.r);
+    instance_lead(&d.instance, d.f.r);
     expect_ready(&d, 5);
-    lease_end(d.crew.leases, 0);
-    stage_step(&d.crew.stage, 1);
+    lease_end(d.instance.leases, 0);
+    driver_step(&d.instance.driver, 1);
     cr_assert(wait_for(proxy_connections(d.f.proxy) == 0, 3000));
     close_desk(&d);
 }
 
 Test(redis_dispatcher, a_lease_that_is_over_is_not_used) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true});
     settle(&d);
     fixture_step_boottime(24 * 3600 * 1000 + 1);

@@ -1,22 +1,22 @@
 /* The dispatcher where the server refuses wake-ups: what it keeps open meanwhile, what it asks, and how it hears again. */
+#include "cluster.h"
 #include "dispatcher_fixture.h"
 #include "http/health.h"
-#include "scene.h"
 
 #define POLLING "group = \"app\"; dispatcher = { safety_poll = \"100ms\"; }; queues = ( { name = \"email\"; } );"
 
 enum { POLL_MS = 100, NO_WAKE_RETRY_MS = 60000 };
 
 /* The second connection would only wait for what never comes: there is one left, and none is opened again and again. */
-static void expect_one_connection(desk_t *d, const char *refused) {
-    cr_assert(stage_until(&d->crew.stage, scene_connections(d->f.r, "") == 1, 3000), "while %s is refused: %d connections",
-              refused, scene_connections(d->f.r, ""));
-    cr_assert_eq(scene_connections(d->f.r, "-dispatcher"), 1);
+static void expect_one_connection(setup_t *d, const char *refused) {
+    cr_assert(driver_until(&d->instance.driver, cluster_connections(d->f.r, "") == 1, 3000),
+              "while %s is refused: %d connections", refused, cluster_connections(d->f.r, ""));
+    cr_assert_eq(cluster_connections(d->f.r, "-dispatcher"), 1);
     settle(d);
     int ever = proxy_connections_total(d->f.proxy);
     long before = proxy_requests(d->f.proxy, NULL);
     int64_t start = wait_now_us();
-    cr_assert_leq(stage_run(&d->crew.stage, 500), most_steps(500), "it spins while %s is refused", refused);
+    cr_assert_leq(driver_run(&d->instance.driver, 500), most_steps(500), "it spins while %s is refused", refused);
     int64_t polls = (wait_now_us() - start) / 1000 / POLL_MS + 1;
     cr_assert_leq(proxy_requests(d->f.proxy, NULL) - before, polls, "more than the safety polls while %s is refused", refused);
     cr_assert_eq(proxy_connections_total(d->f.proxy), ever);
@@ -24,11 +24,11 @@ static void expect_one_connection(desk_t *d, const char *refused) {
 }
 
 /* /metrics, and /readyz, which `status` reads. */
-static void expect_told(const desk_t *d, bool deaf) {
+static void expect_told(const setup_t *d, bool deaf) {
     buffer_t json = {0};
-    health_t *health = health_new(d->crew.metrics, "app");
+    health_t *health = health_new(d->instance.metrics, "app");
     health_ready(health, &json);
-    cr_assert_eq(metric_get(&d->crew.metrics->deaf), deaf);
+    cr_assert_eq(metric_get(&d->instance.metrics->deaf), deaf);
     cr_assert(strstr(buffer_text(&json), deaf ? "\"wakeups\", \"ok\": false" : "\"wakeups\", \"ok\": true"), "%s",
               buffer_text(&json));
     buffer_free(&json);
@@ -36,28 +36,28 @@ static void expect_told(const desk_t *d, bool deaf) {
 }
 
 static void expect_deaf(const char *refused, bool from_the_start) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = POLLING, .proxy = true});
     if (!from_the_start) {
-        cr_assert(stage_until(&d.crew.stage, scene_connections(d.f.r, "") == 2, 3000));
+        cr_assert(driver_until(&d.instance.driver, cluster_connections(d.f.r, "") == 2, 3000));
         settle(&d);
     }
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = refused, .error = "-NOPERM x", .times = -1});
     redis_ok(d.f.r, "ZADD email:delayed 1 first");
     expect_ready(&d, 1);
     expect_one_connection(&d, refused);
-    int64_t polls = metric_get(&d.crew.metrics->safety_polls);
+    int64_t polls = metric_get(&d.instance.metrics->safety_polls);
     redis_ok(d.f.r, "ZADD email:delayed 1 second");
     expect_ready(&d, 2);
-    cr_assert_gt(metric_get(&d.crew.metrics->safety_polls), polls, "only a poll can have found it");
+    cr_assert_gt(metric_get(&d.instance.metrics->safety_polls), polls, "only a poll can have found it");
     expect_one_connection(&d, refused);
     cr_assert_eq(fixture_log_count("redis refuses wake-ups"), 1);
     expect_told(&d, true);
     /* The right is given at last. */
     proxy_pass(d.f.proxy);
     fixture_step_boottime(NO_WAKE_RETRY_MS);
-    cr_assert(stage_until(&d.crew.stage, scene_connections(d.f.r, "") == 2, 3000));
-    cr_assert(stage_until(&d.crew.stage, !metric_get(&d.crew.metrics->deaf), 3000));
+    cr_assert(driver_until(&d.instance.driver, cluster_connections(d.f.r, "") == 2, 3000));
+    cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->deaf), 3000));
     expect_told(&d, false);
     close_desk(&d);
 }
@@ -70,21 +70,21 @@ Test(redis_dispatcher, wake_ups_refused_later_leave_one_connection) { expect_dea
 /* The connection for wake-ups died between its SUBSCRIBE and our CLIENT TRACKING: a refusal by its form, but over with the next
  * one. The text is the server's own. */
 Test(redis_dispatcher, an_ear_that_died_before_it_was_used_is_replaced_soon) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true});
     redisReply *reply = redis_do(d.f.r, "CLIENT TRACKING ON REDIRECT 999999999 OPTIN NOLOOP");
     cr_assert_eq(reply->type, REDIS_REPLY_ERROR);
     char *error = mem_printf("-%s", reply->str);
     freeReplyObject(reply);
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = error});
-    cr_assert(stage_until(&d.crew.stage, proxy_requests(d.f.proxy, "CLIENT TRACKING") == 2, 5000), "not tried again: %s",
+    cr_assert(driver_until(&d.instance.driver, proxy_requests(d.f.proxy, "CLIENT TRACKING") == 2, 5000), "not tried again: %s",
               fixture_log());
-    cr_assert(stage_until(&d.crew.stage, scene_connections(d.f.r, "") == 2, 3000));
+    cr_assert(driver_until(&d.instance.driver, cluster_connections(d.f.r, "") == 2, 3000));
     settle(&d);
     redis_ok(d.f.r, "ZADD email:delayed 1 job");
     expect_ready(&d, 1);
     cr_assert_eq(metric_get(&of(&d, 0)->wakeups), 1, "there is no poll for a day");
-    cr_assert_eq(scene_connections(d.f.r, ""), 2);
+    cr_assert_eq(cluster_connections(d.f.r, ""), 2);
     cr_assert_eq(fixture_log_count("redis refuses wake-ups"), 0);
     free(error);
     close_desk(&d);

@@ -20,16 +20,16 @@ static char *crowd_config(void) {
     return text;
 }
 
-static int64_t all_faults(const desk_t *d) {
+static int64_t all_faults(const setup_t *d) {
     int64_t sum = 0;
-    for (size_t i = 0; i < d->f.keys->queue_count; i++) sum += metric_get(&d->crew.metrics->queues[i].faults);
+    for (size_t i = 0; i < d->f.keys->queue_count; i++) sum += metric_get(&d->instance.metrics->queues[i].faults);
     return sum;
 }
 
 /* The log promises twenty lines of one message in ten seconds, and then one that tells of the rest, however many queues are found
  * at fault and however often. */
 static void expect_few_lines(const char *break_all, const char *message) {
-    desk_t d;
+    setup_t d;
     char *config = crowd_config();
     open_desk(&d, (fixture_options_t){.config = config});
     redis_ok(d.f.r, "EVAL %s 0 %d", break_all, QUEUES);
@@ -37,7 +37,7 @@ static void expect_few_lines(const char *break_all, const char *message) {
     for (int round = 1; round <= ROUNDS; round++) {
         redis_ok(d.f.r, "ZADD email:delayed 1 job%d", round);
         expect_ready(&d, round);
-        cr_assert(stage_until(&d.crew.stage, all_faults(&d) >= (int64_t)round * QUEUES, 20000), "%lld faults in round %d",
+        cr_assert(driver_until(&d.instance.driver, all_faults(&d) >= (int64_t)round * QUEUES, 20000), "%lld faults in round %d",
                   (long long)all_faults(&d), round);
         fixture_step_boottime(HOLD_MS);
     }
@@ -71,7 +71,7 @@ enum { HUGE = 3, HUGE_BYTES = 15 << 20, PACED_MS = 6000 };
     "KEYS[1])"
 
 /* Microseconds of a processor that Redis has used; the time on its clock would grow with whatever else the machine does. */
-static int64_t redis_cpu_us(const desk_t *d) {
+static int64_t redis_cpu_us(const setup_t *d) {
     static const char *const names[] = {"used_cpu_sys:", "used_cpu_user:"};
     char *info = server_info(d->f.server, "cpu");
     double seconds = 0;
@@ -86,20 +86,20 @@ static int64_t redis_cpu_us(const desk_t *d) {
 /* Each add makes the head worth a look, and each look at such a head is dear. A tenth of the time is what they may take, and as
  * much again for the first one; what comes behind them is cheap and need not wait. */
 Test(redis_dispatcher, dear_entries_and_a_busy_producer_leave_redis_to_the_others, .timeout = 240) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("max_payload = \"1MiB\";")});
     cr_assert_eq(redis_int(d.f.r, "EVAL %s 1 email:delayed %d %d", HUGE_ONES, HUGE, HUGE_BYTES), HUGE);
     int64_t start = wait_now_us(), before = redis_cpu_us(&d);
     long long jobs = 0;
     while (wait_now_us() - start < INT64_C(1000) * PACED_MS) {
         redis_ok(d.f.r, "ZADD email:delayed 10 job%lld", ++jobs);
-        stage_step(&d.crew.stage, 2);
+        driver_step(&d.instance.driver, 2);
     }
     int64_t spent = redis_cpu_us(&d) - before, elapsed = wait_now_us() - start;
     cr_assert_gt(spent, 0);
     cr_assert_lt(spent, elapsed / 2, "redis worked for %lld of %lld us", (long long)spent, (long long)elapsed);
     cr_assert_gt(ready(&d), jobs / 2, "of %lld small jobs %lld are ready", jobs, ready(&d));
-    cr_assert(stage_until(&d.crew.stage, ready(&d) == jobs, 10000), "%lld of %lld", ready(&d), jobs);
+    cr_assert(driver_until(&d.instance.driver, ready(&d) == jobs, 10000), "%lld of %lld", ready(&d), jobs);
     cr_assert_eq(delayed(&d), HUGE);
     close_desk(&d);
 }
@@ -112,33 +112,34 @@ Test(redis_dispatcher, dear_entries_and_a_busy_producer_leave_redis_to_the_other
  * long again. */
 Test(redis_dispatcher, a_slow_command_of_another_delays_nothing_after_it) {
     enum { BUSY_MS = 700 };
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){0});
     settle(&d);
     redis_ok(d.f.r, "ZADD email:delayed 9e15 later");
     cr_assert_eq(redisAppendCommand(d.f.r, "EVAL %s 0 %d", BUSY_FOR, BUSY_MS), REDIS_OK);
     for (int done = 0; !done;) cr_assert_eq(redisBufferWrite(d.f.r, &done), REDIS_OK);
     int64_t start = wait_now_us();
-    while (wait_now_us() - start < INT64_C(1000) * BUSY_MS) stage_step(&d.crew.stage, 5); /* the look is on its way meanwhile */
+    while (wait_now_us() - start < INT64_C(1000) * BUSY_MS)
+        driver_step(&d.instance.driver, 5); /* the look is on its way meanwhile */
     redisReply *reply = NULL;
     cr_assert_eq(redisGetReply(d.f.r, (void **)&reply), REDIS_OK);
     freeReplyObject(reply);
     settle(&d);
     redis_ok(d.f.r, "ZADD email:delayed 1 now");
-    cr_assert(stage_until(&d.crew.stage, ready(&d) == 1, 2000), "a job that is due waits for more than two seconds");
+    cr_assert(driver_until(&d.instance.driver, ready(&d) == 1, 2000), "a job that is due waits for more than two seconds");
     close_desk(&d);
 }
 
 /* A large job that was moved is not read again, so what comes after it need not wait: its bytes are no reason. */
 Test(redis_dispatcher, a_large_job_that_was_moved_delays_nothing_after_it) {
     enum { LARGE_BYTES = 16000000, SOON_MS = 800 }; /* ten times its cost would be 1600 ms */
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){0});
     settle(&d);
     redis_ok(d.f.r, "EVAL %s 1 email:delayed %d", "return redis.call('ZADD', KEYS[1], 1, string.rep('x', ARGV[1]))", LARGE_BYTES);
     expect_ready(&d, 1);
     redis_ok(d.f.r, "ZADD email:delayed 1 small");
-    cr_assert(stage_until(&d.crew.stage, ready(&d) == 2, SOON_MS));
+    cr_assert(driver_until(&d.instance.driver, ready(&d) == 2, SOON_MS));
     close_desk(&d);
 }
 
@@ -147,7 +148,7 @@ Test(redis_dispatcher, a_large_job_that_was_moved_delays_nothing_after_it) {
 Test(redis_dispatcher, a_script_reads_as_much_at_once_as_the_last_one_allows) {
     enum { BATCH = 100, SMALL = 1000, FIRST_STEPS = 3, LARGE = 8, LARGE_BYTES = 3 << 19 };
     static const char fill[] = "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, string.rep('x', ARGV[2]) .. i) end return 1";
-    desk_t d;
+    setup_t d;
     open_desk(&d,
               (fixture_options_t){.config = "group = \"app\"; dispatcher = { safety_poll = \"24h\"; batch = 100; }; queues = ( "
                                             "{ name = \"email\"; } );"});

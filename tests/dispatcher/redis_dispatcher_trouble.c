@@ -1,7 +1,7 @@
 /* The dispatcher role in trouble, its ticks called by hand: whatever Redis answers, every due job reaches ready exactly once, and
  * nobody spins. */
+#include "cluster.h"
 #include "dispatcher_fixture.h"
-#include "scene.h"
 
 #include <criterion/parameterized.h>
 
@@ -13,22 +13,22 @@ enum {
 };
 
 /* What may be asked while one of two queues is at fault and the other gets so many jobs. */
-static int64_t most_asked(const desk_t *d, int jobs, int64_t ms) {
+static int64_t most_asked(const setup_t *d, int jobs, int64_t ms) {
     int64_t polls = ms / d->f.config->dispatcher.safety_poll_ms;
     return ASKED_AT_FIRST + (int64_t)ASKED_PER_JOB * jobs + ASKED_PER_FAULT * (ms / FAULT_EVERY_MS) + polls;
 }
 
 /* One queue is at fault; the other is served, and the fault is asked about seldom. */
-static void expect_one_fault(desk_t *d, const char *repair) {
+static void expect_one_fault(setup_t *d, const char *repair) {
     enum { JOBS = 3 };
     long before = proxy_requests(d->f.proxy, "EVALSHA");
     int64_t start = wait_now_us();
     for (int i = 1; i <= JOBS; i++) {
         redis_ok(d->f.r, "ZADD sms:delayed 1 job%d", i);
-        cr_assert(stage_until(&d->crew.stage, redis_int(d->f.r, "LLEN sms") == i, 3000), "a fault of email stops sms: %s",
+        cr_assert(driver_until(&d->instance.driver, redis_int(d->f.r, "LLEN sms") == i, 3000), "a fault of email stops sms: %s",
                   fixture_log());
     }
-    cr_assert_leq(stage_run(&d->crew.stage, 300), 20, "it spins");
+    cr_assert_leq(driver_run(&d->instance.driver, 300), 20, "it spins");
     long asked = proxy_requests(d->f.proxy, "EVALSHA") - before;
     int64_t most = most_asked(d, JOBS, (wait_now_us() - start) / 1000);
     cr_assert_leq(asked, most, "%ld requests, %lld are enough", asked, (long long)most);
@@ -37,13 +37,13 @@ static void expect_one_fault(desk_t *d, const char *repair) {
     cr_assert_eq(metric_get(&of(d, 1 - email)->faults), 0);
     redis_ok(d->f.r, repair);
     fixture_step_boottime(5001);
-    cr_assert(stage_until(&d->crew.stage, redis_int(d->f.r, "EXISTS email:delayed") == 0, 3000));
+    cr_assert(driver_until(&d->instance.driver, redis_int(d->f.r, "EXISTS email:delayed") == 0, 3000));
 }
 
 Test(redis_dispatcher, a_key_of_the_wrong_type_stops_no_other_queue) {
     static const char *const keys[] = {"email", "email:delayed", "sidecar:email:meta"};
     for (size_t i = 0; i < 3; i++) {
-        desk_t d;
+        setup_t d;
         open_desk(&d, (fixture_options_t){.config = TWO, .proxy = true});
         add_due(&d, 3);
         fixture_make_key(d.f.r, keys[i], "stream");
@@ -55,7 +55,7 @@ Test(redis_dispatcher, a_key_of_the_wrong_type_stops_no_other_queue) {
 }
 
 Test(redis_dispatcher, the_owner_of_a_queue_is_respected) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = TWO, .proxy = true});
     add_due(&d, 3);
     redis_ok(d.f.r, "HSET sidecar:email:meta group others");
@@ -68,7 +68,7 @@ Test(redis_dispatcher, missing_rights_to_one_queue_stop_no_other) {
     static const char *const configs[] = {TWO, "group = \"app\"; dispatcher = { safety_poll = \"100ms\"; };"
                                                "queues = ( { name = \"sms\"; }, { name = \"email\"; } );"};
     for (size_t i = 0; i < 2; i++) {
-        desk_t d;
+        setup_t d;
         open_desk(
             &d, (fixture_options_t){.config = configs[i], .proxy = true, .redis = "username = \"half\"; password = \"secret\";"});
         redis_ok(d.f.r, "ACL SETUSER half on >secret +@all &* ~sms ~sms:* ~sidecar:* ~email");
@@ -90,28 +90,28 @@ ParameterizedTestParameters(redis_dispatcher, backs_off_from_what_passes_by_itse
 }
 
 ParameterizedTest(int *number, redis_dispatcher, backs_off_from_what_passes_by_itself) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = TWO, .proxy = true});
     settle(&d);
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "EVALSHA", .error = PASSING[*number], .times = -1});
     add_due(&d, 30);
     redis_ok(d.f.r, "ZADD sms:delayed 1 x");
-    long steps = stage_run(&d.crew.stage, 400);
+    long steps = driver_run(&d.instance.driver, 400);
     cr_assert_leq(proxy_fired(d.f.proxy), 30 * wait_scaled_ms(1000) / 1000, "requests refused with %s", PASSING[*number]);
     cr_assert_leq(steps, most_steps(400));
-    cr_assert(stage_until(&d.crew.stage, proxy_fired(d.f.proxy) >= 2, 10000));
+    cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) >= 2, 10000));
     expect_each_once(&d, 30);
     cr_assert_eq(ready(&d), 0);
     proxy_pass(d.f.proxy);
     expect_ready(&d, 30);
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN sms") == 1, 3000));
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN sms") == 1, 3000));
     expect_each_once(&d, 30);
     cr_assert_eq(metric_get(&of(&d, 0)->faults), 0);
     close_desk(&d);
 }
 
 Test(redis_dispatcher, a_lost_reply_moves_each_job_once) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true});
     settle(&d);
     for (int nth = 1; nth <= 6; nth++) { /* promote and look by turns */
@@ -119,16 +119,16 @@ Test(redis_dispatcher, a_lost_reply_moves_each_job_once) {
         add_due(&d, 35);
         proxy_rule(d.f.proxy, (proxy_rule_t){.action = nth % 2 ? PROXY_LOSE : PROXY_DROP, .match = "EVALSHA", .nth = nth});
         long fired = proxy_fired(d.f.proxy);
-        cr_assert(stage_until(&d.crew.stage, ready(&d) == 35 && proxy_fired(d.f.proxy) > fired, 5000), "EVALSHA %d", nth);
+        cr_assert(driver_until(&d.instance.driver, ready(&d) == 35 && proxy_fired(d.f.proxy) > fired, 5000), "EVALSHA %d", nth);
         expect_each_once(&d, 35);
         proxy_pass(d.f.proxy);
     }
-    cr_assert_geq(metric_get(&d.crew.metrics->reconnects), 6);
+    cr_assert_geq(metric_get(&d.instance.metrics->reconnects), 6);
     close_desk(&d);
 }
 
 Test(redis_dispatcher, a_cut_anywhere_moves_each_job_once) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true});
     settle(&d);
     for (long bytes = 0; bytes < 1500; bytes += 97) {
@@ -143,7 +143,7 @@ Test(redis_dispatcher, a_cut_anywhere_moves_each_job_once) {
 }
 
 Test(redis_dispatcher, goes_on_after_script_flush) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){0});
     settle(&d);
     for (int i = 1; i <= 3; i++) {
@@ -164,14 +164,14 @@ static void kill_named(redis_t *r, const char *name) {
 
 Test(redis_dispatcher, hears_again_after_either_connection_is_killed) {
     static const char *const names[] = {" name=queue-sidecar-wakeups ", " name=queue-sidecar-dispatcher "};
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){0});
     settle(&d);
     for (int i = 1; i <= 6; i++) {
         kill_named(d.f.r, names[i % 2]);
         if (i > 2) redis_ok(d.f.r, "ZADD email:delayed 1 lost%d", i); /* before anybody has noticed */
-        cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->reconnects) >= i, 3000));
-        cr_assert(stage_until(&d.crew.stage, scene_connections(d.f.r, "") == 2, 3000));
+        cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->reconnects) >= i, 3000));
+        cr_assert(driver_until(&d.instance.driver, cluster_connections(d.f.r, "") == 2, 3000));
         settle(&d);
         redis_ok(d.f.r, "ZADD email:delayed 1 heard%d", i);
         expect_ready(&d, i + (i > 2 ? i - 2 : 0));
@@ -186,7 +186,7 @@ Test(redis_dispatcher, hears_again_after_either_connection_is_killed) {
 
 /* Redis evicts a registration in silence when our own command makes it look at its table (NOLOOP): then the poll helps. */
 Test(redis_dispatcher, a_server_that_forgets_whom_to_wake_is_no_loss) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = POLLING_TWO});
     redis_ok(d.f.r, "CONFIG SET tracking-table-max-keys 1");
     settle(&d);
@@ -194,22 +194,22 @@ Test(redis_dispatcher, a_server_that_forgets_whom_to_wake_is_no_loss) {
         redis_ok(d.f.r, "ZADD sms:delayed 1 job%d", i);
         redis_ok(d.f.r, "ZADD email:delayed 1 job%d", i);
         expect_ready(&d, i);
-        cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN sms") == i, 3000));
+        cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN sms") == i, 3000));
     }
     close_desk(&d);
 }
 
 static void expect_polling(const char *refused, bool from_the_start) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = POLLING, .proxy = true});
     if (!from_the_start) settle(&d);
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = refused, .error = "-NOPERM x", .times = -1});
     settle(&d);
     for (int i = 1; i <= 3; i++) {
         redis_ok(d.f.r, "ZADD email:delayed 1 job%d", i);
-        cr_assert(stage_until(&d.crew.stage, ready(&d) == i, 2000), "no job moves while %s is refused", refused);
+        cr_assert(driver_until(&d.instance.driver, ready(&d) == i, 2000), "no job moves while %s is refused", refused);
     }
-    cr_assert_leq(stage_run(&d.crew.stage, 500), most_steps(500), "it spins while %s is refused", refused);
+    cr_assert_leq(driver_run(&d.instance.driver, 500), most_steps(500), "it spins while %s is refused", refused);
     cr_assert_gt(fixture_log_count("NOPERM"), 0);
     close_desk(&d);
 }
@@ -222,7 +222,7 @@ Test(redis_dispatcher, the_safety_poll_serves_where_wake_ups_are_refused) {
 }
 
 Test(redis_dispatcher, a_step_of_the_redis_clock_makes_no_job_early_and_none_late_for_ever) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = POLLING, .preload = "shim_clock"});
     long long start = now_ms(d.f.r);
     redis_ok(d.f.r, "ZADD email:delayed %lld soon %lld hour", start + 200, start + 3600000);
@@ -230,7 +230,7 @@ Test(redis_dispatcher, a_step_of_the_redis_clock_makes_no_job_early_and_none_lat
     server_step_clock(d.f.server, -1000);
     long steps = 0;
     while (ready(&d) == 0) {
-        stage_step(&d.crew.stage, 5);
+        driver_step(&d.instance.driver, 5);
         cr_assert(ready(&d) == 0 || now_ms(d.f.r) >= start + 200, "early");
         cr_assert_lt(++steps, 3000);
     }
@@ -241,7 +241,7 @@ Test(redis_dispatcher, a_step_of_the_redis_clock_makes_no_job_early_and_none_lat
 }
 
 Test(redis_dispatcher, works_at_maxmemory) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){0});
     add_due(&d, 50);
     redis_ok(d.f.r, "CONFIG SET maxmemory 1");
@@ -250,29 +250,29 @@ Test(redis_dispatcher, works_at_maxmemory) {
 }
 
 Test(redis_dispatcher, a_stop_is_not_kept_waiting_by_a_frozen_server) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.redis = "timeout = \"60s\";"});
     settle(&d);
     add_due(&d, 5);
     server_freeze(d.f.server);
-    atomic_store(&d.crew.stage.role.stop, true);
+    atomic_store(&d.instance.driver.role.stop, true);
     int64_t start = wait_now_us();
-    stage_step(&d.crew.stage, 1);
+    driver_step(&d.instance.driver, 1);
     cr_assert_lt(wait_now_us() - start, INT64_C(20000) * wait_scaled_ms(1000));
     server_thaw(d.f.server);
     close_desk(&d);
 }
 
 Test(redis_dispatcher, nobody_spins_while_redis_is_away) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){0});
     settle(&d);
     server_kill(d.f.server);
-    cr_assert_leq(stage_run(&d.crew.stage, 500), most_steps(500));
+    cr_assert_leq(driver_run(&d.instance.driver, 500), most_steps(500));
     server_restart(d.f.server, SERVER_LOSE_DATA);
     redis_close(d.f.r);
     d.f.r = redis_open(d.f.server);
-    crew_lead(&d.crew, d.f.r);
+    instance_lead(&d.instance, d.f.r);
     add_due(&d, 5);
     expect_ready(&d, 5);
     close_desk(&d);
@@ -280,15 +280,15 @@ Test(redis_dispatcher, nobody_spins_while_redis_is_away) {
 
 /* By what the preflight has found: its keys are not of its dialect. Others are served, and so is this one once that is over. */
 Test(redis_dispatcher, a_barred_queue_is_passed_over) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = TWO});
-    lease_bar(d.crew.leases, 1, true);
+    lease_bar(d.instance.leases, 1, true);
     redis_ok(d.f.r, "ZADD sms:delayed 1 a");
     add_due(&d, 3);
     expect_ready(&d, 3);
     settle(&d);
     cr_assert_eq(redis_int(d.f.r, "EXISTS sms"), 0);
-    lease_bar(d.crew.leases, 1, false);
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN sms") == 1, 5000));
+    lease_bar(d.instance.leases, 1, false);
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN sms") == 1, 5000));
     close_desk(&d);
 }

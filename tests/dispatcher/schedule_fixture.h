@@ -19,19 +19,19 @@ typedef struct {
     config_t *config;
     metrics_t *metrics;
     line_t line;
-} desk_t;
+} setup_t;
 
-static inline desk_t desk_open(const char *settings) {
-    desk_t desk = {.config = fixture_config("group = \"app\"; queues = ( { name = \"email\"; %s } );", settings)};
-    desk.metrics = metrics_new(1);
-    line_init(&desk.line, &desk.config->queues[0], &desk.metrics->queues[0], BATCH);
+static inline setup_t setup_open(const char *settings) {
+    setup_t setup = {.config = fixture_config("group = \"app\"; queues = ( { name = \"email\"; %s } );", settings)};
+    setup.metrics = metrics_new(1);
+    line_init(&setup.line, &setup.config->queues[0], &setup.metrics->queues[0], BATCH);
     fixture_capture_log();
-    return desk;
+    return setup;
 }
 
-static inline void desk_close(desk_t *desk) {
-    metrics_free(desk->metrics);
-    config_free(desk->config);
+static inline void setup_close(setup_t *setup) {
+    metrics_free(setup->metrics);
+    config_free(setup->config);
 }
 
 static inline mono_t at(int64_t us) { return mono_add(NOW, us * NS_PER_US); }

@@ -7,17 +7,17 @@
 TestSuite(unit_line);
 
 Test(unit_line, begins_with_a_look) {
-    desk_t desk = desk_open("");
-    cr_assert(line_wants_read(&desk.line, NOW));
-    cr_assert_not(line_wants_promote(&desk.line, NOW));
-    cr_assert(mono_reached(line_next(&desk.line), NOW));
-    line_sent_look(&desk.line, NOW);
-    cr_assert_not(line_wants_read(&desk.line, at(5000)), "one is under way");
-    desk.line.flying--;
-    see_none(&desk.line);
-    cr_assert_not(line_wants_read(&desk.line, at(1000000)));
-    cr_assert_eq(line_next(&desk.line).ns, mono_never().ns);
-    desk_close(&desk);
+    setup_t setup = setup_open("");
+    cr_assert(line_wants_read(&setup.line, NOW));
+    cr_assert_not(line_wants_promote(&setup.line, NOW));
+    cr_assert(mono_reached(line_next(&setup.line), NOW));
+    line_sent_look(&setup.line, NOW);
+    cr_assert_not(line_wants_read(&setup.line, at(5000)), "one is under way");
+    setup.line.flying--;
+    see_none(&setup.line);
+    cr_assert_not(line_wants_read(&setup.line, at(1000000)));
+    cr_assert_eq(line_next(&setup.line).ns, mono_never().ns);
+    setup_close(&setup);
 }
 
 Test(unit_line, a_head_falls_due_by_the_clock_of_redis) {
@@ -43,26 +43,26 @@ Test(unit_line, a_head_falls_due_by_the_clock_of_redis) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *unit = mem_printf("score_unit = \"%s\";", rows[i].unit);
-        desk_t desk = desk_open(unit);
-        line_sent_look(&desk.line, NOW);
-        desk.line.flying--;
-        see_head(&desk.line, rows[i].score);
+        setup_t setup = setup_open(unit);
+        line_sent_look(&setup.line, NOW);
+        setup.line.flying--;
+        see_head(&setup.line, rows[i].score);
         mono_t due = rows[i].in_us == INT64_MAX ? mono_never() : at(rows[i].in_us);
-        cr_assert_eq(line_next(&desk.line).ns, due.ns, "row %zu: %lld us off", i,
-                     (long long)((line_next(&desk.line).ns - due.ns) / 1000));
-        cr_assert_eq(line_wants_promote(&desk.line, NOW), rows[i].in_us == 0);
+        cr_assert_eq(line_next(&setup.line).ns, due.ns, "row %zu: %lld us off", i,
+                     (long long)((line_next(&setup.line).ns - due.ns) / 1000));
+        cr_assert_eq(line_wants_promote(&setup.line, NOW), rows[i].in_us == 0);
         if (rows[i].in_us > 0 && rows[i].in_us < INT64_MAX) {
-            cr_assert_not(line_wants_promote(&desk.line, mono_add(due, -1)), "row %zu: early", i);
-            cr_assert(line_wants_promote(&desk.line, due));
+            cr_assert_not(line_wants_promote(&setup.line, mono_add(due, -1)), "row %zu: early", i);
+            cr_assert(line_wants_promote(&setup.line, due));
         }
-        desk_close(&desk);
+        setup_close(&setup);
         free(unit);
     }
 }
 
 Test(unit_line, due_times_are_rounded_up_and_saturate) {
-    desk_t desk = desk_open("");
-    const queue_config_t *queue = desk.line.config;
+    setup_t setup = setup_open("");
+    const queue_config_t *queue = setup.line.config;
     cr_assert_eq(dialect_list.promote->due_us(queue, 0.0001), 1);
     cr_assert_eq(dialect_list.promote->due_us(queue, 1.5), 1500);
     cr_assert_eq(dialect_list.promote->due_us(queue, -1.5), -1500);
@@ -70,22 +70,22 @@ Test(unit_line, due_times_are_rounded_up_and_saturate) {
     cr_assert_eq(dialect_list.promote->due_us(queue, -INFINITY), INT64_MIN);
     cr_assert_eq(dialect_list.promote->due_us(queue, 1e300), INT64_MAX);
     cr_assert_eq(dialect_list.promote->due_us(queue, -1e300), INT64_MIN);
-    desk_close(&desk);
+    setup_close(&setup);
 }
 
 Test(unit_line, infinite_scores) {
-    desk_t desk = desk_open("");
-    see_head(&desk.line, -INFINITY);
-    cr_assert(line_wants_promote(&desk.line, NOW));
-    see_head(&desk.line, INFINITY);
-    cr_assert_not(line_wants_promote(&desk.line, mono_add(NOW, INT64_C(1) << 60)));
-    cr_assert_not(line_differs(&desk.line, &(head_t){0}), "never, as without a head");
-    desk_close(&desk);
+    setup_t setup = setup_open("");
+    see_head(&setup.line, -INFINITY);
+    cr_assert(line_wants_promote(&setup.line, NOW));
+    see_head(&setup.line, INFINITY);
+    cr_assert_not(line_wants_promote(&setup.line, mono_add(NOW, INT64_C(1) << 60)));
+    cr_assert_not(line_differs(&setup.line, &(head_t){0}), "never, as without a head");
+    setup_close(&setup);
 }
 
 Test(unit_line, ready_at_its_limit_is_looked_at_again_at_leisure) {
-    desk_t desk = desk_open("ready_limit = 10;");
-    line_t *line = &desk.line;
+    setup_t setup = setup_open("ready_limit = 10;");
+    line_t *line = &setup.line;
     see_head(line, 1);
     promote_reply_t full = {.kind = PROMOTED_FULL, .now_us = NOW_US};
     cr_assert(promote(line, full, NOW));
@@ -104,12 +104,12 @@ Test(unit_line, ready_at_its_limit_is_looked_at_again_at_leisure) {
     cr_assert(promote(line, some, at(500000)));
     cr_assert_eq(metric_get(&line->metrics->full_us), 500000);
     cr_assert_eq(line->full_since_us, 0);
-    desk_close(&desk);
+    setup_close(&setup);
 }
 
 Test(unit_line, waiting_for_room_is_no_lateness) {
-    desk_t desk = desk_open("ready_limit = 10;");
-    line_t *line = &desk.line;
+    setup_t setup = setup_open("ready_limit = 10;");
+    line_t *line = &setup.line;
     promote_reply_t full = {.kind = PROMOTED_FULL, .now_us = NOW_US};
     promote_reply_t late = moved(2);
     late.has_oldest = true;
@@ -125,33 +125,33 @@ Test(unit_line, waiting_for_room_is_no_lateness) {
     metric_set(&line->metrics->lateness_max_us, 0);
     promote(line, late, at(250000));
     cr_assert_eq(metric_get(&line->metrics->lateness_max_us), 10250456, "that is over with the first move");
-    desk_close(&desk);
+    setup_close(&setup);
 }
 
 Test(unit_line, scores_that_are_no_dates_have_no_lateness) {
     static const double scores[] = {0, -1, 1, 1e10, -INFINITY, INFINITY};
-    desk_t desk = desk_open("");
+    setup_t setup = setup_open("");
     for (size_t i = 0; i < sizeof scores / sizeof *scores; i++) {
         promote_reply_t reply = moved(1);
         reply.has_oldest = true;
         reply.oldest = scores[i];
-        promote(&desk.line, reply, NOW);
+        promote(&setup.line, reply, NOW);
     }
-    promote(&desk.line, moved(1), NOW);
-    cr_assert_eq(metrics_lateness_quantile(desk.line.metrics, 1), 0);
-    desk_close(&desk);
-    desk = desk_open("score_unit = \"s\";");
+    promote(&setup.line, moved(1), NOW);
+    cr_assert_eq(metrics_lateness_quantile(setup.line.metrics, 1), 0);
+    setup_close(&setup);
+    setup = setup_open("score_unit = \"s\";");
     promote_reply_t reply = moved(1);
     reply.has_oldest = true;
     reply.oldest = (double)(NOW_US / 1000000 - 3);
-    promote(&desk.line, reply, NOW);
-    cr_assert_eq(metric_get(&desk.line.metrics->lateness_max_us), 3123456);
-    desk_close(&desk);
+    promote(&setup.line, reply, NOW);
+    cr_assert_eq(metric_get(&setup.line.metrics->lateness_max_us), 3123456);
+    setup_close(&setup);
 }
 
 Test(unit_line, changes_are_read_at_most_once_a_millisecond) {
-    desk_t desk = desk_open("");
-    line_t *line = &desk.line;
+    setup_t setup = setup_open("");
+    line_t *line = &setup.line;
     line_sent_look(line, NOW);
     line->flying--;
     see_none(line);
@@ -159,24 +159,24 @@ Test(unit_line, changes_are_read_at_most_once_a_millisecond) {
     cr_assert_not(line_wants_read(line, at(999)));
     cr_assert_eq(line_next(line).ns, at(1000).ns);
     cr_assert(line_wants_read(line, at(1000)));
-    desk_close(&desk);
+    setup_close(&setup);
 }
 
 Test(unit_line, a_change_does_not_put_off_what_is_due) {
-    desk_t desk = desk_open("");
-    line_t *line = &desk.line;
+    setup_t setup = setup_open("");
+    line_t *line = &setup.line;
     line_sent_look(line, NOW);
     line->flying--;
     see_head(line, 1);
     line_changed(line);
     cr_assert(line_wants_promote(line, NOW));
     cr_assert(mono_reached(line_next(line), NOW));
-    desk_close(&desk);
+    setup_close(&setup);
 }
 
 Test(unit_line, patience_with_empty_promotes_ends) {
-    desk_t desk = desk_open("");
-    line_t *line = &desk.line;
+    setup_t setup = setup_open("");
+    line_t *line = &setup.line;
     for (int i = 0; i < 3; i++) {
         see_head(line, 1);
         promote(line, moved(0), NOW);
@@ -189,11 +189,11 @@ Test(unit_line, patience_with_empty_promotes_ends) {
     promote(line, moved(0), at(1000));
     cr_assert(line_wants_promote(line, at(1000)), "a job moved ends the series");
     cr_assert_eq(metric_get(&line->metrics->empty), 5);
-    desk_close(&desk);
+    setup_close(&setup);
 }
 
-static void expect_hold(desk_t *desk) {
-    line_t *line = &desk->line;
+static void expect_hold(setup_t *setup) {
+    line_t *line = &setup->line;
     see_head(line, 1);
     line_changed(line);
     int64_t hold_us = INT64_C(1000) * LINE_FAULT_HOLD_MS;
@@ -206,42 +206,42 @@ static void expect_hold(desk_t *desk) {
 }
 
 Test(unit_line, faults_hold_the_queue) {
-    desk_t desk = desk_open("");
+    setup_t setup = setup_open("");
     promote_reply_t type = {.kind = PROMOTED_TYPE, .who = "ready", .what = "stream"};
-    cr_assert(promote(&desk.line, type, NOW));
+    cr_assert(promote(&setup.line, type, NOW));
     cr_assert_eq(fixture_log_count("\"key\":\"ready\",\"holds\":\"stream\""), 1);
-    expect_hold(&desk);
-    desk_close(&desk);
-    desk = desk_open("");
+    expect_hold(&setup);
+    setup_close(&setup);
+    setup = setup_open("");
     promote_reply_t owner = {.kind = PROMOTED_OWNER, .who = "others"};
-    cr_assert(promote(&desk.line, owner, NOW));
+    cr_assert(promote(&setup.line, owner, NOW));
     cr_assert_eq(fixture_log_count("\"group\":\"others\""), 1);
-    expect_hold(&desk);
-    desk_close(&desk);
-    desk = desk_open("");
-    line_fault(&desk.line, "NOPERM x", NOW);
+    expect_hold(&setup);
+    setup_close(&setup);
+    setup = setup_open("");
+    line_fault(&setup.line, "NOPERM x", NOW);
     cr_assert_eq(fixture_log_count("\"reason\":\"NOPERM x\""), 1);
-    expect_hold(&desk);
-    desk_close(&desk);
-    desk = desk_open("");
-    line_head(&desk.line, &(head_t){.error = "WRONGTYPE y"}, NOW_US, NOW);
+    expect_hold(&setup);
+    setup_close(&setup);
+    setup = setup_open("");
+    line_head(&setup.line, &(head_t){.error = "WRONGTYPE y"}, NOW_US, NOW);
     cr_assert_eq(fixture_log_count("\"reason\":\"WRONGTYPE y\""), 1);
-    expect_hold(&desk);
-    desk_close(&desk);
+    expect_hold(&setup);
+    setup_close(&setup);
 }
 
 Test(unit_line, fenced_is_no_fault) {
-    desk_t desk = desk_open("");
-    see_head(&desk.line, 1);
-    cr_assert_not(promote(&desk.line, (promote_reply_t){.kind = PROMOTED_FENCED}, NOW));
-    cr_assert_eq(metric_get(&desk.line.metrics->faults), 0);
-    cr_assert_eq(desk.line.flying, 0);
-    desk_close(&desk);
+    setup_t setup = setup_open("");
+    see_head(&setup.line, 1);
+    cr_assert_not(promote(&setup.line, (promote_reply_t){.kind = PROMOTED_FENCED}, NOW));
+    cr_assert_eq(metric_get(&setup.line.metrics->faults), 0);
+    cr_assert_eq(setup.line.flying, 0);
+    setup_close(&setup);
 }
 
 Test(unit_line, forgets_all_but_its_configuration) {
-    desk_t desk = desk_open("");
-    line_t *line = &desk.line;
+    setup_t setup = setup_open("");
+    line_t *line = &setup.line;
     see_head(line, 1);
     line_sent_promote(line, NOW);
     line_fault(line, "x", NOW);
@@ -250,12 +250,12 @@ Test(unit_line, forgets_all_but_its_configuration) {
     cr_assert_not(line_wants_promote(line, NOW));
     cr_assert_eq(line->flying, 0);
     cr_assert_eq(line->batch, BATCH);
-    desk_close(&desk);
+    setup_close(&setup);
 }
 
 Test(unit_line, tells_a_head_that_nobody_announced) {
-    desk_t desk = desk_open("");
-    line_t *line = &desk.line;
+    setup_t setup = setup_open("");
+    line_t *line = &setup.line;
     cr_assert_not(line_differs(line, &(head_t){0}));
     cr_assert(line_differs(line, &(head_t){.exists = true, .score = 5}));
     cr_assert(line_differs(line, &(head_t){.error = "x"}));
@@ -263,16 +263,16 @@ Test(unit_line, tells_a_head_that_nobody_announced) {
     cr_assert_not(line_differs(line, &(head_t){.exists = true, .score = 5}));
     cr_assert(line_differs(line, &(head_t){.exists = true, .score = 6}));
     cr_assert(line_differs(line, &(head_t){0}));
-    desk_close(&desk);
+    setup_close(&setup);
 }
 
 static int unit_warnings(const char *unit, double score) {
     char *settings = mem_printf("score_unit = \"%s\";", unit);
-    desk_t desk = desk_open(settings);
+    setup_t setup = setup_open(settings);
     int before = fixture_log_count("looks like");
     fixture_step_boottime(11000); /* past the limit on repeats */
-    see_head(&desk.line, score);
-    desk_close(&desk);
+    see_head(&setup.line, score);
+    setup_close(&setup);
     free(settings);
     return fixture_log_count("looks like") - before;
 }

@@ -6,8 +6,8 @@
 TestSuite(unit_line_backlog);
 
 Test(unit_line_backlog, a_full_batch_means_that_there_is_more) {
-    desk_t desk = desk_open("");
-    line_t *line = &desk.line;
+    setup_t setup = setup_open("");
+    line_t *line = &setup.line;
     see_head(line, 1);
     cr_assert(line_wants_promote(line, NOW));
     line_ask_t ask = line_sent_promote(line, NOW);
@@ -28,12 +28,12 @@ Test(unit_line_backlog, a_full_batch_means_that_there_is_more) {
     cr_assert(mono_reached(line_next(line), NOW));
     cr_assert_eq(metric_get(&line->metrics->promoted), 3 * BATCH - 1);
     cr_assert_eq(metric_get(&line->metrics->batches), 3);
-    desk_close(&desk);
+    setup_close(&setup);
 }
 
 Test(unit_line_backlog, news_that_came_in_a_backlog_is_not_forgotten) {
-    desk_t desk = desk_open("");
-    line_t *line = &desk.line;
+    setup_t setup = setup_open("");
+    line_t *line = &setup.line;
     see_head(line, 1);
     promote_reply_t full = moved(BATCH), none = moved(0);
     promote(line, full, NOW);
@@ -47,7 +47,7 @@ Test(unit_line_backlog, news_that_came_in_a_backlog_is_not_forgotten) {
     line->flying--;
     see_head(line, 2);
     cr_assert(line_wants_promote(line, NOW));
-    desk_close(&desk);
+    setup_close(&setup);
 }
 
 Test(unit_line_backlog, as_many_are_read_at_once_as_the_last_jobs_allow) {
@@ -58,22 +58,22 @@ Test(unit_line_backlog, as_many_are_read_at_once_as_the_last_jobs_allow) {
         {2, 2 * 10000000, 0, 2}, {BATCH, INT64_C(1) << 40, 0, 2}, {5, 500, 1, 2},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        desk_t desk = desk_open("");
-        see_head(&desk.line, 1);
-        line_ask_t ask = line_sent_promote(&desk.line, NOW);
+        setup_t setup = setup_open("");
+        see_head(&setup.line, 1);
+        line_ask_t ask = line_sent_promote(&setup.line, NOW);
         cr_assert_eq(ask.first, 2, "nothing is known");
         promote_reply_t reply = moved(rows[i].jobs);
         reply.bytes = rows[i].bytes;
         reply.large = rows[i].large;
-        line_promoted(&desk.line, &reply, &ask, NOW);
-        cr_assert_eq(line_sent_promote(&desk.line, NOW).first, rows[i].first, "row %zu", i);
-        desk_close(&desk);
+        line_promoted(&setup.line, &reply, &ask, NOW);
+        cr_assert_eq(line_sent_promote(&setup.line, NOW).first, rows[i].first, "row %zu", i);
+        setup_close(&setup);
     }
 }
 
 Test(unit_line_backlog, a_dear_look_is_not_repeated_at_once) {
-    desk_t desk = desk_open("");
-    line_t *line = &desk.line;
+    setup_t setup = setup_open("");
+    line_t *line = &setup.line;
     see_head(line, INFINITY);
     line_dear(line, 20 * NS_PER_MS, NOW);
     line_changed(line);
@@ -81,12 +81,12 @@ Test(unit_line_backlog, a_dear_look_is_not_repeated_at_once) {
     cr_assert_not(line_wants_read(line, mono_add(NOW, 199 * NS_PER_MS)));
     cr_assert(line_wants_read(line, mono_add(NOW, 200 * NS_PER_MS)));
     cr_assert_eq(line_next(line).ns, mono_add(NOW, 200 * NS_PER_MS).ns);
-    desk_close(&desk);
+    setup_close(&setup);
 }
 
 Test(unit_line_backlog, two_requests_under_way_count_large_entries_once) {
-    desk_t desk = desk_open("max_payload = \"1KiB\";");
-    line_t *line = &desk.line;
+    setup_t setup = setup_open("max_payload = \"1KiB\";");
+    line_t *line = &setup.line;
     see_head(line, 1);
     promote_reply_t reply = moved(BATCH - 2);
     reply.large = 2;
@@ -100,12 +100,12 @@ Test(unit_line_backlog, two_requests_under_way_count_large_entries_once) {
     line_changed(line);
     cr_assert(line_promoted(line, &reply, &three, NOW));
     cr_assert_eq(line->skip, 0, "what stood there then may have gone since");
-    desk_close(&desk);
+    setup_close(&setup);
 }
 
 Test(unit_line_backlog, entries_too_large_are_passed_over_until_something_changes) {
-    desk_t desk = desk_open("max_payload = \"1KiB\";");
-    line_t *line = &desk.line;
+    setup_t setup = setup_open("max_payload = \"1KiB\";");
+    line_t *line = &setup.line;
     see_head(line, 1);
     promote_reply_t reply = moved(5);
     reply.large = 2;
@@ -127,12 +127,12 @@ Test(unit_line_backlog, entries_too_large_are_passed_over_until_something_change
     promote(line, reply, NOW);
     line_forget(line);
     cr_assert_eq(line->skip, 0);
-    desk_close(&desk);
+    setup_close(&setup);
 }
 
 Test(unit_line_backlog, large_entries_that_were_dear_are_read_again_at_leisure) {
-    desk_t desk = desk_open("max_payload = \"1KiB\";");
-    line_t *line = &desk.line;
+    setup_t setup = setup_open("max_payload = \"1KiB\";");
+    line_t *line = &setup.line;
     promote_reply_t reply = moved(1);
     reply.large = 2;
     promote(line, reply, NOW);
@@ -153,5 +153,5 @@ Test(unit_line_backlog, large_entries_that_were_dear_are_read_again_at_leisure) 
     cr_assert_eq(line->rest.ns, at(10000000).ns, "small jobs in front of them do not wait for ever");
     line_flushed(line);
     cr_assert(line->skip == 0 && line->rest.ns == 0, "after FLUSHALL there are none");
-    desk_close(&desk);
+    setup_close(&setup);
 }

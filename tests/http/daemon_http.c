@@ -4,95 +4,95 @@
 #include <signal.h>
 
 Test(daemon_http, health_readiness_and_metrics_of_leader_and_standby) {
-    scene_t scene = scene_begin(NULL);
+    cluster_t cluster = cluster_begin(NULL);
     int first, second;
-    daemon_t *leader = serving(&scene, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"a\\\"b\"; }"}, &first);
+    daemon_t *leader = serving(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"a\\\"b\"; }"}, &first);
     await_says(leader, first, "/readyz", "\"state\": \"leading\"");
-    daemon_t *standby = serving(&scene, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"a\\\"b\"; }"}, &second);
+    daemon_t *standby = serving(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"a\\\"b\"; }"}, &second);
     await_says(standby, second, "/readyz", "\"state\": \"standing by\"");
     cr_assert(says(first, "/healthz", "HTTP/1.1 200") && says(first, "/healthz", "\r\n\r\nok\n"));
     cr_assert(says(second, "/readyz", "HTTP/1.1 200") && says(second, "/readyz", "\"ready\": true"));
-    for (int i = 0; i < 7; i++) scene_round(&scene, "q", 0);
+    for (int i = 0; i < 7; i++) cluster_round(&cluster, "q", 0);
     await_says(leader, first, "/metrics", "\nqueue_sidecar_promoted_total{queue=\"q\"} 7\n");
     await_says(leader, first, "/metrics", "\nqueue_sidecar_lateness_seconds_count{queue=\"q\"} 7\n");
     cr_assert(says(first, "/metrics", "\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
     cr_assert(says(first, "/metrics", "\nqueue_sidecar_leader 1\n") && says(second, "/metrics", "\nqueue_sidecar_leader 0\n"));
     cr_assert(says(first, "/metrics", "promoted_total{queue=\"a\\\"b\"} 0\n"), "%s", get(first, "/metrics"));
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 Test(daemon_http, without_redis_it_is_alive_and_not_ready) {
-    scene_t scene;
+    cluster_t cluster;
     int port;
-    daemon_t *d = leading(&scene, (sidecar_t){0}, &port);
-    server_kill(scene.server);
+    daemon_t *d = leading(&cluster, (sidecar_t){0}, &port);
+    server_kill(cluster.server);
     await_says(d, port, "/readyz", "HTTP/1.1 503");
     await_says(d, port, "/readyz",
                "\"check\": \"redis\", \"ok\": false, \"why\": \"Redis is out of reach, or refuses us: cannot connect");
     await_says(d, port, "/readyz", "\"neither leading nor standing by yet: cannot connect");
     cr_assert(says(port, "/healthz", "HTTP/1.1 200"), "a probe of health must not depend on Redis");
     await_says(d, port, "/metrics", "\nqueue_sidecar_redis_up 0\n");
-    server_restart(scene.server, SERVER_LOSE_DATA);
-    scene_reopen(&scene);
+    server_restart(cluster.server, SERVER_LOSE_DATA);
+    cluster_reopen(&cluster);
     await_says(d, port, "/readyz", "HTTP/1.1 200");
     cr_assert(!says(port, "/readyz", "cannot connect"));
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 Test(daemon_http, a_refused_configuration_is_told_and_a_taken_one_counted) {
-    scene_t scene;
+    cluster_t cluster;
     int port;
-    daemon_t *d = leading(&scene, (sidecar_t){.queues = "{ name = \"q\"; }"}, &port);
-    scene_reconfigure(&scene, d, (sidecar_t){.queues = "{ name = \"q\"; colour = 1; }", .port = port});
+    daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"}, &port);
+    cluster_reconfigure(&cluster, d, (sidecar_t){.queues = "{ name = \"q\"; colour = 1; }", .port = port});
     await_says(d, port, "/readyz", "\"check\": \"config\", \"ok\": false, \"why\": \"");
     await_says(d, port, "/readyz", "colour");
     cr_assert(says(port, "/readyz", "HTTP/1.1 200"), "the old one is in effect");
     cr_assert(says(port, "/metrics", "\nqueue_sidecar_config_refused 1\n"));
-    scene_reconfigure(&scene, d, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"new\"; }", .port = port});
+    cluster_reconfigure(&cluster, d, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"new\"; }", .port = port});
     await_says(d, port, "/metrics", "\nqueue_sidecar_reloads_total 1\n");
     await_says(d, port, "/metrics", "\nqueue_sidecar_promoted_total{queue=\"new\"} 0\n");
     cr_assert(says(port, "/readyz", "\"check\": \"config\", \"ok\": true"));
-    scene_reconfigure(&scene, d, (sidecar_t){.queues = "{ name = \"new\"; }", .port = port});
+    cluster_reconfigure(&cluster, d, (sidecar_t){.queues = "{ name = \"new\"; }", .port = port});
     cr_assert(wait_for(!says(port, "/metrics", "{queue=\"q\"}"), 10000), "a queue that is gone is not told of");
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 Test(daemon_http, a_changed_timeout_is_seen_to_take_effect) {
-    scene_t scene;
+    cluster_t cluster;
     int port;
-    daemon_t *d = leading(&scene, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"v\"; dialect = \"bull\"; }"}, &port);
+    daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"v\"; dialect = \"bull\"; }"}, &port);
     await_says(d, port, "/metrics", "\nqueue_sidecar_protected_timeout_seconds{queue=\"q\"} 180\n");
     cr_assert(says(port, "/metrics", "\nqueue_sidecar_stalled_interval_seconds{queue=\"v\"} 30\n"));
     cr_assert_not(says(port, "/metrics", "stalled_interval_seconds{queue=\"q\"}"), "it has none");
     cr_assert_not(says(port, "/metrics", "protected_timeout_seconds{queue=\"v\"}"), "nor this one");
     const char *changed =
         "{ name = \"q\"; protected_timeout = \"1500ms\"; retry_times = 7; }, { name = \"v\"; dialect = \"bull\"; }";
-    scene_reconfigure(&scene, d, (sidecar_t){.queues = changed, .port = port});
+    cluster_reconfigure(&cluster, d, (sidecar_t){.queues = changed, .port = port});
     await_says(d, port, "/metrics", "\nqueue_sidecar_protected_timeout_seconds{queue=\"q\"} 1.5\n");
     cr_assert(says(port, "/metrics", "\nqueue_sidecar_retry_times{queue=\"q\"} 7\n"));
     cr_assert(says(port, "/readyz", "\"check\": \"config\", \"ok\": true, \"state\": \"in effect since 20"));
     await_says(d, port, "/readyz", "Z: q: protected_timeout \\\"3m\\\" -> \\\"1500ms\\\", q: retry_times 3 -> 7\"}");
     const daemon_output_t *out = daemon_run("status", "-c", daemon_config_path(d));
     cr_assert(strstr(out->out, "\nconfig   in effect since 20") && strstr(out->out, "retry_times 3 -> 7\n"), "%s", out->out);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 Test(daemon_http, a_port_that_is_taken_is_said_and_jobs_flow) {
-    scene_t scene = scene_begin(NULL);
+    cluster_t cluster = cluster_begin(NULL);
     int holder, port = some_port(&holder);
     cr_assert_eq(listen(holder, 1), 0);
-    daemon_t *d = scene_sidecar(&scene, (sidecar_t){.queues = "{ name = \"q\"; }", .port = port});
+    daemon_t *d = cluster_sidecar(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }", .port = port});
     cr_assert(daemon_wait_log(d, CANNOT, 10000));
-    cr_assert(scene_says(d, CANNOT, "Address already in use"));
-    scene_works(&scene, "q");
+    cr_assert(cluster_says(d, CANNOT, "Address already in use"));
+    cluster_works(&cluster, "q");
     close(holder);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 Test(daemon_http, other_methods_paths_and_sizes_get_an_answer) {
-    scene_t scene;
+    cluster_t cluster;
     int port;
-    daemon_t *d = leading(&scene, (sidecar_t){0}, &port);
+    daemon_t *d = leading(&cluster, (sidecar_t){0}, &port);
     static const struct {
         const char *request, *answer;
     } asked[] = {
@@ -123,35 +123,35 @@ Test(daemon_http, other_methods_paths_and_sizes_get_an_answer) {
     cr_assert(says(port, "/healthz", "HTTP/1.1 200"));
     cr_assert(daemon_running(d));
     free(large);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 enum { CROWD = 1000 };
 
 Test(daemon_http, a_thousand_connections_keep_no_probe_out_and_no_job_back) {
-    scene_t scene;
+    cluster_t cluster;
     int port;
-    daemon_t *d = leading(&scene, (sidecar_t){.queues = "{ name = \"q\"; }"}, &port);
+    daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"}, &port);
     static int crowd[CROWD];
     for (int i = 0; i < CROWD; i++) {
         crowd[i] = knock(port);
         if (crowd[i] >= 0) (void)!send(crowd[i], "GET /heal", i % 2 ? 9 : 0, MSG_NOSIGNAL);
         if (i % 100 == 0) {
-            scene_round(&scene, "q", 0);
+            cluster_round(&cluster, "q", 0);
             cr_assert(says(port, "/healthz", "HTTP/1.1 200"), "after %d", i);
         }
     }
-    scene_works(&scene, "q");
+    cluster_works(&cluster, "q");
     cr_assert(says(port, "/healthz", "HTTP/1.1 200"));
     for (int i = 0; i < CROWD; i++) close(crowd[i]);
     cr_assert(daemon_running(d));
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 Test(daemon_http, a_request_that_comes_drop_by_drop_is_ended) {
-    scene_t scene;
+    cluster_t cluster;
     int port;
-    leading(&scene, (sidecar_t){0}, &port);
+    leading(&cluster, (sidecar_t){0}, &port);
     int fd = knock(port);
     struct pollfd ready = {.fd = fd, .events = POLLIN | POLLRDHUP};
     int64_t began_us = wait_now_us(), end_us = began_us + wait_scaled_ms(40000) * INT64_C(1000);
@@ -164,17 +164,17 @@ Test(daemon_http, a_request_that_comes_drop_by_drop_is_ended) {
     cr_assert(ended, "it lives as long as its bytes come");
     cr_assert_geq(wait_now_us() - began_us, 9000000, "ten seconds are its own, less those for which it was accepted before");
     close(fd);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 Test(daemon_http, healthcheck_asks_the_one_that_runs) {
-    scene_t scene;
+    cluster_t cluster;
     int port;
-    daemon_t *d = leading(&scene, (sidecar_t){0}, &port);
+    daemon_t *d = leading(&cluster, (sidecar_t){0}, &port);
     cr_assert_eq(daemon_run("healthcheck", "-c", daemon_config_path(d))->code, 0);
     cr_assert_str_eq(daemon_run("healthcheck", "-c", daemon_config_path(d))->out, "ok\n");
     cr_assert(strstr(daemon_run("healthcheck", "--ready", "-c", daemon_config_path(d))->out, "\"ready\": true"));
-    server_kill(scene.server);
+    server_kill(cluster.server);
     await_says(d, port, "/readyz", "HTTP/1.1 503");
     cr_assert_eq(daemon_run("healthcheck", "-c", daemon_config_path(d))->code, 0);
     cr_assert_eq(daemon_run("healthcheck", "--ready", "-c", daemon_config_path(d))->code, 1);
@@ -182,18 +182,18 @@ Test(daemon_http, healthcheck_asks_the_one_that_runs) {
     const daemon_output_t *gone = daemon_run("healthcheck", "-c", daemon_config_path(d));
     cr_assert_eq(gone->code, 1);
     cr_assert(strstr(gone->err, "refused"), "%s", gone->err);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 /* Whoever ended it for that would end it for good. */
 Test(daemon_http, a_sidecar_that_goes_on_with_an_earlier_config_is_well) {
-    scene_t scene = scene_begin(NULL);
+    cluster_t cluster = cluster_begin(NULL);
     int port;
-    daemon_t *d = serving(&scene, (sidecar_t){0}, &port);
+    daemon_t *d = serving(&cluster, (sidecar_t){0}, &port);
     const char *path = daemon_config_path(d);
     await_says(d, port, "/readyz", "\"state\": \"leading\"");
     char *variable = NULL;
-    scene_reconfigure(&scene, d, (sidecar_t){.port = port, .queues = "{ name = \"q\"; colour = 1; }"});
+    cluster_reconfigure(&cluster, d, (sidecar_t){.port = port, .queues = "{ name = \"q\"; colour = 1; }"});
     const daemon_output_t *run = daemon_run("healthcheck", "-c", path);
     cr_assert(run->code == 0 && strstr(run->err, "colour"), "%d: %s", run->code, run->err);
     cr_assert_eq(daemon_run("healthcheck", "--ready", "-c", path)->code, 0);
@@ -214,5 +214,5 @@ Test(daemon_http, a_sidecar_that_goes_on_with_an_earlier_config_is_well) {
     run = daemon_run_argv(&options, args);
     cr_assert(run->code == 78 && strstr(run->err, "refused"), "%d: %s", run->code, run->err);
     free(variable);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }

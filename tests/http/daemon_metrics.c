@@ -31,24 +31,24 @@ static double value(int port, const char *series) {
               (double)(wanted), daemon_log(d))
 
 /* By a command that only a count calls here: the failure stream has nothing to be trimmed. */
-static long long counts(const scene_t *scene) { return server_commandstat(scene->server, "xlen"); }
+static long long counts(const cluster_t *cluster) { return server_commandstat(cluster->server, "xlen"); }
 
 Test(daemon_metrics, sizes_are_those_of_redis) {
-    scene_t scene = scene_begin(NULL);
+    cluster_t cluster = cluster_begin(NULL);
     sidecar_t spec = {.ttl = "6s",
                       .queues = "{ name = \"q\"; heartbeat = \"off\"; " BOTH " }, { name = \"a\\\"b\\\\c\"; }, "
                                 "{ name = \"full\"; ready_limit = 1; }"};
     int first, second;
-    daemon_t *leader = serving(&scene, spec, &first);
+    daemon_t *leader = serving(&cluster, spec, &first);
     await_says(leader, first, "/readyz", "\"state\": \"leading\"");
-    daemon_t *standby = serving(&scene, spec, &second);
+    daemon_t *standby = serving(&cluster, spec, &second);
     await_says(standby, second, "/readyz", "\"state\": \"standing by\"");
-    redis_ok(scene.r, "ZADD q:delayed 9000000000123 a 9000000000124 b");
-    redis_ok(scene.r, "RPUSH q 1 2 3 4");
-    redis_ok(scene.r, "RPUSH q:backup 5 6");
-    redis_ok(scene.r, "RPUSH %s 1", "a\"b\\c");
-    redis_ok(scene.r, "RPUSH full 1");
-    redis_ok(scene.r, "EVAL %s 1 full:delayed", "redis.call('ZADD', KEYS[1], (redis.call('TIME')[1] - 3600) * 1000, 'late')");
+    redis_ok(cluster.r, "ZADD q:delayed 9000000000123 a 9000000000124 b");
+    redis_ok(cluster.r, "RPUSH q 1 2 3 4");
+    redis_ok(cluster.r, "RPUSH q:backup 5 6");
+    redis_ok(cluster.r, "RPUSH %s 1", "a\"b\\c");
+    redis_ok(cluster.r, "RPUSH full 1");
+    redis_ok(cluster.r, "EVAL %s 1 full:delayed", "redis.call('ZADD', KEYS[1], (redis.call('TIME')[1] - 3600) * 1000, 'late')");
     await_value(leader, first, "delayed_jobs{queue=\"q\"}", 2);
     await_value(leader, first, "ready_jobs{queue=\"q\"}", 4);
     await_value(leader, first, "in_progress_jobs{queue=\"q\"}", 2);
@@ -71,48 +71,48 @@ Test(daemon_metrics, sizes_are_those_of_redis) {
     cr_assert(strstr(scrape, "# TYPE " M "delayed_jobs gauge\n") && !strstr(scrape, "\n" M "delayed_jobs{"), "it does not lead");
     free(scrape);
     daemon_kill(leader);
-    scene_await_leader(&scene, "g", leader, 20000);
+    cluster_await_leader(&cluster, "g", leader, 20000);
     await_value(standby, second, "delayed_jobs{queue=\"q\"}", 2);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 Test(daemon_metrics, a_key_of_the_wrong_type_has_no_number_and_spoils_none) {
-    scene_t scene;
+    cluster_t cluster;
     int port;
     /* With this TTL the leader sleeps for a minute and more unless it is woken. */
-    daemon_t *d = leading(&scene, (sidecar_t){.ttl = "5m", .queues = "{ name = \"q\"; }, { name = \"r\"; }"}, &port);
-    redis_ok(scene.r, "RPUSH q 1 2");
-    redis_ok(scene.r, "RPUSH r 1 2 3");
+    daemon_t *d = leading(&cluster, (sidecar_t){.ttl = "5m", .queues = "{ name = \"q\"; }, { name = \"r\"; }"}, &port);
+    redis_ok(cluster.r, "RPUSH q 1 2");
+    redis_ok(cluster.r, "RPUSH r 1 2 3");
     await_value(d, port, "delayed_jobs{queue=\"q\"}", 0);
-    redis_ok(scene.r, "SET q:delayed x");
+    redis_ok(cluster.r, "SET q:delayed x");
     cr_assert(wait_for(isnan(value(port, "delayed_jobs{queue=\"q\"}")), 15000));
     cr_assert(value(port, "ready_jobs{queue=\"q\"}") == 2 && value(port, "delayed_jobs{queue=\"r\"}") == 0);
     cr_assert(isnan(value(port, "oldest_due_age_seconds{queue=\"q\"}")));
-    cr_assert(wait_for(scene_says(d, "some sizes of this queue are not known", "q:delayed: WRONGTYPE"), 10000));
-    redis_ok(scene.r, "DEL q:delayed");
+    cr_assert(wait_for(cluster_says(d, "some sizes of this queue are not known", "q:delayed: WRONGTYPE"), 10000));
+    redis_ok(cluster.r, "DEL q:delayed");
     await_value(d, port, "delayed_jobs{queue=\"q\"}", 0);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 Test(daemon_metrics, without_scrapes_nothing_is_counted) {
-    scene_t scene;
+    cluster_t cluster;
     int port;
-    leading(&scene, (sidecar_t){.ttl = "10s"}, &port);
-    long long before = counts(&scene); /* of the preflight */
+    leading(&cluster, (sidecar_t){.ttl = "10s"}, &port);
+    long long before = counts(&cluster); /* of the preflight */
     /* A count is made every 5 s. */
-    cr_assert(scene_stays(says(port, "/healthz", "HTTP/1.1 200") && says(port, "/readyz", "HTTP/1.1 200"), 7000));
-    cr_assert_eq(counts(&scene), before, "a probe is no scrape");
-    long long calls = server_commandstat(scene.server, "evalsha");
+    cr_assert(cluster_stays(says(port, "/healthz", "HTTP/1.1 200") && says(port, "/readyz", "HTTP/1.1 200"), 7000));
+    cr_assert_eq(counts(&cluster), before, "a probe is no scrape");
+    long long calls = server_commandstat(cluster.server, "evalsha");
     for (int i = 0; i < 200; i++) free(get(port, "/metrics"));
-    cr_assert(wait_for(counts(&scene) > before, 10000));
-    calls = server_commandstat(scene.server, "evalsha") - calls;
+    cr_assert(wait_for(counts(&cluster) > before, 10000));
+    calls = server_commandstat(cluster.server, "evalsha") - calls;
     cr_assert_lt(calls, 100, "many scrapes are one count");
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 /* What the failure stream got by reason; one field of `kind failed` each. */
-static long long recorded(scene_t *scene, const char *reason) {
-    return redis_int(scene->r, "EVAL %s 1 sidecar:q:failures %s",
+static long long recorded(cluster_t *cluster, const char *reason) {
+    return redis_int(cluster->r, "EVAL %s 1 sidecar:q:failures %s",
                      "local n = 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do local f = {} "
                      "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
                      "if f.kind == 'failed' and f.reason == ARGV[1] then n = n + 1 end end return n",
@@ -123,9 +123,9 @@ Test(daemon_metrics, failures_by_reason_and_stalls_by_cause) {
     static const char *const reasons[] = {"retries_exhausted", "reported",    "alive_timeout", "unreadable",
                                           "invalid_target",    "dead_letter", "worker_failed"};
     static const char *const causes[] = {"timeout", "heartbeat_lost", "worker_gone", "lock_lost", "alive_timeout"};
-    scene_t scene;
+    cluster_t cluster;
     int port;
-    daemon_t *d = leading(&scene,
+    daemon_t *d = leading(&cluster,
                           (sidecar_t){.scan = "50ms",
                                       .queues = "{ name = \"q\"; " BOTH " heartbeat = \"off\"; protected_timeout = \"200ms\"; "
                                                 "retry_times = 0; }"},
@@ -137,32 +137,32 @@ Test(daemon_metrics, failures_by_reason_and_stalls_by_cause) {
         snprintf(series, sizeof series, "stalled_total{queue=\"q\",cause=\"%s\"}", causes[i % 5]);
         cr_assert_eq(value(port, series), 0, "%s", series);
     }
-    for (int i = 0; i < 5; i++) redis_ok(scene.r, "LPUSH q:backup stalled-%d", i);
+    for (int i = 0; i < 5; i++) redis_ok(cluster.r, "LPUSH q:backup stalled-%d", i);
     await_value(d, port, "final_failures_total{queue=\"q\",reason=\"retries_exhausted\"}", 5);
-    redis_ok(scene.r, "HSET q:errors %s no", "reported");
-    redis_ok(scene.r, "LPUSH q:backup %s", "reported");
+    redis_ok(cluster.r, "HSET q:errors %s no", "reported");
+    redis_ok(cluster.r, "LPUSH q:backup %s", "reported");
     await_value(d, port, "final_failures_total{queue=\"q\",reason=\"reported\"}", 1);
     cr_assert_eq(value(port, "stalled_total{queue=\"q\",cause=\"timeout\"}"), 5);
-    cr_assert(recorded(&scene, "retries_exhausted") == 5 && recorded(&scene, "reported") == 1);
+    cr_assert(recorded(&cluster, "retries_exhausted") == 5 && recorded(&cluster, "reported") == 1);
     await_value(d, port, "failure_stream_records{queue=\"q\"}", 6);
     cr_assert_gt(value(port, "failure_stream_bytes{queue=\"q\"}"), 6 * 64);
     await_value(d, port, "audit_rows_total", 6);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 Test(daemon_metrics, roles_in_trouble_say_so) {
-    scene_t scene;
+    cluster_t cluster;
     int port;
-    daemon_t *d = leading(&scene, (sidecar_t){0}, &port);
+    daemon_t *d = leading(&cluster, (sidecar_t){0}, &port);
     static const char *const troubled[] = {"role_trouble_seconds{role=\"leader\"}", "role_trouble_seconds{role=\"auditor\"}"};
     for (size_t i = 0; i < 2; i++) await_value(d, port, troubled[i], 0);
-    server_kill(scene.server);
+    server_kill(cluster.server);
     for (size_t i = 0; i < 2; i++) cr_assert(wait_for(value(port, troubled[i]) > 0.3, 10000), "%s", troubled[i]);
     cr_assert_eq(value(port, "role_trouble_seconds{role=\"http\"}"), 0);
-    server_restart(scene.server, SERVER_LOSE_DATA);
-    scene_reopen(&scene);
+    server_restart(cluster.server, SERVER_LOSE_DATA);
+    cluster_reopen(&cluster);
     for (size_t i = 0; i < 2; i++) await_value(d, port, troubled[i], 0);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 static void check_by_promtool(const char *scrape) {
@@ -183,24 +183,24 @@ static void check_by_promtool(const char *scrape) {
 }
 
 Test(daemon_metrics, promtool_has_nothing_to_say) {
-    scene_t scene;
+    cluster_t cluster;
     int port;
-    daemon_t *d = leading(&scene, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"a\\\"b\\\\c\\xc3\\xa9\"; }"}, &port);
-    redis_ok(scene.r, "ZADD q:delayed 9000000000123 a");
-    for (int i = 0; i < 5; i++) scene_round(&scene, "q", 0);
+    daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"a\\\"b\\\\c\\xc3\\xa9\"; }"}, &port);
+    redis_ok(cluster.r, "ZADD q:delayed 9000000000123 a");
+    for (int i = 0; i < 5; i++) cluster_round(&cluster, "q", 0);
     await_value(d, port, "delayed_jobs{queue=\"q\"}", 1);
     char *scrape = get(port, "/metrics"), *body = strstr(scrape, "\r\n\r\n");
     cr_assert(body);
     check_by_promtool(body + 4);
     free(scrape);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }
 
 /* Every family of `help metrics` is in a scrape, with its type and its words, and nothing else is. */
 Test(daemon_metrics, a_scrape_holds_what_help_says) {
-    scene_t scene;
+    cluster_t cluster;
     int port;
-    leading(&scene, (sidecar_t){0}, &port);
+    leading(&cluster, (sidecar_t){0}, &port);
     char *scrape = get(port, "/metrics"), *help = strdup(daemon_run("help", "metrics")->out), *rest = help, *line;
     int families = 0, told = 0;
     while ((line = strsep(&rest, "\n")) && *line) {
@@ -215,5 +215,5 @@ Test(daemon_metrics, a_scrape_holds_what_help_says) {
     cr_assert_eq(told, families);
     cr_assert_gt(families, 50);
     free(scrape), free(help);
-    scene_end(&scene);
+    cluster_end(&cluster);
 }

@@ -2,7 +2,7 @@
 #ifndef QS_TEST_HTTP_DESK_H
 #define QS_TEST_HTTP_DESK_H
 
-#include "scene.h"
+#include "cluster.h"
 #include "wait.h"
 
 #include <arpa/inet.h>
@@ -34,15 +34,15 @@ static inline int some_port(int *holder) {
 }
 
 /* A sidecar that serves http on a port of its own; another takes the port first now and then, so it tries again. */
-static inline daemon_t *serving(scene_t *scene, sidecar_t spec, int *port) {
+static inline daemon_t *serving(cluster_t *cluster, sidecar_t spec, int *port) {
     for (int i = 0; i < 20; i++) {
         int holder;
         spec.port = *port = some_port(&holder);
         close(holder);
-        daemon_t *d = scene_sidecar(scene, spec);
+        daemon_t *d = cluster_sidecar(cluster, spec);
         cr_assert(wait_for(daemon_log_count(d, SERVES) + daemon_log_count(d, CANNOT) > 0, 10000), "%s", daemon_log(d));
         if (daemon_log_count(d, SERVES)) return d;
-        daemon_free(scene->sidecars[--scene->count]);
+        daemon_free(cluster->sidecars[--cluster->count]);
     }
     cr_assert_fail("no port is to be had");
     return NULL;
@@ -98,10 +98,10 @@ static inline bool says(int port, const char *path, const char *part) {
     cr_assert(wait_for(says(port, path, part), 10000), "%s does not say %s but %s\n%s", path, part, get(port, path),             \
               daemon_log(d))
 
-/* Begins a scene with one sidecar, which serves http and leads. */
-static inline daemon_t *leading(scene_t *scene, sidecar_t spec, int *port) {
-    *scene = scene_begin(NULL);
-    daemon_t *d = serving(scene, spec, port);
+/* Begins a cluster of one sidecar, which serves http and leads. */
+static inline daemon_t *leading(cluster_t *cluster, sidecar_t spec, int *port) {
+    *cluster = cluster_begin(NULL);
+    daemon_t *d = serving(cluster, spec, port);
     await_says(d, *port, "/readyz", "\"state\": \"leading\"");
     return d;
 }

@@ -303,21 +303,21 @@ Test(redis_preflight, a_cluster_works_with_hash_tags_from_end_to_end, .timeout =
                                         "{ name = \"{sms}\"; heartbeat = \"off\"; protected_timeout = \"100ms\"; }"),
                 true);
     expect_look(&f, 0, 0, 0, NULL);
-    crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER | CREW_DISPATCHER | CREW_MONITOR);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER | INSTANCE_MONITOR);
     redis_ok(f.r, "ZADD {email}:delayed 1 a");
-    cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN {email}") == 1, 5000));
+    cr_assert(driver_until(&instance.driver, redis_int(f.r, "LLEN {email}") == 1, 5000));
     redis_ok(f.r, "ZADD {sms}:delayed 1 b");
-    cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN {sms}") == 1, 5000));
+    cr_assert(driver_until(&instance.driver, redis_int(f.r, "LLEN {sms}") == 1, 5000));
     redis_ok(f.r, "RPOPLPUSH {email} {email}:backup"); /* their workers die */
     redis_ok(f.r, "RPOPLPUSH {sms} {sms}:backup");
-    cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN {email}") == 1, 15000));
-    cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN {sms}") == 1, 15000));
-    cr_assert_eq(metric_get(&crew.metrics->leading), 2);
+    cr_assert(driver_until(&instance.driver, redis_int(f.r, "LLEN {email}") == 1, 15000));
+    cr_assert(driver_until(&instance.driver, redis_int(f.r, "LLEN {sms}") == 1, 15000));
+    cr_assert_eq(metric_get(&instance.metrics->leading), 2);
     char *errors = server_info(f.server, "errorstats");
     cr_assert_null(strstr(errors, "CROSSSLOT"), "%s", errors);
     free(errors);
-    crew_stop(&crew);
+    instance_stop(&instance);
     fixture_stop(&f);
 }
 

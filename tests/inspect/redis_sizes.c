@@ -122,12 +122,12 @@ Test(redis_census, a_sentinel_is_no_job) {
 
 Test(redis_census, what_the_monitor_has_planted_is_no_job) {
     fixture_t f = setup("group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( " EMAIL " );");
-    crew_t crew;
+    instance_t instance;
     redis_ok(f.r, "RPUSH email:backup job");
-    crew_start(&crew, f.keys, CREW_MONITOR);
-    crew_lead(&crew, f.r);
-    cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN email:backup") == 2, 8000));
-    cr_assert(stage_until(&crew.stage, redis_int(f.r, "HLEN sidecar:email:stamps") == 1, 8000));
+    instance_start(&instance, f.keys, INSTANCE_MONITOR);
+    instance_lead(&instance, f.r);
+    cr_assert(driver_until(&instance.driver, redis_int(f.r, "LLEN email:backup") == 2, 8000));
+    cr_assert(driver_until(&instance.driver, redis_int(f.r, "HLEN sidecar:email:stamps") == 1, 8000));
     census_t c = look(&f);
     expect_sizes(&c, 0, 0, 1);
     cr_assert(c.oldest_in_progress_ms > c.now_ms - wait_scaled_ms(20000) && c.oldest_in_progress_ms <= c.now_ms);
@@ -137,7 +137,7 @@ Test(redis_census, what_the_monitor_has_planted_is_no_job) {
     redis_ok(f.r, "DEL sidecar:email:sentinel"); /* still known by its bytes */
     c = look(&f);
     expect_sizes(&c, 0, 0, 0);
-    crew_stop(&crew);
+    instance_stop(&instance);
     fixture_stop(&f);
 }
 

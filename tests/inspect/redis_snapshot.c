@@ -1,9 +1,9 @@
 /* What `status` reads of locks, owners, streams and copies. */
 #include "base/instance.h"
+#include "cluster.h"
 #include "fixture.h"
 #include "inspect/snapshot.h"
 #include "queue/lock.h"
-#include "scene.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ Test(redis_overview, an_empty_server_has_no_leader) {
     cr_assert_str_empty(view.seats[0].holder);
     cr_assert_str_empty(view.seats[0].error);
     cr_assert_eq(view.seats[0].pttl_ms, -2);
-    cr_assert(llabs(view.now_ms - scene_ms(f.r)) < 60000);
+    cr_assert(llabs(view.now_ms - cluster_ms(f.r)) < 60000);
     cr_assert_gt(view.memory_used, 0);
     cr_assert_eq(view.memory_most, 0);
     for (size_t i = 0; i < 2; i++) {

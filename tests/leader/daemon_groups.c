@@ -1,5 +1,5 @@
 /* Who serves which queue: groups that meet, standbys that nobody serves, a lock for each queue. */
-#include "scene.h"
+#include "cluster.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -10,28 +10,28 @@
 
 /* How many ms it takes until the other group serves a queue, from the signal to the first job. */
 static int64_t other_group_takes_over(int signal) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *one = scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .group = "g1", .queues = QUEUE("q")});
-    daemon_t *two = scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .group = "g2", .queues = QUEUE("p") ", " QUEUE("q")});
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *one = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .group = "g1", .queues = QUEUE("q")});
+    daemon_t *two = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .group = "g2", .queues = QUEUE("p") ", " QUEUE("q")});
     cr_assert(daemon_wait_log(two, "another group owns this queue", 10000));
-    cr_assert(scene_says(two, "another group owns this queue", "\"group\":\"g1\""));
+    cr_assert(cluster_says(two, "another group owns this queue", "\"group\":\"g1\""));
     cr_assert_eq(daemon_log_count(one, "another group"), 0);
-    scene_works(&s, "q");
-    scene_works(&s, "p");
+    cluster_works(&s, "q");
+    cluster_works(&s, "p");
     redis_expect(s.r, "g1", "HGET sidecar:q:meta group");
-    cr_assert(scene_stays(redis_int(s.r, "HSTRLEN sidecar:g2:queues q") == 0, 4000)); /* while g1 lives */
+    cr_assert(cluster_stays(redis_int(s.r, "HSTRLEN sidecar:g2:queues q") == 0, 4000)); /* while g1 lives */
     int64_t sent = wait_now_us();
     if (signal == SIGKILL)
         daemon_kill(one);
     else
         cr_assert_eq(daemon_terminate(one, 5000).code, 0);
-    scene_round(&s, "q", 0);
+    cluster_round(&s, "q", 0);
     int64_t ms = (wait_now_us() - sent) / 1000;
     cr_assert(wait_for(daemon_log_count(two, "took this queue over") == 1, 10000)); /* said when it is done */
-    scene_works(&s, "q");
-    scene_works(&s, "p");
+    cluster_works(&s, "q");
+    cluster_works(&s, "p");
     redis_expect(s.r, "g2", "HGET sidecar:q:meta group");
-    scene_end(&s);
+    cluster_end(&s);
     return ms;
 }
 
@@ -47,39 +47,39 @@ Test(daemon_queues, of_a_group_that_has_died_are_taken_over) {
 }
 
 Test(daemon_queues, that_the_leader_does_not_serve_are_told) {
-    scene_t s = scene_begin(NULL);
-    scene_sidecar_up(&s, (sidecar_t){.ttl = "4s", .queues = QUEUE("q")});
-    daemon_t *d = scene_sidecar(&s, (sidecar_t){.ttl = "4s", .queues = QUEUE("q") ", " QUEUE("extra") ", " QUEUE("more")});
+    cluster_t s = cluster_begin(NULL);
+    cluster_sidecar_up(&s, (sidecar_t){.ttl = "4s", .queues = QUEUE("q")});
+    daemon_t *d = cluster_sidecar(&s, (sidecar_t){.ttl = "4s", .queues = QUEUE("q") ", " QUEUE("extra") ", " QUEUE("more")});
     cr_assert(daemon_wait_log(d, "the leader does not serve queues of ours", 5000));
-    cr_assert(scene_says(d, "the leader does not serve", "\"extra, more\""));
+    cr_assert(cluster_says(d, "the leader does not serve", "\"extra, more\""));
     daemon_signal(d, SIGUSR1);
     cr_assert(daemon_wait_log(d, "\"unserved\":2", 5000));
     /* It says so again only now and then, however often it looks. */
-    cr_assert(scene_stays(daemon_log_count(d, "the leader does not serve") == 1, 8500));
-    scene_end(&s);
+    cr_assert(cluster_stays(daemon_log_count(d, "the leader does not serve") == 1, 8500));
+    cluster_end(&s);
 }
 
 enum { QUEUES = 4 };
 static const char *const names[QUEUES] = {"a", "b", "c", "d"};
 #define ALL QUEUE("a") ", " QUEUE("b") ", " QUEUE("c") ", " QUEUE("d")
 
-static int led_by(scene_t *s, const daemon_t *d) {
+static int led_by(cluster_t *s, const daemon_t *d) {
     int count = 0;
-    for (int i = 0; i < QUEUES; i++) count += scene_leader(s, names[i]) == d;
+    for (int i = 0; i < QUEUES; i++) count += cluster_leader(s, names[i]) == d;
     return count;
 }
 
-static void all_are_served(scene_t *s) {
+static void all_are_served(cluster_t *s) {
     for (int i = 0; i < QUEUES; i++) {
-        scene_round(s, names[i], 0);
-        scene_works(s, names[i]);
+        cluster_round(s, names[i], 0);
+        cluster_works(s, names[i]);
     }
 }
 
 Test(daemon_queues, may_have_a_lock_each) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *one = scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scope = "queue", .queues = QUEUE("a") ", " QUEUE("b")});
-    daemon_t *two = scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scope = "queue", .queues = ALL});
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *one = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scope = "queue", .queues = QUEUE("a") ", " QUEUE("b")});
+    daemon_t *two = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scope = "queue", .queues = ALL});
     cr_assert(wait_for(led_by(&s, one) == 2 && led_by(&s, two) == 2, 5000)); /* spread */
     all_are_served(&s);
     for (int i = 0; i < QUEUES; i++) cr_assert_eq(redis_int(s.r, "EXISTS sidecar:%s:lock", names[i]), 1);
@@ -90,11 +90,11 @@ Test(daemon_queues, may_have_a_lock_each) {
     int64_t ms = (wait_now_us() - killed) / 1000;
     cr_assert_leq(ms, wait_scaled_ms(3000 + 2500), "it took %lld ms", (long long)ms); /* less than two TTLs */
     all_are_served(&s);
-    daemon_t *three = scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scope = "queue", .queues = ALL});
+    daemon_t *three = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scope = "queue", .queues = ALL});
     daemon_signal(two, SIGTERM);
     cr_assert(wait_for(led_by(&s, three) == QUEUES, 10000));
     cr_assert_eq(daemon_wait_exit(two, 5000).code, 0);
     cr_assert_eq(daemon_log_count(two, "gave the lock back"), QUEUES);
     all_are_served(&s);
-    scene_end(&s);
+    cluster_end(&s);
 }

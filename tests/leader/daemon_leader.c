@@ -1,6 +1,6 @@
 /* Who leads, for how long, and how the lead passes on. */
+#include "cluster.h"
 #include "proxy.h"
-#include "scene.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 #define LEADING  "\"msg\":\"leading\""
 #define STANDING "\"msg\":\"standing by\""
 
-static int count_all(const scene_t *s, const char *text) {
+static int count_all(const cluster_t *s, const char *text) {
     int count = 0;
     for (size_t i = 0; i < s->count; i++) count += daemon_log_count(s->sidecars[i], text);
     return count;
@@ -19,22 +19,22 @@ static int count_all(const scene_t *s, const char *text) {
 
 /* How many of them lead, for more than a TTL. */
 static int leaders_of(int sidecars) {
-    scene_t s = scene_begin(NULL);
-    for (int i = 0; i < sidecars; i++) scene_sidecar(&s, (sidecar_t){.ttl = "4s"});
+    cluster_t s = cluster_begin(NULL);
+    for (int i = 0; i < sidecars; i++) cluster_sidecar(&s, (sidecar_t){.ttl = "4s"});
     cr_assert(wait_for(count_all(&s, LEADING) + count_all(&s, STANDING) >= sidecars, 10000));
-    daemon_t *leader = scene_await_leader(&s, "g", NULL, 5000);
+    daemon_t *leader = cluster_await_leader(&s, "g", NULL, 5000);
     char *token = redis_str(s.r, "GET sidecar:g:lock");
     for (int i = 0; i < sidecars; i++) {
         daemon_t *d = s.sidecars[i];
-        cr_assert(scene_says(d, d == leader ? LEADING : STANDING, token), "sidecar %d knows of no leader %s", i, token);
+        cr_assert(cluster_says(d, d == leader ? LEADING : STANDING, token), "sidecar %d knows of no leader %s", i, token);
     }
     /* For more than a TTL: renewals keep the others away. */
-    cr_assert(scene_stays(scene_leader(&s, "g") == leader, 4500));
+    cr_assert(cluster_stays(cluster_leader(&s, "g") == leader, 4500));
     redis_expect(s.r, token, "GET sidecar:g:lock");
     free(token);
-    scene_works(&s, "q");
+    cluster_works(&s, "q");
     int leaders = count_all(&s, LEADING);
-    scene_end(&s);
+    cluster_end(&s);
     return leaders;
 }
 
@@ -44,22 +44,22 @@ Test(daemon_leader, one_of_five_leads) { cr_assert_eq(leaders_of(5), 1); }
 /* Twice; there are more rounds where the machine stands still in one. */
 Test(daemon_leader, killed_one_is_replaced_within_ttl_and_a_second, .timeout = 120) {
     int64_t took_ms = 0;
-    scene_t s = scene_begin(NULL);
-    for (int i = 0; i < 3; i++) scene_sidecar_up(&s, (sidecar_t){.ttl = "1s"});
+    cluster_t s = cluster_begin(NULL);
+    for (int i = 0; i < 3; i++) cluster_sidecar_up(&s, (sidecar_t){.ttl = "1s"});
     int in_time = 0;
     for (int round = 0; round < 12 && in_time < 2; round++) {
-        daemon_t *leader = scene_await_leader(&s, "g", NULL, 5000);
-        scene_works(&s, "q");
+        daemon_t *leader = cluster_await_leader(&s, "g", NULL, 5000);
+        cluster_works(&s, "q");
         int64_t killed = wait_now_us();
         daemon_kill(leader);
-        scene_round(&s, "q", 0);
+        cluster_round(&s, "q", 0);
         took_ms = (wait_now_us() - killed) / 1000;
         in_time += took_ms <= wait_scaled_ms(2000);
-        cr_assert_neq(scene_leader(&s, "g"), leader);
+        cr_assert_neq(cluster_leader(&s, "g"), leader);
         daemon_restart(leader);
     }
     cr_assert_eq(in_time, 2, "takeover and first promotion took %lld ms", (long long)took_ms);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* In most of five rounds, or of more where the machine stands still in some; but always long before the TTL. */
@@ -67,15 +67,15 @@ Test(daemon_leader, terminated_one_is_replaced_within_200_ms) {
     enum { LEAST = 5, MOST = 15 };
     int64_t longest_ms = 0;
     int rounds = 0, in_time = 0;
-    scene_t s = scene_begin(NULL);
-    for (int i = 0; i < 3; i++) scene_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
+    cluster_t s = cluster_begin(NULL);
+    for (int i = 0; i < 3; i++) cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
     for (; rounds < LEAST || (2 * in_time <= rounds && rounds < MOST); rounds++) {
-        daemon_t *leader = scene_await_leader(&s, "g", NULL, 5000);
-        scene_works(&s, "q");
+        daemon_t *leader = cluster_await_leader(&s, "g", NULL, 5000);
+        cluster_works(&s, "q");
         int gave = daemon_log_count(leader, "gave the lock back");
         int64_t sent = wait_now_us();
         daemon_signal(leader, SIGTERM);
-        daemon_t *next = scene_await_leader(&s, "g", leader, 5000);
+        daemon_t *next = cluster_await_leader(&s, "g", leader, 5000);
         int64_t took_ms = (wait_now_us() - sent) / 1000;
         in_time += took_ms <= wait_scaled_ms(200);
         if (took_ms > longest_ms) longest_ms = took_ms;
@@ -90,33 +90,33 @@ Test(daemon_leader, terminated_one_is_replaced_within_200_ms) {
     cr_assert_gt(2 * in_time, rounds, "%d of %d takeovers were in time, the longest took %lld ms", in_time, rounds,
                  (long long)longest_ms);
     cr_assert_leq(longest_ms, wait_scaled_ms(10000), "a takeover took %lld ms", (long long)longest_ms);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_leader, standby_ends_without_a_word_to_the_others) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *leader = scene_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
-    daemon_t *standby = scene_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *leader = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
+    daemon_t *standby = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
     char *token = redis_str(s.r, "GET sidecar:g:lock");
     daemon_exit_t end = daemon_terminate(standby, 5000);
     cr_assert_eq(end.code, 0);
     cr_assert_eq(daemon_log_count(standby, "gave the lock back"), 0);
-    cr_assert(scene_stays(scene_leader(&s, "g") == leader, 700));
+    cr_assert(cluster_stays(cluster_leader(&s, "g") == leader, 700));
     redis_expect(s.r, token, "GET sidecar:g:lock");
     free(token);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_leader, paused_one_falls_back_to_standby) {
-    scene_t s = scene_begin(NULL);
-    for (int i = 0; i < 2; i++) scene_sidecar_up(&s, (sidecar_t){.ttl = "4s"});
-    daemon_t *old = scene_await_leader(&s, "g", NULL, 5000);
-    scene_works(&s, "q");
-    scene_delay(s.r, "q", "due in the pause", 100);
-    scene_delay(s.r, "q", "due after it", 60000);
+    cluster_t s = cluster_begin(NULL);
+    for (int i = 0; i < 2; i++) cluster_sidecar_up(&s, (sidecar_t){.ttl = "4s"});
+    daemon_t *old = cluster_await_leader(&s, "g", NULL, 5000);
+    cluster_works(&s, "q");
+    cluster_delay(s.r, "q", "due in the pause", 100);
+    cluster_delay(s.r, "q", "due after it", 60000);
     daemon_pause(old);
-    daemon_t *fresh = scene_await_leader(&s, "g", old, 15000);
-    char *job = scene_take(s.r, "q", 5000);
+    daemon_t *fresh = cluster_await_leader(&s, "g", old, 15000);
+    char *job = cluster_take(s.r, "q", 5000);
     cr_assert_str_eq(job, "due in the pause");
     free(job);
     char *token = redis_str(s.r, "GET sidecar:g:lock");
@@ -126,82 +126,83 @@ Test(daemon_leader, paused_one_falls_back_to_standby) {
     cr_assert_eq(daemon_log_count(old, "no longer leading"), 1);
     cr_assert_eq(daemon_log_count(fresh, "no longer leading"), 0);
     redis_expect(s.r, token, "GET sidecar:g:lock");
-    cr_assert(wait_for(scene_connections(s.r, "-dispatcher") == 1, 5000)); /* a standby has no use for one */
-    scene_works(&s, "q");
+    cr_assert(wait_for(cluster_connections(s.r, "-dispatcher") == 1, 5000)); /* a standby has no use for one */
+    cluster_works(&s, "q");
     cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
     cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), 1);
     free(token);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 #define LOOK "1 q:delayed"
 
 static bool no_look(proxy_t *proxy) {
     long looks = proxy_requests(proxy, LOOK);
-    return scene_stays(proxy_requests(proxy, LOOK) == looks, 100);
+    return cluster_stays(proxy_requests(proxy, LOOK) == looks, 100);
 }
 
 /* Delays a job and waits until the dispatcher behind the proxy knows when to promote it. */
-static void delay_seen(scene_t *s, proxy_t *proxy, const char *job, int64_t delay_ms) {
+static void delay_seen(cluster_t *s, proxy_t *proxy, const char *job, int64_t delay_ms) {
     cr_assert(wait_for(no_look(proxy) && no_look(proxy), 10000)); /* the last one of what was before */
     long looks = proxy_requests(proxy, LOOK);
-    scene_delay(s->r, "q", job, delay_ms);
+    cluster_delay(s->r, "q", job, delay_ms);
     cr_assert(wait_for(proxy_requests(proxy, LOOK) > looks, 5000));
     cr_assert(wait_for(no_look(proxy) && no_look(proxy), 10000));
 }
 
 /* A promote that was sent in good faith arrives after the lock has passed on: only the fence in the script can stop it. */
 Test(daemon_leader, late_request_of_an_old_leader_does_nothing) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     proxy_t *proxy = proxy_start(server_socket(s.server));
-    daemon_t *old = scene_sidecar_up(&s, (sidecar_t){.ttl = "10s", .socket = proxy_socket(proxy), .redis = "timeout = \"1m\";"});
-    daemon_t *fresh = scene_sidecar_up(&s, (sidecar_t){.ttl = "1m"});
-    scene_works(&s, "q");
+    daemon_t *old =
+        cluster_sidecar_up(&s, (sidecar_t){.ttl = "10s", .socket = proxy_socket(proxy), .redis = "timeout = \"1m\";"});
+    daemon_t *fresh = cluster_sidecar_up(&s, (sidecar_t){.ttl = "1m"});
+    cluster_works(&s, "q");
     char *job = NULL;
     do { /* once more, if this machine stood still until the job was due */
         free(job);
         proxy_pass(proxy);
         delay_seen(&s, proxy, "one", 4000);
         proxy_stall(proxy, PROXY_UP);
-    } while (redis_int(s.r, "LLEN q") && (job = scene_take(s.r, "q", 1000)));
+    } while (redis_int(s.r, "LLEN q") && (job = cluster_take(s.r, "q", 1000)));
     int64_t up = proxy_bytes(proxy, PROXY_UP);
-    scene_await_leader(&s, "g", old, 20000);
-    job = scene_take(s.r, "q", 5000);
+    cluster_await_leader(&s, "g", old, 20000);
+    job = cluster_take(s.r, "q", 5000);
     cr_assert_str_eq(job, "one");
     free(job);
-    cr_assert(wait_for(scene_connections(s.r, "-dispatcher") == 2, 5000));
+    cr_assert(wait_for(cluster_connections(s.r, "-dispatcher") == 2, 5000));
     daemon_pause(fresh); /* the lock lives on for a minute, and nobody promotes */
-    scene_delay(s.r, "q", "two", 0);
+    cluster_delay(s.r, "q", "two", 0);
     proxy_pass(proxy);
     cr_assert(wait_for(daemon_log_count(old, "fenced") == 1, 5000), "the late promote was not refused");
     cr_assert_gt(proxy_bytes(proxy, PROXY_UP), up);
     cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
     cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), 1);
-    cr_assert(wait_for(scene_says(old, STANDING, "-60000"), 5000));
+    cr_assert(wait_for(cluster_says(old, STANDING, "-60000"), 5000));
     daemon_continue(fresh);
-    job = scene_take(s.r, "q", 5000);
+    job = cluster_take(s.r, "q", 5000);
     cr_assert_str_eq(job, "two");
     free(job);
     daemon_stop(old);
     s.sidecars[0] = s.sidecars[--s.count];
     proxy_stop(proxy);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 #define ACQUIRE " sidecar:g:lock sidecar:g:queues "
 
 /* It holds the lock and does not know: the same token takes it again, or gives it back. How many locks it leaves. */
 static long long reply_to_acquire_is_lost(bool then_ends) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     proxy_t *proxy = proxy_start(server_socket(s.server));
     proxy_rule(proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = ACQUIRE});
-    daemon_t *d = scene_sidecar(&s, (sidecar_t){.ttl = "1m", .socket = proxy_socket(proxy)});
+    daemon_t *d = cluster_sidecar(&s, (sidecar_t){.ttl = "1m", .socket = proxy_socket(proxy)});
     cr_assert(wait_for(proxy_fired(proxy) == 1, 5000));
     if (then_ends) {
         cr_assert_eq(daemon_terminate(d, 5000).code, 0);
     } else {
         cr_assert(daemon_wait_log(d, LEADING, 5000));
-        scene_works(&s, "q");
+        cluster_works(&s, "q");
         cr_assert_eq(daemon_log_count(d, STANDING), 0);
         daemon_stop(d);
         s.count = 0;
@@ -209,7 +210,7 @@ static long long reply_to_acquire_is_lost(bool then_ends) {
     long long locks = redis_int(s.r, "EXISTS sidecar:g:lock");
     if (s.count) daemon_free(s.sidecars[--s.count]);
     proxy_stop(proxy);
-    scene_end(&s);
+    cluster_end(&s);
     return locks;
 }
 
@@ -218,9 +219,9 @@ Test(daemon_leader, gives_back_what_it_may_hold) { cr_assert_eq(reply_to_acquire
 
 /* How many ms it takes to end, in bad order. */
 static int64_t ends_by_a_second_signal(void) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
-    scene_works(&s, "q");
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
+    cluster_works(&s, "q");
     server_freeze(s.server);
     daemon_signal(d, SIGTERM);
     cr_assert(daemon_wait_log(d, "stopping", 5000));
@@ -228,7 +229,7 @@ static int64_t ends_by_a_second_signal(void) {
     daemon_exit_t end = daemon_terminate(d, 5000);
     cr_assert_eq(end.signal, SIGTERM, "code %d, signal %d", end.code, end.signal);
     server_thaw(s.server);
-    scene_end(&s);
+    cluster_end(&s);
     return end.ms;
 }
 
@@ -238,19 +239,19 @@ Test(daemon_leader, second_signal_ends_it_at_once, .timeout = 60) {
 
 /* How many ms it takes to end, in good order. */
 static int64_t ends_with_frozen_redis(bool noticed) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = noticed ? "600ms" : "20s"});
-    scene_works(&s, "q");
-    scene_delay(s.r, "q", "in flight", noticed ? 0 : 200);
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = noticed ? "600ms" : "20s"});
+    cluster_works(&s, "q");
+    cluster_delay(s.r, "q", "in flight", noticed ? 0 : 200);
     server_freeze(s.server);
     if (noticed) /* though the server takes connections, and answers none */
         cr_assert(daemon_wait_log(d, "no longer leading", 10000));
     else
-        cr_assert(scene_stays(daemon_running(d), 300)); /* the promote is under way */
+        cr_assert(cluster_stays(daemon_running(d), 300)); /* the promote is under way */
     daemon_exit_t end = daemon_terminate(d, 10000);
     cr_assert_eq(end.code, 0, "code %d, signal %d", end.code, end.signal);
     server_thaw(s.server);
-    scene_end(&s);
+    cluster_end(&s);
     return end.ms;
 }
 
@@ -264,40 +265,41 @@ Test(daemon_leader, ends_though_redis_has_been_frozen_for_long, .timeout = 60) {
 Test(daemon_leader, holds_few_connections) {
     enum { LEADERS = 6, STANDBYS = 3 };
     const sidecar_t spec = {.ttl = "4s", .queues = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; }"};
-    scene_t s = scene_begin(NULL);
-    scene_sidecar_up(&s, spec);
-    scene_works(&s, "q");
+    cluster_t s = cluster_begin(NULL);
+    cluster_sidecar_up(&s, spec);
+    cluster_works(&s, "q");
     /* lock, failure streams, and two each for due jobs and jobs in progress */
-    cr_assert(wait_for(scene_connections(s.r, "") == LEADERS, 5000), "a leader holds %d connections", scene_connections(s.r, ""));
+    cr_assert(wait_for(cluster_connections(s.r, "") == LEADERS, 5000), "a leader holds %d connections",
+              cluster_connections(s.r, ""));
     for (int standbys = 1; standbys <= 3; standbys++) {
-        daemon_t *d = scene_sidecar_up(&s, spec);
+        daemon_t *d = cluster_sidecar_up(&s, spec);
         cr_assert(daemon_wait_log(d, STANDING, 5000));
-        cr_assert(wait_for(scene_connections(s.r, "-vacant") == standbys, 5000));
-        int all = scene_connections(s.r, "");
+        cr_assert(wait_for(cluster_connections(s.r, "-vacant") == standbys, 5000));
+        int all = cluster_connections(s.r, "");
         cr_assert_leq(all, LEADERS + STANDBYS * standbys, "%d connections", all);
     }
-    cr_assert(scene_stays(scene_connections(s.r, "") <= LEADERS + 3 * STANDBYS, 4500));
-    scene_end(&s);
+    cr_assert(cluster_stays(cluster_connections(s.r, "") <= LEADERS + 3 * STANDBYS, 4500));
+    cluster_end(&s);
 }
 
 /* With the TTL and the safety poll that are the defaults. */
 Test(daemon_leader, asks_little_when_idle, .timeout = 120) {
     enum { WINDOW_MS = 12000 };
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     proxy_t *of_leader = proxy_start(server_socket(s.server)), *of_standby = proxy_start(server_socket(s.server));
-    scene_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "5s", .socket = proxy_socket(of_leader)});
-    scene_works(&s, "q");
-    daemon_t *standby = scene_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "5s", .socket = proxy_socket(of_standby)});
+    cluster_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "5s", .socket = proxy_socket(of_leader)});
+    cluster_works(&s, "q");
+    daemon_t *standby = cluster_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "5s", .socket = proxy_socket(of_standby)});
     cr_assert(daemon_wait_log(standby, STANDING, 5000));
     cr_assert(wait_for(proxy_connections(of_standby) == 3, 5000)); /* lock, vacancies, failure streams */
     cr_assert(wait_for(proxy_requests(of_standby, "SUBSCRIBE sidecar:g:vacant") == 1, 5000));
     /* Its look after the SUBSCRIBE belongs to the start. */
-    cr_assert(scene_stays(daemon_running(standby), 200));
+    cr_assert(cluster_stays(daemon_running(standby), 200));
     bool little = false; /* in one of three such times, as a connection that times out in a standstill costs more */
     for (int i = 0; i < 3 && !little; i++) {
         long leader = proxy_requests(of_leader, NULL), stood = proxy_requests(of_standby, NULL);
-        little = scene_stays(proxy_requests(of_leader, NULL) - leader <= 12 && proxy_requests(of_standby, NULL) - stood <= 4,
-                             WINDOW_MS);
+        little = cluster_stays(proxy_requests(of_leader, NULL) - leader <= 12 && proxy_requests(of_standby, NULL) - stood <= 4,
+                               WINDOW_MS);
         fprintf(stderr, "requests in 12 s: leader %ld, standby %ld\n", proxy_requests(of_leader, NULL) - leader,
                 proxy_requests(of_standby, NULL) - stood);
         cr_assert(wait_for(proxy_requests(of_leader, NULL) - leader >= 6, 10000));
@@ -307,5 +309,5 @@ Test(daemon_leader, asks_little_when_idle, .timeout = 120) {
     while (s.count) daemon_stop(s.sidecars[--s.count]);
     proxy_stop(of_leader);
     proxy_stop(of_standby);
-    scene_end(&s);
+    cluster_end(&s);
 }

@@ -26,24 +26,26 @@ static inline void pass(fixture_t *f, int64_t ms) {
 }
 
 /* And for those on the stage, who have their turn often enough to keep what they hold, and to ask more than they should. */
-static inline void live(fixture_t *f, stage_t *stage, int64_t ms) {
+static inline void live(fixture_t *f, driver_t *driver, int64_t ms) {
     for (const int64_t step = TTL / 12; ms > 0; ms -= step) {
         pass(f, ms < step ? ms : step);
-        stage_settle(stage, f->r);
+        driver_settle(driver, f->r);
     }
 }
 
-static inline bool leads(crew_t *crew) {
+static inline bool leads(instance_t *instance) {
     lease_t lease;
-    return lease_get(crew->leases, 0, &lease);
+    return lease_get(instance->leases, 0, &lease);
 }
 
-#define cr_leads(crew) cr_assert(stage_until(&(crew)->stage, leads(crew), 10000), "does not lead: %s", fixture_log())
+#define cr_leads(instance)                                                                                                       \
+    cr_assert(driver_until(&(instance)->driver, leads(instance), 10000), "does not lead: %s", fixture_log())
 
 /* Renewed just now. */
-static inline bool fresh(crew_t *crew) {
+static inline bool fresh(instance_t *instance) {
     lease_t lease;
-    return lease_get(crew->leases, 0, &lease) && mono_diff(lease.deadline, mono_now()) > (TTL - TTL / 10 - TTL / 4) * NS_PER_MS;
+    return lease_get(instance->leases, 0, &lease) &&
+           mono_diff(lease.deadline, mono_now()) > (TTL - TTL / 10 - TTL / 4) * NS_PER_MS;
 }
 
 static inline long long connections(fixture_t *f, const char *name) {

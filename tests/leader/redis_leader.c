@@ -5,75 +5,75 @@
 
 Test(redis_leader, leads_alone) {
     fixture_t f = setup(false);
-    crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
     mono_t before = mono_now();
-    cr_leads(&crew);
+    cr_leads(&instance);
     lease_t lease;
-    cr_assert(lease_get(crew.leases, 0, &lease));
+    cr_assert(lease_get(instance.leases, 0, &lease));
     cr_assert_eq(token_ttl_ms(lease.token), TTL);
     expect_lock(&f, lease.token);
     int64_t lives_ms = mono_diff(lease.deadline, before) / NS_PER_MS;
     int64_t took_ms = mono_diff(mono_now(), before) / NS_PER_MS;
     cr_assert(lives_ms <= took_ms + TTL - TTL / 10 + 1, "the lease must end before the lock can");
-    cr_assert_eq(metric_get(&crew.metrics->leading), 1);
-    cr_assert_eq(metric_get(&crew.metrics->terms), 1);
-    stage_step(&crew.stage, 1);
+    cr_assert_eq(metric_get(&instance.metrics->leading), 1);
+    cr_assert_eq(metric_get(&instance.metrics->terms), 1);
+    driver_step(&instance.driver, 1);
     cr_assert_eq(connections(&f, "queue-sidecar-leader"), 1);
     cr_assert_eq(connections(&f, "queue-sidecar-vacant"), 0, "a leader needs no ear");
-    crew_stop(&crew);
+    instance_stop(&instance);
     fixture_stop(&f);
 }
 
 Test(redis_leader, renews_at_a_third_of_the_ttl) {
     fixture_t f = setup(true);
-    crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER);
-    cr_leads(&crew);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
+    cr_leads(&instance);
     for (long i = 1, before = proxy_requests(f.proxy, "EVALSHA"); i <= 12; i++) {
         pass(&f, TTL / 4);
-        cr_assert_leq(stage_run(&crew.stage, 30), 10, "it spins");
+        cr_assert_leq(driver_run(&instance.driver, 30), 10, "it spins");
         cr_assert_eq(proxy_requests(f.proxy, "EVALSHA"), before + i - 1, "before its time");
         pass(&f, TTL / 12);
-        cr_assert(stage_until(&crew.stage, fresh(&crew), 10000));
+        cr_assert(driver_until(&instance.driver, fresh(&instance), 10000));
         cr_assert_eq(proxy_requests(f.proxy, "EVALSHA"), before + i);
         cr_assert_gt(redis_int(f.r, "PTTL sidecar:app:lock"), TTL * 3 / 4);
     }
-    cr_assert(leads(&crew));
-    cr_assert_eq(metric_get(&crew.metrics->terms), 1);
-    crew_stop(&crew);
+    cr_assert(leads(&instance));
+    cr_assert_eq(metric_get(&instance.metrics->terms), 1);
+    instance_stop(&instance);
     fixture_stop(&f);
 }
 
 Test(redis_leader, a_standby_waits_and_takes_over_when_the_lock_runs_out) {
     fixture_t f = setup(true);
-    crew_t one, two;
-    crew_start(&one, f.keys, CREW_LEADER);
-    crew_start(&two, f.keys, CREW_LEADER);
+    instance_t one, two;
+    instance_start(&one, f.keys, INSTANCE_LEADER);
+    instance_start(&two, f.keys, INSTANCE_LEADER);
     cr_leads(&one);
-    cr_assert(stage_until(&two.stage, connections(&f, "queue-sidecar-vacant") == 1, 3000));
-    stage_settle(&two.stage, f.r);
+    cr_assert(driver_until(&two.driver, connections(&f, "queue-sidecar-vacant") == 1, 3000));
+    driver_settle(&two.driver, f.r);
     cr_assert_not(leads(&two));
     cr_assert_eq(fixture_log_count("standing by"), 1);
-    crew_stop(&one); /* as if killed */
+    instance_stop(&one); /* as if killed */
     long before = proxy_requests(f.proxy, "EVALSHA");
-    live(&f, &two.stage, TTL - TTL / 4);
+    live(&f, &two.driver, TTL - TTL / 4);
     cr_assert_not(leads(&two));
-    live(&f, &two.stage, LOOK - (TTL - TTL / 4));
+    live(&f, &two.driver, LOOK - (TTL - TTL / 4));
     cr_leads(&two);
     cr_assert_leq(proxy_requests(f.proxy, "EVALSHA") - before, 4, "a standby looks once per remaining TTL");
-    crew_stop(&two);
+    instance_stop(&two);
     fixture_stop(&f);
 }
 
 /* How long the seat is nobody's. */
 static int64_t released_us(fixture_t *f) {
-    crew_t one, two;
-    crew_start(&one, f->keys, CREW_LEADER);
-    crew_start(&two, f->keys, CREW_LEADER);
+    instance_t one, two;
+    instance_start(&one, f->keys, INSTANCE_LEADER);
+    instance_start(&two, f->keys, INSTANCE_LEADER);
     cr_leads(&one);
-    cr_assert(stage_until(&two.stage, connections(f, "queue-sidecar-vacant") == 1, 3000));
-    stage_settle(&two.stage, f->r);
+    cr_assert(driver_until(&two.driver, connections(f, "queue-sidecar-vacant") == 1, 3000));
+    driver_settle(&two.driver, f->r);
     int64_t start = wait_now_us();
     leader_finish(one.leader);
     cr_assert_not(leads(&one));
@@ -81,8 +81,8 @@ static int64_t released_us(fixture_t *f) {
     start = wait_now_us() - start;
     cr_assert_eq(connections(f, "queue-sidecar-leader"), 1);
     leader_finish(two.leader);
-    crew_stop(&one);
-    crew_stop(&two);
+    instance_stop(&one);
+    instance_stop(&two);
     return start;
 }
 
@@ -94,109 +94,109 @@ Test(redis_leader, a_release_is_followed_at_once) {
 
 Test(redis_leader, loses_its_term_with_the_lock) {
     fixture_t f = setup(false);
-    crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER);
-    cr_leads(&crew);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
+    cr_leads(&instance);
     redis_ok(f.r, "SET sidecar:app:lock another PX %d", 2 * TTL);
     pass(&f, TTL / 3);
-    cr_assert(stage_until(&crew.stage, !leads(&crew), 3000));
-    cr_assert_eq(metric_get(&crew.metrics->terms_lost), 1);
-    cr_assert_eq(metric_get(&crew.metrics->leading), 0);
-    stage_settle(&crew.stage, f.r);
+    cr_assert(driver_until(&instance.driver, !leads(&instance), 3000));
+    cr_assert_eq(metric_get(&instance.metrics->terms_lost), 1);
+    cr_assert_eq(metric_get(&instance.metrics->leading), 0);
+    driver_settle(&instance.driver, f.r);
     expect_lock(&f, "another");
-    live(&f, &crew.stage, 2 * TTL + LOOK);
-    cr_leads(&crew);
-    cr_assert_eq(metric_get(&crew.metrics->terms), 2);
+    live(&f, &instance.driver, 2 * TTL + LOOK);
+    cr_leads(&instance);
+    cr_assert_eq(metric_get(&instance.metrics->terms), 2);
     redis_ok(f.r, "DEL sidecar:app:lock");
     lease_t lease;
-    lease_get(crew.leases, 0, &lease);
-    lease_doubt(crew.leases, 0, lease.term);
-    stage_step(&crew.stage, 1); /* a doubt is looked into at once */
-    cr_assert(metric_get(&crew.metrics->terms_lost) == 2);
-    crew_stop(&crew);
+    lease_get(instance.leases, 0, &lease);
+    lease_doubt(instance.leases, 0, lease.term);
+    driver_step(&instance.driver, 1); /* a doubt is looked into at once */
+    cr_assert(metric_get(&instance.metrics->terms_lost) == 2);
+    instance_stop(&instance);
     fixture_stop(&f);
 }
 
 Test(redis_leader, a_lost_reply_to_acquire_is_the_same_term) {
     fixture_t f = setup(true);
-    crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "sidecar:app:queues sidecar:app:standbys"}); /* acquire */
-    cr_assert(stage_until(&crew.stage, proxy_fired(f.proxy) == 1, 3000));
-    cr_assert_not(leads(&crew));
+    cr_assert(driver_until(&instance.driver, proxy_fired(f.proxy) == 1, 3000));
+    cr_assert_not(leads(&instance));
     char *token = redis_str(f.r, "GET sidecar:app:lock");
-    cr_leads(&crew);
+    cr_leads(&instance);
     expect_lock(&f, token);
-    cr_assert_eq(metric_get(&crew.metrics->terms), 1);
+    cr_assert_eq(metric_get(&instance.metrics->terms), 1);
     free(token);
-    crew_stop(&crew);
+    instance_stop(&instance);
     fixture_stop(&f);
 }
 
 Test(redis_leader, gives_back_what_it_may_hold) {
     fixture_t f = setup(true);
-    crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "sidecar:app:queues sidecar:app:standbys"});
-    cr_assert(stage_until(&crew.stage, proxy_fired(f.proxy) == 1, 3000));
+    cr_assert(driver_until(&instance.driver, proxy_fired(f.proxy) == 1, 3000));
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 1);
-    leader_finish(crew.leader);
+    leader_finish(instance.leader);
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0);
-    crew_stop(&crew);
+    instance_stop(&instance);
     fixture_stop(&f);
 }
 
 Test(redis_leader, a_lost_renewal_is_sent_again) {
     fixture_t f = setup(true);
-    crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER);
-    cr_leads(&crew);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
+    cr_leads(&instance);
     for (int i = 1; i <= 2; i++) {
         proxy_rule(f.proxy, (proxy_rule_t){.action = i == 1 ? PROXY_LOSE : PROXY_DROP, .match = "EVALSHA"});
         pass(&f, TTL / 3);
-        cr_assert(stage_until(&crew.stage, metric_get(&crew.metrics->reconnects) == i, 3000));
-        cr_assert(stage_until(&crew.stage, fresh(&crew), 10000));
+        cr_assert(driver_until(&instance.driver, metric_get(&instance.metrics->reconnects) == i, 3000));
+        cr_assert(driver_until(&instance.driver, fresh(&instance), 10000));
         proxy_pass(f.proxy);
     }
-    cr_assert_eq(metric_get(&crew.metrics->terms), 1);
-    crew_stop(&crew);
+    cr_assert_eq(metric_get(&instance.metrics->terms), 1);
+    instance_stop(&instance);
     fixture_stop(&f);
 }
 
 Test(redis_leader, heals_what_a_clock_step_left_behind) {
     fixture_t f = setup(false);
-    crew_t one, two;
-    crew_start(&one, f.keys, CREW_LEADER);
-    crew_start(&two, f.keys, CREW_LEADER);
+    instance_t one, two;
+    instance_start(&one, f.keys, INSTANCE_LEADER);
+    instance_start(&two, f.keys, INSTANCE_LEADER);
     cr_leads(&one);
-    crew_stop(&one);
+    instance_stop(&one);
     server_step_clock(f.server, -3600 * 1000);
     cr_assert_gt(redis_int(f.r, "PTTL sidecar:app:lock"), 3000 * 1000);
-    stage_settle(&two.stage, f.r);
-    live(&f, &two.stage, TTL - TTL / 4);
+    driver_settle(&two.driver, f.r);
+    live(&f, &two.driver, TTL - TTL / 4);
     cr_assert(!leads(&two) && metric_get(&two.metrics->clock_steps_healed) == 0, "two looks a TTL apart");
-    live(&f, &two.stage, LOOK - (TTL - TTL / 4));
+    live(&f, &two.driver, LOOK - (TTL - TTL / 4));
     cr_leads(&two);
     cr_assert_eq(metric_get(&two.metrics->clock_steps_healed), 1);
-    crew_stop(&two);
+    instance_stop(&two);
     fixture_stop(&f);
 }
 
 Test(redis_leader, a_living_leader_survives_a_clock_step) {
     fixture_t f = setup(false);
-    crew_t one, two;
-    crew_start(&one, f.keys, CREW_LEADER);
-    crew_start(&two, f.keys, CREW_LEADER);
+    instance_t one, two;
+    instance_start(&one, f.keys, INSTANCE_LEADER);
+    instance_start(&two, f.keys, INSTANCE_LEADER);
     cr_leads(&one);
-    stage_step(&two.stage, 1);
+    driver_step(&two.driver, 1);
     server_step_clock(f.server, -3600 * 1000);
-    stage_add(&one.stage, leader_tick, two.leader);
-    live(&f, &one.stage, 4 * TTL);
+    driver_add(&one.driver, leader_tick, two.leader);
+    live(&f, &one.driver, 4 * TTL);
     cr_assert(leads(&one) && !leads(&two));
     cr_assert_eq(metric_get(&two.metrics->clock_steps_healed), 0);
     cr_assert_eq(metric_get(&one.metrics->terms), 1);
-    crew_stop(&one);
-    crew_stop(&two);
+    instance_stop(&one);
+    instance_stop(&two);
     fixture_stop(&f);
 }
 
@@ -206,18 +206,18 @@ Test(redis_leader, says_which_queues_its_leader_does_not_serve) {
                                      "queues = ( { name = \"email\"; }, { name = \"sms\"; } );",
                                      server_socket(f.server));
     keyspace_t *keys = keyspace_new(wider);
-    crew_t one, two;
-    crew_start(&one, f.keys, CREW_LEADER);
-    crew_start(&two, keys, CREW_LEADER);
+    instance_t one, two;
+    instance_start(&one, f.keys, INSTANCE_LEADER);
+    instance_start(&two, keys, INSTANCE_LEADER);
     cr_leads(&one);
-    stage_step(&two.stage, 1);
+    driver_step(&two.driver, 1);
     cr_assert_eq(metric_get(&two.metrics->unserved), 1);
     cr_assert_eq(fixture_log_count("\"queues\":\"sms\""), 1);
-    crew_stop(&one);
-    live(&f, &two.stage, LOOK);
+    instance_stop(&one);
+    live(&f, &two.driver, LOOK);
     cr_leads(&two);
     cr_assert_eq(metric_get(&two.metrics->unserved), 0);
-    crew_stop(&two);
+    instance_stop(&two);
     keyspace_free(keys);
     config_free(wider);
     fixture_stop(&f);
@@ -229,22 +229,22 @@ Test(redis_leader, takes_a_queue_over_only_from_a_group_that_nobody_leads) {
                                      "queues = ( { name = \"sms\"; }, { name = \"email\"; } );",
                                      server_socket(f.server));
     keyspace_t *keys = keyspace_new(other);
-    crew_t one, two;
-    crew_start(&one, f.keys, CREW_LEADER);
-    crew_start(&two, keys, CREW_LEADER);
+    instance_t one, two;
+    instance_start(&one, f.keys, INSTANCE_LEADER);
+    instance_start(&two, keys, INSTANCE_LEADER);
     cr_leads(&one);
     cr_leads(&two);
     cr_assert_eq(fixture_log_count("another group owns this queue"), 1);
-    stage_add(&one.stage, leader_tick, two.leader);
-    live(&f, &one.stage, 3 * TTL);
+    driver_add(&one.driver, leader_tick, two.leader);
+    live(&f, &one.driver, 3 * TTL);
     cr_assert_eq(metric_get(&two.metrics->unserved), 1);
     redis_expect(f.r, "app", "HGET sidecar:email:meta group");
     redis_expect(f.r, "", "HGET sidecar:other:queues email");
-    crew_stop(&one);
-    live(&f, &two.stage, 3 * TTL);
+    instance_stop(&one);
+    live(&f, &two.driver, 3 * TTL);
     cr_assert_eq(metric_get(&two.metrics->unserved), 0);
     redis_expect(f.r, "other", "HGET sidecar:email:meta group");
-    crew_stop(&two);
+    instance_stop(&two);
     keyspace_free(keys);
     config_free(other);
     fixture_stop(&f);
@@ -262,139 +262,139 @@ ParameterizedTestParameters(redis_leader, backs_off_from_what_passes_by_itself) 
 
 ParameterizedTest(int *number, redis_leader, backs_off_from_what_passes_by_itself) {
     fixture_t f = setup(true);
-    crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
     proxy_rule(f.proxy,
                (proxy_rule_t){.action = PROXY_REFUSE, .match = "sidecar:app:queues", .error = PASSING[*number], .times = -1});
-    long steps = stage_run(&crew.stage, 400);
+    long steps = driver_run(&instance.driver, 400);
     long tries = proxy_fired(f.proxy);
     cr_assert_leq(tries, 6 * wait_scaled_ms(1000) / 1000, "%ld requests refused with %s", tries, PASSING[*number]);
     cr_assert_leq(steps, 60 * wait_scaled_ms(1000) / 1000, "it spins");
-    cr_assert(stage_until(&crew.stage, (tries = proxy_fired(f.proxy)) >= 2, 10000), "not again after %s", PASSING[*number]);
+    cr_assert(driver_until(&instance.driver, (tries = proxy_fired(f.proxy)) >= 2, 10000), "not again after %s", PASSING[*number]);
     proxy_pass(f.proxy);
-    cr_leads(&crew);
+    cr_leads(&instance);
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "EVALSHA", .error = PASSING[*number], .times = 2});
     pass(&f, TTL / 3);
-    cr_assert(stage_until(&crew.stage, proxy_fired(f.proxy) == tries + 2, 10000));
-    cr_assert(stage_until(&crew.stage, fresh(&crew), 10000), "the term goes on while its lease lives");
-    cr_assert_eq(metric_get(&crew.metrics->terms), 1);
-    crew_stop(&crew);
+    cr_assert(driver_until(&instance.driver, proxy_fired(f.proxy) == tries + 2, 10000));
+    cr_assert(driver_until(&instance.driver, fresh(&instance), 10000), "the term goes on while its lease lives");
+    cr_assert_eq(metric_get(&instance.metrics->terms), 1);
+    instance_stop(&instance);
     fixture_stop(&f);
 }
 
 Test(redis_leader, a_refusal_for_good_is_asked_about_seldom) {
     fixture_t f = setup(true);
-    crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE,
                                        .match = "sidecar:app:queues sidecar:app:standbys",
                                        .error = "-NOPERM x",
                                        .times = -1});
-    long steps = stage_run(&crew.stage, 500);
+    long steps = driver_run(&instance.driver, 500);
     cr_assert_eq(proxy_fired(f.proxy), 1);
     cr_assert_leq(steps, 40);
     cr_assert_eq(fixture_log_count("redis refuses the lock"), 1);
     proxy_pass(f.proxy);
     fixture_step_boottime(2000);
-    cr_leads(&crew);
-    crew_stop(&crew);
+    cr_leads(&instance);
+    instance_stop(&instance);
     fixture_stop(&f);
 }
 
 Test(redis_leader, does_not_lead_what_fails_the_preflight) {
     fixture_t f = setup(true);
-    crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
     fixture_make_key(f.r, "sidecar:app:lock", "list");
-    long steps = stage_run(&crew.stage, 500);
-    cr_assert_not(leads(&crew));
+    long steps = driver_run(&instance.driver, 500);
+    cr_assert_not(leads(&instance));
     cr_assert_leq(proxy_connections_total(f.proxy), 3);
     cr_assert_leq(steps, 40);
-    cr_assert_eq(metric_get(&crew.metrics->preflight_faults), 1);
+    cr_assert_eq(metric_get(&instance.metrics->preflight_faults), 1);
     redis_ok(f.r, "DEL sidecar:app:lock");
     fixture_step_boottime(5000);
-    cr_leads(&crew);
-    cr_assert_eq(metric_get(&crew.metrics->preflight_faults), 0);
-    crew_stop(&crew);
+    cr_leads(&instance);
+    cr_assert_eq(metric_get(&instance.metrics->preflight_faults), 0);
+    instance_stop(&instance);
     fixture_stop(&f);
 }
 
 Test(redis_leader, a_frozen_server_ends_the_term_in_time) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG, .redis = "timeout = \"100ms\";", .closed = true});
-    crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER);
-    cr_leads(&crew);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
+    cr_leads(&instance);
     server_freeze(f.server);
     fixture_step_boottime(TTL / 2);
-    stage_run(&crew.stage, 300);
-    cr_assert(leads(&crew) && metric_get(&crew.metrics->leading) == 1, "it may be heard again in time");
+    driver_run(&instance.driver, 300);
+    cr_assert(leads(&instance) && metric_get(&instance.metrics->leading) == 1, "it may be heard again in time");
     lease_t lease;
-    cr_assert(lease_get(crew.leases, 0, &lease));
+    cr_assert(lease_get(instance.leases, 0, &lease));
     fixture_step_boottime(mono_diff(lease.deadline, mono_now()) / NS_PER_MS + 1);
-    cr_assert_not(leads(&crew));
-    stage_step(&crew.stage, 1);
-    cr_assert_eq(metric_get(&crew.metrics->leading), 0);
-    atomic_store(&crew.stage.role.stop, true);
+    cr_assert_not(leads(&instance));
+    driver_step(&instance.driver, 1);
+    cr_assert_eq(metric_get(&instance.metrics->leading), 0);
+    atomic_store(&instance.driver.role.stop, true);
     int64_t start = wait_now_us();
-    leader_finish(crew.leader);
+    leader_finish(instance.leader);
     cr_assert_lt(wait_now_us() - start, INT64_C(10000) * wait_scaled_ms(1000), "the stop is not waited for");
     server_thaw(f.server);
-    crew_stop(&crew);
+    instance_stop(&instance);
     fixture_stop(&f);
 }
 
 Test(redis_leader, nobody_spins_while_redis_is_away) {
     fixture_t f = setup(false);
-    crew_t leader, standby;
-    crew_start(&leader, f.keys, CREW_LEADER);
-    crew_start(&standby, f.keys, CREW_LEADER);
+    instance_t leader, standby;
+    instance_start(&leader, f.keys, INSTANCE_LEADER);
+    instance_start(&standby, f.keys, INSTANCE_LEADER);
     cr_leads(&leader);
-    cr_assert(stage_until(&standby.stage, connections(&f, "queue-sidecar-vacant") == 1, 3000));
+    cr_assert(driver_until(&standby.driver, connections(&f, "queue-sidecar-vacant") == 1, 3000));
     server_kill(f.server);
     long most = 60 * wait_scaled_ms(1000) / 1000;
     fixture_step_boottime(TTL / 2);
-    cr_assert_leq(stage_run(&leader.stage, 1000), most, "the leader spins");
+    cr_assert_leq(driver_run(&leader.driver, 1000), most, "the leader spins");
     fixture_step_boottime(TTL / 2);
-    cr_assert_leq(stage_run(&leader.stage, 600), most, "who leads no more spins");
+    cr_assert_leq(driver_run(&leader.driver, 600), most, "who leads no more spins");
     cr_assert_not(leads(&leader));
-    cr_assert_leq(stage_run(&standby.stage, 1600), most, "the standby spins");
+    cr_assert_leq(driver_run(&standby.driver, 1600), most, "the standby spins");
     server_restart(f.server, SERVER_LOSE_DATA);
     cr_leads(&standby);
-    crew_stop(&leader);
-    crew_stop(&standby);
+    instance_stop(&leader);
+    instance_stop(&standby);
     fixture_stop(&f);
 }
 
 Test(redis_leader, news_that_cannot_be_taken_yet_wake_nobody) {
     fixture_t f = setup(true);
-    crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
     redis_ok(f.r, "SET sidecar:app:lock somebody PX %d", TTL);
-    cr_assert(stage_until(&crew.stage, connections(&f, "queue-sidecar-vacant") == 1, 3000));
+    cr_assert(driver_until(&instance.driver, connections(&f, "queue-sidecar-vacant") == 1, 3000));
     proxy_rule(f.proxy,
                (proxy_rule_t){.action = PROXY_REFUSE, .match = "sidecar:app:queues", .error = "-LOADING x", .times = -1});
     pass(&f, LOOK);
-    cr_assert(stage_until(&crew.stage, proxy_fired(f.proxy) >= 3, 3000)); /* now the wait is long */
+    cr_assert(driver_until(&instance.driver, proxy_fired(f.proxy) >= 3, 3000)); /* now the wait is long */
     for (int i = 0; i < 3; i++) redis_ok(f.r, "PUBLISH sidecar:app:vacant app");
-    cr_assert_leq(stage_run(&crew.stage, 300), 50 * wait_scaled_ms(1), "it spins");
+    cr_assert_leq(driver_run(&instance.driver, 300), 50 * wait_scaled_ms(1), "it spins");
     proxy_pass(f.proxy);
-    cr_leads(&crew);
-    crew_stop(&crew);
+    cr_leads(&instance);
+    instance_stop(&instance);
     fixture_stop(&f);
 }
 
 Test(redis_leader, a_killed_connection_costs_no_term) {
     fixture_t f = setup(false);
-    crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER);
-    cr_leads(&crew);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
+    cr_leads(&instance);
     for (int i = 1; i <= 3; i++) {
         redis_ok(f.r, "CLIENT KILL TYPE normal SKIPME yes");
-        cr_assert(stage_until(&crew.stage, metric_get(&crew.metrics->reconnects) == i, 3000));
+        cr_assert(driver_until(&instance.driver, metric_get(&instance.metrics->reconnects) == i, 3000));
     }
-    cr_assert(leads(&crew));
-    cr_assert_eq(metric_get(&crew.metrics->terms), 1);
-    crew_stop(&crew);
+    cr_assert(leads(&instance));
+    cr_assert_eq(metric_get(&instance.metrics->terms), 1);
+    instance_stop(&instance);
     fixture_stop(&f);
 }
 
@@ -403,20 +403,20 @@ Test(redis_leader, a_seat_for_each_queue) {
         fixture_start(&(fixture_options_t){.closed = true,
                                            .config = "group = \"app\"; lock = { ttl = \"" TTL_TEXT "\"; scope = \"queue\"; };"
                                                      "queues = ( { name = \"a\"; }, { name = \"b\"; }, { name = \"c\"; } );"});
-    crew_t one, two;
-    crew_start(&one, f.keys, CREW_LEADER);
-    crew_start(&two, f.keys, CREW_LEADER);
+    instance_t one, two;
+    instance_start(&one, f.keys, INSTANCE_LEADER);
+    instance_start(&two, f.keys, INSTANCE_LEADER);
     redis_ok(f.r, "SET sidecar:b:lock somebody PX 600000");
-    cr_assert(stage_until(&one.stage, metric_get(&one.metrics->leading) == 2, 3000));
+    cr_assert(driver_until(&one.driver, metric_get(&one.metrics->leading) == 2, 3000));
     redis_ok(f.r, "DEL sidecar:b:lock");
     redis_ok(f.r, "PUBLISH sidecar:app:vacant b");
-    stage_add(&one.stage, leader_tick, two.leader);
-    cr_assert(stage_until(&one.stage, metric_get(&one.metrics->leading) == 3, 3000));
+    driver_add(&one.driver, leader_tick, two.leader);
+    cr_assert(driver_until(&one.driver, metric_get(&one.metrics->leading) == 3, 3000));
     cr_assert_eq(metric_get(&two.metrics->leading), 0);
     leader_finish(one.leader);
-    cr_assert(stage_until(&two.stage, metric_get(&two.metrics->leading) == 3, 3000));
-    crew_stop(&one);
-    crew_stop(&two);
+    cr_assert(driver_until(&two.driver, metric_get(&two.metrics->leading) == 3, 3000));
+    instance_stop(&one);
+    instance_stop(&two);
     fixture_stop(&f);
 }
 
@@ -430,19 +430,20 @@ Test(redis_leader, odd_locks_are_waited_for_without_haste) {
                                         "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef-300"};
     fixture_t f = setup(true);
     for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
-        crew_t crew;
-        crew_start(&crew, f.keys, CREW_LEADER);
+        instance_t instance;
+        instance_start(&instance, f.keys, INSTANCE_LEADER);
         redis_ok(f.r, "SET sidecar:app:lock %s", locks[i]);
-        long before = proxy_requests(f.proxy, "sidecar:app:queues sidecar:app:standbys"), steps = stage_run(&crew.stage, 100);
-        live(&f, &crew.stage, TTL);
-        steps += stage_run(&crew.stage, 100);
-        cr_assert_not(leads(&crew), "takes the lock \"%s\"", locks[i]);
+        long before = proxy_requests(f.proxy, "sidecar:app:queues sidecar:app:standbys"),
+             steps = driver_run(&instance.driver, 100);
+        live(&f, &instance.driver, TTL);
+        steps += driver_run(&instance.driver, 100);
+        cr_assert_not(leads(&instance), "takes the lock \"%s\"", locks[i]);
         expect_lock(&f, locks[i]);
         cr_assert_leq(proxy_requests(f.proxy, "sidecar:app:queues sidecar:app:standbys") - before,
                       6 * wait_scaled_ms(1000) / 1000);
         cr_assert_leq(steps, 60 * wait_scaled_ms(1000) / 1000, "it spins at \"%s\"", locks[i]);
         redis_ok(f.r, "DEL sidecar:app:lock");
-        crew_stop(&crew);
+        instance_stop(&instance);
     }
     fixture_stop(&f);
 }
@@ -450,38 +451,38 @@ Test(redis_leader, odd_locks_are_waited_for_without_haste) {
 Test(redis_leader, a_lock_that_no_sidecar_wrote_is_named) {
     fixture_t f = setup(false);
     redis_ok(f.r, "SET sidecar:app:lock hello");
-    crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER);
-    cr_assert(stage_until(&crew.stage, fixture_log_count("holds what no sidecar wrote") > 0, 3000));
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
+    cr_assert(driver_until(&instance.driver, fixture_log_count("holds what no sidecar wrote") > 0, 3000));
     cr_assert_gt(fixture_log_count("sidecar:app:lock"), 0);
-    cr_assert_not(leads(&crew));
+    cr_assert_not(leads(&instance));
     redis_ok(f.r, "DEL sidecar:app:lock");
     pass(&f, LOOK);
-    cr_leads(&crew);
+    cr_leads(&instance);
     redis_ok(f.r, "DEL sidecar:app:lock"); /* and another type, while it leads */
     redis_ok(f.r, "LPUSH sidecar:app:lock x");
     pass(&f, TTL / 3);
-    cr_assert(stage_until(&crew.stage, fixture_log_count("redis refuses the lock") > 0, 3000));
+    cr_assert(driver_until(&instance.driver, fixture_log_count("redis refuses the lock") > 0, 3000));
     char *log = fixture_log();
     cr_assert_not_null(strstr(strstr(log, "redis refuses the lock"), "\"key\":\"sidecar:app:lock\""), "%s", log);
     free(log);
     redis_ok(f.r, "DEL sidecar:app:lock");
-    cr_leads(&crew);
-    crew_stop(&crew);
+    cr_leads(&instance);
+    instance_stop(&instance);
     fixture_stop(&f);
 }
 
 Test(redis_leader, a_connection_that_comes_and_goes_is_told_of_once) {
     fixture_t f = setup(false);
-    crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
     for (int i = 1; i <= 5; i++) {
-        cr_leads(&crew);
-        long long terms = metric_get(&crew.metrics->reconnects);
+        cr_leads(&instance);
+        long long terms = metric_get(&instance.metrics->reconnects);
         redis_ok(f.r, "CLIENT KILL TYPE normal SKIPME yes");
-        cr_assert(stage_until(&crew.stage, metric_get(&crew.metrics->reconnects) > terms, 5000));
+        cr_assert(driver_until(&instance.driver, metric_get(&instance.metrics->reconnects) > terms, 5000));
     }
     cr_assert_eq(fixture_log_count("\"msg\":\"connected\""), 1);
-    crew_stop(&crew);
+    instance_stop(&instance);
     fixture_stop(&f);
 }

@@ -10,7 +10,7 @@
 #define CONFIG                                                                                                                   \
     "group = \"app\"; lock = { ttl = \"60s\"; }; queues = ( { name = \"email\"; }, { name = \"video\"; dialect = \"bull\"; }, "  \
     "{ name = \"audio\"; dialect = \"bull\"; }, { name = \"mail\"; dialect = \"kmqueue\"; queues = [\"one:safe\"]; } );"
-enum { ALL_ROLES = CREW_LEADER | CREW_DISPATCHER | CREW_MONITOR };
+enum { ALL_ROLES = INSTANCE_LEADER | INSTANCE_DISPATCHER | INSTANCE_MONITOR };
 #define NOT_SERVED "preflight: this queue is not served"
 
 static fixture_t setup(void) { return fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true, .closed = true}); }
@@ -25,33 +25,33 @@ static void delay_jobs(fixture_t *f) {
 /* One instance on a server of its own. */
 typedef struct {
     fixture_t f;
-    crew_t crew;
-} desk_t;
+    instance_t instance;
+} setup_t;
 
 /* It lacks what this command takes away. */
-static void begin(desk_t *d, int roles, const char *command) {
+static void begin(setup_t *d, int roles, const char *command) {
     d->f = setup();
     redis_ok(d->f.r, command);
     delay_jobs(&d->f);
-    crew_start(&d->crew, d->f.keys, roles);
+    instance_start(&d->instance, d->f.keys, roles);
 }
 
-static void end(desk_t *d) {
-    crew_stop(&d->crew);
+static void end(setup_t *d) {
+    instance_stop(&d->instance);
     fixture_stop(&d->f);
 }
 
-static bool leads(crew_t *crew) {
+static bool leads(instance_t *instance) {
     lease_t lease;
-    return lease_get(crew->leases, 0, &lease);
+    return lease_get(instance->leases, 0, &lease);
 }
 
 /* The time of the next look comes. */
 static void later(void) { fixture_step_boottime(5000); }
 
 /* What /readyz says. */
-static bool told_by_health(crew_t *crew, const char *text) {
-    health_t *health = health_new(crew->metrics, "g");
+static bool told_by_health(instance_t *instance, const char *text) {
+    health_t *health = health_new(instance->metrics, "g");
     buffer_t json = {0};
     cr_assert(health_ready(health, &json), "the other queues are served: %s", buffer_text(&json));
     bool told = strstr(buffer_text(&json), text) != NULL;
@@ -61,14 +61,14 @@ static bool told_by_health(crew_t *crew, const char *text) {
 }
 
 Test(redis_leader_barred, what_one_dialect_lacks_keeps_no_other_queue_from_being_served) {
-    desk_t d;
+    setup_t d;
     begin(&d, ALL_ROLES, "ACL SETUSER default -zcount"); /* bull alone needs it */
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
-    cr_assert(leads(&d.crew));
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
+    cr_assert(leads(&d.instance));
     cr_assert_eq(redis_int(d.f.r, "LLEN bull:video:wait"), 0);
-    cr_assert_eq(metric_get(&d.crew.metrics->preflight_faults), 2, "a fault for each of the two queues");
-    cr_assert_eq(metric_get(&d.crew.metrics->unserved), 2);
-    cr_assert(told_by_health(&d.crew, "nobody serves some queues for us"));
+    cr_assert_eq(metric_get(&d.instance.metrics->preflight_faults), 2, "a fault for each of the two queues");
+    cr_assert_eq(metric_get(&d.instance.metrics->unserved), 2);
+    cr_assert(told_by_health(&d.instance, "nobody serves some queues for us"));
     cr_assert_eq(fixture_log_count(NOT_SERVED), 2);
     cr_assert_eq(fixture_log_count("script bull_promote: "), 2);
     cr_assert_eq(fixture_log_count("cannot lead"), 0);
@@ -76,46 +76,46 @@ Test(redis_leader_barred, what_one_dialect_lacks_keeps_no_other_queue_from_being
 }
 
 Test(redis_leader_barred, a_right_that_is_mended_takes_effect_without_a_restart) {
-    desk_t d;
+    setup_t d;
     begin(&d, ALL_ROLES, "ACL SETUSER default -zcount -scard");
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
-    cr_assert_eq(metric_get(&d.crew.metrics->unserved), 3);
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
+    cr_assert_eq(metric_get(&d.instance.metrics->unserved), 3);
     for (int i = 0; i < 3; i++) { /* looked at again and again, said once */
         long before = proxy_requests(d.f.proxy, "sidecar:preflight");
         later();
-        cr_assert(stage_until(&d.crew.stage, proxy_requests(d.f.proxy, "sidecar:preflight") > before, 3000), "look %d", i);
+        cr_assert(driver_until(&d.instance.driver, proxy_requests(d.f.proxy, "sidecar:preflight") > before, 3000), "look %d", i);
     }
     cr_assert_eq(fixture_log_count(NOT_SERVED), 3);
     redis_ok(d.f.r, "ACL SETUSER default +zcount");
     later();
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN bull:video:wait") == 1, 10000), "%s", fixture_log());
-    cr_assert_eq(metric_get(&d.crew.metrics->unserved), 1, "kmqueue still lacks its own");
-    cr_assert_eq(metric_get(&d.crew.metrics->preflight_faults), 1);
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN bull:video:wait") == 1, 10000), "%s", fixture_log());
+    cr_assert_eq(metric_get(&d.instance.metrics->unserved), 1, "kmqueue still lacks its own");
+    cr_assert_eq(metric_get(&d.instance.metrics->preflight_faults), 1);
     cr_assert_eq(fixture_log_count("nothing bars this queue any more"), 2);
-    cr_assert_eq(metric_get(&d.crew.metrics->terms), 1, "no term ended for it");
+    cr_assert_eq(metric_get(&d.instance.metrics->terms), 1, "no term ended for it");
     redis_ok(d.f.r, "ACL SETUSER default +scard");
     later();
-    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->preflight_faults) == 0, 10000));
-    cr_assert(!told_by_health(&d.crew, "nobody serves some queues for us"));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->preflight_faults) == 0, 10000));
+    cr_assert(!told_by_health(&d.instance, "nobody serves some queues for us"));
     long looks = proxy_requests(d.f.proxy, "sidecar:preflight");
     later();
     fixture_step_boottime(1000);
-    stage_run(&d.crew.stage, 100);
+    driver_run(&d.instance.driver, 100);
     cr_assert_eq(proxy_requests(d.f.proxy, "sidecar:preflight"), looks, "where nothing is barred nobody looks");
     end(&d);
 }
 
 /* One queue of a dialect is asked for all that are like it, whatever else is wrong with that one. */
 Test(redis_leader_barred, a_queue_stays_barred_though_the_one_that_is_asked_for_it_has_another_fault) {
-    desk_t d;
+    setup_t d;
     begin(&d, ALL_ROLES, "ACL SETUSER default -zcount");
     redis_ok(d.f.r, "XADD bull:video:events * f v");
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
     for (int i = 0; i < 2; i++) {
         long before = proxy_requests(d.f.proxy, "sidecar:preflight");
-        cr_assert(lease_barred(d.crew.leases, 1) && lease_barred(d.crew.leases, 2), "look %d", i);
+        cr_assert(lease_barred(d.instance.leases, 1) && lease_barred(d.instance.leases, 2), "look %d", i);
         later();
-        cr_assert(stage_until(&d.crew.stage, proxy_requests(d.f.proxy, "sidecar:preflight") > before, 10000), "look %d", i);
+        cr_assert(driver_until(&d.instance.driver, proxy_requests(d.f.proxy, "sidecar:preflight") > before, 10000), "look %d", i);
     }
     cr_assert_eq(fixture_log_count("nothing bars this queue any more"), 0);
     end(&d);
@@ -123,21 +123,21 @@ Test(redis_leader_barred, a_queue_stays_barred_though_the_one_that_is_asked_for_
 
 /* No look takes what is still there for gone. */
 Test(redis_leader_barred, a_queue_of_another_system_is_served_when_that_has_gone_and_no_sooner) {
-    desk_t d;
+    setup_t d;
     begin(&d, ALL_ROLES, "XADD bull:video:events * f v");
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
     for (int i = 0; i < 3; i++) {
-        cr_assert(lease_barred(d.crew.leases, 1) && !lease_barred(d.crew.leases, 2), "look %d: %s", i, fixture_log());
+        cr_assert(lease_barred(d.instance.leases, 1) && !lease_barred(d.instance.leases, 2), "look %d: %s", i, fixture_log());
         long before = proxy_requests(d.f.proxy, "TYPE bull:video:events");
         later();
-        stage_settle(&d.crew.stage, d.f.r);
+        driver_settle(&d.instance.driver, d.f.r);
         cr_assert_gt(proxy_requests(d.f.proxy, "TYPE bull:video:events"), before, "look %d", i);
     }
     cr_assert_eq(fixture_log_count(NOT_SERVED), 1);
     cr_assert_eq(redis_int(d.f.r, "LLEN bull:video:wait"), 0);
     redis_ok(d.f.r, "DEL bull:video:events");
     later();
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN bull:video:wait") == 1, 10000), "%s", fixture_log());
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN bull:video:wait") == 1, 10000), "%s", fixture_log());
     end(&d);
 }
 
@@ -148,72 +148,72 @@ Test(redis_leader_barred, a_queue_is_served_again_when_what_it_alone_needs_is_me
                   "\"one\"; private = \"one-*\"; }, { name = \"b\"; dialect = \"private_queues\"; main = \"two\"; registry = "
                   "\"two:workers\"; } );",
         .closed = true});
-    crew_t crew;
+    instance_t instance;
     redis_ok(f.r, "ACL SETUSER default -sscan");
-    crew_start(&crew, f.keys, CREW_LEADER);
-    cr_assert(stage_until(&crew.stage, leads(&crew), 10000), "%s", fixture_log());
-    cr_assert(!lease_barred(crew.leases, 0) && lease_barred(crew.leases, 1));
-    cr_assert_eq(metric_get(&crew.metrics->unserved), 1);
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
+    cr_assert(driver_until(&instance.driver, leads(&instance), 10000), "%s", fixture_log());
+    cr_assert(!lease_barred(instance.leases, 0) && lease_barred(instance.leases, 1));
+    cr_assert_eq(metric_get(&instance.metrics->unserved), 1);
     redis_ok(f.r, "ACL SETUSER default +sscan -scan");
     later();
-    cr_assert(stage_until(&crew.stage, !lease_barred(crew.leases, 1), 10000), "%s", fixture_log());
-    cr_assert(!lease_barred(crew.leases, 0), "nobody has asked for it");
-    crew_stop(&crew);
+    cr_assert(driver_until(&instance.driver, !lease_barred(instance.leases, 1), 10000), "%s", fixture_log());
+    cr_assert(!lease_barred(instance.leases, 0), "nobody has asked for it");
+    instance_stop(&instance);
     fixture_stop(&f);
 }
 
 /* What every queue needs is another matter. */
 Test(redis_leader_barred, a_core_command_that_is_refused_still_means_that_nobody_leads) {
-    desk_t d;
+    setup_t d;
     begin(&d, ALL_ROLES, "ACL SETUSER default -xtrim");
-    cr_assert(stage_until(&d.crew.stage, fixture_log_count("cannot lead") > 0, 10000));
-    stage_run(&d.crew.stage, 200);
-    cr_assert_not(leads(&d.crew));
+    cr_assert(driver_until(&d.instance.driver, fixture_log_count("cannot lead") > 0, 10000));
+    driver_run(&d.instance.driver, 200);
+    cr_assert_not(leads(&d.instance));
     cr_assert_eq(redis_int(d.f.r, "LLEN email"), 0);
     redis_ok(d.f.r, "ACL SETUSER default +xtrim");
     fixture_step_boottime(5000);
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN email") == 1, 10000));
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000));
     end(&d);
 }
 
 /* A look that fails half-way tells nothing: the queue stays barred, the term goes on, and nobody spins. */
 Test(redis_leader_barred, a_look_that_is_lost_changes_nothing) {
-    desk_t d;
-    begin(&d, CREW_LEADER | CREW_DISPATCHER, "ACL SETUSER default -zcount");
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
+    setup_t d;
+    begin(&d, INSTANCE_LEADER | INSTANCE_DISPATCHER, "ACL SETUSER default -zcount");
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
     for (int nth = 1; nth <= 40; nth += 13) {
         proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "sidecar:preflight", .nth = nth});
         later();
-        cr_assert(stage_until(&d.crew.stage, proxy_fired(d.f.proxy) > 0, 5000), "request %d", nth);
-        metrics_scraped(d.crew.metrics, mono_now()); /* what is to be counted now has to wait */
+        cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) > 0, 5000), "request %d", nth);
+        metrics_scraped(d.instance.metrics, mono_now()); /* what is to be counted now has to wait */
         proxy_pass(d.f.proxy);
-        long steps = stage_run(&d.crew.stage, 200);
+        long steps = driver_run(&d.instance.driver, 200);
         cr_assert_leq(steps, 20, "it spins");
         cr_assert_eq(redis_int(d.f.r, "LLEN bull:video:wait"), 0);
-        cr_assert(stage_until(&d.crew.stage, leads(&d.crew), 10000));
+        cr_assert(driver_until(&d.instance.driver, leads(&d.instance), 10000));
     }
     cr_assert_eq(fixture_log_count(NOT_SERVED), 2);
     redis_ok(d.f.r, "ACL SETUSER default +zcount");
     later();
-    cr_assert(stage_until(&d.crew.stage, redis_int(d.f.r, "LLEN bull:video:wait") == 1, 10000), "%s", fixture_log());
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN bull:video:wait") == 1, 10000), "%s", fixture_log());
     end(&d);
 }
 
 /* The instance that takes over has looked long ago, when it came to stand by. */
 Test(redis_leader_barred, an_heir_looks_before_it_believes_what_it_once_saw) {
     fixture_t f = setup();
-    crew_t one, two;
-    crew_start(&one, f.keys, CREW_LEADER);
-    cr_assert(stage_until(&one.stage, leads(&one), 10000));
+    instance_t one, two;
+    instance_start(&one, f.keys, INSTANCE_LEADER);
+    cr_assert(driver_until(&one.driver, leads(&one), 10000));
     redis_ok(f.r, "ACL SETUSER default -zcount");
-    crew_start(&two, f.keys, CREW_LEADER | CREW_DISPATCHER | CREW_MONITOR);
-    cr_assert(stage_until(&two.stage, fixture_log_count("standing by") > 0, 5000));
+    instance_start(&two, f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER | INSTANCE_MONITOR);
+    cr_assert(driver_until(&two.driver, fixture_log_count("standing by") > 0, 5000));
     redis_ok(f.r, "ACL SETUSER default +zcount");
     delay_jobs(&f);
     fixture_step_boottime(6000);
     leader_finish(one.leader);
-    cr_assert(stage_until(&two.stage, redis_int(f.r, "LLEN bull:video:wait") == 1, 10000), "%s", fixture_log());
-    crew_stop(&one);
-    crew_stop(&two);
+    cr_assert(driver_until(&two.driver, redis_int(f.r, "LLEN bull:video:wait") == 1, 10000), "%s", fixture_log());
+    instance_stop(&one);
+    instance_stop(&two);
     fixture_stop(&f);
 }

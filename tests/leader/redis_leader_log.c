@@ -9,14 +9,14 @@ Test(redis_leader_log, the_end_of_each_term_is_in_the_log) {
         .config = "group = \"app\"; lock = { scope = \"queue\"; ttl = \"800ms\"; }; queues = ( { name = \"{a}\"; }, "
                   "{ name = \"{b}\"; } );",
         .closed = true});
-    crew_t crew;
-    crew_start(&crew, f.keys, CREW_LEADER);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
     for (int ends = 2; ends <= 4; ends += 2) {
-        cr_assert(stage_until(&crew.stage, metric_get(&crew.metrics->leading) == 2, 10000), "%s", fixture_log());
+        cr_assert(driver_until(&instance.driver, metric_get(&instance.metrics->leading) == 2, 10000), "%s", fixture_log());
         redis_ok(f.r, "DEL sidecar:{a}:lock sidecar:{b}:lock");
-        cr_assert(stage_until(&crew.stage, metric_get(&crew.metrics->terms_lost) >= ends, 10000));
-        cr_assert_eq(fixture_log_count("no longer leading"), metric_get(&crew.metrics->terms_lost), "%s", fixture_log());
+        cr_assert(driver_until(&instance.driver, metric_get(&instance.metrics->terms_lost) >= ends, 10000));
+        cr_assert_eq(fixture_log_count("no longer leading"), metric_get(&instance.metrics->terms_lost), "%s", fixture_log());
     }
-    crew_stop(&crew);
+    instance_stop(&instance);
     fixture_stop(&f);
 }

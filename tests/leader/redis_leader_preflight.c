@@ -13,36 +13,36 @@
 
 typedef struct {
     fixture_t f;
-    crew_t crew;
-} desk_t;
+    instance_t instance;
+} setup_t;
 
-static void open_desk(desk_t *d, const char *spoilt) {
+static void open_desk(setup_t *d, const char *spoilt) {
     d->f = fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true, .closed = true});
     if (spoilt) redis_ok(d->f.r, "SET %s x", spoilt);
-    crew_start(&d->crew, d->f.keys, CREW_LEADER | CREW_DISPATCHER);
-    cr_assert(stage_until(&d->crew.stage, metric_get(&d->crew.metrics->leading), 10000));
+    instance_start(&d->instance, d->f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER);
+    cr_assert(driver_until(&d->instance.driver, metric_get(&d->instance.metrics->leading), 10000));
 }
 
-static void close_desk(desk_t *d) {
-    crew_stop(&d->crew);
+static void close_desk(setup_t *d) {
+    instance_stop(&d->instance);
     fixture_stop(&d->f);
 }
 
 /* So much later, in steps that leave no look out. */
-static void later(desk_t *d, int seconds) {
+static void later(setup_t *d, int seconds) {
     for (; seconds > 0; seconds -= 3) {
         fixture_step_boottime(3000);
-        stage_settle(&d->crew.stage, d->f.r);
+        driver_settle(&d->instance.driver, d->f.r);
     }
 }
 
-static void await_faults(desk_t *d, int64_t faults) {
-    cr_assert(stage_until(&d->crew.stage, metric_get(&d->crew.metrics->preflight_faults) == faults, 10000), "%lld faults\n%s",
-              (long long)metric_get(&d->crew.metrics->preflight_faults), fixture_log());
+static void await_faults(setup_t *d, int64_t faults) {
+    cr_assert(driver_until(&d->instance.driver, metric_get(&d->instance.metrics->preflight_faults) == faults, 10000),
+              "%lld faults\n%s", (long long)metric_get(&d->instance.metrics->preflight_faults), fixture_log());
 }
 
 Test(redis_leader_findings, a_key_that_is_mended_counts_no_more) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, "email:backup");
     redis_ok(d.f.r, "SET email x");
     await_faults(&d, 1);
@@ -62,7 +62,7 @@ Test(redis_leader_findings, a_key_that_is_mended_counts_no_more) {
     later(&d, 6);
     await_faults(&d, 0);
     cr_assert_eq(fixture_log_count(WELL), 1);
-    cr_assert_eq(metric_get(&d.crew.metrics->terms), 1);
+    cr_assert_eq(metric_get(&d.instance.metrics->terms), 1);
     long long types = server_commandstat(d.f.server, "type");
     later(&d, 18);
     cr_assert_eq(server_commandstat(d.f.server, "type"), types, "where all is well nobody looks");
@@ -70,11 +70,11 @@ Test(redis_leader_findings, a_key_that_is_mended_counts_no_more) {
 }
 
 Test(redis_leader_findings, a_key_that_is_spoilt_while_it_runs_is_counted) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, NULL);
     await_faults(&d, 0);
     redis_ok(d.f.r, "SET sms:delayed x");
-    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->queues[1].faults) > 0, 10000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->queues[1].faults) > 0, 10000));
     later(&d, 6);
     await_faults(&d, 1);
     cr_assert_eq(fixture_log_count(CANNOT), 1);
@@ -86,12 +86,12 @@ Test(redis_leader_findings, a_key_that_is_spoilt_while_it_runs_is_counted) {
 }
 
 Test(redis_leader_findings, who_leads_no_more_looks_all_the_same) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, "email:backup");
     await_faults(&d, 1);
     redis_ok(d.f.r, "SET sidecar:app:lock another PX 600000");
     fixture_step_boottime(20000); /* the renewal */
-    cr_assert(stage_until(&d.crew.stage, !metric_get(&d.crew.metrics->leading), 10000));
+    cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->leading), 10000));
     redis_ok(d.f.r, "DEL email:backup");
     later(&d, 6);
     await_faults(&d, 0);
@@ -99,17 +99,17 @@ Test(redis_leader_findings, who_leads_no_more_looks_all_the_same) {
 }
 
 /* A right that all queues need is taken away while it leads, and the next connection finds that. */
-static void take_away_xtrim(desk_t *d) {
+static void take_away_xtrim(setup_t *d) {
     redis_ok(d->f.r, "ACL SETUSER default -xtrim");
     redis_ok(d->f.r, "CLIENT KILL TYPE normal SKIPME yes");
     later(d, 3);
     await_faults(d, 1);
-    cr_assert(metric_get(&d->crew.metrics->leading));
+    cr_assert(metric_get(&d->instance.metrics->leading));
 }
 
 /* It leads on, as it has the lock; and what is of no queue is looked for again, if more seldom. */
 Test(redis_leader_findings, a_right_of_all_queues_that_is_mended_counts_no_more) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, NULL);
     take_away_xtrim(&d);
     long looks = proxy_requests(d.f.proxy, "INFO memory");
@@ -119,68 +119,68 @@ Test(redis_leader_findings, a_right_of_all_queues_that_is_mended_counts_no_more)
     later(&d, 36);
     await_faults(&d, 0);
     cr_assert_eq(proxy_requests(d.f.proxy, "INFO memory"), looks + 1);
-    cr_assert_eq(metric_get(&d.crew.metrics->terms), 1);
+    cr_assert_eq(metric_get(&d.instance.metrics->terms), 1);
     close_desk(&d);
 }
 
 /* A look that was not made to its end has found nothing, and so nothing mended. */
 Test(redis_leader_findings, a_look_that_redis_is_too_busy_for_forgets_nothing) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, NULL);
     take_away_xtrim(&d);
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "INFO memory", .error = "-BUSY Redis is busy"});
     later(&d, 63);
-    cr_assert(stage_until(&d.crew.stage, proxy_fired(d.f.proxy) == 1, 10000));
-    stage_run(&d.crew.stage, 30);
-    cr_assert_eq(metric_get(&d.crew.metrics->preflight_faults), 1);
+    cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) == 1, 10000));
+    driver_run(&d.instance.driver, 30);
+    cr_assert_eq(metric_get(&d.instance.metrics->preflight_faults), 1);
     redis_ok(d.f.r, "ACL SETUSER default +xtrim");
     later(&d, 63);
     await_faults(&d, 0);
-    cr_assert_eq(metric_get(&d.crew.metrics->terms), 1);
+    cr_assert_eq(metric_get(&d.instance.metrics->terms), 1);
     close_desk(&d);
 }
 
 /* It led on with what it had, but begins no term with it. */
 Test(redis_leader_findings, who_must_not_lead_takes_no_lock_again) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, NULL);
     take_away_xtrim(&d);
     redis_ok(d.f.r, "DEL sidecar:app:lock");
     later(&d, 21); /* the renewal */
-    cr_assert(stage_until(&d.crew.stage, !metric_get(&d.crew.metrics->leading), 10000), "%s", fixture_log());
+    cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->leading), 10000), "%s", fixture_log());
     later(&d, 12);
-    cr_assert_eq(metric_get(&d.crew.metrics->terms), 1, "%s", fixture_log());
+    cr_assert_eq(metric_get(&d.instance.metrics->terms), 1, "%s", fixture_log());
     redis_ok(d.f.r, "ACL SETUSER default +xtrim");
     later(&d, 6);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading), 10000), "%s", fixture_log());
+    cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading), 10000), "%s", fixture_log());
     await_faults(&d, 0);
     close_desk(&d);
 }
 
 /* The locks that it has are kept meanwhile, by the same connection. */
 Test(redis_leader_findings, a_lock_that_must_not_be_taken_costs_no_other_one) {
-    desk_t d = {.f = fixture_start(&(fixture_options_t){
-                    .config = "group = \"app\"; lock = { ttl = \"60s\"; scope = \"queue\"; }; queues = ( { name = \"{a}\"; }, "
-                              "{ name = \"{b}\"; } );",
-                    .closed = true})};
-    crew_start(&d.crew, d.f.keys, CREW_LEADER | CREW_DISPATCHER);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading) == 2, 10000));
+    setup_t d = {.f = fixture_start(&(fixture_options_t){
+                     .config = "group = \"app\"; lock = { ttl = \"60s\"; scope = \"queue\"; }; queues = ( { name = \"{a}\"; }, "
+                               "{ name = \"{b}\"; } );",
+                     .closed = true})};
+    instance_start(&d.instance, d.f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER);
+    cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading) == 2, 10000));
     take_away_xtrim(&d);
     redis_ok(d.f.r, "DEL sidecar:{b}:lock");
     later(&d, 21); /* the renewal */
-    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading) == 1, 10000), "%s", fixture_log());
+    cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading) == 1, 10000), "%s", fixture_log());
     later(&d, 21);
-    cr_assert_eq(metric_get(&d.crew.metrics->terms), 2, "%s", fixture_log());
-    cr_assert_eq(metric_get(&d.crew.metrics->terms_lost), 1, "%s", fixture_log());
+    cr_assert_eq(metric_get(&d.instance.metrics->terms), 2, "%s", fixture_log());
+    cr_assert_eq(metric_get(&d.instance.metrics->terms_lost), 1, "%s", fixture_log());
     redis_ok(d.f.r, "ACL SETUSER default +xtrim");
     later(&d, 69);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading) == 2, 10000), "%s", fixture_log());
-    cr_assert_eq(metric_get(&d.crew.metrics->terms_lost), 1);
+    cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading) == 2, 10000), "%s", fixture_log());
+    cr_assert_eq(metric_get(&d.instance.metrics->terms_lost), 1);
     close_desk(&d);
 }
 
-static bool told_by_health(const desk_t *d, const char *text) {
-    health_t *health = health_new(d->crew.metrics, "app");
+static bool told_by_health(const setup_t *d, const char *text) {
+    health_t *health = health_new(d->instance.metrics, "app");
     buffer_t json = {0};
     health_ready(health, &json);
     bool told = strstr(buffer_text(&json), text) != NULL;
@@ -191,15 +191,15 @@ static bool told_by_health(const desk_t *d, const char *text) {
 
 /* A long lease outlasts much: /readyz tells what is wrong with Redis from the beginning. */
 Test(redis_leader_findings, who_leads_on_without_redis_tells_why) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, NULL);
     proxy_refuse_new(d.f.proxy, true);
     proxy_disconnect(d.f.proxy);
-    cr_assert(stage_until(&d.crew.stage, !metric_get(&d.crew.metrics->redis_up), 3000));
-    cr_assert(metric_get(&d.crew.metrics->leading));
+    cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->redis_up), 3000));
+    cr_assert(metric_get(&d.instance.metrics->leading));
     cr_assert(told_by_health(&d, "or refuses us: ") && !told_by_health(&d, "the log says why"));
     proxy_refuse_new(d.f.proxy, false);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->redis_up), 10000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->redis_up), 10000));
     cr_assert(!told_by_health(&d, "or refuses us"));
     close_desk(&d);
 }

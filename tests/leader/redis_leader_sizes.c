@@ -14,79 +14,79 @@
 
 typedef struct {
     fixture_t f;
-    crew_t crew;
-} desk_t;
+    instance_t instance;
+} setup_t;
 
-static void open_desk(desk_t *d, const char *config, int roles) {
+static void open_desk(setup_t *d, const char *config, int roles) {
     d->f = fixture_start(&(fixture_options_t){.config = config, .closed = true});
-    crew_start(&d->crew, d->f.keys, CREW_LEADER | roles);
-    cr_assert(stage_until(&d->crew.stage, metric_get(&d->crew.metrics->leading), 8000));
+    instance_start(&d->instance, d->f.keys, INSTANCE_LEADER | roles);
+    cr_assert(driver_until(&d->instance.driver, metric_get(&d->instance.metrics->leading), 8000));
 }
 
-static void close_desk(desk_t *d) {
-    crew_stop(&d->crew);
+static void close_desk(setup_t *d) {
+    instance_stop(&d->instance);
     fixture_stop(&d->f);
 }
 
-static metrics_queue_t *of(desk_t *d, size_t queue) { return &d->crew.metrics->queues[queue]; }
+static metrics_queue_t *of(setup_t *d, size_t queue) { return &d->instance.metrics->queues[queue]; }
 
 /* By a command that nothing else calls here. */
-static long long counts(desk_t *d) { return server_commandstat(d->f.server, "xlen"); }
+static long long counts(setup_t *d) { return server_commandstat(d->f.server, "xlen"); }
 
-static void scrape(desk_t *d) { metrics_scraped(d->crew.metrics, mono_now()); }
+static void scrape(setup_t *d) { metrics_scraped(d->instance.metrics, mono_now()); }
 
 /* Counts that are so many s of our clock apart. */
-static void later(desk_t *d, int64_t seconds) {
+static void later(setup_t *d, int64_t seconds) {
     int64_t before = metric_get(&of(d, 0)->counted_ns);
     fixture_step_boottime(seconds * 1000);
     scrape(d);
-    cr_assert(
-        stage_until(&d->crew.stage, metric_get(&of(d, 0)->counted_ns) > before && metrics_counted(of(d, 0), mono_now()), 8000),
-        "%s", fixture_log());
+    cr_assert(driver_until(&d->instance.driver,
+                           metric_get(&of(d, 0)->counted_ns) > before && metrics_counted(of(d, 0), mono_now()), 8000),
+              "%s", fixture_log());
 }
 
 Test(redis_leader_census, nothing_is_counted_while_nobody_scrapes) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, WITH_TTL("60s"), 0);
     long long before = counts(&d); /* of the preflight */
-    stage_run(&d.crew.stage, 1000);
+    driver_run(&d.instance.driver, 1000);
     cr_assert_eq(counts(&d), before);
     scrape(&d);
-    cr_assert(stage_until(&d.crew.stage, counts(&d) == before + 2, 8000), "once for each queue");
-    stage_run(&d.crew.stage, 1000);
+    cr_assert(driver_until(&d.instance.driver, counts(&d) == before + 2, 8000), "once for each queue");
+    driver_run(&d.instance.driver, 1000);
     cr_assert_leq(counts(&d), before + 4, "and then not for 5 s");
     for (int i = 0; i < 13; i++) {
         fixture_step_boottime(10000);
-        stage_settle(&d.crew.stage, d.f.r);
+        driver_settle(&d.instance.driver, d.f.r);
     }
-    cr_assert(metric_get(&d.crew.metrics->leading));
+    cr_assert(metric_get(&d.instance.metrics->leading));
     before = counts(&d);
-    stage_run(&d.crew.stage, 1000);
+    driver_run(&d.instance.driver, 1000);
     cr_assert_eq(counts(&d), before, "nobody has scraped for two minutes");
     scrape(&d);
-    cr_assert(stage_until(&d.crew.stage, counts(&d) >= before + 2, 8000));
+    cr_assert(driver_until(&d.instance.driver, counts(&d) >= before + 2, 8000));
     close_desk(&d);
 }
 
 Test(redis_leader_census, numbers_are_those_of_redis, .timeout = 60) {
-    desk_t d;
-    open_desk(&d, WITH_TTL("60s"), CREW_MONITOR);
+    setup_t d;
+    open_desk(&d, WITH_TTL("60s"), INSTANCE_MONITOR);
     redis_ok(d.f.r, "ZADD email:delayed 1000 a 9000000000000 b");
     redis_ok(d.f.r, "RPUSH email 1 2 3");
     redis_ok(d.f.r, "RPUSH email:backup x y");
     redis_ok(d.f.r, "RPUSH queue-one done running");
     redis_ok(d.f.r, "XADD sidecar:email:failures * event e");
     redis_ok(d.f.r, "HSET sidecar:email:meta bytes 262144");
-    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d, 0)->passes) > 2 && metric_get(&of(&d, 1)->passes) > 2, 8000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d, 0)->passes) > 2 && metric_get(&of(&d, 1)->passes) > 2, 8000));
     scrape(&d);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d, 1)->counted_ns), 8000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d, 1)->counted_ns), 8000));
     const metrics_queue_t *email = of(&d, 0), *fights = of(&d, 1);
     cr_assert(metric_get(&email->delayed_jobs) == 2 && metric_get(&email->ready_jobs) == 3);
     cr_assert_eq(metric_get(&email->in_progress_jobs), 2);
     cr_assert(metric_get(&email->next_due_ms) == 1000 && metric_get(&email->due_since_ms) == 1000);
     cr_assert(metric_get(&email->stream_records) == 1 && metric_get(&email->stream_bytes) == 262144);
     cr_assert_eq(metric_get(&email->stream_full_percent), 25);
-    int64_t age_ms = metrics_age_ms(d.crew.metrics, metric_get(&email->running_since_ms), mono_now());
+    int64_t age_ms = metrics_age_ms(d.instance.metrics, metric_get(&email->running_since_ms), mono_now());
     cr_assert(age_ms >= 0 && age_ms < wait_scaled_ms(20000), "%lld", (long long)age_ms);
     cr_assert_eq(metric_get(&fights->in_progress_jobs), 1, "by its passes");
     cr_assert(metric_get(&fights->running_since_ms) > 0 && metric_get(&fights->running_since_ms) < INT64_MAX);
@@ -95,9 +95,9 @@ Test(redis_leader_census, numbers_are_those_of_redis, .timeout = 60) {
     /* Redis's clock: a job that is due an hour ago by it. */
     redis_ok(d.f.r, "FLUSHALL");
     redis_ok(d.f.r, "EVAL %s 1 email:delayed", "redis.call('ZADD', KEYS[1], (redis.call('TIME')[1] - 3600) * 1000, 'a')");
-    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading), 8000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading), 8000));
     later(&d, 5);
-    age_ms = metrics_age_ms(d.crew.metrics, metric_get(&email->due_since_ms), mono_now());
+    age_ms = metrics_age_ms(d.instance.metrics, metric_get(&email->due_since_ms), mono_now());
     cr_assert(age_ms >= 3600000 && age_ms < 3601000 + wait_scaled_ms(20000), "%lld", (long long)age_ms);
     cr_assert_eq(metric_get(&email->running_since_ms), INT64_MAX, "nothing is in progress");
     redis_ok(d.f.r, "DEL email:delayed");
@@ -108,38 +108,38 @@ Test(redis_leader_census, numbers_are_those_of_redis, .timeout = 60) {
 }
 
 Test(redis_leader_census, who_does_not_lead_tells_nothing) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, QUEUES, 0);
     scrape(&d);
-    cr_assert(stage_until(&d.crew.stage, metrics_counted(of(&d, 1), mono_now()), 8000));
+    cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 1), mono_now()), 8000));
     redis_ok(d.f.r, "SET sidecar:app:lock another PX 600000");
-    cr_assert(stage_until(&d.crew.stage, !metric_get(&d.crew.metrics->leading), 8000));
+    cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->leading), 8000));
     cr_assert(!metrics_counted(of(&d, 0), mono_now()) && !metrics_counted(of(&d, 1), mono_now()));
     long long before = counts(&d);
     scrape(&d);
-    stage_run(&d.crew.stage, 500);
+    driver_run(&d.instance.driver, 500);
     cr_assert_eq(counts(&d), before);
     close_desk(&d);
 }
 
 Test(redis_leader_census, of_queues_with_locks_of_their_own_those_that_are_led) {
-    desk_t d = {.f = fixture_start(&(fixture_options_t){
-                    .config = "group = \"app\"; lock = { scope = \"queue\"; ttl = \"60s\"; }; queues = ( { name = \"{a}\"; }, "
-                              "{ name = \"{b}\"; }, { name = \"{c}\"; } );",
-                    .closed = true})};
+    setup_t d = {.f = fixture_start(&(fixture_options_t){
+                     .config = "group = \"app\"; lock = { scope = \"queue\"; ttl = \"60s\"; }; queues = ( { name = \"{a}\"; }, "
+                               "{ name = \"{b}\"; }, { name = \"{c}\"; } );",
+                     .closed = true})};
     redis_ok(d.f.r, "SET sidecar:{b}:lock another PX 600000");
     for (const char *name = "abc"; *name; name++) redis_ok(d.f.r, "RPUSH {%b} 1 2", name, (size_t)1);
-    crew_start(&d.crew, d.f.keys, CREW_LEADER);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading) == 2, 8000));
+    instance_start(&d.instance, d.f.keys, INSTANCE_LEADER);
+    cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading) == 2, 8000));
     scrape(&d);
-    cr_assert(stage_until(&d.crew.stage, metrics_counted(of(&d, 2), mono_now()), 8000));
+    cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 2), mono_now()), 8000));
     cr_assert(metrics_counted(of(&d, 0), mono_now()) && !metrics_counted(of(&d, 1), mono_now()));
     cr_assert(metric_get(&of(&d, 0)->ready_jobs) == 2 && metric_get(&of(&d, 2)->ready_jobs) == 2);
     close_desk(&d);
 }
 
 Test(redis_leader_census, a_key_of_the_wrong_type_is_said_once_and_spoils_no_other_number) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, WITH_TTL("60s"), 0);
     redis_ok(d.f.r, "RPUSH email 1 2 3");
     redis_ok(d.f.r, "SET email:delayed x");
@@ -152,68 +152,68 @@ Test(redis_leader_census, a_key_of_the_wrong_type_is_said_once_and_spoils_no_oth
     later(&d, 5);
     cr_assert_eq(metric_get(&of(&d, 0)->delayed_jobs), 0);
     cr_assert_eq(fixture_log_count("all sizes of this queue are known again"), 1);
-    cr_assert_eq(metric_get(&d.crew.metrics->terms), 1, "nobody lost the lock by it");
+    cr_assert_eq(metric_get(&d.instance.metrics->terms), 1, "nobody lost the lock by it");
     close_desk(&d);
 }
 
 /* Else the sum over all instances would be twice what there is. */
 Test(redis_leader_census, a_queue_of_another_group_is_counted_there) {
-    desk_t d = {.f = fixture_start(&(fixture_options_t){.config = QUEUES, .closed = true})};
+    setup_t d = {.f = fixture_start(&(fixture_options_t){.config = QUEUES, .closed = true})};
     redis_ok(d.f.r, "HSET sidecar:email:meta group others");
     redis_ok(d.f.r, "SET sidecar:others:lock another PX 600000");
-    crew_start(&d.crew, d.f.keys, CREW_LEADER);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading), 8000));
+    instance_start(&d.instance, d.f.keys, INSTANCE_LEADER);
+    cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading), 8000));
     scrape(&d);
-    cr_assert(stage_until(&d.crew.stage, metrics_counted(of(&d, 1), mono_now()), 8000));
+    cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 1), mono_now()), 8000));
     cr_assert(!metrics_counted(of(&d, 0), mono_now()));
     redis_ok(d.f.r, "DEL sidecar:others:lock");
-    cr_assert(stage_until(&d.crew.stage, (scrape(&d), metrics_counted(of(&d, 0), mono_now())), 20000), "taken over");
+    cr_assert(driver_until(&d.instance.driver, (scrape(&d), metrics_counted(of(&d, 0), mono_now())), 20000), "taken over");
     close_desk(&d);
 }
 
 /* Not even until it is known whether it can be taken over. */
 Test(redis_leader_census, a_queue_whose_claim_is_lost_is_counted_there) {
-    desk_t d = {.f = fixture_start(&(fixture_options_t){.config = WITH_TTL("60s"), .proxy = true, .closed = true})};
+    setup_t d = {.f = fixture_start(&(fixture_options_t){.config = WITH_TTL("60s"), .proxy = true, .closed = true})};
     redis_ok(d.f.r, "HSET sidecar:email:meta group others");
     redis_ok(d.f.r, "SET sidecar:others:lock another PX 600000");
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "sidecar:others:lock"});
-    crew_start(&d.crew, d.f.keys, CREW_LEADER);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading), 8000));
+    instance_start(&d.instance, d.f.keys, INSTANCE_LEADER);
+    cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading), 8000));
     cr_assert_eq(proxy_fired(d.f.proxy), 1);
     fixture_step_boottime(21000); /* the connection comes back with the renewal */
     scrape(&d);
-    cr_assert(stage_until(&d.crew.stage, metrics_counted(of(&d, 1), mono_now()), 20000));
+    cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 1), mono_now()), 20000));
     cr_assert(!metrics_counted(of(&d, 0), mono_now()));
     close_desk(&d);
 }
 
 Test(redis_leader_census, many_queues_are_counted_by_and_by) {
     buffer_t config = {0};
-    desk_t d;
+    setup_t d;
     buffer_str(&config, "group = \"app\"; queues = (");
     for (int i = 0; i < 400; i++) buffer_printf(&config, "%s{ name = \"q%d\"; }", i ? ", " : "", i);
     buffer_str(&config, ");");
     open_desk(&d, config.data, 0);
     for (int i = 0; i < 400; i++) redis_ok(d.f.r, "RPUSH q%d %s", i, "job");
     scrape(&d);
-    cr_assert(stage_until(&d.crew.stage, metrics_counted(of(&d, 399), mono_now()), 20000));
+    cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 399), mono_now()), 20000));
     for (size_t i = 0; i < 400; i++) cr_assert(metrics_counted(of(&d, i), mono_now()) && metric_get(&of(&d, i)->ready_jobs) == 1);
     buffer_free(&config);
     close_desk(&d);
 }
 
 Test(redis_leader_census, a_server_that_is_away_is_met_by_the_leader_as_ever) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, QUEUES, 0);
     scrape(&d);
-    cr_assert(stage_until(&d.crew.stage, metrics_counted(of(&d, 1), mono_now()), 8000));
+    cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 1), mono_now()), 8000));
     server_kill(d.f.server);
     fixture_step_boottime(5000);
     scrape(&d);
-    cr_assert(stage_until(&d.crew.stage, !metric_get(&d.crew.metrics->leading), 8000));
+    cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->leading), 8000));
     server_restart(d.f.server, SERVER_LOSE_DATA);
-    cr_assert(stage_until(&d.crew.stage, metric_get(&d.crew.metrics->leading), 8000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading), 8000));
     scrape(&d);
-    cr_assert(stage_until(&d.crew.stage, metrics_counted(of(&d, 1), mono_now()), 20000), "%s", fixture_log());
+    cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 1), mono_now()), 20000), "%s", fixture_log());
     close_desk(&d);
 }

@@ -1,7 +1,7 @@
 /* What the monitor holds in memory follows the largest job, and not how many there are: it runs beside a worker in a pod of 64
  * MiB, and what kills it once would kill it again and again. */
 #include "audit_log.h"
-#include "scene.h"
+#include "cluster.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 enum { MIB = 1024 * 1024, LARGE = 4 * MIB, JOBS = 10, MOST_KIB = 40 * 1024, END_MS = 60000 };
 
 /* A large job in progress, and what its worker reports, if it does. */
-static void work_on(scene_t *s, int number, const char *report) {
+static void work_on(cluster_t *s, int number, const char *report) {
     char *job = malloc(LARGE);
     memset(job, 'x', LARGE);
     memcpy(job, &number, sizeof number);
@@ -22,33 +22,33 @@ static void work_on(scene_t *s, int number, const char *report) {
     free(job);
 }
 
-static void expect(scene_t *s, daemon_t *d, int rows, const char *when) {
-    if (!wait_for(audit_log_rows(daemon_audit_path(d)) == rows, END_MS)) scene_fail(s, when);
+static void expect(cluster_t *s, daemon_t *d, int rows, const char *when) {
+    if (!wait_for(audit_log_rows(daemon_audit_path(d)) == rows, END_MS)) cluster_fail(s, when);
     if (daemon_is_sanitized(d)) return;
     cr_assert_leq(daemon_peak_kib(d), MOST_KIB, "%s: %ld KiB", when, daemon_peak_kib(d));
 }
 
 Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_stall_at_once, .timeout = 180) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     for (int i = 0; i < JOBS; i++) work_on(&s, i, NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE("500ms"), .scan = "50ms"});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE("500ms"), .scan = "50ms"});
     expect(&s, d, JOBS, "they stall at once");
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_are_reported_at_once, .timeout = 180) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     for (int i = 0; i < JOBS; i++) work_on(&s, i, "no");
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE("1h"), .scan = "50ms"});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE("1h"), .scan = "50ms"});
     expect(&s, d, JOBS, "they are reported at once");
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* Of Bull's jobs the record is made here. */
 Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_fail_in_bull_at_once, .timeout = 180) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; dialect = \"bull\"; roles = [\"monitor\"]; }"});
-    if (!wait_for(redis_int(s.r, "ZCARD sidecar:q:recorded") > 0, END_MS)) scene_fail(&s, "the queue is adopted");
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; dialect = \"bull\"; roles = [\"monitor\"]; }"});
+    if (!wait_for(redis_int(s.r, "ZCARD sidecar:q:recorded") > 0, END_MS)) cluster_fail(&s, "the queue is adopted");
     redis_ok(s.r, "EVAL %s 0 %d %d",
              "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000) " /* older is found in a
                                                                                                            minute */
@@ -57,5 +57,5 @@ Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_fail_in_bull_at_o
              "redis.call('ZADD', 'bull:q:failed', now, i) end return 1",
              JOBS, LARGE);
     expect(&s, d, JOBS, "they fail at once");
-    scene_end(&s);
+    cluster_end(&s);
 }

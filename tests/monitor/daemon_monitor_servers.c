@@ -1,7 +1,7 @@
 /* The monitor's whole story on every server: a stall, a retry, an end, a heartbeat, and reports that wake it. */
 #include "audit_log.h"
+#include "cluster.h"
 #include "every_server.h"
-#include "scene.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,16 +11,16 @@
     "{ name = \"beat\"; roles = [\"monitor\"]; id_path = \"/id\"; protected_timeout = \"100ms\"; }"
 #define WOKEN "{ name = \"slow\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"1h\"; retry_times = 1; }"
 
-#define await(scene, cond)                                                                                                       \
+#define await(cluster, cond)                                                                                                     \
     do {                                                                                                                         \
-        if (!wait_for(cond, 15000)) scene_fail(scene, "never came: " #cond);                                                     \
+        if (!wait_for(cond, 15000)) cluster_fail(cluster, "never came: " #cond);                                                 \
     } while (0)
 
-static void take(scene_t *s, const char *queue, const char *job) {
+static void take(cluster_t *s, const char *queue, const char *job) {
     redis_expect(s->r, job, "LMOVE %s %s:backup RIGHT LEFT", queue, queue);
 }
 
-static void a_dead_worker(scene_t *s) {
+static void a_dead_worker(cluster_t *s) {
     redis_ok(s->r, "LPUSH fast job");
     take(s, "fast", "job");
     await(s, redis_int(s->r, "LLEN fast") == 1);
@@ -30,7 +30,7 @@ static void a_dead_worker(scene_t *s) {
     cr_assert_eq(redis_int(s->r, "LLEN fast"), 0);
 }
 
-static void reports(scene_t *s) {
+static void reports(cluster_t *s) {
     redis_ok(s->r, "LPUSH slow one two");
     take(s, "slow", "one");
     take(s, "slow", "two");
@@ -47,7 +47,7 @@ static void reports(scene_t *s) {
 
 #define JOB "{\"id\":7}"
 
-static void heartbeats(scene_t *s) {
+static void heartbeats(cluster_t *s) {
     long long looks = server_commandstat(s->server, "getrange");
     redis_ok(s->r, "SET 7_alive someone");
     redis_ok(s->r, "LPUSH beat:backup %s", JOB);
@@ -66,25 +66,25 @@ static long long rows(daemon_t *d, const char *where) {
 }
 
 ON_EVERY_SERVER(daemon_monitor_servers, stalls_end_as_they_should) {
-    scene_t s = scene_begin(&(server_options_t){.binary = every_server_binary(*number)});
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "20s", .queues = WATCHED, .scan = "50ms"});
+    cluster_t s = cluster_begin(&(server_options_t){.binary = every_server_binary(*number)});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s", .queues = WATCHED, .scan = "50ms"});
     a_dead_worker(&s);
     heartbeats(&s);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 1);
     cr_assert_eq(rows(d, "kind = 'failed' AND reason = 'retries_exhausted' AND queue = 'fast' AND attempts = 2"), 1);
     await(&s, rows(d, "kind = 'retried' AND worker = 'someone'") == 1);
     cr_assert_eq(daemon_log_count(d, "\"level\":\"error\""), 0);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* The next pass by itself would be in an hour. */
 ON_EVERY_SERVER(daemon_monitor_servers, reports_wake_it) {
-    scene_t s = scene_begin(&(server_options_t){.binary = every_server_binary(*number)});
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = WOKEN, .scan = "1h"});
+    cluster_t s = cluster_begin(&(server_options_t){.binary = every_server_binary(*number)});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = WOKEN, .scan = "1h"});
     reports(&s);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 2);
     cr_assert_eq(rows(d, "kind = 'failed' AND reason = 'reported' AND error = '!no'"), 1);
     cr_assert_eq(rows(d, "kind = 'failed' AND reason = 'reported' AND error = 'again' AND attempts = 2"), 1);
     cr_assert_eq(daemon_log_count(d, "\"level\":\"error\""), 0);
-    scene_end(&s);
+    cluster_end(&s);
 }

@@ -39,8 +39,8 @@ static void bull_begin(redis_t *r) {
     redis_ok(r, "HSET bull:v:1 name n data {} opts {} timestamp 1700000000000");
     redis_ok(r, "LPUSH bull:v:active 1");
     redis_ok(r, "HSET bull:v:2 name n data {} opts {} timestamp 1700000000000 failedReason boom");
-    redis_ok(r, "ZADD bull:v:failed %lld 2", (long long)scene_ms(r));
-    redis_ok(r, "ZADD sidecar:q:recorded %lld :seen", (long long)scene_ms(r) - 1000); /* it was served before */
+    redis_ok(r, "ZADD bull:v:failed %lld 2", (long long)cluster_ms(r));
+    redis_ok(r, "ZADD sidecar:q:recorded %lld :seen", (long long)cluster_ms(r) - 1000); /* it was served before */
 }
 
 static bool bull_over(redis_t *r) {
@@ -100,13 +100,13 @@ ParameterizedTestParameters(daemon_watch, crash_points) {
 }
 
 ParameterizedTest(death_t *death, daemon_watch, crash_points) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.queues = dialects[death->dialect].queue, .scan = "50ms"};
     dialects[death->dialect].begin(s.r);
-    cr_assert_eq(scene_crash(&s, spec, death->point), 137, "%s is never reached", death->point);
-    scene_sidecar_up(&s, spec);
+    cr_assert_eq(cluster_crash(&s, spec, death->point), 137, "%s is never reached", death->point);
+    cluster_sidecar_up(&s, spec);
     await(&s, dialects[death->dialect].over(s.r), 20000);
-    cr_assert(scene_stays(dialects[death->dialect].over(s.r), 300), "%s", death->point);
+    cr_assert(cluster_stays(dialects[death->dialect].over(s.r), 300), "%s", death->point);
     dialects[death->dialect].expect(s.r);
-    scene_end(&s);
+    cluster_end(&s);
 }

@@ -6,8 +6,8 @@
  * with a text that forbids a retry; hang: the first execution never ends, its worker's pid is in `hangs`; wait: until there is a
  * file `go`. */
 #include "child.h"
+#include "cluster.h"
 #include "native.h"
-#include "scene.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>
@@ -42,7 +42,7 @@ typedef struct {
     char *dir; /* where its programs work; owned */
     char url[64];
     char env[80];
-    scene_t scene;
+    cluster_t cluster;
     child_t *workers[WORKERS];
 } stand_t;
 
@@ -115,22 +115,22 @@ static child_t *start(const stand_t *stand, const char *program, const char *in)
 static void fail(const stand_t *stand, const char *why) {
     char *path = temp_path(stand->dir, "stderr"), *text = temp_read(path);
     fprintf(stderr, "what the workers wrote:\n%s\n", text);
-    scene_fail(&stand->scene, why);
+    cluster_fail(&stand->cluster, why);
 }
 
 /* A server, nothing else. */
 static stand_t begin(const char *language) {
     stand_t stand = {.run = native_launcher(language)};
     stand.dir = temp_dir(language);
-    stand.scene = scene_begin(&(server_options_t){.tcp = true});
-    snprintf(stand.url, sizeof(stand.url), "redis://127.0.0.1:%d", server_port(stand.scene.server));
+    stand.cluster = cluster_begin(&(server_options_t){.tcp = true});
+    snprintf(stand.url, sizeof(stand.url), "redis://127.0.0.1:%d", server_port(stand.cluster.server));
     snprintf(stand.env, sizeof(stand.env), "REDIS_URL=%s", stand.url);
     return stand;
 }
 
 static void end(stand_t *stand) {
     for (int i = 0; i < WORKERS; i++) child_free(stand->workers[i]);
-    scene_end(&stand->scene);
+    cluster_end(&stand->cluster);
     free(stand->dir);
     free(stand->run);
 }
@@ -142,13 +142,13 @@ static void sidecar(stand_t *stand, const char *settings) {
             "{ name = \"email\"; protected_timeout = \"%dms\"; retry_times = %d; roles = [\"dispatcher\", \"monitor\"]; %s }",
             wait_scaled_ms(PROTECTED_MS), RETRIES, settings) < 0)
         abort();
-    scene_sidecar_up(&stand->scene, (sidecar_t){.queues = queues});
+    cluster_sidecar_up(&stand->cluster, (sidecar_t){.queues = queues});
     free(queues);
 }
 
 /* The language's own producer adds the same bytes to ready and to delayed. */
 static void produces(stand_t *stand) {
-    redis_t *r = stand->scene.r;
+    redis_t *r = stand->cluster.r;
     job_t job = make_job("ok", JOBS + 1);
     char *in = temp_path(stand->dir, "in");
     FILE *file = fopen(in, "w");
@@ -160,7 +160,7 @@ static void produces(stand_t *stand) {
     if (redis_int(r, "LREM email 1 %b", job.bytes, job.len) != 1) fail(stand, "ready does not hold the producer's bytes");
     char *score = redis_str(r, "ZSCORE email:delayed %b", job.bytes, job.len);
     if (!score) fail(stand, "delayed does not hold the producer's bytes");
-    int64_t in_ms = strtoll(score, NULL, 10) - scene_ms(r);
+    int64_t in_ms = strtoll(score, NULL, 10) - cluster_ms(r);
     cr_expect(in_ms > 60000 - wait_scaled_ms(UP_MS) && in_ms <= 60000, "due in %lld ms, not in a minute", (long long)in_ms);
     redis_ok(r, "DEL email email:delayed");
     free(score);
@@ -228,7 +228,7 @@ static void ended(redis_t *r, const job_t *job, const char *error, const char *a
 
 /* How many jobs came to the end that their kind has. */
 static int count_good(stand_t *stand, const job_t *jobs) {
-    redis_t *r = stand->scene.r;
+    redis_t *r = stand->cluster.r;
     int good = 0;
     for (int i = 0; i < JOBS; i++) {
         const job_t *job = &jobs[i];
@@ -260,12 +260,12 @@ static bool drained(redis_t *r) {
 /* Workers of this language, its own producer, and jobs of every kind. */
 static int served(const char *language) {
     stand_t stand = begin(language);
-    redis_t *r = stand.scene.r;
+    redis_t *r = stand.cluster.r;
     job_t jobs[JOBS];
     produces(&stand);
     sidecar(&stand, "heartbeat = \"off\";");
     for (int i = 0; i < WORKERS; i++) stand.workers[i] = start(&stand, "worker", NULL);
-    int64_t now = scene_ms(r);
+    int64_t now = cluster_ms(r);
     for (int i = 0; i < JOBS; i++) {
         jobs[i] = make_job(kind_of(i), i);
         if (i % (JOBS / DELAYED) == 1)
@@ -299,14 +299,15 @@ static long long beat_ms(redis_t *r) {
 /* G5: a worker with a heartbeat keeps its job as long as it likes; when it dies the job goes to another. */
 Test(daemon_workers, heartbeat) {
     stand_t stand = begin("python");
-    redis_t *r = stand.scene.r;
+    redis_t *r = stand.cluster.r;
     job_t job = make_job("wait", 1);
     sidecar(&stand, "");
     stand.workers[0] = start(&stand, "heartbeat", NULL);
     redis_ok(r, "LPUSH email %b", job.bytes, job.len);
     if (!wait_for(lines(&stand, "runs") == 1, UP_MS)) fail(&stand, "the job was not taken");
     stand.workers[1] = start(&stand, "heartbeat", NULL);
-    if (!scene_stays(lines(&stand, "runs") == 1, 4 * wait_scaled_ms(PROTECTED_MS))) fail(&stand, "a living worker lost its job");
+    if (!cluster_stays(lines(&stand, "runs") == 1, 4 * wait_scaled_ms(PROTECTED_MS)))
+        fail(&stand, "a living worker lost its job");
     bool renewed = wait_for(beat_ms(r) < 8000, UP_MS) && wait_for(beat_ms(r) > 9000, UP_MS);
     if (!renewed || lines(&stand, "runs") != 1) fail(&stand, "the heartbeat is not renewed");
     child_kill(stand.workers[0]);

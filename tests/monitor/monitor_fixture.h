@@ -1,4 +1,4 @@
-/* What the tests of the monitor's ticks share: one monitor that leads by hand, on a stage, and its server; redis_* calls are its
+/* What the tests of the monitor's ticks share: one monitor that leads by hand, in a driver, and its server; redis_* calls are its
  * producers and workers. */
 #ifndef QS_TEST_MONITOR_DESK_H
 #define QS_TEST_MONITOR_DESK_H
@@ -14,57 +14,57 @@
 
 typedef struct {
     fixture_t f;
-    crew_t crew;
-} desk_t;
+    instance_t instance;
+} setup_t;
 
-static inline void open_desk(desk_t *d, fixture_options_t options) {
+static inline void open_desk(setup_t *d, fixture_options_t options) {
     if (!options.config) options.config = ALONE("retry_times = 1;");
     options.closed = true;
     d->f = fixture_start(&options);
-    crew_start(&d->crew, d->f.keys, CREW_MONITOR);
-    crew_lead(&d->crew, d->f.r);
+    instance_start(&d->instance, d->f.keys, INSTANCE_MONITOR);
+    instance_lead(&d->instance, d->f.r);
 }
 
-static inline void close_desk(desk_t *d) {
-    crew_stop(&d->crew);
+static inline void close_desk(setup_t *d) {
+    instance_stop(&d->instance);
     fixture_stop(&d->f);
 }
 
-static inline metrics_queue_t *of(desk_t *d) { return &d->crew.metrics->queues[0]; }
-static inline long long count(desk_t *d, const char *command) { return redis_int(d->f.r, command); }
-static inline long long records(desk_t *d) { return count(d, "XLEN sidecar:email:failures"); }
+static inline metrics_queue_t *of(setup_t *d) { return &d->instance.metrics->queues[0]; }
+static inline long long count(setup_t *d, const char *command) { return redis_int(d->f.r, command); }
+static inline long long records(setup_t *d) { return count(d, "XLEN sidecar:email:failures"); }
 
 /* Puts a job into progress, as a worker that took it. */
-static inline void work_on(desk_t *d, const char *job) { redis_ok(d->f.r, "LPUSH email:backup %s", job); }
+static inline void work_on(setup_t *d, const char *job) { redis_ok(d->f.r, "LPUSH email:backup %s", job); }
 
-static inline long long working(desk_t *d, const char *job) { return in_list(d->f.r, "email:backup", slice_text(job)); }
-static inline long long waiting(desk_t *d, const char *job) { return in_list(d->f.r, "email", slice_text(job)); }
+static inline long long working(setup_t *d, const char *job) { return in_list(d->f.r, "email:backup", slice_text(job)); }
+static inline long long waiting(setup_t *d, const char *job) { return in_list(d->f.r, "email", slice_text(job)); }
 
 #define until(d, cond)                                                                                                           \
     do {                                                                                                                         \
-        if (!stage_until(&(d)->crew.stage, cond, 8000)) {                                                                        \
+        if (!driver_until(&(d)->instance.driver, cond, 8000)) {                                                                  \
             char *log_ = fixture_log();                                                                                          \
             cr_assert_fail("never came: %s\n%s", #cond, log_);                                                                   \
         }                                                                                                                        \
     } while (0)
 
 /* So many more passes. */
-static inline void passes(desk_t *d, int more) {
+static inline void passes(setup_t *d, int more) {
     int64_t wanted = metric_get(&of(d)->passes) + more;
     until(d, metric_get(&of(d)->passes) >= wanted);
 }
 
 /* Until nothing is asked for any more: over some of its intervals, as one of them may pass while this machine stands still. */
-static inline void quiet(desk_t *d) {
+static inline void quiet(setup_t *d) {
     for (int tries = 0, still = 0; tries < 100 && still < 3; tries++) {
         long before = proxy_requests(d->f.proxy, NULL);
-        stage_run(&d->crew.stage, 100);
+        driver_run(&d->instance.driver, 100);
         still = proxy_requests(d->f.proxy, NULL) == before ? still + 1 : 0;
     }
 }
 
 /* The reason of the last record of that kind; owned; NULL: there is none. */
-static inline char *reason_of(desk_t *d, const char *kind) {
+static inline char *reason_of(setup_t *d, const char *kind) {
     return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s",
                      "for _, e in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-')) do local f = {} "
                      "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
@@ -72,7 +72,7 @@ static inline char *reason_of(desk_t *d, const char *kind) {
                      kind);
 }
 
-static inline void expect_reason(desk_t *d, const char *kind, const char *expected) {
+static inline void expect_reason(setup_t *d, const char *kind, const char *expected) {
     char *reason = reason_of(d, kind);
     cr_assert(expected ? reason && strcmp(reason, expected) == 0 : !reason, "%s: %s", kind, reason);
     free(reason);

@@ -3,7 +3,7 @@
 #include "monitor_fixture.h"
 
 Test(redis_monitor, a_stalled_job_is_retried_and_then_ends_with_one_record) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){0});
     work_on(&d, "a");
     until(&d, stamp_of(d.f.r, slice_text("a")).seen);
@@ -16,7 +16,7 @@ Test(redis_monitor, a_stalled_job_is_retried_and_then_ends_with_one_record) {
     until(&d, records(&d) == 2);
     expect_reason(&d, "failed", "retries_exhausted 2 -");
     cr_assert_eq(waiting(&d, "a") + working(&d, "a"), 0);
-    stage_run(&d.crew.stage, 200);
+    driver_run(&d.instance.driver, 200);
     cr_assert_eq(records(&d), 2);
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 0);
     cr_assert_eq(metric_get(&of(&d)->stalled), 2);
@@ -28,7 +28,7 @@ Test(redis_monitor, a_stalled_job_is_retried_and_then_ends_with_one_record) {
 }
 
 Test(redis_monitor, a_job_that_its_worker_finishes_is_left_alone) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 0;")});
     work_on(&d, "done");
     passes(&d, 1);
@@ -39,7 +39,7 @@ Test(redis_monitor, a_job_that_its_worker_finishes_is_left_alone) {
 }
 
 Test(redis_monitor, backoff_puts_it_into_delayed) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_backoff = \"fixed\"; retry_delay = \"20s\"; retry_jitter = 0.5;")});
     long long before = call_now_ms(d.f.r);
     work_on(&d, "a");
@@ -55,7 +55,7 @@ Test(redis_monitor, backoff_puts_it_into_delayed) {
 #define JOB "{\"id\":7}"
 
 Test(redis_monitor, a_heartbeat_keeps_a_job_and_its_loss_is_noticed_twice) {
-    desk_t d;
+    setup_t d;
     open_desk(
         &d,
         (fixture_options_t){
@@ -87,7 +87,7 @@ Test(redis_monitor, a_heartbeat_keeps_a_job_and_its_loss_is_noticed_twice) {
     "retry_times = 1; heartbeat = \"*_alive\"; id_path = \"/id\"; } );"
 
 /* A field of the last record of that kind; owned; "-": it has none. */
-static char *last_of(desk_t *d, const char *kind, const char *name) {
+static char *last_of(setup_t *d, const char *kind, const char *name) {
     return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s %s",
                      "for _, e in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-')) do local f = {} "
                      "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
@@ -95,21 +95,21 @@ static char *last_of(desk_t *d, const char *kind, const char *name) {
                      kind, name);
 }
 
-static void expect_worker(desk_t *d, const char *kind, const char *expected) {
+static void expect_worker(setup_t *d, const char *kind, const char *expected) {
     char *worker = last_of(d, kind, "worker");
     cr_assert(worker && strcmp(worker, expected) == 0, "%s: %s", kind, worker);
     free(worker);
 }
 
 /* Waits until the heartbeat of a job that is overdue has been looked at. */
-static void overdue(desk_t *d) {
+static void overdue(setup_t *d) {
     long long began = call_now_ms(d->f.r);
     until(d, call_now_ms(d->f.r) > began + 200);
     passes(d, 2);
 }
 
 Test(redis_monitor, the_worker_that_was_last_heard_of_is_named) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = BEATING});
     redis_ok(d.f.r, "SET 7_alive %b", "host-1\n\xff", (size_t)8);
     work_on(&d, JOB);
@@ -127,7 +127,7 @@ Test(redis_monitor, the_worker_that_was_last_heard_of_is_named) {
 }
 
 Test(redis_monitor, a_heartbeat_is_one_whatever_it_holds) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = BEATING});
     work_on(&d, JOB);
     for (size_t t = 0; t < FIXTURE_TYPES; t++) {
@@ -153,7 +153,7 @@ Test(redis_monitor, a_heartbeat_is_one_whatever_it_holds) {
 }
 
 Test(redis_monitor, a_report_is_answered_at_once) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("retry_times = 1;")});
     work_on(&d, "a");
     work_on(&d, "b");
@@ -178,7 +178,7 @@ Test(redis_monitor, a_report_is_answered_at_once) {
 }
 
 Test(redis_monitor, a_report_without_its_job_goes_after_two_passes) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){0});
     work_on(&d, "a");
     passes(&d, 1);
@@ -194,7 +194,7 @@ Test(redis_monitor, a_report_without_its_job_goes_after_two_passes) {
 
 /* After its own removal nobody but a new look hears of the next report. */
 Test(redis_monitor, a_report_after_a_stray_one_is_answered_at_once) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("")});
     work_on(&d, "a");
     passes(&d, 1);
@@ -202,7 +202,7 @@ Test(redis_monitor, a_report_after_a_stray_one_is_answered_at_once) {
     passes(&d, 1);
     redis_ok(d.f.r, "HSET email:errors stray2 2");
     until(&d, metric_get(&of(&d)->stray_reports) == 1);
-    stage_run(&d.crew.stage, 100);
+    driver_run(&d.instance.driver, 100);
     redis_ok(d.f.r, "HSET email:errors a boom");
     until(&d, waiting(&d, "a"));
     cr_assert_eq(count(&d, "EXISTS email:errors"), 0);
@@ -210,7 +210,7 @@ Test(redis_monitor, a_report_after_a_stray_one_is_answered_at_once) {
 }
 
 Test(redis_monitor, alive_timeout_ends_what_is_too_old) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
                                                 "\"email\"; protected_timeout = \"1h\"; "
                                                 "heartbeat = \"off\"; alive_timeout = \"2h\"; created_path = \"/at\"; } );"});
@@ -230,18 +230,18 @@ Test(redis_monitor, alive_timeout_ends_what_is_too_old) {
     close_desk(&d);
 }
 
-static long long calls(desk_t *d) { return server_info_int(d->f.server, "stats", "total_commands_processed"); }
+static long long calls(setup_t *d) { return server_info_int(d->f.server, "stats", "total_commands_processed"); }
 
 Test(redis_monitor, an_idle_queue_costs_nothing_and_a_worker_wakes_it) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true});
     quiet(&d);
     for (int round = 0; round < 2; round++) {
         long before = proxy_requests(d.f.proxy, NULL);
-        cr_assert_leq(stage_run(&d.crew.stage, 500), 5);
+        cr_assert_leq(driver_run(&d.instance.driver, 500), 5);
         cr_assert_eq(proxy_requests(d.f.proxy, NULL), before);
         redis_ok(d.f.r, "RPUSH email a"); /* not ours to see */
-        stage_run(&d.crew.stage, 60);
+        driver_run(&d.instance.driver, 60);
         cr_assert_eq(proxy_requests(d.f.proxy, NULL), before);
         redis_ok(d.f.r, "BLMOVE email email:backup RIGHT LEFT 1");
         until(&d, stamp_of(d.f.r, slice_text("a")).seen);
@@ -255,9 +255,9 @@ Test(redis_monitor, an_idle_queue_costs_nothing_and_a_worker_wakes_it) {
 }
 
 Test(redis_monitor, an_idle_queue_is_woken_by_a_report) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("")});
-    stage_run(&d.crew.stage, 100);
+    driver_run(&d.instance.driver, 100);
     cr_assert_eq(metric_get(&of(&d)->passes), 0, "it is idle");
     redis_ok(d.f.r, "HSET email:errors stray 1");
     until(&d, metric_get(&of(&d)->passes) > 0);
@@ -265,13 +265,13 @@ Test(redis_monitor, an_idle_queue_is_woken_by_a_report) {
 }
 
 Test(redis_monitor, stamps_under_way_do_not_keep_an_idle_queue_awake) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true});
     work_on(&d, "a");
     until(&d, waiting(&d, "a"));
     quiet(&d);
     long before = proxy_requests(d.f.proxy, NULL);
-    stage_run(&d.crew.stage, 300);
+    driver_run(&d.instance.driver, 300);
     cr_assert_eq(proxy_requests(d.f.proxy, NULL), before);
     cr_assert_eq(stamp_of(d.f.r, slice_text("a")).retries, 1, "it is remembered");
     redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
@@ -281,7 +281,7 @@ Test(redis_monitor, stamps_under_way_do_not_keep_an_idle_queue_awake) {
 }
 
 Test(redis_monitor, entries_that_are_too_large_are_left_alone_and_named) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("max_payload = \"1KiB\";")});
     char large[2000];
     memset(large, 'L', sizeof large);
@@ -290,7 +290,7 @@ Test(redis_monitor, entries_that_are_too_large_are_left_alone_and_named) {
     redis_ok(d.f.r, "HSET email:errors %b x", large, sizeof large);
     work_on(&d, "a");
     until(&d, waiting(&d, "a"));
-    stage_run(&d.crew.stage, 400);
+    driver_run(&d.instance.driver, 400);
     cr_assert_eq(in_list(d.f.r, "email:backup", job), 1);
     cr_assert_eq(count(&d, "HLEN email:errors"), 1, "its report is no stray");
     cr_assert_gt(metric_get(&of(&d)->large), 1);
@@ -300,7 +300,7 @@ Test(redis_monitor, entries_that_are_too_large_are_left_alone_and_named) {
 }
 
 Test(redis_monitor, equal_bytes_are_retried_and_not_ended) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 0;")});
     for (int i = 0; i < 3; i++) work_on(&d, "same");
     until(&d, waiting(&d, "same") == 2);
@@ -312,7 +312,7 @@ Test(redis_monitor, equal_bytes_are_retried_and_not_ended) {
 }
 
 Test(redis_monitor, equal_bytes_end_where_that_is_wanted) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("end_duplicates = true; retry_times = 0;")});
     for (int i = 0; i < 3; i++) work_on(&d, "same");
     until(&d, records(&d) == 3);
@@ -326,7 +326,7 @@ Test(redis_monitor, equal_bytes_end_where_that_is_wanted) {
 }
 
 Test(redis_monitor, a_queue_is_adopted_live) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){0});
     for (int i = 0; i < 500; i++) redis_ok(d.f.r, "LPUSH email:backup job%d", i);
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 500);
@@ -337,12 +337,12 @@ Test(redis_monitor, a_queue_is_adopted_live) {
 }
 
 Test(redis_monitor, queues_take_turns) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){
                       .config = "group = \"app\"; monitor = { scan_interval = \"1h\"; }; defaults = { heartbeat = \"off\"; "
                                 "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );",
                       .proxy = true});
-    stage_run(&d.crew.stage, 100);
+    driver_run(&d.instance.driver, 100);
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 60000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
     until(&d, count(&d, "HLEN sidecar:email:stamps") > 0);
     cr_assert_lt(count(&d, "HLEN sidecar:email:stamps"), 59000, "a tick is too long");
@@ -355,14 +355,14 @@ Test(redis_monitor, queues_take_turns) {
 
 /* What another queue is asked comes between the requests of a long pass, and gets its own answers. */
 Test(redis_monitor, another_pass_may_begin_in_the_middle_of_one, .timeout = 60) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){
                       .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { heartbeat = \"off\"; "
                                 "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
-    metrics_queue_t *sms = &d.crew.metrics->queues[1];
+    metrics_queue_t *sms = &d.instance.metrics->queues[1];
     redis_ok(d.f.r, "LPUSH sms:backup x");
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 60000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
-    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->passes) == 2, 30000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->passes) == 2, 30000));
     cr_assert_gt(metric_get(&sms->passes), 2);
     cr_assert_eq(metric_get(&of(&d)->in_progress), 60000);
     cr_assert_eq(metric_get(&sms->in_progress), 1);
@@ -376,12 +376,12 @@ Test(redis_monitor, another_pass_may_begin_in_the_middle_of_one, .timeout = 60) 
 /* Long lists: every entry is met once, and what is stalled ends only when copies are known. */
 Test(redis_monitor, a_hundred_thousand_entries, .timeout = 60) {
     enum { ENTRIES = 100000 };
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){
                       .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
                                 "heartbeat = \"off\"; protected_timeout = \"30s\"; retry_times = 0; } );"});
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 100000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
-    cr_assert(stage_until(&d.crew.stage, metric_get(&of(&d)->passes) == 2, 30000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->passes) == 2, 30000));
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), ENTRIES);
     cr_assert_eq(count(&d, "LLEN email:backup"), ENTRIES + 1);
     cr_assert_eq(metric_get(&of(&d)->in_progress), ENTRIES);

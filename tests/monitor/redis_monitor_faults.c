@@ -5,7 +5,7 @@
  */
 enum { MANY = 5000 };
 
-static void fill(desk_t *d, const char *list, int jobs) {
+static void fill(setup_t *d, const char *list, int jobs) {
     redis_ok(d->f.r, "EVAL %s 1 %s %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end", list, jobs);
 }
 
@@ -17,13 +17,13 @@ static int said_over(void) { return fixture_log_count("redis refuses the monitor
     do {                                                                                                                         \
         for (int try_ = 0; try_ < 100 && !(cond); try_++) {                                                                      \
             fixture_step_boottime(5001);                                                                                         \
-            stage_run(&(d)->crew.stage, 60);                                                                                     \
+            driver_run(&(d)->instance.driver, 60);                                                                               \
         }                                                                                                                        \
         cr_assert(cond, "never came: %s", #cond);                                                                                \
     } while (0)
 
 Test(redis_monitor_faults, a_target_of_the_wrong_type_keeps_nothing_else_waiting, .timeout = 60) {
-    desk_t d;
+    setup_t d;
     open_desk(
         &d, (fixture_options_t){
                 .config = ALONE("retry_times = 9; retry_backoff = \"fixed\"; retry_delay = \"50ms\"; max_payload = \"2KiB\";")});
@@ -46,7 +46,7 @@ Test(redis_monitor_faults, a_target_of_the_wrong_type_keeps_nothing_else_waiting
 }
 
 Test(redis_monitor_faults, what_stands_in_the_way_of_many_is_not_tried_for_each, .timeout = 60) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 9;")});
     redis_ok(d.f.r, "SET email x");
     fill(&d, "email:backup", MANY);
@@ -64,7 +64,7 @@ Test(redis_monitor_faults, what_stands_in_the_way_of_many_is_not_tried_for_each,
 
 /* Of KMQueue each task names its own list. */
 Test(redis_monitor_faults, one_list_of_the_wrong_type_keeps_no_task_of_another_waiting, .timeout = 60) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
     char *stuck = km_json(d.f.r, (km_t){.common = true}), *bytes = km_json(d.f.r, (km_t){.queue = PLAIN, .common = true}),
          *again = km_again(bytes, 0, "normal");
@@ -90,7 +90,7 @@ Test(redis_monitor_faults, one_list_of_the_wrong_type_keeps_no_task_of_another_w
 
 /* Who may not be asked about counts as alive; the others of its page have their turn. */
 Test(redis_monitor_faults, a_heartbeat_that_is_refused_keeps_no_other_job_waiting) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){
                       .proxy = true,
                       .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
@@ -109,7 +109,7 @@ Test(redis_monitor_faults, a_heartbeat_that_is_refused_keeps_no_other_job_waitin
 }
 
 /* Nothing is refused of any job, but at the end of the pass: that is not over while it lasts. */
-static void expect_said_once(desk_t *d) {
+static void expect_said_once(setup_t *d) {
     until(d, metric_get(&of(d)->faults) > 0);
     int64_t passes = metric_get(&of(d)->passes);
     try_until(d, metric_get(&of(d)->faults) >= 4);
@@ -126,7 +126,7 @@ static void expect_said_once(desk_t *d) {
     "heartbeat = \"off\"; retry_window = \"24h\"; } );"
 
 Test(redis_monitor_faults, a_sentinel_that_cannot_be_planted_is_said_once) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
     work_on(&d, "job");
     until(&d, count(&d, "LLEN email:backup") == 2 && count(&d, "HLEN sidecar:email:stamps") == 1);
@@ -138,7 +138,7 @@ Test(redis_monitor_faults, a_sentinel_that_cannot_be_planted_is_said_once) {
 }
 
 Test(redis_monitor_faults, a_report_that_cannot_be_removed_is_said_once) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
     redis_ok(d.f.r, "ACL SETUSER default -hdel");
     redis_ok(d.f.r, "HSET email:errors %s boom", "nobody's job");
@@ -149,12 +149,12 @@ Test(redis_monitor_faults, a_report_that_cannot_be_removed_is_said_once) {
 }
 
 /* Whoever has lost the lock is refused nothing, but for another reason. */
-static void expect_not_over(desk_t *d) {
+static void expect_not_over(setup_t *d) {
     until(d, metric_get(&of(d)->faults) > 0);
     redis_ok(d->f.r, "SET sidecar:app:lock another PX 600000");
     for (int i = 0; i < 3; i++) {
         fixture_step_boottime(5001);
-        stage_run(&d->crew.stage, 60);
+        driver_run(&d->instance.driver, 60);
     }
     cr_assert_eq(said(), 1);
     cr_assert_eq(said_over(), 0);
@@ -162,7 +162,7 @@ static void expect_not_over(desk_t *d) {
 }
 
 Test(redis_monitor_faults, a_sentinel_that_is_left_to_another_leader_is_not_mended) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
     work_on(&d, "job");
     until(&d, count(&d, "LLEN email:backup") == 2 && count(&d, "HLEN sidecar:email:stamps") == 1);
@@ -172,7 +172,7 @@ Test(redis_monitor_faults, a_sentinel_that_is_left_to_another_leader_is_not_mend
 }
 
 Test(redis_monitor_faults, a_report_that_is_left_to_another_leader_is_not_mended) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
     redis_ok(d.f.r, "ACL SETUSER default -hdel");
     redis_ok(d.f.r, "HSET email:errors %s boom", "nobody's job");
@@ -181,7 +181,7 @@ Test(redis_monitor_faults, a_report_that_is_left_to_another_leader_is_not_mended
 
 /* What was refused in a pass that was broken off by another fault is not told at the end of the next one. */
 Test(redis_monitor_faults, a_fault_of_a_broken_pass_is_not_told_of_the_next) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 9;")});
     redis_ok(d.f.r, "SET email x");
     redis_ok(d.f.r, "ACL SETUSER default -hscan");
@@ -199,15 +199,15 @@ Test(redis_monitor_faults, a_fault_of_a_broken_pass_is_not_told_of_the_next) {
 /* However seldom passes are made: a job that comes to an idle queue begins one, and what that is refused is told (/readyz) as
  * long as it lasts. */
 Test(redis_monitor_faults, a_right_that_is_taken_away_is_told_when_a_job_needs_it) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("")});
-    stage_run(&d.crew.stage, 100); /* it waits for a change */
+    driver_run(&d.instance.driver, 100); /* it waits for a change */
     redis_ok(d.f.r, "ACL SETUSER default -hset");
     work_on(&d, "job");
     until(&d, metrics_is_refused(of(&d), mono_now()));
     for (int i = 0; i < 5; i++) {
         fixture_step_boottime(5001);
-        stage_run(&d.crew.stage, 60);
+        driver_run(&d.instance.driver, 60);
         cr_assert(metrics_is_refused(of(&d), mono_now()), "it is tried again before that is forgotten");
     }
     cr_assert_eq(said(), 1);

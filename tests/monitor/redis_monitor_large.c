@@ -8,7 +8,7 @@ enum { JOBS = 6, LARGE = 3000000, HOUR_MS = 3600 * 1000 };
 /* A new leader knows nothing of their sizes when their time has come: its first pass has no room for most of them, and the next
  * one does not wait for its interval. */
 Test(redis_monitor_large, what_a_pass_has_no_room_for_is_settled_by_the_next_at_once, .timeout = 120) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("retry_times = 1;"), .preload = "shim_clock"});
     char *job = calloc(1, LARGE);
     for (int i = 0; i < JOBS; i++) {
@@ -16,11 +16,11 @@ Test(redis_monitor_large, what_a_pass_has_no_room_for_is_settled_by_the_next_at_
         redis_ok(d.f.r, "LPUSH email:backup %b", job, (size_t)LARGE);
     }
     until(&d, count(&d, "HLEN sidecar:email:stamps") == JOBS);
-    stage_settle(&d.crew.stage, d.f.r);
+    driver_settle(&d.instance.driver, d.f.r);
     server_step_clock(d.f.server, HOUR_MS + 1000);
-    crew_stop(&d.crew);
-    crew_start(&d.crew, d.f.keys, CREW_MONITOR);
-    crew_lead(&d.crew, d.f.r);
+    instance_stop(&d.instance);
+    instance_start(&d.instance, d.f.keys, INSTANCE_MONITOR);
+    instance_lead(&d.instance, d.f.r);
     until(&d, count(&d, "LLEN email") == JOBS);
     cr_assert_eq(count(&d, "LLEN email:backup"), 1, "the sentinel");
     cr_assert_eq(records(&d), JOBS);

@@ -24,9 +24,9 @@ static char *crowd_config(void) {
     return text;
 }
 
-static int64_t all_faults(const desk_t *d) {
+static int64_t all_faults(const setup_t *d) {
     int64_t sum = 0;
-    for (size_t i = 0; i < d->f.keys->queue_count; i++) sum += metric_get(&d->crew.metrics->queues[i].faults);
+    for (size_t i = 0; i < d->f.keys->queue_count; i++) sum += metric_get(&d->instance.metrics->queues[i].faults);
     return sum;
 }
 
@@ -37,7 +37,7 @@ static void note(void *self, finding_t finding, const char *queue, const char *t
 
 Test(redis_monitor_crowd, a_thousand_queues_at_fault_are_told_in_few_lines_and_named_by_a_look, .timeout = 120) {
     static bool named[QUEUES + 1];
-    desk_t d;
+    setup_t d;
     char *config = crowd_config();
     open_desk(&d, (fixture_options_t){.config = config});
     redis_ok(d.f.r, "EVAL %s 0 %d %d",
@@ -50,7 +50,7 @@ Test(redis_monitor_crowd, a_thousand_queues_at_fault_are_told_in_few_lines_and_n
         redis_ok(d.f.r, "HSET email:errors %s boom", job); /* answered at once, or in an hour */
         until(&d, waiting(&d, job));
         free(job);
-        cr_assert(stage_until(&d.crew.stage, all_faults(&d) >= (int64_t)round * QUEUES, 20000), "%lld faults in round %d",
+        cr_assert(driver_until(&d.instance.driver, all_faults(&d) >= (int64_t)round * QUEUES, 20000), "%lld faults in round %d",
                   (long long)all_faults(&d), round);
         fixture_step_boottime(HOLD_MS);
     }
@@ -61,7 +61,7 @@ Test(redis_monitor_crowd, a_thousand_queues_at_fault_are_told_in_few_lines_and_n
     cr_assert(lines > LINES && lines <= windows * (LINES + 1), "%d lines in %lld windows", lines, (long long)windows);
     cr_assert_leq(fixture_log_count(""), windows * (LINES + 1) + 2 * ROUNDS, "other lines");
     cr_assert_geq(fixture_log_count("\"more\":979,\"queues\":\"q"), 1, "the number of the others");
-    cr_assert_eq(metric_get(&d.crew.metrics->queues[SOUND].faults), 0);
+    cr_assert_eq(metric_get(&d.instance.metrics->queues[SOUND].faults), 0);
     cr_assert_eq(conn_open(d.f.conn, &d.f.fault), OUTCOME_OK);
     cr_assert_eq(preflight(d.f.conn, d.f.keys, note, named, &d.f.fault), OUTCOME_OK, "%s", d.f.fault.text);
     for (int i = 0; i <= QUEUES; i++) cr_assert(named[i] || i == SOUND, "q%d is not named", i);

@@ -12,22 +12,22 @@ typedef struct {
     metrics_queue_t metrics;
     ward_t ward;
     pages_t *pages;
-} desk_t;
+} setup_t;
 
-static void open_desk(desk_t *d) {
-    *d = (desk_t){.f = fixture_start(NULL)};
+static void open_desk(setup_t *d) {
+    *d = (setup_t){.f = fixture_start(NULL)};
     ward_init(&d->ward, d->f.keys->queues[0].config, &d->metrics, 1000);
     d->pages = pages_new(d->f.keys);
     redis_ok(d->f.r, "EVAL %s 1 email:backup %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end", JOBS);
 }
 
-static void close_desk(desk_t *d) {
+static void close_desk(setup_t *d) {
     pages_free(d->pages);
     ward_free(&d->ward);
     fixture_stop(&d->f);
 }
 
-static void begin(desk_t *d) {
+static void begin(setup_t *d) {
     backup_look_t look;
     backup_look_append(d->f.conn, d->f.keys, 0, NULL, false);
     cr_assert_eq(backup_look_read(d->f.conn, d->f.keys, 0, false, &look, &d->f.fault), OUTCOME_OK, "%s", d->f.fault.text);
@@ -35,12 +35,12 @@ static void begin(desk_t *d) {
     cr_assert(ward_begin(&d->ward, &look, mono_now()));
 }
 
-static outcome_t ask(desk_t *d, bool more) { return pages_ask(d->pages, d->f.conn, &d->ward, 0, more, &d->f.fault); }
-static outcome_t land(desk_t *d) { return pages_land(d->pages, d->f.conn, &d->ward, &d->f.fault); }
+static outcome_t ask(setup_t *d, bool more) { return pages_ask(d->pages, d->f.conn, &d->ward, 0, more, &d->f.fault); }
+static outcome_t land(setup_t *d) { return pages_land(d->pages, d->f.conn, &d->ward, &d->f.fault); }
 
 /* Goes through all that the pass meets, as the monitor does. Returns how many pages were judged while less than two requests were
  * on their way. */
-static int whole_pass(desk_t *d, int first) {
+static int whole_pass(setup_t *d, int first) {
     int next = first, idle = 0;
     do {
         cr_assert_eq(ask(d, true), OUTCOME_OK, "%s", d->f.fault.text);
@@ -66,7 +66,7 @@ static int whole_pass(desk_t *d, int first) {
 }
 
 Test(redis_monitor_pages, redis_has_work_while_a_page_is_judged) {
-    desk_t d;
+    setup_t d;
     open_desk(&d);
     for (int i = 7; i <= JOBS; i += 7) {
         char job[16];
@@ -82,7 +82,7 @@ Test(redis_monitor_pages, redis_has_work_while_a_page_is_judged) {
 /* Broken off at each step: the connection answers the next question, and the next pass goes on where the list stands. */
 Test(redis_monitor_pages, what_is_dropped_is_read_and_forgotten) {
     for (int steps = 0; steps < 12; steps++) {
-        desk_t d;
+        setup_t d;
         open_desk(&d);
         begin(&d);
         for (int i = 0; i < steps; i++) {
@@ -109,7 +109,7 @@ Test(redis_monitor_pages, what_is_dropped_is_read_and_forgotten) {
 }
 
 Test(redis_monitor_pages, a_fault_leaves_the_connection_in_step) {
-    desk_t d;
+    setup_t d;
     open_desk(&d);
     redis_ok(d.f.r, "SET sidecar:email:stamps x");
     backup_look_t look = {.entries = JOBS, .now = 1};
@@ -127,7 +127,7 @@ Test(redis_monitor_pages, a_fault_leaves_the_connection_in_step) {
 
 /* Rotations that are on their way when the first one is refused are refused, too, and none of their entries is missed. */
 Test(redis_monitor_pages, a_redis_that_fills_up_meanwhile_is_read_where_it_stands) {
-    desk_t d;
+    setup_t d;
     open_desk(&d);
     begin(&d);
     int met = 0;
@@ -150,7 +150,7 @@ Test(redis_monitor_pages, a_redis_that_fills_up_meanwhile_is_read_where_it_stand
 
 /* One pass over `large` entries of 3 MB behind 20 small ones; returns how many of them were held. However they come, no more is
  * held at a time than there is room for, and each is known by its digest. */
-static int held_of_large(desk_t *d, const char *large, size_t len, int count) {
+static int held_of_large(setup_t *d, const char *large, size_t len, int count) {
     int met = 0, held = 0;
     backup_look_t look = {.entries = 20 + count, .now = 1};
     digest_t expected = digest_of(large, len);
@@ -180,7 +180,7 @@ static int held_of_large(desk_t *d, const char *large, size_t len, int count) {
 
 static void expect_held(int large_bytes) {
     enum { COUNT = 8 };
-    desk_t d;
+    setup_t d;
     open_desk(&d);
     char *large = malloc((size_t)large_bytes);
     memset(large, 'x', (size_t)large_bytes);

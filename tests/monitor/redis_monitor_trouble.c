@@ -7,7 +7,7 @@
 /* Holds the reply to a request of a pass, and lets the worker finish its job meanwhile. */
 Test(redis_monitor_trouble, a_worker_may_finish_at_any_step_of_a_pass, .timeout = 60) {
     static const char *const steps[] = {"LLEN email:backup", "RPOPLPUSH", "HMGET sidecar:email:stamps", "EXISTS", "retried"};
-    desk_t d;
+    setup_t d;
     open_desk(
         &d,
         (fixture_options_t){
@@ -38,7 +38,7 @@ Test(redis_monitor_trouble, a_worker_may_finish_at_any_step_of_a_pass, .timeout 
 Test(redis_monitor_trouble, lost_replies_lose_and_double_nothing, .timeout = 60) {
     static const char *const steps[] = {"LLEN email:backup", "RPOPLPUSH", "HMGET sidecar:email:stamps", "digest",
                                         "retried",           "failed"};
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 1;")});
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         char job[8];
@@ -57,19 +57,19 @@ Test(redis_monitor_trouble, lost_replies_lose_and_double_nothing, .timeout = 60)
     close_desk(&d);
 }
 
-static void fill(desk_t *d, int jobs) {
+static void fill(setup_t *d, int jobs) {
     for (int i = 0; i < jobs; i++) redis_ok(d->f.r, "LPUSH email:backup job%d", i);
 }
 
 Test(redis_monitor_trouble, a_lock_that_is_lost_in_mid_pass_changes_nothing) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 0;")});
     fill(&d, 300);
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 300);
     redis_ok(d.f.r, "SET sidecar:app:lock another");
-    until(&d, lease_doubted(d.crew.leases, 0));
+    until(&d, lease_doubted(d.instance.leases, 0));
     long before = proxy_requests(d.f.proxy, NULL);
-    cr_assert_leq(stage_run(&d.crew.stage, 300), 5);
+    cr_assert_leq(driver_run(&d.instance.driver, 300), 5);
     cr_assert_leq(proxy_requests(d.f.proxy, NULL), before);
     for (int i = 0; i < 300; i++) {
         char job[8];
@@ -77,13 +77,13 @@ Test(redis_monitor_trouble, a_lock_that_is_lost_in_mid_pass_changes_nothing) {
         cr_assert_eq(working(&d, job) + waiting(&d, job), 1);
     }
     cr_assert_eq(records(&d), 0);
-    crew_lead(&d.crew, d.f.r);
+    instance_lead(&d.instance, d.f.r);
     until(&d, records(&d) == 300);
     close_desk(&d);
 }
 
 Test(redis_monitor_trouble, a_redis_that_is_flushed_in_mid_pass_begins_anew) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true, .redis = "timeout = \"20s\";", .config = ALONE("retry_times = 1;")});
     fill(&d, 1000);
     passes(&d, 1);
@@ -91,8 +91,8 @@ Test(redis_monitor_trouble, a_redis_that_is_flushed_in_mid_pass_begins_anew) {
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = "RPOPLPUSH", .nth = 300});
     until(&d, proxy_fired(d.f.proxy) > fired);
     redis_ok(d.f.r, "FLUSHALL");
-    crew_lead(&d.crew, d.f.r);
-    stage_run(&d.crew.stage, 200);
+    instance_lead(&d.instance, d.f.r);
+    driver_run(&d.instance.driver, 200);
     cr_assert_eq(records(&d), 0);
     work_on(&d, "a");
     until(&d, waiting(&d, "a"));
@@ -100,7 +100,7 @@ Test(redis_monitor_trouble, a_redis_that_is_flushed_in_mid_pass_begins_anew) {
 }
 
 Test(redis_monitor_trouble, a_full_redis_is_read_without_rotation) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     fill(&d, 600);
     passes(&d, 1);
@@ -119,7 +119,7 @@ Test(redis_monitor_trouble, a_full_redis_is_read_without_rotation) {
 }
 
 /* All stamps and sentinels of a queue, as they stand in its list. */
-static int sentinels(desk_t *d) {
+static int sentinels(setup_t *d) {
     redisReply *list = redis_do(d->f.r, "LRANGE email:backup 0 -1");
     int found = 0;
     for (size_t i = 0; i < list->elements; i++) found += strncmp(list->element[i]->str, "sidecar-sentinel:", 17) == 0;
@@ -127,7 +127,7 @@ static int sentinels(desk_t *d) {
     return found;
 }
 
-static char *sentinel(desk_t *d, int n) {
+static char *sentinel(setup_t *d, int n) {
     char *random = redis_str(d->f.r, "HGET sidecar:email:sentinel random"),
          *text = mem_printf("sidecar-sentinel:%s:%d", random, n);
     free(random);
@@ -135,7 +135,7 @@ static char *sentinel(desk_t *d, int n) {
 }
 
 Test(redis_monitor_trouble, sentinels_that_somebody_has_touched) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){
                       .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
                                 "protected_timeout = \"1h\"; heartbeat = \"off\"; } );"});
@@ -165,7 +165,7 @@ Test(redis_monitor_trouble, sentinels_that_somebody_has_touched) {
 
 /* Without its hash a sentinel is known for one still: it is no job, and goes. */
 Test(redis_monitor_trouble, a_sentinel_whose_hash_was_deleted_is_removed_and_no_job) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = STILL});
     fill(&d, 20);
     passes(&d, 2);
@@ -193,15 +193,15 @@ Test(redis_monitor_trouble, a_sentinel_whose_hash_was_deleted_is_removed_and_no_
 
 /* A new leader knows nothing of it. */
 Test(redis_monitor_trouble, a_list_that_holds_only_a_sentinel_without_its_hash_holds_no_job) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = STILL});
     fill(&d, 1);
     passes(&d, 2);
     redis_ok(d.f.r, "LREM email:backup 1 job0");
     redis_ok(d.f.r, "DEL sidecar:email:sentinel");
-    crew_stop(&d.crew);
-    crew_start(&d.crew, d.f.keys, CREW_MONITOR);
-    crew_lead(&d.crew, d.f.r);
+    instance_stop(&d.instance);
+    instance_start(&d.instance, d.f.keys, INSTANCE_MONITOR);
+    instance_lead(&d.instance, d.f.r);
     until(&d, count(&d, "LLEN email:backup") == 0);
     cr_assert_eq(metric_get(&of(&d)->old_sentinels), 1);
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
@@ -213,7 +213,7 @@ Test(redis_monitor_trouble, a_list_that_holds_only_a_sentinel_without_its_hash_h
 Test(redis_monitor_trouble, a_forged_sentinel_is_a_job) {
     static const char *const forged[] = {"sidecar-sentinel:", "sidecar-sentinel:0123456789abcdef0123456789abcdef:1",
                                          "sidecar-sentinel::1"};
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     for (size_t i = 0; i < 3; i++) work_on(&d, forged[i]);
     for (size_t i = 0; i < 3; i++) until(&d, waiting(&d, forged[i]));
@@ -234,7 +234,7 @@ Test(redis_monitor_trouble, nor_is_one_of_zero_bytes_where_no_sentinel_is_known)
     char zeros[] = "sidecar-sentinel:00000000000000000000000000000000:1";
     memset(zeros + 17, 0, 32);
     slice_t forged = {zeros, sizeof zeros - 1};
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     redis_ok(d.f.r, "LPUSH email:backup %b", forged.data, forged.len);
     until(&d, in_list(d.f.r, "email", forged));
@@ -248,7 +248,7 @@ Test(redis_monitor_trouble, keys_of_the_wrong_type_hold_that_queue_only, .timeou
     } keys[] = {{"email:backup", "list"},         {"email:errors", "hash"},           {"email", "list"},
                 {"sidecar:email:stamps", "hash"}, {"sidecar:email:sentinel", "hash"}, {"sidecar:email:failures", "stream"},
                 {"sidecar:email:meta", "hash"}};
-    desk_t d;
+    setup_t d;
     open_desk(
         &d,
         (fixture_options_t){
@@ -257,15 +257,15 @@ Test(redis_monitor_trouble, keys_of_the_wrong_type_hold_that_queue_only, .timeou
                 "protected_timeout = \"50ms\"; retry_times = 1; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
         redis_ok(d.f.r, "FLUSHALL");
-        crew_lead(&d.crew, d.f.r);
-        stage_run(&d.crew.stage, 30);
+        instance_lead(&d.instance, d.f.r);
+        driver_run(&d.instance.driver, 30);
         if (strcmp(keys[k].key, "email:backup") != 0) work_on(&d, "a");
         fixture_make_key(d.f.r, keys[k].key, strcmp(keys[k].right, "list") == 0 ? "hash" : "list");
         int64_t faults = metric_get(&of(&d)->faults);
         redis_ok(d.f.r, "LPUSH sms:backup b");
         until(&d, metric_get(&of(&d)->faults) > faults);
         until(&d, redis_int(d.f.r, "LLEN sms") == 1);
-        cr_assert_leq(stage_run(&d.crew.stage, 300), 300, "it spins on %s", keys[k].key);
+        cr_assert_leq(driver_run(&d.instance.driver, 300), 300, "it spins on %s", keys[k].key);
         if (strcmp(keys[k].key, "email:backup") != 0) cr_assert_eq(working(&d, "a"), 1, "%s", keys[k].key);
         redis_ok(d.f.r, "DEL %s", keys[k].key);
         fixture_step_boottime(5001);
@@ -279,14 +279,14 @@ Test(redis_monitor_trouble, keys_of_the_wrong_type_hold_that_queue_only, .timeou
 Test(redis_monitor_trouble, a_missing_right_loses_no_job, .timeout = 300) {
     static const char *const commands[] = {"lrem", "brpoplpush", "rpoplpush", "hmget",   "llen",
                                            "lpos", "xadd",       "hscan",     "evalsha", "getrange"};
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     fill(&d, 20);
     passes(&d, 1);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         redis_ok(d.f.r, "ACL SETUSER default -%s", commands[i]);
         redis_t *admin = d.f.r;
-        stage_run(&d.crew.stage, 250);
+        driver_run(&d.instance.driver, 250);
         redis_ok(admin, "ACL SETUSER default +%s", commands[i]);
         fixture_step_boottime(5001);
         redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT"); /* where all is done already no pass comes */
@@ -299,7 +299,7 @@ Test(redis_monitor_trouble, a_missing_right_loses_no_job, .timeout = 300) {
 }
 
 Test(redis_monitor_trouble, without_wake_ups_it_polls) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 1;")});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
     until(&d, proxy_fired(d.f.proxy) > 0); /* somebody asks for wake-ups */
@@ -310,14 +310,14 @@ Test(redis_monitor_trouble, without_wake_ups_it_polls) {
 }
 
 Test(redis_monitor_trouble, the_wake_up_connection_may_die) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("")});
     until(&d, redis_int(d.f.r, "EVAL %s 0", "return #redis.call('PUBSUB', 'CHANNELS', '*')"));
-    stage_settle(&d.crew.stage, d.f.r);
+    driver_settle(&d.instance.driver, d.f.r);
     redis_ok(d.f.r, "CLIENT KILL TYPE pubsub");
     work_on(&d, "a");
     until(&d, stamp_of(d.f.r, slice_text("a")).seen);
-    cr_assert_eq(metric_get(&d.crew.metrics->reconnects), 1);
+    cr_assert_eq(metric_get(&d.instance.metrics->reconnects), 1);
     redis_ok(d.f.r, "HSET email:errors a boom");
     until(&d, waiting(&d, "a")); /* the next pass would be in an hour: the new connection hears */
     close_desk(&d);
@@ -325,7 +325,7 @@ Test(redis_monitor_trouble, the_wake_up_connection_may_die) {
 
 /* A full stream holds what should end, and nothing else. */
 Test(redis_monitor_trouble, a_full_stream_holds_what_should_end) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     redis_ok(d.f.r, "HSET sidecar:email:meta bytes 268435456");
     work_on(&d, "a");
@@ -343,20 +343,20 @@ Test(redis_monitor_trouble, a_full_stream_holds_what_should_end) {
 
 /* Two leaders, one of which does not know yet that it was replaced: whatever both do, each job is in one place. */
 Test(redis_monitor_trouble, a_zombie_does_no_harm) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
-    crew_t other;
+    instance_t other;
     fill(&d, 50);
     passes(&d, 1);
-    crew_start(&other, d.f.keys, CREW_MONITOR);
-    crew_lead(&other, d.f.r);
+    instance_start(&other, d.f.keys, INSTANCE_MONITOR);
+    instance_lead(&other, d.f.r);
     for (int i = 0; i < 400 && count(&d, "LLEN email") < 50; i++) {
-        stage_step(&d.crew.stage, 2);
-        stage_step(&other.stage, 2);
+        driver_step(&d.instance.driver, 2);
+        driver_step(&other.driver, 2);
         cr_assert_eq(count(&d, "LLEN email") + count(&d, "LLEN email:backup") - sentinels(&d), 50);
     }
-    cr_assert(stage_until(&other.stage, count(&d, "LLEN email") == 50, 8000));
+    cr_assert(driver_until(&other.driver, count(&d, "LLEN email") == 50, 8000));
     cr_assert_eq(records(&d), 50);
-    crew_stop(&other);
+    instance_stop(&other);
     close_desk(&d);
 }

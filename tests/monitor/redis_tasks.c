@@ -132,16 +132,16 @@ static const watch_ops_t PLAY = {.open = play_open,
     "retry_window = \"24h\"; }; queues = ( { name = \"email\"; " email " }, { name = \"sms\"; }, { name = \"push\"; } );"
 
 /* A monitor with a watch on each of the first `count` queues. What each is to do stands in `plays` already. */
-static void open_play(desk_t *d, size_t count, fixture_options_t options) {
+static void open_play(setup_t *d, size_t count, fixture_options_t options) {
     if (!options.config) options.config = STAGE("");
     options.closed = true;
     d->f = fixture_start(&options);
-    crew_start(&d->crew, d->f.keys, CREW_MONITOR);
-    for (size_t i = 0; i < count; i++) monitor_watch(d->crew.monitor, i, &PLAY);
-    crew_lead(&d->crew, d->f.r);
+    instance_start(&d->instance, d->f.keys, INSTANCE_MONITOR);
+    for (size_t i = 0; i < count; i++) monitor_watch(d->instance.monitor, i, &PLAY);
+    instance_lead(&d->instance, d->f.r);
 }
 
-static void close_play(desk_t *d) {
+static void close_play(setup_t *d) {
     close_desk(d);
     for (size_t i = 0; i < WATCHES; i++) {
         cr_assert_eq(plays[i].opened, 0);
@@ -150,10 +150,10 @@ static void close_play(desk_t *d) {
 }
 
 /* Until the watch has no step left that it wants by itself. */
-static void settle_down(desk_t *d) { stage_settle(&d->crew.stage, d->f.r); }
+static void settle_down(setup_t *d) { driver_settle(&d->instance.driver, d->f.r); }
 
 Test(redis_watch, it_steps_when_it_said_and_no_sooner) {
-    desk_t d;
+    setup_t d;
     plays[0].after_ms = 40;
     plays[1].after_ms = -1;
     open_play(&d, 2, (fixture_options_t){0});
@@ -165,7 +165,7 @@ Test(redis_watch, it_steps_when_it_said_and_no_sooner) {
 }
 
 Test(redis_watch, a_change_of_its_keys_wakes_it) {
-    desk_t d;
+    setup_t d;
     for (size_t i = 0; i < 2; i++) plays[i] = (play_t){.after_ms = -1, .asks = true};
     open_play(&d, 2, (fixture_options_t){0});
     settle_down(&d);
@@ -187,7 +187,7 @@ Test(redis_watch, a_change_of_its_keys_wakes_it) {
 }
 
 Test(redis_watch, it_hears_its_channels) {
-    desk_t d;
+    setup_t d;
     for (size_t i = 0; i < 2; i++) plays[i].after_ms = -1;
     open_play(&d, 2, (fixture_options_t){0});
     settle_down(&d);
@@ -204,7 +204,7 @@ Test(redis_watch, it_hears_its_channels) {
 }
 
 Test(redis_watch, a_channel_that_is_refused_costs_only_what_is_told_there) {
-    desk_t d;
+    setup_t d;
     for (size_t i = 0; i < 2; i++) plays[i] = (play_t){.after_ms = -1, .asks = true};
     open_play(&d, 2, (fixture_options_t){.proxy = true});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "SUBSCRIBE email:news", .error = "-NOPERM no"});
@@ -223,7 +223,7 @@ Test(redis_watch, a_channel_that_is_refused_costs_only_what_is_told_there) {
 /* Pages of a long pass and steps of watches that always want one take turns. */
 Test(redis_watch, passes_and_watches_take_turns) {
     enum { ENTRIES = 20000 };
-    desk_t d;
+    setup_t d;
     open_play(&d, 2, (fixture_options_t){0});
     redis_ok(d.f.r, "EVAL %s 1 email:backup %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end",
              (int)ENTRIES);
@@ -235,7 +235,7 @@ Test(redis_watch, passes_and_watches_take_turns) {
 }
 
 Test(redis_watch, a_fault_is_of_one_queue_and_said_once) {
-    desk_t d;
+    setup_t d;
     plays[0] = (play_t){.outcome = OUTCOME_FAULT, .asks = true};
     plays[1] = (play_t){.after_ms = 10};
     open_play(&d, 2, (fixture_options_t){0});
@@ -263,19 +263,19 @@ Test(redis_watch, a_fault_is_of_one_queue_and_said_once) {
 }
 
 Test(redis_watch, fenced_it_waits_for_the_next_term) {
-    desk_t d;
+    setup_t d;
     plays[0].fences = true;
     open_play(&d, 1, (fixture_options_t){0});
     until(&d, plays[0].steps == 1);
     int forgets = plays[0].forgets;
     cr_assert_gt(forgets, 0);
-    cr_assert(lease_doubted(d.crew.leases, 0));
+    cr_assert(lease_doubted(d.instance.leases, 0));
     settle_down(&d);
     cr_assert_eq(plays[0].steps, 1);
-    monitor_finish(d.crew.monitor);
+    monitor_finish(d.instance.monitor);
     cr_assert_eq(plays[0].leaves, 0);
     plays[0] = (play_t){.after_ms = -1, .opened = 1, .forgets = forgets};
-    crew_lead(&d.crew, d.f.r);
+    instance_lead(&d.instance, d.f.r);
     until(&d, plays[0].steps == 1);
     cr_assert_gt(plays[0].forgets, forgets);
     cr_assert(plays[0].changed);
@@ -284,7 +284,7 @@ Test(redis_watch, fenced_it_waits_for_the_next_term) {
 
 Test(redis_watch, a_new_connection_makes_it_forget) {
     static const outcome_t troubles[] = {OUTCOME_LOST, OUTCOME_LATER};
-    desk_t d;
+    setup_t d;
     plays[0].after_ms = plays[1].after_ms = -1;
     open_play(&d, 2, (fixture_options_t){0});
     settle_down(&d);
@@ -305,7 +305,7 @@ Test(redis_watch, a_new_connection_makes_it_forget) {
 }
 
 Test(redis_watch, without_wake_ups_it_is_polled) {
-    desk_t d;
+    setup_t d;
     plays[0].after_ms = -1;
     open_play(&d, 1, (fixture_options_t){.proxy = true});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
@@ -316,7 +316,7 @@ Test(redis_watch, without_wake_ups_it_is_polled) {
 }
 
 Test(redis_watch, an_idle_one_is_looked_at_by_the_safety_look) {
-    desk_t d;
+    setup_t d;
     plays[0].after_ms = -1;
     open_play(&d, 1, (fixture_options_t){0});
     settle_down(&d);
@@ -328,32 +328,32 @@ Test(redis_watch, an_idle_one_is_looked_at_by_the_safety_look) {
 }
 
 Test(redis_watch, at_an_orderly_end_it_leaves) {
-    desk_t d;
+    setup_t d;
     plays[0] = (play_t){.after_ms = -1};
     plays[1] = (play_t){.after_ms = -1};
     plays[2] = (play_t){.outcome = OUTCOME_FAULT};
     open_play(&d, 3, (fixture_options_t){0});
-    monitor_finish(d.crew.monitor);
+    monitor_finish(d.instance.monitor);
     cr_assert_eq(plays[0].leaves, 0, "it has not begun yet");
     settle_down(&d);
     plays[0].outcome = OUTCOME_FAULT; /* what one cannot does not hinder the next */
-    monitor_finish(d.crew.monitor);
+    monitor_finish(d.instance.monitor);
     for (size_t i = 0; i < WATCHES; i++) cr_assert_eq(plays[i].leaves, 1, "%zu", i);
-    lease_end(d.crew.leases, 0);
-    monitor_finish(d.crew.monitor);
+    lease_end(d.instance.leases, 0);
+    monitor_finish(d.instance.monitor);
     cr_assert_eq(plays[1].leaves, 1, "the lock is not ours any more");
     close_play(&d);
 }
 
 Test(redis_watch, at_an_end_without_redis_it_does_not_wait_for_each) {
-    desk_t d;
+    setup_t d;
     for (size_t i = 0; i < WATCHES; i++) plays[i] = (play_t){.after_ms = -1};
     open_play(&d, 3, (fixture_options_t){.redis = "timeout = \"60s\";"});
     settle_down(&d);
     server_freeze(d.f.server);
-    atomic_store(&d.crew.stage.role.stop, true);
+    atomic_store(&d.instance.driver.role.stop, true);
     int64_t began = wait_now_us();
-    monitor_finish(d.crew.monitor);
+    monitor_finish(d.instance.monitor);
     int64_t took_us = wait_now_us() - began;
     server_thaw(d.f.server);
     cr_assert_eq(plays[0].leaves + plays[1].leaves + plays[2].leaves, 1);
@@ -362,9 +362,9 @@ Test(redis_watch, at_an_end_without_redis_it_does_not_wait_for_each) {
 }
 
 Test(redis_watch, where_another_serves_it_rests) {
-    desk_t d;
+    setup_t d;
     open_play(&d, 1, (fixture_options_t){.config = STAGE("roles = [\"dispatcher\"];")});
-    stage_run(&d.crew.stage, 100);
+    driver_run(&d.instance.driver, 100);
     cr_assert_eq(plays[0].steps, 0, "this queue has no monitor");
     close_play(&d);
 }

@@ -99,22 +99,22 @@ Test(redis_acl, the_published_line_is_enough) {
     lay_out(f.r);
     said_t said = look(&f);
     cr_assert_eq(said.faults, 0, "%s", buffer_text(&said.text));
-    crew_t crew, standby;
-    crew_start(&crew, f.keys, CREW_LEADER | CREW_DISPATCHER);
-    crew_start(&standby, f.keys, CREW_LEADER);
-    cr_assert(stage_until(&crew.stage, redis_int(f.r, "HSTRLEN sidecar:app:queues email"), 10000)); /* claimed */
-    cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN email") == 2, 10000));
-    stage_step(&standby.stage, 1);
-    stage_step(&standby.stage, 1); /* the second step listens for vacancies */
+    instance_t instance, standby;
+    instance_start(&instance, f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER);
+    instance_start(&standby, f.keys, INSTANCE_LEADER);
+    cr_assert(driver_until(&instance.driver, redis_int(f.r, "HSTRLEN sidecar:app:queues email"), 10000)); /* claimed */
+    cr_assert(driver_until(&instance.driver, redis_int(f.r, "LLEN email") == 2, 10000));
+    driver_step(&standby.driver, 1);
+    driver_step(&standby.driver, 1); /* the second step listens for vacancies */
     redis_ok(f.r, "ZADD email:delayed 1 job3");
-    cr_assert(stage_until(&crew.stage, metric_get(&crew.metrics->queues[0].wakeups) > 0, 10000));
+    cr_assert(driver_until(&instance.driver, metric_get(&instance.metrics->queues[0].wakeups) > 0, 10000));
     for (int i = 0; i < 5; i++) redis_ok(f.r, "ZADD email:delayed 1 more%d", i);
-    cr_assert(stage_until(&crew.stage, redis_int(f.r, "LLEN email") == 5, 10000));
-    leader_finish(crew.leader);
-    cr_assert(stage_until(&standby.stage, metric_get(&standby.metrics->leading) == 1, 10000));
+    cr_assert(driver_until(&instance.driver, redis_int(f.r, "LLEN email") == 5, 10000));
+    leader_finish(instance.leader);
+    cr_assert(driver_until(&standby.driver, metric_get(&standby.metrics->leading) == 1, 10000));
     cr_assert_eq(rights_refused(f.r), 0);
-    crew_stop(&standby);
-    crew_stop(&crew);
+    instance_stop(&standby);
+    instance_stop(&instance);
     buffer_free(&said.text);
     rights_free(&line);
     fixture_stop(&f);
@@ -135,17 +135,17 @@ static bool claimed(redis_t *r) { return redis_int(r, "HSTRLEN sidecar:app:queue
 
 /* Lets a leader, a dispatcher and a standby work under the present rights until the command is refused, or all is done. */
 static void let_work(fixture_t *f, const char *command) {
-    crew_t crew, standby;
-    crew_start(&crew, f->keys, CREW_LEADER | CREW_DISPATCHER);
-    crew_start(&standby, f->keys, CREW_LEADER);
-    stage_until(&crew.stage, metric_get(&crew.metrics->leading) || refused(f->r, command), 10000);
-    for (int i = 0; i < 3; i++) stage_step(&standby.stage, 1);
-    stage_until(&crew.stage, claimed(f->r) || refused(f->r, command), 10000);
+    instance_t instance, standby;
+    instance_start(&instance, f->keys, INSTANCE_LEADER | INSTANCE_DISPATCHER);
+    instance_start(&standby, f->keys, INSTANCE_LEADER);
+    driver_until(&instance.driver, metric_get(&instance.metrics->leading) || refused(f->r, command), 10000);
+    for (int i = 0; i < 3; i++) driver_step(&standby.driver, 1);
+    driver_until(&instance.driver, claimed(f->r) || refused(f->r, command), 10000);
     fixture_step_boottime(5001); /* the dispatcher looks again at the queue, which was its former owner's */
-    stage_until(&crew.stage, refused(f->r, command), 10000);
-    leader_finish(crew.leader);
-    crew_stop(&standby);
-    crew_stop(&crew);
+    driver_until(&instance.driver, refused(f->r, command), 10000);
+    leader_finish(instance.leader);
+    instance_stop(&standby);
+    instance_stop(&instance);
 }
 
 Test(redis_acl, each_command_is_needed_and_preflight_misses_it, .timeout = 60) {
@@ -316,10 +316,10 @@ Test(redis_acl, keys_without_rights_are_named_and_lose_nothing) {
             said_t said = look(&f);
             char *quoted = mem_printf("\"%s\"", rows[k].key);
             cr_assert_not_null(strstr(buffer_text(&said.text), quoted), "%s", buffer_text(&said.text));
-            crew_t crew;
-            crew_start(&crew, f.keys, CREW_LEADER | CREW_DISPATCHER);
-            stage_run(&crew.stage, 300);
-            crew_stop(&crew);
+            instance_t instance;
+            instance_start(&instance, f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER);
+            driver_run(&instance.driver, 300);
+            instance_stop(&instance);
             cr_assert(copies_of(f.r, "job1") == 1 && copies_of(f.r, "job2") == 1);
             free(quoted);
             buffer_free(&said.text);

@@ -1,11 +1,11 @@
 /* acquire, renew, release, heal and claim against a real server, by the verbs that the product uses; and heads. */
 #include "base/instance.h"
+#include "cluster.h"
 #include "fixture.h"
 #include "queue/lock.h"
 #include "queue/next_due.h"
 #include "queue/scripts.h"
 #include "queue/stream.h"
-#include "scene.h"
 #include "script_calls.h"
 #include "wait.h"
 
@@ -71,11 +71,11 @@ static int64_t who_leads(fixture_t *f, const char *token) {
 
 Test(redis_script_acquire, says_who_leads_and_since_when) {
     fixture_t f = setup();
-    int64_t before = scene_ms(f.r);
+    int64_t before = cluster_ms(f.r);
     expect_acquired(&f, "T1");
     int64_t since = who_leads(&f, "T1");
-    cr_assert(since >= before && since <= scene_ms(f.r));
-    cr_assert(wait_for(scene_ms(f.r) > since, 1000));
+    cr_assert(since >= before && since <= cluster_ms(f.r));
+    cr_assert(wait_for(cluster_ms(f.r) > since, 1000));
     expect_acquired(&f, "T1");
     cr_assert_eq(who_leads(&f, "T1"), since, "the term goes on");
     redis_ok(f.r, "DEL sidecar:app:lock");

@@ -135,51 +135,51 @@ int clock_gettime(clockid_t clock, struct timespec *out) {
     return 0;
 }
 
-void stage_open(stage_t *stage) {
-    *stage = (stage_t){0};
-    cr_assert(role_init(&stage->role, "stage", NULL, NULL, NULL));
+void driver_open(driver_t *driver) {
+    *driver = (driver_t){0};
+    cr_assert(role_init(&driver->role, "stage", NULL, NULL, NULL));
 }
 
-void stage_close(stage_t *stage) { role_destroy(&stage->role); }
+void driver_close(driver_t *driver) { role_destroy(&driver->role); }
 
-void stage_add(stage_t *stage, role_tick_fn *tick, void *player) {
-    cr_assert_lt(stage->count, STAGE_PLAYERS);
-    stage->ticks[stage->count] = tick;
-    stage->players[stage->count++] = player;
+void driver_add(driver_t *driver, role_tick_fn *tick, void *state) {
+    cr_assert_lt(driver->count, DRIVER_ROLES);
+    driver->ticks[driver->count] = tick;
+    driver->states[driver->count++] = state;
 }
 
 /* Calls each tick once. What they wait for. */
-static role_wait_t tick_all(stage_t *stage) {
+static role_wait_t tick_all(driver_t *driver) {
     role_wait_t all = {.until = mono_never()};
-    for (int i = 0; i < stage->count; i++) {
+    for (int i = 0; i < driver->count; i++) {
         role_wait_t wait = {.until = mono_never()};
-        stage->ticks[i](stage->players[i], &wait);
+        driver->ticks[i](driver->states[i], &wait);
         all.until = mono_min(all.until, wait.until);
         for (int fd = 0; fd < wait.fd_count; fd++) {
             if (all.fd_count == ROLE_FDS) all.until = mono_min(all.until, mono_add(mono_now(), NS_PER_MS)); /* no room for it */
             role_wait_fd(&all, wait.fds[fd]);
         }
     }
-    stage->steps++;
+    driver->steps++;
     return all;
 }
 
-void stage_step(stage_t *stage, int64_t most_ms) {
+void driver_step(driver_t *driver, int64_t most_ms) {
     mono_t start = mono_now();
-    role_wait_t all = tick_all(stage);
+    role_wait_t all = tick_all(driver);
     all.until = mono_min(all.until, mono_add(start, most_ms * NS_PER_MS));
-    role_wait(&stage->role, &all);
+    role_wait(&driver->role, &all);
 }
 
-int64_t stage_deadline_us(int timeout_ms) { return wait_now_us() + (int64_t)wait_scaled_ms(timeout_ms) * 1000; }
+int64_t driver_deadline_us(int timeout_ms) { return wait_now_us() + (int64_t)wait_scaled_ms(timeout_ms) * 1000; }
 
-long stage_run(stage_t *stage, int ms) {
-    int64_t end_us = stage_deadline_us(ms);
-    long before = stage->steps;
+long driver_run(driver_t *driver, int ms) {
+    int64_t end_us = driver_deadline_us(ms);
+    long before = driver->steps;
     int64_t left = end_us - wait_now_us();
-    do stage_step(stage, left > 0 ? left / 1000 + 1 : 0);
+    do driver_step(driver, left > 0 ? left / 1000 + 1 : 0);
     while ((left = end_us - wait_now_us()) > 0);
-    return stage->steps - before;
+    return driver->steps - before;
 }
 
 /* Nothing of these can be read, and the time that they wait for is not near. */
@@ -190,53 +190,53 @@ static bool at_rest(const role_wait_t *wait, int wake_fd) {
            poll(fds, (nfds_t)wait->fd_count + 1, NEAR_MS) == 0;
 }
 
-void stage_settle(stage_t *stage, redis_t *r) {
+void driver_settle(driver_t *driver, redis_t *r) {
     for (int rests = 0, steps = 0; rests < RESTS && steps < MOST_STEPS; steps++) {
-        role_wait_t all = tick_all(stage);
+        role_wait_t all = tick_all(driver);
         redis_expect(r, "PONG", "PING"); /* what was asked before it is answered now */
-        rests = at_rest(&all, stage->role.wake_fd) ? rests + 1 : 0;
+        rests = at_rest(&all, driver->role.wake_fd) ? rests + 1 : 0;
         all.until = mono_min(all.until, mono_add(mono_now(), NEAR_MS * NS_PER_MS));
-        if (!rests) role_wait(&stage->role, &all);
+        if (!rests) role_wait(&driver->role, &all);
     }
 }
 
-void crew_start(crew_t *crew, const keyspace_t *keys, int roles) {
-    *crew = (crew_t){.keys = keys};
-    stage_open(&crew->stage);
-    crew->leases = leases_new(keys->seat_count);
-    crew->metrics = metrics_new(keys->queue_count);
-    leases_listen(crew->leases, crew->stage.role.wake_fd);
-    leases_doubts_to(crew->leases, crew->stage.role.wake_fd);
-    const atomic_bool *stop = &crew->stage.role.stop;
-    if (roles & CREW_LEADER) {
-        crew->leader = leader_new(keys, crew->leases, crew->metrics, stop);
-        stage_add(&crew->stage, leader_tick, crew->leader);
+void instance_start(instance_t *instance, const keyspace_t *keys, int roles) {
+    *instance = (instance_t){.keys = keys};
+    driver_open(&instance->driver);
+    instance->leases = leases_new(keys->seat_count);
+    instance->metrics = metrics_new(keys->queue_count);
+    leases_listen(instance->leases, instance->driver.role.wake_fd);
+    leases_doubts_to(instance->leases, instance->driver.role.wake_fd);
+    const atomic_bool *stop = &instance->driver.role.stop;
+    if (roles & INSTANCE_LEADER) {
+        instance->leader = leader_new(keys, instance->leases, instance->metrics, stop);
+        driver_add(&instance->driver, leader_tick, instance->leader);
     }
-    if (roles & CREW_DISPATCHER) {
-        crew->dispatcher = dispatcher_new(keys, crew->leases, crew->metrics, stop);
-        stage_add(&crew->stage, dispatcher_tick, crew->dispatcher);
+    if (roles & INSTANCE_DISPATCHER) {
+        instance->dispatcher = dispatcher_new(keys, instance->leases, instance->metrics, stop);
+        driver_add(&instance->driver, dispatcher_tick, instance->dispatcher);
     }
-    if (roles & CREW_MONITOR) {
-        crew->monitor = monitor_new(keys, crew->leases, crew->metrics, stop);
-        stage_add(&crew->stage, monitor_tick, crew->monitor);
+    if (roles & INSTANCE_MONITOR) {
+        instance->monitor = monitor_new(keys, instance->leases, instance->metrics, stop);
+        driver_add(&instance->driver, monitor_tick, instance->monitor);
     }
 }
 
-void crew_stop(crew_t *crew) {
-    monitor_free(crew->monitor);
-    dispatcher_free(crew->dispatcher);
-    leader_free(crew->leader);
-    leases_free(crew->leases);
-    metrics_free(crew->metrics);
-    stage_close(&crew->stage);
-    *crew = (crew_t){0};
+void instance_stop(instance_t *instance) {
+    monitor_free(instance->monitor);
+    dispatcher_free(instance->dispatcher);
+    leader_free(instance->leader);
+    leases_free(instance->leases);
+    metrics_free(instance->metrics);
+    driver_close(&instance->driver);
+    *instance = (instance_t){0};
 }
 
-void crew_lead(crew_t *crew, redis_t *r) {
-    for (size_t i = 0; i < crew->keys->seat_count; i++) {
+void instance_lead(instance_t *instance, redis_t *r) {
+    for (size_t i = 0; i < instance->keys->seat_count; i++) {
         char token[TOKEN_SIZE];
         token_new(token, LEAD_MS);
-        redis_ok(r, "SET %s %s PX %d", crew->keys->seats[i].lock, token, (int)LEAD_MS);
-        lease_begin(crew->leases, i, token, mono_add(mono_now(), LEAD_MS * NS_PER_MS));
+        redis_ok(r, "SET %s %s PX %d", instance->keys->seats[i].lock, token, (int)LEAD_MS);
+        lease_begin(instance->leases, i, token, mono_add(mono_now(), LEAD_MS * NS_PER_MS));
     }
 }

@@ -66,52 +66,53 @@ void fixture_step_boottime(int64_t ms);
 void fixture_hold_boottime(void);
 
 /* Roles called by turns in the thread of the test, with the waits that their shells would make. */
-enum { STAGE_PLAYERS = 4, STAGE_LEAST = 20 };
+enum { DRIVER_ROLES = 4, DRIVER_LEAST_STEPS = 20 };
 typedef struct {
     role_t role; /* only its wake_fd and stop are used */
-    role_tick_fn *ticks[STAGE_PLAYERS];
-    void *players[STAGE_PLAYERS];
+    role_tick_fn *ticks[DRIVER_ROLES];
+    void *states[DRIVER_ROLES];
     int count;
     long steps;
-} stage_t;
-void stage_open(stage_t *stage);
-void stage_close(stage_t *stage);
-void stage_add(stage_t *stage, role_tick_fn *tick, void *player);
+} driver_t;
+void driver_open(driver_t *driver);
+void driver_close(driver_t *driver);
+void driver_add(driver_t *driver, role_tick_fn *tick, void *state);
 /* Calls each tick once, then waits as long as they asked for, but at most this long. */
-void stage_step(stage_t *stage, int64_t most_ms);
+void driver_step(driver_t *driver, int64_t most_ms);
 /* Steps for that long (scaled), but at least once, with the waits that the roles ask for. Returns the number of steps. */
-long stage_run(stage_t *stage, int ms);
+long driver_run(driver_t *driver, int ms);
 /* Steps until the roles have done what they want to do now: nothing is to be read, and no time of theirs comes soon, however
  * slow this machine is. `r` is the server's own connection. */
-void stage_settle(stage_t *stage, redis_t *r);
+void driver_settle(driver_t *driver, redis_t *r);
 /* Steps until `cond` is true, at the longest for timeout_ms (scaled); tells whether it became true. A machine that stood still
  * has not waited: there are some steps in any case. */
-#define stage_until(stage, cond, timeout_ms)                                                                                     \
+#define driver_until(driver, cond, timeout_ms)                                                                                   \
     __extension__({                                                                                                              \
-        int64_t stage_end_ = stage_deadline_us(timeout_ms);                                                                      \
-        long stage_least_ = (stage)->steps + STAGE_LEAST;                                                                        \
-        bool stage_met_;                                                                                                         \
-        while (!(stage_met_ = (cond) ? true : false) && ((stage)->steps < stage_least_ || stage_deadline_us(0) < stage_end_))    \
-            stage_step(stage, 5);                                                                                                \
-        stage_met_;                                                                                                              \
+        int64_t driver_end_ = driver_deadline_us(timeout_ms);                                                                    \
+        long driver_least_ = (driver)->steps + DRIVER_LEAST_STEPS;                                                               \
+        bool driver_met_;                                                                                                        \
+        while (!(driver_met_ = (cond) ? true : false) &&                                                                         \
+               ((driver)->steps < driver_least_ || driver_deadline_us(0) < driver_end_))                                         \
+            driver_step(driver, 5);                                                                                              \
+        driver_met_;                                                                                                             \
     })
-int64_t stage_deadline_us(int timeout_ms);
+int64_t driver_deadline_us(int timeout_ms);
 
-/* One instance of the product on a stage of its own, with some of its roles. */
+/* One instance of the product in a driver of its own, with some of its roles. */
 typedef struct {
     const keyspace_t *keys;
-    stage_t stage;
+    driver_t driver;
     leases_t *leases;
     metrics_t *metrics;
-    leader_t *leader;         /* NULL without CREW_LEADER */
-    dispatcher_t *dispatcher; /* NULL without CREW_DISPATCHER */
-    monitor_t *monitor;       /* NULL without CREW_MONITOR */
-} crew_t;
-enum { CREW_LEADER = 1, CREW_DISPATCHER = 2, CREW_MONITOR = 4 };
-/* *crew is the caller's and must not move. Ended by crew_stop; a leader gives nothing back there (leader_finish does). */
-void crew_start(crew_t *crew, const keyspace_t *keys, int roles);
-void crew_stop(crew_t *crew);
-/* Makes the crew lead every seat by hand, for a day, without a leader: sets the locks in Redis and the leases. */
-void crew_lead(crew_t *crew, redis_t *r);
+    leader_t *leader;         /* NULL without INSTANCE_LEADER */
+    dispatcher_t *dispatcher; /* NULL without INSTANCE_DISPATCHER */
+    monitor_t *monitor;       /* NULL without INSTANCE_MONITOR */
+} instance_t;
+enum { INSTANCE_LEADER = 1, INSTANCE_DISPATCHER = 2, INSTANCE_MONITOR = 4 };
+/* *instance is the caller's and must not move. Ended by instance_stop; a leader gives nothing back there (leader_finish does). */
+void instance_start(instance_t *instance, const keyspace_t *keys, int roles);
+void instance_stop(instance_t *instance);
+/* Makes the instance lead every seat by hand, for a day, without a leader: sets the locks in Redis and the leases. */
+void instance_lead(instance_t *instance, redis_t *r);
 
 #endif

@@ -3,8 +3,8 @@
 #include "audit_case.h"
 #include "audit_log.h"
 #include "child.h"
+#include "cluster.h"
 #include "daemon.h"
-#include "scene.h"
 #include "tempdir.h"
 #include "text.h"
 
@@ -424,8 +424,8 @@ Test(daemon_audit_files, a_peer_fills_a_gap) {
 /* README's way back to a backup: nothing was lost, and nothing says so. */
 Test(daemon_audit_files, a_backup_put_in_the_place_of_its_log_is_filled_up, .timeout = 120) {
     enum { BEFORE = 20, ALL_OF_THEM = 50 };
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }"});
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }"});
     const char *db = daemon_audit_path(d);
     char *backup = beside(db, "backup"), *wal = mem_printf("%s-wal", db), *shm = mem_printf("%s-shm", db);
     char *name = mem_str("SELECT value FROM facts WHERE name = 'instance'");
@@ -454,16 +454,16 @@ Test(daemon_audit_files, a_backup_put_in_the_place_of_its_log_is_filled_up, .tim
     free(shm);
     free(wal);
     free(backup);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* A sidecar copies a long stream while a peer is imported, a backup and an export are made: nobody is kept waiting for too long,
  * and each has all that it should have. */
 Test(daemon_audit_files, beside_a_sidecar_that_writes, .timeout = 120) {
     enum { FED = 60000, PEER = 8000 };
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     char *peer = long_log(PEER);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }"});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }"});
     const char *db = daemon_audit_path(d);
     char *backup = beside(db, "backup"), *export = beside(db, "jsonl");
     for (int fed = 0; fed < FED; fed += 5000) audit_log_feed(s.r, "q", fed, 5000, NULL);
@@ -475,7 +475,7 @@ Test(daemon_audit_files, beside_a_sidecar_that_writes, .timeout = 120) {
     cr_assert(has(out->out, ": 8,000 added, 0 known, 0 left out"), "%s", out->out);
     out = daemon_run("audit", "export", export, "--db", db);
     cr_assert_eq(out->code, 0, "%s", out->err);
-    if (!wait_for(audit_log_rows(db) == FED + PEER, 60000)) scene_fail(&s, "the log is not whole");
+    if (!wait_for(audit_log_rows(db) == FED + PEER, 60000)) cluster_fail(&s, "the log is not whole");
     cr_assert_eq(daemon_log_count(d, "the audit log cannot be written"), 0);
     long long copied = audit_log_rows(backup);
     cr_assert(copied > 0 && copied <= FED, "%lld rows", copied);
@@ -485,5 +485,5 @@ Test(daemon_audit_files, beside_a_sidecar_that_writes, .timeout = 120) {
     free(export);
     free(backup);
     free(peer);
-    scene_end(&s);
+    cluster_end(&s);
 }

@@ -2,7 +2,7 @@
 #include "requeue_fixture.h"
 
 Test(daemon_requeue, every_log_tells_who_put_it_back_when_and_why) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *one = sidecar(&s), *two = sidecar(&s);
     feed(s.r, 0, 3);
     await(&s, audit_log_rows(daemon_audit_path(one)) == 3 && audit_log_rows(daemon_audit_path(two)) == 3, COPY_MS);
@@ -25,12 +25,12 @@ Test(daemon_requeue, every_log_tells_who_put_it_back_when_and_why) {
     await(&s, answers(one, 2), COPY_MS);
     cr_assert(has(cli(one, "list", "-o", "json")->out, "\"answered_by\":\"bob\""));
     free(ref);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* The marks know what a log does not know yet. */
 Test(daemon_requeue, a_log_that_lags_behind_puts_nothing_back_twice) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *one = sidecar(&s), *two = sidecar(&s);
     feed(s.r, 0, 5);
     await(&s, audit_log_rows(daemon_audit_path(one)) == 5 && audit_log_rows(daemon_audit_path(two)) == 5, COPY_MS);
@@ -43,11 +43,11 @@ Test(daemon_requeue, a_log_that_lags_behind_puts_nothing_back_twice) {
     cr_assert_eq(distinct(s.r, "q"), 5);
     daemon_continue(two);
     await(&s, answers(two, 5), COPY_MS);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_requeue, fails_is_put_back_and_fails_are_two_rows) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     redis_ok(s.r, "LPUSH q job");
     for (int life = 1; life <= 2; life++) {
@@ -64,18 +64,18 @@ Test(daemon_requeue, fails_is_put_back_and_fails_are_two_rows) {
     const char *older = strchr(list->out, '\n');
     cr_assert(older && has(older, "\"state\":\"requeued\""), "%s", list->out);
     cr_assert(strstr(list->out, "\"state\":\"failed\"") < older, "%s", list->out);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* By its own date the job is long too old: put back it gets a whole alive timeout, and then ends again. */
 Test(daemon_requeue, a_job_that_was_too_old_gets_a_whole_alive_timeout) {
     enum { ALIVE_MS = 1500 };
     static const char job[] = "{\"at\":1600000000000}";
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; "
-                                                             "protected_timeout = \"1s\"; alive_timeout = \"1500ms\"; "
-                                                             "created_path = \"/at\"; retry_times = 9; }",
-                                                   .scan = "50ms"});
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; "
+                                                               "protected_timeout = \"1s\"; alive_timeout = \"1500ms\"; "
+                                                               "created_path = \"/at\"; retry_times = 9; }",
+                                                     .scan = "50ms"});
     redis_ok(s.r, "LPUSH q:backup %s", job);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
     char *ref = ref_of(d, "at");
@@ -89,12 +89,12 @@ Test(daemon_requeue, a_job_that_was_too_old_gets_a_whole_alive_timeout) {
     long long ended = audit_log_int(path, "SELECT max(at) FROM events WHERE kind = 'failed' AND reason = 'alive_timeout'");
     cr_assert_geq(ended - put_back, ALIVE_MS, "after %lld ms", ended - put_back);
     free(ref);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_requeue, two_operators_at_once_put_each_failure_back_once, .timeout = 120) {
     enum { FAILURES = 3000 };
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *one = sidecar(&s), *two = sidecar(&s);
     feed(s.r, 0, FAILURES);
     await(&s, audit_log_rows(daemon_audit_path(one)) == FAILURES && audit_log_rows(daemon_audit_path(two)) == FAILURES, COPY_MS);
@@ -113,13 +113,13 @@ Test(daemon_requeue, two_operators_at_once_put_each_failure_back_once, .timeout 
     cr_assert_eq(distinct(s.r, "q"), FAILURES);
     cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 2 * FAILURES);
     await(&s, answers(one, FAILURES) && answers(two, FAILURES), COPY_MS);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* Ids of the stream are Redis's time of each. */
 Test(daemon_requeue, a_rate_is_kept_evenly) {
     enum { FAILURES = 30, EACH_MS = 20 };
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, FAILURES);
     await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
@@ -135,7 +135,7 @@ Test(daemon_requeue, a_rate_is_kept_evenly) {
     }
     cr_assert_geq(last - strtoll(entries->element[FAILURES - 1]->element[0]->str, NULL, 10), (FAILURES - 1) * EACH_MS - 120);
     freeReplyObject(entries);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_requeue, bytes_come_back_as_they_were) {
@@ -144,7 +144,7 @@ Test(daemon_requeue, bytes_come_back_as_they_were) {
     for (size_t i = 0; i < HUGE; i++) huge[i] = (char)(i * 7 + i / 251);
     const slice_t jobs[] = {{"", 0}, {"a\0b", 3}, {"\xff\xfe\xc3", 3}, {"tab\t\r\n\x1b[31m", 11}, {huge, HUGE}};
     enum { JOBS = sizeof jobs / sizeof *jobs };
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     for (int i = 0; i < JOBS; i++) feed_one(s.r, (failure_t){.number = i, .payload = jobs[i]});
     await(&s, audit_log_rows(daemon_audit_path(d)) == JOBS, COPY_MS);
@@ -154,11 +154,11 @@ Test(daemon_requeue, bytes_come_back_as_they_were) {
         cr_assert_neq(redis_int(s.r, "LREM q 1 %b", jobs[i].data, jobs[i].len), 0, "job %d is not there", i);
     cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
     free(huge);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_requeue, what_is_discarded_no_longer_counts_as_open) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 3);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
@@ -172,15 +172,15 @@ Test(daemon_requeue, what_is_discarded_no_longer_counts_as_open) {
     cr_assert_eq(cli(d, "requeue", ref, "--again")->code, 0);
     redis_expect(s.r, "job 1", "LINDEX q 0");
     free(ref);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* Beside its record, when it ends and not before. */
 Test(daemon_requeue, an_ended_job_stands_in_the_dead_letter_list) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; "
-                                                             "protected_timeout = \"1h\"; retry_times = 1; dlq = \"q:dead\"; }",
-                                                   .scan = "50ms"});
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; "
+                                                               "protected_timeout = \"1h\"; retry_times = 1; dlq = \"q:dead\"; }",
+                                                     .scan = "50ms"});
     redis_ok(s.r, "LPUSH q job");
     for (int execution = 1; execution <= 2; execution++) {
         await(&s, redis_int(s.r, "LLEN q") == 1, COPY_MS);
@@ -191,7 +191,7 @@ Test(daemon_requeue, an_ended_job_stands_in_the_dead_letter_list) {
     await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
     redis_expect(s.r, "job", "LINDEX q:dead 0");
     cr_assert_eq(redis_int(s.r, "LLEN q:dead"), 1);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* The runbook of README.md, as it stands there. Its queue is called email. */
@@ -206,8 +206,8 @@ static char *runbook(void) {
 
 Test(daemon_requeue, the_runbook_of_the_readme_works_as_written) {
     enum { TIMEOUTS = 20, OTHERS = 5 };
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"email\"; roles = [\"monitor\"]; }"});
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"email\"; roles = [\"monitor\"]; }"});
     int64_t two = time(NULL) / 86400 * 86400 * 1000 + 2 * 3600 * 1000;
     for (int i = 0; i < TIMEOUTS; i++)
         feed_one(s.r,
@@ -240,13 +240,13 @@ Test(daemon_requeue, the_runbook_of_the_readme_works_as_written) {
     child_free(child);
     free(said), free(errors), free(path), free(config), free(log), free(text);
     free(dir), free(bin), free(script), free(out), free(err);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* Their marks must meet, wherever each of them sends the job. */
 Test(daemon_requeue, two_who_name_different_queues_put_a_failure_of_none_back_once) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE ", { name = \"other\"; }, { name = \"third\"; }"});
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE ", { name = \"other\"; }, { name = \"third\"; }"});
     feed_one(s.r, (failure_t){.number = 1, .queue = "gone"});
     await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
     daemon_pause(d);
@@ -256,11 +256,11 @@ Test(daemon_requeue, two_who_name_different_queues_put_a_failure_of_none_back_on
     cr_assert_eq(redis_int(s.r, "LLEN other") + redis_int(s.r, "LLEN third"), 1);
     daemon_continue(d);
     await(&s, answers(d, 1), COPY_MS);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_requeue, what_is_discarded_needs_no_queue) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed_one(s.r, (failure_t){.number = 1, .queue = "gone"});
     await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
@@ -269,11 +269,11 @@ Test(daemon_requeue, what_is_discarded_needs_no_queue) {
     await(&s, answers(d, 1), COPY_MS);
     cr_assert(has(cli(d, "list", "-q", "gone")->out, "discarded "));
     cr_assert_eq(redis_int(s.r, "EXISTS q gone"), 0);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_requeue, one_failure_that_is_named_twice_is_one) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 2);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 2, COPY_MS);
@@ -282,11 +282,11 @@ Test(daemon_requeue, one_failure_that_is_named_twice_is_one) {
     cr_assert(done->code == 0 && !*done->err, "%s%s", done->out, done->err);
     cr_assert_eq(redis_int(s.r, "LLEN q"), 1);
     free(ref);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_requeue, a_limit_is_not_used_up_by_what_was_answered_before) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 5);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 5, COPY_MS);
@@ -296,14 +296,14 @@ Test(daemon_requeue, a_limit_is_not_used_up_by_what_was_answered_before) {
         cr_assert_eq(distinct(s.r, "q"), most);
         await(&s, answers(d, most), COPY_MS);
     }
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* A right that is taken away meanwhile: what cannot go into the list has no record, however often it is tried. */
 Test(daemon_requeue, a_dead_letter_list_that_is_refused_has_no_record) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     redis_ok(s.r, "ACL SETUSER half on >secret +@all &* ~*");
-    daemon_t *d = scene_sidecar_up(
+    daemon_t *d = cluster_sidecar_up(
         &s, (sidecar_t){.redis = "username = \"half\"; password = \"secret\";",
                         .queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; dlq = \"q:dead\"; }",
                         .scan = "50ms"});
@@ -317,5 +317,5 @@ Test(daemon_requeue, a_dead_letter_list_that_is_refused_has_no_record) {
     redis_ok(s.r, "ACL SETUSER half +lpush");
     await(&s, redis_int(s.r, "LLEN q:dead") == 1, COPY_MS);
     cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 1);
-    scene_end(&s);
+    cluster_end(&s);
 }

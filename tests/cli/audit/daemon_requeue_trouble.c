@@ -4,7 +4,7 @@
 
 Test(daemon_requeue_trouble, what_a_killed_run_has_left_the_next_one_does, .timeout = 120) {
     enum { FAILURES = 2000 };
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, FAILURES);
     await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
@@ -21,12 +21,12 @@ Test(daemon_requeue_trouble, what_a_killed_run_has_left_the_next_one_does, .time
     cr_assert_geq(number_of(rest->out, "answered"), 700);
     cr_assert_eq(distinct(s.r, "q"), FAILURES);
     await(&s, answers(d, FAILURES), COPY_MS);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_requeue_trouble, an_interrupted_run_finishes_what_is_under_way_and_says_how_to_go_on) {
     enum { FAILURES = 500 };
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, FAILURES);
     await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
@@ -51,12 +51,12 @@ Test(daemon_requeue_trouble, an_interrupted_run_finishes_what_is_under_way_and_s
     free(said);
     free(err);
     free(out);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_requeue_trouble, what_cannot_go_back_is_said_and_the_others_go_on) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE ", { name = \"other\"; }"});
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE ", { name = \"other\"; }"});
     feed(s.r, 0, 2);
     feed_one(s.r, (failure_t){.number = 2, .queue = "gone"});
     await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
@@ -88,11 +88,11 @@ Test(daemon_requeue_trouble, what_cannot_go_back_is_said_and_the_others_go_on) {
     const daemon_output_t *nowhere = cli(d, "requeue", "--where", "-q", "q", "--to", "othr");
     cr_assert_eq(nowhere->code, 2);
     cr_assert(has(nowhere->err, "did you mean `other`?"), "%s", nowhere->err);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_requeue_trouble, redis_that_is_full_or_gone_or_refuses_is_said) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 3);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
@@ -116,7 +116,7 @@ Test(daemon_requeue_trouble, redis_that_is_full_or_gone_or_refuses_is_said) {
     const daemon_output_t *gone = cli(d, "requeue", "--where", "-q", "q", "--yes");
     cr_assert_eq(gone->code, 69, "%s", gone->err);
     daemon_stop(d);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_requeue_trouble, nobody_requeues_by_mistake) {
@@ -139,7 +139,7 @@ Test(daemon_requeue_trouble, nobody_requeues_by_mistake) {
                 {{"requeue", "abc", "-o", "csv"}, "unknown format `csv`\nIt is one of: table json jsonl.\n"},
                 {{"discard", "abc", "--to", "q"}, "unknown option"},
                 {{"requeue", "--where", "-q", "q"}, "add --yes"}};
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 3);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
@@ -162,15 +162,15 @@ Test(daemon_requeue_trouble, nobody_requeues_by_mistake) {
     await(&s, answers(d, 1), COPY_MS);
     const daemon_output_t *one = cli(d, "requeue", "--where", "-q", "q");
     cr_assert(has(one->err, "2 jobs: q 2 (1 was answered before, and is left out)"), "%s", one->err);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* Redis did it, and nobody heard so: the next run finds the mark. */
 Test(daemon_requeue_trouble, a_lost_reply_doubles_nothing) {
     enum { FAILURES = 600 };
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     proxy_t *proxy = proxy_start(server_socket(s.server));
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE, .socket = proxy_socket(proxy)});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE, .socket = proxy_socket(proxy)});
     feed(s.r, 0, FAILURES);
     await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
     static const proxy_action_t actions[] = {PROXY_LOSE, PROXY_DROP};
@@ -188,7 +188,7 @@ Test(daemon_requeue_trouble, a_lost_reply_doubles_nothing) {
     daemon_stop(d);
     s.count = 0;
     proxy_stop(proxy);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* Runs what follows the answer on a terminal of its own, and ends as it does. */
@@ -224,7 +224,7 @@ static int on_terminal(const daemon_t *d, const char *answer, const char *rate, 
 }
 
 Test(daemon_requeue_trouble, on_a_terminal_it_asks_first) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     char *said;
     feed(s.r, 0, 3);
@@ -237,7 +237,7 @@ Test(daemon_requeue_trouble, on_a_terminal_it_asks_first) {
     cr_assert(has(said, "3 put back in"), "%s", said);
     cr_assert_eq(distinct(s.r, "q"), 3);
     free(said);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* The highest "N/s" that its progress has told. */
@@ -251,7 +251,7 @@ static int highest_rate(const char *said) {
 /* What an earlier run has done is no speed of this one. */
 Test(daemon_requeue_trouble, progress_counts_from_where_it_began) {
     enum { FAILURES = 900, LEFT = 3 };
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     char *said;
     feed(s.r, 0, FAILURES);
@@ -263,13 +263,13 @@ Test(daemon_requeue_trouble, progress_counts_from_where_it_began) {
     int rate = highest_rate(said);
     cr_assert(rate >= 0 && rate <= 5, "%d/s: %s", rate, said);
     free(said);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* Nobody is told to run it again when that would do it twice. */
 Test(daemon_requeue_trouble, an_interrupted_run_with_again_is_not_to_be_repeated) {
     enum { FAILURES = 100 };
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, FAILURES);
     await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
@@ -282,7 +282,7 @@ Test(daemon_requeue_trouble, an_interrupted_run_with_again_is_not_to_be_repeated
     cr_assert(has(said, "because of --again") && !has(said, "Run the same command again"), "%s", said);
     free(said);
     free(err);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 #define LATER                                                                                                                    \
@@ -291,7 +291,7 @@ Test(daemon_requeue_trouble, an_interrupted_run_with_again_is_not_to_be_repeated
 
 /* Numbers of rows that retention has removed are given again. */
 Test(daemon_requeue_trouble, a_failure_that_came_later_is_not_taken_for_one_that_was_chosen) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 3);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
@@ -305,15 +305,15 @@ Test(daemon_requeue_trouble, a_failure_that_came_later_is_not_taken_for_one_that
     cr_assert_eq(redis_int(s.r, "LLEN q"), 2);
     free(out);
     daemon_continue(d);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_requeue_trouble, a_queue_of_odd_bytes_moves_no_cursor) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed_one(s.r, (failure_t){.number = 1, .queue = "\x1b[2J"});
     await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
     const daemon_output_t *asked = cli(d, "requeue", "--where", "--since", "1970-01-01", "--to", "q");
     cr_assert(asked->code == 2 && has(asked->err, "put back 1 job: ") && !has(asked->err, "\x1b"), "%s", asked->err);
-    scene_end(&s);
+    cluster_end(&s);
 }

@@ -7,7 +7,7 @@
 #include "base/digest.h"
 #include "base/slice.h"
 #include "child.h"
-#include "scene.h"
+#include "cluster.h"
 #include "tempdir.h"
 #include "text.h"
 
@@ -22,9 +22,9 @@
 enum { COPY_MS = 30000, RUN_MS = 60000 };
 #define QUEUE "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"1h\"; retry_times = 0; }"
 
-#define await(scene, cond, ms)                                                                                                   \
+#define await(cluster, cond, ms)                                                                                                 \
     do {                                                                                                                         \
-        if (!wait_for(cond, ms)) scene_fail(scene, "never came: " #cond);                                                        \
+        if (!wait_for(cond, ms)) cluster_fail(cluster, "never came: " #cond);                                                    \
     } while (0)
 
 /* One record as a final failure leaves it; `at` 0: now. */
@@ -43,7 +43,7 @@ static inline void feed_one(redis_t *r, failure_t of) {
     digest_hex(&digest, sha256);
     digest_hex(&event, id);
     snprintf(job, sizeof(job), "%d", of.number);
-    snprintf(at, sizeof(at), "%lld", (long long)(of.at ? of.at : scene_ms(r)));
+    snprintf(at, sizeof(at), "%lld", (long long)(of.at ? of.at : cluster_ms(r)));
     snprintf(size, sizeof(size), "%zu", of.payload.len);
     redis_ok(
         r,
@@ -134,6 +134,6 @@ static inline char *ref_of(const daemon_t *d, const char *job) {
     return strndup(row + 1, strcspn(row + 1, ","));
 }
 
-static inline daemon_t *sidecar(scene_t *s) { return scene_sidecar_up(s, (sidecar_t){.queues = QUEUE, .scan = "50ms"}); }
+static inline daemon_t *sidecar(cluster_t *s) { return cluster_sidecar_up(s, (sidecar_t){.queues = QUEUE, .scan = "50ms"}); }
 
 #endif

@@ -1,6 +1,6 @@
 /* `queue-sidecar status` as operators and their programs see it: real sidecars, real servers. */
 #include "base/json/json.h"
-#include "scene.h"
+#include "cluster.h"
 #include "tempdir.h"
 #include "text.h"
 
@@ -64,12 +64,12 @@ static answer_t ask_until(const char *config, const char *code) {
 static void done(answer_t *answer) { json_free(answer->json); }
 
 Test(daemon_status, a_leader_that_lives_and_one_that_was_killed) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, STEADY);
-    char *config = scene_config_file(&s, STEADY), pid[32];
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, STEADY);
+    char *config = cluster_config_file(&s, STEADY), pid[32];
     snprintf(pid, sizeof(pid), "/%d\"", (int)daemon_pid(d));
     redis_ok(s.r, "LPUSH q job another");
-    scene_delay(s.r, "q", "later", 3600000);
+    cluster_delay(s.r, "q", "later", 3600000);
     char *before = redis_str(s.r, "DEBUG DIGEST");
     answer_t answer = ask(config);
     cr_assert_eq(answer.run->code, 0, "%s", answer.run->out);
@@ -95,14 +95,14 @@ Test(daemon_status, a_leader_that_lives_and_one_that_was_killed) {
     cr_assert(has(daemon_run("status", "-c", config)->out, "\nleader   nobody\n"));
     free(before);
     free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_status, names_those_who_stand_by) {
-    scene_t s = scene_begin(NULL);
-    char *config = scene_config_file(&s, STEADY), name[64];
-    daemon_t *d[2] = {scene_sidecar_up(&s, STEADY), scene_sidecar_up(&s, STEADY)};
-    bool first = scene_await_leader(&s, "g", NULL, 10000) == d[0];
+    cluster_t s = cluster_begin(NULL);
+    char *config = cluster_config_file(&s, STEADY), name[64];
+    daemon_t *d[2] = {cluster_sidecar_up(&s, STEADY), cluster_sidecar_up(&s, STEADY)};
+    bool first = cluster_await_leader(&s, "g", NULL, 10000) == d[0];
     snprintf(name, sizeof(name), "/%d", (int)daemon_pid(d[first ? 1 : 0]));
     const daemon_output_t *run = daemon_run("status", "-c", config);
     const char *line = strstr(run->out, "\nstandby  ");
@@ -113,14 +113,14 @@ Test(daemon_status, names_those_who_stand_by) {
     daemon_kill(d[first ? 1 : 0]);
     cr_assert(wait_for(has(daemon_run("status", "-c", config)->out, "\nstandby  none\n"), 20000));
     free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_status, queues_that_the_leader_does_not_serve) {
-    scene_t s = scene_begin(NULL);
-    scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .queues = "{ name = \"q\"; }"});
-    scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .group = "others", .queues = "{ name = \"p\"; }"});
-    char *config = scene_config_file(&s, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"fresh\"; }, { name = \"p\"; }"});
+    cluster_t s = cluster_begin(NULL);
+    cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .queues = "{ name = \"q\"; }"});
+    cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .group = "others", .queues = "{ name = \"p\"; }"});
+    char *config = cluster_config_file(&s, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"fresh\"; }, { name = \"p\"; }"});
     answer_t answer = ask(config);
     cr_assert_eq(answer.run->code, 1);
     cr_assert(has(answer.run->out, "\"code\":\"unserved\",\"queues\":[\"fresh\"]"), "%s", answer.run->out);
@@ -131,15 +131,15 @@ Test(daemon_status, queues_that_the_leader_does_not_serve) {
     cr_assert(has(one->out, "nothing is wrong with these queues") && !has(one->out, "fresh"), "%s", one->out);
     cr_assert_eq(daemon_run("status", "-c", config, "-q", "q", "-q", "fresh")->code, 1);
     free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_status, due_jobs_that_wait) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     daemon_t *d =
-        scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .queues = "{ name = \"q\"; ready_limit = 2; }, { name = \"p\"; }"});
+        cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .queues = "{ name = \"q\"; ready_limit = 2; }, { name = \"p\"; }"});
     char *config =
-        scene_config_file(&s, (sidecar_t){.ttl = "3s", .queues = "{ name = \"q\"; ready_limit = 2; }, { name = \"p\"; }"});
+        cluster_config_file(&s, (sidecar_t){.ttl = "3s", .queues = "{ name = \"q\"; ready_limit = 2; }, { name = \"p\"; }"});
     redis_ok(s.r, "LPUSH q a b");
     redis_ok(s.r, "ZADD q:delayed 1 late");
     answer_t answer = ask(config);
@@ -154,13 +154,13 @@ Test(daemon_status, due_jobs_that_wait) {
     cr_assert_gt(number(&answer, "/queues/1/overdue_seconds"), 1e9);
     done(&answer);
     free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_status, records_that_fill_the_stream_or_wait_for_a_log) {
-    scene_t s = scene_begin(NULL);
-    char *config = scene_config_file(&s, (sidecar_t){.more = "stream = { max_bytes = \"1MiB\"; };\n"});
-    redis_ok(s.r, "XADD sidecar:q:failures %lld-0 kind failed reason reported", (long long)scene_ms(s.r) - 120000);
+    cluster_t s = cluster_begin(NULL);
+    char *config = cluster_config_file(&s, (sidecar_t){.more = "stream = { max_bytes = \"1MiB\"; };\n"});
+    redis_ok(s.r, "XADD sidecar:q:failures %lld-0 kind failed reason reported", (long long)cluster_ms(s.r) - 120000);
     redis_ok(s.r, "HSET sidecar:q:meta bytes 1048570 entries 1");
     answer_t answer = ask(config);
     cr_assert(found(&answer, "stream_full") && found(&answer, "uncopied"), "%s", answer.run->out);
@@ -177,23 +177,23 @@ Test(daemon_status, records_that_fill_the_stream_or_wait_for_a_log) {
     cr_assert(!found(&answer, "stream_full") && !found(&answer, "stream_fills"), "%s", answer.run->out);
     done(&answer);
     free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* What the log counts is what the streams tell. */
 Test(daemon_status, the_last_hour_by_log_and_by_stream) {
     static const char queues[] = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"50ms\"; "
                                  "retry_times = 1; }";
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
-    char *config = scene_config_file(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
+    char *config = cluster_config_file(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
     redis_ok(s.r, "LPUSH q:backup stalls poison");
     redis_ok(s.r, "HSET q:errors poison !no");
     cr_assert(wait_for(redis_int(s.r, "XLEN sidecar:q:failures") == 2, 10000));
-    free(scene_take(s.r, "q", 10000)); /* it is worked on no more */
+    free(cluster_take(s.r, "q", 10000)); /* it is worked on no more */
     const daemon_output_t *by_log = NULL;
     /* rows come into the log before their copy is acknowledged */
-    cr_assert(wait_for((by_log = scene_status(d, config),
+    cr_assert(wait_for((by_log = cluster_status(d, config),
                         has(by_log->out, "\"retried_last_hour\":1,\"failed_last_hour\":1") && has(by_log->out, "\"here\":true,")),
                        10000),
               "%s", by_log->out);
@@ -208,14 +208,14 @@ Test(daemon_status, the_last_hour_by_log_and_by_stream) {
     cr_assert_eq(by_log->code, 0, "final failures alone are no fault: %s", by_log->out);
     done(&by_stream);
     free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_status, how_long_the_oldest_job_has_been_in_progress) {
     static const char queues[] = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; }";
-    scene_t s = scene_begin(NULL);
-    scene_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
-    char *config = scene_config_file(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
+    cluster_t s = cluster_begin(NULL);
+    cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
+    char *config = cluster_config_file(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
     redis_ok(s.r, "LPUSH q:backup job");
     cr_assert(wait_for(redis_int(s.r, "HLEN sidecar:q:stamps") == 1, 10000));
     answer_t answer = ask(config);
@@ -223,54 +223,54 @@ Test(daemon_status, how_long_the_oldest_job_has_been_in_progress) {
     cr_assert(oldest >= 0 && oldest < 60, "%g: %s", oldest, answer.run->out);
     done(&answer);
     free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* What retention has removed of this hour is not counted, and that is said. */
 Test(daemon_status, a_log_that_has_dropped_rows_of_the_hour_is_counted_in_part) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.more = "audit = { retain_rows = 1; };\n"};
-    daemon_t *d = scene_sidecar_up(&s, spec);
-    char *config = scene_config_file(&s, spec);
+    daemon_t *d = cluster_sidecar_up(&s, spec);
+    char *config = cluster_config_file(&s, spec);
     for (int i = 0; i < 3; i++)
         redis_ok(s.r, "XADD sidecar:q:failures * kind failed reason reported at %lld event 012345678%dabcdef%048d",
-                 (long long)scene_ms(s.r), i, 0);
+                 (long long)cluster_ms(s.r), i, 0);
     const daemon_output_t *out = NULL;
-    cr_assert(wait_for((out = scene_status(d, config), has(out->out, "\"failed_last_hour\":1,") &&
-                                                           has(out->out, "\"last_hour_from\":\"audit_log\"") &&
-                                                           has(out->out, "\"last_hour_is_partial\":true")),
+    cr_assert(wait_for((out = cluster_status(d, config), has(out->out, "\"failed_last_hour\":1,") &&
+                                                             has(out->out, "\"last_hour_from\":\"audit_log\"") &&
+                                                             has(out->out, "\"last_hour_is_partial\":true")),
                        20000),
               "%s", out->out);
     cr_assert(has(out->out, "at least 1 final failure"), "%s", out->out);
     free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* Its instance has ended, as one with a full disk does no more: what the others end meanwhile is counted all the same. */
 Test(daemon_status, a_log_that_is_behind_is_not_counted_from) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){0});
-    char *config = scene_config_file(&s, (sidecar_t){0});
-    redis_ok(s.r, "XADD sidecar:q:failures %lld-0 kind failed reason reported event %s", (long long)scene_ms(s.r) - 20000,
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){0});
+    char *config = cluster_config_file(&s, (sidecar_t){0});
+    redis_ok(s.r, "XADD sidecar:q:failures %lld-0 kind failed reason reported event %s", (long long)cluster_ms(s.r) - 20000,
              "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef");
     const daemon_output_t *out = NULL;
-    cr_assert(wait_for((out = scene_status(d, config),
+    cr_assert(wait_for((out = cluster_status(d, config),
                         has(out->out, "\"complete\":true") && has(out->out, "\"last_hour_from\":\"audit_log\"")),
                        10000),
               "%s", out->out);
     daemon_pause(d);
     redis_ok(s.r, "XADD sidecar:q:failures * kind failed reason reported event %s",
              "1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef");
-    out = scene_status(d, config);
+    out = cluster_status(d, config);
     cr_assert(has(out->out, "\"last_hour_from\":\"failure_stream\"") && has(out->out, "\"failed_last_hour\":2"), "%s", out->out);
     daemon_continue(d);
     free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_status, a_long_hour_of_the_streams_is_counted_in_part) {
-    scene_t s = scene_begin(NULL);
-    char *config = scene_config_file(&s, (sidecar_t){0});
+    cluster_t s = cluster_begin(NULL);
+    char *config = cluster_config_file(&s, (sidecar_t){0});
     redis_ok(
         s.r, "EVAL %s 1 sidecar:q:failures",
         "local text = string.rep('x', 1000000) for i = 1, 40 do redis.call('XADD', KEYS[1], '*', 'kind', 'failed', 'payload', "
@@ -282,7 +282,7 @@ Test(daemon_status, a_long_hour_of_the_streams_is_counted_in_part) {
     cr_assert(has(answer.run->out, "at least "));
     done(&answer);
     free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 #define ALL_DIALECTS                                                                                                             \
@@ -293,15 +293,15 @@ Test(daemon_status, a_long_hour_of_the_streams_is_counted_in_part) {
     "[\"monitor\"]; }"
 
 Test(daemon_status, each_dialect_by_its_own_keys) {
-    scene_t s = scene_begin(NULL);
-    char *config = scene_config_file(&s, (sidecar_t){.queues = ALL_DIALECTS});
+    cluster_t s = cluster_begin(NULL);
+    char *config = cluster_config_file(&s, (sidecar_t){.queues = ALL_DIALECTS});
     redis_ok(s.r, "LPUSH q:backup a b c");
     redis_ok(s.r, "LPUSH bull:video:wait 1 2");
     redis_ok(s.r, "LPUSH bull:video:active 3");
-    redis_ok(s.r, "ZADD bull:video:delayed %lld 4", ((long long)scene_ms(s.r) + 3600000) * 4096);
+    redis_ok(s.r, "ZADD bull:video:delayed %lld 4", ((long long)cluster_ms(s.r) + 3600000) * 4096);
     redis_ok(s.r, "LPUSH w1 a b");
     redis_ok(s.r, "LPUSH w2 c");
-    redis_ok(s.r, "ZADD de_delayed_events %lld a.Check###1", (long long)scene_ms(s.r) + 60000);
+    redis_ok(s.r, "ZADD de_delayed_events %lld a.Check###1", (long long)cluster_ms(s.r) + 60000);
     redis_ok(s.r, "LPUSH fight a b c d");
     answer_t answer = ask(config);
     expect_number(&answer, "/queues/0/in_progress", 3);
@@ -320,7 +320,7 @@ Test(daemon_status, each_dialect_by_its_own_keys) {
     cr_assert(has(answer.run->out, "BullMQ"), "%s", answer.run->out);
     done(&answer);
     free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_status, keys_of_the_wrong_type_are_named_and_spoil_nothing_else) {
@@ -333,9 +333,9 @@ Test(daemon_status, keys_of_the_wrong_type_are_named_and_spoil_nothing_else) {
                                        "sidecar:q:auditors",
                                        "sidecar:g:queues",
                                        "sidecar:g:lock"};
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     static const char queues[] = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; }, { name = \"p\"; }";
-    char *config = scene_config_file(&s, (sidecar_t){.queues = queues});
+    char *config = cluster_config_file(&s, (sidecar_t){.queues = queues});
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
         redis_ok(s.r, "FLUSHALL");
         redis_ok(s.r, "LPUSH p job");
@@ -353,15 +353,15 @@ Test(daemon_status, keys_of_the_wrong_type_are_named_and_spoil_nothing_else) {
         cr_assert_eq(daemon_run("status", "-c", config)->code, 1);
     }
     free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_status, a_thousand_queues) {
     enum { QUEUES = 1000, MOST_MS = 4000 }; /* 100 to 300 ms where nobody else is at work */
-    char *queues = scene_queues("", "queue-number-", QUEUES);
-    scene_t s = scene_begin(NULL);
-    char *config = scene_config_file(&s, (sidecar_t){.queues = queues});
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.ttl = "1m", .queues = queues});
+    char *queues = cluster_queues("", "queue-number-", QUEUES);
+    cluster_t s = cluster_begin(NULL);
+    char *config = cluster_config_file(&s, (sidecar_t){.queues = queues});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "1m", .queues = queues});
     int64_t best = INT64_MAX;
     for (int i = 0; i < 5 && best > MOST_MS; i++) {
         const daemon_output_t *run = daemon_run("status", "-c", config);
@@ -376,13 +376,13 @@ Test(daemon_status, a_thousand_queues) {
     daemon_kill(d);
     free(config);
     free(queues);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* The head says of the log what the findings say. */
 Test(daemon_status, a_log_that_cannot_be_read_is_not_said_to_be_absent) {
-    scene_t s = scene_begin(NULL);
-    char *config = scene_config_file(&s, (sidecar_t){0}), *below = NULL;
+    cluster_t s = cluster_begin(NULL);
+    char *config = cluster_config_file(&s, (sidecar_t){0}), *below = NULL;
     cr_assert(has(daemon_run("status", "-c", config)->out, "none.db is not here\n"));
     cr_assert_gt(asprintf(&below, "%s/audit.db", config), 0); /* no directory */
     setenv("QUEUE_SIDECAR_AUDIT_PATH", below, 1);
@@ -391,12 +391,12 @@ Test(daemon_status, a_log_that_cannot_be_read_is_not_said_to_be_absent) {
               run->out);
     free(below);
     free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_status, nobody_to_ask_and_wrong_usage) {
-    scene_t s = scene_begin(NULL);
-    char *config = scene_config_file(&s, (sidecar_t){0});
+    cluster_t s = cluster_begin(NULL);
+    char *config = cluster_config_file(&s, (sidecar_t){0});
     static const char *const misuse[][3] = {{"--nonsense"},     {"-o", "yaml"},   {"2s"},
                                             {"--watch", "1ms"}, {"--queue", "p"}, {"-w", "2h"}};
     for (size_t i = 0; i < sizeof(misuse) / sizeof(*misuse); i++) {
@@ -416,5 +416,5 @@ Test(daemon_status, nobody_to_ask_and_wrong_usage) {
     cr_assert_eq(table->code, 69);
     cr_assert(has(table->out, "FAULT    Redis at "), "%s", table->out);
     free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }

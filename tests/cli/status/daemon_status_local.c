@@ -5,94 +5,95 @@
 #include "text.h"
 
 Test(daemon_status_here, checks_of_the_instance_here_and_a_config_that_it_refuses, .timeout = 120) {
-    scene_t s;
+    cluster_t s;
     sidecar_t spec = {.ttl = "3s"};
     daemon_t *d = leading(&s, spec, &spec.port);
-    char *path = scene_config_file(&s, spec);
+    char *path = cluster_config_file(&s, spec);
     const daemon_output_t *run = NULL;
-    cr_assert(wait_for((run = scene_status(d, path), run->code == 0 && has(run->out, "\"ready\":true")), 10000), "%s", run->out);
+    cr_assert(wait_for((run = cluster_status(d, path), run->code == 0 && has(run->out, "\"ready\":true")), 10000), "%s",
+              run->out);
     cr_assert(has(run->out, "{\"check\":\"config\",\"ok\":true,\"why\":null,\"state\":\"in effect since "), "%s",
               strstr(run->out, "instance_here"));
     redis_ok(s.r, "ACL SETUSER default -zrange"); /* no due job is found */
     redis_ok(s.r, "ZADD q:delayed 1 job");
-    cr_assert(wait_for((run = scene_status(d, path), has(run->out, "Redis refuses what is asked for \\\"q\\\"")), 10000), "%s",
+    cr_assert(wait_for((run = cluster_status(d, path), has(run->out, "Redis refuses what is asked for \\\"q\\\"")), 10000), "%s",
               run->out);
     cr_assert_eq(run->code, 1);
     redis_ok(s.r, "ACL SETUSER default +zrange");
-    cr_assert(wait_for((run = scene_status(d, path), run->code == 0), 40000), "%s", run->out);
+    cr_assert(wait_for((run = cluster_status(d, path), run->code == 0), 40000), "%s", run->out);
     daemon_pause(d);
-    cr_assert(has((run = scene_status(d, path))->out, "\"code\":\"mute\"") && run->code == 1, "%s", run->out);
+    cr_assert(has((run = cluster_status(d, path))->out, "\"code\":\"mute\"") && run->code == 1, "%s", run->out);
     daemon_continue(d);
     spec.more = "nonsense = 1;\n";
-    scene_reconfigure(&s, d, spec);
-    cr_assert(wait_for((run = scene_status(d, path), has(run->out, "\"code\":\"config_refused\"")), 10000), "%s", run->out);
+    cluster_reconfigure(&s, d, spec);
+    cr_assert(wait_for((run = cluster_status(d, path), has(run->out, "\"code\":\"config_refused\"")), 10000), "%s", run->out);
     cr_assert_eq(run->code, 1);
     cr_assert(has(run->out, "nonsense"), "with the reason: %s", run->out);
     daemon_kill(d);
-    run = scene_status(d, path);
+    run = cluster_status(d, path);
     cr_assert(has(run->out, "\"answered\":false") && has(run->out, "\"code\":\"no_answer\""), "%s", run->out);
     free(path);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* A template may spoil every queue at once. */
 Test(daemon_status_here, a_config_of_many_faults_hides_no_check, .timeout = 60) {
     enum { QUEUES = 200 };
-    scene_t s;
+    cluster_t s;
     sidecar_t spec = {.ttl = "3s"};
     daemon_t *d = leading(&s, spec, &spec.port);
-    char *path = scene_config_file(&s, spec);
+    char *path = cluster_config_file(&s, spec);
     buffer_t queues = {0};
     for (int i = 0; i < QUEUES; i++)
         buffer_printf(&queues, "%s{ name = \"q%d\"; a_key_that_nobody_knows = 1; }", i ? ", " : "", i);
     spec.queues = buffer_text(&queues);
-    scene_reconfigure(&s, d, spec);
+    cluster_reconfigure(&s, d, spec);
     const daemon_output_t *run = NULL;
-    cr_assert(wait_for((run = scene_status(d, path), has(run->out, "\"code\":\"config_refused\"")), 10000), "%s", run->out);
+    cr_assert(wait_for((run = cluster_status(d, path), has(run->out, "\"code\":\"config_refused\"")), 10000), "%s", run->out);
     cr_assert(has(run->out, "{\"check\":\"lock\",\"ok\":true"), "%s", run->out);
     buffer_free(&queues);
     free(path);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* Whoever asks that port would take the health of the other one for ours. */
 Test(daemon_status_here, a_sidecar_of_another_group_has_our_port, .timeout = 60) {
-    scene_t s;
+    cluster_t s;
     sidecar_t spec = {.ttl = "3s"};
     daemon_t *other = leading(&s, spec, &spec.port);
-    char *path = scene_config_file(&s, spec);
+    char *path = cluster_config_file(&s, spec);
     cr_assert(wait_for(daemon_run("healthcheck", "--ready", "-c", path)->code == 0, 10000));
     spec.group = "ours";
     spec.queues = "{ name = \"mine\"; roles = [\"dispatcher\"]; }";
     free(path);
-    path = scene_config_file(&s, spec);
-    scene_sidecar_up(&s, spec);
+    path = cluster_config_file(&s, spec);
+    cluster_sidecar_up(&s, spec);
     const daemon_output_t *run = daemon_run("healthcheck", "--ready", "-c", path);
     cr_assert(run->code == 1 && has(run->err, "a sidecar of group \"g\" answers there, and this config is of group \"ours\""),
               "%s", run->err);
-    run = scene_status(other, path);
+    run = cluster_status(other, path);
     cr_assert(run->code == 1 && has(run->out, "\"code\":\"another\"") && has(run->out, "\"answered\":false"), "%s", run->out);
     cr_assert(has(run->out, "\"checks\":[]"), "%s", run->out);
     free(path);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_status_here, the_published_rights_are_enough) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {
         .ttl = "3s", .redis = RIGHTS_LOGIN, .queues = "{ name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; }"};
     rights_t rights = rights_read(NULL);
     rights_grant(s.r, &rights, NULL);
-    char *path = scene_config_file(&s, spec);
-    daemon_t *d = scene_sidecar_up(&s, spec);
+    char *path = cluster_config_file(&s, spec);
+    daemon_t *d = cluster_sidecar_up(&s, spec);
     redis_ok(s.r, "LPUSH email:backup job");
     redis_ok(s.r, "XADD sidecar:email:failures * kind failed");
     redis_ok(s.r, "HSET sidecar:email:auditors me %s", "0-1 99999999999999");
     redis_ok(s.r, "ACL LOG RESET");
-    const daemon_output_t *run = scene_status(d, path);
+    const daemon_output_t *run = cluster_status(d, path);
     cr_assert_eq(rights_refused(s.r), 0);
     cr_assert(has(run->out, "\"in_progress\":1") && has(run->out, "\"fault\":null"), "%s", run->out);
     rights_free(&rights);
     free(path);
-    scene_end(&s);
+    cluster_end(&s);
 }

@@ -1,6 +1,6 @@
 /* `status --watch` on a terminal, whose owner resizes it, suspends it and ends it, and on a pipe. */
 #include "child.h"
-#include "scene.h"
+#include "cluster.h"
 #include "tempdir.h"
 #include "terminal.h"
 #include "text.h"
@@ -23,7 +23,7 @@ static int count(const char *text, const char *part) {
 }
 
 typedef struct {
-    scene_t scene;
+    cluster_t cluster;
     char *config, *out; /* owned */
     terminal_t *terminal;
     child_t *child;
@@ -31,11 +31,11 @@ typedef struct {
 
 /* Queues q0 .. q<n-1>; a leader serves them. */
 static watch_t prepare(int queues) {
-    watch_t w = {.scene = scene_begin(NULL)};
-    char *list = scene_queues("", "q", queues);
+    watch_t w = {.cluster = cluster_begin(NULL)};
+    char *list = cluster_queues("", "q", queues);
     w.out = temp_path(temp_root(), "out");
-    w.config = scene_config_file(&w.scene, (sidecar_t){.queues = list});
-    scene_sidecar_up(&w.scene, (sidecar_t){.queues = list});
+    w.config = cluster_config_file(&w.cluster, (sidecar_t){.queues = list});
+    cluster_sidecar_up(&w.cluster, (sidecar_t){.queues = list});
     free(list);
     return w;
 }
@@ -57,7 +57,7 @@ static void end(watch_t *w) {
     if (w->terminal) terminal_free(w->terminal);
     free(w->config);
     free(w->out);
-    scene_end(&w->scene);
+    cluster_end(&w->cluster);
 }
 
 static void interrupt(watch_t *w, int number) {
@@ -84,9 +84,9 @@ Test(daemon_status_watch, draws_in_place_and_leaves_the_terminal_clean) {
     w.terminal = terminal_open(100, 40);
     start(&w, NULL, NULL);
     cr_assert(wait_for(shows(&w, "all is well"), 10000), "%s", terminal_raw(w.terminal));
-    redis_ok(w.scene.r, "LPUSH q1 a b c d e f g");
+    redis_ok(w.cluster.r, "LPUSH q1 a b c d e f g");
     cr_assert(wait_for(shows(&w, "q1           0         -      7"), 10000), "%s", terminal_raw(w.terminal));
-    daemon_kill(w.scene.sidecars[0]);
+    daemon_kill(w.cluster.sidecars[0]);
     cr_assert(wait_for(shows(&w, "nobody leads"), 10000));
     cr_assert(has(terminal_raw(w.terminal), "\x1b[1;31mFAULT\x1b[0m"));
     interrupt(&w, SIGINT);
@@ -100,8 +100,8 @@ Test(daemon_status_watch, draws_in_place_and_leaves_the_terminal_clean) {
 Test(daemon_status_watch, fits_the_terminal_and_follows_its_size) {
     watch_t w = prepare(60);
     w.terminal = terminal_open(80, 24);
-    redis_ok(w.scene.r, "DEL q57");
-    redis_ok(w.scene.r, "SET q57 text");
+    redis_ok(w.cluster.r, "DEL q57");
+    redis_ok(w.cluster.r, "SET q57 text");
     start(&w, NULL, "NO_COLOR=1");
     cr_assert(wait_for(shows(&w, "queues more"), 10000), "%s", terminal_raw(w.terminal));
     char *screen = terminal_screen(w.terminal);
@@ -169,7 +169,7 @@ Test(daemon_status_watch, json_is_a_line_for_each_look_even_on_a_terminal) {
 
 static bool stands_still(watch_t *w) {
     int seen = frames(w);
-    return scene_stays(frames(w) == seen, 600);
+    return cluster_stays(frames(w) == seen, 600);
 }
 
 Test(daemon_status_watch, outlives_a_redis_that_goes_and_comes) {
@@ -177,16 +177,16 @@ Test(daemon_status_watch, outlives_a_redis_that_goes_and_comes) {
     w.terminal = terminal_open(100, 30);
     start(&w, NULL, NULL);
     cr_assert(wait_for(shows(&w, "all is well"), 10000));
-    server_kill(w.scene.server);
+    server_kill(w.cluster.server);
     cr_assert(wait_for(shows(&w, "Redis at"), 20000), "%s", terminal_raw(w.terminal));
-    server_restart(w.scene.server, SERVER_LOSE_DATA);
-    scene_reopen(&w.scene);
+    server_restart(w.cluster.server, SERVER_LOSE_DATA);
+    cluster_reopen(&w.cluster);
     cr_assert(wait_for(shows(&w, "all is well"), 20000), "%s", terminal_raw(w.terminal));
-    server_freeze(w.scene.server);
+    server_freeze(w.cluster.server);
     cr_assert(wait_for(stands_still(&w), 20000), "it draws what it cannot know");
     interrupt(&w, SIGINT);
     const char *raw = terminal_raw(w.terminal);
     cr_assert_str_eq(raw + strlen(raw) - strlen(LEAVE), LEAVE);
-    server_thaw(w.scene.server);
+    server_thaw(w.cluster.server);
     end(&w);
 }

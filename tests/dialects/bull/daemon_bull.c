@@ -13,7 +13,7 @@ enum { JOBS = 20, SOON_MS = 60000 };
 
 /* A server, a sidecar on it, and workers of one version of Bull. */
 typedef struct {
-    scene_t scene;
+    cluster_t cluster;
     native_t native;
     daemon_t *sidecar;
     const char *env[8];
@@ -22,13 +22,13 @@ typedef struct {
 static daemon_t *more_sidecar(stand_t *stand, const char *settings) {
     char queue[256];
     snprintf(queue, sizeof(queue), VIDEO, settings);
-    return scene_sidecar_up(&stand->scene, (sidecar_t){.queues = queue});
+    return cluster_sidecar_up(&stand->cluster, (sidecar_t){.queues = queue});
 }
 
 static void stand_begin(stand_t *stand, const char *version, const char *settings) {
-    *stand = (stand_t){.scene = scene_begin(&(server_options_t){.tcp = true}),
+    *stand = (stand_t){.cluster = cluster_begin(&(server_options_t){.tcp = true}),
                        .env = {version, "QS_STALLED_MS=1000", "QS_LOCK_MS=1000"}};
-    stand->native = native_begin("bull", stand->scene.server);
+    stand->native = native_begin("bull", stand->cluster.server);
     stand->sidecar = more_sidecar(stand, settings);
 }
 
@@ -48,7 +48,7 @@ static void stop(stand_t *stand, child_t *child) {
 
 static void stand_end(stand_t *stand) {
     native_end(&stand->native);
-    scene_end(&stand->scene);
+    cluster_end(&stand->cluster);
 }
 
 /* Jobs of one kind, numbered; the opts are those of add(), as JSON. */
@@ -113,15 +113,15 @@ static long long put_back(const char *version, bool gone) {
     cr_expect_eq(rows(&stand, "payload LIKE '%12345678901234567890%'"), JOBS);
     await_native(&stand, native_count(&stand.native, "failed", NULL) == JOBS); /* they say so when Redis has it */
     if (gone)
-        redis_ok(stand.scene.r, "EVAL %s 1 " BULL "failed",
+        redis_ok(stand.cluster.r, "EVAL %s 1 " BULL "failed",
                  "for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do redis.call('DEL', 'bull:video:' .. id) end "
                  "redis.call('DEL', KEYS[1], 'bull:video:id')");
     const daemon_output_t *done = cli(stand.sidecar, "requeue", "--where", "-q", "video", "--yes", "--by", "ann");
     cr_assert_eq(done->code, 0, "%s%s", done->out, done->err);
     await_native(&stand, native_count(&stand.native, "finished", NULL) == JOBS);
     expect_same_bytes(&stand, "flaky", 2);
-    cr_expect_eq(redis_int(stand.scene.r, "EXISTS " BULL "failed"), 0);
-    cr_expect_eq(redis_int(stand.scene.r, "ZCARD " BULL "completed"), JOBS);
+    cr_expect_eq(redis_int(stand.cluster.r, "EXISTS " BULL "failed"), 0);
+    cr_expect_eq(redis_int(stand.cluster.r, "ZCARD " BULL "completed"), JOBS);
     await_native(&stand, rows(&stand, "kind = 'requeued'") == JOBS);
     const daemon_output_t *again = cli(stand.sidecar, "requeue", "--where", "-q", "video", "--yes", "--again");
     cr_expect(has(again->out, "it is no longer failed") || has(again->err, "it is no longer failed"), "%s%s", again->out,
@@ -147,7 +147,7 @@ static long long removed_on_fail(const char *version) {
     produce(&stand, "poison", JOBS, "{\"removeOnFail\":true}");
     await_native(&stand, rows(&stand, "kind = 'failed'") == JOBS);
     long long recorded = rows(&stand, "reason = 'worker_failed' AND error LIKE '%poison%' AND payload = ''");
-    cr_expect_eq(redis_int(stand.scene.r, "EXISTS " BULL "failed"), 0);
+    cr_expect_eq(redis_int(stand.cluster.r, "EXISTS " BULL "failed"), 0);
     const daemon_output_t *done = cli(stand.sidecar, "requeue", "--where", "-q", "video", "--yes");
     cr_expect(has(done->out, "the log does not have its payload") || has(done->err, "the log does not have its payload"), "%s%s",
               done->out, done->err);
@@ -168,7 +168,7 @@ static long long both_sides(const char *version) {
     child_t *one = worker(&stand), *two = worker(&stand);
     produce(&stand, "poison", JOBS, "{\"attempts\":3,\"backoff\":150,\"delay\":100}");
     produce(&stand, "flaky", JOBS, "{\"attempts\":3,\"backoff\":{\"type\":\"exponential\",\"delay\":50},\"priority\":2}");
-    daemon_t *leader = scene_await_leader(&stand.scene, "g", NULL, SOON_MS);
+    daemon_t *leader = cluster_await_leader(&stand.cluster, "g", NULL, SOON_MS);
     if (leader == stand.sidecar) stand.sidecar = other;
     daemon_kill(leader);
     await_native(&stand, rows(&stand, "kind = 'failed'") == JOBS);
@@ -195,9 +195,9 @@ static int hold(const char *version) {
     lives = worker(&stand);
     child_kill(dies);
     await_native(&stand, native_count(&stand.native, "finished", NULL) == 1);
-    if (!wait_for(scene_says(stand.sidecar, "\"queue\":\"video\"", "gave a job back"), SOON_MS))
-        scene_fail(&stand.scene, "who gave it back?");
-    redis_expect(stand.scene.r, "sidecar", "GET " BULL "stalled-check");
+    if (!wait_for(cluster_says(stand.sidecar, "\"queue\":\"video\"", "gave a job back"), SOON_MS))
+        cluster_fail(&stand.cluster, "who gave it back?");
+    redis_expect(stand.cluster.r, "sidecar", "GET " BULL "stalled-check");
     child_free(dies);
     stop(&stand, lives);
     int found = native_count(&stand.native, "stalled", NULL);
@@ -215,7 +215,7 @@ static int resume(const char *version, bool killed) {
     stand_t stand;
     stand_begin(&stand, version, "");
     child_t *dies = worker(&stand), *lives = worker(&stand);
-    await_native(&stand, redis_int(stand.scene.r, "EXISTS " BULL "stalled-check") == 1);
+    await_native(&stand, redis_int(stand.cluster.r, "EXISTS " BULL "stalled-check") == 1);
     if (killed)
         daemon_kill(stand.sidecar);
     else
@@ -243,16 +243,16 @@ Test(daemon_bull, resume_after_an_orderly_end_4_16) { cr_assert_eq(resume("QS_BU
 /* Bull's own workers on keys of their own, and a sidecar that may do no more than README says: it promotes, gives a dead worker's
  * job back, ends one, records failures and puts them back. How often Redis has refused it something. */
 static size_t least_privilege(const char *version) {
-    stand_t stand = {.scene = scene_begin(&(server_options_t){.tcp = true}),
+    stand_t stand = {.cluster = cluster_begin(&(server_options_t){.tcp = true}),
                      .env = {version, "QS_STALLED_MS=600000", "QS_LOCK_MS=1000"}};
-    redis_t *r = stand.scene.r;
+    redis_t *r = stand.cluster.r;
     char queue[256];
     rights_t rights = rights_read("bull");
     rights_leave_out(&rights, "~email"); /* a queue that is not served here */
     rights_grant(r, &rights, NULL);
-    stand.native = native_begin("bull", stand.scene.server);
+    stand.native = native_begin("bull", stand.cluster.server);
     snprintf(queue, sizeof(queue), VIDEO, "max_stalled = 1;");
-    stand.sidecar = scene_sidecar_up(&stand.scene, (sidecar_t){.queues = queue, .redis = RIGHTS_LOGIN});
+    stand.sidecar = cluster_sidecar_up(&stand.cluster, (sidecar_t){.queues = queue, .redis = RIGHTS_LOGIN});
     produce(&stand, "ok", JOBS, "{\"delay\":100}"); /* no worker runs: these are ours to promote */
     produce(&stand, "slow", JOBS, "{\"delay\":100,\"priority\":3}");
     await_native(&stand, redis_int(r, "LLEN " BULL "wait") == 2 * JOBS);

@@ -13,88 +13,88 @@ typedef struct {
     bull_failed_t *reader;
     const char *token;
     bool fenced;
-} desk_t;
+} setup_t;
 
-static desk_t desk_start_as(const char *more, bool proxy) {
+static setup_t setup_start_as(const char *more, bool proxy) {
     char *config =
         mem_printf("group = \"app\"; %s queues = ( { name = \"video\"; dialect = \"bull\"; max_payload = \"64KiB\"; } );", more);
-    desk_t desk = {.f = fixture_start(&(fixture_options_t){.config = config, .proxy = proxy}), .token = "T"};
+    setup_t setup = {.f = fixture_start(&(fixture_options_t){.config = config, .proxy = proxy}), .token = "T"};
     free(config);
-    desk.metrics = metrics_new(1);
-    desk.reader = bull_failed_open(&desk.f.keys->queues[0]);
-    redis_ok(desk.f.r, "SET " BULL_LOCK " T");
-    return desk;
+    setup.metrics = metrics_new(1);
+    setup.reader = bull_failed_open(&setup.f.keys->queues[0]);
+    redis_ok(setup.f.r, "SET " BULL_LOCK " T");
+    return setup;
 }
 
-static desk_t desk_start_with(const char *more) { return desk_start_as(more, false); }
+static setup_t setup_start_with(const char *more) { return setup_start_as(more, false); }
 
-static desk_t desk_start(void) { return desk_start_with(""); }
+static setup_t setup_start(void) { return setup_start_with(""); }
 
-static void desk_stop(desk_t *desk) {
-    bull_failed_close(desk->reader);
-    metrics_free(desk->metrics);
-    fixture_stop(&desk->f);
+static void setup_stop(setup_t *setup) {
+    bull_failed_close(setup->reader);
+    metrics_free(setup->metrics);
+    fixture_stop(&setup->f);
 }
 
-static outcome_t step(desk_t *desk, bool changed, mono_t *next) {
-    watch_call_t call = {.conn = desk->f.conn,
-                         .keys = desk->f.keys,
-                         .token = desk->token,
+static outcome_t step(setup_t *setup, bool changed, mono_t *next) {
+    watch_call_t call = {.conn = setup->f.conn,
+                         .keys = setup->f.keys,
+                         .token = setup->token,
                          .arm = true,
-                         .metrics = &desk->metrics->queues[0],
+                         .metrics = &setup->metrics->queues[0],
                          .now = mono_now(),
                          .next = mono_never()};
-    outcome_t outcome = bull_failed_step(desk->reader, &call, changed, &desk->f.fault);
-    desk->fenced = call.fenced;
+    outcome_t outcome = bull_failed_step(setup->reader, &call, changed, &setup->f.fault);
+    setup->fenced = call.fenced;
     *next = call.next;
     return outcome;
 }
 
 /* Steps after a change, as often as it wants to within a second of its own: then it waits for a change, or for its next look over
  * everything. Ends at once when it is refused or fenced. */
-static outcome_t look_after(desk_t *desk, bool changed) {
+static outcome_t look_after(setup_t *setup, bool changed) {
     mono_t next;
     outcome_t outcome;
     do {
-        outcome = step(desk, changed, &next);
+        outcome = step(setup, changed, &next);
         changed = false;
         while (!mono_reached(next, mono_now()) && mono_diff(next, mono_now()) < NS_PER_S) {
         }
-    } while (outcome == OUTCOME_OK && !desk->fenced && mono_diff(next, mono_now()) < NS_PER_S);
+    } while (outcome == OUTCOME_OK && !setup->fenced && mono_diff(next, mono_now()) < NS_PER_S);
     return outcome;
 }
 
-static outcome_t look(desk_t *desk) { return look_after(desk, true); }
+static outcome_t look(setup_t *setup) { return look_after(setup, true); }
 
-static void work(desk_t *desk) {
-    cr_assert_eq(look(desk), OUTCOME_OK, "%s", desk->f.fault.text);
-    cr_assert(!desk->fenced);
+static void work(setup_t *setup) {
+    cr_assert_eq(look(setup), OUTCOME_OK, "%s", setup->f.fault.text);
+    cr_assert(!setup->fenced);
 }
 
 /* As another leader, or this one on a new connection: it knows nothing but what stands in Redis. */
-static void begin_anew(desk_t *desk) { bull_failed_forget(desk->reader); }
+static void begin_anew(setup_t *setup) { bull_failed_forget(setup->reader); }
 
 /* A worker whose clock differs by `ahead_ms` lets a job fail now. */
-static void fail(desk_t *desk, const char *id, long long ahead_ms) {
+static void fail(setup_t *setup, const char *id, long long ahead_ms) {
     char finished[32];
-    snprintf(finished, sizeof finished, "%lld", call_now_ms(desk->f.r) + ahead_ms);
-    bull_fail(desk->f.r, id, finished, "boom");
+    snprintf(finished, sizeof finished, "%lld", call_now_ms(setup->f.r) + ahead_ms);
+    bull_fail(setup->f.r, id, finished, "boom");
 }
 
-static void hear(desk_t *desk, const char *id, const char *error) {
+static void hear(setup_t *setup, const char *id, const char *error) {
     char *message = mem_printf("{\"jobId\":\"%s\",\"val\":\"%s\"}", id, error);
-    bull_failed_heard(desk->reader, slice_text(message));
+    bull_failed_heard(setup->reader, slice_text(message));
     free(message);
 }
 
-static void expect_jobs(desk_t *desk, const char *ids) { expect_records(desk->f.r, "job", ids); }
+static void expect_jobs(setup_t *setup, const char *ids) { expect_records(setup->f.r, "job", ids); }
 
 Test(redis_bull_reader, a_record_says_what_bull_knows) {
-    desk_t desk = desk_start();
-    work(&desk);
-    fail(&desk, "7", 0);
-    work(&desk);
-    redis_t *r = desk.f.r;
+    setup_t setup = setup_start();
+    work(&setup);
+    fail(&setup, "7", 0);
+    work(&setup);
+    redis_t *r = setup.f.r;
     static const char *const expected[][2] = {
         {"kind", "failed"},
         {"dialect", "bull"},
@@ -121,364 +121,364 @@ Test(redis_bull_reader, a_record_says_what_bull_knows) {
     free(at);
     free(sha256);
     free(payload);
-    cr_expect_eq(metric_get(&desk.metrics->queues[0].failed_recorded), 1);
-    cr_expect_eq(metric_get(&desk.metrics->queues[0].ended_by[REASON_worker_failed]), 1);
-    desk_stop(&desk);
+    cr_expect_eq(metric_get(&setup.metrics->queues[0].failed_recorded), 1);
+    cr_expect_eq(metric_get(&setup.metrics->queues[0].ended_by[REASON_worker_failed]), 1);
+    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, each_failure_once_whoever_leads) {
-    desk_t desk = desk_start();
-    fail(&desk, "before", -1000);
-    work(&desk);
+    setup_t setup = setup_start();
+    fail(&setup, "before", -1000);
+    work(&setup);
     for (int leader = 0; leader < 3; leader++) {
-        work(&desk);
-        begin_anew(&desk);
+        work(&setup);
+        begin_anew(&setup);
     }
-    fail(&desk, "1", 0);
-    fail(&desk, "2", 0);
-    begin_anew(&desk); /* the leader died before it looked */
-    work(&desk);
-    work(&desk);
-    begin_anew(&desk);
-    work(&desk);
-    fail(&desk, "1", 1); /* put back, and failed again */
-    work(&desk);
-    expect_jobs(&desk, "1 2 1");
-    desk_stop(&desk);
+    fail(&setup, "1", 0);
+    fail(&setup, "2", 0);
+    begin_anew(&setup); /* the leader died before it looked */
+    work(&setup);
+    work(&setup);
+    begin_anew(&setup);
+    work(&setup);
+    fail(&setup, "1", 1); /* put back, and failed again */
+    work(&setup);
+    expect_jobs(&setup, "1 2 1");
+    setup_stop(&setup);
 }
 
 /* The same failure recorded anew, as after a failover that forgot the mark, is the same event: the audit log has it once. */
 Test(redis_bull_reader, a_record_made_again_is_the_same_event) {
-    desk_t desk = desk_start();
-    work(&desk);
-    fail(&desk, "7", 0);
-    work(&desk);
-    char *first = bull_records(desk.f.r, "event");
-    redis_ok(desk.f.r, "EVAL %s 1 " BULL_OURS "recorded",
+    setup_t setup = setup_start();
+    work(&setup);
+    fail(&setup, "7", 0);
+    work(&setup);
+    char *first = bull_records(setup.f.r, "event");
+    redis_ok(setup.f.r, "EVAL %s 1 " BULL_OURS "recorded",
              "for _, m in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do if m ~= ':seen' then redis.call('ZREM', KEYS[1], m) "
              "end end");
-    redis_ok(desk.f.r, "DEL " BULL_OURS "failures");
-    begin_anew(&desk);
-    work(&desk);
-    expect_records(desk.f.r, "event", first);
+    redis_ok(setup.f.r, "DEL " BULL_OURS "failures");
+    begin_anew(&setup);
+    work(&setup);
+    expect_records(setup.f.r, "event", first);
     free(first);
-    desk_stop(&desk);
+    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, clocks_of_workers_may_be_wrong) {
-    desk_t desk = desk_start();
-    work(&desk);
-    fail(&desk, "ahead", 3600000);
-    work(&desk);
-    fail(&desk, "right", 0);
-    work(&desk);
-    expect_jobs(&desk, "ahead right");
-    fail(&desk, "minutes_behind", -300000); /* a look over everything finds it, within a minute */
-    begin_anew(&desk);
-    work(&desk);
-    expect_jobs(&desk, "ahead right minutes_behind");
-    fail(&desk, "an_hour_behind", -3600000);
-    begin_anew(&desk);
-    work(&desk);
-    expect_jobs(&desk, "ahead right minutes_behind");
-    hear(&desk, "an_hour_behind", "boom"); /* only the message names it */
-    work(&desk);
-    hear(&desk, "an_hour_behind", "boom");
-    work(&desk);
-    expect_jobs(&desk, "ahead right minutes_behind an_hour_behind");
-    desk_stop(&desk);
+    setup_t setup = setup_start();
+    work(&setup);
+    fail(&setup, "ahead", 3600000);
+    work(&setup);
+    fail(&setup, "right", 0);
+    work(&setup);
+    expect_jobs(&setup, "ahead right");
+    fail(&setup, "minutes_behind", -300000); /* a look over everything finds it, within a minute */
+    begin_anew(&setup);
+    work(&setup);
+    expect_jobs(&setup, "ahead right minutes_behind");
+    fail(&setup, "an_hour_behind", -3600000);
+    begin_anew(&setup);
+    work(&setup);
+    expect_jobs(&setup, "ahead right minutes_behind");
+    hear(&setup, "an_hour_behind", "boom"); /* only the message names it */
+    work(&setup);
+    hear(&setup, "an_hour_behind", "boom");
+    work(&setup);
+    expect_jobs(&setup, "ahead right minutes_behind an_hour_behind");
+    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, a_burst_of_failures) {
     enum { COUNT = 10000 };
-    desk_t desk = desk_start();
-    work(&desk);
-    redis_ok(desk.f.r, "EVAL %s 1 " BULL "failed %lld %d",
+    setup_t setup = setup_start();
+    work(&setup);
+    redis_ok(setup.f.r, "EVAL %s 1 " BULL "failed %lld %d",
              "for i = 1, ARGV[2] do redis.call('HSET', 'bull:video:' .. i, 'name', 'n', 'data', '{}', 'opts', '{}') "
              "redis.call('ZADD', KEYS[1], ARGV[1] + i % 7, i) end",
-             call_now_ms(desk.f.r), COUNT);
-    work(&desk);
-    cr_expect_eq(redis_int(desk.f.r, "XLEN " BULL_OURS "failures"), COUNT);
-    cr_expect_eq(redis_int(desk.f.r, "ZCARD " BULL_OURS "recorded"), COUNT + 1);
-    begin_anew(&desk);
-    work(&desk);
-    cr_expect_eq(redis_int(desk.f.r, "XLEN " BULL_OURS "failures"), COUNT);
-    desk_stop(&desk);
+             call_now_ms(setup.f.r), COUNT);
+    work(&setup);
+    cr_expect_eq(redis_int(setup.f.r, "XLEN " BULL_OURS "failures"), COUNT);
+    cr_expect_eq(redis_int(setup.f.r, "ZCARD " BULL_OURS "recorded"), COUNT + 1);
+    begin_anew(&setup);
+    work(&setup);
+    cr_expect_eq(redis_int(setup.f.r, "XLEN " BULL_OURS "failures"), COUNT);
+    setup_stop(&setup);
 }
 
 /* Jobs that Bull removed in the step that failed them: the message is all there is. */
 Test(redis_bull_reader, what_was_removed_at_once_is_recorded_from_its_message) {
-    desk_t desk = desk_start();
-    work(&desk);
-    hear(&desk, "7", "no such \\\"image\\\"");
-    hear(&desk, "8", BULL_STALLED_MESSAGE);
-    bull_failed_heard(desk.reader, slice_text("{\"jobId\":\"9\",\"val\":\"x\"," BULL_OUR_MESSAGE "}"));
-    work(&desk);
-    work(&desk);
-    expect_jobs(&desk, "7 8");
-    expect_records(desk.f.r, "error", "no such \"image\" " BULL_STALLED_MESSAGE);
-    expect_records(desk.f.r, "reason", "worker_failed retries_exhausted");
-    expect_records(desk.f.r, "payload", "");
-    hear(&desk, "7", "again"); /* the same id, added anew */
-    work(&desk);
-    expect_jobs(&desk, "7 8 7");
-    desk_stop(&desk);
+    setup_t setup = setup_start();
+    work(&setup);
+    hear(&setup, "7", "no such \\\"image\\\"");
+    hear(&setup, "8", BULL_STALLED_MESSAGE);
+    bull_failed_heard(setup.reader, slice_text("{\"jobId\":\"9\",\"val\":\"x\"," BULL_OUR_MESSAGE "}"));
+    work(&setup);
+    work(&setup);
+    expect_jobs(&setup, "7 8");
+    expect_records(setup.f.r, "error", "no such \"image\" " BULL_STALLED_MESSAGE);
+    expect_records(setup.f.r, "reason", "worker_failed retries_exhausted");
+    expect_records(setup.f.r, "payload", "");
+    hear(&setup, "7", "again"); /* the same id, added anew */
+    work(&setup);
+    expect_jobs(&setup, "7 8 7");
+    setup_stop(&setup);
 }
 
 /* What fails while nobody leads is recorded later; what fails while that is not wanted is not. */
 Test(redis_bull_reader, what_fails_while_it_is_off_is_not_recorded_later) {
-    desk_t desk = desk_start();
+    setup_t setup = setup_start();
     const watch_ops_t *ops = dialect_ops(DIALECT_BULL)->watch;
-    work(&desk);
-    fail(&desk, "1", 0);
-    work(&desk);
-    begin_anew(&desk);
-    fail(&desk, "2", 0); /* between two leaders */
-    work(&desk);
-    expect_jobs(&desk, "1 2");
-    desk.f.config->queues[0].own.record_failed = false;
-    void *off = ops->open(&desk.f.keys->queues[0]);
+    work(&setup);
+    fail(&setup, "1", 0);
+    work(&setup);
+    begin_anew(&setup);
+    fail(&setup, "2", 0); /* between two leaders */
+    work(&setup);
+    expect_jobs(&setup, "1 2");
+    setup.f.config->queues[0].own.record_failed = false;
+    void *off = ops->open(&setup.f.keys->queues[0]);
     for (int i = 0; i < 2; i++) { /* once a term is enough */
-        watch_call_t call = {.conn = desk.f.conn,
-                             .keys = desk.f.keys,
+        watch_call_t call = {.conn = setup.f.conn,
+                             .keys = setup.f.keys,
                              .token = "T",
-                             .metrics = &desk.metrics->queues[0],
+                             .metrics = &setup.metrics->queues[0],
                              .now = mono_now(),
                              .next = mono_never()};
-        cr_assert_eq(ops->step(off, &call, &desk.f.fault), OUTCOME_OK, "%s", desk.f.fault.text);
+        cr_assert_eq(ops->step(off, &call, &setup.f.fault), OUTCOME_OK, "%s", setup.f.fault.text);
     }
-    fail(&desk, "3", 0);
-    fail(&desk, "4", -30000); /* by a clock that is behind */
-    begin_anew(&desk);        /* it is on again */
-    work(&desk);
-    fail(&desk, "5", 0);
-    work(&desk);
-    expect_jobs(&desk, "1 2 5");
+    fail(&setup, "3", 0);
+    fail(&setup, "4", -30000); /* by a clock that is behind */
+    begin_anew(&setup);        /* it is on again */
+    work(&setup);
+    fail(&setup, "5", 0);
+    work(&setup);
+    expect_jobs(&setup, "1 2 5");
     ops->close(off);
-    desk_stop(&desk);
+    setup_stop(&setup);
 }
 
 /* removeOnFail: 1 removes a job when the next one fails: its message may be looked at only then. */
 Test(redis_bull_reader, a_message_that_comes_late_is_no_second_failure) {
-    desk_t desk = desk_start();
-    work(&desk);
-    fail(&desk, "7", 0);
-    work(&desk);
-    redis_ok(desk.f.r, "DEL " BULL "7 " BULL "failed");
-    hear(&desk, "7", "boom");
-    work(&desk);
-    expect_jobs(&desk, "7");
-    fail(&desk, "8", 0);
-    redis_ok(desk.f.r, "ZREM " BULL "failed 8"); /* put back at once */
-    hear(&desk, "8", "boom");
-    work(&desk);
-    expect_jobs(&desk, "7");
-    desk_stop(&desk);
+    setup_t setup = setup_start();
+    work(&setup);
+    fail(&setup, "7", 0);
+    work(&setup);
+    redis_ok(setup.f.r, "DEL " BULL "7 " BULL "failed");
+    hear(&setup, "7", "boom");
+    work(&setup);
+    expect_jobs(&setup, "7");
+    fail(&setup, "8", 0);
+    redis_ok(setup.f.r, "ZREM " BULL "failed 8"); /* put back at once */
+    hear(&setup, "8", "boom");
+    work(&setup);
+    expect_jobs(&setup, "7");
+    setup_stop(&setup);
 }
 
 /* A message has no date, but Bull sends one for each failure: an id that is used again within a minute fails again. */
 Test(redis_bull_reader, an_id_that_fails_again_is_another_failure) {
     static const bool orders[][2] = {
         {true, false}, {false, true}, {false, false}}; /* told before the look, told before the removal */
-    desk_t desk = desk_start();
-    work(&desk);
+    setup_t setup = setup_start();
+    work(&setup);
     char *expected = mem_str("");
     for (size_t i = 0; i < 3; i++) {
         char id[16];
         snprintf(id, sizeof id, "mine-%zu", i);
-        fail(&desk, id, 0);
-        if (orders[i][0]) hear(&desk, id, "first");
-        work(&desk);
+        fail(&setup, id, 0);
+        if (orders[i][0]) hear(&setup, id, "first");
+        work(&setup);
         if (orders[i][1]) {
-            hear(&desk, id, "first");
-            work(&desk);
+            hear(&setup, id, "first");
+            work(&setup);
         }
-        redis_ok(desk.f.r, "DEL " BULL "%s " BULL "failed", id); /* trimmed; the id is free again, */
-        if (!orders[i][0] && !orders[i][1]) hear(&desk, id, "first");
-        hear(&desk, id, "second"); /* and its job fails, and is removed at once */
-        work(&desk);
-        hear(&desk, id, "third"); /* and once more */
-        work(&desk);
-        work(&desk);
+        redis_ok(setup.f.r, "DEL " BULL "%s " BULL "failed", id); /* trimmed; the id is free again, */
+        if (!orders[i][0] && !orders[i][1]) hear(&setup, id, "first");
+        hear(&setup, id, "second"); /* and its job fails, and is removed at once */
+        work(&setup);
+        hear(&setup, id, "third"); /* and once more */
+        work(&setup);
+        work(&setup);
         char *longer = mem_printf("%s%s%s %s %s", expected, *expected ? " " : "", id, id, id);
         free(expected);
         expected = longer;
-        expect_jobs(&desk, expected);
+        expect_jobs(&setup, expected);
     }
     free(expected);
-    desk_stop(&desk);
+    setup_stop(&setup);
 }
 
 /* removeOnFail: 5 in a burst of failures: a job is seen in failed, and removed before its record is made. Its message is left. */
 Test(redis_bull_reader, what_is_removed_behind_the_look_is_recorded_from_its_message) {
-    desk_t desk = desk_start_as("", true);
+    setup_t setup = setup_start_as("", true);
     const proxy_rule_t gone = {
         .action = PROXY_REFUSE, .match = BULL_OURS "recorded " BULL_OURS "failures ", .error = "*1\r\n$4\r\ngone"};
     mono_t next;
-    work(&desk);
-    fail(&desk, "6", 0);
-    cr_assert(
-        wait_for((step(&desk, true, &next), redis_int(desk.f.r, "XLEN " BULL_OURS "failures") == 1), 5000)); /* a look begins, */
-    fail(&desk, "7", 0);
-    hear(&desk, "7", "seven");
-    proxy_rule(desk.f.proxy, gone);
-    cr_assert_eq(step(&desk, false, &next), OUTCOME_OK); /* and goes on */
-    cr_assert_eq(proxy_fired(desk.f.proxy), 1);
-    redis_ok(desk.f.r, "DEL " BULL "7 " BULL "failed");
-    work(&desk);
-    fail(&desk, "8", -3600000); /* only asked for by its message, */
-    hear(&desk, "8", "eight");
-    hear(&desk, "9", "nine"); /* together with one that is recorded */
-    proxy_rule(desk.f.proxy, gone);
-    cr_assert_eq(step(&desk, false, &next), OUTCOME_OK);
-    cr_assert_eq(proxy_fired(desk.f.proxy), 2);
-    redis_ok(desk.f.r, "DEL " BULL "8 " BULL "failed");
-    work(&desk);
-    work(&desk);
-    expect_jobs(&desk, "6 7 9 8");
-    expect_records(desk.f.r, "error", "boom\nError: boom\n    at x seven nine eight");
-    fail(&desk, "10", 0);
-    hear(&desk, "10", "ten");
-    proxy_rule(desk.f.proxy, gone);
-    cr_assert_eq(step(&desk, true, &next), OUTCOME_OK);
-    redis_ok(desk.f.r, "DEL " BULL "failed"); /* put back meanwhile: its hash stays */
-    work(&desk);
-    expect_jobs(&desk, "6 7 9 8");
-    desk_stop(&desk);
+    work(&setup);
+    fail(&setup, "6", 0);
+    cr_assert(wait_for((step(&setup, true, &next), redis_int(setup.f.r, "XLEN " BULL_OURS "failures") == 1),
+                       5000)); /* a look begins, */
+    fail(&setup, "7", 0);
+    hear(&setup, "7", "seven");
+    proxy_rule(setup.f.proxy, gone);
+    cr_assert_eq(step(&setup, false, &next), OUTCOME_OK); /* and goes on */
+    cr_assert_eq(proxy_fired(setup.f.proxy), 1);
+    redis_ok(setup.f.r, "DEL " BULL "7 " BULL "failed");
+    work(&setup);
+    fail(&setup, "8", -3600000); /* only asked for by its message, */
+    hear(&setup, "8", "eight");
+    hear(&setup, "9", "nine"); /* together with one that is recorded */
+    proxy_rule(setup.f.proxy, gone);
+    cr_assert_eq(step(&setup, false, &next), OUTCOME_OK);
+    cr_assert_eq(proxy_fired(setup.f.proxy), 2);
+    redis_ok(setup.f.r, "DEL " BULL "8 " BULL "failed");
+    work(&setup);
+    work(&setup);
+    expect_jobs(&setup, "6 7 9 8");
+    expect_records(setup.f.r, "error", "boom\nError: boom\n    at x seven nine eight");
+    fail(&setup, "10", 0);
+    hear(&setup, "10", "ten");
+    proxy_rule(setup.f.proxy, gone);
+    cr_assert_eq(step(&setup, true, &next), OUTCOME_OK);
+    redis_ok(setup.f.r, "DEL " BULL "failed"); /* put back meanwhile: its hash stays */
+    work(&setup);
+    expect_jobs(&setup, "6 7 9 8");
+    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, a_message_without_a_change_is_looked_at) {
-    desk_t desk = desk_start();
+    setup_t setup = setup_start();
     mono_t next;
-    work(&desk);
-    fail(&desk, "7", -3600000);
-    hear(&desk, "7", "boom");
-    for (int i = 0; i < 3; i++) cr_assert_eq(step(&desk, false, &next), OUTCOME_OK);
-    expect_jobs(&desk, "7");
-    desk_stop(&desk);
+    work(&setup);
+    fail(&setup, "7", -3600000);
+    hear(&setup, "7", "boom");
+    for (int i = 0; i < 3; i++) cr_assert_eq(step(&setup, false, &next), OUTCOME_OK);
+    expect_jobs(&setup, "7");
+    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, while_the_stream_is_full_nothing_is_lost) {
-    desk_t desk = desk_start_with("stream = { max_bytes = \"1MiB\"; };");
-    work(&desk);
-    redis_ok(desk.f.r, "HSET " BULL_OURS "meta bytes 1048576");
+    setup_t setup = setup_start_with("stream = { max_bytes = \"1MiB\"; };");
+    work(&setup);
+    redis_ok(setup.f.r, "HSET " BULL_OURS "meta bytes 1048576");
     for (int i = 0; i < 200; i++) {
         char id[8];
         snprintf(id, sizeof id, "%d", i);
-        fail(&desk, id, 0);
+        fail(&setup, id, 0);
     }
     mono_t next;
     fixture_step_boottime(1000); /* the look above is followed by a rest that is longer the slower the machine is */
     mono_t began = mono_now();
-    cr_assert_eq(step(&desk, true, &next), OUTCOME_OK);
+    cr_assert_eq(step(&setup, true, &next), OUTCOME_OK);
     cr_expect(!mono_reached(next, mono_add(began, NS_PER_S / 2)), "it waits for room");
     fixture_step_boottime(-10000); /* however long what follows takes, the wait is not over */
-    hear(&desk, "gone", "boom");
-    long long asked = server_commandstat(desk.f.server, "evalsha");
-    cr_assert_eq(step(&desk, false, &next), OUTCOME_OK);
-    cr_expect_eq(server_commandstat(desk.f.server, "evalsha"), asked, "it asks while it waits");
-    cr_expect_eq(redis_int(desk.f.r, "EXISTS " BULL_OURS "failures"), 0);
+    hear(&setup, "gone", "boom");
+    long long asked = server_commandstat(setup.f.server, "evalsha");
+    cr_assert_eq(step(&setup, false, &next), OUTCOME_OK);
+    cr_expect_eq(server_commandstat(setup.f.server, "evalsha"), asked, "it asks while it waits");
+    cr_expect_eq(redis_int(setup.f.r, "EXISTS " BULL_OURS "failures"), 0);
     cr_expect_eq(fixture_log_count("the failure stream is full"), 1);
-    redis_ok(desk.f.r, "HSET " BULL_OURS "meta bytes 0");
+    redis_ok(setup.f.r, "HSET " BULL_OURS "meta bytes 0");
     fixture_step_boottime(11000);
-    cr_assert_eq(look_after(&desk, false), OUTCOME_OK);
-    cr_expect_eq(redis_int(desk.f.r, "XLEN " BULL_OURS "failures"), 201);
-    desk_stop(&desk);
+    cr_assert_eq(look_after(&setup, false), OUTCOME_OK);
+    cr_expect_eq(redis_int(setup.f.r, "XLEN " BULL_OURS "failures"), 201);
+    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, strange_jobs_are_recorded_as_far_as_they_go) {
-    desk_t desk = desk_start();
+    setup_t setup = setup_start();
     char *large = calloc(1, 70001), *error;
     memset(large, 'x', 70000);
-    work(&desk);
-    fail(&desk, "large", 0);
-    redis_ok(desk.f.r, "HSET " BULL "large data %s", large);
-    redis_ok(desk.f.r, "SET " BULL "meta-paused 1");
-    long long now = call_now_ms(desk.f.r);
-    redis_ok(desk.f.r, "ZADD " BULL "failed %lld gone %lld meta-paused inf endless", now + 1, now + 2);
-    fail(&desk, "text", 3);
-    redis_ok(desk.f.r, "HSET " BULL "text data plain timestamp odd attemptsMade -5 processedOn 1e99 stacktrace [ name %b",
+    work(&setup);
+    fail(&setup, "large", 0);
+    redis_ok(setup.f.r, "HSET " BULL "large data %s", large);
+    redis_ok(setup.f.r, "SET " BULL "meta-paused 1");
+    long long now = call_now_ms(setup.f.r);
+    redis_ok(setup.f.r, "ZADD " BULL "failed %lld gone %lld meta-paused inf endless", now + 1, now + 2);
+    fail(&setup, "text", 3);
+    redis_ok(setup.f.r, "HSET " BULL "text data plain timestamp odd attemptsMade -5 processedOn 1e99 stacktrace [ name %b",
              "\xff\0", (size_t)2);
-    work(&desk);
-    begin_anew(&desk);
-    work(&desk);
-    expect_jobs(&desk, "large gone meta-paused text endless");
-    expect_records(desk.f.r, "size", "70108 165");
-    error = bull_records(desk.f.r, "payload");
+    work(&setup);
+    begin_anew(&setup);
+    work(&setup);
+    expect_jobs(&setup, "large gone meta-paused text endless");
+    expect_records(setup.f.r, "size", "70108 165");
+    error = bull_records(setup.f.r, "payload");
     cr_expect(strstr(error, "\"data64\":\"cGxhaW4=\""), "%s", error);
     cr_expect_eq(fixture_log_count("larger than max_payload"), 1);
     free(error);
     free(large);
-    desk_stop(&desk);
+    setup_stop(&setup);
 }
 
 /* Whose check ended it is not told: the text is Bull's own. */
 Test(redis_bull_reader, stalls_that_workers_have_ended) {
-    desk_t desk = desk_start();
+    setup_t setup = setup_start();
     char finished[32];
-    work(&desk);
-    snprintf(finished, sizeof finished, "%lld", call_now_ms(desk.f.r));
-    bull_fail(desk.f.r, "7", finished, BULL_STALLED_REASON);
-    redis_ok(desk.f.r, "HSET " BULL "7 stalledCounter 2 attemptsMade 1");
-    work(&desk);
-    expect_records(desk.f.r, "reason", "retries_exhausted");
-    expect_records(desk.f.r, "error", BULL_STALLED_REASON);
-    expect_records(desk.f.r, "attempts", "3");
-    desk_stop(&desk);
+    work(&setup);
+    snprintf(finished, sizeof finished, "%lld", call_now_ms(setup.f.r));
+    bull_fail(setup.f.r, "7", finished, BULL_STALLED_REASON);
+    redis_ok(setup.f.r, "HSET " BULL "7 stalledCounter 2 attemptsMade 1");
+    work(&setup);
+    expect_records(setup.f.r, "reason", "retries_exhausted");
+    expect_records(setup.f.r, "error", BULL_STALLED_REASON);
+    expect_records(setup.f.r, "attempts", "3");
+    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, who_is_no_longer_the_leader_records_nothing) {
-    desk_t desk = desk_start();
-    work(&desk);
-    fail(&desk, "7", 0);
-    redis_ok(desk.f.r, "SET " BULL_LOCK " other");
-    cr_assert_eq(look(&desk), OUTCOME_OK);
-    cr_expect(desk.fenced);
-    redis_ok(desk.f.r, "DEL " BULL "failed");
-    begin_anew(&desk);
-    cr_assert_eq(look(&desk), OUTCOME_OK);
-    cr_expect(desk.fenced);
-    cr_expect_eq(redis_int(desk.f.r, "EXISTS " BULL_OURS "failures"), 0);
-    desk_stop(&desk);
+    setup_t setup = setup_start();
+    work(&setup);
+    fail(&setup, "7", 0);
+    redis_ok(setup.f.r, "SET " BULL_LOCK " other");
+    cr_assert_eq(look(&setup), OUTCOME_OK);
+    cr_expect(setup.fenced);
+    redis_ok(setup.f.r, "DEL " BULL "failed");
+    begin_anew(&setup);
+    cr_assert_eq(look(&setup), OUTCOME_OK);
+    cr_expect(setup.fenced);
+    cr_expect_eq(redis_int(setup.f.r, "EXISTS " BULL_OURS "failures"), 0);
+    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, a_key_of_the_wrong_type_is_said_and_forgiven) {
-    desk_t desk = desk_start();
-    fixture_make_key(desk.f.r, BULL "failed", "list");
-    cr_expect_eq(look(&desk), OUTCOME_FAULT);
-    cr_expect(strstr(desk.f.fault.text, "failed") && strstr(desk.f.fault.text, "list"), "%s", desk.f.fault.text);
-    redis_ok(desk.f.r, "DEL " BULL "failed");
-    work(&desk);
-    fail(&desk, "7", 0);
-    fixture_make_key(desk.f.r, BULL_OURS "failures", "list");
-    cr_expect_eq(look(&desk), OUTCOME_FAULT);
-    redis_ok(desk.f.r, "DEL " BULL_OURS "failures");
-    work(&desk);
-    expect_jobs(&desk, "7");
-    desk_stop(&desk);
+    setup_t setup = setup_start();
+    fixture_make_key(setup.f.r, BULL "failed", "list");
+    cr_expect_eq(look(&setup), OUTCOME_FAULT);
+    cr_expect(strstr(setup.f.fault.text, "failed") && strstr(setup.f.fault.text, "list"), "%s", setup.f.fault.text);
+    redis_ok(setup.f.r, "DEL " BULL "failed");
+    work(&setup);
+    fail(&setup, "7", 0);
+    fixture_make_key(setup.f.r, BULL_OURS "failures", "list");
+    cr_expect_eq(look(&setup), OUTCOME_FAULT);
+    redis_ok(setup.f.r, "DEL " BULL_OURS "failures");
+    work(&setup);
+    expect_jobs(&setup, "7");
+    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, a_lost_connection_records_nothing_twice) {
-    desk_t desk = desk_start();
-    work(&desk);
-    fail(&desk, "7", 0);
-    server_kill(desk.f.server);
-    cr_expect_eq(look(&desk), OUTCOME_LOST);
-    desk_stop(&desk);
+    setup_t setup = setup_start();
+    work(&setup);
+    fail(&setup, "7", 0);
+    server_kill(setup.f.server);
+    cr_expect_eq(look(&setup), OUTCOME_LOST);
+    setup_stop(&setup);
 }
 
 /* Far more failures than one look after a change goes back over: what a change costs does not grow with them. */
 Test(redis_bull_reader, a_change_does_not_read_all_of_it_again) {
-    desk_t desk = desk_start();
-    work(&desk);
-    redis_ok(desk.f.r, "EVAL %s 2 " BULL "failed " BULL_OURS "recorded %lld",
+    setup_t setup = setup_start();
+    work(&setup);
+    redis_ok(setup.f.r, "EVAL %s 2 " BULL "failed " BULL_OURS "recorded %lld",
              "for i = 1, 50000 do redis.call('ZADD', KEYS[1], ARGV[1] - i * 10, i) "
              "redis.call('ZADD', KEYS[2], ARGV[1] - i * 10, i .. ':' .. string.format('%.0f', ARGV[1] - i * 10)) end",
-             call_now_ms(desk.f.r));
-    fail(&desk, "new", 0);
-    long long before = server_commandstat(desk.f.server, "zscore");
-    work(&desk);
-    expect_jobs(&desk, "new");
-    cr_expect_lt(server_commandstat(desk.f.server, "zscore") - before, 1000);
-    desk_stop(&desk);
+             call_now_ms(setup.f.r));
+    fail(&setup, "new", 0);
+    long long before = server_commandstat(setup.f.server, "zscore");
+    work(&setup);
+    expect_jobs(&setup, "new");
+    cr_expect_lt(server_commandstat(setup.f.server, "zscore") - before, 1000);
+    setup_stop(&setup);
 }

@@ -1,7 +1,7 @@
 /* bull_promote.lua against a real server: what it does to a queue is what Bull's own script does, and whatever it meets, the job
  * stays or goes, never both and never neither. */
 #include "bull_call.h"
-#include "scene.h"
+#include "cluster.h"
 #include "wait.h"
 
 static const char *const KEYS[] = {BULL_LOCK,
@@ -67,26 +67,26 @@ static void random_queue(redis_t *r, uint64_t seed, long long now) {
     static const int sizes[] = {3, 20, 60, 200};
     redis_ok(r, "FLUSHALL");
     redis_ok(r, "SET " BULL_LOCK " T");
-    bool paused = scene_random(&seed, 5) == 0, mixed = scene_random(&seed, 3) != 0, tidy = scene_random(&seed, 2) == 0;
+    bool paused = cluster_random(&seed, 5) == 0, mixed = cluster_random(&seed, 3) != 0, tidy = cluster_random(&seed, 2) == 0;
     const char *waiting = paused ? BULL "paused" : BULL "wait";
     if (paused) redis_ok(r, "SET " BULL "meta-paused 1");
-    int count = 1 + (int)scene_random(&seed, (uint64_t)sizes[scene_random(&seed, 4)]);
+    int count = 1 + (int)cluster_random(&seed, (uint64_t)sizes[cluster_random(&seed, 4)]);
     for (int i = 0; i < count; i++) {
         char id[24];
-        snprintf(id, sizeof id, scene_random(&seed, 9) ? "%d" : "own:%d*->x", i);
-        const char *priority = priorities[mixed ? scene_random(&seed, 7) : 0];
-        uint64_t place = scene_random(&seed, 8);
+        snprintf(id, sizeof id, cluster_random(&seed, 9) ? "%d" : "own:%d*->x", i);
+        const char *priority = priorities[mixed ? cluster_random(&seed, 7) : 0];
+        uint64_t place = cluster_random(&seed, 8);
         bull_job(r, id, priority);
-        if (place < 5) delay(r, id, now - 5000 + (long long)scene_random(&seed, 4) * 1000, i % 4096);
-        if (place < 5 && scene_random(&seed, 50) == 0) redis_ok(r, "ZADD " BULL "priority 2 %s", id);
+        if (place < 5) delay(r, id, now - 5000 + (long long)cluster_random(&seed, 4) * 1000, i % 4096);
+        if (place < 5 && cluster_random(&seed, 50) == 0) redis_ok(r, "ZADD " BULL "priority 2 %s", id);
         if (place == 5) delay(r, id, now + 3600000, i % 4096);
         if (place == 6) {
             redis_ok(r, "LPUSH %s %s", waiting, id);
             if (*priority != '0') redis_ok(r, "ZADD " BULL "priority %s %s", priority, id);
         }
-        if (place == 7 || scene_random(&seed, 20) == 0) redis_ok(r, "LPUSH " BULL "active %s", id);
-        if (!tidy && scene_random(&seed, 20) == 0) redis_ok(r, "LPUSH %s %s", waiting, id); /* twice */
-        if (!tidy && scene_random(&seed, 20) == 0) redis_ok(r, "ZADD " BULL "priority 3 stale%d", i);
+        if (place == 7 || cluster_random(&seed, 20) == 0) redis_ok(r, "LPUSH " BULL "active %s", id);
+        if (!tidy && cluster_random(&seed, 20) == 0) redis_ok(r, "LPUSH %s %s", waiting, id); /* twice */
+        if (!tidy && cluster_random(&seed, 20) == 0) redis_ok(r, "ZADD " BULL "priority 3 stale%d", i);
     }
 }
 
@@ -103,9 +103,9 @@ static void by_bull(redis_t *r, const char *script, long long now) {
 static void expect_same_as_bull(const char *version) {
     char *script = bull_own_script(version, "updateDelaySet");
     fixture_t f = setup();
-    uint64_t seed = scene_seed("bull_promote");
+    uint64_t seed = cluster_seed("bull_promote");
     for (int round = 0; round < 150; round++) {
-        uint64_t of = scene_random(&seed, UINT64_MAX);
+        uint64_t of = cluster_random(&seed, UINT64_MAX);
         long long now = bull_now_ms(f.r);
         random_queue(f.r, of, now);
         by_bull(f.r, script, now);

@@ -1,7 +1,7 @@
 /* bull_mark, bull_stalled and bull_settle against a real server: what becomes of a stalled job is what Bull's own check makes of
  * it, with a record; and whatever they meet, the job stays or goes, never both and never neither. */
 #include "bull_call.h"
-#include "scene.h"
+#include "cluster.h"
 #include "wait.h"
 
 #define META     "sidecar:video:meta"

@@ -1,8 +1,8 @@
 /* Bull's jobs: what the audit log keeps of one makes the same job again, byte for byte; and what Bull's channel tells. */
 #include "base/json/pick.h"
+#include "cluster.h"
 #include "dialects/bull/failed_channel.h"
 #include "dialects/bull/job.h"
-#include "scene.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -108,19 +108,19 @@ static size_t random_field(uint64_t *seed, char *out, size_t most) {
                                         "\"data\":",
                                         "\"data64\":\"AA==\""};
     size_t len = 0;
-    for (uint64_t n = scene_random(seed, 7); n > 0; n--) {
-        const char *part = parts[scene_random(seed, sizeof parts / sizeof *parts)];
+    for (uint64_t n = cluster_random(seed, 7); n > 0; n--) {
+        const char *part = parts[cluster_random(seed, sizeof parts / sizeof *parts)];
         if (len + strlen(part) > most) break;
         memcpy(out + len, part, strlen(part));
         len += strlen(part);
     }
-    if (scene_random(seed, 9) == 0 && len < most) out[len++] = '\0';
+    if (cluster_random(seed, 9) == 0 && len < most) out[len++] = '\0';
     return len;
 }
 
 Test(unit_bull_job, whatever_stands_in_a_hash_comes_back) {
     enum { ROUNDS = 50000, MOST = 96 };
-    uint64_t seed = scene_seed("bull_job");
+    uint64_t seed = cluster_seed("bull_job");
     static char room[BULL_KEPT_FIELDS][MOST];
     for (int round = 0; round < ROUNDS; round++) {
         bull_job_t job = {.id = slice_text("1")};

@@ -1,8 +1,8 @@
 /* fred84's own scheduler beside ours: what README says of it. The workers are tests/clients/delayed_queue, whose QS_NATIVE=on
  * runs the library's algorithm every 500 ms, with its lock that excludes nobody. */
 #include "audit_log.h"
+#include "cluster.h"
 #include "native.h"
-#include "scene.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -48,9 +48,9 @@ static int distinct(const native_t *native, const char *word, int *all) {
 }
 
 Test(daemon_delayed_beside, none_is_lost_and_each_failure_is_recorded_once_at_the_most, .timeout = 120) {
-    scene_t s = scene_begin(&(server_options_t){.tcp = true});
+    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("delayed_queue", s.server);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = QUEUE});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE});
     child_t *workers[WORKERS];
     for (int i = 0; i < WORKERS; i++)
         workers[i] = native_start(&native, (const char *const[]){"work", "example.PaymentCheck", NULL}, ENV, NULL);
@@ -66,13 +66,13 @@ Test(daemon_delayed_beside, none_is_lost_and_each_failure_is_recorded_once_at_th
         if (!wait_for((distinct(&native, "taken", &taken), taken > before + 10) ||
                           distinct(&native, "done", &done) == EVENTS - POISONS,
                       ALL_MS))
-            scene_fail(&s, "nothing comes");
+            cluster_fail(&s, "nothing comes");
         daemon_pause(d);
     }
     daemon_continue(d);
-    if (!wait_for(distinct(&native, "done", &done) == EVENTS - POISONS, ALL_MS)) scene_fail(&s, "not every event is done");
+    if (!wait_for(distinct(&native, "done", &done) == EVENTS - POISONS, ALL_MS)) cluster_fail(&s, "not every event is done");
     if (!wait_for(redis_int(s.r, "EXISTS de_events de_delayed_events de_paymentcheck sidecar:story:aside") == 0, ALL_MS))
-        scene_fail(&s, "something is left in the queue");
+        cluster_fail(&s, "something is left in the queue");
     for (int i = 0; i < WORKERS; i++) {
         child_signal(workers[i], SIGTERM);
         cr_expect(child_wait(workers[i], ALL_MS) && workers[i]->exit_code == 0, "a worker ended badly");
@@ -92,5 +92,5 @@ Test(daemon_delayed_beside, none_is_lost_and_each_failure_is_recorded_once_at_th
             done, records, POISONS);
     free(in);
     native_end(&native);
-    scene_end(&s);
+    cluster_end(&s);
 }

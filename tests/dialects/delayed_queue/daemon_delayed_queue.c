@@ -9,11 +9,11 @@
 
 /* Kept and warned of, ended after the grace, and put back when the class is configured. */
 Test(daemon_delayed, unknown_class) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = DELAYED("\"a.B\"", "protected_timeout = \"5s\";")});
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = DELAYED("\"a.B\"", "protected_timeout = \"5s\";")});
     redis_ok(s.r, "HSET de_events " OTHER "###1 %s", ENVELOPE);
     redis_ok(s.r, "ZADD de_delayed_events 1 " OTHER "###1");
-    await(&s, scene_says(d, "cannot send events of a class", OTHER), 10000);
+    await(&s, cluster_says(d, "cannot send events of a class", OTHER), 10000);
     cr_assert_eq(redis_int(s.r, "HLEN de_events"), 1);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
     cr_assert_eq(redis_int(s.r, "EXISTS de_events de_delayed_events sidecar:q:aside de_other"), 0);
@@ -24,11 +24,11 @@ Test(daemon_delayed, unknown_class) {
     cr_assert_neq(refused->code, 0);
     cr_assert(has(refused->err, "its class is not among `types`"), "%s", refused->err);
     cr_assert_eq(daemon_terminate(d, 10000).code, 0);
-    d = scene_sidecar_up(&s, (sidecar_t){.queues = DELAYED("\"a.B\", \"" OTHER "\"", "")});
+    d = cluster_sidecar_up(&s, (sidecar_t){.queues = DELAYED("\"a.B\", \"" OTHER "\"", "")});
     await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
     const daemon_output_t *done = cli(d, "requeue", ref, "--by", "ann");
     cr_assert_eq(done->code, 0, "%s", done->err);
-    char *event = scene_take(s.r, "de_other", 10000);
+    char *event = cluster_take(s.r, "de_other", 10000);
     cr_assert_str_eq(event, ENVELOPE);
     await(&s, answers(d, 1), COPY_MS);
     const daemon_output_t *again = cli(d, "requeue", ref, "--again");
@@ -37,5 +37,5 @@ Test(daemon_delayed, unknown_class) {
     cr_assert_eq(redis_int(s.r, "ZCARD de_delayed_events"), 1);
     free(event);
     free(ref);
-    scene_end(&s);
+    cluster_end(&s);
 }

@@ -1,4 +1,4 @@
-/* What the tests of delayedQueue's watch share: dispatcher and monitor that lead by hand, on a stage, and their server. */
+/* What the tests of delayedQueue's watch share: dispatcher and monitor that lead by hand, in a driver, and their server. */
 #ifndef QS_TEST_DELAYED_DESK_H
 #define QS_TEST_DELAYED_DESK_H
 
@@ -11,49 +11,51 @@
 
 typedef struct {
     fixture_t f;
-    crew_t crew;
-} desk_t;
+    instance_t instance;
+} setup_t;
 
-static inline void open_desk(desk_t *d, fixture_options_t options) {
+static inline void open_desk(setup_t *d, fixture_options_t options) {
     if (!options.config) options.config = DE_QUEUE(DE_TYPES);
     options.closed = true;
     d->f = fixture_start(&options);
-    crew_start(&d->crew, d->f.keys, CREW_DISPATCHER | CREW_MONITOR);
-    crew_lead(&d->crew, d->f.r);
+    instance_start(&d->instance, d->f.keys, INSTANCE_DISPATCHER | INSTANCE_MONITOR);
+    instance_lead(&d->instance, d->f.r);
 }
 
-static inline void close_desk(desk_t *d) {
-    crew_stop(&d->crew);
+static inline void close_desk(setup_t *d) {
+    instance_stop(&d->instance);
     fixture_stop(&d->f);
 }
 
-static inline metrics_queue_t *of(desk_t *d) { return &d->crew.metrics->queues[0]; }
-static inline long long count(desk_t *d, const char *command) { return redis_int(d->f.r, command); }
-static inline long long records(desk_t *d) { return count(d, "XLEN sidecar:email:failures"); }
+static inline metrics_queue_t *of(setup_t *d) { return &d->instance.metrics->queues[0]; }
+static inline long long count(setup_t *d, const char *command) { return redis_int(d->f.r, command); }
+static inline long long records(setup_t *d) { return count(d, "XLEN sidecar:email:failures"); }
 
 #define until(d, cond)                                                                                                           \
     do {                                                                                                                         \
-        if (!stage_until(&(d)->crew.stage, cond, 8000)) {                                                                        \
+        if (!driver_until(&(d)->instance.driver, cond, 8000)) {                                                                  \
             char *log_ = fixture_log();                                                                                          \
             cr_assert_fail("never came: %s\n%s", #cond, log_);                                                                   \
         }                                                                                                                        \
     } while (0)
 
 /* One field of the last record; owned; NULL: there is none. */
-static inline char *recorded(desk_t *d, const char *field) {
+static inline char *recorded(setup_t *d, const char *field) {
     return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s",
                      "local e = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1] if not e then return end "
                      "for i = 1, #e[2], 2 do if e[2][i] == ARGV[1] then return e[2][i + 1] end end",
                      field);
 }
 
-static inline void expect_recorded(desk_t *d, const char *field, const char *expected) {
+static inline void expect_recorded(setup_t *d, const char *field, const char *expected) {
     char *found = recorded(d, field);
     cr_assert(expected ? found && strcmp(found, expected) == 0 : !found, "%s: %s", field, found);
     free(found);
 }
 
 /* No key of the workers is left. */
-static inline void expect_empty(desk_t *d) { cr_assert_eq(count(d, "EXISTS " DELAYED_KEYS " de_events sidecar:email:aside"), 0); }
+static inline void expect_empty(setup_t *d) {
+    cr_assert_eq(count(d, "EXISTS " DELAYED_KEYS " de_events sidecar:email:aside"), 0);
+}
 
 #endif

@@ -3,7 +3,7 @@
 #include "delayed_call.h"
 
 #include "base/json/pick.h"
-#include "scene.h"
+#include "cluster.h"
 
 enum { ENVELOPES = 100000, AT_ONCE = 1000 };
 
@@ -20,24 +20,24 @@ static const char *const types[] = {PAYMENT, PAYMENT,         PAYMENT,     PAYME
                                     WELCOME, "example.Other", PAYMENT " ", "\\u0065xample.PaymentCheck"};
 static const char *const between[] = {",", ",", ",", ",", ",", ",", " ,", ", ", ",\n", ""};
 
-#define PICK(random, all) ((all)[scene_random(random, sizeof(all) / sizeof *(all))])
+#define PICK(random, all) ((all)[cluster_random(random, sizeof(all) / sizeof *(all))])
 
 static void add_text(uint64_t *random, buffer_t *out) {
     buffer_str(out, "\"");
-    for (uint64_t i = scene_random(random, 5); i > 0; i--) {
+    for (uint64_t i = cluster_random(random, 5); i > 0; i--) {
         /* The last two break the text: seldom. */
-        size_t most = sizeof texts / sizeof *texts - (scene_random(random, 50) ? 2 : 0);
-        buffer_str(out, texts[scene_random(random, most)]);
+        size_t most = sizeof texts / sizeof *texts - (cluster_random(random, 50) ? 2 : 0);
+        buffer_str(out, texts[cluster_random(random, most)]);
     }
     buffer_str(out, "\"");
 }
 
 static void add_value(uint64_t *random, buffer_t *out, int depth) {
-    switch (scene_random(random, depth > 0 ? 6 : 4)) {
+    switch (cluster_random(random, depth > 0 ? 6 : 4)) {
     case 0: add_text(random, out); return;
     case 1: buffer_str(out, PICK(random, attempts)); return;
     case 2: buffer_str(out, "true"); return;
-    case 3: buffer_printf(out, "%llu.5e-400", (unsigned long long)scene_random(random, UINT64_MAX)); return;
+    case 3: buffer_printf(out, "%llu.5e-400", (unsigned long long)cluster_random(random, UINT64_MAX)); return;
     case 4:
         buffer_str(out, "[");
         add_value(random, out, depth - 1);
@@ -50,7 +50,7 @@ static void add_value(uint64_t *random, buffer_t *out, int depth) {
     }
 }
 
-static bool seldom(uint64_t *random) { return scene_random(random, 12) == 0; }
+static bool seldom(uint64_t *random) { return cluster_random(random, 12) == 0; }
 
 static void add_member(uint64_t *random, buffer_t *out, const char *name) {
     buffer_printf(out, "\"%s\":%s", name, seldom(random) ? " " : "");
@@ -64,7 +64,7 @@ static void add_member(uint64_t *random, buffer_t *out, const char *name) {
         if (seldom(random) || seldom(random))
             buffer_str(out, PICK(random, attempts));
         else
-            buffer_printf(out, "%d", 1 + (int)scene_random(random, 120));
+            buffer_printf(out, "%d", 1 + (int)cluster_random(random, 120));
     } else {
         buffer_str(out, seldom(random) ? PICK(random, contexts) : "{}");
     }
@@ -76,7 +76,7 @@ static void make_envelope(uint64_t *random, buffer_t *out) {
     buffer_clear(out);
     buffer_str(out, "{");
     bool first = true;
-    uint64_t turned = seldom(random) ? scene_random(random, 4) : 0;
+    uint64_t turned = seldom(random) ? cluster_random(random, 4) : 0;
     for (size_t i = 0; i < 4; i++) {
         if (seldom(random) && seldom(random)) continue;
         if (!first) buffer_str(out, seldom(random) ? PICK(random, between) : ",");
@@ -130,7 +130,7 @@ static void check(redis_t *r, const char *member, slice_t envelope, int *good, i
 
 Test(redis_delayed_shape, what_the_script_sends_is_what_the_json_says, .timeout = 300) {
     fixture_t f = de_setup();
-    uint64_t random = scene_seed("redis_delayed_shape");
+    uint64_t random = cluster_seed("redis_delayed_shape");
     static buffer_t all[AT_ONCE];
     int good = 0, sent = 0;
     for (int done = 0; done < ENVELOPES; done += AT_ONCE) {

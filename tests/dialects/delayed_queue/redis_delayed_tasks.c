@@ -17,14 +17,14 @@ static const struct {
 };
 
 /* A tick may ask for much by itself, so it is the requests that count. */
-static void expect_calm(desk_t *d) {
+static void expect_calm(setup_t *d) {
     long long before = server_commandstat(d->f.server, "evalsha");
-    stage_run(&d->crew.stage, 300);
+    driver_run(&d->instance.driver, 300);
     cr_assert_lt(server_commandstat(d->f.server, "evalsha") - before, 60, "it spins on what it leaves");
 }
 
 Test(redis_delayed_watch, another_shape_is_sent_all_the_same) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 100;")});
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         de_add(d.f.r, PAYMENT "###1", slice_text(odd[i].first));
@@ -42,7 +42,7 @@ Test(redis_delayed_watch, another_shape_is_sent_all_the_same) {
 }
 
 Test(redis_delayed_watch, the_last_push_of_another_shape_is_known_for_it) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
     de_add(d.f.r, PAYMENT "###1", slice_text(odd[0].first));
     until(&d, count(&d, "LLEN de_paymentcheck") == 1 && count(&d, "EXISTS sidecar:email:aside") == 0);
@@ -50,7 +50,7 @@ Test(redis_delayed_watch, the_last_push_of_another_shape_is_known_for_it) {
     cr_assert_eq(records(&d), 0);
     de_due(d.f.r);
     until(&d, count(&d, "EXISTS sidecar:email:aside") == 1);
-    stage_run(&d.crew.stage, 100);
+    driver_run(&d.instance.driver, 100);
     cr_assert_eq(records(&d), 0, "it waits for a worker");
     de_expect_popped(d.f.r, "de_paymentcheck", slice_text(odd[0].first));
     fixture_step_boottime(10001);
@@ -63,7 +63,7 @@ Test(redis_delayed_watch, the_last_push_of_another_shape_is_known_for_it) {
 
 /* All attempts, one after the other; then the end, with all that is known. */
 Test(redis_delayed_watch, an_event_that_nobody_handles_is_ended) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 4;")});
     de_add(d.f.r, WELCOME "###a###b", slice_text("{\"payload\":{},\"type\":\"" WELCOME "\",\"attempt\":1,\"logContext\":{}}"));
     for (int sent = 1; sent <= 3; sent++) {
@@ -98,7 +98,7 @@ Test(redis_delayed_watch, an_event_that_nobody_handles_is_ended) {
 /* Workers that are behind for longer than all delays: what waits has not failed, and is looked at seldom. */
 Test(redis_delayed_watch, what_waits_in_its_list_is_not_ended) {
     enum { MANY = 40 };
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
     for (int i = 0; i < MANY; i++) {
         char *member = mem_printf(PAYMENT "###%d", i);
@@ -110,18 +110,18 @@ Test(redis_delayed_watch, what_waits_in_its_list_is_not_ended) {
     until(&d, count(&d, "LLEN de_paymentcheck") == MANY);
     de_due(d.f.r);
     until(&d, count(&d, "ZCARD sidecar:email:aside") == MANY);
-    stage_run(&d.crew.stage, 100);
+    driver_run(&d.instance.driver, 100);
     expect_calm(&d);
     cr_assert_eq(records(&d), 0);
     for (int i = 0; i < 10; i++) redis_ok(d.f.r, "RPOP de_paymentcheck"); /* these are handled now, or fail */
     fixture_step_boottime(10001);
     until(&d, records(&d) == 10);
-    stage_run(&d.crew.stage, 100);
+    driver_run(&d.instance.driver, 100);
     cr_assert_eq(records(&d), 10);
     redis_ok(d.f.r, "EVAL %s 1 de_paymentcheck",
              "redis.call('DEL', KEYS[1]) for i = 1, 2001 do redis.call('LPUSH', KEYS[1], 'x') end");
     fixture_step_boottime(10001);
-    stage_run(&d.crew.stage, 200);
+    driver_run(&d.instance.driver, 200);
     cr_assert_eq(records(&d), 10, "too long a list to be looked through");
     redis_ok(d.f.r, "DEL de_paymentcheck");
     fixture_step_boottime(10001);
@@ -132,7 +132,7 @@ Test(redis_delayed_watch, what_waits_in_its_list_is_not_ended) {
 
 /* A handler that is done during the last delay, and a producer that enqueues again. */
 Test(redis_delayed_watch, what_is_finished_or_enqueued_again_is_not_ended) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
     for (int i = 1; i <= 3; i++) {
         char *member = mem_printf(PAYMENT "###%d", i);
@@ -148,7 +148,7 @@ Test(redis_delayed_watch, what_is_finished_or_enqueued_again_is_not_ended) {
     de_due(d.f.r);
     until(&d, records(&d) == 1 && count(&d, "LLEN de_paymentcheck") == 1);
     expect_recorded(&d, "job", "3");
-    stage_run(&d.crew.stage, 100);
+    driver_run(&d.instance.driver, 100);
     cr_assert_eq(records(&d), 1);
     cr_assert_eq(count(&d, "ZCARD " DELAYED_KEYS), 1);
     close_desk(&d);
@@ -156,9 +156,9 @@ Test(redis_delayed_watch, what_is_finished_or_enqueued_again_is_not_ended) {
 
 /* Whoever schedules an event again while it is aside has the say: nothing is sent or ended before its time. */
 Test(redis_delayed_watch, what_is_scheduled_again_is_not_touched_before_its_time) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){0});
-    stage_run(&d.crew.stage, 50);
+    driver_run(&d.instance.driver, 50);
     static const char *const scores[] = {"2000000000000", "2000000000000.5"};
     for (size_t i = 0; i < 2; i++) {
         redis_ok(d.f.r, "ZADD " DELAYED_KEYS " %s " PAYMENT "###odd %s " PAYMENT "###bad", scores[i], scores[i]);
@@ -199,7 +199,7 @@ static const struct {
 };
 
 Test(redis_delayed_watch, what_is_no_event_is_ended_with_its_reason, .timeout = 60) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES " protected_timeout = \"50ms\";")});
     for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
         de_add(d.f.r, hostile[i].member, slice_text(hostile[i].envelope));
@@ -218,7 +218,7 @@ Test(redis_delayed_watch, ids_of_every_kind) {
         size_t len;
         bool kept;
     } rows[] = {{"1", 1, true}, {"\xc3\xbc \"\\:*{}", 9, true}, {"a\0b", 3, false}, {"\xff", 1, false}, {"", 0, false}};
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){0});
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         buffer_t member = {0};
@@ -242,7 +242,7 @@ Test(redis_delayed_watch, ids_of_every_kind) {
 
 /* A class that is missing in the config: its events stay for protected_timeout, and are sent when it comes. */
 Test(redis_delayed_watch, a_class_that_is_not_configured) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE("types = [\"" WELCOME "\"];")});
     for (int i = 0; i < 40; i++) {
         char *member = mem_printf(PAYMENT "###%d", i);
@@ -251,28 +251,28 @@ Test(redis_delayed_watch, a_class_that_is_not_configured) {
     }
     until(&d, fixture_log_count("cannot send events of a class") == 1);
     cr_assert_eq(fixture_log_count(PAYMENT), 1);
-    stage_run(&d.crew.stage, 100);
+    driver_run(&d.instance.driver, 100);
     cr_assert_eq(records(&d), 0);
     cr_assert_eq(count(&d, "ZCARD sidecar:email:aside"), 40);
     cr_assert_eq(count(&d, "HLEN de_events"), 40);
     expect_calm(&d);
-    crew_stop(&d.crew);
+    instance_stop(&d.instance);
     config_t *config = fixture_config("redis = { socket = \"%s\"; }; %s", server_socket(d.f.server), DE_QUEUE(DE_TYPES));
     keyspace_t *keys = keyspace_new(config);
-    crew_start(&d.crew, keys, CREW_DISPATCHER | CREW_MONITOR);
-    crew_lead(&d.crew, d.f.r);
+    instance_start(&d.instance, keys, INSTANCE_DISPATCHER | INSTANCE_MONITOR);
+    instance_lead(&d.instance, d.f.r);
     de_due(d.f.r);
     until(&d, count(&d, "LLEN de_paymentcheck") == 40);
     until(&d, count(&d, "EXISTS sidecar:email:aside") == 0);
     cr_assert_eq(records(&d), 0);
-    crew_stop(&d.crew);
+    instance_stop(&d.instance);
     keyspace_free(keys);
     config_free(config);
     fixture_stop(&d.f);
 }
 
 Test(redis_delayed_watch, a_full_stream_holds_what_should_end_and_nothing_else) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){0});
     redis_ok(d.f.r, "XADD sidecar:email:failures 1-1 a b");
     redis_ok(d.f.r, "HSET sidecar:email:meta bytes 268435456 entries 1");
@@ -290,7 +290,7 @@ Test(redis_delayed_watch, a_full_stream_holds_what_should_end_and_nothing_else) 
 }
 
 Test(redis_delayed_watch, envelopes_larger_than_max_payload_are_left_and_said_once) {
-    desk_t d;
+    setup_t d;
     char large[2100];
     memset(large, 'x', sizeof large);
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES " max_payload = \"1KiB\";")});
@@ -299,7 +299,7 @@ Test(redis_delayed_watch, envelopes_larger_than_max_payload_are_left_and_said_on
     de_due(d.f.r);
     redis_ok(d.f.r, "ZADD sidecar:email:aside 1 gone"); /* what is nowhere any more is forgotten */
     until(&d, count(&d, "ZCARD sidecar:email:aside") == 1);
-    stage_run(&d.crew.stage, 100);
+    driver_run(&d.instance.driver, 100);
     cr_assert_eq(metric_get(&of(&d)->large), 1);
     cr_assert_eq(fixture_log_count("larger than max_payload"), 1);
     cr_assert_eq(count(&d, "HLEN de_events"), 1);
@@ -314,7 +314,7 @@ Test(redis_delayed_watch, envelopes_larger_than_max_payload_are_left_and_said_on
 /* More than one page, each of another size, and some that stay between those that go. */
 Test(redis_delayed_watch, many_at_once, .timeout = 60) {
     enum { EVENTS = 500 };
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){0});
     for (int i = 0; i < EVENTS; i++) {
         char *member = mem_printf("%s###%d", i % 5 == 0 ? "example.Other" : PAYMENT, i);
@@ -333,7 +333,7 @@ enum { FOREIGN = 30000 };
 
 /* A class that was forgotten in the config, and goes on coming: many that wait, and a change at each look. */
 Test(redis_delayed_watch, what_waits_keeps_nothing_from_its_turn, .timeout = 60) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
     redis_ok(d.f.r, "EVAL %s 2 de_events " DELAYED_KEYS " %d",
              "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'a.Foreign###' .. i, '{}') "
@@ -354,7 +354,7 @@ Test(redis_delayed_watch, what_waits_keeps_nothing_from_its_turn, .timeout = 60)
 Test(redis_delayed_watch, lost_requests_and_replies, .timeout = 60) {
     static const proxy_action_t actions[] = {PROXY_DROP, PROXY_LOSE};
     static const char *const steps[] = {"EXISTS sidecar:email:aside", "sidecar:email:aside", "push", " end "};
-    desk_t d;
+    setup_t d;
     long long ended = 0;
     open_desk(&d, (fixture_options_t){.proxy = true});
     for (size_t a = 0; a < 2; a++)
@@ -365,7 +365,7 @@ Test(redis_delayed_watch, lost_requests_and_replies, .timeout = 60) {
             until(&d, records(&d) == ended + 1 && count(&d, "LLEN de_paymentcheck") >= 1);
             until(&d, count(&d, "EXISTS sidecar:email:aside") == 0);
             ended++;
-            stage_run(&d.crew.stage, 50);
+            driver_run(&d.instance.driver, 50);
             cr_assert_eq(records(&d), ended);
             cr_assert_eq(count(&d, "LLEN de_paymentcheck"), 1, "%s: it is sent twice at once", steps[i]);
             de_expect_stored(d.f.r, PAYMENT "###1", slice_text(odd[0].second));
@@ -376,17 +376,17 @@ Test(redis_delayed_watch, lost_requests_and_replies, .timeout = 60) {
 }
 
 Test(redis_delayed_watch, a_lock_that_is_lost_changes_nothing) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){0});
-    stage_run(&d.crew.stage, 50);
+    driver_run(&d.instance.driver, 50);
     redis_ok(d.f.r, "SET sidecar:app:lock another");
     de_add(d.f.r, PAYMENT "###1", slice_text("broken"));
     redis_ok(d.f.r, "ZADD " DELAYED_KEYS " 1800000000000.25 " PAYMENT "###1");
     redis_ok(d.f.r, "ZADD sidecar:email:aside 1 " PAYMENT "###1");
-    until(&d, lease_doubted(d.crew.leases, 0));
-    stage_run(&d.crew.stage, 100);
+    until(&d, lease_doubted(d.instance.leases, 0));
+    driver_run(&d.instance.driver, 100);
     cr_assert_eq(records(&d), 0);
-    crew_lead(&d.crew, d.f.r);
+    instance_lead(&d.instance, d.f.r);
     until(&d, records(&d) == 1);
     close_desk(&d);
 }

@@ -1,8 +1,8 @@
 /* Dialect kmqueue with real sidecars and the real client libraries (tests/clients/kmqueue): workers that die, that hang and beat,
  * and that fail; sidecars that are killed; KMQueue's own monitor beside them. No task is lost, and each ends as it should. */
 #include "audit_log.h"
+#include "cluster.h"
 #include "native.h"
-#include "scene.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -22,9 +22,9 @@ enum { ALL_MS = 60000 };
     "[\"monitor\"]; " settings " }"
 
 /* Waits, and shows the logs of the sidecars where it waits in vain. */
-#define await(scene, cond)                                                                                                       \
+#define await(cluster, cond)                                                                                                     \
     do {                                                                                                                         \
-        if (!wait_for(cond, ALL_MS)) scene_fail(scene, "never came: " #cond);                                                    \
+        if (!wait_for(cond, ALL_MS)) cluster_fail(cluster, "never came: " #cond);                                                \
     } while (0)
 
 static const char *const POINTS[] = {"stamp_before",  "stamp_answered", "plant_before",    "plant_answered",
@@ -37,7 +37,7 @@ ParameterizedTestParameters(daemon_kmqueue, kill_points) {
     return cr_make_param_array(int, numbers, POINT_COUNT);
 }
 
-static void take(scene_t *s, const char *id, int retry) {
+static void take(cluster_t *s, const char *id, int retry) {
     redis_ok(s->r, "SADD " SAFE "_unique %s", id);
     redis_ok(s->r, "EVAL %s 1 " BACKUP " %s %d",
              "return redis.call('LPUSH', KEYS[1], '{\"data\":\"x\",\"id\":\"' .. ARGV[1] .. '\",\"queue\":\"worker2_queue\",'"
@@ -48,17 +48,17 @@ static void take(scene_t *s, const char *id, int retry) {
 
 /* Died at each point, before and after what each script did: the next one goes on, nothing is lost and nothing is done twice. */
 ParameterizedTest(int *number, daemon_kmqueue, kill_points) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.queues = GROUP("heartbeat = \"off\"; protected_timeout = \"200ms\"; retry_times = 1;"),
                             .scan = "50ms"};
-    char *variable = NULL, *config = scene_config(&s, spec);
+    char *variable = NULL, *config = cluster_config(&s, spec);
     cr_assert_gt(asprintf(&variable, "QS_CRASH_AT=%s", POINTS[*number]), 0);
     take(&s, "again", 0);
     take(&s, "ends", 1);
     daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, "%s", config);
     cr_assert_eq(daemon_wait_exit(d, 20000).code, 137, "%s is never reached", variable);
     daemon_free(d);
-    daemon_t *next = scene_sidecar_up(&s, spec);
+    daemon_t *next = cluster_sidecar_up(&s, spec);
     await(&s, redis_int(s.r, "LLEN " BACKUP) <= 1); /* its marker, if it was planted before the tasks went */
     await(&s, redis_int(s.r, "EXISTS sidecar:q:stamps") == 0);
     cr_assert_eq(redis_int(s.r, "LLEN " SAFE), 1, "%s", variable);
@@ -69,7 +69,7 @@ ParameterizedTest(int *number, daemon_kmqueue, kill_points) {
     cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 2, "%s", variable);
     await(&s, audit_log_rows(daemon_audit_path(next)) == 1);
     free(again), free(variable), free(config);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 static const char *const WORK[] = {"work", "worker1_queue", "worker2_queue:safe", NULL};
@@ -116,7 +116,7 @@ static int distinct(const native_t *native, const char *word, const char *kind) 
 }
 
 /* Nothing is left in Redis of what the workers had. */
-static bool all_gone(const scene_t *s) {
+static bool all_gone(const cluster_t *s) {
     return redis_int(s->r, "LLEN worker1_queue") + redis_int(s->r, "LLEN " SAFE) + redis_int(s->r, "SCARD " SAFE "_unique") ==
                0 &&
            redis_int(s->r, "LLEN " BACKUP) <= 1;
@@ -127,12 +127,12 @@ static bool all_gone(const scene_t *s) {
 Test(daemon_kmqueue, a_real_worker_that_dies_loses_no_task) {
     enum { OK = 60, DIE = 3, FLAKY = 5, POISON = 3 };
     const sidecar_t spec = {.queues = GROUP("protected_timeout = \"1s\"; retry_times = 2;"), .scan = "100ms"};
-    scene_t s = scene_begin(&(server_options_t){.tcp = true});
+    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("kmqueue", s.server);
     /* One task at a time: another thread could have taken a task and not yet noted it when this one dies, and that is lost. */
     const char *const env[] = {"QS_BEAT_MS=200", "QS_THREADS=1", NULL};
     child_t *worker = native_start(&native, WORK, env, NULL);
-    for (int i = 0; i < 2; i++) scene_sidecar(&s, spec);
+    for (int i = 0; i < 2; i++) cluster_sidecar(&s, spec);
     produce(&native, "ok", 0, OK, true);
     produce(&native, "flaky", 0, FLAKY, true);
     produce(&native, "poison", 0, POISON, true);
@@ -140,8 +140,8 @@ Test(daemon_kmqueue, a_real_worker_that_dies_loses_no_task) {
         produce(&native, "die", i, i + 1, true);
         if (!child_wait(worker, ALL_MS)) native_fail(&native, "the worker does not die");
         child_free(worker);
-        daemon_kill(scene_await_leader(&s, "g", NULL, ALL_MS));
-        scene_sidecar(&s, spec);
+        daemon_kill(cluster_await_leader(&s, "g", NULL, ALL_MS));
+        cluster_sidecar(&s, spec);
         worker = native_start(&native, WORK, env, NULL);
     }
     await(&s, distinct(&native, "done", "ok") == OK && distinct(&native, "done", "flaky") == FLAKY &&
@@ -159,22 +159,22 @@ Test(daemon_kmqueue, a_real_worker_that_dies_loses_no_task) {
         POISON);
     end_worker(worker, false);
     native_end(&native);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* A worker that is slower than the protected timeout, and beats, keeps its task; frozen it loses it; and the bytes that the next
  * worker takes are what the real monitor would have pushed. */
 Test(daemon_kmqueue, a_real_heartbeat_keeps_a_task) {
-    scene_t s = scene_begin(&(server_options_t){.tcp = true});
+    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("kmqueue", s.server);
     const char *const env[] = {"QS_BEAT_MS=200", NULL};
     /* Silence is as long as a scan interval: a worker that stood still with the whole machine beats again before. */
-    scene_sidecar_up(&s, (sidecar_t){.queues = GROUP("protected_timeout = \"600ms\";"), .ttl = "20s", .scan = "1s"});
+    cluster_sidecar_up(&s, (sidecar_t){.queues = GROUP("protected_timeout = \"600ms\";"), .ttl = "20s", .scan = "1s"});
     child_t *worker = native_start(&native, WORK, env, NULL);
     produce(&native, "hang", 0, 1, true);
     await(&s, native_count(&native, "hangs", "hang-0") == 1);
     await(&s, redis_int(s.r, "LLEN " BACKUP) == 2); /* the task, and the marker of a pass */
-    cr_assert(scene_stays(redis_int(s.r, "LLEN " BACKUP) == 2 && redis_int(s.r, "EXISTS sidecar:q:failures") == 0, 4500));
+    cr_assert(cluster_stays(redis_int(s.r, "LLEN " BACKUP) == 2 && redis_int(s.r, "EXISTS sidecar:q:failures") == 0, 4500));
     char *before = redis_str(s.r, "EVAL %s 1 " BACKUP,
                              "for _, e in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do "
                              "if not string.find(e, '\"type\":\"marker\"') then return e end end");
@@ -192,16 +192,16 @@ Test(daemon_kmqueue, a_real_heartbeat_keeps_a_task) {
     end_worker(worker, false);
     free(before), free(after);
     native_end(&native);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* KMQueue's own monitor beside ours: some tasks run twice, as README says, and none is lost. */
 Test(daemon_kmqueue, both_monitors_lose_no_task) {
     enum { OK = 200, FLAKY = 30 };
-    scene_t s = scene_begin(&(server_options_t){.tcp = true});
+    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("kmqueue", s.server);
-    daemon_t *d =
-        scene_sidecar_up(&s, (sidecar_t){.queues = GROUP("protected_timeout = \"500ms\"; heartbeat = \"off\";"), .scan = "50ms"});
+    daemon_t *d = cluster_sidecar_up(
+        &s, (sidecar_t){.queues = GROUP("protected_timeout = \"500ms\"; heartbeat = \"off\";"), .scan = "50ms"});
     child_t *workers[2];
     for (int i = 0; i < 2; i++) workers[i] = native_start(&native, WORK, (const char *const[]){"QS_THREADS=4", NULL}, NULL);
     child_t *monitor = native_start(&native, (const char *const[]){"monitor", "worker1_queue", "worker2_queue:safe", NULL},
@@ -224,5 +224,5 @@ Test(daemon_kmqueue, both_monitors_lose_no_task) {
     end_worker(monitor, false);
     for (int i = 0; i < 2; i++) end_worker(workers[i], false);
     native_end(&native);
-    scene_end(&s);
+    cluster_end(&s);
 }

@@ -12,8 +12,8 @@
     "\"genTimestamp\":1700000000000,\"retry\":3,\"state\":\"retry\"},\"type\":\"t\",\"unique\":" unique "}"
 
 /* Each of the tasks has ended; returns with all of them in the log. */
-static daemon_t *ended(scene_t *s, const char *const *tasks, int count) {
-    daemon_t *d = scene_sidecar_up(s, (sidecar_t){.queues = GROUP, .scan = "50ms"});
+static daemon_t *ended(cluster_t *s, const char *const *tasks, int count) {
+    daemon_t *d = cluster_sidecar_up(s, (sidecar_t){.queues = GROUP, .scan = "50ms"});
     for (int i = 0; i < count; i++) redis_ok(s->r, "LPUSH " BACKUP " %s", tasks[i]);
     await(s, audit_log_rows(daemon_audit_path(d)) == count, COPY_MS);
     return d;
@@ -24,7 +24,7 @@ static void expect_anew(redis_t *r, const char *task, int64_t before) {
     char *found = redis_str(r, "LINDEX " SAFE " 0");
     const char *gen = strstr(found, "\"genTimestamp\":") + strlen("\"genTimestamp\":");
     int64_t made = strtoll(gen, NULL, 10);
-    cr_assert(made >= before && made <= scene_ms(r), "%s", found);
+    cr_assert(made >= before && made <= cluster_ms(r), "%s", found);
     const char *at = strstr(task, "1700000000000");
     char *expected = NULL;
     cr_assert_gt(asprintf(&expected, "%.*s%lld%s", (int)(at - task), task, (long long)made, at + 13), 0);
@@ -36,12 +36,12 @@ static void expect_anew(redis_t *r, const char *task, int64_t before) {
 }
 
 Test(daemon_kmqueue_requeue, a_task_begins_anew_with_its_mark) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     const char *const tasks[] = {TASK("u", SAFE, "true"), TASK("c", SAFE, "false")};
     daemon_t *d = ended(&s, tasks, 2);
     for (int i = 0; i < 2; i++) {
         char *ref = ref_of(d, i ? "\"id\":\"c\"" : "\"id\":\"u\"");
-        int64_t before = scene_ms(s.r);
+        int64_t before = cluster_ms(s.r);
         const daemon_output_t *done = cli(d, "requeue", ref, "--because", "mended");
         cr_assert_eq(done->code, 0, "%s%s", done->out, done->err);
         expect_anew(s.r, tasks[i], before);
@@ -51,12 +51,12 @@ Test(daemon_kmqueue_requeue, a_task_begins_anew_with_its_mark) {
         free(ref);
     }
     cr_assert_eq(redis_int(s.r, "LLEN " SAFE), 2);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* The producer has pushed it again meanwhile. */
 Test(daemon_kmqueue_requeue, a_unique_task_that_waits_is_not_doubled) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     const char *const tasks[] = {TASK("u", SAFE, "true")};
     daemon_t *d = ended(&s, tasks, 1);
     char *ref = ref_of(d, "\"id\":\"u\"");
@@ -69,11 +69,11 @@ Test(daemon_kmqueue_requeue, a_unique_task_that_waits_is_not_doubled) {
     cr_assert_eq(done->code, 0, "it was not answered: %s%s", done->out, done->err);
     cr_assert_eq(redis_int(s.r, "LLEN " SAFE), 1);
     free(ref);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 Test(daemon_kmqueue_requeue, what_has_no_list_is_not_put_back) {
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     const char *const tasks[] = {"no task", TASK("f", "elsewhere", "true")};
     static const char *const why[] = {"it is no task of KMQueue",
                                       "it belongs to the list `elsewhere`, which is not among `queues`"};
@@ -86,5 +86,5 @@ Test(daemon_kmqueue_requeue, what_has_no_list_is_not_put_back) {
         cr_assert_eq(redis_int(s.r, "EXISTS elsewhere elsewhere_unique " SAFE), 0);
         free(ref);
     }
-    scene_end(&s);
+    cluster_end(&s);
 }

@@ -1,5 +1,5 @@
-/* What the tests of dialect kmqueue share: a monitor on a stage whose one queue, called "email" as in monitor_desk.h, is a group
- * of two lists of KMQueue. redis_* calls are its workers, by the commands of RedisTaskQueue.java. */
+/* What the tests of dialect kmqueue share: a monitor in a driver whose one queue, called "email" as in monitor_fixture.h, is a
+ * group of two lists of KMQueue. redis_* calls are its workers, by the commands of RedisTaskQueue.java. */
 #ifndef QS_TEST_KMQUEUE_DESK_H
 #define QS_TEST_KMQUEUE_DESK_H
 
@@ -53,20 +53,20 @@ static inline char *km_again(const char *bytes, long long retries, const char *s
     return again;
 }
 
-static inline long long in(desk_t *d, const char *list, const char *bytes) { return in_list(d->f.r, list, slice_text(bytes)); }
+static inline long long in(setup_t *d, const char *list, const char *bytes) { return in_list(d->f.r, list, slice_text(bytes)); }
 
 /* A worker has taken it. */
-static inline void km_take(desk_t *d, const char *bytes) { redis_ok(d->f.r, "LPUSH " BACKUP " %s", bytes); }
+static inline void km_take(setup_t *d, const char *bytes) { redis_ok(d->f.r, "LPUSH " BACKUP " %s", bytes); }
 
 /* What a field of the last record says; owned; "-": it has none. */
-static inline char *km_last(desk_t *d, const char *field) {
+static inline char *km_last(setup_t *d, const char *field) {
     return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s",
                      "local e = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][2] "
                      "for i = 1, #e, 2 do if e[i] == ARGV[1] then return e[i + 1] end end return '-'",
                      field);
 }
 
-static inline void km_expect(desk_t *d, const char *field, const char *expected) {
+static inline void km_expect(setup_t *d, const char *field, const char *expected) {
     char *found = km_last(d, field);
     cr_assert_str_eq(found, expected, "%s", field);
     free(found);

@@ -3,7 +3,7 @@
 #include "kmqueue_fixture.h"
 
 Test(redis_kmqueue, a_stalled_task_goes_back_and_then_ends) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM_DEAF("retry_times = 1;")});
     char *first = km_json(d.f.r, (km_t){0}), *again = km_again(first, 0, "normal");
     redis_ok(d.f.r, "LPUSH " SAFE " behind");
@@ -32,7 +32,7 @@ Test(redis_kmqueue, a_stalled_task_goes_back_and_then_ends) {
 }
 
 Test(redis_kmqueue, a_record_says_what_the_task_says) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM("retry_times = 2;")});
     redis_ok(d.f.r, "SET 7\"\xc3\xbc_alive host-9");
     char *bytes = km_json(d.f.r, (km_t){.id = "7\\\"\\u00fc", .retry = 2, .exc = -9000, .gen = -70000});
@@ -57,7 +57,7 @@ Test(redis_kmqueue, a_record_says_what_the_task_says) {
 
 /* A default list may be named too: KMQueue's own monitor pushes to whatever list a task names. */
 Test(redis_kmqueue, a_task_goes_to_the_list_that_it_names) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
     char *bytes = km_json(d.f.r, (km_t){.queue = "worker\\u0031_queue", .state = "", .retry = 1});
     char *again = km_again(bytes, 1, "");
@@ -70,7 +70,7 @@ Test(redis_kmqueue, a_task_goes_to_the_list_that_it_names) {
 }
 
 Test(redis_kmqueue, unique_marks_go_with_their_task_only) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM_DEAF("retry_times = 0;")});
     redis_ok(d.f.r, "SADD " UNIQUE " a b c");
     redis_ok(d.f.r, "SADD " PLAIN "_unique a b c");
@@ -87,7 +87,7 @@ Test(redis_kmqueue, unique_marks_go_with_their_task_only) {
 }
 
 Test(redis_kmqueue, a_mark_of_another_type_keeps_the_task) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM_DEAF("retry_times = 0;")});
     redis_ok(d.f.r, "SET " UNIQUE " x");
     char *bytes = km_json(d.f.r, (km_t){0});
@@ -124,7 +124,7 @@ static const struct {
 
 Test(redis_kmqueue, times_table, .timeout = 120) {
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-        desk_t d;
+        setup_t d;
         char *queue =
             mem_printf("group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect "
                        "= \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"]; heartbeat = \"off\"; %s%s } );",
@@ -149,7 +149,7 @@ Test(redis_kmqueue, times_table, .timeout = 120) {
 
 /* A worker whose clock is ahead by less than it takes to look. */
 Test(redis_kmqueue, a_task_is_protected_from_its_own_begin) {
-    desk_t d;
+    setup_t d;
     open_desk(&d,
               (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
                                             "\"email\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", "
@@ -170,7 +170,7 @@ Test(redis_kmqueue, a_blank_heartbeat_is_none) {
         bool alive;
     } rows[] = {{"", 0, false}, {" \t\r\n\x1f\x01\0", 7, false}, {"x", 1, true}, {"  .", 3, true}, {"\xa0", 1, true}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        desk_t d;
+        setup_t d;
         open_desk(&d, (fixture_options_t){.config = KM("")});
         redis_ok(d.f.r, "SET t-1_alive %b", rows[i].value, rows[i].len);
         char *bytes = km_json(d.f.r, (km_t){0});
@@ -188,7 +188,7 @@ Test(redis_kmqueue, a_blank_heartbeat_is_none) {
 }
 
 Test(redis_kmqueue, a_heartbeat_that_is_no_string_is_one) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM("")});
     char *bytes = km_json(d.f.r, (km_t){0});
     km_take(&d, bytes);
@@ -209,7 +209,7 @@ Test(redis_kmqueue, a_heartbeat_that_is_no_string_is_one) {
  */
 Test(redis_kmqueue, finished_at_any_step, .timeout = 60) {
     static const char *const steps[] = {"LLEN " BACKUP, "RPOPLPUSH", "HMGET sidecar:email:stamps", "GETRANGE", "retried"};
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true, .redis = "timeout = \"20s\";", .config = KM("retry_times = 9;")});
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         char id[8];
@@ -234,13 +234,13 @@ Test(redis_kmqueue, finished_at_any_step, .timeout = 60) {
 
 /* A worker that is slower than the protected timeout finds nothing to remove, and the task runs again: what KMQueue does, too. */
 Test(redis_kmqueue, finished_after_the_retry) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
     char *bytes = km_json(d.f.r, (km_t){0}), *again = km_again(bytes, 0, "normal");
     km_take(&d, bytes);
     until(&d, in(&d, SAFE, again));
     cr_assert_eq(redis_int(d.f.r, "LREM " BACKUP " 0 %s", bytes), 0);
-    stage_run(&d.crew.stage, 200);
+    driver_run(&d.instance.driver, 200);
     cr_assert_eq(in(&d, SAFE, again), 1);
     cr_assert_eq(records(&d), 1);
     free(bytes), free(again);
@@ -250,7 +250,7 @@ Test(redis_kmqueue, finished_after_the_retry) {
 /* Each script is run and its reply lost: nothing happens twice. */
 Test(redis_kmqueue, lost_replies_double_nothing, .timeout = 60) {
     static const char *const steps[] = {"retried", "failed"};
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true, .config = KM_DEAF("retry_times = 1;")});
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = steps[i]});
@@ -260,7 +260,7 @@ Test(redis_kmqueue, lost_replies_double_nothing, .timeout = 60) {
         km_take(&d, bytes);
         until(&d, records(&d) == (long long)i + 1);
         until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
-        stage_run(&d.crew.stage, 200);
+        driver_run(&d.instance.driver, 200);
         cr_assert_eq(in(&d, SAFE, again), i == 0);
         cr_assert_eq(in(&d, BACKUP, bytes), 0);
         cr_assert_eq(count(&d, "SCARD " UNIQUE), i == 0);

@@ -3,7 +3,7 @@
 
 #include "rights.h"
 
-static void open_as_sidecar(desk_t *d, const char *settings) {
+static void open_as_sidecar(setup_t *d, const char *settings) {
     rights_t rights = rights_read("kmqueue");
     open_desk(d, (fixture_options_t){.config = settings, .redis = RIGHTS_LOGIN});
     rights_grant(d->f.r, &rights, NULL);
@@ -11,7 +11,7 @@ static void open_as_sidecar(desk_t *d, const char *settings) {
 }
 
 Test(redis_kmqueue_acl, the_published_rights_are_enough) {
-    desk_t d;
+    setup_t d;
     open_as_sidecar(&d, KM("retry_times = 1;"));
     char *first = km_json(d.f.r, (km_t){0}), *again = km_again(first, 0, "normal");
     char *last = km_json(d.f.r, (km_t){.id = "t-2", .retry = 1, .queue = PLAIN});
@@ -23,7 +23,7 @@ Test(redis_kmqueue_acl, the_published_rights_are_enough) {
     cr_assert_eq(count(&d, "EXISTS " PLAIN "_unique"), 0);
     redis_ok(d.f.r, "DEL " SAFE);
     fixture_step_boottime(61000);
-    stage_run(&d.crew.stage, 300);
+    driver_run(&d.instance.driver, 300);
     until(&d, metric_get(&of(&d)->stale_unique) == 1);
     cr_assert_eq(metric_get(&of(&d)->faults), 0);
     free(first), free(again), free(last);
@@ -33,7 +33,7 @@ Test(redis_kmqueue_acl, the_published_rights_are_enough) {
 Test(redis_kmqueue_acl, a_right_that_is_missing_costs_no_task, .timeout = 60) {
     static const char *const rights[] = {"-srem", "-rpush", "-lrem", "-xadd", "-getrange"};
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
-        desk_t d;
+        setup_t d;
         open_as_sidecar(&d, KM("retry_times = 1;"));
         redis_ok(d.f.r, "ACL SETUSER sidecar %s", rights[i]);
         char *first = km_json(d.f.r, (km_t){0}), *again = km_again(first, 0, "normal");
@@ -43,7 +43,7 @@ Test(redis_kmqueue_acl, a_right_that_is_missing_costs_no_task, .timeout = 60) {
         km_take(&d, last);
         until(&d, stamp_of(d.f.r, slice_text(last)).seen);
         until(&d, rights_refused(d.f.r) > 0);
-        stage_run(&d.crew.stage, 400);
+        driver_run(&d.instance.driver, 400);
         cr_assert_eq(in(&d, BACKUP, first) + in(&d, SAFE, again), 1, "%s", rights[i]);
         cr_assert_eq(in(&d, BACKUP, last) + (records(&d) > 0 && count(&d, "SISMEMBER " UNIQUE " t-2") == 0), 1, "%s", rights[i]);
         free(first), free(again), free(last);

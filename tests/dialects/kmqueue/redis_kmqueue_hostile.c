@@ -41,7 +41,7 @@ enum { ROWS = sizeof rows / sizeof *rows };
 static slice_t row_bytes(size_t i) { return (slice_t){rows[i].bytes, rows[i].len ? rows[i].len : strlen(rows[i].bytes)}; }
 
 /* Of the record of these bytes; owned. */
-static char *reason_for(desk_t *d, slice_t bytes) {
+static char *reason_for(setup_t *d, slice_t bytes) {
     return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %b",
                      "for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do local f = {} "
                      "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
@@ -50,15 +50,15 @@ static char *reason_for(desk_t *d, slice_t bytes) {
 }
 
 /* Redis itself refuses, and so counts, each write to another key than those of the queue and ours. */
-static void fence_keys(desk_t *d) {
+static void fence_keys(setup_t *d) {
     redis_ok(d->f.r, "MSET other_queue kept other_queue_unique kept _unique kept * kept");
     redis_ok(d->f.r, "ACL SETUSER default resetkeys ~" PLAIN "* ~" SAFE "* ~" BACKUP " ~sidecar:* ~*_alive");
 }
 
-static void unfence_keys(desk_t *d) { redis_ok(d->f.r, "ACL SETUSER default allkeys"); }
+static void unfence_keys(setup_t *d) { redis_ok(d->f.r, "ACL SETUSER default allkeys"); }
 
 Test(redis_kmqueue_hostile, each_ends_with_its_reason, .timeout = 60) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM("retry_times = 2;")});
     char *lock = redis_str(d.f.r, "GET sidecar:app:lock");
     char *good = km_json(d.f.r, (km_t){0}), *again = km_again(good, 0, "normal");
@@ -91,7 +91,7 @@ Test(redis_kmqueue_hostile, each_ends_with_its_reason, .timeout = 60) {
 
 /* What nobody can give back would stay for ever if its copies kept it: they end one by one. */
 Test(redis_kmqueue_hostile, equal_copies_of_what_is_no_task_end, .timeout = 60) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
     char *foreign = km_json(d.f.r, (km_t){.queue = "other_queue"});
     for (int i = 0; i < 3; i++) {
@@ -111,7 +111,7 @@ Test(redis_kmqueue_hostile, equal_copies_of_what_is_no_task_end, .timeout = 60) 
 
 /* Its worker may be alive: what names another key is not ended while it beats. What nobody can read has no heartbeat. */
 Test(redis_kmqueue_hostile, a_foreign_task_is_left_to_a_living_worker) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM("")});
     redis_ok(d.f.r, "SET i_alive me");
     km_take(&d, NAMES("other_queue"));
@@ -137,7 +137,7 @@ static char *large_task(size_t fill, const char *unit) {
 Test(redis_kmqueue_hostile, large_tasks_go_back_byte_for_byte, .timeout = 60) {
     static const size_t sizes[] = {65 * 1024, 5 * 1024 * 1024};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        desk_t d;
+        setup_t d;
         open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
         char *bytes = large_task(sizes[i], "\\\"retry\\\":0,\\\"state\\\":\\\"normal\\\" \\u00e9\\ud83d\\ude00 ");
         char *again = km_again(bytes, 0, "normal");
@@ -150,7 +150,7 @@ Test(redis_kmqueue_hostile, large_tasks_go_back_byte_for_byte, .timeout = 60) {
 }
 
 Test(redis_kmqueue_hostile, what_is_too_large_or_too_deep, .timeout = 60) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM_DEAF("max_payload = \"1MiB\";")});
     char *large = large_task(1024 * 1024, "0123456789");
     buffer_t deep = {0};
@@ -170,17 +170,17 @@ Test(redis_kmqueue_hostile, what_is_too_large_or_too_deep, .timeout = 60) {
     close_desk(&d);
 }
 
-static int64_t stale(desk_t *d) { return metric_get(&of(d)->stale_unique); }
+static int64_t stale(setup_t *d) { return metric_get(&of(d)->stale_unique); }
 static int told(void) { return fixture_log_count("ids without a task in sets of unique tasks: "); }
 
 /* The next look, which is a minute away. */
-static void look(desk_t *d) {
+static void look(setup_t *d) {
     fixture_step_boottime(61000);
-    for (int i = 0; i < 30; i++) stage_step(&d->crew.stage, 10);
+    for (int i = 0; i < 30; i++) driver_step(&d->instance.driver, 10);
 }
 
 Test(redis_kmqueue_hostile, marks_without_a_task_are_told_and_kept) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
     redis_ok(d.f.r, "SADD " UNIQUE " lost-1 lost-2");
     redis_ok(d.f.r, "SADD " PLAIN "_unique lost-3");
@@ -204,7 +204,7 @@ Test(redis_kmqueue_hostile, marks_without_a_task_are_told_and_kept) {
 
 /* A mark whose task waits or is in progress is none of these. */
 Test(redis_kmqueue_hostile, marks_are_counted_while_there_is_no_task) {
-    desk_t d;
+    setup_t d;
     open_desk(&d,
               (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
                                             "\"email\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", "
@@ -220,7 +220,7 @@ Test(redis_kmqueue_hostile, marks_are_counted_while_there_is_no_task) {
         redis_ok(d.f.r, cases[i].begin);
         for (int looks = 0; looks < 3; looks++) {
             fixture_step_boottime(1801000);
-            for (int n = 0; n < 15; n++) stage_step(&d.crew.stage, 10);
+            for (int n = 0; n < 15; n++) driver_step(&d.instance.driver, 10);
         }
         cr_assert_eq(stale(&d), 0, "%s", cases[i].begin);
         redis_ok(d.f.r, cases[i].end);
@@ -240,7 +240,7 @@ Test(redis_kmqueue_hostile, marks_are_counted_while_there_is_no_task) {
 }
 
 Test(redis_kmqueue_hostile, a_set_of_another_type_is_a_fault_of_this_queue) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
     redis_ok(d.f.r, "SET " UNIQUE " x");
     until(&d, metric_get(&of(&d)->faults) > 0);

@@ -12,7 +12,7 @@ static const char CALM[] = "group = \"app\"; monitor = { scan_interval = \"50ms\
                            "protected_timeout = \"1h\"; } );";
 
 /* What KMQueueManager.init does when a worker starts: RedisBackupQueue.java, initQueue. */
-static bool manager_starts(desk_t *d, const char *id) {
+static bool manager_starts(setup_t *d, const char *id) {
     if (count(d, "EXISTS " BACKUP)) return false;
     char *marker = mem_printf("{\"id\":\"%s\",\"queue\":\"" BACKUP "\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":%lld,"
                               "\"retry\":0,\"state\":\"normal\"},\"type\":\"marker\",\"unique\":false}",
@@ -22,14 +22,14 @@ static bool manager_starts(desk_t *d, const char *id) {
     return true;
 }
 
-static char *a_task(desk_t *d, const char *id) { return km_json(d->f.r, (km_t){.id = id, .common = true}); }
+static char *a_task(setup_t *d, const char *id) { return km_json(d->f.r, (km_t){.id = id, .common = true}); }
 
-static long long entries(desk_t *d) { return count(d, "LLEN " BACKUP); }
-static int64_t planted(desk_t *d) { return metric_get(&of(d)->sentinels); }
-static int64_t removed(desk_t *d) { return metric_get(&of(d)->old_sentinels); }
+static long long entries(setup_t *d) { return count(d, "LLEN " BACKUP); }
+static int64_t planted(setup_t *d) { return metric_get(&of(d)->sentinels); }
+static int64_t removed(setup_t *d) { return metric_get(&of(d)->old_sentinels); }
 
 Test(redis_kmqueue_marker, the_managers_own_is_used) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = CALM});
     cr_assert(manager_starts(&d, "m"));
     char *marker = redis_str(d.f.r, "LINDEX " BACKUP " 0"), *task = a_task(&d, "1");
@@ -44,7 +44,7 @@ Test(redis_kmqueue_marker, the_managers_own_is_used) {
 }
 
 Test(redis_kmqueue_marker, one_is_planted_where_there_is_none) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = CALM});
     char *task = a_task(&d, "1");
     km_take(&d, task);
@@ -64,7 +64,7 @@ Test(redis_kmqueue_marker, one_is_planted_where_there_is_none) {
 }
 
 Test(redis_kmqueue_marker, of_two_one_stays) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = CALM});
     for (int i = 0; i < 600; i++) { /* several pages, so that no pass meets both in one */
         char id[16];
@@ -87,7 +87,7 @@ Test(redis_kmqueue_marker, of_two_one_stays) {
 
 /* The one that was known is lost with its list; whoever comes back, no pass after that plants or removes for ever. */
 Test(redis_kmqueue_marker, a_lost_one_is_replaced_once) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = CALM});
     char *task = a_task(&d, "1");
     manager_starts(&d, "before");
@@ -112,7 +112,7 @@ Test(redis_kmqueue_marker, a_lost_one_is_replaced_once) {
 
 /* While there is nothing but the marker nothing is asked, and a worker wakes it. */
 Test(redis_kmqueue_marker, alone_it_costs_nothing) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = CALM, .proxy = true});
     manager_starts(&d, "m");
     char *task = a_task(&d, "1");
@@ -121,9 +121,9 @@ Test(redis_kmqueue_marker, alone_it_costs_nothing) {
         passes(&d, 1);
         redis_ok(d.f.r, "LREM " BACKUP " 0 %s", task);
         until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
-        stage_run(&d.crew.stage, 400);
+        driver_run(&d.instance.driver, 400);
         long before = proxy_requests(d.f.proxy, NULL);
-        stage_run(&d.crew.stage, 500);
+        driver_run(&d.instance.driver, 500);
         cr_assert_eq(proxy_requests(d.f.proxy, NULL), before);
         km_take(&d, task);
         until(&d, stamp_of(d.f.r, slice_text(task)).seen);
@@ -144,7 +144,7 @@ Test(redis_kmqueue_marker, no_task_passes_for_one, .timeout = 60) {
     static const char *const reasons[] = {"retries_exhausted 1 -", "invalid_target 1 -", "invalid_target 1 -",
                                           "invalid_target 1 -"};
     for (size_t i = 0; i < sizeof forged / sizeof *forged; i++) {
-        desk_t d;
+        setup_t d;
         open_desk(&d, (fixture_options_t){.config = i ? KM_DEAF("") : KM_DEAF("retry_times = 0;")});
         char *task = km_json(d.f.r, (km_t){0}), *again = km_again(task, 0, "normal");
         km_take(&d, task);
@@ -166,7 +166,7 @@ Test(redis_kmqueue_marker, no_task_passes_for_one, .timeout = 60) {
 }
 
 Test(redis_kmqueue_marker, a_full_redis_keeps_it) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
     manager_starts(&d, "m");
     char *task = km_json(d.f.r, (km_t){0}), *again = km_again(task, 0, "normal");

@@ -1,8 +1,8 @@
 /* private_queues with real sidecars and the redis-py worker of the first seed: BLMOVE into a list of its own, LINDEX -1, a set of
  * ids that are done, and a dead letter list. */
 #include "audit_log.h"
+#include "cluster.h"
 #include "native.h"
-#include "scene.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -18,9 +18,9 @@ TestSuite(daemon_private, .timeout = 120);
     "\"fights-dlq\"; "                                                                                                           \
     "dedup = \"fights-done\"; id_path = \"/id\"; roles = [\"monitor\"]; " more " }"
 
-#define await(scene, cond, ms)                                                                                                   \
+#define await(cluster, cond, ms)                                                                                                 \
     do {                                                                                                                         \
-        if (!wait_for(cond, ms)) scene_fail(scene, "never came: " #cond);                                                        \
+        if (!wait_for(cond, ms)) cluster_fail(cluster, "never came: " #cond);                                                    \
     } while (0)
 
 static child_t *worker(const native_t *native, const char *name) { return native_run(native, "work", name); }
@@ -42,9 +42,9 @@ static void add(char **text, const char *kind, int from, int to) {
 
 Test(daemon_private, jobs_of_workers_that_die_are_done_by_others) {
     enum { OK = 200, DIE = 4, FLAKY = 5, POISON = 3 };
-    scene_t s = scene_begin(&(server_options_t){.tcp = true});
+    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("private_queues", s.server);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = FIGHTS("protected_timeout = \"3s\";"), .scan = "50ms"});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = FIGHTS("protected_timeout = \"3s\";"), .scan = "50ms"});
     char *lines = NULL, name[16];
     add(&lines, "ok", 0, OK);
     add(&lines, "die", 0, DIE);
@@ -74,25 +74,25 @@ Test(daemon_private, jobs_of_workers_that_die_are_done_by_others) {
     cr_expect_eq(redis_int(s.r, "XLEN sidecar:fights:failures"), POISON + DIE, "each that died was given back, once");
     free(lines);
     native_end(&native);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 /* With heartbeats nobody waits for the protected timeout, and a worker that is slow keeps its job. */
 Test(daemon_private, a_heartbeat_protects_a_slow_worker) {
-    scene_t s = scene_begin(&(server_options_t){.tcp = true});
+    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("private_queues", s.server);
-    scene_sidecar_up(&s,
-                     (sidecar_t){.queues = FIGHTS("heartbeat = \"*_alive\"; protected_timeout = \"200ms\";"), .scan = "500ms"});
+    cluster_sidecar_up(&s,
+                       (sidecar_t){.queues = FIGHTS("heartbeat = \"*_alive\"; protected_timeout = \"200ms\";"), .scan = "500ms"});
     produce(&native, "0 wait 1 slow\n");
     child_t *slow =
         native_start(&native, (const char *const[]){"work", "slow", NULL}, (const char *const[]){"QS_BEAT_MS=300", NULL}, NULL);
     await(&s, native_count(&native, "taken", NULL) == 1, 30000);
-    cr_assert(scene_stays(redis_int(s.r, "LLEN queue-slow") == 1 && redis_int(s.r, "EXISTS fight-requests") == 0, 2500));
+    cr_assert(cluster_stays(redis_int(s.r, "LLEN queue-slow") == 1 && redis_int(s.r, "EXISTS fight-requests") == 0, 2500));
     child_kill(slow);
     child_free(slow);
     await(&s, redis_int(s.r, "LLEN fight-requests") == 1, 30000);
     native_end(&native);
-    scene_end(&s);
+    cluster_end(&s);
 }
 
 static const char *const POINTS[] = {"stamp_before", "stamp_answered", "settle_before", "settle_sent", "settle_answered"};
@@ -107,26 +107,26 @@ ParameterizedTestParameters(daemon_private, crash_points) {
 /* Died at each point: the next one goes on, nothing is lost and nothing is there twice. */
 ParameterizedTest(int *number, daemon_private, crash_points) {
     static const char QUEUE[] = FIGHTS("protected_timeout = \"100ms\"; retry_times = 1;");
-    scene_t s = scene_begin(NULL);
+    cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.queues = QUEUE, .scan = "50ms"};
     redis_ok(s.r, "LPUSH queue-w1 one");
     redis_ok(s.r, "LPUSH queue-w2 two");
-    cr_assert_eq(scene_crash(&s, spec, POINTS[*number]), 137, "%s is never reached", POINTS[*number]);
-    scene_sidecar_up(&s, spec);
+    cr_assert_eq(cluster_crash(&s, spec, POINTS[*number]), 137, "%s is never reached", POINTS[*number]);
+    cluster_sidecar_up(&s, spec);
     await(&s, redis_int(s.r, "EXISTS queue-w1 queue-w2") == 0, 10000);
     cr_assert_eq(redis_int(s.r, "LLEN fight-requests"), 2, "%s", POINTS[*number]);
     cr_assert_eq(redis_int(s.r, "XLEN sidecar:fights:failures"), 2, "%s", POINTS[*number]);
     for (int i = 0; i < 2; i++) redis_ok(s.r, "LMOVE fight-requests queue-w3 RIGHT LEFT"); /* and die with the second worker */
     await(&s, redis_int(s.r, "LLEN fights-dlq") == 2, 10000);
     cr_assert_eq(redis_int(s.r, "EXISTS queue-w3 fight-requests"), 0);
-    cr_assert(scene_stays(redis_int(s.r, "XLEN sidecar:fights:failures") == 4, 500), "our own dead letters are no news");
-    scene_end(&s);
+    cr_assert(cluster_stays(redis_int(s.r, "XLEN sidecar:fights:failures") == 4, 500), "our own dead letters are no news");
+    cluster_end(&s);
 }
 
 /* By the command line, back into main, where the next worker takes it last. */
 Test(daemon_private, a_dead_letter_can_be_put_back) {
-    scene_t s = scene_begin(NULL);
-    daemon_t *d = scene_sidecar_up(&s, (sidecar_t){.queues = FIGHTS("protected_timeout = \"1h\";"), .scan = "50ms"});
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = FIGHTS("protected_timeout = \"1h\";"), .scan = "50ms"});
     redis_ok(s.r, "LPUSH fights-dlq %s", "{\"id\":\"a1\"}");
     await(&s, audit_log_rows(daemon_audit_path(d)) == 1, 10000);
     redis_ok(s.r, "LPUSH fight-requests waits");
@@ -136,5 +136,5 @@ Test(daemon_private, a_dead_letter_can_be_put_back) {
     redis_expect(s.r, "{\"id\":\"a1\"}", "LINDEX fight-requests 0");
     cr_assert_eq(redis_int(s.r, "LLEN fight-requests"), 2);
     cr_assert_eq(redis_int(s.r, "LLEN fights-dlq"), 0, "it is no dead letter any more");
-    scene_end(&s);
+    cluster_end(&s);
 }

@@ -13,16 +13,16 @@
 #define FIGHTS_QUEUE(settings)                                                                                                   \
     "{ name = \"email\"; dialect = \"private_queues\"; main = \"fights\"; private = \"queue-*\"; " settings " }"
 
-static inline void open_fights(desk_t *d, const char *config) { open_desk(d, (fixture_options_t){.config = config}); }
+static inline void open_fights(setup_t *d, const char *config) { open_desk(d, (fixture_options_t){.config = config}); }
 
 /* A worker of the first seed takes a job: what it moved is now the last entry of its list. */
-static inline void take(desk_t *d, const char *worker, const char *job) { redis_ok(d->f.r, "LPUSH queue-%s %s", worker, job); }
+static inline void take(setup_t *d, const char *worker, const char *job) { redis_ok(d->f.r, "LPUSH queue-%s %s", worker, job); }
 
 /* How many entries of any list are these bytes. */
-static inline long long there(desk_t *d, const char *list, const char *job) { return in_list(d->f.r, list, slice_text(job)); }
+static inline long long there(setup_t *d, const char *list, const char *job) { return in_list(d->f.r, list, slice_text(job)); }
 
 /* One value of the newest record of that kind; owned; NULL: there is no such record, or it lacks it. */
-static inline char *value_of(desk_t *d, const char *kind, const char *name) {
+static inline char *value_of(setup_t *d, const char *kind, const char *name) {
     return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s %s",
                      "for _, e in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-')) do local f = {} "
                      "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
@@ -30,14 +30,14 @@ static inline char *value_of(desk_t *d, const char *kind, const char *name) {
                      kind, name);
 }
 
-static inline void expect_value(desk_t *d, const char *kind, const char *name, const char *expected) {
+static inline void expect_value(setup_t *d, const char *kind, const char *name, const char *expected) {
     char *value = value_of(d, kind, name);
     cr_assert(expected ? value && strcmp(value, expected) == 0 : !value, "%s of %s is %s", name, kind, value);
     free(value);
 }
 
 /* How many records have this reason. */
-static inline long long reasons(desk_t *d, const char *reason) {
+static inline long long reasons(setup_t *d, const char *reason) {
     return redis_int(
         d->f.r, "EVAL %s 1 sidecar:email:failures %s",
         "local n = 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "

@@ -6,7 +6,7 @@
 #define LETTERS(settings) FIGHTS("dlq = \"fights-dlq\"; " settings)
 
 Test(redis_private_letters, are_recorded_once_and_stay) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, LETTERS("id_path = \"/id\"; type_path = \"/type\";"));
     redis_ok(d.f.r, "LPUSH fights-dlq old older"); /* of the time before us */
     until(&d, reasons(&d, "dead_letter") == 2);
@@ -24,10 +24,10 @@ Test(redis_private_letters, are_recorded_once_and_stay) {
 }
 
 Test(redis_private_letters, a_wake_up_tells_of_them) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, "group = \"app\"; monitor = { scan_interval = \"1h\"; }; queues = ( " FIGHTS_QUEUE(
                         "dlq = \"fights-dlq\"; protected_timeout = \"1h\"; retry_window = \"24h\";") " );");
-    stage_settle(&d.crew.stage, d.f.r);
+    driver_settle(&d.instance.driver, d.f.r);
     fixture_hold_boottime(); /* so that nobody comes to the next look of its own */
     redis_ok(d.f.r, "LPUSH fights-dlq job");
     until(&d, reasons(&d, "dead_letter") == 1);
@@ -35,7 +35,7 @@ Test(redis_private_letters, a_wake_up_tells_of_them) {
 }
 
 Test(redis_private_letters, many_are_recorded_to_the_last_wherever_they_stand) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 1000 do redis.call('RPUSH', 'fights-dlq', 'job' .. i) end");
     until(&d, reasons(&d, "dead_letter") == 1000);
@@ -50,11 +50,11 @@ Test(redis_private_letters, many_are_recorded_to_the_last_wherever_they_stand) {
 
 /* A hundred of them are more than one look reads. */
 Test(redis_private_letters, large_ones_at_the_tail_are_seen_at_once, .timeout = 60) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 120 do redis.call('RPUSH', 'fights-dlq', i .. string.rep('x', 10000)) end");
     until(&d, reasons(&d, "dead_letter") == 120);
-    stage_run(&d.crew.stage, 100);
+    driver_run(&d.instance.driver, 100);
     redis_ok(d.f.r, "RPUSH fights-dlq at-the-other-end");
     until(&d, reasons(&d, "dead_letter") == 121);
     cr_assert_eq(count(&d, "LLEN fights-dlq"), 121);
@@ -62,11 +62,11 @@ Test(redis_private_letters, large_ones_at_the_tail_are_seen_at_once, .timeout = 
 }
 
 Test(redis_private_letters, another_leader_and_a_reconnect_record_nothing_anew) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "LPUSH fights-dlq one two");
     until(&d, reasons(&d, "dead_letter") == 2);
-    crew_lead(&d.crew, d.f.r);
+    instance_lead(&d.instance, d.f.r);
     redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes");
     redis_ok(d.f.r, "LPUSH fights-dlq three");
     until(&d, reasons(&d, "dead_letter") == 3);
@@ -76,7 +76,7 @@ Test(redis_private_letters, another_leader_and_a_reconnect_record_nothing_anew) 
 }
 
 Test(redis_private_letters, people_may_shorten_the_list) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "LPUSH fights-dlq one two three");
     until(&d, reasons(&d, "dead_letter") == 3);
@@ -92,14 +92,14 @@ Test(redis_private_letters, people_may_shorten_the_list) {
 
 /* What the sidecar itself puts there has its record already. */
 Test(redis_private_letters, our_own_are_no_news) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, LETTERS("retry_times = 0;"));
     passes(&d, 2);
     take(&d, "w1", "poison");
     until(&d, there(&d, "fights-dlq", "poison"));
     redis_ok(d.f.r, "LPUSH fights-dlq theirs");
     until(&d, reasons(&d, "dead_letter") == 1);
-    crew_lead(&d.crew, d.f.r);
+    instance_lead(&d.instance, d.f.r);
     redis_ok(d.f.r, "LPUSH fights-dlq another");
     until(&d, reasons(&d, "dead_letter") == 2);
     cr_assert_eq(reasons(&d, "retries_exhausted"), 1);
@@ -108,7 +108,7 @@ Test(redis_private_letters, our_own_are_no_news) {
 }
 
 Test(redis_private_letters, half_of_the_stream_is_kept_for_jobs_that_end) {
-    desk_t d;
+    setup_t d;
     open_fights(
         &d,
         "group = \"app\"; stream = { max_bytes = \"1MiB\"; }; monitor = { scan_interval = \"50ms\"; }; queues = ( " FIGHTS_QUEUE(
@@ -124,7 +124,7 @@ Test(redis_private_letters, half_of_the_stream_is_kept_for_jobs_that_end) {
 }
 
 Test(redis_private_letters, a_list_of_the_wrong_type_is_named_and_spoils_no_pass) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "SET fights-dlq text");
     take(&d, "w1", "job");
@@ -135,7 +135,7 @@ Test(redis_private_letters, a_list_of_the_wrong_type_is_named_and_spoils_no_pass
 }
 
 Test(redis_private_letters, large_ones_are_named_and_get_no_record) {
-    desk_t d;
+    setup_t d;
     char large[3000];
     memset(large, 'L', sizeof large);
     open_fights(&d, LETTERS("max_payload = \"2KiB\";"));
@@ -147,7 +147,7 @@ Test(redis_private_letters, large_ones_are_named_and_get_no_record) {
 }
 
 /* An operator has put it back, and it fails again with the same bytes. */
-static void put_back(desk_t *d, const char *job) {
+static void put_back(setup_t *d, const char *job) {
     requeue_reply_t reply;
     digest_t digest = digest_of(job, strlen(job));
     char *id = value_of(d, "failed", "event");
@@ -161,14 +161,14 @@ static void put_back(desk_t *d, const char *job) {
 }
 
 Test(redis_private_letters, one_that_was_put_back_and_fails_again_has_a_second_record) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, LETTERS("retry_times = 0;"));
     redis_ok(d.f.r, "LPUSH fights-dlq other job");
     until(&d, reasons(&d, "dead_letter") == 2);
     put_back(&d, "job");
     cr_assert_eq(there(&d, "fights", "job"), 1);
     cr_assert_eq(there(&d, "fights-dlq", "job"), 0);
-    stage_run(&d.crew.stage, 100);
+    driver_run(&d.instance.driver, 100);
     cr_assert_eq(reasons(&d, "dead_letter"), 2);
     redis_ok(d.f.r, "LMOVE fights fights-dlq RIGHT LEFT"); /* a worker gives it up once more */
     until(&d, reasons(&d, "dead_letter") == 3);
@@ -176,7 +176,7 @@ Test(redis_private_letters, one_that_was_put_back_and_fails_again_has_a_second_r
     redis_ok(d.f.r, "LMOVE fights queue-w1 RIGHT LEFT"); /* or dies with it: then it is ours to end, */
     until(&d, reasons(&d, "retries_exhausted") == 1);
     cr_assert_eq(there(&d, "fights-dlq", "job"), 1);
-    stage_run(&d.crew.stage, 100);
+    driver_run(&d.instance.driver, 100);
     cr_assert_eq(reasons(&d, "dead_letter"), 3, "and it is not taken for a worker's");
     close_desk(&d);
 }

@@ -13,9 +13,9 @@ static void note(void *self, finding_t finding, const char *queue, const char *t
     if (finding != FINDING_FACT && finding != FINDING_WARN) buffer_printf(self, "%s\n", text);
 }
 
-static void put(desk_t *d) {
+static void put(setup_t *d) {
     redis_ok(d->f.r, "FLUSHALL");
-    crew_lead(&d->crew, d->f.r);
+    instance_lead(&d->instance, d->f.r);
     redis_ok(d->f.r, "LPUSH queue-w1 %s", "{\"id\":1}");
     redis_ok(d->f.r, "LPUSH queue-w2 %s", "{\"id\":2}");
     redis_ok(d->f.r, "SADD fights-done 2");
@@ -23,7 +23,7 @@ static void put(desk_t *d) {
 }
 
 Test(redis_private_acl, the_published_lines_are_enough) {
-    desk_t d;
+    setup_t d;
     rights_t rights = rights_read("private_queues");
     open_desk(&d, (fixture_options_t){.config = PUBLISHED, .redis = RIGHTS_LOGIN});
     rights_grant(d.f.r, &rights, NULL);
@@ -49,12 +49,12 @@ Test(redis_private_acl, without_any_one_right_no_job_is_lost, .timeout = 120) {
     rights_t rights = rights_read("private_queues");
     for (size_t i = rights.own; i < rights.count; i++) {
         if (strcmp(rights.words[i], "+sscan") == 0) continue; /* of a registry */
-        desk_t d;
+        setup_t d;
         open_desk(&d, (fixture_options_t){.config = PUBLISHED, .redis = RIGHTS_LOGIN});
         rights_grant(d.f.r, &rights, rights.words[i]);
         put(&d);
         until(&d, fixture_log_count("refuses") > 0);
-        stage_run(&d.crew.stage, 300);
+        driver_run(&d.instance.driver, 300);
         long long one = there(&d, "queue-w1", "{\"id\":1}"), ended = reasons(&d, "retries_exhausted");
         cr_assert_eq(one + ended, 1, "without %s: %lld and %lld", rights.words[i], one, ended);
         cr_assert_eq(there(&d, "fights-dlq", "{\"id\":1}"), ended, "without %s", rights.words[i]);
@@ -66,7 +66,7 @@ Test(redis_private_acl, without_any_one_right_no_job_is_lost, .timeout = 120) {
 
 /* A registry may name what we may not touch: that is said, and keeps nobody else waiting. */
 Test(redis_private_acl, a_name_in_the_registry_that_is_refused_stops_nobody) {
-    desk_t d;
+    setup_t d;
     rights_t rights = rights_read("private_queues");
     open_desk(&d,
               (fixture_options_t){

@@ -2,7 +2,7 @@
 #include "private_fixture.h"
 
 Test(redis_private, an_orphan_goes_back_to_where_workers_take_from) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, FIGHTS("retry_times = 1;"));
     redis_ok(d.f.r, "RPUSH fights first next");
     take(&d, "w1", "job");
@@ -24,7 +24,7 @@ Test(redis_private, an_orphan_goes_back_to_where_workers_take_from) {
 }
 
 Test(redis_private, a_worker_that_goes_on_is_left_alone) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = FIGHTS_IN("1h", "retry_times = 1; "), .preload = "shim_clock"});
     char job[32];
     for (int i = 0; i < 10; i++) { /* each takes less than the timeout, all of them more */
@@ -41,7 +41,7 @@ Test(redis_private, a_worker_that_goes_on_is_left_alone) {
 }
 
 Test(redis_private, jobs_behind_the_tail_wait_for_their_turn) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, FIGHTS_IN("400ms", "retry_times = 9;"));
     redis_ok(d.f.r, "RPUSH queue-w1 third second first");
     until(&d, there(&d, "fights", "first"));
@@ -53,7 +53,7 @@ Test(redis_private, jobs_behind_the_tail_wait_for_their_turn) {
 }
 
 Test(redis_private, with_heartbeats_silence_is_enough) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, FIGHTS_IN("1h", "heartbeat = \"*_alive\";"));
     redis_ok(d.f.r, "SET living_alive 1");
     redis_ok(d.f.r, "RPUSH queue-dead second first");
@@ -70,12 +70,12 @@ Test(redis_private, with_heartbeats_silence_is_enough) {
 
 /* Silence is as long as the scan interval at the least, however many passes there are. */
 Test(redis_private, a_heartbeat_that_is_late_saves_the_job) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, "group = \"app\"; monitor = { scan_interval = \"1h\"; }; queues = ( " FIGHTS_QUEUE(
                         "heartbeat = \"*_alive\"; protected_timeout = \"1h\"; retry_window = \"24h\";") " );");
     take(&d, "w1", "job");
     for (int i = 0; i < 6; i++) {
-        crew_lead(&d.crew, d.f.r); /* a new term begins with a pass */
+        instance_lead(&d.instance, d.f.r); /* a new term begins with a pass */
         passes(&d, 1);
     }
     cr_assert_eq(there(&d, "queue-w1", "job"), 1);
@@ -83,13 +83,13 @@ Test(redis_private, a_heartbeat_that_is_late_saves_the_job) {
 }
 
 Test(redis_private, another_leader_goes_on_where_the_last_one_was) {
-    desk_t d;
+    setup_t d;
     open_desk(&d, (fixture_options_t){.config = FIGHTS_IN("1h", "retry_times = 9;"), .preload = "shim_clock"});
     take(&d, "w1", "job");
     passes(&d, 2);
     stamp_t stamp = stamp_of(d.f.r, slice_text("job"));
     cr_assert(stamp.seen);
-    crew_lead(&d.crew, d.f.r);
+    instance_lead(&d.instance, d.f.r);
     passes(&d, 2);
     cr_assert(same_stamp(stamp_of(d.f.r, slice_text("job")), stamp), "a new term is no new execution");
     server_step_clock(d.f.server, 3600 * 1000);
@@ -104,7 +104,7 @@ Test(redis_private, another_leader_goes_on_where_the_last_one_was) {
 
 Test(redis_private, never_takes_what_the_config_names_or_what_is_no_list) {
     static const char *const lists[] = {"queue-main", "queue-dlq", "queue-other"};
-    desk_t d;
+    setup_t d;
     open_fights(&d, EVERYTHING);
     for (size_t i = 0; i < 3; i++) redis_ok(d.f.r, "RPUSH %s precious", lists[i]);
     redis_ok(d.f.r, "SET queue-counter 7");
@@ -122,7 +122,7 @@ Test(redis_private, never_takes_what_the_config_names_or_what_is_no_list) {
 
 /* A pattern that holds signs of SCAN means just these bytes. */
 Test(redis_private, a_pattern_is_text_but_for_its_star) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect = "
                     "\"private_queues\"; main = \"fights\"; private = \"q[a-z]?\\\\*-end\"; protected_timeout = \"100ms\"; } );");
     redis_ok(d.f.r, "RPUSH %s job", "q[a-z]?\\w1-end");
@@ -142,7 +142,7 @@ Test(redis_private, a_registry_names_the_lists) {
     static const char *const fills[] = {"SADD workers mine-1 fights sidecar:app:lock nothing",
                                         "HSET workers mine-1 host fights x", "RPUSH workers mine-1 mine-1 mine-1 fights"};
     for (size_t i = 0; i < 3; i++) {
-        desk_t d;
+        setup_t d;
         open_fights(&d, REGISTRY("retry_times = 0;"));
         redis_ok(d.f.r, "RPUSH queue-stranger precious");
         redis_ok(d.f.r, fills[i]);
@@ -157,7 +157,7 @@ Test(redis_private, a_registry_names_the_lists) {
 }
 
 Test(redis_private, a_registry_keeps_to_the_pattern) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, REGISTRY("private = \"queue-*\";"));
     redis_ok(d.f.r, "SADD workers queue-w1 bank-accounts");
     redis_ok(d.f.r, "RPUSH bank-accounts precious");
@@ -169,9 +169,9 @@ Test(redis_private, a_registry_keeps_to_the_pattern) {
 }
 
 Test(redis_private, a_registry_of_the_wrong_type_is_said) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, REGISTRY(""));
-    stage_run(&d.crew.stage, 100); /* there is none yet: nobody works */
+    driver_run(&d.instance.driver, 100); /* there is none yet: nobody works */
     redis_ok(d.f.r, "SET workers text");
     until(&d, metric_get(&of(&d)->faults) > 0);
     cr_assert(fixture_log_count("workers holds a string") > 0);
@@ -179,7 +179,7 @@ Test(redis_private, a_registry_of_the_wrong_type_is_said) {
 }
 
 Test(redis_private, equal_bytes_in_two_lists_are_retried_and_never_lost) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, FIGHTS("retry_times = 0;"));
     passes(&d, 3);
     take(&d, "w1", "same");
@@ -191,7 +191,7 @@ Test(redis_private, equal_bytes_in_two_lists_are_retried_and_never_lost) {
 
 /* A new leader does not know yet which jobs there are twice, and settle sees one list. */
 Test(redis_private, equal_bytes_in_two_lists_are_not_ended_by_a_new_leader) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, FIGHTS_IN("1h", "retry_times = 0;"));
     take(&d, "w1", "same");
     take(&d, "w2", "same");
@@ -199,7 +199,7 @@ Test(redis_private, equal_bytes_in_two_lists_are_not_ended_by_a_new_leader) {
     stamp_t stamp = stamp_of(d.f.r, slice_text("same"));
     stamp.seen -= 2 * 3600000;
     set_stamp(d.f.r, slice_text("same"), stamp);
-    crew_lead(&d.crew, d.f.r);
+    instance_lead(&d.instance, d.f.r);
     until(&d, there(&d, "fights", "same") || reasons(&d, "retries_exhausted"));
     cr_assert_eq(reasons(&d, "retries_exhausted"), 0);
     close_desk(&d);
@@ -207,7 +207,7 @@ Test(redis_private, equal_bytes_in_two_lists_are_not_ended_by_a_new_leader) {
 
 /* What is refused about one job does not keep those of other lists, which are read behind it in each pass. */
 Test(redis_private, a_job_that_is_refused_stops_nobody, .timeout = 300) {
-    desk_t d;
+    setup_t d;
     char job[32];
     open_fights(&d, FIGHTS("registry = \"workers\"; dedup = \"fights-done\"; id_path = \"/id\";"));
     redis_ok(d.f.r, "SET fights-done text"); /* only jobs with an id are looked for in it */
@@ -217,14 +217,14 @@ Test(redis_private, a_job_that_is_refused_stops_nobody, .timeout = 300) {
         redis_ok(d.f.r, "RPUSH queue-%d %s", i, job);
         if (i == 299) until(&d, metric_get(&of(&d)->faults) > 0);
     }
-    cr_assert(stage_until(&d.crew.stage, count(&d, "LLEN fights") == 100, 20000)); /* a pause follows each pass at fault */
+    cr_assert(driver_until(&d.instance.driver, count(&d, "LLEN fights") == 100, 20000)); /* a pause follows each pass at fault */
     redis_ok(d.f.r, "DEL fights-done");
-    cr_assert(stage_until(&d.crew.stage, count(&d, "LLEN fights") == 400, 20000));
+    cr_assert(driver_until(&d.instance.driver, count(&d, "LLEN fights") == 400, 20000));
     close_desk(&d);
 }
 
 Test(redis_private, ten_thousand_lists) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, FIGHTS_IN("1h", ""));
     redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 10000 do redis.call('RPUSH', 'queue-w' .. i, 'job' .. i) end");
     until(&d, metric_get(&of(&d)->in_progress) == 10000);
@@ -246,13 +246,13 @@ static double cpu_us(server_t *server) {
 
 /* A walk through a database of others keeps Redis for a moment at a time only. */
 Test(redis_private, among_a_million_other_keys, .timeout = 120) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, FIGHTS(""));
     for (int i = 0; i < 10; i++) redis_ok(d.f.r, "DEBUG POPULATE 100000 other%d", i);
     take(&d, "w1", "job");
     long long scans = server_commandstat(d.f.server, "scan");
     double began = cpu_us(d.f.server);
-    cr_assert(stage_until(&d.crew.stage, there(&d, "fights", "job"), 60000));
+    cr_assert(driver_until(&d.instance.driver, there(&d, "fights", "job"), 60000));
     scans = server_commandstat(d.f.server, "scan") - scans;
     double each = (cpu_us(d.f.server) - began) / (double)scans;
     cr_assert_geq(scans, 2000);
@@ -262,7 +262,7 @@ Test(redis_private, among_a_million_other_keys, .timeout = 120) {
 }
 
 Test(redis_private, large_and_strange_jobs) {
-    desk_t d;
+    setup_t d;
     char *large = malloc(17 << 20);
     memset(large, 'L', 17 << 20);
     open_fights(&d, FIGHTS(""));
@@ -284,7 +284,7 @@ Test(redis_private, large_and_strange_jobs) {
 #define DEDUP(settings) FIGHTS("dedup = \"fights-done\"; id_path = \"/id\"; " settings)
 
 Test(redis_private, a_job_that_is_done_is_dropped_in_place_of_a_retry) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, DEDUP("retry_times = 0;"));
     redis_ok(d.f.r, "SADD fights-done 7 eight");
     take(&d, "w1", "{\"id\":7}");
@@ -301,7 +301,7 @@ Test(redis_private, a_job_that_is_done_is_dropped_in_place_of_a_retry) {
 }
 
 Test(redis_private, a_dedup_set_of_the_wrong_type_keeps_the_job) {
-    desk_t d;
+    setup_t d;
     open_fights(&d, DEDUP(""));
     redis_ok(d.f.r, "SET fights-done text");
     take(&d, "w1", "{\"id\":7}");

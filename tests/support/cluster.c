@@ -1,4 +1,4 @@
-#include "scene.h"
+#include "cluster.h"
 
 #include "tempdir.h"
 
@@ -11,33 +11,33 @@
 
 enum { ROUND_MS = 15000, UP_MS = 10000, DEATH_MS = 20000, SOON_MS = 100, LATE_MS = 3000, TRIES = 8 };
 
-scene_t scene_begin(const server_options_t *options) {
-    scene_t scene = {.server = server_start(options)};
-    scene.r = redis_open(scene.server);
-    return scene;
+cluster_t cluster_begin(const server_options_t *options) {
+    cluster_t cluster = {.server = server_start(options)};
+    cluster.r = redis_open(cluster.server);
+    return cluster;
 }
 
-void scene_end(scene_t *scene) {
-    for (size_t i = 0; i < scene->count; i++) {
-        if (daemon_running(scene->sidecars[i])) {
-            daemon_continue(scene->sidecars[i]);
-            daemon_stop(scene->sidecars[i]);
+void cluster_end(cluster_t *cluster) {
+    for (size_t i = 0; i < cluster->count; i++) {
+        if (daemon_running(cluster->sidecars[i])) {
+            daemon_continue(cluster->sidecars[i]);
+            daemon_stop(cluster->sidecars[i]);
         } else {
-            daemon_free(scene->sidecars[i]);
+            daemon_free(cluster->sidecars[i]);
         }
     }
-    redis_close(scene->r);
-    server_free(scene->server);
+    redis_close(cluster->r);
+    server_free(cluster->server);
 }
 
-void scene_reopen(scene_t *scene) {
-    redis_close(scene->r);
-    scene->r = redis_open(scene->server);
+void cluster_reopen(cluster_t *cluster) {
+    redis_close(cluster->r);
+    cluster->r = redis_open(cluster->server);
 }
 
 static const char *either(const char *given, const char *fallback) { return given ? given : fallback; }
 
-char *scene_queues(const char *first, const char *prefix, int count) {
+char *cluster_queues(const char *first, const char *prefix, int count) {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
@@ -47,7 +47,7 @@ char *scene_queues(const char *first, const char *prefix, int count) {
     return text;
 }
 
-char *scene_config(const scene_t *scene, sidecar_t spec) {
+char *cluster_config(const cluster_t *cluster, sidecar_t spec) {
     char *text = NULL;
     int length =
         asprintf(&text,
@@ -60,45 +60,45 @@ char *scene_config(const scene_t *scene, sidecar_t spec) {
                  "log = { level = \"%s\"; format = \"json\"; };\n"
                  "defaults = { roles = [\"dispatcher\"]; };\n"
                  "queues = ( %s );\n%s",
-                 either(spec.group, "g"), either(spec.socket, server_socket(scene->server)), either(spec.redis, ""),
+                 either(spec.group, "g"), either(spec.socket, server_socket(cluster->server)), either(spec.redis, ""),
                  either(spec.ttl, "600ms"), either(spec.scope, "group"), either(spec.poll, "1h"), either(spec.scan, "auto"),
                  spec.port, either(spec.level, "info"), either(spec.queues, "{ name = \"q\"; }"), either(spec.more, ""));
     if (length < 0) abort();
     return text;
 }
 
-char *scene_config_file(const scene_t *scene, sidecar_t spec) {
-    char *text = scene_config(scene, spec), *dir = temp_dir("scene"), *path = temp_path(dir, "scene.cfg");
+char *cluster_config_file(const cluster_t *cluster, sidecar_t spec) {
+    char *text = cluster_config(cluster, spec), *dir = temp_dir("cluster"), *path = temp_path(dir, "sidecar.cfg");
     temp_write(path, text);
     free(text);
     free(dir);
     return path;
 }
 
-void scene_reconfigure(const scene_t *scene, daemon_t *d, sidecar_t spec) {
-    char *text = scene_config(scene, spec);
+void cluster_reconfigure(const cluster_t *cluster, daemon_t *d, sidecar_t spec) {
+    char *text = cluster_config(cluster, spec);
     daemon_write_config(d, "%s", text);
     daemon_signal(d, SIGHUP);
     free(text);
 }
 
-daemon_t *scene_sidecar(scene_t *scene, sidecar_t spec) {
-    cr_assert_lt(scene->count, SCENE_SIDECARS);
-    char *config = scene_config(scene, spec);
+daemon_t *cluster_sidecar(cluster_t *cluster, sidecar_t spec) {
+    cr_assert_lt(cluster->count, CLUSTER_SIDECARS);
+    char *config = cluster_config(cluster, spec);
     daemon_t *d = daemon_start("%s", config);
     free(config);
-    return scene->sidecars[scene->count++] = d;
+    return cluster->sidecars[cluster->count++] = d;
 }
 
-daemon_t *scene_sidecar_up(scene_t *scene, sidecar_t spec) {
-    daemon_t *d = scene_sidecar(scene, spec);
+daemon_t *cluster_sidecar_up(cluster_t *cluster, sidecar_t spec) {
+    daemon_t *d = cluster_sidecar(cluster, spec);
     bool up = wait_for(daemon_log_count(d, "\"msg\":\"leading\"") || daemon_log_count(d, "\"msg\":\"standing by\""), UP_MS);
-    if (!up) scene_fail(scene, "a sidecar neither leads nor stands by");
+    if (!up) cluster_fail(cluster, "a sidecar neither leads nor stands by");
     return d;
 }
 
-int scene_crash(const scene_t *scene, sidecar_t spec, const char *point) {
-    char *variable = NULL, *config = scene_config(scene, spec);
+int cluster_crash(const cluster_t *cluster, sidecar_t spec, const char *point) {
+    char *variable = NULL, *config = cluster_config(cluster, spec);
     if (asprintf(&variable, "QS_CRASH_AT=%s", point) < 0) abort();
     daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, "%s", config);
     int code = daemon_wait_exit(d, DEATH_MS).code;
@@ -108,7 +108,7 @@ int scene_crash(const scene_t *scene, sidecar_t spec, const char *point) {
     return code;
 }
 
-const daemon_output_t *scene_status(const daemon_t *d, const char *config) {
+const daemon_output_t *cluster_status(const daemon_t *d, const char *config) {
     char *audit = NULL;
     if (asprintf(&audit, "QUEUE_SIDECAR_AUDIT_PATH=%s", daemon_audit_path(d)) < 0) abort();
     const daemon_options_t options = {.env = (const char *const[]){audit, NULL}};
@@ -117,16 +117,16 @@ const daemon_output_t *scene_status(const daemon_t *d, const char *config) {
     return output;
 }
 
-void scene_fail(const scene_t *scene, const char *why) {
-    for (size_t i = 0; i < scene->count; i++) {
-        char *log = daemon_log(scene->sidecars[i]);
-        fprintf(stderr, "--- sidecar %zu, pid %d:\n%s", i, (int)daemon_pid(scene->sidecars[i]), log);
+void cluster_fail(const cluster_t *cluster, const char *why) {
+    for (size_t i = 0; i < cluster->count; i++) {
+        char *log = daemon_log(cluster->sidecars[i]);
+        fprintf(stderr, "--- sidecar %zu, pid %d:\n%s", i, (int)daemon_pid(cluster->sidecars[i]), log);
         free(log);
     }
     cr_assert_fail("%s", why);
 }
 
-bool scene_says(const daemon_t *d, const char *one, const char *two) {
+bool cluster_says(const daemon_t *d, const char *one, const char *two) {
     char *log = daemon_log(d), *rest = NULL;
     bool found = false;
     for (char *line = strtok_r(log, "\n", &rest); line && !found; line = strtok_r(NULL, "\n", &rest))
@@ -135,24 +135,25 @@ bool scene_says(const daemon_t *d, const char *one, const char *two) {
     return found;
 }
 
-daemon_t *scene_leader(scene_t *scene, const char *name) {
-    char *token = redis_str(scene->r, "GET sidecar:%s:lock", name);
+daemon_t *cluster_leader(cluster_t *cluster, const char *name) {
+    char *token = redis_str(cluster->r, "GET sidecar:%s:lock", name);
     daemon_t *leader = NULL;
-    for (size_t i = 0; token && !leader && i < scene->count; i++) {
-        daemon_t *d = scene->sidecars[i];
-        if (daemon_running(d) && scene_says(d, "\"msg\":\"leading\"", token)) leader = d;
+    for (size_t i = 0; token && !leader && i < cluster->count; i++) {
+        daemon_t *d = cluster->sidecars[i];
+        if (daemon_running(d) && cluster_says(d, "\"msg\":\"leading\"", token)) leader = d;
     }
     free(token);
     return leader;
 }
 
-daemon_t *scene_await_leader(scene_t *scene, const char *name, const daemon_t *other, int timeout_ms) {
+daemon_t *cluster_await_leader(cluster_t *cluster, const char *name, const daemon_t *other, int timeout_ms) {
     daemon_t *leader = NULL;
-    if (!wait_for((leader = scene_leader(scene, name)) != NULL && leader != other, timeout_ms)) scene_fail(scene, "nobody leads");
+    if (!wait_for((leader = cluster_leader(cluster, name)) != NULL && leader != other, timeout_ms))
+        cluster_fail(cluster, "nobody leads");
     return leader;
 }
 
-int64_t scene_us(redis_t *r) {
+int64_t cluster_us(redis_t *r) {
     redisReply *reply = redis_do(r, "TIME");
     cr_assert_eq(reply->type, REDIS_REPLY_ARRAY);
     int64_t us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 + strtoll(reply->element[1]->str, NULL, 10);
@@ -160,15 +161,15 @@ int64_t scene_us(redis_t *r) {
     return us;
 }
 
-int64_t scene_ms(redis_t *r) { return scene_us(r) / 1000; }
+int64_t cluster_ms(redis_t *r) { return cluster_us(r) / 1000; }
 
-int64_t scene_delay(redis_t *r, const char *queue, const char *job, int64_t delay_ms) {
-    int64_t due = scene_ms(r) + delay_ms;
+int64_t cluster_delay(redis_t *r, const char *queue, const char *job, int64_t delay_ms) {
+    int64_t due = cluster_ms(r) + delay_ms;
     redis_ok(r, "ZADD %s:delayed %lld %s", queue, (long long)due, job);
     return due;
 }
 
-char *scene_take(redis_t *r, const char *queue, int timeout_ms) {
+char *cluster_take(redis_t *r, const char *queue, int timeout_ms) {
     char seconds[32];
     snprintf(seconds, sizeof(seconds), "%.3f", wait_scaled_ms(timeout_ms) / 1000.0);
     struct timeval patience = {.tv_sec = wait_scaled_ms(timeout_ms) / 1000 + 20};
@@ -180,31 +181,31 @@ char *scene_take(redis_t *r, const char *queue, int timeout_ms) {
     return job;
 }
 
-int64_t scene_round(scene_t *scene, const char *queue, int delay_ms) {
+int64_t cluster_round(cluster_t *cluster, const char *queue, int delay_ms) {
     static int number;
     char job[64];
     snprintf(job, sizeof(job), "round %d of %s", ++number, queue);
-    int64_t due = scene_delay(scene->r, queue, job, delay_ms);
-    char *got = scene_take(scene->r, queue, delay_ms + ROUND_MS);
-    int64_t late = scene_ms(scene->r) - due;
-    if (!got) scene_fail(scene, "a job was not promoted");
+    int64_t due = cluster_delay(cluster->r, queue, job, delay_ms);
+    char *got = cluster_take(cluster->r, queue, delay_ms + ROUND_MS);
+    int64_t late = cluster_ms(cluster->r) - due;
+    if (!got) cluster_fail(cluster, "a job was not promoted");
     cr_assert_str_eq(got, job);
     cr_assert_geq(late, 0, "%s came %lld ms early", job, (long long)-late);
     free(got);
     return late;
 }
 
-void scene_works(scene_t *scene, const char *queue) {
+void cluster_works(cluster_t *cluster, const char *queue) {
     static const int delays[] = {0, 60};
     for (size_t i = 0; i < sizeof(delays) / sizeof(*delays); i++) {
         int64_t late = INT64_MAX;
         for (int try = 0; try < TRIES && late > wait_scaled_ms(SOON_MS); try++) {
-            late = scene_round(scene, queue, delays[i]);
+            late = cluster_round(cluster, queue, delays[i]);
             if (late > wait_scaled_ms(LATE_MS)) break;
         }
         if (late <= wait_scaled_ms(SOON_MS)) continue;
         fprintf(stderr, "a job of %s with a delay of %d ms was %lld ms late\n", queue, delays[i], (long long)late);
-        scene_fail(scene, "jobs are promoted late");
+        cluster_fail(cluster, "jobs are promoted late");
     }
 }
 
@@ -224,11 +225,11 @@ static int for_connections(redis_t *r, const char *name, void (*each)(redis_t *r
 
 static void kill_connection(redis_t *r, long long id) { redis_ok(r, "CLIENT KILL ID %lld", id); }
 
-int scene_connections(redis_t *r, const char *name) { return for_connections(r, name, NULL); }
+int cluster_connections(redis_t *r, const char *name) { return for_connections(r, name, NULL); }
 
-int scene_kill_connections(redis_t *r, const char *name) { return for_connections(r, name, kill_connection); }
+int cluster_kill_connections(redis_t *r, const char *name) { return for_connections(r, name, kill_connection); }
 
-uint64_t scene_seed(const char *test) {
+uint64_t cluster_seed(const char *test) {
     const char *given = getenv("QS_SEED");
     uint64_t seed = given && *given ? strtoull(given, NULL, 10) : (uint64_t)wait_now_us() * 1000 + (uint64_t)getpid() % 1000;
     fprintf(stderr, "%s: QS_SEED=%llu\n", test, (unsigned long long)seed);
@@ -236,7 +237,7 @@ uint64_t scene_seed(const char *test) {
 }
 
 /* splitmix64: any seed will do, 0 too. (Vigna, prng.di.unimi.it/splitmix64.c) */
-uint64_t scene_random(uint64_t *state, uint64_t below) {
+uint64_t cluster_random(uint64_t *state, uint64_t below) {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
