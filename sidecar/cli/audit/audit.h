@@ -148,11 +148,6 @@ int audit_complain(buffer_t *why);
 // Nothing was found: says so, and whether the queue may be misspelt.
 void audit_explain_nothing(audit_t *audit, const audit_filter_t *filter);
 
-// One event in a format for programs: all columns, one JSON object or one CSV record without the end of the line.
-void audit_row_json(buffer_t *out, const audit_row_t *row);
-void audit_row_csv(buffer_t *out, const audit_row_t *row);
-void audit_csv_titles(buffer_t *out);
-
 // Prints a number with marks between thousands into text: 1,234,567.
 enum { NUMBER_SIZE = 32 };
 slice_t audit_number_text(int64_t number, char text[NUMBER_SIZE]);

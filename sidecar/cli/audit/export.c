@@ -8,7 +8,7 @@
 #include "base/failpoint.h"
 #include "cli/atomic_file.h"
 #include "cli/audit/audit.h"
-#include "cli/audit/read_event.h"
+#include "cli/audit/event_fields.h"
 #include "cli/progress.h"
 
 enum { CHUNK = 1024 * 1024 };
@@ -26,9 +26,9 @@ export_t;
 static bool take(void *self, const audit_row_t *row) {
     export_t *export = self;
     if (export->ask->format == FORMAT_CSV)
-        audit_row_csv(&export->text, row);
+        event_write_csv(&export->text, row);
     else
-        audit_row_json(&export->text, row);
+        event_write_json(&export->text, row);
     buffer_str(&export->text, export->ask->format == FORMAT_CSV ? "\r\n" : "\n");
     export->events++;
     return export->text.len < CHUNK;
@@ -37,7 +37,7 @@ static bool take(void *self, const audit_row_t *row) {
 // The last line has the shape of all others, and tells how many they are: a file that was cut short has none.
 static void add_end(export_t *export) {
     const audit_row_t end = {
-        .event = {.kind = slice_text(AUDIT_EXPORT_END), .size = export->events}, .error_is_text = true, .payload_is_text = true};
+        .event = {.kind = slice_text(EXPORT_END_KIND), .size = export->events}, .error_is_text = true, .payload_is_text = true};
     take(export, &end);
 }
 
@@ -71,8 +71,7 @@ static bool write_pages(export_t *export, buffer_t *why) {
 
 static bool write_all(export_t *export, buffer_t *why) {
     if (export->ask->format == FORMAT_CSV) {
-        audit_csv_titles(&export->text);
-        buffer_str(&export->text, "\r\n");
+        event_write_csv_header(&export->text);
     }
     bool done = write_text(export, why) && write_pages(export, why);
     if (done) add_end(export);
@@ -121,7 +120,8 @@ const audit_command_t audit_export_command = {
          CLI_OPTIONS(options),
          .text = "Events are final failures, retries, what was requeued or discarded, and gaps, in the order in which they came "
                  "into the log.\n\n" AUDIT_TEXT_DATA "\n\n"
-                 "`audit import` reads it back, byte for byte. Long exports do not hold up the sidecar that writes. The last "
+                 "`audit import` reads a jsonl file back, byte for byte; csv is for spreadsheets. Long exports do not hold up "
+                 "the sidecar that writes. The last "
                  "line is no event: its kind is `end`, its size the number of events before it. A file without it was cut short.",
          .exits = AUDIT_EXITS},
     .form = FORMAT_JSON_LINES,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/audit/audit.h"
+#include "cli/audit/event_fields.h"
 #include "cli/encode.h"
 #include "cli/table.h"
 #include "cli/when.h"
@@ -121,9 +122,9 @@ static bool take(void *self, const audit_row_t *row) {
     case FORMAT_CSV: break;
     }
     if (list->ask->format == FORMAT_CSV)
-        audit_row_csv(&list->line, row);
+        event_write_csv(&list->line, row);
     else
-        audit_row_json(&list->line, row);
+        event_write_json(&list->line, row);
     if (list->ask->format == FORMAT_CSV) buffer_str(&list->line, "\r\n");
     if (list->ask->format == FORMAT_JSON_LINES) buffer_str(&list->line, "\n");
     return fwrite(list->line.data, 1, list->line.len, stdout) == list->line.len; // nobody reads: no need to go on
@@ -132,8 +133,8 @@ static bool take(void *self, const audit_row_t *row) {
 static void print_head(const audit_ask_t *ask) {
     buffer_t titles = {0};
     if (ask->format != FORMAT_CSV) return;
-    audit_csv_titles(&titles);
-    printf("%s\r\n", buffer_text(&titles));
+    event_write_csv_header(&titles);
+    fputs(buffer_text(&titles), stdout);
     buffer_free(&titles);
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/base64.h"
 #include "cli/audit/audit.h"
+#include "cli/audit/event_fields.h"
 #include "cli/encode.h"
 #include "cli/table.h"
 #include "cli/when.h"
@@ -131,7 +132,7 @@ static bool take_history_row(void *self, const audit_row_t *row) {
 static bool take_history_json(void *self, const audit_row_t *row) {
     history_t *history = self;
     buffer_str(&history->json, history->rows++ ? "," : ",\"history\":[");
-    audit_row_json(&history->json, row);
+    event_write_json(&history->json, row);
     return true;
 }
 
@@ -194,12 +195,11 @@ static bool print_data(const audit_ask_t *ask, const audit_row_t *row, buffer_t 
     history_t history = {.ask = ask};
     bool done = true;
     if (ask->format == FORMAT_CSV) {
-        audit_csv_titles(&out);
-        buffer_str(&out, "\r\n");
-        audit_row_csv(&out, row);
+        event_write_csv_header(&out);
+        event_write_csv(&out, row);
         buffer_str(&out, "\r\n");
     } else {
-        audit_row_json(&out, row);
+        event_write_json(&out, row);
         out.len--; // the brace: what follows belongs inside
         done = audit_history(ask->audit, row->event.queue, row->event.job, take_history_json, &history, why);
         buffer_str(&out, history.rows ? buffer_text(&history.json) : ",\"history\":[");

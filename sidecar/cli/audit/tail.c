@@ -11,6 +11,7 @@
 
 #include "base/keyset.h"
 #include "cli/audit/audit.h"
+#include "cli/audit/event_fields.h"
 #include "cli/table.h"
 #include "cli/when.h"
 
@@ -104,9 +105,9 @@ static bool take(void *self, const audit_row_t *row) {
     size_t before = tail->text.len;
     switch (tail->ask->format) {
     case FORMAT_TABLE: table_row(tail, row); return true;
-    case FORMAT_CSV: audit_row_csv(&tail->text, row); break;
+    case FORMAT_CSV: event_write_csv(&tail->text, row); break;
     case FORMAT_JSON_ARRAY:
-    case FORMAT_JSON_LINES: audit_row_json(&tail->text, row); break;
+    case FORMAT_JSON_LINES: event_write_json(&tail->text, row); break;
     }
     buffer_str(&tail->text, tail->ask->format == FORMAT_CSV ? "\r\n" : "\n");
     return tail->text.len - before < CHUNK && tail->text.len < CHUNK;
@@ -241,8 +242,7 @@ static int run_tail(audit_ask_t *ask) {
     sigaction(SIGTERM, &action, NULL);
     if (ask->format == FORMAT_TABLE) tail.table = begin_table(ask, tail.narrow);
     if (ask->format == FORMAT_CSV) {
-        audit_csv_titles(&tail.text);
-        buffer_str(&tail.text, "\r\n");
+        event_write_csv_header(&tail.text);
     }
     int status = follow(&tail);
     if (tail.table) table_end(tail.table);

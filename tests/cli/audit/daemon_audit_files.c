@@ -81,32 +81,51 @@ static bool is_there(const char *path) { return access(path, F_OK) == 0; }
 /* A name beside the log, owned by the caller. */
 static char *beside(const char *db, const char *suffix) { return mem_printf("%s.%s", db, suffix); }
 
-Test(daemon_audit_files, a_round_trip_changes_nothing) {
+Test(daemon_audit_files, an_export_imports_as_the_same_log) {
+    char *db = hostile_log(), *file = beside(db, "jsonl"), *copy = beside(file, "db");
+    const daemon_output_t *out = daemon_run("audit", "export", file, "--db", db, "-o", "jsonl");
+    cr_assert_eq(out->code, 0, "%s", out->err);
+    cr_assert_str_empty(out->err);
+    cr_assert_str_empty(out->out);
+    out = daemon_run("audit", "import", file, "--db", copy);
+    cr_assert_eq(out->code, 0, "%s", out->err);
+    cr_assert(has(out->out, ": 9 added, 0 known, 0 left out\n"), "%s", out->out);
+    cr_assert(has(out->err, "created a new audit log: "));
+    expect_equal(db, copy);
+    out = daemon_run("audit", "import", file, "--db", copy);
+    cr_assert(has(out->out, ": 0 added, 9 known, 0 left out\n"), "%s", out->out);
+    cr_assert_str_empty(out->err);
+    expect_equal(db, copy);
+    free(copy);
+    free(file);
+    free(db);
+}
+
+Test(daemon_audit_files, an_export_to_a_file_equals_standard_output) {
     static const char *const formats[] = {"jsonl", "csv"};
     char *db = hostile_log();
     for (size_t i = 0; i < 2; i++) {
-        char *file = beside(db, formats[i]), *copy = beside(file, "db");
-        const daemon_output_t *out = daemon_run("audit", "export", file, "--db", db, "-o", formats[i]);
-        cr_assert_eq(out->code, 0, "%s", out->err);
-        cr_assert_str_empty(out->err);
-        cr_assert_str_empty(out->out);
-        out = daemon_run("audit", "import", file, "--db", copy);
-        cr_assert_eq(out->code, 0, "%s", out->err);
-        cr_assert(has(out->out, ": 9 added, 0 known, 0 left out\n"), "%s", out->out);
-        cr_assert(has(out->err, "made a new audit log"));
-        expect_equal(db, copy);
-        out = daemon_run("audit", "import", file, "--db", copy);
-        cr_assert(has(out->out, ": 0 added, 9 known, 0 left out\n"), "%s", out->out);
-        cr_assert_str_empty(out->err);
-        expect_equal(db, copy);
-        const daemon_output_t *again = daemon_run("audit", "export", "--db", db, "-o", formats[i]);
+        char *file = beside(db, formats[i]);
+        cr_assert_eq(daemon_run("audit", "export", file, "--db", db, "-o", formats[i])->code, 0);
         char *text = temp_read(file);
-        cr_assert_str_eq(again->out, text, "standard output gets the same");
+        cr_assert_str_eq(daemon_run("audit", "export", "--db", db, "-o", formats[i])->out, text);
         free(text);
-        free(copy);
         free(file);
     }
     free(db);
+}
+
+Test(daemon_audit_files, import_of_csv_is_refused_with_a_hint) {
+    char *db = hostile_log(), *file = beside(db, "csv"), *copy = beside(db, "copy");
+    cr_assert_eq(daemon_run("audit", "export", file, "--db", db, "-o", "csv")->code, 0);
+    const daemon_output_t *out = daemon_run("audit", "import", file, "--db", copy);
+    cr_expect_eq(out->code, 1);
+    cr_expect(has(out->err, ": is a CSV file, which import does not read: export it again with -o jsonl\n"), "%s", out->err);
+    cr_expect(has(out->out, ": 0 added, 0 known, 0 left out\n"), "%s", out->out);
+    char *spreadsheet = beside(db, "bom"), *text = temp_read(file), *marked = mem_printf("\xef\xbb\xbf%s", text);
+    write_file(spreadsheet, marked, strlen(marked));
+    cr_expect(has(daemon_run("audit", "import", spreadsheet, "--db", copy)->err, ": is a CSV file"));
+    free(marked), free(text), free(spreadsheet), free(copy), free(file), free(db);
 }
 
 Test(daemon_audit_files, export_filters_and_imports_from_a_pipe) {
@@ -278,33 +297,23 @@ ParameterizedTest(struct death *death, daemon_audit_files, import_is_killed_and_
 
 /* Cut off anywhere: all whole records come in, the torn one is named, and nothing that was cut passes for whole. */
 Test(daemon_audit_files, a_cut_export_gives_its_whole_records) {
-    static const char *const formats[] = {"jsonl", "csv"};
-    char *db = hostile_log(), *all = audit_case_sql(db, ALL);
-    for (size_t i = 0; i < 2; i++) {
-        char *file = beside(db, formats[i]);
-        cr_assert_eq(daemon_run("audit", "export", file, "--db", db, "-o", formats[i])->code, 0);
-        char *text = temp_read(file);
-        size_t len = strlen(text);
-        for (size_t cut = len; cut > len * 2 / 3; cut -= 1 + cut % 97) {
-            char *copy = beside(file, "copy");
-            write_file(file, text, cut);
-            const daemon_output_t *out = daemon_run("audit", "import", file, "--db", copy);
-            bool whole = cut + 2 > len; /* only the end of the last line is missing */
-            cr_assert_eq(out->code, whole ? 0 : out->code, "%s", out->err);
-            cr_assert(out->code == 0 || has(out->err, ": left out: "), "%s", out->err);
-            cr_assert_eq(has(out->err, "the line that ends an export is missing"), !whole, "cut at %zu: %s", cut, out->err);
-            char *rows = audit_case_sql(copy, ALL);
-            for (char *row = strtok(rows, "\n"); row; row = strtok(NULL, "\n"))
-                cr_assert(has(all, row), "cut at %zu: %s", cut, row);
-            cr_assert_eq(unlink(copy), 0);
-            free(rows);
-            free(copy);
-        }
-        free(text);
-        free(file);
+    char *db = hostile_log(), *all = audit_case_sql(db, ALL), *file = beside(db, "jsonl"), *copy = beside(file, "copy");
+    cr_assert_eq(daemon_run("audit", "export", file, "--db", db)->code, 0);
+    char *text = temp_read(file);
+    size_t len = strlen(text);
+    for (size_t cut = len; cut > len * 2 / 3; cut -= 1 + cut % 97) {
+        write_file(file, text, cut);
+        const daemon_output_t *out = daemon_run("audit", "import", file, "--db", copy);
+        bool whole = cut + 2 > len; /* only the end of the last line is missing */
+        cr_assert_eq(out->code, whole ? 0 : out->code, "%s", out->err);
+        cr_assert(out->code == 0 || has(out->err, ": left out: "), "%s", out->err);
+        cr_assert_eq(has(out->err, "the line that ends an export is missing"), !whole, "cut at %zu: %s", cut, out->err);
+        char *rows = audit_case_sql(copy, ALL);
+        for (char *row = strtok(rows, "\n"); row; row = strtok(NULL, "\n")) cr_assert(has(all, row), "cut at %zu: %s", cut, row);
+        cr_assert_eq(unlink(copy), 0);
+        free(rows);
     }
-    free(all);
-    free(db);
+    free(text), free(copy), free(file), free(all), free(db);
 }
 
 /* A line that is lost within; and several exports in one file, as `cat` makes it. */
@@ -314,7 +323,7 @@ Test(daemon_audit_files, an_export_knows_how_many_it_holds) {
     write_file(file, second, strlen(second));
     const daemon_output_t *out = daemon_run("audit", "import", file, "--db", copy);
     cr_assert_eq(out->code, 1);
-    cr_assert(has(out->err, ": 1 of the events that were exported are missing"), "%s", out->err);
+    cr_assert(has(out->err, ": 1 exported events are missing"), "%s", out->err);
     cr_assert(has(out->out, ": 8 added, 0 known, 0 left out\n"), "%s", out->out);
     char *both = mem_printf("%s%s", text, text);
     write_file(file, both, strlen(both));
@@ -333,7 +342,9 @@ Test(daemon_audit_files, bad_lines_are_named_and_good_ones_kept) {
     write_file(file, text, strlen(text));
     out = daemon_run("audit", "import", file, "--db", copy);
     cr_assert_eq(out->code, 1);
-    cr_assert(has(out->err, ": line 2: left out: is no JSON") && has(out->err, ": line 3: left out: is no JSON"), "%s", out->err);
+    cr_assert(has(out->err, ": line 2: left out: is not valid JSON at byte 2") &&
+                  has(out->err, ": line 3: left out: is not a JSON"),
+              "%s", out->err);
     cr_assert(has(out->out, ": 6 added, 0 known, 2 left out\n"), "%s", out->out);
     free(text);
     free(copy);
@@ -351,7 +362,7 @@ Test(daemon_audit_files, of_many_bad_lines_the_first_are_named) {
         const daemon_output_t *out = daemon_run("audit", "import", file, "--db", db);
         cr_expect_eq(out->code, 1);
         cr_expect(has(out->err, ": line 100: left out: ") && !has(out->err, ": line 101: left out: "), "%s", out->err);
-        cr_expect_eq(has(out->err, ": these are the first 100; what else was left out is only counted\n"), lines > 100);
+        cr_expect_eq(has(out->err, ": these are the first 100; others that were left out are only counted\n"), lines > 100);
         char *counted = mem_printf(": 0 added, 0 known, %d left out\n", lines);
         cr_expect(has(out->out, counted), "%s", out->out);
         free(counted);
@@ -364,9 +375,9 @@ Test(daemon_audit_files, of_many_bad_lines_the_first_are_named) {
 Test(daemon_audit_files, what_is_no_export_is_told) {
     static const struct {
         const char *text, *reason;
-    } rows[] = {{"hello\n", "is no audit log and no export of one"},
-                {"[]\n", "is one JSON array: export with -o jsonl"},
-                {"event,kind\r\nx,y\r\n", "has no column queue"},
+    } rows[] = {{"hello\n", "is neither an audit log nor an export (-o jsonl) of one"},
+                {"[]\n", "is one JSON array: export it again with -o jsonl"},
+                {"event,kind\r\nx,y\r\n", "is a CSV file, which import does not read: export it again with -o jsonl"},
                 {"SQLite format 3", "is no SQLite database"}};
     char *db = hostile_log(), *file = beside(db, "x");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
