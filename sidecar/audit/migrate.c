@@ -68,9 +68,9 @@ bool audit_migrate(audit_t *audit, int schema, buffer_t *why) {
     if (schema == migrations[migration_count - 1].schema) return true;
     if (!run(audit, "BEGIN IMMEDIATE", "begin to migrate it", why)) return false;
     bool ready = bring_up(audit, why);
-    crash_at("audit_migrate_before_commit");
+    failpoint("audit_migrate_before_commit");
     if (ready && run(audit, "COMMIT", "migrate it", why)) {
-        crash_at("audit_migrated");
+        failpoint("audit_migrated");
         return true;
     }
     sqlite3_exec(audit->db, "ROLLBACK", NULL, NULL, NULL);

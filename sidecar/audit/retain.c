@@ -183,14 +183,14 @@ static bool in_transaction(audit_t *audit, bool (*work)(audit_t *, step_t *, boo
                            buffer_t *why) {
     if (!audit_begin(audit, why)) return false;
     if (!work(audit, step, more, why)) return false;
-    crash_at("audit_retain_before_commit");
+    failpoint("audit_retain_before_commit");
     if (!audit_commit(audit, why)) return false;
-    crash_at("audit_retained");
+    failpoint("audit_retained");
     return true;
 }
 
 static bool shrink(audit_t *audit, step_t *step, bool *more, buffer_t *why) {
-    crash_at("audit_vacuum_before");
+    failpoint("audit_vacuum_before");
     return vacuum(audit, step->until, more, why);
 }
 

@@ -60,11 +60,11 @@ static bool sync_directory(const char *path, buffer_t *why) {
 // The database goes first: what is left beside a database that is not there belongs to no other, and is moved at the next
 // opening.
 static bool move_all(const char *path, const char *to, buffer_t *why) {
-    crash_at("audit_aside_before");
+    failpoint("audit_aside_before");
     if (!move(path, to, "", why)) return false;
-    crash_at("audit_aside_database");
+    failpoint("audit_aside_database");
     if (!move(path, to, "-wal", why) || !move(path, to, "-shm", why) || !sync_directory(path, why)) return false;
-    crash_at("audit_aside_moved");
+    failpoint("audit_aside_moved");
     return true;
 }
 

@@ -151,7 +151,7 @@ static bool auditor_trim(auditor_t *a, size_t queue, const lease_t *lease) {
     stream_cursor_t *cursor = &a->cursors[queue];
     fault_t fault;
     stream_trimmed_t done;
-    crash_at("trim_before");
+    failpoint("trim_before");
     outcome_t outcome = stream_trim(a->redis.conn, a->keys, queue, lease->token, &done, &fault);
     mono_t now = mono_now();
     cursor->trim_at = mono_add(now, TRIM_S * NS_PER_S);
@@ -161,7 +161,7 @@ static bool auditor_trim(auditor_t *a, size_t queue, const lease_t *lease) {
         return true;
     }
     if (outcome != OUTCOME_OK) return auditor_back_off(a, &fault);
-    crash_at("trim_answered");
+    failpoint("trim_answered");
     if (done.fenced) {
         lease_doubt(a->leases, a->keys->queues[queue].seat, lease->term);
         return true;
@@ -301,9 +301,9 @@ static bool auditor_store(auditor_t *a) {
         if (!*a->reply.ends[i] || stream_id_compare(a->reply.ends[i], a->cursors[i].logged_id) <= 0) continue;
         if (!audit_writer_set_position(&a->writer, auditor_queue_name(a, i), a->reply.ends[i])) return false;
     }
-    crash_at("audit_before_commit");
+    failpoint("audit_before_commit");
     if (!audit_writer_commit(&a->writer)) return false;
-    crash_at("audit_committed");
+    failpoint("audit_committed");
     a->retained = false;
     metric_add(&a->metrics->audit_rows, a->reply.added);
     for (size_t i = 0; i < a->keys->queue_count; i++) {
@@ -362,9 +362,9 @@ static bool auditor_store_reply(auditor_t *a) {
     metric_set(&a->metrics->audit_lacks_ns, 0);
     if (a->reply.full) auditor_note_missing(a, auditor_next_age_ms(a));
     for (size_t i = 0; i < a->keys->queue_count; i++) stream_id_set(a->read.positions[i], a->reply.ends[i]);
-    crash_at("audit_before_acknowledge");
+    failpoint("audit_before_acknowledge");
     if (!auditor_acknowledge(a)) return false;
-    crash_at("audit_acknowledged");
+    failpoint("audit_acknowledged");
     return true;
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void out_of_memory(void) {
+static void mem_exhausted(void) {
     static const char text[] = "queue-sidecar: out of memory\n";
     fwrite(text, 1, sizeof text - 1, stderr);
     abort();
@@ -12,7 +12,7 @@ static void out_of_memory(void) {
 
 void *mem_array(size_t count, size_t size) {
     void *memory = calloc(count ? count : 1, size ? size : 1);
-    if (!memory) out_of_memory();
+    if (!memory) mem_exhausted();
     return memory;
 }
 
@@ -20,7 +20,7 @@ void *mem_alloc(size_t size) { return mem_array(1, size); }
 
 char *mem_str(const char *text) {
     char *copy = strdup(text);
-    if (!copy) out_of_memory();
+    if (!copy) mem_exhausted();
     return copy;
 }
 
@@ -33,12 +33,12 @@ char *mem_printf(const char *format, ...) {
     return buffer.data ? buffer.data : mem_str("");
 }
 
-static void reserve(buffer_t *buffer, size_t more) {
+static void buffer_reserve(buffer_t *buffer, size_t more) {
     if (buffer->cap - buffer->len > more) return;
     size_t cap = buffer->cap ? buffer->cap : 64;
     while (cap - buffer->len <= more) cap *= 2;
     char *data = realloc(buffer->data, cap);
-    if (!data) out_of_memory();
+    if (!data) mem_exhausted();
     buffer->data = data;
     buffer->cap = cap;
 }
@@ -52,7 +52,7 @@ void *mem_grown(void *array, size_t count, size_t size) {
 }
 
 void buffer_add(buffer_t *buffer, const void *bytes, size_t len) {
-    reserve(buffer, len);
+    buffer_reserve(buffer, len);
     if (len) memcpy(buffer->data + buffer->len, bytes, len);
     buffer->len += len;
     buffer->data[buffer->len] = '\0';
@@ -65,7 +65,7 @@ void buffer_vprintf(buffer_t *buffer, const char *format, va_list args) {
     va_copy(again, args);
     int len = vsnprintf(NULL, 0, format, args);
     if (len > 0) {
-        reserve(buffer, (size_t)len);
+        buffer_reserve(buffer, (size_t)len);
         vsnprintf(buffer->data + buffer->len, (size_t)len + 1, format, again);
         buffer->len += (size_t)len;
     }
@@ -84,8 +84,8 @@ void buffer_clear(buffer_t *buffer) {
     if (buffer->data) buffer->data[0] = '\0';
 }
 
-void buffer_rest(buffer_t *buffer) {
-    if (buffer->cap > BUFFER_REST)
+void buffer_shrink(buffer_t *buffer) {
+    if (buffer->cap > BUFFER_KEEP_BYTES)
         buffer_free(buffer);
     else
         buffer_clear(buffer);

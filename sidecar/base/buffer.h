@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-enum { BUFFER_REST = 1 << 16 };
+enum { BUFFER_KEEP_BYTES = 1 << 16 };
 
 typedef struct buffer {
     char *data; // owned; NULL until the first byte is added
@@ -19,7 +19,7 @@ void buffer_str(buffer_t *buffer, const char *text);
 void buffer_printf(buffer_t *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void buffer_vprintf(buffer_t *buffer, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 void buffer_clear(buffer_t *buffer);             // keeps the memory
-void buffer_rest(buffer_t *buffer);              // keeps it where it is small: BUFFER_REST bytes
+void buffer_shrink(buffer_t *buffer);            // keeps it where it is small: BUFFER_KEEP_BYTES bytes
 void buffer_free(buffer_t *buffer);              // leaves an empty buffer that can be used again
 const char *buffer_text(const buffer_t *buffer); // never NULL; borrowed until the next change
 

@@ -9,7 +9,7 @@
 #include "base/buffer.h"
 
 // The number in a file; "max" is none.
-static bool read_limit(const char *root, const char *mount, const char *path, const char *name, int64_t *limit) {
+static bool cgroup_read_limit(const char *root, const char *mount, const char *path, const char *name, int64_t *limit) {
     char *file = mem_printf("%s%s%s/%s", root, mount, path, name);
     FILE *in = fopen(file, "re");
     free(file);
@@ -21,12 +21,12 @@ static bool read_limit(const char *root, const char *mount, const char *path, co
 }
 
 // With the host's view of names (cgroup namespace off) a container's own cgroup is what is mounted, whatever its path says.
-static bool limit_of(const char *root, const char *mount, const char *path, const char *name, int64_t *limit) {
-    return read_limit(root, mount, path, name, limit) || read_limit(root, mount, "", name, limit);
+static bool cgroup_limit_of(const char *root, const char *mount, const char *path, const char *name, int64_t *limit) {
+    return cgroup_read_limit(root, mount, path, name, limit) || cgroup_read_limit(root, mount, "", name, limit);
 }
 
 // Whether one of the controllers, which stand between commas, is memory.
-static bool names_memory(char *controllers) {
+static bool cgroup_names_memory(char *controllers) {
     for (char *name; (name = strsep(&controllers, ",")) != NULL;)
         if (strcmp(name, "memory") == 0) return true;
     return false;
@@ -47,10 +47,10 @@ int64_t cgroup_memory_limit(const char *root) {
         const char *hierarchy = strsep(&rest, ":");
         char *controllers = strsep(&rest, ":");
         if (!rest) continue;
-        if (names_memory(controllers))
-            found = limit_of(root, "/sys/fs/cgroup/memory", rest, "memory.limit_in_bytes", &limit);
+        if (cgroup_names_memory(controllers))
+            found = cgroup_limit_of(root, "/sys/fs/cgroup/memory", rest, "memory.limit_in_bytes", &limit);
         else if (strcmp(hierarchy, "0") == 0)
-            found = limit_of(root, "/sys/fs/cgroup", rest, "memory.max", &limit);
+            found = cgroup_limit_of(root, "/sys/fs/cgroup", rest, "memory.max", &limit);
     }
     fclose(in);
     return limit;

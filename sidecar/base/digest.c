@@ -4,7 +4,7 @@
 #include <nettle/md5.h>
 #include <nettle/sha2.h>
 
-static void add(struct sha256_ctx *to, const void *bytes, size_t len) {
+static void digest_add(struct sha256_ctx *to, const void *bytes, size_t len) {
     if (len > 0) sha256_update(to, len, bytes);
 }
 
@@ -12,7 +12,7 @@ digest_t digest_of(const void *bytes, size_t len) {
     struct sha256_ctx context;
     digest_t digest;
     sha256_init(&context);
-    add(&context, bytes, len);
+    digest_add(&context, bytes, len);
     sha256_digest(&context, sizeof digest.bytes, digest.bytes);
     return digest;
 }
@@ -25,8 +25,8 @@ digest_t digest_of_parts(const digest_part_t *parts, size_t count) {
         uint8_t len[8];
         for (size_t byte = 0; byte < sizeof len; byte++)
             len[byte] = (uint8_t)((uint64_t)parts[i].len >> (8 * (sizeof len - 1 - byte)));
-        add(&context, len, sizeof len);
-        add(&context, parts[i].bytes, parts[i].len);
+        digest_add(&context, len, sizeof len);
+        digest_add(&context, parts[i].bytes, parts[i].len);
     }
     sha256_digest(&context, sizeof digest.bytes, digest.bytes);
     return digest;
@@ -41,7 +41,7 @@ void digest_hex(const digest_t *digest, char hex[DIGEST_HEX_SIZE]) {
     hex[DIGEST_HEX_SIZE - 1] = '\0';
 }
 
-static int digit_value(char digit) {
+static int digest_digit(char digit) {
     if (digit >= '0' && digit <= '9') return digit - '0';
     if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
     return -1;
@@ -50,7 +50,7 @@ static int digit_value(char digit) {
 bool digest_parse(slice_t hex, digest_t *out) {
     bool good = hex.len == DIGEST_HEX_SIZE - 1;
     for (size_t i = 0; good && i < DIGEST_BYTES; i++) {
-        int high = digit_value(hex.data[2 * i]), low = digit_value(hex.data[2 * i + 1]);
+        int high = digest_digit(hex.data[2 * i]), low = digest_digit(hex.data[2 * i + 1]);
         good = high >= 0 && low >= 0;
         if (good) out->bytes[i] = (uint8_t)(high << 4 | low);
     }

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-void crash_at(const char *name) {
+void failpoint(const char *name) {
     static atomic_long reached; // of the one point that is named
     const char *wanted = getenv("QS_CRASH_AT");
     if (!wanted) return;

@@ -4,6 +4,6 @@
 #define QS_BASE_FAILPOINT_H
 
 // Ends the process with 137, which is what a shell shows after kill -9, when this is the point that is named.
-void crash_at(const char *name);
+void failpoint(const char *name);
 
 #endif

@@ -7,7 +7,7 @@
 static char name[INSTANCE_SIZE];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void make_name(void) {
+static void instance_make_name(void) {
     char host[INSTANCE_SIZE - 24] = "";
     if (gethostname(host, sizeof host - 1) != 0 || !*host) snprintf(host, sizeof host, "unknown");
     for (char *at = host; *at; at++)
@@ -16,6 +16,6 @@ static void make_name(void) {
 }
 
 const char *instance_name(void) {
-    pthread_once(&once, make_name);
+    pthread_once(&once, instance_make_name);
     return name;
 }

@@ -15,36 +15,36 @@ enum {
     FILTER_MOST = 1 << 24,
 };
 
-static uint32_t part(const uint8_t key[KEY_BYTES], int index) {
+static uint32_t keymap_half(const uint8_t key[KEY_BYTES], int index) {
     uint32_t number;
     memcpy(&number, key + 4 * index, sizeof number);
     return number;
 }
 
 // The slot of the key, or the free one where it would be put.
-static struct keymap_slot *slot_of(const keymap_t *map, const uint8_t key[KEY_BYTES]) {
-    size_t at = part(key, 0) & (map->room - 1);
+static struct keymap_slot *keymap_slot(const keymap_t *map, const uint8_t key[KEY_BYTES]) {
+    size_t at = keymap_half(key, 0) & (map->room - 1);
     while (map->slots[at].used && memcmp(map->slots[at].key, key, KEY_BYTES) != 0) at = (at + 1) & (map->room - 1);
     return &map->slots[at];
 }
 
 int64_t *keymap_find(const keymap_t *map, const uint8_t key[KEY_BYTES]) {
     if (!map->count) return NULL;
-    struct keymap_slot *slot = slot_of(map, key);
+    struct keymap_slot *slot = keymap_slot(map, key);
     return slot->used ? &slot->value : NULL;
 }
 
-static void rebuild(keymap_t *map, size_t room) {
+static void keymap_rebuild(keymap_t *map, size_t room) {
     keymap_t old = *map;
     *map = (keymap_t){.slots = mem_array(room, sizeof *map->slots), .room = room, .count = old.count};
     for (size_t i = 0; i < old.room; i++)
-        if (old.slots[i].used) *slot_of(map, old.slots[i].key) = old.slots[i];
+        if (old.slots[i].used) *keymap_slot(map, old.slots[i].key) = old.slots[i];
     free(old.slots);
 }
 
 int64_t *keymap_put(keymap_t *map, const uint8_t key[KEY_BYTES]) {
-    if (map->count * 2 >= map->room) rebuild(map, map->room ? map->room * 2 : FIRST_ROOM);
-    struct keymap_slot *slot = slot_of(map, key);
+    if (map->count * 2 >= map->room) keymap_rebuild(map, map->room ? map->room * 2 : FIRST_ROOM);
+    struct keymap_slot *slot = keymap_slot(map, key);
     if (!slot->used) {
         memcpy(slot->key, key, KEY_BYTES);
         slot->used = true;
@@ -61,7 +61,7 @@ void keymap_filter(keymap_t *map, bool (*keep)(void *self, const uint8_t key[KEY
         slot->used = false;
         map->count--;
     }
-    rebuild(map, map->room); // holes would hide what was put behind them
+    keymap_rebuild(map, map->room); // holes would hide what was put behind them
 }
 
 void keymap_free(keymap_t *map) {
@@ -83,20 +83,20 @@ void keyfilter_begin(keyfilter_t *filter, size_t keys) {
 }
 
 // All bits of a key lie in one block of BLOCK_WORDS, a cache line: a filter of millions of keys is mostly waiting for memory.
-static uint64_t *block_of(const keyfilter_t *filter, const uint8_t key[KEY_BYTES]) {
-    return &filter->bits[(part(key, 0) & (filter->words / BLOCK_WORDS - 1)) * BLOCK_WORDS];
+static uint64_t *keyfilter_block(const keyfilter_t *filter, const uint8_t key[KEY_BYTES]) {
+    return &filter->bits[(keymap_half(key, 0) & (filter->words / BLOCK_WORDS - 1)) * BLOCK_WORDS];
 }
 
-static uint64_t bit_of(const uint8_t key[KEY_BYTES], int index) {
-    uint64_t bits = (uint64_t)part(key, 1) << 32 | part(key, 2);
+static uint64_t keyfilter_bit(const uint8_t key[KEY_BYTES], int index) {
+    uint64_t bits = (uint64_t)keymap_half(key, 1) << 32 | keymap_half(key, 2);
     return bits >> (BLOCK_BIT_SHIFT * index) & (BLOCK_WORDS * 64 - 1);
 }
 
 bool keyfilter_add(keyfilter_t *filter, const uint8_t key[KEY_BYTES]) {
     bool there = filter->words > 0;
     for (int i = 0; i < FILTER_HASHES && filter->words; i++) {
-        uint64_t bit = bit_of(key, i);
-        uint64_t *word = &block_of(filter, key)[bit / 64];
+        uint64_t bit = keyfilter_bit(key, i);
+        uint64_t *word = &keyfilter_block(filter, key)[bit / 64];
         uint64_t mask = UINT64_C(1) << (bit % 64);
         there = there && (*word & mask);
         *word |= mask;
@@ -107,8 +107,8 @@ bool keyfilter_add(keyfilter_t *filter, const uint8_t key[KEY_BYTES]) {
 bool keyfilter_has(const keyfilter_t *filter, const uint8_t key[KEY_BYTES]) {
     if (!filter->words) return false;
     for (int i = 0; i < FILTER_HASHES; i++) {
-        uint64_t bit = bit_of(key, i);
-        if (!(block_of(filter, key)[bit / 64] & UINT64_C(1) << (bit % 64))) return false;
+        uint64_t bit = keyfilter_bit(key, i);
+        if (!(keyfilter_block(filter, key)[bit / 64] & UINT64_C(1) << (bit % 64))) return false;
     }
     return true;
 }

@@ -34,7 +34,7 @@ void log_set_level(log_level_t level); // at any time
 void log_write(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields);
 
 // Writes what is due of what was left out, for when nothing else is said. Cheap; called once in a while.
-void log_rest(void);
+void log_flush_suppressed(void);
 
 // log_error("leader", NULL, "lost the lock", F_STR("lock", name));
 #define LOG_AT(level, role, queue, ...)       LOG_AT_(level, role, queue, __VA_ARGS__, ((log_field_t){.key = 0}))

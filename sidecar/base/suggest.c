@@ -5,12 +5,12 @@
 
 enum { LONGEST = 64 }; // longer words are no slip of the finger
 
-static int fold(char letter) { return letter == '-' ? '_' : tolower((unsigned char)letter); }
+static int suggest_fold(char letter) { return letter == '-' ? '_' : tolower((unsigned char)letter); }
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t suggest_least(size_t a, size_t b) { return a < b ? a : b; }
 
 // Edits between two words: insert, delete, replace, and swap of neighbours, each at 1 (optimal string alignment).
-static size_t distance(const char *a, const char *b) {
+static size_t suggest_distance(const char *a, const char *b) {
     size_t rows[3][LONGEST + 1];
     size_t a_len = strlen(a), b_len = strlen(b);
     for (size_t j = 0; j <= b_len; j++) rows[0][j] = j;
@@ -18,10 +18,11 @@ static size_t distance(const char *a, const char *b) {
         size_t *now = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
         now[0] = i;
         for (size_t j = 1; j <= b_len; j++) {
-            size_t replace = last[j - 1] + (fold(a[i - 1]) != fold(b[j - 1]));
-            now[j] = least(replace, least(last[j], now[j - 1]) + 1);
-            if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) && fold(a[i - 2]) == fold(b[j - 1]))
-                now[j] = least(now[j], before[j - 2] + 1);
+            size_t replace = last[j - 1] + (suggest_fold(a[i - 1]) != suggest_fold(b[j - 1]));
+            now[j] = suggest_least(replace, suggest_least(last[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && suggest_fold(a[i - 1]) == suggest_fold(b[j - 2]) &&
+                suggest_fold(a[i - 2]) == suggest_fold(b[j - 1]))
+                now[j] = suggest_least(now[j], before[j - 2] + 1);
         }
     }
     return rows[a_len % 3][b_len];
@@ -35,7 +36,7 @@ const char *suggest_nearest(const char *word, const char *const *candidates, siz
     if (limit > len) limit = len;
     for (size_t i = 0; i < count; i++) {
         if (!candidates[i] || strlen(candidates[i]) > LONGEST) continue;
-        size_t edits = distance(word, candidates[i]);
+        size_t edits = suggest_distance(word, candidates[i]);
         if (edits >= limit) continue;
         limit = edits;
         nearest = candidates[i];

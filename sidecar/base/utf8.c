@@ -3,16 +3,16 @@
 #include <stdbool.h>
 #include <string.h>
 
-static bool is_tail(unsigned char byte) { return (byte & 0xc0) == 0x80; }
+static bool utf8_is_tail(unsigned char byte) { return (byte & 0xc0) == 0x80; }
 
 // The range of the second byte rules out overlong forms, surrogates and what lies above U+10FFFF.
-static bool second_fits(unsigned char first, unsigned char second) {
+static bool utf8_second_fits(unsigned char first, unsigned char second) {
     switch (first) {
     case 0xe0: return second >= 0xa0 && second <= 0xbf;
     case 0xed: return second >= 0x80 && second <= 0x9f;
     case 0xf0: return second >= 0x90 && second <= 0xbf;
     case 0xf4: return second >= 0x80 && second <= 0x8f;
-    default: return is_tail(second);
+    default: return utf8_is_tail(second);
     }
 }
 
@@ -21,9 +21,9 @@ size_t utf8_sequence(const char *text, size_t len) {
     if (len == 0) return 0;
     if (at[0] < 0x80) return 1;
     size_t need = at[0] >= 0xc2 && at[0] <= 0xdf ? 2 : (at[0] & 0xf0) == 0xe0 ? 3 : at[0] >= 0xf0 && at[0] <= 0xf4 ? 4 : 0;
-    if (need == 0 || len < need || !second_fits(at[0], at[1])) return 0;
+    if (need == 0 || len < need || !utf8_second_fits(at[0], at[1])) return 0;
     for (size_t i = 2; i < need; i++)
-        if (!is_tail(at[i])) return 0;
+        if (!utf8_is_tail(at[i])) return 0;
     return need;
 }
 

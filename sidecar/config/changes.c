@@ -4,7 +4,7 @@
 #include "config/table.h"
 #include "config/value.h"
 
-static void write_place(const config_key_t *key, const char *queue, buffer_t *out) {
+static void changes_write_key(const config_key_t *key, const char *queue, buffer_t *out) {
     if (out->len) buffer_str(out, ", ");
     if (queue)
         buffer_printf(out, "%s: ", queue);
@@ -14,7 +14,7 @@ static void write_place(const config_key_t *key, const char *queue, buffer_t *ou
 }
 
 // Only texts are secret. What is shown of them is the same whatever they are.
-static bool is_equal(const config_key_t *key, const void *old, const void *fresh, buffer_t *was, buffer_t *is) {
+static bool changes_is_equal(const config_key_t *key, const void *old, const void *fresh, buffer_t *was, buffer_t *is) {
     config_value_write(key, old, was);
     config_value_write(key, fresh, is);
     if (key->secret) {
@@ -25,48 +25,48 @@ static bool is_equal(const config_key_t *key, const void *old, const void *fresh
     return strcmp(buffer_text(was), buffer_text(is)) == 0;
 }
 
-static void compare(const config_key_t *key, const char *queue, const void *old, const void *fresh, buffer_t *frozen,
-                    buffer_t *changes) {
+static void changes_compare(const config_key_t *key, const char *queue, const void *old, const void *fresh, buffer_t *frozen,
+                            buffer_t *changes) {
     buffer_t was = {0};
     buffer_t is = {0};
-    if (!is_equal(key, old, fresh, &was, &is)) {
+    if (!changes_is_equal(key, old, fresh, &was, &is)) {
         buffer_t *out = key->reloadable ? changes : frozen;
-        write_place(key, queue, out);
+        changes_write_key(key, queue, out);
         if (key->reloadable) buffer_printf(out, " %s -> %s", buffer_text(&was), buffer_text(&is));
     }
     buffer_free(&was);
     buffer_free(&is);
 }
 
-static const queue_config_t *find(const config_t *config, const char *name) {
+static const queue_config_t *changes_find_queue(const config_t *config, const char *name) {
     for (size_t i = 0; i < config->queue_count; i++)
         if (strcmp(config->queues[i].name, name) == 0) return &config->queues[i];
     return NULL;
 }
 
-static void compare_queues(const queue_config_t *old, const queue_config_t *fresh, buffer_t *frozen, buffer_t *changes) {
+static void changes_compare_queues(const queue_config_t *old, const queue_config_t *fresh, buffer_t *frozen, buffer_t *changes) {
     for (size_t i = 0; i < config_key_count; i++) {
         const config_key_t *key = &config_keys[i];
         if (config_key_in_policy(key))
-            compare(key, fresh->name, &old->policy, &fresh->policy, frozen, changes);
+            changes_compare(key, fresh->name, &old->policy, &fresh->policy, frozen, changes);
         else if (config_key_in_queue(key))
-            compare(key, fresh->name, old, fresh, frozen, changes);
+            changes_compare(key, fresh->name, old, fresh, frozen, changes);
     }
 }
 
-static void write_only_in(const config_t *one, const config_t *other, const char *what, buffer_t *changes) {
+static void changes_write_only_in(const config_t *one, const config_t *other, const char *what, buffer_t *changes) {
     for (size_t i = 0; i < one->queue_count; i++)
-        if (!find(other, one->queues[i].name))
+        if (!changes_find_queue(other, one->queues[i].name))
             buffer_printf(changes, "%squeue %s %s", changes->len ? ", " : "", one->queues[i].name, what);
 }
 
 void config_changes(const config_t *old, const config_t *fresh, buffer_t *frozen, buffer_t *changes) {
     for (size_t i = 0; i < config_key_count; i++)
-        if (!config_key_in_queue(&config_keys[i])) compare(&config_keys[i], NULL, old, fresh, frozen, changes);
-    write_only_in(fresh, old, "added", changes);
-    write_only_in(old, fresh, "removed", changes);
+        if (!config_key_in_queue(&config_keys[i])) changes_compare(&config_keys[i], NULL, old, fresh, frozen, changes);
+    changes_write_only_in(fresh, old, "added", changes);
+    changes_write_only_in(old, fresh, "removed", changes);
     for (size_t i = 0; i < fresh->queue_count; i++) {
-        const queue_config_t *before = find(old, fresh->queues[i].name);
-        if (before) compare_queues(before, &fresh->queues[i], frozen, changes);
+        const queue_config_t *before = changes_find_queue(old, fresh->queues[i].name);
+        if (before) changes_compare_queues(before, &fresh->queues[i], frozen, changes);
     }
 }

@@ -7,31 +7,31 @@
 
 static void check_names(load_t *load, size_t i) {
     const queue_config_t *queue = &load->config->queues[i];
-    const site_t *site = config_load_site(load, i, "name");
+    const location_t *location = config_load_location(load, i, "name");
     if (strcmp(queue->name, load->config->group) == 0)
-        config_fault_add(load->faults, site->file, site->line,
-                         "queue `%s` is called like its group: give one of them another name, or their keys would be the same",
-                         queue->name);
+        diagnostic_add(load->faults, location->file, location->line,
+                       "queue `%s` is called like its group: give one of them another name, or their keys would be the same",
+                       queue->name);
     for (size_t j = 0; j < i; j++) {
         const queue_config_t *other = &load->config->queues[j];
-        if (other->name && !load->queues[j].twin && strcmp(queue->name, other->name) == 0) {
-            config_fault_add(load->faults, site->file, site->line, "queue `%s` stands twice: the other one is on line %d",
-                             queue->name, other->line);
-            load->queues[i].twin = true;
+        if (other->name && !load->queues[j].duplicate && strcmp(queue->name, other->name) == 0) {
+            diagnostic_add(load->faults, location->file, location->line, "queue `%s` stands twice: the other one is on line %d",
+                           queue->name, other->line);
+            load->queues[i].duplicate = true;
             return;
         }
     }
 }
 
 // The longest delay that a retry may get, jitter included.
-static int64_t longest_backoff(const queue_policy_t *policy) {
+static int64_t check_longest_backoff(const queue_policy_t *policy) {
     int64_t delay = policy->retry_delay_ms;
     if (policy->retry_backoff == BACKOFF_NONE) return 0;
     if (policy->retry_backoff == BACKOFF_EXPONENTIAL) return policy->retry_delay_max_ms;
     return delay + (int64_t)((double)delay * policy->retry_jitter);
 }
 
-static void add_duration(const char *before, int64_t ms, buffer_t *out) {
+static void check_add_duration(const char *before, int64_t ms, buffer_t *out) {
     buffer_str(out, before);
     config_number_write(KEY_DURATION, ms, out);
 }
@@ -39,63 +39,64 @@ static void add_duration(const char *before, int64_t ms, buffer_t *out) {
 static void check_window(load_t *load, size_t i) {
     const queue_config_t *queue = &load->config->queues[i];
     const queue_policy_t *policy = &queue->policy;
-    int64_t backoff = longest_backoff(policy);
+    int64_t backoff = check_longest_backoff(policy);
     int64_t least = 2 * (policy->protected_timeout_ms + backoff);
     if (!(policy->roles & ROLE_MONITOR) || policy->retry_window_ms > least) return;
-    const site_t *site = config_load_site(load, i, "retry_window");
-    if (site == &load->queues[i].self) site = config_load_site(load, i, "protected_timeout");
+    const location_t *location = config_load_location(load, i, "retry_window");
+    if (location == &load->queues[i].self) location = config_load_location(load, i, "protected_timeout");
     buffer_t text = {0};
-    add_duration("`retry_window` is ", policy->retry_window_ms, &text);
-    add_duration(", but must be more than 2 x (`protected_timeout` ", policy->protected_timeout_ms, &text);
-    add_duration(" + longest backoff ", backoff, &text);
-    add_duration(") = ", least, &text);
-    config_fault_add(load->faults, site->file, site->line,
-                     "queue `%s`: %s, or retries would be forgotten before they are counted", queue->name, buffer_text(&text));
+    check_add_duration("`retry_window` is ", policy->retry_window_ms, &text);
+    check_add_duration(", but must be more than 2 x (`protected_timeout` ", policy->protected_timeout_ms, &text);
+    check_add_duration(" + longest backoff ", backoff, &text);
+    check_add_duration(") = ", least, &text);
+    diagnostic_add(load->faults, location->file, location->line,
+                   "queue `%s`: %s, or retries would be forgotten before they are counted", queue->name, buffer_text(&text));
     buffer_free(&text);
 }
 
 static void check_order(load_t *load, size_t i, const char *longer, int64_t longer_ms, const char *shorter, int64_t shorter_ms) {
     if (longer_ms >= shorter_ms) return;
-    const site_t *site = config_load_site(load, i, longer);
-    if (site == &load->queues[i].self) site = config_load_site(load, i, shorter);
+    const location_t *location = config_load_location(load, i, longer);
+    if (location == &load->queues[i].self) location = config_load_location(load, i, shorter);
     buffer_t text = {0};
     buffer_printf(&text, "`%s` is ", longer);
     config_number_write(KEY_DURATION, longer_ms, &text);
     buffer_printf(&text, ", but must not be less than `%s`, ", shorter);
     config_number_write(KEY_DURATION, shorter_ms, &text);
-    config_fault_add(load->faults, site->file, site->line, "queue `%s`: %s", load->config->queues[i].name, buffer_text(&text));
+    diagnostic_add(load->faults, location->file, location->line, "queue `%s`: %s", load->config->queues[i].name,
+                   buffer_text(&text));
     buffer_free(&text);
 }
 
-static bool knows(const queue_config_t *queue, const char *name) {
+static bool check_dialect_knows(const queue_config_t *queue, const char *name) {
     return config_key_of_dialect(config_key_find("queue", name), queue->dialect);
 }
 
 static void check_policy(load_t *load, size_t i) {
     const queue_config_t *queue = &load->config->queues[i];
     const queue_policy_t *policy = &queue->policy;
-    if (knows(queue, "retry_window")) check_window(load, i);
-    if (policy->alive_timeout_ms && knows(queue, "protected_timeout"))
+    if (check_dialect_knows(queue, "retry_window")) check_window(load, i);
+    if (policy->alive_timeout_ms && check_dialect_knows(queue, "protected_timeout"))
         check_order(load, i, "alive_timeout", policy->alive_timeout_ms, "protected_timeout", policy->protected_timeout_ms);
     if (policy->retry_backoff == BACKOFF_EXPONENTIAL)
         check_order(load, i, "retry_delay_max", policy->retry_delay_max_ms, "retry_delay", policy->retry_delay_ms);
     if (policy->retry_backoff != BACKOFF_NONE && policy->roles == ROLE_MONITOR) {
-        const site_t *site = config_load_site(load, i, "roles");
-        config_fault_add(load->warnings, site->file, site->line,
-                         "queue `%s`: retries wait in `%s`, but without the role dispatcher nobody here promotes them",
-                         queue->name, queue->delayed);
+        const location_t *location = config_load_location(load, i, "roles");
+        diagnostic_add(load->warnings, location->file, location->line,
+                       "queue `%s`: retries wait in `%s`, but without the role dispatcher nobody here promotes them", queue->name,
+                       queue->delayed);
     }
 }
 
-static void warn_secrets(load_t *load) {
+static void check_secrets(load_t *load) {
     const redis_config_t *redis = &load->config->redis;
-    const site_t *password = &load->keys[config_key_row(config_key_find("redis", "password"))];
+    const location_t *password = &load->keys[config_key_row(config_key_find("redis", "password"))];
     if (!*redis->password) return;
     if (password->origin == ORIGIN_FILE)
-        config_fault_add(load->warnings, password->file, password->line, "`redis`: inline secret: use password_file");
+        diagnostic_add(load->warnings, password->file, password->line, "`redis`: inline secret: use password_file");
     if (*redis->password_file)
-        config_fault_add(load->warnings, password->file, password->line,
-                         "`redis`: password is not used, because password_file wins over it");
+        diagnostic_add(load->warnings, password->file, password->line,
+                       "`redis`: password is not used, because password_file wins over it");
 }
 
 void config_load_check(load_t *load) {
@@ -104,6 +105,6 @@ void config_load_check(load_t *load) {
         check_names(load, i);
         if (!load->queues[i].faulty) check_policy(load, i);
     }
-    config_load_clashes(load);
-    warn_secrets(load);
+    config_load_conflicts(load);
+    check_secrets(load);
 }

@@ -8,7 +8,7 @@
 #include "config/load.h"
 #include "config/value.h"
 
-static struct config_origins *keep_origins(const load_t *load) {
+static struct config_origins *config_keep_origins(const load_t *load) {
     struct config_origins *origins = mem_alloc(sizeof *origins);
     size_t queues = load->config->queue_count;
     origins->queues = mem_array(queues, sizeof *origins->queues);
@@ -19,7 +19,7 @@ static struct config_origins *keep_origins(const load_t *load) {
     return origins;
 }
 
-static void fill(load_t *load, const node_t *root) {
+static void config_fill(load_t *load, const node_t *root) {
     config_load_file(load, root);
     config_load_url(load, ORIGIN_FILE);
     config_load_environment(load);
@@ -29,19 +29,19 @@ static void fill(load_t *load, const node_t *root) {
 }
 
 config_t *config_load(const char *path, buffer_t *errors) {
-    fault_list_t faults = {.main_file = path}, warnings = {.main_file = path};
+    diagnostics_t faults = {.main_file = path}, warnings = {.main_file = path};
     config_t *config = mem_alloc(sizeof *config);
     config->path = mem_str(path);
     load_t load = {.config = config, .faults = &faults, .warnings = &warnings};
     config_load_defaults(&load);
     node_t *root = config_source_read(path, &faults);
     if (root) {
-        fill(&load, root);
-        config->origins = keep_origins(&load);
+        config_fill(&load, root);
+        config->origins = config_keep_origins(&load);
     }
     bool good = faults.count == 0;
-    config_fault_write(good ? &warnings : &faults, errors);
-    config_fault_drop(&warnings);
+    diagnostics_write(good ? &warnings : &faults, errors);
+    diagnostics_free(&warnings);
     config_source_free(root);
     free(load.queues);
     if (good) return config;
@@ -51,7 +51,7 @@ config_t *config_load(const char *path, buffer_t *errors) {
 
 config_t *config_load_refused(const char *path) {
     if (access(path, R_OK) != 0) return NULL;
-    fault_list_t faults = {.main_file = path}; // nobody asks again what they are
+    diagnostics_t faults = {.main_file = path}; // nobody asks again what they are
     config_t *config = mem_alloc(sizeof *config);
     config->path = mem_str(path);
     load_t load = {.config = config, .faults = &faults, .warnings = &faults};
@@ -59,12 +59,12 @@ config_t *config_load_refused(const char *path) {
     node_t *root = config_source_read(path, &faults);
     if (root) config_load_file(&load, root);
     config_load_environment(&load);
-    config_fault_drop(&faults);
+    diagnostics_free(&faults);
     config_source_free(root);
     return config;
 }
 
-static void free_queue(queue_config_t *queue) {
+static void config_free_queue(queue_config_t *queue) {
     strings_free(&queue->own.lists);
     strings_free(&queue->own.uniques);
     strings_free(&queue->own.classes);
@@ -86,7 +86,7 @@ void config_free(config_t *config) {
         else if (!config_key_in_queue(&config_keys[i]))
             config_value_free(&config_keys[i], config);
     }
-    for (size_t i = 0; i < config->queue_count; i++) free_queue(&config->queues[i]);
+    for (size_t i = 0; i < config->queue_count; i++) config_free_queue(&config->queues[i]);
     free(config->queues);
     if (config->origins) free(config->origins->queues);
     free(config->origins);

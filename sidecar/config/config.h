@@ -99,19 +99,19 @@ typedef struct queue_config {
 } queue_config_t;
 
 // One Redis key of a queue's workers that the sidecar uses; our own keys, which begin with "sidecar:", are not among them.
-typedef struct used_key {
+typedef struct redis_key {
     const char *role;   // what it is to the queue: "ready", "backup", "unique"
     const char *option; // key of the config that names it
     char *name;         // owned; of a pattern * is any text
     const char *type;   // what TYPE must say of it; NULL = more than one is right
     bool writes;        // false: it is only read
     bool pattern;
-} used_key_t;
+} redis_key_t;
 
-typedef struct used_keys {
-    used_key_t *items; // owned; patterns come last
+typedef struct redis_keys {
+    redis_key_t *items; // owned; patterns come last
     size_t count;
-} used_keys_t;
+} redis_keys_t;
 
 typedef struct redis_config {
     char *url; // always "" after a load: it is taken apart into the fields below
@@ -178,9 +178,9 @@ typedef struct config {
 // On success *errors holds warnings in the same form, and is often empty.
 config_t *config_load(const char *path, buffer_t *errors) __attribute__((warn_unused_result));
 
-// Every key that the queue's roles use, each name once. Owned: free with config_queue_keys_free.
-used_keys_t config_queue_keys(const queue_config_t *queue);
-void config_queue_keys_free(used_keys_t *keys);
+// Every key that the queue's roles use, each name once. Owned: free with config_redis_keys_free.
+redis_keys_t config_redis_keys(const queue_config_t *queue);
+void config_redis_keys_free(redis_keys_t *keys);
 
 // The word for a dialect in the file.
 const char *config_dialect_word(dialect_t dialect);

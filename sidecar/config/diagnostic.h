@@ -7,27 +7,27 @@
 
 #include "base/buffer.h"
 
-typedef struct fault {
+typedef struct diagnostic {
     char *file;     // owned; NULL = no file is to blame (an environment variable)
     int line;       // 0 = the file as a whole
     size_t ordinal; // keeps faults of one line in the order they were found
     char *text;     // owned
-} fault_t;
+} diagnostic_t;
 
-typedef struct fault_list {
+typedef struct diagnostics {
     const char *main_file; // borrowed; its faults are written before those of included files
-    fault_t *items;
+    diagnostic_t *items;
     size_t count;
-} fault_list_t;
+} diagnostics_t;
 
 // Copies file (NULL is fine) and the text.
-void config_fault_add(fault_list_t *list, const char *file, int line, const char *format, ...)
+void diagnostic_add(diagnostics_t *list, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 // Sorts the list and adds one line "FILE:LINE: text" per fault; then the list is empty and its memory is free.
-void config_fault_write(fault_list_t *list, buffer_t *out);
+void diagnostics_write(diagnostics_t *list, buffer_t *out);
 
 // Frees the faults without writing them.
-void config_fault_drop(fault_list_t *list);
+void diagnostics_free(diagnostics_t *list);
 
 #endif

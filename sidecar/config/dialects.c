@@ -105,42 +105,44 @@ void config_dialect_refuse(const config_key_t *key, dialect_t dialect, buffer_t 
 }
 
 // A queue while its dialect is worked out.
-typedef struct making {
+typedef struct derive {
     load_t *load;
     size_t place;
     queue_config_t *queue;
-    queue_site_t *site;
+    queue_location_t *location;
     const char *prefix;
-} making_t;
+} derive_t;
 
-static void fault(const making_t *m, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void fault(const derive_t *m, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-static void fault(const making_t *m, const char *key, const char *format, ...) {
+static void fault(const derive_t *m, const char *key, const char *format, ...) {
     buffer_t text = {0};
     va_list args;
     va_start(args, format);
     buffer_vprintf(&text, format, args);
     va_end(args);
-    const site_t *site = config_load_site(m->load, m->place, key);
-    config_fault_add(m->load->faults, site->file, site->line, "%s%s", m->prefix, buffer_text(&text));
+    const location_t *location = config_load_location(m->load, m->place, key);
+    diagnostic_add(m->load->faults, location->file, location->line, "%s%s", m->prefix, buffer_text(&text));
     buffer_free(&text);
-    m->site->faulty = true;
+    m->location->faulty = true;
 }
 
-static void warn(const making_t *m, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void warn(const derive_t *m, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-static void warn(const making_t *m, const char *key, const char *format, ...) {
+static void warn(const derive_t *m, const char *key, const char *format, ...) {
     buffer_t text = {0};
     va_list args;
     va_start(args, format);
     buffer_vprintf(&text, format, args);
     va_end(args);
-    const site_t *site = config_load_site(m->load, m->place, key);
-    config_fault_add(m->load->warnings, site->file, site->line, "%s%s", m->prefix, buffer_text(&text));
+    const location_t *location = config_load_location(m->load, m->place, key);
+    diagnostic_add(m->load->warnings, location->file, location->line, "%s%s", m->prefix, buffer_text(&text));
     buffer_free(&text);
 }
 
-static bool is_given(const making_t *m, const char *name) { return config_load_site(m->load, m->place, name) != &m->site->self; }
+static bool is_given(const derive_t *m, const char *name) {
+    return config_load_location(m->load, m->place, name) != &m->location->self;
+}
 
 // As the file has it, so that no byte of it reaches a terminal as it is. Owned.
 static char *quoted(const char *text) {
@@ -184,7 +186,7 @@ static km_name_t km_read(const char *given) {
 }
 
 // Returns whether the name makes a safe queue of a new key.
-static bool km_take(const making_t *m, const char *given, buffer_t *digested) {
+static bool km_take(const derive_t *m, const char *given, buffer_t *digested) {
     dialect_config_t *own = &m->queue->own;
     km_name_t name = km_read(given);
     char *shown = quoted(given);
@@ -215,7 +217,7 @@ static bool km_take(const making_t *m, const char *given, buffer_t *digested) {
     return safe;
 }
 
-static void make_kmqueue(const making_t *m) {
+static void make_kmqueue(const derive_t *m) {
     const strings_t *given = &m->queue->own.queues;
     buffer_t digested = {0};
     bool safe = false;
@@ -223,7 +225,7 @@ static void make_kmqueue(const making_t *m) {
         fault(m, "queues",
               "it has no `queues`: dialect kmqueue needs the names that KMQueueManager is given, such as [\"mail:safe\"]");
     for (size_t i = 0; i < given->count; i++) safe |= km_take(m, given->items[i], &digested);
-    if (given->count && !safe && !m->site->faulty)
+    if (given->count && !safe && !m->location->faulty)
         fault(m, "queues", "none of `queues` is :safe: KMQueue keeps a list of tasks in progress for safe queues only");
     if (!is_given(m, "backup") && given->count) {
         char base64[DIGEST_MD5_BASE64_SIZE];
@@ -271,7 +273,7 @@ static char *lower_case(const char *text) {
     return lower;
 }
 
-static void add_type(const making_t *m, const char *class, const char *list) {
+static void add_type(const derive_t *m, const char *class, const char *list) {
     dialect_config_t *own = &m->queue->own;
     char *key = mem_printf("%s%s", own->prefix, list);
     if (strings_has(&own->classes, class))
@@ -283,7 +285,7 @@ static void add_type(const making_t *m, const char *class, const char *list) {
     free(key);
 }
 
-static void take_type(const making_t *m, const char *given) {
+static void take_type(const derive_t *m, const char *given) {
     size_t len = strcspn(given, "=");
     char *class = mem_printf("%.*s", (int)len, given);
     const char *name = simple_name(class);
@@ -308,7 +310,7 @@ static void take_type(const making_t *m, const char *given) {
     free(class);
 }
 
-static void make_delayed_queue(const making_t *m) {
+static void make_delayed_queue(const derive_t *m) {
     dialect_config_t *own = &m->queue->own;
     if (!is_given(m, "types"))
         fault(m, "types",
@@ -321,7 +323,7 @@ static void make_delayed_queue(const making_t *m) {
               "dialect delayed_queue needs both roles: the dispatcher sends events, and without the monitor none is ever ended");
 }
 
-static void make_bull(const making_t *m) {
+static void make_bull(const derive_t *m) {
     dialect_config_t *own = &m->queue->own;
     if (!*own->prefix) fault(m, "prefix", "`prefix` is \"\", but Bull's has 1 to 256 bytes");
     put(&own->base, mem_printf("%s:%s", own->prefix, own->bull_queue));
@@ -329,7 +331,7 @@ static void make_bull(const making_t *m) {
     put(&m->queue->ready, mem_printf("%s:wait", own->base));
 }
 
-static void make_private_queues(const making_t *m) {
+static void make_private_queues(const derive_t *m) {
     const dialect_config_t *own = &m->queue->own;
     const char *star = strchr(own->private, '*');
     if (!is_given(m, "main"))
@@ -358,23 +360,23 @@ static void make_private_queues(const making_t *m) {
 }
 
 // Settings that the dialect does not know stay at their defaults, whatever `defaults` says for others.
-static void reset_policy(const making_t *m) {
+static void reset_policy(const derive_t *m) {
     buffer_t why = {0};
     for (size_t row = 0; row < config_key_count; row++) {
         const config_key_t *key = &config_keys[row];
         if (!config_key_in_policy(key) || config_key_of_dialect(key, m->queue->dialect)) continue;
         if (!config_value_set_text(key, key->fallback, &m->queue->policy, &why)) abort(); // the table contradicts itself
-        m->site->keys[row].origin = ORIGIN_DEFAULT;
+        m->location->keys[row].origin = ORIGIN_DEFAULT;
     }
     buffer_free(&why);
     bool of_jobs = m->queue->dialect == DIALECT_LIST || m->queue->dialect == DIALECT_KMQUEUE;
     if (of_jobs || is_given(m, "heartbeat")) return;
     put(&m->queue->policy.heartbeat, mem_str("off"));
-    m->site->keys[config_key_row(config_key_find("queue", "heartbeat"))].origin = ORIGIN_DEFAULT;
+    m->location->keys[config_key_row(config_key_find("queue", "heartbeat"))].origin = ORIGIN_DEFAULT;
 }
 
 // Where nothing is ever delayed there is nothing to dispatch.
-static void limit_roles(const making_t *m) {
+static void limit_roles(const derive_t *m) {
     if (m->queue->dialect != DIALECT_KMQUEUE && m->queue->dialect != DIALECT_PRIVATE_QUEUES) return;
     unsigned *roles = &m->queue->policy.roles;
     const char *word = config_dialect_word(m->queue->dialect);
@@ -387,15 +389,15 @@ static void limit_roles(const making_t *m) {
 }
 
 // Names made of several parts of the config keep clear of our own, as those that stand there do.
-static void check_names(const making_t *m) {
-    used_keys_t keys = config_queue_keys(m->queue);
+static void check_names(const derive_t *m) {
+    redis_keys_t keys = config_redis_keys(m->queue);
     for (size_t i = 0; i < keys.count; i++) {
         if (strncmp(keys.items[i].name, "sidecar:", 8) != 0) continue;
         fault(m, keys.items[i].option, "its key `%s` begins with \"sidecar:\", as only ours do: choose another `%s`",
               keys.items[i].name, keys.items[i].option);
         break;
     }
-    config_queue_keys_free(&keys);
+    config_redis_keys_free(&keys);
 }
 
 static void fill_texts(queue_config_t *queue) {
@@ -410,15 +412,15 @@ static void fill_texts(queue_config_t *queue) {
 }
 
 void config_load_dialect(load_t *load, size_t queue, const char *prefix) {
-    static void (*const make[])(const making_t *) = {
+    static void (*const make[])(const derive_t *) = {
         [DIALECT_LIST] = NULL,
         [DIALECT_KMQUEUE] = make_kmqueue,
         [DIALECT_DELAYED_QUEUE] = make_delayed_queue,
         [DIALECT_BULL] = make_bull,
         [DIALECT_PRIVATE_QUEUES] = make_private_queues,
     };
-    making_t m = {
-        .load = load, .place = queue, .queue = &load->config->queues[queue], .site = &load->queues[queue], .prefix = prefix};
+    derive_t m = {
+        .load = load, .place = queue, .queue = &load->config->queues[queue], .location = &load->queues[queue], .prefix = prefix};
     fill_texts(m.queue);
     limit_roles(&m);
     reset_policy(&m);

@@ -15,7 +15,7 @@ typedef struct view {
     int indent;
 } view_t;
 
-static const char *origin_name(const origin_t *origins, size_t row) {
+static const char *dump_origin_name(const origin_t *origins, size_t row) {
     static const char *const names[] = {
         [ORIGIN_DEFAULT] = "default",
         [ORIGIN_FILE] = "file",
@@ -26,13 +26,13 @@ static const char *origin_name(const origin_t *origins, size_t row) {
 }
 
 // redis.url has been taken apart: beside its parts it would be a contradiction.
-static bool is_shown(const config_key_t *key, const view_t *view, size_t part) {
+static bool dump_shows(const config_key_t *key, const view_t *view, size_t part) {
     const char *section = view->sections[part];
     if (view->dialect && !config_key_of_dialect(key, *view->dialect)) return false;
     return section && strcmp(key->section, section) == 0 && strcmp(key->name, "url") != 0;
 }
 
-static size_t value_width(const config_key_t *key, const void *base) {
+static size_t dump_value_width(const config_key_t *key, const void *base) {
     buffer_t value = {0};
     config_value_write(key, base, &value);
     size_t width = value.len;
@@ -40,24 +40,24 @@ static size_t value_width(const config_key_t *key, const void *base) {
     return width <= WIDEST_VALUE ? width : 0;
 }
 
-static void measure(const view_t *view, size_t *name_width, size_t *widest) {
+static void dump_measure(const view_t *view, size_t *name_width, size_t *widest) {
     *name_width = *widest = 0;
     for (size_t part = 0; part < 2; part++) {
         for (size_t i = 0; i < config_key_count; i++) {
-            if (!is_shown(&config_keys[i], view, part)) continue;
-            size_t name = strlen(config_keys[i].name), value = value_width(&config_keys[i], view->bases[part]);
+            if (!dump_shows(&config_keys[i], view, part)) continue;
+            size_t name = strlen(config_keys[i].name), value = dump_value_width(&config_keys[i], view->bases[part]);
             if (name > *name_width) *name_width = name;
             if (value > *widest) *widest = value;
         }
     }
 }
 
-static void write_view(const view_t *view, buffer_t *out) {
+static void dump_write_redis_keys(const view_t *view, buffer_t *out) {
     size_t name_width, widest;
-    measure(view, &name_width, &widest);
+    dump_measure(view, &name_width, &widest);
     for (size_t part = 0; part < 2; part++) {
         for (size_t i = 0; i < config_key_count; i++) {
-            if (!is_shown(&config_keys[i], view, part)) continue;
+            if (!dump_shows(&config_keys[i], view, part)) continue;
             buffer_t value = {0};
             config_value_write(&config_keys[i], view->bases[part], &value);
             buffer_str(&value, ";");
@@ -65,46 +65,46 @@ static void write_view(const view_t *view, buffer_t *out) {
             bool hidden = config_keys[i].secret && strcmp(buffer_text(&value), "\"\";") != 0;
             buffer_printf(out, "%*s%s%-*s = %-*s # %s\n", view->indent, "", hidden ? "# " : "",
                           (int)name_width - (hidden ? 2 : 0), config_keys[i].name, (int)widest + 1, buffer_text(&value),
-                          origin_name(view->origins, i));
+                          dump_origin_name(view->origins, i));
             buffer_free(&value);
         }
     }
 }
 
-static void write_group(const char *name, const char *section, const void *base, const origin_t *origins, buffer_t *out) {
+static void dump_write_group(const char *name, const char *section, const void *base, const origin_t *origins, buffer_t *out) {
     view_t view = {.sections = {section, NULL}, .bases = {base, NULL}, .origins = origins, .indent = 4};
     buffer_printf(out, "\n%s = {\n", name);
-    write_view(&view, out);
+    dump_write_redis_keys(&view, out);
     buffer_str(out, "};\n");
 }
 
 // The keys of a dialect that makes their names itself, for whoever writes an ACL or looks with redis-cli.
-static void write_keys(const queue_config_t *queue, buffer_t *out) {
-    used_keys_t keys = config_queue_keys(queue);
+static void dump_write_keys(const queue_config_t *queue, buffer_t *out) {
+    redis_keys_t keys = config_redis_keys(queue);
     for (size_t i = 0; i < keys.count; i++) {
-        const used_key_t *key = &keys.items[i];
+        const redis_key_t *key = &keys.items[i];
         buffer_str(out, "        # key ");
         config_value_quote(key->name, out);
         buffer_printf(out, ": %s%s%s%s, %s\n", key->role, key->type ? ", a " : "", key->type ? key->type : "",
                       key->pattern ? ", for each *" : "", key->writes ? "written" : "read");
     }
-    config_queue_keys_free(&keys);
+    config_redis_keys_free(&keys);
 }
 
-static void write_queue(const queue_config_t *queue, const origin_t *origins, buffer_t *out) {
+static void dump_write_queue(const queue_config_t *queue, const origin_t *origins, buffer_t *out) {
     view_t view = {.sections = {"queue-only", "queue"},
                    .bases = {queue, &queue->policy},
                    .origins = origins,
                    .dialect = &queue->dialect,
                    .indent = 8};
     buffer_str(out, "    {\n");
-    write_view(&view, out);
-    if (queue->dialect != DIALECT_LIST) write_keys(queue, out);
+    dump_write_redis_keys(&view, out);
+    if (queue->dialect != DIALECT_LIST) dump_write_keys(queue, out);
     buffer_str(out, "    }");
 }
 
 // A comment ends with its line, so a path may not bring line ends of its own.
-static void write_path(const char *path, buffer_t *out) {
+static void dump_write_path(const char *path, buffer_t *out) {
     buffer_str(out, "# Every effective value of ");
     for (; path && *path; path++) buffer_add(out, iscntrl((unsigned char)*path) ? "?" : path, 1);
     buffer_str(out, ", and where it came from.\n\n");
@@ -116,14 +116,14 @@ void config_dump(const config_t *config, buffer_t *out) {
     const char *sections[CONFIG_SECTIONS_MAX];
     size_t count = config_key_sections(sections);
     view_t top = {.sections = {"", NULL}, .bases = {config, NULL}, .origins = keys};
-    write_path(config->path, out);
-    write_view(&top, out);
-    for (size_t i = 0; i < count; i++) write_group(sections[i], sections[i], config, keys, out);
-    write_group("defaults", "queue", &config->defaults, keys, out);
+    dump_write_path(config->path, out);
+    dump_write_redis_keys(&top, out);
+    for (size_t i = 0; i < count; i++) dump_write_group(sections[i], sections[i], config, keys, out);
+    dump_write_group("defaults", "queue", &config->defaults, keys, out);
     buffer_str(out, "\nqueues = (\n");
     for (size_t i = 0; i < config->queue_count; i++) {
         if (i) buffer_str(out, ",\n");
-        write_queue(&config->queues[i], origins ? origins->queues[i] : NULL, out);
+        dump_write_queue(&config->queues[i], origins ? origins->queues[i] : NULL, out);
     }
     buffer_str(out, "\n);\n");
 }

@@ -9,34 +9,36 @@
 
 static const char env_prefix[] = "QUEUE_SIDECAR_";
 
-static char *variable_of(const config_key_t *key) {
+static char *env_variable(const config_key_t *key) {
     char *name = mem_printf("%s%s%s%s", env_prefix, key->section, *key->section ? "_" : "", key->name);
     for (char *at = name; *at; at++) *at = (char)toupper((unsigned char)*at);
     return name;
 }
 
 char *config_load_shown(const config_key_t *key, origin_t origin) {
-    if (origin == ORIGIN_ENVIRONMENT) return variable_of(key);
+    if (origin == ORIGIN_ENVIRONMENT) return env_variable(key);
     return mem_printf("`%s%s%s`", key->section, *key->section ? "." : "", key->name);
 }
 
 // Kubernetes puts the address of each service into the environment: one called queue-sidecar-redis would be our redis.port.
-static bool is_service_link(const char *value) { return strncmp(value, "tcp://", 6) == 0 || strncmp(value, "udp://", 6) == 0; }
+static bool env_is_service_link(const char *value) {
+    return strncmp(value, "tcp://", 6) == 0 || strncmp(value, "udp://", 6) == 0;
+}
 
-static void take_variable(load_t *load, const config_key_t *key, const char *variable, const char *value) {
+static void env_take(load_t *load, const config_key_t *key, const char *variable, const char *value) {
     buffer_t why = {0};
-    if (is_service_link(value) && !config_value_set_text(key, value, load->config, &why)) {
-        config_fault_add(load->warnings, NULL, 0,
-                         "%s is the address of a Kubernetes service and not taken: set enableServiceLinks: false", variable);
+    if (env_is_service_link(value) && !config_value_set_text(key, value, load->config, &why)) {
+        diagnostic_add(load->warnings, NULL, 0,
+                       "%s is the address of a Kubernetes service and not taken: set enableServiceLinks: false", variable);
     } else if (config_value_set_text(key, value, load->config, &why)) {
-        load->keys[config_key_row(key)] = (site_t){NULL, 0, ORIGIN_ENVIRONMENT};
+        load->keys[config_key_row(key)] = (location_t){NULL, 0, ORIGIN_ENVIRONMENT};
     } else {
-        config_fault_add(load->faults, NULL, 0, "%s %s", variable, buffer_text(&why));
+        diagnostic_add(load->faults, NULL, 0, "%s %s", variable, buffer_text(&why));
     }
     buffer_free(&why);
 }
 
-static void warn_unknown(load_t *load, const char *entry, const char *const *variables, size_t count) {
+static void env_warn_unknown(load_t *load, const char *entry, const char *const *variables, size_t count) {
     static const char *const others[] = {"QUEUE_SIDECAR_CONFIG=", "QUEUE_SIDECAR_TEST_"};
     if (strncmp(entry, env_prefix, sizeof env_prefix - 1) != 0) return;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -50,9 +52,9 @@ static void warn_unknown(load_t *load, const char *entry, const char *const *var
     for (size_t i = 0; i < count; i++) tails[i] = variables[i] + sizeof env_prefix - 1;
     const char *nearest = suggest_nearest(name + sizeof env_prefix - 1, tails, count);
     if (!known && nearest)
-        config_fault_add(load->warnings, NULL, 0, "%s is no known variable: did you mean %s%s?", name, env_prefix, nearest);
+        diagnostic_add(load->warnings, NULL, 0, "%s is no known variable: did you mean %s%s?", name, env_prefix, nearest);
     else if (!known)
-        config_fault_add(load->warnings, NULL, 0, "%s is no known variable", name);
+        diagnostic_add(load->warnings, NULL, 0, "%s is no known variable", name);
     free(name);
 }
 
@@ -62,10 +64,10 @@ void config_load_environment(load_t *load) {
     for (size_t i = 0; i < config_key_count; i++) {
         const config_key_t *key = &config_keys[i];
         if (config_key_in_queue(key)) continue;
-        char *variable = variables[count++] = variable_of(key);
+        char *variable = variables[count++] = env_variable(key);
         const char *value = getenv(variable);
-        if (value) take_variable(load, key, variable, value);
+        if (value) env_take(load, key, variable, value);
     }
-    for (char **entry = environ; entry && *entry; entry++) warn_unknown(load, *entry, (const char *const *)variables, count);
+    for (char **entry = environ; entry && *entry; entry++) env_warn_unknown(load, *entry, (const char *const *)variables, count);
     for (size_t i = 0; i < count; i++) free(variables[i]);
 }

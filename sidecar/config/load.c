@@ -5,7 +5,7 @@
 
 #include "config/value.h"
 
-static void *base_of(load_t *load, const config_key_t *key) {
+static void *load_base(load_t *load, const config_key_t *key) {
     return config_key_in_policy(key) ? (void *)&load->config->defaults : (void *)load->config;
 }
 
@@ -14,25 +14,25 @@ void config_load_defaults(load_t *load) {
     for (size_t i = 0; i < config_key_count; i++) {
         const config_key_t *key = &config_keys[i];
         if (config_key_in_queue(key) && !config_key_in_policy(key)) continue;
-        if (!config_value_set_text(key, key->fallback, base_of(load, key), &why)) abort(); // the table contradicts itself
+        if (!config_value_set_text(key, key->fallback, load_base(load, key), &why)) abort(); // the table contradicts itself
     }
     buffer_free(&why);
 }
 
-static void take_key(load_t *load, const config_key_t *key, const node_t *node, const char *prefix) {
+static void load_key(load_t *load, const config_key_t *key, const node_t *node, const char *prefix) {
     buffer_t why = {0};
     size_t row = config_key_row(key);
-    load->keys[row] = (site_t){node->file, node->line, ORIGIN_FILE};
-    if (!config_value_set(key, node, base_of(load, key), &why)) {
-        config_fault_add(load->faults, node->file, node->line, "`%s%s` %s", prefix, key->name, buffer_text(&why));
+    load->keys[row] = (location_t){node->file, node->line, ORIGIN_FILE};
+    if (!config_value_set(key, node, load_base(load, key), &why)) {
+        diagnostic_add(load->faults, node->file, node->line, "`%s%s` %s", prefix, key->name, buffer_text(&why));
         if (config_key_in_policy(key)) load->defaults_faulty = true;
     }
     buffer_free(&why);
 }
 
-static void take_section(load_t *load, const node_t *group, const char *section) {
+static void load_section(load_t *load, const node_t *group, const char *section) {
     if (group->kind != NODE_GROUP) {
-        config_fault_add(load->faults, group->file, group->line, "`%s` must be a group: %s = { ... };", group->name, group->name);
+        diagnostic_add(load->faults, group->file, group->line, "`%s` must be a group: %s = { ... };", group->name, group->name);
         return;
     }
     char *prefix = mem_printf("%s.", group->name);
@@ -41,7 +41,7 @@ static void take_section(load_t *load, const node_t *group, const char *section)
         const node_t *node = &group->children[i];
         const config_key_t *key = config_key_find(section, node->name);
         if (key)
-            take_key(load, key, node, prefix);
+            load_key(load, key, node, prefix);
         else
             config_load_unknown(load, node, section, place, NULL);
     }
@@ -49,7 +49,7 @@ static void take_section(load_t *load, const node_t *group, const char *section)
     free(prefix);
 }
 
-static bool is_section(const char *name) {
+static bool load_is_section(const char *name) {
     const char *sections[CONFIG_SECTIONS_MAX];
     size_t count = config_key_sections(sections);
     for (size_t i = 0; i < count; i++) {
@@ -63,11 +63,11 @@ void config_load_file(load_t *load, const node_t *root) {
         const node_t *node = &root->children[i];
         const config_key_t *key = config_key_find("", node->name);
         if (key)
-            take_key(load, key, node, "");
+            load_key(load, key, node, "");
         else if (strcmp(node->name, "defaults") == 0)
-            take_section(load, node, "queue");
-        else if (is_section(node->name))
-            take_section(load, node, node->name);
+            load_section(load, node, "queue");
+        else if (load_is_section(node->name))
+            load_section(load, node, node->name);
         else if (strcmp(node->name, "queues") != 0)
             config_load_unknown(load, node, "", "", NULL);
     }

@@ -8,25 +8,25 @@
 #include "config/table.h"
 
 // Where a value stands, for messages. File is borrowed from the source tree.
-typedef struct site {
+typedef struct location {
     const char *file;
     int line; // 0 = not in a file
     origin_t origin;
-} site_t;
+} location_t;
 
-typedef struct queue_site {
-    site_t self; // where the queue's group begins
-    site_t keys[CONFIG_KEYS_MAX];
-    bool faulty; // a value of its own is wrong: its values are not worth comparing
-    bool twin;   // an earlier queue has its name: its keys all collide, which is not said again
-} queue_site_t;
+typedef struct queue_location {
+    location_t self; // where the queue's group begins
+    location_t keys[CONFIG_KEYS_MAX];
+    bool faulty;    // a value of its own is wrong: its values are not worth comparing
+    bool duplicate; // an earlier queue has its name: its keys all collide, which is not said again
+} queue_location_t;
 
 typedef struct load {
     config_t *config;
-    fault_list_t *faults;
-    fault_list_t *warnings;
-    site_t keys[CONFIG_KEYS_MAX]; // of all keys outside queues, and of `defaults`
-    queue_site_t *queues;         // one for each queue of the config
+    diagnostics_t *faults;
+    diagnostics_t *warnings;
+    location_t keys[CONFIG_KEYS_MAX]; // of all keys outside queues, and of `defaults`
+    queue_location_t *queues;         // one for each queue of the config
     bool defaults_faulty;
 } load_t;
 
@@ -50,14 +50,14 @@ void config_load_url(load_t *load, origin_t origin);
 void config_load_check(load_t *load);
 
 // Compares the keys that queues use with each other.
-void config_load_clashes(load_t *load);
+void config_load_conflicts(load_t *load);
 
 // Adds the fault of an unknown key: the nearest known one, or where it belongs, or what is known here. Prefix
 // begins the message: "`redis`: ". In a queue only the keys that its dialect knows are named; otherwise dialect is NULL.
 void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix, const dialect_t *dialect);
 
 // Where a queue's value stands; the queue itself where it is inherited.
-const site_t *config_load_site(const load_t *load, size_t queue, const char *name);
+const location_t *config_load_location(const load_t *load, size_t queue, const char *name);
 
 // Returns (owned) what messages call a key outside queues: "`redis.port`", or the variable where the environment gave it.
 char *config_load_shown(const config_key_t *key, origin_t origin);

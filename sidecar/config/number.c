@@ -16,7 +16,7 @@ static const unit_t durations[] = {{"d", 86400000}, {"h", 3600000}, {"m", 60000}
 static const unit_t sizes[] = {{"TiB", INT64_C(1) << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20},
                                {"KiB", 1 << 10},          {"B", 1},         {NULL, 0}};
 
-static bool parse_with_unit(const char *text, const unit_t *units, int64_t *value) {
+static bool number_parse_with_unit(const char *text, const unit_t *units, int64_t *value) {
     if (!isdigit((unsigned char)*text)) return false;
     char *end;
     errno = 0;
@@ -32,12 +32,12 @@ static bool parse_with_unit(const char *text, const unit_t *units, int64_t *valu
     return false;
 }
 
-bool config_parse_duration(const char *text, int64_t *ms) { return parse_with_unit(text, durations, ms); }
+bool config_parse_duration(const char *text, int64_t *ms) { return number_parse_with_unit(text, durations, ms); }
 
 bool config_parse_size(const char *text, int64_t *bytes) {
     size_t digits = strspn(text, "0123456789");
     if (digits == 0) return false;
-    return text[digits] ? parse_with_unit(text, sizes, bytes) : config_number_parse(text, bytes);
+    return text[digits] ? number_parse_with_unit(text, sizes, bytes) : config_number_parse(text, bytes);
 }
 
 bool config_number_parse(const char *text, int64_t *value) {

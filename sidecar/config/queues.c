@@ -38,13 +38,13 @@ static char *prefix_of(const node_t *node, size_t place) {
     return prefix;
 }
 
-static void fall_back(load_t *load, queue_config_t *queue, queue_site_t *site) {
+static void fall_back(load_t *load, queue_config_t *queue, queue_location_t *location) {
     buffer_t why = {0};
     for (size_t i = 0; i < config_key_count; i++) {
         const config_key_t *key = &config_keys[i];
         if (config_key_in_policy(key)) {
             config_value_copy(key, &queue->policy, &load->config->defaults);
-            site->keys[i].origin = load->keys[i].origin == ORIGIN_FILE ? ORIGIN_DEFAULTS : ORIGIN_DEFAULT;
+            location->keys[i].origin = load->keys[i].origin == ORIGIN_FILE ? ORIGIN_DEFAULTS : ORIGIN_DEFAULT;
         } else if (config_key_in_queue(key) && key->fallback && !is_derived(key)) {
             if (!config_value_set_text(key, key->fallback, queue, &why)) abort(); // the table contradicts itself
         }
@@ -52,11 +52,11 @@ static void fall_back(load_t *load, queue_config_t *queue, queue_site_t *site) {
     buffer_free(&why);
 }
 
-static void derive_names(queue_config_t *queue, const queue_site_t *site) {
+static void derive_names(queue_config_t *queue, const queue_location_t *location) {
     buffer_t why = {0};
     for (size_t i = 0; i < config_key_count; i++) {
         const config_key_t *key = &config_keys[i];
-        if (!config_key_in_queue(key) || !is_derived(key) || site->keys[i].line) continue;
+        if (!config_key_in_queue(key) || !is_derived(key) || location->keys[i].line) continue;
         if (!config_key_of_dialect(key, queue->dialect)) continue;
         char *text = named_after_queue(key) ? mem_printf("%s%s", queue->name, key->fallback + sizeof name_mark - 1)
                                             : mem_str(queue->dialect == DIALECT_BULL ? "bull" : "de_");
@@ -66,10 +66,10 @@ static void derive_names(queue_config_t *queue, const queue_site_t *site) {
     buffer_free(&why);
 }
 
-const site_t *config_load_site(const load_t *load, size_t queue, const char *name) {
-    const queue_site_t *site = &load->queues[queue];
-    const site_t *key = &site->keys[config_key_row(find(name))];
-    return key->line ? key : &site->self;
+const location_t *config_load_location(const load_t *load, size_t queue, const char *name) {
+    const queue_location_t *location = &load->queues[queue];
+    const location_t *key = &location->keys[config_key_row(find(name))];
+    return key->line ? key : &location->self;
 }
 
 // The dialect stands anywhere in the group, but decides what the other keys mean. False: it is not a good one.
@@ -86,29 +86,29 @@ static bool read_dialect(const node_t *node, dialect_t *dialect) {
 // Dialect NULL: not known, so nothing is foreign to it.
 static void take_key(load_t *load, const config_key_t *key, const node_t *node, const char *prefix, const dialect_t *dialect) {
     queue_config_t *queue = &load->config->queues[load->config->queue_count];
-    queue_site_t *site = &load->queues[load->config->queue_count];
+    queue_location_t *location = &load->queues[load->config->queue_count];
     buffer_t why = {0};
-    site->keys[config_key_row(key)] = (site_t){node->file, node->line, ORIGIN_FILE};
+    location->keys[config_key_row(key)] = (location_t){node->file, node->line, ORIGIN_FILE};
     if (dialect && !config_dialect_takes(key, *dialect, node)) {
         config_dialect_refuse(key, *dialect, &why);
-        config_fault_add(load->faults, node->file, node->line, "%s`%s` %s", prefix, key->name, buffer_text(&why));
-        site->faulty = true;
+        diagnostic_add(load->faults, node->file, node->line, "%s`%s` %s", prefix, key->name, buffer_text(&why));
+        location->faulty = true;
     } else if (!config_value_set(key, node, base_of(queue, key), &why)) {
-        config_fault_add(load->faults, node->file, node->line, "%s`%s` %s", prefix, key->name, buffer_text(&why));
-        site->faulty = true;
+        diagnostic_add(load->faults, node->file, node->line, "%s`%s` %s", prefix, key->name, buffer_text(&why));
+        location->faulty = true;
     }
     buffer_free(&why);
 }
 
 static void take_queue(load_t *load, const node_t *node, size_t place) {
     queue_config_t *queue = &load->config->queues[load->config->queue_count];
-    queue_site_t *site = &load->queues[load->config->queue_count];
+    queue_location_t *location = &load->queues[load->config->queue_count];
     char *prefix = prefix_of(node, place);
-    *site = (queue_site_t){.self = {node->file, node->line, ORIGIN_FILE}, .faulty = load->defaults_faulty};
+    *location = (queue_location_t){.self = {node->file, node->line, ORIGIN_FILE}, .faulty = load->defaults_faulty};
     queue->line = node->line;
     dialect_t dialect;
     bool known = read_dialect(node, &dialect);
-    fall_back(load, queue, site);
+    fall_back(load, queue, location);
     for (size_t i = 0; i < node->count; i++) {
         const config_key_t *key = find(node->children[i].name);
         if (key)
@@ -117,9 +117,9 @@ static void take_queue(load_t *load, const node_t *node, size_t place) {
             config_load_unknown(load, &node->children[i], "queue-only", prefix, &dialect);
     }
     if (queue->name)
-        derive_names(queue, site);
+        derive_names(queue, location);
     else if (!config_source_child(node, "name"))
-        config_fault_add(load->faults, node->file, node->line, "%sit has no `name`: every queue needs one", prefix);
+        diagnostic_add(load->faults, node->file, node->line, "%sit has no `name`: every queue needs one", prefix);
     if (known) config_load_dialect(load, load->config->queue_count, prefix);
     load->config->queue_count++;
     free(prefix);
@@ -129,19 +129,18 @@ void config_load_queues(load_t *load, const node_t *root) {
     const node_t *list = config_source_child(root, "queues");
     const char *file = list ? list->file : load->config->path;
     if (list && list->kind != NODE_LIST) {
-        config_fault_add(load->faults, file, list->line,
-                         "`queues` must be a list of groups: queues = ( { name = \"email\"; } );");
+        diagnostic_add(load->faults, file, list->line, "`queues` must be a list of groups: queues = ( { name = \"email\"; } );");
         return;
     }
     if (!list || list->count == 0) {
-        config_fault_add(load->faults, file, list ? list->line : 0,
-                         "there are no queues: name at least one, queues = ( { name = \"email\"; } );");
+        diagnostic_add(load->faults, file, list ? list->line : 0,
+                       "there are no queues: name at least one, queues = ( { name = \"email\"; } );");
         return;
     }
     size_t count = list->count;
     if (count > CONFIG_QUEUES_MAX) {
-        config_fault_add(load->faults, file, list->children[CONFIG_QUEUES_MAX].line,
-                         "there are %zu queues, but at most %d may be in one config", count, CONFIG_QUEUES_MAX);
+        diagnostic_add(load->faults, file, list->children[CONFIG_QUEUES_MAX].line,
+                       "there are %zu queues, but at most %d may be in one config", count, CONFIG_QUEUES_MAX);
         count = CONFIG_QUEUES_MAX;
     }
     load->config->queues = mem_array(count, sizeof *load->config->queues);
@@ -151,6 +150,6 @@ void config_load_queues(load_t *load, const node_t *root) {
         if (node->kind == NODE_GROUP)
             take_queue(load, node, i + 1);
         else
-            config_fault_add(load->faults, node->file, node->line, "queue %zu must be a group: { name = \"email\"; }", i + 1);
+            diagnostic_add(load->faults, node->file, node->line, "queue %zu must be a group: { name = \"email\"; }", i + 1);
     }
 }

@@ -7,7 +7,7 @@
 enum { READS = 0, WRITES = 1, READ_PATTERN = 2, WRITTEN_PATTERN = 3 };
 
 typedef struct used {
-    used_keys_t keys;
+    redis_keys_t keys;
     size_t room;
 } used_t;
 
@@ -23,17 +23,17 @@ static void add(used_t *used, const char *role, const char *option, char *name, 
     }
     if (used->keys.count == used->room) {
         used->room = used->room ? 2 * used->room : 16;
-        used_key_t *items = mem_array(used->room, sizeof *items);
+        redis_key_t *items = mem_array(used->room, sizeof *items);
         if (used->keys.count) memcpy(items, used->keys.items, used->keys.count * sizeof *items);
         free(used->keys.items);
         used->keys.items = items;
     }
-    used->keys.items[used->keys.count++] = (used_key_t){.role = role,
-                                                        .option = option,
-                                                        .name = name,
-                                                        .type = type,
-                                                        .writes = (how & WRITES) != 0,
-                                                        .pattern = (how & READ_PATTERN) != 0};
+    used->keys.items[used->keys.count++] = (redis_key_t){.role = role,
+                                                         .option = option,
+                                                         .name = name,
+                                                         .type = type,
+                                                         .writes = (how & WRITES) != 0,
+                                                         .pattern = (how & READ_PATTERN) != 0};
 }
 
 static char *copy(const char *text) { return text ? mem_str(text) : NULL; }
@@ -113,7 +113,7 @@ static void use_private_queues(used_t *used, const queue_config_t *queue) {
     add_option(used, "private", own->private, "list", WRITTEN_PATTERN);
 }
 
-used_keys_t config_queue_keys(const queue_config_t *queue) {
+redis_keys_t config_redis_keys(const queue_config_t *queue) {
     static void (*const use[])(used_t *, const queue_config_t *) = {
         [DIALECT_LIST] = use_list,
         [DIALECT_KMQUEUE] = use_kmqueue,
@@ -127,8 +127,8 @@ used_keys_t config_queue_keys(const queue_config_t *queue) {
     return used.keys;
 }
 
-void config_queue_keys_free(used_keys_t *keys) {
+void config_redis_keys_free(redis_keys_t *keys) {
     for (size_t i = 0; i < keys->count; i++) free(keys->items[i].name);
     free(keys->items);
-    *keys = (used_keys_t){0};
+    *keys = (redis_keys_t){0};
 }

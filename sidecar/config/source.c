@@ -23,11 +23,11 @@ typedef struct source {
     char *dir; // where included files are looked for
     text_file_t *files;
     size_t count;
-    fault_list_t *faults;
+    diagnostics_t *faults;
 } source_t;
 
 // Returns 0 or an errno.
-static int read_file(const char *path, buffer_t *out) {
+static int source_read_file(const char *path, buffer_t *out) {
     FILE *file = fopen(path, "re");
     if (!file) return errno;
     char chunk[8192];
@@ -39,32 +39,32 @@ static int read_file(const char *path, buffer_t *out) {
     return error;
 }
 
-static void fault_unreadable(source_t *source, int error) {
-    fault_list_t *faults = source->faults;
+static void source_explain_unreadable(source_t *source, int error) {
+    diagnostics_t *faults = source->faults;
     const char *path = source->path;
     const char *text = strerror(error);
     if (error == ENOENT || error == ENOTDIR)
-        config_fault_add(faults, path, 0, "%s: name the config with -c FILE or QUEUE_SIDECAR_CONFIG", text);
+        diagnostic_add(faults, path, 0, "%s: name the config with -c FILE or QUEUE_SIDECAR_CONFIG", text);
     else if (error == EISDIR)
-        config_fault_add(faults, path, 0, "%s: name the file in it, such as %s%squeue-sidecar.cfg", text, path,
-                         *path && path[strlen(path) - 1] == '/' ? "" : "/");
+        diagnostic_add(faults, path, 0, "%s: name the file in it, such as %s%squeue-sidecar.cfg", text, path,
+                       *path && path[strlen(path) - 1] == '/' ? "" : "/");
     else if (error == EACCES)
-        config_fault_add(faults, path, 0, "%s: let user %lu read the file", text, (unsigned long)geteuid());
+        diagnostic_add(faults, path, 0, "%s: let user %lu read the file", text, (unsigned long)geteuid());
     else if (error == EFBIG)
-        config_fault_add(faults, path, 0, "%s: a config may have 4 MiB", text);
+        diagnostic_add(faults, path, 0, "%s: a config may have 4 MiB", text);
     else
-        config_fault_add(faults, path, 0, "%s: the config cannot be read", text);
+        diagnostic_add(faults, path, 0, "%s: the config cannot be read", text);
 }
 
 // libconfig names the main file NULL, and an included one as it was written (1.5) or with its directory (1.7).
-static char *shown_path(const source_t *source, const char *file) {
+static char *source_shown_path(const source_t *source, const char *file) {
     if (!file) return mem_str(source->path);
     size_t len = strlen(source->dir);
     if (file[0] == '/' || (strncmp(file, source->dir, len) == 0 && file[len] == '/')) return mem_str(file);
     return strcmp(source->dir, ".") == 0 ? mem_str(file) : mem_printf("%s/%s", source->dir, file);
 }
 
-static text_file_t *add_file(source_t *source, const char *path) {
+static text_file_t *source_add_file(source_t *source, const char *path) {
     source->files = mem_grown(source->files, source->count, sizeof *source->files);
     text_file_t *file = &source->files[source->count++];
     file->path = mem_str(path);
@@ -72,37 +72,37 @@ static text_file_t *add_file(source_t *source, const char *path) {
 }
 
 // The scan of a file by its shown path; an unreadable one is empty.
-static scan_t *scan_of(source_t *source, const char *path) {
+static scan_t *source_scan_of(source_t *source, const char *path) {
     for (size_t i = 0; i < source->count; i++) {
         if (strcmp(source->files[i].path, path) == 0) return &source->files[i].scan;
     }
-    text_file_t *file = add_file(source, path);
-    if (read_file(path, &file->text) != 0) buffer_clear(&file->text);
+    text_file_t *file = source_add_file(source, path);
+    if (source_read_file(path, &file->text) != 0) buffer_clear(&file->text);
     config_scan(buffer_text(&file->text), &file->scan);
     return &file->scan;
 }
 
-static char *literal(source_t *source, const node_t *node) {
+static char *source_literal(source_t *source, const node_t *node) {
     if (!node->name) return NULL;
-    const token_t *token = config_scan_number(scan_of(source, node->file), node->name);
+    const token_t *token = config_scan_number(source_scan_of(source, node->file), node->name);
     return token ? mem_printf("%.*s", (int)token->len, token->at) : NULL;
 }
 
-static void take_scalar(source_t *source, const config_setting_t *setting, node_t *node) {
+static void source_take_scalar(source_t *source, const config_setting_t *setting, node_t *node) {
     switch (config_setting_type(setting)) {
     case CONFIG_TYPE_INT:
         node->kind = NODE_INT;
-        node->text = literal(source, node);
+        node->text = source_literal(source, node);
         if (!node->text) node->text = mem_printf("%d", config_setting_get_int(setting));
         break;
     case CONFIG_TYPE_INT64:
         node->kind = NODE_INT;
-        node->text = literal(source, node);
+        node->text = source_literal(source, node);
         if (!node->text) node->text = mem_printf("%lldL", config_setting_get_int64(setting));
         break;
     case CONFIG_TYPE_FLOAT:
         node->kind = NODE_REAL;
-        node->text = literal(source, node);
+        node->text = source_literal(source, node);
         if (!node->text) node->text = mem_printf("%.17g", config_setting_get_float(setting));
         break;
     case CONFIG_TYPE_BOOL:
@@ -116,25 +116,26 @@ static void take_scalar(source_t *source, const config_setting_t *setting, node_
     }
 }
 
-static void take(source_t *source, const config_setting_t *setting, node_t *node) {
+static void source_take(source_t *source, const config_setting_t *setting, node_t *node) {
     node->name = config_setting_name(setting) ? mem_str(config_setting_name(setting)) : NULL;
-    node->file = shown_path(source, config_setting_source_file(setting));
+    node->file = source_shown_path(source, config_setting_source_file(setting));
     node->line = (int)config_setting_source_line(setting);
     if (!config_setting_is_aggregate(setting)) {
-        take_scalar(source, setting, node);
+        source_take_scalar(source, setting, node);
         return;
     }
     node->kind = config_setting_is_group(setting) ? NODE_GROUP : config_setting_is_list(setting) ? NODE_LIST : NODE_ARRAY;
     node->count = (size_t)config_setting_length(setting);
     node->children = mem_array(node->count, sizeof *node->children);
-    for (size_t i = 0; i < node->count; i++) take(source, config_setting_get_elem(setting, (unsigned)i), &node->children[i]);
+    for (size_t i = 0; i < node->count; i++)
+        source_take(source, config_setting_get_elem(setting, (unsigned)i), &node->children[i]);
 }
 
-static void fault_parse(source_t *source, const config_t *config) {
-    char *file = shown_path(source, config_error_file(config));
+static void source_explain_syntax(source_t *source, const config_t *config) {
+    char *file = source_shown_path(source, config_error_file(config));
     const char *text = config_error_text(config);
     int line = config_error_line(config);
-    scan_t *scan = scan_of(source, file);
+    scan_t *scan = source_scan_of(source, file);
     token_t first, second;
     buffer_t hint = {0};
     if (strstr(text, "duplicate") && config_scan_duplicate(scan, &first, &second)) {
@@ -148,73 +149,72 @@ static void fault_parse(source_t *source, const config_t *config) {
         buffer_str(&hint, text);
         config_scan_hint(scan, line, &hint);
     }
-    config_fault_add(source->faults, file, line, "%s", buffer_text(&hint));
+    diagnostic_add(source->faults, file, line, "%s", buffer_text(&hint));
     buffer_free(&hint);
     free(file);
 }
 
-static void fault_stray_string(source_t *source, const scan_t *scan, int line) {
+static void source_explain_stray_string(source_t *source, const scan_t *scan, int line) {
     buffer_t hint = {0};
     config_scan_hint(scan, line, &hint);
-    config_fault_add(source->faults, source->path, line, "syntax error%s", buffer_text(&hint));
+    diagnostic_add(source->faults, source->path, line, "syntax error%s", buffer_text(&hint));
     buffer_free(&hint);
 }
 
 // What libconfig would pass over in silence, or not say as well.
-static bool fault_early(source_t *source) {
+static bool source_check_text(source_t *source) {
     const text_file_t *main_file = &source->files[0];
     const scan_t *scan = &main_file->scan;
     const char *nul = memchr(buffer_text(&main_file->text), '\0', main_file->text.len);
     int line;
     if (nul)
-        config_fault_add(source->faults, source->path, 0, "byte %zu is a NUL: this is no text file",
-                         (size_t)(nul - main_file->text.data) + 1);
+        diagnostic_add(source->faults, source->path, 0, "byte %zu is a NUL: this is no text file",
+                       (size_t)(nul - main_file->text.data) + 1);
     else if (scan->open_comment)
-        config_fault_add(source->faults, source->path, scan->open_comment, "this comment is never closed with */");
+        diagnostic_add(source->faults, source->path, scan->open_comment, "this comment is never closed with */");
     else if (scan->open_string)
-        config_fault_add(source->faults, source->path, config_scan_open_string(scan),
-                         "the text that begins here is never closed");
+        diagnostic_add(source->faults, source->path, config_scan_open_string(scan), "the text that begins here is never closed");
     else if (scan->nul_escape)
-        config_fault_add(source->faults, source->path, scan->nul_escape, "a text cannot hold \\x00");
+        diagnostic_add(source->faults, source->path, scan->nul_escape, "a text cannot hold \\x00");
     else if ((line = config_scan_stray_string(scan)) > 0)
-        fault_stray_string(source, scan, line);
+        source_explain_stray_string(source, scan, line);
     else
         return false;
     return true;
 }
 
-static node_t *parse(source_t *source) {
-    if (fault_early(source)) return NULL;
+static node_t *source_parse(source_t *source) {
+    if (source_check_text(source)) return NULL;
     config_t config;
     config_init(&config);
     config_set_include_dir(&config, source->dir);
     node_t *root = NULL;
     if (config_read_string(&config, buffer_text(&source->files[0].text)) == CONFIG_TRUE) {
         root = mem_alloc(sizeof *root);
-        take(source, config_root_setting(&config), root);
+        source_take(source, config_root_setting(&config), root);
     } else {
-        fault_parse(source, &config);
+        source_explain_syntax(source, &config);
     }
     config_destroy(&config);
     return root;
 }
 
-static char *directory_of(const char *path) {
+static char *source_directory(const char *path) {
     const char *slash = strrchr(path, '/');
     if (!slash) return mem_str(".");
     return slash == path ? mem_str("/") : mem_printf("%.*s", (int)(slash - path), path);
 }
 
-node_t *config_source_read(const char *path, fault_list_t *faults) {
-    source_t source = {.path = path, .dir = directory_of(path), .faults = faults};
-    text_file_t *file = add_file(&source, path);
+node_t *config_source_read(const char *path, diagnostics_t *faults) {
+    source_t source = {.path = path, .dir = source_directory(path), .faults = faults};
+    text_file_t *file = source_add_file(&source, path);
     node_t *root = NULL;
-    int error = read_file(path, &file->text);
+    int error = source_read_file(path, &file->text);
     if (error) {
-        fault_unreadable(&source, error);
+        source_explain_unreadable(&source, error);
     } else {
         config_scan(buffer_text(&file->text), &file->scan);
-        root = parse(&source);
+        root = source_parse(&source);
     }
     for (size_t i = 0; i < source.count; i++) {
         config_scan_free(&source.files[i].scan);
@@ -226,8 +226,8 @@ node_t *config_source_read(const char *path, fault_list_t *faults) {
     return root;
 }
 
-static void clear(node_t *node) {
-    for (size_t i = 0; i < node->count; i++) clear(&node->children[i]);
+static void source_clear(node_t *node) {
+    for (size_t i = 0; i < node->count; i++) source_clear(&node->children[i]);
     free(node->children);
     free(node->name);
     free(node->text);
@@ -236,7 +236,7 @@ static void clear(node_t *node) {
 
 void config_source_free(node_t *root) {
     if (!root) return;
-    clear(root);
+    source_clear(root);
     free(root);
 }
 

@@ -5,7 +5,7 @@
 
 enum { NAMES_MAX = CONFIG_KEYS_MAX + CONFIG_SECTIONS_MAX + 2 };
 
-static size_t add_names(const char *section, const char **names) {
+static size_t unknown_add_names(const char *section, const char **names) {
     size_t count = 0;
     for (size_t i = 0; i < config_key_count; i++) {
         if (strcmp(config_keys[i].section, section) == 0) names[count++] = config_keys[i].name;
@@ -14,7 +14,7 @@ static size_t add_names(const char *section, const char **names) {
 }
 
 // A name that another dialect knows is left out.
-static size_t keep_of_dialect(const char **names, size_t count, dialect_t dialect) {
+static size_t unknown_keep_of_dialect(const char **names, size_t count, dialect_t dialect) {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
         const config_key_t *key = config_key_find("queue-only", names[i]);
@@ -25,9 +25,9 @@ static size_t keep_of_dialect(const char **names, size_t count, dialect_t dialec
 }
 
 // What may stand in a section: a queue knows the keys of a policy too, and the top all groups.
-static size_t names_in(const char *section, const char *names[NAMES_MAX]) {
-    size_t count = add_names(section, names);
-    if (strcmp(section, "queue-only") == 0) count += add_names("queue", names + count);
+static size_t unknown_names_in(const char *section, const char *names[NAMES_MAX]) {
+    size_t count = unknown_add_names(section, names);
+    if (strcmp(section, "queue-only") == 0) count += unknown_add_names("queue", names + count);
     if (*section) return count;
     count += config_key_sections(names + count);
     names[count++] = "defaults";
@@ -37,7 +37,7 @@ static size_t names_in(const char *section, const char *names[NAMES_MAX]) {
 
 // Adds where a key of that name is known, if it is. In a queue only its own keys are worth naming: `timeout` there means no
 // Redis.
-static bool add_home(const char *name, const char *section, buffer_t *out) {
+static bool unknown_add_home(const char *name, const char *section, buffer_t *out) {
     for (size_t i = 0; i < config_key_count; i++) {
         const config_key_t *key = &config_keys[i];
         if (strcmp(key->name, name) != 0 || (strcmp(section, "queue-only") == 0 && *key->section)) continue;
@@ -56,17 +56,17 @@ static bool add_home(const char *name, const char *section, buffer_t *out) {
 
 void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix, const dialect_t *dialect) {
     const char *names[NAMES_MAX];
-    size_t count = names_in(section, names);
+    size_t count = unknown_names_in(section, names);
     const char *nearest = suggest_nearest(node->name, names, count);
     buffer_t text = {0};
     buffer_printf(&text, "%sunknown key `%s`", prefix, node->name);
     if (nearest) {
         buffer_printf(&text, ": did you mean `%s`?", nearest);
-    } else if (!add_home(node->name, section, &text)) {
-        if (dialect) count = keep_of_dialect(names, count, *dialect);
+    } else if (!unknown_add_home(node->name, section, &text)) {
+        if (dialect) count = unknown_keep_of_dialect(names, count, *dialect);
         buffer_str(&text, "; known here:");
         for (size_t i = 0; i < count; i++) buffer_printf(&text, "%s %s", i ? "," : "", names[i]);
     }
-    config_fault_add(load->faults, node->file, node->line, "%s", buffer_text(&text));
+    diagnostic_add(load->faults, node->file, node->line, "%s", buffer_text(&text));
     buffer_free(&text);
 }

@@ -13,19 +13,19 @@ typedef struct url {
     bool tls;
 } url_t;
 
-static int hex_digit(char c) {
+static int url_hex_digit(char c) {
     const char *digits = "0123456789abcdef";
     const char *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
     return at ? (int)(at - digits) : -1;
 }
 
 // Returns text (owned) with %XX decoded, or NULL when a % is not followed by two hex digits or stands for NUL.
-static char *decode(const char *text, size_t len) {
+static char *url_decode(const char *text, size_t len) {
     char *out = mem_alloc(len + 1);
     char *to = out;
     for (size_t i = 0; i < len; i++) {
-        int high = text[i] == '%' && i + 2 < len ? hex_digit(text[i + 1]) : -1;
-        int low = high >= 0 ? hex_digit(text[i + 2]) : -1;
+        int high = text[i] == '%' && i + 2 < len ? url_hex_digit(text[i + 1]) : -1;
+        int low = high >= 0 ? url_hex_digit(text[i + 2]) : -1;
         if (text[i] != '%') {
             *to++ = text[i];
         } else if (low < 0 || high + low == 0) {
@@ -40,17 +40,17 @@ static char *decode(const char *text, size_t len) {
 }
 
 // "user:password", either of which may be missing.
-static bool take_user(url_t *url, const char *text, size_t len) {
+static bool url_take_user(url_t *url, const char *text, size_t len) {
     const char *colon = memchr(text, ':', len);
     size_t user = colon ? (size_t)(colon - text) : len;
-    url->parts[PART_USERNAME] = decode(text, user);
+    url->parts[PART_USERNAME] = url_decode(text, user);
     if (!url->parts[PART_USERNAME] || !colon) return url->parts[PART_USERNAME] != NULL;
-    url->parts[PART_PASSWORD] = decode(colon + 1, len - user - 1);
+    url->parts[PART_PASSWORD] = url_decode(colon + 1, len - user - 1);
     return url->parts[PART_PASSWORD] != NULL;
 }
 
 // "host", "host:port" or "[address]:port".
-static bool take_host(url_t *url, const char *text, size_t len) {
+static bool url_take_host(url_t *url, const char *text, size_t len) {
     const char *end = text + len;
     const char *close = *text == '[' ? memchr(text, ']', len) : NULL;
     if (*text == '[' && !close) return false;
@@ -63,79 +63,80 @@ static bool take_host(url_t *url, const char *text, size_t len) {
     return true;
 }
 
-static bool parse_tcp(url_t *url, const char *text) {
+static bool url_parse_tcp(url_t *url, const char *text) {
     size_t len = strcspn(text, "/?#");
     const char *at = memrchr(text, '@', len);
     size_t skip = at ? (size_t)(at - text) + 1 : 0;
-    if (at && !take_user(url, text, skip - 1)) return false;
-    if (!take_host(url, text + skip, len - skip)) return false;
+    if (at && !url_take_user(url, text, skip - 1)) return false;
+    if (!url_take_host(url, text + skip, len - skip)) return false;
     const char *path = text + len;
     if (strpbrk(path, "?#")) return false;
     if (path[0] == '/' && path[1]) url->parts[PART_DB] = mem_str(path + 1);
     return true;
 }
 
-static bool parse(url_t *url, const char *text) {
+static bool url_parse(url_t *url, const char *text) {
     if (strncmp(text, "unix:///", 8) == 0 && text[8]) {
-        url->parts[PART_SOCKET] = decode(text + 7, strlen(text + 7));
+        url->parts[PART_SOCKET] = url_decode(text + 7, strlen(text + 7));
         return url->parts[PART_SOCKET] && !strpbrk(text, "?#");
     }
     url->tls = strncmp(text, "rediss://", 9) == 0;
-    if (url->tls) return parse_tcp(url, text + 9);
-    return strncmp(text, "redis://", 8) == 0 && parse_tcp(url, text + 8);
+    if (url->tls) return url_parse_tcp(url, text + 9);
+    return strncmp(text, "redis://", 8) == 0 && url_parse_tcp(url, text + 8);
 }
 
-static void fault(load_t *load, const site_t *site, const char *shown, const char *text) {
-    config_fault_add(load->faults, site->file, site->line, "%s %s", shown, text);
+static void url_diagnose(load_t *load, const location_t *location, const char *shown, const char *text) {
+    diagnostic_add(load->faults, location->file, location->line, "%s %s", shown, text);
 }
 
 // A part that came from the same origin contradicts the url; for username and password only if the url has them too.
-static void fault_conflicts(load_t *load, const site_t *site, const url_t *url, const char *shown) {
+static void url_check_conflicts(load_t *load, const location_t *location, const url_t *url, const char *shown) {
     for (size_t i = 0; i < PARTS; i++) {
         const config_key_t *key = config_key_find("redis", part_keys[i]);
-        const site_t *part = &load->keys[config_key_row(key)];
+        const location_t *part = &load->keys[config_key_row(key)];
         bool credential = i == PART_USERNAME || i == PART_PASSWORD;
-        if (part->origin != site->origin || (credential && !url->parts[i])) continue;
+        if (part->origin != location->origin || (credential && !url->parts[i])) continue;
         char *name = config_load_shown(key, part->origin);
-        config_fault_add(load->faults, part->file, part->line, "%s cannot stand beside %s, which says the same", name, shown);
+        diagnostic_add(load->faults, part->file, part->line, "%s cannot stand beside %s, which says the same", name, shown);
         free(name);
     }
 }
 
-static void set_parts(load_t *load, const site_t *site, const url_t *url, const char *shown) {
+static void url_set_parts(load_t *load, const location_t *location, const url_t *url, const char *shown) {
     for (size_t i = 0; i < PARTS; i++) {
         const config_key_t *key = config_key_find("redis", part_keys[i]);
-        site_t *part = &load->keys[config_key_row(key)];
+        location_t *part = &load->keys[config_key_row(key)];
         bool credential = i == PART_USERNAME || i == PART_PASSWORD;
         const char *text = url->parts[i];
         if (credential && !text) continue;
         buffer_t why = {0};
         if (!config_value_set_text(key, text ? text : key->fallback, load->config, &why))
-            config_fault_add(load->faults, site->file, site->line, "%s: its %s %s", shown, key->name, buffer_text(&why));
+            diagnostic_add(load->faults, location->file, location->line, "%s: its %s %s", shown, key->name, buffer_text(&why));
         buffer_free(&why);
         if (text)
-            *part = *site;
+            *part = *location;
         else
-            *part = (site_t){0};
+            *part = (location_t){0};
     }
 }
 
 void config_load_url(load_t *load, origin_t origin) {
     const config_key_t *key = config_key_find("redis", "url");
-    const site_t *site = &load->keys[config_key_row(key)];
+    const location_t *location = &load->keys[config_key_row(key)];
     char **text = &load->config->redis.url;
-    if (site->origin != origin || !**text) return;
+    if (location->origin != origin || !**text) return;
     char *shown = config_load_shown(key, origin);
     url_t url = {0};
-    bool good = parse(&url, *text);
+    bool good = url_parse(&url, *text);
     if (!good)
-        fault(load, site, shown, "must be redis://[user][:password]@host:port/db or unix:///path, with %XX for odd letters");
+        url_diagnose(load, location, shown,
+                     "must be redis://[user][:password]@host:port/db or unix:///path, with %XX for odd letters");
     if (url.tls)
-        fault(load, site, shown,
-              "asks for TLS, but this build has no TLS: use redis:// or a unix socket, with a TLS proxy beside it");
+        url_diagnose(load, location, shown,
+                     "asks for TLS, but this build has no TLS: use redis:// or a unix socket, with a TLS proxy beside it");
     if (good) {
-        fault_conflicts(load, site, &url, shown);
-        set_parts(load, site, &url, shown);
+        url_check_conflicts(load, location, &url, shown);
+        url_set_parts(load, location, &url, shown);
         load->config->redis.tls = url.tls;
     }
     for (size_t i = 0; i < PARTS; i++) free(url.parts[i]);

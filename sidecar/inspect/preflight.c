@@ -91,7 +91,7 @@ typedef struct key_set {
     const char *queue; // NULL: of a seat
     typed_key_t *keys; // owned
     size_t count;
-    used_keys_t used; // owned; holds the names
+    redis_keys_t used; // owned; holds the names
 } key_set_t;
 
 static key_set_t set_of_seat(const seat_t *seat) {
@@ -103,10 +103,10 @@ static key_set_t set_of_seat(const seat_t *seat) {
 
 static key_set_t set_of_queue(const queue_keys_t *queue) {
     const queue_config_t *config = queue->config;
-    key_set_t set = {.queue = config->name, .used = config_queue_keys(config)};
+    key_set_t set = {.queue = config->name, .used = config_redis_keys(config)};
     typed_key_t *keys = set.keys = mem_array(set.used.count + 5, sizeof *set.keys);
     for (size_t i = 0; i < set.used.count; i++) {
-        const used_key_t *key = &set.used.items[i];
+        const redis_key_t *key = &set.used.items[i];
         if (!key->pattern && key->type) keys[set.count++] = (typed_key_t){key->role, key->name, key->type};
     }
     if (config->policy.roles & ROLE_MONITOR) {
@@ -167,7 +167,7 @@ static outcome_t look_at_all_keys(const look_t *look) {
         for (size_t i = 0; i < count; i++) {
             read_types(look, &sets[i], &worst);
             free(sets[i].keys);
-            config_queue_keys_free(&sets[i].used);
+            config_redis_keys_free(&sets[i].used);
         }
     }
     return worst;
@@ -177,21 +177,21 @@ static bool shares_slot(const queue_keys_t *queue, unsigned slot) {
     const queue_config_t *config = queue->config;
     // Those that no role here uses are declared to scripts all the same.
     const char *const declared[] = {queue->meta, config->ready, config->delayed, config->backup, config->errors};
-    used_keys_t used = config_queue_keys(config);
+    redis_keys_t used = config_redis_keys(config);
     bool shared = true;
     for (size_t i = 0; shared && i < sizeof declared / sizeof *declared; i++)
         shared = !*declared[i] || slot == keyspace_slot(declared[i]);
     for (size_t i = 0; shared && i < used.count; i++) shared = used.items[i].pattern || slot == keyspace_slot(used.items[i].name);
-    config_queue_keys_free(&used);
+    config_redis_keys_free(&used);
     return shared;
 }
 
 // A name that holds a hash tag has the slot of the tag, whatever * stands for. Jobs may bring the tag themselves: it is not
 // refused.
 static void look_at_patterns(const look_t *look, const queue_config_t *config, unsigned slot) {
-    used_keys_t used = config_queue_keys(config);
+    redis_keys_t used = config_redis_keys(config);
     for (size_t i = 0; i < used.count; i++) {
-        const used_key_t *key = &used.items[i];
+        const redis_key_t *key = &used.items[i];
         if (!key->pattern || slot == keyspace_slot(key->name)) continue;
         say(look, FINDING_WARN, config->name,
             "in Redis Cluster a key of another slot is out of reach, and its job is not given back: put the hash tag of the "
@@ -199,7 +199,7 @@ static void look_at_patterns(const look_t *look, const queue_config_t *config, u
             "into `%s`, which is \"%s\", unless what * stands for always holds it",
             key->option, key->name);
     }
-    config_queue_keys_free(&used);
+    config_redis_keys_free(&used);
 }
 
 // In Cluster every script touches keys of one slot only.

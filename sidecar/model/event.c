@@ -5,9 +5,9 @@
 
 enum { INT64_TEXT_SIZE = 21, REF_BITS = 5, REF_DIGITS = EVENT_REF_SIZE - 1 };
 
-static digest_part_t part_of(slice_t text) { return (digest_part_t){text.data, text.len}; }
+static digest_part_t event_part(slice_t text) { return (digest_part_t){text.data, text.len}; }
 
-static digest_part_t part_of_number(int64_t number, char text[INT64_TEXT_SIZE]) {
+static digest_part_t event_number_part(int64_t number, char text[INT64_TEXT_SIZE]) {
     int len = snprintf(text, INT64_TEXT_SIZE, "%" PRId64, number);
     return (digest_part_t){text, (size_t)len};
 }
@@ -16,15 +16,15 @@ static digest_part_t part_of_number(int64_t number, char text[INT64_TEXT_SIZE]) 
 void event_id(const event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_SIZE]) {
     char life_text[INT64_TEXT_SIZE], attempts_text[INT64_TEXT_SIZE], nth_text[INT64_TEXT_SIZE];
     digest_part_t parts[] = {
-        part_of(event->dialect), part_of(event->queue),           part_of(event->job),
-        part_of(event->sha256),  part_of_number(life, life_text), part_of_number(event->attempts, attempts_text),
-        part_of(event->kind),    part_of_number(nth, nth_text),
+        event_part(event->dialect), event_part(event->queue),           event_part(event->job),
+        event_part(event->sha256),  event_number_part(life, life_text), event_number_part(event->attempts, attempts_text),
+        event_part(event->kind),    event_number_part(nth, nth_text),
     };
     digest_t digest = digest_of_parts(parts, sizeof parts / sizeof *parts);
     digest_hex(&digest, id);
 }
 
-static int hex_value(char digit) {
+static int event_hex_value(char digit) {
     if (digit >= '0' && digit <= '9') return digit - '0';
     if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
     return -1;
@@ -35,7 +35,7 @@ bool event_ref(slice_t id, char ref[EVENT_REF_SIZE]) {
     if (id.len != EVENT_ID_SIZE - 1) return false;
     uint64_t high = 0; // the first 64 bits, of which the highest 60 are told
     for (size_t i = 0; i < id.len; i++) {
-        int value = hex_value(id.data[i]);
+        int value = event_hex_value(id.data[i]);
         if (value < 0) return false;
         if (i < 16) high = high << 4 | (uint64_t)value;
     }
@@ -45,7 +45,7 @@ bool event_ref(slice_t id, char ref[EVENT_REF_SIZE]) {
 }
 
 // Decimal digits, with a minus before them or not, that fit.
-static bool parse_number(slice_t text, int64_t *number) {
+static bool event_parse_number(slice_t text, int64_t *number) {
     bool negative = text.len > 0 && text.data[0] == '-';
     int64_t value = 0;
     if (text.len == (size_t)negative) return false;
@@ -68,7 +68,7 @@ bool event_set(event_t *event, slice_t name, slice_t value) {
     EVENT_TEXTS(X)
 #undef X
 #define X(field, help)                                                                                                           \
-    if (slice_is(name, #field)) return parse_number(value, &event->field);
+    if (slice_is(name, #field)) return event_parse_number(value, &event->field);
     EVENT_NUMBERS(X)
 #undef X
     return false;

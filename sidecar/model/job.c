@@ -13,14 +13,14 @@ enum { NUMBER_MOST = 64 }; // bytes of a time; a longer one is none
 
 _Static_assert(JOB_ID_MOST >= DIGEST_HEX_SIZE - 1, "a digest fits where an id stands");
 
-static bool find(json_t *json, const char *pointer, json_value_t *value) {
+static bool job_find(json_t *json, const char *pointer, json_value_t *value) {
     return *pointer && json_find(json, pointer, value) == JSON_FOUND;
 }
 
 // A string or a number of 1 to `most` bytes without a NUL; else `text` is left as it is.
-static bool find_text(json_t *json, const char *pointer, size_t most, char *text) {
+static bool job_find_text(json_t *json, const char *pointer, size_t most, char *text) {
     json_value_t value;
-    if (!find(json, pointer, &value) || (value.type != JSON_STRING && value.type != JSON_NUMBER)) return false;
+    if (!job_find(json, pointer, &value) || (value.type != JSON_STRING && value.type != JSON_NUMBER)) return false;
     buffer_t decoded = {0};
     slice_t found = value.raw;
     bool good = true;
@@ -38,9 +38,9 @@ static bool find_text(json_t *json, const char *pointer, size_t most, char *text
 }
 
 // A date since 1973 in the queue's score_unit, rounded to a millisecond; else 0.
-static int64_t find_created(json_t *json, const queue_policy_t *policy) {
+static int64_t job_find_created(json_t *json, const queue_policy_t *policy) {
     json_value_t value;
-    if (!find(json, policy->created_path, &value) || value.type != JSON_NUMBER || value.raw.len > NUMBER_MOST) return 0;
+    if (!job_find(json, policy->created_path, &value) || value.type != JSON_NUMBER || value.raw.len > NUMBER_MOST) return 0;
     char number[NUMBER_MOST + 1];
     memcpy(number, value.raw.data, value.raw.len);
     number[value.raw.len] = '\0';
@@ -57,9 +57,9 @@ void job_read(json_t *json, const queue_policy_t *policy, slice_t bytes, job_t *
     out->target = 0;
     if (*policy->id_path || *policy->type_path || *policy->created_path) {
         json_read(json, bytes);
-        find_text(json, policy->id_path, JOB_ID_MOST, out->id);
-        find_text(json, policy->type_path, JOB_TYPE_MOST, out->type);
-        out->created_ms = find_created(json, policy);
+        job_find_text(json, policy->id_path, JOB_ID_MOST, out->id);
+        job_find_text(json, policy->type_path, JOB_TYPE_MOST, out->type);
+        out->created_ms = job_find_created(json, policy);
     }
     if (!*out->id) digest_hex(&out->digest, out->id);
 }

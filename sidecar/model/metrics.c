@@ -31,7 +31,7 @@ void metrics_free(metrics_t *metrics) {
 }
 
 // The place of that name; else the first that is free; else the first whose queue is gone.
-static metrics_queue_t *place_for(metrics_t *metrics, const char *name) {
+static metrics_queue_t *metrics_place_for(metrics_t *metrics, const char *name) {
     metrics_queue_t *gone = NULL;
     metrics_queue_t *free_place = NULL;
     for (size_t i = 0; i < metrics->queue_count; i++) {
@@ -43,7 +43,7 @@ static metrics_queue_t *place_for(metrics_t *metrics, const char *name) {
     return free_place ? free_place : gone;
 }
 
-static void clear(metrics_queue_t *queue) {
+static void metrics_clear(metrics_queue_t *queue) {
 #define X(name, kind, family, scale, help) metric_set(&queue->name, 0);
     METRICS_QUEUE(X)
     METRICS_SIZES(X)
@@ -59,8 +59,8 @@ static void clear(metrics_queue_t *queue) {
 
 metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name) {
     pthread_mutex_lock(&metrics->mutex);
-    metrics_queue_t *queue = place_for(metrics, name);
-    if (queue && queue->name && strcmp(queue->name, name) != 0) clear(queue);
+    metrics_queue_t *queue = metrics_place_for(metrics, name);
+    if (queue && queue->name && strcmp(queue->name, name) != 0) metrics_clear(queue);
     if (queue && !queue->name) {
         queue->name = mem_printf("%s", name);
 #define X(name, family, scale, key, help) metric_set(&queue->name, -1);
@@ -72,7 +72,7 @@ metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name) {
     return queue;
 }
 
-static void note_settings(metrics_queue_t *place, const queue_config_t *queue) {
+static void metrics_note_settings(metrics_queue_t *place, const queue_config_t *queue) {
     int64_t value;
 #define X(name, family, scale, key, help) metric_set(&place->name, config_queue_number(queue, key, &value) ? value : -1);
     METRICS_SETTINGS(X)
@@ -86,9 +86,9 @@ void metrics_serve(metrics_t *metrics, const config_t *config) {
         if (metrics->queues[i].name)
             metrics->queues[i].served = false; // a place that is free stays untouched: it takes no memory
     for (size_t i = 0; i < config->queue_count; i++) {
-        metrics_queue_t *queue = place_for(metrics, config->queues[i].name);
+        metrics_queue_t *queue = metrics_place_for(metrics, config->queues[i].name);
         queue->served = true;
-        note_settings(queue, &config->queues[i]);
+        metrics_note_settings(queue, &config->queues[i]);
     }
     pthread_mutex_unlock(&metrics->mutex);
 }
@@ -100,15 +100,21 @@ void metrics_each(metrics_t *metrics, void (*visit)(void *self, const metrics_qu
     pthread_mutex_unlock(&metrics->mutex);
 }
 
-static bool within(int64_t then_ns, mono_t now, int64_t seconds) { return then_ns && now.ns - then_ns < seconds * NS_PER_S; }
-
-bool metrics_scraped(metrics_t *metrics, mono_t now) {
-    return !within(atomic_exchange_explicit(&metrics->scraped_ns, now.ns, memory_order_relaxed), now, WANTED_S / 2);
+static bool metrics_within(int64_t then_ns, mono_t now, int64_t seconds) {
+    return then_ns && now.ns - then_ns < seconds * NS_PER_S;
 }
 
-bool metrics_wanted(const metrics_t *metrics, mono_t now) { return within(metric_get(&metrics->scraped_ns), now, WANTED_S); }
+bool metrics_scraped(metrics_t *metrics, mono_t now) {
+    return !metrics_within(atomic_exchange_explicit(&metrics->scraped_ns, now.ns, memory_order_relaxed), now, WANTED_S / 2);
+}
 
-bool metrics_counted(const metrics_queue_t *queue, mono_t now) { return within(metric_get(&queue->counted_ns), now, COUNTED_S); }
+bool metrics_wanted(const metrics_t *metrics, mono_t now) {
+    return metrics_within(metric_get(&metrics->scraped_ns), now, WANTED_S);
+}
+
+bool metrics_counted(const metrics_queue_t *queue, mono_t now) {
+    return metrics_within(metric_get(&queue->counted_ns), now, COUNTED_S);
+}
 
 int64_t metrics_age_ms(const metrics_t *metrics, int64_t since_ms, mono_t now) {
     int64_t redis_ms = now.ns / NS_PER_MS + metric_get(&metrics->redis_ahead_ms);
@@ -136,7 +142,7 @@ void metrics_tell(metrics_t *metrics, metrics_why_t of, buffer_t *out) {
 }
 
 bool metrics_is_refused(const metrics_queue_t *queue, mono_t now) {
-    return within(metric_get(&queue->refused_ns), now, REFUSED_S);
+    return metrics_within(metric_get(&queue->refused_ns), now, REFUSED_S);
 }
 
 size_t metrics_refusing(metrics_t *metrics, mono_t now, char **first) {

@@ -1,6 +1,6 @@
 #include "model/verdict.h"
 
-static int64_t retries_counted(const sighting_t *s, const queue_policy_t *policy) {
+static int64_t verdict_retries(const sighting_t *s, const queue_policy_t *policy) {
     const stamp_t *stamp = &s->stamp;
     if (s->tells_retries) return s->told_retries;
     bool forgotten = stamp->retried_at && s->now - stamp->retried_at > policy->retry_window_ms;
@@ -24,12 +24,12 @@ int64_t verdict_jitter_ms(const queue_policy_t *policy, int64_t delay_ms, double
 }
 
 // Executions that count, with the one that ends now.
-static int64_t attempts(const sighting_t *s, const queue_policy_t *policy) { return retries_counted(s, policy) + 1; }
+static int64_t verdict_attempts(const sighting_t *s, const queue_policy_t *policy) { return verdict_retries(s, policy) + 1; }
 
-static verdict_t leave_until(int64_t again) { return (verdict_t){.kind = VERDICT_LEAVE, .again = again}; }
+static verdict_t verdict_leave_until(int64_t again) { return (verdict_t){.kind = VERDICT_LEAVE, .again = again}; }
 
-static verdict_t retry_or_end(const sighting_t *s, const queue_policy_t *policy, const char *why, const char *at_last) {
-    int64_t count = attempts(s, policy);
+static verdict_t verdict_retry_or_end(const sighting_t *s, const queue_policy_t *policy, const char *why, const char *at_last) {
+    int64_t count = verdict_attempts(s, policy);
     bool again = count <= policy->retry_times && s->report != REPORT_END;
     if (again && s->foreign) at_last = "invalid_target";
     // Copies cannot be told apart: while there are several, none is ended, or more might end than have failed. But what cannot be
@@ -39,28 +39,29 @@ static verdict_t retry_or_end(const sighting_t *s, const queue_policy_t *policy,
     return (verdict_t){.kind = VERDICT_RETRY, .reason = why, .attempts = count, .delay_ms = verdict_delay_ms(policy, count)};
 }
 
-static int64_t earliest(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t verdict_earliest(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Overdue in this execution: its heartbeat, where it has one, is asked twice.
-static verdict_t overdue(const sighting_t *s, const queue_policy_t *policy, int64_t alive_until) {
+static verdict_t verdict_overdue(const sighting_t *s, const queue_policy_t *policy, int64_t alive_until) {
     switch (s->heartbeat) {
     case HEARTBEAT_UNKNOWN: return (verdict_t){.kind = VERDICT_LOOK};
     case HEARTBEAT_THERE: return (verdict_t){.kind = s->stamp.missing ? VERDICT_PRESENT : VERDICT_LEAVE, .again = alive_until};
     case HEARTBEAT_GONE:
         if (!s->stamp.missing) return (verdict_t){.kind = VERDICT_MISSING, .again = s->now};
         // A pass may meet a job twice, and copies share a stamp: what this pass noted, it does not act on.
-        if (s->stamp.missing >= s->began) return leave_until(s->now);
-        if (s->now - s->stamp.missing <= s->silence_ms && s->silence_ms) return leave_until(s->stamp.missing + s->silence_ms);
+        if (s->stamp.missing >= s->began) return verdict_leave_until(s->now);
+        if (s->now - s->stamp.missing <= s->silence_ms && s->silence_ms)
+            return verdict_leave_until(s->stamp.missing + s->silence_ms);
         break;
     case HEARTBEAT_NONE: break;
     }
-    verdict_t out = retry_or_end(s, policy, "stalled", "retries_exhausted");
+    verdict_t out = verdict_retry_or_end(s, policy, "stalled", "retries_exhausted");
     out.needs_silence = s->heartbeat == HEARTBEAT_GONE;
     return out;
 }
 
 // By its own account and by what was seen of it; an execution that has not begun yet is no account.
-static int64_t protected_until(const sighting_t *s, const queue_policy_t *policy) {
+static int64_t verdict_protected_until(const sighting_t *s, const queue_policy_t *policy) {
     int64_t began = s->stamp.seen;
     if (s->executed > began && s->executed <= s->now) began = s->executed;
     return began + policy->protected_timeout_ms;
@@ -68,18 +69,18 @@ static int64_t protected_until(const sighting_t *s, const queue_policy_t *policy
 
 // Nobody knows whose it is, how old, or how often tried: a worker may still be on it for as long as an execution may take. Copies
 // end one after the other: with each goes the stamp, so the next one has as long again.
-static verdict_t unreadable(const sighting_t *s, const queue_policy_t *policy) {
-    int64_t until = protected_until(s, policy);
-    if (s->now <= until) return leave_until(until);
-    return (verdict_t){.kind = VERDICT_END, .reason = "unreadable", .attempts = attempts(s, policy)};
+static verdict_t verdict_unreadable(const sighting_t *s, const queue_policy_t *policy) {
+    int64_t until = verdict_protected_until(s, policy);
+    if (s->now <= until) return verdict_leave_until(until);
+    return (verdict_t){.kind = VERDICT_END, .reason = "unreadable", .attempts = verdict_attempts(s, policy)};
 }
 
 verdict_t verdict(const sighting_t *s, const queue_policy_t *policy) {
     const stamp_t *stamp = &s->stamp;
     if (!stamp->born_us) return (verdict_t){.kind = VERDICT_STAMP};
-    if (s->report != REPORT_NONE && !s->unreadable) return retry_or_end(s, policy, "reported", "reported");
+    if (s->report != REPORT_NONE && !s->unreadable) return verdict_retry_or_end(s, policy, "reported", "reported");
     if (!stamp->seen) return (verdict_t){.kind = VERDICT_SEEN};
-    if (s->unreadable) return unreadable(s, policy);
+    if (s->unreadable) return verdict_unreadable(s, policy);
 
     int64_t alive_until = INT64_MAX;
     if (policy->alive_timeout_ms && (!s->copies || policy->end_duplicates)) {
@@ -90,13 +91,15 @@ verdict_t verdict(const sighting_t *s, const queue_policy_t *policy) {
             bool kills = policy->alive_kills || s->heartbeat == HEARTBEAT_NONE;
             if (!kills && s->heartbeat == HEARTBEAT_UNKNOWN) return (verdict_t){.kind = VERDICT_LOOK};
             if (kills || s->heartbeat == HEARTBEAT_GONE)
-                return (verdict_t){
-                    .kind = VERDICT_END, .reason = "alive_timeout", .attempts = attempts(s, policy), .needs_silence = !kills};
+                return (verdict_t){.kind = VERDICT_END,
+                                   .reason = "alive_timeout",
+                                   .attempts = verdict_attempts(s, policy),
+                                   .needs_silence = !kills};
             alive_until = INT64_MAX; // it lives: nothing but its silence changes that
         }
     }
-    int64_t until = protected_until(s, policy);
+    int64_t until = verdict_protected_until(s, policy);
     bool of_worker = s->silence_ms && s->heartbeat != HEARTBEAT_NONE;
-    if (of_worker || s->now > until) return overdue(s, policy, alive_until);
-    return leave_until(earliest(until, alive_until));
+    if (of_worker || s->now > until) return verdict_overdue(s, policy, alive_until);
+    return verdict_leave_until(verdict_earliest(until, alive_until));
 }

@@ -156,9 +156,9 @@ static outcome_t write_stamps(const judge_t *j, const suspect_t *suspects, size_
         changes[change_count++] = change;
     }
     if (!change_count) return OUTCOME_OK;
-    crash_at("stamp_before");
+    failpoint("stamp_before");
     stamps_change(j->conn, j->keys, j->queue, j->token, changes, change_count, fenced, fault);
-    crash_at("stamp_answered");
+    failpoint("stamp_answered");
     return fault->outcome;
 }
 
@@ -221,7 +221,7 @@ static bool append_settle(const judge_t *j, suspect_t *suspect) {
         ask.delay_ms = verdict_jitter_ms(policy_of(j), suspect->verdict.delay_ms, 2 * random_unit() - 1);
     }
     settle_append(j->conn, j->keys, &ask);
-    buffer_rest(&j->room->again);
+    buffer_shrink(&j->room->again);
     return true;
 }
 
@@ -293,15 +293,15 @@ static outcome_t settle_all(const judge_t *j, suspect_t *suspects, size_t count,
         asked[i] = append_settle(j, &suspects[i]);
         any |= asked[i];
     }
-    if (any) crash_at("settle_before");
+    if (any) failpoint("settle_before");
     if (any && conn_flush(j->conn, fault) != OUTCOME_OK) return fault->outcome;
-    if (any) crash_at("settle_sent");
+    if (any) failpoint("settle_sent");
     for (size_t i = 0; i < count; i++) {
         settled_t settled = SETTLED;
         if (!asked[i]) continue;
         if (settle_read(j->conn, &settled, fault) == OUTCOME_LOST) return OUTCOME_LOST;
         if (fault->outcome == OUTCOME_OK) {
-            crash_at("settle_answered");
+            failpoint("settle_answered");
             if (settled == SETTLED_FENCED) *fenced = true;
             note_settled(j, &suspects[i], settled);
         } else if (fault->outcome > worst.outcome) {

@@ -305,11 +305,11 @@ static bool plant(monitor_t *m, size_t queue, const lease_t *lease) {
     bool fenced;
     fault_t fault;
     if (ward->met_sentinel || ward->reads_only || ward->look.entries == 0) return true;
-    crash_at("plant_before");
+    failpoint("plant_before");
     backup_plant(m->link.data, m->keys, queue, lease->token, &ward->look, &planted, &fenced, &fault);
     note_refused(ward, &fault);
     if (!go_on(m, queue, &fault)) return false;
-    crash_at("plant_answered");
+    failpoint("plant_answered");
     if (planted) metric_add(&ward->metrics->sentinels, 1);
     if (fenced) fence(m, queue, lease);
     return true;
@@ -342,10 +342,10 @@ static bool sweep(monitor_t *m, size_t queue, const lease_t *lease) {
     int64_t removed = 0;
     bool fenced;
     fault_t fault;
-    crash_at("sweep_before");
+    failpoint("sweep_before");
     stamps_sweep(m->link.data, m->keys, queue, lease->token, &ward->cursor, ward_keeps, ward, &removed, &fenced, &fault);
     if (!go_on(m, queue, &fault)) return false;
-    crash_at("sweep_answered");
+    failpoint("sweep_answered");
     if (fenced) fence(m, queue, lease);
     if (fault.outcome != OUTCOME_OK || fenced || ward->cursor) return true;
     return finish(m, queue, lease);

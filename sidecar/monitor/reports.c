@@ -32,9 +32,9 @@ static void drop_stray(void *self, const report_ref_t *report) {
     digest_t digest = digest_of(report->job.data, report->job.len);
     const ward_report_t *stray = ward_stray_report(s->ward, &digest);
     if (!stray || s->fenced || s->fault.outcome != OUTCOME_OK) return;
-    crash_at("report_before");
+    failpoint("report_before");
     report_remove(s->conn, s->keys, s->queue, s->token, report->job, stray->sha1, &removed, &s->fenced, &s->fault);
-    if (s->fault.outcome == OUTCOME_OK) crash_at("report_answered");
+    if (s->fault.outcome == OUTCOME_OK) failpoint("report_answered");
     if (s->fenced || s->fault.outcome != OUTCOME_OK) return;
     ward_drop_report(s->ward, stray);
     if (!removed) return;

@@ -187,9 +187,9 @@ outcome_t watch_step(watches_t *w, watch_t *watch, const watch_with_t *with, boo
     *fault = (fault_t){0};
     watch->changed = false;
     watch->begun = true;
-    crash_at("watch_before");
+    failpoint("watch_before");
     outcome_t outcome = watch->ops->step(watch->state, &call, fault);
-    crash_at("watch_answered");
+    failpoint("watch_answered");
     *fenced = call.fenced;
     if (outcome == OUTCOME_FAULT) return at_fault(w, watch, fault);
     if (outcome != OUTCOME_OK) return outcome;

@@ -185,7 +185,7 @@ static outcome_t cannot_send(conn_t *conn, fault_t *fault) {
 // An empty buffer that was large is given back: the next large job may be days away.
 static void forget_sent(conn_t *conn) {
     conn->sent = conn->ended = 0;
-    buffer_rest(&conn->out);
+    buffer_shrink(&conn->out);
 }
 
 static outcome_t send_pending(conn_t *conn, mono_t deadline, fault_t *fault) {
@@ -221,7 +221,7 @@ static outcome_t judge(conn_t *conn, redisReply *reply, fault_t *fault) {
 // hiredis keeps the room that the largest reply took for the next one. A reader that has nothing in hand can be another.
 static void forget_read(conn_t *conn) {
     redisReader *reader = conn->context->reader;
-    if (conn->widest <= BUFFER_REST || reader->len > reader->pos) return;
+    if (conn->widest <= BUFFER_KEEP_BYTES || reader->len > reader->pos) return;
     redisReader *fresh = redisReaderCreate();
     if (!fresh) return;
     redisReaderFree(reader);

@@ -60,7 +60,7 @@ static void *role_main(void *arg) {
         role_wait_t wait = {.until = mono_never()};
         expect_until(role, mono_now(), ROLE_TICK_MOST_S);
         role->tick(role->self, &wait);
-        log_rest();
+        log_flush_suppressed();
         mono_t ended = mono_now();
         if (!wait.trouble) good = ended;
         atomic_store(&role->good_ns, wait.trouble ? good.ns : 0);

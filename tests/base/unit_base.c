@@ -127,16 +127,16 @@ Test(unit_log, repeats_are_counted_when_no_further_one_comes) {
     fixture_step_boottime(5000);
     log_warn("r", "q", "failed", F_STR("reason", "why"));
     fixture_step_boottime(9500);
-    log_rest();
+    log_flush_suppressed();
     cr_assert_eq(fixture_log_count("\"failed\""), 1, "it may go on");
     cr_assert_eq(fixture_log_count("\"msg\":\"once\",\"role\":\"r\",\"seconds_ago\":14,\"repeated\":2}"), 1);
     fixture_step_boottime(1900);
-    log_rest();
+    log_flush_suppressed();
     expect_line_end("\"level\":\"warn\",\"msg\":\"failed\",\"role\":\"r\",\"queue\":\"q\",\"reason\":\"why\","
                     "\"seconds_ago\":11,\"repeated\":60}");
     for (int i = 0; i < 3; i++) {
         fixture_step_boottime(11000);
-        log_rest();
+        log_flush_suppressed();
     }
     cr_assert_eq(fixture_log_count("\"failed\""), 2, "and then nothing more");
 }
@@ -147,7 +147,7 @@ Test(unit_log, each_storm_begins_with_its_facts) {
     for (int storm = 0; storm < 4; storm++) {
         for (int i = 0; i < 3; i++) log_warn("r", "q", "failed", F_STR("reason", "why"), F_INT("job", 10 * storm + i));
         fixture_step_boottime(10500);
-        log_rest();
+        log_flush_suppressed();
         fixture_step_boottime(1500);
     }
     for (int storm = 0; storm < 4; storm++) {
@@ -189,11 +189,11 @@ Test(unit_log, a_message_of_many_queues_is_told_in_one_line) {
     log_error("r", NULL, "no");
     cr_assert_eq(fixture_log_count("\"no\""), 21);
     fixture_step_boottime(9000);
-    log_rest();
+    log_flush_suppressed();
     cr_assert_eq(fixture_log_count("\"no\""), 21);
     fixture_step_boottime(1001);
-    log_rest();
-    log_rest();
+    log_flush_suppressed();
+    log_flush_suppressed();
     cr_assert_eq(fixture_log_count("\"no\""), 22);
     expect_line_end("\"level\":\"error\",\"msg\":\"no\",\"role\":\"r\",\"more\":980,"
                     "\"queues\":\"q21, q22, q23, q24, q25, q26, q27, q28, q29, q30\"}");
@@ -216,10 +216,10 @@ Test(unit_log, rests_of_many_queues_are_told_in_one_line) {
     for (int i = 0; i < 2; i++) crowd(101, 120, "no");
     cr_assert_eq(fixture_log_count("\"no\""), 40);
     fixture_step_boottime(10100);
-    log_rest();
+    log_flush_suppressed();
     cr_assert_eq(fixture_log_count("\"repeated\":1}"), 20, "%s", fixture_log());
     fixture_step_boottime(10100);
-    log_rest();
+    log_flush_suppressed();
     cr_assert_eq(fixture_log_count("\"repeated\":1}"), 20, "%s", fixture_log());
     cr_assert_eq(fixture_log_count("\"more\":20,"), 1, "%s", fixture_log());
 }
@@ -231,7 +231,7 @@ Test(unit_log, more_messages_of_many_queues_than_are_kept_apart) {
         crowd(1, 25, msg);
     }
     fixture_step_boottime(10001);
-    log_rest();
+    log_flush_suppressed();
     cr_assert_eq(fixture_log_count("m0."), 21);
     cr_assert_eq(fixture_log_count("\"more\":5,"), 40);
 }

@@ -11,13 +11,13 @@ TestSuite(unit_config_dialects, .init = config_case_begin, .fini = config_case_e
 /* The keys as lines "role name type how", owned. */
 static char *keys_of(const config_t *config, size_t queue) {
     buffer_t out = {0};
-    used_keys_t keys = config_queue_keys(&config->queues[queue]);
+    redis_keys_t keys = config_redis_keys(&config->queues[queue]);
     for (size_t i = 0; i < keys.count; i++) {
-        const used_key_t *key = &keys.items[i];
+        const redis_key_t *key = &keys.items[i];
         buffer_printf(&out, "%s %s %s %s%s\n", key->role, key->name, key->type ? key->type : "any", key->writes ? "w" : "r",
                       key->pattern ? "*" : "");
     }
-    config_queue_keys_free(&keys);
+    config_redis_keys_free(&keys);
     return out.data;
 }
 

@@ -40,7 +40,7 @@ static fixture_t setup(const char *dialect) {
 }
 
 static void expect_keys_covered(const fixture_t *f, const rights_t *rights) {
-    used_keys_t keys = config_queue_keys(&f->config->queues[0]);
+    redis_keys_t keys = config_redis_keys(&f->config->queues[0]);
     for (size_t i = 0; i < keys.count; i++) {
         bool covered = false;
         for (size_t w = 0; w < rights->count; w++)
@@ -48,7 +48,7 @@ static void expect_keys_covered(const fixture_t *f, const rights_t *rights) {
         cr_expect(covered, "README's rights for dialect %s do not reach %s", config_dialect_word(f->config->queues[0].dialect),
                   keys.items[i].name);
     }
-    config_queue_keys_free(&keys);
+    config_redis_keys_free(&keys);
 }
 
 /* What no preflight can miss: Bull's scripts do without it, or with less; no private list need be there to be looked at; and it

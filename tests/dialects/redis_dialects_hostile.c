@@ -223,10 +223,10 @@ static bool only_reads(const char *command) {
     return false;
 }
 
-static bool allowed(const used_keys_t *used, const char *key) {
+static bool allowed(const redis_keys_t *used, const char *key) {
     if (strncmp(key, "sidecar:email:", 14) == 0) return true;
     for (size_t i = 0; i < used->count; i++) {
-        const used_key_t *one = &used->items[i];
+        const redis_key_t *one = &used->items[i];
         const char *star = one->pattern ? strchr(one->name, '*') : NULL;
         if (!one->writes) continue;
         if (!star && strcmp(key, one->name) == 0) return true;
@@ -237,7 +237,7 @@ static bool allowed(const used_keys_t *used, const char *key) {
 
 /* Fails when a command that writes names another key than those of the config. Ends the spy; returns how many wrote. */
 static int expect_own_keys(redis_t *spy, redis_t *r, const config_t *config) {
-    used_keys_t used = config_queue_keys(&config->queues[0]);
+    redis_keys_t used = config_redis_keys(&config->queues[0]);
     int writes = 0;
     bool over = false;
     redis_ok(r, "ECHO the-story-ends");
@@ -257,7 +257,7 @@ static int expect_own_keys(redis_t *spy, redis_t *r, const config_t *config) {
         }
         freeReplyObject(reply);
     }
-    config_queue_keys_free(&used);
+    config_redis_keys_free(&used);
     redis_close(spy);
     return writes;
 }
@@ -314,7 +314,7 @@ ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing,
     const table_t *table = &TABLES[*number];
     setup_t d;
     open_table(&d, table);
-    used_keys_t used = config_queue_keys(&d.f.config->queues[0]);
+    redis_keys_t used = config_redis_keys(&d.f.config->queues[0]);
     for (size_t k = 0; k < used.count; k++) {
         if (used.items[k].pattern || !used.items[k].type) continue;
         const char *wrong = strcmp(used.items[k].type, "string") == 0 ? "list" : "string";
@@ -328,7 +328,7 @@ ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing,
         if (!driver_until(&d.instance.driver, comes_back(&d, table), 15000))
             cr_assert_fail("%s: %s as a %s has stopped it", table->name, used.items[k].name, wrong);
     }
-    config_queue_keys_free(&used);
+    config_redis_keys_free(&used);
     close_desk(&d);
 }
 

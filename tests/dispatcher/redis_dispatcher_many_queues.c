@@ -42,7 +42,7 @@ static void expect_few_lines(const char *break_all, const char *message) {
         fixture_step_boottime(HOLD_MS);
     }
     fixture_step_boottime(LINE_WINDOW_MS);
-    log_rest();
+    log_flush_suppressed();
     int64_t windows = mono_diff(mono_now(), start) / (LINE_WINDOW_MS * NS_PER_MS) + 1;
     int lines = fixture_log_count(message);
     cr_assert_geq(lines, LINES + 1);

@@ -150,9 +150,9 @@ bool import_put(import_t *import, const event_t *event, bool *added, buffer_t *w
 }
 
 bool import_commit(import_t *import, buffer_t *why) {
-    crash_at("import_before_commit");
+    failpoint("import_before_commit");
     if (!audit_commit(import->audit, why)) return false;
-    crash_at("import_committed");
+    failpoint("import_committed");
     import->counts.added += import->pending.added;
     import->counts.known += import->pending.known;
     return true;

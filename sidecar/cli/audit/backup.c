@@ -37,7 +37,7 @@ static int run_backup(audit_ask_t *ask) {
     bool done = has_no_remains(ask->words.all[0], &why) && audit_backup(ask->audit, file.part, show, &progress, &why);
     progress_end(&progress);
     if (!done) newfile_abandon(&file);
-    crash_at("backup_before_rename");
+    failpoint("backup_before_rename");
     if (done && newfile_finish(&file, &why)) return CLI_OK;
     return audit_complain(&why);
 }

@@ -94,7 +94,7 @@ static int run_export(audit_ask_t *ask) {
     export.fd = file.fd;
     bool done = write_all(&export, &why);
     if (!done) newfile_abandon(&file);
-    crash_at("export_before_rename");
+    failpoint("export_before_rename");
     if (done && newfile_finish(&file, &why)) return CLI_OK;
     return audit_complain(&why);
 }

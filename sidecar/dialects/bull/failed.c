@@ -125,9 +125,9 @@ static outcome_t ask_seen(bull_failed_t *s, watch_call_t *call, int64_t seen, fa
     redisReply *reply;
     char mark[NUMBER_SIZE] = "";
     if (seen) snprintf(mark, sizeof mark, "%lld", (long long)seen);
-    if (!call->dry) crash_at("bull_seen_before");
+    if (!call->dry) failpoint("bull_seen_before");
     if (ask_mark(s->at, call, mark, &reply, fault) != OUTCOME_OK) return fault->outcome;
-    if (!call->dry) crash_at("bull_seen_answered");
+    if (!call->dry) failpoint("bull_seen_answered");
     if (reply_is(reply_at(reply, 0), "seen")) {
         int64_t now = number(reply_at(reply, 1)), at = number(reply_at(reply, 2));
         // A mark in the future is of a clock that was ahead.
@@ -240,7 +240,7 @@ static void record_told(bull_failed_t *s, const watch_call_t *call, const told_t
         log_warn(ROLE, s->at->config->name, "a failed job is larger than max_payload: its record has no payload",
                  F_INT("bytes", size), F_INT("max_payload", s->at->config->policy.max_payload));
     ask_record(s, call, told->job.id, slice_of(told->score));
-    buffer_rest(&s->record.payload);
+    buffer_shrink(&s->record.payload);
 }
 
 // A failure of which there is only the message.
@@ -273,7 +273,7 @@ static outcome_t read_record(bull_failed_t *s, watch_call_t *call, sent_t *sent,
     if (conn_read(call->conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
     const redisReply *word = reply_at(reply, 0);
     if (reply_is(word, "settled")) {
-        crash_at("bull_record_answered");
+        failpoint("bull_record_answered");
         metric_add(&call->metrics->failed_recorded, 1);
         metrics_end(call->metrics, sent->reason, 1);
         if (sent->kept) bull_heard_answered(&s->heard, sent->id, call->now);
@@ -313,7 +313,7 @@ static outcome_t record_page(bull_failed_t *s, watch_call_t *call, const redisRe
         record_told(s, call, &told);
         sent[count] = (sent_t){.id = told.job.id, .reason = s->reason, .kept = true};
     }
-    if (count) crash_at("bull_record_before");
+    if (count) failpoint("bull_record_before");
     if (read_records(s, call, sent, count, fault) != OUTCOME_OK || s->full) return fault->outcome;
     for (size_t i = 0; i < count; i++)
         if (!sent[i].gone && bull_heard_drop(&s->heard, sent[i].id)) bull_heard_take_answer(&s->heard, sent[i].id);

@@ -133,13 +133,13 @@ static void note_settled(bull_aside_t *s, watch_call_t *call, const bull_ghost_t
 static outcome_t settle_page(bull_aside_t *s, watch_call_t *call, const aside_page_t *page, fault_t *fault) {
     fault_t worst = {0};
     for (size_t i = 0; i < page->count; i++) append_settle(s, call, page, i, &s->ghosts[i]);
-    crash_at("aside_before");
+    failpoint("aside_before");
     if (conn_flush(call->conn, fault) != OUTCOME_OK) worst = *fault;
-    crash_at("aside_sent");
+    failpoint("aside_sent");
     for (size_t i = 0; i < page->count; i++) {
         settled_t settled;
         outcome_t outcome = worst.outcome == OUTCOME_LOST ? OUTCOME_LOST : settle_read(call->conn, &settled, fault);
-        crash_at("aside_answered");
+        failpoint("aside_answered");
         if (outcome == OUTCOME_OK)
             note_settled(s, call, &s->ghosts[i], settled);
         else if (outcome > worst.outcome)

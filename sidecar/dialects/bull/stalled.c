@@ -118,9 +118,9 @@ static void held(bull_stalled_t *s, watch_call_t *call, const redisReply *reply)
 static outcome_t mark(bull_stalled_t *s, watch_call_t *call, bool leaves, fault_t *fault) {
     redisReply *reply;
     mark_append(s, call, leaves);
-    if (!call->dry) crash_at("bull_mark_before");
+    if (!call->dry) failpoint("bull_mark_before");
     if (conn_read(call->conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
-    if (!call->dry) crash_at("bull_mark_answered");
+    if (!call->dry) failpoint("bull_mark_answered");
     const redisReply *kind = reply_at(reply, 0);
     s->marked = false;
     if (reply_is(kind, "marked") || reply_is(kind, "held"))
@@ -286,13 +286,13 @@ static void note_settled(bull_stalled_t *s, watch_call_t *call, const bull_case_
 static outcome_t settle_cases(bull_stalled_t *s, watch_call_t *call, size_t count, fault_t *fault) {
     fault_t worst = {0};
     for (size_t i = 0; i < count; i++) append_settle(s, call, &s->cases[i]);
-    crash_at("settle_before");
+    failpoint("settle_before");
     if (conn_flush(call->conn, fault) != OUTCOME_OK) return fault->outcome;
-    crash_at("settle_sent");
+    failpoint("settle_sent");
     for (size_t i = 0; i < count; i++) {
         settled_t settled;
         if (settle_read(call->conn, &settled, fault) == OUTCOME_LOST) return OUTCOME_LOST;
-        crash_at("settle_answered");
+        failpoint("settle_answered");
         if (fault->outcome == OUTCOME_OK)
             note_settled(s, call, &s->cases[i], settled);
         else if (fault->outcome > worst.outcome)
@@ -363,7 +363,7 @@ static outcome_t check(bull_stalled_t *s, watch_call_t *call, bool *more, fault_
         told += (int64_t)count;
         *more = count > 0 && told < reply_int(reply_at(reply, 2));
         if (count) settle_cases(s, call, count, fault);
-        for (size_t i = 0; i < count; i++) buffer_rest(&s->cases[i].record.payload);
+        for (size_t i = 0; i < count; i++) buffer_shrink(&s->cases[i].record.payload);
         if (!*more && fault->outcome == OUTCOME_OK) *more = next_part(s, reply_text(reply_at(reply, 3)));
         if (!*more) s->full = s->full && s->left + s->skip > 0;
     } else if (!reply_is(reply_at(reply, 0), "early")) {

@@ -301,14 +301,14 @@ static outcome_t settle_page(board_t *board, watch_call_t *call, const aside_pag
             append_settle(&findings[i]);
         any |= !findings[i].leaves;
     }
-    if (any) crash_at("aside_before");
+    if (any) failpoint("aside_before");
     if (any && conn_flush(call->conn, fault) != OUTCOME_OK) return fault->outcome;
-    if (any) crash_at("aside_sent");
+    if (any) failpoint("aside_sent");
     for (size_t i = 0; i < page->count; i++) {
         settled_t settled;
         if (findings[i].leaves || first.outcome == OUTCOME_LOST) continue;
         settle_read(call->conn, &settled, fault);
-        crash_at("aside_answered");
+        failpoint("aside_answered");
         if (fault->outcome == OUTCOME_OK)
             note_settled(&findings[i], settled, call);
         else if (first.outcome == OUTCOME_OK || fault->outcome == OUTCOME_LOST)

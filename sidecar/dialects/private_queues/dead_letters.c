@@ -131,13 +131,13 @@ static outcome_t record_all(watch_call_t *call, const letter_t *found, size_t co
     fault_t worst = {0};
     int64_t recorded = 0;
     for (size_t i = 0; i < count; i++) append_record(call, &found[i], now_ms);
-    crash_at("letters_before");
+    failpoint("letters_before");
     if (conn_flush(call->conn, fault) != OUTCOME_OK) return fault->outcome;
-    crash_at("letters_sent");
+    failpoint("letters_sent");
     for (size_t i = 0; i < count; i++) {
         settled_t settled;
         if (settle_read(call->conn, &settled, fault) == OUTCOME_LOST) return OUTCOME_LOST;
-        crash_at("letters_answered");
+        failpoint("letters_answered");
         if (fault->outcome > worst.outcome) worst = *fault;
         if (fault->outcome != OUTCOME_OK) continue;
         if (settled == SETTLED) recorded++;

@@ -86,14 +86,14 @@ void private_lists_free(private_lists_t *lists) {
 static void learn_never(private_lists_t *lists, const keyspace_t *keys) {
     size_t room = 0;
     for (size_t i = 0; i < keys->queue_count; i++) {
-        used_keys_t used = config_queue_keys(keys->queues[i].config);
+        redis_keys_t used = config_redis_keys(keys->queues[i].config);
         char **grown = mem_array(room + used.count + 1, sizeof *grown);
         if (room) memcpy(grown, lists->never, room * sizeof *grown);
         free(lists->never);
         lists->never = grown;
         for (size_t k = 0; k < used.count; k++)
             if (!used.items[k].pattern) lists->never[room++] = mem_str(used.items[k].name);
-        config_queue_keys_free(&used);
+        config_redis_keys_free(&used);
     }
     lists->never_count = room;
     if (room) qsort(lists->never, room, sizeof *lists->never, compare_texts);
