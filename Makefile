@@ -35,7 +35,7 @@ SRC := $(sort $(shell find sidecar -name '*.c'))
 LUA := $(sort $(shell find sidecar -name "*.lua"))
 SQL := $(sort $(wildcard sql/[0-9][0-9][0-9]_*.sql))
 OBJ := $(SRC:%.c=$(B)/%.o)
-GEN_OBJ := $(B)/gen/lua.o $(B)/gen/sql.o
+GEN_OBJ := $(B)/gen/scripts.o $(B)/gen/sql.o
 LIB_OBJ := $(filter-out $(B)/sidecar/main.o,$(OBJ)) $(GEN_OBJ)
 TEST_SRC := $(sort $(shell find tests -name '*.c' ! -name 'shim_*.c' ! -path 'tests/bench/*' ! -path 'tests/fuzz/*'))
 TEST_OBJ := $(TEST_SRC:%.c=$(B)/%.o)
@@ -56,14 +56,14 @@ $(B)/gen/paths.h: FORCE
 .PHONY: FORCE
 FORCE:
 
-$(B)/%.o: %.c Makefile | $(B)/gen/paths.h
+$(B)/%.o: %.c Makefile | $(B)/gen/paths.h $(B)/gen/scripts.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
-# Scripts and migrations are files of their own; the build embeds each as a C string, scripts with their length.
-$(B)/gen/lua.c: $(LUA) sidecar/queue/lua/embed.sh
+# Each script becomes a script_t in scripts.c, and each folder with scripts gets a header scripts.h that declares them.
+$(B)/gen/scripts.c: $(LUA) sidecar/queue/lua/embed.sh
 	@mkdir -p $(@D)
-	sh sidecar/queue/lua/embed.sh $(LUA) >$@.tmp && mv $@.tmp $@
+	sh sidecar/queue/lua/embed.sh $(@D) $(LUA)
 
 $(B)/gen/sql.c: $(SQL) sql/embed.sh
 	@mkdir -p $(@D)

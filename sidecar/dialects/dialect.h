@@ -186,7 +186,7 @@ typedef struct dryrun_room {
     const char *token;
     fault_t *fault;
     // Tells what came of a request, as *fault says it; false: the connection is of no use any more.
-    bool (*passed)(const struct dryrun_room *room, script_id_t script, outcome_t outcome);
+    bool (*passed)(const struct dryrun_room *room, const script_t *script, outcome_t outcome);
     void *self; // of passed
 } dryrun_room_t;
 

@@ -5,6 +5,7 @@
 
 #include "queue/prune.h"
 #include "queue/record.h"
+#include "queue/scripts.h"
 #include "queue/stamps.h"
 #include "redis/reply.h"
 
@@ -47,7 +48,7 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask_t *a
     digest_parse(ask->record->answers, &event);
     const requeue_ops_t *of_home = dialect_ops(home->config->dialect)->requeue;
     bool letters = of_home && of_home->letters && *home->config->dlq;
-    request_script(conn, SCRIPT_requeue, 9);
+    request_script(conn, &script_requeue, 9);
     request_text(conn, home->requeued);
     request_text(conn, home->failures);
     request_text(conn, home->meta);

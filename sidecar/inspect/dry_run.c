@@ -9,6 +9,7 @@
 #include "queue/heartbeat.h"
 #include "queue/lock.h"
 #include "queue/next_due.h"
+#include "queue/scripts.h"
 #include "queue/settle.h"
 #include "queue/stream.h"
 #include "redis/reply.h"
@@ -82,14 +83,14 @@ static bool passed_needed(scratch_t *scratch, const char *what, outcome_t outcom
     return noted(scratch, REFUSAL_ALL, what, outcome);
 }
 
-static bool passed_script(scratch_t *scratch, refusal_t refusal, script_id_t script, outcome_t outcome) {
-    char *what = mem_printf("script %s", script_name(script));
+static bool passed_script(scratch_t *scratch, refusal_t refusal, const script_t *script, outcome_t outcome) {
+    char *what = mem_printf("script %s", script->name);
     bool goes_on = noted(scratch, refusal, what, outcome);
     free(what);
     return goes_on;
 }
 
-static bool passed(scratch_t *scratch, script_id_t script, outcome_t outcome) {
+static bool passed(scratch_t *scratch, const script_t *script, outcome_t outcome) {
     return passed_script(scratch, REFUSAL_ALL, script, outcome);
 }
 
@@ -161,7 +162,7 @@ static bool try_acquire(scratch_t *scratch, const char *token) {
     lock_state_t state = {0};
     outcome_t outcome = lock_acquire(scratch->conn, scratch->keys, 0, token, SCRATCH_TTL_MS, &state, scratch->fault);
     lock_state_clear(&state);
-    return passed(scratch, SCRIPT_acquire, outcome);
+    return passed(scratch, &script_acquire, outcome);
 }
 
 // One command with up to two arguments after the key, whose effect a script is then tried on. *full: Redis is out of memory.
@@ -185,7 +186,7 @@ static bool try_claim(scratch_t *scratch) {
     outcome_t outcome = prepare(scratch, "HSET", scratch->keys->queues[0].meta, "group", foreign.owner, &yes);
     if (outcome == OUTCOME_OK)
         outcome = lock_claim(scratch->conn, scratch->keys, 0, scratch->token, &foreign, &yes, scratch->fault);
-    return passed(scratch, SCRIPT_claim, outcome);
+    return passed(scratch, &script_claim, outcome);
 }
 
 static bool try_lock(scratch_t *scratch) {
@@ -194,7 +195,8 @@ static bool try_lock(scratch_t *scratch) {
     const seat_t *seat = &scratch->keys->seats[0];
     token_new(other, SCRATCH_TTL_MS);
     return try_acquire(scratch, scratch->token) && try_acquire(scratch, other) &&
-           passed(scratch, SCRIPT_renew, lock_renew(scratch->conn, seat, scratch->token, SCRATCH_TTL_MS, &yes, scratch->fault)) &&
+           passed(scratch, &script_renew,
+                  lock_renew(scratch->conn, seat, scratch->token, SCRATCH_TTL_MS, &yes, scratch->fault)) &&
            try_claim(scratch) && for_all_keys(scratch, "PEXPIRE", SCRATCH_TTL_MS) == OUTCOME_OK;
 }
 
@@ -207,9 +209,9 @@ static bool try_promote(scratch_t *scratch, int64_t max_payload) {
     scratch->queue.policy.max_payload = max_payload;
     outcome_t outcome = prepare(scratch, "ZADD", scratch->queue.delayed, "0", "x", &full);
     if (outcome == OUTCOME_OK) outcome = prepare(scratch, "ZADD", scratch->queue.delayed, "0", "scratch", &full);
-    if (!passed(scratch, SCRIPT_promote, outcome)) return false;
+    if (!passed(scratch, &script_promote, outcome)) return false;
     ops->promote->append(scratch->conn, scratch->keys, &(promote_ask_t){.token = scratch->token, .batch = 2, .first = 2});
-    return passed(scratch, SCRIPT_promote, ops->promote->read(scratch->conn, &promoted, scratch->fault));
+    return passed(scratch, &script_promote, ops->promote->read(scratch->conn, &promoted, scratch->fault));
 }
 
 static bool try_queue(scratch_t *scratch) {
@@ -218,7 +220,7 @@ static bool try_queue(scratch_t *scratch) {
     scratch->queue.policy.ready_limit = SCRATCH_LIMIT;
     if (!try_promote(scratch, 1024) || !try_promote(scratch, 1)) return false;
     heads_append(scratch->conn, scratch->keys, &(head_ask_t){0}, 1, false);
-    return passed(scratch, SCRIPT_heads, heads_read(scratch->conn, 1, false, &head, &now_us, scratch->fault));
+    return passed(scratch, &script_heads, heads_read(scratch->conn, 1, false, &head, &now_us, scratch->fault));
 }
 
 // What /metrics and `status` count by. Without it jobs flow all the same.
@@ -259,14 +261,14 @@ static bool try_stream(scratch_t *scratch) {
     stream_look_t look;
     stream_trimmed_t trimmed;
     int64_t now_ms;
-    if (!passed(scratch, SCRIPT_trim, add_record(scratch))) return false;
-    if (!passed(scratch, SCRIPT_tails, stream_look(scratch->conn, scratch->keys, &look, &now_ms, scratch->fault))) return false;
-    if (*look.error) passed(scratch, SCRIPT_tails, fault_set(scratch->fault, OUTCOME_FAULT, "%s", look.error));
+    if (!passed(scratch, &script_trim, add_record(scratch))) return false;
+    if (!passed(scratch, &script_tails, stream_look(scratch->conn, scratch->keys, &look, &now_ms, scratch->fault))) return false;
+    if (*look.error) passed(scratch, &script_tails, fault_set(scratch->fault, OUTCOME_FAULT, "%s", look.error));
     if (!passed_needed(scratch, "reading a failure stream", read_stream(scratch))) return false;
     outcome_t outcome =
         stream_acknowledge(scratch->conn, scratch->keys, "preflight", &(const stream_id_t){"1-2"}, scratch->fault);
-    return passed(scratch, SCRIPT_acknowledge, outcome) &&
-           passed(scratch, SCRIPT_trim, stream_trim(scratch->conn, scratch->keys, 0, scratch->token, &trimmed, scratch->fault));
+    return passed(scratch, &script_acknowledge, outcome) &&
+           passed(scratch, &script_trim, stream_trim(scratch->conn, scratch->keys, 0, scratch->token, &trimmed, scratch->fault));
 }
 
 // One look, one sentinel, one short rotation, and the same list read where it stands. A full Redis refuses to rotate.
@@ -278,7 +280,7 @@ static bool try_backup(scratch_t *scratch) {
     outcome_t outcome = backup_look_read(scratch->conn, scratch->keys, 0, false, &look, scratch->fault);
     if (!passed_needed(scratch, "looking at a backup list", outcome)) return false;
     outcome = backup_plant(scratch->conn, scratch->keys, 0, scratch->token, &look, &yes, &fenced, scratch->fault);
-    if (!passed(scratch, SCRIPT_plant, outcome)) return false;
+    if (!passed(scratch, &script_plant, outcome)) return false;
     backup_page_t *page = mem_alloc(sizeof *page);
     backup_rotate_append(scratch->conn, scratch->keys, 0, 2, true);
     outcome = backup_rotate_read(scratch->conn, &look, 2, page, scratch->fault);
@@ -313,7 +315,7 @@ static bool try_settle(scratch_t *scratch, const char *job, stamp_raw_t stamp) {
                                   .depth = 9,
                                   .report = "",
                                   .event = &event});
-    return passed(scratch, SCRIPT_settle, settle_read(scratch->conn, &settled, scratch->fault));
+    return passed(scratch, &script_settle, settle_read(scratch->conn, &settled, scratch->fault));
 }
 
 // What an operator's command does under the same rights. A full Redis refuses it, which is no fault of these.
@@ -329,7 +331,7 @@ static bool try_requeue(scratch_t *scratch) {
     if (out_of_memory(scratch->fault)) outcome = OUTCOME_OK;
     if (outcome == OUTCOME_OK && reply.kind == REQUEUE_FAILED)
         outcome = fault_set(scratch->fault, OUTCOME_FAULT, "%s", reply.why);
-    return passed(scratch, SCRIPT_requeue, outcome);
+    return passed(scratch, &script_requeue, outcome);
 }
 
 static void ignore_report(void *self, const report_ref_t *report) {
@@ -368,21 +370,21 @@ static bool try_monitor(scratch_t *scratch) {
     bool fenced;
     if (!try_backup(scratch) || !try_heartbeat(scratch)) return false;
     outcome_t outcome = stamps_change(scratch->conn, scratch->keys, 0, scratch->token, &change, 1, &fenced, scratch->fault);
-    if (!passed(scratch, SCRIPT_stamp, outcome)) return false;
+    if (!passed(scratch, &script_stamp, outcome)) return false;
     outcome = reports_scan(scratch->conn, scratch->keys, 0, &walk, ignore_report, NULL, scratch->fault);
-    if (!passed(scratch, SCRIPT_reports, outcome)) return false;
+    if (!passed(scratch, &script_reports, outcome)) return false;
     if (!try_settle(scratch, "stays", (stamp_raw_t){.len = 1}) || !try_settle(scratch, "ends", (stamp_raw_t){.len = 0}))
         return false;
     outcome = stamps_sweep(scratch->conn, scratch->keys, 0, scratch->token, &cursor, keep_none, NULL, &removed, &fenced,
                            scratch->fault);
-    return passed(scratch, SCRIPT_sweep, outcome);
+    return passed(scratch, &script_sweep, outcome);
 }
 
 static bool try_end(scratch_t *scratch) {
     bool yes;
-    return passed(scratch, SCRIPT_heal,
+    return passed(scratch, &script_heal,
                   lock_heal(scratch->conn, &scratch->keys->seats[0], scratch->token, &yes, scratch->fault)) &&
-           passed(scratch, SCRIPT_release, lock_release(scratch->conn, scratch->keys, 0, scratch->token, scratch->fault));
+           passed(scratch, &script_release, lock_release(scratch->conn, scratch->keys, 0, scratch->token, scratch->fault));
 }
 
 static outcome_t publish(scratch_t *scratch) {
@@ -414,7 +416,7 @@ static bool try_news(scratch_t *scratch) {
     return ok;
 }
 
-static bool passed_in_room(const dryrun_room_t *room, script_id_t script, outcome_t outcome) {
+static bool passed_in_room(const dryrun_room_t *room, const script_t *script, outcome_t outcome) {
     return passed_script(room->self, REFUSAL_DIALECT, script, outcome);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "dialects/dialect.h"
+#include "queue/scripts.h"
 #include "queue/stamps.h"
 #include "redis/reply.h"
 
@@ -187,7 +188,7 @@ static void take_row(count_t *c, const row_t *row, const redisReply *reply) {
 }
 
 static void append(const count_t *c, size_t from, size_t to) {
-    request_script(c->conn, SCRIPT_census, (int)(to - from));
+    request_script(c->conn, &script_census, (int)(to - from));
     for (size_t i = from; i < to; i++) request_text(c->conn, c->rows[i].key);
     for (size_t i = from; i < to; i++) request_text(c->conn, c->rows[i].word);
     request_end(c->conn);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "dialects/dialect.h"
+#include "queue/scripts.h"
 #include "redis/reply.h"
 
 static const char WAIT_S[] = "0.01";
@@ -235,7 +236,7 @@ outcome_t backup_plant(conn_t *conn, const keyspace_t *keys, size_t queue, const
     memcpy(random, look->random, sizeof random);
     if (!*random) make_random(random);
     pass_of(at->config)->sentinel(look, random, &sentinel);
-    request_script(conn, SCRIPT_plant, 3);
+    request_script(conn, &script_plant, 3);
     request_text(conn, keys->seats[at->seat].lock);
     request_text(conn, at->config->backup);
     request_text(conn, at->sentinel);

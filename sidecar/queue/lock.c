@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/instance.h"
+#include "queue/scripts.h"
 #include "redis/reply.h"
 
 void token_new(char token[TOKEN_SIZE], int64_t ttl_ms) {
@@ -53,7 +54,7 @@ static void read_foreign(const redisReply *reply, const seat_t *seat, lock_state
 outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t index, const char *token, int64_t ttl_ms, lock_state_t *state,
                        fault_t *fault) {
     const seat_t *seat = &keys->seats[index];
-    request_script(conn, SCRIPT_acquire, (int)(3 + seat->queue_count));
+    request_script(conn, &script_acquire, (int)(3 + seat->queue_count));
     request_text(conn, seat->lock);
     request_text(conn, seat->served);
     request_text(conn, seat->standbys);
@@ -81,7 +82,7 @@ outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t index, const
 
 outcome_t lock_renew(conn_t *conn, const seat_t *seat, const char *token, int64_t ttl_ms, bool *held, fault_t *fault) {
     redisReply *reply;
-    request_script(conn, SCRIPT_renew, 1);
+    request_script(conn, &script_renew, 1);
     request_text(conn, seat->lock);
     request_text(conn, token);
     request_int(conn, ttl_ms);
@@ -95,7 +96,7 @@ outcome_t lock_renew(conn_t *conn, const seat_t *seat, const char *token, int64_
 outcome_t lock_release(conn_t *conn, const keyspace_t *keys, size_t index, const char *token, fault_t *fault) {
     const seat_t *seat = &keys->seats[index];
     redisReply *reply;
-    request_script(conn, SCRIPT_release, 1);
+    request_script(conn, &script_release, 1);
     request_text(conn, seat->lock);
     request_text(conn, token);
     request_text(conn, keys->vacant);
@@ -106,7 +107,7 @@ outcome_t lock_release(conn_t *conn, const keyspace_t *keys, size_t index, const
 
 outcome_t lock_heal(conn_t *conn, const seat_t *seat, const char *token, bool *removed, fault_t *fault) {
     redisReply *reply;
-    request_script(conn, SCRIPT_heal, 1);
+    request_script(conn, &script_heal, 1);
     request_text(conn, seat->lock);
     request_text(conn, token);
     request_int(conn, token_ttl_ms(token));
@@ -122,7 +123,7 @@ outcome_t lock_claim(conn_t *conn, const keyspace_t *keys, size_t index, const c
     const queue_keys_t *queue = &keys->queues[foreign->queue];
     char *other = keyspace_lock_of(foreign->owner);
     redisReply *reply;
-    request_script(conn, SCRIPT_claim, 4);
+    request_script(conn, &script_claim, 4);
     request_text(conn, seat->lock);
     request_text(conn, queue->meta);
     request_text(conn, other);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "queue/scripts.h"
 #include "redis/reply.h"
 
 void heads_append(conn_t *conn, const keyspace_t *keys, const head_ask_t *asks, size_t count, bool arm) {
@@ -12,7 +13,7 @@ void heads_append(conn_t *conn, const keyspace_t *keys, const head_ask_t *asks, 
         request_text(conn, "YES");
         request_end(conn);
     }
-    request_script(conn, SCRIPT_heads, (int)count);
+    request_script(conn, &script_heads, (int)count);
     for (size_t i = 0; i < count; i++) request_text(conn, keys->queues[asks[i].queue].config->delayed);
     for (size_t i = 0; i < count; i++) request_int(conn, asks[i].skip);
     request_end(conn);

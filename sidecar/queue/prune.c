@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "queue/scripts.h"
 #include "redis/reply.h"
 
 enum { MOST = 2000 }; // unpack in sweep.lua must not meet more
@@ -37,7 +38,7 @@ outcome_t sweep_hash(conn_t *conn, const keyspace_t *keys, size_t queue, const c
     request_int(conn, count);
     if (request_ask(conn, &scanned, fault) != OUTCOME_OK) return fault->outcome;
     *cursor = strtoull(reply_text(reply_at(scanned, 0)), NULL, 10);
-    request_script(conn, SCRIPT_sweep, 2);
+    request_script(conn, &script_sweep, 2);
     request_text(conn, keys->seats[keys->queues[queue].seat].lock);
     request_text(conn, hash);
     request_text(conn, token);

@@ -3,12 +3,13 @@
 #include <stdlib.h>
 
 #include "queue/record.h"
+#include "queue/scripts.h"
 #include "redis/reply.h"
 
 enum { MEMBER_PARTS = 4 }; // of a reply: member, since, score, envelope
 
 static void append_look(conn_t *conn, const queue_keys_t *queue, const char *events, size_t skip) {
-    request_script(conn, SCRIPT_aside, 3);
+    request_script(conn, &script_aside, 3);
     request_text(conn, queue->aside);
     request_text(conn, queue->config->delayed);
     request_text(conn, events ? events : queue->config->delayed);
@@ -91,7 +92,7 @@ void aside_settle_append(conn_t *conn, const keyspace_t *keys, const aside_ask_t
     static const char *const words[] = {[ASIDE_FORGET] = "forget", [ASIDE_PUSH] = "push", [ASIDE_END] = "end"};
     const queue_keys_t *at = &keys->queues[ask->queue];
     const char *delayed = at->config->delayed;
-    request_script(conn, SCRIPT_aside_settle, 8);
+    request_script(conn, &script_aside_settle, 8);
     request_text(conn, keys->seats[at->seat].lock);
     request_text(conn, at->aside);
     request_text(conn, delayed);

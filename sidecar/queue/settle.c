@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "queue/record.h"
+#include "queue/scripts.h"
 #include "redis/reply.h"
 
 enum {
@@ -48,7 +49,7 @@ void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask
     const queue_config_t *queue = keys->queues[ask->queue].config;
     const settle_where_t *where = ask->where;
     bool ends = ask->new.len == 0;
-    request_script(conn, SCRIPT_settle, 13);
+    request_script(conn, &script_settle, 13);
     append_keys(conn, keys, ask, ends);
     request_text(conn, ask->token);
     request_bytes(conn, ask->job.data, ask->job.len);
@@ -104,7 +105,7 @@ outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, repor
     redisReply *reply;
     char from[24];
     snprintf(from, sizeof from, "%llu", (unsigned long long)walk->cursor);
-    request_script(conn, SCRIPT_reports, 1);
+    request_script(conn, &script_reports, 1);
     request_text(conn, keys->queues[queue].config->errors);
     request_text(conn, from);
     request_int(conn, walk->skip);
@@ -131,7 +132,7 @@ outcome_t report_remove(conn_t *conn, const keyspace_t *keys, size_t queue, cons
     const queue_keys_t *at = &keys->queues[queue];
     redisReply *reply;
     *removed = *fenced = false;
-    request_script(conn, SCRIPT_sweep, 2);
+    request_script(conn, &script_sweep, 2);
     request_text(conn, keys->seats[at->seat].lock);
     request_text(conn, at->config->errors);
     request_text(conn, token);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "queue/prune.h"
+#include "queue/scripts.h"
 #include "redis/reply.h"
 
 enum { SWEEP_COUNT = 1000 };
@@ -107,7 +108,7 @@ outcome_t stamps_change(conn_t *conn, const keyspace_t *keys, size_t queue, cons
                         size_t count, bool *fenced, fault_t *fault) {
     const queue_keys_t *at = &keys->queues[queue];
     redisReply *reply;
-    request_script(conn, SCRIPT_stamp, 3);
+    request_script(conn, &script_stamp, 3);
     request_text(conn, keys->seats[at->seat].lock);
     request_text(conn, at->stamps);
     request_text(conn, at->meta);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "queue/scripts.h"
 #include "redis/reply.h"
 
 // Queues in one request: some 100 us of Redis.
@@ -118,7 +119,7 @@ static void copy_id(stream_id_t id, const redisReply *reply) {
 static outcome_t look_at_some(conn_t *conn, const keyspace_t *keys, size_t first, size_t count, stream_look_t *out,
                               int64_t *now_ms, fault_t *fault) {
     redisReply *reply;
-    request_script(conn, SCRIPT_tails, (int)(2 * count));
+    request_script(conn, &script_tails, (int)(2 * count));
     for (size_t i = first; i < first + count; i++) {
         request_text(conn, keys->queues[i].failures);
         request_text(conn, keys->queues[i].meta);
@@ -165,7 +166,7 @@ outcome_t stream_look(conn_t *conn, const keyspace_t *keys, stream_look_t *out, 
 static outcome_t acknowledge_some(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *positions,
                                   const size_t *chosen, size_t count, fault_t *fault) {
     redisReply *reply;
-    request_script(conn, SCRIPT_acknowledge, (int)count);
+    request_script(conn, &script_acknowledge, (int)count);
     for (size_t i = 0; i < count; i++) request_text(conn, keys->queues[chosen[i]].auditors);
     request_text(conn, instance);
     for (size_t i = 0; i < count; i++) request_text(conn, positions[chosen[i]]);
@@ -209,7 +210,7 @@ outcome_t stream_trim(conn_t *conn, const keyspace_t *keys, size_t queue, const 
     const queue_keys_t *of = &keys->queues[queue];
     redisReply *reply;
     *out = (stream_trimmed_t){0};
-    request_script(conn, SCRIPT_trim, 4);
+    request_script(conn, &script_trim, 4);
     request_text(conn, keys->seats[of->seat].lock);
     request_text(conn, of->failures);
     request_text(conn, of->auditors);

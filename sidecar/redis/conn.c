@@ -33,7 +33,6 @@ struct conn {
     int version;
     char server[64];
     bool scripts_loaded;
-    char sha[SCRIPT_COUNT][41];
     // Requests as Redis reads them: `sent` bytes of them are sent, up to `ended` they are complete, and behind that is the one
     // under construction, with room for its head.
     buffer_t out;
@@ -96,9 +95,9 @@ void request_begin(conn_t *conn, const char *command) {
     request_text(conn, command);
 }
 
-void request_script(conn_t *conn, script_id_t script, int keys) {
+void request_script(conn_t *conn, const script_t *script, int keys) {
     request_begin(conn, "EVALSHA");
-    request_text(conn, conn->sha[script]);
+    request_text(conn, script_sha1(script, conn->version));
     request_int(conn, keys);
 }
 
@@ -342,18 +341,17 @@ static outcome_t handshake(conn_t *conn, fault_t *fault) {
 }
 
 static outcome_t load_scripts(conn_t *conn, fault_t *fault) {
-    for (int i = 0; i < SCRIPT_COUNT; i++) {
+    for (size_t i = 0; i < all_script_count; i++) {
         size_t len;
-        const char *text = script_text((script_id_t)i, conn->version, &len);
+        const char *text = script_text(all_scripts[i], conn->version, &len);
         request_begin(conn, "SCRIPT");
         request_text(conn, "LOAD");
         request_bytes(conn, text, len);
         request_end(conn);
     }
-    for (int i = 0; i < SCRIPT_COUNT; i++) {
+    for (size_t i = 0; i < all_script_count; i++) {
         redisReply *reply;
         if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
-        if (reply_is_text(reply)) snprintf(conn->sha[i], sizeof conn->sha[i], "%s", reply_text(reply));
         freeReplyObject(reply);
     }
     conn->scripts_loaded = true;

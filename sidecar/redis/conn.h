@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "config/config.h"
-#include "queue/scripts.h"
 #include "redis/error.h"
+#include "redis/script.h"
 
 struct redisReply;
 
@@ -47,7 +47,7 @@ int64_t conn_received(const conn_t *conn);    // bytes, ever; also those of a re
 
 // Builds one request and appends it to what will be sent. Arguments are copied.
 void request_begin(conn_t *conn, const char *command);
-void request_script(conn_t *conn, script_id_t script, int keys); // EVALSHA; `keys` of the arguments that follow are KEYS
+void request_script(conn_t *conn, const script_t *script, int keys); // EVALSHA; `keys` of the arguments that follow are KEYS
 void request_bytes(conn_t *conn, const void *bytes, size_t len);
 void request_text(conn_t *conn, const char *text);
 void request_int(conn_t *conn, int64_t number);

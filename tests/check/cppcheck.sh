@@ -18,5 +18,5 @@ cppcheck --quiet -j 2 --std=c11 --enable=warning,performance,portability --inlin
     '-DTest(suite,name,...)=void suite##_##name(void)' '-DTestSuite(...)=extern int suite' \
     '-DParameterizedTestParameters(suite,name)=void *suite##_##name##_rows(void)' \
     '-DParameterizedTest(row,suite,name,...)=void suite##_##name(row)' \
-    '-DReportHook(kind)=void hook_##kind' '-DSCRIPT_LIST(X)=X(promote)' "$@" 2>&1 || exit 1
+    '-DReportHook(kind)=void hook_##kind' "$@" 2>&1 || exit 1
 echo "ok   cppcheck"

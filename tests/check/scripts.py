@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds every Lua script against its header, the list in embed.h, its C caller and the rights that README publishes.
+"""Holds every Lua script against its header, its C caller and the rights that README publishes.
 
 A header that lies is worse than none: the numbers of KEYS and ARGV are what the C side is written from, and the ACL line is what
 operators copy.
@@ -10,7 +10,6 @@ import subprocess
 import sys
 
 TOP = pathlib.Path("sidecar")
-LUA = TOP / "queue/lua"
 SECTION = "Least privilege"
 ENTRY = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\+?)\]\s+\S")
 # What a script may call in redis.* and yet needs no right for: they are the engine's own, not commands.
@@ -138,25 +137,12 @@ def check_syntax(path, lines):
         offence(path, match[1] if match else 1, match[2] if match else done.stderr.strip())
 
 
-def check_list(names):
-    header = LUA / "embed.h"
-    lines = header.read_text().splitlines()
-    listed = {}
-    for number, line in enumerate(lines, 1):
-        if match := re.match(r"\s+X\((\w+)", line):
-            listed[match[1]] = number
-    for name in names - listed.keys():
-        offence(header, 1, f"SCRIPT_LIST lacks {name}.lua")
-    for name in listed.keys() - names:
-        offence(header, listed[name], f"SCRIPT_LIST names {name}, but there is no {name}.lua")
-
-
 def check_callers(headers):
-    """request_script(conn, SCRIPT_x, n): n is what the header says; so is the number of arguments where no loop adds more."""
+    """request_script(conn, &script_x, n): n is what the header says; so is the number of arguments where no loop adds more."""
     for path in sorted(TOP.rglob("*.c")):
         lines = path.read_text().splitlines()
         for number, line in enumerate(lines, 1):
-            match = re.search(r"request_script\(\w+(?:->\w+)*, SCRIPT_(\w+), (.*)\);", line)
+            match = re.search(r"request_script\(\w+(?:->\w+)*, &script_(\w+), (.*)\);", line)
             if not match or match[1] not in headers:
                 continue
             header = headers[match[1]]
@@ -203,7 +189,6 @@ def main():
         check_syntax(path, lines)
         check_indexes(path, header, code)
         check_commands(path, lines[0] if lines else "", code, rights)
-    check_list(headers.keys())
     check_callers(headers)
     check_requests(rights)
     print("\n".join(offences) if offences else f"ok   scripts: {len(headers)} of them do what their headers say")

@@ -65,8 +65,7 @@ plant scripts 'no-writes' 'sed -i "1s/.*/#!lua flags=allow-oom/" sidecar/queue/l
 plant scripts 'no `-- Safe` line' 'sed -i "/^-- Safe/d" sidecar/queue/lua/heal.lua'
 plant scripts 'claim.lua:[0-9]*: .*near' 'echo "if then" >>sidecar/queue/lua/claim.lua'
 plant scripts 'lacks \+hset' 'sed -i "s/ +hset / /; s/ +hset\$//" README.md'
-plant scripts 'SCRIPT_LIST lacks novel' 'cp sidecar/queue/lua/renew.lua sidecar/queue/lua/novel.lua'
-plant scripts 'passes 9 KEYS to release.lua' 'find sidecar -name "*.c" -exec sed -i "s/SCRIPT_release, 1/SCRIPT_release, 9/" {} +'
+plant scripts 'passes 9 KEYS to release.lua' 'find sidecar -name "*.c" -exec sed -i "s/script_release, 1/script_release, 9/" {} +'
 
 plant size 'a file of 6[0-9][0-9] lines' 'yes "int x;" | head -n 600 >sidecar/base/planted.c'
 plant size 'a function of 6[0-9] lines' '{ echo "int f(void) {"; yes "    ;" | head -n 60; echo "}"; } >sidecar/base/planted.h'

@@ -27,7 +27,7 @@ static inline void call_add(call_t *call, const void *bytes, size_t len) {
 
 static inline void call_text(call_t *call, const char *text) { call_add(call, text, strlen(text)); }
 
-static inline call_t call_begin(script_id_t script, const char *keys) {
+static inline call_t call_begin(const script_t *script, const char *keys) {
     call_t call = {0};
     size_t len;
     const char *text = script_text(script, 70000, &len);

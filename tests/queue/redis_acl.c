@@ -179,34 +179,34 @@ Test(redis_acl, each_command_is_needed_and_preflight_misses_it, .timeout = 60) {
 
 /* Every script as the product calls it, in a state in which it would write. */
 static const struct {
-    script_id_t script;
+    const script_t *script;
     const char *arguments;
 } CALLS[] = {
-    {SCRIPT_acquire, "4 sidecar:app:lock sidecar:app:queues sidecar:app:standbys sidecar:email:meta T 1000 app me email"},
-    {SCRIPT_renew, "1 sidecar:app:lock T 60000"},
-    {SCRIPT_claim, "4 sidecar:app:lock sidecar:email:meta sidecar:gone:lock sidecar:app:queues T app gone email"},
-    {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 9 ms 0 99999 0 99999 2"},
-    {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 9 ms 5 1024 0 99999 2"},
-    {SCRIPT_heads, "1 email:delayed 0"},
-    {SCRIPT_census, "1 email:delayed due"},
-    {SCRIPT_tails, "2 sidecar:email:failures sidecar:email:meta"},
-    {SCRIPT_acknowledge, "1 sidecar:email:auditors me 5-5"},
-    {SCRIPT_trim,
+    {&script_acquire, "4 sidecar:app:lock sidecar:app:queues sidecar:app:standbys sidecar:email:meta T 1000 app me email"},
+    {&script_renew, "1 sidecar:app:lock T 60000"},
+    {&script_claim, "4 sidecar:app:lock sidecar:email:meta sidecar:gone:lock sidecar:app:queues T app gone email"},
+    {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 9 ms 0 99999 0 99999 2"},
+    {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 9 ms 5 1024 0 99999 2"},
+    {&script_heads, "1 email:delayed 0"},
+    {&script_census, "1 email:delayed due"},
+    {&script_tails, "2 sidecar:email:failures sidecar:email:meta"},
+    {&script_acknowledge, "1 sidecar:email:auditors me 5-5"},
+    {&script_trim,
      "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 1 1 9 999 999 9999 999"},
-    {SCRIPT_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:sms:meta T 0123456789abcdef " NOTHING " " NOTHING},
-    {SCRIPT_plant,
+    {&script_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:sms:meta T 0123456789abcdef " NOTHING " " NOTHING},
+    {&script_plant,
      "3 sidecar:app:lock email:backup sidecar:email:sentinel T " NOTHING " 0123456789abcdef0123456789abcdef sentinel"},
-    {SCRIPT_settle,
+    {&script_settle,
      SETTLE_KEYS " T job3 digest " NOTHING " stamp 1 9 1 " NOTHING " " NOTHING " ms 9999 " NOTHING " - - 0 kind retried"},
-    {SCRIPT_settle,
+    {&script_settle,
      SETTLE_KEYS " T job3 digest " NOTHING " " NOTHING " 1 9 1 " NOTHING " " NOTHING " ms 9999 " NOTHING " - - 0 kind failed"},
-    {SCRIPT_requeue, "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta email sidecar:email:stamps "
-                     "sidecar:email:meta sidecar:email:requeued sidecar:email:requeued "
-                     "sidecar:email:requeued event requeued me 0 job5 digest 9 - kind requeued"},
-    {SCRIPT_reports, "1 email:errors 0 0 10 1000"},
-    {SCRIPT_sweep, "2 sidecar:app:lock email:errors T value job4 text"},
-    {SCRIPT_heal, "1 sidecar:app:lock T 5000"},
-    {SCRIPT_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
+    {&script_requeue, "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta email sidecar:email:stamps "
+                      "sidecar:email:meta sidecar:email:requeued sidecar:email:requeued "
+                      "sidecar:email:requeued event requeued me 0 job5 digest 9 - kind requeued"},
+    {&script_reports, "1 email:errors 0 0 10 1000"},
+    {&script_sweep, "2 sidecar:app:lock email:errors T value job4 text"},
+    {&script_heal, "1 sidecar:app:lock T 5000"},
+    {&script_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };
 
 /* Calls it as the sidecar, with all rights but one; *before: the digest of what there was. Both are owned by the caller. */
@@ -214,7 +214,7 @@ static redisReply *call(const fixture_t *f, redis_t *user, const rights_t *line,
     size_t len;
     const char *text = script_text(CALLS[nth].script, 70000, &len);
     lay_out(f->r);
-    if (CALLS[nth].script != SCRIPT_acquire) redis_ok(f->r, "SET sidecar:app:lock T PX 60000");
+    if (CALLS[nth].script != &script_acquire) redis_ok(f->r, "SET sidecar:app:lock T PX 60000");
     char *sha = redis_str(f->r, "SCRIPT LOAD %b", text, len), *format = mem_printf("EVALSHA %%s %s", CALLS[nth].arguments);
     *before = fixture_digest(f->r);
     rights_grant(f->r, line, without);
@@ -238,14 +238,14 @@ Test(redis_acl, with_all_rights_each_call_does_what_it_is_for) {
     rights_t line = rights_read(NULL);
     redis_t *user = open_user(&f, &line);
     for (size_t c = 0; c < sizeof CALLS / sizeof *CALLS; c++) {
-        script_id_t script = CALLS[c].script;
-        bool reads = script == SCRIPT_heads || script == SCRIPT_census || script == SCRIPT_tails || script == SCRIPT_reports ||
-                     script == SCRIPT_renew; /* a TTL is in no digest */
+        const script_t *script = CALLS[c].script;
+        bool reads = script == &script_heads || script == &script_census || script == &script_tails ||
+                     script == &script_reports || script == &script_renew; /* a TTL is in no digest */
         char *before;
         redisReply *reply = call(&f, user, &line, NULL, c, &before);
         char *after = fixture_digest(f.r);
-        cr_expect_neq(reply->type, REDIS_REPLY_ERROR, "%s: %s", script_name(script), reply->str);
-        cr_expect_eq(strcmp(before, after) == 0, reads, "%zu, %s: it writes %s", c, script_name(script), reads ? "" : "nothing");
+        cr_expect_neq(reply->type, REDIS_REPLY_ERROR, "%s: %s", script->name, reply->str);
+        cr_expect_eq(strcmp(before, after) == 0, reads, "%zu, %s: it writes %s", c, script->name, reads ? "" : "nothing");
         freeReplyObject(reply);
         free(before);
         free(after);
@@ -267,28 +267,27 @@ Test(redis_acl, no_missing_command_costs_a_job) {
             char *before;
             redisReply *reply = call(&f, user, &line, line.words[i], c, &before);
             long long one = copies_of(f.r, "job1"), two = copies_of(f.r, "job2");
-            cr_assert(one == two && (one == 1 || one == 2), "%s without %s: %lld and %lld copies", script_name(CALLS[c].script),
+            cr_assert(one == two && (one == 1 || one == 2), "%s without %s: %lld and %lld copies", CALLS[c].script->name,
                       line.words[i], one, two);
             cr_assert(one == 1 || reply->type == REDIS_REPLY_ERROR, "jobs doubled in silence without %s", line.words[i]);
             char *after = fixture_digest(f.r);
-            bool writes_first = CALLS[c].script == SCRIPT_settle || CALLS[c].script == SCRIPT_plant ||
-                                CALLS[c].script == SCRIPT_acquire || CALLS[c].script == SCRIPT_claim || one == 2 ||
-                                (CALLS[c].script == SCRIPT_trim && strcmp(line.words[i], "+hdel") == 0);
-            if (CALLS[c].script == SCRIPT_plant && redis_int(f.r, "LLEN email:backup") > 1)
+            bool writes_first = CALLS[c].script == &script_settle || CALLS[c].script == &script_plant ||
+                                CALLS[c].script == &script_acquire || CALLS[c].script == &script_claim || one == 2 ||
+                                (CALLS[c].script == &script_trim && strcmp(line.words[i], "+hdel") == 0);
+            if (CALLS[c].script == &script_plant && redis_int(f.r, "LLEN email:backup") > 1)
                 cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:sentinel"), 2, "without %s a sentinel passes for a job",
                              line.words[i]);
-            if (CALLS[c].script == SCRIPT_settle) /* its record comes first, then the copy, and the removal last */
+            if (CALLS[c].script == &script_settle) /* its record comes first, then the copy, and the removal last */
                 cr_assert(in_progress(f.r, "job3") ||
                               (strstr(CALLS[c].arguments, "kind failed") && redis_int(f.r, "XLEN sidecar:email:failures")),
                           "without %s a job in progress is lost", line.words[i]);
-            if (CALLS[c].script == SCRIPT_settle)
+            if (CALLS[c].script == &script_settle)
                 cr_assert_leq(redis_int(f.r, "EVAL %s 2 email email:backup", everywhere), 1, "without %s a job is in two places",
                               line.words[i]);
-            if (CALLS[c].script == SCRIPT_release && strcmp(line.words[i], "+publish") == 0)
+            if (CALLS[c].script == &script_release && strcmp(line.words[i], "+publish") == 0)
                 cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0, "what nobody may be told of is released all the same");
             if (reply->type == REDIS_REPLY_ERROR && !writes_first)
-                cr_assert_str_eq(before, after, "%s without %s: error, and yet a change", script_name(CALLS[c].script),
-                                 line.words[i]);
+                cr_assert_str_eq(before, after, "%s without %s: error, and yet a change", CALLS[c].script->name, line.words[i]);
             freeReplyObject(reply);
             free(before);
             free(after);

@@ -394,7 +394,7 @@ Test(redis_script_full_memory, none_is_refused) {
     look(&f, heads, skip);
     cr_assert(heads[0].exists);
     size_t len;
-    const char *text = script_text(SCRIPT_promote, conn_version(f.conn), &len);
+    const char *text = script_text(&script_promote, conn_version(f.conn), &len);
     redis_ok(f.r, "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta T1 app 9 ms 0 99 0 99 2", text, len);
     redis_expect(f.r, "job", "LINDEX email 0");
     cr_assert_not(heal(&f, "T1-60000"));
@@ -411,10 +411,10 @@ Test(redis_script_text, without_its_first_line_still_is_lua_that_runs) {
     fixture_t f = setup();
     redis_ok(f.r, "ZADD email:delayed 1 job");
     redis_ok(f.r, "XADD sidecar:email:failures 5-5 event e");
-    cr_assert_eq(sizeof CALLS / sizeof *CALLS, SCRIPT_COUNT);
-    for (size_t i = 0; i < SCRIPT_COUNT; i++) {
+    cr_assert_eq(sizeof CALLS / sizeof *CALLS, all_script_count);
+    for (size_t i = 0; i < all_script_count; i++) {
         size_t whole, cut;
-        const char *name = script_name(CALLS[i].script), *text = script_text(CALLS[i].script, 70000, &whole);
+        const char *name = CALLS[i].script->name, *text = script_text(CALLS[i].script, 70000, &whole);
         cr_assert_eq(strncmp(text, "#!lua", 5), 0, "%s", name);
         cr_assert_eq(strlen(text), whole);
         text = script_text(CALLS[i].script, 60200, &cut);
@@ -423,7 +423,7 @@ Test(redis_script_text, without_its_first_line_still_is_lua_that_runs) {
         char *format = mem_printf("EVAL %%b %s", CALLS[i].arguments);
         redis_ok(f.r, format, text, cut);
         free(format);
-        cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), CALLS[i].script != SCRIPT_release, "after %s", name);
+        cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), CALLS[i].script != &script_release, "after %s", name);
     }
     redis_expect(f.r, "job", "LINDEX email 0");
     redis_expect(f.r, "5-5", "HGET sidecar:email:meta trimmed");

@@ -1,5 +1,6 @@
 /* stamp.lua, plant.lua and sweep.lua against a real server. */
 #include "monitor/monitor_call.h"
+#include "queue/scripts.h"
 
 static const char LOCK[] = "sidecar:app:lock", STAMPS[] = "sidecar:email:stamps", META[] = "sidecar:email:meta";
 static const stamp_raw_t NONE = {.len = 0};
@@ -12,7 +13,7 @@ static fixture_t setup(void) {
 
 /* A call of stamp.lua with one change; the digest must live as long. */
 static call_t stamp_call(const char *token, const digest_t *digest, const stamp_raw_t *old, const stamp_raw_t *new) {
-    call_t call = call_begin(SCRIPT_stamp, "3");
+    call_t call = call_begin(&script_stamp, "3");
     call_text(&call, LOCK), call_text(&call, STAMPS), call_text(&call, META), call_text(&call, token);
     call_add(&call, digest->bytes, STAMP_FIELD_BYTES);
     call_add(&call, old->bytes, old->len);
@@ -121,7 +122,7 @@ Test(redis_script_stamp, does_nothing_without_the_lock_or_with_wrong_types) {
 /* The sentinel that the dialect would make of these. */
 static redisReply *plant(redis_t *r, const char *token, const char *n, const char *random) {
     char *sentinel = mem_printf("sidecar-sentinel:%s:%lld", random, strtoll(n, NULL, 10) + 1);
-    call_t call = call_begin(SCRIPT_plant, "3");
+    call_t call = call_begin(&script_plant, "3");
     call_text(&call, LOCK), call_text(&call, "email:backup"), call_text(&call, "sidecar:email:sentinel");
     call_text(&call, token), call_text(&call, n), call_text(&call, random), call_text(&call, sentinel);
     redisReply *reply = call_end(&call, r);
@@ -207,7 +208,7 @@ Test(redis_script_plant, does_nothing_with_wrong_types) {
 }
 
 static redisReply *sweep(redis_t *r, const char *token, const char *by, slice_t field, slice_t value) {
-    call_t call = call_begin(SCRIPT_sweep, "2");
+    call_t call = call_begin(&script_sweep, "2");
     call_text(&call, LOCK), call_text(&call, "email:errors"), call_text(&call, token), call_text(&call, by);
     call_add(&call, field.data, field.len);
     call_add(&call, value.data, value.len);

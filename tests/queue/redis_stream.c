@@ -32,7 +32,7 @@ static fixture_t setup(void) {
 
 static redisReply *call(fixture_t *f, ask_t ask) {
     size_t len;
-    const char *text = script_text(SCRIPT_trim, conn_version(f->conn), &len);
+    const char *text = script_text(&script_trim, conn_version(f->conn), &len);
     return redis_do(f->r,
                     "EVAL %b 4 sidecar:app:lock " STREAM " " HELD " " META " %s %lld %lld %lld %lld %lld %lld %lld 1099511627776",
                     text, len, ask.token, ask.retain, ask.records, ask.copies, ask.most, ask.size, ask.heard, ask.forget);
@@ -318,7 +318,7 @@ Test(redis_stream, a_count_that_is_wrong_stays_sane) {
 /* Ends a job, with a record of 29 bytes in a stream that may have 100; the first word of the reply, owned. */
 static char *end_job(fixture_t *f) {
     size_t len;
-    const char *text = script_text(SCRIPT_settle, conn_version(f->conn), &len);
+    const char *text = script_text(&script_settle, conn_version(f->conn), &len);
     redis_ok(f->r, "DEL email:backup");
     redis_ok(f->r, "RPUSH email:backup job");
     redisReply *reply = redis_do(f->r,

@@ -2,61 +2,65 @@
 #ifndef QS_TEST_SCRIPT_CALLS_H
 #define QS_TEST_SCRIPT_CALLS_H
 
+#include "dialects/bull/scripts.h"
+#include "dialects/delayed_queue/scripts.h"
+#include "dialects/private_queues/scripts.h"
 #include "queue/scripts.h"
 
 /* What each script is called with by EVAL, in an order in which each has something to do. */
 static const struct {
-    script_id_t script;
+    const script_t *script;
     const char *arguments;
 } CALLS[] = {
-    {SCRIPT_acquire, "4 sidecar:app:lock sidecar:app:queues sidecar:app:standbys sidecar:email:meta T 1000 app me email"},
-    {SCRIPT_renew, "1 sidecar:app:lock T 60000"},
-    {SCRIPT_claim, "4 sidecar:app:lock sidecar:sms:meta sidecar:others:lock sidecar:app:queues T app others sms"},
-    {SCRIPT_promote, "4 sidecar:app:lock email:delayed email sidecar:email:meta T app 9 ms 0 99 0 99 2"},
-    {SCRIPT_heads, "1 sms:delayed 0"},
-    {SCRIPT_census, "1 email:delayed due"},
-    {SCRIPT_tails, "2 sidecar:email:failures sidecar:email:meta"},
-    {SCRIPT_acknowledge, "1 sidecar:email:auditors me 5-5"},
-    {SCRIPT_trim,
+    {&script_acquire, "4 sidecar:app:lock sidecar:app:queues sidecar:app:standbys sidecar:email:meta T 1000 app me email"},
+    {&script_renew, "1 sidecar:app:lock T 60000"},
+    {&script_claim, "4 sidecar:app:lock sidecar:sms:meta sidecar:others:lock sidecar:app:queues T app others sms"},
+    {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:email:meta T app 9 ms 0 99 0 99 2"},
+    {&script_heads, "1 sms:delayed 0"},
+    {&script_census, "1 email:delayed due"},
+    {&script_tails, "2 sidecar:email:failures sidecar:email:meta"},
+    {&script_acknowledge, "1 sidecar:email:auditors me 5-5"},
+    {&script_trim,
      "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 0 1 9 999 999 9999 999"},
-    {SCRIPT_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:email:meta T digest old new"},
-    {SCRIPT_plant, "3 sidecar:app:lock email:backup sidecar:email:sentinel T 1 random entry"},
-    {SCRIPT_settle,
+    {&script_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:email:meta T digest old new"},
+    {&script_plant, "3 sidecar:app:lock email:backup sidecar:email:sentinel T 1 random entry"},
+    {&script_settle,
      "13 sidecar:app:lock email:backup email email sidecar:email:stamps email:errors sidecar:email:failures "
      "sidecar:email:meta sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock T job digest "
      "old new 1 9 1 - - ms 9999 again - - 0 kind retried"},
-    {SCRIPT_reports, "1 email:errors 0 0 10 1000"},
-    {SCRIPT_sweep, "2 sidecar:app:lock email:errors T value job text"},
-    {SCRIPT_requeue, "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta sms sidecar:sms:stamps sidecar:sms:meta "
-                     "sidecar:email:requeued sidecar:email:requeued "
-                     "sidecar:email:requeued event requeued me 0 job digest 9 - kind requeued"},
-    {SCRIPT_bull_promote, "9 sidecar:app:lock b:delayed b:wait b:paused b:meta-paused b:priority b:active sidecar:b:meta "
-                          "sidecar:b:aside T app 9 0 b: 9 9"},
-    {SCRIPT_bull_mark, "5 sidecar:app:lock b:stalled b:active b:stalled-check sidecar:b:meta T 9 9"},
-    {SCRIPT_bull_stalled, "3 b:stalled b:stalled-check sidecar:b:meta b: 9 0 9 0 9 99 99 name"},
-    {SCRIPT_bull_settle, "14 sidecar:app:lock b:stalled b:active b:wait b:paused b:meta-paused b:failed sidecar:b:recorded "
-                         "sidecar:b:failures sidecar:b:meta b:1 b:1:lock b:1:logs sidecar:app:lock T 1 - retry - - 0 9 kind x"},
-    {SCRIPT_bull_seen, "3 sidecar:app:lock b:failed sidecar:b:recorded T 600000 9 5"},
-    {SCRIPT_bull_failed, "2 b:failed sidecar:b:recorded b: -inf 0 9 9 99 99 1 name"},
-    {SCRIPT_bull_record,
+    {&script_reports, "1 email:errors 0 0 10 1000"},
+    {&script_sweep, "2 sidecar:app:lock email:errors T value job text"},
+    {&script_requeue,
+     "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta sms sidecar:sms:stamps sidecar:sms:meta "
+     "sidecar:email:requeued sidecar:email:requeued "
+     "sidecar:email:requeued event requeued me 0 job digest 9 - kind requeued"},
+    {&script_bull_promote, "9 sidecar:app:lock b:delayed b:wait b:paused b:meta-paused b:priority b:active sidecar:b:meta "
+                           "sidecar:b:aside T app 9 0 b: 9 9"},
+    {&script_bull_mark, "5 sidecar:app:lock b:stalled b:active b:stalled-check sidecar:b:meta T 9 9"},
+    {&script_bull_stalled, "3 b:stalled b:stalled-check sidecar:b:meta b: 9 0 9 0 9 99 99 name"},
+    {&script_bull_settle, "14 sidecar:app:lock b:stalled b:active b:wait b:paused b:meta-paused b:failed sidecar:b:recorded "
+                          "sidecar:b:failures sidecar:b:meta b:1 b:1:lock b:1:logs sidecar:app:lock T 1 - retry - - 0 9 kind x"},
+    {&script_bull_seen, "3 sidecar:app:lock b:failed sidecar:b:recorded T 600000 9 5"},
+    {&script_bull_failed, "2 b:failed sidecar:b:recorded b: -inf 0 9 9 99 99 1 name"},
+    {&script_bull_record,
      "5 sidecar:app:lock b:failed sidecar:b:recorded sidecar:b:failures sidecar:b:meta T 1 5 9999 kind failed"},
-    {SCRIPT_bull_requeue, "12 sidecar:b:requeued sidecar:b:failures sidecar:b:meta b:1 b:1:lock b:failed b:wait b:paused "
-                          "b:meta-paused b:active b:delayed b:id event me 0 1 - 0 1 9 2 name n kind requeued"},
-    {SCRIPT_private_tails, "1 queue-a 99 99"},
-    {SCRIPT_private_letters, "3 sidecar:app:lock dlq sidecar:email:recorded T 0 9 99 99 9 1"},
-    {SCRIPT_record_once,
+    {&script_bull_requeue, "12 sidecar:b:requeued sidecar:b:failures sidecar:b:meta b:1 b:1:lock b:failed b:wait b:paused "
+                           "b:meta-paused b:active b:delayed b:id event me 0 1 - 0 1 9 2 name n kind requeued"},
+    {&script_private_tails, "1 queue-a 99 99"},
+    {&script_private_letters, "3 sidecar:app:lock dlq sidecar:email:recorded T 0 9 99 99 9 1"},
+    {&script_record_once,
      "4 sidecar:app:lock sidecar:email:recorded sidecar:email:failures sidecar:email:meta T mark 9999 kind failed"},
-    {SCRIPT_de_promote,
+    {&script_de_promote,
      "6 sidecar:app:lock de_delayed_events de_events sidecar:d:meta sidecar:d:aside de_x T app 9 9 99 9 70 9 1 "
      "9 9 X"},
-    {SCRIPT_de_requeue,
+    {&script_de_requeue,
      "5 sidecar:d:requeued sidecar:d:failures sidecar:d:meta de_delayed_events de_events event me 0 X###1 {} 9 kind "
      "requeued"},
-    {SCRIPT_aside, "3 sidecar:d:aside de_delayed_events de_events 0 9 99 9"},
-    {SCRIPT_aside_settle, "8 sidecar:app:lock sidecar:d:aside de_delayed_events de_events de_delayed_events de_delayed_events "
-                          "sidecar:d:failures sidecar:d:meta T X###1 - - end - 0 - 9 kind x"},
-    {SCRIPT_heal, "1 sidecar:app:lock T 60000"},
-    {SCRIPT_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
+    {&script_aside, "3 sidecar:d:aside de_delayed_events de_events 0 9 99 9"},
+    {&script_aside_settle, "8 sidecar:app:lock sidecar:d:aside de_delayed_events de_events de_delayed_events de_delayed_events "
+                           "sidecar:d:failures sidecar:d:meta T X###1 - - end - 0 - 9 kind x"},
+    {&script_heal, "1 sidecar:app:lock T 60000"},
+    {&script_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };
 
 #endif

@@ -8,6 +8,7 @@
 #include "dialects/bull/keys.h"
 #include "dialects/bull/quarantine.h"
 #include "dialects/bull/requeue.h"
+#include "dialects/bull/scripts.h"
 #include "dialects/bull/stalled.h"
 #include "redis/reply.h"
 
@@ -23,7 +24,7 @@ static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_a
     const queue_keys_t *at = &keys->queues[ask->queue];
     const seat_t *seat = &keys->seats[at->seat];
     char *prefix = mem_printf("%s:", at->config->own.base);
-    request_script(conn, SCRIPT_bull_promote, 9 + BULLMQ_KEYS);
+    request_script(conn, &script_bull_promote, 9 + BULLMQ_KEYS);
     request_text(conn, seat->lock);
     request_text(conn, at->config->delayed);
     request_text(conn, at->config->ready);

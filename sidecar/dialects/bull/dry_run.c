@@ -7,6 +7,7 @@
 #include "dialects/bull/job.h"
 #include "dialects/bull/keys.h"
 #include "dialects/bull/requeue.h"
+#include "dialects/bull/scripts.h"
 #include "dialects/bull/stalled.h"
 #include "dialects/requeue.h"
 #include "redis/reply.h"
@@ -98,7 +99,7 @@ static void tidy(const bull_scratch_t *s) {
 static bool try_promote(const bull_scratch_t *s) {
     promote_reply_t reply;
     dialect_bull.promote->append(s->room->conn, &s->keys, &(promote_ask_t){.token = s->room->token, .batch = 3});
-    return s->room->passed(s->room, SCRIPT_bull_promote, promote_read_reply(s->room->conn, &reply, s->room->fault));
+    return s->room->passed(s->room, &script_bull_promote, promote_read_reply(s->room->conn, &reply, s->room->fault));
 }
 
 static watch_call_t call_of(const bull_scratch_t *s, metrics_queue_t *metrics) {
@@ -115,12 +116,12 @@ static watch_call_t call_of(const bull_scratch_t *s, metrics_queue_t *metrics) {
 static bool try_check(const bull_scratch_t *s) {
     metrics_queue_t metrics = {0};
     bull_stalled_t *stalled = bull_stalled_open(&s->at);
-    script_id_t script = SCRIPT_bull_mark;
+    const script_t *script = &script_bull_mark;
     bool ok = true;
     for (int step = 0; step < 2 && ok; step++) {
         watch_call_t call = call_of(s, &metrics);
         ok = s->room->passed(s->room, script, bull_stalled_step(stalled, &call, s->room->fault));
-        script = SCRIPT_bull_settle;
+        script = &script_bull_settle;
     }
     bull_stalled_close(stalled);
     return ok;
@@ -131,14 +132,14 @@ static bool try_failed(const bull_scratch_t *s) {
     metrics_queue_t metrics = {0};
     bull_failed_t *failed = bull_failed_open(&s->at);
     watch_call_t call = call_of(s, &metrics);
-    bool ok = s->room->passed(s->room, SCRIPT_bull_failed, bull_failed_step(failed, &call, true, s->room->fault));
+    bool ok = s->room->passed(s->room, &script_bull_failed, bull_failed_step(failed, &call, true, s->room->fault));
     if (ok) {
         one_request(s->room->conn, &s->at, "ZADD", "failed", "+inf", "two");
         ok = read_all(s->room, 1) == OUTCOME_OK;
     }
     bull_failed_forget(failed);
     call = call_of(s, &metrics);
-    ok = ok && s->room->passed(s->room, SCRIPT_bull_record, bull_failed_step(failed, &call, true, s->room->fault));
+    ok = ok && s->room->passed(s->room, &script_bull_record, bull_failed_step(failed, &call, true, s->room->fault));
     bull_failed_close(failed);
     return ok;
 }
@@ -157,7 +158,7 @@ static bool try_requeue(const bull_scratch_t *s) {
         const requeue_where_t where = {.job = {payload.data, payload.len}};
         bull_requeue_append(s->room->conn, &s->keys,
                             &(requeue_ask_t){.again = true, .by = "preflight", .record = &record, .where = &where}, &where);
-        ok = s->room->passed(s->room, SCRIPT_bull_requeue, requeue_read(s->room->conn, &reply, s->room->fault));
+        ok = s->room->passed(s->room, &script_bull_requeue, requeue_read(s->room->conn, &reply, s->room->fault));
         buffer_free(&payload);
     }
     return ok;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "dialects/bull/failed_channel.h"
 #include "dialects/bull/job.h"
+#include "dialects/bull/scripts.h"
 #include "queue/record.h"
 #include "redis/reply.h"
 
@@ -98,7 +99,7 @@ static int64_t number(const redisReply *reply) { return strtoll(reply_text(reply
 static outcome_t ask_mark(const queue_keys_t *at, const watch_call_t *call, const char *mark, redisReply **reply,
                           fault_t *fault) {
     char *failed = mem_printf("%s:failed", at->config->own.base);
-    request_script(call->conn, SCRIPT_bull_seen, 3);
+    request_script(call->conn, &script_bull_seen, 3);
     request_text(call->conn, call->keys->seats[at->seat].lock);
     request_text(call->conn, failed);
     request_text(call->conn, at->recorded);
@@ -166,7 +167,7 @@ static bool begin_look(bull_failed_t *s, mono_t now) {
 
 static void ask_page(const bull_failed_t *s, const watch_call_t *call, const bull_told_t *first, size_t ids) {
     conn_t *conn = call->conn;
-    request_script(conn, SCRIPT_bull_failed, 2);
+    request_script(conn, &script_bull_failed, 2);
     request_text(conn, s->failed);
     request_text(conn, s->at->recorded);
     request_text(conn, s->prefix);
@@ -205,7 +206,7 @@ static bool told_at(const redisReply *page, size_t index, told_t *out) {
 
 static void ask_record(bull_failed_t *s, const watch_call_t *call, slice_t id, slice_t score) {
     conn_t *conn = call->conn;
-    request_script(conn, SCRIPT_bull_record, 5);
+    request_script(conn, &script_bull_record, 5);
     request_text(conn, call->keys->seats[s->at->seat].lock);
     request_text(conn, s->failed);
     request_text(conn, s->at->recorded);

@@ -1,5 +1,6 @@
 // An operator puts a failed job of Bull back: as Bull's own Job.retry() does it, or made again where it is gone.
 #include "dialects/requeue.h"
+#include "dialects/bull/scripts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +56,7 @@ void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask
     bull_job_t job;
     bull_rebuild(where->job, &job, &room);
     digest_parse(ask->record->answers, &event);
-    request_script(conn, SCRIPT_bull_requeue, 12);
+    request_script(conn, &script_bull_requeue, 12);
     request_text(conn, home->requeued);
     request_text(conn, home->failures);
     request_text(conn, home->meta);

@@ -12,6 +12,7 @@
 #include "dialects/bull/failed_channel.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/keys.h"
+#include "dialects/bull/scripts.h"
 #include "dialects/bull/stalled.h"
 #include "queue/record.h"
 #include "queue/settle.h"
@@ -85,7 +86,7 @@ static int64_t number(const redisReply *reply) { return strtoll(reply_text(reply
 
 static void mark_append(const bull_stalled_t *s, const watch_call_t *call, bool leaves) {
     const queue_keys_t *at = s->at;
-    request_script(call->conn, SCRIPT_bull_mark, 5 + BULLMQ_KEYS);
+    request_script(call->conn, &script_bull_mark, 5 + BULLMQ_KEYS);
     request_text(call->conn, call->keys->seats[at->seat].lock);
     bull_key(call->conn, at, "stalled");
     bull_key(call->conn, at, "active");
@@ -218,7 +219,7 @@ static void append_settle(const bull_stalled_t *s, const watch_call_t *call, con
     const char *lock = call->keys->seats[at->seat].lock;
     slice_t counter = c->job.fields[BULL_STALLED_COUNTER];
     conn_t *conn = call->conn;
-    request_script(conn, SCRIPT_bull_settle, 14);
+    request_script(conn, &script_bull_settle, 14);
     request_text(conn, lock);
     bull_key(conn, at, "stalled");
     bull_key(conn, at, "active");
@@ -307,7 +308,7 @@ static outcome_t settle_cases(bull_stalled_t *s, watch_call_t *call, size_t coun
 static void look_append(const bull_stalled_t *s, const watch_call_t *call) {
     const queue_keys_t *at = s->at;
     char *prefix = mem_printf("%s:", at->config->own.base);
-    request_script(call->conn, SCRIPT_bull_stalled, 3);
+    request_script(call->conn, &script_bull_stalled, 3);
     bull_key(call->conn, at, "stalled");
     bull_key(call->conn, at, "stalled-check");
     request_text(call->conn, at->meta);

@@ -6,6 +6,7 @@
 
 #include "dialects/delayed_queue/envelope.h"
 #include "dialects/delayed_queue/internal.h"
+#include "dialects/delayed_queue/scripts.h"
 #include "dialects/requeue.h"
 #include "queue/record.h"
 #include "queue/stamps.h"
@@ -19,7 +20,7 @@ static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_a
     const queue_keys_t *queue = &keys->queues[ask->queue];
     const dialect_config_t *own = &queue->config->own;
     const seat_t *seat = &keys->seats[queue->seat];
-    request_script(conn, SCRIPT_de_promote, 5 + (int)own->lists.count);
+    request_script(conn, &script_de_promote, 5 + (int)own->lists.count);
     request_text(conn, seat->lock);
     request_text(conn, queue->config->delayed);
     request_text(conn, own->events);
@@ -94,7 +95,7 @@ static void requeue_event(conn_t *conn, const keyspace_t *keys, const requeue_as
     const queue_config_t *to = keys->queues[ask->to].config;
     digest_t event = {.bytes = {0}};
     digest_parse(ask->record->answers, &event);
-    request_script(conn, SCRIPT_de_requeue, 5);
+    request_script(conn, &script_de_requeue, 5);
     request_text(conn, home->requeued);
     request_text(conn, home->failures);
     request_text(conn, home->meta);

@@ -3,8 +3,10 @@
 
 #include "base/buffer.h"
 #include "dialects/delayed_queue/internal.h"
+#include "dialects/delayed_queue/scripts.h"
 #include "dialects/requeue.h"
 #include "queue/quarantine.h"
+#include "queue/scripts.h"
 
 enum { SCRATCH_TTL_MS = 60000, SCRATCH_BATCH = 3 };
 
@@ -65,7 +67,7 @@ static bool lay(scene_t *scene, const char *command, const char *key, const char
         conn_reply_free(reply);
         if (outcome == OUTCOME_LOST) {
             *scene->room->fault = fault;
-            return scene->room->passed(scene->room, SCRIPT_de_promote, outcome);
+            return scene->room->passed(scene->room, &script_de_promote, outcome);
         }
     }
     return true;
@@ -82,7 +84,7 @@ static bool try_promote(scene_t *scene) {
     if (!laid) return false;
     delayed_promote.append(room->conn, &scene->keys,
                            &(promote_ask_t){.token = room->token, .batch = SCRATCH_BATCH, .first = SCRATCH_BATCH});
-    return room->passed(room, SCRIPT_de_promote, delayed_promote.read(room->conn, &reply, room->fault)) &&
+    return room->passed(room, &script_de_promote, delayed_promote.read(room->conn, &reply, room->fault)) &&
            lay(scene, "ZADD", scene->queue.aside, "1", "scratch") && lay(scene, "LPUSH", scene->list, "scratch", "scratch");
 }
 
@@ -94,7 +96,7 @@ static bool try_aside(scene_t *scene) {
     aside_page_t page;
     outcome_t outcome = aside_read(room->conn, &scene->keys, 0, scene->events, 0, false, &page, room->fault);
     aside_page_free(&page);
-    if (!room->passed(room, SCRIPT_aside, outcome)) return false;
+    if (!room->passed(room, &script_aside, outcome)) return false;
     for (size_t i = 0; i < sizeof verdicts / sizeof *verdicts; i++) {
         aside_job_t job = {.member = slice_text(CLASS "###4"), .score = "4", .envelope = slice_text(ENVELOPE_1)};
         settled_t settled;
@@ -111,7 +113,7 @@ static bool try_aside(scene_t *scene) {
                                            .next = slice_text(ENVELOPE_2),
                                            .delay_ms = SCRATCH_TTL_MS,
                                            .event = &event});
-        if (!room->passed(room, SCRIPT_aside_settle, settle_read(room->conn, &settled, room->fault))) return false;
+        if (!room->passed(room, &script_aside_settle, settle_read(room->conn, &settled, room->fault))) return false;
     }
     return true;
 }
@@ -129,7 +131,7 @@ static bool try_requeue(scene_t *scene) {
     outcome_t outcome = requeue_read(room->conn, &reply, room->fault);
     if (outcome == OUTCOME_LATER && strncmp(room->fault->text, "OOM", 3) == 0) outcome = OUTCOME_OK;
     if (outcome == OUTCOME_OK && reply.kind == REQUEUE_FAILED) outcome = fault_set(room->fault, OUTCOME_FAULT, "%s", reply.why);
-    return room->passed(room, SCRIPT_de_requeue, outcome);
+    return room->passed(room, &script_de_requeue, outcome);
 }
 
 bool delayed_dry_run(const dryrun_room_t *room) {

@@ -3,16 +3,17 @@
 #include <stdlib.h>
 
 #include "base/buffer.h"
+#include "queue/scripts.h"
 #include "redis/reply.h"
 
 bool kmqueue_dry_run(const dryrun_room_t *room) {
     // The commands of settle, requeue and the watch, one by one: each refusal names its own.
     static const struct {
         const char *command, *argument;
-        script_id_t script;
+        const script_t *script;
     } steps[] = {
-        {"SADD", "scratch", SCRIPT_requeue}, {"PEXPIRE", "60000", SCRIPT_requeue}, {"SISMEMBER", "scratch", SCRIPT_requeue},
-        {"SCARD", NULL, SCRIPT_requeue},     {"SREM", "scratch", SCRIPT_settle},
+        {"SADD", "scratch", &script_requeue}, {"PEXPIRE", "60000", &script_requeue}, {"SISMEMBER", "scratch", &script_requeue},
+        {"SCARD", NULL, &script_requeue},     {"SREM", "scratch", &script_settle},
     };
     char *key = mem_printf("%sunique", room->prefix);
     bool goes_on = true;

@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "dialects/dialect.h"
+#include "queue/scripts.h"
 
 #define SENTINEL_PREFIX "sidecar-sentinel:"
 
@@ -13,7 +14,7 @@ static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_a
     const queue_keys_t *queue = &keys->queues[ask->queue];
     const seat_t *seat = &keys->seats[queue->seat];
     const queue_policy_t *policy = &queue->config->policy;
-    request_script(conn, SCRIPT_promote, 4);
+    request_script(conn, &script_promote, 4);
     request_text(conn, seat->lock);
     request_text(conn, queue->config->delayed);
     request_text(conn, queue->config->ready);

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "base/buffer.h"
+#include "dialects/private_queues/scripts.h"
+#include "queue/scripts.h"
 #include "queue/settle.h"
 #include "redis/reply.h"
 
@@ -28,7 +30,7 @@ static outcome_t ask(const dryrun_room_t *room, const char *const *words) {
 static outcome_t run_tails(const dryrun_room_t *room, const scratch_t *keys) {
     redisReply *reply;
     int lists = 1;
-    request_script(room->conn, SCRIPT_private_tails, lists);
+    request_script(room->conn, &script_private_tails, lists);
     request_text(room->conn, keys->private);
     request_text(room->conn, "99");
     request_text(room->conn, "99");
@@ -40,15 +42,15 @@ static outcome_t run_tails(const dryrun_room_t *room, const scratch_t *keys) {
 // The walks are no scripts, but what they are for.
 static bool try_lists(const dryrun_room_t *room, const scratch_t *keys) {
     const dialect_config_t *own = &room->config->own;
-    if (!room->passed(room, SCRIPT_private_tails, run_tails(room, keys))) return false;
+    if (!room->passed(room, &script_private_tails, run_tails(room, keys))) return false;
     outcome_t outcome = *own->registry ? ASK(room, "SSCAN", keys->done, "0", "COUNT", "1")
                                        : ASK(room, "SCAN", "0", "MATCH", keys->private, "COUNT", "1", "TYPE", "list");
-    return room->passed(room, SCRIPT_private_tails, outcome);
+    return room->passed(room, &script_private_tails, outcome);
 }
 
 static outcome_t run_letters(const dryrun_room_t *room, const scratch_t *keys) {
     redisReply *reply;
-    request_script(room->conn, SCRIPT_private_letters, 3);
+    request_script(room->conn, &script_private_letters, 3);
     request_text(room->conn, room->keys->seats[0].lock);
     request_text(room->conn, keys->dlq);
     request_text(room->conn, keys->recorded);
@@ -67,7 +69,7 @@ static outcome_t run_letters(const dryrun_room_t *room, const scratch_t *keys) {
 static outcome_t run_record(const dryrun_room_t *room, const scratch_t *keys) {
     const queue_keys_t *at = &room->keys->queues[0];
     redisReply *reply;
-    request_script(room->conn, SCRIPT_record_once, 4);
+    request_script(room->conn, &script_record_once, 4);
     request_text(room->conn, room->keys->seats[0].lock);
     request_text(room->conn, keys->recorded);
     request_text(room->conn, at->failures);
@@ -83,8 +85,8 @@ static outcome_t run_record(const dryrun_room_t *room, const scratch_t *keys) {
 }
 
 static bool try_letters(const dryrun_room_t *room, const scratch_t *keys) {
-    return room->passed(room, SCRIPT_private_letters, run_letters(room, keys)) &&
-           room->passed(room, SCRIPT_record_once, run_record(room, keys));
+    return room->passed(room, &script_private_letters, run_letters(room, keys)) &&
+           room->passed(room, &script_record_once, run_record(room, keys));
 }
 
 // An end that asks whether the job is done, and notes what it pushes.
@@ -132,8 +134,8 @@ bool private_dry_run(const dryrun_room_t *room) {
     scratch_t keys = {mem_printf("%sprivate", room->prefix), mem_printf("%sletters", room->prefix),
                       mem_printf("%srecorded", room->prefix), mem_printf("%sdone", room->prefix)};
     char *const all[SCRATCH] = {keys.private, keys.dlq, keys.recorded, keys.done};
-    bool ok = room->passed(room, SCRIPT_private_tails, lay_out(room, &keys)) && try_lists(room, &keys) &&
-              (!*room->config->dlq || try_letters(room, &keys)) && room->passed(room, SCRIPT_settle, run_settle(room, &keys));
+    bool ok = room->passed(room, &script_private_tails, lay_out(room, &keys)) && try_lists(room, &keys) &&
+              (!*room->config->dlq || try_letters(room, &keys)) && room->passed(room, &script_settle, run_settle(room, &keys));
     fault_t said = *room->fault;
     for (size_t i = 0; i < SCRATCH; i++) {
         if (ok && ASK(room, "DEL", all[i]) == OUTCOME_LOST) ok = false;

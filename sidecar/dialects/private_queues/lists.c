@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/keyset.h"
 #include "base/log.h"
+#include "dialects/private_queues/scripts.h"
 #include "redis/reply.h"
 
 static const char ROLE[] = "monitor";
@@ -231,7 +232,7 @@ outcome_t private_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, 
 
 static void append_tails(conn_t *conn, const keyspace_t *keys, size_t queue, const private_lists_t *lists) {
     const queue_policy_t *policy = &keys->queues[queue].config->policy;
-    request_script(conn, SCRIPT_private_tails, (int)lists->asked);
+    request_script(conn, &script_private_tails, (int)lists->asked);
     for (size_t i = 0; i < lists->asked; i++) request_text(conn, lists->names[lists->next + i].key);
     request_int(conn, policy->max_payload);
     request_int(conn, PRIVATE_BYTES);

@@ -1,11 +1,37 @@
 #!/bin/sh
-# Prints C source that holds every script named on the command line: for a/b/NAME.lua the symbols lua_NAME (text, ends in a NUL)
-# and lua_NAME_len (bytes, without the NUL). The line count of the shebang is kept by the caller (script.c strips it for Redis 6).
+# embed.sh DIR FILE...: writes DIR/scripts.c, which defines a script_t (redis/script.h) for every a/lua/NAME.lua, and DIR/a/scripts.h,
+# which declares those of folder a. Headers are written only where they change, so that nothing else is compiled again.
 set -eu
-printf '// Made by embed.sh from sidecar/queue/lua/*.lua: change those.\n#include <stddef.h>\n#include "queue/lua/embed.h"\n'
+out=$1
+shift
+source=$out/scripts.c.tmp
+rm -rf "$out/headers.tmp"
+
+c_string() { sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^/            "/' -e 's/$/\\n"/'; }
+sha1() { sha1sum | cut -d ' ' -f 1; }
+
+printf '// Made by embed.sh from *.lua: change those.\n#include "redis/script.h"\n' >"$source"
 for file in "$@"; do
     name=$(basename "$file" .lua)
-    printf '\nconst char lua_%s[] =\n' "$name"
-    sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^/    "/' -e 's/$/\\n"/' "$file"
-    printf '    ;\nconst size_t lua_%s_len = sizeof lua_%s - 1;\n' "$name" "$name"
+    folder=${file#sidecar/}
+    folder=${folder%/lua/*}
+    mkdir -p "$out/headers.tmp/$folder"
+    printf 'extern const script_t script_%s;\n' "$name" >>"$out/headers.tmp/$folder/scripts.h"
+    {
+        printf 'extern const script_t script_%s;\nconst script_t script_%s = {\n    .name = "%s",\n    .text =\n' "$name" "$name" "$name"
+        c_string <"$file"
+        printf '    ,\n    .len = %d,\n    .first_line_len = %d,\n' "$(wc -c <"$file")" "$(head -n 1 "$file" | wc -c)"
+        printf '    .sha1 = "%s",\n    .sha1_without_flags = "%s",\n};\n' "$(sha1 <"$file")" "$(tail -n +2 "$file" | sha1)"
+    } >>"$source"
 done
+printf 'const script_t *const all_scripts[] = {\n' >>"$source"
+for file in "$@"; do printf '    &script_%s,\n' "$(basename "$file" .lua)" >>"$source"; done
+printf '};\nconst size_t all_script_count = sizeof all_scripts / sizeof *all_scripts;\n' >>"$source"
+
+(cd "$out/headers.tmp" && find . -name scripts.h) | while read -r header; do
+    mkdir -p "$out/${header%/*}"
+    { printf '// Made by embed.sh.\n#pragma once\n#include "redis/script.h"\n' && cat "$out/headers.tmp/$header"; } >"$out/$header.tmp"
+    if cmp -s "$out/$header.tmp" "$out/$header"; then rm "$out/$header.tmp"; else mv "$out/$header.tmp" "$out/$header"; fi
+done
+rm -rf "$out/headers.tmp"
+mv "$source" "$out/scripts.c"

@@ -4,7 +4,6 @@
 #define QS_TEST_BULL_CALL_H
 
 #include "fixture.h"
-#include "queue/scripts.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>
@@ -32,7 +31,7 @@ static inline void bull_add(bull_call_t *call, const void *bytes, size_t len) {
 static inline void bull_text(bull_call_t *call, const char *text) { bull_add(call, text, strlen(text)); }
 
 /* Begins a call with these keys, which end with NULL. */
-static inline bull_call_t bull_begin(script_id_t script, const char *const *keys) {
+static inline bull_call_t bull_begin(const script_t *script, const char *const *keys) {
     bull_call_t call = {0};
     static char number[24]; /* how many */
     size_t len, count = 0;

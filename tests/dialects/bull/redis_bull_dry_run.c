@@ -9,7 +9,7 @@ typedef struct {
     char why[256];
 } found_t;
 
-static bool passed(const dryrun_room_t *room, script_id_t script, outcome_t outcome) {
+static bool passed(const dryrun_room_t *room, const script_t *script, outcome_t outcome) {
     found_t *found = room->self;
     (void)script;
     if (outcome == OUTCOME_FAULT) snprintf(found->why, sizeof found->why, "%s", room->fault->text);

@@ -1,5 +1,6 @@
 /* The scripts that read Bull's failures and record them: each once, whatever stands in the keys. */
 #include "bull_failure.h"
+#include "dialects/bull/scripts.h"
 
 #define OVERLAP "600000"
 
@@ -12,7 +13,7 @@ static fixture_t setup(void) {
 /* ---- bull_seen */
 
 static redisReply *ask_seen(redis_t *r, const char *token, const char *most, const char *seen) {
-    call_t call = call_begin(SCRIPT_bull_seen, "3");
+    call_t call = call_begin(&script_bull_seen, "3");
     const char *const words[] = {BULL_LOCK, BULL "failed", BULL_OURS "recorded", token, OVERLAP, most, seen};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) call_text(&call, words[i]);
     return call_end(&call, r);
@@ -112,7 +113,7 @@ static page_t page_new(void) {
 
 static redisReply *read_page(redis_t *r, page_t ask) {
     char fields[8];
-    call_t call = call_begin(SCRIPT_bull_failed, "2");
+    call_t call = call_begin(&script_bull_failed, "2");
     snprintf(fields, sizeof fields, "%d", (int)BULL_FIELDS);
     const char *const words[] = {
         BULL "failed", BULL_OURS "recorded", BULL, ask.from, ask.skip, ask.count, ask.jobs, ask.size, ask.most, fields};
@@ -236,7 +237,7 @@ Test(redis_bull_failed, jobs_can_be_asked_for_by_id) {
 /* ---- bull_record */
 
 static call_t record_call(const char *token, const char *id, const char *score, const char *most) {
-    call_t call = call_begin(SCRIPT_bull_record, "5");
+    call_t call = call_begin(&script_bull_record, "5");
     const char *const words[] = {
         BULL_LOCK, BULL "failed", BULL_OURS "recorded", BULL_OURS "failures", BULL_OURS "meta", token, id, score, most, "kind",
         "failed",  "payload",     "0123456789"};

@@ -2,6 +2,7 @@
  * stays or goes, never both and never neither. */
 #include "bull_call.h"
 #include "cluster.h"
+#include "dialects/bull/scripts.h"
 #include "wait.h"
 
 static const char *const KEYS[] = {BULL_LOCK,
@@ -27,7 +28,7 @@ static const ask_t ASK = {
     .token = "T", .group = "app", .batch = "1000", .limit = "0", .prefix = BULL, .later = "10000", .work = "1000000"};
 
 static redisReply *promote_with(redis_t *r, ask_t ask, bool in_vain) {
-    bull_call_t call = bull_begin(SCRIPT_bull_promote, KEYS);
+    bull_call_t call = bull_begin(&script_bull_promote, KEYS);
     const char *const argv[] = {ask.token, ask.group, ask.batch, ask.limit, ask.prefix, ask.later, ask.work};
     for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) bull_text(&call, argv[i]);
     return in_vain ? bull_in_vain(&call, r) : bull_end(&call, r);
@@ -336,7 +337,7 @@ Test(redis_bull_promote, a_right_that_is_taken_away_doubles_nothing) {
         redis_ok(f.r, "LPUSH " BULL "active 7");
         redis_ok(f.r, "ACL SETUSER worker reset on >x +@all ~bull:video:* ~sidecar:* &* -%s", rights[i]);
         redis_ok(user, "AUTH worker x");
-        bull_call_t call = bull_begin(SCRIPT_bull_promote, KEYS);
+        bull_call_t call = bull_begin(&script_bull_promote, KEYS);
         const char *const argv[] = {ASK.token, ASK.group, ASK.batch, ASK.limit, ASK.prefix, ASK.later, ASK.work};
         for (size_t a = 0; a < sizeof argv / sizeof *argv; a++) bull_text(&call, argv[a]);
         for (int again = 0; again < 3; again++) freeReplyObject(bull_end(&call, user));

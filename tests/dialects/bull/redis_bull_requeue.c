@@ -1,6 +1,7 @@
 /* bull_requeue.lua: a failed job of Bull is put back as Bull's own retry() does it, once, and made again where it is gone. */
 #include "bull_call.h"
 #include "bull_failure.h"
+#include "dialects/bull/scripts.h"
 
 #define EVENT "0123456789abcdef"
 
@@ -26,7 +27,7 @@ static const char *const FIELDS[] = {"name",         "__default__",
 enum { FIELD_WORDS = sizeof FIELDS / sizeof *FIELDS };
 
 static call_t requeue_call(ask_t ask) {
-    call_t call = call_begin(SCRIPT_bull_requeue, "12");
+    call_t call = call_begin(&script_bull_requeue, "12");
     static char job[256], lock[256], count[8]; /* the call borrows them */
     snprintf(job, sizeof job, BULL "%s", ask.id);
     snprintf(lock, sizeof lock, BULL "%s:lock", ask.id);

@@ -2,6 +2,7 @@
  * it, with a record; and whatever they meet, the job stays or goes, never both and never neither. */
 #include "bull_call.h"
 #include "cluster.h"
+#include "dialects/bull/scripts.h"
 #include "wait.h"
 
 #define META     "sidecar:video:meta"
@@ -38,7 +39,7 @@ static redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
                                 job,           lock,
                                 logs,          ask.deid ? debounce : BULL_LOCK,
                                 NULL};
-    bull_call_t call = bull_begin(SCRIPT_bull_settle, keys);
+    bull_call_t call = bull_begin(&script_bull_settle, keys);
     const char *const argv[] = {ask.token,  ask.id,   ask.counter, ask.verdict, ask.error, ask.message,
                                 ask.remove, ask.most, "kind",      "x",         "payload", "0123456789"};
     for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) bull_text(&call, argv[i]);
@@ -344,7 +345,7 @@ static redisReply *mark_with(redis_t *r, const char *token, const char *interval
     const char *const keys[] = {
         BULL_LOCK,          BULL "stalled", BULL "active", BULL "stalled-check", META, BULL "events", BULL "marker",
         BULL "prioritized", BULL "pc",      NULL};
-    bull_call_t call = bull_begin(SCRIPT_bull_mark, keys);
+    bull_call_t call = bull_begin(&script_bull_mark, keys);
     bull_text(&call, token);
     bull_text(&call, interval);
     bull_text(&call, hold);
@@ -357,7 +358,7 @@ static void mark(redis_t *r, const char *interval, const char *word) {
 
 static redisReply *look(redis_t *r, const char *interval, const char *skip, const char *most, const char *payload) {
     const char *const keys[] = {BULL "stalled", BULL "stalled-check", META, NULL};
-    bull_call_t call = bull_begin(SCRIPT_bull_stalled, keys);
+    bull_call_t call = bull_begin(&script_bull_stalled, keys);
     const char *const argv[] = {BULL, interval, "0", "100", skip, most, "1000000", payload, "name", "data"};
     for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) bull_text(&call, argv[i]);
     return bull_in_vain(&call, r);

@@ -3,6 +3,7 @@
 #ifndef QS_TEST_DELAYED_CALL_H
 #define QS_TEST_DELAYED_CALL_H
 
+#include "dialects/delayed_queue/scripts.h"
 #include "monitor/monitor_call.h"
 
 #define PAYMENT      "example.PaymentCheck"
@@ -35,7 +36,7 @@ static inline call_t de_call(const de_ask_t *ask) {
     static const char *const rest[] = {"4",       "10",    "10000", "20", "60000", "40", "300000", "9223372036854775807",
                                        "1440000", PAYMENT, WELCOME};
     const long long values[] = {ask->batch, ask->first, ask->bytes, ask->payload, ask->attempts, ask->later};
-    call_t call = call_begin(SCRIPT_de_promote, "7");
+    call_t call = call_begin(&script_de_promote, "7");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) call_text(&call, keys[i]);
     call_text(&call, ask->token);
     call_text(&call, ask->group);

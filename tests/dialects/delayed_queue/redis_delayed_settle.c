@@ -1,6 +1,8 @@
 /* aside.lua, aside_settle.lua and de_requeue.lua, each argument at will: who may, what must still be so, and what Redis refuses.
  */
 #include "delayed_call.h"
+#include "dialects/delayed_queue/scripts.h"
+#include "queue/scripts.h"
 
 #define MEMBER PAYMENT "###1"
 #define SCORE  "1800000000000.25"
@@ -26,7 +28,7 @@ static settle_t settle_new(const char *verdict) {
 static call_t settle_call(const settle_t *ask) {
     const char *const rest[] = {ask->token, ask->member, ask->score, ask->envelope, ask->verdict, ask->next,    "20000",
                                 ask->last,  ask->most,   "kind",     "failed",      "payload",    ask->envelope};
-    call_t call = call_begin(SCRIPT_aside_settle, "8");
+    call_t call = call_begin(&script_aside_settle, "8");
     call_text(&call, "sidecar:app:lock");
     call_text(&call, "sidecar:email:aside");
     call_text(&call, DELAYED_KEYS);
@@ -200,7 +202,7 @@ Test(redis_delayed_settle, a_full_stream_ends_nothing) {
 
 static redisReply *look(redis_t *r, const char *skip, const char *count, const char *size, const char *payload) {
     const char *const rest[] = {"sidecar:email:aside", DELAYED_KEYS, "de_events", skip, count, size, payload};
-    call_t call = call_begin(SCRIPT_aside, "3");
+    call_t call = call_begin(&script_aside, "3");
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
     return call_end(&call, r);
 }
@@ -242,7 +244,7 @@ static call_t requeue_call(const char *again) {
     static const char *const keys[] = {"sidecar:email:requeued", "sidecar:email:failures", "sidecar:email:meta", DELAYED_KEYS,
                                        "de_events"};
     const char *const rest[] = {"event", "ann", again, MEMBER, ENVELOPE(1), "8", "kind", "requeued"};
-    call_t call = call_begin(SCRIPT_de_requeue, "5");
+    call_t call = call_begin(&script_de_requeue, "5");
     for (size_t i = 0; i < 5; i++) call_text(&call, keys[i]);
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
     return call;

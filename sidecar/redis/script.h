@@ -1,0 +1,28 @@
+// A Lua script as the build embeds it. For each a/b/lua/NAME.lua the generated header a/b/scripts.h declares `script_NAME`.
+#ifndef QS_REDIS_SCRIPT_H
+#define QS_REDIS_SCRIPT_H
+
+#include <stddef.h>
+
+enum { SCRIPT_SHA1_SIZE = 41 };
+
+typedef struct script {
+    const char *name;
+    const char *text; // ends in a NUL byte
+    size_t len;
+    // Before Redis 7 a script may not begin with "#!lua flags=...", so there its text begins after the first line
+    // (redis 7.0 src/script_lua.c and eval.c, evalExtractShebangFlags).
+    size_t first_line_len;
+    char sha1[SCRIPT_SHA1_SIZE];              // of the text
+    char sha1_without_flags[SCRIPT_SHA1_SIZE]; // of the text after the first line
+} script_t;
+
+// Every script of the program, collected by the build.
+extern const script_t *const all_scripts[];
+extern const size_t all_script_count;
+
+// The text for a server of this version (see conn_version).
+const char *script_text(const script_t *script, int version, size_t *len);
+const char *script_sha1(const script_t *script, int version);
+
+#endif
