@@ -1,6 +1,91 @@
+// queue-sidecar check: the config, and with --redis the audit path, the preflight and who leads.
 #include <stdio.h>
 
-#include "cli/cli.h"
+#include "audit/path_check.h"
+#include "cli/args.h"
+#include "cli/load_config.h"
+#include "inspect/preflight.h"
+#include "inspect/snapshot.h"
+#include "queue/lock.h"
+#include "redis/conn.h"
+
+typedef struct printed {
+    int faults;
+} printed_t;
+
+static void print_finding(void *self, finding_t finding, const char *queue, const char *text) {
+    static const char *const LABELS[] = {"ok", "warning", "FAULT", "FAULT", "FAULT"};
+    printed_t *printed = self;
+    if (finding != FINDING_FACT && finding != FINDING_WARN) printed->faults++;
+    printf("%-8s %s%s%s%s\n", LABELS[finding], queue ? "queue \"" : "", queue ? queue : "", queue ? "\": " : "", text);
+}
+
+// Says who leads, and which of our queues that leader does not serve.
+static void print_seat(const keyspace_t *keys, const overview_t *all, size_t index, printed_t *printed) {
+    const seat_t *seat = &keys->seats[index];
+    const overview_seat_t *view = &all->seats[index];
+    buffer_t text = {0}, unserved = {0};
+    finding_t finding = FINDING_FACT;
+    if (*view->error) {
+        finding = FINDING_FAULT;
+        buffer_printf(&text, "who leads \"%s\" cannot be told: %s", seat->name, view->error);
+    } else if (!*view->holder) {
+        buffer_printf(&text, "\"%s\" has no leader now", seat->name);
+    } else if (token_ttl_ms(view->holder) == 0) {
+        finding = FINDING_FAULT;
+        buffer_printf(&text, "\"%s\": its lock %s holds \"%s\", which no sidecar wrote; nobody leads until that key is deleted",
+                      seat->name, seat->lock, view->holder);
+    } else {
+        buffer_printf(&text, "\"%s\" is led by %s, for %lld ms yet", seat->name, *view->leader ? view->leader : view->holder,
+                      (long long)view->pttl_ms);
+        for (size_t i = seat->first_queue; i < seat->first_queue + seat->queue_count; i++)
+            if (!all->queues[i].served) buffer_printf(&unserved, "%s%s", unserved.len ? ", " : "", keys->queues[i].config->name);
+    }
+    print_finding(printed, finding, NULL, buffer_text(&text));
+    if (unserved.len) {
+        buffer_clear(&text);
+        buffer_printf(&text, "the leader of \"%s\" does not serve: %s; instances that serve other queues need another group",
+                      seat->name, buffer_text(&unserved));
+        print_finding(printed, FINDING_FAULT, NULL, buffer_text(&text));
+    }
+    buffer_free(&unserved);
+    buffer_free(&text);
+}
+
+static outcome_t print_seats(conn_t *conn, const keyspace_t *keys, printed_t *printed, fault_t *fault) {
+    overview_t view;
+    outcome_t outcome = overview_look(conn, keys, &view, fault);
+    for (size_t i = 0; outcome == OUTCOME_OK && i < keys->seat_count; i++) print_seat(keys, &view, i, printed);
+    overview_free(&view);
+    return outcome;
+}
+
+static void print_site(void *self, audit_finding_t finding, const char *text) {
+    static const finding_t OF[] = {[AUDIT_GOOD] = FINDING_FACT, [AUDIT_WARNING] = FINDING_WARN, [AUDIT_FAULT] = FINDING_FAULT};
+    print_finding(self, OF[finding], NULL, text);
+}
+
+static int check_redis(const config_t *config) {
+    keyspace_t *keys = keyspace_new(config);
+    conn_t *conn = conn_new(&config->redis, "queue-sidecar-check", NULL);
+    printed_t printed = {0};
+    fault_t fault;
+    audit_look_at_site(config->audit.path, config->audit.retain_bytes, print_site, &printed);
+    outcome_t outcome = conn_open(conn, &fault);
+    if (outcome == OUTCOME_OK) outcome = preflight(conn, keys, print_finding, &printed, &fault);
+    if (outcome == OUTCOME_OK) outcome = print_seats(conn, keys, &printed, &fault);
+    int code = printed.faults ? CLI_FAILED : CLI_OK;
+    if (outcome == OUTCOME_OK) {
+        if (!printed.faults) printf("%-8s preflight passed\n", "ok");
+    } else {
+        fflush(stdout);
+        fprintf(stderr, "queue-sidecar: redis at %s: %s\n", conn_target(conn), fault.text);
+        code = outcome == OUTCOME_FAULT ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
+    }
+    conn_free(conn);
+    keyspace_free(keys);
+    return code;
+}
 
 typedef struct given {
     const char *config;
@@ -9,7 +94,7 @@ typedef struct given {
 
 static int check(int argc, char **argv) {
     given_t given = {0};
-    int status = cli_parse(argc, argv, &cli_check_command, &given);
+    int status = args_parse(argc, argv, &cli_check_command, &given);
     if (status != CLI_OK) return status;
     config_t *config = cli_load_config(cli_config_path(given.config));
     if (!config) return CLI_BAD_CONFIG;

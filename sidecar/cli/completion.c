@@ -4,11 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/args.h"
+#include "cli/load_config.h"
 
 typedef struct given {
     const char *config;
-    cli_words_t words;
+    cli_operands_t words;
 } given_t;
 
 static int print(void (*make)(buffer_t *out)) {
@@ -31,8 +32,8 @@ static int print_queues(const char *path) {
 }
 
 static int completion(int argc, char **argv) {
-    given_t given = {.words.most = 1};
-    int status = cli_parse(argc, argv, &cli_completion_command, &given);
+    given_t given = {.words.max = 1};
+    int status = args_parse(argc, argv, &cli_completion_command, &given);
     if (status != CLI_OK) return status;
     const char *what = given.words.count ? given.words.all[0] : "";
     if (strcmp(what, "bash") == 0) return print(completion_bash);

@@ -8,8 +8,4 @@
 void completion_bash(buffer_t *out);
 void completion_zsh(buffer_t *out);
 
-// Words that `help` explains beside the commands, and that `help man` takes.
-#define COMPLETION_HELP_TOPICS "keys metrics man"
-#define COMPLETION_HELP_PAGES  "1 5"
-
 #endif

@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/completion.h"
+#include "cli/help.h"
 
 static const char begin[] =
     "# Completion of queue-sidecar for bash, made by `queue-sidecar completion bash`.\n"
@@ -113,15 +114,14 @@ static void add_command(const cli_command_t *command, const cli_command_t *paren
 static void add_help(buffer_t *out) {
     buffer_str(out, "    'help')\n        case $cword,${words[2]} in\n        2,*) operands='");
     add_names(cli_commands, out);
-    buffer_str(out, " " COMPLETION_HELP_TOPICS "' ;;\n");
+    buffer_str(out, " " HELP_TOPICS "' ;;\n");
     for (const cli_command_t *const *command = cli_commands; *command; command++) {
         if (!(*command)->parts) continue;
         buffer_printf(out, "        3,%s) operands='", (*command)->name);
         add_names((*command)->parts, out);
         buffer_str(out, "' ;;\n");
     }
-    buffer_str(out, "        3,man) operands='" COMPLETION_HELP_PAGES
-                    "' ;;\n        *) operands='<text>' ;;\n        esac\n        ;;\n");
+    buffer_str(out, "        3,man) operands='" HELP_PAGES "' ;;\n        *) operands='<text>' ;;\n        esac\n        ;;\n");
 }
 
 void completion_bash(buffer_t *out) {
@@ -133,7 +133,7 @@ void completion_bash(buffer_t *out) {
     add_names(cli_commands, out);
     buffer_str(out, "'\n        ;;\n");
     for (const cli_command_t *const *command = cli_commands; *command; command++) {
-        if (*command == &cli_help_command) continue;
+        if (*command == cli_commands[7]) continue;
         add_command(*command, NULL, out);
         for (const cli_command_t *const *part = (*command)->parts; part && *part; part++) add_command(*part, *command, out);
     }

@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/completion.h"
+#include "cli/help.h"
 
 static const char begin[] =
     "#compdef queue-sidecar\n"
@@ -117,21 +118,21 @@ static void add_command(buffer_t *out, const cli_command_t *command, const cli_c
 static void add_help(buffer_t *out) {
     buffer_str(out, "_queue-sidecar_help() {\n");
     add_list(out, cli_commands);
-    buffer_str(out, "    names+=(" COMPLETION_HELP_TOPICS
-                    ")\n    case $CURRENT,$words[2] in\n    2,*) _describe -t commands command names ;;\n");
+    buffer_str(out,
+               "    names+=(" HELP_TOPICS ")\n    case $CURRENT,$words[2] in\n    2,*) _describe -t commands command names ;;\n");
     for (const cli_command_t *const *command = cli_commands; *command; command++) {
         if (!(*command)->parts) continue;
         buffer_printf(out, "    3,%s) compadd", (*command)->name);
         for (const cli_command_t *const *part = (*command)->parts; *part; part++) buffer_printf(out, " %s", (*part)->name);
         buffer_str(out, " ;;\n");
     }
-    buffer_str(out, "    3,man) compadd " COMPLETION_HELP_PAGES " ;;\n    esac\n}\n\n");
+    buffer_str(out, "    3,man) compadd " HELP_PAGES " ;;\n    esac\n}\n\n");
 }
 
 void completion_zsh(buffer_t *out) {
     buffer_str(out, begin);
     for (const cli_command_t *const *command = cli_commands; *command; command++) {
-        if (*command == &cli_help_command) continue;
+        if (*command == cli_commands[7]) continue;
         if (!(*command)->parts) {
             add_command(out, *command, NULL);
             continue;

@@ -2,7 +2,8 @@
 // container.
 #include <stdio.h>
 
-#include "cli/cli.h"
+#include "cli/args.h"
+#include "cli/load_config.h"
 #include "cli/local_instance.h"
 
 enum { PATIENCE_S = 5 };
@@ -35,7 +36,7 @@ typedef struct given {
 
 static int healthcheck(int argc, char **argv) {
     given_t given = {0};
-    int status = cli_parse(argc, argv, &cli_healthcheck_command, &given);
+    int status = args_parse(argc, argv, &cli_healthcheck_command, &given);
     if (status != CLI_OK) return status;
     const char *path = cli_config_path(given.config);
     config_t *config = cli_load_config(path);

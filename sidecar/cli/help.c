@@ -1,94 +1,209 @@
+#include "cli/help.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/args.h"
 #include "cli/man.h"
 #include "cli/table.h"
+#include "cli/wrap.h"
+#include "config/config.h"
 #include "http/metrics_text.h"
 
-enum { WIDTH_LEAST = 60, WIDTH_MOST = 100 }; // of texts
-
-static const char general_help[] =
-    "queue-sidecar promotes delayed jobs when they fall due and finds jobs whose worker died, beside your workers.\n"
-    "\n"
-    "Examples:\n"
-    "  queue-sidecar check -c queue-sidecar.cfg --redis\n"
-    "  queue-sidecar run -c queue-sidecar.cfg\n"
-    "  queue-sidecar audit list --since 2h\n"
-    "\n"
-    "Commands:\n";
-
-const char cli_exits[] =
-    "0 ok\n1 failed\n2 wrong usage\n69 Redis is unreachable\n78 bad config\n130 interrupted, where work was left\n";
-
-static size_t page_width(void) {
-    size_t room = table_room(stdout);
-    return room == 0 || room > WIDTH_MOST ? WIDTH_MOST : room < WIDTH_LEAST ? WIDTH_LEAST : room;
-}
-
-static void print_general(void) {
-    buffer_t list = {0};
-    cli_list(cli_commands, page_width(), &list);
-    buffer_str(&list, "\n");
-    cli_exit_line("Exit codes: ", cli_exits, &list);
-    printf("%s%s\nExplain a command with `queue-sidecar help COMMAND`.\n", general_help, buffer_text(&list));
-    buffer_free(&list);
-}
-
-static void print_page(const cli_command_t *command) {
-    buffer_t page = {0};
-    cli_page(command, page_width(), &page);
-    fputs(buffer_text(&page), stdout);
-    buffer_free(&page);
-}
-
-// The tables of config keys and of metrics, tab-separated: what `make check` holds the sample and the README against; and the
-// manual pages.
-static int print_all(void (*list)(buffer_t *out)) {
-    buffer_t table = {0};
-    list(&table);
-    fputs(buffer_text(&table), stdout);
-    buffer_free(&table);
-    return CLI_OK;
-}
-
-int cli_help(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "--") == 0) argc--, argv++;
-    if (argc < 2) {
-        print_general();
-        return CLI_OK;
-    }
-    if (strcmp(argv[1], "keys") == 0 && argc == 2) return print_all(config_list_keys);
-    if (strcmp(argv[1], "metrics") == 0 && argc == 2) return print_all(http_metrics_list);
-    if (strcmp(argv[1], "man") == 0 && argc == 3 && strcmp(argv[2], "1") == 0) return print_all(man_program);
-    if (strcmp(argv[1], "man") == 0 && argc == 3 && strcmp(argv[2], "5") == 0) return print_all(man_config);
-    if (strcmp(argv[1], "man") == 0 && argc == 2) {
-        fputs("queue-sidecar help: which page: `man 1`, of the program, or `man 5`, of the config?\n", stderr);
-        return CLI_USAGE;
-    }
-    const char *odd = argv[1][0] == '-' ? argv[1] : argc > 3 ? argv[3] : NULL;
-    const cli_command_t *command = odd ? NULL : cli_find(argv[1]);
-    if (!odd && !command) return CLI_USAGE;
-    const cli_command_t *part = argc > 2 && command ? cli_part(command, argv[2]) : NULL;
-    if (argc > 2 && !part && !odd) odd = argv[2];
-    if (odd) {
-        fprintf(stderr, "queue-sidecar help: unexpected argument `%s`\nSee `queue-sidecar help help`.\n", odd);
-        return CLI_USAGE;
-    }
-    print_page(part ? part : command);
-    return CLI_OK;
-}
-
-const cli_command_t cli_help_command = {
-    .name = "help",
-    .summary = "Explain a command",
-    .examples = "queue-sidecar help\n"
-                "queue-sidecar help run\n"
-                "queue-sidecar help keys\tevery config key: section, name, type, default, bounds, reloadable, help\n"
-                "queue-sidecar help metrics\tevery family of /metrics: name, type, labels, help\n"
-                "queue-sidecar help man 1 >queue-sidecar.1\tthe manual page; 5: that of the config\n",
-    .usage = "help [COMMAND [SUBCOMMAND] | keys | metrics | man 1 | man 5]",
-    .text = "Lists the commands, or explains one; `queue-sidecar COMMAND --help` does the same.",
-    .exits = "0 ok\n2 no such command\n",
-    .run = cli_help,
+enum {
+    WIDTH_MIN = 60,
+    WIDTH_MAX = 100,
+    OPTION_MAX = 24,  // columns of an option's spelling; the help of a longer one begins behind it
+    COMMENT_MIN = 30, // columns for the comment beside an example; with fewer it goes above
+    INDENT = 2,
+    GAP = 2,
 };
+
+const char help_exits[] =
+    "0 ok\n1 failed\n2 wrong usage\n69 Redis is unreachable\n78 bad config\n130 interrupted before the end\n";
+
+static const char help_intro[] = "queue-sidecar runs beside your workers. It moves delayed jobs to the ready\n"
+                                 "list when they fall due, and gives back jobs whose worker died.\n"
+                                 "\n"
+                                 "Examples:\n"
+                                 "  queue-sidecar check -c queue-sidecar.cfg --redis\n"
+                                 "  queue-sidecar run -c queue-sidecar.cfg\n"
+                                 "  queue-sidecar status\n"
+                                 "  queue-sidecar audit list --since 2h\n"
+                                 "\n"
+                                 "Commands:\n";
+
+// Takes one line of a text off its front; false at the end.
+static bool help_next_line(const char **text, slice_t *line) {
+    if (!*text || !**text) return false;
+    *line = (slice_t){*text, strcspn(*text, "\n")};
+    *text += line->len + ((*text)[line->len] == '\n');
+    return true;
+}
+
+static void help_add_usage(const cli_command_t *command, buffer_t *out) {
+    slice_t line;
+    const char *label = "Usage:";
+    for (const char *rest = command->usage; help_next_line(&rest, &line); label = "")
+        buffer_printf(out, "%6s queue-sidecar %.*s\n", label, (int)line.len, line.data);
+}
+
+// The columns of the widest example that has a comment.
+static size_t help_widest_example(const char *examples) {
+    size_t widest = 0;
+    for (slice_t line; help_next_line(&examples, &line);) {
+        size_t typed = strcspn(line.data, "\t\n");
+        if (typed < line.len && typed > widest) widest = typed;
+    }
+    return widest;
+}
+
+static void help_add_examples(const cli_command_t *command, size_t width, buffer_t *out) {
+    if (!command->examples) return;
+    size_t widest = help_widest_example(command->examples), indent = INDENT + widest + GAP;
+    bool above = indent + COMMENT_MIN > width;
+    slice_t line;
+    buffer_str(out, "Examples:\n");
+    for (const char *rest = command->examples; help_next_line(&rest, &line);) {
+        size_t typed = strcspn(line.data, "\t\n"), comment = typed < line.len ? line.len - typed - 1 : 0;
+        if (comment && above) buffer_printf(out, "  # %.*s\n", (int)comment, line.data + typed + 1);
+        if (comment && !above) {
+            const wrap_t wrap = {.width = width, .indent = indent, .column = indent};
+            buffer_printf(out, "  %-*.*s  ", (int)widest, (int)typed, line.data);
+            wrap_add(out, line.data + typed + 1, comment, &wrap);
+        } else {
+            buffer_printf(out, "  %.*s\n", (int)typed, line.data);
+        }
+    }
+    buffer_str(out, "\n");
+}
+
+static void help_spell(const cli_option_t *option, buffer_t *out) {
+    buffer_clear(out);
+    const char letter[] = {'-', option->letter, ',', ' ', '\0'};
+    if (option->name) buffer_printf(out, "%4s--%s", option->letter ? letter : "", option->name);
+    if (option->argument) buffer_printf(out, "%s%s", option->name ? " " : "", option->argument);
+}
+
+static void help_add_options(const cli_command_t *command, size_t width, buffer_t *out) {
+    buffer_t spelled = {0};
+    size_t widest = 0;
+    bool first = true;
+    for (size_t i = 0; i < command->option_count; i++) {
+        help_spell(&command->options[i], &spelled);
+        if (command->options[i].help && spelled.len > widest && spelled.len <= OPTION_MAX) widest = spelled.len;
+    }
+    for (size_t i = 0; i < command->option_count; i++) {
+        const cli_option_t *option = &command->options[i];
+        if (!option->help) continue;
+        if (first || option->heading) buffer_str(out, "\n");
+        if (option->heading) wrap_at(out, option->heading, 0, width);
+        first = false;
+        help_spell(option, &spelled);
+        buffer_printf(out, "  %-*s  ", (int)widest, buffer_text(&spelled));
+        const size_t indent = INDENT + widest + GAP;
+        const wrap_t wrap = {width, indent, spelled.len > widest ? INDENT + spelled.len + GAP : indent, false};
+        wrap_add(out, option->help, strlen(option->help), &wrap);
+    }
+    buffer_free(&spelled);
+}
+
+// One line for each command: its name and its summary.
+static void help_add_list(const cli_command_t *const *commands, size_t width, buffer_t *out) {
+    size_t widest = 0;
+    for (const cli_command_t *const *at = commands; *at; at++)
+        if (strlen((*at)->name) > widest) widest = strlen((*at)->name);
+    for (const cli_command_t *const *at = commands; *at; at++) {
+        buffer_printf(out, "  %-*s  ", (int)widest, (*at)->name);
+        wrap_at(out, (*at)->summary, INDENT + widest + GAP, width);
+    }
+}
+
+// "0 good\n78 bad config\n" becomes "Exit codes: 0 good; 78 bad config."
+static void help_add_exits(const char *exits, size_t width, buffer_t *out) {
+    buffer_t text = {0};
+    slice_t line;
+    const char *before = "\nExit codes: ";
+    for (; help_next_line(&exits, &line); before = "; ") buffer_printf(&text, "%s%.*s", before, (int)line.len, line.data);
+    buffer_str(&text, ".");
+    wrap_at(out, buffer_text(&text), 0, width);
+    buffer_free(&text);
+}
+
+void help_command(const cli_command_t *command, size_t width, buffer_t *out) {
+    buffer_printf(out, "%s.\n\n", command->summary);
+    help_add_examples(command, width, out);
+    help_add_usage(command, out);
+    if (command->parts) {
+        buffer_str(out, "\nSubcommands:\n");
+        help_add_list(command->parts, width, out);
+    }
+    help_add_options(command, width, out);
+    if (command->text) {
+        buffer_str(out, "\n");
+        wrap_at(out, command->text, 0, width);
+    }
+    help_add_exits(command->exits, width, out);
+}
+
+static size_t help_width(void) {
+    size_t columns = table_room(stdout);
+    return columns == 0 || columns > WIDTH_MAX ? WIDTH_MAX : columns < WIDTH_MIN ? WIDTH_MIN : columns;
+}
+
+static void help_overview(const cli_command_t *const *commands, buffer_t *out) {
+    buffer_str(out, help_intro);
+    help_add_list(commands, help_width(), out);
+    help_add_exits(help_exits, help_width(), out);
+    buffer_str(out, "\nExplain a command with `queue-sidecar help COMMAND`.\n");
+}
+
+static int help_misuse(const char *word) {
+    fprintf(stderr, "queue-sidecar help: unexpected argument `%s`\nSee `queue-sidecar help help`.\n", word);
+    return CLI_USAGE;
+}
+
+static const struct {
+    const char *word, *page; // page: "" = it has none
+    void (*print)(buffer_t *out);
+} help_topics[] = {
+    {"keys", "", config_list_keys}, {"metrics", "", http_metrics_list}, {"man", "1", man_program}, {"man", "5", man_config}};
+
+// False: there is no such topic.
+static bool help_topic(const char *word, const char *page, buffer_t *out) {
+    for (size_t i = 0; i < sizeof help_topics / sizeof *help_topics; i++) {
+        if (strcmp(help_topics[i].word, word) != 0 || strcmp(help_topics[i].page, page) != 0) continue;
+        help_topics[i].print(out);
+        return true;
+    }
+    return false;
+}
+
+// Prints what the words ask for: COMMAND, COMMAND SUBCOMMAND, TOPIC or TOPIC PAGE.
+static int help_print(const cli_command_t *const *commands, int count, char **words, buffer_t *out) {
+    if (count <= 2 && help_topic(words[0], count == 2 ? words[1] : "", out)) return CLI_OK;
+    if (count == 1 && strcmp(words[0], "man") == 0) {
+        fputs("queue-sidecar help: which page: `man 1` for the program, `man 5` for the config?\n", stderr);
+        return CLI_USAGE;
+    }
+    if (words[0][0] == '-') return help_misuse(words[0]);
+    if (count > 2) return help_misuse(words[2]);
+    const cli_command_t *command = args_need_command(commands, words[0]);
+    if (!command) return CLI_USAGE;
+    if (count == 2 && !(command = args_find_command(command->parts, words[1]))) return help_misuse(words[1]);
+    help_command(command, help_width(), out);
+    return CLI_OK;
+}
+
+int help_run(const cli_command_t *const *commands, int argc, char **argv) {
+    buffer_t out = {0};
+    int status = CLI_OK;
+    if (argc > 1 && strcmp(argv[1], "--") == 0) argc--, argv++;
+    if (argc < 2)
+        help_overview(commands, &out);
+    else
+        status = help_print(commands, argc - 1, argv + 1, &out);
+    fputs(buffer_text(&out), stdout);
+    buffer_free(&out);
+    return status;
+}

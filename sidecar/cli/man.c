@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/help.h"
+#include "cli/load_config.h"
 #include "cli/roff.h"
 #include "http/metrics_text.h"
 
@@ -48,7 +50,7 @@ static const item_t environment[] = {
 };
 
 static const item_t files[] = {
-    {"`" CLI_USUAL_CONFIG "`", "The config, where nothing else names one."},
+    {"`" CLI_DEFAULT_CONFIG "`", "The config, where nothing else names one."},
     {"`/var/lib/queue-sidecar/audit.db`", "The audit log (`audit.path`), with `audit.db-wal` and `audit.db-shm` while it is "
                                           "open, and `audit.db.lock`, which the sidecar "
                                           "that writes it holds. Do not copy it with cp: see `audit backup`."},
@@ -85,7 +87,14 @@ static void add_exits(buffer_t *out, const char *exits) {
 
 static void add_exit_line(buffer_t *out, const char *exits) {
     buffer_t line = {0};
-    cli_exit_line("Exit status: ", exits, &line);
+    buffer_str(&line, "Exit status: ");
+    for (const char *at = exits; *at; at++) {
+        if (*at != 0x0a)
+            buffer_add(&line, at, 1);
+        else if (at[1])
+            buffer_str(&line, "; ");
+    }
+    buffer_str(&line, ".");
     roff_paragraph(out);
     roff_text(out, buffer_text(&line));
     buffer_free(&line);
@@ -194,7 +203,7 @@ void man_program(buffer_t *out) {
     roff_text(out, description);
     add_commands(out);
     roff_section(out, "EXIT STATUS");
-    add_exits(out, cli_exits);
+    add_exits(out, help_exits);
     add_items(out, "SIGNALS", signals, sizeof signals / sizeof *signals);
     add_items(out, "ENVIRONMENT", environment, sizeof environment / sizeof *environment);
     add_items(out, "FILES", files, sizeof files / sizeof *files);

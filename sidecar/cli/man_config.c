@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/help.h"
+#include "cli/load_config.h"
 #include "cli/roff.h"
 #include "config/load.h"
 #include "config/table.h"
@@ -108,7 +110,7 @@ void man_config(buffer_t *out) {
     roff_section(out, "NAME");
     buffer_str(out, "queue\\-sidecar.cfg \\- the configuration of queue\\-sidecar\n");
     roff_section(out, "SYNOPSIS");
-    roff_text(out, "`" CLI_USUAL_CONFIG "`");
+    roff_text(out, "`" CLI_DEFAULT_CONFIG "`");
     roff_section(out, "DESCRIPTION");
     roff_text(out, description);
     roff_section(out, "KEYS");

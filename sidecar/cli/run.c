@@ -5,7 +5,8 @@
 #include "app/app.h"
 #include "app/log_setup.h"
 #include "base/log.h"
-#include "cli/cli.h"
+#include "cli/args.h"
+#include "cli/load_config.h"
 #include "config/config.h"
 
 typedef struct given {
@@ -24,7 +25,7 @@ static bool log_as_json(const config_t *config) {
 static int run(int argc, char **argv) {
     given_t given = {0};
     buffer_t messages = {0};
-    int status = cli_parse(argc, argv, &cli_run_command, &given);
+    int status = args_parse(argc, argv, &cli_run_command, &given);
     if (status != CLI_OK) return status;
     config_t *config = cli_read_config(cli_config_path(given.config), &messages);
     if (!config) {

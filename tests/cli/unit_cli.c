@@ -5,7 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/args.h"
 #include "cli/cli.h"
+#include "cli/help.h"
+#include "cli/load_config.h"
 #include "tempdir.h"
 
 enum { WORDS = 10 };
@@ -63,12 +66,12 @@ Test(unit_cli, suggests_an_option_before_any_command) {
 
 Test(unit_cli, wants_the_value_of_an_option) {
     expect_usage(run((const char *const[]){"queue-sidecar", "check", "-c", NULL}),
-                 "queue-sidecar check: a value is missing after `-c`\nSee `queue-sidecar help check`.\n");
+                 "queue-sidecar check: missing value after `-c`\nSee `queue-sidecar help check`.\n");
 }
 
 Test(unit_cli, wants_no_value_for_a_flag) {
     expect_usage(run((const char *const[]){"queue-sidecar", "check", "--redis=yes", NULL}),
-                 "queue-sidecar check: no value is taken by `--redis=yes`\nSee `queue-sidecar help check`.\n");
+                 "queue-sidecar check: this option takes no value: `--redis=yes`\nSee `queue-sidecar help check`.\n");
 }
 
 Test(unit_cli, wants_no_argument) {
@@ -103,7 +106,7 @@ typedef struct taken {
     const char *config;
     bool redis;
     cli_values_t many;
-    cli_words_t words;
+    cli_operands_t words;
 } taken_t;
 
 static const cli_option_t taken_options[] = {
@@ -138,7 +141,7 @@ Test(unit_cli, reads_options_in_every_spelling) {
         int argc = 0;
         argv[argc++] = mem_str("check");
         for (size_t j = 0; rows[i].words[j]; j++) argv[argc++] = mem_str(rows[i].words[j]);
-        cr_expect_eq(cli_parse(argc, argv, &taken_command, &taken), CLI_OK);
+        cr_expect_eq(args_parse(argc, argv, &taken_command, &taken), CLI_OK);
         cr_expect_eq(taken.redis, rows[i].flag);
         if (rows[i].value)
             cr_expect_str_eq(taken.config ? taken.config : "none", rows[i].value);
@@ -150,9 +153,9 @@ Test(unit_cli, reads_options_in_every_spelling) {
 
 /* `--` ends options everywhere, and may be the value of one. */
 Test(unit_cli, words_behind_two_dashes_are_no_options) {
-    taken_t taken = {.words.most = 4};
+    taken_t taken = {.words.max = 4};
     char *argv[] = {"x", "-c", "--", "a", "--", "-c", "--redis", "--", NULL};
-    cr_expect_eq(cli_parse(8, argv, &taken_command, &taken), CLI_OK);
+    cr_expect_eq(args_parse(8, argv, &taken_command, &taken), CLI_OK);
     cr_expect_str_eq(taken.config ? taken.config : "none", "--");
     cr_expect(!taken.redis && taken.words.count == 4);
     static const char *const expected[] = {"a", "-c", "--redis", "--"};
@@ -167,21 +170,21 @@ Test(unit_cli, words_behind_two_dashes_are_no_options) {
 Test(unit_cli, an_option_may_come_many_times) {
     taken_t taken = {0};
     char *argv[] = {"x", "-qa", "--queue", "b", "--queue=c", NULL};
-    cr_expect_eq(cli_parse(5, argv, &taken_command, &taken), CLI_OK);
+    cr_expect_eq(args_parse(5, argv, &taken_command, &taken), CLI_OK);
     cr_expect_eq(taken.many.count, 3);
     static const char *const expected[] = {"a", "b", "c"};
     for (size_t i = 0; i < 3; i++) cr_expect_str_eq(taken.many.all[i], expected[i]);
-    char *more[CLI_VALUES_MOST + 2] = {"check"};
-    for (size_t i = 1; i < CLI_VALUES_MOST + 2; i++) more[i] = "-qx";
+    char *more[CLI_VALUES_MAX + 2] = {"check"};
+    for (size_t i = 1; i < CLI_VALUES_MAX + 2; i++) more[i] = "-qx";
     taken.many.count = 0;
-    expect_usage(cli_parse(CLI_VALUES_MOST + 2, more, &taken_command, &taken),
-                 "queue-sidecar check: given too often: `-qx`\nSee `queue-sidecar help check`.\n");
+    expect_usage(args_parse(CLI_VALUES_MAX + 2, more, &taken_command, &taken),
+                 "queue-sidecar check: option repeated too often: `-qx`\nSee `queue-sidecar help check`.\n");
 }
 
 // Every command and every option is told in words, fits the lines it is given, and is found by its name.
 static void expect_page(const cli_command_t *command, size_t width) {
     buffer_t page = {0};
-    cli_page(command, width, &page);
+    help_command(command, width, &page);
     cr_expect_not_null(strstr(buffer_text(&page), "\nUsage: queue-sidecar "), "%s", command->name);
     cr_expect_not_null(strstr(buffer_text(&page), "\nExit codes: 0 "), "%s", command->name);
     for (size_t i = 0; i < command->option_count; i++) {
@@ -204,7 +207,7 @@ Test(unit_cli, every_command_explains_itself) {
         expect_page(*command, 100);
         for (const cli_command_t *const *part = (*command)->parts; part && *part; part++) {
             expect_page(*part, 60);
-            cr_expect_eq(cli_part(*command, (*part)->name), *part);
+            cr_expect_eq(args_find_command((*command)->parts, (*part)->name), *part);
         }
     }
 }

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/help.h"
+#include "cli/load_config.h"
 #include "cli/man.h"
 #include "config/load.h"
 #include "config/table.h"
@@ -124,7 +126,7 @@ Test(unit_man, the_page_of_the_program_has_every_command_option_and_metric) {
 static void expect_exits(const cli_command_t *command) {
     for (const char *line = command->exits; line && *line; line = strchr(line, '\n') + 1) {
         char *code = mem_printf("\n%.*s ", (int)strcspn(line, " "), line);
-        cr_expect(strncmp(cli_exits, code + 1, strlen(code) - 1) == 0 || strstr(cli_exits, code),
+        cr_expect(strncmp(help_exits, code + 1, strlen(code) - 1) == 0 || strstr(help_exits, code),
                   "%s exits with %s, EXIT STATUS does not say so", command->name, code + 1);
         free(code);
     }

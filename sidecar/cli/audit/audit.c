@@ -169,7 +169,7 @@ static const cli_command_t *const parts[] = {
 
 static const audit_command_t *find_command(const audit_ask_t *ask, const char *word) {
     const char *names[COUNT(parts)];
-    const cli_command_t *part = cli_part(&cli_audit_command, word);
+    const cli_command_t *part = args_find_command(cli_audit_command.parts, word);
     if (part) return (const audit_command_t *)part;
     for (size_t i = 0; i < COUNT(parts); i++) names[i] = parts[i] ? parts[i]->name : NULL;
     misuse(ask, "unknown subcommand", word, suggest_nearest(word, names, COUNT(parts)), NULL);
@@ -191,8 +191,8 @@ static int audit(int argc, char **argv) {
     snprintf(name, sizeof name, "audit %s", command->about.name);
     argv[1] = name;
     ask.command = command->about.name;
-    ask.words.most = command->most;
-    int status = cli_parse(argc - 1, argv + 1, &command->about, &ask);
+    ask.words.max = command->most;
+    int status = args_parse(argc - 1, argv + 1, &command->about, &ask);
     if (status == CLI_OK) status = read_given(&ask, command);
     if (status != CLI_OK) return status;
     signal(SIGPIPE, SIG_DFL); // `audit list | head` ends without a word

@@ -5,7 +5,8 @@
 #include <stdio.h>
 
 #include "audit/query/query.h"
-#include "cli/cli.h"
+#include "cli/args.h"
+#include "cli/load_config.h"
 
 typedef enum audit_format { FORMAT_TABLE, FORMAT_JSON_ARRAY, FORMAT_JSON_LINES, FORMAT_CSV } audit_format_t;
 
@@ -20,7 +21,7 @@ typedef struct audit_ask {
     bool limit_given;  // else filter.limit is 0
     bool force;        // an existing file may be replaced
     bool filtered;     // one of the filters was given
-    cli_words_t words; // those that are no options: refs, files
+    cli_operands_t words; // those that are no options: refs, files
     struct {           // of requeue and discard; texts are NULL where they were not given
         bool where, again, dry_run, yes;
         const char *by, *because, *reason, *to, *rate;

@@ -14,7 +14,7 @@ enum { INTERVAL_MS = 2000, INTERVAL_LEAST_MS = 200, INTERVAL_MOST_MS = 3600000, 
 typedef struct given {
     const char *config, *output;
     bool watch, utc;
-    cli_words_t interval;
+    cli_operands_t interval;
     cli_values_t queues;
 } given_t;
 
@@ -131,10 +131,10 @@ static int tell_refused(const char *path) {
 
 static int status(int argc, char **argv) {
     static atomic_bool stop; // of a wait for Redis, when a watch is interrupted
-    given_t given = {.interval = {.most = 1}};
+    given_t given = {.interval = {.max = 1}};
     asked_t asked = {0};
     int64_t interval_ms;
-    int code = cli_parse(argc, argv, &cli_status_command, &given);
+    int code = args_parse(argc, argv, &cli_status_command, &given);
     if (code != CLI_OK) return code;
     if (!read_interval(&given, &interval_ms) || !read_output(&given, &asked.json)) return CLI_USAGE;
     config_t *config = cli_load_config(cli_config_path(given.config));

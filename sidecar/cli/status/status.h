@@ -6,7 +6,8 @@
 #include <stdatomic.h>
 
 #include "audit/audit.h"
-#include "cli/cli.h"
+#include "cli/args.h"
+#include "cli/load_config.h"
 #include "inspect/preflight.h"
 #include "inspect/sizes.h"
 #include "inspect/snapshot.h"

@@ -1,0 +1,120 @@
+#include "cli/args.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/suggest.h"
+
+enum { NAMES_MAX = 32, NAME_SIZE = 64 };
+
+void args_suggest(const char *word, const char *const *known, size_t count, const char *prefix) {
+    const char *nearest = suggest_nearest(word, known, count);
+    if (nearest) fprintf(stderr, ": did you mean `%s%s`?", prefix, nearest);
+}
+
+const cli_command_t *args_find_command(const cli_command_t *const *commands, const char *name) {
+    for (; commands && *commands; commands++)
+        if (strcmp((*commands)->name, name) == 0) return *commands;
+    return NULL;
+}
+
+const cli_command_t *args_need_command(const cli_command_t *const *commands, const char *name) {
+    const char *names[NAMES_MAX];
+    size_t count = 0;
+    const cli_command_t *command = args_find_command(commands, name);
+    if (command) return command;
+    for (; commands[count] && count < NAMES_MAX; count++) names[count] = commands[count]->name;
+    fprintf(stderr, "queue-sidecar: unknown command `%s`", name);
+    args_suggest(name, names, count, "");
+    fputs("\nSee `queue-sidecar help`.\n", stderr);
+    return NULL;
+}
+
+int args_unknown_option(const char *command, const char *word, const cli_option_t *options, size_t count) {
+    const char *names[NAMES_MAX], *space = *command ? " " : "";
+    char name[NAME_SIZE];
+    int len = (int)strcspn(word, "=");
+    if (count > NAMES_MAX) count = NAMES_MAX;
+    for (size_t i = 0; i < count; i++) names[i] = options[i].name;
+    snprintf(name, sizeof name, "%.*s", len, word);
+    fprintf(stderr, "queue-sidecar%s%s: unknown option `%.*s`", space, command, len, word);
+    args_suggest(name + strspn(name, "-"), names, count, "--");
+    fprintf(stderr, "\nSee `queue-sidecar help%s%s`.\n", space, command);
+    return CLI_USAGE;
+}
+
+static int args_refuse(const char *command, const char *message, const char *word) {
+    fprintf(stderr, "queue-sidecar %s: %s `%s`\nSee `queue-sidecar help %s`.\n", command, message, word, command);
+    return CLI_USAGE;
+}
+
+const cli_option_t *args_find_option(const cli_command_t *command, const char *word) {
+    size_t len = strcspn(word, "=");
+    for (size_t i = 0; i < command->option_count; i++) {
+        const cli_option_t *option = &command->options[i];
+        if (!option->name) continue;
+        if (word[1] != '-' && option->letter && option->letter == word[1]) return option;
+        if (word[1] == '-' && strlen(option->name) == len - 2 && strncmp(option->name, word + 2, len - 2) == 0) return option;
+    }
+    return NULL;
+}
+
+const char *args_joined_value(const char *word) {
+    if (word[1] != '-') return word[2] ? word + 2 : NULL;
+    const char *equals = strchr(word, '=');
+    return equals ? equals + 1 : NULL;
+}
+
+static void *args_field(const cli_option_t *option, void *options) { return (char *)options + option->at; }
+
+// Moves the operand to the others at the front of argv, where everything has been read. False: the command takes no more of them.
+static bool args_take_operand(const cli_command_t *command, void *options, char **argv, int at) {
+    const cli_option_t *option = command->options, *end = option + command->option_count;
+    while (option < end && option->name) option++;
+    cli_operands_t *operands = option < end ? args_field(option, options) : NULL;
+    if (!operands || operands->count == operands->max) return false;
+    char *word = argv[at];
+    operands->all = argv + 1;
+    argv[at] = operands->all[operands->count];
+    operands->all[operands->count++] = word;
+    return true;
+}
+
+// False: it was repeated too often.
+static bool args_take_value(const cli_option_t *option, void *options, const char *value) {
+    if (!option->many) {
+        *(const char **)args_field(option, options) = value;
+        return true;
+    }
+    cli_values_t *values = args_field(option, options);
+    if (values->count == CLI_VALUES_MAX) return false;
+    values->all[values->count++] = value;
+    return true;
+}
+
+int args_parse(int argc, char **argv, const cli_command_t *command, void *options) {
+    bool options_ended = false;
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (!options_ended && strcmp(word, "--") == 0) {
+            options_ended = true;
+            continue;
+        }
+        if (options_ended || word[0] != '-' || !word[1]) {
+            if (!args_take_operand(command, options, argv, i)) return args_refuse(argv[0], "unexpected argument", word);
+            continue;
+        }
+        const cli_option_t *option = args_find_option(command, word);
+        if (!option) return args_unknown_option(argv[0], word, command->options, command->option_count);
+        const char *joined = args_joined_value(word);
+        if (!option->argument) {
+            if (joined) return args_refuse(argv[0], "this option takes no value:", word);
+            *(bool *)args_field(option, options) = true;
+        } else {
+            if (!joined && i + 1 == argc) return args_refuse(argv[0], "missing value after", word);
+            if (!args_take_value(option, options, joined ? joined : argv[++i]))
+                return args_refuse(argv[0], "option repeated too often:", word);
+        }
+    }
+    return CLI_OK;
+}

@@ -1,0 +1,28 @@
+// Finds commands and reads their arguments.
+#ifndef QS_CLI_ARGS_H
+#define QS_CLI_ARGS_H
+
+#include "cli/command.h"
+
+// Reads argv[1..] as -x, -x VALUE, -xVALUE, --name, --name VALUE or --name=VALUE, and operands; after -- all are operands. Stores
+// them in *options, the command's own struct. Returns CLI_OK, or CLI_USAGE after a message on stderr.
+int args_parse(int argc, char **argv, const cli_command_t *command, void *options);
+
+// Finds a command in a list that ends with NULL; the list may be NULL. Returns NULL when there is none of that name.
+const cli_command_t *args_find_command(const cli_command_t *const *commands, const char *name);
+// The same, with a message on stderr that names the nearest command.
+const cli_command_t *args_need_command(const cli_command_t *const *commands, const char *name);
+
+// Reports an unknown option with the nearest known one. `command` is "" for an option before any command. Returns CLI_USAGE.
+int args_unknown_option(const char *command, const char *word, const cli_option_t *options, size_t count);
+
+// Adds ": did you mean `<prefix>WORD`?" to the message on stderr, if one of the known words is near.
+void args_suggest(const char *word, const char *const *known, size_t count, const char *prefix);
+
+// The option that `word` begins with, "-c", "-cFILE", "--config" or "--config=FILE". NULL = none.
+const cli_option_t *args_find_option(const cli_command_t *command, const char *word);
+
+// The value inside the same word as its option ("-cFILE", "--config=FILE"), or NULL.
+const char *args_joined_value(const char *word);
+
+#endif

@@ -1,0 +1,70 @@
+// What a command of the command line is made of. Parser, help, manual page and completion all read these structs.
+#ifndef QS_CLI_COMMAND_H
+#define QS_CLI_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum cli_exit {
+    CLI_OK = 0,
+    CLI_FAILED = 1,
+    CLI_USAGE = 2,
+    CLI_REDIS_UNREACHABLE = 69, // EX_UNAVAILABLE
+    CLI_BAD_CONFIG = 78         // EX_CONFIG
+} cli_exit_t;
+
+// In `values` of an option, instead of words.
+#define CLI_FILES  "<files>"
+#define CLI_QUEUES "<queues>" // of the config
+
+// The arguments that are not options. They stay in argv, which the parser reorders so that they stand side by side.
+typedef struct cli_operands {
+    size_t max; // more are a usage error
+    char **all; // borrowed from argv
+    size_t count;
+} cli_operands_t;
+
+// The values of an option that may be repeated.
+enum { CLI_VALUES_MAX = 100 };
+typedef struct cli_values {
+    const char *all[CLI_VALUES_MAX]; // borrowed from argv
+    size_t count;
+} cli_values_t;
+
+// One option. `at` is the offset, in the struct that args_parse fills, of a const char * (one value), a bool (no value), a
+// cli_values_t (`many`), or a cli_operands_t (no name).
+typedef struct cli_option {
+    char letter;          // 0 = none
+    const char *name;     // without dashes; NULL = the operands
+    const char *argument; // what the help calls its value; NULL = a flag
+    const char *help;     // no capital, no full stop; NULL = hidden, an alias of another option
+    size_t at;
+    const char *values;  // the words that it takes, separated by spaces, or CLI_FILES, CLI_QUEUES; NULL = any text
+    const char *heading; // the help prints it above this option; NULL = none
+    bool many;
+} cli_option_t;
+
+// Texts are paragraphs separated by an empty line; the help wraps them. `WORD` is a thing that people type.
+typedef struct cli_command {
+    const char *name;
+    const char *summary;  // one line, no full stop
+    const char *examples; // COMMAND or COMMAND<tab>COMMENT, a line each
+    const char *usage;    // without the program's name, a line each
+    const cli_option_t *options;
+    size_t option_count;
+    const char *text;                       // may be NULL
+    const char *exits;                      // CODE MEANING, a line each
+    int (*run)(int argc, char **argv);      // argv[0] is the command's name; returns an exit code
+    const struct cli_command *const *parts; // its subcommands, ending with NULL; NULL = none. Subcommands need no `run`
+} cli_command_t;
+
+#define CLI_OPTIONS(array) .options = (array), .option_count = sizeof(array) / sizeof *(array)
+
+extern const cli_command_t cli_run_command;
+extern const cli_command_t cli_check_command;
+extern const cli_command_t cli_status_command;
+extern const cli_command_t cli_audit_command;
+extern const cli_command_t cli_healthcheck_command;
+extern const cli_command_t cli_completion_command;
+
+#endif
