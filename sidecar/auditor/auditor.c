@@ -86,15 +86,15 @@ static bool auditor_open_log(auditor_t *a) {
 }
 
 static bool auditor_connect(auditor_t *a) {
-    fault_t fault;
+    redis_error_t error;
     char history[STREAM_HISTORY_SIZE];
     bool fresh = !conn_is_open(a->redis.conn);
     if (a->read.in_flight) return true;
-    if (conn_open(a->redis.conn, &fault) != OUTCOME_OK) return auditor_back_off(a, &fault);
+    if (conn_open(a->redis.conn, &error) != OUTCOME_OK) return auditor_back_off(a, &error);
     if (!fresh) return true;
-    if (stream_history(a->redis.conn, history, &fault) != OUTCOME_OK) {
-        fault.outcome = OUTCOME_LOST; // without it nothing can be read: begin anew
-        return auditor_back_off(a, &fault);
+    if (stream_history(a->redis.conn, history, &error) != OUTCOME_OK) {
+        error.outcome = OUTCOME_DISCONNECTED; // without it nothing can be read: begin anew
+        return auditor_back_off(a, &error);
     }
     if (strcmp(history, a->redis.history) != 0) auditor_reset_cursors(a);
     snprintf(a->redis.history, sizeof a->redis.history, "%s", history);
@@ -114,18 +114,18 @@ static int64_t auditor_entry_age_ms(const auditor_t *a, const char *id) {
 
 // asks holds the positions. What is refused for one queue is said, and tried again at the next renewal.
 static bool auditor_acknowledge(auditor_t *a) {
-    fault_t fault;
+    redis_error_t error;
     outcome_t outcome =
-        stream_acknowledge(a->redis.conn, a->keys, a->writer.instance, (const stream_id_t *)a->read.positions, &fault);
+        stream_acknowledge(a->redis.conn, a->keys, a->writer.instance, (const stream_id_t *)a->read.positions, &error);
     if (outcome == OUTCOME_OK) {
         backoff_reset(&a->redis.backoff);
         return true;
     }
-    if (outcome != OUTCOME_FAULT) {
+    if (outcome != OUTCOME_REFUSED) {
         a->timers.renew_acks_at = mono_now(); // as soon as it can be
-        return auditor_back_off(a, &fault);
+        return auditor_back_off(a, &error);
     }
-    log_error(ROLE, NULL, "a copy cannot be acknowledged: the failure stream is not trimmed", F_STR("reason", fault.text));
+    log_error(ROLE, NULL, "a copy cannot be acknowledged: the failure stream is not trimmed", F_STR("reason", error.text));
     metric_add(&a->metrics->audit_faults, 1);
     return true;
 }
@@ -149,18 +149,18 @@ static bool auditor_may_trim(auditor_t *a, size_t queue, lease_t *lease) {
 
 static bool auditor_trim(auditor_t *a, size_t queue, const lease_t *lease) {
     stream_cursor_t *cursor = &a->cursors[queue];
-    fault_t fault;
+    redis_error_t error;
     stream_trimmed_t done;
     failpoint("trim_before");
-    outcome_t outcome = stream_trim(a->redis.conn, a->keys, queue, lease->token, &done, &fault);
+    outcome_t outcome = stream_trim(a->redis.conn, a->keys, queue, lease->token, &done, &error);
     mono_t now = mono_now();
     cursor->trim_at = mono_add(now, TRIM_S * NS_PER_S);
-    if (outcome == OUTCOME_FAULT) {
-        log_error(ROLE, auditor_queue_name(a, queue), "the failure stream cannot be trimmed", F_STR("reason", fault.text));
+    if (outcome == OUTCOME_REFUSED) {
+        log_error(ROLE, auditor_queue_name(a, queue), "the failure stream cannot be trimmed", F_STR("reason", error.text));
         metric_add(&a->metrics->audit_faults, 1);
         return true;
     }
-    if (outcome != OUTCOME_OK) return auditor_back_off(a, &fault);
+    if (outcome != OUTCOME_OK) return auditor_back_off(a, &error);
     failpoint("trim_answered");
     if (done.fenced) {
         lease_doubt(a->leases, a->keys->queues[queue].seat, lease->term);
@@ -174,17 +174,17 @@ static bool auditor_trim(auditor_t *a, size_t queue, const lease_t *lease) {
 }
 
 static bool auditor_prune_requeue_markers(auditor_t *a) {
-    fault_t fault;
+    redis_error_t error;
     size_t queue = a->timers.markers.queue;
     if (!audit_writer_clocks_agree(&a->writer,
                                    auditor_redis_ms(a))) { // a mark that is forgotten too early lets a job be put back twice
         a->timers.markers.at = a->timers.reconcile_at;
         return true;
     }
-    outcome_t outcome = requeue_markers_step(&a->timers.markers, a->redis.conn, a->keys, a->leases, auditor_redis_ms(a), &fault);
-    if (outcome == OUTCOME_LATER || outcome == OUTCOME_LOST) return auditor_back_off(a, &fault);
-    if (outcome == OUTCOME_FAULT)
-        log_error(ROLE, auditor_queue_name(a, queue), "marks of jobs put back cannot be forgotten", F_STR("reason", fault.text));
+    outcome_t outcome = requeue_markers_step(&a->timers.markers, a->redis.conn, a->keys, a->leases, auditor_redis_ms(a), &error);
+    if (outcome == OUTCOME_RETRY || outcome == OUTCOME_DISCONNECTED) return auditor_back_off(a, &error);
+    if (outcome == OUTCOME_REFUSED)
+        log_error(ROLE, auditor_queue_name(a, queue), "marks of jobs put back cannot be forgotten", F_STR("reason", error.text));
     return true;
 }
 
@@ -245,7 +245,7 @@ static int64_t auditor_block_ms(auditor_t *a, mono_t now) {
 // Sends the next XREAD, which Redis answers when there is something or the next duty is due. False: there is nothing to read, or
 // not now.
 static bool auditor_send_read(auditor_t *a) {
-    fault_t fault;
+    redis_error_t error;
     mono_t now = mono_now();
     if (!auditor_choose_streams(a)) return false;
     int64_t block_ms = auditor_block_ms(a, now);
@@ -255,7 +255,7 @@ static bool auditor_send_read(auditor_t *a) {
     if (a->read.release_memory && !a->read.catching_up && !a->reply.full) malloc_trim(0); // what came at once is over for now
     a->read.release_memory = a->read.release_memory && (a->read.catching_up || a->reply.full);
     stream_read_append(a->redis.conn, a->keys, (const stream_id_t *)a->read.positions, a->read.count, block_ms);
-    if (conn_flush(a->redis.conn, &fault) != OUTCOME_OK) return auditor_back_off(a, &fault);
+    if (conn_flush(a->redis.conn, &error) != OUTCOME_OK) return auditor_back_off(a, &error);
     a->read.in_flight = true;
     a->read.deadline = mono_add(now, (block_ms + a->keys->config->redis.timeout_ms) * NS_PER_MS);
     return true;
@@ -369,14 +369,14 @@ static bool auditor_store_reply(auditor_t *a) {
 }
 
 // The XREAD was refused. One stream of the wrong type is enough for that: it is found and left out.
-static bool auditor_on_read_refused(auditor_t *a, fault_t *fault) {
+static bool auditor_on_read_refused(auditor_t *a, redis_error_t *error) {
     bool found = false;
-    if (fault->outcome != OUTCOME_FAULT) return auditor_back_off(a, fault);
-    if (!a->read.one_by_one && strncmp(fault->text, "CROSSSLOT", 9) == 0) return a->read.one_by_one = true;
+    if (error->outcome != OUTCOME_REFUSED) return auditor_back_off(a, error);
+    if (!a->read.one_by_one && strncmp(error->text, "CROSSSLOT", 9) == 0) return a->read.one_by_one = true;
     if (!auditor_reconcile(a, &found)) return false;
     if (found) return true;
-    fault->outcome = OUTCOME_LOST; // nobody knows why: begin anew
-    return auditor_back_off(a, fault);
+    error->outcome = OUTCOME_DISCONNECTED; // nobody knows why: begin anew
+    return auditor_back_off(a, error);
 }
 
 // The reply under way has become too long while more than one entry may be in it: it ends here, and memory is what it was. Redis
@@ -397,22 +397,22 @@ static bool auditor_abort_oversized(auditor_t *a) {
 
 // Takes the reply, if it is there. False: it is not, or nothing more can be done now.
 static bool auditor_read_reply(auditor_t *a) {
-    fault_t fault;
+    redis_error_t error;
     bool arrived;
     for (size_t i = 0; i < a->keys->queue_count; i++) *a->reply.ends[i] = '\0';
     a->reply.entries = a->reply.bytes = a->reply.added = a->reply.oldest_ms = 0;
     a->reply.write_failed = false;
-    outcome_t outcome = stream_read_take(a->redis.conn, a->keys, auditor_on_entry, a, &arrived, &fault);
+    outcome_t outcome = stream_read_take(a->redis.conn, a->keys, auditor_on_entry, a, &arrived, &error);
     if (outcome == OUTCOME_OK && !arrived) {
         if (auditor_abort_oversized(a)) return false;
         if (!mono_reached(a->read.deadline, mono_now())) return false;
-        outcome = fault_set(&fault, OUTCOME_LOST, "%s: no reply in time", conn_target(a->redis.conn));
+        outcome = redis_error_set(&error, OUTCOME_DISCONNECTED, "%s: no reply in time", conn_target(a->redis.conn));
         a->read.budget = a->read.budget > 4 ? a->read.budget / 4 : 1; // it may have been too long for this network
     }
     a->read.in_flight = false;
     if (outcome != OUTCOME_OK) {
         audit_writer_rollback(&a->writer);
-        return auditor_on_read_refused(a, &fault);
+        return auditor_on_read_refused(a, &error);
     }
     for (size_t i = 0; i < a->keys->queue_count; i++)
         if (*a->read.positions[i]) a->cursors[i].behind = a->read.catching_up && a->reply.entries >= a->read.count;

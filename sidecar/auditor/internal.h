@@ -83,7 +83,7 @@ const char *auditor_queue_name(const auditor_t *a, size_t queue);
 void stream_id_set(stream_id_t id, const char *text);
 
 // Redis cannot do what we asked: no request before the back-off ends. Always false, for its callers to return.
-bool auditor_back_off(auditor_t *a, const fault_t *fault);
+bool auditor_back_off(auditor_t *a, const redis_error_t *error);
 
 // Compares every cursor with its stream. False: not now. *found, where not NULL: one stream can no longer be read.
 bool auditor_reconcile(auditor_t *a, bool *found);

@@ -20,17 +20,17 @@ const char *auditor_queue_name(const auditor_t *a, size_t queue) { return a->key
 
 void stream_id_set(stream_id_t id, const char *text) { snprintf(id, STREAM_ID_SIZE, "%s", text); }
 
-bool auditor_back_off(auditor_t *a, const fault_t *fault) {
+bool auditor_back_off(auditor_t *a, const redis_error_t *error) {
     mono_t now = mono_now();
     if (mono_diff(now, a->redis.retry_at) > BACKOFF_RESET_S * NS_PER_S) backoff_reset(&a->redis.backoff);
     a->redis.retry_at = mono_add(now, backoff_next_ns(&a->redis.backoff));
-    bool refused = strncmp(fault->text, "NOPERM", 6) == 0;
+    bool refused = strncmp(error->text, "NOPERM", 6) == 0;
     log_warn(ROLE, NULL,
              refused                           ? "redis refuses the auditor: nothing is copied"
-             : fault->outcome == OUTCOME_LATER ? "redis is not ready"
+             : error->outcome == OUTCOME_RETRY ? "redis is not ready"
                                                : "redis is out of reach",
-             F_STR("reason", fault->text));
-    if (fault->outcome == OUTCOME_LOST) conn_close(a->redis.conn);
+             F_STR("reason", error->text));
+    if (error->outcome == OUTCOME_DISCONNECTED) conn_close(a->redis.conn);
     if (!conn_is_open(a->redis.conn)) {
         a->read.in_flight = false;
         metric_add(&a->metrics->reconnects, 1);
@@ -136,16 +136,16 @@ static bool reconcile_record_loss(auditor_t *a, const audit_loss_t *loss) {
 
 // What Redis believes of a log that is lost, or of more than an older copy holds, would count as copies that nobody has.
 static bool auditor_revoke_acks(auditor_t *a) {
-    fault_t fault;
+    redis_error_t error;
     int64_t removed;
     const audit_loss_t *loss = audit_loss(a->writer.audit);
     if (!a->acks_unverified) return true;
-    if (loss && stream_forget(a->redis.conn, a->keys, loss->instance, NULL, &removed, &fault) != OUTCOME_OK)
-        return auditor_back_off(a, &fault);
+    if (loss && stream_forget(a->redis.conn, a->keys, loss->instance, NULL, &removed, &error) != OUTCOME_OK)
+        return auditor_back_off(a, &error);
     for (size_t i = 0; i < a->keys->queue_count; i++) stream_id_set(a->read.positions[i], a->cursors[i].logged_id);
-    if (stream_forget(a->redis.conn, a->keys, a->writer.instance, (const stream_id_t *)a->read.positions, &removed, &fault) !=
+    if (stream_forget(a->redis.conn, a->keys, a->writer.instance, (const stream_id_t *)a->read.positions, &removed, &error) !=
         OUTCOME_OK)
-        return auditor_back_off(a, &fault);
+        return auditor_back_off(a, &error);
     if (removed > 0)
         log_warn(ROLE, NULL, "the audit log is older than what it has acknowledged: it is filled from the failure streams again",
                  F_STR("path", a->writer.path), F_INT("queues", removed));
@@ -191,10 +191,10 @@ static bool reconcile_stream(auditor_t *a, size_t queue, const stream_look_t *lo
 }
 
 bool auditor_reconcile(auditor_t *a, bool *found) {
-    fault_t fault;
+    redis_error_t error;
     bool held = false;
-    if (stream_look(a->redis.conn, a->keys, a->states, &a->redis.now_ms, &fault) != OUTCOME_OK)
-        return auditor_back_off(a, &fault);
+    if (stream_look(a->redis.conn, a->keys, a->states, &a->redis.now_ms, &error) != OUTCOME_OK)
+        return auditor_back_off(a, &error);
     a->redis.now_at = mono_now();
     if (!auditor_revoke_acks(a)) return false;
     for (size_t i = 0; i < a->keys->queue_count; i++) {

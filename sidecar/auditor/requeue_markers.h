@@ -14,8 +14,8 @@ typedef struct requeue_markers {
     mono_t at; // the next step is not before this
 } requeue_markers_t;
 
-// One step, if it is time. `redis_ms` is Redis's time. OUTCOME_FAULT is about one queue, which is passed over.
+// One step, if it is time. `redis_ms` is Redis's time. OUTCOME_REFUSED is about one queue, which is passed over.
 outcome_t requeue_markers_step(requeue_markers_t *markers, conn_t *conn, const keyspace_t *keys, leases_t *leases,
-                               int64_t redis_ms, fault_t *fault);
+                               int64_t redis_ms, redis_error_t *error);
 
 #endif

@@ -52,9 +52,9 @@ static void print_seat(const keyspace_t *keys, const overview_t *all, size_t ind
     buffer_free(&text);
 }
 
-static outcome_t print_seats(conn_t *conn, const keyspace_t *keys, printed_t *printed, fault_t *fault) {
+static outcome_t print_seats(conn_t *conn, const keyspace_t *keys, printed_t *printed, redis_error_t *error) {
     overview_t view;
-    outcome_t outcome = overview_look(conn, keys, &view, fault);
+    outcome_t outcome = overview_look(conn, keys, &view, error);
     for (size_t i = 0; outcome == OUTCOME_OK && i < keys->seat_count; i++) print_seat(keys, &view, i, printed);
     overview_free(&view);
     return outcome;
@@ -69,18 +69,18 @@ static int check_redis(const config_t *config) {
     keyspace_t *keys = keyspace_new(config);
     conn_t *conn = conn_new(&config->redis, "queue-sidecar-check", NULL);
     printed_t printed = {0};
-    fault_t fault;
+    redis_error_t error;
     audit_look_at_site(config->audit.path, config->audit.retain_bytes, print_site, &printed);
-    outcome_t outcome = conn_open(conn, &fault);
-    if (outcome == OUTCOME_OK) outcome = preflight(conn, keys, print_finding, &printed, &fault);
-    if (outcome == OUTCOME_OK) outcome = print_seats(conn, keys, &printed, &fault);
+    outcome_t outcome = conn_open(conn, &error);
+    if (outcome == OUTCOME_OK) outcome = preflight(conn, keys, print_finding, &printed, &error);
+    if (outcome == OUTCOME_OK) outcome = print_seats(conn, keys, &printed, &error);
     int code = printed.faults ? CLI_FAILED : CLI_OK;
     if (outcome == OUTCOME_OK) {
         if (!printed.faults) printf("%-8s preflight passed\n", "ok");
     } else {
         fflush(stdout);
-        fprintf(stderr, "queue-sidecar: redis at %s: %s\n", conn_target(conn), fault.text);
-        code = outcome == OUTCOME_FAULT ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
+        fprintf(stderr, "queue-sidecar: redis at %s: %s\n", conn_target(conn), error.text);
+        code = outcome == OUTCOME_REFUSED ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
     }
     conn_free(conn);
     keyspace_free(keys);

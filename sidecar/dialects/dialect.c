@@ -33,10 +33,10 @@ static void read_moved(const redisReply *reply, promote_reply_t *out) {
     snprintf(out->large_sha1, sizeof out->large_sha1, "%s", reply_text(reply_at(reply, 8)));
 }
 
-outcome_t promote_read_reply(conn_t *conn, promote_reply_t *out, fault_t *fault) {
+outcome_t promote_read_reply(conn_t *conn, promote_reply_t *out, redis_error_t *error) {
     redisReply *reply;
     *out = (promote_reply_t){0};
-    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     const redisReply *kind = reply_at(reply, 0);
     if (reply_is(kind, "moved")) {
         read_moved(reply, out);
@@ -50,8 +50,8 @@ outcome_t promote_read_reply(conn_t *conn, promote_reply_t *out, fault_t *fault)
         snprintf(out->who, sizeof out->who, "%s", reply_text(reply_at(reply, 1)));
         snprintf(out->what, sizeof out->what, "%s", reply_text(reply_at(reply, 2)));
     } else {
-        fault_set(fault, OUTCOME_FAULT, "promote: unexpected reply");
+        redis_error_set(error, OUTCOME_REFUSED, "promote: unexpected reply");
     }
     freeReplyObject(reply);
-    return fault->outcome;
+    return error->outcome;
 }

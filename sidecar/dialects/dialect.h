@@ -55,14 +55,14 @@ typedef struct promote_ops {
     // Appends one request that moves at most ask->batch due jobs of ask->queue to ready, fenced.
     void (*append)(conn_t *conn, const keyspace_t *keys, const promote_ask_t *ask);
     // Reads its reply: promote_read_reply, where the script answers as promote.lua does.
-    outcome_t (*read)(conn_t *conn, promote_reply_t *reply, fault_t *fault);
+    outcome_t (*read)(conn_t *conn, promote_reply_t *reply, redis_error_t *error);
     // When a job of this score falls due, in us since 1970 by Redis's clock, rounded up; INT64_MAX = never, INT64_MIN = always
     // was.
     int64_t (*due_us)(const queue_config_t *queue, double score);
     int64_t most; // jobs of one batch, whatever dispatcher.batch says
 } promote_ops_t;
 
-outcome_t promote_read_reply(conn_t *conn, promote_reply_t *reply, fault_t *fault);
+outcome_t promote_read_reply(conn_t *conn, promote_reply_t *reply, redis_error_t *error);
 
 // ---- Passes: jobs in progress are met one after the other, and each is judged by its stamp, the verdict and settle.lua.
 
@@ -87,11 +87,12 @@ typedef struct pass_ops {
     void (*close)(void *state);
     // A look: out->entries is how many lists there are to be read, armed is false, config is set; stamps and now as everywhere.
     void (*look_append)(conn_t *conn, const keyspace_t *keys, size_t queue, void *state);
-    outcome_t (*look_read)(conn_t *conn, const keyspace_t *keys, size_t queue, void *state, backup_look_t *out, fault_t *fault);
+    outcome_t (*look_read)(conn_t *conn, const keyspace_t *keys, size_t queue, void *state, backup_look_t *out,
+                           redis_error_t *error);
     // A page: the jobs of `count` lists (1 to BACKUP_PAGE) behind `skip` others. page->count + page->vacant is how many lists
     // were read; fewer than asked for are gone on with by the next page. standing is set by the caller.
     void (*page_append)(conn_t *conn, const keyspace_t *keys, size_t queue, void *state, size_t skip, size_t count);
-    outcome_t (*page_read)(conn_t *conn, void *state, size_t skip, size_t count, backup_page_t *page, fault_t *fault);
+    outcome_t (*page_read)(conn_t *conn, void *state, size_t skip, size_t count, backup_page_t *page, redis_error_t *error);
 
     // Of all. What the bytes of a job say.
     void (*read)(json_t *json, const queue_config_t *queue, slice_t bytes, job_t *out);
@@ -132,10 +133,10 @@ typedef struct watch_ops {
     size_t (*channels)(const void *state, const char **out);
     void (*heard)(void *state, const char *channel, slice_t message);
     // One bounded step: a few requests, WATCH_STEP_MS of Redis at the most; every reply that was asked for is read, unless the
-    // connection is lost. OUTCOME_FAULT marks this queue alone: it is left alone for a while.
-    outcome_t (*step)(void *state, watch_call_t *call, fault_t *fault);
+    // connection is lost. OUTCOME_REFUSED marks this queue alone: it is left alone for a while.
+    outcome_t (*step)(void *state, watch_call_t *call, redis_error_t *error);
     // An orderly end of the role while the lock is still ours; only after a step. NULL: there is nothing to leave behind.
-    outcome_t (*leave)(void *state, watch_call_t *call, fault_t *fault);
+    outcome_t (*leave)(void *state, watch_call_t *call, redis_error_t *error);
 } watch_ops_t;
 
 // ---- Requeue: an operator puts a job of the audit log back (queue/requeue.h).
@@ -184,8 +185,8 @@ typedef struct dryrun_room {
     const queue_config_t *config; // the real one of the first queue of this dialect
     const char *prefix;           // "sidecar:<scratch name>:"
     const char *token;
-    fault_t *fault;
-    // Tells what came of a request, as *fault says it; false: the connection is of no use any more.
+    redis_error_t *error;
+    // Tells what came of a request, as *error says it; false: the connection is of no use any more.
     bool (*passed)(const struct dryrun_room *room, const script_t *script, outcome_t outcome);
     void *self; // of passed
 } dryrun_room_t;
@@ -199,7 +200,7 @@ typedef struct dialect_ops {
     const watch_ops_t *watch;
     const requeue_ops_t *requeue;
     // Whether these keys are of this dialect at all, before they are served: an empty *refusal = they are, or nobody can tell.
-    outcome_t (*adopt)(conn_t *conn, const keyspace_t *keys, size_t queue, buffer_t *refusal, fault_t *fault);
+    outcome_t (*adopt)(conn_t *conn, const keyspace_t *keys, size_t queue, buffer_t *refusal, redis_error_t *error);
     bool (*dry_run)(const dryrun_room_t *room); // false as room->passed
     // What such a run asks for a queue, as bits: of those that are alike one is tried. NULL: all are.
     unsigned (*dry_needs)(const queue_config_t *queue);

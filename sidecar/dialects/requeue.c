@@ -17,10 +17,10 @@ static bool needs_stamp(const queue_policy_t *policy) {
     return policy->roles & ROLE_MONITOR && policy->alive_timeout_ms && *policy->created_path;
 }
 
-outcome_t requeue_now(conn_t *conn, int64_t *now_ms, fault_t *fault) {
+outcome_t requeue_now(conn_t *conn, int64_t *now_ms, redis_error_t *error) {
     redisReply *reply;
     request_begin(conn, "TIME");
-    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
     *now_ms = strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000 + strtoll(reply_text(reply_at(reply, 1)), NULL, 10) / 1000;
     freeReplyObject(reply);
     return OUTCOME_OK;
@@ -80,10 +80,10 @@ static bool read_mark(const char *mark, requeue_reply_t *out) {
     return true;
 }
 
-outcome_t requeue_read(conn_t *conn, requeue_reply_t *out, fault_t *fault) {
+outcome_t requeue_read(conn_t *conn, requeue_reply_t *out, redis_error_t *error) {
     redisReply *reply;
     *out = (requeue_reply_t){.kind = REQUEUE_DONE};
-    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     const redisReply *word = reply_at(reply, 0);
     const char *detail = reply_text(reply_at(reply, 1));
     snprintf(out->why, sizeof out->why, "%s", detail);
@@ -97,12 +97,12 @@ outcome_t requeue_read(conn_t *conn, requeue_reply_t *out, fault_t *fault) {
     } else if (reply_is(word, "failed")) {
         out->kind = REQUEUE_FAILED;
     } else if (reply_is(word, "type")) {
-        fault_set(fault, OUTCOME_FAULT, "its key `%s` holds a %s", detail, reply_text(reply_at(reply, 2)));
+        redis_error_set(error, OUTCOME_REFUSED, "its key `%s` holds a %s", detail, reply_text(reply_at(reply, 2)));
     } else if (!reply_is(word, "done")) {
-        fault_set(fault, OUTCOME_FAULT, "requeue: unexpected reply");
+        redis_error_set(error, OUTCOME_REFUSED, "requeue: unexpected reply");
     }
     freeReplyObject(reply);
-    return fault->outcome;
+    return error->outcome;
 }
 
 static bool is_young(void *before_ms, slice_t field, slice_t mark) {
@@ -112,7 +112,7 @@ static bool is_young(void *before_ms, slice_t field, slice_t mark) {
 }
 
 outcome_t requeue_prune(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, int64_t before_ms,
-                        uint64_t *cursor, int64_t *removed, bool *fenced, fault_t *fault) {
+                        uint64_t *cursor, int64_t *removed, bool *fenced, redis_error_t *error) {
     return sweep_hash(conn, keys, queue, keys->queues[queue].requeued, token, PRUNE_COUNT, cursor, is_young, &before_ms, removed,
-                      fenced, fault);
+                      fenced, error);
 }

@@ -39,7 +39,7 @@ typedef struct requeue_reply {
 } requeue_reply_t;
 
 // Milliseconds since 1970 by Redis's clock.
-outcome_t requeue_now(conn_t *conn, int64_t *now_ms, fault_t *fault);
+outcome_t requeue_now(conn_t *conn, int64_t *now_ms, redis_error_t *error);
 
 // How the dialect of queue `to` puts this row of the audit log back: what is pushed where. *out borrows from the row, the keys
 // and `bytes` (comes empty). False, with *why: it cannot be put back.
@@ -48,13 +48,13 @@ bool requeue_prepare(const keyspace_t *keys, size_t to, const event_t *row, int6
 
 // Appends one request, to be sent with others. An event without an id is no ask: see event_ref.
 void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask_t *ask);
-// Reads its reply. OUTCOME_FAULT: nothing was done, and all asks of this queue would end like that. OUTCOME_LATER: nothing was
+// Reads its reply. OUTCOME_REFUSED: nothing was done, and all asks of this queue would end like that. OUTCOME_RETRY: nothing was
 // done.
-outcome_t requeue_read(conn_t *conn, requeue_reply_t *reply, fault_t *fault);
+outcome_t requeue_read(conn_t *conn, requeue_reply_t *reply, redis_error_t *error);
 
 // Goes through the marks of a queue, some in each call (*cursor is 0 at the beginning and again at the end), and removes, fenced,
 // those made before `before_ms` by Redis's clock.
 outcome_t requeue_prune(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, int64_t before_ms,
-                        uint64_t *cursor, int64_t *removed, bool *fenced, fault_t *fault);
+                        uint64_t *cursor, int64_t *removed, bool *fenced, redis_error_t *error);
 
 #endif

@@ -100,8 +100,8 @@ static void forget_everything(dispatcher_t *d) {
     for (size_t i = 0; i < d->keys->queue_count; i++) line_forget(&d->lines[i]);
 }
 
-static void put_off(dispatcher_t *d, const fault_t *fault) {
-    link_put_off(&d->link, fault);
+static void put_off(dispatcher_t *d, const redis_error_t *error) {
+    link_put_off(&d->link, error);
     if (!conn_is_open(d->link.data)) forget_everything(d);
 }
 
@@ -222,23 +222,23 @@ static void apply_heads(dispatcher_t *d, const flight_t *flight, int64_t now_us,
 }
 
 // A look failed: what it asked is still not known. Where one key of many may be at fault, each is asked for by itself.
-static void heads_failed(dispatcher_t *d, const flight_t *flight, const fault_t *fault, mono_t now) {
-    bool fault_of_one = fault->outcome == OUTCOME_FAULT && flight->count == 1;
+static void heads_failed(dispatcher_t *d, const flight_t *flight, const redis_error_t *error, mono_t now) {
+    bool fault_of_one = error->outcome == OUTCOME_REFUSED && flight->count == 1;
     for (size_t i = 0; i < flight->count; i++) {
         line_t *line = &d->lines[flight->asks[i].queue];
         if (fault_of_one)
-            line_fault(line, fault->text, now);
-        else if (fault->outcome == OUTCOME_FAULT)
+            line_fault(line, error->text, now);
+        else if (error->outcome == OUTCOME_REFUSED)
             line->alone = true;
-        if (!fault_of_one && (fault->outcome == OUTCOME_FAULT || flight->kind != FLIGHT_SAFETY)) line->changed = true;
+        if (!fault_of_one && (error->outcome == OUTCOME_REFUSED || flight->kind != FLIGHT_SAFETY)) line->changed = true;
     }
 }
 
 // *bytes: what Redis had to read.
-static outcome_t land_promote(dispatcher_t *d, const flight_t *flight, int64_t *bytes, fault_t *fault) {
+static outcome_t land_promote(dispatcher_t *d, const flight_t *flight, int64_t *bytes, redis_error_t *error) {
     line_t *line = &d->lines[flight->asks[0].queue];
     promote_reply_t reply;
-    outcome_t outcome = line->ops->promote->read(d->link.data, &reply, fault);
+    outcome_t outcome = line->ops->promote->read(d->link.data, &reply, error);
     mono_t now = mono_now();
     if (outcome == OUTCOME_OK) {
         link_works(&d->link);                      // a look that succeeds proves less: it writes nothing
@@ -247,7 +247,7 @@ static outcome_t land_promote(dispatcher_t *d, const flight_t *flight, int64_t *
         return OUTCOME_OK;
     }
     line->flying--;
-    if (outcome == OUTCOME_FAULT) line_fault(line, fault->text, now);
+    if (outcome == OUTCOME_REFUSED) line_fault(line, error->text, now);
     return outcome;
 }
 
@@ -272,43 +272,43 @@ static int64_t bytes_of(const head_t *heads, size_t count) {
 }
 
 // Reads the replies of the oldest request. What is worse than a fault of one queue is returned.
-static outcome_t land(dispatcher_t *d, fault_t *fault) {
+static outcome_t land(dispatcher_t *d, redis_error_t *error) {
     flight_t flight = d->flights[0];
-    fault_t looked = {0};
+    redis_error_t looked = {0};
     int64_t now_us = 0, bytes = 0;
     outcome_t outcome = OUTCOME_OK;
-    if (flight.kind == FLIGHT_PROMOTE) outcome = land_promote(d, &flight, &bytes, fault);
-    if (outcome != OUTCOME_LOST && flight.looks) {
+    if (flight.kind == FLIGHT_PROMOTE) outcome = land_promote(d, &flight, &bytes, error);
+    if (outcome != OUTCOME_DISCONNECTED && flight.looks) {
         heads_read(d->link.data, flight.count, flight.armed, d->heads, &now_us, &looked);
         if (now_us > 0) bytes += bytes_of(d->heads, flight.count);
     }
-    if (outcome == OUTCOME_LOST || looked.outcome == OUTCOME_LOST) {
-        if (outcome == OUTCOME_OK || outcome == OUTCOME_FAULT) *fault = looked; // else the first reason is the better one
-        fault->outcome = OUTCOME_LOST;
-        return OUTCOME_LOST;
+    if (outcome == OUTCOME_DISCONNECTED || looked.outcome == OUTCOME_DISCONNECTED) {
+        if (outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED) *error = looked; // else the first reason is the better one
+        error->outcome = OUTCOME_DISCONNECTED;
+        return OUTCOME_DISCONNECTED;
     }
     bool dear = charge(d, &flight, bytes, mono_now());
     memmove(d->flights, d->flights + 1, (size_t)--d->flying * sizeof *d->flights);
     for (size_t i = 0; flight.kind == FLIGHT_READ && i < flight.count; i++) d->lines[flight.asks[i].queue].flying--;
     // What Redis told before it answered has arrived: a change is missed only when nobody told of it.
     if (flight.kind == FLIGHT_SAFETY) (void)link_hear(&d->link, on_change, d);
-    bool unarmed = looked.outcome == OUTCOME_FAULT && flight.armed && now_us > 0; // the heads are good all the same
+    bool unarmed = looked.outcome == OUTCOME_REFUSED && flight.armed && now_us > 0; // the heads are good all the same
     if (unarmed && d->link.waking) link_deaf(&d->link, &looked, mono_now());
     if (flight.looks && (looked.outcome == OUTCOME_OK || unarmed))
         apply_heads(d, &flight, now_us, dear, mono_now());
     else if (flight.looks)
         heads_failed(d, &flight, &looked, mono_now());
     free(flight.asks);
-    if (looked.outcome == OUTCOME_LATER) *fault = looked;
-    if (outcome == OUTCOME_LATER || looked.outcome == OUTCOME_LATER) return OUTCOME_LATER;
+    if (looked.outcome == OUTCOME_RETRY) *error = looked;
+    if (outcome == OUTCOME_RETRY || looked.outcome == OUTCOME_RETRY) return OUTCOME_RETRY;
     return OUTCOME_OK;
 }
 
 static void land_rest(dispatcher_t *d) {
-    fault_t fault;
-    while (d->flying > 0 && land(d, &fault) != OUTCOME_LOST) {
+    redis_error_t error;
+    while (d->flying > 0 && land(d, &error) != OUTCOME_DISCONNECTED) {
     }
-    if (d->flying > 0) put_off(d, &fault);
+    if (d->flying > 0) put_off(d, &error);
 }
 
 static bool send_looks(dispatcher_t *d, size_t *safety_from, mono_t now) {
@@ -332,9 +332,9 @@ static bool send_next(dispatcher_t *d, size_t *safety_from) {
 static bool has_room(const dispatcher_t *d) { return d->flying == 0 || (d->flying < WINDOW && d->flights[d->flying - 1].looks); }
 
 // Fills the window. Each request leaves at once.
-static bool send_all(dispatcher_t *d, size_t *safety_from, fault_t *fault) {
+static bool send_all(dispatcher_t *d, size_t *safety_from, redis_error_t *error) {
     while (has_room(d) && send_next(d, safety_from))
-        if (conn_flush(d->link.data, fault) != OUTCOME_OK) return false;
+        if (conn_flush(d->link.data, error) != OUTCOME_OK) return false;
     return true;
 }
 
@@ -348,16 +348,16 @@ static void work(dispatcher_t *d) {
         metric_add(&d->metrics->safety_polls, 1);
     }
     while (!atomic_load(d->stop) && mono_diff(mono_now(), started) < TICK_MS * NS_PER_MS) {
-        fault_t fault;
+        redis_error_t error;
         if (!link_hear(&d->link, on_change, d)) break;
-        if (!send_all(d, &safety_from, &fault)) {
-            put_off(d, &fault);
+        if (!send_all(d, &safety_from, &error)) {
+            put_off(d, &error);
             return;
         }
         if (d->flying == 0) return;
-        if (land(d, &fault) == OUTCOME_OK) continue;
-        if (fault.outcome == OUTCOME_LATER) land_rest(d);
-        put_off(d, &fault);
+        if (land(d, &error) == OUTCOME_OK) continue;
+        if (error.outcome == OUTCOME_RETRY) land_rest(d);
+        put_off(d, &error);
         return;
     }
     land_rest(d);

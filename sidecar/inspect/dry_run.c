@@ -26,7 +26,7 @@ typedef struct scratch {
     char token[TOKEN_SIZE];
     dryrun_fn *refused;
     void *self;
-    fault_t *fault;
+    redis_error_t *error;
     size_t like; // the queue whose dialect is tried
 } scratch_t;
 
@@ -75,8 +75,8 @@ static void scratch_free(scratch_t *scratch) {
 
 // Notes a refusal and says whether the run can go on.
 static bool noted(scratch_t *scratch, refusal_t refusal, const char *what, outcome_t outcome) {
-    if (outcome == OUTCOME_FAULT) scratch->refused(scratch->self, refusal, scratch->like, what, scratch->fault->text);
-    return outcome == OUTCOME_OK || outcome == OUTCOME_FAULT;
+    if (outcome == OUTCOME_REFUSED) scratch->refused(scratch->self, refusal, scratch->like, what, scratch->error->text);
+    return outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED;
 }
 
 static bool passed_needed(scratch_t *scratch, const char *what, outcome_t outcome) {
@@ -109,14 +109,16 @@ static outcome_t for_all_keys(scratch_t *scratch, const char *command, int64_t t
     }
     for (int i = 0; i < SCRATCH_KEYS; i++) {
         redisReply *reply;
-        outcome_t outcome = conn_read(scratch->conn, 0, &reply, scratch->fault);
+        outcome_t outcome = conn_read(scratch->conn, 0, &reply, scratch->error);
         conn_reply_free(reply);
-        if (outcome == OUTCOME_LOST) return outcome;
+        if (outcome == OUTCOME_DISCONNECTED) return outcome;
     }
     return OUTCOME_OK;
 }
 
-static bool out_of_memory(const fault_t *fault) { return fault->outcome == OUTCOME_LATER && strncmp(fault->text, "OOM", 3) == 0; }
+static bool out_of_memory(const redis_error_t *error) {
+    return error->outcome == OUTCOME_RETRY && strncmp(error->text, "OOM", 3) == 0;
+}
 
 // Creates every scratch key with its TTL in one write, so that Redis has all of it or nothing, whenever we are killed. No script
 // empties a key of these, so the TTLs stay. What is refused here (a full Redis, say) is created by the scripts.
@@ -146,21 +148,21 @@ static outcome_t lay_out(scratch_t *scratch) {
         request_int(scratch->conn, SCRATCH_TTL_MS);
         request_end(scratch->conn);
     }
-    fault_t worst = {0};
+    redis_error_t worst = {0};
     for (int i = 0; i < 2 * COUNT; i++) {
         redisReply *reply;
-        outcome_t outcome = conn_read(scratch->conn, 0, &reply, scratch->fault);
+        outcome_t outcome = conn_read(scratch->conn, 0, &reply, scratch->error);
         conn_reply_free(reply);
-        if (outcome == OUTCOME_LOST) return outcome;
-        if (outcome == OUTCOME_LATER && !out_of_memory(scratch->fault)) worst = *scratch->fault;
+        if (outcome == OUTCOME_DISCONNECTED) return outcome;
+        if (outcome == OUTCOME_RETRY && !out_of_memory(scratch->error)) worst = *scratch->error;
     }
-    *scratch->fault = worst;
+    *scratch->error = worst;
     return worst.outcome;
 }
 
 static bool try_acquire(scratch_t *scratch, const char *token) {
     lock_state_t state = {0};
-    outcome_t outcome = lock_acquire(scratch->conn, scratch->keys, 0, token, SCRATCH_TTL_MS, &state, scratch->fault);
+    outcome_t outcome = lock_acquire(scratch->conn, scratch->keys, 0, token, SCRATCH_TTL_MS, &state, scratch->error);
     lock_state_clear(&state);
     return passed(scratch, &script_acquire, outcome);
 }
@@ -172,9 +174,9 @@ static outcome_t prepare(scratch_t *scratch, const char *command, const char *ke
     request_text(scratch->conn, key);
     request_text(scratch->conn, one);
     request_text(scratch->conn, two);
-    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->fault);
+    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
     conn_reply_free(reply);
-    *full = out_of_memory(scratch->fault);
+    *full = out_of_memory(scratch->error);
     return *full ? OUTCOME_OK : outcome;
 }
 
@@ -185,7 +187,7 @@ static bool try_claim(scratch_t *scratch) {
     snprintf(foreign.owner, sizeof foreign.owner, "x%s", scratch->queue.name);
     outcome_t outcome = prepare(scratch, "HSET", scratch->keys->queues[0].meta, "group", foreign.owner, &yes);
     if (outcome == OUTCOME_OK)
-        outcome = lock_claim(scratch->conn, scratch->keys, 0, scratch->token, &foreign, &yes, scratch->fault);
+        outcome = lock_claim(scratch->conn, scratch->keys, 0, scratch->token, &foreign, &yes, scratch->error);
     return passed(scratch, &script_claim, outcome);
 }
 
@@ -196,7 +198,7 @@ static bool try_lock(scratch_t *scratch) {
     token_new(other, SCRATCH_TTL_MS);
     return try_acquire(scratch, scratch->token) && try_acquire(scratch, other) &&
            passed(scratch, &script_renew,
-                  lock_renew(scratch->conn, seat, scratch->token, SCRATCH_TTL_MS, &yes, scratch->fault)) &&
+                  lock_renew(scratch->conn, seat, scratch->token, SCRATCH_TTL_MS, &yes, scratch->error)) &&
            try_claim(scratch) && for_all_keys(scratch, "PEXPIRE", SCRATCH_TTL_MS) == OUTCOME_OK;
 }
 
@@ -211,7 +213,7 @@ static bool try_promote(scratch_t *scratch, int64_t max_payload) {
     if (outcome == OUTCOME_OK) outcome = prepare(scratch, "ZADD", scratch->queue.delayed, "0", "scratch", &full);
     if (!passed(scratch, &script_promote, outcome)) return false;
     ops->promote->append(scratch->conn, scratch->keys, &(promote_ask_t){.token = scratch->token, .batch = 2, .first = 2});
-    return passed(scratch, &script_promote, ops->promote->read(scratch->conn, &promoted, scratch->fault));
+    return passed(scratch, &script_promote, ops->promote->read(scratch->conn, &promoted, scratch->error));
 }
 
 static bool try_queue(scratch_t *scratch) {
@@ -220,7 +222,7 @@ static bool try_queue(scratch_t *scratch) {
     scratch->queue.policy.ready_limit = SCRATCH_LIMIT;
     if (!try_promote(scratch, 1024) || !try_promote(scratch, 1)) return false;
     heads_append(scratch->conn, scratch->keys, &(head_ask_t){0}, 1, false);
-    return passed(scratch, &script_heads, heads_read(scratch->conn, 1, false, &head, &now_us, scratch->fault));
+    return passed(scratch, &script_heads, heads_read(scratch->conn, 1, false, &head, &now_us, scratch->error));
 }
 
 // What /metrics and `status` count by. Without it jobs flow all the same.
@@ -228,9 +230,9 @@ static bool try_census(scratch_t *scratch) {
     census_t census;
     unsigned roles = scratch->queue.policy.roles;
     scratch->queue.policy.roles = ROLE_DISPATCHER | ROLE_MONITOR;
-    outcome_t outcome = census_take(scratch->conn, scratch->keys, 0, 1, CENSUS_ENDS, &census, scratch->fault);
+    outcome_t outcome = census_take(scratch->conn, scratch->keys, 0, 1, CENSUS_ENDS, &census, scratch->error);
     scratch->queue.policy.roles = roles;
-    if (outcome == OUTCOME_OK && *census.fault) outcome = fault_set(scratch->fault, OUTCOME_FAULT, "%s", census.fault);
+    if (outcome == OUTCOME_OK && *census.error) outcome = redis_error_set(scratch->error, OUTCOME_REFUSED, "%s", census.error);
     return passed_aid(scratch, "script census", outcome);
 }
 
@@ -242,16 +244,16 @@ static outcome_t add_record(scratch_t *scratch) {
     request_text(scratch->conn, "1-2");
     request_text(scratch->conn, "event");
     request_text(scratch->conn, "scratch");
-    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->fault);
+    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
     conn_reply_free(reply);
-    return out_of_memory(scratch->fault) ? OUTCOME_OK : outcome;
+    return out_of_memory(scratch->error) ? OUTCOME_OK : outcome;
 }
 
 // Waits in Redis as the auditor does, but only for a moment: there may be nothing to read where Redis is full.
 static outcome_t read_stream(scratch_t *scratch) {
     redisReply *reply;
     stream_read_append(scratch->conn, scratch->keys, &(const stream_id_t){STREAM_ID_NONE}, 1, 1);
-    outcome_t outcome = conn_read(scratch->conn, 0, &reply, scratch->fault);
+    outcome_t outcome = conn_read(scratch->conn, 0, &reply, scratch->error);
     conn_reply_free(reply);
     return outcome;
 }
@@ -262,13 +264,13 @@ static bool try_stream(scratch_t *scratch) {
     stream_trimmed_t trimmed;
     int64_t now_ms;
     if (!passed(scratch, &script_trim, add_record(scratch))) return false;
-    if (!passed(scratch, &script_tails, stream_look(scratch->conn, scratch->keys, &look, &now_ms, scratch->fault))) return false;
-    if (*look.error) passed(scratch, &script_tails, fault_set(scratch->fault, OUTCOME_FAULT, "%s", look.error));
+    if (!passed(scratch, &script_tails, stream_look(scratch->conn, scratch->keys, &look, &now_ms, scratch->error))) return false;
+    if (*look.error) passed(scratch, &script_tails, redis_error_set(scratch->error, OUTCOME_REFUSED, "%s", look.error));
     if (!passed_needed(scratch, "reading a failure stream", read_stream(scratch))) return false;
     outcome_t outcome =
-        stream_acknowledge(scratch->conn, scratch->keys, "preflight", &(const stream_id_t){"1-2"}, scratch->fault);
+        stream_acknowledge(scratch->conn, scratch->keys, "preflight", &(const stream_id_t){"1-2"}, scratch->error);
     return passed(scratch, &script_acknowledge, outcome) &&
-           passed(scratch, &script_trim, stream_trim(scratch->conn, scratch->keys, 0, scratch->token, &trimmed, scratch->fault));
+           passed(scratch, &script_trim, stream_trim(scratch->conn, scratch->keys, 0, scratch->token, &trimmed, scratch->error));
 }
 
 // One look, one sentinel, one short rotation, and the same list read where it stands. A full Redis refuses to rotate.
@@ -277,19 +279,19 @@ static bool try_backup(scratch_t *scratch) {
     bool yes;
     bool fenced;
     backup_look_append(scratch->conn, scratch->keys, 0, NULL, false);
-    outcome_t outcome = backup_look_read(scratch->conn, scratch->keys, 0, false, &look, scratch->fault);
+    outcome_t outcome = backup_look_read(scratch->conn, scratch->keys, 0, false, &look, scratch->error);
     if (!passed_needed(scratch, "looking at a backup list", outcome)) return false;
-    outcome = backup_plant(scratch->conn, scratch->keys, 0, scratch->token, &look, &yes, &fenced, scratch->fault);
+    outcome = backup_plant(scratch->conn, scratch->keys, 0, scratch->token, &look, &yes, &fenced, scratch->error);
     if (!passed(scratch, &script_plant, outcome)) return false;
     backup_page_t *page = mem_alloc(sizeof *page);
     backup_rotate_append(scratch->conn, scratch->keys, 0, 2, true);
-    outcome = backup_rotate_read(scratch->conn, &look, 2, page, scratch->fault);
-    if (out_of_memory(scratch->fault)) outcome = OUTCOME_OK;
+    outcome = backup_rotate_read(scratch->conn, &look, 2, page, scratch->error);
+    if (out_of_memory(scratch->error)) outcome = OUTCOME_OK;
     bool ok = passed_needed(scratch, "rotating a backup list", outcome);
     backup_page_clear(page);
     if (ok) {
         backup_range_append(scratch->conn, scratch->keys, 0, 0, 1);
-        outcome = backup_range_read(scratch->conn, &look, 1, page, scratch->fault);
+        outcome = backup_range_read(scratch->conn, &look, 1, page, scratch->error);
         ok = passed_needed(scratch, "reading a backup list", outcome);
         backup_page_clear(page);
     }
@@ -315,7 +317,7 @@ static bool try_settle(scratch_t *scratch, const char *job, stamp_raw_t stamp) {
                                   .depth = 9,
                                   .report = "",
                                   .event = &event});
-    return passed(scratch, &script_settle, settle_read(scratch->conn, &settled, scratch->fault));
+    return passed(scratch, &script_settle, settle_read(scratch->conn, &settled, scratch->error));
 }
 
 // What an operator's command does under the same rights. A full Redis refuses it, which is no fault of these.
@@ -327,10 +329,10 @@ static bool try_requeue(scratch_t *scratch) {
     const event_t event = {.kind = slice_text("scratch"), .answers = slice_text(id)};
     requeue_append(scratch->conn, scratch->keys,
                    &(requeue_ask_t){.job = slice_text("again"), .digest = &digest, .by = "preflight", .record = &event});
-    outcome_t outcome = requeue_read(scratch->conn, &reply, scratch->fault);
-    if (out_of_memory(scratch->fault)) outcome = OUTCOME_OK;
+    outcome_t outcome = requeue_read(scratch->conn, &reply, scratch->error);
+    if (out_of_memory(scratch->error)) outcome = OUTCOME_OK;
     if (outcome == OUTCOME_OK && reply.kind == REQUEUE_FAILED)
-        outcome = fault_set(scratch->fault, OUTCOME_FAULT, "%s", reply.why);
+        outcome = redis_error_set(scratch->error, OUTCOME_REFUSED, "%s", reply.why);
     return passed(scratch, &script_requeue, outcome);
 }
 
@@ -355,10 +357,10 @@ static bool try_heartbeat(scratch_t *scratch) {
     request_text(scratch->conn, scratch->keys->seats[0].lock); // a text that is there
     request_int(scratch->conn, 0);
     request_int(scratch->conn, 0);
-    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->fault);
+    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
     conn_reply_free(reply);
     return passed_aid(scratch, "reading a worker's name from its heartbeat", outcome) &&
-           passed_needed(scratch, "looking at a heartbeat", heartbeats_look(scratch->conn, &look, 1, scratch->fault));
+           passed_needed(scratch, "looking at a heartbeat", heartbeats_look(scratch->conn, &look, 1, scratch->error));
 }
 
 static bool try_monitor(scratch_t *scratch) {
@@ -369,22 +371,22 @@ static bool try_monitor(scratch_t *scratch) {
     int64_t removed = 0;
     bool fenced;
     if (!try_backup(scratch) || !try_heartbeat(scratch)) return false;
-    outcome_t outcome = stamps_change(scratch->conn, scratch->keys, 0, scratch->token, &change, 1, &fenced, scratch->fault);
+    outcome_t outcome = stamps_change(scratch->conn, scratch->keys, 0, scratch->token, &change, 1, &fenced, scratch->error);
     if (!passed(scratch, &script_stamp, outcome)) return false;
-    outcome = reports_scan(scratch->conn, scratch->keys, 0, &walk, ignore_report, NULL, scratch->fault);
+    outcome = reports_scan(scratch->conn, scratch->keys, 0, &walk, ignore_report, NULL, scratch->error);
     if (!passed(scratch, &script_reports, outcome)) return false;
     if (!try_settle(scratch, "stays", (stamp_raw_t){.len = 1}) || !try_settle(scratch, "ends", (stamp_raw_t){.len = 0}))
         return false;
     outcome = stamps_sweep(scratch->conn, scratch->keys, 0, scratch->token, &cursor, keep_none, NULL, &removed, &fenced,
-                           scratch->fault);
+                           scratch->error);
     return passed(scratch, &script_sweep, outcome);
 }
 
 static bool try_end(scratch_t *scratch) {
     bool yes;
     return passed(scratch, &script_heal,
-                  lock_heal(scratch->conn, &scratch->keys->seats[0], scratch->token, &yes, scratch->fault)) &&
-           passed(scratch, &script_release, lock_release(scratch->conn, scratch->keys, 0, scratch->token, scratch->fault));
+                  lock_heal(scratch->conn, &scratch->keys->seats[0], scratch->token, &yes, scratch->error)) &&
+           passed(scratch, &script_release, lock_release(scratch->conn, scratch->keys, 0, scratch->token, scratch->error));
 }
 
 static outcome_t publish(scratch_t *scratch) {
@@ -392,7 +394,7 @@ static outcome_t publish(scratch_t *scratch) {
     request_begin(scratch->conn, "PUBLISH");
     request_text(scratch->conn, scratch->keys->vacant);
     request_text(scratch->conn, "");
-    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->fault);
+    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
     conn_reply_free(reply);
     return outcome;
 }
@@ -403,13 +405,13 @@ static bool try_news(scratch_t *scratch) {
     conn_t *ear = conn_like(scratch->conn, "queue-sidecar-preflight");
     head_t head;
     int64_t now_us = 0;
-    outcome_t outcome = wake_start(data, ear, scratch->fault);
+    outcome_t outcome = wake_start(data, ear, scratch->error);
     if (outcome == OUTCOME_OK) {
         heads_append(data, scratch->keys, &(head_ask_t){0}, 1, true);
-        outcome = heads_read(data, 1, true, &head, &now_us, scratch->fault);
+        outcome = heads_read(data, 1, true, &head, &now_us, scratch->error);
     }
     bool ok = passed_aid(scratch, "waking up on a change", outcome) &&
-              passed_aid(scratch, "listening for a vacant lock", lock_listen(ear, scratch->keys, scratch->fault)) &&
+              passed_aid(scratch, "listening for a vacant lock", lock_listen(ear, scratch->keys, scratch->error)) &&
               passed_aid(scratch, "telling of a vacant lock", publish(scratch));
     conn_free(data);
     conn_free(ear);
@@ -446,7 +448,7 @@ static bool try_dialects(scratch_t *scratch, const keyspace_t *keys, const bool 
                                            .config = config,
                                            .prefix = prefix,
                                            .token = scratch->token,
-                                           .fault = scratch->fault,
+                                           .error = scratch->error,
                                            .passed = passed_in_room,
                                            .self = scratch});
     }
@@ -460,23 +462,23 @@ static bool monitored(const keyspace_t *keys) {
     return any;
 }
 
-// Removes what is left and forgets it. `ran`: *fault is not the reason of an early end.
+// Removes what is left and forgets it. `ran`: *error is not the reason of an early end.
 static outcome_t end_run(scratch_t *scratch, bool ran) {
-    fault_t *fault = scratch->fault;
-    outcome_t outcome = ran ? OUTCOME_OK : fault->outcome;
+    redis_error_t *error = scratch->error;
+    outcome_t outcome = ran ? OUTCOME_OK : error->outcome;
     if (conn_is_open(scratch->conn)) { // another connection than this may be the lost one
-        const fault_t said = *fault;
-        if (for_all_keys(scratch, "DEL", 0) == OUTCOME_LOST)
-            outcome = OUTCOME_LOST;
+        const redis_error_t said = *error;
+        if (for_all_keys(scratch, "DEL", 0) == OUTCOME_DISCONNECTED)
+            outcome = OUTCOME_DISCONNECTED;
         else
-            *fault = said;
+            *error = said;
     }
     scratch_free(scratch);
     return outcome;
 }
 
-outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void *self, fault_t *fault) {
-    scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .fault = fault};
+outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void *self, redis_error_t *error) {
+    scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .error = error};
     scratch_init(&scratch, keys);
     bool ran = lay_out(&scratch) == OUTCOME_OK && try_lock(&scratch) && try_queue(&scratch) && try_stream(&scratch) &&
                try_census(&scratch) && (!monitored(keys) || (try_monitor(&scratch) && try_requeue(&scratch))) &&
@@ -485,12 +487,12 @@ outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void 
 }
 
 outcome_t dryrun_dialects(conn_t *conn, const keyspace_t *keys, const bool *wanted, dryrun_fn *refused, void *self,
-                          fault_t *fault) {
-    scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .fault = fault};
+                          redis_error_t *error) {
+    scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .error = error};
     lock_state_t state = {0};
     scratch_init(&scratch, keys);
     bool ran = lay_out(&scratch) == OUTCOME_OK &&
-               lock_acquire(conn, scratch.keys, 0, scratch.token, SCRATCH_TTL_MS, &state, fault) == OUTCOME_OK &&
+               lock_acquire(conn, scratch.keys, 0, scratch.token, SCRATCH_TTL_MS, &state, error) == OUTCOME_OK &&
                try_dialects(&scratch, keys, wanted);
     lock_state_clear(&state);
     return end_run(&scratch, ran);

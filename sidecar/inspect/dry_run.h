@@ -21,11 +21,11 @@ typedef void dryrun_fn(void *self, refusal_t refusal, size_t queue, const char *
 size_t dryrun_like(const keyspace_t *keys, size_t queue);
 
 // Scratch keys begin with "sidecar:preflight", live in the slot of the first lock, expire after a minute, and are deleted here.
-outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void *self, fault_t *fault);
+outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void *self, redis_error_t *error);
 
-// Only what the dialects of some queues have of their own; `wanted` is by queue, the first of those alike. OUTCOME_FAULT: not
+// Only what the dialects of some queues have of their own; `wanted` is by queue, the first of those alike. OUTCOME_REFUSED: not
 // even a lock could be made for it.
 outcome_t dryrun_dialects(conn_t *conn, const keyspace_t *keys, const bool *wanted, dryrun_fn *refused, void *self,
-                          fault_t *fault);
+                          redis_error_t *error);
 
 #endif

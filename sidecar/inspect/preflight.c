@@ -13,7 +13,7 @@ typedef struct look {
     const keyspace_t *keys;
     finding_fn *report;
     void *self;
-    fault_t *fault;
+    redis_error_t *error;
     buffer_t *refusals; // by queue: what is refused that its dialect needs for all like it
     const bool *only;   // by queue: those whose keys are looked at; NULL = all, and those of seats
 } look_t;
@@ -49,7 +49,7 @@ static outcome_t look_at_memory(const look_t *look) {
     redisReply *reply;
     request_begin(look->conn, "INFO");
     request_text(look->conn, "memory");
-    if (request_ask(look->conn, &reply, look->fault) != OUTCOME_OK) return look->fault->outcome;
+    if (request_ask(look->conn, &reply, look->error) != OUTCOME_OK) return look->error->outcome;
     char *policy = info_value(reply_text(reply), "maxmemory_policy:");
     if (*policy && strcmp(policy, "noeviction") != 0)
         say(look, FINDING_WARN, NULL,
@@ -62,7 +62,7 @@ static outcome_t look_at_memory(const look_t *look) {
 static outcome_t look_at_role(const look_t *look) {
     redisReply *reply;
     request_begin(look->conn, "ROLE");
-    if (request_ask(look->conn, &reply, look->fault) != OUTCOME_OK) return look->fault->outcome;
+    if (request_ask(look->conn, &reply, look->error) != OUTCOME_OK) return look->error->outcome;
     if (!reply_is(reply_at(reply, 0), "master"))
         say(look, FINDING_FAULT, NULL, "the server at %s is a %s: the sidecar must talk to the primary", conn_target(look->conn),
             reply_text(reply_at(reply, 0)));
@@ -77,10 +77,10 @@ typedef struct typed_key {
 } typed_key_t;
 
 static void judge_type(const look_t *look, const char *queue, const typed_key_t *key, const redisReply *reply,
-                       const fault_t *fault) {
+                       const redis_error_t *error) {
     finding_t finding = queue ? FINDING_QUEUE : FINDING_FAULT;
     if (!reply)
-        say(look, finding, queue, "cannot look at key \"%s\": %s", key->key, fault->text);
+        say(look, finding, queue, "cannot look at key \"%s\": %s", key->key, error->text);
     else if (!reply_is(reply, "none") && !reply_is(reply, key->type))
         say(look, finding, queue, "%s key \"%s\" holds a %s where a %s is wanted", key->what, key->key, reply_text(reply),
             key->type);
@@ -137,15 +137,15 @@ static void append_types(const look_t *look, const key_set_t *set) {
 
 // Every reply is read, whatever the others say: one left over would answer a later request. *worst of all sets.
 static void read_types(const look_t *look, const key_set_t *set, outcome_t *worst) {
-    for (size_t i = 0; i < set->count && *worst != OUTCOME_LOST; i++) {
+    for (size_t i = 0; i < set->count && *worst != OUTCOME_DISCONNECTED; i++) {
         redisReply *reply;
-        fault_t fault;
-        outcome_t outcome = conn_read(look->conn, 0, &reply, &fault);
-        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) {
-            if (*worst == OUTCOME_OK) *look->fault = fault;
+        redis_error_t error;
+        outcome_t outcome = conn_read(look->conn, 0, &reply, &error);
+        if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) {
+            if (*worst == OUTCOME_OK) *look->error = error;
             *worst = outcome;
         } else {
-            judge_type(look, set->queue, &set->keys[i], reply, &fault);
+            judge_type(look, set->queue, &set->keys[i], reply, &error);
         }
         conn_reply_free(reply);
     }
@@ -207,7 +207,7 @@ static outcome_t look_at_slots(const look_t *look) {
     redisReply *reply;
     request_begin(look->conn, "INFO");
     request_text(look->conn, "cluster");
-    if (request_ask(look->conn, &reply, look->fault) != OUTCOME_OK) return look->fault->outcome;
+    if (request_ask(look->conn, &reply, look->error) != OUTCOME_OK) return look->error->outcome;
     bool cluster = strstr(reply_text(reply), "cluster_enabled:1") != NULL;
     freeReplyObject(reply);
     for (size_t i = 0; cluster && i < look->keys->queue_count; i++) {
@@ -233,14 +233,14 @@ static outcome_t look_at_layout(const look_t *look, size_t i, bool *good) {
     buffer_t refusal = {0};
     *good = true;
     if (!ops->adopt) return OUTCOME_OK;
-    outcome_t outcome = ops->adopt(look->conn, look->keys, i, &refusal, look->fault);
+    outcome_t outcome = ops->adopt(look->conn, look->keys, i, &refusal, look->error);
     if (outcome == OUTCOME_OK && refusal.len) say(look, FINDING_BARRED, queue->name, "%s", buffer_text(&refusal));
-    if (outcome == OUTCOME_FAULT)
+    if (outcome == OUTCOME_REFUSED)
         say(look, FINDING_BARRED, queue->name, "cannot tell whether its keys are of dialect %s: %s", ops->name,
-            look->fault->text);
+            look->error->text);
     *good = outcome == OUTCOME_OK && !refusal.len;
     buffer_free(&refusal);
-    return outcome == OUTCOME_FAULT ? OUTCOME_OK : outcome;
+    return outcome == OUTCOME_REFUSED ? OUTCOME_OK : outcome;
 }
 
 static outcome_t look_at_layouts(const look_t *look) {
@@ -276,30 +276,30 @@ static void say_refusals(const look_t *look) {
 // All looks that only read.
 static outcome_t look_at_all(const look_t *look) {
     outcome_t (*const looks[])(const look_t *) = {look_at_memory, look_at_role, look_at_slots, look_at_all_keys, look_at_layouts};
-    *look->fault = (fault_t){0};
+    *look->error = (redis_error_t){0};
     look_at_version(look);
     for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
         outcome_t outcome = looks[i](look);
-        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) return outcome;
-        if (outcome == OUTCOME_FAULT) say(look, FINDING_FAULT, NULL, "preflight is refused: %s", look->fault->text);
+        if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) return outcome;
+        if (outcome == OUTCOME_REFUSED) say(look, FINDING_FAULT, NULL, "preflight is refused: %s", look->error->text);
     }
     return OUTCOME_OK;
 }
 
-outcome_t preflight_look(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault) {
-    const look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault};
+outcome_t preflight_look(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, redis_error_t *error) {
+    const look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .error = error};
     outcome_t outcome = look_at_all(&look);
-    if (outcome == OUTCOME_OK) *fault = (fault_t){0};
+    if (outcome == OUTCOME_OK) *error = (redis_error_t){0};
     return outcome;
 }
 
-outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault) {
-    look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault};
+outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, redis_error_t *error) {
+    look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .error = error};
     outcome_t outcome = look_at_all(&look);
     if (outcome != OUTCOME_OK) return outcome;
     look.refusals = mem_array(keys->queue_count, sizeof *look.refusals);
-    outcome = dryrun(conn, keys, refused, &look, fault);
-    if (outcome == OUTCOME_OK) *fault = (fault_t){0};
+    outcome = dryrun(conn, keys, refused, &look, error);
+    if (outcome == OUTCOME_OK) *error = (redis_error_t){0};
     say_refusals(&look);
     return outcome;
 }
@@ -310,24 +310,24 @@ static outcome_t look_at_doubted(const look_t *look) {
     for (size_t i = 0; i < look->keys->queue_count; i++) any |= look->only[i];
     if (!any) return OUTCOME_OK;
     outcome_t outcome = look_at_slots(look);
-    return outcome == OUTCOME_LOST || outcome == OUTCOME_LATER ? outcome : look_at_all_keys(look);
+    return outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY ? outcome : look_at_all_keys(look);
 }
 
 outcome_t preflight_again(conn_t *conn, const keyspace_t *keys, const bool *doubted, const bool *barred, finding_fn *report,
-                          void *self, fault_t *fault) {
+                          void *self, redis_error_t *error) {
     bool *wanted = mem_array(keys->queue_count, sizeof *wanted);
     bool any = false;
-    look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .fault = fault, .only = doubted};
+    look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .error = error, .only = doubted};
     look.refusals = mem_array(keys->queue_count, sizeof *look.refusals);
-    *fault = (fault_t){0};
+    *error = (redis_error_t){0};
     outcome_t outcome = look_at_doubted(&look);
     for (size_t i = 0; i < keys->queue_count && outcome == OUTCOME_OK; i++) {
         bool good = false;
         if (barred[i]) outcome = look_at_layout(&look, i, &good);
         if (good) wanted[dryrun_like(keys, i)] = any = true; // else it stays barred, whatever its dialect lacks
     }
-    if (outcome == OUTCOME_OK && any) outcome = dryrun_dialects(conn, keys, wanted, refused, &look, fault);
-    if (outcome == OUTCOME_OK) *fault = (fault_t){0};
+    if (outcome == OUTCOME_OK && any) outcome = dryrun_dialects(conn, keys, wanted, refused, &look, error);
+    if (outcome == OUTCOME_OK) *error = (redis_error_t){0};
     say_refusals(&look);
     free(wanted);
     return outcome;

@@ -18,14 +18,14 @@ typedef void finding_fn(void *self, finding_t finding, const char *queue, const 
 
 // Runs all looks on an open connection and reports each finding. OUTCOME_OK: every look was made, whatever it found. Scripts are
 // tried on scratch keys below "sidecar:", which are removed again.
-outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault);
+outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, redis_error_t *error);
 
 // The part of it that only reads: no script is tried.
-outcome_t preflight_look(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, fault_t *fault);
+outcome_t preflight_look(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, redis_error_t *error);
 
 // Looks again at some queues, and at nothing else: at the keys of those that are doubted, and at what has barred others. Both are
-// by queue. Outcomes and findings as above, but OUTCOME_FAULT: the look could not be made.
+// by queue. Outcomes and findings as above, but OUTCOME_REFUSED: the look could not be made.
 outcome_t preflight_again(conn_t *conn, const keyspace_t *keys, const bool *doubted, const bool *barred, finding_fn *report,
-                          void *self, fault_t *fault);
+                          void *self, redis_error_t *error);
 
 #endif

@@ -132,7 +132,7 @@ static void refuse(count_t *c, const row_t *row, const char *why) {
         c->tallies[row->queue].ready_bad = true;
         out->ready = CENSUS_UNKNOWN;
     }
-    if (!*out->fault) snprintf(out->fault, sizeof out->fault, "%.120s: %.120s", row->key, why);
+    if (!*out->error) snprintf(out->error, sizeof out->error, "%.120s: %.120s", row->key, why);
 }
 
 static void take_delayed(census_t *out, const tally_t *tally, const char *text) {
@@ -194,30 +194,30 @@ static void append(const count_t *c, size_t from, size_t to) {
     request_end(c->conn);
 }
 
-static outcome_t take(count_t *c, size_t from, size_t to, fault_t *fault) {
+static outcome_t take(count_t *c, size_t from, size_t to, redis_error_t *error) {
     redisReply *reply;
-    if (conn_read(c->conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_read(c->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     int64_t now_us = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
     for (size_t i = from; i < to; i++) {
         take_row(c, &c->rows[i], reply_at(reply, i - from + 1));
         c->out[c->rows[i].queue].now_ms = now_us / 1000;
     }
     freeReplyObject(reply);
-    return now_us > 0 ? OUTCOME_OK : fault_set(fault, OUTCOME_FAULT, "census: unexpected reply");
+    return now_us > 0 ? OUTCOME_OK : redis_error_set(error, OUTCOME_REFUSED, "census: unexpected reply");
 }
 
 // These rows were refused together: halves, until it is known which one is at fault.
-static outcome_t take_apart(count_t *c, size_t from, size_t to, fault_t *fault) {
+static outcome_t take_apart(count_t *c, size_t from, size_t to, redis_error_t *error) {
     if (to - from == 1 || c->again <= 0) {
-        for (size_t i = from; i < to; i++) refuse(c, &c->rows[i], fault->text);
-        return fault_set(fault, OUTCOME_OK, "%s", "");
+        for (size_t i = from; i < to; i++) refuse(c, &c->rows[i], error->text);
+        return redis_error_set(error, OUTCOME_OK, "%s", "");
     }
     const size_t edges[] = {from, from + (to - from) / 2, to};
     for (int half = 0; half < 2; half++) {
         c->again--;
         append(c, edges[half], edges[half + 1]);
-        outcome_t outcome = take(c, edges[half], edges[half + 1], fault);
-        if (outcome == OUTCOME_FAULT) outcome = take_apart(c, edges[half], edges[half + 1], fault);
+        outcome_t outcome = take(c, edges[half], edges[half + 1], error);
+        if (outcome == OUTCOME_REFUSED) outcome = take_apart(c, edges[half], edges[half + 1], error);
         if (outcome != OUTCOME_OK) return outcome;
     }
     return OUTCOME_OK;
@@ -232,26 +232,26 @@ static size_t request_to(const count_t *c, size_t from, size_t limit) {
 }
 
 // Rows from .. limit - 1, in one round trip unless something is refused.
-static outcome_t take_some(count_t *c, size_t from, size_t limit, fault_t *fault) {
+static outcome_t take_some(count_t *c, size_t from, size_t limit, redis_error_t *error) {
     size_t bad[ROWS_MOST];
-    fault_t whys[ROWS_MOST];
+    redis_error_t whys[ROWS_MOST];
     size_t bad_count = 0;
-    fault_t worst = {0};
+    redis_error_t worst = {0};
     for (size_t at = from; at < limit; at = request_to(c, at, limit)) append(c, at, request_to(c, at, limit));
     for (size_t at = from; at < limit; at = request_to(c, at, limit)) {
-        outcome_t outcome = take(c, at, request_to(c, at, limit), fault);
-        if (outcome == OUTCOME_LOST) return OUTCOME_LOST;
-        if (outcome == OUTCOME_LATER) worst = *fault;
-        if (outcome != OUTCOME_FAULT) continue;
-        whys[bad_count] = *fault;
+        outcome_t outcome = take(c, at, request_to(c, at, limit), error);
+        if (outcome == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        if (outcome == OUTCOME_RETRY) worst = *error;
+        if (outcome != OUTCOME_REFUSED) continue;
+        whys[bad_count] = *error;
         bad[bad_count++] = at;
     }
-    *fault = worst;
-    for (size_t i = 0; i < bad_count && fault->outcome == OUTCOME_OK; i++) {
-        *fault = whys[i];
-        take_apart(c, bad[i], request_to(c, bad[i], limit), fault);
+    *error = worst;
+    for (size_t i = 0; i < bad_count && error->outcome == OUTCOME_OK; i++) {
+        *error = whys[i];
+        take_apart(c, bad[i], request_to(c, bad[i], limit), error);
     }
-    return fault->outcome;
+    return error->outcome;
 }
 
 // ---- Stamps.
@@ -275,10 +275,10 @@ static void note_stamps(count_t *c, size_t queue, const redisReply *reply) {
 }
 
 // One step through the stamps of some queues. *any: there were some.
-static outcome_t scan_some(count_t *c, size_t *from, bool *any, fault_t *fault) {
+static outcome_t scan_some(count_t *c, size_t *from, bool *any, redis_error_t *error) {
     size_t asked[SCANS_MOST];
     size_t count = 0;
-    fault_t worst = {0};
+    redis_error_t worst = {0};
     for (; *from < c->count && count < SCANS_MOST; ++*from)
         if (*c->tallies[*from].cursor) asked[count++] = *from;
     for (size_t i = 0; i < count; i++) {
@@ -293,29 +293,29 @@ static outcome_t scan_some(count_t *c, size_t *from, bool *any, fault_t *fault) 
         redisReply *reply;
         tally_t *tally = &c->tallies[asked[i]];
         census_t *out = &c->out[asked[i]];
-        outcome_t outcome = conn_read(c->conn, 0, &reply, fault);
-        if (outcome == OUTCOME_LOST) return outcome;
-        if (outcome == OUTCOME_LATER) worst = *fault;
+        outcome_t outcome = conn_read(c->conn, 0, &reply, error);
+        if (outcome == OUTCOME_DISCONNECTED) return outcome;
+        if (outcome == OUTCOME_RETRY) worst = *error;
         if (outcome == OUTCOME_OK) {
             note_stamps(c, asked[i], reply);
             freeReplyObject(reply);
             continue;
         }
         *tally->cursor = '\0';
-        if (!*out->fault) snprintf(out->fault, sizeof out->fault, "%.120s: %.120s", tally->at->stamps, fault->text);
+        if (!*out->error) snprintf(out->error, sizeof out->error, "%.120s: %.120s", tally->at->stamps, error->text);
     }
     *any = count > 0;
-    *fault = worst;
+    *error = worst;
     return worst.outcome;
 }
 
-static outcome_t scan_all(count_t *c, fault_t *fault) {
+static outcome_t scan_all(count_t *c, redis_error_t *error) {
     bool any = true;
     for (size_t i = 0; i < c->count; i++) // where nothing is in progress no stamp tells of what is
         if (c->out[i].in_progress == 0) *c->tallies[i].cursor = '\0';
     for (size_t from = 0; any || from < c->count;) {
         if (from == c->count) from = 0;
-        if (scan_some(c, &from, &any, fault) != OUTCOME_OK) return fault->outcome;
+        if (scan_some(c, &from, &any, error) != OUTCOME_OK) return error->outcome;
     }
     return OUTCOME_OK;
 }
@@ -334,17 +334,17 @@ static void count_backup(const tally_t *tally, census_t *out) {
 }
 
 outcome_t census_take(conn_t *conn, const keyspace_t *keys, size_t first, size_t count, census_depth_t depth, census_t *out,
-                      fault_t *fault) {
+                      redis_error_t *error) {
     count_t c = {.conn = conn, .keys = keys, .out = out, .count = count, .again = AGAIN_MOST};
-    *fault = (fault_t){0};
+    *error = (redis_error_t){0};
     c.tallies = mem_array(count ? count : 1, sizeof *c.tallies);
     begin(&c, first, depth);
-    for (size_t from = 0; from < c.row_count && fault->outcome == OUTCOME_OK; from += ROWS_MOST)
-        take_some(&c, from, from + ROWS_MOST < c.row_count ? from + ROWS_MOST : c.row_count, fault);
+    for (size_t from = 0; from < c.row_count && error->outcome == OUTCOME_OK; from += ROWS_MOST)
+        take_some(&c, from, from + ROWS_MOST < c.row_count ? from + ROWS_MOST : c.row_count, error);
     for (size_t i = 0; i < count; i++) count_backup(&c.tallies[i], &out[i]);
-    if (fault->outcome == OUTCOME_OK) scan_all(&c, fault);
+    if (error->outcome == OUTCOME_OK) scan_all(&c, error);
     end(&c);
-    return fault->outcome;
+    return error->outcome;
 }
 
 int64_t census_overdue_ms(const census_t *census) {

@@ -27,7 +27,7 @@ typedef struct census {
     int64_t oldest_in_progress_ms;
     int64_t records;      // entries of the failure stream
     int64_t record_bytes; // of their values, as stream.max_bytes limits them
-    char fault[256];      // why numbers that the dialect has are unknown, the first of several; "" = none is
+    char error[256];      // why numbers that the dialect has are unknown, the first of several; "" = none is
 } census_t;
 
 typedef enum census_depth {
@@ -38,9 +38,9 @@ typedef enum census_depth {
 enum { CENSUS_STAMPS_MOST = 20000 };
 
 // Counts queues first .. first + count - 1, some in each request; `out` has room for them. What is refused of one key is told in
-// the fault of its queue, and spoils no other number. OUTCOME_LATER and OUTCOME_LOST: nothing in `out` counts.
+// the fault of its queue, and spoils no other number. OUTCOME_RETRY and OUTCOME_DISCONNECTED: nothing in `out` counts.
 outcome_t census_take(conn_t *conn, const keyspace_t *keys, size_t first, size_t count, census_depth_t depth, census_t *out,
-                      fault_t *fault);
+                      redis_error_t *error);
 
 // How long the first delayed job is overdue, in ms; 0 = nothing is.
 int64_t census_overdue_ms(const census_t *census);

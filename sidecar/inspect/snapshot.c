@@ -13,7 +13,7 @@ typedef struct overlook {
     conn_t *conn;
     const keyspace_t *keys;
     overview_t *out;
-    fault_t *fault;
+    redis_error_t *error;
 } overlook_t;
 
 void overview_free(overview_t *overview) {
@@ -26,10 +26,10 @@ void overview_free(overview_t *overview) {
 
 // The next reply. A fault of one key goes to `error`, with *reply NULL; false: the connection can say nothing more.
 static bool next(const overlook_t *look, const char *key, char error[160], redisReply **reply) {
-    outcome_t outcome = conn_read(look->conn, 0, reply, look->fault);
+    outcome_t outcome = conn_read(look->conn, 0, reply, look->error);
     if (outcome == OUTCOME_OK) return true;
-    if (outcome == OUTCOME_FAULT && !*error) snprintf(error, 160, "\"%.60s\": %.90s", key, look->fault->text);
-    return outcome == OUTCOME_FAULT;
+    if (outcome == OUTCOME_REFUSED && !*error) snprintf(error, 160, "\"%.60s\": %.90s", key, look->error->text);
+    return outcome == OUTCOME_REFUSED;
 }
 
 static void append(conn_t *conn, const char *command, const char *key) {
@@ -233,7 +233,7 @@ static bool read_uncopied(const overlook_t *look, size_t index) {
 static bool read_streams(const overlook_t *look) {
     overview_t *out = look->out;
     stream_look_t *looks = mem_array(out->queue_count, sizeof *looks);
-    outcome_t outcome = stream_look(look->conn, look->keys, looks, &out->now_ms, look->fault);
+    outcome_t outcome = stream_look(look->conn, look->keys, looks, &out->now_ms, look->error);
     for (size_t i = 0; outcome == OUTCOME_OK && i < out->queue_count; i++) {
         out->queues[i].stream = looks[i];
         if (!*out->queues[i].error) memcpy(out->queues[i].error, looks[i].error, sizeof looks[i].error);
@@ -245,14 +245,14 @@ static bool read_streams(const overlook_t *look) {
     return known;
 }
 
-outcome_t overview_look(conn_t *conn, const keyspace_t *keys, overview_t *out, fault_t *fault) {
-    const overlook_t look = {.conn = conn, .keys = keys, .out = out, .fault = fault};
+outcome_t overview_look(conn_t *conn, const keyspace_t *keys, overview_t *out, redis_error_t *error) {
+    const overlook_t look = {.conn = conn, .keys = keys, .out = out, .error = error};
     *out = (overview_t){.memory_used = -1, .memory_most = -1, .seat_count = keys->seat_count, .queue_count = keys->queue_count};
     out->seats = mem_array(keys->seat_count, sizeof *out->seats);
     out->queues = mem_array(keys->queue_count, sizeof *out->queues);
-    if (conn_open(conn, fault) == OUTCOME_OK && read_server(&look) && read_seats(&look) && read_queues(&look) &&
+    if (conn_open(conn, error) == OUTCOME_OK && read_server(&look) && read_seats(&look) && read_queues(&look) &&
         read_streams(&look)) // last: what it says of a queue counts where nothing else is wrong
-        return fault_set(fault, OUTCOME_OK, "%s", "");
+        return redis_error_set(error, OUTCOME_OK, "%s", "");
     conn_close(conn); // replies may be under way
-    return fault->outcome;
+    return error->outcome;
 }

@@ -52,7 +52,7 @@ typedef struct overview {
 
 // Opens the connection where it is closed. What a key or a right spoils stands in the `error` of its seat or queue. Any other
 // outcome than OUTCOME_OK: nothing is known, and the connection is closed. Owned in each case: overview_free.
-outcome_t overview_look(conn_t *conn, const keyspace_t *keys, overview_t *out, fault_t *fault);
+outcome_t overview_look(conn_t *conn, const keyspace_t *keys, overview_t *out, redis_error_t *error);
 void overview_free(overview_t *overview);
 
 #endif

@@ -82,15 +82,15 @@ static void claim_foreign(leader_t *leader, size_t seat, mono_t now) {
         foreign_t *foreign = &stand->foreign[i];
         const char *queue = leader->keys->queues[foreign->queue].config->name;
         bool ours = false;
-        fault_t fault;
-        outcome_t outcome = lock_claim(leader->conn, leader->keys, seat, stand->token, foreign, &ours, &fault);
-        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) {
-            leader_put_off(leader, &leader->keys->seats[seat], &fault);
+        redis_error_t error;
+        outcome_t outcome = lock_claim(leader->conn, leader->keys, seat, stand->token, foreign, &ours, &error);
+        if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) {
+            leader_put_off(leader, &leader->keys->seats[seat], &error);
             return;
         }
         if (ours) counting_cede(leader->counting, foreign->queue, false);
-        if (outcome == OUTCOME_FAULT)
-            log_error(ROLE, queue, "cannot claim this queue", F_STR("reason", fault.text));
+        if (outcome == OUTCOME_REFUSED)
+            log_error(ROLE, queue, "cannot claim this queue", F_STR("reason", error.text));
         else if (!ours)
             log_warn(ROLE, queue, "another group owns this queue: it is not served here", F_STR("group", foreign->owner));
         else
@@ -128,11 +128,11 @@ static void look_at_clock_step(leader_t *leader, size_t seat, const lock_state_t
         snprintf(stand->overlong, sizeof stand->overlong, "%s", state->holder);
         stand->overlong_at = now;
     } else if (mono_diff(now, stand->overlong_at) >= ttl_ms * NS_PER_MS) {
-        fault_t fault;
+        redis_error_t error;
         bool removed = false;
         stand->overlong[0] = '\0';
-        if (lock_heal(leader->conn, &leader->keys->seats[seat], state->holder, &removed, &fault) != OUTCOME_OK) {
-            leader_put_off(leader, &leader->keys->seats[seat], &fault);
+        if (lock_heal(leader->conn, &leader->keys->seats[seat], state->holder, &removed, &error) != OUTCOME_OK) {
+            leader_put_off(leader, &leader->keys->seats[seat], &error);
         } else if (removed) {
             metric_add(&leader->metrics->clock_steps_healed, 1);
             log_warn(ROLE, NULL, "removed a lock that a step of the Redis clock left behind",
@@ -166,13 +166,13 @@ static void stayed_standby(leader_t *leader, size_t seat, const lock_state_t *st
 void leader_acquire(leader_t *leader, size_t seat) {
     stand_t *stand = &leader->stands[seat];
     lock_state_t state = {0};
-    fault_t fault;
+    redis_error_t error;
     if (!*stand->token) token_new(stand->token, leader->ttl_ms);
     mono_t sent = mono_now();
-    outcome_t outcome = lock_acquire(leader->conn, leader->keys, seat, stand->token, leader->ttl_ms, &state, &fault);
+    outcome_t outcome = lock_acquire(leader->conn, leader->keys, seat, stand->token, leader->ttl_ms, &state, &error);
     if (outcome != OUTCOME_OK) {
-        if (outcome == OUTCOME_LOST) stand->maybe_held = true;
-        leader_put_off(leader, &leader->keys->seats[seat], &fault);
+        if (outcome == OUTCOME_DISCONNECTED) stand->maybe_held = true;
+        leader_put_off(leader, &leader->keys->seats[seat], &error);
     } else {
         backoff_reset(&leader->backoff);
         if (state.acquired)
@@ -185,12 +185,12 @@ void leader_acquire(leader_t *leader, size_t seat) {
 
 void leader_renew(leader_t *leader, size_t seat) {
     stand_t *stand = &leader->stands[seat];
-    fault_t fault;
+    redis_error_t error;
     bool held = false;
     mono_t sent = mono_now();
-    outcome_t outcome = lock_renew(leader->conn, &leader->keys->seats[seat], stand->token, leader->ttl_ms, &held, &fault);
+    outcome_t outcome = lock_renew(leader->conn, &leader->keys->seats[seat], stand->token, leader->ttl_ms, &held, &error);
     if (outcome != OUTCOME_OK) {
-        leader_put_off(leader, &leader->keys->seats[seat], &fault);
+        leader_put_off(leader, &leader->keys->seats[seat], &error);
     } else if (!held) {
         stand->next = sent;
         leader_seat_become(leader, seat, SEAT_STANDBY, "the lock is gone or another's");

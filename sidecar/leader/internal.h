@@ -55,7 +55,7 @@ struct leader {
 };
 
 // Says why a request (of a seat, or NULL) failed and sets the time of the next attempt. A fault of rights or keys waits longest.
-void leader_put_off(leader_t *leader, const seat_t *seat, const fault_t *fault);
+void leader_put_off(leader_t *leader, const seat_t *seat, const redis_error_t *error);
 
 // leader_seat.c; all on a connection that is open.
 const char *leader_seat_name(const leader_t *leader, size_t seat);

@@ -42,23 +42,23 @@ void leader_free(leader_t *leader) {
     free(leader);
 }
 
-void leader_put_off(leader_t *leader, const seat_t *seat, const fault_t *fault) {
+void leader_put_off(leader_t *leader, const seat_t *seat, const redis_error_t *error) {
     int64_t ns = backoff_next_ns(&leader->backoff);
-    if (fault->outcome == OUTCOME_FAULT) ns = BACKOFF_REDIS.most_ms * NS_PER_MS;
+    if (error->outcome == OUTCOME_REFUSED) ns = BACKOFF_REDIS.most_ms * NS_PER_MS;
     leader->retry_at = mono_add(mono_now(), ns);
     metric_set(&leader->metrics->redis_up, conn_is_open(leader->conn));
-    metrics_say(leader->metrics, WHY_REDIS, fault->text);
-    if (fault->outcome == OUTCOME_FAULT)
-        log_error(ROLE, NULL, "redis refuses the lock", F_STR("key", seat ? seat->lock : NULL), F_STR("reason", fault->text));
-    else if (fault->outcome == OUTCOME_LATER)
-        log_warn(ROLE, NULL, "redis is not ready", F_STR("reason", fault->text));
+    metrics_say(leader->metrics, WHY_REDIS, error->text);
+    if (error->outcome == OUTCOME_REFUSED)
+        log_error(ROLE, NULL, "redis refuses the lock", F_STR("key", seat ? seat->lock : NULL), F_STR("reason", error->text));
+    else if (error->outcome == OUTCOME_RETRY)
+        log_warn(ROLE, NULL, "redis is not ready", F_STR("reason", error->text));
     else
-        log_warn(ROLE, NULL, "redis is out of reach", F_STR("reason", fault->text));
+        log_warn(ROLE, NULL, "redis is out of reach", F_STR("reason", error->text));
 }
 
-static bool connected(leader_t *leader, fault_t *fault) {
+static bool connected(leader_t *leader, redis_error_t *error) {
     bool was_open = conn_is_open(leader->conn);
-    if (conn_open(leader->conn, fault) != OUTCOME_OK) return false;
+    if (conn_open(leader->conn, error) != OUTCOME_OK) return false;
     if (was_open) return true;
     mono_t now = mono_now();
     bool said = leader->was_connected && mono_diff(now, leader->said_connected) < SAY_CONNECTED_S * NS_PER_S;
@@ -72,10 +72,10 @@ static bool connected(leader_t *leader, fault_t *fault) {
 }
 
 // Runs the preflight and notes that this connection has had it.
-static outcome_t look_over(leader_t *leader, fault_t *fault) {
-    outcome_t outcome = findings_look(leader->findings, leader->conn, fault);
+static outcome_t look_over(leader_t *leader, redis_error_t *error) {
+    outcome_t outcome = findings_look(leader->findings, leader->conn, error);
     leader_count_unserved(leader);
-    if (outcome == OUTCOME_OK || outcome == OUTCOME_FAULT) leader->checked = conn_generation(leader->conn);
+    if (outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED) leader->checked = conn_generation(leader->conn);
     return outcome;
 }
 
@@ -98,13 +98,13 @@ static void wait_for_leave(leader_t *leader, size_t seat) {
 }
 
 // Runs the preflight once for each connection. False: not allowed to lead now.
-static bool may_lead(leader_t *leader, size_t seat, fault_t *fault) {
+static bool may_lead(leader_t *leader, size_t seat, redis_error_t *error) {
     bool checked = leader->checked == conn_generation(leader->conn);
     if (checked && findings_allow(leader->findings)) return true;
-    outcome_t outcome = checked ? OUTCOME_OK : look_over(leader, fault);
+    outcome_t outcome = checked ? OUTCOME_OK : look_over(leader, error);
     if (outcome == OUTCOME_OK && findings_allow(leader->findings)) return true;
-    if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER)
-        leader_put_off(leader, NULL, fault);
+    if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY)
+        leader_put_off(leader, NULL, error);
     else
         wait_for_leave(leader, seat);
     return false;
@@ -112,30 +112,31 @@ static bool may_lead(leader_t *leader, size_t seat, fault_t *fault) {
 
 // Once the lock is renewed there is time to see what has become of the server; what is found is only said.
 static void look_over_again(leader_t *leader) {
-    fault_t fault;
+    redis_error_t error;
     bool checked = leader->checked == conn_generation(leader->conn);
     if (!conn_is_open(leader->conn) || (checked && !findings_whole_due(leader->findings, mono_now()))) return;
-    outcome_t outcome = look_over(leader, &fault);
-    if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) leader_put_off(leader, NULL, &fault);
+    outcome_t outcome = look_over(leader, &error);
+    if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) leader_put_off(leader, NULL, &error);
 }
 
 // What is wrong with queues is looked at from time to time: who mends a right or a key need not restart anything.
 static void look_again(leader_t *leader, mono_t now) {
-    fault_t fault;
+    redis_error_t error;
     if (!mono_reached(findings_again_at(leader->findings, now), now) || !mono_reached(leader->retry_at, now)) return;
-    outcome_t outcome = connected(leader, &fault) ? findings_look_again(leader->findings, leader->conn, &fault) : OUTCOME_LOST;
-    if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) leader_put_off(leader, NULL, &fault);
+    outcome_t outcome =
+        connected(leader, &error) ? findings_look_again(leader->findings, leader->conn, &error) : OUTCOME_DISCONNECTED;
+    if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) leader_put_off(leader, NULL, &error);
     leader_count_unserved(leader);
 }
 
 static void act(leader_t *leader, size_t seat) {
-    fault_t fault;
-    if (!connected(leader, &fault)) {
-        leader_put_off(leader, &leader->keys->seats[seat], &fault);
+    redis_error_t error;
+    if (!connected(leader, &error)) {
+        leader_put_off(leader, &leader->keys->seats[seat], &error);
     } else if (leader->stands[seat].state == SEAT_LEADING) {
         leader_renew(leader, seat); // first of all: the time of the lease is running
         look_over_again(leader);
-    } else if (may_lead(leader, seat, &fault)) {
+    } else if (may_lead(leader, seat, &error)) {
         leader_acquire(leader, seat);
     }
 }
@@ -143,7 +144,7 @@ static void act(leader_t *leader, size_t seat) {
 // Opens the ear while a seat is not ours, closes it otherwise, and hears what it has.
 static void listen_for_vacancies(leader_t *leader) {
     bool wanted = false;
-    fault_t fault;
+    redis_error_t error;
     for (size_t i = 0; i < leader->keys->seat_count; i++)
         if (leader->stands[i].state == SEAT_STANDBY && *leader->stands[i].holder) wanted = true;
     if (!wanted) {
@@ -152,9 +153,9 @@ static void listen_for_vacancies(leader_t *leader) {
     }
     if (!conn_is_open(leader->ear)) {
         if (!mono_reached(leader->ear_retry_at, mono_now())) return;
-        if (lock_listen(leader->ear, leader->keys, &fault) != OUTCOME_OK) {
+        if (lock_listen(leader->ear, leader->keys, &error) != OUTCOME_OK) {
             leader->ear_retry_at = mono_add(mono_now(), BACKOFF_REDIS.most_ms * NS_PER_MS);
-            log_warn(ROLE, NULL, "cannot listen for vacancies: a takeover waits for the TTL", F_STR("reason", fault.text));
+            log_warn(ROLE, NULL, "cannot listen for vacancies: a takeover waits for the TTL", F_STR("reason", error.text));
             return;
         }
         // What was said before we listened is lost, so look once more.
@@ -162,7 +163,7 @@ static void listen_for_vacancies(leader_t *leader) {
             if (leader->stands[i].state == SEAT_STANDBY) leader->stands[i].next = mono_now();
     }
     const char *name = NULL;
-    while (lock_heard(leader->ear, &leader->heard, &name, &fault) == OUTCOME_OK && name) {
+    while (lock_heard(leader->ear, &leader->heard, &name, &error) == OUTCOME_OK && name) {
         for (size_t i = 0; i < leader->keys->seat_count; i++) {
             if (leader->stands[i].state != SEAT_STANDBY || strcmp(leader_seat_name(leader, i), name) != 0) continue;
             leader->stands[i].next = mono_add(mono_now(), (int64_t)(VACANT_JITTER_MS * NS_PER_MS * random_unit()));
@@ -184,9 +185,9 @@ static void expire(leader_t *leader, mono_t now) {
 // An idle connection that has something to read has been closed by the other side.
 static void notice_close(leader_t *leader) {
     struct redisReply *reply = NULL;
-    fault_t fault;
-    if (conn_is_open(leader->conn) && conn_take(leader->conn, &reply, &fault) == OUTCOME_LOST) {
-        log_warn(ROLE, NULL, "redis closed the connection", F_STR("reason", fault.text));
+    redis_error_t error;
+    if (conn_is_open(leader->conn) && conn_take(leader->conn, &reply, &error) == OUTCOME_DISCONNECTED) {
+        log_warn(ROLE, NULL, "redis closed the connection", F_STR("reason", error.text));
         for (size_t i = 0; i < leader->keys->seat_count; i++) leader->stands[i].next = mono_now();
     }
     conn_reply_free(reply);
@@ -194,7 +195,7 @@ static void notice_close(leader_t *leader) {
 
 void leader_tick(void *self, role_wait_t *wait) {
     leader_t *leader = self;
-    fault_t fault;
+    redis_error_t error;
     notice_close(leader);
     expire(leader, mono_now());
     if (mono_reached(leader->retry_at, mono_now())) listen_for_vacancies(leader);
@@ -203,8 +204,8 @@ void leader_tick(void *self, role_wait_t *wait) {
         if (mono_reached(leader->retry_at, now) && mono_reached(leader->stands[i].next, now)) act(leader, i);
     }
     look_again(leader, mono_now());
-    if (mono_reached(leader->retry_at, mono_now()) && counting_step(leader->counting, leader->conn, &fault) != OUTCOME_OK)
-        leader_put_off(leader, NULL, &fault);
+    if (mono_reached(leader->retry_at, mono_now()) && counting_step(leader->counting, leader->conn, &error) != OUTCOME_OK)
+        leader_put_off(leader, NULL, &error);
     wait->until = mono_min(counting_next(leader->counting), findings_again_at(leader->findings, mono_now()));
     wait->until = mono_max(wait->until, leader->retry_at);
     int64_t standing_by = 0;
@@ -229,12 +230,12 @@ void leader_tick(void *self, role_wait_t *wait) {
 
 // False: Redis did not answer.
 static bool give_back(leader_t *leader, size_t seat) {
-    fault_t fault = {0};
+    redis_error_t error = {0};
     lease_end(leader->leases, seat);
-    if (conn_open(leader->conn, &fault) != OUTCOME_OK ||
-        lock_release(leader->conn, leader->keys, seat, leader->stands[seat].token, &fault) != OUTCOME_OK) {
+    if (conn_open(leader->conn, &error) != OUTCOME_OK ||
+        lock_release(leader->conn, leader->keys, seat, leader->stands[seat].token, &error) != OUTCOME_OK) {
         log_warn(ROLE, NULL, "could not give the lock back: it runs out by itself", F_STR("seat", leader_seat_name(leader, seat)),
-                 F_STR("reason", fault.text));
+                 F_STR("reason", error.text));
         return false;
     }
     log_info(ROLE, NULL, "gave the lock back", F_STR("seat", leader_seat_name(leader, seat)));

@@ -125,13 +125,13 @@ static void tell(const findings_t *findings) {
     metric_set(&findings->metrics->preflight_faults, count);
 }
 
-outcome_t findings_look(findings_t *findings, conn_t *conn, fault_t *fault) {
+outcome_t findings_look(findings_t *findings, conn_t *conn, redis_error_t *error) {
     mono_t now = mono_now();
     forget(findings, findings->found);
     findings->others_found = 0;
     findings->again = mono_add(now, AGAIN_S * NS_PER_S);
     findings->whole_at = mono_add(now, WHOLE_AGAIN_S * NS_PER_S);
-    outcome_t outcome = preflight(conn, findings->keys, note, findings, fault);
+    outcome_t outcome = preflight(conn, findings->keys, note, findings, error);
     if (outcome == OUTCOME_OK) {
         findings->others = findings->others_found;
         take(findings);
@@ -156,7 +156,7 @@ mono_t findings_again_at(const findings_t *findings, mono_t now) {
     return mono_never();
 }
 
-outcome_t findings_look_again(findings_t *findings, conn_t *conn, fault_t *fault) {
+outcome_t findings_look_again(findings_t *findings, conn_t *conn, redis_error_t *error) {
     mono_t now = mono_now();
     size_t count = findings->keys->queue_count;
     bool *barred = mem_array(count, sizeof *barred), *doubted = mem_array(count, sizeof *doubted);
@@ -166,7 +166,7 @@ outcome_t findings_look_again(findings_t *findings, conn_t *conn, fault_t *fault
     }
     forget(findings, findings->found);
     findings->again = mono_add(now, AGAIN_S * NS_PER_S);
-    outcome_t outcome = preflight_again(conn, findings->keys, doubted, barred, note_again, findings, fault);
+    outcome_t outcome = preflight_again(conn, findings->keys, doubted, barred, note_again, findings, error);
     if (outcome == OUTCOME_OK) take(findings);
     tell(findings);
     free(doubted);

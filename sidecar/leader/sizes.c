@@ -76,17 +76,17 @@ mono_t counting_next(const counting_t *c) {
     return metrics_wanted(c->metrics, mono_now()) && leads_any(c) ? c->at : mono_never();
 }
 
-static void say(counting_t *c, size_t queue, const char *fault) {
+static void say(counting_t *c, size_t queue, const char *error) {
     const char *name = c->keys->queues[queue].config->name;
     char **said = &c->said[queue];
-    if (*fault) metric_add(&c->places[queue]->faults, 1);
-    if (strcmp(*said ? *said : "", fault) == 0) return;
-    if (*fault)
-        log_warn(ROLE, name, "some sizes of this queue are not known", F_STR("reason", fault));
+    if (*error) metric_add(&c->places[queue]->faults, 1);
+    if (strcmp(*said ? *said : "", error) == 0) return;
+    if (*error)
+        log_warn(ROLE, name, "some sizes of this queue are not known", F_STR("reason", error));
     else
         log_info(ROLE, name, "all sizes of this queue are known again");
     free(*said);
-    *said = *fault ? mem_str(fault) : NULL;
+    *said = *error ? mem_str(error) : NULL;
 }
 
 // In ms; INT64_MAX = nothing is due.
@@ -108,7 +108,7 @@ static void tell(const counting_t *c, size_t queue, const census_t *census, mono
     int64_t in_progress = census->in_progress;
     int64_t most = c->keys->config->stream.max_bytes;
     // Workers' own lists are counted by passes alone.
-    if (in_progress < 0 && !*census->fault && metric_get(&place->passes) > 0) in_progress = metric_get(&place->in_progress);
+    if (in_progress < 0 && !*census->error && metric_get(&place->passes) > 0) in_progress = metric_get(&place->in_progress);
     metric_set(&place->delayed_jobs, census->delayed);
     metric_set(&place->ready_jobs, census->ready);
     metric_set(&place->in_progress_jobs, in_progress);
@@ -140,10 +140,10 @@ static void pace(counting_t *c, mono_t began, mono_t now) {
     c->took_ns = 0;
 }
 
-outcome_t counting_step(counting_t *c, conn_t *conn, fault_t *fault) {
+outcome_t counting_step(counting_t *c, conn_t *conn, redis_error_t *error) {
     census_t counted[STEP_MOST];
     mono_t began = mono_now();
-    *fault = (fault_t){0};
+    *error = (redis_error_t){0};
     if (!mono_reached(counting_next(c), began)) return OUTCOME_OK;
     if (!conn_is_open(conn)) { // who opens it again is not us: its time must not stay in the past
         c->at = mono_add(began, PERIOD_S * NS_PER_S);
@@ -152,14 +152,14 @@ outcome_t counting_step(counting_t *c, conn_t *conn, fault_t *fault) {
     while (c->from < c->keys->queue_count && !leads(c, c->from)) c->from++;
     size_t count = 0;
     while (count < c->step && c->from + count < c->keys->queue_count && leads(c, c->from + count)) count++;
-    if (count && census_take(conn, c->keys, c->from, count, CENSUS_ENDS, counted, fault) != OUTCOME_OK) {
+    if (count && census_take(conn, c->keys, c->from, count, CENSUS_ENDS, counted, error) != OUTCOME_OK) {
         c->at = mono_add(began, PERIOD_S * NS_PER_S);
-        return fault->outcome;
+        return error->outcome;
     }
     mono_t now = mono_now();
     for (size_t i = 0; i < count; i++) {
         tell(c, c->from + i, &counted[i], now);
-        say(c, c->from + i, counted[i].fault);
+        say(c, c->from + i, counted[i].error);
     }
     c->from += count;
     pace(c, began, now);

@@ -17,9 +17,9 @@ void counting_free(counting_t *counting);                                       
 // When the next step is wanted; mono_never() while nobody scrapes (who scrapes then wakes us), or nothing is led.
 mono_t counting_next(const counting_t *counting);
 
-// One step, if it is time: one round trip of a ms or two; without a connection it is put off. OUTCOME_LATER and OUTCOME_LOST:
-// nothing more can be asked now. What is refused of one queue is said, once until it changes.
-outcome_t counting_step(counting_t *counting, conn_t *conn, fault_t *fault);
+// One step, if it is time: one round trip of a ms or two; without a connection it is put off. OUTCOME_RETRY and
+// OUTCOME_DISCONNECTED: nothing more can be asked now. What is refused of one queue is said, once until it changes.
+outcome_t counting_step(counting_t *counting, conn_t *conn, redis_error_t *error);
 
 // What was counted is not told any more: this instance does not lead these queues.
 void counting_forget(counting_t *counting, size_t first, size_t count);

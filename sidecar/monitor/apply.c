@@ -112,8 +112,8 @@ static void name_large(const judge_t *j, const entry_t *entry) {
 }
 
 // Looks at the heartbeats that verdicts wait for, and judges again. One that is refused counts as there, and keeps no other job
-// waiting; *fault tells of it.
-static outcome_t look_at_heartbeats(const judge_t *j, suspect_t *suspects, size_t count, fault_t *fault) {
+// waiting; *error tells of it.
+static outcome_t look_at_heartbeats(const judge_t *j, suspect_t *suspects, size_t count, redis_error_t *error) {
     heartbeat_look_t *looks = j->room->looks;
     size_t wanted = 0;
     for (size_t i = 0; i < count; i++) {
@@ -125,8 +125,8 @@ static outcome_t look_at_heartbeats(const judge_t *j, suspect_t *suspects, size_
         wanted++;
     }
     if (!wanted) return OUTCOME_OK;
-    heartbeats_look(j->conn, looks, count, fault);
-    if (fault->outcome == OUTCOME_LOST || fault->outcome == OUTCOME_LATER) return fault->outcome;
+    heartbeats_look(j->conn, looks, count, error);
+    if (error->outcome == OUTCOME_DISCONNECTED || error->outcome == OUTCOME_RETRY) return error->outcome;
     for (size_t i = 0; i < count; i++) {
         suspect_t *suspect = &suspects[i];
         if (suspect->verdict.kind != VERDICT_LOOK) continue;
@@ -135,11 +135,11 @@ static outcome_t look_at_heartbeats(const judge_t *j, suspect_t *suspects, size_
         workers_note(&j->ward->workers, &suspect->entry->digest, (slice_t){looks[i].worker, looks[i].worker_len});
         ward_verdict(j->ward, &suspect->verdict);
     }
-    return fault->outcome;
+    return error->outcome;
 }
 
 // Begins lives and executions, and notes silence.
-static outcome_t write_stamps(const judge_t *j, const suspect_t *suspects, size_t count, bool *fenced, fault_t *fault) {
+static outcome_t write_stamps(const judge_t *j, const suspect_t *suspects, size_t count, bool *fenced, redis_error_t *error) {
     stamp_change_t changes[BACKUP_PAGE];
     size_t change_count = 0;
     for (size_t i = 0; i < count; i++) {
@@ -157,9 +157,9 @@ static outcome_t write_stamps(const judge_t *j, const suspect_t *suspects, size_
     }
     if (!change_count) return OUTCOME_OK;
     failpoint("stamp_before");
-    stamps_change(j->conn, j->keys, j->queue, j->token, changes, change_count, fenced, fault);
+    stamps_change(j->conn, j->keys, j->queue, j->token, changes, change_count, fenced, error);
     failpoint("stamp_answered");
-    return fault->outcome;
+    return error->outcome;
 }
 
 static void make_event(const judge_t *j, suspect_t *suspect) {
@@ -281,10 +281,10 @@ static void note_settled(const judge_t *j, const suspect_t *suspect, settled_t s
     }
 }
 
-static outcome_t settle_all(const judge_t *j, suspect_t *suspects, size_t count, bool *fenced, fault_t *fault) {
+static outcome_t settle_all(const judge_t *j, suspect_t *suspects, size_t count, bool *fenced, redis_error_t *error) {
     bool asked[BACKUP_PAGE] = {false};
     bool any = false;
-    fault_t worst = {0};
+    redis_error_t worst = {0};
     for (size_t i = 0; i < count; i++) {
         verdict_kind_t kind = suspects[i].verdict.kind;
         if (kind == VERDICT_END && !ward_sure(j->ward)) continue;
@@ -294,24 +294,24 @@ static outcome_t settle_all(const judge_t *j, suspect_t *suspects, size_t count,
         any |= asked[i];
     }
     if (any) failpoint("settle_before");
-    if (any && conn_flush(j->conn, fault) != OUTCOME_OK) return fault->outcome;
+    if (any && conn_flush(j->conn, error) != OUTCOME_OK) return error->outcome;
     if (any) failpoint("settle_sent");
     for (size_t i = 0; i < count; i++) {
         settled_t settled = SETTLED;
         if (!asked[i]) continue;
-        if (settle_read(j->conn, &settled, fault) == OUTCOME_LOST) return OUTCOME_LOST;
-        if (fault->outcome == OUTCOME_OK) {
+        if (settle_read(j->conn, &settled, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        if (error->outcome == OUTCOME_OK) {
             failpoint("settle_answered");
             if (settled == SETTLED_FENCED) *fenced = true;
             note_settled(j, &suspects[i], settled);
-        } else if (fault->outcome > worst.outcome) {
-            worst = *fault;
+        } else if (error->outcome > worst.outcome) {
+            worst = *error;
         }
         // Of private lists it may be the one list of this job.
         if (settled == SETTLED_TYPE && j->ops->pass->orders)
             ward_block(j->ward, suspects[i].verdict.kind == VERDICT_RETRY, suspects[i].ready);
     }
-    *fault = worst;
+    *error = worst;
     return worst.outcome;
 }
 
@@ -332,17 +332,17 @@ size_t judge_meet(const judge_t *j, const backup_page_t *page, const stamp_t *st
     return count;
 }
 
-outcome_t judge_act(const judge_t *j, size_t count, bool *fenced, fault_t *fault) {
+outcome_t judge_act(const judge_t *j, size_t count, bool *fenced, redis_error_t *error) {
     suspect_t *suspects = j->room->suspects;
-    fault_t of_beats = {0};
+    redis_error_t of_beats = {0};
     *fenced = false;
-    *fault = (fault_t){0};
+    *error = (redis_error_t){0};
     look_at_heartbeats(j, suspects, count, &of_beats);
-    if (of_beats.outcome != OUTCOME_LOST && of_beats.outcome != OUTCOME_LATER) {
-        write_stamps(j, suspects, count, fenced, fault);
-        if (fault->outcome == OUTCOME_OK && !*fenced) settle_all(j, suspects, count, fenced, fault);
+    if (of_beats.outcome != OUTCOME_DISCONNECTED && of_beats.outcome != OUTCOME_RETRY) {
+        write_stamps(j, suspects, count, fenced, error);
+        if (error->outcome == OUTCOME_OK && !*fenced) settle_all(j, suspects, count, fenced, error);
     }
-    if (fault->outcome == OUTCOME_OK) *fault = of_beats;
+    if (error->outcome == OUTCOME_OK) *error = of_beats;
     for (size_t i = 0; i < count; i++) free(suspects[i].heartbeat);
-    return fault->outcome;
+    return error->outcome;
 }

@@ -30,6 +30,6 @@ size_t judge_meet(const judge_t *judge, const backup_page_t *page, const stamp_t
 
 // Carries out what the last judge_meet found, for so many jobs. No reply may be awaited on the connection. *fenced: the lock is
 // not ours any more.
-outcome_t judge_act(const judge_t *judge, size_t count, bool *fenced, fault_t *fault);
+outcome_t judge_act(const judge_t *judge, size_t count, bool *fenced, redis_error_t *error);
 
 #endif

@@ -132,8 +132,8 @@ static void forget(monitor_t *m, size_t queue) {
     pages_forget(m->pages, queue);
 }
 
-static void put_off(monitor_t *m, const fault_t *fault) {
-    link_put_off(&m->link, fault);
+static void put_off(monitor_t *m, const redis_error_t *error) {
+    link_put_off(&m->link, error);
     // A pass that was under way is not gone on with: the next one begins where the list stands.
     forget_everything(m);
 }
@@ -168,21 +168,21 @@ static void on_change(void *self, const char *key, size_t len) {
 }
 
 // What is to be done with the outcome of a request for one queue. False: nothing more can be asked now.
-static bool go_on(monitor_t *m, size_t queue, const fault_t *fault) {
-    switch (fault->outcome) {
+static bool go_on(monitor_t *m, size_t queue, const redis_error_t *error) {
+    switch (error->outcome) {
     case OUTCOME_OK: return true;
-    case OUTCOME_FAULT:
-        ward_fault(&m->wards[queue], fault->text, mono_now());
+    case OUTCOME_REFUSED:
+        ward_fault(&m->wards[queue], error->text, mono_now());
         drop_pages(m, queue);
         return true;
-    default: put_off(m, fault); return false;
+    default: put_off(m, error); return false;
     }
 }
 
 // Reads what is under way of the pages in hand, so that something else can be asked.
 static bool land(monitor_t *m) {
-    fault_t fault;
-    return pages_land_all(m->pages, m->link.data, &m->wards[m->paging], &fault) == OUTCOME_OK || go_on(m, m->paging, &fault);
+    redis_error_t error;
+    return pages_land_all(m->pages, m->link.data, &m->wards[m->paging], &error) == OUTCOME_OK || go_on(m, m->paging, &error);
 }
 
 static size_t wanted_looks(monitor_t *m, size_t asked[LOOKS_CHUNK], mono_t now) {
@@ -200,14 +200,14 @@ static size_t wanted_looks(monitor_t *m, size_t asked[LOOKS_CHUNK], mono_t now) 
 static bool begin_passes(monitor_t *m, mono_t now) {
     size_t asked[LOOKS_CHUNK];
     backup_look_t looks[LOOKS_CHUNK];
-    fault_t faults[LOOKS_CHUNK];
+    redis_error_t faults[LOOKS_CHUNK];
     size_t count = wanted_looks(m, asked, now);
     if (count && !land(m)) return false;
     for (size_t i = 0; i < count; i++)
         pages_look_append(m->pages, m->link.data, asked[i], &m->wards[asked[i]].look, m->link.waking);
     for (size_t i = 0; i < count; i++)
         if (pages_look_read(m->pages, m->link.data, asked[i], &m->wards[asked[i]].look, m->link.waking, &looks[i], &faults[i]) ==
-            OUTCOME_LOST) {
+            OUTCOME_DISCONNECTED) {
             put_off(m, &faults[i]);
             return false;
         }
@@ -230,12 +230,12 @@ static bool others_wait(monitor_t *m, size_t queue) {
 // Sentinels of earlier passes, which somebody left behind. Read without rotation they stay: a removal would move what is behind.
 static bool remove_old_sentinels(monitor_t *m, size_t queue, const backup_page_t *page) {
     for (size_t i = 0; i < page->count; i++) {
-        fault_t fault;
+        redis_error_t error;
         if (page->entries[i].kind != ENTRY_OLD_SENTINEL || page->standing) continue;
         metric_add(&m->wards[queue].metrics->old_sentinels, 1);
-        backup_remove_sentinel(m->link.data, m->keys, queue, page->entries[i].bytes, &fault);
-        if (!go_on(m, queue, &fault)) return false;
-        if (fault.outcome != OUTCOME_OK) break; // and the page is gone
+        backup_remove_sentinel(m->link.data, m->keys, queue, page->entries[i].bytes, &error);
+        if (!go_on(m, queue, &error)) return false;
+        if (error.outcome != OUTCOME_OK) break; // and the page is gone
     }
     return true;
 }
@@ -248,16 +248,16 @@ static bool has_old_sentinels(const backup_page_t *page) {
 
 // What is refused about one job, by a key of the wrong type, say, must not keep those behind it from their turn, nor the pass
 // from its end, without which nothing is ended in a long list. So it goes on, and the refusal is told at its end.
-static void note_refused(ward_t *ward, fault_t *fault) {
-    if (fault->outcome != OUTCOME_FAULT) return;
-    if (!ward->refused) ward->refused = mem_str(fault->text);
-    *fault = (fault_t){0};
+static void note_refused(ward_t *ward, redis_error_t *error) {
+    if (error->outcome != OUTCOME_REFUSED) return;
+    if (!ward->refused) ward->refused = mem_str(error->text);
+    *error = (redis_error_t){0};
 }
 
 // Judges one page. Where something must be done about it, what is under way is read first.
 static bool judge(monitor_t *m, size_t queue, const lease_t *lease, const sheet_t *sheet) {
     ward_t *ward = &m->wards[queue];
-    fault_t fault = {0};
+    redis_error_t error = {0};
     bool fenced = false;
     judge_t judge = {.conn = m->link.data,
                      .keys = m->keys,
@@ -274,11 +274,11 @@ static bool judge(monitor_t *m, size_t queue, const lease_t *lease, const sheet_
     if (count || old) {
         if (!land(m)) return false;
         if (ward->phase != WARD_ROTATE) return true; // at fault
-        if (count) judge_act(&judge, count, &fenced, &fault);
-        note_refused(ward, &fault);
-        if (!go_on(m, queue, &fault)) return false;
+        if (count) judge_act(&judge, count, &fenced, &error);
+        note_refused(ward, &error);
+        if (!go_on(m, queue, &error)) return false;
         if (fenced) fence(m, queue, lease);
-        if (fault.outcome != OUTCOME_OK || fenced) return true;
+        if (error.outcome != OUTCOME_OK || fenced) return true;
         if (old && !remove_old_sentinels(m, queue, &sheet->page)) return false;
         if (ward->phase != WARD_ROTATE) return true;
     }
@@ -290,12 +290,12 @@ static bool judge(monitor_t *m, size_t queue, const lease_t *lease, const sheet_
 // One step of a pass: judges the oldest page in hand, or waits for it.
 static bool rotate(monitor_t *m, size_t queue, const lease_t *lease) {
     ward_t *ward = &m->wards[queue];
-    fault_t fault;
+    redis_error_t error;
     bool more = m->turn < TURN_PAGES || !others_wait(m, queue);
-    if (pages_ask(m->pages, m->link.data, ward, queue, more, &fault) != OUTCOME_OK) return go_on(m, queue, &fault);
+    if (pages_ask(m->pages, m->link.data, ward, queue, more, &error) != OUTCOME_OK) return go_on(m, queue, &error);
     const sheet_t *sheet = pages_ready(m->pages);
     if (sheet) return judge(m, queue, lease, sheet);
-    if (pages_flying(m->pages) && pages_land(m->pages, m->link.data, ward, &fault) != OUTCOME_OK) return go_on(m, queue, &fault);
+    if (pages_flying(m->pages) && pages_land(m->pages, m->link.data, ward, &error) != OUTCOME_OK) return go_on(m, queue, &error);
     return true;
 }
 
@@ -303,12 +303,12 @@ static bool plant(monitor_t *m, size_t queue, const lease_t *lease) {
     ward_t *ward = &m->wards[queue];
     bool planted;
     bool fenced;
-    fault_t fault;
+    redis_error_t error;
     if (ward->met_sentinel || ward->reads_only || ward->look.entries == 0) return true;
     failpoint("plant_before");
-    backup_plant(m->link.data, m->keys, queue, lease->token, &ward->look, &planted, &fenced, &fault);
-    note_refused(ward, &fault);
-    if (!go_on(m, queue, &fault)) return false;
+    backup_plant(m->link.data, m->keys, queue, lease->token, &ward->look, &planted, &fenced, &error);
+    note_refused(ward, &error);
+    if (!go_on(m, queue, &error)) return false;
     failpoint("plant_answered");
     if (planted) metric_add(&ward->metrics->sentinels, 1);
     if (fenced) fence(m, queue, lease);
@@ -317,11 +317,11 @@ static bool plant(monitor_t *m, size_t queue, const lease_t *lease) {
 
 static bool drop_stray_reports(monitor_t *m, size_t queue, const lease_t *lease) {
     ward_t *ward = &m->wards[queue];
-    fault_t fault;
+    redis_error_t error;
     bool fenced;
-    monitor_reports_drop(m->link.data, m->keys, queue, lease->token, ward, &fenced, &fault);
-    note_refused(ward, &fault);
-    if (!go_on(m, queue, &fault)) return false;
+    monitor_reports_drop(m->link.data, m->keys, queue, lease->token, ward, &fenced, &error);
+    note_refused(ward, &error);
+    if (!go_on(m, queue, &error)) return false;
     if (fenced) fence(m, queue, lease);
     return true;
 }
@@ -341,13 +341,13 @@ static bool sweep(monitor_t *m, size_t queue, const lease_t *lease) {
     ward_t *ward = &m->wards[queue];
     int64_t removed = 0;
     bool fenced;
-    fault_t fault;
+    redis_error_t error;
     failpoint("sweep_before");
-    stamps_sweep(m->link.data, m->keys, queue, lease->token, &ward->cursor, ward_keeps, ward, &removed, &fenced, &fault);
-    if (!go_on(m, queue, &fault)) return false;
+    stamps_sweep(m->link.data, m->keys, queue, lease->token, &ward->cursor, ward_keeps, ward, &removed, &fenced, &error);
+    if (!go_on(m, queue, &error)) return false;
     failpoint("sweep_answered");
     if (fenced) fence(m, queue, lease);
-    if (fault.outcome != OUTCOME_OK || fenced || ward->cursor) return true;
+    if (error.outcome != OUTCOME_OK || fenced || ward->cursor) return true;
     return finish(m, queue, lease);
 }
 
@@ -383,15 +383,15 @@ static bool next_queue(monitor_t *m, size_t *queue, lease_t *lease) {
 // One step of a watch, whose turn comes beside that of a pass. False: nothing more can be asked now. *worked: there was one.
 static bool watch(monitor_t *m, bool *worked) {
     lease_t lease;
-    fault_t fault;
+    redis_error_t error;
     bool fenced = false;
     watch_t *next = watches_turn(m->watches, served, m, mono_now(), &lease);
     if (!next) return true;
     *worked = true;
     if (!land(m)) return false;
     watch_with_t with = {.conn = m->link.data, .token = lease.token, .json = m->json, .arm = m->link.waking};
-    if (watch_step(m->watches, next, &with, &fenced, &fault) != OUTCOME_OK) {
-        put_off(m, &fault);
+    if (watch_step(m->watches, next, &with, &fenced, &error) != OUTCOME_OK) {
+        put_off(m, &error);
         return false;
     }
     if (fenced) fence(m, watch_queue(next), &lease);
@@ -459,11 +459,11 @@ void monitor_finish(void *self) {
     monitor_t *m = self;
     for (watch_t *last = NULL; (last = watches_leaving(m->watches, last)) && conn_is_open(m->link.data);) {
         lease_t lease;
-        fault_t fault;
+        redis_error_t error;
         if (!served(m, watch_queue(last), &lease)) continue;
         watch_with_t with = {.conn = m->link.data, .token = lease.token, .json = m->json};
-        if (watch_leave(m->watches, last, &with, &fault) == OUTCOME_OK) continue;
-        log_warn(ROLE, NULL, "what the monitor holds in redis could not be given back", F_STR("reason", fault.text));
+        if (watch_leave(m->watches, last, &with, &error) == OUTCOME_OK) continue;
+        log_warn(ROLE, NULL, "what the monitor holds in redis could not be given back", F_STR("reason", error.text));
         return;
     }
 }

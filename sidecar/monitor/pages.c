@@ -70,12 +70,12 @@ void pages_look_append(pages_t *pages, conn_t *conn, size_t queue, const backup_
 }
 
 outcome_t pages_look_read(pages_t *pages, conn_t *conn, size_t queue, const backup_look_t *known, bool arm, backup_look_t *out,
-                          fault_t *fault) {
+                          redis_error_t *error) {
     const pass_ops_t *ops = ops_of(pages, queue);
-    if (!ops->orders) return ops->look_read(conn, pages->keys, queue, state_of(pages, queue), out, fault);
-    backup_look_read(conn, pages->keys, queue, arm, out, fault);
+    if (!ops->orders) return ops->look_read(conn, pages->keys, queue, state_of(pages, queue), out, error);
+    backup_look_read(conn, pages->keys, queue, arm, out, error);
     if (!known->sentinel_len) out->sentinel_alone = false;
-    return fault->outcome;
+    return error->outcome;
 }
 
 static sheet_t *sheet_of(pages_t *pages, size_t number) { return &pages->sheets[number % ROOM]; }
@@ -115,8 +115,8 @@ static void ask_entries(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue
     pages->asked++;
 }
 
-outcome_t pages_ask(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue, bool more, fault_t *fault) {
-    *fault = (fault_t){0};
+outcome_t pages_ask(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue, bool more, redis_error_t *error) {
+    *error = (redis_error_t){0};
     while (pages->flying < WINDOW) {
         flight_t flight = {.stamps = pages->stamps_asked < pages->met,
                            .entries = more && has_room(pages, ward) ? ward_wanted(ward) : 0,
@@ -127,43 +127,43 @@ outcome_t pages_ask(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue, bo
         if (flight.stamps) stamps_append(conn, pages->keys, queue, &sheet_of(pages, pages->stamps_asked++)->page);
         if (flight.entries) ask_entries(pages, conn, ward, queue, flight.entries);
         pages->flights[pages->flying++] = flight;
-        if (conn_flush(conn, fault) != OUTCOME_OK) break;
+        if (conn_flush(conn, error) != OUTCOME_OK) break;
     }
-    return fault->outcome;
+    return error->outcome;
 }
 
 // At maxmemory Redis refuses to rotate; then the list is read where it stands.
-static bool full(const fault_t *fault) { return fault->outcome == OUTCOME_LATER && strncmp(fault->text, "OOM", 3) == 0; }
+static bool full(const redis_error_t *error) { return error->outcome == OUTCOME_RETRY && strncmp(error->text, "OOM", 3) == 0; }
 
 static outcome_t read_entries(pages_t *pages, conn_t *conn, backup_look_t *look, const flight_t *flight, size_t held,
-                              backup_page_t *page, fault_t *fault) {
+                              backup_page_t *page, redis_error_t *error) {
     const pass_ops_t *ops = ops_of(pages, flight->queue);
     backup_page_clear(page);
     page->others = held;
     if (!ops->orders) {
-        ops->page_read(conn, state_of(pages, flight->queue), flight->skip, flight->entries, page, fault);
+        ops->page_read(conn, state_of(pages, flight->queue), flight->skip, flight->entries, page, error);
         page->standing = true;
-        return fault->outcome;
+        return error->outcome;
     }
-    if (flight->standing) return backup_range_read(conn, look, flight->entries, page, fault);
-    return backup_rotate_read(conn, look, flight->entries, page, fault);
+    if (flight->standing) return backup_range_read(conn, look, flight->entries, page, error);
+    return backup_rotate_read(conn, look, flight->entries, page, error);
 }
 
-static outcome_t land_entries(pages_t *pages, conn_t *conn, ward_t *ward, const flight_t *flight, fault_t *fault) {
+static outcome_t land_entries(pages_t *pages, conn_t *conn, ward_t *ward, const flight_t *flight, redis_error_t *error) {
     size_t held = 0;
     for (size_t i = pages->done; i < pages->met; i++) held += sheet_of(pages, i)->page.held;
     backup_page_t *page = &sheet_of(pages, pages->met++)->page;
-    read_entries(pages, conn, &ward->look, flight, held, page, fault);
-    if (full(fault)) {
+    read_entries(pages, conn, &ward->look, flight, held, page, error);
+    if (full(error)) {
         if (!ward->reads_only)
             log_error(ROLE, ward->config->name,
                       "redis is full: workers stand still, and the backup list is read without rotation",
-                      F_STR("reason", fault->text));
+                      F_STR("reason", error->text));
         ward->reads_only = true;
-        *fault = (fault_t){0};
+        *error = (redis_error_t){0};
     }
-    if (fault->outcome == OUTCOME_OK) ward_page(ward, page, flight->entries);
-    return fault->outcome;
+    if (error->outcome == OUTCOME_OK) ward_page(ward, page, flight->entries);
+    return error->outcome;
 }
 
 static flight_t next_flight(pages_t *pages) {
@@ -173,25 +173,26 @@ static flight_t next_flight(pages_t *pages) {
     return flight;
 }
 
-outcome_t pages_land(pages_t *pages, conn_t *conn, ward_t *ward, fault_t *fault) {
+outcome_t pages_land(pages_t *pages, conn_t *conn, ward_t *ward, redis_error_t *error) {
     flight_t flight = next_flight(pages);
-    fault_t later = {0};
-    *fault = (fault_t){0};
+    redis_error_t later = {0};
+    *error = (redis_error_t){0};
     if (flight.stamps) {
         sheet_t *sheet = sheet_of(pages, pages->ready++);
         sheet->now = ward->now; // where there is no job nothing was asked
-        if (stamps_read(conn, &sheet->page, sheet->stamps, sheet->raws, &sheet->now, fault) == OUTCOME_LOST) return OUTCOME_LOST;
+        if (stamps_read(conn, &sheet->page, sheet->stamps, sheet->raws, &sheet->now, error) == OUTCOME_DISCONNECTED)
+            return OUTCOME_DISCONNECTED;
     }
     if (flight.entries && land_entries(pages, conn, ward, &flight, &later) != OUTCOME_OK)
-        if (later.outcome == OUTCOME_LOST || fault->outcome == OUTCOME_OK) *fault = later;
-    return fault->outcome;
+        if (later.outcome == OUTCOME_DISCONNECTED || error->outcome == OUTCOME_OK) *error = later;
+    return error->outcome;
 }
 
-outcome_t pages_land_all(pages_t *pages, conn_t *conn, ward_t *ward, fault_t *fault) {
-    *fault = (fault_t){0};
-    while (pages->flying > 0 && pages_land(pages, conn, ward, fault) == OUTCOME_OK) {
+outcome_t pages_land_all(pages_t *pages, conn_t *conn, ward_t *ward, redis_error_t *error) {
+    *error = (redis_error_t){0};
+    while (pages->flying > 0 && pages_land(pages, conn, ward, error) == OUTCOME_OK) {
     }
-    return fault->outcome;
+    return error->outcome;
 }
 
 int pages_flying(const pages_t *pages) { return pages->flying; }
@@ -204,15 +205,15 @@ void pages_done(pages_t *pages) { backup_page_clear(&sheet_of(pages, pages->done
 
 void pages_drop(pages_t *pages, conn_t *conn) {
     backup_look_t nowhere = {0};
-    fault_t fault = {0};
-    while (pages->flying > 0 && fault.outcome != OUTCOME_LOST) {
+    redis_error_t error = {0};
+    while (pages->flying > 0 && error.outcome != OUTCOME_DISCONNECTED) {
         flight_t flight = next_flight(pages);
         if (flight.stamps) {
             sheet_t *sheet = sheet_of(pages, pages->ready++);
-            stamps_read(conn, &sheet->page, sheet->stamps, sheet->raws, &sheet->now, &fault);
+            stamps_read(conn, &sheet->page, sheet->stamps, sheet->raws, &sheet->now, &error);
         }
-        if (flight.entries && fault.outcome != OUTCOME_LOST)
-            read_entries(pages, conn, &nowhere, &flight, PAGES_BYTES, &sheet_of(pages, pages->met++)->page, &fault);
+        if (flight.entries && error.outcome != OUTCOME_DISCONNECTED)
+            read_entries(pages, conn, &nowhere, &flight, PAGES_BYTES, &sheet_of(pages, pages->met++)->page, &error);
     }
     clear(pages);
 }

@@ -171,27 +171,27 @@ static watch_call_t call_of(const watches_t *w, const watch_t *watch, const watc
 }
 
 // Said once for each reason, until a step works again: a fault of keys or rights lasts until somebody mends it.
-static outcome_t at_fault(const watches_t *w, watch_t *watch, fault_t *fault) {
+static outcome_t at_fault(const watches_t *w, watch_t *watch, redis_error_t *error) {
     metrics_refused(watch->metrics, mono_now());
     watch->changed = true;
     watch->hold = mono_add(mono_now(), WATCH_FAULT_HOLD_MS * NS_PER_MS);
-    if (strcmp(watch->said, fault->text) != 0)
-        log_error(ROLE, w->keys->queues[watch->queue].config->name, "redis refuses the monitor", F_STR("reason", fault->text));
-    snprintf(watch->said, sizeof watch->said, "%s", fault->text);
-    *fault = (fault_t){0};
+    if (strcmp(watch->said, error->text) != 0)
+        log_error(ROLE, w->keys->queues[watch->queue].config->name, "redis refuses the monitor", F_STR("reason", error->text));
+    snprintf(watch->said, sizeof watch->said, "%s", error->text);
+    *error = (redis_error_t){0};
     return OUTCOME_OK;
 }
 
-outcome_t watch_step(watches_t *w, watch_t *watch, const watch_with_t *with, bool *fenced, fault_t *fault) {
+outcome_t watch_step(watches_t *w, watch_t *watch, const watch_with_t *with, bool *fenced, redis_error_t *error) {
     watch_call_t call = call_of(w, watch, with);
-    *fault = (fault_t){0};
+    *error = (redis_error_t){0};
     watch->changed = false;
     watch->begun = true;
     failpoint("watch_before");
-    outcome_t outcome = watch->ops->step(watch->state, &call, fault);
+    outcome_t outcome = watch->ops->step(watch->state, &call, error);
     failpoint("watch_answered");
     *fenced = call.fenced;
-    if (outcome == OUTCOME_FAULT) return at_fault(w, watch, fault);
+    if (outcome == OUTCOME_REFUSED) return at_fault(w, watch, error);
     if (outcome != OUTCOME_OK) return outcome;
     watch->next = call.next;
     if (!with->arm) watch->next = mono_min(watch->next, mono_add(call.now, watch->poll_ms * NS_PER_MS));
@@ -199,11 +199,11 @@ outcome_t watch_step(watches_t *w, watch_t *watch, const watch_with_t *with, boo
     return OUTCOME_OK;
 }
 
-outcome_t watch_leave(watches_t *w, watch_t *watch, const watch_with_t *with, fault_t *fault) {
+outcome_t watch_leave(watches_t *w, watch_t *watch, const watch_with_t *with, redis_error_t *error) {
     watch_call_t call = call_of(w, watch, with);
-    *fault = (fault_t){0};
-    outcome_t outcome = watch->ops->leave(watch->state, &call, fault);
-    return outcome == OUTCOME_FAULT ? at_fault(w, watch, fault) : outcome;
+    *error = (redis_error_t){0};
+    outcome_t outcome = watch->ops->leave(watch->state, &call, error);
+    return outcome == OUTCOME_REFUSED ? at_fault(w, watch, error) : outcome;
 }
 
 watch_t *watches_leaving(watches_t *w, const watch_t *last) {

@@ -49,10 +49,10 @@ typedef struct watch_with {
 
 // One step. OUTCOME_OK also after a fault of this queue, which is said once and leaves it alone for WATCH_FAULT_HOLD_MS; else the
 // connection cannot be used now. *fenced: the lock is not ours.
-outcome_t watch_step(watches_t *watches, watch_t *watch, const watch_with_t *with, bool *fenced, fault_t *fault);
+outcome_t watch_step(watches_t *watches, watch_t *watch, const watch_with_t *with, bool *fenced, redis_error_t *error);
 
 // The role ends, and this lock is still ours: what it holds in Redis is given back, if it has any. Outcomes as above.
-outcome_t watch_leave(watches_t *watches, watch_t *watch, const watch_with_t *with, fault_t *fault);
+outcome_t watch_leave(watches_t *watches, watch_t *watch, const watch_with_t *with, redis_error_t *error);
 // The next after `last` (NULL: the first) that has something to give back.
 watch_t *watches_leaving(watches_t *watches, const watch_t *last);
 

@@ -25,23 +25,23 @@ static void append_caching(conn_t *conn) {
 }
 
 // Reads one number; a refusal is kept with the name of the key, and the worst of several is told.
-static void read_number(conn_t *conn, const char *key, int64_t *out, fault_t *worst) {
+static void read_number(conn_t *conn, const char *key, int64_t *out, redis_error_t *worst) {
     redisReply *reply;
-    fault_t fault;
-    if (worst->outcome == OUTCOME_LOST) return;
-    if (conn_read(conn, 0, &reply, &fault) == OUTCOME_OK) {
+    redis_error_t error;
+    if (worst->outcome == OUTCOME_DISCONNECTED) return;
+    if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) {
         if (out && reply->type == REDIS_REPLY_INTEGER) *out = reply->integer;
         freeReplyObject(reply);
-    } else if (fault.outcome > worst->outcome) {
-        fault_set(worst, fault.outcome, "%s: %s", key, fault.text);
+    } else if (error.outcome > worst->outcome) {
+        redis_error_set(worst, error.outcome, "%s: %s", key, error.text);
     }
 }
 
-static void read_sentinel(conn_t *conn, const char *key, backup_look_t *out, fault_t *worst) {
+static void read_sentinel(conn_t *conn, const char *key, backup_look_t *out, redis_error_t *worst) {
     redisReply *reply;
-    fault_t fault;
-    if (conn_read(conn, 0, &reply, &fault) != OUTCOME_OK) {
-        fault_set(worst, fault.outcome, "%s: %s", key, fault.text);
+    redis_error_t error;
+    if (conn_read(conn, 0, &reply, &error) != OUTCOME_OK) {
+        redis_error_set(worst, error.outcome, "%s: %s", key, error.text);
         return;
     }
     // What is no random part or number of ours counts as none, as plant.lua sees it too.
@@ -77,36 +77,37 @@ void backup_look_append(conn_t *conn, const keyspace_t *keys, size_t queue, cons
     request_end(conn);
 }
 
-static void read_time(conn_t *conn, int64_t *now, fault_t *worst) {
+static void read_time(conn_t *conn, int64_t *now, redis_error_t *worst) {
     redisReply *reply;
-    fault_t fault;
-    if (worst->outcome == OUTCOME_LOST) return;
-    if (conn_read(conn, 0, &reply, &fault) == OUTCOME_OK) {
+    redis_error_t error;
+    if (worst->outcome == OUTCOME_DISCONNECTED) return;
+    if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) {
         *now =
             strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000 + strtoll(reply_text(reply_at(reply, 1)), NULL, 10) / 1000;
         freeReplyObject(reply);
-    } else if (fault.outcome > worst->outcome) {
-        *worst = fault;
+    } else if (error.outcome > worst->outcome) {
+        *worst = error;
     }
 }
 
-outcome_t backup_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, bool arm, backup_look_t *out, fault_t *fault) {
+outcome_t backup_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, bool arm, backup_look_t *out,
+                           redis_error_t *error) {
     const queue_keys_t *at = &keys->queues[queue];
     bool reports = pass_of(at->config)->reports;
     *out = (backup_look_t){.config = at->config};
-    *fault = (fault_t){0};
-    read_sentinel(conn, at->sentinel, out, fault);
-    read_number(conn, at->stamps, &out->stamps, fault);
-    read_time(conn, &out->now, fault);
-    if (arm) read_number(conn, "CLIENT CACHING", NULL, fault);
-    read_number(conn, at->config->backup, &out->entries, fault);
-    if (arm && reports) read_number(conn, "CLIENT CACHING", NULL, fault);
-    if (reports) read_number(conn, at->config->errors, &out->reports, fault);
+    *error = (redis_error_t){0};
+    read_sentinel(conn, at->sentinel, out, error);
+    read_number(conn, at->stamps, &out->stamps, error);
+    read_time(conn, &out->now, error);
+    if (arm) read_number(conn, "CLIENT CACHING", NULL, error);
+    read_number(conn, at->config->backup, &out->entries, error);
+    if (arm && reports) read_number(conn, "CLIENT CACHING", NULL, error);
+    if (reports) read_number(conn, at->config->errors, &out->reports, error);
     int64_t at_head = -1;
-    read_number(conn, at->config->backup, &at_head, fault);
+    read_number(conn, at->config->backup, &at_head, error);
     out->sentinel_alone = at_head == 0 && out->entries == 1;
     out->armed = arm;
-    return fault->outcome;
+    return error->outcome;
 }
 
 void backup_page_clear(backup_page_t *page) {
@@ -176,14 +177,14 @@ void backup_rotate_append(conn_t *conn, const keyspace_t *keys, size_t queue, si
     request_repeat(conn, count - 1);
 }
 
-outcome_t backup_rotate_read(conn_t *conn, backup_look_t *look, size_t count, backup_page_t *page, fault_t *fault) {
+outcome_t backup_rotate_read(conn_t *conn, backup_look_t *look, size_t count, backup_page_t *page, redis_error_t *error) {
     kind_of_fn *kind_of = kinds_of(look);
-    fault_t worst = {0};
+    redis_error_t worst = {0};
     for (size_t i = 0; i < count; i++) {
         redisReply *reply;
-        if (conn_read(conn, 0, &reply, fault) == OUTCOME_LOST) return OUTCOME_LOST;
-        if (fault->outcome != OUTCOME_OK) {
-            if (fault->outcome > worst.outcome) worst = *fault;
+        if (conn_read(conn, 0, &reply, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        if (error->outcome != OUTCOME_OK) {
+            if (error->outcome > worst.outcome) worst = *error;
         } else if (reply->type == REDIS_REPLY_STRING) {
             page->replies[page->reply_count++] = reply;
             add_entry(page, look, kind_of, reply);
@@ -193,7 +194,7 @@ outcome_t backup_rotate_read(conn_t *conn, backup_look_t *look, size_t count, ba
             freeReplyObject(reply);
         }
     }
-    *fault = worst;
+    *error = worst;
     return worst.outcome;
 }
 
@@ -205,10 +206,10 @@ void backup_range_append(conn_t *conn, const keyspace_t *keys, size_t queue, siz
     request_end(conn);
 }
 
-outcome_t backup_range_read(conn_t *conn, backup_look_t *look, size_t count, backup_page_t *page, fault_t *fault) {
+outcome_t backup_range_read(conn_t *conn, backup_look_t *look, size_t count, backup_page_t *page, redis_error_t *error) {
     kind_of_fn *kind_of = kinds_of(look);
     redisReply *reply;
-    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     size_t found = reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
     page->replies[page->reply_count++] = reply;
     page->ended = found < count;
@@ -225,7 +226,7 @@ static void make_random(char random[SENTINEL_RANDOM_SIZE]) {
 }
 
 outcome_t backup_plant(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, const backup_look_t *look,
-                       bool *planted, bool *fenced, fault_t *fault) {
+                       bool *planted, bool *fenced, redis_error_t *error) {
     const queue_keys_t *at = &keys->queues[queue];
     redisReply *reply;
     char n[24] = "";
@@ -245,21 +246,21 @@ outcome_t backup_plant(conn_t *conn, const keyspace_t *keys, size_t queue, const
     request_text(conn, random);
     request_bytes(conn, sentinel.data, sentinel.len);
     buffer_free(&sentinel);
-    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
     *planted = reply_is(reply_at(reply, 0), "planted");
     *fenced = reply_is(reply_at(reply, 0), "fenced");
     if (reply_is(reply_at(reply, 0), "type"))
-        fault_set(fault, OUTCOME_FAULT, "%s holds a %s", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
+        redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
     freeReplyObject(reply);
-    return fault->outcome;
+    return error->outcome;
 }
 
-outcome_t backup_remove_sentinel(conn_t *conn, const keyspace_t *keys, size_t queue, slice_t sentinel, fault_t *fault) {
+outcome_t backup_remove_sentinel(conn_t *conn, const keyspace_t *keys, size_t queue, slice_t sentinel, redis_error_t *error) {
     redisReply *reply;
     request_begin(conn, "LREM");
     request_text(conn, keys->queues[queue].config->backup);
     request_int(conn, 1); // it has just been rotated to the head
     request_bytes(conn, sentinel.data, sentinel.len);
-    if (request_ask(conn, &reply, fault) == OUTCOME_OK) freeReplyObject(reply);
-    return fault->outcome;
+    if (request_ask(conn, &reply, error) == OUTCOME_OK) freeReplyObject(reply);
+    return error->outcome;
 }

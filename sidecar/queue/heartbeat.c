@@ -18,9 +18,9 @@ static bool trims_away(const char *text, size_t len) {
 }
 
 // A refusal is no answer: the key may hold something else than a string, or the user may not read it.
-static outcome_t read_name(conn_t *conn, heartbeat_look_t *look, fault_t *fault) {
+static outcome_t read_name(conn_t *conn, heartbeat_look_t *look, redis_error_t *error) {
     redisReply *reply;
-    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     size_t len = reply_len(reply) < WORKER_MOST ? reply_len(reply) : WORKER_MOST;
     look->there = len > 0 && !(look->blank_is_dead && trims_away(reply_text(reply), len));
     look->answered = look->blank_is_dead;
@@ -32,18 +32,18 @@ static outcome_t read_name(conn_t *conn, heartbeat_look_t *look, fault_t *fault)
     return OUTCOME_OK;
 }
 
-static outcome_t read_exists(conn_t *conn, heartbeat_look_t *look, fault_t *fault) {
+static outcome_t read_exists(conn_t *conn, heartbeat_look_t *look, redis_error_t *error) {
     redisReply *reply;
     look->there = true;
-    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     look->there = reply_int(reply) == 1;
     freeReplyObject(reply);
     return OUTCOME_OK;
 }
 
-outcome_t heartbeats_look(conn_t *conn, heartbeat_look_t *looks, size_t count, fault_t *fault) {
-    fault_t worst = {0};
-    *fault = (fault_t){0};
+outcome_t heartbeats_look(conn_t *conn, heartbeat_look_t *looks, size_t count, redis_error_t *error) {
+    redis_error_t worst = {0};
+    *error = (redis_error_t){0};
     for (size_t i = 0; i < count; i++) {
         looks[i].there = looks[i].answered = false;
         looks[i].worker_len = 0;
@@ -55,7 +55,7 @@ outcome_t heartbeats_look(conn_t *conn, heartbeat_look_t *looks, size_t count, f
         request_end(conn);
     }
     for (size_t i = 0; i < count; i++)
-        if (looks[i].key && read_name(conn, &looks[i], fault) == OUTCOME_LOST) return OUTCOME_LOST;
+        if (looks[i].key && read_name(conn, &looks[i], error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
     for (size_t i = 0; i < count; i++) {
         if (!looks[i].key || looks[i].there || looks[i].answered) continue;
         request_begin(conn, "EXISTS");
@@ -64,9 +64,9 @@ outcome_t heartbeats_look(conn_t *conn, heartbeat_look_t *looks, size_t count, f
     }
     for (size_t i = 0; i < count; i++) {
         if (!looks[i].key || looks[i].there || looks[i].answered) continue;
-        if (read_exists(conn, &looks[i], fault) == OUTCOME_LOST) return OUTCOME_LOST;
-        if (fault->outcome > worst.outcome) worst = *fault;
+        if (read_exists(conn, &looks[i], error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        if (error->outcome > worst.outcome) worst = *error;
     }
-    *fault = worst;
+    *error = worst;
     return worst.outcome;
 }

@@ -19,6 +19,6 @@ typedef struct heartbeat_look {
 } heartbeat_look_t;
 
 // Looks at each, in one request, and in a second one at those that say nothing.
-outcome_t heartbeats_look(conn_t *conn, heartbeat_look_t *looks, size_t count, fault_t *fault);
+outcome_t heartbeats_look(conn_t *conn, heartbeat_look_t *looks, size_t count, redis_error_t *error);
 
 #endif

@@ -52,7 +52,7 @@ static void read_foreign(const redisReply *reply, const seat_t *seat, lock_state
 }
 
 outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t index, const char *token, int64_t ttl_ms, lock_state_t *state,
-                       fault_t *fault) {
+                       redis_error_t *error) {
     const seat_t *seat = &keys->seats[index];
     request_script(conn, &script_acquire, (int)(3 + seat->queue_count));
     request_text(conn, seat->lock);
@@ -66,7 +66,7 @@ outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t index, const
     for (size_t i = 0; i < seat->queue_count; i++) request_text(conn, keys->queues[seat->first_queue + i].config->name);
     redisReply *reply;
     lock_state_clear(state);
-    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
     state->acquired = reply_int(reply_at(reply, 0)) == 1;
     snprintf(state->holder, sizeof state->holder, "%s", reply_text(reply_at(reply, 1)));
     state->pttl_ms = reply_int(reply_at(reply, 2));
@@ -80,20 +80,20 @@ outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t index, const
     return OUTCOME_OK;
 }
 
-outcome_t lock_renew(conn_t *conn, const seat_t *seat, const char *token, int64_t ttl_ms, bool *held, fault_t *fault) {
+outcome_t lock_renew(conn_t *conn, const seat_t *seat, const char *token, int64_t ttl_ms, bool *held, redis_error_t *error) {
     redisReply *reply;
     request_script(conn, &script_renew, 1);
     request_text(conn, seat->lock);
     request_text(conn, token);
     request_int(conn, ttl_ms);
     request_end(conn);
-    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     *held = reply_int(reply) == 1;
     freeReplyObject(reply);
     return OUTCOME_OK;
 }
 
-outcome_t lock_release(conn_t *conn, const keyspace_t *keys, size_t index, const char *token, fault_t *fault) {
+outcome_t lock_release(conn_t *conn, const keyspace_t *keys, size_t index, const char *token, redis_error_t *error) {
     const seat_t *seat = &keys->seats[index];
     redisReply *reply;
     request_script(conn, &script_release, 1);
@@ -101,24 +101,24 @@ outcome_t lock_release(conn_t *conn, const keyspace_t *keys, size_t index, const
     request_text(conn, token);
     request_text(conn, keys->vacant);
     request_text(conn, seat->name);
-    if (request_ask(conn, &reply, fault) == OUTCOME_OK) freeReplyObject(reply);
-    return fault->outcome;
+    if (request_ask(conn, &reply, error) == OUTCOME_OK) freeReplyObject(reply);
+    return error->outcome;
 }
 
-outcome_t lock_heal(conn_t *conn, const seat_t *seat, const char *token, bool *removed, fault_t *fault) {
+outcome_t lock_heal(conn_t *conn, const seat_t *seat, const char *token, bool *removed, redis_error_t *error) {
     redisReply *reply;
     request_script(conn, &script_heal, 1);
     request_text(conn, seat->lock);
     request_text(conn, token);
     request_int(conn, token_ttl_ms(token));
-    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
     *removed = reply_int(reply) == 1;
     freeReplyObject(reply);
     return OUTCOME_OK;
 }
 
 outcome_t lock_claim(conn_t *conn, const keyspace_t *keys, size_t index, const char *token, foreign_t *foreign, bool *ours,
-                     fault_t *fault) {
+                     redis_error_t *error) {
     const seat_t *seat = &keys->seats[index];
     const queue_keys_t *queue = &keys->queues[foreign->queue];
     char *other = keyspace_lock_of(foreign->owner);
@@ -133,29 +133,29 @@ outcome_t lock_claim(conn_t *conn, const keyspace_t *keys, size_t index, const c
     request_text(conn, foreign->owner);
     request_text(conn, queue->config->name);
     free(other);
-    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
     *ours = reply_int(reply_at(reply, 0)) == 1;
     if (reply_int(reply_at(reply, 0)) == 0) snprintf(foreign->owner, sizeof foreign->owner, "%s", reply_text(reply_at(reply, 1)));
     freeReplyObject(reply);
     return OUTCOME_OK;
 }
 
-outcome_t lock_listen(conn_t *ear, const keyspace_t *keys, fault_t *fault) {
+outcome_t lock_listen(conn_t *ear, const keyspace_t *keys, redis_error_t *error) {
     redisReply *reply;
-    if (conn_open(ear, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_open(ear, error) != OUTCOME_OK) return error->outcome;
     request_begin(ear, "SUBSCRIBE");
     request_text(ear, keys->vacant);
-    if (request_ask(ear, &reply, fault) == OUTCOME_OK)
+    if (request_ask(ear, &reply, error) == OUTCOME_OK)
         freeReplyObject(reply);
     else
         conn_close(ear);
-    return fault->outcome;
+    return error->outcome;
 }
 
-outcome_t lock_heard(conn_t *ear, buffer_t *name, const char **seat, fault_t *fault) {
+outcome_t lock_heard(conn_t *ear, buffer_t *name, const char **seat, redis_error_t *error) {
     redisReply *reply;
     *seat = NULL;
-    if (conn_take(ear, &reply, fault) != OUTCOME_OK || !reply) return fault->outcome;
+    if (conn_take(ear, &reply, error) != OUTCOME_OK || !reply) return error->outcome;
     const redisReply *text = reply_at(reply, 2);
     buffer_clear(name);
     buffer_add(name, reply_text(text), reply_len(text));

@@ -32,22 +32,22 @@ static void read_head(const redisReply *reply, head_t *head) {
     }
 }
 
-outcome_t heads_read(conn_t *conn, size_t count, bool armed, head_t *heads, int64_t *now_us, fault_t *fault) {
+outcome_t heads_read(conn_t *conn, size_t count, bool armed, head_t *heads, int64_t *now_us, redis_error_t *error) {
     redisReply *reply;
-    fault_t caching = {0};
+    redis_error_t caching = {0};
     if (armed) {
-        if (conn_read(conn, 0, &reply, &caching) == OUTCOME_LOST) {
-            *fault = caching;
-            return OUTCOME_LOST;
+        if (conn_read(conn, 0, &reply, &caching) == OUTCOME_DISCONNECTED) {
+            *error = caching;
+            return OUTCOME_DISCONNECTED;
         }
         conn_reply_free(reply);
     }
-    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     *now_us = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
     for (size_t i = 0; i < count; i++) read_head(reply_at(reply, i + 1), &heads[i]);
     freeReplyObject(reply);
-    if (*now_us <= 0) return fault_set(fault, OUTCOME_FAULT, "heads: unexpected reply");
+    if (*now_us <= 0) return redis_error_set(error, OUTCOME_REFUSED, "heads: unexpected reply");
     // The heads are good, but nothing will wake us: the caller must know.
-    if (caching.outcome != OUTCOME_OK) *fault = caching;
-    return fault->outcome;
+    if (caching.outcome != OUTCOME_OK) *error = caching;
+    return error->outcome;
 }

@@ -27,6 +27,6 @@ void heads_append(conn_t *conn, const keyspace_t *keys, const head_ask_t *asks, 
 
 // heads: room for `count`. *now_us is Redis's time at the look. Unless the connection is lost, all replies are consumed whatever
 // they say.
-outcome_t heads_read(conn_t *conn, size_t count, bool armed, head_t *heads, int64_t *now_us, fault_t *fault);
+outcome_t heads_read(conn_t *conn, size_t count, bool armed, head_t *heads, int64_t *now_us, redis_error_t *error);
 
 #endif

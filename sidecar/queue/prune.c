@@ -25,7 +25,7 @@ static size_t append_unwanted(conn_t *conn, const redisReply *pairs, sweep_keep_
 }
 
 outcome_t sweep_hash(conn_t *conn, const keyspace_t *keys, size_t queue, const char *hash, const char *token, int count,
-                     uint64_t *cursor, sweep_keep_fn *keep, void *self, int64_t *removed, bool *fenced, fault_t *fault) {
+                     uint64_t *cursor, sweep_keep_fn *keep, void *self, int64_t *removed, bool *fenced, redis_error_t *error) {
     redisReply *scanned;
     redisReply *reply;
     char from[24];
@@ -36,7 +36,7 @@ outcome_t sweep_hash(conn_t *conn, const keyspace_t *keys, size_t queue, const c
     request_text(conn, from);
     request_text(conn, "COUNT");
     request_int(conn, count);
-    if (request_ask(conn, &scanned, fault) != OUTCOME_OK) return fault->outcome;
+    if (request_ask(conn, &scanned, error) != OUTCOME_OK) return error->outcome;
     *cursor = strtoull(reply_text(reply_at(scanned, 0)), NULL, 10);
     request_script(conn, &script_sweep, 2);
     request_text(conn, keys->seats[keys->queues[queue].seat].lock);
@@ -44,13 +44,13 @@ outcome_t sweep_hash(conn_t *conn, const keyspace_t *keys, size_t queue, const c
     request_text(conn, token);
     request_text(conn, "value");
     size_t unwanted = append_unwanted(conn, reply_at(scanned, 1), keep, self);
-    outcome_t outcome = unwanted ? request_ask(conn, &reply, fault) : OUTCOME_OK; // a request that is not ended is not sent
+    outcome_t outcome = unwanted ? request_ask(conn, &reply, error) : OUTCOME_OK; // a request that is not ended is not sent
     freeReplyObject(scanned);
     if (!unwanted || outcome != OUTCOME_OK) return outcome;
     *removed += reply_int(reply_at(reply, 1));
     *fenced = reply_is(reply_at(reply, 0), "fenced");
     if (reply_is(reply_at(reply, 0), "type"))
-        fault_set(fault, OUTCOME_FAULT, "%s holds a %s", hash, reply_text(reply_at(reply, 2)));
+        redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s", hash, reply_text(reply_at(reply, 2)));
     freeReplyObject(reply);
-    return fault->outcome;
+    return error->outcome;
 }

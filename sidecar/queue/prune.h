@@ -12,6 +12,6 @@ typedef bool sweep_keep_fn(void *self, slice_t field, slice_t value);
 // Looks at some entries of `hash`, about `count` of them (*cursor is 0 at the beginning and again at the end), and removes,
 // fenced by the lock of `queue`, those for which `keep` says no and which have not changed since. *removed grows by them.
 outcome_t sweep_hash(conn_t *conn, const keyspace_t *keys, size_t queue, const char *hash, const char *token, int count,
-                     uint64_t *cursor, sweep_keep_fn *keep, void *self, int64_t *removed, bool *fenced, fault_t *fault);
+                     uint64_t *cursor, sweep_keep_fn *keep, void *self, int64_t *removed, bool *fenced, redis_error_t *error);
 
 #endif

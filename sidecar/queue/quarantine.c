@@ -31,13 +31,13 @@ static void append_arming(conn_t *conn, const queue_keys_t *queue) {
     request_end(conn);
 }
 
-// Whether both were answered well. OUTCOME_LOST is the only outcome that ends the look.
-static outcome_t read_arming(conn_t *conn, bool *armed, fault_t *fault) {
+// Whether both were answered well. OUTCOME_DISCONNECTED is the only outcome that ends the look.
+static outcome_t read_arming(conn_t *conn, bool *armed, redis_error_t *error) {
     *armed = true;
     for (int i = 0; i < 2; i++) {
         redisReply *reply;
-        outcome_t outcome = conn_read(conn, 0, &reply, fault);
-        if (outcome == OUTCOME_LOST) return outcome;
+        outcome_t outcome = conn_read(conn, 0, &reply, error);
+        if (outcome == OUTCOME_DISCONNECTED) return outcome;
         if (outcome != OUTCOME_OK) *armed = false;
         conn_reply_free(reply);
     }
@@ -53,18 +53,18 @@ static void read_job(const redisReply *const *parts, aside_job_t *out) {
                          .too_large = reply_int(parts[3])};
 }
 
-static outcome_t read_page(conn_t *conn, aside_page_t *page, fault_t *fault) {
+static outcome_t read_page(conn_t *conn, aside_page_t *page, redis_error_t *error) {
     redisReply *reply;
-    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     page->reply = reply;
     page->now = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
     if (reply_is(reply_at(reply, 0), "type"))
-        fault_set(fault, OUTCOME_FAULT, "%s holds a %s", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
+        redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
     else if (page->now <= 0 || reply->elements % MEMBER_PARTS != 1 || reply->elements > 1 + ASIDE_PAGE * MEMBER_PARTS)
-        fault_set(fault, OUTCOME_FAULT, "aside: unexpected reply");
-    if (fault->outcome != OUTCOME_OK) {
+        redis_error_set(error, OUTCOME_REFUSED, "aside: unexpected reply");
+    if (error->outcome != OUTCOME_OK) {
         aside_page_free(page);
-        return fault->outcome;
+        return error->outcome;
     }
     for (size_t i = 1; i < reply->elements; i += MEMBER_PARTS)
         read_job((const redisReply *const *)&reply->element[i], &page->jobs[page->count++]);
@@ -72,15 +72,15 @@ static outcome_t read_page(conn_t *conn, aside_page_t *page, fault_t *fault) {
 }
 
 outcome_t aside_read(conn_t *conn, const keyspace_t *keys, size_t queue, const char *events, size_t skip, bool arm,
-                     aside_page_t *page, fault_t *fault) {
+                     aside_page_t *page, redis_error_t *error) {
     const queue_keys_t *at = &keys->queues[queue];
     *page = (aside_page_t){0};
-    *fault = (fault_t){0};
+    *error = (redis_error_t){0};
     if (arm) append_arming(conn, at);
     append_look(conn, at, events, skip);
-    if (arm && read_arming(conn, &page->armed, fault) != OUTCOME_OK) return fault->outcome;
-    *fault = (fault_t){0};
-    return read_page(conn, page, fault);
+    if (arm && read_arming(conn, &page->armed, error) != OUTCOME_OK) return error->outcome;
+    *error = (redis_error_t){0};
+    return read_page(conn, page, error);
 }
 
 void aside_page_free(aside_page_t *page) {

@@ -37,7 +37,7 @@ typedef struct aside_page {
 // A look behind the first `skip` members, the longest aside first. `events`: key of the hash of envelopes, NULL = there is none.
 // `arm`: asks for a wake-up, too. On OUTCOME_OK *page is ended by aside_page_free.
 outcome_t aside_read(conn_t *conn, const keyspace_t *keys, size_t queue, const char *events, size_t skip, bool arm,
-                     aside_page_t *page, fault_t *fault);
+                     aside_page_t *page, redis_error_t *error);
 void aside_page_free(aside_page_t *page);
 
 typedef enum aside_verdict {

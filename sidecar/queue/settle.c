@@ -77,14 +77,14 @@ void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask
     request_end(conn);
 }
 
-outcome_t settle_read(conn_t *conn, settled_t *out, fault_t *fault) {
+outcome_t settle_read(conn_t *conn, settled_t *out, redis_error_t *error) {
     static const struct {
         const char *word;
         settled_t settled;
     } words[] = {{"dropped", SETTLED_DROPPED}, {"gone", SETTLED_GONE}, {"changed", SETTLED_CHANGED}, {"alive", SETTLED_ALIVE},
                  {"copies", SETTLED_COPIES},   {"full", SETTLED_FULL}, {"fenced", SETTLED_FENCED},   {"type", SETTLED_TYPE}};
     redisReply *reply;
-    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     const redisReply *word = reply_at(reply, 0);
     bool known = reply_is(word, "settled");
     *out = reply_int(reply_at(reply, 1)) == 1 ? SETTLED : SETTLED_UNRECORDED;
@@ -94,14 +94,14 @@ outcome_t settle_read(conn_t *conn, settled_t *out, fault_t *fault) {
         known = true;
     }
     if (*out == SETTLED_TYPE)
-        fault_set(fault, OUTCOME_FAULT, "%s holds a %s", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
-    if (!known) fault_set(fault, OUTCOME_FAULT, "settle: unexpected reply");
+        redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
+    if (!known) redis_error_set(error, OUTCOME_REFUSED, "settle: unexpected reply");
     freeReplyObject(reply);
-    return fault->outcome;
+    return error->outcome;
 }
 
 outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, reports_walk_t *walk, report_fn *found, void *self,
-                       fault_t *fault) {
+                       redis_error_t *error) {
     redisReply *reply;
     char from[24];
     snprintf(from, sizeof from, "%llu", (unsigned long long)walk->cursor);
@@ -111,7 +111,7 @@ outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, repor
     request_int(conn, walk->skip);
     request_int(conn, walk->count ? walk->count : REPORTS_COUNT);
     request_int(conn, REPORTS_BYTES);
-    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
     walk->cursor = strtoull(reply_text(reply_at(reply, 0)), NULL, 10);
     walk->skip = reply_int(reply_at(reply, 1));
     walk->count = reply_int(reply_at(reply, 2));
@@ -128,7 +128,7 @@ outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, repor
 }
 
 outcome_t report_remove(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, slice_t job, const char *sha1,
-                        bool *removed, bool *fenced, fault_t *fault) {
+                        bool *removed, bool *fenced, redis_error_t *error) {
     const queue_keys_t *at = &keys->queues[queue];
     redisReply *reply;
     *removed = *fenced = false;
@@ -139,11 +139,11 @@ outcome_t report_remove(conn_t *conn, const keyspace_t *keys, size_t queue, cons
     request_text(conn, "sha1");
     request_bytes(conn, job.data, job.len);
     request_text(conn, sha1);
-    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
     *removed = reply_int(reply_at(reply, 1)) == 1;
     *fenced = reply_is(reply_at(reply, 0), "fenced");
     if (reply_is(reply_at(reply, 0), "type"))
-        fault_set(fault, OUTCOME_FAULT, "%s holds a %s", at->config->errors, reply_text(reply_at(reply, 2)));
+        redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s", at->config->errors, reply_text(reply_at(reply, 2)));
     freeReplyObject(reply);
-    return fault->outcome;
+    return error->outcome;
 }

@@ -40,7 +40,7 @@ typedef enum settled {
 } settled_t;
 
 void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask);
-outcome_t settle_read(conn_t *conn, settled_t *out, fault_t *fault);
+outcome_t settle_read(conn_t *conn, settled_t *out, redis_error_t *error);
 
 // One report in the errors hash. Its text stays in Redis.
 typedef struct report_ref {
@@ -61,9 +61,9 @@ typedef struct reports_walk {
 // connection.
 typedef void report_fn(void *self, const report_ref_t *report);
 outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, reports_walk_t *walk, report_fn *found, void *self,
-                       fault_t *fault);
+                       redis_error_t *error);
 // Removes one report if it is still the same text.
 outcome_t report_remove(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, slice_t job, const char *sha1,
-                        bool *removed, bool *fenced, fault_t *fault);
+                        bool *removed, bool *fenced, redis_error_t *error);
 
 #endif

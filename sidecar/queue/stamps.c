@@ -71,41 +71,42 @@ static void read_stamps(const redisReply *reply, const backup_page_t *page, stam
     }
 }
 
-outcome_t stamps_read(conn_t *conn, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws, int64_t *now, fault_t *fault) {
+outcome_t stamps_read(conn_t *conn, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws, int64_t *now,
+                      redis_error_t *error) {
     redisReply *reply;
     redisReply *time;
-    *fault = (fault_t){0};
+    *error = (redis_error_t){0};
     if (page->jobs == 0) return OUTCOME_OK;
-    fault_t first;
-    if (conn_read(conn, 0, &reply, &first) == OUTCOME_LOST || conn_read(conn, 0, &time, fault) == OUTCOME_LOST) {
+    redis_error_t first;
+    if (conn_read(conn, 0, &reply, &first) == OUTCOME_DISCONNECTED || conn_read(conn, 0, &time, error) == OUTCOME_DISCONNECTED) {
         if (first.outcome == OUTCOME_OK) freeReplyObject(reply);
-        if (first.outcome == OUTCOME_LOST) *fault = first;
-        return fault->outcome;
+        if (first.outcome == OUTCOME_DISCONNECTED) *error = first;
+        return error->outcome;
     }
-    if (fault->outcome == OUTCOME_OK) {
+    if (error->outcome == OUTCOME_OK) {
         *now = strtoll(reply_text(reply_at(time, 0)), NULL, 10) * 1000 + strtoll(reply_text(reply_at(time, 1)), NULL, 10) / 1000;
         freeReplyObject(time);
     }
     if (first.outcome == OUTCOME_OK) {
-        if (fault->outcome == OUTCOME_OK) read_stamps(reply, page, stamps, raws);
+        if (error->outcome == OUTCOME_OK) read_stamps(reply, page, stamps, raws);
         freeReplyObject(reply);
     } else {
-        *fault = first;
+        *error = first;
     }
-    return fault->outcome;
+    return error->outcome;
 }
 
 // What every fenced script of the monitor may answer beside what it does.
-static outcome_t read_common(redisReply *reply, bool *fenced, fault_t *fault) {
+static outcome_t read_common(redisReply *reply, bool *fenced, redis_error_t *error) {
     *fenced = reply_is(reply_at(reply, 0), "fenced");
     if (reply_is(reply_at(reply, 0), "type"))
-        fault_set(fault, OUTCOME_FAULT, "%s holds a %s", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
+        redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
     freeReplyObject(reply);
-    return fault->outcome;
+    return error->outcome;
 }
 
 outcome_t stamps_change(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, const stamp_change_t *changes,
-                        size_t count, bool *fenced, fault_t *fault) {
+                        size_t count, bool *fenced, redis_error_t *error) {
     const queue_keys_t *at = &keys->queues[queue];
     redisReply *reply;
     request_script(conn, &script_stamp, 3);
@@ -118,8 +119,8 @@ outcome_t stamps_change(conn_t *conn, const keyspace_t *keys, size_t queue, cons
         request_bytes(conn, changes[i].old.bytes, changes[i].old.len);
         request_bytes(conn, changes[i].new.bytes, changes[i].new.len);
     }
-    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
-    return read_common(reply, fenced, fault);
+    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
+    return read_common(reply, fenced, error);
 }
 
 typedef struct keeper {
@@ -137,8 +138,8 @@ static bool is_kept(void *self, slice_t field, slice_t value) {
 }
 
 outcome_t stamps_sweep(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, uint64_t *cursor,
-                       stamp_keep_fn *keep, void *self, int64_t *removed, bool *fenced, fault_t *fault) {
+                       stamp_keep_fn *keep, void *self, int64_t *removed, bool *fenced, redis_error_t *error) {
     keeper_t keeper = {keep, self};
     return sweep_hash(conn, keys, queue, keys->queues[queue].stamps, token, SWEEP_COUNT, cursor, is_kept, &keeper, removed,
-                      fenced, fault);
+                      fenced, error);
 }

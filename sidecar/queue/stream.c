@@ -38,12 +38,12 @@ int64_t stream_id_ms(const char *id) {
     return ms > INT64_MAX ? INT64_MAX : (int64_t)ms;
 }
 
-outcome_t stream_history(conn_t *conn, char history[STREAM_HISTORY_SIZE], fault_t *fault) {
+outcome_t stream_history(conn_t *conn, char history[STREAM_HISTORY_SIZE], redis_error_t *error) {
     static const char key[] = "master_replid:";
     redisReply *reply;
     request_begin(conn, "INFO");
     request_text(conn, "replication");
-    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
     const char *at = strstr(reply_text(reply), key);
     at = at ? at + strlen(key) : "";
     snprintf(history, STREAM_HISTORY_SIZE, "%.*s", (int)strcspn(at, "\r\n"), at);
@@ -92,16 +92,16 @@ static size_t queue_of(const keyspace_t *keys, const char *key, size_t from) {
 }
 
 outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self, bool *arrived,
-                           fault_t *fault) {
+                           redis_error_t *error) {
     redisReply *reply;
-    outcome_t outcome = conn_take(conn, &reply, fault);
-    *arrived = reply != NULL || (outcome != OUTCOME_OK && outcome != OUTCOME_LOST);
+    outcome_t outcome = conn_take(conn, &reply, error);
+    *arrived = reply != NULL || (outcome != OUTCOME_OK && outcome != OUTCOME_DISCONNECTED);
     if (!reply) return outcome;
     size_t queue = 0;
     for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
         queue = queue_of(keys, reply_text(reply_at(reply->element[i], 0)), queue);
         if (queue == keys->queue_count) {
-            fault_set(fault, OUTCOME_FAULT, "XREAD: unexpected reply");
+            redis_error_set(error, OUTCOME_REFUSED, "XREAD: unexpected reply");
             break;
         }
         const redisReply *entries = reply_at(reply->element[i], 1);
@@ -109,7 +109,7 @@ outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn
             read_entry(entries->element[e], queue, entry, self);
     }
     conn_reply_free(reply);
-    return fault->outcome;
+    return error->outcome;
 }
 
 static void copy_id(stream_id_t id, const redisReply *reply) {
@@ -117,14 +117,14 @@ static void copy_id(stream_id_t id, const redisReply *reply) {
 }
 
 static outcome_t look_at_some(conn_t *conn, const keyspace_t *keys, size_t first, size_t count, stream_look_t *out,
-                              int64_t *now_ms, fault_t *fault) {
+                              int64_t *now_ms, redis_error_t *error) {
     redisReply *reply;
     request_script(conn, &script_tails, (int)(2 * count));
     for (size_t i = first; i < first + count; i++) {
         request_text(conn, keys->queues[i].failures);
         request_text(conn, keys->queues[i].meta);
     }
-    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
     *now_ms = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
     for (size_t i = 0; i < count; i++) {
         stream_look_t *look = &out[first + i];
@@ -138,75 +138,76 @@ static outcome_t look_at_some(conn_t *conn, const keyspace_t *keys, size_t first
         look->bytes = strtoll(reply_text(reply_at(reply, 5 * i + 5)), NULL, 10);
     }
     freeReplyObject(reply);
-    if (*now_ms <= 0) return fault_set(fault, OUTCOME_FAULT, "tails: unexpected reply");
+    if (*now_ms <= 0) return redis_error_set(error, OUTCOME_REFUSED, "tails: unexpected reply");
     return OUTCOME_OK;
 }
 
-outcome_t stream_look(conn_t *conn, const keyspace_t *keys, stream_look_t *out, int64_t *now_ms, fault_t *fault) {
+outcome_t stream_look(conn_t *conn, const keyspace_t *keys, stream_look_t *out, int64_t *now_ms, redis_error_t *error) {
     *now_ms = 0;
     for (size_t first = 0; first < keys->queue_count; first += CHUNK) {
         size_t count = keys->queue_count - first < CHUNK ? keys->queue_count - first : CHUNK;
-        outcome_t outcome = look_at_some(conn, keys, first, count, out, now_ms, fault);
+        outcome_t outcome = look_at_some(conn, keys, first, count, out, now_ms, error);
         if (outcome == OUTCOME_OK) continue;
-        if (outcome != OUTCOME_FAULT) return outcome;
+        if (outcome != OUTCOME_REFUSED) return outcome;
         // Slots of a Cluster, or rights that lack one key: each for itself.
         for (size_t i = first; i < first + count; i++) {
-            if (count > 1) outcome = look_at_some(conn, keys, i, 1, out, now_ms, fault);
+            if (count > 1) outcome = look_at_some(conn, keys, i, 1, out, now_ms, error);
             if (outcome == OUTCOME_OK) continue;
-            if (outcome != OUTCOME_FAULT) return outcome;
+            if (outcome != OUTCOME_REFUSED) return outcome;
             out[i] = (stream_look_t){.first = STREAM_ID_NONE, .last = STREAM_ID_NONE, .trimmed = STREAM_ID_NONE};
-            snprintf(out[i].error, sizeof out[i].error, "%.150s", fault->text);
+            snprintf(out[i].error, sizeof out[i].error, "%.150s", error->text);
         }
     }
-    *fault = (fault_t){0};
+    *error = (redis_error_t){0};
     return OUTCOME_OK;
 }
 
 // Queues of `chosen`, `count` of them.
 static outcome_t acknowledge_some(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *positions,
-                                  const size_t *chosen, size_t count, fault_t *fault) {
+                                  const size_t *chosen, size_t count, redis_error_t *error) {
     redisReply *reply;
     request_script(conn, &script_acknowledge, (int)count);
     for (size_t i = 0; i < count; i++) request_text(conn, keys->queues[chosen[i]].auditors);
     request_text(conn, instance);
     for (size_t i = 0; i < count; i++) request_text(conn, positions[chosen[i]]);
-    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
     for (size_t i = 0; i < count; i++) {
-        const char *error = reply_text(reply_at(reply, i + 1));
-        if (*error == '!') fault_set(fault, OUTCOME_FAULT, "\"%.100s\": %.100s", keys->queues[chosen[i]].auditors, error + 1);
+        const char *said = reply_text(reply_at(reply, i + 1));
+        if (*said == '!')
+            redis_error_set(error, OUTCOME_REFUSED, "\"%.100s\": %.100s", keys->queues[chosen[i]].auditors, said + 1);
     }
     freeReplyObject(reply);
-    return fault->outcome;
+    return error->outcome;
 }
 
 outcome_t stream_acknowledge(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *positions,
-                             fault_t *fault) {
+                             redis_error_t *error) {
     size_t chosen[CHUNK];
-    fault_t worst = {0};
+    redis_error_t worst = {0};
     for (size_t queue = 0; queue < keys->queue_count;) {
         size_t count = 0;
         for (; queue < keys->queue_count && count < CHUNK; queue++)
             if (*positions[queue]) chosen[count++] = queue;
         if (count == 0) break;
-        outcome_t outcome = acknowledge_some(conn, keys, instance, positions, chosen, count, fault);
-        for (size_t i = 0; outcome == OUTCOME_FAULT && count > 1 && i < count; i++) {
-            fault_t one;
+        outcome_t outcome = acknowledge_some(conn, keys, instance, positions, chosen, count, error);
+        for (size_t i = 0; outcome == OUTCOME_REFUSED && count > 1 && i < count; i++) {
+            redis_error_t one;
             outcome_t alone = acknowledge_some(conn, keys, instance, positions, &chosen[i], 1, &one);
-            if (alone != OUTCOME_OK) *fault = one;
-            if (alone == OUTCOME_LOST || alone == OUTCOME_LATER) return alone;
-            if (alone == OUTCOME_FAULT) worst = one;
+            if (alone != OUTCOME_OK) *error = one;
+            if (alone == OUTCOME_DISCONNECTED || alone == OUTCOME_RETRY) return alone;
+            if (alone == OUTCOME_REFUSED) worst = one;
         }
-        if (outcome == OUTCOME_FAULT && count == 1) worst = *fault;
-        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) return outcome;
+        if (outcome == OUTCOME_REFUSED && count == 1) worst = *error;
+        if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) return outcome;
     }
-    *fault = worst;
+    *error = worst;
     return worst.outcome;
 }
 
 int64_t stream_room(const keyspace_t *keys) { return keys->config->stream.max_bytes / 2; }
 
 outcome_t stream_trim(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, stream_trimmed_t *out,
-                      fault_t *fault) {
+                      redis_error_t *error) {
     const queue_keys_t *of = &keys->queues[queue];
     redisReply *reply;
     *out = (stream_trimmed_t){0};
@@ -224,7 +225,7 @@ outcome_t stream_trim(conn_t *conn, const keyspace_t *keys, size_t queue, const 
     request_int(conn, STREAM_HEARD_MS);
     request_int(conn, STREAM_FORGET_MS);
     request_int(conn, stream_room(keys));
-    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
     const redisReply *kind = reply_at(reply, 0);
     out->fenced = reply_is(kind, "fenced");
     if (reply_is(kind, "trimmed")) {
@@ -232,11 +233,11 @@ outcome_t stream_trim(conn_t *conn, const keyspace_t *keys, size_t queue, const 
         out->left = reply_int(reply_at(reply, 2));
         out->wait_ms = reply_int(reply_at(reply, 3));
     } else if (reply_is(kind, "type")) {
-        fault_set(fault, OUTCOME_FAULT, "key `%s` of the queue holds a %s", reply_text(reply_at(reply, 1)),
-                  reply_text(reply_at(reply, 2)));
+        redis_error_set(error, OUTCOME_REFUSED, "key `%s` of the queue holds a %s", reply_text(reply_at(reply, 1)),
+                        reply_text(reply_at(reply, 2)));
     } else if (!out->fenced) {
-        fault_set(fault, OUTCOME_FAULT, "trim: unexpected reply");
+        redis_error_set(error, OUTCOME_REFUSED, "trim: unexpected reply");
     }
     freeReplyObject(reply);
-    return fault->outcome;
+    return error->outcome;
 }

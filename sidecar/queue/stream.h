@@ -23,7 +23,7 @@ int64_t stream_id_ms(const char *id);
 // A text that is another one as soon as the server may hold other data than it had: after a restart or a failover (INFO
 // replication, master_replid).
 enum { STREAM_HISTORY_SIZE = 48 };
-outcome_t stream_history(conn_t *conn, char history[STREAM_HISTORY_SIZE], fault_t *fault);
+outcome_t stream_history(conn_t *conn, char history[STREAM_HISTORY_SIZE], redis_error_t *error);
 
 // Asks for entries behind positions[i] of every queue ("": not of this one; at least one must be given), at most `limit` of each,
 // and waits up to `block_ms` in Redis until there are any (0 = does not wait). One request for all. conn_flush sends it; the
@@ -37,7 +37,7 @@ typedef void stream_entry_fn(void *self, size_t queue, const char *id, const eve
 // Reads the reply, if it has arrived (*arrived), and calls `entry` for each entry, by queue in the order of their ids. Does not
 // wait.
 outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self, bool *arrived,
-                           fault_t *fault);
+                           redis_error_t *error);
 
 // Where a stream begins and ends, to see what was lost or began anew.
 typedef struct stream_look {
@@ -49,17 +49,17 @@ typedef struct stream_look {
     int64_t bytes;       // of all values, as they are counted
 } stream_look_t;
 // Of every queue; out has room for all. One request, or one for each queue where all together are refused. *now_ms is Redis's.
-outcome_t stream_look(conn_t *conn, const keyspace_t *keys, stream_look_t *out, int64_t *now_ms, fault_t *fault);
+outcome_t stream_look(conn_t *conn, const keyspace_t *keys, stream_look_t *out, int64_t *now_ms, redis_error_t *error);
 
 // Says that `instance` has everything of each queue up to its position ("": not of this one). Only upwards; notes Redis's time
-// with it. OUTCOME_FAULT names one of the queues that failed; the others are acknowledged all the same.
+// with it. OUTCOME_REFUSED names one of the queues that failed; the others are acknowledged all the same.
 outcome_t stream_acknowledge(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *positions,
-                             fault_t *fault);
+                             redis_error_t *error);
 
 // Takes back what `instance` has acknowledged, of each queue where that is above its position in `above` (NULL: of every queue):
 // the copy is gone. *removed counts queues. A key that cannot be read or written is passed over: nothing is trimmed by it either.
 outcome_t stream_forget(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *above, int64_t *removed,
-                        fault_t *fault);
+                        redis_error_t *error);
 
 enum {
     STREAM_TRIM_MOST = 1000,                 // entries that one call removes at the most
@@ -81,6 +81,6 @@ int64_t stream_room(const keyspace_t *keys);
 // Removes, fenced, what is older than stream.retain, beyond stream.min_records or stream_room, and acknowledged by
 // stream.min_copies auditors that were heard of within 24 h, in bounded steps; forgets auditors not heard of for 7 days.
 outcome_t stream_trim(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, stream_trimmed_t *out,
-                      fault_t *fault);
+                      redis_error_t *error);
 
 #endif

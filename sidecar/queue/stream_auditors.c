@@ -6,13 +6,13 @@
 
 // Whether the field of `instance` says more than `position`. A key of another type says nothing.
 static outcome_t claims_more(conn_t *conn, const char *key, const char *instance, const char *position, bool *more,
-                             fault_t *fault) {
+                             redis_error_t *error) {
     redisReply *reply;
     *more = false;
     request_begin(conn, "HGET");
     request_text(conn, key);
     request_text(conn, instance);
-    outcome_t outcome = request_ask(conn, &reply, fault);
+    outcome_t outcome = request_ask(conn, &reply, error);
     if (outcome != OUTCOME_OK) return outcome;
     stream_id_t id;
     snprintf(id, sizeof id, "%.*s", (int)strcspn(reply_text(reply), " "), reply_text(reply));
@@ -22,25 +22,25 @@ static outcome_t claims_more(conn_t *conn, const char *key, const char *instance
 }
 
 outcome_t stream_forget(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *above, int64_t *removed,
-                        fault_t *fault) {
+                        redis_error_t *error) {
     *removed = 0;
     for (size_t i = 0; i < keys->queue_count; i++) {
         redisReply *reply;
         bool more = true;
         outcome_t outcome = OUTCOME_OK;
-        if (above) outcome = claims_more(conn, keys->queues[i].auditors, instance, above[i], &more, fault);
+        if (above) outcome = claims_more(conn, keys->queues[i].auditors, instance, above[i], &more, error);
         if (outcome == OUTCOME_OK && more) {
             request_begin(conn, "HDEL");
             request_text(conn, keys->queues[i].auditors);
             request_text(conn, instance);
-            outcome = request_ask(conn, &reply, fault);
+            outcome = request_ask(conn, &reply, error);
             if (outcome == OUTCOME_OK) {
                 *removed += reply_int(reply);
                 conn_reply_free(reply);
             }
         }
-        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) return outcome;
+        if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) return outcome;
     }
-    *fault = (fault_t){0};
+    *error = (redis_error_t){0};
     return OUTCOME_OK;
 }

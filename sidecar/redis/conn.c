@@ -149,15 +149,15 @@ void request_repeat(conn_t *conn, size_t times) {
     buffer_free(&one);
 }
 
-static outcome_t lost(conn_t *conn, fault_t *fault, const char *what) {
+static outcome_t lost(conn_t *conn, redis_error_t *error, const char *what) {
     const char *detail = conn->context && conn->context->err ? conn->context->errstr : "";
-    fault_set(fault, OUTCOME_LOST, "%s: %s%s%s", conn->target, what, *detail ? ": " : "", detail);
+    redis_error_set(error, OUTCOME_DISCONNECTED, "%s: %s%s%s", conn->target, what, *detail ? ": " : "", detail);
     conn_close(conn);
-    return OUTCOME_LOST;
+    return OUTCOME_DISCONNECTED;
 }
 
 // Waits until the socket is ready for `events`, the deadline has passed, or the role is to stop.
-static outcome_t await(conn_t *conn, short events, mono_t deadline, fault_t *fault) {
+static outcome_t await(conn_t *conn, short events, mono_t deadline, redis_error_t *error) {
     bool stopping = false;
     for (;;) {
         mono_t now = mono_now();
@@ -165,20 +165,20 @@ static outcome_t await(conn_t *conn, short events, mono_t deadline, fault_t *fau
             stopping = true;
             deadline = mono_min(deadline, mono_add(now, CONN_STOP_GRACE_MS * NS_PER_MS));
         }
-        if (mono_reached(deadline, now)) return lost(conn, fault, stopping ? "no reply before the stop" : "no reply in time");
+        if (mono_reached(deadline, now)) return lost(conn, error, stopping ? "no reply before the stop" : "no reply in time");
         int64_t left_ms = mono_diff(deadline, now) / NS_PER_MS + 1;
         struct pollfd ready = {.fd = conn->context->fd, .events = events};
         int count = poll(&ready, 1, left_ms < POLL_SLICE_MS ? (int)left_ms : POLL_SLICE_MS);
         if (count > 0) return OUTCOME_OK;
-        if (count < 0 && errno != EINTR) return lost(conn, fault, "poll failed");
+        if (count < 0 && errno != EINTR) return lost(conn, error, "poll failed");
     }
 }
 
-static outcome_t cannot_send(conn_t *conn, fault_t *fault) {
+static outcome_t cannot_send(conn_t *conn, redis_error_t *error) {
     char *what = mem_printf("cannot send: %s", strerror(errno));
-    lost(conn, fault, what);
+    lost(conn, error, what);
     free(what);
-    return OUTCOME_LOST;
+    return OUTCOME_DISCONNECTED;
 }
 
 // An empty buffer that was large is given back: the next large job may be days away.
@@ -187,13 +187,13 @@ static void forget_sent(conn_t *conn) {
     buffer_shrink(&conn->out);
 }
 
-static outcome_t send_pending(conn_t *conn, mono_t deadline, fault_t *fault) {
+static outcome_t send_pending(conn_t *conn, mono_t deadline, redis_error_t *error) {
     while (conn->sent < conn->ended) {
         ssize_t count = send(conn->context->fd, conn->out.data + conn->sent, conn->ended - conn->sent, MSG_NOSIGNAL);
         if (count > 0) conn->sent += (size_t)count;
         if (count >= 0 || errno == EINTR) continue;
-        if (errno != EAGAIN) return cannot_send(conn, fault);
-        if (await(conn, POLLOUT, deadline, fault) != OUTCOME_OK) return fault->outcome;
+        if (errno != EAGAIN) return cannot_send(conn, error);
+        if (await(conn, POLLOUT, deadline, error) != OUTCOME_OK) return error->outcome;
     }
     if (conn->ended) forget_sent(conn);
     return OUTCOME_OK;
@@ -203,17 +203,17 @@ static mono_t deadline_in(const conn_t *conn, int timeout_ms) {
     return mono_add(mono_now(), (timeout_ms ? timeout_ms : conn->timeout_ms) * NS_PER_MS);
 }
 
-outcome_t conn_flush(conn_t *conn, fault_t *fault) {
-    if (!conn->context) return lost(conn, fault, "not connected");
-    return send_pending(conn, deadline_in(conn, 0), fault);
+outcome_t conn_flush(conn_t *conn, redis_error_t *error) {
+    if (!conn->context) return lost(conn, error, "not connected");
+    return send_pending(conn, deadline_in(conn, 0), error);
 }
 
 // Turns an error reply into an outcome; takes it.
-static outcome_t judge(conn_t *conn, redisReply *reply, fault_t *fault) {
-    outcome_t outcome = fault_from_error(fault, reply->str, reply->len);
+static outcome_t judge(conn_t *conn, redisReply *reply, redis_error_t *error) {
+    outcome_t outcome = redis_error_from_reply(error, reply->str, reply->len);
     freeReplyObject(reply);
-    if (strncmp(fault->text, "NOSCRIPT", 8) == 0) conn->scripts_loaded = false;
-    if (strncmp(fault->text, "READONLY", 8) == 0 || strncmp(fault->text, "MASTERDOWN", 10) == 0) conn_close(conn);
+    if (strncmp(error->text, "NOSCRIPT", 8) == 0) conn->scripts_loaded = false;
+    if (strncmp(error->text, "READONLY", 8) == 0 || strncmp(error->text, "MASTERDOWN", 10) == 0) conn_close(conn);
     return outcome;
 }
 
@@ -228,47 +228,47 @@ static void forget_read(conn_t *conn) {
     conn->widest = 0;
 }
 
-static outcome_t receive(conn_t *conn, fault_t *fault) {
+static outcome_t receive(conn_t *conn, redis_error_t *error) {
     redisReader *reader = conn->context->reader;
     size_t had = reader->len;
-    if (redisBufferRead(conn->context) != REDIS_OK) return lost(conn, fault, "connection lost");
+    if (redisBufferRead(conn->context) != REDIS_OK) return lost(conn, error, "connection lost");
     conn->received += (int64_t)(reader->len - had);
     if (reader->len > conn->widest) conn->widest = reader->len;
     return OUTCOME_OK;
 }
 
-outcome_t conn_take(conn_t *conn, struct redisReply **reply, fault_t *fault) {
+outcome_t conn_take(conn_t *conn, struct redisReply **reply, redis_error_t *error) {
     void *found = NULL;
     *reply = NULL;
-    *fault = (fault_t){0};
-    if (!conn->context) return lost(conn, fault, "not connected");
-    if (redisGetReplyFromReader(conn->context, &found) != REDIS_OK) return lost(conn, fault, "broken reply");
+    *error = (redis_error_t){0};
+    if (!conn->context) return lost(conn, error, "not connected");
+    if (redisGetReplyFromReader(conn->context, &found) != REDIS_OK) return lost(conn, error, "broken reply");
     if (!found) {
-        if (receive(conn, fault) != OUTCOME_OK) return fault->outcome;
-        if (redisGetReplyFromReader(conn->context, &found) != REDIS_OK) return lost(conn, fault, "broken reply");
+        if (receive(conn, error) != OUTCOME_OK) return error->outcome;
+        if (redisGetReplyFromReader(conn->context, &found) != REDIS_OK) return lost(conn, error, "broken reply");
     }
     if (found) forget_read(conn);
     redisReply *got = found;
-    if (got && got->type == REDIS_REPLY_ERROR) return judge(conn, got, fault);
+    if (got && got->type == REDIS_REPLY_ERROR) return judge(conn, got, error);
     *reply = got;
     return OUTCOME_OK;
 }
 
-outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, fault_t *fault) {
+outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, redis_error_t *error) {
     *reply = NULL;
-    if (!conn->context) return lost(conn, fault, "not connected");
+    if (!conn->context) return lost(conn, error, "not connected");
     mono_t deadline = deadline_in(conn, timeout_ms);
-    if (send_pending(conn, deadline, fault) != OUTCOME_OK) return fault->outcome;
+    if (send_pending(conn, deadline, error) != OUTCOME_OK) return error->outcome;
     for (;;) {
-        outcome_t outcome = conn_take(conn, reply, fault);
+        outcome_t outcome = conn_take(conn, reply, error);
         if (outcome != OUTCOME_OK || *reply) return outcome;
-        if (await(conn, POLLIN, deadline, fault) != OUTCOME_OK) return fault->outcome;
+        if (await(conn, POLLIN, deadline, error) != OUTCOME_OK) return error->outcome;
     }
 }
 
-outcome_t request_ask(conn_t *conn, struct redisReply **reply, fault_t *fault) {
+outcome_t request_ask(conn_t *conn, struct redisReply **reply, redis_error_t *error) {
     request_end(conn);
-    return conn_read(conn, 0, reply, fault);
+    return conn_read(conn, 0, reply, error);
 }
 
 // Sends AUTH, SELECT and CLIENT SETNAME where they are needed; INFO tells what the server is.
@@ -322,25 +322,25 @@ static void learn_version(conn_t *conn, const char *info) {
         snprintf(conn->server, sizeof conn->server, "redis %s", redis);
 }
 
-static outcome_t handshake(conn_t *conn, fault_t *fault) {
-    char *password = conn_password(conn->redis, fault);
-    if (!password) return fault->outcome;
+static outcome_t handshake(conn_t *conn, redis_error_t *error) {
+    char *password = conn_password(conn->redis, error);
+    if (!password) return error->outcome;
     int count = append_handshake(conn, password);
     explicit_bzero(password, strlen(password));
     free(password);
-    bool sent = conn_flush(conn, fault) == OUTCOME_OK;
+    bool sent = conn_flush(conn, error) == OUTCOME_OK;
     if (conn->out.data) explicit_bzero(conn->out.data, conn->out.cap);
-    if (!sent) return fault->outcome;
+    if (!sent) return error->outcome;
     for (int i = 0; i < count; i++) {
         redisReply *reply;
-        if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+        if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
         if (reply_is_text(reply)) learn_version(conn, reply_text(reply));
         freeReplyObject(reply);
     }
     return OUTCOME_OK;
 }
 
-static outcome_t load_scripts(conn_t *conn, fault_t *fault) {
+static outcome_t load_scripts(conn_t *conn, redis_error_t *error) {
     for (size_t i = 0; i < all_script_count; i++) {
         size_t len;
         const char *text = script_text(all_scripts[i], conn->version, &len);
@@ -351,25 +351,25 @@ static outcome_t load_scripts(conn_t *conn, fault_t *fault) {
     }
     for (size_t i = 0; i < all_script_count; i++) {
         redisReply *reply;
-        if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+        if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
         freeReplyObject(reply);
     }
     conn->scripts_loaded = true;
     return OUTCOME_OK;
 }
 
-outcome_t conn_open(conn_t *conn, fault_t *fault) {
-    *fault = (fault_t){0};
+outcome_t conn_open(conn_t *conn, redis_error_t *error) {
+    *error = (redis_error_t){0};
     if (!conn->context) {
-        conn->context = conn_open_socket(conn->redis, conn->timeout_ms, conn->target, fault);
-        if (!conn->context) return fault->outcome;
+        conn->context = conn_open_socket(conn->redis, conn->timeout_ms, conn->target, error);
+        if (!conn->context) return error->outcome;
         conn->generation++;
-        if (handshake(conn, fault) != OUTCOME_OK) goto fail;
+        if (handshake(conn, error) != OUTCOME_OK) goto fail;
     }
-    if (!conn->scripts_loaded && load_scripts(conn, fault) != OUTCOME_OK) goto fail;
+    if (!conn->scripts_loaded && load_scripts(conn, error) != OUTCOME_OK) goto fail;
     return OUTCOME_OK;
 fail:
     // Other replies may still be under way, so nothing can be said on this connection any more.
     conn_close(conn);
-    return fault->outcome;
+    return error->outcome;
 }

@@ -35,7 +35,7 @@ enum { CONN_STOP_GRACE_MS = 500 };
 
 // Connects, authenticates, selects the database, names the client, reads the server's version and loads the scripts. Does nothing
 // when all that is done. Call it only when no reply is awaited.
-outcome_t conn_open(conn_t *conn, fault_t *fault);
+outcome_t conn_open(conn_t *conn, redis_error_t *error);
 void conn_close(conn_t *conn);
 bool conn_is_open(const conn_t *conn);
 int conn_fd(const conn_t *conn);              // -1 when closed
@@ -55,19 +55,19 @@ void request_end(conn_t *conn);
 void request_repeat(conn_t *conn, size_t times); // appends the request that was ended last so many times more
 
 // Sends what was appended and waits for the next reply, at most `timeout_ms` (0 = the connection's timeout). On OUTCOME_OK *reply
-// is owned (conn_reply_free) and no error. An error reply is judged by fault_from_error. READONLY and MASTERDOWN also close the
-// connection: the name may lead to the new primary by now.
-outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, fault_t *fault);
+// is owned (conn_reply_free) and no error. An error reply is judged by redis_error_from_reply. READONLY and MASTERDOWN also close
+// the connection: the name may lead to the new primary by now.
+outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, redis_error_t *error);
 
 // Takes a reply that has arrived already, without waiting. OUTCOME_OK with *reply == NULL: there is none.
-outcome_t conn_take(conn_t *conn, struct redisReply **reply, fault_t *fault);
+outcome_t conn_take(conn_t *conn, struct redisReply **reply, redis_error_t *error);
 
 // Sends what was appended without waiting for a reply.
-outcome_t conn_flush(conn_t *conn, fault_t *fault);
+outcome_t conn_flush(conn_t *conn, redis_error_t *error);
 
 void conn_reply_free(struct redisReply *reply); // NULL is fine
 
 // request_end and conn_read in one, for a request that stands alone.
-outcome_t request_ask(conn_t *conn, struct redisReply **reply, fault_t *fault);
+outcome_t request_ask(conn_t *conn, struct redisReply **reply, redis_error_t *error);
 
 #endif

@@ -9,23 +9,23 @@
 static const char *const LATER[] = {"LOADING",  "MASTERDOWN", "BUSY",       "READONLY", "CLUSTERDOWN",
                                     "TRYAGAIN", "MISCONF",    "NOREPLICAS", "OOM",      "NOSCRIPT"};
 
-outcome_t fault_set(fault_t *fault, outcome_t outcome, const char *format, ...) {
+outcome_t redis_error_set(redis_error_t *error, outcome_t outcome, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(fault->text, sizeof fault->text, format, args);
+    vsnprintf(error->text, sizeof error->text, format, args);
     va_end(args);
-    for (char *at = fault->text; *at; at++)
+    for (char *at = error->text; *at; at++)
         if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = ' ';
-    fault->outcome = outcome;
+    error->outcome = outcome;
     return outcome;
 }
 
-outcome_t fault_from_error(fault_t *fault, const char *text, size_t len) {
-    int shown = (int)(len < sizeof fault->text - 1 ? len : sizeof fault->text - 1);
+outcome_t redis_error_from_reply(redis_error_t *error, const char *text, size_t len) {
+    int shown = (int)(len < sizeof error->text - 1 ? len : sizeof error->text - 1);
     size_t word = 0;
     while (word < len && text[word] != ' ') word++;
     for (size_t i = 0; i < sizeof LATER / sizeof *LATER; i++)
         if (word == strlen(LATER[i]) && memcmp(text, LATER[i], word) == 0)
-            return fault_set(fault, OUTCOME_LATER, "%.*s", shown, text);
-    return fault_set(fault, OUTCOME_FAULT, "%.*s", shown, text);
+            return redis_error_set(error, OUTCOME_RETRY, "%.*s", shown, text);
+    return redis_error_set(error, OUTCOME_REFUSED, "%.*s", shown, text);
 }

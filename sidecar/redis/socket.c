@@ -27,7 +27,7 @@ static void set_up_socket(redisContext *context, bool tcp) {
     setsockopt(context->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &give_up, sizeof give_up);
 }
 
-struct redisContext *conn_open_socket(const redis_config_t *redis, int64_t timeout_ms, const char *target, fault_t *fault) {
+struct redisContext *conn_open_socket(const redis_config_t *redis, int64_t timeout_ms, const char *target, redis_error_t *error) {
     struct timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
     bool tcp = !*redis->socket;
     redisContext *context = tcp ? redisConnectWithTimeout(redis->host, (int)redis->port, timeout)
@@ -36,16 +36,16 @@ struct redisContext *conn_open_socket(const redis_config_t *redis, int64_t timeo
         set_up_socket(context, tcp);
         return context;
     }
-    fault_set(fault, OUTCOME_LOST, "cannot connect to %s: %s", target, context ? context->errstr : "out of memory");
+    redis_error_set(error, OUTCOME_DISCONNECTED, "cannot connect to %s: %s", target, context ? context->errstr : "out of memory");
     if (context) redisFree(context);
     return NULL;
 }
 
-char *conn_password(const redis_config_t *redis, fault_t *fault) {
+char *conn_password(const redis_config_t *redis, redis_error_t *error) {
     if (!*redis->password_file) return mem_str(redis->password);
     FILE *file = fopen(redis->password_file, "re");
     if (!file) {
-        fault_set(fault, OUTCOME_FAULT, "cannot read redis.password_file %s: %s", redis->password_file, strerror(errno));
+        redis_error_set(error, OUTCOME_REFUSED, "cannot read redis.password_file %s: %s", redis->password_file, strerror(errno));
         return NULL;
     }
     char text[4096];
@@ -54,8 +54,8 @@ char *conn_password(const redis_config_t *redis, fault_t *fault) {
     fclose(file);
     while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r')) len--;
     if (failed || len == 0) {
-        fault_set(fault, OUTCOME_FAULT, "redis.password_file %s %s", redis->password_file,
-                  failed ? "cannot be read" : "is empty");
+        redis_error_set(error, OUTCOME_REFUSED, "redis.password_file %s %s", redis->password_file,
+                        failed ? "cannot be read" : "is empty");
         return NULL;
     }
     text[len] = '\0';

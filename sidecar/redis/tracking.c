@@ -5,27 +5,27 @@
 #include "queue/keys.h"
 #include "redis/reply.h"
 
-static outcome_t subscribe(conn_t *ear, int64_t *id, fault_t *fault) {
+static outcome_t subscribe(conn_t *ear, int64_t *id, redis_error_t *error) {
     redisReply *reply;
     request_begin(ear, "CLIENT");
     request_text(ear, "ID");
-    if (request_ask(ear, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (request_ask(ear, &reply, error) != OUTCOME_OK) return error->outcome;
     *id = reply_int(reply);
     freeReplyObject(reply);
     request_begin(ear, "SUBSCRIBE");
     request_text(ear, KEYS_INVALIDATE_CHANNEL);
-    if (request_ask(ear, &reply, fault) == OUTCOME_OK) freeReplyObject(reply);
-    return fault->outcome;
+    if (request_ask(ear, &reply, error) == OUTCOME_OK) freeReplyObject(reply);
+    return error->outcome;
 }
 
-outcome_t wake_start(conn_t *data, conn_t *ear, fault_t *fault) {
+outcome_t wake_start(conn_t *data, conn_t *ear, redis_error_t *error) {
     int64_t id = 0;
     redisReply *reply;
     conn_close(ear);
-    if (conn_open(data, fault) != OUTCOME_OK || conn_open(ear, fault) != OUTCOME_OK) return fault->outcome;
-    if (subscribe(ear, &id, fault) != OUTCOME_OK) {
+    if (conn_open(data, error) != OUTCOME_OK || conn_open(ear, error) != OUTCOME_OK) return error->outcome;
+    if (subscribe(ear, &id, error) != OUTCOME_OK) {
         conn_close(ear);
-        return fault->outcome;
+        return error->outcome;
     }
     request_begin(data, "CLIENT");
     request_text(data, "TRACKING");
@@ -34,15 +34,15 @@ outcome_t wake_start(conn_t *data, conn_t *ear, fault_t *fault) {
     request_int(data, id);
     request_text(data, "OPTIN");
     request_text(data, "NOLOOP");
-    if (request_ask(data, &reply, fault) == OUTCOME_OK) {
+    if (request_ask(data, &reply, error) == OUTCOME_OK) {
         freeReplyObject(reply);
         return OUTCOME_OK;
     }
     conn_close(ear);
     // The ear died in between: no fault of rights, and over as soon as there is a new one. (redis src/networking.c,
     // clientCommand)
-    if (fault->outcome == OUTCOME_FAULT && strstr(fault->text, "redirect to does not exist")) fault->outcome = OUTCOME_LATER;
-    return fault->outcome;
+    if (error->outcome == OUTCOME_REFUSED && strstr(error->text, "redirect to does not exist")) error->outcome = OUTCOME_RETRY;
+    return error->outcome;
 }
 
 static void tell_keys(const redisReply *named, wake_fn *changed, void *self) {
@@ -64,23 +64,23 @@ static void tell(const redisReply *reply, wake_fn *changed, void *self, wake_hea
     }
 }
 
-outcome_t wake_take(conn_t *ear, wake_fn *changed, void *self, wake_heard_fn *heard, void *hearer, fault_t *fault) {
+outcome_t wake_take(conn_t *ear, wake_fn *changed, void *self, wake_heard_fn *heard, void *hearer, redis_error_t *error) {
     for (;;) {
         redisReply *reply;
-        if (conn_take(ear, &reply, fault) != OUTCOME_OK || !reply) return fault->outcome;
+        if (conn_take(ear, &reply, error) != OUTCOME_OK || !reply) return error->outcome;
         tell(reply, changed, self, heard, hearer);
         freeReplyObject(reply);
     }
 }
 
-outcome_t wake_also(conn_t *ear, const char *channel, wake_heard_fn *heard, void *hearer, fault_t *fault) {
+outcome_t wake_also(conn_t *ear, const char *channel, wake_heard_fn *heard, void *hearer, redis_error_t *error) {
     bool done = false;
     request_begin(ear, "SUBSCRIBE");
     request_text(ear, channel);
     request_end(ear);
     while (!done) {
         redisReply *reply;
-        if (conn_read(ear, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+        if (conn_read(ear, 0, &reply, error) != OUTCOME_OK) return error->outcome;
         done = reply_is(reply_at(reply, 0), "subscribe") && reply_is(reply_at(reply, 1), channel);
         if (!done) tell(reply, NULL, NULL, heard, hearer);
         freeReplyObject(reply);

@@ -32,21 +32,21 @@ void link_close(link_t *link) {
     note_deaf(link, false);
 }
 
-void link_put_off(link_t *link, const fault_t *fault) {
+void link_put_off(link_t *link, const redis_error_t *error) {
     mono_t now = mono_now();
     if (mono_diff(now, link->retry_at) > CALM_S * NS_PER_S) backoff_reset(&link->backoff);
     link->retry_at = mono_add(now, backoff_next_ns(&link->backoff));
-    log_warn(link->role, NULL, fault->outcome == OUTCOME_LATER ? "redis is not ready" : "redis is out of reach",
-             F_STR("reason", fault->text));
-    if (fault->outcome != OUTCOME_LOST) return;
+    log_warn(link->role, NULL, error->outcome == OUTCOME_RETRY ? "redis is not ready" : "redis is out of reach",
+             F_STR("reason", error->text));
+    if (error->outcome != OUTCOME_DISCONNECTED) return;
     link_close(link);
     metric_add(&link->metrics->reconnects, 1);
 }
 
 void link_works(link_t *link) { backoff_reset(&link->backoff); }
 
-void link_deaf(link_t *link, const fault_t *fault, mono_t now) {
-    log_error(link->role, NULL, "redis refuses wake-ups: what is new is found by polls only", F_STR("reason", fault->text));
+void link_deaf(link_t *link, const redis_error_t *error, mono_t now) {
+    log_error(link->role, NULL, "redis refuses wake-ups: what is new is found by polls only", F_STR("reason", error->text));
     link->waking = false;
     note_deaf(link, true);
     conn_close(link->ear);
@@ -63,33 +63,33 @@ void link_also(link_t *link, const char *const *channels, size_t count, wake_hea
 // A channel that is refused must not cost us the wake-ups; an ear that dies here is noticed by link_hear.
 static void hear_channels(link_t *link) {
     for (size_t i = 0; i < link->channel_count && conn_is_open(link->ear); i++) {
-        fault_t fault;
-        if (wake_also(link->ear, link->channels[i], link->heard, link->hearer, &fault) == OUTCOME_FAULT)
+        redis_error_t error;
+        if (wake_also(link->ear, link->channels[i], link->heard, link->hearer, &error) == OUTCOME_REFUSED)
             log_error(link->role, NULL, "redis refuses a channel: what is told there is not heard",
-                      F_STR("channel", link->channels[i]), F_STR("reason", fault.text));
+                      F_STR("channel", link->channels[i]), F_STR("reason", error.text));
     }
 }
 
 static void start_waking(link_t *link, mono_t now) {
-    fault_t fault;
-    outcome_t outcome = wake_start(link->data, link->ear, &fault);
+    redis_error_t error;
+    outcome_t outcome = wake_start(link->data, link->ear, &error);
     if (outcome == OUTCOME_OK) {
         link->waking = true;
         note_deaf(link, false);
         link->woke_at = now;
         hear_channels(link);
-    } else if (outcome == OUTCOME_FAULT && conn_is_open(link->data)) {
-        link_deaf(link, &fault, now);
+    } else if (outcome == OUTCOME_REFUSED && conn_is_open(link->data)) {
+        link_deaf(link, &error, now);
     } else {
-        link_put_off(link, &fault);
+        link_put_off(link, &error);
     }
 }
 
 bool link_open(link_t *link, mono_t now, bool *fresh) {
-    fault_t fault;
+    redis_error_t error;
     *fresh = !conn_is_open(link->data);
-    if (conn_open(link->data, &fault) != OUTCOME_OK) {
-        link_put_off(link, &fault);
+    if (conn_open(link->data, &error) != OUTCOME_OK) {
+        link_put_off(link, &error);
         return false;
     }
     if (*fresh) link->wake_at = now;
@@ -104,20 +104,20 @@ bool link_open(link_t *link, mono_t now, bool *fresh) {
 
 bool link_alive(link_t *link) {
     struct redisReply *reply = NULL;
-    fault_t fault;
-    if (conn_take(link->data, &reply, &fault) == OUTCOME_OK) {
+    redis_error_t error;
+    if (conn_take(link->data, &reply, &error) == OUTCOME_OK) {
         conn_reply_free(reply);
         return true;
     }
-    link_put_off(link, &fault);
+    link_put_off(link, &error);
     return false;
 }
 
 bool link_hear(link_t *link, wake_fn *changed, void *self) {
-    fault_t fault;
+    redis_error_t error;
     if (!link->waking) return true;
-    if (wake_take(link->ear, changed, self, link->heard, link->hearer, &fault) == OUTCOME_OK) return true;
-    log_warn(link->role, NULL, "lost the connection for wake-ups", F_STR("reason", fault.text));
+    if (wake_take(link->ear, changed, self, link->heard, link->hearer, &error) == OUTCOME_OK) return true;
+    log_warn(link->role, NULL, "lost the connection for wake-ups", F_STR("reason", error.text));
     conn_close(link->ear);
     link->waking = false;
     mono_t now = mono_now();

@@ -45,7 +45,7 @@ void link_close(link_t *link);
 bool link_open(link_t *link, mono_t now, bool *fresh);
 
 // A request failed by what is not its own fault: waits before the next one. What is lost is closed; look at data.
-void link_put_off(link_t *link, const fault_t *fault);
+void link_put_off(link_t *link, const redis_error_t *error);
 // A request that wrote something has worked: the next trouble is met with the shortest wait again.
 void link_works(link_t *link);
 
@@ -56,6 +56,6 @@ bool link_alive(link_t *link);
 // What came by channels of link_also is given to their `heard`.
 bool link_hear(link_t *link, wake_fn *changed, void *self);
 // The server takes no registrations any more: from now on only a poll finds what is new, until tracking is tried again.
-void link_deaf(link_t *link, const fault_t *fault, mono_t now);
+void link_deaf(link_t *link, const redis_error_t *error, mono_t now);
 
 #endif

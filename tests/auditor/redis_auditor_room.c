@@ -30,7 +30,7 @@ static fixture_t setup(int min_records) {
 
 static stream_trimmed_t trim(fixture_t *f) {
     stream_trimmed_t done;
-    cr_assert_eq(stream_trim(f->conn, f->keys, 0, "T", &done, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(stream_trim(f->conn, f->keys, 0, "T", &done, &f->error), OUTCOME_OK, "%s", f->error.text);
     return done;
 }
 
@@ -38,7 +38,7 @@ Test(redis_stream, a_stream_that_is_full_of_old_records_gets_room) {
     fixture_t f = setup(100);
     stream_look_t look;
     int64_t now_ms;
-    cr_assert_eq(stream_look(f.conn, f.keys, &look, &now_ms, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_look(f.conn, f.keys, &look, &now_ms, &f.error), OUTCOME_OK);
     cr_assert_eq(look.bytes, OLD * LARGE);
     cr_assert_gt(look.bytes, stream_room(f.keys));
     stream_trimmed_t done = trim(&f);

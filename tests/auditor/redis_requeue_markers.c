@@ -54,8 +54,8 @@ static void mark(redis_t *r, const char *queue) {
 static long long markers_of(redis_t *r, const char *queue) { return redis_int(r, "HLEN sidecar:%s:requeued", queue); }
 
 static outcome_t step(setup_t *d, requeue_markers_t *markers) {
-    fault_t fault;
-    return requeue_markers_step(markers, d->f.conn, d->f.keys, d->instance.leases, redis_ms(d->f.r), &fault);
+    redis_error_t error;
+    return requeue_markers_step(markers, d->f.conn, d->f.keys, d->instance.leases, redis_ms(d->f.r), &error);
 }
 
 Test(redis_requeue_markers, steps_are_small_and_go_through_all_queues) {
@@ -88,7 +88,7 @@ Test(redis_requeue_markers, a_key_of_the_wrong_type_holds_up_no_other_queue) {
     instance_lead(&d->instance, d->f.r);
     redis_ok(d->f.r, "SET sidecar:email:requeued x");
     mark(d->f.r, "sms");
-    cr_assert_eq(step(d, &markers), OUTCOME_FAULT);
+    cr_assert_eq(step(d, &markers), OUTCOME_REFUSED);
     for (int i = 0; i < 50 && markers_of(d->f.r, "sms") > 1; i++) {
         markers.at = (mono_t){0};
         cr_assert_eq(step(d, &markers), OUTCOME_OK);

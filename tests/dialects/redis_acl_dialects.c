@@ -21,9 +21,9 @@ static void note(void *self, finding_t finding, const char *queue, const char *t
 static char *look(fixture_t *f) {
     buffer_t said = {0};
     conn_close(f->conn);
-    outcome_t outcome = conn_open(f->conn, &f->fault);
-    if (outcome == OUTCOME_OK) outcome = preflight(f->conn, f->keys, note, &said, &f->fault);
-    if (outcome != OUTCOME_OK) buffer_str(&said, f->fault.text);
+    outcome_t outcome = conn_open(f->conn, &f->error);
+    if (outcome == OUTCOME_OK) outcome = preflight(f->conn, f->keys, note, &said, &f->error);
+    if (outcome != OUTCOME_OK) buffer_str(&said, f->error.text);
     return said.data ? said.data : mem_str("");
 }
 

@@ -340,7 +340,7 @@ static void note(void *self, finding_t finding, const char *queue, const char *t
 Test(redis_dialects_hostile, a_queue_of_bullmq_is_not_served_as_bull) {
     setup_t d;
     buffer_t said = {0};
-    fault_t fault;
+    redis_error_t error;
     open_desk(&d, (fixture_options_t){.config = SETTINGS("dialect = \"bull\"; stalled_interval = \"1s\";")});
     redis_ok(d.f.r, "XADD bull:email:events * event added");
     redis_ok(d.f.r, "HSET bull:email:1 name n data {} opts {} timestamp 1700000000000");
@@ -348,8 +348,8 @@ Test(redis_dialects_hostile, a_queue_of_bullmq_is_not_served_as_bull) {
     redis_ok(d.f.r, "LPUSH bull:email:active 2");
     driver_run(&d.instance.driver, 300);
     conn_t *conn = conn_new(&d.f.config->redis, "test", NULL);
-    cr_assert_eq(conn_open(conn, &fault), OUTCOME_OK, "%s", fault.text);
-    (void)preflight(conn, d.f.keys, note, &said, &fault);
+    cr_assert_eq(conn_open(conn, &error), OUTCOME_OK, "%s", error.text);
+    (void)preflight(conn, d.f.keys, note, &said, &error);
     cr_assert_not_null(strstr(buffer_text(&said), "email: the queue belongs to BullMQ"), "%s", buffer_text(&said));
     cr_assert_eq(redis_int(d.f.r, "ZCARD bull:email:delayed") + redis_int(d.f.r, "LLEN bull:email:active"), 2);
     cr_assert_eq(redis_int(d.f.r, "EXISTS bull:email:wait bull:email:stalled bull:email:stalled-check bull:email:failed"), 0);

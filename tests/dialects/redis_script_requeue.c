@@ -311,8 +311,8 @@ static int64_t prune(fixture_t *f, const char *token, int64_t before_ms, bool *f
     uint64_t cursor = 0;
     int64_t removed = 0;
     do {
-        cr_assert_eq(requeue_prune(f->conn, f->keys, 0, token, before_ms, &cursor, &removed, fenced, &f->fault), OUTCOME_OK, "%s",
-                     f->fault.text);
+        cr_assert_eq(requeue_prune(f->conn, f->keys, 0, token, before_ms, &cursor, &removed, fenced, &f->error), OUTCOME_OK, "%s",
+                     f->error.text);
     } while (cursor && !*fenced);
     return removed;
 }

@@ -23,14 +23,14 @@ static void note(void *self, finding_t finding, const char *queue, const char *t
 static outcome_t look(fixture_t *f, said_t *said) {
     buffer_free(&said->text);
     *said = (said_t){0};
-    return preflight(f->conn, f->keys, note, said, &f->fault);
+    return preflight(f->conn, f->keys, note, said, &f->error);
 }
 
 /* Expects so many warnings, queue faults and faults, and a line with that text (NULL: any). */
 static void expect_look(fixture_t *f, int warnings, int queues, int faults, const char *text) {
     said_t said = {0};
     long long keys = redis_int(f->r, "DBSIZE");
-    cr_assert_eq(look(f, &said), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(look(f, &said), OUTCOME_OK, "%s", f->error.text);
     const char *all = buffer_text(&said.text);
     cr_assert(said.counts[FINDING_WARN] == warnings && said.counts[FINDING_QUEUE] == queues &&
                   said.counts[FINDING_FAULT] == faults,
@@ -86,7 +86,7 @@ Test(redis_preflight, refuses_a_replica) {
     redis_ok(f.r, "REPLICAOF 127.0.0.1 1");
     said_t said = {0};
     outcome_t outcome = look(&f, &said);
-    cr_assert(outcome == OUTCOME_LATER || outcome == OUTCOME_LOST, "the dry run meets READONLY");
+    cr_assert(outcome == OUTCOME_RETRY || outcome == OUTCOME_DISCONNECTED, "the dry run meets READONLY");
     cr_assert_not_null(strstr(buffer_text(&said.text), "fault -: "), "%s", buffer_text(&said.text));
     cr_assert_not_null(strstr(buffer_text(&said.text), "is a slave: the sidecar must talk to the primary"));
     buffer_free(&said.text);
@@ -104,7 +104,7 @@ Test(redis_preflight, refuses_versions_before_6_2) {
         proxy_pass(f.proxy);
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = "INFO server", .error = bulk});
         conn_close(f.conn);
-        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
+        cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
         expect_look(&f, 0, 0, rows[i].old, rows[i].old ? "is too old: Redis 6.2 or Valkey 7.2 is needed" : rows[i].version);
         free(bulk);
     }
@@ -172,11 +172,11 @@ Test(redis_preflight, what_passes_by_itself_is_no_finding) {
         for (size_t i = 0; i < sizeof PASSING / sizeof *PASSING; i++) {
             proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = steps[s], .error = PASSING[i]});
             outcome_t outcome = look(&f, &said);
-            cr_assert(outcome == OUTCOME_LATER || outcome == OUTCOME_LOST, "%s at %s", PASSING[i], steps[s]);
+            cr_assert(outcome == OUTCOME_RETRY || outcome == OUTCOME_DISCONNECTED, "%s at %s", PASSING[i], steps[s]);
             cr_assert_eq(said.counts[FINDING_FAULT], 0, "%s", buffer_text(&said.text));
             cr_assert_eq(said.counts[FINDING_QUEUE], 0, "%s", buffer_text(&said.text));
             proxy_pass(f.proxy);
-            cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
+            cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
         }
     }
     buffer_free(&said.text);
@@ -188,13 +188,13 @@ Test(redis_preflight, no_reply_is_left_over_for_the_next_request) {
     said_t said = {0};
     for (int nth = 1; nth <= 5; nth++) {
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "TYPE", .error = "-BUSY x", .nth = nth});
-        cr_assert_eq(look(&f, &said), OUTCOME_LATER);
+        cr_assert_eq(look(&f, &said), OUTCOME_RETRY);
         proxy_pass(f.proxy);
         redisReply *reply;
-        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
+        cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
         request_begin(f.conn, "ECHO");
         request_text(f.conn, "mine");
-        cr_assert_eq(request_ask(f.conn, &reply, &f.fault), OUTCOME_OK);
+        cr_assert_eq(request_ask(f.conn, &reply, &f.error), OUTCOME_OK);
         cr_assert(reply->type == REDIS_REPLY_STRING && strcmp(reply->str, "mine") == 0, "a reply to another request (TYPE %d)",
                   nth);
         conn_reply_free(reply);
@@ -215,11 +215,11 @@ Test(redis_preflight, a_lost_connection_is_told_at_every_step) {
     long requests = proxy_requests(f.proxy, NULL) - before;
     for (int nth = 1; nth <= requests; nth++) {
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .nth = nth});
-        cr_assert_eq(look(&f, &said), OUTCOME_LOST, "request %d of %ld", nth, requests);
+        cr_assert_eq(look(&f, &said), OUTCOME_DISCONNECTED, "request %d of %ld", nth, requests);
         cr_assert_eq(redis_int(f.r, "EVAL %s 0", SCRATCH_WITHOUT_TTL), 0, "killed here it would leave keys: request %d", nth);
         cr_assert_eq(said.counts[FINDING_FAULT], 0, "%s", buffer_text(&said.text));
         proxy_pass(f.proxy);
-        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+        cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     }
     buffer_free(&said.text);
     fixture_stop(&f);
@@ -242,11 +242,11 @@ Test(redis_preflight, a_second_connection_that_fails_leaves_no_scratch_keys) {
         else
             proxy_rule(f.proxy,
                        (proxy_rule_t){.action = PROXY_DROP, .match = "CLIENT SETNAME queue-sidecar-preflight", .nth = nth});
-        cr_assert_eq(look(&f, &said), OUTCOME_LOST, "connection %d", nth);
-        cr_assert_not_null(strstr(f.fault.text, proxy_socket(f.proxy)), "%s", f.fault.text);
-        cr_assert_neq(f.fault.text[strlen(proxy_socket(f.proxy))], '\0', "no reason: %s", f.fault.text);
+        cr_assert_eq(look(&f, &said), OUTCOME_DISCONNECTED, "connection %d", nth);
+        cr_assert_not_null(strstr(f.error.text, proxy_socket(f.proxy)), "%s", f.error.text);
+        cr_assert_neq(f.error.text[strlen(proxy_socket(f.proxy))], '\0', "no reason: %s", f.error.text);
         cr_assert(conn_is_open(f.conn));
-        expect_no_scratch(&f, f.fault.text);
+        expect_no_scratch(&f, f.error.text);
         proxy_pass(f.proxy);
     }
     cr_assert_gt(proxy_requests(f.proxy, "sidecar:preflight-"), 0);
@@ -261,11 +261,11 @@ Test(redis_preflight, a_server_without_room_for_a_second_connection_is_left_tidy
     redis_ok(f.r, "CONFIG SET maxclients 2"); /* ours and that of the test */
     outcome_t outcome = look(&f, &said);
     /* The server says why and closes; whether we read that or meet the closed socket first is a matter of luck. */
-    bool lost = outcome == OUTCOME_LOST && strstr(f.fault.text, server_socket(f.server));
+    bool lost = outcome == OUTCOME_DISCONNECTED && strstr(f.error.text, server_socket(f.server));
     bool told = strstr(buffer_text(&said.text), "max number of clients reached") != NULL;
-    cr_assert(lost || told, "%s\n%s", f.fault.text, buffer_text(&said.text));
+    cr_assert(lost || told, "%s\n%s", f.error.text, buffer_text(&said.text));
     cr_assert(conn_is_open(f.conn));
-    expect_no_scratch(&f, f.fault.text);
+    expect_no_scratch(&f, f.error.text);
     redis_ok(f.r, "CONFIG SET maxclients 100");
     expect_look(&f, 0, 0, 0, NULL);
     buffer_free(&said.text);
@@ -282,14 +282,14 @@ static fixture_t cluster(const char *config, bool slots) {
     char *info = NULL;
     cr_assert(wait_for((free(info), info = redis_str(f.r, "CLUSTER INFO"), strstr(info, "cluster_state:ok") != NULL), 15000));
     free(info);
-    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     return f;
 }
 
 Test(redis_preflight, in_a_cluster_each_queue_needs_a_lock_of_its_slot, .timeout = 60) {
     fixture_t f = cluster(CLUSTER_CONFIG("group", "{ name = \"email\"; }, { name = \"{sms}\"; }"), true);
     said_t said = {0};
-    cr_assert_eq(look(&f, &said), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(look(&f, &said), OUTCOME_OK, "%s", f.error.text);
     cr_assert_eq(said.counts[FINDING_QUEUE], 2, "%s", buffer_text(&said.text));
     cr_assert_not_null(strstr(buffer_text(&said.text), "queue email: in Redis Cluster"), "%s", buffer_text(&said.text));
     cr_assert_not_null(strstr(buffer_text(&said.text), "lock.scope = \"queue\""));
@@ -327,7 +327,7 @@ Test(redis_preflight, in_a_cluster_patterns_without_the_tag_are_warned_of, .time
                                         "\"{f}\"; private = \"queue-*\"; heartbeat = \"{f}*\"; }"),
                 true);
     said_t said = {0};
-    cr_assert_eq(look(&f, &said), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(look(&f, &said), OUTCOME_OK, "%s", f.error.text);
     cr_assert_eq(said.counts[FINDING_WARN], 2, "%s", buffer_text(&said.text));
     cr_assert_eq(said.counts[FINDING_QUEUE], 0, "%s", buffer_text(&said.text));
     cr_assert_not_null(strstr(buffer_text(&said.text), "`heartbeat`, which is \"*_alive\""), "%s", buffer_text(&said.text));
@@ -339,9 +339,9 @@ Test(redis_preflight, in_a_cluster_patterns_without_the_tag_are_warned_of, .time
 Test(redis_preflight, a_cluster_without_slots_is_not_ready) {
     fixture_t f = cluster(CLUSTER_CONFIG("queue", "{ name = \"{email}\"; }"), false);
     said_t said = {0};
-    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
-    cr_assert_eq(look(&f, &said), OUTCOME_LATER);
-    cr_assert_eq(strncmp(f.fault.text, "CLUSTERDOWN", 11), 0, "%s", f.fault.text);
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
+    cr_assert_eq(look(&f, &said), OUTCOME_RETRY);
+    cr_assert_eq(strncmp(f.error.text, "CLUSTERDOWN", 11), 0, "%s", f.error.text);
     buffer_free(&said.text);
     fixture_stop(&f);
 }
@@ -354,7 +354,7 @@ Test(redis_preflight, the_keys_of_many_queues_are_asked_for_before_the_first_ans
                                            .config = "group = \"app\"; queues = ({ name = \"a\"; }, { name = \"b\"; });"});
     said_t said = {0};
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "TYPE sidecar:app:lock"});
-    cr_assert_eq(look(&f, &said), OUTCOME_LOST);
+    cr_assert_eq(look(&f, &said), OUTCOME_DISCONNECTED);
     cr_assert_eq(proxy_requests(f.proxy, "TYPE a:delayed"), 1);
     cr_assert_eq(proxy_requests(f.proxy, "TYPE sidecar:b:auditors"), 1);
     buffer_free(&said.text);

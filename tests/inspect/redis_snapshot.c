@@ -13,14 +13,14 @@
 
 static overview_t look(fixture_t *f) {
     overview_t view;
-    cr_assert_eq(overview_look(f->conn, f->keys, &view, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(overview_look(f->conn, f->keys, &view, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert_eq(view.queue_count, f->keys->queue_count);
     return view;
 }
 
 static void lead(fixture_t *f, size_t seat, const char *token) {
     lock_state_t state = {0};
-    cr_assert_eq(lock_acquire(f->conn, f->keys, seat, token, 60000, &state, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(lock_acquire(f->conn, f->keys, seat, token, 60000, &state, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert(state.acquired);
     lock_state_clear(&state);
 }
@@ -53,8 +53,8 @@ Test(redis_overview, tells_who_leads_what_and_who_has_copied_what) {
     lead(&f, 0, "T1");
     redis_ok(f.r, "XADD sidecar:email:failures 7-1 kind failed");
     redis_ok(f.r, "XADD sidecar:email:failures 9-2 kind failed");
-    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "b", one, &f.fault), OUTCOME_OK, "%s", f.fault.text);
-    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "a", other, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "b", one, &f.error), OUTCOME_OK, "%s", f.error.text);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "a", other, &f.error), OUTCOME_OK, "%s", f.error.text);
     redis_ok(f.r, "HSET sidecar:email:auditors stranger nonsense");
     char *before = fixture_digest(f.r);
     overview_t view = look(&f);
@@ -101,7 +101,7 @@ Test(redis_overview, names_who_stands_by_and_who_has_been_silent) {
     redis_ok(f.r, "HSET sidecar:app:standbys gone %s", "1 5000");
     lead(&f, 0, "0123456789abcdef0123456789abcdef-5000");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:standbys"), 0, "a new leader knows of none");
-    cr_assert_eq(lock_acquire(f.conn, f.keys, 0, "T2", 5000, &state, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(lock_acquire(f.conn, f.keys, 0, "T2", 5000, &state, &f.error), OUTCOME_OK, "%s", f.error.text);
     cr_assert_not(state.acquired);
     lock_state_clear(&state);
     long long pttl = redis_int(f.r, "PTTL sidecar:app:standbys");
@@ -119,12 +119,12 @@ Test(redis_overview, names_who_stands_by_and_who_has_been_silent) {
     /* nor does it grow for ever while one leader stays */
     for (int i = 0; i < 120; i++) redis_ok(f.r, "HSET sidecar:app:standbys pod-%d %s", i, "1 5000");
     redis_ok(f.r, "HDEL sidecar:app:standbys %s", instance_name());
-    cr_assert_eq(lock_acquire(f.conn, f.keys, 0, "T2", 5000, &state, &f.fault), OUTCOME_OK);
+    cr_assert_eq(lock_acquire(f.conn, f.keys, 0, "T2", 5000, &state, &f.error), OUTCOME_OK);
     cr_assert_leq(redis_int(f.r, "HLEN sidecar:app:standbys"), 100);
     /* whatever the key holds, nobody is kept from standing by */
     for (size_t t = 0; t < FIXTURE_TYPES; t++) {
         fixture_make_key(f.r, "sidecar:app:standbys", fixture_types[t]);
-        cr_assert_eq(lock_acquire(f.conn, f.keys, 0, "T2", 5000, &state, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+        cr_assert_eq(lock_acquire(f.conn, f.keys, 0, "T2", 5000, &state, &f.error), OUTCOME_OK, "%s", f.error.text);
         cr_assert(!state.acquired && state.pttl_ms > 0);
     }
     lock_state_clear(&state);
@@ -137,11 +137,11 @@ Test(redis_overview, finds_the_oldest_record_that_too_few_logs_have) {
     cr_assert_eq(uncopied(&f), 0);
     for (int i = 5; i <= 9; i++) redis_ok(f.r, "XADD sidecar:email:failures %d-0 kind failed", i);
     cr_assert_eq(uncopied(&f), 5, "nobody has anything");
-    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "a", all, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "a", all, &f.error), OUTCOME_OK);
     cr_assert_eq(uncopied(&f), 5, "two are wanted");
-    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "b", half, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "b", half, &f.error), OUTCOME_OK);
     cr_assert_eq(uncopied(&f), 6);
-    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "c", most, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "c", most, &f.error), OUTCOME_OK);
     cr_assert_eq(uncopied(&f), 8);
     redis_ok(f.r, "XDEL sidecar:email:failures 8-0 9-0");
     cr_assert_eq(uncopied(&f), 0);
@@ -194,7 +194,7 @@ Test(redis_overview, a_server_that_is_gone_says_nothing) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
     overview_t view;
     server_kill(f.server);
-    cr_assert_eq(overview_look(f.conn, f.keys, &view, &f.fault), OUTCOME_LOST);
+    cr_assert_eq(overview_look(f.conn, f.keys, &view, &f.error), OUTCOME_DISCONNECTED);
     cr_assert_not(conn_is_open(f.conn));
     overview_free(&view);
     fixture_stop(&f);

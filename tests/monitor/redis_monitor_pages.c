@@ -30,23 +30,23 @@ static void close_desk(setup_t *d) {
 static void begin(setup_t *d) {
     backup_look_t look;
     backup_look_append(d->f.conn, d->f.keys, 0, NULL, false);
-    cr_assert_eq(backup_look_read(d->f.conn, d->f.keys, 0, false, &look, &d->f.fault), OUTCOME_OK, "%s", d->f.fault.text);
+    cr_assert_eq(backup_look_read(d->f.conn, d->f.keys, 0, false, &look, &d->f.error), OUTCOME_OK, "%s", d->f.error.text);
     cr_assert_eq(look.entries, JOBS);
     cr_assert(ward_begin(&d->ward, &look, mono_now()));
 }
 
-static outcome_t ask(setup_t *d, bool more) { return pages_ask(d->pages, d->f.conn, &d->ward, 0, more, &d->f.fault); }
-static outcome_t land(setup_t *d) { return pages_land(d->pages, d->f.conn, &d->ward, &d->f.fault); }
+static outcome_t ask(setup_t *d, bool more) { return pages_ask(d->pages, d->f.conn, &d->ward, 0, more, &d->f.error); }
+static outcome_t land(setup_t *d) { return pages_land(d->pages, d->f.conn, &d->ward, &d->f.error); }
 
 /* Goes through all that the pass meets, as the monitor does. Returns how many pages were judged while less than two requests were
  * on their way. */
 static int whole_pass(setup_t *d, int first) {
     int next = first, idle = 0;
     do {
-        cr_assert_eq(ask(d, true), OUTCOME_OK, "%s", d->f.fault.text);
+        cr_assert_eq(ask(d, true), OUTCOME_OK, "%s", d->f.error.text);
         const sheet_t *sheet = pages_ready(d->pages);
         if (!sheet) {
-            cr_assert_eq(land(d), OUTCOME_OK, "%s", d->f.fault.text);
+            cr_assert_eq(land(d), OUTCOME_OK, "%s", d->f.error.text);
             continue;
         }
         idle += pages_flying(d->pages) < 2;
@@ -117,8 +117,8 @@ Test(redis_monitor_pages, a_fault_leaves_the_connection_in_step) {
     cr_assert_eq(ask(&d, true), OUTCOME_OK);
     cr_assert_eq(land(&d), OUTCOME_OK);
     cr_assert_eq(ask(&d, true), OUTCOME_OK);
-    cr_assert_eq(pages_land_all(d.pages, d.f.conn, &d.ward, &d.f.fault), OUTCOME_FAULT);
-    cr_assert_not_null(strstr(d.f.fault.text, "WRONGTYPE"));
+    cr_assert_eq(pages_land_all(d.pages, d.f.conn, &d.ward, &d.f.error), OUTCOME_REFUSED);
+    cr_assert_not_null(strstr(d.f.error.text, "WRONGTYPE"));
     pages_drop(d.pages, d.f.conn);
     redis_ok(d.f.r, "DEL sidecar:email:stamps");
     begin(&d);
@@ -132,10 +132,10 @@ Test(redis_monitor_pages, a_redis_that_fills_up_meanwhile_is_read_where_it_stand
     begin(&d);
     int met = 0;
     do {
-        cr_assert_eq(ask(&d, true), OUTCOME_OK, "%s", d.f.fault.text);
+        cr_assert_eq(ask(&d, true), OUTCOME_OK, "%s", d.f.error.text);
         const sheet_t *sheet = pages_ready(d.pages);
         if (!sheet) {
-            cr_assert_eq(land(&d), OUTCOME_OK, "%s", d.f.fault.text);
+            cr_assert_eq(land(&d), OUTCOME_OK, "%s", d.f.error.text);
             continue;
         }
         met += (int)sheet->page.count;
@@ -156,10 +156,10 @@ static int held_of_large(setup_t *d, const char *large, size_t len, int count) {
     digest_t expected = digest_of(large, len);
     cr_assert(ward_begin(&d->ward, &look, mono_now()));
     do {
-        cr_assert_eq(ask(d, true), OUTCOME_OK, "%s", d->f.fault.text);
+        cr_assert_eq(ask(d, true), OUTCOME_OK, "%s", d->f.error.text);
         const sheet_t *sheet = pages_ready(d->pages);
         if (!sheet) {
-            cr_assert_eq(land(d), OUTCOME_OK, "%s", d->f.fault.text);
+            cr_assert_eq(land(d), OUTCOME_OK, "%s", d->f.error.text);
             continue;
         }
         cr_assert_leq(sheet->page.held, len > PAGES_BYTES ? len : PAGES_BYTES);

@@ -34,7 +34,7 @@ static void settle_to(fixture_t *f, const settle_where_t *where, const char *job
                         .event = &event};
     settled_t settled;
     settle_append(f->conn, f->keys, &ask);
-    cr_assert_eq(settle_read(f->conn, &settled, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(settle_read(f->conn, &settled, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert_eq(settled, expected, "%s: %d", job, (int)settled);
 }
 
@@ -51,7 +51,7 @@ static void stamp_all(fixture_t *f, const char *const *jobs, size_t count) {
         changes[i].digest = &digests[i];
         redis_ok(f->r, "LPUSH email:backup %s", jobs[i]);
     }
-    cr_assert_eq(stamps_change(f->conn, f->keys, 0, "T", changes, count, &fenced, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(stamps_change(f->conn, f->keys, 0, "T", changes, count, &fenced, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert_eq(redis_int(f->r, "HLEN sidecar:email:stamps"), (long long)count);
 }
 
@@ -64,20 +64,20 @@ static void one_rotation(fixture_t *f, size_t jobs) {
     int64_t now = 0;
     for (int round = 0; round < 2; round++) {
         backup_look_append(f->conn, f->keys, 0, NULL, false);
-        cr_assert_eq(backup_look_read(f->conn, f->keys, 0, false, &look, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+        cr_assert_eq(backup_look_read(f->conn, f->keys, 0, false, &look, &f->error), OUTCOME_OK, "%s", f->error.text);
         if (round) break;
-        cr_assert_eq(backup_plant(f->conn, f->keys, 0, "T", &look, &planted, &fenced, &f->fault), OUTCOME_OK);
+        cr_assert_eq(backup_plant(f->conn, f->keys, 0, "T", &look, &planted, &fenced, &f->error), OUTCOME_OK);
         cr_assert(planted && !fenced);
     }
     backup_rotate_append(f->conn, f->keys, 0, jobs + 1, true);
-    cr_assert_eq(backup_rotate_read(f->conn, &look, jobs + 1, &page, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(backup_rotate_read(f->conn, &look, jobs + 1, &page, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert(page.count == jobs + 1 && page.jobs == jobs && page.entries[jobs].kind == ENTRY_SENTINEL);
     stamps_append(f->conn, f->keys, 0, &page);
-    cr_assert_eq(stamps_read(f->conn, &page, stamps, raws, &now, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(stamps_read(f->conn, &page, stamps, raws, &now, &f->error), OUTCOME_OK, "%s", f->error.text);
     for (size_t i = 0; i < jobs; i++) cr_assert(stamps[i].born_us && stamps[i].seen <= now);
     backup_page_clear(&page);
     backup_range_append(f->conn, f->keys, 0, 0, jobs);
-    cr_assert_eq(backup_range_read(f->conn, &look, jobs, &page, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(backup_range_read(f->conn, &look, jobs, &page, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert_eq(page.count, jobs);
     backup_page_clear(&page);
 }
@@ -92,7 +92,7 @@ static bool keep_none(void *self, const uint8_t field[STAMP_FIELD_BYTES], const 
 static void look_at_heartbeats(fixture_t *f) {
     heartbeat_look_t looks[] = {{.key = "none_alive"}, {.key = NULL}, {.key = "hash_alive"}, {.key = "7_alive"}};
     redis_ok(f->r, "HSET hash_alive a b");
-    cr_assert_eq(heartbeats_look(f->conn, looks, 4, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(heartbeats_look(f->conn, looks, 4, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert(!looks[0].there && looks[2].there && !looks[2].worker_len && looks[3].there && looks[3].worker_len == 2);
     redis_ok(f->r, "SET space_alive %b", " \0\t", (size_t)3);
     heartbeat_look_t trimmed[] = {{.key = "none_alive", .blank_is_dead = true},
@@ -100,7 +100,7 @@ static void look_at_heartbeats(fixture_t *f) {
                                   {.key = "hash_alive", .blank_is_dead = true},
                                   {.key = "7_alive", .blank_is_dead = true},
                                   {.key = "space_alive"}};
-    cr_assert_eq(heartbeats_look(f->conn, trimmed, 5, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(heartbeats_look(f->conn, trimmed, 5, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert(!trimmed[0].there && !trimmed[1].there && trimmed[2].there && trimmed[3].there && trimmed[4].there);
     redis_ok(f->r, "DEL hash_alive space_alive");
 }
@@ -124,7 +124,7 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_does_what_it_says) {
     settle(&f, "later", under_way, 5000, "", SETTLED);
     settle(&f, "ends", (stamp_t){0}, 0, "", SETTLED);
     redis_ok(f.r, "HSET email:errors again boom");
-    cr_assert_eq(reports_scan(f.conn, f.keys, 0, &walk, note, sha1, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(reports_scan(f.conn, f.keys, 0, &walk, note, sha1, &f.error), OUTCOME_OK, "%s", f.error.text);
     settle(&f, "again", under_way, 0, "", SETTLED_CHANGED);
     settle(&f, "again", under_way, 0, sha1, SETTLED);
     settle(&f, "nobody", under_way, 0, "", SETTLED_CHANGED);
@@ -133,17 +133,17 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_does_what_it_says) {
     cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 2, "what stays, and the sentinel");
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 4);
     redis_ok(f.r, "HSET email:errors stray boom");
-    cr_assert_eq(report_remove(f.conn, f.keys, 0, "T", slice_text("stray"), sha1, &gone, &fenced, &f.fault), OUTCOME_OK);
+    cr_assert_eq(report_remove(f.conn, f.keys, 0, "T", slice_text("stray"), sha1, &gone, &fenced, &f.error), OUTCOME_OK);
     cr_assert(gone && redis_int(f.r, "EXISTS email:errors") == 0);
     cursor = 0;
-    cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "T", &cursor, keep_none, NULL, &removed, &fenced, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "T", &cursor, keep_none, NULL, &removed, &fenced, &f.error), OUTCOME_OK);
     cr_assert(removed == 4 && redis_int(f.r, "EXISTS sidecar:email:stamps") == 0);
     stream_look_t look;
-    cr_assert_eq(stream_look(f.conn, f.keys, &look, &now_ms, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(stream_look(f.conn, f.keys, &look, &now_ms, &f.error), OUTCOME_OK, "%s", f.error.text);
     cr_assert_str_eq(look.error, "");
     stamp_all(&f, jobs, 1); // a sweep that finds nothing asks for nothing, and is not told
     redis_ok(f.r, "SET sidecar:app:lock another");
-    cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "T", &cursor, keep_none, NULL, &removed, &fenced, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "T", &cursor, keep_none, NULL, &removed, &fenced, &f.error), OUTCOME_OK);
     cr_assert(fenced);
     fixture_stop(&f);
 }

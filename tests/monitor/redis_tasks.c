@@ -69,7 +69,7 @@ static void play_heard(void *state, const char *channel, slice_t message) {
 }
 
 /* Reads its keys, armed. */
-static outcome_t look(const play_t *play, watch_call_t *call, fault_t *fault) {
+static outcome_t look(const play_t *play, watch_call_t *call, redis_error_t *error) {
     const char *const wanted[] = {keys[index_of(play)], "shared:board"};
     redisReply *reply;
     for (size_t i = 0; i < 2; i++) {
@@ -77,18 +77,18 @@ static outcome_t look(const play_t *play, watch_call_t *call, fault_t *fault) {
             request_begin(call->conn, "CLIENT");
             request_text(call->conn, "CACHING");
             request_text(call->conn, "YES");
-            if (request_ask(call->conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+            if (request_ask(call->conn, &reply, error) != OUTCOME_OK) return error->outcome;
             conn_reply_free(reply);
         }
         request_begin(call->conn, "EXISTS");
         request_text(call->conn, wanted[i]);
-        if (request_ask(call->conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+        if (request_ask(call->conn, &reply, error) != OUTCOME_OK) return error->outcome;
         conn_reply_free(reply);
     }
     return OUTCOME_OK;
 }
 
-static outcome_t play_step(void *state, watch_call_t *call, fault_t *fault) {
+static outcome_t play_step(void *state, watch_call_t *call, redis_error_t *error) {
     play_t *play = state;
     cr_assert_not_null(call->json);
     cr_assert_str_not_empty(call->token);
@@ -98,24 +98,24 @@ static outcome_t play_step(void *state, watch_call_t *call, fault_t *fault) {
     play->changed = call->changed;
     play->was_armed = call->arm;
     play->at = call->now;
-    if (play->outcome != OUTCOME_OK) return fault_set(fault, play->outcome, "the play wants it");
+    if (play->outcome != OUTCOME_OK) return redis_error_set(error, play->outcome, "the play wants it");
     call->fenced = play->fences;
-    if (play->asks && look(play, call, fault) != OUTCOME_OK) return fault->outcome;
+    if (play->asks && look(play, call, error) != OUTCOME_OK) return error->outcome;
     if (play->after_ms >= 0) call->next = mono_add(call->now, play->after_ms * NS_PER_MS);
     play->wanted = call->next;
     return OUTCOME_OK;
 }
 
-static outcome_t play_leave(void *state, watch_call_t *call, fault_t *fault) {
+static outcome_t play_leave(void *state, watch_call_t *call, redis_error_t *error) {
     play_t *play = state;
     redisReply *reply;
     play->leaves++;
     request_begin(call->conn, "GET");
     request_text(call->conn, call->keys->seats[0].lock);
-    if (request_ask(call->conn, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (request_ask(call->conn, &reply, error) != OUTCOME_OK) return error->outcome;
     cr_assert_str_eq(reply->str, call->token, "it leaves when the lock is gone already");
     conn_reply_free(reply);
-    return play->outcome == OUTCOME_OK ? OUTCOME_OK : fault_set(fault, play->outcome, "the play wants it");
+    return play->outcome == OUTCOME_OK ? OUTCOME_OK : redis_error_set(error, play->outcome, "the play wants it");
 }
 
 static const watch_ops_t PLAY = {.open = play_open,
@@ -236,7 +236,7 @@ Test(redis_watch, passes_and_watches_take_turns) {
 
 Test(redis_watch, a_fault_is_of_one_queue_and_said_once) {
     setup_t d;
-    plays[0] = (play_t){.outcome = OUTCOME_FAULT, .asks = true};
+    plays[0] = (play_t){.outcome = OUTCOME_REFUSED, .asks = true};
     plays[1] = (play_t){.after_ms = 10};
     open_play(&d, 2, (fixture_options_t){0});
     until(&d, plays[0].steps == 1);
@@ -256,7 +256,7 @@ Test(redis_watch, a_fault_is_of_one_queue_and_said_once) {
     fixture_step_boottime(WATCH_FAULT_HOLD_MS + 1);
     until(&d, plays[0].steps == 4);
     cr_assert(plays[0].changed, "what it could not look at may have changed");
-    plays[0].outcome = OUTCOME_FAULT;
+    plays[0].outcome = OUTCOME_REFUSED;
     redis_ok(d.f.r, "SET email:board 2");
     until(&d, fixture_log_count("the play wants it") == 2);
     close_play(&d);
@@ -283,7 +283,7 @@ Test(redis_watch, fenced_it_waits_for_the_next_term) {
 }
 
 Test(redis_watch, a_new_connection_makes_it_forget) {
-    static const outcome_t troubles[] = {OUTCOME_LOST, OUTCOME_LATER};
+    static const outcome_t troubles[] = {OUTCOME_DISCONNECTED, OUTCOME_RETRY};
     setup_t d;
     plays[0].after_ms = plays[1].after_ms = -1;
     open_play(&d, 2, (fixture_options_t){0});
@@ -331,12 +331,12 @@ Test(redis_watch, at_an_orderly_end_it_leaves) {
     setup_t d;
     plays[0] = (play_t){.after_ms = -1};
     plays[1] = (play_t){.after_ms = -1};
-    plays[2] = (play_t){.outcome = OUTCOME_FAULT};
+    plays[2] = (play_t){.outcome = OUTCOME_REFUSED};
     open_play(&d, 3, (fixture_options_t){0});
     monitor_finish(d.instance.monitor);
     cr_assert_eq(plays[0].leaves, 0, "it has not begun yet");
     settle_down(&d);
-    plays[0].outcome = OUTCOME_FAULT; /* what one cannot does not hinder the next */
+    plays[0].outcome = OUTCOME_REFUSED; /* what one cannot does not hinder the next */
     monitor_finish(d.instance.monitor);
     for (size_t i = 0; i < WATCHES; i++) cr_assert_eq(plays[i].leaves, 1, "%zu", i);
     lease_end(d.instance.leases, 0);

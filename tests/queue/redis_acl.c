@@ -80,9 +80,9 @@ static void note(void *self, finding_t finding, const char *queue, const char *t
 static said_t look(fixture_t *f) {
     said_t said = {0};
     conn_close(f->conn);
-    outcome_t outcome = conn_open(f->conn, &f->fault);
-    if (outcome == OUTCOME_OK) outcome = preflight(f->conn, f->keys, note, &said, &f->fault);
-    if (outcome != OUTCOME_OK) note(&said, FINDING_FAULT, NULL, f->fault.text);
+    outcome_t outcome = conn_open(f->conn, &f->error);
+    if (outcome == OUTCOME_OK) outcome = preflight(f->conn, f->keys, note, &said, &f->error);
+    if (outcome != OUTCOME_OK) note(&said, FINDING_FAULT, NULL, f->error.text);
     return said;
 }
 

@@ -34,7 +34,7 @@ static int walk_all(fixture_t *f, seen_t *seen, int count) {
     *seen = (seen_t){0};
     while (!walk.ended) {
         seen->bytes = 0;
-        cr_assert_eq(reports_scan(f->conn, f->keys, 0, &walk, note, seen, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+        cr_assert_eq(reports_scan(f->conn, f->keys, 0, &walk, note, seen, &f->error), OUTCOME_OK, "%s", f->error.text);
         cr_assert_leq(seen->bytes, MOST);
         cr_assert_lt(++requests, 10 * SMALLS, "it ends");
     }

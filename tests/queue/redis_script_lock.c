@@ -21,12 +21,12 @@ enum { TTL = 60000 };
 static fixture_t setup(void) { return fixture_start(&(fixture_options_t){.config = TWO_QUEUES}); }
 
 static outcome_t acquire(fixture_t *f, const char *token, lock_state_t *state) {
-    return lock_acquire(f->conn, f->keys, 0, token, TTL, state, &f->fault);
+    return lock_acquire(f->conn, f->keys, 0, token, TTL, state, &f->error);
 }
 
 static void expect_acquired(fixture_t *f, const char *token) {
     lock_state_t state = {0};
-    cr_assert_eq(acquire(f, token, &state), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(acquire(f, token, &state), OUTCOME_OK, "%s", f->error.text);
     cr_assert(state.acquired);
     cr_assert_str_eq(state.holder, token);
     cr_assert_eq(state.foreign_count, 0);
@@ -147,8 +147,8 @@ Test(redis_script_acquire, wrong_types_fail_without_a_trace) {
     for (size_t t = 1; t < FIXTURE_TYPES; t++) { /* all but string */
         fixture_make_key(f.r, "sidecar:app:lock", fixture_types[t]);
         char *before = fixture_digest(f.r);
-        cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_FAULT);
-        cr_assert_eq(strncmp(f.fault.text, "WRONGTYPE", 9), 0, "%s", f.fault.text);
+        cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_REFUSED);
+        cr_assert_eq(strncmp(f.error.text, "WRONGTYPE", 9), 0, "%s", f.error.text);
         redis_expect(f.r, before, "DEBUG DIGEST");
         free(before);
     }
@@ -161,7 +161,7 @@ Test(redis_script_acquire, wrong_types_fail_without_a_trace) {
     for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* a standby writes nothing, and learns of no holder here */
         if (strcmp(fixture_types[t], "hash") == 0) continue;
         fixture_make_key(f.r, "sidecar:app:queues", fixture_types[t]);
-        cr_assert_eq(acquire(&f, "T2", &state), OUTCOME_FAULT);
+        cr_assert_eq(acquire(&f, "T2", &state), OUTCOME_REFUSED);
         redis_expect(f.r, "T1", "GET sidecar:app:lock");
     }
     lock_state_clear(&state);
@@ -172,11 +172,11 @@ Test(redis_script_acquire, a_lost_reply_is_answered_by_asking_again) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES, .proxy = true});
     lock_state_t state = {0};
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "EVALSHA"});
-    cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_LOST);
+    cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_DISCONNECTED);
     cr_assert_not(state.acquired);
     cr_assert_not(conn_is_open(f.conn));
     redis_expect(f.r, "T1", "GET sidecar:app:lock");
-    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
     expect_acquired(&f, "T1");
     lock_state_clear(&state);
     fixture_stop(&f);
@@ -184,7 +184,7 @@ Test(redis_script_acquire, a_lost_reply_is_answered_by_asking_again) {
 
 static bool renew(fixture_t *f, const char *token) {
     bool held = false;
-    cr_assert_eq(lock_renew(f->conn, &f->keys->seats[0], token, TTL, &held, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(lock_renew(f->conn, &f->keys->seats[0], token, TTL, &held, &f->error), OUTCOME_OK, "%s", f->error.text);
     return held;
 }
 
@@ -205,7 +205,7 @@ Test(redis_script_renew, prolongs_its_own_lock_only) {
 }
 
 static void release(fixture_t *f, const char *token) {
-    cr_assert_eq(lock_release(f->conn, f->keys, 0, token, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(lock_release(f->conn, f->keys, 0, token, &f->error), OUTCOME_OK, "%s", f->error.text);
 }
 
 Test(redis_script_release, gives_back_its_own_lock_only_and_tells) {
@@ -213,17 +213,17 @@ Test(redis_script_release, gives_back_its_own_lock_only_and_tells) {
     const char *seat;
     buffer_t name = {0};
     conn_t *ear = conn_new(&f.config->redis, "ear", NULL);
-    cr_assert_eq(lock_listen(ear, f.keys, &f.fault), OUTCOME_OK);
+    cr_assert_eq(lock_listen(ear, f.keys, &f.error), OUTCOME_OK);
     redis_ok(f.r, "SET sidecar:app:lock T2");
     release(&f, "T1");
     redis_expect(f.r, "T2", "GET sidecar:app:lock");
     release(&f, "T2");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0);
-    cr_assert(wait_for(lock_heard(ear, &name, &seat, &f.fault) == OUTCOME_OK && seat, 3000));
+    cr_assert(wait_for(lock_heard(ear, &name, &seat, &f.error) == OUTCOME_OK && seat, 3000));
     cr_assert_str_eq(seat, "app");
     release(&f, "T2");
     cr_assert_eq(redis_int(f.r, "PUBLISH sidecar:app:vacant last"), 1);
-    cr_assert(wait_for(lock_heard(ear, &name, &seat, &f.fault) == OUTCOME_OK && seat, 3000));
+    cr_assert(wait_for(lock_heard(ear, &name, &seat, &f.error) == OUTCOME_OK && seat, 3000));
     cr_assert_str_eq(seat, "last", "told once, and only of what was released");
     buffer_free(&name);
     conn_free(ear);
@@ -232,7 +232,7 @@ Test(redis_script_release, gives_back_its_own_lock_only_and_tells) {
 
 static bool heal(fixture_t *f, const char *token) {
     bool removed = false;
-    cr_assert_eq(lock_heal(f->conn, &f->keys->seats[0], token, &removed, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(lock_heal(f->conn, &f->keys->seats[0], token, &removed, &f->error), OUTCOME_OK, "%s", f->error.text);
     return removed;
 }
 
@@ -256,7 +256,7 @@ Test(redis_script_heal, removes_a_lock_that_a_clock_step_left) {
 
 static bool claim(fixture_t *f, foreign_t *foreign) {
     bool ours = false;
-    cr_assert_eq(lock_claim(f->conn, f->keys, 0, "T1", foreign, &ours, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(lock_claim(f->conn, f->keys, 0, "T1", foreign, &ours, &f->error), OUTCOME_OK, "%s", f->error.text);
     return ours;
 }
 
@@ -305,7 +305,7 @@ static void look(fixture_t *f, head_t heads[2], const int64_t skip[2]) {
     int64_t now_us = 0;
     head_ask_t asks[2] = {{.queue = 0, .skip = skip[0]}, {.queue = 1, .skip = skip[1]}};
     heads_append(f->conn, f->keys, asks, 2, false);
-    cr_assert_eq(heads_read(f->conn, 2, false, heads, &now_us, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(heads_read(f->conn, 2, false, heads, &now_us, &f->error), OUTCOME_OK, "%s", f->error.text);
     redisReply *time = redis_do(f->r, "TIME");
     int64_t after_us = strtoll(time->element[0]->str, NULL, 10) * 1000000 + strtoll(time->element[1]->str, NULL, 10);
     freeReplyObject(time);
@@ -359,13 +359,13 @@ Test(redis_script_heads, of_a_thousand_queues) {
     for (size_t i = 0; i < 1000; i++) asks[i].queue = 999 - i;
     redis_ok(f.r, "ZADD q3:delayed 3 x");
     heads_append(f.conn, f.keys, asks, 1000, false);
-    cr_assert_eq(heads_read(f.conn, 1000, false, heads, &now_us, &f.fault), OUTCOME_OK);
+    cr_assert_eq(heads_read(f.conn, 1000, false, heads, &now_us, &f.error), OUTCOME_OK);
     for (size_t i = 0; i < 1000; i++) cr_assert_eq(heads[i].exists, i == 996);
     lock_state_t state = {0};
-    cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_OK, "%s", f.error.text);
     cr_assert(state.acquired);
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:app:queues"), 1000 + 1);
-    cr_assert_eq(acquire(&f, "T2", &state), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(acquire(&f, "T2", &state), OUTCOME_OK, "%s", f.error.text);
     cr_assert_eq(state.unserved_count, 0);
     lock_state_clear(&state);
     free(heads);
@@ -400,8 +400,8 @@ Test(redis_script_full_memory, none_is_refused) {
     cr_assert_not(heal(&f, "T1-60000"));
     stream_trimmed_t trimmed;
     const stream_id_t done[2] = {"5-5", ""};
-    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", done, &f.fault), OUTCOME_OK, "%s", f.fault.text);
-    cr_assert_eq(stream_trim(f.conn, f.keys, 0, "T1", &trimmed, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", done, &f.error), OUTCOME_OK, "%s", f.error.text);
+    cr_assert_eq(stream_trim(f.conn, f.keys, 0, "T1", &trimmed, &f.error), OUTCOME_OK, "%s", f.error.text);
     release(&f, "T1");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0);
     fixture_stop(&f);

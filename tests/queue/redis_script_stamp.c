@@ -41,7 +41,7 @@ Test(redis_script_stamp, begins_lives_that_are_all_different) {
         changes[i] = (stamp_change_t){.digest = &digests[i]};
     }
     bool fenced;
-    cr_assert_eq(stamps_change(f.conn, f.keys, 0, "T", changes, BACKUP_PAGE, &fenced, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(stamps_change(f.conn, f.keys, 0, "T", changes, BACKUP_PAGE, &fenced, &f.error), OUTCOME_OK, "%s", f.error.text);
     cr_assert_not(fenced);
     int64_t last = 0;
     for (int i = 0; i < BACKUP_PAGE; i++) {
@@ -174,16 +174,16 @@ Test(redis_script_plant, what_is_planted_is_known_again) {
         bool planted = false, fenced;
         for (int round = 0; round < 2 && !planted; round++) { /* 007 is another number than it says, once */
             backup_look_append(f.conn, f.keys, 0, NULL, false);
-            cr_assert_eq(backup_look_read(f.conn, f.keys, 0, false, &look, &f.fault), OUTCOME_OK, "%s", f.fault.text);
-            cr_assert_eq(backup_plant(f.conn, f.keys, 0, "T", &look, &planted, &fenced, &f.fault), OUTCOME_OK);
+            cr_assert_eq(backup_look_read(f.conn, f.keys, 0, false, &look, &f.error), OUTCOME_OK, "%s", f.error.text);
+            cr_assert_eq(backup_plant(f.conn, f.keys, 0, "T", &look, &planted, &fenced, &f.error), OUTCOME_OK);
             if (!planted) redis_ok(f.r, "HSET sidecar:email:sentinel n 7");
         }
         cr_assert(planted, "row %zu", i);
         backup_look_append(f.conn, f.keys, 0, NULL, false);
-        cr_assert_eq(backup_look_read(f.conn, f.keys, 0, false, &look, &f.fault), OUTCOME_OK);
+        cr_assert_eq(backup_look_read(f.conn, f.keys, 0, false, &look, &f.error), OUTCOME_OK);
         static backup_page_t page;
         backup_rotate_append(f.conn, f.keys, 0, 2, true);
-        cr_assert_eq(backup_rotate_read(f.conn, &look, 2, &page, &f.fault), OUTCOME_OK);
+        cr_assert_eq(backup_rotate_read(f.conn, &look, 2, &page, &f.error), OUTCOME_OK);
         cr_assert(page.count == 2 && page.jobs == 1 && page.entries[1].kind == ENTRY_SENTINEL, "row %zu: %s", i,
                   page.entries[1].bytes.data);
         backup_page_clear(&page);
@@ -255,13 +255,13 @@ Test(redis_script_sweep, goes_through_every_stamp) {
     uint64_t cursor = 0;
     int64_t removed = 0;
     bool fenced;
-    do cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "T", &cursor, keep_even, NULL, &removed, &fenced, &f.fault), OUTCOME_OK);
+    do cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "T", &cursor, keep_even, NULL, &removed, &fenced, &f.error), OUTCOME_OK);
     while (cursor);
     cr_assert_eq(removed, STAMPS_MADE / 2 + 2);
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:stamps"), STAMPS_MADE / 2);
     redis_ok(f.r, "DEL sidecar:email:stamps"); /* the first step must meet it */
     set_stamp(f.r, slice_text("x"), (stamp_t){.born_us = 1, .seen = 1});
-    cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "S", &cursor, keep_even, NULL, &removed, &fenced, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "S", &cursor, keep_even, NULL, &removed, &fenced, &f.error), OUTCOME_OK);
     cr_assert(fenced);
     fixture_stop(&f);
 }

@@ -194,27 +194,27 @@ Test(redis_stream, ids_above_2_to_the_53_are_told_apart) {
     redis_ok(f.r, "XADD " STREAM " 1-18446744073709551614 event c");
     redis_ok(f.r, "XADD " STREAM " 9007199254740993-0 event d");
     stream_id_t position = "1-9007199254740992", lower = "1-9007199254740991", *none = &(stream_id_t){""};
-    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&position, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&position, &f.error), OUTCOME_OK);
     cr_assert_eq(trim(&f, ask_new(), NULL), 1);
-    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&lower, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&lower, &f.error), OUTCOME_OK);
     char *value = redis_str(f.r, "HGET " HELD " me");
     cr_assert_eq(strncmp(value, "1-9007199254740992 ", 19), 0, "%s", value);
     free(value);
     strcpy(position, "1-9007199254740993");
-    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&position, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&position, &f.error), OUTCOME_OK);
     cr_assert_eq(trim(&f, ask_new(), NULL), 1);
     strcpy(lower, "1-9007199254740992"); /* the same double */
-    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&lower, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&lower, &f.error), OUTCOME_OK);
     value = redis_str(f.r, "HGET " HELD " me");
     cr_assert_eq(strncmp(value, "1-9007199254740993 ", 19), 0, "%s", value);
     free(value);
     strcpy(position, "9007199254740993-0");
-    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&position, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&position, &f.error), OUTCOME_OK);
     long long wait_ms;
     cr_assert_eq(trim(&f, ask_new(), &wait_ms), 1, "the last one is far in the future, and so as young as can be");
     cr_assert_eq(wait_ms, 1);
     redis_expect(f.r, "1-18446744073709551614", "HGET " META " trimmed");
-    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)none, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)none, &f.error), OUTCOME_OK);
     fixture_stop(&f);
 }
 
@@ -367,13 +367,13 @@ Test(redis_stream, acknowledgements_go_upwards_and_one_bad_key_spoils_no_other) 
         .config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; }, { name = \"fax\"; } );"});
     stream_id_t all[3] = {"5-1", "6-1", ""};
     redis_ok(f.r, "SET sidecar:email:auditors x");
-    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)all, &f.fault), OUTCOME_FAULT);
-    cr_assert(strstr(f.fault.text, "email") && strstr(f.fault.text, "string"), "%s", f.fault.text);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)all, &f.error), OUTCOME_REFUSED);
+    cr_assert(strstr(f.error.text, "email") && strstr(f.error.text, "string"), "%s", f.error.text);
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:sms:auditors"), 1);
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:fax:auditors"), 0);
     redis_ok(f.r, "HSET sidecar:sms:auditors me %s", "6-1 7");
     strcpy(all[0], ""), strcpy(all[1], "5-99");
-    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)all, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)all, &f.error), OUTCOME_OK);
     char *value = redis_str(f.r, "HGET sidecar:sms:auditors me");
     cr_assert(strncmp(value, "6-1 ", 4) == 0 && strtoll(value + 4, NULL, 10) > server_ms(f.r) - 60000, "%s", value);
     free(value);
@@ -389,7 +389,7 @@ Test(redis_stream, a_look_tells_where_streams_begin_and_end) {
     redis_ok(f.r, "XTRIM " STREAM " MAXLEN 3");
     redis_ok(f.r, "HSET " META " trimmed %s", "1-2");
     redis_ok(f.r, "LPUSH sidecar:sms:failures x");
-    cr_assert_eq(stream_look(f.conn, f.keys, looks, &now_ms, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_look(f.conn, f.keys, looks, &now_ms, &f.error), OUTCOME_OK);
     cr_assert(llabs(now_ms - server_ms(f.r)) < 60000);
     cr_assert(!*looks[0].error && looks[0].length == 3);
     cr_assert_str_eq(looks[0].first, "1-3");
@@ -399,7 +399,7 @@ Test(redis_stream, a_look_tells_where_streams_begin_and_end) {
     cr_assert(!*looks[2].error && looks[2].length == 0);
     cr_assert_str_eq(looks[2].last, STREAM_ID_NONE);
     redis_ok(f.r, "XTRIM " STREAM " MAXLEN 0");
-    cr_assert_eq(stream_look(f.conn, f.keys, looks, &now_ms, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_look(f.conn, f.keys, looks, &now_ms, &f.error), OUTCOME_OK);
     cr_assert_str_eq(looks[0].first, STREAM_ID_NONE);
     cr_assert_str_eq(looks[0].last, "1-5");
     fixture_stop(&f);
@@ -420,10 +420,10 @@ static void see(void *self, size_t queue, const char *id, const event_t *event, 
 }
 
 static outcome_t take(fixture_t *f, seen_t *seen, bool *arrived) {
-    outcome_t outcome = stream_read_take(f->conn, f->keys, see, seen, arrived, &f->fault);
+    outcome_t outcome = stream_read_take(f->conn, f->keys, see, seen, arrived, &f->error);
     while (outcome == OUTCOME_OK && !*arrived) {
         poll(&(struct pollfd){.fd = conn_fd(f->conn), .events = POLLIN}, 1, 5000);
-        outcome = stream_read_take(f->conn, f->keys, see, seen, arrived, &f->fault);
+        outcome = stream_read_take(f->conn, f->keys, see, seen, arrived, &f->error);
     }
     return outcome;
 }
@@ -435,9 +435,9 @@ Test(redis_stream, one_read_waits_for_all_queues) {
     seen_t seen = {0};
     bool arrived;
     stream_read_append(f.conn, f.keys, (const stream_id_t *)positions, 10, 60000);
-    cr_assert_eq(conn_flush(f.conn, &f.fault), OUTCOME_OK);
+    cr_assert_eq(conn_flush(f.conn, &f.error), OUTCOME_OK);
     cr_assert(wait_for(server_info_int(f.server, "clients", "blocked_clients") == 1, 5000));
-    cr_assert_eq(stream_read_take(f.conn, f.keys, see, &seen, &arrived, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_read_take(f.conn, f.keys, see, &seen, &arrived, &f.error), OUTCOME_OK);
     cr_assert(!arrived);
     redis_ok(f.r, "XADD sidecar:fax:failures 1-1 event e"); /* not asked for */
     redis_ok(f.r, "XADD sidecar:sms:failures 1-1 event e payload hello attempts 3 strange field");
@@ -446,19 +446,19 @@ Test(redis_stream, one_read_waits_for_all_queues) {
     redis_ok(f.r, "XADD sidecar:email:failures 1-1 stranger x");
     redis_ok(f.r, "XADD sidecar:email:failures 1-2 event e attempts many");
     stream_read_append(f.conn, f.keys, (const stream_id_t *)positions, 10, 0);
-    conn_flush(f.conn, &f.fault);
+    conn_flush(f.conn, &f.error);
     seen = (seen_t){0};
     cr_assert_eq(take(&f, &seen, &arrived), OUTCOME_OK);
     cr_assert_str_eq(seen.log, "0:1-1::0:1 0:1-2::0:5 1:1-1:hello:3:12 ");
     cr_assert_eq(seen.known, 2);
     stream_read_append(f.conn, f.keys, (const stream_id_t *)&(stream_id_t[3]){"9-9", "9-9", ""}, 10, 1);
-    conn_flush(f.conn, &f.fault);
+    conn_flush(f.conn, &f.error);
     cr_assert_eq(take(&f, &seen, &arrived), OUTCOME_OK);
     cr_assert(arrived && seen.entries == 3);
     redis_ok(f.r, "SET sidecar:sms:failures x");
     stream_read_append(f.conn, f.keys, (const stream_id_t *)positions, 10, 1);
-    conn_flush(f.conn, &f.fault);
-    cr_assert_eq(take(&f, &seen, &arrived), OUTCOME_FAULT);
+    conn_flush(f.conn, &f.error);
+    cr_assert_eq(take(&f, &seen, &arrived), OUTCOME_REFUSED);
     cr_assert(arrived);
     fixture_stop(&f);
 }
@@ -470,20 +470,20 @@ Test(redis_stream, the_verb_trims_as_the_config_says) {
     redis_ok(f.r, "SET sidecar:app:lock T");
     add(&f, 10);
     heard(&f, "a", "1-9", 0);
-    cr_assert_eq(stream_trim(f.conn, f.keys, 0, "other", &done, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_trim(f.conn, f.keys, 0, "other", &done, &f.error), OUTCOME_OK);
     cr_assert(done.fenced);
-    cr_assert_eq(stream_trim(f.conn, f.keys, 0, "T", &done, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_trim(f.conn, f.keys, 0, "T", &done, &f.error), OUTCOME_OK);
     cr_assert(!done.fenced && done.removed == 6 && done.left == 4 && done.wait_ms == -1);
     redis_ok(f.r, "SET " META " x");
-    cr_assert_eq(stream_trim(f.conn, f.keys, 0, "T", &done, &f.fault), OUTCOME_FAULT);
-    cr_assert(strstr(f.fault.text, "meta"), "%s", f.fault.text);
+    cr_assert_eq(stream_trim(f.conn, f.keys, 0, "T", &done, &f.error), OUTCOME_REFUSED);
+    cr_assert(strstr(f.error.text, "meta"), "%s", f.error.text);
     char before[STREAM_HISTORY_SIZE], after[STREAM_HISTORY_SIZE];
-    cr_assert_eq(stream_history(f.conn, before, &f.fault), OUTCOME_OK);
+    cr_assert_eq(stream_history(f.conn, before, &f.error), OUTCOME_OK);
     cr_assert_eq(strlen(before), 40);
     server_restart(f.server, SERVER_KEEP_DATA);
     conn_close(f.conn);
-    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
-    cr_assert_eq(stream_history(f.conn, after, &f.fault), OUTCOME_OK);
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
+    cr_assert_eq(stream_history(f.conn, after, &f.error), OUTCOME_OK);
     cr_assert_str_neq(before, after);
     fixture_stop(&f);
 }

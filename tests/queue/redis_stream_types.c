@@ -24,14 +24,14 @@ Test(redis_stream, keys_of_every_wrong_type_are_named_and_spoil_no_other) {
             redis_ok(f.r, "FLUSHALL");
             redis_ok(f.r, "XADD sidecar:sms:failures 7-1 event abc");
             fixture_make_key(f.r, rows[row].key, fixture_types[i]);
-            const char *why = f.fault.text;
-            f.fault.text[0] = '\0';
+            const char *why = f.error.text;
+            f.error.text[0] = '\0';
             if (rows[row].look) {
-                cr_assert_eq(stream_look(f.conn, f.keys, looks, &now_ms, &f.fault), OUTCOME_OK);
+                cr_assert_eq(stream_look(f.conn, f.keys, looks, &now_ms, &f.error), OUTCOME_OK);
                 why = looks[0].error;
                 cr_expect(!*looks[1].error && strcmp(looks[1].last, "7-1") == 0, "%s", looks[1].error);
             } else {
-                cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)all, &f.fault), OUTCOME_FAULT);
+                cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)all, &f.error), OUTCOME_REFUSED);
                 cr_expect_eq(redis_int(f.r, "HLEN sidecar:sms:auditors"), 1);
             }
             cr_expect(*why, "%s as a %s is not named", rows[row].key, fixture_types[i]);

@@ -15,20 +15,20 @@ static bool echoes(fixture_t *f, const char *text) {
     redisReply *reply = NULL;
     request_begin(f->conn, "ECHO");
     request_text(f->conn, text);
-    outcome_t outcome = request_ask(f->conn, &reply, &f->fault);
-    cr_assert(outcome == OUTCOME_OK || outcome == OUTCOME_LOST, "%s", f->fault.text);
+    outcome_t outcome = request_ask(f->conn, &reply, &f->error);
+    cr_assert(outcome == OUTCOME_OK || outcome == OUTCOME_DISCONNECTED, "%s", f->error.text);
     if (reply) cr_assert_str_eq(reply->str, text);
     conn_reply_free(reply);
     return outcome == OUTCOME_OK;
 }
 
-static void expect_echo(fixture_t *f, const char *text) { cr_assert(echoes(f, text), "%s", f->fault.text); }
+static void expect_echo(fixture_t *f, const char *text) { cr_assert(echoes(f, text), "%s", f->error.text); }
 
 static outcome_t ask(fixture_t *f, const char *command, const char *argument) {
     redisReply *reply = NULL;
     request_begin(f->conn, command);
     request_text(f->conn, argument);
-    outcome_t outcome = request_ask(f->conn, &reply, &f->fault);
+    outcome_t outcome = request_ask(f->conn, &reply, &f->error);
     cr_assert_eq(outcome == OUTCOME_OK, reply != NULL);
     conn_reply_free(reply);
     return outcome;
@@ -44,7 +44,7 @@ Test(redis_conn, opens_once_and_says_who_is_there) {
     cr_assert_str_eq(conn_target(f.conn), proxy_socket(f.proxy));
     unsigned generation = conn_generation(f.conn);
     long requests = proxy_requests(f.proxy, NULL);
-    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
     cr_assert_eq(conn_generation(f.conn), generation);
     cr_assert_eq(proxy_requests(f.proxy, NULL), requests, "nothing to do");
     redis_expect(f.r, "OK", "CLIENT SETNAME observer");
@@ -52,8 +52,8 @@ Test(redis_conn, opens_once_and_says_who_is_there) {
     cr_assert_not_null(strstr(list, " name=test "), "%s", list);
     conn_close(f.conn);
     cr_assert(conn_fd(f.conn) == -1 && !conn_is_open(f.conn));
-    cr_assert_eq(ask(&f, "ECHO", "x"), OUTCOME_LOST, "closed");
-    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
+    cr_assert_eq(ask(&f, "ECHO", "x"), OUTCOME_DISCONNECTED, "closed");
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
     cr_assert_neq(conn_generation(f.conn), generation);
     free(list);
     free(expected);
@@ -66,13 +66,13 @@ Test(redis_conn, speaks_tcp_too) {
     config_t *config =
         fixture_config("redis = { host = \"127.0.0.1\"; port = %d; }; queues = ( { name = \"q\"; } );", server_port(f.server));
     conn_t *conn = conn_new(&config->redis, "tcp", NULL);
-    cr_assert_eq(conn_open(conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(conn_open(conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     char *target = mem_printf("127.0.0.1:%d", server_port(f.server));
     cr_assert_str_eq(conn_target(conn), target);
     server_kill(f.server);
     conn_close(conn);
-    cr_assert_eq(conn_open(conn, &f.fault), OUTCOME_LOST);
-    cr_assert_not_null(strstr(f.fault.text, target), "%s", f.fault.text);
+    cr_assert_eq(conn_open(conn, &f.error), OUTCOME_DISCONNECTED);
+    cr_assert_not_null(strstr(f.error.text, target), "%s", f.error.text);
     free(target);
     conn_free(conn);
     config_free(config);
@@ -97,7 +97,7 @@ Test(redis_conn, reads_versions_of_redis_and_valkey) {
         proxy_pass(f.proxy);
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = "INFO server", .error = bulk});
         conn_close(f.conn);
-        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+        cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
         cr_assert_eq(conn_version(f.conn), rows[i].version, "%s", rows[i].info);
         cr_assert_str_eq(conn_server(f.conn), rows[i].server);
         free(bulk);
@@ -109,22 +109,22 @@ Test(redis_conn, reads_the_password_file_at_each_connect) {
     char *path = temp_path(temp_root(), "password"),
          *redis = mem_printf("password_file = \"%s\"; password = \"not this\";", path);
     fixture_t f = fixture_start(&(fixture_options_t){.redis = redis, .closed = true});
-    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_FAULT);
-    cr_assert_not_null(strstr(f.fault.text, path), "%s", f.fault.text);
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
+    cr_assert_not_null(strstr(f.error.text, path), "%s", f.error.text);
     cr_assert_not(conn_is_open(f.conn));
     redis_ok(f.r, "CONFIG SET requirepass one");
     static const char *const lines[] = {"one", "one\n", "one\r\n"};
     for (size_t i = 0; i < 3; i++) {
         temp_write(path, lines[i]);
         conn_close(f.conn);
-        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+        cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     }
     redis_ok(f.r, "CONFIG SET requirepass two");
     conn_close(f.conn);
-    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_FAULT);
-    cr_assert_eq(strncmp(f.fault.text, "WRONGPASS", 9), 0, "%s", f.fault.text);
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
+    cr_assert_eq(strncmp(f.error.text, "WRONGPASS", 9), 0, "%s", f.error.text);
     temp_write(path, "two\n");
-    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     expect_echo(&f, "in");
     free(redis);
     free(path);
@@ -135,7 +135,7 @@ static void expect_user(fixture_t *f, const char *user) {
     redisReply *reply;
     request_begin(f->conn, "ACL");
     request_text(f->conn, "WHOAMI");
-    cr_assert_eq(request_ask(f->conn, &reply, &f->fault), OUTCOME_OK, "%s", f->fault.text);
+    cr_assert_eq(request_ask(f->conn, &reply, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert_str_eq(reply->str, user);
     conn_reply_free(reply);
 }
@@ -143,10 +143,10 @@ static void expect_user(fixture_t *f, const char *user) {
 /* Without AUTH a connection belongs to the user `default`, who may do everything here. */
 Test(redis_conn, a_user_without_a_password_is_not_the_default_user) {
     fixture_t f = fixture_start(&(fixture_options_t){.redis = "username = \"plain\";", .closed = true});
-    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_FAULT, "there is no such user yet");
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED, "there is no such user yet");
     cr_assert_not(conn_is_open(f.conn));
     redis_ok(f.r, "ACL SETUSER plain on nopass ~* &* +@all");
-    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     expect_user(&f, "plain");
     fixture_stop(&f);
 }
@@ -167,8 +167,8 @@ Test(redis_conn, a_password_file_without_a_password_is_a_fault) {
         fixture_t f = fixture_start(&(fixture_options_t){.redis = redis, .proxy = true, .closed = true});
         redis_ok(f.r, "ACL SETUSER default >inline");
         for (int again = 0; again < 2; again++) {
-            cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_FAULT, "%s: %s", rows[i].name, f.fault.text);
-            cr_assert(strstr(f.fault.text, path) && strstr(f.fault.text, rows[i].says), "%s", f.fault.text);
+            cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED, "%s: %s", rows[i].name, f.error.text);
+            cr_assert(strstr(f.error.text, path) && strstr(f.error.text, rows[i].says), "%s", f.error.text);
             cr_assert_not(conn_is_open(f.conn));
         }
         cr_assert_eq(proxy_requests(f.proxy, NULL), 0, "asked as somebody");
@@ -182,10 +182,10 @@ Test(redis_conn, a_password_file_without_a_password_is_a_fault) {
 Test(redis_conn, logs_in_as_a_user_and_never_tells_the_password) {
     fixture_t f =
         fixture_start(&(fixture_options_t){.redis = "username = \"sidecar\"; password = \"s3cret word\";", .closed = true});
-    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_FAULT);
-    cr_assert_null(strstr(f.fault.text, "s3cret"), "%s", f.fault.text);
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
+    cr_assert_null(strstr(f.error.text, "s3cret"), "%s", f.error.text);
     redis_ok(f.r, "ACL SETUSER sidecar on %s ~* +@all", ">s3cret word");
-    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     expect_user(&f, "sidecar");
     fixture_stop(&f);
 }
@@ -197,7 +197,7 @@ Test(redis_conn, selects_its_database) {
     redis_expect(f.r, "1", "GET n");
     fixture_stop(&f);
     f = fixture_start(&(fixture_options_t){.redis = "db = 300;", .closed = true});
-    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_FAULT, "no such database");
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED, "no such database");
     cr_assert_not(conn_is_open(f.conn));
     fixture_stop(&f);
 }
@@ -208,14 +208,14 @@ Test(redis_conn, bytes_pass_as_they_are) {
     request_begin(f.conn, "SET");
     request_bytes(f.conn, "k\0\xff\r\n", 5);
     request_bytes(f.conn, "", 0);
-    cr_assert_eq(request_ask(f.conn, &reply, &f.fault), OUTCOME_OK);
+    cr_assert_eq(request_ask(f.conn, &reply, &f.error), OUTCOME_OK);
     conn_reply_free(reply);
     cr_assert_eq(redis_int(f.r, "EXISTS %b", "k\0\xff\r\n", (size_t)5), 1);
     cr_assert_eq(redis_int(f.r, "STRLEN %b", "k\0\xff\r\n", (size_t)5), 0);
     request_begin(f.conn, "RPUSH");
     request_text(f.conn, "numbers");
     for (int i = 0; i < 3000; i++) request_int(f.conn, i ? INT64_MIN : INT64_MAX);
-    cr_assert_eq(request_ask(f.conn, &reply, &f.fault), OUTCOME_OK);
+    cr_assert_eq(request_ask(f.conn, &reply, &f.error), OUTCOME_OK);
     cr_assert_eq(reply->integer, 3000);
     conn_reply_free(reply);
     redis_expect(f.r, "-9223372036854775808", "LINDEX numbers -1");
@@ -254,7 +254,7 @@ Test(redis_conn, a_large_reply_takes_nothing_from_those_behind_it) {
     }
     for (int i = 0; i < REQUESTS; i++) {
         redisReply *reply;
-        cr_assert_eq(conn_read(f.conn, 0, &reply, &f.fault), OUTCOME_OK, "reply %d: %s", i, f.fault.text);
+        cr_assert_eq(conn_read(f.conn, 0, &reply, &f.error), OUTCOME_OK, "reply %d: %s", i, f.error.text);
         cr_assert_eq(reply->len, i % 10 ? SMALL + (size_t)i : LARGE, "reply %d", i);
         conn_reply_free(reply);
     }
@@ -271,7 +271,7 @@ Test(redis_conn, what_was_not_sent_by_one_connection_is_not_sent_by_the_next) {
         request_text(f.conn, "x");
         if (ended) request_end(f.conn);
         conn_close(f.conn);
-        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+        cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
         for (int i = 0; i < 2; i++) expect_echo(&f, "next");
         cr_assert_eq(redis_int(f.r, "EXISTS late"), 0);
     }
@@ -302,13 +302,13 @@ Test(redis_conn, replies_come_in_the_order_of_the_requests) {
     }
     for (int i = 0; i < REQUESTS; i++) {
         redisReply *reply;
-        outcome_t outcome = conn_read(f.conn, 0, &reply, &f.fault);
-        cr_assert_eq(outcome, i % 3 ? OUTCOME_OK : OUTCOME_FAULT);
+        outcome_t outcome = conn_read(f.conn, 0, &reply, &f.error);
+        cr_assert_eq(outcome, i % 3 ? OUTCOME_OK : OUTCOME_REFUSED);
         if (reply) cr_assert_eq(reply->len, (size_t)i);
         conn_reply_free(reply);
     }
     redisReply *none;
-    cr_assert_eq(conn_take(f.conn, &none, &f.fault), OUTCOME_OK);
+    cr_assert_eq(conn_take(f.conn, &none, &f.error), OUTCOME_OK);
     cr_assert_null(none);
     free(padding);
     fixture_stop(&f);
@@ -316,15 +316,15 @@ Test(redis_conn, replies_come_in_the_order_of_the_requests) {
 
 Test(redis_conn, a_late_reply_never_answers_the_next_request) {
     fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .redis = "timeout = \"100ms\";", .closed = true});
-    cr_assert(wait_for(conn_open(f.conn, &f.fault) == OUTCOME_OK, 5000), "%s", f.fault.text);
+    cr_assert(wait_for(conn_open(f.conn, &f.error) == OUTCOME_OK, 5000), "%s", f.error.text);
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "ECHO one"});
     int64_t start = wait_now_us();
-    cr_assert_eq(ask(&f, "ECHO", "one"), OUTCOME_LOST);
-    cr_assert_not_null(strstr(f.fault.text, "no reply in time"), "%s", f.fault.text);
+    cr_assert_eq(ask(&f, "ECHO", "one"), OUTCOME_DISCONNECTED);
+    cr_assert_not_null(strstr(f.error.text, "no reply in time"), "%s", f.error.text);
     cr_assert_geq(wait_now_us() - start, 99000);
     cr_assert_not(conn_is_open(f.conn));
     proxy_pass(f.proxy);
-    cr_assert(wait_for(conn_open(f.conn, &f.fault) == OUTCOME_OK && echoes(&f, "two"), 5000), "%s", f.fault.text);
+    cr_assert(wait_for(conn_open(f.conn, &f.error) == OUTCOME_OK && echoes(&f, "two"), 5000), "%s", f.error.text);
     fixture_stop(&f);
 }
 
@@ -338,7 +338,7 @@ Test(redis_conn, a_drop_in_mid_pipeline_keeps_the_replies_before_it) {
     }
     for (int i = 0; i < 5; i++) {
         redisReply *reply;
-        cr_assert_eq(conn_read(f.conn, 0, &reply, &f.fault), i < 2 ? OUTCOME_OK : OUTCOME_LOST, "reply %d", i);
+        cr_assert_eq(conn_read(f.conn, 0, &reply, &f.error), i < 2 ? OUTCOME_OK : OUTCOME_DISCONNECTED, "reply %d", i);
         if (reply) cr_assert_eq(reply->integer, i + 1);
         conn_reply_free(reply);
     }
@@ -350,12 +350,12 @@ Test(redis_conn, a_cut_at_any_byte_of_a_reply_is_a_loss) {
     fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
     for (long bytes = 0; bytes < 11; bytes++) { /* of "$5\r\nhello\r\n" */
         proxy_cut_after(f.proxy, PROXY_DOWN, bytes);
-        cr_assert_eq(ask(&f, "ECHO", "hello"), OUTCOME_LOST, "after %ld", bytes);
-        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+        cr_assert_eq(ask(&f, "ECHO", "hello"), OUTCOME_DISCONNECTED, "after %ld", bytes);
+        cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
         expect_echo(&f, "hello");
     }
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = "ECHO", .error = "?what"});
-    cr_assert_eq(ask(&f, "ECHO", "hello"), OUTCOME_LOST, "no protocol");
+    cr_assert_eq(ask(&f, "ECHO", "hello"), OUTCOME_DISCONNECTED, "no protocol");
     cr_assert_not(conn_is_open(f.conn));
     fixture_stop(&f);
 }
@@ -370,10 +370,10 @@ Test(redis_conn, errors_that_pass_keep_the_connection_unless_it_may_lead_elsewhe
     fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "ECHO", .error = rows[i].error});
-        cr_assert_eq(ask(&f, "ECHO", "x"), OUTCOME_LATER, "%s", rows[i].error);
+        cr_assert_eq(ask(&f, "ECHO", "x"), OUTCOME_RETRY, "%s", rows[i].error);
         cr_assert_eq(conn_is_open(f.conn), rows[i].open, "%s", rows[i].error);
         proxy_pass(f.proxy);
-        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
+        cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
         expect_echo(&f, "x");
     }
     fixture_stop(&f);
@@ -384,9 +384,9 @@ Test(redis_conn, a_server_that_loads_is_not_open_yet) {
     fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
     for (size_t i = 0; i < 3; i++) {
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = steps[i], .error = "-LOADING x"});
-        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_LATER);
+        cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_RETRY);
         cr_assert_not(conn_is_open(f.conn));
-        cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
+        cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
         expect_echo(&f, steps[i]);
         conn_close(f.conn);
         proxy_pass(f.proxy);
@@ -399,11 +399,11 @@ Test(redis_conn, scripts_are_loaded_again_after_script_flush) {
     bool held;
     redis_ok(f.r, "SET sidecar:app:lock T");
     redis_ok(f.r, "SCRIPT FLUSH");
-    cr_assert_eq(lock_renew(f.conn, &f.keys->seats[0], "T", 1000, &held, &f.fault), OUTCOME_LATER);
+    cr_assert_eq(lock_renew(f.conn, &f.keys->seats[0], "T", 1000, &held, &f.error), OUTCOME_RETRY);
     unsigned generation = conn_generation(f.conn);
-    cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK);
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
     cr_assert_eq(conn_generation(f.conn), generation, "on the same connection");
-    cr_assert_eq(lock_renew(f.conn, &f.keys->seats[0], "T", 1000, &held, &f.fault), OUTCOME_OK);
+    cr_assert_eq(lock_renew(f.conn, &f.keys->seats[0], "T", 1000, &held, &f.error), OUTCOME_OK);
     cr_assert(held);
     fixture_stop(&f);
 }
@@ -411,10 +411,10 @@ Test(redis_conn, scripts_are_loaded_again_after_script_flush) {
 Test(redis_conn, notices_a_close_while_idle) {
     fixture_t f = fixture_start(NULL);
     redisReply *reply = NULL;
-    cr_assert_eq(conn_take(f.conn, &reply, &f.fault), OUTCOME_OK);
+    cr_assert_eq(conn_take(f.conn, &reply, &f.error), OUTCOME_OK);
     cr_assert_null(reply);
     redis_ok(f.r, "CLIENT KILL TYPE normal SKIPME yes");
-    cr_assert(wait_for(conn_take(f.conn, &reply, &f.fault) == OUTCOME_LOST, 3000));
+    cr_assert(wait_for(conn_take(f.conn, &reply, &f.error) == OUTCOME_DISCONNECTED, 3000));
     cr_assert_not(conn_is_open(f.conn));
     fixture_stop(&f);
 }
@@ -424,15 +424,15 @@ Test(redis_conn, the_stop_flag_ends_a_wait_on_a_frozen_server) {
     atomic_bool stop = false;
     conn_t *conn = conn_new(&f.config->redis, "stopped", &stop), *late = conn_new(&f.config->redis, "late", &stop);
     redisReply *reply;
-    cr_assert_eq(conn_open(conn, &f.fault), OUTCOME_OK);
+    cr_assert_eq(conn_open(conn, &f.error), OUTCOME_OK);
     server_freeze(f.server);
     atomic_store(&stop, true);
     int64_t start = wait_now_us();
     request_begin(conn, "PING");
-    cr_assert_eq(request_ask(conn, &reply, &f.fault), OUTCOME_LOST);
-    cr_assert_eq(conn_open(late, &f.fault), OUTCOME_LOST);
+    cr_assert_eq(request_ask(conn, &reply, &f.error), OUTCOME_DISCONNECTED);
+    cr_assert_eq(conn_open(late, &f.error), OUTCOME_DISCONNECTED);
     cr_assert_lt(wait_now_us() - start, INT64_C(20000) * wait_scaled_ms(1000));
-    cr_assert_not_null(strstr(f.fault.text, "stop"), "%s", f.fault.text);
+    cr_assert_not_null(strstr(f.error.text, "stop"), "%s", f.error.text);
     conn_free(late);
     conn_free(conn);
     server_thaw(f.server);
@@ -443,12 +443,12 @@ Test(redis_conn, a_server_that_takes_nothing_is_given_up) {
     fixture_t f = fixture_start(&(fixture_options_t){.redis = "timeout = \"200ms\";", .closed = true});
     enum { MUCH = 16 << 20 };
     char *bytes = calloc(MUCH, 1);
-    cr_assert(wait_for(conn_open(f.conn, &f.fault) == OUTCOME_OK, 5000), "%s", f.fault.text);
+    cr_assert(wait_for(conn_open(f.conn, &f.error) == OUTCOME_OK, 5000), "%s", f.error.text);
     server_freeze(f.server);
     request_begin(f.conn, "ECHO");
     request_bytes(f.conn, bytes, MUCH);
     request_end(f.conn);
-    cr_assert_eq(conn_flush(f.conn, &f.fault), OUTCOME_LOST);
+    cr_assert_eq(conn_flush(f.conn, &f.error), OUTCOME_DISCONNECTED);
     cr_assert_not(conn_is_open(f.conn));
     free(bytes);
     server_thaw(f.server);

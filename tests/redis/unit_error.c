@@ -6,9 +6,9 @@
 #include <string.h>
 
 static outcome_t judge(const char *text) {
-    fault_t fault = {0};
-    outcome_t outcome = fault_from_error(&fault, text, strlen(text));
-    cr_assert_eq(outcome, fault.outcome);
+    redis_error_t error = {0};
+    outcome_t outcome = redis_error_from_reply(&error, text, strlen(text));
+    cr_assert_eq(outcome, error.outcome);
     return outcome;
 }
 
@@ -17,67 +17,67 @@ Test(unit_fault, each_word_has_its_outcome) {
         const char *text;
         outcome_t outcome;
     } rows[] = {
-        {"LOADING Redis is loading the dataset in memory", OUTCOME_LATER},
-        {"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", OUTCOME_LATER},
-        {"BUSY Redis is busy running a script.", OUTCOME_LATER},
-        {"READONLY You can't write against a read only replica.", OUTCOME_LATER},
-        {"CLUSTERDOWN Hash slot not served", OUTCOME_LATER},
-        {"TRYAGAIN Multiple keys request during rehashing of slot", OUTCOME_LATER},
-        {"MISCONF Errors writing to the AOF file", OUTCOME_LATER},
-        {"NOREPLICAS Not enough good replicas to write.", OUTCOME_LATER},
-        {"OOM command not allowed when used memory > 'maxmemory'.", OUTCOME_LATER},
-        {"NOSCRIPT No matching script. Please use EVAL.", OUTCOME_LATER},
-        {"LOADING", OUTCOME_LATER},
-        {"NOPERM this user has no permissions to run the 'lpush' command", OUTCOME_FAULT},
-        {"WRONGTYPE Operation against a key holding the wrong kind of value", OUTCOME_FAULT},
-        {"CROSSSLOT Keys in request don't hash to the same slot", OUTCOME_FAULT},
-        {"NOAUTH Authentication required.", OUTCOME_FAULT},
-        {"WRONGPASS invalid username-password pair or user is disabled.", OUTCOME_FAULT},
-        {"MOVED 3999 127.0.0.1:6381", OUTCOME_FAULT},
-        {"ERR unknown command 'EVALSHA'", OUTCOME_FAULT},
-        {"ERR The server says LOADING", OUTCOME_FAULT},
-        {"LOADINGS are no word of Redis", OUTCOME_FAULT},
-        {"LOAD", OUTCOME_FAULT},
-        {"BUSYGROUP Consumer Group name already exists", OUTCOME_FAULT},
-        {"BUSYKEY Target key name already exists.", OUTCOME_FAULT},
-        {"loading in small letters", OUTCOME_FAULT},
-        {" LOADING after a blank", OUTCOME_FAULT},
-        {"", OUTCOME_FAULT},
+        {"LOADING Redis is loading the dataset in memory", OUTCOME_RETRY},
+        {"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", OUTCOME_RETRY},
+        {"BUSY Redis is busy running a script.", OUTCOME_RETRY},
+        {"READONLY You can't write against a read only replica.", OUTCOME_RETRY},
+        {"CLUSTERDOWN Hash slot not served", OUTCOME_RETRY},
+        {"TRYAGAIN Multiple keys request during rehashing of slot", OUTCOME_RETRY},
+        {"MISCONF Errors writing to the AOF file", OUTCOME_RETRY},
+        {"NOREPLICAS Not enough good replicas to write.", OUTCOME_RETRY},
+        {"OOM command not allowed when used memory > 'maxmemory'.", OUTCOME_RETRY},
+        {"NOSCRIPT No matching script. Please use EVAL.", OUTCOME_RETRY},
+        {"LOADING", OUTCOME_RETRY},
+        {"NOPERM this user has no permissions to run the 'lpush' command", OUTCOME_REFUSED},
+        {"WRONGTYPE Operation against a key holding the wrong kind of value", OUTCOME_REFUSED},
+        {"CROSSSLOT Keys in request don't hash to the same slot", OUTCOME_REFUSED},
+        {"NOAUTH Authentication required.", OUTCOME_REFUSED},
+        {"WRONGPASS invalid username-password pair or user is disabled.", OUTCOME_REFUSED},
+        {"MOVED 3999 127.0.0.1:6381", OUTCOME_REFUSED},
+        {"ERR unknown command 'EVALSHA'", OUTCOME_REFUSED},
+        {"ERR The server says LOADING", OUTCOME_REFUSED},
+        {"LOADINGS are no word of Redis", OUTCOME_REFUSED},
+        {"LOAD", OUTCOME_REFUSED},
+        {"BUSYGROUP Consumer Group name already exists", OUTCOME_REFUSED},
+        {"BUSYKEY Target key name already exists.", OUTCOME_REFUSED},
+        {"loading in small letters", OUTCOME_REFUSED},
+        {" LOADING after a blank", OUTCOME_REFUSED},
+        {"", OUTCOME_REFUSED},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         cr_assert_eq(judge(rows[i].text), rows[i].outcome, "%s", rows[i].text);
 }
 
 Test(unit_fault, the_text_is_one_clean_line) {
-    fault_t fault;
+    redis_error_t error;
     static const char text[] = "ERR a\r\nb\tc\x1b[2J\x7f d\xc3\xa9";
-    fault_from_error(&fault, text, sizeof text - 1);
-    cr_assert_str_eq(fault.text, "ERR a  b c [2J  d\xc3\xa9");
+    redis_error_from_reply(&error, text, sizeof text - 1);
+    cr_assert_str_eq(error.text, "ERR a  b c [2J  d\xc3\xa9");
 }
 
 Test(unit_fault, reads_no_further_than_told) {
-    fault_t fault;
-    cr_assert_eq(fault_from_error(&fault, "BUSYGROUP x", 4), OUTCOME_LATER);
-    cr_assert_str_eq(fault.text, "BUSY");
-    cr_assert_eq(fault_from_error(&fault, "LOADING", 0), OUTCOME_FAULT);
-    cr_assert_str_eq(fault.text, "");
+    redis_error_t error;
+    cr_assert_eq(redis_error_from_reply(&error, "BUSYGROUP x", 4), OUTCOME_RETRY);
+    cr_assert_str_eq(error.text, "BUSY");
+    cr_assert_eq(redis_error_from_reply(&error, "LOADING", 0), OUTCOME_REFUSED);
+    cr_assert_str_eq(error.text, "");
 }
 
 Test(unit_fault, long_texts_are_cut) {
-    fault_t fault;
+    redis_error_t error;
     char text[5000];
     memset(text, 'x', sizeof text);
     memcpy(text, "MISCONF ", 8);
-    cr_assert_eq(fault_from_error(&fault, text, sizeof text), OUTCOME_LATER);
-    cr_assert_eq(strlen(fault.text), sizeof fault.text - 1);
+    cr_assert_eq(redis_error_from_reply(&error, text, sizeof text), OUTCOME_RETRY);
+    cr_assert_eq(strlen(error.text), sizeof error.text - 1);
     memset(text, 'Y', sizeof text); /* one endless word */
-    cr_assert_eq(fault_from_error(&fault, text, sizeof text), OUTCOME_FAULT);
-    cr_assert_eq(strlen(fault.text), sizeof fault.text - 1);
+    cr_assert_eq(redis_error_from_reply(&error, text, sizeof text), OUTCOME_REFUSED);
+    cr_assert_eq(strlen(error.text), sizeof error.text - 1);
 }
 
 Test(unit_fault, set_formats_and_returns) {
-    fault_t fault;
-    cr_assert_eq(fault_set(&fault, OUTCOME_LOST, "%s:%d\n", "a", 7), OUTCOME_LOST);
-    cr_assert_eq(fault.outcome, OUTCOME_LOST);
-    cr_assert_str_eq(fault.text, "a:7 ");
+    redis_error_t error;
+    cr_assert_eq(redis_error_set(&error, OUTCOME_DISCONNECTED, "%s:%d\n", "a", 7), OUTCOME_DISCONNECTED);
+    cr_assert_eq(error.outcome, OUTCOME_DISCONNECTED);
+    cr_assert_str_eq(error.text, "a:7 ");
 }

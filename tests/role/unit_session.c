@@ -9,15 +9,15 @@ Test(unit_link, a_role_counts_as_deaf_once_and_only_while_it_is) {
     config_t *config = fixture_config("queues = ( { name = \"email\"; } );");
     metrics_t *metrics = metrics_new(1);
     atomic_bool stop = false;
-    fault_t fault;
+    redis_error_t error;
     link_t link;
     link_init(&link, "dispatcher", names, &config->redis, metrics, &stop);
-    fault_set(&fault, OUTCOME_FAULT, "NOPERM");
-    for (int i = 0; i < 2; i++) link_deaf(&link, &fault, mono_now());
+    redis_error_set(&error, OUTCOME_REFUSED, "NOPERM");
+    for (int i = 0; i < 2; i++) link_deaf(&link, &error, mono_now());
     cr_assert_eq(metric_get(&metrics->deaf), 1);
     link_close(&link); /* nobody knows what the next connection may do */
     cr_assert_eq(metric_get(&metrics->deaf), 0);
-    link_deaf(&link, &fault, mono_now());
+    link_deaf(&link, &error, mono_now());
     cr_assert_eq(metric_get(&metrics->deaf), 1);
     link_free(&link);
     cr_assert_eq(metric_get(&metrics->deaf), 0, "the next one would be counted on top of it, for ever");

@@ -55,7 +55,7 @@ fixture_t fixture_start(const fixture_options_t *options) {
     f.keys = keyspace_new(f.config);
     f.conn = conn_new(&f.config->redis, "test", NULL);
     fixture_capture_log();
-    if (!options->closed) cr_assert_eq(conn_open(f.conn, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+    if (!options->closed) cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     return f;
 }
 

@@ -38,7 +38,7 @@ typedef struct {
     config_t *config;
     keyspace_t *keys;
     conn_t *conn; /* of the product */
-    fault_t fault;
+    redis_error_t error;
 } fixture_t;
 
 /* Starts all of it; options may be NULL. The log goes to fixture_log from here on. Ended by fixture_stop. */

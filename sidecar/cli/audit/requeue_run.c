@@ -29,11 +29,11 @@ typedef struct run {
     char **strangers;     // of each queue: why nothing may be put there; NULL = it may; owned
     int64_t now_ms;       // by Redis's clock, when it began; 0 in a dry run
     mono_t began;
-    buffer_t bytes_of; // what is pushed in place of a row's payload
-    fault_t stop;      // outcome not OK: nothing more is asked
-    sigset_t signals;  // that tell us to stop
-    int signal;        // the one that did; 0 = none
-    mono_t due;        // when the next one may be sent
+    buffer_t bytes_of;  // what is pushed in place of a row's payload
+    redis_error_t stop; // outcome not OK: nothing more is asked
+    sigset_t signals;   // that tell us to stop
+    int signal;         // the one that did; 0 = none
+    mono_t due;         // when the next one may be sent
 } run_t;
 
 // Signals are kept waiting and looked at between two chunks, so that what is under way is finished.
@@ -181,17 +181,17 @@ static void refuse(run_t *run, const subject_t *subject, const char *why) {
 static void land_one(run_t *run) {
     const subject_t subject = run->flights[run->first];
     requeue_reply_t reply;
-    fault_t fault;
-    outcome_t outcome = requeue_read(run->conn, &reply, &fault);
+    redis_error_t error;
+    outcome_t outcome = requeue_read(run->conn, &reply, &error);
     run->first = (run->first + 1) % FLIGHTS;
     run->flying--;
-    if (outcome == OUTCOME_LOST) {
-        if (run->stop.outcome != OUTCOME_LOST) run->stop = fault;
+    if (outcome == OUTCOME_DISCONNECTED) {
+        if (run->stop.outcome != OUTCOME_DISCONNECTED) run->stop = error;
         tell(run, &subject, FATE_UNKNOWN, NULL);
-    } else if (outcome == OUTCOME_FAULT) {
-        refuse(run, &subject, fault.text);
-    } else if (outcome == OUTCOME_LATER) { // it is left, not refused: a later run does it
-        if (run->stop.outcome == OUTCOME_OK) run->stop = fault;
+    } else if (outcome == OUTCOME_REFUSED) {
+        refuse(run, &subject, error.text);
+    } else if (outcome == OUTCOME_RETRY) { // it is left, not refused: a later run does it
+        if (run->stop.outcome == OUTCOME_OK) run->stop = error;
     } else if (reply.kind == REQUEUE_WAITING) {
         tell(run, &subject, FATE_WAITING, *reply.why ? reply.why : NULL);
     } else if (reply.kind == REQUEUE_FAILED) {
@@ -246,7 +246,7 @@ static bool take_row(void *self, const audit_row_t *row) {
 
 // One chunk: what was asked before is answered while this one is read from the log and asked.
 static bool go(run_t *run, const int64_t *seqs, size_t count, buffer_t *why) {
-    fault_t fault;
+    redis_error_t error;
     int64_t before = 0, after = 0;
     for (int i = 0; i < FATE_COUNT; i++) before += run->tally.of[i];
     size_t flying = run->flying;
@@ -256,7 +256,7 @@ static bool go(run_t *run, const int64_t *seqs, size_t count, buffer_t *why) {
     for (int64_t met = after - before + (int64_t)(run->flying - flying); run->stop.outcome == OUTCOME_OK && met < (int64_t)count;
          met++)
         tell(run, &(subject_t){.ref = "-"}, FATE_GONE, NULL);
-    if (run->flying && conn_flush(run->conn, &fault) != OUTCOME_OK) run->stop = fault;
+    if (run->flying && conn_flush(run->conn, &error) != OUTCOME_OK) run->stop = error;
     land(run, run->wish->per_minute || run->stop.outcome != OUTCOME_OK ? 0 : CHUNK);
     return true;
 }
@@ -280,42 +280,43 @@ static char *stop_text(const run_t *run) {
     if (run->stop.outcome == OUTCOME_OK) return NULL;
     if (strncmp(run->stop.text, "OOM", 3) == 0)
         return mem_str("Redis is full, and takes no job back while it is: raise maxmemory, or let workers make room");
-    return mem_printf("%s: %s", run->stop.outcome == OUTCOME_LOST ? "Redis was lost" : "Redis is not ready", run->stop.text);
+    return mem_printf("%s: %s", run->stop.outcome == OUTCOME_DISCONNECTED ? "Redis was lost" : "Redis is not ready",
+                      run->stop.text);
 }
 
 static int exit_code(const run_t *run, int status) {
     if (run->signal) return 128 + run->signal;
-    if (run->stop.outcome == OUTCOME_LOST) return CLI_REDIS_UNREACHABLE;
+    if (run->stop.outcome == OUTCOME_DISCONNECTED) return CLI_REDIS_UNREACHABLE;
     return run->stop.outcome == OUTCOME_OK ? status : CLI_FAILED;
 }
 
 // Redis's clock, and queues whose keys are not what their dialect takes them for.
-static outcome_t look_around(run_t *run, fault_t *fault) {
+static outcome_t look_around(run_t *run, redis_error_t *error) {
     const keyspace_t *keys = run->wish->keys;
-    if (requeue_now(run->conn, &run->now_ms, fault) != OUTCOME_OK) return fault->outcome;
+    if (requeue_now(run->conn, &run->now_ms, error) != OUTCOME_OK) return error->outcome;
     run->began = mono_now();
     for (size_t i = 0; i < keys->queue_count && !run->wish->discards; i++) {
         const dialect_ops_t *ops = dialect_ops(keys->queues[i].config->dialect);
         buffer_t refusal = {0};
-        outcome_t outcome = ops->adopt ? ops->adopt(run->conn, keys, i, &refusal, fault) : OUTCOME_OK;
-        if (outcome == OUTCOME_FAULT) run->strangers[i] = mem_str(fault->text);
+        outcome_t outcome = ops->adopt ? ops->adopt(run->conn, keys, i, &refusal, error) : OUTCOME_OK;
+        if (outcome == OUTCOME_REFUSED) run->strangers[i] = mem_str(error->text);
         if (outcome == OUTCOME_OK && refusal.len) run->strangers[i] = mem_str(buffer_text(&refusal));
         buffer_free(&refusal);
-        if (outcome == OUTCOME_LOST || outcome == OUTCOME_LATER) return outcome;
+        if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) return outcome;
     }
     return OUTCOME_OK;
 }
 
 // False after a message; *status is the exit code.
 static bool connect_to_redis(run_t *run, const plan_t *plan, int *status) {
-    fault_t fault;
+    redis_error_t error;
     if (run->wish->dry || plan->count == 0) return true;
     run->conn = conn_new(&run->wish->keys->config->redis, "queue-sidecar-requeue", NULL);
-    outcome_t outcome = conn_open(run->conn, &fault);
-    if (outcome == OUTCOME_OK) outcome = look_around(run, &fault);
+    outcome_t outcome = conn_open(run->conn, &error);
+    if (outcome == OUTCOME_OK) outcome = look_around(run, &error);
     if (outcome == OUTCOME_OK) return true;
-    fprintf(stderr, "queue-sidecar: redis at %s: %s\n", conn_target(run->conn), fault.text);
-    *status = outcome == OUTCOME_FAULT ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
+    fprintf(stderr, "queue-sidecar: redis at %s: %s\n", conn_target(run->conn), error.text);
+    *status = outcome == OUTCOME_REFUSED ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
     return false;
 }
 

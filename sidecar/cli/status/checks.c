@@ -91,7 +91,7 @@ static bool key_fault(const status_t *s, size_t queue, buffer_t *what, int64_t *
     const char *text = s->view.queues[queue].error;
     (void)weight;
     if (looked_at(s, queue)) return false;
-    buffer_str(what, *text ? text : s->counts[queue].fault);
+    buffer_str(what, *text ? text : s->counts[queue].error);
     return what->len > 0;
 }
 

@@ -253,7 +253,7 @@ static void judge_clocks(const judge_t *j) {
 }
 
 static void judge_reach(const judge_t *j) {
-    say(j, STATUS_FAULT, "redis_unreachable", mem_printf("Redis at %s: %s", j->s->target, j->s->fault.text),
+    say(j, STATUS_FAULT, "redis_unreachable", mem_printf("Redis at %s: %s", j->s->target, j->s->error.text),
         "Nothing is known of any queue, and no instance that has lost it can do anything either.",
         "See that Redis runs, and that address, rights and password in the section `redis` of the config are right");
 }
@@ -299,6 +299,6 @@ void status_findings_free(status_findings_t *findings) {
 }
 
 int status_exit(const status_t *status, const status_findings_t *findings) {
-    if (!status->reached) return status->fault.outcome == OUTCOME_FAULT ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
+    if (!status->reached) return status->error.outcome == OUTCOME_REFUSED ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
     return findings->faults + findings->warnings ? CLI_FAILED : CLI_OK;
 }

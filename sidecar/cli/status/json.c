@@ -63,7 +63,7 @@ static void put_redis(const status_t *s, buffer_t *out) {
     buffer_str(out, "{");
     put_text(out, "address", s->target);
     put_bool(out, "reachable", s->reached);
-    put_text(out, "error", s->reached ? "" : s->fault.text);
+    put_text(out, "error", s->reached ? "" : s->error.text);
     put_text(out, "server", s->reached ? s->server : "");
     put_number(out, "memory_bytes", s->reached ? s->view.memory_used : STATUS_UNKNOWN);
     put_number(out, "memory_limit_bytes", s->reached && s->view.memory_most > 0 ? s->view.memory_most : STATUS_UNKNOWN);
@@ -158,7 +158,7 @@ static void put_queue(const status_t *s, size_t queue, buffer_t *out) {
                 : view->uncopied_ms ? age(s->view.now_ms, view->uncopied_ms)
                                     : 0);
     put_copies(s, queue, out);
-    put_text(out, "fault", *view->error ? view->error : counts->fault);
+    put_text(out, "fault", *view->error ? view->error : counts->error);
     buffer_str(out, "}");
 }
 

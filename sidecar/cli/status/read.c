@@ -71,23 +71,23 @@ static outcome_t count_queues(status_reader_t *reader) {
     status_t *status = &reader->status;
     const keyspace_t *keys = reader->keys;
     int64_t in_progress = 0;
-    outcome_t outcome = census_take(reader->conn, keys, 0, keys->queue_count, CENSUS_ENDS, status->counts, &status->fault);
+    outcome_t outcome = census_take(reader->conn, keys, 0, keys->queue_count, CENSUS_ENDS, status->counts, &status->error);
     for (size_t i = 0; outcome == OUTCOME_OK && i < keys->queue_count; i++)
         if (status->counts[i].in_progress > 0) in_progress += status->counts[i].in_progress;
     if (outcome != OUTCOME_OK || in_progress > STAMPS_MOST) return outcome;
-    return census_take(reader->conn, keys, 0, keys->queue_count, CENSUS_STAMPS, status->counts, &status->fault);
+    return census_take(reader->conn, keys, 0, keys->queue_count, CENSUS_STAMPS, status->counts, &status->error);
 }
 
 static bool read_redis(status_reader_t *reader, bool slow) {
     status_t *status = &reader->status;
     overview_free(&status->view);
-    if (overview_look(reader->conn, reader->keys, &status->view, &status->fault) != OUTCOME_OK) return false;
+    if (overview_look(reader->conn, reader->keys, &status->view, &status->error) != OUTCOME_OK) return false;
     snprintf(status->server, sizeof status->server, "%s", conn_server(reader->conn));
     if (count_queues(reader) != OUTCOME_OK) return false;
     if (!slow) return true;
     forget_looks(status);
-    outcome_t outcome = preflight_look(reader->conn, reader->keys, take_finding, status, &status->fault);
-    return outcome == OUTCOME_OK || outcome == OUTCOME_FAULT;
+    outcome_t outcome = preflight_look(reader->conn, reader->keys, take_finding, status, &status->error);
+    return outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED;
 }
 
 // ---- The last hour, and the log here.

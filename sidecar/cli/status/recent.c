@@ -69,18 +69,18 @@ static bool any_left(const reading_t *reading) {
 }
 
 static bool read_round(conn_t *conn, reading_t *reading, int64_t limit) {
-    fault_t fault;
+    redis_error_t error;
     bool arrived = false;
     const keyspace_t *keys = reading->status->keys;
     mono_t end = mono_add(mono_now(), keys->config->redis.timeout_ms * NS_PER_MS);
     memset(reading->got, 0, keys->queue_count * sizeof *reading->got);
     reading->bytes = 0;
     stream_read_append(conn, keys, (const stream_id_t *)reading->positions, limit, 0);
-    if (conn_flush(conn, &fault) != OUTCOME_OK) return false;
+    if (conn_flush(conn, &error) != OUTCOME_OK) return false;
     while (!arrived && !mono_reached(end, mono_now())) {
         struct pollfd ready = {.fd = conn_fd(conn), .events = POLLIN};
         poll(&ready, 1, 100);
-        if (stream_read_take(conn, keys, take_entry, reading, &arrived, &fault) != OUTCOME_OK) return false;
+        if (stream_read_take(conn, keys, take_entry, reading, &arrived, &error) != OUTCOME_OK) return false;
     }
     for (size_t i = 0; arrived && i < keys->queue_count; i++)
         if (reading->got[i] < limit) *reading->positions[i] = '\0';

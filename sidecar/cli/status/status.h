@@ -67,7 +67,7 @@ typedef struct status {
     const config_t *config; // borrowed
     const keyspace_t *keys; // borrowed
     bool reached;           // else nothing of Redis is known
-    fault_t fault;          // why not
+    redis_error_t error;    // why not
     char server[64], target[256];
     int64_t wall_ms;         // by this machine's clock
     overview_t view;         // owned

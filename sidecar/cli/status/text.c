@@ -211,9 +211,9 @@ static void print_head(const status_t *s, const status_view_t *view, buffer_t *o
 // ---- Queues.
 
 // A number that is not known: "?" where it should be, "-" where the dialect has none.
-static void number_cell(table_t *table, int64_t number, bool fault) {
+static void number_cell(table_t *table, int64_t number, bool error) {
     char text[SPAN_SIZE];
-    table_cell(table, slice_text(number < 0 && !fault ? "-" : status_number(number, text)));
+    table_cell(table, slice_text(number < 0 && !error ? "-" : status_number(number, text)));
 }
 
 static void due_cell(table_t *table, const census_t *counts) {
@@ -257,17 +257,17 @@ static bool shows_retried(const status_view_t *view) { return view->width == 0 |
 static void print_row(table_t *table, const status_t *s, size_t queue, const status_view_t *view) {
     const census_t *counts = &s->counts[queue];
     const status_recent_t *recent = &s->recent[queue];
-    bool fault = *counts->fault != '\0';
+    bool error = *counts->error != '\0';
     table_cell(table, slice_text(s->keys->queues[queue].config->name));
-    number_cell(table, counts->delayed, fault);
+    number_cell(table, counts->delayed, error);
     due_cell(table, counts);
-    number_cell(table, counts->ready, fault);
-    number_cell(table, counts->in_progress, fault);
+    number_cell(table, counts->ready, error);
+    number_cell(table, counts->in_progress, error);
     oldest_cell(table, counts);
     if (shows_retried(view)) recent_cell(table, recent, recent->retried);
     recent_cell(table, recent, recent->failed);
     audit_cell(table, s, queue);
-    if (view->width >= ROOMY) number_cell(table, counts->records, fault);
+    if (view->width >= ROOMY) number_cell(table, counts->records, error);
 }
 
 // Indices of the queues that are asked about, those of findings first where not all fit. Owned.

@@ -58,14 +58,14 @@ static const promote_ops_t promote = {
     .append = promote_append, .read = promote_read_reply, .due_us = due_us, .most = PROMOTE_MOST};
 
 // The first of the five replies that is no good decides; all are read.
-static void read_adopt(conn_t *conn, const queue_keys_t *at, buffer_t *refusal, fault_t *fault) {
+static void read_adopt(conn_t *conn, const queue_keys_t *at, buffer_t *refusal, redis_error_t *error) {
     const char *base = at->config->own.base;
-    fault_t worst = {0};
+    redis_error_t worst = {0};
     for (size_t i = 0; i <= BULLMQ_KEYS; i++) {
         redisReply *reply;
-        if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) {
-            if (worst.outcome == OUTCOME_OK) worst = *fault;
-            if (fault->outcome == OUTCOME_LOST) break;
+        if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) {
+            if (worst.outcome == OUTCOME_OK) worst = *error;
+            if (error->outcome == OUTCOME_DISCONNECTED) break;
             continue;
         }
         const char *mark = NULL;
@@ -78,12 +78,12 @@ static void read_adopt(conn_t *conn, const queue_keys_t *at, buffer_t *refusal, 
                           i < BULLMQ_KEYS ? "exists" : "names its version");
         freeReplyObject(reply);
     }
-    *fault = worst;
+    *error = worst;
 }
 
 // Bull 4 and BullMQ share most names of keys. BullMQ writes its version into `meta`, and its events into a stream; workers that
 // wait on `marker` (BullMQ 5, and Bull's unreleased layout of pull request 2818) would sleep through what is promoted here.
-static outcome_t adopt(conn_t *conn, const keyspace_t *keys, size_t queue, buffer_t *refusal, fault_t *fault) {
+static outcome_t adopt(conn_t *conn, const keyspace_t *keys, size_t queue, buffer_t *refusal, redis_error_t *error) {
     const queue_keys_t *at = &keys->queues[queue];
     for (size_t i = 0; i < BULLMQ_KEYS; i++) {
         request_begin(conn, "TYPE");
@@ -95,8 +95,8 @@ static outcome_t adopt(conn_t *conn, const keyspace_t *keys, size_t queue, buffe
     request_text(conn, "version");
     request_text(conn, "opts.maxLenEvents");
     request_end(conn);
-    read_adopt(conn, at, refusal, fault);
-    return fault->outcome;
+    read_adopt(conn, at, refusal, error);
+    return error->outcome;
 }
 
 // ---- The watch: the stalled check, what promotion has put aside, and the failures that workers decide.
@@ -154,20 +154,20 @@ static void watch_heard(void *state, const char *channel, slice_t message) {
     if (w->failed) bull_failed_heard(w->failed, message);
 }
 
-static outcome_t watch_step(void *state, watch_call_t *call, fault_t *fault) {
+static outcome_t watch_step(void *state, watch_call_t *call, redis_error_t *error) {
     bull_watch_t *w = state;
-    if (bull_stalled_step(w->stalled, call, fault) != OUTCOME_OK || call->fenced) return fault->outcome;
-    if (bull_aside_step(w->aside, call, fault) != OUTCOME_OK || call->fenced) return fault->outcome;
+    if (bull_stalled_step(w->stalled, call, error) != OUTCOME_OK || call->fenced) return error->outcome;
+    if (bull_aside_step(w->aside, call, error) != OUTCOME_OK || call->fenced) return error->outcome;
     if (!w->failed) {
-        if (!w->forsaken) w->forsaken = bull_failed_forsake(w->at, call, fault) == OUTCOME_OK && !call->fenced;
-        return fault->outcome;
+        if (!w->forsaken) w->forsaken = bull_failed_forsake(w->at, call, error) == OUTCOME_OK && !call->fenced;
+        return error->outcome;
     }
-    return bull_failed_step(w->failed, call, call->changed, fault);
+    return bull_failed_step(w->failed, call, call->changed, error);
 }
 
-static outcome_t watch_leave(void *state, watch_call_t *call, fault_t *fault) {
+static outcome_t watch_leave(void *state, watch_call_t *call, redis_error_t *error) {
     bull_watch_t *w = state;
-    return bull_stalled_leave(w->stalled, call, fault);
+    return bull_stalled_leave(w->stalled, call, error);
 }
 
 static const watch_ops_t watch = {.open = watch_open,

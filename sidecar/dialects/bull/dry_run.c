@@ -46,10 +46,10 @@ static void one_request(conn_t *conn, const queue_keys_t *at, const char *comman
 static outcome_t read_all(const dryrun_room_t *room, size_t count) {
     for (size_t i = 0; i < count; i++) {
         redisReply *reply;
-        if (conn_read(room->conn, 0, &reply, room->fault) == OUTCOME_LOST) return OUTCOME_LOST;
+        if (conn_read(room->conn, 0, &reply, room->error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
         conn_reply_free(reply);
     }
-    *room->fault = (fault_t){0};
+    *room->error = (redis_error_t){0};
     return OUTCOME_OK;
 }
 
@@ -99,7 +99,7 @@ static void tidy(const bull_scratch_t *s) {
 static bool try_promote(const bull_scratch_t *s) {
     promote_reply_t reply;
     dialect_bull.promote->append(s->room->conn, &s->keys, &(promote_ask_t){.token = s->room->token, .batch = 3});
-    return s->room->passed(s->room, &script_bull_promote, promote_read_reply(s->room->conn, &reply, s->room->fault));
+    return s->room->passed(s->room, &script_bull_promote, promote_read_reply(s->room->conn, &reply, s->room->error));
 }
 
 static watch_call_t call_of(const bull_scratch_t *s, metrics_queue_t *metrics) {
@@ -120,7 +120,7 @@ static bool try_check(const bull_scratch_t *s) {
     bool ok = true;
     for (int step = 0; step < 2 && ok; step++) {
         watch_call_t call = call_of(s, &metrics);
-        ok = s->room->passed(s->room, script, bull_stalled_step(stalled, &call, s->room->fault));
+        ok = s->room->passed(s->room, script, bull_stalled_step(stalled, &call, s->room->error));
         script = &script_bull_settle;
     }
     bull_stalled_close(stalled);
@@ -132,14 +132,14 @@ static bool try_failed(const bull_scratch_t *s) {
     metrics_queue_t metrics = {0};
     bull_failed_t *failed = bull_failed_open(&s->at);
     watch_call_t call = call_of(s, &metrics);
-    bool ok = s->room->passed(s->room, &script_bull_failed, bull_failed_step(failed, &call, true, s->room->fault));
+    bool ok = s->room->passed(s->room, &script_bull_failed, bull_failed_step(failed, &call, true, s->room->error));
     if (ok) {
         one_request(s->room->conn, &s->at, "ZADD", "failed", "+inf", "two");
         ok = read_all(s->room, 1) == OUTCOME_OK;
     }
     bull_failed_forget(failed);
     call = call_of(s, &metrics);
-    ok = ok && s->room->passed(s->room, &script_bull_record, bull_failed_step(failed, &call, true, s->room->fault));
+    ok = ok && s->room->passed(s->room, &script_bull_record, bull_failed_step(failed, &call, true, s->room->error));
     bull_failed_close(failed);
     return ok;
 }
@@ -158,7 +158,7 @@ static bool try_requeue(const bull_scratch_t *s) {
         const requeue_where_t where = {.job = {payload.data, payload.len}};
         bull_requeue_append(s->room->conn, &s->keys,
                             &(requeue_ask_t){.again = true, .by = "preflight", .record = &record, .where = &where}, &where);
-        ok = s->room->passed(s->room, &script_bull_requeue, requeue_read(s->room->conn, &reply, s->room->fault));
+        ok = s->room->passed(s->room, &script_bull_requeue, requeue_read(s->room->conn, &reply, s->room->error));
         buffer_free(&payload);
     }
     return ok;

@@ -88,16 +88,16 @@ void bull_failed_heard(bull_failed_t *s, slice_t message) {
 
 // ---- Where looks begin.
 
-static outcome_t say_type(fault_t *fault, const redisReply *reply) {
-    return fault_set(fault, OUTCOME_FAULT, "its key `%s` holds a %s", reply_text(reply_at(reply, 1)),
-                     reply_text(reply_at(reply, 2)));
+static outcome_t say_type(redis_error_t *error, const redisReply *reply) {
+    return redis_error_set(error, OUTCOME_REFUSED, "its key `%s` holds a %s", reply_text(reply_at(reply, 1)),
+                           reply_text(reply_at(reply, 2)));
 }
 
 static int64_t number(const redisReply *reply) { return strtoll(reply_text(reply), NULL, 10); }
 
 // Asks from where to read. `mark`: how far all was read, "" = no news of that, "off" = nobody reads any more.
 static outcome_t ask_mark(const queue_keys_t *at, const watch_call_t *call, const char *mark, redisReply **reply,
-                          fault_t *fault) {
+                          redis_error_t *error) {
     char *failed = mem_printf("%s:failed", at->config->own.base);
     request_script(call->conn, &script_bull_seen, 3);
     request_text(call->conn, call->keys->seats[at->seat].lock);
@@ -108,26 +108,26 @@ static outcome_t ask_mark(const queue_keys_t *at, const watch_call_t *call, cons
     request_int(call->conn, KNOWN_MOST);
     request_text(call->conn, mark);
     free(failed);
-    return request_ask(call->conn, reply, fault);
+    return request_ask(call->conn, reply, error);
 }
 
 // An answer that is not what was hoped for.
-static void take_refusal(watch_call_t *call, const redisReply *reply, fault_t *fault) {
+static void take_refusal(watch_call_t *call, const redisReply *reply, redis_error_t *error) {
     if (reply_is(reply_at(reply, 0), "fenced"))
         call->fenced = true;
     else if (reply_is(reply_at(reply, 0), "type"))
-        say_type(fault, reply);
+        say_type(error, reply);
     else
-        fault_set(fault, OUTCOME_FAULT, "bull_seen: unexpected reply");
+        redis_error_set(error, OUTCOME_REFUSED, "bull_seen: unexpected reply");
 }
 
 // With `seen` tells how far all was read.
-static outcome_t ask_seen(bull_failed_t *s, watch_call_t *call, int64_t seen, fault_t *fault) {
+static outcome_t ask_seen(bull_failed_t *s, watch_call_t *call, int64_t seen, redis_error_t *error) {
     redisReply *reply;
     char mark[NUMBER_SIZE] = "";
     if (seen) snprintf(mark, sizeof mark, "%lld", (long long)seen);
     if (!call->dry) failpoint("bull_seen_before");
-    if (ask_mark(s->at, call, mark, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (ask_mark(s->at, call, mark, &reply, error) != OUTCOME_OK) return error->outcome;
     if (!call->dry) failpoint("bull_seen_answered");
     if (reply_is(reply_at(reply, 0), "seen")) {
         int64_t now = number(reply_at(reply, 1)), at = number(reply_at(reply, 2));
@@ -136,18 +136,18 @@ static outcome_t ask_seen(bull_failed_t *s, watch_call_t *call, int64_t seen, fa
         if (!s->begun) s->near = s->seen;
         s->begun = true;
     } else {
-        take_refusal(call, reply, fault);
+        take_refusal(call, reply, error);
     }
     freeReplyObject(reply);
-    return fault->outcome;
+    return error->outcome;
 }
 
-outcome_t bull_failed_forsake(const queue_keys_t *at, watch_call_t *call, fault_t *fault) {
+outcome_t bull_failed_forsake(const queue_keys_t *at, watch_call_t *call, redis_error_t *error) {
     redisReply *reply;
-    if (ask_mark(at, call, "off", &reply, fault) != OUTCOME_OK) return fault->outcome;
-    if (!reply_is(reply_at(reply, 0), "off")) take_refusal(call, reply, fault);
+    if (ask_mark(at, call, "off", &reply, error) != OUTCOME_OK) return error->outcome;
+    if (!reply_is(reply_at(reply, 0), "off")) take_refusal(call, reply, error);
     freeReplyObject(reply);
-    return fault->outcome;
+    return error->outcome;
 }
 
 // Begins a look where one is wanted. False: none is, now.
@@ -269,9 +269,9 @@ typedef struct sent {
 } sent_t;
 
 // What came of one record.
-static outcome_t read_record(bull_failed_t *s, watch_call_t *call, sent_t *sent, fault_t *fault) {
+static outcome_t read_record(bull_failed_t *s, watch_call_t *call, sent_t *sent, redis_error_t *error) {
     redisReply *reply;
-    if (conn_read(call->conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_read(call->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     const redisReply *word = reply_at(reply, 0);
     if (reply_is(word, "settled")) {
         failpoint("bull_record_answered");
@@ -285,28 +285,28 @@ static outcome_t read_record(bull_failed_t *s, watch_call_t *call, sent_t *sent,
     } else if (reply_is(word, "fenced")) {
         call->fenced = true;
     } else if (reply_is(word, "type")) {
-        say_type(fault, reply);
+        say_type(error, reply);
     } else if (reply_is(word, "gone")) {
         sent->gone = true;
     } else if (!reply_is(word, "changed")) {
-        fault_set(fault, OUTCOME_FAULT, "bull_record: unexpected reply");
+        redis_error_set(error, OUTCOME_REFUSED, "bull_record: unexpected reply");
     }
     freeReplyObject(reply);
-    return fault->outcome;
+    return error->outcome;
 }
 
-static outcome_t read_records(bull_failed_t *s, watch_call_t *call, sent_t *sent, size_t count, fault_t *fault) {
-    fault_t worst = {0};
+static outcome_t read_records(bull_failed_t *s, watch_call_t *call, sent_t *sent, size_t count, redis_error_t *error) {
+    redis_error_t worst = {0};
     for (size_t i = 0; i < count; i++) {
-        if (read_record(s, call, &sent[i], fault) == OUTCOME_LOST) return OUTCOME_LOST;
-        if (fault->outcome > worst.outcome) worst = *fault;
+        if (read_record(s, call, &sent[i], error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        if (error->outcome > worst.outcome) worst = *error;
     }
-    *fault = worst;
-    return fault->outcome;
+    *error = worst;
+    return error->outcome;
 }
 
 // Records all that a look found.
-static outcome_t record_page(bull_failed_t *s, watch_call_t *call, const redisReply *page, fault_t *fault) {
+static outcome_t record_page(bull_failed_t *s, watch_call_t *call, const redisReply *page, redis_error_t *error) {
     sent_t sent[PAGE_JOBS];
     size_t count = 0;
     told_t told;
@@ -315,13 +315,13 @@ static outcome_t record_page(bull_failed_t *s, watch_call_t *call, const redisRe
         sent[count] = (sent_t){.id = told.job.id, .reason = s->reason, .kept = true};
     }
     if (count) failpoint("bull_record_before");
-    if (read_records(s, call, sent, count, fault) != OUTCOME_OK || s->full) return fault->outcome;
+    if (read_records(s, call, sent, count, error) != OUTCOME_OK || s->full) return error->outcome;
     for (size_t i = 0; i < count; i++)
         if (!sent[i].gone && bull_heard_drop(&s->heard, sent[i].id)) bull_heard_take_answer(&s->heard, sent[i].id);
     return OUTCOME_OK;
 }
 
-static outcome_t end_look(bull_failed_t *s, watch_call_t *call, fault_t *fault) {
+static outcome_t end_look(bull_failed_t *s, watch_call_t *call, redis_error_t *error) {
     mono_t now = mono_now();
     int64_t rest = mono_diff(now, s->look_at) * REST_SHARE;
     s->rest_until = mono_add(now, rest < REST_MOST_MS * NS_PER_MS ? rest : REST_MOST_MS * NS_PER_MS);
@@ -330,11 +330,11 @@ static outcome_t end_look(bull_failed_t *s, watch_call_t *call, fault_t *fault) 
     s->near = s->began;
     if (!s->whole) return OUTCOME_OK;
     s->whole_at = mono_add(now, WHOLE_S * NS_PER_S);
-    return ask_seen(s, call, s->began, fault);
+    return ask_seen(s, call, s->began, error);
 }
 
 // Goes on behind the page, or ends the look. Entries of the last score are counted, so that none of them is left out.
-static outcome_t turn_page(bull_failed_t *s, watch_call_t *call, const redisReply *page, fault_t *fault) {
+static outcome_t turn_page(bull_failed_t *s, watch_call_t *call, const redisReply *page, redis_error_t *error) {
     int64_t looked = reply_int(reply_at(page, 1)), same = reply_int(reply_at(page, 3));
     const char *score = reply_text(reply_at(page, 2));
     if (looked > 0) {
@@ -343,20 +343,20 @@ static outcome_t turn_page(bull_failed_t *s, watch_call_t *call, const redisRepl
         snprintf(s->from, sizeof s->from, "%s", score);
     }
     bool more = looked == PAGE || page->elements > TOLD_FROM;
-    return more ? OUTCOME_OK : end_look(s, call, fault);
+    return more ? OUTCOME_OK : end_look(s, call, error);
 }
 
-static outcome_t read_page(const watch_call_t *call, redisReply **page, fault_t *fault) {
-    if (conn_read(call->conn, 0, page, fault) != OUTCOME_OK) return fault->outcome;
+static outcome_t read_page(const watch_call_t *call, redisReply **page, redis_error_t *error) {
+    if (conn_read(call->conn, 0, page, error) != OUTCOME_OK) return error->outcome;
     if ((*page)->type == REDIS_REPLY_ARRAY && (*page)->elements >= TOLD_FROM) return OUTCOME_OK;
     freeReplyObject(*page);
-    return fault_set(fault, OUTCOME_FAULT, "bull_failed: unexpected reply");
+    return redis_error_set(error, OUTCOME_REFUSED, "bull_failed: unexpected reply");
 }
 
 // One page of a look. Its first one arms the wake-up: what comes while the look goes on asks for another.
-static outcome_t look(bull_failed_t *s, watch_call_t *call, fault_t *fault) {
+static outcome_t look(bull_failed_t *s, watch_call_t *call, redis_error_t *error) {
     redisReply *page;
-    fault_t caching = {0};
+    redis_error_t caching = {0};
     bool arms = call->arm && !s->began;
     if (arms) {
         request_begin(call->conn, "CLIENT");
@@ -367,14 +367,14 @@ static outcome_t look(bull_failed_t *s, watch_call_t *call, fault_t *fault) {
     ask_page(s, call, NULL, 0);
     // A refusal is said by whoever waits for a change; the safety look comes all the same.
     if (arms && conn_read(call->conn, 0, &page, &caching) == OUTCOME_OK) freeReplyObject(page);
-    if (caching.outcome == OUTCOME_LOST) *fault = caching;
-    if (caching.outcome == OUTCOME_LOST || read_page(call, &page, fault) != OUTCOME_OK) return fault->outcome;
+    if (caching.outcome == OUTCOME_DISCONNECTED) *error = caching;
+    if (caching.outcome == OUTCOME_DISCONNECTED || read_page(call, &page, error) != OUTCOME_OK) return error->outcome;
     if (!s->began) s->began = number(reply_at(page, 0));
     s->going = true;
-    record_page(s, call, page, fault);
-    if (fault->outcome == OUTCOME_OK && !call->fenced && !s->full) turn_page(s, call, page, fault);
+    record_page(s, call, page, error);
+    if (error->outcome == OUTCOME_OK && !call->fenced && !s->full) turn_page(s, call, page, error);
     freeReplyObject(page);
-    return fault->outcome;
+    return error->outcome;
 }
 
 // Drops the messages that were looked at, but for one whose job was gone when it was to be recorded: that comes up again.
@@ -400,14 +400,14 @@ static bool is_answered(const bull_failed_t *s, const bull_told_t *heard, mono_t
 }
 
 // Looks at jobs that messages name. What is told of them comes in the order in which they were asked for.
-static outcome_t listen(bull_failed_t *s, watch_call_t *call, fault_t *fault) {
+static outcome_t listen(bull_failed_t *s, watch_call_t *call, redis_error_t *error) {
     redisReply *page;
     sent_t sent[HEARD_PAGE];
     size_t asked = s->heard.count < HEARD_PAGE ? s->heard.count : HEARD_PAGE, count = 0;
     const bull_told_t *heard = s->heard.first;
     told_t told;
     ask_page(s, call, s->heard.first, asked);
-    if (read_page(call, &page, fault) != OUTCOME_OK) return fault->outcome;
+    if (read_page(call, &page, error) != OUTCOME_OK) return error->outcome;
     for (size_t i = 0; heard && i < HEARD_PAGE && told_at(page, i, &told); i++, heard = heard->next) {
         while (heard->next && !slice_equal(told.job.id, heard->id)) heard = heard->next;
         bool kept = reply_len(told.score) > 0;
@@ -420,25 +420,25 @@ static outcome_t listen(bull_failed_t *s, watch_call_t *call, fault_t *fault) {
         sent[count++] = (sent_t){.id = told.job.id, .reason = s->reason, .heard = heard, .kept = kept};
     }
     int64_t looked = reply_int(reply_at(page, 1));
-    if (read_records(s, call, sent, count, fault) == OUTCOME_OK && !s->full) drop_heard(s, sent, count, looked);
+    if (read_records(s, call, sent, count, error) == OUTCOME_OK && !s->full) drop_heard(s, sent, count, looked);
     freeReplyObject(page);
-    return fault->outcome;
+    return error->outcome;
 }
 
-outcome_t bull_failed_step(bull_failed_t *s, watch_call_t *call, bool changed, fault_t *fault) {
-    *fault = (fault_t){0};
+outcome_t bull_failed_step(bull_failed_t *s, watch_call_t *call, bool changed, redis_error_t *error) {
+    *error = (redis_error_t){0};
     if (changed || !call->arm) s->changed = s->unread = true; // without wake-ups each step is one
     if (s->full && !mono_reached(s->rest_until, call->now)) {
         call->next = mono_min(call->next, s->rest_until);
         return OUTCOME_OK;
     }
     s->full = false;
-    if (!s->begun) ask_seen(s, call, 0, fault);
-    if (fault->outcome != OUTCOME_OK || call->fenced) return fault->outcome;
+    if (!s->begun) ask_seen(s, call, 0, error);
+    if (error->outcome != OUTCOME_OK || call->fenced) return error->outcome;
     if (s->going || !s->heard.first || (s->changed && !s->looked)) {
-        if (s->going || begin_look(s, call->now)) look(s, call, fault);
+        if (s->going || begin_look(s, call->now)) look(s, call, error);
     } else {
-        listen(s, call, fault);
+        listen(s, call, error);
     }
     if (s->full) {
         s->rest_until = mono_add(call->now, FULL_WAIT_MS * NS_PER_MS);
@@ -450,5 +450,5 @@ outcome_t bull_failed_step(bull_failed_t *s, watch_call_t *call, bool changed, f
     next = mono_max(next, s->rest_until);
     if (!s->full && (s->going || (s->heard.first && (s->looked || !s->changed)))) next = call->now;
     call->next = mono_min(call->next, next);
-    return fault->outcome;
+    return error->outcome;
 }

@@ -22,10 +22,10 @@ const char *bull_failed_key(const bull_failed_t *state);
 void bull_failed_heard(bull_failed_t *state, slice_t message);
 
 // One step. `changed`: the key may have changed since the last one. Brings call->next forward as it needs it.
-outcome_t bull_failed_step(bull_failed_t *state, watch_call_t *call, bool changed, fault_t *fault);
+outcome_t bull_failed_step(bull_failed_t *state, watch_call_t *call, bool changed, redis_error_t *error);
 
 // Failures are not wanted (record_failed = false): what fails until they are wanted again will count as known, unlike what fails
 // while nobody leads. Once in a term.
-outcome_t bull_failed_forsake(const queue_keys_t *at, watch_call_t *call, fault_t *fault);
+outcome_t bull_failed_forsake(const queue_keys_t *at, watch_call_t *call, redis_error_t *error);
 
 #endif

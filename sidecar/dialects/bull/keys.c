@@ -30,12 +30,12 @@ void bull_foreign_keys(conn_t *conn, const queue_keys_t *at) {
     for (size_t i = 0; i < BULLMQ_KEYS; i++) bull_key(conn, at, bullmq_words[i]);
 }
 
-outcome_t bull_wrong_type(fault_t *fault, const char *script, const char *what, const char *found) {
+outcome_t bull_wrong_type(redis_error_t *error, const char *script, const char *what, const char *found) {
     for (size_t i = 0; i < BULLMQ_KEYS; i++) {
         const char *word = strrchr(what, ':');
         if (word && strcmp(word + 1, bullmq_words[i]) == 0)
-            return fault_set(fault, OUTCOME_FAULT, "%s holds a %s: the queue belongs to BullMQ, and dialect bull serves Bull 4",
-                             what, found);
+            return redis_error_set(error, OUTCOME_REFUSED,
+                                   "%s holds a %s: the queue belongs to BullMQ, and dialect bull serves Bull 4", what, found);
     }
-    return fault_set(fault, OUTCOME_FAULT, "%s: %s holds a %s", script, what, found);
+    return redis_error_set(error, OUTCOME_REFUSED, "%s: %s holds a %s", script, what, found);
 }

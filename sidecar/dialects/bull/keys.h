@@ -15,6 +15,6 @@ extern const char *const bullmq_words[BULLMQ_KEYS]; // what follows `bull:video:
 void bull_foreign_keys(conn_t *conn, const queue_keys_t *at);
 
 // What a script answered that found `found` in the key `what` (or in what the script calls so). Returns the outcome.
-outcome_t bull_wrong_type(fault_t *fault, const char *script, const char *what, const char *found);
+outcome_t bull_wrong_type(redis_error_t *error, const char *script, const char *what, const char *found);
 
 #endif

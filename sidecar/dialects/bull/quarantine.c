@@ -58,14 +58,14 @@ static void ask_job(conn_t *conn, const queue_keys_t *at, slice_t id) {
 }
 
 // What stands under the id now. False: it cannot be told.
-static bool judge(conn_t *conn, const aside_job_t *job, bull_ghost_t *ghost, fault_t *fault) {
+static bool judge(conn_t *conn, const aside_job_t *job, bull_ghost_t *ghost, redis_error_t *error) {
     redisReply *reply;
     ghost->verdict = ASIDE_END;
     ghost->reason = "unreadable";
-    outcome_t outcome = conn_read(conn, 0, &reply, fault);
-    if (outcome == OUTCOME_FAULT && strncmp(fault->text, "WRONGTYPE", 9) == 0) {
+    outcome_t outcome = conn_read(conn, 0, &reply, error);
+    if (outcome == OUTCOME_REFUSED && strncmp(error->text, "WRONGTYPE", 9) == 0) {
         ghost->reason = "invalid_target";
-        *fault = (fault_t){0};
+        *error = (redis_error_t){0};
     } else if (outcome != OUTCOME_OK) {
         return false;
     } else if (reply_is_text(reply_at(reply, 0)) || reply_is_text(reply_at(reply, 1))) {
@@ -76,15 +76,15 @@ static bool judge(conn_t *conn, const aside_job_t *job, bull_ghost_t *ghost, fau
     return true;
 }
 
-static outcome_t judge_page(bull_aside_t *s, const watch_call_t *call, const aside_page_t *page, fault_t *fault) {
-    fault_t worst = {0};
+static outcome_t judge_page(bull_aside_t *s, const watch_call_t *call, const aside_page_t *page, redis_error_t *error) {
+    redis_error_t worst = {0};
     for (size_t i = 0; i < page->count; i++) ask_job(call->conn, s->at, page->jobs[i].member);
     for (size_t i = 0; i < page->count; i++) {
-        if (judge(call->conn, &page->jobs[i], &s->ghosts[i], fault)) continue;
-        if (fault->outcome == OUTCOME_LOST) return OUTCOME_LOST;
-        worst = *fault;
+        if (judge(call->conn, &page->jobs[i], &s->ghosts[i], error)) continue;
+        if (error->outcome == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        worst = *error;
     }
-    *fault = worst;
+    *error = worst;
     return worst.outcome;
 }
 
@@ -130,24 +130,25 @@ static void note_settled(bull_aside_t *s, watch_call_t *call, const bull_ghost_t
     }
 }
 
-static outcome_t settle_page(bull_aside_t *s, watch_call_t *call, const aside_page_t *page, fault_t *fault) {
-    fault_t worst = {0};
+static outcome_t settle_page(bull_aside_t *s, watch_call_t *call, const aside_page_t *page, redis_error_t *error) {
+    redis_error_t worst = {0};
     for (size_t i = 0; i < page->count; i++) append_settle(s, call, page, i, &s->ghosts[i]);
     failpoint("aside_before");
-    if (conn_flush(call->conn, fault) != OUTCOME_OK) worst = *fault;
+    if (conn_flush(call->conn, error) != OUTCOME_OK) worst = *error;
     failpoint("aside_sent");
     for (size_t i = 0; i < page->count; i++) {
         settled_t settled;
-        outcome_t outcome = worst.outcome == OUTCOME_LOST ? OUTCOME_LOST : settle_read(call->conn, &settled, fault);
+        outcome_t outcome =
+            worst.outcome == OUTCOME_DISCONNECTED ? OUTCOME_DISCONNECTED : settle_read(call->conn, &settled, error);
         failpoint("aside_answered");
         if (outcome == OUTCOME_OK)
             note_settled(s, call, &s->ghosts[i], settled);
         else if (outcome > worst.outcome)
-            worst = *fault;
+            worst = *error;
         free(s->ghosts[i].key);
         s->ghosts[i].key = NULL;
     }
-    *fault = worst;
+    *error = worst;
     return worst.outcome;
 }
 
@@ -160,7 +161,7 @@ static void end_round(bull_aside_t *s, const watch_call_t *call) {
     s->said = s->full;
 }
 
-outcome_t bull_aside_step(bull_aside_t *s, watch_call_t *call, fault_t *fault) {
+outcome_t bull_aside_step(bull_aside_t *s, watch_call_t *call, redis_error_t *error) {
     aside_page_t page;
     if (!s->going && !call->changed && !mono_reached(s->again, call->now)) {
         call->next = mono_min(call->next, s->again);
@@ -168,13 +169,13 @@ outcome_t bull_aside_step(bull_aside_t *s, watch_call_t *call, fault_t *fault) {
     }
     if (!s->going) s->skip = 0, s->full = false;
     s->going = true;
-    if (aside_read(call->conn, call->keys, call->queue, NULL, s->skip, call->arm, &page, fault) != OUTCOME_OK)
-        return fault->outcome;
+    if (aside_read(call->conn, call->keys, call->queue, NULL, s->skip, call->arm, &page, error) != OUTCOME_OK)
+        return error->outcome;
     if (page.count == 0)
         end_round(s, call);
-    else if (judge_page(s, call, &page, fault) == OUTCOME_OK)
-        settle_page(s, call, &page, fault);
+    else if (judge_page(s, call, &page, error) == OUTCOME_OK)
+        settle_page(s, call, &page, error);
     aside_page_free(&page);
     call->next = mono_min(call->next, s->going ? call->now : s->again);
-    return fault->outcome;
+    return error->outcome;
 }

@@ -8,6 +8,6 @@ typedef struct bull_aside bull_aside_t;
 bull_aside_t *bull_aside_open(const queue_keys_t *at); // owned
 void bull_aside_close(bull_aside_t *state);            // takes
 void bull_aside_forget(bull_aside_t *state);
-outcome_t bull_aside_step(bull_aside_t *state, watch_call_t *call, fault_t *fault);
+outcome_t bull_aside_step(bull_aside_t *state, watch_call_t *call, redis_error_t *error);
 
 #endif

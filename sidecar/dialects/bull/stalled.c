@@ -116,11 +116,11 @@ static void held(bull_stalled_t *s, watch_call_t *call, const redisReply *reply)
     s->renew_at = mono_add(now, renew_ms(s->at->config) * NS_PER_MS);
 }
 
-static outcome_t mark(bull_stalled_t *s, watch_call_t *call, bool leaves, fault_t *fault) {
+static outcome_t mark(bull_stalled_t *s, watch_call_t *call, bool leaves, redis_error_t *error) {
     redisReply *reply;
     mark_append(s, call, leaves);
     if (!call->dry) failpoint("bull_mark_before");
-    if (conn_read(call->conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_read(call->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     if (!call->dry) failpoint("bull_mark_answered");
     const redisReply *kind = reply_at(reply, 0);
     s->marked = false;
@@ -129,11 +129,11 @@ static outcome_t mark(bull_stalled_t *s, watch_call_t *call, bool leaves, fault_
     else if (reply_is(kind, "fenced"))
         call->fenced = true;
     else if (reply_is(kind, "type"))
-        bull_wrong_type(fault, "bull_mark", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
+        bull_wrong_type(error, "bull_mark", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
     else if (!reply_is(kind, "left"))
-        fault_set(fault, OUTCOME_FAULT, "bull_mark: unexpected reply");
+        redis_error_set(error, OUTCOME_REFUSED, "bull_mark: unexpected reply");
     freeReplyObject(reply);
-    return fault->outcome;
+    return error->outcome;
 }
 
 // ---- The verdict.
@@ -284,22 +284,22 @@ static void note_settled(bull_stalled_t *s, watch_call_t *call, const bull_case_
     }
 }
 
-static outcome_t settle_cases(bull_stalled_t *s, watch_call_t *call, size_t count, fault_t *fault) {
-    fault_t worst = {0};
+static outcome_t settle_cases(bull_stalled_t *s, watch_call_t *call, size_t count, redis_error_t *error) {
+    redis_error_t worst = {0};
     for (size_t i = 0; i < count; i++) append_settle(s, call, &s->cases[i]);
     failpoint("settle_before");
-    if (conn_flush(call->conn, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_flush(call->conn, error) != OUTCOME_OK) return error->outcome;
     failpoint("settle_sent");
     for (size_t i = 0; i < count; i++) {
         settled_t settled;
-        if (settle_read(call->conn, &settled, fault) == OUTCOME_LOST) return OUTCOME_LOST;
+        if (settle_read(call->conn, &settled, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
         failpoint("settle_answered");
-        if (fault->outcome == OUTCOME_OK)
+        if (error->outcome == OUTCOME_OK)
             note_settled(s, call, &s->cases[i], settled);
-        else if (fault->outcome > worst.outcome)
-            worst = *fault;
+        else if (error->outcome > worst.outcome)
+            worst = *error;
     }
-    *fault = worst;
+    *error = worst;
     return worst.outcome;
 }
 
@@ -353,41 +353,41 @@ static bool next_part(bull_stalled_t *s, const char *cursor) {
 }
 
 // Settles some of what has stalled. *more: there may be others.
-static outcome_t check(bull_stalled_t *s, watch_call_t *call, bool *more, fault_t *fault) {
+static outcome_t check(bull_stalled_t *s, watch_call_t *call, bool *more, redis_error_t *error) {
     redisReply *reply;
     *more = false;
     look_append(s, call);
-    if (conn_read(call->conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_read(call->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     if (reply_is(reply_at(reply, 0), "stalled")) {
         int64_t told = s->skip;
         size_t count = take_cases(s, call, reply);
         told += (int64_t)count;
         *more = count > 0 && told < reply_int(reply_at(reply, 2));
-        if (count) settle_cases(s, call, count, fault);
+        if (count) settle_cases(s, call, count, error);
         for (size_t i = 0; i < count; i++) buffer_shrink(&s->cases[i].record.payload);
-        if (!*more && fault->outcome == OUTCOME_OK) *more = next_part(s, reply_text(reply_at(reply, 3)));
+        if (!*more && error->outcome == OUTCOME_OK) *more = next_part(s, reply_text(reply_at(reply, 3)));
         if (!*more) s->full = s->full && s->left + s->skip > 0;
     } else if (!reply_is(reply_at(reply, 0), "early")) {
-        fault_set(fault, OUTCOME_FAULT, "bull_stalled: unexpected reply");
+        redis_error_set(error, OUTCOME_REFUSED, "bull_stalled: unexpected reply");
     }
     freeReplyObject(reply);
-    return fault->outcome;
+    return error->outcome;
 }
 
-outcome_t bull_stalled_step(bull_stalled_t *s, watch_call_t *call, fault_t *fault) {
+outcome_t bull_stalled_step(bull_stalled_t *s, watch_call_t *call, redis_error_t *error) {
     bool more = false;
     if (s->marked && mono_reached(s->check_at, call->now)) {
-        if (check(s, call, &more, fault) != OUTCOME_OK || call->fenced) return fault->outcome;
+        if (check(s, call, &more, error) != OUTCOME_OK || call->fenced) return error->outcome;
         if (more)
             call->next = call->now;
         else
             s->marked = false;
     }
     if (!more && (!s->marked || mono_reached(s->renew_at, call->now))) {
-        if (mark(s, call, false, fault) != OUTCOME_OK || call->fenced) return fault->outcome;
+        if (mark(s, call, false, error) != OUTCOME_OK || call->fenced) return error->outcome;
     }
     call->next = mono_min(call->next, mono_min(s->check_at, s->renew_at));
     return OUTCOME_OK;
 }
 
-outcome_t bull_stalled_leave(bull_stalled_t *s, watch_call_t *call, fault_t *fault) { return mark(s, call, true, fault); }
+outcome_t bull_stalled_leave(bull_stalled_t *s, watch_call_t *call, redis_error_t *error) { return mark(s, call, true, error); }

@@ -9,7 +9,7 @@ bull_stalled_t *bull_stalled_open(const queue_keys_t *at); // owned
 void bull_stalled_close(bull_stalled_t *state);            // takes
 void bull_stalled_forget(bull_stalled_t *state);
 // One step, if one is due. Brings call->next forward as it needs it.
-outcome_t bull_stalled_step(bull_stalled_t *state, watch_call_t *call, fault_t *fault);
-outcome_t bull_stalled_leave(bull_stalled_t *state, watch_call_t *call, fault_t *fault);
+outcome_t bull_stalled_step(bull_stalled_t *state, watch_call_t *call, redis_error_t *error);
+outcome_t bull_stalled_leave(bull_stalled_t *state, watch_call_t *call, redis_error_t *error);
 
 #endif

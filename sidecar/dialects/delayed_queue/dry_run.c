@@ -62,11 +62,11 @@ static bool lay(scene_t *scene, const char *command, const char *key, const char
     request_end(conn);
     for (int i = 0; i < 2; i++) {
         struct redisReply *reply;
-        fault_t fault;
-        outcome_t outcome = conn_read(conn, 0, &reply, &fault);
+        redis_error_t error;
+        outcome_t outcome = conn_read(conn, 0, &reply, &error);
         conn_reply_free(reply);
-        if (outcome == OUTCOME_LOST) {
-            *scene->room->fault = fault;
+        if (outcome == OUTCOME_DISCONNECTED) {
+            *scene->room->error = error;
             return scene->room->passed(scene->room, &script_de_promote, outcome);
         }
     }
@@ -84,7 +84,7 @@ static bool try_promote(scene_t *scene) {
     if (!laid) return false;
     delayed_promote.append(room->conn, &scene->keys,
                            &(promote_ask_t){.token = room->token, .batch = SCRATCH_BATCH, .first = SCRATCH_BATCH});
-    return room->passed(room, &script_de_promote, delayed_promote.read(room->conn, &reply, room->fault)) &&
+    return room->passed(room, &script_de_promote, delayed_promote.read(room->conn, &reply, room->error)) &&
            lay(scene, "ZADD", scene->queue.aside, "1", "scratch") && lay(scene, "LPUSH", scene->list, "scratch", "scratch");
 }
 
@@ -94,7 +94,7 @@ static bool try_aside(scene_t *scene) {
     const dryrun_room_t *room = scene->room;
     const event_t event = {.kind = slice_text("scratch")};
     aside_page_t page;
-    outcome_t outcome = aside_read(room->conn, &scene->keys, 0, scene->events, 0, false, &page, room->fault);
+    outcome_t outcome = aside_read(room->conn, &scene->keys, 0, scene->events, 0, false, &page, room->error);
     aside_page_free(&page);
     if (!room->passed(room, &script_aside, outcome)) return false;
     for (size_t i = 0; i < sizeof verdicts / sizeof *verdicts; i++) {
@@ -113,7 +113,7 @@ static bool try_aside(scene_t *scene) {
                                            .next = slice_text(ENVELOPE_2),
                                            .delay_ms = SCRATCH_TTL_MS,
                                            .event = &event});
-        if (!room->passed(room, &script_aside_settle, settle_read(room->conn, &settled, room->fault))) return false;
+        if (!room->passed(room, &script_aside_settle, settle_read(room->conn, &settled, room->error))) return false;
     }
     return true;
 }
@@ -128,9 +128,10 @@ static bool try_requeue(scene_t *scene) {
     digest_hex(&digest, id);
     const event_t event = {.kind = slice_text("scratch"), .answers = slice_text(id)};
     delayed_requeue.append(room->conn, &scene->keys, &(requeue_ask_t){.by = "preflight", .record = &event}, &where);
-    outcome_t outcome = requeue_read(room->conn, &reply, room->fault);
-    if (outcome == OUTCOME_LATER && strncmp(room->fault->text, "OOM", 3) == 0) outcome = OUTCOME_OK;
-    if (outcome == OUTCOME_OK && reply.kind == REQUEUE_FAILED) outcome = fault_set(room->fault, OUTCOME_FAULT, "%s", reply.why);
+    outcome_t outcome = requeue_read(room->conn, &reply, room->error);
+    if (outcome == OUTCOME_RETRY && strncmp(room->error->text, "OOM", 3) == 0) outcome = OUTCOME_OK;
+    if (outcome == OUTCOME_OK && reply.kind == REQUEUE_FAILED)
+        outcome = redis_error_set(room->error, OUTCOME_REFUSED, "%s", reply.why);
     return room->passed(room, &script_de_requeue, outcome);
 }
 

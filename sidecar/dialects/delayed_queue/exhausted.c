@@ -289,8 +289,9 @@ static void note_settled(finding_t *finding, settled_t settled, watch_call_t *ca
 }
 
 // Every reply is read; of several faults the first one is told.
-static outcome_t settle_page(board_t *board, watch_call_t *call, const aside_page_t *page, finding_t *findings, fault_t *fault) {
-    fault_t first = {0};
+static outcome_t settle_page(board_t *board, watch_call_t *call, const aside_page_t *page, finding_t *findings,
+                             redis_error_t *error) {
+    redis_error_t first = {0};
     bool any = false;
     for (size_t i = 0; i < page->count; i++) {
         findings[i] = (finding_t){.board = board, .call = call, .job = &page->jobs[i], .now = page->now};
@@ -302,19 +303,19 @@ static outcome_t settle_page(board_t *board, watch_call_t *call, const aside_pag
         any |= !findings[i].leaves;
     }
     if (any) failpoint("aside_before");
-    if (any && conn_flush(call->conn, fault) != OUTCOME_OK) return fault->outcome;
+    if (any && conn_flush(call->conn, error) != OUTCOME_OK) return error->outcome;
     if (any) failpoint("aside_sent");
     for (size_t i = 0; i < page->count; i++) {
         settled_t settled;
-        if (findings[i].leaves || first.outcome == OUTCOME_LOST) continue;
-        settle_read(call->conn, &settled, fault);
+        if (findings[i].leaves || first.outcome == OUTCOME_DISCONNECTED) continue;
+        settle_read(call->conn, &settled, error);
         failpoint("aside_answered");
-        if (fault->outcome == OUTCOME_OK)
+        if (error->outcome == OUTCOME_OK)
             note_settled(&findings[i], settled, call);
-        else if (first.outcome == OUTCOME_OK || fault->outcome == OUTCOME_LOST)
-            first = *fault;
+        else if (first.outcome == OUTCOME_OK || error->outcome == OUTCOME_DISCONNECTED)
+            first = *error;
     }
-    *fault = first;
+    *error = first;
     return first.outcome;
 }
 
@@ -326,14 +327,14 @@ static mono_t end_of_round(board_t *board, const watch_call_t *call) {
     return board->again;
 }
 
-static outcome_t watch_step(void *state, watch_call_t *call, fault_t *fault) {
+static outcome_t watch_step(void *state, watch_call_t *call, redis_error_t *error) {
     board_t *board = state;
     aside_page_t page;
     if (mono_reached(board->again, call->now) || (call->changed && board->skip < SHORT)) begin_round(board, call->now);
     if (call->changed) board->behind = board->skip > 0;
     // Each look arms, as our own writes make Redis forget whom to tell; the last one of a round comes behind the last of them.
     outcome_t outcome =
-        aside_read(call->conn, call->keys, call->queue, board->keys->config->own.events, board->skip, call->arm, &page, fault);
+        aside_read(call->conn, call->keys, call->queue, board->keys->config->own.events, board->skip, call->arm, &page, error);
     if (outcome != OUTCOME_OK) return outcome;
     board->armed = page.armed;
     call->next = call->now; // there may be more
@@ -341,7 +342,7 @@ static outcome_t watch_step(void *state, watch_call_t *call, fault_t *fault) {
         call->next = end_of_round(board, call);
     } else {
         finding_t *findings = mem_array(page.count, sizeof *findings);
-        outcome = settle_page(board, call, &page, findings, fault);
+        outcome = settle_page(board, call, &page, findings, error);
         for (size_t i = 0; i < page.count; i++) buffer_free(&findings[i].next);
         free(findings);
     }

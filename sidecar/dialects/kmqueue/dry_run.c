@@ -22,10 +22,10 @@ bool kmqueue_dry_run(const dryrun_room_t *room) {
         request_begin(room->conn, steps[i].command);
         request_text(room->conn, key);
         if (steps[i].argument) request_text(room->conn, steps[i].argument);
-        outcome_t outcome = request_ask(room->conn, &reply, room->fault);
+        outcome_t outcome = request_ask(room->conn, &reply, room->error);
         conn_reply_free(reply);
         // A full Redis refuses the first one, and who serves there needs none of it at once.
-        if (i > 0 || outcome != OUTCOME_LATER) goes_on = room->passed(room, steps[i].script, outcome);
+        if (i > 0 || outcome != OUTCOME_RETRY) goes_on = room->passed(room, steps[i].script, outcome);
     }
     free(key);
     return goes_on;

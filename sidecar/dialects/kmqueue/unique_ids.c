@@ -56,38 +56,38 @@ static void append_look(conn_t *conn, const queue_config_t *queue) {
     for (size_t i = 0; i < queue->own.lists.count; i++) ask(conn, "SCARD", queue->own.uniques.items[i]);
 }
 
-static int64_t read_count(conn_t *conn, const char *key, fault_t *worst) {
+static int64_t read_count(conn_t *conn, const char *key, redis_error_t *worst) {
     redisReply *reply;
-    fault_t fault;
+    redis_error_t error;
     int64_t count = 0;
-    if (worst->outcome == OUTCOME_LOST) return 0;
-    if (conn_read(conn, 0, &reply, &fault) == OUTCOME_OK) {
+    if (worst->outcome == OUTCOME_DISCONNECTED) return 0;
+    if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) {
         count = reply_int(reply);
         freeReplyObject(reply);
-    } else if (fault.outcome > worst->outcome) {
-        fault_set(worst, fault.outcome, "%s: %s", key, fault.text);
+    } else if (error.outcome > worst->outcome) {
+        redis_error_set(worst, error.outcome, "%s: %s", key, error.text);
     }
     return count;
 }
 
 // Of tasks how many there are, with the marker; of marks what each set holds.
-static void read_look(conn_t *conn, watch_t *watch, int64_t *waiting, int64_t *in_progress, fault_t *fault) {
+static void read_look(conn_t *conn, watch_t *watch, int64_t *waiting, int64_t *in_progress, redis_error_t *error) {
     const dialect_config_t *own = &watch->config->own;
-    *fault = (fault_t){0};
+    *error = (redis_error_t){0};
     *waiting = 0;
-    *in_progress = read_count(conn, watch->config->backup, fault);
-    for (size_t i = 0; i < own->lists.count; i++) *waiting += read_count(conn, own->lists.items[i], fault);
-    for (size_t i = 0; i < own->lists.count; i++) watch->found[i] = read_count(conn, own->uniques.items[i], fault);
+    *in_progress = read_count(conn, watch->config->backup, error);
+    for (size_t i = 0; i < own->lists.count; i++) *waiting += read_count(conn, own->lists.items[i], error);
+    for (size_t i = 0; i < own->lists.count; i++) watch->found[i] = read_count(conn, own->uniques.items[i], error);
 }
 
 // Whether the one entry of backup is its marker.
-static bool holds_marker(conn_t *conn, const char *backup, fault_t *fault) {
+static bool holds_marker(conn_t *conn, const char *backup, redis_error_t *error) {
     redisReply *reply;
     request_begin(conn, "LRANGE");
     request_text(conn, backup);
     request_int(conn, 0);
     request_int(conn, 0);
-    if (request_ask(conn, &reply, fault) != OUTCOME_OK) return false;
+    if (request_ask(conn, &reply, error) != OUTCOME_OK) return false;
     const redisReply *entry = reply_at(reply, 0);
     bool is = reply_len(entry) && km_is_marker((slice_t){reply_text(entry), reply_len(entry)}, backup);
     freeReplyObject(reply);
@@ -95,13 +95,13 @@ static bool holds_marker(conn_t *conn, const char *backup, fault_t *fault) {
 }
 
 // Whether there is no task at all.
-static bool look(conn_t *conn, watch_t *watch, fault_t *fault) {
+static bool look(conn_t *conn, watch_t *watch, redis_error_t *error) {
     int64_t waiting;
     int64_t in_progress;
     append_look(conn, watch->config);
-    read_look(conn, watch, &waiting, &in_progress, fault);
-    if (fault->outcome != OUTCOME_OK || waiting || in_progress > 1) return false;
-    return in_progress == 0 || holds_marker(conn, watch->config->backup, fault);
+    read_look(conn, watch, &waiting, &in_progress, error);
+    if (error->outcome != OUTCOME_OK || waiting || in_progress > 1) return false;
+    return in_progress == 0 || holds_marker(conn, watch->config->backup, error);
 }
 
 static int64_t sum(const watch_t *watch, const int64_t *marks) {
@@ -158,14 +158,14 @@ static int64_t compare(watch_t *watch, watch_call_t *call) {
     return sum(watch, watch->found) > watch->told && apart < LOOK_EVERY_MS ? apart : LOOK_EVERY_MS;
 }
 
-static outcome_t step(void *self, watch_call_t *call, fault_t *fault) {
+static outcome_t step(void *self, watch_call_t *call, redis_error_t *error) {
     watch_t *watch = self;
     int64_t wait_ms = LOOK_EVERY_MS;
-    bool quiet = look(call->conn, watch, fault);
-    if (fault->outcome == OUTCOME_OK && quiet) wait_ms = compare(watch, call);
+    bool quiet = look(call->conn, watch, error);
+    if (error->outcome == OUTCOME_OK && quiet) wait_ms = compare(watch, call);
     watch->quiet = quiet;
     call->next = mono_add(call->now, wait_ms * NS_PER_MS);
-    return fault->outcome;
+    return error->outcome;
 }
 
 const watch_ops_t kmqueue_watch = {

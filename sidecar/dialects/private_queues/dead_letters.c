@@ -69,15 +69,15 @@ static void append_arm(watch_call_t *call, const char *dlq) {
     request_end(call->conn);
 }
 
-static outcome_t read_arm(const watch_call_t *call, fault_t *fault) {
-    fault_t worst = {0};
+static outcome_t read_arm(const watch_call_t *call, redis_error_t *error) {
+    redis_error_t worst = {0};
     for (int i = 0; call->arm && i < 2; i++) {
         redisReply *reply;
-        if (conn_read(call->conn, 0, &reply, fault) == OUTCOME_LOST) return OUTCOME_LOST;
-        if (fault->outcome > worst.outcome) worst = *fault;
-        if (fault->outcome == OUTCOME_OK) freeReplyObject(reply);
+        if (conn_read(call->conn, 0, &reply, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        if (error->outcome > worst.outcome) worst = *error;
+        if (error->outcome == OUTCOME_OK) freeReplyObject(reply);
     }
-    *fault = worst;
+    *error = worst;
     return worst.outcome;
 }
 
@@ -129,19 +129,20 @@ static void append_record(const watch_call_t *call, const letter_t *letter, int6
     request_end(call->conn);
 }
 
-static outcome_t record_all(watch_call_t *call, const letter_t *found, size_t count, int64_t now_ms, bool *full, fault_t *fault) {
-    fault_t worst = {0};
+static outcome_t record_all(watch_call_t *call, const letter_t *found, size_t count, int64_t now_ms, bool *full,
+                            redis_error_t *error) {
+    redis_error_t worst = {0};
     int64_t recorded = 0;
     for (size_t i = 0; i < count; i++) append_record(call, &found[i], now_ms);
     failpoint("letters_before");
-    if (conn_flush(call->conn, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_flush(call->conn, error) != OUTCOME_OK) return error->outcome;
     failpoint("letters_sent");
     for (size_t i = 0; i < count; i++) {
         settled_t settled;
-        if (settle_read(call->conn, &settled, fault) == OUTCOME_LOST) return OUTCOME_LOST;
+        if (settle_read(call->conn, &settled, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
         failpoint("letters_answered");
-        if (fault->outcome > worst.outcome) worst = *fault;
-        if (fault->outcome != OUTCOME_OK) continue;
+        if (error->outcome > worst.outcome) worst = *error;
+        if (error->outcome != OUTCOME_OK) continue;
         if (settled == SETTLED) recorded++;
         if (settled == SETTLED_FENCED) call->fenced = true;
         if (settled == SETTLED_FULL) *full = true;
@@ -155,7 +156,7 @@ static outcome_t record_all(watch_call_t *call, const letter_t *found, size_t co
     if (*full)
         log_error(ROLE, queue, "the failure stream is half full: dead letters are not recorded until it shrinks",
                   F_INT("max_bytes", call->keys->config->stream.max_bytes));
-    *fault = worst;
+    *error = worst;
     return worst.outcome;
 }
 
@@ -205,7 +206,7 @@ static void go_on(letters_t *letters, watch_call_t *call, int64_t looked, bool e
     letters->skip = -PAGE;
 }
 
-static outcome_t read_look(letters_t *letters, watch_call_t *call, redisReply *reply, fault_t *fault) {
+static outcome_t read_look(letters_t *letters, watch_call_t *call, redisReply *reply, redis_error_t *error) {
     letter_t found[PAGE];
     bool full = false;
     if (reply_is(reply_at(reply, 0), "fenced")) {
@@ -213,14 +214,15 @@ static outcome_t read_look(letters_t *letters, watch_call_t *call, redisReply *r
         return OUTCOME_OK;
     }
     if (reply_is(reply_at(reply, 0), "type"))
-        return fault_set(fault, OUTCOME_FAULT, "%s holds a %s",
-                         reply_is(reply_at(reply, 1), "dlq") ? call->keys->queues[call->queue].config->dlq
-                                                             : call->keys->queues[call->queue].recorded,
-                         reply_text(reply_at(reply, 2)));
-    if (!reply_is(reply_at(reply, 0), "letters")) return fault_set(fault, OUTCOME_FAULT, "private_letters: unexpected reply");
+        return redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s",
+                               reply_is(reply_at(reply, 1), "dlq") ? call->keys->queues[call->queue].config->dlq
+                                                                   : call->keys->queues[call->queue].recorded,
+                               reply_text(reply_at(reply, 2)));
+    if (!reply_is(reply_at(reply, 0), "letters"))
+        return redis_error_set(error, OUTCOME_REFUSED, "private_letters: unexpected reply");
     int64_t now_ms = strtoll(reply_text(reply_at(reply, 1)), NULL, 10);
     size_t count = unknown_of(letters, call, reply, found);
-    if (count && record_all(call, found, count, now_ms, &full, fault) != OUTCOME_OK) return fault->outcome;
+    if (count && record_all(call, found, count, now_ms, &full, error) != OUTCOME_OK) return error->outcome;
     if (full)
         call->next = mono_add(call->now, POLL_S * NS_PER_S);
     else
@@ -228,26 +230,26 @@ static outcome_t read_look(letters_t *letters, watch_call_t *call, redisReply *r
     return OUTCOME_OK;
 }
 
-static outcome_t letters_step(void *self, watch_call_t *call, fault_t *fault) {
+static outcome_t letters_step(void *self, watch_call_t *call, redis_error_t *error) {
     letters_t *letters = self;
     redisReply *reply;
-    fault_t of_arm = {0};
-    *fault = (fault_t){0};
+    redis_error_t of_arm = {0};
+    *error = (redis_error_t){0};
     call->next = mono_never();
     if (!*letters->dlq) return OUTCOME_OK;
     if (!letters->walking && letters->skip == 0 && mono_reached(letters->walk_at, call->now)) letters->walking = true;
     letters->changed = letters->skip != 0 && (letters->changed || call->changed);
     append_arm(call, letters->dlq);
     append_look(letters, call);
-    if (read_arm(call, &of_arm) == OUTCOME_LOST) {
-        *fault = of_arm;
-        return OUTCOME_LOST;
+    if (read_arm(call, &of_arm) == OUTCOME_DISCONNECTED) {
+        *error = of_arm;
+        return OUTCOME_DISCONNECTED;
     }
-    if (conn_read(call->conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
-    read_look(letters, call, reply, fault);
+    if (conn_read(call->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
+    read_look(letters, call, reply, error);
     freeReplyObject(reply);
-    if (fault->outcome == OUTCOME_OK) *fault = of_arm;
-    return fault->outcome;
+    if (error->outcome == OUTCOME_OK) *error = of_arm;
+    return error->outcome;
 }
 
 const watch_ops_t private_letters_watch = {

@@ -20,7 +20,7 @@ static outcome_t ask(const dryrun_room_t *room, const char *const *words) {
     redisReply *reply;
     request_begin(room->conn, words[0]);
     for (size_t i = 1; words[i]; i++) request_text(room->conn, words[i]);
-    outcome_t outcome = request_ask(room->conn, &reply, room->fault);
+    outcome_t outcome = request_ask(room->conn, &reply, room->error);
     conn_reply_free(reply);
     return outcome;
 }
@@ -34,7 +34,7 @@ static outcome_t run_tails(const dryrun_room_t *room, const scratch_t *keys) {
     request_text(room->conn, keys->private);
     request_text(room->conn, "99");
     request_text(room->conn, "99");
-    outcome_t outcome = request_ask(room->conn, &reply, room->fault);
+    outcome_t outcome = request_ask(room->conn, &reply, room->error);
     conn_reply_free(reply);
     return outcome;
 }
@@ -61,7 +61,7 @@ static outcome_t run_letters(const dryrun_room_t *room, const scratch_t *keys) {
     request_text(room->conn, "99");
     request_text(room->conn, "1");
     request_text(room->conn, "1");
-    outcome_t outcome = request_ask(room->conn, &reply, room->fault);
+    outcome_t outcome = request_ask(room->conn, &reply, room->error);
     conn_reply_free(reply);
     return outcome;
 }
@@ -79,7 +79,7 @@ static outcome_t run_record(const dryrun_room_t *room, const scratch_t *keys) {
     request_text(room->conn, "9999");
     request_text(room->conn, "event");
     request_text(room->conn, "scratch");
-    outcome_t outcome = request_ask(room->conn, &reply, room->fault);
+    outcome_t outcome = request_ask(room->conn, &reply, room->error);
     conn_reply_free(reply);
     return outcome;
 }
@@ -108,10 +108,12 @@ static outcome_t run_settle(const dryrun_room_t *room, const scratch_t *keys) {
                                   .from_tail = true,
                                   .report = "",
                                   .event = &event});
-    return settle_read(room->conn, &settled, room->fault);
+    return settle_read(room->conn, &settled, room->error);
 }
 
-static bool out_of_memory(const fault_t *fault) { return fault->outcome == OUTCOME_LATER && strncmp(fault->text, "OOM", 3) == 0; }
+static bool out_of_memory(const redis_error_t *error) {
+    return error->outcome == OUTCOME_RETRY && strncmp(error->text, "OOM", 3) == 0;
+}
 
 // What is refused here for want of memory is tried without a job: one must be able to lead there.
 static outcome_t lay_out(const dryrun_room_t *room, const scratch_t *keys) {
@@ -119,11 +121,11 @@ static outcome_t lay_out(const dryrun_room_t *room, const scratch_t *keys) {
     const char *const requests[][3] = {{"LPUSH", keys->private, "job"}, {"LPUSH", keys->dlq, "letter"}};
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
         outcome_t outcome = ASK(room, requests[i][0], requests[i][1], requests[i][2]);
-        if (outcome == OUTCOME_LOST) return outcome;
-        if (outcome != OUTCOME_OK && !out_of_memory(room->fault)) return outcome;
-        if (ASK(room, "PEXPIRE", requests[i][1], TTL) == OUTCOME_LOST) return OUTCOME_LOST;
+        if (outcome == OUTCOME_DISCONNECTED) return outcome;
+        if (outcome != OUTCOME_OK && !out_of_memory(room->error)) return outcome;
+        if (ASK(room, "PEXPIRE", requests[i][1], TTL) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
     }
-    return fault_set(room->fault, OUTCOME_OK, "%s", "");
+    return redis_error_set(room->error, OUTCOME_OK, "%s", "");
 }
 
 unsigned private_dry_needs(const queue_config_t *queue) {
@@ -136,11 +138,11 @@ bool private_dry_run(const dryrun_room_t *room) {
     char *const all[SCRATCH] = {keys.private, keys.dlq, keys.recorded, keys.done};
     bool ok = room->passed(room, &script_private_tails, lay_out(room, &keys)) && try_lists(room, &keys) &&
               (!*room->config->dlq || try_letters(room, &keys)) && room->passed(room, &script_settle, run_settle(room, &keys));
-    fault_t said = *room->fault;
+    redis_error_t said = *room->error;
     for (size_t i = 0; i < SCRATCH; i++) {
-        if (ok && ASK(room, "DEL", all[i]) == OUTCOME_LOST) ok = false;
+        if (ok && ASK(room, "DEL", all[i]) == OUTCOME_DISCONNECTED) ok = false;
         free(all[i]);
     }
-    if (ok) *room->fault = said;
+    if (ok) *room->error = said;
     return ok;
 }

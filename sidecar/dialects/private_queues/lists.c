@@ -163,29 +163,29 @@ void private_look_append(conn_t *conn, const keyspace_t *keys, size_t queue, voi
     if (*lists->queue->own.registry) append_key(conn, "TYPE", lists->queue->own.registry);
 }
 
-static bool read_stamps(conn_t *conn, const char *key, backup_look_t *out, fault_t *fault) {
+static bool read_stamps(conn_t *conn, const char *key, backup_look_t *out, redis_error_t *error) {
     redisReply *reply;
-    if (conn_read(conn, 0, &reply, fault) == OUTCOME_OK) {
+    if (conn_read(conn, 0, &reply, error) == OUTCOME_OK) {
         out->stamps = reply_int(reply);
         freeReplyObject(reply);
     } else {
-        fault_t named = *fault;
-        fault_set(fault, named.outcome, "%s: %s", key, named.text);
+        redis_error_t named = *error;
+        redis_error_set(error, named.outcome, "%s: %s", key, named.text);
     }
-    return fault->outcome != OUTCOME_LOST;
+    return error->outcome != OUTCOME_DISCONNECTED;
 }
 
-static bool read_time(conn_t *conn, backup_look_t *out, fault_t *worst) {
+static bool read_time(conn_t *conn, backup_look_t *out, redis_error_t *worst) {
     redisReply *reply;
-    fault_t fault;
-    if (conn_read(conn, 0, &reply, &fault) == OUTCOME_OK) {
+    redis_error_t error;
+    if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) {
         out->now =
             strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000 + strtoll(reply_text(reply_at(reply, 1)), NULL, 10) / 1000;
         freeReplyObject(reply);
-    } else if (fault.outcome > worst->outcome) {
-        *worst = fault;
+    } else if (error.outcome > worst->outcome) {
+        *worst = error;
     }
-    return worst->outcome != OUTCOME_LOST;
+    return worst->outcome != OUTCOME_DISCONNECTED;
 }
 
 static walk_t walk_of(const redisReply *type) {
@@ -198,34 +198,35 @@ static walk_t walk_of(const redisReply *type) {
     return WALK_NONE;
 }
 
-static void read_registry(conn_t *conn, private_lists_t *lists, fault_t *worst) {
+static void read_registry(conn_t *conn, private_lists_t *lists, redis_error_t *worst) {
     const char *registry = lists->queue->own.registry;
     redisReply *reply;
-    fault_t fault;
-    if (conn_read(conn, 0, &reply, &fault) == OUTCOME_OK) {
+    redis_error_t error;
+    if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) {
         walk_t before = lists->walk;
         lists->walk = walk_of(reply);
         if (lists->walk != before) snprintf(lists->cursor, sizeof lists->cursor, "0");
         if (lists->walk == WALK_NONE && !reply_is(reply, "none"))
-            fault_set(&fault, OUTCOME_FAULT, "%s holds a %s where a set, a hash or a list of names is wanted", registry,
-                      reply_text(reply));
+            redis_error_set(&error, OUTCOME_REFUSED, "%s holds a %s where a set, a hash or a list of names is wanted", registry,
+                            reply_text(reply));
         freeReplyObject(reply);
     }
-    if (fault.outcome > worst->outcome) *worst = fault;
+    if (error.outcome > worst->outcome) *worst = error;
 }
 
-outcome_t private_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, void *self, backup_look_t *out, fault_t *fault) {
+outcome_t private_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, void *self, backup_look_t *out,
+                            redis_error_t *error) {
     private_lists_t *lists = self;
     *out = (backup_look_t){.config = lists->queue};
-    *fault = (fault_t){0};
-    if (!read_stamps(conn, keys->queues[queue].stamps, out, fault) || !read_time(conn, out, fault)) return fault->outcome;
+    *error = (redis_error_t){0};
+    if (!read_stamps(conn, keys->queues[queue].stamps, out, error) || !read_time(conn, out, error)) return error->outcome;
     lists->walk = *lists->queue->own.registry ? lists->walk : WALK_KEYS;
-    if (lists->walk != WALK_KEYS) read_registry(conn, lists, fault);
+    if (lists->walk != WALK_KEYS) read_registry(conn, lists, error);
     lists->walked = lists->walk == WALK_NONE;
     // How many there are is not known before the end of the walk: about as many as there were jobs, and always a page more.
     out->entries = lists->walked ? 0 : out->stamps + BACKUP_PAGE;
     out->open = true;
-    return fault->outcome;
+    return error->outcome;
 }
 
 // ---- Pages.
@@ -303,33 +304,34 @@ static void add_tail(private_lists_t *lists, const redisReply *reply, size_t at,
 }
 
 // One key that Redis refuses, such as a name in the registry that the user may not touch, keeps nobody from the others.
-static outcome_t refused(private_lists_t *lists, fault_t *fault) {
-    if (fault->outcome != OUTCOME_FAULT) return fault->outcome;
+static outcome_t refused(private_lists_t *lists, redis_error_t *error) {
+    if (error->outcome != OUTCOME_REFUSED) return error->outcome;
     if (lists->asked == 1) {
-        char *reason = mem_printf("%s: %s", lists->names[lists->next].key, fault->text);
+        char *reason = mem_printf("%s: %s", lists->names[lists->next].key, error->text);
         log_error(ROLE, lists->queue->name, "redis refuses to read a private list", F_STR("reason", reason));
         free(reason);
         lists->next++;
     }
     lists->one_by_one = true;
-    return fault_set(fault, OUTCOME_OK, "%s", "");
+    return redis_error_set(error, OUTCOME_OK, "%s", "");
 }
 
-static outcome_t read_tails(conn_t *conn, private_lists_t *lists, backup_page_t *page, fault_t *fault) {
+static outcome_t read_tails(conn_t *conn, private_lists_t *lists, backup_page_t *page, redis_error_t *error) {
     redisReply *reply;
-    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return refused(lists, fault);
+    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return refused(lists, error);
     page->replies[page->reply_count++] = reply;
     int64_t read = reply_int(reply_at(reply, 0));
-    if (read < 1 || read > (int64_t)lists->asked) return fault_set(fault, OUTCOME_FAULT, "private_tails: unexpected reply");
+    if (read < 1 || read > (int64_t)lists->asked)
+        return redis_error_set(error, OUTCOME_REFUSED, "private_tails: unexpected reply");
     for (size_t at = 1; at + 3 < reply->elements; at += 4) add_tail(lists, reply, at, page);
     page->vacant = (size_t)read - page->count;
     lists->next += (size_t)read;
     return OUTCOME_OK;
 }
 
-static outcome_t read_step(conn_t *conn, private_lists_t *lists, fault_t *fault) {
+static outcome_t read_step(conn_t *conn, private_lists_t *lists, redis_error_t *error) {
     redisReply *reply;
-    if (conn_read(conn, 0, &reply, fault) != OUTCOME_OK) return fault->outcome;
+    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     bool paged = lists->walk == WALK_LIST;
     const redisReply *names = paged ? reply : reply_at(reply, 1);
     size_t found = names && names->type == REDIS_REPLY_ARRAY ? names->elements : 0;
@@ -344,15 +346,15 @@ static outcome_t read_step(conn_t *conn, private_lists_t *lists, fault_t *fault)
     return OUTCOME_OK;
 }
 
-outcome_t private_page_read(conn_t *conn, void *self, size_t skip, size_t count, backup_page_t *page, fault_t *fault) {
+outcome_t private_page_read(conn_t *conn, void *self, size_t skip, size_t count, backup_page_t *page, redis_error_t *error) {
     private_lists_t *lists = self;
-    fault_t of_step = {0};
+    redis_error_t of_step = {0};
     (void)skip;
     (void)count;
-    *fault = (fault_t){0};
-    if (lists->asked && read_tails(conn, lists, page, fault) == OUTCOME_LOST) return OUTCOME_LOST;
-    if (lists->stepped && read_step(conn, lists, &of_step) != OUTCOME_OK && of_step.outcome > fault->outcome) *fault = of_step;
+    *error = (redis_error_t){0};
+    if (lists->asked && read_tails(conn, lists, page, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+    if (lists->stepped && read_step(conn, lists, &of_step) != OUTCOME_OK && of_step.outcome > error->outcome) *error = of_step;
     lists->cut = !lists->walked && lists->count >= PRIVATE_MOST;
     page->ended = lists->next == lists->count && (lists->walked || lists->cut);
-    return fault->outcome;
+    return error->outcome;
 }

@@ -28,8 +28,9 @@ bool private_lists_take(private_lists_t *lists, const keyspace_t *keys, slice_t 
 
 // As pass_ops has them (dialect.h).
 void private_look_append(conn_t *conn, const keyspace_t *keys, size_t queue, void *lists);
-outcome_t private_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, void *lists, backup_look_t *out, fault_t *fault);
+outcome_t private_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, void *lists, backup_look_t *out,
+                            redis_error_t *error);
 void private_page_append(conn_t *conn, const keyspace_t *keys, size_t queue, void *lists, size_t skip, size_t count);
-outcome_t private_page_read(conn_t *conn, void *lists, size_t skip, size_t count, backup_page_t *page, fault_t *fault);
+outcome_t private_page_read(conn_t *conn, void *lists, size_t skip, size_t count, backup_page_t *page, redis_error_t *error);
 
 #endif

@@ -46,7 +46,7 @@ static void unserved(world_t *w) { view(w)->served = false; }
 static void others(world_t *w) { snprintf(view(w)->owner, 136, "others"), view(w)->served = false; }
 static void nobodys(world_t *w) { *view(w)->owner = '\0'; }
 static void bad_key(world_t *w) { snprintf(view(w)->error, 160, "\"sidecar:email:meta\": WRONGTYPE"); }
-static void bad_count(world_t *w) { snprintf(counts(w)->fault, 200, "\"email\" holds a hash"); }
+static void bad_count(world_t *w) { snprintf(counts(w)->error, 200, "\"email\" holds a hash"); }
 static void late(world_t *w) { counts(w)->next_due_ms = NOW - 15001, counts(w)->delayed = 1204; }
 static void late_enough(world_t *w) { counts(w)->next_due_ms = NOW - 15000; }
 static void late_without_leader(world_t *w) { late(w), vacant(w); }
@@ -116,7 +116,7 @@ static void not_far(world_t *w) { counts(w)->next_due_ms = NOW + 3652 * (int64_t
 static void never(world_t *w) { counts(w)->next_due_ms = INT64_MAX; }
 static void gone(world_t *w) {
     w->s.reached = false;
-    fault_set(&w->s.fault, OUTCOME_LOST, "cannot connect: Connection refused");
+    redis_error_set(&w->s.error, OUTCOME_DISCONNECTED, "cannot connect: Connection refused");
 }
 static void nothing(world_t *w) { (void)w; }
 
@@ -233,7 +233,7 @@ Test(unit_status, each_trouble_is_found_alone_and_at_its_boundary) {
 Test(unit_status, a_redis_that_refuses_us_is_not_out_of_reach) {
     world_t w = well(SETTINGS QUEUES);
     gone(&w);
-    fault_set(&w.s.fault, OUTCOME_FAULT, "WRONGPASS");
+    redis_error_set(&w.s.error, OUTCOME_REFUSED, "WRONGPASS");
     status_findings_t found = status_judge(&w.s, NULL);
     cr_assert_eq(status_exit(&w.s, &found), CLI_FAILED);
     status_findings_free(&found);
@@ -384,7 +384,7 @@ static world_t much_ado(void) {
     world_t w =
         well("queues = ( { name = \"" LONG "\"; ready_limit = 100; }, { name = \"\xc3\xa4\\\"q\"; }, { name = \"r\"; } );");
     late_and_full(&w), lives_long(&w), nearly_full(&w), silent(&w), clocks(&w), gaps(&w), sick(&w), failed(&w), redis_full(&w);
-    w.s.counts[1] = (census_t){.now_ms = NOW, .delayed = INT64_C(123456789), .next_due_ms = INT64_MAX, .fault = "no\x1b[2J"};
+    w.s.counts[1] = (census_t){.now_ms = NOW, .delayed = INT64_C(123456789), .next_due_ms = INT64_MAX, .error = "no\x1b[2J"};
     w.s.recent[1] = (status_recent_t){.retried = STATUS_UNKNOWN, .failed = STATUS_UNKNOWN};
     return w;
 }

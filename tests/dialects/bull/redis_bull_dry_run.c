@@ -12,21 +12,21 @@ typedef struct {
 static bool passed(const dryrun_room_t *room, const script_t *script, outcome_t outcome) {
     found_t *found = room->self;
     (void)script;
-    if (outcome == OUTCOME_FAULT) snprintf(found->why, sizeof found->why, "%s", room->fault->text);
+    if (outcome == OUTCOME_REFUSED) snprintf(found->why, sizeof found->why, "%s", room->error->text);
     if (outcome != OUTCOME_OK) found->refused++;
-    return outcome == OUTCOME_OK || outcome == OUTCOME_FAULT;
+    return outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED;
 }
 
 /* As the preflight does it, with this connection. */
 static found_t dry_run(fixture_t *f, conn_t *conn) {
     found_t found = {0};
-    fault_t fault = {0};
+    redis_error_t error = {0};
     dryrun_room_t room = {.conn = conn,
                           .keys = f->keys,
                           .config = f->keys->queues[1].config,
                           .prefix = "sidecar:scratch:",
                           .token = "T",
-                          .fault = &fault,
+                          .error = &error,
                           .passed = passed,
                           .self = &found};
     redis_ok(f->r, "SET " BULL_LOCK " T");

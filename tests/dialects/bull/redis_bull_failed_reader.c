@@ -44,7 +44,7 @@ static outcome_t step(setup_t *setup, bool changed, mono_t *next) {
                          .metrics = &setup->metrics->queues[0],
                          .now = mono_now(),
                          .next = mono_never()};
-    outcome_t outcome = bull_failed_step(setup->reader, &call, changed, &setup->f.fault);
+    outcome_t outcome = bull_failed_step(setup->reader, &call, changed, &setup->f.error);
     setup->fenced = call.fenced;
     *next = call.next;
     return outcome;
@@ -67,7 +67,7 @@ static outcome_t look_after(setup_t *setup, bool changed) {
 static outcome_t look(setup_t *setup) { return look_after(setup, true); }
 
 static void work(setup_t *setup) {
-    cr_assert_eq(look(setup), OUTCOME_OK, "%s", setup->f.fault.text);
+    cr_assert_eq(look(setup), OUTCOME_OK, "%s", setup->f.error.text);
     cr_assert(!setup->fenced);
 }
 
@@ -245,7 +245,7 @@ Test(redis_bull_reader, what_fails_while_it_is_off_is_not_recorded_later) {
                              .metrics = &setup.metrics->queues[0],
                              .now = mono_now(),
                              .next = mono_never()};
-        cr_assert_eq(ops->step(off, &call, &setup.f.fault), OUTCOME_OK, "%s", setup.f.fault.text);
+        cr_assert_eq(ops->step(off, &call, &setup.f.error), OUTCOME_OK, "%s", setup.f.error.text);
     }
     fail(&setup, "3", 0);
     fail(&setup, "4", -30000); /* by a clock that is behind */
@@ -445,13 +445,13 @@ Test(redis_bull_reader, who_is_no_longer_the_leader_records_nothing) {
 Test(redis_bull_reader, a_key_of_the_wrong_type_is_said_and_forgiven) {
     setup_t setup = setup_start();
     fixture_make_key(setup.f.r, BULL "failed", "list");
-    cr_expect_eq(look(&setup), OUTCOME_FAULT);
-    cr_expect(strstr(setup.f.fault.text, "failed") && strstr(setup.f.fault.text, "list"), "%s", setup.f.fault.text);
+    cr_expect_eq(look(&setup), OUTCOME_REFUSED);
+    cr_expect(strstr(setup.f.error.text, "failed") && strstr(setup.f.error.text, "list"), "%s", setup.f.error.text);
     redis_ok(setup.f.r, "DEL " BULL "failed");
     work(&setup);
     fail(&setup, "7", 0);
     fixture_make_key(setup.f.r, BULL_OURS "failures", "list");
-    cr_expect_eq(look(&setup), OUTCOME_FAULT);
+    cr_expect_eq(look(&setup), OUTCOME_REFUSED);
     redis_ok(setup.f.r, "DEL " BULL_OURS "failures");
     work(&setup);
     expect_jobs(&setup, "7");
@@ -463,7 +463,7 @@ Test(redis_bull_reader, a_lost_connection_records_nothing_twice) {
     work(&setup);
     fail(&setup, "7", 0);
     server_kill(setup.f.server);
-    cr_expect_eq(look(&setup), OUTCOME_LOST);
+    cr_expect_eq(look(&setup), OUTCOME_DISCONNECTED);
     setup_stop(&setup);
 }
 

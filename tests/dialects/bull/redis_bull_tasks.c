@@ -42,11 +42,11 @@ static outcome_t step_as(stand_t *s, const char *token) {
                              .metrics = &s->metrics->queues[0],
                              .now = mono_now(),
                              .next = mono_never()};
-    s->f.fault = (fault_t){0};
-    return s->ops->step(s->state, &s->call, &s->f.fault);
+    s->f.error = (redis_error_t){0};
+    return s->ops->step(s->state, &s->call, &s->f.error);
 }
 
-static void step(stand_t *s) { cr_assert_eq(step_as(s, "T"), OUTCOME_OK, "%s", s->f.fault.text); }
+static void step(stand_t *s) { cr_assert_eq(step_as(s, "T"), OUTCOME_OK, "%s", s->f.error.text); }
 
 /* Steps when a step is wanted, until `settled` jobs were given back or ended. */
 static void check_until(stand_t *s, long settled) {
@@ -296,7 +296,7 @@ Test(redis_bull_watch, leaves_the_check_to_the_workers) {
     step(&s);
     cr_assert_gt(redis_int(s.f.r, "PTTL " BULL "stalled-check"), 40000);
     redis_ok(s.f.r, "HSET sidecar:video:meta marked 1700000000000");
-    cr_assert_eq(s.ops->leave(s.state, &s.call, &s.f.fault), OUTCOME_OK);
+    cr_assert_eq(s.ops->leave(s.state, &s.call, &s.f.error), OUTCOME_OK);
     cr_assert(wait_for(redis_int(s.f.r, "EXISTS " BULL "stalled-check") == 0, 5000));
     teardown(&s);
 }
@@ -307,7 +307,7 @@ static void promote(stand_t *s) {
     const promote_ops_t *ops = dialect_ops(DIALECT_BULL)->promote;
     promote_reply_t reply;
     ops->append(s->f.conn, s->f.keys, &(promote_ask_t){.token = "T", .batch = 100});
-    cr_assert_eq(ops->read(s->f.conn, &reply, &s->f.fault), OUTCOME_OK, "%s", s->f.fault.text);
+    cr_assert_eq(ops->read(s->f.conn, &reply, &s->f.error), OUTCOME_OK, "%s", s->f.error.text);
 }
 
 static bool nothing_aside(stand_t *s) {
@@ -356,8 +356,8 @@ Test(redis_bull_watch, what_is_aside_waits_while_the_stream_is_full) {
 
 static void expect_refusal(stand_t *s, const char *refusal) {
     buffer_t text = {0};
-    outcome_t outcome = dialect_ops(DIALECT_BULL)->adopt(s->f.conn, s->f.keys, 0, &text, &s->f.fault);
-    cr_assert_eq(outcome, OUTCOME_OK, "%s", s->f.fault.text);
+    outcome_t outcome = dialect_ops(DIALECT_BULL)->adopt(s->f.conn, s->f.keys, 0, &text, &s->f.error);
+    cr_assert_eq(outcome, OUTCOME_OK, "%s", s->f.error.text);
     cr_assert_str_eq(buffer_text(&text), refusal);
     buffer_free(&text);
 }
@@ -388,7 +388,7 @@ Test(redis_bull_watch, refuses_bullmq_and_the_unreleased_layout) {
     }
     redis_ok(s.f.r, "SET " BULL "meta x"); /* whatever that is */
     buffer_t text = {0};
-    cr_assert_eq(dialect_ops(DIALECT_BULL)->adopt(s.f.conn, s.f.keys, 0, &text, &s.f.fault), OUTCOME_FAULT);
+    cr_assert_eq(dialect_ops(DIALECT_BULL)->adopt(s.f.conn, s.f.keys, 0, &text, &s.f.error), OUTCOME_REFUSED);
     cr_assert_eq(text.len, 0);
     teardown(&s);
 }
@@ -396,14 +396,14 @@ Test(redis_bull_watch, refuses_bullmq_and_the_unreleased_layout) {
 Test(redis_bull_watch, a_bullmq_that_comes_later_stops_it) {
     stand_t s = setup();
     redis_ok(s.f.r, "XADD " BULL "events * f v");
-    cr_assert_eq(step_as(&s, "T"), OUTCOME_FAULT);
-    cr_assert_str_eq(s.f.fault.text,
+    cr_assert_eq(step_as(&s, "T"), OUTCOME_REFUSED);
+    cr_assert_str_eq(s.f.error.text,
                      "bull:video:events holds a stream: the queue belongs to BullMQ, and dialect bull serves Bull 4");
     cr_assert_eq(redis_int(s.f.r, "EXISTS " BULL "stalled-check"), 0);
     redis_ok(s.f.r, "DEL " BULL "events");
     fixture_make_key(s.f.r, BULL "stalled", "list");
-    cr_assert_eq(step_as(&s, "T"), OUTCOME_FAULT);
-    cr_assert_str_eq(s.f.fault.text, "bull_mark: stalled holds a list");
+    cr_assert_eq(step_as(&s, "T"), OUTCOME_REFUSED);
+    cr_assert_str_eq(s.f.error.text, "bull_mark: stalled holds a list");
     teardown(&s);
 }
 
@@ -417,7 +417,7 @@ Test(redis_bull_watch, promotes_through_the_interface) {
     bull_job(s.f.r, "1", "0");
     redis_ok(s.f.r, "ZADD " BULL "delayed %lld 1", due * 4096 + 17);
     ops->append(s.f.conn, s.f.keys, &(promote_ask_t){.token = "T", .batch = 5000});
-    cr_assert_eq(ops->read(s.f.conn, &reply, &s.f.fault), OUTCOME_OK, "%s", s.f.fault.text);
+    cr_assert_eq(ops->read(s.f.conn, &reply, &s.f.error), OUTCOME_OK, "%s", s.f.error.text);
     cr_assert(reply.kind == PROMOTED_MOVED && reply.moved == 1 && reply.has_oldest);
     cr_assert_eq(ops->due_us(s.f.keys->queues[0].config, reply.oldest), due * 1000);
     redis_expect(s.f.r, "1", "RPOP " BULL "wait");

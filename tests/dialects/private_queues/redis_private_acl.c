@@ -33,10 +33,10 @@ Test(redis_private_acl, the_published_lines_are_enough) {
     cr_assert_eq(count(&d, "LLEN fights-dlq"), 2);
     cr_assert_eq(rights_refused(d.f.r), 0);
     buffer_t said = {0};
-    fault_t fault;
+    redis_error_t error;
     conn_t *conn = conn_new(&d.f.config->redis, "test", NULL);
-    cr_assert_eq(conn_open(conn, &fault), OUTCOME_OK, "%s", fault.text);
-    cr_assert_eq(preflight(conn, d.f.keys, note, &said, &fault), OUTCOME_OK, "%s", fault.text);
+    cr_assert_eq(conn_open(conn, &error), OUTCOME_OK, "%s", error.text);
+    cr_assert_eq(preflight(conn, d.f.keys, note, &said, &error), OUTCOME_OK, "%s", error.text);
     cr_assert_eq(said.len, 0, "%s", buffer_text(&said));
     buffer_free(&said);
     conn_free(conn);
@@ -106,7 +106,7 @@ Test(redis_private_acl, each_queue_is_barred_by_what_it_needs_itself) {
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
         buffer_t said = {0};
         redis_ok(f.r, "ACL SETUSER default +@all -%s", rights[i][0]);
-        cr_assert_eq(preflight(f.conn, f.keys, note_barred, &said, &f.fault), OUTCOME_OK, "%s", f.fault.text);
+        cr_assert_eq(preflight(f.conn, f.keys, note_barred, &said, &f.error), OUTCOME_OK, "%s", f.error.text);
         cr_expect_str_eq(buffer_text(&said), rights[i][1], "without %s: %s", rights[i][0], buffer_text(&said));
         buffer_free(&said);
     }

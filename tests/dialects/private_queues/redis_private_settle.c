@@ -54,8 +54,8 @@ static settled_t settle(fixture_t *f, bool ends) {
                                   .report = "",
                                   .event = &event});
     settled_t settled;
-    outcome_t outcome = settle_read(f->conn, &settled, &f->fault);
-    cr_assert_eq(outcome, settled == SETTLED_TYPE ? OUTCOME_FAULT : OUTCOME_OK, "%s", f->fault.text);
+    outcome_t outcome = settle_read(f->conn, &settled, &f->error);
+    cr_assert_eq(outcome, settled == SETTLED_TYPE ? OUTCOME_REFUSED : OUTCOME_OK, "%s", f->error.text);
     free(heartbeat);
     buffer_free(&again);
     json_free(json);
@@ -179,7 +179,7 @@ Test(redis_private_settle, a_record_that_is_refused_leaves_no_dead_letter) {
                                   .depth = 1,
                                   .report = "",
                                   .event = &event});
-    cr_assert_eq(settle_read(f.conn, &settled, &f.fault), OUTCOME_FAULT);
+    cr_assert_eq(settle_read(f.conn, &settled, &f.error), OUTCOME_REFUSED);
     redis_expect(f.r, before, "DEBUG DIGEST");
     free(before);
     fixture_stop(&f);
