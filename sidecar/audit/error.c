@@ -14,34 +14,35 @@
 static const struct {
     unsigned long type;
     const char *name;
-} remote[] = {{0x6969, "NFS"},    {0xff534d42, "CIFS"}, {0xfe534d42, "SMB"}, {0x517b, "SMB"},        {0x65735546, "FUSE"},
-              {0x01021997, "9p"}, {0x00c36400, "Ceph"}, {0x5346414f, "AFS"}, {0x0bd00bd0, "Lustre"}, {0x01161970, "GFS2"}};
+} network_filesystems[] = {{0x6969, "NFS"},        {0xff534d42, "CIFS"}, {0xfe534d42, "SMB"},  {0x517b, "SMB"},
+                           {0x65735546, "FUSE"},   {0x01021997, "9p"},   {0x00c36400, "Ceph"}, {0x5346414f, "AFS"},
+                           {0x0bd00bd0, "Lustre"}, {0x01161970, "GFS2"}};
 
-const char *audit_remote_name(unsigned long type) {
-    for (size_t i = 0; i < sizeof remote / sizeof *remote; i++)
-        if (remote[i].type == type) return remote[i].name;
+const char *audit_network_filesystem(unsigned long type) {
+    for (size_t i = 0; i < sizeof network_filesystems / sizeof *network_filesystems; i++)
+        if (network_filesystems[i].type == type) return network_filesystems[i].name;
     return NULL;
 }
 
-static char *directory_of(const char *path) {
+static char *path_directory(const char *path) {
     char *copy = mem_str(path), *dir = mem_str(dirname(copy));
     free(copy);
     return dir;
 }
 
-bool audit_directory_is_closed(const char *path) {
-    char *dir = directory_of(path);
+bool audit_directory_is_read_only(const char *path) {
+    char *dir = path_directory(path);
     bool closed = access(dir, W_OK) != 0;
     free(dir);
     return closed;
 }
 
-static bool say(buffer_t *why, const char *path, const char *text) {
+static bool path_error(buffer_t *why, const char *path, const char *text) {
     buffer_printf(why, "audit log %s: %s", path, text);
     return false;
 }
 
-static bool directory_fits(const char *path, const char *dir, buffer_t *why) {
+static bool path_directory_is_usable(const char *path, const char *dir, buffer_t *why) {
     struct stat at;
     struct statfs system;
     if (stat(dir, &at) != 0) {
@@ -55,7 +56,7 @@ static bool directory_fits(const char *path, const char *dir, buffer_t *why) {
         return false;
     }
     if (statfs(dir, &system) != 0) return true; // SQLite will say what is wrong
-    const char *name = audit_remote_name((unsigned long)system.f_type & 0xffffffffUL);
+    const char *name = audit_network_filesystem((unsigned long)system.f_type & 0xffffffffUL);
     if (!name) return true;
     buffer_printf(why, "audit log %s: lies on %s, where SQLite's write-ahead log is not safe: set audit.path to a local disk",
                   path, name);
@@ -63,7 +64,7 @@ static bool directory_fits(const char *path, const char *dir, buffer_t *why) {
 }
 
 // To the sidecar itself.
-static bool say_closed(buffer_t *why, const char *path) {
+static bool path_error_permission(buffer_t *why, const char *path) {
     buffer_printf(
         why,
         "audit log %s: permission denied: let user %lu into every directory above it, and write to the last one, or set "
@@ -72,29 +73,29 @@ static bool say_closed(buffer_t *why, const char *path) {
     return false;
 }
 
-bool audit_file_fits(const char *path, audit_mode_t mode, buffer_t *why) {
+bool audit_path_is_usable(const char *path, audit_mode_t mode, buffer_t *why) {
     bool reads = mode == AUDIT_READ || mode == AUDIT_PEER;
     struct stat at;
-    char *dir = directory_of(path);
+    char *dir = path_directory(path);
     bool fits = true;
     // SQLite would follow it, and our lock lie elsewhere than its -wal: two links would be two locks of one log.
     if (!reads && lstat(path, &at) == 0 && S_ISLNK(at.st_mode)) {
-        fits = say(why, path, "is a symbolic link: set audit.path to the file that it names");
+        fits = path_error(why, path, "is a symbolic link: set audit.path to the file that it names");
     } else if (stat(path, &at) == 0) {
-        if (!S_ISREG(at.st_mode)) fits = say(why, path, "is no regular file: name a file");
-        if (fits && reads && at.st_size == 0) fits = say(why, path, "is empty: no sidecar has written to it yet");
+        if (!S_ISREG(at.st_mode)) fits = path_error(why, path, "is no regular file: name a file");
+        if (fits && reads && at.st_size == 0) fits = path_error(why, path, "is empty: no sidecar has written to it yet");
     } else if (errno == EACCES) {
-        fits = mode == AUDIT_WRITE ? say_closed(why, path)
-                                   : say(why, path, "permission denied: run as the user of the sidecar, or as root");
+        fits = mode == AUDIT_WRITE ? path_error_permission(why, path)
+                                   : path_error(why, path, "permission denied: run as the user of the sidecar, or as root");
     } else if (reads) {
-        fits = say(why, path, "there is no such file: no sidecar has written to it yet, or name it by --db or -c");
+        fits = path_error(why, path, "there is no such file: no sidecar has written to it yet, or name it by --db or -c");
     }
-    if (fits && !reads) fits = directory_fits(path, dir, why);
+    if (fits && !reads) fits = path_directory_is_usable(path, dir, why);
     free(dir);
     return fits;
 }
 
-static const char *what_to_do(int code, int os_error) {
+static const char *error_advice(int code, int os_error) {
     if (code == SQLITE_IOERR_GETTEMPPATH) return "no directory for temporary files is writable: set TMPDIR to one";
     switch (code & 0xff) {
     case SQLITE_FULL: return "the disk is full: make room, or set audit.retain_bytes lower than the disk";
@@ -116,8 +117,8 @@ static const char *what_to_do(int code, int os_error) {
     }
 }
 
-bool audit_fail_code(const char *path, int code, int os_error, const char *doing, const char *detail, buffer_t *why) {
-    const char *advice = what_to_do(code, os_error);
+bool audit_fail_with(const char *path, int code, int os_error, const char *doing, const char *detail, buffer_t *why) {
+    const char *advice = error_advice(code, os_error);
     buffer_printf(why, "audit log %s: ", path);
     if (advice)
         buffer_printf(why, "%s (%s: %s)", advice, doing, detail);
@@ -129,6 +130,6 @@ bool audit_fail_code(const char *path, int code, int os_error, const char *doing
 bool audit_fail(audit_t *audit, const char *doing, buffer_t *why) {
     int code = sqlite3_errcode(audit->db) & 0xff;
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) audit->damaged = true;
-    return audit_fail_code(audit->path, sqlite3_extended_errcode(audit->db), sqlite3_system_errno(audit->db), doing,
+    return audit_fail_with(audit->path, sqlite3_extended_errcode(audit->db), sqlite3_system_errno(audit->db), doing,
                            sqlite3_errmsg(audit->db), why);
 }

@@ -11,7 +11,7 @@
 #include "audit/store.h"
 
 // One block, always written as a whole, so that a process killed meanwhile leaves the old text or the new one.
-enum { BLOCK = LOCK_HOLDER_SIZE - 1, FILE_MODE = 0640, BYTE_HOLDER = 0, BYTE_WRITERS = 1, HOST_SIZE = 65 };
+enum { BLOCK_SIZE = LOCK_HOLDER_SIZE - 1, FILE_MODE = 0640, BYTE_HOLDER = 0, BYTE_WRITERS = 1, HOST_SIZE = 65 };
 
 audit_lock_t *audit_lock_new(const char *log) {
     audit_lock_t *lock = mem_alloc(sizeof *lock);
@@ -19,7 +19,7 @@ audit_lock_t *audit_lock_new(const char *log) {
     return lock;
 }
 
-static void let_go(audit_lock_t *lock) {
+static void lock_release(audit_lock_t *lock) {
     if (lock->fd >= 0) close(lock->fd); // and with it the locks
     lock->fd = -1;
     lock->held = false;
@@ -27,89 +27,90 @@ static void let_go(audit_lock_t *lock) {
 
 void audit_lock_free(audit_lock_t *lock) {
     if (!lock) return;
-    let_go(lock);
+    lock_release(lock);
     free(lock->log);
     free(lock->path);
     free(lock);
 }
 
-static bool set(const audit_lock_t *lock, int byte, short type) {
+static bool lock_range(const audit_lock_t *lock, int byte, short type) {
     struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
     return fcntl(lock->fd, F_OFD_SETLK, &range) == 0;
 }
 
-static bool fail(const audit_lock_t *lock, const char *doing, buffer_t *why) {
+static bool lock_fail(const audit_lock_t *lock, const char *doing, buffer_t *why) {
     int error = errno;
     int code = error == ENOSPC || error == EDQUOT                    ? SQLITE_FULL
                : error == EACCES || error == EPERM || error == EROFS ? SQLITE_CANTOPEN
                                                                      : SQLITE_IOERR;
-    return audit_fail_code(lock->log, code, error, doing, strerror(error), why);
+    return audit_fail_with(lock->log, code, error, doing, strerror(error), why);
 }
 
 // Whether the opened file is still the one at the path: otherwise two processes could each hold one.
-static bool in_place(const audit_lock_t *lock) {
+static bool lock_file_is_current(const audit_lock_t *lock) {
     struct stat ours;
     struct stat there;
     return lock->fd >= 0 && fstat(lock->fd, &ours) == 0 && stat(lock->path, &there) == 0 && ours.st_dev == there.st_dev &&
            ours.st_ino == there.st_ino;
 }
 
-static bool open_file(audit_lock_t *lock, buffer_t *why) {
+static bool lock_open_file(audit_lock_t *lock, buffer_t *why) {
     for (int attempts = 0; attempts < 3; attempts++) {
-        if (in_place(lock)) return true;
-        let_go(lock);
+        if (lock_file_is_current(lock)) return true;
+        lock_release(lock);
         lock->fd = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
-        if (lock->fd < 0) return fail(lock, "make its lock file", why);
+        if (lock->fd < 0) return lock_fail(lock, "make its lock file", why);
     }
     errno = ESTALE;
-    return fail(lock, "open its lock file", why);
+    return lock_fail(lock, "open its lock file", why);
 }
 
 // What stands in the file; a text of another shape says nothing.
-static void read_block(audit_lock_t *lock, char holder[BLOCK]) {
-    char text[BLOCK + 1] = "";
+static void lock_read(audit_lock_t *lock, char holder[BLOCK_SIZE]) {
+    char text[BLOCK_SIZE + 1] = "";
     char *rest = text;
-    ssize_t got = pread(lock->fd, text, BLOCK, 0);
+    ssize_t got = pread(lock->fd, text, BLOCK_SIZE, 0);
     text[got > 0 ? got : 0] = '\0';
-    *holder = *lock->instance = *lock->reason = *lock->aside = '\0';
+    *holder = *lock->instance = *lock->reason = *lock->set_aside_as = '\0';
     for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
         int at = 0;
-        if (strncmp(line, "held by ", 8) == 0) snprintf(holder, BLOCK, "%s", line + 8);
+        if (strncmp(line, "held by ", 8) == 0) snprintf(holder, BLOCK_SIZE, "%s", line + 8);
         if (sscanf(line, "instance %39[0-9a-f]", lock->instance) == 1) continue;
         if (sscanf(line, "lost %39[a-z_] %n", lock->reason, &at) == 1 && at > 0)
-            snprintf(lock->aside, sizeof lock->aside, "%s", line + at);
+            snprintf(lock->set_aside_as, sizeof lock->set_aside_as, "%s", line + at);
     }
 }
 
 bool audit_lock_write(audit_lock_t *lock, buffer_t *why) {
-    char block[BLOCK];
+    char block[BLOCK_SIZE];
     char host[HOST_SIZE] = "";
     gethostname(host, sizeof host - 1);
     memset(block, '\n', sizeof block);
     int used = snprintf(block, sizeof block, "held by pid %ld on %s\n", (long)getpid(), host);
     if (*lock->instance) used += snprintf(block + used, sizeof block - (size_t)used, "instance %s\n", lock->instance);
-    if (*lock->reason) used += snprintf(block + used, sizeof block - (size_t)used, "lost %s %s\n", lock->reason, lock->aside);
-    if (used < BLOCK) block[used] = '\n'; // where snprintf ended the text
-    if (pwrite(lock->fd, block, sizeof block, 0) == BLOCK && fsync(lock->fd) == 0) return true;
-    return fail(lock, "write its lock file", why);
+    if (*lock->reason)
+        used += snprintf(block + used, sizeof block - (size_t)used, "lost %s %s\n", lock->reason, lock->set_aside_as);
+    if (used < BLOCK_SIZE) block[used] = '\n'; // where snprintf ended the text
+    if (pwrite(lock->fd, block, sizeof block, 0) == BLOCK_SIZE && fsync(lock->fd) == 0) return true;
+    return lock_fail(lock, "write its lock file", why);
 }
 
 // The lock file was removed, perhaps with the log: what this process knows of that one still counts.
-static void remember(audit_lock_t *lock, const audit_lock_t *before) {
+static void lock_restore(audit_lock_t *lock, const audit_lock_t *before) {
     memcpy(lock->instance, before->instance, sizeof lock->instance);
     memcpy(lock->reason, before->reason, sizeof lock->reason);
-    memcpy(lock->aside, before->aside, sizeof lock->aside);
+    memcpy(lock->set_aside_as, before->set_aside_as, sizeof lock->set_aside_as);
 }
 
-bool audit_lock_hold(audit_lock_t *lock, buffer_t *why) {
-    char holder[BLOCK];
-    if (lock->held && in_place(lock)) return true;
+bool audit_lock_acquire(audit_lock_t *lock, buffer_t *why) {
+    char holder[BLOCK_SIZE];
+    if (lock->held && lock_file_is_current(lock)) return true;
     const audit_lock_t before = *lock;
-    if (!open_file(lock, why)) return false;
-    bool taken = set(lock, BYTE_HOLDER, F_WRLCK);
+    if (!lock_open_file(lock, why)) return false;
+    bool taken = lock_range(lock, BYTE_HOLDER, F_WRLCK);
     int error = errno;
-    read_block(lock, holder);
-    if (taken && !*lock->instance) remember(lock, &before);
+    lock_read(lock, holder);
+    if (taken && !*lock->instance) lock_restore(lock, &before);
     if (taken) {
         lock->held = audit_lock_write(lock, why);
     } else if (error == EAGAIN || error == EACCES) {
@@ -118,41 +119,41 @@ bool audit_lock_hold(audit_lock_t *lock, buffer_t *why) {
                       lock->log, *holder ? holder : "it does not say which");
     } else {
         errno = error;
-        fail(lock, "lock it", why);
+        lock_fail(lock, "lock it", why);
     }
-    if (!lock->held) let_go(lock);
+    if (!lock->held) lock_release(lock);
     return lock->held;
 }
 
 bool audit_lock_is_held(const char *log, char holder[LOCK_HOLDER_SIZE]) {
     audit_lock_t *lock = audit_lock_new(log);
     struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = BYTE_HOLDER, .l_len = 1};
-    char text[BLOCK] = "";
+    char text[BLOCK_SIZE] = "";
     lock->fd = open(lock->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     bool held = lock->fd >= 0 && fcntl(lock->fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
-    if (held) read_block(lock, text);
+    if (held) lock_read(lock, text);
     snprintf(holder, LOCK_HOLDER_SIZE, "%s", *text ? text : "it does not say which");
     audit_lock_free(lock);
     return held;
 }
 
-bool audit_lock_share(audit_lock_t *lock, buffer_t *why) {
-    char holder[BLOCK];
-    if (!open_file(lock, why)) return false;
-    if (!set(lock, BYTE_WRITERS, F_RDLCK)) {
+bool audit_lock_acquire_shared(audit_lock_t *lock, buffer_t *why) {
+    char holder[BLOCK_SIZE];
+    if (!lock_open_file(lock, why)) return false;
+    if (!lock_range(lock, BYTE_WRITERS, F_RDLCK)) {
         buffer_printf(why, "audit log %s: is being moved aside by its sidecar: try again in a moment", lock->log);
-        let_go(lock);
+        lock_release(lock);
         return false;
     }
-    read_block(lock, holder);
+    lock_read(lock, holder);
     return true;
 }
 
-bool audit_lock_alone(audit_lock_t *lock, buffer_t *why) {
-    if (set(lock, BYTE_WRITERS, F_WRLCK)) return true;
+bool audit_lock_exclude_writers(audit_lock_t *lock, buffer_t *why) {
+    if (lock_range(lock, BYTE_WRITERS, F_WRLCK)) return true;
     buffer_printf(why, "audit log %s: must be moved aside, but `audit import` writes to it: wait for its end, or end it",
                   lock->log);
     return false;
 }
 
-void audit_lock_not_alone(audit_lock_t *lock) { set(lock, BYTE_WRITERS, F_UNLCK); }
+void audit_lock_admit_writers(audit_lock_t *lock) { lock_range(lock, BYTE_WRITERS, F_UNLCK); }

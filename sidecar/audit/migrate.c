@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 
-bool audit_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why) {
+bool audit_query_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why) {
     sqlite3_stmt *statement = NULL;
     bool done = sqlite3_prepare_v2(audit->db, sql, -1, &statement, NULL) == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW;
     if (done)
@@ -15,12 +15,12 @@ bool audit_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why) 
     return done;
 }
 
-bool audit_check_file(audit_t *audit, int *schema, buffer_t *why) {
+bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why) {
     int64_t application = 0, version = 0, things = 0;
     int newest = migrations[migration_count - 1].schema;
-    if (!audit_number(audit, "PRAGMA application_id", &application, why) ||
-        !audit_number(audit, "PRAGMA user_version", &version, why) ||
-        !audit_number(audit, "SELECT count(*) FROM sqlite_schema", &things, why))
+    if (!audit_query_number(audit, "PRAGMA application_id", &application, why) ||
+        !audit_query_number(audit, "PRAGMA user_version", &version, why) ||
+        !audit_query_number(audit, "SELECT count(*) FROM sqlite_schema", &things, why))
         return false;
     *schema = (int)version;
     if (application == 0 && version == 0 && things == 0) return true;
@@ -37,39 +37,35 @@ bool audit_check_file(audit_t *audit, int *schema, buffer_t *why) {
     return false;
 }
 
-static bool run(audit_t *audit, const char *sql, const char *doing, buffer_t *why) {
-    return sqlite3_exec(audit->db, sql, NULL, NULL, NULL) == SQLITE_OK || audit_fail(audit, doing, why);
-}
-
 // `sql` has a place for the name.
-static bool name_by(audit_t *audit, const char *sql, buffer_t *why) {
+static bool migrate_set_instance(audit_t *audit, const char *sql, buffer_t *why) {
     uint64_t random[2];
     random_bytes(random, sizeof random);
     char *text = sqlite3_mprintf(sql, (unsigned long long)random[0], (unsigned long long)random[1]);
-    bool done = text && run(audit, text, "name it", why);
+    bool done = text && audit_exec(audit, text, "name it", why);
     sqlite3_free(text);
     return done;
 }
 
-bool audit_name_anew(audit_t *audit, buffer_t *why) {
-    return name_by(audit, "UPDATE facts SET value = '%016llx%016llx' WHERE name = 'instance'", why);
+bool audit_rename_instance(audit_t *audit, buffer_t *why) {
+    return migrate_set_instance(audit, "UPDATE facts SET value = '%016llx%016llx' WHERE name = 'instance'", why);
 }
 
 // In the transaction: another process may have been here first.
-static bool bring_up(audit_t *audit, buffer_t *why) {
+static bool migrate_apply(audit_t *audit, buffer_t *why) {
     int schema = 0;
-    if (!audit_check_file(audit, &schema, why)) return false;
+    if (!audit_check_schema(audit, &schema, why)) return false;
     for (size_t i = 0; i < migration_count; i++)
-        if (migrations[i].schema > schema && !run(audit, migrations[i].sql, migrations[i].name, why)) return false;
-    return name_by(audit, "INSERT OR IGNORE INTO facts VALUES ('instance', '%016llx%016llx')", why);
+        if (migrations[i].schema > schema && !audit_exec(audit, migrations[i].sql, migrations[i].name, why)) return false;
+    return migrate_set_instance(audit, "INSERT OR IGNORE INTO facts VALUES ('instance', '%016llx%016llx')", why);
 }
 
 bool audit_migrate(audit_t *audit, int schema, buffer_t *why) {
     if (schema == migrations[migration_count - 1].schema) return true;
-    if (!run(audit, "BEGIN IMMEDIATE", "begin to migrate it", why)) return false;
-    bool ready = bring_up(audit, why);
+    if (!audit_exec(audit, "BEGIN IMMEDIATE", "begin to migrate it", why)) return false;
+    bool ready = migrate_apply(audit, why);
     failpoint("audit_migrate_before_commit");
-    if (ready && run(audit, "COMMIT", "migrate it", why)) {
+    if (ready && audit_exec(audit, "COMMIT", "migrate it", why)) {
         failpoint("audit_migrated");
         return true;
     }

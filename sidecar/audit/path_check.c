@@ -11,85 +11,85 @@
 #include "audit/lock.h"
 #include "audit/store.h"
 
-enum { MIB = 1024 * 1024, LEAST_MIB = 16 }; // of free room, at which a full disk is near
+enum { MIB = 1024 * 1024, FREE_MIN_MIB = 16 }; // of free room, at which a full disk is near
 
-typedef struct site {
+typedef struct path_check {
     const char *path;
     char *dir; // owned
-    int64_t most_bytes;
-    audit_site_fn *found;
+    int64_t max_bytes;
+    audit_path_check_fn *report;
     void *self;
     buffer_t text;
-} site_t;
+} path_check_t;
 
-static void tell(site_t *site, audit_finding_t finding) {
-    site->found(site->self, finding, buffer_text(&site->text));
-    buffer_clear(&site->text);
+static void path_check_report(path_check_t *path_check, audit_severity_t finding) {
+    path_check->report(path_check->self, finding, buffer_text(&path_check->text));
+    buffer_clear(&path_check->text);
 }
 
-static bool may_write(site_t *site) {
-    bool there = access(site->path, F_OK) == 0;
-    bool file = !there || access(site->path, W_OK) == 0, dir = access(site->dir, W_OK | X_OK) == 0;
+static bool path_check_is_writable(path_check_t *path_check) {
+    bool there = access(path_check->path, F_OK) == 0;
+    bool file = !there || access(path_check->path, W_OK) == 0, dir = access(path_check->dir, W_OK | X_OK) == 0;
     if (file && dir) return true;
     if (errno == EROFS)
-        buffer_printf(&site->text, "audit log %s: the file system is read-only: set audit.path to one that can be written",
-                      site->path);
+        buffer_printf(&path_check->text, "audit log %s: the file system is read-only: set audit.path to one that can be written",
+                      path_check->path);
     else if (!file)
-        buffer_printf(&site->text, "audit log %s: this user may not write to the file", site->path);
+        buffer_printf(&path_check->text, "audit log %s: this user may not write to the file", path_check->path);
     else
-        buffer_printf(&site->text,
+        buffer_printf(&path_check->text,
                       "audit log %s: this user may not write to the directory %s, where SQLite keeps files beside the log",
-                      site->path, site->dir);
-    tell(site, AUDIT_FAULT);
+                      path_check->path, path_check->dir);
+    path_check_report(path_check, AUDIT_ERROR);
     return false;
 }
 
 // A log that is there must be one of ours, and not of a newer version.
-static bool is_ours(site_t *site) {
+static bool path_check_is_log(path_check_t *path_check) {
     struct stat at;
-    if (stat(site->path, &at) != 0 || at.st_size == 0) return true;
-    audit_t *audit = audit_open(site->path, AUDIT_PEER, &site->text);
-    if (!audit) tell(site, AUDIT_FAULT);
+    if (stat(path_check->path, &at) != 0 || at.st_size == 0) return true;
+    audit_t *audit = audit_open(path_check->path, AUDIT_PEER, &path_check->text);
+    if (!audit) path_check_report(path_check, AUDIT_ERROR);
     audit_close(audit);
     return audit != NULL;
 }
 
-static int64_t size_of(const char *path) {
+static int64_t path_check_file_size(const char *path) {
     struct stat at;
     return stat(path, &at) == 0 ? (int64_t)at.st_size : 0;
 }
 
-static void look_at_room(site_t *site) {
+static void path_check_free_space(path_check_t *path_check) {
     struct statvfs system;
-    if (statvfs(site->dir, &system) != 0) return;
+    if (statvfs(path_check->dir, &system) != 0) return;
     int64_t room = (int64_t)system.f_bavail * (int64_t)system.f_frsize;
-    int64_t wanted = site->most_bytes > 0 ? site->most_bytes - size_of(site->path) : 0;
-    if (wanted < LEAST_MIB * MIB) wanted = LEAST_MIB * MIB;
+    int64_t wanted = path_check->max_bytes > 0 ? path_check->max_bytes - path_check_file_size(path_check->path) : 0;
+    if (wanted < FREE_MIN_MIB * MIB) wanted = FREE_MIN_MIB * MIB;
     if (room >= wanted) return;
-    buffer_printf(&site->text,
+    buffer_printf(&path_check->text,
                   "audit log %s: the disk has room for %" PRId64 " MiB, the log may grow by %" PRId64
                   " MiB (audit.retain_bytes): make room, or set that lower",
-                  site->path, room / MIB, wanted / MIB);
-    tell(site, room < MIB ? AUDIT_FAULT : AUDIT_WARNING);
+                  path_check->path, room / MIB, wanted / MIB);
+    path_check_report(path_check, room < MIB ? AUDIT_ERROR : AUDIT_WARNING);
 }
 
-void audit_look_at_site(const char *path, int64_t most_bytes, audit_site_fn *found, void *self) {
-    site_t site = {.path = path, .most_bytes = most_bytes, .found = found, .self = self};
+void audit_check_path(const char *path, int64_t max_bytes, audit_path_check_fn *report, void *self) {
+    path_check_t path_check = {.path = path, .max_bytes = max_bytes, .report = report, .self = self};
     char *copy = mem_str(path);
     char holder[LOCK_HOLDER_SIZE];
-    site.dir = mem_str(dirname(copy));
-    if (!audit_file_fits(path, AUDIT_WRITE, &site.text)) {
-        tell(&site, AUDIT_FAULT);
-    } else if (may_write(&site) && is_ours(&site)) {
-        look_at_room(&site);
+    path_check.dir = mem_str(dirname(copy));
+    if (!audit_path_is_usable(path, AUDIT_WRITE, &path_check.text)) {
+        path_check_report(&path_check, AUDIT_ERROR);
+    } else if (path_check_is_writable(&path_check) && path_check_is_log(&path_check)) {
+        path_check_free_space(&path_check);
         if (audit_lock_is_held(path, holder))
-            buffer_printf(&site.text, "audit log %s: a sidecar (%s) writes it now; another one needs an audit.path of its own",
-                          path, holder);
+            buffer_printf(&path_check.text,
+                          "audit log %s: a sidecar (%s) writes it now; another one needs an audit.path of its own", path, holder);
         else
-            buffer_printf(&site.text, "audit log %s: can be written, and nobody holds it", path);
-        tell(&site, AUDIT_GOOD);
+            buffer_printf(&path_check.text, "audit log %s: can be written, and nobody holds it", path);
+        path_check_report(&path_check, AUDIT_OK);
     }
-    buffer_free(&site.text);
-    free(site.dir);
+    buffer_free(&path_check.text);
+    free(path_check.dir);
     free(copy);
 }

@@ -6,11 +6,11 @@
 
 #include "base/buffer.h"
 
-typedef enum audit_finding { AUDIT_GOOD, AUDIT_WARNING, AUDIT_FAULT } audit_finding_t;
-typedef void audit_site_fn(void *self, audit_finding_t finding, const char *text);
+typedef enum audit_severity { AUDIT_OK, AUDIT_WARNING, AUDIT_ERROR } audit_severity_t;
+typedef void audit_path_check_fn(void *self, audit_severity_t finding, const char *text);
 
-// Looks at the directory, the file, who holds it, and the room on the disk for `most_bytes` (audit.retain_bytes; 0 = no limit).
+// Looks at the directory, the file, who holds it, and the room on the disk for `max_bytes` (audit.retain_bytes; 0 = no limit).
 // Changes nothing and makes nothing. Calls `found` at least once.
-void audit_look_at_site(const char *path, int64_t most_bytes, audit_site_fn *found, void *self);
+void audit_check_path(const char *path, int64_t max_bytes, audit_path_check_fn *found, void *self);
 
 #endif

@@ -5,7 +5,7 @@
 #include "audit/text.h"
 #include "base/utf8.h"
 
-static const char put_sql[] = "INSERT INTO events (ref, answers_ref"
+static const char insert_sql[] = "INSERT INTO events (ref, answers_ref"
 #define X(name, help) ", " #name
     EVENT_TEXTS(X) EVENT_NUMBERS(X)
 #undef X
@@ -21,8 +21,8 @@ static const char oldest_sql[] = "SELECT at, seq FROM (SELECT at, seq FROM event
                                  " LIMIT ?1) ORDER BY 1, 2 LIMIT ?1";
 static const char newest_sql[] = "SELECT max(coalesce((SELECT at FROM events WHERE kind = 'failed' ORDER BY at DESC LIMIT 1), 0),"
                                  " coalesce((SELECT at FROM events WHERE kind <> 'failed' ORDER BY at DESC LIMIT 1), 0))";
-static const char dropped_sql[] = "INSERT INTO facts VALUES ('dropped', CAST(?1 AS TEXT)) ON CONFLICT (name) DO UPDATE SET"
-                                  " value = CAST(max(CAST(value AS INTEGER), ?1) AS TEXT)";
+static const char set_dropped_sql[] = "INSERT INTO facts VALUES ('dropped', CAST(?1 AS TEXT)) ON CONFLICT (name) DO UPDATE SET"
+                                      " value = CAST(max(CAST(value AS INTEGER), ?1) AS TEXT)";
 
 // By this an older copy is told that is written over the open file: see place.c.
 static const char commits_sql[] = "INSERT INTO facts VALUES ('commits', '1') ON CONFLICT (name) DO UPDATE SET"
@@ -32,19 +32,20 @@ static const char *const sql_of[STATEMENT_COUNT] = {
     [STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
     [STATEMENT_COMMIT] = "COMMIT",
     [STATEMENT_COUNT_COMMIT] = commits_sql,
-    [STATEMENT_KNOWN] = "SELECT 1 FROM events WHERE ref = ? AND event = ?",
-    [STATEMENT_PUT] = put_sql,
-    [STATEMENT_MOVE] = "INSERT INTO positions VALUES (?, ?) ON CONFLICT (queue) DO UPDATE SET position = excluded.position",
+    [STATEMENT_EXISTS] = "SELECT 1 FROM events WHERE ref = ? AND event = ?",
+    [STATEMENT_INSERT] = insert_sql,
+    [STATEMENT_SET_POSITION] =
+        "INSERT INTO positions VALUES (?, ?) ON CONFLICT (queue) DO UPDATE SET position = excluded.position",
     [STATEMENT_POSITION] = "SELECT position FROM positions WHERE queue = ?",
     [STATEMENT_ADD_ROWS] = "UPDATE facts SET value = CAST(CAST(value AS INTEGER) + ? AS TEXT) WHERE name = 'rows'",
     [STATEMENT_ROWS] = "SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'rows'",
     [STATEMENT_PAGES] = "PRAGMA page_count",
-    [STATEMENT_FREE] = "PRAGMA freelist_count",
+    [STATEMENT_FREE_PAGES] = "PRAGMA freelist_count",
     [STATEMENT_OLDEST] = oldest_sql,
-    [STATEMENT_FIRST] = "SELECT at, seq FROM events ORDER BY seq LIMIT ?1",
+    [STATEMENT_FIRST_ARRIVED] = "SELECT at, seq FROM events ORDER BY seq LIMIT ?1",
     [STATEMENT_NEWEST] = newest_sql,
-    [STATEMENT_DROP] = "DELETE FROM events WHERE seq = ?",
-    [STATEMENT_DROPPED] = dropped_sql,
+    [STATEMENT_REMOVE] = "DELETE FROM events WHERE seq = ?",
+    [STATEMENT_SET_DROPPED] = set_dropped_sql,
     [STATEMENT_VACUUM] = "PRAGMA incremental_vacuum",
 };
 
@@ -60,6 +61,10 @@ bool audit_run(audit_t *audit, sqlite3_stmt *of, const char *doing, buffer_t *wh
     if (code != SQLITE_DONE) audit_fail(audit, doing, why); // before the reset: that may change the error
     sqlite3_reset(of);
     return code == SQLITE_DONE;
+}
+
+bool audit_exec(audit_t *audit, const char *sql, const char *doing, buffer_t *why) {
+    return sqlite3_exec(audit->db, sql, NULL, NULL, NULL) == SQLITE_OK || audit_fail(audit, doing, why);
 }
 
 bool audit_position(audit_t *audit, const char *queue, char position[AUDIT_POSITION_SIZE], buffer_t *why) {
@@ -82,9 +87,9 @@ bool audit_begin(audit_t *audit, buffer_t *why) {
 
 // Bytes that are no text are kept as they are, as a BLOB, where the column takes any; elsewhere as a text that shows where they
 // were.
-static void bind(audit_t *audit, sqlite3_stmt *of, int at, slice_t value, bool any) {
+static void record_bind(audit_t *audit, sqlite3_stmt *of, int at, slice_t value, bool any) {
     const char *data = value.len ? value.data : "";
-    if (text_is_clean(value)) {
+    if (text_is_storable(value)) {
         sqlite3_bind_text64(of, at, data, value.len, SQLITE_STATIC, SQLITE_UTF8);
     } else if (any) {
         sqlite3_bind_blob64(of, at, data, value.len, SQLITE_STATIC);
@@ -95,10 +100,10 @@ static void bind(audit_t *audit, sqlite3_stmt *of, int at, slice_t value, bool a
     }
 }
 
-static void bind_event(audit_t *audit, sqlite3_stmt *of, const event_t *event) {
+static void record_bind_event(audit_t *audit, sqlite3_stmt *of, const event_t *event) {
     int at = 3; // behind the refs
 #define X(name, help)                                                                                                            \
-    bind(audit, of, at, event->name, &event->name == &event->payload || &event->name == &event->error);                          \
+    record_bind(audit, of, at, event->name, &event->name == &event->payload || &event->name == &event->error);                   \
     at++;
     EVENT_TEXTS(X)
 #undef X
@@ -108,34 +113,34 @@ static void bind_event(audit_t *audit, sqlite3_stmt *of, const event_t *event) {
 }
 
 // Whether an event is there already. False with *why when that cannot be told.
-static bool look(audit_t *audit, const char *ref, slice_t id, bool *known, buffer_t *why) {
-    sqlite3_stmt *of = audit_statement(audit, STATEMENT_KNOWN, why);
+static bool record_exists(audit_t *audit, const char *ref, slice_t id, bool *exists, buffer_t *why) {
+    sqlite3_stmt *of = audit_statement(audit, STATEMENT_EXISTS, why);
     if (!of) return false;
     sqlite3_bind_text(of, 1, ref, -1, SQLITE_STATIC);
     sqlite3_bind_text64(of, 2, id.data, id.len, SQLITE_STATIC, SQLITE_UTF8);
     int code = sqlite3_step(of);
-    *known = code == SQLITE_ROW;
-    bool done = *known || code == SQLITE_DONE || audit_fail(audit, "look for an event", why);
+    *exists = code == SQLITE_ROW;
+    bool done = *exists || code == SQLITE_DONE || audit_fail(audit, "look for an event", why);
     sqlite3_reset(of);
     return done;
 }
 
-bool audit_put(audit_t *audit, const event_t *event, bool *added, buffer_t *why) {
+bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *why) {
     char ref[EVENT_REF_SIZE], answers[EVENT_REF_SIZE] = "";
-    bool known = false;
+    bool exists = false;
     if (added) *added = false;
     if (!event_ref(event->event, ref) || sqlite3_get_autocommit(audit->db)) {
         buffer_printf(why, "audit log %s: an event without an id, or outside of a transaction, cannot be kept", audit->path);
         return false;
     }
-    if (!look(audit, ref, event->event, &known, why)) return false;
-    if (known) return true;
-    sqlite3_stmt *of = audit_statement(audit, STATEMENT_PUT, why);
+    if (!record_exists(audit, ref, event->event, &exists, why)) return false;
+    if (exists) return true;
+    sqlite3_stmt *of = audit_statement(audit, STATEMENT_INSERT, why);
     if (!of) return false;
     if (!event_ref(event->answers, answers)) *answers = '\0';
     sqlite3_bind_text(of, 1, ref, -1, SQLITE_STATIC);
     sqlite3_bind_text(of, 2, answers, -1, SQLITE_STATIC);
-    bind_event(audit, of, event);
+    record_bind_event(audit, of, event);
     bool done = audit_run(audit, of, "write an event", why);
     sqlite3_clear_bindings(of); // they are borrowed
     if (done) audit->added++;
@@ -143,10 +148,10 @@ bool audit_put(audit_t *audit, const event_t *event, bool *added, buffer_t *why)
     return done;
 }
 
-bool audit_has_dropped(const audit_t *audit, int64_t at) { return at <= audit->dropped; }
+bool audit_has_removed(const audit_t *audit, int64_t at) { return at <= audit->dropped; }
 
-bool audit_move(audit_t *audit, const char *queue, const char *position, buffer_t *why) {
-    sqlite3_stmt *of = audit_statement(audit, STATEMENT_MOVE, why);
+bool audit_set_position(audit_t *audit, const char *queue, const char *position, buffer_t *why) {
+    sqlite3_stmt *of = audit_statement(audit, STATEMENT_SET_POSITION, why);
     if (!of) return false;
     sqlite3_bind_text(of, 1, queue, -1, SQLITE_STATIC);
     sqlite3_bind_text(of, 2, position, -1, SQLITE_STATIC);
@@ -156,7 +161,7 @@ bool audit_move(audit_t *audit, const char *queue, const char *position, buffer_
 }
 
 // The number of rows goes with them.
-static bool count_rows(audit_t *audit, buffer_t *why) {
+static bool record_count_rows(audit_t *audit, buffer_t *why) {
     if (audit->added == 0) return true;
     sqlite3_stmt *of = audit_statement(audit, STATEMENT_ADD_ROWS, why);
     if (!of) return false;
@@ -167,7 +172,7 @@ static bool count_rows(audit_t *audit, buffer_t *why) {
 bool audit_commit(audit_t *audit, buffer_t *why) {
     sqlite3_stmt *count = audit_statement(audit, STATEMENT_COUNT_COMMIT, why);
     sqlite3_stmt *of = audit_statement(audit, STATEMENT_COMMIT, why);
-    if (!count || !of || !count_rows(audit, why) || !audit_run(audit, count, "count the commit", why) ||
+    if (!count || !of || !record_count_rows(audit, why) || !audit_run(audit, count, "count the commit", why) ||
         !audit_run(audit, of, "commit", why))
         return false;
     audit->added = 0;
@@ -179,7 +184,7 @@ void audit_rollback(audit_t *audit) {
     if (!sqlite3_get_autocommit(audit->db)) sqlite3_exec(audit->db, "ROLLBACK", NULL, NULL, NULL);
 }
 
-bool audit_merge(audit_t *audit, buffer_t *why) {
+bool audit_checkpoint(audit_t *audit, buffer_t *why) {
     int code = sqlite3_wal_checkpoint_v2(audit->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     return code == SQLITE_OK || code == SQLITE_BUSY || audit_fail(audit, "merge it", why);
 }

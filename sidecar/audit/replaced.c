@@ -21,7 +21,7 @@ char *audit_immutable_uri(const char *path) {
 }
 
 // What a file says: its own pages alone, or with what lies beside it. Returns SQLITE_ROW, or why it says nothing.
-static int read_file(const audit_t *audit, bool alone, bool *ours, int64_t *commits) {
+static int replaced_read_facts(const audit_t *audit, bool alone, bool *ours, int64_t *commits) {
     sqlite3 *db = NULL;
     sqlite3_stmt *of = NULL;
     char *uri = audit_immutable_uri(audit->path);
@@ -35,7 +35,7 @@ static int read_file(const audit_t *audit, bool alone, bool *ours, int64_t *comm
     if (code == SQLITE_OK) code = sqlite3_step(of);
     if (code == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(of, 0);
-        *ours = strcmp(name, audit->instance) == 0 || (audit->former && strcmp(name, audit->former) == 0);
+        *ours = strcmp(name, audit->instance) == 0 || (audit->former_instance && strcmp(name, audit->former_instance) == 0);
         *commits = sqlite3_column_int64(of, 1);
     }
     sqlite3_finalize(of);
@@ -44,18 +44,18 @@ static int read_file(const audit_t *audit, bool alone, bool *ours, int64_t *comm
     return code;
 }
 
-static bool is_same(const struct stat *a, const struct stat *b) {
+static bool replaced_same_stat(const struct stat *a, const struct stat *b) {
     return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
            a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-static uint32_t number_at(const uint8_t *bytes) {
+static uint32_t replaced_read_u32(const uint8_t *bytes) {
     return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
 }
 
 // Every log begins so at any time, also while others merge into it: page 1 is merged first, and until then is the only one
 // (https://www.sqlite.org/fileformat.html#the_database_header). What lies beside the file makes a whole log of any other, too.
-static bool begins_well(const audit_t *audit) {
+static bool replaced_header_is_valid(const audit_t *audit) {
     enum { PAGES_AT = 28, APPLICATION_AT = 68, HEAD = 72 };
     static const char magic[] = "SQLite format 3";
     sqlite3_file *file = NULL;
@@ -65,33 +65,33 @@ static bool begins_well(const audit_t *audit) {
     int code = file->pMethods->xRead(file, head, sizeof head, 0); // by its own descriptor: see sqlite3_close above
     if (code == SQLITE_IOERR_SHORT_READ) return false;
     if (code != SQLITE_OK) return true; // what the disk refuses is told by whoever needs it
-    bool ours = number_at(head + APPLICATION_AT) == AUDIT_APPLICATION_ID || number_at(head + PAGES_AT) <= 1;
+    bool ours = replaced_read_u32(head + APPLICATION_AT) == AUDIT_APPLICATION_ID || replaced_read_u32(head + PAGES_AT) <= 1;
     return memcmp(head, magic, sizeof magic) == 0 && ours;
 }
 
 // The file alone says nothing of ours. It may be so for a moment while others merge into it, and until that is done again if they
 // were killed meanwhile: then what lies beside it makes it whole.
-static bool is_spoilt(audit_t *audit, const struct stat *now) {
-    bool ours = false, still = is_same(now, &audit->odd);
+static bool replaced_is_unreadable(audit_t *audit, const struct stat *now) {
+    bool ours = false, still = replaced_same_stat(now, &audit->suspect);
     int64_t commits;
-    if (!begins_well(audit)) return true;
-    audit->odd = *now;
+    if (!replaced_header_is_valid(audit)) return true;
+    audit->suspect = *now;
     if (!still) return false;
-    int code = read_file(audit, false, &ours, &commits) & 0xff;
-    if (code == SQLITE_ROW && ours) audit->seen = *now; // as it is, so a new log is not read at each look until it is merged
+    int code = replaced_read_facts(audit, false, &ours, &commits) & 0xff;
+    if (code == SQLITE_ROW && ours) audit->inspected = *now; // as it is, so a new log is not read at each look until it is merged
     return code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_ERROR ||
            code == SQLITE_DONE; // no such table, no row
 }
 
 // Only a merge of what lies beside the file changes it, and a merge never takes the number of commits back.
-static bool is_written_over(audit_t *audit, const struct stat *now) {
+static bool replaced_is_overwritten(audit_t *audit, const struct stat *now) {
     bool ours;
     int64_t commits;
-    if (is_same(now, &audit->seen)) return false;
-    if (read_file(audit, true, &ours, &commits) != SQLITE_ROW) return is_spoilt(audit, now);
-    if (!ours || commits < audit->merged) return true;
-    audit->seen = *now;
-    audit->merged = commits;
+    if (replaced_same_stat(now, &audit->inspected)) return false;
+    if (replaced_read_facts(audit, true, &ours, &commits) != SQLITE_ROW) return replaced_is_unreadable(audit, now);
+    if (!ours || commits < audit->inspected_commits) return true;
+    audit->inspected = *now;
+    audit->inspected_commits = commits;
     return false;
 }
 
@@ -100,7 +100,7 @@ bool audit_is_in_place(audit_t *audit) {
     int moved = 0; // sqlite3.h: whether the inode at the path is another one than was opened
     if (sqlite3_file_control(audit->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved) return false;
     // A log is never empty once it is open: SQLite works on for long, on what it remembers of one that was emptied.
-    audit->overwritten = stat(audit->path, &at) == 0 && (at.st_size == 0 || is_written_over(audit, &at));
+    audit->overwritten = stat(audit->path, &at) == 0 && (at.st_size == 0 || replaced_is_overwritten(audit, &at));
     return !audit->overwritten;
 }
 

@@ -7,11 +7,11 @@
 #include "base/failpoint.h"
 
 enum {
-    CHUNK = 64,       // oldest rows looked up at once
-    ROOM = 64,        // what is over a limit is removed until this part of the limit is free again
-    FREE_MUCH = 8,    // more free pages than this part of the file are given back,
-    FREE_SOME = 16,   // until there are no more than this part,
-    FREE_PAGES = 256, // or this number
+    CHUNK_ROWS = 64,        // oldest rows looked up at once
+    REMOVE_SHARE = 64,      // what is over a limit is removed until this part of the limit is free again
+    VACUUM_FROM_SHARE = 8,  // more free pages than this part of the file are given back,
+    VACUUM_TO_SHARE = 16,   // until there are no more than this part,
+    VACUUM_MIN_PAGES = 256, // or this number
 };
 
 typedef struct old_row {
@@ -27,12 +27,12 @@ bool audit_read_facts(audit_t *audit, buffer_t *why) {
     const char sql[] = "SELECT coalesce((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'dropped'), "
                        "-9223372036854775807 - 1)";
     audit->dropped = INT64_MIN;
-    if (!audit_number(audit, "PRAGMA page_size", &audit->page_bytes, why)) return false;
-    return !audit->own || audit_number(audit, sql, &audit->dropped, why);
+    if (!audit_query_number(audit, "PRAGMA page_size", &audit->page_bytes, why)) return false;
+    return !audit->exclusive || audit_query_number(audit, sql, &audit->dropped, why);
 }
 
 // The number that a prepared question gives.
-static bool ask(audit_t *audit, audit_statement_t which, int64_t *out, buffer_t *why) {
+static bool retain_read_number(audit_t *audit, audit_statement_t which, int64_t *out, buffer_t *why) {
     sqlite3_stmt *of = audit_statement(audit, which, why);
     if (!of) return false;
     bool done = sqlite3_step(of) == SQLITE_ROW || audit_fail(audit, "measure it", why);
@@ -41,13 +41,14 @@ static bool ask(audit_t *audit, audit_statement_t which, int64_t *out, buffer_t 
     return done;
 }
 
-static bool ask_pages(audit_t *audit, pages_t *out, buffer_t *why) {
+static bool retain_count_pages(audit_t *audit, pages_t *out, buffer_t *why) {
     out->size = audit->page_bytes;
-    return ask(audit, STATEMENT_PAGES, &out->all, why) && ask(audit, STATEMENT_FREE, &out->free, why);
+    return retain_read_number(audit, STATEMENT_PAGES, &out->all, why) &&
+           retain_read_number(audit, STATEMENT_FREE_PAGES, &out->free, why);
 }
 
-// Up to CHUNK of the rows that go first, of STATEMENT_OLDEST or STATEMENT_FIRST; -1 with *why when they cannot be read.
-static int oldest(audit_t *audit, audit_statement_t which, old_row_t rows[CHUNK], int most, buffer_t *why) {
+// Up to CHUNK of the rows that go first, of STATEMENT_OLDEST or STATEMENT_FIRST_ARRIVED; -1 with *why when they cannot be read.
+static int retain_read_oldest(audit_t *audit, audit_statement_t which, old_row_t rows[CHUNK_ROWS], int most, buffer_t *why) {
     sqlite3_stmt *of = audit_statement(audit, which, why);
     int count = 0;
     int code;
@@ -63,37 +64,37 @@ static int oldest(audit_t *audit, audit_statement_t which, old_row_t rows[CHUNK]
     return count;
 }
 
-static int64_t wal_bytes(const audit_t *audit) {
+static int64_t retain_wal_bytes(const audit_t *audit) {
     struct stat at;
     const char *path = sqlite3_filename_wal(sqlite3_db_filename(audit->db, "main"));
     return path && stat(path, &at) == 0 ? (int64_t)at.st_size : 0;
 }
 
 // What lies beside the log counts as far as it stays: more of it goes by itself.
-static int64_t beside(const audit_t *audit, int64_t wal) { return wal < audit->wal_most ? wal : audit->wal_most; }
+static int64_t retain_counted_wal(const audit_t *audit, int64_t wal) { return wal < audit->wal_limit ? wal : audit->wal_limit; }
 
-bool audit_use(audit_t *audit, audit_use_t *out, buffer_t *why) {
+bool audit_measure(audit_t *audit, audit_usage_t *out, buffer_t *why) {
     old_row_t first = {.at = INT64_MAX};
     pages_t pages;
-    if (!ask(audit, STATEMENT_ROWS, &out->rows, why) || !ask_pages(audit, &pages, why)) return false;
-    int64_t wal = wal_bytes(audit);
-    old_row_t rows[CHUNK];
-    int found = oldest(audit, STATEMENT_OLDEST, rows, 1, why);
+    if (!retain_read_number(audit, STATEMENT_ROWS, &out->rows, why) || !retain_count_pages(audit, &pages, why)) return false;
+    int64_t wal = retain_wal_bytes(audit);
+    old_row_t rows[CHUNK_ROWS];
+    int found = retain_read_oldest(audit, STATEMENT_OLDEST, rows, 1, why);
     if (found < 0) return false;
     if (found) first = rows[0];
     out->bytes = pages.all * pages.size + wal;
-    out->kept = (pages.all - pages.free) * pages.size + beside(audit, wal);
+    out->used_bytes = (pages.all - pages.free) * pages.size + retain_counted_wal(audit, wal);
     out->oldest_ms = first.at;
     return true;
 }
 
-int64_t audit_pinned(audit_t *audit) {
-    int64_t wal = wal_bytes(audit);
+int64_t audit_pinned_wal_bytes(audit_t *audit) {
+    int64_t wal = retain_wal_bytes(audit);
     int frames = 0;
     int merged = 0;
-    if (wal <= 2 * audit->wal_most) return 0;
+    if (wal <= 2 * audit->wal_limit) return 0;
     int code = sqlite3_wal_checkpoint_v2(audit->db, "main", SQLITE_CHECKPOINT_PASSIVE, &frames, &merged);
-    return code == SQLITE_OK && (frames - merged) * audit->page_bytes > audit->wal_most ? wal : 0;
+    return code == SQLITE_OK && (frames - merged) * audit->page_bytes > audit->wal_limit ? wal : 0;
 }
 
 // One step under way.
@@ -102,36 +103,36 @@ typedef struct step {
     audit_statement_t order; // of those that go
     int64_t too_old;         // rows below this `at` go; INT64_MIN = none
     int64_t rows;            // that there are now
-    int64_t beside;
+    int64_t counted_wal;
     int64_t dropped; // rows
     int64_t last;    // the highest `at` of them
     mono_t until;
-} step_t;
+} retain_step_t;
 
 // Over a limit, or still below it by too little: so that it is not met again with the next row.
-static bool over(int64_t now, int64_t limit, bool *dropping) {
-    *dropping = limit > 0 && now > (*dropping ? limit - limit / ROOM : limit);
+static bool retain_over_limit(int64_t now, int64_t limit, bool *dropping) {
+    *dropping = limit > 0 && now > (*dropping ? limit - limit / REMOVE_SHARE : limit);
     return *dropping;
 }
 
 // *yes: the log is too large as it is now.
-static bool too_large(audit_t *audit, const step_t *step, bool *yes, buffer_t *why) {
+static bool retain_too_large(audit_t *audit, const retain_step_t *step, bool *yes, buffer_t *why) {
     pages_t pages;
-    if (!ask_pages(audit, &pages, why)) return false;
-    int64_t kept = (pages.all - pages.free) * pages.size + step->beside;
-    bool rows = over(step->rows, step->limits->rows, &audit->dropping_rows);
-    *yes = over(kept, step->limits->bytes, &audit->dropping_bytes) || rows;
+    if (!retain_count_pages(audit, &pages, why)) return false;
+    int64_t kept = (pages.all - pages.free) * pages.size + step->counted_wal;
+    bool rows = retain_over_limit(step->rows, step->limits->rows, &audit->dropping_rows);
+    *yes = retain_over_limit(kept, step->limits->bytes, &audit->dropping_bytes) || rows;
     return true;
 }
 
 // Removes some rows. *more: there may be others to remove.
-static bool drop_some(audit_t *audit, step_t *step, bool *more, buffer_t *why) {
-    old_row_t rows[CHUNK];
-    int count = oldest(audit, step->order, rows, CHUNK, why);
-    sqlite3_stmt *of = audit_statement(audit, STATEMENT_DROP, why);
+static bool retain_remove_chunk(audit_t *audit, retain_step_t *step, bool *more, buffer_t *why) {
+    old_row_t rows[CHUNK_ROWS];
+    int count = retain_read_oldest(audit, step->order, rows, CHUNK_ROWS, why);
+    sqlite3_stmt *of = audit_statement(audit, STATEMENT_REMOVE, why);
     if (count < 0 || !of) return false;
     for (int i = 0; i < count; i++) {
-        if (!too_large(audit, step, more, why)) return false;
+        if (!retain_too_large(audit, step, more, why)) return false;
         *more = *more || rows[i].at < step->too_old;
         if (!*more) return true;
         sqlite3_bind_int64(of, 1, rows[i].seq);
@@ -142,23 +143,23 @@ static bool drop_some(audit_t *audit, step_t *step, bool *more, buffer_t *why) {
         if (step->dropped == 1 || rows[i].at > step->last) step->last = rows[i].at;
         if (mono_reached(step->until, mono_now())) return true;
     }
-    *more = count == CHUNK;
+    *more = count == CHUNK_ROWS;
     return true;
 }
 
-static bool drop(audit_t *audit, step_t *step, bool *more, buffer_t *why) {
+static bool retain_remove(audit_t *audit, retain_step_t *step, bool *more, buffer_t *why) {
     do {
-        if (!drop_some(audit, step, more, why)) return false;
+        if (!retain_remove_chunk(audit, step, more, why)) return false;
     } while (*more && !mono_reached(step->until, mono_now()));
     if (step->dropped == 0) return true;
-    sqlite3_stmt *of = audit_statement(audit, STATEMENT_DROPPED, why);
+    sqlite3_stmt *of = audit_statement(audit, STATEMENT_SET_DROPPED, why);
     if (!of) return false;
     sqlite3_bind_int64(of, 1, step->last);
     return audit_run(audit, of, "note what was removed", why);
 }
 
 // Moves pages from the end of the file into free ones, until the time is over or it is done.
-static bool vacuum(audit_t *audit, mono_t until, bool *more, buffer_t *why) {
+static bool retain_vacuum(audit_t *audit, mono_t until, bool *more, buffer_t *why) {
     sqlite3_stmt *of = audit_statement(audit, STATEMENT_VACUUM, why);
     int code = SQLITE_ROW;
     if (!of) return false;
@@ -169,18 +170,18 @@ static bool vacuum(audit_t *audit, mono_t until, bool *more, buffer_t *why) {
     return code == SQLITE_ROW || code == SQLITE_DONE;
 }
 
-static bool wants_vacuum(audit_t *audit, const audit_limits_t *limits, bool *wants, buffer_t *why) {
+static bool retain_wants_vacuum(audit_t *audit, const audit_limits_t *limits, bool *wants, buffer_t *why) {
     pages_t pages;
-    if (!ask_pages(audit, &pages, why)) return false;
-    bool large = limits->bytes > 0 && pages.all * pages.size + beside(audit, wal_bytes(audit)) > limits->bytes;
-    int64_t most = pages.all / (audit->vacuuming ? FREE_SOME : FREE_MUCH);
-    *wants = !audit->stiff && pages.free > 0 && (large || (pages.free > most && pages.free > FREE_PAGES));
+    if (!retain_count_pages(audit, &pages, why)) return false;
+    bool large = limits->bytes > 0 && pages.all * pages.size + retain_counted_wal(audit, retain_wal_bytes(audit)) > limits->bytes;
+    int64_t most = pages.all / (audit->vacuuming ? VACUUM_TO_SHARE : VACUUM_FROM_SHARE);
+    *wants = !audit->no_auto_vacuum && pages.free > 0 && (large || (pages.free > most && pages.free > VACUUM_MIN_PAGES));
     return true;
 }
 
 // In a transaction: what `work` does is one commit.
-static bool in_transaction(audit_t *audit, bool (*work)(audit_t *, step_t *, bool *, buffer_t *), step_t *step, bool *more,
-                           buffer_t *why) {
+static bool retain_in_transaction(audit_t *audit, bool (*work)(audit_t *, retain_step_t *, bool *, buffer_t *),
+                                  retain_step_t *step, bool *more, buffer_t *why) {
     if (!audit_begin(audit, why)) return false;
     if (!work(audit, step, more, why)) return false;
     failpoint("audit_retain_before_commit");
@@ -189,53 +190,53 @@ static bool in_transaction(audit_t *audit, bool (*work)(audit_t *, step_t *, boo
     return true;
 }
 
-static bool shrink(audit_t *audit, step_t *step, bool *more, buffer_t *why) {
+static bool retain_shrink(audit_t *audit, retain_step_t *step, bool *more, buffer_t *why) {
     failpoint("audit_vacuum_before");
-    return vacuum(audit, step->until, more, why);
+    return retain_vacuum(audit, step->until, more, why);
 }
 
 // Gives free pages back. The file is cut when the pages beside it are merged into it.
-static bool give_back(audit_t *audit, step_t *step, audit_retained_t *out, buffer_t *why) {
+static bool retain_return_pages(audit_t *audit, retain_step_t *step, audit_retain_result_t *out, buffer_t *why) {
     bool wants;
     bool more;
-    if (!wants_vacuum(audit, step->limits, &wants, why)) return false;
+    if (!retain_wants_vacuum(audit, step->limits, &wants, why)) return false;
     bool was = audit->vacuuming;
     audit->vacuuming = wants;
-    if (!wants && was) return audit_merge(audit, why);
+    if (!wants && was) return audit_checkpoint(audit, why);
     if (!wants) return true;
-    if (!in_transaction(audit, shrink, step, &more, why)) return false;
+    if (!retain_in_transaction(audit, retain_shrink, step, &more, why)) return false;
     out->more = more;
     if (more) return true;
     audit->vacuuming = false;
-    return audit_merge(audit, why);
+    return audit_checkpoint(audit, why);
 }
 
 // Where the clock went back `at` no longer tells what is old: new rows would go before all those that came earlier.
-static bool find_order(audit_t *audit, step_t *step, buffer_t *why) {
+static bool retain_choose_order(audit_t *audit, retain_step_t *step, buffer_t *why) {
     int64_t newest = 0;
     if (step->limits->latest_ms == 0) return true;
-    if (!ask(audit, STATEMENT_NEWEST, &newest, why)) return false;
-    if (newest > step->limits->latest_ms) step->order = STATEMENT_FIRST;
+    if (!retain_read_number(audit, STATEMENT_NEWEST, &newest, why)) return false;
+    if (newest > step->limits->latest_ms) step->order = STATEMENT_FIRST_ARRIVED;
     return true;
 }
 
-bool audit_retain(audit_t *audit, const audit_limits_t *limits, int64_t now_ms, int64_t budget_us, audit_retained_t *out,
+bool audit_retain(audit_t *audit, const audit_limits_t *limits, int64_t now_ms, int64_t budget_us, audit_retain_result_t *out,
                   buffer_t *why) {
-    audit_use_t use;
-    *out = (audit_retained_t){0};
-    if (!audit_use(audit, &use, why)) return false;
-    step_t step = {.limits = limits,
-                   .order = STATEMENT_OLDEST,
-                   .too_old = limits->retain_ms > 0 && now_ms > limits->retain_ms ? now_ms - limits->retain_ms : INT64_MIN,
-                   .rows = use.rows,
-                   .beside = beside(audit, wal_bytes(audit)),
-                   .until = mono_add(mono_now(), budget_us * NS_PER_US)};
-    bool rows = over(use.rows, limits->rows, &audit->dropping_rows);
-    bool bytes = over(use.kept, limits->bytes, &audit->dropping_bytes);
+    audit_usage_t use;
+    *out = (audit_retain_result_t){0};
+    if (!audit_measure(audit, &use, why)) return false;
+    retain_step_t step = {.limits = limits,
+                          .order = STATEMENT_OLDEST,
+                          .too_old = limits->retain_ms > 0 && now_ms > limits->retain_ms ? now_ms - limits->retain_ms : INT64_MIN,
+                          .rows = use.rows,
+                          .counted_wal = retain_counted_wal(audit, retain_wal_bytes(audit)),
+                          .until = mono_add(mono_now(), budget_us * NS_PER_US)};
+    bool rows = retain_over_limit(use.rows, limits->rows, &audit->dropping_rows);
+    bool bytes = retain_over_limit(use.used_bytes, limits->bytes, &audit->dropping_bytes);
     bool any = use.oldest_ms != INT64_MAX;
-    if (!any || !(rows || bytes || use.oldest_ms < step.too_old)) return give_back(audit, &step, out, why);
-    if ((rows || bytes) && !find_order(audit, &step, why)) return false;
-    if (!in_transaction(audit, drop, &step, &out->more, why)) return false;
+    if (!any || !(rows || bytes || use.oldest_ms < step.too_old)) return retain_return_pages(audit, &step, out, why);
+    if ((rows || bytes) && !retain_choose_order(audit, &step, why)) return false;
+    if (!retain_in_transaction(audit, retain_remove, &step, &out->more, why)) return false;
     out->dropped = step.dropped;
     if (step.dropped && step.last > audit->dropped) audit->dropped = step.last;
     out->more = true; // and then pages may be free

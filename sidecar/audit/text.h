@@ -7,6 +7,6 @@
 #include "base/slice.h"
 
 // Valid UTF-8 without a NUL. What SQLite calls TEXT but is not, its own functions read past or cut off.
-bool text_is_clean(slice_t slice);
+bool text_is_storable(slice_t slice);
 
 #endif

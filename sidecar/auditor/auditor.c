@@ -288,7 +288,7 @@ static void auditor_on_entry(void *self, size_t queue, const char *id, const eve
     if (new) a->cursors[queue].growth_left--; // the stream has grown
     if (new &&auditor_entry_age_ms(a, id) > a->reply.oldest_ms) a->reply.oldest_ms = auditor_entry_age_ms(a, id);
     // Only what was here before can have been removed: a new one may be older than that, after a step back of Redis's clock.
-    if (!new &&audit_has_dropped(a->writer.audit, event.at)) return;
+    if (!new &&audit_has_removed(a->writer.audit, event.at)) return;
     if (new) auditor_check_clock(a, event.at);
     a->reply.write_failed = !audit_writer_begin(&a->writer) || !audit_writer_insert(&a->writer, &event, &added);
     if (added) a->reply.added++;

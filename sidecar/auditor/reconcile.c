@@ -115,7 +115,7 @@ static bool reconcile_record_loss(auditor_t *a, const audit_loss_t *loss) {
     char *text =
         mem_printf("this log was begun anew (%s%s%s): of what happened before it holds only what the failure stream still "
                    "held. Other instances may have the rest: `audit import FILE`",
-                   loss->reason, *loss->aside ? ", the old one is " : "", loss->aside);
+                   loss->reason, *loss->set_aside_as ? ", the old one is " : "", loss->set_aside_as);
     bool ok = audit_writer_begin(&a->writer);
     for (size_t i = 0; ok && i < a->keys->queue_count; i++) {
         stream_cursor_t *cursor = &a->cursors[i];

@@ -24,9 +24,9 @@ static int64_t retention_percent(int64_t of, int64_t limit) {
     return limit > 0 ? (int64_t)((double)of * 100 / (double)limit) : 0;
 }
 
-static int64_t retention_fullness(const audit_writer_t *writer, const audit_use_t *use) {
+static int64_t retention_fullness(const audit_writer_t *writer, const audit_usage_t *use) {
     int64_t rows = retention_percent(use->rows, writer->retention.limits.rows);
-    int64_t bytes = retention_percent(use->kept, writer->retention.limits.bytes);
+    int64_t bytes = retention_percent(use->used_bytes, writer->retention.limits.bytes);
     return rows > bytes ? rows : bytes;
 }
 
@@ -50,7 +50,7 @@ static int64_t retention_trusted_clock(audit_writer_t *writer, int64_t now_ms) {
     return apart ? 0 : now_ms;
 }
 
-static void retention_warn_full(audit_writer_t *writer, const audit_use_t *use, int64_t full) {
+static void retention_warn_full(audit_writer_t *writer, const audit_usage_t *use, int64_t full) {
     log_retention_t *retention = &writer->retention;
     bool holds = full >= (retention->nearly_full.holds ? NEARLY_FULL_ENDS : NEARLY_FULL);
     if (condition_update(&retention->nearly_full, holds) != CONDITION_BEGAN) return;
@@ -58,11 +58,11 @@ static void retention_warn_full(audit_writer_t *writer, const audit_use_t *use, 
              "the audit log is nearly full, then its oldest rows are removed: raise audit.retain_rows or audit.retain_bytes, or "
              "keep a copy by `audit export`",
              F_STR("path", writer->path), F_INT("rows", use->rows), F_INT("retain_rows", retention->limits.rows),
-             F_INT("bytes", use->kept), F_INT("retain_bytes", retention->limits.bytes));
+             F_INT("bytes", use->used_bytes), F_INT("retain_bytes", retention->limits.bytes));
 }
 
 // Said once: rows expire all the time from then on.
-static void retention_warn_expire(audit_writer_t *writer, const audit_use_t *use, int64_t now_ms) {
+static void retention_warn_expire(audit_writer_t *writer, const audit_usage_t *use, int64_t now_ms) {
     log_retention_t *retention = &writer->retention;
     int64_t age_ms = now_ms > 0 && use->oldest_ms != INT64_MAX ? now_ms - use->oldest_ms : 0;
     bool holds = retention->rows_expire.holds || retention_percent(age_ms, retention->limits.retain_ms) >= NEARLY_FULL;
@@ -73,7 +73,7 @@ static void retention_warn_expire(audit_writer_t *writer, const audit_use_t *use
              F_STR("path", writer->path), F_INT("oldest_ms", use->oldest_ms), F_INT("retain_ms", retention->limits.retain_ms));
 }
 
-static void retention_report(audit_writer_t *writer, const audit_use_t *use, int64_t now_ms) {
+static void retention_report(audit_writer_t *writer, const audit_usage_t *use, int64_t now_ms) {
     int64_t full = retention_fullness(writer, use);
     metric_set(&writer->metrics->audit_bytes, use->bytes);
     metric_set(&writer->metrics->audit_kept_rows, use->rows);
@@ -88,7 +88,7 @@ static void retention_report_pinned_wal(audit_writer_t *writer) {
     log_retention_t *retention = &writer->retention;
     mono_t now = mono_now();
     if (!mono_reached(retention->check_wal_at, now)) return;
-    int64_t bytes = audit_pinned(writer->audit);
+    int64_t bytes = audit_pinned_wal_bytes(writer->audit);
     if (bytes) retention->check_wal_at = mono_add(now, CHECK_WAL_S * NS_PER_S);
     condition_change_t change = condition_update(&retention->wal_pinned, bytes > 0);
     if (change == CONDITION_BEGAN)
@@ -118,12 +118,12 @@ static int64_t retention_budget_us(const audit_writer_t *writer) {
 bool audit_writer_retain(audit_writer_t *writer, int64_t now_ms, bool *more) {
     log_retention_t *retention = &writer->retention;
     buffer_t why = {0};
-    audit_use_t use;
-    audit_retained_t done;
+    audit_usage_t use;
+    audit_retain_result_t done;
     mono_t now = mono_now();
     *more = false;
     if (!writer->audit || writer->transaction.open || !mono_reached(retention->next_at, now)) return true;
-    if (!audit_use(writer->audit, &use, &why)) return audit_writer_fail(writer, &why);
+    if (!audit_measure(writer->audit, &use, &why)) return audit_writer_fail(writer, &why);
     retention->falling_behind = retention_fullness(writer, &use) >= FALLING_BEHIND;
     retention_report_pinned_wal(writer);
     retention->limits.latest_ms = now_ms > 0 ? now_ms + CLOCK_AHEAD_MS : 0;

@@ -84,13 +84,14 @@ static void writer_report_loss(audit_writer_t *writer) {
     log_error(ROLE, NULL,
               "the audit log was lost and a new one is begun: it is filled with what the failure streams hold; for the rest use "
               "`audit import` with the log of another instance, or sqlite3's .recover on the file that was moved aside",
-              F_STR("path", writer->path), F_STR("reason", loss->reason), F_STR("moved_to", *loss->aside ? loss->aside : NULL));
+              F_STR("path", writer->path), F_STR("reason", loss->reason),
+              F_STR("moved_to", *loss->set_aside_as ? loss->set_aside_as : NULL));
 }
 
 // After a failure all that was committed is written to the disk once more.
 static bool writer_checkpoint(audit_writer_t *writer) {
     buffer_t why = {0};
-    return !writer->failure.active || audit_merge(writer->audit, &why) || audit_writer_fail(writer, &why);
+    return !writer->failure.active || audit_checkpoint(writer->audit, &why) || audit_writer_fail(writer, &why);
 }
 
 // The file is another one, or none: what is in the opened one is lost to others.
@@ -137,21 +138,21 @@ bool audit_writer_open(audit_writer_t *writer, bool *fresh, bool *other) {
     }
     bool first = !writer->file.checked;
     if (first) writer_allow_check(writer);
-    const audit_care_t care = {.check = first,
-                               .aside = writer->file.damaged,
-                               .overwritten = writer->file.overwritten,
-                               .as_it_is = !first,
-                               .most_bytes = writer->retention.limits.bytes,
-                               .stop = writer->stop,
-                               .patience_ms = BUSY_TIMEOUT_MS};
-    writer->audit = audit_open_own(writer->lock, &care, &why);
+    const audit_open_options_t options = {.check = first,
+                                          .set_aside = writer->file.damaged,
+                                          .overwritten = writer->file.overwritten,
+                                          .keep_file = !first,
+                                          .max_bytes = writer->retention.limits.bytes,
+                                          .stop = writer->stop,
+                                          .busy_timeout_ms = BUSY_TIMEOUT_MS};
+    writer->audit = audit_open_locked(writer->lock, &options, &why);
     if (!writer->audit) return audit_writer_fail(writer, &why);
     buffer_free(&why); // of a damaged log that is moved aside by now
     writer->file.checked = true;
     writer->file.damaged = writer->file.overwritten = false;
     if (!writer_checkpoint(writer) || writer_file_replaced(writer))
         return false; // the first look tells later ones what they are to find
-    if (first && audit_is_stiff(writer->audit))
+    if (first && audit_has_no_auto_vacuum(writer->audit))
         log_warn(ROLE, NULL,
                  "the audit log is of an older version and could not be written anew: its file does not shrink; make room on the "
                  "disk for a second one and restart",
@@ -188,12 +189,12 @@ bool audit_writer_begin(audit_writer_t *writer) {
 
 bool audit_writer_insert(audit_writer_t *writer, const event_t *event, bool *added) {
     buffer_t why = {0};
-    return audit_put(writer->audit, event, added, &why) || audit_writer_fail(writer, &why);
+    return audit_insert(writer->audit, event, added, &why) || audit_writer_fail(writer, &why);
 }
 
 bool audit_writer_set_position(audit_writer_t *writer, const char *queue, const char *position) {
     buffer_t why = {0};
-    return audit_move(writer->audit, queue, position, &why) || audit_writer_fail(writer, &why);
+    return audit_set_position(writer->audit, queue, position, &why) || audit_writer_fail(writer, &why);
 }
 
 // It works: what was wrong is over.
@@ -219,5 +220,5 @@ bool audit_writer_commit(audit_writer_t *writer) {
 
 bool audit_writer_clear_loss(audit_writer_t *writer) {
     buffer_t why = {0};
-    return audit_loss_settled(writer->audit, &why) || audit_writer_fail(writer, &why);
+    return audit_clear_loss(writer->audit, &why) || audit_writer_fail(writer, &why);
 }

@@ -60,8 +60,8 @@ static outcome_t print_seats(conn_t *conn, const keyspace_t *keys, printed_t *pr
     return outcome;
 }
 
-static void print_site(void *self, audit_finding_t finding, const char *text) {
-    static const finding_t OF[] = {[AUDIT_GOOD] = FINDING_FACT, [AUDIT_WARNING] = FINDING_WARN, [AUDIT_FAULT] = FINDING_FAULT};
+static void print_site(void *self, audit_severity_t finding, const char *text) {
+    static const finding_t OF[] = {[AUDIT_OK] = FINDING_FACT, [AUDIT_WARNING] = FINDING_WARN, [AUDIT_ERROR] = FINDING_FAULT};
     print_finding(self, OF[finding], NULL, text);
 }
 
@@ -70,7 +70,7 @@ static int check_redis(const config_t *config) {
     conn_t *conn = conn_new(&config->redis, "queue-sidecar-check", NULL);
     printed_t printed = {0};
     redis_error_t error;
-    audit_look_at_site(config->audit.path, config->audit.retain_bytes, print_site, &printed);
+    audit_check_path(config->audit.path, config->audit.retain_bytes, print_site, &printed);
     outcome_t outcome = conn_open(conn, &error);
     if (outcome == OUTCOME_OK) outcome = preflight(conn, keys, print_finding, &printed, &error);
     if (outcome == OUTCOME_OK) outcome = print_seats(conn, keys, &printed, &error);

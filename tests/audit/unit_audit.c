@@ -58,7 +58,7 @@ Test(unit_audit, is_made_once_and_keeps_its_name) {
     cr_assert_str_eq(mode, "wal");
     int64_t synchronous = 0;
     buffer_t why = {0};
-    cr_assert(audit_number(audit, "PRAGMA synchronous", &synchronous, &why));
+    cr_assert(audit_query_number(audit, "PRAGMA synchronous", &synchronous, &why));
     cr_assert_eq(synchronous, 2, "FULL");
     struct stat at;
     cr_assert_eq(stat(path, &at), 0);
@@ -176,10 +176,10 @@ Test(unit_audit, an_event_without_an_id_is_refused) {
     buffer_t why = {0};
     bool added = true;
     audit_case_event(&of, "failed", 1, 1000);
-    cr_assert_not(audit_put(audit, &of.event, &added, &why), "outside of a transaction");
+    cr_assert_not(audit_insert(audit, &of.event, &added, &why), "outside of a transaction");
     of.event.event = slice_text("0123");
     cr_assert(audit_begin(audit, &why));
-    cr_assert_not(audit_put(audit, &of.event, &added, &why));
+    cr_assert_not(audit_insert(audit, &of.event, &added, &why));
     cr_assert_not(added);
     audit_rollback(audit);
     buffer_free(&why);
@@ -201,14 +201,15 @@ Test(unit_audit, positions_move_as_told_and_with_their_rows) {
     buffer_t why = {0};
     audit_case_event(&of, "failed", 1, 1000);
     expect_position(audit, "q", "0-0");
-    cr_assert(audit_begin(audit, &why) && audit_put(audit, &of.event, NULL, &why) && audit_move(audit, "q", "5-1", &why));
+    cr_assert(audit_begin(audit, &why) && audit_insert(audit, &of.event, NULL, &why) &&
+              audit_set_position(audit, "q", "5-1", &why));
     expect_position(audit, "q", "5-1");
     audit_rollback(audit);
     expect_position(audit, "q", "0-0");
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 0);
-    cr_assert(audit_begin(audit, &why) && audit_move(audit, "q", "7-0", &why) && audit_move(audit, "p", "9-0", &why) &&
-              audit_commit(audit, &why));
-    cr_assert(audit_begin(audit, &why) && audit_move(audit, "q", "6-0", &why) && audit_commit(audit, &why));
+    cr_assert(audit_begin(audit, &why) && audit_set_position(audit, "q", "7-0", &why) &&
+              audit_set_position(audit, "p", "9-0", &why) && audit_commit(audit, &why));
+    cr_assert(audit_begin(audit, &why) && audit_set_position(audit, "q", "6-0", &why) && audit_commit(audit, &why));
     audit_close(audit);
     audit = audit_case_open(path, AUDIT_WRITE);
     expect_position(audit, "q", "6-0"); /* also backwards: a stream may have begun anew */
@@ -239,12 +240,12 @@ Test(unit_audit, a_second_writer_waits_or_says_who_is_in_the_way) {
     audit_case_event_t of;
     buffer_t why = {0};
     audit_case_event(&of, "failed", 1, 1000);
-    cr_assert(audit_begin(first, &why) && audit_put(first, &of.event, NULL, &why));
+    cr_assert(audit_begin(first, &why) && audit_insert(first, &of.event, NULL, &why));
     expect_position(reader, "q", "0-0"); /* readers wait for nobody */
-    audit_patience(second, 1);
+    audit_set_busy_timeout(second, 1);
     cr_assert_not(audit_begin(second, &why));
     cr_assert(has(buffer_text(&why), "locked by another process") && has(buffer_text(&why), path), "%s", buffer_text(&why));
-    audit_patience(second, wait_scaled_ms(20000));
+    audit_set_busy_timeout(second, wait_scaled_ms(20000));
     writer_t writer = {.audit = second};
     pthread_t thread;
     cr_assert_eq(pthread_create(&thread, NULL, begin_later, &writer), 0);
@@ -305,10 +306,10 @@ Test(unit_audit, says_what_is_missing) {
     expect_refused(under_file, AUDIT_WRITE, "is no directory");
     expect_refused("/dev", AUDIT_WRITE, "no regular file");
     audit_close(audit_case_open(path, AUDIT_WRITE)); /* an empty file becomes one */
-    cr_assert_str_eq(audit_remote_name(0x6969), "NFS");
-    cr_assert_str_eq(audit_remote_name(0xff534d42), "CIFS");
-    cr_assert_str_eq(audit_remote_name(0x65735546), "FUSE");
-    cr_assert_null(audit_remote_name(0xef53)); /* ext4 */
+    cr_assert_str_eq(audit_network_filesystem(0x6969), "NFS");
+    cr_assert_str_eq(audit_network_filesystem(0xff534d42), "CIFS");
+    cr_assert_str_eq(audit_network_filesystem(0x65735546), "FUSE");
+    cr_assert_null(audit_network_filesystem(0xef53)); /* ext4 */
     free(under_file);
     free(below);
     free(path);
@@ -327,7 +328,7 @@ Test(unit_audit, a_full_disk_is_named_and_loses_nothing) {
     audit_case_event(&of, "failed", 2, 1000);
     of.event.payload = (slice_t){large, 1 << 20};
     cr_assert(audit_begin(audit, &why));
-    cr_assert_not(audit_put(audit, &of.event, NULL, &why));
+    cr_assert_not(audit_insert(audit, &of.event, NULL, &why));
     cr_assert(has(buffer_text(&why), "the disk is full"), "%s", buffer_text(&why));
     audit_rollback(audit);
     of.event.payload = slice_text("{}");
@@ -350,7 +351,7 @@ static void write_for_ever(const char *path, int said) {
         if (n && write(said, &n, sizeof(n)) != sizeof(n)) break;
         for (int i = 0; i < 10; i++) {
             audit_case_event(&of, "failed", n++, 1000);
-            if (!audit_put(audit, &of.event, NULL, &why)) _exit(1);
+            if (!audit_insert(audit, &of.event, NULL, &why)) _exit(1);
         }
         if (!audit_commit(audit, &why)) break;
     }

@@ -51,7 +51,8 @@ static void put_gap(log_t *log, const char *queue, const char *range) {
 
 static void move(log_t *log, const char *queue, const char *position) {
     buffer_t why = {0};
-    cr_assert(audit_begin(log->audit, &why) && audit_move(log->audit, queue, position, &why) && audit_commit(log->audit, &why));
+    cr_assert(audit_begin(log->audit, &why) && audit_set_position(log->audit, queue, position, &why) &&
+              audit_commit(log->audit, &why));
 }
 
 static void note_refused(void *self, int64_t seq, int64_t last, const char *reason) {
@@ -125,7 +126,7 @@ Test(unit_audit_import, a_complete_peer_fills_a_gap) {
     char *told = bring(&mine, peer.path, &counts);
     cr_expect_str_eq(told, "filled 10-0..20-5|");
     cr_expect_eq(counts.added, 1);
-    cr_expect_eq(counts.filled, 1);
+    cr_expect_eq(counts.gaps_filled, 1);
     cr_expect_eq(open_gaps(&mine), 1);
     cr_assert(audit_list(mine.audit, &(audit_filter_t){.kind = "gap"}, note_state, &states, &why));
     cr_expect(strstr(buffer_text(&states), "10-0..20-5=filled") && strstr(buffer_text(&states), "30-0..40-0=open"), "%s",
@@ -166,7 +167,7 @@ Test(unit_audit_import, a_peer_with_a_gap_there_fills_nothing) {
         put(&peer, "failed", 1);
         char *told = bring(&mine, peer.path, &counts);
         cr_expect_str_eq(told, "", "row %zu", i);
-        cr_expect_eq(counts.filled, 0);
+        cr_expect_eq(counts.gaps_filled, 0);
         cr_expect_geq(counts.added, 1);
         free(told);
         end(&mine);
@@ -219,7 +220,7 @@ Test(unit_audit_import, gaps_of_the_peer_are_ours_only_where_we_have_nothing) {
     put_gap(&peer, "q", "60-0..70-0");
     move(&mine, "q", "50-0");
     free(bring(&mine, peer.path, &counts));
-    cr_expect_eq(counts.apart, 1);
+    cr_expect_eq(counts.gaps_skipped, 1);
     cr_expect_eq(counts.added, 1);
     cr_expect_eq(audit_case_count(mine.path, "SELECT count(*) FROM events WHERE kind = 'gap' AND job = '60-0..70-0'"), 1);
     free(bring(&copy, peer.path, &counts));
@@ -286,9 +287,9 @@ Test(unit_audit_import, a_time_far_ahead_is_refused) {
     audit_case_event_t of;
     audit_case_event(&of, "failed", 1, ((int64_t)time(NULL) + 366 * DAY_S) * 1000);
     of.event.event = slice_text("abababababababababababababababababababababababababababababababab");
-    cr_expect(import_fits(&of.event, &why), "%s", buffer_text(&why));
+    cr_expect(import_validate(&of.event, &why), "%s", buffer_text(&why));
     of.event.at = ((int64_t)time(NULL) + 3 * 366 * DAY_S) * 1000;
-    cr_expect(!import_fits(&of.event, &why));
+    cr_expect(!import_validate(&of.event, &why));
     cr_expect(strstr(buffer_text(&why), "two years ahead"), "%s", buffer_text(&why));
     buffer_free(&why);
 }

@@ -37,9 +37,9 @@ static char *log_of(int rows) {
     return path;
 }
 
-static audit_t *open_own(audit_lock_t *lock, audit_care_t care) {
+static audit_t *open_own(audit_lock_t *lock, audit_open_options_t options) {
     buffer_t why = {0};
-    audit_t *audit = audit_open_own(lock, &care, &why);
+    audit_t *audit = audit_open_locked(lock, &options, &why);
     cr_assert_not_null(audit, "%s", buffer_text(&why));
     buffer_free(&why);
     return audit;
@@ -94,9 +94,9 @@ Test(unit_audit_lock, a_lock_file_that_was_removed_is_made_anew) {
     char *path = log_of(1), *file = mem_printf("%s.lock", path);
     audit_lock_t *lock = audit_lock_new(path);
     buffer_t why = {0};
-    cr_assert(audit_lock_hold(lock, &why));
+    cr_assert(audit_lock_acquire(lock, &why));
     unlink(file);
-    cr_assert(audit_lock_hold(lock, &why), "%s", buffer_text(&why));
+    cr_assert(audit_lock_acquire(lock, &why), "%s", buffer_text(&why));
     expect_refused(path, AUDIT_WRITE, "is written by another sidecar");
     audit_lock_free(lock);
     free(file), free(path);
@@ -129,22 +129,22 @@ Test(unit_audit_lock, a_damaged_log_is_moved_aside_and_named_as_lost) {
     audit_close(audit);
     flip_page(path);
     audit_lock_t *lock = audit_lock_new(path);
-    audit = open_own(lock, (audit_care_t){.check = true});
+    audit = open_own(lock, (audit_open_options_t){.check = true});
     const audit_loss_t *loss = audit_loss(audit);
     cr_assert_not_null(loss);
     cr_assert_str_eq(loss->reason, AUDIT_DAMAGED);
     cr_assert_str_eq(loss->instance, old);
     cr_assert_str_neq(audit_instance(audit), old);
-    cr_assert(has(loss->aside, "audit.db.corrupt-2"), "%s", loss->aside);
+    cr_assert(has(loss->set_aside_as, "audit.db.corrupt-2"), "%s", loss->set_aside_as);
     cr_assert_eq(count_files(path, ".corrupt-*Z"), 1);
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 0);
     put(audit, 1);
     audit_close(audit);
-    audit = open_own(lock, (audit_care_t){.check = true}); /* until it is settled */
+    audit = open_own(lock, (audit_open_options_t){.check = true}); /* until it is settled */
     cr_assert_str_eq(audit_loss(audit)->instance, old);
     cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_DAMAGED);
     buffer_t why = {0};
-    cr_assert(audit_loss_settled(audit, &why));
+    cr_assert(audit_clear_loss(audit, &why));
     cr_assert_null(audit_loss(audit));
     audit_close(audit);
     audit_lock_free(lock);
@@ -158,7 +158,7 @@ Test(unit_audit_lock, a_damaged_log_is_moved_aside_and_named_as_lost) {
 Test(unit_audit_lock, damage_found_while_it_is_used_is_noticed) {
     char *path = log_of(2000);
     audit_lock_t *lock = audit_lock_new(path);
-    audit_t *audit = open_own(lock, (audit_care_t){0});
+    audit_t *audit = open_own(lock, (audit_open_options_t){0});
     buffer_t why = {0};
     cr_assert_not(audit_is_damaged(audit));
     struct stat at;
@@ -171,7 +171,7 @@ Test(unit_audit_lock, damage_found_while_it_is_used_is_noticed) {
     for (int i = 0; !failed && i < 100; i++) {
         audit_case_event_t of;
         audit_case_event(&of, "failed", 5000 + i, 5000);
-        failed = !audit_put(audit, &of.event, NULL, &why);
+        failed = !audit_insert(audit, &of.event, NULL, &why);
     }
     cr_assert(failed && audit_is_damaged(audit), "%s", buffer_text(&why));
     cr_assert(has(buffer_text(&why), "is damaged"));
@@ -179,7 +179,7 @@ Test(unit_audit_lock, damage_found_while_it_is_used_is_noticed) {
     audit_rollback(audit);
     audit_close(audit);
     close(fd); /* and with it SQLite's locks of this process: there are none by now */
-    audit = open_own(lock, (audit_care_t){.aside = true});
+    audit = open_own(lock, (audit_open_options_t){.set_aside = true});
     cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_DAMAGED);
     cr_assert_eq(count_files(path, ".corrupt-*Z"), 1);
     audit_close(audit);
@@ -216,15 +216,15 @@ Test(unit_audit_lock, an_import_is_not_disturbed_by_moving_aside) {
     audit_t *import = audit_case_open(path, AUDIT_IMPORT);
     audit_lock_t *lock = audit_lock_new(path);
     buffer_t why = {0};
-    cr_assert_null(audit_open_own(lock, &(audit_care_t){.aside = true}, &why));
+    cr_assert_null(audit_open_locked(lock, &(audit_open_options_t){.set_aside = true}, &why));
     cr_assert(has(buffer_text(&why), "`audit import` writes to it"), "%s", buffer_text(&why));
     buffer_free(&why);
     put(import, 1000);
     audit_close(import);
-    cr_assert(audit_lock_hold(lock, &why) && audit_lock_alone(lock, &why));
+    cr_assert(audit_lock_acquire(lock, &why) && audit_lock_exclude_writers(lock, &why));
     expect_refused(path, AUDIT_IMPORT, "being moved aside");
-    audit_lock_not_alone(lock);
-    audit_t *audit = open_own(lock, (audit_care_t){.aside = true});
+    audit_lock_admit_writers(lock);
+    audit_t *audit = open_own(lock, (audit_open_options_t){.set_aside = true});
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 0);
     audit_close(audit);
     audit_lock_free(lock);
@@ -292,15 +292,15 @@ ParameterizedTest(struct point *point, unit_audit_lock, crash_points) {
     if (pid == 0) {
         buffer_t why = {0};
         setenv("QS_CRASH_AT", point->name, 1);
-        audit_t *audit = audit_open_own(audit_lock_new(path), &(audit_care_t){.check = true}, &why);
+        audit_t *audit = audit_open_locked(audit_lock_new(path), &(audit_open_options_t){.check = true}, &why);
         _exit(audit ? 1 : 2);
     }
     waitpid(pid, &status, 0);
     cr_assert_eq(WEXITSTATUS(status), 137);
     audit_lock_t *lock = audit_lock_new(path);
-    audit_t *audit = open_own(lock, (audit_care_t){.check = true});
+    audit_t *audit = open_own(lock, (audit_open_options_t){.check = true});
     cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_DAMAGED);
-    char *moved = mem_printf("%s/%s", path, audit_loss(audit)->aside);
+    char *moved = mem_printf("%s/%s", path, audit_loss(audit)->set_aside_as);
     cr_assert_eq(count_files(path, ".corrupt-*Z"), 1);
     cr_assert_eq(count_files(path, ".corrupt-*Z-wal"), 1, "what lay beside it is lost");
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 0);

@@ -138,9 +138,9 @@ Test(unit_audit_query, pages_go_through_the_whole_log) {
         buffer_free(&reading.got);
     }
     int64_t after = 0;
-    cr_assert(audit_last(l.audit, &(audit_filter_t){.queue = "a"}, 2, &after, &why));
+    cr_assert(audit_find_last(l.audit, &(audit_filter_t){.queue = "a"}, 2, &after, &why));
     cr_expect_eq(after, 5006, "job-7 and job-9 are above");
-    cr_assert(audit_last(l.audit, &(audit_filter_t){.queue = "none"}, 2, &after, &why));
+    cr_assert(audit_find_last(l.audit, &(audit_filter_t){.queue = "none"}, 2, &after, &why));
     cr_expect_eq(after, 5009);
     end(&l);
 }
@@ -164,7 +164,7 @@ Test(unit_audit_query, kinds_and_what_fills_a_gap) {
 
 static void expect_found(log_t *l, const char *prefix, int64_t limit, const char *expected) {
     buffer_t got = {0}, why = {0};
-    cr_assert(audit_find(l->audit, prefix, limit, note, &got, &why), "%s", buffer_text(&why));
+    cr_assert(audit_find_ref(l->audit, prefix, limit, note, &got, &why), "%s", buffer_text(&why));
     cr_expect_str_eq(buffer_text(&got), expected);
     buffer_free(&got);
 }
@@ -179,7 +179,7 @@ Test(unit_audit_query, finds_by_a_ref_or_its_beginning) {
     expect_found(&l, ref, 10, "job-7 ");
     expect_found(&l, "1", 10, "");
     buffer_t got = {0}, why = {0};
-    cr_assert(audit_find(l.audit, "", 25, note, &got, &why));
+    cr_assert(audit_find_ref(l.audit, "", 25, note, &got, &why));
     size_t found = 0;
     for (const char *at = buffer_text(&got); (at = strchr(at, ' ')); at++) found++;
     cr_expect_eq(found, 25);

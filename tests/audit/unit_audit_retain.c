@@ -26,16 +26,16 @@ static void fill(audit_t *audit, int first, int count, int64_t at0, size_t paylo
         audit_case_event_t of;
         audit_case_event(&of, i % 5 == 4 ? "retried" : "failed", i, at0 + i * 1000);
         of.event.payload = (slice_t){bytes, payload};
-        if (audit_has_dropped(audit, of.event.at)) continue;
-        cr_assert(audit_put(audit, &of.event, NULL, &why), "%s", buffer_text(&why));
+        if (audit_has_removed(audit, of.event.at)) continue;
+        cr_assert(audit_insert(audit, &of.event, NULL, &why), "%s", buffer_text(&why));
     }
     cr_assert(audit_commit(audit, &why), "%s", buffer_text(&why));
     free(bytes);
 }
 
-static audit_retained_t step(audit_t *audit, audit_limits_t limits, int64_t budget_us) {
+static audit_retain_result_t step(audit_t *audit, audit_limits_t limits, int64_t budget_us) {
     buffer_t why = {0};
-    audit_retained_t done;
+    audit_retain_result_t done;
     cr_assert(audit_retain(audit, &limits, NOW, budget_us, &done, &why), "%s", buffer_text(&why));
     return done;
 }
@@ -45,7 +45,7 @@ static int64_t keep(audit_t *audit, audit_limits_t limits, int64_t budget_us, in
     int64_t dropped = 0;
     int count = 0;
     for (bool more = true; more;) {
-        audit_retained_t done = step(audit, limits, budget_us);
+        audit_retain_result_t done = step(audit, limits, budget_us);
         more = done.more;
         dropped += done.dropped;
         cr_assert_lt(++count, 100000, "it never ends");
@@ -54,10 +54,10 @@ static int64_t keep(audit_t *audit, audit_limits_t limits, int64_t budget_us, in
     return dropped;
 }
 
-static audit_use_t use_of(audit_t *audit) {
+static audit_usage_t use_of(audit_t *audit) {
     buffer_t why = {0};
-    audit_use_t use;
-    cr_assert(audit_use(audit, &use, &why), "%s", buffer_text(&why));
+    audit_usage_t use;
+    cr_assert(audit_measure(audit, &use, &why), "%s", buffer_text(&why));
     return use;
 }
 
@@ -81,7 +81,7 @@ Test(unit_audit_retain, by_age_the_oldest_go_and_only_they) {
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events WHERE at < 1800000000000 - 3600000"), 0);
     cr_assert_eq(audit_case_count(path, "SELECT value FROM facts WHERE name = 'dropped'"), NOW - 3600 * 1000 - 1000);
     cr_assert_eq(keep(audit, (audit_limits_t){.retain_ms = 3600 * 1000}, MUCH_US, NULL), 0);
-    audit_retained_t done;
+    audit_retain_result_t done;
     buffer_t why = {0};
     cr_assert(audit_retain(audit, &(audit_limits_t){.retain_ms = 1}, 0, MUCH_US, &done, &why)); /* the time is not known */
     cr_assert_eq(done.dropped, 0);
@@ -155,7 +155,7 @@ Test(unit_audit_retain, by_bytes_the_file_stays_below_and_shrinks) {
     char *path = audit_case_path();
     buffer_t why = {0};
     audit_lock_t *lock = audit_lock_new(path);
-    audit_t *audit = audit_open_own(lock, &(audit_care_t){.most_bytes = LIMIT}, &why);
+    audit_t *audit = audit_open_locked(lock, &(audit_open_options_t){.max_bytes = LIMIT}, &why);
     cr_assert_not_null(audit, "%s", buffer_text(&why));
     cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 2);
     for (int i = 0; i < 40; i++) fill(audit, i * 500, 500, NOW, 400);
@@ -163,9 +163,9 @@ Test(unit_audit_retain, by_bytes_the_file_stays_below_and_shrinks) {
     int steps = 0;
     cr_assert_gt(keep(audit, (audit_limits_t){.bytes = LIMIT}, 2000, &steps), 5000);
     cr_assert_gt(steps, 10, "a step is short");
-    cr_assert_leq(use_of(audit).kept, LIMIT);
+    cr_assert_leq(use_of(audit).used_bytes, LIMIT);
     cr_assert_leq(size_of(path), LIMIT);
-    cr_assert_gt(use_of(audit).kept, LIMIT / 2, "more went than had to");
+    cr_assert_gt(use_of(audit).used_bytes, LIMIT / 2, "more went than had to");
     cr_assert_eq(rows(path), rows_fact(path));
     cr_assert_eq(audit_case_count(path, "SELECT min(at) FROM events") + (rows(path) - 1) * 1000, NOW + 19999 * 1000);
     char *whole = audit_case_sql(path, "PRAGMA integrity_check");
@@ -191,7 +191,7 @@ Test(unit_audit_retain, a_step_ends_when_its_time_is_over) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     for (int i = 0; i < 10; i++) fill(audit, i * 500, 500, NOW, 100);
-    audit_retained_t done = step(audit, (audit_limits_t){.rows = 100}, 0);
+    audit_retain_result_t done = step(audit, (audit_limits_t){.rows = 100}, 0);
     cr_assert_eq(done.dropped, 1, "at least one, so that it comes to an end");
     cr_assert(done.more);
     cr_assert_eq(rows(path), 4999);
@@ -253,7 +253,7 @@ Test(unit_audit_retain, a_file_of_schema_1_is_migrated_and_can_shrink_then) {
     char *why = audit_case_refused(path, AUDIT_READ);
     cr_assert(strstr(why, "has schema 1, this version reads 2"), "%s", why);
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
-    cr_assert_not(audit_is_stiff(audit));
+    cr_assert_not(audit_has_no_auto_vacuum(audit));
     expect_migrated(path, 3000);
     int64_t before = size_of(path);
     keep(audit, (audit_limits_t){.rows = 300}, MUCH_US, NULL); /* in one step: one that is cut short may leave 256 free pages */
@@ -280,13 +280,13 @@ Test(unit_audit_retain, a_file_that_cannot_shrink_is_kept_within_its_limits) {
     char *path = file_of_schema_1(3000);
     audit_lock_t *lock = audit_lock_new(path);
     buffer_t why = {0};
-    audit_t *audit = audit_open_own(lock, &(audit_care_t){.as_it_is = true, .most_bytes = LIMIT}, &why);
+    audit_t *audit = audit_open_locked(lock, &(audit_open_options_t){.keep_file = true, .max_bytes = LIMIT}, &why);
     cr_assert_not_null(audit, "%s", buffer_text(&why));
-    cr_assert(audit_is_stiff(audit));
+    cr_assert(audit_has_no_auto_vacuum(audit));
     cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 0);
-    cr_assert_gt(use_of(audit).kept, LIMIT);
+    cr_assert_gt(use_of(audit).used_bytes, LIMIT);
     cr_assert_gt(keep(audit, (audit_limits_t){.bytes = LIMIT}, 4000, NULL), 300);
-    cr_assert(use_of(audit).kept <= LIMIT && rows(path) > 300);
+    cr_assert(use_of(audit).used_bytes <= LIMIT && rows(path) > 300);
     audit_close(audit);
     audit_lock_free(lock);
     free(path);
@@ -298,7 +298,7 @@ static void die_at(const char *path, const char *point, int rows_limit) {
     pid_t pid = fork();
     if (pid == 0) {
         buffer_t why = {0};
-        audit_retained_t done = {.more = true};
+        audit_retain_result_t done = {.more = true};
         setenv("QS_CRASH_AT", point, 1);
         audit_t *audit = audit_open(path, AUDIT_WRITE, &why);
         while (audit && done.more && audit_retain(audit, &(audit_limits_t){.rows = rows_limit}, NOW, 2000, &done, &why)) {

@@ -34,14 +34,14 @@ static audit_t *fill(const char *path) {
     for (int n = 0; n < ROWS; n++) {
         audit_case_event(&of, "failed", n, BASE_MS + n / 700);
         of.event.queue = slice_text(queues[n % QUEUES]);
-        cr_assert(audit_put(audit, &of.event, NULL, &why));
+        cr_assert(audit_insert(audit, &of.event, NULL, &why));
     }
     audit_case_event(&first, "failed", 7, 0);
     audit_case_event(&of, "discarded", 7, BASE_MS + 5);
     of.event.worker = slice_text("ann");
     of.event.reason = slice_text("gone");
     of.event.answers = slice_text(first.id);
-    cr_assert(audit_put(audit, &of.event, NULL, &why) && audit_commit(audit, &why));
+    cr_assert(audit_insert(audit, &of.event, NULL, &why) && audit_commit(audit, &why));
     return audit;
 }
 

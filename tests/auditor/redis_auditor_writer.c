@@ -430,8 +430,8 @@ static void open_desk_in(setup_t *d, const char *dir) {
     start(d);
 }
 
-static void note_finding(void *self, audit_finding_t finding, const char *text) {
-    if (finding == AUDIT_FAULT) buffer_str(self, text);
+static void note_finding(void *self, audit_severity_t finding, const char *text) {
+    if (finding == AUDIT_ERROR) buffer_str(self, text);
 }
 
 Test(redis_auditor_log, a_read_only_place_is_waited_for, .timeout = 60) {
@@ -443,7 +443,7 @@ Test(redis_auditor_log, a_read_only_place_is_waited_for, .timeout = 60) {
     cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_faults) >= 3, 30000));
     cr_assert_eq(fixture_log_count("the file system is read-only"), 1, "%s", fixture_log());
     buffer_t checked = {0}; /* by `check --redis` */
-    audit_look_at_site(d.path, 0, note_finding, &checked);
+    audit_check_path(d.path, 0, note_finding, &checked);
     cr_assert(has(buffer_text(&checked), "the file system is read-only"), "%s", buffer_text(&checked));
     buffer_free(&checked);
     cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 0);

@@ -47,7 +47,7 @@ void audit_case_event(audit_case_event_t *of, const char *kind, int n, int64_t a
 bool audit_case_put(audit_t *audit, const event_t *event) {
     buffer_t why = {0};
     bool added = false;
-    cr_assert(audit_begin(audit, &why) && audit_put(audit, event, &added, &why) && audit_commit(audit, &why), "%s",
+    cr_assert(audit_begin(audit, &why) && audit_insert(audit, event, &added, &why) && audit_commit(audit, &why), "%s",
               buffer_text(&why));
     return added;
 }

@@ -10,44 +10,44 @@
 
 // One transaction. The auditor waits for 500 ms at the most (auditor_log.c), and SQLite's way of waiting is to try now and then:
 // so it is short, and a pause as long as it was follows.
-enum { BATCH_ROWS = 500, BATCH_BYTES = 1024 * 1024, PAUSE_LEAST_MS = 1, PAUSE_MOST_MS = 200 };
+enum { BATCH_ROWS = 500, BATCH_BYTES = 1024 * 1024, PAUSE_MIN_MS = 1, PAUSE_MAX_MS = 200 };
 
 enum {
-    NAME_MOST = 4096,           // bytes of a queue, a job id, ...
-    TEXT_MOST = 6 * 64 * 1024,  // of an error: 64 KiB, where each byte may have become \ufffd
-    ATTEMPTS_MOST = 1000000000, // executions
+    NAME_MAX_BYTES = 4096,          // bytes of a queue, a job id, ...
+    TEXT_MAX_BYTES = 6 * 64 * 1024, // of an error: 64 KiB, where each byte may have become \ufffd
+    ATTEMPTS_MAX = 1000000000,      // executions
 };
-static const int64_t AHEAD_MOST = INT64_C(2) * 366 * 24 * 3600 * 1000; // a clock that was wrong by a year is met in life
-static const int64_t TIME_MOST = 253402300799999;                      // the last millisecond of the year 9999
+static const int64_t AHEAD_MAX_MS = INT64_C(2) * 366 * 24 * 3600 * 1000; // a clock that was wrong by a year is met in life
+static const int64_t TIME_MAX_MS = 253402300799999;                      // the last millisecond of the year 9999
 
 static const char *const kinds[] = {"failed", "retried", "requeued", "discarded", "gap", "filled"};
 
-static bool is_kind(slice_t kind) {
+static bool event_kind_is_known(slice_t kind) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (slice_is(kind, kinds[i])) return true;
     return false;
 }
 
-static bool is_id(slice_t text) {
+static bool event_id_is_valid(slice_t text) {
     char ref[EVENT_REF_SIZE];
     return event_ref(text, ref);
 }
 
-static bool say(buffer_t *why, const char *text) {
+static bool validate_error(buffer_t *why, const char *text) {
     buffer_str(why, text);
     return false;
 }
 
-static size_t most_of(const event_t *event, const slice_t *text) {
-    return text == &event->payload                           ? IMPORT_MOST_PAYLOAD
-           : text == &event->error || text == &event->reason ? TEXT_MOST
-                                                             : NAME_MOST;
+static size_t validate_max_bytes(const event_t *event, const slice_t *text) {
+    return text == &event->payload                           ? IMPORT_MAX_PAYLOAD
+           : text == &event->error || text == &event->reason ? TEXT_MAX_BYTES
+                                                             : NAME_MAX_BYTES;
 }
 
-static bool sizes_fit(const event_t *event, buffer_t *why) {
+static bool validate_sizes(const event_t *event, buffer_t *why) {
 #define X(name, help)                                                                                                            \
-    if (event->name.len > most_of(event, &event->name)) {                                                                        \
-        buffer_printf(why, #name " has %zu bytes, %zu are the most", event->name.len, most_of(event, &event->name));             \
+    if (event->name.len > validate_max_bytes(event, &event->name)) {                                                             \
+        buffer_printf(why, #name " has %zu bytes, %zu are the most", event->name.len, validate_max_bytes(event, &event->name));  \
         return false;                                                                                                            \
     }
     EVENT_TEXTS(X)
@@ -55,34 +55,35 @@ static bool sizes_fit(const event_t *event, buffer_t *why) {
     return true;
 }
 
-static bool numbers_fit(const event_t *event, buffer_t *why) {
-    if (event->attempts < 0 || event->attempts > ATTEMPTS_MOST) return say(why, "attempts is no number of executions");
-    if (event->at < 0 || event->at > TIME_MOST) return say(why, "at is no time");
-    if (event->at > (int64_t)time(NULL) * 1000 + AHEAD_MOST)
-        return say(
+static bool validate_numbers(const event_t *event, buffer_t *why) {
+    if (event->attempts < 0 || event->attempts > ATTEMPTS_MAX) return validate_error(why, "attempts is no number of executions");
+    if (event->at < 0 || event->at > TIME_MAX_MS) return validate_error(why, "at is no time");
+    if (event->at > (int64_t)time(NULL) * 1000 + AHEAD_MAX_MS)
+        return validate_error(
             why, "at is more than two years ahead of this machine's clock: the row would never be the oldest, and stay for ever");
-    if (event->created < 0 || event->created > TIME_MOST) return say(why, "created_at is no time");
-    if (event->started < 0 || event->started > TIME_MOST) return say(why, "started_at is no time");
-    return event->size >= 0 || say(why, "size is less than 0");
+    if (event->created < 0 || event->created > TIME_MAX_MS) return validate_error(why, "created_at is no time");
+    if (event->started < 0 || event->started > TIME_MAX_MS) return validate_error(why, "started_at is no time");
+    return event->size >= 0 || validate_error(why, "size is less than 0");
 }
 
-bool import_fits(const event_t *event, buffer_t *why) {
+bool import_validate(const event_t *event, buffer_t *why) {
     char hex[DIGEST_HEX_SIZE];
-    if (!is_id(event->event)) return say(why, "the event id is not 64 hex digits");
-    if (!is_kind(event->kind)) {
+    if (!event_id_is_valid(event->event)) return validate_error(why, "the event id is not 64 hex digits");
+    if (!event_kind_is_known(event->kind)) {
         buffer_str(why, "is of an unknown kind, `");
         utf8_escape(why, event->kind.data, event->kind.len < 32 ? event->kind.len : 32, "");
-        return say(why, "`: a newer version may know it");
+        return validate_error(why, "`: a newer version may know it");
     }
-    if (event->queue.len == 0) return say(why, "names no queue");
-    if (!sizes_fit(event, why) || !numbers_fit(event, why)) return false;
-    if (event->sha256.len && !is_id(event->sha256)) return say(why, "sha256 is not 64 hex digits");
+    if (event->queue.len == 0) return validate_error(why, "names no queue");
+    if (!validate_sizes(event, why) || !validate_numbers(event, why)) return false;
+    if (event->sha256.len && !event_id_is_valid(event->sha256)) return validate_error(why, "sha256 is not 64 hex digits");
     bool answer = slice_is(event->kind, "requeued") || slice_is(event->kind, "discarded") || slice_is(event->kind, "filled");
-    if (event->answers.len ? !is_id(event->answers) : answer) return say(why, "answers is no event id");
+    if (event->answers.len ? !event_id_is_valid(event->answers) : answer) return validate_error(why, "answers is no event id");
     if (event->payload.len == 0 || event->sha256.len == 0) return true;
     digest_t digest = digest_of(event->payload.data, event->payload.len);
     digest_hex(&digest, hex);
-    return slice_is(event->sha256, hex) || say(why, "the payload is not what its sha256 says: it was damaged on the way");
+    return slice_is(event->sha256, hex) ||
+           validate_error(why, "the payload is not what its sha256 says: it was damaged on the way");
 }
 
 import_t *import_begin(audit_t *audit) {
@@ -92,15 +93,15 @@ import_t *import_begin(audit_t *audit) {
     return import;
 }
 
-static void forget(import_t *import) {
+static void import_clear_batch(import_t *import) {
     for (size_t i = 0; i < import->count; i++) free(import->batch[i].block);
     import->count = import->bytes = 0;
 }
 
 void import_free(import_t *import) {
     if (!import) return;
-    forget(import);
-    import_forget_gaps(import);
+    import_clear_batch(import);
+    import_clear_gaps(import);
     free(import->batch);
     free(import);
 }
@@ -123,9 +124,9 @@ void import_copy(import_event_t *copy, const event_t *event) {
 
 bool import_is_full(const import_t *import) { return import->count == BATCH_ROWS || import->bytes >= BATCH_BYTES; }
 
-bool import_take(import_t *import, const event_t *event, buffer_t *why) {
+bool import_add(import_t *import, const event_t *event, buffer_t *why) {
     if (slice_is(event->kind, "gap") || slice_is(event->kind, "filled")) {
-        import_keep_gap(import, event);
+        import_add_gap(import, event);
         return true;
     }
     if (import_is_full(import) && !import_flush(import, why)) return false;
@@ -134,15 +135,15 @@ bool import_take(import_t *import, const event_t *event, buffer_t *why) {
     return true;
 }
 
-static void pause_after(mono_t began) {
+static void import_pause(mono_t began) {
     int64_t ms = mono_diff(mono_now(), began) / NS_PER_MS;
-    ms = ms < PAUSE_LEAST_MS ? PAUSE_LEAST_MS : ms > PAUSE_MOST_MS ? PAUSE_MOST_MS : ms;
+    ms = ms < PAUSE_MIN_MS ? PAUSE_MIN_MS : ms > PAUSE_MAX_MS ? PAUSE_MAX_MS : ms;
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
 }
 
 bool import_put(import_t *import, const event_t *event, bool *added, buffer_t *why) {
     bool new = false;
-    if (!audit_put(import->audit, event, &new, why)) return false;
+    if (!audit_insert(import->audit, event, &new, why)) return false;
     if (added) *added = new;
     import->pending.added += new;
     import->pending.known += !new;
@@ -166,11 +167,11 @@ bool import_flush(import_t *import, buffer_t *why) {
     for (size_t i = 0; done && i < import->count; i++) done = import_put(import, &import->batch[i].event, NULL, why);
     done = done && import_commit(import, why);
     if (!done) audit_rollback(import->audit);
-    forget(import);
-    if (done) pause_after(began);
+    import_clear_batch(import);
+    if (done) import_pause(began);
     return done;
 }
 
-void import_refuse(import_t *import) { import->counts.refused++; }
+void import_count_refused(import_t *import) { import->counts.refused++; }
 
 const import_counts_t *import_counted(const import_t *import) { return &import->counts; }

@@ -5,30 +5,30 @@
 
 #include "audit/audit.h"
 
-enum { IMPORT_MOST_PAYLOAD = 256 * 1024 * 1024 }; // bytes; config allows jobs of twice that, which nobody has
+enum { IMPORT_MAX_PAYLOAD = 256 * 1024 * 1024 }; // bytes; config allows jobs of twice that, which nobody has
 
 typedef struct import_counts {
     int64_t added;
-    int64_t known;   // were there already, by their ids: left alone
-    int64_t refused; // are no events
-    int64_t apart;   // gaps of the other log that are none of this one
-    int64_t filled;  // gaps of this log that the other one fills
+    int64_t known;        // were there already, by their ids: left alone
+    int64_t refused;      // are no events
+    int64_t gaps_skipped; // gaps of the other log that are none of this one
+    int64_t gaps_filled;  // gaps of this log that the other one fills
 } import_counts_t;
 
 // Whether an event of a foreign file may come into the log; else *why says what is wrong with it.
-bool import_fits(const event_t *event, buffer_t *why);
+bool import_validate(const event_t *event, buffer_t *why);
 
 typedef struct import import_t;
 import_t *import_begin(audit_t *audit); // borrows a log that is open for writing; owned
 void import_free(import_t *import);     // takes; what was not flushed is left out; NULL is fine
 
 // Takes a copy of an event that fits. Writes now and then; false: the log refuses, *why says why.
-bool import_take(import_t *import, const event_t *event, buffer_t *why);
+bool import_add(import_t *import, const event_t *event, buffer_t *why);
 // Whether enough was taken that import_flush is due: ask it where a row of another log is being read.
 bool import_is_full(const import_t *import);
 // Commits what was taken.
 bool import_flush(import_t *import, buffer_t *why);
-void import_refuse(import_t *import); // counts one
+void import_count_refused(import_t *import); // counts one
 const import_counts_t *import_counted(const import_t *import);
 
 // What is told of a row that cannot be taken: its seq, the last seq of a run of them, and why. And of a gap that was filled.
@@ -44,6 +44,6 @@ typedef struct import_listener {
 bool import_log(import_t *import, const char *path, const import_listener_t *listener, buffer_t *why);
 
 // The end of an export, whose events are all taken: gaps that it told of come into this log unless it has their events.
-bool import_end_of_export(import_t *import, buffer_t *why);
+bool import_finish_export(import_t *import, buffer_t *why);
 
 #endif

@@ -30,9 +30,9 @@ void import_copy(import_event_t *copy, const event_t *event); // copy->block is 
 bool import_put(import_t *import, const event_t *event, bool *added, buffer_t *why);
 bool import_commit(import_t *import, buffer_t *why);
 
-void import_keep_gap(import_t *import, const event_t *event);
-void import_forget_gaps(import_t *import);
+void import_add_gap(import_t *import, const event_t *event);
+void import_clear_gaps(import_t *import);
 // Settles the gaps of a file, in one transaction. `peer`, where not NULL, is the log that was read without a fault.
-bool import_settle_gaps(import_t *import, audit_t *peer, const char *path, const import_listener_t *listener, buffer_t *why);
+bool import_finish_gaps(import_t *import, audit_t *peer, const char *path, const import_listener_t *listener, buffer_t *why);
 
 #endif

@@ -23,7 +23,7 @@ typedef bool audit_row_fn(void *self, const audit_row_t *row);
 bool audit_list(audit_t *audit, const audit_filter_t *filter, audit_row_fn *take, void *self, buffer_t *why);
 
 // Events of any kind whose ref begins with `prefix`, in the order of their refs, `limit` at the most.
-bool audit_find(audit_t *audit, const char *prefix, int64_t limit, audit_row_fn *take, void *self, buffer_t *why);
+bool audit_find_ref(audit_t *audit, const char *prefix, int64_t limit, audit_row_fn *take, void *self, buffer_t *why);
 
 // One final failure without what is in it.
 typedef struct audit_match {
@@ -55,7 +55,7 @@ bool audit_range(audit_t *audit, int64_t first, int64_t last, audit_row_fn *take
 bool audit_page(audit_t *audit, const audit_filter_t *filter, int64_t *after, audit_row_fn *take, void *self, bool *more,
                 buffer_t *why);
 // *after such that `count` events of the filter are above it, or all if there are fewer.
-bool audit_last(audit_t *audit, const audit_filter_t *filter, int64_t count, int64_t *after, buffer_t *why);
+bool audit_find_last(audit_t *audit, const audit_filter_t *filter, int64_t count, int64_t *after, buffer_t *why);
 
 typedef struct audit_count {
     int64_t hour_ms; // its beginning
@@ -75,7 +75,7 @@ typedef void audit_recent_fn(void *self, slice_t queue, slice_t kind, slice_t re
 bool audit_recent(audit_t *audit, int64_t since_ms, audit_recent_fn *take, void *self, buffer_t *why);
 
 // Whether retention has removed rows of since_ms or later: there were more than audit_recent counts.
-bool audit_lacks_since(audit_t *audit, int64_t since_ms, bool *lacks, buffer_t *why);
+bool audit_has_removed_since(audit_t *audit, int64_t since_ms, bool *lacks, buffer_t *why);
 
 // Rows of kind `gap` that nothing has filled.
 bool audit_open_gaps(audit_t *audit, int64_t *count, buffer_t *why);

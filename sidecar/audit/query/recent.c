@@ -10,24 +10,24 @@ static const char recent_sql[] = "SELECT queue, kind, reason, count(*) FROM even
 
 bool audit_recent(audit_t *audit, int64_t since_ms, audit_recent_fn *take, void *self, buffer_t *why) {
     sqlite3_stmt *of = NULL;
-    if (!question_prepare(audit, recent_sql, &of, why)) return false;
-    question_bind_number(of, ":since", since_ms);
+    if (!statement_prepare(audit, recent_sql, &of, why)) return false;
+    statement_bind_number(of, ":since", since_ms);
     int code = sqlite3_step(of);
     for (; code == SQLITE_ROW; code = sqlite3_step(of))
-        take(self, question_bytes(of, 0), question_bytes(of, 1), question_bytes(of, 2), sqlite3_column_int64(of, 3));
-    return question_end(audit, of, code, why);
+        take(self, statement_bytes(of, 0), statement_bytes(of, 1), statement_bytes(of, 2), sqlite3_column_int64(of, 3));
+    return statement_finish(audit, of, code, why);
 }
 
-bool audit_lacks_since(audit_t *audit, int64_t since_ms, bool *lacks, buffer_t *why) {
+bool audit_has_removed_since(audit_t *audit, int64_t since_ms, bool *lacks, buffer_t *why) {
     int64_t dropped = 0;
     const char sql[] = "SELECT coalesce((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'dropped'), 0)";
-    if (!audit_number(audit, sql, &dropped, why)) return false;
+    if (!audit_query_number(audit, sql, &dropped, why)) return false;
     *lacks = dropped >= since_ms;
     return true;
 }
 
 bool audit_open_gaps(audit_t *audit, int64_t *count, buffer_t *why) {
-    return audit_number(
+    return audit_query_number(
         audit,
         "SELECT count(*) FROM events AS gap WHERE kind <> 'failed' AND kind = 'gap' AND NOT EXISTS "
         "(SELECT 1 FROM events AS filled WHERE filled.answers = gap.event AND filled.answers <> '' AND filled.kind = 'filled')",

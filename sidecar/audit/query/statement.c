@@ -2,7 +2,7 @@
 
 // has(bytes, a, b, c): whether the bytes stand in one of these, whatever they are. SQLite's own instr() looks at every byte by
 // itself, and in texts counts characters.
-static void has(sqlite3_context *context, int count, sqlite3_value **values) {
+static void statement_sql_has(sqlite3_context *context, int count, sqlite3_value **values) {
     const void *wanted = sqlite3_value_blob(values[0]);
     size_t len = (size_t)sqlite3_value_bytes(values[0]);
     int found = 0;
@@ -13,28 +13,29 @@ static void has(sqlite3_context *context, int count, sqlite3_value **values) {
     sqlite3_result_int(context, found);
 }
 
-bool question_prepare(audit_t *audit, const char *sql, sqlite3_stmt **out, buffer_t *why) {
+bool statement_prepare(audit_t *audit, const char *sql, sqlite3_stmt **out, buffer_t *why) {
     int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY;
-    if (!audit->asks)
-        audit->asks = sqlite3_create_function_v2(audit->db, "has", 4, flags, NULL, has, NULL, NULL, NULL) == SQLITE_OK;
+    if (!audit->has_functions)
+        audit->has_functions =
+            sqlite3_create_function_v2(audit->db, "has", 4, flags, NULL, statement_sql_has, NULL, NULL, NULL) == SQLITE_OK;
     return sqlite3_prepare_v2(audit->db, sql, -1, out, NULL) == SQLITE_OK || audit_fail(audit, "ask it", why);
 }
 
 // Where two statements take turns the connection tells of its last call, which may have been a good one of the other.
-static bool fail(audit_t *audit, int code, buffer_t *why) {
+static bool statement_fail(audit_t *audit, int code, buffer_t *why) {
     int basic = code & 0xff;
     if ((sqlite3_errcode(audit->db) & 0xff) == basic) return audit_fail(audit, "read from it", why);
     if (basic == SQLITE_CORRUPT || basic == SQLITE_NOTADB) audit->damaged = true;
-    return audit_fail_code(audit->path, code, 0, "read from it", sqlite3_errstr(code), why);
+    return audit_fail_with(audit->path, code, 0, "read from it", sqlite3_errstr(code), why);
 }
 
-bool question_end(audit_t *audit, sqlite3_stmt *of, int code, buffer_t *why) {
-    bool done = code == SQLITE_DONE || code == SQLITE_ROW || fail(audit, code, why);
+bool statement_finish(audit_t *audit, sqlite3_stmt *of, int code, buffer_t *why) {
+    bool done = code == SQLITE_DONE || code == SQLITE_ROW || statement_fail(audit, code, why);
     sqlite3_finalize(of);
     return done;
 }
 
-void question_where(buffer_t *sql, const audit_filter_t *filter) {
+void statement_where(buffer_t *sql, const audit_filter_t *filter) {
     buffer_str(sql, filter->all_kinds ? " WHERE 1" : filter->kind ? " WHERE kind = :kind" : " WHERE kind = 'failed'");
     if (filter->queue) buffer_str(sql, " AND queue = :queue");
     if (filter->reason) buffer_str(sql, " AND reason = :reason");
@@ -43,29 +44,29 @@ void question_where(buffer_t *sql, const audit_filter_t *filter) {
     if (filter->grep) buffer_str(sql, " AND has(:grep, payload, error, job)");
 }
 
-void question_bind_text(sqlite3_stmt *of, const char *name, slice_t text) {
+void statement_bind_text(sqlite3_stmt *of, const char *name, slice_t text) {
     int at = sqlite3_bind_parameter_index(of, name);
     if (at && text.data) sqlite3_bind_text64(of, at, text.data, text.len, SQLITE_STATIC, SQLITE_UTF8);
 }
 
-void question_bind_number(sqlite3_stmt *of, const char *name, int64_t number) {
+void statement_bind_number(sqlite3_stmt *of, const char *name, int64_t number) {
     sqlite3_bind_int64(of, sqlite3_bind_parameter_index(of, name), number);
 }
 
-static slice_t optional(const char *text) { return text ? slice_text(text) : (slice_t){0}; }
+static slice_t statement_optional_text(const char *text) { return text ? slice_text(text) : (slice_t){0}; }
 
-void question_bind(sqlite3_stmt *of, const audit_filter_t *filter) {
-    question_bind_text(of, ":kind", optional(filter->kind));
-    question_bind_text(of, ":queue", optional(filter->queue));
-    question_bind_text(of, ":reason", optional(filter->reason));
-    question_bind_number(of, ":since", filter->since_ms);
-    question_bind_number(of, ":until", filter->until_ms);
-    question_bind_number(of, ":limit", filter->limit > 0 ? filter->limit : -1);
+void statement_bind_filter(sqlite3_stmt *of, const audit_filter_t *filter) {
+    statement_bind_text(of, ":kind", statement_optional_text(filter->kind));
+    statement_bind_text(of, ":queue", statement_optional_text(filter->queue));
+    statement_bind_text(of, ":reason", statement_optional_text(filter->reason));
+    statement_bind_number(of, ":since", filter->since_ms);
+    statement_bind_number(of, ":until", filter->until_ms);
+    statement_bind_number(of, ":limit", filter->limit > 0 ? filter->limit : -1);
     if (filter->grep)
         sqlite3_bind_blob64(of, sqlite3_bind_parameter_index(of, ":grep"), filter->grep, strlen(filter->grep), SQLITE_STATIC);
 }
 
-slice_t question_bytes(sqlite3_stmt *of, int at) {
+slice_t statement_bytes(sqlite3_stmt *of, int at) {
     const char *data = sqlite3_column_blob(of, at);
     return (slice_t){data ? data : "", (size_t)sqlite3_column_bytes(of, at)};
 }

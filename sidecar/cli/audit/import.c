@@ -69,7 +69,7 @@ static bool import_fail(buffer_t *why, const char *name, const char *text) {
 static void import_skip_line(import_file_t *file, int64_t line, const char *reason) {
     file->events++;
     file->complete = false;
-    import_refuse(file->import);
+    import_count_refused(file->import);
     import_report_skipped(file, line, line, reason);
 }
 
@@ -89,12 +89,12 @@ static bool import_line(import_file_t *file, slice_t line, int64_t number, buffe
         import_skip_line(file, number, buffer_text(&reason));
     } else if (slice_is(event.kind, EXPORT_END_KIND)) {
         import_end_line(file, &event);
-    } else if (!import_fits(&event, &reason)) {
+    } else if (!import_validate(&event, &reason)) {
         import_skip_line(file, number, buffer_text(&reason));
     } else {
         file->events++;
         file->complete = false;
-        taken = import_take(file->import, &event, why);
+        taken = import_add(file->import, &event, why);
     }
     buffer_free(&reason);
     return taken;
@@ -104,7 +104,7 @@ static bool import_lines(import_file_t *file, line_reader_t *reader, buffer_t *t
     slice_t line;
     for (;;) {
         switch (line_reader_next(reader, &line)) {
-        case LINE_END: return import_end_of_export(file->import, why);
+        case LINE_END: return import_finish_export(file->import, why);
         case LINE_FAILED: return import_fail(why, file->name, strerror(errno));
         case LINE_TOO_LONG: import_skip_line(file, reader->number, "is longer than any event"); break;
         case LINE_READ:
@@ -175,9 +175,9 @@ static void import_print_counts(const char *name, const import_counts_t *counts)
     import_add_count(&text, counts->added, "added", true);
     import_add_count(&text, counts->known, "known", true);
     import_add_count(&text, counts->refused, "left out", true);
-    import_add_count(&text, counts->apart,
-                     counts->apart == 1 ? "gap of that log not needed here" : "gaps of that log not needed here", false);
-    import_add_count(&text, counts->filled, counts->filled == 1 ? "gap filled" : "gaps filled", false);
+    import_add_count(&text, counts->gaps_skipped,
+                     counts->gaps_skipped == 1 ? "gap of that log not needed here" : "gaps of that log not needed here", false);
+    import_add_count(&text, counts->gaps_filled, counts->gaps_filled == 1 ? "gap filled" : "gaps filled", false);
     printf("%s: %s\n", name, buffer_text(&text));
     buffer_free(&text);
 }
@@ -222,7 +222,7 @@ static int import_run(audit_ask_t *ask) {
     bool exists = access(ask->path, F_OK) == 0;
     audit_t *audit = audit_open(ask->path, AUDIT_IMPORT, &why);
     if (!audit) return audit_complain(&why);
-    audit_patience(audit, BUSY_TIMEOUT_MS);
+    audit_set_busy_timeout(audit, BUSY_TIMEOUT_MS);
     if (!exists) fprintf(stderr, "queue-sidecar: created a new audit log: %s\n", ask->path);
     for (size_t i = 0; i < ask->words.count; i++)
         if (!import_one(audit, ask->path, ask->words.all[i])) status = CLI_FAILED;

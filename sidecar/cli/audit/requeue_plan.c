@@ -67,7 +67,7 @@ static bool plan_ref(const requeue_wish_t *wish, const char *word, plan_t *plan,
     audit_ref_t ref;
     found_t found = {.ref = &ref};
     bool read = audit_ref_read(word, &ref);
-    if (read && !audit_find(wish->audit, ref.prefix, CANDIDATES, take_candidate, &found, why)) return false;
+    if (read && !audit_find_ref(wish->audit, ref.prefix, CANDIDATES, take_candidate, &found, why)) return false;
     if (!read)
         fprintf(stderr, "queue-sidecar: `%s` is no ref: " AUDIT_REF_IS "\n", word);
     else if (found.count == 0)

@@ -235,7 +235,7 @@ static int list_candidates(const audit_ask_t *ask, search_t *search) {
     fprintf(stderr, "queue-sidecar: several refs begin with `%s`: give more of it\n", search->ref.prefix);
     search->utc = ask->utc;
     search->table = table_begin(columns, sizeof columns / sizeof *columns, stderr);
-    bool done = audit_find(ask->audit, search->ref.prefix, CANDIDATES, collect, search, &why);
+    bool done = audit_find_ref(ask->audit, search->ref.prefix, CANDIDATES, collect, search, &why);
     table_end(search->table);
     return done ? CLI_FAILED : audit_complain(&why);
 }
@@ -248,14 +248,14 @@ static int print_one(audit_ask_t *ask) {
         fprintf(stderr, "queue-sidecar audit: `%s` is no ref: " AUDIT_REF_IS "\n", ask->words.all[0]);
         return CLI_USAGE;
     }
-    if (!audit_find(ask->audit, search.ref.prefix, CANDIDATES, collect, &search, &why)) return audit_complain(&why);
+    if (!audit_find_ref(ask->audit, search.ref.prefix, CANDIDATES, collect, &search, &why)) return audit_complain(&why);
     if (search.found == 0) {
         fprintf(stderr, "queue-sidecar: no event has the ref `%s`: it may be older than what this log keeps\n",
                 ask->words.all[0]);
         return CLI_FAILED;
     }
     if (search.found > 1) return list_candidates(ask, &search);
-    if (!audit_find(ask->audit, search.ref.prefix, CANDIDATES, print, &show, &why)) return audit_complain(&why);
+    if (!audit_find_ref(ask->audit, search.ref.prefix, CANDIDATES, print, &show, &why)) return audit_complain(&why);
     return show.failed ? audit_complain(&show.why) : CLI_OK;
 }
 

@@ -206,7 +206,7 @@ static int follow(tail_t *tail) {
     int64_t wanted = ask->limit_given ? ask->filter.limit : FIRST_ROWS;
     int64_t seen = wanted ? wanted : 1; // one at least tells from when on there is news
     tail->skip = wanted ? 0 : 1;
-    if (!open_log(tail, &why) || !audit_last(tail->audit, &ask->filter, seen, &tail->after, &why) || !print_new(tail, &why))
+    if (!open_log(tail, &why) || !audit_find_last(tail->audit, &ask->filter, seen, &tail->after, &why) || !print_new(tail, &why))
         return audit_complain(&why);
     tail->skip = 0;
     while (!ferror(stdout) && wait_for_look()) look(tail); // of a full disk cli_main tells

@@ -125,7 +125,7 @@ static void read_log(status_reader_t *reader, bool slow) {
     status->log = (status_log_t){.open_gaps = slow ? STATUS_UNKNOWN : gaps};
     audit_t *audit = audit_open(status->config->audit.path, AUDIT_READ, &why);
     if (audit) {
-        audit_patience(audit, LOG_PATIENCE_MS);
+        audit_set_busy_timeout(audit, LOG_PATIENCE_MS);
         snprintf(status->log.instance, sizeof status->log.instance, "%s", audit_instance(audit));
         status->log.there = !slow || audit_open_gaps(audit, &status->log.open_gaps, &why);
         if (status->log.there && status->reached && !log_is_behind(status) && status_read_log(audit, status, &why))

@@ -40,7 +40,7 @@ bool status_read_log(audit_t *audit, status_t *status, buffer_t *why) {
     int64_t since = status->view.now_ms - STATUS_RECENT_MS;
     bool lacks = false;
     memset(status->recent, 0, status->keys->queue_count * sizeof *status->recent);
-    if (!audit_lacks_since(audit, since, &lacks, why)) return false;
+    if (!audit_has_removed_since(audit, since, &lacks, why)) return false;
     for (size_t i = 0; i < status->keys->queue_count; i++) status->recent[i].more = lacks;
     return audit_recent(audit, since, take_counted, status, why);
 }

@@ -253,7 +253,7 @@ static char *long_log(int n) {
     for (int i = 1; i <= n; i++) {
         audit_case_event_t of;
         audit_case_event(&of, "failed", i, INT64_C(1763690400000) + i);
-        cr_assert(audit_put(audit, &of.event, NULL, &why));
+        cr_assert(audit_insert(audit, &of.event, NULL, &why));
     }
     cr_assert(audit_commit(audit, &why), "%s", buffer_text(&why));
     audit_close(audit);
@@ -416,7 +416,7 @@ Test(daemon_audit_files, a_peer_fills_a_gap) {
     char *peer = long_log(10), *db = hostile_log();
     audit_t *audit = audit_case_open(peer, AUDIT_WRITE);
     buffer_t why = {0};
-    cr_assert(audit_begin(audit, &why) && audit_move(audit, "q", "30-0", &why) && audit_commit(audit, &why));
+    cr_assert(audit_begin(audit, &why) && audit_set_position(audit, "q", "30-0", &why) && audit_commit(audit, &why));
     audit_close(audit);
     cr_assert(has(daemon_run("audit", "list", "--kind", "gap", "--db", db)->out, "open"));
     const daemon_output_t *out = daemon_run("audit", "import", peer, "--db", db);
