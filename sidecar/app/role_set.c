@@ -38,7 +38,7 @@ crew_t *crew_new(config_t *config, metrics_t *metrics) {
     ok = role_init(&roles[MONITOR], "monitor", monitor_tick, monitor_finish, NULL) && ok;
     ok = role_init(&roles[AUDITOR], "auditor", auditor_tick, auditor_finish, NULL) && ok;
     crew->keys = keyspace_new(config);
-    crew->leases = leases_new(crew->keys->seat_count);
+    crew->leases = leases_new(crew->keys->lock_count);
     roles[LEADER].self = crew->leader = leader_new(crew->keys, crew->leases, metrics, &roles[LEADER].stop);
     roles[DISPATCHER].self = crew->dispatcher = dispatcher_new(crew->keys, crew->leases, metrics, &roles[DISPATCHER].stop);
     roles[MONITOR].self = crew->monitor = monitor_new(crew->keys, crew->leases, metrics, &roles[MONITOR].stop);

@@ -144,7 +144,7 @@ static bool auditor_renew_acks(auditor_t *a) {
 static bool auditor_may_trim(auditor_t *a, size_t queue, lease_t *lease) {
     const stream_cursor_t *cursor = &a->cursors[queue];
     bool some = !cursor->unreadable && cursor->growth_left < 0 && strcmp(cursor->read_id, STREAM_ID_NONE) != 0;
-    return some && lease_get(a->leases, a->keys->queues[queue].seat, lease);
+    return some && lease_get(a->leases, a->keys->queues[queue].lock, lease);
 }
 
 static bool auditor_trim(auditor_t *a, size_t queue, const lease_t *lease) {
@@ -163,7 +163,7 @@ static bool auditor_trim(auditor_t *a, size_t queue, const lease_t *lease) {
     if (outcome != OUTCOME_OK) return auditor_back_off(a, &error);
     failpoint("trim_answered");
     if (done.fenced) {
-        lease_doubt(a->leases, a->keys->queues[queue].seat, lease->term);
+        lease_doubt(a->leases, a->keys->queues[queue].lock, lease->term);
         return true;
     }
     log_debug(ROLE, auditor_queue_name(a, queue), "trimmed", F_INT("removed", done.removed), F_INT("left", done.left));

@@ -21,41 +21,41 @@ static void print_finding(void *self, finding_t finding, const char *queue, cons
 }
 
 // Says who leads, and which of our queues that leader does not serve.
-static void print_seat(const keyspace_t *keys, const overview_t *all, size_t index, printed_t *printed) {
-    const seat_t *seat = &keys->seats[index];
-    const overview_seat_t *view = &all->seats[index];
+static void print_lock(const keyspace_t *keys, const overview_t *all, size_t index, printed_t *printed) {
+    const lock_keys_t *lock = &keys->locks[index];
+    const overview_lock_t *view = &all->locks[index];
     buffer_t text = {0}, unserved = {0};
     finding_t finding = FINDING_FACT;
     if (*view->error) {
         finding = FINDING_FAULT;
-        buffer_printf(&text, "who leads \"%s\" cannot be told: %s", seat->name, view->error);
+        buffer_printf(&text, "who leads \"%s\" cannot be told: %s", lock->name, view->error);
     } else if (!*view->holder) {
-        buffer_printf(&text, "\"%s\" has no leader now", seat->name);
+        buffer_printf(&text, "\"%s\" has no leader now", lock->name);
     } else if (token_ttl_ms(view->holder) == 0) {
         finding = FINDING_FAULT;
         buffer_printf(&text, "\"%s\": its lock %s holds \"%s\", which no sidecar wrote; nobody leads until that key is deleted",
-                      seat->name, seat->lock, view->holder);
+                      lock->name, lock->key, view->holder);
     } else {
-        buffer_printf(&text, "\"%s\" is led by %s, for %lld ms yet", seat->name, *view->leader ? view->leader : view->holder,
+        buffer_printf(&text, "\"%s\" is led by %s, for %lld ms yet", lock->name, *view->leader ? view->leader : view->holder,
                       (long long)view->pttl_ms);
-        for (size_t i = seat->first_queue; i < seat->first_queue + seat->queue_count; i++)
+        for (size_t i = lock->first_queue; i < lock->first_queue + lock->queue_count; i++)
             if (!all->queues[i].served) buffer_printf(&unserved, "%s%s", unserved.len ? ", " : "", keys->queues[i].config->name);
     }
     print_finding(printed, finding, NULL, buffer_text(&text));
     if (unserved.len) {
         buffer_clear(&text);
         buffer_printf(&text, "the leader of \"%s\" does not serve: %s; instances that serve other queues need another group",
-                      seat->name, buffer_text(&unserved));
+                      lock->name, buffer_text(&unserved));
         print_finding(printed, FINDING_FAULT, NULL, buffer_text(&text));
     }
     buffer_free(&unserved);
     buffer_free(&text);
 }
 
-static outcome_t print_seats(conn_t *conn, const keyspace_t *keys, printed_t *printed, redis_error_t *error) {
+static outcome_t print_locks(conn_t *conn, const keyspace_t *keys, printed_t *printed, redis_error_t *error) {
     overview_t view;
     outcome_t outcome = overview_look(conn, keys, &view, error);
-    for (size_t i = 0; outcome == OUTCOME_OK && i < keys->seat_count; i++) print_seat(keys, &view, i, printed);
+    for (size_t i = 0; outcome == OUTCOME_OK && i < keys->lock_count; i++) print_lock(keys, &view, i, printed);
     overview_free(&view);
     return outcome;
 }
@@ -73,7 +73,7 @@ static int check_redis(const config_t *config) {
     audit_check_path(config->audit.path, config->audit.retain_bytes, print_site, &printed);
     outcome_t outcome = conn_open(conn, &error);
     if (outcome == OUTCOME_OK) outcome = preflight(conn, keys, print_finding, &printed, &error);
-    if (outcome == OUTCOME_OK) outcome = print_seats(conn, keys, &printed, &error);
+    if (outcome == OUTCOME_OK) outcome = print_locks(conn, keys, &printed, &error);
     int code = printed.faults ? CLI_FAILED : CLI_OK;
     if (outcome == OUTCOME_OK) {
         if (!printed.faults) printf("%-8s preflight passed\n", "ok");

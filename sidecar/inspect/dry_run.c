@@ -43,7 +43,7 @@ static char *scratch_name(const char *lock) {
 
 static void scratch_init(scratch_t *scratch, const keyspace_t *keys) {
     queue_config_t *queue = &scratch->queue;
-    queue->name = scratch_name(keys->seats[0].lock);
+    queue->name = scratch_name(keys->locks[0].key);
     queue->ready = mem_printf("sidecar:%s:ready", queue->name);
     queue->delayed = mem_printf("sidecar:%s:delayed", queue->name);
     queue->backup = mem_printf("sidecar:%s:backup", queue->name);
@@ -54,11 +54,11 @@ static void scratch_init(scratch_t *scratch, const keyspace_t *keys) {
     scratch->config.stream.max_bytes = SCRATCH_BYTES;
     scratch->config.stream.min_records = scratch->config.stream.min_copies = 1;
     scratch->keys = keyspace_new(&scratch->config);
-    const seat_t *seat = &scratch->keys->seats[0];
+    const lock_keys_t *lock = &scratch->keys->locks[0];
     const queue_keys_t *of = &scratch->keys->queues[0];
-    const char *all[SCRATCH_KEYS] = {queue->ready,  queue->delayed, seat->lock,   seat->served,  of->meta,
+    const char *all[SCRATCH_KEYS] = {queue->ready,  queue->delayed, lock->key,    lock->served,  of->meta,
                                      queue->backup, queue->errors,  queue->dlq,   of->stamps,    of->sentinel,
-                                     of->failures,  of->auditors,   of->requeued, seat->standbys};
+                                     of->failures,  of->auditors,   of->requeued, lock->standbys};
     memcpy(scratch->all, all, sizeof all);
     token_new(scratch->token, SCRATCH_TTL_MS);
 }
@@ -127,7 +127,7 @@ static outcome_t lay_out(scratch_t *scratch) {
     const char *const requests[][5] = {
         {"LPUSH", scratch->queue.ready, "scratch", NULL},
         {"ZADD", scratch->queue.delayed, "+inf", "never due"},
-        {"HSET", scratch->keys->seats[0].served, "scratch", ""},
+        {"HSET", scratch->keys->locks[0].served, "scratch", ""},
         {"HSET", of->meta, "scratch", ""},
         {"LPUSH", scratch->queue.backup, "stays", "ends"},
         {"HSET", scratch->queue.errors, "scratch", ""},
@@ -194,11 +194,11 @@ static bool try_claim(scratch_t *scratch) {
 static bool try_lock(scratch_t *scratch) {
     char other[TOKEN_SIZE];
     bool yes;
-    const seat_t *seat = &scratch->keys->seats[0];
+    const lock_keys_t *lock = &scratch->keys->locks[0];
     token_new(other, SCRATCH_TTL_MS);
     return try_acquire(scratch, scratch->token) && try_acquire(scratch, other) &&
            passed(scratch, &script_renew,
-                  lock_renew(scratch->conn, seat, scratch->token, SCRATCH_TTL_MS, &yes, scratch->error)) &&
+                  lock_renew(scratch->conn, lock, scratch->token, SCRATCH_TTL_MS, &yes, scratch->error)) &&
            try_claim(scratch) && for_all_keys(scratch, "PEXPIRE", SCRATCH_TTL_MS) == OUTCOME_OK;
 }
 
@@ -354,7 +354,7 @@ static bool try_heartbeat(scratch_t *scratch) {
     redisReply *reply;
     heartbeat_look_t look = {.key = scratch->queue.errors}; // a hash: it is there and names nobody
     request_begin(scratch->conn, "GETRANGE");
-    request_text(scratch->conn, scratch->keys->seats[0].lock); // a text that is there
+    request_text(scratch->conn, scratch->keys->locks[0].key); // a text that is there
     request_int(scratch->conn, 0);
     request_int(scratch->conn, 0);
     outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
@@ -385,7 +385,7 @@ static bool try_monitor(scratch_t *scratch) {
 static bool try_end(scratch_t *scratch) {
     bool yes;
     return passed(scratch, &script_heal,
-                  lock_heal(scratch->conn, &scratch->keys->seats[0], scratch->token, &yes, scratch->error)) &&
+                  lock_heal(scratch->conn, &scratch->keys->locks[0], scratch->token, &yes, scratch->error)) &&
            passed(scratch, &script_release, lock_release(scratch->conn, scratch->keys, 0, scratch->token, scratch->error));
 }
 

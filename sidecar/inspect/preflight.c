@@ -15,7 +15,7 @@ typedef struct look {
     void *self;
     redis_error_t *error;
     buffer_t *refusals; // by queue: what is refused that its dialect needs for all like it
-    const bool *only;   // by queue: those whose keys are looked at; NULL = all, and those of seats
+    const bool *only;   // by queue: those whose keys are looked at; NULL = all, and those of locks
 } look_t;
 
 static void say(const look_t *look, finding_t finding, const char *queue, const char *format, ...)
@@ -86,18 +86,18 @@ static void judge_type(const look_t *look, const char *queue, const typed_key_t 
             key->type);
 }
 
-// Keys of one seat or of one queue.
+// Keys of one lock or of one queue.
 typedef struct key_set {
-    const char *queue; // NULL: of a seat
+    const char *queue; // NULL: of a lock
     typed_key_t *keys; // owned
     size_t count;
     redis_keys_t used; // owned; holds the names
 } key_set_t;
 
-static key_set_t set_of_seat(const seat_t *seat) {
+static key_set_t set_of_lock(const lock_keys_t *lock) {
     key_set_t set = {.keys = mem_array(2, sizeof *set.keys)};
-    set.keys[set.count++] = (typed_key_t){"lock", seat->lock, "string"};
-    set.keys[set.count++] = (typed_key_t){"served-queues", seat->served, "hash"};
+    set.keys[set.count++] = (typed_key_t){"lock", lock->key, "string"};
+    set.keys[set.count++] = (typed_key_t){"served-queues", lock->served, "hash"};
     return set;
 }
 
@@ -122,9 +122,9 @@ static key_set_t set_of_queue(const queue_keys_t *queue) {
 // Seats first, then queues; of those that are not wanted nothing.
 static key_set_t set_of(const look_t *look, size_t number) {
     const keyspace_t *keys = look->keys;
-    bool of_seat = number < keys->seat_count;
-    if (look->only && (of_seat || !look->only[number - keys->seat_count])) return (key_set_t){0};
-    return of_seat ? set_of_seat(&keys->seats[number]) : set_of_queue(&keys->queues[number - keys->seat_count]);
+    bool of_lock = number < keys->lock_count;
+    if (look->only && (of_lock || !look->only[number - keys->lock_count])) return (key_set_t){0};
+    return of_lock ? set_of_lock(&keys->locks[number]) : set_of_queue(&keys->queues[number - keys->lock_count]);
 }
 
 static void append_types(const look_t *look, const key_set_t *set) {
@@ -155,7 +155,7 @@ static void read_types(const look_t *look, const key_set_t *set, outcome_t *wors
 static outcome_t look_at_all_keys(const look_t *look) {
     enum { AT_ONCE = 64 };
     const keyspace_t *keys = look->keys;
-    size_t all = keys->seat_count + keys->queue_count;
+    size_t all = keys->lock_count + keys->queue_count;
     outcome_t worst = OUTCOME_OK;
     for (size_t at = 0; at < all && worst == OUTCOME_OK; at += AT_ONCE) {
         key_set_t sets[AT_ONCE];
@@ -212,7 +212,7 @@ static outcome_t look_at_slots(const look_t *look) {
     freeReplyObject(reply);
     for (size_t i = 0; cluster && i < look->keys->queue_count; i++) {
         const queue_keys_t *queue = &look->keys->queues[i];
-        unsigned slot = keyspace_slot(look->keys->seats[queue->seat].lock);
+        unsigned slot = keyspace_slot(look->keys->locks[queue->lock].key);
         if (shares_slot(queue, slot)) {
             look_at_patterns(look, queue->config, slot);
             continue;

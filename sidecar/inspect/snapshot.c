@@ -18,8 +18,8 @@ typedef struct overlook {
 
 void overview_free(overview_t *overview) {
     for (size_t i = 0; i < overview->queue_count; i++) free(overview->queues[i].copies);
-    for (size_t i = 0; i < overview->seat_count; i++) free(overview->seats[i].standbys);
-    free(overview->seats);
+    for (size_t i = 0; i < overview->lock_count; i++) free(overview->locks[i].standbys);
+    free(overview->locks);
     free(overview->queues);
     *overview = (overview_t){0};
 }
@@ -40,25 +40,25 @@ static void append(conn_t *conn, const char *command, const char *key) {
 
 // ---- Seats: whose lock, for how long, since when, and for which queues.
 
-static void append_seat(const overlook_t *look, const seat_t *seat) {
-    append(look->conn, "GET", seat->lock);
-    append(look->conn, "PTTL", seat->lock);
+static void append_lock(const overlook_t *look, const lock_keys_t *lock) {
+    append(look->conn, "GET", lock->key);
+    append(look->conn, "PTTL", lock->key);
     request_begin(look->conn, "HMGET");
-    request_text(look->conn, seat->served);
+    request_text(look->conn, lock->served);
     request_text(look->conn, "");
-    for (size_t i = 0; i < seat->queue_count; i++)
-        request_text(look->conn, look->keys->queues[seat->first_queue + i].config->name);
+    for (size_t i = 0; i < lock->queue_count; i++)
+        request_text(look->conn, look->keys->queues[lock->first_queue + i].config->name);
     request_end(look->conn);
-    append(look->conn, "HGETALL", seat->standbys);
+    append(look->conn, "HGETALL", lock->standbys);
 }
 
 // "<token> <since, ms> <instance>", as acquire.lua writes it; of another term it says nothing.
-static void read_leader(const char *text, overview_seat_t *seat) {
+static void read_leader(const char *text, overview_lock_t *lock) {
     size_t len = strcspn(text, " ");
     char *end = NULL;
-    if (!*seat->holder || len != strlen(seat->holder) || strncmp(text, seat->holder, len) != 0 || !text[len]) return;
-    seat->since_ms = strtoll(text + len, &end, 10);
-    snprintf(seat->leader, sizeof seat->leader, "%s", *end == ' ' ? end + 1 : "");
+    if (!*lock->holder || len != strlen(lock->holder) || strncmp(text, lock->holder, len) != 0 || !text[len]) return;
+    lock->since_ms = strtoll(text + len, &end, 10);
+    snprintf(lock->leader, sizeof lock->leader, "%s", *end == ' ' ? end + 1 : "");
 }
 
 static int by_instance(const void *a, const void *b) {
@@ -66,39 +66,39 @@ static int by_instance(const void *a, const void *b) {
 }
 
 // "<heard, ms> <TTL, ms>" of each, as acquire.lua writes it. Whoever stands by looks again when the lock should have run out.
-static void read_standbys(const redisReply *reply, int64_t now_ms, overview_seat_t *seat) {
+static void read_standbys(const redisReply *reply, int64_t now_ms, overview_lock_t *lock) {
     enum { LATE_MS = 2000 };
     if (!reply || reply->type != REDIS_REPLY_ARRAY) return;
-    seat->standbys = mem_array(reply->elements / 2 + 1, sizeof *seat->standbys);
+    lock->standbys = mem_array(reply->elements / 2 + 1, sizeof *lock->standbys);
     for (size_t i = 0; i + 1 < reply->elements; i += 2) {
-        overview_standby_t *standby = &seat->standbys[seat->standby_count];
+        overview_standby_t *standby = &lock->standbys[lock->standby_count];
         char *ttl;
         snprintf(standby->instance, sizeof standby->instance, "%s", reply_text(reply->element[i]));
         standby->heard_ms = strtoll(reply_text(reply->element[i + 1]), &ttl, 10);
         if (standby->heard_ms <= 0 || *ttl != ' ') continue; // not of ours
-        int64_t held_ms = token_ttl_ms(seat->holder), own_ms = strtoll(ttl, NULL, 10);
+        int64_t held_ms = token_ttl_ms(lock->holder), own_ms = strtoll(ttl, NULL, 10);
         standby->lives = now_ms - standby->heard_ms <= (held_ms > own_ms ? held_ms : own_ms) + LATE_MS;
-        seat->standby_count++;
+        lock->standby_count++;
     }
-    qsort(seat->standbys, seat->standby_count, sizeof *seat->standbys, by_instance);
+    qsort(lock->standbys, lock->standby_count, sizeof *lock->standbys, by_instance);
 }
 
-static bool read_seat(const overlook_t *look, size_t index) {
-    const seat_t *seat = &look->keys->seats[index];
-    overview_seat_t *out = &look->out->seats[index];
+static bool read_lock(const overlook_t *look, size_t index) {
+    const lock_keys_t *lock = &look->keys->locks[index];
+    overview_lock_t *out = &look->out->locks[index];
     redisReply *reply = NULL;
-    if (!next(look, seat->lock, out->error, &reply)) return false;
+    if (!next(look, lock->key, out->error, &reply)) return false;
     snprintf(out->holder, sizeof out->holder, "%s", reply_text(reply));
     conn_reply_free(reply);
-    if (!next(look, seat->lock, out->error, &reply)) return false;
+    if (!next(look, lock->key, out->error, &reply)) return false;
     out->pttl_ms = reply ? reply_int(reply) : -2;
     conn_reply_free(reply);
-    if (!next(look, seat->served, out->error, &reply)) return false;
+    if (!next(look, lock->served, out->error, &reply)) return false;
     read_leader(reply_text(reply_at(reply, 0)), out);
-    for (size_t i = 0; i < seat->queue_count; i++)
-        look->out->queues[seat->first_queue + i].served = *out->holder && reply_is(reply_at(reply, i + 1), out->holder);
+    for (size_t i = 0; i < lock->queue_count; i++)
+        look->out->queues[lock->first_queue + i].served = *out->holder && reply_is(reply_at(reply, i + 1), out->holder);
     conn_reply_free(reply);
-    if (!next(look, seat->standbys, out->error, &reply)) return false;
+    if (!next(look, lock->standbys, out->error, &reply)) return false;
     read_standbys(reply, look->out->now_ms, out);
     conn_reply_free(reply);
     return true;
@@ -169,12 +169,12 @@ static bool read_server(const overlook_t *look) {
     return true;
 }
 
-static bool read_seats(const overlook_t *look) {
-    for (size_t at = 0; at < look->keys->seat_count; at += AT_ONCE) {
-        size_t end = at + AT_ONCE < look->keys->seat_count ? at + AT_ONCE : look->keys->seat_count;
-        for (size_t i = at; i < end; i++) append_seat(look, &look->keys->seats[i]);
+static bool read_locks(const overlook_t *look) {
+    for (size_t at = 0; at < look->keys->lock_count; at += AT_ONCE) {
+        size_t end = at + AT_ONCE < look->keys->lock_count ? at + AT_ONCE : look->keys->lock_count;
+        for (size_t i = at; i < end; i++) append_lock(look, &look->keys->locks[i]);
         for (size_t i = at; i < end; i++)
-            if (!read_seat(look, i)) return false;
+            if (!read_lock(look, i)) return false;
     }
     return true;
 }
@@ -247,10 +247,10 @@ static bool read_streams(const overlook_t *look) {
 
 outcome_t overview_look(conn_t *conn, const keyspace_t *keys, overview_t *out, redis_error_t *error) {
     const overlook_t look = {.conn = conn, .keys = keys, .out = out, .error = error};
-    *out = (overview_t){.memory_used = -1, .memory_most = -1, .seat_count = keys->seat_count, .queue_count = keys->queue_count};
-    out->seats = mem_array(keys->seat_count, sizeof *out->seats);
+    *out = (overview_t){.memory_used = -1, .memory_most = -1, .lock_count = keys->lock_count, .queue_count = keys->queue_count};
+    out->locks = mem_array(keys->lock_count, sizeof *out->locks);
     out->queues = mem_array(keys->queue_count, sizeof *out->queues);
-    if (conn_open(conn, error) == OUTCOME_OK && read_server(&look) && read_seats(&look) && read_queues(&look) &&
+    if (conn_open(conn, error) == OUTCOME_OK && read_server(&look) && read_locks(&look) && read_queues(&look) &&
         read_streams(&look)) // last: what it says of a queue counts where nothing else is wrong
         return redis_error_set(error, OUTCOME_OK, "%s", "");
     conn_close(conn); // replies may be under way

@@ -32,7 +32,7 @@ typedef struct overview_standby {
     bool lives;       // that is not longer ago than it takes to look again
 } overview_standby_t;
 
-typedef struct overview_seat {
+typedef struct overview_lock {
     char error[160];
     char holder[TOKEN_SIZE];      // what the lock holds, cut; "" = nobody leads
     int64_t pttl_ms;              // of the lock; -1: it has no end, -2: there is no lock
@@ -40,17 +40,17 @@ typedef struct overview_seat {
     int64_t since_ms;             // when its term began, by Redis's clock; 0 = not known
     overview_standby_t *standbys; // owned; in the order of their names
     size_t standby_count;
-} overview_seat_t;
+} overview_lock_t;
 
 typedef struct overview {
     int64_t now_ms;                   // Redis's clock
     int64_t memory_used, memory_most; // bytes; most 0: no limit. -1 = not known
-    overview_seat_t *seats;           // owned, as in the keyspace
+    overview_lock_t *locks;           // owned, as in the keyspace
     overview_queue_t *queues;         // owned, likewise
-    size_t seat_count, queue_count;
+    size_t lock_count, queue_count;
 } overview_t;
 
-// Opens the connection where it is closed. What a key or a right spoils stands in the `error` of its seat or queue. Any other
+// Opens the connection where it is closed. What a key or a right spoils stands in the `error` of its lock or queue. Any other
 // outcome than OUTCOME_OK: nothing is known, and the connection is closed. Owned in each case: overview_free.
 outcome_t overview_look(conn_t *conn, const keyspace_t *keys, overview_t *out, redis_error_t *error);
 void overview_free(overview_t *overview);

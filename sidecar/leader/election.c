@@ -14,46 +14,48 @@ enum {
 
 static const char ROLE[] = "leader";
 
-const char *leader_seat_name(const leader_t *leader, size_t seat) { return leader->keys->seats[seat].name; }
+const char *leader_lock_name(const leader_t *leader, size_t lock) { return leader->keys->locks[lock].name; }
 
 void leader_count_unserved(leader_t *leader) {
     size_t unserved = 0;
-    for (size_t i = 0; i < leader->keys->seat_count; i++)
-        unserved += leader->stands[i].state == SEAT_LEADING ? leader->stands[i].foreign_count : leader->stands[i].unserved;
+    for (size_t i = 0; i < leader->keys->lock_count; i++)
+        unserved +=
+            leader->elections[i].state == ELECTION_LEADING ? leader->elections[i].foreign_count : leader->elections[i].unserved;
     for (size_t i = 0; i < leader->keys->queue_count; i++)
-        if (leader->stands[leader->keys->queues[i].seat].state == SEAT_LEADING && lease_barred(leader->leases, i)) unserved++;
+        if (leader->elections[leader->keys->queues[i].lock].state == ELECTION_LEADING && lease_barred(leader->leases, i))
+            unserved++;
     metric_set(&leader->metrics->unserved, (int64_t)unserved);
 }
 
-static void begin_term(leader_t *leader, size_t seat) {
-    stand_t *stand = &leader->stands[seat];
-    lease_begin(leader->leases, seat, stand->token, stand->deadline);
+static void begin_term(leader_t *leader, size_t lock) {
+    election_t *election = &leader->elections[lock];
+    lease_begin(leader->leases, lock, election->token, election->deadline);
     metric_add(&leader->metrics->leading, 1);
-    if (!stand->inherited) metric_add(&leader->metrics->terms, 1);
-    log_info(ROLE, NULL, stand->inherited ? "still leading" : "leading", F_STR("seat", leader_seat_name(leader, seat)),
-             F_STR("token", stand->token));
-    stand->inherited = false;
+    if (!election->inherited) metric_add(&leader->metrics->terms, 1);
+    log_info(ROLE, NULL, election->inherited ? "still leading" : "leading", F_STR("lock", leader_lock_name(leader, lock)),
+             F_STR("token", election->token));
+    election->inherited = false;
 }
 
-static void end_term(leader_t *leader, size_t seat, const char *reason) {
-    stand_t *stand = &leader->stands[seat];
-    lease_end(leader->leases, seat);
-    counting_forget(leader->counting, leader->keys->seats[seat].first_queue, leader->keys->seats[seat].queue_count);
+static void end_term(leader_t *leader, size_t lock, const char *reason) {
+    election_t *election = &leader->elections[lock];
+    lease_end(leader->leases, lock);
+    counting_forget(leader->counting, leader->keys->locks[lock].first_queue, leader->keys->locks[lock].queue_count);
     metric_add(&leader->metrics->leading, -1);
     metric_add(&leader->metrics->terms_lost, 1);
-    log_warn(ROLE, NULL, "no longer leading", F_STR("seat", leader_seat_name(leader, seat)), F_STR("reason", reason),
-             F_STR("token", stand->token));
-    stand->token[0] = '\0';
-    stand->foreign_count = 0;
+    log_warn(ROLE, NULL, "no longer leading", F_STR("lock", leader_lock_name(leader, lock)), F_STR("reason", reason),
+             F_STR("token", election->token));
+    election->token[0] = '\0';
+    election->foreign_count = 0;
 }
 
-void leader_seat_become(leader_t *leader, size_t seat, seat_state_t state, const char *reason) {
-    stand_t *stand = &leader->stands[seat];
-    if (stand->state == state) return;
-    stand->state = state;
+void leader_change_state(leader_t *leader, size_t lock, election_state_t state, const char *reason) {
+    election_t *election = &leader->elections[lock];
+    if (election->state == state) return;
+    election->state = state;
     switch (state) {
-    case SEAT_LEADING: begin_term(leader, seat); break;
-    case SEAT_STANDBY: end_term(leader, seat, reason); break;
+    case ELECTION_LEADING: begin_term(leader, lock); break;
+    case ELECTION_STANDBY: end_term(leader, lock, reason); break;
     }
     leader_count_unserved(leader);
 }
@@ -65,27 +67,27 @@ static mono_t lease_deadline(const leader_t *leader, mono_t sent) {
 }
 
 // They are counted by the leaders of their groups, until they are ours.
-static void take_foreign(leader_t *leader, size_t seat, lock_state_t *state, mono_t now) {
-    stand_t *stand = &leader->stands[seat];
-    free(stand->foreign);
-    stand->foreign = state->foreign;
-    stand->foreign_count = state->foreign_count;
-    stand->claim_at = now;
+static void take_foreign(leader_t *leader, size_t lock, lock_state_t *state, mono_t now) {
+    election_t *election = &leader->elections[lock];
+    free(election->foreign);
+    election->foreign = state->foreign;
+    election->foreign_count = state->foreign_count;
+    election->claim_at = now;
     state->foreign = NULL;
-    for (size_t i = 0; i < stand->foreign_count; i++) counting_cede(leader->counting, stand->foreign[i].queue, true);
+    for (size_t i = 0; i < election->foreign_count; i++) counting_cede(leader->counting, election->foreign[i].queue, true);
 }
 
-static void claim_foreign(leader_t *leader, size_t seat, mono_t now) {
-    stand_t *stand = &leader->stands[seat];
-    stand->claim_at = mono_add(now, leader->ttl_ms * NS_PER_MS);
-    for (size_t i = 0; i < stand->foreign_count;) {
-        foreign_t *foreign = &stand->foreign[i];
+static void claim_foreign(leader_t *leader, size_t lock, mono_t now) {
+    election_t *election = &leader->elections[lock];
+    election->claim_at = mono_add(now, leader->ttl_ms * NS_PER_MS);
+    for (size_t i = 0; i < election->foreign_count;) {
+        foreign_t *foreign = &election->foreign[i];
         const char *queue = leader->keys->queues[foreign->queue].config->name;
         bool ours = false;
         redis_error_t error;
-        outcome_t outcome = lock_claim(leader->conn, leader->keys, seat, stand->token, foreign, &ours, &error);
+        outcome_t outcome = lock_claim(leader->conn, leader->keys, lock, election->token, foreign, &ours, &error);
         if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) {
-            leader_put_off(leader, &leader->keys->seats[seat], &error);
+            leader_put_off(leader, &leader->keys->locks[lock], &error);
             return;
         }
         if (ours) counting_cede(leader->counting, foreign->queue, false);
@@ -95,110 +97,110 @@ static void claim_foreign(leader_t *leader, size_t seat, mono_t now) {
             log_warn(ROLE, queue, "another group owns this queue: it is not served here", F_STR("group", foreign->owner));
         else
             log_info(ROLE, queue, "took this queue over from a group that nobody leads", F_STR("group", foreign->owner));
-        if (ours) *foreign = stand->foreign[--stand->foreign_count];
+        if (ours) *foreign = election->foreign[--election->foreign_count];
         if (!ours) i++;
     }
     leader_count_unserved(leader);
 }
 
-static void became_leader(leader_t *leader, size_t seat, mono_t sent, lock_state_t *state) {
-    stand_t *stand = &leader->stands[seat];
-    stand->maybe_held = false;
-    stand->overlong[0] = '\0';
-    stand->holder[0] = '\0';
-    stand->unserved = 0;
-    stand->deadline = lease_deadline(leader, sent);
-    stand->next = mono_add(sent, ttl_part_ns(leader, RENEWALS_PER_TTL));
-    take_foreign(leader, seat, state, sent);
+static void became_leader(leader_t *leader, size_t lock, mono_t sent, lock_state_t *state) {
+    election_t *election = &leader->elections[lock];
+    election->maybe_held = false;
+    election->overlong[0] = '\0';
+    election->holder[0] = '\0';
+    election->unserved = 0;
+    election->deadline = lease_deadline(leader, sent);
+    election->next = mono_add(sent, ttl_part_ns(leader, RENEWALS_PER_TTL));
+    take_foreign(leader, lock, state, sent);
     // Before anybody uses the lease: what is claimed now is served from the first moment on.
-    if (stand->foreign_count) claim_foreign(leader, seat, sent);
-    leader_seat_become(leader, seat, SEAT_LEADING, "acquired");
+    if (election->foreign_count) claim_foreign(leader, lock, sent);
+    leader_change_state(leader, lock, ELECTION_LEADING, "acquired");
 }
 
 // Two looks at least one TTL apart at a lock that outlives its holder's TTL: only a step of Redis's clock does that.
-static void look_at_clock_step(leader_t *leader, size_t seat, const lock_state_t *state, mono_t now) {
-    stand_t *stand = &leader->stands[seat];
+static void look_at_clock_step(leader_t *leader, size_t lock, const lock_state_t *state, mono_t now) {
+    election_t *election = &leader->elections[lock];
     int64_t ttl_ms = token_ttl_ms(state->holder);
     bool overlong = ttl_ms > 0 && (state->pttl_ms > ttl_ms || state->pttl_ms == LOCK_WITHOUT_TTL);
     int64_t look_in_ms = overlong ? ttl_ms : state->pttl_ms;
     if (ttl_ms <= 0) look_in_ms = leader->ttl_ms; // not a lock of ours: look at our own pace
     if (!overlong) {
-        stand->overlong[0] = '\0';
-    } else if (strcmp(stand->overlong, state->holder) != 0) {
-        snprintf(stand->overlong, sizeof stand->overlong, "%s", state->holder);
-        stand->overlong_at = now;
-    } else if (mono_diff(now, stand->overlong_at) >= ttl_ms * NS_PER_MS) {
+        election->overlong[0] = '\0';
+    } else if (strcmp(election->overlong, state->holder) != 0) {
+        snprintf(election->overlong, sizeof election->overlong, "%s", state->holder);
+        election->overlong_at = now;
+    } else if (mono_diff(now, election->overlong_at) >= ttl_ms * NS_PER_MS) {
         redis_error_t error;
         bool removed = false;
-        stand->overlong[0] = '\0';
-        if (lock_heal(leader->conn, &leader->keys->seats[seat], state->holder, &removed, &error) != OUTCOME_OK) {
-            leader_put_off(leader, &leader->keys->seats[seat], &error);
+        election->overlong[0] = '\0';
+        if (lock_heal(leader->conn, &leader->keys->locks[lock], state->holder, &removed, &error) != OUTCOME_OK) {
+            leader_put_off(leader, &leader->keys->locks[lock], &error);
         } else if (removed) {
             metric_add(&leader->metrics->clock_steps_healed, 1);
             log_warn(ROLE, NULL, "removed a lock that a step of the Redis clock left behind",
-                     F_STR("seat", leader_seat_name(leader, seat)), F_INT("pttl_ms", state->pttl_ms), F_INT("ttl_ms", ttl_ms));
+                     F_STR("lock", leader_lock_name(leader, lock)), F_INT("pttl_ms", state->pttl_ms), F_INT("ttl_ms", ttl_ms));
             look_in_ms = 0;
         }
     }
     int64_t jitter = look_in_ms ? (int64_t)((double)ttl_part_ns(leader, JITTER_DIVISOR) * random_unit()) : 0;
-    stand->next = mono_add(now, look_in_ms * NS_PER_MS + jitter);
+    election->next = mono_add(now, look_in_ms * NS_PER_MS + jitter);
 }
 
-static void stayed_standby(leader_t *leader, size_t seat, const lock_state_t *state, mono_t now) {
-    stand_t *stand = &leader->stands[seat];
-    if (stand->inherited) metric_add(&leader->metrics->terms_lost, 1);
-    stand->maybe_held = stand->inherited = false;
-    if (strcmp(stand->holder, state->holder) != 0) {
-        snprintf(stand->holder, sizeof stand->holder, "%s", state->holder);
-        log_info(ROLE, NULL, "standing by", F_STR("seat", leader_seat_name(leader, seat)), F_STR("leader", state->holder));
+static void stayed_standby(leader_t *leader, size_t lock, const lock_state_t *state, mono_t now) {
+    election_t *election = &leader->elections[lock];
+    if (election->inherited) metric_add(&leader->metrics->terms_lost, 1);
+    election->maybe_held = election->inherited = false;
+    if (strcmp(election->holder, state->holder) != 0) {
+        snprintf(election->holder, sizeof election->holder, "%s", state->holder);
+        log_info(ROLE, NULL, "standing by", F_STR("lock", leader_lock_name(leader, lock)), F_STR("leader", state->holder));
     }
-    stand->unserved = state->unserved_count;
+    election->unserved = state->unserved_count;
     leader_count_unserved(leader);
     if (token_ttl_ms(state->holder) == 0)
         log_error(ROLE, NULL, "the lock's key holds what no sidecar wrote: nobody leads until it is deleted",
-                  F_STR("key", leader->keys->seats[seat].lock), F_STR("holds", state->holder));
+                  F_STR("key", leader->keys->locks[lock].key), F_STR("holds", state->holder));
     if (state->unserved_count)
         log_warn(ROLE, NULL, "the leader does not serve queues of ours: instances that serve other queues need another group",
-                 F_STR("seat", leader_seat_name(leader, seat)), F_STR("queues", buffer_text(&state->unserved)));
-    look_at_clock_step(leader, seat, state, now);
+                 F_STR("lock", leader_lock_name(leader, lock)), F_STR("queues", buffer_text(&state->unserved)));
+    look_at_clock_step(leader, lock, state, now);
 }
 
-void leader_acquire(leader_t *leader, size_t seat) {
-    stand_t *stand = &leader->stands[seat];
+void leader_acquire(leader_t *leader, size_t lock) {
+    election_t *election = &leader->elections[lock];
     lock_state_t state = {0};
     redis_error_t error;
-    if (!*stand->token) token_new(stand->token, leader->ttl_ms);
+    if (!*election->token) token_new(election->token, leader->ttl_ms);
     mono_t sent = mono_now();
-    outcome_t outcome = lock_acquire(leader->conn, leader->keys, seat, stand->token, leader->ttl_ms, &state, &error);
+    outcome_t outcome = lock_acquire(leader->conn, leader->keys, lock, election->token, leader->ttl_ms, &state, &error);
     if (outcome != OUTCOME_OK) {
-        if (outcome == OUTCOME_DISCONNECTED) stand->maybe_held = true;
-        leader_put_off(leader, &leader->keys->seats[seat], &error);
+        if (outcome == OUTCOME_DISCONNECTED) election->maybe_held = true;
+        leader_put_off(leader, &leader->keys->locks[lock], &error);
     } else {
         backoff_reset(&leader->backoff);
         if (state.acquired)
-            became_leader(leader, seat, sent, &state);
+            became_leader(leader, lock, sent, &state);
         else
-            stayed_standby(leader, seat, &state, mono_now());
+            stayed_standby(leader, lock, &state, mono_now());
     }
     lock_state_clear(&state);
 }
 
-void leader_renew(leader_t *leader, size_t seat) {
-    stand_t *stand = &leader->stands[seat];
+void leader_renew(leader_t *leader, size_t lock) {
+    election_t *election = &leader->elections[lock];
     redis_error_t error;
     bool held = false;
     mono_t sent = mono_now();
-    outcome_t outcome = lock_renew(leader->conn, &leader->keys->seats[seat], stand->token, leader->ttl_ms, &held, &error);
+    outcome_t outcome = lock_renew(leader->conn, &leader->keys->locks[lock], election->token, leader->ttl_ms, &held, &error);
     if (outcome != OUTCOME_OK) {
-        leader_put_off(leader, &leader->keys->seats[seat], &error);
+        leader_put_off(leader, &leader->keys->locks[lock], &error);
     } else if (!held) {
-        stand->next = sent;
-        leader_seat_become(leader, seat, SEAT_STANDBY, "the lock is gone or another's");
+        election->next = sent;
+        leader_change_state(leader, lock, ELECTION_STANDBY, "the lock is gone or another's");
     } else {
         backoff_reset(&leader->backoff);
-        stand->deadline = lease_deadline(leader, sent);
-        stand->next = mono_add(sent, ttl_part_ns(leader, RENEWALS_PER_TTL));
-        lease_extend(leader->leases, seat, stand->deadline);
-        if (stand->foreign_count && mono_reached(stand->claim_at, sent)) claim_foreign(leader, seat, sent);
+        election->deadline = lease_deadline(leader, sent);
+        election->next = mono_add(sent, ttl_part_ns(leader, RENEWALS_PER_TTL));
+        lease_extend(leader->leases, lock, election->deadline);
+        if (election->foreign_count && mono_reached(election->claim_at, sent)) claim_foreign(leader, lock, sent);
     }
 }

@@ -15,11 +15,11 @@ enum { RENEWALS_PER_TTL = 3 };
 
 typedef struct leader leader_t; // as in leader.h
 
-typedef enum seat_state { SEAT_STANDBY, SEAT_LEADING } seat_state_t;
+typedef enum election_state { ELECTION_STANDBY, ELECTION_LEADING } election_state_t;
 
 // What this instance knows of one lock.
-typedef struct stand {
-    seat_state_t state;
+typedef struct election {
+    election_state_t state;
     char token[TOKEN_SIZE];    // of the term that is, or of the one that would begin
     mono_t deadline;           // leading: end of the lease
     mono_t next;               // when to renew, or to look again
@@ -32,7 +32,7 @@ typedef struct stand {
     foreign_t *foreign;        // leading: queues that other groups own; owned
     size_t foreign_count;
     bool inherited; // leading goes on from before a new configuration
-} stand_t;
+} election_t;
 
 struct leader {
     const keyspace_t *keys;
@@ -40,7 +40,7 @@ struct leader {
     leases_t *leases;
     metrics_t *metrics;
     conn_t *conn;
-    conn_t *ear; // listens for vacancies while a seat is not ours
+    conn_t *ear; // listens for vacancies while a lock is not ours
     buffer_t heard;
     backoff_t backoff;
     mono_t retry_at;     // no request before this
@@ -50,20 +50,20 @@ struct leader {
     mono_t said_connected; // when the log was last told of a connection: one that comes and goes must not fill it
     findings_t *findings;  // of the preflight
     counting_t *counting;
-    stand_t *stands;
+    election_t *elections;
     atomic_bool heir; // somebody is to take the locks over within this process
 };
 
-// Says why a request (of a seat, or NULL) failed and sets the time of the next attempt. A fault of rights or keys waits longest.
-void leader_put_off(leader_t *leader, const seat_t *seat, const redis_error_t *error);
+// Says why a request (of a lock, or NULL) failed and sets the time of the next attempt. A fault of rights or keys waits longest.
+void leader_put_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error);
 
 // leader_seat.c; all on a connection that is open.
-const char *leader_seat_name(const leader_t *leader, size_t seat);
-void leader_acquire(leader_t *leader, size_t seat);
-void leader_renew(leader_t *leader, size_t seat);
-// The one place where a seat changes its state. `reason` is that of an end.
-void leader_seat_become(leader_t *leader, size_t seat, seat_state_t state, const char *reason);
-// How many of our queues nobody serves, over all seats.
+const char *leader_lock_name(const leader_t *leader, size_t lock);
+void leader_acquire(leader_t *leader, size_t lock);
+void leader_renew(leader_t *leader, size_t lock);
+// The one place where a lock changes its state. `reason` is that of an end.
+void leader_change_state(leader_t *leader, size_t lock, election_state_t state, const char *reason);
+// How many of our queues nobody serves, over all locks.
 void leader_count_unserved(leader_t *leader);
 
 #endif

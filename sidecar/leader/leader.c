@@ -26,14 +26,14 @@ leader_t *leader_new(const keyspace_t *keys, leases_t *leases, metrics_t *metric
     leader->ear = conn_new(&keys->config->redis, "queue-sidecar-vacant", stop);
     leader->findings = findings_new(keys, leases, metrics);
     leader->counting = counting_new(keys, leases, metrics);
-    leader->stands = mem_array(keys->seat_count, sizeof *leader->stands);
+    leader->elections = mem_array(keys->lock_count, sizeof *leader->elections);
     return leader;
 }
 
 void leader_free(leader_t *leader) {
     if (!leader) return;
-    for (size_t i = 0; i < leader->keys->seat_count; i++) free(leader->stands[i].foreign);
-    free(leader->stands);
+    for (size_t i = 0; i < leader->keys->lock_count; i++) free(leader->elections[i].foreign);
+    free(leader->elections);
     findings_free(leader->findings);
     counting_free(leader->counting);
     buffer_free(&leader->heard);
@@ -42,14 +42,14 @@ void leader_free(leader_t *leader) {
     free(leader);
 }
 
-void leader_put_off(leader_t *leader, const seat_t *seat, const redis_error_t *error) {
+void leader_put_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error) {
     int64_t ns = backoff_next_ns(&leader->backoff);
     if (error->outcome == OUTCOME_REFUSED) ns = BACKOFF_REDIS.most_ms * NS_PER_MS;
     leader->retry_at = mono_add(mono_now(), ns);
     metric_set(&leader->metrics->redis_up, conn_is_open(leader->conn));
     metrics_say(leader->metrics, WHY_REDIS, error->text);
     if (error->outcome == OUTCOME_REFUSED)
-        log_error(ROLE, NULL, "redis refuses the lock", F_STR("key", seat ? seat->lock : NULL), F_STR("reason", error->text));
+        log_error(ROLE, NULL, "redis refuses the lock", F_STR("key", lock ? lock->key : NULL), F_STR("reason", error->text));
     else if (error->outcome == OUTCOME_RETRY)
         log_warn(ROLE, NULL, "redis is not ready", F_STR("reason", error->text));
     else
@@ -80,17 +80,17 @@ static outcome_t look_over(leader_t *leader, redis_error_t *error) {
 }
 
 static bool leads_any(const leader_t *leader) {
-    for (size_t i = 0; i < leader->keys->seat_count; i++)
-        if (leader->stands[i].state == SEAT_LEADING) return true;
+    for (size_t i = 0; i < leader->keys->lock_count; i++)
+        if (leader->elections[i].state == ELECTION_LEADING) return true;
     return false;
 }
 
 // What forbids to lead is looked at again: on a new connection, as it may be another server by then; but not on that by which
 // other locks are kept, where that is done behind a renewal.
-static void wait_for_leave(leader_t *leader, size_t seat) {
+static void wait_for_leave(leader_t *leader, size_t lock) {
     mono_t again = mono_add(mono_now(), PREFLIGHT_AGAIN_S * NS_PER_S);
     if (leads_any(leader)) {
-        leader->stands[seat].next = again;
+        leader->elections[lock].next = again;
     } else {
         conn_close(leader->conn);
         leader->retry_at = again;
@@ -98,7 +98,7 @@ static void wait_for_leave(leader_t *leader, size_t seat) {
 }
 
 // Runs the preflight once for each connection. False: not allowed to lead now.
-static bool may_lead(leader_t *leader, size_t seat, redis_error_t *error) {
+static bool may_lead(leader_t *leader, size_t lock, redis_error_t *error) {
     bool checked = leader->checked == conn_generation(leader->conn);
     if (checked && findings_allow(leader->findings)) return true;
     outcome_t outcome = checked ? OUTCOME_OK : look_over(leader, error);
@@ -106,7 +106,7 @@ static bool may_lead(leader_t *leader, size_t seat, redis_error_t *error) {
     if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY)
         leader_put_off(leader, NULL, error);
     else
-        wait_for_leave(leader, seat);
+        wait_for_leave(leader, lock);
     return false;
 }
 
@@ -129,24 +129,24 @@ static void look_again(leader_t *leader, mono_t now) {
     leader_count_unserved(leader);
 }
 
-static void act(leader_t *leader, size_t seat) {
+static void act(leader_t *leader, size_t lock) {
     redis_error_t error;
     if (!connected(leader, &error)) {
-        leader_put_off(leader, &leader->keys->seats[seat], &error);
-    } else if (leader->stands[seat].state == SEAT_LEADING) {
-        leader_renew(leader, seat); // first of all: the time of the lease is running
+        leader_put_off(leader, &leader->keys->locks[lock], &error);
+    } else if (leader->elections[lock].state == ELECTION_LEADING) {
+        leader_renew(leader, lock); // first of all: the time of the lease is running
         look_over_again(leader);
-    } else if (may_lead(leader, seat, &error)) {
-        leader_acquire(leader, seat);
+    } else if (may_lead(leader, lock, &error)) {
+        leader_acquire(leader, lock);
     }
 }
 
-// Opens the ear while a seat is not ours, closes it otherwise, and hears what it has.
+// Opens the ear while a lock is not ours, closes it otherwise, and hears what it has.
 static void listen_for_vacancies(leader_t *leader) {
     bool wanted = false;
     redis_error_t error;
-    for (size_t i = 0; i < leader->keys->seat_count; i++)
-        if (leader->stands[i].state == SEAT_STANDBY && *leader->stands[i].holder) wanted = true;
+    for (size_t i = 0; i < leader->keys->lock_count; i++)
+        if (leader->elections[i].state == ELECTION_STANDBY && *leader->elections[i].holder) wanted = true;
     if (!wanted) {
         conn_close(leader->ear);
         return;
@@ -159,26 +159,26 @@ static void listen_for_vacancies(leader_t *leader) {
             return;
         }
         // What was said before we listened is lost, so look once more.
-        for (size_t i = 0; i < leader->keys->seat_count; i++)
-            if (leader->stands[i].state == SEAT_STANDBY) leader->stands[i].next = mono_now();
+        for (size_t i = 0; i < leader->keys->lock_count; i++)
+            if (leader->elections[i].state == ELECTION_STANDBY) leader->elections[i].next = mono_now();
     }
     const char *name = NULL;
     while (lock_heard(leader->ear, &leader->heard, &name, &error) == OUTCOME_OK && name) {
-        for (size_t i = 0; i < leader->keys->seat_count; i++) {
-            if (leader->stands[i].state != SEAT_STANDBY || strcmp(leader_seat_name(leader, i), name) != 0) continue;
-            leader->stands[i].next = mono_add(mono_now(), (int64_t)(VACANT_JITTER_MS * NS_PER_MS * random_unit()));
+        for (size_t i = 0; i < leader->keys->lock_count; i++) {
+            if (leader->elections[i].state != ELECTION_STANDBY || strcmp(leader_lock_name(leader, i), name) != 0) continue;
+            leader->elections[i].next = mono_add(mono_now(), (int64_t)(VACANT_JITTER_MS * NS_PER_MS * random_unit()));
         }
     }
 }
 
 static void expire(leader_t *leader, mono_t now) {
-    for (size_t i = 0; i < leader->keys->seat_count; i++) {
-        stand_t *stand = &leader->stands[i];
-        if (stand->state == SEAT_LEADING && mono_reached(stand->deadline, now)) {
-            stand->next = now;
-            leader_seat_become(leader, i, SEAT_STANDBY, "the lease ran out before it could be renewed");
+    for (size_t i = 0; i < leader->keys->lock_count; i++) {
+        election_t *election = &leader->elections[i];
+        if (election->state == ELECTION_LEADING && mono_reached(election->deadline, now)) {
+            election->next = now;
+            leader_change_state(leader, i, ELECTION_STANDBY, "the lease ran out before it could be renewed");
         }
-        if (lease_doubted(leader->leases, i)) stand->next = now;
+        if (lease_doubted(leader->leases, i)) election->next = now;
     }
 }
 
@@ -188,7 +188,7 @@ static void notice_close(leader_t *leader) {
     redis_error_t error;
     if (conn_is_open(leader->conn) && conn_take(leader->conn, &reply, &error) == OUTCOME_DISCONNECTED) {
         log_warn(ROLE, NULL, "redis closed the connection", F_STR("reason", error.text));
-        for (size_t i = 0; i < leader->keys->seat_count; i++) leader->stands[i].next = mono_now();
+        for (size_t i = 0; i < leader->keys->lock_count; i++) leader->elections[i].next = mono_now();
     }
     conn_reply_free(reply);
 }
@@ -199,9 +199,9 @@ void leader_tick(void *self, role_wait_t *wait) {
     notice_close(leader);
     expire(leader, mono_now());
     if (mono_reached(leader->retry_at, mono_now())) listen_for_vacancies(leader);
-    for (size_t i = 0; i < leader->keys->seat_count; i++) {
+    for (size_t i = 0; i < leader->keys->lock_count; i++) {
         mono_t now = mono_now();
-        if (mono_reached(leader->retry_at, now) && mono_reached(leader->stands[i].next, now)) act(leader, i);
+        if (mono_reached(leader->retry_at, now) && mono_reached(leader->elections[i].next, now)) act(leader, i);
     }
     look_again(leader, mono_now());
     if (mono_reached(leader->retry_at, mono_now()) && counting_step(leader->counting, leader->conn, &error) != OUTCOME_OK)
@@ -209,13 +209,13 @@ void leader_tick(void *self, role_wait_t *wait) {
     wait->until = mono_min(counting_next(leader->counting), findings_again_at(leader->findings, mono_now()));
     wait->until = mono_max(wait->until, leader->retry_at);
     int64_t standing_by = 0;
-    for (size_t i = 0; i < leader->keys->seat_count; i++) {
-        const stand_t *stand = &leader->stands[i];
-        mono_t next = mono_max(stand->next, leader->retry_at);
-        if (stand->state == SEAT_STANDBY && *stand->holder && conn_is_open(leader->conn)) standing_by++;
-        if (stand->state == SEAT_LEADING)
-            next = mono_min(next, stand->deadline);
-        else if (*stand->holder && !conn_is_open(leader->ear))
+    for (size_t i = 0; i < leader->keys->lock_count; i++) {
+        const election_t *election = &leader->elections[i];
+        mono_t next = mono_max(election->next, leader->retry_at);
+        if (election->state == ELECTION_STANDBY && *election->holder && conn_is_open(leader->conn)) standing_by++;
+        if (election->state == ELECTION_LEADING)
+            next = mono_min(next, election->deadline);
+        else if (*election->holder && !conn_is_open(leader->ear))
             next = mono_min(next, mono_max(leader->ear_retry_at, leader->retry_at));
         wait->until = mono_min(wait->until, next);
     }
@@ -229,27 +229,27 @@ void leader_tick(void *self, role_wait_t *wait) {
 }
 
 // False: Redis did not answer.
-static bool give_back(leader_t *leader, size_t seat) {
+static bool give_back(leader_t *leader, size_t lock) {
     redis_error_t error = {0};
-    lease_end(leader->leases, seat);
+    lease_end(leader->leases, lock);
     if (conn_open(leader->conn, &error) != OUTCOME_OK ||
-        lock_release(leader->conn, leader->keys, seat, leader->stands[seat].token, &error) != OUTCOME_OK) {
-        log_warn(ROLE, NULL, "could not give the lock back: it runs out by itself", F_STR("seat", leader_seat_name(leader, seat)),
+        lock_release(leader->conn, leader->keys, lock, leader->elections[lock].token, &error) != OUTCOME_OK) {
+        log_warn(ROLE, NULL, "could not give the lock back: it runs out by itself", F_STR("lock", leader_lock_name(leader, lock)),
                  F_STR("reason", error.text));
         return false;
     }
-    log_info(ROLE, NULL, "gave the lock back", F_STR("seat", leader_seat_name(leader, seat)));
+    log_info(ROLE, NULL, "gave the lock back", F_STR("lock", leader_lock_name(leader, lock)));
     return true;
 }
 
-static bool holds(const leader_t *leader, size_t seat) {
-    return leader->stands[seat].state == SEAT_LEADING || leader->stands[seat].maybe_held;
+static bool holds(const leader_t *leader, size_t lock) {
+    return leader->elections[lock].state == ELECTION_LEADING || leader->elections[lock].maybe_held;
 }
 
 void leader_finish(void *self) {
     leader_t *leader = self;
     if (atomic_load(&leader->heir)) return;
-    for (size_t i = 0; i < leader->keys->seat_count; i++)
+    for (size_t i = 0; i < leader->keys->lock_count; i++)
         if (holds(leader, i) && !give_back(leader, i)) break; // the others would only wait as long again
     conn_close(leader->conn);
     conn_close(leader->ear);
@@ -257,22 +257,23 @@ void leader_finish(void *self) {
 
 void leader_expect_heir(leader_t *leader, bool expected) { atomic_store(&leader->heir, expected); }
 
-static stand_t *stand_of_lock(leader_t *leader, const char *lock) {
-    for (size_t i = 0; i < leader->keys->seat_count; i++)
-        if (strcmp(leader->keys->seats[i].lock, lock) == 0) return &leader->stands[i];
+static election_t *leader_find_election(leader_t *leader, const char *lock) {
+    for (size_t i = 0; i < leader->keys->lock_count; i++)
+        if (strcmp(leader->keys->locks[i].key, lock) == 0) return &leader->elections[i];
     return NULL;
 }
 
 void leader_inherit(leader_t *leader, leader_t *old) {
     bool answered = true;
-    for (size_t i = 0; i < old->keys->seat_count; i++) {
+    for (size_t i = 0; i < old->keys->lock_count; i++) {
         if (!holds(old, i)) continue;
-        stand_t *heir = stand_of_lock(leader, old->keys->seats[i].lock);
-        if (old->stands[i].state == SEAT_LEADING) metric_add(&old->metrics->leading, -1);
+        election_t *heir = leader_find_election(leader, old->keys->locks[i].key);
+        if (old->elections[i].state == ELECTION_LEADING) metric_add(&old->metrics->leading, -1);
         if (heir) {
-            memcpy(heir->token, old->stands[i].token, sizeof heir->token);
+            memcpy(heir->token, old->elections[i].token, sizeof heir->token);
             heir->maybe_held = true;
-            heir->inherited = old->stands[i].state == SEAT_LEADING || old->stands[i].inherited; // it may not have led yet
+            heir->inherited =
+                old->elections[i].state == ELECTION_LEADING || old->elections[i].inherited; // it may not have led yet
         } else if (answered) {
             answered = give_back(old, i);
         }

@@ -1,4 +1,4 @@
-// The leader role: acquires the lock of each seat, renews it, gives it back, and stands by while another holds it.
+// The leader role: acquires the lock of each lock, renews it, gives it back, and stands by while another holds it.
 //
 // Only this role writes the leases. Timing (redis-contract, R4): renewal at a third of the TTL on a connection of its own; the
 // lease counts from the moment the renewal was sent, less a margin; a standby looks when the lock it saw should have run out, and

@@ -62,12 +62,12 @@ void counting_cede(counting_t *c, size_t queue, bool ceded) {
 
 static bool leads(const counting_t *c, size_t queue) {
     lease_t lease;
-    return !c->ceded[queue] && lease_get(c->leases, c->keys->queues[queue].seat, &lease);
+    return !c->ceded[queue] && lease_get(c->leases, c->keys->queues[queue].lock, &lease);
 }
 
 static bool leads_any(const counting_t *c) {
     lease_t lease;
-    for (size_t i = 0; i < c->keys->seat_count; i++)
+    for (size_t i = 0; i < c->keys->lock_count; i++)
         if (lease_get(c->leases, i, &lease)) return true;
     return false;
 }

@@ -238,7 +238,7 @@ outcome_t backup_plant(conn_t *conn, const keyspace_t *keys, size_t queue, const
     if (!*random) make_random(random);
     pass_of(at->config)->sentinel(look, random, &sentinel);
     request_script(conn, &script_plant, 3);
-    request_text(conn, keys->seats[at->seat].lock);
+    request_text(conn, keys->locks[at->lock].key);
     request_text(conn, at->config->backup);
     request_text(conn, at->sentinel);
     request_text(conn, token);

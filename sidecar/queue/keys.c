@@ -10,13 +10,13 @@ static char *own_key(const char *name, const char *what) { return mem_printf("si
 
 char *keyspace_lock_of(const char *name) { return own_key(name, "lock"); }
 
-static void seat_init(seat_t *seat, const char *name, size_t first_queue, size_t queue_count) {
-    *seat = (seat_t){.name = name,
-                     .lock = keyspace_lock_of(name),
-                     .served = own_key(name, "queues"),
-                     .standbys = own_key(name, "standbys"),
-                     .first_queue = first_queue,
-                     .queue_count = queue_count};
+static void lock_keys_init(lock_keys_t *lock, const char *name, size_t first_queue, size_t queue_count) {
+    *lock = (lock_keys_t){.name = name,
+                          .key = keyspace_lock_of(name),
+                          .served = own_key(name, "queues"),
+                          .standbys = own_key(name, "standbys"),
+                          .first_queue = first_queue,
+                          .queue_count = queue_count};
 }
 
 keyspace_t *keyspace_new(const config_t *config) {
@@ -25,14 +25,14 @@ keyspace_t *keyspace_new(const config_t *config) {
     keys->config = config;
     keys->vacant = mem_printf("sidecar:%s:vacant", config->group);
     keys->queue_count = config->queue_count;
-    keys->seat_count = per_queue ? config->queue_count : 1;
-    keys->seats = mem_array(keys->seat_count, sizeof *keys->seats);
+    keys->lock_count = per_queue ? config->queue_count : 1;
+    keys->locks = mem_array(keys->lock_count, sizeof *keys->locks);
     keys->queues = mem_array(keys->queue_count, sizeof *keys->queues);
-    if (!per_queue) seat_init(&keys->seats[0], config->group, 0, keys->queue_count);
+    if (!per_queue) lock_keys_init(&keys->locks[0], config->group, 0, keys->queue_count);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = &config->queues[i];
         keys->queues[i] = (queue_keys_t){.config = queue,
-                                         .seat = per_queue ? i : 0,
+                                         .lock = per_queue ? i : 0,
                                          .meta = own_key(queue->name, "meta"),
                                          .failures = own_key(queue->name, "failures"),
                                          .stamps = own_key(queue->name, "stamps"),
@@ -42,17 +42,17 @@ keyspace_t *keyspace_new(const config_t *config) {
                                          .aside = own_key(queue->name, "aside"),
                                          .recorded = own_key(queue->name, "recorded"),
                                          .none = own_key(queue->name, "none")};
-        if (per_queue) seat_init(&keys->seats[i], queue->name, i, 1);
+        if (per_queue) lock_keys_init(&keys->locks[i], queue->name, i, 1);
     }
     return keys;
 }
 
 void keyspace_free(keyspace_t *keys) {
     if (!keys) return;
-    for (size_t i = 0; i < keys->seat_count; i++) {
-        free(keys->seats[i].lock);
-        free(keys->seats[i].served);
-        free(keys->seats[i].standbys);
+    for (size_t i = 0; i < keys->lock_count; i++) {
+        free(keys->locks[i].key);
+        free(keys->locks[i].served);
+        free(keys->locks[i].standbys);
     }
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_keys_t *queue = &keys->queues[i];
@@ -60,7 +60,7 @@ void keyspace_free(keyspace_t *keys) {
                              queue->requeued, queue->aside,    queue->recorded, queue->none};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++) free(all[k]);
     }
-    free(keys->seats);
+    free(keys->locks);
     free(keys->queues);
     free(keys->vacant);
     free(keys);

@@ -10,18 +10,18 @@
 #define KEYS_INVALIDATE_CHANNEL "__redis__:invalidate"
 
 // What one lock is for: all queues of the group, or one queue where lock.scope is "queue".
-typedef struct seat {
+typedef struct lock {
     const char *name;   // the group or the queue, borrowed from the config
-    char *lock;         // sidecar:<name>:lock
+    char *key;          // sidecar:<name>:lock
     char *served;       // sidecar:<name>:queues
     char *standbys;     // sidecar:<name>:standbys
     size_t first_queue; // its queues are first_queue .. first_queue + queue_count - 1
     size_t queue_count;
-} seat_t;
+} lock_keys_t;
 
 typedef struct queue_keys {
     const queue_config_t *config; // borrowed; worker-visible keys stand there
-    size_t seat;                  // index of the seat whose lock fences this queue
+    size_t lock;                  // index of the lock whose lock fences this queue
     char *meta;                   // sidecar:<queue>:meta, hash: owner and counters of the queue
     char *failures;               // sidecar:<queue>:failures, stream of its events
     char *stamps;                 // sidecar:<queue>:stamps, hash: what is known of jobs in progress
@@ -36,8 +36,8 @@ typedef struct queue_keys {
 typedef struct keyspace {
     const config_t *config; // borrowed
     char *vacant;           // channel sidecar:<group>:vacant
-    seat_t *seats;
-    size_t seat_count;
+    lock_keys_t *locks;
+    size_t lock_count;
     queue_keys_t *queues; // in the order of config->queues
     size_t queue_count;
 } keyspace_t;

@@ -40,30 +40,30 @@ static void read_unserved(const redisReply *reply, lock_state_t *state) {
     }
 }
 
-static void read_foreign(const redisReply *reply, const seat_t *seat, lock_state_t *state) {
+static void read_foreign(const redisReply *reply, const lock_keys_t *lock, lock_state_t *state) {
     state->foreign = mem_array(reply->elements, sizeof *state->foreign);
     for (size_t i = 3; i + 1 < reply->elements; i += 2) {
         int64_t index = reply_int(reply_at(reply, i));
-        if (index < 0 || (size_t)index >= seat->queue_count) continue;
+        if (index < 0 || (size_t)index >= lock->queue_count) continue;
         foreign_t *foreign = &state->foreign[state->foreign_count++];
-        foreign->queue = seat->first_queue + (size_t)index;
+        foreign->queue = lock->first_queue + (size_t)index;
         snprintf(foreign->owner, sizeof foreign->owner, "%s", reply_text(reply_at(reply, i + 1)));
     }
 }
 
 outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t index, const char *token, int64_t ttl_ms, lock_state_t *state,
                        redis_error_t *error) {
-    const seat_t *seat = &keys->seats[index];
-    request_script(conn, &script_acquire, (int)(3 + seat->queue_count));
-    request_text(conn, seat->lock);
-    request_text(conn, seat->served);
-    request_text(conn, seat->standbys);
-    for (size_t i = 0; i < seat->queue_count; i++) request_text(conn, keys->queues[seat->first_queue + i].meta);
+    const lock_keys_t *lock = &keys->locks[index];
+    request_script(conn, &script_acquire, (int)(3 + lock->queue_count));
+    request_text(conn, lock->key);
+    request_text(conn, lock->served);
+    request_text(conn, lock->standbys);
+    for (size_t i = 0; i < lock->queue_count; i++) request_text(conn, keys->queues[lock->first_queue + i].meta);
     request_text(conn, token);
     request_int(conn, ttl_ms);
-    request_text(conn, seat->name);
+    request_text(conn, lock->name);
     request_text(conn, instance_name());
-    for (size_t i = 0; i < seat->queue_count; i++) request_text(conn, keys->queues[seat->first_queue + i].config->name);
+    for (size_t i = 0; i < lock->queue_count; i++) request_text(conn, keys->queues[lock->first_queue + i].config->name);
     redisReply *reply;
     lock_state_clear(state);
     if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
@@ -72,7 +72,7 @@ outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t index, const
     state->pttl_ms = reply_int(reply_at(reply, 2));
     if (reply->type == REDIS_REPLY_ARRAY) {
         if (state->acquired)
-            read_foreign(reply, seat, state);
+            read_foreign(reply, lock, state);
         else
             read_unserved(reply, state);
     }
@@ -80,10 +80,10 @@ outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t index, const
     return OUTCOME_OK;
 }
 
-outcome_t lock_renew(conn_t *conn, const seat_t *seat, const char *token, int64_t ttl_ms, bool *held, redis_error_t *error) {
+outcome_t lock_renew(conn_t *conn, const lock_keys_t *lock, const char *token, int64_t ttl_ms, bool *held, redis_error_t *error) {
     redisReply *reply;
     request_script(conn, &script_renew, 1);
-    request_text(conn, seat->lock);
+    request_text(conn, lock->key);
     request_text(conn, token);
     request_int(conn, ttl_ms);
     request_end(conn);
@@ -94,21 +94,21 @@ outcome_t lock_renew(conn_t *conn, const seat_t *seat, const char *token, int64_
 }
 
 outcome_t lock_release(conn_t *conn, const keyspace_t *keys, size_t index, const char *token, redis_error_t *error) {
-    const seat_t *seat = &keys->seats[index];
+    const lock_keys_t *lock = &keys->locks[index];
     redisReply *reply;
     request_script(conn, &script_release, 1);
-    request_text(conn, seat->lock);
+    request_text(conn, lock->key);
     request_text(conn, token);
     request_text(conn, keys->vacant);
-    request_text(conn, seat->name);
+    request_text(conn, lock->name);
     if (request_ask(conn, &reply, error) == OUTCOME_OK) freeReplyObject(reply);
     return error->outcome;
 }
 
-outcome_t lock_heal(conn_t *conn, const seat_t *seat, const char *token, bool *removed, redis_error_t *error) {
+outcome_t lock_heal(conn_t *conn, const lock_keys_t *lock, const char *token, bool *removed, redis_error_t *error) {
     redisReply *reply;
     request_script(conn, &script_heal, 1);
-    request_text(conn, seat->lock);
+    request_text(conn, lock->key);
     request_text(conn, token);
     request_int(conn, token_ttl_ms(token));
     if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
@@ -119,17 +119,17 @@ outcome_t lock_heal(conn_t *conn, const seat_t *seat, const char *token, bool *r
 
 outcome_t lock_claim(conn_t *conn, const keyspace_t *keys, size_t index, const char *token, foreign_t *foreign, bool *ours,
                      redis_error_t *error) {
-    const seat_t *seat = &keys->seats[index];
+    const lock_keys_t *lock = &keys->locks[index];
     const queue_keys_t *queue = &keys->queues[foreign->queue];
     char *other = keyspace_lock_of(foreign->owner);
     redisReply *reply;
     request_script(conn, &script_claim, 4);
-    request_text(conn, seat->lock);
+    request_text(conn, lock->key);
     request_text(conn, queue->meta);
     request_text(conn, other);
-    request_text(conn, seat->served);
+    request_text(conn, lock->served);
     request_text(conn, token);
-    request_text(conn, seat->name);
+    request_text(conn, lock->name);
     request_text(conn, foreign->owner);
     request_text(conn, queue->config->name);
     free(other);
@@ -152,14 +152,14 @@ outcome_t lock_listen(conn_t *ear, const keyspace_t *keys, redis_error_t *error)
     return error->outcome;
 }
 
-outcome_t lock_heard(conn_t *ear, buffer_t *name, const char **seat, redis_error_t *error) {
+outcome_t lock_heard(conn_t *ear, buffer_t *name, const char **lock, redis_error_t *error) {
     redisReply *reply;
-    *seat = NULL;
+    *lock = NULL;
     if (conn_take(ear, &reply, error) != OUTCOME_OK || !reply) return error->outcome;
     const redisReply *text = reply_at(reply, 2);
     buffer_clear(name);
     buffer_add(name, reply_text(text), reply_len(text));
-    *seat = buffer_text(name);
+    *lock = buffer_text(name);
     freeReplyObject(reply);
     return OUTCOME_OK;
 }

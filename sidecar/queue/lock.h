@@ -34,25 +34,25 @@ typedef struct lock_state {
 
 void lock_state_clear(lock_state_t *state);
 
-outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t seat, const char *token, int64_t ttl_ms, lock_state_t *state,
+outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t lock, const char *token, int64_t ttl_ms, lock_state_t *state,
                        redis_error_t *error);
 
 // *held: the lock was still ours and lives for ttl_ms from when Redis got this.
-outcome_t lock_renew(conn_t *conn, const seat_t *seat, const char *token, int64_t ttl_ms, bool *held, redis_error_t *error);
+outcome_t lock_renew(conn_t *conn, const lock_keys_t *lock, const char *token, int64_t ttl_ms, bool *held, redis_error_t *error);
 
-// Gives the lock back if it is ours and publishes the seat's name on the vacant channel.
-outcome_t lock_release(conn_t *conn, const keyspace_t *keys, size_t seat, const char *token, redis_error_t *error);
+// Gives the lock back if it is ours and publishes the lock's name on the vacant channel.
+outcome_t lock_release(conn_t *conn, const keyspace_t *keys, size_t lock, const char *token, redis_error_t *error);
 
 // Removes `token`'s lock if it still has more life than its own TTL.
-outcome_t lock_heal(conn_t *conn, const seat_t *seat, const char *token, bool *removed, redis_error_t *error);
+outcome_t lock_heal(conn_t *conn, const lock_keys_t *lock, const char *token, bool *removed, redis_error_t *error);
 
 // Takes a queue over from foreign->owner if nobody leads that group. *ours tells; otherwise foreign->owner is who owns it now.
-outcome_t lock_claim(conn_t *conn, const keyspace_t *keys, size_t seat, const char *token, foreign_t *foreign, bool *ours,
+outcome_t lock_claim(conn_t *conn, const keyspace_t *keys, size_t lock, const char *token, foreign_t *foreign, bool *ours,
                      redis_error_t *error);
 
 // Listening for vacancies: SUBSCRIBE on a connection of its own, then take messages without waiting.
 outcome_t lock_listen(conn_t *ear, const keyspace_t *keys, redis_error_t *error);
-// *seat is the name that a message told, borrowed until the next call with the same `name` buffer, or NULL when there is none.
-outcome_t lock_heard(conn_t *ear, buffer_t *name, const char **seat, redis_error_t *error);
+// *lock is the name that a message told, borrowed until the next call with the same `name` buffer, or NULL when there is none.
+outcome_t lock_heard(conn_t *ear, buffer_t *name, const char **lock, redis_error_t *error);
 
 #endif

@@ -39,7 +39,7 @@ outcome_t sweep_hash(conn_t *conn, const keyspace_t *keys, size_t queue, const c
     if (request_ask(conn, &scanned, error) != OUTCOME_OK) return error->outcome;
     *cursor = strtoull(reply_text(reply_at(scanned, 0)), NULL, 10);
     request_script(conn, &script_sweep, 2);
-    request_text(conn, keys->seats[keys->queues[queue].seat].lock);
+    request_text(conn, keys->locks[keys->queues[queue].lock].key);
     request_text(conn, hash);
     request_text(conn, token);
     request_text(conn, "value");

@@ -93,7 +93,7 @@ void aside_settle_append(conn_t *conn, const keyspace_t *keys, const aside_ask_t
     const queue_keys_t *at = &keys->queues[ask->queue];
     const char *delayed = at->config->delayed;
     request_script(conn, &script_aside_settle, 8);
-    request_text(conn, keys->seats[at->seat].lock);
+    request_text(conn, keys->locks[at->lock].key);
     request_text(conn, at->aside);
     request_text(conn, delayed);
     request_text(conn, ask->events ? ask->events : delayed);

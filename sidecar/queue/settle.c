@@ -20,7 +20,7 @@ static bool is_put_off(const settle_ask_t *ask) { return ask->new.len && ask->de
 static void append_keys(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask, bool ends) {
     const queue_keys_t *at = &keys->queues[ask->queue];
     const settle_where_t *where = ask->where;
-    const char *lock = keys->seats[at->seat].lock;
+    const char *lock = keys->locks[at->lock].key;
     const char *dlq = key_or(ends ? at->config->dlq : NULL, lock);
     request_text(conn, lock);
     request_text(conn, where->from);
@@ -133,7 +133,7 @@ outcome_t report_remove(conn_t *conn, const keyspace_t *keys, size_t queue, cons
     redisReply *reply;
     *removed = *fenced = false;
     request_script(conn, &script_sweep, 2);
-    request_text(conn, keys->seats[at->seat].lock);
+    request_text(conn, keys->locks[at->lock].key);
     request_text(conn, at->config->errors);
     request_text(conn, token);
     request_text(conn, "sha1");

@@ -110,7 +110,7 @@ outcome_t stamps_change(conn_t *conn, const keyspace_t *keys, size_t queue, cons
     const queue_keys_t *at = &keys->queues[queue];
     redisReply *reply;
     request_script(conn, &script_stamp, 3);
-    request_text(conn, keys->seats[at->seat].lock);
+    request_text(conn, keys->locks[at->lock].key);
     request_text(conn, at->stamps);
     request_text(conn, at->meta);
     request_text(conn, token);

@@ -212,7 +212,7 @@ outcome_t stream_trim(conn_t *conn, const keyspace_t *keys, size_t queue, const 
     redisReply *reply;
     *out = (stream_trimmed_t){0};
     request_script(conn, &script_trim, 4);
-    request_text(conn, keys->seats[of->seat].lock);
+    request_text(conn, keys->locks[of->lock].key);
     request_text(conn, of->failures);
     request_text(conn, of->auditors);
     request_text(conn, of->meta);

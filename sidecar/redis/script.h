@@ -13,7 +13,7 @@ typedef struct script {
     // Before Redis 7 a script may not begin with "#!lua flags=...", so there its text begins after the first line
     // (redis 7.0 src/script_lua.c and eval.c, evalExtractShebangFlags).
     size_t first_line_len;
-    char sha1[SCRIPT_SHA1_SIZE];              // of the text
+    char sha1[SCRIPT_SHA1_SIZE];               // of the text
     char sha1_without_flags[SCRIPT_SHA1_SIZE]; // of the text after the first line
 } script_t;
 

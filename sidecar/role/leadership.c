@@ -7,8 +7,8 @@
 
 void terms_init(terms_t *terms, const char *role, const keyspace_t *keys, leases_t *leases) {
     *terms = (terms_t){.role = role, .keys = keys, .leases = leases};
-    terms->seen = mem_array(keys->seat_count, sizeof *terms->seen);
-    terms->fenced = mem_array(keys->seat_count, sizeof *terms->fenced);
+    terms->seen = mem_array(keys->lock_count, sizeof *terms->seen);
+    terms->fenced = mem_array(keys->lock_count, sizeof *terms->fenced);
 }
 
 void terms_free(terms_t *terms) {
@@ -18,30 +18,30 @@ void terms_free(terms_t *terms) {
 
 bool terms_look(terms_t *terms, void (*began)(void *self, size_t queue), void *self) {
     bool any = false;
-    for (size_t seat = 0; seat < terms->keys->seat_count; seat++) {
+    for (size_t lock = 0; lock < terms->keys->lock_count; lock++) {
         lease_t lease;
-        if (!lease_get(terms->leases, seat, &lease)) continue;
-        if (terms->fenced[seat] != lease.term) any = true;
-        if (terms->seen[seat] == lease.term) continue;
-        terms->seen[seat] = lease.term;
-        const seat_t *of = &terms->keys->seats[seat];
+        if (!lease_get(terms->leases, lock, &lease)) continue;
+        if (terms->fenced[lock] != lease.term) any = true;
+        if (terms->seen[lock] == lease.term) continue;
+        terms->seen[lock] = lease.term;
+        const lock_keys_t *of = &terms->keys->locks[lock];
         for (size_t i = 0; i < of->queue_count; i++) began(self, of->first_queue + i);
     }
     return any;
 }
 
 bool terms_serve(terms_t *terms, size_t queue, lease_t *lease) {
-    size_t seat = terms->keys->queues[queue].seat;
-    return lease_get(terms->leases, seat, lease) && terms->fenced[seat] != lease->term && !lease_barred(terms->leases, queue);
+    size_t lock = terms->keys->queues[queue].lock;
+    return lease_get(terms->leases, lock, lease) && terms->fenced[lock] != lease->term && !lease_barred(terms->leases, queue);
 }
 
 void terms_fence(terms_t *terms, size_t queue, uint64_t term) {
-    size_t seat = terms->keys->queues[queue].seat;
-    terms->fenced[seat] = term;
-    lease_doubt(terms->leases, seat, term);
-    log_info(terms->role, NULL, "fenced: the lock is not ours any more", F_STR("seat", terms->keys->seats[seat].name));
+    size_t lock = terms->keys->queues[queue].lock;
+    terms->fenced[lock] = term;
+    lease_doubt(terms->leases, lock, term);
+    log_info(terms->role, NULL, "fenced: the lock is not ours any more", F_STR("lock", terms->keys->locks[lock].name));
 }
 
 void terms_doubt(terms_t *terms) {
-    for (size_t seat = 0; seat < terms->keys->seat_count; seat++) lease_doubt(terms->leases, seat, terms->seen[seat]);
+    for (size_t lock = 0; lock < terms->keys->lock_count; lock++) lease_doubt(terms->leases, lock, terms->seen[lock]);
 }

@@ -11,8 +11,8 @@
 enum { LISTENERS = 4 };
 
 struct leases {
-    pthread_mutex_t mutex; // guards seats, doubted and barred
-    lease_t *seats;
+    pthread_mutex_t mutex; // guards locks, doubted and barred
+    lease_t *locks;
     uint64_t *doubted; // term that is doubted; 0 = none
     bool *barred;      // of each queue below barred_room; owned
     size_t barred_room;
@@ -22,19 +22,19 @@ struct leases {
     int leader; // -1 = nobody
 };
 
-leases_t *leases_new(size_t seat_count) {
+leases_t *leases_new(size_t lock_count) {
     leases_t *leases = mem_alloc(sizeof *leases);
     leases->leader = -1;
     pthread_mutex_init(&leases->mutex, NULL);
-    leases->seats = mem_array(seat_count, sizeof *leases->seats);
-    leases->doubted = mem_array(seat_count, sizeof *leases->doubted);
+    leases->locks = mem_array(lock_count, sizeof *leases->locks);
+    leases->doubted = mem_array(lock_count, sizeof *leases->doubted);
     return leases;
 }
 
 void leases_free(leases_t *leases) {
     if (!leases) return;
     pthread_mutex_destroy(&leases->mutex);
-    free(leases->seats);
+    free(leases->locks);
     free(leases->doubted);
     free(leases->barred);
     free(leases);
@@ -50,35 +50,35 @@ static void tell(leases_t *leases) {
     for (size_t i = 0; i < leases->listener_count; i++) wakeup_raise(leases->listeners[i]);
 }
 
-void lease_begin(leases_t *leases, size_t seat, const char *token, mono_t deadline) {
+void lease_begin(leases_t *leases, size_t lock, const char *token, mono_t deadline) {
     pthread_mutex_lock(&leases->mutex);
-    lease_t *lease = &leases->seats[seat];
+    lease_t *lease = &leases->locks[lock];
     snprintf(lease->token, sizeof lease->token, "%s", token);
     lease->deadline = deadline;
     lease->term++;
-    leases->doubted[seat] = 0;
+    leases->doubted[lock] = 0;
     pthread_mutex_unlock(&leases->mutex);
     tell(leases);
 }
 
-void lease_extend(leases_t *leases, size_t seat, mono_t deadline) {
+void lease_extend(leases_t *leases, size_t lock, mono_t deadline) {
     pthread_mutex_lock(&leases->mutex);
-    bool had_run_out = mono_reached(leases->seats[seat].deadline, mono_now());
-    leases->seats[seat].deadline = deadline;
+    bool had_run_out = mono_reached(leases->locks[lock].deadline, mono_now());
+    leases->locks[lock].deadline = deadline;
     pthread_mutex_unlock(&leases->mutex);
     if (had_run_out) tell(leases); // whoever looked meanwhile waits to be woken
 }
 
-void lease_end(leases_t *leases, size_t seat) {
+void lease_end(leases_t *leases, size_t lock) {
     pthread_mutex_lock(&leases->mutex);
-    leases->seats[seat].token[0] = '\0';
+    leases->locks[lock].token[0] = '\0';
     pthread_mutex_unlock(&leases->mutex);
     tell(leases);
 }
 
-bool lease_get(leases_t *leases, size_t seat, lease_t *lease) {
+bool lease_get(leases_t *leases, size_t lock, lease_t *lease) {
     pthread_mutex_lock(&leases->mutex);
-    *lease = leases->seats[seat];
+    *lease = leases->locks[lock];
     pthread_mutex_unlock(&leases->mutex);
     return *lease->token && !mono_reached(lease->deadline, mono_now());
 }
@@ -107,17 +107,17 @@ bool lease_barred(leases_t *leases, size_t queue) {
     return barred;
 }
 
-void lease_doubt(leases_t *leases, size_t seat, uint64_t term) {
+void lease_doubt(leases_t *leases, size_t lock, uint64_t term) {
     pthread_mutex_lock(&leases->mutex);
-    leases->doubted[seat] = term;
+    leases->doubted[lock] = term;
     pthread_mutex_unlock(&leases->mutex);
     wakeup_raise(leases->leader);
 }
 
-bool lease_doubted(leases_t *leases, size_t seat) {
+bool lease_doubted(leases_t *leases, size_t lock) {
     pthread_mutex_lock(&leases->mutex);
-    bool doubted = leases->doubted[seat] && leases->doubted[seat] == leases->seats[seat].term;
-    leases->doubted[seat] = 0;
+    bool doubted = leases->doubted[lock] && leases->doubted[lock] == leases->locks[lock].term;
+    leases->doubted[lock] = 0;
     pthread_mutex_unlock(&leases->mutex);
     return doubted;
 }

@@ -1,4 +1,4 @@
-// What the leader role tells the others: for each seat the token of the term and until when it may be used without asking.
+// What the leader role tells the others: for each lock the token of the term and until when it may be used without asking.
 //
 // The lease only saves round trips. Safety lies in Redis: every script that matters compares the token with the lock.
 #ifndef QS_ROLE_LEASE_H
@@ -16,12 +16,12 @@ enum { TOKEN_SIZE = 64 }; // bytes of a lock token with its NUL
 typedef struct lease {
     char token[TOKEN_SIZE]; // "" = not leading
     mono_t deadline;        // on the local clock; past it the lock may be another's
-    uint64_t term;          // counts the terms of this seat, from 1
+    uint64_t term;          // counts the terms of this lock, from 1
 } lease_t;
 
 typedef struct leases leases_t;
 
-leases_t *leases_new(size_t seat_count); // owned
+leases_t *leases_new(size_t lock_count); // owned
 void leases_free(leases_t *leases);      // takes; NULL is fine
 
 // Whom to wake (base/wakeup.h) when a term begins, ends, or goes on after its time had run out, and whom when one is doubted.
@@ -29,12 +29,12 @@ void leases_free(leases_t *leases);      // takes; NULL is fine
 void leases_listen(leases_t *leases, int wake_fd);
 void leases_doubts_to(leases_t *leases, int wake_fd);
 
-void lease_begin(leases_t *leases, size_t seat, const char *token, mono_t deadline);
-void lease_extend(leases_t *leases, size_t seat, mono_t deadline);
-void lease_end(leases_t *leases, size_t seat);
+void lease_begin(leases_t *leases, size_t lock, const char *token, mono_t deadline);
+void lease_extend(leases_t *leases, size_t lock, mono_t deadline);
+void lease_end(leases_t *leases, size_t lock);
 
-// Copies the lease of `seat`; false when there is none or its time is over.
-bool lease_get(leases_t *leases, size_t seat, lease_t *lease);
+// Copies the lease of `lock`; false when there is none or its time is over.
+bool lease_get(leases_t *leases, size_t lock, lease_t *lease);
 
 // A queue that is not served while we lead, because its keys are not what its dialect takes them for, or Redis refuses what that
 // needs; wakes whoever listens.
@@ -42,7 +42,7 @@ void lease_bar(leases_t *leases, size_t queue, bool barred);
 bool lease_barred(leases_t *leases, size_t queue);
 
 // A script said that the lock of this term is not ours: the leader should look at once. lease_doubted takes that note away.
-void lease_doubt(leases_t *leases, size_t seat, uint64_t term);
-bool lease_doubted(leases_t *leases, size_t seat);
+void lease_doubt(leases_t *leases, size_t lock, uint64_t term);
+bool lease_doubted(leases_t *leases, size_t lock);
 
 #endif

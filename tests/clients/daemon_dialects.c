@@ -67,7 +67,7 @@ typedef struct {
     FILE *out;          /* what the programs print, read up to where these count; owned */
     size_t taken, done; /* how often one was, and how many of them are */
     bool *is_done;      /* owned, of each job */
-} stand_t;
+} election_t;
 
 static size_t jobs(void) {
     const char *set = getenv("QS_STORY_JOBS"), *stress = getenv("QS_LONG");
@@ -76,9 +76,9 @@ static size_t jobs(void) {
 }
 
 /* The first job of a round; its last one kills its worker. */
-static size_t begins(const stand_t *s, int round) { return s->count * (size_t)round / ROUNDS; }
+static size_t begins(const election_t *s, int round) { return s->count * (size_t)round / ROUNDS; }
 
-static const char *kind_of(const stand_t *s, size_t number) {
+static const char *kind_of(const election_t *s, size_t number) {
     for (int round = 0; round < ROUNDS; round++)
         if (number == begins(s, round) + (begins(s, round + 1) - begins(s, round)) / 2) return "die";
     if (number % 100 == 7) return "poison";
@@ -87,7 +87,7 @@ static const char *kind_of(const stand_t *s, size_t number) {
 }
 
 /* What the producer reads. Owned by the caller. */
-static char *lines_of(stand_t *s, int round) {
+static char *lines_of(election_t *s, int round) {
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
@@ -101,7 +101,7 @@ static char *lines_of(stand_t *s, int round) {
     return text;
 }
 
-static child_t *worker(stand_t *s) {
+static child_t *worker(election_t *s) {
     const char *args[5] = {0};
     char name[24];
     snprintf(name, sizeof(name), "w%d", s->started++);
@@ -110,7 +110,7 @@ static child_t *worker(stand_t *s) {
 }
 
 /* Those that a job has killed are replaced. */
-static void replace_workers(stand_t *s) {
+static void replace_workers(election_t *s) {
     for (int i = 0; i < WORKERS; i++) {
         if (child_running(s->workers[i])) continue;
         cr_assert_eq(s->workers[i]->term_signal, SIGKILL, "a worker ended with code %d", s->workers[i]->exit_code);
@@ -120,8 +120,8 @@ static void replace_workers(stand_t *s) {
     }
 }
 
-static stand_t begin(const story_t *story) {
-    stand_t s = {.story = story, .count = jobs(), .seed = cluster_seed(story->client)};
+static election_t begin(const story_t *story) {
+    election_t s = {.story = story, .count = jobs(), .seed = cluster_seed(story->client)};
     server_t *server = server_start(&(server_options_t){.tcp = true});
     s.native = native_begin(story->client, server);
     s.cluster = (cluster_t){.server = server, .r = redis_open(server)};
@@ -138,7 +138,7 @@ static stand_t begin(const story_t *story) {
     return s;
 }
 
-static void end(stand_t *s) {
+static void end(election_t *s) {
     /* One that has only begun would end by the signal itself. */
     if (!wait_for(native_count(&s->native, "ready", NULL) == s->started, ALL_MS))
         native_fail(&s->native, "a worker does not start");
@@ -155,14 +155,14 @@ static void end(stand_t *s) {
     free(s->is_done);
 }
 
-static size_t number_of(const stand_t *s, const char *key) {
+static size_t number_of(const election_t *s, const char *key) {
     size_t number = strtoul(strchr(key, '-') + 1, NULL, 10);
     cr_assert_lt(number, s->count);
     return number;
 }
 
 /* Counts what was printed since the last look: all of it again at each look would leave the workers no processor. */
-static void look(stand_t *s) {
+static void look(election_t *s) {
     char *line = NULL, word[16], key[32];
     size_t size = 0;
     ssize_t len;
@@ -181,7 +181,7 @@ static void look(stand_t *s) {
 }
 
 /* Some jobs come; while they do the sidecar that leads ends, and is started again once the other leads. */
-static void round_of(stand_t *s, int round) {
+static void round_of(election_t *s, int round) {
     daemon_t *leader = cluster_await_leader(&s->cluster, "g", NULL, ALL_MS);
     char *in = lines_of(s, round);
     look(s);
@@ -203,7 +203,7 @@ static void round_of(stand_t *s, int round) {
 static bool is(const native_line_t *line, const char *word) { return strcmp(line->word, word) == 0; }
 
 /* Of each job: when it was made and in which bytes, how often it came and was done. Owned by the caller. */
-static fate_t *read_jobs(const stand_t *s, const native_lines_t *all) {
+static fate_t *read_jobs(const election_t *s, const native_lines_t *all) {
     fate_t *found = calloc(s->count, sizeof(*found));
     int64_t before_ms = 0;
     cr_assert(found);
@@ -256,7 +256,7 @@ static int apart(const char *a, const char *b) {
 }
 
 /* One row, with the reason, and the job as it was but for the tokens that the dialect changes. */
-static void expect_record(const stand_t *s, const char *path, const fate_t *job) {
+static void expect_record(const election_t *s, const char *path, const fate_t *job) {
     char sql[300];
     snprintf(sql, sizeof(sql), "SELECT count(*) FROM events WHERE kind = 'failed' AND reason = '%s' AND job = '%s'",
              s->story->reason, job->id);
@@ -272,7 +272,7 @@ static void expect_record(const stand_t *s, const char *path, const fate_t *job)
 }
 
 /* How many jobs came to the end that their kind has: once at least, in their bytes, done or recorded. */
-static size_t count_good(stand_t *s, int poisons) {
+static size_t count_good(election_t *s, int poisons) {
     native_lines_t all = native_lines(&s->native);
     fate_t *found = read_jobs(s, &all);
     const char *log = daemon_audit_path(cluster_await_leader(&s->cluster, "g", NULL, ALL_MS));
@@ -299,7 +299,7 @@ static size_t count_good(stand_t *s, int poisons) {
     return good;
 }
 
-static bool all_logs_hold(const stand_t *s, int rows) {
+static bool all_logs_hold(const election_t *s, int rows) {
     for (size_t i = 0; i < s->cluster.count; i++)
         if (audit_log_rows(daemon_audit_path(s->cluster.sidecars[i])) != rows) return false;
     return true;
@@ -307,7 +307,7 @@ static bool all_logs_hold(const stand_t *s, int rows) {
 
 /* How many jobs came to their right end; jobs() if the story went well. */
 static size_t tell(const story_t *story) {
-    stand_t s = begin(story);
+    election_t s = begin(story);
     int poisons = 0;
     for (size_t i = 0; i < s.count; i++) poisons += strcmp(kind_of(&s, i), "poison") == 0;
     for (int i = 0; i < ROUNDS; i++) round_of(&s, i);

@@ -114,7 +114,7 @@ Test(redis_preflight, refuses_versions_before_6_2) {
 Test(redis_preflight, names_each_key_of_the_wrong_type) {
     static const struct {
         const char *key, *type;
-        bool shared; /* a key of the seat, not of the queue */
+        bool shared; /* a key of the lock, not of the queue */
     } keys[] = {{"email", "list", false},
                 {"email:delayed", "zset", false},
                 {"email:backup", "list", false},

@@ -18,9 +18,9 @@ static overview_t look(fixture_t *f) {
     return view;
 }
 
-static void lead(fixture_t *f, size_t seat, const char *token) {
+static void lead(fixture_t *f, size_t lock, const char *token) {
     lock_state_t state = {0};
-    cr_assert_eq(lock_acquire(f->conn, f->keys, seat, token, 60000, &state, &f->error), OUTCOME_OK, "%s", f->error.text);
+    cr_assert_eq(lock_acquire(f->conn, f->keys, lock, token, 60000, &state, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert(state.acquired);
     lock_state_clear(&state);
 }
@@ -28,10 +28,10 @@ static void lead(fixture_t *f, size_t seat, const char *token) {
 Test(redis_overview, an_empty_server_has_no_leader) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
     overview_t view = look(&f);
-    cr_assert_eq(view.seat_count, 1);
-    cr_assert_str_empty(view.seats[0].holder);
-    cr_assert_str_empty(view.seats[0].error);
-    cr_assert_eq(view.seats[0].pttl_ms, -2);
+    cr_assert_eq(view.lock_count, 1);
+    cr_assert_str_empty(view.locks[0].holder);
+    cr_assert_str_empty(view.locks[0].error);
+    cr_assert_eq(view.locks[0].pttl_ms, -2);
     cr_assert(llabs(view.now_ms - cluster_ms(f.r)) < 60000);
     cr_assert_gt(view.memory_used, 0);
     cr_assert_eq(view.memory_most, 0);
@@ -58,10 +58,10 @@ Test(redis_overview, tells_who_leads_what_and_who_has_copied_what) {
     redis_ok(f.r, "HSET sidecar:email:auditors stranger nonsense");
     char *before = fixture_digest(f.r);
     overview_t view = look(&f);
-    cr_assert_str_eq(view.seats[0].holder, "T1");
-    cr_assert_str_eq(view.seats[0].leader, instance_name());
-    cr_assert(view.seats[0].pttl_ms > 0 && view.seats[0].pttl_ms <= 60000);
-    cr_assert(view.seats[0].since_ms > 0 && view.seats[0].since_ms <= view.now_ms);
+    cr_assert_str_eq(view.locks[0].holder, "T1");
+    cr_assert_str_eq(view.locks[0].leader, instance_name());
+    cr_assert(view.locks[0].pttl_ms > 0 && view.locks[0].pttl_ms <= 60000);
+    cr_assert(view.locks[0].since_ms > 0 && view.locks[0].since_ms <= view.now_ms);
     const overview_queue_t *email = &view.queues[0], *sms = &view.queues[1];
     cr_assert(email->served && !sms->served);
     cr_assert_str_eq(email->owner, "app");
@@ -79,9 +79,9 @@ Test(redis_overview, tells_who_leads_what_and_who_has_copied_what) {
     redis_ok(f.r, "SET sidecar:app:lock T2 PX 5000");
     overview_free(&view);
     view = look(&f);
-    cr_assert_str_eq(view.seats[0].holder, "T2");
-    cr_assert_str_empty(view.seats[0].leader);
-    cr_assert_eq(view.seats[0].since_ms, 0);
+    cr_assert_str_eq(view.locks[0].holder, "T2");
+    cr_assert_str_empty(view.locks[0].leader);
+    cr_assert_eq(view.locks[0].since_ms, 0);
     cr_assert_not(view.queues[0].served);
     overview_free(&view);
     free(before);
@@ -109,12 +109,12 @@ Test(redis_overview, names_who_stands_by_and_who_has_been_silent) {
     redis_ok(f.r, "HSET sidecar:app:standbys silent %s", "1 5000");
     redis_ok(f.r, "HSET sidecar:app:standbys stranger nonsense");
     overview_t view = look(&f);
-    const overview_seat_t *seat = &view.seats[0];
-    cr_assert_eq(seat->standby_count, 2);
-    size_t us = strcmp(seat->standbys[0].instance, "silent") == 0;
-    cr_assert_str_eq(seat->standbys[us].instance, instance_name());
-    cr_assert_str_eq(seat->standbys[1 - us].instance, "silent");
-    cr_assert(seat->standbys[us].lives && !seat->standbys[1 - us].lives);
+    const overview_lock_t *lock = &view.locks[0];
+    cr_assert_eq(lock->standby_count, 2);
+    size_t us = strcmp(lock->standbys[0].instance, "silent") == 0;
+    cr_assert_str_eq(lock->standbys[us].instance, instance_name());
+    cr_assert_str_eq(lock->standbys[1 - us].instance, "silent");
+    cr_assert(lock->standbys[us].lives && !lock->standbys[1 - us].lives);
     overview_free(&view);
     /* nor does it grow for ever while one leader stays */
     for (int i = 0; i < 120; i++) redis_ok(f.r, "HSET sidecar:app:standbys pod-%d %s", i, "1 5000");
@@ -165,7 +165,7 @@ Test(redis_overview, a_key_of_the_wrong_type_spoils_its_own_facts_alone) {
             redis_ok(f.r, "XADD sidecar:sms:failures 9-2 kind failed");
             fixture_make_key(f.r, keys[k], fixture_types[t]);
             overview_t view = look(&f);
-            const char *error = k < 3 ? view.seats[0].error : view.queues[0].error;
+            const char *error = k < 3 ? view.locks[0].error : view.queues[0].error;
             if (strcmp(fixture_types[t], types[k]) == 0)
                 cr_assert_str_empty(error, "%s as a %s: %s", keys[k], fixture_types[t], error);
             else
@@ -182,9 +182,9 @@ Test(redis_overview, a_lock_for_each_queue) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = "lock = { scope = \"queue\"; }; " TWO_QUEUES});
     lead(&f, 1, "T1");
     overview_t view = look(&f);
-    cr_assert_eq(view.seat_count, 2);
-    cr_assert_str_empty(view.seats[0].holder);
-    cr_assert_str_eq(view.seats[1].holder, "T1");
+    cr_assert_eq(view.lock_count, 2);
+    cr_assert_str_empty(view.locks[0].holder);
+    cr_assert_str_eq(view.locks[1].holder, "T1");
     cr_assert(!view.queues[0].served && view.queues[1].served);
     overview_free(&view);
     fixture_stop(&f);

@@ -66,7 +66,7 @@ Test(redis_leader, a_standby_waits_and_takes_over_when_the_lock_runs_out) {
     fixture_stop(&f);
 }
 
-/* How long the seat is nobody's. */
+/* How long the lock is nobody's. */
 static int64_t released_us(fixture_t *f) {
     instance_t one, two;
     instance_start(&one, f->keys, INSTANCE_LEADER);
@@ -398,7 +398,7 @@ Test(redis_leader, a_killed_connection_costs_no_term) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, a_seat_for_each_queue) {
+Test(redis_leader, a_lock_for_each_queue) {
     fixture_t f =
         fixture_start(&(fixture_options_t){.closed = true,
                                            .config = "group = \"app\"; lock = { ttl = \"" TTL_TEXT "\"; scope = \"queue\"; };"

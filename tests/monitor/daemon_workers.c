@@ -44,7 +44,7 @@ typedef struct {
     char env[80];
     cluster_t cluster;
     child_t *workers[WORKERS];
-} stand_t;
+} election_t;
 
 /* What jobs end with: any bytes. */
 static const struct {
@@ -82,7 +82,7 @@ static const char *kind_of(int number) {
 }
 
 /* How often a job stands in one of the handlers' files. */
-static int times(const stand_t *stand, const char *file, const job_t *job) {
+static int times(const election_t *stand, const char *file, const job_t *job) {
     char *path = temp_path(stand->dir, file), *text = temp_read(path), hex[2 * JOB_MOST + 1] = "", *rest = text;
     int count = 0;
     for (size_t i = 0; i < job->len; i++) sprintf(hex + 2 * i, "%02x", (unsigned char)job->bytes[i]);
@@ -92,7 +92,7 @@ static int times(const stand_t *stand, const char *file, const job_t *job) {
     return count;
 }
 
-static int lines(const stand_t *stand, const char *file) {
+static int lines(const election_t *stand, const char *file) {
     char *path = temp_path(stand->dir, file), *text = temp_read(path);
     int count = 0;
     for (const char *at = text; (at = strchr(at, '\n')); at++) count++;
@@ -101,7 +101,7 @@ static int lines(const stand_t *stand, const char *file) {
     return count;
 }
 
-static child_t *start(const stand_t *stand, const char *program, const char *in) {
+static child_t *start(const election_t *stand, const char *program, const char *in) {
     char *err = temp_path(stand->dir, "stderr"), *shell = NULL;
     if (asprintf(&shell, in ? "exec \"$0\" \"$1\" <\"$2\"" : "exec \"$0\" \"$1\"") < 0) abort();
     const char *argv[] = {"sh", "-c", shell, stand->run, program, in, NULL};
@@ -112,15 +112,15 @@ static child_t *start(const stand_t *stand, const char *program, const char *in)
     return child;
 }
 
-static void fail(const stand_t *stand, const char *why) {
+static void fail(const election_t *stand, const char *why) {
     char *path = temp_path(stand->dir, "stderr"), *text = temp_read(path);
     fprintf(stderr, "what the workers wrote:\n%s\n", text);
     cluster_fail(&stand->cluster, why);
 }
 
 /* A server, nothing else. */
-static stand_t begin(const char *language) {
-    stand_t stand = {.run = native_launcher(language)};
+static election_t begin(const char *language) {
+    election_t stand = {.run = native_launcher(language)};
     stand.dir = temp_dir(language);
     stand.cluster = cluster_begin(&(server_options_t){.tcp = true});
     snprintf(stand.url, sizeof(stand.url), "redis://127.0.0.1:%d", server_port(stand.cluster.server));
@@ -128,14 +128,14 @@ static stand_t begin(const char *language) {
     return stand;
 }
 
-static void end(stand_t *stand) {
+static void end(election_t *stand) {
     for (int i = 0; i < WORKERS; i++) child_free(stand->workers[i]);
     cluster_end(&stand->cluster);
     free(stand->dir);
     free(stand->run);
 }
 
-static void sidecar(stand_t *stand, const char *settings) {
+static void sidecar(election_t *stand, const char *settings) {
     char *queues = NULL;
     if (asprintf(
             &queues,
@@ -147,7 +147,7 @@ static void sidecar(stand_t *stand, const char *settings) {
 }
 
 /* The language's own producer adds the same bytes to ready and to delayed. */
-static void produces(stand_t *stand) {
+static void produces(election_t *stand) {
     redis_t *r = stand->cluster.r;
     job_t job = make_job("ok", JOBS + 1);
     char *in = temp_path(stand->dir, "in");
@@ -168,7 +168,7 @@ static void produces(stand_t *stand) {
 }
 
 /* Waits for the worker that hangs, kills it as a crash would, and starts another in its place. */
-static void kill_the_hanging(stand_t *stand) {
+static void kill_the_hanging(election_t *stand) {
     if (!wait_for(lines(stand, "hangs") == 1, ALL_MS)) fail(stand, "no worker got the job that hangs");
     char *path = temp_path(stand->dir, "hangs"), *text = temp_read(path);
     pid_t pid = (pid_t)strtol(text, NULL, 10);
@@ -227,7 +227,7 @@ static void ended(redis_t *r, const job_t *job, const char *error, const char *a
 }
 
 /* How many jobs came to the end that their kind has. */
-static int count_good(stand_t *stand, const job_t *jobs) {
+static int count_good(election_t *stand, const job_t *jobs) {
     redis_t *r = stand->cluster.r;
     int good = 0;
     for (int i = 0; i < JOBS; i++) {
@@ -259,7 +259,7 @@ static bool drained(redis_t *r) {
 
 /* Workers of this language, its own producer, and jobs of every kind. */
 static int served(const char *language) {
-    stand_t stand = begin(language);
+    election_t stand = begin(language);
     redis_t *r = stand.cluster.r;
     job_t jobs[JOBS];
     produces(&stand);
@@ -298,7 +298,7 @@ static long long beat_ms(redis_t *r) {
 
 /* G5: a worker with a heartbeat keeps its job as long as it likes; when it dies the job goes to another. */
 Test(daemon_workers, heartbeat) {
-    stand_t stand = begin("python");
+    election_t stand = begin("python");
     redis_t *r = stand.cluster.r;
     job_t job = make_job("wait", 1);
     sidecar(&stand, "");

@@ -111,7 +111,7 @@ static outcome_t play_leave(void *state, watch_call_t *call, redis_error_t *erro
     redisReply *reply;
     play->leaves++;
     request_begin(call->conn, "GET");
-    request_text(call->conn, call->keys->seats[0].lock);
+    request_text(call->conn, call->keys->locks[0].key);
     if (request_ask(call->conn, &reply, error) != OUTCOME_OK) return error->outcome;
     cr_assert_str_eq(reply->str, call->token, "it leaves when the lock is gone already");
     conn_reply_free(reply);

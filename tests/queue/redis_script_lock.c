@@ -184,7 +184,7 @@ Test(redis_script_acquire, a_lost_reply_is_answered_by_asking_again) {
 
 static bool renew(fixture_t *f, const char *token) {
     bool held = false;
-    cr_assert_eq(lock_renew(f->conn, &f->keys->seats[0], token, TTL, &held, &f->error), OUTCOME_OK, "%s", f->error.text);
+    cr_assert_eq(lock_renew(f->conn, &f->keys->locks[0], token, TTL, &held, &f->error), OUTCOME_OK, "%s", f->error.text);
     return held;
 }
 
@@ -210,7 +210,7 @@ static void release(fixture_t *f, const char *token) {
 
 Test(redis_script_release, gives_back_its_own_lock_only_and_tells) {
     fixture_t f = setup();
-    const char *seat;
+    const char *lock;
     buffer_t name = {0};
     conn_t *ear = conn_new(&f.config->redis, "ear", NULL);
     cr_assert_eq(lock_listen(ear, f.keys, &f.error), OUTCOME_OK);
@@ -219,12 +219,12 @@ Test(redis_script_release, gives_back_its_own_lock_only_and_tells) {
     redis_expect(f.r, "T2", "GET sidecar:app:lock");
     release(&f, "T2");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0);
-    cr_assert(wait_for(lock_heard(ear, &name, &seat, &f.error) == OUTCOME_OK && seat, 3000));
-    cr_assert_str_eq(seat, "app");
+    cr_assert(wait_for(lock_heard(ear, &name, &lock, &f.error) == OUTCOME_OK && lock, 3000));
+    cr_assert_str_eq(lock, "app");
     release(&f, "T2");
     cr_assert_eq(redis_int(f.r, "PUBLISH sidecar:app:vacant last"), 1);
-    cr_assert(wait_for(lock_heard(ear, &name, &seat, &f.error) == OUTCOME_OK && seat, 3000));
-    cr_assert_str_eq(seat, "last", "told once, and only of what was released");
+    cr_assert(wait_for(lock_heard(ear, &name, &lock, &f.error) == OUTCOME_OK && lock, 3000));
+    cr_assert_str_eq(lock, "last", "told once, and only of what was released");
     buffer_free(&name);
     conn_free(ear);
     fixture_stop(&f);
@@ -232,7 +232,7 @@ Test(redis_script_release, gives_back_its_own_lock_only_and_tells) {
 
 static bool heal(fixture_t *f, const char *token) {
     bool removed = false;
-    cr_assert_eq(lock_heal(f->conn, &f->keys->seats[0], token, &removed, &f->error), OUTCOME_OK, "%s", f->error.text);
+    cr_assert_eq(lock_heal(f->conn, &f->keys->locks[0], token, &removed, &f->error), OUTCOME_OK, "%s", f->error.text);
     return removed;
 }
 

@@ -1,4 +1,4 @@
-/* Key names, seats, and slots of Redis Cluster. */
+/* Key names, locks, and slots of Redis Cluster. */
 #include "fixture.h"
 #include "queue/keys.h"
 
@@ -6,21 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-Test(unit_keys, one_seat_for_a_group) {
+Test(unit_keys, one_lock_for_a_group) {
     config_t *config =
         fixture_config("group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; delayed = \"later\"; } );");
     keyspace_t *keys = keyspace_new(config);
-    cr_assert_eq(keys->seat_count, 1);
+    cr_assert_eq(keys->lock_count, 1);
     cr_assert_str_eq(keys->vacant, "sidecar:app:vacant");
-    cr_assert_str_eq(keys->seats[0].name, "app");
-    cr_assert_str_eq(keys->seats[0].lock, "sidecar:app:lock");
-    cr_assert_str_eq(keys->seats[0].served, "sidecar:app:queues");
-    cr_assert_eq(keys->seats[0].first_queue, 0);
-    cr_assert_eq(keys->seats[0].queue_count, 2);
+    cr_assert_str_eq(keys->locks[0].name, "app");
+    cr_assert_str_eq(keys->locks[0].key, "sidecar:app:lock");
+    cr_assert_str_eq(keys->locks[0].served, "sidecar:app:queues");
+    cr_assert_eq(keys->locks[0].first_queue, 0);
+    cr_assert_eq(keys->locks[0].queue_count, 2);
     cr_assert_eq(keys->queue_count, 2);
     cr_assert_str_eq(keys->queues[0].meta, "sidecar:email:meta");
     cr_assert_str_eq(keys->queues[1].meta, "sidecar:sms:meta");
-    cr_assert_eq(keys->queues[1].seat, 0);
+    cr_assert_eq(keys->queues[1].lock, 0);
     cr_assert_str_eq(keys->queues[0].config->ready, "email");
     cr_assert_str_eq(keys->queues[0].config->delayed, "email:delayed");
     cr_assert_str_eq(keys->queues[0].config->backup, "email:backup");
@@ -31,23 +31,23 @@ Test(unit_keys, one_seat_for_a_group) {
     config_free(config);
 }
 
-Test(unit_keys, a_seat_for_each_queue) {
+Test(unit_keys, a_lock_for_each_queue) {
     config_t *config = fixture_config("group = \"app\"; lock = { scope = \"queue\"; };"
                                       "queues = ( { name = \"{email}\"; }, { name = \"{sms}\"; } );");
     keyspace_t *keys = keyspace_new(config);
-    cr_assert_eq(keys->seat_count, 2);
+    cr_assert_eq(keys->lock_count, 2);
     cr_assert_str_eq(keys->vacant, "sidecar:app:vacant");
     static const char *const names[] = {"{email}", "{sms}"};
     static const char *const locks[] = {"sidecar:{email}:lock", "sidecar:{sms}:lock"};
     for (size_t i = 0; i < 2; i++) {
-        const seat_t *seat = &keys->seats[i];
-        cr_assert_str_eq(seat->name, names[i]);
-        cr_assert_str_eq(seat->lock, locks[i]);
-        cr_assert_eq(seat->first_queue, i);
-        cr_assert_eq(seat->queue_count, 1);
-        cr_assert_eq(keys->queues[i].seat, i);
-        unsigned slot = keyspace_slot(seat->lock);
-        cr_assert_eq(slot, keyspace_slot(seat->served));
+        const lock_keys_t *lock = &keys->locks[i];
+        cr_assert_str_eq(lock->name, names[i]);
+        cr_assert_str_eq(lock->key, locks[i]);
+        cr_assert_eq(lock->first_queue, i);
+        cr_assert_eq(lock->queue_count, 1);
+        cr_assert_eq(keys->queues[i].lock, i);
+        unsigned slot = keyspace_slot(lock->key);
+        cr_assert_eq(slot, keyspace_slot(lock->served));
         cr_assert_eq(slot, keyspace_slot(keys->queues[i].meta));
         cr_assert_eq(slot, keyspace_slot(keys->queues[i].config->ready));
         cr_assert_eq(slot, keyspace_slot(keys->queues[i].config->delayed));

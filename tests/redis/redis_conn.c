@@ -399,11 +399,11 @@ Test(redis_conn, scripts_are_loaded_again_after_script_flush) {
     bool held;
     redis_ok(f.r, "SET sidecar:app:lock T");
     redis_ok(f.r, "SCRIPT FLUSH");
-    cr_assert_eq(lock_renew(f.conn, &f.keys->seats[0], "T", 1000, &held, &f.error), OUTCOME_RETRY);
+    cr_assert_eq(lock_renew(f.conn, &f.keys->locks[0], "T", 1000, &held, &f.error), OUTCOME_RETRY);
     unsigned generation = conn_generation(f.conn);
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
     cr_assert_eq(conn_generation(f.conn), generation, "on the same connection");
-    cr_assert_eq(lock_renew(f.conn, &f.keys->seats[0], "T", 1000, &held, &f.error), OUTCOME_OK);
+    cr_assert_eq(lock_renew(f.conn, &f.keys->locks[0], "T", 1000, &held, &f.error), OUTCOME_OK);
     cr_assert(held);
     fixture_stop(&f);
 }

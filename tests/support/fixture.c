@@ -203,7 +203,7 @@ void driver_settle(driver_t *driver, redis_t *r) {
 void instance_start(instance_t *instance, const keyspace_t *keys, int roles) {
     *instance = (instance_t){.keys = keys};
     driver_open(&instance->driver);
-    instance->leases = leases_new(keys->seat_count);
+    instance->leases = leases_new(keys->lock_count);
     instance->metrics = metrics_new(keys->queue_count);
     leases_listen(instance->leases, instance->driver.role.wake_fd);
     leases_doubts_to(instance->leases, instance->driver.role.wake_fd);
@@ -233,10 +233,10 @@ void instance_stop(instance_t *instance) {
 }
 
 void instance_lead(instance_t *instance, redis_t *r) {
-    for (size_t i = 0; i < instance->keys->seat_count; i++) {
+    for (size_t i = 0; i < instance->keys->lock_count; i++) {
         char token[TOKEN_SIZE];
         token_new(token, LEAD_MS);
-        redis_ok(r, "SET %s %s PX %d", instance->keys->seats[i].lock, token, (int)LEAD_MS);
+        redis_ok(r, "SET %s %s PX %d", instance->keys->locks[i].key, token, (int)LEAD_MS);
         lease_begin(instance->leases, i, token, mono_add(mono_now(), LEAD_MS * NS_PER_MS));
     }
 }

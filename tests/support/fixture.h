@@ -112,7 +112,7 @@ enum { INSTANCE_LEADER = 1, INSTANCE_DISPATCHER = 2, INSTANCE_MONITOR = 4 };
 /* *instance is the caller's and must not move. Ended by instance_stop; a leader gives nothing back there (leader_finish does). */
 void instance_start(instance_t *instance, const keyspace_t *keys, int roles);
 void instance_stop(instance_t *instance);
-/* Makes the instance lead every seat by hand, for a day, without a leader: sets the locks in Redis and the leases. */
+/* Makes the instance lead every lock by hand, for a day, without a leader: sets the locks in Redis and the leases. */
 void instance_lead(instance_t *instance, redis_t *r);
 
 #endif

@@ -29,27 +29,27 @@ static inline world_t well(const char *settings) {
                      .view = {.now_ms = NOW,
                               .memory_used = 50,
                               .memory_most = 100,
-                              .seats = mem_array(w.keys->seat_count, sizeof(overview_seat_t)),
+                              .locks = mem_array(w.keys->lock_count, sizeof(overview_lock_t)),
                               .queues = mem_array(count, sizeof(overview_queue_t)),
-                              .seat_count = w.keys->seat_count,
+                              .lock_count = w.keys->lock_count,
                               .queue_count = count},
                      .counts = mem_array(count, sizeof(census_t)),
                      .recent = mem_array(count, sizeof(status_recent_t)),
                      .source = STATUS_FROM_LOG,
                      .log = {.there = true},
                      .here = {.asked = true, .answered = true, .ready = true}};
-    for (size_t i = 0; i < w.keys->seat_count; i++)
-        w.s.view.seats[i] = (overview_seat_t){.holder = TOKEN, .pttl_ms = 4000, .leader = "pod-1/1", .since_ms = NOW - HOUR};
+    for (size_t i = 0; i < w.keys->lock_count; i++)
+        w.s.view.locks[i] = (overview_lock_t){.holder = TOKEN, .pttl_ms = 4000, .leader = "pod-1/1", .since_ms = NOW - HOUR};
     for (size_t i = 0; i < count; i++) {
         w.s.view.queues[i].served = true;
-        snprintf(w.s.view.queues[i].owner, sizeof w.s.view.queues[i].owner, "%s", w.keys->seats[w.keys->queues[i].seat].name);
+        snprintf(w.s.view.queues[i].owner, sizeof w.s.view.queues[i].owner, "%s", w.keys->locks[w.keys->queues[i].lock].name);
         w.s.counts[i] = (census_t){.now_ms = NOW, .next_due_ms = NOW + 1000, .oldest_in_progress_ms = CENSUS_UNKNOWN};
     }
     return w;
 }
 
 static inline void end(world_t *w) {
-    free(w->s.view.seats);
+    free(w->s.view.locks);
     free(w->s.view.queues);
     free(w->s.counts);
     free(w->s.recent);

@@ -17,12 +17,12 @@ typedef struct audit_ask {
     const char *command;    // the subcommand, for messages; borrowed
     audit_filter_t filter;
     audit_format_t format;
-    bool utc;          // times of tables, and times without a zone in filters; those of other formats are always UTC
-    bool limit_given;  // else filter.limit is 0
-    bool force;        // an existing file may be replaced
-    bool filtered;     // one of the filters was given
+    bool utc;             // times of tables, and times without a zone in filters; those of other formats are always UTC
+    bool limit_given;     // else filter.limit is 0
+    bool force;           // an existing file may be replaced
+    bool filtered;        // one of the filters was given
     cli_operands_t words; // those that are no options: refs, files
-    struct {           // of requeue and discard; texts are NULL where they were not given
+    struct {              // of requeue and discard; texts are NULL where they were not given
         bool where, again, dry_run, yes;
         const char *by, *because, *reason, *to, *rate;
     } answer;

@@ -16,34 +16,34 @@ enum {
 };
 static const int64_t FAR_MS = INT64_C(3652) * 86400 * 1000; // ten years
 
-// ---- What is asked about one seat or queue.
+// ---- What is asked about one lock or queue.
 
-static const overview_seat_t *seat_of(const status_t *s, size_t queue) { return &s->view.seats[s->keys->queues[queue].seat]; }
+static const overview_lock_t *lock_of(const status_t *s, size_t queue) { return &s->view.locks[s->keys->queues[queue].lock]; }
 
 static const queue_policy_t *policy_of(const status_t *s, size_t queue) { return &s->keys->queues[queue].config->policy; }
 
-static bool is_led(const overview_seat_t *seat) { return token_ttl_ms(seat->holder) > 0; }
+static bool is_led(const overview_lock_t *lock) { return token_ttl_ms(lock->holder) > 0; }
 
-const char *status_leader(const overview_seat_t *seat) { return *seat->leader ? seat->leader : "the leader"; }
+const char *status_leader(const overview_lock_t *lock) { return *lock->leader ? lock->leader : "the leader"; }
 
-static bool no_leader(const status_t *s, size_t seat, buffer_t *what, int64_t *weight) {
-    const overview_seat_t *view = &s->view.seats[seat];
+static bool no_leader(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
+    const overview_lock_t *view = &s->view.locks[lock];
     (void)weight;
     if (*view->holder || *view->error) return false;
-    buffer_printf(what, "nobody leads: the lock %s is free", s->keys->seats[seat].lock);
+    buffer_printf(what, "nobody leads: the lock %s is free", s->keys->locks[lock].key);
     return true;
 }
 
-static bool lock_is_foreign(const status_t *s, size_t seat, buffer_t *what, int64_t *weight) {
-    const overview_seat_t *view = &s->view.seats[seat];
+static bool lock_is_foreign(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
+    const overview_lock_t *view = &s->view.locks[lock];
     (void)weight;
     if (!*view->holder || is_led(view)) return false;
-    buffer_printf(what, "the lock %s holds \"%s\", which no sidecar wrote", s->keys->seats[seat].lock, view->holder);
+    buffer_printf(what, "the lock %s holds \"%s\", which no sidecar wrote", s->keys->locks[lock].key, view->holder);
     return true;
 }
 
-static bool clock_stepped(const status_t *s, size_t seat, buffer_t *what, int64_t *weight) {
-    const overview_seat_t *view = &s->view.seats[seat];
+static bool clock_stepped(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
+    const overview_lock_t *view = &s->view.locks[lock];
     char left[SPAN_SIZE], ttl[SPAN_SIZE];
     int64_t ttl_ms = token_ttl_ms(view->holder);
     if (!is_led(view) || (view->pttl_ms <= ttl_ms && view->pttl_ms != -1)) return false;
@@ -56,14 +56,14 @@ static bool clock_stepped(const status_t *s, size_t seat, buffer_t *what, int64_
     return true;
 }
 
-static bool seat_fault(const status_t *s, size_t seat, buffer_t *what, int64_t *weight) {
+static bool lock_fault(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
     (void)weight;
-    buffer_str(what, s->view.seats[seat].error);
+    buffer_str(what, s->view.locks[lock].error);
     return what->len > 0;
 }
 
 static bool owned_by_others(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    const char *owner = s->view.queues[queue].owner, *ours = s->keys->seats[s->keys->queues[queue].seat].name;
+    const char *owner = s->view.queues[queue].owner, *ours = s->keys->locks[s->keys->queues[queue].lock].name;
     (void)weight;
     if (!*owner || strcmp(owner, ours) == 0) return false;
     buffer_printf(what, "group \"%s\" owns it, and it is configured in group \"%s\" too", owner, ours);
@@ -71,12 +71,12 @@ static bool owned_by_others(const status_t *s, size_t queue, buffer_t *what, int
 }
 
 static bool unserved(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    const overview_seat_t *seat = seat_of(s, queue);
+    const overview_lock_t *lock = lock_of(s, queue);
     buffer_t other = {0};
     bool owned = owned_by_others(s, queue, &other, weight);
     buffer_free(&other);
-    if (owned || !is_led(seat) || s->view.queues[queue].served || *seat->error) return false;
-    buffer_printf(what, "%s does not serve it", status_leader(seat));
+    if (owned || !is_led(lock) || s->view.queues[queue].served || *lock->error) return false;
+    buffer_printf(what, "%s does not serve it", status_leader(lock));
     return true;
 }
 
@@ -99,7 +99,7 @@ static int64_t late_ms(const status_t *s, size_t queue) {
     int64_t late = census_overdue_ms(&s->counts[queue]), most = LATE_TTLS * s->config->lock.ttl_ms;
     bool ours = policy_of(s, queue)->roles & ROLE_DISPATCHER;
     if (most < LATE_LEAST_MS) most = LATE_LEAST_MS;
-    return ours && late > most && is_led(seat_of(s, queue)) && s->view.queues[queue].served ? late : 0;
+    return ours && late > most && is_led(lock_of(s, queue)) && s->view.queues[queue].served ? late : 0;
 }
 
 static bool ready_is_full(const status_t *s, size_t queue) {
@@ -112,7 +112,7 @@ static bool overdue(const status_t *s, size_t queue, buffer_t *what, int64_t *we
     *weight = late_ms(s, queue);
     if (*weight == 0 || ready_is_full(s, queue)) return false;
     buffer_printf(what, "due jobs are not moved to ready, although %s leads: the oldest is %s late; %s in delayed",
-                  status_leader(seat_of(s, queue)), status_span(*weight, late), status_number(s->counts[queue].delayed, count));
+                  status_leader(lock_of(s, queue)), status_span(*weight, late), status_number(s->counts[queue].delayed, count));
     return true;
 }
 
@@ -132,7 +132,7 @@ static bool too_old(const status_t *s, size_t queue, buffer_t *what, int64_t *we
     char age[SPAN_SIZE], most[SPAN_SIZE];
     if (!(policy->roles & ROLE_MONITOR) || policy->alive_timeout_ms == 0 || counts->oldest_in_progress_ms < 0) return false;
     *weight = counts->now_ms - counts->oldest_in_progress_ms;
-    if (!is_led(seat_of(s, queue)) || *weight <= policy->alive_timeout_ms + PASSES_MS) return false;
+    if (!is_led(lock_of(s, queue)) || *weight <= policy->alive_timeout_ms + PASSES_MS) return false;
     buffer_printf(what, "a job has been in progress for %s, and alive_timeout is %s", status_span(*weight, age),
                   status_span(policy->alive_timeout_ms, most));
     return true;
@@ -264,7 +264,7 @@ const status_kind_t status_kinds[] = {
      "The clock of Redis's host was set back, or somebody touched the key. If that leader dies, a standby takes over only "
      "after it has seen this twice, one TTL apart.",
      "Nothing while {leader} lives: a standby removes the lock by itself. Look at the clock of Redis's host (NTP)"},
-    {STATUS_FAULT, "lock_fault", true, seat_fault, "Nobody leads, or nobody can tell who does.",
+    {STATUS_FAULT, "lock_fault", true, lock_fault, "Nobody leads, or nobody can tell who does.",
      "Rename or delete a key of the wrong type, or grant the right: queue-sidecar check -c {config} --redis"},
     {STATUS_FAULT, "other_group", false, owned_by_others,
      "It is served by the leader of that group alone, with the settings of that group.",

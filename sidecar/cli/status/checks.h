@@ -4,13 +4,13 @@
 
 #include "cli/status/status.h"
 
-// Tells in *what what is wrong with the queue (or the seat) of this index, and in *weight how much. False: nothing is.
+// Tells in *what what is wrong with the queue (or the lock) of this index, and in *weight how much. False: nothing is.
 typedef bool status_test_fn(const status_t *s, size_t index, buffer_t *what, int64_t *weight);
 
 typedef struct status_kind {
     status_severity_t severity;
     const char *code;
-    bool of_seat; // index is that of a seat
+    bool of_lock; // index is that of a lock
     status_test_fn *test;
     const char *why, *next; // {queue}, {config}, {lock}, {failures}, {delayed} and {leader} stand for those of the worst one
 } status_kind_t;
@@ -19,7 +19,7 @@ extern const status_kind_t status_kinds[];
 extern const size_t status_kind_count;
 
 // The name of who holds the lock, for a sentence.
-const char *status_leader(const overview_seat_t *seat);
+const char *status_leader(const overview_lock_t *lock);
 
 // Whether that log has all of the stream.
 bool status_is_complete(const overview_queue_t *queue, const overview_copy_t *copy);

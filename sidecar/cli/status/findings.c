@@ -20,16 +20,16 @@ typedef struct judge {
 // ---- From kinds to findings.
 
 static void fill(buffer_t *out, const char *text, const status_t *s, const status_kind_t *kind, size_t index) {
-    size_t seat = kind->of_seat ? index : s->keys->queues[index].seat;
+    size_t lock = kind->of_lock ? index : s->keys->queues[index].lock;
     const char *open;
     for (; (open = strchr(text, '{')); text = strchr(open, '}') + 1) {
         buffer_add(out, text, (size_t)(open - text));
         if (strncmp(open, "{queue}", 7) == 0) status_word(out, s->keys->queues[index].config->name);
         if (strncmp(open, "{config}", 8) == 0) status_word(out, s->config->path);
-        if (strncmp(open, "{lock}", 6) == 0) status_word(out, s->keys->seats[seat].lock);
+        if (strncmp(open, "{lock}", 6) == 0) status_word(out, s->keys->locks[lock].key);
         if (strncmp(open, "{failures}", 10) == 0) status_word(out, s->keys->queues[index].failures);
         if (strncmp(open, "{delayed}", 9) == 0) status_word(out, s->keys->queues[index].config->delayed);
-        if (strncmp(open, "{leader}", 8) == 0) buffer_str(out, status_leader(&s->view.seats[seat]));
+        if (strncmp(open, "{leader}", 8) == 0) buffer_str(out, status_leader(&s->view.locks[lock]));
     }
     buffer_str(out, text);
 }
@@ -72,8 +72,8 @@ static void add_hits(const judge_t *j, const status_kind_t *kind, const hit_t *h
 }
 
 static void judge_kind(const judge_t *j, const status_kind_t *kind) {
-    bool of_queues = !kind->of_seat || j->s->config->lock.scope == LOCK_SCOPE_QUEUE; // then a seat has the index of its queue
-    size_t all = kind->of_seat ? j->s->keys->seat_count : j->s->keys->queue_count, count = 0;
+    bool of_queues = !kind->of_lock || j->s->config->lock.scope == LOCK_SCOPE_QUEUE; // then a lock has the index of its queue
+    size_t all = kind->of_lock ? j->s->keys->lock_count : j->s->keys->queue_count, count = 0;
     hit_t *hits = mem_array(all + 1, sizeof *hits);
     for (size_t i = 0; i < all; i++) {
         buffer_t what = {0};

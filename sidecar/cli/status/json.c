@@ -70,15 +70,15 @@ static void put_redis(const status_t *s, buffer_t *out) {
     buffer_str(out, "}");
 }
 
-static void put_standbys(const overview_seat_t *seat, int64_t now_ms, buffer_t *out) {
+static void put_standbys(const overview_lock_t *lock, int64_t now_ms, buffer_t *out) {
     name(out, "standbys");
     buffer_str(out, "[");
-    for (size_t i = 0; seat->standbys && i < seat->standby_count; i++) {
+    for (size_t i = 0; lock->standbys && i < lock->standby_count; i++) {
         comma(out);
         buffer_str(out, "{");
-        put_text(out, "instance", seat->standbys[i].instance);
-        put_bool(out, "lives", seat->standbys[i].lives);
-        put_seconds(out, "heard_seconds_ago", age(now_ms, seat->standbys[i].heard_ms));
+        put_text(out, "instance", lock->standbys[i].instance);
+        put_bool(out, "lives", lock->standbys[i].lives);
+        put_seconds(out, "heard_seconds_ago", age(now_ms, lock->standbys[i].heard_ms));
         buffer_str(out, "}");
     }
     buffer_str(out, "]");
@@ -87,16 +87,16 @@ static void put_standbys(const overview_seat_t *seat, int64_t now_ms, buffer_t *
 static void put_locks(const status_t *s, buffer_t *out) {
     name(out, "locks");
     buffer_str(out, "[");
-    for (size_t i = 0; s->reached && i < s->view.seat_count; i++) {
-        const overview_seat_t *seat = &s->view.seats[i];
+    for (size_t i = 0; s->reached && i < s->view.lock_count; i++) {
+        const overview_lock_t *lock = &s->view.locks[i];
         comma(out);
         buffer_str(out, "{");
-        put_text(out, "key", s->keys->seats[i].lock);
-        put_text(out, "leader", seat->leader);
-        put_text(out, "term", seat->holder);
-        put_time(out, "since", seat->since_ms ? seat->since_ms : STATUS_UNKNOWN);
-        put_seconds(out, "ttl_seconds", seat->pttl_ms);
-        put_standbys(seat, s->view.now_ms, out);
+        put_text(out, "key", s->keys->locks[i].key);
+        put_text(out, "leader", lock->leader);
+        put_text(out, "term", lock->holder);
+        put_time(out, "since", lock->since_ms ? lock->since_ms : STATUS_UNKNOWN);
+        put_seconds(out, "ttl_seconds", lock->pttl_ms);
+        put_standbys(lock, s->view.now_ms, out);
         buffer_str(out, "}");
     }
     buffer_str(out, "]");

@@ -84,20 +84,20 @@ static size_t lines_of(const buffer_t *text) {
 
 // ---- The head: where, when, who leads.
 
-static void print_leader(const overview_seat_t *seat, int64_t now_ms, buffer_t *line) {
+static void print_leader(const overview_lock_t *lock, int64_t now_ms, buffer_t *line) {
     char span[SPAN_SIZE];
-    if (!*seat->holder) {
+    if (!*lock->holder) {
         buffer_str(line, "nobody");
         return;
     }
-    if (token_ttl_ms(seat->holder) == 0) {
+    if (token_ttl_ms(lock->holder) == 0) {
         buffer_str(line, "nobody: the lock holds what no sidecar wrote");
         return;
     }
-    buffer_str(line, *seat->leader ? seat->leader : "an instance of unknown name");
-    if (seat->since_ms) buffer_printf(line, ", for %s", status_span(now_ms - seat->since_ms, span));
-    buffer_printf(line, ", term %.*s", TERM_SHOWN, seat->holder);
-    if (seat->pttl_ms >= 0) buffer_printf(line, ", lock TTL %s", status_span(seat->pttl_ms, span));
+    buffer_str(line, *lock->leader ? lock->leader : "an instance of unknown name");
+    if (lock->since_ms) buffer_printf(line, ", for %s", status_span(now_ms - lock->since_ms, span));
+    buffer_printf(line, ", term %.*s", TERM_SHOWN, lock->holder);
+    if (lock->pttl_ms >= 0) buffer_printf(line, ", lock TTL %s", status_span(lock->pttl_ms, span));
 }
 
 typedef struct held {
@@ -113,43 +113,43 @@ static int by_locks(const void *a, const void *b) {
 
 // With a lock for each queue: how many are held, and by whom the most.
 static void print_leaders(const overview_t *view, buffer_t *line) {
-    held_t *held = mem_array(view->seat_count + 1, sizeof *held);
+    held_t *held = mem_array(view->lock_count + 1, sizeof *held);
     size_t count = 0;
     int64_t locks = 0;
     char number[SPAN_SIZE], all[SPAN_SIZE];
-    for (size_t i = 0; i < view->seat_count; i++) {
-        const overview_seat_t *seat = &view->seats[i];
-        if (token_ttl_ms(seat->holder) == 0) continue;
+    for (size_t i = 0; i < view->lock_count; i++) {
+        const overview_lock_t *lock = &view->locks[i];
+        if (token_ttl_ms(lock->holder) == 0) continue;
         size_t at = 0;
-        const char *name = *seat->leader ? seat->leader : "unknown";
+        const char *name = *lock->leader ? lock->leader : "unknown";
         locks++;
         while (at < count && strcmp(held[at].leader, name) != 0) at++;
         if (at == count) held[count++] = (held_t){.leader = name};
         held[at].locks++;
     }
     qsort(held, count, sizeof *held, by_locks);
-    buffer_printf(line, "%s of %s locks are held", status_number(locks, number), status_number((int64_t)view->seat_count, all));
+    buffer_printf(line, "%s of %s locks are held", status_number(locks, number), status_number((int64_t)view->lock_count, all));
     for (size_t i = 0; i < count && i < LEADERS_SHOWN; i++)
         buffer_printf(line, "%s %s %s", i ? "," : ":", held[i].leader, status_number(held[i].locks, number));
     if (count > LEADERS_SHOWN) buffer_printf(line, " and %zu more instances", count - LEADERS_SHOWN);
     free(held);
 }
 
-static bool is_new(const overview_t *view, size_t seat, size_t standby) {
-    const char *instance = view->seats[seat].standbys[standby].instance;
-    for (size_t i = 0; i < seat; i++)
-        for (size_t n = 0; n < view->seats[i].standby_count; n++)
-            if (view->seats[i].standbys[n].lives && strcmp(view->seats[i].standbys[n].instance, instance) == 0) return false;
+static bool is_new(const overview_t *view, size_t lock, size_t standby) {
+    const char *instance = view->locks[lock].standbys[standby].instance;
+    for (size_t i = 0; i < lock; i++)
+        for (size_t n = 0; n < view->locks[i].standby_count; n++)
+            if (view->locks[i].standbys[n].lives && strcmp(view->locks[i].standbys[n].instance, instance) == 0) return false;
     return true;
 }
 
 // Each once, of whichever lock.
 static void print_standbys(const overview_t *view, buffer_t *line) {
     size_t count = 0;
-    for (size_t i = 0; i < view->seat_count; i++)
-        for (size_t n = 0; n < view->seats[i].standby_count; n++) {
-            if (!view->seats[i].standbys[n].lives || !is_new(view, i, n)) continue;
-            if (count < STANDBYS_SHOWN) buffer_printf(line, "%s%s", count ? ", " : "", view->seats[i].standbys[n].instance);
+    for (size_t i = 0; i < view->lock_count; i++)
+        for (size_t n = 0; n < view->locks[i].standby_count; n++) {
+            if (!view->locks[i].standbys[n].lives || !is_new(view, i, n)) continue;
+            if (count < STANDBYS_SHOWN) buffer_printf(line, "%s%s", count ? ", " : "", view->locks[i].standbys[n].instance);
             count++;
         }
     if (count > STANDBYS_SHOWN) buffer_printf(line, " and %zu more", count - STANDBYS_SHOWN);
@@ -191,7 +191,7 @@ static void print_head(const status_t *s, const status_view_t *view, buffer_t *o
         if (s->config->lock.scope == LOCK_SCOPE_QUEUE)
             print_leaders(&s->view, &line);
         else
-            print_leader(&s->view.seats[0], now_ms, &line);
+            print_leader(&s->view.locks[0], now_ms, &line);
         print_label("leader", &line, view, out);
         buffer_clear(&line);
         print_standbys(&s->view, &line);

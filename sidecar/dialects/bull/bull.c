@@ -22,10 +22,10 @@ enum {
 
 static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_ask_t *ask) {
     const queue_keys_t *at = &keys->queues[ask->queue];
-    const seat_t *seat = &keys->seats[at->seat];
+    const lock_keys_t *lock = &keys->locks[at->lock];
     char *prefix = mem_printf("%s:", at->config->own.base);
     request_script(conn, &script_bull_promote, 9 + BULLMQ_KEYS);
-    request_text(conn, seat->lock);
+    request_text(conn, lock->key);
     request_text(conn, at->config->delayed);
     request_text(conn, at->config->ready);
     bull_key(conn, at, "paused");
@@ -36,7 +36,7 @@ static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_a
     request_text(conn, at->aside);
     bull_foreign_keys(conn, at);
     request_text(conn, ask->token);
-    request_text(conn, seat->name);
+    request_text(conn, lock->name);
     request_int(conn, ask->batch < PROMOTE_MOST ? ask->batch : PROMOTE_MOST);
     request_int(conn, at->config->policy.ready_limit);
     request_text(conn, prefix);

@@ -100,7 +100,7 @@ static outcome_t ask_mark(const queue_keys_t *at, const watch_call_t *call, cons
                           redis_error_t *error) {
     char *failed = mem_printf("%s:failed", at->config->own.base);
     request_script(call->conn, &script_bull_seen, 3);
-    request_text(call->conn, call->keys->seats[at->seat].lock);
+    request_text(call->conn, call->keys->locks[at->lock].key);
     request_text(call->conn, failed);
     request_text(call->conn, at->recorded);
     request_text(call->conn, call->token);
@@ -207,7 +207,7 @@ static bool told_at(const redisReply *page, size_t index, told_t *out) {
 static void ask_record(bull_failed_t *s, const watch_call_t *call, slice_t id, slice_t score) {
     conn_t *conn = call->conn;
     request_script(conn, &script_bull_record, 5);
-    request_text(conn, call->keys->seats[s->at->seat].lock);
+    request_text(conn, call->keys->locks[s->at->lock].key);
     request_text(conn, s->failed);
     request_text(conn, s->at->recorded);
     request_text(conn, s->at->failures);

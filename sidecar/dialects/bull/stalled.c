@@ -87,7 +87,7 @@ static int64_t number(const redisReply *reply) { return strtoll(reply_text(reply
 static void mark_append(const bull_stalled_t *s, const watch_call_t *call, bool leaves) {
     const queue_keys_t *at = s->at;
     request_script(call->conn, &script_bull_mark, 5 + BULLMQ_KEYS);
-    request_text(call->conn, call->keys->seats[at->seat].lock);
+    request_text(call->conn, call->keys->locks[at->lock].key);
     bull_key(call->conn, at, "stalled");
     bull_key(call->conn, at, "active");
     bull_key(call->conn, at, "stalled-check");
@@ -216,7 +216,7 @@ static void append_debounce(conn_t *conn, const queue_keys_t *at, const bull_cas
 
 static void append_settle(const bull_stalled_t *s, const watch_call_t *call, const bull_case_t *c) {
     const queue_keys_t *at = s->at;
-    const char *lock = call->keys->seats[at->seat].lock;
+    const char *lock = call->keys->locks[at->lock].key;
     slice_t counter = c->job.fields[BULL_STALLED_COUNTER];
     conn_t *conn = call->conn;
     request_script(conn, &script_bull_settle, 14);

@@ -12,15 +12,15 @@ enum { BATCH_MOST = 5000 }; // what dispatcher.batch allows
 
 static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_ask_t *ask) {
     const queue_keys_t *queue = &keys->queues[ask->queue];
-    const seat_t *seat = &keys->seats[queue->seat];
+    const lock_keys_t *lock = &keys->locks[queue->lock];
     const queue_policy_t *policy = &queue->config->policy;
     request_script(conn, &script_promote, 4);
-    request_text(conn, seat->lock);
+    request_text(conn, lock->key);
     request_text(conn, queue->config->delayed);
     request_text(conn, queue->config->ready);
     request_text(conn, queue->meta);
     request_text(conn, ask->token);
-    request_text(conn, seat->name);
+    request_text(conn, lock->name);
     request_int(conn, ask->batch);
     request_text(conn, policy->score_unit == SCORE_S ? "s" : "ms");
     request_int(conn, policy->ready_limit);

@@ -84,7 +84,7 @@ static outcome_t read_arm(const watch_call_t *call, redis_error_t *error) {
 static void append_look(const letters_t *letters, const watch_call_t *call) {
     const queue_keys_t *at = &call->keys->queues[call->queue];
     request_script(call->conn, &script_private_letters, 3);
-    request_text(call->conn, call->keys->seats[at->seat].lock);
+    request_text(call->conn, call->keys->locks[at->lock].key);
     request_text(call->conn, at->config->dlq);
     request_text(call->conn, at->recorded);
     request_text(call->conn, call->token);
@@ -118,7 +118,7 @@ static void append_record(const watch_call_t *call, const letter_t *letter, int6
     event_id(&event, now_ms * 1000, 0, id); // nobody knows its life; the mark sees to it that there is one record
     event.event = slice_text(id);
     request_script(call->conn, &script_record_once, 4);
-    request_text(call->conn, call->keys->seats[at->seat].lock);
+    request_text(call->conn, call->keys->locks[at->lock].key);
     request_text(call->conn, at->recorded);
     request_text(call->conn, at->failures);
     request_text(call->conn, at->meta);

@@ -51,7 +51,7 @@ static bool try_lists(const dryrun_room_t *room, const scratch_t *keys) {
 static outcome_t run_letters(const dryrun_room_t *room, const scratch_t *keys) {
     redisReply *reply;
     request_script(room->conn, &script_private_letters, 3);
-    request_text(room->conn, room->keys->seats[0].lock);
+    request_text(room->conn, room->keys->locks[0].key);
     request_text(room->conn, keys->dlq);
     request_text(room->conn, keys->recorded);
     request_text(room->conn, room->token);
@@ -70,7 +70,7 @@ static outcome_t run_record(const dryrun_room_t *room, const scratch_t *keys) {
     const queue_keys_t *at = &room->keys->queues[0];
     redisReply *reply;
     request_script(room->conn, &script_record_once, 4);
-    request_text(room->conn, room->keys->seats[0].lock);
+    request_text(room->conn, room->keys->locks[0].key);
     request_text(room->conn, keys->recorded);
     request_text(room->conn, at->failures);
     request_text(room->conn, at->meta);

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- acquire: takes the lock of a seat, or says who holds it and which of the caller's queues that leader does not serve.
+-- acquire: takes the lock of a lock, or says who holds it and which of the caller's queues that leader does not serve.
 --
 -- KEYS[1]  lock      string, the holder's token, with a TTL
 -- KEYS[2]  served    hash, for each queue the token of the last leader that served it (not those that another group owns); its

@@ -4,7 +4,7 @@
 -- KEYS[1]  lock
 -- ARGV[1]  token
 -- ARGV[2]  channel   where standbys listen
--- ARGV[3]  message   which seat is vacant
+-- ARGV[3]  message   which lock is vacant
 -- Reply    {1, standbys told} released; {0, 0} it was not the caller's. If the message is refused, standbys find the vacancy by
 --          their next look: {1, -1}
 -- Safe     by compare.

@@ -12,7 +12,7 @@
     "queues = ( { name = \"email\"; ready_limit = 100; alive_timeout = \"1h\"; }, { name = \"sms\"; roles = [\"dispatcher\"]; "  \
     "alive_timeout = \"1h\"; }, { name = \"x$y\"; roles = [\"monitor\"]; } );"
 
-static overview_seat_t *seat(world_t *w) { return &w->s.view.seats[0]; }
+static overview_lock_t *lock(world_t *w) { return &w->s.view.locks[0]; }
 static overview_queue_t *view(world_t *w) { return &w->s.view.queues[0]; }
 static census_t *counts(world_t *w) { return &w->s.counts[0]; }
 
@@ -36,12 +36,12 @@ static void check(world_t *w, const char *name, const char *why) {
     snprintf(w->s.here.checks[0].why, sizeof w->s.here.checks[0].why, "%s", why);
 }
 
-static void vacant(world_t *w) { *seat(w) = (overview_seat_t){.pttl_ms = -2}; }
-static void stranger(world_t *w) { snprintf(seat(w)->holder, TOKEN_SIZE, "somebody"); }
-static void lives_long(world_t *w) { seat(w)->pttl_ms = 5001; }
-static void lives_as_long(world_t *w) { seat(w)->pttl_ms = 5000; }
-static void lives_for_ever(world_t *w) { seat(w)->pttl_ms = -1; }
-static void lock_refused(world_t *w) { snprintf(seat(w)->error, 160, "\"sidecar:app:lock\": NOPERM"), *seat(w)->holder = '\0'; }
+static void vacant(world_t *w) { *lock(w) = (overview_lock_t){.pttl_ms = -2}; }
+static void stranger(world_t *w) { snprintf(lock(w)->holder, TOKEN_SIZE, "somebody"); }
+static void lives_long(world_t *w) { lock(w)->pttl_ms = 5001; }
+static void lives_as_long(world_t *w) { lock(w)->pttl_ms = 5000; }
+static void lives_for_ever(world_t *w) { lock(w)->pttl_ms = -1; }
+static void lock_refused(world_t *w) { snprintf(lock(w)->error, 160, "\"sidecar:app:lock\": NOPERM"), *lock(w)->holder = '\0'; }
 static void unserved(world_t *w) { view(w)->served = false; }
 static void others(world_t *w) { snprintf(view(w)->owner, 136, "others"), view(w)->served = false; }
 static void nobodys(world_t *w) { *view(w)->owner = '\0'; }
@@ -365,7 +365,7 @@ Test(unit_status, a_lock_for_each_queue_is_told_by_queue) {
     status_findings_t found = status_judge(&w.s, NULL);
     cr_assert_eq(found.count, 0);
     status_findings_free(&found);
-    w.s.view.seats[3] = (overview_seat_t){.pttl_ms = -2};
+    w.s.view.locks[3] = (overview_lock_t){.pttl_ms = -2};
     found = status_judge(&w.s, NULL);
     cr_assert_eq(found.count, 1);
     cr_assert_str_eq(found.items[0].code, "no_leader");

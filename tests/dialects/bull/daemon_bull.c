@@ -17,22 +17,22 @@ typedef struct {
     native_t native;
     daemon_t *sidecar;
     const char *env[8];
-} stand_t;
+} election_t;
 
-static daemon_t *more_sidecar(stand_t *stand, const char *settings) {
+static daemon_t *more_sidecar(election_t *stand, const char *settings) {
     char queue[256];
     snprintf(queue, sizeof(queue), VIDEO, settings);
     return cluster_sidecar_up(&stand->cluster, (sidecar_t){.queues = queue});
 }
 
-static void stand_begin(stand_t *stand, const char *version, const char *settings) {
-    *stand = (stand_t){.cluster = cluster_begin(&(server_options_t){.tcp = true}),
-                       .env = {version, "QS_STALLED_MS=1000", "QS_LOCK_MS=1000"}};
+static void stand_begin(election_t *stand, const char *version, const char *settings) {
+    *stand = (election_t){.cluster = cluster_begin(&(server_options_t){.tcp = true}),
+                          .env = {version, "QS_STALLED_MS=1000", "QS_LOCK_MS=1000"}};
     stand->native = native_begin("bull", stand->cluster.server);
     stand->sidecar = more_sidecar(stand, settings);
 }
 
-static child_t *worker(stand_t *stand) {
+static child_t *worker(election_t *stand) {
     int ready = native_count(&stand->native, "ready", NULL);
     child_t *child = native_start(&stand->native, (const char *const[]){"work", "video", NULL}, stand->env, NULL);
     if (!wait_for(native_count(&stand->native, "ready", NULL) > ready, SOON_MS))
@@ -40,19 +40,19 @@ static child_t *worker(stand_t *stand) {
     return child;
 }
 
-static void stop(stand_t *stand, child_t *child) {
+static void stop(election_t *stand, child_t *child) {
     child_signal(child, SIGTERM);
     if (!child_wait(child, SOON_MS) || child->exit_code != 0) native_fail(&stand->native, "a worker ended badly");
     child_free(child);
 }
 
-static void stand_end(stand_t *stand) {
+static void stand_end(election_t *stand) {
     native_end(&stand->native);
     cluster_end(&stand->cluster);
 }
 
 /* Jobs of one kind, numbered; the opts are those of add(), as JSON. */
-static void produce(stand_t *stand, const char *kind, int count, const char *opts) {
+static void produce(election_t *stand, const char *kind, int count, const char *opts) {
     char *in = NULL, *more = NULL;
     size_t size;
     FILE *out = open_memstream(&in, &size);
@@ -73,14 +73,14 @@ static void produce(stand_t *stand, const char *kind, int count, const char *opt
         native_fail(&(stand)->native, "never came: " #cond);                                                                     \
     } while (0)
 
-static long long rows(const stand_t *stand, const char *where) {
+static long long rows(const election_t *stand, const char *where) {
     char sql[256];
     snprintf(sql, sizeof(sql), "SELECT count(*) FROM events WHERE %s", where);
     return audit_log_int(daemon_audit_path(stand->sidecar), sql);
 }
 
 /* Of each job the hex of what its worker took, which is what its producer wrote, twice: before and after it was put back. */
-static void expect_same_bytes(const stand_t *stand, const char *kind, int times) {
+static void expect_same_bytes(const election_t *stand, const char *kind, int times) {
     native_lines_t all = native_lines(&stand->native);
     for (int i = 0; i < JOBS; i++) {
         char key[32];
@@ -103,7 +103,7 @@ static void expect_same_bytes(const stand_t *stand, const char *kind, int times)
 /* Fails each job once, and puts all of them back: as they stand in `failed`, or after Bull has removed them. How many were put
  * back, and done. */
 static long long put_back(const char *version, bool gone) {
-    stand_t stand;
+    election_t stand;
     stand_begin(&stand, version, "");
     child_t *one = worker(&stand);
     produce(&stand, "flaky", JOBS, "{}");
@@ -141,7 +141,7 @@ Test(daemon_bull, put_back_where_bull_has_removed_it_4_16) { cr_assert_eq(put_ba
 
 /* removeOnFail: true leaves nothing but the message. How many were recorded from it. */
 static long long removed_on_fail(const char *version) {
-    stand_t stand;
+    election_t stand;
     stand_begin(&stand, version, "");
     child_t *one = worker(&stand);
     produce(&stand, "poison", JOBS, "{\"removeOnFail\":true}");
@@ -162,7 +162,7 @@ Test(daemon_bull, removed_on_fail_4_16) { cr_assert_eq(removed_on_fail("QS_BULL=
 /* Retries with a backoff are Bull's; both sides promote them. Each failure in the end is one record, whoever leads: how many
  * there are. */
 static long long both_sides(const char *version) {
-    stand_t stand;
+    election_t stand;
     stand_begin(&stand, version, "");
     daemon_t *other = more_sidecar(&stand, "");
     child_t *one = worker(&stand), *two = worker(&stand);
@@ -187,7 +187,7 @@ Test(daemon_bull, both_sides_4_16) { cr_assert_eq(both_sides("QS_BULL=4.16.5"), 
 
 /* While a sidecar leads the workers leave the stalled check to it: how many stalled jobs they found. */
 static int hold(const char *version) {
-    stand_t stand;
+    election_t stand;
     stand_begin(&stand, version, "");
     child_t *dies = worker(&stand), *lives = NULL;
     produce(&stand, "hang", 1, "{}");
@@ -212,7 +212,7 @@ enum { HANGING = 4 };
 
 /* When every sidecar is dead, or has ended, the workers go on by themselves: how many stalled jobs they found. */
 static int resume(const char *version, bool killed) {
-    stand_t stand;
+    election_t stand;
     stand_begin(&stand, version, "");
     child_t *dies = worker(&stand), *lives = worker(&stand);
     await_native(&stand, redis_int(stand.cluster.r, "EXISTS " BULL "stalled-check") == 1);
@@ -243,8 +243,8 @@ Test(daemon_bull, resume_after_an_orderly_end_4_16) { cr_assert_eq(resume("QS_BU
 /* Bull's own workers on keys of their own, and a sidecar that may do no more than README says: it promotes, gives a dead worker's
  * job back, ends one, records failures and puts them back. How often Redis has refused it something. */
 static size_t least_privilege(const char *version) {
-    stand_t stand = {.cluster = cluster_begin(&(server_options_t){.tcp = true}),
-                     .env = {version, "QS_STALLED_MS=600000", "QS_LOCK_MS=1000"}};
+    election_t stand = {.cluster = cluster_begin(&(server_options_t){.tcp = true}),
+                        .env = {version, "QS_STALLED_MS=600000", "QS_LOCK_MS=1000"}};
     redis_t *r = stand.cluster.r;
     char queue[256];
     rights_t rights = rights_read("bull");

@@ -18,10 +18,10 @@ typedef struct {
     metrics_t *metrics;
     void *state;
     watch_call_t call; /* of the last step */
-} stand_t;
+} election_t;
 
-static stand_t setup(void) {
-    stand_t s = {.f = fixture_start(&(fixture_options_t){.config = CONFIG}), .ops = dialect_ops(DIALECT_BULL)->watch};
+static election_t setup(void) {
+    election_t s = {.f = fixture_start(&(fixture_options_t){.config = CONFIG}), .ops = dialect_ops(DIALECT_BULL)->watch};
     s.metrics = metrics_new(1);
     s.f.config->queues[0].own.stalled_interval_ms = INTERVAL_MS;
     s.state = s.ops->open(&s.f.keys->queues[0]);
@@ -29,13 +29,13 @@ static stand_t setup(void) {
     return s;
 }
 
-static void teardown(stand_t *s) {
+static void teardown(election_t *s) {
     s->ops->close(s->state);
     metrics_free(s->metrics);
     fixture_stop(&s->f);
 }
 
-static outcome_t step_as(stand_t *s, const char *token) {
+static outcome_t step_as(election_t *s, const char *token) {
     s->call = (watch_call_t){.conn = s->f.conn,
                              .keys = s->f.keys,
                              .token = token,
@@ -46,10 +46,10 @@ static outcome_t step_as(stand_t *s, const char *token) {
     return s->ops->step(s->state, &s->call, &s->f.error);
 }
 
-static void step(stand_t *s) { cr_assert_eq(step_as(s, "T"), OUTCOME_OK, "%s", s->f.error.text); }
+static void step(election_t *s) { cr_assert_eq(step_as(s, "T"), OUTCOME_OK, "%s", s->f.error.text); }
 
 /* Steps when a step is wanted, until `settled` jobs were given back or ended. */
-static void check_until(stand_t *s, long settled) {
+static void check_until(election_t *s, long settled) {
     const metrics_queue_t *m = &s->metrics->queues[0];
     wait_t wait = wait_begin(10000);
     do {
@@ -60,7 +60,7 @@ static void check_until(stand_t *s, long settled) {
 }
 
 /* Goes on to the next mark, before which what was marked is checked. */
-static void check_once(stand_t *s) {
+static void check_once(election_t *s) {
     char *before = redis_str(s->f.r, "HGET sidecar:video:meta marked");
     wait_t wait = wait_begin(10000);
     bool anew = false;
@@ -96,7 +96,7 @@ static void expect_field(redis_t *r, const char *id, const char *name, const cha
 }
 
 Test(redis_bull_watch, a_stalled_job_goes_back_and_then_ends) {
-    stand_t s = setup();
+    election_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
     active(r, "1", NULL);
@@ -136,7 +136,7 @@ Test(redis_bull_watch, a_stalled_job_goes_back_and_then_ends) {
 
 /* A job whose lock is there; one that was taken since the mark, whose lock comes a moment after BRPOPLPUSH. */
 Test(redis_bull_watch, window_is_no_stall) {
-    stand_t s = setup();
+    election_t s = setup();
     redis_t *r = s.f.r;
     active(r, "1", NULL);
     redis_ok(r, "SET " BULL "1:lock w");
@@ -158,7 +158,7 @@ Test(redis_bull_watch, window_is_no_stall) {
 }
 
 Test(redis_bull_watch, what_is_no_job_ends_with_its_reason) {
-    stand_t s = setup();
+    election_t s = setup();
     redis_t *r = s.f.r;
     redis_ok(r, "LPUSH " BULL "active ghost wait meta");
     redis_ok(r, "RPUSH " BULL "wait x");
@@ -176,7 +176,7 @@ Test(redis_bull_watch, what_is_no_job_ends_with_its_reason) {
 }
 
 Test(redis_bull_watch, a_job_past_its_alive_timeout_ends) {
-    stand_t s = setup();
+    election_t s = setup();
     redis_t *r = s.f.r;
     char now[24];
     snprintf(now, sizeof now, "%lld", bull_now_ms(r));
@@ -193,7 +193,7 @@ Test(redis_bull_watch, a_job_past_its_alive_timeout_ends) {
 
 /* As Bull has it: true and 0 remove the job, whatever else keeps it. */
 Test(redis_bull_watch, remove_on_fail) {
-    stand_t s = setup();
+    election_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
     char deep[160], *large = malloc((1 << 20) + 64);
@@ -240,7 +240,7 @@ Test(redis_bull_watch, remove_on_fail) {
 }
 
 Test(redis_bull_watch, many_at_once_and_large_ones) {
-    stand_t s = setup();
+    election_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
     s.f.config->queues[0].policy.max_payload = 1000;
@@ -260,7 +260,7 @@ Test(redis_bull_watch, many_at_once_and_large_ones) {
 
 /* Nothing ends while the stream is full, but what is to be retried is, however many stand before it. */
 Test(redis_bull_watch, a_full_stream_starves_nobody) {
-    stand_t s = setup();
+    election_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
     s.f.config->stream.max_bytes = 1;
@@ -277,7 +277,7 @@ Test(redis_bull_watch, a_full_stream_starves_nobody) {
 }
 
 Test(redis_bull_watch, a_lost_lock_fences_it) {
-    stand_t s = setup();
+    election_t s = setup();
     active(s.f.r, "1", NULL);
     cr_assert_eq(step_as(&s, "other"), OUTCOME_OK);
     cr_assert(s.call.fenced);
@@ -291,7 +291,7 @@ Test(redis_bull_watch, a_lost_lock_fences_it) {
 
 /* The workers' own check goes on when the mark is an interval old, not later. */
 Test(redis_bull_watch, leaves_the_check_to_the_workers) {
-    stand_t s = setup();
+    election_t s = setup();
     s.f.config->queues[0].own.stalled_interval_ms = 60000;
     step(&s);
     cr_assert_gt(redis_int(s.f.r, "PTTL " BULL "stalled-check"), 40000);
@@ -303,20 +303,20 @@ Test(redis_bull_watch, leaves_the_check_to_the_workers) {
 
 /* ---- What promotion has put aside. */
 
-static void promote(stand_t *s) {
+static void promote(election_t *s) {
     const promote_ops_t *ops = dialect_ops(DIALECT_BULL)->promote;
     promote_reply_t reply;
     ops->append(s->f.conn, s->f.keys, &(promote_ask_t){.token = "T", .batch = 100});
     cr_assert_eq(ops->read(s->f.conn, &reply, &s->f.error), OUTCOME_OK, "%s", s->f.error.text);
 }
 
-static bool nothing_aside(stand_t *s) {
+static bool nothing_aside(election_t *s) {
     step(s);
     return redis_int(s->f.r, "EXISTS sidecar:video:aside") == 0;
 }
 
 Test(redis_bull_watch, ids_in_delayed_that_name_no_job_end) {
-    stand_t s = setup();
+    election_t s = setup();
     redis_t *r = s.f.r;
     redis_ok(r, "RPUSH " BULL "wait x");
     redis_ok(r, "HSET " BULL "meta paused 1");
@@ -340,7 +340,7 @@ Test(redis_bull_watch, ids_in_delayed_that_name_no_job_end) {
 }
 
 Test(redis_bull_watch, what_is_aside_waits_while_the_stream_is_full) {
-    stand_t s = setup();
+    election_t s = setup();
     s.f.config->stream.max_bytes = 1;
     for (int i = 0; i < 40; i++) redis_ok(s.f.r, "ZADD " BULL "delayed %d g%d", i + 1, i);
     promote(&s);
@@ -354,7 +354,7 @@ Test(redis_bull_watch, what_is_aside_waits_while_the_stream_is_full) {
 
 /* ---- Not ours. */
 
-static void expect_refusal(stand_t *s, const char *refusal) {
+static void expect_refusal(election_t *s, const char *refusal) {
     buffer_t text = {0};
     outcome_t outcome = dialect_ops(DIALECT_BULL)->adopt(s->f.conn, s->f.keys, 0, &text, &s->f.error);
     cr_assert_eq(outcome, OUTCOME_OK, "%s", s->f.error.text);
@@ -376,7 +376,7 @@ Test(redis_bull_watch, refuses_bullmq_and_the_unreleased_layout) {
          "the queue belongs to BullMQ (bull:video:meta names its version): dialect bull serves Bull 4"},
         {"HSET " BULL "meta version bullmq:5.63.2",
          "the queue belongs to BullMQ (bull:video:meta names its version): dialect bull serves Bull 4"}};
-    stand_t s = setup();
+    election_t s = setup();
     expect_refusal(&s, "");
     redis_ok(s.f.r, "HSET " BULL "meta paused 1");
     bull_job(s.f.r, "events", "0"), bull_job(s.f.r, "pc", "0");
@@ -394,7 +394,7 @@ Test(redis_bull_watch, refuses_bullmq_and_the_unreleased_layout) {
 }
 
 Test(redis_bull_watch, a_bullmq_that_comes_later_stops_it) {
-    stand_t s = setup();
+    election_t s = setup();
     redis_ok(s.f.r, "XADD " BULL "events * f v");
     cr_assert_eq(step_as(&s, "T"), OUTCOME_REFUSED);
     cr_assert_str_eq(s.f.error.text,
@@ -410,7 +410,7 @@ Test(redis_bull_watch, a_bullmq_that_comes_later_stops_it) {
 /* ---- Promotion from C. */
 
 Test(redis_bull_watch, promotes_through_the_interface) {
-    stand_t s = setup();
+    election_t s = setup();
     const promote_ops_t *ops = dialect_ops(DIALECT_BULL)->promote;
     promote_reply_t reply;
     long long due = bull_now_ms(s.f.r) - 1234;
@@ -433,7 +433,7 @@ Test(redis_bull_watch, promotes_through_the_interface) {
 /* What one look costs does not depend on how many jobs are active; all looks together see each of them. */
 Test(redis_bull_watch, a_check_of_ten_thousand_goes_in_small_parts, .timeout = 60) {
     enum { ALL = 10000, DEAD = 100, FINISHED = 40 };
-    stand_t s = setup();
+    election_t s = setup();
     redis_t *r = s.f.r;
     redis_ok(r, "EVAL %s 0 %d %d",
              "for i = 1, ARGV[1] do local key = 'bull:video:' .. i redis.call('LPUSH', 'bull:video:active', i) "
