@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+"""The documents: `--write` (make docs) fills the blocks that come from the program, `--check` (make check) says what is wrong.
+
+A block stands between `<!-- generated: NAME -->` and `<!-- end -->`. Its text comes from the program (QS_PROGRAM, default
+build/queue-sidecar) or from the sources. The check also finds dead relative links and anchors, lines above 160 columns, a README.md
+above 250 lines, and log messages or failpoints that a document explains but no source contains.
+"""
+import functools
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import textwrap
+
+PROGRAM = os.environ.get("QS_PROGRAM", "build/queue-sidecar")
+MOST_COLUMNS = 160
+MOST_README_LINES = 250
+SKIPPED = {"build", ".git"}
+BLOCK = re.compile(r"^<!-- generated: (\w+)(?: (\S+))? -->\n(.*?)^<!-- end -->$", re.M | re.S)
+FENCE = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
+# Tables whose first column must be messages of the log, by the head of that column.
+MESSAGES_HEAD = "log message"
+
+
+def documents():
+    found = (path for path in pathlib.Path(".").rglob("*.md") if not SKIPPED & set(path.parts))
+    return sorted(found)
+
+
+# ---- what the program says
+
+
+@functools.lru_cache
+def program(*arguments):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def rows(table):
+    return [line.split("\t") for line in program("help", table).splitlines()]
+
+
+def item(text):
+    """One point of a list, wrapped."""
+    return textwrap.fill(text, MOST_COLUMNS, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def sentence(text):
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith(".") else text + "."
+
+
+def points(lines):
+    return "\n".join(item(line) for line in lines)
+
+
+def key_line(name, default, allowed, reload, text, dialects):
+    """A key of the config: name, default, meaning; then what is allowed."""
+    facts = [f"default `{default}`" if default else "no default", f"allowed: {allowed}"]
+    if dialects:
+        facts.append("dialects: " + ", ".join(dialects.split(",")))
+    if reload == "restart":
+        facts.append("needs a restart")
+    return f"**`{name}`**: {sentence(text)} *({'; '.join(facts)})*"
+
+
+SECTIONS = {"": "top level", "queue": "defaults", "queue-only": "queues"}
+
+
+def keys(section):
+    """Every key of one section of the config, as `help keys` prints them."""
+    wanted = {"top": "", "defaults": "queue", "queues": "queue-only"}.get(section, section)
+    found = [row for row in rows("keys") if row[0] == wanted]
+    return points(key_line(name, default, allowed, reload, text, dialects) for _, name, _, default, allowed, reload, text, dialects in found)
+
+
+def key_index(_):
+    """The sections of the config and the names of their keys."""
+    sections = {}
+    for section, name, *_ in rows("keys"):
+        sections.setdefault(SECTIONS.get(section, section), []).append(f"`{name}`")
+    lines = ["| section | keys |", "|---|---|"]
+    for section, names in sections.items():
+        label = section if section == "top level" else f"`{section}`"
+        for number, part in enumerate(textwrap.wrap(", ".join(names), 120)):
+            lines.append(f"| {label if number == 0 else ''} | {part.rstrip(',')} |")
+    return "\n".join(lines)
+
+
+def metrics(labels):
+    """The metrics that have these labels: `none`, `role`, `queue` (which includes queue and more)."""
+    wanted = "" if labels == "none" else labels
+    found = []
+    for name, kind, own, text in rows("metrics"):
+        if (own.split(",")[0] or "") in ([wanted] if wanted else ["", "version"]):
+            found.append(f"`{name}` ({kind}{', labels ' + own if ',' in own else ''}): {text}")
+    return points(found)
+
+
+def exits(_):
+    """The exit codes: those of the program, then those of each command that gives one its own meaning."""
+    general = re.search(r"^Exit codes: (.*?)\.$", program("help"), re.M | re.S)[1]
+    lines = ["| code | meaning |", "|---|---|"]
+    for part in re.sub(r"\s+", " ", general).split("; "):
+        code, meaning = part.split(" ", 1)
+        lines.append(f"| {code} | {meaning} |")
+    return "\n".join(lines)
+
+
+def commands(_):
+    """The commands and what each is for."""
+    lines = ["| command | purpose |", "|---|---|"]
+    for name, purpose in re.findall(r"^  (\w+) {2,}(\S.*)$", re.search(r"^Commands:\n(.*?)\n\n", program("help"), re.M | re.S)[1], re.M):
+        lines.append(f"| `queue-sidecar {name}` | {purpose} |")
+    return "\n".join(lines)
+
+
+# ---- what the sources say
+
+
+@functools.lru_cache
+def sources(pattern="*.c"):
+    return [(path, path.read_text()) for path in sorted(pathlib.Path("sidecar").rglob(pattern))]
+
+
+def arguments(text, start):
+    """The arguments of the call whose parenthesis opens before `start`, split at their commas."""
+    depth, found, begin, at = 1, [], start, start
+    while depth:
+        char = text[at]
+        if char in "\"'":
+            at += 1
+            while text[at] != char:
+                at += 2 if text[at] == "\\" else 1
+        elif char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+        elif char == "," and depth == 1:
+            found.append(text[begin:at])
+            begin = at + 1
+        at += 1
+    return [argument.strip() for argument in found + [text[begin : at - 1]]]
+
+
+def literals(code):
+    """The string literals of an expression; adjacent ones are one."""
+    joined = re.findall(r'"(?:[^"\\]|\\.)*"(?:\s*"(?:[^"\\]|\\.)*")*', code)
+    return ["".join(part.replace('\\"', '"').replace("\\\\", "\\") for part in re.findall(r'"((?:[^"\\]|\\.)*)"', one)) for one in joined]
+
+
+@functools.lru_cache
+def messages():
+    """(level, role, message) of every call that writes to the log."""
+    found = set()
+    for path, text in sources():
+        if path.match("base/log.c"):
+            continue
+        own = re.search(r'\bROLE(?:\[\])? *=? *"(\w+)"', text)
+        for match in re.finditer(r"\blog_(error|warn|info|debug)\(|\bLOG_AT\(", text):
+            call = arguments(text, match.end())
+            levels = [match[1]] if match[1] else [level.lower() for level in re.findall(r"LOG_(\w+)", call.pop(0))]
+            role = (literals(call[0]) or [own[1] if own else "any"])[0]
+            for message in literals(call[2]) if len(call) > 2 else []:
+                found.update((level, role, message) for level in levels)
+    return sorted(found)
+
+
+def log(level):
+    """The messages of one level, by role."""
+    roles = {}
+    for own, role, message in messages():
+        if own == level:
+            roles.setdefault(role, []).append(message)
+    lines = []
+    for role, texts in sorted(roles.items()):
+        lines.append(f"**{role}**\n\n" + points(f"`{text}`" if "`" not in text else f"`` {text} ``" for text in texts))
+    return "\n\n".join(lines)
+
+
+@functools.lru_cache
+def points_of_failure():
+    found = {}
+    for path, text in sources():
+        for name in re.findall(r'\b(?:crash_at|failpoint)\("(\w+)"\)', text):
+            found.setdefault(name, set()).add(path)
+    return found
+
+
+def failpoints(_):
+    """The names that QS_CRASH_AT takes, and the files that have them."""
+    files = {}
+    for name, paths in points_of_failure().items():
+        files.setdefault(", ".join(f"`{path}`" for path in sorted(paths)), []).append(f"`{name}`")
+    return points(f"{where}: {', '.join(sorted(names))}" for where, names in sorted(files.items()))
+
+
+# Commands that take a subcommand, whose right is then `command|subcommand`.
+CONTAINERS = {"client", "pubsub", "script", "xinfo", "config", "acl", "object", "memory", "function"}
+
+
+def rights(_):
+    """The commands of Redis that the program uses, and who uses each: scripts by name, C by its folder."""
+    users = {}
+    for path, text in sources("*.lua"):
+        code = "\n".join(line.split("--", 1)[0] for line in text.splitlines())
+        for command, part in re.findall(r"redis\.p?call\(\s*'(\w+)'(?:,\s*'(\w+)')?", code):
+            right = f"{command}|{part}" if command.lower() in CONTAINERS and part else command
+            users.setdefault(right.lower(), set()).add(f"`{path.name}`")
+    for path, text in sources():
+        for match in re.finditer(r'request_begin\(.*?"([A-Z]+)"\);(?:\s*request_text\(.*?"([A-Z]+)"\);)?', text):
+            command, part = match[1].lower(), match[2]
+            right = f"{command}|{part.lower()}" if command in CONTAINERS and part else command
+            users.setdefault(right, set()).add(f"`{path.relative_to('sidecar')}`")
+    return points(f"`+{right}`: {', '.join(sorted(users[right]))}" for right in sorted(users))
+
+
+GENERATORS = {
+    function.__name__: function for function in (keys, key_index, metrics, exits, commands, log, failpoints, rights)
+}
+
+
+def generated(match):
+    name, argument, _ = match.groups()
+    if name not in GENERATORS:
+        sys.exit(f"a block is called {name}: there are {', '.join(GENERATORS)}")
+    return f"<!-- generated: {name}{' ' + argument if argument else ''} -->\n{GENERATORS[name](argument)}\n<!-- end -->"
+
+
+# ---- what the check looks at
+
+
+def blocks(path, text):
+    for match in BLOCK.finditer(text):
+        if generated(match) != match[0]:
+            yield text.count("\n", 0, match.start()) + 1, f"the block {match[1]} is not what the program says: make docs"
+    if text.count("<!-- generated: ") != len(BLOCK.findall(text)):
+        yield 1, "a generated block has no end: write <!-- end --> below it"
+
+
+def widths(path, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > MOST_COLUMNS:
+            yield number, f"has {len(line)} columns: at most {MOST_COLUMNS}"
+    lines = text.count("\n")
+    if path == pathlib.Path("README.md") and lines > MOST_README_LINES:
+        yield lines, f"README.md has {lines} lines: at most {MOST_README_LINES}; the rest belongs into docs/"
+
+
+def prose(text):
+    """The text without code, in as many lines and columns."""
+    text = FENCE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    return re.sub(r"`+[^`\n]*`+", lambda match: " " * len(match[0]), text)
+
+
+@functools.lru_cache
+def anchors(path):
+    """The anchors of a page, as GitHub makes them of its headings."""
+    found, seen = set(), {}
+    for heading in re.findall(r"^#+ +(.*?) *#*$", FENCE.sub("", path.read_text()), re.M):
+        slug = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", slug).replace(" ", "-")
+        seen[slug] = seen.get(slug, -1) + 1
+        found.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
+    return found
+
+
+def links(path, text):
+    for number, line in enumerate(prose(text).splitlines(), 1):
+        for target in re.findall(r"\]\(([^)\s]+)\)", line):
+            if re.match(r"[a-z]+:", target):
+                continue
+            place, _, anchor = target.partition("#")
+            file = path.parent / place if place else path
+            if not file.exists():
+                yield number, f"the link {target} leads nowhere"
+            elif anchor and file.suffix == ".md" and anchor not in anchors(file):
+                yield number, f"the link {target} has no heading there"
+
+
+def explained(path, text):
+    """A table with messages of the log explains only messages that there are: each is the beginning of one."""
+    known = [message for _, _, message in messages()]
+    inside = False
+    for number, line in enumerate(text.splitlines(), 1):
+        cells = line.split("|")
+        if len(cells) < 3:
+            inside = False
+        elif cells[1].strip() == MESSAGES_HEAD:
+            inside = True
+        elif inside:
+            for message in re.findall(r"`([^`]+)`", cells[1]):
+                if not any(one.startswith(message) for one in known):
+                    yield number, f"no source logs `{message}`: correct the row or remove it"
+
+
+def check():
+    found = []
+    for path in documents():
+        text = path.read_text()
+        for look in (blocks, widths, links, explained):
+            found += [f"{path}:{number}: {what}" for number, what in look(path, text)]
+    if not found:
+        print(f"ok   docs: {len(documents())} pages")
+    print("\n".join(found), end="\n" if found else "")
+    return 1 if found else 0
+
+
+def write():
+    for path in documents():
+        text = path.read_text()
+        fresh = BLOCK.sub(generated, text)
+        if fresh != text:
+            path.write_text(fresh)
+            print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] not in (["--write"], ["--check"]):
+        sys.exit("usage: python3 tests/check/docs.py --write | --check")
+    os.chdir(pathlib.Path(__file__).resolve().parents[2])
+    sys.exit(write() if sys.argv[1] == "--write" else check())
