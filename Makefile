@@ -172,7 +172,10 @@ fuzz: $(FUZZERS) ## fuzzes what reads foreign bytes, each harness for FUZZ_SECON
 vectors: ## writes tests/data anew with the client libraries that build/clients has
 	@sh tests/clients/vectors.sh
 
-.PHONY: check lint tidy format
+.PHONY: docs check lint tidy format
+docs: all ## writes the tables of docs/ that come from the program and its sources
+	@python3 tests/check/docs.py --write
+
 check: all ## layers, config keys, scripts, sizes, hygiene and the linters
 	@MAKE="$(MAKE)" sh tests/check/run.sh
 

@@ -1,7 +1,7 @@
 // The configuration: read once from a libconfig file, checked as a whole, then never written again.
 //
 // One table row per key (config_keys) carries its name, type, default, bounds, reloadability and help; the parser, the dump of
-// `check`, the sample file and the README follow that table.
+// `check`, the sample file and docs/configuration.md follow that table.
 #ifndef QS_CONFIG_CONFIG_H
 #define QS_CONFIG_CONFIG_H
 
@@ -206,7 +206,7 @@ bool config_queue_number(const queue_config_t *queue, const char *key, int64_t *
 void config_changes(const config_t *old, const config_t *fresh, buffer_t *frozen, buffer_t *changes);
 
 // Writes one row per key (section, name, type, default, bounds, reloadable, help, dialects that know it: empty = all) as
-// tab-separated text: what `make check` holds against the sample and the README.
+// tab-separated text: what `make check` holds against the sample and the docs.
 void config_list_keys(buffer_t *out);
 
 // Text to number, as the file takes them: "250ms" "30s" "3m" "24h" "30d" -> ms; "4096" "16MiB" "1GiB" "64KiB" -> bytes.

@@ -256,7 +256,7 @@ static void refused(void *self, refusal_t refusal, size_t queue, const char *wha
     if (refusal == REFUSAL_DIALECT)
         buffer_printf(all, "%s%s: %s", all->len ? "; " : "", what, text);
     else
-        say(look, refusal == REFUSAL_ALL ? FINDING_FAULT : FINDING_WARN, NULL, "%s is refused: %s; see README, least privilege",
+        say(look, refusal == REFUSAL_ALL ? FINDING_FAULT : FINDING_WARN, NULL, "%s is refused: %s; see docs/acl.md",
             what, text);
 }
 
@@ -266,7 +266,7 @@ static void say_refusals(const look_t *look) {
         const queue_config_t *queue = look->keys->queues[i].config;
         const buffer_t *all = &look->refusals[dryrun_like(look->keys, i)];
         if (all->len)
-            say(look, FINDING_BARRED, queue->name, "what dialect %s needs is refused (see README, least privilege): %s",
+            say(look, FINDING_BARRED, queue->name, "what dialect %s needs is refused (see docs/acl.md): %s",
                 dialect_ops(queue->dialect)->name, buffer_text(all));
     }
     for (size_t i = 0; i < look->keys->queue_count; i++) buffer_free(&look->refusals[i]);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # deploy/compose: read as docker compose reads it (its own library, fetched once by go), the sidecar as restricted as its image
-# promises, its config good, and its worker the one of the README.
+# promises, its config good, and its worker the one of docs/worker-contract.md.
 set -eu
 cd "$(dirname "$0")/../.."
 program=${QS_PROGRAM:-build/queue-sidecar}
@@ -12,9 +12,9 @@ trap 'rm -rf "$work"' EXIT
 file=deploy/compose/compose.yaml
 code=0
 
-python3 tests/clients/extract.py README.md "$work/readme"
+python3 tests/clients/extract.py docs/worker-contract.md "$work/readme"
 cmp -s "$work/readme/python/worker.py" deploy/compose/worker/worker.py || {
-    echo "deploy/compose/worker/worker.py:1: is not the Python worker of the README: copy that"
+    echo "deploy/compose/worker/worker.py:1: is not the Python worker of docs/worker-contract.md: copy that"
     code=1
 }
 "$program" check -c deploy/compose/config/queue-sidecar.cfg >"$work/values" || {
@@ -36,7 +36,7 @@ awk '/up -d/ { up = 1 } /check --redis/ && !up { exit 1 }' deploy/compose/README
 
 # Made anew where its sources have changed; a build that is there needs no network.
 skip() {
-    echo "ok   compose: the config is good, the worker is the README's; SKIPPED reading $file: $1"
+    echo "ok   compose: the config is good, the worker is that of the docs; SKIPPED reading $file: $1"
     [ "${QS_CLIENTS_REQUIRED:-}" != 1 ] || code=1
     exit $code
 }
@@ -76,4 +76,4 @@ spoilt "capabilities" 's/cap_drop: .*/cap_drop: [NET_RAW]/'
 spoilt "a config file instead of its directory" 's|./config:/etc/queue-sidecar:ro|./config/queue-sidecar.cfg:/etc/queue-sidecar/queue-sidecar.cfg:ro|'
 spoilt "another health check" 's|/usr/bin/queue-sidecar, healthcheck|/bin/true|'
 [ $code = 0 ] || exit 1
-echo "ok   compose: $file reads well and is restricted, its config is good, its worker is the README's"
+echo "ok   compose: $file reads well and is restricted, its config is good, its worker is that of the docs"

@@ -3,7 +3,7 @@
 
 A block stands between `<!-- generated: NAME -->` and `<!-- end -->`. Its text comes from the program (QS_PROGRAM, default
 build/queue-sidecar) or from the sources. The check also finds dead relative links and anchors, lines above 160 columns, a README.md
-above 250 lines, and log messages or failpoints that a document explains but no source contains.
+above 250 lines, log messages that a page explains but no source contains, and names of source files that do not exist.
 """
 import functools
 import os
@@ -15,10 +15,13 @@ import textwrap
 
 PROGRAM = os.environ.get("QS_PROGRAM", "build/queue-sidecar")
 MOST_COLUMNS = 160
+WRAPPED_COLUMNS = 120
 MOST_README_LINES = 250
 SKIPPED = {"build", ".git"}
 BLOCK = re.compile(r"^<!-- generated: (\w+)(?: (\S+))? -->\n(.*?)^<!-- end -->$", re.M | re.S)
 FENCE = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
+# Files that users have, or that the build makes.
+USERS_FILES = {"handler.py", "worker.py", "heartbeat.py", "producer.py"}
 # Tables whose first column must be messages of the log, by the head of that column.
 MESSAGES_HEAD = "log message"
 
@@ -42,7 +45,7 @@ def rows(table):
 
 def item(text):
     """One point of a list, wrapped."""
-    return textwrap.fill(text, MOST_COLUMNS, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(text, WRAPPED_COLUMNS, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def sentence(text):
@@ -195,6 +198,7 @@ def failpoints(_):
     return points(f"{where}: {', '.join(sorted(names))}" for where, names in sorted(files.items()))
 
 
+SHOWN_USERS = 6
 # Commands that take a subcommand, whose right is then `command|subcommand`.
 CONTAINERS = {"client", "pubsub", "script", "xinfo", "config", "acl", "object", "memory", "function"}
 
@@ -212,7 +216,12 @@ def rights(_):
             command, part = match[1].lower(), match[2]
             right = f"{command}|{part.lower()}" if command in CONTAINERS and part else command
             users.setdefault(right, set()).add(f"`{path.relative_to('sidecar')}`")
-    return points(f"`+{right}`: {', '.join(sorted(users[right]))}" for right in sorted(users))
+    lines = []
+    for right, names in sorted(users.items()):
+        names = sorted(names)
+        more = f" and {len(names) - SHOWN_USERS} more" if len(names) > SHOWN_USERS else ""
+        lines.append(f"`+{right}`: {', '.join(names[:SHOWN_USERS])}{more}")
+    return points(lines)
 
 
 GENERATORS = {
@@ -294,11 +303,26 @@ def explained(path, text):
                     yield number, f"no source logs `{message}`: correct the row or remove it"
 
 
+@functools.lru_cache
+def tree():
+    roots = [pathlib.Path(name) for name in ("sidecar", "tests", "sql", "build/gen")]
+    return [f"/{path}" for root in roots for path in root.rglob("*.*")]
+
+
+def files(_, text):
+    """Names of C, Lua and Python files are those of files that there are; below lib/ they are Bull's."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for name in re.findall(r"`([\w/]+\.(?:c|h|lua|py|sql))`", line):
+            foreign = name.startswith("lib/") or name in USERS_FILES or re.search("NAME|NNN", name)
+            if not foreign and not any(path.endswith("/" + name) for path in tree()):
+                yield number, f"there is no file {name}"
+
+
 def check():
     found = []
     for path in documents():
         text = path.read_text()
-        for look in (blocks, widths, links, explained):
+        for look in (blocks, widths, links, explained, files):
             found += [f"{path}:{number}: {what}" for number, what in look(path, text)]
     if not found:
         print(f"ok   docs: {len(documents())} pages")

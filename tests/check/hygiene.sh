@@ -19,13 +19,13 @@ files ! -name '*.md' | look '\b(TODO|FIXME|XXX)\b' 'a note to oneself: do it, or
 
 for entry in * .[!.]*; do
     case $entry in
-    Makefile | README.md | LICENSE | sidecar | sql | conf | deploy | tests | build) ;;
+    Makefile | README.md | CONTRIBUTING.md | CHANGELOG.md | SECURITY.md | LICENSE | docs | sidecar | sql | conf | deploy | tests | build) ;;
     .*) ;;
     *) echo "$entry:1: does not belong at the top of the tree" >>"$found" ;;
     esac
 done
-for entry in Makefile README.md LICENSE; do
-    [ -f "$entry" ] || echo "$entry:1: is missing" >>"$found"
+for entry in Makefile README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE docs; do
+    [ -e "$entry" ] || echo "$entry:1: is missing" >>"$found"
 done
 
 told=$(${MAKE:-make} -s help | wc -l)

@@ -3,11 +3,12 @@
 # file:line: what, and what to do.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-[ $# -gt 0 ] || set -- hygiene layers size keys metrics man install systemd compose again scripts format shell cppcheck tidy selftest
+[ $# -gt 0 ] || set -- hygiene layers size keys docs man install systemd compose again scripts format shell cppcheck tidy selftest
 failed=
 for name in "$@"; do
     case $name in
     layers | scripts) python3 "tests/check/$name.py" ;;
+    docs) python3 tests/check/docs.py --check ;;
     *) sh "tests/check/$name.sh" ;;
     esac || failed="$failed $name"
 done

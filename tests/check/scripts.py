@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds every Lua script against its header, its C caller and the rights that README publishes.
+"""Holds every Lua script against its header, its C caller and the rights that docs/acl.md publishes.
 
 A header that lies is worse than none: the numbers of KEYS and ARGV are what the C side is written from, and the ACL line is what
 operators copy.
@@ -111,20 +111,20 @@ def check_commands(path, shebang, code, rights):
 
 def check_right(path, line, right, rights):
     if rights is not None and right not in rights and right.split("|")[0] not in rights:
-        offence(path, line, f"calls {right.upper().replace('|', ' ')}, but the ACL line in README.md lacks +{right}")
+        offence(path, line, f"calls {right.upper().replace('|', ' ')}, but the ACL line in docs/acl.md lacks +{right}")
 
 
 def read_rights():
-    """The +commands of the ACL lines, in README.md, section SECTION, in fenced blocks: the first is for all, the others add what a
+    """The +commands of the ACL lines, in docs/acl.md, section SECTION, in fenced blocks: the first is for all, the others add what a
     dialect needs. None where there is none yet."""
-    readme = pathlib.Path("README.md")
-    text = readme.read_text() if readme.exists() else ""
+    page = pathlib.Path("docs/acl.md")
+    text = page.read_text() if page.exists() else ""
     section = re.search(rf"^#+ {SECTION}\b.*?\n(.*?)(?=^#+ |\Z)", text, re.M | re.S | re.I)
     blocks = re.findall(r"^ *```.*?\n(.*?)^ *```", section[1] if section else "", re.M | re.S)
     lines = [block for block in blocks if "ACL SETUSER" in block]
     if lines:
         return set(re.findall(r"(?<=\s)\+([a-z|]+)", "".join(lines)))
-    offence("README.md", 1, f'has no fenced block with ACL SETUSER in a section "{SECTION}": publish the rights that the scripts need')
+    offence("docs/acl.md", 1, f'has no fenced block with ACL SETUSER in a section "{SECTION}": publish the rights that the scripts need')
     return None
 
 

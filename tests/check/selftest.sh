@@ -13,7 +13,7 @@ planted=0
 fresh() {
     rm -rf "$copy/tree"
     mkdir "$copy/tree"
-    for entry in Makefile README.md LICENSE .clang-format .clang-tidy .ci sidecar sql conf deploy tests; do
+    for entry in Makefile README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE docs .clang-format .clang-tidy .ci sidecar sql conf deploy tests; do
         [ ! -e "$top/$entry" ] || cp -R "$top/$entry" "$copy/tree/"
     done
     cd "$copy/tree"
@@ -30,6 +30,7 @@ plant() {
     objects=$top/build/sidecar
     case ${1:-} in QS_OBJECTS=*) objects=${1#*=} && shift ;; esac
     [ ! -e "tests/check/$check.py" ] || script="python3 tests/check/$check.py"
+    [ "$check" != docs ] || script="$script --check"
     if said=$(QS_OBJECTS=$objects $script "$@" 2>&1) || ! echo "$said" | grep -qE "$wanted"; then
         echo "tests/check/$check.*:1: did not see a planted offence: expected \"$wanted\", it said:"
         echo "$said" | head -n 5
@@ -56,15 +57,21 @@ plant layers 'uses conn_open\(\) of redis/conn.c, but base/ must not know redis/
 plant keys 'lacks lock.ttl' 'sed -i "/^ *ttl = /d" conf/queue-sidecar.cfg'
 plant keys 'the sample shows the defaults' 'sed -i "s/batch = 400/batch = 401/" conf/queue-sidecar.cfg'
 plant keys 'is refused' 'echo "nonsense = 1;" >>conf/minimal.cfg'
-plant metrics 'lacks a row . `queue_sidecar_promoted_total`' 'sed -i "/queue_sidecar_promoted_total/d" README.md'
-plant metrics 'is not exposed' 'printf "| \140queue_sidecar_nonsense\140 | gauge | | x |\n" >>README.md'
-plant keys 'lacks a row . `redis.timeout`' 'sed -i "/redis.timeout/d" README.md'
+plant docs 'configuration.md:[0-9]*: the block keys is not' 'sed -i "/^- .*\`timeout\`/d" docs/configuration.md'
+plant docs 'metrics.md:[0-9]*: the block metrics is not' 'sed -i "/queue_sidecar_promoted_total/d" docs/metrics.md'
+plant docs 'operations.md:[0-9]*: the block log is not' 'sed -i "0,/log_error(ROLE, NULL, \"/s//&planted /" sidecar/leader/leader.c'
+plant docs 'leads nowhere' 'echo "[x](novel.md)" >>docs/audit.md'
+plant docs 'has no heading there' 'echo "[x](audit.md#novel)" >>docs/status.md'
+plant docs 'has 170 columns' 'head -c 170 /dev/zero | tr "\0" x >>sql/README.md'
+plant docs 'README.md has [0-9]* lines' 'yes "" | head -n 200 >>README.md'
+plant docs 'no source logs .nonsense.' 'printf "| log message | |\n|---|---|\n| \140nonsense\140 | x |\n" >>docs/audit.md'
+plant docs 'there is no file novel.c' 'echo "\140novel.c\140" >>docs/internals.md'
 
 plant scripts 'uses KEYS\[9\]' 'echo "redis.call(\"GET\", KEYS[9])" | tr "\"" "'"'"'" >>sidecar/queue/lua/renew.lua'
 plant scripts 'no-writes' 'sed -i "1s/.*/#!lua flags=allow-oom/" sidecar/queue/lua/heads.lua'
 plant scripts 'no `-- Safe` line' 'sed -i "/^-- Safe/d" sidecar/queue/lua/heal.lua'
 plant scripts 'claim.lua:[0-9]*: .*near' 'echo "if then" >>sidecar/queue/lua/claim.lua'
-plant scripts 'lacks \+hset' 'sed -i "s/ +hset / /; s/ +hset\$//" README.md'
+plant scripts 'lacks \+hset' 'sed -i "s/ +hset / /; s/ +hset\$//" docs/acl.md'
 plant scripts 'passes 9 KEYS to release.lua' 'find sidecar -name "*.c" -exec sed -i "s/script_release, 1/script_release, 9/" {} +'
 
 plant size 'a file of 6[0-9][0-9] lines' 'yes "int x;" | head -n 600 >sidecar/base/planted.c'

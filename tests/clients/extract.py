@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the programs that stand in README.md into files: each code block whose first line is ```LANGUAGE FILE goes, as it stands,
+"""Writes the programs of docs/worker-contract.md into files: each code block whose first line is ```LANGUAGE FILE goes, as it stands,
 to DIRECTORY/LANGUAGE/FILE. A producer is a few lines, which go into the frame tests/clients/LANGUAGE/FILE in place of its
-comment README.
+comment CONTRACT.
 
-    python3 tests/clients/extract.py README.md DIRECTORY
+    python3 tests/clients/extract.py docs/worker-contract.md DIRECTORY
 """
 import pathlib
 import re
@@ -22,9 +22,9 @@ for language, name, text in blocks:
     if frame.exists():
         unused.discard(frame)
         whole = frame.read_text("utf-8")
-        places = re.findall(r"^([ \t]*)(\S+ README)$", whole, re.M)
+        places = re.findall(r"^([ \t]*)(\S+ CONTRACT)$", whole, re.M)
         if len(places) != 1:
-            sys.exit(f"{frame}: must have one comment README")
+            sys.exit(f"{frame}: must have one comment CONTRACT")
         indent, place = places[0]
         text = whole.replace(indent + place, "\n".join(indent + line for line in text.splitlines()))
     target = directory / language / name

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes build/clients: the workers of README.md, as they stand there, with the handlers of the tests and each language's own client
+# Makes build/clients: the workers of docs/worker-contract.md, as they are there, with the handlers of the tests and each language's own client
 # library; and the workers of the other dialects (tests/clients/README.md). Libraries are fetched once by the ordinary tool of the language, with the settings of this machine; a second run needs
 # no network. A language whose library cannot be had gets one line here and its test is skipped; one whose program does not
 # compile fails.
@@ -65,7 +65,7 @@ launcher() { # language, shell text
 client_python() {
     tools python python3 || return
     fetch python redis==8.1.0 sh -c 'rm -rf venv && python3 -m venv venv && venv/bin/pip install -q "$0"' redis==8.1.0 || return
-    # What README says of heartbeats: another import.
+    # What that page says of heartbeats: another import.
     sed 's/^from handler import handle/from heartbeat import handle/' "$clients/python/worker.py" >"$clients/python/heartbeat_worker.py"
     launcher python '[ "$program" != heartbeat ] || program=heartbeat_worker
 exec "$here/venv/bin/python" -B "$here/$program.py" "$@"'
@@ -109,7 +109,7 @@ export PATH
 exec sh "$here/$program.sh" "$@"'
 }
 
-# The workers of the dialects. A layout in Python shares the library of the workers of README.
+# The workers of the dialects. A layout in Python shares the library of the workers of that page.
 client_in_python() { # dialect
     if [ -e "$clients/python/skipped" ]; then
         skip "$1" "$(cat "$clients/python/skipped")"
@@ -147,7 +147,7 @@ for language in python node go java shell bull kmqueue delayed_queue private_que
     (cd "$clients/$language" && rm -f run skipped ./*.java)
     find "$here/$language" -type f -exec cp -p {} "$clients/$language/" \;
 done
-python3 "$here/extract.py" README.md "$clients" || exit 1
+python3 "$here/extract.py" docs/worker-contract.md "$clients" || exit 1
 # Those that share a cache of their tool stand in one line.
 (client_python; client_in_python private_queues; client_in_python delay_loop) &
 (client_node; client_bull) &

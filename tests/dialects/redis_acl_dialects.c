@@ -1,4 +1,4 @@
-/* Least privilege of each dialect: what README publishes for it, beside the line for all, is enough for the preflight of the
+/* Least privilege of each dialect: what docs/acl.md publishes for it, beside the line for all, is enough for the preflight of the
  * sample in conf/, covers every key that the sample uses, and nothing in it is too much. */
 #include "fixture.h"
 #include "inspect/preflight.h"
@@ -45,7 +45,7 @@ static void expect_keys_covered(const fixture_t *f, const rights_t *rights) {
         bool covered = false;
         for (size_t w = 0; w < rights->count; w++)
             covered |= *rights->words[w] == '~' && fnmatch(rights->words[w] + 1, keys.items[i].name, 0) == 0;
-        cr_expect(covered, "README's rights for dialect %s do not reach %s", config_dialect_word(f->config->queues[0].dialect),
+        cr_expect(covered, "the rights in docs/acl.md for dialect %s do not reach %s", config_dialect_word(f->config->queues[0].dialect),
                   keys.items[i].name);
     }
     config_redis_keys_free(&keys);

@@ -16,11 +16,11 @@ POD = "mailer-pod-0"
 
 
 def render():
-    """The manifest as a user of the component gets it, with the worker as README.md has it."""
+    """The manifest as a user of the component gets it, with the worker of docs/worker-contract.md."""
     shutil.rmtree(PLACE, ignore_errors=True)
     shutil.copytree(TOP / "tests/image/pod", PLACE)
     with tempfile.TemporaryDirectory() as extracted:
-        run("python3", TOP / "tests/clients/extract.py", TOP / "README.md", extracted)
+        run("python3", TOP / "tests/clients/extract.py", TOP / "docs/worker-contract.md", extracted)
         shutil.copy(pathlib.Path(extracted, "python/worker.py"), PLACE)
     shutil.copy(TOP / "tests/clients/python/handler.py", PLACE)
     manifest = PLACE / "pod.yaml"

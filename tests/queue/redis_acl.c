@@ -1,4 +1,4 @@
-/* Least privilege: the ACL line that README publishes is enough, nothing in it is too much, and no right that is missing costs a
+/* Least privilege: the ACL line that docs/acl.md publishes is enough, nothing in it is too much, and no right that is missing costs a
  * job. */
 #include "fixture.h"
 #include "inspect/preflight.h"
@@ -324,7 +324,7 @@ Test(redis_acl, keys_without_rights_are_named_and_lose_nothing) {
             buffer_free(&said.text);
         }
     }
-    cr_assert_eq(tried, 3, "README.md has other words for these keys");
+    cr_assert_eq(tried, 3, "docs/acl.md has other words for these keys");
     rights_free(&line);
     fixture_stop(&f);
 }

@@ -12,7 +12,7 @@ static const char COMMAND[] = "ACL SETUSER sidecar ";
 /* The words of a block that begins here; what is known already, and who the user is, is left out. */
 static void add_block(rights_t *rights, char *block) {
     char *end = strstr(block, "\n```"), *rest = strstr(block, COMMAND);
-    cr_assert(end && rest && rest < end, "README.md has a block without %s", COMMAND);
+    cr_assert(end && rest && rest < end, "docs/acl.md has a block without %s", COMMAND);
     *end = '\0';
     rest += strlen(COMMAND);
     for (char *word = strtok_r(rest, " \n", &rest); word; word = strtok_r(NULL, " \n", &rest)) {
@@ -25,9 +25,9 @@ static void add_block(rights_t *rights, char *block) {
 
 /* The first block under the heading, and each whose paragraph names the dialect. */
 rights_t rights_read(const char *dialect) {
-    rights_t rights = {.text = temp_read("README.md")};
+    rights_t rights = {.text = temp_read("docs/acl.md")};
     char *at = strstr(rights.text, "\n## Least privilege"), *next = at ? strstr(at + 1, "\n## ") : NULL, name[64];
-    cr_assert(at && next, "README.md has no section \"Least privilege\"");
+    cr_assert(at && next, "docs/acl.md has no section \"Least privilege\"");
     *next = '\0';
     snprintf(name, sizeof(name), "`%s`", dialect ? dialect : "");
     for (char *block; (block = strstr(at, "\n```\n"));) {
@@ -37,7 +37,7 @@ rights_t rights_read(const char *dialect) {
         if (first) rights.own = rights.count;
         at = after;
     }
-    cr_assert(rights.count > (dialect ? rights.own : 0), "README.md publishes no rights for %s", dialect ? dialect : "a sidecar");
+    cr_assert(rights.count > (dialect ? rights.own : 0), "docs/acl.md publishes no rights for %s", dialect ? dialect : "a sidecar");
     return rights;
 }
 

@@ -1,4 +1,4 @@
-/* Least privilege as README publishes it: the rights of every sidecar, and what a dialect needs besides. */
+/* Least privilege as docs/acl.md publishes it: the rights of every sidecar, and what a dialect needs besides. */
 #ifndef QS_TEST_RIGHTS_H
 #define QS_TEST_RIGHTS_H
 
@@ -15,10 +15,10 @@ typedef struct {
     size_t count, own; /* those of the dialect begin at `own` */
 } rights_t;
 
-/* `dialect` NULL: none. Fails the test where README has no such lines. */
+/* `dialect` NULL: none. Fails the test where docs/acl.md has no such lines. */
 rights_t rights_read(const char *dialect);
 void rights_free(rights_t *rights);
-/* Leaves out words that begin so: "~email" are the keys of the queue of README's example. */
+/* Leaves out words that begin so: "~email" are the keys of the queue of the example there. */
 void rights_leave_out(rights_t *rights, const char *prefix);
 
 /* Makes the user of RIGHTS_LOGIN with all of them, or all but one of the words (NULL: all), and empties the log of refusals. */

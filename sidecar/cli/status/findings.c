@@ -179,7 +179,7 @@ static void judge_check(const judge_t *j, const status_check_t *check) {
          STATUS_FAULT},
         {"queues", "What is refused is not done for them; it leads or stands by all the same.",
          "Mend what is said of these queues above, or by: queue-sidecar check --redis", STATUS_FAULT},
-        {"wakeups", "Jobs come late by up to that time.", "Give it the rights under \"Least privilege\" in README",
+        {"wakeups", "Jobs come late by up to that time.", "Give it the rights under \"Least privilege\" in docs/acl.md",
          STATUS_WARNING},
         {"audit", "Its copies of final failures wait; Redis keeps the records meanwhile.", "Mend what it names; its log has more",
          STATUS_FAULT},

@@ -1,4 +1,4 @@
-// status for programs: one object on one line. README describes it; names stay, new ones may come.
+// status for programs: one object on one line. docs/status.md describes it; names stay, new ones may come.
 #include <inttypes.h>
 #include <string.h>
 

@@ -195,7 +195,7 @@ const cli_command_t cli_status_command = {
             "streams), and the instance that serves http here for its checks. Writes nothing anywhere.\n"
             "\n"
             "A fault keeps jobs from being done or recorded; a warning may become one; a note is worth knowing. Each says what "
-            "to do next. README describes the JSON.",
+            "to do next. docs/status.md describes the JSON.",
     .exits =
         "0 all is well, apart from notes; also where --watch was interrupted\n1 there is a fault or a warning\n2 wrong usage\n"
         "69 Redis is unreachable\n78 bad config\n",

@@ -432,7 +432,7 @@ Test(daemon_audit_files, a_peer_fills_a_gap) {
     free(peer);
 }
 
-/* README's way back to a backup: nothing was lost, and nothing says so. */
+/* The way back to a backup in docs/audit.md: nothing was lost, and nothing says so. */
 Test(daemon_audit_files, a_backup_put_in_the_place_of_its_log_is_filled_up, .timeout = 120) {
     enum { BEFORE = 20, ALL_OF_THEM = 50 };
     cluster_t s = cluster_begin(NULL);

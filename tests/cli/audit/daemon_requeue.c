@@ -194,11 +194,11 @@ Test(daemon_requeue, an_ended_job_stands_in_the_dead_letter_list) {
     cluster_end(&s);
 }
 
-/* The runbook of README.md, as it stands there. Its queue is called email. */
+/* The runbook of docs/audit.md, as it is there. Its queue is called email. */
 static char *runbook(void) {
-    char *readme = temp_read("README.md");
+    char *readme = temp_read("docs/audit.md");
     char *block = strstr(readme, "```sh runbook.sh\n"), *end = block ? strstr(block + 3, "\n```") : NULL;
-    cr_assert(block && end, "README.md has no runbook.sh");
+    cr_assert(block && end, "docs/audit.md has no runbook.sh");
     char *text = strndup(block + strlen("```sh runbook.sh\n"), (size_t)(end - block) - strlen("```sh runbook.sh\n") + 1);
     free(readme);
     return text;

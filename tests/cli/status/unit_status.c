@@ -240,10 +240,10 @@ Test(unit_status, a_redis_that_refuses_us_is_not_out_of_reach) {
     end(&w);
 }
 
-/* The table of findings in README, NUL behind its last row; it lies in `readme`. */
+/* The table of findings in docs/status.md, NUL behind its last row; it lies in `readme`. */
 static const char *table_of(char *readme) {
     char *table = strstr(readme, "\n| finding (`code`) |"), *rest = table ? strstr(table, "\n\n") : NULL;
-    cr_assert(rest, "README.md has no table of findings");
+    cr_assert(rest, "docs/status.md has no table of findings");
     rest[1] = '\0';
     return strstr(table + 1, "\n| `"); /* behind its head */
 }
@@ -256,14 +256,14 @@ static bool is_found(slice_t code) {
 
 /* And nothing else: each code that begins a row there is found here. */
 Test(unit_status, the_readme_has_each_of_them) {
-    char *readme = temp_read("README.md");
+    char *readme = temp_read("docs/status.md");
     const char *table = table_of(readme);
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         if (!ROWS[i].code) continue;
         char *code = mem_printf("`%s`", ROWS[i].code);
         const char *at = strstr(table, code), *line = at;
         while (line && line > table && *line != '\n') line--;
-        cr_expect(at && !memchr(line + 3, '|', (size_t)(at - line - 3)), "no row of README.md's findings begins with %s", code);
+        cr_expect(at && !memchr(line + 3, '|', (size_t)(at - line - 3)), "no row of the findings in docs/status.md begins with %s", code);
         free(code);
     }
     for (const char *line = table; line && line[1]; line = strchr(line + 1, '\n')) {

@@ -4,7 +4,7 @@ class Producer {
     public static void main(String[] args) throws Exception {
         JedisPooled r = new JedisPooled(System.getenv("REDIS_URL"));
         byte[] job = System.in.readAllBytes();
-        // README
+        // CONTRACT
         r.close();
     }
 }

@@ -3,6 +3,6 @@ const Redis = require("ioredis");
 (async () => {
   const r = new Redis(process.env.REDIS_URL);
   const job = require("fs").readFileSync(0);
-  // README
+  // CONTRACT
   await r.quit();
 })();

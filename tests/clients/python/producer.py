@@ -6,4 +6,4 @@ import redis
 
 r = redis.Redis.from_url(os.environ["REDIS_URL"])
 job = sys.stdin.buffer.read()
-# README
+# CONTRACT

@@ -2,4 +2,4 @@
 set -eu
 cat >job
 redis() { redis-cli -e -u "$REDIS_URL" "$@"; }
-# README
+# CONTRACT

@@ -238,9 +238,9 @@ Test(daemon_bull, resume_after_a_kill_4_10) { cr_assert_eq(resume("QS_BULL=4.10.
 Test(daemon_bull, resume_after_a_kill_4_16) { cr_assert_eq(resume("QS_BULL=4.16.5", true), HANGING); }
 Test(daemon_bull, resume_after_an_orderly_end_4_16) { cr_assert_eq(resume("QS_BULL=4.16.5", false), HANGING); }
 
-/* ---- Least privilege: what README publishes, and nothing else. */
+/* ---- Least privilege: what docs/acl.md publishes, and nothing else. */
 
-/* Bull's own workers on keys of their own, and a sidecar that may do no more than README says: it promotes, gives a dead worker's
+/* Bull's own workers on keys of their own, and a sidecar that may do no more than docs/acl.md says: it promotes, gives a dead worker's
  * job back, ends one, records failures and puts them back. How often Redis has refused it something. */
 static size_t least_privilege(const char *version) {
     election_t stand = {.cluster = cluster_begin(&(server_options_t){.tcp = true}),

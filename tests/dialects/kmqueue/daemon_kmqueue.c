@@ -195,7 +195,7 @@ Test(daemon_kmqueue, a_real_heartbeat_keeps_a_task) {
     cluster_end(&s);
 }
 
-/* KMQueue's own monitor beside ours: some tasks run twice, as README says, and none is lost. */
+/* KMQueue's own monitor beside ours: some tasks run twice, as docs/dialects/kmqueue.md says, and none is lost. */
 Test(daemon_kmqueue, both_monitors_lose_no_task) {
     enum { OK = 200, FLAKY = 30 };
     cluster_t s = cluster_begin(&(server_options_t){.tcp = true});

@@ -1,4 +1,4 @@
-/* private_queues under the rights that README publishes: they are enough, and none that is missing costs a job. */
+/* private_queues under the rights that docs/acl.md publishes: they are enough, and none that is missing costs a job. */
 #include "inspect/preflight.h"
 #include "private_fixture.h"
 #include "rights.h"
