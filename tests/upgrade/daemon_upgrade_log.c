@@ -1,0 +1,113 @@
+/* Audit logs and what is kept in Redis for them: the previous release and this one go on with what the other has written. */
+#include "audit_log.h"
+#include "tempdir.h"
+#include "text.h"
+#include "upgrade.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <signal.h>
+#include <stdlib.h>
+
+enum { OLD = 10, FAILURES = 4 };
+
+static const program_t EACH[] = {PREVIOUS, CURRENT};
+static const sidecar_t SPEC = {
+    .scan = "50ms", .queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"1h\"; }"};
+
+/* A worker gives jobs up for good: both logs have so many rows then. */
+static void fail_jobs(pair_t *p, const char *name, int count, int rows) {
+    for (int i = 0; i < count; i++) {
+        redis_ok(p->cluster.r, "HSET q:errors %s-%d !no", name, i);
+        redis_ok(p->cluster.r, "LPUSH q:backup %s-%d", name, i);
+    }
+    for (int i = 0; i < PROGRAMS; i++) await(&p->cluster, audit_log_rows(p->logs[i]) == rows);
+}
+
+/* Both programs tell the same of a log. */
+static void expect_same_answers(const char *log) {
+    static const char *const questions[] = {"list -o jsonl", "stats -o jsonl", "export --all-kinds", "show -o jsonl"};
+    char *ref = audit_log_word(log, "SELECT ref FROM events WHERE kind = 'failed' ORDER BY seq LIMIT 1");
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
+        upgrade_expect_same("\"$PROGRAM\" audit %s %s --db %s | python3 tests/upgrade/names.py values", questions[i],
+                            strstr(questions[i], "show") ? ref : "", log);
+    free(ref);
+}
+
+/* What one exports is what the other imports. This release no longer imports CSV, which the previous one still writes. */
+static void expect_import(program_t from, const char *log) {
+    char *dir = temp_dir("import"), *copy = temp_path(dir, "copy.db"), *file = temp_path(dir, "events.jsonl");
+    const daemon_output_t *done = upgrade_shell(from, "\"$PROGRAM\" audit export --all-kinds --db %s >%s", log, file);
+    cr_assert_eq(done->code, 0, "%s", done->err);
+    done = upgrade_shell(other_than(from), "\"$PROGRAM\" audit import %s --db %s", file, copy);
+    cr_assert_eq(done->code, 0, "%s", done->err);
+    char *rows = audit_log_text(log), *copied = audit_log_text(copy);
+    cr_expect_str_eq(copied, rows);
+    free(copied), free(rows), free(file), free(copy), free(dir);
+}
+
+Test(daemon_upgrade, logs_change_hands) {
+    pair_t p = pair_begin(PREVIOUS, SPEC), swapped = {0};
+    fail_jobs(&p, "previous", FAILURES, FAILURES);
+    pair_take_over(&p, SIGTERM);
+    fail_jobs(&p, "current", FAILURES, 2 * FAILURES);
+    pair_stop(&p);
+    for (program_t of = PREVIOUS; of < PROGRAMS; of++) {
+        expect_same_answers(p.logs[of]);
+        expect_import(of, p.logs[of]);
+        swapped.sidecars[of] = upgrade_sidecar(&p.cluster, of, SPEC, p.logs[other_than(of)]);
+    }
+    fail_jobs(&p, "swapped", FAILURES, 3 * FAILURES);
+    pair_stop(&swapped);
+    for (int i = 0; i < PROGRAMS; i++) {
+        cr_expect_eq(audit_log_int(p.logs[i], "SELECT count(*) FROM events"), 3 * FAILURES);
+        expect_same_answers(p.logs[i]);
+    }
+    cr_expect_eq(redis_int(p.cluster.r, "HLEN sidecar:q:auditors"), PROGRAMS, "a log has another name in the other program");
+    cluster_end(&p.cluster);
+}
+
+ParameterizedTestParameters(daemon_upgrade, acknowledgements_let_the_other_trim) {
+    return cr_make_param_array(const program_t, EACH, PROGRAMS);
+}
+
+/* Two logs, one of each program, must acknowledge a record before it is trimmed. A new leader looks at the next record. */
+ParameterizedTest(program_t *leader, daemon_upgrade, acknowledgements_let_the_other_trim) {
+    sidecar_t spec = SPEC;
+    spec.more = "stream = { retain = \"1m\"; min_records = 0; min_copies = 2; };";
+    pair_t p = pair_begin(*leader, spec);
+    audit_log_feed(p.cluster.r, "q", 0, OLD, "5");
+    fail_jobs(&p, "none", 0, OLD);
+    await(&p.cluster, redis_int(p.cluster.r, "HLEN sidecar:q:auditors") == PROGRAMS);
+    pair_take_over(&p, SIGKILL);
+    fail_jobs(&p, "later", FAILURES, OLD + FAILURES);
+    await(&p.cluster, redis_int(p.cluster.r, "XLEN sidecar:q:failures") == FAILURES);
+    for (int i = 0; i < PROGRAMS; i++) cr_expect_eq(audit_log_int(p.logs[i], "SELECT count(*) FROM events"), OLD + FAILURES);
+    cluster_end(&p.cluster);
+}
+
+static const daemon_output_t *requeue(const pair_t *p, program_t by) {
+    return upgrade_shell(by, "\"$PROGRAM\" audit requeue --where -q q --yes --by ann -o json -c %s --db %s",
+                         daemon_config_path(p->sidecars[by]), p->logs[by]);
+}
+
+ParameterizedTestParameters(daemon_upgrade, one_requeues_what_the_other_recorded) {
+    return cr_make_param_array(const program_t, EACH, PROGRAMS);
+}
+
+ParameterizedTest(program_t *leader, daemon_upgrade, one_requeues_what_the_other_recorded) {
+    pair_t p = pair_begin(*leader, SPEC);
+    fail_jobs(&p, "job", 1, 1);
+    const daemon_output_t *done = requeue(&p, other_than(*leader)), *again = requeue(&p, *leader);
+    cr_expect(done->code == 0 && has(done->out, "\"done\":1"), "%s%s", done->out, done->err);
+    cr_expect(again->code == 0 && has(again->out, "\"done\":0") && has(again->out, "\"answered\":1"), "%s%s", again->out,
+              again->err);
+    redis_expect(p.cluster.r, "job-0", "RPOP q");
+    redis_expect(p.cluster.r, NULL, "RPOP q");
+    fail_jobs(&p, "job", 1, 2);
+    for (int i = 0; i < PROGRAMS; i++) {
+        await(&p.cluster, audit_log_int(p.logs[i], "SELECT count(*) FROM failed_jobs WHERE state = 'requeued'") == 1);
+        expect_same_answers(p.logs[i]);
+    }
+    cluster_end(&p.cluster);
+}

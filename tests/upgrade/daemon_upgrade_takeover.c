@@ -1,0 +1,141 @@
+/* The previous release and this one take over from each other, by turns: jobs flow on, none is lost or done twice, and each goes
+ * on with the retries, marks and markers that the other has left. */
+#include "audit_log.h"
+#include "upgrade.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <signal.h>
+#include <stdlib.h>
+
+enum { JOBS = 400, TURNS = 4, SPREAD_MS = 3000 };
+
+/* One step of a worker; atomic, so that no pause of the machine makes the worker a slow one. Of ten jobs it dies over the first
+ * and reports the second, at their first run only. It gives the third up for good. */
+static const char work[] = "local job = redis.call('LMOVE', 'q', 'q:backup', 'RIGHT', 'LEFT') if not job then return 0 end "
+                           "local kind, run = tonumber(job) % 10, redis.call('HINCRBY', 'runs', job, 1) "
+                           "if kind == 0 and run == 1 then return 1 end "
+                           "if kind == 1 and run == 1 then redis.call('HSET', 'q:errors', job, 'boom') return 1 end "
+                           "if kind == 2 then redis.call('HSET', 'q:errors', job, '!no') return 1 end "
+                           "if redis.call('LREM', 'q:backup', 1, job) == 1 then redis.call('HINCRBY', 'done', job, 1) end "
+                           "return 1";
+
+static bool all_work_is_done(redis_t *r) {
+    while (redis_int(r, "EVAL %s 0", work)) {
+    }
+    return redis_int(r, "HLEN done") == JOBS * 9 / 10 && upgrade_lua(r, "records('sidecar:q:failures', 'failed')") == JOBS / 10;
+}
+
+ParameterizedTestParameters(daemon_upgrade, jobs_flow_on) {
+    static const int signals[] = {SIGKILL, SIGTERM};
+    return cr_make_param_array(const int, signals, sizeof signals / sizeof *signals);
+}
+
+/* After SIGTERM the lock would last two minutes: only a standby that hears that it is free leads in time. */
+ParameterizedTest(int *signal, daemon_upgrade, jobs_flow_on) {
+    pair_t p =
+        pair_begin(PREVIOUS, (sidecar_t){.ttl = *signal == SIGKILL ? "600ms" : "2m",
+                                         .scan = "50ms",
+                                         .queues = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; "
+                                                   "heartbeat = \"off\"; protected_timeout = \"300ms\"; retry_times = 1; }"});
+    redis_t *r = p.cluster.r;
+    int64_t now = cluster_ms(r);
+    for (int i = 0; i < JOBS; i++) redis_ok(r, "ZADD q:delayed %lld %d", (long long)now + i * SPREAD_MS / JOBS, i);
+    for (int turn = 0; turn < TURNS; turn++) {
+        await(&p.cluster, redis_int(r, "EVAL %s 0", work) == 0 && redis_int(r, "HLEN runs") >= turn * JOBS / (TURNS + 1));
+        pair_take_over(&p, *signal);
+    }
+    await(&p.cluster, all_work_is_done(r));
+    cr_expect_eq(redis_int(r, "HLEN runs"), JOBS);
+    cr_expect_eq(redis_int(r, "ZCARD q:delayed"), 0);
+    cr_expect_eq(upgrade_lua(r, "above('done', 1)"), 0, "a job was done twice");
+    cr_expect_eq(upgrade_lua(r, "above('runs', 2)"), 0, "a job came three times");
+    cr_expect_eq(upgrade_lua(r, "above('runs', 1)"), JOBS / 5, "a job came twice that nobody gave back");
+    cr_expect_eq(upgrade_lua(r, "records('sidecar:q:failures', 'retried')"), JOBS / 5);
+    for (int i = 0; i < PROGRAMS; i++) {
+        await(&p.cluster, audit_log_rows(p.logs[i]) == JOBS / 10);
+        cr_expect_eq(audit_log_int(p.logs[i], "SELECT count(DISTINCT job) FROM events WHERE kind = 'failed'"), JOBS / 10);
+    }
+    cluster_end(&p.cluster);
+}
+
+#define KMQUEUE_BACKUP "back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ=="
+
+/* A job in some dialect that nobody does. The texts from `take` on are Lua expressions. */
+typedef struct {
+    const char *queue, *stream;
+    const char *put;     /* Lua that makes it ready */
+    const char *take;    /* what a worker does that dies then; it had the job */
+    const char *noted;   /* the leader has seen it, as far as a dialect notes that */
+    const char *ended;   /* nothing is left of it */
+    const char *markers; /* how many of the sidecar's own entries there are, which must become 1 */
+    const char *attempts;
+} poison_t;
+
+static const poison_t POISON[] = {
+    {.queue = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"500ms\"; retry_times = 2; }",
+     .stream = "sidecar:q:failures",
+     .put = "redis.call('LPUSH', 'q', 'job')",
+     .take = "redis.call('LMOVE', 'q', 'q:backup', 'RIGHT', 'LEFT') == 'job'",
+     .noted = "redis.call('HLEN', 'sidecar:q:stamps') == 1",
+     .ended = "redis.call('LLEN', 'q') + found('q:backup', '^job$') == 0",
+     .markers = "found('q:backup', '^sidecar%-sentinel:')",
+     .attempts = "1 2 3 of one life"},
+    {.queue = "{ name = \"q\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"]; "
+              "roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"200ms\"; retry_times = 2; }",
+     .stream = "sidecar:q:failures",
+     .put = "redis.call('SADD', 'worker2_queue_unique', 'a') redis.call('LPUSH', 'worker2_queue', "
+            "'{\"data\":\"x\",\"id\":\"a\",\"queue\":\"worker2_queue\",\"taskStatus\":{\"excTimestamp\":1700000000000,"
+            "\"genTimestamp\":1700000000000,\"retry\":0,\"state\":\"normal\"},\"type\":\"t\",\"unique\":true}')",
+     .take = "redis.call('RPOPLPUSH', 'worker2_queue', '" KMQUEUE_BACKUP "') ~= false",
+     .noted = "1",
+     .ended = "redis.call('LLEN', 'worker2_queue') + redis.call('SCARD', 'worker2_queue_unique') == 0",
+     .markers = "found('" KMQUEUE_BACKUP "', '\"type\":\"marker\"')",
+     .attempts = "1 2 3 of one life"},
+    {.queue = "{ name = \"video\"; dialect = \"bull\"; roles = [\"monitor\"]; stalled_interval = \"1s\"; }",
+     .stream = "sidecar:video:failures",
+     .put = "redis.call('HSET', 'bull:video:1', 'name', 'n', 'data', '{}', 'opts', '{}', 'timestamp', 1700000000000, "
+            "'delay', 0, 'priority', 0) redis.call('LPUSH', 'bull:video:wait', 1)",
+     .take = "redis.call('RPOPLPUSH', 'bull:video:wait', 'bull:video:active') == '1'",
+     .noted = "redis.call('SISMEMBER', 'bull:video:stalled', 1)",
+     .ended = "redis.call('LLEN', 'bull:video:wait') + redis.call('LLEN', 'bull:video:active') == 0 "
+              "and redis.call('ZSCORE', 'bull:video:failed', 1) and redis.call('HGET', 'bull:video:1', 'stalledCounter') == '2'",
+     .markers = "1",
+     .attempts = "1 2 of one life"},
+};
+enum { POISONS = sizeof POISON / sizeof *POISON };
+
+/* The attempts of all records, oldest first, and of how many births they tell. Owned by the caller. */
+static char *attempts(redis_t *r, const char *stream) {
+    return redis_str(r, "EVAL %s 1 %s",
+                     "local all, births, born = {}, {}, 0 for _, record in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
+                     "for i = 1, #record[2], 2 do local name, value = record[2][i], record[2][i + 1] "
+                     "if name == 'attempts' then all[#all + 1] = value end "
+                     "if name == 'created' and not births[value] then births[value] = true born = born + 1 end end end "
+                     "return table.concat(all, ' ') .. (born == 1 and ' of one life' or ' of more lives')",
+                     stream);
+}
+
+ParameterizedTestParameters(daemon_upgrade, retries_are_counted_on) {
+    static int rows[POISONS * PROGRAMS];
+    for (int i = 0; i < POISONS * PROGRAMS; i++) rows[i] = i;
+    return cr_make_param_array(int, rows, POISONS *PROGRAMS);
+}
+
+/* Each run of the job is noted by one leader, and judged by the other, which follows the killed one. */
+ParameterizedTest(int *row, daemon_upgrade, retries_are_counted_on) {
+    const poison_t *of = &POISON[*row / PROGRAMS];
+    pair_t p = pair_begin((program_t)(*row % PROGRAMS), (sidecar_t){.queues = of->queue, .scan = "50ms"});
+    redis_ok(p.cluster.r, "EVAL %s 0", of->put);
+    for (const char *run = of->attempts; *run != 'o'; run += 2) {
+        await(&p.cluster, upgrade_lua(p.cluster.r, of->take));
+        await(&p.cluster, upgrade_lua(p.cluster.r, of->noted));
+        pair_take_over(&p, SIGKILL);
+    }
+    await(&p.cluster, upgrade_lua(p.cluster.r, of->ended));
+    await(&p.cluster, upgrade_lua(p.cluster.r, of->markers) == 1);
+    char *told = attempts(p.cluster.r, of->stream);
+    cr_expect_str_eq(told, of->attempts, "%s", told);
+    free(told);
+    cluster_end(&p.cluster);
+}
