@@ -5,7 +5,7 @@
 
 #include "base/instance.h"
 #include "queue/stream.h"
-#include "role/lease.h"
+#include "queue/token.h"
 
 // One audit log that has acknowledged the stream of a queue.
 typedef struct overview_copy {

@@ -6,9 +6,6 @@
 
 #include "config/config.h"
 
-// The channel on which Redis tells a tracking client's companion what changed (redis.io, client-side caching in RESP2).
-#define KEYS_INVALIDATE_CHANNEL "__redis__:invalidate"
-
 // What one lock is for: all queues of the group, or one queue where lock.scope is "queue".
 typedef struct lock {
     const char *name;   // the group or the queue, borrowed from the config

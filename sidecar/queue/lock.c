@@ -7,25 +7,6 @@
 #include "queue/scripts.h"
 #include "redis/reply.h"
 
-void token_new(char token[TOKEN_SIZE], int64_t ttl_ms) {
-    unsigned char bits[16];
-    random_bytes(bits, sizeof bits);
-    char *at = token;
-    for (size_t i = 0; i < sizeof bits; i++) at += snprintf(at, 3, "%02x", bits[i]);
-    snprintf(at, TOKEN_SIZE - 2 * sizeof bits, "-%lld", (long long)ttl_ms);
-}
-
-enum { TOKEN_RANDOM_DIGITS = 32, TOKEN_TTL_DIGITS = 6 };
-
-int64_t token_ttl_ms(const char *token) {
-    const char *digits = token + TOKEN_RANDOM_DIGITS + 1;
-    if (strspn(token, "0123456789abcdef") != TOKEN_RANDOM_DIGITS || digits[-1] != '-') return 0;
-    size_t count = strspn(digits, "0123456789");
-    if (count == 0 || count > TOKEN_TTL_DIGITS || digits[count] != '\0') return 0;
-    int64_t ttl_ms = strtoll(digits, NULL, 10);
-    return ttl_ms >= LOCK_TTL_LEAST_MS && ttl_ms <= LOCK_TTL_MOST_MS ? ttl_ms : 0;
-}
-
 void lock_state_clear(lock_state_t *state) {
     buffer_free(&state->unserved);
     free(state->foreign);

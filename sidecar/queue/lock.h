@@ -6,15 +6,8 @@
 #include <stdint.h>
 
 #include "queue/keys.h"
+#include "queue/token.h"
 #include "redis/conn.h"
-#include "role/lease.h"
-
-// The bounds of lock.ttl, which a token must keep too.
-enum { LOCK_TTL_LEAST_MS = 200, LOCK_TTL_MOST_MS = 600000 };
-
-// A new token: 128 random bits in hex, '-', and the TTL in ms, so that anybody can see how long its lock may live.
-void token_new(char token[TOKEN_SIZE], int64_t ttl_ms);
-int64_t token_ttl_ms(const char *token); // 0 when the text is no such token: then the lock is nobody's of our kind
 
 // A queue that another group owns, as acquire found it.
 typedef struct foreign {

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "queue/keys.h"
 #include "redis/reply.h"
 
 static outcome_t subscribe(conn_t *ear, int64_t *id, redis_error_t *error) {
@@ -13,7 +12,7 @@ static outcome_t subscribe(conn_t *ear, int64_t *id, redis_error_t *error) {
     *id = reply_int(reply);
     freeReplyObject(reply);
     request_begin(ear, "SUBSCRIBE");
-    request_text(ear, KEYS_INVALIDATE_CHANNEL);
+    request_text(ear, INVALIDATE_CHANNEL);
     if (request_ask(ear, &reply, error) == OUTCOME_OK) freeReplyObject(reply);
     return error->outcome;
 }
@@ -57,7 +56,7 @@ static void tell_keys(const redisReply *named, wake_fn *changed, void *self) {
 static void tell(const redisReply *reply, wake_fn *changed, void *self, wake_heard_fn *heard, void *hearer) {
     const redisReply *said = reply_at(reply, 2);
     if (!reply_is(reply_at(reply, 0), "message")) return;
-    if (!reply_is(reply_at(reply, 1), KEYS_INVALIDATE_CHANNEL)) {
+    if (!reply_is(reply_at(reply, 1), INVALIDATE_CHANNEL)) {
         if (heard) heard(hearer, reply_text(reply_at(reply, 1)), (slice_t){reply_text(said), reply_len(said)});
     } else if (changed) {
         tell_keys(said, changed, self);

@@ -11,6 +11,9 @@
 #include "base/slice.h"
 #include "redis/conn.h"
 
+// The channel on which Redis tells a tracking client's companion what changed (redis.io, client-side caching in RESP2).
+#define INVALIDATE_CHANNEL "__redis__:invalidate"
+
 // Makes `data` and `ear` (both borrowed) a tracking pair: opens what is closed, subscribes, switches tracking on. Afterwards
 // nothing is registered: the caller must assume that everything changed. After a failure the ear is closed.
 outcome_t wake_start(conn_t *data, conn_t *ear, redis_error_t *error);

@@ -10,8 +10,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-
-enum { TOKEN_SIZE = 64 }; // bytes of a lock token with its NUL
+#include "queue/token.h"
 
 typedef struct lease {
     char token[TOKEN_SIZE]; // "" = not leading

@@ -33,7 +33,7 @@ static ask_t ask_discard(void) {
 static redisReply *answer_with(redis_t *r, ask_t ask, bool in_vain) {
     digest_t digest = digest_of(ask.job.data, ask.job.len);
     char *stamps = mem_printf("sidecar:%s:stamps", ask.to), *births = mem_printf("sidecar:%s:meta", ask.to);
-    call_t call = call_begin(&script_requeue, "9");
+    eval_t call = call_begin(&script_requeue, "9");
     const char *const keys[] = {"sidecar:email:requeued",
                                 "sidecar:email:failures",
                                 "sidecar:email:meta",

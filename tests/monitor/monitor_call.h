@@ -17,18 +17,18 @@ typedef struct {
     const char *argv[CALL_ARGS];
     size_t lens[CALL_ARGS];
     int argc;
-} call_t;
+} eval_t;
 
-static inline void call_add(call_t *call, const void *bytes, size_t len) {
+static inline void call_add(eval_t *call, const void *bytes, size_t len) {
     cr_assert_lt(call->argc, CALL_ARGS);
     call->argv[call->argc] = bytes;
     call->lens[call->argc++] = len;
 }
 
-static inline void call_text(call_t *call, const char *text) { call_add(call, text, strlen(text)); }
+static inline void call_text(eval_t *call, const char *text) { call_add(call, text, strlen(text)); }
 
-static inline call_t call_begin(const script_t *script, const char *keys) {
-    call_t call = {0};
+static inline eval_t call_begin(const script_t *script, const char *keys) {
+    eval_t call = {0};
     size_t len;
     const char *text = script_text(script, 70000, &len);
     call_text(&call, "EVAL");
@@ -37,7 +37,7 @@ static inline call_t call_begin(const script_t *script, const char *keys) {
     return call;
 }
 
-static inline redisReply *call_end(call_t *call, redis_t *r) {
+static inline redisReply *call_end(eval_t *call, redis_t *r) {
     redisReply *reply = redisCommandArgv(r, call->argc, call->argv, call->lens);
     cr_assert_not_null(reply, "%s", r->errstr);
     return reply;
@@ -98,7 +98,7 @@ static inline bool is_delayed(redis_t *r, slice_t job) {
 }
 
 /* Runs a call on a data set that it must not touch. */
-static inline redisReply *call_in_vain(call_t *call, redis_t *r) {
+static inline redisReply *call_in_vain(eval_t *call, redis_t *r) {
     char *before = fixture_digest(r);
     redisReply *reply = call_end(call, r);
     redis_expect(r, before, "DEBUG DIGEST");

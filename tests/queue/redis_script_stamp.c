@@ -12,8 +12,8 @@ static fixture_t setup(void) {
 }
 
 /* A call of stamp.lua with one change; the digest must live as long. */
-static call_t stamp_call(const char *token, const digest_t *digest, const stamp_raw_t *old, const stamp_raw_t *new) {
-    call_t call = call_begin(&script_stamp, "3");
+static eval_t stamp_call(const char *token, const digest_t *digest, const stamp_raw_t *old, const stamp_raw_t *new) {
+    eval_t call = call_begin(&script_stamp, "3");
     call_text(&call, LOCK), call_text(&call, STAMPS), call_text(&call, META), call_text(&call, token);
     call_add(&call, digest->bytes, STAMP_FIELD_BYTES);
     call_add(&call, old->bytes, old->len);
@@ -25,7 +25,7 @@ static digest_t digest_text(const char *text) { return digest_of(text, strlen(te
 
 static void change(fixture_t *f, const char *job, stamp_raw_t old, stamp_raw_t new, int changes) {
     digest_t digest = digest_text(job);
-    call_t call = stamp_call("T", &digest, &old, &new);
+    eval_t call = stamp_call("T", &digest, &old, &new);
     redisReply *reply = call_end(&call, f->r);
     cr_assert_eq(reply->element[2]->integer, changes);
     expect_word(reply, "stamped");
@@ -104,10 +104,10 @@ Test(redis_script_stamp, does_nothing_without_the_lock_or_with_wrong_types) {
     digest_t digest = digest_text("job");
     static const char *const tokens[] = {"t", "TT", "", "other"};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
-        call_t call = stamp_call(tokens[i], &digest, &NONE, &NONE);
+        eval_t call = stamp_call(tokens[i], &digest, &NONE, &NONE);
         expect_word(call_in_vain(&call, f.r), "fenced");
     }
-    call_t call = stamp_call("T", &digest, &NONE, &NONE);
+    eval_t call = stamp_call("T", &digest, &NONE, &NONE);
     static const char *const keys[][2] = {{STAMPS, "stamps"}, {META, "meta"}};
     for (size_t k = 0; k < 2; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
@@ -122,7 +122,7 @@ Test(redis_script_stamp, does_nothing_without_the_lock_or_with_wrong_types) {
 /* The sentinel that the dialect would make of these. */
 static redisReply *plant(redis_t *r, const char *token, const char *n, const char *random) {
     char *sentinel = mem_printf("sidecar-sentinel:%s:%lld", random, strtoll(n, NULL, 10) + 1);
-    call_t call = call_begin(&script_plant, "3");
+    eval_t call = call_begin(&script_plant, "3");
     call_text(&call, LOCK), call_text(&call, "email:backup"), call_text(&call, "sidecar:email:sentinel");
     call_text(&call, token), call_text(&call, n), call_text(&call, random), call_text(&call, sentinel);
     redisReply *reply = call_end(&call, r);
@@ -208,7 +208,7 @@ Test(redis_script_plant, does_nothing_with_wrong_types) {
 }
 
 static redisReply *sweep(redis_t *r, const char *token, const char *by, slice_t field, slice_t value) {
-    call_t call = call_begin(&script_sweep, "2");
+    eval_t call = call_begin(&script_sweep, "2");
     call_text(&call, LOCK), call_text(&call, "email:errors"), call_text(&call, token), call_text(&call, by);
     call_add(&call, field.data, field.len);
     call_add(&call, value.data, value.len);

@@ -51,7 +51,7 @@ static inline redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
     digest_t digest = digest_of(ask.job.data, ask.job.len);
     stamp_raw_t old = ask.old.born_us ? stamp_pack(&ask.old) : (stamp_raw_t){.len = 0}, new = stamp_pack(&NEW);
     char *payload = calloc(1, ask.payload + 1);
-    call_t call = call_begin(&script_settle, "13");
+    eval_t call = call_begin(&script_settle, "13");
     const char *target = *ask.delay && !ask.ends ? "email:delayed" : "email";
     const char *const keys[] = {"sidecar:app:lock",
                                 "email:backup",

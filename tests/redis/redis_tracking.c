@@ -47,7 +47,7 @@ static outcome_t take(pair_t *pair) { return wake_take(pair->ear, changed, pair,
 /* Everything that Redis has told until now: a message that we send ourselves comes behind it. */
 static int told(pair_t *pair) {
     int before = pair->told;
-    redis_ok(pair->f.r, "PUBLISH %s mark", KEYS_INVALIDATE_CHANNEL); /* a text, no list of keys: counts as "all" */
+    redis_ok(pair->f.r, "PUBLISH %s mark", INVALIDATE_CHANNEL); /* a text, no list of keys: counts as "all" */
     int all = pair->told_all;
     cr_assert(wait_for(take(pair) == OUTCOME_OK && pair->told_all > all, 5000));
     pair->told_all--;

@@ -13,7 +13,7 @@ static fixture_t setup(void) {
 /* ---- bull_seen */
 
 static redisReply *ask_seen(redis_t *r, const char *token, const char *most, const char *seen) {
-    call_t call = call_begin(&script_bull_seen, "3");
+    eval_t call = call_begin(&script_bull_seen, "3");
     const char *const words[] = {BULL_LOCK, BULL "failed", BULL_OURS "recorded", token, OVERLAP, most, seen};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) call_text(&call, words[i]);
     return call_end(&call, r);
@@ -113,7 +113,7 @@ static page_t page_new(void) {
 
 static redisReply *read_page(redis_t *r, page_t ask) {
     char fields[8];
-    call_t call = call_begin(&script_bull_failed, "2");
+    eval_t call = call_begin(&script_bull_failed, "2");
     snprintf(fields, sizeof fields, "%d", (int)BULL_FIELDS);
     const char *const words[] = {
         BULL "failed", BULL_OURS "recorded", BULL, ask.from, ask.skip, ask.count, ask.jobs, ask.size, ask.most, fields};
@@ -236,8 +236,8 @@ Test(redis_bull_failed, jobs_can_be_asked_for_by_id) {
 
 /* ---- bull_record */
 
-static call_t record_call(const char *token, const char *id, const char *score, const char *most) {
-    call_t call = call_begin(&script_bull_record, "5");
+static eval_t record_call(const char *token, const char *id, const char *score, const char *most) {
+    eval_t call = call_begin(&script_bull_record, "5");
     const char *const words[] = {
         BULL_LOCK, BULL "failed", BULL_OURS "recorded", BULL_OURS "failures", BULL_OURS "meta", token, id, score, most, "kind",
         "failed",  "payload",     "0123456789"};
@@ -246,12 +246,12 @@ static call_t record_call(const char *token, const char *id, const char *score, 
 }
 
 static void expect_refused(redis_t *r, const char *token, const char *id, const char *score, const char *most, const char *word) {
-    call_t call = record_call(token, id, score, most);
+    eval_t call = record_call(token, id, score, most);
     expect_word(call_in_vain(&call, r), word);
 }
 
 static void expect_recorded(redis_t *r, const char *id, const char *score) {
-    call_t call = record_call("T", id, score, "1000000");
+    eval_t call = record_call("T", id, score, "1000000");
     expect_word(call_end(&call, r), "settled");
 }
 
@@ -312,7 +312,7 @@ Test(redis_bull_failed, keys_of_the_wrong_type_change_nothing) {
             redis_ok(f.r, "SET " BULL_LOCK " T");
             bull_fail(f.r, "7", "5", "boom");
             fixture_make_key(f.r, keys[k].key, fixture_types[t]);
-            call_t call = record_call("T", "7", "5", "1000000");
+            eval_t call = record_call("T", "7", "5", "1000000");
             expect_type(call_in_vain(&call, f.r), keys[k].what, fixture_types[t]);
         }
     fixture_stop(&f);
@@ -326,7 +326,7 @@ Test(redis_bull_failed, no_right_that_is_missing_leaves_a_record_without_its_mar
         redis_ok(f.r, "DEL " BULL_OURS "failures " BULL_OURS "recorded " BULL_OURS "meta");
         bull_fail(f.r, "7", "5", "boom");
         redis_ok(f.r, "ACL SETUSER default %s", rights[i]);
-        call_t call = record_call("T", "7", "5", "1000000");
+        eval_t call = record_call("T", "7", "5", "1000000");
         freeReplyObject(call_end(&call, f.r));
         redis_ok(f.r, "ACL SETUSER default +@all");
         cr_expect_eq(redis_int(f.r, "XLEN " BULL_OURS "failures"), redis_int(f.r, "ZCARD " BULL_OURS "recorded"), "%s",

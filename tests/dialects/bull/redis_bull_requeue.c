@@ -26,8 +26,8 @@ static const char *const FIELDS[] = {"name",         "__default__",
                                      "stacktrace",   "[\"Error: first\",\"Error: boom\\n    at x\"]"};
 enum { FIELD_WORDS = sizeof FIELDS / sizeof *FIELDS };
 
-static call_t requeue_call(ask_t ask) {
-    call_t call = call_begin(&script_bull_requeue, "12");
+static eval_t requeue_call(ask_t ask) {
+    eval_t call = call_begin(&script_bull_requeue, "12");
     static char job[256], lock[256], count[8]; /* the call borrows them */
     snprintf(job, sizeof job, BULL "%s", ask.id);
     snprintf(lock, sizeof lock, BULL "%s:lock", ask.id);
@@ -61,13 +61,13 @@ static call_t requeue_call(ask_t ask) {
 }
 
 static void requeued(redis_t *r, ask_t ask) {
-    call_t call = requeue_call(ask);
+    eval_t call = requeue_call(ask);
     expect_word(call_end(&call, r), "done");
 }
 
 /* Must change nothing, and say so; the detail begins like that. */
 static void refused(redis_t *r, ask_t ask, const char *word, const char *detail) {
-    call_t call = requeue_call(ask);
+    eval_t call = requeue_call(ask);
     redisReply *reply = call_in_vain(&call, r);
     cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 2, "%s", reply->str);
     cr_expect(strncmp(reply->element[1]->str, detail, strlen(detail)) == 0, "%s", reply->element[1]->str);
@@ -270,7 +270,7 @@ Test(redis_bull_requeue, keys_of_the_wrong_type_change_nothing) {
             redis_ok(f.r, "FLUSHALL");
             bull_fail(f.r, "7", "5", "boom");
             fixture_make_key(f.r, keys[k].key, fixture_types[t]);
-            call_t call = requeue_call(ask_new());
+            eval_t call = requeue_call(ask_new());
             expect_type(call_in_vain(&call, f.r), keys[k].key, fixture_types[t]);
         }
     fixture_stop(&f);
@@ -287,7 +287,7 @@ Test(redis_bull_requeue, a_right_that_is_missing_leaves_no_job_in_two_places) {
             bull_fail(f.r, "7", "5", "boom");
             if (gone) redis_ok(f.r, "DEL " BULL "7 " BULL "failed");
             redis_ok(f.r, "ACL SETUSER default %s", rights[i]);
-            call_t call = requeue_call(ask_new());
+            eval_t call = requeue_call(ask_new());
             freeReplyObject(call_end(&call, f.r));
             redis_ok(f.r, "ACL SETUSER default +@all");
             long long waits = redis_int(f.r, "LLEN " BULL "wait"), failed = redis_int(f.r, "ZCARD " BULL "failed");
@@ -304,7 +304,7 @@ Test(redis_bull_requeue, a_right_that_is_missing_leaves_no_job_in_two_places) {
 Test(redis_bull_requeue, a_full_redis_refuses_all_of_it) {
     fixture_t f = setup();
     redis_ok(f.r, "CONFIG SET maxmemory 1");
-    call_t call = requeue_call(ask_new());
+    eval_t call = requeue_call(ask_new());
     redisReply *reply = call_in_vain(&call, f.r);
     cr_assert(reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "OOM", 3) == 0, "%s", reply->str);
     freeReplyObject(reply);
@@ -314,7 +314,7 @@ Test(redis_bull_requeue, a_full_redis_refuses_all_of_it) {
 Test(redis_bull_requeue, a_stream_at_its_last_id_is_said) {
     fixture_t f = setup();
     redis_ok(f.r, "XADD " BULL_OURS "failures 18446744073709551615-18446744073709551615 f v");
-    call_t call = requeue_call(ask_new());
+    eval_t call = requeue_call(ask_new());
     expect_word(call_end(&call, f.r), "unrecorded");
     cr_expect_eq(redis_int(f.r, "LLEN " BULL "wait"), 1);
     fixture_stop(&f);

@@ -29,14 +29,14 @@ static inline de_ask_t de_new(void) {
                       .later = 10000};
 }
 
-static inline call_t de_call(const de_ask_t *ask) {
+static inline eval_t de_call(const de_ask_t *ask) {
     static char numbers[6][24];
     static const char *const keys[] = {"sidecar:app:lock",    DELAYED_KEYS,      "de_events", "sidecar:email:meta",
                                        "sidecar:email:aside", "de_paymentcheck", "de_welcome"};
     static const char *const rest[] = {"4",       "10",    "10000", "20", "60000", "40", "300000", "9223372036854775807",
                                        "1440000", PAYMENT, WELCOME};
     const long long values[] = {ask->batch, ask->first, ask->bytes, ask->payload, ask->attempts, ask->later};
-    call_t call = call_begin(&script_de_promote, "7");
+    eval_t call = call_begin(&script_de_promote, "7");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) call_text(&call, keys[i]);
     call_text(&call, ask->token);
     call_text(&call, ask->group);
@@ -49,7 +49,7 @@ static inline call_t de_call(const de_ask_t *ask) {
 }
 
 static inline redisReply *de_promote(redis_t *r, de_ask_t ask) {
-    call_t call = de_call(&ask);
+    eval_t call = de_call(&ask);
     return call_end(&call, r);
 }
 

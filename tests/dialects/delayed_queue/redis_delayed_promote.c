@@ -380,7 +380,7 @@ Test(redis_delayed_promote, who_may) {
     de_ask_t ask = de_new();
     de_add(f.r, PAYMENT "###1", slice_text(ENVELOPE(1)));
     ask.token = "another";
-    call_t call = de_call(&ask);
+    eval_t call = de_call(&ask);
     expect_word(call_in_vain(&call, f.r), "fenced");
     redis_ok(f.r, "HSET sidecar:email:meta group others");
     ask.token = "T";
@@ -411,7 +411,7 @@ Test(redis_delayed_promote, keys_of_the_wrong_type_change_nothing) {
             de_add(f.r, "odd", slice_text(ENVELOPE(1)));
             fixture_make_key(f.r, keys[k].key, fixture_types[t]);
             de_ask_t ask = de_new();
-            call_t call = de_call(&ask);
+            eval_t call = de_call(&ask);
             expect_type(call_in_vain(&call, f.r), keys[k].name, fixture_types[t]);
         }
     fixture_stop(&f);

@@ -25,10 +25,10 @@ static settle_t settle_new(const char *verdict) {
                       .hash = DELAYED_KEYS};
 }
 
-static call_t settle_call(const settle_t *ask) {
+static eval_t settle_call(const settle_t *ask) {
     const char *const rest[] = {ask->token, ask->member, ask->score, ask->envelope, ask->verdict, ask->next,    "20000",
                                 ask->last,  ask->most,   "kind",     "failed",      "payload",    ask->envelope};
-    call_t call = call_begin(&script_aside_settle, "8");
+    eval_t call = call_begin(&script_aside_settle, "8");
     call_text(&call, "sidecar:app:lock");
     call_text(&call, "sidecar:email:aside");
     call_text(&call, DELAYED_KEYS);
@@ -42,7 +42,7 @@ static call_t settle_call(const settle_t *ask) {
 }
 
 static redisReply *settle(redis_t *r, settle_t ask) {
-    call_t call = settle_call(&ask);
+    eval_t call = settle_call(&ask);
     return call_end(&call, r);
 }
 
@@ -105,7 +105,7 @@ Test(redis_delayed_settle, by_compare) {
             if (strcmp(command, "HSET") == 0) redis_ok(f.r, "HSET de_events " MEMBER " %s", value);
             if (strcmp(command, "HDEL") == 0) redis_ok(f.r, "HDEL de_events " MEMBER);
             settle_t ask = settle_new(verdicts[v]);
-            call_t call = settle_call(&ask);
+            eval_t call = settle_call(&ask);
             bool forgets = v == 0 && rows[i].forgets;
             expect_word(forgets ? call_end(&call, f.r) : call_in_vain(&call, f.r), forgets ? "settled" : rows[i].word);
         }
@@ -128,7 +128,7 @@ Test(redis_delayed_settle, without_envelopes) {
     ask.hash = "bull:q:1";
     lay_out(f.r);
     redis_ok(f.r, "HSET bull:q:1 name x");
-    call_t call = settle_call(&ask);
+    eval_t call = settle_call(&ask);
     expect_word(call_in_vain(&call, f.r), "changed"); /* the job is there after all */
     redis_ok(f.r, "DEL bull:q:1");
     redis_ok(f.r, "SET bull:q:1 x"); /* no hash is no job */
@@ -156,7 +156,7 @@ Test(redis_delayed_settle, keys_of_the_wrong_type_change_nothing) {
                 lay_out(f.r);
                 fixture_make_key(f.r, keys[k].key, fixture_types[t]);
                 settle_t ask = settle_new(verdicts[v]);
-                call_t call = settle_call(&ask);
+                eval_t call = settle_call(&ask);
                 expect_type(call_in_vain(&call, f.r), keys[k].name, fixture_types[t]);
             }
     fixture_stop(&f);
@@ -189,7 +189,7 @@ Test(redis_delayed_settle, a_full_stream_ends_nothing) {
     settle_t ask = settle_new("end");
     ask.most = "10";
     lay_out(f.r);
-    call_t call = settle_call(&ask);
+    eval_t call = settle_call(&ask);
     expect_word(call_in_vain(&call, f.r), "full");
     /* What was trimmed by hand does not count. */
     redis_ok(f.r, "XADD sidecar:email:failures * a b");
@@ -202,7 +202,7 @@ Test(redis_delayed_settle, a_full_stream_ends_nothing) {
 
 static redisReply *look(redis_t *r, const char *skip, const char *count, const char *size, const char *payload) {
     const char *const rest[] = {"sidecar:email:aside", DELAYED_KEYS, "de_events", skip, count, size, payload};
-    call_t call = call_begin(&script_aside, "3");
+    eval_t call = call_begin(&script_aside, "3");
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
     return call_end(&call, r);
 }
@@ -240,18 +240,18 @@ Test(redis_delayed_settle, a_look_is_bounded) {
 
 /* ---- de_requeue */
 
-static call_t requeue_call(const char *again) {
+static eval_t requeue_call(const char *again) {
     static const char *const keys[] = {"sidecar:email:requeued", "sidecar:email:failures", "sidecar:email:meta", DELAYED_KEYS,
                                        "de_events"};
     const char *const rest[] = {"event", "ann", again, MEMBER, ENVELOPE(1), "8", "kind", "requeued"};
-    call_t call = call_begin(&script_de_requeue, "5");
+    eval_t call = call_begin(&script_de_requeue, "5");
     for (size_t i = 0; i < 5; i++) call_text(&call, keys[i]);
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
     return call;
 }
 
 static redisReply *requeue(redis_t *r, const char *again) {
-    call_t call = requeue_call(again);
+    eval_t call = requeue_call(again);
     return call_end(&call, r);
 }
 
@@ -262,7 +262,7 @@ Test(redis_delayed_settle, a_requeue_schedules_at_once_and_once) {
     long long due = strtoll(de_score(f.r, DELAYED_KEYS, MEMBER), NULL, 10);
     cr_assert(due <= call_now_ms(f.r) && due > call_now_ms(f.r) - 5000);
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
-    call_t call = requeue_call("0");
+    eval_t call = requeue_call("0");
     redisReply *reply = call_in_vain(&call, f.r);
     cr_assert(strncmp(reply->element[1]->str, "requeued 1", 10) == 0 && strstr(reply->element[1]->str, " ann"));
     expect_word(reply, "known");
@@ -301,7 +301,7 @@ Test(redis_delayed_settle, a_requeue_that_is_refused_leaves_nothing) {
     for (size_t i = 0; i < 5; i++) {
         redis_ok(f.r, "FLUSHALL");
         fixture_make_key(f.r, keys[i], "set");
-        call_t call = requeue_call("0");
+        eval_t call = requeue_call("0");
         expect_type(call_in_vain(&call, f.r), keys[i], "set");
     }
     fixture_stop(&f);

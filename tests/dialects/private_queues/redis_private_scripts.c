@@ -9,7 +9,7 @@ static const char META[] = "sidecar:email:meta";
 static redisReply *tails(redis_t *r, const char *most, const char *size, int keys, const char *const names[]) {
     char count[12];
     snprintf(count, sizeof count, "%d", keys);
-    call_t call = call_begin(&script_private_tails, count);
+    eval_t call = call_begin(&script_private_tails, count);
     for (int i = 0; i < keys; i++) call_text(&call, names[i]);
     call_text(&call, most);
     call_text(&call, size);
@@ -54,7 +54,7 @@ typedef struct {
 static const letters_t LETTERS = {"T", "0", "100", "1000", "100000", "3600000", ""};
 
 static redisReply *letters(redis_t *r, letters_t ask) {
-    call_t call = call_begin(&script_private_letters, "3");
+    eval_t call = call_begin(&script_private_letters, "3");
     const char *const texts[] = {LOCK,      "fights-dlq", RECORDED, ask.token, ask.skip,
                                  ask.count, ask.most,     ask.size, ask.renew, ask.forget};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) call_text(&call, texts[i]);
@@ -156,7 +156,7 @@ Test(redis_private_scripts, marks_of_letters_that_are_gone_are_forgotten) {
 }
 
 static redisReply *record(redis_t *r, const char *token, const char *mark, const char *most, bool in_vain) {
-    call_t call = call_begin(&script_record_once, "4");
+    eval_t call = call_begin(&script_record_once, "4");
     const char *const texts[] = {LOCK, RECORDED, FAILURES, META, token, mark, most, "kind", "failed", "payload", "bytes"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) call_text(&call, texts[i]);
     return in_vain ? call_in_vain(&call, r) : call_end(&call, r);

@@ -1,0 +1,31 @@
+#include "queue/call.h"
+
+#include "redis/reply.h"
+
+const queue_keys_t *call_queue(const call_t *call) { return &call->keys->queues[call->queue]; }
+
+const char *call_lock(const call_t *call) { return call->keys->locks[call_queue(call)->lock].key; }
+
+void call_script(const call_t *call, const script_t *script, int keys) {
+    request_script(call->conn, script, keys);
+    request_text(call->conn, call_lock(call));
+}
+
+void call_token(const call_t *call) { request_text(call->conn, call->token); }
+
+outcome_t script_refusal(const redisReply *reply, redis_error_t *error) {
+    const redisReply *kind = reply_at(reply, 0);
+    if (reply_is(kind, "fenced")) return redis_error_set(error, OUTCOME_FENCED, "the lock is held by another instance");
+    if (reply_is(kind, "type"))
+        return redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s", reply_text(reply_at(reply, 1)),
+                               reply_text(reply_at(reply, 2)));
+    return OUTCOME_OK;
+}
+
+outcome_t call_ask(const call_t *call, redisReply **reply) {
+    if (request_ask(call->conn, reply, call->error) != OUTCOME_OK) return call->error->outcome;
+    if (script_refusal(*reply, call->error) == OUTCOME_OK) return OUTCOME_OK;
+    freeReplyObject(*reply);
+    *reply = NULL;
+    return call->error->outcome;
+}

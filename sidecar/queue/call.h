@@ -1,0 +1,33 @@
+// The context of a request for one queue: every verb of queue/ that serves one queue takes it first.
+#ifndef QS_QUEUE_CALL_H
+#define QS_QUEUE_CALL_H
+
+#include "queue/keys.h"
+#include "redis/conn.h"
+
+struct redisReply;
+
+// Everything is borrowed. Verbs that read a reply set *error and return its outcome.
+typedef struct call {
+    conn_t *conn;
+    const keyspace_t *keys;
+    size_t queue;      // index in the keyspace
+    const char *token; // of the term; NULL where no verb that is fenced is called
+    redis_error_t *error;
+} call_t;
+
+const queue_keys_t *call_queue(const call_t *call);
+const char *call_lock(const call_t *call); // key of the lock that fences the queue
+
+// Begins a request for a fenced script: KEYS[1] is the lock. The caller adds the other keys, and then call_token as ARGV[1].
+void call_script(const call_t *call, const script_t *script, int keys);
+void call_token(const call_t *call);
+
+// Ends the request and waits for its reply. On OUTCOME_OK *reply is owned. The replies {'fenced'} and {'type', key, found} of a
+// script become OUTCOME_FENCED and OUTCOME_REFUSED.
+outcome_t call_ask(const call_t *call, struct redisReply **reply);
+
+// Sets *error by a script's reply of these kinds; leaves it alone at any other reply.
+outcome_t script_refusal(const struct redisReply *reply, redis_error_t *error);
+
+#endif
