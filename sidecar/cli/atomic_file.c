@@ -10,38 +10,40 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FILE_MODE = 0640, ATTEMPTS = 100 };
+enum { FILE_MODE = 0640, MAX_ATTEMPTS = 100 };
 
-static bool say(buffer_t *why, const char *path, const char *text) {
+static bool atomic_file_fail(buffer_t *why, const char *path, const char *text) {
     buffer_printf(why, "%s: %s", path, text);
     return false;
 }
 
-static bool is_same(const struct stat *a, const struct stat *b) { return a->st_dev == b->st_dev && a->st_ino == b->st_ino; }
+static bool atomic_file_is_same(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
 
-static bool is_part_of_log(const struct stat *at, const char *log) {
+static bool atomic_file_is_log(const struct stat *at, const char *log) {
     static const char *const suffixes[] = {"", "-wal", "-shm", ".lock"};
     bool same = false;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
         struct stat of;
         char *path = mem_printf("%s%s", log, suffixes[i]);
-        same = same || (stat(path, &of) == 0 && is_same(at, &of));
+        same = same || (stat(path, &of) == 0 && atomic_file_is_same(at, &of));
         free(path);
     }
     return same;
 }
 
-static bool may_be_made(const newfile_t *file, const char *log, buffer_t *why) {
+static bool atomic_file_may_create(const atomic_file_t *file, const char *log, buffer_t *why) {
     struct stat at;
-    if (stat(file->path, &at) != 0) return errno == ENOENT || say(why, file->path, strerror(errno));
-    if (is_part_of_log(&at, log)) return say(why, file->path, "is the audit log itself: name another file");
-    if (!S_ISREG(at.st_mode)) return say(why, file->path, "is no regular file: name a new one");
-    return file->force || say(why, file->path, "is there already: name a new file, or use --force to replace it");
+    if (stat(file->path, &at) != 0) return errno == ENOENT || atomic_file_fail(why, file->path, strerror(errno));
+    if (atomic_file_is_log(&at, log)) return atomic_file_fail(why, file->path, "is the audit log itself: name another file");
+    if (!S_ISREG(at.st_mode)) return atomic_file_fail(why, file->path, "is no regular file: name a new one");
+    return file->force || atomic_file_fail(why, file->path, "is there already: name a new file, or use --force to replace it");
 }
 
 // Nobody else writes to a part that is locked. It may have got its name, or have been removed, between the opening and the lock.
-static int open_part(const char *part) {
-    for (int i = 0; i < ATTEMPTS; i++) {
+static int atomic_file_open_part(const char *part) {
+    for (int i = 0; i < MAX_ATTEMPTS; i++) {
         struct stat opened, named;
         int fd = open(part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
         if (fd < 0) return -1;
@@ -51,39 +53,41 @@ static int open_part(const char *part) {
             errno = error;
             return -1;
         }
-        if (fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && stat(part, &named) == 0 && is_same(&opened, &named)) return fd;
+        if (fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && stat(part, &named) == 0 && atomic_file_is_same(&opened, &named))
+            return fd;
         close(fd);
     }
     errno = EAGAIN;
     return -1;
 }
 
-static void forget(newfile_t *file) {
+static void atomic_file_close(atomic_file_t *file) {
     if (file->fd >= 0) close(file->fd);
     free(file->path);
     free(file->part);
-    *file = (newfile_t){.fd = -1};
+    *file = (atomic_file_t){.fd = -1};
 }
 
-bool newfile_begin(newfile_t *file, const char *path, const char *log, bool force, buffer_t *why) {
-    *file = (newfile_t){.path = mem_str(path), .part = mem_printf("%s.part", path), .fd = -1, .force = force};
-    if (may_be_made(file, log, why)) {
-        file->fd = open_part(file->part);
+bool atomic_file_create(atomic_file_t *file, const char *path, const char *log, bool force, buffer_t *why) {
+    *file = (atomic_file_t){.path = mem_str(path), .part = mem_printf("%s.part", path), .fd = -1, .force = force};
+    if (atomic_file_may_create(file, log, why)) {
+        file->fd = atomic_file_open_part(file->part);
         if (file->fd < 0)
-            say(why, file->part, errno == EWOULDBLOCK ? "another process is writing it: wait for its end" : strerror(errno));
+            atomic_file_fail(why, file->part,
+                             errno == EWOULDBLOCK ? "another process is writing it: wait for its end" : strerror(errno));
     }
     if (file->fd >= 0 && ftruncate(file->fd, 0) == 0) return true;
-    forget(file);
+    atomic_file_close(file);
     return false;
 }
 
-void newfile_abandon(newfile_t *file) {
+void atomic_file_discard(atomic_file_t *file) {
     if (file->fd >= 0) unlink(file->part);
-    forget(file);
+    atomic_file_close(file);
 }
 
 // Gives the part its name; without force only if there is no such file. Not every file system can do that in one step.
-static bool give_name(const newfile_t *file) {
+static bool atomic_file_rename(const atomic_file_t *file) {
     if (file->force) return rename(file->part, file->path) == 0;
     if (renameat2(AT_FDCWD, file->part, AT_FDCWD, file->path, RENAME_NOREPLACE) == 0) return true;
     if (errno != EINVAL && errno != ENOSYS) return false;
@@ -91,7 +95,7 @@ static bool give_name(const newfile_t *file) {
 }
 
 // A new name is on disk when its directory is.
-static bool sync_directory(const char *path) {
+static bool atomic_file_sync_directory(const char *path) {
     char *copy = mem_str(path);
     int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool done = fd >= 0 && fsync(fd) == 0;
@@ -100,13 +104,15 @@ static bool sync_directory(const char *path) {
     return done;
 }
 
-bool newfile_finish(newfile_t *file, buffer_t *why) {
-    if (fsync(file->fd) == 0 && give_name(file)) {
-        bool done = sync_directory(file->path) || say(why, file->path, "is written, but its directory cannot be forced to disk");
-        forget(file);
+bool atomic_file_commit(atomic_file_t *file, buffer_t *why) {
+    if (fsync(file->fd) == 0 && atomic_file_rename(file)) {
+        bool done = atomic_file_sync_directory(file->path) ||
+                    atomic_file_fail(why, file->path, "is written, but its directory cannot be forced to disk");
+        atomic_file_close(file);
         return done;
     }
-    say(why, file->path, errno == EEXIST ? "somebody has made it meanwhile: name a new file, or use --force" : strerror(errno));
-    newfile_abandon(file);
+    atomic_file_fail(why, file->path,
+                     errno == EEXIST ? "somebody has made it meanwhile: name a new file, or use --force" : strerror(errno));
+    atomic_file_discard(file);
     return false;
 }

@@ -7,17 +7,17 @@
 
 #include "base/buffer.h"
 
-typedef struct newfile {
+typedef struct atomic_file {
     char *path, *part; // owned
     int fd;            // of the part; -1 = none
     bool force;
-} newfile_t;
+} atomic_file_t;
 
 // Begins an empty file (mode 0640). `log` is the audit log, which is never replaced; force: another file of that name may be.
 // False with *why, and nothing is left.
-bool newfile_begin(newfile_t *file, const char *path, const char *log, bool force, buffer_t *why);
+bool atomic_file_create(atomic_file_t *file, const char *path, const char *log, bool force, buffer_t *why);
 // To disk, and to its name. False with *why, and nothing is left.
-bool newfile_finish(newfile_t *file, buffer_t *why);
-void newfile_abandon(newfile_t *file); // removes the part; nothing after newfile_finish
+bool atomic_file_commit(atomic_file_t *file, buffer_t *why);
+void atomic_file_discard(atomic_file_t *file); // removes the part; nothing after atomic_file_commit
 
 #endif

@@ -147,7 +147,7 @@ void help_command(const cli_command_t *command, size_t width, buffer_t *out) {
 }
 
 static size_t help_width(void) {
-    size_t columns = table_room(stdout);
+    size_t columns = terminal_columns(stdout);
     return columns == 0 || columns > WIDTH_MAX ? WIDTH_MAX : columns < WIDTH_MIN ? WIDTH_MIN : columns;
 }
 

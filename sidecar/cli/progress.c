@@ -12,12 +12,12 @@ progress_t progress_begin(const char *what) {
 }
 
 void progress_show(progress_t *progress, int64_t done, int64_t of) {
-    char text[NUMBER_SIZE], all[NUMBER_SIZE];
+    char text[COUNT_TEXT_SIZE], all[COUNT_TEXT_SIZE];
     if (!progress->wanted || !mono_reached(progress->next, mono_now())) return;
     progress->next = mono_add(mono_now(), PERIOD_MS * NS_PER_MS);
     progress->shown = true;
-    audit_number_text(done, text);
-    audit_number_text(of, all);
+    count_format(done, text);
+    count_format(of, all);
     fprintf(stderr, "\r\x1b[K%s: %s", progress->what, text);
     if (of > 0) fprintf(stderr, " of %s (%d %%)", all, (int)(100.0 * (double)done / (double)of));
 }

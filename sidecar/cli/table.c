@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 
-#include "cli/encode.h"
+#include "cli/terminal.h"
 
 enum {
     GAP = 2,
-    NARROW = 112,
-    CHUNK_ROWS = 1000,   // widths are those of the first rows: a table of any length takes little memory
-    LONGEST_CELL = 4096, // bytes: more does not fit a line anyway
+    NARROW_COLUMNS = 112,
+    CHUNK_ROWS = 1000,     // widths are those of the first rows: a table of any length takes little memory
+    MAX_CELL_BYTES = 4096, // bytes: more does not fit a line anyway
 };
 
 struct table {
@@ -23,12 +23,12 @@ struct table {
     size_t cells;
     size_t next; // the column of the next cell
     size_t widths[TABLE_COLUMNS];
-    size_t pad;  // columns not printed yet
-    size_t room; // columns that it must fit; 0 = any
-    bool begun;  // the titles are printed and the widths fixed
+    size_t padding;     // columns not printed yet
+    size_t max_columns; // columns that it must fit; 0 = any
+    bool started;       // the titles are printed and the widths fixed
 };
 
-size_t table_room(FILE *out) {
+size_t terminal_columns(FILE *out) {
     struct winsize size;
     const char *columns = getenv("COLUMNS");
     unsigned long given = columns ? strtoul(columns, NULL, 10) : 0;
@@ -37,9 +37,9 @@ size_t table_room(FILE *out) {
     return 0;
 }
 
-bool table_is_narrow(FILE *out) {
-    size_t room = table_room(out);
-    return room > 0 && room < NARROW;
+bool terminal_is_narrow(FILE *out) {
+    size_t max_columns = terminal_columns(out);
+    return max_columns > 0 && max_columns < NARROW_COLUMNS;
 }
 
 table_t *table_begin(const table_column_t *columns, size_t count, FILE *out) {
@@ -47,69 +47,69 @@ table_t *table_begin(const table_column_t *columns, size_t count, FILE *out) {
     table->columns = columns;
     table->count = count;
     table->out = out;
-    table->room = table_room(out);
+    table->max_columns = terminal_columns(out);
     for (size_t i = 0; i < count; i++) {
-        size_t title = encode_width(slice_text(columns[i].title));
-        table->widths[i] = title > columns[i].begins ? title : columns[i].begins;
+        size_t title = terminal_width(slice_text(columns[i].title));
+        table->widths[i] = title > columns[i].initial_width ? title : columns[i].initial_width;
     }
     return table;
 }
 
-void table_fit(table_t *table, size_t room) { table->room = room; }
+void table_set_columns(table_t *table, size_t max_columns) { table->max_columns = max_columns; }
 
 // Takes room from the last column first, down to its least: it is the one with the long texts.
-static void squeeze(table_t *table) {
-    size_t room = table->room, wanted = 0;
+static void table_squeeze(table_t *table) {
+    size_t max_columns = table->max_columns, wanted = 0;
     for (size_t i = 0; i < table->count; i++) wanted += table->widths[i] + (i ? GAP : 0);
-    for (size_t i = table->count; room && i-- > 0 && wanted > room;) {
-        size_t least = table->columns[i].least, width = table->widths[i];
+    for (size_t i = table->count; max_columns && i-- > 0 && wanted > max_columns;) {
+        size_t least = table->columns[i].min_width, width = table->widths[i];
         if (least == 0 || width <= least) continue;
-        size_t less = wanted - room < width - least ? wanted - room : width - least;
+        size_t less = wanted - max_columns < width - least ? wanted - max_columns : width - least;
         table->widths[i] -= less;
         wanted -= less;
     }
 }
 
 // Room behind a cell is printed before the next one that is not empty, so that no line ends in spaces.
-static void print_cell(table_t *table, size_t at, slice_t text) {
-    size_t width = table->widths[at], used = encode_width(text), fits = text.len;
+static void table_print_cell(table_t *table, size_t at, slice_t text) {
+    size_t width = table->widths[at], used = terminal_width(text), fits = text.len;
     bool cut = used > width;
     if (cut) {
-        fits = encode_fit(text, width - 1);
-        used = encode_width((slice_t){text.data, fits}) + 1;
+        fits = terminal_fit(text, width - 1);
+        used = terminal_width((slice_t){text.data, fits}) + 1;
     }
-    if (table->columns[at].right) table->pad += width - used;
+    if (table->columns[at].align_right) table->padding += width - used;
     if (used > 0) {
-        fprintf(table->out, "%*s%.*s%s", (int)table->pad, "", (int)fits, text.data, cut ? "…" : "");
-        table->pad = 0;
+        fprintf(table->out, "%*s%.*s%s", (int)table->padding, "", (int)fits, text.data, cut ? "…" : "");
+        table->padding = 0;
     }
-    if (!table->columns[at].right) table->pad += width - used;
-    table->pad += GAP;
+    if (!table->columns[at].align_right) table->padding += width - used;
+    table->padding += GAP;
     if (at + 1 < table->count) return;
     putc('\n', table->out);
-    table->pad = 0;
+    table->padding = 0;
 }
 
 void table_flush(table_t *table) {
-    if (!table->begun && table->cells > 0) {
-        squeeze(table);
-        for (size_t i = 0; i < table->count; i++) print_cell(table, i, slice_text(table->columns[i].title));
-        table->begun = true;
+    if (!table->started && table->cells > 0) {
+        table_squeeze(table);
+        for (size_t i = 0; i < table->count; i++) table_print_cell(table, i, slice_text(table->columns[i].title));
+        table->started = true;
     }
     for (size_t i = 0, at = 0, from = 0; i < table->cells; from = table->ends[i], i++, at = at + 1 == table->count ? 0 : at + 1)
-        print_cell(table, at, (slice_t){buffer_text(&table->text) + from, table->ends[i] - from});
+        table_print_cell(table, at, (slice_t){buffer_text(&table->text) + from, table->ends[i] - from});
     buffer_clear(&table->text);
     table->cells = 0;
 }
 
 void table_cell(table_t *table, slice_t bytes) {
-    size_t at = table->next, from = table->text.len, most = table->columns[at].most;
-    if (bytes.len > LONGEST_CELL) bytes.len = LONGEST_CELL;
-    encode_plain(&table->text, bytes, false);
+    size_t at = table->next, from = table->text.len, most = table->columns[at].max_width;
+    if (bytes.len > MAX_CELL_BYTES) bytes.len = MAX_CELL_BYTES;
+    terminal_escape(&table->text, bytes, false);
     slice_t text = {buffer_text(&table->text) + from, table->text.len - from};
-    size_t width = encode_width(text);
+    size_t width = terminal_width(text);
     if (most && width > most) width = most;
-    if (!table->begun && width > table->widths[at]) table->widths[at] = width;
+    if (!table->started && width > table->widths[at]) table->widths[at] = width;
     table->ends[table->cells++] = table->text.len;
     table->next = at + 1 == table->count ? 0 : at + 1;
     if (table->cells == CHUNK_ROWS * table->count) table_flush(table);

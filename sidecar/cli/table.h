@@ -12,11 +12,11 @@
 enum { TABLE_COLUMNS = 10 };
 
 typedef struct table_column {
-    const char *title; // borrowed
-    size_t least;      // columns of the terminal that it keeps when room is short; 0 = all that it wants
-    size_t most;       // 0 = no limit
-    bool right;        // numbers
-    size_t begins;     // columns that it takes even if what stands in it is shorter: of a table that is flushed
+    const char *title;    // borrowed
+    size_t min_width;     // columns of the terminal that it keeps when room is short; 0 = all that it wants
+    size_t max_width;     // 0 = no limit
+    bool align_right;     // numbers
+    size_t initial_width; // columns that it takes even if what stands in it is shorter: of a table that is flushed
 } table_column_t;
 
 typedef struct table table_t;
@@ -24,7 +24,7 @@ typedef struct table table_t;
 // Columns are borrowed. Owned; free with table_end, which prints what is left. Nothing is printed of a table without rows.
 table_t *table_begin(const table_column_t *columns, size_t count, FILE *out);
 // Of a table that is printed elsewhere than it is shown: how many columns there are. Before the first flush.
-void table_fit(table_t *table, size_t room);
+void table_set_columns(table_t *table, size_t columns);
 // The next cell, row by row from the left; any bytes.
 void table_cell(table_t *table, slice_t bytes);
 // Prints what is there. The first time fixes the widths.
@@ -32,8 +32,8 @@ void table_flush(table_t *table);
 void table_end(table_t *table);
 
 // Columns of the terminal that `out` is, or what COLUMNS says; 0 = neither, nothing need fit.
-size_t table_room(FILE *out);
-// Whether that is too few for whole times: when_shorten.
-bool table_is_narrow(FILE *out);
+size_t terminal_columns(FILE *out);
+// Whether that is too few for whole times: time_shorten.
+bool terminal_is_narrow(FILE *out);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "cli/encode.h"
+#include "cli/terminal.h"
 
 // The bytes up to the next place where a line may end. A quote that never closes, or not within a line, is an ordinary letter.
 static size_t wrap_piece(const char *text, size_t len, size_t width) {
@@ -19,7 +19,7 @@ void wrap_add(buffer_t *out, const char *text, size_t len, const wrap_t *wrap) {
     size_t column = wrap->column;
     bool begins = true; // nothing stands on this line yet
     for (size_t at = 0; at < len;) {
-        size_t piece = wrap_piece(text + at, len - at, wrap->width), wide = encode_width((slice_t){text + at, piece});
+        size_t piece = wrap_piece(text + at, len - at, wrap->width), wide = terminal_width((slice_t){text + at, piece});
         if (!begins && column + 1 + wide > wrap->width) {
             buffer_printf(out, "\n%*s", (int)wrap->indent, "");
             column = wrap->indent;
@@ -29,8 +29,8 @@ void wrap_add(buffer_t *out, const char *text, size_t len, const wrap_t *wrap) {
         }
         begins = false;
         if (wrap->hard && column + wide > wrap->width && wrap->width > wrap->indent + 1) {
-            piece = encode_fit((slice_t){text + at, piece}, wrap->width - column); // the rest is the next piece
-            wide = encode_width((slice_t){text + at, piece});
+            piece = terminal_fit((slice_t){text + at, piece}, wrap->width - column); // the rest is the next piece
+            wide = terminal_width((slice_t){text + at, piece});
         }
         buffer_add(out, text + at, piece);
         column += wide;

@@ -10,7 +10,7 @@
 #include "cli/progress.h"
 
 // SQLite would take them for parts of the copy, and write what they hold into it when it is opened.
-static bool has_no_remains(const char *path, buffer_t *why) {
+static bool backup_check_remains(const char *path, buffer_t *why) {
     static const char *const suffixes[] = {"-wal", "-journal"};
     bool none = true;
     for (size_t i = 0; none && i < sizeof suffixes / sizeof *suffixes; i++) {
@@ -23,27 +23,28 @@ static bool has_no_remains(const char *path, buffer_t *why) {
     return none;
 }
 
-static void show(void *self, int64_t pages, int64_t of) { progress_show(self, pages, of); }
+static void backup_progress(void *self, int64_t pages, int64_t of) { progress_show(self, pages, of); }
 
-static int run_backup(audit_ask_t *ask) {
-    newfile_t file;
+static int backup_run(audit_args_t *args) {
+    atomic_file_t file;
     buffer_t why = {0};
     progress_t progress = progress_begin("copying pages");
-    if (strcmp(ask->words.all[0], "-") == 0) {
+    if (strcmp(args->operands.all[0], "-") == 0) {
         fputs("queue-sidecar audit: a backup goes into a file: name one (`export` writes to standard output)\n", stderr);
         return CLI_USAGE;
     }
-    if (!newfile_begin(&file, ask->words.all[0], ask->path, ask->force, &why)) return audit_complain(&why);
-    bool done = has_no_remains(ask->words.all[0], &why) && audit_backup(ask->audit, file.part, show, &progress, &why);
+    if (!atomic_file_create(&file, args->operands.all[0], args->path, args->force, &why)) return audit_print_error(&why);
+    bool done = backup_check_remains(args->operands.all[0], &why) &&
+                audit_backup(args->audit, file.part, backup_progress, &progress, &why);
     progress_end(&progress);
-    if (!done) newfile_abandon(&file);
+    if (!done) atomic_file_discard(&file);
     failpoint("backup_before_rename");
-    if (done && newfile_finish(&file, &why)) return CLI_OK;
-    return audit_complain(&why);
+    if (done && atomic_file_commit(&file, &why)) return CLI_OK;
+    return audit_print_error(&why);
 }
 
 static const cli_option_t options[] = {
-    AUDIT_WORDS("FILE", "the copy, a new file", CLI_FILES),
+    AUDIT_OPERANDS("FILE", "the copy, a new file", CLI_FILES),
     AUDIT_OPTIONS_LOG,
     AUDIT_OPTION_FORCE,
 };
@@ -60,8 +61,8 @@ const audit_command_t audit_backup_command = {
                       "cannot open a log that a newer one has migrated.",
               .exits = AUDIT_EXITS},
     .opens_log = true,
-    .least = 1,
-    .most = 1,
-    .missing = "a file is missing: `backup FILE`",
-    .run = run_backup,
+    .min_operands = 1,
+    .max_operands = 1,
+    .missing_operand = "a file is missing: `backup FILE`",
+    .run = backup_run,
 };

@@ -3,8 +3,8 @@
 #include <inttypes.h>
 
 #include "base/base64.h"
-#include "cli/encode.h"
-#include "cli/when.h"
+#include "cli/terminal.h"
+#include "cli/time_text.h"
 
 const event_field_t event_fields[EVENT_FIELDS] = {
 #define FIELD(name, kind, member)                                                                                                \
@@ -47,7 +47,7 @@ static bool field_is_time(const event_field_t *field) { return field->kind == FI
 // Appends nothing for a time that is unknown.
 static void field_add_text(buffer_t *out, const audit_row_t *row, const event_field_t *field) {
     const void *value = (const char *)row + field->offset;
-    char time[WHEN_SIZE];
+    char time[TIME_TEXT_SIZE];
     switch (field->kind) {
     case FIELD_BYTES:
         if (!field_is_text(row, field)) {
@@ -61,7 +61,7 @@ static void field_add_text(buffer_t *out, const audit_row_t *row, const event_fi
         if (!slice_is(row->event.kind, "failed")) return; // fall through
     case FIELD_TIME:
         if (*(const int64_t *)value == 0) return;
-        when_rfc3339(*(const int64_t *)value, time);
+        time_format_rfc3339(*(const int64_t *)value, time);
         buffer_str(out, time);
         return;
     }
@@ -90,7 +90,7 @@ void event_write_csv(buffer_t *out, const audit_row_t *row) {
         buffer_clear(&text);
         field_add_text(&text, row, field);
         if (field > event_fields) buffer_str(out, ",");
-        encode_csv(out, (slice_t){buffer_text(&text), text.len});
+        csv_write_field(out, (slice_t){buffer_text(&text), text.len});
     }
     buffer_free(&text);
 }

@@ -5,7 +5,7 @@
 #include "base/json/json.h"
 #include "base/json/scan.h"
 #include "cli/audit/event_fields.h"
-#include "cli/when.h"
+#include "cli/time_text.h"
 
 enum { MAX_DIGITS = 20 };
 
@@ -73,12 +73,12 @@ static bool reader_scan(event_reader_t *reader, slice_t line) {
 }
 
 static bool reader_parse_time(slice_t text, int64_t *out) {
-    char copy[WHEN_SIZE];
+    char copy[TIME_TEXT_SIZE];
     *out = 0;
     if (text.len == 0) return true;
     if (text.len >= sizeof copy || memchr(text.data, '\0', text.len)) return false;
     snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.data);
-    return when_read(copy, out);
+    return time_parse_rfc3339(copy, out);
 }
 
 static bool reader_parse_number(slice_t text, int64_t *out) {

@@ -11,10 +11,10 @@
 #include "cli/audit/event_fields.h"
 #include "cli/progress.h"
 
-enum { CHUNK = 1024 * 1024 };
+enum { PAGE_BYTES = 1024 * 1024 };
 
 typedef struct export {
-    const audit_ask_t *ask;
+    const audit_args_t *args;
     int fd;
     const char *name; // of what is written, for messages
     buffer_t text;    // of one page: no read transaction waits for whoever reads what we write
@@ -23,25 +23,25 @@ typedef struct export {
 }
 export_t;
 
-static bool take(void *self, const audit_row_t *row) {
+static bool export_add_row(void *self, const audit_row_t *row) {
     export_t *export = self;
-    if (export->ask->format == FORMAT_CSV)
+    if (export->args->format == FORMAT_CSV)
         event_write_csv(&export->text, row);
     else
         event_write_json(&export->text, row);
-    buffer_str(&export->text, export->ask->format == FORMAT_CSV ? "\r\n" : "\n");
+    buffer_str(&export->text, export->args->format == FORMAT_CSV ? "\r\n" : "\n");
     export->events++;
-    return export->text.len < CHUNK;
+    return export->text.len < PAGE_BYTES;
 }
 
 // The last line has the shape of all others, and tells how many they are: a file that was cut short has none.
-static void add_end(export_t *export) {
+static void export_add_end(export_t *export) {
     const audit_row_t end = {
         .event = {.kind = slice_text(EXPORT_END_KIND), .size = export->events}, .error_is_text = true, .payload_is_text = true};
-    take(export, &end);
+    export_add_row(export, &end);
 }
 
-static bool write_text(export_t *export, buffer_t *why) {
+static bool export_flush(export_t *export, buffer_t *why) {
     for (size_t at = 0; at < export->text.len;) {
         ssize_t wrote = write(export->fd, export->text.data + at, export->text.len - at);
         if (wrote < 0 && errno == EINTR) continue;
@@ -56,52 +56,53 @@ static bool write_text(export_t *export, buffer_t *why) {
 }
 
 // What came while it was written is left out: else an export beside a busy sidecar would not end.
-static bool write_pages(export_t *export, buffer_t *why) {
+static bool export_write_pages(export_t *export, buffer_t *why) {
     int64_t first, last, after;
     bool more = true;
-    if (!audit_bounds(export->ask->audit, INT64_MIN, &first, &last, why)) return false;
+    if (!audit_bounds(export->args->audit, INT64_MIN, &first, &last, why)) return false;
     after = first - 1;
     while (more && after < last) {
-        if (!audit_page(export->ask->audit, &export->ask->filter, &after, take, export, &more, why) || !write_text(export, why))
+        if (!audit_page(export->args->audit, &export->args->filter, &after, export_add_row, export, &more, why) ||
+            !export_flush(export, why))
             return false;
         progress_show(&export->progress, after - first, last - first);
     }
     return true;
 }
 
-static bool write_all(export_t *export, buffer_t *why) {
-    if (export->ask->format == FORMAT_CSV) {
+static bool export_write(export_t *export, buffer_t *why) {
+    if (export->args->format == FORMAT_CSV) {
         event_write_csv_header(&export->text);
     }
-    bool done = write_text(export, why) && write_pages(export, why);
-    if (done) add_end(export);
-    done = done && write_text(export, why);
+    bool done = export_flush(export, why) && export_write_pages(export, why);
+    if (done) export_add_end(export);
+    done = done && export_flush(export, why);
     progress_end(&export->progress);
     buffer_free(&export->text);
     return done;
 }
 
-static int run_export(audit_ask_t *ask) {
-    const char *name = ask->words.count && strcmp(ask->words.all[0], "-") != 0 ? ask->words.all[0] : NULL;
+static int export_run(audit_args_t *args) {
+    const char *name = args->operands.count && strcmp(args->operands.all[0], "-") != 0 ? args->operands.all[0] : NULL;
     buffer_t why = {0};
-    newfile_t file;
-    if (!ask->filter.kind) ask->filter.all_kinds = true;
+    atomic_file_t file;
+    if (!args->filter.kind) args->filter.all_kinds = true;
     export_t export = {
-        .ask = ask, .fd = STDOUT_FILENO, .name = name ? name : "standard output", .progress = progress_begin("exporting")};
+        .args = args, .fd = STDOUT_FILENO, .name = name ? name : "standard output", .progress = progress_begin("exporting")};
     if (!name && isatty(STDOUT_FILENO)) export.progress.wanted = false; // it would stand among the rows
-    if (!name) return write_all(&export, &why) ? CLI_OK : audit_complain(&why);
-    if (!newfile_begin(&file, name, ask->path, ask->force, &why)) return audit_complain(&why);
+    if (!name) return export_write(&export, &why) ? CLI_OK : audit_print_error(&why);
+    if (!atomic_file_create(&file, name, args->path, args->force, &why)) return audit_print_error(&why);
     export.fd = file.fd;
-    bool done = write_all(&export, &why);
-    if (!done) newfile_abandon(&file);
+    bool done = export_write(&export, &why);
+    if (!done) atomic_file_discard(&file);
     failpoint("export_before_rename");
-    if (done && newfile_finish(&file, &why)) return CLI_OK;
-    return audit_complain(&why);
+    if (done && atomic_file_commit(&file, &why)) return CLI_OK;
+    return audit_print_error(&why);
 }
 
 static const cli_option_t options[] = {
-    AUDIT_WORDS("FILE", "a new file, which appears when it is complete and on disk; without it, or as -, standard output",
-                CLI_FILES),
+    AUDIT_OPERANDS("FILE", "a new file, which appears when it is complete and on disk; without it, or as -, standard output",
+                   CLI_FILES),
     AUDIT_OPTIONS_LOG,
     AUDIT_OPTIONS_FILTERS,
     AUDIT_OPTION_UTC,
@@ -124,8 +125,8 @@ const audit_command_t audit_export_command = {
                  "the sidecar that writes. The last "
                  "line is no event: its kind is `end`, its size the number of events before it. A file without it was cut short.",
          .exits = AUDIT_EXITS},
-    .form = FORMAT_JSON_LINES,
+    .default_format = FORMAT_JSON_LINES,
     .opens_log = true,
-    .most = 1,
-    .run = run_export,
+    .max_operands = 1,
+    .run = export_run,
 };

@@ -11,9 +11,9 @@
 #include "cli/audit/audit.h"
 #include "cli/audit/event_fields.h"
 #include "cli/audit/line_reader.h"
-#include "cli/encode.h"
 #include "cli/progress.h"
-#include "cli/when.h"
+#include "cli/terminal.h"
+#include "cli/time_text.h"
 
 enum {
     LINES_PER_PROGRESS = 256,
@@ -46,11 +46,11 @@ static void import_report_skipped(void *self, int64_t from, int64_t to, const ch
 
 static void import_report_filled(void *self, const event_t *gap) {
     import_file_t *file = self;
-    char at[WHEN_SIZE], ref[EVENT_REF_SIZE];
+    char at[TIME_TEXT_SIZE], ref[EVENT_REF_SIZE];
     buffer_t queue = {0};
-    when_rfc3339(gap->at, at);
+    time_format_rfc3339(gap->at, at);
     if (!event_ref(gap->event, ref)) return;
-    encode_plain(&queue, gap->queue, false);
+    terminal_escape(&queue, gap->queue, false);
     progress_end(&file->progress);
     printf("%s: fills the gap %s of queue %s (records %.*s, up to %s)\n", file->name, ref, buffer_text(&queue), (int)gap->job.len,
            gap->job.data, at);
@@ -165,8 +165,8 @@ static bool import_open(import_file_t *file, buffer_t *why) {
 }
 
 static void import_add_count(buffer_t *text, int64_t count, const char *what, bool always) {
-    char number[NUMBER_SIZE];
-    audit_number_text(count, number);
+    char number[COUNT_TEXT_SIZE];
+    count_format(count, number);
     if (count || always) buffer_printf(text, "%s%s %s", text->len ? ", " : "", number, what);
 }
 
@@ -184,8 +184,8 @@ static void import_print_counts(const char *name, const import_counts_t *counts)
 
 // False: the end lines of the exports count more events than came.
 static bool import_check_complete(const import_file_t *file) {
-    char number[NUMBER_SIZE];
-    audit_number_text(file->missing, number);
+    char number[COUNT_TEXT_SIZE];
+    count_format(file->missing, number);
     if (file->missing)
         fprintf(stderr, "queue-sidecar: %s: %s exported events are missing: get the file again\n", file->name, number);
     else if (file->events && !file->complete)
@@ -209,29 +209,29 @@ static bool import_one(audit_t *audit, const char *log, const char *name) {
                 MAX_NAMED);
     import_print_counts(name, counts);
     bool good = done && counts->refused == 0;
-    if (!done) audit_complain(&why);
+    if (!done) audit_print_error(&why);
     if (done && !import_check_complete(&file)) good = false;
     buffer_free(&why);
     import_free(file.import);
     return good;
 }
 
-static int import_run(audit_ask_t *ask) {
+static int import_run(audit_args_t *args) {
     buffer_t why = {0};
     int status = CLI_OK;
-    bool exists = access(ask->path, F_OK) == 0;
-    audit_t *audit = audit_open(ask->path, AUDIT_IMPORT, &why);
-    if (!audit) return audit_complain(&why);
+    bool exists = access(args->path, F_OK) == 0;
+    audit_t *audit = audit_open(args->path, AUDIT_IMPORT, &why);
+    if (!audit) return audit_print_error(&why);
     audit_set_busy_timeout(audit, BUSY_TIMEOUT_MS);
-    if (!exists) fprintf(stderr, "queue-sidecar: created a new audit log: %s\n", ask->path);
-    for (size_t i = 0; i < ask->words.count; i++)
-        if (!import_one(audit, ask->path, ask->words.all[i])) status = CLI_FAILED;
+    if (!exists) fprintf(stderr, "queue-sidecar: created a new audit log: %s\n", args->path);
+    for (size_t i = 0; i < args->operands.count; i++)
+        if (!import_one(audit, args->path, args->operands.all[i])) status = CLI_FAILED;
     audit_close(audit);
     return status;
 }
 
 static const cli_option_t options[] = {
-    AUDIT_WORDS(
+    AUDIT_OPERANDS(
         "FILE",
         "an audit log (SQLite, of this version or an older one; it is only read), a jsonl file that `audit export` wrote, "
         "or - for standard input",
@@ -254,8 +254,8 @@ const audit_command_t audit_import_command = {
              "that it covers become filled, and `audit list --kind gap` shows both. CSV files are not read: export with `-o "
              "jsonl`. Run it as the user of the sidecar.",
          .exits = "0 ok\n1 failed, or events were left out or are missing\n2 wrong usage\n78 bad config\n"},
-    .least = 1,
-    .most = SIZE_MAX,
-    .missing = "specify a FILE to import",
+    .min_operands = 1,
+    .max_operands = SIZE_MAX,
+    .missing_operand = "specify a FILE to import",
     .run = import_run,
 };

@@ -5,26 +5,26 @@
 
 #include "base/suggest.h"
 #include "cli/audit/audit.h"
-#include "cli/encode.h"
+#include "cli/terminal.h"
 
-enum { QUEUES_MAX = 32 };
+enum { MAX_QUEUES = 32 };
 
-typedef struct names {
-    char *all[QUEUES_MAX];
+typedef struct queues {
+    char *all[MAX_QUEUES];
     size_t count;
     bool known;
     const char *wanted;
-} names_t;
+} known_queues_t;
 
-static bool take_name(void *self, const char *name) {
-    names_t *names = self;
-    if (strcmp(name, names->wanted) == 0) names->known = true;
-    if (names->count < QUEUES_MAX) names->all[names->count++] = mem_str(name);
+static bool no_match_add_queue(void *self, const char *name) {
+    known_queues_t *queues = self;
+    if (strcmp(name, queues->wanted) == 0) queues->known = true;
+    if (queues->count < MAX_QUEUES) queues->all[queues->count++] = mem_str(name);
     return true;
 }
 
-void audit_explain_nothing(audit_t *audit, const audit_filter_t *filter) {
-    names_t names = {.wanted = filter->queue};
+void audit_print_no_match(audit_t *audit, const audit_filter_t *filter) {
+    known_queues_t queues = {.wanted = filter->queue};
     buffer_t why = {0}, plain = {0};
     const char *nearest = NULL;
     const char *kind = filter->all_kinds ? "" : filter->kind ? filter->kind : "failed";
@@ -32,14 +32,14 @@ void audit_explain_nothing(audit_t *audit, const audit_filter_t *filter) {
         fprintf(stderr, "queue-sidecar: no events%s%s match\n", *kind ? " of kind " : "", kind);
         return;
     }
-    if (filter->queue && audit_queues(audit, take_name, &names, &why) && !names.known)
-        nearest = suggest_nearest(filter->queue, (const char *const *)names.all, names.count);
+    if (filter->queue && audit_queues(audit, no_match_add_queue, &queues, &why) && !queues.known)
+        nearest = suggest_nearest(filter->queue, (const char *const *)queues.all, queues.count);
     fprintf(stderr, "queue-sidecar: no final failures match");
-    if (filter->queue && !names.known) fprintf(stderr, ": none are of the queue `%s`", filter->queue);
-    if (nearest) encode_plain(&plain, slice_text(nearest), false);
+    if (filter->queue && !queues.known) fprintf(stderr, ": none are of the queue `%s`", filter->queue);
+    if (nearest) terminal_escape(&plain, slice_text(nearest), false);
     if (nearest) fprintf(stderr, ", did you mean `%s`?", buffer_text(&plain));
     fputs("\n", stderr);
-    for (size_t i = 0; i < names.count; i++) free(names.all[i]);
+    for (size_t i = 0; i < queues.count; i++) free(queues.all[i]);
     buffer_free(&plain);
     buffer_free(&why);
 }

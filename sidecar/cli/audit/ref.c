@@ -2,7 +2,7 @@
 
 #include "cli/audit/audit.h"
 
-bool audit_ref_read(const char *word, audit_ref_t *out) {
+bool audit_ref_parse(const char *word, audit_ref_t *out) {
     size_t len = strlen(word);
     bool whole = len == EVENT_ID_SIZE - 1;
     char *to = whole ? out->event : out->prefix;

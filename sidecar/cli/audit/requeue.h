@@ -8,14 +8,14 @@
 #include "queue/keys.h"
 
 // What people asked for. All borrowed.
-typedef struct requeue_wish {
+typedef struct requeue_options {
     audit_t *audit;
     const keyspace_t *keys;
-    bool discards;
+    bool discard;
     bool bulk;  // by filters, not by refs
     bool again; // also what was answered before
     bool yes;
-    bool dry;
+    bool dry_run;
     bool utc;
     audit_format_t format;
     audit_filter_t filter;
@@ -23,10 +23,10 @@ typedef struct requeue_wish {
     const char *note;   // and why; "" = not said
     int64_t to;         // index of the queue that takes all jobs; -1 = each its own
     int64_t per_minute; // jobs; 0 = as many as there are
-} requeue_wish_t;
+} requeue_options_t;
 
-// What becomes of one failure. FATE_LIST: X(name, how programs call it, whether it makes the exit code 1, what people read).
-#define FATE_LIST(X)                                                                                                             \
+// What becomes of one failure. RESULT_LIST: X(name, how programs call it, whether it makes the exit code 1, what people read).
+#define RESULT_LIST(X)                                                                                                           \
     X(DONE, "done", false, "")                                                                                                   \
     X(WOULD, "would", false, "")                                                                                                 \
     X(ANSWERED, "answered", false, "was answered before")                                                                        \
@@ -42,22 +42,22 @@ typedef struct requeue_wish {
     X(GONE, "gone", true, "is no longer in the log")                                                                             \
     X(REFUSED, "refused", true, "Redis refuses it")                                                                              \
     X(UNKNOWN, "unknown", true, "Redis was lost before it answered: it may be done")
-typedef enum fate {
-#define X(name, word, fails, text) FATE_##name,
-    FATE_LIST(X)
+typedef enum result {
+#define X(name, word, fails, text) RESULT_##name,
+    RESULT_LIST(X)
 #undef X
-        FATE_COUNT
-} fate_t;
+        RESULT_COUNT
+} requeue_result_t;
 
 // A failure, for messages. Owned copies, cut where they are long.
-typedef struct subject {
+typedef struct target {
     char ref[EVENT_REF_SIZE];
     char event[EVENT_ID_SIZE];
     char queue[129];
     char job[129];
     size_t home; // index of the queue that holds its mark
     size_t to;   // and of the one that takes it
-} subject_t;
+} requeue_target_t;
 
 // Which failures, in the order in which they are taken, and how many of each queue.
 typedef struct plan_queue {
@@ -72,19 +72,19 @@ typedef struct plan {
     int64_t open, answered;
     int64_t newest; // the latest `at` of these
     int bad_refs;   // they were complained of
-} plan_t;
+} requeue_plan_t;
 
 // Both change nothing. False: the log cannot be read, with *why.
-bool plan_refs(const requeue_wish_t *wish, const char *const *refs, size_t count, plan_t *plan, buffer_t *why);
-bool plan_matches(const requeue_wish_t *wish, plan_t *plan, buffer_t *why);
-void plan_clear(plan_t *plan);
+bool plan_refs(const requeue_options_t *options, const char *const *refs, size_t count, requeue_plan_t *plan, buffer_t *why);
+bool plan_matches(const requeue_options_t *options, requeue_plan_t *plan, buffer_t *why);
+void plan_free(requeue_plan_t *plan);
 // "1,234 jobs: email 1,200, video 34", to be printed.
-void plan_describe(const plan_t *plan, buffer_t *out);
+void plan_format(const requeue_plan_t *plan, buffer_t *out);
 
 // What became of all, told as it comes.
-typedef struct tally {
-    const requeue_wish_t *wish;
-    int64_t of[FATE_COUNT];
+typedef struct report {
+    const requeue_options_t *options;
+    int64_t of[RESULT_COUNT];
     int64_t total;  // planned
     int64_t before; // of these, answered when it began
     mono_t began;
@@ -92,17 +92,17 @@ typedef struct tally {
     bool progress;     // a line of it stands on the terminal
     buffer_t problems; // of json
     int64_t problem_count;
-} tally_t;
+} requeue_report_t;
 
 // `answered` of `total` are not tried, because they were answered before.
-void tally_begin(tally_t *tally, const requeue_wish_t *wish, int64_t total, int64_t answered);
+void report_begin(requeue_report_t *report, const requeue_options_t *options, int64_t total, int64_t answered);
 // `detail` may be NULL.
-void tally_add(tally_t *tally, const subject_t *subject, fate_t fate, const char *detail);
-void tally_progress(tally_t *tally, bool last);
+void report_add(requeue_report_t *report, const requeue_target_t *target, requeue_result_t result, const char *detail);
+void report_progress(requeue_report_t *report, bool last);
 // Prints the summary; `stopped` says why not all were tried, NULL = all were. Returns the exit code for what the tally holds.
-int tally_end(tally_t *tally, const char *stopped);
+int report_end(requeue_report_t *report, const char *stopped);
 
 // Carries the plan out, or with wish->dry only looks at it. Returns an exit code.
-int requeue_run(const requeue_wish_t *wish, const plan_t *plan);
+int requeue_run(const requeue_options_t *options, const requeue_plan_t *plan);
 
 #endif

@@ -4,179 +4,183 @@
 #include <unistd.h>
 
 #include "cli/audit/requeue.h"
-#include "cli/encode.h"
+#include "cli/terminal.h"
 
-enum { SAID_OF_EACH = 10, JSON_PROBLEMS = 1000, PROGRESS_MS = 200 };
+enum { MAX_PRINTED_EACH = 10, MAX_JSON_PROBLEMS = 1000, PROGRESS_MS = 200 };
 
 static const struct {
     const char *word, *text;
     bool fails;
-} fates[FATE_COUNT] = {
-#define X(name, word_, fails_, text_) [FATE_##name] = {.word = (word_), .text = (text_), .fails = (fails_)},
-    FATE_LIST(X)
+} results[RESULT_COUNT] = {
+#define X(name, word_, fails_, text_) [RESULT_##name] = {.word = (word_), .text = (text_), .fails = (fails_)},
+    RESULT_LIST(X)
 #undef X
 };
 
-void tally_begin(tally_t *tally, const requeue_wish_t *wish, int64_t total, int64_t answered) {
-    *tally = (tally_t){.wish = wish, .total = total, .before = answered, .began = mono_now(), .shown = mono_now()};
-    tally->of[FATE_ANSWERED] = answered;
+void report_begin(requeue_report_t *report, const requeue_options_t *options, int64_t total, int64_t answered) {
+    *report =
+        (requeue_report_t){.options = options, .total = total, .before = answered, .began = mono_now(), .shown = mono_now()};
+    report->of[RESULT_ANSWERED] = answered;
 }
 
-static const char *done_word(const requeue_wish_t *wish) { return wish->discards ? "discarded" : "put back"; }
+static const char *report_verb(const requeue_options_t *options) { return options->discard ? "discarded" : "put back"; }
 
-static void add_json(buffer_t *out, const tally_t *tally, const subject_t *subject, fate_t fate, const char *detail) {
-    const requeue_wish_t *wish = tally->wish;
-    buffer_printf(out, "{\"ref\":\"%s\",\"event\":\"%s\",\"queue\":", subject->ref, subject->event);
-    encode_json(out, slice_text(subject->queue));
+static void report_add_json(buffer_t *out, const requeue_report_t *report, const requeue_target_t *target,
+                            requeue_result_t result, const char *detail) {
+    const requeue_options_t *options = report->options;
+    buffer_printf(out, "{\"ref\":\"%s\",\"event\":\"%s\",\"queue\":", target->ref, target->event);
+    encode_json(out, slice_text(target->queue));
     buffer_str(out, ",\"job_id\":");
-    encode_json(out, slice_text(subject->job));
-    buffer_printf(out, ",\"action\":\"%s\",\"result\":\"%s\"", wish->discards ? "discard" : "requeue", fates[fate].word);
-    if (!wish->discards && fate <= FATE_WOULD) {
+    encode_json(out, slice_text(target->job));
+    buffer_printf(out, ",\"action\":\"%s\",\"result\":\"%s\"", options->discard ? "discard" : "requeue", results[result].word);
+    if (!options->discard && result <= RESULT_WOULD) {
         buffer_str(out, ",\"to\":");
-        encode_json(out, slice_text(wish->keys->queues[subject->to].config->name));
+        encode_json(out, slice_text(options->keys->queues[target->to].config->name));
     }
     buffer_str(out, ",\"detail\":");
-    encode_json(out, slice_text(detail ? detail : fates[fate].text));
+    encode_json(out, slice_text(detail ? detail : results[result].text));
     buffer_str(out, "}");
 }
 
-static void clear_progress(tally_t *tally) {
-    if (tally->progress) fputs("\r\x1b[K", stderr);
-    tally->progress = false;
+static void report_clear_progress(requeue_report_t *report) {
+    if (report->progress) fputs("\r\x1b[K", stderr);
+    report->progress = false;
 }
 
 // A line of plain text: nothing of a job may move the cursor.
-static void print_plain(FILE *to, const char *text) {
+static void report_print_escaped(FILE *to, const char *text) {
     buffer_t plain = {0};
-    encode_plain(&plain, slice_text(text), false);
+    terminal_escape(&plain, slice_text(text), false);
     fputs(buffer_text(&plain), to);
     buffer_free(&plain);
 }
 
 // In bulk only what went wrong is told one by one, and of each kind no more than the first.
-static bool worth_telling(const tally_t *tally, fate_t fate) {
-    return !tally->wish->bulk || (fate != FATE_DONE && tally->of[fate] <= SAID_OF_EACH);
+static bool report_is_shown(const requeue_report_t *report, requeue_result_t result) {
+    return !report->options->bulk || (result != RESULT_DONE && report->of[result] <= MAX_PRINTED_EACH);
 }
 
-static void tell_good(const tally_t *tally, const subject_t *subject, fate_t fate) {
-    const requeue_wish_t *wish = tally->wish;
-    printf("%s  %s%s", subject->ref, fate == FATE_WOULD ? "would be " : "", done_word(wish));
-    if (!wish->discards) printf(" into %s", wish->keys->queues[subject->to].config->name);
+static void report_print_success(const requeue_report_t *report, const requeue_target_t *target, requeue_result_t result) {
+    const requeue_options_t *options = report->options;
+    printf("%s  %s%s", target->ref, result == RESULT_WOULD ? "would be " : "", report_verb(options));
+    if (!options->discard) printf(" into %s", options->keys->queues[target->to].config->name);
     fputs(": ", stdout);
-    print_plain(stdout, subject->job);
+    report_print_escaped(stdout, target->job);
     fputs("\n", stdout);
 }
 
-static void tell_people(tally_t *tally, const subject_t *subject, fate_t fate, const char *detail) {
-    if (!worth_telling(tally, fate)) return;
-    clear_progress(tally);
-    if (fate == FATE_DONE || fate == FATE_WOULD) {
-        tell_good(tally, subject, fate);
+static void report_print(requeue_report_t *report, const requeue_target_t *target, requeue_result_t result, const char *detail) {
+    if (!report_is_shown(report, result)) return;
+    report_clear_progress(report);
+    if (result == RESULT_DONE || result == RESULT_WOULD) {
+        report_print_success(report, target, result);
         return;
     }
     fflush(stdout);
-    fprintf(stderr, "queue-sidecar: %s (", subject->ref);
-    print_plain(stderr, subject->queue);
-    fprintf(stderr, ") %s%s", fates[fate].text, detail ? ": " : "");
-    print_plain(stderr, detail ? detail : "");
+    fprintf(stderr, "queue-sidecar: %s (", target->ref);
+    report_print_escaped(stderr, target->queue);
+    fprintf(stderr, ") %s%s", results[result].text, detail ? ": " : "");
+    report_print_escaped(stderr, detail ? detail : "");
     fputs("\n", stderr);
-    if (tally->wish->bulk && tally->of[fate] == SAID_OF_EACH)
+    if (report->options->bulk && report->of[result] == MAX_PRINTED_EACH)
         fputs("queue-sidecar: others like this are counted; -o jsonl names each\n", stderr);
 }
 
-void tally_add(tally_t *tally, const subject_t *subject, fate_t fate, const char *detail) {
-    bool good = fate == FATE_DONE || fate == FATE_WOULD;
+void report_add(requeue_report_t *report, const requeue_target_t *target, requeue_result_t result, const char *detail) {
+    bool good = result == RESULT_DONE || result == RESULT_WOULD;
     buffer_t line = {0};
-    tally->of[fate]++;
-    switch (tally->wish->format) {
+    report->of[result]++;
+    switch (report->options->format) {
     case FORMAT_JSON_LINES:
-        add_json(&line, tally, subject, fate, detail);
+        report_add_json(&line, report, target, result, detail);
         buffer_str(&line, "\n");
         fwrite(line.data, 1, line.len, stdout);
         buffer_free(&line);
         break;
     case FORMAT_JSON_ARRAY:
-        if (good || tally->problem_count >= JSON_PROBLEMS) break;
-        buffer_str(&tally->problems, tally->problem_count++ ? ",\n  " : "\n  ");
-        add_json(&tally->problems, tally, subject, fate, detail);
+        if (good || report->problem_count >= MAX_JSON_PROBLEMS) break;
+        buffer_str(&report->problems, report->problem_count++ ? ",\n  " : "\n  ");
+        report_add_json(&report->problems, report, target, result, detail);
         break;
-    default: tell_people(tally, subject, fate, detail); break;
+    default: report_print(report, target, result, detail); break;
     }
 }
 
-static int64_t tried(const tally_t *tally) {
+static int64_t report_count_tried(const requeue_report_t *report) {
     int64_t sum = 0;
-    for (int i = 0; i < FATE_COUNT; i++) sum += tally->of[i];
+    for (int i = 0; i < RESULT_COUNT; i++) sum += report->of[i];
     return sum;
 }
 
-void tally_progress(tally_t *tally, bool last) {
-    char done[NUMBER_SIZE], total[NUMBER_SIZE], rate[NUMBER_SIZE];
+void report_progress(requeue_report_t *report, bool last) {
+    char done[COUNT_TEXT_SIZE], total[COUNT_TEXT_SIZE], rate[COUNT_TEXT_SIZE];
     mono_t now = mono_now();
-    if (!tally->wish->bulk || tally->wish->dry || !isatty(STDERR_FILENO)) return;
-    if (last) clear_progress(tally);
-    if (last || mono_diff(now, tally->shown) < PROGRESS_MS * NS_PER_MS) return;
-    tally->shown = now;
-    int64_t ms = mono_diff(now, tally->began) / NS_PER_MS + 1, so_far = tried(tally), left = tally->total - so_far;
-    int64_t by_now = so_far - tally->before;
-    audit_number_text(so_far, done);
-    audit_number_text(tally->total, total);
-    audit_number_text(by_now * 1000 / ms, rate);
+    if (!report->options->bulk || report->options->dry_run || !isatty(STDERR_FILENO)) return;
+    if (last) report_clear_progress(report);
+    if (last || mono_diff(now, report->shown) < PROGRESS_MS * NS_PER_MS) return;
+    report->shown = now;
+    int64_t ms = mono_diff(now, report->began) / NS_PER_MS + 1, so_far = report_count_tried(report),
+            left = report->total - so_far;
+    int64_t by_now = so_far - report->before;
+    count_format(so_far, done);
+    count_format(report->total, total);
+    count_format(by_now * 1000 / ms, rate);
     fprintf(stderr, "\r%s of %s (%d %%), %s/s, %" PRId64 " s left\x1b[K", done, total,
-            (int)(tally->total ? so_far * 100 / tally->total : 100), rate, by_now ? left * ms / by_now / 1000 : 0);
+            (int)(report->total ? so_far * 100 / report->total : 100), rate, by_now ? left * ms / by_now / 1000 : 0);
     fflush(stderr);
-    tally->progress = true;
+    report->progress = true;
 }
 
-static void print_json(const tally_t *tally, const char *stopped) {
+static void report_print_json(const requeue_report_t *report, const char *stopped) {
     buffer_t out = {0};
-    buffer_printf(&out, "{\"action\":\"%s\",\"dry_run\":%s,\"planned\":%" PRId64, tally->wish->discards ? "discard" : "requeue",
-                  tally->wish->dry ? "true" : "false", tally->total);
-    for (int i = 0; i < FATE_COUNT; i++) buffer_printf(&out, ",\"%s\":%" PRId64, fates[i].word, tally->of[i]);
-    buffer_printf(&out, ",\"left\":%" PRId64 ",\"stopped\":", tally->total - tried(tally));
+    buffer_printf(&out, "{\"action\":\"%s\",\"dry_run\":%s,\"planned\":%" PRId64,
+                  report->options->discard ? "discard" : "requeue", report->options->dry_run ? "true" : "false", report->total);
+    for (int i = 0; i < RESULT_COUNT; i++) buffer_printf(&out, ",\"%s\":%" PRId64, results[i].word, report->of[i]);
+    buffer_printf(&out, ",\"left\":%" PRId64 ",\"stopped\":", report->total - report_count_tried(report));
     if (stopped)
         encode_json(&out, slice_text(stopped));
     else
         buffer_str(&out, "null");
-    buffer_printf(&out, ",\"problems\":[%s]}\n", buffer_text(&tally->problems));
+    buffer_printf(&out, ",\"problems\":[%s]}\n", buffer_text(&report->problems));
     fwrite(out.data, 1, out.len, stdout);
     buffer_free(&out);
 }
 
-static void print_summary(const tally_t *tally, const char *stopped) {
-    const requeue_wish_t *wish = tally->wish;
-    char number[NUMBER_SIZE];
-    double seconds = (double)mono_diff(mono_now(), tally->began) / (double)NS_PER_S;
-    audit_number_text(tally->of[wish->dry ? FATE_WOULD : FATE_DONE], number);
-    if (wish->bulk || tally->total > 1) {
-        printf("%s%s %s", number, wish->dry ? " would be" : "", done_word(wish));
-        if (!wish->dry) printf(" in %.1f s", seconds);
+static void report_print_summary(const requeue_report_t *report, const char *stopped) {
+    const requeue_options_t *options = report->options;
+    char number[COUNT_TEXT_SIZE];
+    double seconds = (double)mono_diff(mono_now(), report->began) / (double)NS_PER_S;
+    count_format(report->of[options->dry_run ? RESULT_WOULD : RESULT_DONE], number);
+    if (options->bulk || report->total > 1) {
+        printf("%s%s %s", number, options->dry_run ? " would be" : "", report_verb(options));
+        if (!options->dry_run) printf(" in %.1f s", seconds);
         fputs("\n", stdout);
     }
-    for (int i = FATE_WOULD + 1; (wish->bulk || tally->total > 1) && i < FATE_COUNT; i++) {
-        if (!tally->of[i]) continue;
-        audit_number_text(tally->of[i], number);
-        printf("besides, %s: %s%s\n", number, fates[i].text, i == FATE_ANSWERED ? " (--again does it once more)" : "");
+    for (int i = RESULT_WOULD + 1; (options->bulk || report->total > 1) && i < RESULT_COUNT; i++) {
+        if (!report->of[i]) continue;
+        count_format(report->of[i], number);
+        printf("besides, %s: %s%s\n", number, results[i].text, i == RESULT_ANSWERED ? " (--again does it once more)" : "");
     }
     if (!stopped) return;
-    audit_number_text(tally->total - tried(tally), number);
+    count_format(report->total - report_count_tried(report), number);
     fflush(stdout);
     fprintf(stderr, "queue-sidecar: stopped, with %s left: %s. %s\n", number, stopped,
-            wish->again ? "The same command would do again what is done now, because of --again: `audit list` shows what that is"
-                        : "Run the same command again: what is done is left out");
+            options->again
+                ? "The same command would do again what is done now, because of --again: `audit list` shows what that is"
+                : "Run the same command again: what is done is left out");
 }
 
-int tally_end(tally_t *tally, const char *stopped) {
+int report_end(requeue_report_t *report, const char *stopped) {
     int status = CLI_OK;
-    clear_progress(tally);
-    for (int i = 0; i < FATE_COUNT; i++)
-        if (tally->of[i] && fates[i].fails) status = CLI_FAILED;
-    if (tally->wish->format == FORMAT_JSON_ARRAY)
-        print_json(tally, stopped);
-    else if (tally->wish->format == FORMAT_TABLE)
-        print_summary(tally, stopped);
-    if (stopped && tally->wish->format != FORMAT_TABLE) fprintf(stderr, "queue-sidecar: stopped: %s\n", stopped);
+    report_clear_progress(report);
+    for (int i = 0; i < RESULT_COUNT; i++)
+        if (report->of[i] && results[i].fails) status = CLI_FAILED;
+    if (report->options->format == FORMAT_JSON_ARRAY)
+        report_print_json(report, stopped);
+    else if (report->options->format == FORMAT_TABLE)
+        report_print_summary(report, stopped);
+    if (stopped && report->options->format != FORMAT_TABLE) fprintf(stderr, "queue-sidecar: stopped: %s\n", stopped);
     fflush(stdout);
-    buffer_free(&tally->problems);
+    buffer_free(&report->problems);
     return status;
 }

@@ -13,9 +13,9 @@
 #include "cli/audit/audit.h"
 #include "cli/audit/event_fields.h"
 #include "cli/table.h"
-#include "cli/when.h"
+#include "cli/time_text.h"
 
-enum { FIRST_ROWS = 10, LOOK_MS = 200, CHUNK = 256 * 1024, KNOWN_MOST = 32768, COLUMNS_MOST = 7 };
+enum { FIRST_ROWS = 10, POLL_MS = 200, CHUNK = 256 * 1024, MAX_PRINTED = 32768, MAX_COLUMNS = 7 };
 
 // What was printed: a new file may hold it again. Two generations, so that it takes 3 MiB however long this runs; what was
 // forgotten is told by its time.
@@ -23,29 +23,29 @@ typedef struct known {
     keymap_t recent, older;
     int64_t recent_ms, older_ms; // the latest time in each
     int64_t floor_ms;            // of a new file, nothing before this is news
-} known_t;
+} tail_printed_t;
 
 typedef struct tail {
-    const audit_ask_t *ask;
+    const audit_args_t *args;
     audit_t *audit; // NULL while it cannot be opened
     struct stat file;
     int64_t after;
-    int64_t commits;  // that the log had
-    bool again;       // the file is not the first one: it may hold what was printed
-    bool first;       // the old ones are being printed
-    int64_t skip;     // of these, so many are not
-    table_t *table;   // NULL in other formats
-    bool narrow;      // the terminal is
-    buffer_t text;    // of one page: no read transaction waits for the terminal
-    char *complained; // what was said last of why the log cannot be read; owned
-    known_t known;
+    int64_t commits;    // that the log had
+    bool check_printed; // the file is not the first one: it may hold what was printed
+    bool printing_old;  // the old ones are being printed
+    int64_t skip_rows;  // of these, so many are not
+    table_t *table;     // NULL in other formats
+    bool narrow;        // the terminal is
+    buffer_t text;      // of one page: no read transaction waits for the terminal
+    char *last_error;   // what was said last of why the log cannot be read; owned
+    tail_printed_t printed;
 } tail_t;
 
 static atomic_int interrupted; // the signal, or 0
 
-static void on_signal(int number) { atomic_store(&interrupted, number); }
+static void tail_on_signal(int number) { atomic_store(&interrupted, number); }
 
-static void key_of(slice_t id, uint8_t key[KEY_BYTES]) {
+static void tail_key(slice_t id, uint8_t key[KEY_BYTES]) {
     static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < KEY_BYTES; i++) {
         const char *high = 2 * i < id.len ? strchr(digits, id.data[2 * i]) : NULL;
@@ -54,66 +54,67 @@ static void key_of(slice_t id, uint8_t key[KEY_BYTES]) {
     }
 }
 
-static bool is_news(const known_t *known, const event_t *event) {
+static bool tail_is_new(const tail_printed_t *printed, const event_t *event) {
     uint8_t key[KEY_BYTES];
-    key_of(event->event, key);
-    return event->at >= known->floor_ms && !keymap_find(&known->recent, key) && !keymap_find(&known->older, key);
+    tail_key(event->event, key);
+    return event->at >= printed->floor_ms && !keymap_find(&printed->recent, key) && !keymap_find(&printed->older, key);
 }
 
-static void remember(known_t *known, const event_t *event) {
+static void tail_remember(tail_printed_t *printed, const event_t *event) {
     uint8_t key[KEY_BYTES];
-    if (known->recent.count >= KNOWN_MOST) {
-        if (known->older_ms > known->floor_ms) known->floor_ms = known->older_ms;
-        keymap_free(&known->older);
-        known->older = known->recent;
-        known->older_ms = known->recent_ms;
-        known->recent = (keymap_t){0};
-        known->recent_ms = 0;
+    if (printed->recent.count >= MAX_PRINTED) {
+        if (printed->older_ms > printed->floor_ms) printed->floor_ms = printed->older_ms;
+        keymap_free(&printed->older);
+        printed->older = printed->recent;
+        printed->older_ms = printed->recent_ms;
+        printed->recent = (keymap_t){0};
+        printed->recent_ms = 0;
     }
-    key_of(event->event, key);
-    keymap_put(&known->recent, key);
-    if (event->at > known->recent_ms) known->recent_ms = event->at;
+    tail_key(event->event, key);
+    keymap_put(&printed->recent, key);
+    if (event->at > printed->recent_ms) printed->recent_ms = event->at;
 }
 
 // A narrow terminal leaves out what is the same in each row.
-static bool tells_queue(const audit_ask_t *ask, bool narrow) { return !narrow || !ask->filter.queue; }
-static bool tells_kind(const audit_ask_t *ask, bool narrow) { return !narrow || ask->filter.all_kinds; }
+static bool tail_has_queue_column(const audit_args_t *args, bool narrow) { return !narrow || !args->filter.queue; }
+static bool tail_has_kind_column(const audit_args_t *args, bool narrow) { return !narrow || args->filter.all_kinds; }
 
-static void table_row(const tail_t *tail, const audit_row_t *row) {
-    char time[WHEN_SIZE];
-    when_text(row->event.at, tail->ask->utc, time);
-    if (tail->narrow) when_shorten(time);
+static void tail_add_table_row(const tail_t *tail, const audit_row_t *row) {
+    char time[TIME_TEXT_SIZE];
+    time_format(row->event.at, tail->args->utc, time);
+    if (tail->narrow) time_shorten(time);
     table_cell(tail->table, row->ref);
     table_cell(tail->table, slice_text(time));
-    if (tells_queue(tail->ask, tail->narrow)) table_cell(tail->table, row->event.queue);
-    if (tells_kind(tail->ask, tail->narrow)) table_cell(tail->table, row->event.kind);
+    if (tail_has_queue_column(tail->args, tail->narrow)) table_cell(tail->table, row->event.queue);
+    if (tail_has_kind_column(tail->args, tail->narrow)) table_cell(tail->table, row->event.kind);
     table_cell(tail->table, row->event.reason);
     table_cell(tail->table, row->event.job);
     table_cell(tail->table, row->event.error.len ? row->event.error : row->event.payload);
 }
 
-static bool take(void *self, const audit_row_t *row) {
+static bool tail_add_row(void *self, const audit_row_t *row) {
     tail_t *tail = self;
     const event_t *event = &row->event;
-    if (tail->again && !is_news(&tail->known, event)) return true;
-    if (tail->first && (tail->known.floor_ms == 0 || event->at < tail->known.floor_ms)) tail->known.floor_ms = event->at;
-    remember(&tail->known, event);
-    if (tail->skip > 0) {
-        tail->skip--;
+    if (tail->check_printed && !tail_is_new(&tail->printed, event)) return true;
+    if (tail->printing_old && (tail->printed.floor_ms == 0 || event->at < tail->printed.floor_ms))
+        tail->printed.floor_ms = event->at;
+    tail_remember(&tail->printed, event);
+    if (tail->skip_rows > 0) {
+        tail->skip_rows--;
         return true;
     }
     size_t before = tail->text.len;
-    switch (tail->ask->format) {
-    case FORMAT_TABLE: table_row(tail, row); return true;
+    switch (tail->args->format) {
+    case FORMAT_TABLE: tail_add_table_row(tail, row); return true;
     case FORMAT_CSV: event_write_csv(&tail->text, row); break;
     case FORMAT_JSON_ARRAY:
     case FORMAT_JSON_LINES: event_write_json(&tail->text, row); break;
     }
-    buffer_str(&tail->text, tail->ask->format == FORMAT_CSV ? "\r\n" : "\n");
+    buffer_str(&tail->text, tail->args->format == FORMAT_CSV ? "\r\n" : "\n");
     return tail->text.len - before < CHUNK && tail->text.len < CHUNK;
 }
 
-static void print_text(tail_t *tail) {
+static void tail_flush(tail_t *tail) {
     if (tail->table) table_flush(tail->table);
     fwrite(buffer_text(&tail->text), 1, tail->text.len, stdout);
     fflush(stdout);
@@ -121,38 +122,38 @@ static void print_text(tail_t *tail) {
 }
 
 // What is new. False with *why: the log cannot be read.
-static bool print_new(tail_t *tail, buffer_t *why) {
+static bool tail_print_new(tail_t *tail, buffer_t *why) {
     for (bool more = true; more && !atomic_load(&interrupted);) {
-        if (!audit_page(tail->audit, &tail->ask->filter, &tail->after, take, tail, &more, why)) return false;
-        print_text(tail);
+        if (!audit_page(tail->audit, &tail->args->filter, &tail->after, tail_add_row, tail, &more, why)) return false;
+        tail_flush(tail);
     }
-    tail->first = false;
+    tail->printing_old = false;
     return true;
 }
 
-static bool open_log(tail_t *tail, buffer_t *why) {
+static bool tail_open_log(tail_t *tail, buffer_t *why) {
     struct stat before;
-    if (stat(tail->ask->path, &before) != 0) memset(&before, 0, sizeof before);
-    tail->audit = audit_open(tail->ask->path, AUDIT_READ, why);
+    if (stat(tail->args->path, &before) != 0) memset(&before, 0, sizeof before);
+    tail->audit = audit_open(tail->args->path, AUDIT_READ, why);
     if (!tail->audit) return false;
     tail->file = before;
     return audit_commits(tail->audit, &tail->commits, why);
 }
 
-static bool is_replaced(const tail_t *tail) {
+static bool tail_is_replaced(const tail_t *tail) {
     struct stat now;
-    return stat(tail->ask->path, &now) == 0 && (now.st_dev != tail->file.st_dev || now.st_ino != tail->file.st_ino);
+    return stat(tail->args->path, &now) == 0 && (now.st_dev != tail->file.st_dev || now.st_ino != tail->file.st_ino);
 }
 
-static void start_again(tail_t *tail) {
+static void tail_restart(tail_t *tail) {
     fputs("queue-sidecar: the audit log was replaced: following the new one\n", stderr);
-    tail->again = true;
+    tail->check_printed = true;
     tail->after = INT64_MIN;
 }
 
 // An older copy may have been written over the file: then it is of fewer commits. Where only the last rows are gone, which
 // retention may have removed, new ones get their numbers.
-static bool goes_back(tail_t *tail) {
+static bool tail_went_back(tail_t *tail) {
     int64_t first, last, was = tail->commits;
     buffer_t why = {0};
     bool known = audit_commits(tail->audit, &tail->commits, &why) && audit_bounds(tail->audit, INT64_MIN, &first, &last, &why);
@@ -163,94 +164,96 @@ static bool goes_back(tail_t *tail) {
 }
 
 // Takes the reason; says it once.
-static void complain(tail_t *tail, buffer_t *why) {
-    if (!tail->complained || strcmp(tail->complained, buffer_text(why)) != 0)
+static void tail_print_error(tail_t *tail, buffer_t *why) {
+    if (!tail->last_error || strcmp(tail->last_error, buffer_text(why)) != 0)
         fprintf(stderr, "queue-sidecar: %s: waiting for it\n", buffer_text(why));
-    free(tail->complained);
-    tail->complained = mem_str(buffer_text(why));
+    free(tail->last_error);
+    tail->last_error = mem_str(buffer_text(why));
     buffer_free(why);
     audit_close(tail->audit);
     tail->audit = NULL;
 }
 
-static void look(tail_t *tail) {
+static void tail_poll(tail_t *tail) {
     buffer_t why = {0};
-    if (tail->audit && is_replaced(tail)) {
-        if (!print_new(tail, &why)) buffer_clear(&why); // the last of the old file, if it can still be read
+    if (tail->audit && tail_is_replaced(tail)) {
+        if (!tail_print_new(tail, &why)) buffer_clear(&why); // the last of the old file, if it can still be read
         audit_close(tail->audit);
         tail->audit = NULL;
     }
     if (!tail->audit) {
         struct stat was = tail->file;
-        if (!open_log(tail, &why)) {
-            complain(tail, &why);
+        if (!tail_open_log(tail, &why)) {
+            tail_print_error(tail, &why);
             return;
         }
-        if (was.st_ino != tail->file.st_ino || was.st_dev != tail->file.st_dev) start_again(tail);
+        if (was.st_ino != tail->file.st_ino || was.st_dev != tail->file.st_dev) tail_restart(tail);
     }
-    if (goes_back(tail)) start_again(tail);
-    if (!print_new(tail, &why)) complain(tail, &why);
+    if (tail_went_back(tail)) tail_restart(tail);
+    if (!tail_print_new(tail, &why)) tail_print_error(tail, &why);
     buffer_free(&why);
 }
 
 // Waits for the next look. False: an interrupt, or nobody reads any more.
-static bool wait_for_look(void) {
+static bool tail_wait(void) {
     struct pollfd out = {.fd = STDOUT_FILENO};
-    if (!atomic_load(&interrupted)) poll(&out, 1, LOOK_MS);
+    if (!atomic_load(&interrupted)) poll(&out, 1, POLL_MS);
     return !atomic_load(&interrupted) && !(out.revents & (POLLERR | POLLHUP | POLLNVAL));
 }
 
-static int follow(tail_t *tail) {
+static int tail_follow(tail_t *tail) {
     buffer_t why = {0};
-    const audit_ask_t *ask = tail->ask;
-    int64_t wanted = ask->limit_given ? ask->filter.limit : FIRST_ROWS;
+    const audit_args_t *args = tail->args;
+    int64_t wanted = args->has_limit ? args->filter.limit : FIRST_ROWS;
     int64_t seen = wanted ? wanted : 1; // one at least tells from when on there is news
-    tail->skip = wanted ? 0 : 1;
-    if (!open_log(tail, &why) || !audit_find_last(tail->audit, &ask->filter, seen, &tail->after, &why) || !print_new(tail, &why))
-        return audit_complain(&why);
-    tail->skip = 0;
-    while (!ferror(stdout) && wait_for_look()) look(tail); // of a full disk cli_main tells
+    tail->skip_rows = wanted ? 0 : 1;
+    if (!tail_open_log(tail, &why) || !audit_find_last(tail->audit, &args->filter, seen, &tail->after, &why) ||
+        !tail_print_new(tail, &why))
+        return audit_print_error(&why);
+    tail->skip_rows = 0;
+    while (!ferror(stdout) && tail_wait()) tail_poll(tail); // of a full disk cli_main tells
     return CLI_OK;
 }
 
 // Widths are those of the old rows at least: what comes is not known yet.
-static table_t *begin_table(const audit_ask_t *ask, bool narrow) {
-    static char title[WHEN_SIZE + 8], zone[WHEN_SIZE];
-    static table_column_t columns[COLUMNS_MOST];
-    size_t count = 0, reason = audit_reason_columns(stdout);
-    when_zone(when_now(), ask->utc, zone);
+static table_t *tail_begin_table(const audit_args_t *args, bool narrow) {
+    static char title[TIME_TEXT_SIZE + 8], zone[TIME_TEXT_SIZE];
+    static table_column_t columns[MAX_COLUMNS];
+    size_t count = 0, reason = audit_reason_width(stdout);
+    time_zone_name(time_now_ms(), args->utc, zone);
     snprintf(title, sizeof title, "AT (%s)", zone);
-    columns[count++] = (table_column_t){.title = "REF", .begins = 12};
-    columns[count++] = (table_column_t){.title = title, .begins = narrow ? strlen("11-21 02:14") : 19};
-    if (tells_queue(ask, narrow)) columns[count++] = (table_column_t){.title = "QUEUE", .least = 6, .begins = narrow ? 8 : 12};
-    if (tells_kind(ask, narrow)) columns[count++] = (table_column_t){.title = "KIND", .begins = 6};
+    columns[count++] = (table_column_t){.title = "REF", .initial_width = 12};
+    columns[count++] = (table_column_t){.title = title, .initial_width = narrow ? strlen("11-21 02:14") : 19};
+    if (tail_has_queue_column(args, narrow))
+        columns[count++] = (table_column_t){.title = "QUEUE", .min_width = 6, .initial_width = narrow ? 8 : 12};
+    if (tail_has_kind_column(args, narrow)) columns[count++] = (table_column_t){.title = "KIND", .initial_width = 6};
     if (narrow) {
-        columns[count++] = (table_column_t){.title = "REASON", .least = 6, .most = reason, .begins = reason};
-        columns[count++] = (table_column_t){.title = "JOB", .least = 6, .most = 12, .begins = 12};
+        columns[count++] = (table_column_t){.title = "REASON", .min_width = 6, .max_width = reason, .initial_width = reason};
+        columns[count++] = (table_column_t){.title = "JOB", .min_width = 6, .max_width = 12, .initial_width = 12};
     } else {
-        columns[count++] = (table_column_t){.title = "REASON", .least = 8, .begins = 17};
-        columns[count++] = (table_column_t){.title = "JOB", .least = 8, .most = 20, .begins = 20};
+        columns[count++] = (table_column_t){.title = "REASON", .min_width = 8, .initial_width = 17};
+        columns[count++] = (table_column_t){.title = "JOB", .min_width = 8, .max_width = 20, .initial_width = 20};
     }
-    columns[count++] = (table_column_t){.title = "ERROR, ELSE PAYLOAD", .least = 12, .most = 160, .begins = 60};
+    columns[count++] = (table_column_t){.title = "ERROR, ELSE PAYLOAD", .min_width = 12, .max_width = 160, .initial_width = 60};
     return table_begin(columns, count, stdout);
 }
 
-static int run_tail(audit_ask_t *ask) {
-    const struct sigaction action = {.sa_handler = on_signal}; // interrupts a wait
-    tail_t tail = {.ask = ask, .first = true, .narrow = table_is_narrow(stdout)};
+static int tail_run(audit_args_t *args) {
+    const struct sigaction action = {.sa_handler = tail_on_signal}; // interrupts a wait
+    tail_t tail = {.args = args, .printing_old = true, .narrow = terminal_is_narrow(stdout)};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    if (ask->format == FORMAT_TABLE) tail.table = begin_table(ask, tail.narrow);
-    if (ask->format == FORMAT_CSV) {
+    if (args->format == FORMAT_TABLE) tail.table = tail_begin_table(args, tail.narrow);
+    if (args->format == FORMAT_CSV) {
         event_write_csv_header(&tail.text);
     }
-    int status = follow(&tail);
+    int status = tail_follow(&tail);
     if (tail.table) table_end(tail.table);
     audit_close(tail.audit);
     buffer_free(&tail.text);
-    keymap_free(&tail.known.recent);
-    keymap_free(&tail.known.older);
-    free(tail.complained);
+    keymap_free(&tail.printed.recent);
+    keymap_free(&tail.printed.older);
+    free(tail.last_error);
     int number = atomic_load(&interrupted);
     if (number) { // ends as others do that are interrupted: a shell sees it, and its script ends too
         signal(number, SIG_DFL);
@@ -280,5 +283,5 @@ const audit_command_t audit_tail_command = {
               "Events stand in the order in which they came into this log. When the file is replaced, the new "
               "one is followed, and what was printed is not printed again.",
               .exits = AUDIT_EXITS},
-    .run = run_tail,
+    .run = tail_run,
 };

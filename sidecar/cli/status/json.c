@@ -2,9 +2,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/encode.h"
 #include "cli/status/checks.h"
-#include "cli/when.h"
+#include "cli/terminal.h"
+#include "cli/time_text.h"
 #include "dialects/dialect.h"
 
 static void comma(buffer_t *out) {
@@ -51,8 +51,8 @@ static void put_seconds(buffer_t *out, const char *key, int64_t ms) {
 // A time, RFC 3339; below 0, and where it never comes, null.
 static void put_time(buffer_t *out, const char *key, int64_t ms) {
     static const int64_t last = INT64_C(253402300799999); // of the year 9999
-    char text[WHEN_SIZE];
-    when_rfc3339(ms < 0 || ms > last ? 0 : ms, text);
+    char text[TIME_TEXT_SIZE];
+    time_format_rfc3339(ms < 0 || ms > last ? 0 : ms, text);
     put_text(out, key, ms < 0 || ms > last ? "" : text);
 }
 

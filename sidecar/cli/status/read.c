@@ -10,7 +10,7 @@
 #include "base/json/json.h"
 #include "cli/local_instance.h"
 #include "cli/status/status.h"
-#include "cli/when.h"
+#include "cli/time_text.h"
 
 enum {
     STAMPS_MOST = 50000, // jobs in progress, over all queues, whose stamps are read: some 20 ms of Redis
@@ -209,7 +209,7 @@ const status_t *status_read(status_reader_t *reader) {
     status_t *status = &reader->status;
     bool slow = mono_reached(reader->slow_at, mono_now());
     if (slow) reader->slow_at = mono_add(mono_now(), STATUS_SLOW_MS * NS_PER_MS);
-    status->wall_ms = when_now();
+    status->wall_ms = time_now_ms();
     status->reached = read_redis(reader, slow);
     if (!status->reached) reader->slow_at = mono_now(); // all anew when it is back
     nothing_recent(status);

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "base/suggest.h"
-#include "cli/encode.h"
 #include "cli/status/status.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 
 enum { INTERVAL_MS = 2000, INTERVAL_LEAST_MS = 200, INTERVAL_MOST_MS = 3600000, WIDTH = 100 };
 
@@ -102,7 +102,7 @@ static bool wants_colour(void) {
 
 static void print_once(asked_t *asked) {
     buffer_t out = {0};
-    size_t room = table_room(stdout);
+    size_t room = terminal_columns(stdout);
     draw(asked, room ? room : WIDTH, 0, wants_colour(), &out);
     fwrite(out.data, 1, out.len, stdout);
     buffer_free(&out);
@@ -121,7 +121,7 @@ static int tell_refused(const char *path) {
         buffer_printf(&out, "%-8s %s%s%s\n", check->name, check->ok ? "ok" : check->why, *check->state ? ", " : "", check->state);
     }
     buffer_t plain = {0};
-    encode_plain(&plain, (slice_t){buffer_text(&out), out.len}, true);
+    terminal_escape(&plain, (slice_t){buffer_text(&out), out.len}, true);
     fputs(buffer_text(&plain), stdout);
     buffer_free(&plain);
     buffer_free(&out);

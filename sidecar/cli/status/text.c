@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/encode.h"
 #include "cli/status/checks.h"
 #include "cli/status/status.h"
 #include "cli/status/units.h"
 #include "cli/table.h"
-#include "cli/when.h"
+#include "cli/terminal.h"
+#include "cli/time_text.h"
 #include "queue/lock.h"
 
 enum {
@@ -34,10 +34,10 @@ static void spaces(buffer_t *out, size_t count) {
 // wider.
 static void wrap(buffer_t *out, const char *text, size_t indent, const status_view_t *view) {
     buffer_t safe = {0};
-    encode_plain(&safe, slice_text(text), false);
+    terminal_escape(&safe, slice_text(text), false);
     size_t at = indent;
     for (const char *word = buffer_text(&safe); *word;) {
-        size_t len = strcspn(word, " "), wide = encode_width((slice_t){word, len});
+        size_t len = strcspn(word, " "), wide = terminal_width((slice_t){word, len});
         if (at > indent && at + 1 + wide > view->width) {
             buffer_str(out, "\n");
             spaces(out, at = indent);
@@ -46,8 +46,8 @@ static void wrap(buffer_t *out, const char *text, size_t indent, const status_vi
             at++;
         }
         if (view->rows && at + wide > view->width && view->width > indent + 1) {
-            len = encode_fit((slice_t){word, len}, view->width - at); // the rest is the next word
-            wide = encode_width((slice_t){word, len});
+            len = terminal_fit((slice_t){word, len}, view->width - at); // the rest is the next word
+            wide = terminal_width((slice_t){word, len});
         }
         buffer_add(out, word, len);
         at += wide;
@@ -60,7 +60,7 @@ static void wrap(buffer_t *out, const char *text, size_t indent, const status_vi
 
 // How much of a line that is too wide is shown before the sign that it goes on: whole words, for half a number is another one.
 static size_t clipped(slice_t line, size_t width) {
-    size_t fits = encode_fit(line, width - 1), at = fits;
+    size_t fits = terminal_fit(line, width - 1), at = fits;
     while (at > 0 && line.data[at] != ' ' && line.data[at - 1] != ' ') at--;
     return at > 0 ? at : fits;
 }
@@ -70,7 +70,7 @@ static void add_clipped(buffer_t *out, const char *text, size_t width) {
     for (size_t len; *text; text += len + (text[len] == '\n')) {
         len = strcspn(text, "\n");
         slice_t line = {text, len};
-        bool whole = width == 0 || encode_width(line) <= width;
+        bool whole = width == 0 || terminal_width(line) <= width;
         buffer_add(out, text, whole ? len : clipped(line, width));
         buffer_str(out, whole ? "\n" : "\u2026\n");
     }
@@ -179,11 +179,11 @@ static void print_label(const char *label, const buffer_t *line, const status_vi
 }
 
 static void print_head(const status_t *s, const status_view_t *view, buffer_t *out) {
-    char time[WHEN_SIZE], zone[WHEN_SIZE];
+    char time[TIME_TEXT_SIZE], zone[TIME_TEXT_SIZE];
     buffer_t line = {0};
     int64_t now_ms = s->reached ? s->view.now_ms : s->wall_ms;
-    when_text(now_ms, view->utc, time);
-    when_zone(now_ms, view->utc, zone);
+    time_format(now_ms, view->utc, time);
+    time_zone_name(now_ms, view->utc, zone);
     buffer_printf(&line, "%s, %s at %s, %s %s", s->config->group, s->reached ? s->server : "Redis", s->target, time, zone);
     print_label("group", &line, view, out);
     buffer_clear(&line);
@@ -292,20 +292,20 @@ static size_t *rows_of(const status_t *s, const status_findings_t *findings, con
 static void print_queues(const status_t *s, const status_findings_t *findings, const status_view_t *view, size_t most,
                          buffer_t *out) {
     static const char *const titles[] = {"DELAYED", "NEXT DUE", "READY", "IN PROGRESS", "OLDEST"};
-    table_column_t columns[TABLE_COLUMNS] = {{.title = "QUEUE", .least = 6, .most = 60}};
+    table_column_t columns[TABLE_COLUMNS] = {{.title = "QUEUE", .min_width = 6, .max_width = 60}};
     size_t used = 1;
     for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
-        columns[used++] = (table_column_t){.title = titles[i], .right = true};
-    if (shows_retried(view)) columns[used++] = (table_column_t){.title = "RETRIED", .right = true};
-    columns[used++] = (table_column_t){.title = "FAILED", .right = true};
-    columns[used++] = (table_column_t){.title = "AUDIT", .right = true};
-    if (view->width >= ROOMY) columns[used++] = (table_column_t){.title = "RECORDS", .right = true};
+        columns[used++] = (table_column_t){.title = titles[i], .align_right = true};
+    if (shows_retried(view)) columns[used++] = (table_column_t){.title = "RETRIED", .align_right = true};
+    columns[used++] = (table_column_t){.title = "FAILED", .align_right = true};
+    columns[used++] = (table_column_t){.title = "AUDIT", .align_right = true};
+    if (view->width >= ROOMY) columns[used++] = (table_column_t){.title = "RECORDS", .align_right = true};
     char *text = NULL;
     size_t size = 0, count;
     size_t *rows = rows_of(s, findings, view->wanted, most, &count);
     FILE *file = open_memstream(&text, &size);
     table_t *table = table_begin(columns, used, file);
-    table_fit(table, view->width);
+    table_set_columns(table, view->width);
     size_t shown = count > most ? most - 1 : count;
     for (size_t i = 0; i < shown; i++) print_row(table, s, rows[i], view);
     table_end(table);
@@ -346,10 +346,10 @@ static void name_queues(const status_t *s, const status_finding_t *finding, buff
     char number[SPAN_SIZE];
     if (finding->queue_count == 0) return;
     buffer_t safe = {0};
-    encode_plain(&safe, slice_text(s->keys->queues[finding->queues[0]].config->name), false);
+    terminal_escape(&safe, slice_text(s->keys->queues[finding->queues[0]].config->name), false);
     slice_t name = {buffer_text(&safe), safe.len};
-    bool cut = encode_width(name) > NAME_MOST;
-    if (cut) name.len = encode_fit(name, NAME_MOST - 1);
+    bool cut = terminal_width(name) > NAME_MOST;
+    if (cut) name.len = terminal_fit(name, NAME_MOST - 1);
     if (finding->queue_count > 1)
         buffer_printf(out, "%s queues, \"%.*s%s\" first of all: ", status_number((int64_t)finding->queue_count, number),
                       (int)name.len, name.data, cut ? "…" : "");

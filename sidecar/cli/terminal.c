@@ -1,4 +1,4 @@
-#include "cli/encode.h"
+#include "cli/terminal.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -11,7 +11,7 @@ void encode_json(buffer_t *out, slice_t text) {
     buffer_str(out, "\"");
 }
 
-void encode_csv(buffer_t *out, slice_t text) {
+void csv_write_field(buffer_t *out, slice_t text) {
     bool quoted = false;
     for (size_t i = 0; i < text.len && !quoted; i++) quoted = strchr("\",\r\n", text.data[i]) != NULL;
     if (!quoted) {
@@ -27,41 +27,41 @@ void encode_csv(buffer_t *out, slice_t text) {
 }
 
 // Of a well-formed sequence of `len` bytes.
-static uint32_t code_point(const char *at, size_t len) {
+static uint32_t terminal_code_point(const char *at, size_t len) {
     static const unsigned char mask[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
     uint32_t code = (unsigned char)at[0] & mask[len];
     for (size_t i = 1; i < len; i++) code = code << 6 | ((unsigned char)at[i] & 0x3f);
     return code;
 }
 
-typedef struct range {
+typedef struct code_range {
     uint32_t from, to;
-} range_t;
+} code_range_t;
 
-static bool in(uint32_t code, const range_t *ranges, size_t count) {
+static bool terminal_in_ranges(uint32_t code, const code_range_t *ranges, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (code >= ranges[i].from && code <= ranges[i].to) return true;
     return false;
 }
 
 // C1 controls (some terminals obey them), marks of direction, line separators, the byte order mark.
-static bool is_unsafe(uint32_t code) {
-    static const range_t ranges[] = {{0x80, 0x9f},     {0x61c, 0x61c},   {0x200b, 0x200f},
-                                     {0x2028, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}};
-    return in(code, ranges, sizeof ranges / sizeof *ranges);
+static bool terminal_is_unsafe(uint32_t code) {
+    static const code_range_t ranges[] = {{0x80, 0x9f},     {0x61c, 0x61c},   {0x200b, 0x200f},
+                                          {0x2028, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}};
+    return terminal_in_ranges(code, ranges, sizeof ranges / sizeof *ranges);
 }
 
 // By the blocks of Unicode's EastAsianWidth (W and F) and of combining marks; good enough to align a table.
-static size_t width_of(uint32_t code) {
-    static const range_t wide[] = {{0x1100, 0x115f},   {0x2e80, 0x303e},   {0x3041, 0xa4cf},  {0xac00, 0xd7a3},
-                                   {0xf900, 0xfaff},   {0xfe30, 0xfe6f},   {0xff00, 0xff60},  {0xffe0, 0xffe6},
-                                   {0x1f300, 0x1f64f}, {0x1f900, 0x1f9ff}, {0x20000, 0x3fffd}};
-    static const range_t none[] = {{0x300, 0x36f}, {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}};
-    if (in(code, none, sizeof none / sizeof *none)) return 0;
-    return in(code, wide, sizeof wide / sizeof *wide) ? 2 : 1;
+static size_t terminal_code_width(uint32_t code) {
+    static const code_range_t wide[] = {{0x1100, 0x115f},   {0x2e80, 0x303e},   {0x3041, 0xa4cf},  {0xac00, 0xd7a3},
+                                        {0xf900, 0xfaff},   {0xfe30, 0xfe6f},   {0xff00, 0xff60},  {0xffe0, 0xffe6},
+                                        {0x1f300, 0x1f64f}, {0x1f900, 0x1f9ff}, {0x20000, 0x3fffd}};
+    static const code_range_t none[] = {{0x300, 0x36f}, {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}};
+    if (terminal_in_ranges(code, none, sizeof none / sizeof *none)) return 0;
+    return terminal_in_ranges(code, wide, sizeof wide / sizeof *wide) ? 2 : 1;
 }
 
-static void plain_ascii(buffer_t *out, unsigned char byte, bool lines) {
+static void terminal_escape_ascii(buffer_t *out, unsigned char byte, bool lines) {
     if (byte == '\n' && !lines)
         buffer_str(out, "\\n");
     else if (byte == '\r')
@@ -74,16 +74,16 @@ static void plain_ascii(buffer_t *out, unsigned char byte, bool lines) {
         buffer_add(out, &byte, 1);
 }
 
-void encode_plain(buffer_t *out, slice_t bytes, bool lines) {
+void terminal_escape(buffer_t *out, slice_t bytes, bool lines) {
     for (size_t i = 0; i < bytes.len;) {
         const char *at = bytes.data + i;
         size_t len = utf8_sequence(at, bytes.len - i);
         if (len == 0)
             buffer_printf(out, "\\x%02x", (unsigned char)*at);
         else if (len == 1)
-            plain_ascii(out, (unsigned char)*at, lines);
-        else if (is_unsafe(code_point(at, len)))
-            buffer_printf(out, "\\u%04x", (unsigned)code_point(at, len));
+            terminal_escape_ascii(out, (unsigned char)*at, lines);
+        else if (terminal_is_unsafe(terminal_code_point(at, len)))
+            buffer_printf(out, "\\u%04x", (unsigned)terminal_code_point(at, len));
         else
             buffer_add(out, at, len);
         i += len ? len : 1;
@@ -91,12 +91,12 @@ void encode_plain(buffer_t *out, slice_t bytes, bool lines) {
 }
 
 // Bytes of `text` up to the end of the last character that ends within `most` columns; *width is what they take.
-static size_t measure(slice_t text, size_t most, size_t *width) {
+static size_t terminal_measure(slice_t text, size_t most, size_t *width) {
     size_t i = 0;
     *width = 0;
     while (i < text.len) {
         size_t len = utf8_sequence(text.data + i, text.len - i);
-        size_t columns = len ? width_of(code_point(text.data + i, len)) : 1;
+        size_t columns = len ? terminal_code_width(terminal_code_point(text.data + i, len)) : 1;
         if (*width + columns > most) break;
         *width += columns;
         i += len ? len : 1;
@@ -104,13 +104,13 @@ static size_t measure(slice_t text, size_t most, size_t *width) {
     return i;
 }
 
-size_t encode_width(slice_t text) {
+size_t terminal_width(slice_t text) {
     size_t width;
-    measure(text, SIZE_MAX, &width);
+    terminal_measure(text, SIZE_MAX, &width);
     return width;
 }
 
-size_t encode_fit(slice_t text, size_t most) {
+size_t terminal_fit(slice_t text, size_t most) {
     size_t width;
-    return measure(text, most, &width);
+    return terminal_measure(text, most, &width);
 }
