@@ -22,31 +22,31 @@
 #include "model/metrics.h"
 
 enum { HTTP_STOP_MS = 1500 };
-enum { PLACES = 2 * CONFIG_QUEUES_MAX }; // of metrics: two crews may be at work, each with queues of its own
+enum { METRIC_ROWS = 2 * CONFIG_QUEUES_MAX }; // of metrics: two crews may be at work, each with queues of its own
 
 typedef struct app {
     metrics_t *metrics;
-    crew_t *crew;              // that works
-    crew_t *next;              // that is taking its places; NULL = none
-    bool relieved[CREW_ROLES]; // roles of the crew whose places are taken
+    role_set_t *roles;                // that works
+    role_set_t *next_roles;           // that is taking its places; NULL = none
+    bool handed_over[ROLE_SET_ROLES]; // roles of the crew whose places are taken
     health_t *health;
     http_t *http; // serves all crews: where it listens needs a restart
     role_t http_role;
     reload_t reload;
-    notify_t notify;
-    bool look;     // the file is to be read as soon as no crew is on its way
-    bool asked;    // because somebody wants an answer
-    mono_t poll;   // when to look without being told
-    char *listen;  // address of the http role, which outlives the configuration; owned
-    int signal_fd; // owned, and so is the next
+    sd_notify_t notify;
+    bool reload_wanted; // the file is to be read as soon as no crew is on its way
+    bool reload_asked;  // because somebody wants an answer
+    mono_t poll_at;     // when to look without being told
+    char *listen;       // address of the http role, which outlives the configuration; owned
+    int signal_fd;      // owned, and so is the next
     int watch_fd;
     bool failed;
-    int ended_by; // number of the signal that ends the sidecar; 0 = none yet
+    int signal_number; // number of the signal that ends the sidecar; 0 = none yet
 } app_t;
 
 // What was counted so far, one line a queue.
-static void log_stats(const app_t *app) {
-    const config_t *config = crew_config(app->crew);
+static void app_log_stats(const app_t *app) {
+    const config_t *config = role_set_config(app->roles);
     for (size_t i = 0; i < config->queue_count; i++) {
         const metrics_queue_t *queue = metrics_queue(app->metrics, config->queues[i].name);
 #define X(name, kind, family, scale, help) F_INT(#name, metric_get(&queue->name)),
@@ -61,126 +61,128 @@ static void log_stats(const app_t *app) {
 }
 
 // Says whose beats count: those of the crew that works, and of the http role.
-static void watch_crew(app_t *app) {
-    const role_t *roles[CREW_ROLES + 1];
-    for (int i = 0; i < CREW_ROLES; i++) roles[i] = crew_role(app->crew, i);
-    roles[CREW_ROLES] = &app->http_role;
-    health_watch(app->health, roles, CREW_ROLES + 1);
+static void app_watch_roles(app_t *app) {
+    const role_t *roles[ROLE_SET_ROLES + 1];
+    for (int i = 0; i < ROLE_SET_ROLES; i++) roles[i] = role_set_role(app->roles, i);
+    roles[ROLE_SET_ROLES] = &app->http_role;
+    health_watch_roles(app->health, roles, ROLE_SET_ROLES + 1);
 }
 
 // A configuration is in effect from here on.
-static void take_effect(app_t *app, const config_t *config) {
+static void app_take_effect(app_t *app, const config_t *config) {
     metrics_serve(app->metrics, config);
     metric_set(&app->metrics->config_loaded_ms, wall_ms());
-    health_took(app->health, app->reload.changes);
+    health_set_in_effect(app->health, app->reload.changes);
     log_set_level(app_log_level(config));
     app_log_memory(config, cgroup_memory_limit(""));
 }
 
-static void poll_later(app_t *app) {
-    int64_t poll_ms = crew_config(app->crew)->reload.poll_ms;
-    app->poll = poll_ms ? mono_add(mono_now(), poll_ms * NS_PER_MS) : mono_never();
+static void app_schedule_poll(app_t *app) {
+    int64_t poll_ms = role_set_config(app->roles)->reload.poll_ms;
+    app->poll_at = poll_ms ? mono_add(mono_now(), poll_ms * NS_PER_MS) : mono_never();
 }
 
 // The configuration in effect is the one that is to be.
-static void tell_ready(app_t *app) { notify_ready(&app->notify, crew_config(app->crew)->queue_count, app->reload.refused); }
+static void app_notify_ready(app_t *app) {
+    sd_notify_ready(&app->notify, role_set_config(app->roles)->queue_count, app->reload.refused);
+}
 
-static void look_at_config(app_t *app) {
-    bool asked = app->asked, was_refused = app->reload.refused;
-    if (asked) notify_reloading(&app->notify);
-    config_t *config = reload_read(&app->reload, crew_config(app->crew), app->asked, app->metrics);
-    app->look = app->asked = false;
-    health_config(app->health, app->reload.refused);
-    poll_later(app);
-    if (config && !asked) notify_reloading(&app->notify);
-    if (!config && (asked || was_refused != (app->reload.refused != NULL))) tell_ready(app);
+static void app_read_config(app_t *app) {
+    bool reload_asked = app->reload_asked, was_refused = app->reload.refused;
+    if (reload_asked) sd_notify_reloading(&app->notify);
+    config_t *config = reload_read(&app->reload, role_set_config(app->roles), app->reload_asked, app->metrics);
+    app->reload_wanted = app->reload_asked = false;
+    health_set_refused(app->health, app->reload.refused);
+    app_schedule_poll(app);
+    if (config && !reload_asked) sd_notify_reloading(&app->notify);
+    if (!config && (reload_asked || was_refused != (app->reload.refused != NULL))) app_notify_ready(app);
     if (!config) return;
-    app->next = crew_new(config, app->metrics);
-    if (!app->next) {
+    app->next_roles = role_set_new(config, app->metrics);
+    if (!app->next_roles) {
         log_error("main", NULL, "the new configuration cannot take effect, the old one stays", F_STR("reason", strerror(errno)));
-        tell_ready(app);
+        app_notify_ready(app);
         return;
     }
-    memset(app->relieved, 0, sizeof app->relieved);
-    crew_dismiss(app->crew);
+    memset(app->handed_over, 0, sizeof app->handed_over);
+    role_set_stop_for_reload(app->roles);
 }
 
 // Puts the next crew's roles where those of the crew have ended.
-static void relieve(app_t *app) {
+static void app_hand_over(app_t *app) {
     bool done = true;
-    for (int i = 0; i < CREW_ROLES && !app->failed; i++) {
-        if (!app->relieved[i]) app->relieved[i] = crew_relieve(app->crew, app->next, i, &app->failed);
-        done = done && app->relieved[i];
+    for (int i = 0; i < ROLE_SET_ROLES && !app->failed; i++) {
+        if (!app->handed_over[i]) app->handed_over[i] = role_set_hand_over(app->roles, app->next_roles, i, &app->failed);
+        done = done && app->handed_over[i];
     }
     if (!done || app->failed) return;
-    crew_t *old = app->crew;
-    app->crew = app->next;
-    app->next = NULL;
-    watch_crew(app);
-    crew_free(old);
+    role_set_t *old = app->roles;
+    app->roles = app->next_roles;
+    app->next_roles = NULL;
+    app_watch_roles(app);
+    role_set_free(old);
     metric_add(&app->metrics->reloads, 1);
-    take_effect(app, crew_config(app->crew));
-    poll_later(app); // at the pace of the new one
+    app_take_effect(app, role_set_config(app->roles));
+    app_schedule_poll(app); // at the pace of the new one
     log_info("main", NULL, "the new configuration is in effect");
-    tell_ready(app);
+    app_notify_ready(app);
 }
 
-static void read_signals(app_t *app) {
+static void app_read_signals(app_t *app) {
     struct signalfd_siginfo info;
     while (read(app->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
         switch ((int)info.ssi_signo) {
-        case SIGUSR1: log_stats(app); break;
-        case SIGHUP: app->look = app->asked = true; break;
-        default: app->ended_by = (int)info.ssi_signo; break;
+        case SIGUSR1: app_log_stats(app); break;
+        case SIGHUP: app->reload_wanted = app->reload_asked = true; break;
+        default: app->signal_number = (int)info.ssi_signo; break;
         }
     }
 }
 
 // The watchdog hears of us as long as every role turns: the same that /healthz tells.
-static void beat(app_t *app) {
+static void app_notify_watchdog(app_t *app) {
     buffer_t why = {0};
-    notify_beat(&app->notify, health_alive(app->health, &why));
+    sd_notify_beat(&app->notify, health_alive(app->health, &why));
     buffer_free(&why);
 }
 
 // How long to wait for news at the most; NULL = until there is some.
-static struct timespec *patience(const app_t *app, struct timespec *timeout) {
-    mono_t until = notify_due(&app->notify);
-    if (!app->next) until = mono_min(until, app->poll);
+static struct timespec *app_timeout(const app_t *app, struct timespec *timeout) {
+    mono_t until = sd_notify_due(&app->notify);
+    if (!app->next_roles) until = mono_min(until, app->poll_at);
     if (until.ns == mono_never().ns) return NULL;
     int64_t left = mono_diff(until, mono_now());
     *timeout = (struct timespec){.tv_sec = left > 0 ? left / NS_PER_S : 0, .tv_nsec = left > 0 ? left % NS_PER_S : 0};
     return timeout;
 }
 
-static void await_news(app_t *app) {
-    struct pollfd ready[2 + CREW_ROLES] = {{.fd = app->signal_fd, .events = POLLIN}, {.fd = app->watch_fd, .events = POLLIN}};
-    for (int i = 0; i < CREW_ROLES; i++) {
-        bool leaving = app->next && !app->relieved[i];
-        ready[2 + i] = (struct pollfd){.fd = leaving ? crew_role(app->crew, i)->end_fd : -1, .events = POLLIN};
+static void app_wait(app_t *app) {
+    struct pollfd ready[2 + ROLE_SET_ROLES] = {{.fd = app->signal_fd, .events = POLLIN}, {.fd = app->watch_fd, .events = POLLIN}};
+    for (int i = 0; i < ROLE_SET_ROLES; i++) {
+        bool ending = app->next_roles && !app->handed_over[i];
+        ready[2 + i] = (struct pollfd){.fd = ending ? role_set_role(app->roles, i)->end_fd : -1, .events = POLLIN};
     }
     struct timespec timeout;
-    if (ppoll(ready, sizeof ready / sizeof *ready, patience(app, &timeout), NULL) < 0) return;
-    if (mono_reached(notify_due(&app->notify), mono_now())) beat(app);
-    if (ready[0].revents) read_signals(app);
-    if (ready[1].revents && watch_swapped(app->watch_fd)) app->look = true;
-    if (!app->next && mono_reached(app->poll, mono_now())) app->look = true;
+    if (ppoll(ready, sizeof ready / sizeof *ready, app_timeout(app, &timeout), NULL) < 0) return;
+    if (mono_reached(sd_notify_due(&app->notify), mono_now())) app_notify_watchdog(app);
+    if (ready[0].revents) app_read_signals(app);
+    if (ready[1].revents && config_watch_swapped(app->watch_fd)) app->reload_wanted = true;
+    if (!app->next_roles && mono_reached(app->poll_at, mono_now())) app->reload_wanted = true;
 }
 
-static void work(app_t *app) {
-    if (!app->failed) tell_ready(app);
-    while (!app->ended_by && !app->failed) {
-        await_news(app);
-        if (app->next) relieve(app);
-        if (app->look && !app->next && !app->ended_by) look_at_config(app);
+static void app_loop(app_t *app) {
+    if (!app->failed) app_notify_ready(app);
+    while (!app->signal_number && !app->failed) {
+        app_wait(app);
+        if (app->next_roles) app_hand_over(app);
+        if (app->reload_wanted && !app->next_roles && !app->signal_number) app_read_config(app);
     }
-    notify_stopping(&app->notify);
-    if (app->ended_by) log_info("main", NULL, "stopping", F_STR("signal", strsignal(app->ended_by)));
+    sd_notify_stopping(&app->notify);
+    if (app->signal_number) log_info("main", NULL, "stopping", F_STR("signal", strsignal(app->signal_number)));
 }
 
 // The http role may be off (port 0), and what is wrong with it keeps nobody from working.
-static bool start_http(app_t *app) {
-    const config_t *config = crew_config(app->crew);
+static bool app_start_http(app_t *app) {
+    const config_t *config = role_set_config(app->roles);
     if (!config->http.port) return true;
     bool ok = role_init(&app->http_role, "http", http_tick, http_finish, NULL);
     app->http_role.self = app->http = http_new(app->listen, config->http.port, app->health, app->metrics);
@@ -189,23 +191,23 @@ static bool start_http(app_t *app) {
     return ok;
 }
 
-static bool start(app_t *app) {
-    for (int i = 0; i < CREW_ROLES; i++)
-        if (!crew_start_role(app->crew, i)) return false;
-    return start_http(app);
+static bool app_start(app_t *app) {
+    for (int i = 0; i < ROLE_SET_ROLES; i++)
+        if (!role_set_start_role(app->roles, i)) return false;
+    return app_start_http(app);
 }
 
 // False: threads are still running, so nothing may be freed.
-static bool stop(app_t *app) {
+static bool app_stop(app_t *app) {
     bool ended = true;
     role_stop(&app->http_role);
-    if (app->next) ended = crew_end(app->next);
-    ended = crew_end(app->crew) && ended;
+    if (app->next_roles) ended = role_set_end(app->next_roles);
+    ended = role_set_end(app->roles) && ended;
     return role_join(&app->http_role, HTTP_STOP_MS) && ended;
 }
 
 // Signals are blocked in every thread and read by the main one, so no handler ever runs.
-static bool block_signals(app_t *app, sigset_t *ends) {
+static bool app_block_signals(app_t *app, sigset_t *ends) {
     sigemptyset(ends);
     sigaddset(ends, SIGTERM);
     sigaddset(ends, SIGINT);
@@ -217,43 +219,44 @@ static bool block_signals(app_t *app, sigset_t *ends) {
     return app->signal_fd >= 0;
 }
 
-static void end(app_t *app) {
+static void app_free(app_t *app) {
     http_free(app->http);
     role_destroy(&app->http_role);
     health_free(app->health);
     free(app->listen);
-    crew_free(app->next);
-    crew_free(app->crew);
+    role_set_free(app->next_roles);
+    role_set_free(app->roles);
     metrics_free(app->metrics);
     reload_end(&app->reload);
-    notify_end(&app->notify);
+    sd_notify_end(&app->notify);
     if (app->signal_fd >= 0) close(app->signal_fd);
     if (app->watch_fd >= 0) close(app->watch_fd);
 }
 
 int app_run(config_t *config) {
-    app_t app = {
-        .metrics = metrics_new(PLACES), .watch_fd = watch_begin(config->path), .http_role = {.wake_fd = -1, .end_fd = -1}};
+    app_t app = {.metrics = metrics_new(METRIC_ROWS),
+                 .watch_fd = config_watch_begin(config->path),
+                 .http_role = {.wake_fd = -1, .end_fd = -1}};
     sigset_t ends;
     app.health = health_new(app.metrics, config->group);
-    take_effect(&app, config);
-    bool ready = block_signals(&app, &ends);
-    notify_begin(&app.notify);
-    app.crew = crew_new(config, app.metrics);
-    if (!app.crew || !ready) {
+    app_take_effect(&app, config);
+    bool ready = app_block_signals(&app, &ends);
+    sd_notify_begin(&app.notify);
+    app.roles = role_set_new(config, app.metrics);
+    if (!app.roles || !ready) {
         log_error("main", NULL, "cannot start", F_STR("reason", strerror(errno)));
-        end(&app);
+        app_free(&app);
         return 1;
     }
     app.listen = mem_str(config->http.listen);
-    watch_crew(&app);
-    poll_later(&app);
-    app.failed = !start(&app);
-    work(&app);
-    pthread_sigmask(SIG_UNBLOCK, &ends, NULL);  // a second signal ends the process at once
-    if (!stop(&app)) _exit(app.failed ? 1 : 0); // threads are still running: free nothing
+    app_watch_roles(&app);
+    app_schedule_poll(&app);
+    app.failed = !app_start(&app);
+    app_loop(&app);
+    pthread_sigmask(SIG_UNBLOCK, &ends, NULL);      // a second signal ends the process at once
+    if (!app_stop(&app)) _exit(app.failed ? 1 : 0); // threads are still running: free nothing
     bool failed = app.failed;
-    end(&app);
+    app_free(&app);
     if (!failed) log_info("main", NULL, "stopped");
     return failed ? 1 : 0;
 }

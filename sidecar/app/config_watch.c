@@ -8,7 +8,7 @@
 
 #include "base/buffer.h"
 
-int watch_begin(const char *path) {
+int config_watch_begin(const char *path) {
     const char *slash = strrchr(path, '/');
     char *directory = slash ? mem_printf("%.*s", (int)(slash - path + 1), path) : mem_printf(".");
     int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -20,7 +20,7 @@ int watch_begin(const char *path) {
     return fd;
 }
 
-bool watch_swapped(int fd) {
+bool config_watch_swapped(int fd) {
     alignas(struct inotify_event) char events[4096];
     bool swapped = false;
     for (ssize_t len; (len = read(fd, events, sizeof events)) > 0;)

@@ -7,8 +7,8 @@
 
 // Begins to watch the directory of the file `path`. Returns a descriptor to poll for reading, owned (close it), or -1 where the
 // system refuses: then only the poll and SIGHUP are left.
-int watch_begin(const char *path);
+int config_watch_begin(const char *path);
 
-bool watch_swapped(int fd); // takes what was heard; true: a swap was among it
+bool config_watch_swapped(int fd); // takes what was heard; true: a swap was among it
 
 #endif

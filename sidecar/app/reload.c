@@ -6,18 +6,18 @@
 #include "app/log_setup.h"
 #include "base/log.h"
 
-static void forget(char **text) {
+static void reload_clear(char **text) {
     free(*text);
     *text = NULL;
 }
 
 void reload_end(reload_t *reload) {
-    forget(&reload->refused);
-    forget(&reload->changes);
+    reload_clear(&reload->refused);
+    reload_clear(&reload->changes);
 }
 
 // Each line of `why` is one fault. What was said at the last look is not said again, unless somebody asked.
-static void refuse(reload_t *reload, buffer_t *why, bool asked, metrics_t *metrics) {
+static void reload_refuse(reload_t *reload, buffer_t *why, bool asked, metrics_t *metrics) {
     metric_set(&metrics->config_bad, 1);
     bool known = reload->refused && strcmp(reload->refused, buffer_text(why)) == 0;
     if (!known) {
@@ -32,25 +32,25 @@ static void refuse(reload_t *reload, buffer_t *why, bool asked, metrics_t *metri
             log_error("main", NULL, "the new configuration is refused, the old one stays in effect", F_STR("reason", line));
 }
 
-static void refuse_frozen(reload_t *reload, const buffer_t *frozen, bool asked, metrics_t *metrics) {
+static void reload_refuse_frozen(reload_t *reload, const buffer_t *frozen, bool asked, metrics_t *metrics) {
     buffer_t why = {0};
     buffer_printf(&why, "cannot change while the sidecar runs: %s; put them back, or restart it", buffer_text(frozen));
-    refuse(reload, &why, asked, metrics);
+    reload_refuse(reload, &why, asked, metrics);
     buffer_free(&why);
 }
 
-static bool has_queue(const config_t *config, const char *name) {
+static bool reload_has_queue(const config_t *config, const char *name) {
     for (size_t i = 0; i < config->queue_count; i++)
         if (strcmp(config->queues[i].name, name) == 0) return true;
     return false;
 }
 
 // Nobody copies the records of a queue that is not configured: who removes one in the middle of that must hear of it now.
-static void warn_of_records(const config_t *current, const config_t *fresh, const metrics_t *metrics) {
+static void reload_warn_uncopied_records(const config_t *current, const config_t *fresh, const metrics_t *metrics) {
     if (metric_get(&metrics->audit_bad) == 0 && metric_get(&metrics->audit_lacks_ns) == 0) return;
     for (size_t i = 0; i < current->queue_count; i++) {
         const char *name = current->queues[i].name;
-        if (has_queue(fresh, name)) continue;
+        if (reload_has_queue(fresh, name)) continue;
         char *stream = mem_printf("sidecar:%s:failures", name);
         log_warn("main", name,
                  "this queue is removed while records are not in the audit log yet: its own wait in redis until it is "
@@ -68,22 +68,22 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
     if (fresh) config_changes(current, fresh, &frozen, &changes);
     bool taken = fresh && !frozen.len && changes.len;
     if (!fresh) {
-        refuse(reload, &messages, asked, metrics);
+        reload_refuse(reload, &messages, asked, metrics);
     } else if (frozen.len) {
-        refuse_frozen(reload, &frozen, asked, metrics);
+        reload_refuse_frozen(reload, &frozen, asked, metrics);
     } else {
         bool was_bad = reload->refused;
-        forget(&reload->refused);
+        reload_clear(&reload->refused);
         metric_set(&metrics->config_bad, 0);
         if (taken) {
-            forget(&reload->changes);
+            reload_clear(&reload->changes);
             reload->changes = mem_str(buffer_text(&changes));
         }
         if (taken)
             log_info("main", NULL, "new configuration", F_STR("config", current->path), F_STR("changes", buffer_text(&changes)));
         else if (asked || was_bad)
             log_info("main", NULL, "the configuration says what is in effect already", F_STR("config", current->path));
-        if (taken) warn_of_records(current, fresh, metrics);
+        if (taken) reload_warn_uncopied_records(current, fresh, metrics);
         if (taken || asked) app_log_warnings(&messages);
     }
     buffer_free(&messages);

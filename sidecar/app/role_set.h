@@ -9,32 +9,32 @@
 #include "model/metrics.h"
 #include "role/role.h"
 
-enum { CREW_ROLES = 4 };
+enum { ROLE_SET_ROLES = 4 };
 
-typedef struct crew crew_t;
+typedef struct role_set role_set_t;
 
 // Takes `config`, even when it returns NULL (errno is then set). `metrics` is borrowed and outlives the crew. Returns owned;
 // nothing runs yet.
-crew_t *crew_new(config_t *config, metrics_t *metrics);
-void crew_free(crew_t *crew); // takes; NULL is fine. None of its roles may run
+role_set_t *role_set_new(config_t *config, metrics_t *metrics);
+void role_set_free(role_set_t *set); // takes; NULL is fine. None of its roles may run
 
-const config_t *crew_config(const crew_t *crew);
+const config_t *role_set_config(const role_set_t *set);
 
 // The roles, in the order of their start. The leader comes first and so is stopped last: it gives the lock back when nobody uses
 // it any more.
-role_t *crew_role(crew_t *crew, int number);
+role_t *role_set_role(role_set_t *set, int number);
 
 // Starts one role. False: no thread is to be had, which the log says.
-bool crew_start_role(crew_t *crew, int number);
+bool role_set_start_role(role_set_t *set, int number);
 
 // Asks all roles to end, and the leader to keep the locks for the next crew.
-void crew_dismiss(crew_t *crew);
+void role_set_stop_for_reload(role_set_t *set);
 
 // Puts role `number` of `next` in the place of the same role of `old`, if that has ended. False: it has not. *failed: the role of
 // the next crew cannot be started.
-bool crew_relieve(crew_t *old, crew_t *next, int number, bool *failed);
+bool role_set_hand_over(role_set_t *old, role_set_t *next, int number, bool *failed);
 
 // Ends all roles that run, giving the locks back. False: one has not ended in time, so nothing may be freed.
-bool crew_end(crew_t *crew);
+bool role_set_end(role_set_t *set);
 
 #endif

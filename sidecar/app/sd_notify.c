@@ -14,7 +14,7 @@
 
 // The protocol: https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html. A path, or with @ a name in the abstract
 // namespace, whose address begins with a NUL byte.
-static bool find_socket(notify_t *notify) {
+static bool sd_notify_find_socket(sd_notify_t *notify) {
     const char *path = getenv("NOTIFY_SOCKET");
     if (!path || !*path) return false;
     size_t len = strlen(path);
@@ -30,64 +30,64 @@ static bool find_socket(notify_t *notify) {
 }
 
 // Twice within the time after which the watchdog bites, as its documentation asks for. A time for another process is not ours.
-static int64_t find_watchdog(void) {
+static int64_t sd_notify_find_watchdog(void) {
     const char *time = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
     if (!time || (pid && strtoll(pid, NULL, 10) != getpid())) return 0;
     long long us = strtoll(time, NULL, 10);
     return us > 0 && us < INT64_MAX / 1000 ? us * 1000 / 2 : 0;
 }
 
-static void say_mute(int error) {
+static void sd_notify_log_error(int error) {
     log_warn("main", NULL, "the service manager cannot be told how we are", F_STR("socket", getenv("NOTIFY_SOCKET")),
              F_STR("reason", strerror(error)));
 }
 
-static void say(const notify_t *notify, const char *state) {
+static void sd_notify_send(const sd_notify_t *notify, const char *state) {
     if (notify->fd < 0) return;
     ssize_t sent = sendto(notify->fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&notify->to, notify->to_len);
-    if (sent < 0) say_mute(errno);
+    if (sent < 0) sd_notify_log_error(errno);
 }
 
-void notify_begin(notify_t *notify) {
+void sd_notify_begin(sd_notify_t *notify) {
     // A manager that does not read must not hold us up.
-    struct timeval patience = {.tv_sec = 1};
-    *notify = (notify_t){.fd = -1};
-    if (!find_socket(notify)) return;
+    struct timeval timeout = {.tv_sec = 1};
+    *notify = (sd_notify_t){.fd = -1};
+    if (!sd_notify_find_socket(notify)) return;
     notify->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (notify->fd >= 0)
-        setsockopt(notify->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+        setsockopt(notify->fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
     else
-        say_mute(errno);
-    notify->beat_ns = find_watchdog();
+        sd_notify_log_error(errno);
+    notify->beat_ns = sd_notify_find_watchdog();
     notify->next = mono_now();
 }
 
-void notify_end(notify_t *notify) {
+void sd_notify_end(sd_notify_t *notify) {
     if (notify->fd >= 0) close(notify->fd);
     notify->fd = -1;
 }
 
-void notify_ready(const notify_t *notify, size_t queues, bool refused) {
+void sd_notify_ready(const sd_notify_t *notify, size_t queues, bool refused) {
     char state[128];
     snprintf(state, sizeof state, "READY=1\nSTATUS=serves %zu queue%s%s", queues, queues == 1 ? "" : "s",
              refused ? "; the newest configuration is refused, see the log" : "");
-    say(notify, state);
+    sd_notify_send(notify, state);
 }
 
 // The time is CLOCK_MONOTONIC, by which Type=notify-reload tells this reload from one before.
-void notify_reloading(const notify_t *notify) {
+void sd_notify_reloading(const sd_notify_t *notify) {
     struct timespec now;
     char state[64];
     clock_gettime(CLOCK_MONOTONIC, &now);
     snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%" PRId64, (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
-    say(notify, state);
+    sd_notify_send(notify, state);
 }
 
-void notify_stopping(const notify_t *notify) { say(notify, "STOPPING=1"); }
+void sd_notify_stopping(const sd_notify_t *notify) { sd_notify_send(notify, "STOPPING=1"); }
 
-mono_t notify_due(const notify_t *notify) { return notify->fd >= 0 && notify->beat_ns ? notify->next : mono_never(); }
+mono_t sd_notify_due(const sd_notify_t *notify) { return notify->fd >= 0 && notify->beat_ns ? notify->next : mono_never(); }
 
-void notify_beat(notify_t *notify, bool well) {
-    if (well) say(notify, "WATCHDOG=1");
+void sd_notify_beat(sd_notify_t *notify, bool well) {
+    if (well) sd_notify_send(notify, "WATCHDOG=1");
     notify->next = mono_add(mono_now(), notify->beat_ns);
 }

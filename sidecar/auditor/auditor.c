@@ -163,7 +163,7 @@ static bool auditor_trim(auditor_t *a, size_t queue, const lease_t *lease) {
     if (outcome != OUTCOME_OK) return auditor_back_off(a, &error);
     failpoint("trim_answered");
     if (done.fenced) {
-        lease_doubt(a->leases, a->keys->queues[queue].lock, lease->term);
+        lease_suspect(a->leases, a->keys->queues[queue].lock, lease->term);
         return true;
     }
     log_debug(ROLE, auditor_queue_name(a, queue), "trimmed", F_INT("removed", done.removed), F_INT("left", done.left));
@@ -461,7 +461,7 @@ void auditor_tick(void *self, role_wait_t *wait) {
     mono_t keep_at = auditor_retain(a);
     auditor_note_lag(a);
     wait->until = more ? mono_now() : a->read.in_flight ? a->read.deadline : auditor_next_timer(a);
-    if (role_put_off(wait, a->redis.retry_at))
+    if (role_backing_off(wait, a->redis.retry_at))
         wait->until = a->redis.retry_at;
     else if (a->read.in_flight && a->writer.audit)
         role_wait_fd(wait, conn_fd(a->redis.conn));

@@ -29,7 +29,7 @@ outcome_t requeue_markers_step(requeue_markers_t *markers, conn_t *conn, const k
     outcome_t outcome = requeue_prune(conn, keys, markers->queue, lease.token, redis_ms - keys->config->audit.retain_ms,
                                       &markers->cursor, &removed, &fenced, error);
     if (outcome == OUTCOME_RETRY || outcome == OUTCOME_DISCONNECTED) return outcome;
-    if (fenced) lease_doubt(leases, keys->queues[markers->queue].lock, lease.term);
+    if (fenced) lease_suspect(leases, keys->queues[markers->queue].lock, lease.term);
     if (outcome == OUTCOME_REFUSED || fenced) markers->cursor = 0;
     if (markers->cursor == 0) markers->queue++;
     markers->at = markers->cursor ? mono_add(now, STEP_PAUSE_MS * NS_PER_MS) : now;

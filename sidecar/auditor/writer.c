@@ -121,7 +121,7 @@ static bool writer_file_changing(const audit_writer_t *writer) {
 static void writer_allow_check(const audit_writer_t *writer) {
     struct stat at;
     if (stat(writer->path, &at) != 0) return;
-    role_allow(at.st_size / MIB / SLOWEST_DISK_MIB_S);
+    role_extend_tick(at.st_size / MIB / SLOWEST_DISK_MIB_S);
     if (at.st_size / MIB >= SLOW_CHECK_MIB)
         log_info(ROLE, NULL, "the audit log is checked; failures are copied when that is done", F_STR("path", writer->path),
                  F_INT("bytes", at.st_size));

@@ -37,12 +37,12 @@ struct dispatcher {
     const keyspace_t *keys;
     metrics_t *metrics;
     const atomic_bool *stop;
-    link_t link;
+    session_t session;
     mono_t safety_at; // next look at all heads
     line_t *lines;
     line_t **by_key; // lines sorted by delayed key, for wake-ups
     size_t by_key_count;
-    terms_t terms;
+    leadership_t leadership;
     size_t cursor;    // whose turn it is
     bool look_first;  // the next request is a look, if any is wanted
     size_t look_from; // the queue that the next look begins with
@@ -64,11 +64,11 @@ static int compare_keys(const void *a, const void *b) {
 dispatcher_t *dispatcher_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
     dispatcher_t *d = mem_alloc(sizeof *d);
     *d = (dispatcher_t){.keys = keys, .metrics = metrics, .stop = stop};
-    link_init(&d->link, ROLE, (const char *const[]){"queue-sidecar-dispatcher", "queue-sidecar-wakeups"}, &keys->config->redis,
-              metrics, stop);
+    session_init(&d->session, ROLE, (const char *const[]){"queue-sidecar-dispatcher", "queue-sidecar-wakeups"},
+                 &keys->config->redis, metrics, stop);
     d->lines = mem_array(keys->queue_count, sizeof *d->lines);
     d->by_key = mem_array(keys->queue_count, sizeof(line_t *));
-    terms_init(&d->terms, ROLE, keys, leases);
+    leadership_init(&d->leadership, ROLE, keys, leases);
     d->heads = mem_array(HEADS_CHUNK, sizeof *d->heads);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;
@@ -87,10 +87,10 @@ static void drop_flights(dispatcher_t *d) {
 void dispatcher_free(dispatcher_t *d) {
     if (!d) return;
     drop_flights(d);
-    link_free(&d->link);
+    session_free(&d->session);
     free(d->lines);
     free(d->by_key);
-    terms_free(&d->terms);
+    leadership_free(&d->leadership);
     free(d->heads);
     free(d);
 }
@@ -101,8 +101,8 @@ static void forget_everything(dispatcher_t *d) {
 }
 
 static void put_off(dispatcher_t *d, const redis_error_t *error) {
-    link_put_off(&d->link, error);
-    if (!conn_is_open(d->link.data)) forget_everything(d);
+    session_back_off(&d->session, error);
+    if (!conn_is_open(d->session.data)) forget_everything(d);
 }
 
 static void term_began(void *self, size_t queue) {
@@ -113,13 +113,13 @@ static void term_began(void *self, size_t queue) {
 
 // The lease under which this queue may be served now; false when there is none.
 static bool served(dispatcher_t *d, size_t queue, lease_t *lease) {
-    return promotes(d->lines[queue].config) && terms_serve(&d->terms, queue, lease);
+    return promotes(d->lines[queue].config) && leadership_may_serve(&d->leadership, queue, lease);
 }
 
 // Opens what is closed. False: not now, see retry_at.
 static bool connected(dispatcher_t *d, mono_t now) {
     bool fresh;
-    bool open = link_open(&d->link, now, &fresh);
+    bool open = session_open(&d->session, now, &fresh);
     if (fresh) forget_everything(d);
     if (open && fresh) d->safety_at = mono_add(now, d->keys->config->dispatcher.safety_poll_ms * NS_PER_MS);
     return open;
@@ -131,7 +131,7 @@ static void on_change(void *self, const char *key, size_t len) {
     dispatcher_t *d = self;
     if (!key) {
         for (size_t i = 0; i < d->by_key_count; i++) line_flushed(d->by_key[i]);
-        terms_doubt(&d->terms); // gone as well
+        leadership_suspect(&d->leadership); // gone as well
         return;
     }
     if (strlen(key) != len) return; // configured keys hold no NUL
@@ -153,13 +153,13 @@ static void send_promote(dispatcher_t *d, size_t queue, const lease_t *lease, mo
     flight->term = lease->term;
     flight->ask = line_sent_promote(line, now);
     flight->looks = flight->ask.looks;
-    flight->armed = d->link.waking;
+    flight->armed = d->session.tracking;
     flight->count = 1;
     flight->asks[0] = (head_ask_t){.queue = queue, .skip = flight->ask.skip};
     promote_ask_t ask = {
         .queue = queue, .token = lease->token, .batch = flight->ask.batch, .skip = flight->ask.skip, .first = flight->ask.first};
-    line->ops->promote->append(d->link.data, d->keys, &ask);
-    if (flight->looks) heads_append(d->link.data, d->keys, flight->asks, 1, flight->armed);
+    line->ops->promote->append(d->session.data, d->keys, &ask);
+    if (flight->looks) heads_append(d->session.data, d->keys, flight->asks, 1, flight->armed);
 }
 
 // Sends a promote for the next queue in turn that is due.
@@ -196,8 +196,8 @@ static bool send_look(dispatcher_t *d, flight_kind_t kind, size_t *from, mono_t 
     *from = queue;
     if (!flight) return false;
     flight->looks = true;
-    flight->armed = kind == FLIGHT_READ && d->link.waking;
-    heads_append(d->link.data, d->keys, flight->asks, flight->count, flight->armed);
+    flight->armed = kind == FLIGHT_READ && d->session.tracking;
+    heads_append(d->session.data, d->keys, flight->asks, flight->count, flight->armed);
     return true;
 }
 
@@ -238,12 +238,13 @@ static void heads_failed(dispatcher_t *d, const flight_t *flight, const redis_er
 static outcome_t land_promote(dispatcher_t *d, const flight_t *flight, int64_t *bytes, redis_error_t *error) {
     line_t *line = &d->lines[flight->asks[0].queue];
     promote_reply_t reply;
-    outcome_t outcome = line->ops->promote->read(d->link.data, &reply, error);
+    outcome_t outcome = line->ops->promote->read(d->session.data, &reply, error);
     mono_t now = mono_now();
     if (outcome == OUTCOME_OK) {
-        link_works(&d->link);                      // a look that succeeds proves less: it writes nothing
+        session_reset_backoff(&d->session);        // a look that succeeds proves less: it writes nothing
         if (reply.large > 0) *bytes = reply.bytes; // what was moved is gone: nothing reads it again
-        if (!line_promoted(line, &reply, &flight->ask, now)) terms_fence(&d->terms, flight->asks[0].queue, flight->term);
+        if (!line_promoted(line, &reply, &flight->ask, now))
+            leadership_fence(&d->leadership, flight->asks[0].queue, flight->term);
         return OUTCOME_OK;
     }
     line->flying--;
@@ -279,7 +280,7 @@ static outcome_t land(dispatcher_t *d, redis_error_t *error) {
     outcome_t outcome = OUTCOME_OK;
     if (flight.kind == FLIGHT_PROMOTE) outcome = land_promote(d, &flight, &bytes, error);
     if (outcome != OUTCOME_DISCONNECTED && flight.looks) {
-        heads_read(d->link.data, flight.count, flight.armed, d->heads, &now_us, &looked);
+        heads_read(d->session.data, flight.count, flight.armed, d->heads, &now_us, &looked);
         if (now_us > 0) bytes += bytes_of(d->heads, flight.count);
     }
     if (outcome == OUTCOME_DISCONNECTED || looked.outcome == OUTCOME_DISCONNECTED) {
@@ -291,9 +292,9 @@ static outcome_t land(dispatcher_t *d, redis_error_t *error) {
     memmove(d->flights, d->flights + 1, (size_t)--d->flying * sizeof *d->flights);
     for (size_t i = 0; flight.kind == FLIGHT_READ && i < flight.count; i++) d->lines[flight.asks[i].queue].flying--;
     // What Redis told before it answered has arrived: a change is missed only when nobody told of it.
-    if (flight.kind == FLIGHT_SAFETY) (void)link_hear(&d->link, on_change, d);
+    if (flight.kind == FLIGHT_SAFETY) (void)session_read_messages(&d->session, on_change, d);
     bool unarmed = looked.outcome == OUTCOME_REFUSED && flight.armed && now_us > 0; // the heads are good all the same
-    if (unarmed && d->link.waking) link_deaf(&d->link, &looked, mono_now());
+    if (unarmed && d->session.tracking) session_disable_tracking(&d->session, &looked, mono_now());
     if (flight.looks && (looked.outcome == OUTCOME_OK || unarmed))
         apply_heads(d, &flight, now_us, dear, mono_now());
     else if (flight.looks)
@@ -334,7 +335,7 @@ static bool has_room(const dispatcher_t *d) { return d->flying == 0 || (d->flyin
 // Fills the window. Each request leaves at once.
 static bool send_all(dispatcher_t *d, size_t *safety_from, redis_error_t *error) {
     while (has_room(d) && send_next(d, safety_from))
-        if (conn_flush(d->link.data, error) != OUTCOME_OK) return false;
+        if (conn_flush(d->session.data, error) != OUTCOME_OK) return false;
     return true;
 }
 
@@ -349,7 +350,7 @@ static void work(dispatcher_t *d) {
     }
     while (!atomic_load(d->stop) && mono_diff(mono_now(), started) < TICK_MS * NS_PER_MS) {
         redis_error_t error;
-        if (!link_hear(&d->link, on_change, d)) break;
+        if (!session_read_messages(&d->session, on_change, d)) break;
         if (!send_all(d, &safety_from, &error)) {
             put_off(d, &error);
             return;
@@ -370,31 +371,32 @@ static mono_t next_time(dispatcher_t *d) {
         mono_t of_line = line_next(&d->lines[i]);
         if (of_line.ns < next.ns && served(d, i, &lease)) next = of_line;
     }
-    if (!d->link.waking) next = mono_min(next, d->link.wake_at);
-    return next.ns < d->link.retry_at.ns ? d->link.retry_at : next;
+    if (!d->session.tracking) next = mono_min(next, d->session.tracking_retry_at);
+    return next.ns < d->session.retry_at.ns ? d->session.retry_at : next;
 }
 
 static bool alive(dispatcher_t *d) {
-    if (d->flying > 0 || link_alive(&d->link)) return true;
+    if (d->flying > 0 || session_check_alive(&d->session)) return true;
     forget_everything(d);
     return false;
 }
 
 void dispatcher_tick(void *self, role_wait_t *wait) {
     dispatcher_t *d = self;
-    bool any = d->by_key_count > 0 && terms_look(&d->terms, term_began, d); // else the monitor alone serves these queues
+    bool any =
+        d->by_key_count > 0 && leadership_refresh(&d->leadership, term_began, d); // else the monitor alone serves these queues
     if (!any) {
-        if (conn_is_open(d->link.data)) {
-            link_close(&d->link);
+        if (conn_is_open(d->session.data)) {
+            session_close(&d->session);
             forget_everything(d);
         }
         return; // the lease wakes us
     }
     mono_t now = mono_now();
-    if (mono_reached(d->link.retry_at, now) && connected(d, now) && alive(d)) work(d);
+    if (mono_reached(d->session.retry_at, now) && connected(d, now) && alive(d)) work(d);
     wait->until = next_time(d);
     // While we are put off nothing is read, and a socket with news would end every wait at once.
-    if (role_put_off(wait, d->link.retry_at)) return;
-    role_wait_fd(wait, conn_fd(d->link.data));
-    if (d->link.waking) role_wait_fd(wait, conn_fd(d->link.ear));
+    if (role_backing_off(wait, d->session.retry_at)) return;
+    role_wait_fd(wait, conn_fd(d->session.data));
+    if (d->session.tracking) role_wait_fd(wait, conn_fd(d->session.subscriber));
 }

@@ -37,7 +37,7 @@ void health_free(health_t *health) {
     free(health);
 }
 
-void health_watch(health_t *health, const role_t *const *roles, size_t count) {
+void health_watch_roles(health_t *health, const role_t *const *roles, size_t count) {
     pthread_mutex_lock(&health->mutex);
     health->count = count < HEALTH_ROLES ? count : HEALTH_ROLES;
     for (size_t i = 0; i < health->count; i++) health->roles[i] = roles[i];
@@ -54,29 +54,29 @@ void health_wake(health_t *health, const char *role) {
 static const char AND_MORE[] = " and more: the log has all";
 
 // How many of `len` bytes are shown, of `most`: no part of a character.
-static int shown(const char *text, size_t len, size_t most) {
+static int health_cut(const char *text, size_t len, size_t most) {
     if (len <= most) return (int)len;
     while (most && ((unsigned char)text[most] & 0xc0) == 0x80) most--;
     return (int)most;
 }
 
-void health_config(health_t *health, const char *refused) {
+void health_set_refused(health_t *health, const char *refused) {
     size_t len = refused ? strlen(refused) : 0;
     while (len && refused[len - 1] == '\n') len--; // a line for each fault
     char *told = NULL;
-    if (refused) told = mem_printf("%.*s%s", shown(refused, len, FAULTS_SHOWN), refused, len > FAULTS_SHOWN ? AND_MORE : "");
+    if (refused) told = mem_printf("%.*s%s", health_cut(refused, len, FAULTS_SHOWN), refused, len > FAULTS_SHOWN ? AND_MORE : "");
     pthread_mutex_lock(&health->mutex);
     free(health->refused);
     health->refused = told;
     pthread_mutex_unlock(&health->mutex);
 }
 
-void health_took(health_t *health, const char *changes) {
+void health_set_in_effect(health_t *health, const char *changes) {
     char now[32];
     wall_text(now, sizeof now);
     size_t len = changes ? strlen(changes) : 0;
     if (!changes) changes = "";
-    char *taken = mem_printf("in effect since %s%s%.*s%s", now, len ? ": " : "", shown(changes, len, CHANGES_SHOWN), changes,
+    char *taken = mem_printf("in effect since %s%s%.*s%s", now, len ? ": " : "", health_cut(changes, len, CHANGES_SHOWN), changes,
                              len > CHANGES_SHOWN ? AND_MORE : "");
     pthread_mutex_lock(&health->mutex);
     free(health->taken);
@@ -117,7 +117,7 @@ bool health_alive(health_t *health, buffer_t *why) {
     return alive;
 }
 
-static void add_text(buffer_t *json, const char *name, const char *text) {
+static void health_add_text(buffer_t *json, const char *name, const char *text) {
     if (!text) return;
     buffer_printf(json, ", \"%s\": \"", name);
     utf8_escape(json, text, strlen(text), "\"\\");
@@ -125,16 +125,16 @@ static void add_text(buffer_t *json, const char *name, const char *text) {
 }
 
 // Adds one check. `why` is NULL where it is well.
-static void add_check(buffer_t *json, const char *name, const char *why, const char *state) {
+static void health_add_check(buffer_t *json, const char *name, const char *why, const char *state) {
     if (json->data[json->len - 1] != '[') buffer_str(json, ",");
     buffer_printf(json, "\n  {\"check\": \"%s\", \"ok\": %s", name, why ? "false" : "true");
-    add_text(json, "why", why);
-    add_text(json, "state", state);
+    health_add_text(json, "why", why);
+    health_add_text(json, "state", state);
     buffer_str(json, "}");
 }
 
 // A sentence and its reason, where something is wrong; else NULL. *text holds it.
-static const char *because(const health_t *health, bool wrong, const char *what, metrics_why_t of, buffer_t *text) {
+static const char *health_because(const health_t *health, bool wrong, const char *what, metrics_why_t of, buffer_t *text) {
     if (!wrong) return NULL;
     buffer_str(text, what);
     metrics_tell(health->metrics, of, text);
@@ -142,7 +142,7 @@ static const char *because(const health_t *health, bool wrong, const char *what,
 }
 
 // Whether each of our queues is served, by us if we lead. `why` is appended to where one is not.
-static bool queues_served(const health_t *health, buffer_t *why) {
+static bool health_queues_served(const health_t *health, buffer_t *why) {
     char *first;
     size_t refused = metrics_refusing(health->metrics, mono_now(), &first);
     if (metric_get(&health->metrics->unserved))
@@ -164,26 +164,29 @@ bool health_ready(health_t *health, buffer_t *json) {
     int64_t leading = metric_get(&m->leading), standing_by = metric_get(&m->standing_by);
     bool lock = leading + standing_by > 0;
     buffer_str(&checks, "[");
-    add_check(&checks, "roles", alive ? NULL : buffer_text(&hangs), NULL);
-    add_check(&checks, "redis", because(health, !redis, "Redis is out of reach, or refuses us", WHY_REDIS, &no_redis), NULL);
-    add_check(&checks, "lock", because(health, !lock, "neither leading nor standing by yet", WHY_REDIS, &no_lock),
-              leading       ? "leading"
-              : standing_by ? "standing by"
-                            : NULL);
-    add_check(&checks, "queues", queues_served(health, &unserved) ? NULL : buffer_text(&unserved), NULL);
-    add_check(&checks, "wakeups",
-              metric_get(&m->deaf) ? "Redis refuses wake-ups, so what falls due or stalls is found by polls only "
-                                     "(dispatcher.safety_poll): `check --redis` and the log say why"
-                                   : NULL,
-              NULL);
-    add_check(&checks, "audit",
-              because(health, metric_get(&m->audit_bad) > 0, "the audit log cannot be written", WHY_AUDIT, &no_log), NULL);
+    health_add_check(&checks, "roles", alive ? NULL : buffer_text(&hangs), NULL);
+    health_add_check(&checks, "redis",
+                     health_because(health, !redis, "Redis is out of reach, or refuses us", WHY_REDIS, &no_redis), NULL);
+    health_add_check(&checks, "lock", health_because(health, !lock, "neither leading nor standing by yet", WHY_REDIS, &no_lock),
+                     leading       ? "leading"
+                     : standing_by ? "standing by"
+                                   : NULL);
+    health_add_check(&checks, "queues", health_queues_served(health, &unserved) ? NULL : buffer_text(&unserved), NULL);
+    health_add_check(&checks, "wakeups",
+                     metric_get(&m->tracking_refused)
+                         ? "Redis refuses wake-ups, so what falls due or stalls is found by polls only "
+                           "(dispatcher.safety_poll): `check --redis` and the log say why"
+                         : NULL,
+                     NULL);
+    health_add_check(&checks, "audit",
+                     health_because(health, metric_get(&m->audit_bad) > 0, "the audit log cannot be written", WHY_AUDIT, &no_log),
+                     NULL);
     pthread_mutex_lock(&health->mutex);
-    add_check(&checks, "config", health->refused, health->taken);
+    health_add_check(&checks, "config", health->refused, health->taken);
     pthread_mutex_unlock(&health->mutex);
     bool ready = alive && redis && lock;
     buffer_printf(json, "{\"ready\": %s", ready ? "true" : "false");
-    add_text(json, "group", health->group);
+    health_add_text(json, "group", health->group);
     buffer_printf(json, ", \"checks\": %s\n]}\n", buffer_text(&checks));
     buffer_free(&hangs);
     buffer_free(&unserved);

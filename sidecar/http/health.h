@@ -18,15 +18,15 @@ health_t *health_new(metrics_t *metrics, const char *group);
 void health_free(health_t *health); // takes; NULL is fine
 
 // These roles count from now on; when it returns nobody looks at earlier ones any more. Borrowed.
-void health_watch(health_t *health, const role_t *const *roles, size_t count);
+void health_watch_roles(health_t *health, const role_t *const *roles, size_t count);
 
 // Ends the wait of the role of that name, if it is watched.
 void health_wake(health_t *health, const char *role);
 
 // Why the newest configuration is refused; NULL = it is in effect. Copied.
-void health_config(health_t *health, const char *refused);
+void health_set_refused(health_t *health, const char *refused);
 // A configuration is in effect from now on; `changes`: what it has changed, NULL = it is the first. Copied.
-void health_took(health_t *health, const char *changes);
+void health_set_in_effect(health_t *health, const char *changes);
 
 // Whether every role turns: nothing that Redis, a disk or a peer does for a minute makes this false. *why: a line for each that
 // does not.

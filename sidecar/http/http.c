@@ -40,7 +40,7 @@ LIBRARY_FUNCTIONS(X)
 #undef X
 
 // False: *why says what is missing.
-static bool load_library(char *why, size_t size) {
+static bool http_load_library(char *why, size_t size) {
     void *library = dlopen(LIBRARY, RTLD_LAZY | RTLD_LOCAL); // for good
     bool found = library != NULL;
 #define X(name) found = found && (*(void **)&mhd_##name = dlsym(library, "MHD_" #name)) != NULL;
@@ -51,12 +51,12 @@ static bool load_library(char *why, size_t size) {
 }
 
 // One open connection. A request that has not come by `deadline` ends it.
-typedef struct visitor {
+typedef struct client {
     int fd; // -1 = free
     mono_t deadline;
-    mono_t came;  // when it connected
-    bool leaving; // it is shut down already
-} visitor_t;
+    mono_t connected_at; // when it connected
+    bool closing;        // it is shut down already
+} client_t;
 
 struct http {
     const char *listen;
@@ -65,14 +65,14 @@ struct http {
     metrics_t *metrics;
     struct MHD_Daemon *daemon; // NULL = does not listen
     mono_t retry_at;
-    char *said; // why it does not, as the log has it; owned
-    visitor_t visitors[CONNECTIONS];
+    char *logged; // why it does not, as the log has it; owned
+    client_t clients[CONNECTIONS];
 };
 
 http_t *http_new(const char *listen, int64_t port, health_t *health, metrics_t *metrics) {
     http_t *http = mem_alloc(sizeof *http);
     *http = (http_t){.listen = listen, .port = port, .health = health, .metrics = metrics};
-    for (size_t i = 0; i < CONNECTIONS; i++) http->visitors[i].fd = -1;
+    for (size_t i = 0; i < CONNECTIONS; i++) http->clients[i].fd = -1;
     return http;
 }
 
@@ -85,13 +85,13 @@ void http_finish(void *self) {
 void http_free(http_t *http) {
     if (!http) return;
     http_finish(http);
-    free(http->said);
+    free(http->logged);
     free(http);
 }
 
 // ---- Answers.
 
-static enum MHD_Result answer(struct MHD_Connection *connection, unsigned code, const char *type, buffer_t *body) {
+static enum MHD_Result http_respond(struct MHD_Connection *connection, unsigned code, const char *type, buffer_t *body) {
     struct MHD_Response *response =
         mhd_create_response_from_buffer(body->len, body->data ? body->data : "", MHD_RESPMEM_MUST_COPY);
     if (!response) return MHD_NO;
@@ -104,17 +104,17 @@ static enum MHD_Result answer(struct MHD_Connection *connection, unsigned code, 
     return result;
 }
 
-static unsigned tell_alive(const http_t *http, buffer_t *body) {
+static unsigned http_healthz(const http_t *http, buffer_t *body) {
     if (!health_alive(http->health, body)) return MHD_HTTP_SERVICE_UNAVAILABLE;
     buffer_str(body, "ok\n");
     return MHD_HTTP_OK;
 }
 
-static unsigned tell_ready(const http_t *http, buffer_t *body) {
+static unsigned http_readyz(const http_t *http, buffer_t *body) {
     return health_ready(http->health, body) ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 
-static unsigned tell_metrics(const http_t *http, buffer_t *body) {
+static unsigned http_metrics_page(const http_t *http, buffer_t *body) {
     http_metrics(http->metrics, http->health, body);
     return MHD_HTTP_OK;
 }
@@ -123,14 +123,14 @@ static unsigned tell_metrics(const http_t *http, buffer_t *body) {
 static const struct page {
     const char *path;
     const char *type;
-    unsigned (*tell)(const http_t *http, buffer_t *body);
+    unsigned (*write)(const http_t *http, buffer_t *body);
 } pages[] = {
-    {"/healthz", "text/plain; charset=utf-8", tell_alive},
-    {"/readyz", "application/json", tell_ready},
-    {"/metrics", "text/plain; version=0.0.4; charset=utf-8", tell_metrics},
+    {"/healthz", "text/plain; charset=utf-8", http_healthz},
+    {"/readyz", "application/json", http_readyz},
+    {"/metrics", "text/plain; version=0.0.4; charset=utf-8", http_metrics_page},
 };
 
-static const struct page *find_page(const char *path) {
+static const struct page *http_find_page(const char *path) {
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
         if (strcmp(pages[i].path, path) == 0) return &pages[i];
     return NULL;
@@ -138,13 +138,13 @@ static const struct page *find_page(const char *path) {
 
 // Called when the headers of a request have come, and again when all of it has. What may have a body is answered at once, which
 // ends the connection; what has none is answered the second time, which keeps it.
-static enum MHD_Result on_request(void *self, struct MHD_Connection *connection, const char *url, const char *method,
-                                  const char *version, const char *data, size_t *size, void **request) {
+static enum MHD_Result http_on_request(void *self, struct MHD_Connection *connection, const char *url, const char *method,
+                                       const char *version, const char *data, size_t *size, void **request) {
     const http_t *http = self;
     buffer_t body = {0};
     static char begun;
     (void)version, (void)data;
-    const struct page *page = find_page(url);
+    const struct page *page = http_find_page(url);
     bool reads = strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
     if (reads && !*request) {
         *request = &begun;
@@ -156,84 +156,87 @@ static enum MHD_Result on_request(void *self, struct MHD_Connection *connection,
         code = MHD_HTTP_METHOD_NOT_ALLOWED;
         buffer_str(&body, "only GET and HEAD are understood here\n");
     } else if (page) {
-        code = page->tell(http, &body);
+        code = page->write(http, &body);
     } else {
         buffer_str(&body, "there are /healthz, /readyz and /metrics\n");
     }
-    enum MHD_Result result = answer(connection, code, page && reads ? page->type : "text/plain; charset=utf-8", &body);
+    enum MHD_Result result = http_respond(connection, code, page && reads ? page->type : "text/plain; charset=utf-8", &body);
     buffer_free(&body);
     return result;
 }
 
 // ---- Connections.
 
-static int fd_of(struct MHD_Connection *connection) {
+static int http_connection_fd(struct MHD_Connection *connection) {
     const union MHD_ConnectionInfo *info = mhd_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     return info ? info->connect_fd : -1;
 }
 
-static visitor_t *find_visitor(http_t *http, int fd) {
+static client_t *http_find_client(http_t *http, int fd) {
     for (size_t i = 0; i < CONNECTIONS; i++)
-        if (http->visitors[i].fd == fd) return &http->visitors[i];
+        if (http->clients[i].fd == fd) return &http->clients[i];
     return NULL;
 }
 
 // Ends a connection; MHD notices and forgets it.
-static void show_out(visitor_t *visitor) {
-    shutdown(visitor->fd, SHUT_RDWR);
-    visitor->leaving = true;
+static void http_close_client(client_t *client) {
+    shutdown(client->fd, SHUT_RDWR);
+    client->closing = true;
 }
 
-static void make_room(http_t *http) {
-    visitor_t *oldest = NULL;
+static void http_make_room(http_t *http) {
+    client_t *oldest = NULL;
     size_t count = 0;
     for (size_t i = 0; i < CONNECTIONS; i++) {
-        visitor_t *visitor = &http->visitors[i];
-        if (visitor->fd < 0 || visitor->leaving) continue;
+        client_t *client = &http->clients[i];
+        if (client->fd < 0 || client->closing) continue;
         count++;
-        if (!oldest || visitor->came.ns < oldest->came.ns) oldest = visitor;
+        if (!oldest || client->connected_at.ns < oldest->connected_at.ns) oldest = client;
     }
-    if (count >= CROWDED) show_out(oldest);
+    if (count >= CROWDED) http_close_client(oldest);
 }
 
-static void on_connection(void *self, struct MHD_Connection *connection, void **slot, enum MHD_ConnectionNotificationCode code) {
+static void http_on_connection(void *self, struct MHD_Connection *connection, void **slot,
+                               enum MHD_ConnectionNotificationCode code) {
     http_t *http = self;
-    int fd = fd_of(connection);
+    int fd = http_connection_fd(connection);
     (void)slot;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        make_room(http);
-        visitor_t *visitor = find_visitor(http, -1);
-        if (visitor) *visitor = (visitor_t){.fd = fd, .deadline = mono_add(mono_now(), REQUEST_S * NS_PER_S), .came = mono_now()};
+        http_make_room(http);
+        client_t *client = http_find_client(http, -1);
+        if (client)
+            *client = (client_t){.fd = fd, .deadline = mono_add(mono_now(), REQUEST_S * NS_PER_S), .connected_at = mono_now()};
     } else {
-        visitor_t *visitor = find_visitor(http, fd);
-        if (visitor && fd >= 0) visitor->fd = -1;
+        client_t *client = http_find_client(http, fd);
+        if (client && fd >= 0) client->fd = -1;
     }
 }
 
-static void on_completed(void *self, struct MHD_Connection *connection, void **request, enum MHD_RequestTerminationCode code) {
+static void http_on_completed(void *self, struct MHD_Connection *connection, void **request,
+                              enum MHD_RequestTerminationCode code) {
     http_t *http = self;
-    visitor_t *visitor = find_visitor(http, fd_of(connection));
+    client_t *client = http_find_client(http, http_connection_fd(connection));
     (void)request, (void)code;
-    if (visitor && visitor->fd >= 0) visitor->deadline = mono_add(mono_now(), (IDLE_S + REQUEST_S) * NS_PER_S);
+    if (client && client->fd >= 0) client->deadline = mono_add(mono_now(), (IDLE_S + REQUEST_S) * NS_PER_S);
 }
 
 // A request that comes byte by byte would live as long as its bytes come: MHD's own limit is between two bytes.
-static mono_t expire(http_t *http) {
+static mono_t http_close_expired(http_t *http) {
     mono_t next = mono_never();
     for (size_t i = 0; i < CONNECTIONS; i++) {
-        visitor_t *visitor = &http->visitors[i];
-        if (visitor->fd < 0 || visitor->leaving) continue;
-        if (mono_reached(visitor->deadline, mono_now()))
-            show_out(visitor);
+        client_t *client = &http->clients[i];
+        if (client->fd < 0 || client->closing) continue;
+        if (mono_reached(client->deadline, mono_now()))
+            http_close_client(client);
         else
-            next = mono_min(next, visitor->deadline);
+            next = mono_min(next, client->deadline);
     }
     return next;
 }
 
 // ---- Listening.
 
-static int listen_on(const char *host, const char *port, char *why, size_t size) {
+static int http_bind(const char *host, const char *port, char *why, size_t size) {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *found = NULL;
     int code = getaddrinfo(host, port, &hints, &found);
@@ -258,48 +261,48 @@ static int listen_on(const char *host, const char *port, char *why, size_t size)
     return fd;
 }
 
-static void put_off(http_t *http, const char *why) {
+static void http_back_off(http_t *http, const char *why) {
     http->retry_at = mono_add(mono_now(), LISTEN_AGAIN_S * NS_PER_S);
-    if (http->said && strcmp(http->said, why) == 0) return;
+    if (http->logged && strcmp(http->logged, why) == 0) return;
     log_error(ROLE, NULL, "cannot serve health and metrics: another program may have the port (http.port; 0 turns this off)",
               F_STR("listen", http->listen), F_INT("port", http->port), F_STR("reason", why));
-    free(http->said);
-    http->said = mem_str(why);
+    free(http->logged);
+    http->logged = mem_str(why);
 }
 
-static void begin(http_t *http) {
+static void http_listen(http_t *http) {
     char port[24];
     char why[200] = "";
     snprintf(port, sizeof port, "%lld", (long long)http->port);
-    if (!mhd_run && !load_library(why, sizeof why)) {
-        put_off(http, why);
+    if (!mhd_run && !http_load_library(why, sizeof why)) {
+        http_back_off(http, why);
         return;
     }
-    int fd = listen_on(http->listen, port, why, sizeof why);
+    int fd = http_bind(http->listen, port, why, sizeof why);
     if (fd < 0) {
-        put_off(http, why);
+        http_back_off(http, why);
         return;
     }
     http->daemon =
-        mhd_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET, fd,
+        mhd_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, http_on_request, http, MHD_OPTION_LISTEN_SOCKET, fd,
                          MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
                          (size_t)REQUEST_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_NOTIFY_CONNECTION,
-                         on_connection, http, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_END);
+                         http_on_connection, http, MHD_OPTION_NOTIFY_COMPLETED, http_on_completed, http, MHD_OPTION_END);
     if (!http->daemon) {
         snprintf(why, sizeof why, "%s", strerror(errno));
         close(fd);
-        put_off(http, why);
+        http_back_off(http, why);
         return;
     }
-    free(http->said);
-    http->said = NULL;
+    free(http->logged);
+    http->logged = NULL;
     log_info(ROLE, NULL, "serves health and metrics", F_STR("listen", http->listen), F_INT("port", http->port));
 }
 
 void http_tick(void *self, role_wait_t *wait) {
     http_t *http = self;
     if (!http->daemon) {
-        if (mono_reached(http->retry_at, mono_now())) begin(http);
+        if (mono_reached(http->retry_at, mono_now())) http_listen(http);
         if (!http->daemon) {
             wait->until = http->retry_at;
             wait->trouble = true;
@@ -308,7 +311,7 @@ void http_tick(void *self, role_wait_t *wait) {
     }
     mhd_run(http->daemon);
     MHD_UNSIGNED_LONG_LONG left_ms;
-    wait->until = expire(http);
+    wait->until = http_close_expired(http);
     if (mhd_get_timeout(http->daemon, &left_ms) == MHD_YES)
         wait->until = mono_min(wait->until, mono_add(mono_now(), (int64_t)left_ms * NS_PER_MS));
     const union MHD_DaemonInfo *info = mhd_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);

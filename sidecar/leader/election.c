@@ -22,25 +22,25 @@ void leader_count_unserved(leader_t *leader) {
         unserved +=
             leader->elections[i].state == ELECTION_LEADING ? leader->elections[i].foreign_count : leader->elections[i].unserved;
     for (size_t i = 0; i < leader->keys->queue_count; i++)
-        if (leader->elections[leader->keys->queues[i].lock].state == ELECTION_LEADING && lease_barred(leader->leases, i))
+        if (leader->elections[leader->keys->queues[i].lock].state == ELECTION_LEADING && lease_queue_disabled(leader->leases, i))
             unserved++;
     metric_set(&leader->metrics->unserved, (int64_t)unserved);
 }
 
-static void begin_term(leader_t *leader, size_t lock) {
+static void election_begin_term(leader_t *leader, size_t lock) {
     election_t *election = &leader->elections[lock];
     lease_begin(leader->leases, lock, election->token, election->deadline);
     metric_add(&leader->metrics->leading, 1);
-    if (!election->inherited) metric_add(&leader->metrics->terms, 1);
-    log_info(ROLE, NULL, election->inherited ? "still leading" : "leading", F_STR("lock", leader_lock_name(leader, lock)),
+    if (!election->handed_over) metric_add(&leader->metrics->terms, 1);
+    log_info(ROLE, NULL, election->handed_over ? "still leading" : "leading", F_STR("lock", leader_lock_name(leader, lock)),
              F_STR("token", election->token));
-    election->inherited = false;
+    election->handed_over = false;
 }
 
-static void end_term(leader_t *leader, size_t lock, const char *reason) {
+static void election_end_term(leader_t *leader, size_t lock, const char *reason) {
     election_t *election = &leader->elections[lock];
     lease_end(leader->leases, lock);
-    counting_forget(leader->counting, leader->keys->locks[lock].first_queue, leader->keys->locks[lock].queue_count);
+    queue_sizes_forget(leader->sizes, leader->keys->locks[lock].first_queue, leader->keys->locks[lock].queue_count);
     metric_add(&leader->metrics->leading, -1);
     metric_add(&leader->metrics->terms_lost, 1);
     log_warn(ROLE, NULL, "no longer leading", F_STR("lock", leader_lock_name(leader, lock)), F_STR("reason", reason),
@@ -54,30 +54,30 @@ void leader_change_state(leader_t *leader, size_t lock, election_state_t state, 
     if (election->state == state) return;
     election->state = state;
     switch (state) {
-    case ELECTION_LEADING: begin_term(leader, lock); break;
-    case ELECTION_STANDBY: end_term(leader, lock, reason); break;
+    case ELECTION_LEADING: election_begin_term(leader, lock); break;
+    case ELECTION_STANDBY: election_end_term(leader, lock, reason); break;
     }
     leader_count_unserved(leader);
 }
 
-static int64_t ttl_part_ns(const leader_t *leader, int parts) { return leader->ttl_ms * NS_PER_MS / parts; }
+static int64_t election_ttl_part_ns(const leader_t *leader, int parts) { return leader->ttl_ms * NS_PER_MS / parts; }
 
-static mono_t lease_deadline(const leader_t *leader, mono_t sent) {
-    return mono_add(sent, leader->ttl_ms * NS_PER_MS - ttl_part_ns(leader, MARGIN_DIVISOR));
+static mono_t election_lease_deadline(const leader_t *leader, mono_t sent) {
+    return mono_add(sent, leader->ttl_ms * NS_PER_MS - election_ttl_part_ns(leader, MARGIN_DIVISOR));
 }
 
 // They are counted by the leaders of their groups, until they are ours.
-static void take_foreign(leader_t *leader, size_t lock, lock_state_t *state, mono_t now) {
+static void election_take_other_owned(leader_t *leader, size_t lock, lock_state_t *state, mono_t now) {
     election_t *election = &leader->elections[lock];
     free(election->foreign);
     election->foreign = state->foreign;
     election->foreign_count = state->foreign_count;
     election->claim_at = now;
     state->foreign = NULL;
-    for (size_t i = 0; i < election->foreign_count; i++) counting_cede(leader->counting, election->foreign[i].queue, true);
+    for (size_t i = 0; i < election->foreign_count; i++) queue_sizes_cede(leader->sizes, election->foreign[i].queue, true);
 }
 
-static void claim_foreign(leader_t *leader, size_t lock, mono_t now) {
+static void election_claim_other_owned(leader_t *leader, size_t lock, mono_t now) {
     election_t *election = &leader->elections[lock];
     election->claim_at = mono_add(now, leader->ttl_ms * NS_PER_MS);
     for (size_t i = 0; i < election->foreign_count;) {
@@ -87,10 +87,10 @@ static void claim_foreign(leader_t *leader, size_t lock, mono_t now) {
         redis_error_t error;
         outcome_t outcome = lock_claim(leader->conn, leader->keys, lock, election->token, foreign, &ours, &error);
         if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) {
-            leader_put_off(leader, &leader->keys->locks[lock], &error);
+            leader_back_off(leader, &leader->keys->locks[lock], &error);
             return;
         }
-        if (ours) counting_cede(leader->counting, foreign->queue, false);
+        if (ours) queue_sizes_cede(leader->sizes, foreign->queue, false);
         if (outcome == OUTCOME_REFUSED)
             log_error(ROLE, queue, "cannot claim this queue", F_STR("reason", error.text));
         else if (!ours)
@@ -103,22 +103,22 @@ static void claim_foreign(leader_t *leader, size_t lock, mono_t now) {
     leader_count_unserved(leader);
 }
 
-static void became_leader(leader_t *leader, size_t lock, mono_t sent, lock_state_t *state) {
+static void election_won(leader_t *leader, size_t lock, mono_t sent, lock_state_t *state) {
     election_t *election = &leader->elections[lock];
     election->maybe_held = false;
     election->overlong[0] = '\0';
     election->holder[0] = '\0';
     election->unserved = 0;
-    election->deadline = lease_deadline(leader, sent);
-    election->next = mono_add(sent, ttl_part_ns(leader, RENEWALS_PER_TTL));
-    take_foreign(leader, lock, state, sent);
+    election->deadline = election_lease_deadline(leader, sent);
+    election->next = mono_add(sent, election_ttl_part_ns(leader, RENEWALS_PER_TTL));
+    election_take_other_owned(leader, lock, state, sent);
     // Before anybody uses the lease: what is claimed now is served from the first moment on.
-    if (election->foreign_count) claim_foreign(leader, lock, sent);
+    if (election->foreign_count) election_claim_other_owned(leader, lock, sent);
     leader_change_state(leader, lock, ELECTION_LEADING, "acquired");
 }
 
 // Two looks at least one TTL apart at a lock that outlives its holder's TTL: only a step of Redis's clock does that.
-static void look_at_clock_step(leader_t *leader, size_t lock, const lock_state_t *state, mono_t now) {
+static void election_check_clock_step(leader_t *leader, size_t lock, const lock_state_t *state, mono_t now) {
     election_t *election = &leader->elections[lock];
     int64_t ttl_ms = token_ttl_ms(state->holder);
     bool overlong = ttl_ms > 0 && (state->pttl_ms > ttl_ms || state->pttl_ms == LOCK_WITHOUT_TTL);
@@ -134,7 +134,7 @@ static void look_at_clock_step(leader_t *leader, size_t lock, const lock_state_t
         bool removed = false;
         election->overlong[0] = '\0';
         if (lock_heal(leader->conn, &leader->keys->locks[lock], state->holder, &removed, &error) != OUTCOME_OK) {
-            leader_put_off(leader, &leader->keys->locks[lock], &error);
+            leader_back_off(leader, &leader->keys->locks[lock], &error);
         } else if (removed) {
             metric_add(&leader->metrics->clock_steps_healed, 1);
             log_warn(ROLE, NULL, "removed a lock that a step of the Redis clock left behind",
@@ -142,14 +142,14 @@ static void look_at_clock_step(leader_t *leader, size_t lock, const lock_state_t
             look_in_ms = 0;
         }
     }
-    int64_t jitter = look_in_ms ? (int64_t)((double)ttl_part_ns(leader, JITTER_DIVISOR) * random_unit()) : 0;
+    int64_t jitter = look_in_ms ? (int64_t)((double)election_ttl_part_ns(leader, JITTER_DIVISOR) * random_unit()) : 0;
     election->next = mono_add(now, look_in_ms * NS_PER_MS + jitter);
 }
 
-static void stayed_standby(leader_t *leader, size_t lock, const lock_state_t *state, mono_t now) {
+static void election_lost(leader_t *leader, size_t lock, const lock_state_t *state, mono_t now) {
     election_t *election = &leader->elections[lock];
-    if (election->inherited) metric_add(&leader->metrics->terms_lost, 1);
-    election->maybe_held = election->inherited = false;
+    if (election->handed_over) metric_add(&leader->metrics->terms_lost, 1);
+    election->maybe_held = election->handed_over = false;
     if (strcmp(election->holder, state->holder) != 0) {
         snprintf(election->holder, sizeof election->holder, "%s", state->holder);
         log_info(ROLE, NULL, "standing by", F_STR("lock", leader_lock_name(leader, lock)), F_STR("leader", state->holder));
@@ -162,7 +162,7 @@ static void stayed_standby(leader_t *leader, size_t lock, const lock_state_t *st
     if (state->unserved_count)
         log_warn(ROLE, NULL, "the leader does not serve queues of ours: instances that serve other queues need another group",
                  F_STR("lock", leader_lock_name(leader, lock)), F_STR("queues", buffer_text(&state->unserved)));
-    look_at_clock_step(leader, lock, state, now);
+    election_check_clock_step(leader, lock, state, now);
 }
 
 void leader_acquire(leader_t *leader, size_t lock) {
@@ -174,13 +174,13 @@ void leader_acquire(leader_t *leader, size_t lock) {
     outcome_t outcome = lock_acquire(leader->conn, leader->keys, lock, election->token, leader->ttl_ms, &state, &error);
     if (outcome != OUTCOME_OK) {
         if (outcome == OUTCOME_DISCONNECTED) election->maybe_held = true;
-        leader_put_off(leader, &leader->keys->locks[lock], &error);
+        leader_back_off(leader, &leader->keys->locks[lock], &error);
     } else {
         backoff_reset(&leader->backoff);
         if (state.acquired)
-            became_leader(leader, lock, sent, &state);
+            election_won(leader, lock, sent, &state);
         else
-            stayed_standby(leader, lock, &state, mono_now());
+            election_lost(leader, lock, &state, mono_now());
     }
     lock_state_clear(&state);
 }
@@ -192,15 +192,15 @@ void leader_renew(leader_t *leader, size_t lock) {
     mono_t sent = mono_now();
     outcome_t outcome = lock_renew(leader->conn, &leader->keys->locks[lock], election->token, leader->ttl_ms, &held, &error);
     if (outcome != OUTCOME_OK) {
-        leader_put_off(leader, &leader->keys->locks[lock], &error);
+        leader_back_off(leader, &leader->keys->locks[lock], &error);
     } else if (!held) {
         election->next = sent;
         leader_change_state(leader, lock, ELECTION_STANDBY, "the lock is gone or another's");
     } else {
         backoff_reset(&leader->backoff);
-        election->deadline = lease_deadline(leader, sent);
-        election->next = mono_add(sent, ttl_part_ns(leader, RENEWALS_PER_TTL));
+        election->deadline = election_lease_deadline(leader, sent);
+        election->next = mono_add(sent, election_ttl_part_ns(leader, RENEWALS_PER_TTL));
         lease_extend(leader->leases, lock, election->deadline);
-        if (election->foreign_count && mono_reached(election->claim_at, sent)) claim_foreign(leader, lock, sent);
+        if (election->foreign_count && mono_reached(election->claim_at, sent)) election_claim_other_owned(leader, lock, sent);
     }
 }

@@ -31,7 +31,7 @@ typedef struct election {
     size_t unserved;           // our queues that nobody serves for us
     foreign_t *foreign;        // leading: queues that other groups own; owned
     size_t foreign_count;
-    bool inherited; // leading goes on from before a new configuration
+    bool handed_over; // leading goes on from before a new configuration
 } election_t;
 
 struct leader {
@@ -40,22 +40,22 @@ struct leader {
     leases_t *leases;
     metrics_t *metrics;
     conn_t *conn;
-    conn_t *ear; // listens for vacancies while a lock is not ours
-    buffer_t heard;
+    conn_t *subscriber; // listens for vacancies while a lock is not ours
+    buffer_t message;
     backoff_t backoff;
-    mono_t retry_at;     // no request before this
-    mono_t ear_retry_at; // the same for the ear, whose faults must not keep us from leading
-    unsigned checked;    // generation of the connection that had its preflight; 0 = none
+    mono_t retry_at;            // no request before this
+    mono_t subscriber_retry_at; // the same for the ear, whose faults must not keep us from leading
+    unsigned checked;           // generation of the connection that had its preflight; 0 = none
     bool was_connected;
-    mono_t said_connected; // when the log was last told of a connection: one that comes and goes must not fill it
-    findings_t *findings;  // of the preflight
-    counting_t *counting;
+    mono_t logged_connected;        // when the log was last told of a connection: one that comes and goes must not fill it
+    preflight_results_t *preflight; // of the preflight
+    queue_sizes_t *sizes;
     election_t *elections;
-    atomic_bool heir; // somebody is to take the locks over within this process
+    atomic_bool handing_over; // somebody is to take the locks over within this process
 };
 
 // Says why a request (of a lock, or NULL) failed and sets the time of the next attempt. A fault of rights or keys waits longest.
-void leader_put_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error);
+void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error);
 
 // leader_seat.c; all on a connection that is open.
 const char *leader_lock_name(const leader_t *leader, size_t lock);

@@ -9,8 +9,8 @@
 enum {
     VACANT_JITTER_MS = 10, // standbys look up to so far apart after a release
     PREFLIGHT_AGAIN_S = 5, // after a preflight that found a fault
-    LEAST_PATIENCE_MS = 100,
-    SAY_CONNECTED_S = 10,
+    LEAST_TIMEOUT_MS = 100,
+    LOG_CONNECTED_S = 10,
 };
 
 static const char ROLE[] = "leader";
@@ -21,11 +21,11 @@ leader_t *leader_new(const keyspace_t *keys, leases_t *leases, metrics_t *metric
     leader->ttl_ms = keys->config->lock.ttl_ms;
     leader->conn = conn_new(&keys->config->redis, "queue-sidecar-leader", stop);
     // A server that answers later than this is of no use to a lease, and waiting for it must not hide that the lease ran out.
-    int64_t patience_ms = leader->ttl_ms / RENEWALS_PER_TTL;
-    conn_limit_timeout(leader->conn, (int)(patience_ms > LEAST_PATIENCE_MS ? patience_ms : LEAST_PATIENCE_MS));
-    leader->ear = conn_new(&keys->config->redis, "queue-sidecar-vacant", stop);
-    leader->findings = findings_new(keys, leases, metrics);
-    leader->counting = counting_new(keys, leases, metrics);
+    int64_t timeout_ms = leader->ttl_ms / RENEWALS_PER_TTL;
+    conn_limit_timeout(leader->conn, (int)(timeout_ms > LEAST_TIMEOUT_MS ? timeout_ms : LEAST_TIMEOUT_MS));
+    leader->subscriber = conn_new(&keys->config->redis, "queue-sidecar-vacant", stop);
+    leader->preflight = preflight_results_new(keys, leases, metrics);
+    leader->sizes = queue_sizes_new(keys, leases, metrics);
     leader->elections = mem_array(keys->lock_count, sizeof *leader->elections);
     return leader;
 }
@@ -34,15 +34,15 @@ void leader_free(leader_t *leader) {
     if (!leader) return;
     for (size_t i = 0; i < leader->keys->lock_count; i++) free(leader->elections[i].foreign);
     free(leader->elections);
-    findings_free(leader->findings);
-    counting_free(leader->counting);
-    buffer_free(&leader->heard);
+    preflight_results_free(leader->preflight);
+    queue_sizes_free(leader->sizes);
+    buffer_free(&leader->message);
     conn_free(leader->conn);
-    conn_free(leader->ear);
+    conn_free(leader->subscriber);
     free(leader);
 }
 
-void leader_put_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error) {
+void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error) {
     int64_t ns = backoff_next_ns(&leader->backoff);
     if (error->outcome == OUTCOME_REFUSED) ns = BACKOFF_REDIS.most_ms * NS_PER_MS;
     leader->retry_at = mono_add(mono_now(), ns);
@@ -56,15 +56,15 @@ void leader_put_off(leader_t *leader, const lock_keys_t *lock, const redis_error
         log_warn(ROLE, NULL, "redis is out of reach", F_STR("reason", error->text));
 }
 
-static bool connected(leader_t *leader, redis_error_t *error) {
+static bool leader_connect(leader_t *leader, redis_error_t *error) {
     bool was_open = conn_is_open(leader->conn);
     if (conn_open(leader->conn, error) != OUTCOME_OK) return false;
     if (was_open) return true;
     mono_t now = mono_now();
-    bool said = leader->was_connected && mono_diff(now, leader->said_connected) < SAY_CONNECTED_S * NS_PER_S;
+    bool said = leader->was_connected && mono_diff(now, leader->logged_connected) < LOG_CONNECTED_S * NS_PER_S;
     LOG_AT(said ? LOG_DEBUG : LOG_INFO, ROLE, NULL, "connected", F_STR("redis", conn_target(leader->conn)),
            F_STR("server", conn_server(leader->conn)));
-    if (!said) leader->said_connected = now;
+    if (!said) leader->logged_connected = now;
     if (leader->was_connected) metric_add(&leader->metrics->reconnects, 1);
     metric_set(&leader->metrics->redis_up, 1);
     leader->was_connected = true;
@@ -72,14 +72,14 @@ static bool connected(leader_t *leader, redis_error_t *error) {
 }
 
 // Runs the preflight and notes that this connection has had it.
-static outcome_t look_over(leader_t *leader, redis_error_t *error) {
-    outcome_t outcome = findings_look(leader->findings, leader->conn, error);
+static outcome_t leader_run_preflight(leader_t *leader, redis_error_t *error) {
+    outcome_t outcome = preflight_results_check(leader->preflight, leader->conn, error);
     leader_count_unserved(leader);
     if (outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED) leader->checked = conn_generation(leader->conn);
     return outcome;
 }
 
-static bool leads_any(const leader_t *leader) {
+static bool leader_leads_any(const leader_t *leader) {
     for (size_t i = 0; i < leader->keys->lock_count; i++)
         if (leader->elections[i].state == ELECTION_LEADING) return true;
     return false;
@@ -87,9 +87,9 @@ static bool leads_any(const leader_t *leader) {
 
 // What forbids to lead is looked at again: on a new connection, as it may be another server by then; but not on that by which
 // other locks are kept, where that is done behind a renewal.
-static void wait_for_leave(leader_t *leader, size_t lock) {
+static void leader_retry_preflight_later(leader_t *leader, size_t lock) {
     mono_t again = mono_add(mono_now(), PREFLIGHT_AGAIN_S * NS_PER_S);
-    if (leads_any(leader)) {
+    if (leader_leads_any(leader)) {
         leader->elections[lock].next = again;
     } else {
         conn_close(leader->conn);
@@ -98,63 +98,63 @@ static void wait_for_leave(leader_t *leader, size_t lock) {
 }
 
 // Runs the preflight once for each connection. False: not allowed to lead now.
-static bool may_lead(leader_t *leader, size_t lock, redis_error_t *error) {
+static bool leader_may_lead(leader_t *leader, size_t lock, redis_error_t *error) {
     bool checked = leader->checked == conn_generation(leader->conn);
-    if (checked && findings_allow(leader->findings)) return true;
-    outcome_t outcome = checked ? OUTCOME_OK : look_over(leader, error);
-    if (outcome == OUTCOME_OK && findings_allow(leader->findings)) return true;
+    if (checked && preflight_results_allow(leader->preflight)) return true;
+    outcome_t outcome = checked ? OUTCOME_OK : leader_run_preflight(leader, error);
+    if (outcome == OUTCOME_OK && preflight_results_allow(leader->preflight)) return true;
     if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY)
-        leader_put_off(leader, NULL, error);
+        leader_back_off(leader, NULL, error);
     else
-        wait_for_leave(leader, lock);
+        leader_retry_preflight_later(leader, lock);
     return false;
 }
 
 // Once the lock is renewed there is time to see what has become of the server; what is found is only said.
-static void look_over_again(leader_t *leader) {
+static void leader_repeat_preflight(leader_t *leader) {
     redis_error_t error;
     bool checked = leader->checked == conn_generation(leader->conn);
-    if (!conn_is_open(leader->conn) || (checked && !findings_whole_due(leader->findings, mono_now()))) return;
-    outcome_t outcome = look_over(leader, &error);
-    if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) leader_put_off(leader, NULL, &error);
+    if (!conn_is_open(leader->conn) || (checked && !preflight_results_check_due(leader->preflight, mono_now()))) return;
+    outcome_t outcome = leader_run_preflight(leader, &error);
+    if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) leader_back_off(leader, NULL, &error);
 }
 
 // What is wrong with queues is looked at from time to time: who mends a right or a key need not restart anything.
-static void look_again(leader_t *leader, mono_t now) {
+static void leader_recheck_queues(leader_t *leader, mono_t now) {
     redis_error_t error;
-    if (!mono_reached(findings_again_at(leader->findings, now), now) || !mono_reached(leader->retry_at, now)) return;
-    outcome_t outcome =
-        connected(leader, &error) ? findings_look_again(leader->findings, leader->conn, &error) : OUTCOME_DISCONNECTED;
-    if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) leader_put_off(leader, NULL, &error);
+    if (!mono_reached(preflight_results_recheck_at(leader->preflight, now), now) || !mono_reached(leader->retry_at, now)) return;
+    outcome_t outcome = leader_connect(leader, &error) ? preflight_results_recheck(leader->preflight, leader->conn, &error)
+                                                       : OUTCOME_DISCONNECTED;
+    if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) leader_back_off(leader, NULL, &error);
     leader_count_unserved(leader);
 }
 
-static void act(leader_t *leader, size_t lock) {
+static void leader_step_lock(leader_t *leader, size_t lock) {
     redis_error_t error;
-    if (!connected(leader, &error)) {
-        leader_put_off(leader, &leader->keys->locks[lock], &error);
+    if (!leader_connect(leader, &error)) {
+        leader_back_off(leader, &leader->keys->locks[lock], &error);
     } else if (leader->elections[lock].state == ELECTION_LEADING) {
         leader_renew(leader, lock); // first of all: the time of the lease is running
-        look_over_again(leader);
-    } else if (may_lead(leader, lock, &error)) {
+        leader_repeat_preflight(leader);
+    } else if (leader_may_lead(leader, lock, &error)) {
         leader_acquire(leader, lock);
     }
 }
 
 // Opens the ear while a lock is not ours, closes it otherwise, and hears what it has.
-static void listen_for_vacancies(leader_t *leader) {
+static void leader_listen_for_vacancies(leader_t *leader) {
     bool wanted = false;
     redis_error_t error;
     for (size_t i = 0; i < leader->keys->lock_count; i++)
         if (leader->elections[i].state == ELECTION_STANDBY && *leader->elections[i].holder) wanted = true;
     if (!wanted) {
-        conn_close(leader->ear);
+        conn_close(leader->subscriber);
         return;
     }
-    if (!conn_is_open(leader->ear)) {
-        if (!mono_reached(leader->ear_retry_at, mono_now())) return;
-        if (lock_listen(leader->ear, leader->keys, &error) != OUTCOME_OK) {
-            leader->ear_retry_at = mono_add(mono_now(), BACKOFF_REDIS.most_ms * NS_PER_MS);
+    if (!conn_is_open(leader->subscriber)) {
+        if (!mono_reached(leader->subscriber_retry_at, mono_now())) return;
+        if (lock_listen(leader->subscriber, leader->keys, &error) != OUTCOME_OK) {
+            leader->subscriber_retry_at = mono_add(mono_now(), BACKOFF_REDIS.most_ms * NS_PER_MS);
             log_warn(ROLE, NULL, "cannot listen for vacancies: a takeover waits for the TTL", F_STR("reason", error.text));
             return;
         }
@@ -163,7 +163,7 @@ static void listen_for_vacancies(leader_t *leader) {
             if (leader->elections[i].state == ELECTION_STANDBY) leader->elections[i].next = mono_now();
     }
     const char *name = NULL;
-    while (lock_heard(leader->ear, &leader->heard, &name, &error) == OUTCOME_OK && name) {
+    while (lock_heard(leader->subscriber, &leader->message, &name, &error) == OUTCOME_OK && name) {
         for (size_t i = 0; i < leader->keys->lock_count; i++) {
             if (leader->elections[i].state != ELECTION_STANDBY || strcmp(leader_lock_name(leader, i), name) != 0) continue;
             leader->elections[i].next = mono_add(mono_now(), (int64_t)(VACANT_JITTER_MS * NS_PER_MS * random_unit()));
@@ -171,19 +171,19 @@ static void listen_for_vacancies(leader_t *leader) {
     }
 }
 
-static void expire(leader_t *leader, mono_t now) {
+static void leader_expire_leases(leader_t *leader, mono_t now) {
     for (size_t i = 0; i < leader->keys->lock_count; i++) {
         election_t *election = &leader->elections[i];
         if (election->state == ELECTION_LEADING && mono_reached(election->deadline, now)) {
             election->next = now;
             leader_change_state(leader, i, ELECTION_STANDBY, "the lease ran out before it could be renewed");
         }
-        if (lease_doubted(leader->leases, i)) election->next = now;
+        if (lease_take_suspicion(leader->leases, i)) election->next = now;
     }
 }
 
 // An idle connection that has something to read has been closed by the other side.
-static void notice_close(leader_t *leader) {
+static void leader_notice_close(leader_t *leader) {
     struct redisReply *reply = NULL;
     redis_error_t error;
     if (conn_is_open(leader->conn) && conn_take(leader->conn, &reply, &error) == OUTCOME_DISCONNECTED) {
@@ -196,17 +196,17 @@ static void notice_close(leader_t *leader) {
 void leader_tick(void *self, role_wait_t *wait) {
     leader_t *leader = self;
     redis_error_t error;
-    notice_close(leader);
-    expire(leader, mono_now());
-    if (mono_reached(leader->retry_at, mono_now())) listen_for_vacancies(leader);
+    leader_notice_close(leader);
+    leader_expire_leases(leader, mono_now());
+    if (mono_reached(leader->retry_at, mono_now())) leader_listen_for_vacancies(leader);
     for (size_t i = 0; i < leader->keys->lock_count; i++) {
         mono_t now = mono_now();
-        if (mono_reached(leader->retry_at, now) && mono_reached(leader->elections[i].next, now)) act(leader, i);
+        if (mono_reached(leader->retry_at, now) && mono_reached(leader->elections[i].next, now)) leader_step_lock(leader, i);
     }
-    look_again(leader, mono_now());
-    if (mono_reached(leader->retry_at, mono_now()) && counting_step(leader->counting, leader->conn, &error) != OUTCOME_OK)
-        leader_put_off(leader, NULL, &error);
-    wait->until = mono_min(counting_next(leader->counting), findings_again_at(leader->findings, mono_now()));
+    leader_recheck_queues(leader, mono_now());
+    if (mono_reached(leader->retry_at, mono_now()) && queue_sizes_step(leader->sizes, leader->conn, &error) != OUTCOME_OK)
+        leader_back_off(leader, NULL, &error);
+    wait->until = mono_min(queue_sizes_next(leader->sizes), preflight_results_recheck_at(leader->preflight, mono_now()));
     wait->until = mono_max(wait->until, leader->retry_at);
     int64_t standing_by = 0;
     for (size_t i = 0; i < leader->keys->lock_count; i++) {
@@ -215,21 +215,21 @@ void leader_tick(void *self, role_wait_t *wait) {
         if (election->state == ELECTION_STANDBY && *election->holder && conn_is_open(leader->conn)) standing_by++;
         if (election->state == ELECTION_LEADING)
             next = mono_min(next, election->deadline);
-        else if (*election->holder && !conn_is_open(leader->ear))
-            next = mono_min(next, mono_max(leader->ear_retry_at, leader->retry_at));
+        else if (*election->holder && !conn_is_open(leader->subscriber))
+            next = mono_min(next, mono_max(leader->subscriber_retry_at, leader->retry_at));
         wait->until = mono_min(wait->until, next);
     }
     metric_set(&leader->metrics->standing_by, standing_by);
     if (standing_by || (metric_get(&leader->metrics->leading) && conn_is_open(leader->conn)))
         metrics_say(leader->metrics, WHY_REDIS, NULL);
     // While we are put off nothing is read, and a socket with news would end every wait at once.
-    if (role_put_off(wait, leader->retry_at)) return;
+    if (role_backing_off(wait, leader->retry_at)) return;
     role_wait_fd(wait, conn_fd(leader->conn));
-    role_wait_fd(wait, conn_fd(leader->ear));
+    role_wait_fd(wait, conn_fd(leader->subscriber));
 }
 
 // False: Redis did not answer.
-static bool give_back(leader_t *leader, size_t lock) {
+static bool leader_release(leader_t *leader, size_t lock) {
     redis_error_t error = {0};
     lease_end(leader->leases, lock);
     if (conn_open(leader->conn, &error) != OUTCOME_OK ||
@@ -242,20 +242,20 @@ static bool give_back(leader_t *leader, size_t lock) {
     return true;
 }
 
-static bool holds(const leader_t *leader, size_t lock) {
+static bool leader_may_hold(const leader_t *leader, size_t lock) {
     return leader->elections[lock].state == ELECTION_LEADING || leader->elections[lock].maybe_held;
 }
 
 void leader_finish(void *self) {
     leader_t *leader = self;
-    if (atomic_load(&leader->heir)) return;
+    if (atomic_load(&leader->handing_over)) return;
     for (size_t i = 0; i < leader->keys->lock_count; i++)
-        if (holds(leader, i) && !give_back(leader, i)) break; // the others would only wait as long again
+        if (leader_may_hold(leader, i) && !leader_release(leader, i)) break; // the others would only wait as long again
     conn_close(leader->conn);
-    conn_close(leader->ear);
+    conn_close(leader->subscriber);
 }
 
-void leader_expect_heir(leader_t *leader, bool expected) { atomic_store(&leader->heir, expected); }
+void leader_expect_hand_over(leader_t *leader, bool expected) { atomic_store(&leader->handing_over, expected); }
 
 static election_t *leader_find_election(leader_t *leader, const char *lock) {
     for (size_t i = 0; i < leader->keys->lock_count; i++)
@@ -263,19 +263,19 @@ static election_t *leader_find_election(leader_t *leader, const char *lock) {
     return NULL;
 }
 
-void leader_inherit(leader_t *leader, leader_t *old) {
+void leader_hand_over(leader_t *leader, leader_t *old) {
     bool answered = true;
     for (size_t i = 0; i < old->keys->lock_count; i++) {
-        if (!holds(old, i)) continue;
-        election_t *heir = leader_find_election(leader, old->keys->locks[i].key);
+        if (!leader_may_hold(old, i)) continue;
+        election_t *handing_over = leader_find_election(leader, old->keys->locks[i].key);
         if (old->elections[i].state == ELECTION_LEADING) metric_add(&old->metrics->leading, -1);
-        if (heir) {
-            memcpy(heir->token, old->elections[i].token, sizeof heir->token);
-            heir->maybe_held = true;
-            heir->inherited =
-                old->elections[i].state == ELECTION_LEADING || old->elections[i].inherited; // it may not have led yet
+        if (handing_over) {
+            memcpy(handing_over->token, old->elections[i].token, sizeof handing_over->token);
+            handing_over->maybe_held = true;
+            handing_over->handed_over =
+                old->elections[i].state == ELECTION_LEADING || old->elections[i].handed_over; // it may not have led yet
         } else if (answered) {
-            answered = give_back(old, i);
+            answered = leader_release(old, i);
         }
     }
 }

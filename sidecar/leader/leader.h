@@ -26,10 +26,10 @@ void leader_finish(void *leader);
 
 // An heir takes over within this process, under a new configuration of the same group and the same kind of lock: leader_finish
 // keeps the locks. From any thread.
-void leader_expect_heir(leader_t *leader, bool expected);
+void leader_expect_hand_over(leader_t *leader, bool expected);
 
 // Passes the locks of `old`, whose thread has ended, to `leader`, whose thread has not begun: its first tick acquires them again
 // by the same tokens, so that nobody else ever holds them. Locks of queues that are gone are given back.
-void leader_inherit(leader_t *leader, leader_t *old);
+void leader_hand_over(leader_t *leader, leader_t *old);
 
 #endif

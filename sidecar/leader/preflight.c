@@ -8,168 +8,170 @@
 #include "inspect/preflight.h"
 
 enum {
-    AGAIN_S = 5,        // between two looks at queues that something is wrong with
-    WHOLE_AGAIN_S = 60, // and two whole ones, where it is with all of them
+    RECHECK_S = 5, // between two looks at queues that something is wrong with
+    CHECK_S = 60,  // and two whole ones, where it is with all of them
 };
 
 static const char ROLE[] = "leader";
 
 // What was found of one queue; owned; NULL = nothing.
 typedef struct reasons {
-    char *barred; // why it is not served
-    char *keys;   // what is wrong with its keys
+    char *disabled; // why it is not served
+    char *keys;     // what is wrong with its keys
 } reasons_t;
 
-struct findings {
+struct preflight_results {
     const keyspace_t *keys;
     leases_t *leases;
     metrics_t *metrics;
-    metrics_queue_t **places; // of each queue; owned
-    reasons_t *known;         // of each queue
-    reasons_t *found;         // the same, in the look under way
-    int64_t others;           // faults of the last whole look that are of no queue: with one nobody may lead
-    int64_t others_found;     // the same, in the look under way
-    mono_t again;             // when the next look at some queues may come
-    mono_t whole_at;          // and the next whole one
+    metrics_queue_t **rows; // of each queue; owned
+    reasons_t *known;       // of each queue
+    reasons_t *found;       // the same, in the look under way
+    int64_t general;        // faults of the last whole look that are of no queue: with one nobody may lead
+    int64_t general_found;  // the same, in the look under way
+    mono_t recheck_at;      // when the next look at some queues may come
+    mono_t check_at;        // and the next whole one
 };
 
-findings_t *findings_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics) {
+preflight_results_t *preflight_results_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics) {
     size_t count = keys->queue_count;
-    findings_t *findings = mem_alloc(sizeof *findings);
-    *findings = (findings_t){.keys = keys, .leases = leases, .metrics = metrics};
-    findings->places = mem_array(count, sizeof *findings->places);
-    findings->known = mem_array(count, sizeof *findings->known);
-    findings->found = mem_array(count, sizeof *findings->found);
-    for (size_t i = 0; i < count; i++) findings->places[i] = metrics_queue(metrics, keys->queues[i].config->name);
-    return findings;
+    preflight_results_t *results = mem_alloc(sizeof *results);
+    *results = (preflight_results_t){.keys = keys, .leases = leases, .metrics = metrics};
+    results->rows = mem_array(count, sizeof *results->rows);
+    results->known = mem_array(count, sizeof *results->known);
+    results->found = mem_array(count, sizeof *results->found);
+    for (size_t i = 0; i < count; i++) results->rows[i] = metrics_queue(metrics, keys->queues[i].config->name);
+    return results;
 }
 
-static void forget(const findings_t *findings, reasons_t *reasons) {
-    for (size_t i = 0; i < findings->keys->queue_count; i++) {
-        free(reasons[i].barred);
+static void preflight_forget(const preflight_results_t *results, reasons_t *reasons) {
+    for (size_t i = 0; i < results->keys->queue_count; i++) {
+        free(reasons[i].disabled);
         free(reasons[i].keys);
         reasons[i] = (reasons_t){0};
     }
 }
 
-void findings_free(findings_t *findings) {
-    if (!findings) return;
-    forget(findings, findings->known);
-    forget(findings, findings->found);
-    free(findings->places);
-    free(findings->known);
-    free(findings->found);
-    free(findings);
+void preflight_results_free(preflight_results_t *results) {
+    if (!results) return;
+    preflight_forget(results, results->known);
+    preflight_forget(results, results->found);
+    free(results->rows);
+    free(results->known);
+    free(results->found);
+    free(results);
 }
 
-static const char *queue_name(const findings_t *findings, size_t queue) { return findings->keys->queues[queue].config->name; }
+static const char *preflight_queue_name(const preflight_results_t *results, size_t queue) {
+    return results->keys->queues[queue].config->name;
+}
 
-static void note_queue(const findings_t *findings, finding_t finding, const char *queue, const char *text) {
-    for (size_t i = 0; i < findings->keys->queue_count; i++) {
-        if (strcmp(queue_name(findings, i), queue) != 0) continue;
-        char **at = finding == FINDING_BARRED ? &findings->found[i].barred : &findings->found[i].keys;
+static void preflight_note_queue(const preflight_results_t *results, finding_t finding, const char *queue, const char *text) {
+    for (size_t i = 0; i < results->keys->queue_count; i++) {
+        if (strcmp(preflight_queue_name(results, i), queue) != 0) continue;
+        char **at = finding == FINDING_BARRED ? &results->found[i].disabled : &results->found[i].keys;
         char *before = *at;
         *at = before ? mem_printf("%s; %s", before, text) : mem_str(text);
         free(before);
     }
 }
 
-static void note(void *self, finding_t finding, const char *queue, const char *text) {
-    findings_t *findings = self;
+static void preflight_note(void *self, finding_t finding, const char *queue, const char *text) {
+    preflight_results_t *results = self;
     switch (finding) {
     case FINDING_FACT: log_debug(ROLE, queue, "preflight", F_STR("reason", text)); break;
     case FINDING_WARN: log_warn(ROLE, queue, "preflight: a promise is weakened", F_STR("reason", text)); break;
     case FINDING_FAULT:
         log_error(ROLE, queue, "preflight: cannot lead", F_STR("reason", text));
-        metrics_say(findings->metrics, WHY_REDIS, text);
-        findings->others_found++;
+        metrics_say(results->metrics, WHY_REDIS, text);
+        results->general_found++;
         break;
     case FINDING_QUEUE:
-    case FINDING_BARRED: note_queue(findings, finding, queue, text); break;
+    case FINDING_BARRED: preflight_note_queue(results, finding, queue, text); break;
     }
 }
 
 // The same of a look at some queues: all else was told by the whole one.
-static void note_again(void *self, finding_t finding, const char *queue, const char *text) {
-    if (finding == FINDING_QUEUE || finding == FINDING_BARRED) note_queue(self, finding, queue, text);
+static void preflight_note_queues_only(void *self, finding_t finding, const char *queue, const char *text) {
+    if (finding == FINDING_QUEUE || finding == FINDING_BARRED) preflight_note_queue(self, finding, queue, text);
 }
 
-static bool differs(const char *a, const char *b) { return a && (!b || strcmp(a, b) != 0); }
+static bool preflight_differs(const char *a, const char *b) { return a && (!b || strcmp(a, b) != 0); }
 
 // Each reason is said once, until it is another one.
-static void say(const char *queue, const reasons_t *known, const reasons_t *found) {
-    if (differs(found->barred, known->barred))
-        log_error(ROLE, queue, "preflight: this queue is not served", F_STR("reason", found->barred));
-    if (known->barred && !found->barred) log_info(ROLE, queue, "nothing bars this queue any more: it is served");
-    if (differs(found->keys, known->keys))
+static void preflight_log_changes(const char *queue, const reasons_t *known, const reasons_t *found) {
+    if (preflight_differs(found->disabled, known->disabled))
+        log_error(ROLE, queue, "preflight: this queue is not served", F_STR("reason", found->disabled));
+    if (known->disabled && !found->disabled) log_info(ROLE, queue, "nothing bars this queue any more: it is served");
+    if (preflight_differs(found->keys, known->keys))
         log_error(ROLE, queue, "preflight: this queue cannot be served", F_STR("reason", found->keys));
     if (known->keys && !found->keys) log_info(ROLE, queue, "nothing is wrong with the keys of this queue any more");
 }
 
 // What was found takes the place of what was known.
-static void take(findings_t *findings) {
-    reasons_t *known = findings->known;
-    findings->known = findings->found;
-    findings->found = known;
-    for (size_t i = 0; i < findings->keys->queue_count; i++) {
-        say(queue_name(findings, i), &known[i], &findings->known[i]);
-        lease_bar(findings->leases, i, findings->known[i].barred != NULL);
+static void preflight_adopt(preflight_results_t *results) {
+    reasons_t *known = results->known;
+    results->known = results->found;
+    results->found = known;
+    for (size_t i = 0; i < results->keys->queue_count; i++) {
+        preflight_log_changes(preflight_queue_name(results, i), &known[i], &results->known[i]);
+        lease_disable_queue(results->leases, i, results->known[i].disabled != NULL);
     }
-    forget(findings, known);
+    preflight_forget(results, known);
 }
 
-static void tell(const findings_t *findings) {
-    int64_t count = findings->others;
-    for (size_t i = 0; i < findings->keys->queue_count; i++)
-        count += (findings->known[i].barred != NULL) + (findings->known[i].keys != NULL);
-    metric_set(&findings->metrics->preflight_faults, count);
+static void preflight_publish(const preflight_results_t *results) {
+    int64_t count = results->general;
+    for (size_t i = 0; i < results->keys->queue_count; i++)
+        count += (results->known[i].disabled != NULL) + (results->known[i].keys != NULL);
+    metric_set(&results->metrics->preflight_faults, count);
 }
 
-outcome_t findings_look(findings_t *findings, conn_t *conn, redis_error_t *error) {
+outcome_t preflight_results_check(preflight_results_t *results, conn_t *conn, redis_error_t *error) {
     mono_t now = mono_now();
-    forget(findings, findings->found);
-    findings->others_found = 0;
-    findings->again = mono_add(now, AGAIN_S * NS_PER_S);
-    findings->whole_at = mono_add(now, WHOLE_AGAIN_S * NS_PER_S);
-    outcome_t outcome = preflight(conn, findings->keys, note, findings, error);
+    preflight_forget(results, results->found);
+    results->general_found = 0;
+    results->recheck_at = mono_add(now, RECHECK_S * NS_PER_S);
+    results->check_at = mono_add(now, CHECK_S * NS_PER_S);
+    outcome_t outcome = preflight(conn, results->keys, preflight_note, results, error);
     if (outcome == OUTCOME_OK) {
-        findings->others = findings->others_found;
-        take(findings);
+        results->general = results->general_found;
+        preflight_adopt(results);
     }
-    tell(findings);
+    preflight_publish(results);
     return outcome;
 }
 
-bool findings_allow(const findings_t *findings) { return findings->others == 0; }
+bool preflight_results_allow(const preflight_results_t *results) { return results->general == 0; }
 
-bool findings_whole_due(const findings_t *findings, mono_t now) {
-    return findings->others && mono_reached(findings->whole_at, now);
+bool preflight_results_check_due(const preflight_results_t *results, mono_t now) {
+    return results->general && mono_reached(results->check_at, now);
 }
 
-static bool doubtful(const findings_t *findings, size_t queue, mono_t now) {
-    return findings->known[queue].keys || metrics_is_refused(findings->places[queue], now);
+static bool preflight_suspects(const preflight_results_t *results, size_t queue, mono_t now) {
+    return results->known[queue].keys || metrics_is_refused(results->rows[queue], now);
 }
 
-mono_t findings_again_at(const findings_t *findings, mono_t now) {
-    for (size_t i = 0; i < findings->keys->queue_count; i++)
-        if (findings->known[i].barred || doubtful(findings, i, now)) return findings->again;
+mono_t preflight_results_recheck_at(const preflight_results_t *results, mono_t now) {
+    for (size_t i = 0; i < results->keys->queue_count; i++)
+        if (results->known[i].disabled || preflight_suspects(results, i, now)) return results->recheck_at;
     return mono_never();
 }
 
-outcome_t findings_look_again(findings_t *findings, conn_t *conn, redis_error_t *error) {
+outcome_t preflight_results_recheck(preflight_results_t *results, conn_t *conn, redis_error_t *error) {
     mono_t now = mono_now();
-    size_t count = findings->keys->queue_count;
-    bool *barred = mem_array(count, sizeof *barred), *doubted = mem_array(count, sizeof *doubted);
+    size_t count = results->keys->queue_count;
+    bool *disabled = mem_array(count, sizeof *disabled), *suspected = mem_array(count, sizeof *suspected);
     for (size_t i = 0; i < count; i++) {
-        barred[i] = findings->known[i].barred != NULL;
-        doubted[i] = doubtful(findings, i, now);
+        disabled[i] = results->known[i].disabled != NULL;
+        suspected[i] = preflight_suspects(results, i, now);
     }
-    forget(findings, findings->found);
-    findings->again = mono_add(now, AGAIN_S * NS_PER_S);
-    outcome_t outcome = preflight_again(conn, findings->keys, doubted, barred, note_again, findings, error);
-    if (outcome == OUTCOME_OK) take(findings);
-    tell(findings);
-    free(doubted);
-    free(barred);
+    preflight_forget(results, results->found);
+    results->recheck_at = mono_add(now, RECHECK_S * NS_PER_S);
+    outcome_t outcome = preflight_again(conn, results->keys, suspected, disabled, preflight_note_queues_only, results, error);
+    if (outcome == OUTCOME_OK) preflight_adopt(results);
+    preflight_publish(results);
+    free(suspected);
+    free(disabled);
     return outcome;
 }

@@ -9,22 +9,22 @@
 #include "redis/conn.h"
 #include "role/lease.h"
 
-typedef struct counting counting_t;
+typedef struct queue_sizes queue_sizes_t;
 
-counting_t *counting_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics); // borrows; owned
-void counting_free(counting_t *counting);                                               // takes; NULL is fine
+queue_sizes_t *queue_sizes_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics); // borrows; owned
+void queue_sizes_free(queue_sizes_t *sizes);                                                  // takes; NULL is fine
 
 // When the next step is wanted; mono_never() while nobody scrapes (who scrapes then wakes us), or nothing is led.
-mono_t counting_next(const counting_t *counting);
+mono_t queue_sizes_next(const queue_sizes_t *sizes);
 
 // One step, if it is time: one round trip of a ms or two; without a connection it is put off. OUTCOME_RETRY and
 // OUTCOME_DISCONNECTED: nothing more can be asked now. What is refused of one queue is said, once until it changes.
-outcome_t counting_step(counting_t *counting, conn_t *conn, redis_error_t *error);
+outcome_t queue_sizes_step(queue_sizes_t *sizes, conn_t *conn, redis_error_t *error);
 
 // What was counted is not told any more: this instance does not lead these queues.
-void counting_forget(counting_t *counting, size_t first, size_t count);
+void queue_sizes_forget(queue_sizes_t *sizes, size_t first, size_t count);
 
 // A queue that another group owns is counted by the leader of that group, until this one takes it over.
-void counting_cede(counting_t *counting, size_t queue, bool ceded);
+void queue_sizes_cede(queue_sizes_t *sizes, size_t queue, bool ceded);
 
 #endif

@@ -31,7 +31,7 @@
     X(reconnects, COUNTER, "reconnects_total", 1, "times that a connection was lost, or could not be opened again")              \
     X(preflight_faults, GAUGE, "preflight_faults", 1,                                                                            \
       "faults of Redis, of rights or of keys that the preflight knows of; they are looked at again until they are mended")       \
-    X(deaf, GAUGE, "wakeups_refused", 1, "roles whose wake-ups Redis refuses: what is new is found by polls only")               \
+    X(tracking_refused, GAUGE, "wakeups_refused", 1, "roles whose wake-ups Redis refuses: what is new is found by polls only")   \
     X(safety_polls, COUNTER, "safety_polls_total", 1, "looks at all delayed heads without being woken")                          \
     X(audit_rows, COUNTER, "audit_rows_total", 1, "rows written to the audit log")                                               \
     X(audit_lag_ms, GAUGE, "audit_lag_seconds", 1000,                                                                            \

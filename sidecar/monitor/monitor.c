@@ -33,12 +33,12 @@ struct monitor {
     const keyspace_t *keys;
     metrics_t *metrics;
     const atomic_bool *stop;
-    link_t link;
+    session_t session;
     ward_t *wards;
     watched_t *watched; // sorted by key
     size_t watched_count;
     bool any; // queues that passes are made of
-    terms_t terms;
+    leadership_t leadership;
     size_t cursor;    // whose turn it is
     mono_t safety_at; // when idle queues are looked at
     json_t *json;
@@ -63,10 +63,10 @@ monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
     m->keys = keys;
     m->metrics = metrics;
     m->stop = stop;
-    link_init(&m->link, ROLE, NAMES, &keys->config->redis, metrics, stop);
+    session_init(&m->session, ROLE, NAMES, &keys->config->redis, metrics, stop);
     m->wards = mem_array(keys->queue_count, sizeof *m->wards);
     m->watched = mem_array(keys->queue_count, 2 * sizeof *m->watched);
-    terms_init(&m->terms, ROLE, keys, leases);
+    leadership_init(&m->leadership, ROLE, keys, leases);
     m->json = json_new();
     m->room = judge_room_new();
     m->pages = pages_new(keys);
@@ -94,7 +94,7 @@ void monitor_watch(monitor_t *m, size_t queue, const watch_ops_t *ops) {
     size_t count;
     watches_add(m->watches, queue, ops, m->wards[queue].metrics, m->wards[queue].interval_ms);
     const char *const *channels = watches_channels(m->watches, &count);
-    link_also(&m->link, channels, count, on_heard, m);
+    session_subscribe(&m->session, channels, count, on_heard, m);
 }
 
 void monitor_free(monitor_t *m) {
@@ -102,17 +102,17 @@ void monitor_free(monitor_t *m) {
     watches_free(m->watches);
     for (size_t i = 0; i < m->keys->queue_count; i++) ward_free(&m->wards[i]);
     pages_free(m->pages);
-    link_free(&m->link);
+    session_free(&m->session);
     json_free(m->json);
     judge_room_free(m->room);
     free(m->wards);
     free(m->watched);
-    terms_free(&m->terms);
+    leadership_free(&m->leadership);
     free(m);
 }
 
 static void forget_everything(monitor_t *m) {
-    pages_drop(m->pages, m->link.data);
+    pages_drop(m->pages, m->session.data);
     for (size_t i = 0; i < m->keys->queue_count; i++) {
         ward_forget(&m->wards[i]);
         pages_forget(m->pages, i);
@@ -122,7 +122,7 @@ static void forget_everything(monitor_t *m) {
 
 // The pages in hand, if they are of this queue, whose pass does not go on.
 static void drop_pages(monitor_t *m, size_t queue) {
-    if (m->paging == queue) pages_drop(m->pages, m->link.data);
+    if (m->paging == queue) pages_drop(m->pages, m->session.data);
 }
 
 static void forget(monitor_t *m, size_t queue) {
@@ -133,7 +133,7 @@ static void forget(monitor_t *m, size_t queue) {
 }
 
 static void put_off(monitor_t *m, const redis_error_t *error) {
-    link_put_off(&m->link, error);
+    session_back_off(&m->session, error);
     // A pass that was under way is not gone on with: the next one begins where the list stands.
     forget_everything(m);
 }
@@ -142,7 +142,7 @@ static void term_began(void *self, size_t queue) { forget(self, queue); }
 
 static bool served(void *self, size_t queue, lease_t *lease) {
     monitor_t *m = self;
-    return (m->wards[queue].config->policy.roles & ROLE_MONITOR) && terms_serve(&m->terms, queue, lease);
+    return (m->wards[queue].config->policy.roles & ROLE_MONITOR) && leadership_may_serve(&m->leadership, queue, lease);
 }
 
 // The same for passes, which not every dialect has.
@@ -151,7 +151,7 @@ static bool pass_served(monitor_t *m, size_t queue, lease_t *lease) {
 }
 
 static void fence(monitor_t *m, size_t queue, const lease_t *lease) {
-    terms_fence(&m->terms, queue, lease->term);
+    leadership_fence(&m->leadership, queue, lease->term);
     forget(m, queue);
 }
 
@@ -182,7 +182,7 @@ static bool go_on(monitor_t *m, size_t queue, const redis_error_t *error) {
 // Reads what is under way of the pages in hand, so that something else can be asked.
 static bool land(monitor_t *m) {
     redis_error_t error;
-    return pages_land_all(m->pages, m->link.data, &m->wards[m->paging], &error) == OUTCOME_OK || go_on(m, m->paging, &error);
+    return pages_land_all(m->pages, m->session.data, &m->wards[m->paging], &error) == OUTCOME_OK || go_on(m, m->paging, &error);
 }
 
 static size_t wanted_looks(monitor_t *m, size_t asked[LOOKS_CHUNK], mono_t now) {
@@ -204,17 +204,17 @@ static bool begin_passes(monitor_t *m, mono_t now) {
     size_t count = wanted_looks(m, asked, now);
     if (count && !land(m)) return false;
     for (size_t i = 0; i < count; i++)
-        pages_look_append(m->pages, m->link.data, asked[i], &m->wards[asked[i]].look, m->link.waking);
+        pages_look_append(m->pages, m->session.data, asked[i], &m->wards[asked[i]].look, m->session.tracking);
     for (size_t i = 0; i < count; i++)
-        if (pages_look_read(m->pages, m->link.data, asked[i], &m->wards[asked[i]].look, m->link.waking, &looks[i], &faults[i]) ==
-            OUTCOME_DISCONNECTED) {
+        if (pages_look_read(m->pages, m->session.data, asked[i], &m->wards[asked[i]].look, m->session.tracking, &looks[i],
+                            &faults[i]) == OUTCOME_DISCONNECTED) {
             put_off(m, &faults[i]);
             return false;
         }
     for (size_t i = 0; i < count; i++) {
         if (!go_on(m, asked[i], &faults[i])) return false;
         if (faults[i].outcome != OUTCOME_OK || !ward_begin(&m->wards[asked[i]], &looks[i], mono_now())) continue;
-        monitor_reports_read(m->link.data, m->keys, asked[i], &m->wards[asked[i]], &faults[i]);
+        monitor_reports_read(m->session.data, m->keys, asked[i], &m->wards[asked[i]], &faults[i]);
         if (!go_on(m, asked[i], &faults[i])) return false;
     }
     return true;
@@ -233,7 +233,7 @@ static bool remove_old_sentinels(monitor_t *m, size_t queue, const backup_page_t
         redis_error_t error;
         if (page->entries[i].kind != ENTRY_OLD_SENTINEL || page->standing) continue;
         metric_add(&m->wards[queue].metrics->old_sentinels, 1);
-        backup_remove_sentinel(m->link.data, m->keys, queue, page->entries[i].bytes, &error);
+        backup_remove_sentinel(m->session.data, m->keys, queue, page->entries[i].bytes, &error);
         if (!go_on(m, queue, &error)) return false;
         if (error.outcome != OUTCOME_OK) break; // and the page is gone
     }
@@ -259,7 +259,7 @@ static bool judge(monitor_t *m, size_t queue, const lease_t *lease, const sheet_
     ward_t *ward = &m->wards[queue];
     redis_error_t error = {0};
     bool fenced = false;
-    judge_t judge = {.conn = m->link.data,
+    judge_t judge = {.conn = m->session.data,
                      .keys = m->keys,
                      .queue = queue,
                      .token = lease->token,
@@ -292,10 +292,11 @@ static bool rotate(monitor_t *m, size_t queue, const lease_t *lease) {
     ward_t *ward = &m->wards[queue];
     redis_error_t error;
     bool more = m->turn < TURN_PAGES || !others_wait(m, queue);
-    if (pages_ask(m->pages, m->link.data, ward, queue, more, &error) != OUTCOME_OK) return go_on(m, queue, &error);
+    if (pages_ask(m->pages, m->session.data, ward, queue, more, &error) != OUTCOME_OK) return go_on(m, queue, &error);
     const sheet_t *sheet = pages_ready(m->pages);
     if (sheet) return judge(m, queue, lease, sheet);
-    if (pages_flying(m->pages) && pages_land(m->pages, m->link.data, ward, &error) != OUTCOME_OK) return go_on(m, queue, &error);
+    if (pages_flying(m->pages) && pages_land(m->pages, m->session.data, ward, &error) != OUTCOME_OK)
+        return go_on(m, queue, &error);
     return true;
 }
 
@@ -306,7 +307,7 @@ static bool plant(monitor_t *m, size_t queue, const lease_t *lease) {
     redis_error_t error;
     if (ward->met_sentinel || ward->reads_only || ward->look.entries == 0) return true;
     failpoint("plant_before");
-    backup_plant(m->link.data, m->keys, queue, lease->token, &ward->look, &planted, &fenced, &error);
+    backup_plant(m->session.data, m->keys, queue, lease->token, &ward->look, &planted, &fenced, &error);
     note_refused(ward, &error);
     if (!go_on(m, queue, &error)) return false;
     failpoint("plant_answered");
@@ -319,7 +320,7 @@ static bool drop_stray_reports(monitor_t *m, size_t queue, const lease_t *lease)
     ward_t *ward = &m->wards[queue];
     redis_error_t error;
     bool fenced;
-    monitor_reports_drop(m->link.data, m->keys, queue, lease->token, ward, &fenced, &error);
+    monitor_reports_drop(m->session.data, m->keys, queue, lease->token, ward, &fenced, &error);
     note_refused(ward, &error);
     if (!go_on(m, queue, &error)) return false;
     if (fenced) fence(m, queue, lease);
@@ -343,7 +344,7 @@ static bool sweep(monitor_t *m, size_t queue, const lease_t *lease) {
     bool fenced;
     redis_error_t error;
     failpoint("sweep_before");
-    stamps_sweep(m->link.data, m->keys, queue, lease->token, &ward->cursor, ward_keeps, ward, &removed, &fenced, &error);
+    stamps_sweep(m->session.data, m->keys, queue, lease->token, &ward->cursor, ward_keeps, ward, &removed, &fenced, &error);
     if (!go_on(m, queue, &error)) return false;
     failpoint("sweep_answered");
     if (fenced) fence(m, queue, lease);
@@ -372,7 +373,7 @@ static bool next_queue(monitor_t *m, size_t *queue, lease_t *lease) {
         if (m->wards[*queue].phase == WARD_WAIT || !ward_wants(&m->wards[*queue], mono_now())) continue;
         if (!pass_served(m, *queue, lease)) continue;
         m->cursor = (*queue + 1) % count;
-        pages_drop(m->pages, m->link.data);
+        pages_drop(m->pages, m->session.data);
         m->paging = *queue;
         m->turn = 0;
         return true;
@@ -389,7 +390,7 @@ static bool watch(monitor_t *m, bool *worked) {
     if (!next) return true;
     *worked = true;
     if (!land(m)) return false;
-    watch_with_t with = {.conn = m->link.data, .token = lease.token, .json = m->json, .arm = m->link.waking};
+    watch_with_t with = {.conn = m->session.data, .token = lease.token, .json = m->json, .arm = m->session.tracking};
     if (watch_step(m->watches, next, &with, &fenced, &error) != OUTCOME_OK) {
         put_off(m, &error);
         return false;
@@ -411,7 +412,7 @@ static void work(monitor_t *m) {
     while (!atomic_load(m->stop) && mono_diff(mono_now(), started) < TICK_MS * NS_PER_MS) {
         size_t queue;
         lease_t lease;
-        if (!link_hear(&m->link, on_change, m) || !begin_passes(m, mono_now())) break;
+        if (!session_read_messages(&m->session, on_change, m) || !begin_passes(m, mono_now())) break;
         bool worked = next_queue(m, &queue, &lease);
         if (worked && !step(m, queue, &lease)) break;
         if (!watch(m, &worked) || !worked) break;
@@ -421,7 +422,7 @@ static void work(monitor_t *m) {
 
 static bool connected(monitor_t *m, mono_t now) {
     bool fresh;
-    bool open = link_open(&m->link, now, &fresh);
+    bool open = session_open(&m->session, now, &fresh);
     if (fresh) forget_everything(m);
     return open;
 }
@@ -432,36 +433,36 @@ static mono_t next_time(monitor_t *m) {
         lease_t lease;
         if (pass_served(m, i, &lease)) next = mono_min(next, ward_next(&m->wards[i]));
     }
-    if (!m->link.waking) next = mono_min(next, m->link.wake_at);
-    return mono_max(next, m->link.retry_at);
+    if (!m->session.tracking) next = mono_min(next, m->session.tracking_retry_at);
+    return mono_max(next, m->session.retry_at);
 }
 
 void monitor_tick(void *self, role_wait_t *wait) {
     monitor_t *m = self;
     bool idle = !m->any && watches_count(m->watches) == 0; // the dispatcher alone serves these queues
-    if (idle || !terms_look(&m->terms, term_began, m)) {
-        if (conn_is_open(m->link.data)) {
-            link_close(&m->link);
+    if (idle || !leadership_refresh(&m->leadership, term_began, m)) {
+        if (conn_is_open(m->session.data)) {
+            session_close(&m->session);
             forget_everything(m);
         }
         return; // the lease wakes us
     }
     mono_t now = mono_now();
-    if (mono_reached(m->link.retry_at, now) && connected(m, now) && link_alive(&m->link)) work(m);
+    if (mono_reached(m->session.retry_at, now) && connected(m, now) && session_check_alive(&m->session)) work(m);
     wait->until = next_time(m);
     // While we are put off nothing is read, and a socket with news would end every wait at once.
-    if (role_put_off(wait, m->link.retry_at)) return;
-    role_wait_fd(wait, conn_fd(m->link.data));
-    if (m->link.waking) role_wait_fd(wait, conn_fd(m->link.ear));
+    if (role_backing_off(wait, m->session.retry_at)) return;
+    role_wait_fd(wait, conn_fd(m->session.data));
+    if (m->session.tracking) role_wait_fd(wait, conn_fd(m->session.subscriber));
 }
 
 void monitor_finish(void *self) {
     monitor_t *m = self;
-    for (watch_t *last = NULL; (last = watches_leaving(m->watches, last)) && conn_is_open(m->link.data);) {
+    for (watch_t *last = NULL; (last = watches_leaving(m->watches, last)) && conn_is_open(m->session.data);) {
         lease_t lease;
         redis_error_t error;
         if (!served(m, watch_queue(last), &lease)) continue;
-        watch_with_t with = {.conn = m->link.data, .token = lease.token, .json = m->json};
+        watch_with_t with = {.conn = m->session.data, .token = lease.token, .json = m->json};
         if (watch_leave(m->watches, last, &with, &error) == OUTCOME_OK) continue;
         log_warn(ROLE, NULL, "what the monitor holds in redis could not be given back", F_STR("reason", error.text));
         return;

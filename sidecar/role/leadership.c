@@ -5,43 +5,45 @@
 #include "base/buffer.h"
 #include "base/log.h"
 
-void terms_init(terms_t *terms, const char *role, const keyspace_t *keys, leases_t *leases) {
-    *terms = (terms_t){.role = role, .keys = keys, .leases = leases};
-    terms->seen = mem_array(keys->lock_count, sizeof *terms->seen);
-    terms->fenced = mem_array(keys->lock_count, sizeof *terms->fenced);
+void leadership_init(leadership_t *leadership, const char *role, const keyspace_t *keys, leases_t *leases) {
+    *leadership = (leadership_t){.role = role, .keys = keys, .leases = leases};
+    leadership->seen = mem_array(keys->lock_count, sizeof *leadership->seen);
+    leadership->fenced = mem_array(keys->lock_count, sizeof *leadership->fenced);
 }
 
-void terms_free(terms_t *terms) {
-    free(terms->seen);
-    free(terms->fenced);
+void leadership_free(leadership_t *leadership) {
+    free(leadership->seen);
+    free(leadership->fenced);
 }
 
-bool terms_look(terms_t *terms, void (*began)(void *self, size_t queue), void *self) {
+bool leadership_refresh(leadership_t *leadership, void (*began)(void *self, size_t queue), void *self) {
     bool any = false;
-    for (size_t lock = 0; lock < terms->keys->lock_count; lock++) {
+    for (size_t lock = 0; lock < leadership->keys->lock_count; lock++) {
         lease_t lease;
-        if (!lease_get(terms->leases, lock, &lease)) continue;
-        if (terms->fenced[lock] != lease.term) any = true;
-        if (terms->seen[lock] == lease.term) continue;
-        terms->seen[lock] = lease.term;
-        const lock_keys_t *of = &terms->keys->locks[lock];
+        if (!lease_get(leadership->leases, lock, &lease)) continue;
+        if (leadership->fenced[lock] != lease.term) any = true;
+        if (leadership->seen[lock] == lease.term) continue;
+        leadership->seen[lock] = lease.term;
+        const lock_keys_t *of = &leadership->keys->locks[lock];
         for (size_t i = 0; i < of->queue_count; i++) began(self, of->first_queue + i);
     }
     return any;
 }
 
-bool terms_serve(terms_t *terms, size_t queue, lease_t *lease) {
-    size_t lock = terms->keys->queues[queue].lock;
-    return lease_get(terms->leases, lock, lease) && terms->fenced[lock] != lease->term && !lease_barred(terms->leases, queue);
+bool leadership_may_serve(leadership_t *leadership, size_t queue, lease_t *lease) {
+    size_t lock = leadership->keys->queues[queue].lock;
+    return lease_get(leadership->leases, lock, lease) && leadership->fenced[lock] != lease->term &&
+           !lease_queue_disabled(leadership->leases, queue);
 }
 
-void terms_fence(terms_t *terms, size_t queue, uint64_t term) {
-    size_t lock = terms->keys->queues[queue].lock;
-    terms->fenced[lock] = term;
-    lease_doubt(terms->leases, lock, term);
-    log_info(terms->role, NULL, "fenced: the lock is not ours any more", F_STR("lock", terms->keys->locks[lock].name));
+void leadership_fence(leadership_t *leadership, size_t queue, uint64_t term) {
+    size_t lock = leadership->keys->queues[queue].lock;
+    leadership->fenced[lock] = term;
+    lease_suspect(leadership->leases, lock, term);
+    log_info(leadership->role, NULL, "fenced: the lock is not ours any more", F_STR("lock", leadership->keys->locks[lock].name));
 }
 
-void terms_doubt(terms_t *terms) {
-    for (size_t lock = 0; lock < terms->keys->lock_count; lock++) lease_doubt(terms->leases, lock, terms->seen[lock]);
+void leadership_suspect(leadership_t *leadership) {
+    for (size_t lock = 0; lock < leadership->keys->lock_count; lock++)
+        lease_suspect(leadership->leases, lock, leadership->seen[lock]);
 }

@@ -10,27 +10,27 @@
 #include "queue/keys.h"
 #include "role/lease.h"
 
-typedef struct terms {
+typedef struct leadership {
     const char *role; // static; whose log lines these are
     const keyspace_t *keys;
     leases_t *leases;
     uint64_t *seen;   // of each lock: the last term that was seen; owned
     uint64_t *fenced; // of each lock: the term that Redis does not know any more; owned
-} terms_t;
+} leadership_t;
 
-// Everything but what is marked is borrowed. Ended by terms_free.
-void terms_init(terms_t *terms, const char *role, const keyspace_t *keys, leases_t *leases);
-void terms_free(terms_t *terms);
+// Everything but what is marked is borrowed. Ended by leadership_free.
+void leadership_init(leadership_t *leadership, const char *role, const keyspace_t *keys, leases_t *leases);
+void leadership_free(leadership_t *leadership);
 
 // Calls `began` for every queue of a lock whose term is new. Returns whether any lock may be served.
-bool terms_look(terms_t *terms, void (*began)(void *self, size_t queue), void *self);
+bool leadership_refresh(leadership_t *leadership, void (*began)(void *self, size_t queue), void *self);
 
 // The lease under which a queue may be served now; false when there is none.
-bool terms_serve(terms_t *terms, size_t queue, lease_t *lease);
+bool leadership_may_serve(leadership_t *leadership, size_t queue, lease_t *lease);
 
 // A script said that the lock is not ours: this term of the queue's lock is over, and the leader should look.
-void terms_fence(terms_t *terms, size_t queue, uint64_t term);
+void leadership_fence(leadership_t *leadership, size_t queue, uint64_t term);
 // Every lock may be gone.
-void terms_doubt(terms_t *terms);
+void leadership_suspect(leadership_t *leadership);
 
 #endif

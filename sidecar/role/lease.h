@@ -25,8 +25,8 @@ void leases_free(leases_t *leases);      // takes; NULL is fine
 
 // Whom to wake (base/wakeup.h) when a term begins, ends, or goes on after its time had run out, and whom when one is doubted.
 // Call before threads start.
-void leases_listen(leases_t *leases, int wake_fd);
-void leases_doubts_to(leases_t *leases, int wake_fd);
+void leases_wake_on_change(leases_t *leases, int wake_fd);
+void leases_wake_on_suspicion(leases_t *leases, int wake_fd);
 
 void lease_begin(leases_t *leases, size_t lock, const char *token, mono_t deadline);
 void lease_extend(leases_t *leases, size_t lock, mono_t deadline);
@@ -37,11 +37,12 @@ bool lease_get(leases_t *leases, size_t lock, lease_t *lease);
 
 // A queue that is not served while we lead, because its keys are not what its dialect takes them for, or Redis refuses what that
 // needs; wakes whoever listens.
-void lease_bar(leases_t *leases, size_t queue, bool barred);
-bool lease_barred(leases_t *leases, size_t queue);
+void lease_disable_queue(leases_t *leases, size_t queue, bool barred);
+bool lease_queue_disabled(leases_t *leases, size_t queue);
 
-// A script said that the lock of this term is not ours: the leader should look at once. lease_doubted takes that note away.
-void lease_doubt(leases_t *leases, size_t lock, uint64_t term);
-bool lease_doubted(leases_t *leases, size_t lock);
+// A script said that the lock of this term is not ours: the leader should look at once. lease_take_suspicion takes that note
+// away.
+void lease_suspect(leases_t *leases, size_t lock, uint64_t term);
+bool lease_take_suspicion(leases_t *leases, size_t lock);
 
 #endif

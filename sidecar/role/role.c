@@ -14,7 +14,7 @@ void role_wait_fd(role_wait_t *wait, int fd) {
     if (fd >= 0 && wait->fd_count < ROLE_FDS) wait->fds[wait->fd_count++] = fd;
 }
 
-bool role_put_off(role_wait_t *wait, mono_t retry_at) {
+bool role_backing_off(role_wait_t *wait, mono_t retry_at) {
     bool put_off = !mono_reached(retry_at, mono_now());
     wait->trouble = wait->trouble || put_off;
     return put_off;
@@ -41,31 +41,31 @@ void role_wait(role_t *role, const role_wait_t *wait) {
 // How long a wait may outlast its time, on a machine that has little time for us.
 enum { LATE_S = 60 };
 
-static void expect_until(role_t *role, mono_t until, int64_t seconds) {
+static void role_expect_until(role_t *role, mono_t until, int64_t seconds) {
     atomic_store(&role->due_ns, mono_add(until, seconds * NS_PER_S).ns);
 }
 
-static _Thread_local role_t *current; // whose thread this is; NULL = no role's
+static _Thread_local role_t *role_current; // whose thread this is; NULL = no role's
 
-void role_allow(int64_t seconds) {
-    if (current) expect_until(current, mono_now(), ROLE_TICK_MOST_S + seconds);
+void role_extend_tick(int64_t seconds) {
+    if (role_current) role_expect_until(role_current, mono_now(), ROLE_TICK_MOST_S + seconds);
 }
 
 static void *role_main(void *arg) {
-    role_t *role = current = arg;
+    role_t *role = role_current = arg;
     mono_t good = mono_now();
     prctl(PR_SET_NAME, role->name);
     prctl(PR_SET_TIMERSLACK, 1UL); // ns; the default of 50 us would be the larger part of our lateness
     while (!atomic_load(&role->stop)) {
         role_wait_t wait = {.until = mono_never()};
-        expect_until(role, mono_now(), ROLE_TICK_MOST_S);
+        role_expect_until(role, mono_now(), ROLE_TICK_MOST_S);
         role->tick(role->self, &wait);
         log_flush_suppressed();
         mono_t ended = mono_now();
         if (!wait.trouble) good = ended;
         atomic_store(&role->good_ns, wait.trouble ? good.ns : 0);
         atomic_store(&role->beat_ns, ended.ns);
-        expect_until(role, wait.until, LATE_S);
+        role_expect_until(role, wait.until, LATE_S);
         if (!atomic_load(&role->stop)) role_wait(role, &wait);
     }
     if (role->finish) role->finish(role->self);

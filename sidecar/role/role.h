@@ -23,7 +23,7 @@ typedef struct role_wait {
 
 void role_wait_fd(role_wait_t *wait, int fd); // ignores -1
 // Whether the role is to do nothing before this time, and so in trouble.
-bool role_put_off(role_wait_t *wait, mono_t retry_at);
+bool role_backing_off(role_wait_t *wait, mono_t retry_at);
 
 typedef void role_tick_fn(void *self, role_wait_t *wait);
 
@@ -46,7 +46,7 @@ typedef struct role {
 enum { ROLE_TICK_MOST_S = 120 };
 
 // From within a tick: this one may last so much longer, because it has so much to do. Elsewhere it does nothing.
-void role_allow(int64_t seconds);
+void role_extend_tick(int64_t seconds);
 
 // Prepares *role (caller's memory). Returns false with errno set when no eventfd is to be had.
 bool role_init(role_t *role, const char *name, role_tick_fn *tick, void (*finish)(void *self), void *self);

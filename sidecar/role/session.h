@@ -13,49 +13,49 @@
 #include "redis/conn.h"
 #include "redis/tracking.h"
 
-typedef struct link {
+typedef struct session {
     const char *role; // static; whose log lines these are
     metrics_t *metrics;
     conn_t *data;
-    conn_t *ear;     // told of changes
-    bool waking;     // tracking works on this pair of connections
-    bool deaf;       // the server refuses it; counted in metrics
-    mono_t wake_at;  // when to try tracking again
-    mono_t woke_at;  // when tracking last began
-    mono_t retry_at; // no request before this
+    conn_t *subscriber;       // told of changes
+    bool tracking;            // tracking works on this pair of connections
+    bool tracking_refused;    // the server refuses it; counted in metrics
+    mono_t tracking_retry_at; // when to try tracking again
+    mono_t tracking_since;    // when tracking last began
+    mono_t retry_at;          // no request before this
     backoff_t backoff;
     const char *const *channels; // further ones that the ear hears; borrowed
     size_t channel_count;
-    wake_heard_fn *heard;
-    void *hearer; // of `heard`; borrowed
-} link_t;
+    wake_heard_fn *on_message;
+    void *on_message_self; // of `heard`; borrowed
+} session_t;
 
-// Everything is borrowed; opens nothing yet. Ended by link_free.
+// Everything is borrowed; opens nothing yet. Ended by session_free.
 // `names` are what CLIENT LIST shows of data and ear; static.
-void link_init(link_t *link, const char *role, const char *const names[2], const redis_config_t *redis, metrics_t *metrics,
-               const atomic_bool *stop);
-void link_free(link_t *link);
+void session_init(session_t *session, const char *role, const char *const names[2], const redis_config_t *redis,
+                  metrics_t *metrics, const atomic_bool *stop);
+void session_free(session_t *session);
 // The ear hears these channels too, as long as it lives; one that is refused is said once for each ear. Everything is borrowed.
-// Call it before the first link_open.
-void link_also(link_t *link, const char *const *channels, size_t count, wake_heard_fn *heard, void *self);
-void link_close(link_t *link);
+// Call it before the first session_open.
+void session_subscribe(session_t *session, const char *const *channels, size_t count, wake_heard_fn *on_message, void *self);
+void session_close(session_t *session);
 
 // Opens what is closed. *fresh: the requests or the wake-ups begin anew, so everything may have changed meanwhile. False: not
 // now, see retry_at.
-bool link_open(link_t *link, mono_t now, bool *fresh);
+bool session_open(session_t *session, mono_t now, bool *fresh);
 
 // A request failed by what is not its own fault: waits before the next one. What is lost is closed; look at data.
-void link_put_off(link_t *link, const redis_error_t *error);
+void session_back_off(session_t *session, const redis_error_t *error);
 // A request that wrote something has worked: the next trouble is met with the shortest wait again.
-void link_works(link_t *link);
+void session_reset_backoff(session_t *session);
 
 // Call it while no reply is wanted: false when the other side has closed data, which is then put off.
-bool link_alive(link_t *link);
+bool session_check_alive(session_t *session);
 
-// Takes the wake-ups that have arrived. False: the ear is dead, which would be silent for ever; link_open replaces it.
-// What came by channels of link_also is given to their `heard`.
-bool link_hear(link_t *link, wake_fn *changed, void *self);
+// Takes the wake-ups that have arrived. False: the ear is dead, which would be silent for ever; session_open replaces it.
+// What came by channels of session_subscribe is given to their `heard`.
+bool session_read_messages(session_t *session, wake_fn *changed, void *self);
 // The server takes no registrations any more: from now on only a poll finds what is new, until tracking is tried again.
-void link_deaf(link_t *link, const redis_error_t *error, mono_t now);
+void session_disable_tracking(session_t *session, const redis_error_t *error, mono_t now);
 
 #endif

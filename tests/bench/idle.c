@@ -20,14 +20,14 @@ typedef struct link {
     char type;
     size_t number;
     size_t skip; // bytes of an argument that are still to come
-} link_t;
+} session_t;
 
 typedef struct proxy {
     char path[128];
     char redis[128];
     int listener;
     atomic_llong requests;
-    link_t links[MAX_LINKS];
+    session_t links[MAX_LINKS];
     int count;
 } proxy_t;
 
@@ -39,7 +39,7 @@ static struct sockaddr_un address_of(const char *path) {
 }
 
 // A request is an array of strings: *<count> and then, for each, $<length> and its bytes.
-static void count_requests(proxy_t *proxy, link_t *link, const char *bytes, size_t len) {
+static void count_requests(proxy_t *proxy, session_t *link, const char *bytes, size_t len) {
     for (size_t i = 0; i < len; i++) {
         if (link->skip > 0) {
             link->skip--;
@@ -57,7 +57,7 @@ static void count_requests(proxy_t *proxy, link_t *link, const char *bytes, size
     }
 }
 
-static bool copy(proxy_t *proxy, link_t *link, int from, int to) {
+static bool copy(proxy_t *proxy, session_t *link, int from, int to) {
     char bytes[16384];
     ssize_t got = read(from, bytes, sizeof bytes);
     if (got <= 0) return false;
@@ -73,7 +73,7 @@ static bool copy(proxy_t *proxy, link_t *link, int from, int to) {
 static void open_link(proxy_t *proxy) {
     if (proxy->count == MAX_LINKS) die("too many connections");
     struct sockaddr_un address = address_of(proxy->redis);
-    link_t link = {.client = accept(proxy->listener, NULL, NULL), .server = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    session_t link = {.client = accept(proxy->listener, NULL, NULL), .server = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     if (link.client < 0 || connect(link.server, (struct sockaddr *)&address, sizeof address) != 0) die("proxy: cannot connect");
     proxy->links[proxy->count++] = link;
 }
@@ -95,7 +95,7 @@ static void *proxy_main(void *arg) {
         }
         if (poll(ready, (nfds_t)(1 + 2 * count), -1) < 0) continue;
         for (int i = count - 1; i >= 0; i--) {
-            link_t *link = &proxy->links[i];
+            session_t *link = &proxy->links[i];
             bool alive = !ready[1 + 2 * i].revents || copy(proxy, link, link->client, link->server);
             alive = alive && (!ready[2 + 2 * i].revents || copy(proxy, link, link->server, link->client));
             if (!alive) close_link(proxy, i);

@@ -219,7 +219,7 @@ Test(redis_dispatcher, without_the_lock_nothing_moves) {
     settle(&d);
     redis_ok(d.f.r, "SET sidecar:app:lock another");
     add_due(&d, 5);
-    cr_assert(driver_until(&d.instance.driver, lease_doubted(d.instance.leases, 0), 3000), "the leader is told");
+    cr_assert(driver_until(&d.instance.driver, lease_take_suspicion(d.instance.leases, 0), 3000), "the leader is told");
     long before = proxy_requests(d.f.proxy, NULL);
     cr_assert_leq(driver_run(&d.instance.driver, 200), 3);
     cr_assert_leq(proxy_requests(d.f.proxy, NULL), before);

@@ -24,18 +24,18 @@ static void expect_one_connection(setup_t *d, const char *refused) {
 }
 
 /* /metrics, and /readyz, which `status` reads. */
-static void expect_told(const setup_t *d, bool deaf) {
+static void expect_told(const setup_t *d, bool tracking_refused) {
     buffer_t json = {0};
     health_t *health = health_new(d->instance.metrics, "app");
     health_ready(health, &json);
-    cr_assert_eq(metric_get(&d->instance.metrics->deaf), deaf);
-    cr_assert(strstr(buffer_text(&json), deaf ? "\"wakeups\", \"ok\": false" : "\"wakeups\", \"ok\": true"), "%s",
+    cr_assert_eq(metric_get(&d->instance.metrics->tracking_refused), tracking_refused);
+    cr_assert(strstr(buffer_text(&json), tracking_refused ? "\"wakeups\", \"ok\": false" : "\"wakeups\", \"ok\": true"), "%s",
               buffer_text(&json));
     buffer_free(&json);
     health_free(health);
 }
 
-static void expect_deaf(const char *refused, bool from_the_start) {
+static void expect_tracking_refused(const char *refused, bool from_the_start) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = POLLING, .proxy = true});
     if (!from_the_start) {
@@ -57,15 +57,15 @@ static void expect_deaf(const char *refused, bool from_the_start) {
     proxy_pass(d.f.proxy);
     fixture_step_boottime(NO_WAKE_RETRY_MS);
     cr_assert(driver_until(&d.instance.driver, cluster_connections(d.f.r, "") == 2, 3000));
-    cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->deaf), 3000));
+    cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->tracking_refused), 3000));
     expect_told(&d, false);
     close_desk(&d);
 }
 
-Test(redis_dispatcher, refused_tracking_leaves_one_connection) { expect_deaf("CLIENT TRACKING", true); }
-Test(redis_dispatcher, a_refused_channel_leaves_one_connection) { expect_deaf("SUBSCRIBE", true); }
+Test(redis_dispatcher, refused_tracking_leaves_one_connection) { expect_tracking_refused("CLIENT TRACKING", true); }
+Test(redis_dispatcher, a_refused_channel_leaves_one_connection) { expect_tracking_refused("SUBSCRIBE", true); }
 /* A script that is loaded has these words too, hence not from the start. */
-Test(redis_dispatcher, wake_ups_refused_later_leave_one_connection) { expect_deaf("CLIENT CACHING YES", false); }
+Test(redis_dispatcher, wake_ups_refused_later_leave_one_connection) { expect_tracking_refused("CLIENT CACHING YES", false); }
 
 /* The connection for wake-ups died between its SUBSCRIBE and our CLIENT TRACKING: a refusal by its form, but over with the next
  * one. The text is the server's own. */

@@ -282,13 +282,13 @@ Test(redis_dispatcher, nobody_spins_while_redis_is_away) {
 Test(redis_dispatcher, a_barred_queue_is_passed_over) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = TWO});
-    lease_bar(d.instance.leases, 1, true);
+    lease_disable_queue(d.instance.leases, 1, true);
     redis_ok(d.f.r, "ZADD sms:delayed 1 a");
     add_due(&d, 3);
     expect_ready(&d, 3);
     settle(&d);
     cr_assert_eq(redis_int(d.f.r, "EXISTS sms"), 0);
-    lease_bar(d.instance.leases, 1, false);
+    lease_disable_queue(d.instance.leases, 1, false);
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN sms") == 1, 5000));
     close_desk(&d);
 }

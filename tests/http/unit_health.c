@@ -20,9 +20,9 @@ static void no_redis(world_t *w) { metric_set(&w->metrics->redis_up, 0), metrics
 static void neither(world_t *w) { metric_set(&w->metrics->leading, 0); }
 static void unserved(world_t *w) { metric_set(&w->metrics->unserved, 1); }
 static void refused(world_t *w) { metrics_refused(w->queue, mono_now()); }
-static void deaf(world_t *w) { metric_set(&w->metrics->deaf, 1); }
+static void tracking_refused(world_t *w) { metric_set(&w->metrics->tracking_refused, 1); }
 static void no_log(world_t *w) { metric_set(&w->metrics->audit_bad, 1), metrics_say(w->metrics, WHY_AUDIT, "disk full"); }
-static void bad_config(world_t *w) { health_config(w->health, "F:7: no \"such\" key\n"); }
+static void bad_config(world_t *w) { health_set_refused(w->health, "F:7: no \"such\" key\n"); }
 
 static const struct {
     void (*change)(world_t *w);
@@ -36,7 +36,7 @@ static const struct {
     {neither, "lock", "neither leading nor standing by yet: the log says why", false},
     {unserved, "queues", "nobody serves some queues for us", true},
     {refused, "queues", "Redis refuses what is asked for \\\"email\\\": ", true},
-    {deaf, "wakeups", "Redis refuses wake-ups", true},
+    {tracking_refused, "wakeups", "Redis refuses wake-ups", true},
     {no_log, "audit", "the audit log cannot be written: disk full", true},
     {bad_config, "config", "F:7: no \\\"such\\\" key\"", true},
 };
@@ -54,9 +54,9 @@ static void expect_told(size_t refused, const char *fault, size_t changed, const
     char text[4096];
     buffer_t json = {0};
     snprintf(text, sizeof text, "%0*d\xc3\xa9\n", (int)refused, 0);
-    health_config(health, text);
+    health_set_refused(health, text);
     snprintf(text, sizeof text, "%0*d\xc3\xa9", (int)changed, 7);
-    health_took(health, text);
+    health_set_in_effect(health, text);
     health_ready(health, &json);
     cr_expect(strstr(buffer_text(&json), fault), "%zu bytes: %s", refused, buffer_text(&json));
     cr_expect(strstr(buffer_text(&json), change), "%zu bytes: %s", changed, buffer_text(&json));
@@ -80,7 +80,7 @@ Test(unit_health, each_trouble_is_one_check_and_few_make_it_unready) {
         buffer_t json = {0};
         w.health = health_new(w.metrics, "app");
         w.queue = metrics_queue(w.metrics, "email");
-        health_watch(w.health, roles, 1);
+        health_watch_roles(w.health, roles, 1);
         metric_set(&w.metrics->redis_up, 1);
         metric_set(&w.metrics->leading, 1);
         ROWS[i].change(&w);

@@ -110,7 +110,7 @@ Test(redis_leader, loses_its_term_with_the_lock) {
     redis_ok(f.r, "DEL sidecar:app:lock");
     lease_t lease;
     lease_get(instance.leases, 0, &lease);
-    lease_doubt(instance.leases, 0, lease.term);
+    lease_suspect(instance.leases, 0, lease.term);
     driver_step(&instance.driver, 1); /* a doubt is looked into at once */
     cr_assert(metric_get(&instance.metrics->terms_lost) == 2);
     instance_stop(&instance);

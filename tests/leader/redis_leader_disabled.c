@@ -113,7 +113,7 @@ Test(redis_leader_barred, a_queue_stays_barred_though_the_one_that_is_asked_for_
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
     for (int i = 0; i < 2; i++) {
         long before = proxy_requests(d.f.proxy, "sidecar:preflight");
-        cr_assert(lease_barred(d.instance.leases, 1) && lease_barred(d.instance.leases, 2), "look %d", i);
+        cr_assert(lease_queue_disabled(d.instance.leases, 1) && lease_queue_disabled(d.instance.leases, 2), "look %d", i);
         later();
         cr_assert(driver_until(&d.instance.driver, proxy_requests(d.f.proxy, "sidecar:preflight") > before, 10000), "look %d", i);
     }
@@ -127,7 +127,8 @@ Test(redis_leader_barred, a_queue_of_another_system_is_served_when_that_has_gone
     begin(&d, ALL_ROLES, "XADD bull:video:events * f v");
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
     for (int i = 0; i < 3; i++) {
-        cr_assert(lease_barred(d.instance.leases, 1) && !lease_barred(d.instance.leases, 2), "look %d: %s", i, fixture_log());
+        cr_assert(lease_queue_disabled(d.instance.leases, 1) && !lease_queue_disabled(d.instance.leases, 2), "look %d: %s", i,
+                  fixture_log());
         long before = proxy_requests(d.f.proxy, "TYPE bull:video:events");
         later();
         driver_settle(&d.instance.driver, d.f.r);
@@ -152,12 +153,12 @@ Test(redis_leader_barred, a_queue_is_served_again_when_what_it_alone_needs_is_me
     redis_ok(f.r, "ACL SETUSER default -sscan");
     instance_start(&instance, f.keys, INSTANCE_LEADER);
     cr_assert(driver_until(&instance.driver, leads(&instance), 10000), "%s", fixture_log());
-    cr_assert(!lease_barred(instance.leases, 0) && lease_barred(instance.leases, 1));
+    cr_assert(!lease_queue_disabled(instance.leases, 0) && lease_queue_disabled(instance.leases, 1));
     cr_assert_eq(metric_get(&instance.metrics->unserved), 1);
     redis_ok(f.r, "ACL SETUSER default +sscan -scan");
     later();
-    cr_assert(driver_until(&instance.driver, !lease_barred(instance.leases, 1), 10000), "%s", fixture_log());
-    cr_assert(!lease_barred(instance.leases, 0), "nobody has asked for it");
+    cr_assert(driver_until(&instance.driver, !lease_queue_disabled(instance.leases, 1), 10000), "%s", fixture_log());
+    cr_assert(!lease_queue_disabled(instance.leases, 0), "nobody has asked for it");
     instance_stop(&instance);
     fixture_stop(&f);
 }

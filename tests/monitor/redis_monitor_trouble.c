@@ -67,7 +67,7 @@ Test(redis_monitor_trouble, a_lock_that_is_lost_in_mid_pass_changes_nothing) {
     fill(&d, 300);
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 300);
     redis_ok(d.f.r, "SET sidecar:app:lock another");
-    until(&d, lease_doubted(d.instance.leases, 0));
+    until(&d, lease_take_suspicion(d.instance.leases, 0));
     long before = proxy_requests(d.f.proxy, NULL);
     cr_assert_leq(driver_run(&d.instance.driver, 300), 5);
     cr_assert_leq(proxy_requests(d.f.proxy, NULL), before);

@@ -269,7 +269,7 @@ Test(redis_watch, fenced_it_waits_for_the_next_term) {
     until(&d, plays[0].steps == 1);
     int forgets = plays[0].forgets;
     cr_assert_gt(forgets, 0);
-    cr_assert(lease_doubted(d.instance.leases, 0));
+    cr_assert(lease_take_suspicion(d.instance.leases, 0));
     settle_down(&d);
     cr_assert_eq(plays[0].steps, 1);
     monitor_finish(d.instance.monitor);

@@ -57,14 +57,14 @@ Test(unit_lease, is_over_at_its_deadline) {
 Test(unit_lease, wakes_whom_it_concerns) {
     leases_t *leases = leases_new(1);
     int one = wakeup_new(), two = wakeup_new(), leader = wakeup_new();
-    leases_listen(leases, one);
-    leases_listen(leases, two);
-    leases_doubts_to(leases, leader);
+    leases_wake_on_change(leases, one);
+    leases_wake_on_change(leases, two);
+    leases_wake_on_suspicion(leases, leader);
     lease_begin(leases, 0, "token", in_ms(10000));
     cr_assert(raised(one) && raised(two) && !raised(leader));
     lease_extend(leases, 0, in_ms(20000));
     cr_assert(!raised(one) && !raised(two) && !raised(leader));
-    lease_doubt(leases, 0, 1);
+    lease_suspect(leases, 0, 1);
     cr_assert(!raised(one) && !raised(two) && raised(leader));
     lease_end(leases, 0);
     cr_assert(raised(one) && raised(two) && !raised(leader));
@@ -79,7 +79,7 @@ Test(unit_lease, wakes_whom_it_concerns_when_a_renewal_comes_late) {
     leases_t *leases = leases_new(1);
     lease_t lease;
     int role = wakeup_new();
-    leases_listen(leases, role);
+    leases_wake_on_change(leases, role);
     lease_begin(leases, 0, "token", in_ms(10000));
     cr_assert(raised(role));
     fixture_step_boottime(10001);
@@ -96,16 +96,16 @@ Test(unit_lease, wakes_whom_it_concerns_when_a_renewal_comes_late) {
 Test(unit_lease, doubts_concern_one_term_only) {
     leases_t *leases = leases_new(2);
     lease_begin(leases, 0, "a", in_ms(10000));
-    cr_assert_not(lease_doubted(leases, 0));
-    lease_doubt(leases, 0, 1);
-    cr_assert_not(lease_doubted(leases, 1));
-    cr_assert(lease_doubted(leases, 0));
-    cr_assert_not(lease_doubted(leases, 0), "the note is taken away");
-    lease_doubt(leases, 0, 1);
+    cr_assert_not(lease_take_suspicion(leases, 0));
+    lease_suspect(leases, 0, 1);
+    cr_assert_not(lease_take_suspicion(leases, 1));
+    cr_assert(lease_take_suspicion(leases, 0));
+    cr_assert_not(lease_take_suspicion(leases, 0), "the note is taken away");
+    lease_suspect(leases, 0, 1);
     lease_begin(leases, 0, "b", in_ms(10000));
-    cr_assert_not(lease_doubted(leases, 0), "a new term is not doubted for the old one");
-    lease_doubt(leases, 0, 1); /* late */
-    cr_assert_not(lease_doubted(leases, 0));
+    cr_assert_not(lease_take_suspicion(leases, 0), "a new term is not doubted for the old one");
+    lease_suspect(leases, 0, 1); /* late */
+    cr_assert_not(lease_take_suspicion(leases, 0));
     leases_free(leases);
 }
 
@@ -150,20 +150,20 @@ Test(unit_lease, readers_see_whole_tokens) {
 Test(unit_lease, a_barred_queue_is_told_of) {
     leases_t *leases = leases_new(1);
     int fd = wakeup_new();
-    leases_listen(leases, fd);
-    cr_assert_not(lease_barred(leases, 0) || lease_barred(leases, 5000));
-    lease_bar(leases, 3, false);
+    leases_wake_on_change(leases, fd);
+    cr_assert_not(lease_queue_disabled(leases, 0) || lease_queue_disabled(leases, 5000));
+    lease_disable_queue(leases, 3, false);
     cr_assert_not(raised(fd), "nothing has changed");
-    lease_bar(leases, 3, true);
+    lease_disable_queue(leases, 3, true);
     cr_assert(raised(fd));
-    lease_bar(leases, 7, true);
-    cr_assert(lease_barred(leases, 3) && lease_barred(leases, 7));
-    cr_assert_not(lease_barred(leases, 2) || lease_barred(leases, 4) || lease_barred(leases, 8));
+    lease_disable_queue(leases, 7, true);
+    cr_assert(lease_queue_disabled(leases, 3) && lease_queue_disabled(leases, 7));
+    cr_assert_not(lease_queue_disabled(leases, 2) || lease_queue_disabled(leases, 4) || lease_queue_disabled(leases, 8));
     cr_assert(raised(fd));
-    lease_bar(leases, 3, true);
+    lease_disable_queue(leases, 3, true);
     cr_assert_not(raised(fd));
-    lease_bar(leases, 3, false);
-    cr_assert(raised(fd) && !lease_barred(leases, 3) && lease_barred(leases, 7));
+    lease_disable_queue(leases, 3, false);
+    cr_assert(raised(fd) && !lease_queue_disabled(leases, 3) && lease_queue_disabled(leases, 7));
     close(fd);
     leases_free(leases);
 }

@@ -76,7 +76,7 @@ Test(unit_role, health_says_which_turn_does_not_end) {
     metrics_t *metrics = metrics_new(1);
     health_t *health = health_new(metrics, "g");
     buffer_t why = {0};
-    health_watch(health, roles, 1);
+    health_watch_roles(health, roles, 1);
     cr_expect(health_alive(health, &why));
     atomic_store(&role.due_ns, 1);
     cr_expect(!health_alive(health, &why));

@@ -4,23 +4,23 @@
 
 #include <criterion/criterion.h>
 
-Test(unit_link, a_role_counts_as_deaf_once_and_only_while_it_is) {
+Test(unit_session, a_role_counts_as_deaf_once_and_only_while_it_is) {
     static const char *const names[] = {"data", "ear"};
     config_t *config = fixture_config("queues = ( { name = \"email\"; } );");
     metrics_t *metrics = metrics_new(1);
     atomic_bool stop = false;
     redis_error_t error;
-    link_t link;
-    link_init(&link, "dispatcher", names, &config->redis, metrics, &stop);
+    session_t link;
+    session_init(&link, "dispatcher", names, &config->redis, metrics, &stop);
     redis_error_set(&error, OUTCOME_REFUSED, "NOPERM");
-    for (int i = 0; i < 2; i++) link_deaf(&link, &error, mono_now());
-    cr_assert_eq(metric_get(&metrics->deaf), 1);
-    link_close(&link); /* nobody knows what the next connection may do */
-    cr_assert_eq(metric_get(&metrics->deaf), 0);
-    link_deaf(&link, &error, mono_now());
-    cr_assert_eq(metric_get(&metrics->deaf), 1);
-    link_free(&link);
-    cr_assert_eq(metric_get(&metrics->deaf), 0, "the next one would be counted on top of it, for ever");
+    for (int i = 0; i < 2; i++) session_disable_tracking(&link, &error, mono_now());
+    cr_assert_eq(metric_get(&metrics->tracking_refused), 1);
+    session_close(&link); /* nobody knows what the next connection may do */
+    cr_assert_eq(metric_get(&metrics->tracking_refused), 0);
+    session_disable_tracking(&link, &error, mono_now());
+    cr_assert_eq(metric_get(&metrics->tracking_refused), 1);
+    session_free(&link);
+    cr_assert_eq(metric_get(&metrics->tracking_refused), 0, "the next one would be counted on top of it, for ever");
     metrics_free(metrics);
     config_free(config);
 }

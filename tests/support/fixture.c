@@ -205,8 +205,8 @@ void instance_start(instance_t *instance, const keyspace_t *keys, int roles) {
     driver_open(&instance->driver);
     instance->leases = leases_new(keys->lock_count);
     instance->metrics = metrics_new(keys->queue_count);
-    leases_listen(instance->leases, instance->driver.role.wake_fd);
-    leases_doubts_to(instance->leases, instance->driver.role.wake_fd);
+    leases_wake_on_change(instance->leases, instance->driver.role.wake_fd);
+    leases_wake_on_suspicion(instance->leases, instance->driver.role.wake_fd);
     const atomic_bool *stop = &instance->driver.role.stop;
     if (roles & INSTANCE_LEADER) {
         instance->leader = leader_new(keys, instance->leases, instance->metrics, stop);

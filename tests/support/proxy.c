@@ -20,9 +20,9 @@ static void wake(proxy_t *proxy) {
 }
 
 static void close_links(proxy_t *proxy, bool all) {
-    link_t **at = &proxy->links;
+    session_t **at = &proxy->links;
     while (*at) {
-        link_t *link = *at;
+        session_t *link = *at;
         if (all || link->broken) {
             *at = link->next;
             proxy_link_close(link);
@@ -40,7 +40,7 @@ static void work(proxy_t *proxy, const struct pollfd *polled, size_t count) {
         }
     }
     size_t at = 2;
-    for (link_t *link = proxy->links; link; link = link->next, at += 2) {
+    for (session_t *link = proxy->links; link; link = link->next, at += 2) {
         /* The list may have lost links since the poll (proxy_disconnect marks, it does not remove), but none is new. */
         short client = at < count ? polled[at].revents : 0;
         short server = at + 1 < count ? polled[at + 1].revents : 0;
@@ -62,7 +62,7 @@ static void *run(void *argument) {
         polled[1] = (struct pollfd){.fd = proxy->wake[0], .events = POLLIN};
         pthread_mutex_lock(&proxy->lock);
         if (proxy->stopping) break;
-        for (link_t *link = proxy->links; link && count < 2 + 2 * MAX_LINKS; link = link->next, count += 2)
+        for (session_t *link = proxy->links; link && count < 2 + 2 * MAX_LINKS; link = link->next, count += 2)
             proxy_link_events(proxy, link, &polled[count]);
         pthread_mutex_unlock(&proxy->lock);
         if (poll(polled, count, -1) < 0) continue;
@@ -146,7 +146,7 @@ void proxy_pass(proxy_t *proxy) {
     proxy->stalled = 0;
     proxy->cut_up = proxy->cut_down = -1;
     proxy->refuse_new = false;
-    for (link_t *link = proxy->links; link; link = link->next) {
+    for (session_t *link = proxy->links; link; link = link->next) {
         link->held = false;
         for (size_t i = 0; i < link->asked; i++) {
             if (link->pending[i].rule == PROXY_HOLD) link->pending[i].rule = -1;
@@ -189,7 +189,7 @@ void proxy_stall_after(proxy_t *proxy, proxy_way_t way, long bytes) { pass_some(
 
 void proxy_disconnect(proxy_t *proxy) {
     begin(proxy);
-    for (link_t *link = proxy->links; link; link = link->next) link->broken = true;
+    for (session_t *link = proxy->links; link; link = link->next) link->broken = true;
     end(proxy);
 }
 
@@ -229,7 +229,7 @@ int64_t proxy_bytes(proxy_t *proxy, proxy_way_t way) {
 int proxy_connections(proxy_t *proxy) {
     begin(proxy);
     int count = 0;
-    for (const link_t *link = proxy->links; link; link = link->next) count++;
+    for (const session_t *link = proxy->links; link; link = link->next) count++;
     pthread_mutex_unlock(&proxy->lock);
     return count;
 }

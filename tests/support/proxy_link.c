@@ -31,7 +31,7 @@ void proxy_link_open(proxy_t *proxy, int client) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof(address.sun_path), "%s", proxy->upstream);
     int server = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    link_t *link = calloc(1, sizeof(*link));
+    session_t *link = calloc(1, sizeof(*link));
     proxy->taken++;
     if (!link || proxy->refuse_new || connect(server, (struct sockaddr *)&address, sizeof(address)) != 0) {
         free(link);
@@ -45,7 +45,7 @@ void proxy_link_open(proxy_t *proxy, int client) {
     proxy->links = link;
 }
 
-void proxy_link_close(link_t *link) {
+void proxy_link_close(session_t *link) {
     close(link->client);
     close(link->server);
     for (size_t i = 0; i < link->asked; i++) free(link->pending[i].error);
@@ -57,7 +57,7 @@ void proxy_link_close(link_t *link) {
     free(link);
 }
 
-void proxy_link_events(const proxy_t *proxy, const link_t *link, struct pollfd *out) {
+void proxy_link_events(const proxy_t *proxy, const session_t *link, struct pollfd *out) {
     bool up = !(proxy->stalled & PROXY_UP), down = !(proxy->stalled & PROXY_DOWN);
     out[0] = (struct pollfd){.fd = link->client};
     out[1] = (struct pollfd){.fd = link->server};
@@ -79,7 +79,7 @@ static bool fill(int fd, bytes_t *bytes) {
 }
 
 /* Writes what can be written now; breaks the link, or stalls, when the bytes before a cut are used up and more is wanted. */
-static void flush(proxy_t *proxy, link_t *link, bool up) {
+static void flush(proxy_t *proxy, session_t *link, bool up) {
     bytes_t *bytes = up ? &link->to_server : &link->to_client;
     long *cut = up ? &proxy->cut_up : &proxy->cut_down;
     while (bytes->length && !link->broken) {
@@ -130,7 +130,7 @@ static void remember(proxy_t *proxy, char *text) {
     proxy->log[proxy->log_count++] = text;
 }
 
-static void expect_reply(link_t *link, pending_t pending) {
+static void expect_reply(session_t *link, pending_t pending) {
     if (link->asked == link->room) {
         link->room = link->room * 2 + 16;
         link->pending = realloc(link->pending, link->room * sizeof(*link->pending));
@@ -139,13 +139,13 @@ static void expect_reply(link_t *link, pending_t pending) {
     link->pending[link->asked++] = pending;
 }
 
-static void answered(link_t *link) {
+static void answered(session_t *link) {
     free(link->pending[0].error);
     link->asked--;
     memmove(link->pending, link->pending + 1, link->asked * sizeof(*link->pending));
 }
 
-static void take_request(proxy_t *proxy, link_t *link, const char *data, size_t length) {
+static void take_request(proxy_t *proxy, session_t *link, const char *data, size_t length) {
     char *text = resp_request_text(data, length, length);
     long arguments = resp_request_arguments(data, length);
     remember(proxy, text);
@@ -164,7 +164,7 @@ static void take_request(proxy_t *proxy, link_t *link, const char *data, size_t 
 }
 
 /* Gives the errors of refused requests whose turn it is, and ends the connection at the turn of a dropped one. */
-static void answer_refused(proxy_t *proxy, link_t *link) {
+static void answer_refused(proxy_t *proxy, session_t *link) {
     if (link->asked && link->pending[0].rule == PROXY_DROP) link->closing = true;
     while (link->asked && link->pending[0].rule == PROXY_REFUSE && !link->held) {
         append(&link->to_client, link->pending[0].error, strlen(link->pending[0].error));
@@ -174,7 +174,7 @@ static void answer_refused(proxy_t *proxy, link_t *link) {
     }
 }
 
-static void take_reply(proxy_t *proxy, link_t *link, const char *data, size_t length) {
+static void take_reply(proxy_t *proxy, session_t *link, const char *data, size_t length) {
     pending_t *first = link->asked && !resp_is_push(data, length) ? &link->pending[0] : NULL;
     if (first && first->rule == PROXY_LOSE) {
         link->closing = true;
@@ -190,7 +190,7 @@ static void take_reply(proxy_t *proxy, link_t *link, const char *data, size_t le
     if (--first->replies <= 0) answered(link);
 }
 
-static void take_requests(proxy_t *proxy, link_t *link) {
+static void take_requests(proxy_t *proxy, session_t *link) {
     size_t at = 0;
     while (!link->broken && !link->dropped) {
         ssize_t length = resp_request_length(link->from_client.data + at, link->from_client.length - at);
@@ -202,7 +202,7 @@ static void take_requests(proxy_t *proxy, link_t *link) {
     consume(&link->from_client, at);
 }
 
-static void take_replies(proxy_t *proxy, link_t *link) {
+static void take_replies(proxy_t *proxy, session_t *link) {
     size_t at = 0;
     answer_refused(proxy, link);
     while (!link->broken && !link->closing) {
@@ -219,7 +219,7 @@ static void take_replies(proxy_t *proxy, link_t *link) {
     consume(&link->from_server, at);
 }
 
-void proxy_link_work(proxy_t *proxy, link_t *link, short client_events, short server_events) {
+void proxy_link_work(proxy_t *proxy, session_t *link, short client_events, short server_events) {
     const short readable = POLLIN | POLLHUP | POLLERR;
     bool up = !(proxy->stalled & PROXY_UP), down = !(proxy->stalled & PROXY_DOWN);
     bool client_gone = up && (client_events & readable) && !fill(link->client, &link->from_client);

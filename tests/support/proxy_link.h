@@ -35,7 +35,7 @@ typedef struct link {
     bool closing; /* takes nothing more; ends when all that was taken is written */
     bool broken;  /* to be closed at the end of this round */
     struct link *next;
-} link_t;
+} session_t;
 
 typedef struct {
     proxy_rule_t rule; /* its strings are owned */
@@ -53,7 +53,7 @@ struct proxy {
     bool stall_at_cut;     /* in place of closing the connection */
     live_rule_t rules[MAX_RULES];
     size_t rule_count;
-    link_t *links;
+    session_t *links;
     char **log; /* full text of every request */
     size_t log_count, log_room;
     long replies, fired;
@@ -64,9 +64,9 @@ struct proxy {
 /* Adds a connection for an accepted client; closes the client if the server cannot be reached. */
 void proxy_link_open(proxy_t *proxy, int client);
 /* What to poll for: fills two entries (client, server). */
-void proxy_link_events(const proxy_t *proxy, const link_t *link, struct pollfd *out);
+void proxy_link_events(const proxy_t *proxy, const session_t *link, struct pollfd *out);
 /* Reads, judges and writes what is possible now. */
-void proxy_link_work(proxy_t *proxy, link_t *link, short client_events, short server_events);
-void proxy_link_close(link_t *link);
+void proxy_link_work(proxy_t *proxy, session_t *link, short client_events, short server_events);
+void proxy_link_close(session_t *link);
 
 #endif

@@ -383,7 +383,7 @@ Test(redis_delayed_watch, a_lock_that_is_lost_changes_nothing) {
     de_add(d.f.r, PAYMENT "###1", slice_text("broken"));
     redis_ok(d.f.r, "ZADD " DELAYED_KEYS " 1800000000000.25 " PAYMENT "###1");
     redis_ok(d.f.r, "ZADD sidecar:email:aside 1 " PAYMENT "###1");
-    until(&d, lease_doubted(d.instance.leases, 0));
+    until(&d, lease_take_suspicion(d.instance.leases, 0));
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(records(&d), 0);
     instance_lead(&d.instance, d.f.r);
