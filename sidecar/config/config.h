@@ -209,9 +209,4 @@ void config_changes(const config_t *old, const config_t *fresh, buffer_t *frozen
 // tab-separated text: what `make check` holds against the sample and the docs.
 void config_list_keys(buffer_t *out);
 
-// Text to number, as the file takes them: "250ms" "30s" "3m" "24h" "30d" -> ms; "4096" "16MiB" "1GiB" "64KiB" -> bytes.
-// Return false when the text is no such value or does not fit; *value is then unchanged.
-bool config_parse_duration(const char *text, int64_t *ms);
-bool config_parse_size(const char *text, int64_t *bytes);
-
 #endif

@@ -357,69 +357,6 @@ Test(unit_config, dumps_where_each_value_came_from) {
     config_case_forget_environment();
 }
 
-typedef struct number_row {
-    const char *text;
-    int64_t value; // -1 = refused
-} number_row_t;
-
-Test(unit_config, reads_durations) {
-    static const number_row_t rows[] = {
-        {"250ms", 250},
-        {"0s", 0},
-        {"30s", 30000},
-        {"3m", 180000},
-        {"24h", 86400000},
-        {"30d", INT64_C(2592000000)},
-        {"", -1},
-        {"5", -1},
-        {"s", -1},
-        {"-5s", -1},
-        {"5 s", -1},
-        {" 5s", -1},
-        {"5S", -1},
-        {"1h30m", -1},
-        {"1.5s", -1},
-        {"5sec", -1},
-        {"+5s", -1},
-        {"99999999999999999999s", -1},
-        {"106751991167d", INT64_C(106751991167) * 86400000},
-        {"106751991168d", -1},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        int64_t got = -7;
-        bool good = config_parse_duration(rows[i].text, &got);
-        cr_expect_eq(good, rows[i].value >= 0, "%s", rows[i].text);
-        cr_expect_eq(got, good ? rows[i].value : -7, "%s", rows[i].text);
-    }
-}
-
-Test(unit_config, reads_sizes) {
-    static const number_row_t rows[] = {
-        {"0", 0},
-        {"4096", 4096},
-        {"12B", 12},
-        {"64KiB", 65536},
-        {"16MiB", 16777216},
-        {"1GiB", 1073741824},
-        {"2TiB", INT64_C(1) << 41},
-        {"16MB", -1},
-        {"16M", -1},
-        {"1.5MiB", -1},
-        {"-1", -1},
-        {"", -1},
-        {"KiB", -1},
-        {"16 MiB", -1},
-        {"8388608TiB", -1},
-        {"99999999999999999999", -1},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        int64_t got = -7;
-        bool good = config_parse_size(rows[i].text, &got);
-        cr_expect_eq(good, rows[i].value >= 0, "%s", rows[i].text);
-        cr_expect_eq(got, good ? rows[i].value : -7, "%s", rows[i].text);
-    }
-}
-
 Test(unit_config, lists_every_key_in_eight_columns) {
     buffer_t out = {0};
     config_list_keys(&out);

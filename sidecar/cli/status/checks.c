@@ -44,15 +44,15 @@ static bool lock_is_foreign(const status_t *s, size_t lock, buffer_t *what, int6
 
 static bool clock_stepped(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
     const overview_lock_t *view = &s->view.locks[lock];
-    char left[SPAN_SIZE], ttl[SPAN_SIZE];
+    char left[UNITS_TEXT_SIZE], ttl[UNITS_TEXT_SIZE];
     int64_t ttl_ms = token_ttl_ms(view->holder);
     if (!is_led(view) || (view->pttl_ms <= ttl_ms && view->pttl_ms != -1)) return false;
     *weight = view->pttl_ms;
-    status_span(ttl_ms, ttl);
+    duration_text(ttl_ms, ttl);
     if (view->pttl_ms == -1)
         buffer_printf(what, "the lock never ends, though its holder gave it %s", ttl);
     else
-        buffer_printf(what, "the lock lives for %s yet, though its holder gave it %s", status_span(view->pttl_ms, left), ttl);
+        buffer_printf(what, "the lock lives for %s yet, though its holder gave it %s", duration_text(view->pttl_ms, left), ttl);
     return true;
 }
 
@@ -108,33 +108,33 @@ static bool ready_is_full(const status_t *s, size_t queue) {
 }
 
 static bool overdue(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    char late[SPAN_SIZE], count[SPAN_SIZE];
+    char late[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE];
     *weight = late_ms(s, queue);
     if (*weight == 0 || ready_is_full(s, queue)) return false;
     buffer_printf(what, "due jobs are not moved to ready, although %s leads: the oldest is %s late; %s in delayed",
-                  status_leader(lock_of(s, queue)), status_span(*weight, late), status_number(s->counts[queue].delayed, count));
+                  status_leader(lock_of(s, queue)), duration_text(*weight, late), status_number(s->counts[queue].delayed, count));
     return true;
 }
 
 static bool held_back(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    char late[SPAN_SIZE], count[SPAN_SIZE], limit[SPAN_SIZE];
+    char late[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE], limit[UNITS_TEXT_SIZE];
     *weight = late_ms(s, queue);
     if (*weight == 0 || !ready_is_full(s, queue)) return false;
     buffer_printf(what, "due jobs wait because ready holds %s and ready_limit is %s: the oldest is %s late",
                   status_number(s->counts[queue].ready, count), status_number(policy_of(s, queue)->ready_limit, limit),
-                  status_span(*weight, late));
+                  duration_text(*weight, late));
     return true;
 }
 
 static bool too_old(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const queue_policy_t *policy = policy_of(s, queue);
     const census_t *counts = &s->counts[queue];
-    char age[SPAN_SIZE], most[SPAN_SIZE];
+    char age[UNITS_TEXT_SIZE], most[UNITS_TEXT_SIZE];
     if (!(policy->roles & ROLE_MONITOR) || policy->alive_timeout_ms == 0 || counts->oldest_in_progress_ms < 0) return false;
     *weight = counts->now_ms - counts->oldest_in_progress_ms;
     if (!is_led(lock_of(s, queue)) || *weight <= policy->alive_timeout_ms + PASSES_MS) return false;
-    buffer_printf(what, "a job has been in progress for %s, and alive_timeout is %s", status_span(*weight, age),
-                  status_span(policy->alive_timeout_ms, most));
+    buffer_printf(what, "a job has been in progress for %s, and alive_timeout is %s", duration_text(*weight, age),
+                  duration_text(policy->alive_timeout_ms, most));
     return true;
 }
 
@@ -147,10 +147,10 @@ static bool has_stream_room(const status_t *s, size_t queue, int64_t percent) {
 }
 
 static void say_stream(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    char count[SPAN_SIZE], held[SPAN_SIZE], most[SPAN_SIZE];
+    char count[UNITS_TEXT_SIZE], held[UNITS_TEXT_SIZE], most[UNITS_TEXT_SIZE];
     *weight = s->counts[queue].record_bytes;
     buffer_printf(what, "%s records, %s of stream.max_bytes (%s)", status_number(s->counts[queue].records, count),
-                  status_size(*weight, held), status_size(s->config->stream.max_bytes, most));
+                  size_text(*weight, held), size_text(s->config->stream.max_bytes, most));
 }
 
 static bool stream_is_full(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
@@ -169,14 +169,14 @@ static bool stream_fills(const status_t *s, size_t queue, buffer_t *what, int64_
 
 static bool uncopied(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const overview_queue_t *view = &s->view.queues[queue];
-    char age[SPAN_SIZE];
+    char age[UNITS_TEXT_SIZE];
     size_t heard = 0;
     *weight = view->uncopied_ms ? s->view.now_ms - view->uncopied_ms : 0;
     if (*weight <= UNCOPIED_MS) return false;
     for (size_t i = 0; i < view->copy_count; i++)
         if (s->view.now_ms - view->copies[i].heard_ms <= STREAM_HEARD_MS) heard++;
     buffer_printf(what, "records of the last %s are in fewer than stream.min_copies (%" PRId64 ") audit logs; %zu %s heard of",
-                  status_span(*weight, age), s->config->stream.min_copies, heard, heard == 1 ? "was" : "were");
+                  duration_text(*weight, age), s->config->stream.min_copies, heard, heard == 1 ? "was" : "were");
     return true;
 }
 
@@ -187,7 +187,7 @@ bool status_is_complete(const overview_queue_t *queue, const overview_copy_t *co
 // What a minute was not enough to copy, though who copies was heard of lately: they say so once an hour.
 static bool logs_behind(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const overview_queue_t *view = &s->view.queues[queue];
-    char age[SPAN_SIZE];
+    char age[UNITS_TEXT_SIZE];
     int64_t behind = 0, newest = s->view.now_ms - stream_id_ms(view->stream.last);
     if (view->stream.length == 0 || newest <= UNCOPIED_MS) return false;
     for (size_t i = 0; i < view->copy_count; i++)
@@ -195,7 +195,7 @@ static bool logs_behind(const status_t *s, size_t queue, buffer_t *what, int64_t
     *weight = behind;
     if (behind)
         buffer_printf(what, "%" PRId64 " of %zu audit logs %s the newest record, which is %s old", behind, view->copy_count,
-                      behind == 1 ? "lacks" : "lack", status_span(newest, age));
+                      behind == 1 ? "lacks" : "lack", duration_text(newest, age));
     return behind > 0;
 }
 
@@ -203,7 +203,7 @@ static bool logs_behind(const status_t *s, size_t queue, buffer_t *what, int64_t
 static bool silent_copies(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const overview_queue_t *view = &s->view.queues[queue];
     int64_t silent = 0, longest = 0;
-    char age[SPAN_SIZE];
+    char age[UNITS_TEXT_SIZE];
     for (size_t i = 0; i < view->copy_count; i++) {
         int64_t since = s->view.now_ms - view->copies[i].heard_ms;
         if (since <= STREAM_HEARD_MS) continue;
@@ -213,13 +213,13 @@ static bool silent_copies(const status_t *s, size_t queue, buffer_t *what, int64
     *weight = silent;
     if (silent)
         buffer_printf(what, "%" PRId64 " of %zu audit logs %s been silent, the longest for %s", silent, view->copy_count,
-                      silent == 1 ? "has" : "have", status_span(longest, age));
+                      silent == 1 ? "has" : "have", duration_text(longest, age));
     return silent > 0;
 }
 
 static bool failures(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const status_recent_t *recent = &s->recent[queue];
-    char count[SPAN_SIZE];
+    char count[UNITS_TEXT_SIZE];
     const char *between = ": ";
     *weight = recent->failed;
     if (recent->failed <= 0) return false;
@@ -244,12 +244,12 @@ static bool failures_streamed(const status_t *s, size_t queue, buffer_t *what, i
 // Nobody delays a job for so long: its score is of another unit.
 static bool due_in_no_time(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const census_t *counts = &s->counts[queue];
-    char span[SPAN_SIZE], count[SPAN_SIZE];
+    char span[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE];
     *weight = counts->next_due_ms - counts->now_ms;
     if (s->keys->queues[queue].config->dialect != DIALECT_LIST || counts->next_due_ms == INT64_MAX || *weight <= FAR_MS)
         return false;
     buffer_printf(what, "the first of %s delayed jobs falls due in %s", status_number(counts->delayed, count),
-                  status_span(*weight, span));
+                  duration_text(*weight, span));
     return true;
 }
 

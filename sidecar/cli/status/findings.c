@@ -100,12 +100,11 @@ static void say(const judge_t *j, status_severity_t severity, const char *code, 
 
 static void judge_memory(const judge_t *j) {
     const overview_t *view = &j->s->view;
-    char used[SPAN_SIZE], most[SPAN_SIZE];
+    char used[UNITS_TEXT_SIZE], most[UNITS_TEXT_SIZE];
     if (view->memory_most <= 0 || (double)view->memory_used * 100 < (double)view->memory_most * MEMORY_PERCENT) return;
     bool full = view->memory_used >= view->memory_most;
     say(j, full ? STATUS_FAULT : STATUS_WARNING, "redis_full",
-        mem_printf("Redis uses %s of its maxmemory, %s", status_size(view->memory_used, used),
-                   status_size(view->memory_most, most)),
+        mem_printf("Redis uses %s of its maxmemory, %s", size_text(view->memory_used, used), size_text(view->memory_most, most)),
         "A full Redis refuses what producers add and what workers take, or evicts jobs if its policy allows that.",
         "Raise maxmemory, or find out what fills it: redis-cli --bigkeys");
 }
@@ -231,7 +230,7 @@ static void judge_here(const judge_t *j) {
 
 static void judge_log(const judge_t *j) {
     const status_log_t *log = &j->s->log;
-    char count[SPAN_SIZE];
+    char count[UNITS_TEXT_SIZE];
     if (!log->there && !log->absent && *log->why)
         say(j, STATUS_NOTE, "log_unreadable", mem_printf("the audit log here cannot be read: %s", log->why),
             "Failures are counted from the failure streams; `audit` commands do not work here.",
@@ -246,9 +245,9 @@ static void judge_log(const judge_t *j) {
 
 static void judge_clocks(const judge_t *j) {
     int64_t apart = llabs(j->s->wall_ms - j->s->view.now_ms);
-    char text[SPAN_SIZE];
+    char text[UNITS_TEXT_SIZE];
     if (apart <= CLOCKS_MS || j->s->view.now_ms <= 0) return; // 0: Redis does not tell
-    say(j, STATUS_NOTE, "clocks", mem_printf("the clocks of Redis and of this machine are %s apart", status_span(apart, text)),
+    say(j, STATUS_NOTE, "clocks", mem_printf("the clocks of Redis and of this machine are %s apart", duration_text(apart, text)),
         "Jobs fall due by Redis's clock; a producer or a log with the other one seems early or late.", "Set the wrong one (NTP)");
 }
 

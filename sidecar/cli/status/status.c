@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/suggest.h"
+#include "base/units.h"
 #include "cli/status/status.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -34,7 +35,7 @@ static bool read_interval(const given_t *given, int64_t *ms) {
     double seconds = strtod(text, &end);
     if (*text >= '0' && *text <= '9' && !*end && seconds < 1e6)
         *ms = (int64_t)(seconds * 1000);
-    else if (!config_parse_duration(text, ms))
+    else if (!duration_parse(text, ms))
         *ms = 0;
     if (!given->watch)
         fprintf(stderr, "queue-sidecar status: unexpected argument `%s`: an interval goes with --watch\n", text);

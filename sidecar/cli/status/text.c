@@ -85,7 +85,7 @@ static size_t lines_of(const buffer_t *text) {
 // ---- The head: where, when, who leads.
 
 static void print_leader(const overview_lock_t *lock, int64_t now_ms, buffer_t *line) {
-    char span[SPAN_SIZE];
+    char span[UNITS_TEXT_SIZE];
     if (!*lock->holder) {
         buffer_str(line, "nobody");
         return;
@@ -95,9 +95,9 @@ static void print_leader(const overview_lock_t *lock, int64_t now_ms, buffer_t *
         return;
     }
     buffer_str(line, *lock->leader ? lock->leader : "an instance of unknown name");
-    if (lock->since_ms) buffer_printf(line, ", for %s", status_span(now_ms - lock->since_ms, span));
+    if (lock->since_ms) buffer_printf(line, ", for %s", duration_text(now_ms - lock->since_ms, span));
     buffer_printf(line, ", term %.*s", TERM_SHOWN, lock->holder);
-    if (lock->pttl_ms >= 0) buffer_printf(line, ", lock TTL %s", status_span(lock->pttl_ms, span));
+    if (lock->pttl_ms >= 0) buffer_printf(line, ", lock TTL %s", duration_text(lock->pttl_ms, span));
 }
 
 typedef struct held {
@@ -116,7 +116,7 @@ static void print_leaders(const overview_t *view, buffer_t *line) {
     held_t *held = mem_array(view->lock_count + 1, sizeof *held);
     size_t count = 0;
     int64_t locks = 0;
-    char number[SPAN_SIZE], all[SPAN_SIZE];
+    char number[UNITS_TEXT_SIZE], all[UNITS_TEXT_SIZE];
     for (size_t i = 0; i < view->lock_count; i++) {
         const overview_lock_t *lock = &view->locks[i];
         if (token_ttl_ms(lock->holder) == 0) continue;
@@ -212,31 +212,31 @@ static void print_head(const status_t *s, const status_view_t *view, buffer_t *o
 
 // A number that is not known: "?" where it should be, "-" where the dialect has none.
 static void number_cell(table_t *table, int64_t number, bool error) {
-    char text[SPAN_SIZE];
+    char text[UNITS_TEXT_SIZE];
     table_cell(table, slice_text(number < 0 && !error ? "-" : status_number(number, text)));
 }
 
 static void due_cell(table_t *table, const census_t *counts) {
-    char span[SPAN_SIZE], text[SPAN_SIZE + 8];
+    char span[UNITS_TEXT_SIZE], text[UNITS_TEXT_SIZE + 8];
     int64_t late = census_overdue_ms(counts);
     if (late > 0)
-        snprintf(text, sizeof text, "%s late", status_span(late, span));
+        snprintf(text, sizeof text, "%s late", duration_text(late, span));
     else if (counts->next_due_ms >= 0 && counts->next_due_ms != INT64_MAX)
-        snprintf(text, sizeof text, "in %s", status_span(counts->next_due_ms - counts->now_ms, span));
+        snprintf(text, sizeof text, "in %s", duration_text(counts->next_due_ms - counts->now_ms, span));
     else
         snprintf(text, sizeof text, counts->next_due_ms == INT64_MAX ? "never" : "-");
     table_cell(table, slice_text(text));
 }
 
 static void oldest_cell(table_t *table, const census_t *counts) {
-    char span[SPAN_SIZE];
+    char span[UNITS_TEXT_SIZE];
     bool known = counts->oldest_in_progress_ms >= 0;
     const char *none = counts->in_progress > 0 ? "?" : "-";
-    table_cell(table, slice_text(known ? status_span(counts->now_ms - counts->oldest_in_progress_ms, span) : none));
+    table_cell(table, slice_text(known ? duration_text(counts->now_ms - counts->oldest_in_progress_ms, span) : none));
 }
 
 static void recent_cell(table_t *table, const status_recent_t *recent, int64_t number) {
-    char text[SPAN_SIZE], more[SPAN_SIZE + 2];
+    char text[UNITS_TEXT_SIZE], more[UNITS_TEXT_SIZE + 2];
     status_number(number, text);
     snprintf(more, sizeof more, "%s%s", text, recent->more ? "+" : "");
     table_cell(table, slice_text(more));
@@ -244,9 +244,9 @@ static void recent_cell(table_t *table, const status_recent_t *recent, int64_t n
 
 static void audit_cell(table_t *table, const status_t *s, size_t queue) {
     const overview_queue_t *view = &s->view.queues[queue];
-    char span[SPAN_SIZE], text[SPAN_SIZE + 8];
+    char span[UNITS_TEXT_SIZE], text[UNITS_TEXT_SIZE + 8];
     if (view->uncopied_ms)
-        snprintf(text, sizeof text, "%s late", status_span(s->view.now_ms - view->uncopied_ms, span));
+        snprintf(text, sizeof text, "%s late", duration_text(s->view.now_ms - view->uncopied_ms, span));
     else
         snprintf(text, sizeof text, "%s", *view->error ? "?" : view->stream.length ? "copied" : "-");
     table_cell(table, slice_text(text));
@@ -343,7 +343,7 @@ static void print_summary(const status_findings_t *findings, bool whole, buffer_
 
 // `queue "email": `, cut where it is long.
 static void name_queues(const status_t *s, const status_finding_t *finding, buffer_t *out) {
-    char number[SPAN_SIZE];
+    char number[UNITS_TEXT_SIZE];
     if (finding->queue_count == 0) return;
     buffer_t safe = {0};
     terminal_escape(&safe, slice_text(s->keys->queues[finding->queues[0]].config->name), false);

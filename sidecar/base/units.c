@@ -1,0 +1,74 @@
+#include "base/units.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct unit {
+    const char *name;
+    int64_t factor;
+} unit_t;
+
+// Largest first.
+static const unit_t DURATIONS[] = {{"d", 86400000}, {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}, {NULL, 0}};
+static const unit_t SIZES[] = {{"TiB", INT64_C(1) << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20},
+                               {"KiB", 1 << 10},          {"B", 1},         {NULL, 0}};
+
+static bool units_parse(const char *text, const unit_t *units, int64_t *value) {
+    if (!isdigit((unsigned char)*text)) return false;
+    char *end;
+    errno = 0;
+    int64_t count = strtoll(text, &end, 10);
+    if (errno) return false;
+    while (units->name && strcmp(end, units->name) != 0) units++;
+    int64_t product;
+    if (!units->name || __builtin_mul_overflow(count, units->factor, &product)) return false;
+    *value = product;
+    return true;
+}
+
+bool duration_parse(const char *text, int64_t *ms) { return units_parse(text, DURATIONS, ms); }
+
+bool size_parse(const char *text, int64_t *bytes) {
+    static const unit_t none[] = {{"", 1}, {NULL, 0}};
+    return units_parse(text, none, bytes) || units_parse(text, SIZES, bytes);
+}
+
+static void units_write(buffer_t *out, const unit_t *unit, int64_t value) {
+    while (unit->factor > 1 && value % unit->factor != 0) unit++;
+    buffer_printf(out, "%" PRId64 "%s", value / unit->factor, value ? unit->name : "");
+}
+
+void duration_write(buffer_t *out, int64_t ms) {
+    bool one_day = ms == DURATIONS[0].factor; // 24h reads better than 1d
+    units_write(out, DURATIONS + one_day, ms);
+}
+
+void size_write(buffer_t *out, int64_t bytes) { units_write(out, SIZES, bytes); }
+
+const char *duration_text(int64_t ms, char text[UNITS_TEXT_SIZE]) {
+    static const struct {
+        int64_t below_s, factor_s;
+        const char *name;
+    } units[] = {{120, 1, "s"}, {120 * 60, 60, "min"}, {48 * 3600, 3600, "h"}, {INT64_MAX, 86400, "d"}};
+    if (ms < 0) ms = 0;
+    size_t unit = 0;
+    while (ms / 1000 >= units[unit].below_s) unit++;
+    if (ms < 9950)
+        snprintf(text, UNITS_TEXT_SIZE, "%" PRId64 ".%" PRId64 " s", ms / 1000, ms / 100 % 10);
+    else
+        snprintf(text, UNITS_TEXT_SIZE, "%" PRId64 " %s", ms / 1000 / units[unit].factor_s, units[unit].name);
+    return text;
+}
+
+const char *size_text(int64_t bytes, char text[UNITS_TEXT_SIZE]) {
+    static const char *const names[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double size = (double)bytes;
+    size_t unit = 0;
+    for (; size >= 1024 && unit + 1 < sizeof names / sizeof *names; unit++) size /= 1024;
+    snprintf(text, UNITS_TEXT_SIZE, unit && size < 99.95 ? "%.1f %s" : "%.0f %s", size, names[unit]);
+    return text;
+}

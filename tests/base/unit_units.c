@@ -1,0 +1,113 @@
+/* base/units: durations and sizes, as a config says them and as people read them. */
+#include "base/units.h"
+
+#include <criterion/criterion.h>
+
+typedef struct number_row {
+    const char *text;
+    int64_t value; // -1 = refused
+} number_row_t;
+
+Test(unit_units, reads_durations) {
+    static const number_row_t rows[] = {
+        {"250ms", 250},
+        {"0s", 0},
+        {"30s", 30000},
+        {"3m", 180000},
+        {"24h", 86400000},
+        {"30d", INT64_C(2592000000)},
+        {"", -1},
+        {"5", -1},
+        {"s", -1},
+        {"-5s", -1},
+        {"5 s", -1},
+        {" 5s", -1},
+        {"5S", -1},
+        {"1h30m", -1},
+        {"1.5s", -1},
+        {"5sec", -1},
+        {"+5s", -1},
+        {"99999999999999999999s", -1},
+        {"106751991167d", INT64_C(106751991167) * 86400000},
+        {"106751991168d", -1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int64_t got = -7;
+        bool good = duration_parse(rows[i].text, &got);
+        cr_expect_eq(good, rows[i].value >= 0, "%s", rows[i].text);
+        cr_expect_eq(got, good ? rows[i].value : -7, "%s", rows[i].text);
+    }
+}
+
+Test(unit_units, reads_sizes) {
+    static const number_row_t rows[] = {
+        {"0", 0},
+        {"4096", 4096},
+        {"12B", 12},
+        {"64KiB", 65536},
+        {"16MiB", 16777216},
+        {"1GiB", 1073741824},
+        {"2TiB", INT64_C(1) << 41},
+        {"16MB", -1},
+        {"16M", -1},
+        {"1.5MiB", -1},
+        {"-1", -1},
+        {"", -1},
+        {"KiB", -1},
+        {"16 MiB", -1},
+        {"8388608TiB", -1},
+        {"99999999999999999999", -1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int64_t got = -7;
+        bool good = size_parse(rows[i].text, &got);
+        cr_expect_eq(good, rows[i].value >= 0, "%s", rows[i].text);
+        cr_expect_eq(got, good ? rows[i].value : -7, "%s", rows[i].text);
+    }
+}
+
+Test(unit_units, writes_the_largest_unit_that_divides) {
+    static const struct {
+        int64_t number;
+        const char *duration, *size;
+    } rows[] = {{0, "0", "0"},
+                {1, "1ms", "1B"},
+                {1024, "1024ms", "1KiB"},
+                {180000, "3m", "180000B"},
+                {3 << 20, "3145728ms", "3MiB"},
+                {3600000, "1h", "3600000B"},
+                {86400000, "24h", "84375KiB"},
+                {172800000, "2d", "168750KiB"},
+                {INT64_C(5) << 40, "5497558138880ms", "5TiB"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        buffer_t duration = {0}, size = {0};
+        duration_write(&duration, rows[i].number);
+        size_write(&size, rows[i].number);
+        cr_expect_str_eq(buffer_text(&duration), rows[i].duration);
+        cr_expect_str_eq(buffer_text(&size), rows[i].size);
+        buffer_free(&duration);
+        buffer_free(&size);
+    }
+}
+
+Test(unit_units, rounds_for_people) {
+    static const struct {
+        int64_t number;
+        const char *duration, *size;
+    } rows[] = {{-1, "0.0 s", "-1 bytes"},
+                {0, "0.0 s", "0 bytes"},
+                {999, "0.9 s", "999 bytes"},
+                {9949, "9.9 s", "9.7 KiB"},
+                {9950, "9 s", "9.7 KiB"},
+                {119999, "119 s", "117 KiB"},
+                {120000, "2 min", "117 KiB"},
+                {7199999, "119 min", "6.9 MiB"},
+                {7200000, "2 h", "6.9 MiB"},
+                {172800000, "2 d", "165 MiB"},
+                {INT64_C(5000000000), "57 d", "4.7 GiB"}};
+    char text[UNITS_TEXT_SIZE];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        cr_assert_str_eq(duration_text(rows[i].number, text), rows[i].duration);
+        cr_assert_str_eq(size_text(rows[i].number, text), rows[i].size);
+    }
+}
