@@ -5,6 +5,7 @@
 
 #include "app/log_setup.h"
 #include "base/log.h"
+#include "dialects/registry.h"
 
 static void reload_clear(char **text) {
     free(*text);
@@ -64,7 +65,7 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
     buffer_t messages = {0};
     buffer_t frozen = {0};
     buffer_t changes = {0};
-    config_t *fresh = config_load(current->path, &messages);
+    config_t *fresh = config_load(current->path, dialect_settings, &messages);
     if (fresh) config_changes(current, fresh, &frozen, &changes);
     bool taken = fresh && !frozen.len && changes.len;
     if (!fresh) {

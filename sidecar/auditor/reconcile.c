@@ -6,7 +6,6 @@
 #include "auditor/internal.h"
 #include "base/failpoint.h"
 #include "base/log.h"
-#include "dialects/dialect.h"
 
 enum {
     RECONCILE_S = 60,            // between two looks at where all streams begin and end
@@ -45,7 +44,7 @@ static bool reconcile_insert_gap(auditor_t *a, size_t queue, event_t gap, const 
     char id[EVENT_ID_SIZE];
     char *range = mem_printf("%s..%s", from, to);
     gap.kind = slice_text("gap");
-    gap.dialect = slice_text(dialect_ops(a->keys->queues[queue].config->dialect)->name);
+    gap.dialect = slice_text(config_dialect_word(a->keys->queues[queue].config->dialect));
     gap.queue = slice_text(auditor_queue_name(a, queue));
     gap.job = slice_text(range);
     event_id(&gap, life, 0, id);

@@ -7,7 +7,7 @@
 #include "cli/man.h"
 #include "cli/table.h"
 #include "cli/wrap.h"
-#include "config/config.h"
+#include "dialects/registry.h"
 #include "http/metrics_text.h"
 
 enum {
@@ -163,11 +163,13 @@ static int help_misuse(const char *word) {
     return CLI_USAGE;
 }
 
+static void help_list_keys(buffer_t *out) { config_list_keys(dialect_settings, out); }
+
 static const struct {
     const char *word, *page; // page: "" = it has none
     void (*print)(buffer_t *out);
 } help_topics[] = {
-    {"keys", "", config_list_keys}, {"metrics", "", http_metrics_list}, {"man", "1", man_program}, {"man", "5", man_config}};
+    {"keys", "", help_list_keys}, {"metrics", "", http_metrics_list}, {"man", "1", man_program}, {"man", "5", man_config}};
 
 // False: there is no such topic.
 static bool help_topic(const char *word, const char *page, buffer_t *out) {

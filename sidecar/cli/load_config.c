@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dialects/dialect.h"
+#include "dialects/registry.h"
 
 const char *cli_config_path(const char *option) {
     if (option) return option;
@@ -12,32 +12,7 @@ const char *cli_config_path(const char *option) {
     return variable && *variable ? variable : CLI_DEFAULT_CONFIG;
 }
 
-// Adds one line for each queue whose dialect has a name but no code. False: there is one.
-static bool load_config_knows_dialects(const config_t *config, buffer_t *messages) {
-    size_t before = messages->len;
-    for (size_t i = 0; i < config->queue_count; i++) {
-        const queue_config_t *queue = &config->queues[i];
-        if (dialect_ops(queue->dialect)) continue;
-        buffer_printf(messages,
-                      "%s:%d: queue `%s`: `dialect` is \"%s\", which is not in this version yet; available:", config->path,
-                      queue->line, queue->name, config_dialect_word(queue->dialect));
-        const char *between = " ";
-        for (size_t d = 0; d < DIALECT_COUNT; d++) {
-            if (!dialect_ops((dialect_t)d)) continue;
-            buffer_printf(messages, "%s%s", between, config_dialect_word((dialect_t)d));
-            between = ", ";
-        }
-        buffer_str(messages, "\n");
-    }
-    return messages->len == before;
-}
-
-config_t *cli_read_config(const char *path, buffer_t *messages) {
-    config_t *config = config_load(path, messages);
-    if (!config || load_config_knows_dialects(config, messages)) return config;
-    config_free(config);
-    return NULL;
-}
+config_t *cli_read_config(const char *path, buffer_t *messages) { return config_load(path, dialect_settings, messages); }
 
 config_t *cli_load_config(const char *path) {
     buffer_t messages = {0};

@@ -11,6 +11,7 @@
 #include "config/load.h"
 #include "config/table.h"
 #include "config/value.h"
+#include "dialects/registry.h"
 
 static const char description[] =
     "The file says which Redis and which queues `queue-sidecar`(1) serves, and how. It is written in the language of libconfig: "
@@ -65,18 +66,11 @@ static const struct section *section_of(const char *name) {
     return NULL;
 }
 
-// The words of dialects that know a key: "list, kmqueue"; empty where all do.
-static void add_dialects(const config_key_t *key, buffer_t *out) {
-    for (size_t d = 0; key->dialects && d < DIALECT_COUNT; d++)
-        if (config_key_of_dialect(key, (dialect_t)d))
-            buffer_printf(out, "%s%s", out->len ? ", " : "", config_dialect_word((dialect_t)d));
-}
-
 // "Default: 5s; allowed: a duration from ... . Needs a restart."
 static void add_facts(const config_key_t *key, buffer_t *out) {
     buffer_t facts = {0}, allowed = {0}, dialects = {0};
     config_value_describe(key, &allowed);
-    add_dialects(key, &dialects);
+    config_key_dialects(key, dialect_settings, ", ", &dialects);
     if (!key->fallback)
         buffer_str(&facts, "Must be given");
     else
@@ -104,8 +98,24 @@ static void add_key(const config_key_t *key, buffer_t *out) {
     free(tag);
 }
 
+// The page so far.
+typedef struct key_page {
+    buffer_t *out;
+    const char *section; // of the last key; NULL = there was none
+} key_page_t;
+
+static void page_add_key(void *self, const config_key_t *key) {
+    key_page_t *page = self;
+    const struct section *section = section_of(key->section);
+    if (!page->section || strcmp(page->section, key->section) != 0) {
+        roff_subsection(page->out, section ? section->title : key->section);
+        if (section) roff_text(page->out, section->text);
+    }
+    page->section = key->section;
+    add_key(key, page->out);
+}
+
 void man_config(buffer_t *out) {
-    const char *last = NULL;
     roff_begin(out, "QUEUE\\-SIDECAR.CFG", "5");
     roff_section(out, "NAME");
     buffer_str(out, "queue\\-sidecar.cfg \\- the configuration of queue\\-sidecar\n");
@@ -114,16 +124,7 @@ void man_config(buffer_t *out) {
     roff_section(out, "DESCRIPTION");
     roff_text(out, description);
     roff_section(out, "KEYS");
-    for (size_t i = 0; i < config_key_count; i++) {
-        const config_key_t *key = &config_keys[i];
-        const struct section *section = section_of(key->section);
-        if (!last || strcmp(last, key->section) != 0) {
-            roff_subsection(out, section ? section->title : key->section);
-            if (section) roff_text(out, section->text);
-        }
-        last = key->section;
-        add_key(key, out);
-    }
+    config_key_each(dialect_settings, page_add_key, &(key_page_t){.out = out});
     roff_section(out, "EXAMPLES");
     roff_example(out, man_config_example);
     roff_section(out, "SEE ALSO");

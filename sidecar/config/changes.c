@@ -1,7 +1,7 @@
 // What differs between two configurations: what a reload changes, and what it cannot.
 #include <string.h>
 
-#include "config/table.h"
+#include "config/dialect.h"
 #include "config/value.h"
 
 static void changes_write_key(const config_key_t *key, const char *queue, buffer_t *out) {
@@ -45,12 +45,10 @@ static const queue_config_t *changes_find_queue(const config_t *config, const ch
 }
 
 static void changes_compare_queues(const queue_config_t *old, const queue_config_t *fresh, buffer_t *frozen, buffer_t *changes) {
-    for (size_t i = 0; i < config_key_count; i++) {
-        const config_key_t *key = &config_keys[i];
-        if (config_key_in_policy(key))
-            changes_compare(key, fresh->name, &old->policy, &fresh->policy, frozen, changes);
-        else if (config_key_in_queue(key))
-            changes_compare(key, fresh->name, old, fresh, frozen, changes);
+    const config_key_t *key;
+    for (size_t i = 0; (key = config_queue_key(fresh->dialect, i)) != NULL; i++) {
+        if (!config_key_in_queue(key) || (key->own && old->dialect != fresh->dialect)) continue;
+        changes_compare(key, fresh->name, config_queue_base(key, old), config_queue_base(key, fresh), frozen, changes);
     }
 }
 

@@ -68,15 +68,11 @@ static void check_order(load_t *load, size_t i, const char *longer, int64_t long
     buffer_free(&text);
 }
 
-static bool check_dialect_knows(const queue_config_t *queue, const char *name) {
-    return config_key_of_dialect(config_key_find("queue", name), queue->dialect);
-}
-
 static void check_policy(load_t *load, size_t i) {
     const queue_config_t *queue = &load->config->queues[i];
     const queue_policy_t *policy = &queue->policy;
-    if (check_dialect_knows(queue, "retry_window")) check_window(load, i);
-    if (policy->alive_timeout_ms && check_dialect_knows(queue, "protected_timeout"))
+    if (config_queue_knows(queue, "retry_window")) check_window(load, i);
+    if (policy->alive_timeout_ms && config_queue_knows(queue, "protected_timeout"))
         check_order(load, i, "alive_timeout", policy->alive_timeout_ms, "protected_timeout", policy->protected_timeout_ms);
     if (policy->retry_backoff == BACKOFF_EXPONENTIAL)
         check_order(load, i, "retry_delay_max", policy->retry_delay_max_ms, "retry_delay", policy->retry_delay_ms);

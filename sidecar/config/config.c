@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/lists.h"
+#include "config/dialect.h"
 #include "config/load.h"
 #include "config/value.h"
 
@@ -12,7 +12,7 @@ static struct config_origins *config_keep_origins(const load_t *load) {
     struct config_origins *origins = mem_alloc(sizeof *origins);
     size_t queues = load->config->queue_count;
     origins->queues = mem_array(queues, sizeof *origins->queues);
-    for (size_t row = 0; row < config_key_count; row++) {
+    for (size_t row = 0; row < CONFIG_KEYS_MAX; row++) {
         origins->keys[row] = load->keys[row].origin;
         for (size_t i = 0; i < queues; i++) origins->queues[i][row] = load->queues[i].keys[row].origin;
     }
@@ -28,11 +28,11 @@ static void config_fill(load_t *load, const node_t *root) {
     config_load_check(load);
 }
 
-config_t *config_load(const char *path, buffer_t *errors) {
+config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *errors) {
     diagnostics_t faults = {.main_file = path}, warnings = {.main_file = path};
     config_t *config = mem_alloc(sizeof *config);
     config->path = mem_str(path);
-    load_t load = {.config = config, .faults = &faults, .warnings = &warnings};
+    load_t load = {.config = config, .dialects = dialects, .faults = &faults, .warnings = &warnings};
     config_load_defaults(&load);
     node_t *root = config_source_read(path, &faults);
     if (root) {
@@ -65,17 +65,11 @@ config_t *config_load_refused(const char *path) {
 }
 
 static void config_free_queue(queue_config_t *queue) {
-    strings_free(&queue->own.lists);
-    strings_free(&queue->own.uniques);
-    strings_free(&queue->own.classes);
-    free(queue->own.events);
-    free(queue->own.base);
-    for (size_t i = 0; i < config_key_count; i++) {
-        if (config_key_in_policy(&config_keys[i]))
-            config_value_free(&config_keys[i], &queue->policy);
-        else if (config_key_in_queue(&config_keys[i]))
-            config_value_free(&config_keys[i], queue);
-    }
+    const config_key_t *key;
+    for (size_t i = 0; (key = config_queue_key(queue->dialect, i)) != NULL; i++)
+        if (config_key_in_queue(key)) config_value_free(key, config_queue_base(key, queue));
+    if (queue->dialect->release && queue->own) queue->dialect->release(queue->own);
+    free(queue->own);
 }
 
 void config_free(config_t *config) {

@@ -11,8 +11,11 @@
 
 #include "base/buffer.h"
 
-typedef enum dialect { DIALECT_LIST, DIALECT_KMQUEUE, DIALECT_DELAYED_QUEUE, DIALECT_BULL, DIALECT_PRIVATE_QUEUES } dialect_t;
-enum { DIALECT_COUNT = DIALECT_PRIVATE_QUEUES + 1 };
+// How a family of workers lays out its queues; see config/dialect.h.
+typedef struct config_dialect config_dialect_t;
+// The dialects that the program has, by number; NULL behind the last. The first is the default.
+typedef const config_dialect_t *config_dialects_fn(size_t index);
+
 typedef enum score_unit { SCORE_MS, SCORE_S } score_unit_t;
 typedef enum lock_scope { LOCK_SCOPE_GROUP, LOCK_SCOPE_QUEUE } lock_scope_t;
 typedef enum retry_backoff { BACKOFF_NONE, BACKOFF_FIXED, BACKOFF_EXPONENTIAL } retry_backoff_t;
@@ -59,58 +62,38 @@ typedef struct delay_steps {
     size_t count;
 } delay_steps_t;
 
-// What one dialect knows and others do not. Texts are never NULL; of other dialects they are empty, and so are the lists.
-typedef struct dialect_config {
-    strings_t queues;            // kmqueue: as given to KMQueueManager, in its order
-    char *prefix;                // delayed_queue, bull: how the keys begin
-    strings_t types;             // delayed_queue: CLASS or CLASS=LIST, as in the file
-    int64_t retry_attempts;      // delayed_queue: attempts in all
-    delay_steps_t delays;        // delayed_queue: until the next attempt
-    char *bull_queue;            // bull: the queue's name in Bull
-    int64_t stalled_interval_ms; // bull: how long an active job without a lock must have been so
-    int64_t max_stalled;         // bull: how often a job may stall
-    bool record_failed;          // bull: record the failures that workers decide
-    char *main;                  // private_queues: the list that workers move jobs from
-    char *private;               // private_queues: pattern in which * is the worker; "" = registry alone
-    char *registry;              // private_queues: key that names the private lists; "" = they are looked for
-    char *dedup;                 // private_queues: set of ids that are done; "" = none
-
-    // Made from these at the load.
-    strings_t lists; // keys of the ready lists: of kmqueue each one once, of delayed_queue one for each class (they may be equal)
-    strings_t uniques; // kmqueue: set of unique task ids, of each of `lists`
-    strings_t classes; // delayed_queue: Java class, of each of `lists`
-    char *events;      // delayed_queue: key of the hash of envelopes
-    char *base;        // bull: what each of its keys begins with, before a colon
-} dialect_config_t;
-
 typedef struct queue_config {
     char *name;
-    dialect_t dialect;
+    const config_dialect_t *dialect;
     int line; // where the queue's group begins in the file, for messages; 0 = unknown
     // Key names, effective: never NULL; "" = this dialect has none (of list only dlq may be empty). They may hold any byte but
     // NUL.
-    char *ready;   // kmqueue and delayed_queue have several: own.lists
+    char *ready;   // "" also where there are several
     char *delayed; // zset
     char *backup;  // list that passes rotate
     char *errors;
-    char *dlq; // "" = none
-    dialect_config_t own;
+    char *dlq;    // "" = none
+    char *prefix; // how its keys begin; "" = the dialect has no such key
+    void *own;    // settings and key names of its dialect, in a struct that only the dialect knows; NULL = none; owned
     queue_policy_t policy;
 } queue_config_t;
+
+typedef enum redis_key_use { KEY_READS, KEY_WRITES } redis_key_use_t;
 
 // One Redis key of a queue's workers that the sidecar uses; our own keys, which begin with "sidecar:", are not among them.
 typedef struct redis_key {
     const char *role;   // what it is to the queue: "ready", "backup", "unique"
     const char *option; // key of the config that names it
-    char *name;         // owned; of a pattern * is any text
+    char *name;         // of a pattern * is any text
     const char *type;   // what TYPE must say of it; NULL = more than one is right
-    bool writes;        // false: it is only read
+    redis_key_use_t use;
     bool pattern;
+    bool reserves; // any key that begins like this pattern, up to its *, may be one of the queue's jobs
 } redis_key_t;
 
 typedef struct redis_keys {
-    redis_key_t *items; // owned; patterns come last
-    size_t count;
+    redis_key_t *items; // owned, with their names; patterns come last
+    size_t count, room;
 } redis_keys_t;
 
 typedef struct redis_config {
@@ -176,14 +159,14 @@ typedef struct config {
 // Returns an owned config (free with config_free), or NULL with every fault as lines "FILE:LINE: text" in *errors.
 // A syntax error or a duplicate key is reported alone (libconfig stops there); all other faults together.
 // On success *errors holds warnings in the same form, and is often empty.
-config_t *config_load(const char *path, buffer_t *errors) __attribute__((warn_unused_result));
+config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *errors) __attribute__((warn_unused_result));
 
 // Every key that the queue's roles use, each name once. Owned: free with config_redis_keys_free.
 redis_keys_t config_redis_keys(const queue_config_t *queue);
 void config_redis_keys_free(redis_keys_t *keys);
 
 // The word for a dialect in the file.
-const char *config_dialect_word(dialect_t dialect);
+const char *config_dialect_word(const config_dialect_t *dialect);
 
 // Takes the config; NULL is fine.
 void config_free(config_t *config);
@@ -196,6 +179,9 @@ config_t *config_load_refused(const char *path) __attribute__((warn_unused_resul
 // (default, file, environment, defaults).
 void config_dump(const config_t *config, buffer_t *out);
 
+// Whether the dialect of the queue honours the key.
+bool config_queue_knows(const queue_config_t *queue, const char *key);
+
 // The value of a key that is a number, a duration (ms) or a size (bytes), by its name in the file. False: a queue of this dialect
 // has no such key.
 bool config_queue_number(const queue_config_t *queue, const char *key, int64_t *out);
@@ -207,6 +193,6 @@ void config_changes(const config_t *old, const config_t *fresh, buffer_t *frozen
 
 // Writes one row per key (section, name, type, default, bounds, reloadable, help, dialects that know it: empty = all) as
 // tab-separated text: what `make check` holds against the sample and the docs.
-void config_list_keys(buffer_t *out);
+void config_list_keys(config_dialects_fn *dialects, buffer_t *out);
 
 #endif

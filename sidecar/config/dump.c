@@ -1,6 +1,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "config/dialect.h"
 #include "config/load.h"
 #include "config/value.h"
 
@@ -9,9 +10,9 @@ enum { WIDEST_VALUE = 40 }; // longer values push their comment to the right ins
 // Which keys one group of the dump shows, and where their values and origins are.
 typedef struct view {
     const char *sections[2]; // the second may be NULL
-    const void *bases[2];
-    const origin_t *origins;  // NULL = not known
-    const dialect_t *dialect; // only what it knows; NULL = all
+    const void *base;
+    const origin_t *origins;     // NULL = not known
+    const queue_config_t *queue; // whose keys are shown, in place of bases; NULL = all but those of one dialect
     int indent;
 } view_t;
 
@@ -28,7 +29,7 @@ static const char *dump_origin_name(const origin_t *origins, size_t row) {
 // redis.url has been taken apart: beside its parts it would be a contradiction.
 static bool dump_shows(const config_key_t *key, const view_t *view, size_t part) {
     const char *section = view->sections[part];
-    if (view->dialect && !config_key_of_dialect(key, *view->dialect)) return false;
+    if (view->queue && !config_key_of_dialect(key, view->queue->dialect)) return false;
     return section && strcmp(key->section, section) == 0 && strcmp(key->name, "url") != 0;
 }
 
@@ -40,12 +41,22 @@ static size_t dump_value_width(const config_key_t *key, const void *base) {
     return width <= WIDEST_VALUE ? width : 0;
 }
 
+static const config_key_t *view_key(const view_t *view, size_t row) {
+    if (view->queue) return config_queue_key(view->queue->dialect, row);
+    return row < config_key_count ? &config_keys[row] : NULL;
+}
+
+static const void *view_base(const view_t *view, const config_key_t *key) {
+    return view->queue ? config_queue_base(key, view->queue) : view->base;
+}
+
 static void dump_measure(const view_t *view, size_t *name_width, size_t *widest) {
     *name_width = *widest = 0;
     for (size_t part = 0; part < 2; part++) {
-        for (size_t i = 0; i < config_key_count; i++) {
-            if (!dump_shows(&config_keys[i], view, part)) continue;
-            size_t name = strlen(config_keys[i].name), value = dump_value_width(&config_keys[i], view->bases[part]);
+        const config_key_t *key;
+        for (size_t i = 0; (key = view_key(view, i)) != NULL; i++) {
+            if (!dump_shows(key, view, part)) continue;
+            size_t name = strlen(key->name), value = dump_value_width(key, view_base(view, key));
             if (name > *name_width) *name_width = name;
             if (value > *widest) *widest = value;
         }
@@ -56,15 +67,16 @@ static void dump_write_redis_keys(const view_t *view, buffer_t *out) {
     size_t name_width, widest;
     dump_measure(view, &name_width, &widest);
     for (size_t part = 0; part < 2; part++) {
-        for (size_t i = 0; i < config_key_count; i++) {
-            if (!dump_shows(&config_keys[i], view, part)) continue;
+        const config_key_t *key;
+        for (size_t i = 0; (key = view_key(view, i)) != NULL; i++) {
+            if (!dump_shows(key, view, part)) continue;
             buffer_t value = {0};
-            config_value_write(&config_keys[i], view->bases[part], &value);
+            config_value_write(key, view_base(view, key), &value);
             buffer_str(&value, ";");
             // Without its secret this would be another setting, so whoever loads the dump gets none.
-            bool hidden = config_keys[i].secret && strcmp(buffer_text(&value), "\"\";") != 0;
+            bool hidden = key->secret && strcmp(buffer_text(&value), "\"\";") != 0;
             buffer_printf(out, "%*s%s%-*s = %-*s # %s\n", view->indent, "", hidden ? "# " : "",
-                          (int)name_width - (hidden ? 2 : 0), config_keys[i].name, (int)widest + 1, buffer_text(&value),
+                          (int)name_width - (hidden ? 2 : 0), key->name, (int)widest + 1, buffer_text(&value),
                           dump_origin_name(view->origins, i));
             buffer_free(&value);
         }
@@ -72,7 +84,7 @@ static void dump_write_redis_keys(const view_t *view, buffer_t *out) {
 }
 
 static void dump_write_group(const char *name, const char *section, const void *base, const origin_t *origins, buffer_t *out) {
-    view_t view = {.sections = {section, NULL}, .bases = {base, NULL}, .origins = origins, .indent = 4};
+    view_t view = {.sections = {section, NULL}, .base = base, .origins = origins, .indent = 4};
     buffer_printf(out, "\n%s = {\n", name);
     dump_write_redis_keys(&view, out);
     buffer_str(out, "};\n");
@@ -86,20 +98,16 @@ static void dump_write_keys(const queue_config_t *queue, buffer_t *out) {
         buffer_str(out, "        # key ");
         config_value_quote(key->name, out);
         buffer_printf(out, ": %s%s%s%s, %s\n", key->role, key->type ? ", a " : "", key->type ? key->type : "",
-                      key->pattern ? ", for each *" : "", key->writes ? "written" : "read");
+                      key->pattern ? ", for each *" : "", key->use == KEY_WRITES ? "written" : "read");
     }
     config_redis_keys_free(&keys);
 }
 
 static void dump_write_queue(const queue_config_t *queue, const origin_t *origins, buffer_t *out) {
-    view_t view = {.sections = {"queue-only", "queue"},
-                   .bases = {queue, &queue->policy},
-                   .origins = origins,
-                   .dialect = &queue->dialect,
-                   .indent = 8};
+    view_t view = {.sections = {"queue-only", "queue"}, .origins = origins, .queue = queue, .indent = 8};
     buffer_str(out, "    {\n");
     dump_write_redis_keys(&view, out);
-    if (queue->dialect != DIALECT_LIST) dump_write_keys(queue, out);
+    if (queue->dialect->derive) dump_write_keys(queue, out);
     buffer_str(out, "    }");
 }
 
@@ -115,7 +123,7 @@ void config_dump(const config_t *config, buffer_t *out) {
     const origin_t *keys = origins ? origins->keys : NULL;
     const char *sections[CONFIG_SECTIONS_MAX];
     size_t count = config_key_sections(sections);
-    view_t top = {.sections = {"", NULL}, .bases = {config, NULL}, .origins = keys};
+    view_t top = {.sections = {"", NULL}, .base = config, .origins = keys};
     dump_write_path(config->path, out);
     dump_write_redis_keys(&top, out);
     for (size_t i = 0; i < count; i++) dump_write_group(sections[i], sections[i], config, keys, out);
@@ -129,27 +137,29 @@ void config_dump(const config_t *config, buffer_t *out) {
 }
 
 bool config_queue_number(const queue_config_t *queue, const char *key, int64_t *out) {
-    const config_key_t *policy = config_key_find("queue", key);
-    const config_key_t *row = policy ? policy : config_key_find("queue-only", key);
+    const config_key_t *row = config_queue_key_find(queue->dialect, key);
     if (!row || row->type > KEY_SIZE || !config_key_of_dialect(row, queue->dialect)) return false;
-    const char *base = policy ? (const char *)&queue->policy : (const char *)queue;
-    memcpy(out, base + row->at, sizeof *out);
+    memcpy(out, (const char *)config_queue_base(row, queue) + row->at, sizeof *out);
     return true;
 }
 
-void config_list_keys(buffer_t *out) {
-    for (size_t i = 0; i < config_key_count; i++) {
-        const config_key_t *key = &config_keys[i];
-        buffer_t allowed = {0}, dialects = {0};
-        for (size_t d = 0; key->dialects && d < DIALECT_COUNT; d++) {
-            if (!config_key_of_dialect(key, (dialect_t)d)) continue;
-            buffer_printf(&dialects, "%s%s", dialects.len ? "," : "", config_dialect_word((dialect_t)d));
-        }
-        config_value_describe(key, &allowed);
-        buffer_printf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key->section, key->name, config_key_type_name(key->type),
-                      key->fallback ? key->fallback : "", buffer_text(&allowed), key->reloadable ? "reloadable" : "restart",
-                      key->help, buffer_text(&dialects));
-        buffer_free(&dialects);
-        buffer_free(&allowed);
-    }
+typedef struct key_rows {
+    config_dialects_fn *dialects;
+    buffer_t *out;
+} key_rows_t;
+
+static void list_key(void *self, const config_key_t *key) {
+    const key_rows_t *rows = self;
+    buffer_t allowed = {0}, dialects = {0};
+    config_key_dialects(key, rows->dialects, ",", &dialects);
+    config_value_describe(key, &allowed);
+    buffer_printf(rows->out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key->section, key->name, config_key_type_name(key->type),
+                  key->fallback ? key->fallback : "", buffer_text(&allowed), key->reloadable ? "reloadable" : "restart",
+                  key->help, buffer_text(&dialects));
+    buffer_free(&dialects);
+    buffer_free(&allowed);
+}
+
+void config_list_keys(config_dialects_fn *dialects, buffer_t *out) {
+    config_key_each(dialects, list_key, &(key_rows_t){dialects, out});
 }

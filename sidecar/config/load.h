@@ -23,6 +23,7 @@ typedef struct queue_location {
 
 typedef struct load {
     config_t *config;
+    config_dialects_fn *dialects;
     diagnostics_t *faults;
     diagnostics_t *warnings;
     location_t keys[CONFIG_KEYS_MAX]; // of all keys outside queues, and of `defaults`
@@ -54,7 +55,15 @@ void config_load_conflicts(load_t *load);
 
 // Adds the fault of an unknown key: the nearest known one, or where it belongs, or what is known here. Prefix
 // begins the message: "`redis`: ". In a queue only the keys that its dialect knows are named; otherwise dialect is NULL.
-void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix, const dialect_t *dialect);
+void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix,
+                         const config_dialect_t *dialect);
+
+// Derives what depends on the dialect, once a queue's own keys are taken: key names, defaults, and the faults of its settings.
+// Prefix begins the messages: "queue `email`: ".
+void config_load_dialect(load_t *load, size_t queue, const char *prefix);
+
+// Asks the dialect of both queues whether they would harm each other.
+void config_load_compare(load_t *load, size_t queue, size_t earlier);
 
 // Where a queue's value stands; the queue itself where it is inherited.
 const location_t *config_load_location(const load_t *load, size_t queue, const char *name);

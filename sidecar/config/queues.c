@@ -1,127 +1,155 @@
+#include <stdlib.h>
 #include <string.h>
 
-#include <stdlib.h>
-
-#include "config/dialects.h"
+#include "config/dialect.h"
 #include "config/load.h"
 #include "config/value.h"
 
-static const char name_mark[] = "<name>";       // begins the default of a key that is named after its queue
-static const char dialect_mark[] = "<dialect>"; // the default that each dialect has its own of: a prefix
+static const char name_mark[] = "<name>"; // begins the default of a key that is named after its queue
 
-static bool named_after_queue(const config_key_t *key) {
+static bool is_named_after_queue(const config_key_t *key) {
     return key->fallback && strncmp(key->fallback, name_mark, sizeof name_mark - 1) == 0;
 }
 
 static bool is_derived(const config_key_t *key) {
-    return named_after_queue(key) || (key->fallback && strcmp(key->fallback, dialect_mark) == 0);
-}
-
-static void *base_of(queue_config_t *queue, const config_key_t *key) {
-    return config_key_in_policy(key) ? (void *)&queue->policy : (void *)queue;
-}
-
-static const config_key_t *find(const char *name) {
-    const config_key_t *key = config_key_find("queue-only", name);
-    return key ? key : config_key_find("queue", name);
+    return is_named_after_queue(key) || (key->fallback && strcmp(key->fallback, CONFIG_DIALECT_PREFIX) == 0);
 }
 
 // "queue `email`: ", or by its place in the list where it has no good name.
-static char *prefix_of(const node_t *node, size_t place) {
+static char *queue_message_prefix(const node_t *node, size_t place) {
     const node_t *name = config_source_child(node, "name");
     queue_config_t scratch = {0};
     buffer_t why = {0};
-    bool good = name && config_value_set(find("name"), name, &scratch, &why);
+    bool good = name && config_value_set(config_key_find("queue-only", "name"), name, &scratch, &why);
     char *prefix = good ? mem_printf("queue `%s`: ", scratch.name) : mem_printf("queue %zu: ", place);
     buffer_free(&why);
     free(scratch.name);
     return prefix;
 }
 
-static void fall_back(load_t *load, queue_config_t *queue, queue_location_t *location) {
+static void queue_set_defaults(load_t *load, queue_config_t *queue, queue_location_t *location) {
     buffer_t why = {0};
-    for (size_t i = 0; i < config_key_count; i++) {
-        const config_key_t *key = &config_keys[i];
+    const config_key_t *key;
+    for (size_t i = 0; (key = config_queue_key(queue->dialect, i)) != NULL; i++) {
         if (config_key_in_policy(key)) {
             config_value_copy(key, &queue->policy, &load->config->defaults);
             location->keys[i].origin = load->keys[i].origin == ORIGIN_FILE ? ORIGIN_DEFAULTS : ORIGIN_DEFAULT;
         } else if (config_key_in_queue(key) && key->fallback && !is_derived(key)) {
-            if (!config_value_set_text(key, key->fallback, queue, &why)) abort(); // the table contradicts itself
+            if (!config_value_set_text(key, key->fallback, config_queue_base(key, queue), &why)) abort(); // a fault of the table
         }
     }
     buffer_free(&why);
 }
 
-static void derive_names(queue_config_t *queue, const queue_location_t *location) {
+static void queue_derive_names(queue_config_t *queue, const queue_location_t *location) {
     buffer_t why = {0};
-    for (size_t i = 0; i < config_key_count; i++) {
-        const config_key_t *key = &config_keys[i];
+    const config_key_t *key;
+    for (size_t i = 0; (key = config_queue_key(queue->dialect, i)) != NULL; i++) {
         if (!config_key_in_queue(key) || !is_derived(key) || location->keys[i].line) continue;
         if (!config_key_of_dialect(key, queue->dialect)) continue;
-        char *text = named_after_queue(key) ? mem_printf("%s%s", queue->name, key->fallback + sizeof name_mark - 1)
-                                            : mem_str(queue->dialect == DIALECT_BULL ? "bull" : "de_");
-        if (!config_value_set_text(key, text, queue, &why)) abort(); // a good name makes a good key
+        char *text = is_named_after_queue(key) ? mem_printf("%s%s", queue->name, key->fallback + sizeof name_mark - 1)
+                                               : mem_str(queue->dialect->prefix);
+        if (!config_value_set_text(key, text, config_queue_base(key, queue), &why)) abort(); // a good name makes a good key
         free(text);
     }
     buffer_free(&why);
 }
 
 const location_t *config_load_location(const load_t *load, size_t queue, const char *name) {
+    const config_dialect_t *dialect = load->config->queues[queue].dialect;
     const queue_location_t *location = &load->queues[queue];
-    const location_t *key = &location->keys[config_key_row(find(name))];
+    const location_t *key = &location->keys[config_queue_row(dialect, config_queue_key_find(dialect, name))];
     return key->line ? key : &location->self;
 }
 
-// The dialect stands anywhere in the group, but decides what the other keys mean. False: it is not a good one.
-static bool read_dialect(const node_t *node, dialect_t *dialect) {
-    const node_t *word = config_source_child(node, "dialect");
-    queue_config_t scratch = {.dialect = DIALECT_LIST};
-    buffer_t why = {0};
-    bool good = !word || config_value_set(find("dialect"), word, &scratch, &why);
-    *dialect = scratch.dialect;
-    buffer_free(&why);
-    return good;
+// NULL: the word is none.
+static const config_dialect_t *queue_read_dialect(const load_t *load, const node_t *word, buffer_t *why) {
+    int index = 0;
+    config_words_t words;
+    config_key_t key = config_key_with_dialects(config_key_find("queue-only", "dialect"), load->dialects, words);
+    if (word && !config_value_set(&key, word, &index, why)) return NULL;
+    return load->dialects((size_t)index);
 }
 
-// Dialect NULL: not known, so nothing is foreign to it.
-static void take_key(load_t *load, const config_key_t *key, const node_t *node, const char *prefix, const dialect_t *dialect) {
-    queue_config_t *queue = &load->config->queues[load->config->queue_count];
-    queue_location_t *location = &load->queues[load->config->queue_count];
+// A queue while it is read from the file.
+typedef struct queue_read {
+    load_t *load;
+    const char *prefix; // of messages
+    queue_config_t *queue;
+    queue_location_t *location;
+    bool known; // false: its dialect is not, so no key is foreign to it
+} queue_read_t;
+
+static void queue_refuse(const queue_read_t *read, const node_t *node, const buffer_t *why) {
+    diagnostic_add(read->load->faults, node->file, node->line, "%s`%s` %s", read->prefix, node->name, buffer_text(why));
+    read->location->faulty = true;
+}
+
+// A key of another dialect has no place in this queue; where the dialect is not known, its value is checked all the same.
+static void queue_take_foreign(const queue_read_t *read, const config_dialect_t *home, const config_key_t *key,
+                               const node_t *node) {
     buffer_t why = {0};
-    location->keys[config_key_row(key)] = (location_t){node->file, node->line, ORIGIN_FILE};
-    if (dialect && !config_dialect_takes(key, *dialect, node)) {
-        config_dialect_refuse(key, *dialect, &why);
-        diagnostic_add(load->faults, node->file, node->line, "%s`%s` %s", prefix, key->name, buffer_text(&why));
-        location->faulty = true;
-    } else if (!config_value_set(key, node, base_of(queue, key), &why)) {
-        diagnostic_add(load->faults, node->file, node->line, "%s`%s` %s", prefix, key->name, buffer_text(&why));
-        location->faulty = true;
+    void *scratch = mem_alloc(home->own_size);
+    if (read->known)
+        config_dialect_refuse(key, read->queue->dialect, read->load->dialects, &why);
+    else
+        config_value_set(key, node, scratch, &why);
+    if (why.len) queue_refuse(read, node, &why);
+    config_value_free(key, scratch);
+    free(scratch);
+    buffer_free(&why);
+}
+
+static void queue_take_key(const queue_read_t *read, const config_key_t *key, const node_t *node) {
+    queue_config_t *queue = read->queue;
+    buffer_t why = {0};
+    bool good = false;
+    read->location->keys[config_queue_row(queue->dialect, key)] = (location_t){node->file, node->line, ORIGIN_FILE};
+    if (key->type == KEY_DIALECT)
+        good = queue_read_dialect(read->load, node, &why) != NULL;
+    else if (read->known && !config_dialect_takes(key, queue->dialect, node))
+        config_dialect_refuse(key, queue->dialect, read->load->dialects, &why);
+    else
+        good = config_value_set(key, node, config_queue_base(key, queue), &why);
+    if (!good) queue_refuse(read, node, &why);
+    buffer_free(&why);
+}
+
+static void queue_take_node(const queue_read_t *read, const node_t *node) {
+    const config_key_t *key = config_queue_key_find(read->queue->dialect, node->name);
+    if (key) {
+        queue_take_key(read, key, node);
+        return;
     }
-    buffer_free(&why);
+    const config_dialect_t *home;
+    for (size_t i = 0; !key && (home = read->load->dialects(i)) != NULL; i++) {
+        key = config_queue_key_find(home, node->name);
+        if (key) queue_take_foreign(read, home, key, node);
+    }
+    if (!key) config_load_unknown(read->load, node, "queue-only", read->prefix, read->queue->dialect);
 }
 
-static void take_queue(load_t *load, const node_t *node, size_t place) {
+static void queue_take(load_t *load, const node_t *node, size_t place) {
     queue_config_t *queue = &load->config->queues[load->config->queue_count];
     queue_location_t *location = &load->queues[load->config->queue_count];
-    char *prefix = prefix_of(node, place);
+    char *prefix = queue_message_prefix(node, place);
+    buffer_t why = {0}; // told where the key is taken
+    // The dialect stands anywhere in the group, but decides what the other keys mean.
+    const config_dialect_t *dialect = queue_read_dialect(load, config_source_child(node, "dialect"), &why);
+    queue->dialect = dialect ? dialect : load->dialects(0);
+    queue->own = queue->dialect->own_size ? mem_alloc(queue->dialect->own_size) : NULL;
     *location = (queue_location_t){.self = {node->file, node->line, ORIGIN_FILE}, .faulty = load->defaults_faulty};
     queue->line = node->line;
-    dialect_t dialect;
-    bool known = read_dialect(node, &dialect);
-    fall_back(load, queue, location);
-    for (size_t i = 0; i < node->count; i++) {
-        const config_key_t *key = find(node->children[i].name);
-        if (key)
-            take_key(load, key, &node->children[i], prefix, known ? &dialect : NULL);
-        else
-            config_load_unknown(load, &node->children[i], "queue-only", prefix, &dialect);
-    }
+    queue_read_t read = {.load = load, .prefix = prefix, .queue = queue, .location = location, .known = dialect != NULL};
+    queue_set_defaults(load, queue, location);
+    for (size_t i = 0; i < node->count; i++) queue_take_node(&read, &node->children[i]);
     if (queue->name)
-        derive_names(queue, location);
+        queue_derive_names(queue, location);
     else if (!config_source_child(node, "name"))
         diagnostic_add(load->faults, node->file, node->line, "%sit has no `name`: every queue needs one", prefix);
-    if (known) config_load_dialect(load, load->config->queue_count, prefix);
+    if (dialect) config_load_dialect(load, load->config->queue_count, prefix);
     load->config->queue_count++;
+    buffer_free(&why);
     free(prefix);
 }
 
@@ -148,7 +176,7 @@ void config_load_queues(load_t *load, const node_t *root) {
     for (size_t i = 0; i < count; i++) {
         const node_t *node = &list->children[i];
         if (node->kind == NODE_GROUP)
-            take_queue(load, node, i + 1);
+            queue_take(load, node, i + 1);
         else
             diagnostic_add(load->faults, node->file, node->line, "queue %zu must be a group: { name = \"email\"; }", i + 1);
     }

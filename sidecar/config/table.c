@@ -2,31 +2,19 @@
 
 #include <string.h>
 
+#include "config/dialect.h"
+
 static const char *const scope_words[] = {"group", "queue", NULL};
 static const char *const backoff_words[] = {"none", "fixed", "exponential", NULL};
 static const char *const unit_words[] = {"ms", "s", NULL};
 static const char *const level_words[] = {"error", "warn", "info", "debug", NULL};
 static const char *const format_words[] = {"auto", "json", "text", NULL};
-static const char *const dialect_words[] = {"list", "kmqueue", "delayed_queue", "bull", "private_queues", NULL};
-
-// Sets of dialects: by the letters list, KMQueue, Delayed queue, Bull, Private queues.
-enum {
-    L = DIALECT_BIT(DIALECT_LIST),
-    K = DIALECT_BIT(DIALECT_KMQUEUE),
-    D = DIALECT_BIT(DIALECT_DELAYED_QUEUE),
-    B = DIALECT_BIT(DIALECT_BULL),
-    P = DIALECT_BIT(DIALECT_PRIVATE_QUEUES),
-};
 
 #define TOP(field)    offsetof(config_t, field)
 #define POLICY(field) offsetof(queue_policy_t, field)
 #define QUEUE(field)  offsetof(queue_config_t, field)
-#define ROW(section_, name_, type_, fallback_, low_, high_, at_, reloadable_, help_, ...)                                        \
-    {                                                                                                                            \
-        .section = section_, .name = name_, .type = type_, .fallback = fallback_, .low = low_, .high = high_, .at = at_,         \
-        .reloadable = reloadable_, .help = help_, __VA_ARGS__                                                                    \
-    }
-#define PLAIN .secret = false
+#define ROW           CONFIG_KEY
+#define PLAIN         CONFIG_PLAIN
 
 // clang-format off
 const config_key_t config_keys[] = {
@@ -99,37 +87,37 @@ const config_key_t config_keys[] = {
         "How often the file is looked at for changes, a duration; a SIGHUP or a swapped ConfigMap is noticed at once, and off leaves it at that.", .zero = "off"),
 
     ROW("queue", "protected_timeout", KEY_DURATION, "3m", "50ms", "30d", POLICY(protected_timeout_ms), true,
-        "How long one execution may take before the job counts as stalled, a duration.", .dialects = L | K | D | P),
+        "How long one execution may take before the job counts as stalled, a duration.", PLAIN),
     ROW("queue", "alive_timeout", KEY_DURATION, "off", "50ms", "3650d", POLICY(alive_timeout_ms), true,
-        "How long a job may exist in all before it is ended, a duration; off means for ever.", .zero = "off", .dialects = L | K | B | P),
+        "How long a job may exist in all before it is ended, a duration; off means for ever.", .zero = "off"),
     ROW("queue", "alive_kills", KEY_BOOL, "false", NULL, NULL, POLICY(alive_kills), true,
-        "Whether a job past its alive timeout is ended even while its heartbeat is there.", .dialects = L | K | P),
+        "Whether a job past its alive timeout is ended even while its heartbeat is there.", PLAIN),
     ROW("queue", "heartbeat", KEY_PATTERN, "*_alive", "1", "1024", POLICY(heartbeat), true,
-        "Key by which a worker says that it is still on a job, with * for the job id; off means that there is none.", .dialects = L | K | P),
+        "Key by which a worker says that it is still on a job, with * for the job id; off means that there is none.", PLAIN),
     ROW("queue", "retry_times", KEY_INT, "3", "0", "1000", POLICY(retry_times), true,
-        "How many retries a job gets before its final failure.", .dialects = L | K | P),
+        "How many retries a job gets before its final failure.", PLAIN),
     ROW("queue", "retry_window", KEY_DURATION, "24h", "1s", "3650d", POLICY(retry_window_ms), true,
-        "How long after the last retry its count is forgotten, a duration.", .dialects = L | P),
+        "How long after the last retry its count is forgotten, a duration.", PLAIN),
     ROW("queue", "retry_backoff", KEY_ENUM, "none", NULL, NULL, POLICY(retry_backoff), true,
-        "How long a retry waits: not at all, always retry_delay, or doubling from retry_delay to retry_delay_max.", .words = backoff_words, .dialects = L, .fixed = K | P),
+        "How long a retry waits: not at all, always retry_delay, or doubling from retry_delay to retry_delay_max.", .words = backoff_words),
     ROW("queue", "retry_delay", KEY_DURATION, "10s", "50ms", "30d", POLICY(retry_delay_ms), true,
-        "The first delay of a retry, a duration.", .dialects = L),
+        "The first delay of a retry, a duration.", PLAIN),
     ROW("queue", "retry_delay_max", KEY_DURATION, "1h", "50ms", "30d", POLICY(retry_delay_max_ms), true,
-        "The longest delay of a retry, a duration.", .dialects = L),
+        "The longest delay of a retry, a duration.", PLAIN),
     ROW("queue", "retry_jitter", KEY_REAL, "0.2", "0", "1", POLICY(retry_jitter), true,
-        "Share of a delay that is random, from 0 to 1.", .dialects = L),
+        "Share of a delay that is random, from 0 to 1.", PLAIN),
     ROW("queue", "ready_limit", KEY_INT, "0", "0", "1000000000", POLICY(ready_limit), true,
-        "Promotion waits while the ready list has this many jobs; 0 means no limit.", .dialects = L),
+        "Promotion waits while the ready list has this many jobs; 0 means no limit.", PLAIN),
     ROW("queue", "score_unit", KEY_ENUM, "ms", NULL, NULL, POLICY(score_unit), false,
-        "What a score in the delayed zset counts since 1970: milliseconds or seconds.", .words = unit_words, .dialects = L | P, .fixed = K),
+        "What a score in the delayed zset counts since 1970: milliseconds or seconds.", .words = unit_words),
     ROW("queue", "id_path", KEY_POINTER, "", "0", "512", POLICY(id_path), true,
-        "JSON pointer to the job's id; empty means the SHA-256 of the job.", .dialects = L | P),
+        "JSON pointer to the job's id; empty means the SHA-256 of the job.", PLAIN),
     ROW("queue", "created_path", KEY_POINTER, "", "0", "512", POLICY(created_path), true,
-        "JSON pointer to the time a job was made, in score_unit since 1970; empty, or a time before 1973, means when it was first seen.", .dialects = L | P),
+        "JSON pointer to the time a job was made, in score_unit since 1970; empty, or a time before 1973, means when it was first seen.", PLAIN),
     ROW("queue", "type_path", KEY_POINTER, "", "0", "512", POLICY(type_path), true,
-        "JSON pointer to the job's type, for the audit log; empty means none.", .dialects = L | P),
+        "JSON pointer to the job's type, for the audit log; empty means none.", PLAIN),
     ROW("queue", "end_duplicates", KEY_BOOL, "false", NULL, NULL, POLICY(end_duplicates), true,
-        "Whether jobs of equal bytes may be ended while several are in progress, instead of retried.", .dialects = L | K | P),
+        "Whether jobs of equal bytes may be ended while several are in progress, instead of retried.", PLAIN),
     ROW("queue", "max_payload", KEY_SIZE, "16MiB", "1KiB", "512MiB", POLICY(max_payload), true,
         "Largest job that is handled, a size in bytes; larger ones are left alone, counted and named.", PLAIN),
     ROW("queue", "roles", KEY_ROLES, "dispatcher, monitor", NULL, NULL, POLICY(roles), true,
@@ -137,45 +125,21 @@ const config_key_t config_keys[] = {
 
     ROW("queue-only", "name", KEY_NAME, NULL, "1", "128", QUEUE(name), false,
         "Name of the queue; its keys take their names from it.", PLAIN),
-    ROW("queue-only", "dialect", KEY_ENUM, "list", NULL, NULL, QUEUE(dialect), false,
-        "How the queue's workers lay it out in Redis.", .words = dialect_words),
+    ROW("queue-only", "dialect", KEY_DIALECT, NULL, NULL, NULL, QUEUE(dialect), false,
+        "How the queue's workers lay it out in Redis.", PLAIN),
     ROW("queue-only", "ready", KEY_REDIS, "<name>", "1", "1024", QUEUE(ready), false,
-        "Key of the list that workers take jobs from.", .dialects = L),
+        "Key of the list that workers take jobs from.", PLAIN),
     ROW("queue-only", "delayed", KEY_REDIS, "<name>:delayed", "1", "1024", QUEUE(delayed), false,
-        "Key of the zset of jobs that are not yet due.", .dialects = L),
+        "Key of the zset of jobs that are not yet due.", PLAIN),
     ROW("queue-only", "backup", KEY_REDIS, "<name>:backup", "1", "1024", QUEUE(backup), false,
-        "Key of the list of jobs in progress.", .dialects = L | K),
+        "Key of the list of jobs in progress.", PLAIN),
     ROW("queue-only", "errors", KEY_REDIS, "<name>:errors", "1", "1024", QUEUE(errors), false,
-        "Key of the hash in which workers report failed jobs.", .dialects = L),
+        "Key of the hash in which workers report failed jobs.", PLAIN),
     ROW("queue-only", "dlq", KEY_REDIS, "", "0", "1024", QUEUE(dlq), false,
-        "Key of a list that gets the bytes of each job that is ended, beside its record; empty means none, and nobody but you shortens it (private_queues: audit requeue takes out what it puts back).", .dialects = L | K | P),
+        "Key of a list that gets the bytes of each job that is ended, beside its record; empty means none. Nobody but you shortens it, but for dialects whose jobs leave it when they are requeued.", PLAIN),
 
-    ROW("queue-only", "queues", KEY_STRINGS, NULL, "1", "64", QUEUE(own.queues), false,
-        "Names as given to KMQueueManager, in its order, with :safe where set.", .dialects = K),
-    ROW("queue-only", "prefix", KEY_REDIS, "<dialect>", "0", "256", QUEUE(own.prefix), false,
-        "How the keys begin: dataSetPrefix of the service (default de_), or Bull's prefix (default bull).", .dialects = D | B),
-    ROW("queue-only", "types", KEY_STRINGS, NULL, "1", "500", QUEUE(own.types), false,
-        "Java class names of the events, each with =LIST where its list is not the lower-cased simple name.", .dialects = D),
-    ROW("queue-only", "retry_attempts", KEY_INT, "70", "1", "100", QUEUE(own.retry_attempts), true,
-        "How many attempts an event gets in all; retryAttempts of the service.", .dialects = D),
-    ROW("queue-only", "delays", KEY_STEPS, "10: 10s, 20: 60s, 40: 300s, *: 1440s", "1s", "30d", QUEUE(own.delays), true,
-        "How long after an attempt the next one is due, as \"BELOW: DELAY\" for attempts below a number, and * for the rest.", .dialects = D),
-    ROW("queue-only", "bull_queue", KEY_TEXT, "<name>", "1", "256", QUEUE(own.bull_queue), false,
-        "Name of the Bull queue, where it is not the name here.", .dialects = B),
-    ROW("queue-only", "stalled_interval", KEY_DURATION, "30s", "1s", "1h", QUEUE(own.stalled_interval_ms), true,
-        "How long a job without a lock must have been active before it counts as stalled, a duration; Bull's stalledInterval.", .dialects = B),
-    ROW("queue-only", "max_stalled", KEY_INT, "1", "0", "1000", QUEUE(own.max_stalled), true,
-        "How often a job may stall before it fails; Bull's maxStalledCount.", .dialects = B),
-    ROW("queue-only", "record_failed", KEY_BOOL, "true", NULL, NULL, QUEUE(own.record_failed), true,
-        "Whether failures that Bull's workers decide are recorded too.", .dialects = B),
-    ROW("queue-only", "main", KEY_REDIS, NULL, "1", "1024", QUEUE(own.main), false,
-        "Key of the list from which workers move jobs into their private lists.", .dialects = P),
-    ROW("queue-only", "private", KEY_REDIS, "", "0", "1024", QUEUE(own.private), false,
-        "Keys of the private lists, with one * for the worker's name; needed unless there is a registry.", .dialects = P),
-    ROW("queue-only", "registry", KEY_REDIS, "", "0", "1024", QUEUE(own.registry), false,
-        "Key of a set, list or hash that names the private lists; empty means that they are looked for by SCAN.", .dialects = P),
-    ROW("queue-only", "dedup", KEY_REDIS, "", "0", "1024", QUEUE(own.dedup), false,
-        "Key of a set of the ids that are done, whose jobs are not given back; empty means none.", .dialects = P),
+    ROW("queue-only", "prefix", KEY_REDIS, CONFIG_DIALECT_PREFIX, "0", "256", QUEUE(prefix), false,
+        "How the queue's keys begin in the foreign system; each dialect has a default of its own.", PLAIN),
 };
 // clang-format on
 
@@ -186,11 +150,71 @@ bool config_key_in_policy(const config_key_t *key) { return strcmp(key->section,
 
 bool config_key_in_queue(const config_key_t *key) { return config_key_in_policy(key) || strcmp(key->section, "queue-only") == 0; }
 
-bool config_key_of_dialect(const config_key_t *key, dialect_t dialect) {
-    return key->dialects == 0 || (key->dialects & DIALECT_BIT(dialect)) != 0;
+const config_key_t *config_queue_key(const config_dialect_t *dialect, size_t row) {
+    if (row < config_key_count) return &config_keys[row];
+    return row - config_key_count < dialect->key_count ? &dialect->keys[row - config_key_count] : NULL;
 }
 
-const char *config_dialect_word(dialect_t dialect) { return dialect_words[dialect]; }
+size_t config_queue_row(const config_dialect_t *dialect, const config_key_t *key) {
+    return key->own ? config_key_count + (size_t)(key - dialect->keys) : config_key_row(key);
+}
+
+void *config_queue_base(const config_key_t *key, const queue_config_t *queue) {
+    if (key->own) return queue->own;
+    return config_key_in_policy(key) ? (void *)(uintptr_t)&queue->policy : (void *)(uintptr_t)queue;
+}
+
+const config_key_t *config_queue_key_find(const config_dialect_t *dialect, const char *name) {
+    const config_key_t *key = config_key_find("queue-only", name);
+    if (!key) key = config_key_find("queue", name);
+    for (size_t i = 0; !key && i < dialect->key_count; i++)
+        if (strcmp(dialect->keys[i].name, name) == 0) key = &dialect->keys[i];
+    return key;
+}
+
+bool config_queue_knows(const queue_config_t *queue, const char *name) {
+    const config_key_t *key = config_queue_key_find(queue->dialect, name);
+    return key && config_key_of_dialect(key, queue->dialect);
+}
+
+config_key_t config_key_with_dialects(const config_key_t *key, config_dialects_fn *dialects, config_words_t words) {
+    config_key_t row = *key;
+    if (key->type != KEY_DIALECT) return row;
+    size_t count = 0;
+    for (const config_dialect_t *dialect; count < CONFIG_DIALECTS_MAX && (dialect = dialects(count)) != NULL; count++)
+        words[count] = dialect->name;
+    words[count] = NULL;
+    row.type = KEY_ENUM;
+    row.fallback = words[0];
+    row.words = words;
+    row.at = 0;
+    return row;
+}
+
+size_t config_key_each(config_dialects_fn *dialects, config_key_fn *each, void *self) {
+    size_t count = 0;
+    config_words_t words;
+    for (; count < config_key_count; count++) {
+        config_key_t row = config_key_with_dialects(&config_keys[count], dialects, words);
+        each(self, &row);
+    }
+    const config_dialect_t *dialect;
+    for (size_t i = 0; (dialect = dialects(i)) != NULL; i++)
+        for (size_t k = 0; k < dialect->key_count; k++, count++) each(self, &dialect->keys[k]);
+    return count;
+}
+
+void config_key_dialects(const config_key_t *key, config_dialects_fn *dialects, const char *between, buffer_t *out) {
+    bool all = true;
+    const char *before = "";
+    const config_dialect_t *dialect;
+    for (size_t i = 0; (dialect = dialects(i)) != NULL; i++) all &= config_key_of_dialect(key, dialect);
+    for (size_t i = 0; !all && (dialect = dialects(i)) != NULL; i++) {
+        if (!config_key_of_dialect(key, dialect)) continue;
+        buffer_printf(out, "%s%s", before, dialect->name);
+        before = between;
+    }
+}
 
 const config_key_t *config_key_find(const char *section, const char *name) {
     for (size_t i = 0; i < config_key_count; i++) {
@@ -216,7 +240,7 @@ const char *config_key_type_name(key_type_t type) {
         [KEY_INT] = "integer",   [KEY_DURATION] = "duration", [KEY_SIZE] = "size",       [KEY_REAL] = "number",
         [KEY_BOOL] = "boolean",  [KEY_ENUM] = "word",         [KEY_ROLES] = "roles",     [KEY_TEXT] = "text",
         [KEY_NAME] = "name",     [KEY_REDIS] = "key",         [KEY_PATTERN] = "pattern", [KEY_POINTER] = "pointer",
-        [KEY_STRINGS] = "texts", [KEY_STEPS] = "delays",
+        [KEY_STRINGS] = "texts", [KEY_STEPS] = "delays",      [KEY_DIALECT] = "word",
     };
     return names[type];
 }

@@ -21,40 +21,51 @@ typedef enum key_type {
     KEY_PATTERN,  // "off", or the name of a Redis key with one `*`
     KEY_POINTER,  // JSON pointer, or ""
     KEY_STRINGS,  // strings_t, each item 1 to CONFIG_STRING_MOST bytes; bounds are of their number
-    KEY_STEPS     // delay_steps_t, as "10: 10s" or "*: 1440s" for the rest; bounds are of the delays
+    KEY_STEPS,    // delay_steps_t, as "10: 10s" or "*: 1440s" for the rest; bounds are of the delays
+    KEY_DIALECT   // const config_dialect_t *, set by queues.c; its words are the dialects that the program has
 } key_type_t;
+
+#define CONFIG_DIALECT_PREFIX "<dialect>" // the default that each dialect has its own of
 
 typedef struct config_key {
     const char *section; // "" = top level; "queue" = in `defaults` and in each queue; "queue-only" = in each queue
     const char *name;
     key_type_t type;
     const char *fallback; // the default as text; NULL = must be given; "<name>..." begins with the queue's name, and
-                          // "<dialect>" is the dialect's own
+                          // CONFIG_DIALECT_PREFIX is config_dialect_t.prefix
     const char *low;      // bounds as text, of texts in bytes; NULL where the type has none
     const char *high;
-    size_t at; // offset in config_t, queue_policy_t ("queue") or queue_config_t ("queue-only")
+    size_t at; // offset in config_t, queue_policy_t ("queue"), queue_config_t ("queue-only") or the struct of a dialect (own)
     bool reloadable;
     const char *help;
 
     const char *zero;         // the word for 0, where 0 is below the bounds: "off", "auto"
     const char *const *words; // of an enum, NULL-terminated
     bool secret;              // never shown
-    unsigned dialects;        // DIALECT_BIT of each dialect that knows the key; 0 = all
-    unsigned fixed;           // of each that takes nothing but the default, and may be told so
+    bool own;                 // of one dialect alone; its section is "queue-only" too
 } config_key_t;
 
-#define DIALECT_BIT(dialect) (1u << (dialect))
+#define CONFIG_KEY(section_, name_, type_, fallback_, low_, high_, at_, reloadable_, help_, ...)                                 \
+    {                                                                                                                            \
+        .section = section_, .name = name_, .type = type_, .fallback = fallback_, .low = low_, .high = high_, .at = at_,         \
+        .reloadable = reloadable_, .help = help_, __VA_ARGS__                                                                    \
+    }
+#define CONFIG_PLAIN .secret = false
+#define DIALECT_KEY(name_, type_, fallback_, low_, high_, at_, reloadable_, help_)                                               \
+    CONFIG_KEY("queue-only", name_, type_, fallback_, low_, high_, at_, reloadable_, help_, .own = true)
 
 enum { CONFIG_STRING_MOST = 256, CONFIG_STEPS_MAX = 16 };
-enum { CONFIG_KEYS_MAX = 96, CONFIG_QUEUES_MAX = 1000, CONFIG_SECTIONS_MAX = 16 };
+enum { CONFIG_KEYS_MAX = 96, CONFIG_QUEUES_MAX = 1000, CONFIG_SECTIONS_MAX = 16, CONFIG_DIALECTS_MAX = 16 };
 
+// Without those of one dialect alone.
 extern const config_key_t config_keys[];
 extern const size_t config_key_count;
 
 // Where a value came from; ORIGIN_DEFAULTS is the group `defaults`.
 typedef enum origin { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_DEFAULTS } origin_t;
 
-// By row of config_keys: of all keys outside queues (those of "queue" are the group `defaults`), and of each queue.
+// By row of config_keys: of all keys outside queues (those of "queue" are the group `defaults`); and by config_queue_row of each
+// queue.
 struct config_origins {
     origin_t keys[CONFIG_KEYS_MAX];
     origin_t (*queues)[CONFIG_KEYS_MAX];
@@ -64,12 +75,25 @@ struct config_origins {
 bool config_key_in_policy(const config_key_t *key);
 bool config_key_in_queue(const config_key_t *key);
 
-// Whether the dialect knows the key: what it does not know may not stand in its queues, and `defaults` does not reach it.
-bool config_key_of_dialect(const config_key_t *key, dialect_t dialect);
-
 // Row of a key, or NULL.
 const config_key_t *config_key_find(const char *section, const char *name);
 size_t config_key_row(const config_key_t *key);
+
+// The rows of a queue: those of config_keys, also what stands in no queue, then those of its dialect. NULL behind the last.
+const config_key_t *config_queue_key(const config_dialect_t *dialect, size_t row);
+size_t config_queue_row(const config_dialect_t *dialect, const config_key_t *key);
+const config_key_t *config_queue_key_find(const config_dialect_t *dialect,
+                                          const char *name); // NULL = no queue of it has such a key
+// The struct of the queue that holds the value.
+void *config_queue_base(const config_key_t *key, const queue_config_t *queue);
+// Calls `each` for every key, also those of the dialects. The row is valid during the call. Returns how many there are.
+typedef void config_key_fn(void *self, const config_key_t *key);
+size_t config_key_each(config_dialects_fn *dialects, config_key_fn *each, void *self);
+// The row of the key `dialect` as an enum of these dialects, of which the first is the default; another row as it is.
+typedef const char *config_words_t[CONFIG_DIALECTS_MAX + 1];
+config_key_t config_key_with_dialects(const config_key_t *key, config_dialects_fn *dialects, config_words_t words);
+// Adds the names of the dialects that know the key; nothing where all do.
+void config_key_dialects(const config_key_t *key, config_dialects_fn *dialects, const char *between, buffer_t *out);
 
 // Names of the groups at the top of a file ("redis", "lock", ...), without `defaults` and `queues`. Returns how many.
 size_t config_key_sections(const char *names[CONFIG_SECTIONS_MAX]);

@@ -1,9 +1,10 @@
 #include <string.h>
 
 #include "base/suggest.h"
+#include "config/dialect.h"
 #include "config/load.h"
 
-enum { NAMES_MAX = CONFIG_KEYS_MAX + CONFIG_SECTIONS_MAX + 2 };
+enum { NAMES_MAX = 3 * CONFIG_KEYS_MAX };
 
 static size_t unknown_add_names(const char *section, const char **names) {
     size_t count = 0;
@@ -13,21 +14,31 @@ static size_t unknown_add_names(const char *section, const char **names) {
     return count;
 }
 
-// A name that another dialect knows is left out.
-static size_t unknown_keep_of_dialect(const char **names, size_t count, dialect_t dialect) {
+static size_t add_own_names(config_dialects_fn *dialects, const char **names, size_t room) {
+    size_t count = 0;
+    const config_dialect_t *dialect;
+    for (size_t i = 0; (dialect = dialects(i)) != NULL; i++)
+        for (size_t k = 0; k < dialect->key_count && count < room; k++) names[count++] = dialect->keys[k].name;
+    return count;
+}
+
+// Leaves out what only other dialects know.
+static size_t unknown_keep_of_dialect(const char **names, size_t count, const config_dialect_t *dialect) {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
-        const config_key_t *key = config_key_find("queue-only", names[i]);
-        if (!key) key = config_key_find("queue", names[i]);
+        const config_key_t *key = config_queue_key_find(dialect, names[i]);
         if (key && config_key_of_dialect(key, dialect)) names[kept++] = names[i];
     }
     return kept;
 }
 
-// What may stand in a section: a queue knows the keys of a policy too, and the top all groups.
-static size_t unknown_names_in(const char *section, const char *names[NAMES_MAX]) {
+// What may stand in a section: a queue knows the keys of its dialect and those of a policy too, and the top all groups.
+static size_t unknown_names_in(config_dialects_fn *dialects, const char *section, const char *names[NAMES_MAX]) {
     size_t count = unknown_add_names(section, names);
-    if (strcmp(section, "queue-only") == 0) count += unknown_add_names("queue", names + count);
+    if (strcmp(section, "queue-only") == 0) {
+        count += add_own_names(dialects, names + count, CONFIG_KEYS_MAX);
+        count += unknown_add_names("queue", names + count);
+    }
     if (*section) return count;
     count += config_key_sections(names + count);
     names[count++] = "defaults";
@@ -37,7 +48,7 @@ static size_t unknown_names_in(const char *section, const char *names[NAMES_MAX]
 
 // Adds where a key of that name is known, if it is. In a queue only its own keys are worth naming: `timeout` there means no
 // Redis.
-static bool unknown_add_home(const char *name, const char *section, buffer_t *out) {
+static bool unknown_add_home(config_dialects_fn *dialects, const char *name, const char *section, buffer_t *out) {
     for (size_t i = 0; i < config_key_count; i++) {
         const config_key_t *key = &config_keys[i];
         if (strcmp(key->name, name) != 0 || (strcmp(section, "queue-only") == 0 && *key->section)) continue;
@@ -51,19 +62,26 @@ static bool unknown_add_home(const char *name, const char *section, buffer_t *ou
             buffer_str(out, ": it belongs at the top level");
         return true;
     }
+    const config_dialect_t *dialect;
+    for (size_t i = 0; (dialect = dialects(i)) != NULL; i++) {
+        if (!config_queue_key_find(dialect, name)) continue;
+        buffer_str(out, ": it belongs in a queue");
+        return true;
+    }
     return false;
 }
 
-void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix, const dialect_t *dialect) {
+void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix,
+                         const config_dialect_t *dialect) {
     const char *names[NAMES_MAX];
-    size_t count = unknown_names_in(section, names);
+    size_t count = unknown_names_in(load->dialects, section, names);
     const char *nearest = suggest_nearest(node->name, names, count);
     buffer_t text = {0};
     buffer_printf(&text, "%sunknown key `%s`", prefix, node->name);
     if (nearest) {
         buffer_printf(&text, ": did you mean `%s`?", nearest);
-    } else if (!unknown_add_home(node->name, section, &text)) {
-        if (dialect) count = unknown_keep_of_dialect(names, count, *dialect);
+    } else if (!unknown_add_home(load->dialects, node->name, section, &text)) {
+        if (dialect) count = unknown_keep_of_dialect(names, count, dialect);
         buffer_str(&text, "; known here:");
         for (size_t i = 0; i < count; i++) buffer_printf(&text, "%s %s", i ? "," : "", names[i]);
     }

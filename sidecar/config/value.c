@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/suggest.h"
+#include "config/dialect.h"
 #include "config/lists.h"
 #include "config/number.h"
 
@@ -378,6 +379,7 @@ void config_value_write(const config_key_t *key, const void *base, buffer_t *out
         buffer_printf(out, "\"%s\"", key->words[word]);
         break;
     case KEY_ROLES: write_roles(*(const unsigned *)from, out); break;
+    case KEY_DIALECT: buffer_printf(out, "\"%s\"", (*(const config_dialect_t *const *)from)->name); break;
     case KEY_STRINGS:
     case KEY_STEPS: config_list_write(key, from, out); break;
     default: write_text(key, *(char *const *)from, out);

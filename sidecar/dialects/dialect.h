@@ -194,7 +194,7 @@ typedef struct dryrun_room {
 // ---- The dialect.
 
 typedef struct dialect_ops {
-    const char *name; // as the config and the records call it
+    const config_dialect_t *settings; // its name and keys of the config
     const promote_ops_t *promote;
     const pass_ops_t *pass;
     const watch_ops_t *watch;
@@ -208,12 +208,7 @@ typedef struct dialect_ops {
     void (*sizes)(const queue_keys_t *at, size_fn *add, void *self);
 } dialect_ops_t;
 
-extern const dialect_ops_t dialect_list;
-extern const dialect_ops_t dialect_bull;
-extern const dialect_ops_t dialect_kmqueue;
-extern const dialect_ops_t dialect_private_queues;
-extern const dialect_ops_t dialect_delayed_queue;
-
-const dialect_ops_t *dialect_ops(dialect_t dialect); // NULL = not in this version: cli refuses its queues
+// Of the dialect that a queue has (queue_config_t.dialect); never NULL for one that config_load has made.
+const dialect_ops_t *dialect_ops(const config_dialect_t *settings);
 
 #endif

@@ -236,8 +236,8 @@ static outcome_t look_at_layout(const look_t *look, size_t i, bool *good) {
     outcome_t outcome = ops->adopt(look->conn, look->keys, i, &refusal, look->error);
     if (outcome == OUTCOME_OK && refusal.len) say(look, FINDING_BARRED, queue->name, "%s", buffer_text(&refusal));
     if (outcome == OUTCOME_REFUSED)
-        say(look, FINDING_BARRED, queue->name, "cannot tell whether its keys are of dialect %s: %s", ops->name,
-            look->error->text);
+        say(look, FINDING_BARRED, queue->name, "cannot tell whether its keys are of dialect %s: %s",
+            config_dialect_word(queue->dialect), look->error->text);
     *good = outcome == OUTCOME_OK && !refusal.len;
     buffer_free(&refusal);
     return outcome == OUTCOME_REFUSED ? OUTCOME_OK : outcome;
@@ -256,8 +256,7 @@ static void refused(void *self, refusal_t refusal, size_t queue, const char *wha
     if (refusal == REFUSAL_DIALECT)
         buffer_printf(all, "%s%s: %s", all->len ? "; " : "", what, text);
     else
-        say(look, refusal == REFUSAL_ALL ? FINDING_FAULT : FINDING_WARN, NULL, "%s is refused: %s; see docs/acl.md",
-            what, text);
+        say(look, refusal == REFUSAL_ALL ? FINDING_FAULT : FINDING_WARN, NULL, "%s is refused: %s; see docs/acl.md", what, text);
 }
 
 // What some queues lack is no reason to leave others alone. Frees it.
@@ -267,7 +266,7 @@ static void say_refusals(const look_t *look) {
         const buffer_t *all = &look->refusals[dryrun_like(look->keys, i)];
         if (all->len)
             say(look, FINDING_BARRED, queue->name, "what dialect %s needs is refused (see docs/acl.md): %s",
-                dialect_ops(queue->dialect)->name, buffer_text(all));
+                config_dialect_word(queue->dialect), buffer_text(all));
     }
     for (size_t i = 0; i < look->keys->queue_count; i++) buffer_free(&look->refusals[i]);
     free(look->refusals);

@@ -168,7 +168,7 @@ static void make_event(const judge_t *j, suspect_t *suspect) {
     digest_hex(&suspect->entry->digest, suspect->sha256);
     suspect->event = (event_t){
         .kind = slice_text(ends ? "failed" : "retried"),
-        .dialect = slice_text(j->ops->name),
+        .dialect = slice_text(config_dialect_word(j->ops->settings)),
         .queue = slice_text(config_of(j)->name),
         .job = slice_text(suspect->job.id),
         .type = slice_text(suspect->job.type),

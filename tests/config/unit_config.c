@@ -60,7 +60,7 @@ Test(unit_config, fills_in_the_defaults) {
     cr_assert_eq(config->queue_count, 1);
     const queue_config_t *queue = &config->queues[0];
     cr_expect_eq(queue->line, 1);
-    cr_expect_eq(queue->dialect, DIALECT_LIST);
+    cr_expect_str_eq(config_dialect_word(queue->dialect), "list");
     cr_expect_str_eq(queue->ready, "q");
     cr_expect_str_eq(queue->delayed, "q:delayed");
     cr_expect_str_eq(queue->backup, "q:backup");
@@ -359,7 +359,7 @@ Test(unit_config, dumps_where_each_value_came_from) {
 
 Test(unit_config, lists_every_key_in_eight_columns) {
     buffer_t out = {0};
-    config_list_keys(&out);
+    config_list_keys(dialect_settings, &out);
     size_t rows = 0;
     for (const char *line = buffer_text(&out); *line; line = strchr(line, '\n') + 1) {
         size_t tabs = 0;
@@ -378,7 +378,7 @@ Test(unit_config, loads_the_shipped_samples) {
     static const char *const samples[] = {"conf/queue-sidecar.cfg", "conf/minimal.cfg"}; // the others: unit_config_samples
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
         buffer_t messages = {0};
-        config_t *config = config_load(samples[i], &messages);
+        config_t *config = config_case_read(samples[i], &messages);
         cr_expect_not_null(config, "%s", buffer_text(&messages));
         cr_expect_str_eq(buffer_text(&messages), "");
         if (config) cr_expect_str_eq(config->queues[0].name, "email");
@@ -404,7 +404,7 @@ Test(unit_config, teaches_every_key_in_the_sample) {
     cr_assert_not_null(file);
     for (size_t got; (got = fread(chunk, 1, sizeof chunk, file)) > 0;) buffer_add(&sample, chunk, got);
     fclose(file);
-    config_list_keys(&keys);
+    config_list_keys(dialect_settings, &keys);
     for (char *line = keys.data; *line; line = strchr(line, '\n') + 1) {
         char section[32], name[32];
         size_t len = strcspn(line, "\t");
@@ -419,7 +419,7 @@ Test(unit_config, teaches_every_key_in_the_sample) {
 // In the sample everything but names stands at its default.
 Test(unit_config, shows_the_defaults_in_the_sample) {
     buffer_t messages = {0};
-    config_t *sample = config_load("conf/queue-sidecar.cfg", &messages);
+    config_t *sample = config_case_read("conf/queue-sidecar.cfg", &messages);
     config_t *plain = config_case_good("group = \"my-application\";\n"
                                        "queues = ( { name = \"email\"; protected_timeout = \"30s\"; id_path = \"/id\"; },\n"
                                        "{ name = \"reminders\"; score_unit = \"s\"; roles = [\"dispatcher\"]; } );",

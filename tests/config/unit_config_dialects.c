@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "config_dialects.h"
+#include "dialects/bull/config.h"
+#include "dialects/delayed_queue/config.h"
+#include "dialects/kmqueue/config.h"
 
 TestSuite(unit_config_dialects, .init = config_case_begin, .fini = config_case_end);
 
@@ -14,8 +17,8 @@ static char *keys_of(const config_t *config, size_t queue) {
     redis_keys_t keys = config_redis_keys(&config->queues[queue]);
     for (size_t i = 0; i < keys.count; i++) {
         const redis_key_t *key = &keys.items[i];
-        buffer_printf(&out, "%s %s %s %s%s\n", key->role, key->name, key->type ? key->type : "any", key->writes ? "w" : "r",
-                      key->pattern ? "*" : "");
+        buffer_printf(&out, "%s %s %s %s%s\n", key->role, key->name, key->type ? key->type : "any",
+                      key->use == KEY_WRITES ? "w" : "r", key->pattern ? "*" : "");
     }
     config_redis_keys_free(&keys);
     return out.data;
@@ -59,11 +62,8 @@ Test(unit_config_dialects, each_uses_its_own_keys) {
 
 Test(unit_config_dialects, what_a_dialect_has_not_is_empty) {
     config_t *config = config_case_good("redis = { db = 3; };" ONE(""), NULL);
-    const dialect_config_t *own = &config->queues[0].own;
-    char *const texts[] = {own->prefix,   own->bull_queue, own->main,   own->private,
-                           own->registry, own->dedup,      own->events, own->base};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) cr_expect_str_eq(texts[i], "", "%zu", i);
-    cr_expect_eq(own->queues.count + own->types.count + own->lists.count + own->uniques.count + own->classes.count, 0);
+    cr_expect_str_eq(config->queues[0].prefix, "");
+    cr_expect_null(config->queues[0].own);
     config_free(config);
     config = config_case_good(KM(""), NULL);
     const queue_config_t *queue = &config->queues[0];
@@ -88,43 +88,43 @@ Test(unit_config_dialects, takes_the_settings_of_each) {
         DE("prefix = \"\"; retry_attempts = 5; delays = [\"3: 1s\", \"*: 30d\"]; protected_timeout = \"9s\";"), NULL);
     const queue_config_t *queue = &config->queues[0];
     cr_expect_str_eq(queue->delayed, "delayed_events");
-    cr_expect_str_eq(queue->own.events, "events");
-    cr_expect_str_eq(queue->own.lists.items[0], "mail");
-    cr_expect_str_eq(queue->own.classes.items[0], "a.Mail");
+    cr_expect_str_eq(delayed_config(queue)->events, "events");
+    cr_expect_str_eq(delayed_config(queue)->lists.items[0], "mail");
+    cr_expect_str_eq(delayed_config(queue)->classes.items[0], "a.Mail");
     cr_expect_str_eq(queue->backup, "");
-    cr_expect_eq(queue->own.retry_attempts, 5);
-    cr_expect_eq(queue->own.delays.count, 2);
-    cr_expect_eq(queue->own.delays.items[0].below, 3);
-    cr_expect_eq(queue->own.delays.items[0].delay_ms, 1000);
-    cr_expect_eq(queue->own.delays.items[1].below, INT64_MAX);
-    cr_expect_eq(queue->own.delays.items[1].delay_ms, INT64_C(30) * 86400000);
+    cr_expect_eq(delayed_config(queue)->retry_attempts, 5);
+    cr_expect_eq(delayed_config(queue)->delays.count, 2);
+    cr_expect_eq(delayed_config(queue)->delays.items[0].below, 3);
+    cr_expect_eq(delayed_config(queue)->delays.items[0].delay_ms, 1000);
+    cr_expect_eq(delayed_config(queue)->delays.items[1].below, INT64_MAX);
+    cr_expect_eq(delayed_config(queue)->delays.items[1].delay_ms, INT64_C(30) * 86400000);
     config_free(config);
     config = config_case_good(DE(""), NULL);
     queue = &config->queues[0];
-    cr_expect_eq(queue->own.retry_attempts, 70);
+    cr_expect_eq(delayed_config(queue)->retry_attempts, 70);
     static const delay_step_t native[] = {{10, 10000}, {20, 60000}, {40, 300000}, {INT64_MAX, 1440000}};
-    cr_assert_eq(queue->own.delays.count, 4);
+    cr_assert_eq(delayed_config(queue)->delays.count, 4);
     for (size_t i = 0; i < 4; i++) {
-        cr_expect_eq(queue->own.delays.items[i].below, native[i].below);
-        cr_expect_eq(queue->own.delays.items[i].delay_ms, native[i].delay_ms);
+        cr_expect_eq(delayed_config(queue)->delays.items[i].below, native[i].below);
+        cr_expect_eq(delayed_config(queue)->delays.items[i].delay_ms, native[i].delay_ms);
     }
     config_free(config);
     config =
         config_case_good(BU("stalled_interval = \"1s\"; max_stalled = 0; record_failed = false; alive_timeout = \"1m\";"), NULL);
     queue = &config->queues[0];
-    cr_expect_str_eq(queue->own.base, "bull:q");
+    cr_expect_str_eq(bull_config(queue)->base, "bull:q");
     cr_expect_str_eq(queue->delayed, "bull:q:delayed");
     cr_expect_str_eq(queue->ready, "bull:q:wait");
-    cr_expect_eq(queue->own.stalled_interval_ms, 1000);
-    cr_expect_eq(queue->own.max_stalled, 0);
-    cr_expect_not(queue->own.record_failed);
+    cr_expect_eq(bull_config(queue)->stalled_interval_ms, 1000);
+    cr_expect_eq(bull_config(queue)->max_stalled, 0);
+    cr_expect_not(bull_config(queue)->record_failed);
     cr_expect_eq(queue->policy.alive_timeout_ms, 60000);
     config_free(config);
     config = config_case_good(BU(""), NULL);
     queue = &config->queues[0];
-    cr_expect_eq(queue->own.stalled_interval_ms, 30000);
-    cr_expect_eq(queue->own.max_stalled, 1);
-    cr_expect(queue->own.record_failed);
+    cr_expect_eq(bull_config(queue)->stalled_interval_ms, 30000);
+    cr_expect_eq(bull_config(queue)->max_stalled, 1);
+    cr_expect(bull_config(queue)->record_failed);
     config_free(config);
     config_free(config_case_good(ONE("dialect = \"private_queues\"; main = \"m\"; registry = \"r\"; score_unit = \"s\";"), NULL));
     config_free(config_case_good(KM("retry_backoff = \"none\"; score_unit = \"ms\"; backup = \"mine\";"), NULL));
@@ -140,7 +140,7 @@ Test(unit_config_dialects, simple_names_as_java_makes_them) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *text = mem_printf("queues = ( { name = \"q\"; dialect = \"delayed_queue\"; types = [\"%s\"]; } );", rows[i].type);
         config_t *config = config_case_good(text, NULL);
-        cr_expect_str_eq(config->queues[0].own.lists.items[0], rows[i].list);
+        cr_expect_str_eq(delayed_config(&config->queues[0])->lists.items[0], rows[i].list);
         config_free(config);
         free(text);
     }
@@ -171,7 +171,7 @@ Test(unit_config_dialects, backup_lists_of_kmqueue_are_called_as_java_calls_them
         const queue_config_t *queue = &config->queues[0];
         char *backup = mem_printf("back_up_queue_%s", rows[i].backup);
         cr_expect_str_eq(queue->backup, backup, "%s: %s", text, queue->backup);
-        cr_expect_str_eq(queue->own.lists.items[0], rows[i].first, "%s", text);
+        cr_expect_str_eq(kmqueue_config(queue)->lists.items[0], rows[i].first, "%s", text);
         free(backup);
         config_free(config);
         free(text);
@@ -222,7 +222,7 @@ Test(unit_config_dialects, compares_the_keys_of_different_dialects) {
          "use "
          "another `prefix` for one of them\n"},
         {TWO("dialect = \"bull\"; bull_queue = \"video\";", "dialect = \"bull\";\n bull_queue = \"video\";"),
-         "F:3: queues `a` and `b` are the same queue of Bull, `bull:video`\n"},
+         "F:3: queues `a` and `b` have the same keys, which begin with `bull:video:`\n"},
         {TWO("dialect = \"bull\"; bull_queue = \"video\";", "ready = \"bull:video:7\";"),
          "F:2: queue `b`: its key `bull:video:7` begins with `bull:video:`, as those of jobs of queue `a` do: choose another\n"},
         {TWO("ready = \"bull:b:7\";", "dialect = \"bull\";"),

@@ -257,26 +257,26 @@ Test(unit_config_faults, explains_what_one_libconfig_stops_at_and_another_does_n
 
 Test(unit_config_faults, says_why_a_file_cannot_be_read) {
     buffer_t messages = {0};
-    cr_expect_null(config_load(config_case_path, &messages));
+    cr_expect_null(config_case_read(config_case_path, &messages));
     char *got = config_case_messages(&messages);
     cr_expect_str_eq(got, "F: No such file or directory: name the config with -c FILE or QUEUE_SIDECAR_CONFIG\n");
     free(got);
     buffer_clear(&messages);
-    cr_expect_null(config_load(config_case_dir, &messages));
+    cr_expect_null(config_case_read(config_case_dir, &messages));
     char *expected =
         mem_printf("%s: Is a directory: name the file in it, such as %s/queue-sidecar.cfg\n", config_case_dir, config_case_dir);
     cr_expect_str_eq(buffer_text(&messages), expected);
     free(expected);
     buffer_clear(&messages);
     config_case_write(config_case_path, "a\0b", 3);
-    cr_expect_null(config_load(config_case_path, &messages));
+    cr_expect_null(config_case_read(config_case_path, &messages));
     got = config_case_messages(&messages);
     cr_expect_str_eq(got, "F: byte 2 is a NUL: this is no text file\n");
     free(got);
     buffer_clear(&messages);
     cr_assert_eq(chmod(config_case_path, 0), 0);
     if (access(config_case_path, R_OK) != 0) { // root reads everything
-        cr_expect_null(config_load(config_case_path, &messages));
+        cr_expect_null(config_case_read(config_case_path, &messages));
         got = config_case_messages(&messages);
         expected = mem_printf("F: Permission denied: let user %lu read the file\n", (unsigned long)geteuid());
         cr_expect_str_eq(got, expected);

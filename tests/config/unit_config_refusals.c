@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "config_dialects.h"
+#include "dialects/delayed_queue/config.h"
+#include "dialects/kmqueue/config.h"
 
 TestSuite(unit_config_refusals, .init = config_case_begin, .fini = config_case_end);
 
@@ -40,7 +42,7 @@ Test(unit_config_refusals, says_what_is_missing_or_wrong_in_kmqueue) {
     config_t *config = config_case_good(ONE("dialect = \"kmqueue\"; queues = [\"a:safe\", \" a \"];"), &warnings);
     cr_expect_str_eq(warnings,
                      F "`queues` has \" a \", whose queue stands before it: KMQueueManager keeps the first, and so is it here\n");
-    cr_expect_eq(config->queues[0].own.lists.count, 1);
+    cr_expect_eq(kmqueue_config(&config->queues[0])->lists.count, 1);
     free(warnings);
     config_free(config);
 }
@@ -96,7 +98,7 @@ Test(unit_config_refusals, says_what_is_missing_or_wrong_in_delayed_queue) {
     char *warnings;
     config_t *config = config_case_good(ONE("dialect = \"delayed_queue\"; types = [\"a.Mail\", \"b.Mail\"];"), &warnings);
     cr_expect_str_eq(warnings, F "`types` gives the list \"de_mail\" to two classes: their workers take each other's events\n");
-    cr_expect_eq(config->queues[0].own.lists.count, 2);
+    cr_expect_eq(delayed_config(&config->queues[0])->lists.count, 2);
     free(warnings);
     config_free(config);
 }

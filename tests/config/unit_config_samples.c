@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/table.h"
+#include "config/dialect.h"
 #include "config_case.h"
 #include "tempdir.h"
 
@@ -14,24 +14,24 @@ TestSuite(unit_config_samples, .init = config_case_begin, .fini = config_case_en
 /* What stands there besides defaults. */
 static const struct {
     const char *file, *group, *queue;
-    dialect_t dialect;
+    const char *dialect;
     bool complete; /* teaches every key of its dialect */
 } SAMPLES[] = {
     {"conf/kmqueue.cfg", "mail-app",
-     "name = \"mail\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"];", DIALECT_KMQUEUE, true},
+     "name = \"mail\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"];", "kmqueue", true},
     {"conf/delayed_queue.cfg", "payments-app",
      "name = \"events\"; dialect = \"delayed_queue\"; types = [\"com.example.PaymentCheck\", \"com.example.Letters$Welcome\"];",
-     DIALECT_DELAYED_QUEUE, true},
-    {"conf/bull.cfg", "video-app", "name = \"video\"; dialect = \"bull\";", DIALECT_BULL, true},
+     "delayed_queue", true},
+    {"conf/bull.cfg", "video-app", "name = \"video\"; dialect = \"bull\";", "bull", true},
     {"conf/private_queues.cfg", "fights-app",
      "name = \"fights\"; dialect = \"private_queues\"; main = \"fight-requests\"; private = \"queue-*\"; dedup = "
      "\"fights-done\"; "
      "dlq = \"fights-dlq\"; id_path = \"/id\";",
-     DIALECT_PRIVATE_QUEUES, true},
+     "private_queues", true},
     {"conf/delay-queue.cfg", "delay-app",
      "name = \"delay-queue\"; delayed = \"delay-queue\"; ready = \"delay-queue:ready\"; score_unit = \"s\"; roles = "
      "[\"dispatcher\"];",
-     DIALECT_LIST, false},
+     "list", false},
 };
 
 /* The values, without the comments that tell where each came from. Owned. */
@@ -51,7 +51,7 @@ static char *values(const config_t *config) {
 
 static config_t *load_sample(const char *file) {
     buffer_t messages = {0};
-    config_t *config = config_load(file, &messages);
+    config_t *config = config_case_read(file, &messages);
     cr_assert_not_null(config, "%s", buffer_text(&messages));
     cr_expect_str_eq(buffer_text(&messages), "");
     buffer_free(&messages);
@@ -63,7 +63,7 @@ Test(unit_config_samples, show_the_defaults_of_their_dialects) {
         char *text = mem_printf("group = \"%s\"; queues = ( { %s } );", SAMPLES[i].group, SAMPLES[i].queue);
         config_t *sample = load_sample(SAMPLES[i].file), *plain = config_case_good(text, NULL);
         char *left = values(sample), *right = values(plain);
-        cr_expect_eq(sample->queues[0].dialect, SAMPLES[i].dialect, "%s", SAMPLES[i].file);
+        cr_expect_str_eq(config_dialect_word(sample->queues[0].dialect), SAMPLES[i].dialect, "%s", SAMPLES[i].file);
         cr_expect_str_eq(left, right, "%s:\n%s\n%s", SAMPLES[i].file, left, right);
         free(left);
         free(right);
@@ -86,11 +86,14 @@ static bool teaches(const char *sample, const char *key) {
 Test(unit_config_samples, teach_every_key_of_their_dialects) {
     for (size_t i = 0; i < sizeof SAMPLES / sizeof *SAMPLES; i++) {
         char *sample = temp_read(SAMPLES[i].file);
-        for (size_t row = 0; SAMPLES[i].complete && row < config_key_count; row++) {
-            const config_key_t *key = &config_keys[row];
-            if (!config_key_in_queue(key) || !config_key_of_dialect(key, SAMPLES[i].dialect)) continue;
+        config_t *config = load_sample(SAMPLES[i].file);
+        const config_dialect_t *dialect = config->queues[0].dialect;
+        const config_key_t *key;
+        for (size_t row = 0; SAMPLES[i].complete && (key = config_queue_key(dialect, row)) != NULL; row++) {
+            if (!config_key_in_queue(key) || !config_key_of_dialect(key, dialect)) continue;
             cr_expect(teaches(sample, key->name), "%s says nothing of %s", SAMPLES[i].file, key->name);
         }
+        config_free(config);
         free(sample);
     }
 }

@@ -228,7 +228,7 @@ static bool allowed(const redis_keys_t *used, const char *key) {
     for (size_t i = 0; i < used->count; i++) {
         const redis_key_t *one = &used->items[i];
         const char *star = one->pattern ? strchr(one->name, '*') : NULL;
-        if (!one->writes) continue;
+        if (one->use == KEY_READS) continue;
         if (!star && strcmp(key, one->name) == 0) return true;
         if (star && strncmp(key, one->name, (size_t)(star - one->name)) == 0) return true;
     }

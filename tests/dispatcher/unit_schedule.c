@@ -1,5 +1,6 @@
 /* What the dispatcher knows of one queue, and what follows from each reply: no Redis. Backlogs and large entries are in
  * test_line_backlog.c. */
+#include "dialects/registry.h"
 #include "schedule_fixture.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* Counters and the histogram of lateness. */
+#include "dialects/list/config.h"
 #include "model/metrics.h"
 
 #include <criterion/criterion.h>
@@ -75,7 +76,9 @@ static config_t *config_of(queue_config_t *queues, size_t count) {
 
 Test(unit_metrics, a_queue_keeps_its_place_and_numbers) {
     metrics_t *metrics = metrics_new(2);
-    queue_config_t queues[] = {{.name = (char[]){"a"}}, {.name = (char[]){"b"}}, {.name = (char[]){"c"}}};
+    queue_config_t queues[] = {{.name = (char[]){"a"}, .dialect = &list_settings},
+                               {.name = (char[]){"b"}, .dialect = &list_settings},
+                               {.name = (char[]){"c"}, .dialect = &list_settings}};
     metrics_serve(metrics, config_of(queues, 2));
     metrics_queue_t *a = metrics_queue(metrics, "a");
     metrics_queue_t *b = metrics_queue(metrics, "b");
@@ -96,7 +99,7 @@ Test(unit_metrics, a_queue_keeps_its_place_and_numbers) {
 /* A queue that a reload is about to bring has its place already. */
 Test(unit_metrics, settings_are_not_told_before_they_are_in_effect) {
     metrics_t *metrics = metrics_new(1);
-    queue_config_t queues[] = {{.name = "a", .policy.retry_times = 3}};
+    queue_config_t queues[] = {{.name = "a", .dialect = &list_settings, .policy.retry_times = 3}};
     metrics_serve(metrics, config_of(queues, 1));
     metrics_queue_t *queue = metrics_queue(metrics, "a");
     cr_assert_eq(metric_get(&queue->set_retries), 3);
@@ -154,7 +157,7 @@ Test(unit_metrics, ends_by_reason_and_stalls_by_cause_and_in_all) {
 /* What is refused is tried again every 5 s: one that is over is told no longer. */
 Test(unit_metrics, a_queue_is_refused_for_as_long_as_its_requests_are) {
     metrics_t *metrics = metrics_new(4);
-    queue_config_t queues[] = {{.name = "a"}, {.name = "b"}};
+    queue_config_t queues[] = {{.name = "a", .dialect = &list_settings}, {.name = "b", .dialect = &list_settings}};
     char *first;
     metrics_serve(metrics, config_of(queues, 2));
     cr_assert(metrics_refusing(metrics, at_s(0), &first) == 0 && !first);

@@ -2,6 +2,7 @@
 #ifndef QS_TEST_WARD_DESK_H
 #define QS_TEST_WARD_DESK_H
 
+#include "dialects/list/config.h"
 #include "monitor/scan.h"
 
 #include <criterion/criterion.h>
@@ -21,7 +22,7 @@ static inline mono_t now(void) { return (mono_t){(1000000 + now_ms) * NS_PER_MS}
 static inline int64_t next_ms(void) { return mono_diff(ward_next(&ward), now()) / NS_PER_MS; }
 
 static inline void begin(void) {
-    config = (queue_config_t){.name = "email"};
+    config = (queue_config_t){.name = "email", .dialect = &list_settings};
     config.policy.protected_timeout_ms = 10000;
     config.policy.created_path = empty;
     config.policy.retry_window_ms = 60000;

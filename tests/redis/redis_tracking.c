@@ -1,5 +1,5 @@
 /* Wake-ups: what Redis tells of watched keys, and when. */
-#include "dialects/dialect.h"
+#include "dialects/registry.h"
 #include "fixture.h"
 #include "queue/next_due.h"
 #include "redis/tracking.h"

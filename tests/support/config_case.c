@@ -38,9 +38,11 @@ void config_case_write(const char *file, const void *bytes, size_t len) {
     cr_assert_eq(fclose(out), 0);
 }
 
+config_t *config_case_read(const char *path, buffer_t *messages) { return config_load(path, dialect_settings, messages); }
+
 config_t *config_case_load(const char *text, buffer_t *messages) {
     config_case_write(config_case_path, text, strlen(text));
-    return config_load(config_case_path, messages);
+    return config_case_read(config_case_path, messages);
 }
 
 // The messages with the config_case_path of the file, wherever it stands, written as F.

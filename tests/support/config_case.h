@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "config/config.h"
+#include "dialects/registry.h"
 
 extern char config_case_dir[64];
 extern char config_case_path[128]; // the file that config_case_load writes
@@ -14,6 +14,7 @@ void config_case_begin(void);
 void config_case_end(void);
 
 void config_case_write(const char *file, const void *bytes, size_t len);
+config_t *config_case_read(const char *path, buffer_t *messages); // config_load with the dialects of the program
 config_t *config_case_load(const char *text, buffer_t *messages);
 
 // The messages with the path of the file, wherever it stands, written as F. Returns owned.

@@ -1,5 +1,6 @@
 #include "fixture.h"
 
+#include "dialects/registry.h"
 #include "queue/lock.h"
 #include "tempdir.h"
 #include "wait.h"
@@ -34,7 +35,7 @@ config_t *fixture_config(const char *format, ...) {
     va_end(args);
     cr_assert_eq(fclose(file), 0);
     buffer_t messages = {0};
-    config_t *config = config_load(path, &messages);
+    config_t *config = config_load(path, dialect_settings, &messages);
     cr_assert_not_null(config, "%s", buffer_text(&messages));
     buffer_free(&messages);
     temp_remove(dir);

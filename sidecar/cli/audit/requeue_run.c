@@ -104,7 +104,7 @@ static requeue_result_t run_find_queues(const run_t *run, const audit_row_t *row
     target->home = home;
     target->to = run->options->to < 0 ? home : (size_t)run->options->to;
     if (run->options->discard) return RESULT_WOULD;
-    const char *dialect = dialect_ops(keys->queues[target->to].config->dialect)->name;
+    const char *dialect = config_dialect_word(keys->queues[target->to].config->dialect);
     return slice_is(row->event.dialect, dialect) ? RESULT_WOULD : RESULT_OTHER_DIALECT;
 }
 

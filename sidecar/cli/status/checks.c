@@ -246,7 +246,7 @@ static bool due_in_no_time(const status_t *s, size_t queue, buffer_t *what, int6
     const census_t *counts = &s->counts[queue];
     char span[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE];
     *weight = counts->next_due_ms - counts->now_ms;
-    if (s->keys->queues[queue].config->dialect != DIALECT_LIST || counts->next_due_ms == INT64_MAX || *weight <= FAR_MS)
+    if (!config_queue_knows(s->keys->queues[queue].config, "score_unit") || counts->next_due_ms == INT64_MAX || *weight <= FAR_MS)
         return false;
     buffer_printf(what, "the first of %s delayed jobs falls due in %s", status_number(counts->delayed, count),
                   duration_text(*weight, span));

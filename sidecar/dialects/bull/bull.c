@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "dialects/bull/config.h"
 #include "dialects/bull/dry_run.h"
 #include "dialects/bull/failed.h"
 #include "dialects/bull/keys.h"
@@ -23,7 +24,7 @@ enum {
 static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_ask_t *ask) {
     const queue_keys_t *at = &keys->queues[ask->queue];
     const lock_keys_t *lock = &keys->locks[at->lock];
-    char *prefix = mem_printf("%s:", at->config->own.base);
+    char *prefix = mem_printf("%s:", bull_config(at->config)->base);
     request_script(conn, &script_bull_promote, 9 + BULLMQ_KEYS);
     request_text(conn, lock->key);
     request_text(conn, at->config->delayed);
@@ -59,7 +60,7 @@ static const promote_ops_t promote = {
 
 // The first of the five replies that is no good decides; all are read.
 static void read_adopt(conn_t *conn, const queue_keys_t *at, buffer_t *refusal, redis_error_t *error) {
-    const char *base = at->config->own.base;
+    const char *base = bull_config(at->config)->base;
     redis_error_t worst = {0};
     for (size_t i = 0; i <= BULLMQ_KEYS; i++) {
         redisReply *reply;
@@ -114,7 +115,7 @@ static void *watch_open(const queue_keys_t *at) {
     w->at = at;
     w->stalled = bull_stalled_open(at);
     w->aside = bull_aside_open(at);
-    if (at->config->own.record_failed) w->failed = bull_failed_open(at);
+    if (bull_config(at->config)->record_failed) w->failed = bull_failed_open(at);
     return w;
 }
 
@@ -182,9 +183,9 @@ static const watch_ops_t watch = {.open = watch_open,
 static const requeue_ops_t requeue = {.prepare = bull_requeue_prepare, .append = bull_requeue_append};
 
 static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
-    char *paused = mem_printf("%s:paused", at->config->own.base);
-    char *active = mem_printf("%s:active", at->config->own.base);
-    char *prefix = mem_printf("%s:", at->config->own.base);
+    char *paused = mem_printf("%s:paused", bull_config(at->config)->base);
+    char *active = mem_printf("%s:active", bull_config(at->config)->base);
+    char *prefix = mem_printf("%s:", bull_config(at->config)->base);
     add(self, SIZE_DELAYED, at->config->delayed, NULL);
     add(self, SIZE_READY, at->config->ready, NULL);
     add(self, SIZE_READY, paused, NULL);
@@ -194,7 +195,7 @@ static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
     free(prefix);
 }
 
-const dialect_ops_t dialect_bull = {.name = "bull",
+const dialect_ops_t dialect_bull = {.settings = &bull_settings,
                                     .promote = &promote,
                                     .watch = &watch,
                                     .requeue = &requeue,

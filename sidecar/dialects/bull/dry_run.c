@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "dialects/bull/config.h"
 #include "dialects/bull/dry_run.h"
 #include "dialects/bull/failed.h"
 #include "dialects/bull/job.h"
@@ -98,7 +99,8 @@ static void tidy(const bull_scratch_t *s) {
 
 static bool try_promote(const bull_scratch_t *s) {
     promote_reply_t reply;
-    dialect_bull.promote->append(s->room->conn, &s->keys, &(promote_ask_t){.token = s->room->token, .batch = 3});
+    dialect_ops(s->room->config->dialect)
+        ->promote->append(s->room->conn, &s->keys, &(promote_ask_t){.token = s->room->token, .batch = 3});
     return s->room->passed(s->room, &script_bull_promote, promote_read_reply(s->room->conn, &reply, s->room->error));
 }
 
@@ -166,17 +168,18 @@ static bool try_requeue(const bull_scratch_t *s) {
 
 bool bull_dry_run(const dryrun_room_t *room) {
     bull_scratch_t s = {.room = room, .config = *room->keys->queues[0].config, .at = room->keys->queues[0], .keys = *room->keys};
-    s.config.own = room->config->own;
-    s.config.own.base = mem_printf("%sbull", room->prefix);
-    s.config.own.stalled_interval_ms = 0;
-    s.config.own.max_stalled = 1;
-    s.config.delayed = mem_printf("%s:delayed", s.config.own.base);
-    s.config.ready = mem_printf("%s:wait", s.config.own.base);
+    bull_config_t settings = *bull_config(room->config);
+    settings.base = mem_printf("%sbull", room->prefix);
+    settings.stalled_interval_ms = 0;
+    settings.max_stalled = 1;
+    s.config.own = &settings;
+    s.config.delayed = mem_printf("%s:delayed", settings.base);
+    s.config.ready = mem_printf("%s:wait", settings.base);
     s.at.config = &s.config;
     s.keys.queues = &s.at;
     bool ok = lay_out(&s) == OUTCOME_OK && try_promote(&s) && try_check(&s) && try_failed(&s) && try_requeue(&s);
     if (conn_is_open(room->conn)) tidy(&s);
-    free(s.config.own.base);
+    free(settings.base);
     free(s.config.delayed);
     free(s.config.ready);
     return ok;

@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "dialects/bull/config.h"
 #include "dialects/bull/failed_channel.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/scripts.h"
@@ -63,8 +64,8 @@ void bull_failed_forget(bull_failed_t *s) {
 bull_failed_t *bull_failed_open(const queue_keys_t *at) {
     bull_failed_t *s = mem_alloc(sizeof *s);
     s->at = at;
-    s->failed = mem_printf("%s:failed", at->config->own.base);
-    s->prefix = mem_printf("%s:", at->config->own.base);
+    s->failed = mem_printf("%s:failed", bull_config(at->config)->base);
+    s->prefix = mem_printf("%s:", bull_config(at->config)->base);
     bull_heard_begin(&s->heard);
     bull_failed_forget(s);
     return s;
@@ -98,7 +99,7 @@ static int64_t number(const redisReply *reply) { return strtoll(reply_text(reply
 // Asks from where to read. `mark`: how far all was read, "" = no news of that, "off" = nobody reads any more.
 static outcome_t ask_mark(const queue_keys_t *at, const watch_call_t *call, const char *mark, redisReply **reply,
                           redis_error_t *error) {
-    char *failed = mem_printf("%s:failed", at->config->own.base);
+    char *failed = mem_printf("%s:failed", bull_config(at->config)->base);
     request_script(call->conn, &script_bull_seen, 3);
     request_text(call->conn, call->keys->locks[at->lock].key);
     request_text(call->conn, failed);

@@ -1,17 +1,18 @@
 #include "dialects/bull/keys.h"
+#include "dialects/bull/config.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 void bull_key(conn_t *conn, const queue_keys_t *at, const char *word) {
-    char *key = mem_printf("%s:%s", at->config->own.base, word);
+    char *key = mem_printf("%s:%s", bull_config(at->config)->base, word);
     request_text(conn, key);
     free(key);
 }
 
 void bull_job_key(conn_t *conn, const queue_keys_t *at, slice_t id, const char *suffix) {
     buffer_t key = {0};
-    buffer_printf(&key, "%s:", at->config->own.base);
+    buffer_printf(&key, "%s:", bull_config(at->config)->base);
     buffer_add(&key, id.data, id.len);
     buffer_str(&key, suffix);
     request_bytes(conn, key.data, key.len);

@@ -5,6 +5,7 @@
 
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "dialects/bull/config.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/keys.h"
 #include "dialects/bull/quarantine.h"
@@ -95,9 +96,9 @@ static void append_settle(const bull_aside_t *s, const watch_call_t *call, const
     bull_record_make(&ghost->record, s->at->config, &named, ghost->reason, call->token, (double)page->now, false, 0);
     // An id with a NUL names no key that could be written here; it has no job, or it would not be aside.
     bool whole = job->member.len == 0 || !memchr(job->member.data, '\0', job->member.len);
-    ghost->key =
-        whole ? mem_printf("%s:%.*s", s->at->config->own.base, (int)job->member.len, job->member.len ? job->member.data : "")
-              : NULL;
+    ghost->key = whole ? mem_printf("%s:%.*s", bull_config(s->at->config)->base, (int)job->member.len,
+                                    job->member.len ? job->member.data : "")
+                       : NULL;
     // What is no hash cannot be looked into.
     bool looks = whole && strcmp(ghost->reason, "unreadable") == 0;
     aside_settle_append(call->conn, call->keys,

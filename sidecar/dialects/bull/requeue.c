@@ -1,5 +1,6 @@
 // An operator puts a failed job of Bull back: as Bull's own Job.retry() does it, or made again where it is gone.
 #include "dialects/requeue.h"
+#include "dialects/bull/config.h"
 #include "dialects/bull/scripts.h"
 
 #include <stdio.h>
@@ -60,14 +61,14 @@ void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask
     request_text(conn, home->requeued);
     request_text(conn, home->failures);
     request_text(conn, home->meta);
-    append_keys(conn, to->own.base, job.id);
+    append_keys(conn, bull_config(to)->base, job.id);
     request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
     request_text(conn, ask->by);
     request_text(conn, ask->again ? "1" : "0");
     request_bytes(conn, job.id.data, job.id.len);
     request_bytes(conn, job.fields[BULL_TIMESTAMP].data, job.fields[BULL_TIMESTAMP].len);
     request_text(conn, bull_is_lifo(&job) ? "1" : "0");
-    request_int(conn, to->own.max_stalled);
+    request_int(conn, bull_config(to)->max_stalled);
     request_int(conn, (int64_t)record_bytes(ask->record));
     append_fields(conn, &job);
     record_append(conn, ask->record);

@@ -9,6 +9,7 @@
 #include "base/json/pick.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "dialects/bull/config.h"
 #include "dialects/bull/failed_channel.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/keys.h"
@@ -76,7 +77,7 @@ void bull_stalled_forget(bull_stalled_t *s) {
 }
 
 static int64_t renew_ms(const queue_config_t *queue) {
-    int64_t share = queue->own.stalled_interval_ms / RENEW_SHARE;
+    int64_t share = bull_config(queue)->stalled_interval_ms / RENEW_SHARE;
     return share > RENEW_LEAST_MS ? share : RENEW_LEAST_MS;
 }
 
@@ -94,7 +95,7 @@ static void mark_append(const bull_stalled_t *s, const watch_call_t *call, bool 
     request_text(call->conn, at->meta);
     bull_foreign_keys(call->conn, at);
     request_text(call->conn, call->token);
-    request_int(call->conn, at->config->own.stalled_interval_ms);
+    request_int(call->conn, bull_config(at->config)->stalled_interval_ms);
     if (leaves)
         request_text(call->conn, "");
     else
@@ -112,7 +113,7 @@ static void held(bull_stalled_t *s, watch_call_t *call, const redisReply *reply)
         from_the_first(s);
     }
     s->marked = true;
-    s->check_at = mono_add(now, (s->at->config->own.stalled_interval_ms - age) * NS_PER_MS);
+    s->check_at = mono_add(now, (bull_config(s->at->config)->stalled_interval_ms - age) * NS_PER_MS);
     s->renew_at = mono_add(now, renew_ms(s->at->config) * NS_PER_MS);
 }
 
@@ -165,7 +166,7 @@ static void judge(const bull_stalled_t *s, bull_case_t *c, const char *state, in
     } else if (alive && created > 0 && created <= now && now - created > alive) {
         c->reason = "alive_timeout";
         snprintf(c->error, sizeof c->error, "%s", ALIVE_TIMEOUT);
-    } else if (bull_number(&c->job, BULL_STALLED_COUNTER) < queue->own.max_stalled) {
+    } else if (bull_number(&c->job, BULL_STALLED_COUNTER) < bull_config(queue)->max_stalled) {
         c->verdict = "retry";
         c->reason = "stalled";
     }
@@ -307,13 +308,13 @@ static outcome_t settle_cases(bull_stalled_t *s, watch_call_t *call, size_t coun
 
 static void look_append(const bull_stalled_t *s, const watch_call_t *call) {
     const queue_keys_t *at = s->at;
-    char *prefix = mem_printf("%s:", at->config->own.base);
+    char *prefix = mem_printf("%s:", bull_config(at->config)->base);
     request_script(call->conn, &script_bull_stalled, 3);
     bull_key(call->conn, at, "stalled");
     bull_key(call->conn, at, "stalled-check");
     request_text(call->conn, at->meta);
     request_text(call->conn, prefix);
-    request_int(call->conn, at->config->own.stalled_interval_ms);
+    request_int(call->conn, bull_config(at->config)->stalled_interval_ms);
     request_text(call->conn, s->cursor);
     request_int(call->conn, MARKS);
     request_int(call->conn, s->skip);

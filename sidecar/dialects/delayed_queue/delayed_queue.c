@@ -4,6 +4,7 @@
 // and what nobody can send, the promote puts aside for the watch.
 #include <math.h>
 
+#include "dialects/delayed_queue/config.h"
 #include "dialects/delayed_queue/envelope.h"
 #include "dialects/delayed_queue/internal.h"
 #include "dialects/delayed_queue/scripts.h"
@@ -18,7 +19,7 @@ enum { BATCH_MOST = 1000 };
 
 static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_ask_t *ask) {
     const queue_keys_t *queue = &keys->queues[ask->queue];
-    const dialect_config_t *own = &queue->config->own;
+    const delayed_config_t *own = delayed_config(queue->config);
     const lock_keys_t *lock = &keys->locks[queue->lock];
     request_script(conn, &script_de_promote, 5 + (int)own->lists.count);
     request_text(conn, lock->key);
@@ -75,7 +76,7 @@ static bool prepare_requeue(const queue_config_t *queue, const event_t *row, int
     (void)now_ms;
     if (row->job.len == 0 || row->type.len == 0)
         return refuse(why, "its member in `%s` is not known: enqueue it by the application", queue->delayed);
-    if (!delayed_class(&queue->own, row->type, &class))
+    if (!delayed_class(delayed_config(queue), row->type, &class))
         return refuse(why, "its class is not among `types` of queue `%s`: add it there first", queue->name);
     if (!delayed_read(row->payload, row->type, &envelope))
         return refuse(why, "its payload is no envelope of its class: enqueue it by the application");
@@ -84,7 +85,7 @@ static bool prepare_requeue(const queue_config_t *queue, const event_t *row, int
     buffer_add(bytes, row->job.data, row->job.len);
     size_t member = bytes->len;
     delayed_splice(row->payload, &envelope, 1, bytes);
-    out->ready = queue->own.lists.items[class];
+    out->ready = delayed_config(queue)->lists.items[class];
     out->mark_id = (slice_t){bytes->data, member};
     out->job = (slice_t){bytes->data + member, bytes->len - member};
     return true;
@@ -100,7 +101,7 @@ static void requeue_event(conn_t *conn, const keyspace_t *keys, const requeue_as
     request_text(conn, home->failures);
     request_text(conn, home->meta);
     request_text(conn, to->delayed);
-    request_text(conn, to->own.events);
+    request_text(conn, delayed_config(to)->events);
     request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
     request_text(conn, ask->by);
     request_text(conn, ask->again ? "1" : "0");
@@ -115,7 +116,7 @@ const requeue_ops_t delayed_requeue = {.prepare = prepare_requeue, .append = req
 
 // Classes may share a list, which counts once.
 static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
-    const strings_t *lists = &at->config->own.lists;
+    const strings_t *lists = &delayed_config(at->config)->lists;
     add(self, SIZE_DELAYED, at->config->delayed, NULL);
     for (size_t i = 0; i < lists->count; i++) {
         size_t first = 0;
@@ -125,7 +126,7 @@ static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
 }
 
 const dialect_ops_t dialect_delayed_queue = {
-    .name = "delayed_queue",
+    .settings = &delayed_settings,
     .promote = &delayed_promote,
     .watch = &delayed_watch,
     .requeue = &delayed_requeue,

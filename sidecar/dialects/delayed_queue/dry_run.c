@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/buffer.h"
+#include "dialects/delayed_queue/config.h"
 #include "dialects/delayed_queue/internal.h"
 #include "dialects/delayed_queue/scripts.h"
 #include "dialects/requeue.h"
@@ -19,6 +20,7 @@ typedef struct scene {
     const dryrun_room_t *room;
     char *events, *list, *class; // owned
     delay_step_t step;
+    delayed_config_t own;  // borrows
     queue_config_t config; // borrows
     queue_keys_t queue;
     keyspace_t keys;
@@ -33,11 +35,12 @@ static void scene_init(scene_t *scene, const dryrun_room_t *room) {
                        .config = *room->keys->queues[0].config,
                        .queue = room->keys->queues[0],
                        .keys = *room->keys};
-    scene->config.own = (dialect_config_t){.events = scene->events,
-                                           .retry_attempts = 2,
-                                           .lists = {.items = &scene->list, .count = 1},
-                                           .classes = {.items = &scene->class, .count = 1},
-                                           .delays = {.items = &scene->step, .count = 1}};
+    scene->own = (delayed_config_t){.events = scene->events,
+                                    .retry_attempts = 2,
+                                    .lists = {.items = &scene->list, .count = 1},
+                                    .classes = {.items = &scene->class, .count = 1},
+                                    .delays = {.items = &scene->step, .count = 1}};
+    scene->config.own = &scene->own;
     scene->queue.config = &scene->config;
     scene->keys.queues = &scene->queue;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/json/pick.h"
+#include "dialects/delayed_queue/config.h"
 
 enum {
     ATTEMPT_MOST = 1000000,
@@ -19,7 +20,7 @@ delayed_name_t delayed_name(slice_t member) {
                             .id = {id, (size_t)(member.data + member.len - id)}};
 }
 
-bool delayed_class(const dialect_config_t *own, slice_t name, size_t *out) {
+bool delayed_class(const delayed_config_t *own, slice_t name, size_t *out) {
     for (*out = 0; *out < own->classes.count; ++*out)
         if (slice_is(name, own->classes.items[*out])) return true;
     return false;
@@ -53,7 +54,7 @@ void delayed_splice(slice_t text, const delayed_envelope_t *envelope, int64_t at
     (void)json_splice(text, &cut, 1, out); // one cut, inside of the text
 }
 
-int64_t delayed_delay_ms(const dialect_config_t *own, int64_t attempt) {
+int64_t delayed_delay_ms(const delayed_config_t *own, int64_t attempt) {
     for (size_t i = 0; i + 1 < own->delays.count; i++)
         if (attempt < own->delays.items[i].below) return own->delays.items[i].delay_ms;
     return own->delays.items[own->delays.count - 1].delay_ms;

@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "base/slice.h"
 #include "config/config.h"
+#include "dialects/delayed_queue/config.h"
 
 #define DELAYED_DELIMITER "###" // between class and id (DelayedEventService.java, DELIMITER)
 
@@ -22,7 +23,7 @@ typedef struct delayed_name {
 delayed_name_t delayed_name(slice_t member);
 
 // The place of a class among the configured ones; false: it is none of them.
-bool delayed_class(const dialect_config_t *own, slice_t class, size_t *out);
+bool delayed_class(const delayed_config_t *own, slice_t class, size_t *out);
 
 typedef struct delayed_envelope {
     int64_t attempt; // the next one, from 1
@@ -40,6 +41,6 @@ bool delayed_is_fast(slice_t text, slice_t class, const delayed_envelope_t *enve
 void delayed_splice(slice_t text, const delayed_envelope_t *envelope, int64_t attempt, buffer_t *out);
 
 // How long before attempt number `attempt`, after the one before it (DelayedEventService.java, nextDelay).
-int64_t delayed_delay_ms(const dialect_config_t *own, int64_t attempt);
+int64_t delayed_delay_ms(const delayed_config_t *own, int64_t attempt);
 
 #endif

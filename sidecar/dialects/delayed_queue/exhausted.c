@@ -5,6 +5,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "dialects/delayed_queue/config.h"
 #include "dialects/delayed_queue/envelope.h"
 #include "dialects/delayed_queue/internal.h"
 #include "queue/quarantine.h"
@@ -46,7 +47,7 @@ typedef struct board {
 static void *watch_open(const queue_keys_t *keys) {
     board_t *board = mem_alloc(sizeof *board);
     board->keys = keys;
-    board->waits = mem_array(keys->config->own.classes.count, sizeof *board->waits);
+    board->waits = mem_array(delayed_config(keys->config)->classes.count, sizeof *board->waits);
     board->nearest = board->again = mono_never();
     return board;
 }
@@ -58,7 +59,7 @@ static void watch_close(void *state) {
 }
 
 static void begin_round(board_t *board, mono_t now) {
-    memset(board->waits, 0, board->keys->config->own.classes.count * sizeof *board->waits);
+    memset(board->waits, 0, delayed_config(board->keys->config)->classes.count * sizeof *board->waits);
     board->skip = 0;
     board->began = now;
     board->nearest = board->again = mono_never();
@@ -146,7 +147,7 @@ static void judge_foreign(finding_t *finding) {
 
 // Its last push was a whole delay ago. While that waits for a worker nobody has failed.
 static void judge_last(finding_t *finding, size_t class, const delayed_envelope_t *envelope) {
-    const dialect_config_t *own = &finding->board->keys->config->own;
+    const delayed_config_t *own = delayed_config(finding->board->keys->config);
     if (finding->board->waits[class]) {
         leave(finding, WAITS_MS);
         return;
@@ -160,7 +161,7 @@ static void judge_last(finding_t *finding, size_t class, const delayed_envelope_
 }
 
 static void judge_event(finding_t *finding, size_t class) {
-    const dialect_config_t *own = &finding->board->keys->config->own;
+    const delayed_config_t *own = delayed_config(finding->board->keys->config);
     const aside_job_t *job = finding->job;
     int64_t limit = own->retry_attempts < 2 ? 2 : own->retry_attempts; // the only push of an event makes its attempt 2
     delayed_envelope_t envelope;
@@ -199,7 +200,7 @@ static void judge(finding_t *finding) {
         note_large(finding);
     else if (!finding->job->has_envelope)
         return; // it is over, and promote removes its member
-    else if (delayed_class(&finding->board->keys->config->own, finding->name.class, &class))
+    else if (delayed_class(delayed_config(finding->board->keys->config), finding->name.class, &class))
         judge_event(finding, class);
     else
         judge_foreign(finding);
@@ -248,7 +249,7 @@ static void append_settle(finding_t *finding) {
     finding->ask.queue = finding->call->queue;
     finding->ask.token = finding->call->token;
     finding->ask.job = finding->job;
-    finding->ask.events = finding->board->keys->config->own.events;
+    finding->ask.events = delayed_config(finding->board->keys->config)->events;
     if (finding->ask.verdict == ASIDE_END) make_event(finding);
     finding->ask.event = &finding->event;
     aside_settle_append(finding->call->conn, finding->call->keys, &finding->ask);
@@ -333,8 +334,8 @@ static outcome_t watch_step(void *state, watch_call_t *call, redis_error_t *erro
     if (mono_reached(board->again, call->now) || (call->changed && board->skip < SHORT)) begin_round(board, call->now);
     if (call->changed) board->behind = board->skip > 0;
     // Each look arms, as our own writes make Redis forget whom to tell; the last one of a round comes behind the last of them.
-    outcome_t outcome =
-        aside_read(call->conn, call->keys, call->queue, board->keys->config->own.events, board->skip, call->arm, &page, error);
+    outcome_t outcome = aside_read(call->conn, call->keys, call->queue, delayed_config(board->keys->config)->events, board->skip,
+                                   call->arm, &page, error);
     if (outcome != OUTCOME_OK) return outcome;
     board->armed = page.armed;
     call->next = call->now; // there may be more

@@ -5,6 +5,7 @@
 // the list that the task names. Names of lists come from the config alone: a task that names another is never pushed anywhere.
 #include "base/buffer.h"
 #include "dialects/dialect.h"
+#include "dialects/kmqueue/config.h"
 #include "dialects/kmqueue/dry_run.h"
 #include "dialects/kmqueue/task.h"
 #include "dialects/kmqueue/unique_ids.h"
@@ -44,7 +45,7 @@ static void read_job(json_t *json, const queue_config_t *queue, slice_t bytes, j
     if (task.gen >= CREATED_LEAST_MS && task.gen <= CREATED_MOST_MS) out->created_ms = task.gen;
     if (task.exc > 0) out->executed_ms = task.exc;
     out->told_retries = task.retry;
-    if (!find_list(&queue->own.lists, task.queue, &out->target)) out->trouble = JOB_FOREIGN;
+    if (!find_list(&kmqueue_config(queue)->lists, task.queue, &out->target)) out->trouble = JOB_FOREIGN;
 }
 
 static char *heartbeat(const queue_config_t *queue, const entry_t *entry, const job_t *job) {
@@ -54,7 +55,7 @@ static char *heartbeat(const queue_config_t *queue, const entry_t *entry, const 
 
 static void settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
                    buffer_t *again) {
-    const dialect_config_t *own = &keys->config->own;
+    const kmqueue_config_t *own = kmqueue_config(keys->config);
     km_task_t task;
     out->from = keys->config->backup;
     out->ready = own->lists.items[job->target];
@@ -64,7 +65,7 @@ static void settle(const queue_keys_t *keys, const entry_t *entry, const job_t *
         km_task_again(&task, entry->bytes, again);
         out->again = (slice_t){again->data, again->len};
     } else if (task.unique) {
-        out->mark = own->uniques.items[job->target];
+        out->mark = own->unique_sets.items[job->target];
         out->mark_id = slice_text(job->id);
     }
 }
@@ -78,17 +79,17 @@ static bool prepare(const queue_config_t *queue, const event_t *row, int64_t now
         buffer_str(why, "it is no task of KMQueue, so nothing says which list it belongs to");
         return false;
     }
-    if (!find_list(&queue->own.lists, task.queue, &list)) {
+    if (!find_list(&kmqueue_config(queue)->lists, task.queue, &list)) {
         buffer_printf(why, "it belongs to the list `%.*s`, which is not among `queues`", (int)task.queue.len, task.queue.data);
         return false;
     }
     km_task_anew(&task, row->payload, now_ms, bytes);
     size_t len = bytes->len;
     buffer_str(bytes, id);
-    out->ready = queue->own.lists.items[list];
+    out->ready = kmqueue_config(queue)->lists.items[list];
     out->job = (slice_t){bytes->data, len};
     if (task.unique) {
-        out->mark = queue->own.uniques.items[list];
+        out->mark = kmqueue_config(queue)->unique_sets.items[list];
         out->mark_id = (slice_t){bytes->data + len, bytes->len - len};
     }
     return true;
@@ -108,13 +109,13 @@ static const pass_ops_t pass = {
 static const requeue_ops_t requeue = {.prepare = prepare};
 
 static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
-    const strings_t *lists = &at->config->own.lists;
+    const strings_t *lists = &kmqueue_config(at->config)->lists;
     for (size_t i = 0; i < lists->count; i++) add(self, SIZE_READY, lists->items[i], NULL);
     add(self, SIZE_BACKUP, at->config->backup, NULL);
 }
 
 const dialect_ops_t dialect_kmqueue = {
-    .name = "kmqueue",
+    .settings = &kmqueue_settings,
     .pass = &pass,
     .watch = &kmqueue_watch,
     .requeue = &requeue,

@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/log.h"
+#include "dialects/kmqueue/config.h"
 #include "dialects/kmqueue/task.h"
 #include "redis/reply.h"
 
@@ -30,8 +31,8 @@ typedef struct watch {
 static void *watch_open(const queue_keys_t *keys) {
     watch_t *watch = mem_alloc(sizeof *watch);
     watch->config = keys->config;
-    watch->before = mem_array(keys->config->own.lists.count, sizeof *watch->before);
-    watch->found = mem_array(keys->config->own.lists.count, sizeof *watch->found);
+    watch->before = mem_array(kmqueue_config(keys->config)->lists.count, sizeof *watch->before);
+    watch->found = mem_array(kmqueue_config(keys->config)->lists.count, sizeof *watch->found);
     return watch;
 }
 
@@ -52,8 +53,9 @@ static void ask(conn_t *conn, const char *command, const char *key) {
 
 static void append_look(conn_t *conn, const queue_config_t *queue) {
     ask(conn, "LLEN", queue->backup);
-    for (size_t i = 0; i < queue->own.lists.count; i++) ask(conn, "LLEN", queue->own.lists.items[i]);
-    for (size_t i = 0; i < queue->own.lists.count; i++) ask(conn, "SCARD", queue->own.uniques.items[i]);
+    for (size_t i = 0; i < kmqueue_config(queue)->lists.count; i++) ask(conn, "LLEN", kmqueue_config(queue)->lists.items[i]);
+    for (size_t i = 0; i < kmqueue_config(queue)->lists.count; i++)
+        ask(conn, "SCARD", kmqueue_config(queue)->unique_sets.items[i]);
 }
 
 static int64_t read_count(conn_t *conn, const char *key, redis_error_t *worst) {
@@ -72,12 +74,12 @@ static int64_t read_count(conn_t *conn, const char *key, redis_error_t *worst) {
 
 // Of tasks how many there are, with the marker; of marks what each set holds.
 static void read_look(conn_t *conn, watch_t *watch, int64_t *waiting, int64_t *in_progress, redis_error_t *error) {
-    const dialect_config_t *own = &watch->config->own;
+    const kmqueue_config_t *own = kmqueue_config(watch->config);
     *error = (redis_error_t){0};
     *waiting = 0;
     *in_progress = read_count(conn, watch->config->backup, error);
     for (size_t i = 0; i < own->lists.count; i++) *waiting += read_count(conn, own->lists.items[i], error);
-    for (size_t i = 0; i < own->lists.count; i++) watch->found[i] = read_count(conn, own->uniques.items[i], error);
+    for (size_t i = 0; i < own->lists.count; i++) watch->found[i] = read_count(conn, own->unique_sets.items[i], error);
 }
 
 // Whether the one entry of backup is its marker.
@@ -106,20 +108,20 @@ static bool look(conn_t *conn, watch_t *watch, redis_error_t *error) {
 
 static int64_t sum(const watch_t *watch, const int64_t *marks) {
     int64_t all = 0;
-    for (size_t i = 0; i < watch->config->own.lists.count; i++) all += marks[i];
+    for (size_t i = 0; i < kmqueue_config(watch->config)->lists.count; i++) all += marks[i];
     return all;
 }
 
 static void keep_least(const watch_t *watch) {
-    for (size_t i = 0; i < watch->config->own.lists.count; i++)
+    for (size_t i = 0; i < kmqueue_config(watch->config)->lists.count; i++)
         if (watch->found[i] < watch->before[i]) watch->before[i] = watch->found[i];
 }
 
 // "mail_unique: 2, other_unique: 1"; the first of them stand for all where they are many.
 static void write_marks(const watch_t *watch, buffer_t *out) {
-    for (size_t i = 0; i < watch->config->own.lists.count && out->len < TOLD_BYTES; i++)
+    for (size_t i = 0; i < kmqueue_config(watch->config)->lists.count && out->len < TOLD_BYTES; i++)
         if (watch->before[i])
-            buffer_printf(out, "%s%s: %lld", out->len ? ", " : "", watch->config->own.uniques.items[i],
+            buffer_printf(out, "%s%s: %lld", out->len ? ", " : "", kmqueue_config(watch->config)->unique_sets.items[i],
                           (long long)watch->before[i]);
 }
 
@@ -149,10 +151,10 @@ static int64_t compare(watch_t *watch, watch_call_t *call) {
     bool sure = watch->quiet && mono_diff(call->now, watch->at) >= apart * NS_PER_MS;
     if (sure) keep_least(watch);
     bool none = sum(watch, watch->found) == 0;
-    if (none) memset(watch->before, 0, watch->config->own.lists.count * sizeof *watch->before);
+    if (none) memset(watch->before, 0, kmqueue_config(watch->config)->lists.count * sizeof *watch->before);
     if (sure || none) tell(watch, call->metrics);
     if (sure || !watch->quiet) {
-        memcpy(watch->before, watch->found, watch->config->own.lists.count * sizeof *watch->before);
+        memcpy(watch->before, watch->found, kmqueue_config(watch->config)->lists.count * sizeof *watch->before);
         watch->at = call->now;
     }
     return sum(watch, watch->found) > watch->told && apart < LOOK_EVERY_MS ? apart : LOOK_EVERY_MS;

@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "dialects/dialect.h"
+#include "dialects/list/config.h"
 #include "queue/scripts.h"
 
 #define SENTINEL_PREFIX "sidecar-sentinel:"
@@ -125,7 +126,7 @@ static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
 }
 
 const dialect_ops_t dialect_list = {
-    .name = "list",
+    .settings = &list_settings,
     .promote = &promote,
     .pass = &pass,
     .sizes = sizes,

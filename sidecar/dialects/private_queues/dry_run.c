@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/buffer.h"
+#include "dialects/private_queues/config.h"
 #include "dialects/private_queues/scripts.h"
 #include "queue/scripts.h"
 #include "queue/settle.h"
@@ -41,7 +42,7 @@ static outcome_t run_tails(const dryrun_room_t *room, const scratch_t *keys) {
 
 // The walks are no scripts, but what they are for.
 static bool try_lists(const dryrun_room_t *room, const scratch_t *keys) {
-    const dialect_config_t *own = &room->config->own;
+    const private_config_t *own = private_config(room->config);
     if (!room->passed(room, &script_private_tails, run_tails(room, keys))) return false;
     outcome_t outcome = *own->registry ? ASK(room, "SSCAN", keys->done, "0", "COUNT", "1")
                                        : ASK(room, "SCAN", "0", "MATCH", keys->private, "COUNT", "1", "TYPE", "list");
@@ -96,7 +97,7 @@ static outcome_t run_settle(const dryrun_room_t *room, const scratch_t *keys) {
     const settle_where_t where = {.from = keys->private,
                                   .ready = room->keys->queues[0].config->ready,
                                   .depth = 1,
-                                  .done = *room->config->own.dedup ? keys->done : NULL,
+                                  .done = *private_config(room->config)->dedup ? keys->done : NULL,
                                   .done_id = slice_text("another"),
                                   .recorded = *room->config->dlq ? keys->recorded : NULL};
     settled_t settled;
@@ -129,7 +130,7 @@ static outcome_t lay_out(const dryrun_room_t *room, const scratch_t *keys) {
 }
 
 unsigned private_dry_needs(const queue_config_t *queue) {
-    return (*queue->own.registry ? 1U : 0) | (*queue->own.dedup ? 2U : 0) | (*queue->dlq ? 4U : 0);
+    return (*private_config(queue)->registry ? 1U : 0) | (*private_config(queue)->dedup ? 2U : 0) | (*queue->dlq ? 4U : 0);
 }
 
 bool private_dry_run(const dryrun_room_t *room) {

@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/keyset.h"
 #include "base/log.h"
+#include "dialects/private_queues/config.h"
 #include "dialects/private_queues/scripts.h"
 #include "redis/reply.h"
 
@@ -62,7 +63,7 @@ static char *scan_pattern(const char *pattern) {
 private_lists_t *private_lists_new(const queue_keys_t *at) {
     private_lists_t *lists = mem_alloc(sizeof *lists);
     lists->queue = at->config;
-    lists->match = scan_pattern(at->config->own.private);
+    lists->match = scan_pattern(private_config(at->config)->private);
     return lists;
 }
 
@@ -115,7 +116,8 @@ static bool fits(const char *pattern, slice_t name, slice_t *owner) {
 bool private_lists_take(private_lists_t *lists, const keyspace_t *keys, slice_t name, slice_t *owner) {
     static const char OURS[] = "sidecar:";
     if (!lists->never) learn_never(lists, keys);
-    if (name.len == 0 || memchr(name.data, '\0', name.len) || !fits(lists->queue->own.private, name, owner)) return false;
+    if (name.len == 0 || memchr(name.data, '\0', name.len) || !fits(private_config(lists->queue)->private, name, owner))
+        return false;
     if (name.len >= sizeof OURS - 1 && memcmp(name.data, OURS, sizeof OURS - 1) == 0) return false;
     char *text = mem_printf("%.*s", (int)name.len, name.data);
     bool taken = lists->never_count && bsearch(&text, lists->never, lists->never_count, sizeof *lists->never, compare_texts);
@@ -160,7 +162,7 @@ void private_look_append(conn_t *conn, const keyspace_t *keys, size_t queue, voi
     append_key(conn, "HLEN", keys->queues[queue].stamps);
     request_begin(conn, "TIME");
     request_end(conn);
-    if (*lists->queue->own.registry) append_key(conn, "TYPE", lists->queue->own.registry);
+    if (*private_config(lists->queue)->registry) append_key(conn, "TYPE", private_config(lists->queue)->registry);
 }
 
 static bool read_stamps(conn_t *conn, const char *key, backup_look_t *out, redis_error_t *error) {
@@ -199,7 +201,7 @@ static walk_t walk_of(const redisReply *type) {
 }
 
 static void read_registry(conn_t *conn, private_lists_t *lists, redis_error_t *worst) {
-    const char *registry = lists->queue->own.registry;
+    const char *registry = private_config(lists->queue)->registry;
     redisReply *reply;
     redis_error_t error;
     if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) {
@@ -220,7 +222,7 @@ outcome_t private_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, 
     *out = (backup_look_t){.config = lists->queue};
     *error = (redis_error_t){0};
     if (!read_stamps(conn, keys->queues[queue].stamps, out, error) || !read_time(conn, out, error)) return error->outcome;
-    lists->walk = *lists->queue->own.registry ? lists->walk : WALK_KEYS;
+    lists->walk = *private_config(lists->queue)->registry ? lists->walk : WALK_KEYS;
     if (lists->walk != WALK_KEYS) read_registry(conn, lists, error);
     lists->walked = lists->walk == WALK_NONE;
     // How many there are is not known before the end of the walk: about as many as there were jobs, and always a page more.
@@ -248,7 +250,7 @@ static void append_step(conn_t *conn, const private_lists_t *lists) {
     case WALK_HASH: request_begin(conn, "HSCAN"); break;
     case WALK_LIST: request_begin(conn, "LRANGE"); break;
     }
-    if (lists->walk != WALK_KEYS) request_text(conn, lists->queue->own.registry);
+    if (lists->walk != WALK_KEYS) request_text(conn, private_config(lists->queue)->registry);
     request_text(conn, lists->cursor);
     if (lists->walk == WALK_LIST) {
         request_int(conn, strtoll(lists->cursor, NULL, 10) + PRIVATE_WALK - 1);

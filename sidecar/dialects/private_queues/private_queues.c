@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "dialects/dialect.h"
+#include "dialects/private_queues/config.h"
 #include "dialects/private_queues/dead_letters.h"
 #include "dialects/private_queues/dry_run.h"
 #include "dialects/private_queues/lists.h"
@@ -38,8 +39,8 @@ static void settle(const queue_keys_t *keys, const entry_t *entry, const job_t *
     out->from = entry->from;
     out->ready = queue->ready;
     out->depth = 1;
-    if (*queue->own.dedup && has_id(job)) {
-        out->done = queue->own.dedup;
+    if (*private_config(queue)->dedup && has_id(job)) {
+        out->done = private_config(queue)->dedup;
         out->done_id = slice_text(job->id);
     }
     if (*queue->dlq) out->recorded = keys->recorded;
@@ -64,7 +65,7 @@ static void sizes(const queue_keys_t *at, size_fn *add, void *self) { add(self, 
 static const requeue_ops_t requeue = {.letters = true};
 
 const dialect_ops_t dialect_private_queues = {
-    .name = "private_queues",
+    .settings = &private_settings,
     .requeue = &requeue,
     .dry_run = private_dry_run,
     .dry_needs = private_dry_needs,

@@ -1,6 +1,6 @@
 /* The dry run of bull's scripts: it finds each right that is missing before anybody leads, and leaves nothing behind. */
 #include "bull_call.h"
-#include "dialects/dialect.h"
+#include "dialects/registry.h"
 
 #define CONFIG "group = \"app\"; queues = ( { name = \"scratch\"; }, { name = \"video\"; dialect = \"bull\"; } );"
 
@@ -30,7 +30,7 @@ static found_t dry_run(fixture_t *f, conn_t *conn) {
                           .passed = passed,
                           .self = &found};
     redis_ok(f->r, "SET " BULL_LOCK " T");
-    cr_assert(dialect_ops(DIALECT_BULL)->dry_run(&room));
+    cr_assert(dialect_bull.dry_run(&room));
     return found;
 }
 

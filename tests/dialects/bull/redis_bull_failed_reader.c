@@ -2,8 +2,10 @@
  * the workers say, whoever leads, and as far as it can be known what was removed at once. */
 #include "audit_case.h"
 #include "bull_failure.h"
+#include "dialects/bull/config.h"
 #include "dialects/bull/failed.h"
 #include "dialects/bull/failed_channel.h"
+#include "dialects/registry.h"
 #include "wait.h"
 
 /* One leader's reader, called as the monitor calls it. */
@@ -228,7 +230,7 @@ Test(redis_bull_reader, what_was_removed_at_once_is_recorded_from_its_message) {
 /* What fails while nobody leads is recorded later; what fails while that is not wanted is not. */
 Test(redis_bull_reader, what_fails_while_it_is_off_is_not_recorded_later) {
     setup_t setup = setup_start();
-    const watch_ops_t *ops = dialect_ops(DIALECT_BULL)->watch;
+    const watch_ops_t *ops = dialect_bull.watch;
     work(&setup);
     fail(&setup, "1", 0);
     work(&setup);
@@ -236,7 +238,7 @@ Test(redis_bull_reader, what_fails_while_it_is_off_is_not_recorded_later) {
     fail(&setup, "2", 0); /* between two leaders */
     work(&setup);
     expect_jobs(&setup, "1 2");
-    setup.f.config->queues[0].own.record_failed = false;
+    bull_config(&setup.f.config->queues[0])->record_failed = false;
     void *off = ops->open(&setup.f.keys->queues[0]);
     for (int i = 0; i < 2; i++) { /* once a term is enough */
         watch_call_t call = {.conn = setup.f.conn,

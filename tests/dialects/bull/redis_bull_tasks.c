@@ -1,7 +1,8 @@
 /* Dialect bull from C: its stalled check step by step, what it adopts, its dry run; as the monitor and the preflight call them.
  */
 #include "bull_call.h"
-#include "dialects/dialect.h"
+#include "dialects/bull/config.h"
+#include "dialects/registry.h"
 #include "model/metrics.h"
 #include "wait.h"
 
@@ -21,9 +22,9 @@ typedef struct {
 } election_t;
 
 static election_t setup(void) {
-    election_t s = {.f = fixture_start(&(fixture_options_t){.config = CONFIG}), .ops = dialect_ops(DIALECT_BULL)->watch};
+    election_t s = {.f = fixture_start(&(fixture_options_t){.config = CONFIG}), .ops = dialect_bull.watch};
     s.metrics = metrics_new(1);
-    s.f.config->queues[0].own.stalled_interval_ms = INTERVAL_MS;
+    bull_config(&s.f.config->queues[0])->stalled_interval_ms = INTERVAL_MS;
     s.state = s.ops->open(&s.f.keys->queues[0]);
     redis_ok(s.f.r, "SET " BULL_LOCK " T");
     return s;
@@ -292,7 +293,7 @@ Test(redis_bull_watch, a_lost_lock_fences_it) {
 /* The workers' own check goes on when the mark is an interval old, not later. */
 Test(redis_bull_watch, leaves_the_check_to_the_workers) {
     election_t s = setup();
-    s.f.config->queues[0].own.stalled_interval_ms = 60000;
+    bull_config(&s.f.config->queues[0])->stalled_interval_ms = 60000;
     step(&s);
     cr_assert_gt(redis_int(s.f.r, "PTTL " BULL "stalled-check"), 40000);
     redis_ok(s.f.r, "HSET sidecar:video:meta marked 1700000000000");
@@ -304,7 +305,7 @@ Test(redis_bull_watch, leaves_the_check_to_the_workers) {
 /* ---- What promotion has put aside. */
 
 static void promote(election_t *s) {
-    const promote_ops_t *ops = dialect_ops(DIALECT_BULL)->promote;
+    const promote_ops_t *ops = dialect_bull.promote;
     promote_reply_t reply;
     ops->append(s->f.conn, s->f.keys, &(promote_ask_t){.token = "T", .batch = 100});
     cr_assert_eq(ops->read(s->f.conn, &reply, &s->f.error), OUTCOME_OK, "%s", s->f.error.text);
@@ -356,7 +357,7 @@ Test(redis_bull_watch, what_is_aside_waits_while_the_stream_is_full) {
 
 static void expect_refusal(election_t *s, const char *refusal) {
     buffer_t text = {0};
-    outcome_t outcome = dialect_ops(DIALECT_BULL)->adopt(s->f.conn, s->f.keys, 0, &text, &s->f.error);
+    outcome_t outcome = dialect_bull.adopt(s->f.conn, s->f.keys, 0, &text, &s->f.error);
     cr_assert_eq(outcome, OUTCOME_OK, "%s", s->f.error.text);
     cr_assert_str_eq(buffer_text(&text), refusal);
     buffer_free(&text);
@@ -388,7 +389,7 @@ Test(redis_bull_watch, refuses_bullmq_and_the_unreleased_layout) {
     }
     redis_ok(s.f.r, "SET " BULL "meta x"); /* whatever that is */
     buffer_t text = {0};
-    cr_assert_eq(dialect_ops(DIALECT_BULL)->adopt(s.f.conn, s.f.keys, 0, &text, &s.f.error), OUTCOME_REFUSED);
+    cr_assert_eq(dialect_bull.adopt(s.f.conn, s.f.keys, 0, &text, &s.f.error), OUTCOME_REFUSED);
     cr_assert_eq(text.len, 0);
     teardown(&s);
 }
@@ -411,7 +412,7 @@ Test(redis_bull_watch, a_bullmq_that_comes_later_stops_it) {
 
 Test(redis_bull_watch, promotes_through_the_interface) {
     election_t s = setup();
-    const promote_ops_t *ops = dialect_ops(DIALECT_BULL)->promote;
+    const promote_ops_t *ops = dialect_bull.promote;
     promote_reply_t reply;
     long long due = bull_now_ms(s.f.r) - 1234;
     bull_job(s.f.r, "1", "0");
@@ -441,7 +442,7 @@ Test(redis_bull_watch, a_check_of_ten_thousand_goes_in_small_parts, .timeout = 6
              "if i % (ARGV[1] / ARGV[2]) ~= 1 then redis.call('SET', key .. ':lock', 'w') end end",
              ALL, DEAD);
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
-    s.f.config->queues[0].own.stalled_interval_ms = 1000;
+    bull_config(&s.f.config->queues[0])->stalled_interval_ms = 1000;
     step(&s);
     cr_assert_eq(redis_int(r, "SCARD " BULL "stalled"), ALL);
     /* Some finish since, and a Bull before 4.12.3 leaves their marks. */

@@ -1,5 +1,5 @@
 /* private_queues: what one settle of settle.lua does, and what it refuses without a change. */
-#include "dialects/dialect.h"
+#include "dialects/registry.h"
 #include "private_fixture.h"
 
 #define JOB "{\"id\":\"42\"}"
@@ -24,7 +24,7 @@ static fixture_t setup(void) {
 
 /* As the monitor asks for it, where private_queues says. */
 static settled_t settle(fixture_t *f, bool ends) {
-    const pass_ops_t *pass = dialect_ops(DIALECT_PRIVATE_QUEUES)->pass;
+    const pass_ops_t *pass = dialect_private_queues.pass;
     const queue_keys_t *at = &f->keys->queues[0];
     entry_t entry = {.bytes = slice_text(JOB), .kind = ENTRY_JOB, .from = "queue-w1", .owner = "w1"};
     entry.digest = digest_of(JOB, strlen(JOB));
@@ -162,7 +162,7 @@ Test(redis_private_settle, a_record_that_is_refused_leaves_no_dead_letter) {
     redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 event last"); /* no id can follow */
     char *before = fixture_digest(f.r);
     settled_t settled;
-    const pass_ops_t *pass = dialect_ops(DIALECT_PRIVATE_QUEUES)->pass;
+    const pass_ops_t *pass = dialect_private_queues.pass;
     entry_t entry = {.bytes = slice_text(JOB), .kind = ENTRY_JOB, .from = "queue-w1", .owner = "w1"};
     entry.digest = digest_of(JOB, strlen(JOB));
     settle_where_t where = {0};

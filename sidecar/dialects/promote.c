@@ -1,21 +1,10 @@
+// How a promote script answers.
 #include "dialects/dialect.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "redis/reply.h"
-
-const dialect_ops_t *dialect_ops(dialect_t dialect) {
-    // A dialect without a row is read from a config, but refused before anything is served.
-    static const dialect_ops_t *const all[DIALECT_COUNT] = {
-        [DIALECT_LIST] = &dialect_list,
-        [DIALECT_KMQUEUE] = &dialect_kmqueue,
-        [DIALECT_BULL] = &dialect_bull,
-        [DIALECT_PRIVATE_QUEUES] = &dialect_private_queues,
-        [DIALECT_DELAYED_QUEUE] = &dialect_delayed_queue,
-    };
-    return all[dialect];
-}
 
 static int64_t number(const redisReply *reply) { return strtoll(reply_text(reply), NULL, 10); }
 

@@ -1,0 +1,72 @@
+// What the config asks of a dialect. Each dialect fills one config_dialect_t in its own folder; config_load gets them all as a
+// config_dialects_fn, and a queue points at its own.
+#ifndef QS_CONFIG_DIALECT_H
+#define QS_CONFIG_DIALECT_H
+
+#include "config/config.h"
+#include "config/source.h"
+#include "config/table.h"
+
+// Keys of `defaults` and of queues that a dialect cannot honour, and what takes their place in the foreign system.
+typedef struct config_refusal {
+    const char *keys; // names, separated by spaces
+    const char *instead;
+    bool takes_default; // the default may be written all the same
+} config_refusal_t;
+
+// A queue while its dialect derives what the file does not say. For the functions below.
+typedef struct derive derive_t;
+
+struct config_dialect {
+    const char *name; // the word in the file
+    // Keys of its own, made by DIALECT_KEY. No other dialect may have a key of the same name.
+    const config_key_t *keys;
+    size_t key_count;
+    size_t own_size; // of the struct that holds them, which queue_config_t.own points to; 0 = it has none
+    const config_refusal_t *refusals;
+    size_t refusal_count;
+    const char *prefix;    // default of the key `prefix`; NULL = the dialect does not know that key
+    bool delays;           // jobs are delayed; false: its queues take the role monitor alone
+    bool heartbeat_of_job; // * in `heartbeat` is the job's id, so that its default and `defaults` hold here too
+
+    // Derives key names, and reports settings that cannot work. NULL: the key names stand in the file.
+    void (*derive)(derive_t *derive);
+    // Reports two queues of this dialect that would harm each other although they share no key. The later one is derived. NULL:
+    // none would.
+    void (*compare)(derive_t *derive, const queue_config_t *earlier);
+    // Frees what derive has made in own; what the keys hold is freed already. NULL: nothing.
+    void (*release)(void *own);
+    // Adds the keys that its workers and the sidecar share, in the order of the dump; patterns last.
+    void (*redis_keys)(const queue_config_t *queue, redis_keys_t *out);
+};
+
+// ---- For derive and compare.
+
+queue_config_t *derive_queue(derive_t *derive);
+const config_t *derive_config(const derive_t *derive);               // all but queues is there
+bool derive_is_given(const derive_t *derive, const char *key);       // in the queue itself
+bool derive_is_in_defaults(const derive_t *derive, const char *key); // in `defaults` of the file
+bool derive_has_failed(const derive_t *derive);                      // some error was reported
+void derive_text(char **field, char *owned);                         // takes `owned` in place of what the field holds
+// Reports at the line of the key, or of the queue where the key is not given. A message of derive begins with the queue.
+void derive_error(derive_t *derive, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void derive_warning(derive_t *derive, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
+char *derive_quote(const char *text); // as the file would have it, safe on a terminal; owned
+
+// ---- For redis_keys.
+
+// Adds a key, unless the name is NULL or "" or stands there already in this role. Copies the name.
+void redis_keys_add(redis_keys_t *keys, const redis_key_t *key);
+// The same for a key that stands under an option of its own name.
+void redis_keys_add_option(redis_keys_t *keys, const char *option, char *name, const char *type, redis_key_use_t use);
+
+// ---- For the rest of config.
+
+// Whether queues of the dialect know the key: what a dialect does not know may not stand in its queues.
+bool config_key_of_dialect(const config_key_t *key, const config_dialect_t *dialect);
+// Whether the key may stand with this value in a queue of the dialect.
+bool config_dialect_takes(const config_key_t *key, const config_dialect_t *dialect, const node_t *node);
+// Adds why a key may not stand there: "is not for dialect bull: ...", or where it belongs.
+void config_dialect_refuse(const config_key_t *key, const config_dialect_t *dialect, config_dialects_fn *dialects, buffer_t *out);
+
+#endif

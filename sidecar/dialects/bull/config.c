@@ -1,0 +1,90 @@
+// Settings of dialect bull, and the key names that Bull makes of them.
+#include "dialects/bull/config.h"
+
+#include <stdlib.h>
+
+#include "config/dialect.h"
+
+static const config_key_t bull_keys[] = {
+    DIALECT_KEY("bull_queue", KEY_TEXT, "<name>", "1", "256", offsetof(bull_config_t, bull_queue), false,
+                "Name of the Bull queue, where it is not the name here."),
+    DIALECT_KEY("stalled_interval", KEY_DURATION, "30s", "1s", "1h", offsetof(bull_config_t, stalled_interval_ms), true,
+                "How long a job without a lock must have been active before it counts as stalled, a duration; Bull's "
+                "stalledInterval."),
+    DIALECT_KEY("max_stalled", KEY_INT, "1", "0", "1000", offsetof(bull_config_t, max_stalled), true,
+                "How often a job may stall before it fails; Bull's maxStalledCount."),
+    DIALECT_KEY("record_failed", KEY_BOOL, "true", NULL, NULL, offsetof(bull_config_t, record_failed), true,
+                "Whether failures that Bull's workers decide are recorded too."),
+};
+
+static const config_refusal_t bull_refusals[] = {
+    {"ready delayed backup", "`prefix` and `bull_queue` name its keys", false},
+    {"errors", "Bull keeps errors in the job and in its set failed, which `record_failed` is about", false},
+    {"dlq", "Bull keeps failed jobs in its set failed", false},
+    {"protected_timeout",
+     "`stalled_interval` takes its place, and the worker's lockDuration says how long a job is safe without a sign of life",
+     false},
+    {"alive_kills", "a job that is ended under a worker that renews its lock would fail that worker's own end of it", false},
+    {"heartbeat", "the job's lock is its heartbeat: lockDuration and lockRenewTime of the worker's settings", false},
+    {"retry_times", "`max_stalled` takes its place for workers that die, and the job option attempts for handlers that fail",
+     false},
+    {"retry_window", "a job counts its stalls itself, for ever", false},
+    {"retry_backoff retry_delay retry_delay_max retry_jitter", "Bull's job option backoff takes its place", false},
+    {"ready_limit", "Bull's option limiter takes its place", false},
+    {"score_unit", "Bull's scores are its own", false},
+    {"id_path created_path type_path", "the job's hash says it: its id, timestamp and name", false},
+    {"end_duplicates", "Bull's jobs have ids, so there are no duplicates", false},
+};
+
+static void bull_derive(derive_t *derive) {
+    queue_config_t *queue = derive_queue(derive);
+    bull_config_t *own = bull_config(queue);
+    if (!*queue->prefix) derive_error(derive, "prefix", "`prefix` is \"\", but Bull's has 1 to 256 bytes");
+    derive_text(&own->base, mem_printf("%s:%s", queue->prefix, own->bull_queue));
+    derive_text(&queue->delayed, mem_printf("%s:delayed", own->base));
+    derive_text(&queue->ready, mem_printf("%s:wait", own->base));
+}
+
+static void bull_release(void *settings) { free(((bull_config_t *)settings)->base); }
+
+// By the names of Bull's own sources (OptimalBits/bull, lib/queue.js, 4.16.5). Ids of jobs may hold colons, so each key that
+// begins with the queue's own may be the hash of a job.
+static void bull_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
+    static const redis_key_t keys[] = {
+        {"delayed", "prefix", NULL, "zset", KEY_WRITES, false, false},
+        {"wait", "prefix", NULL, "list", KEY_WRITES, false, false},
+        {"paused", "prefix", NULL, "list", KEY_WRITES, false, false},
+        {"meta-paused", "prefix", NULL, NULL, KEY_READS, false, false},
+        {"priority", "prefix", NULL, "zset", KEY_WRITES, false, false},
+        {"active", "prefix", NULL, "list", KEY_WRITES, false, false},
+        {"failed", "prefix", NULL, "zset", KEY_WRITES, false, false},
+        {"stalled", "prefix", NULL, "set", KEY_WRITES, false, false},
+        {"stalled-check", "prefix", NULL, "string", KEY_WRITES, false, false},
+        {"meta", "prefix", NULL, "hash", KEY_READS, false, false},
+        {"id", "prefix", NULL, "string", KEY_WRITES, false, false},
+        {"*", "bull_queue", NULL, "hash", KEY_WRITES, true, true},
+        {"*:lock", "prefix", NULL, "string", KEY_READS, true, false},
+        {"*:logs", "prefix", NULL, "list", KEY_WRITES, true, false},
+        {"de:*", "prefix", NULL, "string", KEY_WRITES, true, false},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        redis_key_t key = keys[i];
+        key.name = mem_printf("%s:%s", bull_config(queue)->base, key.role);
+        redis_keys_add(out, &key);
+        free(key.name);
+    }
+}
+
+const config_dialect_t bull_settings = {
+    .name = "bull",
+    .keys = bull_keys,
+    .key_count = sizeof bull_keys / sizeof *bull_keys,
+    .own_size = sizeof(bull_config_t),
+    .refusals = bull_refusals,
+    .refusal_count = sizeof bull_refusals / sizeof *bull_refusals,
+    .prefix = "bull",
+    .delays = true,
+    .derive = bull_derive,
+    .release = bull_release,
+    .redis_keys = bull_redis_keys,
+};

@@ -1,0 +1,157 @@
+// Settings of dialect delayed_queue, and the key names that DelayedEventService makes of them.
+#include "dialects/delayed_queue/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/dialect.h"
+#include "config/lists.h"
+
+static const config_key_t delayed_keys[] = {
+    DIALECT_KEY("types", KEY_STRINGS, NULL, "1", "500", offsetof(delayed_config_t, types), false,
+                "Java class names of the events, each with =LIST where its list is not the lower-cased simple name."),
+    DIALECT_KEY("retry_attempts", KEY_INT, "70", "1", "100", offsetof(delayed_config_t, retry_attempts), true,
+                "How many attempts an event gets in all; retryAttempts of the service."),
+    DIALECT_KEY("delays", KEY_STEPS, "10: 10s, 20: 60s, 40: 300s, *: 1440s", "1s", "30d", offsetof(delayed_config_t, delays),
+                true,
+                "How long after an attempt the next one is due, as \"BELOW: DELAY\" for attempts below a number, and * for the "
+                "rest."),
+};
+
+static const config_refusal_t delayed_refusals[] = {
+    {"ready", "`prefix` and `types` name its lists", false},
+    {"delayed", "`prefix` names it", false},
+    {"backup", "delayedQueue has no list of jobs in progress", false},
+    {"errors", "delayedQueue's workers report no errors: an event that was not handled stays where it is", false},
+    {"dlq", "the audit log keeps what is ended", false},
+    {"alive_timeout alive_kills", "an event lives as long as it has attempts: `retry_attempts` and `delays`", false},
+    {"heartbeat", "delayedQueue knows none: an event is sent again after its delay until a handler removes it", false},
+    {"retry_times", "`retry_attempts` takes its place", false},
+    {"retry_window", "an event counts its attempts itself", false},
+    {"retry_backoff retry_delay retry_delay_max retry_jitter", "`delays` takes its place", false},
+    {"ready_limit", "delayedQueue sends what is due, however long its lists are", false},
+    {"score_unit", "its scores are milliseconds", false},
+    {"id_path created_path type_path", "an event's member says its class and id", false},
+    {"end_duplicates", "an event is known by its id, so there are no duplicates", false},
+};
+
+// What Class.getSimpleName makes of a name: what follows the last dot, of a nested class what follows its last dollar, and of a
+// local one that without its number. Borrowed; may be empty.
+static const char *simple_name(const char *class) {
+    const char *dot = strrchr(class, '.');
+    const char *name = dot ? dot + 1 : class;
+    const char *dollar = strrchr(name, '$');
+    if (!dollar) return name;
+    return dollar + 1 + strspn(dollar + 1, "0123456789");
+}
+
+static bool is_ascii(const char *text) {
+    for (; *text; text++) {
+        if ((unsigned char)*text >= 0x80) return false;
+    }
+    return true;
+}
+
+// Letters and digits of any language, _, $ and dots between names; nothing that JSON would escape, and no #, which ends the class
+// in a member.
+static bool is_class(const char *text) {
+    if (!*text || *text == '.' || text[strlen(text) - 1] == '.' || strstr(text, "..")) return false;
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$.";
+    for (; *text; text++) {
+        if ((unsigned char)*text < 0x80 && !strchr(letters, *text)) return false;
+    }
+    return true;
+}
+
+static char *lower_case(const char *text) {
+    char *lower = mem_str(text);
+    for (char *at = lower; *at; at++) {
+        if (*at >= 'A' && *at <= 'Z') *at = (char)(*at - 'A' + 'a');
+    }
+    return lower;
+}
+
+static void delayed_add_type(derive_t *derive, const char *class, const char *list) {
+    const queue_config_t *queue = derive_queue(derive);
+    delayed_config_t *own = delayed_config(queue);
+    char *key = mem_printf("%s%s", queue->prefix, list);
+    if (strings_has(&own->classes, class))
+        derive_error(derive, "types", "`types` names the class \"%s\" twice", class);
+    else if (strings_has(&own->lists, key))
+        derive_warning(derive, "types", "`types` gives the list \"%s\" to two classes: their workers take each other's events",
+                       key);
+    strings_add(&own->classes, class);
+    strings_add(&own->lists, key);
+    free(key);
+}
+
+static void delayed_take_type(derive_t *derive, const char *given) {
+    size_t len = strcspn(given, "=");
+    char *class = mem_printf("%.*s", (int)len, given);
+    const char *name = simple_name(class);
+    char *shown = derive_quote(given);
+    if (!is_class(class)) {
+        derive_error(derive, "types", "`types` has %s, which is not the name of a Java class, or CLASS=LIST", shown);
+    } else if (given[len]) {
+        if (given[len + 1])
+            delayed_add_type(derive, class, given + len + 1);
+        else
+            derive_error(derive, "types", "`types` has %s without a list after the =", shown);
+    } else if (!*name || !is_ascii(name)) {
+        // String.toLowerCase follows the locale of the JVM.
+        derive_error(derive, "types",
+                     "`types` has %s, whose list cannot be told from its name: write \"%s=LIST\", without the prefix", shown,
+                     given);
+    } else {
+        char *list = lower_case(name);
+        delayed_add_type(derive, class, list);
+        free(list);
+    }
+    free(shown);
+    free(class);
+}
+
+static void delayed_derive(derive_t *derive) {
+    queue_config_t *queue = derive_queue(derive);
+    delayed_config_t *own = delayed_config(queue);
+    if (!derive_is_given(derive, "types"))
+        derive_error(derive, "types",
+                     "it has no `types`: dialect delayed_queue needs the classes of its events, such as "
+                     "[\"com.example.PaymentCheck\"]");
+    for (size_t i = 0; i < own->types.count; i++) delayed_take_type(derive, own->types.items[i]);
+    derive_text(&queue->delayed, mem_printf("%sdelayed_events", queue->prefix));
+    derive_text(&own->events, mem_printf("%sevents", queue->prefix));
+    if (queue->policy.roles != (ROLE_DISPATCHER | ROLE_MONITOR))
+        derive_error(
+            derive, "roles",
+            "dialect delayed_queue needs both roles: the dispatcher sends events, and without the monitor none is ever ended");
+}
+
+static void delayed_release(void *settings) {
+    delayed_config_t *own = settings;
+    strings_free(&own->lists);
+    strings_free(&own->classes);
+    free(own->events);
+}
+
+static void delayed_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
+    const delayed_config_t *own = delayed_config(queue);
+    redis_keys_add(out, &(redis_key_t){"delayed", "prefix", queue->delayed, "zset", KEY_WRITES, false, false});
+    redis_keys_add(out, &(redis_key_t){"events", "prefix", own->events, "hash", KEY_WRITES, false, false});
+    for (size_t i = 0; i < own->lists.count; i++)
+        redis_keys_add(out, &(redis_key_t){"ready", "types", own->lists.items[i], "list", KEY_WRITES, false, false});
+}
+
+const config_dialect_t delayed_settings = {
+    .name = "delayed_queue",
+    .keys = delayed_keys,
+    .key_count = sizeof delayed_keys / sizeof *delayed_keys,
+    .own_size = sizeof(delayed_config_t),
+    .refusals = delayed_refusals,
+    .refusal_count = sizeof delayed_refusals / sizeof *delayed_refusals,
+    .prefix = "de_",
+    .delays = true,
+    .derive = delayed_derive,
+    .release = delayed_release,
+    .redis_keys = delayed_redis_keys,
+};

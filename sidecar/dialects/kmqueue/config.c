@@ -1,0 +1,142 @@
+// Settings of dialect kmqueue, and the key names that KMQueue makes of them.
+#include "dialects/kmqueue/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/digest.h"
+#include "config/dialect.h"
+#include "config/lists.h"
+
+static const config_key_t kmqueue_keys[] = {
+    DIALECT_KEY("queues", KEY_STRINGS, NULL, "1", "64", offsetof(kmqueue_config_t, queues), false,
+                "Names as given to KMQueueManager, in its order, with :safe where set."),
+};
+
+static const config_refusal_t kmqueue_refusals[] = {
+    {"ready", "`queues` names its lists", false},
+    {"delayed", "KMQueue delays nothing", false},
+    {"errors", "KMQueue's workers report no errors: a task whose handler throws counts as done", false},
+    {"retry_backoff", "KMQueue has no delayed zset, so a retry goes back at once", true},
+    {"retry_delay retry_delay_max retry_jitter", "KMQueue has no delayed zset, so a retry goes back at once", false},
+    {"retry_window", "a task counts its retries itself, in taskStatus.retry", false},
+    {"ready_limit", "KMQueue delays nothing, so nothing is promoted", false},
+    {"score_unit", "KMQueue's times are milliseconds", true},
+    {"id_path created_path type_path", "a task says it itself: id, taskStatus.genTimestamp and type", false},
+};
+
+// A name as Java's trim leaves it, without its bytes up to a space at both ends. Owned.
+static char *java_trim(const char *text, size_t len) {
+    while (len && (unsigned char)*text <= ' ') text++, len--;
+    while (len && (unsigned char)text[len - 1] <= ' ') len--;
+    return mem_printf("%.*s", (int)len, text);
+}
+
+// One name as KMQueueManager.init reads it (Trekkiii/KMQueue 4241368, KMQueueManager.java 88-97): trimmed, split at colons, where
+// Java drops empty parts at the end; with exactly two parts the second is the mode.
+typedef struct kmqueue_name {
+    char *digested; // what KMQUtils.genBackUpQueueName takes of it: not trimmed again
+    char *key;
+    char *mode; // "" = none
+} kmqueue_name_t;
+
+static kmqueue_name_t kmqueue_read_name(const char *given) {
+    char *whole = java_trim(given, strlen(given));
+    size_t len = strlen(whole);
+    while (len && whole[len - 1] == ':') len--;
+    whole[len] = '\0';
+    size_t first = strcspn(whole, ":");
+    const char *rest = whole[first] ? whole + first + 1 : "";
+    kmqueue_name_t name = {.digested = mem_printf("%.*s", (int)first, whole),
+                           .key = java_trim(whole, first),
+                           .mode = strchr(rest, ':') ? mem_str("") : java_trim(rest, strlen(rest))};
+    free(whole);
+    return name;
+}
+
+// Returns whether the name makes a safe queue of a new key.
+static bool kmqueue_take_name(derive_t *derive, const char *given, buffer_t *digested) {
+    kmqueue_config_t *own = kmqueue_config(derive_queue(derive));
+    kmqueue_name_t name = kmqueue_read_name(given);
+    char *shown = derive_quote(given);
+    bool safe = false;
+    buffer_str(digested, name.digested);
+    if (!*name.key) {
+        derive_error(derive, "queues",
+                     "`queues` has %s, which names no queue: KMQueueManager stops there, \"The current queue name is empty!\"",
+                     shown);
+    } else if (*name.mode && strcmp(name.mode, "default") != 0 && strcmp(name.mode, "safe") != 0) {
+        derive_error(
+            derive, "queues",
+            "`queues` has %s, but KMQueue knows only the modes default and safe: KMQueueManager stops there, \"The current "
+            "queue mode is invalid\"",
+            shown);
+    } else if (strings_has(&own->lists, name.key)) {
+        derive_warning(derive, "queues",
+                       "`queues` has %s, whose queue stands before it: KMQueueManager keeps the first, and so is it here", shown);
+    } else {
+        char *unique = mem_printf("%s_unique", name.key);
+        strings_add(&own->lists, name.key);
+        strings_add(&own->unique_sets, unique);
+        safe = strcmp(name.mode, "safe") == 0;
+        free(unique);
+    }
+    free(shown);
+    free(name.digested);
+    free(name.key);
+    free(name.mode);
+    return safe;
+}
+
+static void kmqueue_derive(derive_t *derive) {
+    queue_config_t *queue = derive_queue(derive);
+    const strings_t *given = &kmqueue_config(queue)->queues;
+    int64_t db = derive_config(derive)->redis.db;
+    buffer_t digested = {0};
+    bool safe = false;
+    if (!derive_is_given(derive, "queues"))
+        derive_error(derive, "queues",
+                     "it has no `queues`: dialect kmqueue needs the names that KMQueueManager is given, such as [\"mail:safe\"]");
+    for (size_t i = 0; i < given->count; i++) safe |= kmqueue_take_name(derive, given->items[i], &digested);
+    if (given->count && !safe && !derive_has_failed(derive))
+        derive_error(derive, "queues",
+                     "none of `queues` is :safe: KMQueue keeps a list of tasks in progress for safe queues only");
+    if (!derive_is_given(derive, "backup") && given->count) {
+        char base64[DIGEST_MD5_BASE64_SIZE];
+        digest_md5_base64(digested.data, digested.len, base64);
+        derive_text(&queue->backup, mem_printf("back_up_queue_%s", base64));
+    }
+    if (db != 0) derive_error(derive, "dialect", "KMQueue works in database 0 only, but `redis.db` is %lld", (long long)db);
+    buffer_free(&digested);
+}
+
+static void kmqueue_release(void *settings) {
+    kmqueue_config_t *own = settings;
+    strings_free(&own->lists);
+    strings_free(&own->unique_sets);
+}
+
+static void kmqueue_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
+    const kmqueue_config_t *own = kmqueue_config(queue);
+    redis_keys_add_option(out, "backup", queue->backup, "list", KEY_WRITES);
+    for (size_t i = 0; i < own->lists.count; i++) {
+        redis_key_t ready = {"ready", "queues", own->lists.items[i], "list", KEY_WRITES, false, false};
+        redis_key_t unique = {"unique", "queues", own->unique_sets.items[i], "set", KEY_WRITES, false, false};
+        redis_keys_add(out, &ready);
+        redis_keys_add(out, &unique);
+    }
+    redis_keys_add_option(out, "dlq", queue->dlq, "list", KEY_WRITES);
+}
+
+const config_dialect_t kmqueue_settings = {
+    .name = "kmqueue",
+    .keys = kmqueue_keys,
+    .key_count = sizeof kmqueue_keys / sizeof *kmqueue_keys,
+    .own_size = sizeof(kmqueue_config_t),
+    .refusals = kmqueue_refusals,
+    .refusal_count = sizeof kmqueue_refusals / sizeof *kmqueue_refusals,
+    .heartbeat_of_job = true,
+    .derive = kmqueue_derive,
+    .release = kmqueue_release,
+    .redis_keys = kmqueue_redis_keys,
+};

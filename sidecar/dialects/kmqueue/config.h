@@ -1,0 +1,16 @@
+#ifndef QS_DIALECTS_KMQUEUE_CONFIG_H
+#define QS_DIALECTS_KMQUEUE_CONFIG_H
+
+#include "config/config.h"
+
+typedef struct kmqueue_config {
+    strings_t queues;      // as given to KMQueueManager, in its order
+    strings_t lists;       // derived: key of each ready list, each one once
+    strings_t unique_sets; // derived: set of unique task ids, of each of `lists`
+} kmqueue_config_t;
+
+static inline kmqueue_config_t *kmqueue_config(const queue_config_t *queue) { return queue->own; }
+
+extern const config_dialect_t kmqueue_settings;
+
+#endif
