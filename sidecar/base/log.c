@@ -11,6 +11,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/json/write.h"
 #include "base/utf8.h"
 
 enum {
@@ -88,12 +89,6 @@ static repeat_t *repeat_slot(uint64_t hash) {
     return oldest;
 }
 
-static void log_add_json_string(buffer_t *line, const char *text) {
-    buffer_str(line, "\"");
-    utf8_escape(line, text, strlen(text), "\"\\");
-    buffer_str(line, "\"");
-}
-
 static void log_add_value(buffer_t *line, const log_field_t *field, int json) {
     if (field->type == LOG_FIELD_INT) {
         buffer_printf(line, "%lld", (long long)field->num);
@@ -101,9 +96,9 @@ static void log_add_value(buffer_t *line, const log_field_t *field, int json) {
         if (isfinite(field->real))
             buffer_printf(line, "%.15g", field->real);
         else
-            log_add_json_string(line, isnan(field->real) ? "nan" : field->real > 0 ? "inf" : "-inf");
+            json_write_string(line, slice_text(isnan(field->real) ? "nan" : field->real > 0 ? "inf" : "-inf"));
     } else if (json || strpbrk(field->str, " \t\"=") || !*field->str) {
-        log_add_json_string(line, field->str);
+        json_write_string(line, slice_text(field->str));
     } else {
         utf8_escape(line, field->str, strlen(field->str), "\\");
     }
@@ -120,7 +115,7 @@ static void log_add_head(buffer_t *line, log_level_t level, const char *msg, int
     wall_text(ts, sizeof ts);
     if (json) {
         buffer_printf(line, "{\"ts\":\"%s\",\"level\":\"%s\",\"msg\":", ts, LEVEL_NAMES[level]);
-        log_add_json_string(line, msg);
+        json_write_string(line, slice_text(msg));
     } else {
         buffer_printf(line, "%.12s %-5s ", ts + 11, LEVEL_NAMES[level]);
         utf8_escape(line, msg, strlen(msg), "");

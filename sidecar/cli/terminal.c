@@ -5,12 +5,6 @@
 
 #include "base/utf8.h"
 
-void encode_json(buffer_t *out, slice_t text) {
-    buffer_str(out, "\"");
-    utf8_escape(out, text.data, text.len, "\"\\");
-    buffer_str(out, "\"");
-}
-
 void csv_write_field(buffer_t *out, slice_t text) {
     bool quoted = false;
     for (size_t i = 0; i < text.len && !quoted; i++) quoted = strchr("\",\r\n", text.data[i]) != NULL;

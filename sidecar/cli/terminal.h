@@ -7,8 +7,6 @@
 #include "base/buffer.h"
 #include "base/slice.h"
 
-// Each appends. A JSON string with its quotes; bytes that are no UTF-8 become U+FFFD.
-void encode_json(buffer_t *out, slice_t text);
 // A field by RFC 4180, quoted where it must be.
 void csv_write_field(buffer_t *out, slice_t text);
 // For a terminal: what could move the cursor, change colours or turn the direction of text is shown as \n, \x1b, \u202e; so are

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/utf8.h"
+#include "base/json/write.h"
 #include "base/wakeup.h"
 
 enum { CHANGES_SHOWN = 400, FAULTS_SHOWN = 2000 }; // bytes; a config may have hundreds of faults, and whoever asks takes some KiB
@@ -119,9 +119,8 @@ bool health_alive(health_t *health, buffer_t *why) {
 
 static void health_add_text(buffer_t *json, const char *name, const char *text) {
     if (!text) return;
-    buffer_printf(json, ", \"%s\": \"", name);
-    utf8_escape(json, text, strlen(text), "\"\\");
-    buffer_str(json, "\"");
+    buffer_printf(json, ", \"%s\": ", name);
+    json_write_string(json, slice_text(text));
 }
 
 // Adds one check. `why` is NULL where it is well.

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/base64.h"
+#include "base/json/write.h"
 #include "cli/terminal.h"
 #include "cli/time_text.h"
 
@@ -78,7 +79,7 @@ void event_write_json(buffer_t *out, const audit_row_t *row) {
         else if (field_is_time(field) && text.len == 0)
             buffer_str(out, "null");
         else
-            encode_json(out, (slice_t){buffer_text(&text), text.len});
+            json_write_string(out, (slice_t){buffer_text(&text), text.len});
     }
     buffer_str(out, "}");
     buffer_free(&text);

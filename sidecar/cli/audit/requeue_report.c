@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/json/write.h"
 #include "cli/audit/requeue.h"
 #include "cli/terminal.h"
 
@@ -29,16 +30,16 @@ static void report_add_json(buffer_t *out, const requeue_report_t *report, const
                             requeue_result_t result, const char *detail) {
     const requeue_options_t *options = report->options;
     buffer_printf(out, "{\"ref\":\"%s\",\"event\":\"%s\",\"queue\":", target->ref, target->event);
-    encode_json(out, slice_text(target->queue));
+    json_write_string(out, slice_text(target->queue));
     buffer_str(out, ",\"job_id\":");
-    encode_json(out, slice_text(target->job));
+    json_write_string(out, slice_text(target->job));
     buffer_printf(out, ",\"action\":\"%s\",\"result\":\"%s\"", options->discard ? "discard" : "requeue", results[result].word);
     if (!options->discard && result <= RESULT_WOULD) {
         buffer_str(out, ",\"to\":");
-        encode_json(out, slice_text(options->keys->queues[target->to].config->name));
+        json_write_string(out, slice_text(options->keys->queues[target->to].config->name));
     }
     buffer_str(out, ",\"detail\":");
-    encode_json(out, slice_text(detail ? detail : results[result].text));
+    json_write_string(out, slice_text(detail ? detail : results[result].text));
     buffer_str(out, "}");
 }
 
@@ -138,7 +139,7 @@ static void report_print_json(const requeue_report_t *report, const char *stoppe
     for (int i = 0; i < RESULT_COUNT; i++) buffer_printf(&out, ",\"%s\":%" PRId64, results[i].word, report->of[i]);
     buffer_printf(&out, ",\"left\":%" PRId64 ",\"stopped\":", report->total - report_count_tried(report));
     if (stopped)
-        encode_json(&out, slice_text(stopped));
+        json_write_string(&out, slice_text(stopped));
     else
         buffer_str(&out, "null");
     buffer_printf(&out, ",\"problems\":[%s]}\n", buffer_text(&report->problems));

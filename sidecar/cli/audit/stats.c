@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/json/write.h"
 #include "cli/audit/audit.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -64,9 +65,9 @@ static void stats_print_json(const stats_t *stats, const audit_count_t *count) {
     time_format_rfc3339(count->last_ms, last);
     if (stats->args->format == FORMAT_JSON_ARRAY) buffer_str(&out, stats->rows ? ",\n " : "[\n ");
     buffer_printf(&out, "{\"hour\":\"%s\",\"queue\":", hour);
-    encode_json(&out, count->queue);
+    json_write_string(&out, count->queue);
     buffer_str(&out, ",\"reason\":");
-    encode_json(&out, count->reason);
+    json_write_string(&out, count->reason);
     buffer_printf(&out,
                   ",\"failures\":%" PRId64 ",\"open\":%" PRId64 ",\"requeued\":%" PRId64 ",\"discarded\":%" PRId64
                   ",\"first_at\":\"%s\",\"last_at\":\"%s\"}%s",

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/json/write.h"
 #include "cli/status/checks.h"
 #include "cli/terminal.h"
 #include "cli/time_text.h"
@@ -21,7 +22,7 @@ static void name(buffer_t *out, const char *key) {
 static void put_text(buffer_t *out, const char *key, const char *text) {
     name(out, key);
     if (text && *text)
-        encode_json(out, slice_text(text));
+        json_write_string(out, slice_text(text));
     else
         buffer_str(out, "null");
 }
@@ -207,7 +208,7 @@ static void put_finding(const status_t *s, const status_finding_t *finding, buff
     buffer_str(out, "[");
     for (size_t i = 0; i < finding->queue_count; i++) {
         comma(out);
-        encode_json(out, slice_text(s->keys->queues[finding->queues[i]].config->name));
+        json_write_string(out, slice_text(s->keys->queues[finding->queues[i]].config->name));
     }
     buffer_str(out, "]");
     put_text(out, "what", finding->what);

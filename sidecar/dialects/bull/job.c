@@ -7,6 +7,7 @@
 #include "base/base64.h"
 #include "base/json/json.h"
 #include "base/json/pick.h"
+#include "base/json/write.h"
 #include "base/utf8.h"
 
 enum { ERROR_MOST = 64 * 1024, NAME_SIZE = 24 };
@@ -69,15 +70,16 @@ static bool is_utf8(slice_t text) {
 
 static void add_member(buffer_t *out, const member_t *member, slice_t value) {
     bool plain = member->holds == BULL_JSON ? is_json(value) : is_utf8(value);
-    const char *quote = plain && member->holds == BULL_JSON ? "" : "\"";
-    buffer_printf(out, "%s\"%s\":%s", out->data[out->len - 1] == '{' ? "" : ",", plain ? member->plain : member->coded, quote);
-    if (!plain)
+    buffer_printf(out, "%s\"%s\":", out->data[out->len - 1] == '{' ? "" : ",", plain ? member->plain : member->coded);
+    if (!plain) {
+        buffer_str(out, "\"");
         base64_encode(out, value);
-    else if (member->holds == BULL_TEXT)
-        utf8_escape(out, value.data, value.len, "\"\\");
-    else
+        buffer_str(out, "\"");
+    } else if (member->holds == BULL_TEXT) {
+        json_write_string(out, value);
+    } else {
         buffer_add(out, value.data, value.len);
-    buffer_str(out, quote);
+    }
 }
 
 void bull_payload(const bull_job_t *job, buffer_t *out) {

@@ -7,6 +7,7 @@
 
 #include "base/failpoint.h"
 #include "base/json/pick.h"
+#include "base/json/write.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "dialects/bull/config.h"
@@ -194,9 +195,9 @@ static void make_record(const bull_stalled_t *s, bull_case_t *c, const char *tok
 // As Bull words it (moveStalledJobsToWait-7.lua), and who did it.
 static void append_message(conn_t *conn, const bull_case_t *c) {
     buffer_t message = {0};
-    buffer_str(&message, "{\"jobId\":\"");
-    utf8_escape(&message, c->job.id.data, c->job.id.len, "\"\\");
-    buffer_printf(&message, "\", \"val\": \"%s\", " BULL_OUR_MESSAGE "}",
+    buffer_str(&message, "{\"jobId\":");
+    json_write_string(&message, c->job.id);
+    buffer_printf(&message, ", \"val\": \"%s\", " BULL_OUR_MESSAGE "}",
                   strcmp(c->reason, "retries_exhausted") == 0 ? BULL_STALLED_MESSAGE : c->error);
     request_bytes(conn, message.data, message.len);
     buffer_free(&message);

@@ -5,7 +5,7 @@
 
 #include "base/json/json.h"
 #include "base/json/pick.h"
-#include "base/utf8.h"
+#include "base/json/write.h"
 
 enum {
     RETRY_MOST = INT32_MAX, // an int in Java
@@ -120,11 +120,11 @@ bool km_is_marker(slice_t entry, const char *backup) {
 void km_marker(const char *backup, const char *random, int64_t now_ms, buffer_t *out) {
     static const char variants[] = "89ab";
     char variant = variants[random[16] & 3];
-    buffer_printf(out, "{\"id\":\"%.8s-%.4s-4%.3s-%c%.3s-%.12s\",\"queue\":\"", random, random + 8, random + 13, variant,
+    buffer_printf(out, "{\"id\":\"%.8s-%.4s-4%.3s-%c%.3s-%.12s\",\"queue\":", random, random + 8, random + 13, variant,
                   random + 17, random + 20);
-    utf8_escape(out, backup, strlen(backup), "\"\\");
+    json_write_string(out, slice_text(backup));
     buffer_printf(out,
-                  "\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":%lld,\"retry\":0,\"state\":\"normal\"},"
+                  ",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":%lld,\"retry\":0,\"state\":\"normal\"},"
                   "\"type\":\"marker\",\"unique\":false}",
                   (long long)now_ms);
 }
