@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "dialects/dialect.h"
+#include "dialects/registry.h"
 #include "dialects/requeue.h"
 #include "inspect/sizes.h"
 #include "queue/heartbeat.h"
@@ -43,6 +43,7 @@ static char *scratch_name(const char *lock) {
 
 static void scratch_init(scratch_t *scratch, const keyspace_t *keys) {
     queue_config_t *queue = &scratch->queue;
+    queue->dialect = dialect_settings(0); // list, whose scripts all dialects share
     queue->name = scratch_name(keys->locks[0].key);
     queue->ready = mem_printf("sidecar:%s:ready", queue->name);
     queue->delayed = mem_printf("sidecar:%s:delayed", queue->name);
