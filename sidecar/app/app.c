@@ -99,7 +99,7 @@ static void app_read_config(app_t *app) {
     if (!config) return;
     app->next_roles = role_set_new(config, app->metrics);
     if (!app->next_roles) {
-        log_error("main", NULL, "the new configuration cannot take effect, the old one stays", F_STR("reason", strerror(errno)));
+        log_error("main", NULL, "cannot apply the new configuration; keeping the old one", F_STR("reason", strerror(errno)));
         app_notify_ready(app);
         return;
     }
@@ -123,7 +123,7 @@ static void app_hand_over(app_t *app) {
     metric_add(&app->metrics->reloads, 1);
     app_take_effect(app, role_set_config(app->roles));
     app_schedule_poll(app); // at the pace of the new one
-    log_info("main", NULL, "the new configuration is in effect");
+    log_info("main", NULL, "new configuration in effect");
     app_notify_ready(app);
 }
 

@@ -30,9 +30,9 @@ void app_log_memory(const config_t *config, int64_t limit) {
     if (needed <= limit) return;
     int64_t fits = (limit - MEMORY_BASE) / MEMORY_OF_JOB;
     if (fits >= SMALLEST_PAYLOAD)
-        log_warn("main", NULL, "the memory limit is too small for jobs as large as max_payload: raise it, or lower that",
+        log_warn("main", NULL, "memory limit too small for max_payload; raise the limit or lower max_payload",
                  F_INT("limit", limit), F_INT("needed", needed), F_INT("max_payload", largest), F_INT("fits", fits));
     else
-        log_warn("main", NULL, "the memory limit is too small for jobs as large as max_payload: raise it", F_INT("limit", limit),
+        log_warn("main", NULL, "memory limit too small for max_payload; raise the limit", F_INT("limit", limit),
                  F_INT("needed", needed), F_INT("max_payload", largest));
 }

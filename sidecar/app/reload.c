@@ -29,8 +29,7 @@ static void reload_refuse(reload_t *reload, buffer_t *why, bool asked, metrics_t
     if (known && !asked) return;
     char *rest = why->data;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;)
-        if (*line)
-            log_error("main", NULL, "the new configuration is refused, the old one stays in effect", F_STR("reason", line));
+        if (*line) log_error("main", NULL, "new configuration refused; keeping the old one", F_STR("reason", line));
 }
 
 static void reload_refuse_frozen(reload_t *reload, const buffer_t *frozen, bool asked, metrics_t *metrics) {
@@ -53,9 +52,7 @@ static void reload_warn_uncopied_records(const config_t *current, const config_t
         const char *name = current->queues[i].name;
         if (reload_has_queue(fresh, name)) continue;
         char *stream = mem_printf("sidecar:%s:failures", name);
-        log_warn("main", name,
-                 "this queue is removed while records are not in the audit log yet: its own wait in redis until it is "
-                 "configured again",
+        log_warn("main", name, "queue removed before its records were copied; they stay in redis until it is configured again",
                  F_STR("stream", stream));
         free(stream);
     }
@@ -83,7 +80,7 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
         if (taken)
             log_info("main", NULL, "new configuration", F_STR("config", current->path), F_STR("changes", buffer_text(&changes)));
         else if (asked || was_bad)
-            log_info("main", NULL, "the configuration says what is in effect already", F_STR("config", current->path));
+            log_info("main", NULL, "configuration unchanged", F_STR("config", current->path));
         if (taken) reload_warn_uncopied_records(current, fresh, metrics);
         if (taken || asked) app_log_warnings(&messages);
     }

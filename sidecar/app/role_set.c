@@ -98,7 +98,7 @@ bool role_set_end(role_set_t *set) {
     for (int i = ROLE_SET_ROLES - 1; i >= 0; i--) {
         role_stop(&set->roles[i]);
         if (role_join(&set->roles[i], STOP_MS)) continue;
-        log_warn("main", NULL, "a role did not end in time", F_STR("thread", set->roles[i].name));
+        log_warn("main", NULL, "role did not stop in time", F_STR("thread", set->roles[i].name));
         return false;
     }
     if (set->handing_over) leader_finish(set->leader); // no heir has come

@@ -19,7 +19,7 @@ static bool sd_notify_find_socket(sd_notify_t *notify) {
     if (!path || !*path) return false;
     size_t len = strlen(path);
     if ((*path != '/' && *path != '@') || len < 2 || len >= sizeof notify->to.sun_path) {
-        log_warn("main", NULL, "NOTIFY_SOCKET is no path of a socket and not used", F_STR("path", path));
+        log_warn("main", NULL, "ignoring NOTIFY_SOCKET: not a socket path", F_STR("path", path));
         return false;
     }
     notify->to.sun_family = AF_UNIX;
@@ -38,7 +38,7 @@ static int64_t sd_notify_find_watchdog(void) {
 }
 
 static void sd_notify_log_error(int error) {
-    log_warn("main", NULL, "the service manager cannot be told how we are", F_STR("socket", getenv("NOTIFY_SOCKET")),
+    log_warn("main", NULL, "cannot notify the service manager", F_STR("socket", getenv("NOTIFY_SOCKET")),
              F_STR("reason", strerror(error)));
 }
 

@@ -27,7 +27,7 @@ bool auditor_back_off(auditor_t *a, const redis_error_t *error) {
     log_warn(ROLE, NULL,
              refused                           ? "redis refuses the auditor: nothing is copied"
              : error->outcome == OUTCOME_RETRY ? "redis is not ready"
-                                               : "redis is out of reach",
+                                               : "cannot reach redis",
              F_STR("reason", error->text));
     if (error->outcome == OUTCOME_DISCONNECTED) conn_close(a->redis.conn);
     if (!conn_is_open(a->redis.conn)) {

@@ -188,7 +188,7 @@ bool line_promoted(line_t *line, const promote_reply_t *reply, const line_ask_t 
     case PROMOTED_FULL: apply_full(line, reply, now); return true;
     case PROMOTED_FENCED: line->backlog = false; return false;
     case PROMOTED_OWNER:
-        log_warn(ROLE, line->config->name, "another group owns this queue: it is not served here", F_STR("group", reply->who));
+        log_warn(ROLE, line->config->name, "another group owns this queue; not serving it", F_STR("group", reply->who));
         hold_for_fault(line, now);
         return true;
     case PROMOTED_TYPE:

@@ -109,9 +109,9 @@ bool health_alive(health_t *health, buffer_t *why) {
     for (size_t i = 0; i < count; i++) {
         if (beats[i].turns) continue;
         if (beats[i].age_s < 0)
-            buffer_printf(why, "the first turn of the %s does not end\n", beats[i].name);
+            buffer_printf(why, "the %s has not finished its first tick\n", beats[i].name);
         else
-            buffer_printf(why, "the %s has not turned for %.0f s\n", beats[i].name, beats[i].age_s);
+            buffer_printf(why, "the %s has not ticked for %.0f s\n", beats[i].name, beats[i].age_s);
         alive = false;
     }
     return alive;
@@ -145,9 +145,9 @@ static bool health_queues_served(const health_t *health, buffer_t *why) {
     char *first;
     size_t refused = metrics_refusing(health->metrics, mono_now(), &first);
     if (metric_get(&health->metrics->unserved))
-        buffer_str(why, "nobody serves some queues for us: `check --redis` and the log name them");
+        buffer_str(why, "some queues are not being served: `check --redis` and the log name them");
     else if (refused)
-        buffer_printf(why, "Redis refuses what is asked for \"%s\"%s: `check --redis` and the log say why", first,
+        buffer_printf(why, "Redis refuses commands for \"%s\"%s: `check --redis` and the log say why", first,
                       refused > 1 ? " and other queues" : "");
     free(first);
     return why->len == 0;
@@ -165,17 +165,17 @@ bool health_ready(health_t *health, buffer_t *json) {
     buffer_str(&checks, "[");
     health_add_check(&checks, "roles", alive ? NULL : buffer_text(&hangs), NULL);
     health_add_check(&checks, "redis",
-                     health_because(health, !redis, "Redis is out of reach, or refuses us", WHY_REDIS, &no_redis), NULL);
+                     health_because(health, !redis, "cannot reach Redis, or it refuses the connection", WHY_REDIS, &no_redis),
+                     NULL);
     health_add_check(&checks, "lock", health_because(health, !lock, "neither leading nor standing by yet", WHY_REDIS, &no_lock),
                      leading       ? "leading"
                      : standing_by ? "standing by"
                                    : NULL);
     health_add_check(&checks, "queues", health_queues_served(health, &unserved) ? NULL : buffer_text(&unserved), NULL);
     health_add_check(&checks, "wakeups",
-                     metric_get(&m->tracking_refused)
-                         ? "Redis refuses wake-ups, so what falls due or stalls is found by polls only "
-                           "(dispatcher.safety_poll): `check --redis` and the log say why"
-                         : NULL,
+                     metric_get(&m->tracking_refused) ? "Redis refuses client tracking; due and stalled jobs are found by "
+                                                        "polling (dispatcher.safety_poll): `check --redis` and the log say why"
+                                                      : NULL,
                      NULL);
     health_add_check(&checks, "audit",
                      health_because(health, metric_get(&m->audit_bad) > 0, "the audit log cannot be written", WHY_AUDIT, &no_log),

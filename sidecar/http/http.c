@@ -154,11 +154,11 @@ static enum MHD_Result http_on_request(void *self, struct MHD_Connection *connec
     unsigned code = MHD_HTTP_NOT_FOUND;
     if (!reads) {
         code = MHD_HTTP_METHOD_NOT_ALLOWED;
-        buffer_str(&body, "only GET and HEAD are understood here\n");
+        buffer_str(&body, "only GET and HEAD are allowed\n");
     } else if (page) {
         code = page->write(http, &body);
     } else {
-        buffer_str(&body, "there are /healthz, /readyz and /metrics\n");
+        buffer_str(&body, "not found; try /healthz, /readyz or /metrics\n");
     }
     enum MHD_Result result = http_respond(connection, code, page && reads ? page->type : "text/plain; charset=utf-8", &body);
     buffer_free(&body);
@@ -264,8 +264,8 @@ static int http_bind(const char *host, const char *port, char *why, size_t size)
 static void http_back_off(http_t *http, const char *why) {
     http->retry_at = mono_add(mono_now(), LISTEN_AGAIN_S * NS_PER_S);
     if (http->logged && strcmp(http->logged, why) == 0) return;
-    log_error(ROLE, NULL, "cannot serve health and metrics: another program may have the port (http.port; 0 turns this off)",
-              F_STR("listen", http->listen), F_INT("port", http->port), F_STR("reason", why));
+    log_error(ROLE, NULL, "cannot serve health and metrics; the port may be in use", F_STR("listen", http->listen),
+              F_INT("port", http->port), F_STR("reason", why));
     free(http->logged);
     http->logged = mem_str(why);
 }
@@ -296,7 +296,7 @@ static void http_listen(http_t *http) {
     }
     free(http->logged);
     http->logged = NULL;
-    log_info(ROLE, NULL, "serves health and metrics", F_STR("listen", http->listen), F_INT("port", http->port));
+    log_info(ROLE, NULL, "serving health and metrics", F_STR("listen", http->listen), F_INT("port", http->port));
 }
 
 void http_tick(void *self, role_wait_t *wait) {

@@ -92,11 +92,11 @@ static void election_claim_other_owned(leader_t *leader, size_t lock, mono_t now
         }
         if (ours) queue_sizes_cede(leader->sizes, foreign->queue, false);
         if (outcome == OUTCOME_REFUSED)
-            log_error(ROLE, queue, "cannot claim this queue", F_STR("reason", error.text));
+            log_error(ROLE, queue, "cannot claim the queue", F_STR("reason", error.text));
         else if (!ours)
-            log_warn(ROLE, queue, "another group owns this queue: it is not served here", F_STR("group", foreign->owner));
+            log_warn(ROLE, queue, "another group owns this queue; not serving it", F_STR("group", foreign->owner));
         else
-            log_info(ROLE, queue, "took this queue over from a group that nobody leads", F_STR("group", foreign->owner));
+            log_info(ROLE, queue, "took the queue over from a group without a leader", F_STR("group", foreign->owner));
         if (ours) *foreign = election->foreign[--election->foreign_count];
         if (!ours) i++;
     }
@@ -137,8 +137,8 @@ static void election_check_clock_step(leader_t *leader, size_t lock, const lock_
             leader_back_off(leader, &leader->keys->locks[lock], &error);
         } else if (removed) {
             metric_add(&leader->metrics->clock_steps_healed, 1);
-            log_warn(ROLE, NULL, "removed a lock that a step of the Redis clock left behind",
-                     F_STR("lock", leader_lock_name(leader, lock)), F_INT("pttl_ms", state->pttl_ms), F_INT("ttl_ms", ttl_ms));
+            log_warn(ROLE, NULL, "broke a lock left by a clock step", F_STR("lock", leader_lock_name(leader, lock)),
+                     F_INT("pttl_ms", state->pttl_ms), F_INT("ttl_ms", ttl_ms));
             look_in_ms = 0;
         }
     }
@@ -157,10 +157,10 @@ static void election_lost(leader_t *leader, size_t lock, const lock_state_t *sta
     election->unserved = state->unserved_count;
     leader_count_unserved(leader);
     if (token_ttl_ms(state->holder) == 0)
-        log_error(ROLE, NULL, "the lock's key holds what no sidecar wrote: nobody leads until it is deleted",
-                  F_STR("key", leader->keys->locks[lock].key), F_STR("holds", state->holder));
+        log_error(ROLE, NULL, "lock key holds a foreign value; delete it", F_STR("key", leader->keys->locks[lock].key),
+                  F_STR("holds", state->holder));
     if (state->unserved_count)
-        log_warn(ROLE, NULL, "the leader does not serve queues of ours: instances that serve other queues need another group",
+        log_warn(ROLE, NULL, "leader does not serve some of our queues; give instances with other queues their own group",
                  F_STR("lock", leader_lock_name(leader, lock)), F_STR("queues", buffer_text(&state->unserved)));
     election_check_clock_step(leader, lock, state, now);
 }
@@ -195,7 +195,7 @@ void leader_renew(leader_t *leader, size_t lock) {
         leader_back_off(leader, &leader->keys->locks[lock], &error);
     } else if (!held) {
         election->next = sent;
-        leader_change_state(leader, lock, ELECTION_STANDBY, "the lock is gone or another's");
+        leader_change_state(leader, lock, ELECTION_STANDBY, "the lock is gone or another instance has it");
     } else {
         backoff_reset(&leader->backoff);
         election->deadline = election_lease_deadline(leader, sent);

@@ -53,7 +53,7 @@ void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_erro
     else if (error->outcome == OUTCOME_RETRY)
         log_warn(ROLE, NULL, "redis is not ready", F_STR("reason", error->text));
     else
-        log_warn(ROLE, NULL, "redis is out of reach", F_STR("reason", error->text));
+        log_warn(ROLE, NULL, "cannot reach redis", F_STR("reason", error->text));
 }
 
 static bool leader_connect(leader_t *leader, redis_error_t *error) {
@@ -155,7 +155,7 @@ static void leader_listen_for_vacancies(leader_t *leader) {
         if (!mono_reached(leader->subscriber_retry_at, mono_now())) return;
         if (lock_listen(leader->subscriber, leader->keys, &error) != OUTCOME_OK) {
             leader->subscriber_retry_at = mono_add(mono_now(), BACKOFF_REDIS.most_ms * NS_PER_MS);
-            log_warn(ROLE, NULL, "cannot listen for vacancies: a takeover waits for the TTL", F_STR("reason", error.text));
+            log_warn(ROLE, NULL, "cannot subscribe to released locks; takeover waits for the TTL", F_STR("reason", error.text));
             return;
         }
         // What was said before we listened is lost, so look once more.
@@ -176,7 +176,7 @@ static void leader_expire_leases(leader_t *leader, mono_t now) {
         election_t *election = &leader->elections[i];
         if (election->state == ELECTION_LEADING && mono_reached(election->deadline, now)) {
             election->next = now;
-            leader_change_state(leader, i, ELECTION_STANDBY, "the lease ran out before it could be renewed");
+            leader_change_state(leader, i, ELECTION_STANDBY, "the lease ran out before it was renewed");
         }
         if (lease_take_suspicion(leader->leases, i)) election->next = now;
     }
@@ -234,11 +234,11 @@ static bool leader_release(leader_t *leader, size_t lock) {
     lease_end(leader->leases, lock);
     if (conn_open(leader->conn, &error) != OUTCOME_OK ||
         lock_release(leader->conn, leader->keys, lock, leader->elections[lock].token, &error) != OUTCOME_OK) {
-        log_warn(ROLE, NULL, "could not give the lock back: it runs out by itself", F_STR("lock", leader_lock_name(leader, lock)),
+        log_warn(ROLE, NULL, "cannot release the lock; it expires by itself", F_STR("lock", leader_lock_name(leader, lock)),
                  F_STR("reason", error.text));
         return false;
     }
-    log_info(ROLE, NULL, "gave the lock back", F_STR("lock", leader_lock_name(leader, lock)));
+    log_info(ROLE, NULL, "released the lock", F_STR("lock", leader_lock_name(leader, lock)));
     return true;
 }
 

@@ -80,7 +80,7 @@ static void preflight_note(void *self, finding_t finding, const char *queue, con
     preflight_results_t *results = self;
     switch (finding) {
     case FINDING_FACT: log_debug(ROLE, queue, "preflight", F_STR("reason", text)); break;
-    case FINDING_WARN: log_warn(ROLE, queue, "preflight: a promise is weakened", F_STR("reason", text)); break;
+    case FINDING_WARN: log_warn(ROLE, queue, "preflight warning", F_STR("reason", text)); break;
     case FINDING_FAULT:
         log_error(ROLE, queue, "preflight: cannot lead", F_STR("reason", text));
         metrics_say(results->metrics, WHY_REDIS, text);
@@ -101,11 +101,11 @@ static bool preflight_differs(const char *a, const char *b) { return a && (!b ||
 // Each reason is said once, until it is another one.
 static void preflight_log_changes(const char *queue, const reasons_t *known, const reasons_t *found) {
     if (preflight_differs(found->disabled, known->disabled))
-        log_error(ROLE, queue, "preflight: this queue is not served", F_STR("reason", found->disabled));
-    if (known->disabled && !found->disabled) log_info(ROLE, queue, "nothing bars this queue any more: it is served");
+        log_error(ROLE, queue, "preflight: queue disabled", F_STR("reason", found->disabled));
+    if (known->disabled && !found->disabled) log_info(ROLE, queue, "queue enabled again");
     if (preflight_differs(found->keys, known->keys))
-        log_error(ROLE, queue, "preflight: this queue cannot be served", F_STR("reason", found->keys));
-    if (known->keys && !found->keys) log_info(ROLE, queue, "nothing is wrong with the keys of this queue any more");
+        log_error(ROLE, queue, "preflight: queue has wrong keys", F_STR("reason", found->keys));
+    if (known->keys && !found->keys) log_info(ROLE, queue, "queue keys are right again");
 }
 
 // What was found takes the place of what was known.

@@ -82,9 +82,9 @@ static void queue_sizes_log_error(queue_sizes_t *c, size_t queue, const char *er
     if (*error) metric_add(&c->rows[queue]->faults, 1);
     if (strcmp(*logged ? *logged : "", error) == 0) return;
     if (*error)
-        log_warn(ROLE, name, "some sizes of this queue are not known", F_STR("reason", error));
+        log_warn(ROLE, name, "cannot read some queue sizes", F_STR("reason", error));
     else
-        log_info(ROLE, name, "all sizes of this queue are known again");
+        log_info(ROLE, name, "reading all queue sizes again");
     free(*logged);
     *logged = *error ? mem_str(error) : NULL;
 }

@@ -40,7 +40,7 @@ void leadership_fence(leadership_t *leadership, size_t queue, uint64_t term) {
     size_t lock = leadership->keys->queues[queue].lock;
     leadership->fenced[lock] = term;
     lease_suspect(leadership->leases, lock, term);
-    log_info(leadership->role, NULL, "fenced: the lock is not ours any more", F_STR("lock", leadership->keys->locks[lock].name));
+    log_info(leadership->role, NULL, "fenced: lock lost", F_STR("lock", leadership->keys->locks[lock].name));
 }
 
 void leadership_suspect(leadership_t *leadership) {

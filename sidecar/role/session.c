@@ -36,7 +36,7 @@ void session_back_off(session_t *session, const redis_error_t *error) {
     mono_t now = mono_now();
     if (mono_diff(now, session->retry_at) > CALM_S * NS_PER_S) backoff_reset(&session->backoff);
     session->retry_at = mono_add(now, backoff_next_ns(&session->backoff));
-    log_warn(session->role, NULL, error->outcome == OUTCOME_RETRY ? "redis is not ready" : "redis is out of reach",
+    log_warn(session->role, NULL, error->outcome == OUTCOME_RETRY ? "redis is not ready" : "cannot reach redis",
              F_STR("reason", error->text));
     if (error->outcome != OUTCOME_DISCONNECTED) return;
     session_close(session);
@@ -46,7 +46,7 @@ void session_back_off(session_t *session, const redis_error_t *error) {
 void session_reset_backoff(session_t *session) { backoff_reset(&session->backoff); }
 
 void session_disable_tracking(session_t *session, const redis_error_t *error, mono_t now) {
-    log_error(session->role, NULL, "redis refuses wake-ups: what is new is found by polls only", F_STR("reason", error->text));
+    log_error(session->role, NULL, "redis refuses client tracking; polling instead", F_STR("reason", error->text));
     session->tracking = false;
     session_set_tracking_refused(session, true);
     conn_close(session->subscriber);
@@ -66,7 +66,7 @@ static void session_subscribe_channels(session_t *session) {
         redis_error_t error;
         if (wake_also(session->subscriber, session->channels[i], session->on_message, session->on_message_self, &error) ==
             OUTCOME_REFUSED)
-            log_error(session->role, NULL, "redis refuses a channel: what is told there is not heard",
+            log_error(session->role, NULL, "cannot subscribe; events on this channel are missed",
                       F_STR("channel", session->channels[i]), F_STR("reason", error.text));
     }
 }
@@ -119,7 +119,7 @@ bool session_read_messages(session_t *session, wake_fn *changed, void *self) {
     if (!session->tracking) return true;
     if (wake_take(session->subscriber, changed, self, session->on_message, session->on_message_self, &error) == OUTCOME_OK)
         return true;
-    log_warn(session->role, NULL, "lost the connection for wake-ups", F_STR("reason", error.text));
+    log_warn(session->role, NULL, "lost the tracking connection", F_STR("reason", error.text));
     conn_close(session->subscriber);
     session->tracking = false;
     mono_t now = mono_now();

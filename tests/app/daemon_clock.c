@@ -73,8 +73,7 @@ Test(daemon_redis, clock_is_set_back) {
 
 static int healings(const cluster_t *s) {
     int healed = 0;
-    for (size_t i = 0; i < s->count; i++)
-        healed += daemon_log_count(s->sidecars[i], "removed a lock that a step of the Redis clock left");
+    for (size_t i = 0; i < s->count; i++) healed += daemon_log_count(s->sidecars[i], "broke a lock left by a clock step");
     return healed;
 }
 

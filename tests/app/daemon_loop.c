@@ -1,6 +1,6 @@
-/* The Python workers of docs/worker-contract.md and three sidecars, while sidecars are killed, paused and ended, and workers killed, at random: each
- * job is done, or ends because it was made to fail, and then once. QS_SEED=n repeats the order of the jobs and of the blows,
- * though not what a fault meets; QS_LONG=1 is 10,000 jobs, as `make test-long` has it, else a tenth.
+/* The Python workers of docs/worker-contract.md and three sidecars, while sidecars are killed, paused and ended, and workers
+ * killed, at random: each job is done, or ends because it was made to fail, and then once. QS_SEED=n repeats the order of the
+ * jobs and of the blows, though not what a fault meets; QS_LONG=1 is 10,000 jobs, as `make test-long` has it, else a tenth.
  *
  * A job is "KIND NUMBER"; what the handler does with it (tests/clients/python/handler.py) goes by KIND. slow: is done, after 20
  * ms; die: the first execution kills its worker; flaky: the first execution fails; poison: all fail; hopeless: fails with a text

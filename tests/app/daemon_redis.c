@@ -67,7 +67,7 @@ Test(daemon_redis, is_away_for_a_while) {
     for (int i = 0; i < 2; i++) cluster_sidecar_up(&s, (sidecar_t){0});
     two_jobs(&s, 500);
     server_kill(s.server);
-    cr_assert(daemon_wait_log(s.sidecars[0], "redis is out of reach", 5000));
+    cr_assert(daemon_wait_log(s.sidecars[0], "cannot reach redis", 5000));
     cr_assert(cluster_stays(daemon_running(s.sidecars[0]) && daemon_running(s.sidecars[1]), 1500));
     server_restart(s.server, SERVER_KEEP_DATA);
     cluster_reopen(&s);

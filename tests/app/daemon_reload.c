@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char IN_EFFECT[] = "the new configuration is in effect";
-static const char REFUSED[] = "the new configuration is refused";
+static const char IN_EFFECT[] = "new configuration in effect";
+static const char REFUSED[] = "new configuration refused";
 static const char CHANGES[] = "\"msg\":\"new configuration\"";
 #define LAG "\"audit_lag_ms\":"
 static const char DIGEST[] = "return redis.sha1hex(redis.call('DUMP', KEYS[1]))";
@@ -61,7 +61,7 @@ Test(daemon_reload, a_timeout_changes_and_lock_and_stamp_stay) {
     expect_job(cluster.r, "q", "job");
     cr_assert(cluster_says(d, CHANGES, "q: protected_timeout \\\"2h\\\" -> \\\"50ms\\\""), "%s", daemon_log(d));
     redis_expect(cluster.r, token, "GET sidecar:g:lock"); /* nobody else ever held it */
-    cr_assert_eq(daemon_log_count(d, "gave the lock back"), 0);
+    cr_assert_eq(daemon_log_count(d, "released the lock"), 0);
     cr_assert(wait_for(daemon_log_count(d, "still leading") == 2, 10000)); /* said once others may use the lease */
     free(stamps), free(token);
     cluster_end(&cluster);
@@ -71,7 +71,7 @@ Test(daemon_reload, queues_come_and_go) {
     cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }"});
     daemon_t *other = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }, { name = \"sms\"; }"});
-    await_line(other, "the leader does not serve queues of ours", 0);
+    await_line(other, "leader does not serve some of our queues", 0);
     reload(&cluster, d, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }, { name = \"sms\"; }"}, IN_EFFECT);
     cluster_works(&cluster, "sms");
     cluster_works(&cluster, "q");
@@ -116,7 +116,7 @@ Test(daemon_reload, a_bad_file_changes_nothing_and_is_said) {
     cr_assert_eq(unlink(daemon_config_path(d)), 0);
     daemon_signal(d, SIGHUP);
     await_line(d, "No such file", 0);
-    reload(&cluster, d, (sidecar_t){.queues = "{ name = \"q\"; }"}, "what is in effect already");
+    reload(&cluster, d, (sidecar_t){.queues = "{ name = \"q\"; }"}, "configuration unchanged");
     daemon_signal(d, SIGUSR1);
     await_line(d, "\"config_bad\":0", 0);
     cr_assert_eq(daemon_log_count(d, IN_EFFECT), 0);
@@ -289,7 +289,7 @@ Test(daemon_reload, two_hundred_reloads_under_load) {
 /* Its records would wait in Redis, and nobody would say so. Where the log has them all nobody need be warned, whatever it lacked
  * when somebody asked last. */
 Test(daemon_reload, a_queue_that_goes_before_its_records_are_copied_is_warned_of) {
-    static const char WARNING[] = "this queue is removed while records are not in the audit log yet";
+    static const char WARNING[] = "queue removed before its records were copied";
     cluster_t cluster = cluster_begin(NULL);
     const sidecar_t all = {.queues = "{ name = \"q\"; }, { name = \"sms\"; }, { name = \"fax\"; }"};
     char *config = cluster_config(&cluster, all), *dir = temp_path(temp_root(), "late"), *log = temp_path(dir, "audit.db"),

@@ -142,11 +142,11 @@ Test(daemon_sd_notify, a_watchdog_of_another_process_hears_nothing) {
 Test(daemon_sd_notify, a_manager_that_is_not_there_is_no_harm) {
     const char *const nobody[] = {"NOTIFY_SOCKET=/nowhere/socket", "WATCHDOG_USEC=100000", NULL};
     daemon_t *d = daemon_start_with(&(daemon_options_t){.env = nobody}, config, temp_root(), "off", "");
-    cr_expect(daemon_wait_log(d, "the service manager cannot be told", 10000));
+    cr_expect(daemon_wait_log(d, "cannot notify the service manager", 10000));
     daemon_stop(d);
     const char *const odd[] = {"NOTIFY_SOCKET=vsock:2:1", NULL};
     d = daemon_start_with(&(daemon_options_t){.env = odd}, config, temp_root(), "off", "");
-    cr_expect(daemon_wait_log(d, "NOTIFY_SOCKET is no path of a socket", 10000));
+    cr_expect(daemon_wait_log(d, "ignoring NOTIFY_SOCKET", 10000));
     daemon_stop(d);
 }
 

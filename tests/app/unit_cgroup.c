@@ -79,11 +79,11 @@ Test(unit_cgroup, too_little_memory_is_said_with_what_fits) {
 }
 
 Test(unit_cgroup, the_limit_of_the_component_fits_jobs_of_eight_mebibytes) {
-    cr_assert(says(64 << 20, "raise it, or lower that\",\"role\":\"main\",\"limit\":67108864,\"needed\":109051904,"
+    cr_assert(says(64 << 20, "raise the limit or lower max_payload\",\"role\":\"main\",\"limit\":67108864,\"needed\":109051904,"
                              "\"max_payload\":16777216,\"fits\":8388608}"));
 }
 
 Test(unit_cgroup, where_no_job_fits_it_can_only_be_raised) {
-    cr_assert(says(24 << 20, "as large as max_payload: raise it\",\"role\":\"main\",\"limit\":25165824,\"needed\":109051904,"
+    cr_assert(says(24 << 20, "too small for max_payload; raise the limit\",\"role\":\"main\",\"limit\":25165824,\"needed\":109051904,"
                              "\"max_payload\":16777216}"));
 }

@@ -185,7 +185,7 @@ Test(daemon_cli, runs_before_redis_is_there) {
     cluster_t s = cluster_begin(NULL);
     server_kill(s.server);
     daemon_t *d = cluster_sidecar(&s, (sidecar_t){0});
-    cr_assert(daemon_wait_log(d, "redis is out of reach", 5000));
+    cr_assert(daemon_wait_log(d, "cannot reach redis", 5000));
     server_restart(s.server, SERVER_LOSE_DATA);
     cluster_reopen(&s);
     cluster_round(&s, "q", 0);
@@ -226,7 +226,7 @@ Test(daemon_cli, too_few_file_descriptors_are_told) {
         } else {
             daemon_t *d = s.sidecars[s.count++] = daemon_start_with(&options, "%s", text);
             /* whichever role comes too late for the last one */
-            cr_assert(wait_for(cluster_says(d, "out of reach", "Too many open files") || cluster_says(d, "cannot be written", ""),
+            cr_assert(wait_for(cluster_says(d, "cannot reach", "Too many open files") || cluster_says(d, "cannot be written", ""),
                                5000));
             cr_assert(daemon_running(d));
         }
@@ -245,7 +245,8 @@ Test(daemon_cli, a_service_manager_that_cannot_be_told_is_logged) {
     const daemon_output_t *ended = daemon_run_argv(&options, (const char *const[]){"run", "-c", path, NULL});
     cr_assert_eq(ended->code, 1);
     cr_assert(
-        has(ended->err, "cannot be told how we are\",\"role\":\"main\",\"socket\":\"/nowhere\",\"reason\":\"Too many open files"),
+        has(ended->err,
+            "cannot notify the service manager\",\"role\":\"main\",\"socket\":\"/nowhere\",\"reason\":\"Too many open files"),
         "%s", ended->err);
     free(binary);
     free(path);
@@ -365,7 +366,7 @@ Test(daemon_cli, interrupt_ends_it_as_terminate_does) {
     cluster_works(&s, "q");
     daemon_signal(d, SIGINT);
     cr_assert_eq(daemon_wait_exit(d, 5000).code, 0);
-    cr_assert_eq(daemon_log_count(d, "gave the lock back"), 1);
+    cr_assert_eq(daemon_log_count(d, "released the lock"), 1);
     cr_assert_eq(redis_int(s.r, "EXISTS sidecar:g:lock"), 0);
     cluster_end(&s);
 }

@@ -45,8 +45,8 @@ static void expect_keys_covered(const fixture_t *f, const rights_t *rights) {
         bool covered = false;
         for (size_t w = 0; w < rights->count; w++)
             covered |= *rights->words[w] == '~' && fnmatch(rights->words[w] + 1, keys.items[i].name, 0) == 0;
-        cr_expect(covered, "the rights in docs/acl.md for dialect %s do not reach %s", config_dialect_word(f->config->queues[0].dialect),
-                  keys.items[i].name);
+        cr_expect(covered, "the rights in docs/acl.md for dialect %s do not reach %s",
+                  config_dialect_word(f->config->queues[0].dialect), keys.items[i].name);
     }
     config_redis_keys_free(&keys);
 }

@@ -51,7 +51,7 @@ static void expect_tracking_refused(const char *refused, bool from_the_start) {
     expect_ready(&d, 2);
     cr_assert_gt(metric_get(&d.instance.metrics->safety_polls), polls, "only a poll can have found it");
     expect_one_connection(&d, refused);
-    cr_assert_eq(fixture_log_count("redis refuses wake-ups"), 1);
+    cr_assert_eq(fixture_log_count("redis refuses client tracking"), 1);
     expect_told(&d, true);
     /* The right is given at last. */
     proxy_pass(d.f.proxy);
@@ -85,7 +85,7 @@ Test(redis_dispatcher, an_ear_that_died_before_it_was_used_is_replaced_soon) {
     expect_ready(&d, 1);
     cr_assert_eq(metric_get(&of(&d, 0)->wakeups), 1, "there is no poll for a day");
     cr_assert_eq(cluster_connections(d.f.r, ""), 2);
-    cr_assert_eq(fixture_log_count("redis refuses wake-ups"), 0);
+    cr_assert_eq(fixture_log_count("redis refuses client tracking"), 0);
     free(error);
     close_desk(&d);
 }

@@ -27,8 +27,9 @@ Test(daemon_http, without_redis_it_is_alive_and_not_ready) {
     daemon_t *d = leading(&cluster, (sidecar_t){0}, &port);
     server_kill(cluster.server);
     await_says(d, port, "/readyz", "HTTP/1.1 503");
-    await_says(d, port, "/readyz",
-               "\"check\": \"redis\", \"ok\": false, \"why\": \"Redis is out of reach, or refuses us: cannot connect");
+    await_says(
+        d, port, "/readyz",
+        "\"check\": \"redis\", \"ok\": false, \"why\": \"cannot reach Redis, or it refuses the connection: cannot connect");
     await_says(d, port, "/readyz", "\"neither leading nor standing by yet: cannot connect");
     cr_assert(says(port, "/healthz", "HTTP/1.1 200"), "a probe of health must not depend on Redis");
     await_says(d, port, "/metrics", "\nqueue_sidecar_redis_up 0\n");

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const char SERVES[] = "serves health and metrics";
+static const char SERVES[] = "serving health and metrics";
 static const char CANNOT[] = "cannot serve health and metrics";
 
 static inline struct sockaddr_in loopback(int port) {

@@ -31,12 +31,12 @@ static const struct {
 } ROWS[] = {
     {all_well, NULL, NULL, true},
     {stands_by, NULL, NULL, true},
-    {hangs, "roles", "the first turn of the auditor does not end", false},
-    {no_redis, "redis", "Redis is out of reach, or refuses us: cannot connect", false},
+    {hangs, "roles", "the auditor has not finished its first tick", false},
+    {no_redis, "redis", "cannot reach Redis, or it refuses the connection: cannot connect", false},
     {neither, "lock", "neither leading nor standing by yet: the log says why", false},
-    {unserved, "queues", "nobody serves some queues for us", true},
-    {refused, "queues", "Redis refuses what is asked for \\\"email\\\": ", true},
-    {tracking_refused, "wakeups", "Redis refuses wake-ups", true},
+    {unserved, "queues", "some queues are not being served", true},
+    {refused, "queues", "Redis refuses commands for \\\"email\\\": ", true},
+    {tracking_refused, "wakeups", "Redis refuses client tracking", true},
     {no_log, "audit", "the audit log cannot be written: disk full", true},
     {bad_config, "config", "F:7: no \\\"such\\\" key\"", true},
 };

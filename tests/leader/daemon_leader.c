@@ -72,7 +72,7 @@ Test(daemon_leader, terminated_one_is_replaced_within_200_ms) {
     for (; rounds < LEAST || (2 * in_time <= rounds && rounds < MOST); rounds++) {
         daemon_t *leader = cluster_await_leader(&s, "g", NULL, 5000);
         cluster_works(&s, "q");
-        int gave = daemon_log_count(leader, "gave the lock back");
+        int gave = daemon_log_count(leader, "released the lock");
         int64_t sent = wait_now_us();
         daemon_signal(leader, SIGTERM);
         daemon_t *next = cluster_await_leader(&s, "g", leader, 5000);
@@ -81,7 +81,7 @@ Test(daemon_leader, terminated_one_is_replaced_within_200_ms) {
         if (took_ms > longest_ms) longest_ms = took_ms;
         daemon_exit_t end = daemon_wait_exit(leader, 5000);
         cr_assert_eq(end.code, 0, "code %d, signal %d", end.code, end.signal);
-        cr_assert_eq(daemon_log_count(leader, "gave the lock back"), gave + 1);
+        cr_assert_eq(daemon_log_count(leader, "released the lock"), gave + 1);
         cr_assert_eq(daemon_log_count(next, "no longer leading"), 0);
         int stood = daemon_log_count(leader, STANDING);
         daemon_restart(leader);
@@ -100,7 +100,7 @@ Test(daemon_leader, standby_ends_without_a_word_to_the_others) {
     char *token = redis_str(s.r, "GET sidecar:g:lock");
     daemon_exit_t end = daemon_terminate(standby, 5000);
     cr_assert_eq(end.code, 0);
-    cr_assert_eq(daemon_log_count(standby, "gave the lock back"), 0);
+    cr_assert_eq(daemon_log_count(standby, "released the lock"), 0);
     cr_assert(cluster_stays(cluster_leader(&s, "g") == leader, 700));
     redis_expect(s.r, token, "GET sidecar:g:lock");
     free(token);

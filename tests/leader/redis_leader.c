@@ -453,7 +453,7 @@ Test(redis_leader, a_lock_that_no_sidecar_wrote_is_named) {
     redis_ok(f.r, "SET sidecar:app:lock hello");
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
-    cr_assert(driver_until(&instance.driver, fixture_log_count("holds what no sidecar wrote") > 0, 3000));
+    cr_assert(driver_until(&instance.driver, fixture_log_count("holds a foreign value") > 0, 3000));
     cr_assert_gt(fixture_log_count("sidecar:app:lock"), 0);
     cr_assert_not(leads(&instance));
     redis_ok(f.r, "DEL sidecar:app:lock");

@@ -11,7 +11,7 @@
     "group = \"app\"; lock = { ttl = \"60s\"; }; queues = ( { name = \"email\"; }, { name = \"video\"; dialect = \"bull\"; }, "  \
     "{ name = \"audio\"; dialect = \"bull\"; }, { name = \"mail\"; dialect = \"kmqueue\"; queues = [\"one:safe\"]; } );"
 enum { ALL_ROLES = INSTANCE_LEADER | INSTANCE_DISPATCHER | INSTANCE_MONITOR };
-#define NOT_SERVED "preflight: this queue is not served"
+#define NOT_SERVED "preflight: queue disabled"
 
 static fixture_t setup(void) { return fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true, .closed = true}); }
 
@@ -68,7 +68,7 @@ Test(redis_leader_barred, what_one_dialect_lacks_keeps_no_other_queue_from_being
     cr_assert_eq(redis_int(d.f.r, "LLEN bull:video:wait"), 0);
     cr_assert_eq(metric_get(&d.instance.metrics->preflight_faults), 2, "a fault for each of the two queues");
     cr_assert_eq(metric_get(&d.instance.metrics->unserved), 2);
-    cr_assert(told_by_health(&d.instance, "nobody serves some queues for us"));
+    cr_assert(told_by_health(&d.instance, "some queues are not being served"));
     cr_assert_eq(fixture_log_count(NOT_SERVED), 2);
     cr_assert_eq(fixture_log_count("script bull_promote: "), 2);
     cr_assert_eq(fixture_log_count("cannot lead"), 0);
@@ -91,12 +91,12 @@ Test(redis_leader_barred, a_right_that_is_mended_takes_effect_without_a_restart)
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN bull:video:wait") == 1, 10000), "%s", fixture_log());
     cr_assert_eq(metric_get(&d.instance.metrics->unserved), 1, "kmqueue still lacks its own");
     cr_assert_eq(metric_get(&d.instance.metrics->preflight_faults), 1);
-    cr_assert_eq(fixture_log_count("nothing bars this queue any more"), 2);
+    cr_assert_eq(fixture_log_count("queue enabled again"), 2);
     cr_assert_eq(metric_get(&d.instance.metrics->terms), 1, "no term ended for it");
     redis_ok(d.f.r, "ACL SETUSER default +scard");
     later();
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->preflight_faults) == 0, 10000));
-    cr_assert(!told_by_health(&d.instance, "nobody serves some queues for us"));
+    cr_assert(!told_by_health(&d.instance, "some queues are not being served"));
     long looks = proxy_requests(d.f.proxy, "sidecar:preflight");
     later();
     fixture_step_boottime(1000);
@@ -117,7 +117,7 @@ Test(redis_leader_barred, a_queue_stays_barred_though_the_one_that_is_asked_for_
         later();
         cr_assert(driver_until(&d.instance.driver, proxy_requests(d.f.proxy, "sidecar:preflight") > before, 10000), "look %d", i);
     }
-    cr_assert_eq(fixture_log_count("nothing bars this queue any more"), 0);
+    cr_assert_eq(fixture_log_count("queue enabled again"), 0);
     end(&d);
 }
 

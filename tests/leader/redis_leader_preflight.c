@@ -8,8 +8,8 @@
 #define CONFIG                                                                                                                   \
     "group = \"app\"; lock = { ttl = \"60s\"; }; queues = ( { name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; }, "      \
     "{ name = \"sms\"; } );"
-#define CANNOT "preflight: this queue cannot be served"
-#define WELL   "nothing is wrong with the keys of this queue any more"
+#define CANNOT "preflight: queue has wrong keys"
+#define WELL   "queue keys are right again"
 
 typedef struct {
     fixture_t f;
@@ -197,9 +197,9 @@ Test(redis_leader_findings, who_leads_on_without_redis_tells_why) {
     proxy_disconnect(d.f.proxy);
     cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->redis_up), 3000));
     cr_assert(metric_get(&d.instance.metrics->leading));
-    cr_assert(told_by_health(&d, "or refuses us: ") && !told_by_health(&d, "the log says why"));
+    cr_assert(told_by_health(&d, "or it refuses the connection: ") && !told_by_health(&d, "the log says why"));
     proxy_refuse_new(d.f.proxy, false);
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->redis_up), 10000));
-    cr_assert(!told_by_health(&d, "or refuses us"));
+    cr_assert(!told_by_health(&d, "or it refuses the connection"));
     close_desk(&d);
 }

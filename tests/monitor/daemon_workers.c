@@ -1,5 +1,5 @@
-/* The workers and producers of docs/worker-contract.md, as they are there, against the real sidecar: tests/clients/install.sh takes them out
- * of that page and finds their client libraries. A language that this machine cannot run is skipped, but in CI.
+/* The workers and producers of docs/worker-contract.md, as they are there, against the real sidecar: tests/clients/install.sh
+ * takes them out of that page and finds their client libraries. A language that this machine cannot run is skipped, but in CI.
  *
  * A job is "KIND NUMBER ANYTHING". The handlers (tests/clients) write each execution into the file `runs` and each success into
  * `done`, one job a line in hex, and do what KIND says: ok; flaky: the first execution fails; poison: all fail; hopeless: fails

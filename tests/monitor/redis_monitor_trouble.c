@@ -305,7 +305,7 @@ Test(redis_monitor_trouble, without_wake_ups_it_polls) {
     until(&d, proxy_fired(d.f.proxy) > 0); /* somebody asks for wake-ups */
     work_on(&d, "a");
     until(&d, waiting(&d, "a"));
-    cr_assert_gt(fixture_log_count("redis refuses wake-ups"), 0);
+    cr_assert_gt(fixture_log_count("redis refuses client tracking"), 0);
     close_desk(&d);
 }
 

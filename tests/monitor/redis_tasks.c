@@ -209,7 +209,7 @@ Test(redis_watch, a_channel_that_is_refused_costs_only_what_is_told_there) {
     open_play(&d, 2, (fixture_options_t){.proxy = true});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "SUBSCRIBE email:news", .error = "-NOPERM no"});
     settle_down(&d);
-    cr_assert_eq(fixture_log_count("redis refuses a channel"), 1);
+    cr_assert_eq(fixture_log_count("cannot subscribe; events on this channel"), 1);
     cr_assert_eq(fixture_log_count("email:news"), 1);
     cr_assert_eq(redis_int(d.f.r, "PUBLISH email:news x"), 0);
     cr_assert_eq(redis_int(d.f.r, "PUBLISH sms:news x"), 1);
@@ -341,7 +341,7 @@ Test(redis_watch, at_an_orderly_end_it_leaves) {
     for (size_t i = 0; i < WATCHES; i++) cr_assert_eq(plays[i].leaves, 1, "%zu", i);
     lease_end(d.instance.leases, 0);
     monitor_finish(d.instance.monitor);
-    cr_assert_eq(plays[1].leaves, 1, "the lock is not ours any more");
+    cr_assert_eq(plays[1].leaves, 1, "fenced: lock lost");
     close_play(&d);
 }
 

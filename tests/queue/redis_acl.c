@@ -1,5 +1,5 @@
-/* Least privilege: the ACL line that docs/acl.md publishes is enough, nothing in it is too much, and no right that is missing costs a
- * job. */
+/* Least privilege: the ACL line that docs/acl.md publishes is enough, nothing in it is too much, and no right that is missing
+ * costs a job. */
 #include "fixture.h"
 #include "inspect/preflight.h"
 #include "queue/lock.h"

@@ -80,11 +80,11 @@ Test(unit_role, health_says_which_turn_does_not_end) {
     cr_expect(health_alive(health, &why));
     atomic_store(&role.due_ns, 1);
     cr_expect(!health_alive(health, &why));
-    cr_expect_str_eq(buffer_text(&why), "the first turn of the auditor does not end\n");
+    cr_expect_str_eq(buffer_text(&why), "the auditor has not finished its first tick\n");
     buffer_clear(&why);
     atomic_store(&role.beat_ns, mono_add(mono_now(), -7 * NS_PER_S).ns);
     cr_expect(!health_alive(health, &why));
-    cr_expect_str_eq(buffer_text(&why), "the auditor has not turned for 7 s\n");
+    cr_expect_str_eq(buffer_text(&why), "the auditor has not ticked for 7 s\n");
     buffer_free(&why);
     health_free(health);
     metrics_free(metrics);

@@ -37,7 +37,8 @@ rights_t rights_read(const char *dialect) {
         if (first) rights.own = rights.count;
         at = after;
     }
-    cr_assert(rights.count > (dialect ? rights.own : 0), "docs/acl.md publishes no rights for %s", dialect ? dialect : "a sidecar");
+    cr_assert(rights.count > (dialect ? rights.own : 0), "docs/acl.md publishes no rights for %s",
+              dialect ? dialect : "a sidecar");
     return rights;
 }
 

@@ -16,7 +16,7 @@ Test(daemon_status_here, checks_of_the_instance_here_and_a_config_that_it_refuse
               strstr(run->out, "instance_here"));
     redis_ok(s.r, "ACL SETUSER default -zrange"); /* no due job is found */
     redis_ok(s.r, "ZADD q:delayed 1 job");
-    cr_assert(wait_for((run = cluster_status(d, path), has(run->out, "Redis refuses what is asked for \\\"q\\\"")), 10000), "%s",
+    cr_assert(wait_for((run = cluster_status(d, path), has(run->out, "Redis refuses commands for \\\"q\\\"")), 10000), "%s",
               run->out);
     cr_assert_eq(run->code, 1);
     redis_ok(s.r, "ACL SETUSER default +zrange");

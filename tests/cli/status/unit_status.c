@@ -98,7 +98,7 @@ static void told_twice(world_t *w) { look(w, FINDING_QUEUE, 0), bad_key(w), bad_
 static void nobody_here(world_t *w) { w->s.here.answered = false; }
 static void not_asked(world_t *w) { w->s.here = (status_here_t){0}; }
 static void sick(world_t *w) { check(w, "audit", "the audit log cannot be written"); }
-static void tracking_refused(world_t *w) { check(w, "wakeups", "Redis refuses wake-ups"); }
+static void tracking_refused(world_t *w) { check(w, "wakeups", "Redis refuses client tracking"); }
 static void refused(world_t *w) { check(w, "config", "line 7: no"); }
 static void gaps(world_t *w) { w->s.log.open_gaps = 2; }
 static void no_log(world_t *w) { w->s.log = (status_log_t){.open_gaps = 2}; }
@@ -178,7 +178,7 @@ static const struct {
     {"nobody here", nobody_here, "no_answer", STATUS_NOTE, NULL, "no instance answers", "its log"},
     {"not asked", not_asked, NULL, 0, NULL, NULL, NULL},
     {"sick", sick, "not_ready", STATUS_FAULT, NULL, "(audit): the audit log cannot be written", "its log"},
-    {"deaf", tracking_refused, "not_ready", STATUS_WARNING, NULL, "(wakeups): Redis refuses wake-ups", "Least privilege"},
+    {"deaf", tracking_refused, "not_ready", STATUS_WARNING, NULL, "(wakeups): Redis refuses client tracking", "Least privilege"},
     {"config refused", refused, "config_refused", STATUS_FAULT, NULL, "refuses the newest config: line 7: no", "SIGHUP"},
     {"gaps", gaps, "gaps", STATUS_NOTE, NULL, "has 2 gaps", "audit import"},
     {"no log", no_log, NULL, 0, NULL, NULL, NULL},

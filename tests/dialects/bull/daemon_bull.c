@@ -240,8 +240,8 @@ Test(daemon_bull, resume_after_an_orderly_end_4_16) { cr_assert_eq(resume("QS_BU
 
 /* ---- Least privilege: what docs/acl.md publishes, and nothing else. */
 
-/* Bull's own workers on keys of their own, and a sidecar that may do no more than docs/acl.md says: it promotes, gives a dead worker's
- * job back, ends one, records failures and puts them back. How often Redis has refused it something. */
+/* Bull's own workers on keys of their own, and a sidecar that may do no more than docs/acl.md says: it promotes, gives a dead
+ * worker's job back, ends one, records failures and puts them back. How often Redis has refused it something. */
 static size_t least_privilege(const char *version) {
     election_t stand = {.cluster = cluster_begin(&(server_options_t){.tcp = true}),
                         .env = {version, "QS_STALLED_MS=600000", "QS_LOCK_MS=1000"}};

@@ -1,5 +1,6 @@
-/* fred84's own scheduler beside ours: what docs/dialects/delayed_queue.md says of it. The workers are tests/clients/delayed_queue, whose QS_NATIVE=on
- * runs the library's algorithm every 500 ms, with its lock that excludes nobody. */
+/* fred84's own scheduler beside ours: what docs/dialects/delayed_queue.md says of it. The workers are
+ * tests/clients/delayed_queue, whose QS_NATIVE=on runs the library's algorithm every 500 ms, with its lock that excludes nobody.
+ */
 #include "audit_log.h"
 #include "cluster.h"
 #include "native.h"
