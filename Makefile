@@ -35,7 +35,7 @@ SRC := $(sort $(shell find sidecar -name '*.c'))
 LUA := $(sort $(shell find sidecar -name "*.lua"))
 SQL := $(sort $(wildcard sql/[0-9][0-9][0-9]_*.sql))
 OBJ := $(SRC:%.c=$(B)/%.o)
-GEN_OBJ := $(B)/gen/scripts.o $(B)/gen/sql.o
+GEN_OBJ := $(B)/gen/scripts.o $(B)/gen/sql.o $(B)/gen/texts.o
 LIB_OBJ := $(filter-out $(B)/sidecar/main.o,$(OBJ)) $(GEN_OBJ)
 TEST_SRC := $(sort $(shell find tests -name '*.c' ! -name 'shim_*.c' ! -path 'tests/bench/*' ! -path 'tests/fuzz/*'))
 TEST_OBJ := $(TEST_SRC:%.c=$(B)/%.o)
@@ -68,6 +68,21 @@ $(B)/gen/scripts.c: $(LUA) sidecar/queue/lua/embed.sh
 $(B)/gen/sql.c: $(SQL) sql/embed.sh
 	@mkdir -p $(@D)
 	sh sql/embed.sh $(SQL) >$@.tmp && mv $@.tmp $@
+
+# Manual pages: scdoc renders them. The version, its date and the place of the config are known here. Afterwards each - becomes the
+# one that people can paste, and .TH no longer undoes scdoc's .nh.
+MAN := $(B)/gen/queue-sidecar.1 $(B)/gen/queue-sidecar.cfg.5
+$(MAN): $(B)/gen/%: docs/man/%.scd Makefile $(B)/gen/paths.h
+	@mkdir -p $(@D)
+	@command -v scdoc >/dev/null || { echo "make: scdoc is missing, which renders the manual pages: make deps installs it" >&2; exit 1; }
+	@sed -e 's|@VERSION@|$(VERSION)|' -e 's|@CONFIG@|$(SYSCONFDIR)/queue-sidecar/queue-sidecar.cfg|' $< | \
+	    SOURCE_DATE_EPOCH=$$(date -u -d $(RELEASED) +%s) scdoc >$@.raw
+	@sed -e '/^\./!s/-/\\-/g' -e 's/^\.TH .*/&\n.nh\n.ad l/' $@.raw >$@ && rm $@.raw
+
+TEXTS := man_program=$(B)/gen/queue-sidecar.1 man_config=$(B)/gen/queue-sidecar.cfg.5 \
+    complete_bash=sidecar/cli/complete.bash complete_zsh=sidecar/cli/complete.zsh
+$(B)/gen/texts.c: $(MAN) $(wildcard sidecar/cli/complete.*sh) sidecar/cli/embed.sh
+	@sh sidecar/cli/embed.sh $(TEXTS) >$@.tmp && mv $@.tmp $@
 
 $(GEN_OBJ): $(B)/gen/%.o: $(B)/gen/%.c
 	$(CC) $(CFLAGS_ALL) -Wno-overlength-strings -c -o $@ $<

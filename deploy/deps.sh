@@ -38,6 +38,7 @@ build() {
     need nettle-dev header nettle/sha2.h
     need libjsmn-dev header jsmn.h
     need libmicrohttpd-dev header microhttpd.h
+    need scdoc command -v scdoc
     need redis-server command -v redis-server
     need redis-tools command -v redis-cli
 }

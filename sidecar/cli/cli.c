@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/args.h"
+#include "cli/complete.h"
 #include "cli/help.h"
 
 static const cli_command_t cli_version_command, cli_help_command;
@@ -39,8 +40,9 @@ static const cli_command_t cli_help_command = {
                 "queue-sidecar help run\n"
                 "queue-sidecar help keys\tevery config key: section, name, type, default, bounds, reloadable, help\n"
                 "queue-sidecar help metrics\tevery family of /metrics: name, type, labels, help\n"
+                "queue-sidecar help commands\tevery command: name, kind of row, tag, text\n"
                 "queue-sidecar help man 1 >queue-sidecar.1\tthe manual page; 5: that of the config\n",
-    .usage = "help [COMMAND [SUBCOMMAND] | keys | metrics | man 1 | man 5]",
+    .usage = "help [COMMAND [SUBCOMMAND] | keys | metrics | commands | man 1 | man 5]",
     .text = "Lists the commands, or explains one; `queue-sidecar COMMAND --help` does the same.",
     .exits = "0 ok\n2 no such command\n",
     .run = cli_help,
@@ -59,6 +61,8 @@ static int cli_dispatch(int argc, char **argv) {
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return cli_help(1, argv);
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) return cli_version(1, argv);
     if (word[0] == '-') return args_unknown_option("", word, options, sizeof options / sizeof *options);
+    if (strcmp(word, "complete") == 0 && argc > 2 && strcmp(argv[2], "--") == 0)
+        return complete_print(cli_commands, argc - 3, argv + 3);
     const cli_command_t *command = args_need_command(cli_commands, word);
     if (!command) return CLI_USAGE;
     if (!cli_asks_for_help(argc - 1, argv + 1)) return command->run(argc - 1, argv + 1);

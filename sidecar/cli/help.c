@@ -1,11 +1,12 @@
 #include "cli/help.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/args.h"
-#include "cli/man.h"
 #include "cli/table.h"
+#include "cli/texts.h"
 #include "cli/wrap.h"
 #include "dialects/registry.h"
 #include "http/metrics_text.h"
@@ -146,6 +147,53 @@ void help_command(const cli_command_t *command, size_t width, buffer_t *out) {
     help_add_exits(command->exits, width, out);
 }
 
+// ---- The tables for programs.
+
+static void help_add_row(buffer_t *out, const char *command, const char *kind, slice_t tag, slice_t text) {
+    buffer_printf(out, "%s\t%s\t%.*s\t%.*s\n", command, kind, (int)tag.len, tag.data, (int)text.len, text.data);
+}
+
+// A row for each line of a text: what comes before the separator, and what comes behind it.
+static void help_add_lines(buffer_t *out, const char *command, const char *kind, const char *text, const char *separator) {
+    for (slice_t line; help_next_line(&text, &line);) {
+        size_t tag = strcspn(line.data, separator);
+        if (tag > line.len) tag = line.len;
+        size_t rest = tag < line.len ? tag + 1 : tag;
+        help_add_row(out, command, kind, (slice_t){line.data, tag}, (slice_t){line.data + rest, line.len - rest});
+    }
+}
+
+static void help_add_rows(const cli_command_t *command, const char *name, buffer_t *out) {
+    buffer_t spelled = {0};
+    help_add_row(out, name, "summary", slice_text(""), slice_text(command->summary));
+    help_add_lines(out, name, "example", command->examples, "\t");
+    help_add_lines(out, name, "usage", command->usage, "\n");
+    for (size_t i = 0; i < command->option_count; i++) {
+        const cli_option_t *option = &command->options[i];
+        if (option->heading) help_add_row(out, name, "heading", slice_text(""), slice_text(option->heading));
+        help_spell(option, &spelled);
+        if (option->help) help_add_row(out, name, "option", slice_text(buffer_text(&spelled)), slice_text(option->help));
+    }
+    help_add_lines(out, name, "text", command->text, "\n");
+    help_add_lines(out, name, "exit", command->exits, " ");
+    buffer_free(&spelled);
+}
+
+// Command, kind of row, tag, text: all that the help of each command says, for the manual page.
+static void help_list_commands(const cli_command_t *const *commands, buffer_t *out) {
+    help_add_lines(out, "", "exit", help_exits, " ");
+    for (; *commands; commands++) {
+        help_add_rows(*commands, (*commands)->name, out);
+        for (const cli_command_t *const *part = (*commands)->parts; part && *part; part++) {
+            char *name = mem_printf("%s %s", (*commands)->name, (*part)->name);
+            help_add_rows(*part, name, out);
+            free(name);
+        }
+    }
+}
+
+// ---- The verb.
+
 static size_t help_width(void) {
     size_t columns = terminal_columns(stdout);
     return columns == 0 || columns > WIDTH_MAX ? WIDTH_MAX : columns < WIDTH_MIN ? WIDTH_MIN : columns;
@@ -163,13 +211,17 @@ static int help_misuse(const char *word) {
     return CLI_USAGE;
 }
 
-static void help_list_keys(buffer_t *out) { config_list_keys(dialect_settings, out); }
+static void help_page_keys(buffer_t *out) { config_list_keys(dialect_settings, out); }
+static void help_page_program(buffer_t *out) { buffer_str(out, text_man_program); }
+static void help_page_config(buffer_t *out) { buffer_str(out, text_man_config); }
 
 static const struct {
     const char *word, *page; // page: "" = it has none
     void (*print)(buffer_t *out);
-} help_topics[] = {
-    {"keys", "", help_list_keys}, {"metrics", "", http_metrics_list}, {"man", "1", man_program}, {"man", "5", man_config}};
+} help_topics[] = {{"keys", "", help_page_keys},
+                   {"metrics", "", http_metrics_list},
+                   {"man", "1", help_page_program},
+                   {"man", "5", help_page_config}};
 
 // False: there is no such topic.
 static bool help_topic(const char *word, const char *page, buffer_t *out) {
@@ -183,6 +235,10 @@ static bool help_topic(const char *word, const char *page, buffer_t *out) {
 
 // Prints what the words ask for: COMMAND, COMMAND SUBCOMMAND, TOPIC or TOPIC PAGE.
 static int help_print(const cli_command_t *const *commands, int count, char **words, buffer_t *out) {
+    if (count == 1 && strcmp(words[0], "commands") == 0) {
+        help_list_commands(commands, out);
+        return CLI_OK;
+    }
     if (count <= 2 && help_topic(words[0], count == 2 ? words[1] : "", out)) return CLI_OK;
     if (count == 1 && strcmp(words[0], "man") == 0) {
         fputs("queue-sidecar help: which page: `man 1` for the program, `man 5` for the config?\n", stderr);

@@ -12,7 +12,7 @@ int help_run(const cli_command_t *const *commands, int argc, char **argv);
 void help_command(const cli_command_t *command, size_t width, buffer_t *out);
 
 // The words that `help` takes beside commands, separated by spaces, and those that `help man` takes.
-#define HELP_TOPICS "keys metrics man"
+#define HELP_TOPICS "keys metrics commands man"
 #define HELP_PAGES  "1 5"
 
 extern const char help_exits[]; // the exit codes of all commands, as in cli_command_t

@@ -1,0 +1,185 @@
+#include "cli/complete.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/args.h"
+#include "cli/help.h"
+#include "cli/load_config.h"
+
+typedef struct complete {
+    const cli_command_t *const *commands;
+    char **words; // owned; without quotes
+    size_t count; // of the complete ones; the one that is typed is words[count]
+    size_t kept;  // bytes of the last word that the shell takes for a word of its own: bash tears --name=value apart
+} complete_t;
+
+// ---- Words as a shell reads them.
+
+static void complete_unquote(const char *typed, buffer_t *out) {
+    const char *home = getenv("HOME");
+    char quote = '\0';
+    if (strncmp(typed, "~/", 2) == 0 && home) {
+        buffer_str(out, home);
+        typed++;
+    }
+    for (; *typed; typed++) {
+        if (*typed == quote)
+            quote = '\0';
+        else if (!quote && (*typed == '\'' || *typed == '"'))
+            quote = *typed;
+        else if (*typed == '\\' && quote != '\'' && typed[1])
+            buffer_add(out, ++typed, 1);
+        else
+            buffer_add(out, typed, 1);
+    }
+}
+
+static bool complete_is_break(const char *word) { return *word && word[strspn(word, "=:")] == '\0'; }
+
+static void complete_read_words(complete_t *c, int count, char **typed) {
+    buffer_t word = {0};
+    size_t read = 0;
+    c->words = mem_array((size_t)count + 1, sizeof *c->words);
+    for (int i = 0; i < count; i++) {
+        bool joined = i > 0 && *typed[i] && (complete_is_break(typed[i]) || complete_is_break(typed[i - 1]));
+        if (!joined) buffer_clear(&word);
+        c->kept = word.len;
+        complete_unquote(typed[i], &word);
+        if (complete_is_break(typed[i]) && joined) c->kept = word.len;
+        if (!joined) read++;
+        free(c->words[read - 1]);
+        c->words[read - 1] = mem_str(buffer_text(&word));
+    }
+    if (read == 0) c->words[read++] = mem_str("");
+    c->count = read - 1;
+    buffer_free(&word);
+}
+
+// ---- Offers.
+
+static const char *complete_typed(const complete_t *c) { return c->words[c->count]; }
+
+// Prints a word if what is typed may become it. `prefix` is an option that stands in the same word, or "".
+static void complete_offer(const complete_t *c, const char *prefix, const char *word, const char *description) {
+    char *whole = mem_printf("%s%s", prefix, word);
+    if (strncmp(whole, complete_typed(c), strlen(complete_typed(c))) == 0)
+        printf("%s%s%s\n", whole + c->kept, *description ? "\t" : "", description);
+    free(whole);
+}
+
+static void complete_commands(const complete_t *c, const cli_command_t *const *commands) {
+    for (; commands && *commands; commands++) complete_offer(c, "", (*commands)->name, (*commands)->summary);
+}
+
+// Words that are separated by spaces.
+static void complete_list(const complete_t *c, const char *prefix, const char *words) {
+    for (size_t len; *words; words += len + (words[len] == ' ')) {
+        len = strcspn(words, " ");
+        char *word = mem_printf("%.*s", (int)len, words);
+        complete_offer(c, prefix, word, "");
+        free(word);
+    }
+}
+
+// A config that is wrong offers nothing: this is no place for messages.
+static void complete_queues(const complete_t *c, const char *prefix, const char *path) {
+    buffer_t messages = {0};
+    config_t *config = cli_read_config(cli_config_path(path), &messages);
+    for (size_t i = 0; config && i < config->queue_count; i++) complete_offer(c, prefix, config->queues[i].name, "");
+    buffer_free(&messages);
+    if (config) config_free(config);
+}
+
+static void complete_value(const complete_t *c, const cli_option_t *option, const char *prefix, const char *config) {
+    if (!option->values) return;
+    if (strcmp(option->values, CLI_QUEUES) == 0)
+        complete_queues(c, prefix, config);
+    else if (strcmp(option->values, CLI_FILES) == 0)
+        puts(CLI_FILES);
+    else
+        complete_list(c, prefix, option->values);
+}
+
+static void complete_options(const complete_t *c, const cli_command_t *command) {
+    for (size_t i = 0; i < command->option_count; i++) {
+        const cli_option_t *option = &command->options[i];
+        if (option->name && option->help) complete_offer(c, "--", option->name, option->help);
+    }
+    complete_offer(c, "--", "help", "explain it");
+}
+
+// ---- Where somebody types.
+
+// `first` is the first word behind the command.
+static void complete_argument(const complete_t *c, const cli_command_t *command, size_t first) {
+    const cli_option_t *option = NULL, *operands = NULL;
+    const char *config = NULL, *typed = complete_typed(c);
+    for (size_t i = first; i < c->count; i++) {
+        const char *word = c->words[i];
+        option = word[0] == '-' && word[1] ? args_find_option(command, word) : NULL;
+        if (!option || !option->argument) continue;
+        const char *value = args_joined_value(word);
+        if (!value && i + 1 == c->count) {
+            complete_value(c, option, "", config);
+            return;
+        }
+        if (!value) value = c->words[++i];
+        if (strcmp(option->name, "config") == 0) config = value;
+    }
+    option = typed[0] == '-' && typed[1] ? args_find_option(command, typed) : NULL;
+    const char *value = option && option->argument ? args_joined_value(typed) : NULL;
+    if (value) {
+        char *prefix = mem_printf("%.*s", (int)(value - typed), typed);
+        complete_value(c, option, prefix, config);
+        free(prefix);
+        return;
+    }
+    for (size_t i = 0; i < command->option_count; i++)
+        if (!command->options[i].name) operands = &command->options[i];
+    if (typed[0] != '-' && operands)
+        complete_value(c, operands, "", config);
+    else if (typed[0] == '-' || command->option_count)
+        complete_options(c, command);
+}
+
+static void complete_help(const complete_t *c) {
+    if (c->count == 1) {
+        complete_commands(c, c->commands);
+        complete_list(c, "", HELP_TOPICS);
+    } else if (c->count == 2 && strcmp(c->words[1], "man") == 0) {
+        complete_list(c, "", HELP_PAGES);
+    } else if (c->count == 2) {
+        const cli_command_t *command = args_find_command(c->commands, c->words[1]);
+        if (command) complete_commands(c, command->parts);
+    }
+}
+
+static void complete_word(const complete_t *c) {
+    const cli_command_t *command = c->count ? args_find_command(c->commands, c->words[0]) : NULL;
+    const cli_command_t *part = command && c->count > 1 ? args_find_command(command->parts, c->words[1]) : NULL;
+    if (c->count == 0 && complete_typed(c)[0] == '-') {
+        complete_offer(c, "--", "help", "explain it");
+        complete_offer(c, "--", "version", "print the version");
+    } else if (c->count == 0) {
+        complete_commands(c, c->commands);
+    } else if (command && strcmp(command->name, "help") == 0) {
+        complete_help(c);
+    } else if (part) {
+        complete_argument(c, part, 2);
+    } else if (command && command->parts && c->count == 1 && complete_typed(c)[0] != '-') {
+        complete_commands(c, command->parts);
+    } else if (command) {
+        complete_argument(c, command, 1);
+    }
+}
+
+int complete_print(const cli_command_t *const *commands, int count, char **words) {
+    complete_t c = {.commands = commands};
+    complete_read_words(&c, count, words);
+    complete_word(&c);
+    for (size_t i = 0; i <= c.count; i++) free(c.words[i]);
+    free(c.words);
+    return CLI_OK;
+}
