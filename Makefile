@@ -190,6 +190,7 @@ vectors: ## writes tests/data anew with the client libraries that build/clients 
 .PHONY: docs check lint tidy format
 docs: all ## writes the tables of docs/ that come from the program and its sources
 	@python3 tests/check/docs.py --write
+	@python3 tests/check/man.py --write
 
 check: all ## layers, config keys, scripts, sizes, hygiene and the linters
 	@MAKE="$(MAKE)" sh tests/check/run.sh
