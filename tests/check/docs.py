@@ -3,7 +3,7 @@
 
 A block stands between `<!-- generated: NAME -->` and `<!-- end -->`. Its text comes from the program (QS_PROGRAM, default
 build/queue-sidecar) or from the sources. The check also finds dead relative links and anchors, lines above 160 columns, a README.md
-above 250 lines, log messages that a page explains but no source contains, and names of source files that do not exist.
+above 250 lines, log messages that a page explains but no source contains, and names of functions and source files that do not exist.
 """
 import functools
 import os
@@ -318,11 +318,24 @@ def files(_, text):
                 yield number, f"there is no file {name}"
 
 
+@functools.lru_cache
+def code():
+    return "\n".join(text for pattern in ("*.c", "*.h", "*.lua") for _, text in sources(pattern))
+
+
+def functions(path, text):
+    """A page for developers names only functions that there are: `name()`."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for name in re.findall(r"`(\w+)\(\)`", line):
+            if not re.search(rf"\b{name}\(", code()):
+                yield number, f"no source has a function {name}()"
+
+
 def check():
     found = []
     for path in documents():
         text = path.read_text()
-        for look in (blocks, widths, links, explained, files):
+        for look in (blocks, widths, links, explained, files, functions):
             found += [f"{path}:{number}: {what}" for number, what in look(path, text)]
     if not found:
         print(f"ok   docs: {len(documents())} pages")
