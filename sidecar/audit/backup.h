@@ -1,4 +1,4 @@
-// A copy of the audit log, made while others write to it.
+// A copy of the audit log, made while others write to the log.
 #ifndef QS_AUDIT_BACKUP_H
 #define QS_AUDIT_BACKUP_H
 
@@ -6,9 +6,9 @@
 
 typedef void backup_progress_fn(void *self, int64_t pages, int64_t of);
 
-// Copies the log, as it is at this moment, into the empty file `path`, and checks the copy (PRAGMA quick_check). The copy gets an
-// instance name of its own: should both ever be in use, neither acknowledges for the other. It is not yet forced to disk when
-// this returns. False with *why; what is in the file then is of no use.
+// Copies the log as it is now into the empty file `path`, and checks the copy (PRAGMA quick_check). The copy gets an instance
+// name of its own: two logs of one name would acknowledge for each other. The copy is not yet forced to disk. False with *why:
+// the file is of no use then.
 bool audit_backup(audit_t *audit, const char *path, backup_progress_fn *progress, void *self, buffer_t *why);
 
 #endif

@@ -10,8 +10,10 @@
 
 #include "audit/store.h"
 
-// One block, always written as a whole, so that a process killed meanwhile leaves the old text or the new one.
+// The block is always written as a whole: a process killed meanwhile leaves the old text or the new one.
 enum { BLOCK_SIZE = LOCK_HOLDER_SIZE - 1, FILE_MODE = 0640, BYTE_HOLDER = 0, BYTE_WRITERS = 1, HOST_SIZE = 65 };
+
+static const char UNKNOWN_HOLDER[] = "its lock file names no process";
 
 audit_lock_t *audit_lock_new(const char *log) {
     audit_lock_t *lock = mem_alloc(sizeof *lock);
@@ -20,7 +22,7 @@ audit_lock_t *audit_lock_new(const char *log) {
 }
 
 static void lock_release(audit_lock_t *lock) {
-    if (lock->fd >= 0) close(lock->fd); // and with it the locks
+    if (lock->fd >= 0) close(lock->fd); // also unlocks
     lock->fd = -1;
     lock->held = false;
 }
@@ -46,7 +48,7 @@ static bool lock_fail(const audit_lock_t *lock, const char *doing, buffer_t *why
     return audit_fail_with(lock->log, code, error, doing, strerror(error), why);
 }
 
-// Whether the opened file is still the one at the path: otherwise two processes could each hold one.
+// A lock file that was replaced no longer counts: two processes could each hold one.
 static bool lock_file_is_current(const audit_lock_t *lock) {
     struct stat ours;
     struct stat there;
@@ -65,7 +67,7 @@ static bool lock_open_file(audit_lock_t *lock, buffer_t *why) {
     return lock_fail(lock, "open its lock file", why);
 }
 
-// What stands in the file; a text of another shape says nothing.
+// Reads the block. Text of another shape leaves everything empty.
 static void lock_read(audit_lock_t *lock, char holder[BLOCK_SIZE]) {
     char text[BLOCK_SIZE + 1] = "";
     char *rest = text;
@@ -90,12 +92,12 @@ bool audit_lock_write(audit_lock_t *lock, buffer_t *why) {
     if (*lock->instance) used += snprintf(block + used, sizeof block - (size_t)used, "instance %s\n", lock->instance);
     if (*lock->reason)
         used += snprintf(block + used, sizeof block - (size_t)used, "lost %s %s\n", lock->reason, lock->set_aside_as);
-    if (used < BLOCK_SIZE) block[used] = '\n'; // where snprintf ended the text
+    if (used < BLOCK_SIZE) block[used] = '\n'; // over the NUL of snprintf
     if (pwrite(lock->fd, block, sizeof block, 0) == BLOCK_SIZE && fsync(lock->fd) == 0) return true;
     return lock_fail(lock, "write its lock file", why);
 }
 
-// The lock file was removed, perhaps with the log: what this process knows of that one still counts.
+// Somebody removed the lock file, perhaps with the log: keep what this process knows of that log.
 static void lock_restore(audit_lock_t *lock, const audit_lock_t *before) {
     memcpy(lock->instance, before->instance, sizeof lock->instance);
     memcpy(lock->reason, before->reason, sizeof lock->reason);
@@ -114,9 +116,8 @@ bool audit_lock_acquire(audit_lock_t *lock, buffer_t *why) {
     if (taken) {
         lock->held = audit_lock_write(lock, why);
     } else if (error == EAGAIN || error == EACCES) {
-        buffer_printf(why,
-                      "audit log %s: is written by another sidecar (%s): give each an audit.path of its own, or end one of them",
-                      lock->log, *holder ? holder : "it does not say which");
+        audit_refuse(lock->log, why, "is written by another sidecar (%s): give each an audit.path of its own, or end one of them",
+                     *holder ? holder : UNKNOWN_HOLDER);
     } else {
         errno = error;
         lock_fail(lock, "lock it", why);
@@ -132,7 +133,7 @@ bool audit_lock_is_held(const char *log, char holder[LOCK_HOLDER_SIZE]) {
     lock->fd = open(lock->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     bool held = lock->fd >= 0 && fcntl(lock->fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
     if (held) lock_read(lock, text);
-    snprintf(holder, LOCK_HOLDER_SIZE, "%s", *text ? text : "it does not say which");
+    snprintf(holder, LOCK_HOLDER_SIZE, "%s", *text ? text : UNKNOWN_HOLDER);
     audit_lock_free(lock);
     return held;
 }
@@ -141,9 +142,8 @@ bool audit_lock_acquire_shared(audit_lock_t *lock, buffer_t *why) {
     char holder[BLOCK_SIZE];
     if (!lock_open_file(lock, why)) return false;
     if (!lock_range(lock, BYTE_WRITERS, F_RDLCK)) {
-        buffer_printf(why, "audit log %s: is being moved aside by its sidecar: try again in a moment", lock->log);
         lock_release(lock);
-        return false;
+        return audit_refuse(lock->log, why, "is being set aside by its sidecar: try again in a moment");
     }
     lock_read(lock, holder);
     return true;
@@ -151,9 +151,7 @@ bool audit_lock_acquire_shared(audit_lock_t *lock, buffer_t *why) {
 
 bool audit_lock_exclude_writers(audit_lock_t *lock, buffer_t *why) {
     if (lock_range(lock, BYTE_WRITERS, F_WRLCK)) return true;
-    buffer_printf(why, "audit log %s: must be moved aside, but `audit import` writes to it: wait for its end, or end it",
-                  lock->log);
-    return false;
+    return audit_refuse(lock->log, why, "must be set aside, but `audit import` writes to it: wait for its end, or end it");
 }
 
 void audit_lock_admit_writers(audit_lock_t *lock) { lock_range(lock, BYTE_WRITERS, F_UNLCK); }

@@ -1,43 +1,28 @@
-// Whose file it is, and bringing it to the newest schema.
+// Refuses files that are not ours, and brings ours to the newest schema.
 #include "audit/migrations.h"
 #include "audit/store.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
 
-bool audit_query_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why) {
-    sqlite3_stmt *statement = NULL;
-    bool done = sqlite3_prepare_v2(audit->db, sql, -1, &statement, NULL) == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW;
-    if (done)
-        *out = sqlite3_column_int64(statement, 0);
-    else
-        audit_fail(audit, "read", why);
-    sqlite3_finalize(statement);
-    return done;
-}
-
 bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why) {
-    int64_t application = 0, version = 0, things = 0;
+    int64_t application = 0, version = 0, objects = 0;
     int newest = migrations[migration_count - 1].schema;
     if (!audit_query_number(audit, "PRAGMA application_id", &application, why) ||
         !audit_query_number(audit, "PRAGMA user_version", &version, why) ||
-        !audit_query_number(audit, "SELECT count(*) FROM sqlite_schema", &things, why))
+        !audit_query_number(audit, "SELECT count(*) FROM sqlite_schema", &objects, why))
         return false;
     *schema = (int)version;
-    if (application == 0 && version == 0 && things == 0) return true;
-    if (application != AUDIT_APPLICATION_ID) {
-        buffer_printf(why, "audit log %s: is the database of another program: set audit.path to a file of our own", audit->path);
-        return false;
-    }
-    if (version <= newest) return true;
-    buffer_printf(
-        why,
-        "audit log %s: has schema %lld, this version knows up to %d: run the newer queue-sidecar that wrote it, or move it "
-        "away",
-        audit->path, (long long)version, newest);
-    return false;
+    if (application == 0 && version == 0 && objects == 0) return true;
+    if (application != AUDIT_APPLICATION_ID)
+        return audit_refuse(audit->path, why, "is the database of another program: set audit.path to a file of our own");
+    return version <= newest ||
+           audit_refuse(
+               audit->path, why,
+               "has schema %lld, this version knows up to %d: run the newer queue-sidecar that wrote it, or move it away",
+               (long long)version, newest);
 }
 
-// `sql` has a place for the name.
+// `sql` has a placeholder for the name.
 static bool migrate_set_instance(audit_t *audit, const char *sql, buffer_t *why) {
     uint64_t random[2];
     random_bytes(random, sizeof random);
@@ -51,7 +36,7 @@ bool audit_rename_instance(audit_t *audit, buffer_t *why) {
     return migrate_set_instance(audit, "UPDATE facts SET value = '%016llx%016llx' WHERE name = 'instance'", why);
 }
 
-// In the transaction: another process may have been here first.
+// Reads the schema again inside the transaction: another process may have migrated the file meanwhile.
 static bool migrate_apply(audit_t *audit, buffer_t *why) {
     int schema = 0;
     if (!audit_check_schema(audit, &schema, why)) return false;

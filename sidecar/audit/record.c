@@ -1,5 +1,5 @@
-// Writing to the log.
-#include <string.h>
+// Writes events and positions to the log, and runs its prepared statements.
+#include <stdio.h>
 
 #include "audit/store.h"
 #include "audit/text.h"
@@ -15,7 +15,7 @@ static const char insert_sql[] = "INSERT INTO events (ref, answers_ref"
 #undef X
         ")";
 
-// Each half reads the first entries of an index, in its order.
+// Each half reads the first entries of an index, in the order of the index.
 static const char oldest_sql[] = "SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind = 'failed' ORDER BY at LIMIT ?1)"
                                  " UNION ALL SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind <> 'failed' ORDER BY at"
                                  " LIMIT ?1) ORDER BY 1, 2 LIMIT ?1";
@@ -24,7 +24,7 @@ static const char newest_sql[] = "SELECT max(coalesce((SELECT at FROM events WHE
 static const char set_dropped_sql[] = "INSERT INTO facts VALUES ('dropped', CAST(?1 AS TEXT)) ON CONFLICT (name) DO UPDATE SET"
                                       " value = CAST(max(CAST(value AS INTEGER), ?1) AS TEXT)";
 
-// By this an older copy is told that is written over the open file: see place.c.
+// The number of commits tells an older copy that overwrites the open file: see replaced.c.
 static const char commits_sql[] = "INSERT INTO facts VALUES ('commits', '1') ON CONFLICT (name) DO UPDATE SET"
                                   " value = CAST(CAST(value AS INTEGER) + 1 AS TEXT)";
 
@@ -58,13 +58,42 @@ sqlite3_stmt *audit_statement(audit_t *audit, audit_statement_t which, buffer_t 
 
 bool audit_run(audit_t *audit, sqlite3_stmt *of, const char *doing, buffer_t *why) {
     int code = sqlite3_step(of);
-    if (code != SQLITE_DONE) audit_fail(audit, doing, why); // before the reset: that may change the error
+    if (code != SQLITE_DONE) audit_fail(audit, doing, why); // before the reset, which may change the error
     sqlite3_reset(of);
+    sqlite3_clear_bindings(of); // they are borrowed
     return code == SQLITE_DONE;
+}
+
+bool audit_read_number(audit_t *audit, audit_statement_t which, int64_t *out, buffer_t *why) {
+    sqlite3_stmt *of = audit_statement(audit, which, why);
+    if (!of) return false;
+    bool done = sqlite3_step(of) == SQLITE_ROW || audit_fail(audit, "measure it", why);
+    if (done) *out = sqlite3_column_int64(of, 0);
+    sqlite3_reset(of);
+    return done;
 }
 
 bool audit_exec(audit_t *audit, const char *sql, const char *doing, buffer_t *why) {
     return sqlite3_exec(audit->db, sql, NULL, NULL, NULL) == SQLITE_OK || audit_fail(audit, doing, why);
+}
+
+bool audit_query_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why) {
+    sqlite3_stmt *of = NULL;
+    bool done = sqlite3_prepare_v2(audit->db, sql, -1, &of, NULL) == SQLITE_OK && sqlite3_step(of) == SQLITE_ROW;
+    if (done)
+        *out = sqlite3_column_int64(of, 0);
+    else
+        audit_fail(audit, "read from it", why);
+    sqlite3_finalize(of);
+    return done;
+}
+
+bool audit_read_fact(audit_t *audit, const char *name, int64_t otherwise, int64_t *out, buffer_t *why) {
+    char *sql = sqlite3_mprintf("SELECT coalesce((SELECT CAST(value AS INTEGER) FROM facts WHERE name = %Q), %lld)", name,
+                                (long long)otherwise);
+    bool done = sql && audit_query_number(audit, sql, out, why);
+    sqlite3_free(sql);
+    return done;
 }
 
 bool audit_position(audit_t *audit, const char *queue, char position[AUDIT_POSITION_SIZE], buffer_t *why) {
@@ -72,12 +101,10 @@ bool audit_position(audit_t *audit, const char *queue, char position[AUDIT_POSIT
     if (!of) return false;
     sqlite3_bind_text(of, 1, queue, -1, SQLITE_STATIC);
     int code = sqlite3_step(of);
-    if (code != SQLITE_ROW && code != SQLITE_DONE) audit_fail(audit, "read a position", why);
-    const char *found = code == SQLITE_ROW ? (const char *)sqlite3_column_text(of, 0) : "0-0";
-    memcpy(position, found, strnlen(found, AUDIT_POSITION_SIZE - 1) + 1);
-    position[AUDIT_POSITION_SIZE - 1] = '\0';
+    bool done = code == SQLITE_ROW || code == SQLITE_DONE || audit_fail(audit, "read a position", why);
+    snprintf(position, AUDIT_POSITION_SIZE, "%s", code == SQLITE_ROW ? (const char *)sqlite3_column_text(of, 0) : "0-0");
     sqlite3_reset(of);
-    return code == SQLITE_ROW || code == SQLITE_DONE;
+    return done;
 }
 
 bool audit_begin(audit_t *audit, buffer_t *why) {
@@ -85,8 +112,7 @@ bool audit_begin(audit_t *audit, buffer_t *why) {
     return of && audit_run(audit, of, "begin to write", why);
 }
 
-// Bytes that are no text are kept as they are, as a BLOB, where the column takes any; elsewhere as a text that shows where they
-// were.
+// Bytes that are no text stay as they are, as a BLOB, in a column that takes any type. Other columns get them escaped.
 static void record_bind(audit_t *audit, sqlite3_stmt *of, int at, slice_t value, bool any) {
     const char *data = value.len ? value.data : "";
     if (text_is_storable(value)) {
@@ -112,10 +138,12 @@ static void record_bind_event(audit_t *audit, sqlite3_stmt *of, const event_t *e
 #undef X
 }
 
-// Whether an event is there already. False with *why when that cannot be told.
-static bool record_exists(audit_t *audit, const char *ref, slice_t id, bool *exists, buffer_t *why) {
+bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why) {
+    char ref[EVENT_REF_SIZE];
     sqlite3_stmt *of = audit_statement(audit, STATEMENT_EXISTS, why);
+    *exists = false;
     if (!of) return false;
+    if (!event_ref(id, ref)) return true;
     sqlite3_bind_text(of, 1, ref, -1, SQLITE_STATIC);
     sqlite3_bind_text64(of, 2, id.data, id.len, SQLITE_STATIC, SQLITE_UTF8);
     int code = sqlite3_step(of);
@@ -129,11 +157,9 @@ bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *w
     char ref[EVENT_REF_SIZE], answers[EVENT_REF_SIZE] = "";
     bool exists = false;
     if (added) *added = false;
-    if (!event_ref(event->event, ref) || sqlite3_get_autocommit(audit->db)) {
-        buffer_printf(why, "audit log %s: an event without an id, or outside of a transaction, cannot be kept", audit->path);
-        return false;
-    }
-    if (!record_exists(audit, ref, event->event, &exists, why)) return false;
+    if (!event_ref(event->event, ref) || sqlite3_get_autocommit(audit->db))
+        return audit_refuse(audit->path, why, "cannot keep an event without an id, or outside of a transaction");
+    if (!audit_has_event(audit, event->event, &exists, why)) return false;
     if (exists) return true;
     sqlite3_stmt *of = audit_statement(audit, STATEMENT_INSERT, why);
     if (!of) return false;
@@ -142,25 +168,20 @@ bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *w
     sqlite3_bind_text(of, 2, answers, -1, SQLITE_STATIC);
     record_bind_event(audit, of, event);
     bool done = audit_run(audit, of, "write an event", why);
-    sqlite3_clear_bindings(of); // they are borrowed
     if (done) audit->added++;
     if (added) *added = done;
     return done;
 }
-
-bool audit_has_removed(const audit_t *audit, int64_t at) { return at <= audit->dropped; }
 
 bool audit_set_position(audit_t *audit, const char *queue, const char *position, buffer_t *why) {
     sqlite3_stmt *of = audit_statement(audit, STATEMENT_SET_POSITION, why);
     if (!of) return false;
     sqlite3_bind_text(of, 1, queue, -1, SQLITE_STATIC);
     sqlite3_bind_text(of, 2, position, -1, SQLITE_STATIC);
-    bool done = audit_run(audit, of, "write a position", why);
-    sqlite3_clear_bindings(of);
-    return done;
+    return audit_run(audit, of, "write a position", why);
 }
 
-// The number of rows goes with them.
+// The fact `rows` changes with the rows.
 static bool record_count_rows(audit_t *audit, buffer_t *why) {
     if (audit->added == 0) return true;
     sqlite3_stmt *of = audit_statement(audit, STATEMENT_ADD_ROWS, why);
@@ -186,5 +207,5 @@ void audit_rollback(audit_t *audit) {
 
 bool audit_checkpoint(audit_t *audit, buffer_t *why) {
     int code = sqlite3_wal_checkpoint_v2(audit->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    return code == SQLITE_OK || code == SQLITE_BUSY || audit_fail(audit, "merge it", why);
+    return code == SQLITE_OK || code == SQLITE_BUSY || audit_fail(audit, "checkpoint it", why);
 }

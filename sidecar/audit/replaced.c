@@ -1,12 +1,11 @@
-// Whether the file that is open is still the log at its path: files are removed, replaced, emptied, and written over.
+// Whether the open file is still the log at its path: files are removed, replaced, emptied and overwritten.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "audit/store.h"
 
-// SQLite keeps ? # and % for itself.
+// ? # and % mean something in a URI.
 char *audit_immutable_uri(const char *path) {
     buffer_t uri = {0};
     buffer_str(&uri, "file:");
@@ -20,7 +19,7 @@ char *audit_immutable_uri(const char *path) {
     return uri.data;
 }
 
-// What a file says: its own pages alone, or with what lies beside it. Returns SQLITE_ROW, or why it says nothing.
+// Reads the name and the number of commits of the file: `alone` or with its -wal. Returns SQLITE_ROW, or an error.
 static int replaced_read_facts(const audit_t *audit, bool alone, bool *ours, int64_t *commits) {
     sqlite3 *db = NULL;
     sqlite3_stmt *of = NULL;
@@ -35,11 +34,12 @@ static int replaced_read_facts(const audit_t *audit, bool alone, bool *ours, int
     if (code == SQLITE_OK) code = sqlite3_step(of);
     if (code == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(of, 0);
-        *ours = strcmp(name, audit->instance) == 0 || (audit->former_instance && strcmp(name, audit->former_instance) == 0);
+        const char *former = audit->file.former_instance;
+        *ours = strcmp(name, audit->instance) == 0 || (former && strcmp(name, former) == 0);
         *commits = sqlite3_column_int64(of, 1);
     }
     sqlite3_finalize(of);
-    sqlite3_close(db); // which leaves the locks of the other connection alone, unlike a close(2) of ours
+    sqlite3_close(db); // keeps the locks of the other connection, unlike close(2)
     free(uri);
     return code;
 }
@@ -53,55 +53,56 @@ static uint32_t replaced_read_u32(const uint8_t *bytes) {
     return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
 }
 
-// Every log begins so at any time, also while others merge into it: page 1 is merged first, and until then is the only one
-// (https://www.sqlite.org/fileformat.html#the_database_header). What lies beside the file makes a whole log of any other, too.
+// The header of a log is valid at any time, also during a checkpoint: page 1 is written first, and until then is the only page
+// (https://www.sqlite.org/fileformat.html#the_database_header). Reading through SQLite would not tell: the -wal file makes a
+// whole log of any file.
 static bool replaced_header_is_valid(const audit_t *audit) {
-    enum { PAGES_AT = 28, APPLICATION_AT = 68, HEAD = 72 };
+    enum { PAGES_AT = 28, APPLICATION_AT = 68, HEADER = 72 };
     static const char magic[] = "SQLite format 3";
     sqlite3_file *file = NULL;
-    uint8_t head[HEAD];
+    uint8_t header[HEADER];
     if (sqlite3_file_control(audit->db, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK || !file || !file->pMethods)
         return true;
-    int code = file->pMethods->xRead(file, head, sizeof head, 0); // by its own descriptor: see sqlite3_close above
+    int code = file->pMethods->xRead(file, header, sizeof header, 0); // by SQLite's descriptor: closing ours would drop its locks
     if (code == SQLITE_IOERR_SHORT_READ) return false;
-    if (code != SQLITE_OK) return true; // what the disk refuses is told by whoever needs it
-    bool ours = replaced_read_u32(head + APPLICATION_AT) == AUDIT_APPLICATION_ID || replaced_read_u32(head + PAGES_AT) <= 1;
-    return memcmp(head, magic, sizeof magic) == 0 && ours;
+    if (code != SQLITE_OK) return true; // the next statement reports a failing disk
+    bool ours = replaced_read_u32(header + APPLICATION_AT) == AUDIT_APPLICATION_ID || replaced_read_u32(header + PAGES_AT) <= 1;
+    return memcmp(header, magic, sizeof magic) == 0 && ours;
 }
 
-// The file alone says nothing of ours. It may be so for a moment while others merge into it, and until that is done again if they
-// were killed meanwhile: then what lies beside it makes it whole.
+// The file alone cannot be read. That may be so for a moment during a checkpoint, and lasts where the process that checkpointed
+// was killed: then the -wal file makes the log whole.
 static bool replaced_is_unreadable(audit_t *audit, const struct stat *now) {
-    bool ours = false, still = replaced_same_stat(now, &audit->suspect);
+    bool ours = false, unchanged = replaced_same_stat(now, &audit->file.suspect);
     int64_t commits;
     if (!replaced_header_is_valid(audit)) return true;
-    audit->suspect = *now;
-    if (!still) return false;
+    audit->file.suspect = *now;
+    if (!unchanged) return false;
     int code = replaced_read_facts(audit, false, &ours, &commits) & 0xff;
-    if (code == SQLITE_ROW && ours) audit->inspected = *now; // as it is, so a new log is not read at each look until it is merged
-    return code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_ERROR ||
-           code == SQLITE_DONE; // no such table, no row
+    if (code == SQLITE_ROW && ours) audit->file.inspected = *now; // do not read a new log each time until it is checkpointed
+    return code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_ERROR || // no such table
+           code == SQLITE_DONE;                                                       // no such row
 }
 
-// Only a merge of what lies beside the file changes it, and a merge never takes the number of commits back.
+// Only a checkpoint changes the file, and no checkpoint lowers the number of commits.
 static bool replaced_is_overwritten(audit_t *audit, const struct stat *now) {
     bool ours;
     int64_t commits;
-    if (replaced_same_stat(now, &audit->inspected)) return false;
+    if (replaced_same_stat(now, &audit->file.inspected)) return false;
     if (replaced_read_facts(audit, true, &ours, &commits) != SQLITE_ROW) return replaced_is_unreadable(audit, now);
-    if (!ours || commits < audit->inspected_commits) return true;
-    audit->inspected = *now;
-    audit->inspected_commits = commits;
+    if (!ours || commits < audit->file.commits) return true;
+    audit->file.inspected = *now;
+    audit->file.commits = commits;
     return false;
 }
 
 bool audit_is_in_place(audit_t *audit) {
     struct stat at;
-    int moved = 0; // sqlite3.h: whether the inode at the path is another one than was opened
+    int moved = 0; // another inode is at the path than was opened
     if (sqlite3_file_control(audit->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved) return false;
-    // A log is never empty once it is open: SQLite works on for long, on what it remembers of one that was emptied.
-    audit->overwritten = stat(audit->path, &at) == 0 && (at.st_size == 0 || replaced_is_overwritten(audit, &at));
-    return !audit->overwritten;
+    // SQLite works on for long with what it remembers of an emptied file. An open log is never empty.
+    audit->file.overwritten = stat(audit->path, &at) == 0 && (at.st_size == 0 || replaced_is_overwritten(audit, &at));
+    return !audit->file.overwritten;
 }
 
-bool audit_is_overwritten(const audit_t *audit) { return audit->overwritten; }
+bool audit_is_overwritten(const audit_t *audit) { return audit->file.overwritten; }

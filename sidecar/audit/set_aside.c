@@ -1,4 +1,4 @@
-// A log that is damaged, or what is left of one, is moved aside and never deleted: people may want to look into it.
+// Sets a damaged log aside, or files left behind by a log. Nothing is deleted: people may want to look into it.
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -13,14 +13,17 @@
 #include "audit/store.h"
 #include "base/failpoint.h"
 
-static bool set_aside_exists(const char *path) {
+static bool set_aside_exists(const char *path, const char *suffix) {
     struct stat at;
-    return lstat(path, &at) == 0;
+    char *name = mem_printf("%s%s", path, suffix);
+    bool exists = lstat(name, &at) == 0;
+    free(name);
+    return exists;
 }
 
-static bool set_aside_fail(const char *path, const char *doing, buffer_t *why) {
+static bool set_aside_fail(const char *path, buffer_t *why) {
     int error = errno;
-    return audit_fail_with(path, error == ENOSPC ? SQLITE_FULL : SQLITE_CANTOPEN, error, doing, strerror(error), why);
+    return audit_fail_with(path, error == ENOSPC ? SQLITE_FULL : SQLITE_CANTOPEN, error, "set it aside", strerror(error), why);
 }
 
 // <path>.corrupt-<UTC time>, with a number where that is taken; owned.
@@ -31,18 +34,17 @@ static char *set_aside_free_name(const char *path) {
     gmtime_r(&now, &utc);
     strftime(when, sizeof when, "%Y%m%dT%H%M%SZ", &utc);
     char *name = mem_printf("%s.corrupt-%s", path, when);
-    for (int n = 2; set_aside_exists(name); n++) {
+    for (int n = 2; set_aside_exists(name, ""); n++) {
         free(name);
         name = mem_printf("%s.corrupt-%s.%d", path, when, n);
     }
     return name;
 }
 
-// SQLite finds the files beside a database by its name, so they keep belonging to it.
-static bool set_aside_file(const char *path, const char *to, const char *suffix, buffer_t *why) {
+static bool set_aside_move(const char *path, const char *to, const char *suffix, buffer_t *why) {
     char *from = mem_printf("%s%s", path, suffix);
     char *target = mem_printf("%s%s", to, suffix);
-    bool done = rename(from, target) == 0 || errno == ENOENT || set_aside_fail(path, "move it aside", why);
+    bool done = rename(from, target) == 0 || errno == ENOENT || set_aside_fail(path, why);
     free(from);
     free(target);
     return done;
@@ -51,29 +53,32 @@ static bool set_aside_file(const char *path, const char *to, const char *suffix,
 static bool set_aside_sync(const char *path, buffer_t *why) {
     char *copy = mem_str(path);
     int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool done = (fd >= 0 && fsync(fd) == 0) || set_aside_fail(path, "move it aside", why);
+    bool done = (fd >= 0 && fsync(fd) == 0) || set_aside_fail(path, why);
     if (fd >= 0) close(fd);
     free(copy);
     return done;
 }
 
-// The database goes first: what is left beside a database that is not there belongs to no other, and is moved at the next
-// opening.
-static bool set_aside_all(const char *path, const char *to, buffer_t *why) {
+// SQLite finds the -wal and -shm files of a database by its name.
+static bool set_aside_move_wal(const char *path, const char *to, buffer_t *why) {
+    return set_aside_move(path, to, "-wal", why) && set_aside_move(path, to, "-shm", why) && set_aside_sync(path, why);
+}
+
+// The database goes first: files without a database belong to no other one, and the next opening moves them.
+static bool set_aside_move_all(const char *path, const char *to, buffer_t *why) {
     failpoint("audit_aside_before");
-    if (!set_aside_file(path, to, "", why)) return false;
+    if (!set_aside_move(path, to, "", why)) return false;
     failpoint("audit_aside_database");
-    if (!set_aside_file(path, to, "-wal", why) || !set_aside_file(path, to, "-shm", why) || !set_aside_sync(path, why))
-        return false;
+    if (!set_aside_move_wal(path, to, why)) return false;
     failpoint("audit_aside_moved");
     return true;
 }
 
 bool audit_set_aside(audit_lock_t *lock, const char *reason, buffer_t *why) {
     char *to = NULL;
-    bool database = set_aside_exists(lock->log);
+    bool database = set_aside_exists(lock->log, "");
     if (!audit_lock_exclude_writers(lock, why)) return false;
-    if (!database && *lock->set_aside_as) { // a crash was in between: these belong to that one
+    if (!database && *lock->set_aside_as) { // goes on after a crash
         char *copy = mem_str(lock->log);
         to = mem_printf("%s/%s", dirname(copy), lock->set_aside_as);
         free(copy);
@@ -82,7 +87,7 @@ bool audit_set_aside(audit_lock_t *lock, const char *reason, buffer_t *why) {
     }
     if (!*lock->reason || database) snprintf(lock->reason, sizeof lock->reason, "%s", reason);
     snprintf(lock->set_aside_as, sizeof lock->set_aside_as, "%s", strrchr(to, '/') ? strrchr(to, '/') + 1 : to);
-    bool done = audit_lock_write(lock, why) && set_aside_all(lock->log, to, why);
+    bool done = audit_lock_write(lock, why) && set_aside_move_all(lock->log, to, why);
     audit_lock_admit_writers(lock);
     free(to);
     return done;
@@ -91,19 +96,12 @@ bool audit_set_aside(audit_lock_t *lock, const char *reason, buffer_t *why) {
 bool audit_set_wal_aside(audit_lock_t *lock, buffer_t *why) {
     if (!audit_lock_exclude_writers(lock, why)) return false;
     char *to = set_aside_free_name(lock->log);
-    bool done = set_aside_file(lock->log, to, "-wal", why) && set_aside_file(lock->log, to, "-shm", why) &&
-                set_aside_sync(lock->log, why);
+    bool done = set_aside_move_wal(lock->log, to, why);
     audit_lock_admit_writers(lock);
     free(to);
     return done;
 }
 
 bool audit_has_orphan_wal(const char *path) {
-    if (set_aside_exists(path)) return false;
-    char *wal = mem_printf("%s-wal", path);
-    char *shm = mem_printf("%s-shm", path);
-    bool remains = set_aside_exists(wal) || set_aside_exists(shm);
-    free(wal);
-    free(shm);
-    return remains;
+    return !set_aside_exists(path, "") && (set_aside_exists(path, "-wal") || set_aside_exists(path, "-shm"));
 }

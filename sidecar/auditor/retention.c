@@ -136,8 +136,8 @@ bool audit_writer_retain(audit_writer_t *writer, int64_t now_ms, bool *more) {
         return audit_writer_fail(writer, &why);
     }
     *more = done.more;
-    retention->removed += done.dropped;
-    metric_add(&writer->metrics->audit_dropped, done.dropped);
+    retention->removed += done.removed;
+    metric_add(&writer->metrics->audit_dropped, done.removed);
     retention_report_removed(writer);
     if (*more) return true;
     retention->next_at = mono_add(now, RETAIN_S * NS_PER_S);

@@ -222,7 +222,7 @@ Test(unit_audit_lock, an_import_is_not_disturbed_by_moving_aside) {
     put(import, 1000);
     audit_close(import);
     cr_assert(audit_lock_acquire(lock, &why) && audit_lock_exclude_writers(lock, &why));
-    expect_refused(path, AUDIT_IMPORT, "being moved aside");
+    expect_refused(path, AUDIT_IMPORT, "being set aside");
     audit_lock_admit_writers(lock);
     audit_t *audit = open_own(lock, (audit_open_options_t){.set_aside = true});
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 0);

@@ -47,7 +47,7 @@ static int64_t keep(audit_t *audit, audit_limits_t limits, int64_t budget_us, in
     for (bool more = true; more;) {
         audit_retain_result_t done = step(audit, limits, budget_us);
         more = done.more;
-        dropped += done.dropped;
+        dropped += done.removed;
         cr_assert_lt(++count, 100000, "it never ends");
     }
     if (steps) *steps = count;
@@ -84,7 +84,7 @@ Test(unit_audit_retain, by_age_the_oldest_go_and_only_they) {
     audit_retain_result_t done;
     buffer_t why = {0};
     cr_assert(audit_retain(audit, &(audit_limits_t){.retain_ms = 1}, 0, MUCH_US, &done, &why)); /* the time is not known */
-    cr_assert_eq(done.dropped, 0);
+    cr_assert_eq(done.removed, 0);
     audit_close(audit);
     free(path);
 }
@@ -192,7 +192,7 @@ Test(unit_audit_retain, a_step_ends_when_its_time_is_over) {
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     for (int i = 0; i < 10; i++) fill(audit, i * 500, 500, NOW, 100);
     audit_retain_result_t done = step(audit, (audit_limits_t){.rows = 100}, 0);
-    cr_assert_eq(done.dropped, 1, "at least one, so that it comes to an end");
+    cr_assert_eq(done.removed, 1, "at least one, so that it comes to an end");
     cr_assert(done.more);
     cr_assert_eq(rows(path), 4999);
     audit_close(audit);

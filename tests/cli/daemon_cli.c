@@ -129,7 +129,7 @@ Test(daemon_cli, check_tells_whether_a_log_can_be_kept) {
     const struct {
         const char *path, *bytes, *said;
         int code;
-    } rows[] = {{free_one, "1MiB", "can be written, and nobody holds it", 0},
+    } rows[] = {{free_one, "1MiB", "can be written, and no sidecar holds it", 0},
                 {free_one, "16TiB", "warning  audit log ", 0},
                 {"/no/such/directory/audit.db", "1MiB", "the directory /no/such/directory does not exist", 1},
                 {temp_root(), "1MiB", "is no regular file", 1},

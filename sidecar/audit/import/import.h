@@ -1,5 +1,5 @@
-// Events of another log, or of an export, brought into this one. Beside a running sidecar: they come in small transactions with
-// pauses between them, so that the auditor has its turn.
+// Brings events of another log, or of an export, into this one. Works beside a running sidecar: small transactions with pauses
+// between them leave the auditor its turn.
 #ifndef QS_AUDIT_IMPORT_IMPORT_H
 #define QS_AUDIT_IMPORT_IMPORT_H
 
@@ -9,29 +9,29 @@ enum { IMPORT_MAX_PAYLOAD = 256 * 1024 * 1024 }; // bytes; config allows jobs of
 
 typedef struct import_counts {
     int64_t added;
-    int64_t known;        // were there already, by their ids: left alone
+    int64_t known;        // already there, by their ids
     int64_t refused;      // are no events
-    int64_t gaps_skipped; // gaps of the other log that are none of this one
-    int64_t gaps_filled;  // gaps of this log that the other one fills
+    int64_t gaps_skipped; // of the other log, where this one is complete
+    int64_t gaps_filled;  // of this log, where the other one is complete
 } import_counts_t;
 
-// Whether an event of a foreign file may come into the log; else *why says what is wrong with it.
+// Whether an event of a foreign file may come into the log; else *why says what is wrong.
 bool import_validate(const event_t *event, buffer_t *why);
 
 typedef struct import import_t;
 import_t *import_begin(audit_t *audit); // borrows a log that is open for writing; owned
-void import_free(import_t *import);     // takes; what was not flushed is left out; NULL is fine
+void import_free(import_t *import);     // takes; drops what was not flushed; NULL is fine
 
-// Takes a copy of an event that fits. Writes now and then; false: the log refuses, *why says why.
+// Copies a valid event. Writes now and then. False: the log refuses it.
 bool import_add(import_t *import, const event_t *event, buffer_t *why);
-// Whether enough was taken that import_flush is due: ask it where a row of another log is being read.
+// Whether import_flush is due: for who must not write while a row is being read.
 bool import_is_full(const import_t *import);
-// Commits what was taken.
+// Commits what was added.
 bool import_flush(import_t *import, buffer_t *why);
-void import_count_refused(import_t *import); // counts one
+void import_count_refused(import_t *import);
 const import_counts_t *import_counted(const import_t *import);
 
-// What is told of a row that cannot be taken: its seq, the last seq of a run of them, and why. And of a gap that was filled.
+// `refused` gets the first and the last seq of a run of rows that cannot be imported, and why; `filled` a gap of this log.
 typedef struct import_listener {
     void *self;
     void (*refused)(void *self, int64_t seq, int64_t last, const char *reason);
@@ -39,11 +39,11 @@ typedef struct import_listener {
     void (*progress)(void *self, int64_t done, int64_t of); // seqs
 } import_listener_t;
 
-// All rows of another log, of this schema or an older one, that is only read. Rows that cannot be read, because the file is
-// damaged, are told and passed over. Ends with the gaps. False: the file is no log, or the log refuses.
+// Imports all rows of another log, of this schema or an older one, without changing it; then its gaps. Reports and skips rows
+// that a damaged file does not give. False: the file is no log, or this log refuses.
 bool import_log(import_t *import, const char *path, const import_listener_t *listener, buffer_t *why);
 
-// The end of an export, whose events are all taken: gaps that it told of come into this log unless it has their events.
+// Ends an export whose events were all added: imports its gaps, unless this log has their events.
 bool import_finish_export(import_t *import, buffer_t *why);
 
 #endif

@@ -1,4 +1,4 @@
-// What the files of import share.
+// What the files of import/ share. Calls go from import.c and log.c to gaps.c, and from there to batch.c.
 #ifndef QS_AUDIT_IMPORT_INTERNAL_H
 #define QS_AUDIT_IMPORT_INTERNAL_H
 
@@ -7,32 +7,39 @@
 typedef struct import_event {
     event_t event; // borrows from the block
     char *block;   // owned
-    bool open;     // of a gap: nothing has filled it
+    bool open;     // of a gap: no event says that it is filled
+    bool fills;    // of an open gap of this log: the other log has all of it
+    bool added;    // to this log, by this import
 } import_event_t;
 
 typedef struct gaps {
     import_event_t *all; // owned
-    size_t count, room;
-    int64_t dropped_ms; // what is so old, or older, retention may have removed from that log; 0 = nothing that matters
+    size_t count;
+    int64_t dropped_ms; // retention of that log may have removed what is so old; 0 = it removed nothing that matters
 } gaps_t;
 
 struct import {
     audit_t *audit;        // borrowed
-    import_event_t *batch; // owned: taken, and not written yet
+    import_event_t *batch; // owned; not written yet
     size_t count, bytes;
     gaps_t gaps; // and ends of gaps: they wait for the end of the file
     import_counts_t counts;
-    import_counts_t pending; // of the transaction that is under way
+    import_counts_t pending; // of the transaction that is open
 };
 
 void import_copy(import_event_t *copy, const event_t *event); // copy->block is owned
-// In a transaction: puts, and counts it when import_commit comes.
-bool import_put(import_t *import, const event_t *event, bool *added, buffer_t *why);
-bool import_commit(import_t *import, buffer_t *why);
+bool import_add_to_batch(import_t *import, const event_t *event, buffer_t *why);
+void import_clear_batch(import_t *import);
 
-void import_add_gap(import_t *import, const event_t *event);
-void import_clear_gaps(import_t *import);
-// Settles the gaps of a file, in one transaction. `peer`, where not NULL, is the log that was read without a fault.
+bool import_begin_transaction(import_t *import, buffer_t *why);
+bool import_put(import_t *import, const event_t *event, bool *added, buffer_t *why);
+// Commits where everything is `done`, else rolls back.
+bool import_end_transaction(import_t *import, bool done, buffer_t *why);
+
+void gaps_add(gaps_t *gaps, const event_t *event);
+void gaps_free(gaps_t *gaps);
+// Imports the gaps of a file, and fills those of this log, in one transaction. `peer`, where not NULL, is the log that was read
+// without a fault.
 bool import_finish_gaps(import_t *import, audit_t *peer, const char *path, const import_listener_t *listener, buffer_t *why);
 
 #endif

@@ -1,4 +1,4 @@
-// Which events a question is about.
+// Which events a query selects.
 #ifndef QS_AUDIT_QUERY_FILTER_H
 #define QS_AUDIT_QUERY_FILTER_H
 
@@ -7,12 +7,12 @@
 
 typedef struct audit_filter {
     const char *kind;   // NULL = failed
-    bool all_kinds;     // whatever `kind` says
+    bool all_kinds;     // ignores `kind`
     const char *queue;  // NULL = any
     const char *reason; // NULL = any
     int64_t since_ms;   // at or after; 0 = from the beginning
     int64_t until_ms;   // before; 0 = to the end
-    const char *grep;   // bytes that stand in the payload, the error or the job id, case and all; NULL = any
+    const char *grep;   // bytes that payload, error or job id contain, case-sensitive; NULL = any
     int64_t limit;      // rows; 0 = all of them
 } audit_filter_t;
 

@@ -1,4 +1,4 @@
-// Questions to the audit log, for the command line. Rows come one by one; what they hold is borrowed until the callback returns.
+// Queries of the audit log, for the command line. Rows come one by one; they borrow until the callback returns.
 #ifndef QS_AUDIT_QUERY_QUERY_H
 #define QS_AUDIT_QUERY_QUERY_H
 
@@ -16,7 +16,7 @@ typedef struct audit_row {
     bool error_is_text, payload_is_text;
 } audit_row_t;
 
-// Takes one row; false ends the question, which is no failure of it.
+// Takes one row. False ends the query, which succeeds.
 typedef bool audit_row_fn(void *self, const audit_row_t *row);
 
 // Events, newest first.
@@ -25,7 +25,7 @@ bool audit_list(audit_t *audit, const audit_filter_t *filter, audit_row_fn *take
 // Events of any kind whose ref begins with `prefix`, in the order of their refs, `limit` at the most.
 bool audit_find_ref(audit_t *audit, const char *prefix, int64_t limit, audit_row_fn *take, void *self, buffer_t *why);
 
-// One final failure without what is in it.
+// One final failure without its texts.
 typedef struct audit_match {
     int64_t seq;
     int64_t at;
@@ -34,27 +34,26 @@ typedef struct audit_match {
 } audit_match_t;
 typedef bool audit_match_fn(void *self, const audit_match_t *match);
 
-// The same failures as audit_list, oldest first. Asked for in pages, so that no reader keeps the log from being merged.
+// The same failures as audit_list, oldest first. Read in pages: no reader keeps the log from being checkpointed.
 bool audit_select(audit_t *audit, const audit_filter_t *filter, audit_match_fn *take, void *self, buffer_t *why);
 
 // The events of these seqs, 1 to 1000 of them, that are still there, lowest first.
 bool audit_rows(audit_t *audit, const int64_t *seqs, size_t count, audit_row_fn *take, void *self, buffer_t *why);
 
-// Everything known of one job of a queue, oldest first.
+// All events of one job of a queue, oldest first.
 bool audit_history(audit_t *audit, slice_t queue, slice_t job, audit_row_fn *take, void *self, buffer_t *why);
 
 // The lowest and the highest seq above `after`; *first 0 and *last = after when there is none.
 bool audit_bounds(audit_t *audit, int64_t after, int64_t *first, int64_t *last, buffer_t *why);
-// How many commits made this log what it is. Fewer than before: an older copy was put in its place.
+// Number of commits to this log. Fewer than before: an older copy is in its place.
 bool audit_commits(audit_t *audit, int64_t *commits, buffer_t *why);
 // Events of all kinds with first <= seq <= last, in the order of arrival.
 bool audit_range(audit_t *audit, int64_t first, int64_t last, audit_row_fn *take, void *self, buffer_t *why);
-// The next events above *after in the order of arrival, in a read transaction of its own that looks at a thousand rows at the
-// most. *after moves behind what was looked at, so to call it again goes on; where `take` says false, behind that row. *more:
-// there may be others.
+// The next events above *after in the order of arrival: one read transaction over at most 1,000 rows. *after moves behind the
+// rows that were read, so that the next call goes on; behind the row for which `take` said false. *more: there may be others.
 bool audit_page(audit_t *audit, const audit_filter_t *filter, int64_t *after, audit_row_fn *take, void *self, bool *more,
                 buffer_t *why);
-// *after such that `count` events of the filter are above it, or all if there are fewer.
+// *after: the last `count` events of the filter are above it, or all where there are fewer.
 bool audit_find_last(audit_t *audit, const audit_filter_t *filter, int64_t count, int64_t *after, buffer_t *why);
 
 typedef struct audit_count {
@@ -74,13 +73,13 @@ bool audit_stats(audit_t *audit, const audit_filter_t *filter, audit_count_fn *t
 typedef void audit_recent_fn(void *self, slice_t queue, slice_t kind, slice_t reason, int64_t count);
 bool audit_recent(audit_t *audit, int64_t since_ms, audit_recent_fn *take, void *self, buffer_t *why);
 
-// Whether retention has removed rows of since_ms or later: there were more than audit_recent counts.
-bool audit_has_removed_since(audit_t *audit, int64_t since_ms, bool *lacks, buffer_t *why);
+// Whether retention has removed rows of since_ms or later: audit_recent counts too few then.
+bool audit_has_removed_since(audit_t *audit, int64_t since_ms, bool *has, buffer_t *why);
 
-// Rows of kind `gap` that nothing has filled.
+// Number of open gaps.
 bool audit_open_gaps(audit_t *audit, int64_t *count, buffer_t *why);
 
-// The queues that have final failures in the log, by name.
+// Names of the queues with final failures in the log, sorted.
 typedef bool audit_name_fn(void *self, const char *name);
 bool audit_queues(audit_t *audit, audit_name_fn *take, void *self, buffer_t *why);
 

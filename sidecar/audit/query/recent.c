@@ -1,8 +1,8 @@
-// What `status` asks a log: what happened lately, and what it may lack.
+// For `status`: what happened lately, and what the log may lack.
 #include "audit/query/query.h"
 #include "audit/query/statement.h"
 
-// Failures are counted by an index alone; all else of that time is looked at row by row.
+// An index alone counts failures. All other events of that time are read row by row.
 static const char recent_sql[] = "SELECT queue, kind, reason, count(*) FROM events WHERE kind = 'failed' AND at >= :since "
                                  "GROUP BY queue, kind, reason UNION ALL "
                                  "SELECT queue, kind, reason, count(*) FROM events WHERE kind <> 'failed' AND kind = 'retried' "
@@ -18,11 +18,10 @@ bool audit_recent(audit_t *audit, int64_t since_ms, audit_recent_fn *take, void 
     return statement_finish(audit, of, code, why);
 }
 
-bool audit_has_removed_since(audit_t *audit, int64_t since_ms, bool *lacks, buffer_t *why) {
+bool audit_has_removed_since(audit_t *audit, int64_t since_ms, bool *has, buffer_t *why) {
     int64_t dropped = 0;
-    const char sql[] = "SELECT coalesce((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'dropped'), 0)";
-    if (!audit_query_number(audit, sql, &dropped, why)) return false;
-    *lacks = dropped >= since_ms;
+    if (!audit_read_fact(audit, "dropped", 0, &dropped, why)) return false;
+    *has = dropped >= since_ms;
     return true;
 }
 

@@ -1,4 +1,4 @@
-// Which failures an operator means: chosen in pages, so that a question never keeps the log from being merged.
+// The failures that an operator selects, read in pages: a long read transaction would keep the log from being checkpointed.
 #include <stdlib.h>
 
 #include "audit/query/query.h"
@@ -7,7 +7,7 @@
 enum { SELECT_PAGE_ROWS = 20000 };
 
 // Where a page of audit_select ended.
-typedef struct position {
+typedef struct select_position {
     int64_t at, seq;
     char *queue, *reason; // owned; NULL = at the beginning
 } select_position_t;
@@ -21,24 +21,19 @@ static void select_set_position(select_position_t *position, sqlite3_stmt *at) {
     position->seq = sqlite3_column_int64(at, 0);
 }
 
-// One page of at most filter->limit rows; *taken of them.
+// One page of at most filter->limit rows; *taken of them. Sorted as the index is.
 static bool select_page(audit_t *audit, const audit_filter_t *filter, select_position_t *position, int64_t *taken,
                         audit_match_fn *take, void *self, buffer_t *why) {
-    buffer_t sql = {0};
+    static const char select[] = "SELECT seq, at, queue, reason, state FROM event_states";
+    const char *rest = position->queue ? " AND at >= :at AND (at, queue, reason, seq) > (:at, :after_queue, :after_reason, :seq)"
+                                         " ORDER BY at, queue, reason, seq LIMIT :limit"
+                                       : " ORDER BY at, queue, reason, seq LIMIT :limit";
     sqlite3_stmt *of = NULL;
     int code;
     *taken = 0;
-    buffer_str(&sql, "SELECT seq, at, queue, reason, state FROM event_states");
-    statement_where(&sql, filter);
-    if (position->queue)
-        buffer_str(&sql, " AND at >= :at AND (at, queue, reason, seq) > (:at, :after_queue, :after_reason, :seq)");
-    buffer_str(&sql, " ORDER BY at, queue, reason, seq LIMIT :limit"); // as the index has it
-    bool done = statement_prepare(audit, buffer_text(&sql), &of, why);
-    buffer_free(&sql);
-    if (!done) return false;
-    statement_bind_filter(of, filter);
-    sqlite3_bind_int64(of, sqlite3_bind_parameter_index(of, ":at"), position->at);
-    sqlite3_bind_int64(of, sqlite3_bind_parameter_index(of, ":seq"), position->seq);
+    if (!statement_prepare_filtered(audit, select, filter, rest, &of, why)) return false;
+    statement_bind_number(of, ":at", position->at);
+    statement_bind_number(of, ":seq", position->seq);
     if (position->queue) {
         sqlite3_bind_text(of, sqlite3_bind_parameter_index(of, ":after_queue"), position->queue, -1, SQLITE_TRANSIENT);
         sqlite3_bind_text(of, sqlite3_bind_parameter_index(of, ":after_reason"), position->reason, -1, SQLITE_TRANSIENT);

@@ -1,7 +1,7 @@
 #include "audit/query/statement.h"
 
-// has(bytes, a, b, c): whether the bytes stand in one of these, whatever they are. SQLite's own instr() looks at every byte by
-// itself, and in texts counts characters.
+// has(bytes, a, b, c): whether one of a, b, c contains the bytes. SQLite's own instr() compares byte by byte, and counts
+// characters in texts.
 static void statement_sql_has(sqlite3_context *context, int count, sqlite3_value **values) {
     const void *wanted = sqlite3_value_blob(values[0]);
     size_t len = (size_t)sqlite3_value_bytes(values[0]);
@@ -18,10 +18,42 @@ bool statement_prepare(audit_t *audit, const char *sql, sqlite3_stmt **out, buff
     if (!audit->has_functions)
         audit->has_functions =
             sqlite3_create_function_v2(audit->db, "has", 4, flags, NULL, statement_sql_has, NULL, NULL, NULL) == SQLITE_OK;
-    return sqlite3_prepare_v2(audit->db, sql, -1, out, NULL) == SQLITE_OK || audit_fail(audit, "ask it", why);
+    return sqlite3_prepare_v2(audit->db, sql, -1, out, NULL) == SQLITE_OK || audit_fail(audit, "query it", why);
 }
 
-// Where two statements take turns the connection tells of its last call, which may have been a good one of the other.
+// Only conditions that the filter has: so the planner sees which index serves them.
+static void statement_where(buffer_t *sql, const audit_filter_t *filter) {
+    buffer_str(sql, filter->all_kinds ? " WHERE 1" : filter->kind ? " WHERE kind = :kind" : " WHERE kind = 'failed'");
+    if (filter->queue) buffer_str(sql, " AND queue = :queue");
+    if (filter->reason) buffer_str(sql, " AND reason = :reason");
+    if (filter->since_ms) buffer_str(sql, " AND at >= :since");
+    if (filter->until_ms) buffer_str(sql, " AND at < :until");
+    if (filter->grep) buffer_str(sql, " AND has(:grep, payload, error, job)");
+}
+
+static slice_t statement_optional_text(const char *text) { return text ? slice_text(text) : (slice_t){0}; }
+
+bool statement_prepare_filtered(audit_t *audit, const char *select, const audit_filter_t *filter, const char *rest,
+                                sqlite3_stmt **out, buffer_t *why) {
+    buffer_t sql = {0};
+    buffer_str(&sql, select);
+    statement_where(&sql, filter);
+    buffer_str(&sql, rest);
+    bool done = statement_prepare(audit, buffer_text(&sql), out, why);
+    buffer_free(&sql);
+    if (!done) return false;
+    statement_bind_text(*out, ":kind", statement_optional_text(filter->kind));
+    statement_bind_text(*out, ":queue", statement_optional_text(filter->queue));
+    statement_bind_text(*out, ":reason", statement_optional_text(filter->reason));
+    statement_bind_number(*out, ":since", filter->since_ms);
+    statement_bind_number(*out, ":until", filter->until_ms);
+    statement_bind_number(*out, ":limit", filter->limit > 0 ? filter->limit : -1);
+    if (filter->grep)
+        sqlite3_bind_blob64(*out, sqlite3_bind_parameter_index(*out, ":grep"), filter->grep, strlen(filter->grep), SQLITE_STATIC);
+    return true;
+}
+
+// Where two statements take turns, the connection keeps the error of the last call, which may have been a good one of the other.
 static bool statement_fail(audit_t *audit, int code, buffer_t *why) {
     int basic = code & 0xff;
     if ((sqlite3_errcode(audit->db) & 0xff) == basic) return audit_fail(audit, "read from it", why);
@@ -35,15 +67,6 @@ bool statement_finish(audit_t *audit, sqlite3_stmt *of, int code, buffer_t *why)
     return done;
 }
 
-void statement_where(buffer_t *sql, const audit_filter_t *filter) {
-    buffer_str(sql, filter->all_kinds ? " WHERE 1" : filter->kind ? " WHERE kind = :kind" : " WHERE kind = 'failed'");
-    if (filter->queue) buffer_str(sql, " AND queue = :queue");
-    if (filter->reason) buffer_str(sql, " AND reason = :reason");
-    if (filter->since_ms) buffer_str(sql, " AND at >= :since");
-    if (filter->until_ms) buffer_str(sql, " AND at < :until");
-    if (filter->grep) buffer_str(sql, " AND has(:grep, payload, error, job)");
-}
-
 void statement_bind_text(sqlite3_stmt *of, const char *name, slice_t text) {
     int at = sqlite3_bind_parameter_index(of, name);
     if (at && text.data) sqlite3_bind_text64(of, at, text.data, text.len, SQLITE_STATIC, SQLITE_UTF8);
@@ -51,19 +74,6 @@ void statement_bind_text(sqlite3_stmt *of, const char *name, slice_t text) {
 
 void statement_bind_number(sqlite3_stmt *of, const char *name, int64_t number) {
     sqlite3_bind_int64(of, sqlite3_bind_parameter_index(of, name), number);
-}
-
-static slice_t statement_optional_text(const char *text) { return text ? slice_text(text) : (slice_t){0}; }
-
-void statement_bind_filter(sqlite3_stmt *of, const audit_filter_t *filter) {
-    statement_bind_text(of, ":kind", statement_optional_text(filter->kind));
-    statement_bind_text(of, ":queue", statement_optional_text(filter->queue));
-    statement_bind_text(of, ":reason", statement_optional_text(filter->reason));
-    statement_bind_number(of, ":since", filter->since_ms);
-    statement_bind_number(of, ":until", filter->until_ms);
-    statement_bind_number(of, ":limit", filter->limit > 0 ? filter->limit : -1);
-    if (filter->grep)
-        sqlite3_bind_blob64(of, sqlite3_bind_parameter_index(of, ":grep"), filter->grep, strlen(filter->grep), SQLITE_STATIC);
 }
 
 slice_t statement_bytes(sqlite3_stmt *of, int at) {

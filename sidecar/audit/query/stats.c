@@ -1,4 +1,4 @@
-// How many final failures, by hour, queue and reason.
+// Counts final failures by hour, queue and reason.
 #include <stdlib.h>
 
 #include "audit/query/query.h"
@@ -6,28 +6,30 @@
 
 enum { HOUR_MS = 3600000 };
 
+// Few failures are answered: find them by the refs that the answers name.
+static const char select_answered[] = "SELECT at / 3600000 AS hour, queue, reason, sum(state = 'requeued'),"
+                                      " sum(state = 'discarded') FROM event_states";
+static const char group_answered[] = " AND (ref, event) IN (SELECT answers_ref, answers FROM events WHERE answers <> '')"
+                                     " GROUP BY hour, queue, reason ORDER BY hour DESC";
+
 typedef struct stats_group {
     char *queue, *reason; // owned
     int64_t failures, first_ms, last_ms;
 } stats_group_t;
 
-// The hour that is being counted. An index gives failures by time, so one hour is complete when the next begins, and nothing has
-// to be sorted but the groups of an hour, which are few.
+// The hour that is being counted. An index gives failures by time: an hour is complete when the next begins, and only the few
+// groups of an hour are sorted.
 typedef struct stats {
     audit_count_fn *take;
     void *self;
-    int64_t left;          // rows that may still be told
+    int64_t left;          // rows that may still be reported
     int64_t hour;          // since 1970
     stats_group_t *groups; // owned; used again for the next hour
-    size_t count, room;
-    size_t latest;          // the group of the last failure: the next one is often like it
+    size_t count;
+    size_t latest;          // the group of the last failure: the next one is often of the same
     sqlite3_stmt *answered; // counts of answers, newest hour first; owned
     int code;               // of its last step
 } stats_t;
-
-static bool stats_is_text(slice_t slice, const char *text) {
-    return strncmp(text, slice.data, slice.len) == 0 && !text[slice.len];
-}
 
 static void stats_clear_groups(stats_t *stats) {
     for (size_t i = 0; i < stats->count; i++) {
@@ -38,13 +40,7 @@ static void stats_clear_groups(stats_t *stats) {
 }
 
 static stats_group_t *stats_add_group(stats_t *stats, slice_t queue, slice_t reason) {
-    if (stats->count == stats->room) {
-        stats->room = stats->room ? 2 * stats->room : 16;
-        stats_group_t *larger = mem_array(stats->room, sizeof *larger);
-        if (stats->count) memcpy(larger, stats->groups, stats->count * sizeof *larger);
-        free(stats->groups);
-        stats->groups = larger;
-    }
+    stats->groups = mem_grown(stats->groups, stats->count, sizeof *stats->groups);
     stats_group_t *group = &stats->groups[stats->count++];
     *group = (stats_group_t){.queue = mem_printf("%.*s", (int)queue.len, queue.data),
                              .reason = mem_printf("%.*s", (int)reason.len, reason.data)};
@@ -55,7 +51,7 @@ static stats_group_t *stats_find_group(stats_t *stats, slice_t queue, slice_t re
     for (size_t n = 0; n < stats->count; n++) {
         size_t i = (stats->latest + n) % stats->count;
         stats_group_t *group = &stats->groups[i];
-        if (!stats_is_text(queue, group->queue) || !stats_is_text(reason, group->reason)) continue;
+        if (!slice_is(queue, group->queue) || !slice_is(reason, group->reason)) continue;
         stats->latest = i;
         return group;
     }
@@ -70,7 +66,7 @@ static int stats_compare_groups(const void *a, const void *b) {
     return strcmp(one->reason, other->reason);
 }
 
-// The answers of this hour, added to its counts. Each hour of answers has failures too: those that they answer.
+// Each hour with answers also has the failures that they answer.
 static void stats_add_answers(stats_t *stats, audit_count_t *counts) {
     for (; stats->code == SQLITE_ROW && sqlite3_column_int64(stats->answered, 0) >= stats->hour;
          stats->code = sqlite3_step(stats->answered)) {
@@ -83,7 +79,7 @@ static void stats_add_answers(stats_t *stats, audit_count_t *counts) {
     }
 }
 
-// Tells the hour. False: no more is wanted.
+// Reports the hour. False: no more is wanted.
 static bool stats_finish_hour(stats_t *stats) {
     bool wanted = true;
     size_t known = stats->count;
@@ -105,7 +101,7 @@ static bool stats_finish_hour(stats_t *stats) {
     return wanted;
 }
 
-// Rounded towards 0, as SQL divides: answers are grouped by SQL.
+// Rounds towards 0, as the SQL division does that groups the answers.
 static bool stats_count_failure(stats_t *stats, int64_t at, slice_t queue, slice_t reason) {
     int64_t hour = at / HOUR_MS;
     if (stats->count && hour != stats->hour && !stats_finish_hour(stats)) return false;
@@ -116,39 +112,14 @@ static bool stats_count_failure(stats_t *stats, int64_t at, slice_t queue, slice
     return true;
 }
 
-// Answered failures are few: they are found by the refs that the answers give.
-static bool stats_prepare_answered(audit_t *audit, const audit_filter_t *filter, stats_t *stats, buffer_t *why) {
-    buffer_t sql = {0};
-    buffer_str(&sql, "SELECT at / 3600000 AS hour, queue, reason, sum(state = 'requeued'), sum(state = 'discarded')"
-                     " FROM event_states");
-    statement_where(&sql, filter);
-    buffer_str(&sql, " AND (ref, event) IN (SELECT answers_ref, answers FROM events WHERE answers <> '')"
-                     " GROUP BY hour, queue, reason ORDER BY hour DESC");
-    bool done = statement_prepare(audit, buffer_text(&sql), &stats->answered, why);
-    buffer_free(&sql);
-    if (!done) return false;
-    statement_bind_filter(stats->answered, filter);
-    stats->code = sqlite3_step(stats->answered);
-    return true;
-}
-
-static bool stats_prepare_failures(audit_t *audit, const audit_filter_t *filter, sqlite3_stmt **of, buffer_t *why) {
-    buffer_t sql = {0};
-    buffer_str(&sql, "SELECT at, queue, reason FROM events");
-    statement_where(&sql, filter);
-    buffer_str(&sql, " ORDER BY at DESC");
-    bool done = statement_prepare(audit, buffer_text(&sql), of, why);
-    buffer_free(&sql);
-    if (done) statement_bind_filter(*of, filter);
-    return done;
-}
-
 bool audit_stats(audit_t *audit, const audit_filter_t *filter, audit_count_fn *take, void *self, buffer_t *why) {
     stats_t stats = {.take = take, .self = self, .left = filter->limit > 0 ? filter->limit : INT64_MAX};
     sqlite3_stmt *of = NULL;
-    if (!stats_prepare_failures(audit, filter, &of, why)) return false;
+    if (!statement_prepare_filtered(audit, "SELECT at, queue, reason FROM events", filter, " ORDER BY at DESC", &of, why))
+        return false;
     int code = sqlite3_step(of); // from here on both statements see the log as it is now
-    bool done = stats_prepare_answered(audit, filter, &stats, why);
+    bool done = statement_prepare_filtered(audit, select_answered, filter, group_answered, &stats.answered, why);
+    if (done) stats.code = sqlite3_step(stats.answered);
     bool wanted = done;
     for (; wanted && code == SQLITE_ROW; code = sqlite3_step(of)) {
         wanted = stats_count_failure(&stats, sqlite3_column_int64(of, 0), statement_bytes(of, 1), statement_bytes(of, 2));

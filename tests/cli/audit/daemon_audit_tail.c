@@ -269,7 +269,7 @@ Test(daemon_audit_tail, a_log_that_is_not_there_is_told) {
     char *db = audit_case_path();
     const daemon_output_t *out = daemon_run("audit", "tail", "--db", db);
     cr_expect_eq(out->code, 1);
-    cr_expect_not_null(strstr(out->err, "there is no such file"));
+    cr_expect_not_null(strstr(out->err, "no such file"));
     cr_expect_eq(daemon_run("audit", "tail", "-o", "json", "--db", db)->code, 2);
     free(db);
 }

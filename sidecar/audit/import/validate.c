@@ -1,0 +1,80 @@
+// What an event of a foreign file must look like.
+#include <inttypes.h>
+#include <time.h>
+
+#include "audit/import/import.h"
+#include "base/utf8.h"
+
+enum {
+    NAME_MAX_BYTES = 4096,          // bytes of a queue, a job id, ...
+    TEXT_MAX_BYTES = 6 * 64 * 1024, // of an error: 64 KiB, where each byte may have become \ufffd
+    ATTEMPTS_MAX = 1000000000,      // executions
+};
+static const int64_t AHEAD_MAX_MS = INT64_C(2) * 366 * 24 * 3600 * 1000; // clocks that are wrong by a year exist
+static const int64_t TIME_MAX_MS = 253402300799999;                      // the last millisecond of the year 9999
+
+static const char *const kinds[] = {"failed", "retried", "requeued", "discarded", "gap", "filled"};
+
+static bool event_kind_is_known(slice_t kind) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (slice_is(kind, kinds[i])) return true;
+    return false;
+}
+
+static bool event_id_is_valid(slice_t text) {
+    char ref[EVENT_REF_SIZE];
+    return event_ref(text, ref);
+}
+
+static bool validate_error(buffer_t *why, const char *text) {
+    buffer_str(why, text);
+    return false;
+}
+
+static size_t validate_max_bytes(const event_t *event, const slice_t *text) {
+    return text == &event->payload                           ? IMPORT_MAX_PAYLOAD
+           : text == &event->error || text == &event->reason ? TEXT_MAX_BYTES
+                                                             : NAME_MAX_BYTES;
+}
+
+static bool validate_sizes(const event_t *event, buffer_t *why) {
+#define X(name, help)                                                                                                            \
+    if (event->name.len > validate_max_bytes(event, &event->name)) {                                                             \
+        buffer_printf(why, #name " has %zu bytes, %zu are the most", event->name.len, validate_max_bytes(event, &event->name));  \
+        return false;                                                                                                            \
+    }
+    EVENT_TEXTS(X)
+#undef X
+    return true;
+}
+
+static bool validate_numbers(const event_t *event, buffer_t *why) {
+    if (event->attempts < 0 || event->attempts > ATTEMPTS_MAX) return validate_error(why, "attempts is no number of executions");
+    if (event->at < 0 || event->at > TIME_MAX_MS) return validate_error(why, "at is no time");
+    if (event->at > (int64_t)time(NULL) * 1000 + AHEAD_MAX_MS)
+        return validate_error(
+            why, "at is more than two years ahead of this machine's clock: the row would never be the oldest, and stay for ever");
+    if (event->created < 0 || event->created > TIME_MAX_MS) return validate_error(why, "created_at is no time");
+    if (event->started < 0 || event->started > TIME_MAX_MS) return validate_error(why, "started_at is no time");
+    return event->size >= 0 || validate_error(why, "size is less than 0");
+}
+
+bool import_validate(const event_t *event, buffer_t *why) {
+    char hex[DIGEST_HEX_SIZE];
+    if (!event_id_is_valid(event->event)) return validate_error(why, "the event id is not 64 hex digits");
+    if (!event_kind_is_known(event->kind)) {
+        buffer_str(why, "is of an unknown kind, `");
+        utf8_escape(why, event->kind.data, event->kind.len < 32 ? event->kind.len : 32, "");
+        return validate_error(why, "`: a newer version may know it");
+    }
+    if (event->queue.len == 0) return validate_error(why, "names no queue");
+    if (!validate_sizes(event, why) || !validate_numbers(event, why)) return false;
+    if (event->sha256.len && !event_id_is_valid(event->sha256)) return validate_error(why, "sha256 is not 64 hex digits");
+    bool answer = slice_is(event->kind, "requeued") || slice_is(event->kind, "discarded") || slice_is(event->kind, "filled");
+    if (event->answers.len ? !event_id_is_valid(event->answers) : answer) return validate_error(why, "answers is no event id");
+    if (event->payload.len == 0 || event->sha256.len == 0) return true;
+    digest_t digest = digest_of(event->payload.data, event->payload.len);
+    digest_hex(&digest, hex);
+    return slice_is(event->sha256, hex) ||
+           validate_error(why, "the payload is not what its sha256 says: it was damaged on the way");
+}

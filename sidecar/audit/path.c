@@ -1,0 +1,79 @@
+// Whether a path can be an audit log, before SQLite touches it.
+#include <errno.h>
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "audit/store.h"
+
+// WAL needs memory shared by all who have the file open. These share none between machines (sqlite.org/wal.html). Numbers from
+// statfs(2).
+static const struct {
+    unsigned long type;
+    const char *name;
+} network_filesystems[] = {{0x6969, "NFS"},        {0xff534d42, "CIFS"}, {0xfe534d42, "SMB"},  {0x517b, "SMB"},
+                           {0x65735546, "FUSE"},   {0x01021997, "9p"},   {0x00c36400, "Ceph"}, {0x5346414f, "AFS"},
+                           {0x0bd00bd0, "Lustre"}, {0x01161970, "GFS2"}};
+
+const char *audit_network_filesystem(unsigned long type) {
+    for (size_t i = 0; i < sizeof network_filesystems / sizeof *network_filesystems; i++)
+        if (network_filesystems[i].type == type) return network_filesystems[i].name;
+    return NULL;
+}
+
+static char *path_directory(const char *path) {
+    char *copy = mem_str(path), *dir = mem_str(dirname(copy));
+    free(copy);
+    return dir;
+}
+
+bool audit_directory_is_read_only(const char *path) {
+    char *dir = path_directory(path);
+    bool read_only = access(dir, W_OK) != 0;
+    free(dir);
+    return read_only;
+}
+
+static bool path_directory_is_usable(const char *path, const char *dir, buffer_t *why) {
+    struct stat at;
+    struct statfs system;
+    if (stat(dir, &at) != 0)
+        return audit_refuse(path, why, "the directory %s %s", dir,
+                            errno == ENOENT ? "does not exist: create it, or set audit.path" : strerror(errno));
+    if (!S_ISDIR(at.st_mode)) return audit_refuse(path, why, "%s is no directory: set audit.path", dir);
+    if (statfs(dir, &system) != 0) return true; // SQLite will say what is wrong
+    const char *name = audit_network_filesystem((unsigned long)system.f_type & 0xffffffffUL);
+    return !name ||
+           audit_refuse(path, why, "is on %s, where SQLite's write-ahead log is not safe: set audit.path to a local disk", name);
+}
+
+static bool path_permission_denied(const char *path, audit_mode_t mode, buffer_t *why) {
+    if (mode != AUDIT_WRITE) return audit_refuse(path, why, "permission denied: run as the user of the sidecar, or as root");
+    return audit_refuse(path, why,
+                        "permission denied: let user %lu enter every directory above it and write to the last one, or set "
+                        "audit.path",
+                        (unsigned long)geteuid());
+}
+
+bool audit_path_is_usable(const char *path, audit_mode_t mode, buffer_t *why) {
+    bool reads = mode == AUDIT_READ || mode == AUDIT_PEER;
+    struct stat at;
+    // SQLite would follow the link, but our lock file would not: two links would be two locks of one log.
+    if (!reads && lstat(path, &at) == 0 && S_ISLNK(at.st_mode))
+        return audit_refuse(path, why, "is a symbolic link: set audit.path to the file that it names");
+    if (stat(path, &at) == 0) {
+        if (!S_ISREG(at.st_mode)) return audit_refuse(path, why, "is no regular file: name a file");
+        if (reads && at.st_size == 0) return audit_refuse(path, why, "is empty: no sidecar has written to it yet");
+    } else if (errno == EACCES) {
+        return path_permission_denied(path, mode, why);
+    } else if (reads) {
+        return audit_refuse(path, why, "no such file: no sidecar has written to it yet, or name it by --db or -c");
+    }
+    if (reads) return true;
+    char *dir = path_directory(path);
+    bool usable = path_directory_is_usable(path, dir, why);
+    free(dir);
+    return usable;
+}
