@@ -10,7 +10,6 @@
 enum {
     RECONCILE_S = 60,            // between two looks at where all streams begin and end
     RECONCILE_UNREADABLE_S = 30, // the same while a stream cannot be read
-    BACKOFF_RESET_S = 10,        // after so long without trouble the next one is met with the shortest wait again
 };
 
 static const char ROLE[] = "auditor";
@@ -20,9 +19,7 @@ const char *auditor_queue_name(const auditor_t *a, size_t queue) { return a->key
 void stream_id_set(stream_id_t id, const char *text) { snprintf(id, STREAM_ID_SIZE, "%s", text); }
 
 bool auditor_back_off(auditor_t *a, const redis_error_t *error) {
-    mono_t now = mono_now();
-    if (mono_diff(now, a->redis.retry_at) > BACKOFF_RESET_S * NS_PER_S) backoff_reset(&a->redis.backoff);
-    a->redis.retry_at = mono_add(now, backoff_next_ns(&a->redis.backoff));
+    a->redis.retry_at = backoff_failed(&a->redis.backoff, mono_now());
     bool refused = strncmp(error->text, "NOPERM", 6) == 0;
     log_warn(ROLE, NULL,
              refused                           ? "redis refuses the auditor: nothing is copied"

@@ -72,7 +72,7 @@ bool audit_writer_fail(audit_writer_t *writer, buffer_t *why) {
     buffer_free(why);
     if (writer->audit && audit_is_damaged(writer->audit)) writer->file.damaged = true;
     audit_writer_close(writer);
-    writer->failure.retry_at = mono_add(mono_now(), backoff_next_ns(&writer->failure.backoff));
+    writer->failure.retry_at = backoff_failed(&writer->failure.backoff, mono_now());
     metric_add(&writer->metrics->audit_faults, 1);
     return false;
 }

@@ -1,19 +1,25 @@
-// Waiting times between attempts: they double from `first` to `most`, each with a jitter of half to all of it, so that
-// instances that failed together do not come back together.
+// Waiting times between attempts: they double from `first` to `most`. Each is cut by up to half at random, so that instances that
+// failed together do not come back together.
 #ifndef QS_BASE_BACKOFF_H
 #define QS_BASE_BACKOFF_H
 
 #include <stdint.h>
 
+#include "base/clock.h"
+
+enum { BACKOFF_CALM_S = 10 }; // without a failure for so long, the waits begin at `first` again
+
 typedef struct backoff {
     int64_t first_ms;
     int64_t most_ms;
-    int64_t next_ms; // what the next wait is drawn from; 0 = at the beginning
+    int64_t next_ms; // the next wait before it is cut; 0 = first_ms
+    mono_t retry_at; // the last answer of backoff_failed
 } backoff_t;
 
 #define BACKOFF_REDIS ((backoff_t){.first_ms = 50, .most_ms = 2000})
 
-int64_t backoff_next_ns(backoff_t *backoff); // the wait before the next attempt
-void backoff_reset(backoff_t *backoff);      // after a success
+// Notes a failure. Returns when to try again.
+mono_t backoff_failed(backoff_t *backoff, mono_t now);
+void backoff_reset(backoff_t *backoff); // after a success
 
 #endif

@@ -1,4 +1,4 @@
-// A condition that is reported when it begins and when it ends, and not while it lasts.
+// A condition that is reported when it begins, when its reason changes and when it ends, and not while it lasts.
 #ifndef QS_BASE_CONDITION_H
 #define QS_BASE_CONDITION_H
 
@@ -6,14 +6,18 @@
 
 typedef struct condition {
     bool holds;
+    char *reason; // owned; NULL without one
 } condition_t;
 
-typedef enum condition_change { CONDITION_UNCHANGED, CONDITION_BEGAN, CONDITION_ENDED } condition_change_t;
+typedef enum condition_change {
+    CONDITION_UNCHANGED,
+    CONDITION_BEGAN, // it holds now, or for another reason
+    CONDITION_ENDED,
+} condition_change_t;
 
-static inline condition_change_t condition_update(condition_t *condition, bool holds) {
-    if (holds == condition->holds) return CONDITION_UNCHANGED;
-    condition->holds = holds;
-    return holds ? CONDITION_BEGAN : CONDITION_ENDED;
-}
+condition_change_t condition_update(condition_t *condition, bool holds);
+// The same with a reason, which is copied; NULL or "" = the condition does not hold.
+condition_change_t condition_update_reason(condition_t *condition, const char *reason);
+void condition_free(condition_t *condition); // it holds no longer
 
 #endif

@@ -43,9 +43,8 @@ void leader_free(leader_t *leader) {
 }
 
 void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error) {
-    int64_t ns = backoff_next_ns(&leader->backoff);
-    if (error->outcome == OUTCOME_REFUSED) ns = BACKOFF_REDIS.most_ms * NS_PER_MS;
-    leader->retry_at = mono_add(mono_now(), ns);
+    mono_t now = mono_now(), retry_at = backoff_failed(&leader->backoff, now);
+    leader->retry_at = error->outcome == OUTCOME_REFUSED ? mono_add(now, leader->backoff.most_ms * NS_PER_MS) : retry_at;
     metric_set(&leader->metrics->redis_up, conn_is_open(leader->conn));
     metrics_say(leader->metrics, WHY_REDIS, error->text);
     if (error->outcome == OUTCOME_REFUSED)

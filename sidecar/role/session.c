@@ -4,7 +4,6 @@
 
 enum {
     NO_WAKE_RETRY_S = 60,
-    CALM_S = 10, // after so long without trouble the next one is met with the shortest wait again
 };
 
 void session_init(session_t *session, const char *role, const char *const names[2], const redis_config_t *redis,
@@ -33,9 +32,7 @@ void session_close(session_t *session) {
 }
 
 void session_back_off(session_t *session, const redis_error_t *error) {
-    mono_t now = mono_now();
-    if (mono_diff(now, session->retry_at) > CALM_S * NS_PER_S) backoff_reset(&session->backoff);
-    session->retry_at = mono_add(now, backoff_next_ns(&session->backoff));
+    session->retry_at = backoff_failed(&session->backoff, mono_now());
     log_warn(session->role, NULL, error->outcome == OUTCOME_RETRY ? "redis is not ready" : "cannot reach redis",
              F_STR("reason", error->text));
     if (error->outcome != OUTCOME_DISCONNECTED) return;
@@ -124,7 +121,7 @@ bool session_read_messages(session_t *session, wake_fn *changed, void *self) {
     session->tracking = false;
     mono_t now = mono_now();
     bool again = mono_diff(now, session->tracking_since) < NS_PER_S; // it died as soon as it was there: no hurry
-    session->tracking_retry_at = mono_add(now, again ? backoff_next_ns(&session->backoff) : 0);
+    session->tracking_retry_at = again ? backoff_failed(&session->backoff, now) : now;
     metric_add(&session->metrics->reconnects, 1);
     return false;
 }

@@ -273,18 +273,29 @@ Test(unit_backoff, doubles_with_a_jitter_of_half_up_to_its_bound) {
     static const int64_t base_ms[] = {50, 100, 200, 400, 800, 1600, 2000, 2000, 2000};
     bool varied = false;
     int64_t first = 0;
+    mono_t now = {0};
     for (int round = 0; round < 200; round++) {
         backoff_t backoff = BACKOFF_REDIS;
         for (size_t i = 0; i < sizeof base_ms / sizeof *base_ms; i++) {
-            int64_t ns = backoff_next_ns(&backoff);
+            int64_t ns = mono_diff(backoff_failed(&backoff, now), now);
             cr_assert(ns >= base_ms[i] * NS_PER_MS / 2 && ns < base_ms[i] * NS_PER_MS, "step %zu: %lld ns", i, (long long)ns);
             if (i == 0 && round == 0) first = ns;
             varied |= i == 0 && ns != first;
         }
         backoff_reset(&backoff);
-        cr_assert_lt(backoff_next_ns(&backoff), 50 * NS_PER_MS);
+        cr_assert_lt(mono_diff(backoff_failed(&backoff, now), now), 50 * NS_PER_MS);
     }
     cr_assert(varied);
+}
+
+Test(unit_backoff, begins_anew_when_nothing_has_failed_for_long) {
+    backoff_t backoff = BACKOFF_REDIS;
+    mono_t now = {0};
+    for (int i = 0; i < 10; i++) now = backoff_failed(&backoff, now);
+    mono_t soon = mono_add(now, BACKOFF_CALM_S * NS_PER_S);
+    cr_expect_geq(mono_diff(backoff_failed(&backoff, soon), soon), 1000 * NS_PER_MS);
+    mono_t late = mono_add(backoff.retry_at, BACKOFF_CALM_S * NS_PER_S + 1);
+    cr_expect_lt(mono_diff(backoff_failed(&backoff, late), late), 50 * NS_PER_MS);
 }
 
 Test(unit_clock, saturates) {
