@@ -17,8 +17,6 @@ static bool requeue_markers_find_queue(requeue_markers_t *markers, const keyspac
 outcome_t requeue_markers_step(requeue_markers_t *markers, conn_t *conn, const keyspace_t *keys, leases_t *leases,
                                int64_t redis_ms, redis_error_t *error) {
     lease_t lease;
-    int64_t removed = 0;
-    bool fenced = false;
     mono_t now = mono_now();
     *error = (redis_error_t){0};
     if (!mono_reached(markers->at, now)) return OUTCOME_OK;
@@ -26,12 +24,12 @@ outcome_t requeue_markers_step(requeue_markers_t *markers, conn_t *conn, const k
         *markers = (requeue_markers_t){.at = mono_add(now, ROUND_PAUSE_S * NS_PER_S)};
         return OUTCOME_OK;
     }
-    outcome_t outcome = requeue_prune(conn, keys, markers->queue, lease.token, redis_ms - keys->config->audit.retain_ms,
-                                      &markers->cursor, &removed, &fenced, error);
+    const call_t call = {conn, keys, markers->queue, lease.token, error};
+    outcome_t outcome = requeue_prune(&call, redis_ms - keys->config->audit.retain_ms, &markers->cursor);
     if (outcome == OUTCOME_RETRY || outcome == OUTCOME_DISCONNECTED) return outcome;
-    if (fenced) lease_suspect(leases, keys->queues[markers->queue].lock, lease.term);
-    if (outcome == OUTCOME_REFUSED || fenced) markers->cursor = 0;
+    if (outcome == OUTCOME_FENCED) lease_suspect(leases, keys->queues[markers->queue].lock, lease.term);
+    if (outcome != OUTCOME_OK) markers->cursor = 0;
     if (markers->cursor == 0) markers->queue++;
     markers->at = markers->cursor ? mono_add(now, STEP_PAUSE_MS * NS_PER_MS) : now;
-    return outcome;
+    return outcome == OUTCOME_FENCED ? OUTCOME_OK : outcome;
 }

@@ -11,7 +11,7 @@
 #include "model/event.h"
 #include "model/job.h"
 #include "model/metrics.h"
-#include "queue/keys.h"
+#include "queue/call.h"
 #include "queue/page.h"
 #include "redis/conn.h"
 
@@ -67,32 +67,22 @@ outcome_t promote_read_reply(conn_t *conn, promote_reply_t *reply, redis_error_t
 // ---- Passes: jobs in progress are met one after the other, and each is judged by its stamp, the verdict and settle.lua.
 
 typedef struct pass_ops {
-    // One list whose entries are rotated until a sentinel comes. Otherwise they are read where they stand: see open.
-    bool orders;
-    bool reports;       // there is an errors hash
+    // One list whose entries are rotated until a sentinel comes. NULL: they are read where they stand, see open.
+    const rotation_ops_t *rotation;
     bool tells;         // what the bytes say (age, execution, retries, trouble) counts: they are read before anybody acts on them
     bool of_worker;     // a heartbeat is a worker's, not a job's: its silence alone says that the worker is gone
     bool blank_is_dead; // a heartbeat of nothing but white space is none
-
-    // Of rotation. What kind an entry is; called for each, so what is a job is known by a look at a few bytes. What is met is
-    // then noted in the look: sentinel_met and sentinel tell which one came before this one, in this pass or an earlier one.
-    kind_of_fn *kind_of;
-    // Appends the bytes of the sentinel that plant.lua is to push, number look->n + 1: SENTINEL_MOST at the most, and kind_of
-    // must know them again. `random`: look->random, or 32 fresh hex digits, which may be changed where the list gets its first
-    // sentinel.
-    void (*sentinel)(const backup_look_t *look, char random[SENTINEL_RANDOM_SIZE], buffer_t *out);
 
     // Not of rotation. The state is of one queue in one term: it is closed and opened anew when everything known may be wrong.
     void *(*open)(const queue_keys_t *keys);
     void (*close)(void *state);
     // A look: out->entries is how many lists there are to be read, armed is false, config is set; stamps and now as everywhere.
-    void (*look_append)(conn_t *conn, const keyspace_t *keys, size_t queue, void *state);
-    outcome_t (*look_read)(conn_t *conn, const keyspace_t *keys, size_t queue, void *state, backup_look_t *out,
-                           redis_error_t *error);
+    void (*look_append)(const call_t *call, void *state);
+    outcome_t (*look_read)(const call_t *call, void *state, backup_look_t *out);
     // A page: the jobs of `count` lists (1 to BACKUP_PAGE) behind `skip` others. page->count + page->vacant is how many lists
     // were read; fewer than asked for are gone on with by the next page. standing is set by the caller.
-    void (*page_append)(conn_t *conn, const keyspace_t *keys, size_t queue, void *state, size_t skip, size_t count);
-    outcome_t (*page_read)(conn_t *conn, void *state, size_t skip, size_t count, backup_page_t *page, redis_error_t *error);
+    void (*page_append)(const call_t *call, void *state, size_t skip, size_t count);
+    outcome_t (*page_read)(const call_t *call, void *state, size_t skip, size_t count, backup_page_t *page);
 
     // Of all. What the bytes of a job say.
     void (*read)(json_t *json, const queue_config_t *queue, slice_t bytes, job_t *out);
@@ -119,8 +109,12 @@ typedef struct watch_call {
     bool dry;    // of a dry run: what comes of it is no news, and is not logged
     mono_t now;  // when the step began
     mono_t next; // out: when the next step is wanted; mono_never(), as it comes, = only after a change
-    bool fenced; // out: the lock is not ours
 } watch_call_t;
+
+// The same for verbs of queue/.
+static inline call_t watch_call(const watch_call_t *watch, redis_error_t *error) {
+    return (call_t){watch->conn, watch->keys, watch->queue, watch->token, error};
+}
 
 typedef struct watch_ops {
     void *(*open)(const queue_keys_t *keys); // the state of one queue; owned by the monitor
@@ -168,7 +162,7 @@ typedef struct requeue_ops {
 typedef enum size_of {
     SIZE_READY,   // list; there may be several
     SIZE_DELAYED, // zset whose scores promote_ops.due_us understands
-    SIZE_BACKUP,  // list that pass_ops.kind_of understands
+    SIZE_BACKUP,  // list that rotation_ops.kind_of understands
     SIZE_ACTIVE,  // list of ids, the oldest last; hash `<prefix><id>` says when it was begun in `processedOn`
 } size_of_t;
 

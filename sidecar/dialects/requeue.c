@@ -111,8 +111,6 @@ static bool is_young(void *before_ms, slice_t field, slice_t mark) {
     return !read_mark(mark.data, &read) || read.at_ms >= *(const int64_t *)before_ms; // what is no mark of ours is left alone
 }
 
-outcome_t requeue_prune(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, int64_t before_ms,
-                        uint64_t *cursor, int64_t *removed, bool *fenced, redis_error_t *error) {
-    return sweep_hash(conn, keys, queue, keys->queues[queue].requeued, token, PRUNE_COUNT, cursor, is_young, &before_ms, removed,
-                      fenced, error);
+outcome_t requeue_prune(const call_t *call, int64_t before_ms, uint64_t *cursor) {
+    return prune_hash(call, call_queue(call)->requeued, PRUNE_COUNT, cursor, is_young, &before_ms);
 }

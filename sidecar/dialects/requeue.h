@@ -54,7 +54,6 @@ outcome_t requeue_read(conn_t *conn, requeue_reply_t *reply, redis_error_t *erro
 
 // Goes through the marks of a queue, some in each call (*cursor is 0 at the beginning and again at the end), and removes, fenced,
 // those made before `before_ms` by Redis's clock.
-outcome_t requeue_prune(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, int64_t before_ms,
-                        uint64_t *cursor, int64_t *removed, bool *fenced, redis_error_t *error);
+outcome_t requeue_prune(const call_t *call, int64_t before_ms, uint64_t *cursor);
 
 #endif

@@ -74,10 +74,14 @@ static void scratch_free(scratch_t *scratch) {
     free(scratch->queue.dlq);
 }
 
+static call_t scratch_call(const scratch_t *scratch) {
+    return (call_t){scratch->conn, scratch->keys, 0, scratch->token, scratch->error};
+}
+
 // Notes a refusal and says whether the run can go on.
 static bool noted(scratch_t *scratch, refusal_t refusal, const char *what, outcome_t outcome) {
     if (outcome == OUTCOME_REFUSED) scratch->refused(scratch->self, refusal, scratch->like, what, scratch->error->text);
-    return outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED;
+    return outcome != OUTCOME_RETRY && outcome != OUTCOME_DISCONNECTED;
 }
 
 static bool passed_needed(scratch_t *scratch, const char *what, outcome_t outcome) {
@@ -277,22 +281,23 @@ static bool try_stream(scratch_t *scratch) {
 // One look, one sentinel, one short rotation, and the same list read where it stands. A full Redis refuses to rotate.
 static bool try_backup(scratch_t *scratch) {
     backup_look_t look;
-    bool yes;
-    bool fenced;
-    backup_look_append(scratch->conn, scratch->keys, 0, NULL, false);
-    outcome_t outcome = backup_look_read(scratch->conn, scratch->keys, 0, false, &look, scratch->error);
+    bool pushed;
+    const rotation_ops_t *rotation = dialect_list.pass->rotation;
+    const call_t call = scratch_call(scratch);
+    backup_look_append(&call, rotation, NULL, false);
+    outcome_t outcome = backup_look_read(&call, rotation, false, &look);
     if (!passed_needed(scratch, "looking at a backup list", outcome)) return false;
-    outcome = backup_plant(scratch->conn, scratch->keys, 0, scratch->token, &look, &yes, &fenced, scratch->error);
+    outcome = backup_push_sentinel(&call, &look, &pushed);
     if (!passed(scratch, &script_plant, outcome)) return false;
     backup_page_t *page = mem_alloc(sizeof *page);
-    backup_rotate_append(scratch->conn, scratch->keys, 0, 2, true);
-    outcome = backup_rotate_read(scratch->conn, &look, 2, page, scratch->error);
+    backup_rotate_append(&call, 2, true);
+    outcome = backup_rotate_read(&call, &look, 2, page);
     if (out_of_memory(scratch->error)) outcome = OUTCOME_OK;
     bool ok = passed_needed(scratch, "rotating a backup list", outcome);
     backup_page_clear(page);
     if (ok) {
-        backup_range_append(scratch->conn, scratch->keys, 0, 0, 1);
-        outcome = backup_range_read(scratch->conn, &look, 1, page, scratch->error);
+        backup_range_append(&call, 0, 1);
+        outcome = backup_range_read(&call, &look, 1, page);
         ok = passed_needed(scratch, "reading a backup list", outcome);
         backup_page_clear(page);
     }
@@ -309,15 +314,11 @@ static bool try_settle(scratch_t *scratch, const char *job, stamp_raw_t stamp) {
                                   .delayed = scratch->queue.delayed,
                                   .errors = scratch->queue.errors};
     settled_t settled;
-    settle_append(scratch->conn, scratch->keys,
-                  &(settle_ask_t){.token = scratch->token,
-                                  .job = slice_text(job),
-                                  .digest = &digest,
-                                  .where = &where,
-                                  .new = stamp,
-                                  .depth = 9,
-                                  .report = "",
-                                  .event = &event});
+    const call_t call = scratch_call(scratch);
+    settle_append(
+        &call,
+        &(settle_ask_t){
+            .job = slice_text(job), .digest = &digest, .where = &where, .new = stamp, .depth = 9, .report = "", .event = &event});
     return passed(scratch, &script_settle, settle_read(scratch->conn, &settled, scratch->error));
 }
 
@@ -369,17 +370,15 @@ static bool try_monitor(scratch_t *scratch) {
     const stamp_change_t change = {.digest = &digest};
     reports_walk_t walk = {0};
     uint64_t cursor = 0;
-    int64_t removed = 0;
-    bool fenced;
+    const call_t call = scratch_call(scratch);
     if (!try_backup(scratch) || !try_heartbeat(scratch)) return false;
-    outcome_t outcome = stamps_change(scratch->conn, scratch->keys, 0, scratch->token, &change, 1, &fenced, scratch->error);
+    outcome_t outcome = stamps_change(&call, &change, 1);
     if (!passed(scratch, &script_stamp, outcome)) return false;
-    outcome = reports_scan(scratch->conn, scratch->keys, 0, &walk, ignore_report, NULL, scratch->error);
+    outcome = reports_scan(&call, &walk, ignore_report, NULL);
     if (!passed(scratch, &script_reports, outcome)) return false;
     if (!try_settle(scratch, "stays", (stamp_raw_t){.len = 1}) || !try_settle(scratch, "ends", (stamp_raw_t){.len = 0}))
         return false;
-    outcome = stamps_sweep(scratch->conn, scratch->keys, 0, scratch->token, &cursor, keep_none, NULL, &removed, &fenced,
-                           scratch->error);
+    outcome = stamps_prune(&call, &cursor, keep_none, NULL);
     return passed(scratch, &script_sweep, outcome);
 }
 

@@ -269,7 +269,7 @@ static void note_stamps(count_t *c, size_t queue, const redisReply *reply) {
     }
     snprintf(tally->cursor, sizeof tally->cursor, "%s", reply_text(reply_at(reply, 0)));
     bool whole = strcmp(tally->cursor, "0") == 0;
-    if (whole && !tally->ops->pass->orders) c->out[queue].in_progress = tally->running;
+    if (whole && !tally->ops->pass->rotation) c->out[queue].in_progress = tally->running;
     if (!whole && tally->stamps >= CENSUS_STAMPS_MOST) *oldest = CENSUS_UNKNOWN;
     if (whole || tally->stamps >= CENSUS_STAMPS_MOST) *tally->cursor = '\0';
 }
@@ -325,9 +325,9 @@ static void count_backup(const tally_t *tally, census_t *out) {
     if (tally->backup < 0) return;
     const pass_ops_t *pass = tally->ops->pass;
     out->in_progress = tally->backup;
-    if (tally->alone.len && pass && pass->kind_of) {
+    if (tally->alone.len && pass && pass->rotation) {
         slice_t entry = {tally->alone.data, tally->alone.len};
-        if (pass->kind_of(&tally->look, entry) != ENTRY_JOB) out->in_progress = 0;
+        if (pass->rotation->kind_of(&tally->look, entry) != ENTRY_JOB) out->in_progress = 0;
     } else if (tally->look.n > 0 && tally->backup > 1) {
         out->in_progress--;
     }

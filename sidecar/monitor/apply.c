@@ -43,7 +43,7 @@ void judge_room_free(judge_room_t *room) {
     free(room);
 }
 
-static const queue_config_t *config_of(const judge_t *j) { return j->keys->queues[j->queue].config; }
+static const queue_config_t *config_of(const judge_t *j) { return call_queue(j->call)->config; }
 static const queue_policy_t *policy_of(const judge_t *j) { return &config_of(j)->policy; }
 
 static void read_job(const judge_t *j, const entry_t *entry, job_t *job, sighting_t *sighting) {
@@ -125,7 +125,7 @@ static outcome_t look_at_heartbeats(const judge_t *j, suspect_t *suspects, size_
         wanted++;
     }
     if (!wanted) return OUTCOME_OK;
-    heartbeats_look(j->conn, looks, count, error);
+    heartbeats_look(j->call->conn, looks, count, error);
     if (error->outcome == OUTCOME_DISCONNECTED || error->outcome == OUTCOME_RETRY) return error->outcome;
     for (size_t i = 0; i < count; i++) {
         suspect_t *suspect = &suspects[i];
@@ -139,7 +139,7 @@ static outcome_t look_at_heartbeats(const judge_t *j, suspect_t *suspects, size_
 }
 
 // Begins lives and executions, and notes silence.
-static outcome_t write_stamps(const judge_t *j, const suspect_t *suspects, size_t count, bool *fenced, redis_error_t *error) {
+static outcome_t write_stamps(const judge_t *j, const suspect_t *suspects, size_t count) {
     stamp_change_t changes[BACKUP_PAGE];
     size_t change_count = 0;
     for (size_t i = 0; i < count; i++) {
@@ -157,9 +157,9 @@ static outcome_t write_stamps(const judge_t *j, const suspect_t *suspects, size_
     }
     if (!change_count) return OUTCOME_OK;
     failpoint("stamp_before");
-    stamps_change(j->conn, j->keys, j->queue, j->token, changes, change_count, fenced, error);
+    stamps_change(j->call, changes, change_count);
     failpoint("stamp_answered");
-    return error->outcome;
+    return j->call->error->outcome;
 }
 
 static void make_event(const judge_t *j, suspect_t *suspect) {
@@ -175,7 +175,7 @@ static void make_event(const judge_t *j, suspect_t *suspect) {
         .worker =
             slice_text(suspect->entry->owner ? suspect->entry->owner : workers_name(&j->ward->workers, &suspect->entry->digest)),
         .reason = slice_text(suspect->verdict.reason),
-        .term = slice_text(j->token),
+        .term = slice_text(j->call->token),
         .sha256 = slice_text(suspect->sha256),
         .attempts = suspect->verdict.attempts,
         .created = suspect->job.created_ms ? suspect->job.created_ms : stamp->born_us / 1000,
@@ -196,12 +196,10 @@ static bool append_settle(const judge_t *j, suspect_t *suspect) {
     know(j, suspect);
     make_event(j, suspect);
     buffer_clear(&j->room->again);
-    j->ops->pass->settle(&j->keys->queues[j->queue], suspect->entry, &suspect->job, retries, &where, &j->room->again);
+    j->ops->pass->settle(call_queue(j->call), suspect->entry, &suspect->job, retries, &where, &j->room->again);
     if (ward_blocked(ward, retries, where.ready)) return false;
     suspect->ready = where.ready;
-    settle_ask_t ask = {.queue = j->queue,
-                        .token = j->token,
-                        .job = suspect->entry->bytes,
+    settle_ask_t ask = {.job = suspect->entry->bytes,
                         .digest = &suspect->entry->digest,
                         .where = &where,
                         .old = *suspect->raw,
@@ -220,7 +218,7 @@ static bool append_settle(const judge_t *j, suspect_t *suspect) {
         ask.new = stamp_pack(&stamp);
         ask.delay_ms = verdict_jitter_ms(policy_of(j), suspect->verdict.delay_ms, 2 * random_unit() - 1);
     }
-    settle_append(j->conn, j->keys, &ask);
+    settle_append(j->call, &ask);
     buffer_shrink(&j->room->again);
     return true;
 }
@@ -274,14 +272,15 @@ static void note_settled(const judge_t *j, const suspect_t *suspect, settled_t s
     case SETTLED_FULL:
         metric_add(&metrics->ends_held, 1);
         log_error(ROLE, j->ward->config->name, "the failure stream is full: no job is ended until it shrinks",
-                  F_INT("max_bytes", j->keys->config->stream.max_bytes));
+                  F_INT("max_bytes", j->call->keys->config->stream.max_bytes));
         break;
     case SETTLED_CHANGED: j->ward->unsettled = true; break;
     default: break; // finished, alive after all, or not ours to decide
     }
 }
 
-static outcome_t settle_all(const judge_t *j, suspect_t *suspects, size_t count, bool *fenced, redis_error_t *error) {
+static outcome_t settle_all(const judge_t *j, suspect_t *suspects, size_t count) {
+    redis_error_t *error = j->call->error;
     bool asked[BACKUP_PAGE] = {false};
     bool any = false;
     redis_error_t worst = {0};
@@ -294,21 +293,20 @@ static outcome_t settle_all(const judge_t *j, suspect_t *suspects, size_t count,
         any |= asked[i];
     }
     if (any) failpoint("settle_before");
-    if (any && conn_flush(j->conn, error) != OUTCOME_OK) return error->outcome;
+    if (any && conn_flush(j->call->conn, error) != OUTCOME_OK) return error->outcome;
     if (any) failpoint("settle_sent");
     for (size_t i = 0; i < count; i++) {
         settled_t settled = SETTLED;
         if (!asked[i]) continue;
-        if (settle_read(j->conn, &settled, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        if (settle_read(j->call->conn, &settled, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
         if (error->outcome == OUTCOME_OK) {
             failpoint("settle_answered");
-            if (settled == SETTLED_FENCED) *fenced = true;
             note_settled(j, &suspects[i], settled);
         } else if (error->outcome > worst.outcome) {
             worst = *error;
         }
         // Of private lists it may be the one list of this job.
-        if (settled == SETTLED_TYPE && j->ops->pass->orders)
+        if (settled == SETTLED_TYPE && j->ops->pass->rotation)
             ward_block(j->ward, suspects[i].verdict.kind == VERDICT_RETRY, suspects[i].ready);
     }
     *error = worst;
@@ -332,15 +330,14 @@ size_t judge_meet(const judge_t *j, const backup_page_t *page, const stamp_t *st
     return count;
 }
 
-outcome_t judge_act(const judge_t *j, size_t count, bool *fenced, redis_error_t *error) {
+outcome_t judge_act(const judge_t *j, size_t count) {
     suspect_t *suspects = j->room->suspects;
     redis_error_t of_beats = {0};
-    *fenced = false;
+    redis_error_t *error = j->call->error;
     *error = (redis_error_t){0};
     look_at_heartbeats(j, suspects, count, &of_beats);
     if (of_beats.outcome != OUTCOME_DISCONNECTED && of_beats.outcome != OUTCOME_RETRY) {
-        write_stamps(j, suspects, count, fenced, error);
-        if (error->outcome == OUTCOME_OK && !*fenced) settle_all(j, suspects, count, fenced, error);
+        if (write_stamps(j, suspects, count) == OUTCOME_OK) settle_all(j, suspects, count);
     }
     if (error->outcome == OUTCOME_OK) *error = of_beats;
     for (size_t i = 0; i < count; i++) free(suspects[i].heartbeat);

@@ -5,7 +5,7 @@
 #include "base/json/json.h"
 #include "dialects/dialect.h"
 #include "monitor/scan.h"
-#include "queue/keys.h"
+#include "queue/call.h"
 
 // Room for what a page may hold; used for one page after the other.
 typedef struct judge_room judge_room_t;
@@ -14,10 +14,7 @@ void judge_room_free(judge_room_t *room);
 
 // What judging needs beside the page: all borrowed.
 typedef struct judge {
-    conn_t *conn;
-    const keyspace_t *keys;
-    size_t queue;
-    const char *token;
+    const call_t *call;
     ward_t *ward;
     const dialect_ops_t *ops; // of this queue
     json_t *json;
@@ -28,8 +25,7 @@ typedef struct judge {
 // Judges each job of the page; no I/O. Returns how many of them need more than to be left alone.
 size_t judge_meet(const judge_t *judge, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws);
 
-// Carries out what the last judge_meet found, for so many jobs. No reply may be awaited on the connection. *fenced: the lock is
-// not ours any more.
-outcome_t judge_act(const judge_t *judge, size_t count, bool *fenced, redis_error_t *error);
+// Carries out what the last judge_meet found, for so many jobs; fenced. No reply may be awaited on the connection.
+outcome_t judge_act(const judge_t *judge, size_t count);
 
 #endif

@@ -79,8 +79,9 @@ monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
         if (ops->watch) monitor_watch(m, i, ops->watch);
         if (!ops->pass) continue;
         m->any = true;
-        if (ops->pass->orders) m->watched[m->watched_count++] = (watched_t){queue->backup, i, false};
-        if (ops->pass->reports) m->watched[m->watched_count++] = (watched_t){queue->errors, i, true};
+        if (ops->pass->rotation) m->watched[m->watched_count++] = (watched_t){queue->backup, i, false};
+        if (ops->pass->rotation && ops->pass->rotation->reports)
+            m->watched[m->watched_count++] = (watched_t){queue->errors, i, true};
     }
     qsort(m->watched, m->watched_count, sizeof *m->watched, compare_watched);
     return m;
@@ -167,22 +168,29 @@ static void on_change(void *self, const char *key, size_t len) {
     if (found) ward_changed(&m->wards[found->queue], found->errors, now);
 }
 
-// What is to be done with the outcome of a request for one queue. False: nothing more can be asked now.
-static bool go_on(monitor_t *m, size_t queue, const redis_error_t *error) {
-    switch (error->outcome) {
+static call_t call_of(monitor_t *m, size_t queue, const lease_t *lease, redis_error_t *error) {
+    return (call_t){m->session.data, m->keys, queue, lease ? lease->token : NULL, error};
+}
+
+// What is to be done with the outcome of a request for one queue. `lease` may be NULL where the request is not fenced. False:
+// nothing more can be asked now.
+static bool go_on(monitor_t *m, const call_t *call, const lease_t *lease) {
+    switch (call->error->outcome) {
     case OUTCOME_OK: return true;
     case OUTCOME_REFUSED:
-        ward_fault(&m->wards[queue], error->text, mono_now());
-        drop_pages(m, queue);
+        ward_fault(&m->wards[call->queue], call->error->text, mono_now());
+        drop_pages(m, call->queue);
         return true;
-    default: put_off(m, error); return false;
+    case OUTCOME_FENCED: fence(m, call->queue, lease); return true;
+    default: put_off(m, call->error); return false;
     }
 }
 
 // Reads what is under way of the pages in hand, so that something else can be asked.
 static bool land(monitor_t *m) {
     redis_error_t error;
-    return pages_land_all(m->pages, m->session.data, &m->wards[m->paging], &error) == OUTCOME_OK || go_on(m, m->paging, &error);
+    const call_t call = call_of(m, m->paging, NULL, &error);
+    return pages_land_all(m->pages, &call, &m->wards[m->paging]) == OUTCOME_OK || go_on(m, &call, NULL);
 }
 
 static size_t wanted_looks(monitor_t *m, size_t asked[LOOKS_CHUNK], mono_t now) {
@@ -200,22 +208,26 @@ static size_t wanted_looks(monitor_t *m, size_t asked[LOOKS_CHUNK], mono_t now) 
 static bool begin_passes(monitor_t *m, mono_t now) {
     size_t asked[LOOKS_CHUNK];
     backup_look_t looks[LOOKS_CHUNK];
-    redis_error_t faults[LOOKS_CHUNK];
+    redis_error_t errors[LOOKS_CHUNK];
+    call_t calls[LOOKS_CHUNK];
     size_t count = wanted_looks(m, asked, now);
     if (count && !land(m)) return false;
+    for (size_t i = 0; i < count; i++) {
+        calls[i] = call_of(m, asked[i], NULL, &errors[i]);
+        pages_look_append(m->pages, &calls[i], &m->wards[asked[i]].look, m->session.tracking);
+    }
     for (size_t i = 0; i < count; i++)
-        pages_look_append(m->pages, m->session.data, asked[i], &m->wards[asked[i]].look, m->session.tracking);
-    for (size_t i = 0; i < count; i++)
-        if (pages_look_read(m->pages, m->session.data, asked[i], &m->wards[asked[i]].look, m->session.tracking, &looks[i],
-                            &faults[i]) == OUTCOME_DISCONNECTED) {
-            put_off(m, &faults[i]);
+        if (pages_look_read(m->pages, &calls[i], &m->wards[asked[i]].look, m->session.tracking, &looks[i]) ==
+            OUTCOME_DISCONNECTED) {
+            put_off(m, &errors[i]);
             return false;
         }
     for (size_t i = 0; i < count; i++) {
-        if (!go_on(m, asked[i], &faults[i])) return false;
-        if (faults[i].outcome != OUTCOME_OK || !ward_begin(&m->wards[asked[i]], &looks[i], mono_now())) continue;
-        monitor_reports_read(m->session.data, m->keys, asked[i], &m->wards[asked[i]], &faults[i]);
-        if (!go_on(m, asked[i], &faults[i])) return false;
+        ward_t *ward = &m->wards[asked[i]];
+        if (!go_on(m, &calls[i], NULL)) return false;
+        if (errors[i].outcome != OUTCOME_OK || !ward_begin(ward, &looks[i], mono_now())) continue;
+        monitor_reports_read(&calls[i], ward);
+        if (!go_on(m, &calls[i], NULL)) return false;
     }
     return true;
 }
@@ -228,14 +240,13 @@ static bool others_wait(monitor_t *m, size_t queue) {
 }
 
 // Sentinels of earlier passes, which somebody left behind. Read without rotation they stay: a removal would move what is behind.
-static bool remove_old_sentinels(monitor_t *m, size_t queue, const backup_page_t *page) {
+static bool remove_old_sentinels(monitor_t *m, const call_t *call, const backup_page_t *page) {
     for (size_t i = 0; i < page->count; i++) {
-        redis_error_t error;
         if (page->entries[i].kind != ENTRY_OLD_SENTINEL || page->standing) continue;
-        metric_add(&m->wards[queue].metrics->old_sentinels, 1);
-        backup_remove_sentinel(m->session.data, m->keys, queue, page->entries[i].bytes, &error);
-        if (!go_on(m, queue, &error)) return false;
-        if (error.outcome != OUTCOME_OK) break; // and the page is gone
+        metric_add(&m->wards[call->queue].metrics->old_sentinels, 1);
+        outcome_t outcome = backup_remove_sentinel(call, page->entries[i].bytes);
+        if (!go_on(m, call, NULL)) return false;
+        if (outcome != OUTCOME_OK) break; // and the page is gone
     }
     return true;
 }
@@ -255,16 +266,11 @@ static void note_refused(ward_t *ward, redis_error_t *error) {
 }
 
 // Judges one page. Where something must be done about it, what is under way is read first.
-static bool judge(monitor_t *m, size_t queue, const lease_t *lease, const sheet_t *sheet) {
-    ward_t *ward = &m->wards[queue];
-    redis_error_t error = {0};
-    bool fenced = false;
-    judge_t judge = {.conn = m->session.data,
-                     .keys = m->keys,
-                     .queue = queue,
-                     .token = lease->token,
+static bool judge(monitor_t *m, const call_t *call, const lease_t *lease, const sheet_t *sheet) {
+    ward_t *ward = &m->wards[call->queue];
+    judge_t judge = {.call = call,
                      .ward = ward,
-                     .ops = ops_of(m->keys, queue),
+                     .ops = ops_of(m->keys, call->queue),
                      .json = m->json,
                      .room = m->room,
                      .standing = sheet->page.standing};
@@ -274,12 +280,12 @@ static bool judge(monitor_t *m, size_t queue, const lease_t *lease, const sheet_
     if (count || old) {
         if (!land(m)) return false;
         if (ward->phase != WARD_ROTATE) return true; // at fault
-        if (count) judge_act(&judge, count, &fenced, &error);
-        note_refused(ward, &error);
-        if (!go_on(m, queue, &error)) return false;
-        if (fenced) fence(m, queue, lease);
-        if (error.outcome != OUTCOME_OK || fenced) return true;
-        if (old && !remove_old_sentinels(m, queue, &sheet->page)) return false;
+        *call->error = (redis_error_t){0};
+        if (count) judge_act(&judge, count);
+        note_refused(ward, call->error);
+        if (!go_on(m, call, lease)) return false;
+        if (call->error->outcome != OUTCOME_OK) return true;
+        if (old && !remove_old_sentinels(m, call, &sheet->page)) return false;
         if (ward->phase != WARD_ROTATE) return true;
     }
     pages_done(m->pages);
@@ -288,77 +294,66 @@ static bool judge(monitor_t *m, size_t queue, const lease_t *lease, const sheet_
 }
 
 // One step of a pass: judges the oldest page in hand, or waits for it.
-static bool rotate(monitor_t *m, size_t queue, const lease_t *lease) {
-    ward_t *ward = &m->wards[queue];
-    redis_error_t error;
-    bool more = m->turn < TURN_PAGES || !others_wait(m, queue);
-    if (pages_ask(m->pages, m->session.data, ward, queue, more, &error) != OUTCOME_OK) return go_on(m, queue, &error);
+static bool rotate(monitor_t *m, const call_t *call, const lease_t *lease) {
+    ward_t *ward = &m->wards[call->queue];
+    bool more = m->turn < TURN_PAGES || !others_wait(m, call->queue);
+    if (pages_ask(m->pages, call, ward, more) != OUTCOME_OK) return go_on(m, call, lease);
     const sheet_t *sheet = pages_ready(m->pages);
-    if (sheet) return judge(m, queue, lease, sheet);
-    if (pages_flying(m->pages) && pages_land(m->pages, m->session.data, ward, &error) != OUTCOME_OK)
-        return go_on(m, queue, &error);
+    if (sheet) return judge(m, call, lease, sheet);
+    if (pages_flying(m->pages) && pages_land(m->pages, call, ward) != OUTCOME_OK) return go_on(m, call, lease);
     return true;
 }
 
-static bool plant(monitor_t *m, size_t queue, const lease_t *lease) {
-    ward_t *ward = &m->wards[queue];
-    bool planted;
-    bool fenced;
-    redis_error_t error;
+static bool push_sentinel(monitor_t *m, const call_t *call, const lease_t *lease) {
+    ward_t *ward = &m->wards[call->queue];
+    bool pushed;
     if (ward->met_sentinel || ward->reads_only || ward->look.entries == 0) return true;
     failpoint("plant_before");
-    backup_plant(m->session.data, m->keys, queue, lease->token, &ward->look, &planted, &fenced, &error);
-    note_refused(ward, &error);
-    if (!go_on(m, queue, &error)) return false;
+    backup_push_sentinel(call, &ward->look, &pushed);
+    note_refused(ward, call->error);
+    if (!go_on(m, call, lease)) return false;
     failpoint("plant_answered");
-    if (planted) metric_add(&ward->metrics->sentinels, 1);
-    if (fenced) fence(m, queue, lease);
+    if (pushed) metric_add(&ward->metrics->sentinels, 1);
     return true;
 }
 
-static bool drop_stray_reports(monitor_t *m, size_t queue, const lease_t *lease) {
-    ward_t *ward = &m->wards[queue];
-    redis_error_t error;
-    bool fenced;
-    monitor_reports_drop(m->session.data, m->keys, queue, lease->token, ward, &fenced, &error);
-    note_refused(ward, &error);
-    if (!go_on(m, queue, &error)) return false;
-    if (fenced) fence(m, queue, lease);
-    return true;
+static bool drop_stray_reports(monitor_t *m, const call_t *call, const lease_t *lease) {
+    ward_t *ward = &m->wards[call->queue];
+    monitor_reports_drop(call, ward);
+    note_refused(ward, call->error);
+    return go_on(m, call, lease);
 }
 
 // Where the term turns out to be over the pass is forgotten, and nothing is known of what was refused.
-static bool finish(monitor_t *m, size_t queue, const lease_t *lease) {
-    ward_t *ward = &m->wards[queue];
-    if (!plant(m, queue, lease)) return false;
+static bool finish(monitor_t *m, const call_t *call, const lease_t *lease) {
+    ward_t *ward = &m->wards[call->queue];
+    if (!push_sentinel(m, call, lease)) return false;
     if (ward->phase == WARD_WAIT) return true;
     ward_end(ward, mono_now());
-    if (!drop_stray_reports(m, queue, lease)) return false;
+    if (!drop_stray_reports(m, call, lease)) return false;
     if (ward->passes) ward_tell(ward, mono_now());
     return true;
 }
 
-static bool sweep(monitor_t *m, size_t queue, const lease_t *lease) {
-    ward_t *ward = &m->wards[queue];
-    int64_t removed = 0;
-    bool fenced;
-    redis_error_t error;
+static bool prune_stamps(monitor_t *m, const call_t *call, const lease_t *lease) {
+    ward_t *ward = &m->wards[call->queue];
     failpoint("sweep_before");
-    stamps_sweep(m->session.data, m->keys, queue, lease->token, &ward->cursor, ward_keeps, ward, &removed, &fenced, &error);
-    if (!go_on(m, queue, &error)) return false;
+    outcome_t outcome = stamps_prune(call, &ward->cursor, ward_keeps, ward);
+    if (!go_on(m, call, lease)) return false;
     failpoint("sweep_answered");
-    if (fenced) fence(m, queue, lease);
-    if (error.outcome != OUTCOME_OK || fenced || ward->cursor) return true;
-    return finish(m, queue, lease);
+    if (outcome != OUTCOME_OK || ward->cursor) return true;
+    return finish(m, call, lease);
 }
 
 // One step of the pass of one queue. Pages are of one queue, so its turn lasts until its pages are judged.
 static bool step(monitor_t *m, size_t queue, const lease_t *lease) {
     ward_t *ward = &m->wards[queue];
-    if (ward->phase == WARD_SWEEP) return sweep(m, queue, lease);
-    if (!rotate(m, queue, lease)) return false;
+    redis_error_t error;
+    const call_t call = call_of(m, queue, lease, &error);
+    if (ward->phase == WARD_SWEEP) return prune_stamps(m, &call, lease);
+    if (!rotate(m, &call, lease)) return false;
     if (ward->phase != WARD_ROTATE || ward_wanted(ward) || !pages_empty(m->pages)) return true;
-    return ward_met_all(ward) || finish(m, queue, lease);
+    return ward_met_all(ward) || finish(m, &call, lease);
 }
 
 // The queue whose pass goes on now: the one whose pages are in hand, or the next in turn.
@@ -385,18 +380,14 @@ static bool next_queue(monitor_t *m, size_t *queue, lease_t *lease) {
 static bool watch(monitor_t *m, bool *worked) {
     lease_t lease;
     redis_error_t error;
-    bool fenced = false;
     watch_t *next = watches_turn(m->watches, served, m, mono_now(), &lease);
     if (!next) return true;
     *worked = true;
     if (!land(m)) return false;
     watch_with_t with = {.conn = m->session.data, .token = lease.token, .json = m->json, .arm = m->session.tracking};
-    if (watch_step(m->watches, next, &with, &fenced, &error) != OUTCOME_OK) {
-        put_off(m, &error);
-        return false;
-    }
-    if (fenced) fence(m, watch_queue(next), &lease);
-    return true;
+    watch_step(m->watches, next, &with, &error);
+    const call_t call = call_of(m, watch_queue(next), &lease, &error);
+    return go_on(m, &call, &lease);
 }
 
 static void safety(monitor_t *m, mono_t now) {

@@ -61,21 +61,20 @@ void pages_forget(pages_t *pages, size_t queue) {
     pages->states[queue] = NULL;
 }
 
-void pages_look_append(pages_t *pages, conn_t *conn, size_t queue, const backup_look_t *known, bool arm) {
-    const pass_ops_t *ops = ops_of(pages, queue);
-    if (ops->orders)
-        backup_look_append(conn, pages->keys, queue, known, arm);
+void pages_look_append(pages_t *pages, const call_t *call, const backup_look_t *known, bool arm) {
+    const pass_ops_t *ops = ops_of(pages, call->queue);
+    if (ops->rotation)
+        backup_look_append(call, ops->rotation, known, arm);
     else
-        ops->look_append(conn, pages->keys, queue, state_of(pages, queue));
+        ops->look_append(call, state_of(pages, call->queue));
 }
 
-outcome_t pages_look_read(pages_t *pages, conn_t *conn, size_t queue, const backup_look_t *known, bool arm, backup_look_t *out,
-                          redis_error_t *error) {
-    const pass_ops_t *ops = ops_of(pages, queue);
-    if (!ops->orders) return ops->look_read(conn, pages->keys, queue, state_of(pages, queue), out, error);
-    backup_look_read(conn, pages->keys, queue, arm, out, error);
+outcome_t pages_look_read(pages_t *pages, const call_t *call, const backup_look_t *known, bool arm, backup_look_t *out) {
+    const pass_ops_t *ops = ops_of(pages, call->queue);
+    if (!ops->rotation) return ops->look_read(call, state_of(pages, call->queue), out);
+    backup_look_read(call, ops->rotation, arm, out);
     if (!known->sentinel_len) out->sentinel_alone = false;
-    return error->outcome;
+    return call->error->outcome;
 }
 
 static sheet_t *sheet_of(pages_t *pages, size_t number) { return &pages->sheets[number % ROOM]; }
@@ -103,57 +102,58 @@ static bool has_room(const pages_t *pages, const ward_t *ward) {
     return in_hand == 0 || (in_hand < ROOM && (in_hand + 1) * ward_page_bytes(ward) <= PAGES_BYTES);
 }
 
-static void ask_entries(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue, size_t count) {
-    const pass_ops_t *ops = ops_of(pages, queue);
-    if (!ops->orders)
-        ops->page_append(conn, pages->keys, queue, state_of(pages, queue), ward->read, count);
+static void ask_entries(pages_t *pages, const call_t *call, ward_t *ward, size_t count) {
+    const pass_ops_t *ops = ops_of(pages, call->queue);
+    if (!ops->rotation)
+        ops->page_append(call, state_of(pages, call->queue), ward->read, count);
     else if (ward->reads_only)
-        backup_range_append(conn, pages->keys, queue, ward->read, count);
+        backup_range_append(call, ward->read, count);
     else
-        backup_rotate_append(conn, pages->keys, queue, count, ward->asked == 0);
+        backup_rotate_append(call, count, ward->asked == 0);
     ward_asked(ward, count);
     pages->asked++;
 }
 
-outcome_t pages_ask(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue, bool more, redis_error_t *error) {
-    *error = (redis_error_t){0};
+outcome_t pages_ask(pages_t *pages, const call_t *call, ward_t *ward, bool more) {
+    *call->error = (redis_error_t){0};
     while (pages->flying < WINDOW) {
         flight_t flight = {.stamps = pages->stamps_asked < pages->met,
                            .entries = more && has_room(pages, ward) ? ward_wanted(ward) : 0,
-                           .queue = queue,
+                           .queue = call->queue,
                            .skip = ward->read,
                            .standing = ward->reads_only};
         if (!flight.stamps && !flight.entries) break;
-        if (flight.stamps) stamps_append(conn, pages->keys, queue, &sheet_of(pages, pages->stamps_asked++)->page);
-        if (flight.entries) ask_entries(pages, conn, ward, queue, flight.entries);
+        if (flight.stamps) stamps_append(call, &sheet_of(pages, pages->stamps_asked++)->page);
+        if (flight.entries) ask_entries(pages, call, ward, flight.entries);
         pages->flights[pages->flying++] = flight;
-        if (conn_flush(conn, error) != OUTCOME_OK) break;
+        if (conn_flush(call->conn, call->error) != OUTCOME_OK) break;
     }
-    return error->outcome;
+    return call->error->outcome;
 }
 
 // At maxmemory Redis refuses to rotate; then the list is read where it stands.
 static bool full(const redis_error_t *error) { return error->outcome == OUTCOME_RETRY && strncmp(error->text, "OOM", 3) == 0; }
 
-static outcome_t read_entries(pages_t *pages, conn_t *conn, backup_look_t *look, const flight_t *flight, size_t held,
-                              backup_page_t *page, redis_error_t *error) {
+static outcome_t read_entries(pages_t *pages, const call_t *call, backup_look_t *look, const flight_t *flight, size_t held,
+                              backup_page_t *page) {
     const pass_ops_t *ops = ops_of(pages, flight->queue);
     backup_page_clear(page);
     page->others = held;
-    if (!ops->orders) {
-        ops->page_read(conn, state_of(pages, flight->queue), flight->skip, flight->entries, page, error);
+    if (!ops->rotation) {
+        ops->page_read(call, state_of(pages, flight->queue), flight->skip, flight->entries, page);
         page->standing = true;
-        return error->outcome;
+        return call->error->outcome;
     }
-    if (flight->standing) return backup_range_read(conn, look, flight->entries, page, error);
-    return backup_rotate_read(conn, look, flight->entries, page, error);
+    if (flight->standing) return backup_range_read(call, look, flight->entries, page);
+    return backup_rotate_read(call, look, flight->entries, page);
 }
 
-static outcome_t land_entries(pages_t *pages, conn_t *conn, ward_t *ward, const flight_t *flight, redis_error_t *error) {
+static outcome_t land_entries(pages_t *pages, const call_t *call, ward_t *ward, const flight_t *flight) {
+    redis_error_t *error = call->error;
     size_t held = 0;
     for (size_t i = pages->done; i < pages->met; i++) held += sheet_of(pages, i)->page.held;
     backup_page_t *page = &sheet_of(pages, pages->met++)->page;
-    read_entries(pages, conn, &ward->look, flight, held, page, error);
+    read_entries(pages, call, &ward->look, flight, held, page);
     if (full(error)) {
         if (!ward->reads_only)
             log_error(ROLE, ward->config->name,
@@ -173,26 +173,28 @@ static flight_t next_flight(pages_t *pages) {
     return flight;
 }
 
-outcome_t pages_land(pages_t *pages, conn_t *conn, ward_t *ward, redis_error_t *error) {
+outcome_t pages_land(pages_t *pages, const call_t *call, ward_t *ward) {
     flight_t flight = next_flight(pages);
     redis_error_t later = {0};
+    redis_error_t *error = call->error;
+    const call_t entries = {call->conn, call->keys, call->queue, call->token, &later};
     *error = (redis_error_t){0};
     if (flight.stamps) {
         sheet_t *sheet = sheet_of(pages, pages->ready++);
         sheet->now = ward->now; // where there is no job nothing was asked
-        if (stamps_read(conn, &sheet->page, sheet->stamps, sheet->raws, &sheet->now, error) == OUTCOME_DISCONNECTED)
+        if (stamps_read(call, &sheet->page, sheet->stamps, sheet->raws, &sheet->now) == OUTCOME_DISCONNECTED)
             return OUTCOME_DISCONNECTED;
     }
-    if (flight.entries && land_entries(pages, conn, ward, &flight, &later) != OUTCOME_OK)
+    if (flight.entries && land_entries(pages, &entries, ward, &flight) != OUTCOME_OK)
         if (later.outcome == OUTCOME_DISCONNECTED || error->outcome == OUTCOME_OK) *error = later;
     return error->outcome;
 }
 
-outcome_t pages_land_all(pages_t *pages, conn_t *conn, ward_t *ward, redis_error_t *error) {
-    *error = (redis_error_t){0};
-    while (pages->flying > 0 && pages_land(pages, conn, ward, error) == OUTCOME_OK) {
+outcome_t pages_land_all(pages_t *pages, const call_t *call, ward_t *ward) {
+    *call->error = (redis_error_t){0};
+    while (pages->flying > 0 && pages_land(pages, call, ward) == OUTCOME_OK) {
     }
-    return error->outcome;
+    return call->error->outcome;
 }
 
 int pages_flying(const pages_t *pages) { return pages->flying; }
@@ -206,14 +208,15 @@ void pages_done(pages_t *pages) { backup_page_clear(&sheet_of(pages, pages->done
 void pages_drop(pages_t *pages, conn_t *conn) {
     backup_look_t nowhere = {0};
     redis_error_t error = {0};
+    const call_t call = {.conn = conn, .keys = pages->keys, .error = &error};
     while (pages->flying > 0 && error.outcome != OUTCOME_DISCONNECTED) {
         flight_t flight = next_flight(pages);
         if (flight.stamps) {
             sheet_t *sheet = sheet_of(pages, pages->ready++);
-            stamps_read(conn, &sheet->page, sheet->stamps, sheet->raws, &sheet->now, &error);
+            stamps_read(&call, &sheet->page, sheet->stamps, sheet->raws, &sheet->now);
         }
         if (flight.entries && error.outcome != OUTCOME_DISCONNECTED)
-            read_entries(pages, conn, &nowhere, &flight, PAGES_BYTES, &sheet_of(pages, pages->met++)->page, &error);
+            read_entries(pages, &call, &nowhere, &flight, PAGES_BYTES, &sheet_of(pages, pages->met++)->page);
     }
     clear(pages);
 }

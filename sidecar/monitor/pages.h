@@ -20,9 +20,8 @@ pages_t *pages_new(const keyspace_t *keys); // borrows the keys; owned
 void pages_free(pages_t *pages);            // takes; NULL is fine
 
 // A look at a queue whose pass may begin, as its dialect makes it. `known`: what the last look found, and passes since.
-void pages_look_append(pages_t *pages, conn_t *conn, size_t queue, const backup_look_t *known, bool arm);
-outcome_t pages_look_read(pages_t *pages, conn_t *conn, size_t queue, const backup_look_t *known, bool arm, backup_look_t *out,
-                          redis_error_t *error);
+void pages_look_append(pages_t *pages, const call_t *call, const backup_look_t *known, bool arm);
+outcome_t pages_look_read(pages_t *pages, const call_t *call, const backup_look_t *known, bool arm, backup_look_t *out);
 // What is known of where the jobs of this queue are may be wrong. No page of it is in hand.
 void pages_forget(pages_t *pages, size_t queue);
 
@@ -31,12 +30,12 @@ bool pages_empty(const pages_t *pages); // nothing is in hand, nor on its way
 int pages_flying(const pages_t *pages);
 
 // Sends what comes next of the ward's pass, as far as there is room; `more`: another page may be asked for, too.
-outcome_t pages_ask(pages_t *pages, conn_t *conn, ward_t *ward, size_t queue, bool more, redis_error_t *error);
+outcome_t pages_ask(pages_t *pages, const call_t *call, ward_t *ward, bool more);
 
 // Reads the replies to the oldest request. After a fault of it the pages are of no use: pages_drop.
-outcome_t pages_land(pages_t *pages, conn_t *conn, ward_t *ward, redis_error_t *error);
+outcome_t pages_land(pages_t *pages, const call_t *call, ward_t *ward);
 // The same for all requests, so that something else can be asked.
-outcome_t pages_land_all(pages_t *pages, conn_t *conn, ward_t *ward, redis_error_t *error);
+outcome_t pages_land_all(pages_t *pages, const call_t *call, ward_t *ward);
 
 const sheet_t *pages_ready(const pages_t *pages); // the oldest page, once its stamps are known; NULL = it is still to come
 void pages_done(pages_t *pages);                  // with that one

@@ -6,10 +6,9 @@
 #include "monitor/scan.h"
 
 // Tells the ward of all reports that it has room for.
-outcome_t monitor_reports_read(conn_t *conn, const keyspace_t *keys, size_t queue, ward_t *ward, redis_error_t *error);
+outcome_t monitor_reports_read(const call_t *call, ward_t *ward);
 
-// Removes strays. One that cannot be removed stays, and the next pass tries again. *fenced: lock lost.
-outcome_t monitor_reports_drop(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, ward_t *ward, bool *fenced,
-                               redis_error_t *error);
+// Removes strays; fenced. One that cannot be removed stays, and the next pass tries again.
+outcome_t monitor_reports_drop(const call_t *call, ward_t *ward);
 
 #endif

@@ -155,7 +155,7 @@ bool ward_begin(ward_t *ward, const backup_look_t *look, mono_t now) {
     ward->left = look->entries;
     ward->asked = ward->met = 0;
     ward->read = 0;
-    ward->reads_only = !dialect_ops(ward->config->dialect)->pass->orders;
+    ward->reads_only = !dialect_ops(ward->config->dialect)->pass->rotation;
     ward->met_sentinel = ward->unsettled = ward->reports_full = false;
     ward->ended = look->entries == 0;
     ward->jobs = 0;
@@ -315,7 +315,7 @@ void ward_verdict(ward_t *ward, const verdict_t *verdict) {
 
 // Settle looks through one list: it sees no copies in those of other workers.
 bool ward_sure(const ward_t *ward) {
-    bool exact = dialect_ops(ward->config->dialect)->pass->orders && ward->look.entries <= WARD_EXACT_ENTRIES;
+    bool exact = dialect_ops(ward->config->dialect)->pass->rotation && ward->look.entries <= WARD_EXACT_ENTRIES;
     return exact || ward->passes >= WARD_SURE_PASSES;
 }
 

@@ -182,7 +182,7 @@ static outcome_t at_fault(const watches_t *w, watch_t *watch, redis_error_t *err
     return OUTCOME_OK;
 }
 
-outcome_t watch_step(watches_t *w, watch_t *watch, const watch_with_t *with, bool *fenced, redis_error_t *error) {
+outcome_t watch_step(watches_t *w, watch_t *watch, const watch_with_t *with, redis_error_t *error) {
     watch_call_t call = call_of(w, watch, with);
     *error = (redis_error_t){0};
     watch->changed = false;
@@ -190,7 +190,6 @@ outcome_t watch_step(watches_t *w, watch_t *watch, const watch_with_t *with, boo
     failpoint("watch_before");
     outcome_t outcome = watch->ops->step(watch->state, &call, error);
     failpoint("watch_answered");
-    *fenced = call.fenced;
     if (outcome == OUTCOME_REFUSED) return at_fault(w, watch, error);
     if (outcome != OUTCOME_OK) return outcome;
     watch->next = call.next;
@@ -203,6 +202,7 @@ outcome_t watch_leave(watches_t *w, watch_t *watch, const watch_with_t *with, re
     watch_call_t call = call_of(w, watch, with);
     *error = (redis_error_t){0};
     outcome_t outcome = watch->ops->leave(watch->state, &call, error);
+    if (outcome == OUTCOME_FENCED) return OUTCOME_OK; // there is nothing left to give back
     return outcome == OUTCOME_REFUSED ? at_fault(w, watch, error) : outcome;
 }
 

@@ -48,8 +48,8 @@ typedef struct watch_with {
 } watch_with_t;
 
 // One step. OUTCOME_OK also after a fault of this queue, which is said once and leaves it alone for WATCH_FAULT_HOLD_MS; else the
-// connection cannot be used now. *fenced: the lock is not ours.
-outcome_t watch_step(watches_t *watches, watch_t *watch, const watch_with_t *with, bool *fenced, redis_error_t *error);
+// connection cannot be used now, or OUTCOME_FENCED.
+outcome_t watch_step(watches_t *watches, watch_t *watch, const watch_with_t *with, redis_error_t *error);
 
 // The role ends, and this lock is still ours: what it holds in Redis is given back, if it has any. Outcomes as above.
 outcome_t watch_leave(watches_t *watches, watch_t *watch, const watch_with_t *with, redis_error_t *error);

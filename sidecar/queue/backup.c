@@ -3,13 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "dialects/dialect.h"
 #include "queue/scripts.h"
 #include "redis/reply.h"
 
 static const char WAIT_S[] = "0.01";
-
-static const pass_ops_t *pass_of(const queue_config_t *config) { return dialect_ops(config->dialect)->pass; }
 
 static void append_key(conn_t *conn, const char *command, const char *key) {
     request_begin(conn, command);
@@ -54,9 +51,9 @@ static void read_sentinel(conn_t *conn, const char *key, backup_look_t *out, red
     freeReplyObject(reply);
 }
 
-void backup_look_append(conn_t *conn, const keyspace_t *keys, size_t queue, const backup_look_t *known, bool arm) {
-    const queue_keys_t *at = &keys->queues[queue];
-    bool reports = pass_of(at->config)->reports;
+void backup_look_append(const call_t *call, const rotation_ops_t *rotation, const backup_look_t *known, bool arm) {
+    const queue_keys_t *at = call_queue(call);
+    conn_t *conn = call->conn;
     request_begin(conn, "HMGET");
     request_text(conn, at->sentinel);
     request_text(conn, "random");
@@ -67,8 +64,8 @@ void backup_look_append(conn_t *conn, const keyspace_t *keys, size_t queue, cons
     request_end(conn);
     if (arm) append_caching(conn);
     append_key(conn, "LLEN", at->config->backup);
-    if (arm && reports) append_caching(conn);
-    if (reports) append_key(conn, "HLEN", at->config->errors);
+    if (arm && rotation->reports) append_caching(conn);
+    if (rotation->reports) append_key(conn, "HLEN", at->config->errors);
     request_begin(conn, "LPOS");
     request_text(conn, at->config->backup);
     request_bytes(conn, known ? known->sentinel : "", known ? known->sentinel_len : 0);
@@ -90,19 +87,19 @@ static void read_time(conn_t *conn, int64_t *now, redis_error_t *worst) {
     }
 }
 
-outcome_t backup_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, bool arm, backup_look_t *out,
-                           redis_error_t *error) {
-    const queue_keys_t *at = &keys->queues[queue];
-    bool reports = pass_of(at->config)->reports;
-    *out = (backup_look_t){.config = at->config};
+outcome_t backup_look_read(const call_t *call, const rotation_ops_t *rotation, bool arm, backup_look_t *out) {
+    const queue_keys_t *at = call_queue(call);
+    conn_t *conn = call->conn;
+    redis_error_t *error = call->error;
+    *out = (backup_look_t){.config = at->config, .rotation = rotation};
     *error = (redis_error_t){0};
     read_sentinel(conn, at->sentinel, out, error);
     read_number(conn, at->stamps, &out->stamps, error);
     read_time(conn, &out->now, error);
     if (arm) read_number(conn, "CLIENT CACHING", NULL, error);
     read_number(conn, at->config->backup, &out->entries, error);
-    if (arm && reports) read_number(conn, "CLIENT CACHING", NULL, error);
-    if (reports) read_number(conn, at->config->errors, &out->reports, error);
+    if (arm && rotation->reports) read_number(conn, "CLIENT CACHING", NULL, error);
+    if (rotation->reports) read_number(conn, at->config->errors, &out->reports, error);
     int64_t at_head = -1;
     read_number(conn, at->config->backup, &at_head, error);
     out->sentinel_alone = at_head == 0 && out->entries == 1;
@@ -132,9 +129,9 @@ static void note_sentinel(backup_look_t *look, slice_t bytes) {
     look->sentinel_met = true;
 }
 
-static void add_entry(backup_page_t *page, backup_look_t *look, kind_of_fn *kind_of, const redisReply *reply) {
+static void add_entry(backup_page_t *page, backup_look_t *look, const redisReply *reply) {
     slice_t bytes = {reply->str, reply->len};
-    entry_kind_t kind = kind_of ? kind_of(look, bytes) : ENTRY_JOB;
+    entry_kind_t kind = look->rotation ? look->rotation->kind_of(look, bytes) : ENTRY_JOB;
     if (kind == ENTRY_JOB) {
         backup_page_add(page, bytes);
         return;
@@ -157,10 +154,9 @@ static bool is_held(const backup_look_t *look, backup_page_t *page) {
     return false;
 }
 
-static kind_of_fn *kinds_of(const backup_look_t *look) { return look->config ? pass_of(look->config)->kind_of : NULL; }
-
-void backup_rotate_append(conn_t *conn, const keyspace_t *keys, size_t queue, size_t count, bool wait) {
-    const char *backup = keys->queues[queue].config->backup;
+void backup_rotate_append(const call_t *call, size_t count, bool wait) {
+    const char *backup = call_queue(call)->config->backup;
+    conn_t *conn = call->conn;
     if (wait && count) {
         request_begin(conn, "BRPOPLPUSH");
         request_text(conn, backup);
@@ -177,17 +173,17 @@ void backup_rotate_append(conn_t *conn, const keyspace_t *keys, size_t queue, si
     request_repeat(conn, count - 1);
 }
 
-outcome_t backup_rotate_read(conn_t *conn, backup_look_t *look, size_t count, backup_page_t *page, redis_error_t *error) {
-    kind_of_fn *kind_of = kinds_of(look);
+outcome_t backup_rotate_read(const call_t *call, backup_look_t *look, size_t count, backup_page_t *page) {
+    redis_error_t *error = call->error;
     redis_error_t worst = {0};
     for (size_t i = 0; i < count; i++) {
         redisReply *reply;
-        if (conn_read(conn, 0, &reply, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        if (conn_read(call->conn, 0, &reply, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
         if (error->outcome != OUTCOME_OK) {
             if (error->outcome > worst.outcome) worst = *error;
         } else if (reply->type == REDIS_REPLY_STRING) {
             page->replies[page->reply_count++] = reply;
-            add_entry(page, look, kind_of, reply);
+            add_entry(page, look, reply);
             if (!is_held(look, page)) freeReplyObject(page->replies[--page->reply_count]);
         } else {
             page->ended = true;
@@ -198,24 +194,23 @@ outcome_t backup_rotate_read(conn_t *conn, backup_look_t *look, size_t count, ba
     return worst.outcome;
 }
 
-void backup_range_append(conn_t *conn, const keyspace_t *keys, size_t queue, size_t skip, size_t count) {
-    request_begin(conn, "LRANGE");
-    request_text(conn, keys->queues[queue].config->backup);
-    request_int(conn, -(int64_t)(skip + count));
-    request_int(conn, -(int64_t)skip - 1);
-    request_end(conn);
+void backup_range_append(const call_t *call, size_t skip, size_t count) {
+    request_begin(call->conn, "LRANGE");
+    request_text(call->conn, call_queue(call)->config->backup);
+    request_int(call->conn, -(int64_t)(skip + count));
+    request_int(call->conn, -(int64_t)skip - 1);
+    request_end(call->conn);
 }
 
-outcome_t backup_range_read(conn_t *conn, backup_look_t *look, size_t count, backup_page_t *page, redis_error_t *error) {
-    kind_of_fn *kind_of = kinds_of(look);
+outcome_t backup_range_read(const call_t *call, backup_look_t *look, size_t count, backup_page_t *page) {
     redisReply *reply;
-    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
+    if (conn_read(call->conn, 0, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
     size_t found = reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
     page->replies[page->reply_count++] = reply;
     page->ended = found < count;
     page->standing = true;
     for (size_t i = found; i > 0 && page->count < BACKUP_PAGE; i--)
-        if (reply->element[i - 1]->type == REDIS_REPLY_STRING) add_entry(page, look, kind_of, reply->element[i - 1]);
+        if (reply->element[i - 1]->type == REDIS_REPLY_STRING) add_entry(page, look, reply->element[i - 1]);
     return OUTCOME_OK;
 }
 
@@ -225,42 +220,37 @@ static void make_random(char random[SENTINEL_RANDOM_SIZE]) {
     for (size_t i = 0; i < sizeof bits; i++) snprintf(random + 2 * i, 3, "%02x", bits[i]);
 }
 
-outcome_t backup_plant(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, const backup_look_t *look,
-                       bool *planted, bool *fenced, redis_error_t *error) {
-    const queue_keys_t *at = &keys->queues[queue];
+outcome_t backup_push_sentinel(const call_t *call, const backup_look_t *look, bool *pushed) {
+    const queue_keys_t *at = call_queue(call);
     redisReply *reply;
     char n[24] = "";
     char random[SENTINEL_RANDOM_SIZE];
     buffer_t sentinel = {0};
-    *planted = *fenced = false;
+    *pushed = false;
     if (look->n) snprintf(n, sizeof n, "%lld", (long long)look->n);
     memcpy(random, look->random, sizeof random);
     if (!*random) make_random(random);
-    pass_of(at->config)->sentinel(look, random, &sentinel);
-    request_script(conn, &script_plant, 3);
-    request_text(conn, keys->locks[at->lock].key);
-    request_text(conn, at->config->backup);
-    request_text(conn, at->sentinel);
-    request_text(conn, token);
-    request_text(conn, n);
-    request_text(conn, random);
-    request_bytes(conn, sentinel.data, sentinel.len);
+    look->rotation->sentinel(look, random, &sentinel);
+    call_script(call, &script_plant, 3);
+    request_text(call->conn, at->config->backup);
+    request_text(call->conn, at->sentinel);
+    call_token(call);
+    request_text(call->conn, n);
+    request_text(call->conn, random);
+    request_bytes(call->conn, sentinel.data, sentinel.len);
     buffer_free(&sentinel);
-    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
-    *planted = reply_is(reply_at(reply, 0), "planted");
-    *fenced = reply_is(reply_at(reply, 0), "fenced");
-    if (reply_is(reply_at(reply, 0), "type"))
-        redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
+    if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
+    *pushed = reply_is(reply_at(reply, 0), "planted");
     freeReplyObject(reply);
-    return error->outcome;
+    return OUTCOME_OK;
 }
 
-outcome_t backup_remove_sentinel(conn_t *conn, const keyspace_t *keys, size_t queue, slice_t sentinel, redis_error_t *error) {
+outcome_t backup_remove_sentinel(const call_t *call, slice_t sentinel) {
     redisReply *reply;
-    request_begin(conn, "LREM");
-    request_text(conn, keys->queues[queue].config->backup);
-    request_int(conn, 1); // it has just been rotated to the head
-    request_bytes(conn, sentinel.data, sentinel.len);
-    if (request_ask(conn, &reply, error) == OUTCOME_OK) freeReplyObject(reply);
-    return error->outcome;
+    request_begin(call->conn, "LREM");
+    request_text(call->conn, call_queue(call)->config->backup);
+    request_int(call->conn, 1); // it has just been rotated to the head
+    request_bytes(call->conn, sentinel.data, sentinel.len);
+    if (request_ask(call->conn, &reply, call->error) == OUTCOME_OK) freeReplyObject(reply);
+    return call->error->outcome;
 }

@@ -1,37 +1,34 @@
-// A backup list seen by a pass: a look at it, its entries by rotation (BRPOPLPUSH onto itself), and the sentinel that closes one
+// A backup list seen by a scan: a look at it, its entries by rotation (BRPOPLPUSH onto itself), and the sentinel that closes one
 // rotation. Rotation only reorders, so any number of instances may do it, and one that dies in the middle harms nothing.
 #ifndef QS_QUEUE_BACKUP_H
 #define QS_QUEUE_BACKUP_H
 
-#include "queue/keys.h"
+#include "queue/call.h"
 #include "queue/page.h"
-#include "redis/conn.h"
 
-// For dialects whose entries are rotated (pass_ops.orders). `arm`: Redis will tell of the next change of the list or the errors
-// (queue/wake.h). `known` (or NULL): an earlier look; where no pass has met a sentinel since, sentinel_alone means nothing. A
-// fault names the key.
-void backup_look_append(conn_t *conn, const keyspace_t *keys, size_t queue, const backup_look_t *known, bool arm);
-outcome_t backup_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, bool arm, backup_look_t *out,
-                           redis_error_t *error);
+// Asks for sizes, sentinel and time. `known` (or NULL): an earlier look; where no scan has met a sentinel since, sentinel_alone
+// means nothing. `arm`: Redis reports the next change of the list or the errors (redis/tracking.h).
+void backup_look_append(const call_t *call, const rotation_ops_t *rotation, const backup_look_t *known, bool arm);
+// An error names its key.
+outcome_t backup_look_read(const call_t *call, const rotation_ops_t *rotation, bool arm, backup_look_t *out);
 
 void backup_page_clear(backup_page_t *page);
-// Adds a job to a page that has room for it; the caller says in page->replies what owns its bytes.
+// Adds a job to a page that has room for it. The caller records in page->replies what owns its bytes.
 entry_t *backup_page_add(backup_page_t *page, slice_t job);
 
-// Asks for `count` entries (1 to BACKUP_PAGE) by rotation. `wait`: the first one may be up to 10 ms in coming.
-void backup_rotate_append(conn_t *conn, const keyspace_t *keys, size_t queue, size_t count, bool wait);
-// Fills a cleared page with the replies, and notes in the look which sentinel was met. OUTCOME_RETRY with a text that begins with
-// "OOM": Redis is full and refuses to rotate.
-outcome_t backup_rotate_read(conn_t *conn, backup_look_t *look, size_t count, backup_page_t *page, redis_error_t *error);
+// Asks for `count` entries (1 to BACKUP_PAGE) by rotation. `wait`: the first one may take up to 10 ms to come.
+void backup_rotate_append(const call_t *call, size_t count, bool wait);
+// Fills a cleared page, and records in the look which sentinel was met. OUTCOME_RETRY with a text that begins with "OOM": Redis
+// is full and refuses to rotate.
+outcome_t backup_rotate_read(const call_t *call, backup_look_t *look, size_t count, backup_page_t *page);
 
 // The same without rotation, for a full Redis: `count` entries from the tail, behind `skip` others.
-void backup_range_append(conn_t *conn, const keyspace_t *keys, size_t queue, size_t skip, size_t count);
-outcome_t backup_range_read(conn_t *conn, backup_look_t *look, size_t count, backup_page_t *page, redis_error_t *error);
+void backup_range_append(const call_t *call, size_t skip, size_t count);
+outcome_t backup_range_read(const call_t *call, backup_look_t *look, size_t count, backup_page_t *page);
 
-// Puts a sentinel where a pass met none. *planted is false when somebody else did, or the list is empty; *fenced: not our lock.
-outcome_t backup_plant(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, const backup_look_t *look,
-                       bool *planted, bool *fenced, redis_error_t *error);
+// Pushes a sentinel after a scan that met none; fenced. *pushed is false when another instance did, or the list is empty.
+outcome_t backup_push_sentinel(const call_t *call, const backup_look_t *look, bool *pushed);
 // Removes a sentinel that is not the current one, and that rotation has just put to the head.
-outcome_t backup_remove_sentinel(conn_t *conn, const keyspace_t *keys, size_t queue, slice_t sentinel, redis_error_t *error);
+outcome_t backup_remove_sentinel(const call_t *call, slice_t sentinel);
 
 #endif

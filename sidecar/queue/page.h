@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "base/digest.h"
 #include "base/slice.h"
 #include "config/config.h"
@@ -18,10 +19,13 @@ enum {
     SENTINEL_MOST = 1024, // bytes of a sentinel; what is longer is none
 };
 
+struct rotation_ops;
+
 typedef struct backup_look {
-    const queue_config_t *config; // whose list it is; NULL = nobody's, and then every entry is a job
-    int64_t entries;              // in the list, sentinels included; of private lists: how many of them there are
-    int64_t reports;              // in the errors hash; 0 where there is none
+    const queue_config_t *config;        // whose list it is; NULL = nobody's
+    const struct rotation_ops *rotation; // tells sentinels from jobs; NULL = every entry is a job
+    int64_t entries;                     // in the list, sentinels included; of private lists: how many of them there are
+    int64_t reports;                     // in the errors hash; 0 where there is none
     int64_t stamps;
     char random[SENTINEL_RANDOM_SIZE]; // of this list's sentinels; "" = it never had one
     int64_t n;                         // the current sentinel; 0 = none
@@ -41,8 +45,16 @@ typedef enum entry_kind {
     ENTRY_OLD_SENTINEL, // of this list, but not the current one: it is removed
 } entry_kind_t;
 
-// Tells them apart by the bytes.
-typedef entry_kind_t kind_of_fn(const backup_look_t *look, slice_t entry);
+// How one dialect marks the end of a rotation in its backup list.
+typedef struct rotation_ops {
+    bool reports; // there is an errors hash
+    // What kind an entry is. Called for each entry, so it must decide by a few bytes. The caller notes what is met in the look:
+    // sentinel_met and sentinel tell which one came before this one, in this scan or an earlier one.
+    entry_kind_t (*kind_of)(const backup_look_t *look, slice_t entry);
+    // Appends the bytes of the sentinel number look->n + 1: SENTINEL_MOST at the most, and kind_of must know them again.
+    // `random` is look->random, or 32 fresh hex digits, which may be changed where the list gets its first sentinel.
+    void (*sentinel)(const backup_look_t *look, char random[SENTINEL_RANDOM_SIZE], buffer_t *out);
+} rotation_ops_t;
 
 typedef struct entry {
     slice_t bytes; // owned by the page; data NULL = there was no room for it: what is known is its length, and the digest

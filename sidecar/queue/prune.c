@@ -11,7 +11,7 @@ enum { MOST = 2000 }; // unpack in sweep.lua must not meet more
 static slice_t bytes_of(const redisReply *reply) { return (slice_t){reply_text(reply), reply_len(reply)}; }
 
 // Appends the entries to remove; returns how many.
-static size_t append_unwanted(conn_t *conn, const redisReply *pairs, sweep_keep_fn *keep, void *self) {
+static size_t append_unwanted(conn_t *conn, const redisReply *pairs, prune_keep_fn *keep, void *self) {
     size_t count = 0;
     for (size_t i = 0; pairs && i + 1 < pairs->elements && count < MOST; i += 2) {
         slice_t field = bytes_of(reply_at(pairs, i));
@@ -24,33 +24,25 @@ static size_t append_unwanted(conn_t *conn, const redisReply *pairs, sweep_keep_
     return count;
 }
 
-outcome_t sweep_hash(conn_t *conn, const keyspace_t *keys, size_t queue, const char *hash, const char *token, int count,
-                     uint64_t *cursor, sweep_keep_fn *keep, void *self, int64_t *removed, bool *fenced, redis_error_t *error) {
+outcome_t prune_hash(const call_t *call, const char *hash, int count, uint64_t *cursor, prune_keep_fn *keep, void *self) {
     redisReply *scanned;
     redisReply *reply;
     char from[24];
-    *fenced = false;
     snprintf(from, sizeof from, "%llu", (unsigned long long)*cursor);
-    request_begin(conn, "HSCAN");
-    request_text(conn, hash);
-    request_text(conn, from);
-    request_text(conn, "COUNT");
-    request_int(conn, count);
-    if (request_ask(conn, &scanned, error) != OUTCOME_OK) return error->outcome;
+    request_begin(call->conn, "HSCAN");
+    request_text(call->conn, hash);
+    request_text(call->conn, from);
+    request_text(call->conn, "COUNT");
+    request_int(call->conn, count);
+    if (request_ask(call->conn, &scanned, call->error) != OUTCOME_OK) return call->error->outcome;
     *cursor = strtoull(reply_text(reply_at(scanned, 0)), NULL, 10);
-    request_script(conn, &script_sweep, 2);
-    request_text(conn, keys->locks[keys->queues[queue].lock].key);
-    request_text(conn, hash);
-    request_text(conn, token);
-    request_text(conn, "value");
-    size_t unwanted = append_unwanted(conn, reply_at(scanned, 1), keep, self);
-    outcome_t outcome = unwanted ? request_ask(conn, &reply, error) : OUTCOME_OK; // a request that is not ended is not sent
+    call_script(call, &script_sweep, 2);
+    request_text(call->conn, hash);
+    call_token(call);
+    request_text(call->conn, "value");
+    size_t unwanted = append_unwanted(call->conn, reply_at(scanned, 1), keep, self);
+    // A request that is not ended is not sent.
+    if (unwanted && call_ask(call, &reply) == OUTCOME_OK) freeReplyObject(reply);
     freeReplyObject(scanned);
-    if (!unwanted || outcome != OUTCOME_OK) return outcome;
-    *removed += reply_int(reply_at(reply, 1));
-    *fenced = reply_is(reply_at(reply, 0), "fenced");
-    if (reply_is(reply_at(reply, 0), "type"))
-        redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s", hash, reply_text(reply_at(reply, 2)));
-    freeReplyObject(reply);
-    return error->outcome;
+    return call->error->outcome;
 }

@@ -53,14 +53,14 @@ static void read_job(const redisReply *const *parts, aside_job_t *out) {
                          .too_large = reply_int(parts[3])};
 }
 
-static outcome_t read_page(conn_t *conn, aside_page_t *page, redis_error_t *error) {
+static outcome_t read_page(const call_t *call, aside_page_t *page) {
+    redis_error_t *error = call->error;
     redisReply *reply;
-    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
+    if (conn_read(call->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     page->reply = reply;
     page->now = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
-    if (reply_is(reply_at(reply, 0), "type"))
-        redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
-    else if (page->now <= 0 || reply->elements % MEMBER_PARTS != 1 || reply->elements > 1 + ASIDE_PAGE * MEMBER_PARTS)
+    if (script_refusal(reply, error) == OUTCOME_OK &&
+        (page->now <= 0 || reply->elements % MEMBER_PARTS != 1 || reply->elements > 1 + ASIDE_PAGE * MEMBER_PARTS))
         redis_error_set(error, OUTCOME_REFUSED, "aside: unexpected reply");
     if (error->outcome != OUTCOME_OK) {
         aside_page_free(page);
@@ -71,16 +71,14 @@ static outcome_t read_page(conn_t *conn, aside_page_t *page, redis_error_t *erro
     return OUTCOME_OK;
 }
 
-outcome_t aside_read(conn_t *conn, const keyspace_t *keys, size_t queue, const char *events, size_t skip, bool arm,
-                     aside_page_t *page, redis_error_t *error) {
-    const queue_keys_t *at = &keys->queues[queue];
+outcome_t aside_read(const call_t *call, const char *events, size_t skip, bool arm, aside_page_t *page) {
     *page = (aside_page_t){0};
-    *error = (redis_error_t){0};
-    if (arm) append_arming(conn, at);
-    append_look(conn, at, events, skip);
-    if (arm && read_arming(conn, &page->armed, error) != OUTCOME_OK) return error->outcome;
-    *error = (redis_error_t){0};
-    return read_page(conn, page, error);
+    *call->error = (redis_error_t){0};
+    if (arm) append_arming(call->conn, call_queue(call));
+    append_look(call->conn, call_queue(call), events, skip);
+    if (arm && read_arming(call->conn, &page->armed, call->error) != OUTCOME_OK) return call->error->outcome;
+    *call->error = (redis_error_t){0};
+    return read_page(call, page);
 }
 
 void aside_page_free(aside_page_t *page) {
@@ -88,12 +86,12 @@ void aside_page_free(aside_page_t *page) {
     *page = (aside_page_t){0};
 }
 
-void aside_settle_append(conn_t *conn, const keyspace_t *keys, const aside_ask_t *ask) {
+void aside_settle_append(const call_t *call, const aside_ask_t *ask) {
     static const char *const words[] = {[ASIDE_FORGET] = "forget", [ASIDE_PUSH] = "push", [ASIDE_END] = "end"};
-    const queue_keys_t *at = &keys->queues[ask->queue];
+    const queue_keys_t *at = call_queue(call);
     const char *delayed = at->config->delayed;
-    request_script(conn, &script_aside_settle, 8);
-    request_text(conn, keys->locks[at->lock].key);
+    conn_t *conn = call->conn;
+    call_script(call, &script_aside_settle, 8);
     request_text(conn, at->aside);
     request_text(conn, delayed);
     request_text(conn, ask->events ? ask->events : delayed);
@@ -101,7 +99,7 @@ void aside_settle_append(conn_t *conn, const keyspace_t *keys, const aside_ask_t
     request_text(conn, ask->verdict == ASIDE_END && ask->hash ? ask->hash : delayed);
     request_text(conn, at->failures);
     request_text(conn, at->meta);
-    request_text(conn, ask->token);
+    call_token(call);
     request_bytes(conn, ask->job->member.data, ask->job->member.len);
     request_text(conn, ask->job->score);
     request_bytes(conn, ask->job->envelope.data, ask->job->envelope.len);
@@ -109,7 +107,7 @@ void aside_settle_append(conn_t *conn, const keyspace_t *keys, const aside_ask_t
     request_bytes(conn, ask->next.data, ask->next.len);
     request_int(conn, ask->delay_ms);
     request_text(conn, ask->last ? ".5" : "");
-    request_int(conn, keys->config->stream.max_bytes);
+    request_int(conn, call->keys->config->stream.max_bytes);
     if (ask->verdict == ASIDE_END) record_append(conn, ask->event);
     request_end(conn);
 }

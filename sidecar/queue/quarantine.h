@@ -36,8 +36,7 @@ typedef struct aside_page {
 
 // A look behind the first `skip` members, the longest aside first. `events`: key of the hash of envelopes, NULL = there is none.
 // `arm`: asks for a wake-up, too. On OUTCOME_OK *page is ended by aside_page_free.
-outcome_t aside_read(conn_t *conn, const keyspace_t *keys, size_t queue, const char *events, size_t skip, bool arm,
-                     aside_page_t *page, redis_error_t *error);
+outcome_t aside_read(const call_t *call, const char *events, size_t skip, bool arm, aside_page_t *page);
 void aside_page_free(aside_page_t *page);
 
 typedef enum aside_verdict {
@@ -47,8 +46,6 @@ typedef enum aside_verdict {
 } aside_verdict_t;
 
 typedef struct aside_ask {
-    size_t queue;
-    const char *token;
     const aside_job_t *job;
     aside_verdict_t verdict;
     const char *events;   // as above
@@ -60,7 +57,7 @@ typedef struct aside_ask {
     const event_t *event; // of END: the record; `at` is added in Redis
 } aside_ask_t;
 
-// Appends one request. settle_read reads its reply: SETTLED, _CHANGED, _FULL, _FENCED or _TYPE; _ALIVE: it waits for a worker.
-void aside_settle_append(conn_t *conn, const keyspace_t *keys, const aside_ask_t *ask);
+// Appends one request; fenced. settle_read reads its reply: SETTLED, _CHANGED, _FULL or _TYPE; _ALIVE: it waits for a worker.
+void aside_settle_append(const call_t *call, const aside_ask_t *ask);
 
 #endif

@@ -17,12 +17,13 @@ static const char *key_or(const char *key, const char *other) { return key && *k
 
 static bool is_put_off(const settle_ask_t *ask) { return ask->new.len && ask->delay_ms && ask->where->delayed; }
 
-static void append_keys(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask, bool ends) {
-    const queue_keys_t *at = &keys->queues[ask->queue];
+// All keys but the lock, which call_script adds.
+static void append_keys(const call_t *call, const settle_ask_t *ask, bool ends) {
+    const queue_keys_t *at = call_queue(call);
     const settle_where_t *where = ask->where;
-    const char *lock = keys->locks[at->lock].key;
+    const char *lock = call_lock(call);
     const char *dlq = key_or(ends ? at->config->dlq : NULL, lock);
-    request_text(conn, lock);
+    conn_t *conn = call->conn;
     request_text(conn, where->from);
     request_text(conn, is_put_off(ask) ? where->delayed : where->ready);
     request_text(conn, where->ready);
@@ -45,13 +46,13 @@ static void append_record(conn_t *conn, const settle_ask_t *ask) {
     if (ask->event->payload.len) request_text(conn, "payload");
 }
 
-void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask) {
-    const queue_config_t *queue = keys->queues[ask->queue].config;
+void settle_append(const call_t *call, const settle_ask_t *ask) {
     const settle_where_t *where = ask->where;
+    conn_t *conn = call->conn;
     bool ends = ask->new.len == 0;
-    request_script(conn, &script_settle, 13);
-    append_keys(conn, keys, ask, ends);
-    request_text(conn, ask->token);
+    call_script(call, &script_settle, 13);
+    append_keys(call, ask, ends);
+    call_token(call);
     request_bytes(conn, ask->job.data, ask->job.len);
     request_bytes(conn, ask->digest->bytes, STAMP_FIELD_BYTES);
     request_bytes(conn, ask->old.bytes, ask->old.len);
@@ -67,8 +68,8 @@ void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask
         request_int(conn, ask->delay_ms);
     else
         request_text(conn, "");
-    request_text(conn, queue->policy.score_unit == SCORE_S ? "s" : "ms");
-    request_int(conn, keys->config->stream.max_bytes);
+    request_text(conn, call_queue(call)->config->policy.score_unit == SCORE_S ? "s" : "ms");
+    request_int(conn, call->keys->config->stream.max_bytes);
     request_bytes(conn, where->again.data, ends ? 0 : where->again.len);
     request_bytes(conn, where->mark_id.data, where->mark_id.len);
     request_bytes(conn, where->done_id.data, where->done_id.len);
@@ -82,7 +83,7 @@ outcome_t settle_read(conn_t *conn, settled_t *out, redis_error_t *error) {
         const char *word;
         settled_t settled;
     } words[] = {{"dropped", SETTLED_DROPPED}, {"gone", SETTLED_GONE}, {"changed", SETTLED_CHANGED}, {"alive", SETTLED_ALIVE},
-                 {"copies", SETTLED_COPIES},   {"full", SETTLED_FULL}, {"fenced", SETTLED_FENCED},   {"type", SETTLED_TYPE}};
+                 {"copies", SETTLED_COPIES},   {"full", SETTLED_FULL}, {"type", SETTLED_TYPE}};
     redisReply *reply;
     if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     const redisReply *word = reply_at(reply, 0);
@@ -93,25 +94,22 @@ outcome_t settle_read(conn_t *conn, settled_t *out, redis_error_t *error) {
         *out = words[i].settled;
         known = true;
     }
-    if (*out == SETTLED_TYPE)
-        redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
-    if (!known) redis_error_set(error, OUTCOME_REFUSED, "settle: unexpected reply");
+    if (script_refusal(reply, error) == OUTCOME_OK && !known) redis_error_set(error, OUTCOME_REFUSED, "settle: unexpected reply");
     freeReplyObject(reply);
     return error->outcome;
 }
 
-outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, reports_walk_t *walk, report_fn *found, void *self,
-                       redis_error_t *error) {
+outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *found, void *self) {
     redisReply *reply;
     char from[24];
     snprintf(from, sizeof from, "%llu", (unsigned long long)walk->cursor);
-    request_script(conn, &script_reports, 1);
-    request_text(conn, keys->queues[queue].config->errors);
-    request_text(conn, from);
-    request_int(conn, walk->skip);
-    request_int(conn, walk->count ? walk->count : REPORTS_COUNT);
-    request_int(conn, REPORTS_BYTES);
-    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
+    request_script(call->conn, &script_reports, 1);
+    request_text(call->conn, call_queue(call)->config->errors);
+    request_text(call->conn, from);
+    request_int(call->conn, walk->skip);
+    request_int(call->conn, walk->count ? walk->count : REPORTS_COUNT);
+    request_int(call->conn, REPORTS_BYTES);
+    if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
     walk->cursor = strtoull(reply_text(reply_at(reply, 0)), NULL, 10);
     walk->skip = reply_int(reply_at(reply, 1));
     walk->count = reply_int(reply_at(reply, 2));
@@ -127,23 +125,17 @@ outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, repor
     return OUTCOME_OK;
 }
 
-outcome_t report_remove(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, slice_t job, const char *sha1,
-                        bool *removed, bool *fenced, redis_error_t *error) {
-    const queue_keys_t *at = &keys->queues[queue];
+outcome_t report_remove(const call_t *call, slice_t job, const char *sha1, bool *removed) {
     redisReply *reply;
-    *removed = *fenced = false;
-    request_script(conn, &script_sweep, 2);
-    request_text(conn, keys->locks[at->lock].key);
-    request_text(conn, at->config->errors);
-    request_text(conn, token);
-    request_text(conn, "sha1");
-    request_bytes(conn, job.data, job.len);
-    request_text(conn, sha1);
-    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
+    *removed = false;
+    call_script(call, &script_sweep, 2);
+    request_text(call->conn, call_queue(call)->config->errors);
+    call_token(call);
+    request_text(call->conn, "sha1");
+    request_bytes(call->conn, job.data, job.len);
+    request_text(call->conn, sha1);
+    if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
     *removed = reply_int(reply_at(reply, 1)) == 1;
-    *fenced = reply_is(reply_at(reply, 0), "fenced");
-    if (reply_is(reply_at(reply, 0), "type"))
-        redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s", at->config->errors, reply_text(reply_at(reply, 2)));
     freeReplyObject(reply);
-    return error->outcome;
+    return OUTCOME_OK;
 }

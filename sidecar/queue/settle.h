@@ -9,8 +9,6 @@
 enum { SHA1_HEX_SIZE = 41 };
 
 typedef struct settle_ask {
-    size_t queue;
-    const char *token;
     slice_t job;
     const digest_t *digest;
     const settle_where_t *where;
@@ -35,11 +33,11 @@ typedef enum settled {
     SETTLED_ALIVE,
     SETTLED_COPIES,
     SETTLED_FULL, // nothing is ended while the stream is full
-    SETTLED_FENCED,
+
     SETTLED_TYPE, // the fault says which key holds what
 } settled_t;
 
-void settle_append(conn_t *conn, const keyspace_t *keys, const settle_ask_t *ask);
+void settle_append(const call_t *call, const settle_ask_t *ask);
 outcome_t settle_read(conn_t *conn, settled_t *out, redis_error_t *error);
 
 // One report in the errors hash. Its text stays in Redis.
@@ -60,10 +58,8 @@ typedef struct reports_walk {
 // Calls `found` for some reports in each call, until the walk has ended. What it is given lasts for the call; it may use the
 // connection.
 typedef void report_fn(void *self, const report_ref_t *report);
-outcome_t reports_scan(conn_t *conn, const keyspace_t *keys, size_t queue, reports_walk_t *walk, report_fn *found, void *self,
-                       redis_error_t *error);
-// Removes one report if it is still the same text.
-outcome_t report_remove(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, slice_t job, const char *sha1,
-                        bool *removed, bool *fenced, redis_error_t *error);
+outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *found, void *self);
+// Removes one report if it is still the same text; fenced.
+outcome_t report_remove(const call_t *call, slice_t job, const char *sha1, bool *removed);
 
 #endif

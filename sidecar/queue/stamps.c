@@ -6,7 +6,7 @@
 #include "queue/scripts.h"
 #include "redis/reply.h"
 
-enum { SWEEP_COUNT = 1000 };
+enum { PRUNE_COUNT = 1000 };
 enum { REQUEUED_BIT = 0x8000 }; // of the retries; requeue.lua sets it
 
 static uint8_t *put(uint8_t *at, uint64_t number, int bytes) {
@@ -45,10 +45,11 @@ stamp_t stamp_unpack(const void *bytes, size_t len) {
     return stamp;
 }
 
-void stamps_append(conn_t *conn, const keyspace_t *keys, size_t queue, const backup_page_t *page) {
+void stamps_append(const call_t *call, const backup_page_t *page) {
+    conn_t *conn = call->conn;
     if (page->jobs == 0) return;
     request_begin(conn, "HMGET");
-    request_text(conn, keys->queues[queue].stamps);
+    request_text(conn, call_queue(call)->stamps);
     for (size_t i = 0; i < page->count; i++)
         if (page->entries[i].kind == ENTRY_JOB) request_bytes(conn, page->entries[i].digest.bytes, STAMP_FIELD_BYTES);
     request_end(conn);
@@ -71,8 +72,9 @@ static void read_stamps(const redisReply *reply, const backup_page_t *page, stam
     }
 }
 
-outcome_t stamps_read(conn_t *conn, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws, int64_t *now,
-                      redis_error_t *error) {
+outcome_t stamps_read(const call_t *call, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws, int64_t *now) {
+    conn_t *conn = call->conn;
+    redis_error_t *error = call->error;
     redisReply *reply;
     redisReply *time;
     *error = (redis_error_t){0};
@@ -96,31 +98,20 @@ outcome_t stamps_read(conn_t *conn, const backup_page_t *page, stamp_t *stamps, 
     return error->outcome;
 }
 
-// What every fenced script of the monitor may answer beside what it does.
-static outcome_t read_common(redisReply *reply, bool *fenced, redis_error_t *error) {
-    *fenced = reply_is(reply_at(reply, 0), "fenced");
-    if (reply_is(reply_at(reply, 0), "type"))
-        redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
-    freeReplyObject(reply);
-    return error->outcome;
-}
-
-outcome_t stamps_change(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, const stamp_change_t *changes,
-                        size_t count, bool *fenced, redis_error_t *error) {
-    const queue_keys_t *at = &keys->queues[queue];
+outcome_t stamps_change(const call_t *call, const stamp_change_t *changes, size_t count) {
+    conn_t *conn = call->conn;
     redisReply *reply;
-    request_script(conn, &script_stamp, 3);
-    request_text(conn, keys->locks[at->lock].key);
-    request_text(conn, at->stamps);
-    request_text(conn, at->meta);
-    request_text(conn, token);
+    call_script(call, &script_stamp, 3);
+    request_text(conn, call_queue(call)->stamps);
+    request_text(conn, call_queue(call)->meta);
+    call_token(call);
     for (size_t i = 0; i < count; i++) {
         request_bytes(conn, changes[i].digest->bytes, STAMP_FIELD_BYTES);
         request_bytes(conn, changes[i].old.bytes, changes[i].old.len);
         request_bytes(conn, changes[i].new.bytes, changes[i].new.len);
     }
-    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
-    return read_common(reply, fenced, error);
+    if (call_ask(call, &reply) == OUTCOME_OK) freeReplyObject(reply);
+    return call->error->outcome;
 }
 
 typedef struct keeper {
@@ -137,9 +128,7 @@ static bool is_kept(void *self, slice_t field, slice_t value) {
     return keeper->keep(keeper->self, bytes, &stamp);
 }
 
-outcome_t stamps_sweep(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, uint64_t *cursor,
-                       stamp_keep_fn *keep, void *self, int64_t *removed, bool *fenced, redis_error_t *error) {
+outcome_t stamps_prune(const call_t *call, uint64_t *cursor, stamp_keep_fn *keep, void *self) {
     keeper_t keeper = {keep, self};
-    return sweep_hash(conn, keys, queue, keys->queues[queue].stamps, token, SWEEP_COUNT, cursor, is_kept, &keeper, removed,
-                      fenced, error);
+    return prune_hash(call, call_queue(call)->stamps, PRUNE_COUNT, cursor, is_kept, &keeper);
 }

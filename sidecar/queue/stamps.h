@@ -18,10 +18,9 @@ stamp_raw_t stamp_pack(const stamp_t *stamp);
 stamp_t stamp_unpack(const void *bytes, size_t len);
 
 // Asks for the stamps of every job of the page, and the time. Nothing is sent for a page without jobs.
-void stamps_append(conn_t *conn, const keyspace_t *keys, size_t queue, const backup_page_t *page);
+void stamps_append(const call_t *call, const backup_page_t *page);
 // stamps[i] and raws[i] are of page->entries[i]; *now in ms by Redis's clock.
-outcome_t stamps_read(conn_t *conn, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws, int64_t *now,
-                      redis_error_t *error);
+outcome_t stamps_read(const call_t *call, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws, int64_t *now);
 
 // A change to one stamp, made only if it still is `old`. new.len 0: a life begins now.
 typedef struct stamp_change {
@@ -30,14 +29,11 @@ typedef struct stamp_change {
     stamp_raw_t new;
 } stamp_change_t;
 
-// *fenced: the lock is not ours, nothing was changed.
-outcome_t stamps_change(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, const stamp_change_t *changes,
-                        size_t count, bool *fenced, redis_error_t *error);
+outcome_t stamps_change(const call_t *call, const stamp_change_t *changes, size_t count); // fenced
 
 // Goes through all stamps, some in each call (*cursor is 0 at the beginning and again at the end), and removes those for which
-// `keep` says no.
+// `keep` returns false; fenced.
 typedef bool stamp_keep_fn(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp);
-outcome_t stamps_sweep(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, uint64_t *cursor,
-                       stamp_keep_fn *keep, void *self, int64_t *removed, bool *fenced, redis_error_t *error);
+outcome_t stamps_prune(const call_t *call, uint64_t *cursor, stamp_keep_fn *keep, void *self);
 
 #endif

@@ -307,31 +307,28 @@ Test(redis_script_requeue, strange_counters_stop_nothing) {
 }
 
 /* Marks through the verbs: the leader forgets old ones, step by step, and no others. */
-static int64_t prune(fixture_t *f, const char *token, int64_t before_ms, bool *fenced) {
+static void prune(fixture_t *f, const char *token, int64_t before_ms, outcome_t expected) {
+    const call_t call = fixture_call(f, token);
     uint64_t cursor = 0;
-    int64_t removed = 0;
-    do {
-        cr_assert_eq(requeue_prune(f->conn, f->keys, 0, token, before_ms, &cursor, &removed, fenced, &f->error), OUTCOME_OK, "%s",
-                     f->error.text);
-    } while (cursor && !*fenced);
-    return removed;
+    do cr_assert_eq(requeue_prune(&call, before_ms, &cursor), expected, "%s", f->error.text);
+    while (cursor && expected == OUTCOME_OK);
 }
 
 Test(redis_script_requeue, the_leader_forgets_old_marks) {
     enum { MARKS = 3000 };
     fixture_t f = fixture_start(NULL);
-    bool fenced;
     redis_ok(f.r, "SET sidecar:app:lock T");
     redis_ok(f.r, "EVAL %s 1 sidecar:email:requeued %d",
              "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'm' .. i, 'requeued ' .. i .. ' ann b') end", MARKS);
     redis_ok(f.r, "HSET sidecar:email:requeued strange text");
-    cr_assert_eq(prune(&f, "other", MARKS, &fenced), 0);
-    cr_assert(fenced);
-    cr_assert_eq(prune(&f, "T", 1001, &fenced), 1000);
+    prune(&f, "other", MARKS, OUTCOME_FENCED);
+    cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:requeued"), MARKS + 1);
+    prune(&f, "T", 1001, OUTCOME_OK);
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:requeued"), MARKS - 1000 + 1);
     cr_assert_eq(redis_int(f.r, "HEXISTS sidecar:email:requeued m1001"), 1);
     cr_assert_eq(redis_int(f.r, "HEXISTS sidecar:email:requeued m1000"), 0);
-    cr_assert_eq(prune(&f, "T", 1001, &fenced), 0);
+    prune(&f, "T", 1001, OUTCOME_OK);
+    cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:requeued"), MARKS - 1000 + 1);
     fixture_stop(&f);
 }
 

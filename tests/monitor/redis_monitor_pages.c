@@ -1,5 +1,6 @@
 /* The pages of a pass that are on their way: none is lost or doubled, Redis has work while one is judged, and whatever happens
  * the connection stays in step. */
+#include "dialects/registry.h"
 #include "monitor/pages.h"
 #include "monitor_call.h"
 
@@ -29,14 +30,23 @@ static void close_desk(setup_t *d) {
 
 static void begin(setup_t *d) {
     backup_look_t look;
-    backup_look_append(d->f.conn, d->f.keys, 0, NULL, false);
-    cr_assert_eq(backup_look_read(d->f.conn, d->f.keys, 0, false, &look, &d->f.error), OUTCOME_OK, "%s", d->f.error.text);
+    const call_t call = fixture_call(&d->f, NULL);
+    const rotation_ops_t *rotation = dialect_list.pass->rotation;
+    backup_look_append(&call, rotation, NULL, false);
+    cr_assert_eq(backup_look_read(&call, rotation, false, &look), OUTCOME_OK, "%s", d->f.error.text);
     cr_assert_eq(look.entries, JOBS);
     cr_assert(ward_begin(&d->ward, &look, mono_now()));
 }
 
-static outcome_t ask(setup_t *d, bool more) { return pages_ask(d->pages, d->f.conn, &d->ward, 0, more, &d->f.error); }
-static outcome_t land(setup_t *d) { return pages_land(d->pages, d->f.conn, &d->ward, &d->f.error); }
+static outcome_t ask(setup_t *d, bool more) {
+    const call_t call = fixture_call(&d->f, NULL);
+    return pages_ask(d->pages, &call, &d->ward, more);
+}
+
+static outcome_t land(setup_t *d) {
+    const call_t call = fixture_call(&d->f, NULL);
+    return pages_land(d->pages, &call, &d->ward);
+}
 
 /* Goes through all that the pass meets, as the monitor does. Returns how many pages were judged while less than two requests were
  * on their way. */
@@ -117,7 +127,8 @@ Test(redis_monitor_pages, a_fault_leaves_the_connection_in_step) {
     cr_assert_eq(ask(&d, true), OUTCOME_OK);
     cr_assert_eq(land(&d), OUTCOME_OK);
     cr_assert_eq(ask(&d, true), OUTCOME_OK);
-    cr_assert_eq(pages_land_all(d.pages, d.f.conn, &d.ward, &d.f.error), OUTCOME_REFUSED);
+    const call_t call = fixture_call(&d.f, NULL);
+    cr_assert_eq(pages_land_all(d.pages, &call, &d.ward), OUTCOME_REFUSED);
     cr_assert_not_null(strstr(d.f.error.text, "WRONGTYPE"));
     pages_drop(d.pages, d.f.conn);
     redis_ok(d.f.r, "DEL sidecar:email:stamps");

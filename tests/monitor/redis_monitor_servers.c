@@ -1,4 +1,5 @@
 /* Every script and command of the monitor on every server, as the product calls them. */
+#include "dialects/registry.h"
 #include "every_server.h"
 #include "monitor_call.h"
 #include "queue/heartbeat.h"
@@ -20,8 +21,7 @@ static void settle_to(fixture_t *f, const settle_where_t *where, const char *job
     digest_t digest = digest_of(job, strlen(job));
     stamp_t now = stamp_of(f->r, slice_text(job));
     event_t event = {.kind = slice_text(then.born_us ? "retried" : "failed"), .payload = slice_text(job)};
-    settle_ask_t ask = {.token = "T",
-                        .job = slice_text(job),
+    settle_ask_t ask = {.job = slice_text(job),
                         .digest = &digest,
                         .where = where,
                         .old = stamp_pack(&now),
@@ -33,7 +33,8 @@ static void settle_to(fixture_t *f, const settle_where_t *where, const char *job
                         .delay_ms = delay_ms,
                         .event = &event};
     settled_t settled;
-    settle_append(f->conn, f->keys, &ask);
+    const call_t call = fixture_call(f, "T");
+    settle_append(&call, &ask);
     cr_assert_eq(settle_read(f->conn, &settled, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert_eq(settled, expected, "%s: %d", job, (int)settled);
 }
@@ -45,13 +46,13 @@ static void settle(fixture_t *f, const char *job, stamp_t then, int64_t delay_ms
 static void stamp_all(fixture_t *f, const char *const *jobs, size_t count) {
     stamp_change_t changes[8] = {{0}};
     digest_t digests[8];
-    bool fenced;
+    const call_t call = fixture_call(f, "T");
     for (size_t i = 0; i < count; i++) {
         digests[i] = digest_of(jobs[i], strlen(jobs[i]));
         changes[i].digest = &digests[i];
         redis_ok(f->r, "LPUSH email:backup %s", jobs[i]);
     }
-    cr_assert_eq(stamps_change(f->conn, f->keys, 0, "T", changes, count, &fenced, &f->error), OUTCOME_OK, "%s", f->error.text);
+    cr_assert_eq(stamps_change(&call, changes, count), OUTCOME_OK, "%s", f->error.text);
     cr_assert_eq(redis_int(f->r, "HLEN sidecar:email:stamps"), (long long)count);
 }
 
@@ -60,24 +61,26 @@ static void one_rotation(fixture_t *f, size_t jobs) {
     static stamp_t stamps[BACKUP_PAGE];
     static stamp_raw_t raws[BACKUP_PAGE];
     backup_look_t look;
-    bool planted, fenced;
+    bool planted;
     int64_t now = 0;
+    const call_t call = fixture_call(f, "T");
+    const rotation_ops_t *rotation = dialect_list.pass->rotation;
     for (int round = 0; round < 2; round++) {
-        backup_look_append(f->conn, f->keys, 0, NULL, false);
-        cr_assert_eq(backup_look_read(f->conn, f->keys, 0, false, &look, &f->error), OUTCOME_OK, "%s", f->error.text);
+        backup_look_append(&call, rotation, NULL, false);
+        cr_assert_eq(backup_look_read(&call, rotation, false, &look), OUTCOME_OK, "%s", f->error.text);
         if (round) break;
-        cr_assert_eq(backup_plant(f->conn, f->keys, 0, "T", &look, &planted, &fenced, &f->error), OUTCOME_OK);
-        cr_assert(planted && !fenced);
+        cr_assert_eq(backup_push_sentinel(&call, &look, &planted), OUTCOME_OK);
+        cr_assert(planted);
     }
-    backup_rotate_append(f->conn, f->keys, 0, jobs + 1, true);
-    cr_assert_eq(backup_rotate_read(f->conn, &look, jobs + 1, &page, &f->error), OUTCOME_OK, "%s", f->error.text);
+    backup_rotate_append(&call, jobs + 1, true);
+    cr_assert_eq(backup_rotate_read(&call, &look, jobs + 1, &page), OUTCOME_OK, "%s", f->error.text);
     cr_assert(page.count == jobs + 1 && page.jobs == jobs && page.entries[jobs].kind == ENTRY_SENTINEL);
-    stamps_append(f->conn, f->keys, 0, &page);
-    cr_assert_eq(stamps_read(f->conn, &page, stamps, raws, &now, &f->error), OUTCOME_OK, "%s", f->error.text);
+    stamps_append(&call, &page);
+    cr_assert_eq(stamps_read(&call, &page, stamps, raws, &now), OUTCOME_OK, "%s", f->error.text);
     for (size_t i = 0; i < jobs; i++) cr_assert(stamps[i].born_us && stamps[i].seen <= now);
     backup_page_clear(&page);
-    backup_range_append(f->conn, f->keys, 0, 0, jobs);
-    cr_assert_eq(backup_range_read(f->conn, &look, jobs, &page, &f->error), OUTCOME_OK, "%s", f->error.text);
+    backup_range_append(&call, 0, jobs);
+    cr_assert_eq(backup_range_read(&call, &look, jobs, &page), OUTCOME_OK, "%s", f->error.text);
     cr_assert_eq(page.count, jobs);
     backup_page_clear(&page);
 }
@@ -112,8 +115,9 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_does_what_it_says) {
     char sha1[SHA1_HEX_SIZE] = "";
     reports_walk_t walk = {0};
     uint64_t cursor = 0;
-    int64_t removed = 0, now_ms;
-    bool fenced, gone;
+    int64_t now_ms;
+    bool gone;
+    const call_t call = fixture_call(&f, "T");
     stamp_all(&f, jobs, 5);
     one_rotation(&f, 5);
     redis_ok(f.r, "SET 7_alive me");
@@ -124,7 +128,7 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_does_what_it_says) {
     settle(&f, "later", under_way, 5000, "", SETTLED);
     settle(&f, "ends", (stamp_t){0}, 0, "", SETTLED);
     redis_ok(f.r, "HSET email:errors again boom");
-    cr_assert_eq(reports_scan(f.conn, f.keys, 0, &walk, note, sha1, &f.error), OUTCOME_OK, "%s", f.error.text);
+    cr_assert_eq(reports_scan(&call, &walk, note, sha1), OUTCOME_OK, "%s", f.error.text);
     settle(&f, "again", under_way, 0, "", SETTLED_CHANGED);
     settle(&f, "again", under_way, 0, sha1, SETTLED);
     settle(&f, "nobody", under_way, 0, "", SETTLED_CHANGED);
@@ -133,18 +137,18 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_does_what_it_says) {
     cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 2, "what stays, and the sentinel");
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 4);
     redis_ok(f.r, "HSET email:errors stray boom");
-    cr_assert_eq(report_remove(f.conn, f.keys, 0, "T", slice_text("stray"), sha1, &gone, &fenced, &f.error), OUTCOME_OK);
+    cr_assert_eq(report_remove(&call, slice_text("stray"), sha1, &gone), OUTCOME_OK);
     cr_assert(gone && redis_int(f.r, "EXISTS email:errors") == 0);
     cursor = 0;
-    cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "T", &cursor, keep_none, NULL, &removed, &fenced, &f.error), OUTCOME_OK);
-    cr_assert(removed == 4 && redis_int(f.r, "EXISTS sidecar:email:stamps") == 0);
+    cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:stamps"), 4);
+    cr_assert_eq(stamps_prune(&call, &cursor, keep_none, NULL), OUTCOME_OK);
+    cr_assert(redis_int(f.r, "EXISTS sidecar:email:stamps") == 0);
     stream_look_t look;
     cr_assert_eq(stream_look(f.conn, f.keys, &look, &now_ms, &f.error), OUTCOME_OK, "%s", f.error.text);
     cr_assert_str_eq(look.error, "");
     stamp_all(&f, jobs, 1); // a sweep that finds nothing asks for nothing, and is not told
     redis_ok(f.r, "SET sidecar:app:lock another");
-    cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "T", &cursor, keep_none, NULL, &removed, &fenced, &f.error), OUTCOME_OK);
-    cr_assert(fenced);
+    cr_assert_eq(stamps_prune(&call, &cursor, keep_none, NULL), OUTCOME_FENCED);
     fixture_stop(&f);
 }
 

@@ -99,7 +99,7 @@ static outcome_t play_step(void *state, watch_call_t *call, redis_error_t *error
     play->was_armed = call->arm;
     play->at = call->now;
     if (play->outcome != OUTCOME_OK) return redis_error_set(error, play->outcome, "the play wants it");
-    call->fenced = play->fences;
+    if (play->fences) return redis_error_set(error, OUTCOME_FENCED, "the play wants it");
     if (play->asks && look(play, call, error) != OUTCOME_OK) return error->outcome;
     if (play->after_ms >= 0) call->next = mono_add(call->now, play->after_ms * NS_PER_MS);
     play->wanted = call->next;

@@ -30,11 +30,12 @@ static void note(void *self, const report_ref_t *report) {
 /* Walks to the end; returns how many requests that takes. */
 static int walk_all(fixture_t *f, seen_t *seen, int count) {
     reports_walk_t walk = {.count = count};
+    const call_t call = fixture_call(f, NULL);
     int requests = 0;
     *seen = (seen_t){0};
     while (!walk.ended) {
         seen->bytes = 0;
-        cr_assert_eq(reports_scan(f->conn, f->keys, 0, &walk, note, seen, &f->error), OUTCOME_OK, "%s", f->error.text);
+        cr_assert_eq(reports_scan(&call, &walk, note, seen), OUTCOME_OK, "%s", f->error.text);
         cr_assert_leq(seen->bytes, MOST);
         cr_assert_lt(++requests, 10 * SMALLS, "it ends");
     }

@@ -1,4 +1,5 @@
 /* stamp.lua, plant.lua and sweep.lua against a real server. */
+#include "dialects/registry.h"
 #include "monitor/monitor_call.h"
 #include "queue/scripts.h"
 
@@ -40,9 +41,8 @@ Test(redis_script_stamp, begins_lives_that_are_all_different) {
         digests[i] = digest_of(&i, sizeof i);
         changes[i] = (stamp_change_t){.digest = &digests[i]};
     }
-    bool fenced;
-    cr_assert_eq(stamps_change(f.conn, f.keys, 0, "T", changes, BACKUP_PAGE, &fenced, &f.error), OUTCOME_OK, "%s", f.error.text);
-    cr_assert_not(fenced);
+    const call_t call = fixture_call(&f, "T");
+    cr_assert_eq(stamps_change(&call, changes, BACKUP_PAGE), OUTCOME_OK, "%s", f.error.text);
     int64_t last = 0;
     for (int i = 0; i < BACKUP_PAGE; i++) {
         stamp_t stamp = stamp_of(f.r, (slice_t){(const char *)&i, sizeof i});
@@ -165,25 +165,27 @@ Test(redis_script_plant, what_is_planted_is_known_again) {
                                           {"0123456789abcdef0123456789abcdeX", "7"},
                                           {RANDOM, "99999999999999"}};
     fixture_t f = setup();
+    const call_t call = fixture_call(&f, "T");
+    const rotation_ops_t *rotation = dialect_list.pass->rotation;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         redis_ok(f.r, "DEL email:backup");
         redis_ok(f.r, "RPUSH email:backup job");
         redis_ok(f.r, "HSET sidecar:email:sentinel random %b n %b", rows[i][0], strlen(rows[i][0]), rows[i][1],
                  strlen(rows[i][1]));
         backup_look_t look;
-        bool planted = false, fenced;
+        bool planted = false;
         for (int round = 0; round < 2 && !planted; round++) { /* 007 is another number than it says, once */
-            backup_look_append(f.conn, f.keys, 0, NULL, false);
-            cr_assert_eq(backup_look_read(f.conn, f.keys, 0, false, &look, &f.error), OUTCOME_OK, "%s", f.error.text);
-            cr_assert_eq(backup_plant(f.conn, f.keys, 0, "T", &look, &planted, &fenced, &f.error), OUTCOME_OK);
+            backup_look_append(&call, rotation, NULL, false);
+            cr_assert_eq(backup_look_read(&call, rotation, false, &look), OUTCOME_OK, "%s", f.error.text);
+            cr_assert_eq(backup_push_sentinel(&call, &look, &planted), OUTCOME_OK);
             if (!planted) redis_ok(f.r, "HSET sidecar:email:sentinel n 7");
         }
         cr_assert(planted, "row %zu", i);
-        backup_look_append(f.conn, f.keys, 0, NULL, false);
-        cr_assert_eq(backup_look_read(f.conn, f.keys, 0, false, &look, &f.error), OUTCOME_OK);
+        backup_look_append(&call, rotation, NULL, false);
+        cr_assert_eq(backup_look_read(&call, rotation, false, &look), OUTCOME_OK);
         static backup_page_t page;
-        backup_rotate_append(f.conn, f.keys, 0, 2, true);
-        cr_assert_eq(backup_rotate_read(f.conn, &look, 2, &page, &f.error), OUTCOME_OK);
+        backup_rotate_append(&call, 2, true);
+        cr_assert_eq(backup_rotate_read(&call, &look, 2, &page), OUTCOME_OK);
         cr_assert(page.count == 2 && page.jobs == 1 && page.entries[1].kind == ENTRY_SENTINEL, "row %zu: %s", i,
                   page.entries[1].bytes.data);
         backup_page_clear(&page);
@@ -253,15 +255,13 @@ Test(redis_script_sweep, goes_through_every_stamp) {
         set_stamp(f.r, (slice_t){(const char *)&i, sizeof i}, (stamp_t){.born_us = i, .seen = i});
     redis_ok(f.r, "HSET sidecar:email:stamps junk x %b y", "0123456789abcdef", (size_t)16);
     uint64_t cursor = 0;
-    int64_t removed = 0;
-    bool fenced;
-    do cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "T", &cursor, keep_even, NULL, &removed, &fenced, &f.error), OUTCOME_OK);
+    const call_t call = fixture_call(&f, "T"), fenced = fixture_call(&f, "S");
+    do cr_assert_eq(stamps_prune(&call, &cursor, keep_even, NULL), OUTCOME_OK);
     while (cursor);
-    cr_assert_eq(removed, STAMPS_MADE / 2 + 2);
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:stamps"), STAMPS_MADE / 2);
     redis_ok(f.r, "DEL sidecar:email:stamps"); /* the first step must meet it */
     set_stamp(f.r, slice_text("x"), (stamp_t){.born_us = 1, .seen = 1});
-    cr_assert_eq(stamps_sweep(f.conn, f.keys, 0, "S", &cursor, keep_even, NULL, &removed, &fenced, &f.error), OUTCOME_OK);
-    cr_assert(fenced);
+    cr_assert_eq(stamps_prune(&fenced, &cursor, keep_even, NULL), OUTCOME_FENCED);
+    cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:stamps"), 1);
     fixture_stop(&f);
 }

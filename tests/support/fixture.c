@@ -60,6 +60,8 @@ fixture_t fixture_start(const fixture_options_t *options) {
     return f;
 }
 
+call_t fixture_call(fixture_t *f, const char *token) { return (call_t){f->conn, f->keys, 0, token, &f->error}; }
+
 void fixture_stop(fixture_t *f) {
     conn_free(f->conn);
     keyspace_free(f->keys);

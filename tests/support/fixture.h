@@ -9,7 +9,7 @@
 #include "model/metrics.h"
 #include "monitor/monitor.h"
 #include "proxy.h"
-#include "queue/keys.h"
+#include "queue/call.h"
 #include "redis/conn.h"
 #include "role/lease.h"
 #include "role/role.h"
@@ -44,6 +44,9 @@ typedef struct {
 /* Starts all of it; options may be NULL. The log goes to fixture_log from here on. Ended by fixture_stop. */
 fixture_t fixture_start(const fixture_options_t *options);
 void fixture_stop(fixture_t *f);
+
+/* A call for the first queue, with this token of a term. */
+call_t fixture_call(fixture_t *f, const char *token);
 
 /* A digest of the whole data set, owned by the caller. */
 char *fixture_digest(redis_t *r);

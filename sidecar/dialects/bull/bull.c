@@ -157,10 +157,10 @@ static void watch_heard(void *state, const char *channel, slice_t message) {
 
 static outcome_t watch_step(void *state, watch_call_t *call, redis_error_t *error) {
     bull_watch_t *w = state;
-    if (bull_stalled_step(w->stalled, call, error) != OUTCOME_OK || call->fenced) return error->outcome;
-    if (bull_aside_step(w->aside, call, error) != OUTCOME_OK || call->fenced) return error->outcome;
+    if (bull_stalled_step(w->stalled, call, error) != OUTCOME_OK) return error->outcome;
+    if (bull_aside_step(w->aside, call, error) != OUTCOME_OK) return error->outcome;
     if (!w->failed) {
-        if (!w->forsaken) w->forsaken = bull_failed_forsake(w->at, call, error) == OUTCOME_OK && !call->fenced;
+        if (!w->forsaken) w->forsaken = bull_failed_forsake(w->at, call, error) == OUTCOME_OK;
         return error->outcome;
     }
     return bull_failed_step(w->failed, call, call->changed, error);

@@ -113,12 +113,10 @@ static outcome_t ask_mark(const queue_keys_t *at, const watch_call_t *call, cons
 }
 
 // An answer that is not what was hoped for.
-static void take_refusal(watch_call_t *call, const redisReply *reply, redis_error_t *error) {
-    if (reply_is(reply_at(reply, 0), "fenced"))
-        call->fenced = true;
-    else if (reply_is(reply_at(reply, 0), "type"))
+static void take_refusal(const redisReply *reply, redis_error_t *error) {
+    if (reply_is(reply_at(reply, 0), "type"))
         say_type(error, reply);
-    else
+    else if (script_refusal(reply, error) == OUTCOME_OK)
         redis_error_set(error, OUTCOME_REFUSED, "bull_seen: unexpected reply");
 }
 
@@ -137,7 +135,7 @@ static outcome_t ask_seen(bull_failed_t *s, watch_call_t *call, int64_t seen, re
         if (!s->begun) s->near = s->seen;
         s->begun = true;
     } else {
-        take_refusal(call, reply, error);
+        take_refusal(reply, error);
     }
     freeReplyObject(reply);
     return error->outcome;
@@ -146,7 +144,7 @@ static outcome_t ask_seen(bull_failed_t *s, watch_call_t *call, int64_t seen, re
 outcome_t bull_failed_forsake(const queue_keys_t *at, watch_call_t *call, redis_error_t *error) {
     redisReply *reply;
     if (ask_mark(at, call, "off", &reply, error) != OUTCOME_OK) return error->outcome;
-    if (!reply_is(reply_at(reply, 0), "off")) take_refusal(call, reply, error);
+    if (!reply_is(reply_at(reply, 0), "off")) take_refusal(reply, error);
     freeReplyObject(reply);
     return error->outcome;
 }
@@ -283,13 +281,11 @@ static outcome_t read_record(bull_failed_t *s, watch_call_t *call, sent_t *sent,
     } else if (reply_is(word, "full")) {
         metric_add(&call->metrics->ends_held, 1);
         s->full = true;
-    } else if (reply_is(word, "fenced")) {
-        call->fenced = true;
     } else if (reply_is(word, "type")) {
         say_type(error, reply);
     } else if (reply_is(word, "gone")) {
         sent->gone = true;
-    } else if (!reply_is(word, "changed")) {
+    } else if (script_refusal(reply, error) == OUTCOME_OK && !reply_is(word, "changed")) {
         redis_error_set(error, OUTCOME_REFUSED, "bull_record: unexpected reply");
     }
     freeReplyObject(reply);
@@ -373,7 +369,7 @@ static outcome_t look(bull_failed_t *s, watch_call_t *call, redis_error_t *error
     if (!s->began) s->began = number(reply_at(page, 0));
     s->going = true;
     record_page(s, call, page, error);
-    if (error->outcome == OUTCOME_OK && !call->fenced && !s->full) turn_page(s, call, page, error);
+    if (error->outcome == OUTCOME_OK && !s->full) turn_page(s, call, page, error);
     freeReplyObject(page);
     return error->outcome;
 }
@@ -435,7 +431,7 @@ outcome_t bull_failed_step(bull_failed_t *s, watch_call_t *call, bool changed, r
     }
     s->full = false;
     if (!s->begun) ask_seen(s, call, 0, error);
-    if (error->outcome != OUTCOME_OK || call->fenced) return error->outcome;
+    if (error->outcome != OUTCOME_OK) return error->outcome;
     if (s->going || !s->heard.first || (s->changed && !s->looked)) {
         if (s->going || begin_look(s, call->now)) look(s, call, error);
     } else {

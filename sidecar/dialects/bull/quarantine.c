@@ -101,13 +101,10 @@ static void append_settle(const bull_aside_t *s, const watch_call_t *call, const
                        : NULL;
     // What is no hash cannot be looked into.
     bool looks = whole && strcmp(ghost->reason, "unreadable") == 0;
-    aside_settle_append(call->conn, call->keys,
-                        &(aside_ask_t){.queue = call->queue,
-                                       .token = call->token,
-                                       .job = job,
-                                       .verdict = ghost->verdict,
-                                       .hash = looks ? ghost->key : NULL,
-                                       .event = &ghost->record.event});
+    const call_t to = watch_call(call, NULL);
+    aside_settle_append(
+        &to,
+        &(aside_ask_t){.job = job, .verdict = ghost->verdict, .hash = looks ? ghost->key : NULL, .event = &ghost->record.event});
 }
 
 static void note_settled(bull_aside_t *s, watch_call_t *call, const bull_ghost_t *ghost, settled_t settled) {
@@ -121,7 +118,6 @@ static void note_settled(bull_aside_t *s, watch_call_t *call, const bull_ghost_t
         log_warn(ROLE, s->at->config->name, "an id in delayed names no job: it has failed for good",
                  F_STR("reason", ghost->reason), F_STR("job", id));
         break;
-    case SETTLED_FENCED: call->fenced = true; break;
     case SETTLED_FULL:
         metric_add(&call->metrics->ends_held, 1);
         s->full = true;
@@ -170,8 +166,8 @@ outcome_t bull_aside_step(bull_aside_t *s, watch_call_t *call, redis_error_t *er
     }
     if (!s->going) s->skip = 0, s->full = false;
     s->going = true;
-    if (aside_read(call->conn, call->keys, call->queue, NULL, s->skip, call->arm, &page, error) != OUTCOME_OK)
-        return error->outcome;
+    const call_t of = watch_call(call, error);
+    if (aside_read(&of, NULL, s->skip, call->arm, &page) != OUTCOME_OK) return error->outcome;
     if (page.count == 0)
         end_round(s, call);
     else if (judge_page(s, call, &page, error) == OUTCOME_OK)

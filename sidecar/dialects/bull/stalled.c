@@ -128,11 +128,9 @@ static outcome_t mark(bull_stalled_t *s, watch_call_t *call, bool leaves, redis_
     s->marked = false;
     if (reply_is(kind, "marked") || reply_is(kind, "held"))
         held(s, call, reply);
-    else if (reply_is(kind, "fenced"))
-        call->fenced = true;
     else if (reply_is(kind, "type"))
         bull_wrong_type(error, "bull_mark", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
-    else if (!reply_is(kind, "left"))
+    else if (script_refusal(reply, error) == OUTCOME_OK && !reply_is(kind, "left"))
         redis_error_set(error, OUTCOME_REFUSED, "bull_mark: unexpected reply");
     freeReplyObject(reply);
     return error->outcome;
@@ -272,7 +270,6 @@ static void note_settled(bull_stalled_t *s, watch_call_t *call, const bull_case_
         if (settled == SETTLED_UNRECORDED) metric_add(&call->metrics->retried_unrecorded, 1);
         if (!call->dry) say(s, c);
         break;
-    case SETTLED_FENCED: call->fenced = true; break;
     case SETTLED_FULL:
         metric_add(&call->metrics->ends_held, 1);
         s->skip++;
@@ -379,14 +376,14 @@ static outcome_t check(bull_stalled_t *s, watch_call_t *call, bool *more, redis_
 outcome_t bull_stalled_step(bull_stalled_t *s, watch_call_t *call, redis_error_t *error) {
     bool more = false;
     if (s->marked && mono_reached(s->check_at, call->now)) {
-        if (check(s, call, &more, error) != OUTCOME_OK || call->fenced) return error->outcome;
+        if (check(s, call, &more, error) != OUTCOME_OK) return error->outcome;
         if (more)
             call->next = call->now;
         else
             s->marked = false;
     }
     if (!more && (!s->marked || mono_reached(s->renew_at, call->now))) {
-        if (mark(s, call, false, error) != OUTCOME_OK || call->fenced) return error->outcome;
+        if (mark(s, call, false, error) != OUTCOME_OK) return error->outcome;
     }
     call->next = mono_min(call->next, mono_min(s->check_at, s->renew_at));
     return OUTCOME_OK;

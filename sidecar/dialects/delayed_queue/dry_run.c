@@ -97,7 +97,8 @@ static bool try_aside(scene_t *scene) {
     const dryrun_room_t *room = scene->room;
     const event_t event = {.kind = slice_text("scratch")};
     aside_page_t page;
-    outcome_t outcome = aside_read(room->conn, &scene->keys, 0, scene->events, 0, false, &page, room->error);
+    const call_t call = {room->conn, &scene->keys, 0, room->token, room->error};
+    outcome_t outcome = aside_read(&call, scene->events, 0, false, &page);
     aside_page_free(&page);
     if (!room->passed(room, &script_aside, outcome)) return false;
     for (size_t i = 0; i < sizeof verdicts / sizeof *verdicts; i++) {
@@ -107,15 +108,13 @@ static bool try_aside(scene_t *scene) {
             !lay(scene, "HSET", scene->events, CLASS "###4", ENVELOPE_1) ||
             !lay(scene, "ZADD", scene->queue.aside, "1", CLASS "###4"))
             return false;
-        aside_settle_append(room->conn, &scene->keys,
-                            &(aside_ask_t){.token = room->token,
-                                           .job = &job,
-                                           .verdict = verdicts[i],
-                                           .events = scene->events,
-                                           .ready = scene->list,
-                                           .next = slice_text(ENVELOPE_2),
-                                           .delay_ms = SCRATCH_TTL_MS,
-                                           .event = &event});
+        aside_settle_append(&call, &(aside_ask_t){.job = &job,
+                                                  .verdict = verdicts[i],
+                                                  .events = scene->events,
+                                                  .ready = scene->list,
+                                                  .next = slice_text(ENVELOPE_2),
+                                                  .delay_ms = SCRATCH_TTL_MS,
+                                                  .event = &event});
         if (!room->passed(room, &script_aside_settle, settle_read(room->conn, &settled, room->error))) return false;
     }
     return true;

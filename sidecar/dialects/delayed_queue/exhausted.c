@@ -246,13 +246,12 @@ static void make_event(finding_t *finding) {
 }
 
 static void append_settle(finding_t *finding) {
-    finding->ask.queue = finding->call->queue;
-    finding->ask.token = finding->call->token;
+    const call_t call = watch_call(finding->call, NULL);
     finding->ask.job = finding->job;
     finding->ask.events = delayed_config(finding->board->keys->config)->events;
     if (finding->ask.verdict == ASIDE_END) make_event(finding);
     finding->ask.event = &finding->event;
-    aside_settle_append(finding->call->conn, finding->call->keys, &finding->ask);
+    aside_settle_append(&call, &finding->ask);
 }
 
 static void note_ended(finding_t *finding) {
@@ -273,7 +272,6 @@ static void note_settled(finding_t *finding, settled_t settled, watch_call_t *ca
         return;
     }
     board->skip++;
-    call->fenced |= settled == SETTLED_FENCED;
     if (settled == SETTLED_CHANGED) leave(finding, CHANGED_MS);
     if (settled == SETTLED_ALIVE) {
         board->waits[finding->class] = true;
@@ -313,7 +311,7 @@ static outcome_t settle_page(board_t *board, watch_call_t *call, const aside_pag
         failpoint("aside_answered");
         if (error->outcome == OUTCOME_OK)
             note_settled(&findings[i], settled, call);
-        else if (first.outcome == OUTCOME_OK || error->outcome == OUTCOME_DISCONNECTED)
+        else if (first.outcome == OUTCOME_OK || error->outcome >= OUTCOME_FENCED)
             first = *error;
     }
     *error = first;
@@ -334,8 +332,8 @@ static outcome_t watch_step(void *state, watch_call_t *call, redis_error_t *erro
     if (mono_reached(board->again, call->now) || (call->changed && board->skip < SHORT)) begin_round(board, call->now);
     if (call->changed) board->behind = board->skip > 0;
     // Each look arms, as our own writes make Redis forget whom to tell; the last one of a round comes behind the last of them.
-    outcome_t outcome = aside_read(call->conn, call->keys, call->queue, delayed_config(board->keys->config)->events, board->skip,
-                                   call->arm, &page, error);
+    const call_t request = watch_call(call, error);
+    outcome_t outcome = aside_read(&request, delayed_config(board->keys->config)->events, board->skip, call->arm, &page);
     if (outcome != OUTCOME_OK) return outcome;
     board->armed = page.armed;
     call->next = call->now; // there may be more

@@ -95,12 +95,12 @@ static bool prepare(const queue_config_t *queue, const event_t *row, int64_t now
     return true;
 }
 
+static const rotation_ops_t rotation = {.kind_of = kind_of, .sentinel = marker};
+
 static const pass_ops_t pass = {
-    .orders = true,
+    .rotation = &rotation,
     .tells = true,
     .blank_is_dead = true, // AliveDetectHandler as KMQueue's own example has it (MyAliveDetectHandler.java, check)
-    .kind_of = kind_of,
-    .sentinel = marker,
     .read = read_job,
     .heartbeat = heartbeat,
     .settle = settle,

@@ -107,11 +107,10 @@ static void settle(const queue_keys_t *keys, const entry_t *entry, const job_t *
     out->errors = queue->errors;
 }
 
+static const rotation_ops_t rotation = {.reports = true, .kind_of = kind_of, .sentinel = sentinel};
+
 static const pass_ops_t pass = {
-    .orders = true,
-    .reports = true,
-    .kind_of = kind_of,
-    .sentinel = sentinel,
+    .rotation = &rotation,
     .read = read_job,
     .heartbeat = heartbeat,
     .settle = settle,

@@ -144,7 +144,6 @@ static outcome_t record_all(watch_call_t *call, const letter_t *found, size_t co
         if (error->outcome > worst.outcome) worst = *error;
         if (error->outcome != OUTCOME_OK) continue;
         if (settled == SETTLED) recorded++;
-        if (settled == SETTLED_FENCED) call->fenced = true;
         if (settled == SETTLED_FULL) *full = true;
     }
     const char *queue = call->keys->queues[call->queue].config->name;
@@ -209,15 +208,12 @@ static void go_on(letters_t *letters, watch_call_t *call, int64_t looked, bool e
 static outcome_t read_look(letters_t *letters, watch_call_t *call, redisReply *reply, redis_error_t *error) {
     letter_t found[PAGE];
     bool full = false;
-    if (reply_is(reply_at(reply, 0), "fenced")) {
-        call->fenced = true;
-        return OUTCOME_OK;
-    }
     if (reply_is(reply_at(reply, 0), "type"))
         return redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s",
                                reply_is(reply_at(reply, 1), "dlq") ? call->keys->queues[call->queue].config->dlq
                                                                    : call->keys->queues[call->queue].recorded,
                                reply_text(reply_at(reply, 2)));
+    if (script_refusal(reply, error) != OUTCOME_OK) return error->outcome;
     if (!reply_is(reply_at(reply, 0), "letters"))
         return redis_error_set(error, OUTCOME_REFUSED, "private_letters: unexpected reply");
     int64_t now_ms = strtoll(reply_text(reply_at(reply, 1)), NULL, 10);

@@ -101,14 +101,11 @@ static outcome_t run_settle(const dryrun_room_t *room, const scratch_t *keys) {
                                   .done_id = slice_text("another"),
                                   .recorded = *room->config->dlq ? keys->recorded : NULL};
     settled_t settled;
-    settle_append(room->conn, room->keys,
-                  &(settle_ask_t){.token = room->token,
-                                  .job = slice_text("job"),
-                                  .digest = &digest,
-                                  .where = &where,
-                                  .from_tail = true,
-                                  .report = "",
-                                  .event = &event});
+    const call_t call = {room->conn, room->keys, 0, room->token, room->error};
+    settle_append(
+        &call,
+        &(settle_ask_t){
+            .job = slice_text("job"), .digest = &digest, .where = &where, .from_tail = true, .report = "", .event = &event});
     return settle_read(room->conn, &settled, room->error);
 }
 

@@ -154,12 +154,13 @@ static void append_key(conn_t *conn, const char *command, const char *key) {
     request_end(conn);
 }
 
-void private_look_append(conn_t *conn, const keyspace_t *keys, size_t queue, void *self) {
+void private_look_append(const call_t *call, void *self) {
     private_lists_t *lists = self;
+    conn_t *conn = call->conn;
     forget_names(lists);
     if (!lists->cut) snprintf(lists->cursor, sizeof lists->cursor, "0");
     lists->walked = lists->cut = lists->one_by_one = false;
-    append_key(conn, "HLEN", keys->queues[queue].stamps);
+    append_key(conn, "HLEN", call_queue(call)->stamps);
     request_begin(conn, "TIME");
     request_end(conn);
     if (*private_config(lists->queue)->registry) append_key(conn, "TYPE", private_config(lists->queue)->registry);
@@ -216,12 +217,13 @@ static void read_registry(conn_t *conn, private_lists_t *lists, redis_error_t *w
     if (error.outcome > worst->outcome) *worst = error;
 }
 
-outcome_t private_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, void *self, backup_look_t *out,
-                            redis_error_t *error) {
+outcome_t private_look_read(const call_t *call, void *self, backup_look_t *out) {
     private_lists_t *lists = self;
+    conn_t *conn = call->conn;
+    redis_error_t *error = call->error;
     *out = (backup_look_t){.config = lists->queue};
     *error = (redis_error_t){0};
-    if (!read_stamps(conn, keys->queues[queue].stamps, out, error) || !read_time(conn, out, error)) return error->outcome;
+    if (!read_stamps(conn, call_queue(call)->stamps, out, error) || !read_time(conn, out, error)) return error->outcome;
     lists->walk = *private_config(lists->queue)->registry ? lists->walk : WALK_KEYS;
     if (lists->walk != WALK_KEYS) read_registry(conn, lists, error);
     lists->walked = lists->walk == WALK_NONE;
@@ -233,11 +235,11 @@ outcome_t private_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, 
 
 // ---- Pages.
 
-static void append_tails(conn_t *conn, const keyspace_t *keys, size_t queue, const private_lists_t *lists) {
-    const queue_policy_t *policy = &keys->queues[queue].config->policy;
+static void append_tails(const call_t *call, const private_lists_t *lists) {
+    conn_t *conn = call->conn;
     request_script(conn, &script_private_tails, (int)lists->asked);
     for (size_t i = 0; i < lists->asked; i++) request_text(conn, lists->names[lists->next + i].key);
-    request_int(conn, policy->max_payload);
+    request_int(conn, call_queue(call)->config->policy.max_payload);
     request_int(conn, PRIVATE_BYTES);
     request_end(conn);
 }
@@ -269,17 +271,17 @@ static void append_step(conn_t *conn, const private_lists_t *lists) {
     request_end(conn);
 }
 
-void private_page_append(conn_t *conn, const keyspace_t *keys, size_t queue, void *self, size_t skip, size_t count) {
+void private_page_append(const call_t *call, void *self, size_t skip, size_t count) {
     private_lists_t *lists = self;
     (void)skip; // it knows by itself
     size_t left = lists->count - lists->next;
-    lists->keys = keys;
+    lists->keys = call->keys;
     lists->asked = left < count ? left : count;
     if (lists->asked > PRIVATE_PAGE) lists->asked = PRIVATE_PAGE;
     if (lists->asked > 1 && lists->one_by_one) lists->asked = 1;
     lists->stepped = !lists->walked && left - lists->asked < PRIVATE_PAGE && lists->count < PRIVATE_MOST;
-    if (lists->asked) append_tails(conn, keys, queue, lists);
-    if (lists->stepped) append_step(conn, lists);
+    if (lists->asked) append_tails(call, lists);
+    if (lists->stepped) append_step(call->conn, lists);
 }
 
 static void say_large(const private_lists_t *lists, const private_name_t *name, int64_t size, const char *sha1) {
@@ -348,8 +350,10 @@ static outcome_t read_step(conn_t *conn, private_lists_t *lists, redis_error_t *
     return OUTCOME_OK;
 }
 
-outcome_t private_page_read(conn_t *conn, void *self, size_t skip, size_t count, backup_page_t *page, redis_error_t *error) {
+outcome_t private_page_read(const call_t *call, void *self, size_t skip, size_t count, backup_page_t *page) {
     private_lists_t *lists = self;
+    conn_t *conn = call->conn;
+    redis_error_t *error = call->error;
     redis_error_t of_step = {0};
     (void)skip;
     (void)count;

@@ -6,7 +6,7 @@
 #ifndef QS_DIALECTS_PRIVATE_QUEUES_LISTS_H
 #define QS_DIALECTS_PRIVATE_QUEUES_LISTS_H
 
-#include "queue/keys.h"
+#include "queue/call.h"
 #include "queue/page.h"
 #include "redis/conn.h"
 
@@ -27,10 +27,9 @@ void private_lists_free(private_lists_t *lists);            // takes; NULL is fi
 bool private_lists_take(private_lists_t *lists, const keyspace_t *keys, slice_t name, slice_t *owner);
 
 // As pass_ops has them (dialect.h).
-void private_look_append(conn_t *conn, const keyspace_t *keys, size_t queue, void *lists);
-outcome_t private_look_read(conn_t *conn, const keyspace_t *keys, size_t queue, void *lists, backup_look_t *out,
-                            redis_error_t *error);
-void private_page_append(conn_t *conn, const keyspace_t *keys, size_t queue, void *lists, size_t skip, size_t count);
-outcome_t private_page_read(conn_t *conn, void *lists, size_t skip, size_t count, backup_page_t *page, redis_error_t *error);
+void private_look_append(const call_t *call, void *lists);
+outcome_t private_look_read(const call_t *call, void *lists, backup_look_t *out);
+void private_page_append(const call_t *call, void *lists, size_t skip, size_t count);
+outcome_t private_page_read(const call_t *call, void *lists, size_t skip, size_t count, backup_page_t *page);
 
 #endif

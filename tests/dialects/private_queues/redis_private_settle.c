@@ -40,19 +40,18 @@ static settled_t settle(fixture_t *f, bool ends) {
     stamp_raw_t new = stamp_pack(&NEW);
     if (ends) new.len = 0;
     const event_t event = {.kind = slice_text(ends ? "failed" : "retried"), .reason = slice_text("x")};
-    settle_append(f->conn, f->keys,
-                  &(settle_ask_t){.token = "T",
-                                  .job = entry.bytes,
-                                  .digest = &entry.digest,
-                                  .where = &where,
-                                  .old = stamp_pack(&OLD),
-                                  .new = new,
-                                  .from_tail = true,
-                                  .depth = 4096,
-                                  .alone = true,
-                                  .heartbeat = heartbeat,
-                                  .report = "",
-                                  .event = &event});
+    const call_t call = fixture_call(f, "T");
+    settle_append(&call, &(settle_ask_t){.job = entry.bytes,
+                                         .digest = &entry.digest,
+                                         .where = &where,
+                                         .old = stamp_pack(&OLD),
+                                         .new = new,
+                                         .from_tail = true,
+                                         .depth = 4096,
+                                         .alone = true,
+                                         .heartbeat = heartbeat,
+                                         .report = "",
+                                         .event = &event});
     settled_t settled;
     outcome_t outcome = settle_read(f->conn, &settled, &f->error);
     cr_assert_eq(outcome, settled == SETTLED_TYPE ? OUTCOME_REFUSED : OUTCOME_OK, "%s", f->error.text);
@@ -169,16 +168,15 @@ Test(redis_private_settle, a_record_that_is_refused_leaves_no_dead_letter) {
     job_t job = {.digest = entry.digest, .id = "42"};
     pass->settle(&f.keys->queues[0], &entry, &job, false, &where, NULL);
     const event_t event = {.kind = slice_text("failed")};
-    settle_append(f.conn, f.keys,
-                  &(settle_ask_t){.token = "T",
-                                  .job = entry.bytes,
-                                  .digest = &entry.digest,
-                                  .where = &where,
-                                  .old = stamp_pack(&OLD),
-                                  .from_tail = true,
-                                  .depth = 1,
-                                  .report = "",
-                                  .event = &event});
+    const call_t call = fixture_call(&f, "T");
+    settle_append(&call, &(settle_ask_t){.job = entry.bytes,
+                                         .digest = &entry.digest,
+                                         .where = &where,
+                                         .old = stamp_pack(&OLD),
+                                         .from_tail = true,
+                                         .depth = 1,
+                                         .report = "",
+                                         .event = &event});
     cr_assert_eq(settle_read(f.conn, &settled, &f.error), OUTCOME_REFUSED);
     redis_expect(f.r, before, "DEBUG DIGEST");
     free(before);
