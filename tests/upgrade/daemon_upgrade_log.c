@@ -86,8 +86,9 @@ ParameterizedTest(program_t *leader, daemon_upgrade, acknowledgements_let_the_ot
     cluster_end(&p.cluster);
 }
 
+/* By a copy of the log that knows of no answer yet: that a failure was answered stands in Redis. */
 static const daemon_output_t *requeue(const pair_t *p, program_t by) {
-    return upgrade_shell(by, "\"$PROGRAM\" audit requeue --where -q q --yes --by ann -o json -c %s --db %s",
+    return upgrade_shell(by, "\"$PROGRAM\" audit requeue --where -q q --yes --by ann -o json -c %s --db %s.copy",
                          daemon_config_path(p->sidecars[by]), p->logs[by]);
 }
 
@@ -98,6 +99,8 @@ ParameterizedTestParameters(daemon_upgrade, one_requeues_what_the_other_recorded
 ParameterizedTest(program_t *leader, daemon_upgrade, one_requeues_what_the_other_recorded) {
     pair_t p = pair_begin(*leader, SPEC);
     fail_jobs(&p, "job", 1, 1);
+    for (program_t of = PREVIOUS; of < PROGRAMS; of++)
+        cr_assert_eq(upgrade_shell(of, "\"$PROGRAM\" audit backup %s.copy --db %s", p.logs[of], p.logs[of])->code, 0);
     const daemon_output_t *done = requeue(&p, other_than(*leader)), *again = requeue(&p, *leader);
     cr_expect(done->code == 0 && has(done->out, "\"done\":1"), "%s%s", done->out, done->err);
     cr_expect(again->code == 0 && has(again->out, "\"done\":0") && has(again->out, "\"answered\":1"), "%s%s", again->out,
