@@ -8,7 +8,7 @@
 #include "audit/query/query.h"
 #include "base/clock.h"
 #include "base/json/json.h"
-#include "cli/local_instance.h"
+#include "cli/status/local_instance.h"
 #include "cli/status/status.h"
 #include "cli/time_text.h"
 

@@ -1,5 +1,5 @@
 /* Whose answer it is that somebody gets who asks for /readyz. */
-#include "cli/local_instance.h"
+#include "cli/status/local_instance.h"
 #include "fixture.h"
 
 #include <criterion/criterion.h>

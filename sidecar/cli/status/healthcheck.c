@@ -4,7 +4,7 @@
 
 #include "cli/args.h"
 #include "cli/load_config.h"
-#include "cli/local_instance.h"
+#include "cli/status/local_instance.h"
 
 enum { PATIENCE_S = 5 };
 

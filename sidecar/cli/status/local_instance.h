@@ -1,6 +1,6 @@
 // One question to the sidecar that runs on this machine, where the config says that it serves http.
-#ifndef QS_CLI_LOCAL_INSTANCE_H
-#define QS_CLI_LOCAL_INSTANCE_H
+#ifndef QS_CLI_STATUS_LOCAL_INSTANCE_H
+#define QS_CLI_STATUS_LOCAL_INSTANCE_H
 
 #include <stdbool.h>
 

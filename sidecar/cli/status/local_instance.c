@@ -1,4 +1,4 @@
-#include "cli/local_instance.h"
+#include "cli/status/local_instance.h"
 
 #include <errno.h>
 #include <netdb.h>
