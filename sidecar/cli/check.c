@@ -9,19 +9,19 @@
 #include "queue/lock.h"
 #include "redis/conn.h"
 
-typedef struct printed {
+typedef struct check_report {
     int faults;
-} printed_t;
+} check_report_t;
 
-static void print_finding(void *self, finding_t finding, const char *queue, const char *text) {
+static void check_print(void *self, finding_t finding, const char *queue, const char *text) {
     static const char *const LABELS[] = {"ok", "warning", "FAULT", "FAULT", "FAULT"};
-    printed_t *printed = self;
-    if (finding != FINDING_FACT && finding != FINDING_WARN) printed->faults++;
+    check_report_t *report = self;
+    if (finding != FINDING_FACT && finding != FINDING_WARN) report->faults++;
     printf("%-8s %s%s%s%s\n", LABELS[finding], queue ? "queue \"" : "", queue ? queue : "", queue ? "\": " : "", text);
 }
 
 // Says who leads, and which of our queues that leader does not serve.
-static void print_lock(const keyspace_t *keys, const overview_t *all, size_t index, printed_t *printed) {
+static void check_print_lock(const keyspace_t *keys, const overview_t *all, size_t index, check_report_t *report) {
     const lock_keys_t *lock = &keys->locks[index];
     const overview_lock_t *view = &all->locks[index];
     buffer_t text = {0}, unserved = {0};
@@ -41,42 +41,42 @@ static void print_lock(const keyspace_t *keys, const overview_t *all, size_t ind
         for (size_t i = lock->first_queue; i < lock->first_queue + lock->queue_count; i++)
             if (!all->queues[i].served) buffer_printf(&unserved, "%s%s", unserved.len ? ", " : "", keys->queues[i].config->name);
     }
-    print_finding(printed, finding, NULL, buffer_text(&text));
+    check_print(report, finding, NULL, buffer_text(&text));
     if (unserved.len) {
         buffer_clear(&text);
         buffer_printf(&text, "the leader of \"%s\" does not serve: %s; instances that serve other queues need another group",
                       lock->name, buffer_text(&unserved));
-        print_finding(printed, FINDING_FAULT, NULL, buffer_text(&text));
+        check_print(report, FINDING_FAULT, NULL, buffer_text(&text));
     }
     buffer_free(&unserved);
     buffer_free(&text);
 }
 
-static outcome_t print_locks(conn_t *conn, const keyspace_t *keys, printed_t *printed, redis_error_t *error) {
+static outcome_t check_print_locks(conn_t *conn, const keyspace_t *keys, check_report_t *report, redis_error_t *error) {
     overview_t view;
     outcome_t outcome = overview_look(conn, keys, &view, error);
-    for (size_t i = 0; outcome == OUTCOME_OK && i < keys->lock_count; i++) print_lock(keys, &view, i, printed);
+    for (size_t i = 0; outcome == OUTCOME_OK && i < keys->lock_count; i++) check_print_lock(keys, &view, i, report);
     overview_free(&view);
     return outcome;
 }
 
-static void print_site(void *self, audit_severity_t finding, const char *text) {
+static void check_print_path(void *self, audit_severity_t finding, const char *text) {
     static const finding_t OF[] = {[AUDIT_OK] = FINDING_FACT, [AUDIT_WARNING] = FINDING_WARN, [AUDIT_ERROR] = FINDING_FAULT};
-    print_finding(self, OF[finding], NULL, text);
+    check_print(self, OF[finding], NULL, text);
 }
 
 static int check_redis(const config_t *config) {
     keyspace_t *keys = keyspace_new(config);
     conn_t *conn = conn_new(&config->redis, "queue-sidecar-check", NULL);
-    printed_t printed = {0};
+    check_report_t report = {0};
     redis_error_t error;
-    audit_check_path(config->audit.path, config->audit.retain_bytes, print_site, &printed);
+    audit_check_path(config->audit.path, config->audit.retain_bytes, check_print_path, &report);
     outcome_t outcome = conn_open(conn, &error);
-    if (outcome == OUTCOME_OK) outcome = preflight(conn, keys, print_finding, &printed, &error);
-    if (outcome == OUTCOME_OK) outcome = print_locks(conn, keys, &printed, &error);
-    int code = printed.faults ? CLI_FAILED : CLI_OK;
+    if (outcome == OUTCOME_OK) outcome = preflight(conn, keys, check_print, &report, &error);
+    if (outcome == OUTCOME_OK) outcome = check_print_locks(conn, keys, &report, &error);
+    int code = report.faults ? CLI_FAILED : CLI_OK;
     if (outcome == OUTCOME_OK) {
-        if (!printed.faults) printf("%-8s preflight passed\n", "ok");
+        if (!report.faults) printf("%-8s preflight passed\n", "ok");
     } else {
         fflush(stdout);
         fprintf(stderr, "queue-sidecar: redis at %s: %s\n", conn_target(conn), error.text);
@@ -87,30 +87,30 @@ static int check_redis(const config_t *config) {
     return code;
 }
 
-typedef struct given {
+typedef struct check_options {
     const char *config;
     bool redis;
-} given_t;
+} check_options_t;
 
-static int check(int argc, char **argv) {
-    given_t given = {0};
-    int status = args_parse(argc, argv, &cli_check_command, &given);
+static int check_run(int argc, char **argv) {
+    check_options_t options = {0};
+    int status = args_parse(argc, argv, &cli_check_command, &options);
     if (status != CLI_OK) return status;
-    config_t *config = cli_load_config(cli_config_path(given.config));
+    config_t *config = cli_load_config(cli_config_path(options.config));
     if (!config) return CLI_BAD_CONFIG;
     buffer_t dump = {0};
     config_dump(config, &dump);
     fwrite(dump.data, 1, dump.len, stdout);
     buffer_free(&dump);
-    if (given.redis) status = check_redis(config);
+    if (options.redis) status = check_redis(config);
     config_free(config);
     return status;
 }
 
-static const cli_option_t options[] = {
-    CLI_OPTION_CONFIG(given_t),
+static const cli_option_t check_table[] = {
+    CLI_OPTION_CONFIG(check_options_t),
     {.name = "redis",
-     .at = offsetof(given_t, redis),
+     .at = offsetof(check_options_t, redis),
      .help =
          "connect and run the preflight: version, settings, key types, rights, who leads; and look at audit.path: rights, room "
          "on the disk, who writes it"},
@@ -124,10 +124,10 @@ const cli_command_t cli_check_command = {
                 "queue-sidecar check -c my.cfg --redis\talso ask Redis whether all of it would work\n"
                 "queue-sidecar check -c my.cfg >effective.cfg\tthe output is itself a config\n",
     .usage = "check [-c FILE] [--redis]",
-    CLI_OPTIONS(options),
+    CLI_OPTIONS(check_table),
     .text = "Prints every effective value and where it came from (secrets redacted). Warnings and faults, each with file and "
             "line, go "
             "to standard error.",
     .exits = "0 good\n1 with --redis: refused by Redis\n2 wrong usage\n69 with --redis: unreachable\n78 bad config\n",
-    .run = check,
+    .run = check_run,
 };

@@ -9,11 +9,11 @@
 #include "cli/load_config.h"
 #include "config/config.h"
 
-typedef struct given {
+typedef struct run_options {
     const char *config;
-} given_t;
+} run_options_t;
 
-static bool log_as_json(const config_t *config) {
+static bool run_logs_json(const config_t *config) {
     switch (config->log.format) {
     case FORMAT_JSON: return true;
     case FORMAT_TEXT: return false;
@@ -22,18 +22,18 @@ static bool log_as_json(const config_t *config) {
     return !isatty(STDERR_FILENO);
 }
 
-static int run(int argc, char **argv) {
-    given_t given = {0};
+static int run_command(int argc, char **argv) {
+    run_options_t options = {0};
     buffer_t messages = {0};
-    int status = args_parse(argc, argv, &cli_run_command, &given);
+    int status = args_parse(argc, argv, &cli_run_command, &options);
     if (status != CLI_OK) return status;
-    config_t *config = cli_read_config(cli_config_path(given.config), &messages);
+    config_t *config = cli_read_config(cli_config_path(options.config), &messages);
     if (!config) {
         fputs(buffer_text(&messages), stderr);
         buffer_free(&messages);
         return CLI_BAD_CONFIG;
     }
-    log_setup(app_log_level(config), log_as_json(config));
+    log_setup(app_log_level(config), run_logs_json(config));
     log_info("main", NULL, "queue-sidecar starts", F_STR("version", QS_VERSION), F_STR("config", config->path),
              F_STR("group", config->group), F_INT("queues", config->queue_count), F_INT("pid", getpid()));
     app_log_warnings(&messages);
@@ -41,7 +41,7 @@ static int run(int argc, char **argv) {
     return app_run(config);
 }
 
-static const cli_option_t options[] = {CLI_OPTION_CONFIG(given_t)};
+static const cli_option_t run_table[] = {CLI_OPTION_CONFIG(run_options_t)};
 
 const cli_command_t cli_run_command = {
     .name = "run",
@@ -49,11 +49,11 @@ const cli_command_t cli_run_command = {
     .examples = "queue-sidecar run\tthe config at its usual place\n"
                 "queue-sidecar run -c queue-sidecar.cfg\tanother one\n",
     .usage = "run [-c FILE]",
-    CLI_OPTIONS(options),
+    CLI_OPTIONS(run_table),
     .text =
         "Runs in the foreground and logs on standard error: JSON lines, or text on a terminal. Redis need not be there yet.\n\n"
         "SIGTERM or SIGINT: ends what is in flight, gives the lock back, exits with 0; a second one ends the process at once. "
         "SIGHUP: reads the config again. SIGUSR1: writes what was counted so far into the log.",
     .exits = "0 told to end\n1 failed\n2 wrong usage\n78 bad config\n",
-    .run = run,
+    .run = run_command,
 };

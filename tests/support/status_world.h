@@ -53,7 +53,7 @@ static inline void end(world_t *w) {
     free(w->s.view.queues);
     free(w->s.counts);
     free(w->s.recent);
-    free(w->s.looks);
+    free(w->s.preflight);
     keyspace_free(w->keys);
     config_free(w->config);
 }

@@ -7,26 +7,28 @@
 #include "queue/lock.h"
 
 enum {
-    LATE_TTLS = 3,        // a due job may wait so many TTLs: a takeover is over by then
-    LATE_LEAST_MS = 5000, // and so long
-    UNCOPIED_MS = 60000,  // a record may wait so long for a log
-    PASSES_MS = 180000,   // after its alive timeout a job may wait so long for the pass that ends it
-    HEARD_LATELY_MS = 2 * 3600 * 1000,
-    NEARLY_PERCENT = 80, // of stream.max_bytes
+    LATE_TTLS = 3,           // a due job may wait so many TTLs: a takeover is over by then
+    LATE_MIN_MS = 5000,      // and so long
+    UNCOPIED_MS = 60000,     // a record may wait so long for a log
+    SCAN_MARGIN_MS = 180000, // after its alive timeout a job may wait so long for the pass that ends it
+    HEARD_RECENTLY_MS = 2 * 3600 * 1000,
+    NEARLY_FULL_PERCENT = 80, // of stream.max_bytes
 };
-static const int64_t FAR_MS = INT64_C(3652) * 86400 * 1000; // ten years
+static const int64_t TEN_YEARS_MS = INT64_C(3652) * 86400 * 1000; // ten years
 
 // ---- What is asked about one lock or queue.
 
-static const overview_lock_t *lock_of(const status_t *s, size_t queue) { return &s->view.locks[s->keys->queues[queue].lock]; }
+static const overview_lock_t *checks_lock_of(const status_t *s, size_t queue) {
+    return &s->view.locks[s->keys->queues[queue].lock];
+}
 
-static const queue_policy_t *policy_of(const status_t *s, size_t queue) { return &s->keys->queues[queue].config->policy; }
+static const queue_policy_t *checks_policy_of(const status_t *s, size_t queue) { return &s->keys->queues[queue].config->policy; }
 
-static bool is_led(const overview_lock_t *lock) { return token_ttl_ms(lock->holder) > 0; }
+static bool checks_is_led(const overview_lock_t *lock) { return token_ttl_ms(lock->holder) > 0; }
 
 const char *status_leader(const overview_lock_t *lock) { return *lock->leader ? lock->leader : "the leader"; }
 
-static bool no_leader(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
+static bool check_no_leader(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
     const overview_lock_t *view = &s->view.locks[lock];
     (void)weight;
     if (*view->holder || *view->error) return false;
@@ -34,19 +36,19 @@ static bool no_leader(const status_t *s, size_t lock, buffer_t *what, int64_t *w
     return true;
 }
 
-static bool lock_is_foreign(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
+static bool check_lock_foreign(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
     const overview_lock_t *view = &s->view.locks[lock];
     (void)weight;
-    if (!*view->holder || is_led(view)) return false;
+    if (!*view->holder || checks_is_led(view)) return false;
     buffer_printf(what, "the lock %s holds \"%s\", which no sidecar wrote", s->keys->locks[lock].key, view->holder);
     return true;
 }
 
-static bool clock_stepped(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
+static bool check_clock_step(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
     const overview_lock_t *view = &s->view.locks[lock];
     char left[UNITS_TEXT_SIZE], ttl[UNITS_TEXT_SIZE];
     int64_t ttl_ms = token_ttl_ms(view->holder);
-    if (!is_led(view) || (view->pttl_ms <= ttl_ms && view->pttl_ms != -1)) return false;
+    if (!checks_is_led(view) || (view->pttl_ms <= ttl_ms && view->pttl_ms != -1)) return false;
     *weight = view->pttl_ms;
     duration_text(ttl_ms, ttl);
     if (view->pttl_ms == -1)
@@ -56,13 +58,13 @@ static bool clock_stepped(const status_t *s, size_t lock, buffer_t *what, int64_
     return true;
 }
 
-static bool lock_fault(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
+static bool check_lock_fault(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
     (void)weight;
     buffer_str(what, s->view.locks[lock].error);
     return what->len > 0;
 }
 
-static bool owned_by_others(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+static bool check_other_group(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const char *owner = s->view.queues[queue].owner, *ours = s->keys->locks[s->keys->queues[queue].lock].name;
     (void)weight;
     if (!*owner || strcmp(owner, ours) == 0) return false;
@@ -70,75 +72,77 @@ static bool owned_by_others(const status_t *s, size_t queue, buffer_t *what, int
     return true;
 }
 
-static bool unserved(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    const overview_lock_t *lock = lock_of(s, queue);
+static bool check_unserved(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+    const overview_lock_t *lock = checks_lock_of(s, queue);
     buffer_t other = {0};
-    bool owned = owned_by_others(s, queue, &other, weight);
+    bool owned = check_other_group(s, queue, &other, weight);
     buffer_free(&other);
-    if (owned || !is_led(lock) || s->view.queues[queue].served || *lock->error) return false;
+    if (owned || !checks_is_led(lock) || s->view.queues[queue].served || *lock->error) return false;
     buffer_printf(what, "%s does not serve it", status_leader(lock));
     return true;
 }
 
-static bool looked_at(const status_t *s, size_t queue) {
-    for (size_t i = 0; i < s->look_count; i++)
-        if (s->looks[i].queue == queue && s->looks[i].kind != FINDING_FACT && s->looks[i].kind != FINDING_WARN) return true;
+static bool checks_in_preflight(const status_t *s, size_t queue) {
+    for (size_t i = 0; i < s->preflight_count; i++)
+        if (s->preflight[i].queue == queue && s->preflight[i].kind != FINDING_FACT && s->preflight[i].kind != FINDING_WARN)
+            return true;
     return false;
 }
 
 // What the preflight has named is not told twice.
-static bool key_fault(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+static bool check_key_fault(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const char *text = s->view.queues[queue].error;
     (void)weight;
-    if (looked_at(s, queue)) return false;
+    if (checks_in_preflight(s, queue)) return false;
     buffer_str(what, *text ? text : s->counts[queue].error);
     return what->len > 0;
 }
 
-static int64_t late_ms(const status_t *s, size_t queue) {
+static int64_t checks_late_ms(const status_t *s, size_t queue) {
     int64_t late = census_overdue_ms(&s->counts[queue]), most = LATE_TTLS * s->config->lock.ttl_ms;
-    bool ours = policy_of(s, queue)->roles & ROLE_DISPATCHER;
-    if (most < LATE_LEAST_MS) most = LATE_LEAST_MS;
-    return ours && late > most && is_led(lock_of(s, queue)) && s->view.queues[queue].served ? late : 0;
+    bool ours = checks_policy_of(s, queue)->roles & ROLE_DISPATCHER;
+    if (most < LATE_MIN_MS) most = LATE_MIN_MS;
+    return ours && late > most && checks_is_led(checks_lock_of(s, queue)) && s->view.queues[queue].served ? late : 0;
 }
 
-static bool ready_is_full(const status_t *s, size_t queue) {
-    int64_t limit = policy_of(s, queue)->ready_limit;
+static bool checks_ready_is_full(const status_t *s, size_t queue) {
+    int64_t limit = checks_policy_of(s, queue)->ready_limit;
     return limit > 0 && s->counts[queue].ready >= limit;
 }
 
-static bool overdue(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+static bool check_overdue(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     char late[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE];
-    *weight = late_ms(s, queue);
-    if (*weight == 0 || ready_is_full(s, queue)) return false;
+    *weight = checks_late_ms(s, queue);
+    if (*weight == 0 || checks_ready_is_full(s, queue)) return false;
     buffer_printf(what, "due jobs are not moved to ready, although %s leads: the oldest is %s late; %s in delayed",
-                  status_leader(lock_of(s, queue)), duration_text(*weight, late), status_number(s->counts[queue].delayed, count));
+                  status_leader(checks_lock_of(s, queue)), duration_text(*weight, late),
+                  count_text(s->counts[queue].delayed, count));
     return true;
 }
 
-static bool held_back(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+static bool check_ready_limit(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     char late[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE], limit[UNITS_TEXT_SIZE];
-    *weight = late_ms(s, queue);
-    if (*weight == 0 || !ready_is_full(s, queue)) return false;
+    *weight = checks_late_ms(s, queue);
+    if (*weight == 0 || !checks_ready_is_full(s, queue)) return false;
     buffer_printf(what, "due jobs wait because ready holds %s and ready_limit is %s: the oldest is %s late",
-                  status_number(s->counts[queue].ready, count), status_number(policy_of(s, queue)->ready_limit, limit),
+                  count_text(s->counts[queue].ready, count), count_text(checks_policy_of(s, queue)->ready_limit, limit),
                   duration_text(*weight, late));
     return true;
 }
 
-static bool too_old(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    const queue_policy_t *policy = policy_of(s, queue);
+static bool check_too_old(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+    const queue_policy_t *policy = checks_policy_of(s, queue);
     const census_t *counts = &s->counts[queue];
     char age[UNITS_TEXT_SIZE], most[UNITS_TEXT_SIZE];
     if (!(policy->roles & ROLE_MONITOR) || policy->alive_timeout_ms == 0 || counts->oldest_in_progress_ms < 0) return false;
     *weight = counts->now_ms - counts->oldest_in_progress_ms;
-    if (!is_led(lock_of(s, queue)) || *weight <= policy->alive_timeout_ms + PASSES_MS) return false;
+    if (!checks_is_led(checks_lock_of(s, queue)) || *weight <= policy->alive_timeout_ms + SCAN_MARGIN_MS) return false;
     buffer_printf(what, "a job has been in progress for %s, and alive_timeout is %s", duration_text(*weight, age),
                   duration_text(policy->alive_timeout_ms, most));
     return true;
 }
 
-static bool has_stream_room(const status_t *s, size_t queue, int64_t percent) {
+static bool checks_stream_has_room(const status_t *s, size_t queue, int64_t percent) {
     const census_t *counts = &s->counts[queue];
     double most = (double)s->config->stream.max_bytes, held = (double)counts->record_bytes;
     if (counts->record_bytes < 0 || counts->records <= 0) return true;
@@ -146,28 +150,28 @@ static bool has_stream_room(const status_t *s, size_t queue, int64_t percent) {
     return held + held / (double)counts->records <= most; // the next record is like the others
 }
 
-static void say_stream(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+static void checks_describe_stream(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     char count[UNITS_TEXT_SIZE], held[UNITS_TEXT_SIZE], most[UNITS_TEXT_SIZE];
     *weight = s->counts[queue].record_bytes;
-    buffer_printf(what, "%s records, %s of stream.max_bytes (%s)", status_number(s->counts[queue].records, count),
+    buffer_printf(what, "%s records, %s of stream.max_bytes (%s)", count_text(s->counts[queue].records, count),
                   size_text(*weight, held), size_text(s->config->stream.max_bytes, most));
 }
 
-static bool stream_is_full(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    if (has_stream_room(s, queue, 100)) return false;
+static bool check_stream_full(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+    if (checks_stream_has_room(s, queue, 100)) return false;
     buffer_str(what, "its failure stream is full, so no job is ended any more: ");
-    say_stream(s, queue, what, weight);
+    checks_describe_stream(s, queue, what, weight);
     return true;
 }
 
-static bool stream_fills(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    if (!has_stream_room(s, queue, 100) || has_stream_room(s, queue, NEARLY_PERCENT)) return false;
+static bool check_stream_fills(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+    if (!checks_stream_has_room(s, queue, 100) || checks_stream_has_room(s, queue, NEARLY_FULL_PERCENT)) return false;
     buffer_str(what, "its failure stream is nearly full: ");
-    say_stream(s, queue, what, weight);
+    checks_describe_stream(s, queue, what, weight);
     return true;
 }
 
-static bool uncopied(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+static bool check_uncopied(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const overview_queue_t *view = &s->view.queues[queue];
     char age[UNITS_TEXT_SIZE];
     size_t heard = 0;
@@ -185,13 +189,14 @@ bool status_is_complete(const overview_queue_t *queue, const overview_copy_t *co
 }
 
 // What a minute was not enough to copy, though who copies was heard of lately: they say so once an hour.
-static bool logs_behind(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+static bool check_behind(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const overview_queue_t *view = &s->view.queues[queue];
     char age[UNITS_TEXT_SIZE];
     int64_t behind = 0, newest = s->view.now_ms - stream_id_ms(view->stream.last);
     if (view->stream.length == 0 || newest <= UNCOPIED_MS) return false;
     for (size_t i = 0; i < view->copy_count; i++)
-        if (s->view.now_ms - view->copies[i].heard_ms <= HEARD_LATELY_MS && !status_is_complete(view, &view->copies[i])) behind++;
+        if (s->view.now_ms - view->copies[i].heard_ms <= HEARD_RECENTLY_MS && !status_is_complete(view, &view->copies[i]))
+            behind++;
     *weight = behind;
     if (behind)
         buffer_printf(what, "%" PRId64 " of %zu audit logs %s the newest record, which is %s old", behind, view->copy_count,
@@ -200,7 +205,7 @@ static bool logs_behind(const status_t *s, size_t queue, buffer_t *what, int64_t
 }
 
 // An emptyDir ends with its pod: the log of one that is gone is forgotten after a week, and counts for nothing meanwhile.
-static bool silent_copies(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+static bool check_silent_log(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const overview_queue_t *view = &s->view.queues[queue];
     int64_t silent = 0, longest = 0;
     char age[UNITS_TEXT_SIZE];
@@ -217,90 +222,91 @@ static bool silent_copies(const status_t *s, size_t queue, buffer_t *what, int64
     return silent > 0;
 }
 
-static bool failures(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+static bool checks_count_failures(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const status_recent_t *recent = &s->recent[queue];
     char count[UNITS_TEXT_SIZE];
     const char *between = ": ";
     *weight = recent->failed;
     if (recent->failed <= 0) return false;
-    buffer_printf(what, "%s%s final %s in the last hour", recent->more ? "at least " : "", status_number(recent->failed, count),
+    buffer_printf(what, "%s%s final %s in the last hour", recent->more ? "at least " : "", count_text(recent->failed, count),
                   recent->failed == 1 ? "failure" : "failures");
     for (size_t i = 0; i < STATUS_REASONS; i++) {
         if (recent->reasons[i] == 0) continue;
-        buffer_printf(what, "%s%s %s", between, status_number(recent->reasons[i], count), status_reasons[i]);
+        buffer_printf(what, "%s%s %s", between, count_text(recent->reasons[i], count), status_reasons[i]);
         between = ", ";
     }
     return true;
 }
 
-static bool failures_logged(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    return s->source != STATUS_FROM_STREAM && failures(s, queue, what, weight);
+static bool check_failures_logged(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+    return s->source != STATUS_FROM_STREAM && checks_count_failures(s, queue, what, weight);
 }
 
-static bool failures_streamed(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    return s->source == STATUS_FROM_STREAM && failures(s, queue, what, weight);
+static bool check_failures_streamed(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+    return s->source == STATUS_FROM_STREAM && checks_count_failures(s, queue, what, weight);
 }
 
 // Nobody delays a job for so long: its score is of another unit.
-static bool due_in_no_time(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+static bool check_score_unit(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const census_t *counts = &s->counts[queue];
     char span[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE];
     *weight = counts->next_due_ms - counts->now_ms;
-    if (!config_queue_knows(s->keys->queues[queue].config, "score_unit") || counts->next_due_ms == INT64_MAX || *weight <= FAR_MS)
+    if (!config_queue_knows(s->keys->queues[queue].config, "score_unit") || counts->next_due_ms == INT64_MAX ||
+        *weight <= TEN_YEARS_MS)
         return false;
-    buffer_printf(what, "the first of %s delayed jobs falls due in %s", status_number(counts->delayed, count),
+    buffer_printf(what, "the first of %s delayed jobs falls due in %s", count_text(counts->delayed, count),
                   duration_text(*weight, span));
     return true;
 }
 
-const status_kind_t status_kinds[] = {
-    {STATUS_FAULT, "no_leader", true, no_leader,
+const status_check_t status_checks[] = {
+    {STATUS_FAULT, "no_leader", true, check_no_leader,
      "No due job is moved to ready, and no job of a dead worker is found; nothing is lost meanwhile.",
      "Start an instance: queue-sidecar run -c {config}. If one runs, its log says why it does not lead, and so does "
      "queue-sidecar check -c {config} --redis"},
-    {STATUS_FAULT, "lock_foreign", true, lock_is_foreign, "Nobody can lead while that key is there.",
+    {STATUS_FAULT, "lock_foreign", true, check_lock_foreign, "Nobody can lead while that key is there.",
      "Find out who writes it, then: redis-cli DEL {lock}"},
-    {STATUS_WARNING, "clock_step", true, clock_stepped,
+    {STATUS_WARNING, "clock_step", true, check_clock_step,
      "The clock of Redis's host was set back, or somebody touched the key. If that leader dies, a standby takes over only "
      "after it has seen this twice, one TTL apart.",
      "Nothing while {leader} lives: a standby removes the lock by itself. Look at the clock of Redis's host (NTP)"},
-    {STATUS_FAULT, "lock_fault", true, lock_fault, "Nobody leads, or nobody can tell who does.",
+    {STATUS_FAULT, "lock_fault", true, check_lock_fault, "Nobody leads, or nobody can tell who does.",
      "Rename or delete a key of the wrong type, or grant the right: queue-sidecar check -c {config} --redis"},
-    {STATUS_FAULT, "other_group", false, owned_by_others,
+    {STATUS_FAULT, "other_group", false, check_other_group,
      "It is served by the leader of that group alone, with the settings of that group.",
      "Take the queue out of one of the two configs; when nobody leads that group any more, this one takes it over within a TTL"},
-    {STATUS_FAULT, "unserved", false, unserved,
+    {STATUS_FAULT, "unserved", false, check_unserved,
      "The leader runs with another config: nobody promotes or watches the jobs of this queue.",
      "Give all instances of the group the same queues (a rollout may still be under way), or give these another `group`; a "
      "refused queue is named in the leader's log"},
-    {STATUS_FAULT, "key_fault", false, key_fault, "The sidecar cannot use this queue, or part of it.",
+    {STATUS_FAULT, "key_fault", false, check_key_fault, "The sidecar cannot use this queue, or part of it.",
      "Rename or delete a key of the wrong type, or grant the right: queue-sidecar check -c {config} --redis names each"},
-    {STATUS_FAULT, "overdue", false, overdue, "Delayed jobs run late, and nobody else moves them.",
+    {STATUS_FAULT, "overdue", false, check_overdue, "Delayed jobs run late, and nobody else moves them.",
      "Look for this queue in the log of {leader}: a refused key, an entry larger than max_payload at the head of {delayed}, a "
      "Redis that is full or slow"},
-    {STATUS_WARNING, "ready_limit", false, held_back, "Workers take fewer jobs than fall due.",
+    {STATUS_WARNING, "ready_limit", false, check_ready_limit, "Workers take fewer jobs than fall due.",
      "Start more workers, see why they are slow, or raise `ready_limit`"},
-    {STATUS_FAULT, "stream_full", false, stream_is_full, "Jobs that should end stay in progress; retries go on unrecorded.",
+    {STATUS_FAULT, "stream_full", false, check_stream_full, "Jobs that should end stay in progress; retries go on unrecorded.",
      "Where AUDIT is `copied`: lower stream.retain, for which records stay, or raise stream.max_bytes. Else see that an instance "
      "copies it (its log says why not; `audit.path` must be writable), or lower stream.min_copies to the number of instances"},
-    {STATUS_WARNING, "stream_fills", false, stream_fills, "When it is full no job is ended any more.",
+    {STATUS_WARNING, "stream_fills", false, check_stream_fills, "When it is full no job is ended any more.",
      "See that audit logs copy it (below), lower stream.retain or stream.min_records, or raise stream.max_bytes"},
-    {STATUS_WARNING, "uncopied", false, uncopied, "Redis keeps them, untrimmed, until enough audit logs have them.",
+    {STATUS_WARNING, "uncopied", false, check_uncopied, "Redis keeps them, untrimmed, until enough audit logs have them.",
      "Look at the log of the instances for `the audit log cannot be written`; if there are fewer instances than "
      "stream.min_copies, lower that"},
-    {STATUS_WARNING, "too_old", false, too_old, "Its heartbeat keeps it (alive_kills is off), or passes do not come round.",
+    {STATUS_WARNING, "too_old", false, check_too_old, "Its heartbeat keeps it (alive_kills is off), or passes do not come round.",
      "If its worker hangs, end the worker; or set `alive_kills`. Else look for this queue in the log of {leader}"},
-    {STATUS_WARNING, "score_unit", false, due_in_no_time,
+    {STATUS_WARNING, "score_unit", false, check_score_unit,
      "Its score is most likely of another unit than `score_unit` says, so these jobs never run.",
      "redis-cli ZRANGE {delayed} 0 0 WITHSCORES shows it; set `score_unit` to what producers write (it needs a restart)"},
-    {STATUS_NOTE, "failures", false, failures_logged, "They will not run again by themselves.",
+    {STATUS_NOTE, "failures", false, check_failures_logged, "They will not run again by themselves.",
      "queue-sidecar audit list -c {config} --queue {queue} --since 1h"},
-    {STATUS_NOTE, "failures", false, failures_streamed, "They will not run again by themselves.",
+    {STATUS_NOTE, "failures", false, check_failures_streamed, "They will not run again by themselves.",
      "Beside an instance whose audit log has them: queue-sidecar audit list -c {config} --queue {queue} --since 1h; from Redis: "
      "redis-cli XREVRANGE {failures} + - COUNT 10"},
-    {STATUS_NOTE, "behind", false, logs_behind, "Their instances have ended, or cannot write.",
+    {STATUS_NOTE, "behind", false, check_behind, "Their instances have ended, or cannot write.",
      "Nothing, if their pods are gone; else look at the log of each instance for `the audit log cannot be written`"},
-    {STATUS_NOTE, "silent_log", false, silent_copies, "A log that was not heard of for a day no longer counts as a copy.",
+    {STATUS_NOTE, "silent_log", false, check_silent_log, "A log that was not heard of for a day no longer counts as a copy.",
      "Nothing, if their pods are gone: they are forgotten after 7 days"},
 };
-const size_t status_kind_count = sizeof status_kinds / sizeof *status_kinds;
+const size_t status_check_count = sizeof status_checks / sizeof *status_checks;

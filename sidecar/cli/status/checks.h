@@ -5,18 +5,18 @@
 #include "cli/status/status.h"
 
 // Tells in *what what is wrong with the queue (or the lock) of this index, and in *weight how much. False: nothing is.
-typedef bool status_test_fn(const status_t *s, size_t index, buffer_t *what, int64_t *weight);
+typedef bool status_check_fn(const status_t *s, size_t index, buffer_t *what, int64_t *weight);
 
-typedef struct status_kind {
+typedef struct status_check {
     status_severity_t severity;
     const char *code;
     bool of_lock; // index is that of a lock
-    status_test_fn *test;
+    status_check_fn *test;
     const char *why, *next; // {queue}, {config}, {lock}, {failures}, {delayed} and {leader} stand for those of the worst one
-} status_kind_t;
+} status_check_t;
 
-extern const status_kind_t status_kinds[];
-extern const size_t status_kind_count;
+extern const status_check_t status_checks[];
+extern const size_t status_check_count;
 
 // The name of who holds the lock, for a sentence.
 const char *status_leader(const overview_lock_t *lock);

@@ -6,53 +6,53 @@
 #include "cli/load_config.h"
 #include "cli/status/local_instance.h"
 
-enum { PATIENCE_S = 5 };
+enum { TIMEOUT_S = 5 };
 
 // Returns the exit code; `mute` where nobody answers.
-static int check(const config_t *config, bool ready, int mute) {
+static int healthcheck_ask(const config_t *config, bool ready, int unresponsive) {
     const char *why;
     buffer_t body = {0};
     if (config->http.port == 0) {
         fputs("queue-sidecar healthcheck: http.port is 0, so health is not served: give it a port\n", stderr);
-        return mute;
+        return unresponsive;
     }
     buffer_t other = {0};
-    int code = probe(config, ready ? "/readyz" : "/healthz", PATIENCE_S, &body, &why);
-    bool another = code >= 0 && ready && probe_met_another(config, (slice_t){buffer_text(&body), body.len}, &other);
+    int code = local_instance_ask(config, ready ? "/readyz" : "/healthz", TIMEOUT_S, &body, &why);
+    bool unrelated = code >= 0 && ready && local_instance_is_unrelated(config, (slice_t){buffer_text(&body), body.len}, &other);
     fputs(buffer_text(&body), stdout);
-    if (code < 0 || another)
+    if (code < 0 || unrelated)
         fprintf(stderr, "queue-sidecar healthcheck: %s port %lld: %s\n", config->http.listen, (long long)config->http.port,
-                another ? buffer_text(&other) : why);
+                unrelated ? buffer_text(&other) : why);
     buffer_free(&body);
     buffer_free(&other);
-    if (code < 0) return mute;
-    return code == 200 && !another ? CLI_OK : CLI_FAILED;
+    if (code < 0) return unresponsive;
+    return code == 200 && !unrelated ? CLI_OK : CLI_FAILED;
 }
 
-typedef struct given {
+typedef struct healthcheck_options {
     const char *config;
     bool ready;
-} given_t;
+} healthcheck_options_t;
 
-static int healthcheck(int argc, char **argv) {
-    given_t given = {0};
-    int status = args_parse(argc, argv, &cli_healthcheck_command, &given);
+static int healthcheck_run(int argc, char **argv) {
+    healthcheck_options_t options = {0};
+    int status = args_parse(argc, argv, &cli_healthcheck_command, &options);
     if (status != CLI_OK) return status;
-    const char *path = cli_config_path(given.config);
+    const char *path = cli_config_path(options.config);
     config_t *config = cli_load_config(path);
-    int mute = config ? CLI_FAILED : CLI_BAD_CONFIG;
+    int unresponsive = config ? CLI_FAILED : CLI_BAD_CONFIG;
     // A sidecar that goes on with an earlier one is well: to end it for that would end it for good.
     if (!config) config = config_load_refused(path);
     if (!config) return CLI_BAD_CONFIG;
-    status = check(config, given.ready, mute);
+    status = healthcheck_ask(config, options.ready, unresponsive);
     config_free(config);
     return status;
 }
 
-static const cli_option_t options[] = {
-    CLI_OPTION_CONFIG(given_t),
+static const cli_option_t healthcheck_table[] = {
+    CLI_OPTION_CONFIG(healthcheck_options_t),
     {.name = "ready",
-     .at = offsetof(given_t, ready),
+     .at = offsetof(healthcheck_options_t, ready),
      .help = "whether it does its part (it has Redis, and leads or stands by), not only whether it turns"},
 };
 
@@ -62,10 +62,10 @@ const cli_command_t cli_healthcheck_command = {
     .examples = "queue-sidecar healthcheck\tasks /healthz where the config says that it is served\n"
                 "queue-sidecar healthcheck --ready\tasks /readyz, and prints what it says\n",
     .usage = "healthcheck [-c FILE] [--ready]",
-    CLI_OPTIONS(options),
+    CLI_OPTIONS(healthcheck_table),
     .text =
         "For HEALTHCHECK of docker and podman, and for exec probes. A config that is refused is told, and the instance that goes "
         "on with an earlier one is asked all the same.",
     .exits = "0 well\n1 not, or nobody answers\n2 wrong usage\n78 bad config, and nobody answers\n",
-    .run = healthcheck,
+    .run = healthcheck_run,
 };

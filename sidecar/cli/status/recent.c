@@ -9,11 +9,11 @@
 #include "cli/status/status.h"
 
 enum {
-    FIRST_ENTRIES = 8,             // of each stream in the first round: entries may hold payloads
-    MOST_ENTRIES = 512,            // in one round
-    MOST_BYTES = 16 * 1024 * 1024, // in all: no more is read then
-    ROUND_BYTES = 1024 * 1024,     // a round of less is followed by a larger one
-    MOST_MS = 500,                 // in all
+    FIRST_ENTRIES = 8,            // of each stream in the first round: entries may hold payloads
+    MAX_ENTRIES = 512,            // in one round
+    MAX_BYTES = 16 * 1024 * 1024, // in all: no more is read then
+    ROUND_BYTES = 1024 * 1024,    // a round of less is followed by a larger one
+    MAX_MS = 500,                 // in all
 };
 
 const char *const status_reasons[STATUS_REASONS] = {"retries_exhausted", "reported",    "alive_timeout", "unreadable",
@@ -30,7 +30,7 @@ void status_count(status_recent_t *recent, slice_t kind, slice_t reason, int64_t
 
 // ---- From a log.
 
-static void take_counted(void *self, slice_t queue, slice_t kind, slice_t reason, int64_t count) {
+static void recent_take_rows(void *self, slice_t queue, slice_t kind, slice_t reason, int64_t count) {
     status_t *status = self;
     for (size_t i = 0; i < status->keys->queue_count; i++)
         if (slice_is(queue, status->keys->queues[i].config->name)) status_count(&status->recent[i], kind, reason, count);
@@ -42,7 +42,7 @@ bool status_read_log(audit_t *audit, status_t *status, buffer_t *why) {
     memset(status->recent, 0, status->keys->queue_count * sizeof *status->recent);
     if (!audit_has_removed_since(audit, since, &lacks, why)) return false;
     for (size_t i = 0; i < status->keys->queue_count; i++) status->recent[i].more = lacks;
-    return audit_recent(audit, since, take_counted, status, why);
+    return audit_recent(audit, since, recent_take_rows, status, why);
 }
 
 // ---- From the streams: forwards from an hour ago, all queues in one request, until each is at its end or enough was read.
@@ -54,7 +54,7 @@ typedef struct reading {
     size_t bytes;           // of this round
 } reading_t;
 
-static void take_entry(void *self, size_t queue, const char *id, const event_t *event, size_t bytes) {
+static void recent_take_entry(void *self, size_t queue, const char *id, const event_t *event, size_t bytes) {
     reading_t *reading = self;
     reading->got[queue]++;
     reading->bytes += bytes;
@@ -62,13 +62,13 @@ static void take_entry(void *self, size_t queue, const char *id, const event_t *
     status_count(&reading->status->recent[queue], event->kind, event->reason, 1);
 }
 
-static bool any_left(const reading_t *reading) {
+static bool recent_is_unfinished(const reading_t *reading) {
     for (size_t i = 0; i < reading->status->keys->queue_count; i++)
         if (*reading->positions[i]) return true;
     return false;
 }
 
-static bool read_round(conn_t *conn, reading_t *reading, int64_t limit) {
+static bool recent_read_round(conn_t *conn, reading_t *reading, int64_t limit) {
     redis_error_t error;
     bool arrived = false;
     const keyspace_t *keys = reading->status->keys;
@@ -80,14 +80,14 @@ static bool read_round(conn_t *conn, reading_t *reading, int64_t limit) {
     while (!arrived && !mono_reached(end, mono_now())) {
         struct pollfd ready = {.fd = conn_fd(conn), .events = POLLIN};
         poll(&ready, 1, 100);
-        if (stream_read_take(conn, keys, take_entry, reading, &arrived, &error) != OUTCOME_OK) return false;
+        if (stream_read_take(conn, keys, recent_take_entry, reading, &arrived, &error) != OUTCOME_OK) return false;
     }
     for (size_t i = 0; arrived && i < keys->queue_count; i++)
         if (reading->got[i] < limit) *reading->positions[i] = '\0';
     return arrived;
 }
 
-static void begin(reading_t *reading, size_t queue) {
+static void recent_begin_queue(reading_t *reading, size_t queue) {
     const overview_queue_t *view = &reading->status->view.queues[queue];
     int64_t since = reading->status->view.now_ms - STATUS_RECENT_MS;
     reading->status->recent[queue] = (status_recent_t){0};
@@ -100,15 +100,15 @@ static void begin(reading_t *reading, size_t queue) {
 void status_read_streams(conn_t *conn, status_t *status) {
     size_t count = status->keys->queue_count, all = 0;
     int64_t limit = FIRST_ENTRIES;
-    mono_t end = mono_add(mono_now(), MOST_MS * NS_PER_MS);
+    mono_t end = mono_add(mono_now(), MAX_MS * NS_PER_MS);
     reading_t reading = {
         .status = status, .positions = mem_array(count, sizeof *reading.positions), .got = mem_array(count, sizeof *reading.got)};
-    for (size_t i = 0; i < count; i++) begin(&reading, i);
+    for (size_t i = 0; i < count; i++) recent_begin_queue(&reading, i);
     bool good = true;
-    while (any_left(&reading) && all < MOST_BYTES && good && !mono_reached(end, mono_now())) {
-        good = read_round(conn, &reading, limit);
+    while (recent_is_unfinished(&reading) && all < MAX_BYTES && good && !mono_reached(end, mono_now())) {
+        good = recent_read_round(conn, &reading, limit);
         all += reading.bytes;
-        if (reading.bytes < ROUND_BYTES && limit < MOST_ENTRIES) limit *= 4;
+        if (reading.bytes < ROUND_BYTES && limit < MAX_ENTRIES) limit *= 4;
     }
     for (size_t i = 0; i < count; i++) // trimmed within the hour: what was there is not known
         status->recent[i].more = *reading.positions[i] ||

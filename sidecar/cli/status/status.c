@@ -10,25 +10,25 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 
-enum { INTERVAL_MS = 2000, INTERVAL_LEAST_MS = 200, INTERVAL_MOST_MS = 3600000, WIDTH = 100 };
+enum { INTERVAL_MS = 2000, INTERVAL_MIN_MS = 200, INTERVAL_MAX_MS = 3600000, WIDTH = 100 };
 
-typedef struct given {
+typedef struct status_options {
     const char *config, *output;
     bool watch, utc;
     cli_operands_t interval;
     cli_values_t queues;
-} given_t;
+} status_options_t;
 
-typedef struct asked {
+typedef struct status_run {
     status_reader_t *reader;
     bool *wanted; // owned; NULL = all queues
     bool json, utc;
     int exit; // of the last look
-} asked_t;
+} status_run_t;
 
 // "2s", "500ms" or seconds.
-static bool read_interval(const given_t *given, int64_t *ms) {
-    const char *text = given->interval.count ? given->interval.all[0] : NULL;
+static bool status_parse_interval(const status_options_t *options, int64_t *ms) {
+    const char *text = options->interval.count ? options->interval.all[0] : NULL;
     char *end = NULL;
     *ms = INTERVAL_MS;
     if (!text) return true;
@@ -37,37 +37,37 @@ static bool read_interval(const given_t *given, int64_t *ms) {
         *ms = (int64_t)(seconds * 1000);
     else if (!duration_parse(text, ms))
         *ms = 0;
-    if (!given->watch)
+    if (!options->watch)
         fprintf(stderr, "queue-sidecar status: unexpected argument `%s`: an interval goes with --watch\n", text);
-    else if (*ms < INTERVAL_LEAST_MS || *ms > INTERVAL_MOST_MS)
+    else if (*ms < INTERVAL_MIN_MS || *ms > INTERVAL_MAX_MS)
         fprintf(stderr, "queue-sidecar status: `%s` is no interval from 200ms to 1h\n", text);
     else
         return true;
     return false;
 }
 
-static bool read_output(const given_t *given, bool *json) {
-    *json = given->output && strcmp(given->output, "json") == 0;
-    if (!given->output || *json || strcmp(given->output, "table") == 0) return true;
-    fprintf(stderr, "queue-sidecar status: `%s` is no output: table or json\n", given->output);
+static bool status_parse_output(const status_options_t *options, bool *json) {
+    *json = options->output && strcmp(options->output, "json") == 0;
+    if (!options->output || *json || strcmp(options->output, "table") == 0) return true;
+    fprintf(stderr, "queue-sidecar status: `%s` is no output: table or json\n", options->output);
     return false;
 }
 
 // *wanted is owned, NULL where no queue was named. False: a name is not in the config.
-static bool find_queues(const given_t *given, const config_t *config, bool **wanted) {
+static bool status_find_queues(const status_options_t *options, const config_t *config, bool **wanted) {
     const char **names = mem_array(config->queue_count, sizeof *names);
     bool good = true;
     for (size_t i = 0; i < config->queue_count; i++) names[i] = config->queues[i].name;
-    *wanted = given->queues.count ? mem_array(config->queue_count, sizeof **wanted) : NULL;
-    for (size_t q = 0; q < given->queues.count; q++) {
+    *wanted = options->queues.count ? mem_array(config->queue_count, sizeof **wanted) : NULL;
+    for (size_t q = 0; q < options->queues.count; q++) {
         size_t i = 0;
-        while (i < config->queue_count && strcmp(names[i], given->queues.all[q]) != 0) i++;
+        while (i < config->queue_count && strcmp(names[i], options->queues.all[q]) != 0) i++;
         if (i < config->queue_count) {
             (*wanted)[i] = true;
             continue;
         }
-        const char *nearest = suggest_nearest(given->queues.all[q], names, config->queue_count);
-        fprintf(stderr, "queue-sidecar status: no queue `%s` in %s", given->queues.all[q], config->path);
+        const char *nearest = suggest_nearest(options->queues.all[q], names, config->queue_count);
+        fprintf(stderr, "queue-sidecar status: no queue `%s` in %s", options->queues.all[q], config->path);
         if (nearest) fprintf(stderr, ": did you mean `%s`?", nearest);
         fputs("\n", stderr);
         good = false;
@@ -76,49 +76,49 @@ static bool find_queues(const given_t *given, const config_t *config, bool **wan
     return good;
 }
 
-static void draw(void *self, size_t width, size_t rows, bool colour, buffer_t *out) {
-    asked_t *asked = self;
-    const status_t *status = status_read(asked->reader);
-    status_findings_t findings = status_judge(status, asked->wanted);
-    const status_view_t view = {.wanted = asked->wanted, .width = width, .rows = rows, .colour = colour, .utc = asked->utc};
-    asked->exit = status_exit(status, &findings);
-    if (asked->json)
-        status_json(status, &findings, asked->wanted, out);
+static void status_draw(void *self, size_t width, size_t rows, bool colour, buffer_t *out) {
+    status_run_t *run = self;
+    const status_t *status_command = status_read(run->reader);
+    status_findings_t findings = status_diagnose(status_command, run->wanted);
+    const status_view_t view = {.wanted = run->wanted, .width = width, .rows = rows, .colour = colour, .utc = run->utc};
+    run->exit = status_exit(status_command, &findings);
+    if (run->json)
+        status_json(status_command, &findings, run->wanted, out);
     else
-        status_text(status, &findings, &view, out);
+        status_text(status_command, &findings, &view, out);
     status_findings_free(&findings);
 }
 
 // A terminal that obeys.
-static bool is_screen(void) {
+static bool status_is_terminal(void) {
     const char *kind = getenv("TERM");
     return isatty(STDOUT_FILENO) && kind && *kind && strcmp(kind, "dumb") != 0;
 }
 
 // See no-color.org.
-static bool wants_colour(void) {
+static bool status_wants_colour(void) {
     const char *no = getenv("NO_COLOR");
-    return is_screen() && !(no && *no);
+    return status_is_terminal() && !(no && *no);
 }
 
-static void print_once(asked_t *asked) {
+static void status_print_once(status_run_t *run) {
     buffer_t out = {0};
     size_t room = terminal_columns(stdout);
-    draw(asked, room ? room : WIDTH, 0, wants_colour(), &out);
+    status_draw(run, room ? room : WIDTH, 0, status_wants_colour(), &out);
     fwrite(out.data, 1, out.len, stdout);
     buffer_free(&out);
 }
 
 // Of a config that is refused neither Redis nor queues are known: only the instance here, which goes on with an earlier one.
-static int tell_refused(const char *path) {
-    status_here_t here = {0};
+static int status_print_refused(const char *path) {
+    local_instance_t here = {0};
     buffer_t out = {0};
     config_t *config = config_load_refused(path);
-    if (config) status_read_here(config, &here);
+    if (config) local_instance_read(config, &here);
     if (here.answered)
         buffer_str(&out, "The config is refused, and Redis not asked. The instance here goes on with the one that it has:\n");
     for (size_t i = 0; i < here.count; i++) {
-        const status_check_t *check = &here.checks[i];
+        const local_check_t *check = &here.checks[i];
         buffer_printf(&out, "%-8s %s%s%s\n", check->name, check->ok ? "ok" : check->why, *check->state ? ", " : "", check->state);
     }
     buffer_t plain = {0};
@@ -130,57 +130,58 @@ static int tell_refused(const char *path) {
     return CLI_BAD_CONFIG;
 }
 
-static int status(int argc, char **argv) {
+static int status_command(int argc, char **argv) {
     static atomic_bool stop; // of a wait for Redis, when a watch is interrupted
-    given_t given = {.interval = {.max = 1}};
-    asked_t asked = {0};
+    status_options_t options = {.interval = {.max = 1}};
+    status_run_t run = {0};
     int64_t interval_ms;
-    int code = args_parse(argc, argv, &cli_status_command, &given);
+    int code = args_parse(argc, argv, &cli_status_command, &options);
     if (code != CLI_OK) return code;
-    if (!read_interval(&given, &interval_ms) || !read_output(&given, &asked.json)) return CLI_USAGE;
-    config_t *config = cli_load_config(cli_config_path(given.config));
-    if (!config) return asked.json ? CLI_BAD_CONFIG : tell_refused(cli_config_path(given.config));
-    asked.utc = given.utc;
-    if (!find_queues(&given, config, &asked.wanted)) {
+    if (!status_parse_interval(&options, &interval_ms) || !status_parse_output(&options, &run.json)) return CLI_USAGE;
+    config_t *config = cli_load_config(cli_config_path(options.config));
+    if (!config) return run.json ? CLI_BAD_CONFIG : status_print_refused(cli_config_path(options.config));
+    run.utc = options.utc;
+    if (!status_find_queues(&options, config, &run.wanted)) {
         code = CLI_USAGE;
     } else {
-        asked.reader = status_reader_new(config, &stop);
-        if (given.watch) {
-            code = status_watch(&(status_watch_t){interval_ms, !asked.json && is_screen(), wants_colour()}, &stop, draw, &asked);
+        run.reader = status_reader_new(config, &stop);
+        if (options.watch) {
+            code = status_watch(&(status_watch_t){interval_ms, !run.json && status_is_terminal(), status_wants_colour()}, &stop,
+                                status_draw, &run);
         } else {
-            print_once(&asked);
-            code = asked.exit;
+            status_print_once(&run);
+            code = run.exit;
         }
-        status_reader_free(asked.reader);
+        status_reader_free(run.reader);
     }
-    free(asked.wanted);
+    free(run.wanted);
     config_free(config);
     return code;
 }
 
-static const cli_option_t options[] = {
-    CLI_OPTION_CONFIG(given_t),
+static const cli_option_t status_table[] = {
+    CLI_OPTION_CONFIG(status_options_t),
     {.letter = 'w',
      .name = "watch",
-     .at = offsetof(given_t, watch),
+     .at = offsetof(status_options_t, watch),
      .help = "again and again, until it is interrupted: in place on a terminal, one after the other elsewhere"},
     {.argument = "INTERVAL",
-     .at = offsetof(given_t, interval),
+     .at = offsetof(status_options_t, interval),
      .help = "between two looks of --watch, as 2s, 500ms, 1m, or in seconds: 2s if not told, 200ms to 1h"},
     {.letter = 'o',
      .name = "output",
      .argument = "FORMAT",
-     .at = offsetof(given_t, output),
+     .at = offsetof(status_options_t, output),
      .values = "table json",
      .help = "table, or json: one object on a line"},
     {.letter = 'q',
      .name = "queue",
      .argument = "NAME",
-     .at = offsetof(given_t, queues),
+     .at = offsetof(status_options_t, queues),
      .values = CLI_QUEUES,
      .many = true,
      .help = "this queue alone; several may be given"},
-    {.name = "utc", .at = offsetof(given_t, utc), .help = "times are UTC instead of local time"},
+    {.name = "utc", .at = offsetof(status_options_t, utc), .help = "times are UTC instead of local time"},
 };
 
 const cli_command_t cli_status_command = {
@@ -191,7 +192,7 @@ const cli_command_t cli_status_command = {
                 "queue-sidecar status --queue email -w 500ms\tone queue, more often\n"
                 "queue-sidecar status -o json | jq '.findings[].what'\tfor programs\n",
     .usage = "status [-c FILE] [--watch [INTERVAL]] [-o FORMAT] [--queue NAME]... [--utc]",
-    CLI_OPTIONS(options),
+    CLI_OPTIONS(status_table),
     .text = "Asks Redis for locks, queues and failure streams, the audit log at audit.path for the last hour (else the failure "
             "streams), and the instance that serves http here for its checks. Writes nothing anywhere.\n"
             "\n"
@@ -200,5 +201,5 @@ const cli_command_t cli_status_command = {
     .exits =
         "0 all is well, apart from notes; also where --watch was interrupted\n1 there is a fault or a warning\n2 wrong usage\n"
         "69 Redis is unreachable\n78 bad config\n",
-    .run = status,
+    .run = status_command,
 };

@@ -1,5 +1,5 @@
-// queue-sidecar status: what its parts share. status_read gathers facts, status_judge makes findings of them and of nothing else,
-// and they are printed as text or as JSON. Times are ms since 1970 by Redis's clock; a number that is not known is -1.
+// queue-sidecar status: what its parts share. status_read gathers facts, status_diagnose makes findings of them and of nothing
+// else, and they are printed as text or as JSON. Times are ms since 1970 by Redis's clock; a number that is not known is -1.
 #ifndef QS_CLI_STATUS_STATUS_H
 #define QS_CLI_STATUS_STATUS_H
 
@@ -27,32 +27,32 @@ typedef struct status_recent {
 typedef enum status_source { STATUS_FROM_NOTHING, STATUS_FROM_LOG, STATUS_FROM_STREAM } status_source_t;
 
 // What a preflight that only reads has found.
-typedef struct status_look {
+typedef struct status_preflight {
     finding_t kind;
     size_t queue; // index; SIZE_MAX = of the server
     char *text;   // owned
-} status_look_t;
+} status_preflight_t;
 
 // One check of /readyz.
-typedef struct status_check {
+typedef struct local_instance_check {
     char name[32];
     bool ok;
     char why[512];
     char state[512]; // "" = it tells none
-} status_check_t;
+} local_check_t;
 
 // The instance whose http.port the config names, on this machine.
-typedef struct status_here {
+typedef struct local_instance {
     bool asked, answered, ready;
-    bool mute;     // something listens, and does not answer
-    bool another;  // another program or group answers: nothing is known of ours
-    char why[400]; // it did not answer
-    status_check_t checks[STATUS_CHECKS];
+    bool unresponsive; // something listens, and does not answer
+    bool unrelated;    // another program or group answers: nothing is known of ours
+    char why[400];     // it did not answer
+    local_check_t checks[STATUS_CHECKS];
     size_t count;
-} status_here_t;
+} local_instance_t;
 
 // The check of that name; NULL = it was not told.
-const status_check_t *status_check(const status_here_t *here, const char *name);
+const local_check_t *local_instance_check(const local_instance_t *here, const char *name);
 
 // The audit log at audit.path, if it can be read here.
 typedef struct status_log {
@@ -69,15 +69,15 @@ typedef struct status {
     bool reached;           // else nothing of Redis is known
     redis_error_t error;    // why not
     char server[64], target[256];
-    int64_t wall_ms;         // by this machine's clock
-    overview_t view;         // owned
-    census_t *counts;        // owned; of each queue
-    status_recent_t *recent; // owned; of each queue
-    status_source_t source;  // of `recent`
-    status_look_t *looks;    // owned
-    size_t look_count;
+    int64_t wall_ms;               // by this machine's clock
+    overview_t view;               // owned
+    census_t *counts;              // owned; of each queue
+    status_recent_t *recent;       // owned; of each queue
+    status_source_t source;        // of `recent`
+    status_preflight_t *preflight; // owned
+    size_t preflight_count;
     status_log_t log;
-    status_here_t here;
+    local_instance_t here;
 } status_t;
 
 typedef enum status_severity { STATUS_NOTE, STATUS_WARNING, STATUS_FAULT } status_severity_t;
@@ -97,7 +97,7 @@ typedef struct status_findings {
 } status_findings_t;
 
 // Pure. wanted[i]: queue i is asked about; NULL = all are.
-status_findings_t status_judge(const status_t *status, const bool *wanted);
+status_findings_t status_diagnose(const status_t *status, const bool *wanted);
 void status_findings_free(status_findings_t *findings);
 int status_exit(const status_t *status, const status_findings_t *findings); // a code of cli_exit_t
 
@@ -108,7 +108,7 @@ status_reader_t *status_reader_new(const config_t *config, const atomic_bool *st
 void status_reader_free(status_reader_t *reader);                                    // takes
 const status_t *status_read(status_reader_t *reader);                                // borrowed until the next call
 // Asks the instance here alone.
-void status_read_here(const config_t *config, status_here_t *here);
+void local_instance_read(const config_t *config, local_instance_t *here);
 
 // Final failures and retries of the last hour from the failure streams, as far as a bounded reading goes. What it cannot read is
 // unknown.
@@ -119,7 +119,7 @@ void status_count(status_recent_t *recent, slice_t kind, slice_t reason, int64_t
 
 // How it is printed.
 typedef struct status_view {
-    const bool *wanted; // as for status_judge
+    const bool *wanted; // as for status_diagnose
     size_t width;       // columns; 0 = any
     size_t rows;        // lines at the most; 0 = any
     bool colour;

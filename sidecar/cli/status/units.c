@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *status_number(int64_t number, char text[UNITS_TEXT_SIZE]) {
+const char *count_text(int64_t number, char text[UNITS_TEXT_SIZE]) {
     if (number < 0)
         snprintf(text, UNITS_TEXT_SIZE, "?");
     else if (number < 1000)
@@ -17,7 +17,7 @@ const char *status_number(int64_t number, char text[UNITS_TEXT_SIZE]) {
     return text;
 }
 
-void status_word(buffer_t *out, const char *text) {
+void shell_word(buffer_t *out, const char *text) {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:/@%+,=";
     if (*text && *text != '-' && strspn(text, plain) == strlen(text)) {
         buffer_str(out, text);

@@ -8,9 +8,9 @@
 #include "base/units.h"
 
 // "12", "1,204", "12.3M"; "?" = not known. Returns text.
-const char *status_number(int64_t number, char text[UNITS_TEXT_SIZE]);
+const char *count_text(int64_t number, char text[UNITS_TEXT_SIZE]);
 
 // Appends a word of a command line, in quotes where a shell needs them.
-void status_word(buffer_t *out, const char *text);
+void shell_word(buffer_t *out, const char *text);
 
 #endif

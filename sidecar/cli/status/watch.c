@@ -18,7 +18,7 @@ static const char ENTER[] = "\x1b[?1049h\x1b[?25l", LEAVE[] = "\x1b[?25h\x1b[?10
 static atomic_bool *interrupted;
 static atomic_bool resized, suspended;
 
-static void on_signal(int number) {
+static void watch_on_signal(int number) {
     if (number == SIGWINCH)
         atomic_store(&resized, true);
     else if (number == SIGTSTP)
@@ -27,28 +27,28 @@ static void on_signal(int number) {
         atomic_store(interrupted, true);
 }
 
-static void handle(int number, void (*handler)(int)) {
+static void watch_handle(int number, void (*handler)(int)) {
     const struct sigaction action = {.sa_handler = handler}; // interrupts a wait
     sigaction(number, &action, NULL);
 }
 
-static void put(const char *text) {
+static void watch_print(const char *text) {
     fputs(text, stdout);
     fflush(stdout);
 }
 
 // Ctrl-Z: the shell gets its screen back, and we ours when we go on.
-static void suspend(void) {
-    put(LEAVE);
-    handle(SIGTSTP, SIG_DFL);
+static void watch_suspend(void) {
+    watch_print(LEAVE);
+    watch_handle(SIGTSTP, SIG_DFL);
     raise(SIGTSTP);
-    handle(SIGTSTP, on_signal);
-    put(ENTER);
+    watch_handle(SIGTSTP, watch_on_signal);
+    watch_print(ENTER);
     atomic_store(&suspended, false);
 }
 
 // Each line with the rest of it cleared: nothing flickers, and nothing of the last frame stays.
-static void show(const buffer_t *frame) {
+static void watch_show(const buffer_t *frame) {
     buffer_t out = {0};
     buffer_str(&out, "\x1b[H");
     for (const char *at = buffer_text(frame); *at;) {
@@ -66,11 +66,11 @@ static void show(const buffer_t *frame) {
 }
 
 // False: it is over, as it was interrupted or nobody reads any more.
-static bool wait_until(mono_t next, bool terminal) {
+static bool watch_wait(mono_t next, bool terminal) {
     struct pollfd out = {.fd = STDOUT_FILENO};
     while (!atomic_load(interrupted) && !ferror(stdout)) {
         if (atomic_load(&suspended)) {
-            suspend();
+            watch_suspend();
             return true;
         }
         if (terminal && atomic_exchange(&resized, false)) return true;
@@ -82,38 +82,38 @@ static bool wait_until(mono_t next, bool terminal) {
     return false;
 }
 
-static void frame_of(const status_watch_t *watch, status_draw_fn *draw, void *self, buffer_t *frame) {
+static void watch_draw(const status_watch_t *watch, status_draw_fn *draw, void *self, buffer_t *frame) {
     struct winsize size = {.ws_col = 0};
     if (watch->in_place) ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
     buffer_clear(frame);
     draw(self, size.ws_col ? size.ws_col : WIDTH, size.ws_row, watch->colour, frame);
 }
 
-static void hear_signals(const status_watch_t *watch) {
+static void watch_handle_signals(const status_watch_t *watch) {
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) handle(ends[i], on_signal);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) watch_handle(ends[i], watch_on_signal);
     if (!watch->in_place) return;
-    handle(SIGWINCH, on_signal);
-    handle(SIGTSTP, on_signal);
-    handle(SIGPIPE, SIG_IGN); // the screen must be left
+    watch_handle(SIGWINCH, watch_on_signal);
+    watch_handle(SIGTSTP, watch_on_signal);
+    watch_handle(SIGPIPE, SIG_IGN); // the screen must be left
 }
 
 int status_watch(const status_watch_t *watch, atomic_bool *stop, status_draw_fn *draw, void *self) {
     buffer_t frame = {0};
     interrupted = stop;
-    hear_signals(watch);
-    if (watch->in_place) put(ENTER);
+    watch_handle_signals(watch);
+    if (watch->in_place) watch_print(ENTER);
     for (bool go_on = true; go_on;) {
         mono_t next = mono_add(mono_now(), watch->interval_ms * NS_PER_MS);
-        frame_of(watch, draw, self, &frame);
+        watch_draw(watch, draw, self, &frame);
         if (atomic_load(stop)) break; // what was read meanwhile may be cut short
         if (watch->in_place)
-            show(&frame);
+            watch_show(&frame);
         else
-            put(buffer_text(&frame));
-        go_on = wait_until(next, watch->in_place);
+            watch_print(buffer_text(&frame));
+        go_on = watch_wait(next, watch->in_place);
     }
-    if (watch->in_place) put(LEAVE);
+    if (watch->in_place) watch_print(LEAVE);
     buffer_free(&frame);
     return CLI_OK;
 }

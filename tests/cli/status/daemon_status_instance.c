@@ -4,7 +4,7 @@
 #include "rights.h"
 #include "text.h"
 
-Test(daemon_status_here, checks_of_the_instance_here_and_a_config_that_it_refuses, .timeout = 120) {
+Test(daemon_status_instance, checks_of_the_instance_here_and_a_config_that_it_refuses, .timeout = 120) {
     cluster_t s;
     sidecar_t spec = {.ttl = "3s"};
     daemon_t *d = leading(&s, spec, &spec.port);
@@ -37,7 +37,7 @@ Test(daemon_status_here, checks_of_the_instance_here_and_a_config_that_it_refuse
 }
 
 /* A template may spoil every queue at once. */
-Test(daemon_status_here, a_config_of_many_faults_hides_no_check, .timeout = 60) {
+Test(daemon_status_instance, a_config_of_many_faults_hides_no_check, .timeout = 60) {
     enum { QUEUES = 200 };
     cluster_t s;
     sidecar_t spec = {.ttl = "3s"};
@@ -57,7 +57,7 @@ Test(daemon_status_here, a_config_of_many_faults_hides_no_check, .timeout = 60) 
 }
 
 /* Whoever asks that port would take the health of the other one for ours. */
-Test(daemon_status_here, a_sidecar_of_another_group_has_our_port, .timeout = 60) {
+Test(daemon_status_instance, a_sidecar_of_another_group_has_our_port, .timeout = 60) {
     cluster_t s;
     sidecar_t spec = {.ttl = "3s"};
     daemon_t *other = leading(&s, spec, &spec.port);
@@ -78,7 +78,7 @@ Test(daemon_status_here, a_sidecar_of_another_group_has_our_port, .timeout = 60)
     cluster_end(&s);
 }
 
-Test(daemon_status_here, the_published_rights_are_enough) {
+Test(daemon_status_instance, the_published_rights_are_enough) {
     cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {
         .ttl = "3s", .redis = RIGHTS_LOGIN, .queues = "{ name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; }"};

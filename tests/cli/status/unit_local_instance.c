@@ -8,22 +8,22 @@
 static void expect(const char *body, const char *why) {
     config_t *config = fixture_config("group = \"ours\"; queues = ( { name = \"email\"; } );");
     buffer_t said = {0};
-    cr_assert_eq(probe_met_another(config, slice_text(body), &said), why != NULL, "%s", body);
+    cr_assert_eq(local_instance_is_unrelated(config, slice_text(body), &said), why != NULL, "%s", body);
     cr_assert(strstr(buffer_text(&said), why ? why : ""), "%s: %s", body, buffer_text(&said));
     buffer_free(&said);
     config_free(config);
 }
 
-Test(unit_probe, a_sidecar_of_our_group_is_ours) {
+Test(unit_local_instance, a_sidecar_of_our_group_is_ours) {
     expect("{\"ready\": true, \"group\": \"ours\", \"checks\": []}", NULL);
     expect("{\"ready\": false, \"checks\": []}", NULL); /* of a version that did not tell */
 }
 
-Test(unit_probe, another_group_is_named) {
+Test(unit_local_instance, another_group_is_named) {
     expect("{\"ready\": true, \"group\": \"its\", \"checks\": []}", "group \"its\" answers there");
 }
 
-Test(unit_probe, another_program_is_none_of_ours) {
+Test(unit_local_instance, another_program_is_none_of_ours) {
     expect("", "no sidecar");
     expect("<html>404</html>", "no sidecar");
     expect("{\"status\": \"up\", \"group\": \"ours\"}", "no sidecar");

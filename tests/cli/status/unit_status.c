@@ -25,9 +25,9 @@ static void copies(world_t *w, int64_t heard_ago_ms, size_t count) {
 
 static void look(world_t *w, finding_t kind, size_t queue) {
     static char text[] = "delayed key \"d\" holds a list";
-    w->s.looks = mem_array(1, sizeof *w->s.looks);
-    w->s.look_count = 1;
-    w->s.looks[0] = (status_look_t){.kind = kind, .queue = queue, .text = text};
+    w->s.preflight = mem_array(1, sizeof *w->s.preflight);
+    w->s.preflight_count = 1;
+    w->s.preflight[0] = (status_preflight_t){.kind = kind, .queue = queue, .text = text};
 }
 
 static void check(world_t *w, const char *name, const char *why) {
@@ -96,7 +96,7 @@ static void weakened(world_t *w) { look(w, FINDING_WARN, SIZE_MAX); }
 static void fact(world_t *w) { look(w, FINDING_FACT, SIZE_MAX); }
 static void told_twice(world_t *w) { look(w, FINDING_QUEUE, 0), bad_key(w), bad_count(w); }
 static void nobody_here(world_t *w) { w->s.here.answered = false; }
-static void not_asked(world_t *w) { w->s.here = (status_here_t){0}; }
+static void not_asked(world_t *w) { w->s.here = (local_instance_t){0}; }
 static void sick(world_t *w) { check(w, "audit", "the audit log cannot be written"); }
 static void tracking_refused(world_t *w) { check(w, "wakeups", "Redis refuses client tracking"); }
 static void refused(world_t *w) { check(w, "config", "line 7: no"); }
@@ -104,9 +104,9 @@ static void gaps(world_t *w) { w->s.log.open_gaps = 2; }
 static void no_log(world_t *w) { w->s.log = (status_log_t){.open_gaps = 2}; }
 static void streamed(world_t *w) { failed(w), w->s.source = STATUS_FROM_STREAM; }
 static void bad_type(world_t *w) { look(w, FINDING_QUEUE, 0); }
-static void mute(world_t *w) { w->s.here = (status_here_t){.asked = true, .mute = true}; }
-static void another(world_t *w) {
-    w->s.here = (status_here_t){.asked = true, .another = true, .why = "a sidecar of group \"x\" answers there"};
+static void unresponsive(world_t *w) { w->s.here = (local_instance_t){.asked = true, .unresponsive = true}; }
+static void unrelated(world_t *w) {
+    w->s.here = (local_instance_t){.asked = true, .unrelated = true, .why = "a sidecar of group \"x\" answers there"};
 }
 static void locked_log(world_t *w) { w->s.log = (status_log_t){.why = "permission denied"}; }
 static void absent_log(world_t *w) { w->s.log = (status_log_t){.why = "there is none", .absent = true}; }
@@ -185,8 +185,8 @@ static const struct {
     {"failed, by streams", streamed, "failures", STATUS_NOTE, "x$y", "4 final failures in the last hour: 3 reported, 1 other",
      "XREVRANGE 'sidecar:x$y:failures' + -"},
     {"bad type", bad_type, "preflight", STATUS_FAULT, "email", "holds a list", "rename or delete it"},
-    {"mute", mute, "mute", STATUS_WARNING, NULL, "does not answer", "kill -CONT"},
-    {"another one here", another, "another", STATUS_WARNING, NULL, "on http.port a sidecar of group \"x\"", "port of its own"},
+    {"mute", unresponsive, "mute", STATUS_WARNING, NULL, "does not answer", "kill -CONT"},
+    {"another one here", unrelated, "another", STATUS_WARNING, NULL, "on http.port a sidecar of group \"x\"", "port of its own"},
     {"log of others", locked_log, "log_unreadable", STATUS_NOTE, NULL, "permission denied", "user"},
     {"no file", absent_log, NULL, 0, NULL, NULL, NULL},
     {"far", far, "score_unit", STATUS_WARNING, "email", "2 delayed jobs falls due in 3652 d", "score_unit"},
@@ -209,7 +209,7 @@ Test(unit_status, each_trouble_is_found_alone_and_at_its_boundary) {
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         world_t w = well(SETTINGS QUEUES);
         ROWS[i].change(&w);
-        status_findings_t found = status_judge(&w.s, NULL);
+        status_findings_t found = status_diagnose(&w.s, NULL);
         const status_finding_t *first = found.items;
         cr_assert_eq(found.count, ROWS[i].code ? 1 : 0, "%s: %zu findings, %s", ROWS[i].name, found.count,
                      found.count ? first->what : "");
@@ -234,7 +234,7 @@ Test(unit_status, a_redis_that_refuses_us_is_not_out_of_reach) {
     world_t w = well(SETTINGS QUEUES);
     gone(&w);
     redis_error_set(&w.s.error, OUTCOME_REFUSED, "WRONGPASS");
-    status_findings_t found = status_judge(&w.s, NULL);
+    status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(status_exit(&w.s, &found), CLI_FAILED);
     status_findings_free(&found);
     end(&w);
@@ -280,7 +280,7 @@ Test(unit_status, the_readme_has_each_of_them) {
 Test(unit_status, faults_come_first_and_each_is_counted) {
     world_t w = well(SETTINGS QUEUES);
     failed(&w), lives_long(&w), full(&w), gaps(&w), clocks(&w);
-    status_findings_t found = status_judge(&w.s, NULL);
+    status_findings_t found = status_diagnose(&w.s, NULL);
     static const char *const order[] = {"stream_full", "clock_step", "failures", "clocks", "gaps"};
     cr_assert_eq(found.count, 5);
     for (size_t i = 0; i < 5; i++) cr_assert_str_eq(found.items[i].code, order[i]);
@@ -294,12 +294,12 @@ Test(unit_status, faults_come_first_and_each_is_counted) {
 Test(unit_status, many_queues_of_one_trouble_are_one_finding_the_worst_first) {
     world_t w = well(FIVE);
     for (size_t i = 0; i < 3; i++) w.s.counts[i].next_due_ms = NOW - 60000 - (int64_t)i;
-    status_findings_t found = status_judge(&w.s, NULL);
+    status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 3);
     cr_assert_eq(found.items[0].queues[0], 2, "the worst");
     status_findings_free(&found);
     for (size_t i = 3; i < 5; i++) w.s.counts[i].next_due_ms = NOW - HOUR;
-    found = status_judge(&w.s, NULL);
+    found = status_diagnose(&w.s, NULL);
     static const size_t order[] = {3, 4, 2, 1, 0};
     cr_assert_eq(found.count, 1);
     cr_assert_eq(found.items[0].queue_count, 5);
@@ -307,7 +307,7 @@ Test(unit_status, many_queues_of_one_trouble_are_one_finding_the_worst_first) {
     cr_assert_not_null(strstr(found.items[0].what, "60 min late"), "%s", found.items[0].what);
     status_findings_free(&found);
     const bool wanted[5] = {true, false, false, false, true};
-    found = status_judge(&w.s, wanted);
+    found = status_diagnose(&w.s, wanted);
     cr_assert_eq(found.count, 2);
     cr_assert(found.items[0].queues[0] == 4 && found.items[1].queues[0] == 0);
     status_findings_free(&found);
@@ -317,19 +317,20 @@ Test(unit_status, many_queues_of_one_trouble_are_one_finding_the_worst_first) {
 /* Its text is of the first of them. */
 Test(unit_status, what_the_preflight_finds_of_many_queues_is_one_finding) {
     world_t w = well(FIVE);
-    w.s.looks = mem_array(6, sizeof *w.s.looks);
+    w.s.preflight = mem_array(6, sizeof *w.s.preflight);
     for (size_t i = 0; i < 6; i++) { /* two of queue d */
         size_t queue = i < 4 ? i : i - 1;
-        w.s.looks[w.s.look_count++] = (status_look_t){.kind = FINDING_QUEUE, .queue = queue, .text = i ? "other" : "first"};
+        w.s.preflight[w.s.preflight_count++] =
+            (status_preflight_t){.kind = FINDING_QUEUE, .queue = queue, .text = i ? "other" : "first"};
     }
-    status_findings_t found = status_judge(&w.s, NULL);
+    status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 1);
     cr_assert_eq(found.items[0].queue_count, 5);
     for (size_t i = 0; i < 5; i++) cr_assert_eq(found.items[0].queues[i], i);
     cr_assert_str_eq(found.items[0].what, "first");
     status_findings_free(&found);
     const bool wanted[5] = {false, false, false, true, true};
-    found = status_judge(&w.s, wanted);
+    found = status_diagnose(&w.s, wanted);
     cr_assert_eq(found.count, 3);
     status_findings_free(&found);
     end(&w);
@@ -353,7 +354,7 @@ Test(unit_status, what_is_served_is_not_said_to_be_idle) {
             check(&w, rows[i].check, "x");
         else
             look(&w, rows[i].kind, 0);
-        status_findings_t found = status_judge(&w.s, NULL);
+        status_findings_t found = status_diagnose(&w.s, NULL);
         cr_assert_eq(found.count, 1);
         cr_assert_not_null(strstr(found.items[0].why, rows[i].why), "%s", found.items[0].why);
         status_findings_free(&found);
@@ -363,11 +364,11 @@ Test(unit_status, what_is_served_is_not_said_to_be_idle) {
 
 Test(unit_status, a_lock_for_each_queue_is_told_by_queue) {
     world_t w = well("lock = { scope = \"queue\"; };" FIVE);
-    status_findings_t found = status_judge(&w.s, NULL);
+    status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 0);
     status_findings_free(&found);
     w.s.view.locks[3] = (overview_lock_t){.pttl_ms = -2};
-    found = status_judge(&w.s, NULL);
+    found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 1);
     cr_assert_str_eq(found.items[0].code, "no_leader");
     cr_assert_eq(found.items[0].queues[0], 3);
@@ -401,7 +402,7 @@ Test(unit_status, text_fits_and_cuts_long_names_visibly) {
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
         for (size_t rows = 0; rows <= 24; rows += 12) {
             world_t w = much_ado();
-            status_findings_t found = status_judge(&w.s, NULL);
+            status_findings_t found = status_diagnose(&w.s, NULL);
             const status_view_t view = {.width = widths[i], .rows = rows, .utc = true};
             buffer_t out = {0};
             size_t lines = 0;
@@ -420,7 +421,7 @@ Test(unit_status, text_fits_and_cuts_long_names_visibly) {
 
 Test(unit_status, json_is_good_whatever_names_and_faults_hold) {
     world_t w = much_ado();
-    status_findings_t found = status_judge(&w.s, NULL);
+    status_findings_t found = status_diagnose(&w.s, NULL);
     buffer_t out = {0};
     json_t *json = json_new();
     json_value_t value;

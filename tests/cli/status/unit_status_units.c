@@ -7,7 +7,7 @@
 
 static char *text_of(world_t *w, size_t width) {
     buffer_t out = {0};
-    status_findings_t found = status_judge(&w->s, NULL);
+    status_findings_t found = status_diagnose(&w->s, NULL);
     status_text(&w->s, &found, &(status_view_t){.width = width, .utc = true}, &out);
     status_findings_free(&found);
     return out.data;
@@ -74,13 +74,13 @@ Test(unit_status_words, writes_counts_and_words) {
                 {INT64_C(5000000000), "5.0G"}};
     char text[UNITS_TEXT_SIZE];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        cr_assert_str_eq(status_number(rows[i].number, text), rows[i].count);
+        cr_assert_str_eq(count_text(rows[i].number, text), rows[i].count);
     }
     static const char *const words[][2] = {{"email", "email"}, {"x y", "'x y'"}, {"it's", "'it'\\''s'"}, {"-c", "'-c'"},
                                            {"", "''"},         {"{a}", "'{a}'"}, {"a$b", "'a$b'"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         buffer_t out = {0};
-        status_word(&out, words[i][0]);
+        shell_word(&out, words[i][0]);
         cr_assert_str_eq(buffer_text(&out), words[i][1]);
         buffer_free(&out);
     }
