@@ -13,7 +13,7 @@ enum { PRUNE_COUNT = 500 };
 
 // The monitor begins a new life by itself where it meets a job without a stamp. Only where the job's own date would end it at
 // once must a stamp tell that the date no longer counts; elsewhere a million of them would take 100 MB for nothing.
-static bool needs_stamp(const queue_policy_t *policy) {
+static bool requeue_needs_stamp(const queue_policy_t *policy) {
     return policy->roles & ROLE_MONITOR && policy->alive_timeout_ms && *policy->created_path;
 }
 
@@ -63,7 +63,7 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask_t *a
     request_text(conn, ask->by);
     request_text(conn, ask->again ? "1" : "0");
     request_bytes(conn, where->job.data, ask->discards ? 0 : where->job.len);
-    request_bytes(conn, ask->digest->bytes, needs_stamp(&to->config->policy) ? STAMP_FIELD_BYTES : 0);
+    request_bytes(conn, ask->digest->bytes, requeue_needs_stamp(&to->config->policy) ? STAMP_FIELD_BYTES : 0);
     request_int(conn, (int64_t)record_bytes(ask->record));
     request_bytes(conn, where->mark_id.data, where->mark_id.len);
     record_append(conn, ask->record);
@@ -71,7 +71,7 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask_t *a
 }
 
 // '<state> <ms> <by>'; what is no mark of ours reads as nothing.
-static bool read_mark(const char *mark, requeue_reply_t *out) {
+static bool requeue_read_mark(const char *mark, requeue_reply_t *out) {
     long long at;
     int used = 0;
     if (sscanf(mark, "%15s %lld %n", out->state, &at, &used) < 2 || !used) return false;
@@ -89,7 +89,7 @@ outcome_t requeue_read(conn_t *conn, requeue_reply_t *out, redis_error_t *error)
     snprintf(out->why, sizeof out->why, "%s", detail);
     if (reply_is(word, "known")) {
         out->kind = REQUEUE_KNOWN;
-        read_mark(detail, out);
+        requeue_read_mark(detail, out);
     } else if (reply_is(word, "unrecorded")) {
         out->kind = REQUEUE_UNRECORDED;
     } else if (reply_is(word, "waiting")) {
@@ -105,12 +105,13 @@ outcome_t requeue_read(conn_t *conn, requeue_reply_t *out, redis_error_t *error)
     return error->outcome;
 }
 
-static bool is_young(void *before_ms, slice_t field, slice_t mark) {
+static bool requeue_is_young(void *before_ms, slice_t field, slice_t mark) {
     requeue_reply_t read = {0};
     (void)field;
-    return !read_mark(mark.data, &read) || read.at_ms >= *(const int64_t *)before_ms; // what is no mark of ours is left alone
+    if (!requeue_read_mark(mark.data, &read)) return true; // not written by us: leave it alone
+    return read.at_ms >= *(const int64_t *)before_ms;
 }
 
 outcome_t requeue_prune(const call_t *call, int64_t before_ms, uint64_t *cursor) {
-    return prune_hash(call, call_queue(call)->requeued, PRUNE_COUNT, cursor, is_young, &before_ms);
+    return prune_hash(call, call_queue(call)->requeued, PRUNE_COUNT, cursor, requeue_is_young, &before_ms);
 }

@@ -19,7 +19,7 @@ READS = set("""exists get getrange hexists hget hgetall hlen hmget hscan hstrlen
     zrevrangebyscore zscan zscore""".split())
 
 # People add jobs by it: when memory is full Redis refuses it before it runs.
-REFUSED_WHEN_FULL = {"requeue", "bull_requeue", "de_requeue"}
+REFUSED_WHEN_FULL = {"requeue", "bull_requeue", "delayed_requeue"}
 
 offences = []
 

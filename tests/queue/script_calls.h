@@ -47,13 +47,13 @@ static const struct {
     {&script_bull_requeue, "12 sidecar:b:requeued sidecar:b:failures sidecar:b:meta b:1 b:1:lock b:failed b:wait b:paused "
                            "b:meta-paused b:active b:delayed b:id event me 0 1 - 0 1 9 2 name n kind requeued"},
     {&script_private_tails, "1 queue-a 99 99"},
-    {&script_private_letters, "3 sidecar:app:lock dlq sidecar:email:recorded T 0 9 99 99 9 1"},
+    {&script_dead_letters, "3 sidecar:app:lock dlq sidecar:email:recorded T 0 9 99 99 9 1"},
     {&script_record_once,
      "4 sidecar:app:lock sidecar:email:recorded sidecar:email:failures sidecar:email:meta T mark 9999 kind failed"},
-    {&script_de_promote,
+    {&script_delayed_promote,
      "6 sidecar:app:lock de_delayed_events de_events sidecar:d:meta sidecar:d:aside de_x T app 9 9 99 9 70 9 1 "
      "9 9 X"},
-    {&script_de_requeue,
+    {&script_delayed_requeue,
      "5 sidecar:d:requeued sidecar:d:failures sidecar:d:meta de_delayed_events de_events event me 0 X###1 {} 9 kind "
      "requeued"},
     {&script_aside, "3 sidecar:d:aside de_delayed_events de_events 0 9 99 9"},

@@ -34,8 +34,8 @@ static const struct {
     {"ZADD", "failed", "1", "scratch"},   {"HSET", "7", "rest", "scratch"},       {"SET", "id", "9", NULL},
 };
 
-static void one_request(conn_t *conn, const queue_keys_t *at, const char *command, const char *word, const char *one,
-                        const char *two) {
+static void dry_run_append(conn_t *conn, const queue_keys_t *at, const char *command, const char *word, const char *one,
+                           const char *two) {
     request_begin(conn, command);
     bull_key(conn, at, word);
     if (one) request_text(conn, one);
@@ -44,7 +44,7 @@ static void one_request(conn_t *conn, const queue_keys_t *at, const char *comman
 }
 
 // Reads so many replies; what was refused shows again in the scripts, which are what counts.
-static outcome_t read_all(const dryrun_room_t *room, size_t count) {
+static outcome_t dry_run_read(const dryrun_room_t *room, size_t count) {
     for (size_t i = 0; i < count; i++) {
         redisReply *reply;
         if (conn_read(room->conn, 0, &reply, room->error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
@@ -54,10 +54,10 @@ static outcome_t read_all(const dryrun_room_t *room, size_t count) {
     return OUTCOME_OK;
 }
 
-static const char *const own[] = {"aside", "recorded"};
-enum { OWN = sizeof own / sizeof *own };
+static const char *const own_words[] = {"aside", "recorded"};
+enum { OWN = sizeof own_words / sizeof *own_words };
 
-static void one_own(const bull_scratch_t *s, const char *command, const char *word, const char *one, const char *two) {
+static void dry_run_append_own(const bull_scratch_t *s, const char *command, const char *word, const char *one, const char *two) {
     request_begin(s->room->conn, command);
     bull_own_key(s->room->conn, &s->at, word);
     if (one) request_text(s->room->conn, one);
@@ -65,46 +65,46 @@ static void one_own(const bull_scratch_t *s, const char *command, const char *wo
     request_end(s->room->conn);
 }
 
-static outcome_t lay_out(const bull_scratch_t *s) {
+static outcome_t dry_run_lay_out(const bull_scratch_t *s) {
     enum { COUNT = sizeof layout / sizeof *layout };
     conn_t *conn = s->room->conn;
     char ttl[24];
     snprintf(ttl, sizeof ttl, "%d", TTL_MS);
     for (size_t i = 0; i < OWN; i++) {
-        one_own(s, "ZADD", own[i], "0", "scratch");
-        one_own(s, "PEXPIRE", own[i], ttl, NULL);
+        dry_run_append_own(s, "ZADD", own_words[i], "0", "scratch");
+        dry_run_append_own(s, "PEXPIRE", own_words[i], ttl, NULL);
     }
     for (size_t i = 0; i < COUNT; i++) {
-        one_request(conn, &s->at, layout[i].command, layout[i].word, layout[i].one, layout[i].two);
-        one_request(conn, &s->at, "PEXPIRE", layout[i].word, ttl, NULL);
+        dry_run_append(conn, &s->at, layout[i].command, layout[i].word, layout[i].one, layout[i].two);
+        dry_run_append(conn, &s->at, "PEXPIRE", layout[i].word, ttl, NULL);
     }
-    one_request(conn, &s->at, "HSET", "one", "priority", "1");
-    one_request(conn, &s->at, "HSET", "three", "stalledCounter", "1");
-    one_request(conn, &s->at, "ZADD", "delayed", "0", "one");
-    one_request(conn, &s->at, "ZADD", "delayed", "0", "two");
-    one_request(conn, &s->at, "ZADD", "delayed", "0", "ghost");
-    one_request(conn, &s->at, "LPUSH", "active", "three", NULL);
-    one_request(conn, &s->at, "LPUSH", "active", "four", NULL);
-    return read_all(s->room, 2 * COUNT + 4 + 7);
+    dry_run_append(conn, &s->at, "HSET", "one", "priority", "1");
+    dry_run_append(conn, &s->at, "HSET", "three", "stalledCounter", "1");
+    dry_run_append(conn, &s->at, "ZADD", "delayed", "0", "one");
+    dry_run_append(conn, &s->at, "ZADD", "delayed", "0", "two");
+    dry_run_append(conn, &s->at, "ZADD", "delayed", "0", "ghost");
+    dry_run_append(conn, &s->at, "LPUSH", "active", "three", NULL);
+    dry_run_append(conn, &s->at, "LPUSH", "active", "four", NULL);
+    return dry_run_read(s->room, 2 * COUNT + 4 + 7);
 }
 
-static void tidy(const bull_scratch_t *s) {
+static void dry_run_tidy(const bull_scratch_t *s) {
     for (size_t i = 0; i < sizeof layout / sizeof *layout; i++)
-        one_request(s->room->conn, &s->at, "DEL", layout[i].word, NULL, NULL);
-    one_request(s->room->conn, &s->at, "DEL", "stalled-check", NULL, NULL);
-    for (size_t i = 0; i < OWN; i++) one_own(s, "DEL", own[i], NULL, NULL);
-    one_own(s, "DEL", "requeued", NULL, NULL);
-    (void)read_all(s->room, sizeof layout / sizeof *layout + OWN + 2);
+        dry_run_append(s->room->conn, &s->at, "DEL", layout[i].word, NULL, NULL);
+    dry_run_append(s->room->conn, &s->at, "DEL", "stalled-check", NULL, NULL);
+    for (size_t i = 0; i < OWN; i++) dry_run_append_own(s, "DEL", own_words[i], NULL, NULL);
+    dry_run_append_own(s, "DEL", "requeued", NULL, NULL);
+    (void)dry_run_read(s->room, sizeof layout / sizeof *layout + OWN + 2);
 }
 
-static bool try_promote(const bull_scratch_t *s) {
+static bool dry_run_promote(const bull_scratch_t *s) {
     promote_reply_t reply;
     dialect_ops(s->room->config->dialect)
         ->promote->append(s->room->conn, &s->keys, &(promote_ask_t){.token = s->room->token, .batch = 3});
     return s->room->passed(s->room, &script_bull_promote, promote_read_reply(s->room->conn, &reply, s->room->error));
 }
 
-static watch_call_t call_of(const bull_scratch_t *s, metrics_queue_t *metrics) {
+static watch_call_t dry_run_call(const bull_scratch_t *s, metrics_queue_t *metrics) {
     return (watch_call_t){.conn = s->room->conn,
                           .keys = &s->keys,
                           .token = s->room->token,
@@ -115,13 +115,13 @@ static watch_call_t call_of(const bull_scratch_t *s, metrics_queue_t *metrics) {
 }
 
 // Marks, checks and marks again: with an interval of nothing every job has stalled.
-static bool try_check(const bull_scratch_t *s) {
+static bool dry_run_check(const bull_scratch_t *s) {
     metrics_queue_t metrics = {0};
     bull_stalled_t *stalled = bull_stalled_open(&s->at);
     const script_t *script = &script_bull_mark;
     bool ok = true;
     for (int step = 0; step < 2 && ok; step++) {
-        watch_call_t call = call_of(s, &metrics);
+        watch_call_t call = dry_run_call(s, &metrics);
         ok = s->room->passed(s->room, script, bull_stalled_step(stalled, &call, s->room->error));
         script = &script_bull_settle;
     }
@@ -130,24 +130,24 @@ static bool try_check(const bull_scratch_t *s) {
 }
 
 // Adopts the queue, and then finds a failure that came later.
-static bool try_failed(const bull_scratch_t *s) {
+static bool dry_run_failed(const bull_scratch_t *s) {
     metrics_queue_t metrics = {0};
     bull_failed_t *failed = bull_failed_open(&s->at);
-    watch_call_t call = call_of(s, &metrics);
+    watch_call_t call = dry_run_call(s, &metrics);
     bool ok = s->room->passed(s->room, &script_bull_failed, bull_failed_step(failed, &call, true, s->room->error));
     if (ok) {
-        one_request(s->room->conn, &s->at, "ZADD", "failed", "+inf", "two");
-        ok = read_all(s->room, 1) == OUTCOME_OK;
+        dry_run_append(s->room->conn, &s->at, "ZADD", "failed", "+inf", "two");
+        ok = dry_run_read(s->room, 1) == OUTCOME_OK;
     }
     bull_failed_forget(failed);
-    call = call_of(s, &metrics);
+    call = dry_run_call(s, &metrics);
     ok = ok && s->room->passed(s->room, &script_bull_record, bull_failed_step(failed, &call, true, s->room->error));
     bull_failed_close(failed);
     return ok;
 }
 
 // Puts back a job that stands in failed, and makes one again that is gone.
-static bool try_requeue(const bull_scratch_t *s) {
+static bool dry_run_requeue(const bull_scratch_t *s) {
     static const char *const ids[] = {"two", "7"};
     bool ok = true;
     for (size_t i = 0; i < 2 && ok; i++) {
@@ -177,8 +177,9 @@ bool bull_dry_run(const dryrun_room_t *room) {
     s.config.ready = mem_printf("%s:wait", settings.base);
     s.at.config = &s.config;
     s.keys.queues = &s.at;
-    bool ok = lay_out(&s) == OUTCOME_OK && try_promote(&s) && try_check(&s) && try_failed(&s) && try_requeue(&s);
-    if (conn_is_open(room->conn)) tidy(&s);
+    bool ok = dry_run_lay_out(&s) == OUTCOME_OK && dry_run_promote(&s) && dry_run_check(&s) && dry_run_failed(&s) &&
+              dry_run_requeue(&s);
+    if (conn_is_open(room->conn)) dry_run_tidy(&s);
     free(settings.base);
     free(s.config.delayed);
     free(s.config.ready);

@@ -49,13 +49,13 @@ struct bull_failed {
     int64_t began;     // the one under way; 0 = its first page is not read yet
     char from[NUMBER_SIZE];
     int64_t skip;
-    bull_heard_t heard;
+    bull_messages_t heard;
     bull_record_t record;
     const char *reason; // of the record
 };
 
 void bull_failed_forget(bull_failed_t *s) {
-    bull_heard_clear(&s->heard);
+    bull_messages_clear(&s->heard);
     s->begun = s->going = s->full = false;
     s->changed = s->unread = true;
     s->whole_at = s->rest_until = (mono_t){0};
@@ -66,7 +66,7 @@ bull_failed_t *bull_failed_open(const queue_keys_t *at) {
     s->at = at;
     s->failed = mem_printf("%s:failed", bull_config(at->config)->base);
     s->prefix = mem_printf("%s:", bull_config(at->config)->base);
-    bull_heard_begin(&s->heard);
+    bull_messages_init(&s->heard);
     bull_failed_forget(s);
     return s;
 }
@@ -82,7 +82,7 @@ void bull_failed_close(bull_failed_t *s) {
 const char *bull_failed_key(const bull_failed_t *s) { return s->failed; }
 
 void bull_failed_heard(bull_failed_t *s, slice_t message) {
-    if (bull_heard_add(&s->heard, message)) return;
+    if (bull_messages_add(&s->heard, message)) return;
     log_warn(ROLE, s->at->config->name,
              "more failures are told than can be looked at: those of jobs that Bull removed at once are not recorded");
 }
@@ -164,7 +164,7 @@ static bool begin_look(bull_failed_t *s, mono_t now) {
 
 // ---- Pages.
 
-static void ask_page(const bull_failed_t *s, const watch_call_t *call, const bull_told_t *first, size_t ids) {
+static void ask_page(const bull_failed_t *s, const watch_call_t *call, const bull_message_t *first, size_t ids) {
     conn_t *conn = call->conn;
     request_script(conn, &script_bull_failed, 2);
     request_text(conn, s->failed);
@@ -244,7 +244,7 @@ static void record_told(bull_failed_t *s, const watch_call_t *call, const told_t
 }
 
 // A failure of which there is only the message.
-static void record_heard(bull_failed_t *s, const watch_call_t *call, const bull_told_t *heard, int64_t now_ms) {
+static void record_heard(bull_failed_t *s, const watch_call_t *call, const bull_message_t *heard, int64_t now_ms) {
     bull_job_t job = {.id = heard->id};
     job.fields[BULL_FAILED_REASON] = heard->error;
     s->reason = reason_of(&job);
@@ -262,9 +262,9 @@ static void say(const bull_failed_t *s, slice_t id, const char *reason) {
 typedef struct sent {
     slice_t id;
     const char *reason;
-    const bull_told_t *heard; // the message that it was found by; NULL = by a look
-    bool kept;                // its job stood in failed,
-    bool gone;                // but not any more: its message, if there is one, is still to be looked at
+    const bull_message_t *heard; // the message that it was found by; NULL = by a look
+    bool kept;                   // its job stood in failed,
+    bool gone;                   // but not any more: its message, if there is one, is still to be looked at
 } sent_t;
 
 // What came of one record.
@@ -276,7 +276,7 @@ static outcome_t read_record(bull_failed_t *s, watch_call_t *call, sent_t *sent,
         failpoint("bull_record_answered");
         metric_add(&call->metrics->failed_recorded, 1);
         metrics_end(call->metrics, sent->reason, 1);
-        if (sent->kept) bull_heard_answered(&s->heard, sent->id, call->now);
+        if (sent->kept) bull_messages_expect(&s->heard, sent->id, call->now);
         if (!call->dry) say(s, sent->id, sent->reason);
     } else if (reply_is(word, "full")) {
         metric_add(&call->metrics->ends_held, 1);
@@ -314,7 +314,7 @@ static outcome_t record_page(bull_failed_t *s, watch_call_t *call, const redisRe
     if (count) failpoint("bull_record_before");
     if (read_records(s, call, sent, count, error) != OUTCOME_OK || s->full) return error->outcome;
     for (size_t i = 0; i < count; i++)
-        if (!sent[i].gone && bull_heard_drop(&s->heard, sent[i].id)) bull_heard_take_answer(&s->heard, sent[i].id);
+        if (!sent[i].gone && bull_messages_drop(&s->heard, sent[i].id)) bull_messages_take_expected(&s->heard, sent[i].id);
     return OUTCOME_OK;
 }
 
@@ -381,19 +381,19 @@ static void drop_heard(bull_failed_t *s, const sent_t *sent, size_t count, int64
         for (size_t i = 0; i < count && !of; i++)
             if (sent[i].heard == s->heard.first) of = &sent[i];
         if (of && of->gone) {
-            bull_heard_turn(&s->heard);
+            bull_messages_rotate(&s->heard);
             continue;
         }
-        if (!of || of->kept) bull_heard_take_answer(&s->heard, s->heard.first->id);
-        bull_heard_pop(&s->heard);
+        if (!of || of->kept) bull_messages_take_expected(&s->heard, s->heard.first->id);
+        bull_messages_pop(&s->heard);
     }
 }
 
 // Whether the failure that a message tells of has its record: each record answers one message, the earlier ones first.
-static bool is_answered(const bull_failed_t *s, const bull_told_t *heard, mono_t now) {
+static bool is_answered(const bull_failed_t *s, const bull_message_t *heard, mono_t now) {
     size_t before = 0;
-    for (const bull_told_t *at = s->heard.first; at != heard; at = at->next) before += slice_equal(at->id, heard->id);
-    return bull_heard_answers(&s->heard, heard->id, now) > before;
+    for (const bull_message_t *at = s->heard.first; at != heard; at = at->next) before += slice_equal(at->id, heard->id);
+    return bull_messages_expected(&s->heard, heard->id, now) > before;
 }
 
 // Looks at jobs that messages name. What is told of them comes in the order in which they were asked for.
@@ -401,7 +401,7 @@ static outcome_t listen(bull_failed_t *s, watch_call_t *call, redis_error_t *err
     redisReply *page;
     sent_t sent[HEARD_PAGE];
     size_t asked = s->heard.count < HEARD_PAGE ? s->heard.count : HEARD_PAGE, count = 0;
-    const bull_told_t *heard = s->heard.first;
+    const bull_message_t *heard = s->heard.first;
     told_t told;
     ask_page(s, call, s->heard.first, asked);
     if (read_page(call, &page, error) != OUTCOME_OK) return error->outcome;

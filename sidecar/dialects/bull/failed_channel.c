@@ -7,100 +7,101 @@
 #include "base/json/pick.h"
 
 enum {
-    WAITING_MOST = 4096,  // messages
-    BYTES_MOST = 4 << 20, // of them
-    ANSWERED_S = 60,      // a message that comes later is of another failure
+    MESSAGES_MAX = 4096,
+    MESSAGE_BYTES_MAX = 4 << 20,
+    EXPECTED_S = 60, // a later message is about another failure
 };
 
-void bull_heard_begin(bull_heard_t *heard) { heard->last = &heard->first; }
+void bull_messages_init(bull_messages_t *messages) { messages->last = &messages->first; }
 
-static void remove_at(bull_heard_t *heard, bull_told_t **at) {
-    bull_told_t *told = *at;
-    *at = told->next;
-    if (!told->next) heard->last = at;
-    heard->count--;
-    heard->bytes -= told->id.len + told->error.len;
-    buffer_free(&told->bytes);
-    free(told);
+static void messages_remove(bull_messages_t *messages, bull_message_t **at) {
+    bull_message_t *message = *at;
+    *at = message->next;
+    if (!message->next) messages->last = at;
+    messages->count--;
+    messages->bytes -= message->id.len + message->error.len;
+    buffer_free(&message->bytes);
+    free(message);
 }
 
-void bull_heard_pop(bull_heard_t *heard) {
-    if (heard->first) remove_at(heard, &heard->first);
+void bull_messages_pop(bull_messages_t *messages) {
+    if (messages->first) messages_remove(messages, &messages->first);
 }
 
-void bull_heard_turn(bull_heard_t *heard) {
-    bull_told_t *told = heard->first;
-    if (!told || !told->next) return;
-    heard->first = told->next;
-    told->next = NULL;
-    *heard->last = told;
-    heard->last = &told->next;
+void bull_messages_rotate(bull_messages_t *messages) {
+    bull_message_t *message = messages->first;
+    if (!message || !message->next) return;
+    messages->first = message->next;
+    message->next = NULL;
+    *messages->last = message;
+    messages->last = &message->next;
 }
 
-bool bull_heard_drop(bull_heard_t *heard, slice_t id) {
-    for (bull_told_t **at = &heard->first; *at; at = &(*at)->next)
+bool bull_messages_drop(bull_messages_t *messages, slice_t id) {
+    for (bull_message_t **at = &messages->first; *at; at = &(*at)->next)
         if (slice_equal((*at)->id, id)) {
-            remove_at(heard, at);
+            messages_remove(messages, at);
             return true;
         }
     return false;
 }
 
-void bull_heard_clear(bull_heard_t *heard) {
-    while (heard->first) bull_heard_pop(heard);
-    memset(heard->answered, 0, sizeof heard->answered);
+void bull_messages_clear(bull_messages_t *messages) {
+    while (messages->first) bull_messages_pop(messages);
+    memset(messages->expected, 0, sizeof messages->expected);
 }
 
-// Appends a string decoded, another value as it stands, nothing of null.
-static void add_value(buffer_t *out, const json_pick_t *pick) {
+// Appends a string decoded, null as nothing, and any other value as it is.
+static void message_add_value(buffer_t *out, const json_pick_t *pick) {
     bool there = pick->found == JSON_FOUND && pick->value.type != JSON_NULL;
     if (there && (pick->value.type != JSON_STRING || !json_decode(pick->value.raw, out)))
         buffer_add(out, pick->value.raw.data, pick->value.raw.len);
 }
 
-bool bull_heard_add(bull_heard_t *heard, slice_t message) {
+bool bull_messages_add(bull_messages_t *messages, slice_t text) {
     json_pick_t picks[] = {{.key = "jobId"}, {.key = "val"}, {.key = "by"}};
-    size_t before = heard->count;
-    if (!json_pick(message, picks, 3) || picks[0].found != JSON_FOUND) return true;
+    size_t before = messages->count;
+    if (!json_pick(text, picks, 3) || picks[0].found != JSON_FOUND) return true;
     if (picks[2].found == JSON_FOUND && slice_is(picks[2].value.raw, "queue-sidecar")) return true;
-    while (heard->count && (heard->count >= WAITING_MOST || heard->bytes + message.len > BYTES_MOST)) bull_heard_pop(heard);
-    bool room = heard->count == before;
-    bull_told_t *told = mem_alloc(sizeof *told);
-    add_value(&told->bytes, &picks[0]);
-    size_t id_len = told->bytes.len;
-    add_value(&told->bytes, &picks[1]);
-    told->id = (slice_t){buffer_text(&told->bytes), id_len};
-    told->error = (slice_t){buffer_text(&told->bytes) + id_len, told->bytes.len - id_len};
-    *heard->last = told;
-    heard->last = &told->next;
-    heard->count++;
-    heard->bytes += told->id.len + told->error.len;
+    while (messages->count && (messages->count >= MESSAGES_MAX || messages->bytes + text.len > MESSAGE_BYTES_MAX))
+        bull_messages_pop(messages);
+    bool room = messages->count == before;
+    bull_message_t *message = mem_alloc(sizeof *message);
+    message_add_value(&message->bytes, &picks[0]);
+    size_t id_len = message->bytes.len;
+    message_add_value(&message->bytes, &picks[1]);
+    message->id = (slice_t){buffer_text(&message->bytes), id_len};
+    message->error = (slice_t){buffer_text(&message->bytes) + id_len, message->bytes.len - id_len};
+    *messages->last = message;
+    messages->last = &message->next;
+    messages->count++;
+    messages->bytes += message->id.len + message->error.len;
     return room;
 }
 
-void bull_heard_answered(bull_heard_t *heard, slice_t id, mono_t now) {
-    heard->answered[heard->answered_next].id = digest_of(id.data, id.len);
-    heard->answered[heard->answered_next].at = now;
-    heard->answered_next = (heard->answered_next + 1) % BULL_ANSWERED_MOST;
+void bull_messages_expect(bull_messages_t *messages, slice_t id, mono_t now) {
+    messages->expected[messages->expected_next].id = digest_of(id.data, id.len);
+    messages->expected[messages->expected_next].at = now;
+    messages->expected_next = (messages->expected_next + 1) % BULL_EXPECTED_MAX;
 }
 
-size_t bull_heard_answers(const bull_heard_t *heard, slice_t id, mono_t now) {
+size_t bull_messages_expected(const bull_messages_t *messages, slice_t id, mono_t now) {
     digest_t digest = digest_of(id.data, id.len);
     size_t count = 0;
-    for (size_t i = 0; i < BULL_ANSWERED_MOST; i++) {
-        mono_t at = heard->answered[i].at;
-        if (!at.ns || mono_diff(now, at) > ANSWERED_S * NS_PER_S) continue;
-        if (memcmp(&heard->answered[i].id, &digest, sizeof digest) == 0) count++;
+    for (size_t i = 0; i < BULL_EXPECTED_MAX; i++) {
+        mono_t at = messages->expected[i].at;
+        if (!at.ns || mono_diff(now, at) > EXPECTED_S * NS_PER_S) continue;
+        if (memcmp(&messages->expected[i].id, &digest, sizeof digest) == 0) count++;
     }
     return count;
 }
 
-void bull_heard_take_answer(bull_heard_t *heard, slice_t id) {
+void bull_messages_take_expected(bull_messages_t *messages, slice_t id) {
     digest_t digest = digest_of(id.data, id.len);
-    for (size_t n = 0; n < BULL_ANSWERED_MOST; n++) { // the oldest first
-        size_t i = (heard->answered_next + n) % BULL_ANSWERED_MOST;
-        if (!heard->answered[i].at.ns || memcmp(&heard->answered[i].id, &digest, sizeof digest) != 0) continue;
-        heard->answered[i].at = (mono_t){0};
+    for (size_t n = 0; n < BULL_EXPECTED_MAX; n++) { // the oldest first
+        size_t i = (messages->expected_next + n) % BULL_EXPECTED_MAX;
+        if (!messages->expected[i].at.ns || memcmp(&messages->expected[i].id, &digest, sizeof digest) != 0) continue;
+        messages->expected[i].at = (mono_t){0};
         return;
     }
 }

@@ -1,5 +1,4 @@
-// What Bull's channel `failed` has told and is not looked at yet; and whose failures have been recorded lately. For
-// bull_failed.c.
+// Messages of Bull's channel `failed` that are not handled yet, and failures whose message is still to come. For failed.c.
 #ifndef QS_DIALECTS_BULL_FAILED_CHANNEL_H
 #define QS_DIALECTS_BULL_FAILED_CHANNEL_H
 
@@ -11,44 +10,42 @@
 #include "base/digest.h"
 #include "base/slice.h"
 
-// What a message of the sidecar itself says beside Bull's own members, which alone Bull reads, so that it is not taken for a
-// worker's.
+// Stands in the messages that the sidecar publishes, beside the members that Bull reads, so that we skip our own.
 #define BULL_OUR_MESSAGE "\"by\":\"queue-sidecar\""
 
-enum { BULL_ANSWERED_MOST = 1024 };
+enum { BULL_EXPECTED_MAX = 1024 };
 
-// One failure, owned by the list that it stands in.
-typedef struct bull_told {
+typedef struct bull_message {
     slice_t id;
-    slice_t error;  // val of the message, decoded
-    buffer_t bytes; // what both borrow
-    struct bull_told *next;
-} bull_told_t;
+    slice_t error;  // member `val`, decoded
+    buffer_t bytes; // id and error borrow from it
+    struct bull_message *next;
+} bull_message_t;
 
-typedef struct bull_heard {
-    bull_told_t *first, **last; // in the order in which they came
+typedef struct bull_messages {
+    bull_message_t *first, **last; // owned, in the order of arrival
     size_t count;
-    size_t bytes;
+    size_t bytes; // of ids and errors
     struct {
         digest_t id;
         mono_t at;
-    } answered[BULL_ANSWERED_MOST]; // a ring
-    size_t answered_next;
-} bull_heard_t;
+    } expected[BULL_EXPECTED_MAX]; // ring of recorded failures whose message has not come
+    size_t expected_next;
+} bull_messages_t;
 
-void bull_heard_begin(bull_heard_t *heard); // of memory that holds zeros
-void bull_heard_clear(bull_heard_t *heard); // forgets everything; it can be used again
+void bull_messages_init(bull_messages_t *messages);  // of zeroed memory
+void bull_messages_clear(bull_messages_t *messages); // leaves it empty and usable
 
-// Takes in a message, unless it is none of a failure, or our own. False: the oldest ones had to make room.
-bool bull_heard_add(bull_heard_t *heard, slice_t message);
-void bull_heard_pop(bull_heard_t *heard);              // drops the first
-void bull_heard_turn(bull_heard_t *heard);             // makes the first the last
-bool bull_heard_drop(bull_heard_t *heard, slice_t id); // drops the first that names this job, if there is one
+// Adds a message, unless it is malformed or our own. False: the oldest messages were dropped to make room.
+bool bull_messages_add(bull_messages_t *messages, slice_t text);
+void bull_messages_pop(bull_messages_t *messages);              // drops the first
+void bull_messages_rotate(bull_messages_t *messages);           // makes the first the last
+bool bull_messages_drop(bull_messages_t *messages, slice_t id); // drops the first message of this job; false: it has none
 
-// The failure of a job that stood in `failed` has its record. When its message comes later, and Bull has removed the job
-// meanwhile, that is no further failure. Bull sends one message for each: the next one of this id is of another failure.
-void bull_heard_answered(bull_heard_t *heard, slice_t id, mono_t now);
-size_t bull_heard_answers(const bull_heard_t *heard, slice_t id, mono_t now); // whose messages are still to come
-void bull_heard_take_answer(bull_heard_t *heard, slice_t id);                 // one message has come; no answer is fine
+// Notes a failure that was recorded from `failed`. If its message comes after Bull removed the job, it would look like a second
+// failure. Bull publishes one message for each failure, so the next message of this id is taken for this one.
+void bull_messages_expect(bull_messages_t *messages, slice_t id, mono_t now);
+size_t bull_messages_expected(const bull_messages_t *messages, slice_t id, mono_t now); // messages of the id still to come
+void bull_messages_take_expected(bull_messages_t *messages, slice_t id); // one has come; nothing if none was expected
 
 #endif

@@ -28,16 +28,16 @@ _Static_assert((int)MEMBERS <= (int)JSON_MOST_PICKS, "one look finds all members
 typedef struct member {
     const char *plain, *coded;
     bull_holds_t holds;
-} member_t;
+} payload_member_t;
 
-static const member_t members[BULL_FIELDS] = {
+static const payload_member_t members[BULL_FIELDS] = {
 #define X(id, name, holds) {name, name "64", holds},
     BULL_FIELD_LIST(X)
 #undef X
 };
-static const member_t id_member = {"id", "id64", BULL_TEXT};
+static const payload_member_t id_member = {"id", "id64", BULL_TEXT};
 
-static const member_t *member_at(size_t index) { return index == ID ? &id_member : &members[index]; }
+static const payload_member_t *payload_member(size_t index) { return index == ID ? &id_member : &members[index]; }
 
 int64_t bull_number(const bull_job_t *job, bull_field_t field) {
     int64_t number;
@@ -46,7 +46,7 @@ int64_t bull_number(const bull_job_t *job, bull_field_t field) {
 }
 
 // Whether it is one JSON value and nothing else, not even a space, so that a pick finds these very bytes again.
-static bool is_json(slice_t text) {
+static bool text_is_json(slice_t text) {
     buffer_t object = {0};
     json_pick_t pick = {.key = "v"};
     buffer_str(&object, "{\"v\":");
@@ -59,7 +59,7 @@ static bool is_json(slice_t text) {
     return found;
 }
 
-static bool is_utf8(slice_t text) {
+static bool text_is_utf8(slice_t text) {
     for (size_t at = 0; at < text.len;) {
         size_t len = utf8_sequence(text.data + at, text.len - at);
         if (!len) return false;
@@ -68,8 +68,8 @@ static bool is_utf8(slice_t text) {
     return true;
 }
 
-static void add_member(buffer_t *out, const member_t *member, slice_t value) {
-    bool plain = member->holds == BULL_JSON ? is_json(value) : is_utf8(value);
+static void payload_add_member(buffer_t *out, const payload_member_t *member, slice_t value) {
+    bool plain = member->holds == BULL_JSON ? text_is_json(value) : text_is_utf8(value);
     buffer_printf(out, "%s\"%s\":", out->data[out->len - 1] == '{' ? "" : ",", plain ? member->plain : member->coded);
     if (!plain) {
         buffer_str(out, "\"");
@@ -84,38 +84,38 @@ static void add_member(buffer_t *out, const member_t *member, slice_t value) {
 
 void bull_payload(const bull_job_t *job, buffer_t *out) {
     buffer_str(out, "{");
-    add_member(out, &id_member, job->id);
+    payload_add_member(out, &id_member, job->id);
     for (size_t i = 0; i < BULL_KEPT_FIELDS; i++)
-        if (job->fields[i].len) add_member(out, &members[i], job->fields[i]);
+        if (job->fields[i].len) payload_add_member(out, &members[i], job->fields[i]);
     buffer_str(out, "}");
 }
 
 // Where a value of the payload lies: in the text, or decoded in the room, which may still move.
-typedef struct place {
+typedef struct payload_span {
     bool decoded;
     size_t at, len;
-} place_t;
+} payload_span_t;
 
-static bool decode64(slice_t raw, buffer_t *room, place_t *out) {
-    *out = (place_t){true, room->len, raw.len};
+static bool payload_decode64(slice_t raw, buffer_t *room, payload_span_t *out) {
+    *out = (payload_span_t){true, room->len, raw.len};
     buffer_add(room, raw.data, raw.len);
     if (raw.len && !base64_decode(room->data + out->at, &out->len)) return false;
     room->len = out->at + out->len;
     return true;
 }
 
-static bool place_member(slice_t payload, const member_t *member, const json_pick_t *plain, const json_pick_t *coded,
-                         buffer_t *room, place_t *out) {
+static bool payload_find_member(slice_t payload, const payload_member_t *member, const json_pick_t *plain,
+                                const json_pick_t *coded, buffer_t *room, payload_span_t *out) {
     const json_value_t *value = &plain->value;
     if (coded->found == JSON_FOUND)
-        return plain->found != JSON_FOUND && coded->value.type == JSON_STRING && decode64(coded->value.raw, room, out);
+        return plain->found != JSON_FOUND && coded->value.type == JSON_STRING && payload_decode64(coded->value.raw, room, out);
     if (plain->found != JSON_FOUND) return true;
     if (member->holds == BULL_JSON) {
         size_t quote = value->type == JSON_STRING; // a raw string is told without its quotes
-        *out = (place_t){false, (size_t)(value->raw.data - payload.data) - quote, value->raw.len + 2 * quote};
+        *out = (payload_span_t){false, (size_t)(value->raw.data - payload.data) - quote, value->raw.len + 2 * quote};
         return true;
     }
-    *out = (place_t){.decoded = true, .at = room->len};
+    *out = (payload_span_t){.decoded = true, .at = room->len};
     if (value->type != JSON_STRING || !json_decode(value->raw, room)) return false;
     out->len = room->len - out->at;
     return true;
@@ -123,19 +123,19 @@ static bool place_member(slice_t payload, const member_t *member, const json_pic
 
 bool bull_rebuild(slice_t payload, bull_job_t *out, buffer_t *room) {
     json_pick_t plain[MEMBERS], coded[MEMBERS];
-    place_t places[MEMBERS] = {{0}};
+    payload_span_t spans[MEMBERS] = {{0}};
     *out = (bull_job_t){0};
     buffer_clear(room);
     for (size_t i = 0; i < MEMBERS; i++) {
-        plain[i] = (json_pick_t){.key = member_at(i)->plain};
-        coded[i] = (json_pick_t){.key = member_at(i)->coded};
+        plain[i] = (json_pick_t){.key = payload_member(i)->plain};
+        coded[i] = (json_pick_t){.key = payload_member(i)->coded};
     }
     if (!json_pick(payload, plain, MEMBERS) || !json_pick(payload, coded, MEMBERS)) return false;
     for (size_t i = 0; i < MEMBERS; i++)
-        if (!place_member(payload, member_at(i), &plain[i], &coded[i], room, &places[i])) return false;
+        if (!payload_find_member(payload, payload_member(i), &plain[i], &coded[i], room, &spans[i])) return false;
     for (size_t i = 0; i < MEMBERS; i++) {
         slice_t *to = i == ID ? &out->id : &out->fields[i];
-        if (places[i].len) *to = (slice_t){(places[i].decoded ? room->data : payload.data) + places[i].at, places[i].len};
+        if (spans[i].len) *to = (slice_t){(spans[i].decoded ? room->data : payload.data) + spans[i].at, spans[i].len};
     }
     return out->id.len && out->fields[BULL_NAME].len;
 }
@@ -154,8 +154,8 @@ bool bull_is_lifo(const bull_job_t *job) {
 }
 
 // The last element of a JSON array of strings, without its quotes; len 0: there is none.
-static slice_t last_string(slice_t array) {
-    if (array.len < 4 || memcmp(array.data + array.len - 2, "\"]", 2) != 0 || !is_json(array)) return (slice_t){0};
+static slice_t stack_last(slice_t array) {
+    if (array.len < 4 || memcmp(array.data + array.len - 2, "\"]", 2) != 0 || !text_is_json(array)) return (slice_t){0};
     size_t end = array.len - 2, at = end;
     while (at > 0) {
         size_t slashes = 0;
@@ -166,7 +166,7 @@ static slice_t last_string(slice_t array) {
     return (slice_t){0};
 }
 
-static void add_cut(buffer_t *out, slice_t text, size_t from) {
+static void error_add(buffer_t *out, slice_t text, size_t from) {
     size_t room = ERROR_MOST - (out->len - from);
     buffer_add(out, text.data, text.len < room ? text.len : room);
 }
@@ -174,22 +174,22 @@ static void add_cut(buffer_t *out, slice_t text, size_t from) {
 void bull_error(const bull_job_t *job, buffer_t *out) {
     size_t from = out->len;
     buffer_t stack = {0};
-    add_cut(out, job->fields[BULL_FAILED_REASON], from);
+    error_add(out, job->fields[BULL_FAILED_REASON], from);
     // A stall leaves no stack: the last one is of an earlier failure.
     bool stalled = slice_is(job->fields[BULL_FAILED_REASON], BULL_STALLED_REASON);
-    if (!stalled && json_decode(last_string(job->fields[BULL_STACKTRACE]), &stack) && stack.len) {
-        add_cut(out, slice_text("\n"), from);
-        add_cut(out, (slice_t){stack.data, stack.len}, from);
+    if (!stalled && json_decode(stack_last(job->fields[BULL_STACKTRACE]), &stack) && stack.len) {
+        error_add(out, slice_text("\n"), from);
+        error_add(out, (slice_t){stack.data, stack.len}, from);
     }
     buffer_free(&stack);
 }
 
 // A failure has a life of its own: the moment at which it was decided. What is no date, as a hostile score, counts as none.
-static int64_t life_of(double finished_ms) {
+static int64_t record_life(double finished_ms) {
     return isfinite(finished_ms) && fabs(finished_ms) < 9e15 ? (int64_t)(finished_ms * 1000) : 0;
 }
 
-static slice_t cut(slice_t text, size_t most) { return (slice_t){text.data, text.len < most ? text.len : most}; }
+static slice_t record_cut(slice_t text, size_t most) { return (slice_t){text.data, text.len < most ? text.len : most}; }
 
 void bull_record_make(bull_record_t *record, const queue_config_t *queue, const bull_job_t *job, const char *reason,
                       const char *term, double finished_ms, bool kept, int64_t size) {
@@ -200,8 +200,8 @@ void bull_record_make(bull_record_t *record, const queue_config_t *queue, const 
         .kind = slice_text("failed"),
         .dialect = slice_text("bull"),
         .queue = slice_text(queue->name),
-        .job = cut(job->id, JOB_ID_MOST),
-        .type = cut(job->fields[BULL_NAME], JOB_TYPE_MOST),
+        .job = record_cut(job->id, JOB_ID_MOST),
+        .type = record_cut(job->fields[BULL_NAME], JOB_TYPE_MOST),
         .reason = slice_text(reason),
         .error = {record->error.data, record->error.len},
         .term = slice_text(term),
@@ -218,7 +218,7 @@ void bull_record_make(bull_record_t *record, const queue_config_t *queue, const 
         record->event.sha256 = slice_text(record->sha256);
         record->event.size = (int64_t)record->payload.len;
     }
-    event_id(&record->event, life_of(finished_ms), 0, record->id);
+    event_id(&record->event, record_life(finished_ms), 0, record->id);
     record->event.event = slice_text(record->id);
 }
 

@@ -21,7 +21,7 @@ bool bull_requeue_prepare(const queue_config_t *queue, const event_t *row, int64
 }
 
 // A key of the queue, or of one of its jobs.
-static void append_key(conn_t *conn, const char *base, slice_t name, const char *ending) {
+static void requeue_append_key(conn_t *conn, const char *base, slice_t name, const char *ending) {
     buffer_t key = {0};
     buffer_printf(&key, "%s:", base);
     buffer_add(&key, name.data, name.len);
@@ -30,15 +30,15 @@ static void append_key(conn_t *conn, const char *base, slice_t name, const char 
     buffer_free(&key);
 }
 
-static void append_keys(conn_t *conn, const char *base, slice_t id) {
+static void requeue_append_keys(conn_t *conn, const char *base, slice_t id) {
     static const char *const names[] = {"failed", "wait", "paused", "meta-paused", "active", "delayed", "id"};
-    append_key(conn, base, id, "");
-    append_key(conn, base, id, ":lock");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) append_key(conn, base, slice_text(names[i]), "");
+    requeue_append_key(conn, base, id, "");
+    requeue_append_key(conn, base, id, ":lock");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) requeue_append_key(conn, base, slice_text(names[i]), "");
 }
 
 // Names and values of the hash, where it is gone.
-static void append_fields(conn_t *conn, const bull_job_t *job) {
+static void requeue_append_fields(conn_t *conn, const bull_job_t *job) {
     int64_t words = 0;
     for (size_t i = 0; i < BULL_KEPT_FIELDS; i++) words += job->fields[i].len ? 2 : 0;
     request_int(conn, words);
@@ -61,7 +61,7 @@ void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask
     request_text(conn, home->requeued);
     request_text(conn, home->failures);
     request_text(conn, home->meta);
-    append_keys(conn, bull_config(to)->base, job.id);
+    requeue_append_keys(conn, bull_config(to)->base, job.id);
     request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
     request_text(conn, ask->by);
     request_text(conn, ask->again ? "1" : "0");
@@ -70,7 +70,7 @@ void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask
     request_text(conn, bull_is_lifo(&job) ? "1" : "0");
     request_int(conn, bull_config(to)->max_stalled);
     request_int(conn, (int64_t)record_bytes(ask->record));
-    append_fields(conn, &job);
+    requeue_append_fields(conn, &job);
     record_append(conn, ask->record);
     request_end(conn);
     buffer_free(&room);

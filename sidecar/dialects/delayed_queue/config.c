@@ -37,7 +37,7 @@ static const config_refusal_t delayed_refusals[] = {
 
 // What Class.getSimpleName makes of a name: what follows the last dot, of a nested class what follows its last dollar, and of a
 // local one that without its number. Borrowed; may be empty.
-static const char *simple_name(const char *class) {
+static const char *delayed_simple_name(const char *class) {
     const char *dot = strrchr(class, '.');
     const char *name = dot ? dot + 1 : class;
     const char *dollar = strrchr(name, '$');
@@ -45,7 +45,7 @@ static const char *simple_name(const char *class) {
     return dollar + 1 + strspn(dollar + 1, "0123456789");
 }
 
-static bool is_ascii(const char *text) {
+static bool delayed_is_ascii(const char *text) {
     for (; *text; text++) {
         if ((unsigned char)*text >= 0x80) return false;
     }
@@ -54,7 +54,7 @@ static bool is_ascii(const char *text) {
 
 // Letters and digits of any language, _, $ and dots between names; nothing that JSON would escape, and no #, which ends the class
 // in a member.
-static bool is_class(const char *text) {
+static bool delayed_is_class_name(const char *text) {
     if (!*text || *text == '.' || text[strlen(text) - 1] == '.' || strstr(text, "..")) return false;
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$.";
     for (; *text; text++) {
@@ -63,7 +63,7 @@ static bool is_class(const char *text) {
     return true;
 }
 
-static char *lower_case(const char *text) {
+static char *delayed_lower_case(const char *text) {
     char *lower = mem_str(text);
     for (char *at = lower; *at; at++) {
         if (*at >= 'A' && *at <= 'Z') *at = (char)(*at - 'A' + 'a');
@@ -88,22 +88,22 @@ static void delayed_add_type(derive_t *derive, const char *class, const char *li
 static void delayed_take_type(derive_t *derive, const char *given) {
     size_t len = strcspn(given, "=");
     char *class = mem_printf("%.*s", (int)len, given);
-    const char *name = simple_name(class);
+    const char *name = delayed_simple_name(class);
     char *shown = derive_quote(given);
-    if (!is_class(class)) {
+    if (!delayed_is_class_name(class)) {
         derive_error(derive, "types", "`types` has %s, which is not the name of a Java class, or CLASS=LIST", shown);
     } else if (given[len]) {
         if (given[len + 1])
             delayed_add_type(derive, class, given + len + 1);
         else
             derive_error(derive, "types", "`types` has %s without a list after the =", shown);
-    } else if (!*name || !is_ascii(name)) {
+    } else if (!*name || !delayed_is_ascii(name)) {
         // String.toLowerCase follows the locale of the JVM.
         derive_error(derive, "types",
                      "`types` has %s, whose list cannot be told from its name: write \"%s=LIST\", without the prefix", shown,
                      given);
     } else {
-        char *list = lower_case(name);
+        char *list = delayed_lower_case(name);
         delayed_add_type(derive, class, list);
         free(list);
     }

@@ -17,11 +17,11 @@ enum { BATCH_MOST = 1000 };
 
 // ---- Promotion
 
-static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_ask_t *ask) {
+static void delayed_promote_append(conn_t *conn, const keyspace_t *keys, const promote_ask_t *ask) {
     const queue_keys_t *queue = &keys->queues[ask->queue];
     const delayed_config_t *own = delayed_config(queue->config);
     const lock_keys_t *lock = &keys->locks[queue->lock];
-    request_script(conn, &script_de_promote, 5 + (int)own->lists.count);
+    request_script(conn, &script_delayed_promote, 5 + (int)own->lists.count);
     request_text(conn, lock->key);
     request_text(conn, queue->config->delayed);
     request_text(conn, own->events);
@@ -45,7 +45,7 @@ static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_a
     request_end(conn);
 }
 
-static int64_t due_us(const queue_config_t *queue, double score) {
+static int64_t delayed_due_us(const queue_config_t *queue, double score) {
     (void)queue;
     double us = ceil(score * 1e3);
     if (us >= 9e18) return INT64_MAX;
@@ -54,13 +54,13 @@ static int64_t due_us(const queue_config_t *queue, double score) {
 }
 
 const promote_ops_t delayed_promote = {
-    .append = promote_append, .read = promote_read_reply, .due_us = due_us, .most = BATCH_MOST};
+    .append = delayed_promote_append, .read = promote_read_reply, .due_us = delayed_due_us, .most = BATCH_MOST};
 
 // ---- Requeue: its attempts begin again
 
-static bool refuse(buffer_t *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool delayed_refuse_requeue(buffer_t *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static bool refuse(buffer_t *why, const char *format, ...) {
+static bool delayed_refuse_requeue(buffer_t *why, const char *format, ...) {
     va_list args;
     va_start(args, format);
     buffer_vprintf(why, format, args);
@@ -68,18 +68,18 @@ static bool refuse(buffer_t *why, const char *format, ...) {
     return false;
 }
 
-// `mark_id` carries the member to requeue_event; there is no mark.
-static bool prepare_requeue(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_where_t *out,
-                            buffer_t *bytes, buffer_t *why) {
+// `mark_id` carries the member to delayed_requeue_append; there is no mark.
+static bool delayed_requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_where_t *out,
+                                    buffer_t *bytes, buffer_t *why) {
     size_t class;
     delayed_envelope_t envelope;
     (void)now_ms;
     if (row->job.len == 0 || row->type.len == 0)
-        return refuse(why, "its member in `%s` is not known: enqueue it by the application", queue->delayed);
+        return delayed_refuse_requeue(why, "its member in `%s` is not known: enqueue it by the application", queue->delayed);
     if (!delayed_class(delayed_config(queue), row->type, &class))
-        return refuse(why, "its class is not among `types` of queue `%s`: add it there first", queue->name);
+        return delayed_refuse_requeue(why, "its class is not among `types` of queue `%s`: add it there first", queue->name);
     if (!delayed_read(row->payload, row->type, &envelope))
-        return refuse(why, "its payload is no envelope of its class: enqueue it by the application");
+        return delayed_refuse_requeue(why, "its payload is no envelope of its class: enqueue it by the application");
     buffer_add(bytes, row->type.data, row->type.len);
     buffer_str(bytes, DELAYED_DELIMITER);
     buffer_add(bytes, row->job.data, row->job.len);
@@ -91,12 +91,12 @@ static bool prepare_requeue(const queue_config_t *queue, const event_t *row, int
     return true;
 }
 
-static void requeue_event(conn_t *conn, const keyspace_t *keys, const requeue_ask_t *ask, const requeue_where_t *where) {
+static void delayed_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask_t *ask, const requeue_where_t *where) {
     const queue_keys_t *home = &keys->queues[ask->queue];
     const queue_config_t *to = keys->queues[ask->to].config;
     digest_t event = {.bytes = {0}};
     digest_parse(ask->record->answers, &event);
-    request_script(conn, &script_de_requeue, 5);
+    request_script(conn, &script_delayed_requeue, 5);
     request_text(conn, home->requeued);
     request_text(conn, home->failures);
     request_text(conn, home->meta);
@@ -112,10 +112,10 @@ static void requeue_event(conn_t *conn, const keyspace_t *keys, const requeue_as
     request_end(conn);
 }
 
-const requeue_ops_t delayed_requeue = {.prepare = prepare_requeue, .append = requeue_event};
+const requeue_ops_t delayed_requeue = {.prepare = delayed_requeue_prepare, .append = delayed_requeue_append};
 
 // Classes may share a list, which counts once.
-static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
+static void delayed_sizes(const queue_keys_t *at, size_fn *add, void *self) {
     const strings_t *lists = &delayed_config(at->config)->lists;
     add(self, SIZE_DELAYED, at->config->delayed, NULL);
     for (size_t i = 0; i < lists->count; i++) {
@@ -131,5 +131,5 @@ const dialect_ops_t dialect_delayed_queue = {
     .watch = &delayed_watch,
     .requeue = &delayed_requeue,
     .dry_run = delayed_dry_run,
-    .sizes = sizes,
+    .sizes = delayed_sizes,
 };

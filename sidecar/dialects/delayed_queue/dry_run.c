@@ -70,7 +70,7 @@ static bool lay(scene_t *scene, const char *command, const char *key, const char
         conn_reply_free(reply);
         if (outcome == OUTCOME_DISCONNECTED) {
             *scene->room->error = error;
-            return scene->room->passed(scene->room, &script_de_promote, outcome);
+            return scene->room->passed(scene->room, &script_delayed_promote, outcome);
         }
     }
     return true;
@@ -87,7 +87,7 @@ static bool try_promote(scene_t *scene) {
     if (!laid) return false;
     delayed_promote.append(room->conn, &scene->keys,
                            &(promote_ask_t){.token = room->token, .batch = SCRATCH_BATCH, .first = SCRATCH_BATCH});
-    return room->passed(room, &script_de_promote, delayed_promote.read(room->conn, &reply, room->error)) &&
+    return room->passed(room, &script_delayed_promote, delayed_promote.read(room->conn, &reply, room->error)) &&
            lay(scene, "ZADD", scene->queue.aside, "1", "scratch") && lay(scene, "LPUSH", scene->list, "scratch", "scratch");
 }
 
@@ -134,7 +134,7 @@ static bool try_requeue(scene_t *scene) {
     if (outcome == OUTCOME_RETRY && strncmp(room->error->text, "OOM", 3) == 0) outcome = OUTCOME_OK;
     if (outcome == OUTCOME_OK && reply.kind == REQUEUE_FAILED)
         outcome = redis_error_set(room->error, OUTCOME_REFUSED, "%s", reply.why);
-    return room->passed(room, &script_de_requeue, outcome);
+    return room->passed(room, &script_delayed_requeue, outcome);
 }
 
 bool delayed_dry_run(const dryrun_room_t *room) {

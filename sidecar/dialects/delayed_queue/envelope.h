@@ -34,7 +34,7 @@ typedef struct delayed_envelope {
 // another class.
 bool delayed_read(slice_t text, slice_t class, delayed_envelope_t *out);
 
-// Whether de_promote.lua reads this envelope by itself: it ends as Jackson writes it.
+// Whether delayed_promote.lua reads this envelope by itself: it ends as Jackson writes it.
 bool delayed_is_fast(slice_t text, slice_t class, const delayed_envelope_t *envelope);
 
 // Appends the text with another attempt; every other byte stays.

@@ -1,4 +1,4 @@
-// The watch of delayedQueue: what de_promote.lua has put aside is sent after all, or ended with a record.
+// The watch of delayedQueue: what delayed_promote.lua has put aside is sent after all, or ended with a record.
 #include <stdio.h>
 #include <stdlib.h>
 

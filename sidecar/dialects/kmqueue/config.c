@@ -26,7 +26,7 @@ static const config_refusal_t kmqueue_refusals[] = {
 };
 
 // A name as Java's trim leaves it, without its bytes up to a space at both ends. Owned.
-static char *java_trim(const char *text, size_t len) {
+static char *kmqueue_trim(const char *text, size_t len) {
     while (len && (unsigned char)*text <= ' ') text++, len--;
     while (len && (unsigned char)text[len - 1] <= ' ') len--;
     return mem_printf("%.*s", (int)len, text);
@@ -41,15 +41,15 @@ typedef struct kmqueue_name {
 } kmqueue_name_t;
 
 static kmqueue_name_t kmqueue_read_name(const char *given) {
-    char *whole = java_trim(given, strlen(given));
+    char *whole = kmqueue_trim(given, strlen(given));
     size_t len = strlen(whole);
     while (len && whole[len - 1] == ':') len--;
     whole[len] = '\0';
     size_t first = strcspn(whole, ":");
     const char *rest = whole[first] ? whole + first + 1 : "";
     kmqueue_name_t name = {.digested = mem_printf("%.*s", (int)first, whole),
-                           .key = java_trim(whole, first),
-                           .mode = strchr(rest, ':') ? mem_str("") : java_trim(rest, strlen(rest))};
+                           .key = kmqueue_trim(whole, first),
+                           .mode = strchr(rest, ':') ? mem_str("") : kmqueue_trim(rest, strlen(rest))};
     free(whole);
     return name;
 }

@@ -17,31 +17,31 @@
 // False: it names no list of these.
 static bool find_list(const strings_t *lists, slice_t queue, size_t *at) {
     for (*at = 0; *at < lists->count; ++*at)
-        if (km_text_is(queue, slice_text(lists->items[*at]))) return true;
+        if (kmqueue_text_is(queue, slice_text(lists->items[*at]))) return true;
     *at = 0;
     return false;
 }
 
 static entry_kind_t kind_of(const backup_look_t *look, slice_t entry) {
-    if (!km_is_marker(entry, look->config->backup)) return ENTRY_JOB;
+    if (!kmqueue_is_marker(entry, look->config->backup)) return ENTRY_JOB;
     bool other = look->sentinel_len && !slice_equal(entry, (slice_t){look->sentinel, look->sentinel_len});
     return other ? ENTRY_OLD_SENTINEL : ENTRY_SENTINEL;
 }
 
 static void marker(const backup_look_t *look, char random[SENTINEL_RANDOM_SIZE], buffer_t *out) {
-    km_marker(look->config->backup, random, look->now, out);
+    kmqueue_marker(look->config->backup, random, look->now, out);
 }
 
 static void read_job(json_t *json, const queue_config_t *queue, slice_t bytes, job_t *out) {
-    km_task_t task;
+    kmqueue_task_t task;
     (void)json;
     *out = (job_t){.digest = digest_of(bytes.data, bytes.len), .told_retries = -1};
-    if (!km_task_read(bytes, &task) || !km_text_copy(task.id, out->id, JOB_ID_MOST)) {
+    if (!kmqueue_task_read(bytes, &task) || !kmqueue_text_copy(task.id, out->id, JOB_ID_MOST)) {
         digest_hex(&out->digest, out->id);
         out->trouble = JOB_UNREADABLE;
         return;
     }
-    if (!km_text_copy(task.type, out->type, JOB_TYPE_MOST)) out->type[0] = '\0';
+    if (!kmqueue_text_copy(task.type, out->type, JOB_TYPE_MOST)) out->type[0] = '\0';
     if (task.gen >= CREATED_LEAST_MS && task.gen <= CREATED_MOST_MS) out->created_ms = task.gen;
     if (task.exc > 0) out->executed_ms = task.exc;
     out->told_retries = task.retry;
@@ -56,13 +56,13 @@ static char *heartbeat(const queue_config_t *queue, const entry_t *entry, const 
 static void settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
                    buffer_t *again) {
     const kmqueue_config_t *own = kmqueue_config(keys->config);
-    km_task_t task;
+    kmqueue_task_t task;
     out->from = keys->config->backup;
     out->ready = own->lists.items[job->target];
     out->forget = true; // its next execution has another time in it, and so other bytes
-    if (job->trouble != JOB_FINE || !km_task_read(entry->bytes, &task)) return;
+    if (job->trouble != JOB_FINE || !kmqueue_task_read(entry->bytes, &task)) return;
     if (retry) {
-        km_task_again(&task, entry->bytes, again);
+        kmqueue_task_retry(&task, entry->bytes, again);
         out->again = (slice_t){again->data, again->len};
     } else if (task.unique) {
         out->mark = own->unique_sets.items[job->target];
@@ -72,10 +72,10 @@ static void settle(const queue_keys_t *keys, const entry_t *entry, const job_t *
 
 static bool prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_where_t *out, buffer_t *bytes,
                     buffer_t *why) {
-    km_task_t task;
+    kmqueue_task_t task;
     size_t list;
     char id[JOB_ID_MOST + 1];
-    if (!km_task_read(row->payload, &task) || !km_text_copy(task.id, id, JOB_ID_MOST)) {
+    if (!kmqueue_task_read(row->payload, &task) || !kmqueue_text_copy(task.id, id, JOB_ID_MOST)) {
         buffer_str(why, "it is no task of KMQueue, so nothing says which list it belongs to");
         return false;
     }
@@ -83,7 +83,7 @@ static bool prepare(const queue_config_t *queue, const event_t *row, int64_t now
         buffer_printf(why, "it belongs to the list `%.*s`, which is not among `queues`", (int)task.queue.len, task.queue.data);
         return false;
     }
-    km_task_anew(&task, row->payload, now_ms, bytes);
+    kmqueue_task_requeue(&task, row->payload, now_ms, bytes);
     size_t len = bytes->len;
     buffer_str(bytes, id);
     out->ready = kmqueue_config(queue)->lists.items[list];

@@ -17,15 +17,15 @@ static const char STATUS[] = "taskStatus";
 
 enum { QUEUE, ID, TYPE, UNIQUE, STATE, GEN, EXC, RETRY, FIELDS };
 
-static bool has(const json_pick_t *pick, json_type_t type) { return pick->found == JSON_FOUND && pick->value.type == type; }
+static bool task_has(const json_pick_t *pick, json_type_t type) { return pick->found == JSON_FOUND && pick->value.type == type; }
 
-static bool is_none(const json_pick_t *pick) { return pick->found == JSON_MISSING || has(pick, JSON_NULL); }
+static bool task_lacks(const json_pick_t *pick) { return pick->found == JSON_MISSING || task_has(pick, JSON_NULL); }
 
-static bool read_number(const json_pick_t *pick, int64_t *out) {
-    return has(pick, JSON_NUMBER) && json_integer(pick->value.raw, out);
+static bool task_read_number(const json_pick_t *pick, int64_t *out) {
+    return task_has(pick, JSON_NUMBER) && json_integer(pick->value.raw, out);
 }
 
-bool km_task_read(slice_t bytes, km_task_t *out) {
+bool kmqueue_task_read(slice_t bytes, kmqueue_task_t *out) {
     json_pick_t fields[FIELDS] = {
         [QUEUE] = {.key = "queue"},
         [ID] = {.key = "id"},
@@ -37,12 +37,12 @@ bool km_task_read(slice_t bytes, km_task_t *out) {
         [RETRY] = {.outer = STATUS, .key = "retry"},
     };
     if (!json_pick(bytes, fields, FIELDS)) return false;
-    if (!has(&fields[QUEUE], JSON_STRING) || !has(&fields[ID], JSON_STRING) || !has(&fields[UNIQUE], JSON_BOOL) ||
-        !has(&fields[STATE], JSON_STRING))
+    if (!task_has(&fields[QUEUE], JSON_STRING) || !task_has(&fields[ID], JSON_STRING) || !task_has(&fields[UNIQUE], JSON_BOOL) ||
+        !task_has(&fields[STATE], JSON_STRING))
         return false;
-    bool untyped = is_none(&fields[TYPE]);
-    if (!untyped && !has(&fields[TYPE], JSON_STRING)) return false;
-    *out = (km_task_t){
+    bool untyped = task_lacks(&fields[TYPE]);
+    if (!untyped && !task_has(&fields[TYPE], JSON_STRING)) return false;
+    *out = (kmqueue_task_t){
         .queue = fields[QUEUE].value.raw,
         .id = fields[ID].value.raw,
         .type = untyped ? (slice_t){NULL, 0} : fields[TYPE].value.raw,
@@ -51,14 +51,14 @@ bool km_task_read(slice_t bytes, km_task_t *out) {
         .retry_text = fields[RETRY].value.raw,
         .gen_text = fields[GEN].value.raw,
     };
-    return read_number(&fields[GEN], &out->gen) && read_number(&fields[EXC], &out->exc) &&
-           read_number(&fields[RETRY], &out->retry) && out->retry >= 0 && out->retry <= RETRY_MOST;
+    return task_read_number(&fields[GEN], &out->gen) && task_read_number(&fields[EXC], &out->exc) &&
+           task_read_number(&fields[RETRY], &out->retry) && out->retry >= 0 && out->retry <= RETRY_MOST;
 }
 
-static bool is_plain(slice_t text) { return text.len == 0 || !memchr(text.data, '\\', text.len); }
+static bool text_is_plain(slice_t text) { return text.len == 0 || !memchr(text.data, '\\', text.len); }
 
-bool km_text_is(slice_t text, slice_t wanted) {
-    if (is_plain(text)) return slice_equal(text, wanted);
+bool kmqueue_text_is(slice_t text, slice_t wanted) {
+    if (text_is_plain(text)) return slice_equal(text, wanted);
     if (text.len > ESCAPED_BYTE * wanted.len) return false;
     buffer_t decoded = {0};
     bool same = json_decode(text, &decoded) && slice_equal((slice_t){decoded.data, decoded.len}, wanted);
@@ -66,11 +66,11 @@ bool km_text_is(slice_t text, slice_t wanted) {
     return same;
 }
 
-bool km_text_copy(slice_t text, char *out, size_t most) {
+bool kmqueue_text_copy(slice_t text, char *out, size_t most) {
     buffer_t decoded = {0};
     slice_t found = text;
     bool good = text.len <= ESCAPED_BYTE * most;
-    if (good && !is_plain(text)) {
+    if (good && !text_is_plain(text)) {
         good = json_decode(text, &decoded);
         found = (slice_t){decoded.data, decoded.len};
     }
@@ -83,41 +83,41 @@ bool km_text_copy(slice_t text, char *out, size_t most) {
     return good;
 }
 
-static void splice(slice_t bytes, json_cut_t *cuts, size_t count, buffer_t *out) {
+static void task_splice(slice_t bytes, json_cut_t *cuts, size_t count, buffer_t *out) {
     // Values of one object neither overlap nor touch, so this is never refused.
     if (!json_splice(bytes, cuts, count, out)) buffer_add(out, bytes.data, bytes.len);
 }
 
-void km_task_again(const km_task_t *task, slice_t bytes, buffer_t *out) {
+void kmqueue_task_retry(const kmqueue_task_t *task, slice_t bytes, buffer_t *out) {
     char retry[24];
     snprintf(retry, sizeof retry, "%lld", (long long)task->retry + 1);
     json_cut_t cuts[] = {{task->retry_text, slice_text(retry)}, {task->state, slice_text("retry")}};
-    splice(bytes, cuts, 2, out);
+    task_splice(bytes, cuts, 2, out);
 }
 
-void km_task_anew(const km_task_t *task, slice_t bytes, int64_t now_ms, buffer_t *out) {
+void kmqueue_task_requeue(const kmqueue_task_t *task, slice_t bytes, int64_t now_ms, buffer_t *out) {
     char now[24];
     snprintf(now, sizeof now, "%lld", (long long)now_ms);
     json_cut_t cuts[] = {
         {task->retry_text, slice_text("0")}, {task->state, slice_text("normal")}, {task->gen_text, slice_text(now)}};
-    splice(bytes, cuts, 3, out);
+    task_splice(bytes, cuts, 3, out);
 }
 
-static bool text_is(const json_pick_t *pick, slice_t wanted) {
-    return has(pick, JSON_STRING) && km_text_is(pick->value.raw, wanted);
+static bool task_text_is(const json_pick_t *pick, slice_t wanted) {
+    return task_has(pick, JSON_STRING) && kmqueue_text_is(pick->value.raw, wanted);
 }
 
-bool km_is_marker(slice_t entry, const char *backup) {
+bool kmqueue_is_marker(slice_t entry, const char *backup) {
     static const char type[] = "\"marker\"";
     slice_t name = slice_text(backup);
     if (entry.len < sizeof type || entry.len > MARKER_MOST + ESCAPED_BYTE * name.len) return false;
     if (!memmem(entry.data, entry.len, type, sizeof type - 1)) return false;
     json_pick_t fields[] = {{.key = "queue"}, {.key = "type"}, {.key = "data"}, {.outer = STATUS, .key = "excTimestamp"}};
-    return json_pick(entry, fields, 4) && text_is(&fields[0], name) && text_is(&fields[1], slice_text("marker")) &&
-           is_none(&fields[2]) && has(&fields[3], JSON_NUMBER) && slice_is(fields[3].value.raw, "0");
+    return json_pick(entry, fields, 4) && task_text_is(&fields[0], name) && task_text_is(&fields[1], slice_text("marker")) &&
+           task_lacks(&fields[2]) && task_has(&fields[3], JSON_NUMBER) && slice_is(fields[3].value.raw, "0");
 }
 
-void km_marker(const char *backup, const char *random, int64_t now_ms, buffer_t *out) {
+void kmqueue_marker(const char *backup, const char *random, int64_t now_ms, buffer_t *out) {
     static const char variants[] = "89ab";
     char variant = variants[random[16] & 3];
     buffer_printf(out, "{\"id\":\"%.8s-%.4s-4%.3s-%c%.3s-%.12s\",\"queue\":", random, random + 8, random + 13, variant,

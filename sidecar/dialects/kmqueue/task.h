@@ -11,7 +11,7 @@
 
 // Texts are what stands between the quotes, escapes and all; borrowed from the task's bytes. Times are ms since 1970 by the
 // clocks of producers and workers, and any number.
-typedef struct km_task {
+typedef struct kmqueue_task {
     slice_t queue, id;
     slice_t type; // "" = none
     bool unique;  // its id stands in the set <queue>_unique
@@ -19,28 +19,28 @@ typedef struct km_task {
     slice_t retry_text, gen_text;
     int64_t gen, exc; // made; this execution begun, 0 = not yet
     int64_t retry;    // 0 to 2^31-1: times that it was given back
-} km_task_t;
+} kmqueue_task_t;
 
 // False: no task, and nothing can be said of it. Stricter than fastjson, which also reads "1", 1.0, a key that stands twice or a
 // task without a status: what a worker puts into backup it has written anew, so none of that is found there.
-bool km_task_read(slice_t bytes, km_task_t *out);
+bool kmqueue_task_read(slice_t bytes, kmqueue_task_t *out);
 
 // Whether a text of a task spells these bytes.
-bool km_text_is(slice_t text, slice_t wanted);
+bool kmqueue_text_is(slice_t text, slice_t wanted);
 // Decodes it to `out`, which has room for `most` bytes and a NUL. False: it is empty, longer, has a NUL inside, or is no UTF-8.
-bool km_text_copy(slice_t text, char *out, size_t most);
+bool kmqueue_text_copy(slice_t text, char *out, size_t most);
 
 // The task with its count raised and its state "retry": what BackupQueueMonitor pushes. All other bytes are as they were.
-void km_task_again(const km_task_t *task, slice_t bytes, buffer_t *out);
+void kmqueue_task_retry(const kmqueue_task_t *task, slice_t bytes, buffer_t *out);
 // The task as if it had been made now: what an operator's requeue pushes. A worker runs a task that is older than its alive
 // timeout without putting it into backup (RedisTaskQueue.java, popTask), so the date must be new.
-void km_task_anew(const km_task_t *task, slice_t bytes, int64_t now_ms, buffer_t *out);
+void kmqueue_task_requeue(const kmqueue_task_t *task, slice_t bytes, int64_t now_ms, buffer_t *out);
 
 // Whether an entry of the backup list is its marker: its queue is the list itself, its type "marker", and it was never executed
 // and has no data. Natively one of the first two is enough (BackupQueueMonitor.java, monitor), and a task could hide all those
 // behind it; a task that looks like a marker in all else was executed, or it would not be there. Looks closely at few entries.
-bool km_is_marker(slice_t entry, const char *backup);
+bool kmqueue_is_marker(slice_t entry, const char *backup);
 // A new marker; `random` has 32 hex digits, of which 30 and a half become its id, a UUID of version 4.
-void km_marker(const char *backup, const char *random, int64_t now_ms, buffer_t *out);
+void kmqueue_marker(const char *backup, const char *random, int64_t now_ms, buffer_t *out);
 
 #endif

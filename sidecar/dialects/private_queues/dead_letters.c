@@ -83,7 +83,7 @@ static outcome_t read_arm(const watch_call_t *call, redis_error_t *error) {
 
 static void append_look(const letters_t *letters, const watch_call_t *call) {
     const queue_keys_t *at = &call->keys->queues[call->queue];
-    request_script(call->conn, &script_private_letters, 3);
+    request_script(call->conn, &script_dead_letters, 3);
     request_text(call->conn, call->keys->locks[at->lock].key);
     request_text(call->conn, at->config->dlq);
     request_text(call->conn, at->recorded);
@@ -215,7 +215,7 @@ static outcome_t read_look(letters_t *letters, watch_call_t *call, redisReply *r
                                reply_text(reply_at(reply, 2)));
     if (script_refusal(reply, error) != OUTCOME_OK) return error->outcome;
     if (!reply_is(reply_at(reply, 0), "letters"))
-        return redis_error_set(error, OUTCOME_REFUSED, "private_letters: unexpected reply");
+        return redis_error_set(error, OUTCOME_REFUSED, "dead_letters: unexpected reply");
     int64_t now_ms = strtoll(reply_text(reply_at(reply, 1)), NULL, 10);
     size_t count = unknown_of(letters, call, reply, found);
     if (count && record_all(call, found, count, now_ms, &full, error) != OUTCOME_OK) return error->outcome;

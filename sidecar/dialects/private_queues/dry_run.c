@@ -51,7 +51,7 @@ static bool try_lists(const dryrun_room_t *room, const scratch_t *keys) {
 
 static outcome_t run_letters(const dryrun_room_t *room, const scratch_t *keys) {
     redisReply *reply;
-    request_script(room->conn, &script_private_letters, 3);
+    request_script(room->conn, &script_dead_letters, 3);
     request_text(room->conn, room->keys->locks[0].key);
     request_text(room->conn, keys->dlq);
     request_text(room->conn, keys->recorded);
@@ -86,7 +86,7 @@ static outcome_t run_record(const dryrun_room_t *room, const scratch_t *keys) {
 }
 
 static bool try_letters(const dryrun_room_t *room, const scratch_t *keys) {
-    return room->passed(room, &script_private_letters, run_letters(room, keys)) &&
+    return room->passed(room, &script_dead_letters, run_letters(room, keys)) &&
            room->passed(room, &script_record_once, run_record(room, keys));
 }
 

@@ -242,15 +242,15 @@ Test(unit_bull_job, numbers_that_are_none) {
     }
 }
 
-static bull_heard_t *heard_new(void) {
-    bull_heard_t *heard = calloc(1, sizeof *heard);
+static bull_messages_t *heard_new(void) {
+    bull_messages_t *heard = calloc(1, sizeof *heard);
     cr_assert(heard);
-    bull_heard_begin(heard);
+    bull_messages_init(heard);
     return heard;
 }
 
-static void heard_free(bull_heard_t *heard) {
-    bull_heard_clear(heard);
+static void heard_free(bull_messages_t *heard) {
+    bull_messages_clear(heard);
     free(heard);
 }
 
@@ -272,36 +272,36 @@ Test(unit_bull_heard, messages) {
         {"", NULL, NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bull_heard_t *heard = heard_new();
-        cr_expect(bull_heard_add(heard, slice_text(rows[i].message)));
+        bull_messages_t *heard = heard_new();
+        cr_expect(bull_messages_add(heard, slice_text(rows[i].message)));
         cr_assert_eq(heard->first != NULL, rows[i].id != NULL, "%s", rows[i].message);
         if (heard->first) cr_expect(slice_is(heard->first->id, rows[i].id) && slice_is(heard->first->error, rows[i].error));
         heard_free(heard);
     }
 }
 
-static void add(bull_heard_t *heard, int number, bool fits) {
+static void add(bull_messages_t *heard, int number, bool fits) {
     char message[64];
     snprintf(message, sizeof message, "{\"jobId\":\"%d\",\"val\":\"boom\"}", number);
-    cr_assert_eq(bull_heard_add(heard, slice_text(message)), fits, "%d", number);
+    cr_assert_eq(bull_messages_add(heard, slice_text(message)), fits, "%d", number);
 }
 
 Test(unit_bull_heard, a_list_in_order_that_is_bounded) {
     enum { MOST = 4096 };
-    bull_heard_t *heard = heard_new();
+    bull_messages_t *heard = heard_new();
     for (int i = 0; i < MOST; i++) add(heard, i, true);
     add(heard, MOST, false);
     cr_expect(heard->count == MOST && slice_is(heard->first->id, "1"));
-    bull_heard_drop(heard, slice_text("2"));
-    bull_heard_drop(heard, slice_text("2"));
-    bull_heard_drop(heard, slice_text("4096")); /* the last one */
-    bull_heard_pop(heard);
+    bull_messages_drop(heard, slice_text("2"));
+    bull_messages_drop(heard, slice_text("2"));
+    bull_messages_drop(heard, slice_text("4096")); /* the last one */
+    bull_messages_pop(heard);
     cr_expect(heard->count == MOST - 3 && slice_is(heard->first->id, "3"));
     add(heard, 5000, true);
-    while (heard->count > 1) bull_heard_pop(heard);
+    while (heard->count > 1) bull_messages_pop(heard);
     cr_expect(slice_is(heard->first->id, "5000") && heard->bytes == 8);
-    bull_heard_pop(heard);
-    bull_heard_pop(heard);
+    bull_messages_pop(heard);
+    bull_messages_pop(heard);
     cr_expect(heard->count == 0 && heard->bytes == 0 && !heard->first);
     add(heard, 1, true);
     cr_expect(slice_is(heard->first->id, "1"));
@@ -314,9 +314,9 @@ Test(unit_bull_heard, large_messages_make_room) {
     int at = sprintf(message, "{\"jobId\":\"1\",\"val\":\"");
     memset(message + at, 'x', LARGE);
     strcpy(message + at + LARGE, "\"}");
-    bull_heard_t *heard = heard_new();
-    for (int i = 0; i < 3; i++) cr_expect(bull_heard_add(heard, slice_text(message)));
-    cr_expect(!bull_heard_add(heard, slice_text(message)));
+    bull_messages_t *heard = heard_new();
+    for (int i = 0; i < 3; i++) cr_expect(bull_messages_add(heard, slice_text(message)));
+    cr_expect(!bull_messages_add(heard, slice_text(message)));
     cr_expect_eq(heard->count, 3);
     heard_free(heard);
     free(message);
@@ -324,18 +324,18 @@ Test(unit_bull_heard, large_messages_make_room) {
 
 Test(unit_bull_heard, answered_for_a_minute) {
     const mono_t now = {1000 * NS_PER_S};
-    bull_heard_t *heard = heard_new();
-    bull_heard_answered(heard, slice_text("1"), now);
-    cr_expect(bull_heard_answers(heard, slice_text("1"), now));
-    cr_expect(!bull_heard_answers(heard, slice_text("2"), now));
-    cr_expect(bull_heard_answers(heard, slice_text("1"), mono_add(now, 60 * NS_PER_S)));
-    cr_expect(!bull_heard_answers(heard, slice_text("1"), mono_add(now, 61 * NS_PER_S)));
-    bull_heard_answered(heard, slice_text("1"), now);
-    cr_expect_eq(bull_heard_answers(heard, slice_text("1"), now), 2);
-    bull_heard_take_answer(heard, slice_text("1"));
-    bull_heard_take_answer(heard, slice_text("2"));
-    cr_expect_eq(bull_heard_answers(heard, slice_text("1"), now), 1, "each answers one message");
-    for (int i = 0; i < BULL_ANSWERED_MOST; i++) bull_heard_answered(heard, slice_text("other"), now);
-    cr_expect(!bull_heard_answers(heard, slice_text("1"), now));
+    bull_messages_t *heard = heard_new();
+    bull_messages_expect(heard, slice_text("1"), now);
+    cr_expect(bull_messages_expected(heard, slice_text("1"), now));
+    cr_expect(!bull_messages_expected(heard, slice_text("2"), now));
+    cr_expect(bull_messages_expected(heard, slice_text("1"), mono_add(now, 60 * NS_PER_S)));
+    cr_expect(!bull_messages_expected(heard, slice_text("1"), mono_add(now, 61 * NS_PER_S)));
+    bull_messages_expect(heard, slice_text("1"), now);
+    cr_expect_eq(bull_messages_expected(heard, slice_text("1"), now), 2);
+    bull_messages_take_expected(heard, slice_text("1"));
+    bull_messages_take_expected(heard, slice_text("2"));
+    cr_expect_eq(bull_messages_expected(heard, slice_text("1"), now), 1, "each answers one message");
+    for (int i = 0; i < BULL_EXPECTED_MAX; i++) bull_messages_expect(heard, slice_text("other"), now);
+    cr_expect(!bull_messages_expected(heard, slice_text("1"), now));
     heard_free(heard);
 }

@@ -12,7 +12,7 @@
 #define ENVELOPE(n)  "{\"payload\":{\"id\":\"1\"}" TAIL(n)
 #define DELAYED_KEYS "de_delayed_events"
 
-/* One call of de_promote; begins as de_new gives it. */
+/* One call of delayed_promote; begins as de_new gives it. */
 typedef struct {
     const char *token, *group;
     long long batch, first, bytes, payload, attempts, later;
@@ -36,7 +36,7 @@ static inline eval_t de_call(const de_ask_t *ask) {
     static const char *const rest[] = {"4",       "10",    "10000", "20", "60000", "40", "300000", "9223372036854775807",
                                        "1440000", PAYMENT, WELCOME};
     const long long values[] = {ask->batch, ask->first, ask->bytes, ask->payload, ask->attempts, ask->later};
-    eval_t call = call_begin(&script_de_promote, "7");
+    eval_t call = call_begin(&script_delayed_promote, "7");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) call_text(&call, keys[i]);
     call_text(&call, ask->token);
     call_text(&call, ask->group);
@@ -48,14 +48,14 @@ static inline eval_t de_call(const de_ask_t *ask) {
     return call;
 }
 
-static inline redisReply *de_promote(redis_t *r, de_ask_t ask) {
+static inline redisReply *delayed_promote_call(redis_t *r, de_ask_t ask) {
     eval_t call = de_call(&ask);
     return call_end(&call, r);
 }
 
 /* How many were moved. */
 static inline long long de_moved(redis_t *r, de_ask_t ask) {
-    redisReply *reply = de_promote(r, ask);
+    redisReply *reply = delayed_promote_call(r, ask);
     cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 9, "%s", reply->str ? reply->str : reply->element[1]->str);
     cr_assert_str_eq(reply->element[0]->str, "moved");
     cr_assert_eq(strlen(reply->element[2]->str), 16);

@@ -1,4 +1,4 @@
-/* de_promote.lua: what it sends, what it leaves in zset and hash, and what it leaves to the monitor. */
+/* delayed_promote.lua: what it sends, what it leaves in zset and hash, and what it leaves to the monitor. */
 #include "delayed_call.h"
 #include "tempdir.h"
 
@@ -233,7 +233,7 @@ Test(redis_delayed_promote, what_is_due_is_sent_in_order_and_scheduled_again) {
     }
     redis_ok(f.r, "ZADD " DELAYED_KEYS " -inf " PAYMENT "###first %lld " PAYMENT "###soon", call_now_ms(f.r) + 60000);
     redis_ok(f.r, "HSET de_events " PAYMENT "###first %s " PAYMENT "###soon %s", ENVELOPE(3), ENVELOPE(4));
-    redisReply *reply = de_promote(f.r, de_new());
+    redisReply *reply = delayed_promote_call(f.r, de_new());
     cr_assert_eq(reply->element[1]->integer, ROWS + 1);
     cr_assert_str_eq(reply->element[3]->str, "-inf");
     freeReplyObject(reply);
@@ -432,7 +432,7 @@ Test(redis_delayed_promote, a_missing_right_loses_and_doubles_nothing) {
         redis_ok(f.r, "HDEL de_events " PAYMENT "###gone");
         redis_ok(f.r, "ACL SETUSER default -%s", rows[i].command);
         for (int twice = 0; twice < 2; twice++) {
-            redisReply *reply = de_promote(f.r, de_new());
+            redisReply *reply = delayed_promote_call(f.r, de_new());
             if (twice == 0) cr_assert_eq(reply->type, REDIS_REPLY_ERROR, "%s is not used", rows[i].command);
             freeReplyObject(reply);
         }

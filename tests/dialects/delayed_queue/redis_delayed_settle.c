@@ -1,4 +1,5 @@
-/* aside.lua, aside_settle.lua and de_requeue.lua, each argument at will: who may, what must still be so, and what Redis refuses.
+/* aside.lua, aside_settle.lua and delayed_requeue.lua, each argument at will: who may, what must still be so, and what Redis
+ * refuses.
  */
 #include "delayed_call.h"
 #include "dialects/delayed_queue/scripts.h"
@@ -238,13 +239,13 @@ Test(redis_delayed_settle, a_look_is_bounded) {
     fixture_stop(&f);
 }
 
-/* ---- de_requeue */
+/* ---- delayed_requeue */
 
 static eval_t requeue_call(const char *again) {
     static const char *const keys[] = {"sidecar:email:requeued", "sidecar:email:failures", "sidecar:email:meta", DELAYED_KEYS,
                                        "de_events"};
     const char *const rest[] = {"event", "ann", again, MEMBER, ENVELOPE(1), "8", "kind", "requeued"};
-    eval_t call = call_begin(&script_de_requeue, "5");
+    eval_t call = call_begin(&script_delayed_requeue, "5");
     for (size_t i = 0; i < 5; i++) call_text(&call, keys[i]);
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
     return call;

@@ -1,5 +1,5 @@
-/* The one shape of envelopes that de_promote.lua reads by itself, held against base/json_pick over many random envelopes: where
- * the script sends one that is good JSON, both mean the same digits; everything else the script leaves to the monitor. */
+/* The one shape of envelopes that delayed_promote.lua reads by itself, held against base/json_pick over many random envelopes:
+ * where the script sends one that is good JSON, both mean the same digits; everything else the script leaves to the monitor. */
 #include "delayed_call.h"
 
 #include "base/json/pick.h"

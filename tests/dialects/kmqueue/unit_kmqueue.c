@@ -60,8 +60,8 @@ Test(unit_kmqueue, tasks_of_the_real_fastjson) {
     int tasks = 0;
     while (next_vector(&v)) {
         if (slice_is(v.what, "names") || slice_is(v.what, "read") || slice_is(v.what, "marker")) continue;
-        km_task_t task;
-        cr_assert(km_task_read(bytes_of(&v.bytes), &task), "%.*s", (int)v.what.len, v.what.data);
+        kmqueue_task_t task;
+        cr_assert(kmqueue_task_read(bytes_of(&v.bytes), &task), "%.*s", (int)v.what.len, v.what.data);
         cr_expect(slice_is(task.queue, "worker2_queue"));
         cr_expect_eq(task.gen, 1700000000000);
         cr_expect_eq(task.exc, slice_is(v.key, "pushed") || slice_is(v.what, "over 64 KiB") ? 0 : 1700000005000);
@@ -72,7 +72,7 @@ Test(unit_kmqueue, tasks_of_the_real_fastjson) {
             cr_expect_eq(task.type.len, 0);
         else
             cr_expect(slice_is(task.type, "mail"));
-        cr_expect_not(km_is_marker(bytes_of(&v.bytes), BACKUP), "%.*s", (int)v.what.len, v.what.data);
+        cr_expect_not(kmqueue_is_marker(bytes_of(&v.bytes), BACKUP), "%.*s", (int)v.what.len, v.what.data);
         tasks++;
     }
     cr_expect_geq(tasks, 25);
@@ -86,10 +86,10 @@ Test(unit_kmqueue, a_retry_is_what_the_real_monitor_pushes) {
     int compared = 0;
     while (next_vector(&v)) {
         if (slice_is(v.key, "backup") && !slice_is(v.what, "names")) {
-            km_task_t task;
+            kmqueue_task_t task;
             buffer_clear(&again);
-            cr_assert(km_task_read(bytes_of(&v.bytes), &task));
-            km_task_again(&task, bytes_of(&v.bytes), &again);
+            cr_assert(kmqueue_task_read(bytes_of(&v.bytes), &task));
+            kmqueue_task_retry(&task, bytes_of(&v.bytes), &again);
         } else if (slice_is(v.key, "retried")) {
             cr_expect(slice_equal(bytes_of(&again), bytes_of(&v.bytes)), "%.*s: %s", (int)v.what.len, v.what.data, again.data);
             compared++;
@@ -107,10 +107,10 @@ Test(unit_kmqueue, a_requeue_begins_anew) {
     static const char after[] =
         "{\"data\":\"x\",\"id\":\"1\",\"queue\":\"q\",\"taskStatus\":{\"excTimestamp\":5,"
         "\"genTimestamp\":1800000000123,\"retry\":0,\"state\":\"normal\"},\"type\":\"t\",\"unique\":true}";
-    km_task_t task;
+    kmqueue_task_t task;
     buffer_t anew = {0};
-    cr_assert(km_task_read(slice_text(before), &task));
-    km_task_anew(&task, slice_text(before), 1800000000123, &anew);
+    cr_assert(kmqueue_task_read(slice_text(before), &task));
+    kmqueue_task_requeue(&task, slice_text(before), 1800000000123, &anew);
     cr_expect_str_eq(buffer_text(&anew), after);
     buffer_free(&anew);
 }
@@ -176,8 +176,8 @@ static const struct {
 
 Test(unit_kmqueue, read_table) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        km_task_t task = {.exc = -1, .gen = -1, .retry = -1};
-        bool good = km_task_read(slice_text(rows[i].text), &task);
+        kmqueue_task_t task = {.exc = -1, .gen = -1, .retry = -1};
+        bool good = kmqueue_task_read(slice_text(rows[i].text), &task);
         cr_expect_eq(good, rows[i].retry >= 0, "row %zu: %s", i, rows[i].text);
         if (!good || rows[i].retry < 0) continue;
         cr_expect_eq(task.exc, rows[i].exc, "row %zu", i);
@@ -194,19 +194,19 @@ Test(unit_kmqueue, read_bounds) {
         for (int i = 0; i < depth; i++) buffer_str(&text, "[");
         for (int i = 0; i < depth; i++) buffer_str(&text, "]");
         buffer_str(&text, "," GOOD ",\"unique\":false}");
-        km_task_t task;
-        cr_expect_eq(km_task_read(bytes_of(&text), &task), depth < 64, "%d", depth);
+        kmqueue_task_t task;
+        cr_expect_eq(kmqueue_task_read(bytes_of(&text), &task), depth < 64, "%d", depth);
         buffer_free(&text);
     }
     buffer_t text = {0}, again = {0};
     buffer_str(&text, "{\"data\":\"");
     while (text.len < 5 * 1024 * 1024) buffer_str(&text, "\\u00e9 \xc3\xa9 \\\"type\\\":\\\"marker\\\" ");
     buffer_str(&text, "\",\"id\":\"i\",\"queue\":\"q\"," GOOD ",\"unique\":false}");
-    km_task_t task;
-    cr_assert(km_task_read(bytes_of(&text), &task));
-    km_task_again(&task, bytes_of(&text), &again);
+    kmqueue_task_t task;
+    cr_assert(kmqueue_task_read(bytes_of(&text), &task));
+    kmqueue_task_retry(&task, bytes_of(&text), &again);
     cr_expect_eq(again.len, text.len - 1, "\"normal\" has become \"retry\"");
-    cr_assert(km_task_read(bytes_of(&again), &task));
+    cr_assert(kmqueue_task_read(bytes_of(&again), &task));
     cr_expect_eq(task.retry, 4);
     buffer_free(&text);
     buffer_free(&again);
@@ -231,14 +231,14 @@ static const struct {
 Test(unit_kmqueue, texts) {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char copy[9] = "";
-        bool good = km_text_copy(slice_text(texts[i].text), copy, 8);
+        bool good = kmqueue_text_copy(slice_text(texts[i].text), copy, 8);
         cr_expect_eq(good, texts[i].copy != NULL, "%s", texts[i].text);
         if (texts[i].copy) cr_expect_str_eq(copy, texts[i].copy);
-        if (texts[i].copy) cr_expect(km_text_is(slice_text(texts[i].text), slice_text(texts[i].copy)), "%s", texts[i].text);
-        cr_expect_not(km_text_is(slice_text(texts[i].text), slice_text("abcd")));
+        if (texts[i].copy) cr_expect(kmqueue_text_is(slice_text(texts[i].text), slice_text(texts[i].copy)), "%s", texts[i].text);
+        cr_expect_not(kmqueue_text_is(slice_text(texts[i].text), slice_text("abcd")));
     }
-    cr_expect(km_text_is(slice_text("a\\u0000b"), (slice_t){"a\0b", 3}));
-    cr_expect_not(km_text_is(slice_text("a\\u0000b"), slice_text("a")));
+    cr_expect(kmqueue_text_is(slice_text("a\\u0000b"), (slice_t){"a\0b", 3}));
+    cr_expect_not(kmqueue_text_is(slice_text("a\\u0000b"), slice_text("a")));
 }
 
 #define MARKER(queue, type)                                                                                                      \
@@ -248,18 +248,18 @@ Test(unit_kmqueue, texts) {
 Test(unit_kmqueue, the_marker_is_what_the_real_manager_plants) {
     vectors_t v = open_vectors();
     buffer_t made = {0};
-    km_marker(BACKUP, "00000000000000000000000000000000", 1700000000000, &made);
+    kmqueue_marker(BACKUP, "00000000000000000000000000000000", 1700000000000, &made);
     bool found = false;
     while (next_vector(&v)) {
         if (!slice_is(v.what, "marker")) continue;
         found = true;
         cr_expect(slice_equal(bytes_of(&made), bytes_of(&v.bytes)), "%s", made.data);
-        cr_expect(km_is_marker(bytes_of(&v.bytes), BACKUP));
-        cr_expect_not(km_is_marker(bytes_of(&v.bytes), "other"));
+        cr_expect(kmqueue_is_marker(bytes_of(&v.bytes), BACKUP));
+        cr_expect_not(kmqueue_is_marker(bytes_of(&v.bytes), "other"));
     }
     cr_expect(found);
     buffer_clear(&made);
-    km_marker("q", "0123456789abcdef0123456789abcdef", 1, &made);
+    kmqueue_marker("q", "0123456789abcdef0123456789abcdef", 1, &made);
     cr_expect(strstr(made.data, "{\"id\":\"01234567-89ab-4def-8123-456789abcdef\",\"queue\":\"q\",") == made.data, "%s",
               made.data);
     buffer_free(&made);
@@ -276,9 +276,9 @@ Test(unit_kmqueue, a_marker_is_known_whatever_the_list_is_called) {
                            "marker"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         buffer_t made = {0};
-        km_marker(names[i], "ffffffffffffffffffffffffffffffff", INT64_MAX, &made);
+        kmqueue_marker(names[i], "ffffffffffffffffffffffffffffffff", INT64_MAX, &made);
         cr_expect(json_pick(bytes_of(&made), NULL, 0), "%s", made.data);
-        cr_expect(km_is_marker(bytes_of(&made), names[i]), "%s", made.data);
+        cr_expect(kmqueue_is_marker(bytes_of(&made), names[i]), "%s", made.data);
         buffer_free(&made);
     }
 }
@@ -303,9 +303,9 @@ Test(unit_kmqueue, what_fits_only_half_is_no_marker) {
         "marker",
         "",
     };
-    for (size_t i = 0; i < sizeof no / sizeof *no; i++) cr_expect_not(km_is_marker(slice_text(no[i]), BACKUP), "%s", no[i]);
-    cr_expect(km_is_marker(slice_text(MARKER("back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ\\u003d=", "marker")), BACKUP));
-    cr_expect(km_is_marker(slice_text("{\"data\":null, \"type\" : \"marker\", \"taskStatus\":{\"excTimestamp\" : 0}, "
-                                      "\"queue\":\"back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ==\"}"),
-                           BACKUP));
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++) cr_expect_not(kmqueue_is_marker(slice_text(no[i]), BACKUP), "%s", no[i]);
+    cr_expect(kmqueue_is_marker(slice_text(MARKER("back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ\\u003d=", "marker")), BACKUP));
+    cr_expect(kmqueue_is_marker(slice_text("{\"data\":null, \"type\" : \"marker\", \"taskStatus\":{\"excTimestamp\" : 0}, "
+                                           "\"queue\":\"back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ==\"}"),
+                                BACKUP));
 }

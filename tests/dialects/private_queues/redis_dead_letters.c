@@ -5,7 +5,7 @@
 
 #define LETTERS(settings) FIGHTS("dlq = \"fights-dlq\"; " settings)
 
-Test(redis_private_letters, are_recorded_once_and_stay) {
+Test(redis_dead_letters, are_recorded_once_and_stay) {
     setup_t d;
     open_fights(&d, LETTERS("id_path = \"/id\"; type_path = \"/type\";"));
     redis_ok(d.f.r, "LPUSH fights-dlq old older"); /* of the time before us */
@@ -23,7 +23,7 @@ Test(redis_private_letters, are_recorded_once_and_stay) {
     close_desk(&d);
 }
 
-Test(redis_private_letters, a_wake_up_tells_of_them) {
+Test(redis_dead_letters, a_wake_up_tells_of_them) {
     setup_t d;
     open_fights(&d, "group = \"app\"; monitor = { scan_interval = \"1h\"; }; queues = ( " FIGHTS_QUEUE(
                         "dlq = \"fights-dlq\"; protected_timeout = \"1h\"; retry_window = \"24h\";") " );");
@@ -34,7 +34,7 @@ Test(redis_private_letters, a_wake_up_tells_of_them) {
     close_desk(&d);
 }
 
-Test(redis_private_letters, many_are_recorded_to_the_last_wherever_they_stand) {
+Test(redis_dead_letters, many_are_recorded_to_the_last_wherever_they_stand) {
     setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 1000 do redis.call('RPUSH', 'fights-dlq', 'job' .. i) end");
@@ -49,7 +49,7 @@ Test(redis_private_letters, many_are_recorded_to_the_last_wherever_they_stand) {
 }
 
 /* A hundred of them are more than one look reads. */
-Test(redis_private_letters, large_ones_at_the_tail_are_seen_at_once, .timeout = 60) {
+Test(redis_dead_letters, large_ones_at_the_tail_are_seen_at_once, .timeout = 60) {
     setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 120 do redis.call('RPUSH', 'fights-dlq', i .. string.rep('x', 10000)) end");
@@ -61,7 +61,7 @@ Test(redis_private_letters, large_ones_at_the_tail_are_seen_at_once, .timeout = 
     close_desk(&d);
 }
 
-Test(redis_private_letters, another_leader_and_a_reconnect_record_nothing_anew) {
+Test(redis_dead_letters, another_leader_and_a_reconnect_record_nothing_anew) {
     setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "LPUSH fights-dlq one two");
@@ -75,7 +75,7 @@ Test(redis_private_letters, another_leader_and_a_reconnect_record_nothing_anew) 
     close_desk(&d);
 }
 
-Test(redis_private_letters, people_may_shorten_the_list) {
+Test(redis_dead_letters, people_may_shorten_the_list) {
     setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "LPUSH fights-dlq one two three");
@@ -91,7 +91,7 @@ Test(redis_private_letters, people_may_shorten_the_list) {
 }
 
 /* What the sidecar itself puts there has its record already. */
-Test(redis_private_letters, our_own_are_no_news) {
+Test(redis_dead_letters, our_own_are_no_news) {
     setup_t d;
     open_fights(&d, LETTERS("retry_times = 0;"));
     passes(&d, 2);
@@ -107,7 +107,7 @@ Test(redis_private_letters, our_own_are_no_news) {
     close_desk(&d);
 }
 
-Test(redis_private_letters, half_of_the_stream_is_kept_for_jobs_that_end) {
+Test(redis_dead_letters, half_of_the_stream_is_kept_for_jobs_that_end) {
     setup_t d;
     open_fights(
         &d,
@@ -123,7 +123,7 @@ Test(redis_private_letters, half_of_the_stream_is_kept_for_jobs_that_end) {
     close_desk(&d);
 }
 
-Test(redis_private_letters, a_list_of_the_wrong_type_is_named_and_spoils_no_pass) {
+Test(redis_dead_letters, a_list_of_the_wrong_type_is_named_and_spoils_no_pass) {
     setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "SET fights-dlq text");
@@ -134,7 +134,7 @@ Test(redis_private_letters, a_list_of_the_wrong_type_is_named_and_spoils_no_pass
     close_desk(&d);
 }
 
-Test(redis_private_letters, large_ones_are_named_and_get_no_record) {
+Test(redis_dead_letters, large_ones_are_named_and_get_no_record) {
     setup_t d;
     char large[3000];
     memset(large, 'L', sizeof large);
@@ -160,7 +160,7 @@ static void put_back(setup_t *d, const char *job) {
     free(id);
 }
 
-Test(redis_private_letters, one_that_was_put_back_and_fails_again_has_a_second_record) {
+Test(redis_dead_letters, one_that_was_put_back_and_fails_again_has_a_second_record) {
     setup_t d;
     open_fights(&d, LETTERS("retry_times = 0;"));
     redis_ok(d.f.r, "LPUSH fights-dlq other job");

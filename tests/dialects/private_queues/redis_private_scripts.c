@@ -54,7 +54,7 @@ typedef struct {
 static const letters_t LETTERS = {"T", "0", "100", "1000", "100000", "3600000", ""};
 
 static redisReply *letters(redis_t *r, letters_t ask) {
-    eval_t call = call_begin(&script_private_letters, "3");
+    eval_t call = call_begin(&script_dead_letters, "3");
     const char *const texts[] = {LOCK,      "fights-dlq", RECORDED, ask.token, ask.skip,
                                  ask.count, ask.most,     ask.size, ask.renew, ask.forget};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) call_text(&call, texts[i]);

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- de_promote: dispatches due events of fred84's delayedQueue: pushes each envelope and schedules its next attempt, in one step.
+-- delayed_promote: dispatches due events of fred84's delayedQueue: pushes each envelope and schedules its next attempt, in one step.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  delayed   zset of `<class>###<id>`, score = due time in ms

@@ -1,5 +1,5 @@
 #!lua
--- de_requeue: schedules an event of fred84's delayedQueue anew, due now, with a count of attempts that begins again: at most once.
+-- delayed_requeue: schedules an event of fred84's delayedQueue anew, due now, with a count of attempts that begins again: at most once.
 --
 -- KEYS[1]  requeued  hash: first 16 bytes of a failed event's id -> its mark, as requeue.lua writes it
 -- KEYS[2]  failures  stream that takes the record

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- private_letters: what workers have put on the dead letter list that has no record yet. The list itself is theirs and stays.
+-- dead_letters: what workers have put on the dead letter list that has no record yet. The list itself is theirs and stays.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  dlq       list
