@@ -62,10 +62,10 @@ plant docs 'metrics.md:[0-9]*: the block metrics is not' 'sed -i "/queue_sidecar
 plant docs 'operations.md:[0-9]*: the block log is not' 'sed -i "0,/log_error(ROLE, NULL, \"/s//&planted /" sidecar/leader/leader.c'
 plant docs 'leads nowhere' 'echo "[x](novel.md)" >>docs/audit.md'
 plant docs 'has no heading there' 'echo "[x](audit.md#novel)" >>docs/status.md'
-plant docs 'has 170 columns' 'head -c 170 /dev/zero | tr "\0" x >>sql/README.md'
+plant docs 'has 170 columns' '{ head -c 170 /dev/zero | tr "\0" x; echo; } >>sql/README.md'
 plant docs 'README.md has [0-9]* lines' 'yes "" | head -n 200 >>README.md'
 plant docs 'no source logs .nonsense.' 'printf "| log message | |\n|---|---|\n| \140nonsense\140 | x |\n" >>docs/audit.md'
-plant docs 'there is no file novel.c' 'echo "\140novel.c\140" >>docs/internals.md'
+plant docs 'there is no file absent.c' 'printf "\140absent.c\140\n" >>docs/internals.md'
 
 plant scripts 'uses KEYS\[9\]' 'echo "redis.call(\"GET\", KEYS[9])" | tr "\"" "'"'"'" >>sidecar/queue/lua/renew.lua'
 plant scripts 'no-writes' 'sed -i "1s/.*/#!lua flags=allow-oom/" sidecar/queue/lua/heads.lua'
