@@ -93,7 +93,7 @@ typedef struct pass_ops {
                    buffer_t *again);
 } pass_ops_t;
 
-// ---- A watch: a tick of its own beside or in place of passes, in turns with them (monitor_watch.h).
+// ---- A watch: a tick of its own beside or in place of passes, in turns with them (monitor/tasks.h).
 
 enum { WATCH_STEP_MS = 5, WATCH_KEYS_MOST = 4, WATCH_CHANNELS_MOST = 2 };
 

@@ -9,243 +9,249 @@
 #define SCORE_SECONDS_HIGH 1e11 // as ms: 1973; as seconds: the year 5138
 
 enum {
-    EMPTY_PATIENCE = 3,
+    EMPTY_MAX = 3,
     FIRST_UNKNOWN = 2,
     FIRST_BYTES = 256 * 1024, // to read at once where the size of entries is known
 };
 
 static const char ROLE[] = "dispatcher";
 
-void line_init(line_t *line, const queue_config_t *config, metrics_queue_t *metrics, int64_t batch) {
-    *line = (line_t){.config = config, .metrics = metrics, .ops = dialect_ops(config->dialect), .batch = batch};
-    if (line->ops->promote && line->ops->promote->most < batch) line->batch = line->ops->promote->most;
-    line_forget(line);
+void schedule_init(schedule_t *schedule, const queue_config_t *config, metrics_queue_t *metrics, int64_t batch) {
+    *schedule = (schedule_t){.config = config, .metrics = metrics, .ops = dialect_ops(config->dialect), .batch = batch};
+    if (schedule->ops->promote && schedule->ops->promote->most < batch) schedule->batch = schedule->ops->promote->most;
+    schedule_reset(schedule);
 }
 
-static void begin_anew(line_t *line) {
-    line->skip = 0; // what is at the head may be another entry by now
-    line->epoch++;
-    line->rest = (mono_t){0};
-    line->stale = false;
+static void schedule_restart_head(schedule_t *schedule) {
+    schedule->skip = 0; // what is at the head may be another entry by now
+    schedule->epoch++;
+    schedule->cooldown_until = (mono_t){0};
+    schedule->stale = false;
 }
 
-void line_forget(line_t *line) {
-    begin_anew(line);
-    line->changed = true;
-    line->due = mono_never();
-    line->due_us = INT64_MAX;
-    line->hold = line->reread = (mono_t){0};
-    line->flying = 0;
-    line->backlog = false;
-    line->large = false;
-    line->first = FIRST_UNKNOWN;
-    line->alone = false;
-    line->empty = 0;
+void schedule_reset(schedule_t *schedule) {
+    schedule_restart_head(schedule);
+    schedule->changed = true;
+    schedule->due = mono_never();
+    schedule->due_us = INT64_MAX;
+    schedule->blocked_until = schedule->reread_at = (mono_t){0};
+    schedule->in_flight = 0;
+    schedule->backlog = false;
+    schedule->oversized = false;
+    schedule->first = FIRST_UNKNOWN;
+    schedule->isolated = false;
+    schedule->empty = 0;
 }
 
 // While it rests the large entries at the head are skipped still: a producer that adds all the time would else make us read them
 // all the time, and never what is behind them.
-void line_changed(line_t *line) {
-    line->changed = true;
-    line->stale = true;
-    if (line->rest.ns == 0) begin_anew(line);
+void schedule_changed(schedule_t *schedule) {
+    schedule->changed = true;
+    schedule->stale = true;
+    if (schedule->cooldown_until.ns == 0) schedule_restart_head(schedule);
 }
 
-void line_flushed(line_t *line) {
-    begin_anew(line);
-    line_changed(line);
+void schedule_flushed(schedule_t *schedule) {
+    schedule_restart_head(schedule);
+    schedule_changed(schedule);
 }
 
-static bool held(const line_t *line, mono_t now) { return !mono_reached(line->hold, now); }
+static bool schedule_blocked(const schedule_t *schedule, mono_t now) { return !mono_reached(schedule->blocked_until, now); }
 
-bool line_wants_promote(const line_t *line, mono_t now) {
-    return line->flying == 0 && !held(line, now) && mono_reached(line->due, now);
+bool schedule_wants_promote(const schedule_t *schedule, mono_t now) {
+    return schedule->in_flight == 0 && !schedule_blocked(schedule, now) && mono_reached(schedule->due, now);
 }
 
 // When the head is to be read.
-static mono_t read_at(const line_t *line) {
-    if (line->changed) return line->reread;
-    return line->stale ? mono_max(line->rest, line->reread) : mono_never();
+static mono_t schedule_read_at(const schedule_t *schedule) {
+    if (schedule->changed) return schedule->reread_at;
+    return schedule->stale ? mono_max(schedule->cooldown_until, schedule->reread_at) : mono_never();
 }
 
-bool line_wants_read(const line_t *line, mono_t now) {
-    return line->flying == 0 && !held(line, now) && mono_reached(read_at(line), now);
+bool schedule_wants_read(const schedule_t *schedule, mono_t now) {
+    return schedule->in_flight == 0 && !schedule_blocked(schedule, now) && mono_reached(schedule_read_at(schedule), now);
 }
 
-mono_t line_next(const line_t *line) {
-    mono_t next = mono_min(line->due, read_at(line));
-    return next.ns < line->hold.ns ? line->hold : next;
+mono_t schedule_next(const schedule_t *schedule) {
+    mono_t next = mono_min(schedule->due, schedule_read_at(schedule));
+    return next.ns < schedule->blocked_until.ns ? schedule->blocked_until : next;
 }
 
-static void looking(line_t *line, mono_t now) {
-    line->changed = false;
-    line->reread = mono_max(line->reread, mono_add(now, LINE_REREAD_MS * NS_PER_MS));
+static void schedule_note_read(schedule_t *schedule, mono_t now) {
+    schedule->changed = false;
+    schedule->reread_at = mono_max(schedule->reread_at, mono_add(now, SCHEDULE_REREAD_MS * NS_PER_MS));
 }
 
-static void end_rest(line_t *line, mono_t now) {
-    if (line->stale && mono_reached(line->rest, now)) begin_anew(line);
+static void schedule_end_cooldown(schedule_t *schedule, mono_t now) {
+    if (schedule->stale && mono_reached(schedule->cooldown_until, now)) schedule_restart_head(schedule);
 }
 
-void line_sent_look(line_t *line, mono_t now) {
-    line->large = false;
-    line->flying++;
-    end_rest(line, now);
-    looking(line, now);
+void schedule_sent_read(schedule_t *schedule, mono_t now) {
+    schedule->oversized = false;
+    schedule->in_flight++;
+    schedule_end_cooldown(schedule, now);
+    schedule_note_read(schedule, now);
 }
 
-line_ask_t line_sent_promote(line_t *line, mono_t now) {
-    line->flying++;
-    end_rest(line, now);
-    if (!line->backlog) looking(line, now);
-    return (line_ask_t){
-        .batch = line->batch, .skip = line->skip, .first = line->first, .looks = !line->backlog, .epoch = line->epoch};
+schedule_request_t schedule_sent_promote(schedule_t *schedule, mono_t now) {
+    schedule->in_flight++;
+    schedule_end_cooldown(schedule, now);
+    if (!schedule->backlog) schedule_note_read(schedule, now);
+    return (schedule_request_t){.batch = schedule->batch,
+                                .skip = schedule->skip,
+                                .first = schedule->first,
+                                .reads_head = !schedule->backlog,
+                                .epoch = schedule->epoch};
 }
 
-static bool plausible_date(const line_t *line, double score) {
-    double unit = line->config->policy.score_unit == SCORE_S ? 1000 : 1;
+static bool schedule_plausible_date(const schedule_t *schedule, double score) {
+    double unit = schedule->config->policy.score_unit == SCORE_S ? 1000 : 1;
     return isfinite(score) && score * unit > SCORE_SECONDS_HIGH;
 }
 
 // Lateness is counted from the due time, or from when ready last had no room: waiting for room is another metric.
-static void record_moved(line_t *line, const promote_reply_t *reply) {
-    metric_add(&line->metrics->promoted, reply->moved);
-    metric_add(&line->metrics->batches, 1);
-    if (line->full_since_us) metric_add(&line->metrics->full_us, reply->now_us - line->full_since_us);
-    int64_t from_us = reply->has_oldest ? line->ops->promote->due_us(line->config, reply->oldest) : INT64_MIN;
-    if (line->room_us > from_us) from_us = line->room_us;
-    if (reply->has_oldest && plausible_date(line, reply->oldest))
-        metrics_lateness(line->metrics, reply->now_us - from_us, reply->moved);
-    line->full_since_us = line->room_us = 0;
+static void schedule_count_moved(schedule_t *schedule, const promote_reply_t *reply) {
+    metric_add(&schedule->metrics->promoted, reply->moved);
+    metric_add(&schedule->metrics->batches, 1);
+    if (schedule->full_since_us) metric_add(&schedule->metrics->full_us, reply->now_us - schedule->full_since_us);
+    int64_t from_us = reply->has_oldest ? schedule->ops->promote->due_us(schedule->config, reply->oldest) : INT64_MIN;
+    if (schedule->room_us > from_us) from_us = schedule->room_us;
+    if (reply->has_oldest && schedule_plausible_date(schedule, reply->oldest))
+        metrics_lateness(schedule->metrics, reply->now_us - from_us, reply->moved);
+    schedule->full_since_us = schedule->room_us = 0;
 }
 
 // The reply counts from where its own request began: two that are under way together meet the same entries.
-static void note_large(line_t *line, const promote_reply_t *reply, const line_ask_t *ask) {
-    line->changed = true;
-    if (ask->epoch != line->epoch || ask->skip + reply->large <= line->skip) return;
-    int64_t found = ask->skip + reply->large - line->skip;
-    line->skip += found;
-    metric_add(&line->metrics->large, found);
-    log_warn(ROLE, line->config->name, "left entries in delayed that are larger than max_payload", F_INT("entries", found),
+static void schedule_skip_oversized(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask) {
+    schedule->changed = true;
+    if (ask->epoch != schedule->epoch || ask->skip + reply->large <= schedule->skip) return;
+    int64_t found = ask->skip + reply->large - schedule->skip;
+    schedule->skip += found;
+    metric_add(&schedule->metrics->large, found);
+    log_warn(ROLE, schedule->config->name, "left entries in delayed that are larger than max_payload", F_INT("entries", found),
              F_INT("bytes", reply->large_bytes), F_NUM("score", reply->large_score), F_STR("sha1", reply->large_sha1),
-             F_INT("max_payload", line->config->policy.max_payload));
+             F_INT("max_payload", schedule->config->policy.max_payload));
 }
 
 // What follows is most likely as large as what came.
-static int64_t first_step(const line_t *line, const promote_reply_t *reply) {
+static int64_t schedule_first_read(const schedule_t *schedule, const promote_reply_t *reply) {
     if (reply->large > 0) return FIRST_UNKNOWN;
     int64_t first = FIRST_BYTES * reply->moved / (reply->bytes + 1);
     if (first < FIRST_UNKNOWN) return FIRST_UNKNOWN;
-    return first < line->batch ? first : line->batch;
+    return first < schedule->batch ? first : schedule->batch;
 }
 
-static void look_next(line_t *line, mono_t now) {
-    line->changed = true;
-    line->reread = now;
-    line->due = mono_never();
-    line->due_us = INT64_MAX;
+static void schedule_read_next(schedule_t *schedule, mono_t now) {
+    schedule->changed = true;
+    schedule->reread_at = now;
+    schedule->due = mono_never();
+    schedule->due_us = INT64_MAX;
 }
 
-static void apply_moved(line_t *line, const promote_reply_t *reply, const line_ask_t *ask, mono_t now) {
-    line->backlog = reply->moved + reply->large >= ask->batch;
-    if (!line->backlog && !ask->looks) look_next(line, now);
-    line->large = reply->large > 0;
-    if (line->large) note_large(line, reply, ask);
+static void schedule_apply_moved(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now) {
+    schedule->backlog = reply->moved + reply->large >= ask->batch;
+    if (!schedule->backlog && !ask->reads_head) schedule_read_next(schedule, now);
+    schedule->oversized = reply->large > 0;
+    if (schedule->oversized) schedule_skip_oversized(schedule, reply, ask);
     if (reply->moved > 0) {
-        line->empty = 0;
-        line->first = first_step(line, reply);
+        schedule->empty = 0;
+        schedule->first = schedule_first_read(schedule, reply);
         // What was dear to look at is no longer the head; the next one is judged by the look that follows.
-        if (!line->large) line->reread = mono_min(line->reread, mono_add(now, LINE_REREAD_MS * NS_PER_MS));
-        record_moved(line, reply);
+        if (!schedule->oversized)
+            schedule->reread_at = mono_min(schedule->reread_at, mono_add(now, SCHEDULE_REREAD_MS * NS_PER_MS));
+        schedule_count_moved(schedule, reply);
     } else {
-        metric_add(&line->metrics->empty, 1);
+        metric_add(&schedule->metrics->empty, 1);
         // Our clock and Redis's may differ by a little; more often than that, something is odd, and we must not spin on it.
-        if (line->flying == 0 && ++line->empty > EMPTY_PATIENCE) line->hold = mono_add(now, NS_PER_MS);
+        if (schedule->in_flight == 0 && ++schedule->empty > EMPTY_MAX) schedule->blocked_until = mono_add(now, NS_PER_MS);
     }
 }
 
-static void apply_full(line_t *line, const promote_reply_t *reply, mono_t now) {
-    if (line->full_since_us)
-        metric_add(&line->metrics->full_us, reply->now_us - line->full_since_us);
+static void schedule_apply_full(schedule_t *schedule, const promote_reply_t *reply, mono_t now) {
+    if (schedule->full_since_us)
+        metric_add(&schedule->metrics->full_us, reply->now_us - schedule->full_since_us);
     else
-        log_warn(ROLE, line->config->name, "ready is at ready_limit: promotion waits",
-                 F_INT("ready_limit", line->config->policy.ready_limit));
-    line->full_since_us = line->room_us = reply->now_us;
-    line->backlog = false;
-    line->hold = mono_add(now, LINE_FULL_LOOK_MS * NS_PER_MS);
+        log_warn(ROLE, schedule->config->name, "ready is at ready_limit: promotion waits",
+                 F_INT("ready_limit", schedule->config->policy.ready_limit));
+    schedule->full_since_us = schedule->room_us = reply->now_us;
+    schedule->backlog = false;
+    schedule->blocked_until = mono_add(now, SCHEDULE_FULL_RETRY_MS * NS_PER_MS);
 }
 
-static void hold_for_fault(line_t *line, mono_t now) {
-    metrics_refused(line->metrics, mono_now());
-    line->backlog = false;
-    line->changed = true;
-    line->hold = mono_add(now, LINE_FAULT_HOLD_MS * NS_PER_MS);
+static void schedule_block(schedule_t *schedule, mono_t now) {
+    metrics_refused(schedule->metrics, mono_now());
+    schedule->backlog = false;
+    schedule->changed = true;
+    schedule->blocked_until = mono_add(now, SCHEDULE_REFUSED_MS * NS_PER_MS);
 }
 
-bool line_promoted(line_t *line, const promote_reply_t *reply, const line_ask_t *ask, mono_t now) {
-    line->flying--;
+bool schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now) {
+    schedule->in_flight--;
     switch (reply->kind) {
-    case PROMOTED_MOVED: apply_moved(line, reply, ask, now); return true;
-    case PROMOTED_FULL: apply_full(line, reply, now); return true;
-    case PROMOTED_FENCED: line->backlog = false; return false;
+    case PROMOTED_MOVED: schedule_apply_moved(schedule, reply, ask, now); return true;
+    case PROMOTED_FULL: schedule_apply_full(schedule, reply, now); return true;
+    case PROMOTED_FENCED: schedule->backlog = false; return false;
     case PROMOTED_OWNER:
-        log_warn(ROLE, line->config->name, "another group owns this queue; not serving it", F_STR("group", reply->who));
-        hold_for_fault(line, now);
+        log_warn(ROLE, schedule->config->name, "another group owns this queue; not serving it", F_STR("group", reply->who));
+        schedule_block(schedule, now);
         return true;
     case PROMOTED_TYPE:
-        log_error(ROLE, line->config->name, "a key holds the wrong type: nothing is promoted", F_STR("key", reply->who),
+        log_error(ROLE, schedule->config->name, "a key holds the wrong type: nothing is promoted", F_STR("key", reply->who),
                   F_STR("holds", reply->what));
-        hold_for_fault(line, now);
+        schedule_block(schedule, now);
         return true;
     }
     return true;
 }
 
-void line_dear(line_t *line, int64_t cost_ns, mono_t now) {
-    line->alone = true;
-    if (line->large) {
-        line->rest = mono_add(mono_max(line->rest, now), LINE_DEAR_TIMES * cost_ns);
-        line->rest = mono_min(line->rest, mono_add(now, LINE_REST_MOST_MS * NS_PER_MS));
+void schedule_expensive(schedule_t *schedule, int64_t cost_ns, mono_t now) {
+    schedule->isolated = true;
+    if (schedule->oversized) {
+        schedule->cooldown_until = mono_add(mono_max(schedule->cooldown_until, now), SCHEDULE_COOLDOWN_FACTOR * cost_ns);
+        schedule->cooldown_until = mono_min(schedule->cooldown_until, mono_add(now, SCHEDULE_COOLDOWN_MAX_MS * NS_PER_MS));
     } else {
-        line->reread = mono_max(line->reread, mono_add(now, LINE_DEAR_TIMES * cost_ns));
+        schedule->reread_at = mono_max(schedule->reread_at, mono_add(now, SCHEDULE_COOLDOWN_FACTOR * cost_ns));
     }
 }
 
-void line_fault(line_t *line, const char *reason, mono_t now) {
-    log_error(ROLE, line->config->name, "redis refuses to promote", F_STR("reason", reason));
-    hold_for_fault(line, now);
+void schedule_refused(schedule_t *schedule, const char *reason, mono_t now) {
+    log_error(ROLE, schedule->config->name, "redis refuses to promote", F_STR("reason", reason));
+    schedule_block(schedule, now);
 }
 
-static void warn_of_unit(const line_t *line, double score) {
-    if (line->config->policy.score_unit == SCORE_MS && score > SCORE_SECONDS_LOW && score < SCORE_SECONDS_HIGH)
-        log_warn(ROLE, line->config->name,
+static void schedule_warn_unit(const schedule_t *schedule, double score) {
+    if (schedule->config->policy.score_unit == SCORE_MS && score > SCORE_SECONDS_LOW && score < SCORE_SECONDS_HIGH)
+        log_warn(ROLE, schedule->config->name,
                  "a delayed score looks like seconds, but score_unit is \"ms\": jobs run long before their time",
                  F_NUM("score", score));
-    if (line->config->policy.score_unit == SCORE_S && score > SCORE_SECONDS_HIGH && isfinite(score))
-        log_warn(ROLE, line->config->name, "a delayed score looks like milliseconds, but score_unit is \"s\": jobs will not run",
-                 F_NUM("score", score));
+    if (schedule->config->policy.score_unit == SCORE_S && score > SCORE_SECONDS_HIGH && isfinite(score))
+        log_warn(ROLE, schedule->config->name,
+                 "a delayed score looks like milliseconds, but score_unit is \"s\": jobs will not run", F_NUM("score", score));
 }
 
-static int64_t head_due_us(const line_t *line, const head_t *head) {
-    return head->exists ? line->ops->promote->due_us(line->config, head->score) : INT64_MAX;
+static int64_t schedule_head_due_us(const schedule_t *schedule, const head_t *head) {
+    return head->exists ? schedule->ops->promote->due_us(schedule->config, head->score) : INT64_MAX;
 }
 
-void line_head(line_t *line, const head_t *head, int64_t now_us, mono_t now) {
+void schedule_read_head(schedule_t *schedule, const head_t *head, int64_t now_us, mono_t now) {
     if (*head->error) {
-        log_error(ROLE, line->config->name, "delayed cannot be read: nothing is promoted", F_STR("key", line->config->delayed),
-                  F_STR("reason", head->error));
-        hold_for_fault(line, now);
+        log_error(ROLE, schedule->config->name, "delayed cannot be read: nothing is promoted",
+                  F_STR("key", schedule->config->delayed), F_STR("reason", head->error));
+        schedule_block(schedule, now);
         return;
     }
-    if (head->exists) warn_of_unit(line, head->score);
-    line->due_us = head_due_us(line, head);
-    if (line->due_us == INT64_MAX)
-        line->due = mono_never();
-    else if (line->due_us <= now_us)
-        line->due = now;
-    else if (line->due_us - now_us > INT64_MAX / NS_PER_US)
-        line->due = mono_never();
+    if (head->exists) schedule_warn_unit(schedule, head->score);
+    schedule->due_us = schedule_head_due_us(schedule, head);
+    if (schedule->due_us == INT64_MAX)
+        schedule->due = mono_never();
+    else if (schedule->due_us <= now_us)
+        schedule->due = now;
+    else if (schedule->due_us - now_us > INT64_MAX / NS_PER_US)
+        schedule->due = mono_never();
     else
-        line->due = mono_add(now, (line->due_us - now_us) * NS_PER_US);
+        schedule->due = mono_add(now, (schedule->due_us - now_us) * NS_PER_US);
 }
 
-bool line_differs(const line_t *line, const head_t *head) { return *head->error || head_due_us(line, head) != line->due_us; }
+bool schedule_differs(const schedule_t *schedule, const head_t *head) {
+    return *head->error || schedule_head_due_us(schedule, head) != schedule->due_us;
+}

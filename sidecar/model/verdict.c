@@ -1,6 +1,6 @@
 #include "model/verdict.h"
 
-static int64_t verdict_retries(const sighting_t *s, const queue_policy_t *policy) {
+static int64_t verdict_retries(const observation_t *s, const queue_policy_t *policy) {
     const stamp_t *stamp = &s->stamp;
     if (s->tells_retries) return s->told_retries;
     bool forgotten = stamp->retried_at && s->now - stamp->retried_at > policy->retry_window_ms;
@@ -24,11 +24,12 @@ int64_t verdict_jitter_ms(const queue_policy_t *policy, int64_t delay_ms, double
 }
 
 // Executions that count, with the one that ends now.
-static int64_t verdict_attempts(const sighting_t *s, const queue_policy_t *policy) { return verdict_retries(s, policy) + 1; }
+static int64_t verdict_attempts(const observation_t *s, const queue_policy_t *policy) { return verdict_retries(s, policy) + 1; }
 
 static verdict_t verdict_leave_until(int64_t again) { return (verdict_t){.kind = VERDICT_LEAVE, .again = again}; }
 
-static verdict_t verdict_retry_or_end(const sighting_t *s, const queue_policy_t *policy, const char *why, const char *at_last) {
+static verdict_t verdict_retry_or_end(const observation_t *s, const queue_policy_t *policy, const char *why,
+                                      const char *at_last) {
     int64_t count = verdict_attempts(s, policy);
     bool again = count <= policy->retry_times && s->report != REPORT_END;
     if (again && s->foreign) at_last = "invalid_target";
@@ -42,7 +43,7 @@ static verdict_t verdict_retry_or_end(const sighting_t *s, const queue_policy_t 
 static int64_t verdict_earliest(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Overdue in this execution: its heartbeat, where it has one, is asked twice.
-static verdict_t verdict_overdue(const sighting_t *s, const queue_policy_t *policy, int64_t alive_until) {
+static verdict_t verdict_overdue(const observation_t *s, const queue_policy_t *policy, int64_t alive_until) {
     switch (s->heartbeat) {
     case HEARTBEAT_UNKNOWN: return (verdict_t){.kind = VERDICT_LOOK};
     case HEARTBEAT_THERE: return (verdict_t){.kind = s->stamp.missing ? VERDICT_PRESENT : VERDICT_LEAVE, .again = alive_until};
@@ -61,7 +62,7 @@ static verdict_t verdict_overdue(const sighting_t *s, const queue_policy_t *poli
 }
 
 // By its own account and by what was seen of it; an execution that has not begun yet is no account.
-static int64_t verdict_protected_until(const sighting_t *s, const queue_policy_t *policy) {
+static int64_t verdict_protected_until(const observation_t *s, const queue_policy_t *policy) {
     int64_t began = s->stamp.seen;
     if (s->executed > began && s->executed <= s->now) began = s->executed;
     return began + policy->protected_timeout_ms;
@@ -69,13 +70,13 @@ static int64_t verdict_protected_until(const sighting_t *s, const queue_policy_t
 
 // Nobody knows whose it is, how old, or how often tried: a worker may still be on it for as long as an execution may take. Copies
 // end one after the other: with each goes the stamp, so the next one has as long again.
-static verdict_t verdict_unreadable(const sighting_t *s, const queue_policy_t *policy) {
+static verdict_t verdict_unreadable(const observation_t *s, const queue_policy_t *policy) {
     int64_t until = verdict_protected_until(s, policy);
     if (s->now <= until) return verdict_leave_until(until);
     return (verdict_t){.kind = VERDICT_END, .reason = "unreadable", .attempts = verdict_attempts(s, policy)};
 }
 
-verdict_t verdict(const sighting_t *s, const queue_policy_t *policy) {
+verdict_t verdict(const observation_t *s, const queue_policy_t *policy) {
     const stamp_t *stamp = &s->stamp;
     if (!stamp->born_us) return (verdict_t){.kind = VERDICT_STAMP};
     if (s->report != REPORT_NONE && !s->unreadable) return verdict_retry_or_end(s, policy, "reported", "reported");

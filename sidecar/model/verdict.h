@@ -34,7 +34,7 @@ typedef enum report {
 } report_t;
 
 // One job as a pass met it.
-typedef struct sighting {
+typedef struct observation {
     stamp_t stamp;
     int64_t now;   // of the reply that brought the stamp
     int64_t began; // when this pass began
@@ -50,7 +50,7 @@ typedef struct sighting {
                         // which counts when its protected timeout is over, too
     report_t report;
     bool copies; // another entry of the same bytes is in progress
-} sighting_t;
+} observation_t;
 
 typedef enum verdict_kind {
     VERDICT_LEAVE,
@@ -72,7 +72,7 @@ typedef struct verdict {
     int64_t again;      // of LEAVE, MISSING and PRESENT: no earlier verdict differs unless something happens; INT64_MAX = none
 } verdict_t;
 
-verdict_t verdict(const sighting_t *sighting, const queue_policy_t *policy);
+verdict_t verdict(const observation_t *observation, const queue_policy_t *policy);
 
 // The delay of the retry number `retry` (from 1), in ms, without jitter.
 int64_t verdict_delay_ms(const queue_policy_t *policy, int64_t retry);

@@ -34,7 +34,7 @@ struct monitor {
     metrics_t *metrics;
     const atomic_bool *stop;
     session_t session;
-    ward_t *wards;
+    scan_t *scans;
     watched_t *watched; // sorted by key
     size_t watched_count;
     bool any; // queues that passes are made of
@@ -42,18 +42,18 @@ struct monitor {
     size_t cursor;    // whose turn it is
     mono_t safety_at; // when idle queues are looked at
     json_t *json;
-    judge_room_t *room;
-    watches_t *watches;
-    pages_t *pages; // of one pass
-    size_t paging;  // the queue that they are of
-    unsigned turn;  // pages that were judged since its turn began
+    apply_buffers_t *buffers;
+    tasks_t *tasks;
+    pages_t *pages;      // of one pass
+    size_t paged_queue;  // the queue that they are of
+    unsigned turn_pages; // pages that were judged since its turn began
 };
 
-static const dialect_ops_t *ops_of(const keyspace_t *keys, size_t queue) {
+static const dialect_ops_t *monitor_ops(const keyspace_t *keys, size_t queue) {
     return dialect_ops(keys->queues[queue].config->dialect);
 }
 
-static int compare_watched(const void *a, const void *b) {
+static int monitor_compare_watched(const void *a, const void *b) {
     return strcmp(((const watched_t *)a)->key, ((const watched_t *)b)->key);
 }
 
@@ -64,108 +64,108 @@ monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
     m->metrics = metrics;
     m->stop = stop;
     session_init(&m->session, ROLE, NAMES, &keys->config->redis, metrics, stop);
-    m->wards = mem_array(keys->queue_count, sizeof *m->wards);
+    m->scans = mem_array(keys->queue_count, sizeof *m->scans);
     m->watched = mem_array(keys->queue_count, 2 * sizeof *m->watched);
     leadership_init(&m->leadership, ROLE, keys, leases);
     m->json = json_new();
-    m->room = judge_room_new();
+    m->buffers = apply_buffers_new();
     m->pages = pages_new(keys);
-    m->watches = watches_new(keys);
+    m->tasks = tasks_new(keys);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;
-        ward_init(&m->wards[i], queue, metrics_queue(metrics, queue->name), keys->config->monitor.scan_interval_ms);
+        scan_init(&m->scans[i], queue, metrics_queue(metrics, queue->name), keys->config->monitor.scan_interval_ms);
         if (!(queue->policy.roles & ROLE_MONITOR)) continue;
-        const dialect_ops_t *ops = ops_of(keys, i);
-        if (ops->watch) monitor_watch(m, i, ops->watch);
+        const dialect_ops_t *ops = monitor_ops(keys, i);
+        if (ops->watch) monitor_add_task(m, i, ops->watch);
         if (!ops->pass) continue;
         m->any = true;
         if (ops->pass->rotation) m->watched[m->watched_count++] = (watched_t){queue->backup, i, false};
         if (ops->pass->rotation && ops->pass->rotation->reports)
             m->watched[m->watched_count++] = (watched_t){queue->errors, i, true};
     }
-    qsort(m->watched, m->watched_count, sizeof *m->watched, compare_watched);
+    qsort(m->watched, m->watched_count, sizeof *m->watched, monitor_compare_watched);
     return m;
 }
 
-static void on_heard(void *self, const char *channel, slice_t message) {
-    watches_heard(((monitor_t *)self)->watches, channel, message);
+static void monitor_on_message(void *self, const char *channel, slice_t message) {
+    tasks_on_message(((monitor_t *)self)->tasks, channel, message);
 }
 
-void monitor_watch(monitor_t *m, size_t queue, const watch_ops_t *ops) {
+void monitor_add_task(monitor_t *m, size_t queue, const watch_ops_t *ops) {
     size_t count;
-    watches_add(m->watches, queue, ops, m->wards[queue].metrics, m->wards[queue].interval_ms);
-    const char *const *channels = watches_channels(m->watches, &count);
-    session_subscribe(&m->session, channels, count, on_heard, m);
+    tasks_add(m->tasks, queue, ops, m->scans[queue].metrics, m->scans[queue].interval_ms);
+    const char *const *channels = tasks_channels(m->tasks, &count);
+    session_subscribe(&m->session, channels, count, monitor_on_message, m);
 }
 
 void monitor_free(monitor_t *m) {
     if (!m) return;
-    watches_free(m->watches);
-    for (size_t i = 0; i < m->keys->queue_count; i++) ward_free(&m->wards[i]);
+    tasks_free(m->tasks);
+    for (size_t i = 0; i < m->keys->queue_count; i++) scan_free(&m->scans[i]);
     pages_free(m->pages);
     session_free(&m->session);
     json_free(m->json);
-    judge_room_free(m->room);
-    free(m->wards);
+    apply_buffers_free(m->buffers);
+    free(m->scans);
     free(m->watched);
     leadership_free(&m->leadership);
     free(m);
 }
 
-static void forget_everything(monitor_t *m) {
+static void monitor_reset_all(monitor_t *m) {
     pages_drop(m->pages, m->session.data);
     for (size_t i = 0; i < m->keys->queue_count; i++) {
-        ward_forget(&m->wards[i]);
+        scan_reset(&m->scans[i]);
         pages_forget(m->pages, i);
     }
-    watches_forget_all(m->watches);
+    tasks_reset_all(m->tasks);
 }
 
 // The pages in hand, if they are of this queue, whose pass does not go on.
-static void drop_pages(monitor_t *m, size_t queue) {
-    if (m->paging == queue) pages_drop(m->pages, m->session.data);
+static void monitor_drop_pages(monitor_t *m, size_t queue) {
+    if (m->paged_queue == queue) pages_drop(m->pages, m->session.data);
 }
 
-static void forget(monitor_t *m, size_t queue) {
-    ward_forget(&m->wards[queue]);
-    watches_forget(m->watches, queue);
-    drop_pages(m, queue);
+static void monitor_reset(monitor_t *m, size_t queue) {
+    scan_reset(&m->scans[queue]);
+    tasks_reset(m->tasks, queue);
+    monitor_drop_pages(m, queue);
     pages_forget(m->pages, queue);
 }
 
-static void put_off(monitor_t *m, const redis_error_t *error) {
+static void monitor_back_off(monitor_t *m, const redis_error_t *error) {
     session_back_off(&m->session, error);
     // A pass that was under way is not gone on with: the next one begins where the list stands.
-    forget_everything(m);
+    monitor_reset_all(m);
 }
 
-static void term_began(void *self, size_t queue) { forget(self, queue); }
+static void monitor_on_term(void *self, size_t queue) { monitor_reset(self, queue); }
 
-static bool served(void *self, size_t queue, lease_t *lease) {
+static bool monitor_may_serve(void *self, size_t queue, lease_t *lease) {
     monitor_t *m = self;
-    return (m->wards[queue].config->policy.roles & ROLE_MONITOR) && leadership_may_serve(&m->leadership, queue, lease);
+    return (m->scans[queue].config->policy.roles & ROLE_MONITOR) && leadership_may_serve(&m->leadership, queue, lease);
 }
 
 // The same for passes, which not every dialect has.
-static bool pass_served(monitor_t *m, size_t queue, lease_t *lease) {
-    return ops_of(m->keys, queue)->pass && served(m, queue, lease);
+static bool monitor_may_scan(monitor_t *m, size_t queue, lease_t *lease) {
+    return monitor_ops(m->keys, queue)->pass && monitor_may_serve(m, queue, lease);
 }
 
-static void fence(monitor_t *m, size_t queue, const lease_t *lease) {
+static void monitor_fence(monitor_t *m, size_t queue, const lease_t *lease) {
     leadership_fence(&m->leadership, queue, lease->term);
-    forget(m, queue);
+    monitor_reset(m, queue);
 }
 
-static int compare_key(const void *key, const void *watched) { return strcmp(key, ((const watched_t *)watched)->key); }
+static int monitor_compare_key(const void *key, const void *watched) { return strcmp(key, ((const watched_t *)watched)->key); }
 
-static void on_change(void *self, const char *key, size_t len) {
+static void monitor_on_change(void *self, const char *key, size_t len) {
     monitor_t *m = self;
     mono_t now = mono_now();
-    watches_changed(m->watches, key, len);
-    for (size_t i = 0; !key && i < m->keys->queue_count; i++) ward_changed(&m->wards[i], true, now);
+    tasks_changed(m->tasks, key, len);
+    for (size_t i = 0; !key && i < m->keys->queue_count; i++) scan_changed(&m->scans[i], true, now);
     if (!key || strlen(key) != len) return;
-    const watched_t *found = bsearch(key, m->watched, m->watched_count, sizeof *m->watched, compare_key);
-    if (found) ward_changed(&m->wards[found->queue], found->errors, now);
+    const watched_t *found = bsearch(key, m->watched, m->watched_count, sizeof *m->watched, monitor_compare_key);
+    if (found) scan_changed(&m->scans[found->queue], found->errors, now);
 }
 
 static call_t call_of(monitor_t *m, size_t queue, const lease_t *lease, redis_error_t *error) {
@@ -174,84 +174,84 @@ static call_t call_of(monitor_t *m, size_t queue, const lease_t *lease, redis_er
 
 // What is to be done with the outcome of a request for one queue. `lease` may be NULL where the request is not fenced. False:
 // nothing more can be asked now.
-static bool go_on(monitor_t *m, const call_t *call, const lease_t *lease) {
+static bool monitor_handle_outcome(monitor_t *m, const call_t *call, const lease_t *lease) {
     switch (call->error->outcome) {
     case OUTCOME_OK: return true;
     case OUTCOME_REFUSED:
-        ward_fault(&m->wards[call->queue], call->error->text, mono_now());
-        drop_pages(m, call->queue);
+        scan_refused(&m->scans[call->queue], call->error->text, mono_now());
+        monitor_drop_pages(m, call->queue);
         return true;
-    case OUTCOME_FENCED: fence(m, call->queue, lease); return true;
-    default: put_off(m, call->error); return false;
+    case OUTCOME_FENCED: monitor_fence(m, call->queue, lease); return true;
+    default: monitor_back_off(m, call->error); return false;
     }
 }
 
 // Reads what is under way of the pages in hand, so that something else can be asked.
-static bool land(monitor_t *m) {
+static bool monitor_read_replies(monitor_t *m) {
     redis_error_t error;
-    const call_t call = call_of(m, m->paging, NULL, &error);
-    return pages_land_all(m->pages, &call, &m->wards[m->paging]) == OUTCOME_OK || go_on(m, &call, NULL);
+    const call_t call = call_of(m, m->paged_queue, NULL, &error);
+    return pages_read_all(m->pages, &call, &m->scans[m->paged_queue]) == OUTCOME_OK || monitor_handle_outcome(m, &call, NULL);
 }
 
-static size_t wanted_looks(monitor_t *m, size_t asked[LOOKS_CHUNK], mono_t now) {
+static size_t monitor_looks_wanted(monitor_t *m, size_t asked[LOOKS_CHUNK], mono_t now) {
     size_t count = 0;
     lease_t lease;
     for (size_t n = 0; n < m->keys->queue_count && count < LOOKS_CHUNK; n++) {
         size_t queue = (m->cursor + n) % m->keys->queue_count;
-        const ward_t *ward = &m->wards[queue];
-        if (ward->phase == WARD_WAIT && ward_wants(ward, now) && pass_served(m, queue, &lease)) asked[count++] = queue;
+        const scan_t *scan = &m->scans[queue];
+        if (scan->phase == SCAN_WAIT && scan_wants(scan, now) && monitor_may_scan(m, queue, &lease)) asked[count++] = queue;
     }
     return count;
 }
 
 // Looks at every queue whose pass should begin, in one request, and begins those that have something to do.
-static bool begin_passes(monitor_t *m, mono_t now) {
+static bool monitor_begin_scans(monitor_t *m, mono_t now) {
     size_t asked[LOOKS_CHUNK];
     backup_look_t looks[LOOKS_CHUNK];
     redis_error_t errors[LOOKS_CHUNK];
     call_t calls[LOOKS_CHUNK];
-    size_t count = wanted_looks(m, asked, now);
-    if (count && !land(m)) return false;
+    size_t count = monitor_looks_wanted(m, asked, now);
+    if (count && !monitor_read_replies(m)) return false;
     for (size_t i = 0; i < count; i++) {
         calls[i] = call_of(m, asked[i], NULL, &errors[i]);
-        pages_look_append(m->pages, &calls[i], &m->wards[asked[i]].look, m->session.tracking);
+        pages_append_look(m->pages, &calls[i], &m->scans[asked[i]].look, m->session.tracking);
     }
     for (size_t i = 0; i < count; i++)
-        if (pages_look_read(m->pages, &calls[i], &m->wards[asked[i]].look, m->session.tracking, &looks[i]) ==
+        if (pages_read_look(m->pages, &calls[i], &m->scans[asked[i]].look, m->session.tracking, &looks[i]) ==
             OUTCOME_DISCONNECTED) {
-            put_off(m, &errors[i]);
+            monitor_back_off(m, &errors[i]);
             return false;
         }
     for (size_t i = 0; i < count; i++) {
-        ward_t *ward = &m->wards[asked[i]];
-        if (!go_on(m, &calls[i], NULL)) return false;
-        if (errors[i].outcome != OUTCOME_OK || !ward_begin(ward, &looks[i], mono_now())) continue;
-        monitor_reports_read(&calls[i], ward);
-        if (!go_on(m, &calls[i], NULL)) return false;
+        scan_t *scan = &m->scans[asked[i]];
+        if (!monitor_handle_outcome(m, &calls[i], NULL)) return false;
+        if (errors[i].outcome != OUTCOME_OK || !scan_begin(scan, &looks[i], mono_now())) continue;
+        monitor_reports_read(&calls[i], scan);
+        if (!monitor_handle_outcome(m, &calls[i], NULL)) return false;
     }
     return true;
 }
 
-static bool others_wait(monitor_t *m, size_t queue) {
+static bool monitor_others_wait(monitor_t *m, size_t queue) {
     lease_t lease;
     for (size_t i = 0; i < m->keys->queue_count; i++)
-        if (i != queue && m->wards[i].phase != WARD_WAIT && pass_served(m, i, &lease)) return true;
+        if (i != queue && m->scans[i].phase != SCAN_WAIT && monitor_may_scan(m, i, &lease)) return true;
     return false;
 }
 
 // Sentinels of earlier passes, which somebody left behind. Read without rotation they stay: a removal would move what is behind.
-static bool remove_old_sentinels(monitor_t *m, const call_t *call, const backup_page_t *page) {
+static bool monitor_remove_old_sentinels(monitor_t *m, const call_t *call, const backup_page_t *page) {
     for (size_t i = 0; i < page->count; i++) {
         if (page->entries[i].kind != ENTRY_OLD_SENTINEL || page->standing) continue;
-        metric_add(&m->wards[call->queue].metrics->old_sentinels, 1);
+        metric_add(&m->scans[call->queue].metrics->old_sentinels, 1);
         outcome_t outcome = backup_remove_sentinel(call, page->entries[i].bytes);
-        if (!go_on(m, call, NULL)) return false;
+        if (!monitor_handle_outcome(m, call, NULL)) return false;
         if (outcome != OUTCOME_OK) break; // and the page is gone
     }
     return true;
 }
 
-static bool has_old_sentinels(const backup_page_t *page) {
+static bool monitor_has_old_sentinels(const backup_page_t *page) {
     for (size_t i = 0; i < page->count; i++)
         if (page->entries[i].kind == ENTRY_OLD_SENTINEL) return true;
     return false;
@@ -259,170 +259,171 @@ static bool has_old_sentinels(const backup_page_t *page) {
 
 // What is refused about one job, by a key of the wrong type, say, must not keep those behind it from their turn, nor the pass
 // from its end, without which nothing is ended in a long list. So it goes on, and the refusal is told at its end.
-static void note_refused(ward_t *ward, redis_error_t *error) {
+static void monitor_note_refused(scan_t *scan, redis_error_t *error) {
     if (error->outcome != OUTCOME_REFUSED) return;
-    if (!ward->refused) ward->refused = mem_str(error->text);
+    if (!scan->refused) scan->refused = mem_str(error->text);
     *error = (redis_error_t){0};
 }
 
 // Judges one page. Where something must be done about it, what is under way is read first.
-static bool judge(monitor_t *m, const call_t *call, const lease_t *lease, const sheet_t *sheet) {
-    ward_t *ward = &m->wards[call->queue];
-    judge_t judge = {.call = call,
-                     .ward = ward,
-                     .ops = ops_of(m->keys, call->queue),
+static bool apply(monitor_t *m, const call_t *call, const lease_t *lease, const stamped_page_t *stamped) {
+    scan_t *scan = &m->scans[call->queue];
+    apply_t apply = {.call = call,
+                     .scan = scan,
+                     .ops = monitor_ops(m->keys, call->queue),
                      .json = m->json,
-                     .room = m->room,
-                     .standing = sheet->page.standing};
-    ward->now = sheet->now;
-    size_t count = judge_meet(&judge, &sheet->page, sheet->stamps, sheet->raws);
-    bool old = has_old_sentinels(&sheet->page);
+                     .buffers = m->buffers,
+                     .standing = stamped->page.standing};
+    scan->now = stamped->now;
+    size_t count = apply_classify(&apply, &stamped->page, stamped->stamps, stamped->raws);
+    bool old = monitor_has_old_sentinels(&stamped->page);
     if (count || old) {
-        if (!land(m)) return false;
-        if (ward->phase != WARD_ROTATE) return true; // at fault
+        if (!monitor_read_replies(m)) return false;
+        if (scan->phase != SCAN_ROTATE) return true; // at fault
         *call->error = (redis_error_t){0};
-        if (count) judge_act(&judge, count);
-        note_refused(ward, call->error);
-        if (!go_on(m, call, lease)) return false;
+        if (count) apply_verdicts(&apply, count);
+        monitor_note_refused(scan, call->error);
+        if (!monitor_handle_outcome(m, call, lease)) return false;
         if (call->error->outcome != OUTCOME_OK) return true;
-        if (old && !remove_old_sentinels(m, call, &sheet->page)) return false;
-        if (ward->phase != WARD_ROTATE) return true;
+        if (old && !monitor_remove_old_sentinels(m, call, &stamped->page)) return false;
+        if (scan->phase != SCAN_ROTATE) return true;
     }
     pages_done(m->pages);
-    m->turn++;
+    m->turn_pages++;
     return true;
 }
 
 // One step of a pass: judges the oldest page in hand, or waits for it.
-static bool rotate(monitor_t *m, const call_t *call, const lease_t *lease) {
-    ward_t *ward = &m->wards[call->queue];
-    bool more = m->turn < TURN_PAGES || !others_wait(m, call->queue);
-    if (pages_ask(m->pages, call, ward, more) != OUTCOME_OK) return go_on(m, call, lease);
-    const sheet_t *sheet = pages_ready(m->pages);
-    if (sheet) return judge(m, call, lease, sheet);
-    if (pages_flying(m->pages) && pages_land(m->pages, call, ward) != OUTCOME_OK) return go_on(m, call, lease);
+static bool monitor_rotate(monitor_t *m, const call_t *call, const lease_t *lease) {
+    scan_t *scan = &m->scans[call->queue];
+    bool more = m->turn_pages < TURN_PAGES || !monitor_others_wait(m, call->queue);
+    if (pages_request(m->pages, call, scan, more) != OUTCOME_OK) return monitor_handle_outcome(m, call, lease);
+    const stamped_page_t *stamped = pages_ready(m->pages);
+    if (stamped) return apply(m, call, lease, stamped);
+    if (pages_in_flight(m->pages) && pages_read_reply(m->pages, call, scan) != OUTCOME_OK)
+        return monitor_handle_outcome(m, call, lease);
     return true;
 }
 
 static bool push_sentinel(monitor_t *m, const call_t *call, const lease_t *lease) {
-    ward_t *ward = &m->wards[call->queue];
+    scan_t *scan = &m->scans[call->queue];
     bool pushed;
-    if (ward->met_sentinel || ward->reads_only || ward->look.entries == 0) return true;
+    if (scan->met_sentinel || scan->read_only || scan->look.entries == 0) return true;
     failpoint("plant_before");
-    backup_push_sentinel(call, &ward->look, &pushed);
-    note_refused(ward, call->error);
-    if (!go_on(m, call, lease)) return false;
+    backup_push_sentinel(call, &scan->look, &pushed);
+    monitor_note_refused(scan, call->error);
+    if (!monitor_handle_outcome(m, call, lease)) return false;
     failpoint("plant_answered");
-    if (pushed) metric_add(&ward->metrics->sentinels, 1);
+    if (pushed) metric_add(&scan->metrics->sentinels, 1);
     return true;
 }
 
-static bool drop_stray_reports(monitor_t *m, const call_t *call, const lease_t *lease) {
-    ward_t *ward = &m->wards[call->queue];
-    monitor_reports_drop(call, ward);
-    note_refused(ward, call->error);
-    return go_on(m, call, lease);
+static bool monitor_drop_orphan_reports(monitor_t *m, const call_t *call, const lease_t *lease) {
+    scan_t *scan = &m->scans[call->queue];
+    monitor_reports_drop(call, scan);
+    monitor_note_refused(scan, call->error);
+    return monitor_handle_outcome(m, call, lease);
 }
 
 // Where the term turns out to be over the pass is forgotten, and nothing is known of what was refused.
-static bool finish(monitor_t *m, const call_t *call, const lease_t *lease) {
-    ward_t *ward = &m->wards[call->queue];
+static bool monitor_end_scan(monitor_t *m, const call_t *call, const lease_t *lease) {
+    scan_t *scan = &m->scans[call->queue];
     if (!push_sentinel(m, call, lease)) return false;
-    if (ward->phase == WARD_WAIT) return true;
-    ward_end(ward, mono_now());
-    if (!drop_stray_reports(m, call, lease)) return false;
-    if (ward->passes) ward_tell(ward, mono_now());
+    if (scan->phase == SCAN_WAIT) return true;
+    scan_end(scan, mono_now());
+    if (!monitor_drop_orphan_reports(m, call, lease)) return false;
+    if (scan->passes) scan_log_refusals(scan, mono_now());
     return true;
 }
 
 static bool prune_stamps(monitor_t *m, const call_t *call, const lease_t *lease) {
-    ward_t *ward = &m->wards[call->queue];
+    scan_t *scan = &m->scans[call->queue];
     failpoint("sweep_before");
-    outcome_t outcome = stamps_prune(call, &ward->cursor, ward_keeps, ward);
-    if (!go_on(m, call, lease)) return false;
+    outcome_t outcome = stamps_prune(call, &scan->cursor, scan_keeps_stamp, scan);
+    if (!monitor_handle_outcome(m, call, lease)) return false;
     failpoint("sweep_answered");
-    if (outcome != OUTCOME_OK || ward->cursor) return true;
-    return finish(m, call, lease);
+    if (outcome != OUTCOME_OK || scan->cursor) return true;
+    return monitor_end_scan(m, call, lease);
 }
 
 // One step of the pass of one queue. Pages are of one queue, so its turn lasts until its pages are judged.
-static bool step(monitor_t *m, size_t queue, const lease_t *lease) {
-    ward_t *ward = &m->wards[queue];
+static bool monitor_step(monitor_t *m, size_t queue, const lease_t *lease) {
+    scan_t *scan = &m->scans[queue];
     redis_error_t error;
     const call_t call = call_of(m, queue, lease, &error);
-    if (ward->phase == WARD_SWEEP) return prune_stamps(m, &call, lease);
-    if (!rotate(m, &call, lease)) return false;
-    if (ward->phase != WARD_ROTATE || ward_wanted(ward) || !pages_empty(m->pages)) return true;
-    return ward_met_all(ward) || finish(m, &call, lease);
+    if (scan->phase == SCAN_PRUNE) return prune_stamps(m, &call, lease);
+    if (!monitor_rotate(m, &call, lease)) return false;
+    if (scan->phase != SCAN_ROTATE || scan_entries_wanted(scan) || !pages_empty(m->pages)) return true;
+    return scan_all_read(scan) || monitor_end_scan(m, &call, lease);
 }
 
 // The queue whose pass goes on now: the one whose pages are in hand, or the next in turn.
-static bool next_queue(monitor_t *m, size_t *queue, lease_t *lease) {
+static bool monitor_next_queue(monitor_t *m, size_t *queue, lease_t *lease) {
     size_t count = m->keys->queue_count;
-    if (!pages_empty(m->pages) && m->wards[m->paging].phase == WARD_ROTATE && pass_served(m, m->paging, lease)) {
-        *queue = m->paging;
+    if (!pages_empty(m->pages) && m->scans[m->paged_queue].phase == SCAN_ROTATE && monitor_may_scan(m, m->paged_queue, lease)) {
+        *queue = m->paged_queue;
         return true;
     }
     for (size_t n = 0; n < count; n++) {
         *queue = (m->cursor + n) % count;
-        if (m->wards[*queue].phase == WARD_WAIT || !ward_wants(&m->wards[*queue], mono_now())) continue;
-        if (!pass_served(m, *queue, lease)) continue;
+        if (m->scans[*queue].phase == SCAN_WAIT || !scan_wants(&m->scans[*queue], mono_now())) continue;
+        if (!monitor_may_scan(m, *queue, lease)) continue;
         m->cursor = (*queue + 1) % count;
         pages_drop(m->pages, m->session.data);
-        m->paging = *queue;
-        m->turn = 0;
+        m->paged_queue = *queue;
+        m->turn_pages = 0;
         return true;
     }
     return false;
 }
 
 // One step of a watch, whose turn comes beside that of a pass. False: nothing more can be asked now. *worked: there was one.
-static bool watch(monitor_t *m, bool *worked) {
+static bool monitor_step_task(monitor_t *m, bool *worked) {
     lease_t lease;
     redis_error_t error;
-    watch_t *next = watches_turn(m->watches, served, m, mono_now(), &lease);
+    task_t *next = tasks_turn(m->tasks, monitor_may_serve, m, mono_now(), &lease);
     if (!next) return true;
     *worked = true;
-    if (!land(m)) return false;
-    watch_with_t with = {.conn = m->session.data, .token = lease.token, .json = m->json, .arm = m->session.tracking};
-    watch_step(m->watches, next, &with, &error);
-    const call_t call = call_of(m, watch_queue(next), &lease, &error);
-    return go_on(m, &call, &lease);
+    if (!monitor_read_replies(m)) return false;
+    task_context_t with = {.conn = m->session.data, .token = lease.token, .json = m->json, .arm = m->session.tracking};
+    task_step(m->tasks, next, &with, &error);
+    const call_t call = call_of(m, task_queue(next), &lease, &error);
+    return monitor_handle_outcome(m, &call, &lease);
 }
 
-static void safety(monitor_t *m, mono_t now) {
+static void monitor_safety(monitor_t *m, mono_t now) {
     if (!mono_reached(m->safety_at, now)) return;
-    m->safety_at = mono_add(now, WARD_SAFETY_S * NS_PER_S);
-    for (size_t i = 0; i < m->keys->queue_count; i++) ward_safety(&m->wards[i], now);
-    watches_changed(m->watches, NULL, 0);
+    m->safety_at = mono_add(now, SCAN_SAFETY_S * NS_PER_S);
+    for (size_t i = 0; i < m->keys->queue_count; i++) scan_safety(&m->scans[i], now);
+    tasks_changed(m->tasks, NULL, 0);
 }
 
-static void work(monitor_t *m) {
+static void monitor_work(monitor_t *m) {
     mono_t started = mono_now();
-    safety(m, started);
+    monitor_safety(m, started);
     while (!atomic_load(m->stop) && mono_diff(mono_now(), started) < TICK_MS * NS_PER_MS) {
         size_t queue;
         lease_t lease;
-        if (!session_read_messages(&m->session, on_change, m) || !begin_passes(m, mono_now())) break;
-        bool worked = next_queue(m, &queue, &lease);
-        if (worked && !step(m, queue, &lease)) break;
-        if (!watch(m, &worked) || !worked) break;
+        if (!session_read_messages(&m->session, monitor_on_change, m) || !monitor_begin_scans(m, mono_now())) break;
+        bool worked = monitor_next_queue(m, &queue, &lease);
+        if (worked && !monitor_step(m, queue, &lease)) break;
+        if (!monitor_step_task(m, &worked) || !worked) break;
     }
-    (void)land(m);
+    (void)monitor_read_replies(m);
 }
 
-static bool connected(monitor_t *m, mono_t now) {
+static bool monitor_connect(monitor_t *m, mono_t now) {
     bool fresh;
     bool open = session_open(&m->session, now, &fresh);
-    if (fresh) forget_everything(m);
+    if (fresh) monitor_reset_all(m);
     return open;
 }
 
-static mono_t next_time(monitor_t *m) {
-    mono_t next = mono_min(m->safety_at, watches_next(m->watches, served, m));
+static mono_t monitor_next_time(monitor_t *m) {
+    mono_t next = mono_min(m->safety_at, tasks_next(m->tasks, monitor_may_serve, m));
     for (size_t i = 0; i < m->keys->queue_count; i++) {
         lease_t lease;
-        if (pass_served(m, i, &lease)) next = mono_min(next, ward_next(&m->wards[i]));
+        if (monitor_may_scan(m, i, &lease)) next = mono_min(next, scan_next(&m->scans[i]));
     }
     if (!m->session.tracking) next = mono_min(next, m->session.tracking_retry_at);
     return mono_max(next, m->session.retry_at);
@@ -430,17 +431,17 @@ static mono_t next_time(monitor_t *m) {
 
 void monitor_tick(void *self, role_wait_t *wait) {
     monitor_t *m = self;
-    bool idle = !m->any && watches_count(m->watches) == 0; // the dispatcher alone serves these queues
-    if (idle || !leadership_refresh(&m->leadership, term_began, m)) {
+    bool idle = !m->any && tasks_count(m->tasks) == 0; // the dispatcher alone serves these queues
+    if (idle || !leadership_refresh(&m->leadership, monitor_on_term, m)) {
         if (conn_is_open(m->session.data)) {
             session_close(&m->session);
-            forget_everything(m);
+            monitor_reset_all(m);
         }
         return; // the lease wakes us
     }
     mono_t now = mono_now();
-    if (mono_reached(m->session.retry_at, now) && connected(m, now) && session_check_alive(&m->session)) work(m);
-    wait->until = next_time(m);
+    if (mono_reached(m->session.retry_at, now) && monitor_connect(m, now) && session_check_alive(&m->session)) monitor_work(m);
+    wait->until = monitor_next_time(m);
     // While we are put off nothing is read, and a socket with news would end every wait at once.
     if (role_backing_off(wait, m->session.retry_at)) return;
     role_wait_fd(wait, conn_fd(m->session.data));
@@ -449,12 +450,12 @@ void monitor_tick(void *self, role_wait_t *wait) {
 
 void monitor_finish(void *self) {
     monitor_t *m = self;
-    for (watch_t *last = NULL; (last = watches_leaving(m->watches, last)) && conn_is_open(m->session.data);) {
+    for (task_t *last = NULL; (last = tasks_leaving(m->tasks, last)) && conn_is_open(m->session.data);) {
         lease_t lease;
         redis_error_t error;
-        if (!served(m, watch_queue(last), &lease)) continue;
-        watch_with_t with = {.conn = m->session.data, .token = lease.token, .json = m->json};
-        if (watch_leave(m->watches, last, &with, &error) == OUTCOME_OK) continue;
+        if (!monitor_may_serve(m, task_queue(last), &lease)) continue;
+        task_context_t with = {.conn = m->session.data, .token = lease.token, .json = m->json};
+        if (task_leave(m->tasks, last, &with, &error) == OUTCOME_OK) continue;
         log_warn(ROLE, NULL, "what the monitor holds in redis could not be given back", F_STR("reason", error.text));
         return;
     }

@@ -16,13 +16,13 @@ enum {
 static const char ROLE[] = "monitor";
 
 // One request under way: the stamps of the page that is next in turn for them, and the entries of one more.
-typedef struct flight {
+typedef struct request {
     bool stamps;
     size_t entries; // 0 = none
     size_t queue;
     size_t skip;   // entries that were read before these, where they are read
     bool standing; // without rotation
-} flight_t;
+} request_t;
 
 // Pages are numbered from 0 on and pass through five steps; each number is that of the next page to take that step, and page n
 // lies at n % ROOM.
@@ -34,9 +34,9 @@ struct pages {
     size_t stamps_asked; // so were its stamps
     size_t ready;        // they have come, too
     size_t done;         // it is judged
-    flight_t flights[WINDOW];
-    int flying;
-    sheet_t sheets[ROOM];
+    request_t requests[WINDOW];
+    int in_flight;
+    stamped_page_t stamped_pages[ROOM];
 };
 
 pages_t *pages_new(const keyspace_t *keys) {
@@ -46,48 +46,48 @@ pages_t *pages_new(const keyspace_t *keys) {
     return pages;
 }
 
-static const pass_ops_t *ops_of(const pages_t *pages, size_t queue) {
+static const pass_ops_t *pages_ops(const pages_t *pages, size_t queue) {
     return dialect_ops(pages->keys->queues[queue].config->dialect)->pass;
 }
 
-static void *state_of(pages_t *pages, size_t queue) {
-    const pass_ops_t *ops = ops_of(pages, queue);
+static void *pages_state(pages_t *pages, size_t queue) {
+    const pass_ops_t *ops = pages_ops(pages, queue);
     if (ops->open && !pages->states[queue]) pages->states[queue] = ops->open(&pages->keys->queues[queue]);
     return pages->states[queue];
 }
 
 void pages_forget(pages_t *pages, size_t queue) {
-    if (pages->states[queue]) ops_of(pages, queue)->close(pages->states[queue]);
+    if (pages->states[queue]) pages_ops(pages, queue)->close(pages->states[queue]);
     pages->states[queue] = NULL;
 }
 
-void pages_look_append(pages_t *pages, const call_t *call, const backup_look_t *known, bool arm) {
-    const pass_ops_t *ops = ops_of(pages, call->queue);
+void pages_append_look(pages_t *pages, const call_t *call, const backup_look_t *known, bool arm) {
+    const pass_ops_t *ops = pages_ops(pages, call->queue);
     if (ops->rotation)
         backup_look_append(call, ops->rotation, known, arm);
     else
-        ops->look_append(call, state_of(pages, call->queue));
+        ops->look_append(call, pages_state(pages, call->queue));
 }
 
-outcome_t pages_look_read(pages_t *pages, const call_t *call, const backup_look_t *known, bool arm, backup_look_t *out) {
-    const pass_ops_t *ops = ops_of(pages, call->queue);
-    if (!ops->rotation) return ops->look_read(call, state_of(pages, call->queue), out);
+outcome_t pages_read_look(pages_t *pages, const call_t *call, const backup_look_t *known, bool arm, backup_look_t *out) {
+    const pass_ops_t *ops = pages_ops(pages, call->queue);
+    if (!ops->rotation) return ops->look_read(call, pages_state(pages, call->queue), out);
     backup_look_read(call, ops->rotation, arm, out);
     if (!known->sentinel_len) out->sentinel_alone = false;
     return call->error->outcome;
 }
 
-static sheet_t *sheet_of(pages_t *pages, size_t number) { return &pages->sheets[number % ROOM]; }
+static stamped_page_t *pages_slot(pages_t *pages, size_t number) { return &pages->stamped_pages[number % ROOM]; }
 
-static void clear(pages_t *pages) {
-    for (size_t i = 0; i < ROOM; i++) backup_page_clear(&pages->sheets[i].page);
+static void pages_clear(pages_t *pages) {
+    for (size_t i = 0; i < ROOM; i++) backup_page_clear(&pages->stamped_pages[i].page);
     pages->asked = pages->met = pages->stamps_asked = pages->ready = pages->done = 0;
-    pages->flying = 0;
+    pages->in_flight = 0;
 }
 
 void pages_free(pages_t *pages) {
     if (!pages) return;
-    clear(pages);
+    pages_clear(pages);
     for (size_t i = 0; i < pages->keys->queue_count; i++) pages_forget(pages, i);
     free(pages->states);
     free(pages);
@@ -97,126 +97,128 @@ bool pages_empty(const pages_t *pages) { return pages->done == pages->asked; }
 
 // Where another page might not fit into memory beside those in hand, one comes after the other: an entry for which there is no
 // room is met in vain.
-static bool has_room(const pages_t *pages, const ward_t *ward) {
+static bool pages_have_room(const pages_t *pages, const scan_t *scan) {
     size_t in_hand = pages->asked - pages->done;
-    return in_hand == 0 || (in_hand < ROOM && (in_hand + 1) * ward_page_bytes(ward) <= PAGES_BYTES);
+    return in_hand == 0 || (in_hand < ROOM && (in_hand + 1) * scan_page_bytes(scan) <= PAGES_BYTES);
 }
 
-static void ask_entries(pages_t *pages, const call_t *call, ward_t *ward, size_t count) {
-    const pass_ops_t *ops = ops_of(pages, call->queue);
+static void pages_request_entries(pages_t *pages, const call_t *call, scan_t *scan, size_t count) {
+    const pass_ops_t *ops = pages_ops(pages, call->queue);
     if (!ops->rotation)
-        ops->page_append(call, state_of(pages, call->queue), ward->read, count);
-    else if (ward->reads_only)
-        backup_range_append(call, ward->read, count);
+        ops->page_append(call, pages_state(pages, call->queue), scan->read, count);
+    else if (scan->read_only)
+        backup_range_append(call, scan->read, count);
     else
-        backup_rotate_append(call, count, ward->asked == 0);
-    ward_asked(ward, count);
+        backup_rotate_append(call, count, scan->asked == 0);
+    scan_requested(scan, count);
     pages->asked++;
 }
 
-outcome_t pages_ask(pages_t *pages, const call_t *call, ward_t *ward, bool more) {
+outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool more) {
     *call->error = (redis_error_t){0};
-    while (pages->flying < WINDOW) {
-        flight_t flight = {.stamps = pages->stamps_asked < pages->met,
-                           .entries = more && has_room(pages, ward) ? ward_wanted(ward) : 0,
-                           .queue = call->queue,
-                           .skip = ward->read,
-                           .standing = ward->reads_only};
-        if (!flight.stamps && !flight.entries) break;
-        if (flight.stamps) stamps_append(call, &sheet_of(pages, pages->stamps_asked++)->page);
-        if (flight.entries) ask_entries(pages, call, ward, flight.entries);
-        pages->flights[pages->flying++] = flight;
+    while (pages->in_flight < WINDOW) {
+        request_t request = {.stamps = pages->stamps_asked < pages->met,
+                             .entries = more && pages_have_room(pages, scan) ? scan_entries_wanted(scan) : 0,
+                             .queue = call->queue,
+                             .skip = scan->read,
+                             .standing = scan->read_only};
+        if (!request.stamps && !request.entries) break;
+        if (request.stamps) stamps_append(call, &pages_slot(pages, pages->stamps_asked++)->page);
+        if (request.entries) pages_request_entries(pages, call, scan, request.entries);
+        pages->requests[pages->in_flight++] = request;
         if (conn_flush(call->conn, call->error) != OUTCOME_OK) break;
     }
     return call->error->outcome;
 }
 
 // At maxmemory Redis refuses to rotate; then the list is read where it stands.
-static bool full(const redis_error_t *error) { return error->outcome == OUTCOME_RETRY && strncmp(error->text, "OOM", 3) == 0; }
+static bool pages_redis_full(const redis_error_t *error) {
+    return error->outcome == OUTCOME_RETRY && strncmp(error->text, "OOM", 3) == 0;
+}
 
-static outcome_t read_entries(pages_t *pages, const call_t *call, backup_look_t *look, const flight_t *flight, size_t held,
-                              backup_page_t *page) {
-    const pass_ops_t *ops = ops_of(pages, flight->queue);
+static outcome_t pages_read_entries(pages_t *pages, const call_t *call, backup_look_t *look, const request_t *request,
+                                    size_t held, backup_page_t *page) {
+    const pass_ops_t *ops = pages_ops(pages, request->queue);
     backup_page_clear(page);
     page->others = held;
     if (!ops->rotation) {
-        ops->page_read(call, state_of(pages, flight->queue), flight->skip, flight->entries, page);
+        ops->page_read(call, pages_state(pages, request->queue), request->skip, request->entries, page);
         page->standing = true;
         return call->error->outcome;
     }
-    if (flight->standing) return backup_range_read(call, look, flight->entries, page);
-    return backup_rotate_read(call, look, flight->entries, page);
+    if (request->standing) return backup_range_read(call, look, request->entries, page);
+    return backup_rotate_read(call, look, request->entries, page);
 }
 
-static outcome_t land_entries(pages_t *pages, const call_t *call, ward_t *ward, const flight_t *flight) {
+static outcome_t pages_read_entries_reply(pages_t *pages, const call_t *call, scan_t *scan, const request_t *request) {
     redis_error_t *error = call->error;
     size_t held = 0;
-    for (size_t i = pages->done; i < pages->met; i++) held += sheet_of(pages, i)->page.held;
-    backup_page_t *page = &sheet_of(pages, pages->met++)->page;
-    read_entries(pages, call, &ward->look, flight, held, page);
-    if (full(error)) {
-        if (!ward->reads_only)
-            log_error(ROLE, ward->config->name,
+    for (size_t i = pages->done; i < pages->met; i++) held += pages_slot(pages, i)->page.held;
+    backup_page_t *page = &pages_slot(pages, pages->met++)->page;
+    pages_read_entries(pages, call, &scan->look, request, held, page);
+    if (pages_redis_full(error)) {
+        if (!scan->read_only)
+            log_error(ROLE, scan->config->name,
                       "redis is full: workers stand still, and the backup list is read without rotation",
                       F_STR("reason", error->text));
-        ward->reads_only = true;
+        scan->read_only = true;
         *error = (redis_error_t){0};
     }
-    if (error->outcome == OUTCOME_OK) ward_page(ward, page, flight->entries);
+    if (error->outcome == OUTCOME_OK) scan_read_page(scan, page, request->entries);
     return error->outcome;
 }
 
-static flight_t next_flight(pages_t *pages) {
-    flight_t flight = pages->flights[0];
-    pages->flying--;
-    memmove(pages->flights, pages->flights + 1, (size_t)pages->flying * sizeof *pages->flights);
-    return flight;
+static request_t pages_next_request(pages_t *pages) {
+    request_t request = pages->requests[0];
+    pages->in_flight--;
+    memmove(pages->requests, pages->requests + 1, (size_t)pages->in_flight * sizeof *pages->requests);
+    return request;
 }
 
-outcome_t pages_land(pages_t *pages, const call_t *call, ward_t *ward) {
-    flight_t flight = next_flight(pages);
+outcome_t pages_read_reply(pages_t *pages, const call_t *call, scan_t *scan) {
+    request_t request = pages_next_request(pages);
     redis_error_t later = {0};
     redis_error_t *error = call->error;
     const call_t entries = {call->conn, call->keys, call->queue, call->token, &later};
     *error = (redis_error_t){0};
-    if (flight.stamps) {
-        sheet_t *sheet = sheet_of(pages, pages->ready++);
-        sheet->now = ward->now; // where there is no job nothing was asked
-        if (stamps_read(call, &sheet->page, sheet->stamps, sheet->raws, &sheet->now) == OUTCOME_DISCONNECTED)
+    if (request.stamps) {
+        stamped_page_t *stamped = pages_slot(pages, pages->ready++);
+        stamped->now = scan->now; // where there is no job nothing was asked
+        if (stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now) == OUTCOME_DISCONNECTED)
             return OUTCOME_DISCONNECTED;
     }
-    if (flight.entries && land_entries(pages, &entries, ward, &flight) != OUTCOME_OK)
+    if (request.entries && pages_read_entries_reply(pages, &entries, scan, &request) != OUTCOME_OK)
         if (later.outcome == OUTCOME_DISCONNECTED || error->outcome == OUTCOME_OK) *error = later;
     return error->outcome;
 }
 
-outcome_t pages_land_all(pages_t *pages, const call_t *call, ward_t *ward) {
+outcome_t pages_read_all(pages_t *pages, const call_t *call, scan_t *scan) {
     *call->error = (redis_error_t){0};
-    while (pages->flying > 0 && pages_land(pages, call, ward) == OUTCOME_OK) {
+    while (pages->in_flight > 0 && pages_read_reply(pages, call, scan) == OUTCOME_OK) {
     }
     return call->error->outcome;
 }
 
-int pages_flying(const pages_t *pages) { return pages->flying; }
+int pages_in_flight(const pages_t *pages) { return pages->in_flight; }
 
-const sheet_t *pages_ready(const pages_t *pages) {
-    return pages->done < pages->ready ? &pages->sheets[pages->done % ROOM] : NULL;
+const stamped_page_t *pages_ready(const pages_t *pages) {
+    return pages->done < pages->ready ? &pages->stamped_pages[pages->done % ROOM] : NULL;
 }
 
-void pages_done(pages_t *pages) { backup_page_clear(&sheet_of(pages, pages->done++)->page); }
+void pages_done(pages_t *pages) { backup_page_clear(&pages_slot(pages, pages->done++)->page); }
 
 void pages_drop(pages_t *pages, conn_t *conn) {
     backup_look_t nowhere = {0};
     redis_error_t error = {0};
     const call_t call = {.conn = conn, .keys = pages->keys, .error = &error};
-    while (pages->flying > 0 && error.outcome != OUTCOME_DISCONNECTED) {
-        flight_t flight = next_flight(pages);
-        if (flight.stamps) {
-            sheet_t *sheet = sheet_of(pages, pages->ready++);
-            stamps_read(&call, &sheet->page, sheet->stamps, sheet->raws, &sheet->now);
+    while (pages->in_flight > 0 && error.outcome != OUTCOME_DISCONNECTED) {
+        request_t request = pages_next_request(pages);
+        if (request.stamps) {
+            stamped_page_t *stamped = pages_slot(pages, pages->ready++);
+            stamps_read(&call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now);
         }
-        if (flight.entries && error.outcome != OUTCOME_DISCONNECTED)
-            read_entries(pages, &call, &nowhere, &flight, PAGES_BYTES, &sheet_of(pages, pages->met++)->page);
+        if (request.entries && error.outcome != OUTCOME_DISCONNECTED)
+            pages_read_entries(pages, &call, &nowhere, &request, PAGES_BYTES, &pages_slot(pages, pages->met++)->page);
     }
-    clear(pages);
+    pages_clear(pages);
 }

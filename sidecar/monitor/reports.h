@@ -5,10 +5,10 @@
 
 #include "monitor/scan.h"
 
-// Tells the ward of all reports that it has room for.
-outcome_t monitor_reports_read(const call_t *call, ward_t *ward);
+// Tells the scan of all reports that it has room for.
+outcome_t monitor_reports_read(const call_t *call, scan_t *scan);
 
 // Removes strays; fenced. One that cannot be removed stays, and the next pass tries again.
-outcome_t monitor_reports_drop(const call_t *call, ward_t *ward);
+outcome_t monitor_reports_drop(const call_t *call, scan_t *scan);
 
 #endif

@@ -22,238 +22,238 @@ enum {
 
 static const char ROLE[] = "monitor";
 
-void ward_init(ward_t *ward, const queue_config_t *config, metrics_queue_t *metrics, int64_t scan_interval_ms) {
-    *ward = (ward_t){.config = config, .metrics = metrics, .interval_ms = scan_interval_ms};
+void scan_init(scan_t *scan, const queue_config_t *config, metrics_queue_t *metrics, int64_t scan_interval_ms) {
+    *scan = (scan_t){.config = config, .metrics = metrics, .interval_ms = scan_interval_ms};
     if (scan_interval_ms == 0) {
-        ward->interval_ms = config->policy.protected_timeout_ms / INTERVAL_SHARE;
-        if (ward->interval_ms < INTERVAL_LEAST_MS) ward->interval_ms = INTERVAL_LEAST_MS;
-        if (ward->interval_ms > INTERVAL_MOST_MS) ward->interval_ms = INTERVAL_MOST_MS;
+        scan->interval_ms = config->policy.protected_timeout_ms / INTERVAL_SHARE;
+        if (scan->interval_ms < INTERVAL_LEAST_MS) scan->interval_ms = INTERVAL_LEAST_MS;
+        if (scan->interval_ms > INTERVAL_MOST_MS) scan->interval_ms = INTERVAL_MOST_MS;
     }
-    ward_forget(ward);
+    scan_reset(scan);
 }
 
-static void drop_reports(ward_t *ward) {
-    ward->report_count = 0;
-    keymap_free(&ward->reports);
+static void scan_drop_reports(scan_t *scan) {
+    scan->report_count = 0;
+    keymap_free(&scan->reports);
 }
 
-static void drop_sets(ward_t *ward) {
-    for (int i = 0; i < 2; i++) keyfilter_free(&ward->seen[i]);
-    keymap_free(&ward->suspects);
-    keymap_free(&ward->suspects_next);
-    keymap_free(&ward->copies);
-    workers_free(&ward->workers);
+static void scan_drop_sets(scan_t *scan) {
+    for (int i = 0; i < 2; i++) keyfilter_free(&scan->seen[i]);
+    keymap_free(&scan->suspects);
+    keymap_free(&scan->suspects_next);
+    keymap_free(&scan->copies);
+    workers_free(&scan->workers);
 }
 
-void ward_free(ward_t *ward) {
-    drop_reports(ward);
-    drop_sets(ward);
-    free(ward->report_list);
-    free(ward->refused);
-    *ward = (ward_t){0};
+void scan_free(scan_t *scan) {
+    scan_drop_reports(scan);
+    scan_drop_sets(scan);
+    free(scan->report_list);
+    free(scan->refused);
+    *scan = (scan_t){0};
 }
 
-void ward_forget(ward_t *ward) {
-    drop_reports(ward);
-    drop_sets(ward);
-    ward->phase = WARD_WAIT;
-    ward->next = ward->hold = (mono_t){0};
-    ward->changed = true;
-    ward->quiet = false;
-    ward->hushed = 0;
-    ward->soonest = (mono_t){0};
-    ward->passes = 0;
-    metric_set(&ward->metrics->in_progress_since_ms, 0);
-    free(ward->refused);
-    ward->refused = NULL;
-    ward->page = PAGE_FIRST;
-    ward->largest[0] = ward->largest[1] = 0;
+void scan_reset(scan_t *scan) {
+    scan_drop_reports(scan);
+    scan_drop_sets(scan);
+    scan->phase = SCAN_WAIT;
+    scan->next = scan->blocked_until = (mono_t){0};
+    scan->changed = true;
+    scan->idle = false;
+    scan->empty_scans = 0;
+    scan->earliest = (mono_t){0};
+    scan->passes = 0;
+    metric_set(&scan->metrics->in_progress_since_ms, 0);
+    free(scan->refused);
+    scan->refused = NULL;
+    scan->page = PAGE_FIRST;
+    scan->largest[0] = scan->largest[1] = 0;
 }
 
 // A list in use changes all the time, so only where nothing was going on does a change begin a pass, and no more than one a
 // second: jobs that come and go would keep us busy. A report always does, but not without a pause.
-void ward_changed(ward_t *ward, bool report, mono_t now) {
-    if (report) ward->changed = true;
-    if (ward->phase != WARD_WAIT || (!ward->quiet && !report)) return;
-    mono_t soon = ward->quiet ? now : ward->soonest;
-    int64_t apart = ward->interval_ms < INTERVAL_LEAST_MS ? ward->interval_ms : INTERVAL_LEAST_MS;
-    if (!report) soon = mono_add(ward->began, apart * NS_PER_MS);
-    ward->next = mono_min(ward->next, mono_max(soon, now));
+void scan_changed(scan_t *scan, bool report, mono_t now) {
+    if (report) scan->changed = true;
+    if (scan->phase != SCAN_WAIT || (!scan->idle && !report)) return;
+    mono_t soon = scan->idle ? now : scan->earliest;
+    int64_t apart = scan->interval_ms < INTERVAL_LEAST_MS ? scan->interval_ms : INTERVAL_LEAST_MS;
+    if (!report) soon = mono_add(scan->began, apart * NS_PER_MS);
+    scan->next = mono_min(scan->next, mono_max(soon, now));
 }
 
-void ward_fault(ward_t *ward, const char *reason, mono_t now) {
-    if (strcmp(ward->said, reason) != 0)
-        log_error(ROLE, ward->config->name, "redis refuses the monitor", F_STR("reason", reason));
-    snprintf(ward->said, sizeof ward->said, "%s", reason);
-    metrics_refused(ward->metrics, mono_now());
-    ward->phase = WARD_WAIT;
-    ward->changed = true;
-    ward->hold = ward->next = mono_add(now, WARD_FAULT_HOLD_MS * NS_PER_MS);
+void scan_refused(scan_t *scan, const char *reason, mono_t now) {
+    if (strcmp(scan->logged, reason) != 0)
+        log_error(ROLE, scan->config->name, "redis refuses the monitor", F_STR("reason", reason));
+    snprintf(scan->logged, sizeof scan->logged, "%s", reason);
+    metrics_refused(scan->metrics, mono_now());
+    scan->phase = SCAN_WAIT;
+    scan->changed = true;
+    scan->blocked_until = scan->next = mono_add(now, SCAN_REFUSED_MS * NS_PER_MS);
 }
 
-void ward_tell(ward_t *ward, mono_t now) {
-    char *reason = ward->refused;
-    ward->refused = NULL;
+void scan_log_refusals(scan_t *scan, mono_t now) {
+    char *reason = scan->refused;
+    scan->refused = NULL;
     if (reason) {
-        ward_fault(ward, reason, now);
-    } else if (*ward->said) {
-        log_info(ROLE, ward->config->name, "redis refuses the monitor no longer");
-        ward->said[0] = '\0';
+        scan_refused(scan, reason, now);
+    } else if (*scan->logged) {
+        log_info(ROLE, scan->config->name, "redis refuses the monitor no longer");
+        scan->logged[0] = '\0';
     }
     free(reason);
 }
 
-void ward_block(ward_t *ward, bool retries, const char *ready) {
-    if (ward->block_count < WARD_BLOCKS_MOST && !ward_blocked(ward, retries, ready))
-        ward->blocked[ward->block_count++] = (ward_block_t){ready, retries};
+void scan_block(scan_t *scan, bool retries, const char *ready) {
+    if (scan->block_count < SCAN_BLOCKS_MAX && !scan_blocked(scan, retries, ready))
+        scan->blocked[scan->block_count++] = (scan_block_t){ready, retries};
 }
 
-bool ward_blocked(const ward_t *ward, bool retries, const char *ready) {
-    for (size_t i = 0; i < ward->block_count; i++)
-        if (ward->blocked[i].retries == retries && ward->blocked[i].ready == ready) return true;
+bool scan_blocked(const scan_t *scan, bool retries, const char *ready) {
+    for (size_t i = 0; i < scan->block_count; i++)
+        if (scan->blocked[i].retries == retries && scan->blocked[i].ready == ready) return true;
     return false;
 }
 
-bool ward_wants(const ward_t *ward, mono_t now) {
-    return mono_reached(ward->hold, now) && (ward->phase != WARD_WAIT || mono_reached(ward->next, now));
+bool scan_wants(const scan_t *scan, mono_t now) {
+    return mono_reached(scan->blocked_until, now) && (scan->phase != SCAN_WAIT || mono_reached(scan->next, now));
 }
 
-mono_t ward_next(const ward_t *ward) {
-    mono_t next = ward->phase == WARD_WAIT ? ward->next : (mono_t){0};
-    return mono_max(next, ward->hold);
+mono_t scan_next(const scan_t *scan) {
+    mono_t next = scan->phase == SCAN_WAIT ? scan->next : (mono_t){0};
+    return mono_max(next, scan->blocked_until);
 }
 
-static void quieten(ward_t *ward) {
-    ward->quiet = true;
-    ward->phase = WARD_WAIT;
-    ward->next = ward->look.armed ? mono_never() : mono_add(ward->began, ward->interval_ms * NS_PER_MS);
-    drop_sets(ward);
-    drop_reports(ward);
-    metric_set(&ward->metrics->in_progress, 0);
-    metric_set(&ward->metrics->in_progress_since_ms, 0);
+static void scan_become_idle(scan_t *scan) {
+    scan->idle = true;
+    scan->phase = SCAN_WAIT;
+    scan->next = scan->look.armed ? mono_never() : mono_add(scan->began, scan->interval_ms * NS_PER_MS);
+    scan_drop_sets(scan);
+    scan_drop_reports(scan);
+    metric_set(&scan->metrics->in_progress, 0);
+    metric_set(&scan->metrics->in_progress_since_ms, 0);
 }
 
-void ward_safety(ward_t *ward, mono_t now) {
-    if (ward->quiet) ward->next = mono_min(ward->next, now);
+void scan_safety(scan_t *scan, mono_t now) {
+    if (scan->idle) scan->next = mono_min(scan->next, now);
 }
 
 // What passes have learnt of sentinels outlives each look.
-static void take_look(ward_t *ward, const backup_look_t *look) {
-    size_t known = ward->look.sentinel_len;
+static void scan_take_look(scan_t *scan, const backup_look_t *look) {
+    size_t known = scan->look.sentinel_len;
     char sentinel[SENTINEL_MOST];
-    memcpy(sentinel, ward->look.sentinel, known);
-    ward->look = *look;
-    ward->look.sentinel_met = false;
-    ward->look.sentinel_len = known;
-    memcpy(ward->look.sentinel, sentinel, known);
+    memcpy(sentinel, scan->look.sentinel, known);
+    scan->look = *look;
+    scan->look.sentinel_met = false;
+    scan->look.sentinel_len = known;
+    memcpy(scan->look.sentinel, sentinel, known);
 }
 
-bool ward_begin(ward_t *ward, const backup_look_t *look, mono_t now) {
-    take_look(ward, look);
-    ward->began = now;
-    ward->changed = false;
-    ward->left = look->entries;
-    ward->asked = ward->met = 0;
-    ward->read = 0;
-    ward->reads_only = !dialect_ops(ward->config->dialect)->pass->rotation;
-    ward->met_sentinel = ward->unsettled = ward->reports_full = false;
-    ward->ended = look->entries == 0;
-    ward->jobs = 0;
-    ward->block_count = 0;
-    free(ward->refused); // of a pass that was broken off
-    ward->refused = NULL;
-    ward->since = INT64_MAX;
-    ward->nearest = INT64_MAX;
-    ward->cursor = 0;
-    ward->now = look->now;
+bool scan_begin(scan_t *scan, const backup_look_t *look, mono_t now) {
+    scan_take_look(scan, look);
+    scan->began = now;
+    scan->changed = false;
+    scan->left = look->entries;
+    scan->asked = scan->met = 0;
+    scan->read = 0;
+    scan->read_only = !dialect_ops(scan->config->dialect)->pass->rotation;
+    scan->met_sentinel = scan->rescan = scan->reports_full = false;
+    scan->ended = look->entries == 0;
+    scan->jobs = 0;
+    scan->block_count = 0;
+    free(scan->refused); // of a pass that was broken off
+    scan->refused = NULL;
+    scan->since = INT64_MAX;
+    scan->next_verdict_at = INT64_MAX;
+    scan->cursor = 0;
+    scan->now = look->now;
     bool idle = look->reports == 0 && (look->entries == 0 || look->sentinel_alone);
-    if (idle && (ward->hushed >= HUSHED_PASSES || look->stamps == 0)) {
-        ward->passes++;
-        ward->hushed = 0;
-        quieten(ward);
-        ward_tell(ward, now);
+    if (idle && (scan->empty_scans >= HUSHED_PASSES || look->stamps == 0)) {
+        scan->passes++;
+        scan->empty_scans = 0;
+        scan_become_idle(scan);
+        scan_log_refusals(scan, now);
         return false;
     }
-    if (idle) ward->ended = true; // only stamps are left
-    keyfilter_begin(&ward->seen[0], (size_t)look->entries);
-    keymap_free(&ward->suspects_next); // of a pass that was broken off
-    for (size_t i = 0; i < ward->suspects.room; i++) ward->suspects.slots[i].value = 0;
-    ward->phase = WARD_ROTATE;
+    if (idle) scan->ended = true; // only stamps are left
+    keyfilter_begin(&scan->seen[0], (size_t)look->entries);
+    keymap_free(&scan->suspects_next); // of a pass that was broken off
+    for (size_t i = 0; i < scan->suspects.room; i++) scan->suspects.slots[i].value = 0;
+    scan->phase = SCAN_ROTATE;
     return true;
 }
 
 // NULL = there is no room: it waits for the next pass.
-static ward_report_t *new_report(ward_t *ward, const digest_t *digest) {
-    if (ward->report_count >= REPORTS_MOST) {
-        ward->reports_full = true;
+static scan_report_t *scan_new_report(scan_t *scan, const digest_t *digest) {
+    if (scan->report_count >= REPORTS_MOST) {
+        scan->reports_full = true;
         return NULL;
     }
-    if (ward->report_count == ward->report_room) {
-        size_t room = ward->report_room * 2 + 16;
-        ward_report_t *grown = mem_array(room, sizeof *grown);
-        if (ward->report_list) memcpy(grown, ward->report_list, ward->report_count * sizeof *grown);
-        free(ward->report_list);
-        ward->report_list = grown;
-        ward->report_room = room;
+    if (scan->report_count == scan->report_room) {
+        size_t room = scan->report_room * 2 + 16;
+        scan_report_t *grown = mem_array(room, sizeof *grown);
+        if (scan->report_list) memcpy(grown, scan->report_list, scan->report_count * sizeof *grown);
+        free(scan->report_list);
+        scan->report_list = grown;
+        scan->report_room = room;
     }
-    ward_report_t *report = &ward->report_list[ward->report_count++];
-    *report = (ward_report_t){.digest = *digest};
-    *keymap_put(&ward->reports, digest->bytes) = (int64_t)ward->report_count;
+    scan_report_t *report = &scan->report_list[scan->report_count++];
+    *report = (scan_report_t){.digest = *digest};
+    *keymap_put(&scan->reports, digest->bytes) = (int64_t)scan->report_count;
     return report;
 }
 
-void ward_report(void *self, const report_ref_t *report) {
-    ward_t *ward = self;
+void scan_add_report(void *self, const report_ref_t *report) {
+    scan_t *scan = self;
     digest_t digest = digest_of(report->job.data, report->job.len);
-    const int64_t *known = keymap_find(&ward->reports, digest.bytes);
-    ward_report_t *at = known ? &ward->report_list[*known - 1] : new_report(ward, &digest);
+    const int64_t *known = keymap_find(&scan->reports, digest.bytes);
+    scan_report_t *at = known ? &scan->report_list[*known - 1] : scan_new_report(scan, &digest);
     if (!at) return;
     if (at->out || strcmp(at->sha1, report->sha1) != 0) at->missed = 0; // another report than before
     at->out = false;
     strncpy(at->sha1, report->sha1, sizeof at->sha1 - 1);
     at->ends = report->ends;
     at->met = false;
-    at->listed = ward->passes;
+    at->listed = scan->passes;
 }
 
-void ward_reports_end(ward_t *ward) {
+void scan_reports_end(scan_t *scan) {
     size_t kept = 0;
-    for (size_t i = 0; i < ward->report_count; i++) {
-        ward_report_t *report = &ward->report_list[i];
-        if (!report->out && report->listed == ward->passes) ward->report_list[kept++] = *report;
+    for (size_t i = 0; i < scan->report_count; i++) {
+        scan_report_t *report = &scan->report_list[i];
+        if (!report->out && report->listed == scan->passes) scan->report_list[kept++] = *report;
     }
-    if (kept == ward->report_count) return;
-    ward->report_count = kept;
-    keymap_free(&ward->reports);
-    for (size_t i = 0; i < kept; i++) *keymap_put(&ward->reports, ward->report_list[i].digest.bytes) = (int64_t)i + 1;
+    if (kept == scan->report_count) return;
+    scan->report_count = kept;
+    keymap_free(&scan->reports);
+    for (size_t i = 0; i < kept; i++) *keymap_put(&scan->reports, scan->report_list[i].digest.bytes) = (int64_t)i + 1;
 }
 
-const ward_report_t *ward_report_of(const ward_t *ward, const digest_t *digest) {
-    const int64_t *index = keymap_find(&ward->reports, digest->bytes);
-    return index && !ward->report_list[*index - 1].out ? &ward->report_list[*index - 1] : NULL;
+const scan_report_t *scan_report_of(const scan_t *scan, const digest_t *digest) {
+    const int64_t *index = keymap_find(&scan->reports, digest->bytes);
+    return index && !scan->report_list[*index - 1].out ? &scan->report_list[*index - 1] : NULL;
 }
 
-size_t ward_wanted(const ward_t *ward) {
-    if (ward->phase != WARD_ROTATE || ward->ended || ward->left <= 0) return 0;
+size_t scan_entries_wanted(const scan_t *scan) {
+    if (scan->phase != SCAN_ROTATE || scan->ended || scan->left <= 0) return 0;
     // The first page tells how large entries are, and each page of a standing list where the next one begins.
-    if (ward->asked != ward->met && (ward->met == 0 || ward->reads_only)) return 0;
-    return ward->left < (int64_t)ward->page ? (size_t)ward->left : ward->page;
+    if (scan->asked != scan->met && (scan->met == 0 || scan->read_only)) return 0;
+    return scan->left < (int64_t)scan->page ? (size_t)scan->left : scan->page;
 }
 
-void ward_asked(ward_t *ward, size_t count) {
-    ward->left -= (int64_t)count;
-    ward->asked++;
+void scan_requested(scan_t *scan, size_t count) {
+    scan->left -= (int64_t)count;
+    scan->asked++;
 }
 
-static size_t largest(const ward_t *ward) { return ward->largest[0] > ward->largest[1] ? ward->largest[0] : ward->largest[1]; }
+static size_t largest(const scan_t *scan) { return scan->largest[0] > scan->largest[1] ? scan->largest[0] : scan->largest[1]; }
 
-size_t ward_page_bytes(const ward_t *ward) { return ward->page * (largest(ward) + 1); }
+size_t scan_page_bytes(const scan_t *scan) { return scan->page * (largest(scan) + 1); }
 
-bool ward_meets_large(const ward_t *ward) { return largest(ward) >= LARGE; }
+bool scan_has_large(const scan_t *scan) { return largest(scan) >= LARGE; }
 
 // Pages grow until they are full or their bytes are many: nobody knows how large entries are before they are read. Small ones
 // say little of those behind them: where large ones were met lately, more may come at any time.
-static size_t next_page(size_t page, size_t count, size_t bytes, size_t most_bytes) {
+static size_t scan_next_page(size_t page, size_t count, size_t bytes, size_t most_bytes) {
     size_t most = bytes && count ? PAGE_BYTES / (bytes / count + 1) : BACKUP_PAGE;
     size_t next = page * 4;
     if (next > PAGES_BYTES / (most_bytes + 1)) next = PAGES_BYTES / (most_bytes + 1);
@@ -262,51 +262,51 @@ static size_t next_page(size_t page, size_t count, size_t bytes, size_t most_byt
     return next ? next : 1;
 }
 
-void ward_page(ward_t *ward, const backup_page_t *page, size_t asked) {
+void scan_read_page(scan_t *scan, const backup_page_t *page, size_t asked) {
     size_t taken = page->count + page->vacant;
-    ward->left += (int64_t)asked - (int64_t)taken; // what a full Redis has refused may be asked for again
-    if (ward->look.open && ward->left < BACKUP_PAGE) ward->left = BACKUP_PAGE;
-    ward->met++;
-    if (page->standing) ward->read += taken;
-    if (page->ended) ward->ended = true;
+    scan->left += (int64_t)asked - (int64_t)taken; // what a full Redis has refused may be asked for again
+    if (scan->look.open && scan->left < BACKUP_PAGE) scan->left = BACKUP_PAGE;
+    scan->met++;
+    if (page->standing) scan->read += taken;
+    if (page->ended) scan->ended = true;
     for (size_t i = 0; i < page->count; i++)
-        if (page->entries[i].bytes.len > ward->largest[0]) ward->largest[0] = page->entries[i].bytes.len;
-    ward->page = next_page(ward->page, page->count, page->bytes, largest(ward));
+        if (page->entries[i].bytes.len > scan->largest[0]) scan->largest[0] = page->entries[i].bytes.len;
+    scan->page = scan_next_page(scan->page, page->count, page->bytes, largest(scan));
     for (size_t i = 0; i < page->count; i++) {
         if (page->entries[i].kind != ENTRY_SENTINEL) continue;
-        ward->met_sentinel = true;
-        if (!ward->reads_only) ward->ended = true; // read from the tail, it stands anywhere
+        scan->met_sentinel = true;
+        if (!scan->read_only) scan->ended = true; // read from the tail, it stands anywhere
     }
 }
 
-bool ward_met(ward_t *ward, const digest_t *digest) {
-    ward->jobs++;
-    ward_report_t *report = (ward_report_t *)ward_report_of(ward, digest);
+bool scan_note_job(scan_t *scan, const digest_t *digest) {
+    scan->jobs++;
+    scan_report_t *report = (scan_report_t *)scan_report_of(scan, digest);
     if (report) report->met = true;
-    int64_t *suspect = keymap_find(&ward->suspects, digest->bytes);
-    bool before = keyfilter_add(&ward->seen[0], digest->bytes);
+    int64_t *suspect = keymap_find(&scan->suspects, digest->bytes);
+    bool before = keyfilter_add(&scan->seen[0], digest->bytes);
     if (suspect)
         ++*suspect;
-    else if (before && ward->suspects_next.count < SUSPECTS_MOST)
-        keymap_put(&ward->suspects_next, digest->bytes);
-    return keymap_find(&ward->copies, digest->bytes) || (suspect && *suspect > 1);
+    else if (before && scan->suspects_next.count < SUSPECTS_MOST)
+        keymap_put(&scan->suspects_next, digest->bytes);
+    return keymap_find(&scan->copies, digest->bytes) || (suspect && *suspect > 1);
 }
 
-void ward_met_since(ward_t *ward, int64_t since) {
-    if (since <= 0) since = ward->now;
-    if (since < ward->since) ward->since = since;
+void scan_note_since(scan_t *scan, int64_t since) {
+    if (since <= 0) since = scan->now;
+    if (since < scan->since) scan->since = since;
 }
 
-void ward_verdict(ward_t *ward, const verdict_t *verdict) {
+void scan_verdict(scan_t *scan, const verdict_t *verdict) {
     switch (verdict->kind) {
     case VERDICT_LEAVE:
     case VERDICT_PRESENT:
-        if (verdict->again < ward->nearest) ward->nearest = verdict->again;
+        if (verdict->again < scan->next_verdict_at) scan->next_verdict_at = verdict->again;
         break;
     case VERDICT_STAMP:
     case VERDICT_SEEN: {
-        int64_t due = ward->now + ward->config->policy.protected_timeout_ms;
-        if (due < ward->nearest) ward->nearest = due;
+        int64_t due = scan->now + scan->config->policy.protected_timeout_ms;
+        if (due < scan->next_verdict_at) scan->next_verdict_at = due;
         break;
     }
     default: break; // what follows from these is known when they are settled
@@ -314,95 +314,95 @@ void ward_verdict(ward_t *ward, const verdict_t *verdict) {
 }
 
 // Settle looks through one list: it sees no copies in those of other workers.
-bool ward_sure(const ward_t *ward) {
-    bool exact = dialect_ops(ward->config->dialect)->pass->rotation && ward->look.entries <= WARD_EXACT_ENTRIES;
-    return exact || ward->passes >= WARD_SURE_PASSES;
+bool scan_may_end(const scan_t *scan) {
+    bool exact = dialect_ops(scan->config->dialect)->pass->rotation && scan->look.entries <= SCAN_EXACT_ENTRIES;
+    return exact || scan->passes >= SCAN_SURE_SCANS;
 }
 
-bool ward_met_all(ward_t *ward) {
-    ward->phase = WARD_SWEEP;
-    ward->cursor = 0;
-    return ward->look.stamps > ward->jobs || ward->look.entries == 0;
+bool scan_all_read(scan_t *scan) {
+    scan->phase = SCAN_PRUNE;
+    scan->cursor = 0;
+    return scan->look.stamps > scan->jobs || scan->look.entries == 0;
 }
 
 // A job that was put back begins a life when it is met, stamp or not. Its stamp matters only where its own date would end it.
-static int64_t requeued_for_ms(const queue_policy_t *policy) { return *policy->created_path ? policy->alive_timeout_ms : 0; }
+static int64_t scan_requeued_for_ms(const queue_policy_t *policy) { return *policy->created_path ? policy->alive_timeout_ms : 0; }
 
-bool ward_keeps(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp) {
-    ward_t *ward = self;
-    const queue_policy_t *policy = &ward->config->policy;
-    if (!stamp->seen && stamp->requeued && !stamp->retries) return ward->now - stamp->retried_at <= requeued_for_ms(policy);
-    if (!stamp->seen) return ward->now - stamp->retried_at <= policy->retry_window_ms;
-    return ward->passes == 0 || keyfilter_has(&ward->seen[0], field) || keyfilter_has(&ward->seen[1], field);
+bool scan_keeps_stamp(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp) {
+    scan_t *scan = self;
+    const queue_policy_t *policy = &scan->config->policy;
+    if (!stamp->seen && stamp->requeued && !stamp->retries) return scan->now - stamp->retried_at <= scan_requeued_for_ms(policy);
+    if (!stamp->seen) return scan->now - stamp->retried_at <= policy->retry_window_ms;
+    return scan->passes == 0 || keyfilter_has(&scan->seen[0], field) || keyfilter_has(&scan->seen[1], field);
 }
 
-static bool count_copy(void *self, const uint8_t key[KEY_BYTES], int64_t *met) {
-    ward_t *ward = self;
-    if (*met > 1) keymap_put(&ward->copies, key);
+static bool scan_count_copy(void *self, const uint8_t key[KEY_BYTES], int64_t *met) {
+    scan_t *scan = self;
+    if (*met > 1) keymap_put(&scan->copies, key);
     return false;
 }
 
-static bool suspect_again(void *self, const uint8_t key[KEY_BYTES], int64_t *met) {
+static bool scan_suspect_again(void *self, const uint8_t key[KEY_BYTES], int64_t *met) {
     keymap_put(self, key);
     (void)met;
     return true;
 }
 
-static bool met_now(void *self, const uint8_t key[KEY_BYTES]) { return keyfilter_has(self, key); }
+static bool scan_met_now(void *self, const uint8_t key[KEY_BYTES]) { return keyfilter_has(self, key); }
 
-void ward_end(ward_t *ward, mono_t now) {
-    ward->passes++;
-    ward->largest[1] = ward->largest[0];
-    ward->largest[0] = 0;
-    workers_filter(&ward->workers, met_now, &ward->seen[0]);
-    for (size_t i = 0; i < ward->report_count; i++)
-        ward->report_list[i].missed = ward->report_list[i].met ? 0 : ward->report_list[i].missed + 1;
+void scan_end(scan_t *scan, mono_t now) {
+    scan->passes++;
+    scan->largest[1] = scan->largest[0];
+    scan->largest[0] = 0;
+    workers_filter(&scan->workers, scan_met_now, &scan->seen[0]);
+    for (size_t i = 0; i < scan->report_count; i++)
+        scan->report_list[i].missed = scan->report_list[i].met ? 0 : scan->report_list[i].missed + 1;
     // What was met more than once is copies, and stays suspect; so is what the filter met again for the first time.
-    keymap_free(&ward->copies);
-    keymap_filter(&ward->suspects, count_copy, ward);
-    keymap_free(&ward->suspects);
-    ward->suspects = ward->suspects_next;
-    ward->suspects_next = (keymap_t){0};
-    keymap_filter(&ward->copies, suspect_again, &ward->suspects);
-    keyfilter_t older = ward->seen[1];
-    ward->seen[1] = ward->seen[0];
-    ward->seen[0] = older;
-    ward->phase = WARD_WAIT;
-    ward->quiet = false;
-    if (!ward->met_sentinel && !ward->reads_only) ward->look.sentinel_len = 0; // it is gone: the next one that is met is it
-    metric_add(&ward->metrics->passes, 1);
-    metric_set(&ward->metrics->in_progress, ward->jobs);
-    metric_set(&ward->metrics->in_progress_since_ms, ward->since == INT64_MAX ? 0 : ward->since);
-    int64_t took = mono_diff(now, ward->began);
-    metric_add(&ward->metrics->pass_us, took / NS_PER_US);
-    int64_t pause = took > WARD_LEAST_MS * NS_PER_MS ? took : WARD_LEAST_MS * NS_PER_MS;
-    int64_t in = ward->interval_ms * NS_PER_MS;
-    ward->soonest = mono_add(now, pause);
+    keymap_free(&scan->copies);
+    keymap_filter(&scan->suspects, scan_count_copy, scan);
+    keymap_free(&scan->suspects);
+    scan->suspects = scan->suspects_next;
+    scan->suspects_next = (keymap_t){0};
+    keymap_filter(&scan->copies, scan_suspect_again, &scan->suspects);
+    keyfilter_t older = scan->seen[1];
+    scan->seen[1] = scan->seen[0];
+    scan->seen[0] = older;
+    scan->phase = SCAN_WAIT;
+    scan->idle = false;
+    if (!scan->met_sentinel && !scan->read_only) scan->look.sentinel_len = 0; // it is gone: the next one that is met is it
+    metric_add(&scan->metrics->passes, 1);
+    metric_set(&scan->metrics->in_progress, scan->jobs);
+    metric_set(&scan->metrics->in_progress_since_ms, scan->since == INT64_MAX ? 0 : scan->since);
+    int64_t took = mono_diff(now, scan->began);
+    metric_add(&scan->metrics->pass_us, took / NS_PER_US);
+    int64_t pause = took > SCAN_PAUSE_MIN_MS * NS_PER_MS ? took : SCAN_PAUSE_MIN_MS * NS_PER_MS;
+    int64_t in = scan->interval_ms * NS_PER_MS;
+    scan->earliest = mono_add(now, pause);
     // Our own rotation has made Redis forget whom to wake: one more look arms it again, and then there is silence. What is still
     // there after that is no job, and no reason to hurry.
-    ward->hushed = ward->jobs == 0 && ward->report_count == 0 ? ward->hushed + 1 : 0;
-    bool settling = ward->hushed && ward->hushed <= HUSHED_PASSES;
-    if (ward->nearest != INT64_MAX) {
-        int64_t until = ward->nearest + 1 - ward->now; // a timeout is over when it is exceeded
+    scan->empty_scans = scan->jobs == 0 && scan->report_count == 0 ? scan->empty_scans + 1 : 0;
+    bool settling = scan->empty_scans && scan->empty_scans <= HUSHED_PASSES;
+    if (scan->next_verdict_at != INT64_MAX) {
+        int64_t until = scan->next_verdict_at + 1 - scan->now; // a timeout is over when it is exceeded
         if (until < in / NS_PER_MS) in = until * NS_PER_MS;
     }
-    if (ward->unsettled || settling || ward->changed || in < pause) in = pause;
-    ward->next = mono_add(now, in);
+    if (scan->rescan || settling || scan->changed || in < pause) in = pause;
+    scan->next = mono_add(now, in);
 }
 
-static bool is_stray(const ward_report_t *report) { return !report->out && report->missed >= REPORT_MISSED_PASSES; }
+static bool scan_is_orphan(const scan_report_t *report) { return !report->out && report->missed >= REPORT_MISSED_PASSES; }
 
-bool ward_has_strays(const ward_t *ward) {
-    for (size_t i = 0; i < ward->report_count; i++)
-        if (is_stray(&ward->report_list[i])) return true;
+bool scan_has_orphan_reports(const scan_t *scan) {
+    for (size_t i = 0; i < scan->report_count; i++)
+        if (scan_is_orphan(&scan->report_list[i])) return true;
     return false;
 }
 
-const ward_report_t *ward_stray_report(const ward_t *ward, const digest_t *digest) {
-    const ward_report_t *report = ward_report_of(ward, digest);
-    return report && is_stray(report) ? report : NULL;
+const scan_report_t *scan_orphan_report(const scan_t *scan, const digest_t *digest) {
+    const scan_report_t *report = scan_report_of(scan, digest);
+    return report && scan_is_orphan(report) ? report : NULL;
 }
 
-void ward_drop_report(ward_t *ward, const ward_report_t *report) { // the rest of it goes with the next scan
-    ward->report_list[report - ward->report_list].out = true;
+void scan_drop_report(scan_t *scan, const scan_report_t *report) { // the rest of it goes with the next scan
+    scan->report_list[report - scan->report_list].out = true;
 }

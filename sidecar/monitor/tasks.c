@@ -10,103 +10,105 @@
 
 static const char ROLE[] = "monitor";
 
-struct watch {
+struct task {
     const watch_ops_t *ops;
     void *state; // owned
     size_t queue;
     metrics_queue_t *metrics;
     int64_t poll_ms;
-    mono_t next;    // when its next step is wanted
-    mono_t hold;    // no step before this: at fault
-    bool changed;   // since the last step
-    bool begun;     // it has stepped
-    char said[256]; // the fault that was said last; "" = the last step worked
+    mono_t next;          // when its next step is wanted
+    mono_t blocked_until; // no step before this: at fault
+    bool changed;         // since the last step
+    bool begun;           // it has stepped
+    char logged[256];     // the fault that was said last; "" = the last step worked
 };
 
 // A wake-up names a key or a channel; here is whose it is.
-typedef struct named {
+typedef struct task_name {
     const char *name; // belongs to the state
-    size_t watch;
-} named_t;
+    size_t task;
+} task_name_t;
 
-struct watches {
+struct tasks {
     const keyspace_t *keys;
-    watch_t *all;
+    task_t *all;
     size_t count;
     size_t cursor; // whose turn it is
-    named_t *watched;
+    task_name_t *watched;
     size_t watched_count;
-    named_t *heard;
+    task_name_t *subscribed;
     const char **channels; // the names of `heard`
-    size_t heard_count;
+    size_t subscribed_count;
 };
 
-watches_t *watches_new(const keyspace_t *keys) {
-    watches_t *w = mem_alloc(sizeof *w);
+tasks_t *tasks_new(const keyspace_t *keys) {
+    tasks_t *w = mem_alloc(sizeof *w);
     w->keys = keys;
     w->all = mem_array(keys->queue_count, sizeof *w->all);
     w->watched = mem_array(keys->queue_count, WATCH_KEYS_MOST * sizeof *w->watched);
-    w->heard = mem_array(keys->queue_count, WATCH_CHANNELS_MOST * sizeof *w->heard);
+    w->subscribed = mem_array(keys->queue_count, WATCH_CHANNELS_MOST * sizeof *w->subscribed);
     w->channels = mem_array(keys->queue_count, WATCH_CHANNELS_MOST * sizeof *w->channels);
     return w;
 }
 
-void watches_free(watches_t *w) {
+void tasks_free(tasks_t *w) {
     if (!w) return;
     for (size_t i = 0; i < w->count; i++) w->all[i].ops->close(w->all[i].state);
     free(w->all);
     free(w->watched);
-    free(w->heard);
+    free(w->subscribed);
     free(w->channels);
     free(w);
 }
 
-static int compare_names(const void *a, const void *b) { return strcmp(((const named_t *)a)->name, ((const named_t *)b)->name); }
-
-void watches_add(watches_t *w, size_t queue, const watch_ops_t *ops, metrics_queue_t *metrics, int64_t poll_ms) {
-    const char *names[WATCH_KEYS_MOST > WATCH_CHANNELS_MOST ? WATCH_KEYS_MOST : WATCH_CHANNELS_MOST];
-    watch_t *watch = &w->all[w->count];
-    *watch = (watch_t){.ops = ops, .queue = queue, .metrics = metrics, .poll_ms = poll_ms, .changed = true};
-    watch->state = ops->open(&w->keys->queues[queue]);
-    size_t keys = ops->watched ? ops->watched(watch->state, names) : 0;
-    for (size_t i = 0; i < keys; i++) w->watched[w->watched_count++] = (named_t){names[i], w->count};
-    size_t channels = ops->channels ? ops->channels(watch->state, names) : 0;
-    for (size_t i = 0; i < channels; i++) w->heard[w->heard_count++] = (named_t){names[i], w->count};
-    w->count++;
-    qsort(w->watched, w->watched_count, sizeof *w->watched, compare_names);
-    qsort(w->heard, w->heard_count, sizeof *w->heard, compare_names);
-    for (size_t i = 0; i < w->heard_count; i++) w->channels[i] = w->heard[i].name;
+static int tasks_compare_names(const void *a, const void *b) {
+    return strcmp(((const task_name_t *)a)->name, ((const task_name_t *)b)->name);
 }
 
-size_t watches_count(const watches_t *w) { return w->count; }
+void tasks_add(tasks_t *w, size_t queue, const watch_ops_t *ops, metrics_queue_t *metrics, int64_t poll_ms) {
+    const char *names[WATCH_KEYS_MOST > WATCH_CHANNELS_MOST ? WATCH_KEYS_MOST : WATCH_CHANNELS_MOST];
+    task_t *task = &w->all[w->count];
+    *task = (task_t){.ops = ops, .queue = queue, .metrics = metrics, .poll_ms = poll_ms, .changed = true};
+    task->state = ops->open(&w->keys->queues[queue]);
+    size_t keys = ops->watched ? ops->watched(task->state, names) : 0;
+    for (size_t i = 0; i < keys; i++) w->watched[w->watched_count++] = (task_name_t){names[i], w->count};
+    size_t channels = ops->channels ? ops->channels(task->state, names) : 0;
+    for (size_t i = 0; i < channels; i++) w->subscribed[w->subscribed_count++] = (task_name_t){names[i], w->count};
+    w->count++;
+    qsort(w->watched, w->watched_count, sizeof *w->watched, tasks_compare_names);
+    qsort(w->subscribed, w->subscribed_count, sizeof *w->subscribed, tasks_compare_names);
+    for (size_t i = 0; i < w->subscribed_count; i++) w->channels[i] = w->subscribed[i].name;
+}
 
-const char *const *watches_channels(const watches_t *w, size_t *count) {
-    *count = w->heard_count;
+size_t tasks_count(const tasks_t *w) { return w->count; }
+
+const char *const *tasks_channels(const tasks_t *w, size_t *count) {
+    *count = w->subscribed_count;
     return w->channels;
 }
 
-static void forget(watch_t *watch) {
-    watch->ops->forget(watch->state);
-    watch->next = watch->hold = (mono_t){0};
-    watch->changed = true;
+static void task_reset(task_t *task) {
+    task->ops->forget(task->state);
+    task->next = task->blocked_until = (mono_t){0};
+    task->changed = true;
 }
 
-void watches_forget(watches_t *w, size_t queue) {
+void tasks_reset(tasks_t *w, size_t queue) {
     for (size_t i = 0; i < w->count; i++)
-        if (w->all[i].queue == queue) forget(&w->all[i]);
+        if (w->all[i].queue == queue) task_reset(&w->all[i]);
 }
 
-void watches_forget_all(watches_t *w) {
-    for (size_t i = 0; i < w->count; i++) forget(&w->all[i]);
+void tasks_reset_all(tasks_t *w) {
+    for (size_t i = 0; i < w->count; i++) task_reset(&w->all[i]);
 }
 
-static void wake(watch_t *watch) {
-    watch->changed = true;
-    watch->next = (mono_t){0};
+static void task_wake(task_t *task) {
+    task->changed = true;
+    task->next = (mono_t){0};
 }
 
 // The first of those with this name; several watches may have a key in common.
-static const named_t *find(const named_t *all, size_t count, const char *name) {
+static const task_name_t *tasks_find(const task_name_t *all, size_t count, const char *name) {
     size_t low = 0;
     for (size_t high = count; low < high;) {
         size_t middle = low + (high - low) / 2;
@@ -118,95 +120,96 @@ static const named_t *find(const named_t *all, size_t count, const char *name) {
     return all + low;
 }
 
-void watches_changed(watches_t *w, const char *key, size_t len) {
-    for (size_t i = 0; !key && i < w->count; i++) wake(&w->all[i]);
+void tasks_changed(tasks_t *w, const char *key, size_t len) {
+    for (size_t i = 0; !key && i < w->count; i++) task_wake(&w->all[i]);
     if (!key || strlen(key) != len) return;
-    const named_t *end = w->watched + w->watched_count;
-    for (const named_t *at = find(w->watched, w->watched_count, key); at < end && strcmp(at->name, key) == 0; at++)
-        wake(&w->all[at->watch]);
+    const task_name_t *end = w->watched + w->watched_count;
+    for (const task_name_t *at = tasks_find(w->watched, w->watched_count, key); at < end && strcmp(at->name, key) == 0; at++)
+        task_wake(&w->all[at->task]);
 }
 
-void watches_heard(watches_t *w, const char *channel, slice_t message) {
-    const named_t *end = w->heard + w->heard_count;
-    for (const named_t *at = find(w->heard, w->heard_count, channel); at < end && strcmp(at->name, channel) == 0; at++) {
-        watch_t *watch = &w->all[at->watch];
-        if (watch->ops->heard) watch->ops->heard(watch->state, channel, message);
-        watch->next = (mono_t){0};
+void tasks_on_message(tasks_t *w, const char *channel, slice_t message) {
+    const task_name_t *end = w->subscribed + w->subscribed_count;
+    for (const task_name_t *at = tasks_find(w->subscribed, w->subscribed_count, channel);
+         at < end && strcmp(at->name, channel) == 0; at++) {
+        task_t *task = &w->all[at->task];
+        if (task->ops->heard) task->ops->heard(task->state, channel, message);
+        task->next = (mono_t){0};
     }
 }
 
-static mono_t due(const watch_t *watch) { return mono_max(watch->next, watch->hold); }
+static mono_t task_due(const task_t *task) { return mono_max(task->next, task->blocked_until); }
 
-watch_t *watches_turn(watches_t *w, watch_served_fn *served, void *self, mono_t now, lease_t *lease) {
+task_t *tasks_turn(tasks_t *w, task_may_serve_fn *served, void *self, mono_t now, lease_t *lease) {
     for (size_t n = 0; n < w->count; n++) {
-        watch_t *watch = &w->all[(w->cursor + n) % w->count];
-        if (!mono_reached(due(watch), now) || !served(self, watch->queue, lease)) continue;
+        task_t *task = &w->all[(w->cursor + n) % w->count];
+        if (!mono_reached(task_due(task), now) || !served(self, task->queue, lease)) continue;
         w->cursor = (w->cursor + n + 1) % w->count;
-        return watch;
+        return task;
     }
     return NULL;
 }
 
-size_t watch_queue(const watch_t *watch) { return watch->queue; }
+size_t task_queue(const task_t *task) { return task->queue; }
 
-mono_t watches_next(const watches_t *w, watch_served_fn *served, void *self) {
+mono_t tasks_next(const tasks_t *w, task_may_serve_fn *served, void *self) {
     mono_t next = mono_never();
     lease_t lease;
     for (size_t i = 0; i < w->count; i++)
-        if (served(self, w->all[i].queue, &lease)) next = mono_min(next, due(&w->all[i]));
+        if (served(self, w->all[i].queue, &lease)) next = mono_min(next, task_due(&w->all[i]));
     return next;
 }
 
-static watch_call_t call_of(const watches_t *w, const watch_t *watch, const watch_with_t *with) {
+static watch_call_t task_call(const tasks_t *w, const task_t *task, const task_context_t *with) {
     return (watch_call_t){.conn = with->conn,
                           .keys = w->keys,
-                          .queue = watch->queue,
+                          .queue = task->queue,
                           .token = with->token,
                           .arm = with->arm,
-                          .changed = watch->changed,
-                          .metrics = watch->metrics,
+                          .changed = task->changed,
+                          .metrics = task->metrics,
                           .json = with->json,
                           .now = mono_now(),
                           .next = mono_never()};
 }
 
 // Said once for each reason, until a step works again: a fault of keys or rights lasts until somebody mends it.
-static outcome_t at_fault(const watches_t *w, watch_t *watch, redis_error_t *error) {
-    metrics_refused(watch->metrics, mono_now());
-    watch->changed = true;
-    watch->hold = mono_add(mono_now(), WATCH_FAULT_HOLD_MS * NS_PER_MS);
-    if (strcmp(watch->said, error->text) != 0)
-        log_error(ROLE, w->keys->queues[watch->queue].config->name, "redis refuses the monitor", F_STR("reason", error->text));
-    snprintf(watch->said, sizeof watch->said, "%s", error->text);
+static outcome_t task_refused(const tasks_t *w, task_t *task, redis_error_t *error) {
+    metrics_refused(task->metrics, mono_now());
+    task->changed = true;
+    task->blocked_until = mono_add(mono_now(), TASK_REFUSED_MS * NS_PER_MS);
+    if (strcmp(task->logged, error->text) != 0)
+        log_error(ROLE, w->keys->queues[task->queue].config->name, "redis refuses the monitor", F_STR("reason", error->text));
+    snprintf(task->logged, sizeof task->logged, "%s", error->text);
     *error = (redis_error_t){0};
     return OUTCOME_OK;
 }
 
-outcome_t watch_step(watches_t *w, watch_t *watch, const watch_with_t *with, redis_error_t *error) {
-    watch_call_t call = call_of(w, watch, with);
+outcome_t task_step(tasks_t *w, task_t *task, const task_context_t *with, redis_error_t *error) {
+    watch_call_t call = task_call(w, task, with);
     *error = (redis_error_t){0};
-    watch->changed = false;
-    watch->begun = true;
+    task->changed = false;
+    task->begun = true;
     failpoint("watch_before");
-    outcome_t outcome = watch->ops->step(watch->state, &call, error);
+    outcome_t outcome = task->ops->step(task->state, &call, error);
     failpoint("watch_answered");
-    if (outcome == OUTCOME_REFUSED) return at_fault(w, watch, error);
+    if (outcome == OUTCOME_REFUSED) return task_refused(w, task, error);
     if (outcome != OUTCOME_OK) return outcome;
-    watch->next = call.next;
-    if (!with->arm) watch->next = mono_min(watch->next, mono_add(call.now, watch->poll_ms * NS_PER_MS));
-    watch->said[0] = '\0';
+    task->next = call.next;
+    if (!with->arm) task->next = mono_min(task->next, mono_add(call.now, task->poll_ms * NS_PER_MS));
+    task->logged[0] = '\0';
     return OUTCOME_OK;
 }
 
-outcome_t watch_leave(watches_t *w, watch_t *watch, const watch_with_t *with, redis_error_t *error) {
-    watch_call_t call = call_of(w, watch, with);
+outcome_t task_leave(tasks_t *w, task_t *task, const task_context_t *with, redis_error_t *error) {
+    watch_call_t call = task_call(w, task, with);
     *error = (redis_error_t){0};
-    outcome_t outcome = watch->ops->leave(watch->state, &call, error);
+    outcome_t outcome = task->ops->leave(task->state, &call, error);
     if (outcome == OUTCOME_FENCED) return OUTCOME_OK; // there is nothing left to give back
-    return outcome == OUTCOME_REFUSED ? at_fault(w, watch, error) : outcome;
+    return outcome == OUTCOME_REFUSED ? task_refused(w, task, error) : outcome;
 }
 
-watch_t *watches_leaving(watches_t *w, const watch_t *last) {
+task_t *tasks_leaving(tasks_t *w, const task_t *last) {
     for (size_t i = last ? (size_t)(last - w->all) + 1 : 0; i < w->count; i++)
         if (w->all[i].begun && w->all[i].ops->leave) return &w->all[i];
     return NULL;

@@ -7,13 +7,13 @@
 
 _Static_assert(sizeof(char *) <= sizeof(int64_t), "a map of numbers holds pointers");
 
-static char *text_of(int64_t value) {
+static char *workers_text(int64_t value) {
     char *text;
     memcpy(&text, &value, sizeof text);
     return text;
 }
 
-static void put_text(int64_t *value, char *text) {
+static void workers_put_text(int64_t *value, char *text) {
     *value = 0;
     memcpy(value, &text, sizeof text);
 }
@@ -24,19 +24,19 @@ void workers_note(workers_t *workers, const digest_t *job, slice_t name) {
     buffer_t text = {0};
     utf8_escape(&text, name.data, name.len, "");
     int64_t *at = keymap_put(&workers->names, job->bytes);
-    free(text_of(*at));
-    put_text(at, text.data);
+    free(workers_text(*at));
+    workers_put_text(at, text.data);
 }
 
 const char *workers_name(const workers_t *workers, const digest_t *job) {
     const int64_t *at = keymap_find(&workers->names, job->bytes);
-    return at && *at ? text_of(*at) : "";
+    return at && *at ? workers_text(*at) : "";
 }
 
 void workers_forget(workers_t *workers, const digest_t *job) {
     int64_t *at = keymap_find(&workers->names, job->bytes);
     if (!at) return;
-    free(text_of(*at));
+    free(workers_text(*at));
     *at = 0;
 }
 
@@ -45,18 +45,18 @@ typedef struct keep {
     void *self;
 } keep_t;
 
-static bool keep_one(void *self, const uint8_t key[KEY_BYTES], int64_t *value) {
+static bool workers_keep_one(void *self, const uint8_t key[KEY_BYTES], int64_t *value) {
     const keep_t *keep = self;
     if (*value && keep->fn(keep->self, key)) return true;
-    free(text_of(*value));
+    free(workers_text(*value));
     return false;
 }
 
 void workers_filter(workers_t *workers, bool (*keep)(void *self, const uint8_t key[KEY_BYTES]), void *self) {
-    if (workers->names.count) keymap_filter(&workers->names, keep_one, &(keep_t){keep, self});
+    if (workers->names.count) keymap_filter(&workers->names, workers_keep_one, &(keep_t){keep, self});
 }
 
 void workers_free(workers_t *workers) {
-    for (size_t i = 0; i < workers->names.room; i++) free(text_of(workers->names.slots[i].value));
+    for (size_t i = 0; i < workers->names.room; i++) free(workers_text(workers->names.slots[i].value));
     keymap_free(&workers->names);
 }

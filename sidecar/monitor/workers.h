@@ -1,4 +1,4 @@
-// Inside of the ward: whose heartbeat was last seen on which job, so that the record of a job whose worker has died can name it.
+// Inside of the scan: whose heartbeat was last seen on which job, so that the record of a job whose worker has died can name it.
 // It is what this leader has seen: bounded, and empty at first.
 #ifndef QS_MONITOR_WORKERS_H
 #define QS_MONITOR_WORKERS_H

@@ -97,9 +97,9 @@ static void many(redis_t *r, int times, const char *command) {
     }
 }
 
-static bool is_calm(const cluster_t *s, long long *looks) {
-    *looks = server_commandstat(s->server, "client|caching");
-    return cluster_stays(server_commandstat(s->server, "client|caching") == *looks, 100);
+static bool is_calm(const cluster_t *s, long long *reads_head) {
+    *reads_head = server_commandstat(s->server, "client|caching");
+    return cluster_stays(server_commandstat(s->server, "client|caching") == *reads_head, 100);
 }
 
 EVERY_SERVER(pops_of_workers_cause_nothing) {
@@ -108,15 +108,15 @@ EVERY_SERVER(pops_of_workers_cause_nothing) {
     cr_assert(wait_for(redis_int(s.r, "LLEN q") == 1000, 5000));
     delay_seen(&s, "far", HOUR_MS);
     delay_seen(&s, "near", HOUR_MS / 2);
-    long long looks;
-    cr_assert(wait_for(is_calm(&s, &looks), 10000)); /* what the last add has caused may still be under way */
+    long long reads_head;
+    cr_assert(wait_for(is_calm(&s, &reads_head), 10000)); /* what the last add has caused may still be under way */
     long long calls = server_commandstat(s.server, "evalsha");
     many(s.r, 500, "RPOP q");
     many(s.r, 500, "RPOPLPUSH q q:backup");
     many(s.r, 500, "LREM q:backup 1 x");
     many(s.r, 500, "SET sidecar-of-somebody-else 1");
     cr_assert(cluster_stays(server_commandstat(s.server, "evalsha") - calls <= 2, 200));
-    cr_assert_leq(server_commandstat(s.server, "client|caching") - looks, 2,
+    cr_assert_leq(server_commandstat(s.server, "client|caching") - reads_head, 2,
                   "the last add may have caused more after a standstill");
     cluster_works(&s, "q");
     cluster_end(&s);
@@ -145,12 +145,12 @@ EVERY_SERVER(dead_subscriber_is_replaced) {
     cluster_t s = begin(*number, NULL);
     for (int round = 0; round < 4; round++) {
         cr_assert(wait_for(cluster_connections(s.r, "-wakeups") == 1, 5000));
-        char *list = NULL, *line = NULL; /* it has its name before it subscribes */
+        char *list = NULL, *schedule = NULL; /* it has its name before it subscribes */
         cr_assert(wait_for((free(list), list = redis_str(s.r, "CLIENT LIST TYPE pubsub"),
-                            (line = strstr(list, "name=queue-sidecar-wakeups")) != NULL),
+                            (schedule = strstr(list, "name=queue-sidecar-wakeups")) != NULL),
                            5000));
-        while (line > list && line[-1] != '\n') line--;
-        long long id = strtoll(line + strlen("id="), NULL, 10);
+        while (schedule > list && schedule[-1] != '\n') schedule--;
+        long long id = strtoll(schedule + strlen("id="), NULL, 10);
         free(list);
         int64_t due = cluster_ms(s.r);
         redis_ok(s.r, "MULTI");

@@ -89,12 +89,12 @@ Test(redis_dispatcher, a_backlog_costs_no_looks_and_ends_with_one) {
     settle(&d);
     redis_ok(d.f.r, "EVAL %s 1 email:delayed", "for i = 1, 2000 do redis.call('ZADD', KEYS[1], i, 'job' .. i) end");
     redis_ok(d.f.r, "ZADD email:delayed %lld later", now_ms(d.f.r) + 3600000);
-    long looks = proxy_requests(d.f.proxy, "1 email:delayed"), batches = proxy_requests(d.f.proxy, "4 sidecar:app:lock");
+    long reads_head = proxy_requests(d.f.proxy, "1 email:delayed"), batches = proxy_requests(d.f.proxy, "4 sidecar:app:lock");
     expect_ready(&d, JOBS);
     settle(&d);
     cr_assert_geq(proxy_requests(d.f.proxy, "4 sidecar:app:lock") - batches, JOBS / 10);
-    looks = proxy_requests(d.f.proxy, "1 email:delayed") - looks;
-    cr_assert(looks >= 2 && looks <= 20, "%ld looks", looks);
+    reads_head = proxy_requests(d.f.proxy, "1 email:delayed") - reads_head;
+    cr_assert(reads_head >= 2 && reads_head <= 20, "%ld looks", reads_head);
     server_step_clock(d.f.server, 3600000);
     fixture_step_boottime(3600000);
     expect_ready(&d, JOBS + 1);
@@ -169,14 +169,14 @@ Test(redis_dispatcher, queues_take_turns) {
 Test(redis_dispatcher, large_entries_in_a_backlog_hide_no_job) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("max_payload = \"1KiB\";")});
-    char large[2000];
-    memset(large, 'L', sizeof large);
+    char oversized[2000];
+    memset(oversized, 'L', sizeof oversized);
     enum { JOBS = 200, EVERY = 7 };
     redis_ok(d.f.r, "MULTI");
     add_due(&d, JOBS);
     for (int i = 0; i < JOBS; i += EVERY) {
-        snprintf(large, sizeof large, "large%d", i);
-        redis_ok(d.f.r, "ZADD email:delayed %d.5 %b", i, large, sizeof large);
+        snprintf(oversized, sizeof oversized, "large%d", i);
+        redis_ok(d.f.r, "ZADD email:delayed %d.5 %b", i, oversized, sizeof oversized);
     }
     redis_ok(d.f.r, "EXEC");
     expect_ready(&d, JOBS);

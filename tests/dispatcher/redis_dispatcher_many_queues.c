@@ -44,9 +44,9 @@ static void expect_few_lines(const char *break_all, const char *message) {
     fixture_step_boottime(LINE_WINDOW_MS);
     log_flush_suppressed();
     int64_t windows = mono_diff(mono_now(), start) / (LINE_WINDOW_MS * NS_PER_MS) + 1;
-    int lines = fixture_log_count(message);
-    cr_assert_geq(lines, LINES + 1);
-    cr_assert_leq(lines, windows * (LINES + 1), "%d lines", lines);
+    int schedules = fixture_log_count(message);
+    cr_assert_geq(schedules, LINES + 1);
+    cr_assert_leq(schedules, windows * (LINES + 1), "%d lines", schedules);
     cr_assert_leq(fixture_log_count(""), windows * (LINES + 1) + 10, "other lines");
     cr_assert_geq(fixture_log_count("\"more\":979,"), 1, "the number of the others");
     cr_assert_eq(metric_get(&of(&d, QUEUES / 2 + 1)->faults), 0);

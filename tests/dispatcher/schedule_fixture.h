@@ -1,4 +1,4 @@
-/* What the tests of one line share: a line on a desk, and what Redis could tell it. */
+/* What the tests of one line share: a schedule, and what Redis could tell it. */
 #ifndef QS_TEST_LINE_DESK_H
 #define QS_TEST_LINE_DESK_H
 
@@ -18,13 +18,13 @@ static const mono_t NOW = {.ns = 77 * INT64_C(1000000000)};
 typedef struct {
     config_t *config;
     metrics_t *metrics;
-    line_t line;
+    schedule_t schedule;
 } setup_t;
 
 static inline setup_t setup_open(const char *settings) {
     setup_t setup = {.config = fixture_config("group = \"app\"; queues = ( { name = \"email\"; %s } );", settings)};
     setup.metrics = metrics_new(1);
-    line_init(&setup.line, &setup.config->queues[0], &setup.metrics->queues[0], BATCH);
+    schedule_init(&setup.schedule, &setup.config->queues[0], &setup.metrics->queues[0], BATCH);
     fixture_capture_log();
     return setup;
 }
@@ -36,20 +36,20 @@ static inline void setup_close(setup_t *setup) {
 
 static inline mono_t at(int64_t us) { return mono_add(NOW, us * NS_PER_US); }
 
-static inline void see_head(line_t *line, double score) {
-    line_head(line, &(head_t){.exists = true, .score = score}, NOW_US, NOW);
+static inline void see_head(schedule_t *schedule, double score) {
+    schedule_read_head(schedule, &(head_t){.exists = true, .score = score}, NOW_US, NOW);
 }
 
-static inline void see_none(line_t *line) { line_head(line, &(head_t){0}, NOW_US, NOW); }
+static inline void see_none(schedule_t *schedule) { schedule_read_head(schedule, &(head_t){0}, NOW_US, NOW); }
 
 static inline promote_reply_t moved(int64_t jobs) {
     return (promote_reply_t){.kind = PROMOTED_MOVED, .moved = jobs, .now_us = NOW_US, .bytes = jobs * 10};
 }
 
 /* Sends one promote and answers it. */
-static inline bool promote(line_t *line, promote_reply_t reply, mono_t now) {
-    line_ask_t ask = line_sent_promote(line, now);
-    return line_promoted(line, &reply, &ask, now);
+static inline bool promote(schedule_t *schedule, promote_reply_t reply, mono_t now) {
+    schedule_request_t ask = schedule_sent_promote(schedule, now);
+    return schedule_read_promote(schedule, &reply, &ask, now);
 }
 
 #endif

@@ -5,23 +5,23 @@
 
 #include <math.h>
 
-TestSuite(unit_line);
+TestSuite(unit_schedule);
 
-Test(unit_line, begins_with_a_look) {
+Test(unit_schedule, begins_with_a_look) {
     setup_t setup = setup_open("");
-    cr_assert(line_wants_read(&setup.line, NOW));
-    cr_assert_not(line_wants_promote(&setup.line, NOW));
-    cr_assert(mono_reached(line_next(&setup.line), NOW));
-    line_sent_look(&setup.line, NOW);
-    cr_assert_not(line_wants_read(&setup.line, at(5000)), "one is under way");
-    setup.line.flying--;
-    see_none(&setup.line);
-    cr_assert_not(line_wants_read(&setup.line, at(1000000)));
-    cr_assert_eq(line_next(&setup.line).ns, mono_never().ns);
+    cr_assert(schedule_wants_read(&setup.schedule, NOW));
+    cr_assert_not(schedule_wants_promote(&setup.schedule, NOW));
+    cr_assert(mono_reached(schedule_next(&setup.schedule), NOW));
+    schedule_sent_read(&setup.schedule, NOW);
+    cr_assert_not(schedule_wants_read(&setup.schedule, at(5000)), "one is under way");
+    setup.schedule.in_flight--;
+    see_none(&setup.schedule);
+    cr_assert_not(schedule_wants_read(&setup.schedule, at(1000000)));
+    cr_assert_eq(schedule_next(&setup.schedule).ns, mono_never().ns);
     setup_close(&setup);
 }
 
-Test(unit_line, a_head_falls_due_by_the_clock_of_redis) {
+Test(unit_schedule, a_head_falls_due_by_the_clock_of_redis) {
     static const struct {
         const char *unit;
         double score;
@@ -45,25 +45,25 @@ Test(unit_line, a_head_falls_due_by_the_clock_of_redis) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *unit = mem_printf("score_unit = \"%s\";", rows[i].unit);
         setup_t setup = setup_open(unit);
-        line_sent_look(&setup.line, NOW);
-        setup.line.flying--;
-        see_head(&setup.line, rows[i].score);
+        schedule_sent_read(&setup.schedule, NOW);
+        setup.schedule.in_flight--;
+        see_head(&setup.schedule, rows[i].score);
         mono_t due = rows[i].in_us == INT64_MAX ? mono_never() : at(rows[i].in_us);
-        cr_assert_eq(line_next(&setup.line).ns, due.ns, "row %zu: %lld us off", i,
-                     (long long)((line_next(&setup.line).ns - due.ns) / 1000));
-        cr_assert_eq(line_wants_promote(&setup.line, NOW), rows[i].in_us == 0);
+        cr_assert_eq(schedule_next(&setup.schedule).ns, due.ns, "row %zu: %lld us off", i,
+                     (long long)((schedule_next(&setup.schedule).ns - due.ns) / 1000));
+        cr_assert_eq(schedule_wants_promote(&setup.schedule, NOW), rows[i].in_us == 0);
         if (rows[i].in_us > 0 && rows[i].in_us < INT64_MAX) {
-            cr_assert_not(line_wants_promote(&setup.line, mono_add(due, -1)), "row %zu: early", i);
-            cr_assert(line_wants_promote(&setup.line, due));
+            cr_assert_not(schedule_wants_promote(&setup.schedule, mono_add(due, -1)), "row %zu: early", i);
+            cr_assert(schedule_wants_promote(&setup.schedule, due));
         }
         setup_close(&setup);
         free(unit);
     }
 }
 
-Test(unit_line, due_times_are_rounded_up_and_saturate) {
+Test(unit_schedule, due_times_are_rounded_up_and_saturate) {
     setup_t setup = setup_open("");
-    const queue_config_t *queue = setup.line.config;
+    const queue_config_t *queue = setup.schedule.config;
     cr_assert_eq(dialect_list.promote->due_us(queue, 0.0001), 1);
     cr_assert_eq(dialect_list.promote->due_us(queue, 1.5), 1500);
     cr_assert_eq(dialect_list.promote->due_us(queue, -1.5), -1500);
@@ -74,196 +74,196 @@ Test(unit_line, due_times_are_rounded_up_and_saturate) {
     setup_close(&setup);
 }
 
-Test(unit_line, infinite_scores) {
+Test(unit_schedule, infinite_scores) {
     setup_t setup = setup_open("");
-    see_head(&setup.line, -INFINITY);
-    cr_assert(line_wants_promote(&setup.line, NOW));
-    see_head(&setup.line, INFINITY);
-    cr_assert_not(line_wants_promote(&setup.line, mono_add(NOW, INT64_C(1) << 60)));
-    cr_assert_not(line_differs(&setup.line, &(head_t){0}), "never, as without a head");
+    see_head(&setup.schedule, -INFINITY);
+    cr_assert(schedule_wants_promote(&setup.schedule, NOW));
+    see_head(&setup.schedule, INFINITY);
+    cr_assert_not(schedule_wants_promote(&setup.schedule, mono_add(NOW, INT64_C(1) << 60)));
+    cr_assert_not(schedule_differs(&setup.schedule, &(head_t){0}), "never, as without a head");
     setup_close(&setup);
 }
 
-Test(unit_line, ready_at_its_limit_is_looked_at_again_at_leisure) {
+Test(unit_schedule, ready_at_its_limit_is_looked_at_again_at_leisure) {
     setup_t setup = setup_open("ready_limit = 10;");
-    line_t *line = &setup.line;
-    see_head(line, 1);
+    schedule_t *schedule = &setup.schedule;
+    see_head(schedule, 1);
     promote_reply_t full = {.kind = PROMOTED_FULL, .now_us = NOW_US};
-    cr_assert(promote(line, full, NOW));
-    see_head(line, 1);
-    line_changed(line);
-    cr_assert_not(line_wants_promote(line, at(249000)));
-    cr_assert_not(line_wants_read(line, at(249000)), "a change makes no more room");
-    cr_assert_eq(line_next(line).ns, at(250000).ns);
-    cr_assert(line_wants_promote(line, at(250000)));
+    cr_assert(promote(schedule, full, NOW));
+    see_head(schedule, 1);
+    schedule_changed(schedule);
+    cr_assert_not(schedule_wants_promote(schedule, at(249000)));
+    cr_assert_not(schedule_wants_read(schedule, at(249000)), "a change makes no more room");
+    cr_assert_eq(schedule_next(schedule).ns, at(250000).ns);
+    cr_assert(schedule_wants_promote(schedule, at(250000)));
     full.now_us += 250000;
-    cr_assert(promote(line, full, at(250000)));
-    cr_assert_eq(metric_get(&line->metrics->full_us), 250000);
+    cr_assert(promote(schedule, full, at(250000)));
+    cr_assert_eq(metric_get(&schedule->metrics->full_us), 250000);
     cr_assert_eq(fixture_log_count("ready_limit"), 1);
     promote_reply_t some = moved(3);
     some.now_us = NOW_US + 500000;
-    cr_assert(promote(line, some, at(500000)));
-    cr_assert_eq(metric_get(&line->metrics->full_us), 500000);
-    cr_assert_eq(line->full_since_us, 0);
+    cr_assert(promote(schedule, some, at(500000)));
+    cr_assert_eq(metric_get(&schedule->metrics->full_us), 500000);
+    cr_assert_eq(schedule->full_since_us, 0);
     setup_close(&setup);
 }
 
-Test(unit_line, waiting_for_room_is_no_lateness) {
+Test(unit_schedule, waiting_for_room_is_no_lateness) {
     setup_t setup = setup_open("ready_limit = 10;");
-    line_t *line = &setup.line;
+    schedule_t *schedule = &setup.schedule;
     promote_reply_t full = {.kind = PROMOTED_FULL, .now_us = NOW_US};
     promote_reply_t late = moved(2);
     late.has_oldest = true;
     late.oldest = (double)(NOW_US / 1000) - 10000; /* due 10 s ago */
-    promote(line, late, NOW);
-    cr_assert_eq(metric_get(&line->metrics->lateness_max_us), 10000456);
-    cr_assert_eq(metric_get(&line->metrics->lateness_us), 2 * 10000456);
-    metric_set(&line->metrics->lateness_max_us, 0);
-    promote(line, full, NOW);
+    promote(schedule, late, NOW);
+    cr_assert_eq(metric_get(&schedule->metrics->lateness_max_us), 10000456);
+    cr_assert_eq(metric_get(&schedule->metrics->lateness_us), 2 * 10000456);
+    metric_set(&schedule->metrics->lateness_max_us, 0);
+    promote(schedule, full, NOW);
     late.now_us = NOW_US + 250000;
-    promote(line, late, at(250000));
-    cr_assert_eq(metric_get(&line->metrics->lateness_max_us), 250000, "from the last look that found no room");
-    metric_set(&line->metrics->lateness_max_us, 0);
-    promote(line, late, at(250000));
-    cr_assert_eq(metric_get(&line->metrics->lateness_max_us), 10250456, "that is over with the first move");
+    promote(schedule, late, at(250000));
+    cr_assert_eq(metric_get(&schedule->metrics->lateness_max_us), 250000, "from the last look that found no room");
+    metric_set(&schedule->metrics->lateness_max_us, 0);
+    promote(schedule, late, at(250000));
+    cr_assert_eq(metric_get(&schedule->metrics->lateness_max_us), 10250456, "that is over with the first move");
     setup_close(&setup);
 }
 
-Test(unit_line, scores_that_are_no_dates_have_no_lateness) {
+Test(unit_schedule, scores_that_are_no_dates_have_no_lateness) {
     static const double scores[] = {0, -1, 1, 1e10, -INFINITY, INFINITY};
     setup_t setup = setup_open("");
     for (size_t i = 0; i < sizeof scores / sizeof *scores; i++) {
         promote_reply_t reply = moved(1);
         reply.has_oldest = true;
         reply.oldest = scores[i];
-        promote(&setup.line, reply, NOW);
+        promote(&setup.schedule, reply, NOW);
     }
-    promote(&setup.line, moved(1), NOW);
-    cr_assert_eq(metrics_lateness_quantile(setup.line.metrics, 1), 0);
+    promote(&setup.schedule, moved(1), NOW);
+    cr_assert_eq(metrics_lateness_quantile(setup.schedule.metrics, 1), 0);
     setup_close(&setup);
     setup = setup_open("score_unit = \"s\";");
     promote_reply_t reply = moved(1);
     reply.has_oldest = true;
     reply.oldest = (double)(NOW_US / 1000000 - 3);
-    promote(&setup.line, reply, NOW);
-    cr_assert_eq(metric_get(&setup.line.metrics->lateness_max_us), 3123456);
+    promote(&setup.schedule, reply, NOW);
+    cr_assert_eq(metric_get(&setup.schedule.metrics->lateness_max_us), 3123456);
     setup_close(&setup);
 }
 
-Test(unit_line, changes_are_read_at_most_once_a_millisecond) {
+Test(unit_schedule, changes_are_read_at_most_once_a_millisecond) {
     setup_t setup = setup_open("");
-    line_t *line = &setup.line;
-    line_sent_look(line, NOW);
-    line->flying--;
-    see_none(line);
-    line_changed(line);
-    cr_assert_not(line_wants_read(line, at(999)));
-    cr_assert_eq(line_next(line).ns, at(1000).ns);
-    cr_assert(line_wants_read(line, at(1000)));
+    schedule_t *schedule = &setup.schedule;
+    schedule_sent_read(schedule, NOW);
+    schedule->in_flight--;
+    see_none(schedule);
+    schedule_changed(schedule);
+    cr_assert_not(schedule_wants_read(schedule, at(999)));
+    cr_assert_eq(schedule_next(schedule).ns, at(1000).ns);
+    cr_assert(schedule_wants_read(schedule, at(1000)));
     setup_close(&setup);
 }
 
-Test(unit_line, a_change_does_not_put_off_what_is_due) {
+Test(unit_schedule, a_change_does_not_put_off_what_is_due) {
     setup_t setup = setup_open("");
-    line_t *line = &setup.line;
-    line_sent_look(line, NOW);
-    line->flying--;
-    see_head(line, 1);
-    line_changed(line);
-    cr_assert(line_wants_promote(line, NOW));
-    cr_assert(mono_reached(line_next(line), NOW));
+    schedule_t *schedule = &setup.schedule;
+    schedule_sent_read(schedule, NOW);
+    schedule->in_flight--;
+    see_head(schedule, 1);
+    schedule_changed(schedule);
+    cr_assert(schedule_wants_promote(schedule, NOW));
+    cr_assert(mono_reached(schedule_next(schedule), NOW));
     setup_close(&setup);
 }
 
-Test(unit_line, patience_with_empty_promotes_ends) {
+Test(unit_schedule, patience_with_empty_promotes_ends) {
     setup_t setup = setup_open("");
-    line_t *line = &setup.line;
+    schedule_t *schedule = &setup.schedule;
     for (int i = 0; i < 3; i++) {
-        see_head(line, 1);
-        promote(line, moved(0), NOW);
-        cr_assert(line_wants_promote(line, NOW), "a small difference of clocks is normal");
+        see_head(schedule, 1);
+        promote(schedule, moved(0), NOW);
+        cr_assert(schedule_wants_promote(schedule, NOW), "a small difference of clocks is normal");
     }
-    promote(line, moved(0), NOW);
-    cr_assert_not(line_wants_promote(line, at(999)));
-    cr_assert(line_wants_promote(line, at(1000)));
-    promote(line, moved(1), at(1000));
-    promote(line, moved(0), at(1000));
-    cr_assert(line_wants_promote(line, at(1000)), "a job moved ends the series");
-    cr_assert_eq(metric_get(&line->metrics->empty), 5);
+    promote(schedule, moved(0), NOW);
+    cr_assert_not(schedule_wants_promote(schedule, at(999)));
+    cr_assert(schedule_wants_promote(schedule, at(1000)));
+    promote(schedule, moved(1), at(1000));
+    promote(schedule, moved(0), at(1000));
+    cr_assert(schedule_wants_promote(schedule, at(1000)), "a job moved ends the series");
+    cr_assert_eq(metric_get(&schedule->metrics->empty), 5);
     setup_close(&setup);
 }
 
 static void expect_hold(setup_t *setup) {
-    line_t *line = &setup->line;
-    see_head(line, 1);
-    line_changed(line);
-    int64_t hold_us = INT64_C(1000) * LINE_FAULT_HOLD_MS;
-    cr_assert_not(line_wants_promote(line, at(hold_us - 1)));
-    cr_assert_not(line_wants_read(line, at(hold_us - 1)));
-    cr_assert_eq(line_next(line).ns, at(hold_us).ns);
-    cr_assert(line_wants_promote(line, at(hold_us)));
-    cr_assert_eq(metric_get(&line->metrics->faults), 1);
-    cr_assert_eq(line->flying, 0);
+    schedule_t *schedule = &setup->schedule;
+    see_head(schedule, 1);
+    schedule_changed(schedule);
+    int64_t hold_us = INT64_C(1000) * SCHEDULE_REFUSED_MS;
+    cr_assert_not(schedule_wants_promote(schedule, at(hold_us - 1)));
+    cr_assert_not(schedule_wants_read(schedule, at(hold_us - 1)));
+    cr_assert_eq(schedule_next(schedule).ns, at(hold_us).ns);
+    cr_assert(schedule_wants_promote(schedule, at(hold_us)));
+    cr_assert_eq(metric_get(&schedule->metrics->faults), 1);
+    cr_assert_eq(schedule->in_flight, 0);
 }
 
-Test(unit_line, faults_hold_the_queue) {
+Test(unit_schedule, faults_hold_the_queue) {
     setup_t setup = setup_open("");
     promote_reply_t type = {.kind = PROMOTED_TYPE, .who = "ready", .what = "stream"};
-    cr_assert(promote(&setup.line, type, NOW));
+    cr_assert(promote(&setup.schedule, type, NOW));
     cr_assert_eq(fixture_log_count("\"key\":\"ready\",\"holds\":\"stream\""), 1);
     expect_hold(&setup);
     setup_close(&setup);
     setup = setup_open("");
     promote_reply_t owner = {.kind = PROMOTED_OWNER, .who = "others"};
-    cr_assert(promote(&setup.line, owner, NOW));
+    cr_assert(promote(&setup.schedule, owner, NOW));
     cr_assert_eq(fixture_log_count("\"group\":\"others\""), 1);
     expect_hold(&setup);
     setup_close(&setup);
     setup = setup_open("");
-    line_fault(&setup.line, "NOPERM x", NOW);
+    schedule_refused(&setup.schedule, "NOPERM x", NOW);
     cr_assert_eq(fixture_log_count("\"reason\":\"NOPERM x\""), 1);
     expect_hold(&setup);
     setup_close(&setup);
     setup = setup_open("");
-    line_head(&setup.line, &(head_t){.error = "WRONGTYPE y"}, NOW_US, NOW);
+    schedule_read_head(&setup.schedule, &(head_t){.error = "WRONGTYPE y"}, NOW_US, NOW);
     cr_assert_eq(fixture_log_count("\"reason\":\"WRONGTYPE y\""), 1);
     expect_hold(&setup);
     setup_close(&setup);
 }
 
-Test(unit_line, fenced_is_no_fault) {
+Test(unit_schedule, fenced_is_no_fault) {
     setup_t setup = setup_open("");
-    see_head(&setup.line, 1);
-    cr_assert_not(promote(&setup.line, (promote_reply_t){.kind = PROMOTED_FENCED}, NOW));
-    cr_assert_eq(metric_get(&setup.line.metrics->faults), 0);
-    cr_assert_eq(setup.line.flying, 0);
+    see_head(&setup.schedule, 1);
+    cr_assert_not(promote(&setup.schedule, (promote_reply_t){.kind = PROMOTED_FENCED}, NOW));
+    cr_assert_eq(metric_get(&setup.schedule.metrics->faults), 0);
+    cr_assert_eq(setup.schedule.in_flight, 0);
     setup_close(&setup);
 }
 
-Test(unit_line, forgets_all_but_its_configuration) {
+Test(unit_schedule, forgets_all_but_its_configuration) {
     setup_t setup = setup_open("");
-    line_t *line = &setup.line;
-    see_head(line, 1);
-    line_sent_promote(line, NOW);
-    line_fault(line, "x", NOW);
-    line_forget(line);
-    cr_assert(line_wants_read(line, NOW));
-    cr_assert_not(line_wants_promote(line, NOW));
-    cr_assert_eq(line->flying, 0);
-    cr_assert_eq(line->batch, BATCH);
+    schedule_t *schedule = &setup.schedule;
+    see_head(schedule, 1);
+    schedule_sent_promote(schedule, NOW);
+    schedule_refused(schedule, "x", NOW);
+    schedule_reset(schedule);
+    cr_assert(schedule_wants_read(schedule, NOW));
+    cr_assert_not(schedule_wants_promote(schedule, NOW));
+    cr_assert_eq(schedule->in_flight, 0);
+    cr_assert_eq(schedule->batch, BATCH);
     setup_close(&setup);
 }
 
-Test(unit_line, tells_a_head_that_nobody_announced) {
+Test(unit_schedule, tells_a_head_that_nobody_announced) {
     setup_t setup = setup_open("");
-    line_t *line = &setup.line;
-    cr_assert_not(line_differs(line, &(head_t){0}));
-    cr_assert(line_differs(line, &(head_t){.exists = true, .score = 5}));
-    cr_assert(line_differs(line, &(head_t){.error = "x"}));
-    see_head(line, 5);
-    cr_assert_not(line_differs(line, &(head_t){.exists = true, .score = 5}));
-    cr_assert(line_differs(line, &(head_t){.exists = true, .score = 6}));
-    cr_assert(line_differs(line, &(head_t){0}));
+    schedule_t *schedule = &setup.schedule;
+    cr_assert_not(schedule_differs(schedule, &(head_t){0}));
+    cr_assert(schedule_differs(schedule, &(head_t){.exists = true, .score = 5}));
+    cr_assert(schedule_differs(schedule, &(head_t){.error = "x"}));
+    see_head(schedule, 5);
+    cr_assert_not(schedule_differs(schedule, &(head_t){.exists = true, .score = 5}));
+    cr_assert(schedule_differs(schedule, &(head_t){.exists = true, .score = 6}));
+    cr_assert(schedule_differs(schedule, &(head_t){0}));
     setup_close(&setup);
 }
 
@@ -272,13 +272,13 @@ static int unit_warnings(const char *unit, double score) {
     setup_t setup = setup_open(settings);
     int before = fixture_log_count("looks like");
     fixture_step_boottime(11000); /* past the limit on repeats */
-    see_head(&setup.line, score);
+    see_head(&setup.schedule, score);
     setup_close(&setup);
     free(settings);
     return fixture_log_count("looks like") - before;
 }
 
-Test(unit_line, warns_of_scores_in_the_wrong_unit) {
+Test(unit_schedule, warns_of_scores_in_the_wrong_unit) {
     cr_assert_eq(unit_warnings("ms", 1800000000), 1);
     cr_assert_eq(unit_warnings("ms", 1800000000000), 0);
     cr_assert_eq(unit_warnings("ms", 0), 0);

@@ -16,12 +16,12 @@ static queue_policy_t policy(void) {
                             .retry_delay_max_ms = 1000};
 }
 
-static sighting_t at(int64_t now) {
-    return (sighting_t){
+static observation_t at(int64_t now) {
+    return (observation_t){
         .stamp = {.born_us = T * INT64_C(1000), .seen = T}, .now = now, .began = now, .heartbeat = HEARTBEAT_NONE};
 }
 
-static verdict_t judge(sighting_t s, queue_policy_t p) { return verdict(&s, &p); }
+static verdict_t judge(observation_t s, queue_policy_t p) { return verdict(&s, &p); }
 
 static void expect_leave(verdict_t v, int64_t again) {
     cr_assert_eq(v.kind, VERDICT_LEAVE);
@@ -35,7 +35,7 @@ static void expect(verdict_t v, verdict_kind_t kind, const char *reason, int64_t
 }
 
 Test(unit_verdict, a_new_job_gets_a_stamp_before_anything_else) {
-    sighting_t s = at(T + PROTECTED * 100);
+    observation_t s = at(T + PROTECTED * 100);
     s.stamp = (stamp_t){0};
     cr_assert_eq(judge(s, policy()).kind, VERDICT_STAMP);
     s.report = REPORT_END;
@@ -44,7 +44,7 @@ Test(unit_verdict, a_new_job_gets_a_stamp_before_anything_else) {
 }
 
 Test(unit_verdict, the_first_sighting_after_a_retry_begins_an_execution) {
-    sighting_t s = at(T + PROTECTED * 100);
+    observation_t s = at(T + PROTECTED * 100);
     s.stamp = (stamp_t){.born_us = 1, .retries = 3, .retried_at = T};
     queue_policy_t p = policy();
     p.alive_timeout_ms = ALIVE; /* long over, and yet it is only seen now */
@@ -65,7 +65,7 @@ Test(unit_verdict, stalled_is_strictly_later_than_the_protected_timeout) {
 
 Test(unit_verdict, one_and_retry_times_executions_at_most) {
     for (int64_t retries = 0; retries < 6; retries++) {
-        sighting_t s = at(T + PROTECTED + 1);
+        observation_t s = at(T + PROTECTED + 1);
         s.stamp.retries = retries;
         s.stamp.retried_at = retries ? T - 1 : 0;
         if (retries < 3)
@@ -79,7 +79,7 @@ Test(unit_verdict, one_and_retry_times_executions_at_most) {
 }
 
 Test(unit_verdict, retries_are_forgotten_after_the_window) {
-    sighting_t s = at(T + WINDOW);
+    observation_t s = at(T + WINDOW);
     s.stamp.retries = 3;
     s.stamp.retried_at = T;
     expect(judge(s, policy()), VERDICT_END, "retries_exhausted", 4);
@@ -91,7 +91,7 @@ Test(unit_verdict, retries_are_forgotten_after_the_window) {
 }
 
 Test(unit_verdict, a_heartbeat_is_looked_at_only_when_it_matters) {
-    sighting_t s = at(T + PROTECTED);
+    observation_t s = at(T + PROTECTED);
     s.heartbeat = HEARTBEAT_UNKNOWN;
     expect_leave(judge(s, policy()), T + PROTECTED);
     s.now = s.began = T + PROTECTED + 1;
@@ -103,7 +103,7 @@ Test(unit_verdict, a_heartbeat_is_looked_at_only_when_it_matters) {
 /* Where it is a worker's heartbeat: it alone decides, and after a silence that lasts. */
 Test(unit_verdict, a_worker_is_gone_when_its_heartbeat_was_for_long_enough) {
     enum { SILENCE = 300 };
-    sighting_t s = at(T + 1);
+    observation_t s = at(T + 1);
     s.silence_ms = SILENCE;
     s.heartbeat = HEARTBEAT_UNKNOWN;
     cr_assert_eq(judge(s, policy()).kind, VERDICT_LOOK, "within the protected timeout");
@@ -129,7 +129,7 @@ Test(unit_verdict, a_worker_is_gone_when_its_heartbeat_was_for_long_enough) {
 }
 
 Test(unit_verdict, silence_is_noted_and_only_a_later_pass_acts) {
-    sighting_t s = at(T + PROTECTED + 1);
+    observation_t s = at(T + PROTECTED + 1);
     s.heartbeat = HEARTBEAT_THERE;
     expect_leave(judge(s, policy()), INT64_MAX);
     s.heartbeat = HEARTBEAT_GONE;
@@ -165,7 +165,7 @@ Test(unit_verdict, alive_timeout) {
     p.alive_timeout_ms = ALIVE;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (int overdue = 0; overdue < 2; overdue++) {
-            sighting_t s = at(T + ALIVE);
+            observation_t s = at(T + ALIVE);
             p.alive_kills = rows[i].kills;
             s.stamp.seen = overdue ? T : s.now;
             s.stamp.retries = 1;
@@ -184,7 +184,7 @@ Test(unit_verdict, alive_timeout) {
     expect_leave(judge(at(T), p), T + PROTECTED);
     p.protected_timeout_ms = 2 * ALIVE;
     expect_leave(judge(at(T), p), T + ALIVE);
-    sighting_t lives = at(T + ALIVE + 1);
+    observation_t lives = at(T + ALIVE + 1);
     lives.heartbeat = HEARTBEAT_THERE;
     expect_leave(judge(lives, p), T + 2 * ALIVE);
 }
@@ -192,7 +192,7 @@ Test(unit_verdict, alive_timeout) {
 Test(unit_verdict, what_a_job_says_of_its_age_counts_unless_it_lies_in_the_future) {
     queue_policy_t p = policy();
     p.alive_timeout_ms = ALIVE;
-    sighting_t s = at(T + 10);
+    observation_t s = at(T + 10);
     s.created = T - ALIVE;
     expect(judge(s, p), VERDICT_END, "alive_timeout", 1);
     s.created = T + 10 - ALIVE;
@@ -212,7 +212,7 @@ Test(unit_verdict, a_job_that_was_put_back_gets_a_whole_alive_timeout) {
     queue_policy_t p = policy();
     p.alive_timeout_ms = ALIVE;
     p.protected_timeout_ms = 2 * ALIVE;
-    sighting_t s = at(T + ALIVE);
+    observation_t s = at(T + ALIVE);
     s.created = T - 100 * ALIVE;
     expect(judge(s, p), VERDICT_END, "alive_timeout", 1);
     s.stamp.requeued = true;
@@ -226,7 +226,7 @@ Test(unit_verdict, a_job_that_was_put_back_gets_a_whole_alive_timeout) {
 Test(unit_verdict, copies_are_retried_and_not_ended) {
     queue_policy_t p = policy();
     p.alive_timeout_ms = ALIVE;
-    sighting_t s = at(T + ALIVE + 1);
+    observation_t s = at(T + ALIVE + 1);
     s.copies = true;
     s.stamp.retries = 3;
     s.stamp.retried_at = T - 1;
@@ -247,7 +247,7 @@ Test(unit_verdict, copies_are_retried_and_not_ended) {
 }
 
 Test(unit_verdict, a_report_is_answered_at_once) {
-    sighting_t s = at(T + 1);
+    observation_t s = at(T + 1);
     s.report = REPORT_RETRY;
     for (s.stamp.retries = 0; s.stamp.retries < 5; s.stamp.retries++)
         expect(judge(s, policy()), s.stamp.retries < 3 ? VERDICT_RETRY : VERDICT_END, "reported", s.stamp.retries + 1);
@@ -296,7 +296,7 @@ Test(unit_verdict, backoff) {
     p.retry_delay_max_ms = INT64_MAX / 4;
     p.retry_backoff = BACKOFF_EXPONENTIAL;
     cr_assert_eq(verdict_delay_ms(&p, 1000), INT64_MAX / 4);
-    sighting_t s = at(T + PROTECTED + 1);
+    observation_t s = at(T + PROTECTED + 1);
     s.stamp.retries = 2;
     s.stamp.retried_at = T - 1;
     cr_assert_eq(judge(s, p).delay_ms, 400);
@@ -308,13 +308,13 @@ Test(unit_verdict, an_execution_that_its_job_dates_is_protected_from_then_on) {
         int64_t executed, until;
     } rows[] = {{0, T}, {-5, T}, {T - 500, T}, {T + 700, T + 700}, {T + PROTECTED, T + PROTECTED}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        sighting_t s = at(rows[i].until + PROTECTED);
+        observation_t s = at(rows[i].until + PROTECTED);
         s.executed = rows[i].executed;
         expect_leave(judge(s, policy()), rows[i].until + PROTECTED);
         s.now = s.began = rows[i].until + PROTECTED + 1;
         expect(judge(s, policy()), VERDICT_RETRY, "stalled", 1);
     }
-    sighting_t s = at(T + PROTECTED + 1);
+    observation_t s = at(T + PROTECTED + 1);
     s.executed = s.now + 1; /* it lies in the future: no account at all */
     expect(judge(s, policy()), VERDICT_RETRY, "stalled", 1);
     s.executed = s.now;
@@ -323,14 +323,14 @@ Test(unit_verdict, an_execution_that_its_job_dates_is_protected_from_then_on) {
 
 Test(unit_verdict, retries_that_a_job_counts_itself_are_never_forgotten) {
     for (int64_t told = 0; told < 6; told++) {
-        sighting_t s = at(T + WINDOW * 10);
+        observation_t s = at(T + WINDOW * 10);
         s.tells_retries = true;
         s.told_retries = told;
         s.stamp.retries = 5 - told; /* of no account */
         s.stamp.retried_at = T - 1;
         expect(judge(s, policy()), told < 3 ? VERDICT_RETRY : VERDICT_END, told < 3 ? "stalled" : "retries_exhausted", told + 1);
     }
-    sighting_t s = at(T + PROTECTED + 1);
+    observation_t s = at(T + PROTECTED + 1);
     s.tells_retries = true;
     s.told_retries = INT32_MAX;
     expect(judge(s, policy()), VERDICT_END, "retries_exhausted", (int64_t)INT32_MAX + 1);
@@ -340,7 +340,7 @@ Test(unit_verdict, what_is_unreadable_ends_when_no_worker_can_be_on_it_any_more)
     static const heartbeat_t heartbeats[] = {HEARTBEAT_NONE, HEARTBEAT_UNKNOWN, HEARTBEAT_GONE, HEARTBEAT_THERE};
     for (size_t i = 0; i < 4; i++) { /* nobody can know of a heartbeat */
         queue_policy_t p = policy();
-        sighting_t s = at(T + PROTECTED);
+        observation_t s = at(T + PROTECTED);
         s.unreadable = true;
         s.heartbeat = heartbeats[i];
         expect_leave(judge(s, p), T + PROTECTED);
@@ -353,7 +353,7 @@ Test(unit_verdict, what_is_unreadable_ends_when_no_worker_can_be_on_it_any_more)
     }
     queue_policy_t p = policy();
     p.alive_timeout_ms = PROTECTED / 2; /* of whose age? */
-    sighting_t s = at(T + PROTECTED);
+    observation_t s = at(T + PROTECTED);
     s.unreadable = true;
     expect_leave(judge(s, p), T + PROTECTED);
     s.report = REPORT_RETRY; /* it cannot be put back */
@@ -367,7 +367,7 @@ Test(unit_verdict, what_is_unreadable_ends_when_no_worker_can_be_on_it_any_more)
 /* Its worker may be alive, so it ends when a retry would be due, and not before. */
 Test(unit_verdict, what_names_a_foreign_key_ends_where_it_would_be_retried) {
     queue_policy_t p = policy();
-    sighting_t s = at(T + PROTECTED);
+    observation_t s = at(T + PROTECTED);
     s.foreign = true;
     expect_leave(judge(s, p), T + PROTECTED);
     s.now = s.began = T + PROTECTED + 1;

@@ -88,7 +88,7 @@ typedef struct {
     char point[32];
 } death_t;
 
-ParameterizedTestParameters(daemon_watch, crash_points) {
+ParameterizedTestParameters(daemon_tasks, crash_points) {
     static death_t deaths[] = {
         {0, "watch_before"},         {0, "watch_answered"},         {0, "aside_before"},       {0, "aside_sent"},
         {0, "aside_answered"},       {0, "aside_answered:2"},       {1, "watch_before"},       {1, "watch_answered"},
@@ -99,7 +99,7 @@ ParameterizedTestParameters(daemon_watch, crash_points) {
     return cr_make_param_array(death_t, deaths, sizeof deaths / sizeof *deaths);
 }
 
-ParameterizedTest(death_t *death, daemon_watch, crash_points) {
+ParameterizedTest(death_t *death, daemon_tasks, crash_points) {
     cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.queues = dialects[death->dialect].queue, .scan = "50ms"};
     dialects[death->dialect].begin(s.r);

@@ -55,7 +55,7 @@ static inline void passes(setup_t *d, int more) {
 }
 
 /* Until nothing is asked for any more: over some of its intervals, as one of them may pass while this machine stands still. */
-static inline void quiet(setup_t *d) {
+static inline void idle(setup_t *d) {
     for (int tries = 0, still = 0; tries < 100 && still < 3; tries++) {
         long before = proxy_requests(d->f.proxy, NULL);
         driver_run(&d->instance.driver, 100);

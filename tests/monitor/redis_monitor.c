@@ -235,7 +235,7 @@ static long long calls(setup_t *d) { return server_info_int(d->f.server, "stats"
 Test(redis_monitor, an_idle_queue_costs_nothing_and_a_worker_wakes_it) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true});
-    quiet(&d);
+    idle(&d);
     for (int round = 0; round < 2; round++) {
         long before = proxy_requests(d.f.proxy, NULL);
         cr_assert_leq(driver_run(&d.instance.driver, 500), 5);
@@ -247,7 +247,7 @@ Test(redis_monitor, an_idle_queue_costs_nothing_and_a_worker_wakes_it) {
         until(&d, stamp_of(d.f.r, slice_text("a")).seen);
         redis_ok(d.f.r, "LREM email:backup 1 a");
         until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
-        quiet(&d); /* the sentinel is alone now */
+        idle(&d); /* the sentinel is alone now */
         cr_assert_eq(count(&d, "LLEN email:backup"), 1);
     }
     cr_assert_gt(calls(&d), 0);
@@ -269,7 +269,7 @@ Test(redis_monitor, stamps_under_way_do_not_keep_an_idle_queue_awake) {
     open_desk(&d, (fixture_options_t){.proxy = true});
     work_on(&d, "a");
     until(&d, waiting(&d, "a"));
-    quiet(&d);
+    idle(&d);
     long before = proxy_requests(d.f.proxy, NULL);
     driver_run(&d.instance.driver, 300);
     cr_assert_eq(proxy_requests(d.f.proxy, NULL), before);

@@ -1,7 +1,8 @@
 /* One key of a queue is at fault: what does not need it is done all the same, it is said once, and again when it is over. */
 #include "dialects/kmqueue/kmqueue_fixture.h"
 
-/* More than the monitor counts the copies of by looking (ward_sure): it ends nothing there before passes have come to their end.
+/* More than the monitor counts the copies of by looking (scan_may_end): it ends nothing there before passes have come to their
+ * end.
  */
 enum { MANY = 5000 };
 
@@ -9,7 +10,7 @@ static void fill(setup_t *d, const char *list, int jobs) {
     redis_ok(d->f.r, "EVAL %s 1 %s %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end", list, jobs);
 }
 
-static int said(void) { return fixture_log_count("redis refuses the monitor\""); }
+static int logged(void) { return fixture_log_count("redis refuses the monitor\""); }
 static int said_over(void) { return fixture_log_count("redis refuses the monitor no longer"); }
 
 /* Tries what is at fault again and again, until `cond` is true: each time its pause is over at once. */
@@ -36,7 +37,7 @@ Test(redis_monitor_faults, a_target_of_the_wrong_type_keeps_nothing_else_waiting
     cr_assert_eq(count(&d, "LLEN email:backup"), MANY - 1 + count(&d, "HLEN sidecar:email:sentinel") / 2,
                  "the others stay where they are");
     cr_assert_geq(metric_get(&of(&d)->passes), 2, "passes come to their end");
-    cr_assert_eq(said(), 1);
+    cr_assert_eq(logged(), 1);
     cr_assert_eq(said_over(), 0);
     redis_ok(d.f.r, "DEL email:delayed");
     fixture_step_boottime(5001);
@@ -79,7 +80,7 @@ Test(redis_monitor_faults, one_list_of_the_wrong_type_keeps_no_task_of_another_w
     until(&d, metric_get(&of(&d)->faults) > 0);
     km_take(&d, bytes);
     try_until(&d, in(&d, PLAIN, again));
-    cr_assert_eq(said(), 2, "once by the passes, once by the look at the marks of unique tasks");
+    cr_assert_eq(logged(), 2, "once by the passes, once by the look at the marks of unique tasks");
     cr_assert_geq(metric_get(&of(&d)->passes), 2);
     redis_ok(d.f.r, "DEL " SAFE);
     fixture_step_boottime(5001);
@@ -100,7 +101,7 @@ Test(redis_monitor_faults, a_heartbeat_that_is_refused_keeps_no_other_job_waitin
     work_on(&d, "{\"id\":\"good\"}");
     try_until(&d, waiting(&d, "{\"id\":\"good\"}"));
     cr_assert_eq(working(&d, "{\"id\":\"bad\"}"), 1);
-    cr_assert_eq(said(), 1);
+    cr_assert_eq(logged(), 1);
     proxy_pass(d.f.proxy);
     fixture_step_boottime(5001);
     until(&d, waiting(&d, "{\"id\":\"bad\"}"));
@@ -114,11 +115,11 @@ static void expect_said_once(setup_t *d) {
     int64_t passes = metric_get(&of(d)->passes);
     try_until(d, metric_get(&of(d)->faults) >= 4);
     cr_assert_geq(metric_get(&of(d)->passes), passes + 3, "passes come to their end");
-    cr_assert_eq(said(), 1);
+    cr_assert_eq(logged(), 1);
     cr_assert_eq(said_over(), 0);
     redis_ok(d->f.r, "ACL SETUSER default +@all");
     try_until(d, said_over() == 1);
-    cr_assert_eq(said(), 1);
+    cr_assert_eq(logged(), 1);
 }
 
 #define LONG_LIVED                                                                                                               \
@@ -156,7 +157,7 @@ static void expect_not_over(setup_t *d) {
         fixture_step_boottime(5001);
         driver_run(&d->instance.driver, 60);
     }
-    cr_assert_eq(said(), 1);
+    cr_assert_eq(logged(), 1);
     cr_assert_eq(said_over(), 0);
     close_desk(d);
 }
@@ -190,9 +191,9 @@ Test(redis_monitor_faults, a_fault_of_a_broken_pass_is_not_told_of_the_next) {
     try_until(&d, metric_get(&of(&d)->faults) >= 4); /* the job was stalled at the latest by the second look */
     redis_ok(d.f.r, "ACL SETUSER default +hscan");
     redis_ok(d.f.r, "DEL email");
-    int before = said();
+    int before = logged();
     try_until(&d, said_over() == 1);
-    cr_assert_eq(said(), before, "%s", fixture_log());
+    cr_assert_eq(logged(), before, "%s", fixture_log());
     close_desk(&d);
 }
 
@@ -210,7 +211,7 @@ Test(redis_monitor_faults, a_right_that_is_taken_away_is_told_when_a_job_needs_i
         driver_run(&d.instance.driver, 60);
         cr_assert(metrics_is_refused(of(&d), mono_now()), "it is tried again before that is forgotten");
     }
-    cr_assert_eq(said(), 1);
+    cr_assert_eq(logged(), 1);
     redis_ok(d.f.r, "ACL SETUSER default +hset");
     try_until(&d, count(&d, "HLEN sidecar:email:stamps") == 1 && said_over() == 1);
     close_desk(&d);

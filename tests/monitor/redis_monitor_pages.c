@@ -11,20 +11,20 @@ enum { JOBS = 3000 };
 typedef struct {
     fixture_t f;
     metrics_queue_t metrics;
-    ward_t ward;
+    scan_t scan;
     pages_t *pages;
 } setup_t;
 
 static void open_desk(setup_t *d) {
     *d = (setup_t){.f = fixture_start(NULL)};
-    ward_init(&d->ward, d->f.keys->queues[0].config, &d->metrics, 1000);
+    scan_init(&d->scan, d->f.keys->queues[0].config, &d->metrics, 1000);
     d->pages = pages_new(d->f.keys);
     redis_ok(d->f.r, "EVAL %s 1 email:backup %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end", JOBS);
 }
 
 static void close_desk(setup_t *d) {
     pages_free(d->pages);
-    ward_free(&d->ward);
+    scan_free(&d->scan);
     fixture_stop(&d->f);
 }
 
@@ -35,17 +35,17 @@ static void begin(setup_t *d) {
     backup_look_append(&call, rotation, NULL, false);
     cr_assert_eq(backup_look_read(&call, rotation, false, &look), OUTCOME_OK, "%s", d->f.error.text);
     cr_assert_eq(look.entries, JOBS);
-    cr_assert(ward_begin(&d->ward, &look, mono_now()));
+    cr_assert(scan_begin(&d->scan, &look, mono_now()));
 }
 
 static outcome_t ask(setup_t *d, bool more) {
     const call_t call = fixture_call(&d->f, NULL);
-    return pages_ask(d->pages, &call, &d->ward, more);
+    return pages_request(d->pages, &call, &d->scan, more);
 }
 
 static outcome_t land(setup_t *d) {
     const call_t call = fixture_call(&d->f, NULL);
-    return pages_land(d->pages, &call, &d->ward);
+    return pages_read_reply(d->pages, &call, &d->scan);
 }
 
 /* Goes through all that the pass meets, as the monitor does. Returns how many pages were judged while less than two requests were
@@ -54,23 +54,23 @@ static int whole_pass(setup_t *d, int first) {
     int next = first, idle = 0;
     do {
         cr_assert_eq(ask(d, true), OUTCOME_OK, "%s", d->f.error.text);
-        const sheet_t *sheet = pages_ready(d->pages);
-        if (!sheet) {
+        const stamped_page_t *stamped = pages_ready(d->pages);
+        if (!stamped) {
             cr_assert_eq(land(d), OUTCOME_OK, "%s", d->f.error.text);
             continue;
         }
-        idle += pages_flying(d->pages) < 2;
-        for (size_t i = 0; i < sheet->page.count; i++, next++) {
+        idle += pages_in_flight(d->pages) < 2;
+        for (size_t i = 0; i < stamped->page.count; i++, next++) {
             char expected[16];
             snprintf(expected, sizeof expected, "job%d", (next - 1) % JOBS + 1);
-            cr_assert_str_eq(sheet->page.entries[i].bytes.data, expected, "the oldest one comes first, and each once");
+            cr_assert_str_eq(stamped->page.entries[i].bytes.data, expected, "the oldest one comes first, and each once");
             digest_t digest = digest_of(expected, strlen(expected));
-            cr_assert_arr_eq(sheet->page.entries[i].digest.bytes, digest.bytes, DIGEST_BYTES);
-            cr_assert_eq(sheet->stamps[i].born_us, next % 7 == 0 ? next : 0, "stamps are of their own jobs");
+            cr_assert_arr_eq(stamped->page.entries[i].digest.bytes, digest.bytes, DIGEST_BYTES);
+            cr_assert_eq(stamped->stamps[i].born_us, next % 7 == 0 ? next : 0, "stamps are of their own jobs");
         }
-        cr_assert(sheet->now >= d->ward.look.now);
+        cr_assert(stamped->now >= d->scan.look.now);
         pages_done(d->pages);
-    } while (!pages_empty(d->pages) || ward_wanted(&d->ward));
+    } while (!pages_empty(d->pages) || scan_entries_wanted(&d->scan));
     cr_assert_eq(next - first, JOBS);
     return idle;
 }
@@ -85,7 +85,7 @@ Test(redis_monitor_pages, redis_has_work_while_a_page_is_judged) {
     }
     begin(&d);
     cr_assert_leq(whole_pass(&d, 1), 3, "but for the last pages, for which there is not so much to ask");
-    cr_assert(pages_empty(d.pages) && !pages_flying(d.pages));
+    cr_assert(pages_empty(d.pages) && !pages_in_flight(d.pages));
     close_desk(&d);
 }
 
@@ -104,9 +104,9 @@ Test(redis_monitor_pages, what_is_dropped_is_read_and_forgotten) {
         }
         cr_assert_eq(ask(&d, true), OUTCOME_OK);
         pages_drop(d.pages, d.f.conn);
-        cr_assert(pages_empty(d.pages) && !pages_flying(d.pages) && !pages_ready(d.pages));
+        cr_assert(pages_empty(d.pages) && !pages_in_flight(d.pages) && !pages_ready(d.pages));
         char *tail = redis_str(d.f.r, "LINDEX email:backup -1");
-        ward_forget(&d.ward);
+        scan_reset(&d.scan);
         begin(&d);
         cr_assert_eq(ask(&d, true), OUTCOME_OK);
         cr_assert_eq(land(&d), OUTCOME_OK);
@@ -123,12 +123,12 @@ Test(redis_monitor_pages, a_fault_leaves_the_connection_in_step) {
     open_desk(&d);
     redis_ok(d.f.r, "SET sidecar:email:stamps x");
     backup_look_t look = {.entries = JOBS, .now = 1};
-    cr_assert(ward_begin(&d.ward, &look, mono_now()));
+    cr_assert(scan_begin(&d.scan, &look, mono_now()));
     cr_assert_eq(ask(&d, true), OUTCOME_OK);
     cr_assert_eq(land(&d), OUTCOME_OK);
     cr_assert_eq(ask(&d, true), OUTCOME_OK);
     const call_t call = fixture_call(&d.f, NULL);
-    cr_assert_eq(pages_land_all(d.pages, &call, &d.ward), OUTCOME_REFUSED);
+    cr_assert_eq(pages_read_all(d.pages, &call, &d.scan), OUTCOME_REFUSED);
     cr_assert_not_null(strstr(d.f.error.text, "WRONGTYPE"));
     pages_drop(d.pages, d.f.conn);
     redis_ok(d.f.r, "DEL sidecar:email:stamps");
@@ -144,16 +144,16 @@ Test(redis_monitor_pages, a_redis_that_fills_up_meanwhile_is_read_where_it_stand
     int met = 0;
     do {
         cr_assert_eq(ask(&d, true), OUTCOME_OK, "%s", d.f.error.text);
-        const sheet_t *sheet = pages_ready(d.pages);
-        if (!sheet) {
+        const stamped_page_t *stamped = pages_ready(d.pages);
+        if (!stamped) {
             cr_assert_eq(land(&d), OUTCOME_OK, "%s", d.f.error.text);
             continue;
         }
-        met += (int)sheet->page.count;
+        met += (int)stamped->page.count;
         pages_done(d.pages);
         if (met >= JOBS / 4) redis_ok(d.f.r, "CONFIG SET maxmemory 1");
-    } while (!pages_empty(d.pages) || ward_wanted(&d.ward));
-    cr_assert(d.ward.reads_only);
+    } while (!pages_empty(d.pages) || scan_entries_wanted(&d.scan));
+    cr_assert(d.scan.read_only);
     cr_assert_eq(met, JOBS);
     cr_assert_eq(fixture_log_count("redis is full"), 1);
     close_desk(&d);
@@ -165,17 +165,17 @@ static int held_of_large(setup_t *d, const char *large, size_t len, int count) {
     int met = 0, held = 0;
     backup_look_t look = {.entries = 20 + count, .now = 1};
     digest_t expected = digest_of(large, len);
-    cr_assert(ward_begin(&d->ward, &look, mono_now()));
+    cr_assert(scan_begin(&d->scan, &look, mono_now()));
     do {
         cr_assert_eq(ask(d, true), OUTCOME_OK, "%s", d->f.error.text);
-        const sheet_t *sheet = pages_ready(d->pages);
-        if (!sheet) {
+        const stamped_page_t *stamped = pages_ready(d->pages);
+        if (!stamped) {
             cr_assert_eq(land(d), OUTCOME_OK, "%s", d->f.error.text);
             continue;
         }
-        cr_assert_leq(sheet->page.held, len > PAGES_BYTES ? len : PAGES_BYTES);
-        for (size_t i = 0; i < sheet->page.count; i++) {
-            const entry_t *entry = &sheet->page.entries[i];
+        cr_assert_leq(stamped->page.held, len > PAGES_BYTES ? len : PAGES_BYTES);
+        for (size_t i = 0; i < stamped->page.count; i++) {
+            const entry_t *entry = &stamped->page.entries[i];
             if (entry->bytes.len != len) continue;
             met++;
             held += entry->bytes.data != NULL;
@@ -183,9 +183,9 @@ static int held_of_large(setup_t *d, const char *large, size_t len, int count) {
             cr_assert(!entry->bytes.data || memcmp(entry->bytes.data, large, len) == 0);
         }
         pages_done(d->pages);
-    } while (!pages_empty(d->pages) || ward_wanted(&d->ward));
+    } while (!pages_empty(d->pages) || scan_entries_wanted(&d->scan));
     cr_assert_eq(met, count);
-    ward_end(&d->ward, mono_now());
+    scan_end(&d->scan, mono_now());
     return held;
 }
 

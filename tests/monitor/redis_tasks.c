@@ -8,7 +8,7 @@ enum { WATCHES = 3 };
 
 /* What a test tells its watch to do, and what came of it. One for each queue. */
 typedef struct {
-    int steps, forgets, leaves, heard, opened;
+    int steps, forgets, leaves, subscribed, opened;
     bool changed; /* at the last step */
     bool was_armed;
     char message[32];
@@ -62,7 +62,7 @@ static void play_heard(void *state, const char *channel, slice_t message) {
     play_t *play = state;
     cr_assert_str_eq(channel, channels[index_of(state)]);
     cr_assert_leq(message.len, sizeof play->message);
-    play->heard++;
+    play->subscribed++;
     play->message_len = message.len;
     memcpy(play->message, message.data, message.len);
     play->wanted = (mono_t){0};
@@ -137,7 +137,7 @@ static void open_play(setup_t *d, size_t count, fixture_options_t options) {
     options.closed = true;
     d->f = fixture_start(&options);
     instance_start(&d->instance, d->f.keys, INSTANCE_MONITOR);
-    for (size_t i = 0; i < count; i++) monitor_watch(d->instance.monitor, i, &PLAY);
+    for (size_t i = 0; i < count; i++) monitor_add_task(d->instance.monitor, i, &PLAY);
     instance_lead(&d->instance, d->f.r);
 }
 
@@ -152,7 +152,7 @@ static void close_play(setup_t *d) {
 /* Until the watch has no step left that it wants by itself. */
 static void settle_down(setup_t *d) { driver_settle(&d->instance.driver, d->f.r); }
 
-Test(redis_watch, it_steps_when_it_said_and_no_sooner) {
+Test(redis_tasks, it_steps_when_it_said_and_no_sooner) {
     setup_t d;
     plays[0].after_ms = 40;
     plays[1].after_ms = -1;
@@ -164,7 +164,7 @@ Test(redis_watch, it_steps_when_it_said_and_no_sooner) {
     close_play(&d);
 }
 
-Test(redis_watch, a_change_of_its_keys_wakes_it) {
+Test(redis_tasks, a_change_of_its_keys_wakes_it) {
     setup_t d;
     for (size_t i = 0; i < 2; i++) plays[i] = (play_t){.after_ms = -1, .asks = true};
     open_play(&d, 2, (fixture_options_t){0});
@@ -186,24 +186,24 @@ Test(redis_watch, a_change_of_its_keys_wakes_it) {
     close_play(&d);
 }
 
-Test(redis_watch, it_hears_its_channels) {
+Test(redis_tasks, it_hears_its_channels) {
     setup_t d;
     for (size_t i = 0; i < 2; i++) plays[i].after_ms = -1;
     open_play(&d, 2, (fixture_options_t){0});
     settle_down(&d);
     redis_ok(d.f.r, "PUBLISH email:news %b", "a\0b", (size_t)3);
-    until(&d, plays[0].heard == 1 && plays[0].steps == 2);
+    until(&d, plays[0].subscribed == 1 && plays[0].steps == 2);
     cr_assert_eq(plays[0].message_len, 3);
     cr_assert_arr_eq(plays[0].message, "a\0b", 3);
     cr_assert_not(plays[0].changed, "a message is no change of a key");
     redis_ok(d.f.r, "CLIENT KILL TYPE pubsub");
     until(&d, plays[1].forgets > 0 && redis_int(d.f.r, "PUBLISH sms:news x") == 1);
-    until(&d, plays[1].heard == 1);
-    cr_assert_eq(plays[0].heard, 1);
+    until(&d, plays[1].subscribed == 1);
+    cr_assert_eq(plays[0].subscribed, 1);
     close_play(&d);
 }
 
-Test(redis_watch, a_channel_that_is_refused_costs_only_what_is_told_there) {
+Test(redis_tasks, a_channel_that_is_refused_costs_only_what_is_told_there) {
     setup_t d;
     for (size_t i = 0; i < 2; i++) plays[i] = (play_t){.after_ms = -1, .asks = true};
     open_play(&d, 2, (fixture_options_t){.proxy = true});
@@ -213,7 +213,7 @@ Test(redis_watch, a_channel_that_is_refused_costs_only_what_is_told_there) {
     cr_assert_eq(fixture_log_count("email:news"), 1);
     cr_assert_eq(redis_int(d.f.r, "PUBLISH email:news x"), 0);
     cr_assert_eq(redis_int(d.f.r, "PUBLISH sms:news x"), 1);
-    until(&d, plays[1].heard == 1);
+    until(&d, plays[1].subscribed == 1);
     int before = plays[0].steps;
     redis_ok(d.f.r, "SET email:board 1");
     until(&d, plays[0].steps > before);
@@ -221,7 +221,7 @@ Test(redis_watch, a_channel_that_is_refused_costs_only_what_is_told_there) {
 }
 
 /* Pages of a long pass and steps of watches that always want one take turns. */
-Test(redis_watch, passes_and_watches_take_turns) {
+Test(redis_tasks, passes_and_watches_take_turns) {
     enum { ENTRIES = 20000 };
     setup_t d;
     open_play(&d, 2, (fixture_options_t){0});
@@ -234,7 +234,7 @@ Test(redis_watch, passes_and_watches_take_turns) {
     close_play(&d);
 }
 
-Test(redis_watch, a_fault_is_of_one_queue_and_said_once) {
+Test(redis_tasks, a_fault_is_of_one_queue_and_said_once) {
     setup_t d;
     plays[0] = (play_t){.outcome = OUTCOME_REFUSED, .asks = true};
     plays[1] = (play_t){.after_ms = 10};
@@ -247,13 +247,13 @@ Test(redis_watch, a_fault_is_of_one_queue_and_said_once) {
     cr_assert_eq(plays[0].steps, 1, "it is on hold");
     cr_assert_eq(metric_get(&of(&d)->faults), 1);
     for (int again = 2; again <= 3; again++) {
-        fixture_step_boottime(WATCH_FAULT_HOLD_MS + 1);
+        fixture_step_boottime(TASK_REFUSED_MS + 1);
         until(&d, plays[0].steps == again);
     }
     cr_assert_eq(fixture_log_count("the play wants it"), 1);
     plays[0].outcome = OUTCOME_OK;
     plays[0].after_ms = -1;
-    fixture_step_boottime(WATCH_FAULT_HOLD_MS + 1);
+    fixture_step_boottime(TASK_REFUSED_MS + 1);
     until(&d, plays[0].steps == 4);
     cr_assert(plays[0].changed, "what it could not look at may have changed");
     plays[0].outcome = OUTCOME_REFUSED;
@@ -262,7 +262,7 @@ Test(redis_watch, a_fault_is_of_one_queue_and_said_once) {
     close_play(&d);
 }
 
-Test(redis_watch, fenced_it_waits_for_the_next_term) {
+Test(redis_tasks, fenced_it_waits_for_the_next_term) {
     setup_t d;
     plays[0].fences = true;
     open_play(&d, 1, (fixture_options_t){0});
@@ -282,7 +282,7 @@ Test(redis_watch, fenced_it_waits_for_the_next_term) {
     close_play(&d);
 }
 
-Test(redis_watch, a_new_connection_makes_it_forget) {
+Test(redis_tasks, a_new_connection_makes_it_forget) {
     static const outcome_t troubles[] = {OUTCOME_DISCONNECTED, OUTCOME_RETRY};
     setup_t d;
     plays[0].after_ms = plays[1].after_ms = -1;
@@ -304,7 +304,7 @@ Test(redis_watch, a_new_connection_makes_it_forget) {
     close_play(&d);
 }
 
-Test(redis_watch, without_wake_ups_it_is_polled) {
+Test(redis_tasks, without_wake_ups_it_is_polled) {
     setup_t d;
     plays[0].after_ms = -1;
     open_play(&d, 1, (fixture_options_t){.proxy = true});
@@ -315,19 +315,19 @@ Test(redis_watch, without_wake_ups_it_is_polled) {
     close_play(&d);
 }
 
-Test(redis_watch, an_idle_one_is_looked_at_by_the_safety_look) {
+Test(redis_tasks, an_idle_one_is_looked_at_by_the_safety_look) {
     setup_t d;
     plays[0].after_ms = -1;
     open_play(&d, 1, (fixture_options_t){0});
     settle_down(&d);
     cr_assert_eq(plays[0].steps, 1);
-    fixture_step_boottime(WARD_SAFETY_S * 1000 + 1);
+    fixture_step_boottime(SCAN_SAFETY_S * 1000 + 1);
     until(&d, plays[0].steps == 2);
     cr_assert(plays[0].changed);
     close_play(&d);
 }
 
-Test(redis_watch, at_an_orderly_end_it_leaves) {
+Test(redis_tasks, at_an_orderly_end_it_leaves) {
     setup_t d;
     plays[0] = (play_t){.after_ms = -1};
     plays[1] = (play_t){.after_ms = -1};
@@ -345,7 +345,7 @@ Test(redis_watch, at_an_orderly_end_it_leaves) {
     close_play(&d);
 }
 
-Test(redis_watch, at_an_end_without_redis_it_does_not_wait_for_each) {
+Test(redis_tasks, at_an_end_without_redis_it_does_not_wait_for_each) {
     setup_t d;
     for (size_t i = 0; i < WATCHES; i++) plays[i] = (play_t){.after_ms = -1};
     open_play(&d, 3, (fixture_options_t){.redis = "timeout = \"60s\";"});
@@ -361,7 +361,7 @@ Test(redis_watch, at_an_end_without_redis_it_does_not_wait_for_each) {
     close_play(&d);
 }
 
-Test(redis_watch, where_another_serves_it_rests) {
+Test(redis_tasks, where_another_serves_it_rests) {
     setup_t d;
     open_play(&d, 1, (fixture_options_t){.config = STAGE("roles = [\"dispatcher\"];")});
     driver_run(&d.instance.driver, 100);

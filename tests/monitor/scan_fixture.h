@@ -1,4 +1,4 @@
-/* What the tests of the ward share: one queue, its clock, its looks and passes. */
+/* What the tests of the scan share: one queue, its clock, its looks and passes. */
 #ifndef QS_TEST_WARD_DESK_H
 #define QS_TEST_WARD_DESK_H
 
@@ -15,11 +15,11 @@ enum { INTERVAL = 1000, REDIS_NOW = 5000000 };
 static queue_config_t config;
 static char empty[] = "";
 static metrics_queue_t metrics;
-static ward_t ward;
+static scan_t scan;
 static int64_t now_ms;
 
 static inline mono_t now(void) { return (mono_t){(1000000 + now_ms) * NS_PER_MS}; }
-static inline int64_t next_ms(void) { return mono_diff(ward_next(&ward), now()) / NS_PER_MS; }
+static inline int64_t next_ms(void) { return mono_diff(scan_next(&scan), now()) / NS_PER_MS; }
 
 static inline void begin(void) {
     config = (queue_config_t){.name = "email", .dialect = &list_settings};
@@ -28,10 +28,10 @@ static inline void begin(void) {
     config.policy.retry_window_ms = 60000;
     metrics = (metrics_queue_t){0};
     now_ms = 0;
-    ward_init(&ward, &config, &metrics, INTERVAL);
+    scan_init(&scan, &config, &metrics, INTERVAL);
 }
 
-static inline void end(void) { ward_free(&ward); }
+static inline void end(void) { scan_free(&scan); }
 
 static inline digest_t job(int number) { return digest_of(&number, sizeof number); }
 
@@ -44,13 +44,13 @@ static inline bool look(int64_t entries, int64_t stamps, int64_t reports, bool a
     found.stamps = stamps;
     found.reports = reports;
     found.sentinel_alone = alone;
-    return ward_begin(&ward, &found, now());
+    return scan_begin(&scan, &found, now());
 }
 
 static inline bool look_unarmed(void) {
     backup_look_t found = look_of(0);
     found.armed = false;
-    return ward_begin(&ward, &found, now());
+    return scan_begin(&scan, &found, now());
 }
 
 /* One page of jobs, and a sentinel behind so many of them (-1: none). */
@@ -58,8 +58,8 @@ static inline void page(size_t jobs, int sentinel, size_t bytes) {
     static backup_page_t p;
     p = (backup_page_t){.count = jobs + (sentinel >= 0), .jobs = jobs, .bytes = bytes};
     for (size_t i = 0; i < p.count; i++) p.entries[i].kind = (int)i == sentinel ? ENTRY_SENTINEL : ENTRY_JOB;
-    ward_asked(&ward, p.count);
-    ward_page(&ward, &p, p.count);
+    scan_requested(&scan, p.count);
+    scan_read_page(&scan, &p, p.count);
 }
 
 /* A whole pass that meets these jobs, and takes 1 ms. */
@@ -67,12 +67,12 @@ static inline void pass(const int *jobs, size_t count) {
     cr_assert(look((int64_t)count + 1, 0, 0, false));
     for (size_t i = 0; i < count; i++) {
         digest_t digest = job(jobs[i]);
-        ward_met(&ward, &digest);
+        scan_note_job(&scan, &digest);
     }
     now_ms++;
-    ward.now = REDIS_NOW + now_ms;
-    ward_met_all(&ward);
-    ward_end(&ward, now());
+    scan.now = REDIS_NOW + now_ms;
+    scan_all_read(&scan);
+    scan_end(&scan, now());
 }
 #define PASS(...) pass((const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
 

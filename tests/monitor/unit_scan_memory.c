@@ -1,81 +1,81 @@
-/* What the ward remembers from pass to pass: copies, reports, stamps. */
+/* What the scan remembers from pass to pass: copies, reports, stamps. */
 #include "scan_fixture.h"
 
-TestSuite(unit_ward_memory, .init = begin, .fini = end);
+TestSuite(unit_scan_memory, .init = begin, .fini = end);
 
 static bool copies_of(int number) {
     digest_t digest = job(number);
-    return ward_met(&ward, &digest);
+    return scan_note_job(&scan, &digest);
 }
 
-Test(unit_ward_memory, copies_are_known_in_the_second_pass) {
+Test(unit_scan_memory, copies_are_known_in_the_second_pass) {
     PASS(1, 2, 1, 3);
     cr_assert(look(5, 0, 0, false));
     cr_assert_not(copies_of(1));
     cr_assert(copies_of(1), "met twice, and suspect before");
     cr_assert_not(copies_of(2));
     cr_assert_not(copies_of(3));
-    ward_end(&ward, now());
+    scan_end(&scan, now());
     cr_assert(look(5, 0, 0, false));
     cr_assert(copies_of(1), "from then on at the first one");
-    ward_end(&ward, now());
+    scan_end(&scan, now());
     cr_assert(look(5, 0, 0, false)); /* only one was met: the others have gone */
     cr_assert_not(copies_of(1));
-    ward_end(&ward, now());
+    scan_end(&scan, now());
 }
 
-Test(unit_ward_memory, what_a_broken_off_pass_met_makes_no_copies) {
+Test(unit_scan_memory, what_a_broken_off_pass_met_makes_no_copies) {
     PASS(1, 1);
     cr_assert(look(3, 0, 0, false));
     cr_assert_not(copies_of(1));
-    ward_fault(&ward, "no", now());
+    scan_refused(&scan, "no", now());
     cr_assert(look(3, 0, 0, false));
     cr_assert_not(copies_of(1));
-    ward_forget(&ward);
+    scan_reset(&scan);
     PASS(1);
     cr_assert(look(3, 0, 0, false));
     cr_assert_not(copies_of(1));
     cr_assert_not(copies_of(1), "what was suspect is forgotten with the term");
 }
 
-Test(unit_ward_memory, long_lists_are_ended_from_after_two_passes) {
-    cr_assert(look(WARD_EXACT_ENTRIES, 0, 0, false));
-    cr_assert(ward_sure(&ward));
+Test(unit_scan_memory, long_lists_are_ended_from_after_two_passes) {
+    cr_assert(look(SCAN_EXACT_ENTRIES, 0, 0, false));
+    cr_assert(scan_may_end(&scan));
     for (int i = 0; i < 3; i++) {
-        cr_assert(look(WARD_EXACT_ENTRIES + 1, 0, 0, false));
-        cr_assert_eq(ward_sure(&ward), i == 2);
-        ward_end(&ward, now());
+        cr_assert(look(SCAN_EXACT_ENTRIES + 1, 0, 0, false));
+        cr_assert_eq(scan_may_end(&scan), i == 2);
+        scan_end(&scan, now());
     }
-    ward_forget(&ward);
-    cr_assert(look(WARD_EXACT_ENTRIES + 1, 0, 0, false));
-    cr_assert_not(ward_sure(&ward));
+    scan_reset(&scan);
+    cr_assert(look(SCAN_EXACT_ENTRIES + 1, 0, 0, false));
+    cr_assert_not(scan_may_end(&scan));
 }
 
 static void report(const char *text, const char *sha1, bool ends) {
-    ward_report(&ward, &(report_ref_t){.job = slice_text(text), .sha1 = sha1, .ends = ends});
+    scan_add_report(&scan, &(report_ref_t){.job = slice_text(text), .sha1 = sha1, .ends = ends});
 }
 
-static const ward_report_t *report_of(const char *text) {
+static const scan_report_t *report_of(const char *text) {
     digest_t digest = digest_of(text, strlen(text));
-    return ward_report_of(&ward, &digest);
+    return scan_report_of(&scan, &digest);
 }
 
 /* One pass that finds these reports (text, sha1, ...) and meets those jobs. */
 static void report_pass(const char *const *reports, const char *const *jobs) {
     cr_assert(look(5, 0, 1, false));
     for (; reports && *reports; reports += 2) report(reports[0], reports[1], reports[0][0] == '!');
-    ward_reports_end(&ward);
+    scan_reports_end(&scan);
     for (; jobs && *jobs; jobs++) {
         digest_t digest = digest_of(*jobs, strlen(*jobs));
-        ward_met(&ward, &digest);
+        scan_note_job(&scan, &digest);
     }
-    ward_end(&ward, now());
+    scan_end(&scan, now());
 }
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static const ward_report_t *stray_of(const char *text) {
+static const scan_report_t *stray_of(const char *text) {
     digest_t digest = digest_of(text, strlen(text));
-    return ward_stray_report(&ward, &digest);
+    return scan_orphan_report(&scan, &digest);
 }
 
 /* Of "a", "b" and "!c"; "" = none is. */
@@ -83,13 +83,13 @@ static const char *stray(void) {
     const char *found = "";
     for (const char *const *text = LIST("a", "b", "!c"); *text; text++)
         if (stray_of(*text)) found = *text;
-    cr_assert_eq(ward_has_strays(&ward), *found != '\0');
+    cr_assert_eq(scan_has_orphan_reports(&scan), *found != '\0');
     return found;
 }
 
-static void drop_stray(void) { ward_drop_report(&ward, stray_of(stray())); }
+static void drop_stray(void) { scan_drop_report(&scan, stray_of(stray())); }
 
-Test(unit_ward_memory, a_report_is_kept_for_two_passes_and_then_is_stray) {
+Test(unit_scan_memory, a_report_is_kept_for_two_passes_and_then_is_stray) {
     report_pass(LIST("a", "1", "b", "1", "!c", "2"), LIST("b", "!c"));
     cr_assert(report_of("a") && report_of("!c")->ends && !report_of("b")->ends);
     cr_assert_str_eq(report_of("!c")->sha1, "2");
@@ -107,7 +107,7 @@ Test(unit_ward_memory, a_report_is_kept_for_two_passes_and_then_is_stray) {
     cr_assert_str_empty(stray());
 }
 
-Test(unit_ward_memory, another_text_begins_anew) {
+Test(unit_scan_memory, another_text_begins_anew) {
     report_pass(LIST("a", "1"), NULL);
     report_pass(LIST("a", "2"), NULL);
     cr_assert_str_empty(stray());
@@ -122,61 +122,61 @@ Test(unit_ward_memory, another_text_begins_anew) {
     cr_assert_str_empty(stray());
 }
 
-Test(unit_ward_memory, reports_that_are_not_in_the_hash_any_more_are_forgotten) {
+Test(unit_scan_memory, reports_that_are_not_in_the_hash_any_more_are_forgotten) {
     report_pass(LIST("a", "1", "b", "1"), NULL);
     report_pass(LIST("b", "1"), LIST("b"));
     cr_assert_null(report_of("a"));
     cr_assert_not_null(report_of("b"));
     report_pass(NULL, NULL);
-    cr_assert_eq(ward.report_count, 0);
+    cr_assert_eq(scan.report_count, 0);
 }
 
-Test(unit_ward_memory, reports_do_not_fill_the_memory) {
+Test(unit_scan_memory, reports_do_not_fill_the_memory) {
     char text[16];
     cr_assert(look(5, 0, 1, false));
     for (int i = 0; i < 10001; i++) {
         snprintf(text, sizeof text, "%d", i);
-        cr_assert_eq(ward.reports_full, false);
+        cr_assert_eq(scan.reports_full, false);
         report(text, "1", false);
     }
-    cr_assert(ward.reports_full);
-    cr_assert_eq(ward.report_count, 10000);
+    cr_assert(scan.reports_full);
+    cr_assert_eq(scan.report_count, 10000);
 }
 
 /* A stamp of that job would be kept. */
 static bool keeps(int number, stamp_t stamp) {
     digest_t digest = job(number);
-    return ward_keeps(&ward, digest.bytes, &stamp);
+    return scan_keeps_stamp(&scan, digest.bytes, &stamp);
 }
 
-Test(unit_ward_memory, a_stamp_is_kept_until_two_passes_have_not_seen_its_job) {
+Test(unit_scan_memory, a_stamp_is_kept_until_two_passes_have_not_seen_its_job) {
     stamp_t seen = {.born_us = 1, .seen = 1};
     cr_assert(look(2, 2, 0, false));
     cr_assert(keeps(1, seen), "nobody has seen a whole pass yet");
-    ward_end(&ward, now());
+    scan_end(&scan, now());
     PASS(1, 2);
     cr_assert(look(2, 2, 0, false));
     cr_assert_not(copies_of(2));
     cr_assert(keeps(1, seen));
-    ward_end(&ward, now());
+    scan_end(&scan, now());
     cr_assert(look(2, 2, 0, false));
     cr_assert_not(keeps(1, seen));
     cr_assert(keeps(2, seen));
 }
 
-Test(unit_ward_memory, a_stamp_under_way_is_kept_for_the_retry_window) {
+Test(unit_scan_memory, a_stamp_under_way_is_kept_for_the_retry_window) {
     for (int i = 0; i < 3; i++) PASS(1);
-    ward.now = REDIS_NOW;
+    scan.now = REDIS_NOW;
     cr_assert(keeps(7, (stamp_t){.born_us = 1, .retried_at = REDIS_NOW - 60000}));
     cr_assert_not(keeps(7, (stamp_t){.born_us = 1, .retried_at = REDIS_NOW - 60001}));
     cr_assert_not(keeps(7, (stamp_t){.born_us = 1, .seen = 1, .retried_at = REDIS_NOW}));
 }
 
 /* Its stamp says that its date no longer counts; elsewhere it says nothing that the next sighting would not. */
-Test(unit_ward_memory, a_stamp_of_a_job_put_back_is_kept_where_its_date_would_end_it) {
+Test(unit_scan_memory, a_stamp_of_a_job_put_back_is_kept_where_its_date_would_end_it) {
     stamp_t stamp = {.born_us = 1, .requeued = true, .retried_at = REDIS_NOW - 500000};
     for (int i = 0; i < 3; i++) PASS(1);
-    ward.now = REDIS_NOW;
+    scan.now = REDIS_NOW;
     cr_assert_not(keeps(7, stamp));
     config.policy.alive_timeout_ms = 500000;
     cr_assert_not(keeps(7, stamp));
@@ -191,14 +191,14 @@ Test(unit_ward_memory, a_stamp_of_a_job_put_back_is_kept_where_its_date_would_en
     cr_assert_not(keeps(7, stamp));
 }
 
-Test(unit_ward_memory, stamps_are_swept_when_there_are_more_than_jobs) {
+Test(unit_scan_memory, stamps_are_swept_when_there_are_more_than_jobs) {
     cr_assert(look(3, 2, 0, false));
     copies_of(1);
     copies_of(2);
-    cr_assert_not(ward_met_all(&ward));
-    cr_assert_eq(ward.phase, WARD_SWEEP);
+    cr_assert_not(scan_all_read(&scan));
+    cr_assert_eq(scan.phase, SCAN_PRUNE);
     cr_assert(look(3, 3, 0, false));
     copies_of(1);
     copies_of(2);
-    cr_assert(ward_met_all(&ward));
+    cr_assert(scan_all_read(&scan));
 }
