@@ -132,7 +132,7 @@ static void run_alone(program_t program, const char *told[INTERFACE_COUNT]) {
     cluster_end(&s);
 }
 
-Test(daemon_upgrade, a_run_leaves_and_tells_the_same) {
+Test(daemon_upgrade, keys_schema_metrics_and_json_stay) {
     const char *told[PROGRAMS][INTERFACE_COUNT];
     for (program_t of = PREVIOUS; of < PROGRAMS; of++) run_alone(of, told[of]);
     for (size_t i = 0; i < INTERFACE_COUNT; i++) upgrade_expect_kept(INTERFACES[i].name, told[PREVIOUS][i], told[CURRENT][i]);
@@ -224,7 +224,7 @@ Test(daemon_upgrade, commands_keep_their_exit_codes) {
 }
 
 /* Of each key section, name, type, default, bounds, and whether a reload takes it; of each metric name, type and labels. */
-Test(daemon_upgrade, config_keys_and_metrics_stay) {
+Test(daemon_upgrade, tables_of_config_keys_and_metrics_stay) {
     upgrade_expect_same("\"$PROGRAM\" help keys | cut -f1-6");
     upgrade_expect_same("\"$PROGRAM\" help metrics | cut -f1-3");
 }

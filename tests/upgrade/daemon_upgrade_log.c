@@ -46,7 +46,7 @@ static void expect_import(program_t from, const char *log) {
     free(copied), free(rows), free(file), free(copy), free(dir);
 }
 
-Test(daemon_upgrade, logs_change_hands) {
+Test(daemon_upgrade, each_opens_the_log_of_the_other) {
     pair_t p = pair_begin(PREVIOUS, SPEC), swapped = {0};
     fail_jobs(&p, "previous", FAILURES, FAILURES);
     pair_take_over(&p, SIGTERM);
@@ -67,12 +67,12 @@ Test(daemon_upgrade, logs_change_hands) {
     cluster_end(&p.cluster);
 }
 
-ParameterizedTestParameters(daemon_upgrade, acknowledgements_let_the_other_trim) {
+ParameterizedTestParameters(daemon_upgrade, each_trims_what_the_other_acknowledged) {
     return cr_make_param_array(const program_t, EACH, PROGRAMS);
 }
 
 /* Two logs, one of each program, must acknowledge a record before it is trimmed. A new leader looks at the next record. */
-ParameterizedTest(program_t *leader, daemon_upgrade, acknowledgements_let_the_other_trim) {
+ParameterizedTest(program_t *leader, daemon_upgrade, each_trims_what_the_other_acknowledged) {
     sidecar_t spec = SPEC;
     spec.more = "stream = { retain = \"1m\"; min_records = 0; min_copies = 2; };";
     pair_t p = pair_begin(*leader, spec);
@@ -92,11 +92,11 @@ static const daemon_output_t *requeue(const pair_t *p, program_t by) {
                          daemon_config_path(p->sidecars[by]), p->logs[by]);
 }
 
-ParameterizedTestParameters(daemon_upgrade, one_requeues_what_the_other_recorded) {
+ParameterizedTestParameters(daemon_upgrade, each_requeues_what_the_other_recorded) {
     return cr_make_param_array(const program_t, EACH, PROGRAMS);
 }
 
-ParameterizedTest(program_t *leader, daemon_upgrade, one_requeues_what_the_other_recorded) {
+ParameterizedTest(program_t *leader, daemon_upgrade, each_requeues_what_the_other_recorded) {
     pair_t p = pair_begin(*leader, SPEC);
     fail_jobs(&p, "job", 1, 1);
     for (program_t of = PREVIOUS; of < PROGRAMS; of++)

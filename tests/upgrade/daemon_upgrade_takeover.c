@@ -1,5 +1,5 @@
-/* The previous release and this one take over from each other, by turns: jobs flow on, none is lost or done twice, and each goes
- * on with the retries, marks and markers that the other has left. */
+/* The previous release and this one take over from each other, by turns. Jobs flow on, none is lost or done twice. Each program
+ * continues the retries, stamps and markers of the other. */
 #include "audit_log.h"
 #include "upgrade.h"
 
@@ -26,13 +26,13 @@ static bool all_work_is_done(redis_t *r) {
     return redis_int(r, "HLEN done") == JOBS * 9 / 10 && upgrade_lua(r, "records('sidecar:q:failures', 'failed')") == JOBS / 10;
 }
 
-ParameterizedTestParameters(daemon_upgrade, jobs_flow_on) {
+ParameterizedTestParameters(daemon_upgrade, each_takes_over_and_no_job_is_lost_or_done_twice) {
     static const int signals[] = {SIGKILL, SIGTERM};
     return cr_make_param_array(const int, signals, sizeof signals / sizeof *signals);
 }
 
-/* After SIGTERM the lock would last two minutes: only a standby that hears that it is free leads in time. */
-ParameterizedTest(int *signal, daemon_upgrade, jobs_flow_on) {
+/* With SIGTERM the lock's TTL is two minutes, so the standby leads in time only if it understands the message `vacant`. */
+ParameterizedTest(int *signal, daemon_upgrade, each_takes_over_and_no_job_is_lost_or_done_twice) {
     pair_t p =
         pair_begin(PREVIOUS, (sidecar_t){.ttl = *signal == SIGKILL ? "600ms" : "2m",
                                          .scan = "50ms",
@@ -116,14 +116,14 @@ static char *attempts(redis_t *r, const char *stream) {
                      stream);
 }
 
-ParameterizedTestParameters(daemon_upgrade, retries_are_counted_on) {
+ParameterizedTestParameters(daemon_upgrade, each_counts_the_retries_of_the_other) {
     static int rows[POISONS * PROGRAMS];
     for (int i = 0; i < POISONS * PROGRAMS; i++) rows[i] = i;
     return cr_make_param_array(int, rows, POISONS *PROGRAMS);
 }
 
 /* Each run of the job is noted by one leader, and judged by the other, which follows the killed one. */
-ParameterizedTest(int *row, daemon_upgrade, retries_are_counted_on) {
+ParameterizedTest(int *row, daemon_upgrade, each_counts_the_retries_of_the_other) {
     const poison_t *of = &POISON[*row / PROGRAMS];
     pair_t p = pair_begin((program_t)(*row % PROGRAMS), (sidecar_t){.queues = of->queue, .scan = "50ms"});
     redis_ok(p.cluster.r, "EVAL %s 0", of->put);
