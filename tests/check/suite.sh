@@ -11,6 +11,7 @@ jobs=${QS_JOBS:-$((2 * $(nproc)))}
 
 [ $# -eq 0 ] || exec build/tests/suite -j"$jobs" --filter "$1" </dev/null
 rm -f "$tap"
+sh tests/upgrade/build.sh >/dev/null || true # before the tests that measure time; what is missing the tests say
 timeout --foreground -k 10 1500 build/tests/suite -j"$jobs" --tap="$tap" </dev/null
 code=$?
 sed -n 's/^ok - \([a-z0-9_]*\)::\([A-Za-z0-9_]*\)  # SKIP .*/\1\/\2/p' "$tap" | sort -u >build/tests/skipped

@@ -1,5 +1,5 @@
-/* What others rely on: whatever the previous release has, this one has too. A release may add; nothing may go. Log texts and help
- * texts are no interface. */
+/* Interfaces that other programs rely on: this release has all of the previous release. A release may add; nothing may go. Texts
+ * of logs and help pages are no interface. */
 #include "../http/http_fixture.h"
 #include "audit_log.h"
 #include "tempdir.h"
@@ -171,6 +171,8 @@ static const char *const COMMANDS[] = {"version",
                                        "",
                                        "nothing",
                                        "help nothing",
+                                       "help man 1",
+                                       "help man 5",
                                        "run --nothing",
                                        "run -c missing",
                                        "run -c bad",

@@ -1,4 +1,4 @@
-/* Audit logs and what is kept in Redis for them: the previous release and this one go on with what the other has written. */
+/* Audit logs, failure streams, acknowledgements and requeue markers: each program continues what the other has written. */
 #include "audit_log.h"
 #include "tempdir.h"
 #include "text.h"
@@ -34,7 +34,7 @@ static void expect_same_answers(const char *log) {
     free(ref);
 }
 
-/* What one exports is what the other imports. This release no longer imports CSV, which the previous one still writes. */
+/* Each imports what the other exports as JSON lines. 0.1.0 imports CSV too; later releases refuse CSV, and may. */
 static void expect_import(program_t from, const char *log) {
     char *dir = temp_dir("import"), *copy = temp_path(dir, "copy.db"), *file = temp_path(dir, "events.jsonl");
     const daemon_output_t *done = upgrade_shell(from, "\"$PROGRAM\" audit export --all-kinds --db %s >%s", log, file);
@@ -86,7 +86,7 @@ ParameterizedTest(program_t *leader, daemon_upgrade, each_trims_what_the_other_a
     cluster_end(&p.cluster);
 }
 
-/* By a copy of the log that knows of no answer yet: that a failure was answered stands in Redis. */
+/* The copy of the log has no answer yet, so only the marker in Redis keeps the second requeue from pushing the job again. */
 static const daemon_output_t *requeue(const pair_t *p, program_t by) {
     return upgrade_shell(by, "\"$PROGRAM\" audit requeue --where -q q --yes --by ann -o json -c %s --db %s.copy",
                          daemon_config_path(p->sidecars[by]), p->logs[by]);

@@ -65,7 +65,7 @@ ParameterizedTest(int *signal, daemon_upgrade, each_takes_over_and_no_job_is_los
 typedef struct {
     const char *queue, *stream;
     const char *put;     /* Lua that makes it ready */
-    const char *take;    /* what a worker does that dies then; it had the job */
+    const char *take;    /* a worker takes the job and dies; true: it had the job */
     const char *noted;   /* the leader has seen it, as far as a dialect notes that */
     const char *ended;   /* nothing is left of it */
     const char *markers; /* how many of the sidecar's own entries there are, which must become 1 */
