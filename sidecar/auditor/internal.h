@@ -1,4 +1,4 @@
-// What the files of the auditor share. For auditor*.c only.
+// What the files of auditor/ share. Calls go from auditor.c to read.c, and from both to trim.c and reconcile.c.
 #ifndef QS_AUDITOR_INTERNAL_H
 #define QS_AUDITOR_INTERNAL_H
 
@@ -14,9 +14,9 @@ typedef struct auditor auditor_t; // as in auditor.h
 
 // How far the log is in one failure stream.
 typedef struct stream_cursor {
-    stream_id_t read_id;   // entries up to this one were read and are on disk, in this life of the stream
-    stream_id_t logged_id; // position in the log: this log never had the entries above it that were trimmed
-    bool unreadable;       // the stream has an error: it is left out
+    stream_id_t read_id;   // entries up to here were read and are on disk, in this life of the stream
+    stream_id_t logged_id; // position in the log: it never had the entries above it that were trimmed
+    bool unreadable;       // the stream has an error: skip it
     bool behind;           // it had entries above read_id when it was last looked at or read
     int64_t growth_left;   // entries that it may grow by before some could be trimmed; negative = some could
     mono_t trim_at;        // not before this
@@ -25,10 +25,9 @@ typedef struct stream_cursor {
 typedef struct auditor_redis {
     conn_t *conn;                      // owned
     char history[STREAM_HISTORY_SIZE]; // of the server that all cursors are about
-    backoff_t backoff;
-    mono_t retry_at; // no request before this
-    int64_t now_ms;  // Redis's clock was this
-    mono_t now_at;   // at our time; 0 = it was not asked for
+    backoff_t backoff;                 // no request before its retry_at
+    int64_t now_ms;                    // Redis's clock; 0 = unknown
+    mono_t now_at;                     // when it was read
 } auditor_redis_t;
 
 typedef struct auditor_timers {
@@ -37,19 +36,19 @@ typedef struct auditor_timers {
     requeue_markers_t markers;
 } auditor_timers_t;
 
-// The XREAD that is made, or under way.
+// The XREAD that is made, or in flight.
 typedef struct stream_read {
     stream_id_t *positions; // it reads behind these; "" = not this stream; owned
     bool in_flight;
     mono_t deadline;         // of its reply
-    bool one_by_one;         // streams lie in different slots: one after the other
-    bool catching_up;        // one after the other, only those behind, without waiting: their entries may be of any size
+    bool one_by_one;         // streams lie in different slots: one request for each
+    bool catching_up;        // one by one, only streams that are behind, without waiting: their entries may be of any size
     size_t first;            // stream whose turn is next
     int64_t budget;          // entries that the next reply may have
     int64_t streams;         // that the last reply had entries of
     int64_t count;           // entries of each stream that were asked for
     int64_t received_before; // bytes that the connection had received before
-    bool release_memory;     // memory was taken since the last pause that malloc keeps
+    bool release_memory;     // malloc keeps memory of large replies since the last pause
 } stream_read_t;
 
 // What the reply has brought so far.
@@ -75,17 +74,33 @@ struct auditor {
     stream_look_t *states;    // of each stream, as it was last looked at; owned
     stream_read_t read;
     stream_reply_t reply;
-    bool acks_unverified; // Redis may believe that the log has what it lacks
-    bool retained;        // the limits were looked at since the last transaction
+    int64_t missing_since_ns; // of mono_t: the log may lack an entry; 0 = it lacks none
+    bool acks_unverified;     // Redis may believe that the log has what it lacks
+    bool retained;            // the limits were looked at since the last transaction
 };
 
 const char *auditor_queue_name(const auditor_t *a, size_t queue);
 void stream_id_set(stream_id_t id, const char *text);
+int64_t auditor_redis_ms(const auditor_t *a);
 
 // Redis cannot do what we asked: no request before the back-off ends. Always false, for its callers to return.
 bool auditor_back_off(auditor_t *a, const redis_error_t *error);
 
 // Compares every cursor with its stream. False: not now. *found, where not NULL: one stream can no longer be read.
 bool auditor_reconcile(auditor_t *a, bool *found);
+
+// Tells Redis that the log holds everything up to `positions`. What Redis refuses is logged, and tried again at the next renewal.
+bool auditor_acknowledge(auditor_t *a, const stream_id_t *positions);
+// Does what is due beside reading: reconciles, renews acknowledgements, prunes requeue markers, trims. False: not now.
+bool auditor_run_timers(auditor_t *a);
+mono_t auditor_next_timer(auditor_t *a);
+
+// Sends the next XREAD. Redis answers when there is an entry, or in time for the next timer. False: there is nothing to read, or
+// not now.
+bool auditor_send_read(auditor_t *a);
+// Reads the reply, if it has arrived, writes it to the log and acknowledges it. False: not now.
+bool auditor_read_reply(auditor_t *a);
+// Updates for how long the log may have lacked an entry.
+void auditor_note_lag(auditor_t *a);
 
 #endif

@@ -1,4 +1,4 @@
-// What the auditor learns by a look at the streams: gaps, streams that began anew, and what a lost log means for Redis.
+// Compares the log with the streams: finds gaps, streams that were reset, and acknowledgements that a lost log cannot honour.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,209 +8,196 @@
 #include "base/log.h"
 
 enum {
-    RECONCILE_S = 60,            // between two looks at where all streams begin and end
+    RECONCILE_S = 60,            // between two comparisons
     RECONCILE_UNREADABLE_S = 30, // the same while a stream cannot be read
 };
 
 static const char ROLE[] = "auditor";
 
-const char *auditor_queue_name(const auditor_t *a, size_t queue) { return a->keys->queues[queue].config->name; }
+// Records of a stream that the log may lack: after the id `after`, up to `end`.
+typedef struct stream_gap {
+    const char *reason, *text;
+    const char *after, *end;
+    int64_t life;        // tells the gaps of two logs apart
+    const char *message; // logged when the gap is new; NULL = none
+} stream_gap_t;
 
-void stream_id_set(stream_id_t id, const char *text) { snprintf(id, STREAM_ID_SIZE, "%s", text); }
-
-bool auditor_back_off(auditor_t *a, const redis_error_t *error) {
-    a->redis.retry_at = backoff_failed(&a->redis.backoff, mono_now());
-    bool refused = strncmp(error->text, "NOPERM", 6) == 0;
-    log_warn(ROLE, NULL,
-             refused                           ? "redis refuses the auditor: nothing is copied"
-             : error->outcome == OUTCOME_RETRY ? "redis is not ready"
-                                               : "cannot reach redis",
-             F_STR("reason", error->text));
-    if (error->outcome == OUTCOME_DISCONNECTED) conn_close(a->redis.conn);
-    if (!conn_is_open(a->redis.conn)) {
-        a->read.in_flight = false;
-        metric_add(&a->metrics->reconnects, 1);
-    }
-    return false;
-}
-
-// A gap is a row of its own: `range` are the stream ids after and up to which records may be missing. It is written once: its id
-// is made of the range, and of `life`, which tells logs apart.
-static bool reconcile_insert_gap(auditor_t *a, size_t queue, event_t gap, const char *from, const char *to, int64_t life,
-                                 bool *added) {
+// The id of the row is made of its range: the same gap is one row, however often it is found.
+static bool reconcile_insert_gap(auditor_t *a, size_t queue, const stream_gap_t *gap) {
     char id[EVENT_ID_SIZE];
-    char *range = mem_printf("%s..%s", from, to);
-    gap.kind = slice_text("gap");
-    gap.dialect = slice_text(config_dialect_word(a->keys->queues[queue].config->dialect));
-    gap.queue = slice_text(auditor_queue_name(a, queue));
-    gap.job = slice_text(range);
-    event_id(&gap, life, 0, id);
-    gap.event = slice_text(id);
-    bool ok = audit_writer_insert(&a->writer, &gap, added);
-    if (ok && *added) {
+    char *range = mem_printf("%s..%s", gap->after, gap->end);
+    event_t event = {.kind = slice_text("gap"),
+                     .dialect = slice_text(config_dialect_word(a->keys->queues[queue].config->dialect)),
+                     .queue = slice_text(auditor_queue_name(a, queue)),
+                     .job = slice_text(range),
+                     .reason = slice_text(gap->reason),
+                     .error = slice_text(gap->text),
+                     .at = a->redis.now_ms};
+    bool added = false;
+    event_id(&event, gap->life, 0, id);
+    event.event = slice_text(id);
+    bool done = audit_writer_insert(&a->writer, &event, &added);
+    if (added) {
         metric_add(&a->metrics->gaps, 1);
         metric_add(&a->metrics->audit_rows, 1);
     }
+    if (added && gap->message)
+        log_warn(ROLE, auditor_queue_name(a, queue), gap->message, F_STR("after", gap->after), F_STR("end", gap->end));
     free(range);
-    return ok;
+    return done;
 }
 
-// What lies above the log's position and is trimmed was never here.
-static bool reconcile_record_trimmed(auditor_t *a, size_t queue, const stream_look_t *look) {
-    const event_t gap = {.reason = slice_text("trimmed"),
-                         .error = slice_text("records after the first of these ids, up to the second, were trimmed from the "
-                                             "failure stream before this log had them"),
-                         .at = a->redis.now_ms};
-    const char *kept = a->cursors[queue].logged_id;
-    bool added;
-    bool ok = reconcile_insert_gap(a, queue, gap, kept, look->trimmed, 0, &added);
-    if (ok && added)
-        log_warn(ROLE, auditor_queue_name(a, queue), "records were trimmed before this log had them", F_STR("after", kept),
-                 F_STR("up_to", look->trimmed));
-    return ok;
+static bool reconcile_insert_trimmed(auditor_t *a, size_t queue, const char *last) {
+    return reconcile_insert_gap(a, queue,
+                                &(stream_gap_t){.reason = "trimmed",
+                                                .text =
+                                                    "records after the first of these ids, up to the second, were trimmed from "
+                                                    "the failure stream before this log had them",
+                                                .after = a->cursors[queue].logged_id,
+                                                .end = last,
+                                                .message = "failure stream was trimmed before its records were copied"});
 }
 
-// The entry that the log ends with is gone, and not by our trim: somebody else has trimmed or deleted the stream, or Redis has
-// lost it.
-static bool reconcile_removed_by_others(const stream_cursor_t *cursor, const stream_look_t *look) {
-    bool begun = strcmp(cursor->logged_id, STREAM_ID_NONE) != 0 && strcmp(look->first, STREAM_ID_NONE) != 0;
-    return begun && stream_id_compare(look->first, cursor->logged_id) > 0 &&
-           stream_id_compare(look->trimmed, cursor->logged_id) < 0;
+// `next`: the first id that is there again.
+static bool reconcile_insert_removed(auditor_t *a, size_t queue, const char *next) {
+    return reconcile_insert_gap(
+        a, queue,
+        &(stream_gap_t){.reason = "removed_by_others",
+                        .text = "records after the first of these ids and before the second may be missing: the failure "
+                                "stream was trimmed or deleted by others before this log had them",
+                        .after = a->cursors[queue].logged_id,
+                        .end = next,
+                        .message = "failure stream was trimmed or deleted by others; records may be missing"});
 }
 
-// `to`: the first id that is there again.
-static bool reconcile_insert_removed(auditor_t *a, size_t queue, const char *to) {
-    const event_t gap = {.reason = slice_text("removed_by_others"),
-                         .error =
-                             slice_text("records after the first of these ids and before the second may be missing: the failure "
-                                        "stream was trimmed or deleted by somebody else before this log had them"),
-                         .at = a->redis.now_ms};
-    const char *kept = a->cursors[queue].logged_id;
-    bool added;
-    if (!reconcile_insert_gap(a, queue, gap, kept, to, 0, &added)) return false;
-    if (added)
-        log_warn(ROLE, auditor_queue_name(a, queue),
-                 "somebody else has trimmed or deleted the failure stream: records may be missing from the audit log",
-                 F_STR("after", kept), F_STR("before", to));
-    return true;
+// The entry at the end of the log is gone, and our trim did not remove it.
+static bool reconcile_was_cut(const stream_cursor_t *cursor, const stream_look_t *state) {
+    bool begun = strcmp(cursor->logged_id, STREAM_ID_NONE) != 0 && strcmp(state->first, STREAM_ID_NONE) != 0;
+    return begun && stream_id_compare(state->first, cursor->logged_id) > 0 &&
+           stream_id_compare(state->trimmed, cursor->logged_id) < 0;
 }
 
-static bool reconcile_record_removed(auditor_t *a, size_t queue, const stream_look_t *look) {
-    return audit_writer_begin(&a->writer) && reconcile_insert_removed(a, queue, look->first) && audit_writer_commit(&a->writer);
-}
-
-// Sixty bits of a name, so that each lost log has gap rows of its own.
+// Sixty bits of a name: each lost log gets gap rows of its own.
 static int64_t reconcile_life(const char *instance) {
     char digits[16];
     snprintf(digits, sizeof digits, "%.15s", instance);
     return (int64_t)strtoull(digits, NULL, 16);
 }
 
-// The log that was here is lost: of each queue this one holds only what the stream holds.
-static bool reconcile_record_loss(auditor_t *a, const audit_loss_t *loss) {
+// After a loss the new log holds only what the streams still hold.
+static bool reconcile_insert_loss(auditor_t *a, const audit_loss_t *loss) {
     char *text =
         mem_printf("this log was begun anew (%s%s%s): of what happened before it holds only what the failure stream still "
                    "held. Other instances may have the rest: `audit import FILE`",
                    loss->reason, *loss->set_aside_as ? ", the old one is " : "", loss->set_aside_as);
-    bool ok = audit_writer_begin(&a->writer);
-    for (size_t i = 0; ok && i < a->keys->queue_count; i++) {
+    bool done = audit_writer_begin(&a->writer);
+    for (size_t i = 0; done && i < a->keys->queue_count; i++) {
         stream_cursor_t *cursor = &a->cursors[i];
-        const stream_look_t *look = &a->states[i];
-        bool trimmed =
-            stream_id_compare(look->trimmed, cursor->logged_id) > 0 && stream_id_compare(look->trimmed, look->last) <= 0;
-        const event_t gap = {.reason = slice_text(loss->reason), .error = slice_text(text), .at = a->redis.now_ms};
-        const char *to = trimmed ? look->trimmed : cursor->logged_id;
-        bool added;
-        ok = reconcile_insert_gap(a, i, gap, STREAM_ID_NONE, to, reconcile_life(a->writer.instance), &added) &&
-             (!trimmed || audit_writer_set_position(&a->writer, auditor_queue_name(a, i), to));
-        if (ok && trimmed) stream_id_set(cursor->logged_id, to);
+        const char *last = a->states[i].trimmed;
+        bool trimmed = stream_id_compare(last, cursor->logged_id) > 0 && stream_id_compare(last, a->states[i].last) <= 0;
+        const stream_gap_t gap = {.reason = loss->reason,
+                                  .text = text,
+                                  .after = STREAM_ID_NONE,
+                                  .end = trimmed ? last : cursor->logged_id,
+                                  .life = reconcile_life(a->writer.instance)};
+        done = reconcile_insert_gap(a, i, &gap) &&
+               (!trimmed || audit_writer_set_position(&a->writer, auditor_queue_name(a, i), last));
+        if (done && trimmed) stream_id_set(cursor->logged_id, last);
     }
     free(text);
     failpoint("audit_loss_before_commit");
-    return ok && audit_writer_commit(&a->writer);
+    return done && audit_writer_commit(&a->writer);
 }
 
-// What Redis believes of a log that is lost, or of more than an older copy holds, would count as copies that nobody has.
+// Trimming trusts acknowledgements, so withdraw those that a lost or restored log can no longer honour.
 static bool auditor_revoke_acks(auditor_t *a) {
     redis_error_t error;
-    int64_t removed;
+    int64_t queues;
     const audit_loss_t *loss = audit_loss(a->writer.audit);
     if (!a->acks_unverified) return true;
-    if (loss && stream_forget(a->redis.conn, a->keys, loss->instance, NULL, &removed, &error) != OUTCOME_OK)
+    if (loss && stream_forget(a->redis.conn, a->keys, loss->instance, NULL, &queues, &error) != OUTCOME_OK)
         return auditor_back_off(a, &error);
     for (size_t i = 0; i < a->keys->queue_count; i++) stream_id_set(a->read.positions[i], a->cursors[i].logged_id);
-    if (stream_forget(a->redis.conn, a->keys, a->writer.instance, (const stream_id_t *)a->read.positions, &removed, &error) !=
+    if (stream_forget(a->redis.conn, a->keys, a->writer.instance, (const stream_id_t *)a->read.positions, &queues, &error) !=
         OUTCOME_OK)
         return auditor_back_off(a, &error);
-    if (removed > 0)
-        log_warn(ROLE, NULL, "the audit log is older than what it has acknowledged: it is filled from the failure streams again",
-                 F_STR("path", a->writer.path), F_INT("queues", removed));
+    if (queues > 0)
+        log_warn(ROLE, NULL, "audit log is older than its acknowledgements; reading failure streams again",
+                 F_STR("path", a->writer.path), F_INT("queues", queues));
     failpoint("audit_loss_forgotten");
-    if (loss && !reconcile_record_loss(a, loss)) return false;
+    if (loss && !reconcile_insert_loss(a, loss)) return false;
     failpoint("audit_loss_noted");
     if (loss && !audit_writer_clear_loss(&a->writer)) return false;
     a->acks_unverified = false;
     return true;
 }
 
-static bool reconcile_set_position(auditor_t *a, size_t queue, const char *kept) {
-    if (!audit_writer_set_position(&a->writer, auditor_queue_name(a, queue), kept) || !audit_writer_commit(&a->writer))
+static bool reconcile_set_position(auditor_t *a, size_t queue, const char *position) {
+    if (!audit_writer_set_position(&a->writer, auditor_queue_name(a, queue), position) || !audit_writer_commit(&a->writer))
         return false;
-    stream_id_set(a->cursors[queue].logged_id, kept);
+    stream_id_set(a->cursors[queue].logged_id, position);
     return true;
 }
 
-// The stream ends before the log does: it was lost in part, or as a whole, and may hold other records by the same ids. So nothing
-// in it counts as copied. Of one that is gone nobody knows what it had above the log's position, up to now.
-static bool reconcile_restart_stream(auditor_t *a, size_t queue, const stream_look_t *look, bool trimmed) {
+// The stream ends before the log does: Redis has lost some of it, or all, and new records may have the same ids. So nothing in it
+// counts as copied. Of a stream that is gone, everything after the log's position up to now may be missing.
+static bool reconcile_reset_stream(auditor_t *a, size_t queue, const char *trimmed) {
     stream_cursor_t *cursor = &a->cursors[queue];
-    bool gone = strcmp(look->last, STREAM_ID_NONE) == 0;
-    stream_id_t to;
-    log_info(ROLE, auditor_queue_name(a, queue), "the failure stream began anew: it is read from its beginning",
-             F_STR("was_at", cursor->logged_id), F_STR("is_at", look->last));
+    const char *last = a->states[queue].last;
+    stream_id_t now;
+    log_info(ROLE, auditor_queue_name(a, queue), "failure stream was reset; reading it from the beginning",
+             F_STR("was_at", cursor->logged_id), F_STR("is_at", last));
     stream_id_set(cursor->read_id, STREAM_ID_NONE);
-    snprintf(to, sizeof to, "%lld-0", (long long)a->redis.now_ms);
-    if (!audit_writer_begin(&a->writer) || (gone && !reconcile_insert_removed(a, queue, to))) return false;
-    return reconcile_set_position(a, queue, trimmed ? look->trimmed : STREAM_ID_NONE);
+    snprintf(now, sizeof now, "%lld-0", (long long)a->redis.now_ms);
+    if (!audit_writer_begin(&a->writer)) return false;
+    if (strcmp(last, STREAM_ID_NONE) == 0 && !reconcile_insert_removed(a, queue, now)) return false;
+    return reconcile_set_position(a, queue, trimmed);
 }
 
 // Keeps the log's position in step with the stream. False: the log refuses.
-static bool reconcile_stream(auditor_t *a, size_t queue, const stream_look_t *look) {
+static bool reconcile_stream(auditor_t *a, size_t queue) {
+    const stream_cursor_t *cursor = &a->cursors[queue];
+    const stream_look_t *state = &a->states[queue];
+    // An id above all that the stream ever had is of an earlier life.
+    const char *trimmed = stream_id_compare(state->trimmed, state->last) <= 0 ? state->trimmed : STREAM_ID_NONE;
+    if (stream_id_compare(state->last, cursor->logged_id) < 0) return reconcile_reset_stream(a, queue, trimmed);
+    if (stream_id_compare(trimmed, cursor->logged_id) > 0)
+        return audit_writer_begin(&a->writer) && reconcile_insert_trimmed(a, queue, trimmed) &&
+               reconcile_set_position(a, queue, trimmed);
+    if (!reconcile_was_cut(cursor, state)) return true;
+    return audit_writer_begin(&a->writer) && reconcile_insert_removed(a, queue, state->first) && audit_writer_commit(&a->writer);
+}
+
+// *found: the stream can no longer be read.
+static void reconcile_check_readable(auditor_t *a, size_t queue, bool *found) {
     stream_cursor_t *cursor = &a->cursors[queue];
-    // A mark above all that the stream ever had is of an earlier life.
-    bool trimmed = stream_id_compare(look->trimmed, look->last) <= 0;
-    if (stream_id_compare(look->last, cursor->logged_id) < 0) return reconcile_restart_stream(a, queue, look, trimmed);
-    if (trimmed && stream_id_compare(look->trimmed, cursor->logged_id) > 0)
-        return audit_writer_begin(&a->writer) && reconcile_record_trimmed(a, queue, look) &&
-               reconcile_set_position(a, queue, look->trimmed);
-    return !reconcile_removed_by_others(cursor, look) || reconcile_record_removed(a, queue, look);
+    const char *error = a->states[queue].error;
+    bool was = cursor->unreadable;
+    cursor->unreadable = *error != '\0';
+    if (was && !cursor->unreadable) log_info(ROLE, auditor_queue_name(a, queue), "failure stream can be read again");
+    if (was || !cursor->unreadable) return;
+    log_error(ROLE, auditor_queue_name(a, queue), "cannot read failure stream; skipping it", F_STR("reason", error));
+    metric_add(&a->metrics->audit_faults, 1);
+    if (found) *found = true;
 }
 
 bool auditor_reconcile(auditor_t *a, bool *found) {
     redis_error_t error;
-    bool held = false;
+    bool unreadable = false;
     if (stream_look(a->redis.conn, a->keys, a->states, &a->redis.now_ms, &error) != OUTCOME_OK)
         return auditor_back_off(a, &error);
     a->redis.now_at = mono_now();
     if (!auditor_revoke_acks(a)) return false;
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         stream_cursor_t *cursor = &a->cursors[i];
-        const stream_look_t *of = &a->states[i];
-        bool was = cursor->unreadable;
-        cursor->unreadable = *of->error != '\0';
-        held = held || cursor->unreadable;
-        if (cursor->unreadable && !was) {
-            log_error(ROLE, auditor_queue_name(a, i), "the failure stream cannot be read: it is left out",
-                      F_STR("reason", of->error));
-            metric_add(&a->metrics->audit_faults, 1);
-            if (found) *found = true;
-        }
+        const stream_look_t *state = &a->states[i];
+        reconcile_check_readable(a, i, found);
+        unreadable = unreadable || cursor->unreadable;
         if (cursor->unreadable) continue;
-        if (was) log_info(ROLE, auditor_queue_name(a, i), "the failure stream can be read again");
-        cursor->growth_left = of->bytes > stream_room(a->keys) ? -1 : a->keys->config->stream.min_records - of->length;
-        if (!reconcile_stream(a, i, of)) return false;
-        cursor->behind = stream_id_compare(of->last, cursor->read_id) > 0;
+        cursor->growth_left = state->bytes > stream_room(a->keys) ? -1 : a->keys->config->stream.min_records - state->length;
+        if (!reconcile_stream(a, i)) return false;
+        cursor->behind = stream_id_compare(state->last, cursor->read_id) > 0;
     }
-    a->timers.reconcile_at = mono_add(a->redis.now_at, (held ? RECONCILE_UNREADABLE_S : RECONCILE_S) * NS_PER_S);
+    a->timers.reconcile_at = mono_add(a->redis.now_at, (unreadable ? RECONCILE_UNREADABLE_S : RECONCILE_S) * NS_PER_S);
     return true;
 }

@@ -10,12 +10,12 @@
 #include "role/role.h"
 
 enum {
-    BUSY_TIMEOUT_MS = 500, // another writer is waited for no longer than a stop may take
+    BUSY_TIMEOUT_MS = 500, // a stop must not wait longer for another writer
     CHECK_FILE_MS = 1000,
-    SETTLE_MS = 1000, // a file that was written to so lately may still be on its way
+    SETTLE_MS = 1000, // somebody may still be writing a file that changed so lately
     MIB = 1024 * 1024,
-    SLOWEST_DISK_MIB_S = 1, // a disk that reads a log any slower counts as hanging
-    SLOW_CHECK_MIB = 256,   // a log of which it is said that it is read
+    SLOWEST_DISK_MIB_S = 1, // a slower disk counts as hanging
+    SLOW_CHECK_MIB = 256,   // the check of a larger log is logged
 };
 
 static const char ROLE[] = "auditor";
@@ -26,7 +26,7 @@ void audit_writer_init(audit_writer_t *writer, const char *path, const audit_lim
                                .metrics = metrics,
                                .stop = stop,
                                .lock = audit_lock_new(path),
-                               .failure.backoff = {.first_ms = 100, .most_ms = 10000},
+                               .backoff = {.first_ms = 100, .most_ms = 10000},
                                .retention.limits = *limits};
 }
 
@@ -44,35 +44,30 @@ void audit_writer_close(audit_writer_t *writer) {
 void audit_writer_finish(audit_writer_t *writer) {
     audit_writer_close(writer);
     audit_lock_free(writer->lock);
-    free(writer->failure.reason);
     writer->lock = NULL;
-    writer->failure.reason = NULL;
+    condition_free(&writer->failure);
 }
 
-// The same trouble, whatever it was met at: what stands in the last parentheses does not count.
-static bool writer_same_reason(const char *a, const char *b) {
-    const char *end_a = strrchr(a, '(');
-    const char *end_b = strrchr(b, '(');
-    size_t len_a = end_a ? (size_t)(end_a - a) : strlen(a);
-    size_t len_b = end_b ? (size_t)(end_b - b) : strlen(b);
-    return len_a == len_b && strncmp(a, b, len_a) == 0;
+// The last parentheses say at which call the log failed: the same failure elsewhere is not reported again.
+static bool writer_is_new_failure(audit_writer_t *writer, const char *reason) {
+    char *cause = mem_str(reason), *call = strrchr(cause, '(');
+    if (call) *call = '\0';
+    bool new = condition_update_reason(&writer->failure, cause) == CONDITION_BEGAN;
+    free(cause);
+    return new;
 }
 
 bool audit_writer_fail(audit_writer_t *writer, buffer_t *why) {
     const char *reason = buffer_text(why);
-    bool told = writer->failure.active && writer->failure.reason && writer_same_reason(writer->failure.reason, reason);
-    if (!told && !atomic_load(writer->stop))
-        log_error(ROLE, NULL, "the audit log cannot be written: nothing is copied until it can", F_STR("path", writer->path),
+    if (writer_is_new_failure(writer, reason) && !atomic_load(writer->stop))
+        log_error(ROLE, NULL, "cannot write audit log; nothing is copied meanwhile", F_STR("path", writer->path),
                   F_STR("reason", reason));
-    writer->failure.active = true;
     metric_set(&writer->metrics->audit_bad, 1);
     metrics_say(writer->metrics, WHY_AUDIT, reason);
-    free(writer->failure.reason);
-    writer->failure.reason = mem_str(reason);
     buffer_free(why);
     if (writer->audit && audit_is_damaged(writer->audit)) writer->file.damaged = true;
     audit_writer_close(writer);
-    writer->failure.retry_at = backoff_failed(&writer->failure.backoff, mono_now());
+    backoff_failed(&writer->backoff, mono_now());
     metric_add(&writer->metrics->audit_faults, 1);
     return false;
 }
@@ -82,32 +77,23 @@ static void writer_report_loss(audit_writer_t *writer) {
     if (!loss) return;
     metric_add(&writer->metrics->audit_lost, 1);
     log_error(ROLE, NULL,
-              "the audit log was lost and a new one is begun: it is filled with what the failure streams hold; for the rest use "
-              "`audit import` with the log of another instance, or sqlite3's .recover on the file that was moved aside",
+              "audit log was lost; filling a new one from the failure streams (for the rest, `audit import` the log of another "
+              "instance, or .recover the file that was set aside)",
               F_STR("path", writer->path), F_STR("reason", loss->reason),
               F_STR("moved_to", *loss->set_aside_as ? loss->set_aside_as : NULL));
 }
 
-// After a failure all that was committed is written to the disk once more.
-static bool writer_checkpoint(audit_writer_t *writer) {
-    buffer_t why = {0};
-    return !writer->failure.active || audit_checkpoint(writer->audit, &why) || audit_writer_fail(writer, &why);
-}
-
-// The file is another one, or none: what is in the opened one is lost to others.
 static bool writer_file_replaced(audit_writer_t *writer) {
     buffer_t why = {0};
     if (audit_is_in_place(writer->audit)) return false;
-    writer->file.checked = false; // nobody has read the one that is there now
+    writer->file.checked = false; // nobody has read the new one
     writer->file.overwritten = audit_is_overwritten(writer->audit);
-    buffer_printf(&why,
-                  "audit log %s: the file was removed, replaced, emptied or written over while it was open: it is opened anew",
-                  writer->path);
+    buffer_printf(&why, "audit log %s: the file was removed, replaced, emptied or overwritten while it was open", writer->path);
     audit_writer_fail(writer, &why);
     return true;
 }
 
-// Whether somebody is writing a file over the log.
+// Somebody may still be writing a file over the log.
 static bool writer_file_changing(const audit_writer_t *writer) {
     struct stat at;
     struct timespec now;
@@ -116,26 +102,17 @@ static bool writer_file_changing(const audit_writer_t *writer) {
     return age_ms >= 0 && age_ms < SETTLE_MS;
 }
 
-// All of it is read before it is written to. Who asks for our health must not take that for a hang: it would kill us, again and
-// again.
+// Reading a whole log takes time. A health check must not take that for a hang and kill us, again and again.
 static void writer_allow_check(const audit_writer_t *writer) {
     struct stat at;
     if (stat(writer->path, &at) != 0) return;
     role_extend_tick(at.st_size / MIB / SLOWEST_DISK_MIB_S);
     if (at.st_size / MIB >= SLOW_CHECK_MIB)
-        log_info(ROLE, NULL, "the audit log is checked; failures are copied when that is done", F_STR("path", writer->path),
-                 F_INT("bytes", at.st_size));
+        log_info(ROLE, NULL, "checking audit log before copying", F_STR("path", writer->path), F_INT("bytes", at.st_size));
 }
 
-bool audit_writer_open(audit_writer_t *writer, bool *fresh, bool *other) {
+static bool writer_open_log(audit_writer_t *writer) {
     buffer_t why = {0};
-    *fresh = *other = false;
-    if (writer->audit) return true;
-    if (!mono_reached(writer->failure.retry_at, mono_now())) return false;
-    if (writer_file_changing(writer)) {
-        writer->failure.retry_at = mono_add(mono_now(), SETTLE_MS * NS_PER_MS);
-        return false;
-    }
     bool first = !writer->file.checked;
     if (first) writer_allow_check(writer);
     const audit_open_options_t options = {.check = first,
@@ -147,17 +124,30 @@ bool audit_writer_open(audit_writer_t *writer, bool *fresh, bool *other) {
                                           .busy_timeout_ms = BUSY_TIMEOUT_MS};
     writer->audit = audit_open_locked(writer->lock, &options, &why);
     if (!writer->audit) return audit_writer_fail(writer, &why);
-    buffer_free(&why); // of a damaged log that is moved aside by now
+    buffer_free(&why); // of a damaged log that was set aside
     writer->file.checked = true;
     writer->file.damaged = writer->file.overwritten = false;
-    if (!writer_checkpoint(writer) || writer_file_replaced(writer))
-        return false; // the first look tells later ones what they are to find
+    if (writer->failure.holds && !audit_checkpoint(writer->audit, &why)) return audit_writer_fail(writer, &why);
+    if (writer_file_replaced(writer)) return false; // later looks compare with this first one
     if (first && audit_has_no_auto_vacuum(writer->audit))
         log_warn(ROLE, NULL,
-                 "the audit log is of an older version and could not be written anew: its file does not shrink; make room on the "
-                 "disk for a second one and restart",
+                 "cannot rewrite audit log of an older version; its file will not shrink (make room on the disk for a second "
+                 "one, and restart)",
                  F_STR("path", writer->path));
     writer_report_loss(writer);
+    return true;
+}
+
+bool audit_writer_open(audit_writer_t *writer, bool *fresh, bool *other) {
+    mono_t now = mono_now();
+    *fresh = *other = false;
+    if (writer->audit) return true;
+    if (!mono_reached(writer->backoff.retry_at, now)) return false;
+    if (writer_file_changing(writer)) {
+        writer->backoff.retry_at = mono_add(now, SETTLE_MS * NS_PER_MS);
+        return false;
+    }
+    if (!writer_open_log(writer)) return false;
     *fresh = true;
     *other = strcmp(writer->instance, audit_instance(writer->audit)) != 0;
     snprintf(writer->instance, sizeof writer->instance, "%s", audit_instance(writer->audit));
@@ -197,13 +187,12 @@ bool audit_writer_set_position(audit_writer_t *writer, const char *queue, const 
     return audit_set_position(writer->audit, queue, position, &why) || audit_writer_fail(writer, &why);
 }
 
-// It works: what was wrong is over.
 static void writer_recovered(audit_writer_t *writer) {
-    backoff_reset(&writer->failure.backoff);
-    if (writer->failure.active) log_info(ROLE, NULL, "the audit log is written again", F_STR("path", writer->path));
-    if (writer->failure.active) metrics_say(writer->metrics, WHY_AUDIT, NULL);
-    writer->failure.active = false;
+    backoff_reset(&writer->backoff);
     metric_set(&writer->metrics->audit_bad, 0);
+    if (condition_update_reason(&writer->failure, NULL) != CONDITION_ENDED) return;
+    log_info(ROLE, NULL, "writing audit log again", F_STR("path", writer->path));
+    metrics_say(writer->metrics, WHY_AUDIT, NULL);
 }
 
 bool audit_writer_commit(audit_writer_t *writer) {

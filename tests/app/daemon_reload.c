@@ -296,7 +296,7 @@ Test(daemon_reload, a_queue_that_goes_before_its_records_are_copied_is_warned_of
          *place;
     cr_assert_gt(asprintf(&place, "QUEUE_SIDECAR_AUDIT_PATH=%s", log), 0);
     daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){place, NULL}}, "%s", config);
-    cr_assert(daemon_wait_log(d, "the audit log cannot be written", 10000), "%s", daemon_log(d));
+    cr_assert(daemon_wait_log(d, "cannot write audit log", 10000), "%s", daemon_log(d));
     cr_assert(daemon_wait_log(d, "\"msg\":\"leading\"", 10000), "%s", daemon_log(d));
     audit_log_feed(cluster.r, "sms", 0, 1, NULL);
     cr_assert(wait_for((daemon_signal(d, SIGUSR1), daemon_log_count(d, LAG) > daemon_log_count(d, LAG "0,")), 10000));

@@ -17,7 +17,7 @@ static long long size_of(setup_t *d, const char *suffix) {
 
 /* As a shell does that somebody left in a transaction. */
 Test(redis_auditor_beside, a_reader_that_does_not_end_is_said_once) {
-    static const char GROWS[] = "somebody reads the audit log and does not end";
+    static const char GROWS[] = "a reader lets the -wal file of the audit log grow";
     enum { WAL_MOST = 4 * 1024 * 1024 / 16, ROWS = 1500 };
     setup_t d = {.audit = "retain_bytes = \"4MiB\"; retain_rows = 100000;"};
     sqlite3 *shell;
@@ -39,7 +39,7 @@ Test(redis_auditor_beside, a_reader_that_does_not_end_is_said_once) {
     fixture_step_boottime(31000);
     audit_log_feed(d.f.r, "email", ROWS + 101, 1, NULL);
     expect_rows(&d, ROWS + 102);
-    cr_assert(driver_until(&d.instance.driver, fixture_log_count("-wal grows no more") == 1, 5000));
+    cr_assert(driver_until(&d.instance.driver, fixture_log_count("-wal file of the audit log no longer grows") == 1, 5000));
     audit_log_feed(d.f.r, "email", ROWS + 102, 1, NULL);
     expect_rows(&d, ROWS + 103);
     cr_assert_leq(size_of(&d, "-wal"), 2 * WAL_MOST);
@@ -73,7 +73,7 @@ static void expect_whole_after_copy(int rows, bool merged) {
     snprintf(position, sizeof position, "1-%d ", BEFORE + rows);
     expect_acknowledged(&d, "email", position);
     copy_file(copy, d.path);
-    if (merged) cr_assert(driver_until(&d.instance.driver, fixture_log_count("written over while it was open") == 1, 5000));
+    if (merged) cr_assert(driver_until(&d.instance.driver, fixture_log_count("overwritten while it was open") == 1, 5000));
     audit_log_feed(d.f.r, "email", BEFORE + rows + 1, 1, "1");
     expect_rows(&d, BEFORE + rows + 2);
     audit_log_expect(d.path, "email", 0, BEFORE + rows + 2);
@@ -115,7 +115,7 @@ Test(redis_auditor_beside, another_log_is_written_over_the_open_one) {
     start(&d);
     settle(&d);
     copy_file(copy, d.path);
-    cr_assert(driver_until(&d.instance.driver, fixture_log_count("written over while it was open") == 1, 5000));
+    cr_assert(driver_until(&d.instance.driver, fixture_log_count("overwritten while it was open") == 1, 5000));
     cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_lost) == 1, 10000));
     cr_assert(driver_until(&d.instance.driver,
                            audit_log_int(d.path, "SELECT count(*) FROM events WHERE reason = 'log_replaced'") == 1, 5000));
@@ -126,14 +126,14 @@ Test(redis_auditor_beside, another_log_is_written_over_the_open_one) {
         fixture_step_boottime(1100);
         settle(&d);
     }
-    cr_assert_eq(fixture_log_count("written over while it was open"), 1, "%s", fixture_log());
+    cr_assert_eq(fixture_log_count("overwritten while it was open"), 1, "%s", fixture_log());
     cr_assert_eq(metric_get(&of(&d)->audit_lost), 1);
     free(copy);
     close_desk(&d);
 }
 
 /* Faults that the auditor saw, and lines that say so. */
-static int64_t faults(setup_t *d) { return metric_get(&of(d)->audit_faults) + fixture_log_count("written over"); }
+static int64_t faults(setup_t *d) { return metric_get(&of(d)->audit_faults) + fixture_log_count("overwritten while"); }
 
 static bool has_rows(setup_t *d, long long rows) {
     bool there = driver_until(&d->instance.driver, faults(d) || audit_log_rows(d->path) == rows, 30000);
@@ -224,7 +224,7 @@ Test(redis_auditor_beside, a_merge_that_was_broken_off_is_not_written_over) {
 
 /* From then on it is another log, filled from the stream. */
 static void expect_begun_anew(setup_t *d) {
-    cr_assert(driver_until(&d->instance.driver, fixture_log_count("written over while it was open") == 1, 10000), "%s",
+    cr_assert(driver_until(&d->instance.driver, fixture_log_count("overwritten while it was open") == 1, 10000), "%s",
               fixture_log());
     cr_assert(driver_until(&d->instance.driver, metric_get(&of(d)->audit_lost) == 1, 10000), "%s", fixture_log());
     audit_log_feed(d->f.r, "email", 50, 1, "1");
@@ -299,7 +299,7 @@ static void expect_foreign_left_alone(bool merged) {
     if (merged) restart(&d);
     settle(&d);
     copy_file(copy, d.path);
-    cr_assert(driver_until(&d.instance.driver, fixture_log_count("written over while it was open") == 1, 10000), "%s",
+    cr_assert(driver_until(&d.instance.driver, fixture_log_count("overwritten while it was open") == 1, 10000), "%s",
               fixture_log());
     cr_assert(driver_until(&d.instance.driver, fixture_log_count("is the database of another program") == 1, 10000), "%s",
               fixture_log());

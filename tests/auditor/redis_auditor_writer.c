@@ -47,7 +47,7 @@ static void expect_rebuilt(setup_t *d, int rows, const char *reason, const char 
     cr_assert_eq(number(d, sql), 1, "%lld gap rows of reason %s", number(d, sql), reason);
     cr_assert_eq(redis_int(d->f.r, "HLEN sidecar:email:auditors"), 1, "the lost one still counts as a copy");
     audit_log_expect(d->path, "email", 0, rows);
-    cr_assert_eq(fixture_log_count("the audit log was lost and a new one is begun"), 1);
+    cr_assert_eq(fixture_log_count("audit log was lost; filling a new one"), 1);
     cr_assert_eq(metric_get(&of(d)->audit_lost), 1);
     free(sql);
 }
@@ -188,7 +188,7 @@ Test(redis_auditor_log, an_older_copy_is_filled_again) {
     start(&d);
     expect_rows(&d, 90);
     expect_acknowledged(&d, "email", "1-99 ");
-    cr_assert_eq(fixture_log_count("is older than what it has acknowledged"), 1);
+    cr_assert_eq(fixture_log_count("is older than its acknowledgements"), 1);
     cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'trimmed' AND job = '1-49..1-59'"), 1);
     cr_assert_eq(gaps(&d), 1);
     cr_assert_eq(metric_get(&of(&d)->audit_lost), 0);
@@ -267,7 +267,7 @@ Test(redis_auditor_log, a_second_auditor_on_one_path_waits_and_says_for_whom) {
     audit_log_feed(d.f.r, "email", 5, 5, "1");
     expect_rows(&d, 10);
     stop(&d);
-    cr_assert(driver_until(&other.driver, metric_get(&other.metrics->audit_faults) && fixture_log_count("is written again") == 1,
+    cr_assert(driver_until(&other.driver, metric_get(&other.metrics->audit_faults) && fixture_log_count("writing audit log again") == 1,
                            30000) ||
               redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1);
     start(&d); /* now this one waits */
@@ -450,7 +450,7 @@ Test(redis_auditor_log, a_read_only_place_is_waited_for, .timeout = 60) {
     cr_assert_eq(mount(NULL, dir, NULL, MS_REMOUNT, "size=2m"), 0);
     expect_acknowledged(&d, "email", "1-19 ");
     audit_log_expect(d.path, "email", 0, 20);
-    cr_assert_eq(fixture_log_count("is written again"), 1);
+    cr_assert_eq(fixture_log_count("writing audit log again"), 1);
     cr_assert_eq(gaps(&d), 0);
     free(dir);
     close_desk(&d);
@@ -471,7 +471,7 @@ Test(redis_auditor_log, a_full_disk_is_waited_for, .timeout = 120) {
     expect_acknowledged(&d, "email", "1-7999 ");
     expect_rows(&d, 8000);
     audit_log_expect(d.path, "email", 0, 8000);
-    cr_assert_eq(fixture_log_count("is written again"), 1);
+    cr_assert_eq(fixture_log_count("writing audit log again"), 1);
     cr_assert_eq(gaps(&d), 0);
     free(claim), free(dir);
     close_desk(&d);

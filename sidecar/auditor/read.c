@@ -1,0 +1,243 @@
+// Reads the failure streams, writes their entries to the log, and acknowledges them.
+#include <malloc.h>
+#include <string.h>
+
+#include "auditor/internal.h"
+#include "base/failpoint.h"
+#include "base/log.h"
+
+enum {
+    BLOCK_MAX_MS = 60000,                // longest wait of one XREAD
+    BLOCK_ONE_STREAM_MS = 1000,          // the same where each stream needs its own request
+    REPLY_MAX_ENTRIES = 3000,            // of one reply, which is one transaction and costs an fsync
+    REPLY_MAX_MEMORY = 12 * 1024 * 1024, // that one reply should take: REPLY_MAX_ENTRIES small entries do
+    ENTRY_OVERHEAD = 3584,               // memory of an entry beside its values: hiredis makes 37 objects of it
+    REPLY_MAX_BYTES = 4 * 1024 * 1024,   // received: abort a longer reply and ask for less
+    RELEASE_MEMORY_FROM = 1024 * 1024,   // malloc does not return more than this by itself
+    CLOCK_SUSPECT_MS = 60000,            // a new record that is older makes us read Redis's clock
+};
+
+static const char ROLE[] = "auditor";
+
+// Puts the positions of the next XREAD into read->positions. False: there is none.
+static bool read_choose_streams(auditor_t *a) {
+    stream_read_t *read = &a->read;
+    size_t count = a->keys->queue_count, chosen = 0, last = 0;
+    bool behind = false;
+    for (size_t i = 0; i < count; i++) behind = behind || (a->cursors[i].behind && !a->cursors[i].unreadable);
+    read->catching_up = read->catching_up && behind;
+    bool one = read->catching_up || read->one_by_one;
+    for (size_t n = 0; n < count; n++) {
+        size_t queue = (read->first + n) % count;
+        const stream_cursor_t *cursor = &a->cursors[queue];
+        bool wanted = !cursor->unreadable && (!one || chosen == 0) && (!read->catching_up || cursor->behind);
+        stream_id_set(read->positions[queue], wanted ? cursor->read_id : "");
+        if (!wanted) continue;
+        chosen++;
+        last = queue;
+    }
+    if (chosen == 0) return false;
+    read->first = one ? (last + 1) % count : 0;
+    if (one) read->streams = 1;
+    return true;
+}
+
+static bool read_may_have_more(const auditor_t *a) { return a->read.catching_up || a->reply.full; }
+
+// How long the next XREAD may wait in Redis: not at all where there may be more entries.
+static int64_t read_block_ms(auditor_t *a, mono_t now) {
+    int64_t max_ms = a->read.one_by_one ? BLOCK_ONE_STREAM_MS : BLOCK_MAX_MS;
+    if (read_may_have_more(a)) return 0;
+    int64_t block_ms = mono_diff(auditor_next_timer(a), now) / NS_PER_MS;
+    return block_ms < 1 ? 1 : block_ms < max_ms ? block_ms : max_ms;
+}
+
+bool auditor_send_read(auditor_t *a) {
+    stream_read_t *read = &a->read;
+    redis_error_t error;
+    mono_t now = mono_now();
+    if (!read_choose_streams(a)) return false;
+    int64_t block_ms = read_block_ms(a, now);
+    read->count = read->budget / (read->streams ? read->streams : 1);
+    if (read->count < 1) read->count = 1;
+    read->received_before = conn_received(a->redis.conn);
+    if (read->release_memory && !read_may_have_more(a)) malloc_trim(0);
+    read->release_memory = read->release_memory && read_may_have_more(a);
+    stream_read_append(a->redis.conn, a->keys, (const stream_id_t *)read->positions, read->count, block_ms);
+    if (conn_flush(a->redis.conn, &error) != OUTCOME_OK) return auditor_back_off(a, &error);
+    read->in_flight = true;
+    read->deadline = mono_add(now, (block_ms + a->keys->config->redis.timeout_ms) * NS_PER_MS);
+    return true;
+}
+
+static int64_t read_entry_age_ms(const auditor_t *a, const char *id) {
+    int64_t age = auditor_redis_ms(a) - stream_id_ms(id);
+    return age > 0 ? age : 0;
+}
+
+// A new record that looks old has waited, or Redis's clock went back: retention must know which.
+static void read_check_clock(auditor_t *a, int64_t at) {
+    mono_t now = mono_now();
+    if (auditor_redis_ms(a) - at > CLOCK_SUSPECT_MS && mono_diff(now, a->redis.now_at) > BLOCK_ONE_STREAM_MS * NS_PER_MS)
+        a->timers.reconcile_at = now;
+}
+
+static void read_entry(void *self, size_t queue, const char *id, const event_t *entry, size_t bytes) {
+    auditor_t *a = self;
+    stream_reply_t *reply = &a->reply;
+    event_t event = *entry;
+    char ref[EVENT_REF_SIZE];
+    bool added = false;
+    stream_id_set(reply->ends[queue], id);
+    reply->entries++;
+    reply->bytes += (int64_t)bytes + ENTRY_OVERHEAD;
+    if (reply->write_failed) return;
+    if (!event_ref(event.event, ref)) {
+        log_warn(ROLE, auditor_queue_name(a, queue), "skipping malformed entry in failure stream", F_STR("id", id));
+        metric_add(&a->metrics->audit_faults, 1);
+        return;
+    }
+    if (event.queue.len == 0) event.queue = slice_text(auditor_queue_name(a, queue));
+    bool is_new = stream_id_compare(id, a->cursors[queue].logged_id) > 0;
+    // Retention can only have removed what was here before. A new record may look as old, after Redis's clock went back.
+    if (!is_new && audit_has_removed(a->writer.audit, event.at)) return;
+    if (is_new) {
+        a->cursors[queue].growth_left--;
+        int64_t age_ms = read_entry_age_ms(a, id);
+        if (age_ms > reply->oldest_ms) reply->oldest_ms = age_ms;
+        read_check_clock(a, event.at);
+    }
+    reply->write_failed = !audit_writer_begin(&a->writer) || !audit_writer_insert(&a->writer, &event, &added);
+    if (added) reply->added++;
+}
+
+// Commits rows and positions in one transaction. False: the log refuses, and everything is as before.
+static bool read_commit(auditor_t *a) {
+    if (a->reply.write_failed || !audit_writer_begin(&a->writer)) return false;
+    for (size_t i = 0; i < a->keys->queue_count; i++) {
+        const char *end = a->reply.ends[i];
+        if (!*end || stream_id_compare(end, a->cursors[i].logged_id) <= 0) continue;
+        if (!audit_writer_set_position(&a->writer, auditor_queue_name(a, i), end)) return false;
+    }
+    failpoint("audit_before_commit");
+    if (!audit_writer_commit(&a->writer)) return false;
+    failpoint("audit_committed");
+    a->retained = false;
+    metric_add(&a->metrics->audit_rows, a->reply.added);
+    for (size_t i = 0; i < a->keys->queue_count; i++) {
+        stream_cursor_t *cursor = &a->cursors[i];
+        if (!*a->reply.ends[i]) continue;
+        stream_id_set(cursor->read_id, a->reply.ends[i]);
+        if (stream_id_compare(cursor->read_id, cursor->logged_id) > 0) stream_id_set(cursor->logged_id, cursor->read_id);
+    }
+    return true;
+}
+
+static int64_t read_min(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// XREAD counts entries, not bytes: approach what fits in steps from what the last reply took.
+static void read_adapt_budget(stream_read_t *read, const stream_reply_t *reply) {
+    int64_t each = reply->bytes / reply->entries + 1;
+    read->budget = read_min(4 * reply->entries, REPLY_MAX_ENTRIES);
+    read->budget = read_min(read->budget, REPLY_MAX_MEMORY / each);
+    read->budget = read_min(read->budget, REPLY_MAX_BYTES / (each - ENTRY_OVERHEAD));
+    if (read->budget < 1) read->budget = 1;
+    if (reply->bytes > RELEASE_MEMORY_FROM) read->release_memory = true;
+}
+
+static void read_set_missing_since(auditor_t *a, int64_t ns) {
+    a->missing_since_ns = ns;
+    metric_set(&a->metrics->audit_lacks_ns, ns);
+}
+
+// The log lacks an entry of this age, or may lack a new one: 0.
+static void read_note_missing(auditor_t *a, int64_t age_ms) {
+    int64_t since_ns = mono_now().ns - age_ms * NS_PER_MS;
+    if (since_ns < 1) since_ns = 1;
+    if (a->missing_since_ns == 0 || since_ns < a->missing_since_ns) read_set_missing_since(a, since_ns);
+}
+
+// While an XREAD waits without an entry, the log lacks none.
+void auditor_note_lag(auditor_t *a) {
+    if (a->writer.audit && a->read.in_flight && !read_may_have_more(a))
+        read_set_missing_since(a, 0);
+    else
+        read_note_missing(a, 0);
+}
+
+// False: not now.
+static bool read_store(auditor_t *a) {
+    stream_reply_t *reply = &a->reply;
+    int64_t next_age_ms = 0; // entries after this reply are at most as old as its last ones
+    reply->full = reply->entries >= a->read.count;
+    read_adapt_budget(&a->read, reply);
+    a->read.streams = 0;
+    for (size_t i = 0; i < a->keys->queue_count; i++) a->read.streams += *reply->ends[i] != '\0';
+    read_note_missing(a, reply->oldest_ms);
+    if (!read_commit(a)) return false;
+    read_set_missing_since(a, 0);
+    for (size_t i = 0; i < a->keys->queue_count; i++)
+        if (*reply->ends[i] && read_entry_age_ms(a, reply->ends[i]) > next_age_ms)
+            next_age_ms = read_entry_age_ms(a, reply->ends[i]);
+    if (reply->full) read_note_missing(a, next_age_ms);
+    failpoint("audit_before_acknowledge");
+    if (!auditor_acknowledge(a, (const stream_id_t *)reply->ends)) return false;
+    failpoint("audit_acknowledged");
+    return true;
+}
+
+// One stream of the wrong type makes Redis refuse the XREAD: find it and skip it.
+static bool read_refused(auditor_t *a, redis_error_t *error) {
+    bool found = false;
+    if (error->outcome != OUTCOME_REFUSED) return auditor_back_off(a, error);
+    if (!a->read.one_by_one && strncmp(error->text, "CROSSSLOT", 9) == 0) return a->read.one_by_one = true;
+    if (!auditor_reconcile(a, &found)) return false;
+    if (found) return true;
+    error->outcome = OUTCOME_DISCONNECTED; // unknown cause: begin with a new connection
+    return auditor_back_off(a, error);
+}
+
+// Aborts a reply that is too long and may hold more than one entry: closing the connection frees the memory here and in Redis.
+static bool read_abort_oversized(auditor_t *a) {
+    stream_read_t *read = &a->read;
+    size_t streams = 0;
+    if (conn_received(a->redis.conn) - read->received_before <= REPLY_MAX_BYTES) return false;
+    for (size_t i = 0; i < a->keys->queue_count; i++) streams += *read->positions[i] != '\0';
+    if (read->count == 1 && streams == 1) return false;
+    log_debug(ROLE, NULL, "reading large records in smaller batches", F_INT("entries", read->count));
+    conn_close(a->redis.conn);
+    read->in_flight = false;
+    read->release_memory = true;
+    read->budget = read->count > 16 ? read->count / 16 : 1;
+    a->timers.reconcile_at = mono_now();
+    return true;
+}
+
+bool auditor_read_reply(auditor_t *a) {
+    stream_read_t *read = &a->read;
+    redis_error_t error;
+    bool arrived;
+    a->reply = (stream_reply_t){.ends = a->reply.ends, .full = a->reply.full};
+    for (size_t i = 0; i < a->keys->queue_count; i++) *a->reply.ends[i] = '\0';
+    outcome_t outcome = stream_read_take(a->redis.conn, a->keys, read_entry, a, &arrived, &error);
+    if (outcome == OUTCOME_OK && !arrived) {
+        if (read_abort_oversized(a)) return false;
+        if (!mono_reached(read->deadline, mono_now())) return false;
+        outcome = redis_error_set(&error, OUTCOME_DISCONNECTED, "%s: no reply in time", conn_target(a->redis.conn));
+        read->budget = read->budget > 4 ? read->budget / 4 : 1; // perhaps too long for this network
+    }
+    read->in_flight = false;
+    if (outcome != OUTCOME_OK) {
+        audit_writer_rollback(&a->writer);
+        return read_refused(a, &error);
+    }
+    for (size_t i = 0; i < a->keys->queue_count; i++)
+        if (*read->positions[i]) a->cursors[i].behind = read->catching_up && a->reply.entries >= read->count;
+    if (a->reply.entries > 0) return read_store(a);
+    backoff_reset(&a->redis.backoff);
+    a->reply.full = false;
+    if (read->catching_up) return true;
+    read->budget = 1;
+    read->streams = 0;
+    return true;
+}

@@ -1,0 +1,110 @@
+// What the auditor does beside reading: acknowledges, trims what enough auditors have, prunes requeue markers.
+#include <string.h>
+
+#include "auditor/internal.h"
+#include "base/failpoint.h"
+#include "base/log.h"
+
+enum {
+    RENEW_ACKS_S = 3600,   // between two acknowledgements of the same position
+    TRIM_S = 60,           // between two trims of a stream
+    TRIM_UNCOPIED_S = 300, // the same while other auditors have yet to copy it
+};
+
+static const char ROLE[] = "auditor";
+
+bool auditor_acknowledge(auditor_t *a, const stream_id_t *positions) {
+    redis_error_t error;
+    outcome_t outcome = stream_acknowledge(a->redis.conn, a->keys, a->writer.instance, positions, &error);
+    if (outcome == OUTCOME_OK) {
+        backoff_reset(&a->redis.backoff);
+        return true;
+    }
+    if (outcome != OUTCOME_REFUSED) {
+        a->timers.renew_acks_at = mono_now(); // as soon as it can be
+        return auditor_back_off(a, &error);
+    }
+    log_error(ROLE, NULL, "cannot acknowledge records; their failure stream is not trimmed", F_STR("reason", error.text));
+    metric_add(&a->metrics->audit_faults, 1);
+    return true;
+}
+
+static bool trim_renew_acks(auditor_t *a) {
+    for (size_t i = 0; i < a->keys->queue_count; i++) {
+        const stream_cursor_t *cursor = &a->cursors[i];
+        bool known = strcmp(cursor->read_id, STREAM_ID_NONE) != 0 && !cursor->unreadable;
+        stream_id_set(a->read.positions[i], known ? cursor->read_id : "");
+    }
+    a->timers.renew_acks_at = mono_add(mono_now(), RENEW_ACKS_S * NS_PER_S);
+    return auditor_acknowledge(a, (const stream_id_t *)a->read.positions);
+}
+
+// Whether we lead and there may be entries to trim. Entries that we have not copied are seldom older than those that others have
+// not.
+static bool trim_is_possible(auditor_t *a, size_t queue, lease_t *lease) {
+    const stream_cursor_t *cursor = &a->cursors[queue];
+    bool some = !cursor->unreadable && cursor->growth_left < 0 && strcmp(cursor->read_id, STREAM_ID_NONE) != 0;
+    return some && lease_get(a->leases, a->keys->queues[queue].lock, lease);
+}
+
+static bool trim_stream(auditor_t *a, size_t queue, const lease_t *lease) {
+    stream_cursor_t *cursor = &a->cursors[queue];
+    redis_error_t error;
+    stream_trimmed_t done;
+    failpoint("trim_before");
+    outcome_t outcome = stream_trim(a->redis.conn, a->keys, queue, lease->token, &done, &error);
+    mono_t now = mono_now();
+    cursor->trim_at = mono_add(now, TRIM_S * NS_PER_S);
+    if (outcome == OUTCOME_REFUSED) {
+        log_error(ROLE, auditor_queue_name(a, queue), "cannot trim failure stream", F_STR("reason", error.text));
+        metric_add(&a->metrics->audit_faults, 1);
+        return true;
+    }
+    if (outcome != OUTCOME_OK) return auditor_back_off(a, &error);
+    failpoint("trim_answered");
+    if (done.fenced) {
+        lease_suspect(a->leases, a->keys->queues[queue].lock, lease->term);
+        return true;
+    }
+    log_debug(ROLE, auditor_queue_name(a, queue), "trimmed failure stream", F_INT("removed", done.removed),
+              F_INT("left", done.left));
+    cursor->growth_left = done.wait_ms < 0 ? a->keys->config->stream.min_records - done.left : -1;
+    if (done.wait_ms > TRIM_S * 1000) cursor->trim_at = mono_add(now, done.wait_ms * NS_PER_MS);
+    if (done.wait_ms == 0) cursor->trim_at = done.removed ? now : mono_add(now, TRIM_UNCOPIED_S * NS_PER_S);
+    return true;
+}
+
+static bool trim_requeue_markers(auditor_t *a) {
+    redis_error_t error;
+    requeue_markers_t *markers = &a->timers.markers;
+    size_t queue = markers->queue;
+    // Pruning a marker too early would let a job be requeued twice.
+    if (!audit_writer_clocks_agree(&a->writer, auditor_redis_ms(a))) {
+        markers->at = a->timers.reconcile_at;
+        return true;
+    }
+    outcome_t outcome = requeue_markers_step(markers, a->redis.conn, a->keys, a->leases, auditor_redis_ms(a), &error);
+    if (outcome == OUTCOME_RETRY || outcome == OUTCOME_DISCONNECTED) return auditor_back_off(a, &error);
+    if (outcome == OUTCOME_REFUSED)
+        log_error(ROLE, auditor_queue_name(a, queue), "cannot prune requeue markers", F_STR("reason", error.text));
+    return true;
+}
+
+bool auditor_run_timers(auditor_t *a) {
+    lease_t lease;
+    if (mono_reached(a->timers.reconcile_at, mono_now()) && !auditor_reconcile(a, NULL)) return false;
+    if (mono_reached(a->timers.renew_acks_at, mono_now()) && !trim_renew_acks(a)) return false;
+    if (mono_reached(a->timers.markers.at, mono_now()) && !trim_requeue_markers(a)) return false;
+    for (size_t i = 0; i < a->keys->queue_count; i++)
+        if (mono_reached(a->cursors[i].trim_at, mono_now()) && trim_is_possible(a, i, &lease) && !trim_stream(a, i, &lease))
+            return false;
+    return true;
+}
+
+mono_t auditor_next_timer(auditor_t *a) {
+    lease_t lease;
+    mono_t next = mono_min(mono_min(a->timers.reconcile_at, a->timers.renew_acks_at), a->timers.markers.at);
+    for (size_t i = 0; i < a->keys->queue_count; i++)
+        if (a->cursors[i].trim_at.ns < next.ns && trim_is_possible(a, i, &lease)) next = a->cursors[i].trim_at;
+    return next;
+}
