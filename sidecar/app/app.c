@@ -22,29 +22,29 @@
 #include "model/metrics.h"
 
 enum { HTTP_STOP_MS = 1500 };
-enum { METRIC_ROWS = 2 * CONFIG_QUEUES_MAX }; // of metrics: two crews may be at work, each with queues of its own
+enum { METRIC_ROWS = 2 * CONFIG_QUEUES_MAX }; // two role sets may run at once, with different queues
 
 typedef struct app {
     metrics_t *metrics;
-    role_set_t *roles;                // that works
-    role_set_t *next_roles;           // that is taking its places; NULL = none
-    bool handed_over[ROLE_SET_ROLES]; // roles of the crew whose places are taken
+    role_set_t *roles;                // in effect
+    role_set_t *next_roles;           // taking over; NULL = none
+    bool handed_over[ROLE_SET_ROLES]; // roles of the old set that have been replaced
     health_t *health;
-    http_t *http; // serves all crews: where it listens needs a restart
+    http_t *http; // outlives reloads: its address cannot change
     role_t http_role;
     reload_t reload;
     sd_notify_t notify;
-    bool reload_wanted; // the file is to be read as soon as no crew is on its way
-    bool reload_asked;  // because somebody wants an answer
-    mono_t poll_at;     // when to look without being told
-    char *listen;       // address of the http role, which outlives the configuration; owned
+    bool reload_wanted; // read the file once no hand-over is under way
+    bool reload_asked;  // SIGHUP asked, so always answer
+    mono_t poll_at;     // when to read the file without being asked
+    char *listen;       // address of the http role, which outlives configurations; owned
     int signal_fd;      // owned, and so is the next
     int watch_fd;
     bool failed;
-    int signal_number; // number of the signal that ends the sidecar; 0 = none yet
+    int signal_number; // the signal that ends the sidecar; 0 = none yet
 } app_t;
 
-// What was counted so far, one line a queue.
+// Logs all counters, one line a queue.
 static void app_log_stats(const app_t *app) {
     const config_t *config = role_set_config(app->roles);
     for (size_t i = 0; i < config->queue_count; i++) {
@@ -60,7 +60,7 @@ static void app_log_stats(const app_t *app) {
 #undef X
 }
 
-// Says whose beats count: those of the crew that works, and of the http role.
+// Health watches the roles of the current set and the http role.
 static void app_watch_roles(app_t *app) {
     const role_t *roles[ROLE_SET_ROLES + 1];
     for (int i = 0; i < ROLE_SET_ROLES; i++) roles[i] = role_set_role(app->roles, i);
@@ -68,7 +68,7 @@ static void app_watch_roles(app_t *app) {
     health_watch_roles(app->health, roles, ROLE_SET_ROLES + 1);
 }
 
-// A configuration is in effect from here on.
+// The configuration is now in effect.
 static void app_take_effect(app_t *app, const config_t *config) {
     metrics_serve(app->metrics, config);
     metric_set(&app->metrics->config_loaded_ms, wall_ms());
@@ -82,7 +82,6 @@ static void app_schedule_poll(app_t *app) {
     app->poll_at = poll_ms ? mono_add(mono_now(), poll_ms * NS_PER_MS) : mono_never();
 }
 
-// The configuration in effect is the one that is to be.
 static void app_notify_ready(app_t *app) {
     sd_notify_ready(&app->notify, role_set_config(app->roles)->queue_count, app->reload.refused);
 }
@@ -107,7 +106,7 @@ static void app_read_config(app_t *app) {
     role_set_stop_for_reload(app->roles);
 }
 
-// Puts the next crew's roles where those of the crew have ended.
+// Starts each role of the next set whose predecessor has ended; completes the reload after the last one.
 static void app_hand_over(app_t *app) {
     bool done = true;
     for (int i = 0; i < ROLE_SET_ROLES && !app->failed; i++) {
@@ -122,7 +121,7 @@ static void app_hand_over(app_t *app) {
     role_set_free(old);
     metric_add(&app->metrics->reloads, 1);
     app_take_effect(app, role_set_config(app->roles));
-    app_schedule_poll(app); // at the pace of the new one
+    app_schedule_poll(app); // at the interval of the new configuration
     log_info("main", NULL, "new configuration in effect");
     app_notify_ready(app);
 }
@@ -138,14 +137,14 @@ static void app_read_signals(app_t *app) {
     }
 }
 
-// The watchdog hears of us as long as every role turns: the same that /healthz tells.
+// Feed the watchdog while every role ticks, as /healthz tells.
 static void app_notify_watchdog(app_t *app) {
     buffer_t why = {0};
     sd_notify_beat(&app->notify, health_alive(app->health, &why));
     buffer_free(&why);
 }
 
-// How long to wait for news at the most; NULL = until there is some.
+// How long to wait at most; NULL = without limit.
 static struct timespec *app_timeout(const app_t *app, struct timespec *timeout) {
     mono_t until = sd_notify_due(&app->notify);
     if (!app->next_roles) until = mono_min(until, app->poll_at);
@@ -180,7 +179,7 @@ static void app_loop(app_t *app) {
     if (app->signal_number) log_info("main", NULL, "stopping", F_STR("signal", strsignal(app->signal_number)));
 }
 
-// The http role may be off (port 0), and what is wrong with it keeps nobody from working.
+// The http role may be off (port 0); its errors stop no other role.
 static bool app_start_http(app_t *app) {
     const config_t *config = role_set_config(app->roles);
     if (!config->http.port) return true;
@@ -197,7 +196,7 @@ static bool app_start(app_t *app) {
     return app_start_http(app);
 }
 
-// False: threads are still running, so nothing may be freed.
+// Returns false when a thread is still running; then free nothing.
 static bool app_stop(app_t *app) {
     bool ended = true;
     role_stop(&app->http_role);
@@ -206,7 +205,7 @@ static bool app_stop(app_t *app) {
     return role_join(&app->http_role, HTTP_STOP_MS) && ended;
 }
 
-// Signals are blocked in every thread and read by the main one, so no handler ever runs.
+// All threads block signals and the main thread reads them, so no handler runs.
 static bool app_block_signals(app_t *app, sigset_t *ends) {
     sigemptyset(ends);
     sigaddset(ends, SIGTERM);

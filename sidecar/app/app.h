@@ -1,13 +1,13 @@
-// The sidecar as a process: its roles, its signals, and its configuration, which may change while it runs.
+// The sidecar as a process: roles, signals, reloads.
 #ifndef QS_APP_APP_H
 #define QS_APP_APP_H
 
 #include "config/config.h"
 
-// Runs the sidecar until SIGTERM or SIGINT; takes `config`. Call it with no other thread running. Returns the exit code.
+// Runs the sidecar until SIGTERM or SIGINT and returns the exit code. Takes `config`. Call it while no other thread runs.
 //
-// SIGHUP, a ConfigMap swapped in beside the file, and a look at the file every reload.poll: read it again and, where all of it is
-// good, work by it from then on without losing a lock. SIGUSR1: the counters, into the log.
+// Reloads the file on SIGHUP, on a ConfigMap swap and every reload.poll; a good file takes effect without losing a lock. SIGUSR1
+// logs the counters.
 int app_run(config_t *config);
 
 #endif

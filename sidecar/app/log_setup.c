@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-// What an instance takes at most, as measured with many of the largest jobs that fail at once: while the monitor has one of them
-// in hand, twice for a moment, the auditor has another; and what the kernel holds of them counts, too.
+// The peak memory of an instance, measured with many of the largest jobs failing at once: the monitor holds one, for a moment
+// twice, the auditor another, and the kernel buffers more.
 enum { MEMORY_BASE = 24 << 20, MEMORY_OF_JOB = 5, SMALLEST_PAYLOAD = 1 << 10 };
 
 log_level_t app_log_level(const config_t *config) {

@@ -1,4 +1,4 @@
-// What a configuration means for the log.
+// Applies a configuration to the log.
 #ifndef QS_APP_LOG_SETUP_H
 #define QS_APP_LOG_SETUP_H
 
@@ -7,10 +7,10 @@
 #include "config/config.h"
 
 log_level_t app_log_level(const config_t *config);
-void app_log_warnings(buffer_t *warnings); // those of config_load, a line each; the text is cut up
+void app_log_warnings(buffer_t *warnings); // warnings of config_load, one a line; cuts the text up
 
-// Warns where memory may not be enough for the largest jobs that the configuration allows: a process that is killed for one comes
-// back to the same one. `limit`: bytes, of the cgroup.
+// Warns when the cgroup's `limit` (bytes) is too small for the largest job that the configuration allows: the kernel would kill
+// the process again for the same job.
 void app_log_memory(const config_t *config, int64_t limit);
 
 #endif

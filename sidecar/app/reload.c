@@ -17,7 +17,7 @@ void reload_end(reload_t *reload) {
     reload_clear(&reload->changes);
 }
 
-// Each line of `why` is one fault. What was said at the last look is not said again, unless somebody asked.
+// Each line of `why` is one error. Repeats are logged only when somebody asked.
 static void reload_refuse(reload_t *reload, buffer_t *why, bool asked, metrics_t *metrics) {
     metric_set(&metrics->config_bad, 1);
     bool known = reload->refused && strcmp(reload->refused, buffer_text(why)) == 0;
@@ -45,7 +45,7 @@ static bool reload_has_queue(const config_t *config, const char *name) {
     return false;
 }
 
-// Nobody copies the records of a queue that is not configured: who removes one in the middle of that must hear of it now.
+// Nobody copies the records of an unconfigured queue, so warn when one is removed before its records are in the audit log.
 static void reload_warn_uncopied_records(const config_t *current, const config_t *fresh, const metrics_t *metrics) {
     if (metric_get(&metrics->audit_bad) == 0 && metric_get(&metrics->audit_lacks_ns) == 0) return;
     for (size_t i = 0; i < current->queue_count; i++) {

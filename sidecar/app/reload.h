@@ -1,4 +1,4 @@
-// Reads the configuration again: all of the file is taken, or nothing of it.
+// Reads the configuration again: the whole file takes effect, or nothing.
 #ifndef QS_APP_RELOAD_H
 #define QS_APP_RELOAD_H
 
@@ -8,14 +8,14 @@
 #include "model/metrics.h"
 
 typedef struct reload {
-    char *refused; // why the file was refused when it was last looked at; NULL = it was not. Owned
-    char *changes; // what the last file that was taken has changed; NULL = none was. Owned
+    char *refused; // why the file was refused last time; NULL = it was good. Owned
+    char *changes; // what the last accepted file changed; NULL = none was accepted. Owned
 } reload_t;
 
 void reload_end(reload_t *reload);
 
-// Reads the file of `current` again. Returns what it says, owned, where that is good and differs from `current`; otherwise NULL.
-// The log tells of what is new: what changes, or why nothing does; where somebody asked (SIGHUP) it tells in any case.
+// Reads the file of `current` again. Returns the new configuration, owned, if it is good and differs; otherwise NULL. Logs each
+// change and each refusal once; `asked` (SIGHUP) always logs.
 config_t *reload_read(reload_t *reload, const config_t *current, bool asked, metrics_t *metrics);
 
 #endif

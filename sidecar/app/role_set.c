@@ -13,7 +13,7 @@
 #include "queue/keys.h"
 #include "role/lease.h"
 
-// A role has this long to end what is in flight: longer than one reply may be awaited after the stop (CONN_STOP_GRACE_MS).
+// Longer than a reply is awaited after the stop (CONN_STOP_GRACE_MS).
 enum { STOP_MS = 1500 };
 enum { LEADER, DISPATCHER, MONITOR, AUDITOR };
 
@@ -26,7 +26,7 @@ struct role_set {
     monitor_t *monitor;
     auditor_t *auditor;
     role_t roles[ROLE_SET_ROLES];
-    bool handing_over; // the leader keeps its locks for the next crew
+    bool handing_over; // the leader keeps its locks for the next set
 };
 
 role_set_t *role_set_new(config_t *config, metrics_t *metrics) {
@@ -79,7 +79,7 @@ bool role_set_start_role(role_set_t *set, int number) {
 void role_set_stop_for_reload(role_set_t *set) {
     set->handing_over = true;
     leader_expect_hand_over(set->leader, true);
-    set->roles[MONITOR].finish = NULL; // what it holds for the workers is held on; read only after the stop below
+    set->roles[MONITOR].finish = NULL; // keep what the monitor holds for workers; the thread reads this only after role_stop
     for (int i = ROLE_SET_ROLES - 1; i >= 0; i--) role_stop(&set->roles[i]);
 }
 
@@ -87,7 +87,7 @@ bool role_set_hand_over(role_set_t *old, role_set_t *next, int number, bool *fai
     if (!role_join(&old->roles[number], 0)) return false;
     if (number == LEADER) {
         leader_hand_over(next->leader, old->leader);
-        old->handing_over = false; // it has nothing left to give back
+        old->handing_over = false; // nothing is left to release
     }
     *failed = !role_set_start_role(next, number);
     return true;
@@ -101,6 +101,6 @@ bool role_set_end(role_set_t *set) {
         log_warn("main", NULL, "role did not stop in time", F_STR("thread", set->roles[i].name));
         return false;
     }
-    if (set->handing_over) leader_finish(set->leader); // no heir has come
+    if (set->handing_over) leader_finish(set->leader); // the next set never took over
     return true;
 }

@@ -1,5 +1,5 @@
-// A crew: the roles that serve one configuration, with all that they share. A new configuration gets a new crew, which takes the
-// places of the old one role by role, so that no role ever sees a value change under its hands.
+// The roles of one configuration with all that they share. A reload builds a second set; it takes over role by role, so that no
+// role sees a setting change under it.
 #ifndef QS_APP_ROLE_SET_H
 #define QS_APP_ROLE_SET_H
 
@@ -13,28 +13,26 @@ enum { ROLE_SET_ROLES = 4 };
 
 typedef struct role_set role_set_t;
 
-// Takes `config`, even when it returns NULL (errno is then set). `metrics` is borrowed and outlives the crew. Returns owned;
-// nothing runs yet.
+// Takes `config`, even when it returns NULL with errno set. Borrows `metrics`, which must outlive the set. Returns owned; starts
+// nothing.
 role_set_t *role_set_new(config_t *config, metrics_t *metrics);
-void role_set_free(role_set_t *set); // takes; NULL is fine. None of its roles may run
+void role_set_free(role_set_t *set); // takes; NULL is fine; no role may be running
 
 const config_t *role_set_config(const role_set_t *set);
 
-// The roles, in the order of their start. The leader comes first and so is stopped last: it gives the lock back when nobody uses
-// it any more.
+// The roles in start order. They stop in reverse, so the leader releases the lock after the other roles have ended.
 role_t *role_set_role(role_set_t *set, int number);
 
-// Starts one role. False: no thread is to be had, which the log says.
+// Starts one role. False: no thread is available (logged).
 bool role_set_start_role(role_set_t *set, int number);
 
-// Asks all roles to end, and the leader to keep the locks for the next crew.
+// Asks all roles to stop, and the leader to keep its locks for the next set.
 void role_set_stop_for_reload(role_set_t *set);
 
-// Puts role `number` of `next` in the place of the same role of `old`, if that has ended. False: it has not. *failed: the role of
-// the next crew cannot be started.
+// Starts role `number` of `next` once the same role of `old` has ended. False: it has not. *failed: it cannot be started.
 bool role_set_hand_over(role_set_t *old, role_set_t *next, int number, bool *failed);
 
-// Ends all roles that run, giving the locks back. False: one has not ended in time, so nothing may be freed.
+// Stops all roles and releases the locks. False: a role did not stop in time, so free nothing.
 bool role_set_end(role_set_t *set);
 
 #endif

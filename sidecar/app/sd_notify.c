@@ -12,8 +12,8 @@
 
 #include "base/log.h"
 
-// The protocol: https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html. A path, or with @ a name in the abstract
-// namespace, whose address begins with a NUL byte.
+// Protocol: https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html. The address is a path, or with @ a name in
+// the abstract namespace, which begins with a NUL byte.
 static bool sd_notify_find_socket(sd_notify_t *notify) {
     const char *path = getenv("NOTIFY_SOCKET");
     if (!path || !*path) return false;
@@ -29,7 +29,7 @@ static bool sd_notify_find_socket(sd_notify_t *notify) {
     return true;
 }
 
-// Twice within the time after which the watchdog bites, as its documentation asks for. A time for another process is not ours.
+// Send at twice the required rate, as its documentation advises. Ignore a time meant for another process.
 static int64_t sd_notify_find_watchdog(void) {
     const char *time = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
     if (!time || (pid && strtoll(pid, NULL, 10) != getpid())) return 0;
@@ -49,7 +49,7 @@ static void sd_notify_send(const sd_notify_t *notify, const char *state) {
 }
 
 void sd_notify_begin(sd_notify_t *notify) {
-    // A manager that does not read must not hold us up.
+    // A service manager that does not read must not block us.
     struct timeval timeout = {.tv_sec = 1};
     *notify = (sd_notify_t){.fd = -1};
     if (!sd_notify_find_socket(notify)) return;
@@ -74,7 +74,7 @@ void sd_notify_ready(const sd_notify_t *notify, size_t queues, bool refused) {
     sd_notify_send(notify, state);
 }
 
-// The time is CLOCK_MONOTONIC, by which Type=notify-reload tells this reload from one before.
+// Type=notify-reload uses this CLOCK_MONOTONIC time to tell this reload from an earlier one.
 void sd_notify_reloading(const sd_notify_t *notify) {
     struct timespec now;
     char state[64];

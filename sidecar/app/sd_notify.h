@@ -1,5 +1,5 @@
-// Tells a service manager how we are, as sd_notify(3) does: datagrams to the socket that NOTIFY_SOCKET names. Without one all of
-// this does nothing.
+// Reports state to the service manager as sd_notify(3) does: datagrams to the socket in NOTIFY_SOCKET. Without that variable it
+// does nothing.
 #ifndef QS_APP_SD_NOTIFY_H
 #define QS_APP_SD_NOTIFY_H
 
@@ -10,26 +10,26 @@
 #include "base/clock.h"
 
 typedef struct sd_notify {
-    int fd; // owned; -1 = nobody listens
+    int fd; // owned; -1 = no service manager
     struct sockaddr_un to;
     socklen_t to_len;
-    int64_t beat_ns; // how often the watchdog wants to hear of us; 0 = it does not
-    mono_t next;     // the next time
+    int64_t beat_ns; // interval of watchdog messages; 0 = no watchdog
+    mono_t next;     // when the next watchdog message is due
 } sd_notify_t;
 
-// Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. What is wrong there is logged.
+// Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID; logs what is wrong with them.
 void sd_notify_begin(sd_notify_t *notify);
 void sd_notify_end(sd_notify_t *notify);
 
-// The roles run, by a configuration with so many queues. `refused`: a newer one is not in effect.
+// The roles run with a configuration of `queues` queues. `refused`: a newer configuration was refused.
 void sd_notify_ready(const sd_notify_t *notify, size_t queues, bool refused);
-// A configuration is being read, or taken; sd_notify_ready ends it.
+// A reload has begun; sd_notify_ready ends it.
 void sd_notify_reloading(const sd_notify_t *notify);
 void sd_notify_stopping(const sd_notify_t *notify);
 
-// When sd_notify_beat is to be called next; never without a watchdog.
+// When to call sd_notify_beat next; never without a watchdog.
 mono_t sd_notify_due(const sd_notify_t *notify);
-// Tells the watchdog that all is well, or where it is not, nothing.
+// Sends a watchdog message if all is well.
 void sd_notify_beat(sd_notify_t *notify, bool well);
 
 #endif

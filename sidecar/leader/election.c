@@ -1,4 +1,4 @@
-// One lock: it is taken, kept, and lost again; or another holds it, and we stand by.
+// One lock: acquired, renewed and lost; or held by another instance while this one stands by.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "leader/internal.h"
 
 enum {
-    MARGIN_DIVISOR = 10, // the lease ends a tenth of the TTL before the lock can
-    JITTER_DIVISOR = 20, // standbys look up to a twentieth of the TTL apart
+    MARGIN_DIVISOR = 10, // the lease ends a tenth of the TTL before the lock
+    JITTER_DIVISOR = 20, // standbys try at random times within a twentieth of the TTL
     LOCK_WITHOUT_TTL = -1,
 };
 
@@ -66,7 +66,7 @@ static mono_t election_lease_deadline(const leader_t *leader, mono_t sent) {
     return mono_add(sent, leader->ttl_ms * NS_PER_MS - election_ttl_part_ns(leader, MARGIN_DIVISOR));
 }
 
-// They are counted by the leaders of their groups, until they are ours.
+// The leaders of the other groups measure these queues until we own them.
 static void election_take_other_owned(leader_t *leader, size_t lock, lock_state_t *state, mono_t now) {
     election_t *election = &leader->elections[lock];
     free(election->foreign);
@@ -112,18 +112,18 @@ static void election_won(leader_t *leader, size_t lock, mono_t sent, lock_state_
     election->deadline = election_lease_deadline(leader, sent);
     election->next = mono_add(sent, election_ttl_part_ns(leader, RENEWALS_PER_TTL));
     election_take_other_owned(leader, lock, state, sent);
-    // Before anybody uses the lease: what is claimed now is served from the first moment on.
+    // Claim before the lease begins, so that claimed queues are served from its start.
     if (election->foreign_count) election_claim_other_owned(leader, lock, sent);
     leader_change_state(leader, lock, ELECTION_LEADING, "acquired");
 }
 
-// Two looks at least one TTL apart at a lock that outlives its holder's TTL: only a step of Redis's clock does that.
+// A lock that has more time left than its holder's TTL, seen twice at least one TTL apart, means that Redis's clock was stepped.
 static void election_check_clock_step(leader_t *leader, size_t lock, const lock_state_t *state, mono_t now) {
     election_t *election = &leader->elections[lock];
     int64_t ttl_ms = token_ttl_ms(state->holder);
     bool overlong = ttl_ms > 0 && (state->pttl_ms > ttl_ms || state->pttl_ms == LOCK_WITHOUT_TTL);
     int64_t look_in_ms = overlong ? ttl_ms : state->pttl_ms;
-    if (ttl_ms <= 0) look_in_ms = leader->ttl_ms; // not a lock of ours: look at our own pace
+    if (ttl_ms <= 0) look_in_ms = leader->ttl_ms; // not a sidecar's lock: try at our own pace
     if (!overlong) {
         election->overlong[0] = '\0';
     } else if (strcmp(election->overlong, state->holder) != 0) {

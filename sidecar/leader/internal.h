@@ -1,4 +1,4 @@
-// What the files of the leader share. For leader*.c only.
+// Shared by the files of the leader only.
 #ifndef QS_LEADER_INTERNAL_H
 #define QS_LEADER_INTERNAL_H
 
@@ -20,18 +20,18 @@ typedef enum election_state { ELECTION_STANDBY, ELECTION_LEADING } election_stat
 // What this instance knows of one lock.
 typedef struct election {
     election_state_t state;
-    char token[TOKEN_SIZE];    // of the term that is, or of the one that would begin
-    mono_t deadline;           // leading: end of the lease
-    mono_t next;               // when to renew, or to look again
-    mono_t claim_at;           // leading: when to try again for queues that other groups own
-    bool maybe_held;           // an acquire was sent and its outcome is not known to be "no"
-    char overlong[TOKEN_SIZE]; // holder whose lock was seen to live longer than its TTL; "" = none
+    char token[TOKEN_SIZE];    // of the current term, or of the next attempt
+    mono_t deadline;           // leading: when the lease ends
+    mono_t next;               // when to renew, or to try again
+    mono_t claim_at;           // leading: when to claim queues of other groups again
+    bool maybe_held;           // an acquire was sent and may have succeeded
+    char overlong[TOKEN_SIZE]; // holder whose lock has more time left than its TTL; "" = none
     mono_t overlong_at;        // when that was first seen
     char holder[TOKEN_SIZE];   // last holder seen, to log a change once
-    size_t unserved;           // our queues that nobody serves for us
+    size_t unserved;           // our queues that the leader does not serve
     foreign_t *foreign;        // leading: queues that other groups own; owned
     size_t foreign_count;
-    bool handed_over; // leading goes on from before a new configuration
+    bool handed_over; // the lock comes from the roles of the previous configuration
 } election_t;
 
 struct leader {
@@ -40,30 +40,30 @@ struct leader {
     leases_t *leases;
     metrics_t *metrics;
     conn_t *conn;
-    conn_t *subscriber; // listens for vacancies while a lock is not ours
+    conn_t *subscriber; // subscribed to released locks while standing by
     buffer_t message;
     backoff_t backoff;
     mono_t retry_at;            // no request before this
-    mono_t subscriber_retry_at; // the same for the ear, whose faults must not keep us from leading
+    mono_t subscriber_retry_at; // the same for the subscriber, whose errors must not delay the lock
     unsigned checked;           // generation of the connection that had its preflight; 0 = none
     bool was_connected;
-    mono_t logged_connected;        // when the log was last told of a connection: one that comes and goes must not fill it
-    preflight_results_t *preflight; // of the preflight
+    mono_t logged_connected; // when a connection was last logged, so that one that flaps does not fill the log
+    preflight_results_t *preflight;
     queue_sizes_t *sizes;
     election_t *elections;
-    atomic_bool handing_over; // somebody is to take the locks over within this process
+    atomic_bool handing_over; // the roles of a new configuration take the locks over
 };
 
-// Says why a request (of a lock, or NULL) failed and sets the time of the next attempt. A fault of rights or keys waits longest.
+// Logs why a request (for `lock`, or NULL) failed and schedules the next attempt. After REFUSED it waits longest.
 void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error);
 
-// leader_seat.c; all on a connection that is open.
+// election.c; each needs an open connection.
 const char *leader_lock_name(const leader_t *leader, size_t lock);
 void leader_acquire(leader_t *leader, size_t lock);
 void leader_renew(leader_t *leader, size_t lock);
-// The one place where a lock changes its state. `reason` is that of an end.
+// The only place where an election changes its state. `reason` says why leading ended.
 void leader_change_state(leader_t *leader, size_t lock, election_state_t state, const char *reason);
-// How many of our queues nobody serves, over all locks.
+// Sets the metric of unserved queues, over all locks.
 void leader_count_unserved(leader_t *leader);
 
 #endif

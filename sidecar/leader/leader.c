@@ -7,8 +7,8 @@
 #include "leader/internal.h"
 
 enum {
-    VACANT_JITTER_MS = 10, // standbys look up to so far apart after a release
-    PREFLIGHT_AGAIN_S = 5, // after a preflight that found a fault
+    VACANT_JITTER_MS = 10, // standbys try at random times within this after a release
+    PREFLIGHT_AGAIN_S = 5, // between preflights while one fails
     LEAST_TIMEOUT_MS = 100,
     LOG_CONNECTED_S = 10,
 };
@@ -20,7 +20,7 @@ leader_t *leader_new(const keyspace_t *keys, leases_t *leases, metrics_t *metric
     *leader = (leader_t){.keys = keys, .leases = leases, .metrics = metrics, .backoff = BACKOFF_REDIS};
     leader->ttl_ms = keys->config->lock.ttl_ms;
     leader->conn = conn_new(&keys->config->redis, "queue-sidecar-leader", stop);
-    // A server that answers later than this is of no use to a lease, and waiting for it must not hide that the lease ran out.
+    // A later answer is useless for a lease, and waiting for it must not hide that the lease has expired.
     int64_t timeout_ms = leader->ttl_ms / RENEWALS_PER_TTL;
     conn_limit_timeout(leader->conn, (int)(timeout_ms > LEAST_TIMEOUT_MS ? timeout_ms : LEAST_TIMEOUT_MS));
     leader->subscriber = conn_new(&keys->config->redis, "queue-sidecar-vacant", stop);
@@ -70,7 +70,7 @@ static bool leader_connect(leader_t *leader, redis_error_t *error) {
     return true;
 }
 
-// Runs the preflight and notes that this connection has had it.
+// Runs the preflight once for this connection.
 static outcome_t leader_run_preflight(leader_t *leader, redis_error_t *error) {
     outcome_t outcome = preflight_results_check(leader->preflight, leader->conn, error);
     leader_count_unserved(leader);
@@ -84,8 +84,8 @@ static bool leader_leads_any(const leader_t *leader) {
     return false;
 }
 
-// What forbids to lead is looked at again: on a new connection, as it may be another server by then; but not on that by which
-// other locks are kept, where that is done behind a renewal.
+// Repeat the preflight on a new connection, because it may reach another server. Keep the connection when it renews other locks;
+// the preflight then follows a renewal.
 static void leader_retry_preflight_later(leader_t *leader, size_t lock) {
     mono_t again = mono_add(mono_now(), PREFLIGHT_AGAIN_S * NS_PER_S);
     if (leader_leads_any(leader)) {
@@ -96,7 +96,7 @@ static void leader_retry_preflight_later(leader_t *leader, size_t lock) {
     }
 }
 
-// Runs the preflight once for each connection. False: not allowed to lead now.
+// Returns whether the preflight of this connection allows to lead; runs it if needed.
 static bool leader_may_lead(leader_t *leader, size_t lock, redis_error_t *error) {
     bool checked = leader->checked == conn_generation(leader->conn);
     if (checked && preflight_results_allow(leader->preflight)) return true;
@@ -109,7 +109,7 @@ static bool leader_may_lead(leader_t *leader, size_t lock, redis_error_t *error)
     return false;
 }
 
-// Once the lock is renewed there is time to see what has become of the server; what is found is only said.
+// The lock was renewed, so there is time for a preflight. Its results are only reported.
 static void leader_repeat_preflight(leader_t *leader) {
     redis_error_t error;
     bool checked = leader->checked == conn_generation(leader->conn);
@@ -118,7 +118,7 @@ static void leader_repeat_preflight(leader_t *leader) {
     if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) leader_back_off(leader, NULL, &error);
 }
 
-// What is wrong with queues is looked at from time to time: who mends a right or a key need not restart anything.
+// Recheck faulty queues now and then, so that a mended right or key needs no restart.
 static void leader_recheck_queues(leader_t *leader, mono_t now) {
     redis_error_t error;
     if (!mono_reached(preflight_results_recheck_at(leader->preflight, now), now) || !mono_reached(leader->retry_at, now)) return;
@@ -133,14 +133,14 @@ static void leader_step_lock(leader_t *leader, size_t lock) {
     if (!leader_connect(leader, &error)) {
         leader_back_off(leader, &leader->keys->locks[lock], &error);
     } else if (leader->elections[lock].state == ELECTION_LEADING) {
-        leader_renew(leader, lock); // first of all: the time of the lease is running
+        leader_renew(leader, lock); // first: the lease is running out
         leader_repeat_preflight(leader);
     } else if (leader_may_lead(leader, lock, &error)) {
         leader_acquire(leader, lock);
     }
 }
 
-// Opens the ear while a lock is not ours, closes it otherwise, and hears what it has.
+// Subscribes to released locks while another instance holds one of ours.
 static void leader_listen_for_vacancies(leader_t *leader) {
     bool wanted = false;
     redis_error_t error;
@@ -157,7 +157,7 @@ static void leader_listen_for_vacancies(leader_t *leader) {
             log_warn(ROLE, NULL, "cannot subscribe to released locks; takeover waits for the TTL", F_STR("reason", error.text));
             return;
         }
-        // What was said before we listened is lost, so look once more.
+        // A release before the subscription was missed, so try all locks once.
         for (size_t i = 0; i < leader->keys->lock_count; i++)
             if (leader->elections[i].state == ELECTION_STANDBY) leader->elections[i].next = mono_now();
     }
@@ -181,7 +181,7 @@ static void leader_expire_leases(leader_t *leader, mono_t now) {
     }
 }
 
-// An idle connection that has something to read has been closed by the other side.
+// An idle connection becomes readable only when the server has closed it.
 static void leader_notice_close(leader_t *leader) {
     struct redisReply *reply = NULL;
     redis_error_t error;
@@ -221,13 +221,13 @@ void leader_tick(void *self, role_wait_t *wait) {
     metric_set(&leader->metrics->standing_by, standing_by);
     if (standing_by || (metric_get(&leader->metrics->leading) && conn_is_open(leader->conn)))
         metrics_say(leader->metrics, WHY_REDIS, NULL);
-    // While we are put off nothing is read, and a socket with news would end every wait at once.
+    // While backing off nothing is read, and a readable socket would end each wait at once.
     if (role_backing_off(wait, leader->retry_at)) return;
     role_wait_fd(wait, conn_fd(leader->conn));
     role_wait_fd(wait, conn_fd(leader->subscriber));
 }
 
-// False: Redis did not answer.
+// Returns false when Redis did not answer.
 static bool leader_release(leader_t *leader, size_t lock) {
     redis_error_t error = {0};
     lease_end(leader->leases, lock);
@@ -249,7 +249,7 @@ void leader_finish(void *self) {
     leader_t *leader = self;
     if (atomic_load(&leader->handing_over)) return;
     for (size_t i = 0; i < leader->keys->lock_count; i++)
-        if (leader_may_hold(leader, i) && !leader_release(leader, i)) break; // the others would only wait as long again
+        if (leader_may_hold(leader, i) && !leader_release(leader, i)) break; // each other lock would wait for the same timeout
     conn_close(leader->conn);
     conn_close(leader->subscriber);
 }
@@ -271,8 +271,8 @@ void leader_hand_over(leader_t *leader, leader_t *old) {
         if (handing_over) {
             memcpy(handing_over->token, old->elections[i].token, sizeof handing_over->token);
             handing_over->maybe_held = true;
-            handing_over->handed_over =
-                old->elections[i].state == ELECTION_LEADING || old->elections[i].handed_over; // it may not have led yet
+            handing_over->handed_over = old->elections[i].state == ELECTION_LEADING ||
+                                        old->elections[i].handed_over; // a second reload may come before the first tick
         } else if (answered) {
             answered = leader_release(old, i);
         }

@@ -8,15 +8,15 @@
 #include "inspect/preflight.h"
 
 enum {
-    RECHECK_S = 5, // between two looks at queues that something is wrong with
-    CHECK_S = 60,  // and two whole ones, where it is with all of them
+    RECHECK_S = 5, // between two rechecks of faulty queues
+    CHECK_S = 60,  // between two whole preflights while none allows to lead
 };
 
 static const char ROLE[] = "leader";
 
-// What was found of one queue; owned; NULL = nothing.
+// What is wrong with one queue; each owned; NULL = nothing.
 typedef struct reasons {
-    char *disabled; // why it is not served
+    char *disabled; // why it is disabled
     char *keys;     // what is wrong with its keys
 } reasons_t;
 
@@ -26,11 +26,11 @@ struct preflight_results {
     metrics_t *metrics;
     metrics_queue_t **rows; // of each queue; owned
     reasons_t *known;       // of each queue
-    reasons_t *found;       // the same, in the look under way
-    int64_t general;        // faults of the last whole look that are of no queue: with one nobody may lead
+    reasons_t *found;       // the same, of the check under way
+    int64_t general;        // faults of the last whole check that concern no single queue; with one nobody may lead
     int64_t general_found;  // the same, in the look under way
-    mono_t recheck_at;      // when the next look at some queues may come
-    mono_t check_at;        // and the next whole one
+    mono_t recheck_at;      // when the next recheck may run
+    mono_t check_at;        // when the next whole check may run
 };
 
 preflight_results_t *preflight_results_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics) {
@@ -91,14 +91,14 @@ static void preflight_note(void *self, finding_t finding, const char *queue, con
     }
 }
 
-// The same of a look at some queues: all else was told by the whole one.
+// During a recheck, note queues only: the whole preflight has told the rest.
 static void preflight_note_queues_only(void *self, finding_t finding, const char *queue, const char *text) {
     if (finding == FINDING_QUEUE || finding == FINDING_BARRED) preflight_note_queue(self, finding, queue, text);
 }
 
 static bool preflight_differs(const char *a, const char *b) { return a && (!b || strcmp(a, b) != 0); }
 
-// Each reason is said once, until it is another one.
+// Logs each reason once, until it changes.
 static void preflight_log_changes(const char *queue, const reasons_t *known, const reasons_t *found) {
     if (preflight_differs(found->disabled, known->disabled))
         log_error(ROLE, queue, "preflight: queue disabled", F_STR("reason", found->disabled));
@@ -108,7 +108,7 @@ static void preflight_log_changes(const char *queue, const reasons_t *known, con
     if (known->keys && !found->keys) log_info(ROLE, queue, "queue keys are right again");
 }
 
-// What was found takes the place of what was known.
+// Replaces the known reasons with the found ones, logs changes and enables or disables queues.
 static void preflight_adopt(preflight_results_t *results) {
     reasons_t *known = results->known;
     results->known = results->found;

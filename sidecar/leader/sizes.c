@@ -8,11 +8,11 @@
 #include "inspect/sizes.h"
 
 enum {
-    PERIOD_S = 5,       // between two counts of all queues
-    PERIOD_TIMES = 50,  // and so many times as long as one took,
-    PERIOD_MOST_S = 30, // but never so long that numbers are not told any more
-    STEP_MOST = 50,     // queues of one step
-    STEP_FIRST = 4,     // of the first one: nobody knows what it costs to look at their heads
+    PERIOD_S = 5,       // between two rounds over all queues
+    PERIOD_TIMES = 50,  // but at least so many times as long as one took
+    PERIOD_MOST_S = 30, // and at most so long that the numbers stay fresh
+    STEP_MOST = 50,     // queues in one step
+    STEP_FIRST = 4,     // queues in the first step, whose cost is unknown
     STEP_SHORT_US = 1000,
     STEP_LONG_US = 4000,
 };
@@ -24,12 +24,12 @@ struct queue_sizes {
     leases_t *leases;
     metrics_t *metrics;
     metrics_queue_t **rows;  // of each queue; owned
-    bool *counted_elsewhere; // of each queue: another group counts it; owned
-    char **logged;           // of each queue: the fault that was said; NULL = none. Owned
-    size_t from;             // the queue that the next step begins with
-    size_t step;             // queues that it takes
-    mono_t at;               // when the next step is wanted
-    int64_t took_ns;         // by the count under way
+    bool *counted_elsewhere; // of each queue: another group measures it; owned
+    char **logged;           // of each queue: the error logged last; NULL = none. Owned
+    size_t from;             // first queue of the next step
+    size_t step;             // how many queues the next step takes
+    mono_t at;               // when the next step is due
+    int64_t took_ns;         // spent on the current round
 };
 
 queue_sizes_t *queue_sizes_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics) {
@@ -89,13 +89,13 @@ static void queue_sizes_log_error(queue_sizes_t *c, size_t queue, const char *er
     *logged = *error ? mem_str(error) : NULL;
 }
 
-// In ms; INT64_MAX = nothing is due.
+// ms by Redis's clock; INT64_MAX = nothing is due.
 static int64_t sizes_due_since(const census_t *census) {
     if (census->delayed < 0) return CENSUS_UNKNOWN;
     return census->delayed == 0 ? INT64_MAX : census->next_due_ms;
 }
 
-// Where passes are made they know it, and at no cost.
+// Scans know this already, at no cost.
 static int64_t sizes_running_since(const census_t *census, int64_t in_progress, const metrics_queue_t *row) {
     int64_t by_pass = metric_get(&row->in_progress_since_ms);
     if (in_progress == 0) return INT64_MAX;
@@ -107,7 +107,7 @@ static void queue_sizes_publish(const queue_sizes_t *c, size_t queue, const cens
     metrics_queue_t *row = c->rows[queue];
     int64_t in_progress = census->in_progress;
     int64_t most = c->keys->config->stream.max_bytes;
-    // Workers' own lists are counted by passes alone.
+    // Only scans count the workers' private lists.
     if (in_progress < 0 && !*census->error && metric_get(&row->passes) > 0) in_progress = metric_get(&row->in_progress);
     metric_set(&row->delayed_jobs, census->delayed);
     metric_set(&row->ready_jobs, census->ready);
@@ -124,7 +124,7 @@ static void queue_sizes_publish(const queue_sizes_t *c, size_t queue, const cens
     metric_set(&row->counted_ns, now.ns);
 }
 
-// When to go on, and with how many queues at once.
+// Schedules the next step and adapts how many queues it takes.
 static void queue_sizes_pace(queue_sizes_t *c, mono_t began, mono_t now) {
     int64_t took_ns = mono_diff(now, began);
     c->took_ns += took_ns;
@@ -145,7 +145,7 @@ outcome_t queue_sizes_step(queue_sizes_t *c, conn_t *conn, redis_error_t *error)
     mono_t began = mono_now();
     *error = (redis_error_t){0};
     if (!mono_reached(queue_sizes_next(c), began)) return OUTCOME_OK;
-    if (!conn_is_open(conn)) { // who opens it again is not us: its time must not stay in the past
+    if (!conn_is_open(conn)) { // another step of the leader opens it; do not stay due meanwhile
         c->at = mono_add(began, PERIOD_S * NS_PER_S);
         return OUTCOME_OK;
     }

@@ -11,15 +11,15 @@
 enum { LISTENERS = 4 };
 
 struct leases {
-    pthread_mutex_t mutex; // guards locks, doubted and barred
+    pthread_mutex_t mutex; // guards locks, suspected and disabled
     lease_t *locks;
-    uint64_t *suspected; // term that is doubted; 0 = none
+    uint64_t *suspected; // the term that a script found fenced; 0 = none
     bool *disabled;      // of each queue below disabled_capacity; owned
     size_t disabled_capacity;
-    atomic_bool any_disabled; // else nobody need look
+    atomic_bool any_disabled; // false: lease_queue_disabled needs no mutex
     int listeners[LISTENERS];
     size_t listener_count;
-    int leader; // -1 = nobody
+    int leader; // -1 = none
 };
 
 leases_t *leases_new(size_t lock_count) {
@@ -66,7 +66,7 @@ void lease_extend(leases_t *leases, size_t lock, mono_t deadline) {
     bool had_expired = mono_reached(leases->locks[lock].deadline, mono_now());
     leases->locks[lock].deadline = deadline;
     pthread_mutex_unlock(&leases->mutex);
-    if (had_expired) leases_notify(leases); // whoever looked meanwhile waits to be woken
+    if (had_expired) leases_notify(leases); // a role that looked while it was expired waits for this
 }
 
 void lease_end(leases_t *leases, size_t lock) {

@@ -38,14 +38,14 @@ void role_wait(role_t *role, const role_wait_t *wait) {
         wakeup_clear(role->wake_fd);
 }
 
-// How long a wait may outlast its time, on a machine that has little time for us.
+// How late a wait may end on a loaded machine.
 enum { LATE_S = 60 };
 
 static void role_expect_until(role_t *role, mono_t until, int64_t seconds) {
     atomic_store(&role->due_ns, mono_add(until, seconds * NS_PER_S).ns);
 }
 
-static _Thread_local role_t *role_current; // whose thread this is; NULL = no role's
+static _Thread_local role_t *role_current; // the role of this thread; NULL = another thread
 
 void role_extend_tick(int64_t seconds) {
     if (role_current) role_expect_until(role_current, mono_now(), ROLE_TICK_MOST_S + seconds);
@@ -55,7 +55,7 @@ static void *role_main(void *arg) {
     role_t *role = role_current = arg;
     mono_t good = mono_now();
     prctl(PR_SET_NAME, role->name);
-    prctl(PR_SET_TIMERSLACK, 1UL); // ns; the default of 50 us would be the larger part of our lateness
+    prctl(PR_SET_TIMERSLACK, 1UL); // ns; the default of 50 us would be most of our lateness
     while (!atomic_load(&role->stop)) {
         role_wait_t wait = {.until = mono_never()};
         role_expect_until(role, mono_now(), ROLE_TICK_MOST_S);
@@ -92,7 +92,7 @@ void role_stop(role_t *role) {
 
 bool role_join(role_t *role, int timeout_ms) {
     if (!role->started) return true;
-    // Not pthread_clockjoin_np: the thread sanitizer does not know it and sees races in everything that follows.
+    // Not pthread_clockjoin_np: the thread sanitizer does not know it and reports false races afterwards.
     struct pollfd ended = {.fd = role->end_fd, .events = POLLIN};
     mono_t deadline = mono_add(mono_now(), timeout_ms * NS_PER_MS);
     while (poll(&ended, 1, timeout_ms) != 1) {

@@ -57,7 +57,7 @@ void session_subscribe(session_t *session, const char *const *channels, size_t c
     session->on_message_self = self;
 }
 
-// A channel that is refused must not cost us the wake-ups; an ear that dies here is noticed by session_read_messages.
+// A refused channel must not end client tracking. session_read_messages notices a connection that dies here.
 static void session_subscribe_channels(session_t *session) {
     for (size_t i = 0; i < session->channel_count && conn_is_open(session->subscriber); i++) {
         redis_error_t error;
@@ -120,7 +120,7 @@ bool session_read_messages(session_t *session, wake_fn *changed, void *self) {
     conn_close(session->subscriber);
     session->tracking = false;
     mono_t now = mono_now();
-    bool again = mono_diff(now, session->tracking_since) < NS_PER_S; // it died as soon as it was there: no hurry
+    bool again = mono_diff(now, session->tracking_since) < NS_PER_S; // it died at once: wait before the next one
     session->tracking_retry_at = again ? backoff_failed(&session->backoff, now) : now;
     metric_add(&session->metrics->reconnects, 1);
     return false;

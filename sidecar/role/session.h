@@ -1,5 +1,5 @@
-// What a role that is woken by Redis holds: a connection for its requests, a second one that hears of changes, and when to try
-// again after trouble. It knows nothing of queues.
+// A role's session with Redis: a connection for requests, a second one subscribed to changes (client tracking), and the back-
+// off. It knows nothing of queues.
 #ifndef QS_ROLE_SESSION_H
 #define QS_ROLE_SESSION_H
 
@@ -14,48 +14,48 @@
 #include "redis/tracking.h"
 
 typedef struct session {
-    const char *role; // static; whose log lines these are
+    const char *role; // static; the role in log lines
     metrics_t *metrics;
     conn_t *data;
-    conn_t *subscriber;       // told of changes
-    bool tracking;            // tracking works on this pair of connections
-    bool tracking_refused;    // the server refuses it; counted in metrics
+    conn_t *subscriber;       // receives invalidations and messages
+    bool tracking;            // client tracking is on for this pair of connections
+    bool tracking_refused;    // the server refuses client tracking; a metric tells it
     mono_t tracking_retry_at; // when to try tracking again
     mono_t tracking_since;    // when tracking last began
     mono_t retry_at;          // no request before this
     backoff_t backoff;
-    const char *const *channels; // further ones that the ear hears; borrowed
+    const char *const *channels; // further channels to subscribe to; borrowed
     size_t channel_count;
     wake_heard_fn *on_message;
-    void *on_message_self; // of `heard`; borrowed
+    void *on_message_self; // its first argument; borrowed
 } session_t;
 
-// Everything is borrowed; opens nothing yet. Ended by session_free.
-// `names` are what CLIENT LIST shows of data and ear; static.
+// Borrows everything and opens nothing. `names` are the client names of both connections in CLIENT LIST; static. End with
+// session_free.
 void session_init(session_t *session, const char *role, const char *const names[2], const redis_config_t *redis,
                   metrics_t *metrics, const atomic_bool *stop);
 void session_free(session_t *session);
-// The ear hears these channels too, as long as it lives; one that is refused is said once for each ear. Everything is borrowed.
-// Call it before the first session_open.
+// Subscribes to more channels on each new subscriber connection. A refused channel is logged once for each connection. Borrows
+// everything; call it before the first session_open.
 void session_subscribe(session_t *session, const char *const *channels, size_t count, wake_heard_fn *on_message, void *self);
 void session_close(session_t *session);
 
-// Opens what is closed. *fresh: the requests or the wake-ups begin anew, so everything may have changed meanwhile. False: not
-// now, see retry_at.
+// Opens closed connections. *fresh: a connection or tracking is new, so anything may have changed meanwhile. False: not now, see
+// retry_at.
 bool session_open(session_t *session, mono_t now, bool *fresh);
 
-// A request failed by what is not its own fault: waits before the next one. What is lost is closed; look at data.
+// Backs off after a request that failed with RETRY or DISCONNECTED; closes both connections after DISCONNECTED.
 void session_back_off(session_t *session, const redis_error_t *error);
-// A request that wrote something has worked: the next trouble is met with the shortest wait again.
+// Call after a successful write: the next trouble starts with the shortest back-off.
 void session_reset_backoff(session_t *session);
 
-// Call it while no reply is wanted: false when the other side has closed data, which is then put off.
+// Call while no reply is awaited: false when the server has closed the connection; the session then backs off.
 bool session_check_alive(session_t *session);
 
-// Takes the wake-ups that have arrived. False: the ear is dead, which would be silent for ever; session_open replaces it.
-// What came by channels of session_subscribe is given to their `heard`.
+// Reads the messages that have arrived and calls `changed` for each invalidated key. False: the subscriber connection was lost;
+// session_open replaces it.
 bool session_read_messages(session_t *session, wake_fn *changed, void *self);
-// The server takes no registrations any more: from now on only a poll finds what is new, until tracking is tried again.
+// The server refuses client tracking: polls alone find changes until tracking is tried again.
 void session_disable_tracking(session_t *session, const redis_error_t *error, mono_t now);
 
 #endif
