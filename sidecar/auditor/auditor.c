@@ -1,15 +1,10 @@
 #include "auditor/auditor.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "auditor/internal.h"
-#include "base/log.h"
 
 enum { TICK_MAX_MS = 100 }; // a tick returns at least this often
-
-static const char ROLE[] = "auditor";
 
 auditor_t *auditor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
     auditor_t *a = mem_alloc(sizeof *a);
@@ -46,28 +41,6 @@ void auditor_free(auditor_t *a) {
     free(a);
 }
 
-const char *auditor_queue_name(const auditor_t *a, size_t queue) { return a->keys->queues[queue].config->name; }
-
-void stream_id_set(stream_id_t id, const char *text) { snprintf(id, STREAM_ID_SIZE, "%s", text); }
-
-int64_t auditor_redis_ms(const auditor_t *a) { return a->redis.now_ms + mono_diff(mono_now(), a->redis.now_at) / NS_PER_MS; }
-
-bool auditor_back_off(auditor_t *a, const redis_error_t *error) {
-    backoff_failed(&a->redis.backoff, mono_now());
-    bool refused = strncmp(error->text, "NOPERM", 6) == 0;
-    log_warn(ROLE, NULL,
-             refused                           ? "redis refuses the auditor; nothing is copied"
-             : error->outcome == OUTCOME_RETRY ? "redis is not ready"
-                                               : "cannot reach redis",
-             F_STR("reason", error->text));
-    if (error->outcome == OUTCOME_DISCONNECTED) conn_close(a->redis.conn);
-    if (!conn_is_open(a->redis.conn)) {
-        a->read.in_flight = false;
-        metric_add(&a->metrics->reconnects, 1);
-    }
-    return false;
-}
-
 // Opens the log if it is closed, and reads its positions. False: not now.
 static bool auditor_open_log(auditor_t *a) {
     bool fresh, other;
@@ -85,25 +58,6 @@ static bool auditor_open_log(auditor_t *a) {
     a->read.in_flight = false;
     a->acks_unverified = a->read.catching_up = true;
     a->timers.reconcile_at = mono_now();
-    return true;
-}
-
-static bool auditor_connect(auditor_t *a) {
-    redis_error_t error;
-    char history[STREAM_HISTORY_SIZE];
-    bool fresh = !conn_is_open(a->redis.conn);
-    if (a->read.in_flight) return true;
-    if (conn_open(a->redis.conn, &error) != OUTCOME_OK) return auditor_back_off(a, &error);
-    if (!fresh) return true;
-    if (stream_history(a->redis.conn, history, &error) != OUTCOME_OK) {
-        error.outcome = OUTCOME_DISCONNECTED; // cursors mean nothing without it
-        return auditor_back_off(a, &error);
-    }
-    bool same = strcmp(history, a->redis.history) == 0;
-    for (size_t i = 0; !same && i < a->keys->queue_count; i++) stream_id_set(a->cursors[i].read_id, STREAM_ID_NONE);
-    snprintf(a->redis.history, sizeof a->redis.history, "%s", history);
-    a->timers.reconcile_at = a->timers.renew_acks_at = mono_now();
-    a->read.catching_up = true;
     return true;
 }
 

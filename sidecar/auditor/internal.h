@@ -1,4 +1,4 @@
-// What the files of auditor/ share. Calls go from auditor.c to read.c, and from both to trim.c and reconcile.c.
+// What the files of auditor/ share. Calls go from auditor.c to read.c, trim.c, reconcile.c and connect.c, in this order.
 #ifndef QS_AUDITOR_INTERNAL_H
 #define QS_AUDITOR_INTERNAL_H
 
@@ -85,6 +85,9 @@ int64_t auditor_redis_ms(const auditor_t *a);
 
 // Redis cannot do what we asked: no request before the back-off ends. Always false, for its callers to return.
 bool auditor_back_off(auditor_t *a, const redis_error_t *error);
+
+// Connects where needed. False: not now.
+bool auditor_connect(auditor_t *a);
 
 // Compares every cursor with its stream. False: not now. *found, where not NULL: one stream can no longer be read.
 bool auditor_reconcile(auditor_t *a, bool *found);

@@ -1,4 +1,4 @@
-// What the files of import/ share. Calls go from import.c and log.c to gaps.c, and from there to batch.c.
+// What the files of import/ share. Calls go from log.c to importer.c, gaps.c and batch.c, in this order.
 #ifndef QS_AUDIT_IMPORT_INTERNAL_H
 #define QS_AUDIT_IMPORT_INTERNAL_H
 
