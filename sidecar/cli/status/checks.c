@@ -16,7 +16,7 @@ enum {
 };
 static const int64_t TEN_YEARS_MS = INT64_C(3652) * 86400 * 1000; // ten years
 
-// ---- What is asked about one lock or queue.
+// ---- Facts about one lock or queue.
 
 static const overview_lock_t *checks_lock_of(const status_t *s, size_t queue) {
     return &s->view.locks[s->keys->queues[queue].lock];
@@ -32,7 +32,7 @@ static bool check_no_leader(const status_t *s, size_t lock, buffer_t *what, int6
     const overview_lock_t *view = &s->view.locks[lock];
     (void)weight;
     if (*view->holder || *view->error) return false;
-    buffer_printf(what, "nobody leads: the lock %s is free", s->keys->locks[lock].key);
+    buffer_printf(what, "no instance leads: the lock %s is free", s->keys->locks[lock].key);
     return true;
 }
 
@@ -52,9 +52,9 @@ static bool check_clock_step(const status_t *s, size_t lock, buffer_t *what, int
     *weight = view->pttl_ms;
     duration_text(ttl_ms, ttl);
     if (view->pttl_ms == -1)
-        buffer_printf(what, "the lock never ends, though its holder gave it %s", ttl);
+        buffer_printf(what, "the lock never expires, but its holder gave it %s", ttl);
     else
-        buffer_printf(what, "the lock lives for %s yet, though its holder gave it %s", duration_text(view->pttl_ms, left), ttl);
+        buffer_printf(what, "the lock expires in %s, but its holder gave it %s", duration_text(view->pttl_ms, left), ttl);
     return true;
 }
 
@@ -68,7 +68,7 @@ static bool check_other_group(const status_t *s, size_t queue, buffer_t *what, i
     const char *owner = s->view.queues[queue].owner, *ours = s->keys->locks[s->keys->queues[queue].lock].name;
     (void)weight;
     if (!*owner || strcmp(owner, ours) == 0) return false;
-    buffer_printf(what, "group \"%s\" owns it, and it is configured in group \"%s\" too", owner, ours);
+    buffer_printf(what, "group \"%s\" owns this queue, but this config has it in group \"%s\"", owner, ours);
     return true;
 }
 
@@ -78,7 +78,7 @@ static bool check_unserved(const status_t *s, size_t queue, buffer_t *what, int6
     bool owned = check_other_group(s, queue, &other, weight);
     buffer_free(&other);
     if (owned || !checks_is_led(lock) || s->view.queues[queue].served || *lock->error) return false;
-    buffer_printf(what, "%s does not serve it", status_leader(lock));
+    buffer_printf(what, "%s does not serve this queue", status_leader(lock));
     return true;
 }
 
@@ -89,7 +89,7 @@ static bool checks_in_preflight(const status_t *s, size_t queue) {
     return false;
 }
 
-// What the preflight has named is not told twice.
+// A fault that the preflight has named is not repeated.
 static bool check_key_fault(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const char *text = s->view.queues[queue].error;
     (void)weight;
@@ -114,7 +114,7 @@ static bool check_overdue(const status_t *s, size_t queue, buffer_t *what, int64
     char late[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE];
     *weight = checks_late_ms(s, queue);
     if (*weight == 0 || checks_ready_is_full(s, queue)) return false;
-    buffer_printf(what, "due jobs are not moved to ready, although %s leads: the oldest is %s late; %s in delayed",
+    buffer_printf(what, "due jobs do not reach ready although %s leads: the oldest is %s late; %s in delayed",
                   status_leader(checks_lock_of(s, queue)), duration_text(*weight, late),
                   count_text(s->counts[queue].delayed, count));
     return true;
@@ -137,7 +137,7 @@ static bool check_too_old(const status_t *s, size_t queue, buffer_t *what, int64
     if (!(policy->roles & ROLE_MONITOR) || policy->alive_timeout_ms == 0 || counts->oldest_in_progress_ms < 0) return false;
     *weight = counts->now_ms - counts->oldest_in_progress_ms;
     if (!checks_is_led(checks_lock_of(s, queue)) || *weight <= policy->alive_timeout_ms + SCAN_MARGIN_MS) return false;
-    buffer_printf(what, "a job has been in progress for %s, and alive_timeout is %s", duration_text(*weight, age),
+    buffer_printf(what, "a job has been in progress for %s, but alive_timeout is %s", duration_text(*weight, age),
                   duration_text(policy->alive_timeout_ms, most));
     return true;
 }
@@ -159,7 +159,7 @@ static void checks_describe_stream(const status_t *s, size_t queue, buffer_t *wh
 
 static bool check_stream_full(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     if (checks_stream_has_room(s, queue, 100)) return false;
-    buffer_str(what, "its failure stream is full, so no job is ended any more: ");
+    buffer_str(what, "its failure stream is full, so no job can end: ");
     checks_describe_stream(s, queue, what, weight);
     return true;
 }
@@ -179,8 +179,8 @@ static bool check_uncopied(const status_t *s, size_t queue, buffer_t *what, int6
     if (*weight <= UNCOPIED_MS) return false;
     for (size_t i = 0; i < view->copy_count; i++)
         if (s->view.now_ms - view->copies[i].heard_ms <= STREAM_HEARD_MS) heard++;
-    buffer_printf(what, "records of the last %s are in fewer than stream.min_copies (%" PRId64 ") audit logs; %zu %s heard of",
-                  duration_text(*weight, age), s->config->stream.min_copies, heard, heard == 1 ? "was" : "were");
+    buffer_printf(what, "records of the last %s are in fewer than stream.min_copies (%" PRId64 ") audit logs; %zu %s active",
+                  duration_text(*weight, age), s->config->stream.min_copies, heard, heard == 1 ? "log is" : "logs are");
     return true;
 }
 
@@ -188,7 +188,7 @@ bool status_is_complete(const overview_queue_t *queue, const overview_copy_t *co
     return stream_id_compare(copy->position, queue->stream.last) >= 0;
 }
 
-// What a minute was not enough to copy, though who copies was heard of lately: they say so once an hour.
+// Logs that lack a record after a minute although their instance was active lately: instances report once an hour.
 static bool check_behind(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const overview_queue_t *view = &s->view.queues[queue];
     char age[UNITS_TEXT_SIZE];
@@ -204,7 +204,7 @@ static bool check_behind(const status_t *s, size_t queue, buffer_t *what, int64_
     return behind > 0;
 }
 
-// An emptyDir ends with its pod: the log of one that is gone is forgotten after a week, and counts for nothing meanwhile.
+// An emptyDir ends with its pod. Redis forgets such a log after a week; meanwhile it does not count.
 static bool check_silent_log(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const overview_queue_t *view = &s->view.queues[queue];
     int64_t silent = 0, longest = 0;
@@ -246,7 +246,7 @@ static bool check_failures_streamed(const status_t *s, size_t queue, buffer_t *w
     return s->source == STATUS_FROM_STREAM && checks_count_failures(s, queue, what, weight);
 }
 
-// Nobody delays a job for so long: its score is of another unit.
+// Nobody delays a job for ten years: its score has another unit.
 static bool check_score_unit(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
     const census_t *counts = &s->counts[queue];
     char span[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE];
@@ -260,53 +260,85 @@ static bool check_score_unit(const status_t *s, size_t queue, buffer_t *what, in
 }
 
 const status_check_t status_checks[] = {
-    {STATUS_FAULT, "no_leader", true, check_no_leader,
-     "No due job is moved to ready, and no job of a dead worker is found; nothing is lost meanwhile.",
-     "Start an instance: queue-sidecar run -c {config}. If one runs, its log says why it does not lead, and so does "
-     "queue-sidecar check -c {config} --redis"},
-    {STATUS_FAULT, "lock_foreign", true, check_lock_foreign, "Nobody can lead while that key is there.",
-     "Find out who writes it, then: redis-cli DEL {lock}"},
-    {STATUS_WARNING, "clock_step", true, check_clock_step,
-     "The clock of Redis's host was set back, or somebody touched the key. If that leader dies, a standby takes over only "
-     "after it has seen this twice, one TTL apart.",
-     "Nothing while {leader} lives: a standby removes the lock by itself. Look at the clock of Redis's host (NTP)"},
-    {STATUS_FAULT, "lock_fault", true, check_lock_fault, "Nobody leads, or nobody can tell who does.",
-     "Rename or delete a key of the wrong type, or grant the right: queue-sidecar check -c {config} --redis"},
-    {STATUS_FAULT, "other_group", false, check_other_group,
-     "It is served by the leader of that group alone, with the settings of that group.",
-     "Take the queue out of one of the two configs; when nobody leads that group any more, this one takes it over within a TTL"},
-    {STATUS_FAULT, "unserved", false, check_unserved,
-     "The leader runs with another config: nobody promotes or watches the jobs of this queue.",
-     "Give all instances of the group the same queues (a rollout may still be under way), or give these another `group`; a "
-     "refused queue is named in the leader's log"},
-    {STATUS_FAULT, "key_fault", false, check_key_fault, "The sidecar cannot use this queue, or part of it.",
-     "Rename or delete a key of the wrong type, or grant the right: queue-sidecar check -c {config} --redis names each"},
-    {STATUS_FAULT, "overdue", false, check_overdue, "Delayed jobs run late, and nobody else moves them.",
-     "Look for this queue in the log of {leader}: a refused key, an entry larger than max_payload at the head of {delayed}, a "
-     "Redis that is full or slow"},
-    {STATUS_WARNING, "ready_limit", false, check_ready_limit, "Workers take fewer jobs than fall due.",
-     "Start more workers, see why they are slow, or raise `ready_limit`"},
-    {STATUS_FAULT, "stream_full", false, check_stream_full, "Jobs that should end stay in progress; retries go on unrecorded.",
-     "Where AUDIT is `copied`: lower stream.retain, for which records stay, or raise stream.max_bytes. Else see that an instance "
-     "copies it (its log says why not; `audit.path` must be writable), or lower stream.min_copies to the number of instances"},
-    {STATUS_WARNING, "stream_fills", false, check_stream_fills, "When it is full no job is ended any more.",
-     "See that audit logs copy it (below), lower stream.retain or stream.min_records, or raise stream.max_bytes"},
-    {STATUS_WARNING, "uncopied", false, check_uncopied, "Redis keeps them, untrimmed, until enough audit logs have them.",
-     "Look at the log of the instances for `the audit log cannot be written`; if there are fewer instances than "
-     "stream.min_copies, lower that"},
-    {STATUS_WARNING, "too_old", false, check_too_old, "Its heartbeat keeps it (alive_kills is off), or passes do not come round.",
-     "If its worker hangs, end the worker; or set `alive_kills`. Else look for this queue in the log of {leader}"},
-    {STATUS_WARNING, "score_unit", false, check_score_unit,
-     "Its score is most likely of another unit than `score_unit` says, so these jobs never run.",
-     "redis-cli ZRANGE {delayed} 0 0 WITHSCORES shows it; set `score_unit` to what producers write (it needs a restart)"},
-    {STATUS_NOTE, "failures", false, check_failures_logged, "They will not run again by themselves.",
-     "queue-sidecar audit list -c {config} --queue {queue} --since 1h"},
-    {STATUS_NOTE, "failures", false, check_failures_streamed, "They will not run again by themselves.",
-     "Beside an instance whose audit log has them: queue-sidecar audit list -c {config} --queue {queue} --since 1h; from Redis: "
-     "redis-cli XREVRANGE {failures} + - COUNT 10"},
-    {STATUS_NOTE, "behind", false, check_behind, "Their instances have ended, or cannot write.",
-     "Nothing, if their pods are gone; else look at the log of each instance for `the audit log cannot be written`"},
-    {STATUS_NOTE, "silent_log", false, check_silent_log, "A log that was not heard of for a day no longer counts as a copy.",
-     "Nothing, if their pods are gone: they are forgotten after 7 days"},
+    {{STATUS_FAULT, "no_leader", "Due jobs wait in delayed, and jobs of dead workers stay in progress. Nothing is lost.",
+      "Start an instance: queue-sidecar run -c {config}. If one runs, its log says why it does not lead; so does queue-sidecar "
+      "check -c {config} --redis"},
+     true,
+     check_no_leader},
+    {{STATUS_FAULT, "lock_foreign", "No instance can lead while this key exists.",
+      "Find out who writes it, then: redis-cli DEL {lock}"},
+     true,
+     check_lock_foreign},
+    {{STATUS_WARNING, "clock_step",
+      "Somebody changed the key, or the clock of Redis's host was set back. If this leader dies, a standby takes over only after "
+      "it has seen this twice, one TTL apart.",
+      "Do nothing while {leader} lives: a standby removes the lock by itself. Check the clock of Redis's host (NTP)"},
+     true,
+     check_clock_step},
+    {{STATUS_FAULT, "lock_fault", "No instance leads, or nobody can tell which one does.",
+      "Rename or delete a key of the wrong type, or grant the right: queue-sidecar check -c {config} --redis"},
+     true,
+     check_lock_fault},
+    {{STATUS_FAULT, "other_group", "Only the leader of that group serves it, with the settings of that group.",
+      "Take the queue out of one of the two configs. When that group has no leader any more, this one takes the queue over "
+      "within a TTL"},
+     false,
+     check_other_group},
+    {{STATUS_FAULT, "unserved", "The leader runs with another config, so no instance promotes or watches the jobs of this queue.",
+      "Give all instances of the group the same queues (a rollout may still be under way), or give these another `group`. If "
+      "the leader refuses the queue, its log names it"},
+     false,
+     check_unserved},
+    {{STATUS_FAULT, "key_fault", "The sidecar cannot use this queue, or part of it.",
+      "Rename or delete a key of the wrong type, or grant the right: queue-sidecar check -c {config} --redis names each"},
+     false,
+     check_key_fault},
+    {{STATUS_FAULT, "overdue", "Delayed jobs run late, and nothing else moves them.",
+      "Search the log of {leader} for this queue: a refused key, an entry larger than max_payload at the head of {delayed}, or a "
+      "Redis that is full or slow"},
+     false,
+     check_overdue},
+    {{STATUS_WARNING, "ready_limit", "Workers take fewer jobs than fall due.",
+      "Start more workers, find out why they are slow, or raise `ready_limit`"},
+     false,
+     check_ready_limit},
+    {{STATUS_FAULT, "stream_full", "Jobs that should end stay in progress; retries go on without a record.",
+      "Where AUDIT is `copied`: lower stream.retain, or raise stream.max_bytes. Otherwise make an instance copy the stream (its "
+      "log says why it does not; `audit.path` must be writable), or lower stream.min_copies to the number of instances"},
+     false,
+     check_stream_full},
+    {{STATUS_WARNING, "stream_fills", "When it is full, no job can end.",
+      "See that audit logs copy it (below), lower stream.retain or stream.min_records, or raise stream.max_bytes"},
+     false,
+     check_stream_fills},
+    {{STATUS_WARNING, "uncopied", "Redis keeps these records until enough audit logs have them.",
+      "Search the logs of the instances for `audit log`. If there are fewer instances than stream.min_copies, lower that"},
+     false,
+     check_uncopied},
+    {{STATUS_WARNING, "too_old", "Its heartbeat keeps it (alive_kills is off), or no scan has come round.",
+      "If its worker hangs, end the worker, or set `alive_kills`. Otherwise search the log of {leader} for this queue"},
+     false,
+     check_too_old},
+    {{STATUS_WARNING, "score_unit", "Its score probably has another unit than `score_unit`, so these jobs never run.",
+      "Look at a score: redis-cli ZRANGE {delayed} 0 0 WITHSCORES. Set `score_unit` to what producers write, and restart"},
+     false,
+     check_score_unit},
+    {{STATUS_NOTE, "failures", "These jobs do not run again by themselves.",
+      "queue-sidecar audit list -c {config} --queue {queue} --since 1h"},
+     false,
+     check_failures_logged},
+    {{STATUS_NOTE, "failures", "These jobs do not run again by themselves.",
+      "Beside an instance whose audit log has them: queue-sidecar audit list -c {config} --queue {queue} --since 1h. From Redis: "
+      "redis-cli XREVRANGE {failures} + - COUNT 10"},
+     false,
+     check_failures_streamed},
+    {{STATUS_NOTE, "behind", "Their instances have ended, or cannot write.",
+      "If their pods are gone, do nothing. Otherwise search the log of each instance for `audit log`"},
+     false,
+     check_behind},
+    {{STATUS_NOTE, "silent_log", "A log that has been silent for a day no longer counts as a copy.",
+      "If their pods are gone, do nothing: Redis forgets them after 7 days"},
+     false,
+     check_silent_log},
 };
 const size_t status_check_count = sizeof status_checks / sizeof *status_checks;

@@ -1,27 +1,34 @@
-// What can be wrong with a queue or with a lock: a table of pure tests of what was read.
+// What can be wrong with a queue or with a lock: a table of pure checks.
 #ifndef QS_CLI_STATUS_CHECKS_H
 #define QS_CLI_STATUS_CHECKS_H
 
 #include "cli/status/status.h"
 
-// Tells in *what what is wrong with the queue (or the lock) of this index, and in *weight how much. False: nothing is.
+// What a finding says beside its facts. In both texts {queue}, {config}, {lock}, {failures}, {delayed} and {leader} stand for
+// those of the worst match.
+typedef struct status_meaning {
+    status_severity_t severity;
+    const char *code;
+    const char *why, *next;
+} status_meaning_t;
+
+// Adds to *what what is wrong with the queue (or lock) of this index, and stores in *weight how bad it is. False: nothing is
+// wrong.
 typedef bool status_check_fn(const status_t *s, size_t index, buffer_t *what, int64_t *weight);
 
 typedef struct status_check {
-    status_severity_t severity;
-    const char *code;
-    bool of_lock; // index is that of a lock
-    status_check_fn *test;
-    const char *why, *next; // {queue}, {config}, {lock}, {failures}, {delayed} and {leader} stand for those of the worst one
+    status_meaning_t meaning;
+    bool of_lock; // the index is that of a lock
+    status_check_fn *find;
 } status_check_t;
 
 extern const status_check_t status_checks[];
 extern const size_t status_check_count;
 
-// The name of who holds the lock, for a sentence.
+// The name of the lock's holder, for a sentence.
 const char *status_leader(const overview_lock_t *lock);
 
-// Whether that log has all of the stream.
+// Whether this audit log has the whole stream.
 bool status_is_complete(const overview_queue_t *queue, const overview_copy_t *copy);
 
 #endif

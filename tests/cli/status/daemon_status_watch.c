@@ -87,7 +87,7 @@ Test(daemon_status_watch, draws_in_place_and_leaves_the_terminal_clean) {
     redis_ok(w.cluster.r, "LPUSH q1 a b c d e f g");
     cr_assert(wait_for(shows(&w, "q1           0         -      7"), 10000), "%s", terminal_raw(w.terminal));
     daemon_kill(w.cluster.sidecars[0]);
-    cr_assert(wait_for(shows(&w, "nobody leads"), 10000));
+    cr_assert(wait_for(shows(&w, "no instance leads"), 10000));
     cr_assert(has(terminal_raw(w.terminal), "\x1b[1;31mFAULT\x1b[0m"));
     interrupt(&w, SIGINT);
     const char *raw = terminal_raw(w.terminal);
