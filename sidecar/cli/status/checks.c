@@ -7,14 +7,14 @@
 #include "queue/lock.h"
 
 enum {
-    LATE_TTLS = 3,           // a due job may wait so many TTLs: a takeover is over by then
-    LATE_MIN_MS = 5000,      // and so long
+    LATE_TTLS = 3,           // a due job may wait for so many TTLs, in which a takeover ends
+    LATE_MIN_MS = 5000,      // and for so long
     UNCOPIED_MS = 60000,     // a record may wait so long for a log
-    SCAN_MARGIN_MS = 180000, // after its alive timeout a job may wait so long for the pass that ends it
+    SCAN_MARGIN_MS = 180000, // a scan may take so long to end a job that is past its alive timeout
     HEARD_RECENTLY_MS = 2 * 3600 * 1000,
     NEARLY_FULL_PERCENT = 80, // of stream.max_bytes
 };
-static const int64_t TEN_YEARS_MS = INT64_C(3652) * 86400 * 1000; // ten years
+static const int64_t TEN_YEARS_MS = INT64_C(3652) * 86400 * 1000;
 
 // ---- Facts about one lock or queue.
 
@@ -28,58 +28,14 @@ static bool checks_is_led(const overview_lock_t *lock) { return token_ttl_ms(loc
 
 const char *status_leader(const overview_lock_t *lock) { return *lock->leader ? lock->leader : "the leader"; }
 
-static bool check_no_leader(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
-    const overview_lock_t *view = &s->view.locks[lock];
-    (void)weight;
-    if (*view->holder || *view->error) return false;
-    buffer_printf(what, "no instance leads: the lock %s is free", s->keys->locks[lock].key);
-    return true;
+bool status_is_complete(const overview_queue_t *queue, const overview_copy_t *copy) {
+    return stream_id_compare(copy->position, queue->stream.last) >= 0;
 }
 
-static bool check_lock_foreign(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
-    const overview_lock_t *view = &s->view.locks[lock];
-    (void)weight;
-    if (!*view->holder || checks_is_led(view)) return false;
-    buffer_printf(what, "the lock %s holds \"%s\", which no sidecar wrote", s->keys->locks[lock].key, view->holder);
-    return true;
-}
-
-static bool check_clock_step(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
-    const overview_lock_t *view = &s->view.locks[lock];
-    char left[UNITS_TEXT_SIZE], ttl[UNITS_TEXT_SIZE];
-    int64_t ttl_ms = token_ttl_ms(view->holder);
-    if (!checks_is_led(view) || (view->pttl_ms <= ttl_ms && view->pttl_ms != -1)) return false;
-    *weight = view->pttl_ms;
-    duration_text(ttl_ms, ttl);
-    if (view->pttl_ms == -1)
-        buffer_printf(what, "the lock never expires, but its holder gave it %s", ttl);
-    else
-        buffer_printf(what, "the lock expires in %s, but its holder gave it %s", duration_text(view->pttl_ms, left), ttl);
-    return true;
-}
-
-static bool check_lock_fault(const status_t *s, size_t lock, buffer_t *what, int64_t *weight) {
-    (void)weight;
-    buffer_str(what, s->view.locks[lock].error);
-    return what->len > 0;
-}
-
-static bool check_other_group(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+// The name of the other group that owns the queue; NULL = it is ours, or nobody's.
+static const char *checks_other_owner(const status_t *s, size_t queue) {
     const char *owner = s->view.queues[queue].owner, *ours = s->keys->locks[s->keys->queues[queue].lock].name;
-    (void)weight;
-    if (!*owner || strcmp(owner, ours) == 0) return false;
-    buffer_printf(what, "group \"%s\" owns this queue, but this config has it in group \"%s\"", owner, ours);
-    return true;
-}
-
-static bool check_unserved(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    const overview_lock_t *lock = checks_lock_of(s, queue);
-    buffer_t other = {0};
-    bool owned = check_other_group(s, queue, &other, weight);
-    buffer_free(&other);
-    if (owned || !checks_is_led(lock) || s->view.queues[queue].served || *lock->error) return false;
-    buffer_printf(what, "%s does not serve this queue", status_leader(lock));
-    return true;
+    return *owner && strcmp(owner, ours) != 0 ? owner : NULL;
 }
 
 static bool checks_in_preflight(const status_t *s, size_t queue) {
@@ -89,20 +45,12 @@ static bool checks_in_preflight(const status_t *s, size_t queue) {
     return false;
 }
 
-// A fault that the preflight has named is not repeated.
-static bool check_key_fault(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    const char *text = s->view.queues[queue].error;
-    (void)weight;
-    if (checks_in_preflight(s, queue)) return false;
-    buffer_str(what, *text ? text : s->counts[queue].error);
-    return what->len > 0;
-}
-
+// 0 = no due job is late, or another takes care of it.
 static int64_t checks_late_ms(const status_t *s, size_t queue) {
-    int64_t late = census_overdue_ms(&s->counts[queue]), most = LATE_TTLS * s->config->lock.ttl_ms;
+    int64_t late = census_overdue_ms(&s->counts[queue]), allowed = LATE_TTLS * s->config->lock.ttl_ms;
+    if (allowed < LATE_MIN_MS) allowed = LATE_MIN_MS;
     bool ours = checks_policy_of(s, queue)->roles & ROLE_DISPATCHER;
-    if (most < LATE_MIN_MS) most = LATE_MIN_MS;
-    return ours && late > most && checks_is_led(checks_lock_of(s, queue)) && s->view.queues[queue].served ? late : 0;
+    return ours && late > allowed && checks_is_led(checks_lock_of(s, queue)) && s->view.queues[queue].served ? late : 0;
 }
 
 static bool checks_ready_is_full(const status_t *s, size_t queue) {
@@ -110,102 +58,152 @@ static bool checks_ready_is_full(const status_t *s, size_t queue) {
     return limit > 0 && s->counts[queue].ready >= limit;
 }
 
-static bool check_overdue(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    char late[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE];
-    *weight = checks_late_ms(s, queue);
-    if (*weight == 0 || checks_ready_is_full(s, queue)) return false;
-    buffer_printf(what, "due jobs do not reach ready although %s leads: the oldest is %s late; %s in delayed",
-                  status_leader(checks_lock_of(s, queue)), duration_text(*weight, late),
-                  count_text(s->counts[queue].delayed, count));
-    return true;
+static bool checks_stream_is_full(const census_t *counts, int64_t max_bytes) {
+    if (counts->record_bytes < 0 || counts->records <= 0) return false;
+    double held = (double)counts->record_bytes;
+    return held + held / (double)counts->records > (double)max_bytes; // the next record is like the others
 }
 
-static bool check_ready_limit(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    char late[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE], limit[UNITS_TEXT_SIZE];
-    *weight = checks_late_ms(s, queue);
-    if (*weight == 0 || !checks_ready_is_full(s, queue)) return false;
+// ---- Checks of a lock.
+
+static int64_t check_no_leader(const status_t *s, size_t lock, buffer_t *what) {
+    const overview_lock_t *view = &s->view.locks[lock];
+    if (*view->holder || *view->error) return 0;
+    buffer_printf(what, "no instance leads: the lock %s is free", s->keys->locks[lock].key);
+    return 1;
+}
+
+static int64_t check_lock_foreign(const status_t *s, size_t lock, buffer_t *what) {
+    const overview_lock_t *view = &s->view.locks[lock];
+    if (!*view->holder || checks_is_led(view)) return 0;
+    buffer_printf(what, "the lock %s holds \"%s\", which no sidecar wrote", s->keys->locks[lock].key, view->holder);
+    return 1;
+}
+
+static int64_t check_clock_step(const status_t *s, size_t lock, buffer_t *what) {
+    const overview_lock_t *view = &s->view.locks[lock];
+    char left[UNITS_TEXT_SIZE], ttl[UNITS_TEXT_SIZE];
+    int64_t ttl_ms = token_ttl_ms(view->holder), left_ms = view->pttl_ms == -1 ? INT64_MAX : view->pttl_ms;
+    if (!checks_is_led(view) || left_ms <= ttl_ms) return 0;
+    duration_text(ttl_ms, ttl);
+    if (left_ms == INT64_MAX)
+        buffer_printf(what, "the lock never expires, but its holder gave it %s", ttl);
+    else
+        buffer_printf(what, "the lock expires in %s, but its holder gave it %s", duration_text(left_ms, left), ttl);
+    return left_ms;
+}
+
+static int64_t check_lock_fault(const status_t *s, size_t lock, buffer_t *what) {
+    buffer_str(what, s->view.locks[lock].error);
+    return what->len > 0;
+}
+
+// ---- Checks of a queue.
+
+static int64_t check_other_group(const status_t *s, size_t queue, buffer_t *what) {
+    const char *owner = checks_other_owner(s, queue);
+    if (!owner) return 0;
+    buffer_printf(what, "group \"%s\" owns this queue, but this config has it in group \"%s\"", owner,
+                  s->keys->locks[s->keys->queues[queue].lock].name);
+    return 1;
+}
+
+static int64_t check_unserved(const status_t *s, size_t queue, buffer_t *what) {
+    const overview_lock_t *lock = checks_lock_of(s, queue);
+    if (checks_other_owner(s, queue) || !checks_is_led(lock) || s->view.queues[queue].served || *lock->error) return 0;
+    buffer_printf(what, "%s does not serve this queue", status_leader(lock));
+    return 1;
+}
+
+// A fault that the preflight has named is not repeated.
+static int64_t check_key_fault(const status_t *s, size_t queue, buffer_t *what) {
+    const char *text = s->view.queues[queue].error;
+    if (checks_in_preflight(s, queue)) return 0;
+    buffer_str(what, *text ? text : s->counts[queue].error);
+    return what->len > 0;
+}
+
+static int64_t check_overdue(const status_t *s, size_t queue, buffer_t *what) {
+    char text[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE];
+    int64_t late = checks_late_ms(s, queue);
+    if (late == 0 || checks_ready_is_full(s, queue)) return 0;
+    buffer_printf(what, "due jobs do not reach ready although %s leads: the oldest is %s late; %s in delayed",
+                  status_leader(checks_lock_of(s, queue)), duration_text(late, text),
+                  count_text(s->counts[queue].delayed, count));
+    return late;
+}
+
+static int64_t check_ready_limit(const status_t *s, size_t queue, buffer_t *what) {
+    char text[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE], limit[UNITS_TEXT_SIZE];
+    int64_t late = checks_late_ms(s, queue);
+    if (late == 0 || !checks_ready_is_full(s, queue)) return 0;
     buffer_printf(what, "due jobs wait because ready holds %s and ready_limit is %s: the oldest is %s late",
                   count_text(s->counts[queue].ready, count), count_text(checks_policy_of(s, queue)->ready_limit, limit),
-                  duration_text(*weight, late));
-    return true;
+                  duration_text(late, text));
+    return late;
 }
 
-static bool check_too_old(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+static int64_t check_too_old(const status_t *s, size_t queue, buffer_t *what) {
     const queue_policy_t *policy = checks_policy_of(s, queue);
     const census_t *counts = &s->counts[queue];
-    char age[UNITS_TEXT_SIZE], most[UNITS_TEXT_SIZE];
-    if (!(policy->roles & ROLE_MONITOR) || policy->alive_timeout_ms == 0 || counts->oldest_in_progress_ms < 0) return false;
-    *weight = counts->now_ms - counts->oldest_in_progress_ms;
-    if (!checks_is_led(checks_lock_of(s, queue)) || *weight <= policy->alive_timeout_ms + SCAN_MARGIN_MS) return false;
-    buffer_printf(what, "a job has been in progress for %s, but alive_timeout is %s", duration_text(*weight, age),
-                  duration_text(policy->alive_timeout_ms, most));
-    return true;
+    char text[UNITS_TEXT_SIZE], timeout[UNITS_TEXT_SIZE];
+    if (!(policy->roles & ROLE_MONITOR) || policy->alive_timeout_ms == 0 || counts->oldest_in_progress_ms < 0) return 0;
+    int64_t age = counts->now_ms - counts->oldest_in_progress_ms;
+    if (!checks_is_led(checks_lock_of(s, queue)) || age <= policy->alive_timeout_ms + SCAN_MARGIN_MS) return 0;
+    buffer_printf(what, "a job has been in progress for %s, but alive_timeout is %s", duration_text(age, text),
+                  duration_text(policy->alive_timeout_ms, timeout));
+    return age;
 }
 
-static bool checks_stream_has_room(const status_t *s, size_t queue, int64_t percent) {
+static int64_t checks_describe_stream(const status_t *s, size_t queue, const char *state, buffer_t *what) {
     const census_t *counts = &s->counts[queue];
-    double most = (double)s->config->stream.max_bytes, held = (double)counts->record_bytes;
-    if (counts->record_bytes < 0 || counts->records <= 0) return true;
-    if (percent < 100) return held * 100 < most * (double)percent;
-    return held + held / (double)counts->records <= most; // the next record is like the others
+    char count[UNITS_TEXT_SIZE], held[UNITS_TEXT_SIZE], limit[UNITS_TEXT_SIZE];
+    buffer_printf(what, "its failure stream is %s: %s records, %s of stream.max_bytes (%s)", state,
+                  count_text(counts->records, count), size_text(counts->record_bytes, held),
+                  size_text(s->config->stream.max_bytes, limit));
+    return counts->record_bytes;
 }
 
-static void checks_describe_stream(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    char count[UNITS_TEXT_SIZE], held[UNITS_TEXT_SIZE], most[UNITS_TEXT_SIZE];
-    *weight = s->counts[queue].record_bytes;
-    buffer_printf(what, "%s records, %s of stream.max_bytes (%s)", count_text(s->counts[queue].records, count),
-                  size_text(*weight, held), size_text(s->config->stream.max_bytes, most));
+static int64_t check_stream_full(const status_t *s, size_t queue, buffer_t *what) {
+    if (!checks_stream_is_full(&s->counts[queue], s->config->stream.max_bytes)) return 0;
+    return checks_describe_stream(s, queue, "full, so no job can end", what);
 }
 
-static bool check_stream_full(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    if (checks_stream_has_room(s, queue, 100)) return false;
-    buffer_str(what, "its failure stream is full, so no job can end: ");
-    checks_describe_stream(s, queue, what, weight);
-    return true;
+static int64_t check_stream_fills(const status_t *s, size_t queue, buffer_t *what) {
+    const census_t *counts = &s->counts[queue];
+    double limit = (double)s->config->stream.max_bytes * NEARLY_FULL_PERCENT / 100;
+    if (checks_stream_is_full(counts, s->config->stream.max_bytes) || counts->records <= 0) return 0;
+    return (double)counts->record_bytes < limit ? 0 : checks_describe_stream(s, queue, "nearly full", what);
 }
 
-static bool check_stream_fills(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    if (!checks_stream_has_room(s, queue, 100) || checks_stream_has_room(s, queue, NEARLY_FULL_PERCENT)) return false;
-    buffer_str(what, "its failure stream is nearly full: ");
-    checks_describe_stream(s, queue, what, weight);
-    return true;
-}
-
-static bool check_uncopied(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+static int64_t check_uncopied(const status_t *s, size_t queue, buffer_t *what) {
     const overview_queue_t *view = &s->view.queues[queue];
-    char age[UNITS_TEXT_SIZE];
-    size_t heard = 0;
-    *weight = view->uncopied_ms ? s->view.now_ms - view->uncopied_ms : 0;
-    if (*weight <= UNCOPIED_MS) return false;
-    for (size_t i = 0; i < view->copy_count; i++)
-        if (s->view.now_ms - view->copies[i].heard_ms <= STREAM_HEARD_MS) heard++;
+    char text[UNITS_TEXT_SIZE];
+    size_t active = 0;
+    int64_t age = view->uncopied_ms ? s->view.now_ms - view->uncopied_ms : 0;
+    if (age <= UNCOPIED_MS) return 0;
+    for (size_t i = 0; i < view->copy_count; i++) active += s->view.now_ms - view->copies[i].heard_ms <= STREAM_HEARD_MS;
     buffer_printf(what, "records of the last %s are in fewer than stream.min_copies (%" PRId64 ") audit logs; %zu %s active",
-                  duration_text(*weight, age), s->config->stream.min_copies, heard, heard == 1 ? "log is" : "logs are");
-    return true;
-}
-
-bool status_is_complete(const overview_queue_t *queue, const overview_copy_t *copy) {
-    return stream_id_compare(copy->position, queue->stream.last) >= 0;
+                  duration_text(age, text), s->config->stream.min_copies, active, active == 1 ? "log is" : "logs are");
+    return age;
 }
 
 // Logs that lack a record after a minute although their instance was active lately: instances report once an hour.
-static bool check_behind(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+static int64_t check_behind(const status_t *s, size_t queue, buffer_t *what) {
     const overview_queue_t *view = &s->view.queues[queue];
     char age[UNITS_TEXT_SIZE];
     int64_t behind = 0, newest = s->view.now_ms - stream_id_ms(view->stream.last);
-    if (view->stream.length == 0 || newest <= UNCOPIED_MS) return false;
+    if (view->stream.length == 0 || newest <= UNCOPIED_MS) return 0;
     for (size_t i = 0; i < view->copy_count; i++)
-        if (s->view.now_ms - view->copies[i].heard_ms <= HEARD_RECENTLY_MS && !status_is_complete(view, &view->copies[i]))
-            behind++;
-    *weight = behind;
+        behind += s->view.now_ms - view->copies[i].heard_ms <= HEARD_RECENTLY_MS && !status_is_complete(view, &view->copies[i]);
     if (behind)
         buffer_printf(what, "%" PRId64 " of %zu audit logs %s the newest record, which is %s old", behind, view->copy_count,
                       behind == 1 ? "lacks" : "lack", duration_text(newest, age));
-    return behind > 0;
+    return behind;
 }
 
 // An emptyDir ends with its pod. Redis forgets such a log after a week; meanwhile it does not count.
-static bool check_silent_log(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+static int64_t check_silent_log(const status_t *s, size_t queue, buffer_t *what) {
     const overview_queue_t *view = &s->view.queues[queue];
     int64_t silent = 0, longest = 0;
     char age[UNITS_TEXT_SIZE];
@@ -215,19 +213,16 @@ static bool check_silent_log(const status_t *s, size_t queue, buffer_t *what, in
         silent++;
         if (since > longest) longest = since;
     }
-    *weight = silent;
     if (silent)
         buffer_printf(what, "%" PRId64 " of %zu audit logs %s been silent, the longest for %s", silent, view->copy_count,
                       silent == 1 ? "has" : "have", duration_text(longest, age));
-    return silent > 0;
+    return silent;
 }
 
-static bool checks_count_failures(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    const status_recent_t *recent = &s->recent[queue];
+static int64_t checks_count_failures(const status_recent_t *recent, buffer_t *what) {
     char count[UNITS_TEXT_SIZE];
     const char *between = ": ";
-    *weight = recent->failed;
-    if (recent->failed <= 0) return false;
+    if (recent->failed <= 0) return 0;
     buffer_printf(what, "%s%s final %s in the last hour", recent->more ? "at least " : "", count_text(recent->failed, count),
                   recent->failed == 1 ? "failure" : "failures");
     for (size_t i = 0; i < STATUS_REASONS; i++) {
@@ -235,28 +230,27 @@ static bool checks_count_failures(const status_t *s, size_t queue, buffer_t *wha
         buffer_printf(what, "%s%s %s", between, count_text(recent->reasons[i], count), status_reasons[i]);
         between = ", ";
     }
-    return true;
+    return recent->failed;
 }
 
-static bool check_failures_logged(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    return s->source != STATUS_FROM_STREAM && checks_count_failures(s, queue, what, weight);
+static int64_t check_failures_logged(const status_t *s, size_t queue, buffer_t *what) {
+    return s->source == STATUS_FROM_STREAM ? 0 : checks_count_failures(&s->recent[queue], what);
 }
 
-static bool check_failures_streamed(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
-    return s->source == STATUS_FROM_STREAM && checks_count_failures(s, queue, what, weight);
+static int64_t check_failures_streamed(const status_t *s, size_t queue, buffer_t *what) {
+    return s->source == STATUS_FROM_STREAM ? checks_count_failures(&s->recent[queue], what) : 0;
 }
 
 // Nobody delays a job for ten years: its score has another unit.
-static bool check_score_unit(const status_t *s, size_t queue, buffer_t *what, int64_t *weight) {
+static int64_t check_score_unit(const status_t *s, size_t queue, buffer_t *what) {
     const census_t *counts = &s->counts[queue];
-    char span[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE];
-    *weight = counts->next_due_ms - counts->now_ms;
-    if (!config_queue_knows(s->keys->queues[queue].config, "score_unit") || counts->next_due_ms == INT64_MAX ||
-        *weight <= TEN_YEARS_MS)
-        return false;
+    char text[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE];
+    int64_t ahead = counts->next_due_ms - counts->now_ms;
+    bool has_unit = config_queue_knows(s->keys->queues[queue].config, "score_unit");
+    if (!has_unit || counts->next_due_ms == INT64_MAX || ahead <= TEN_YEARS_MS) return 0;
     buffer_printf(what, "the first of %s delayed jobs falls due in %s", count_text(counts->delayed, count),
-                  duration_text(*weight, span));
-    return true;
+                  duration_text(ahead, text));
+    return ahead;
 }
 
 const status_check_t status_checks[] = {

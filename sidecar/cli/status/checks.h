@@ -12,9 +12,8 @@ typedef struct status_meaning {
     const char *why, *next;
 } status_meaning_t;
 
-// Adds to *what what is wrong with the queue (or lock) of this index, and stores in *weight how bad it is. False: nothing is
-// wrong.
-typedef bool status_check_fn(const status_t *s, size_t index, buffer_t *what, int64_t *weight);
+// Returns how bad the trouble of the queue (or lock) with this index is, and describes it in *what. 0 = nothing is wrong.
+typedef int64_t status_check_fn(const status_t *s, size_t index, buffer_t *what);
 
 typedef struct status_check {
     status_meaning_t meaning;

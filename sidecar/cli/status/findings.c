@@ -113,9 +113,9 @@ static void findings_of_check(const diagnosis_t *d, const status_check_t *check)
     match_t *matches = mem_array(all + 1, sizeof *matches);
     for (size_t i = 0; i < all; i++) {
         buffer_t what = {0};
-        int64_t weight = 0;
         if (of_queues && d->wanted && !d->wanted[i]) continue;
-        if (check->find(d->s, i, &what, &weight)) matches[count++] = (match_t){i, weight, mem_str(buffer_text(&what))};
+        int64_t weight = check->find(d->s, i, &what);
+        if (weight) matches[count++] = (match_t){i, weight, mem_str(buffer_text(&what))};
         buffer_free(&what);
     }
     findings_add_matches(d, &check->meaning, matches, count, of_queues);

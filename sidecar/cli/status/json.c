@@ -1,12 +1,10 @@
-// status for programs: one object on one line. docs/status.md describes it; names stay, new ones may come.
+// status for programs: one object on one line. docs/status.md describes it; a field never changes its name; fields may be added.
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/json/write.h"
 #include "cli/status/checks.h"
-#include "cli/terminal.h"
 #include "cli/time_text.h"
-#include "dialects/dialect.h"
 
 static void status_json_comma(buffer_t *out) {
     char last = out->data[out->len - 1];
@@ -16,6 +14,15 @@ static void status_json_comma(buffer_t *out) {
 static void status_json_key(buffer_t *out, const char *key) {
     status_json_comma(out);
     buffer_printf(out, "\"%s\":", key);
+}
+
+// Begins an object or array: the value of a key, or an item of an array where the key is NULL.
+static void status_json_open(buffer_t *out, const char *key, const char *bracket) {
+    if (key)
+        status_json_key(out, key);
+    else
+        status_json_comma(out);
+    buffer_str(out, bracket);
 }
 
 // "" = null.
@@ -42,11 +49,8 @@ static void status_json_number(buffer_t *out, const char *key, int64_t number) {
 }
 
 static void status_json_seconds(buffer_t *out, const char *key, int64_t ms) {
-    status_json_key(out, key);
-    if (ms < 0)
-        buffer_str(out, "null");
-    else
-        buffer_printf(out, "%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
+    status_json_number(out, key, ms < 0 ? ms : ms / 1000);
+    if (ms >= 0) buffer_printf(out, ".%03d", (int)(ms % 1000));
 }
 
 // A time, RFC 3339; below 0, and where it never comes, null.
@@ -60,8 +64,7 @@ static void status_json_time(buffer_t *out, const char *key, int64_t ms) {
 static int64_t status_json_age(int64_t now_ms, int64_t ms) { return ms < 0 ? STATUS_UNKNOWN : now_ms > ms ? now_ms - ms : 0; }
 
 static void status_json_redis(const status_t *s, buffer_t *out) {
-    status_json_key(out, "redis");
-    buffer_str(out, "{");
+    status_json_open(out, "redis", "{");
     status_json_text(out, "address", s->target);
     status_json_bool(out, "reachable", s->reached);
     status_json_text(out, "error", s->reached ? "" : s->error.text);
@@ -72,11 +75,9 @@ static void status_json_redis(const status_t *s, buffer_t *out) {
 }
 
 static void status_json_standbys(const overview_lock_t *lock, int64_t now_ms, buffer_t *out) {
-    status_json_key(out, "standbys");
-    buffer_str(out, "[");
+    status_json_open(out, "standbys", "[");
     for (size_t i = 0; lock->standbys && i < lock->standby_count; i++) {
-        status_json_comma(out);
-        buffer_str(out, "{");
+        status_json_open(out, NULL, "{");
         status_json_text(out, "instance", lock->standbys[i].instance);
         status_json_bool(out, "lives", lock->standbys[i].lives);
         status_json_seconds(out, "heard_seconds_ago", status_json_age(now_ms, lock->standbys[i].heard_ms));
@@ -86,12 +87,10 @@ static void status_json_standbys(const overview_lock_t *lock, int64_t now_ms, bu
 }
 
 static void status_json_locks(const status_t *s, buffer_t *out) {
-    status_json_key(out, "locks");
-    buffer_str(out, "[");
+    status_json_open(out, "locks", "[");
     for (size_t i = 0; s->reached && i < s->view.lock_count; i++) {
         const overview_lock_t *lock = &s->view.locks[i];
-        status_json_comma(out);
-        buffer_str(out, "{");
+        status_json_open(out, NULL, "{");
         status_json_text(out, "key", s->keys->locks[i].key);
         status_json_text(out, "leader", lock->leader);
         status_json_text(out, "term", lock->holder);
@@ -105,12 +104,10 @@ static void status_json_locks(const status_t *s, buffer_t *out) {
 
 static void status_json_copies(const status_t *s, size_t queue, buffer_t *out) {
     const overview_queue_t *view = &s->view.queues[queue];
-    status_json_key(out, "copies");
-    buffer_str(out, "[");
+    status_json_open(out, "copies", "[");
     for (size_t i = 0; view->copies && i < view->copy_count; i++) {
         const overview_copy_t *copy = &view->copies[i];
-        status_json_comma(out);
-        buffer_str(out, "{");
+        status_json_open(out, NULL, "{");
         status_json_text(out, "instance", copy->instance);
         status_json_bool(out, "here", strcmp(copy->instance, s->log.instance) == 0);
         status_json_text(out, "position", copy->position);
@@ -124,8 +121,7 @@ static void status_json_copies(const status_t *s, size_t queue, buffer_t *out) {
 static void status_json_recent(const status_recent_t *recent, buffer_t *out) {
     status_json_number(out, "retried_last_hour", recent->retried);
     status_json_number(out, "failed_last_hour", recent->failed);
-    status_json_key(out, "failed_last_hour_by_reason");
-    buffer_str(out, "{");
+    status_json_open(out, "failed_last_hour_by_reason", "{");
     for (size_t i = 0; i < STATUS_REASONS; i++)
         status_json_number(out, status_reasons[i], recent->failed < 0 ? STATUS_UNKNOWN : recent->reasons[i]);
     buffer_str(out, "}");
@@ -137,8 +133,7 @@ static void status_json_queue(const status_t *s, size_t queue, buffer_t *out) {
     const overview_queue_t *view = &s->view.queues[queue];
     const queue_config_t *config = s->keys->queues[queue].config;
     bool due = counts->next_due_ms >= 0;
-    status_json_comma(out);
-    buffer_str(out, "{");
+    status_json_open(out, NULL, "{");
     status_json_text(out, "name", config->name);
     status_json_text(out, "dialect", config_dialect_word(config->dialect));
     status_json_bool(out, "served", view->served);
@@ -164,8 +159,7 @@ static void status_json_queue(const status_t *s, size_t queue, buffer_t *out) {
 }
 
 static void status_json_log(const status_t *s, buffer_t *out) {
-    status_json_key(out, "audit_log");
-    buffer_str(out, "{");
+    status_json_open(out, "audit_log", "{");
     status_json_text(out, "path", s->config->audit.path);
     status_json_bool(out, "readable", s->log.there);
     status_json_text(out, "error", s->log.why);
@@ -184,11 +178,9 @@ static void status_json_instance(const local_instance_t *here, buffer_t *out) {
     status_json_bool(out, "answered", here->answered);
     status_json_text(out, "error", here->why);
     status_json_bool(out, "ready", here->ready);
-    status_json_key(out, "checks");
-    buffer_str(out, "[");
+    status_json_open(out, "checks", "[");
     for (size_t i = 0; i < here->count; i++) {
-        status_json_comma(out);
-        buffer_str(out, "{");
+        status_json_open(out, NULL, "{");
         status_json_text(out, "check", here->checks[i].name);
         status_json_bool(out, "ok", here->checks[i].ok);
         status_json_text(out, "why", here->checks[i].why);
@@ -200,12 +192,10 @@ static void status_json_instance(const local_instance_t *here, buffer_t *out) {
 
 static void status_json_finding(const status_t *s, const status_finding_t *finding, buffer_t *out) {
     static const char *const severities[] = {"note", "warning", "fault"};
-    status_json_comma(out);
-    buffer_str(out, "{");
+    status_json_open(out, NULL, "{");
     status_json_text(out, "severity", severities[finding->severity]);
     status_json_text(out, "code", finding->code);
-    status_json_key(out, "queues");
-    buffer_str(out, "[");
+    status_json_open(out, "queues", "[");
     for (size_t i = 0; i < finding->queue_count; i++) {
         status_json_comma(out);
         json_write_string(out, slice_text(s->keys->queues[finding->queues[i]].config->name));
@@ -225,16 +215,14 @@ void status_json(const status_t *status, const status_findings_t *findings, cons
     status_json_bool(out, "well", status->reached && findings->faults + findings->warnings == 0);
     status_json_redis(status, out);
     status_json_locks(status, out);
-    status_json_key(out, "queues");
-    buffer_str(out, "[");
+    status_json_open(out, "queues", "[");
     for (size_t i = 0; status->reached && i < status->keys->queue_count; i++)
         if (!wanted || wanted[i]) status_json_queue(status, i, out);
     buffer_str(out, "]");
     status_json_text(out, "last_hour_from", sources[status->source]);
     status_json_log(status, out);
     status_json_instance(&status->here, out);
-    status_json_key(out, "findings");
-    buffer_str(out, "[");
+    status_json_open(out, "findings", "[");
     for (size_t i = 0; i < findings->count; i++) status_json_finding(status, &findings->items[i], out);
     buffer_str(out, "]}\n");
 }
