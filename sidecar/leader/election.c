@@ -14,8 +14,6 @@ enum {
 
 static const char ROLE[] = "leader";
 
-const char *leader_lock_name(const leader_t *leader, size_t lock) { return leader->keys->locks[lock].name; }
-
 void leader_count_unserved(leader_t *leader) {
     size_t unserved = 0;
     for (size_t i = 0; i < leader->keys->lock_count; i++)

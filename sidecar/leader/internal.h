@@ -54,11 +54,12 @@ struct leader {
     atomic_bool handing_over; // the roles of a new configuration take the locks over
 };
 
+const char *leader_lock_name(const leader_t *leader, size_t lock);
+
 // Logs why a request (for `lock`, or NULL) failed and schedules the next attempt. After REFUSED it waits longest.
 void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error);
 
 // election.c; each needs an open connection.
-const char *leader_lock_name(const leader_t *leader, size_t lock);
 void leader_acquire(leader_t *leader, size_t lock);
 void leader_renew(leader_t *leader, size_t lock);
 // The only place where an election changes its state. `reason` says why leading ended.
