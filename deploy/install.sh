@@ -47,7 +47,7 @@ everything() {
     echo "$UNITDIR/queue-sidecar.service"
     echo "$UNITDIR/queue-sidecar@.service"
     echo "$SYSUSERSDIR/queue-sidecar.conf"
-    for file in README.md CHANGELOG.md LICENSE docs/*.md docs/dialects/*.md; do echo "$DOCDIR/$file"; done
+    for file in README.md CHANGELOG.md LICENSE docs/*.md docs/*.svg docs/dialects/*.md; do echo "$DOCDIR/$file"; done
     for file in conf/*.cfg; do echo "$DOCDIR/examples/${file#conf/}"; done
     for file in sql/README.md sql/*.sql; do echo "$DOCDIR/$file"; done
     for file in README.md password.conf; do echo "$DOCDIR/systemd/$file"; done
@@ -64,7 +64,7 @@ put_all() {
     made "$UNITDIR/queue-sidecar@.service" unit queue-sidecar@.service "$CONFDIR/%i.cfg" queue-sidecar/%i ", %i" \
         "Environment=QUEUE_SIDECAR_AUDIT_PATH=%S/queue-sidecar/%i/audit.db"
     put 644 deploy/systemd/sysusers.conf "$SYSUSERSDIR/queue-sidecar.conf"
-    for file in README.md CHANGELOG.md LICENSE docs/*.md docs/dialects/*.md; do put 644 "$file" "$DOCDIR/$file"; done
+    for file in README.md CHANGELOG.md LICENSE docs/*.md docs/*.svg docs/dialects/*.md; do put 644 "$file" "$DOCDIR/$file"; done
     for file in conf/*.cfg; do put 644 "$file" "$DOCDIR/examples/${file#conf/}"; done
     for file in sql/README.md sql/*.sql; do put 644 "$file" "$DOCDIR/$file"; done
     for file in README.md password.conf; do put 644 "deploy/systemd/$file" "$DOCDIR/systemd/$file"; done
