@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/args.h"
-#include "cli/table.h"
+#include "cli/terminal.h"
 #include "cli/texts.h"
 #include "cli/wrap.h"
 #include "dialects/registry.h"

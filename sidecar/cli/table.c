@@ -3,13 +3,11 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 
 #include "cli/terminal.h"
 
 enum {
     GAP = 2,
-    NARROW_COLUMNS = 112,
     CHUNK_ROWS = 1000,     // widths are those of the first rows: a table of any length takes little memory
     MAX_CELL_BYTES = 4096, // bytes: more does not fit a line anyway
 };
@@ -27,20 +25,6 @@ struct table {
     size_t max_columns; // columns that it must fit; 0 = any
     bool started;       // the titles are printed and the widths fixed
 };
-
-size_t terminal_columns(FILE *out) {
-    struct winsize size;
-    const char *columns = getenv("COLUMNS");
-    unsigned long given = columns ? strtoul(columns, NULL, 10) : 0;
-    if (given > 0 && given < 10000) return given;
-    if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0) return size.ws_col;
-    return 0;
-}
-
-bool terminal_is_narrow(FILE *out) {
-    size_t max_columns = terminal_columns(out);
-    return max_columns > 0 && max_columns < NARROW_COLUMNS;
-}
 
 table_t *table_begin(const table_column_t *columns, size_t count, FILE *out) {
     table_t *table = mem_alloc(sizeof *table);

@@ -31,9 +31,4 @@ void table_cell(table_t *table, slice_t bytes);
 void table_flush(table_t *table);
 void table_end(table_t *table);
 
-// Columns of the terminal that `out` is, or what COLUMNS says; 0 = neither, nothing need fit.
-size_t terminal_columns(FILE *out);
-// Whether that is too few for whole times: time_shorten.
-bool terminal_is_narrow(FILE *out);
-
 #endif

@@ -1,32 +1,21 @@
 #include "cli/terminal.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "base/utf8.h"
 
-void csv_write_field(buffer_t *out, slice_t text) {
-    bool quoted = false;
-    for (size_t i = 0; i < text.len && !quoted; i++) quoted = strchr("\",\r\n", text.data[i]) != NULL;
-    if (!quoted) {
-        buffer_add(out, text.data, text.len);
-        return;
-    }
-    buffer_str(out, "\"");
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.data[i] == '"') buffer_str(out, "\"");
-        buffer_add(out, text.data + i, 1);
-    }
-    buffer_str(out, "\"");
-}
-
-// Of a well-formed sequence of `len` bytes.
+// The sequence of `len` bytes is well-formed.
 static uint32_t terminal_code_point(const char *at, size_t len) {
     static const unsigned char mask[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
     uint32_t code = (unsigned char)at[0] & mask[len];
     for (size_t i = 1; i < len; i++) code = code << 6 | ((unsigned char)at[i] & 0x3f);
     return code;
 }
+
+enum { NARROW_COLUMNS = 112 };
 
 typedef struct code_range {
     uint32_t from, to;
@@ -55,8 +44,8 @@ static size_t terminal_code_width(uint32_t code) {
     return terminal_in_ranges(code, wide, sizeof wide / sizeof *wide) ? 2 : 1;
 }
 
-static void terminal_escape_ascii(buffer_t *out, unsigned char byte, bool lines) {
-    if (byte == '\n' && !lines)
+static void terminal_escape_ascii(buffer_t *out, unsigned char byte, bool keep_lines) {
+    if (byte == '\n' && !keep_lines)
         buffer_str(out, "\\n");
     else if (byte == '\r')
         buffer_str(out, "\\r");
@@ -68,14 +57,14 @@ static void terminal_escape_ascii(buffer_t *out, unsigned char byte, bool lines)
         buffer_add(out, &byte, 1);
 }
 
-void terminal_escape(buffer_t *out, slice_t bytes, bool lines) {
+void terminal_escape(buffer_t *out, slice_t bytes, bool keep_lines) {
     for (size_t i = 0; i < bytes.len;) {
         const char *at = bytes.data + i;
         size_t len = utf8_sequence(at, bytes.len - i);
         if (len == 0)
             buffer_printf(out, "\\x%02x", (unsigned char)*at);
         else if (len == 1)
-            terminal_escape_ascii(out, (unsigned char)*at, lines);
+            terminal_escape_ascii(out, (unsigned char)*at, keep_lines);
         else if (terminal_is_unsafe(terminal_code_point(at, len)))
             buffer_printf(out, "\\u%04x", (unsigned)terminal_code_point(at, len));
         else
@@ -84,14 +73,14 @@ void terminal_escape(buffer_t *out, slice_t bytes, bool lines) {
     }
 }
 
-// Bytes of `text` up to the end of the last character that ends within `most` columns; *width is what they take.
-static size_t terminal_measure(slice_t text, size_t most, size_t *width) {
+// Bytes of `text` up to the end of the last character that ends within `max_width` columns; *width is what they take.
+static size_t terminal_measure(slice_t text, size_t max_width, size_t *width) {
     size_t i = 0;
     *width = 0;
     while (i < text.len) {
         size_t len = utf8_sequence(text.data + i, text.len - i);
         size_t columns = len ? terminal_code_width(terminal_code_point(text.data + i, len)) : 1;
-        if (*width + columns > most) break;
+        if (*width + columns > max_width) break;
         *width += columns;
         i += len ? len : 1;
     }
@@ -104,7 +93,21 @@ size_t terminal_width(slice_t text) {
     return width;
 }
 
-size_t terminal_fit(slice_t text, size_t most) {
+size_t terminal_fit(slice_t text, size_t columns) {
     size_t width;
-    return terminal_measure(text, most, &width);
+    return terminal_measure(text, columns, &width);
+}
+
+size_t terminal_columns(FILE *out) {
+    struct winsize size;
+    const char *columns = getenv("COLUMNS");
+    unsigned long given = columns ? strtoul(columns, NULL, 10) : 0;
+    if (given > 0 && given < 10000) return given;
+    if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0) return size.ws_col;
+    return 0;
+}
+
+bool terminal_is_narrow(FILE *out) {
+    size_t columns = terminal_columns(out);
+    return columns > 0 && columns < NARROW_COLUMNS;
 }

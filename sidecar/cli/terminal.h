@@ -1,20 +1,24 @@
-// Bytes of jobs, made fit for JSON, CSV and a terminal.
+// Text and tables on a terminal.
 #ifndef QS_CLI_TERMINAL_H
 #define QS_CLI_TERMINAL_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "base/buffer.h"
 #include "base/slice.h"
 
-// A field by RFC 4180, quoted where it must be.
-void csv_write_field(buffer_t *out, slice_t text);
-// For a terminal: what could move the cursor, change colours or turn the direction of text is shown as \n, \x1b, \u202e; so are
-// bytes that are no UTF-8. lines: line feeds stay.
-void terminal_escape(buffer_t *out, slice_t bytes, bool lines);
+// Appends text that cannot move the cursor, change colours or reverse the direction: such characters, and bytes that are not
+// UTF-8, become \n, \x1b, \u202e. keep_lines: line feeds stay.
+void terminal_escape(buffer_t *out, slice_t bytes, bool keep_lines);
 
-// Columns that such a text takes on a terminal, and how many of its bytes fit into `most` of them.
+// Columns that escaped text takes, and how many of its bytes fit into `columns`.
 size_t terminal_width(slice_t text);
-size_t terminal_fit(slice_t text, size_t most);
+size_t terminal_fit(slice_t text, size_t columns);
+
+// Columns of the terminal that `out` is, or $COLUMNS; 0 = neither, any width will do.
+size_t terminal_columns(FILE *out);
+// Whether they are too few for dates with year and seconds: time_shorten.
+bool terminal_is_narrow(FILE *out);
 
 #endif

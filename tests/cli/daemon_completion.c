@@ -139,8 +139,8 @@ typedef struct zsh_row {
 } zsh_row_t;
 
 static const zsh_row_t zsh_rows[] = {
-    {"", {"healthcheck", "-- Ask the audit log about final failures", "completion"}, "--redis"},
-    {"audit ", {"requeue", "-- Final failures, newest first", "backup"}, "healthcheck"},
+    {"", {"healthcheck", "-- Search the audit log of final failures", "completion"}, "--redis"},
+    {"audit ", {"requeue", "-- List final failures, newest first", "backup"}, "healthcheck"},
     {"audit list --", {"--all-kinds", "-- events of all kinds"}, NULL},
     {"audit list -o ", {"table", "jsonl", "csv"}, "email"},
     {"audit tail --output=", {"table", "jsonl", "csv"}, "json "},

@@ -11,35 +11,35 @@
 typedef enum audit_format { FORMAT_TABLE, FORMAT_JSON_ARRAY, FORMAT_JSON_LINES, FORMAT_CSV } audit_format_t;
 
 typedef struct audit_args {
-    audit_t *audit;         // open for reading where the subcommand has OPENS_LOG; borrowed
+    audit_t *audit;         // open for reading if the command has opens_log; borrowed
     const char *path;       // of the log; borrowed
-    const config_t *config; // NULL where --db names the log and the subcommand needs no config; borrowed
-    const char *command;    // the subcommand, for messages; borrowed
+    const config_t *config; // NULL where --db names the log and the command needs no config; borrowed
+    const char *command;    // its name, for messages; borrowed
     audit_filter_t filter;
     audit_format_t format;
-    bool utc;                // times of tables, and times without a zone in filters; those of other formats are always UTC
-    bool has_limit;          // else filter.limit is 0
-    bool force;              // an existing file may be replaced
-    bool filtered;           // one of the filters was given
-    cli_operands_t operands; // those that are no options: refs, files
-    struct {                 // of requeue and discard; texts are NULL where they were not given
+    bool utc; // for tables, and for times without a zone in filters. Other formats always have UTC
+    bool has_limit;
+    bool has_filter;         // other than --kind
+    bool force;              // replace an existing file
+    cli_operands_t operands; // refs or files
+    struct {                 // of requeue and discard; a text is NULL where it is not given
         bool where, again, dry_run, yes;
         const char *by, *because, *reason, *to, *rate;
     } requeue;
-    struct { // as it was written; NULL = not
+    struct { // options as typed; NULL = not given
         const char *config, *db, *since, *until, *limit, *format;
     } text;
 } audit_args_t;
 
-// A new subcommand is a file of its own and a word in audit.c.
+// One subcommand. A new one is a file of its own and a row in audit.c.
 typedef struct audit_command {
-    cli_command_t about;               // first; its `run` is not used. Options are written into an audit_args_t
-    audit_format_t default_format;     // if not told
-    bool opens_log;                    // for reading; else it opens ask->path by itself
-    bool needs_config;                 // reads one even where --db names the log
-    size_t min_operands, max_operands; // words that are no options
-    const char *missing_operand;       // what is said when there are fewer
-    int (*run)(audit_args_t *args);    // prints to standard output, returns an exit code
+    cli_command_t about; // first. Its `run` is not used; its options are stored in an audit_args_t
+    audit_format_t default_format;
+    bool opens_log;    // for reading; otherwise `run` opens args->path
+    bool needs_config; // even where --db names the log
+    size_t min_operands, max_operands;
+    const char *missing_operand;    // the message about too few
+    int (*run)(audit_args_t *args); // prints to standard output, returns an exit code
 } audit_command_t;
 
 extern const audit_command_t audit_list_command;
@@ -52,12 +52,11 @@ extern const audit_command_t audit_export_command;
 extern const audit_command_t audit_import_command;
 extern const audit_command_t audit_backup_command;
 
-// Reasons of final failures; those of other events.
 #define AUDIT_FAILURE_REASONS "retries_exhausted reported alive_timeout unreadable invalid_target dead_letter worker_failed"
 #define AUDIT_OTHER_REASONS   "stalled trimmed removed_by_others log_damaged log_missing log_replaced imported"
 #define AUDIT_KINDS           "failed retried requeued discarded gap filled"
 
-// Rows of options that several have.
+// Options that several commands have.
 #define AUDIT_OPERANDS(argument_, help_, values_)                                                                                \
     { .argument = (argument_), .at = offsetof(audit_args_t, operands), .help = (help_), .values = (values_) }
 #define AUDIT_OPTIONS_CONFIG(config_, db_)                                                                                       \
@@ -66,24 +65,25 @@ extern const audit_command_t audit_backup_command;
      .argument = "FILE",                                                                                                         \
      .at = offsetof(audit_args_t, text.config),                                                                                  \
      .values = CLI_FILES,                                                                                                        \
-     .help = config_ "; otherwise QUEUE_SIDECAR_CONFIG, otherwise the usual place"},                                             \
+     .help = config_ "; by default $QUEUE_SIDECAR_CONFIG or the usual path"},                                                    \
     {                                                                                                                            \
         .name = "db", .argument = "PATH", .at = offsetof(audit_args_t, text.db), .values = CLI_FILES, .help = (db_)              \
     }
-#define AUDIT_OPTIONS_LOG AUDIT_OPTIONS_CONFIG("whose audit.path is asked", "the audit log itself; no config is read")
+#define AUDIT_OPTIONS_LOG                                                                                                        \
+    AUDIT_OPTIONS_CONFIG("the config that names the log (audit.path)", "the audit log itself; no config is read")
 #define AUDIT_OPTION_QUEUE                                                                                                       \
     {                                                                                                                            \
         .letter = 'q', .name = "queue", .argument = "NAME", .at = offsetof(audit_args_t, filter.queue), .values = CLI_QUEUES,    \
-        .help = "of this queue"                                                                                                  \
+        .help = "only this queue"                                                                                                \
     }
 #define AUDIT_OPTIONS_TIME                                                                                                       \
     {.name = "since",                                                                                                            \
      .argument = "TIME",                                                                                                         \
      .at = offsetof(audit_args_t, text.since),                                                                                   \
-     .help = "at or after: 90s, 30m, 2h, 7d, 1w ago, or 2026-11-21, 2026-11-21T02:00, 2026-11-21T02:00:00Z"},                    \
-        {.name = "until", .argument = "TIME", .at = offsetof(audit_args_t, text.until), .help = "before"}, {                     \
+     .help = "at or after: so long ago (90s, 30m, 2h, 7d, 1w), or 2026-11-21, 2026-11-21T02:00, 2026-11-21T02:00:00Z"},          \
+        {.name = "until", .argument = "TIME", .at = offsetof(audit_args_t, text.until), .help = "before, in the same forms"}, {  \
         .letter = 'g', .name = "grep", .argument = "TEXT", .at = offsetof(audit_args_t, filter.grep),                            \
-        .help = "with these bytes in the error, the payload or the job id"                                                       \
+        .help = "only with this text in the error, the payload or the job id; case matters"                                      \
     }
 #define AUDIT_OPTIONS_FILTERS                                                                                                    \
     AUDIT_OPTION_QUEUE,                                                                                                          \
@@ -92,9 +92,8 @@ extern const audit_command_t audit_backup_command;
          .argument = "NAME",                                                                                                     \
          .at = offsetof(audit_args_t, filter.reason),                                                                            \
          .values = AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS,                                                                \
-         .help = "retries_exhausted, reported, alive_timeout, unreadable, invalid_target, dead_letter, worker_failed "           \
-                 "(--failed-by is "                                                                                              \
-                 "the same, and what `requeue` and `discard` call it)"},                                                         \
+         .help = "only this reason: retries_exhausted, reported, alive_timeout, unreadable, invalid_target, dead_letter or "     \
+                 "worker_failed; `requeue` and `discard` call it --failed-by, which is the same"},                               \
         {.name = "failed-by",                                                                                                    \
          .argument = "NAME",                                                                                                     \
          .at = offsetof(audit_args_t, filter.reason),                                                                            \
@@ -103,14 +102,14 @@ extern const audit_command_t audit_backup_command;
 #define AUDIT_OPTION_UTC                                                                                                         \
     {                                                                                                                            \
         .name = "utc", .at = offsetof(audit_args_t, utc),                                                                        \
-        .help = "times without a zone are UTC instead of local time, in tables too"                                              \
+        .help = "read times without a zone as UTC, and print tables in UTC; by default local time"                               \
     }
 #define AUDIT_OPTIONS_KIND                                                                                                       \
     {.name = "kind",                                                                                                             \
      .argument = "KIND",                                                                                                         \
      .at = offsetof(audit_args_t, filter.kind),                                                                                  \
      .values = AUDIT_KINDS,                                                                                                      \
-     .help = "failed, retried, requeued, discarded, gap or filled"},                                                             \
+     .help = "failed (the default), retried, requeued, discarded, gap or filled"},                                               \
     {                                                                                                                            \
         .name = "all-kinds", .at = offsetof(audit_args_t, filter.all_kinds), .help = "events of all kinds"                       \
     }
@@ -124,32 +123,35 @@ extern const audit_command_t audit_backup_command;
 #define AUDIT_OPTION_LIMIT(help_)                                                                                                \
     { .letter = 'n', .name = "limit", .argument = "N", .at = offsetof(audit_args_t, text.limit), .help = (help_) }
 #define AUDIT_OPTION_FORCE                                                                                                       \
-    { .name = "force", .at = offsetof(audit_args_t, force), .help = "replaces an existing file" }
+    { .name = "force", .at = offsetof(audit_args_t, force), .help = "replace an existing file" }
 
 #define AUDIT_TEXT_DATA                                                                                                          \
-    "json, jsonl and csv: times in UTC by RFC 3339; payload and error as they are, or in base64 where they are no UTF-8, as "    \
-    "payload_encoding and error_encoding say. The log is only read: this may run beside a sidecar, and on any copy of it."
-#define AUDIT_EXITS "0 ok\n1 failed\n2 wrong usage\n78 bad config\n"
+    "json, jsonl and csv have times in UTC (RFC 3339), and payload and error as they are, or in base64 if they are not UTF-8: "  \
+    "payload_encoding and error_encoding say which. The log is only read, also beside a running sidecar."
+#define AUDIT_EXITS  "0 ok\n1 failed\n2 wrong usage\n78 bad config\n"
 
-// What people type for an event: the beginning of its ref, or the whole of its id; capitals are fine.
-#define AUDIT_REF_SYNTAX "up to 12 of a-z and 2-7, as `audit list` shows them, or the 64 hex digits of an event id"
-typedef struct audit_ref {
-    char prefix[EVENT_REF_SIZE];
-    char event[EVENT_ID_SIZE]; // "" = it is known by the prefix only
-} audit_ref_t;
-bool audit_ref_parse(const char *word, audit_ref_t *out);
+#define COUNT(array) (sizeof(array) / sizeof *(array))
 
-bool audit_is_reason(const char *word); // of a failure
-// Most columns for reasons on a narrow terminal: all of the longest one, or its beginning where that would crowd out the error.
-size_t audit_reason_width(FILE *out);
+// The event that a person names by the first characters of its ref, or by its whole id, in any case of letters.
+typedef struct audit_ref_match {
+    bool is_ref; // the word can be one
+    int count;   // of events that it names
+    int64_t seq; // of one of them
+    int64_t at;
+} audit_ref_match_t;
+// Unless it names one event, prints on stderr what is wrong, and which events begin like that. False with *why: the log cannot be
+// read.
+bool audit_ref_find(audit_t *audit, const char *word, bool utc, audit_ref_match_t *match, buffer_t *why);
 
-// "queue-sidecar: TEXT" on standard error; returns CLI_FAILED. Takes what is in why.
+bool audit_is_reason(const char *word); // of a final failure
+
+// Prints "queue-sidecar: WHY" on stderr and frees *why. Returns CLI_FAILED.
 int audit_print_error(buffer_t *why);
 
-// Nothing was found: says so, and whether the queue may be misspelt.
+// Prints on stderr that no event matches, with the nearest known queue if the log has none of that name.
 void audit_print_no_match(audit_t *audit, const audit_filter_t *filter);
 
-// Prints a number with marks between thousands into text: 1,234,567.
+// "1,234,567".
 enum { COUNT_TEXT_SIZE = 32 };
 slice_t count_format(int64_t number, char text[COUNT_TEXT_SIZE]);
 

@@ -1,4 +1,3 @@
-// Events to a file or to standard output, so that they can be read by others and imported again.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,34 +15,31 @@ enum { PAGE_BYTES = 1024 * 1024 };
 typedef struct export {
     const audit_args_t *args;
     int fd;
-    const char *name; // of what is written, for messages
-    buffer_t text;    // of one page: no read transaction waits for whoever reads what we write
-    int64_t events;   // that were written
+    const char *name;  // of the output, for messages
+    records_t records; // of one page, so that no read transaction waits for the reader of the output
+    int64_t events;    // without the last line
     progress_t progress;
 }
 export_t;
 
 static bool export_add_row(void *self, const audit_row_t *row) {
     export_t *export = self;
-    if (export->args->format == FORMAT_CSV)
-        event_write_csv(&export->text, row);
-    else
-        event_write_json(&export->text, row);
-    buffer_str(&export->text, export->args->format == FORMAT_CSV ? "\r\n" : "\n");
+    event_records_add(&export->records, row);
     export->events++;
-    return export->text.len < PAGE_BYTES;
+    return export->records.text.len < PAGE_BYTES;
 }
 
-// The last line has the shape of all others, and tells how many they are: a file that was cut short has none.
+// The last line looks like an event and counts the events before it. A file that was cut short has no such line.
 static void export_add_end(export_t *export) {
     const audit_row_t end = {
         .event = {.kind = slice_text(EXPORT_END_KIND), .size = export->events}, .error_is_text = true, .payload_is_text = true};
-    export_add_row(export, &end);
+    event_records_add(&export->records, &end);
 }
 
 static bool export_flush(export_t *export, buffer_t *why) {
-    for (size_t at = 0; at < export->text.len;) {
-        ssize_t wrote = write(export->fd, export->text.data + at, export->text.len - at);
+    buffer_t *text = &export->records.text;
+    for (size_t at = 0; at < text->len;) {
+        ssize_t wrote = write(export->fd, text->data + at, text->len - at);
         if (wrote < 0 && errno == EINTR) continue;
         if (wrote < 0) {
             buffer_printf(why, "%s: %s", export->name, strerror(errno));
@@ -51,11 +47,11 @@ static bool export_flush(export_t *export, buffer_t *why) {
         }
         at += (size_t)wrote;
     }
-    buffer_clear(&export->text);
+    buffer_clear(text);
     return true;
 }
 
-// What came while it was written is left out: else an export beside a busy sidecar would not end.
+// Events that come meanwhile are left out, or an export beside a busy sidecar would never end.
 static bool export_write_pages(export_t *export, buffer_t *why) {
     int64_t first, last, after;
     bool more = true;
@@ -71,14 +67,12 @@ static bool export_write_pages(export_t *export, buffer_t *why) {
 }
 
 static bool export_write(export_t *export, buffer_t *why) {
-    if (export->args->format == FORMAT_CSV) {
-        event_write_csv_header(&export->text);
-    }
-    bool done = export_flush(export, why) && export_write_pages(export, why);
+    records_begin(&export->records);
+    bool done = export_write_pages(export, why);
     if (done) export_add_end(export);
     done = done && export_flush(export, why);
     progress_end(&export->progress);
-    buffer_free(&export->text);
+    buffer_free(&export->records.text);
     return done;
 }
 
@@ -87,9 +81,12 @@ static int export_run(audit_args_t *args) {
     buffer_t why = {0};
     atomic_file_t file;
     if (!args->filter.kind) args->filter.all_kinds = true;
-    export_t export = {
-        .args = args, .fd = STDOUT_FILENO, .name = name ? name : "standard output", .progress = progress_begin("exporting")};
-    if (!name && isatty(STDOUT_FILENO)) export.progress.wanted = false; // it would stand among the rows
+    export_t export = {.args = args,
+                       .fd = STDOUT_FILENO,
+                       .name = name ? name : "standard output",
+                       .records = event_records(args->format),
+                       .progress = progress_begin("exporting")};
+    if (!name && isatty(STDOUT_FILENO)) export.progress.wanted = false; // progress would mix with the rows
     if (!name) return export_write(&export, &why) ? CLI_OK : audit_print_error(&why);
     if (!atomic_file_create(&file, name, args->path, args->force, &why)) return audit_print_error(&why);
     export.fd = file.fd;
@@ -107,23 +104,24 @@ static const cli_option_t options[] = {
     AUDIT_OPTIONS_FILTERS,
     AUDIT_OPTION_UTC,
     AUDIT_OPTIONS_KIND,
-    AUDIT_OPTION_OUTPUT("jsonl csv", "jsonl (an object a line; if not told) or csv (RFC 4180)"),
+    AUDIT_OPTION_OUTPUT("jsonl csv", "jsonl (an object a line; the default) or csv (RFC 4180)"),
     AUDIT_OPTION_FORCE,
 };
 
 const audit_command_t audit_export_command = {
     .about =
         {.name = "export",
-         .summary = "All events with all columns, oldest first",
+         .summary = "Write all events with all fields, oldest first",
          .examples = "queue-sidecar audit export failures-2026-11.jsonl --since 2026-11-01\n"
                      "queue-sidecar audit export --kind failed --queue email -o csv | gzip >email.csv.gz\n",
          .usage = "audit export [FILE] [-c FILE | --db PATH] [FILTERS] [-o jsonl|csv] [--force]",
          CLI_OPTIONS(options),
-         .text = "Events are final failures, retries, what was requeued or discarded, and gaps, in the order in which they came "
-                 "into the log.\n\n" AUDIT_TEXT_DATA "\n\n"
-                 "`audit import` reads a jsonl file back, byte for byte; csv is for spreadsheets. Long exports do not hold up "
-                 "the sidecar that writes. The last "
-                 "line is no event: its kind is `end`, its size the number of events before it. A file without it was cut short.",
+         .text =
+             "Events are final failures, retries, requeues, discards and gaps, in the order in which they reached the "
+             "log.\n\n" AUDIT_TEXT_DATA "\n\n"
+             "`audit import` reads a jsonl file back, byte for byte; csv is for spreadsheets. A long export does not hold up "
+             "the sidecar. The last line is not an event: its kind is `end`, and its size is the number of events before it. A "
+             "file without it was cut short.",
          .exits = AUDIT_EXITS},
     .default_format = FORMAT_JSON_LINES,
     .opens_log = true,

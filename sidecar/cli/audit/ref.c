@@ -1,14 +1,71 @@
+// Finds the event that a person names.
 #include <ctype.h>
+#include <stdio.h>
 
 #include "cli/audit/audit.h"
+#include "cli/audit/event_table.h"
 
-bool audit_ref_parse(const char *word, audit_ref_t *out) {
+enum { MAX_CANDIDATES = 20 };
+
+#define REF_SYNTAX "a ref has up to 12 of a-z and 2-7, as `audit list` shows it; an event id has 64 hex digits"
+
+typedef struct ref_search {
+    char prefix[EVENT_REF_SIZE];
+    char event[EVENT_ID_SIZE]; // "" = only the prefix is known
+    audit_ref_match_t *match;
+    event_table_t *table; // of candidates; NULL = just count them
+} ref_search_t;
+
+static bool ref_parse(ref_search_t *search, const char *word) {
     size_t len = strlen(word);
     bool whole = len == EVENT_ID_SIZE - 1;
-    char *to = whole ? out->event : out->prefix;
-    *out = (audit_ref_t){.prefix = ""};
+    char *to = whole ? search->event : search->prefix;
     if (len == 0 || (len >= EVENT_REF_SIZE && !whole)) return false;
     for (size_t i = 0; i <= len; i++) to[i] = (char)tolower((unsigned char)word[i]);
-    if (whole) return event_ref(slice_text(out->event), out->prefix);
-    return strspn(out->prefix, "abcdefghijklmnopqrstuvwxyz234567") == len;
+    if (whole) return event_ref(slice_text(search->event), search->prefix);
+    return strspn(search->prefix, "abcdefghijklmnopqrstuvwxyz234567") == len;
+}
+
+static bool ref_add_candidate(void *self, const audit_row_t *row) {
+    ref_search_t *search = self;
+    if (*search->event && !slice_is(row->event.event, search->event)) return true;
+    if (search->table) {
+        event_table_add(search->table, row);
+        return true;
+    }
+    search->match->count++;
+    search->match->seq = row->seq;
+    search->match->at = row->event.at;
+    return true;
+}
+
+static bool ref_print_candidates(audit_t *audit, ref_search_t *search, bool utc, buffer_t *why) {
+    static const event_column_t columns[] = {
+        {CELL_REF, {.title = "REF"}},
+        {CELL_TIME, {.title = "AT"}},
+        {CELL_QUEUE, {.title = "QUEUE", .min_width = 8}},
+        {CELL_KIND, {.title = "KIND"}},
+        {CELL_REASON, {.title = "REASON"}},
+        {CELL_JOB, {.title = "JOB", .min_width = 8, .max_width = 36}},
+    };
+    event_table_t table = {.utc = utc};
+    search->table = &table;
+    event_table_begin(&table, columns, COUNT(columns), 0, stderr);
+    bool done = audit_find_ref(audit, search->prefix, MAX_CANDIDATES, ref_add_candidate, search, why);
+    table_end(table.table);
+    return done;
+}
+
+bool audit_ref_find(audit_t *audit, const char *word, bool utc, audit_ref_match_t *match, buffer_t *why) {
+    ref_search_t search = {.match = match};
+    *match = (audit_ref_match_t){.is_ref = ref_parse(&search, word)};
+    if (!match->is_ref) {
+        fprintf(stderr, "queue-sidecar audit: `%s` is not a ref: " REF_SYNTAX "\n", word);
+        return true;
+    }
+    if (!audit_find_ref(audit, search.prefix, MAX_CANDIDATES, ref_add_candidate, &search, why)) return false;
+    if (match->count == 0) fprintf(stderr, "queue-sidecar: no event has the ref `%s`; retention may have removed it\n", word);
+    if (match->count <= 1) return true;
+    fprintf(stderr, "queue-sidecar: several refs begin with `%s`: type more of it\n", word);
+    return ref_print_candidates(audit, &search, utc, why);
 }

@@ -19,14 +19,14 @@ static int requeue_print_usage_error(const audit_args_t *args, const char *text)
 
 // Nobody is to put everything back by forgetting a word.
 static int requeue_check_selection(const audit_args_t *args) {
-    bool filters = args->filtered || args->has_limit;
+    bool filters = args->has_filter || args->has_limit;
     if (args->operands.count && (args->requeue.where || filters))
         return requeue_print_usage_error(args, "give refs, or --where and filters, not both");
     if (args->operands.count) return CLI_OK;
     if (!args->requeue.where && filters)
         return requeue_print_usage_error(args, "filters choose many failures at once: say --where before them");
     if (!args->requeue.where) return requeue_print_usage_error(args, "which failures: REF..., or --where and filters?");
-    if (args->filtered) return CLI_OK;
+    if (args->has_filter) return CLI_OK;
     return requeue_print_usage_error(
         args, "--where wants a filter: --queue, --failed-by, --since, --until or --grep (all there are: --since 1970-01-01)");
 }

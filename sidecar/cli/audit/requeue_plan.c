@@ -6,15 +6,6 @@
 #include "cli/audit/requeue.h"
 #include "cli/terminal.h"
 
-enum { MAX_CANDIDATES = 20 };
-
-typedef struct search {
-    const audit_ref_t *ref;
-    int count;
-    int64_t seq, at;
-    buffer_t refs; // owned: what begins like that
-} plan_search_t;
-
 static void plan_add(requeue_plan_t *plan, int64_t seq, int64_t at) {
     if (at > plan->newest) plan->newest = at;
     plan->seqs = mem_grown(plan->seqs, plan->count, sizeof *plan->seqs);
@@ -54,31 +45,13 @@ bool plan_matches(const requeue_options_t *options, requeue_plan_t *plan, buffer
     return audit_select(options->audit, &filter, plan_add_match, both, why);
 }
 
-static bool plan_add_candidate(void *self, const audit_row_t *row) {
-    plan_search_t *search = self;
-    if (*search->ref->event && !slice_is(row->event.event, search->ref->event)) return true;
-    search->seq = row->seq;
-    search->at = row->event.at;
-    buffer_printf(&search->refs, "%s%.*s", search->count++ ? ", " : "", (int)row->ref.len, row->ref.data);
-    return true;
-}
-
 static bool plan_add_ref(const requeue_options_t *options, const char *word, requeue_plan_t *plan, buffer_t *why) {
-    audit_ref_t ref;
-    plan_search_t search = {.ref = &ref};
-    bool read = audit_ref_parse(word, &ref);
-    if (read && !audit_find_ref(options->audit, ref.prefix, MAX_CANDIDATES, plan_add_candidate, &search, why)) return false;
-    if (!read)
-        fprintf(stderr, "queue-sidecar: `%s` is no ref: " AUDIT_REF_SYNTAX "\n", word);
-    else if (search.count == 0)
-        fprintf(stderr, "queue-sidecar: no event has the ref `%s`: it may be older than what this log keeps\n", word);
-    else if (search.count > 1)
-        fprintf(stderr, "queue-sidecar: several refs begin with `%s` (%s): give more of it\n", word, buffer_text(&search.refs));
-    if (search.count == 1)
-        plan_add(plan, search.seq, search.at);
+    audit_ref_match_t match;
+    if (!audit_ref_find(options->audit, word, options->utc, &match, why)) return false;
+    if (match.count == 1)
+        plan_add(plan, match.seq, match.at);
     else
         plan->bad_refs++;
-    buffer_free(&search.refs);
     return true;
 }
 

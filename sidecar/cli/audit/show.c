@@ -6,39 +6,25 @@
 #include "base/base64.h"
 #include "cli/audit/audit.h"
 #include "cli/audit/event_fields.h"
-#include "cli/table.h"
+#include "cli/audit/event_table.h"
 #include "cli/terminal.h"
 #include "cli/time_text.h"
 
-enum { MAX_CANDIDATES = 20, LABEL_WIDTH = 10 };
+enum { LABEL_WIDTH = 10 };
 enum { BASE64_LINE = 76, BASE64_LINE_BYTES = BASE64_LINE / 4 * 3 };
-// What a terminal gets of it: a payload may have megabytes, and all that was said before would be gone. Errors of workers fit.
+// A terminal gets the beginning of a payload, which may have megabytes and would scroll all else away. Errors of workers fit.
 enum { TERMINAL_TEXT = 64 * 1024, TERMINAL_BINARY = 12 * BASE64_LINE_BYTES };
 
-typedef struct search {
-    audit_ref_t ref;
-    int found;
-    char first[EVENT_ID_SIZE]; // id of the first one
-    table_t *table;            // of candidates, or NULL
-    bool utc;
-} show_search_t;
-
-static bool show_add_candidate(void *self, const audit_row_t *row) {
-    show_search_t *search = self;
-    char time[TIME_TEXT_SIZE];
-    if (*search->ref.event && !slice_is(row->event.event, search->ref.event)) return true;
-    if (search->found++ == 0)
-        snprintf(search->first, sizeof search->first, "%.*s", (int)row->event.event.len, row->event.event.data);
-    if (!search->table) return true;
-    time_format(row->event.at, search->utc, time);
-    table_cell(search->table, row->ref);
-    table_cell(search->table, slice_text(time));
-    table_cell(search->table, row->event.queue);
-    table_cell(search->table, row->event.kind);
-    table_cell(search->table, row->event.reason);
-    table_cell(search->table, row->event.job);
-    return true;
-}
+typedef struct show {
+    const audit_args_t *args;
+    bool found;
+    bool done; // all of it was printed
+    buffer_t why;
+    // its history
+    event_table_t table;
+    buffer_t json;
+    int rows;
+} show_t;
 
 static void show_print_label(const char *name) { printf("%-*s", LABEL_WIDTH, name); }
 
@@ -69,13 +55,13 @@ static slice_t show_truncate(slice_t bytes, bool is_text) {
     return (slice_t){bytes.data, most};
 }
 
-// Text as it is, but indented and safe; other bytes in base64, in lines that `base64 -d` takes. All of it, unless on a terminal.
+// Text is indented and escaped; other bytes are in base64, in lines that `base64 -d` reads.
 static void show_print_bytes(const char *name, slice_t bytes, bool is_text) {
     char number[COUNT_TEXT_SIZE];
     buffer_t plain = {0};
     if (bytes.len == 0) return;
     show_print_label(name);
-    printf("%s bytes%s\n", count_format((int64_t)bytes.len, number).data, is_text ? "" : ", no text: in base64");
+    printf("%s bytes%s\n", count_format((int64_t)bytes.len, number).data, is_text ? "" : ", not text: in base64");
     slice_t part = show_truncate(bytes, is_text);
     if (is_text)
         terminal_escape(&plain, part, true);
@@ -87,12 +73,12 @@ static void show_print_bytes(const char *name, slice_t bytes, bool is_text) {
         line += len + (line[len] == '\n');
     }
     if (part.len < bytes.len)
-        printf("  … and %s bytes more: all of it by `-o json`, or in a pipe (`| less`)\n",
+        printf("  … and %s bytes more: see them with `-o json`, or in a pipe (`| less`)\n",
                count_format((int64_t)(bytes.len - part.len), number).data);
     buffer_free(&plain);
 }
 
-// Of a retry, and of a job that was too large, the log has the size alone.
+// Retries, and jobs that were too large, are recorded with their size alone.
 static void show_print_payload(const audit_row_t *row) {
     char number[COUNT_TEXT_SIZE];
     const event_t *event = &row->event;
@@ -102,73 +88,46 @@ static void show_print_payload(const audit_row_t *row) {
     printf("%s bytes, not recorded with this event\n", count_format(event->size, number).data);
 }
 
-typedef struct history {
-    const audit_args_t *args;
-    slice_t event; // the one that is shown
-    bool narrow;   // the terminal is
-    table_t *table;
-    buffer_t json;
-    int rows;
-} show_history_t;
+static const event_column_t wide_columns[] = {
+    {CELL_MARK, {.title = ""}},
+    {CELL_TIME, {.title = "HISTORY OF THE JOB"}},
+    {CELL_KIND, {.title = "KIND"}},
+    {CELL_REASON, {.title = "REASON", .min_width = 12, .max_width = 60}},
+    {CELL_WORKER, {.title = "BY", .min_width = 6, .max_width = 40}},
+    {CELL_TRIES, {.title = "TRIES", .align_right = true}},
+    {CELL_REF, {.title = "REF"}},
+    {CELL_ERROR, {.title = "ERROR", .min_width = 10, .max_width = 160}},
+};
 
 static bool show_add_history_row(void *self, const audit_row_t *row) {
-    show_history_t *history = self;
-    char time[TIME_TEXT_SIZE], attempts[COUNT_TEXT_SIZE];
-    time_format(row->event.at, history->args->utc, time);
-    if (history->narrow) time_shorten(time);
-    snprintf(attempts, sizeof attempts, "%" PRId64, row->event.attempts);
-    history->rows++;
-    table_cell(history->table, slice_text(slice_equal(row->event.event, history->event) ? "*" : ""));
-    table_cell(history->table, slice_text(time));
-    table_cell(history->table, row->event.kind);
-    table_cell(history->table, row->event.reason);
-    table_cell(history->table, row->event.worker);
-    table_cell(history->table, slice_text(row->event.attempts ? attempts : ""));
-    table_cell(history->table, row->ref);
-    table_cell(history->table, row->event.error);
+    show_t *show = self;
+    event_table_add(&show->table, row);
     return true;
 }
 
-static bool show_add_history_json(void *self, const audit_row_t *row) {
-    show_history_t *history = self;
-    buffer_str(&history->json, history->rows++ ? "," : ",\"history\":[");
-    event_write_json(&history->json, row);
-    return true;
-}
-
-static bool show_print_history(const audit_args_t *args, const audit_row_t *row, buffer_t *why) {
-    bool narrow = terminal_is_narrow(stdout);
-    const table_column_t columns[] = {{.title = ""},
-                                      {.title = narrow ? "HISTORY" : "HISTORY OF THE JOB"},
-                                      {.title = "KIND"},
-                                      {.title = "REASON", .min_width = 12, .max_width = 60},
-                                      {.title = "BY", .min_width = 6, .max_width = 40},
-                                      {.title = "TRIES", .align_right = true},
-                                      {.title = "REF"},
-                                      {.title = "ERROR", .min_width = 10, .max_width = 160}};
-    show_history_t history = {.args = args, .event = row->event.event, .narrow = narrow};
+static bool show_print_history(show_t *show, const audit_row_t *row) {
+    event_column_t columns[COUNT(wide_columns)];
+    memcpy(columns, wide_columns, sizeof columns);
+    show->table = (event_table_t){.utc = show->args->utc, .narrow = terminal_is_narrow(stdout), .marked = row->event.event};
+    if (show->table.narrow) columns[1].look.title = "HISTORY";
     puts("");
-    history.table = table_begin(columns, sizeof columns / sizeof *columns, stdout);
-    bool done = audit_history(args->audit, row->event.queue, row->event.job, show_add_history_row, &history, why);
-    table_end(history.table);
+    event_table_begin(&show->table, columns, COUNT(columns), 0, stdout);
+    bool done = audit_history(show->args->audit, row->event.queue, row->event.job, show_add_history_row, show, &show->why);
+    table_end(show->table.table);
     return done;
 }
 
-// Who put it back or discarded it last, when and why.
-static void show_print_answer(const audit_args_t *args, const audit_row_t *row) {
-    if (!row->answered_at) return;
-    show_print_time("since", row->answered_at, args->utc);
-    show_print_text("by", row->answered_by);
-    show_print_text("because", row->answer_reason);
-}
-
-static bool show_print_table(const audit_args_t *args, const audit_row_t *row, buffer_t *why) {
+static bool show_print_table(show_t *show, const audit_row_t *row) {
     const event_t *event = &row->event;
-    bool failed = slice_is(event->kind, "failed");
+    bool failed = slice_is(event->kind, "failed"), utc = show->args->utc;
     show_print_text("ref", row->ref);
     if (!failed) show_print_text("kind", event->kind);
     show_print_text("state", row->state);
-    show_print_answer(args, row);
+    if (row->answered_at) {
+        show_print_time("since", row->answered_at, utc);
+        show_print_text("by", row->answered_by);
+        show_print_text("because", row->answer_reason);
+    }
     show_print_text("queue", event->queue);
     show_print_text("dialect", event->dialect);
     show_print_text("job", event->job);
@@ -177,109 +136,88 @@ static bool show_print_table(const audit_args_t *args, const audit_row_t *row, b
     show_print_text("reason", event->reason);
     show_print_label("tries");
     printf("%" PRId64 "\n", event->attempts);
-    show_print_time("created", event->created, args->utc);
-    show_print_time("started", event->started, args->utc);
-    show_print_time(failed ? "failed" : "at", event->at, args->utc);
+    show_print_time("created", event->created, utc);
+    show_print_time("started", event->started, utc);
+    show_print_time(failed ? "failed" : "at", event->at, utc);
     show_print_text("term", event->term);
     show_print_text("event", event->event);
     show_print_text("answers", event->answers);
     show_print_text("sha256", event->sha256);
     show_print_bytes("error", event->error, row->error_is_text);
     show_print_payload(row);
-    return show_print_history(args, row, why);
+    return show_print_history(show, row);
 }
 
-// An object with its history inside; as CSV the row alone.
-static bool show_print_data(const audit_args_t *args, const audit_row_t *row, buffer_t *why) {
-    buffer_t out = {0};
-    show_history_t history = {.args = args};
-    bool done = true;
-    if (args->format == FORMAT_CSV) {
-        event_write_csv_header(&out);
-        event_write_csv(&out, row);
-        buffer_str(&out, "\r\n");
-    } else {
-        event_write_json(&out, row);
-        out.len--; // the brace: what follows belongs inside
-        done = audit_history(args->audit, row->event.queue, row->event.job, show_add_history_json, &history, why);
-        buffer_str(&out, history.rows ? buffer_text(&history.json) : ",\"history\":[");
-        buffer_str(&out, "]}\n");
-    }
-    fwrite(out.data, 1, out.len, stdout);
-    buffer_free(&history.json);
-    buffer_free(&out);
+static bool show_add_history_json(void *self, const audit_row_t *row) {
+    show_t *show = self;
+    if (show->rows++) buffer_str(&show->json, ",");
+    event_write_json(&show->json, row);
+    return true;
+}
+
+// One object, with the history inside.
+static bool show_print_json(show_t *show, const audit_row_t *row) {
+    buffer_t *out = &show->json;
+    event_write_json(out, row);
+    out->len--; // the closing brace
+    buffer_str(out, ",\"history\":[");
+    bool done = audit_history(show->args->audit, row->event.queue, row->event.job, show_add_history_json, show, &show->why);
+    buffer_str(out, "]}\n");
+    fwrite(out->data, 1, out->len, stdout);
+    buffer_free(out);
     return done;
 }
 
-typedef struct show {
-    const audit_args_t *args;
-    const char *id;
-    buffer_t why;
-    bool failed;
-} show_t;
+static bool show_print_csv(const audit_row_t *row) {
+    records_t records = event_records(FORMAT_CSV);
+    records_begin(&records);
+    event_records_add(&records, row);
+    records_print(&records);
+    buffer_free(&records.text);
+    return true;
+}
 
 static bool show_print_row(void *self, const audit_row_t *row) {
     show_t *show = self;
-    if (!slice_is(row->event.event, show->id)) return true;
-    bool done = show->args->format == FORMAT_TABLE ? show_print_table(show->args, row, &show->why)
-                                                   : show_print_data(show->args, row, &show->why);
-    show->failed = !done;
+    show->found = true;
+    switch (show->args->format) {
+    case FORMAT_TABLE: show->done = show_print_table(show, row); break;
+    case FORMAT_CSV: show->done = show_print_csv(row); break;
+    default: show->done = show_print_json(show, row);
+    }
     return false;
 }
 
-// Several events begin like that: which ones, on standard error, where messages go.
-static int show_list_candidates(const audit_args_t *args, show_search_t *search) {
-    const table_column_t columns[] = {{.title = "REF"},  {.title = "AT"},     {.title = "QUEUE", .min_width = 8},
-                                      {.title = "KIND"}, {.title = "REASON"}, {.title = "JOB", .min_width = 8, .max_width = 36}};
-    buffer_t why = {0};
-    fprintf(stderr, "queue-sidecar: several refs begin with `%s`: give more of it\n", search->ref.prefix);
-    search->utc = args->utc;
-    search->table = table_begin(columns, sizeof columns / sizeof *columns, stderr);
-    bool done = audit_find_ref(args->audit, search->ref.prefix, MAX_CANDIDATES, show_add_candidate, search, &why);
-    table_end(search->table);
-    return done ? CLI_FAILED : audit_print_error(&why);
-}
-
 static int show_run(audit_args_t *args) {
-    show_search_t search = {0};
-    show_t show = {.args = args, .id = search.first};
+    show_t show = {.args = args};
+    audit_ref_match_t match;
     buffer_t why = {0};
-    if (!audit_ref_parse(args->operands.all[0], &search.ref)) {
-        fprintf(stderr, "queue-sidecar audit: `%s` is no ref: " AUDIT_REF_SYNTAX "\n", args->operands.all[0]);
-        return CLI_USAGE;
-    }
-    if (!audit_find_ref(args->audit, search.ref.prefix, MAX_CANDIDATES, show_add_candidate, &search, &why))
-        return audit_print_error(&why);
-    if (search.found == 0) {
-        fprintf(stderr, "queue-sidecar: no event has the ref `%s`: it may be older than what this log keeps\n",
-                args->operands.all[0]);
-        return CLI_FAILED;
-    }
-    if (search.found > 1) return show_list_candidates(args, &search);
-    if (!audit_find_ref(args->audit, search.ref.prefix, MAX_CANDIDATES, show_print_row, &show, &why))
-        return audit_print_error(&why);
-    return show.failed ? audit_print_error(&show.why) : CLI_OK;
+    if (!audit_ref_find(args->audit, args->operands.all[0], args->utc, &match, &why)) return audit_print_error(&why);
+    if (match.count != 1) return match.is_ref ? CLI_FAILED : CLI_USAGE;
+    if (!audit_rows(args->audit, &match.seq, 1, show_print_row, &show, &why)) return audit_print_error(&why);
+    if (!show.found) return CLI_FAILED; // retention has just removed it
+    return show.done ? CLI_OK : audit_print_error(&show.why);
 }
 
 static const cli_option_t options[] = {
-    AUDIT_OPERANDS("REF", "what `audit list` shows, the beginning of it, or the 64 hex digits of an event id", NULL),
+    AUDIT_OPERANDS("REF", "from `audit list`, or its first characters, or the 64 hex digits of an event id", NULL),
     AUDIT_OPTIONS_LOG,
     AUDIT_OPTION_FORMAT,
-    {.name = "utc", .at = offsetof(audit_args_t, utc), .help = "times are UTC instead of local time"},
+    {.name = "utc", .at = offsetof(audit_args_t, utc), .help = "print times in UTC instead of local time"},
 };
 
 const audit_command_t audit_show_command = {
     .about = {.name = "show",
-              .summary = "All that is known of one event, and the history of its job",
+              .summary = "Show all that is known of one event, and the history of its job",
               .examples = "queue-sidecar audit show k3vq7m2zt4pa\n"
                           "queue-sidecar audit show k3vq -o json\n",
               .usage = "audit show REF [-c FILE | --db PATH] [-o FORMAT] [--utc]",
               CLI_OPTIONS(options),
-              .text = "A terminal gets the beginning of a large payload, -o json and a pipe all of it.\n\n" AUDIT_TEXT_DATA,
+              .text = "On a terminal a large payload is cut short; -o json and a pipe get all of it.\n\n" AUDIT_TEXT_DATA,
               .exits = "0 ok\n1 failed, no such ref, or several\n2 wrong usage\n78 bad config\n"},
     .opens_log = true,
     .min_operands = 1,
     .max_operands = 1,
-    .missing_operand = "a ref is missing: `show REF`",
+    .missing_operand = "specify the REF of an event",
     .run = show_run,
 };

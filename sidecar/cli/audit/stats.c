@@ -1,10 +1,9 @@
-// How many final failures, by queue, reason and hour.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/json/write.h"
 #include "cli/audit/audit.h"
+#include "cli/audit/records.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/time_text.h"
@@ -26,6 +25,7 @@ typedef struct stats {
     stats_group_t *groups; // owned
     stats_hour_t *hours;   // owned, newest first
     size_t group_count, hour_count, rows;
+    records_t records; // of other formats than a table
 } stats_t;
 
 static stats_group_t *stats_group(stats_t *stats, const audit_count_t *count) {
@@ -57,52 +57,35 @@ static void stats_add(stats_t *stats, const audit_count_t *count) {
     stats->hours[stats->hour_count - 1].failures += count->failures;
 }
 
-static void stats_print_json(const stats_t *stats, const audit_count_t *count) {
-    char hour[TIME_TEXT_SIZE], first[TIME_TEXT_SIZE], last[TIME_TEXT_SIZE];
-    buffer_t out = {0};
-    time_format_rfc3339(count->hour_ms, hour);
-    time_format_rfc3339(count->first_ms, first);
-    time_format_rfc3339(count->last_ms, last);
-    if (stats->args->format == FORMAT_JSON_ARRAY) buffer_str(&out, stats->rows ? ",\n " : "[\n ");
-    buffer_printf(&out, "{\"hour\":\"%s\",\"queue\":", hour);
-    json_write_string(&out, count->queue);
-    buffer_str(&out, ",\"reason\":");
-    json_write_string(&out, count->reason);
-    buffer_printf(&out,
-                  ",\"failures\":%" PRId64 ",\"open\":%" PRId64 ",\"requeued\":%" PRId64 ",\"discarded\":%" PRId64
-                  ",\"first_at\":\"%s\",\"last_at\":\"%s\"}%s",
-                  count->failures, count->failures - count->requeued - count->discarded, count->requeued, count->discarded, first,
-                  last, stats->args->format == FORMAT_JSON_LINES ? "\n" : "");
-    fwrite(out.data, 1, out.len, stdout);
-    buffer_free(&out);
-}
+// A row of the other formats.
+typedef struct stats_record {
+    audit_count_t count;
+    int64_t open;
+} stats_record_t;
 
-static void stats_print_csv(const audit_count_t *count) {
-    char hour[TIME_TEXT_SIZE], first[TIME_TEXT_SIZE], last[TIME_TEXT_SIZE];
-    buffer_t out = {0};
-    time_format_rfc3339(count->hour_ms, hour);
-    time_format_rfc3339(count->first_ms, first);
-    time_format_rfc3339(count->last_ms, last);
-    buffer_printf(&out, "%s,", hour);
-    csv_write_field(&out, count->queue);
-    buffer_str(&out, ",");
-    csv_write_field(&out, count->reason);
-    buffer_printf(&out, ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%s,%s\r\n", count->failures,
-                  count->failures - count->requeued - count->discarded, count->requeued, count->discarded, first, last);
-    fwrite(out.data, 1, out.len, stdout);
-    buffer_free(&out);
-}
+static const field_t fields[] = {
+    FIELD("hour", TIME, stats_record_t, count.hour_ms),
+    FIELD("queue", TEXT, stats_record_t, count.queue),
+    FIELD("reason", TEXT, stats_record_t, count.reason),
+    FIELD("failures", NUMBER, stats_record_t, count.failures),
+    FIELD("open", NUMBER, stats_record_t, open),
+    FIELD("requeued", NUMBER, stats_record_t, count.requeued),
+    FIELD("discarded", NUMBER, stats_record_t, count.discarded),
+    FIELD("first_at", TIME, stats_record_t, count.first_ms),
+    FIELD("last_at", TIME, stats_record_t, count.last_ms),
+};
+
+static int64_t stats_open(const audit_count_t *count) { return count->failures - count->requeued - count->discarded; }
 
 static bool stats_add_row(void *self, const audit_count_t *count) {
     stats_t *stats = self;
-    switch (stats->args->format) {
-    case FORMAT_TABLE: stats_add(stats, count); break;
-    case FORMAT_JSON_ARRAY:
-    case FORMAT_JSON_LINES: stats_print_json(stats, count); break;
-    case FORMAT_CSV: stats_print_csv(count); break;
-    }
     stats->rows++;
-    return true;
+    if (stats->args->format == FORMAT_TABLE) {
+        stats_add(stats, count);
+        return true;
+    }
+    records_add(&stats->records, &(stats_record_t){.count = *count, .open = stats_open(count)});
+    return records_print(&stats->records);
 }
 
 static int stats_compare_groups(const void *a, const void *b) {
@@ -117,7 +100,7 @@ static void stats_number_cell(table_t *table, int64_t number) {
     table_cell(table, count_format(number, text));
 }
 
-// Where there is little room, without the first one.
+// A narrow table has no first time.
 static void stats_group_row(table_t *table, const char *queue, const char *reason, const audit_count_t *sum, bool utc,
                             bool narrow) {
     char first[TIME_TEXT_SIZE], last[TIME_TEXT_SIZE];
@@ -126,7 +109,7 @@ static void stats_group_row(table_t *table, const char *queue, const char *reaso
     table_cell(table, slice_text(queue));
     table_cell(table, slice_text(reason));
     stats_number_cell(table, sum->failures);
-    stats_number_cell(table, sum->failures - sum->requeued - sum->discarded);
+    stats_number_cell(table, stats_open(sum));
     stats_number_cell(table, sum->requeued);
     stats_number_cell(table, sum->discarded);
     if (narrow) time_shorten(last);
@@ -150,7 +133,7 @@ static void stats_print_groups(stats_t *stats) {
         {.title = "LAST"},
     };
     audit_count_t all = {.first_ms = INT64_MAX, .last_ms = INT64_MIN};
-    table_t *table = table_begin(columns, sizeof columns / sizeof *columns - narrow, stdout);
+    table_t *table = table_begin(columns, COUNT(columns) - narrow, stdout);
     qsort(stats->groups, stats->group_count, sizeof *stats->groups, stats_compare_groups);
     for (size_t i = 0; i < stats->group_count; i++) {
         const stats_group_t *group = &stats->groups[i];
@@ -171,7 +154,7 @@ static void stats_print_hours(const stats_t *stats) {
     for (size_t i = 0; i < count; i++)
         if (stats->hours[i].failures > highest) highest = stats->hours[i].failures;
     puts("");
-    table_t *table = table_begin(columns, sizeof columns / sizeof *columns, stdout);
+    table_t *table = table_begin(columns, COUNT(columns), stdout);
     for (size_t i = 0; i < count; i++) {
         size_t len = (size_t)((stats->hours[i].failures * BAR_WIDTH + highest - 1) / highest);
         memset(bar, '#', len);
@@ -184,35 +167,41 @@ static void stats_print_hours(const stats_t *stats) {
     table_end(table);
     fflush(stdout);
     if (count < stats->hour_count)
-        fprintf(stderr, "queue-sidecar: these are the newest %zu of %zu hours with failures; --limit 0 for all\n", count,
-                stats->hour_count);
+        fprintf(stderr, "queue-sidecar: these are the newest %zu of %zu hours with failures; use --limit 0 for all of them\n",
+                count, stats->hour_count);
 }
 
-static void stats_print_end(stats_t *stats, bool done) {
-    if (stats->args->format == FORMAT_JSON_ARRAY) fputs(stats->rows ? "\n]\n" : "[]\n", stdout);
-    if (stats->rows && stats->args->format == FORMAT_TABLE) {
+static void stats_end(stats_t *stats) {
+    if (stats->args->format != FORMAT_TABLE) {
+        records_end(&stats->records);
+        records_print(&stats->records);
+    } else if (stats->rows) {
         stats_print_groups(stats);
         stats_print_hours(stats);
     }
+    buffer_free(&stats->records.text);
+    for (size_t i = 0; i < stats->group_count; i++) {
+        free(stats->groups[i].queue);
+        free(stats->groups[i].reason);
+    }
+    free(stats->groups);
+    free(stats->hours);
     fflush(stdout);
-    if (stats->rows == 0 && done) audit_print_no_match(stats->args->audit, &stats->args->filter);
 }
 
 static int stats_run(audit_args_t *args) {
-    stats_t stats = {.args = args};
+    stats_t stats = {.args = args, .records = {.format = args->format, .fields = fields, .field_count = COUNT(fields)}};
     buffer_t why = {0};
     audit_filter_t filter = args->filter;
-    if (args->format == FORMAT_TABLE) filter.limit = 0; // there it counts hours, and sums are of all
-    if (args->format == FORMAT_CSV) fputs("hour,queue,reason,failures,open,requeued,discarded,first_at,last_at\r\n", stdout);
+    if (args->format == FORMAT_TABLE)
+        filter.limit = 0; // there it limits the hours; sums are of all of them
+    else
+        records_begin(&stats.records);
     bool done = audit_stats(args->audit, &filter, stats_add_row, &stats, &why);
-    stats_print_end(&stats, done);
-    for (size_t i = 0; i < stats.group_count; i++) {
-        free(stats.groups[i].queue);
-        free(stats.groups[i].reason);
-    }
-    free(stats.groups);
-    free(stats.hours);
-    return done ? CLI_OK : audit_print_error(&why);
+    stats_end(&stats);
+    if (!done) return audit_print_error(&why);
+    if (stats.rows == 0) audit_print_no_match(args->audit, &args->filter);
+    return CLI_OK;
 }
 
 static const cli_option_t options[] = {
@@ -220,12 +209,12 @@ static const cli_option_t options[] = {
     AUDIT_OPTIONS_FILTERS,
     AUDIT_OPTION_UTC,
     AUDIT_OPTION_FORMAT,
-    AUDIT_OPTION_LIMIT("24 hours in a table, else rows, all if not told; 0 = all"),
+    AUDIT_OPTION_LIMIT("hours in a table, 24 by default; else rows, all by default; 0 = all"),
 };
 
 const audit_command_t audit_stats_command = {
     .about = {.name = "stats",
-              .summary = "How many final failures, by queue, reason and hour",
+              .summary = "Count final failures by queue, reason and hour",
               .examples = "queue-sidecar audit stats --since 7d\n"
                           "queue-sidecar audit stats --queue email -o csv >email.csv\n",
               .usage = "audit stats [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]",

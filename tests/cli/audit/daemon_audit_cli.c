@@ -262,7 +262,7 @@ Test(daemon_audit_cli, a_terminal_shows_the_beginning_of_a_large_payload) {
         const char *terminal, *pipe;
     } shown[] = {{"payload   65,540 bytes\r\n", "aa\xc5\x82\xc5\x82!\n\n"},
                  {"aa\r\n\r\n", "aa\n\n"},
-                 {"payload   685 bytes, no text: in base64\r\n", "\n  /w==\n\n"},
+                 {"payload   685 bytes, not text: in base64\r\n", "\n  /w==\n\n"},
                  {"////\r\n\r\n", "////\n\n"},
                  {"payload   2 bytes, not recorded with this event\r\n", "not recorded with this event\n\n"}};
     static const char *const more[] = {"aa\r\n  … and 5 bytes more: ", NULL, "////\r\n  … and 1 bytes more: ", NULL, NULL};
@@ -359,12 +359,12 @@ Test(daemon_audit_cli, exit_codes_and_hints) {
         {{"list", "--quee", "x"}, "did you mean `--queue`?"},
         {{"list", "-o", "jsn"}, "did you mean `json`?"},
         {{"list", "--since", "yesterday-ish"}, "2026-11-21T02:00"},
-        {{"list", "--since", "2025-02-30"}, "no time"},
-        {{"list", "--limit", "-1"}, "no number"},
-        {{"list", "--grep", ""}, "--grep wants a text"},
+        {{"list", "--since", "2025-02-30"}, "not a time"},
+        {{"list", "--limit", "-1"}, "not a number of rows"},
+        {{"list", "--grep", ""}, "--grep needs a text"},
         {{"list", "word"}, "unexpected argument"},
-        {{"show"}, "a ref is missing"},
-        {{"show", "a!"}, "is no ref"},
+        {{"show"}, "specify the REF of an event"},
+        {{"show", "a!"}, "is not a ref"},
         {{"show", "abc", "def"}, "unexpected argument"},
         {{"show", "abc", "--queue=x"}, "unknown option"},
         {{"stats", "--since=1h", "--until=2h"}, "--since must be before"},

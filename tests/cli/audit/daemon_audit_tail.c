@@ -192,7 +192,7 @@ Test(daemon_audit_tail, follows_a_log_that_is_replaced) {
     put(db, "failed", 7, 7);
     expect(&tail, "2 3 4 5 6 7 ");
     char *err = temp_read(tail.err);
-    cr_expect_str_eq(err, "queue-sidecar: the audit log was replaced: following the new one\n");
+    cr_expect_str_eq(err, "queue-sidecar: the audit log was replaced; following the new file\n");
     child_signal(tail.child, SIGTERM);
     cr_assert(child_wait(tail.child, 5000));
     free(err);

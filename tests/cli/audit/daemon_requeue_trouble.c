@@ -126,7 +126,7 @@ Test(daemon_requeue_trouble, nobody_requeues_by_mistake) {
                 {{"requeue", "-q", "q"}, "say --where before them"},
                 {{"requeue", "-n", "5"}, "say --where before them"},
                 {{"requeue", "--where"}, "--where wants a filter"},
-                {{"requeue", "--where", "--grep", "", "--yes"}, "--grep wants a text"},
+                {{"requeue", "--where", "--grep", "", "--yes"}, "--grep needs a text"},
                 {{"requeue", "--where", "-n", "5"}, "--where wants a filter"},
                 {{"requeue", "abc", "--where", "-q", "q"}, "not both"},
                 {{"requeue", "abc", "-q", "q"}, "not both"},
@@ -154,9 +154,9 @@ Test(daemon_requeue_trouble, nobody_requeues_by_mistake) {
     const daemon_output_t *dry = cli(d, "requeue", "--where", "-r", "reported", "--dry-run");
     cr_assert(dry->code == 0 && has(dry->out, "3 would be put back"), "%s%s", dry->out, dry->err);
     const daemon_output_t *odd = cli(d, "requeue", "--where", "-q", "Q", "--yes");
-    cr_assert(odd->code == 0 && has(odd->err, "none are of the queue `Q`, did you mean `q`?"), "%s", odd->err);
+    cr_assert(odd->code == 0 && has(odd->err, "the log has none of queue `Q`, did you mean `q`?"), "%s", odd->err);
     const daemon_output_t *refs = cli(d, "requeue", "zzzzzzzzzzzz", "a!", "--dry-run");
-    cr_assert(refs->code == 1 && has(refs->err, "no event has the ref") && has(refs->err, "is no ref"), "%s", refs->err);
+    cr_assert(refs->code == 1 && has(refs->err, "no event has the ref") && has(refs->err, "is not a ref"), "%s", refs->err);
     cr_assert_eq(redis_int(s.r, "EXISTS q sidecar:q:requeued"), 0);
     cr_assert_eq(cli(d, "discard", "--where", "-q", "q", "-n", "1", "--yes")->code, 0);
     await(&s, answers(d, 1), COPY_MS);

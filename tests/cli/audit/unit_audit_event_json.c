@@ -123,18 +123,17 @@ Test(unit_audit_event_json, every_field_survives) {
 /* RFC 4180: a quote is doubled, and a field with a comma, a quote or a line end stands in quotes. */
 Test(unit_audit_event_json, csv_quotes_what_needs_quotes) {
     audit_row_t row = {.ref = SLICE("aerukz4jvpg6"), .error_is_text = true, .payload_is_text = false};
-    buffer_t csv = {0}, header = {0};
     row.event = (event_t){.kind = SLICE("failed"), .queue = SLICE("a,\"b\"\r\nc"), .payload = SLICE("\xff"), .at = 1763690400007};
-    event_write_csv_header(&header);
-    event_write_csv(&csv, &row);
-    cr_expect_str_eq(header.data,
+    records_t csv = event_records(FORMAT_CSV);
+    records_begin(&csv);
+    event_records_add(&csv, &row);
+    cr_expect_str_eq(csv.text.data,
                      "ref,queue,dialect,job_id,type,worker,reason,error,error_encoding,attempts,created_at,started_at,"
                      "failed_at,state,kind,at,size,sha256,event,answers,term,answered_at,answered_by,answer_reason,"
-                     "payload,payload_encoding\r\n");
-    cr_expect_str_eq(csv.data, "aerukz4jvpg6,\"a,\"\"b\"\"\r\nc\",,,,,,,text,0,,,2025-11-21T02:00:00.007Z,,failed,"
-                               "2025-11-21T02:00:00.007Z,0,,,,,,,,/w==,base64");
-    buffer_free(&csv);
-    buffer_free(&header);
+                     "payload,payload_encoding\r\n"
+                     "aerukz4jvpg6,\"a,\"\"b\"\"\r\nc\",,,,,,,text,0,,,2025-11-21T02:00:00.007Z,,failed,"
+                     "2025-11-21T02:00:00.007Z,0,,,,,,,,/w==,base64\r\n");
+    buffer_free(&csv.text);
 }
 
 /* xorshift64*, so that a failure can be had again. */

@@ -1,4 +1,4 @@
-// Reads back what event_write_json wrote.
+// Reads an exported event.
 #include <stdio.h>
 
 #include "base/base64.h"
@@ -96,35 +96,36 @@ static bool reader_decode_bytes(event_reader_t *reader, slice_t encoding, slice_
     return bytes->len == 0 || base64_decode(reader->text->data + (bytes->data - reader->text->data), &bytes->len);
 }
 
-static bool reader_set_field(event_reader_t *reader, size_t field, audit_row_t *row) {
-    void *to = (char *)row + event_fields[field].offset;
+static bool reader_set_field(event_reader_t *reader, size_t field, event_record_t *record) {
+    void *to = (char *)record + event_fields[field].offset;
     slice_t value = reader->values[field];
     const char *name = event_fields[field].name;
     switch (event_fields[field].kind) {
     case FIELD_BYTES:
     case FIELD_TEXT: *(slice_t *)to = value; return true;
     case FIELD_ENCODING:
+        to = (char *)record + event_fields[field - 1].offset;
         return !reader->given[field] || reader_decode_bytes(reader, value, to) ||
                reader_fail(reader, name, "does not fit the bytes");
     case FIELD_NUMBER: return reader_parse_number(value, to) || reader_fail(reader, name, "is not a number");
     case FIELD_TIME: return reader_parse_time(value, to) || reader_fail(reader, name, "is not a time");
-    case FIELD_FAILED_AT: return true; // the same as `at`
     }
     return false;
 }
 
 bool event_read_json(slice_t line, buffer_t *text, event_t *event, buffer_t *why) {
     event_reader_t reader = {.text = text, .why = why};
-    audit_row_t row = {0};
+    event_record_t record = {0};
     char ref[EVENT_REF_SIZE];
     buffer_clear(text);
     buffer_add(text, line.data, line.len); // reserves room: decoded values are never longer than their line
     buffer_clear(text);
     if (!reader_scan(&reader, line)) return false;
     for (size_t i = 0; i < EVENT_FIELDS; i++)
-        if (!reader_set_field(&reader, i, &row)) return false;
-    *event = row.event;
+        if (!reader_set_field(&reader, i, &record)) return false;
+    *event = record.row.event;
     if (event->event.len == 0 && slice_is(event->kind, EXPORT_END_KIND)) return true;
     if (!event_ref(event->event, ref)) return reader_fail(&reader, "event", "is not 64 hex digits");
-    return row.ref.len == 0 || slice_is(row.ref, ref) || reader_fail(&reader, "ref", "is not the ref of this event");
+    return record.row.ref.len == 0 || slice_is(record.row.ref, ref) ||
+           reader_fail(&reader, "ref", "is not the ref of this event");
 }

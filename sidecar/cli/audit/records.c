@@ -1,0 +1,106 @@
+#include "cli/audit/records.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/base64.h"
+#include "base/json/write.h"
+#include "cli/time_text.h"
+
+static const void *field_value(const field_t *field, const void *row) { return (const char *)row + field->offset; }
+
+static void field_add_text(buffer_t *out, const field_t *field, const void *row) {
+    const void *value = field_value(field, row);
+    char time[TIME_TEXT_SIZE] = "";
+    switch (field->kind) {
+    case FIELD_BYTES:
+        if (!*(const bool *)field_value(field + 1, row)) {
+            base64_encode(out, *(const slice_t *)value);
+            break;
+        } // fall through
+    case FIELD_TEXT: buffer_add(out, ((const slice_t *)value)->data, ((const slice_t *)value)->len); break;
+    case FIELD_ENCODING: buffer_str(out, *(const bool *)value ? "text" : "base64"); break;
+    case FIELD_NUMBER: buffer_printf(out, "%" PRId64, *(const int64_t *)value); break;
+    case FIELD_TIME:
+        if (*(const int64_t *)value) time_format_rfc3339(*(const int64_t *)value, time);
+        buffer_str(out, time);
+    }
+}
+
+void record_write_json(buffer_t *out, const field_t *fields, size_t count, const void *row) {
+    buffer_t text = {0};
+    for (size_t i = 0; i < count; i++) {
+        buffer_clear(&text);
+        field_add_text(&text, &fields[i], row);
+        buffer_printf(out, "%s\"%s\":", i ? "," : "{", fields[i].name);
+        if (fields[i].kind == FIELD_NUMBER)
+            buffer_str(out, buffer_text(&text));
+        else if (fields[i].kind == FIELD_TIME && text.len == 0)
+            buffer_str(out, "null");
+        else
+            json_write_string(out, (slice_t){buffer_text(&text), text.len});
+    }
+    buffer_str(out, "}");
+    buffer_free(&text);
+}
+
+static bool csv_needs_quotes(const char *text, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        if (memchr("\",\r\n", text[i], 4)) return true;
+    return false;
+}
+
+// RFC 4180: a quote inside quotes is doubled.
+static void csv_write_field(buffer_t *out, const char *text, size_t len) {
+    bool quoted = csv_needs_quotes(text, len);
+    if (quoted) buffer_str(out, "\"");
+    for (const char *quote; (quote = memchr(text, '"', len));) {
+        size_t head = (size_t)(quote - text) + 1;
+        buffer_add(out, text, head);
+        buffer_str(out, "\"");
+        text += head;
+        len -= head;
+    }
+    buffer_add(out, text, len);
+    if (quoted) buffer_str(out, "\"");
+}
+
+static void record_write_csv(buffer_t *out, const field_t *fields, size_t count, const void *row) {
+    buffer_t text = {0};
+    for (size_t i = 0; i < count; i++) {
+        buffer_clear(&text);
+        field_add_text(&text, &fields[i], row);
+        if (i) buffer_str(out, ",");
+        csv_write_field(out, buffer_text(&text), text.len);
+    }
+    buffer_free(&text);
+}
+
+void records_begin(records_t *records) {
+    if (records->format != FORMAT_CSV) return;
+    for (size_t i = 0; i < records->field_count; i++)
+        buffer_printf(&records->text, "%s%s", i ? "," : "", records->fields[i].name);
+    buffer_str(&records->text, "\r\n");
+}
+
+void records_add(records_t *records, const void *row) {
+    buffer_t *out = &records->text;
+    bool array = records->format == FORMAT_JSON_ARRAY, csv = records->format == FORMAT_CSV;
+    if (array) buffer_str(out, records->count ? ",\n " : "[\n ");
+    if (csv)
+        record_write_csv(out, records->fields, records->field_count, row);
+    else
+        record_write_json(out, records->fields, records->field_count, row);
+    buffer_str(out, array ? "" : csv ? "\r\n" : "\n");
+    records->count++;
+}
+
+void records_end(records_t *records) {
+    if (records->format == FORMAT_JSON_ARRAY) buffer_str(&records->text, records->count ? "\n]\n" : "[]\n");
+}
+
+bool records_print(records_t *records) {
+    bool written = fwrite(buffer_text(&records->text), 1, records->text.len, stdout) == records->text.len;
+    buffer_clear(&records->text);
+    return written;
+}

@@ -1,0 +1,44 @@
+// Rows of a table as JSON or CSV, by one list of fields.
+#ifndef QS_CLI_AUDIT_RECORDS_H
+#define QS_CLI_AUDIT_RECORDS_H
+
+#include <stddef.h>
+
+#include "cli/audit/audit.h"
+
+typedef enum field_kind {
+    FIELD_TEXT,
+    FIELD_BYTES,    // a slice_t: as it is if it is UTF-8, else in base64. Its FIELD_ENCODING must be the next field
+    FIELD_ENCODING, // a bool, whether the field before it is text: "text" or "base64"
+    FIELD_NUMBER,
+    FIELD_TIME // 0 = unknown: null in JSON, nothing in CSV
+} field_kind_t;
+
+typedef struct field {
+    const char *name;
+    field_kind_t kind;
+    size_t offset; // in the row, of a slice_t, a bool or an int64_t
+} field_t;
+
+#define FIELD(name_, kind_, row_, member_)                                                                                       \
+    { (name_), FIELD_##kind_, offsetof(row_, member_) }
+
+typedef struct records {
+    audit_format_t format; // not FORMAT_TABLE
+    const field_t *fields; // borrowed
+    size_t field_count;
+    int64_t count;
+    buffer_t text; // owned: what is not written yet
+} records_t;
+
+// Each appends to the text: the header of CSV, a row, and the end of a JSON array.
+void records_begin(records_t *records);
+void records_add(records_t *records, const void *row);
+void records_end(records_t *records);
+// Writes the text to standard output. False when that fails.
+bool records_print(records_t *records);
+
+// One row as a JSON object.
+void record_write_json(buffer_t *out, const field_t *fields, size_t count, const void *row);
+
+#endif
