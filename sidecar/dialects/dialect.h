@@ -20,13 +20,13 @@
 // A promote ends its batch at about so many bytes, so that no script runs for long.
 enum { PROMOTE_BYTES = 2 * 1024 * 1024 };
 
-typedef struct promote_ask {
+typedef struct promote_request {
     size_t queue;
     const char *token;
     int64_t batch;
     int64_t skip;  // entries at the head that are known to be too large
     int64_t first; // entries to read at once: few, unless those before were small
-} promote_ask_t;
+} promote_request_t;
 
 typedef enum promoted {
     PROMOTED_MOVED,  // see moved; may be 0
@@ -53,7 +53,7 @@ typedef struct promote_reply {
 
 typedef struct promote_ops {
     // Appends one request that moves at most ask->batch due jobs of ask->queue to ready, fenced.
-    void (*append)(conn_t *conn, const keyspace_t *keys, const promote_ask_t *ask);
+    void (*append)(conn_t *conn, const keyspace_t *keys, const promote_request_t *ask);
     // Reads its reply: promote_read_reply, where the script answers as promote.lua does.
     outcome_t (*read)(conn_t *conn, promote_reply_t *reply, redis_error_t *error);
     // When a job of this score falls due, in us since 1970 by Redis's clock, rounded up; INT64_MAX = never, INT64_MIN = always
@@ -95,9 +95,9 @@ typedef struct pass_ops {
 
 // ---- A watch: a tick of its own beside or in place of passes, in turns with them (monitor/tasks.h).
 
-enum { WATCH_STEP_MS = 5, WATCH_KEYS_MOST = 4, WATCH_CHANNELS_MOST = 2 };
+enum { SIDE_TASK_STEP_MS = 5, SIDE_TASK_KEYS_MAX = 4, SIDE_TASK_CHANNELS_MAX = 2 };
 
-typedef struct watch_call {
+typedef struct side_task_call {
     conn_t *conn; // no reply is awaited on it, before and after
     const keyspace_t *keys;
     size_t queue;
@@ -109,50 +109,50 @@ typedef struct watch_call {
     bool dry;    // of a dry run: what comes of it is no news, and is not logged
     mono_t now;  // when the step began
     mono_t next; // out: when the next step is wanted; mono_never(), as it comes, = only after a change
-} watch_call_t;
+} side_task_call_t;
 
 // The same for verbs of queue/.
-static inline call_t watch_call(const watch_call_t *watch, redis_error_t *error) {
+static inline call_t side_task_call(const side_task_call_t *watch, redis_error_t *error) {
     return (call_t){watch->conn, watch->keys, watch->queue, watch->token, error};
 }
 
-typedef struct watch_ops {
+typedef struct side_task_ops {
     void *(*open)(const queue_keys_t *keys); // the state of one queue; owned by the monitor
     void (*close)(void *state);
     void (*forget)(void *state); // a new term, a new connection: everything known may be wrong
-    // Keys whose change wakes it, at most WATCH_KEYS_MOST; the names live as long as the state. NULL = there are none.
-    size_t (*watched)(const void *state, const char **out);
-    // Channels that it wants to hear of, at most WATCH_CHANNELS_MOST, in the same way, and what they say: a step follows. Both
+    // Keys whose change wakes it, at most SIDE_TASK_KEYS_MAX; the names live as long as the state. NULL = there are none.
+    size_t (*watched_keys)(const void *state, const char **out);
+    // Channels that it wants to hear of, at most SIDE_TASK_CHANNELS_MAX, in the same way, and what they say: a step follows. Both
     // or neither.
     size_t (*channels)(const void *state, const char **out);
     void (*heard)(void *state, const char *channel, slice_t message);
-    // One bounded step: a few requests, WATCH_STEP_MS of Redis at the most; every reply that was asked for is read, unless the
-    // connection is lost. OUTCOME_REFUSED marks this queue alone: it is left alone for a while.
-    outcome_t (*step)(void *state, watch_call_t *call, redis_error_t *error);
+    // One bounded step: a few requests, SIDE_TASK_STEP_MS of Redis at the most; every reply that was asked for is read, unless
+    // the connection is lost. OUTCOME_REFUSED marks this queue alone: it is left alone for a while.
+    outcome_t (*step)(void *state, side_task_call_t *call, redis_error_t *error);
     // An orderly end of the role while the lock is still ours; only after a step. NULL: there is nothing to leave behind.
-    outcome_t (*leave)(void *state, watch_call_t *call, redis_error_t *error);
-} watch_ops_t;
+    outcome_t (*leave)(void *state, side_task_call_t *call, redis_error_t *error);
+} side_task_ops_t;
 
 // ---- Requeue: an operator puts a job of the audit log back (queue/requeue.h).
 
-struct requeue_ask;
+struct requeue_request;
 
 // Where requeue.lua pushes. Borrowed; comes filled with the queue's ready list and the payload of the row.
-typedef struct requeue_where {
+typedef struct requeue_push {
     const char *ready; // list
     slice_t job;       // what is pushed
     const char *mark;  // set that gets mark_id with it; what it holds already waits there and is not pushed. NULL = none
     slice_t mark_id;
-} requeue_where_t;
+} requeue_push_t;
 
 typedef struct requeue_ops {
     // What is pushed where, from a row of the audit log; NULL: the payload itself, to ready. `bytes` (comes empty) holds what
     // *out points to, until the request is appended. now_ms: by Redis's clock. False, with *why: this row cannot be put back.
-    bool (*prepare)(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_where_t *out, buffer_t *bytes,
+    bool (*prepare)(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_push_t *out, buffer_t *bytes,
                     buffer_t *why);
     // NULL: requeue.lua. Else appends one request in its place, which answers as that does (requeue_read). Never asked to
     // discard.
-    void (*append)(conn_t *conn, const keyspace_t *keys, const struct requeue_ask *ask, const requeue_where_t *where);
+    void (*append)(conn_t *conn, const keyspace_t *keys, const struct requeue_request *ask, const requeue_push_t *where);
     // A job of this dialect that is put back, wherever, leaves the queue's dlq, and our memory of what stands there.
     bool letters;
 } requeue_ops_t;
@@ -173,7 +173,7 @@ typedef void size_fn(void *self, size_of_t what, const char *key, const char *pr
 
 // Tries scripts of its own as the same user, through each branch with a command of its own, on keys that begin with `prefix`: in
 // the slot of the lock of queue 0 of `keys`, which holds `token`. What it leaves behind must expire within a minute.
-typedef struct dryrun_room {
+typedef struct dry_run {
     conn_t *conn;
     const keyspace_t *keys;       // scratch: one queue, laid out like a list
     const queue_config_t *config; // the real one of the first queue of this dialect
@@ -181,9 +181,9 @@ typedef struct dryrun_room {
     const char *token;
     redis_error_t *error;
     // Tells what came of a request, as *error says it; false: the connection is of no use any more.
-    bool (*passed)(const struct dryrun_room *room, const script_t *script, outcome_t outcome);
+    bool (*passed)(const struct dry_run *room, const script_t *script, outcome_t outcome);
     void *self; // of passed
-} dryrun_room_t;
+} dry_run_t;
 
 // ---- The dialect.
 
@@ -191,13 +191,13 @@ typedef struct dialect_ops {
     const config_dialect_t *settings; // its name and keys of the config
     const promote_ops_t *promote;
     const pass_ops_t *pass;
-    const watch_ops_t *watch;
+    const side_task_ops_t *side_task;
     const requeue_ops_t *requeue;
     // Whether these keys are of this dialect at all, before they are served: an empty *refusal = they are, or nobody can tell.
     outcome_t (*adopt)(conn_t *conn, const keyspace_t *keys, size_t queue, buffer_t *refusal, redis_error_t *error);
-    bool (*dry_run)(const dryrun_room_t *room); // false as room->passed
+    bool (*dry_run)(const dry_run_t *room); // false as room->passed
     // What such a run asks for a queue, as bits: of those that are alike one is tried. NULL: all are.
-    unsigned (*dry_needs)(const queue_config_t *queue);
+    unsigned (*dry_run_needs)(const queue_config_t *queue);
     // Calls `add` for each key that says how much there is. What workers keep in lists of their own is known by stamps.
     void (*sizes)(const queue_keys_t *at, size_fn *add, void *self);
 } dialect_ops_t;

@@ -26,20 +26,20 @@ outcome_t requeue_now(conn_t *conn, int64_t *now_ms, redis_error_t *error) {
     return OUTCOME_OK;
 }
 
-bool requeue_prepare(const keyspace_t *keys, size_t to, const event_t *row, int64_t now_ms, requeue_where_t *out, buffer_t *bytes,
+bool requeue_prepare(const keyspace_t *keys, size_t to, const event_t *row, int64_t now_ms, requeue_push_t *out, buffer_t *bytes,
                      buffer_t *why) {
     const queue_config_t *queue = keys->queues[to].config;
     const requeue_ops_t *ops = dialect_ops(queue->dialect)->requeue;
-    *out = (requeue_where_t){.ready = queue->ready, .job = row->payload};
+    *out = (requeue_push_t){.ready = queue->ready, .job = row->payload};
     return !ops || !ops->prepare || ops->prepare(queue, row, now_ms, out, bytes, why);
 }
 
-void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask_t *ask) {
+void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask) {
     const queue_keys_t *home = &keys->queues[ask->queue];
     const queue_keys_t *to = &keys->queues[ask->to];
     const requeue_ops_t *ops = dialect_ops(to->config->dialect)->requeue;
-    const requeue_where_t plain = {.ready = to->config->ready, .job = ask->job};
-    const requeue_where_t *where = ask->where && !ask->discards ? ask->where : &plain;
+    const requeue_push_t plain = {.ready = to->config->ready, .job = ask->job};
+    const requeue_push_t *where = ask->where && !ask->discards ? ask->where : &plain;
     digest_t event = {.bytes = {0}};
     if (ops && ops->append && !ask->discards) {
         ops->append(conn, keys, ask, where);

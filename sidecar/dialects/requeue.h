@@ -10,17 +10,17 @@
 
 enum { REQUEUE_BY_MOST = 128, REQUEUE_MARK_BYTES = 16 };
 
-typedef struct requeue_ask {
+typedef struct requeue_request {
     size_t queue; // whose stream takes the record, and whose hash the mark
     size_t to;    // which one takes the job
     bool discards;
-    bool again;                   // although it was answered before
-    slice_t job;                  // its bytes, as they were recorded
-    const requeue_where_t *where; // as requeue_prepare says; NULL: these bytes to the ready list, as a list has it
-    const digest_t *digest;       // of them
-    const char *by;               // who wants it, 1 to REQUEUE_BY_MOST bytes
-    const event_t *record;        // `answers` is the id of the failure, 64 hex digits; `at` is added in Redis
-} requeue_ask_t;
+    bool again;                  // although it was answered before
+    slice_t job;                 // its bytes, as they were recorded
+    const requeue_push_t *where; // as requeue_prepare says; NULL: these bytes to the ready list, as a list has it
+    const digest_t *digest;      // of them
+    const char *by;              // who wants it, 1 to REQUEUE_BY_MOST bytes
+    const event_t *record;       // `answers` is the id of the failure, 64 hex digits; `at` is added in Redis
+} requeue_request_t;
 
 typedef enum requeued {
     REQUEUE_DONE,
@@ -43,11 +43,11 @@ outcome_t requeue_now(conn_t *conn, int64_t *now_ms, redis_error_t *error);
 
 // How the dialect of queue `to` puts this row of the audit log back: what is pushed where. *out borrows from the row, the keys
 // and `bytes` (comes empty). False, with *why: it cannot be put back.
-bool requeue_prepare(const keyspace_t *keys, size_t to, const event_t *row, int64_t now_ms, requeue_where_t *out, buffer_t *bytes,
+bool requeue_prepare(const keyspace_t *keys, size_t to, const event_t *row, int64_t now_ms, requeue_push_t *out, buffer_t *bytes,
                      buffer_t *why);
 
 // Appends one request, to be sent with others. An event without an id is no ask: see event_ref.
-void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask_t *ask);
+void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask);
 // Reads its reply. OUTCOME_REFUSED: nothing was done, and all asks of this queue would end like that. OUTCOME_RETRY: nothing was
 // done.
 outcome_t requeue_read(conn_t *conn, requeue_reply_t *reply, redis_error_t *error);

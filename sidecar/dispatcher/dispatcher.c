@@ -158,11 +158,11 @@ static void dispatcher_send_promote(dispatcher_t *d, size_t queue, const lease_t
     request->armed = d->session.tracking;
     request->count = 1;
     request->asks[0] = (head_ask_t){.queue = queue, .skip = request->ask.skip};
-    promote_ask_t ask = {.queue = queue,
-                         .token = lease->token,
-                         .batch = request->ask.batch,
-                         .skip = request->ask.skip,
-                         .first = request->ask.first};
+    promote_request_t ask = {.queue = queue,
+                             .token = lease->token,
+                             .batch = request->ask.batch,
+                             .skip = request->ask.skip,
+                             .first = request->ask.first};
     schedule->ops->promote->append(d->session.data, d->keys, &ask);
     if (request->reads_head) heads_append(d->session.data, d->keys, request->asks, 1, request->armed);
 }

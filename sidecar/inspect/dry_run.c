@@ -24,7 +24,7 @@ typedef struct scratch {
     queue_config_t queue;
     const char *all[SCRATCH_KEYS]; // every key that a script may leave, borrowed from the above
     char token[TOKEN_SIZE];
-    dryrun_fn *refused;
+    dry_run_fn *refused;
     void *self;
     redis_error_t *error;
     size_t like; // the queue whose dialect is tried
@@ -217,7 +217,7 @@ static bool try_promote(scratch_t *scratch, int64_t max_payload) {
     outcome_t outcome = prepare(scratch, "ZADD", scratch->queue.delayed, "0", "x", &full);
     if (outcome == OUTCOME_OK) outcome = prepare(scratch, "ZADD", scratch->queue.delayed, "0", "scratch", &full);
     if (!passed(scratch, &script_promote, outcome)) return false;
-    ops->promote->append(scratch->conn, scratch->keys, &(promote_ask_t){.token = scratch->token, .batch = 2, .first = 2});
+    ops->promote->append(scratch->conn, scratch->keys, &(promote_request_t){.token = scratch->token, .batch = 2, .first = 2});
     return passed(scratch, &script_promote, ops->promote->read(scratch->conn, &promoted, scratch->error));
 }
 
@@ -330,7 +330,7 @@ static bool try_requeue(scratch_t *scratch) {
     digest_hex(&digest, id);
     const event_t event = {.kind = slice_text("scratch"), .answers = slice_text(id)};
     requeue_append(scratch->conn, scratch->keys,
-                   &(requeue_ask_t){.job = slice_text("again"), .digest = &digest, .by = "preflight", .record = &event});
+                   &(requeue_request_t){.job = slice_text("again"), .digest = &digest, .by = "preflight", .record = &event});
     outcome_t outcome = requeue_read(scratch->conn, &reply, scratch->error);
     if (out_of_memory(scratch->error)) outcome = OUTCOME_OK;
     if (outcome == OUTCOME_OK && reply.kind == REQUEUE_FAILED)
@@ -418,16 +418,16 @@ static bool try_news(scratch_t *scratch) {
     return ok;
 }
 
-static bool passed_in_room(const dryrun_room_t *room, const script_t *script, outcome_t outcome) {
+static bool passed_in_room(const dry_run_t *room, const script_t *script, outcome_t outcome) {
     return passed_script(room->self, REFUSAL_DIALECT, script, outcome);
 }
 
 static unsigned needs_of(const queue_config_t *queue) {
     const dialect_ops_t *ops = dialect_ops(queue->dialect);
-    return ops->dry_needs ? ops->dry_needs(queue) : 0;
+    return ops->dry_run_needs ? ops->dry_run_needs(queue) : 0;
 }
 
-size_t dryrun_like(const keyspace_t *keys, size_t queue) {
+size_t dry_run_like(const keyspace_t *keys, size_t queue) {
     const queue_config_t *of = keys->queues[queue].config;
     size_t i = 0;
     while (keys->queues[i].config->dialect != of->dialect || needs_of(keys->queues[i].config) != needs_of(of)) i++;
@@ -440,17 +440,17 @@ static bool try_dialects(scratch_t *scratch, const keyspace_t *keys, const bool 
     bool goes_on = true;
     for (size_t i = 0; i < keys->queue_count && goes_on; i++) {
         const queue_config_t *config = keys->queues[i].config;
-        bool (*dry_run)(const dryrun_room_t *) = dialect_ops(config->dialect)->dry_run;
-        if (!dry_run || dryrun_like(keys, i) != i || (wanted && !wanted[i])) continue;
+        bool (*dry_run)(const dry_run_t *) = dialect_ops(config->dialect)->dry_run;
+        if (!dry_run || dry_run_like(keys, i) != i || (wanted && !wanted[i])) continue;
         scratch->like = i;
-        goes_on = dry_run(&(dryrun_room_t){.conn = scratch->conn,
-                                           .keys = scratch->keys,
-                                           .config = config,
-                                           .prefix = prefix,
-                                           .token = scratch->token,
-                                           .error = scratch->error,
-                                           .passed = passed_in_room,
-                                           .self = scratch});
+        goes_on = dry_run(&(dry_run_t){.conn = scratch->conn,
+                                       .keys = scratch->keys,
+                                       .config = config,
+                                       .prefix = prefix,
+                                       .token = scratch->token,
+                                       .error = scratch->error,
+                                       .passed = passed_in_room,
+                                       .self = scratch});
     }
     free(prefix);
     return goes_on;
@@ -477,7 +477,7 @@ static outcome_t end_run(scratch_t *scratch, bool ran) {
     return outcome;
 }
 
-outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void *self, redis_error_t *error) {
+outcome_t dry_run_shared(conn_t *conn, const keyspace_t *keys, dry_run_fn *refused, void *self, redis_error_t *error) {
     scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .error = error};
     scratch_init(&scratch, keys);
     bool ran = lay_out(&scratch) == OUTCOME_OK && try_lock(&scratch) && try_queue(&scratch) && try_stream(&scratch) &&
@@ -486,8 +486,8 @@ outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void 
     return end_run(&scratch, ran);
 }
 
-outcome_t dryrun_dialects(conn_t *conn, const keyspace_t *keys, const bool *wanted, dryrun_fn *refused, void *self,
-                          redis_error_t *error) {
+outcome_t dry_run_dialects(conn_t *conn, const keyspace_t *keys, const bool *wanted, dry_run_fn *refused, void *self,
+                           redis_error_t *error) {
     scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .error = error};
     lock_state_t state = {0};
     scratch_init(&scratch, keys);

@@ -15,17 +15,17 @@ typedef enum refusal {
 } refusal_t;
 
 // Called for each refusal with what Redis said. `queue` counts with REFUSAL_DIALECT only: it and all like it are concerned.
-typedef void dryrun_fn(void *self, refusal_t refusal, size_t queue, const char *what, const char *text);
+typedef void dry_run_fn(void *self, refusal_t refusal, size_t queue, const char *what, const char *text);
 
 // The first queue whose dialect needs the same of Redis: that is tried for all of them.
-size_t dryrun_like(const keyspace_t *keys, size_t queue);
+size_t dry_run_like(const keyspace_t *keys, size_t queue);
 
 // Scratch keys begin with "sidecar:preflight", live in the slot of the first lock, expire after a minute, and are deleted here.
-outcome_t dryrun(conn_t *conn, const keyspace_t *keys, dryrun_fn *refused, void *self, redis_error_t *error);
+outcome_t dry_run_shared(conn_t *conn, const keyspace_t *keys, dry_run_fn *refused, void *self, redis_error_t *error);
 
 // Only what the dialects of some queues have of their own; `wanted` is by queue, the first of those alike. OUTCOME_REFUSED: not
 // even a lock could be made for it.
-outcome_t dryrun_dialects(conn_t *conn, const keyspace_t *keys, const bool *wanted, dryrun_fn *refused, void *self,
-                          redis_error_t *error);
+outcome_t dry_run_dialects(conn_t *conn, const keyspace_t *keys, const bool *wanted, dry_run_fn *refused, void *self,
+                           redis_error_t *error);
 
 #endif

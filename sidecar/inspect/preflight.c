@@ -263,7 +263,7 @@ static void refused(void *self, refusal_t refusal, size_t queue, const char *wha
 static void say_refusals(const look_t *look) {
     for (size_t i = 0; i < look->keys->queue_count; i++) {
         const queue_config_t *queue = look->keys->queues[i].config;
-        const buffer_t *all = &look->refusals[dryrun_like(look->keys, i)];
+        const buffer_t *all = &look->refusals[dry_run_like(look->keys, i)];
         if (all->len)
             say(look, FINDING_BARRED, queue->name, "what dialect %s needs is refused (see docs/acl.md): %s",
                 config_dialect_word(queue->dialect), buffer_text(all));
@@ -297,7 +297,7 @@ outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, vo
     outcome_t outcome = look_at_all(&look);
     if (outcome != OUTCOME_OK) return outcome;
     look.refusals = mem_array(keys->queue_count, sizeof *look.refusals);
-    outcome = dryrun(conn, keys, refused, &look, error);
+    outcome = dry_run_shared(conn, keys, refused, &look, error);
     if (outcome == OUTCOME_OK) *error = (redis_error_t){0};
     say_refusals(&look);
     return outcome;
@@ -323,9 +323,9 @@ outcome_t preflight_again(conn_t *conn, const keyspace_t *keys, const bool *doub
     for (size_t i = 0; i < keys->queue_count && outcome == OUTCOME_OK; i++) {
         bool good = false;
         if (barred[i]) outcome = look_at_layout(&look, i, &good);
-        if (good) wanted[dryrun_like(keys, i)] = any = true; // else it stays barred, whatever its dialect lacks
+        if (good) wanted[dry_run_like(keys, i)] = any = true; // else it stays barred, whatever its dialect lacks
     }
-    if (outcome == OUTCOME_OK && any) outcome = dryrun_dialects(conn, keys, wanted, refused, &look, error);
+    if (outcome == OUTCOME_OK && any) outcome = dry_run_dialects(conn, keys, wanted, refused, &look, error);
     if (outcome == OUTCOME_OK) *error = (redis_error_t){0};
     say_refusals(&look);
     free(wanted);

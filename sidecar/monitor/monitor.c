@@ -76,7 +76,7 @@ monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
         scan_init(&m->scans[i], queue, metrics_queue(metrics, queue->name), keys->config->monitor.scan_interval_ms);
         if (!(queue->policy.roles & ROLE_MONITOR)) continue;
         const dialect_ops_t *ops = monitor_ops(keys, i);
-        if (ops->watch) monitor_add_task(m, i, ops->watch);
+        if (ops->side_task) monitor_add_task(m, i, ops->side_task);
         if (!ops->pass) continue;
         m->any = true;
         if (ops->pass->rotation) m->watched[m->watched_count++] = (watched_t){queue->backup, i, false};
@@ -91,7 +91,7 @@ static void monitor_on_message(void *self, const char *channel, slice_t message)
     tasks_on_message(((monitor_t *)self)->tasks, channel, message);
 }
 
-void monitor_add_task(monitor_t *m, size_t queue, const watch_ops_t *ops) {
+void monitor_add_task(monitor_t *m, size_t queue, const side_task_ops_t *ops) {
     size_t count;
     tasks_add(m->tasks, queue, ops, m->scans[queue].metrics, m->scans[queue].interval_ms);
     const char *const *channels = tasks_channels(m->tasks, &count);

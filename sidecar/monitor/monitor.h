@@ -18,7 +18,7 @@ monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
 void monitor_free(monitor_t *monitor); // takes; NULL is fine
 
 // Gives a queue a watch. monitor_new does so for each queue of a dialect that has one; later only before the first tick.
-void monitor_add_task(monitor_t *monitor, size_t queue, const watch_ops_t *ops);
+void monitor_add_task(monitor_t *monitor, size_t queue, const side_task_ops_t *ops);
 
 void monitor_tick(void *monitor, role_wait_t *wait);
 // The end of the role, when no tick comes any more: what watches hold in Redis is given back, while the lock is still ours.

@@ -11,7 +11,7 @@
 static const char ROLE[] = "monitor";
 
 struct task {
-    const watch_ops_t *ops;
+    const side_task_ops_t *ops;
     void *state; // owned
     size_t queue;
     metrics_queue_t *metrics;
@@ -34,7 +34,7 @@ struct tasks {
     task_t *all;
     size_t count;
     size_t cursor; // whose turn it is
-    task_name_t *watched;
+    task_name_t *watched_keys;
     size_t watched_count;
     task_name_t *subscribed;
     const char **channels; // the names of `heard`
@@ -45,9 +45,9 @@ tasks_t *tasks_new(const keyspace_t *keys) {
     tasks_t *w = mem_alloc(sizeof *w);
     w->keys = keys;
     w->all = mem_array(keys->queue_count, sizeof *w->all);
-    w->watched = mem_array(keys->queue_count, WATCH_KEYS_MOST * sizeof *w->watched);
-    w->subscribed = mem_array(keys->queue_count, WATCH_CHANNELS_MOST * sizeof *w->subscribed);
-    w->channels = mem_array(keys->queue_count, WATCH_CHANNELS_MOST * sizeof *w->channels);
+    w->watched_keys = mem_array(keys->queue_count, SIDE_TASK_KEYS_MAX * sizeof *w->watched_keys);
+    w->subscribed = mem_array(keys->queue_count, SIDE_TASK_CHANNELS_MAX * sizeof *w->subscribed);
+    w->channels = mem_array(keys->queue_count, SIDE_TASK_CHANNELS_MAX * sizeof *w->channels);
     return w;
 }
 
@@ -55,7 +55,7 @@ void tasks_free(tasks_t *w) {
     if (!w) return;
     for (size_t i = 0; i < w->count; i++) w->all[i].ops->close(w->all[i].state);
     free(w->all);
-    free(w->watched);
+    free(w->watched_keys);
     free(w->subscribed);
     free(w->channels);
     free(w);
@@ -65,17 +65,17 @@ static int tasks_compare_names(const void *a, const void *b) {
     return strcmp(((const task_name_t *)a)->name, ((const task_name_t *)b)->name);
 }
 
-void tasks_add(tasks_t *w, size_t queue, const watch_ops_t *ops, metrics_queue_t *metrics, int64_t poll_ms) {
-    const char *names[WATCH_KEYS_MOST > WATCH_CHANNELS_MOST ? WATCH_KEYS_MOST : WATCH_CHANNELS_MOST];
+void tasks_add(tasks_t *w, size_t queue, const side_task_ops_t *ops, metrics_queue_t *metrics, int64_t poll_ms) {
+    const char *names[SIDE_TASK_KEYS_MAX > SIDE_TASK_CHANNELS_MAX ? SIDE_TASK_KEYS_MAX : SIDE_TASK_CHANNELS_MAX];
     task_t *task = &w->all[w->count];
     *task = (task_t){.ops = ops, .queue = queue, .metrics = metrics, .poll_ms = poll_ms, .changed = true};
     task->state = ops->open(&w->keys->queues[queue]);
-    size_t keys = ops->watched ? ops->watched(task->state, names) : 0;
-    for (size_t i = 0; i < keys; i++) w->watched[w->watched_count++] = (task_name_t){names[i], w->count};
+    size_t keys = ops->watched_keys ? ops->watched_keys(task->state, names) : 0;
+    for (size_t i = 0; i < keys; i++) w->watched_keys[w->watched_count++] = (task_name_t){names[i], w->count};
     size_t channels = ops->channels ? ops->channels(task->state, names) : 0;
     for (size_t i = 0; i < channels; i++) w->subscribed[w->subscribed_count++] = (task_name_t){names[i], w->count};
     w->count++;
-    qsort(w->watched, w->watched_count, sizeof *w->watched, tasks_compare_names);
+    qsort(w->watched_keys, w->watched_count, sizeof *w->watched_keys, tasks_compare_names);
     qsort(w->subscribed, w->subscribed_count, sizeof *w->subscribed, tasks_compare_names);
     for (size_t i = 0; i < w->subscribed_count; i++) w->channels[i] = w->subscribed[i].name;
 }
@@ -123,8 +123,8 @@ static const task_name_t *tasks_find(const task_name_t *all, size_t count, const
 void tasks_changed(tasks_t *w, const char *key, size_t len) {
     for (size_t i = 0; !key && i < w->count; i++) task_wake(&w->all[i]);
     if (!key || strlen(key) != len) return;
-    const task_name_t *end = w->watched + w->watched_count;
-    for (const task_name_t *at = tasks_find(w->watched, w->watched_count, key); at < end && strcmp(at->name, key) == 0; at++)
+    const task_name_t *end = w->watched_keys + w->watched_count;
+    for (const task_name_t *at = tasks_find(w->watched_keys, w->watched_count, key); at < end && strcmp(at->name, key) == 0; at++)
         task_wake(&w->all[at->task]);
 }
 
@@ -160,17 +160,17 @@ mono_t tasks_next(const tasks_t *w, task_may_serve_fn *served, void *self) {
     return next;
 }
 
-static watch_call_t task_call(const tasks_t *w, const task_t *task, const task_context_t *with) {
-    return (watch_call_t){.conn = with->conn,
-                          .keys = w->keys,
-                          .queue = task->queue,
-                          .token = with->token,
-                          .arm = with->arm,
-                          .changed = task->changed,
-                          .metrics = task->metrics,
-                          .json = with->json,
-                          .now = mono_now(),
-                          .next = mono_never()};
+static side_task_call_t task_call(const tasks_t *w, const task_t *task, const task_context_t *with) {
+    return (side_task_call_t){.conn = with->conn,
+                              .keys = w->keys,
+                              .queue = task->queue,
+                              .token = with->token,
+                              .arm = with->arm,
+                              .changed = task->changed,
+                              .metrics = task->metrics,
+                              .json = with->json,
+                              .now = mono_now(),
+                              .next = mono_never()};
 }
 
 // Said once for each reason, until a step works again: a fault of keys or rights lasts until somebody mends it.
@@ -186,7 +186,7 @@ static outcome_t task_refused(const tasks_t *w, task_t *task, redis_error_t *err
 }
 
 outcome_t task_step(tasks_t *w, task_t *task, const task_context_t *with, redis_error_t *error) {
-    watch_call_t call = task_call(w, task, with);
+    side_task_call_t call = task_call(w, task, with);
     *error = (redis_error_t){0};
     task->changed = false;
     task->begun = true;
@@ -202,7 +202,7 @@ outcome_t task_step(tasks_t *w, task_t *task, const task_context_t *with, redis_
 }
 
 outcome_t task_leave(tasks_t *w, task_t *task, const task_context_t *with, redis_error_t *error) {
-    watch_call_t call = task_call(w, task, with);
+    side_task_call_t call = task_call(w, task, with);
     *error = (redis_error_t){0};
     outcome_t outcome = task->ops->leave(task->state, &call, error);
     if (outcome == OUTCOME_FENCED) return OUTCOME_OK; // there is nothing left to give back

@@ -1,4 +1,4 @@
-// Turns of what a dialect does beside passes (watch_ops of dialect.h): when each queue's next step is due, what wakes it, and
+// Turns of what a dialect does beside passes (side_task_ops of dialect.h): when each queue's next step is due, what wakes it, and
 // what follows from its outcome. The connection and the terms are the monitor's.
 #ifndef QS_MONITOR_TASKS_H
 #define QS_MONITOR_TASKS_H
@@ -16,7 +16,7 @@ void tasks_free(tasks_t *tasks); // takes; NULL is fine
 
 // Adds one for a queue, whose metrics are borrowed, before the first turn. `poll_ms`: how often it steps at the least while Redis
 // tells of no changes.
-void tasks_add(tasks_t *tasks, size_t queue, const watch_ops_t *ops, metrics_queue_t *metrics, int64_t poll_ms);
+void tasks_add(tasks_t *tasks, size_t queue, const side_task_ops_t *ops, metrics_queue_t *metrics, int64_t poll_ms);
 size_t tasks_count(const tasks_t *tasks);
 // What the ear must hear for them; lasts until the next tasks_add.
 const char *const *tasks_channels(const tasks_t *tasks, size_t *count);

@@ -39,7 +39,7 @@ keyspace_t *keyspace_new(const config_t *config) {
                                          .sentinel = own_key(queue->name, "sentinel"),
                                          .auditors = own_key(queue->name, "auditors"),
                                          .requeued = own_key(queue->name, "requeued"),
-                                         .aside = own_key(queue->name, "aside"),
+                                         .quarantine = own_key(queue->name, "aside"),
                                          .recorded = own_key(queue->name, "recorded"),
                                          .none = own_key(queue->name, "none")};
         if (per_queue) lock_keys_init(&keys->locks[i], queue->name, i, 1);
@@ -56,8 +56,8 @@ void keyspace_free(keyspace_t *keys) {
     }
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_keys_t *queue = &keys->queues[i];
-        char *const all[] = {queue->meta,     queue->failures, queue->stamps,   queue->sentinel, queue->auditors,
-                             queue->requeued, queue->aside,    queue->recorded, queue->none};
+        char *const all[] = {queue->meta,     queue->failures,   queue->stamps,   queue->sentinel, queue->auditors,
+                             queue->requeued, queue->quarantine, queue->recorded, queue->none};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++) free(all[k]);
     }
     free(keys->locks);

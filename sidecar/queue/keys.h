@@ -25,7 +25,7 @@ typedef struct queue_keys {
     char *sentinel;               // sidecar:<queue>:sentinel, hash {random, n}
     char *auditors;               // sidecar:<queue>:auditors, hash: who has copied the stream how far
     char *requeued;               // sidecar:<queue>:requeued, hash of events put back
-    char *aside;                  // sidecar:<queue>:aside, zset: what a promote could not move -> when it was put off
+    char *quarantine;             // sidecar:<queue>:aside, zset: what a promote could not move -> when it was put off
     char *recorded;               // sidecar:<queue>:recorded, zset: what others have put where we record it -> when
     char *none;                   // sidecar:<queue>:none, never written: stands where a script wants a key and there is none
 } queue_keys_t;

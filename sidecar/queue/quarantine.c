@@ -9,13 +9,13 @@
 enum { MEMBER_PARTS = 4 }; // of a reply: member, since, score, envelope
 
 static void append_look(conn_t *conn, const queue_keys_t *queue, const char *events, size_t skip) {
-    request_script(conn, &script_aside, 3);
-    request_text(conn, queue->aside);
+    request_script(conn, &script_quarantine_read, 3);
+    request_text(conn, queue->quarantine);
     request_text(conn, queue->config->delayed);
     request_text(conn, events ? events : queue->config->delayed);
     request_int(conn, (int64_t)skip);
-    request_int(conn, ASIDE_PAGE);
-    request_int(conn, ASIDE_BYTES);
+    request_int(conn, QUARANTINE_PAGE_JOBS);
+    request_int(conn, QUARANTINE_PAGE_BYTES);
     request_int(conn, queue->config->policy.max_payload);
     request_end(conn);
 }
@@ -27,7 +27,7 @@ static void append_arming(conn_t *conn, const queue_keys_t *queue) {
     request_text(conn, "YES");
     request_end(conn);
     request_begin(conn, "EXISTS");
-    request_text(conn, queue->aside);
+    request_text(conn, queue->quarantine);
     request_end(conn);
 }
 
@@ -44,26 +44,26 @@ static outcome_t read_arming(conn_t *conn, bool *armed, redis_error_t *error) {
     return OUTCOME_OK;
 }
 
-static void read_job(const redisReply *const *parts, aside_job_t *out) {
-    *out = (aside_job_t){.member = {reply_text(parts[0]), reply_len(parts[0])},
-                         .since = strtoll(reply_text(parts[1]), NULL, 10),
-                         .score = reply_text(parts[2]),
-                         .has_envelope = reply_is_text(parts[3]),
-                         .envelope = {reply_text(parts[3]), reply_len(parts[3])},
-                         .too_large = reply_int(parts[3])};
+static void read_job(const redisReply *const *parts, quarantined_t *out) {
+    *out = (quarantined_t){.member = {reply_text(parts[0]), reply_len(parts[0])},
+                           .since = strtoll(reply_text(parts[1]), NULL, 10),
+                           .score = reply_text(parts[2]),
+                           .has_envelope = reply_is_text(parts[3]),
+                           .envelope = {reply_text(parts[3]), reply_len(parts[3])},
+                           .too_large = reply_int(parts[3])};
 }
 
-static outcome_t read_page(const call_t *call, aside_page_t *page) {
+static outcome_t read_page(const call_t *call, quarantine_page_t *page) {
     redis_error_t *error = call->error;
     redisReply *reply;
     if (conn_read(call->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     page->reply = reply;
     page->now = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
     if (script_refusal(reply, error) == OUTCOME_OK &&
-        (page->now <= 0 || reply->elements % MEMBER_PARTS != 1 || reply->elements > 1 + ASIDE_PAGE * MEMBER_PARTS))
+        (page->now <= 0 || reply->elements % MEMBER_PARTS != 1 || reply->elements > 1 + QUARANTINE_PAGE_JOBS * MEMBER_PARTS))
         redis_error_set(error, OUTCOME_REFUSED, "aside: unexpected reply");
     if (error->outcome != OUTCOME_OK) {
-        aside_page_free(page);
+        quarantine_page_free(page);
         return error->outcome;
     }
     for (size_t i = 1; i < reply->elements; i += MEMBER_PARTS)
@@ -71,8 +71,8 @@ static outcome_t read_page(const call_t *call, aside_page_t *page) {
     return OUTCOME_OK;
 }
 
-outcome_t aside_read(const call_t *call, const char *events, size_t skip, bool arm, aside_page_t *page) {
-    *page = (aside_page_t){0};
+outcome_t quarantine_read(const call_t *call, const char *events, size_t skip, bool arm, quarantine_page_t *page) {
+    *page = (quarantine_page_t){0};
     *call->error = (redis_error_t){0};
     if (arm) append_arming(call->conn, call_queue(call));
     append_look(call->conn, call_queue(call), events, skip);
@@ -81,22 +81,22 @@ outcome_t aside_read(const call_t *call, const char *events, size_t skip, bool a
     return read_page(call, page);
 }
 
-void aside_page_free(aside_page_t *page) {
+void quarantine_page_free(quarantine_page_t *page) {
     conn_reply_free(page->reply);
-    *page = (aside_page_t){0};
+    *page = (quarantine_page_t){0};
 }
 
-void aside_settle_append(const call_t *call, const aside_ask_t *ask) {
-    static const char *const words[] = {[ASIDE_FORGET] = "forget", [ASIDE_PUSH] = "push", [ASIDE_END] = "end"};
+void quarantine_settle_append(const call_t *call, const quarantine_decision_t *ask) {
+    static const char *const words[] = {[QUARANTINE_RELEASE] = "forget", [QUARANTINE_PUSH] = "push", [QUARANTINE_END] = "end"};
     const queue_keys_t *at = call_queue(call);
     const char *delayed = at->config->delayed;
     conn_t *conn = call->conn;
-    call_script(call, &script_aside_settle, 8);
-    request_text(conn, at->aside);
+    call_script(call, &script_quarantine_settle, 8);
+    request_text(conn, at->quarantine);
     request_text(conn, delayed);
     request_text(conn, ask->events ? ask->events : delayed);
     request_text(conn, ask->ready ? ask->ready : delayed);
-    request_text(conn, ask->verdict == ASIDE_END && ask->hash ? ask->hash : delayed);
+    request_text(conn, ask->verdict == QUARANTINE_END && ask->hash ? ask->hash : delayed);
     request_text(conn, at->failures);
     request_text(conn, at->meta);
     call_token(call);
@@ -108,6 +108,6 @@ void aside_settle_append(const call_t *call, const aside_ask_t *ask) {
     request_int(conn, ask->delay_ms);
     request_text(conn, ask->last ? ".5" : "");
     request_int(conn, call->keys->config->stream.max_bytes);
-    if (ask->verdict == ASIDE_END) record_append(conn, ask->event);
+    if (ask->verdict == QUARANTINE_END) record_append(conn, ask->event);
     request_end(conn);
 }

@@ -69,7 +69,7 @@ static void play_heard(void *state, const char *channel, slice_t message) {
 }
 
 /* Reads its keys, armed. */
-static outcome_t look(const play_t *play, watch_call_t *call, redis_error_t *error) {
+static outcome_t look(const play_t *play, side_task_call_t *call, redis_error_t *error) {
     const char *const wanted[] = {keys[index_of(play)], "shared:board"};
     redisReply *reply;
     for (size_t i = 0; i < 2; i++) {
@@ -88,7 +88,7 @@ static outcome_t look(const play_t *play, watch_call_t *call, redis_error_t *err
     return OUTCOME_OK;
 }
 
-static outcome_t play_step(void *state, watch_call_t *call, redis_error_t *error) {
+static outcome_t play_step(void *state, side_task_call_t *call, redis_error_t *error) {
     play_t *play = state;
     cr_assert_not_null(call->json);
     cr_assert_str_not_empty(call->token);
@@ -106,7 +106,7 @@ static outcome_t play_step(void *state, watch_call_t *call, redis_error_t *error
     return OUTCOME_OK;
 }
 
-static outcome_t play_leave(void *state, watch_call_t *call, redis_error_t *error) {
+static outcome_t play_leave(void *state, side_task_call_t *call, redis_error_t *error) {
     play_t *play = state;
     redisReply *reply;
     play->leaves++;
@@ -118,14 +118,14 @@ static outcome_t play_leave(void *state, watch_call_t *call, redis_error_t *erro
     return play->outcome == OUTCOME_OK ? OUTCOME_OK : redis_error_set(error, play->outcome, "the play wants it");
 }
 
-static const watch_ops_t PLAY = {.open = play_open,
-                                 .close = play_close,
-                                 .forget = play_forget,
-                                 .watched = play_watched,
-                                 .channels = play_channels,
-                                 .heard = play_heard,
-                                 .step = play_step,
-                                 .leave = play_leave};
+static const side_task_ops_t PLAY = {.open = play_open,
+                                     .close = play_close,
+                                     .forget = play_forget,
+                                     .watched_keys = play_watched,
+                                     .channels = play_channels,
+                                     .heard = play_heard,
+                                     .step = play_step,
+                                     .leave = play_leave};
 
 #define STAGE(email)                                                                                                             \
     "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { protected_timeout = \"1h\"; heartbeat = \"off\"; "   \

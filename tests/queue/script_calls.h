@@ -56,9 +56,10 @@ static const struct {
     {&script_delayed_requeue,
      "5 sidecar:d:requeued sidecar:d:failures sidecar:d:meta de_delayed_events de_events event me 0 X###1 {} 9 kind "
      "requeued"},
-    {&script_aside, "3 sidecar:d:aside de_delayed_events de_events 0 9 99 9"},
-    {&script_aside_settle, "8 sidecar:app:lock sidecar:d:aside de_delayed_events de_events de_delayed_events de_delayed_events "
-                           "sidecar:d:failures sidecar:d:meta T X###1 - - end - 0 - 9 kind x"},
+    {&script_quarantine_read, "3 sidecar:d:aside de_delayed_events de_events 0 9 99 9"},
+    {&script_quarantine_settle,
+     "8 sidecar:app:lock sidecar:d:aside de_delayed_events de_events de_delayed_events de_delayed_events "
+     "sidecar:d:failures sidecar:d:meta T X###1 - - end - 0 - 9 kind x"},
     {&script_heal, "1 sidecar:app:lock T 60000"},
     {&script_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };

@@ -65,7 +65,7 @@ static void arm(pair_t *pair, size_t count) {
 
 /* As the dispatcher asks: promote, and the look that arms behind it. */
 static int64_t promote(pair_t *pair, bool armed) {
-    promote_ask_t ask = {.queue = 0, .token = "T", .batch = 10};
+    promote_request_t ask = {.queue = 0, .token = "T", .batch = 10};
     promote_reply_t reply;
     head_ask_t look = {.queue = 0};
     head_t head;

@@ -126,7 +126,7 @@ static requeue_result_t run_classify(const run_t *run, const audit_row_t *row, c
 }
 
 // False, with what has become of it: it cannot be put back.
-static bool run_prepare(run_t *run, const audit_row_t *row, const requeue_target_t *target, requeue_where_t *where) {
+static bool run_prepare(run_t *run, const audit_row_t *row, const requeue_target_t *target, requeue_push_t *where) {
     buffer_t why = {0};
     int64_t now_ms = run->now_ms + mono_diff(mono_now(), run->began) / NS_PER_MS;
     buffer_clear(&run->pushed_bytes);
@@ -138,7 +138,7 @@ static bool run_prepare(run_t *run, const audit_row_t *row, const requeue_target
 }
 
 static void run_send(run_t *run, const audit_row_t *row, const digest_t *digest, const requeue_target_t *target,
-                     const requeue_where_t *where) {
+                     const requeue_push_t *where) {
     const requeue_options_t *options = run->options;
     char id[EVENT_ID_SIZE];
     uint64_t nth;
@@ -158,15 +158,15 @@ static void run_send(run_t *run, const audit_row_t *row, const digest_t *digest,
     event_id(&record, 0, (int64_t)(nth >> 1), id);
     record.event = slice_text(id);
     requeue_append(run->conn, options->keys,
-                   &(requeue_ask_t){.queue = target->home,
-                                    .to = target->to,
-                                    .discards = options->discard,
-                                    .again = options->again,
-                                    .job = row->event.payload,
-                                    .where = where,
-                                    .digest = digest,
-                                    .by = options->by,
-                                    .record = &record});
+                   &(requeue_request_t){.queue = target->home,
+                                        .to = target->to,
+                                        .discards = options->discard,
+                                        .again = options->again,
+                                        .job = row->event.payload,
+                                        .where = where,
+                                        .digest = digest,
+                                        .by = options->by,
+                                        .record = &record});
     run->in_flight[(run->first + run->in_flight_count++) % MAX_IN_FLIGHT] = *target;
     run->in_flight_bytes += row->event.payload.len + run->pushed_bytes.len;
     free(note);
@@ -222,7 +222,7 @@ static bool run_add_row(void *self, const audit_row_t *row) {
     run_copy_text(target.queue, sizeof target.queue, row->event.queue);
     run_copy_text(target.job, sizeof target.job, row->event.job);
     requeue_result_t result = run_classify(run, row, &digest, &target);
-    requeue_where_t where = {0};
+    requeue_push_t where = {0};
     if (result == RESULT_WOULD && run->refused_queues[target.home]) {
         run_report(run, &target, RESULT_REFUSED, run->refused_queues[target.home]);
     } else if (result == RESULT_WOULD && run->unusable_queues[target.to]) {

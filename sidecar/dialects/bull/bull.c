@@ -21,7 +21,7 @@ enum {
     SCORE_PER_MS = 4096, // Bull keeps 12 bits of a counter in a score
 };
 
-static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_ask_t *ask) {
+static void bull_promote_append(conn_t *conn, const keyspace_t *keys, const promote_request_t *ask) {
     const queue_keys_t *at = &keys->queues[ask->queue];
     const lock_keys_t *lock = &keys->locks[at->lock];
     char *prefix = mem_printf("%s:", bull_config(at->config)->base);
@@ -34,7 +34,7 @@ static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_a
     bull_key(conn, at, "priority");
     bull_key(conn, at, "active");
     request_text(conn, at->meta);
-    request_text(conn, at->aside);
+    request_text(conn, at->quarantine);
     bull_foreign_keys(conn, at);
     request_text(conn, ask->token);
     request_text(conn, lock->name);
@@ -47,7 +47,7 @@ static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_a
     free(prefix);
 }
 
-static int64_t due_us(const queue_config_t *queue, double score) {
+static int64_t bull_due_us(const queue_config_t *queue, double score) {
     (void)queue;
     double ms = floor(score / SCORE_PER_MS);
     if (ms >= 9e15) return INT64_MAX;
@@ -55,11 +55,11 @@ static int64_t due_us(const queue_config_t *queue, double score) {
     return (int64_t)ms * 1000;
 }
 
-static const promote_ops_t promote = {
-    .append = promote_append, .read = promote_read_reply, .due_us = due_us, .most = PROMOTE_MOST};
+static const promote_ops_t bull_promote = {
+    .append = bull_promote_append, .read = promote_read_reply, .due_us = bull_due_us, .most = PROMOTE_MOST};
 
 // The first of the five replies that is no good decides; all are read.
-static void read_adopt(conn_t *conn, const queue_keys_t *at, buffer_t *refusal, redis_error_t *error) {
+static void bull_adopt_read(conn_t *conn, const queue_keys_t *at, buffer_t *refusal, redis_error_t *error) {
     const char *base = bull_config(at->config)->base;
     redis_error_t worst = {0};
     for (size_t i = 0; i <= BULLMQ_KEYS; i++) {
@@ -84,7 +84,7 @@ static void read_adopt(conn_t *conn, const queue_keys_t *at, buffer_t *refusal, 
 
 // Bull 4 and BullMQ share most names of keys. BullMQ writes its version into `meta`, and its events into a stream; workers that
 // wait on `marker` (BullMQ 5, and Bull's unreleased layout of pull request 2818) would sleep through what is promoted here.
-static outcome_t adopt(conn_t *conn, const keyspace_t *keys, size_t queue, buffer_t *refusal, redis_error_t *error) {
+static outcome_t bull_adopt(conn_t *conn, const keyspace_t *keys, size_t queue, buffer_t *refusal, redis_error_t *error) {
     const queue_keys_t *at = &keys->queues[queue];
     for (size_t i = 0; i < BULLMQ_KEYS; i++) {
         request_begin(conn, "TYPE");
@@ -96,93 +96,93 @@ static outcome_t adopt(conn_t *conn, const keyspace_t *keys, size_t queue, buffe
     request_text(conn, "version");
     request_text(conn, "opts.maxLenEvents");
     request_end(conn);
-    read_adopt(conn, at, refusal, error);
+    bull_adopt_read(conn, at, refusal, error);
     return error->outcome;
 }
 
 // ---- The watch: the stalled check, what promotion has put aside, and the failures that workers decide.
 
-typedef struct bull_watch {
+typedef struct bull_task {
     const queue_keys_t *at;
     bull_stalled_t *stalled;
-    bull_aside_t *aside;
+    bull_quarantine_t *quarantine;
     bull_failed_t *failed; // NULL: they are not recorded
-    bool forsaken;         // and Redis knows that, in this term
-} bull_watch_t;
+    bool paused;           // and Redis knows that, in this term
+} bull_task_t;
 
-static void *watch_open(const queue_keys_t *at) {
-    bull_watch_t *w = mem_alloc(sizeof *w);
+static void *bull_task_open(const queue_keys_t *at) {
+    bull_task_t *w = mem_alloc(sizeof *w);
     w->at = at;
     w->stalled = bull_stalled_open(at);
-    w->aside = bull_aside_open(at);
+    w->quarantine = bull_quarantine_open(at);
     if (bull_config(at->config)->record_failed) w->failed = bull_failed_open(at);
     return w;
 }
 
-static void watch_close(void *state) {
-    bull_watch_t *w = state;
+static void bull_task_close(void *state) {
+    bull_task_t *w = state;
     bull_stalled_close(w->stalled);
-    bull_aside_close(w->aside);
+    bull_quarantine_close(w->quarantine);
     if (w->failed) bull_failed_close(w->failed);
     free(w);
 }
 
-static void watch_forget(void *state) {
-    bull_watch_t *w = state;
+static void bull_task_forget(void *state) {
+    bull_task_t *w = state;
     bull_stalled_forget(w->stalled);
-    bull_aside_forget(w->aside);
+    bull_quarantine_forget(w->quarantine);
     if (w->failed) bull_failed_forget(w->failed);
-    w->forsaken = false;
+    w->paused = false;
 }
 
 // The key `failed` and the channel of the same name.
-static size_t watch_channels(const void *state, const char **out) {
-    const bull_watch_t *w = state;
+static size_t bull_task_channels(const void *state, const char **out) {
+    const bull_task_t *w = state;
     if (!w->failed) return 0;
     out[0] = bull_failed_key(w->failed);
     return 1;
 }
 
-static size_t watch_watched(const void *state, const char **out) {
-    size_t count = watch_channels(state, out);
-    out[count] = ((const bull_watch_t *)state)->at->aside;
+static size_t bull_task_watched_keys(const void *state, const char **out) {
+    size_t count = bull_task_channels(state, out);
+    out[count] = ((const bull_task_t *)state)->at->quarantine;
     return count + 1;
 }
 
-static void watch_heard(void *state, const char *channel, slice_t message) {
-    bull_watch_t *w = state;
+static void bull_task_on_message(void *state, const char *channel, slice_t message) {
+    bull_task_t *w = state;
     (void)channel;
-    if (w->failed) bull_failed_heard(w->failed, message);
+    if (w->failed) bull_failed_on_message(w->failed, message);
 }
 
-static outcome_t watch_step(void *state, watch_call_t *call, redis_error_t *error) {
-    bull_watch_t *w = state;
+static outcome_t bull_task_step(void *state, side_task_call_t *call, redis_error_t *error) {
+    bull_task_t *w = state;
     if (bull_stalled_step(w->stalled, call, error) != OUTCOME_OK) return error->outcome;
-    if (bull_aside_step(w->aside, call, error) != OUTCOME_OK) return error->outcome;
+    if (bull_quarantine_step(w->quarantine, call, error) != OUTCOME_OK) return error->outcome;
     if (!w->failed) {
-        if (!w->forsaken) w->forsaken = bull_failed_forsake(w->at, call, error) == OUTCOME_OK;
+        if (!w->paused) w->paused = bull_failed_pause(w->at, call, error) == OUTCOME_OK;
         return error->outcome;
     }
     return bull_failed_step(w->failed, call, call->changed, error);
 }
 
-static outcome_t watch_leave(void *state, watch_call_t *call, redis_error_t *error) {
-    bull_watch_t *w = state;
+static outcome_t bull_task_leave(void *state, side_task_call_t *call, redis_error_t *error) {
+    bull_task_t *w = state;
     return bull_stalled_leave(w->stalled, call, error);
 }
 
-static const watch_ops_t watch = {.open = watch_open,
-                                  .close = watch_close,
-                                  .forget = watch_forget,
-                                  .watched = watch_watched,
-                                  .channels = watch_channels,
-                                  .heard = watch_heard,
-                                  .step = watch_step,
-                                  .leave = watch_leave};
+static const side_task_ops_t bull_task_ops = {.open = bull_task_open,
+                                              .close = bull_task_close,
+                                              .forget = bull_task_forget,
+                                              .watched_keys = bull_task_watched_keys,
+                                              .channels = bull_task_channels,
+                                              .heard = bull_task_on_message,
+                                              .step = bull_task_step,
+                                              .leave = bull_task_leave};
 
-static const requeue_ops_t requeue = {.prepare = bull_requeue_prepare, .append = bull_requeue_append};
+static const requeue_ops_t bull_requeue = {.prepare = bull_requeue_prepare, .append = bull_requeue_append};
 
-static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
+static void bull_sizes(const queue_keys_t *at, size_fn *add, void *self) {
     char *paused = mem_printf("%s:paused", bull_config(at->config)->base);
     char *active = mem_printf("%s:active", bull_config(at->config)->base);
     char *prefix = mem_printf("%s:", bull_config(at->config)->base);
@@ -196,9 +196,9 @@ static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
 }
 
 const dialect_ops_t dialect_bull = {.settings = &bull_settings,
-                                    .promote = &promote,
-                                    .watch = &watch,
-                                    .requeue = &requeue,
-                                    .adopt = adopt,
+                                    .promote = &bull_promote,
+                                    .side_task = &bull_task_ops,
+                                    .requeue = &bull_requeue,
+                                    .adopt = bull_adopt,
                                     .dry_run = bull_dry_run,
-                                    .sizes = sizes};
+                                    .sizes = bull_sizes};

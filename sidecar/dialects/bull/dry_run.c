@@ -17,7 +17,7 @@ enum { TTL_MS = 60000 };
 
 // A scratch queue laid out like Bull's, in the slot of the scratch lock.
 typedef struct bull_scratch {
-    const dryrun_room_t *room;
+    const dry_run_t *room;
     queue_config_t config;
     queue_keys_t at;
     keyspace_t keys;
@@ -44,7 +44,7 @@ static void dry_run_append(conn_t *conn, const queue_keys_t *at, const char *com
 }
 
 // Reads so many replies; what was refused shows again in the scripts, which are what counts.
-static outcome_t dry_run_read(const dryrun_room_t *room, size_t count) {
+static outcome_t dry_run_read(const dry_run_t *room, size_t count) {
     for (size_t i = 0; i < count; i++) {
         redisReply *reply;
         if (conn_read(room->conn, 0, &reply, room->error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
@@ -100,18 +100,18 @@ static void dry_run_tidy(const bull_scratch_t *s) {
 static bool dry_run_promote(const bull_scratch_t *s) {
     promote_reply_t reply;
     dialect_ops(s->room->config->dialect)
-        ->promote->append(s->room->conn, &s->keys, &(promote_ask_t){.token = s->room->token, .batch = 3});
+        ->promote->append(s->room->conn, &s->keys, &(promote_request_t){.token = s->room->token, .batch = 3});
     return s->room->passed(s->room, &script_bull_promote, promote_read_reply(s->room->conn, &reply, s->room->error));
 }
 
-static watch_call_t dry_run_call(const bull_scratch_t *s, metrics_queue_t *metrics) {
-    return (watch_call_t){.conn = s->room->conn,
-                          .keys = &s->keys,
-                          .token = s->room->token,
-                          .metrics = metrics,
-                          .dry = true,
-                          .now = mono_now(),
-                          .next = mono_never()};
+static side_task_call_t dry_run_call(const bull_scratch_t *s, metrics_queue_t *metrics) {
+    return (side_task_call_t){.conn = s->room->conn,
+                              .keys = &s->keys,
+                              .token = s->room->token,
+                              .metrics = metrics,
+                              .dry = true,
+                              .now = mono_now(),
+                              .next = mono_never()};
 }
 
 // Marks, checks and marks again: with an interval of nothing every job has stalled.
@@ -121,7 +121,7 @@ static bool dry_run_check(const bull_scratch_t *s) {
     const script_t *script = &script_bull_mark;
     bool ok = true;
     for (int step = 0; step < 2 && ok; step++) {
-        watch_call_t call = dry_run_call(s, &metrics);
+        side_task_call_t call = dry_run_call(s, &metrics);
         ok = s->room->passed(s->room, script, bull_stalled_step(stalled, &call, s->room->error));
         script = &script_bull_settle;
     }
@@ -133,7 +133,7 @@ static bool dry_run_check(const bull_scratch_t *s) {
 static bool dry_run_failed(const bull_scratch_t *s) {
     metrics_queue_t metrics = {0};
     bull_failed_t *failed = bull_failed_open(&s->at);
-    watch_call_t call = dry_run_call(s, &metrics);
+    side_task_call_t call = dry_run_call(s, &metrics);
     bool ok = s->room->passed(s->room, &script_bull_failed, bull_failed_step(failed, &call, true, s->room->error));
     if (ok) {
         dry_run_append(s->room->conn, &s->at, "ZADD", "failed", "+inf", "two");
@@ -157,16 +157,16 @@ static bool dry_run_requeue(const bull_scratch_t *s) {
         buffer_t payload = {0};
         job.fields[BULL_NAME] = slice_text("scratch");
         bull_payload(&job, &payload);
-        const requeue_where_t where = {.job = {payload.data, payload.len}};
+        const requeue_push_t where = {.job = {payload.data, payload.len}};
         bull_requeue_append(s->room->conn, &s->keys,
-                            &(requeue_ask_t){.again = true, .by = "preflight", .record = &record, .where = &where}, &where);
+                            &(requeue_request_t){.again = true, .by = "preflight", .record = &record, .where = &where}, &where);
         ok = s->room->passed(s->room, &script_bull_requeue, requeue_read(s->room->conn, &reply, s->room->error));
         buffer_free(&payload);
     }
     return ok;
 }
 
-bool bull_dry_run(const dryrun_room_t *room) {
+bool bull_dry_run(const dry_run_t *room) {
     bull_scratch_t s = {.room = room, .config = *room->keys->queues[0].config, .at = room->keys->queues[0], .keys = *room->keys};
     bull_config_t settings = *bull_config(room->config);
     settings.base = mem_printf("%sbull", room->prefix);

@@ -16,15 +16,15 @@
 enum {
     OVERLAP_MS = 600000,  // workers' clocks may be so far behind
     NEAR_MS = 500,        // that a look after a change goes back
-    REST_SHARE = 10,      // a look is followed by a rest so many times as long,
-    REST_MOST_MS = 250,   // but not longer
-    WHOLE_S = 60,         // between two looks over all of the overlap
+    PAUSE_FACTOR = 10,    // a look is followed by a rest so many times as long,
+    PAUSE_MAX_MS = 250,   // but not longer
+    FULL_RANGE_S = 60,    // between two looks over all of the overlap
     KNOWN_MOST = 20000,   // failures that are taken as known when a queue is adopted
     PAGE = 500,           // entries of failed that one request looks at
     PAGE_JOBS = 64,       // failures without a record that it tells of
     PAGE_BYTES = 1 << 20, // and bytes of them, and then one more
     FULL_WAIT_MS = 1000,  // until the next try while the stream is full
-    HEARD_PAGE = 32,      // that one step looks at
+    MESSAGE_PAGE = 32,    // that one step looks at
     NUMBER_SIZE = 32,
 };
 
@@ -32,33 +32,33 @@ static const char ROLE[] = "monitor";
 
 struct bull_failed {
     const queue_keys_t *at;
-    char *failed;      // key, and channel
-    char *prefix;      // of the keys of jobs
-    bool begun;        // `seen` is known
-    bool going;        // a look is under way
-    bool whole;        // over all of the overlap
-    bool changed;      // since the look under way began
-    bool unread;       // something may have changed since the last whole look began
-    bool looked;       // it is the turn of the messages
-    bool full;         // the stream was; nothing is done before rest_until
-    mono_t look_at;    // when the one under way began
-    mono_t rest_until; // when the next one may
-    mono_t whole_at;   // and the next whole one
-    int64_t seen;      // ms by Redis's clock: when the last whole look began
-    int64_t near;      // and the last look of any kind
-    int64_t began;     // the one under way; 0 = its first page is not read yet
+    char *failed;         // key, and channel
+    char *prefix;         // of the keys of jobs
+    bool seen_known;      // `seen` is known
+    bool reading;         // a look is under way
+    bool full_range;      // over all of the overlap
+    bool changed;         // since the look under way began
+    bool full_range_due;  // something may have changed since the last whole look began
+    bool messages_turn;   // it is the turn of the messages
+    bool full;            // the stream was; nothing is done before pause_until
+    mono_t read_began;    // when the one under way began
+    mono_t pause_until;   // when the next one may
+    mono_t full_range_at; // and the next whole one
+    int64_t seen;         // ms by Redis's clock: when the last whole look began
+    int64_t near;         // and the last look of any kind
+    int64_t began;        // the one under way; 0 = its first page is not read yet
     char from[NUMBER_SIZE];
     int64_t skip;
-    bull_messages_t heard;
+    bull_messages_t messages;
     bull_record_t record;
     const char *reason; // of the record
 };
 
 void bull_failed_forget(bull_failed_t *s) {
-    bull_messages_clear(&s->heard);
-    s->begun = s->going = s->full = false;
-    s->changed = s->unread = true;
-    s->whole_at = s->rest_until = (mono_t){0};
+    bull_messages_clear(&s->messages);
+    s->seen_known = s->reading = s->full = false;
+    s->changed = s->full_range_due = true;
+    s->full_range_at = s->pause_until = (mono_t){0};
 }
 
 bull_failed_t *bull_failed_open(const queue_keys_t *at) {
@@ -66,7 +66,7 @@ bull_failed_t *bull_failed_open(const queue_keys_t *at) {
     s->at = at;
     s->failed = mem_printf("%s:failed", bull_config(at->config)->base);
     s->prefix = mem_printf("%s:", bull_config(at->config)->base);
-    bull_messages_init(&s->heard);
+    bull_messages_init(&s->messages);
     bull_failed_forget(s);
     return s;
 }
@@ -81,24 +81,24 @@ void bull_failed_close(bull_failed_t *s) {
 
 const char *bull_failed_key(const bull_failed_t *s) { return s->failed; }
 
-void bull_failed_heard(bull_failed_t *s, slice_t message) {
-    if (bull_messages_add(&s->heard, message)) return;
+void bull_failed_on_message(bull_failed_t *s, slice_t message) {
+    if (bull_messages_add(&s->messages, message)) return;
     log_warn(ROLE, s->at->config->name,
              "more failures are told than can be looked at: those of jobs that Bull removed at once are not recorded");
 }
 
 // ---- Where looks begin.
 
-static outcome_t say_type(redis_error_t *error, const redisReply *reply) {
+static outcome_t failed_wrong_type(redis_error_t *error, const redisReply *reply) {
     return redis_error_set(error, OUTCOME_REFUSED, "its key `%s` holds a %s", reply_text(reply_at(reply, 1)),
                            reply_text(reply_at(reply, 2)));
 }
 
-static int64_t number(const redisReply *reply) { return strtoll(reply_text(reply), NULL, 10); }
+static int64_t failed_number(const redisReply *reply) { return strtoll(reply_text(reply), NULL, 10); }
 
 // Asks from where to read. `mark`: how far all was read, "" = no news of that, "off" = nobody reads any more.
-static outcome_t ask_mark(const queue_keys_t *at, const watch_call_t *call, const char *mark, redisReply **reply,
-                          redis_error_t *error) {
+static outcome_t failed_ask_mark(const queue_keys_t *at, const side_task_call_t *call, const char *mark, redisReply **reply,
+                                 redis_error_t *error) {
     char *failed = mem_printf("%s:failed", bull_config(at->config)->base);
     request_script(call->conn, &script_bull_seen, 3);
     request_text(call->conn, call->keys->locks[at->lock].key);
@@ -113,58 +113,58 @@ static outcome_t ask_mark(const queue_keys_t *at, const watch_call_t *call, cons
 }
 
 // An answer that is not what was hoped for.
-static void take_refusal(const redisReply *reply, redis_error_t *error) {
+static void failed_take_refusal(const redisReply *reply, redis_error_t *error) {
     if (reply_is(reply_at(reply, 0), "type"))
-        say_type(error, reply);
+        failed_wrong_type(error, reply);
     else if (script_refusal(reply, error) == OUTCOME_OK)
         redis_error_set(error, OUTCOME_REFUSED, "bull_seen: unexpected reply");
 }
 
 // With `seen` tells how far all was read.
-static outcome_t ask_seen(bull_failed_t *s, watch_call_t *call, int64_t seen, redis_error_t *error) {
+static outcome_t failed_ask_seen(bull_failed_t *s, side_task_call_t *call, int64_t seen, redis_error_t *error) {
     redisReply *reply;
     char mark[NUMBER_SIZE] = "";
     if (seen) snprintf(mark, sizeof mark, "%lld", (long long)seen);
     if (!call->dry) failpoint("bull_seen_before");
-    if (ask_mark(s->at, call, mark, &reply, error) != OUTCOME_OK) return error->outcome;
+    if (failed_ask_mark(s->at, call, mark, &reply, error) != OUTCOME_OK) return error->outcome;
     if (!call->dry) failpoint("bull_seen_answered");
     if (reply_is(reply_at(reply, 0), "seen")) {
-        int64_t now = number(reply_at(reply, 1)), at = number(reply_at(reply, 2));
+        int64_t now = failed_number(reply_at(reply, 1)), at = failed_number(reply_at(reply, 2));
         // A mark in the future is of a clock that was ahead.
         s->seen = at > now + OVERLAP_MS ? now : at;
-        if (!s->begun) s->near = s->seen;
-        s->begun = true;
+        if (!s->seen_known) s->near = s->seen;
+        s->seen_known = true;
     } else {
-        take_refusal(reply, error);
+        failed_take_refusal(reply, error);
     }
     freeReplyObject(reply);
     return error->outcome;
 }
 
-outcome_t bull_failed_forsake(const queue_keys_t *at, watch_call_t *call, redis_error_t *error) {
+outcome_t bull_failed_pause(const queue_keys_t *at, side_task_call_t *call, redis_error_t *error) {
     redisReply *reply;
-    if (ask_mark(at, call, "off", &reply, error) != OUTCOME_OK) return error->outcome;
-    if (!reply_is(reply_at(reply, 0), "off")) take_refusal(reply, error);
+    if (failed_ask_mark(at, call, "off", &reply, error) != OUTCOME_OK) return error->outcome;
+    if (!reply_is(reply_at(reply, 0), "off")) failed_take_refusal(reply, error);
     freeReplyObject(reply);
     return error->outcome;
 }
 
 // Begins a look where one is wanted. False: none is, now.
-static bool begin_look(bull_failed_t *s, mono_t now) {
-    bool whole = s->unread && mono_reached(s->whole_at, now);
-    if (!mono_reached(s->rest_until, now) || (!whole && !s->changed)) return false;
-    snprintf(s->from, sizeof s->from, "%lld", (long long)(whole ? s->seen - OVERLAP_MS : s->near - NEAR_MS));
-    s->whole = whole;
+static bool failed_begin_read(bull_failed_t *s, mono_t now) {
+    bool full_range = s->full_range_due && mono_reached(s->full_range_at, now);
+    if (!mono_reached(s->pause_until, now) || (!full_range && !s->changed)) return false;
+    snprintf(s->from, sizeof s->from, "%lld", (long long)(full_range ? s->seen - OVERLAP_MS : s->near - NEAR_MS));
+    s->full_range = full_range;
     s->skip = s->began = 0;
-    s->look_at = now;
-    s->changed = s->looked = false;
-    if (whole) s->unread = false;
+    s->read_began = now;
+    s->changed = s->messages_turn = false;
+    if (full_range) s->full_range_due = false;
     return true;
 }
 
 // ---- Pages.
 
-static void ask_page(const bull_failed_t *s, const watch_call_t *call, const bull_message_t *first, size_t ids) {
+static void failed_append_page(const bull_failed_t *s, const side_task_call_t *call, const bull_message_t *first, size_t ids) {
     conn_t *conn = call->conn;
     request_script(conn, &script_bull_failed, 2);
     request_text(conn, s->failed);
@@ -183,27 +183,27 @@ static void ask_page(const bull_failed_t *s, const watch_call_t *call, const bul
 }
 
 // One failure of a page: id, score, state, then its fields.
-typedef struct told {
+typedef struct failed_entry {
     bull_job_t job;
     const redisReply *score;
     const redisReply *state;
-} told_t;
+} failed_entry_t;
 
-enum { TOLD_FROM = 4, TOLD_WIDTH = 3 + BULL_FIELDS };
+enum { ENTRIES_FROM = 4, ENTRY_WIDTH = 3 + BULL_FIELDS };
 
-static slice_t slice_of(const redisReply *reply) { return (slice_t){reply_text(reply), reply_len(reply)}; }
+static slice_t failed_slice(const redisReply *reply) { return (slice_t){reply_text(reply), reply_len(reply)}; }
 
-static bool told_at(const redisReply *page, size_t index, told_t *out) {
-    size_t at = TOLD_FROM + index * TOLD_WIDTH;
-    if (!page || page->type != REDIS_REPLY_ARRAY || at + TOLD_WIDTH > page->elements) return false;
-    out->job.id = slice_of(page->element[at]);
+static bool failed_entry_at(const redisReply *page, size_t index, failed_entry_t *out) {
+    size_t at = ENTRIES_FROM + index * ENTRY_WIDTH;
+    if (!page || page->type != REDIS_REPLY_ARRAY || at + ENTRY_WIDTH > page->elements) return false;
+    out->job.id = failed_slice(page->element[at]);
     out->score = page->element[at + 1];
     out->state = page->element[at + 2];
-    for (size_t i = 0; i < BULL_FIELDS; i++) out->job.fields[i] = slice_of(page->element[at + 3 + i]);
+    for (size_t i = 0; i < BULL_FIELDS; i++) out->job.fields[i] = failed_slice(page->element[at + 3 + i]);
     return true;
 }
 
-static void ask_record(bull_failed_t *s, const watch_call_t *call, slice_t id, slice_t score) {
+static void failed_append_record(bull_failed_t *s, const side_task_call_t *call, slice_t id, slice_t score) {
     conn_t *conn = call->conn;
     request_script(conn, &script_bull_record, 5);
     request_text(conn, call->keys->locks[s->at->lock].key);
@@ -223,36 +223,37 @@ static void ask_record(bull_failed_t *s, const watch_call_t *call, slice_t id, s
     request_end(conn);
 }
 
-static const char *reason_of(const bull_job_t *job) {
+static const char *failed_reason(const bull_job_t *job) {
     slice_t said = job->fields[BULL_FAILED_REASON];
     bool stalled = slice_is(said, BULL_STALLED_REASON) || slice_is(said, BULL_STALLED_MESSAGE);
     return stalled ? "retries_exhausted" : "worker_failed";
 }
 
 // A failure that stands in `failed`.
-static void record_told(bull_failed_t *s, const watch_call_t *call, const told_t *told) {
-    const char *state = reply_text(told->state);
+static void failed_record_entry(bull_failed_t *s, const side_task_call_t *call, const failed_entry_t *entry) {
+    const char *state = reply_text(entry->state);
     int64_t size = strncmp(state, "large ", 6) == 0 ? strtoll(state + 6, NULL, 10) : 0;
-    double finished = strtod(reply_text(told->score), NULL);
-    s->reason = reason_of(&told->job);
-    bull_record_make(&s->record, s->at->config, &told->job, s->reason, call->token, finished, *state == '\0', size);
+    double finished = strtod(reply_text(entry->score), NULL);
+    s->reason = failed_reason(&entry->job);
+    bull_record_make(&s->record, s->at->config, &entry->job, s->reason, call->token, finished, *state == '\0', size);
     if (size && !call->dry)
         log_warn(ROLE, s->at->config->name, "a failed job is larger than max_payload: its record has no payload",
                  F_INT("bytes", size), F_INT("max_payload", s->at->config->policy.max_payload));
-    ask_record(s, call, told->job.id, slice_of(told->score));
+    failed_append_record(s, call, entry->job.id, failed_slice(entry->score));
     buffer_shrink(&s->record.payload);
 }
 
 // A failure of which there is only the message.
-static void record_heard(bull_failed_t *s, const watch_call_t *call, const bull_message_t *heard, int64_t now_ms) {
-    bull_job_t job = {.id = heard->id};
-    job.fields[BULL_FAILED_REASON] = heard->error;
-    s->reason = reason_of(&job);
+static void failed_record_message(bull_failed_t *s, const side_task_call_t *call, const bull_message_t *messages,
+                                  int64_t now_ms) {
+    bull_job_t job = {.id = messages->id};
+    job.fields[BULL_FAILED_REASON] = messages->error;
+    s->reason = failed_reason(&job);
     bull_record_make(&s->record, s->at->config, &job, s->reason, call->token, (double)now_ms, false, 0);
-    ask_record(s, call, job.id, (slice_t){"", 0});
+    failed_append_record(s, call, job.id, (slice_t){"", 0});
 }
 
-static void say(const bull_failed_t *s, slice_t id, const char *reason) {
+static void failed_log(const bull_failed_t *s, slice_t id, const char *reason) {
     char text[JOB_ID_MOST + 1];
     snprintf(text, sizeof text, "%.*s", (int)(id.len < JOB_ID_MOST ? id.len : JOB_ID_MOST), id.len ? id.data : "");
     log_warn(ROLE, s->at->config->name, "a job has failed for good", F_STR("reason", reason), F_STR("job", text));
@@ -262,13 +263,13 @@ static void say(const bull_failed_t *s, slice_t id, const char *reason) {
 typedef struct sent {
     slice_t id;
     const char *reason;
-    const bull_message_t *heard; // the message that it was found by; NULL = by a look
-    bool kept;                   // its job stood in failed,
-    bool gone;                   // but not any more: its message, if there is one, is still to be looked at
-} sent_t;
+    const bull_message_t *messages; // the message that it was found by; NULL = by a look
+    bool kept;                      // its job stood in failed,
+    bool gone;                      // but not any more: its message, if there is one, is still to be looked at
+} failed_sent_t;
 
 // What came of one record.
-static outcome_t read_record(bull_failed_t *s, watch_call_t *call, sent_t *sent, redis_error_t *error) {
+static outcome_t failed_read_record(bull_failed_t *s, side_task_call_t *call, failed_sent_t *sent, redis_error_t *error) {
     redisReply *reply;
     if (conn_read(call->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     const redisReply *word = reply_at(reply, 0);
@@ -276,13 +277,13 @@ static outcome_t read_record(bull_failed_t *s, watch_call_t *call, sent_t *sent,
         failpoint("bull_record_answered");
         metric_add(&call->metrics->failed_recorded, 1);
         metrics_end(call->metrics, sent->reason, 1);
-        if (sent->kept) bull_messages_expect(&s->heard, sent->id, call->now);
-        if (!call->dry) say(s, sent->id, sent->reason);
+        if (sent->kept) bull_messages_expect(&s->messages, sent->id, call->now);
+        if (!call->dry) failed_log(s, sent->id, sent->reason);
     } else if (reply_is(word, "full")) {
         metric_add(&call->metrics->ends_held, 1);
         s->full = true;
     } else if (reply_is(word, "type")) {
-        say_type(error, reply);
+        failed_wrong_type(error, reply);
     } else if (reply_is(word, "gone")) {
         sent->gone = true;
     } else if (script_refusal(reply, error) == OUTCOME_OK && !reply_is(word, "changed")) {
@@ -292,10 +293,11 @@ static outcome_t read_record(bull_failed_t *s, watch_call_t *call, sent_t *sent,
     return error->outcome;
 }
 
-static outcome_t read_records(bull_failed_t *s, watch_call_t *call, sent_t *sent, size_t count, redis_error_t *error) {
+static outcome_t failed_read_records(bull_failed_t *s, side_task_call_t *call, failed_sent_t *sent, size_t count,
+                                     redis_error_t *error) {
     redis_error_t worst = {0};
     for (size_t i = 0; i < count; i++) {
-        if (read_record(s, call, &sent[i], error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        if (failed_read_record(s, call, &sent[i], error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
         if (error->outcome > worst.outcome) worst = *error;
     }
     *error = worst;
@@ -303,55 +305,55 @@ static outcome_t read_records(bull_failed_t *s, watch_call_t *call, sent_t *sent
 }
 
 // Records all that a look found.
-static outcome_t record_page(bull_failed_t *s, watch_call_t *call, const redisReply *page, redis_error_t *error) {
-    sent_t sent[PAGE_JOBS];
+static outcome_t failed_record_page(bull_failed_t *s, side_task_call_t *call, const redisReply *page, redis_error_t *error) {
+    failed_sent_t sent[PAGE_JOBS];
     size_t count = 0;
-    told_t told;
-    for (; count < PAGE_JOBS && told_at(page, count, &told); count++) {
-        record_told(s, call, &told);
-        sent[count] = (sent_t){.id = told.job.id, .reason = s->reason, .kept = true};
+    failed_entry_t entry;
+    for (; count < PAGE_JOBS && failed_entry_at(page, count, &entry); count++) {
+        failed_record_entry(s, call, &entry);
+        sent[count] = (failed_sent_t){.id = entry.job.id, .reason = s->reason, .kept = true};
     }
     if (count) failpoint("bull_record_before");
-    if (read_records(s, call, sent, count, error) != OUTCOME_OK || s->full) return error->outcome;
+    if (failed_read_records(s, call, sent, count, error) != OUTCOME_OK || s->full) return error->outcome;
     for (size_t i = 0; i < count; i++)
-        if (!sent[i].gone && bull_messages_drop(&s->heard, sent[i].id)) bull_messages_take_expected(&s->heard, sent[i].id);
+        if (!sent[i].gone && bull_messages_drop(&s->messages, sent[i].id)) bull_messages_take_expected(&s->messages, sent[i].id);
     return OUTCOME_OK;
 }
 
-static outcome_t end_look(bull_failed_t *s, watch_call_t *call, redis_error_t *error) {
+static outcome_t failed_end_read(bull_failed_t *s, side_task_call_t *call, redis_error_t *error) {
     mono_t now = mono_now();
-    int64_t rest = mono_diff(now, s->look_at) * REST_SHARE;
-    s->rest_until = mono_add(now, rest < REST_MOST_MS * NS_PER_MS ? rest : REST_MOST_MS * NS_PER_MS);
-    s->going = false;
-    s->looked = true;
+    int64_t rest = mono_diff(now, s->read_began) * PAUSE_FACTOR;
+    s->pause_until = mono_add(now, rest < PAUSE_MAX_MS * NS_PER_MS ? rest : PAUSE_MAX_MS * NS_PER_MS);
+    s->reading = false;
+    s->messages_turn = true;
     s->near = s->began;
-    if (!s->whole) return OUTCOME_OK;
-    s->whole_at = mono_add(now, WHOLE_S * NS_PER_S);
-    return ask_seen(s, call, s->began, error);
+    if (!s->full_range) return OUTCOME_OK;
+    s->full_range_at = mono_add(now, FULL_RANGE_S * NS_PER_S);
+    return failed_ask_seen(s, call, s->began, error);
 }
 
 // Goes on behind the page, or ends the look. Entries of the last score are counted, so that none of them is left out.
-static outcome_t turn_page(bull_failed_t *s, watch_call_t *call, const redisReply *page, redis_error_t *error) {
-    int64_t looked = reply_int(reply_at(page, 1)), same = reply_int(reply_at(page, 3));
+static outcome_t failed_next_page(bull_failed_t *s, side_task_call_t *call, const redisReply *page, redis_error_t *error) {
+    int64_t messages_turn = reply_int(reply_at(page, 1)), same = reply_int(reply_at(page, 3));
     const char *score = reply_text(reply_at(page, 2));
-    if (looked > 0) {
-        bool goes_on = same == looked && strcmp(score, s->from) == 0;
-        s->skip = goes_on ? s->skip + looked : same;
+    if (messages_turn > 0) {
+        bool goes_on = same == messages_turn && strcmp(score, s->from) == 0;
+        s->skip = goes_on ? s->skip + messages_turn : same;
         snprintf(s->from, sizeof s->from, "%s", score);
     }
-    bool more = looked == PAGE || page->elements > TOLD_FROM;
-    return more ? OUTCOME_OK : end_look(s, call, error);
+    bool more = messages_turn == PAGE || page->elements > ENTRIES_FROM;
+    return more ? OUTCOME_OK : failed_end_read(s, call, error);
 }
 
-static outcome_t read_page(const watch_call_t *call, redisReply **page, redis_error_t *error) {
+static outcome_t failed_read_page(const side_task_call_t *call, redisReply **page, redis_error_t *error) {
     if (conn_read(call->conn, 0, page, error) != OUTCOME_OK) return error->outcome;
-    if ((*page)->type == REDIS_REPLY_ARRAY && (*page)->elements >= TOLD_FROM) return OUTCOME_OK;
+    if ((*page)->type == REDIS_REPLY_ARRAY && (*page)->elements >= ENTRIES_FROM) return OUTCOME_OK;
     freeReplyObject(*page);
     return redis_error_set(error, OUTCOME_REFUSED, "bull_failed: unexpected reply");
 }
 
 // One page of a look. Its first one arms the wake-up: what comes while the look goes on asks for another.
-static outcome_t look(bull_failed_t *s, watch_call_t *call, redis_error_t *error) {
+static outcome_t failed_step_read(bull_failed_t *s, side_task_call_t *call, redis_error_t *error) {
     redisReply *page;
     redis_error_t caching = {0};
     bool arms = call->arm && !s->began;
@@ -361,91 +363,92 @@ static outcome_t look(bull_failed_t *s, watch_call_t *call, redis_error_t *error
         request_text(call->conn, "YES");
         request_end(call->conn);
     }
-    ask_page(s, call, NULL, 0);
+    failed_append_page(s, call, NULL, 0);
     // A refusal is said by whoever waits for a change; the safety look comes all the same.
     if (arms && conn_read(call->conn, 0, &page, &caching) == OUTCOME_OK) freeReplyObject(page);
     if (caching.outcome == OUTCOME_DISCONNECTED) *error = caching;
-    if (caching.outcome == OUTCOME_DISCONNECTED || read_page(call, &page, error) != OUTCOME_OK) return error->outcome;
-    if (!s->began) s->began = number(reply_at(page, 0));
-    s->going = true;
-    record_page(s, call, page, error);
-    if (error->outcome == OUTCOME_OK && !s->full) turn_page(s, call, page, error);
+    if (caching.outcome == OUTCOME_DISCONNECTED || failed_read_page(call, &page, error) != OUTCOME_OK) return error->outcome;
+    if (!s->began) s->began = failed_number(reply_at(page, 0));
+    s->reading = true;
+    failed_record_page(s, call, page, error);
+    if (error->outcome == OUTCOME_OK && !s->full) failed_next_page(s, call, page, error);
     freeReplyObject(page);
     return error->outcome;
 }
 
 // Drops the messages that were looked at, but for one whose job was gone when it was to be recorded: that comes up again.
-static void drop_heard(bull_failed_t *s, const sent_t *sent, size_t count, int64_t looked) {
-    for (; looked > 0 && s->heard.first; looked--) {
-        const sent_t *of = NULL;
+static void failed_drop_message(bull_failed_t *s, const failed_sent_t *sent, size_t count, int64_t messages_turn) {
+    for (; messages_turn > 0 && s->messages.first; messages_turn--) {
+        const failed_sent_t *of = NULL;
         for (size_t i = 0; i < count && !of; i++)
-            if (sent[i].heard == s->heard.first) of = &sent[i];
+            if (sent[i].messages == s->messages.first) of = &sent[i];
         if (of && of->gone) {
-            bull_messages_rotate(&s->heard);
+            bull_messages_rotate(&s->messages);
             continue;
         }
-        if (!of || of->kept) bull_messages_take_expected(&s->heard, s->heard.first->id);
-        bull_messages_pop(&s->heard);
+        if (!of || of->kept) bull_messages_take_expected(&s->messages, s->messages.first->id);
+        bull_messages_pop(&s->messages);
     }
 }
 
 // Whether the failure that a message tells of has its record: each record answers one message, the earlier ones first.
-static bool is_answered(const bull_failed_t *s, const bull_message_t *heard, mono_t now) {
+static bool failed_is_expected(const bull_failed_t *s, const bull_message_t *messages, mono_t now) {
     size_t before = 0;
-    for (const bull_message_t *at = s->heard.first; at != heard; at = at->next) before += slice_equal(at->id, heard->id);
-    return bull_messages_expected(&s->heard, heard->id, now) > before;
+    for (const bull_message_t *at = s->messages.first; at != messages; at = at->next) before += slice_equal(at->id, messages->id);
+    return bull_messages_expected(&s->messages, messages->id, now) > before;
 }
 
 // Looks at jobs that messages name. What is told of them comes in the order in which they were asked for.
-static outcome_t listen(bull_failed_t *s, watch_call_t *call, redis_error_t *error) {
+static outcome_t failed_step_messages(bull_failed_t *s, side_task_call_t *call, redis_error_t *error) {
     redisReply *page;
-    sent_t sent[HEARD_PAGE];
-    size_t asked = s->heard.count < HEARD_PAGE ? s->heard.count : HEARD_PAGE, count = 0;
-    const bull_message_t *heard = s->heard.first;
-    told_t told;
-    ask_page(s, call, s->heard.first, asked);
-    if (read_page(call, &page, error) != OUTCOME_OK) return error->outcome;
-    for (size_t i = 0; heard && i < HEARD_PAGE && told_at(page, i, &told); i++, heard = heard->next) {
-        while (heard->next && !slice_equal(told.job.id, heard->id)) heard = heard->next;
-        bool kept = reply_len(told.score) > 0;
+    failed_sent_t sent[MESSAGE_PAGE];
+    size_t asked = s->messages.count < MESSAGE_PAGE ? s->messages.count : MESSAGE_PAGE, count = 0;
+    const bull_message_t *messages = s->messages.first;
+    failed_entry_t entry;
+    failed_append_page(s, call, s->messages.first, asked);
+    if (failed_read_page(call, &page, error) != OUTCOME_OK) return error->outcome;
+    for (size_t i = 0; messages && i < MESSAGE_PAGE && failed_entry_at(page, i, &entry); i++, messages = messages->next) {
+        while (messages->next && !slice_equal(entry.job.id, messages->id)) messages = messages->next;
+        bool kept = reply_len(entry.score) > 0;
         // A job that has a hash and is not failed was put back meanwhile.
-        if (!kept && (!reply_is(told.state, "none") || is_answered(s, heard, call->now))) continue;
+        if (!kept && (!reply_is(entry.state, "none") || failed_is_expected(s, messages, call->now))) continue;
         if (kept)
-            record_told(s, call, &told);
+            failed_record_entry(s, call, &entry);
         else
-            record_heard(s, call, heard, number(reply_at(page, 0)));
-        sent[count++] = (sent_t){.id = told.job.id, .reason = s->reason, .heard = heard, .kept = kept};
+            failed_record_message(s, call, messages, failed_number(reply_at(page, 0)));
+        sent[count++] = (failed_sent_t){.id = entry.job.id, .reason = s->reason, .messages = messages, .kept = kept};
     }
-    int64_t looked = reply_int(reply_at(page, 1));
-    if (read_records(s, call, sent, count, error) == OUTCOME_OK && !s->full) drop_heard(s, sent, count, looked);
+    int64_t messages_turn = reply_int(reply_at(page, 1));
+    if (failed_read_records(s, call, sent, count, error) == OUTCOME_OK && !s->full)
+        failed_drop_message(s, sent, count, messages_turn);
     freeReplyObject(page);
     return error->outcome;
 }
 
-outcome_t bull_failed_step(bull_failed_t *s, watch_call_t *call, bool changed, redis_error_t *error) {
+outcome_t bull_failed_step(bull_failed_t *s, side_task_call_t *call, bool changed, redis_error_t *error) {
     *error = (redis_error_t){0};
-    if (changed || !call->arm) s->changed = s->unread = true; // without wake-ups each step is one
-    if (s->full && !mono_reached(s->rest_until, call->now)) {
-        call->next = mono_min(call->next, s->rest_until);
+    if (changed || !call->arm) s->changed = s->full_range_due = true; // without wake-ups each step is one
+    if (s->full && !mono_reached(s->pause_until, call->now)) {
+        call->next = mono_min(call->next, s->pause_until);
         return OUTCOME_OK;
     }
     s->full = false;
-    if (!s->begun) ask_seen(s, call, 0, error);
+    if (!s->seen_known) failed_ask_seen(s, call, 0, error);
     if (error->outcome != OUTCOME_OK) return error->outcome;
-    if (s->going || !s->heard.first || (s->changed && !s->looked)) {
-        if (s->going || begin_look(s, call->now)) look(s, call, error);
+    if (s->reading || !s->messages.first || (s->changed && !s->messages_turn)) {
+        if (s->reading || failed_begin_read(s, call->now)) failed_step_read(s, call, error);
     } else {
-        listen(s, call, error);
+        failed_step_messages(s, call, error);
     }
     if (s->full) {
-        s->rest_until = mono_add(call->now, FULL_WAIT_MS * NS_PER_MS);
+        s->pause_until = mono_add(call->now, FULL_WAIT_MS * NS_PER_MS);
         log_error(ROLE, s->at->config->name, "the failure stream is full: failures are not recorded until it shrinks",
                   F_INT("max_bytes", call->keys->config->stream.max_bytes));
     }
-    mono_t next = s->unread ? s->whole_at : mono_never();
-    if (s->full || s->changed) next = mono_min(next, s->rest_until);
-    next = mono_max(next, s->rest_until);
-    if (!s->full && (s->going || (s->heard.first && (s->looked || !s->changed)))) next = call->now;
+    mono_t next = s->full_range_due ? s->full_range_at : mono_never();
+    if (s->full || s->changed) next = mono_min(next, s->pause_until);
+    next = mono_max(next, s->pause_until);
+    if (!s->full && (s->reading || (s->messages.first && (s->messages_turn || !s->changed)))) next = call->now;
     call->next = mono_min(call->next, next);
     return error->outcome;
 }

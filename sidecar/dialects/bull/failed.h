@@ -10,7 +10,7 @@
 
 #include "dialects/dialect.h"
 
-// Of one queue, in one term. Functions as those of watch_ops.
+// Of one queue, in one term. Functions as those of side_task_ops.
 typedef struct bull_failed bull_failed_t;
 
 bull_failed_t *bull_failed_open(const queue_keys_t *at); // owned
@@ -19,13 +19,13 @@ void bull_failed_forget(bull_failed_t *state);
 
 // The key that is to be watched, and the channel that is to be heard, of the same name; borrowed from the state.
 const char *bull_failed_key(const bull_failed_t *state);
-void bull_failed_heard(bull_failed_t *state, slice_t message);
+void bull_failed_on_message(bull_failed_t *state, slice_t message);
 
 // One step. `changed`: the key may have changed since the last one. Brings call->next forward as it needs it.
-outcome_t bull_failed_step(bull_failed_t *state, watch_call_t *call, bool changed, redis_error_t *error);
+outcome_t bull_failed_step(bull_failed_t *state, side_task_call_t *call, bool changed, redis_error_t *error);
 
 // Failures are not wanted (record_failed = false): what fails until they are wanted again will count as known, unlike what fails
 // while nobody leads. Once in a term.
-outcome_t bull_failed_forsake(const queue_keys_t *at, watch_call_t *call, redis_error_t *error);
+outcome_t bull_failed_pause(const queue_keys_t *at, side_task_call_t *call, redis_error_t *error);
 
 #endif

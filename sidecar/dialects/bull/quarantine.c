@@ -17,40 +17,40 @@ enum { FULL_WAIT_MS = 1000 }; // until the next try while the stream is full
 static const char ROLE[] = "monitor";
 
 // One id of a page.
-typedef struct bull_ghost {
-    aside_verdict_t verdict;
+typedef struct quarantined_id {
+    quarantine_verdict_t verdict;
     const char *reason; // of an end
     char *key;          // owned
     bull_record_t record;
-} bull_ghost_t;
+} quarantined_id_t;
 
-struct bull_aside {
+struct bull_quarantine {
     const queue_keys_t *at;
-    bool going;   // a round is under way
-    size_t skip;  // ids that it has left where they are
-    bool full;    // the stream was, in this round
-    bool said;    // and that was logged
-    mono_t again; // when the next round is to begin, whatever is told
-    bull_ghost_t ghosts[ASIDE_PAGE];
+    bool round_open;  // a round is under way
+    size_t skip;      // ids that it has left where they are
+    bool full;        // the stream was, in this round
+    bool full_logged; // and that was logged
+    mono_t round_at;  // when the next round is to begin, whatever is told
+    quarantined_id_t items[QUARANTINE_PAGE_JOBS];
 };
 
-bull_aside_t *bull_aside_open(const queue_keys_t *at) {
-    bull_aside_t *s = mem_alloc(sizeof *s);
+bull_quarantine_t *bull_quarantine_open(const queue_keys_t *at) {
+    bull_quarantine_t *s = mem_alloc(sizeof *s);
     s->at = at;
     return s;
 }
 
-void bull_aside_close(bull_aside_t *s) {
-    for (size_t i = 0; i < ASIDE_PAGE; i++) bull_record_free(&s->ghosts[i].record);
+void bull_quarantine_close(bull_quarantine_t *s) {
+    for (size_t i = 0; i < QUARANTINE_PAGE_JOBS; i++) bull_record_free(&s->items[i].record);
     free(s);
 }
 
-void bull_aside_forget(bull_aside_t *s) {
-    s->going = false;
-    s->again = (mono_t){0};
+void bull_quarantine_forget(bull_quarantine_t *s) {
+    s->round_open = false;
+    s->round_at = (mono_t){0};
 }
 
-static void ask_job(conn_t *conn, const queue_keys_t *at, slice_t id) {
+static void quarantine_append_look(conn_t *conn, const queue_keys_t *at, slice_t id) {
     request_begin(conn, "HMGET");
     bull_job_key(conn, at, id, "");
     request_text(conn, "name");
@@ -59,29 +59,30 @@ static void ask_job(conn_t *conn, const queue_keys_t *at, slice_t id) {
 }
 
 // What stands under the id now. False: it cannot be told.
-static bool judge(conn_t *conn, const aside_job_t *job, bull_ghost_t *ghost, redis_error_t *error) {
+static bool quarantine_judge(conn_t *conn, const quarantined_t *job, quarantined_id_t *item, redis_error_t *error) {
     redisReply *reply;
-    ghost->verdict = ASIDE_END;
-    ghost->reason = "unreadable";
+    item->verdict = QUARANTINE_END;
+    item->reason = "unreadable";
     outcome_t outcome = conn_read(conn, 0, &reply, error);
     if (outcome == OUTCOME_REFUSED && strncmp(error->text, "WRONGTYPE", 9) == 0) {
-        ghost->reason = "invalid_target";
+        item->reason = "invalid_target";
         *error = (redis_error_t){0};
     } else if (outcome != OUTCOME_OK) {
         return false;
     } else if (reply_is_text(reply_at(reply, 0)) || reply_is_text(reply_at(reply, 1))) {
-        ghost->verdict = ASIDE_FORGET; // it has become a job
+        item->verdict = QUARANTINE_RELEASE; // it has become a job
     }
     conn_reply_free(reply);
-    if (*job->score == '\0') ghost->verdict = ASIDE_FORGET; // somebody has removed it
+    if (*job->score == '\0') item->verdict = QUARANTINE_RELEASE; // somebody has removed it
     return true;
 }
 
-static outcome_t judge_page(bull_aside_t *s, const watch_call_t *call, const aside_page_t *page, redis_error_t *error) {
+static outcome_t quarantine_judge_page(bull_quarantine_t *s, const side_task_call_t *call, const quarantine_page_t *page,
+                                       redis_error_t *error) {
     redis_error_t worst = {0};
-    for (size_t i = 0; i < page->count; i++) ask_job(call->conn, s->at, page->jobs[i].member);
+    for (size_t i = 0; i < page->count; i++) quarantine_append_look(call->conn, s->at, page->jobs[i].member);
     for (size_t i = 0; i < page->count; i++) {
-        if (judge(call->conn, &page->jobs[i], &s->ghosts[i], error)) continue;
+        if (quarantine_judge(call->conn, &page->jobs[i], &s->items[i], error)) continue;
         if (error->outcome == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
         worst = *error;
     }
@@ -89,34 +90,35 @@ static outcome_t judge_page(bull_aside_t *s, const watch_call_t *call, const asi
     return worst.outcome;
 }
 
-static void append_settle(const bull_aside_t *s, const watch_call_t *call, const aside_page_t *page, size_t index,
-                          bull_ghost_t *ghost) {
-    const aside_job_t *job = &page->jobs[index];
+static void quarantine_append_settle(const bull_quarantine_t *s, const side_task_call_t *call, const quarantine_page_t *page,
+                                     size_t index, quarantined_id_t *item) {
+    const quarantined_t *job = &page->jobs[index];
     bull_job_t named = {.id = job->member};
-    bull_record_make(&ghost->record, s->at->config, &named, ghost->reason, call->token, (double)page->now, false, 0);
+    bull_record_make(&item->record, s->at->config, &named, item->reason, call->token, (double)page->now, false, 0);
     // An id with a NUL names no key that could be written here; it has no job, or it would not be aside.
     bool whole = job->member.len == 0 || !memchr(job->member.data, '\0', job->member.len);
-    ghost->key = whole ? mem_printf("%s:%.*s", bull_config(s->at->config)->base, (int)job->member.len,
-                                    job->member.len ? job->member.data : "")
-                       : NULL;
+    item->key = whole ? mem_printf("%s:%.*s", bull_config(s->at->config)->base, (int)job->member.len,
+                                   job->member.len ? job->member.data : "")
+                      : NULL;
     // What is no hash cannot be looked into.
-    bool looks = whole && strcmp(ghost->reason, "unreadable") == 0;
-    const call_t to = watch_call(call, NULL);
-    aside_settle_append(
-        &to,
-        &(aside_ask_t){.job = job, .verdict = ghost->verdict, .hash = looks ? ghost->key : NULL, .event = &ghost->record.event});
+    bool looks = whole && strcmp(item->reason, "unreadable") == 0;
+    const call_t to = side_task_call(call, NULL);
+    quarantine_settle_append(
+        &to, &(quarantine_decision_t){
+                 .job = job, .verdict = item->verdict, .hash = looks ? item->key : NULL, .event = &item->record.event});
 }
 
-static void note_settled(bull_aside_t *s, watch_call_t *call, const bull_ghost_t *ghost, settled_t settled) {
+static void quarantine_note_settled(bull_quarantine_t *s, side_task_call_t *call, const quarantined_id_t *item,
+                                    settled_t settled) {
     char id[JOB_ID_MOST + 1];
-    const event_t *event = &ghost->record.event;
+    const event_t *event = &item->record.event;
     switch (settled) {
     case SETTLED:
-        if (ghost->verdict == ASIDE_FORGET) break;
-        metrics_end(call->metrics, ghost->reason, 1);
+        if (item->verdict == QUARANTINE_RELEASE) break;
+        metrics_end(call->metrics, item->reason, 1);
         snprintf(id, sizeof id, "%.*s", (int)event->job.len, event->job.len ? event->job.data : "");
         log_warn(ROLE, s->at->config->name, "an id in delayed names no job: it has failed for good",
-                 F_STR("reason", ghost->reason), F_STR("job", id));
+                 F_STR("reason", item->reason), F_STR("job", id));
         break;
     case SETTLED_FULL:
         metric_add(&call->metrics->ends_held, 1);
@@ -127,9 +129,10 @@ static void note_settled(bull_aside_t *s, watch_call_t *call, const bull_ghost_t
     }
 }
 
-static outcome_t settle_page(bull_aside_t *s, watch_call_t *call, const aside_page_t *page, redis_error_t *error) {
+static outcome_t quarantine_settle_page(bull_quarantine_t *s, side_task_call_t *call, const quarantine_page_t *page,
+                                        redis_error_t *error) {
     redis_error_t worst = {0};
-    for (size_t i = 0; i < page->count; i++) append_settle(s, call, page, i, &s->ghosts[i]);
+    for (size_t i = 0; i < page->count; i++) quarantine_append_settle(s, call, page, i, &s->items[i]);
     failpoint("aside_before");
     if (conn_flush(call->conn, error) != OUTCOME_OK) worst = *error;
     failpoint("aside_sent");
@@ -139,40 +142,40 @@ static outcome_t settle_page(bull_aside_t *s, watch_call_t *call, const aside_pa
             worst.outcome == OUTCOME_DISCONNECTED ? OUTCOME_DISCONNECTED : settle_read(call->conn, &settled, error);
         failpoint("aside_answered");
         if (outcome == OUTCOME_OK)
-            note_settled(s, call, &s->ghosts[i], settled);
+            quarantine_note_settled(s, call, &s->items[i], settled);
         else if (outcome > worst.outcome)
             worst = *error;
-        free(s->ghosts[i].key);
-        s->ghosts[i].key = NULL;
+        free(s->items[i].key);
+        s->items[i].key = NULL;
     }
     *error = worst;
     return worst.outcome;
 }
 
-static void end_round(bull_aside_t *s, const watch_call_t *call) {
-    s->going = false;
-    s->again = s->skip ? mono_add(call->now, FULL_WAIT_MS * NS_PER_MS) : mono_never();
-    if (s->full && !s->said)
+static void quarantine_end_round(bull_quarantine_t *s, const side_task_call_t *call) {
+    s->round_open = false;
+    s->round_at = s->skip ? mono_add(call->now, FULL_WAIT_MS * NS_PER_MS) : mono_never();
+    if (s->full && !s->full_logged)
         log_error(ROLE, s->at->config->name, "the failure stream is full: no job is ended until it shrinks",
                   F_INT("max_bytes", call->keys->config->stream.max_bytes));
-    s->said = s->full;
+    s->full_logged = s->full;
 }
 
-outcome_t bull_aside_step(bull_aside_t *s, watch_call_t *call, redis_error_t *error) {
-    aside_page_t page;
-    if (!s->going && !call->changed && !mono_reached(s->again, call->now)) {
-        call->next = mono_min(call->next, s->again);
+outcome_t bull_quarantine_step(bull_quarantine_t *s, side_task_call_t *call, redis_error_t *error) {
+    quarantine_page_t page;
+    if (!s->round_open && !call->changed && !mono_reached(s->round_at, call->now)) {
+        call->next = mono_min(call->next, s->round_at);
         return OUTCOME_OK;
     }
-    if (!s->going) s->skip = 0, s->full = false;
-    s->going = true;
-    const call_t of = watch_call(call, error);
-    if (aside_read(&of, NULL, s->skip, call->arm, &page) != OUTCOME_OK) return error->outcome;
+    if (!s->round_open) s->skip = 0, s->full = false;
+    s->round_open = true;
+    const call_t of = side_task_call(call, error);
+    if (quarantine_read(&of, NULL, s->skip, call->arm, &page) != OUTCOME_OK) return error->outcome;
     if (page.count == 0)
-        end_round(s, call);
-    else if (judge_page(s, call, &page, error) == OUTCOME_OK)
-        settle_page(s, call, &page, error);
-    aside_page_free(&page);
-    call->next = mono_min(call->next, s->going ? call->now : s->again);
+        quarantine_end_round(s, call);
+    else if (quarantine_judge_page(s, call, &page, error) == OUTCOME_OK)
+        quarantine_settle_page(s, call, &page, error);
+    quarantine_page_free(&page);
+    call->next = mono_min(call->next, s->round_open ? call->now : s->round_at);
     return error->outcome;
 }

@@ -11,7 +11,7 @@
 #include "dialects/bull/requeue.h"
 #include "queue/record.h"
 
-bool bull_requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_where_t *out, buffer_t *bytes,
+bool bull_requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_push_t *out, buffer_t *bytes,
                           buffer_t *why) {
     bull_job_t job;
     (void)queue, (void)now_ms, (void)out;
@@ -49,7 +49,7 @@ static void requeue_append_fields(conn_t *conn, const bull_job_t *job) {
     }
 }
 
-void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask_t *ask, const requeue_where_t *where) {
+void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask, const requeue_push_t *where) {
     const queue_keys_t *home = &keys->queues[ask->queue];
     const queue_config_t *to = keys->queues[ask->to].config;
     digest_t event = {.bytes = {0}};

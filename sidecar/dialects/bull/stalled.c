@@ -26,8 +26,8 @@ enum {
     LOOK_BYTES = 1 << 20,  // of jobs in one look, and then one more
     RENEW_LEAST_MS = 1000, // the hold on the workers' check is renewed this often at the most
     RENEW_SHARE = 3,       // and so many times in an interval
-    TOLD_FROM = 4,         // where the first job stands in the look's reply
-    TOLD = 2,              // elements of a job there before its fields
+    CASES_FROM = 4,        // where the first job stands in the look's reply
+    CASE_HEAD = 2,         // elements of a job there before its fields
 };
 
 static const char ROLE[] = "monitor";
@@ -38,8 +38,8 @@ typedef struct bull_case {
     bull_job_t job;
     const char *verdict; // as bull_settle has it
     const char *reason;
-    char error[160]; // of an end
-    bool removes;    // removeOnFail
+    char error[160];       // of an end
+    bool case_removes_job; // removeOnFail
     bull_record_t record;
 } bull_case_t;
 
@@ -67,26 +67,26 @@ void bull_stalled_close(bull_stalled_t *s) {
     free(s);
 }
 
-static void from_the_first(bull_stalled_t *s) {
+static void stalled_rewind(bull_stalled_t *s) {
     snprintf(s->cursor, sizeof s->cursor, "0");
     s->skip = s->left = 0;
 }
 
 void bull_stalled_forget(bull_stalled_t *s) {
     s->marked = false;
-    from_the_first(s);
+    stalled_rewind(s);
 }
 
-static int64_t renew_ms(const queue_config_t *queue) {
+static int64_t stalled_renew_ms(const queue_config_t *queue) {
     int64_t share = bull_config(queue)->stalled_interval_ms / RENEW_SHARE;
     return share > RENEW_LEAST_MS ? share : RENEW_LEAST_MS;
 }
 
-static int64_t number(const redisReply *reply) { return strtoll(reply_text(reply), NULL, 10); }
+static int64_t stalled_number(const redisReply *reply) { return strtoll(reply_text(reply), NULL, 10); }
 
 // ---- The mark.
 
-static void mark_append(const bull_stalled_t *s, const watch_call_t *call, bool leaves) {
+static void stalled_append_mark(const bull_stalled_t *s, const side_task_call_t *call, bool leaves) {
     const queue_keys_t *at = s->at;
     request_script(call->conn, &script_bull_mark, 5 + BULLMQ_KEYS);
     request_text(call->conn, call->keys->locks[at->lock].key);
@@ -100,34 +100,34 @@ static void mark_append(const bull_stalled_t *s, const watch_call_t *call, bool 
     if (leaves)
         request_text(call->conn, "");
     else
-        request_int(call->conn, 2 * renew_ms(at->config) + call->keys->config->lock.ttl_ms);
+        request_int(call->conn, 2 * stalled_renew_ms(at->config) + call->keys->config->lock.ttl_ms);
     request_end(call->conn);
 }
 
 // The workers stay away for a while now, and the next check is due a whole interval after what is marked was marked.
-static void held(bull_stalled_t *s, watch_call_t *call, const redisReply *reply) {
+static void stalled_read_mark(bull_stalled_t *s, side_task_call_t *call, const redisReply *reply) {
     bool anew = reply_is(reply_at(reply, 0), "marked");
-    int64_t age = anew ? 0 : number(reply_at(reply, 1)) - number(reply_at(reply, 2));
+    int64_t age = anew ? 0 : stalled_number(reply_at(reply, 1)) - stalled_number(reply_at(reply, 2));
     mono_t now = mono_now();
     if (anew) {
         metric_set(&call->metrics->in_progress, reply_int(reply_at(reply, 2)));
-        from_the_first(s);
+        stalled_rewind(s);
     }
     s->marked = true;
     s->check_at = mono_add(now, (bull_config(s->at->config)->stalled_interval_ms - age) * NS_PER_MS);
-    s->renew_at = mono_add(now, renew_ms(s->at->config) * NS_PER_MS);
+    s->renew_at = mono_add(now, stalled_renew_ms(s->at->config) * NS_PER_MS);
 }
 
-static outcome_t mark(bull_stalled_t *s, watch_call_t *call, bool leaves, redis_error_t *error) {
+static outcome_t stalled_mark(bull_stalled_t *s, side_task_call_t *call, bool leaves, redis_error_t *error) {
     redisReply *reply;
-    mark_append(s, call, leaves);
+    stalled_append_mark(s, call, leaves);
     if (!call->dry) failpoint("bull_mark_before");
     if (conn_read(call->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     if (!call->dry) failpoint("bull_mark_answered");
     const redisReply *kind = reply_at(reply, 0);
     s->marked = false;
     if (reply_is(kind, "marked") || reply_is(kind, "held"))
-        held(s, call, reply);
+        stalled_read_mark(s, call, reply);
     else if (reply_is(kind, "type"))
         bull_wrong_type(error, "bull_mark", reply_text(reply_at(reply, 1)), reply_text(reply_at(reply, 2)));
     else if (script_refusal(reply, error) == OUTCOME_OK && !reply_is(kind, "left"))
@@ -140,7 +140,7 @@ static outcome_t mark(bull_stalled_t *s, watch_call_t *call, bool leaves, redis_
 
 // Whether Bull removes this job at once when it fails: removeOnFail is true or 0. With another number, an age or a count it only
 // thins out the others, which the next failure of a worker does.
-static bool removes(const bull_job_t *job) {
+static bool case_removes_job(const bull_job_t *job) {
     json_pick_t pick = {.key = "removeOnFail"};
     int64_t count;
     if (!json_pick(job->fields[BULL_OPTS], &pick, 1) || pick.found != JSON_FOUND) return false;
@@ -148,14 +148,14 @@ static bool removes(const bull_job_t *job) {
     return pick.value.type == JSON_NUMBER && json_integer(pick.value.raw, &count) && count == 0;
 }
 
-static void judge(const bull_stalled_t *s, bull_case_t *c, const char *state, int64_t now) {
+static void case_judge(const bull_stalled_t *s, bull_case_t *c, const char *state, int64_t now) {
     const queue_config_t *queue = s->at->config;
     int64_t created = bull_number(&c->job, BULL_TIMESTAMP), alive = queue->policy.alive_timeout_ms;
     bool large = strncmp(state, "large", 5) == 0; // its record has no payload, so it stays among the failed ones whatever it says
     bool is_job = *state == '\0' || large;
     c->verdict = "end";
     c->reason = "retries_exhausted";
-    c->removes = is_job && !large && removes(&c->job);
+    c->case_removes_job = is_job && !large && case_removes_job(&c->job);
     snprintf(c->error, sizeof c->error, "%s", BULL_STALLED_REASON);
     if (!is_job) {
         c->verdict = "broken";
@@ -171,17 +171,17 @@ static void judge(const bull_stalled_t *s, bull_case_t *c, const char *state, in
     }
 }
 
-static bool is_retry(const bull_case_t *c) { return strcmp(c->verdict, "retry") == 0; }
+static bool case_is_retry(const bull_case_t *c) { return strcmp(c->verdict, "retry") == 0; }
 
 // Executions are the attempts that Bull counted, the stalls before, and this one. The moment of the look tells one stall of a job
 // from another.
-static void make_record(const bull_stalled_t *s, bull_case_t *c, const char *token, const char *state, int64_t now) {
+static void case_make_record(const bull_stalled_t *s, bull_case_t *c, const char *token, const char *state, int64_t now) {
     int64_t size = strncmp(state, "large ", 6) == 0 ? strtoll(state + 6, NULL, 10) : 0;
     bull_record_make(&c->record, s->at->config, &c->job, c->reason, token, (double)now,
                      strcmp(c->verdict, "broken") != 0 && !size, size);
     event_t *event = &c->record.event;
     event->attempts += 1;
-    if (is_retry(c)) {
+    if (case_is_retry(c)) {
         event->kind = slice_text("retried");
         event->payload = (slice_t){0};
     }
@@ -191,7 +191,7 @@ static void make_record(const bull_stalled_t *s, bull_case_t *c, const char *tok
 // ---- The settle.
 
 // As Bull words it (moveStalledJobsToWait-7.lua), and who did it.
-static void append_message(conn_t *conn, const bull_case_t *c) {
+static void case_append_message(conn_t *conn, const bull_case_t *c) {
     buffer_t message = {0};
     buffer_str(&message, "{\"jobId\":");
     json_write_string(&message, c->job.id);
@@ -201,7 +201,7 @@ static void append_message(conn_t *conn, const bull_case_t *c) {
     buffer_free(&message);
 }
 
-static void append_debounce(conn_t *conn, const queue_keys_t *at, const bull_case_t *c, const char *lock) {
+static void case_append_debounce(conn_t *conn, const queue_keys_t *at, const bull_case_t *c, const char *lock) {
     slice_t deid = c->job.fields[BULL_DEID];
     buffer_t word = {0};
     if (deid.len == 0) {
@@ -214,7 +214,7 @@ static void append_debounce(conn_t *conn, const queue_keys_t *at, const bull_cas
     buffer_free(&word);
 }
 
-static void append_settle(const bull_stalled_t *s, const watch_call_t *call, const bull_case_t *c) {
+static void case_append_settle(const bull_stalled_t *s, const side_task_call_t *call, const bull_case_t *c) {
     const queue_keys_t *at = s->at;
     const char *lock = call->keys->locks[at->lock].key;
     slice_t counter = c->job.fields[BULL_STALLED_COUNTER];
@@ -233,24 +233,24 @@ static void append_settle(const bull_stalled_t *s, const watch_call_t *call, con
     bull_job_key(conn, at, c->job.id, "");
     bull_job_key(conn, at, c->job.id, ":lock");
     bull_job_key(conn, at, c->job.id, ":logs");
-    append_debounce(conn, at, c, lock);
+    case_append_debounce(conn, at, c, lock);
     request_text(conn, call->token);
     request_bytes(conn, c->job.id.data, c->job.id.len);
     request_bytes(conn, counter.data, counter.len);
     request_text(conn, c->verdict);
     request_text(conn, c->error);
-    append_message(conn, c);
-    request_text(conn, c->removes ? "1" : "0");
+    case_append_message(conn, c);
+    request_text(conn, c->case_removes_job ? "1" : "0");
     request_int(conn, call->keys->config->stream.max_bytes);
     record_append(conn, &c->record.event);
     request_end(conn);
 }
 
-static void say(const bull_stalled_t *s, const bull_case_t *c) {
+static void case_log(const bull_stalled_t *s, const bull_case_t *c) {
     char id[JOB_ID_MOST + 1];
     const event_t *event = &c->record.event;
     snprintf(id, sizeof id, "%.*s", (int)event->job.len, event->job.len ? event->job.data : "");
-    if (is_retry(c))
+    if (case_is_retry(c))
         log_info(ROLE, s->at->config->name, "gave a job back", F_STR("reason", c->reason), F_STR("job", id),
                  F_INT("retry", bull_number(&c->job, BULL_STALLED_COUNTER) + 1));
     else
@@ -258,17 +258,17 @@ static void say(const bull_stalled_t *s, const bull_case_t *c) {
                  F_INT("attempts", event->attempts));
 }
 
-static void note_settled(bull_stalled_t *s, watch_call_t *call, const bull_case_t *c, settled_t settled) {
+static void stalled_note_settled(bull_stalled_t *s, side_task_call_t *call, const bull_case_t *c, settled_t settled) {
     switch (settled) {
     case SETTLED:
     case SETTLED_UNRECORDED:
-        if (is_retry(c))
+        if (case_is_retry(c))
             metric_add(&call->metrics->retried, 1);
         else
             metrics_end(call->metrics, c->reason, 1);
         metrics_stall(call->metrics, CAUSE_lock_lost);
         if (settled == SETTLED_UNRECORDED) metric_add(&call->metrics->retried_unrecorded, 1);
-        if (!call->dry) say(s, c);
+        if (!call->dry) case_log(s, c);
         break;
     case SETTLED_FULL:
         metric_add(&call->metrics->ends_held, 1);
@@ -283,9 +283,9 @@ static void note_settled(bull_stalled_t *s, watch_call_t *call, const bull_case_
     }
 }
 
-static outcome_t settle_cases(bull_stalled_t *s, watch_call_t *call, size_t count, redis_error_t *error) {
+static outcome_t stalled_settle(bull_stalled_t *s, side_task_call_t *call, size_t count, redis_error_t *error) {
     redis_error_t worst = {0};
-    for (size_t i = 0; i < count; i++) append_settle(s, call, &s->cases[i]);
+    for (size_t i = 0; i < count; i++) case_append_settle(s, call, &s->cases[i]);
     failpoint("settle_before");
     if (conn_flush(call->conn, error) != OUTCOME_OK) return error->outcome;
     failpoint("settle_sent");
@@ -294,7 +294,7 @@ static outcome_t settle_cases(bull_stalled_t *s, watch_call_t *call, size_t coun
         if (settle_read(call->conn, &settled, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
         failpoint("settle_answered");
         if (error->outcome == OUTCOME_OK)
-            note_settled(s, call, &s->cases[i], settled);
+            stalled_note_settled(s, call, &s->cases[i], settled);
         else if (error->outcome > worst.outcome)
             worst = *error;
     }
@@ -304,7 +304,7 @@ static outcome_t settle_cases(bull_stalled_t *s, watch_call_t *call, size_t coun
 
 // ---- The look.
 
-static void look_append(const bull_stalled_t *s, const watch_call_t *call) {
+static void stalled_append_look(const bull_stalled_t *s, const side_task_call_t *call) {
     const queue_keys_t *at = s->at;
     char *prefix = mem_printf("%s:", bull_config(at->config)->base);
     request_script(call->conn, &script_bull_stalled, 3);
@@ -324,27 +324,27 @@ static void look_append(const bull_stalled_t *s, const watch_call_t *call) {
     free(prefix);
 }
 
-static slice_t bytes_of(const redisReply *reply) {
+static slice_t stalled_slice(const redisReply *reply) {
     return reply_len(reply) ? (slice_t){reply->str, reply_len(reply)} : (slice_t){0};
 }
 
 // Judges what was told; the cases borrow from the reply.
-static size_t take_cases(bull_stalled_t *s, const watch_call_t *call, const redisReply *reply) {
+static size_t stalled_take_cases(bull_stalled_t *s, const side_task_call_t *call, const redisReply *reply) {
     size_t count = 0;
-    for (size_t at = TOLD_FROM; at + TOLD + BULL_FIELDS <= reply->elements && count < JOBS; at += TOLD + BULL_FIELDS) {
+    for (size_t at = CASES_FROM; at + CASE_HEAD + BULL_FIELDS <= reply->elements && count < JOBS; at += CASE_HEAD + BULL_FIELDS) {
         bull_case_t *c = &s->cases[count++];
         const char *state = reply_text(reply->element[at + 1]);
-        int64_t now = number(reply->element[1]);
-        c->job.id = bytes_of(reply->element[at]);
-        for (size_t i = 0; i < BULL_FIELDS; i++) c->job.fields[i] = bytes_of(reply->element[at + TOLD + i]);
-        judge(s, c, state, now);
-        make_record(s, c, call->token, state, now);
+        int64_t now = stalled_number(reply->element[1]);
+        c->job.id = stalled_slice(reply->element[at]);
+        for (size_t i = 0; i < BULL_FIELDS; i++) c->job.fields[i] = stalled_slice(reply->element[at + CASE_HEAD + i]);
+        case_judge(s, c, state, now);
+        case_make_record(s, c, call->token, state, now);
     }
     return count;
 }
 
 // Goes on behind the part that was looked at, if there is more. False: that was the last one.
-static bool next_part(bull_stalled_t *s, const char *cursor) {
+static bool stalled_next_part(bull_stalled_t *s, const char *cursor) {
     s->left += s->skip;
     s->skip = 0;
     snprintf(s->cursor, sizeof s->cursor, "%s", cursor);
@@ -352,19 +352,19 @@ static bool next_part(bull_stalled_t *s, const char *cursor) {
 }
 
 // Settles some of what has stalled. *more: there may be others.
-static outcome_t check(bull_stalled_t *s, watch_call_t *call, bool *more, redis_error_t *error) {
+static outcome_t stalled_check(bull_stalled_t *s, side_task_call_t *call, bool *more, redis_error_t *error) {
     redisReply *reply;
     *more = false;
-    look_append(s, call);
+    stalled_append_look(s, call);
     if (conn_read(call->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     if (reply_is(reply_at(reply, 0), "stalled")) {
         int64_t told = s->skip;
-        size_t count = take_cases(s, call, reply);
+        size_t count = stalled_take_cases(s, call, reply);
         told += (int64_t)count;
         *more = count > 0 && told < reply_int(reply_at(reply, 2));
-        if (count) settle_cases(s, call, count, error);
+        if (count) stalled_settle(s, call, count, error);
         for (size_t i = 0; i < count; i++) buffer_shrink(&s->cases[i].record.payload);
-        if (!*more && error->outcome == OUTCOME_OK) *more = next_part(s, reply_text(reply_at(reply, 3)));
+        if (!*more && error->outcome == OUTCOME_OK) *more = stalled_next_part(s, reply_text(reply_at(reply, 3)));
         if (!*more) s->full = s->full && s->left + s->skip > 0;
     } else if (!reply_is(reply_at(reply, 0), "early")) {
         redis_error_set(error, OUTCOME_REFUSED, "bull_stalled: unexpected reply");
@@ -373,20 +373,22 @@ static outcome_t check(bull_stalled_t *s, watch_call_t *call, bool *more, redis_
     return error->outcome;
 }
 
-outcome_t bull_stalled_step(bull_stalled_t *s, watch_call_t *call, redis_error_t *error) {
+outcome_t bull_stalled_step(bull_stalled_t *s, side_task_call_t *call, redis_error_t *error) {
     bool more = false;
     if (s->marked && mono_reached(s->check_at, call->now)) {
-        if (check(s, call, &more, error) != OUTCOME_OK) return error->outcome;
+        if (stalled_check(s, call, &more, error) != OUTCOME_OK) return error->outcome;
         if (more)
             call->next = call->now;
         else
             s->marked = false;
     }
     if (!more && (!s->marked || mono_reached(s->renew_at, call->now))) {
-        if (mark(s, call, false, error) != OUTCOME_OK) return error->outcome;
+        if (stalled_mark(s, call, false, error) != OUTCOME_OK) return error->outcome;
     }
     call->next = mono_min(call->next, mono_min(s->check_at, s->renew_at));
     return OUTCOME_OK;
 }
 
-outcome_t bull_stalled_leave(bull_stalled_t *s, watch_call_t *call, redis_error_t *error) { return mark(s, call, true, error); }
+outcome_t bull_stalled_leave(bull_stalled_t *s, side_task_call_t *call, redis_error_t *error) {
+    return stalled_mark(s, call, true, error);
+}

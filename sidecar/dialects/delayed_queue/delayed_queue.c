@@ -17,7 +17,7 @@ enum { BATCH_MOST = 1000 };
 
 // ---- Promotion
 
-static void delayed_promote_append(conn_t *conn, const keyspace_t *keys, const promote_ask_t *ask) {
+static void delayed_promote_append(conn_t *conn, const keyspace_t *keys, const promote_request_t *ask) {
     const queue_keys_t *queue = &keys->queues[ask->queue];
     const delayed_config_t *own = delayed_config(queue->config);
     const lock_keys_t *lock = &keys->locks[queue->lock];
@@ -26,7 +26,7 @@ static void delayed_promote_append(conn_t *conn, const keyspace_t *keys, const p
     request_text(conn, queue->config->delayed);
     request_text(conn, own->events);
     request_text(conn, queue->meta);
-    request_text(conn, queue->aside);
+    request_text(conn, queue->quarantine);
     for (size_t i = 0; i < own->lists.count; i++) request_text(conn, own->lists.items[i]);
     request_text(conn, ask->token);
     request_text(conn, lock->name);
@@ -69,7 +69,7 @@ static bool delayed_refuse_requeue(buffer_t *why, const char *format, ...) {
 }
 
 // `mark_id` carries the member to delayed_requeue_append; there is no mark.
-static bool delayed_requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_where_t *out,
+static bool delayed_requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_push_t *out,
                                     buffer_t *bytes, buffer_t *why) {
     size_t class;
     delayed_envelope_t envelope;
@@ -91,7 +91,8 @@ static bool delayed_requeue_prepare(const queue_config_t *queue, const event_t *
     return true;
 }
 
-static void delayed_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_ask_t *ask, const requeue_where_t *where) {
+static void delayed_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask,
+                                   const requeue_push_t *where) {
     const queue_keys_t *home = &keys->queues[ask->queue];
     const queue_config_t *to = keys->queues[ask->to].config;
     digest_t event = {.bytes = {0}};
@@ -128,7 +129,7 @@ static void delayed_sizes(const queue_keys_t *at, size_fn *add, void *self) {
 const dialect_ops_t dialect_delayed_queue = {
     .settings = &delayed_settings,
     .promote = &delayed_promote,
-    .watch = &delayed_watch,
+    .side_task = &delayed_task,
     .requeue = &delayed_requeue,
     .dry_run = delayed_dry_run,
     .sizes = delayed_sizes,

@@ -16,44 +16,44 @@ enum { SCRATCH_TTL_MS = 60000, SCRATCH_BATCH = 3 };
 #define ENVELOPE_2 "{\"payload\":{},\"type\":\"" CLASS "\",\"attempt\":2,\"logContext\":{}}"
 
 // A queue of this dialect on the scratch keys.
-typedef struct scene {
-    const dryrun_room_t *room;
+typedef struct scratch {
+    const dry_run_t *room;
     char *events, *list, *class; // owned
     delay_step_t step;
     delayed_config_t own;  // borrows
     queue_config_t config; // borrows
     queue_keys_t queue;
     keyspace_t keys;
-} scene_t;
+} delayed_scratch_t;
 
-static void scene_init(scene_t *scene, const dryrun_room_t *room) {
-    *scene = (scene_t){.room = room,
-                       .events = mem_printf("%sevents", room->prefix),
-                       .list = mem_printf("%slist", room->prefix),
-                       .class = mem_str(CLASS),
-                       .step = {.below = INT64_MAX, .delay_ms = SCRATCH_TTL_MS},
-                       .config = *room->keys->queues[0].config,
-                       .queue = room->keys->queues[0],
-                       .keys = *room->keys};
-    scene->own = (delayed_config_t){.events = scene->events,
-                                    .retry_attempts = 2,
-                                    .lists = {.items = &scene->list, .count = 1},
-                                    .classes = {.items = &scene->class, .count = 1},
-                                    .delays = {.items = &scene->step, .count = 1}};
-    scene->config.own = &scene->own;
-    scene->queue.config = &scene->config;
-    scene->keys.queues = &scene->queue;
+static void scratch_init(delayed_scratch_t *scratch, const dry_run_t *room) {
+    *scratch = (delayed_scratch_t){.room = room,
+                                   .events = mem_printf("%sevents", room->prefix),
+                                   .list = mem_printf("%slist", room->prefix),
+                                   .class = mem_str(CLASS),
+                                   .step = {.below = INT64_MAX, .delay_ms = SCRATCH_TTL_MS},
+                                   .config = *room->keys->queues[0].config,
+                                   .queue = room->keys->queues[0],
+                                   .keys = *room->keys};
+    scratch->own = (delayed_config_t){.events = scratch->events,
+                                      .retry_attempts = 2,
+                                      .lists = {.items = &scratch->list, .count = 1},
+                                      .classes = {.items = &scratch->class, .count = 1},
+                                      .delays = {.items = &scratch->step, .count = 1}};
+    scratch->config.own = &scratch->own;
+    scratch->queue.config = &scratch->config;
+    scratch->keys.queues = &scratch->queue;
 }
 
-static void scene_clear(scene_t *scene) {
-    free(scene->events);
-    free(scene->list);
-    free(scene->class);
+static void scratch_clear(delayed_scratch_t *scratch) {
+    free(scratch->events);
+    free(scratch->list);
+    free(scratch->class);
 }
 
 // One command, then a TTL for its key. What is refused here is found again by the scripts; only a lost connection counts.
-static bool lay(scene_t *scene, const char *command, const char *key, const char *one, const char *two) {
-    conn_t *conn = scene->room->conn;
+static bool scratch_write(delayed_scratch_t *scratch, const char *command, const char *key, const char *one, const char *two) {
+    conn_t *conn = scratch->room->conn;
     request_begin(conn, command);
     request_text(conn, key);
     request_text(conn, one);
@@ -69,67 +69,70 @@ static bool lay(scene_t *scene, const char *command, const char *key, const char
         outcome_t outcome = conn_read(conn, 0, &reply, &error);
         conn_reply_free(reply);
         if (outcome == OUTCOME_DISCONNECTED) {
-            *scene->room->error = error;
-            return scene->room->passed(scene->room, &script_delayed_promote, outcome);
+            *scratch->room->error = error;
+            return scratch->room->passed(scratch->room, &script_delayed_promote, outcome);
         }
     }
     return true;
 }
 
 // Three that are due: one is sent, one has no envelope, one is put aside.
-static bool try_promote(scene_t *scene) {
-    const dryrun_room_t *room = scene->room;
-    const char *delayed = scene->config.delayed;
+static bool dry_run_promote(delayed_scratch_t *scratch) {
+    const dry_run_t *room = scratch->room;
+    const char *delayed = scratch->config.delayed;
     promote_reply_t reply;
-    bool laid = lay(scene, "ZADD", delayed, "1", CLASS "###1") && lay(scene, "ZADD", delayed, "2", CLASS "###2") &&
-                lay(scene, "ZADD", delayed, "3", CLASS "###3") && lay(scene, "HSET", scene->events, CLASS "###1", ENVELOPE_1) &&
-                lay(scene, "HSET", scene->events, CLASS "###2", "odd");
+    bool laid = scratch_write(scratch, "ZADD", delayed, "1", CLASS "###1") &&
+                scratch_write(scratch, "ZADD", delayed, "2", CLASS "###2") &&
+                scratch_write(scratch, "ZADD", delayed, "3", CLASS "###3") &&
+                scratch_write(scratch, "HSET", scratch->events, CLASS "###1", ENVELOPE_1) &&
+                scratch_write(scratch, "HSET", scratch->events, CLASS "###2", "odd");
     if (!laid) return false;
-    delayed_promote.append(room->conn, &scene->keys,
-                           &(promote_ask_t){.token = room->token, .batch = SCRATCH_BATCH, .first = SCRATCH_BATCH});
+    delayed_promote.append(room->conn, &scratch->keys,
+                           &(promote_request_t){.token = room->token, .batch = SCRATCH_BATCH, .first = SCRATCH_BATCH});
     return room->passed(room, &script_delayed_promote, delayed_promote.read(room->conn, &reply, room->error)) &&
-           lay(scene, "ZADD", scene->queue.aside, "1", "scratch") && lay(scene, "LPUSH", scene->list, "scratch", "scratch");
+           scratch_write(scratch, "ZADD", scratch->queue.quarantine, "1", "scratch") &&
+           scratch_write(scratch, "LPUSH", scratch->list, "scratch", "scratch");
 }
 
 // Each verdict on a member of its own, whose score and envelope are known.
-static bool try_aside(scene_t *scene) {
-    static const aside_verdict_t verdicts[] = {ASIDE_FORGET, ASIDE_PUSH, ASIDE_END};
-    const dryrun_room_t *room = scene->room;
+static bool dry_run_quarantine(delayed_scratch_t *scratch) {
+    static const quarantine_verdict_t verdicts[] = {QUARANTINE_RELEASE, QUARANTINE_PUSH, QUARANTINE_END};
+    const dry_run_t *room = scratch->room;
     const event_t event = {.kind = slice_text("scratch")};
-    aside_page_t page;
-    const call_t call = {room->conn, &scene->keys, 0, room->token, room->error};
-    outcome_t outcome = aside_read(&call, scene->events, 0, false, &page);
-    aside_page_free(&page);
-    if (!room->passed(room, &script_aside, outcome)) return false;
+    quarantine_page_t page;
+    const call_t call = {room->conn, &scratch->keys, 0, room->token, room->error};
+    outcome_t outcome = quarantine_read(&call, scratch->events, 0, false, &page);
+    quarantine_page_free(&page);
+    if (!room->passed(room, &script_quarantine_read, outcome)) return false;
     for (size_t i = 0; i < sizeof verdicts / sizeof *verdicts; i++) {
-        aside_job_t job = {.member = slice_text(CLASS "###4"), .score = "4", .envelope = slice_text(ENVELOPE_1)};
+        quarantined_t job = {.member = slice_text(CLASS "###4"), .score = "4", .envelope = slice_text(ENVELOPE_1)};
         settled_t settled;
-        if (!lay(scene, "ZADD", scene->config.delayed, job.score, CLASS "###4") ||
-            !lay(scene, "HSET", scene->events, CLASS "###4", ENVELOPE_1) ||
-            !lay(scene, "ZADD", scene->queue.aside, "1", CLASS "###4"))
+        if (!scratch_write(scratch, "ZADD", scratch->config.delayed, job.score, CLASS "###4") ||
+            !scratch_write(scratch, "HSET", scratch->events, CLASS "###4", ENVELOPE_1) ||
+            !scratch_write(scratch, "ZADD", scratch->queue.quarantine, "1", CLASS "###4"))
             return false;
-        aside_settle_append(&call, &(aside_ask_t){.job = &job,
-                                                  .verdict = verdicts[i],
-                                                  .events = scene->events,
-                                                  .ready = scene->list,
-                                                  .next = slice_text(ENVELOPE_2),
-                                                  .delay_ms = SCRATCH_TTL_MS,
-                                                  .event = &event});
-        if (!room->passed(room, &script_aside_settle, settle_read(room->conn, &settled, room->error))) return false;
+        quarantine_settle_append(&call, &(quarantine_decision_t){.job = &job,
+                                                                 .verdict = verdicts[i],
+                                                                 .events = scratch->events,
+                                                                 .ready = scratch->list,
+                                                                 .next = slice_text(ENVELOPE_2),
+                                                                 .delay_ms = SCRATCH_TTL_MS,
+                                                                 .event = &event});
+        if (!room->passed(room, &script_quarantine_settle, settle_read(room->conn, &settled, room->error))) return false;
     }
     return true;
 }
 
 // A full Redis refuses it, which is no fault of these rights.
-static bool try_requeue(scene_t *scene) {
-    const dryrun_room_t *room = scene->room;
+static bool dry_run_requeue(delayed_scratch_t *scratch) {
+    const dry_run_t *room = scratch->room;
     const digest_t digest = digest_of("delayed_queue", 13);
-    const requeue_where_t where = {.mark_id = slice_text(CLASS "###5"), .job = slice_text(ENVELOPE_1)};
+    const requeue_push_t where = {.mark_id = slice_text(CLASS "###5"), .job = slice_text(ENVELOPE_1)};
     requeue_reply_t reply;
     char id[DIGEST_HEX_SIZE];
     digest_hex(&digest, id);
     const event_t event = {.kind = slice_text("scratch"), .answers = slice_text(id)};
-    delayed_requeue.append(room->conn, &scene->keys, &(requeue_ask_t){.by = "preflight", .record = &event}, &where);
+    delayed_requeue.append(room->conn, &scratch->keys, &(requeue_request_t){.by = "preflight", .record = &event}, &where);
     outcome_t outcome = requeue_read(room->conn, &reply, room->error);
     if (outcome == OUTCOME_RETRY && strncmp(room->error->text, "OOM", 3) == 0) outcome = OUTCOME_OK;
     if (outcome == OUTCOME_OK && reply.kind == REQUEUE_FAILED)
@@ -137,10 +140,10 @@ static bool try_requeue(scene_t *scene) {
     return room->passed(room, &script_delayed_requeue, outcome);
 }
 
-bool delayed_dry_run(const dryrun_room_t *room) {
-    scene_t scene;
-    scene_init(&scene, room);
-    bool goes_on = try_promote(&scene) && try_aside(&scene) && try_requeue(&scene);
-    scene_clear(&scene);
+bool delayed_dry_run(const dry_run_t *room) {
+    delayed_scratch_t scratch;
+    scratch_init(&scratch, room);
+    bool goes_on = dry_run_promote(&scratch) && dry_run_quarantine(&scratch) && dry_run_requeue(&scratch);
+    scratch_clear(&scratch);
     return goes_on;
 }

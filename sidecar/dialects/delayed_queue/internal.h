@@ -5,9 +5,9 @@
 #include "dialects/dialect.h"
 
 extern const promote_ops_t delayed_promote;
-extern const watch_ops_t delayed_watch;
+extern const side_task_ops_t delayed_task;
 extern const requeue_ops_t delayed_requeue;
 
-bool delayed_dry_run(const dryrun_room_t *room);
+bool delayed_dry_run(const dry_run_t *room);
 
 #endif

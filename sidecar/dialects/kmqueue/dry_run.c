@@ -6,7 +6,7 @@
 #include "queue/scripts.h"
 #include "redis/reply.h"
 
-bool kmqueue_dry_run(const dryrun_room_t *room) {
+bool kmqueue_dry_run(const dry_run_t *room) {
     // The commands of settle, requeue and the watch, one by one: each refusal names its own.
     static const struct {
         const char *command, *argument;

@@ -4,6 +4,6 @@
 
 #include "dialects/dialect.h"
 
-bool kmqueue_dry_run(const dryrun_room_t *room); // as dialect_ops.dry_run
+bool kmqueue_dry_run(const dry_run_t *room); // as dialect_ops.dry_run
 
 #endif

@@ -15,24 +15,24 @@
 #define CREATED_MOST_MS  INT64_C(253402300799999) // the last millisecond of the year 9999
 
 // False: it names no list of these.
-static bool find_list(const strings_t *lists, slice_t queue, size_t *at) {
+static bool kmqueue_find_list(const strings_t *lists, slice_t queue, size_t *at) {
     for (*at = 0; *at < lists->count; ++*at)
         if (kmqueue_text_is(queue, slice_text(lists->items[*at]))) return true;
     *at = 0;
     return false;
 }
 
-static entry_kind_t kind_of(const backup_look_t *look, slice_t entry) {
+static entry_kind_t kmqueue_kind_of(const backup_look_t *look, slice_t entry) {
     if (!kmqueue_is_marker(entry, look->config->backup)) return ENTRY_JOB;
     bool other = look->sentinel_len && !slice_equal(entry, (slice_t){look->sentinel, look->sentinel_len});
     return other ? ENTRY_OLD_SENTINEL : ENTRY_SENTINEL;
 }
 
-static void marker(const backup_look_t *look, char random[SENTINEL_RANDOM_SIZE], buffer_t *out) {
+static void kmqueue_sentinel(const backup_look_t *look, char random[SENTINEL_RANDOM_SIZE], buffer_t *out) {
     kmqueue_marker(look->config->backup, random, look->now, out);
 }
 
-static void read_job(json_t *json, const queue_config_t *queue, slice_t bytes, job_t *out) {
+static void kmqueue_read_job(json_t *json, const queue_config_t *queue, slice_t bytes, job_t *out) {
     kmqueue_task_t task;
     (void)json;
     *out = (job_t){.digest = digest_of(bytes.data, bytes.len), .told_retries = -1};
@@ -45,16 +45,16 @@ static void read_job(json_t *json, const queue_config_t *queue, slice_t bytes, j
     if (task.gen >= CREATED_LEAST_MS && task.gen <= CREATED_MOST_MS) out->created_ms = task.gen;
     if (task.exc > 0) out->executed_ms = task.exc;
     out->told_retries = task.retry;
-    if (!find_list(&kmqueue_config(queue)->lists, task.queue, &out->target)) out->trouble = JOB_FOREIGN;
+    if (!kmqueue_find_list(&kmqueue_config(queue)->lists, task.queue, &out->target)) out->trouble = JOB_FOREIGN;
 }
 
-static char *heartbeat(const queue_config_t *queue, const entry_t *entry, const job_t *job) {
+static char *kmqueue_heartbeat(const queue_config_t *queue, const entry_t *entry, const job_t *job) {
     (void)entry;
     return job->trouble == JOB_UNREADABLE ? NULL : job_heartbeat_key(&queue->policy, job->id);
 }
 
-static void settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
-                   buffer_t *again) {
+static void kmqueue_settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
+                           buffer_t *again) {
     const kmqueue_config_t *own = kmqueue_config(keys->config);
     kmqueue_task_t task;
     out->from = keys->config->backup;
@@ -70,8 +70,8 @@ static void settle(const queue_keys_t *keys, const entry_t *entry, const job_t *
     }
 }
 
-static bool prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_where_t *out, buffer_t *bytes,
-                    buffer_t *why) {
+static bool kmqueue_requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_push_t *out,
+                                    buffer_t *bytes, buffer_t *why) {
     kmqueue_task_t task;
     size_t list;
     char id[JOB_ID_MOST + 1];
@@ -79,7 +79,7 @@ static bool prepare(const queue_config_t *queue, const event_t *row, int64_t now
         buffer_str(why, "it is no task of KMQueue, so nothing says which list it belongs to");
         return false;
     }
-    if (!find_list(&kmqueue_config(queue)->lists, task.queue, &list)) {
+    if (!kmqueue_find_list(&kmqueue_config(queue)->lists, task.queue, &list)) {
         buffer_printf(why, "it belongs to the list `%.*s`, which is not among `queues`", (int)task.queue.len, task.queue.data);
         return false;
     }
@@ -95,20 +95,20 @@ static bool prepare(const queue_config_t *queue, const event_t *row, int64_t now
     return true;
 }
 
-static const rotation_ops_t rotation = {.kind_of = kind_of, .sentinel = marker};
+static const rotation_ops_t kmqueue_rotation = {.kind_of = kmqueue_kind_of, .sentinel = kmqueue_sentinel};
 
-static const pass_ops_t pass = {
-    .rotation = &rotation,
+static const pass_ops_t kmqueue_pass = {
+    .rotation = &kmqueue_rotation,
     .tells = true,
     .blank_is_dead = true, // AliveDetectHandler as KMQueue's own example has it (MyAliveDetectHandler.java, check)
-    .read = read_job,
-    .heartbeat = heartbeat,
-    .settle = settle,
+    .read = kmqueue_read_job,
+    .heartbeat = kmqueue_heartbeat,
+    .settle = kmqueue_settle,
 };
 
-static const requeue_ops_t requeue = {.prepare = prepare};
+static const requeue_ops_t kmqueue_requeue = {.prepare = kmqueue_requeue_prepare};
 
-static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
+static void kmqueue_sizes(const queue_keys_t *at, size_fn *add, void *self) {
     const strings_t *lists = &kmqueue_config(at->config)->lists;
     for (size_t i = 0; i < lists->count; i++) add(self, SIZE_READY, lists->items[i], NULL);
     add(self, SIZE_BACKUP, at->config->backup, NULL);
@@ -116,9 +116,9 @@ static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
 
 const dialect_ops_t dialect_kmqueue = {
     .settings = &kmqueue_settings,
-    .pass = &pass,
-    .watch = &kmqueue_watch,
-    .requeue = &requeue,
+    .pass = &kmqueue_pass,
+    .side_task = &kmqueue_task_ops,
+    .requeue = &kmqueue_requeue,
     .dry_run = kmqueue_dry_run,
-    .sizes = sizes,
+    .sizes = kmqueue_sizes,
 };

@@ -7,6 +7,6 @@
 
 #include "dialects/dialect.h"
 
-extern const watch_ops_t kmqueue_watch;
+extern const side_task_ops_t kmqueue_task_ops;
 
 #endif

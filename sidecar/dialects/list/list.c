@@ -11,7 +11,7 @@
 
 enum { BATCH_MOST = 5000 }; // what dispatcher.batch allows
 
-static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_ask_t *ask) {
+static void list_promote_append(conn_t *conn, const keyspace_t *keys, const promote_request_t *ask) {
     const queue_keys_t *queue = &keys->queues[ask->queue];
     const lock_keys_t *lock = &keys->locks[queue->lock];
     const queue_policy_t *policy = &queue->config->policy;
@@ -32,17 +32,17 @@ static void promote_append(conn_t *conn, const keyspace_t *keys, const promote_a
     request_end(conn);
 }
 
-static int64_t due_us(const queue_config_t *queue, double score) {
+static int64_t list_due_us(const queue_config_t *queue, double score) {
     double us = ceil(score * (queue->policy.score_unit == SCORE_S ? 1e6 : 1e3));
     if (us >= 9e18) return INT64_MAX;
     if (us <= -9e18) return INT64_MIN;
     return (int64_t)us;
 }
 
-static const promote_ops_t promote = {
-    .append = promote_append,
+static const promote_ops_t list_promote = {
+    .append = list_promote_append,
     .read = promote_read_reply,
-    .due_us = due_us,
+    .due_us = list_due_us,
     .most = BATCH_MOST,
 };
 
@@ -50,7 +50,7 @@ enum { RANDOM_DIGITS = SENTINEL_RANDOM_SIZE - 1, CHOSEN_DIGITS = RANDOM_DIGITS /
 
 // The second half of a sentinel's random part follows from the first: by that a sidecar's sentinel is known even when nobody
 // remembers it, and nothing else is by chance.
-static void add_check(char random[SENTINEL_RANDOM_SIZE]) {
+static void sentinel_add_check(char random[SENTINEL_RANDOM_SIZE]) {
     char hex[DIGEST_HEX_SIZE];
     digest_part_t parts[] = {{SENTINEL_PREFIX, sizeof SENTINEL_PREFIX - 1}, {random, CHOSEN_DIGITS}};
     digest_t digest = digest_of_parts(parts, 2);
@@ -59,16 +59,16 @@ static void add_check(char random[SENTINEL_RANDOM_SIZE]) {
     random[RANDOM_DIGITS] = '\0';
 }
 
-static bool made_by_a_sidecar(const char *random) {
+static bool sentinel_has_check(const char *random) {
     char expected[SENTINEL_RANDOM_SIZE];
     memcpy(expected, random, CHOSEN_DIGITS);
-    add_check(expected);
+    sentinel_add_check(expected);
     return memcmp(expected, random, RANDOM_DIGITS) == 0;
 }
 
 // A sentinel of this list, by its random part, is current or old by its number. One that a sidecar has made and that is not known
 // here was left behind when the hash was deleted, or the list renamed: it is old, too. All else is a job.
-static entry_kind_t kind_of(const backup_look_t *look, slice_t bytes) {
+static entry_kind_t list_kind_of(const backup_look_t *look, slice_t bytes) {
     static const size_t before = sizeof SENTINEL_PREFIX - 1 + RANDOM_DIGITS;
     if (bytes.len < before + 2 || bytes.len > before + 20) return ENTRY_JOB;
     if (memcmp(bytes.data, SENTINEL_PREFIX, sizeof SENTINEL_PREFIX - 1) != 0) return ENTRY_JOB;
@@ -77,25 +77,25 @@ static entry_kind_t kind_of(const backup_look_t *look, slice_t bytes) {
     if (*digits++ != ':' || strspn(digits, "0123456789") != bytes.len - before - 1) return ENTRY_JOB;
     if (*look->random && memcmp(random, look->random, RANDOM_DIGITS) == 0)
         return strtoll(digits, NULL, 10) < look->n ? ENTRY_OLD_SENTINEL : ENTRY_SENTINEL;
-    return made_by_a_sidecar(random) ? ENTRY_OLD_SENTINEL : ENTRY_JOB;
+    return sentinel_has_check(random) ? ENTRY_OLD_SENTINEL : ENTRY_JOB;
 }
 
-static void sentinel(const backup_look_t *look, char random[SENTINEL_RANDOM_SIZE], buffer_t *out) {
-    if (!*look->random) add_check(random);
+static void list_sentinel(const backup_look_t *look, char random[SENTINEL_RANDOM_SIZE], buffer_t *out) {
+    if (!*look->random) sentinel_add_check(random);
     buffer_printf(out, SENTINEL_PREFIX "%s:%lld", random, (long long)look->n + 1);
 }
 
-static void read_job(json_t *json, const queue_config_t *queue, slice_t bytes, job_t *out) {
+static void list_read_job(json_t *json, const queue_config_t *queue, slice_t bytes, job_t *out) {
     job_read(json, &queue->policy, bytes, out);
 }
 
-static char *heartbeat(const queue_config_t *queue, const entry_t *entry, const job_t *job) {
+static char *list_heartbeat(const queue_config_t *queue, const entry_t *entry, const job_t *job) {
     (void)entry;
     return job_heartbeat_key(&queue->policy, job->id);
 }
 
-static void settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
-                   buffer_t *again) {
+static void list_settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
+                        buffer_t *again) {
     const queue_config_t *queue = keys->config;
     (void)entry;
     (void)job;
@@ -107,16 +107,16 @@ static void settle(const queue_keys_t *keys, const entry_t *entry, const job_t *
     out->errors = queue->errors;
 }
 
-static const rotation_ops_t rotation = {.reports = true, .kind_of = kind_of, .sentinel = sentinel};
+static const rotation_ops_t list_rotation = {.reports = true, .kind_of = list_kind_of, .sentinel = list_sentinel};
 
-static const pass_ops_t pass = {
-    .rotation = &rotation,
-    .read = read_job,
-    .heartbeat = heartbeat,
-    .settle = settle,
+static const pass_ops_t list_pass = {
+    .rotation = &list_rotation,
+    .read = list_read_job,
+    .heartbeat = list_heartbeat,
+    .settle = list_settle,
 };
 
-static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
+static void list_sizes(const queue_keys_t *at, size_fn *add, void *self) {
     const queue_policy_t *policy = &at->config->policy;
     add(self, SIZE_READY, at->config->ready, NULL);
     if ((policy->roles & ROLE_DISPATCHER) || policy->retry_backoff != BACKOFF_NONE)
@@ -126,7 +126,7 @@ static void sizes(const queue_keys_t *at, size_fn *add, void *self) {
 
 const dialect_ops_t dialect_list = {
     .settings = &list_settings,
-    .promote = &promote,
-    .pass = &pass,
-    .sizes = sizes,
+    .promote = &list_promote,
+    .pass = &list_pass,
+    .sizes = list_sizes,
 };

@@ -17,7 +17,7 @@ enum {
     PAGE = 100,              // entries of one look
     PAGE_BYTES = 256 * 1024, // of them, and then at most one more entry
     POLL_S = 5,              // between two looks of which no change told: what we push ourselves ends a wake-up
-    WALK_S = 3600,           // between two walks through the whole list
+    FULL_SCAN_S = 3600,      // between two walks through the whole list
     RENEW_MS = 12 * 3600000, // marks older than this are made new by a walk
 };
 
@@ -26,39 +26,39 @@ enum {
 
 static const char ROLE[] = "monitor";
 
-typedef struct letters {
-    const char *dlq; // borrowed from the config; "" = there is none
-    int64_t skip;    // where the next look begins; negative: so many from the tail
-    bool changed;    // since the last look at the head
-    bool walking;    // to the end of the list, whatever is known of it already
-    mono_t walk_at;  // when the next such walk begins
-} letters_t;
+typedef struct dead_letters {
+    const char *dlq;     // borrowed from the config; "" = there is none
+    int64_t skip;        // where the next look begins; negative: so many from the tail
+    bool changed;        // since the last look at the head
+    bool full_scan;      // to the end of the list, whatever is known of it already
+    mono_t full_scan_at; // when the next such walk begins
+} dead_letters_t;
 
 // One entry without a record: borrowed from the reply.
 typedef struct letter {
     slice_t bytes;
     int64_t size;
     const char *mark;
-} letter_t;
+} dead_letter_t;
 
-static void *letters_open(const queue_keys_t *keys) {
-    letters_t *letters = mem_alloc(sizeof *letters);
-    letters->dlq = keys->config->dlq;
-    return letters;
+static void *dead_letters_open(const queue_keys_t *keys) {
+    dead_letters_t *dead_letters = mem_alloc(sizeof *dead_letters);
+    dead_letters->dlq = keys->config->dlq;
+    return dead_letters;
 }
 
-static void letters_forget(void *self) {
-    letters_t *letters = self;
-    *letters = (letters_t){.dlq = letters->dlq};
+static void dead_letters_forget(void *self) {
+    dead_letters_t *dead_letters = self;
+    *dead_letters = (dead_letters_t){.dlq = dead_letters->dlq};
 }
 
-static size_t letters_watched(const void *self, const char **out) {
-    const letters_t *letters = self;
-    out[0] = letters->dlq;
-    return *letters->dlq ? 1 : 0;
+static size_t dead_letters_watched_keys(const void *self, const char **out) {
+    const dead_letters_t *dead_letters = self;
+    out[0] = dead_letters->dlq;
+    return *dead_letters->dlq ? 1 : 0;
 }
 
-static void append_arm(watch_call_t *call, const char *dlq) {
+static void dead_letters_append_arm(side_task_call_t *call, const char *dlq) {
     if (!call->arm) return;
     request_begin(call->conn, "CLIENT");
     request_text(call->conn, "CACHING");
@@ -69,7 +69,7 @@ static void append_arm(watch_call_t *call, const char *dlq) {
     request_end(call->conn);
 }
 
-static outcome_t read_arm(const watch_call_t *call, redis_error_t *error) {
+static outcome_t dead_letters_read_arm(const side_task_call_t *call, redis_error_t *error) {
     redis_error_t worst = {0};
     for (int i = 0; call->arm && i < 2; i++) {
         redisReply *reply;
@@ -81,23 +81,23 @@ static outcome_t read_arm(const watch_call_t *call, redis_error_t *error) {
     return worst.outcome;
 }
 
-static void append_look(const letters_t *letters, const watch_call_t *call) {
+static void dead_letters_append_page(const dead_letters_t *dead_letters, const side_task_call_t *call) {
     const queue_keys_t *at = &call->keys->queues[call->queue];
     request_script(call->conn, &script_dead_letters, 3);
     request_text(call->conn, call->keys->locks[at->lock].key);
     request_text(call->conn, at->config->dlq);
     request_text(call->conn, at->recorded);
     request_text(call->conn, call->token);
-    request_int(call->conn, letters->skip);
+    request_int(call->conn, dead_letters->skip);
     request_int(call->conn, PAGE);
     request_int(call->conn, at->config->policy.max_payload);
     request_int(call->conn, PAGE_BYTES);
     request_int(call->conn, RENEW_MS);
-    request_text(call->conn, letters->walking ? FORGET_MS : "");
+    request_text(call->conn, dead_letters->full_scan ? FORGET_MS : "");
     request_end(call->conn);
 }
 
-static void append_record(const watch_call_t *call, const letter_t *letter, int64_t now_ms) {
+static void dead_letters_append_record(const side_task_call_t *call, const dead_letter_t *letter, int64_t now_ms) {
     const queue_keys_t *at = &call->keys->queues[call->queue];
     char sha256[DIGEST_HEX_SIZE];
     char id[EVENT_ID_SIZE];
@@ -129,11 +129,11 @@ static void append_record(const watch_call_t *call, const letter_t *letter, int6
     request_end(call->conn);
 }
 
-static outcome_t record_all(watch_call_t *call, const letter_t *found, size_t count, int64_t now_ms, bool *full,
-                            redis_error_t *error) {
+static outcome_t dead_letters_record(side_task_call_t *call, const dead_letter_t *found, size_t count, int64_t now_ms, bool *full,
+                                     redis_error_t *error) {
     redis_error_t worst = {0};
     int64_t recorded = 0;
-    for (size_t i = 0; i < count; i++) append_record(call, &found[i], now_ms);
+    for (size_t i = 0; i < count; i++) dead_letters_append_record(call, &found[i], now_ms);
     failpoint("letters_before");
     if (conn_flush(call->conn, error) != OUTCOME_OK) return error->outcome;
     failpoint("letters_sent");
@@ -159,7 +159,7 @@ static outcome_t record_all(watch_call_t *call, const letter_t *found, size_t co
     return worst.outcome;
 }
 
-static void say_large(const watch_call_t *call, const letter_t *letter) {
+static void dead_letters_log_large(const side_task_call_t *call, const dead_letter_t *letter) {
     const queue_config_t *queue = call->keys->queues[call->queue].config;
     metric_add(&call->metrics->large, 1);
     log_warn(ROLE, queue->name, "a dead letter is larger than max_payload and gets no record", F_STR("list", queue->dlq),
@@ -167,46 +167,48 @@ static void say_large(const watch_call_t *call, const letter_t *letter) {
 }
 
 // The entries without a record; those that are too large are named once in each walk.
-static size_t unknown_of(const letters_t *letters, const watch_call_t *call, const redisReply *reply, letter_t found[PAGE]) {
+static size_t dead_letters_find_unrecorded(const dead_letters_t *dead_letters, const side_task_call_t *call,
+                                           const redisReply *reply, dead_letter_t found[PAGE]) {
     int64_t most = call->keys->queues[call->queue].config->policy.max_payload;
     size_t count = 0;
     for (size_t i = 4; i + 2 < reply->elements && count < PAGE; i += 3) {
-        letter_t letter = {{reply_text(reply->element[i]), reply_len(reply->element[i])},
-                           reply_int(reply->element[i + 1]),
-                           reply_text(reply->element[i + 2])};
+        dead_letter_t letter = {{reply_text(reply->element[i]), reply_len(reply->element[i])},
+                                reply_int(reply->element[i + 1]),
+                                reply_text(reply->element[i + 2])};
         if (letter.size <= most)
             found[count++] = letter;
-        else if (letters->walking)
-            say_large(call, &letter);
+        else if (dead_letters->full_scan)
+            dead_letters_log_large(call, &letter);
     }
     return count;
 }
 
 // Where the next look begins. From the head, to which workers push, as long as there is news; then once at the tail, where some
 // other worker may push; and from time to time through all of it.
-static void go_on(letters_t *letters, watch_call_t *call, int64_t looked, bool ended, bool news) {
+static void dead_letters_advance(dead_letters_t *dead_letters, side_task_call_t *call, int64_t looked, bool ended, bool news) {
     call->next = call->now;
-    if (letters->skip < 0) {
-        letters->skip = 0;
+    if (dead_letters->skip < 0) {
+        dead_letters->skip = 0;
         if (news)
-            letters->walk_at = call->now; // whatever else is behind it
-        else if (!letters->changed)
-            call->next = mono_min(mono_add(call->now, POLL_S * NS_PER_S), letters->walk_at);
+            dead_letters->full_scan_at = call->now; // whatever else is behind it
+        else if (!dead_letters->changed)
+            call->next = mono_min(mono_add(call->now, POLL_S * NS_PER_S), dead_letters->full_scan_at);
         return;
     }
-    if (!ended && looked > 0 && (letters->walking || news)) {
-        letters->skip += looked;
+    if (!ended && looked > 0 && (dead_letters->full_scan || news)) {
+        dead_letters->skip += looked;
         return;
     }
-    if (letters->walking && ended) {
-        letters->walking = false;
-        letters->walk_at = mono_add(call->now, WALK_S * NS_PER_S);
+    if (dead_letters->full_scan && ended) {
+        dead_letters->full_scan = false;
+        dead_letters->full_scan_at = mono_add(call->now, FULL_SCAN_S * NS_PER_S);
     }
-    letters->skip = -PAGE;
+    dead_letters->skip = -PAGE;
 }
 
-static outcome_t read_look(letters_t *letters, watch_call_t *call, redisReply *reply, redis_error_t *error) {
-    letter_t found[PAGE];
+static outcome_t dead_letters_read_page(dead_letters_t *dead_letters, side_task_call_t *call, redisReply *reply,
+                                        redis_error_t *error) {
+    dead_letter_t found[PAGE];
     bool full = false;
     if (reply_is(reply_at(reply, 0), "type"))
         return redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s",
@@ -217,41 +219,42 @@ static outcome_t read_look(letters_t *letters, watch_call_t *call, redisReply *r
     if (!reply_is(reply_at(reply, 0), "letters"))
         return redis_error_set(error, OUTCOME_REFUSED, "dead_letters: unexpected reply");
     int64_t now_ms = strtoll(reply_text(reply_at(reply, 1)), NULL, 10);
-    size_t count = unknown_of(letters, call, reply, found);
-    if (count && record_all(call, found, count, now_ms, &full, error) != OUTCOME_OK) return error->outcome;
+    size_t count = dead_letters_find_unrecorded(dead_letters, call, reply, found);
+    if (count && dead_letters_record(call, found, count, now_ms, &full, error) != OUTCOME_OK) return error->outcome;
     if (full)
         call->next = mono_add(call->now, POLL_S * NS_PER_S);
     else
-        go_on(letters, call, reply_int(reply_at(reply, 2)), reply_int(reply_at(reply, 3)) == 1, count > 0);
+        dead_letters_advance(dead_letters, call, reply_int(reply_at(reply, 2)), reply_int(reply_at(reply, 3)) == 1, count > 0);
     return OUTCOME_OK;
 }
 
-static outcome_t letters_step(void *self, watch_call_t *call, redis_error_t *error) {
-    letters_t *letters = self;
+static outcome_t dead_letters_step(void *self, side_task_call_t *call, redis_error_t *error) {
+    dead_letters_t *dead_letters = self;
     redisReply *reply;
     redis_error_t of_arm = {0};
     *error = (redis_error_t){0};
     call->next = mono_never();
-    if (!*letters->dlq) return OUTCOME_OK;
-    if (!letters->walking && letters->skip == 0 && mono_reached(letters->walk_at, call->now)) letters->walking = true;
-    letters->changed = letters->skip != 0 && (letters->changed || call->changed);
-    append_arm(call, letters->dlq);
-    append_look(letters, call);
-    if (read_arm(call, &of_arm) == OUTCOME_DISCONNECTED) {
+    if (!*dead_letters->dlq) return OUTCOME_OK;
+    if (!dead_letters->full_scan && dead_letters->skip == 0 && mono_reached(dead_letters->full_scan_at, call->now))
+        dead_letters->full_scan = true;
+    dead_letters->changed = dead_letters->skip != 0 && (dead_letters->changed || call->changed);
+    dead_letters_append_arm(call, dead_letters->dlq);
+    dead_letters_append_page(dead_letters, call);
+    if (dead_letters_read_arm(call, &of_arm) == OUTCOME_DISCONNECTED) {
         *error = of_arm;
         return OUTCOME_DISCONNECTED;
     }
     if (conn_read(call->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
-    read_look(letters, call, reply, error);
+    dead_letters_read_page(dead_letters, call, reply, error);
     freeReplyObject(reply);
     if (error->outcome == OUTCOME_OK) *error = of_arm;
     return error->outcome;
 }
 
-const watch_ops_t private_letters_watch = {
-    .open = letters_open,
+const side_task_ops_t dead_letters_task = {
+    .open = dead_letters_open,
     .close = free,
-    .forget = letters_forget,
-    .watched = letters_watched,
-    .step = letters_step,
+    .forget = dead_letters_forget,
+    .watched_keys = dead_letters_watched_keys,
+    .step = dead_letters_step,
 };

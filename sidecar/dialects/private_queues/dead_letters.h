@@ -5,6 +5,6 @@
 
 #include "dialects/dialect.h"
 
-extern const watch_ops_t private_letters_watch;
+extern const side_task_ops_t dead_letters_task;
 
 #endif

@@ -14,10 +14,10 @@ enum { SCRATCH = 4 };
 // Scratch keys, owned.
 typedef struct scratch {
     char *private, *dlq, *recorded, *done;
-} scratch_t;
+} private_scratch_t;
 
 // One command with up to six arguments, NULL-terminated.
-static outcome_t ask(const dryrun_room_t *room, const char *const *words) {
+static outcome_t dry_run_command(const dry_run_t *room, const char *const *words) {
     redisReply *reply;
     request_begin(room->conn, words[0]);
     for (size_t i = 1; words[i]; i++) request_text(room->conn, words[i]);
@@ -26,9 +26,9 @@ static outcome_t ask(const dryrun_room_t *room, const char *const *words) {
     return outcome;
 }
 
-#define ASK(room, ...) ask(room, (const char *const[]){__VA_ARGS__, NULL})
+#define DRY_RUN_COMMAND(room, ...) dry_run_command(room, (const char *const[]){__VA_ARGS__, NULL})
 
-static outcome_t run_tails(const dryrun_room_t *room, const scratch_t *keys) {
+static outcome_t dry_run_tails(const dry_run_t *room, const private_scratch_t *keys) {
     redisReply *reply;
     int lists = 1;
     request_script(room->conn, &script_private_tails, lists);
@@ -41,15 +41,15 @@ static outcome_t run_tails(const dryrun_room_t *room, const scratch_t *keys) {
 }
 
 // The walks are no scripts, but what they are for.
-static bool try_lists(const dryrun_room_t *room, const scratch_t *keys) {
+static bool dry_run_lists(const dry_run_t *room, const private_scratch_t *keys) {
     const private_config_t *own = private_config(room->config);
-    if (!room->passed(room, &script_private_tails, run_tails(room, keys))) return false;
-    outcome_t outcome = *own->registry ? ASK(room, "SSCAN", keys->done, "0", "COUNT", "1")
-                                       : ASK(room, "SCAN", "0", "MATCH", keys->private, "COUNT", "1", "TYPE", "list");
+    if (!room->passed(room, &script_private_tails, dry_run_tails(room, keys))) return false;
+    outcome_t outcome = *own->registry ? DRY_RUN_COMMAND(room, "SSCAN", keys->done, "0", "COUNT", "1")
+                                       : DRY_RUN_COMMAND(room, "SCAN", "0", "MATCH", keys->private, "COUNT", "1", "TYPE", "list");
     return room->passed(room, &script_private_tails, outcome);
 }
 
-static outcome_t run_letters(const dryrun_room_t *room, const scratch_t *keys) {
+static outcome_t dry_run_dead_letters(const dry_run_t *room, const private_scratch_t *keys) {
     redisReply *reply;
     request_script(room->conn, &script_dead_letters, 3);
     request_text(room->conn, room->keys->locks[0].key);
@@ -67,7 +67,7 @@ static outcome_t run_letters(const dryrun_room_t *room, const scratch_t *keys) {
     return outcome;
 }
 
-static outcome_t run_record(const dryrun_room_t *room, const scratch_t *keys) {
+static outcome_t dry_run_record(const dry_run_t *room, const private_scratch_t *keys) {
     const queue_keys_t *at = &room->keys->queues[0];
     redisReply *reply;
     request_script(room->conn, &script_record_once, 4);
@@ -85,13 +85,13 @@ static outcome_t run_record(const dryrun_room_t *room, const scratch_t *keys) {
     return outcome;
 }
 
-static bool try_letters(const dryrun_room_t *room, const scratch_t *keys) {
-    return room->passed(room, &script_dead_letters, run_letters(room, keys)) &&
-           room->passed(room, &script_record_once, run_record(room, keys));
+static bool dry_run_dlq(const dry_run_t *room, const private_scratch_t *keys) {
+    return room->passed(room, &script_dead_letters, dry_run_dead_letters(room, keys)) &&
+           room->passed(room, &script_record_once, dry_run_record(room, keys));
 }
 
 // An end that asks whether the job is done, and notes what it pushes.
-static outcome_t run_settle(const dryrun_room_t *room, const scratch_t *keys) {
+static outcome_t dry_run_settle(const dry_run_t *room, const private_scratch_t *keys) {
     const digest_t digest = digest_of("job", 3);
     const event_t event = {.kind = slice_text("scratch")};
     const settle_where_t where = {.from = keys->private,
@@ -109,19 +109,19 @@ static outcome_t run_settle(const dryrun_room_t *room, const scratch_t *keys) {
     return settle_read(room->conn, &settled, room->error);
 }
 
-static bool out_of_memory(const redis_error_t *error) {
+static bool dry_run_is_oom(const redis_error_t *error) {
     return error->outcome == OUTCOME_RETRY && strncmp(error->text, "OOM", 3) == 0;
 }
 
 // What is refused here for want of memory is tried without a job: one must be able to lead there.
-static outcome_t lay_out(const dryrun_room_t *room, const scratch_t *keys) {
+static outcome_t dry_run_lay_out(const dry_run_t *room, const private_scratch_t *keys) {
     static const char TTL[] = "60000";
     const char *const requests[][3] = {{"LPUSH", keys->private, "job"}, {"LPUSH", keys->dlq, "letter"}};
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
-        outcome_t outcome = ASK(room, requests[i][0], requests[i][1], requests[i][2]);
+        outcome_t outcome = DRY_RUN_COMMAND(room, requests[i][0], requests[i][1], requests[i][2]);
         if (outcome == OUTCOME_DISCONNECTED) return outcome;
-        if (outcome != OUTCOME_OK && !out_of_memory(room->error)) return outcome;
-        if (ASK(room, "PEXPIRE", requests[i][1], TTL) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        if (outcome != OUTCOME_OK && !dry_run_is_oom(room->error)) return outcome;
+        if (DRY_RUN_COMMAND(room, "PEXPIRE", requests[i][1], TTL) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
     }
     return redis_error_set(room->error, OUTCOME_OK, "%s", "");
 }
@@ -130,15 +130,16 @@ unsigned private_dry_needs(const queue_config_t *queue) {
     return (*private_config(queue)->registry ? 1U : 0) | (*private_config(queue)->dedup ? 2U : 0) | (*queue->dlq ? 4U : 0);
 }
 
-bool private_dry_run(const dryrun_room_t *room) {
-    scratch_t keys = {mem_printf("%sprivate", room->prefix), mem_printf("%sletters", room->prefix),
-                      mem_printf("%srecorded", room->prefix), mem_printf("%sdone", room->prefix)};
+bool private_dry_run(const dry_run_t *room) {
+    private_scratch_t keys = {mem_printf("%sprivate", room->prefix), mem_printf("%sletters", room->prefix),
+                              mem_printf("%srecorded", room->prefix), mem_printf("%sdone", room->prefix)};
     char *const all[SCRATCH] = {keys.private, keys.dlq, keys.recorded, keys.done};
-    bool ok = room->passed(room, &script_private_tails, lay_out(room, &keys)) && try_lists(room, &keys) &&
-              (!*room->config->dlq || try_letters(room, &keys)) && room->passed(room, &script_settle, run_settle(room, &keys));
+    bool ok = room->passed(room, &script_private_tails, dry_run_lay_out(room, &keys)) && dry_run_lists(room, &keys) &&
+              (!*room->config->dlq || dry_run_dlq(room, &keys)) &&
+              room->passed(room, &script_settle, dry_run_settle(room, &keys));
     redis_error_t said = *room->error;
     for (size_t i = 0; i < SCRATCH; i++) {
-        if (ok && ASK(room, "DEL", all[i]) == OUTCOME_DISCONNECTED) ok = false;
+        if (ok && DRY_RUN_COMMAND(room, "DEL", all[i]) == OUTCOME_DISCONNECTED) ok = false;
         free(all[i]);
     }
     if (ok) *room->error = said;

@@ -5,7 +5,7 @@
 #include "dialects/dialect.h"
 
 // As dialect_ops has them.
-bool private_dry_run(const dryrun_room_t *room);
+bool private_dry_run(const dry_run_t *room);
 unsigned private_dry_needs(const queue_config_t *queue);
 
 #endif

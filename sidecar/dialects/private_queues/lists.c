@@ -30,8 +30,8 @@ typedef struct private_name {
 struct private_lists {
     const queue_config_t *queue; // borrowed
     char *match;                 // owned: the pattern as SCAN takes it
-    char **never;                // owned, sorted: keys that the config names
-    size_t never_count;
+    char **reserved;             // owned, sorted: keys that the config names
+    size_t reserved_count;
     walk_t walk;
     char cursor[24]; // where it goes on
     bool walked;     // it has come to its end
@@ -47,10 +47,10 @@ struct private_lists {
     const keyspace_t *keys; // borrowed
 };
 
-static int compare_texts(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int lists_compare_texts(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 // The pattern's one * stays, and what else SCAN would take for a sign is escaped (redis src/util.c, stringmatchlen).
-static char *scan_pattern(const char *pattern) {
+static char *lists_scan_pattern(const char *pattern) {
     buffer_t out = {0};
     buffer_str(&out, "");
     for (const char *at = pattern; *at; at++) {
@@ -63,11 +63,11 @@ static char *scan_pattern(const char *pattern) {
 private_lists_t *private_lists_new(const queue_keys_t *at) {
     private_lists_t *lists = mem_alloc(sizeof *lists);
     lists->queue = at->config;
-    lists->match = scan_pattern(private_config(at->config)->private);
+    lists->match = lists_scan_pattern(private_config(at->config)->private);
     return lists;
 }
 
-static void forget_names(private_lists_t *lists) {
+static void lists_clear(private_lists_t *lists) {
     for (size_t i = 0; i < lists->count; i++) free(lists->names[i].key);
     lists->count = lists->next = lists->asked = 0;
     lists->stepped = false;
@@ -76,32 +76,32 @@ static void forget_names(private_lists_t *lists) {
 
 void private_lists_free(private_lists_t *lists) {
     if (!lists) return;
-    forget_names(lists);
-    for (size_t i = 0; i < lists->never_count; i++) free(lists->never[i]);
-    free(lists->never);
+    lists_clear(lists);
+    for (size_t i = 0; i < lists->reserved_count; i++) free(lists->reserved[i]);
+    free(lists->reserved);
     free(lists->names);
     free(lists->match);
     free(lists);
 }
 
 // All keys of all queues, once.
-static void learn_never(private_lists_t *lists, const keyspace_t *keys) {
+static void lists_load_reserved(private_lists_t *lists, const keyspace_t *keys) {
     size_t room = 0;
     for (size_t i = 0; i < keys->queue_count; i++) {
         redis_keys_t used = config_redis_keys(keys->queues[i].config);
         char **grown = mem_array(room + used.count + 1, sizeof *grown);
-        if (room) memcpy(grown, lists->never, room * sizeof *grown);
-        free(lists->never);
-        lists->never = grown;
+        if (room) memcpy(grown, lists->reserved, room * sizeof *grown);
+        free(lists->reserved);
+        lists->reserved = grown;
         for (size_t k = 0; k < used.count; k++)
-            if (!used.items[k].pattern) lists->never[room++] = mem_str(used.items[k].name);
+            if (!used.items[k].pattern) lists->reserved[room++] = mem_str(used.items[k].name);
         config_redis_keys_free(&used);
     }
-    lists->never_count = room;
-    if (room) qsort(lists->never, room, sizeof *lists->never, compare_texts);
+    lists->reserved_count = room;
+    if (room) qsort(lists->reserved, room, sizeof *lists->reserved, lists_compare_texts);
 }
 
-static bool fits(const char *pattern, slice_t name, slice_t *owner) {
+static bool pattern_matches(const char *pattern, slice_t name, slice_t *owner) {
     const char *star = strchr(pattern, '*');
     *owner = name;
     if (!star) return true;
@@ -115,17 +115,19 @@ static bool fits(const char *pattern, slice_t name, slice_t *owner) {
 
 bool private_lists_take(private_lists_t *lists, const keyspace_t *keys, slice_t name, slice_t *owner) {
     static const char OURS[] = "sidecar:";
-    if (!lists->never) learn_never(lists, keys);
-    if (name.len == 0 || memchr(name.data, '\0', name.len) || !fits(private_config(lists->queue)->private, name, owner))
+    if (!lists->reserved) lists_load_reserved(lists, keys);
+    if (name.len == 0 || memchr(name.data, '\0', name.len) ||
+        !pattern_matches(private_config(lists->queue)->private, name, owner))
         return false;
     if (name.len >= sizeof OURS - 1 && memcmp(name.data, OURS, sizeof OURS - 1) == 0) return false;
     char *text = mem_printf("%.*s", (int)name.len, name.data);
-    bool taken = lists->never_count && bsearch(&text, lists->never, lists->never_count, sizeof *lists->never, compare_texts);
+    bool taken = lists->reserved_count &&
+                 bsearch(&text, lists->reserved, lists->reserved_count, sizeof *lists->reserved, lists_compare_texts);
     free(text);
     return !taken;
 }
 
-static void add_name(private_lists_t *lists, const keyspace_t *keys, const redisReply *reply) {
+static void lists_add(private_lists_t *lists, const keyspace_t *keys, const redisReply *reply) {
     slice_t name = {reply_text(reply), reply_len(reply)};
     slice_t owner;
     if (!private_lists_take(lists, keys, name, &owner)) return;
@@ -148,7 +150,7 @@ static void add_name(private_lists_t *lists, const keyspace_t *keys, const redis
 
 // ---- The look that a pass begins with.
 
-static void append_key(conn_t *conn, const char *command, const char *key) {
+static void lists_append_key(conn_t *conn, const char *command, const char *key) {
     request_begin(conn, command);
     request_text(conn, key);
     request_end(conn);
@@ -157,16 +159,16 @@ static void append_key(conn_t *conn, const char *command, const char *key) {
 void private_look_append(const call_t *call, void *self) {
     private_lists_t *lists = self;
     conn_t *conn = call->conn;
-    forget_names(lists);
+    lists_clear(lists);
     if (!lists->cut) snprintf(lists->cursor, sizeof lists->cursor, "0");
     lists->walked = lists->cut = lists->one_by_one = false;
-    append_key(conn, "HLEN", call_queue(call)->stamps);
+    lists_append_key(conn, "HLEN", call_queue(call)->stamps);
     request_begin(conn, "TIME");
     request_end(conn);
-    if (*private_config(lists->queue)->registry) append_key(conn, "TYPE", private_config(lists->queue)->registry);
+    if (*private_config(lists->queue)->registry) lists_append_key(conn, "TYPE", private_config(lists->queue)->registry);
 }
 
-static bool read_stamps(conn_t *conn, const char *key, backup_look_t *out, redis_error_t *error) {
+static bool lists_read_stamps(conn_t *conn, const char *key, backup_look_t *out, redis_error_t *error) {
     redisReply *reply;
     if (conn_read(conn, 0, &reply, error) == OUTCOME_OK) {
         out->stamps = reply_int(reply);
@@ -178,7 +180,7 @@ static bool read_stamps(conn_t *conn, const char *key, backup_look_t *out, redis
     return error->outcome != OUTCOME_DISCONNECTED;
 }
 
-static bool read_time(conn_t *conn, backup_look_t *out, redis_error_t *worst) {
+static bool lists_read_time(conn_t *conn, backup_look_t *out, redis_error_t *worst) {
     redisReply *reply;
     redis_error_t error;
     if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) {
@@ -191,7 +193,7 @@ static bool read_time(conn_t *conn, backup_look_t *out, redis_error_t *worst) {
     return worst->outcome != OUTCOME_DISCONNECTED;
 }
 
-static walk_t walk_of(const redisReply *type) {
+static walk_t lists_walk(const redisReply *type) {
     static const struct {
         const char *type;
         walk_t walk;
@@ -201,13 +203,13 @@ static walk_t walk_of(const redisReply *type) {
     return WALK_NONE;
 }
 
-static void read_registry(conn_t *conn, private_lists_t *lists, redis_error_t *worst) {
+static void lists_read_registry(conn_t *conn, private_lists_t *lists, redis_error_t *worst) {
     const char *registry = private_config(lists->queue)->registry;
     redisReply *reply;
     redis_error_t error;
     if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) {
         walk_t before = lists->walk;
-        lists->walk = walk_of(reply);
+        lists->walk = lists_walk(reply);
         if (lists->walk != before) snprintf(lists->cursor, sizeof lists->cursor, "0");
         if (lists->walk == WALK_NONE && !reply_is(reply, "none"))
             redis_error_set(&error, OUTCOME_REFUSED, "%s holds a %s where a set, a hash or a list of names is wanted", registry,
@@ -223,9 +225,10 @@ outcome_t private_look_read(const call_t *call, void *self, backup_look_t *out) 
     redis_error_t *error = call->error;
     *out = (backup_look_t){.config = lists->queue};
     *error = (redis_error_t){0};
-    if (!read_stamps(conn, call_queue(call)->stamps, out, error) || !read_time(conn, out, error)) return error->outcome;
+    if (!lists_read_stamps(conn, call_queue(call)->stamps, out, error) || !lists_read_time(conn, out, error))
+        return error->outcome;
     lists->walk = *private_config(lists->queue)->registry ? lists->walk : WALK_KEYS;
-    if (lists->walk != WALK_KEYS) read_registry(conn, lists, error);
+    if (lists->walk != WALK_KEYS) lists_read_registry(conn, lists, error);
     lists->walked = lists->walk == WALK_NONE;
     // How many there are is not known before the end of the walk: about as many as there were jobs, and always a page more.
     out->entries = lists->walked ? 0 : out->stamps + BACKUP_PAGE;
@@ -235,7 +238,7 @@ outcome_t private_look_read(const call_t *call, void *self, backup_look_t *out) 
 
 // ---- Pages.
 
-static void append_tails(const call_t *call, const private_lists_t *lists) {
+static void lists_append_tails(const call_t *call, const private_lists_t *lists) {
     conn_t *conn = call->conn;
     request_script(conn, &script_private_tails, (int)lists->asked);
     for (size_t i = 0; i < lists->asked; i++) request_text(conn, lists->names[lists->next + i].key);
@@ -244,7 +247,7 @@ static void append_tails(const call_t *call, const private_lists_t *lists) {
     request_end(conn);
 }
 
-static void append_step(conn_t *conn, const private_lists_t *lists) {
+static void lists_append_step(conn_t *conn, const private_lists_t *lists) {
     switch (lists->walk) {
     case WALK_NONE: return;
     case WALK_KEYS: request_begin(conn, "SCAN"); break;
@@ -280,16 +283,16 @@ void private_page_append(const call_t *call, void *self, size_t skip, size_t cou
     if (lists->asked > PRIVATE_PAGE) lists->asked = PRIVATE_PAGE;
     if (lists->asked > 1 && lists->one_by_one) lists->asked = 1;
     lists->stepped = !lists->walked && left - lists->asked < PRIVATE_PAGE && lists->count < PRIVATE_MOST;
-    if (lists->asked) append_tails(call, lists);
-    if (lists->stepped) append_step(call->conn, lists);
+    if (lists->asked) lists_append_tails(call, lists);
+    if (lists->stepped) lists_append_step(call->conn, lists);
 }
 
-static void say_large(const private_lists_t *lists, const private_name_t *name, int64_t size, const char *sha1) {
+static void lists_log_large(const private_lists_t *lists, const private_name_t *name, int64_t size, const char *sha1) {
     log_warn(ROLE, lists->queue->name, "left a job in a private list that is larger than max_payload", F_STR("list", name->key),
              F_INT("bytes", size), F_STR("sha1", sha1), F_INT("max_payload", lists->queue->policy.max_payload));
 }
 
-static void add_tail(private_lists_t *lists, const redisReply *reply, size_t at, backup_page_t *page) {
+static void lists_add_tail(private_lists_t *lists, const redisReply *reply, size_t at, backup_page_t *page) {
     int64_t nth = reply_int(reply_at(reply, at)) - 1;
     const redisReply *tail = reply_at(reply, at + 1);
     const redisReply *sha1 = reply_at(reply, at + 3);
@@ -297,7 +300,7 @@ static void add_tail(private_lists_t *lists, const redisReply *reply, size_t at,
     const private_name_t *name = &lists->names[lists->next + (size_t)nth];
     if (reply_len(sha1)) {
         page->large++;
-        say_large(lists, name, reply_int(reply_at(reply, at + 2)), reply_text(sha1));
+        lists_log_large(lists, name, reply_int(reply_at(reply, at + 2)), reply_text(sha1));
         return;
     }
     entry_t *entry = &page->entries[page->count++];
@@ -308,7 +311,7 @@ static void add_tail(private_lists_t *lists, const redisReply *reply, size_t at,
 }
 
 // One key that Redis refuses, such as a name in the registry that the user may not touch, keeps nobody from the others.
-static outcome_t refused(private_lists_t *lists, redis_error_t *error) {
+static outcome_t lists_skip_refused(private_lists_t *lists, redis_error_t *error) {
     if (error->outcome != OUTCOME_REFUSED) return error->outcome;
     if (lists->asked == 1) {
         char *reason = mem_printf("%s: %s", lists->names[lists->next].key, error->text);
@@ -320,27 +323,27 @@ static outcome_t refused(private_lists_t *lists, redis_error_t *error) {
     return redis_error_set(error, OUTCOME_OK, "%s", "");
 }
 
-static outcome_t read_tails(conn_t *conn, private_lists_t *lists, backup_page_t *page, redis_error_t *error) {
+static outcome_t lists_read_tails(conn_t *conn, private_lists_t *lists, backup_page_t *page, redis_error_t *error) {
     redisReply *reply;
-    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return refused(lists, error);
+    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return lists_skip_refused(lists, error);
     page->replies[page->reply_count++] = reply;
     int64_t read = reply_int(reply_at(reply, 0));
     if (read < 1 || read > (int64_t)lists->asked)
         return redis_error_set(error, OUTCOME_REFUSED, "private_tails: unexpected reply");
-    for (size_t at = 1; at + 3 < reply->elements; at += 4) add_tail(lists, reply, at, page);
+    for (size_t at = 1; at + 3 < reply->elements; at += 4) lists_add_tail(lists, reply, at, page);
     page->vacant = (size_t)read - page->count;
     lists->next += (size_t)read;
     return OUTCOME_OK;
 }
 
-static outcome_t read_step(conn_t *conn, private_lists_t *lists, redis_error_t *error) {
+static outcome_t lists_read_step(conn_t *conn, private_lists_t *lists, redis_error_t *error) {
     redisReply *reply;
     if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     bool paged = lists->walk == WALK_LIST;
     const redisReply *names = paged ? reply : reply_at(reply, 1);
     size_t found = names && names->type == REDIS_REPLY_ARRAY ? names->elements : 0;
     size_t apart = lists->walk == WALK_HASH ? 2 : 1; // of a hash the fields
-    for (size_t i = 0; i < found; i += apart) add_name(lists, lists->keys, names->element[i]);
+    for (size_t i = 0; i < found; i += apart) lists_add(lists, lists->keys, names->element[i]);
     if (paged)
         snprintf(lists->cursor, sizeof lists->cursor, "%lld", strtoll(lists->cursor, NULL, 10) + PRIVATE_WALK);
     else
@@ -358,8 +361,9 @@ outcome_t private_page_read(const call_t *call, void *self, size_t skip, size_t 
     (void)skip;
     (void)count;
     *error = (redis_error_t){0};
-    if (lists->asked && read_tails(conn, lists, page, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
-    if (lists->stepped && read_step(conn, lists, &of_step) != OUTCOME_OK && of_step.outcome > error->outcome) *error = of_step;
+    if (lists->asked && lists_read_tails(conn, lists, page, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+    if (lists->stepped && lists_read_step(conn, lists, &of_step) != OUTCOME_OK && of_step.outcome > error->outcome)
+        *error = of_step;
     lists->cut = !lists->walked && lists->count >= PRIVATE_MOST;
     page->ended = lists->next == lists->count && (lists->walked || lists->cut);
     return error->outcome;

@@ -9,67 +9,67 @@
 #include "dialects/private_queues/dry_run.h"
 #include "dialects/private_queues/lists.h"
 
-static void *lists_open(const queue_keys_t *keys) { return private_lists_new(keys); }
+static void *private_open(const queue_keys_t *keys) { return private_lists_new(keys); }
 
-static void lists_close(void *lists) { private_lists_free(lists); }
+static void private_close(void *lists) { private_lists_free(lists); }
 
-static void read(json_t *json, const queue_config_t *queue, slice_t bytes, job_t *out) {
+static void private_read_job(json_t *json, const queue_config_t *queue, slice_t bytes, job_t *out) {
     job_read(json, &queue->policy, bytes, out);
 }
 
 // A worker keeps one heartbeat for all that it does: here * of the pattern is the worker.
-static char *heartbeat(const queue_config_t *queue, const entry_t *entry, const job_t *job) {
+static char *private_heartbeat(const queue_config_t *queue, const entry_t *entry, const job_t *job) {
     (void)job;
     return job_heartbeat_key(&queue->policy, entry->owner);
 }
 
 // Of a job without one the id is its digest (job.h), which no worker knows.
-static bool has_id(const job_t *job) {
+static bool job_has_id(const job_t *job) {
     char hex[DIGEST_HEX_SIZE];
     digest_hex(&job->digest, hex);
     return strcmp(hex, job->id) != 0;
 }
 
 // Only while it still is the last entry, and so the running one.
-static void settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
-                   buffer_t *again) {
+static void private_settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
+                           buffer_t *again) {
     const queue_config_t *queue = keys->config;
     (void)retry;
     (void)again;
     out->from = entry->from;
     out->ready = queue->ready;
     out->depth = 1;
-    if (*private_config(queue)->dedup && has_id(job)) {
+    if (*private_config(queue)->dedup && job_has_id(job)) {
         out->done = private_config(queue)->dedup;
         out->done_id = slice_text(job->id);
     }
     if (*queue->dlq) out->recorded = keys->recorded;
 }
 
-static const pass_ops_t pass = {
+static const pass_ops_t private_pass = {
     .of_worker = true,
-    .open = lists_open,
-    .close = lists_close,
+    .open = private_open,
+    .close = private_close,
     .look_append = private_look_append,
     .look_read = private_look_read,
     .page_append = private_page_append,
     .page_read = private_page_read,
-    .read = read,
-    .heartbeat = heartbeat,
-    .settle = settle,
+    .read = private_read_job,
+    .heartbeat = private_heartbeat,
+    .settle = private_settle,
 };
 
-static void sizes(const queue_keys_t *at, size_fn *add, void *self) { add(self, SIZE_READY, at->config->ready, NULL); }
+static void private_sizes(const queue_keys_t *at, size_fn *add, void *self) { add(self, SIZE_READY, at->config->ready, NULL); }
 
 // A letter that stayed would be put back twice by whoever reads the list, and could not be told from the next one of its bytes.
-static const requeue_ops_t requeue = {.letters = true};
+static const requeue_ops_t private_requeue = {.letters = true};
 
 const dialect_ops_t dialect_private_queues = {
     .settings = &private_settings,
-    .requeue = &requeue,
+    .requeue = &private_requeue,
     .dry_run = private_dry_run,
-    .dry_needs = private_dry_needs,
-    .pass = &pass,
-    .watch = &private_letters_watch,
-    .sizes = sizes,
+    .dry_run_needs = private_dry_needs,
+    .pass = &private_pass,
+    .side_task = &dead_letters_task,
+    .sizes = private_sizes,
 };

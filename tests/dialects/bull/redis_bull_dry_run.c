@@ -9,7 +9,7 @@ typedef struct {
     char why[256];
 } found_t;
 
-static bool passed(const dryrun_room_t *room, const script_t *script, outcome_t outcome) {
+static bool passed(const dry_run_t *room, const script_t *script, outcome_t outcome) {
     found_t *found = room->self;
     (void)script;
     if (outcome == OUTCOME_REFUSED) snprintf(found->why, sizeof found->why, "%s", room->error->text);
@@ -21,14 +21,14 @@ static bool passed(const dryrun_room_t *room, const script_t *script, outcome_t 
 static found_t dry_run(fixture_t *f, conn_t *conn) {
     found_t found = {0};
     redis_error_t error = {0};
-    dryrun_room_t room = {.conn = conn,
-                          .keys = f->keys,
-                          .config = f->keys->queues[1].config,
-                          .prefix = "sidecar:scratch:",
-                          .token = "T",
-                          .error = &error,
-                          .passed = passed,
-                          .self = &found};
+    dry_run_t room = {.conn = conn,
+                      .keys = f->keys,
+                      .config = f->keys->queues[1].config,
+                      .prefix = "sidecar:scratch:",
+                      .token = "T",
+                      .error = &error,
+                      .passed = passed,
+                      .self = &found};
     redis_ok(f->r, "SET " BULL_LOCK " T");
     cr_assert(dialect_bull.dry_run(&room));
     return found;

@@ -38,13 +38,13 @@ static void setup_stop(setup_t *setup) {
 }
 
 static outcome_t step(setup_t *setup, bool changed, mono_t *next) {
-    watch_call_t call = {.conn = setup->f.conn,
-                         .keys = setup->f.keys,
-                         .token = setup->token,
-                         .arm = true,
-                         .metrics = &setup->metrics->queues[0],
-                         .now = mono_now(),
-                         .next = mono_never()};
+    side_task_call_t call = {.conn = setup->f.conn,
+                             .keys = setup->f.keys,
+                             .token = setup->token,
+                             .arm = true,
+                             .metrics = &setup->metrics->queues[0],
+                             .now = mono_now(),
+                             .next = mono_never()};
     outcome_t outcome = bull_failed_step(setup->reader, &call, changed, &setup->f.error);
     *next = call.next;
     return outcome;
@@ -80,7 +80,7 @@ static void fail(setup_t *setup, const char *id, long long ahead_ms) {
 
 static void hear(setup_t *setup, const char *id, const char *error) {
     char *message = mem_printf("{\"jobId\":\"%s\",\"val\":\"%s\"}", id, error);
-    bull_failed_heard(setup->reader, slice_text(message));
+    bull_failed_on_message(setup->reader, slice_text(message));
     free(message);
 }
 
@@ -209,7 +209,7 @@ Test(redis_bull_reader, what_was_removed_at_once_is_recorded_from_its_message) {
     work(&setup);
     hear(&setup, "7", "no such \\\"image\\\"");
     hear(&setup, "8", BULL_STALLED_MESSAGE);
-    bull_failed_heard(setup.reader, slice_text("{\"jobId\":\"9\",\"val\":\"x\"," BULL_OUR_MESSAGE "}"));
+    bull_failed_on_message(setup.reader, slice_text("{\"jobId\":\"9\",\"val\":\"x\"," BULL_OUR_MESSAGE "}"));
     work(&setup);
     work(&setup);
     expect_jobs(&setup, "7 8");
@@ -225,7 +225,7 @@ Test(redis_bull_reader, what_was_removed_at_once_is_recorded_from_its_message) {
 /* What fails while nobody leads is recorded later; what fails while that is not wanted is not. */
 Test(redis_bull_reader, what_fails_while_it_is_off_is_not_recorded_later) {
     setup_t setup = setup_start();
-    const watch_ops_t *ops = dialect_bull.watch;
+    const side_task_ops_t *ops = dialect_bull.side_task;
     work(&setup);
     fail(&setup, "1", 0);
     work(&setup);
@@ -236,12 +236,12 @@ Test(redis_bull_reader, what_fails_while_it_is_off_is_not_recorded_later) {
     bull_config(&setup.f.config->queues[0])->record_failed = false;
     void *off = ops->open(&setup.f.keys->queues[0]);
     for (int i = 0; i < 2; i++) { /* once a term is enough */
-        watch_call_t call = {.conn = setup.f.conn,
-                             .keys = setup.f.keys,
-                             .token = "T",
-                             .metrics = &setup.metrics->queues[0],
-                             .now = mono_now(),
-                             .next = mono_never()};
+        side_task_call_t call = {.conn = setup.f.conn,
+                                 .keys = setup.f.keys,
+                                 .token = "T",
+                                 .metrics = &setup.metrics->queues[0],
+                                 .now = mono_now(),
+                                 .next = mono_never()};
         cr_assert_eq(ops->step(off, &call, &setup.f.error), OUTCOME_OK, "%s", setup.f.error.text);
     }
     fail(&setup, "3", 0);

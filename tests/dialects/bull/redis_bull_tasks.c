@@ -15,14 +15,14 @@ enum { INTERVAL_MS = 30 }; /* shorter than a config may say: tests wait for it *
 
 typedef struct {
     fixture_t f;
-    const watch_ops_t *ops;
+    const side_task_ops_t *ops;
     metrics_t *metrics;
     void *state;
-    watch_call_t call; /* of the last step */
+    side_task_call_t call; /* of the last step */
 } election_t;
 
 static election_t setup(void) {
-    election_t s = {.f = fixture_start(&(fixture_options_t){.config = CONFIG}), .ops = dialect_bull.watch};
+    election_t s = {.f = fixture_start(&(fixture_options_t){.config = CONFIG}), .ops = dialect_bull.side_task};
     s.metrics = metrics_new(1);
     bull_config(&s.f.config->queues[0])->stalled_interval_ms = INTERVAL_MS;
     s.state = s.ops->open(&s.f.keys->queues[0]);
@@ -37,12 +37,12 @@ static void teardown(election_t *s) {
 }
 
 static outcome_t step_as(election_t *s, const char *token) {
-    s->call = (watch_call_t){.conn = s->f.conn,
-                             .keys = s->f.keys,
-                             .token = token,
-                             .metrics = &s->metrics->queues[0],
-                             .now = mono_now(),
-                             .next = mono_never()};
+    s->call = (side_task_call_t){.conn = s->f.conn,
+                                 .keys = s->f.keys,
+                                 .token = token,
+                                 .metrics = &s->metrics->queues[0],
+                                 .now = mono_now(),
+                                 .next = mono_never()};
     s->f.error = (redis_error_t){0};
     return s->ops->step(s->state, &s->call, &s->f.error);
 }
@@ -305,7 +305,7 @@ Test(redis_bull_watch, leaves_the_check_to_the_workers) {
 static void promote(election_t *s) {
     const promote_ops_t *ops = dialect_bull.promote;
     promote_reply_t reply;
-    ops->append(s->f.conn, s->f.keys, &(promote_ask_t){.token = "T", .batch = 100});
+    ops->append(s->f.conn, s->f.keys, &(promote_request_t){.token = "T", .batch = 100});
     cr_assert_eq(ops->read(s->f.conn, &reply, &s->f.error), OUTCOME_OK, "%s", s->f.error.text);
 }
 
@@ -415,7 +415,7 @@ Test(redis_bull_watch, promotes_through_the_interface) {
     long long due = bull_now_ms(s.f.r) - 1234;
     bull_job(s.f.r, "1", "0");
     redis_ok(s.f.r, "ZADD " BULL "delayed %lld 1", due * 4096 + 17);
-    ops->append(s.f.conn, s.f.keys, &(promote_ask_t){.token = "T", .batch = 5000});
+    ops->append(s.f.conn, s.f.keys, &(promote_request_t){.token = "T", .batch = 5000});
     cr_assert_eq(ops->read(s.f.conn, &reply, &s.f.error), OUTCOME_OK, "%s", s.f.error.text);
     cr_assert(reply.kind == PROMOTED_MOVED && reply.moved == 1 && reply.has_oldest);
     cr_assert_eq(ops->due_us(s.f.keys->queues[0].config, reply.oldest), due * 1000);

@@ -318,7 +318,7 @@ Test(redis_delayed_promote, what_is_finished_is_not_sent) {
 Test(redis_delayed_promote, aside_is_bounded_and_hinders_nobody) {
     enum { POISON = 40 };
     fixture_t f = de_setup();
-    char aside[64];
+    char quarantine[64];
     for (int i = 0; i < POISON; i++) {
         char *member = mem_printf("example.Unknown###%d", i);
         de_add(f.r, member, slice_text(ENVELOPE(1)));
@@ -332,7 +332,7 @@ Test(redis_delayed_promote, aside_is_bounded_and_hinders_nobody) {
     few.batch = few.first = 16;
     cr_assert_eq(de_moved(f.r, few) + de_moved(f.r, few) + de_moved(f.r, few), 1);
     cr_assert_eq(redis_int(f.r, "ZCARD sidecar:email:aside"), POISON);
-    snprintf(aside, sizeof aside, "%s", de_score(f.r, "sidecar:email:aside", "example.Unknown###7"));
+    snprintf(quarantine, sizeof quarantine, "%s", de_score(f.r, "sidecar:email:aside", "example.Unknown###7"));
     long long delay = delay_of(f.r, "example.Unknown###7");
     cr_assert(delay > 5000 && delay <= 10000, "%lld", delay);
     cr_assert_str_eq(strchr(de_score(f.r, DELAYED_KEYS, "example.Unknown###7"), '.'), ".25");
@@ -342,7 +342,7 @@ Test(redis_delayed_promote, aside_is_bounded_and_hinders_nobody) {
         redis_ok(f.r, "DEL de_paymentcheck");
     }
     cr_assert_eq(redis_int(f.r, "ZCARD sidecar:email:aside"), POISON);
-    cr_assert_str_eq(de_score(f.r, "sidecar:email:aside", "example.Unknown###7"), aside, "it counts from the first time");
+    cr_assert_str_eq(de_score(f.r, "sidecar:email:aside", "example.Unknown###7"), quarantine, "it counts from the first time");
     cr_assert_str_eq(strchr(de_score(f.r, DELAYED_KEYS, "example.Unknown###7"), '.'), ".25");
     fixture_stop(&f);
 }

@@ -1,4 +1,4 @@
-/* aside.lua, aside_settle.lua and delayed_requeue.lua, each argument at will: who may, what must still be so, and what Redis
+/* quarantine_read.lua, quarantine_settle.lua and delayed_requeue.lua, each argument at will: who may, what must still be so, and what Redis
  * refuses.
  */
 #include "delayed_call.h"
@@ -29,7 +29,7 @@ static settle_t settle_new(const char *verdict) {
 static eval_t settle_call(const settle_t *ask) {
     const char *const rest[] = {ask->token, ask->member, ask->score, ask->envelope, ask->verdict, ask->next,    "20000",
                                 ask->last,  ask->most,   "kind",     "failed",      "payload",    ask->envelope};
-    eval_t call = call_begin(&script_aside_settle, "8");
+    eval_t call = call_begin(&script_quarantine_settle, "8");
     call_text(&call, "sidecar:app:lock");
     call_text(&call, "sidecar:email:aside");
     call_text(&call, DELAYED_KEYS);
@@ -203,7 +203,7 @@ Test(redis_delayed_settle, a_full_stream_ends_nothing) {
 
 static redisReply *look(redis_t *r, const char *skip, const char *count, const char *size, const char *payload) {
     const char *const rest[] = {"sidecar:email:aside", DELAYED_KEYS, "de_events", skip, count, size, payload};
-    eval_t call = call_begin(&script_aside, "3");
+    eval_t call = call_begin(&script_quarantine_read, "3");
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
     return call_end(&call, r);
 }

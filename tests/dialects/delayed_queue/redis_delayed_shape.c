@@ -111,12 +111,12 @@ static slice_t slice_of(const buffer_t *buffer) { return (slice_t){buffer_text(b
 static void check(redis_t *r, const char *member, slice_t envelope, int *good, int *sent) {
     buffer_t wanted = {0};
     bool reads = expected(envelope, &wanted);
-    char *aside = redis_str(r, "ZSCORE sidecar:email:aside %s", member);
+    char *quarantine = redis_str(r, "ZSCORE sidecar:email:aside %s", member);
     redisReply *reply;
     slice_t stored = de_stored(r, member, &reply);
     *good += reads;
-    *sent += !aside;
-    if (aside)
+    *sent += !quarantine;
+    if (quarantine)
         cr_assert(slice_equal(stored, envelope), "%.*s is left to the monitor and yet changed", (int)envelope.len, envelope.data);
     else if (reads)
         cr_assert(slice_equal(stored, slice_of(&wanted)), "%.*s became %.*s", (int)envelope.len, envelope.data, (int)stored.len,
@@ -124,7 +124,7 @@ static void check(redis_t *r, const char *member, slice_t envelope, int *good, i
     else /* no good JSON, or a doubled member: only digits at its end may differ */
         cr_assert(!json_pick(envelope, NULL, 0) || stored.len - envelope.len <= 1, "%.*s", (int)envelope.len, envelope.data);
     freeReplyObject(reply);
-    free(aside);
+    free(quarantine);
     buffer_free(&wanted);
 }
 

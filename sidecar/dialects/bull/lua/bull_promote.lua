@@ -188,12 +188,12 @@ else
     end
 end
 if #odd > 0 then
-    local aside, off = {}, {'XX'}
+    local quarantine, off = {}, {'XX'}
     for _, id in ipairs(odd) do
-        aside[#aside + 1], off[#off + 1] = string.format('%.0f', now_ms), string.format('%.0f', (now_ms + tonumber(ARGV[6])) * 4096)
-        aside[#aside + 1], off[#off + 1] = id, id
+        quarantine[#quarantine + 1], off[#off + 1] = string.format('%.0f', now_ms), string.format('%.0f', (now_ms + tonumber(ARGV[6])) * 4096)
+        quarantine[#quarantine + 1], off[#off + 1] = id, id
     end
-    redis.call('ZADD', KEYS[9], unpack(aside))
+    redis.call('ZADD', KEYS[9], unpack(quarantine))
     redis.call('ZADD', KEYS[2], unpack(off))
     if #moved > 0 then redis.call('ZREM', KEYS[2], unpack(moved)) end
 else

@@ -132,13 +132,13 @@ if moved > 0 then
     redis.call('HSET', KEYS[3], unpack(fields))
 end
 if #odd > 0 then
-    local aside, off = {}, {}
+    local quarantine, off = {}, {}
     for i, member in ipairs(odd) do
         local last = find(redis.call('ZSCORE', KEYS[2], member), '%.[57]5?$')
-        aside[2 * i - 1], aside[2 * i] = string.format('%.0f', now), member
+        quarantine[2 * i - 1], quarantine[2 * i] = string.format('%.0f', now), member
         off[2 * i - 1], off[2 * i] = string.format('%.0f', now + ARGV[8]) .. (last and '.75' or '.25'), member
     end
-    redis.call('ZADD', KEYS[5], 'NX', unpack(aside))
+    redis.call('ZADD', KEYS[5], 'NX', unpack(quarantine))
     redis.call('ZADD', KEYS[2], unpack(off))
 end
 if #gone > 0 then redis.call('ZREM', KEYS[2], unpack(gone)) end

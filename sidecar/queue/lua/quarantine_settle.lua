@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- aside_settle: ends what a promote has put aside, with a record; or dispatches it; or only forgets that it was put aside.
+-- quarantine_settle: ends what a promote has put aside, with a record; or dispatches it; or only forgets that it was put aside.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  aside     zset

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- aside: what a promote has left to the monitor.
+-- quarantine_read: what a promote has left to the monitor.
 --
 -- KEYS[1]  aside     zset: member of delayed -> when it was put aside, ms
 -- KEYS[2]  delayed   zset

@@ -1,0 +1,359 @@
+// The watch of delayedQueue: what delayed_promote.lua has put aside is sent after all, or ended with a record.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/failpoint.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "dialects/delayed_queue/config.h"
+#include "dialects/delayed_queue/envelope.h"
+#include "dialects/delayed_queue/internal.h"
+#include "queue/quarantine.h"
+
+#define UNFIT "sha256:" // begins the job of a record whose id the audit log cannot keep
+
+enum {
+    FULL_MS = 1000,   // until the next look while the failure stream is full
+    WAITS_MS = 10000, // until the next look at an event that waits in its list after its last push
+    CHANGED_MS = 100, // until the next look at what changed while it was judged
+    SHOWN_MOST = 256, // bytes of others in a log line
+    LOGGED_MAX = 64,  // things that were logged once and are remembered
+    SHORT = 64,       // members: a round that has left fewer begins again at each change
+};
+
+// What the fraction of a score tells: producers write whole ms, promote .25, .5 and .75.
+enum { FLAG_POSTPONED = 1, FLAG_LAST_ATTEMPT = 2 };
+
+static const char ROLE[] = "monitor";
+
+// A round looks at all of them, the longest aside first. What comes aside stands behind them, so where many are left a change is
+// looked at from there on: else changes that go on coming would keep it from the end. Those of equal age, or after a step of
+// Redis's clock, may stand elsewhere, so another round follows.
+typedef struct quarantine {
+    const queue_keys_t *keys;
+    size_t skip;                 // members that this round has left where they are
+    mono_t nearest;              // when the first of them must be looked at again
+    mono_t began;                // this round
+    mono_t again;                // when the next one begins
+    bool behind;                 // it was told of a change since it began
+    bool armed;                  // Redis will tell of a change since the last look
+    bool full;                   // the failure stream, in this round
+    bool full_logged;            // and in the last one
+    uint64_t logged[LOGGED_MAX]; // digests of what was logged
+    size_t logged_next;
+    bool *waits; // of each class: an event of it that should end waits in its list, and so do those behind it; owned
+} quarantine_t;
+
+static void *quarantine_open(const queue_keys_t *keys) {
+    quarantine_t *quarantine = mem_alloc(sizeof *quarantine);
+    quarantine->keys = keys;
+    quarantine->waits = mem_array(delayed_config(keys->config)->classes.count, sizeof *quarantine->waits);
+    quarantine->nearest = quarantine->again = mono_never();
+    return quarantine;
+}
+
+static void quarantine_close(void *state) {
+    quarantine_t *quarantine = state;
+    free(quarantine->waits);
+    free(quarantine);
+}
+
+static void quarantine_begin_round(quarantine_t *quarantine, mono_t now) {
+    memset(quarantine->waits, 0, delayed_config(quarantine->keys->config)->classes.count * sizeof *quarantine->waits);
+    quarantine->skip = 0;
+    quarantine->began = now;
+    quarantine->nearest = quarantine->again = mono_never();
+    quarantine->armed = quarantine->full = quarantine->behind = false;
+}
+
+static void quarantine_forget(void *state) { quarantine_begin_round(state, mono_now()); }
+
+static size_t quarantine_watched_keys(const void *state, const char **out) {
+    out[0] = ((const quarantine_t *)state)->keys->quarantine;
+    return 1;
+}
+
+// Whether this is said for the first time, as far as is remembered.
+static bool quarantine_is_news(quarantine_t *quarantine, slice_t what) {
+    uint64_t mark;
+    digest_t digest = digest_of(what.data, what.len);
+    memcpy(&mark, digest.bytes, sizeof mark);
+    for (size_t i = 0; i < LOGGED_MAX; i++)
+        if (quarantine->logged[i] == mark) return false;
+    quarantine->logged[quarantine->logged_next] = mark;
+    quarantine->logged_next = (quarantine->logged_next + 1) % LOGGED_MAX;
+    return true;
+}
+
+static int score_flags(const char *score) {
+    const char *point = strchr(score, '.');
+    if (!point) return 0;
+    if (strcmp(point, ".25") == 0) return FLAG_POSTPONED;
+    if (strcmp(point, ".5") == 0) return FLAG_LAST_ATTEMPT;
+    return strcmp(point, ".75") == 0 ? FLAG_POSTPONED | FLAG_LAST_ATTEMPT : 0;
+}
+
+// One member under judgement.
+typedef struct item {
+    quarantine_t *quarantine;
+    const side_task_call_t *call;
+    const quarantined_t *job;
+    int64_t now; // ms by Redis's clock
+    quarantine_decision_t ask;
+    bool left;    // nothing is done about it now
+    size_t class; // of an event that ran out of attempts
+    delayed_name_t name;
+    event_t event; // of an end
+    buffer_t next; // owned
+    char sha256[DIGEST_HEX_SIZE], id[DIGEST_HEX_SIZE], job_id[sizeof UNFIT + DIGEST_HEX_SIZE];
+} quarantine_item_t;
+
+// Nothing is done about it now; looked at again after so long (INT64_MAX: with the next round).
+static void item_leave(quarantine_item_t *item, int64_t for_ms) {
+    item->left = true;
+    if (for_ms == INT64_MAX) return;
+    quarantine_t *quarantine = item->quarantine;
+    quarantine->nearest = mono_min(quarantine->nearest, mono_add(item->call->now, for_ms * NS_PER_MS));
+}
+
+static void item_end(quarantine_item_t *item, const char *reason, int64_t attempts) {
+    item->ask.verdict = QUARANTINE_END;
+    item->event.reason = slice_text(reason);
+    item->event.attempts = attempts;
+}
+
+// Bytes of others on their way into a log line.
+static char *text_shown(slice_t text) {
+    return mem_printf("%.*s", (int)(text.len < SHOWN_MOST ? text.len : SHOWN_MOST), text.data ? text.data : "");
+}
+
+// Its class is not configured: it may be soon, by a config that is on its way to all instances.
+static void item_judge_foreign(quarantine_item_t *item) {
+    const queue_config_t *queue = item->quarantine->keys->config;
+    int64_t left = item->job->since + queue->policy.protected_timeout_ms - item->now;
+    delayed_envelope_t envelope;
+    if (left <= 0) {
+        bool readable = delayed_read(item->job->envelope, item->name.class, &envelope);
+        item_end(item, readable ? "invalid_target" : "unreadable", readable ? envelope.attempt - 1 : 0);
+        return;
+    }
+    item_leave(item, left);
+    if (!quarantine_is_news(item->quarantine, item->name.class)) return;
+    char *class = text_shown(item->name.class);
+    log_warn(ROLE, queue->name, "cannot send events of a class that is not among `types`: they are ended after protected_timeout",
+             F_STR("class", class));
+    free(class);
+}
+
+// Its last push was a whole delay ago. While that waits for a worker nobody has failed.
+static void item_judge_last(quarantine_item_t *item, size_t class, const delayed_envelope_t *envelope) {
+    const delayed_config_t *own = delayed_config(item->quarantine->keys->config);
+    if (item->quarantine->waits[class]) {
+        item_leave(item, WAITS_MS);
+        return;
+    }
+    item_end(item, "retries_exhausted", envelope->attempt - 1);
+    item->event.started = item->job->since - delayed_delay_ms(own, envelope->attempt);
+    delayed_splice(item->job->envelope, envelope, envelope->attempt - 1, &item->next);
+    item->ask.next = (slice_t){buffer_text(&item->next), item->next.len};
+    item->ask.ready = own->lists.items[class];
+    item->class = class;
+}
+
+static void item_judge_event(quarantine_item_t *item, size_t class) {
+    const delayed_config_t *own = delayed_config(item->quarantine->keys->config);
+    const quarantined_t *job = item->job;
+    int64_t limit = own->retry_attempts < 2 ? 2 : own->retry_attempts; // the only push of an event makes its attempt 2
+    delayed_envelope_t envelope;
+    if (!delayed_read(job->envelope, item->name.class, &envelope)) {
+        item_end(item, "unreadable", 0);
+    } else if (envelope.attempt >= limit && (score_flags(job->score) & FLAG_LAST_ATTEMPT)) {
+        item_judge_last(item, class, &envelope);
+    } else if (!delayed_is_fast(job->envelope, item->name.class, &envelope)) {
+        delayed_splice(job->envelope, &envelope, envelope.attempt + 1, &item->next);
+        item->ask.verdict = QUARANTINE_PUSH;
+        item->ask.ready = own->lists.items[class];
+        item->ask.next = (slice_t){buffer_text(&item->next), item->next.len};
+        item->ask.delay_ms = delayed_delay_ms(own, envelope.attempt + 1);
+        item->ask.last = envelope.attempt + 1 >= own->retry_attempts;
+    } // else its class was configured meanwhile, and promote sends it when it is due again
+}
+
+static void item_note_large(quarantine_item_t *item) {
+    const queue_config_t *queue = item->quarantine->keys->config;
+    item_leave(item, INT64_MAX);
+    if (!quarantine_is_news(item->quarantine, item->job->member)) return;
+    char *member = text_shown(item->job->member);
+    metric_add(&item->call->metrics->large, 1);
+    log_warn(ROLE, queue->name, "left entries in delayed that are larger than max_payload", F_INT("entries", 1),
+             F_INT("bytes", item->job->too_large), F_STR("member", member), F_INT("max_payload", queue->policy.max_payload));
+    free(member);
+}
+
+// The verdict is to forget it, unless it says otherwise.
+static void item_judge(quarantine_item_t *item) {
+    size_t class;
+    item->name = delayed_name(item->job->member);
+    // Whoever has removed it, or scheduled it again, has taken it out of our hands: promote looks at it when it is due.
+    if (!(score_flags(item->job->score) & FLAG_POSTPONED)) return;
+    if (item->job->too_large)
+        item_note_large(item);
+    else if (!item->job->has_envelope)
+        return; // it is over, and promote removes its member
+    else if (delayed_class(delayed_config(item->quarantine->keys->config), item->name.class, &class))
+        item_judge_event(item, class);
+    else
+        item_judge_foreign(item);
+}
+
+static bool text_is_utf8(slice_t text) {
+    for (size_t i = 0, len; i < text.len; i += len)
+        if (!(len = utf8_sequence(text.data + i, text.len - i))) return false;
+    return true;
+}
+
+// What the audit log can keep as it is, so that a requeue finds the member again; else its digest.
+static void item_name_job(quarantine_item_t *item) {
+    slice_t id = item->name.id;
+    bool fits = id.len > 0 && id.len <= JOB_ID_MOST && item->name.class.len <= JOB_TYPE_MOST && !memchr(id.data, 0, id.len) &&
+                text_is_utf8(id) && text_is_utf8(item->name.class);
+    item->event.type = fits ? item->name.class : (slice_t) { 0 };
+    item->event.job = id;
+    if (fits) return;
+    char hex[DIGEST_HEX_SIZE];
+    digest_t digest = digest_of(item->job->member.data, item->job->member.len);
+    digest_hex(&digest, hex);
+    snprintf(item->job_id, sizeof item->job_id, UNFIT "%s", hex);
+    item->event.job = slice_text(item->job_id);
+}
+
+static void item_make_event(quarantine_item_t *item) {
+    const quarantined_t *job = item->job;
+    event_t *event = &item->event;
+    digest_t digest = digest_of(job->envelope.data, job->envelope.len);
+    digest_hex(&digest, item->sha256);
+    item_name_job(item);
+    event->kind = slice_text("failed");
+    event->dialect = slice_text("delayed_queue");
+    event->queue = slice_text(item->quarantine->keys->config->name);
+    event->term = slice_text(item->call->token);
+    event->sha256 = slice_text(item->sha256);
+    event->size = (int64_t)job->envelope.len;
+    event->payload = job->envelope;
+    // An event cannot end twice at one score: this one is gone with it.
+    event_id(event, (int64_t)(strtod(job->score, NULL) * 1e3), 0, item->id);
+    event->event = slice_text(item->id);
+}
+
+static void item_append_settle(quarantine_item_t *item) {
+    const call_t call = side_task_call(item->call, NULL);
+    item->ask.job = item->job;
+    item->ask.events = delayed_config(item->quarantine->keys->config)->events;
+    if (item->ask.verdict == QUARANTINE_END) item_make_event(item);
+    item->ask.event = &item->event;
+    quarantine_settle_append(&call, &item->ask);
+}
+
+static void quarantine_note_ended(quarantine_item_t *item) {
+    char *job = text_shown(item->event.job), *reason = text_shown(item->event.reason);
+    metrics_end(item->call->metrics, reason, 1);
+    log_warn(ROLE, item->quarantine->keys->config->name, "a job has failed for good", F_STR("reason", reason), F_STR("job", job),
+             F_INT("attempts", item->event.attempts));
+    free(job);
+    free(reason);
+}
+
+// What did not come to be stays, and is looked at again.
+static void quarantine_note_settled(quarantine_item_t *item, settled_t settled, side_task_call_t *call) {
+    quarantine_t *quarantine = item->quarantine;
+    if (settled == SETTLED) {
+        if (item->ask.verdict == QUARANTINE_END) quarantine_note_ended(item);
+        if (item->ask.verdict == QUARANTINE_PUSH) metric_add(&call->metrics->promoted, 1);
+        return;
+    }
+    quarantine->skip++;
+    if (settled == SETTLED_CHANGED) item_leave(item, CHANGED_MS);
+    if (settled == SETTLED_ALIVE) {
+        quarantine->waits[item->class] = true;
+        item_leave(item, WAITS_MS);
+    }
+    if (settled != SETTLED_FULL) return;
+    metric_add(&call->metrics->ends_held, 1);
+    item_leave(item, FULL_MS);
+    bool news = !quarantine->full && !quarantine->full_logged;
+    quarantine->full = true;
+    if (!news) return;
+    log_error(ROLE, quarantine->keys->config->name, "the failure stream is full: no job is ended until it shrinks",
+              F_INT("max_bytes", call->keys->config->stream.max_bytes));
+}
+
+// Every reply is read; of several faults the first one is told.
+static outcome_t quarantine_settle_page(quarantine_t *quarantine, side_task_call_t *call, const quarantine_page_t *page,
+                                        quarantine_item_t *items, redis_error_t *error) {
+    redis_error_t first = {0};
+    bool any = false;
+    for (size_t i = 0; i < page->count; i++) {
+        items[i] = (quarantine_item_t){.quarantine = quarantine, .call = call, .job = &page->jobs[i], .now = page->now};
+        item_judge(&items[i]);
+        if (items[i].left)
+            quarantine->skip++;
+        else
+            item_append_settle(&items[i]);
+        any |= !items[i].left;
+    }
+    if (any) failpoint("aside_before");
+    if (any && conn_flush(call->conn, error) != OUTCOME_OK) return error->outcome;
+    if (any) failpoint("aside_sent");
+    for (size_t i = 0; i < page->count; i++) {
+        settled_t settled;
+        if (items[i].left || first.outcome == OUTCOME_DISCONNECTED) continue;
+        settle_read(call->conn, &settled, error);
+        failpoint("aside_answered");
+        if (error->outcome == OUTCOME_OK)
+            quarantine_note_settled(&items[i], settled, call);
+        else if (first.outcome == OUTCOME_OK || error->outcome >= OUTCOME_FENCED)
+            first = *error;
+    }
+    *error = first;
+    return first.outcome;
+}
+
+static mono_t quarantine_end_round(quarantine_t *quarantine, const side_task_call_t *call) {
+    quarantine->full_logged = quarantine->full;
+    quarantine->again = quarantine->nearest;
+    if (!quarantine->armed) quarantine->again = mono_min(quarantine->again, mono_add(call->now, DELAYED_LATER_MS * NS_PER_MS));
+    if (quarantine->behind)
+        quarantine->again = mono_min(quarantine->again, mono_add(quarantine->began, DELAYED_LATER_MS * NS_PER_MS));
+    return quarantine->again;
+}
+
+static outcome_t quarantine_step(void *state, side_task_call_t *call, redis_error_t *error) {
+    quarantine_t *quarantine = state;
+    quarantine_page_t page;
+    if (mono_reached(quarantine->again, call->now) || (call->changed && quarantine->skip < SHORT))
+        quarantine_begin_round(quarantine, call->now);
+    if (call->changed) quarantine->behind = quarantine->skip > 0;
+    // Each look arms, as our own writes make Redis forget whom to tell; the last one of a round comes behind the last of them.
+    const call_t request = side_task_call(call, error);
+    outcome_t outcome =
+        quarantine_read(&request, delayed_config(quarantine->keys->config)->events, quarantine->skip, call->arm, &page);
+    if (outcome != OUTCOME_OK) return outcome;
+    quarantine->armed = page.armed;
+    call->next = call->now; // there may be more
+    if (page.count == 0) {
+        call->next = quarantine_end_round(quarantine, call);
+    } else {
+        quarantine_item_t *items = mem_array(page.count, sizeof *items);
+        outcome = quarantine_settle_page(quarantine, call, &page, items, error);
+        for (size_t i = 0; i < page.count; i++) buffer_free(&items[i].next);
+        free(items);
+    }
+    quarantine_page_free(&page);
+    return outcome;
+}
+
+const side_task_ops_t delayed_task = {.open = quarantine_open,
+                                      .close = quarantine_close,
+                                      .forget = quarantine_forget,
+                                      .watched_keys = quarantine_watched_keys,
+                                      .step = quarantine_step};
