@@ -138,10 +138,16 @@ Test(daemon_upgrade, keys_schema_metrics_and_json_stay) {
     for (size_t i = 0; i < INTERFACE_COUNT; i++) upgrade_expect_kept(INTERFACES[i].name, told[PREVIOUS][i], told[CURRENT][i]);
 }
 
-/* A command that does not know an option names it and ends: what stands before it is known. */
-static void expect_option(const char *command, const char *option) {
-    const daemon_output_t *done = upgrade_shell(CURRENT, "\"$PROGRAM\" %s %s --no-such-option", command, option);
-    cr_expect(done->code == 2 && strstr(done->err, "--no-such-option"), "%s: option %s: %s", command, option, done->err);
+/* A command that does not know an option names it and ends: what stands before it is known. The options are lines of text. */
+static void expect_options(const char *command, const char *options) {
+    char *file = temp_file("options", options);
+    const daemon_output_t *gone =
+        upgrade_shell(CURRENT,
+                      "while read -r option; do said=$(\"$PROGRAM\" %s $option --no-such-option 2>&1); "
+                      "case $?,$said in 2,*--no-such-option*) ;; *) echo \"$option: $said\" ;; esac; done <%s",
+                      command, file);
+    cr_expect_str_empty(gone->out, "%s: %s", command, gone->out);
+    free(file);
 }
 
 /* From the help of the previous release, command by command. */
@@ -154,15 +160,13 @@ Test(daemon_upgrade, commands_keep_their_options) {
         cr_expect_eq(upgrade_shell(CURRENT, "\"$PROGRAM\" help %s", commands[i])->code, 0, "gone is %s", commands[i]);
         for (char *name = strtok_r(names, "\n", &rest); name; name = strtok_r(NULL, "\n", &rest))
             if (asprintf(&commands[count++], "%s %s", commands[i], name) < 0) abort();
-        char *options = upgrade_shell(PREVIOUS, page, commands[i], "options")->out;
-        for (char *option = strtok_r(options, "\n", &rest); option; option = strtok_r(NULL, "\n", &rest))
-            expect_option(commands[i], option);
+        if (i > 0) expect_options(commands[i], upgrade_shell(PREVIOUS, page, commands[i], "options")->out);
     }
     cr_expect_geq(count, 18, "only %zu commands of the previous release were found", count);
     while (count) free(commands[--count]);
-    expect_option("audit list", "--failed-by x"); /* no list of options shows these */
-    expect_option("audit requeue", "--reason x");
-    expect_option("audit discard", "--reason x");
+    expect_options("audit list", "--failed-by x\n"); /* no list of options shows these */
+    expect_options("audit requeue", "--reason x\n");
+    expect_options("audit discard", "--reason x\n");
 }
 
 /* No Redis is there. */

@@ -26,11 +26,10 @@ static void fail_jobs(pair_t *p, const char *name, int count, int rows) {
 
 /* Both programs tell the same of a log. */
 static void expect_same_answers(const char *log) {
-    static const char *const questions[] = {"list -o jsonl", "stats -o jsonl", "export --all-kinds", "show -o jsonl"};
     char *ref = audit_log_word(log, "SELECT ref FROM events WHERE kind = 'failed' ORDER BY seq LIMIT 1");
-    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
-        upgrade_expect_same("\"$PROGRAM\" audit %s %s --db %s | python3 tests/upgrade/names.py values", questions[i],
-                            strstr(questions[i], "show") ? ref : "", log);
+    upgrade_expect_same("for of in 'list -o jsonl' 'stats -o jsonl' 'export --all-kinds' 'show %s -o jsonl'; do "
+                        "\"$PROGRAM\" audit $of --db %s || echo fails; done | python3 tests/upgrade/names.py values",
+                        ref, log);
     free(ref);
 }
 

@@ -40,4 +40,4 @@ if len(sys.argv) > 2:
         source = page.read().decode()
 else:
     source = sys.stdin.read()
-print("\n".join(sorted(set(KINDS[sys.argv[1]](source)))))
+sys.stdout.writelines(line + "\n" for line in sorted(set(KINDS[sys.argv[1]](source))))
