@@ -8,16 +8,16 @@
 #include "base/json/write.h"
 #include "base/wakeup.h"
 
-enum { CHANGES_SHOWN = 400, FAULTS_SHOWN = 2000 }; // bytes; a config may have hundreds of faults, and whoever asks takes some KiB
+enum { CHANGES_SHOWN = 400, FAULTS_SHOWN = 2000 }; // bytes; a config may have hundreds of errors
 
 struct health {
     char *group; // owned
     metrics_t *metrics;
-    pthread_mutex_t mutex; // guards what follows
+    pthread_mutex_t mutex; // guards the fields below
     const role_t *roles[HEALTH_ROLES];
     size_t count;
     char *refused; // owned; NULL = the configuration is in effect
-    char *taken;   // owned; since when which one is
+    char *taken;   // owned; which configuration is in effect since when
 };
 
 health_t *health_new(metrics_t *metrics, const char *group) {
@@ -53,7 +53,7 @@ void health_wake(health_t *health, const char *role) {
 
 static const char AND_MORE[] = " and more: the log has all";
 
-// How many of `len` bytes are shown, of `most`: no part of a character.
+// How many of `len` bytes fit into `most` without cutting a character.
 static int health_cut(const char *text, size_t len, size_t most) {
     if (len <= most) return (int)len;
     while (most && ((unsigned char)text[most] & 0xc0) == 0x80) most--;
@@ -62,7 +62,7 @@ static int health_cut(const char *text, size_t len, size_t most) {
 
 void health_set_refused(health_t *health, const char *refused) {
     size_t len = refused ? strlen(refused) : 0;
-    while (len && refused[len - 1] == '\n') len--; // a line for each fault
+    while (len && refused[len - 1] == '\n') len--; // one line for each error
     char *told = NULL;
     if (refused) told = mem_printf("%.*s%s", health_cut(refused, len, FAULTS_SHOWN), refused, len > FAULTS_SHOWN ? AND_MORE : "");
     pthread_mutex_lock(&health->mutex);
@@ -123,7 +123,7 @@ static void health_add_text(buffer_t *json, const char *name, const char *text) 
     json_write_string(json, slice_text(text));
 }
 
-// Adds one check. `why` is NULL where it is well.
+// Adds one check; `why` is NULL when it is ok.
 static void health_add_check(buffer_t *json, const char *name, const char *why, const char *state) {
     if (json->data[json->len - 1] != '[') buffer_str(json, ",");
     buffer_printf(json, "\n  {\"check\": \"%s\", \"ok\": %s", name, why ? "false" : "true");
@@ -132,7 +132,7 @@ static void health_add_check(buffer_t *json, const char *name, const char *why, 
     buffer_str(json, "}");
 }
 
-// A sentence and its reason, where something is wrong; else NULL. *text holds it.
+// Returns a sentence with its reason when something is wrong, else NULL. *text owns it.
 static const char *health_because(const health_t *health, bool wrong, const char *what, metrics_why_t of, buffer_t *text) {
     if (!wrong) return NULL;
     buffer_str(text, what);
@@ -140,7 +140,7 @@ static const char *health_because(const health_t *health, bool wrong, const char
     return buffer_text(text);
 }
 
-// Whether each of our queues is served, by us if we lead. `why` is appended to where one is not.
+// Whether all our queues are served; otherwise appends the reason to `why`.
 static bool health_queues_served(const health_t *health, buffer_t *why) {
     char *first;
     size_t refused = metrics_refusing(health->metrics, mono_now(), &first);

@@ -1,4 +1,4 @@
-// What the sidecar says of itself: whether its roles turn, and whether it can do its work. Answers come from memory.
+// Health of this instance: do its roles tick, can it do its work? Answers come from memory.
 #ifndef QS_HTTP_HEALTH_H
 #define QS_HTTP_HEALTH_H
 
@@ -13,35 +13,35 @@ enum { HEALTH_ROLES = 8 };
 
 typedef struct health health_t;
 
-// Owned; `metrics` is borrowed, the name of the group copied: by it whoever asks sees whom he asks.
+// Returns owned; borrows `metrics`, copies the group's name, which /readyz shows.
 health_t *health_new(metrics_t *metrics, const char *group);
 void health_free(health_t *health); // takes; NULL is fine
 
-// These roles count from now on; when it returns nobody looks at earlier ones any more. Borrowed.
+// Watches these roles from now on; on return no earlier role is used any more. Borrows them.
 void health_watch_roles(health_t *health, const role_t *const *roles, size_t count);
 
-// Ends the wait of the role of that name, if it is watched.
+// Wakes the watched role of that name.
 void health_wake(health_t *health, const char *role);
 
-// Why the newest configuration is refused; NULL = it is in effect. Copied.
+// Sets why the newest configuration was refused; NULL = it is in effect. Copies.
 void health_set_refused(health_t *health, const char *refused);
-// A configuration is in effect from now on; `changes`: what it has changed, NULL = it is the first. Copied.
+// Notes that a configuration took effect now; `changes`: what it changed, NULL = the first one. Copies.
 void health_set_in_effect(health_t *health, const char *changes);
 
-// Whether every role turns: nothing that Redis, a disk or a peer does for a minute makes this false. *why: a line for each that
-// does not.
+// Whether every role ticks. Redis, a disk or a peer that hangs for a minute does not make this false. *why: one line for each
+// role that does not.
 bool health_alive(health_t *health, buffer_t *why);
 
-// Whether this instance does its part: it has Redis, and leads or stands by. *json: one check each, with why it is not well;
-// those that do not matter for the answer (a refused configuration, an audit log that cannot be written) are told too.
+// Whether this instance works: it has Redis, and leads or stands by. *json: every check with the reason of its failure, also
+// those that do not decide the answer (a refused configuration, an audit log that cannot be written).
 bool health_ready(health_t *health, buffer_t *json);
 
-// For each role its name and the seconds since its last tick ended, -1 where none has yet, and for how long it is in trouble.
-// Returns how many.
+// Fills one entry for each role and returns how many: seconds since its last tick ended (-1 = none yet) and how long it has been
+// in trouble.
 typedef struct health_beat {
     const char *name;
     double age_s;
-    double trouble_s; // since the last tick that could do all it wanted; 0 = the last one could
+    double trouble_s; // since the last tick without trouble; 0 = the last one had none
     bool turns;
 } health_beat_t;
 size_t health_beats(health_t *health, health_beat_t beats[HEALTH_ROLES]);

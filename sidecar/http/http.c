@@ -16,11 +16,11 @@
 #include "http/metrics_text.h"
 
 enum {
-    CONNECTIONS = 64,     // at once; more wait in the backlog, or push out the oldest
-    CROWDED = 48,         // from here on the oldest gives way to the next
-    REQUEST_BYTES = 8192, // of request line, headers and answer's headers
-    REQUEST_S = 10,       // from the first byte, or from the end of the last request, to the end of the next
-    IDLE_S = 60,          // of a connection that is kept open; longer than between two scrapes or probes
+    CONNECTIONS = 64,     // at once; more wait in the backlog, or replace the oldest
+    CROWDED = 48,         // from this number on the oldest is closed for a new one
+    REQUEST_BYTES = 8192, // for request line, headers and response headers
+    REQUEST_S = 10,       // from the first byte, or the end of the last request, to the end of the next
+    IDLE_S = 60,          // for a kept-alive connection; longer than between two scrapes or probes
     LISTEN_AGAIN_S = 10,
     BACKLOG = 128,
 };
@@ -28,8 +28,7 @@ enum {
 static const char ROLE[] = "http";
 static const char LIBRARY[] = "libmicrohttpd.so.12";
 
-// libmicrohttpd, loaded when it is needed: Debian's brings GnuTLS with it, and with that two and a half MB that an instance
-// without http need not carry.
+// libmicrohttpd is loaded on demand: Debian's brings GnuTLS, 2.5 MB that an instance without http need not carry.
 #define LIBRARY_FUNCTIONS(X)                                                                                                     \
     X(add_response_header)                                                                                                       \
     X(create_response_from_buffer)                                                                                               \
@@ -39,9 +38,9 @@ static const char LIBRARY[] = "libmicrohttpd.so.12";
 LIBRARY_FUNCTIONS(X)
 #undef X
 
-// False: *why says what is missing.
+// Returns false with the reason in *why.
 static bool http_load_library(char *why, size_t size) {
-    void *library = dlopen(LIBRARY, RTLD_LAZY | RTLD_LOCAL); // for good
+    void *library = dlopen(LIBRARY, RTLD_LAZY | RTLD_LOCAL); // never closed
     bool found = library != NULL;
 #define X(name) found = found && (*(void **)&mhd_##name = dlsym(library, "MHD_" #name)) != NULL;
     LIBRARY_FUNCTIONS(X)
@@ -50,12 +49,12 @@ static bool http_load_library(char *why, size_t size) {
     return found;
 }
 
-// One open connection. A request that has not come by `deadline` ends it.
+// One open connection; closed when its request is incomplete at `deadline`.
 typedef struct client {
     int fd; // -1 = free
     mono_t deadline;
     mono_t connected_at; // when it connected
-    bool closing;        // it is shut down already
+    bool closing;        // already shut down
 } client_t;
 
 struct http {
@@ -63,9 +62,9 @@ struct http {
     int64_t port;
     health_t *health;
     metrics_t *metrics;
-    struct MHD_Daemon *daemon; // NULL = does not listen
+    struct MHD_Daemon *daemon; // NULL = not listening
     mono_t retry_at;
-    char *logged; // why it does not, as the log has it; owned
+    char *logged; // why not, as logged last; owned
     client_t clients[CONNECTIONS];
 };
 
@@ -89,7 +88,7 @@ void http_free(http_t *http) {
     free(http);
 }
 
-// ---- Answers.
+// ---- Responses.
 
 static enum MHD_Result http_respond(struct MHD_Connection *connection, unsigned code, const char *type, buffer_t *body) {
     struct MHD_Response *response =
@@ -119,7 +118,6 @@ static unsigned http_metrics_page(const http_t *http, buffer_t *body) {
     return MHD_HTTP_OK;
 }
 
-// What is served, and as what.
 static const struct page {
     const char *path;
     const char *type;
@@ -136,8 +134,8 @@ static const struct page *http_find_page(const char *path) {
     return NULL;
 }
 
-// Called when the headers of a request have come, and again when all of it has. What may have a body is answered at once, which
-// ends the connection; what has none is answered the second time, which keeps it.
+// Called when the headers have arrived and again when the request is complete. Answer at once where a body may follow, which
+// closes the connection; otherwise answer the second call, which keeps it open.
 static enum MHD_Result http_on_request(void *self, struct MHD_Connection *connection, const char *url, const char *method,
                                        const char *version, const char *data, size_t *size, void **request) {
     const http_t *http = self;
@@ -150,7 +148,7 @@ static enum MHD_Result http_on_request(void *self, struct MHD_Connection *connec
         *request = &begun;
         return MHD_YES;
     }
-    if (reads && *size > 0) return MHD_NO; // a GET with a body: nobody has a use for it
+    if (reads && *size > 0) return MHD_NO; // refuse a GET with a body
     unsigned code = MHD_HTTP_NOT_FOUND;
     if (!reads) {
         code = MHD_HTTP_METHOD_NOT_ALLOWED;
@@ -178,7 +176,7 @@ static client_t *http_find_client(http_t *http, int fd) {
     return NULL;
 }
 
-// Ends a connection; MHD notices and forgets it.
+// Shuts a connection down; libmicrohttpd notices and frees it.
 static void http_close_client(client_t *client) {
     shutdown(client->fd, SHUT_RDWR);
     client->closing = true;
@@ -220,7 +218,7 @@ static void http_on_completed(void *self, struct MHD_Connection *connection, voi
     if (client && client->fd >= 0) client->deadline = mono_add(mono_now(), (IDLE_S + REQUEST_S) * NS_PER_S);
 }
 
-// A request that comes byte by byte would live as long as its bytes come: MHD's own limit is between two bytes.
+// libmicrohttpd limits the time between two bytes only; a request sent byte by byte would never end.
 static mono_t http_close_expired(http_t *http) {
     mono_t next = mono_never();
     for (size_t i = 0; i < CONNECTIONS; i++) {

@@ -1,8 +1,8 @@
-// The http role: health, readiness and metrics for those who look at this instance. Nothing here shows a payload or changes
-// anything, and nothing asks Redis or the audit log: answers come from memory.
+// The http role: health, readiness and metrics of this instance. It shows no payload, changes nothing and asks neither Redis nor
+// the audit log: it answers from memory.
 //
-// Whoever can reach the port may be hostile: a request has little room and little time, there are few connections, and when there
-// are too many the oldest gives way, so that a probe always gets through.
+// Clients may be hostile: requests are limited in size and time, connections in number. When there are too many, the oldest is
+// closed, so that a probe always gets through.
 #ifndef QS_HTTP_HTTP_H
 #define QS_HTTP_HTTP_H
 
@@ -13,11 +13,11 @@
 
 typedef struct http http_t;
 
-// `listen` and `port` as http.listen and http.port; borrowed, like the rest. Returns owned; nothing listens yet.
+// `listen` and `port` as http.listen and http.port. Borrows everything, returns owned; does not listen yet.
 http_t *http_new(const char *listen, int64_t port, health_t *health, metrics_t *metrics);
 void http_free(http_t *http); // takes; NULL is fine
 
-// Listens, and answers what has come. A port that is not to be had is said, and tried again.
+// Listens and answers requests. When the port is in use it logs that and tries again.
 void http_tick(void *http, role_wait_t *wait);
 void http_finish(void *http);
 

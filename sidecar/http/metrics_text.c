@@ -11,21 +11,21 @@ static const char IDLE_HELP[] = "time since the role's last tick ended; -1 befor
 static const char TROUBLE_HELP[] = "time since the role's last tick that could do all it wanted; 0 = its last one could";
 static const char COUNTER[] = "counter";
 static const char GAUGE[] = "gauge";
-// A size is a gauge for those who read it.
+// Prometheus sees a size as a gauge.
 #define LEVEL GAUGE
 #define SINCE GAUGE
 enum { IS_LEVEL = false, IS_SINCE = true };
 
-// One family over all queues: what its rows are made of.
+// One metric family over all queues.
 typedef struct family {
     buffer_t *out;
     const metrics_t *metrics;
     mono_t now;
     const char *name;
-    size_t offset; // of the number in metrics_queue_t, or of the first of several
+    size_t offset; // of the number in metrics_queue_t, or of the first of an array
     double scale;
-    bool is_age;                   // it is a time, and told as the time that has passed since
-    const char *metrics_add_label; // beside `queue`
+    bool is_age;                   // the number is a time; the metric is the age in seconds
+    const char *label; // beside `queue`
     const char *const *values;     // of the label, NULL-terminated
 } family_t;
 
@@ -33,8 +33,7 @@ static void metrics_add_head(buffer_t *out, const char *name, const char *type, 
     buffer_printf(out, "# HELP " METRICS_PREFIX "%s %s\n# TYPE " METRICS_PREFIX "%s %s\n", name, help, name, type);
 }
 
-// Label values: a backslash, a quote and a line feed are escaped (text format 0.0.4). Names of queues are single lines of UTF-8,
-// or what people call so; bytes pass as they are.
+// Escapes a backslash, a quote and a line feed, as the text format 0.0.4 requires.
 static void metrics_add_label(buffer_t *out, const char *text) {
     for (; *text; text++) {
         if (*text == '\\' || *text == '"') buffer_str(out, "\\");
@@ -71,7 +70,7 @@ static void metrics_add_setting(void *self, const metrics_queue_t *queue) {
     if (metrics_family_value(self, queue) >= 0) metrics_add_row(self, queue);
 }
 
-// A size is told while it is known.
+// A size is reported only while it is fresh.
 static void metrics_add_size(void *self, const metrics_queue_t *queue) {
     const family_t *family = self;
     int64_t found = metrics_family_value(family, queue);
@@ -85,7 +84,7 @@ static void metrics_add_values(void *self, const metrics_queue_t *queue) {
     for (size_t i = 0; family->values[i]; i++) {
         buffer_printf(family->out, METRICS_PREFIX "%s{queue=\"", family->name);
         metrics_add_label(family->out, queue->name);
-        buffer_printf(family->out, "\",%s=\"%s\"}", family->metrics_add_label, family->values[i]);
+        buffer_printf(family->out, "\",%s=\"%s\"}", family->label, family->values[i]);
         metrics_add_value(family->out, metric_get(&numbers[i]), 1);
     }
 }
@@ -156,7 +155,7 @@ static void metrics_add_labelled(family_t *family, metrics_t *metrics) {
         metrics_add_head(family->out, name_, COUNTER, help);                                                                     \
         family->name = (name_);                                                                                                  \
         family->offset = offsetof(metrics_queue_t, field);                                                                       \
-        family->metrics_add_label = (label_);                                                                                    \
+        family->label = (label_);                                                                                    \
         family->values = values;                                                                                                 \
         metrics_each(metrics, metrics_add_values, family);                                                                       \
     }
@@ -168,7 +167,7 @@ static void metrics_add_labelled(family_t *family, metrics_t *metrics) {
 void http_metrics(metrics_t *metrics, health_t *health, buffer_t *out) {
     family_t family = {.out = out, .metrics = metrics, .now = mono_now()};
     metrics_grow(metrics, family.now);
-    if (metrics_scraped(metrics, family.now)) health_wake(health, "leader"); // who leads counts
+    if (metrics_scraped(metrics, family.now)) health_wake(health, "leader"); // the leader measures the sizes
     metrics_add_head(out, "build_info", GAUGE, BUILD_HELP);
     buffer_str(out, METRICS_PREFIX "build_info{version=\"" QS_VERSION "\"} 1\n");
 #define X(field, kind, name_, scale_, help)                                                                                      \

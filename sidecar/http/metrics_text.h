@@ -1,4 +1,4 @@
-// The metrics as Prometheus reads them (text format 0.0.4).
+// The metrics in Prometheus's text format 0.0.4.
 #ifndef QS_HTTP_METRICS_TEXT_H
 #define QS_HTTP_METRICS_TEXT_H
 
@@ -6,10 +6,10 @@
 #include "http/health.h"
 #include "model/metrics.h"
 
-// Adds every family with its HELP and TYPE. All of them are there from the start, at 0.
+// Adds every family with HELP and TYPE; all exist from the start, at 0.
 void http_metrics(metrics_t *metrics, health_t *health, buffer_t *out);
 
-// Adds one row a family: name, type, labels, help; tab-separated, as `help metrics` prints them.
+// Adds one row for each family: name, type, labels, help; separated by tabs, as `help metrics` prints them.
 void http_metrics_list(buffer_t *out);
 
 #endif
