@@ -125,6 +125,8 @@ typedef struct status_view {
     bool colour;
     bool utc;
 } status_view_t;
+// The part above the queues.
+void status_head(const status_t *status, const status_view_t *view, buffer_t *out);
 void status_text(const status_t *status, const status_findings_t *findings, const status_view_t *view, buffer_t *out);
 // One object on one line.
 void status_json(const status_t *status, const status_findings_t *findings, const bool *wanted, buffer_t *out);

@@ -49,10 +49,10 @@ Test(unit_status_words, a_row_of_trouble_fits_80_columns) {
     char *text = text_of(&w, 80);
     cr_assert(strstr(text, "   FAILED        AUDIT\n"), "%s", text);
     cr_assert(strstr(text, "  59 min  50,123+  59 min late\n"), "%s", text);
-    cr_assert(strstr(text, "\nFAILED is of the last hour") && !strstr(text, "RETRIED"), "%s", text);
+    cr_assert(strstr(text, "\nFAILED counts the last hour") && !strstr(text, "RETRIED"), "%s", text);
     free(text);
     text = text_of(&w, 100);
-    cr_assert(strstr(text, "RETRIED and FAILED are of the last hour") && strstr(text, "  RETRIED  "), "%s", text);
+    cr_assert(strstr(text, "RETRIED and FAILED count the last hour") && strstr(text, "  RETRIED  "), "%s", text);
     free(text);
     end(&w);
 }

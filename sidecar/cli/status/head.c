@@ -1,0 +1,126 @@
+// The head of `status`: where, when, and who leads.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "cli/status/checks.h"
+#include "cli/status/lines.h"
+#include "cli/status/units.h"
+#include "cli/time_text.h"
+#include "queue/lock.h"
+
+enum { LEADERS_MAX = 3, STANDBYS_MAX = 4, TERM_DIGITS = 8 };
+
+static void head_leader(const overview_lock_t *lock, int64_t now_ms, buffer_t *line) {
+    char span[UNITS_TEXT_SIZE];
+    if (!*lock->holder) {
+        buffer_str(line, "nobody");
+        return;
+    }
+    if (token_ttl_ms(lock->holder) == 0) {
+        buffer_str(line, "nobody: no sidecar wrote the value of the lock");
+        return;
+    }
+    buffer_str(line, *lock->leader ? lock->leader : "an instance of unknown name");
+    if (lock->since_ms) buffer_printf(line, ", for %s", duration_text(now_ms - lock->since_ms, span));
+    buffer_printf(line, ", term %.*s", TERM_DIGITS, lock->holder);
+    if (lock->pttl_ms >= 0) buffer_printf(line, ", lock TTL %s", duration_text(lock->pttl_ms, span));
+}
+
+typedef struct holder {
+    const char *leader; // borrowed
+    int64_t locks;
+} holder_t;
+
+static int head_by_locks(const void *a, const void *b) {
+    const holder_t *one = a, *other = b;
+    if (one->locks != other->locks) return one->locks < other->locks ? 1 : -1;
+    return strcmp(one->leader, other->leader);
+}
+
+// With a lock for each queue: how many are held, and the instances that hold most of them.
+static void head_leaders(const overview_t *view, buffer_t *line) {
+    holder_t *holders = mem_array(view->lock_count + 1, sizeof *holders);
+    size_t count = 0;
+    int64_t locks = 0;
+    char number[UNITS_TEXT_SIZE], all[UNITS_TEXT_SIZE];
+    for (size_t i = 0; i < view->lock_count; i++) {
+        const overview_lock_t *lock = &view->locks[i];
+        if (token_ttl_ms(lock->holder) == 0) continue;
+        size_t at = 0;
+        const char *name = *lock->leader ? lock->leader : "unknown";
+        locks++;
+        while (at < count && strcmp(holders[at].leader, name) != 0) at++;
+        if (at == count) holders[count++] = (holder_t){.leader = name};
+        holders[at].locks++;
+    }
+    qsort(holders, count, sizeof *holders, head_by_locks);
+    buffer_printf(line, "%s of %s locks are held", count_text(locks, number), count_text((int64_t)view->lock_count, all));
+    for (size_t i = 0; i < count && i < LEADERS_MAX; i++)
+        buffer_printf(line, "%s %s %s", i ? "," : ":", holders[i].leader, count_text(holders[i].locks, number));
+    if (count > LEADERS_MAX) buffer_printf(line, " and %zu more instances", count - LEADERS_MAX);
+    free(holders);
+}
+
+static bool head_is_first_lock_of(const overview_t *view, size_t lock, size_t standby) {
+    const char *instance = view->locks[lock].standbys[standby].instance;
+    for (size_t i = 0; i < lock; i++)
+        for (size_t n = 0; n < view->locks[i].standby_count; n++)
+            if (view->locks[i].standbys[n].lives && strcmp(view->locks[i].standbys[n].instance, instance) == 0) return false;
+    return true;
+}
+
+// Each instance once, even if it stands by for several locks.
+static void head_standbys(const overview_t *view, buffer_t *line) {
+    size_t count = 0;
+    for (size_t i = 0; i < view->lock_count; i++)
+        for (size_t n = 0; n < view->locks[i].standby_count; n++) {
+            if (!view->locks[i].standbys[n].lives || !head_is_first_lock_of(view, i, n)) continue;
+            if (count < STANDBYS_MAX) buffer_printf(line, "%s%s", count ? ", " : "", view->locks[i].standbys[n].instance);
+            count++;
+        }
+    if (count > STANDBYS_MAX) buffer_printf(line, " and %zu more", count - STANDBYS_MAX);
+    if (count == 0) buffer_str(line, "none");
+}
+
+// The audit log here, and whether it has what the streams have.
+static void head_log(const status_t *s, buffer_t *line) {
+    size_t lacks = 0;
+    buffer_str(line, s->config->audit.path);
+    for (size_t i = 0; s->reached && i < s->view.queue_count; i++)
+        for (size_t n = 0; n < s->view.queues[i].copy_count; n++) {
+            const overview_copy_t *copy = &s->view.queues[i].copies[n];
+            lacks += strcmp(copy->instance, s->log.instance) == 0 && !status_is_complete(&s->view.queues[i], copy);
+        }
+    if (!s->log.there)
+        buffer_str(line, s->log.absent ? " is not here" : " cannot be read here");
+    else if (lacks)
+        buffer_printf(line, " lacks the newest records of %zu %s", lacks, lacks == 1 ? "queue" : "queues");
+}
+
+void status_head(const status_t *s, const status_view_t *view, buffer_t *out) {
+    char time[TIME_TEXT_SIZE], zone[TIME_TEXT_SIZE];
+    buffer_t line = {0};
+    int64_t now_ms = s->reached ? s->view.now_ms : s->wall_ms;
+    time_format(now_ms, view->utc, time);
+    time_zone_name(now_ms, view->utc, zone);
+    buffer_printf(&line, "%s, %s at %s, %s %s", s->config->group, s->reached ? s->server : "Redis", s->target, time, zone);
+    lines_labelled(out, "group", buffer_text(&line), view);
+    if (s->reached) {
+        buffer_clear(&line);
+        if (s->config->lock.scope == LOCK_SCOPE_QUEUE)
+            head_leaders(&s->view, &line);
+        else
+            head_leader(&s->view.locks[0], now_ms, &line);
+        lines_labelled(out, "leader", buffer_text(&line), view);
+        buffer_clear(&line);
+        head_standbys(&s->view, &line);
+        lines_labelled(out, "standby", buffer_text(&line), view);
+    }
+    buffer_clear(&line);
+    head_log(s, &line);
+    lines_labelled(out, "log", buffer_text(&line), view);
+    const local_check_t *config = local_instance_check(&s->here, "config");
+    if (config && *config->state) lines_labelled(out, "config", config->state, view);
+    buffer_free(&line);
+}
