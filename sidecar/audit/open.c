@@ -1,6 +1,5 @@
 // Opens and closes the log: for writing, for reading, and where a damaged one has to be set aside first.
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,9 +218,9 @@ static void open_choose_temp_directory(const char *path) {
     if (sqlite3_temp_directory) return;
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
         if (usual[i] && access(usual[i], W_OK | X_OK) == 0) return;
-    char *copy = mem_str(path);
-    sqlite3_temp_directory = sqlite3_mprintf("%s", dirname(copy));
-    free(copy);
+    char *dir = audit_directory(path);
+    sqlite3_temp_directory = sqlite3_mprintf("%s", dir);
+    free(dir);
 }
 
 static audit_t *open_log(audit_t *audit, audit_mode_t mode, const audit_open_options_t *options, buffer_t *why) {

@@ -23,14 +23,14 @@ const char *audit_network_filesystem(unsigned long type) {
     return NULL;
 }
 
-static char *path_directory(const char *path) {
+char *audit_directory(const char *path) {
     char *copy = mem_str(path), *dir = mem_str(dirname(copy));
     free(copy);
     return dir;
 }
 
 bool audit_directory_is_read_only(const char *path) {
-    char *dir = path_directory(path);
+    char *dir = audit_directory(path);
     bool read_only = access(dir, W_OK) != 0;
     free(dir);
     return read_only;
@@ -72,7 +72,7 @@ bool audit_path_is_usable(const char *path, audit_mode_t mode, buffer_t *why) {
         return audit_refuse(path, why, "no such file: no sidecar has written to it yet, or name it by --db or -c");
     }
     if (reads) return true;
-    char *dir = path_directory(path);
+    char *dir = audit_directory(path);
     bool usable = path_directory_is_usable(path, dir, why);
     free(dir);
     return usable;

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -70,9 +69,8 @@ static void path_check_free_space(path_check_t *check) {
 
 void audit_check_path(const char *path, int64_t max_bytes, audit_path_check_fn *report, void *self) {
     path_check_t check = {.path = path, .max_bytes = max_bytes, .report = report, .self = self};
-    char *copy = mem_str(path);
     char holder[LOCK_HOLDER_SIZE];
-    check.dir = mem_str(dirname(copy));
+    check.dir = audit_directory(path);
     if (!audit_path_is_usable(path, AUDIT_WRITE, &check.text)) {
         path_check_report(&check, AUDIT_ERROR);
     } else if (path_check_is_writable(&check) && path_check_is_log(&check)) {
@@ -86,5 +84,4 @@ void audit_check_path(const char *path, int64_t max_bytes, audit_path_check_fn *
     }
     buffer_free(&check.text);
     free(check.dir);
-    free(copy);
 }

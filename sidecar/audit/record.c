@@ -1,8 +1,8 @@
 // Writes events and positions to the log, and runs its prepared statements.
 #include <stdio.h>
+#include <string.h>
 
 #include "audit/store.h"
-#include "audit/text.h"
 #include "base/utf8.h"
 
 static const char insert_sql[] = "INSERT INTO events (ref, answers_ref"
@@ -112,10 +112,32 @@ bool audit_begin(audit_t *audit, buffer_t *why) {
     return of && audit_run(audit, of, "begin to write", why);
 }
 
+// Eight bytes at once, all of them ASCII and none of them NUL: the usual case.
+static bool record_is_ascii_word(const char *at) {
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    uint64_t high = UINT64_C(0x8080808080808080), low = UINT64_C(0x0101010101010101);
+    return ((word | (word - low)) & high) == 0;
+}
+
+// Valid UTF-8 without a NUL. SQLite's functions read past or cut off other bytes in a TEXT.
+static bool record_is_text(slice_t bytes) {
+    for (size_t i = 0; i < bytes.len;) {
+        size_t sequence = 0;
+        if (bytes.len - i >= sizeof(uint64_t) && record_is_ascii_word(bytes.data + i))
+            sequence = sizeof(uint64_t);
+        else if (bytes.data[i])
+            sequence = utf8_sequence(bytes.data + i, bytes.len - i);
+        if (sequence == 0) return false;
+        i += sequence;
+    }
+    return true;
+}
+
 // Bytes that are no text stay as they are, as a BLOB, in a column that takes any type. Other columns get them escaped.
 static void record_bind(audit_t *audit, sqlite3_stmt *of, int at, slice_t value, bool any) {
     const char *data = value.len ? value.data : "";
-    if (text_is_storable(value)) {
+    if (record_is_text(value)) {
         sqlite3_bind_text64(of, at, data, value.len, SQLITE_STATIC, SQLITE_UTF8);
     } else if (any) {
         sqlite3_bind_blob64(of, at, data, value.len, SQLITE_STATIC);

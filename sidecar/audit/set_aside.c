@@ -1,7 +1,6 @@
 // Sets a damaged log aside, or files left behind by a log. Nothing is deleted: people may want to look into it.
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,11 +50,11 @@ static bool set_aside_move(const char *path, const char *to, const char *suffix,
 }
 
 static bool set_aside_sync(const char *path, buffer_t *why) {
-    char *copy = mem_str(path);
-    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char *dir = audit_directory(path);
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool done = (fd >= 0 && fsync(fd) == 0) || set_aside_fail(path, why);
     if (fd >= 0) close(fd);
-    free(copy);
+    free(dir);
     return done;
 }
 
@@ -79,9 +78,9 @@ bool audit_set_aside(audit_lock_t *lock, const char *reason, buffer_t *why) {
     bool database = set_aside_exists(lock->log, "");
     if (!audit_lock_exclude_writers(lock, why)) return false;
     if (!database && *lock->set_aside_as) { // goes on after a crash
-        char *copy = mem_str(lock->log);
-        to = mem_printf("%s/%s", dirname(copy), lock->set_aside_as);
-        free(copy);
+        char *dir = audit_directory(lock->log);
+        to = mem_printf("%s/%s", dir, lock->set_aside_as);
+        free(dir);
     } else {
         to = set_aside_free_name(lock->log);
     }

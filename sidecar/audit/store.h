@@ -98,6 +98,8 @@ bool audit_refuse(const char *path, buffer_t *why, const char *format, ...) __at
 bool audit_path_is_usable(const char *path, audit_mode_t mode, buffer_t *why);
 // Name of the file system of this f_type (see statfs(2)) where a write-ahead log is not safe on it; else NULL.
 const char *audit_network_filesystem(unsigned long type);
+// The directory of a path; owned.
+char *audit_directory(const char *path);
 // Whether this user cannot make the -wal and -shm files beside `path`.
 bool audit_directory_is_read_only(const char *path);
 

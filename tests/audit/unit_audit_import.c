@@ -262,7 +262,7 @@ Test(unit_audit_import, bad_rows_are_named_and_good_ones_kept) {
     sql(peer.path, "UPDATE events SET event = 'x' WHERE seq = 2");
     sql(peer.path, "UPDATE events SET at = -5 WHERE seq = 4");
     char *told = bring(&mine, peer.path, &counts);
-    cr_expect_str_eq(told, "2-2 the event id is not 64 hex digits|4-4 at is no time|", "and no gap is filled");
+    cr_expect_str_eq(told, "2-2 the event id is not 64 hex digits|4-4 at is not a time|", "and no gap is filled");
     cr_expect_eq(counts.added, 3);
     cr_expect_eq(counts.refused, 2);
     free(told);

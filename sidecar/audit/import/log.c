@@ -1,5 +1,5 @@
-// Another log, read for an import. It may be of a stranger and it may be damaged: nothing of it is trusted but its rows, and each
-// of these is looked at (advice of sqlite.org/security.html on database files of unknown origin).
+// Reads another log for an import. The file may be foreign or damaged: validate each row, and trust nothing else
+// (sqlite.org/security.html on database files of unknown origin).
 #include <sys/stat.h>
 
 #include "audit/import/internal.h"
@@ -8,22 +8,22 @@
 
 enum {
     STEP_ROWS = 1000,               // read in one transaction of the other log
-    MAX_EMPTY_STEPS = 64,           // so many in a row without a row that can be read: the rest is given up
-    MAX_EMPTY_STEPS_TRUNCATED = 16, // the same of a file that was cut short: what it lacks is mostly its end
+    MAX_EMPTY_STEPS = 64,           // without a readable row: give the rest up
+    MAX_EMPTY_STEPS_TRUNCATED = 16, // the same of a truncated file, which mostly lacks its end
 };
 
 static const char untrusted_pragmas[] = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA query_only = ON";
 
-typedef struct reader {
+typedef struct log_reader {
     import_t *import;
     audit_t *peer;
     const import_listener_t *listener;
-    int64_t after;           // the last seq that was dealt with
+    int64_t after;           // the last seq that was read or skipped
     int64_t last;            // the highest one of the file
     bool failed;             // our log refuses
-    bool damaged;            // something was passed over
-    bool truncated;          // the file is shorter than it says
-    int64_t unreadable_from; // a run of seqs that cannot be read; 0 = none
+    bool damaged;            // something was skipped
+    bool truncated;          // the file is shorter than its header says
+    int64_t unreadable_from; // first seq of a run that cannot be read; 0 = none
     buffer_t *why;
 } log_reader_t;
 
@@ -52,7 +52,7 @@ static bool log_take_row(void *self, const audit_row_t *row) {
     return !reader->failed && !import_is_full(reader->import);
 }
 
-// One seq after the other: those that cannot be read are passed over.
+// Skips the rows that cannot be read.
 static bool log_read_one_by_one(log_reader_t *reader, int64_t to, bool *some) {
     buffer_t ignored = {0};
     for (int64_t seq = reader->after + 1; seq <= to && !reader->failed; seq++) {
@@ -70,33 +70,31 @@ static bool log_read_one_by_one(log_reader_t *reader, int64_t to, bool *some) {
 
 static bool log_is_damaged(const audit_t *peer) { return (sqlite3_errcode(peer->db) & 0xff) == SQLITE_CORRUPT; }
 
-// The next rows. False: our log refuses, or the other one cannot be read at all. *done: there are no more.
-static bool log_read_step(log_reader_t *reader, int *empty_steps, bool *done) {
+// *done: there are no more rows. False: the rows cannot be read.
+static bool log_read_range(log_reader_t *reader, bool *done, buffer_t *why) {
     int64_t first, last;
+    if (!audit_bounds(reader->peer, reader->after, &first, &last, why)) return false;
+    *done = last <= reader->after;
+    if (*done) return true;
+    reader->last = last;
+    reader->after = first - 1;
+    int64_t to = (uint64_t)last - (uint64_t)first < STEP_ROWS ? last : first + STEP_ROWS - 1;
+    if (!audit_range(reader->peer, first, to, log_take_row, reader, why)) return false;
+    if (!import_is_full(reader->import)) reader->after = to;
+    return true;
+}
+
+// False: our log refuses, or the other one cannot be read at all.
+static bool log_read_step(log_reader_t *reader, int *empty_steps, bool *done) {
     buffer_t why = {0};
-    bool some = false;
-    bool bounds = audit_bounds(reader->peer, reader->after, &first, &last, &why);
-    bool damage = !bounds && log_is_damaged(reader->peer);
-    *done = bounds && last <= reader->after;
-    if (bounds && !*done) {
-        reader->last = last;
-        int64_t to = (uint64_t)last - (uint64_t)first < STEP_ROWS ? last : first + STEP_ROWS - 1;
-        reader->after = first - 1;
-        if (audit_range(reader->peer, first, to, log_take_row, reader, &why)) {
-            if (!import_is_full(reader->import)) reader->after = to;
-            some = true;
-        } else {
-            damage = log_is_damaged(reader->peer);
-            bounds = false;
-        }
-    }
-    if (!bounds && !damage) buffer_str(reader->why, buffer_text(&why));
+    *done = false;
+    bool some = log_read_range(reader, done, &why);
+    bool damaged = !some && log_is_damaged(reader->peer);
+    if (!some && !damaged) buffer_str(reader->why, buffer_text(&why));
     buffer_free(&why);
-    if (reader->failed || (!bounds && !damage)) return false;
-    if (damage) {
-        if (reader->after < 0) reader->after = 0;
-        if (!log_read_one_by_one(reader, reader->after + STEP_ROWS, &some)) return false;
-    }
+    if (reader->failed || (!some && !damaged)) return false;
+    if (damaged && reader->after < 0) reader->after = 0;
+    if (damaged && !log_read_one_by_one(reader, reader->after + STEP_ROWS, &some)) return false;
     *empty_steps = some ? 0 : *empty_steps + 1;
     *done = *done || *empty_steps == (reader->truncated ? MAX_EMPTY_STEPS_TRUNCATED : MAX_EMPTY_STEPS);
     return !import_is_full(reader->import) || import_flush(reader->import, reader->why);
@@ -109,20 +107,17 @@ static bool log_read_rows(log_reader_t *reader) {
         if (reader->listener->progress) reader->listener->progress(reader->listener->self, reader->after, reader->last);
     }
     if (reader->unreadable_from)
-        log_refuse(reader, reader->unreadable_from, reader->unreadable_from,
-                   "and what comes after it cannot be read: the file is damaged");
+        log_refuse(reader, reader->unreadable_from, reader->unreadable_from, "and the rest cannot be read: the file is damaged");
     return import_flush(reader->import, reader->why);
 }
 
-// A view of that name could be made of anything.
+// A view of that name could contain anything.
 static bool log_has_events(audit_t *peer, buffer_t *why) {
     int64_t tables = 0;
     const char sql[] =
         "SELECT count(*) FROM sqlite_schema WHERE name = 'events' AND type = 'table' AND sql LIKE 'CREATE TABLE %'";
     if (!audit_query_number(peer, sql, &tables, why)) return false;
-    if (tables == 1) return true;
-    buffer_printf(why, "audit log %s: has no table of events", peer->path);
-    return false;
+    return tables == 1 || audit_refuse(peer->path, why, "has no table of events");
 }
 
 static bool log_is_same_file(const char *a, const char *b) {

@@ -1,4 +1,4 @@
-// What an event of a foreign file must look like.
+// Validates events of foreign files.
 #include <inttypes.h>
 #include <time.h>
 
@@ -7,7 +7,7 @@
 
 enum {
     NAME_MAX_BYTES = 4096,          // bytes of a queue, a job id, ...
-    TEXT_MAX_BYTES = 6 * 64 * 1024, // of an error: 64 KiB, where each byte may have become \ufffd
+    TEXT_MAX_BYTES = 6 * 64 * 1024, // of an error: 64 KiB, and each byte may have become \ufffd
     ATTEMPTS_MAX = 1000000000,      // executions
 };
 static const int64_t AHEAD_MAX_MS = INT64_C(2) * 366 * 24 * 3600 * 1000; // clocks that are wrong by a year exist
@@ -40,7 +40,8 @@ static size_t validate_max_bytes(const event_t *event, const slice_t *text) {
 static bool validate_sizes(const event_t *event, buffer_t *why) {
 #define X(name, help)                                                                                                            \
     if (event->name.len > validate_max_bytes(event, &event->name)) {                                                             \
-        buffer_printf(why, #name " has %zu bytes, %zu are the most", event->name.len, validate_max_bytes(event, &event->name));  \
+        buffer_printf(why, #name " has %zu bytes, at most %zu are allowed", event->name.len,                                     \
+                      validate_max_bytes(event, &event->name));                                                                  \
         return false;                                                                                                            \
     }
     EVENT_TEXTS(X)
@@ -49,13 +50,13 @@ static bool validate_sizes(const event_t *event, buffer_t *why) {
 }
 
 static bool validate_numbers(const event_t *event, buffer_t *why) {
-    if (event->attempts < 0 || event->attempts > ATTEMPTS_MAX) return validate_error(why, "attempts is no number of executions");
-    if (event->at < 0 || event->at > TIME_MAX_MS) return validate_error(why, "at is no time");
+    if (event->attempts < 0 || event->attempts > ATTEMPTS_MAX) return validate_error(why, "attempts is out of range");
+    if (event->at < 0 || event->at > TIME_MAX_MS) return validate_error(why, "at is not a time");
     if (event->at > (int64_t)time(NULL) * 1000 + AHEAD_MAX_MS)
-        return validate_error(
-            why, "at is more than two years ahead of this machine's clock: the row would never be the oldest, and stay for ever");
-    if (event->created < 0 || event->created > TIME_MAX_MS) return validate_error(why, "created_at is no time");
-    if (event->started < 0 || event->started > TIME_MAX_MS) return validate_error(why, "started_at is no time");
+        return validate_error(why,
+                              "at is more than two years ahead of this machine's clock: retention would never remove the row");
+    if (event->created < 0 || event->created > TIME_MAX_MS) return validate_error(why, "created_at is not a time");
+    if (event->started < 0 || event->started > TIME_MAX_MS) return validate_error(why, "started_at is not a time");
     return event->size >= 0 || validate_error(why, "size is less than 0");
 }
 
@@ -63,18 +64,19 @@ bool import_validate(const event_t *event, buffer_t *why) {
     char hex[DIGEST_HEX_SIZE];
     if (!event_id_is_valid(event->event)) return validate_error(why, "the event id is not 64 hex digits");
     if (!event_kind_is_known(event->kind)) {
-        buffer_str(why, "is of an unknown kind, `");
+        buffer_str(why, "is of the unknown kind `");
         utf8_escape(why, event->kind.data, event->kind.len < 32 ? event->kind.len : 32, "");
-        return validate_error(why, "`: a newer version may know it");
+        return validate_error(why, "`, which a newer version may know");
     }
-    if (event->queue.len == 0) return validate_error(why, "names no queue");
+    if (event->queue.len == 0) return validate_error(why, "has no queue");
     if (!validate_sizes(event, why) || !validate_numbers(event, why)) return false;
     if (event->sha256.len && !event_id_is_valid(event->sha256)) return validate_error(why, "sha256 is not 64 hex digits");
     bool answer = slice_is(event->kind, "requeued") || slice_is(event->kind, "discarded") || slice_is(event->kind, "filled");
-    if (event->answers.len ? !event_id_is_valid(event->answers) : answer) return validate_error(why, "answers is no event id");
+    if (event->answers.len ? !event_id_is_valid(event->answers) : answer)
+        return validate_error(why, "answers is not an event id");
     if (event->payload.len == 0 || event->sha256.len == 0) return true;
     digest_t digest = digest_of(event->payload.data, event->payload.len);
     digest_hex(&digest, hex);
     return slice_is(event->sha256, hex) ||
-           validate_error(why, "the payload is not what its sha256 says: it was damaged on the way");
+           validate_error(why, "the payload does not match its sha256: it was damaged on the way");
 }

@@ -62,12 +62,12 @@ Test(unit_audit_event_json, json_is_read_strictly) {
         {GOOD(",\"ref\":\"aaaaaaaaaaaa\""), "ref is not the ref of this event"},
         {GOOD(",\"sha256\":\"short\""), "sha256 is not 64"},
         {GOOD(",\"payload\":\"y\",\"sha256\":\"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881\""),
-         "the payload is not what its sha256 says"},
+         "the payload does not match its sha256"},
         {"{\"event\":\"" ID "\",\"kind\":\"exploded\",\"queue\":\"q\",\"at\":\"2025-11-21T02:00:01Z\"}",
-         "unknown kind, `exploded`"},
-        {"{\"event\":\"" ID "\",\"kind\":\"failed\",\"at\":\"2025-11-21T02:00:01Z\"}", "names no queue"},
+         "unknown kind `exploded`"},
+        {"{\"event\":\"" ID "\",\"kind\":\"failed\",\"at\":\"2025-11-21T02:00:01Z\"}", "has no queue"},
         {"{\"event\":\"" ID "\",\"kind\":\"requeued\",\"queue\":\"q\",\"at\":\"2025-11-21T02:00:01Z\"}",
-         "answers is no event id"},
+         "answers is not an event id"},
         {"{\"event\":\"ABCD\",\"kind\":\"failed\",\"queue\":\"q\"}", "event is not 64 hex digits"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) expect_json(slice_text(rows[i].line), rows[i].reason);
