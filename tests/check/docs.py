@@ -331,8 +331,17 @@ def functions(path, text):
                 yield number, f"no source has a function {name}()"
 
 
+def release():
+    """The newest release in the changelog is the one that the Makefile builds."""
+    makefile = pathlib.Path("Makefile").read_text()
+    version, day = (re.search(rf"^{name} := (\S+)$", makefile, re.M)[1] for name in ("VERSION", "RELEASED"))
+    headings = re.findall(r"^## (\d.*)$", pathlib.Path("CHANGELOG.md").read_text(), re.M)
+    if headings[:1] != [f"{version} ({day})"]:
+        yield f"CHANGELOG.md:1: its newest release is not {version} ({day}), which VERSION and RELEASED of the Makefile say"
+
+
 def check():
-    found = []
+    found = list(release())
     for path in documents():
         text = path.read_text()
         for look in (blocks, widths, links, explained, files, functions):
