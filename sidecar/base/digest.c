@@ -4,6 +4,8 @@
 #include <nettle/md5.h>
 #include <nettle/sha2.h>
 
+#include "base/hex.h"
+
 static void digest_add(struct sha256_ctx *to, const void *bytes, size_t len) {
     if (len > 0) sha256_update(to, len, bytes);
 }
@@ -41,11 +43,8 @@ void digest_hex(const digest_t *digest, char hex[DIGEST_HEX_SIZE]) {
     hex[DIGEST_HEX_SIZE - 1] = '\0';
 }
 
-static int digest_digit(char digit) {
-    if (digit >= '0' && digit <= '9') return digit - '0';
-    if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
-    return -1;
-}
+// Only lower case: one digest has one text.
+static int digest_digit(char digit) { return digit >= 'A' && digit <= 'F' ? -1 : hex_digit(digit); }
 
 bool digest_parse(slice_t hex, digest_t *out) {
     bool good = hex.len == DIGEST_HEX_SIZE - 1;

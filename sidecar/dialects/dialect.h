@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "base/json/json.h"
 #include "model/event.h"
 #include "model/job.h"
 #include "model/metrics.h"
@@ -85,7 +84,7 @@ typedef struct pass_ops {
     outcome_t (*page_read)(const call_t *call, void *state, size_t skip, size_t count, backup_page_t *page);
 
     // Of all. What the bytes of a job say.
-    void (*read)(json_t *json, const queue_config_t *queue, slice_t bytes, job_t *out);
+    void (*read)(const queue_config_t *queue, slice_t bytes, job_t *out);
     // The key of its heartbeat, owned; NULL = it has none. The policy's `heartbeat` is not "off".
     char *(*heartbeat)(const queue_config_t *queue, const entry_t *entry, const job_t *job);
     // Where it is settled. `out` comes filled with nothing; `again` is empty, and holds what out->again points to.
@@ -105,7 +104,6 @@ typedef struct side_task_call {
     bool arm;     // Redis can tell of changes: a read of a watched key that follows CLIENT CACHING YES arms it, for one message
     bool changed; // a watched key has changed since the last step, or may have
     metrics_queue_t *metrics;
-    json_t *json;
     bool dry;    // of a dry run: what comes of it is no news, and is not logged
     mono_t now;  // when the step began
     mono_t next; // out: when the next step is wanted; mono_never(), as it comes, = only after a change

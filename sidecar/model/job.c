@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json/json.h"
+
 enum { NUMBER_MOST = 64 }; // bytes of a time; a longer one is none
 
 // Seconds where milliseconds are meant fall into January 1970, and a job so old would be ended at once: such dates count as not
@@ -11,44 +13,43 @@ enum { NUMBER_MOST = 64 }; // bytes of a time; a longer one is none
 #define CREATED_LEAST_MS 1e11              // March 1973
 #define CREATED_MOST_MS  253402300799999.0 // the last millisecond of the year 9999: what lies behind is no date
 
+static const char NO_POINTER[] = "none";
+
 _Static_assert(JOB_ID_MOST >= DIGEST_HEX_SIZE - 1, "a digest fits where an id stands");
 
-static bool job_find(json_t *json, const char *pointer, json_value_t *value) {
-    return *pointer && json_find(json, pointer, value) == JSON_FOUND;
-}
-
-// A string or a number of 1 to `most` bytes without a NUL; else `text` is left as it is.
-static bool job_find_text(json_t *json, const char *pointer, size_t most, char *text) {
-    json_value_t value;
-    if (!job_find(json, pointer, &value) || (value.type != JSON_STRING && value.type != JSON_NUMBER)) return false;
+// Copies a string or a number of 1 to `most` bytes without a NUL.
+static void job_take_text(const json_pick_t *pick, size_t most, char *text) {
+    const json_value_t *value = &pick->value;
+    if (pick->found != JSON_FOUND || (value->type != JSON_STRING && value->type != JSON_NUMBER)) return;
     buffer_t decoded = {0};
-    slice_t found = value.raw;
+    slice_t found = value->raw;
     bool good = true;
-    if (value.type == JSON_STRING && found.len > 0 && memchr(found.data, '\\', found.len)) {
-        good = json_decode(value.raw, &decoded);
+    if (value->type == JSON_STRING && found.len > 0 && memchr(found.data, '\\', found.len)) {
+        good = json_decode(value->raw, &decoded);
         found = (slice_t){decoded.data, decoded.len};
     }
-    good = good && found.len > 0 && found.len <= most && !memchr(found.data, '\0', found.len);
-    if (good) {
+    if (good && found.len > 0 && found.len <= most && !memchr(found.data, '\0', found.len)) {
         memcpy(text, found.data, found.len);
         text[found.len] = '\0';
     }
     buffer_free(&decoded);
-    return good;
 }
 
-// A date since 1973 in the queue's score_unit, rounded to a millisecond; else 0.
-static int64_t job_find_created(json_t *json, const queue_policy_t *policy) {
-    json_value_t value;
-    if (!job_find(json, policy->created_path, &value) || value.type != JSON_NUMBER || value.raw.len > NUMBER_MOST) return 0;
+// Returns the time in ms, rounded; 0 = it is no number, or no date since 1973.
+static int64_t job_created_ms(const json_pick_t *pick, const queue_policy_t *policy) {
+    const json_value_t *value = &pick->value;
+    if (pick->found != JSON_FOUND || value->type != JSON_NUMBER || value->raw.len > NUMBER_MOST) return 0;
     char number[NUMBER_MOST + 1];
-    memcpy(number, value.raw.data, value.raw.len);
-    number[value.raw.len] = '\0';
+    memcpy(number, value->raw.data, value->raw.len);
+    number[value->raw.len] = '\0';
     double ms = strtod(number, NULL) * (policy->score_unit == SCORE_S ? 1000 : 1); // in the "C" locale: nothing sets another
     return ms >= CREATED_LEAST_MS && ms <= CREATED_MOST_MS ? llround(ms) : 0;
 }
 
-void job_read(json_t *json, const queue_policy_t *policy, slice_t bytes, job_t *out) {
+// An empty path is no path, though as a pointer it means the whole text.
+static json_pick_t job_pick(const char *path) { return (json_pick_t){.pointer = *path ? path : NO_POINTER}; }
+
+void job_read(const queue_policy_t *policy, slice_t bytes, job_t *out) {
     out->digest = digest_of(bytes.data, bytes.len);
     out->id[0] = out->type[0] = '\0';
     out->created_ms = out->executed_ms = 0;
@@ -56,10 +57,11 @@ void job_read(json_t *json, const queue_policy_t *policy, slice_t bytes, job_t *
     out->trouble = JOB_FINE;
     out->target = 0;
     if (*policy->id_path || *policy->type_path || *policy->created_path) {
-        json_read(json, bytes);
-        job_find_text(json, policy->id_path, JOB_ID_MOST, out->id);
-        job_find_text(json, policy->type_path, JOB_TYPE_MOST, out->type);
-        out->created_ms = job_find_created(json, policy);
+        json_pick_t picks[] = {job_pick(policy->id_path), job_pick(policy->type_path), job_pick(policy->created_path)};
+        json_find_all(bytes, picks, 3);
+        job_take_text(&picks[0], JOB_ID_MOST, out->id);
+        job_take_text(&picks[1], JOB_TYPE_MOST, out->type);
+        out->created_ms = job_created_ms(&picks[2], policy);
     }
     if (!*out->id) digest_hex(&out->digest, out->id);
 }

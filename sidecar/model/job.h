@@ -5,7 +5,6 @@
 #include <stdint.h>
 
 #include "base/digest.h"
-#include "base/json/json.h"
 #include "base/slice.h"
 #include "config/config.h"
 
@@ -31,7 +30,7 @@ typedef struct job {
 // By the settings; what they do not tell of is as "unknown" above, and no job is in trouble. What cannot be read is taken as not
 // given: a text that is no JSON (or larger than base/json looks at), a value of another type,
 // empty, too long, with a NUL inside, or with half of a surrogate pair.
-void job_read(json_t *json, const queue_policy_t *policy, slice_t bytes, job_t *out);
+void job_read(const queue_policy_t *policy, slice_t bytes, job_t *out);
 
 // The heartbeat key of a job, from the pattern in which * stands for the id. Owned; NULL when the pattern is "off".
 char *job_heartbeat_key(const queue_policy_t *policy, const char *id);

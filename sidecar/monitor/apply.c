@@ -47,7 +47,7 @@ static const queue_config_t *apply_config(const apply_t *j) { return call_queue(
 static const queue_policy_t *apply_policy(const apply_t *j) { return &apply_config(j)->policy; }
 
 static void apply_read_job(const apply_t *j, const entry_t *entry, job_t *job, observation_t *observation) {
-    j->ops->pass->read(j->json, apply_config(j), entry->bytes, job);
+    j->ops->pass->read(apply_config(j), entry->bytes, job);
     observation->created = job->created_ms;
     observation->executed = job->executed_ms;
     observation->tells_retries = job->told_retries >= 0;

@@ -2,7 +2,6 @@
 #ifndef QS_MONITOR_APPLY_H
 #define QS_MONITOR_APPLY_H
 
-#include "base/json/json.h"
 #include "dialects/dialect.h"
 #include "monitor/scan.h"
 #include "queue/call.h"
@@ -17,7 +16,6 @@ typedef struct apply {
     const call_t *call;
     scan_t *scan;
     const dialect_ops_t *ops; // of this queue
-    json_t *json;
     apply_buffers_t *buffers;
     bool standing; // the page was read without rotation: its jobs are near the tail
 } apply_t;

@@ -41,7 +41,6 @@ struct monitor {
     leadership_t leadership;
     size_t cursor;    // whose turn it is
     mono_t safety_at; // when idle queues are looked at
-    json_t *json;
     apply_buffers_t *buffers;
     tasks_t *tasks;
     pages_t *pages;      // of one pass
@@ -67,7 +66,6 @@ monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
     m->scans = mem_array(keys->queue_count, sizeof *m->scans);
     m->watched = mem_array(keys->queue_count, 2 * sizeof *m->watched);
     leadership_init(&m->leadership, ROLE, keys, leases);
-    m->json = json_new();
     m->buffers = apply_buffers_new();
     m->pages = pages_new(keys);
     m->tasks = tasks_new(keys);
@@ -104,7 +102,6 @@ void monitor_free(monitor_t *m) {
     for (size_t i = 0; i < m->keys->queue_count; i++) scan_free(&m->scans[i]);
     pages_free(m->pages);
     session_free(&m->session);
-    json_free(m->json);
     apply_buffers_free(m->buffers);
     free(m->scans);
     free(m->watched);
@@ -271,7 +268,6 @@ static bool apply(monitor_t *m, const call_t *call, const lease_t *lease, const 
     apply_t apply = {.call = call,
                      .scan = scan,
                      .ops = monitor_ops(m->keys, call->queue),
-                     .json = m->json,
                      .buffers = m->buffers,
                      .standing = stamped->page.standing};
     scan->now = stamped->now;
@@ -385,7 +381,7 @@ static bool monitor_step_task(monitor_t *m, bool *worked) {
     if (!next) return true;
     *worked = true;
     if (!monitor_read_replies(m)) return false;
-    task_context_t with = {.conn = m->session.data, .token = lease.token, .json = m->json, .arm = m->session.tracking};
+    task_context_t with = {.conn = m->session.data, .token = lease.token, .arm = m->session.tracking};
     task_step(m->tasks, next, &with, &error);
     const call_t call = call_of(m, task_queue(next), &lease, &error);
     return monitor_handle_outcome(m, &call, &lease);
@@ -454,7 +450,7 @@ void monitor_finish(void *self) {
         lease_t lease;
         redis_error_t error;
         if (!monitor_may_serve(m, task_queue(last), &lease)) continue;
-        task_context_t with = {.conn = m->session.data, .token = lease.token, .json = m->json};
+        task_context_t with = {.conn = m->session.data, .token = lease.token};
         if (task_leave(m->tasks, last, &with, &error) == OUTCOME_OK) continue;
         log_warn(ROLE, NULL, "what the monitor holds in redis could not be given back", F_STR("reason", error.text));
         return;

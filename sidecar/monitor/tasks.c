@@ -168,7 +168,6 @@ static side_task_call_t task_call(const tasks_t *w, const task_t *task, const ta
                               .arm = with->arm,
                               .changed = task->changed,
                               .metrics = task->metrics,
-                              .json = with->json,
                               .now = mono_now(),
                               .next = mono_never()};
 }

@@ -43,7 +43,6 @@ mono_t tasks_next(const tasks_t *tasks, task_may_serve_fn *served, void *self);
 typedef struct watch_with {
     conn_t *conn;
     const char *token;
-    json_t *json;
     bool arm;
 } task_context_t;
 

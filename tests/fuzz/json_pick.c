@@ -1,7 +1,6 @@
-/* libFuzzer over base/json_pick: `make fuzz`. The first line of the input is a key, the second one in it (or empty: none), the
- * rest a text. What is found is what json_find finds, and a splice changes that and nothing else. */
+/* libFuzzer over json_pick and json_splice: `make fuzz`. The first line of the input is a key, the second one in it (or empty:
+ * none), the rest a text. json_pick finds what json_find finds, and a splice changes that value and nothing else. */
 #include "base/json/json.h"
-#include "base/json/pick.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,45 +12,21 @@ static void insist(bool holds) {
     if (!holds) abort();
 }
 
-/* Takes a line off the input as a name. False: it is none. */
-static bool take_name(const uint8_t **data, size_t *size, char name[64]) {
+/* Takes a line off the input as a key. False: it is none. */
+static bool take_key(const uint8_t **data, size_t *size, buffer_t *pointer) {
     const uint8_t *line = *size ? memchr(*data, '\n', *size) : NULL;
-    if (!line || line - *data >= 64) return false;
-    size_t len = (size_t)(line - *data);
-    memcpy(name, *data, len);
-    name[len] = '\0';
-    for (size_t i = 0; i < len; i++)
-        if (name[i] == '\0' || (unsigned char)name[i] >= 0x80) return false;
-    *size -= len + 1;
+    if (!line) return false;
+    buffer_str(pointer, "/");
+    for (const uint8_t *at = *data; at < line; at++) {
+        if (*at == '\0') return false;
+        if (*at == '~' || *at == '/')
+            buffer_str(pointer, *at == '~' ? "~0" : "~1");
+        else
+            buffer_add(pointer, at, 1);
+    }
+    *size -= (size_t)(line - *data) + 1;
     *data = line + 1;
     return true;
-}
-
-static void add_segment(buffer_t *pointer, const char *name) {
-    buffer_str(pointer, "/");
-    for (; *name; name++) {
-        if (*name == '~' || *name == '/')
-            buffer_str(pointer, *name == '~' ? "~0" : "~1");
-        else
-            buffer_add(pointer, name, 1);
-    }
-}
-
-/* As json_pick would, of a text that json_read took. */
-static json_found_t find(json_t *json, const json_pick_t *pick, json_value_t *value) {
-    json_value_t holder;
-    if (json_find(json, "", &holder) != JSON_FOUND || holder.type != JSON_OBJECT) return JSON_BAD;
-    buffer_t pointer = {0};
-    json_found_t found = JSON_FOUND;
-    if (pick->outer) {
-        add_segment(&pointer, pick->outer);
-        found = json_find(json, pointer.data, &holder);
-        if (found == JSON_FOUND && holder.type != JSON_OBJECT) found = JSON_MISSING;
-    }
-    add_segment(&pointer, pick->key);
-    if (found == JSON_FOUND) found = json_find(json, pointer.data, value);
-    buffer_free(&pointer);
-    return found;
 }
 
 static void check_splice(slice_t text, const json_pick_t *pick) {
@@ -63,33 +38,39 @@ static void check_splice(slice_t text, const json_pick_t *pick) {
     insist(after.len == before + with.len + behind);
     insist(memcmp(after.data, text.data, before) == 0 && memcmp(after.data + before, with.data, with.len) == 0);
     insist(memcmp(after.data + before + with.len, raw.data + raw.len, behind) == 0);
-    json_pick_t again = {.outer = pick->outer, .key = pick->key};
+    json_pick_t again = {.pointer = pick->pointer};
     insist(json_pick((slice_t){after.data, after.len}, &again, 1) && again.found == JSON_FOUND);
     insist(again.value.raw.data == after.data + before && slice_equal(again.value.raw, with));
     int64_t number;
     if (pick->value.type == JSON_NUMBER) json_integer(raw, &number);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static json_t *json;
-    if (!json) json = json_new();
-    char first[64], second[64];
-    if (!take_name(&data, &size, first) || !take_name(&data, &size, second)) return 0;
+static void check_pick(const char *pointer, const uint8_t *data, size_t size) {
     char *copy = malloc(size + (size == 0));
     memcpy(copy, data, size);
     slice_t text = {copy, size};
-    json_pick_t pick = {.outer = *second ? first : NULL, .key = *second ? second : first};
-    bool good = json_pick(text, &pick, 1);
-    insist(good == (pick.found != JSON_BAD));
-    json_value_t value;
-    if (json_read(json, text)) {
-        insist(find(json, &pick, &value) == pick.found);
+    json_pick_t pick = {.pointer = pointer};
+    insist(json_pick(text, &pick, 1) == (pick.found != JSON_BAD));
+    json_value_t whole, value;
+    if (json_find(text, "", &whole) == JSON_FOUND) {
+        json_found_t found = json_find(text, pointer, &value);
+        insist((whole.type == JSON_OBJECT ? found : JSON_BAD) == pick.found);
         if (pick.found == JSON_FOUND) insist(value.type == pick.value.type && value.raw.data == pick.value.raw.data);
         if (pick.found == JSON_FOUND) insist(value.raw.len == pick.value.raw.len);
     } else {
-        insist(!good || size > 2 * JSON_MOST_TOKENS); /* beyond the bounds of json_read alone */
+        insist(pick.found == JSON_BAD || size > 2 * JSON_MOST_TOKENS); /* beyond the bounds of json_find alone */
     }
     if (pick.found == JSON_FOUND) check_splice(text, &pick);
     free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static buffer_t pointer;
+    buffer_clear(&pointer);
+    if (!take_key(&data, &size, &pointer)) return 0;
+    const uint8_t *second = memchr(data, '\n', size);
+    if (!second || (second > data ? !take_key(&data, &size, &pointer) : false)) return 0;
+    if (second == data) data++, size--;
+    check_pick(buffer_text(&pointer), data, size);
     return 0;
 }

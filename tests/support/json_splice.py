@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Random documents for base/json_pick, and what Python's json module says of the answers.
+"""Random documents for json_pick, and what Python's json module says of the answers.
 
     json_splice.py make SEED COUNT FILE     writes documents, the values that are wanted of each, and what to put in their place
     json_splice.py judge FILE ANSWERS       prints one line, or the first document that was answered wrongly
 
-FILE is a row of records; test_json_documents.c reads them and writes ANSWERS (numbers are little-endian, "bytes" has a u32 length):
+FILE is a row of records; unit_json_documents.c reads them and writes ANSWERS (numbers are little-endian, "bytes" has a u32 length):
 
     document bytes, u8 wanted, and for each: u8 whether it has an outer key, outer bytes, key bytes, bytes for the inside of a
     string, bytes for any other scalar
@@ -15,6 +15,7 @@ numbers as they are written and keys that stand twice, and compares; and each by
 document must be refused exactly when Python refuses it, or when it is no object, deeper than 64, or a wanted key stands twice.
 """
 import random
+import re
 import struct
 import sys
 
@@ -168,15 +169,26 @@ def is_clear(value, wanted):
     return True
 
 
+def is_array(value):
+    return isinstance(value, list) and not isinstance(value, Object)
+
+
 def lookup(value, outer, key):
-    """(object, place in it), or None."""
+    """(object or array, place in it), or None."""
     if outer is not None:
         at = member(value, outer)
         if at is None:
             return None
         value = value[at][1]
-    at = member(value, key)
+    if is_array(value):
+        at = int(key) if re.fullmatch("0|[1-9][0-9]{0,8}", key) and int(key) < len(value) else None
+    else:
+        at = member(value, key)
     return None if at is None else (value, at)
+
+
+def content(holder, at):
+    return holder[at] if is_array(holder) else holder[at][1]
 
 
 def replace(value, wanted):
@@ -184,13 +196,14 @@ def replace(value, wanted):
     hits = []
     for outer, key, inside, other in wanted:
         place = lookup(value, outer, key)
-        kind = json_corpus.answer(place[0][place[1]][1])[0] if place else 0
+        kind = json_corpus.answer(content(*place))[0] if place else 0
         with_ = None if not place or kind in (OBJECT, ARRAY) else inside if kind == STRING else other
         hits.append((place, kind, with_))
     for place, kind, with_ in hits:
         if with_ is not None:
             holder, at = place
-            holder[at] = (holder[at][0], json_corpus.loads(b'"' + with_ + b'"' if kind == STRING else with_))
+            new = json_corpus.loads(b'"' + with_ + b'"' if kind == STRING else with_)
+            holder[at] = new if is_array(holder) else (holder[at][0], new)
     return [(place is not None, kind, with_) for place, kind, with_ in hits]
 
 

@@ -1,35 +1,65 @@
-// Finds one value in a JSON text, and never changes or decodes the rest. jsmn finds the tokens; what it does not check is checked
-// here: separators, numbers, escapes, UTF-8, one value only, no key twice on the path to the value. Good is what RFC 8259 says,
-// and a lone surrogate (\ud800, half of a character) is good too, as producers that cut texts short make them; but it has no
-// UTF-8, so a text that holds one cannot be decoded, and a key that holds one is not found.
+// Reads JSON: finds values, says where in the text they lie, and replaces them there. All other bytes stay as they are.
 //
-// For texts of any size, and to change a value in its text, see json_pick.h.
+// Good is what RFC 8259 calls JSON, with at most JSON_MOST_DEPTH containers in each other. A lone surrogate (\ud800, half of a
+// character) is good too, as producers that cut texts short write it. It has no UTF-8, so its string cannot be decoded, and a
+// key that holds it is not found. A text is read in one walk, without memory of its own; the time grows with the length only.
 #ifndef QS_BASE_JSON_JSON_H
 #define QS_BASE_JSON_JSON_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "base/buffer.h"
-#include "base/json/type.h"
+#include "base/slice.h"
 
 enum {
-    JSON_MOST_BYTES = 64 * 1024, // longer texts are not looked at
-    JSON_MOST_TOKENS = 4096,
+    JSON_MOST_DEPTH = 64,
+    JSON_MOST_PICKS = 16,
+    JSON_MOST_BYTES = 64 * 1024, // of a text that json_find looks at
+    JSON_MOST_TOKENS = 4096,     // keys and values in such a text
 };
 
-// Holds the tokens of one text; it can be used for one after the other.
-typedef struct json json_t;
-json_t *json_new(void); // owned
-void json_free(json_t *json);
+typedef enum json_type { JSON_STRING, JSON_NUMBER, JSON_BOOL, JSON_NULL, JSON_OBJECT, JSON_ARRAY } json_type_t;
 
-// Reads the text (borrowed until the next json_read). False: JSON_BAD for every pointer. Time grows with the length only.
-bool json_read(json_t *json, slice_t text);
-// Looks for an RFC 6901 pointer, such as "/meta/id" ("" = the whole text). What is no pointer finds nothing: JSON_MISSING. *out
-// is set by JSON_FOUND alone.
-json_found_t json_find(json_t *json, const char *pointer, json_value_t *out);
+typedef struct json_value {
+    json_type_t type;
+    slice_t raw; // its bytes in the text, a string without its quotes; borrowed
+} json_value_t;
 
-// Appends the decoded text of a JSON_STRING that was found, as UTF-8; it may hold NUL bytes. False: it holds a lone surrogate,
-// and nothing was appended.
+typedef enum json_found {
+    JSON_FOUND,
+    JSON_MISSING, // the text is good, but holds no such value
+    JSON_BAD,     // the text is bad or beyond the bounds, or a key of the pointer stands twice: readers disagree which one counts
+} json_found_t;
+
+// One wanted value.
+typedef struct json_pick {
+    const char *pointer; // RFC 6901, as "/meta/id"; "" = the whole text; finds nothing where it is no pointer; borrowed
+    json_found_t found;  // out
+    json_value_t value;  // out: set by JSON_FOUND alone
+} json_pick_t;
+
+// Finds up to JSON_MOST_PICKS values of an object of any size. False, and each pick is JSON_BAD: the text is no good object, or
+// one of the picks is JSON_BAD. Without picks it tells whether the text is a good object.
+bool json_pick(slice_t text, json_pick_t *picks, size_t count);
+// The same in any JSON text up to the bounds. A pick that is JSON_BAD leaves the others as they are found.
+bool json_find_all(slice_t text, json_pick_t *picks, size_t count);
+json_found_t json_find(slice_t text, const char *pointer, json_value_t *out);
+
+// Appends a JSON_STRING decoded, as UTF-8; it may hold NUL bytes. False: it holds a lone surrogate, and nothing was appended.
 bool json_decode(slice_t raw, buffer_t *out);
+// Reads a JSON_NUMBER (check the type: a string may hold digits too). False: it has a fraction or an exponent, or does not fit.
+bool json_integer(slice_t raw, int64_t *out);
+
+// A value that is replaced.
+typedef struct json_cut {
+    slice_t raw;  // as it was found in the text. A string keeps its quotes
+    slice_t with; // a good token, or what may stand in the quotes of a string; written as it is
+} json_cut_t;
+
+// Appends the text to *out, which is not where the text lives, with every cut made; sorts the cuts by place. False, and nothing
+// is appended: a cut lies outside of the text, or two of them overlap or touch.
+bool json_splice(slice_t text, json_cut_t *cuts, size_t count, buffer_t *out);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "base/base64.h"
 #include "base/json/json.h"
-#include "base/json/scan.h"
+#include "base/json/walk.h"
 #include "cli/audit/event_fields.h"
 #include "cli/time_text.h"
 
@@ -45,19 +45,19 @@ static bool reader_take_key(event_reader_t *reader, slice_t raw, size_t *field) 
 // Null is an empty text.
 static bool reader_take_value(event_reader_t *reader, slice_t token, size_t field) {
     slice_t ignored;
-    json_value_t value = json_scan_value(token);
+    json_value_t value = json_token_value(token);
     if (value.type == JSON_NULL) return true;
     if (value.type == JSON_BOOL) return reader_fail(reader, "", "has a value that is neither text nor number");
     return reader_decode(reader, value.raw, field < EVENT_FIELDS ? &reader->values[field] : &ignored);
 }
 
 static bool reader_scan(event_reader_t *reader, slice_t line) {
-    json_scan_t scan;
+    json_walk_t scan;
     size_t field = EVENT_FIELDS;
-    json_scan_begin(&scan, line);
-    if (json_scan_next(&scan) != JSON_AT_OPEN || *scan.token.data != '{') return reader_fail(reader, "", "is not a JSON object");
+    json_walk_begin(&scan, line);
+    if (json_walk_next(&scan) != JSON_AT_OPEN || *scan.token.data != '{') return reader_fail(reader, "", "is not a JSON object");
     for (;;) {
-        switch (json_scan_next(&scan)) {
+        switch (json_walk_next(&scan)) {
         case JSON_AT_KEY:
             if (!reader_take_key(reader, json_unquoted(scan.token), &field)) return false;
             break;

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/json/json.h"
-#include "base/json/pick.h"
 
 enum { ANSWER_MAX = 8192 };
 
@@ -70,7 +69,7 @@ int local_instance_ask(const config_t *config, const char *path, int timeout_s, 
 }
 
 bool local_instance_is_unrelated(const config_t *config, slice_t body, buffer_t *why) {
-    json_pick_t picks[] = {{.key = "ready"}, {.key = "group"}};
+    json_pick_t picks[] = {{.pointer = "/ready"}, {.pointer = "/group"}};
     buffer_t group = {0};
     if (!json_pick(body, picks, 2) || picks[0].found != JSON_FOUND) {
         buffer_str(why, "what answers there is no sidecar");

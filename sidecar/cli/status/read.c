@@ -142,7 +142,7 @@ static void status_read_audit_log(status_reader_t *reader, bool slow) {
 
 // ---- The instance here.
 
-static void local_check_text(json_t *json, const char *pointer, char *out, size_t size) {
+static void local_check_text(slice_t json, const char *pointer, char *out, size_t size) {
     json_value_t value;
     buffer_t text = {0};
     if (json_find(json, pointer, &value) == JSON_FOUND && value.type == JSON_STRING && json_decode(value.raw, &text))
@@ -152,12 +152,12 @@ static void local_check_text(json_t *json, const char *pointer, char *out, size_
     buffer_free(&text);
 }
 
-static bool local_check_bool(json_t *json, const char *pointer) {
+static bool local_check_bool(slice_t json, const char *pointer) {
     json_value_t value;
     return json_find(json, pointer, &value) == JSON_FOUND && value.type == JSON_BOOL && slice_is(value.raw, "true");
 }
 
-static void local_instance_read_checks(json_t *json, local_instance_t *here) {
+static void local_instance_read_checks(slice_t json, local_instance_t *here) {
     char pointer[32];
     json_value_t value;
     for (; here->count < STATUS_CHECKS; here->count++) {
@@ -185,7 +185,6 @@ const local_check_t *local_instance_check(const local_instance_t *here, const ch
 void local_instance_read(const config_t *config, local_instance_t *here) {
     const char *why;
     buffer_t body = {0};
-    json_t *json = json_new();
     *here = (local_instance_t){.asked = config->http.port != 0};
     int code = here->asked ? local_instance_ask(config, "/readyz", TIMEOUT_S, &body, &why) : 0;
     here->answered = code > 0;
@@ -199,9 +198,8 @@ void local_instance_read(const config_t *config, local_instance_t *here) {
         snprintf(here->why, sizeof here->why, "%s", buffer_text(&other));
         here->answered = here->ready = false;
     }
-    if (here->answered && json_read(json, text)) local_instance_read_checks(json, here);
+    if (here->answered) local_instance_read_checks(text, here);
     buffer_free(&other);
-    json_free(json);
     buffer_free(&body);
 }
 

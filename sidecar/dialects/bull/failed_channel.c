@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/json/json.h"
-#include "base/json/pick.h"
 
 enum {
     MESSAGES_MAX = 4096,
@@ -59,7 +58,7 @@ static void message_add_value(buffer_t *out, const json_pick_t *pick) {
 }
 
 bool bull_messages_add(bull_messages_t *messages, slice_t text) {
-    json_pick_t picks[] = {{.key = "jobId"}, {.key = "val"}, {.key = "by"}};
+    json_pick_t picks[] = {{.pointer = "/jobId"}, {.pointer = "/val"}, {.pointer = "/by"}};
     size_t before = messages->count;
     if (!json_pick(text, picks, 3) || picks[0].found != JSON_FOUND) return true;
     if (picks[2].found == JSON_FOUND && slice_is(picks[2].value.raw, "queue-sidecar")) return true;

@@ -6,7 +6,6 @@
 
 #include "base/base64.h"
 #include "base/json/json.h"
-#include "base/json/pick.h"
 #include "base/json/write.h"
 #include "base/utf8.h"
 
@@ -26,16 +25,16 @@ _Static_assert((int)MEMBERS <= (int)JSON_MOST_PICKS, "one look finds all members
 
 // `coded` is the name under which stands what is no JSON, or no UTF-8.
 typedef struct member {
-    const char *plain, *coded;
+    const char *plain, *coded; // pointers
     bull_holds_t holds;
 } payload_member_t;
 
 static const payload_member_t members[BULL_FIELDS] = {
-#define X(id, name, holds) {name, name "64", holds},
+#define X(id, name, holds) {"/" name, "/" name "64", holds},
     BULL_FIELD_LIST(X)
 #undef X
 };
-static const payload_member_t id_member = {"id", "id64", BULL_TEXT};
+static const payload_member_t id_member = {"/id", "/id64", BULL_TEXT};
 
 static const payload_member_t *payload_member(size_t index) { return index == ID ? &id_member : &members[index]; }
 
@@ -48,7 +47,7 @@ int64_t bull_number(const bull_job_t *job, bull_field_t field) {
 // Whether it is one JSON value and nothing else, not even a space, so that a pick finds these very bytes again.
 static bool text_is_json(slice_t text) {
     buffer_t object = {0};
-    json_pick_t pick = {.key = "v"};
+    json_pick_t pick = {.pointer = "/v"};
     buffer_str(&object, "{\"v\":");
     buffer_add(&object, text.data, text.len);
     buffer_str(&object, "}");
@@ -70,7 +69,7 @@ static bool text_is_utf8(slice_t text) {
 
 static void payload_add_member(buffer_t *out, const payload_member_t *member, slice_t value) {
     bool plain = member->holds == BULL_JSON ? text_is_json(value) : text_is_utf8(value);
-    buffer_printf(out, "%s\"%s\":", out->data[out->len - 1] == '{' ? "" : ",", plain ? member->plain : member->coded);
+    buffer_printf(out, "%s\"%s\":", out->data[out->len - 1] == '{' ? "" : ",", (plain ? member->plain : member->coded) + 1);
     if (!plain) {
         buffer_str(out, "\"");
         base64_encode(out, value);
@@ -127,8 +126,8 @@ bool bull_rebuild(slice_t payload, bull_job_t *out, buffer_t *room) {
     *out = (bull_job_t){0};
     buffer_clear(room);
     for (size_t i = 0; i < MEMBERS; i++) {
-        plain[i] = (json_pick_t){.key = payload_member(i)->plain};
-        coded[i] = (json_pick_t){.key = payload_member(i)->coded};
+        plain[i] = (json_pick_t){.pointer = payload_member(i)->plain};
+        coded[i] = (json_pick_t){.pointer = payload_member(i)->coded};
     }
     if (!json_pick(payload, plain, MEMBERS) || !json_pick(payload, coded, MEMBERS)) return false;
     for (size_t i = 0; i < MEMBERS; i++)
@@ -142,7 +141,7 @@ bool bull_rebuild(slice_t payload, bull_job_t *out, buffer_t *room) {
 
 // As `if (opts.lifo)` has it in JavaScript.
 bool bull_is_lifo(const bull_job_t *job) {
-    json_pick_t lifo = {.key = "lifo"};
+    json_pick_t lifo = {.pointer = "/lifo"};
     if (!json_pick(job->fields[BULL_OPTS], &lifo, 1) || lifo.found != JSON_FOUND) return false;
     switch (lifo.value.type) {
     case JSON_STRING: return lifo.value.raw.len > 0;

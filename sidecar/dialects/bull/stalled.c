@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/failpoint.h"
-#include "base/json/pick.h"
+#include "base/json/json.h"
 #include "base/json/write.h"
 #include "base/log.h"
 #include "base/utf8.h"
@@ -141,7 +141,7 @@ static outcome_t stalled_mark(bull_stalled_t *s, side_task_call_t *call, bool le
 // Whether Bull removes this job at once when it fails: removeOnFail is true or 0. With another number, an age or a count it only
 // thins out the others, which the next failure of a worker does.
 static bool case_removes_job(const bull_job_t *job) {
-    json_pick_t pick = {.key = "removeOnFail"};
+    json_pick_t pick = {.pointer = "/removeOnFail"};
     int64_t count;
     if (!json_pick(job->fields[BULL_OPTS], &pick, 1) || pick.found != JSON_FOUND) return false;
     if (pick.value.type == JSON_BOOL) return slice_is(pick.value.raw, "true");

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/json/pick.h"
+#include "base/json/json.h"
 #include "dialects/delayed_queue/config.h"
 
 enum {
@@ -28,7 +28,8 @@ bool delayed_class(const delayed_config_t *own, slice_t name, size_t *out) {
 
 bool delayed_read(slice_t text, slice_t class, delayed_envelope_t *out) {
     enum { PAYLOAD, TYPE, ATTEMPT, PICKS };
-    json_pick_t picks[PICKS] = {[PAYLOAD] = {.key = "payload"}, [TYPE] = {.key = "type"}, [ATTEMPT] = {.key = "attempt"}};
+    json_pick_t picks[PICKS] = {
+        [PAYLOAD] = {.pointer = "/payload"}, [TYPE] = {.pointer = "/type"}, [ATTEMPT] = {.pointer = "/attempt"}};
     if (!json_pick(text, picks, PICKS)) return false;
     for (size_t i = 0; i < PICKS; i++)
         if (picks[i].found != JSON_FOUND) return false;

@@ -32,9 +32,8 @@ static void kmqueue_sentinel(const backup_look_t *look, char random[SENTINEL_RAN
     kmqueue_marker(look->config->backup, random, look->now, out);
 }
 
-static void kmqueue_read_job(json_t *json, const queue_config_t *queue, slice_t bytes, job_t *out) {
+static void kmqueue_read_job(const queue_config_t *queue, slice_t bytes, job_t *out) {
     kmqueue_task_t task;
-    (void)json;
     *out = (job_t){.digest = digest_of(bytes.data, bytes.len), .told_retries = -1};
     if (!kmqueue_task_read(bytes, &task) || !kmqueue_text_copy(task.id, out->id, JOB_ID_MOST)) {
         digest_hex(&out->digest, out->id);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/json/json.h"
-#include "base/json/pick.h"
 #include "base/json/write.h"
 
 enum {
@@ -12,8 +11,6 @@ enum {
     MARKER_MOST = 512,      // bytes of a marker beside the name of its list: fastjson's has 192, an id of KMQueue's own 36
     ESCAPED_BYTE = 6,       // \u00XX
 };
-
-static const char STATUS[] = "taskStatus";
 
 enum { QUEUE, ID, TYPE, UNIQUE, STATE, GEN, EXC, RETRY, FIELDS };
 
@@ -27,14 +24,14 @@ static bool task_read_number(const json_pick_t *pick, int64_t *out) {
 
 bool kmqueue_task_read(slice_t bytes, kmqueue_task_t *out) {
     json_pick_t fields[FIELDS] = {
-        [QUEUE] = {.key = "queue"},
-        [ID] = {.key = "id"},
-        [TYPE] = {.key = "type"},
-        [UNIQUE] = {.key = "unique"},
-        [STATE] = {.outer = STATUS, .key = "state"},
-        [GEN] = {.outer = STATUS, .key = "genTimestamp"},
-        [EXC] = {.outer = STATUS, .key = "excTimestamp"},
-        [RETRY] = {.outer = STATUS, .key = "retry"},
+        [QUEUE] = {.pointer = "/queue"},
+        [ID] = {.pointer = "/id"},
+        [TYPE] = {.pointer = "/type"},
+        [UNIQUE] = {.pointer = "/unique"},
+        [STATE] = {.pointer = "/taskStatus/state"},
+        [GEN] = {.pointer = "/taskStatus/genTimestamp"},
+        [EXC] = {.pointer = "/taskStatus/excTimestamp"},
+        [RETRY] = {.pointer = "/taskStatus/retry"},
     };
     if (!json_pick(bytes, fields, FIELDS)) return false;
     if (!task_has(&fields[QUEUE], JSON_STRING) || !task_has(&fields[ID], JSON_STRING) || !task_has(&fields[UNIQUE], JSON_BOOL) ||
@@ -112,7 +109,8 @@ bool kmqueue_is_marker(slice_t entry, const char *backup) {
     slice_t name = slice_text(backup);
     if (entry.len < sizeof type || entry.len > MARKER_MOST + ESCAPED_BYTE * name.len) return false;
     if (!memmem(entry.data, entry.len, type, sizeof type - 1)) return false;
-    json_pick_t fields[] = {{.key = "queue"}, {.key = "type"}, {.key = "data"}, {.outer = STATUS, .key = "excTimestamp"}};
+    json_pick_t fields[] = {
+        {.pointer = "/queue"}, {.pointer = "/type"}, {.pointer = "/data"}, {.pointer = "/taskStatus/excTimestamp"}};
     return json_pick(entry, fields, 4) && task_text_is(&fields[0], name) && task_text_is(&fields[1], slice_text("marker")) &&
            task_lacks(&fields[2]) && task_has(&fields[3], JSON_NUMBER) && slice_is(fields[3].value.raw, "0");
 }

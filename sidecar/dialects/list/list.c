@@ -85,9 +85,7 @@ static void list_sentinel(const backup_look_t *look, char random[SENTINEL_RANDOM
     buffer_printf(out, SENTINEL_PREFIX "%s:%lld", random, (long long)look->n + 1);
 }
 
-static void list_read_job(json_t *json, const queue_config_t *queue, slice_t bytes, job_t *out) {
-    job_read(json, &queue->policy, bytes, out);
-}
+static void list_read_job(const queue_config_t *queue, slice_t bytes, job_t *out) { job_read(&queue->policy, bytes, out); }
 
 static char *list_heartbeat(const queue_config_t *queue, const entry_t *entry, const job_t *job) {
     (void)entry;

@@ -102,7 +102,7 @@ static void dead_letters_append_record(const side_task_call_t *call, const dead_
     char sha256[DIGEST_HEX_SIZE];
     char id[EVENT_ID_SIZE];
     job_t job;
-    job_read(call->json, &at->config->policy, letter->bytes, &job);
+    job_read(&at->config->policy, letter->bytes, &job);
     digest_hex(&job.digest, sha256);
     event_t event = {.kind = slice_text("failed"),
                      .dialect = slice_text("private_queues"),

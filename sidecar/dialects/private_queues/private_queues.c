@@ -13,9 +13,7 @@ static void *private_open(const queue_keys_t *keys) { return private_lists_new(k
 
 static void private_close(void *lists) { private_lists_free(lists); }
 
-static void private_read_job(json_t *json, const queue_config_t *queue, slice_t bytes, job_t *out) {
-    job_read(json, &queue->policy, bytes, out);
-}
+static void private_read_job(const queue_config_t *queue, slice_t bytes, job_t *out) { job_read(&queue->policy, bytes, out); }
 
 // A worker keeps one heartbeat for all that it does: here * of the pattern is the worker.
 static char *private_heartbeat(const queue_config_t *queue, const entry_t *entry, const job_t *job) {

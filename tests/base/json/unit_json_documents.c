@@ -60,8 +60,9 @@ static void answer(slice_t text, const want_t *wants, size_t count, FILE *answer
     json_cut_t cuts[MOST_WANTED];
     size_t made = 0;
     for (size_t i = 0; i < count; i++)
-        picks[i] = (json_pick_t){.outer = wants[i].has_outer ? wants[i].outer : NULL, .key = wants[i].key};
+        picks[i] = (json_pick_t){.pointer = pointer_to(wants[i].has_outer ? wants[i].outer : NULL, wants[i].key)};
     bool good = json_pick(text, picks, count);
+    for (size_t i = 0; i < count; i++) free((char *)picks[i].pointer);
     write_number(answers, good, 1);
     if (!good) return;
     for (size_t i = 0; i < count; i++) {

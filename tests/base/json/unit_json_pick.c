@@ -99,10 +99,12 @@ static const struct {
 Test(unit_json_pick, what_is_found) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         slice_t text = slice_text(rows[i].text);
-        json_pick_t pick = {.outer = rows[i].outer, .key = rows[i].key};
+        char *pointer = pointer_to(rows[i].outer, rows[i].key);
+        json_pick_t pick = {.pointer = pointer};
         cr_expect_eq(picks(text, &pick, 1), rows[i].found != JSON_BAD, "row %zu: %s", i, rows[i].text);
         cr_assert_eq(json_pick(text, &pick, 1), rows[i].found != JSON_BAD, "row %zu: %s", i, rows[i].text);
         cr_assert_eq(pick.found, rows[i].found, "row %zu: %s", i, rows[i].text);
+        free(pointer);
         if (pick.found != JSON_FOUND) continue;
         cr_expect_eq(pick.value.type, rows[i].type, "row %zu: %s", i, rows[i].text);
         cr_expect(slice_is(pick.value.raw, rows[i].raw), "row %zu: %.*s", i, (int)pick.value.raw.len, pick.value.raw.data);
@@ -111,15 +113,15 @@ Test(unit_json_pick, what_is_found) {
 
 Test(unit_json_pick, many_at_once) {
     json_pick_t wanted[] = {
-        {.key = "queue"},
-        {.key = "id"},
-        {.key = "taskStatus"},
-        {.outer = "taskStatus", .key = "state"},
-        {.outer = "taskStatus", .key = "retry"},
-        {.outer = "taskStatus", .key = "retry"}, /* asked for twice, it stands once */
-        {.outer = "taskStatus", .key = "gone"},
-        {.outer = "data", .key = "retry"},
-        {.key = "type"},
+        {.pointer = "/queue"},
+        {.pointer = "/id"},
+        {.pointer = "/taskStatus"},
+        {.pointer = "/taskStatus/state"},
+        {.pointer = "/taskStatus/retry"},
+        {.pointer = "/taskStatus/retry"}, /* asked for twice, it stands once */
+        {.pointer = "/taskStatus/gone"},
+        {.pointer = "/data/retry"},
+        {.pointer = "/type"},
     };
     static const char *const raws[] = {"q", "7", NULL, "normal", "2", "2", NULL, NULL, "mail"};
     enum { WANTED = sizeof wanted / sizeof *wanted };
@@ -141,17 +143,17 @@ Test(unit_json_pick, many_at_once) {
 }
 
 Test(unit_json_pick, as_many_as_there_is_room_for) {
-    char keys[JSON_MOST_PICKS + 1][4];
+    char keys[JSON_MOST_PICKS + 1][8];
     json_pick_t wanted[JSON_MOST_PICKS + 1];
     buffer_t text = {0};
     for (int i = 0; i <= JSON_MOST_PICKS; i++) {
-        snprintf(keys[i], sizeof keys[i], "k%d", i);
-        wanted[i] = (json_pick_t){.outer = i % 2 ? "o" : NULL, .key = keys[i]};
+        snprintf(keys[i], sizeof keys[i], i % 2 ? "/o/k%d" : "/k%d", i);
+        wanted[i] = (json_pick_t){.pointer = keys[i]};
     }
     buffer_str(&text, "{\"o\":{");
     for (int i = 1; i < JSON_MOST_PICKS; i += 2) buffer_printf(&text, "\"\\u006b%d\":%d,", i, i);
     buffer_str(&text, "\"x\":0}");
-    for (int i = 0; i < JSON_MOST_PICKS; i += 2) buffer_printf(&text, ",\"%s\":%d", keys[i], i);
+    for (int i = 0; i < JSON_MOST_PICKS; i += 2) buffer_printf(&text, ",\"k%d\":%d", i, i);
     buffer_str(&text, "}");
     cr_assert(json_pick(slice_of(&text), wanted, JSON_MOST_PICKS));
     for (int i = 0; i < JSON_MOST_PICKS; i++) {
@@ -173,7 +175,7 @@ Test(unit_json_pick, size_has_no_limit) {
     while (text.len < 20 * 1024 * 1024)
         buffer_str(&text, "{\"a\":\"0123456789abcdef\\\"\\\\\xe2\x82\xac\",\"b\":[1,-2.5e3,null]},\n");
     buffer_str(&text, "0],\"s\":{\"retry\":41}}");
-    json_pick_t wanted[] = {{.outer = "s", .key = "retry"}, {.key = "data"}};
+    json_pick_t wanted[] = {{.pointer = "/s/retry"}, {.pointer = "/data"}};
     cr_assert(json_pick(slice_of(&text), wanted, 2));
     cr_assert(slice_is(wanted[0].value.raw, "41"));
     cr_assert_eq(wanted[1].value.raw.len, text.len - sizeof "{\"data\":" - sizeof ",\"s\":{\"retry\":41}}" + 2);
@@ -191,7 +193,7 @@ Test(unit_json_pick, bounds_of_depth) {
             buffer_str(&text, "0");
             for (int i = 1; i < depth; i++) buffer_str(&text, object ? "}" : "]");
             buffer_str(&text, ",\"a\":7}");
-            json_pick_t pick = {.key = "a"};
+            json_pick_t pick = {.pointer = "/a"};
             cr_assert_eq(picks(slice_of(&text), &pick, 1), depth <= JSON_MOST_DEPTH, "%d", depth);
             buffer_free(&text);
         }
@@ -204,7 +206,7 @@ Test(unit_json_pick, every_byte_of_a_string_is_looked_at) {
         for (size_t at = 0; at < 20; at++) {
             char text[] = "{\"a\":\"01234567890123456789\"}";
             text[6 + at] = (char)byte;
-            json_pick_t pick = {.key = "a"};
+            json_pick_t pick = {.pointer = "/a"};
             bool good = byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\';
             cr_assert_eq(picks(slice_text(byte ? text : "{\"a\":\""), &pick, 1), good, "byte %d at %zu", byte, at);
             if (!byte) cr_assert_not(picks((slice_t){text, sizeof text - 1}, &pick, 1), "a NUL byte at %zu", at);

@@ -42,9 +42,10 @@ Test(unit_json_splice, only_its_token_changes) {
         json_cut_t cuts[3];
         size_t count = 0;
         for (; count < 3 && rows[i].cuts[count].key; count++)
-            wanted[count] = (json_pick_t){.outer = rows[i].cuts[count].outer, .key = rows[i].cuts[count].key};
+            wanted[count] = (json_pick_t){.pointer = pointer_to(rows[i].cuts[count].outer, rows[i].cuts[count].key)};
         cr_assert(json_pick(text, wanted, count), "row %zu", i);
         for (size_t c = 0; c < count; c++) {
+            free((char *)wanted[c].pointer);
             cr_assert_eq(wanted[c].found, JSON_FOUND, "row %zu", i);
             cuts[c] = (json_cut_t){wanted[c].value.raw, slice_text(rows[i].cuts[c].with)};
         }

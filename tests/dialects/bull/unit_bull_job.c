@@ -1,5 +1,5 @@
 /* Bull's jobs: what the audit log keeps of one makes the same job again, byte for byte; and what Bull's channel tells. */
-#include "base/json/pick.h"
+#include "base/json/json.h"
 #include "cluster.h"
 #include "dialects/bull/failed_channel.h"
 #include "dialects/bull/job.h"

@@ -2,7 +2,7 @@
  * where the script sends one that is good JSON, both mean the same digits; everything else the script leaves to the monitor. */
 #include "delayed_call.h"
 
-#include "base/json/pick.h"
+#include "base/json/json.h"
 #include "cluster.h"
 
 enum { ENVELOPES = 100000, AT_ONCE = 1000 };
@@ -93,7 +93,7 @@ static void make_envelope(uint64_t *random, buffer_t *out) {
 /* What the script should make of it, if it is good JSON with one `attempt` that is a number. */
 static bool expected(slice_t envelope, buffer_t *out) {
     enum { ATTEMPT, TYPE };
-    json_pick_t picks[] = {{.key = "attempt"}, {.key = "type"}};
+    json_pick_t picks[] = {{.pointer = "/attempt"}, {.pointer = "/type"}};
     int64_t attempt;
     buffer_clear(out);
     if (!json_pick(envelope, picks, 2) || picks[ATTEMPT].found != JSON_FOUND || picks[TYPE].found != JSON_FOUND) return false;

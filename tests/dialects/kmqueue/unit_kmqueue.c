@@ -1,6 +1,6 @@
 /* The dialect kmqueue, as far as it needs no Redis: what a task says, what a retry pushes, and the marker. The vectors are what
  * the real fastjson writes: tests/data/README.md. */
-#include "base/json/pick.h"
+#include "base/json/json.h"
 #include "dialects/kmqueue/task.h"
 #include "tempdir.h"
 
@@ -39,7 +39,7 @@ static vectors_t open_vectors(void) {
 
 static bool next_vector(vectors_t *v) {
     char *end = strchr(v->at, '\n');
-    json_pick_t fields[] = {{.key = "what"}, {.key = "key"}, {.key = "hex"}};
+    json_pick_t fields[] = {{.pointer = "/what"}, {.pointer = "/key"}, {.pointer = "/hex"}};
     buffer_clear(&v->bytes);
     if (!end) return false;
     cr_assert(json_pick((slice_t){v->at, (size_t)(end - v->at)}, fields, 3));

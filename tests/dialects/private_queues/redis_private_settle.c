@@ -31,8 +31,7 @@ static settled_t settle(fixture_t *f, bool ends) {
     settle_where_t where = {0};
     buffer_t again = {0};
     job_t job;
-    json_t *json = json_new();
-    pass->read(json, at->config, entry.bytes, &job);
+    pass->read(at->config, entry.bytes, &job);
     cr_assert_str_eq(job.id, "42");
     pass->settle(at, &entry, &job, !ends, &where, &again);
     char *heartbeat = pass->heartbeat(at->config, &entry, &job);
@@ -57,7 +56,6 @@ static settled_t settle(fixture_t *f, bool ends) {
     cr_assert_eq(outcome, settled == SETTLED_TYPE ? OUTCOME_REFUSED : OUTCOME_OK, "%s", f->error.text);
     free(heartbeat);
     buffer_free(&again);
-    json_free(json);
     return settled;
 }
 

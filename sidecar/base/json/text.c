@@ -1,0 +1,82 @@
+#include <string.h>
+
+#include "base/hex.h"
+#include "base/json/walk.h"
+
+static bool text_is_high(unsigned unit) { return unit >= 0xd800 && unit <= 0xdbff; }
+static bool text_is_low(unsigned unit) { return unit >= 0xdc00 && unit <= 0xdfff; }
+
+// The UTF-16 unit of the escape at the backslash *at; moves *at behind it.
+static unsigned text_take_unit(const char **at) {
+    static const char letters[] = "b\bf\fn\nr\rt\t";
+    const char *escape = *at;
+    *at += 2;
+    if (escape[1] != 'u') {
+        for (const char *letter = letters; *letter; letter += 2)
+            if (escape[1] == *letter) return (unsigned char)letter[1];
+        return (unsigned char)escape[1];
+    }
+    unsigned unit = 0;
+    for (int i = 0; i < 4; i++) unit = unit << 4 | (unsigned)hex_digit(*(*at)++);
+    return unit;
+}
+
+static size_t text_write_utf8(unsigned code, char utf8[JSON_CHARACTER_SIZE]) {
+    static const unsigned char leads[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    size_t len = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = len - 1; i > 0; i--, code >>= 6) utf8[i] = (char)(0x80 | (code & 0x3f));
+    utf8[0] = (char)(leads[len] | code);
+    return len;
+}
+
+size_t json_take_character(const char **at, const char *end, char utf8[JSON_CHARACTER_SIZE]) {
+    if (**at != '\\') {
+        utf8[0] = *(*at)++;
+        return 1;
+    }
+    unsigned code = text_take_unit(at);
+    if (text_is_low(code)) return 0;
+    if (text_is_high(code)) {
+        if (*at == end || **at != '\\') return 0;
+        unsigned low = text_take_unit(at);
+        if (!text_is_low(low)) return 0;
+        code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+    }
+    return text_write_utf8(code, utf8);
+}
+
+bool json_decode(slice_t raw, buffer_t *out) {
+    size_t before = out->len;
+    const char *end = raw.len ? raw.data + raw.len : raw.data;
+    for (const char *at = raw.data; at < end;) {
+        const char *escape = memchr(at, '\\', (size_t)(end - at));
+        char utf8[JSON_CHARACTER_SIZE];
+        buffer_add(out, at, (size_t)((escape ? escape : end) - at));
+        if (!escape) break;
+        at = escape;
+        size_t len = json_take_character(&at, end, utf8);
+        if (len == 0) {
+            out->len = before;
+            if (out->data) out->data[before] = '\0';
+            return false;
+        }
+        buffer_add(out, utf8, len);
+    }
+    return true;
+}
+
+bool json_integer(slice_t raw, int64_t *out) {
+    bool negative = raw.len > 0 && *raw.data == '-';
+    size_t first = negative;
+    if (raw.len == first || (raw.data[first] == '0' && raw.len > first + 1)) return false;
+    int64_t value = 0;
+    for (size_t i = first; i < raw.len; i++) {
+        if (raw.data[i] < '0' || raw.data[i] > '9') return false;
+        int digit = raw.data[i] - '0';
+        // Below zero there is one number more.
+        if (__builtin_mul_overflow(value, 10, &value) || __builtin_sub_overflow(value, digit, &value)) return false;
+    }
+    if (!negative && value == INT64_MIN) return false;
+    *out = negative ? value : -value;
+    return true;
+}
