@@ -1,10 +1,6 @@
 #include "config/dialect.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-#include "config/load.h"
-#include "config/value.h"
 
 const char *config_dialect_word(const config_dialect_t *dialect) { return dialect->name; }
 
@@ -67,131 +63,68 @@ void config_dialect_refuse(const config_key_t *key, const config_dialect_t *dial
     }
 }
 
-struct derive {
-    load_t *load;
-    size_t index;
-    queue_config_t *queue;
-    queue_location_t *location;
-    const char *prefix; // of messages
-};
-
-queue_config_t *derive_queue(derive_t *derive) { return derive->queue; }
-const config_t *derive_config(const derive_t *derive) { return derive->load->config; }
-bool derive_has_failed(const derive_t *derive) { return derive->location->faulty; }
-
-bool derive_is_given(const derive_t *derive, const char *key) {
-    return config_load_location(derive->load, derive->index, key) != &derive->location->self;
+const config_key_t *config_queue_key(const config_dialect_t *dialect, size_t row) {
+    if (row < config_key_count) return &config_keys[row];
+    return row - config_key_count < dialect->key_count ? &dialect->keys[row - config_key_count] : NULL;
 }
 
-bool derive_is_in_defaults(const derive_t *derive, const char *key) {
-    return derive->load->keys[config_key_row(config_key_find("queue", key))].line != 0;
+size_t config_queue_row(const config_dialect_t *dialect, const config_key_t *key) {
+    return key->own ? config_key_count + (size_t)(key - dialect->keys) : config_key_row(key);
 }
 
-void derive_text(char **field, char *owned) {
-    free(*field);
-    *field = owned;
+void *config_queue_base(const config_key_t *key, const queue_config_t *queue) {
+    if (key->own) return queue->own;
+    return config_key_in_policy(key) ? (void *)(uintptr_t)&queue->policy : (void *)(uintptr_t)queue;
 }
 
-char *derive_quote(const char *text) {
-    buffer_t out = {0};
-    config_value_quote(text, &out);
-    return out.data;
+const config_key_t *config_queue_key_find(const config_dialect_t *dialect, const char *name) {
+    const config_key_t *key = config_key_find("queue-only", name);
+    if (!key) key = config_key_find("queue", name);
+    for (size_t i = 0; !key && i < dialect->key_count; i++)
+        if (strcmp(dialect->keys[i].name, name) == 0) key = &dialect->keys[i];
+    return key;
 }
 
-static void derive_report(const derive_t *derive, diagnostics_t *to, const char *key, const char *format, va_list args)
-    __attribute__((format(printf, 4, 0)));
-
-static void derive_report(const derive_t *derive, diagnostics_t *to, const char *key, const char *format, va_list args) {
-    buffer_t text = {0};
-    const location_t *location = config_load_location(derive->load, derive->index, key);
-    buffer_vprintf(&text, format, args);
-    diagnostic_add(to, location->file, location->line, "%s%s", derive->prefix, buffer_text(&text));
-    buffer_free(&text);
+bool config_queue_knows(const queue_config_t *queue, const char *name) {
+    const config_key_t *key = config_queue_key_find(queue->dialect, name);
+    return key && config_key_of_dialect(key, queue->dialect);
 }
 
-void derive_error(derive_t *derive, const char *key, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    derive_report(derive, derive->load->faults, key, format, args);
-    va_end(args);
-    derive->location->faulty = true;
+config_key_t config_key_with_dialects(const config_key_t *key, config_dialects_fn *dialects, config_words_t words) {
+    config_key_t row = *key;
+    if (key->type != KEY_DIALECT) return row;
+    size_t count = 0;
+    for (const config_dialect_t *dialect; count < CONFIG_DIALECTS_MAX && (dialect = dialects(count)) != NULL; count++)
+        words[count] = dialect->name;
+    words[count] = NULL;
+    row.type = KEY_ENUM;
+    row.fallback = words[0];
+    row.words = words;
+    row.at = 0;
+    return row;
 }
 
-void derive_warning(derive_t *derive, const char *key, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    derive_report(derive, derive->load->warnings, key, format, args);
-    va_end(args);
-}
-
-// Settings that the dialect does not know stay at their defaults, whatever `defaults` says for others.
-static void derive_reset_policy(derive_t *derive) {
-    const config_dialect_t *dialect = derive->queue->dialect;
-    buffer_t why = {0};
-    for (size_t row = 0; row < config_key_count; row++) {
-        const config_key_t *key = &config_keys[row];
-        if (!config_key_in_policy(key) || config_key_of_dialect(key, dialect)) continue;
-        if (!config_value_set_text(key, key->fallback, &derive->queue->policy, &why)) abort(); // the table contradicts itself
-        derive->location->keys[row].origin = ORIGIN_DEFAULT;
+size_t config_key_each(config_dialects_fn *dialects, config_key_fn *each, void *self) {
+    size_t count = 0;
+    config_words_t words;
+    for (; count < config_key_count; count++) {
+        config_key_t row = config_key_with_dialects(&config_keys[count], dialects, words);
+        each(self, &row);
     }
-    buffer_free(&why);
-    if (dialect->heartbeat_of_job || derive_is_given(derive, "heartbeat")) return;
-    derive_text(&derive->queue->policy.heartbeat, mem_str("off"));
-    derive->location->keys[config_key_row(config_key_find("queue", "heartbeat"))].origin = ORIGIN_DEFAULT;
+    const config_dialect_t *dialect;
+    for (size_t i = 0; (dialect = dialects(i)) != NULL; i++)
+        for (size_t k = 0; k < dialect->key_count; k++, count++) each(self, &dialect->keys[k]);
+    return count;
 }
 
-// Where nothing is ever delayed there is nothing to dispatch.
-static void derive_limit_roles(derive_t *derive) {
-    const config_dialect_t *dialect = derive->queue->dialect;
-    unsigned *roles = &derive->queue->policy.roles;
-    if (dialect->delays) return;
-    if (derive_is_given(derive, "roles") && (*roles & ROLE_DISPATCHER))
-        derive_error(derive, "roles",
-                     "`roles` must be [\"monitor\"] in dialect %s: nothing is delayed there, so there is nothing to dispatch",
-                     dialect->name);
-    else if (!(*roles & ROLE_MONITOR))
-        derive_error(derive, "roles", "`roles` of `defaults` leaves dialect %s nothing to do: give it roles = [\"monitor\"]",
-                     dialect->name);
-    *roles &= ROLE_MONITOR;
-}
-
-// A name made of several parts of the config must not begin like our own keys either.
-static void derive_check_names(derive_t *derive) {
-    redis_keys_t keys = config_redis_keys(derive->queue);
-    for (size_t i = 0; i < keys.count; i++) {
-        if (strncmp(keys.items[i].name, "sidecar:", 8) != 0) continue;
-        derive_error(derive, keys.items[i].option, "its key `%s` begins with \"sidecar:\", as only ours do: choose another `%s`",
-                     keys.items[i].name, keys.items[i].option);
-        break;
+void config_key_dialects(const config_key_t *key, config_dialects_fn *dialects, const char *between, buffer_t *out) {
+    bool all = true;
+    const char *before = "";
+    const config_dialect_t *dialect;
+    for (size_t i = 0; (dialect = dialects(i)) != NULL; i++) all &= config_key_of_dialect(key, dialect);
+    for (size_t i = 0; !all && (dialect = dialects(i)) != NULL; i++) {
+        if (!config_key_of_dialect(key, dialect)) continue;
+        buffer_printf(out, "%s%s", before, dialect->name);
+        before = between;
     }
-    config_redis_keys_free(&keys);
-}
-
-static void derive_fill_texts(queue_config_t *queue) {
-    const config_key_t *key;
-    for (size_t row = 0; (key = config_queue_key(queue->dialect, row)) != NULL; row++) {
-        if (strcmp(key->section, "queue-only") != 0 || strcmp(key->name, "name") == 0) continue;
-        char **text = (char **)(void *)((char *)config_queue_base(key, queue) + key->at);
-        if (key->type >= KEY_TEXT && key->type <= KEY_POINTER && !*text) *text = mem_str("");
-    }
-}
-
-static derive_t derive_begin(load_t *load, size_t queue, const char *prefix) {
-    return (derive_t){
-        .load = load, .index = queue, .queue = &load->config->queues[queue], .location = &load->queues[queue], .prefix = prefix};
-}
-
-void config_load_dialect(load_t *load, size_t queue, const char *prefix) {
-    derive_t derive = derive_begin(load, queue, prefix);
-    derive_fill_texts(derive.queue);
-    derive_limit_roles(&derive);
-    derive_reset_policy(&derive);
-    if (derive.queue->dialect->derive) derive.queue->dialect->derive(&derive);
-    derive_check_names(&derive);
-}
-
-void config_load_compare(load_t *load, size_t queue, size_t earlier) {
-    derive_t derive = derive_begin(load, queue, "");
-    const queue_config_t *other = &load->config->queues[earlier];
-    if (derive.queue->dialect == other->dialect && other->dialect->compare) other->dialect->compare(&derive, other);
 }

@@ -4,7 +4,7 @@
 #define QS_CONFIG_DIALECT_H
 
 #include "config/config.h"
-#include "config/source.h"
+#include "config/file/source.h"
 #include "config/table.h"
 
 // Keys of `defaults` and of queues that a dialect cannot honour, and what takes their place in the foreign system.
@@ -68,5 +68,21 @@ bool config_key_of_dialect(const config_key_t *key, const config_dialect_t *dial
 bool config_dialect_takes(const config_key_t *key, const config_dialect_t *dialect, const node_t *node);
 // Adds why a key may not stand there: "is not for dialect bull: ...", or where it belongs.
 void config_dialect_refuse(const config_key_t *key, const config_dialect_t *dialect, config_dialects_fn *dialects, buffer_t *out);
+
+// The rows of a queue: those of config_keys, also what stands in no queue, then those of its dialect. NULL behind the last.
+const config_key_t *config_queue_key(const config_dialect_t *dialect, size_t row);
+size_t config_queue_row(const config_dialect_t *dialect, const config_key_t *key);
+const config_key_t *config_queue_key_find(const config_dialect_t *dialect,
+                                          const char *name); // NULL = no queue of it has such a key
+// The struct of the queue that holds the value.
+void *config_queue_base(const config_key_t *key, const queue_config_t *queue);
+// Calls `each` for every key, also those of the dialects. The row is valid during the call. Returns how many there are.
+typedef void config_key_fn(void *self, const config_key_t *key);
+size_t config_key_each(config_dialects_fn *dialects, config_key_fn *each, void *self);
+// The row of the key `dialect` as an enum of these dialects, of which the first is the default; another row as it is.
+typedef const char *config_words_t[CONFIG_DIALECTS_MAX + 1];
+config_key_t config_key_with_dialects(const config_key_t *key, config_dialects_fn *dialects, config_words_t words);
+// Adds the names of the dialects that know the key; nothing where all do.
+void config_key_dialects(const config_key_t *key, config_dialects_fn *dialects, const char *between, buffer_t *out);
 
 #endif

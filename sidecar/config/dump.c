@@ -3,6 +3,7 @@
 
 #include "config/dialect.h"
 #include "config/load.h"
+#include "config/quote.h"
 #include "config/value.h"
 
 enum { WIDEST_VALUE = 40 }; // longer values push their comment to the right instead of everybody's
@@ -96,7 +97,7 @@ static void dump_write_keys(const queue_config_t *queue, buffer_t *out) {
     for (size_t i = 0; i < keys.count; i++) {
         const redis_key_t *key = &keys.items[i];
         buffer_str(out, "        # key ");
-        config_value_quote(key->name, out);
+        config_quote(key->name, out);
         buffer_printf(out, ": %s%s%s%s, %s\n", key->role, key->type ? ", a " : "", key->type ? key->type : "",
                       key->pattern ? ", for each *" : "", key->use == KEY_WRITES ? "written" : "read");
     }

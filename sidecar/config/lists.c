@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "config/number.h"
-#include "config/value.h"
+#include "config/quote.h"
 
 bool config_is_list(key_type_t type) { return type == KEY_STRINGS || type == KEY_STEPS; }
 
@@ -142,7 +142,7 @@ void config_list_write(const config_key_t *key, const void *field, buffer_t *out
     for (size_t i = 0; i < count; i++) {
         if (i) buffer_str(out, ", ");
         if (key->type == KEY_STRINGS)
-            config_value_quote(strings->items[i], out);
+            config_quote(strings->items[i], out);
         else
             write_step(&steps->items[i], out);
     }

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "base/buffer.h"
-#include "config/source.h"
+#include "config/file/source.h"
 #include "config/table.h"
 
 bool config_is_list(key_type_t type);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/dialect.h"
 #include "config/value.h"
 
 static void *load_base(load_t *load, const config_key_t *key) {
@@ -71,4 +72,11 @@ void config_load_file(load_t *load, const node_t *root) {
         else if (strcmp(node->name, "queues") != 0)
             config_load_unknown(load, node, "", "", NULL);
     }
+}
+
+const location_t *config_load_location(const load_t *load, size_t queue, const char *name) {
+    const config_dialect_t *dialect = load->config->queues[queue].dialect;
+    const queue_location_t *location = &load->queues[queue];
+    const location_t *key = &location->keys[config_queue_row(dialect, config_queue_key_find(dialect, name))];
+    return key->line ? key : &location->self;
 }

@@ -3,8 +3,8 @@
 #define QS_CONFIG_LOAD_H
 
 #include "config/config.h"
-#include "config/diagnostic.h"
-#include "config/source.h"
+#include "config/file/diagnostic.h"
+#include "config/file/source.h"
 #include "config/table.h"
 
 // Where a value stands, for messages. File is borrowed from the source tree.

@@ -55,13 +55,6 @@ static void queue_derive_names(queue_config_t *queue, const queue_location_t *lo
     buffer_free(&why);
 }
 
-const location_t *config_load_location(const load_t *load, size_t queue, const char *name) {
-    const config_dialect_t *dialect = load->config->queues[queue].dialect;
-    const queue_location_t *location = &load->queues[queue];
-    const location_t *key = &location->keys[config_queue_row(dialect, config_queue_key_find(dialect, name))];
-    return key->line ? key : &location->self;
-}
-
 // NULL: the word is none.
 static const config_dialect_t *queue_read_dialect(const load_t *load, const node_t *word, buffer_t *why) {
     int index = 0;

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "config/dialect.h"
-
 static const char *const scope_words[] = {"group", "queue", NULL};
 static const char *const backoff_words[] = {"none", "fixed", "exponential", NULL};
 static const char *const unit_words[] = {"ms", "s", NULL};
@@ -149,72 +147,6 @@ _Static_assert(sizeof config_keys / sizeof *config_keys <= CONFIG_KEYS_MAX, "rai
 bool config_key_in_policy(const config_key_t *key) { return strcmp(key->section, "queue") == 0; }
 
 bool config_key_in_queue(const config_key_t *key) { return config_key_in_policy(key) || strcmp(key->section, "queue-only") == 0; }
-
-const config_key_t *config_queue_key(const config_dialect_t *dialect, size_t row) {
-    if (row < config_key_count) return &config_keys[row];
-    return row - config_key_count < dialect->key_count ? &dialect->keys[row - config_key_count] : NULL;
-}
-
-size_t config_queue_row(const config_dialect_t *dialect, const config_key_t *key) {
-    return key->own ? config_key_count + (size_t)(key - dialect->keys) : config_key_row(key);
-}
-
-void *config_queue_base(const config_key_t *key, const queue_config_t *queue) {
-    if (key->own) return queue->own;
-    return config_key_in_policy(key) ? (void *)(uintptr_t)&queue->policy : (void *)(uintptr_t)queue;
-}
-
-const config_key_t *config_queue_key_find(const config_dialect_t *dialect, const char *name) {
-    const config_key_t *key = config_key_find("queue-only", name);
-    if (!key) key = config_key_find("queue", name);
-    for (size_t i = 0; !key && i < dialect->key_count; i++)
-        if (strcmp(dialect->keys[i].name, name) == 0) key = &dialect->keys[i];
-    return key;
-}
-
-bool config_queue_knows(const queue_config_t *queue, const char *name) {
-    const config_key_t *key = config_queue_key_find(queue->dialect, name);
-    return key && config_key_of_dialect(key, queue->dialect);
-}
-
-config_key_t config_key_with_dialects(const config_key_t *key, config_dialects_fn *dialects, config_words_t words) {
-    config_key_t row = *key;
-    if (key->type != KEY_DIALECT) return row;
-    size_t count = 0;
-    for (const config_dialect_t *dialect; count < CONFIG_DIALECTS_MAX && (dialect = dialects(count)) != NULL; count++)
-        words[count] = dialect->name;
-    words[count] = NULL;
-    row.type = KEY_ENUM;
-    row.fallback = words[0];
-    row.words = words;
-    row.at = 0;
-    return row;
-}
-
-size_t config_key_each(config_dialects_fn *dialects, config_key_fn *each, void *self) {
-    size_t count = 0;
-    config_words_t words;
-    for (; count < config_key_count; count++) {
-        config_key_t row = config_key_with_dialects(&config_keys[count], dialects, words);
-        each(self, &row);
-    }
-    const config_dialect_t *dialect;
-    for (size_t i = 0; (dialect = dialects(i)) != NULL; i++)
-        for (size_t k = 0; k < dialect->key_count; k++, count++) each(self, &dialect->keys[k]);
-    return count;
-}
-
-void config_key_dialects(const config_key_t *key, config_dialects_fn *dialects, const char *between, buffer_t *out) {
-    bool all = true;
-    const char *before = "";
-    const config_dialect_t *dialect;
-    for (size_t i = 0; (dialect = dialects(i)) != NULL; i++) all &= config_key_of_dialect(key, dialect);
-    for (size_t i = 0; !all && (dialect = dialects(i)) != NULL; i++) {
-        if (!config_key_of_dialect(key, dialect)) continue;
-        buffer_printf(out, "%s%s", before, dialect->name);
-        before = between;
-    }
-}
 
 const config_key_t *config_key_find(const char *section, const char *name) {
     for (size_t i = 0; i < config_key_count; i++) {

@@ -79,22 +79,6 @@ bool config_key_in_queue(const config_key_t *key);
 const config_key_t *config_key_find(const char *section, const char *name);
 size_t config_key_row(const config_key_t *key);
 
-// The rows of a queue: those of config_keys, also what stands in no queue, then those of its dialect. NULL behind the last.
-const config_key_t *config_queue_key(const config_dialect_t *dialect, size_t row);
-size_t config_queue_row(const config_dialect_t *dialect, const config_key_t *key);
-const config_key_t *config_queue_key_find(const config_dialect_t *dialect,
-                                          const char *name); // NULL = no queue of it has such a key
-// The struct of the queue that holds the value.
-void *config_queue_base(const config_key_t *key, const queue_config_t *queue);
-// Calls `each` for every key, also those of the dialects. The row is valid during the call. Returns how many there are.
-typedef void config_key_fn(void *self, const config_key_t *key);
-size_t config_key_each(config_dialects_fn *dialects, config_key_fn *each, void *self);
-// The row of the key `dialect` as an enum of these dialects, of which the first is the default; another row as it is.
-typedef const char *config_words_t[CONFIG_DIALECTS_MAX + 1];
-config_key_t config_key_with_dialects(const config_key_t *key, config_dialects_fn *dialects, config_words_t words);
-// Adds the names of the dialects that know the key; nothing where all do.
-void config_key_dialects(const config_key_t *key, config_dialects_fn *dialects, const char *between, buffer_t *out);
-
 // Names of the groups at the top of a file ("redis", "lock", ...), without `defaults` and `queues`. Returns how many.
 size_t config_key_sections(const char *names[CONFIG_SECTIONS_MAX]);
 

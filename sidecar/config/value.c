@@ -10,6 +10,7 @@
 #include "config/dialect.h"
 #include "config/lists.h"
 #include "config/number.h"
+#include "config/quote.h"
 
 static const char own_prefix[] = "sidecar:"; // keys of our own begin so
 static const char *const role_words[] = {"dispatcher", "monitor", NULL};
@@ -203,29 +204,13 @@ void config_value_describe(const config_key_t *key, buffer_t *out) {
         buffer_printf(out, is_number(key->type) && isdigit((unsigned char)*key->zero) ? ", or %s" : ", or \"%s\"", key->zero);
 }
 
-void config_value_quote(const char *text, buffer_t *out) {
-    buffer_str(out, "\"");
-    for (; *text; text++) {
-        unsigned char byte = (unsigned char)*text;
-        if (byte == '"' || byte == '\\')
-            buffer_printf(out, "\\%c", byte);
-        else if (byte == '\n')
-            buffer_str(out, "\\n");
-        else if (byte < ' ' || byte == 0x7f)
-            buffer_printf(out, "\\x%02X", byte);
-        else
-            buffer_add(out, text, 1);
-    }
-    buffer_str(out, "\"");
-}
-
 static void explain_array(const node_t *node, buffer_t *why) {
     buffer_str(why, "is [");
     for (size_t i = 0; i < node->count && i < 4; i++) {
         const node_t *child = &node->children[i];
         if (i) buffer_str(why, ", ");
         if (child->kind == NODE_TEXT)
-            config_value_quote(child->text, why);
+            config_quote(child->text, why);
         else
             buffer_str(why, child->text ? child->text : "...");
     }
@@ -244,7 +229,7 @@ static void explain_value(const config_key_t *key, const node_t *node, buffer_t 
         buffer_printf(why, "is a text of %zu bytes", strlen(node->text));
     } else if (node->kind == NODE_TEXT || node->kind == NODE_ANY) {
         buffer_str(why, "is ");
-        config_value_quote(node->text, why);
+        config_quote(node->text, why);
     } else {
         buffer_printf(why, "is %s", node->text);
     }
@@ -362,7 +347,7 @@ static void write_roles(unsigned bits, buffer_t *out) {
 }
 
 static void write_text(const config_key_t *key, const char *text, buffer_t *out) {
-    config_value_quote(key->secret && text && *text ? "<redacted>" : text ? text : "", out);
+    config_quote(key->secret && text && *text ? "<redacted>" : text ? text : "", out);
 }
 
 void config_value_write(const config_key_t *key, const void *base, buffer_t *out) {

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "base/buffer.h"
-#include "config/source.h"
+#include "config/file/source.h"
 #include "config/table.h"
 
 // Sets the field of key in base (a config_t, queue_policy_t or queue_config_t) from a node. When the node is no such value, adds
@@ -26,8 +26,5 @@ void config_value_write(const config_key_t *key, const void *base, buffer_t *out
 
 // Adds what is allowed: "an integer from 1 to 65535".
 void config_value_describe(const config_key_t *key, buffer_t *out);
-
-// Adds text as libconfig writes it, in quotes.
-void config_value_quote(const char *text, buffer_t *out);
 
 #endif

@@ -282,7 +282,7 @@ static bool try_stream(scratch_t *scratch) {
 static bool try_backup(scratch_t *scratch) {
     backup_look_t look;
     bool pushed;
-    const rotation_ops_t *rotation = dialect_list.pass->rotation;
+    const rotation_ops_t *rotation = dialect_ops(scratch->queue.dialect)->pass->rotation;
     const call_t call = scratch_call(scratch);
     backup_look_append(&call, rotation, NULL, false);
     outcome_t outcome = backup_look_read(&call, rotation, false, &look);

@@ -1,6 +1,6 @@
 // What is wrong with a config: collected while it is read, written in line order at the end.
-#ifndef QS_CONFIG_DIAGNOSTIC_H
-#define QS_CONFIG_DIAGNOSTIC_H
+#ifndef QS_CONFIG_FILE_DIAGNOSTIC_H
+#define QS_CONFIG_FILE_DIAGNOSTIC_H
 
 #include <stdarg.h>
 #include <stddef.h>

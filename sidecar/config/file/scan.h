@@ -1,7 +1,7 @@
 // The words of a libconfig file, as they stand there. libconfig itself keeps no literals: 1.5 wraps integers at 32 bits without
 // a word, ignores a comment that is never closed, and says no more than "syntax error".
-#ifndef QS_CONFIG_SCAN_H
-#define QS_CONFIG_SCAN_H
+#ifndef QS_CONFIG_FILE_SCAN_H
+#define QS_CONFIG_FILE_SCAN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "config/scan.h"
+#include "config/file/scan.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,11 +1,11 @@
 // A config file as a tree of names and literal texts. The only room that knows libconfig.
-#ifndef QS_CONFIG_SOURCE_H
-#define QS_CONFIG_SOURCE_H
+#ifndef QS_CONFIG_FILE_SOURCE_H
+#define QS_CONFIG_FILE_SOURCE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "config/diagnostic.h"
+#include "config/file/diagnostic.h"
 
 typedef enum node_kind {
     NODE_GROUP,

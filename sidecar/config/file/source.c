@@ -1,4 +1,4 @@
-#include "config/source.h"
+#include "config/file/source.h"
 
 #include <errno.h>
 #include <libconfig.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/scan.h"
+#include "config/file/scan.h"
 
 enum { LARGEST_FILE = 4 * 1024 * 1024 };
 

@@ -1,4 +1,4 @@
-#include "config/diagnostic.h"
+#include "config/file/diagnostic.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,9 @@
+#ifndef QS_CONFIG_QUOTE_H
+#define QS_CONFIG_QUOTE_H
+
+#include "base/buffer.h"
+
+// Adds text as libconfig writes it, in quotes; control bytes are escaped.
+void config_quote(const char *text, buffer_t *out);
+
+#endif
