@@ -36,7 +36,7 @@ static inline world_t well(const char *settings) {
                      .counts = mem_array(count, sizeof(census_t)),
                      .recent = mem_array(count, sizeof(status_recent_t)),
                      .source = STATUS_FROM_LOG,
-                     .log = {.there = true},
+                     .log = {.readable = true},
                      .here = {.asked = true, .answered = true, .ready = true}};
     for (size_t i = 0; i < w.keys->lock_count; i++)
         w.s.view.locks[i] = (overview_lock_t){.holder = TOKEN, .pttl_ms = 4000, .leader = "pod-1/1", .since_ms = NOW - HOUR};

@@ -28,6 +28,13 @@ static bool checks_is_led(const overview_lock_t *lock) { return token_ttl_ms(loc
 
 const char *status_leader(const overview_lock_t *lock) { return *lock->leader ? lock->leader : "the leader"; }
 
+const overview_copy_t *status_own_copy(const status_t *s, size_t queue) {
+    const overview_queue_t *view = &s->view.queues[queue];
+    for (size_t i = 0; i < view->copy_count; i++)
+        if (strcmp(view->copies[i].instance, s->log.instance) == 0) return &view->copies[i];
+    return NULL;
+}
+
 bool status_is_complete(const overview_queue_t *queue, const overview_copy_t *copy) {
     return stream_id_compare(copy->position, queue->stream.last) >= 0;
 }
@@ -223,7 +230,7 @@ static int64_t checks_count_failures(const status_recent_t *recent, buffer_t *wh
     char count[UNITS_TEXT_SIZE];
     const char *between = ": ";
     if (recent->failed <= 0) return 0;
-    buffer_printf(what, "%s%s final %s in the last hour", recent->more ? "at least " : "", count_text(recent->failed, count),
+    buffer_printf(what, "%s%s final %s in the last hour", recent->partial ? "at least " : "", count_text(recent->failed, count),
                   recent->failed == 1 ? "failure" : "failures");
     for (size_t i = 0; i < STATUS_REASONS; i++) {
         if (recent->reasons[i] == 0) continue;

@@ -201,7 +201,7 @@ static void findings_of_local_check(const diagnosis_t *d, const local_check_t *c
         {"", {STATUS_FAULT, "not_ready", "It can neither lead nor stand by.", "Mend what it names; its log has more"}},
     };
     const status_log_t *log = &d->s->log;
-    bool known_here = strcmp(check->name, "audit") == 0 && !log->there && *log->why;
+    bool known_here = strcmp(check->name, "audit") == 0 && !log->readable && *log->why;
     size_t i = 0;
     while (*known[i].name && strcmp(check->name, known[i].name) != 0) i++;
     findings_add(d, &known[i].meaning,
@@ -240,11 +240,11 @@ static void findings_of_local_instance(const diagnosis_t *d) {
 static void findings_of_log(const diagnosis_t *d) {
     const status_log_t *log = &d->s->log;
     char count[UNITS_TEXT_SIZE];
-    if (!log->there && !log->absent && *log->why)
+    if (!log->readable && !log->absent && *log->why)
         findings_say(d, STATUS_NOTE, "log_unreadable", mem_printf("the audit log here cannot be read: %s", log->why),
                      "Failures are counted from the failure streams, and `audit` commands do not work here.",
                      "Run this as the user of the sidecar; if you are that user, mend what it names");
-    if (!log->there || log->open_gaps <= 0) return;
+    if (!log->readable || log->open_gaps <= 0) return;
     findings_say(d, STATUS_NOTE, "gaps",
                  mem_printf("the audit log here has %s %s: it was lost, or Redis trimmed records before it had them",
                             count_text(log->open_gaps, count), log->open_gaps == 1 ? "gap" : "gaps"),

@@ -83,16 +83,15 @@ static void head_standbys(const overview_t *view, buffer_t *line) {
     if (count == 0) buffer_str(line, "none");
 }
 
-// The audit log here, and whether it has what the streams have.
+// The audit log here, and whether it has all records of the streams.
 static void head_log(const status_t *s, buffer_t *line) {
     size_t lacks = 0;
     buffer_str(line, s->config->audit.path);
-    for (size_t i = 0; s->reached && i < s->view.queue_count; i++)
-        for (size_t n = 0; n < s->view.queues[i].copy_count; n++) {
-            const overview_copy_t *copy = &s->view.queues[i].copies[n];
-            lacks += strcmp(copy->instance, s->log.instance) == 0 && !status_is_complete(&s->view.queues[i], copy);
-        }
-    if (!s->log.there)
+    for (size_t i = 0; s->reached && i < s->view.queue_count; i++) {
+        const overview_copy_t *copy = status_own_copy(s, i);
+        lacks += copy && !status_is_complete(&s->view.queues[i], copy);
+    }
+    if (!s->log.readable)
         buffer_str(line, s->log.absent ? " is not here" : " cannot be read here");
     else if (lacks)
         buffer_printf(line, " lacks the newest records of %zu %s", lacks, lacks == 1 ? "queue" : "queues");

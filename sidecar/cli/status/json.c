@@ -125,7 +125,7 @@ static void status_json_recent(const status_recent_t *recent, buffer_t *out) {
     for (size_t i = 0; i < STATUS_REASONS; i++)
         status_json_number(out, status_reasons[i], recent->failed < 0 ? STATUS_UNKNOWN : recent->reasons[i]);
     buffer_str(out, "}");
-    status_json_bool(out, "last_hour_is_partial", recent->more);
+    status_json_bool(out, "last_hour_is_partial", recent->partial);
 }
 
 static void status_json_queue(const status_t *s, size_t queue, buffer_t *out) {
@@ -161,10 +161,10 @@ static void status_json_queue(const status_t *s, size_t queue, buffer_t *out) {
 static void status_json_log(const status_t *s, buffer_t *out) {
     status_json_open(out, "audit_log", "{");
     status_json_text(out, "path", s->config->audit.path);
-    status_json_bool(out, "readable", s->log.there);
+    status_json_bool(out, "readable", s->log.readable);
     status_json_text(out, "error", s->log.why);
     status_json_text(out, "instance", s->log.instance);
-    status_json_number(out, "open_gaps", s->log.there ? s->log.open_gaps : STATUS_UNKNOWN);
+    status_json_number(out, "open_gaps", s->log.readable ? s->log.open_gaps : STATUS_UNKNOWN);
     buffer_str(out, "}");
 }
 

@@ -11,13 +11,13 @@
 
 #include "base/json/json.h"
 
-enum { ANSWER_MAX = 8192 };
+enum { ANSWER_MAX = 8192, READ_TIMEOUT_S = 1 };
 
-const char local_instance_unresponsive[] = "something listens there, and does not answer in time";
+const char local_instance_unresponsive[] = "something listens there but does not answer in time";
 
-// Connects; -1 with the reason in *why.
+// Returns the connection, or -1 with the reason in *why.
 static int local_instance_connect(const config_t *config, int timeout_s, const char **why) {
-    // Who listens everywhere is asked here.
+    // An instance that listens on all addresses is asked on this machine.
     bool anywhere = strcmp(config->http.listen, "0.0.0.0") == 0 || strcmp(config->http.listen, "::") == 0;
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *found = NULL;
@@ -44,7 +44,7 @@ static int local_instance_connect(const config_t *config, int timeout_s, const c
     return fd;
 }
 
-// Sends the request and reads the answer, cut at ANSWER_MAX. False: none came.
+// False: no answer came.
 static bool local_instance_exchange(int fd, const char *path, char answer[ANSWER_MAX + 1]) {
     size_t len = 0;
     char request[100];
@@ -57,7 +57,7 @@ static bool local_instance_exchange(int fd, const char *path, char answer[ANSWER
 
 int local_instance_ask(const config_t *config, const char *path, int timeout_s, buffer_t *body, const char **why) {
     char answer[ANSWER_MAX + 1];
-    *why = "nobody answers";
+    *why = "nothing answers there";
     int fd = local_instance_connect(config, timeout_s, why);
     bool answered = fd >= 0 && local_instance_exchange(fd, path, answer);
     if (fd >= 0 && !answered) *why = local_instance_unresponsive;
@@ -72,15 +72,70 @@ bool local_instance_is_unrelated(const config_t *config, slice_t body, buffer_t 
     json_pick_t picks[] = {{.pointer = "/ready"}, {.pointer = "/group"}};
     buffer_t group = {0};
     if (!json_pick(body, picks, 2) || picks[0].found != JSON_FOUND) {
-        buffer_str(why, "what answers there is no sidecar");
+        buffer_str(why, "another program answers there, not a sidecar");
         return true;
     }
-    if (config->queue_count == 0) return false; // it is refused, and may not have said its group
+    if (config->queue_count == 0) return false; // the config is refused, so its group is unknown
     bool told = picks[1].found == JSON_FOUND && picks[1].value.type == JSON_STRING && json_decode(picks[1].value.raw, &group);
     bool unrelated = told && strcmp(buffer_text(&group), config->group) != 0;
     if (unrelated)
-        buffer_printf(why, "a sidecar of group \"%s\" answers there, and this config is of group \"%s\"", buffer_text(&group),
+        buffer_printf(why, "a sidecar of group \"%s\" answers there, but this config has group \"%s\"", buffer_text(&group),
                       config->group);
     buffer_free(&group);
     return unrelated;
+}
+
+// ---- The checks of /readyz.
+
+// The value of a member of one check.
+static bool local_check_find(slice_t json, size_t index, const char *member, json_value_t *value) {
+    char pointer[32];
+    snprintf(pointer, sizeof pointer, "/checks/%zu/%s", index, member);
+    return json_find(json, pointer, value) == JSON_FOUND;
+}
+
+static void local_check_text(slice_t json, size_t index, const char *member, char *out, size_t size) {
+    json_value_t value;
+    buffer_t text = {0};
+    if (local_check_find(json, index, member, &value) && value.type == JSON_STRING && json_decode(value.raw, &text))
+        snprintf(out, size, "%s", buffer_text(&text));
+    for (char *at = out; *at; at++)
+        if (*at == '\n') *at = at[1] ? ';' : '\0'; // there is a line for each role that hangs
+    buffer_free(&text);
+}
+
+static void local_instance_read_checks(slice_t json, local_instance_t *instance) {
+    json_value_t value;
+    for (; instance->count < LOCAL_CHECKS_MAX; instance->count++) {
+        const size_t index = instance->count;
+        local_check_t *check = &instance->checks[index];
+        *check = (local_check_t){0};
+        local_check_text(json, index, "check", check->name, sizeof check->name);
+        if (!*check->name) return;
+        local_check_text(json, index, "why", check->why, sizeof check->why);
+        local_check_text(json, index, "state", check->state, sizeof check->state);
+        check->ok = local_check_find(json, index, "ok", &value) && value.type == JSON_BOOL && slice_is(value.raw, "true");
+    }
+}
+
+const local_check_t *local_instance_check(const local_instance_t *instance, const char *name) {
+    for (size_t i = 0; i < instance->count; i++)
+        if (strcmp(instance->checks[i].name, name) == 0) return &instance->checks[i];
+    return NULL;
+}
+
+void local_instance_read(const config_t *config, local_instance_t *instance) {
+    const char *why = "";
+    buffer_t body = {0}, other = {0};
+    *instance = (local_instance_t){.asked = config->http.port != 0};
+    int code = instance->asked ? local_instance_ask(config, "/readyz", READ_TIMEOUT_S, &body, &why) : 0;
+    const slice_t text = {buffer_text(&body), body.len};
+    instance->unresponsive = code < 0 && why == local_instance_unresponsive;
+    instance->unrelated = code > 0 && local_instance_is_unrelated(config, text, &other);
+    instance->answered = code > 0 && !instance->unrelated;
+    instance->ready = code == 200 && !instance->unrelated;
+    snprintf(instance->why, sizeof instance->why, "%s", instance->unrelated ? buffer_text(&other) : code < 0 ? why : "");
+    if (instance->answered) local_instance_read_checks(text, instance);
+    buffer_free(&other);
+    buffer_free(&body);
 }

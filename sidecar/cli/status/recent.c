@@ -41,7 +41,7 @@ bool status_read_log(audit_t *audit, status_t *status, buffer_t *why) {
     bool lacks = false;
     memset(status->recent, 0, status->keys->queue_count * sizeof *status->recent);
     if (!audit_has_removed_since(audit, since, &lacks, why)) return false;
-    for (size_t i = 0; i < status->keys->queue_count; i++) status->recent[i].more = lacks;
+    for (size_t i = 0; i < status->keys->queue_count; i++) status->recent[i].partial = lacks;
     return audit_recent(audit, since, recent_take_rows, status, why);
 }
 
@@ -111,8 +111,8 @@ void status_read_streams(conn_t *conn, status_t *status) {
         if (reading.bytes < ROUND_BYTES && limit < MAX_ENTRIES) limit *= 4;
     }
     for (size_t i = 0; i < count; i++) // trimmed within the hour: what was there is not known
-        status->recent[i].more = *reading.positions[i] ||
-                                 stream_id_ms(status->view.queues[i].stream.trimmed) >= status->view.now_ms - STATUS_RECENT_MS;
+        status->recent[i].partial = *reading.positions[i] ||
+                                    stream_id_ms(status->view.queues[i].stream.trimmed) >= status->view.now_ms - STATUS_RECENT_MS;
     if (!good) conn_close(conn); // a late reply would answer what is asked next
     free(reading.positions);
     free(reading.got);

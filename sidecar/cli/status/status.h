@@ -1,5 +1,5 @@
-// queue-sidecar status: what its parts share. status_read gathers facts, status_diagnose makes findings of them and of nothing
-// else, and they are printed as text or as JSON. Times are ms since 1970 by Redis's clock; a number that is not known is -1.
+// queue-sidecar status, shared by its parts: status_read reads facts, status_diagnose makes findings of them, and both are
+// printed as text or as JSON. Times are ms since 1970 by Redis's clock; an unknown number is -1.
 #ifndef QS_CLI_STATUS_STATUS_H
 #define QS_CLI_STATUS_STATUS_H
 
@@ -8,65 +8,45 @@
 #include "audit/audit.h"
 #include "cli/args.h"
 #include "cli/load_config.h"
+#include "cli/status/local_instance.h"
 #include "inspect/preflight.h"
 #include "inspect/sizes.h"
 #include "inspect/snapshot.h"
 
-enum { STATUS_UNKNOWN = -1, STATUS_RECENT_MS = 3600000, STATUS_REASONS = 8, STATUS_CHECKS = 8 };
+enum { STATUS_UNKNOWN = -1, STATUS_RECENT_MS = 3600000, STATUS_REASONS = 8 };
 
-// Reasons of final failures, by name; the last one stands for all others.
+// Reasons of final failures; the last one stands for all others.
 extern const char *const status_reasons[STATUS_REASONS];
 
 // What happened to the jobs of one queue in the last STATUS_RECENT_MS.
 typedef struct status_recent {
-    int64_t retried, failed; // unknown where nobody can tell
+    int64_t retried, failed; // may be STATUS_UNKNOWN
     int64_t reasons[STATUS_REASONS];
-    bool more; // there is more than was read
+    bool partial; // more happened than was read
 } status_recent_t;
 
 typedef enum status_source { STATUS_FROM_NOTHING, STATUS_FROM_LOG, STATUS_FROM_STREAM } status_source_t;
 
-// What a preflight that only reads has found.
+// One result of a preflight that only reads.
 typedef struct status_preflight {
     finding_t kind;
-    size_t queue; // index; SIZE_MAX = of the server
+    size_t queue; // index; SIZE_MAX = the server
     char *text;   // owned
 } status_preflight_t;
 
-// One check of /readyz.
-typedef struct local_instance_check {
-    char name[32];
-    bool ok;
-    char why[512];
-    char state[512]; // "" = it tells none
-} local_check_t;
-
-// The instance whose http.port the config names, on this machine.
-typedef struct local_instance {
-    bool asked, answered, ready;
-    bool unresponsive; // something listens, and does not answer
-    bool unrelated;    // another program or group answers: nothing is known of ours
-    char why[400];     // it did not answer
-    local_check_t checks[STATUS_CHECKS];
-    size_t count;
-} local_instance_t;
-
-// The check of that name; NULL = it was not told.
-const local_check_t *local_instance_check(const local_instance_t *here, const char *name);
-
-// The audit log at audit.path, if it can be read here.
+// The audit log at audit.path of this machine.
 typedef struct status_log {
-    bool there;
+    bool readable;
     bool absent;       // there is no such file
-    char why[256];     // it cannot be read
-    char instance[48]; // its name, by which it acknowledges
+    char why[256];     // why it cannot be read
+    char instance[48]; // the name by which it acknowledges records
     int64_t open_gaps;
 } status_log_t;
 
 typedef struct status {
     const config_t *config; // borrowed
     const keyspace_t *keys; // borrowed
-    bool reached;           // else nothing of Redis is known
+    bool reached;           // otherwise nothing of Redis is known
     redis_error_t error;    // why not
     char server[64], target[256];
     int64_t wall_ms;               // by this machine's clock
@@ -96,32 +76,29 @@ typedef struct status_findings {
     size_t faults, warnings, notes;
 } status_findings_t;
 
-// Pure. wanted[i]: queue i is asked about; NULL = all are.
+// Pure. wanted[i]: the user asks about queue i; NULL = about all.
 status_findings_t status_diagnose(const status_t *status, const bool *wanted);
 void status_findings_free(status_findings_t *findings);
 int status_exit(const status_t *status, const status_findings_t *findings); // a code of cli_exit_t
 
-// Reads everything once. What costs more than a look (the preflight, gaps) is kept from the last time for STATUS_SLOW_MS.
+// Reads all facts. The expensive ones (preflight, gaps) are read again after STATUS_SLOW_MS only.
 enum { STATUS_SLOW_MS = 30000 };
 typedef struct status_reader status_reader_t;
 status_reader_t *status_reader_new(const config_t *config, const atomic_bool *stop); // owned
 void status_reader_free(status_reader_t *reader);                                    // takes
 const status_t *status_read(status_reader_t *reader);                                // borrowed until the next call
-// Asks the instance here alone.
-void local_instance_read(const config_t *config, local_instance_t *here);
 
-// Final failures and retries of the last hour from the failure streams, as far as a bounded reading goes. What it cannot read is
-// unknown.
+// Counts final failures and retries of the last hour in the failure streams, up to a bound.
 void status_read_streams(conn_t *conn, status_t *status);
-// The same from a log.
+// The same in an audit log.
 bool status_read_log(audit_t *audit, status_t *status, buffer_t *why);
 void status_count(status_recent_t *recent, slice_t kind, slice_t reason, int64_t count);
 
-// How it is printed.
+// How to print it.
 typedef struct status_view {
     const bool *wanted; // as for status_diagnose
     size_t width;       // columns; 0 = any
-    size_t rows;        // lines at the most; 0 = any
+    size_t rows;        // lines at most; 0 = any
     bool colour;
     bool utc;
 } status_view_t;
@@ -131,11 +108,11 @@ void status_text(const status_t *status, const status_findings_t *findings, cons
 // One object on one line.
 void status_json(const status_t *status, const status_findings_t *findings, const bool *wanted, buffer_t *out);
 
-// Draws again and again until it is interrupted, which sets *stop. `draw` appends one frame of `width` columns and at the most
-// `rows` lines (0 = any). Returns an exit code.
+// Draws again and again until a signal comes, which sets *stop. `draw` appends one frame of `width` columns and at most `rows`
+// lines (0 = any). Returns an exit code.
 typedef struct status_watch {
     int64_t interval_ms;
-    bool in_place; // standard output is a terminal that obeys; else frame follows frame
+    bool in_place; // standard output is a terminal that can; otherwise frame follows frame
     bool colour;
 } status_watch_t;
 typedef void status_draw_fn(void *self, size_t width, size_t rows, bool colour, buffer_t *out);

@@ -46,7 +46,7 @@ static void text_oldest_cell(table_t *table, const census_t *counts) {
 static void text_recent_cell(table_t *table, const status_recent_t *recent, int64_t number) {
     char text[UNITS_TEXT_SIZE], more[UNITS_TEXT_SIZE + 2];
     count_text(number, text);
-    snprintf(more, sizeof more, "%s%s", text, recent->more ? "+" : "");
+    snprintf(more, sizeof more, "%s%s", text, recent->partial ? "+" : "");
     table_cell(table, slice_text(more));
 }
 

@@ -69,7 +69,7 @@ Test(daemon_status_instance, a_sidecar_of_another_group_has_our_port, .timeout =
     path = cluster_config_file(&s, spec);
     cluster_sidecar_up(&s, spec);
     const daemon_output_t *run = daemon_run("healthcheck", "--ready", "-c", path);
-    cr_assert(run->code == 1 && has(run->err, "a sidecar of group \"g\" answers there, and this config is of group \"ours\""),
+    cr_assert(run->code == 1 && has(run->err, "a sidecar of group \"g\" answers there, but this config has group \"ours\""),
               "%s", run->err);
     run = cluster_status(other, path);
     cr_assert(run->code == 1 && has(run->out, "\"code\":\"another\"") && has(run->out, "\"answered\":false"), "%s", run->out);

@@ -24,7 +24,7 @@ Test(unit_local_instance, another_group_is_named) {
 }
 
 Test(unit_local_instance, another_program_is_none_of_ours) {
-    expect("", "no sidecar");
-    expect("<html>404</html>", "no sidecar");
-    expect("{\"status\": \"up\", \"group\": \"ours\"}", "no sidecar");
+    expect("", "not a sidecar");
+    expect("<html>404</html>", "not a sidecar");
+    expect("{\"status\": \"up\", \"group\": \"ours\"}", "not a sidecar");
 }

@@ -43,7 +43,7 @@ Test(unit_status_words, a_row_of_trouble_fits_80_columns) {
     w.s.counts[0].next_due_ms = w.s.view.now_ms - 59 * 60000;
     w.s.counts[0].ready = 50123;
     w.s.counts[0].oldest_in_progress_ms = w.s.view.now_ms - 59 * 60000;
-    w.s.recent[0] = (status_recent_t){.retried = 50123, .failed = 50123, .more = true};
+    w.s.recent[0] = (status_recent_t){.retried = 50123, .failed = 50123, .partial = true};
     w.s.view.queues[0].stream.length = 50123;
     w.s.view.queues[0].uncopied_ms = w.s.view.now_ms - 59 * 60000;
     char *text = text_of(&w, 80);
