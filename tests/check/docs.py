@@ -152,6 +152,13 @@ def literals(code):
     return ["".join(part.replace('\\"', '"').replace("\\\\", "\\") for part in re.findall(r'"((?:[^"\\]|\\.)*)"', one)) for one in joined]
 
 
+def assigned(expression, text):
+    """The literals that a file assigns to the variable or field that an expression names."""
+    name = re.findall(r"\w+", expression)[-1]
+    values = re.findall(rf'\b{name} =\s*((?:[^;"]*\?\s*)?(?:"(?:[^"\\]|\\.)*"\s*:?\s*)+)', text)
+    return [literal for value in values for literal in literals(value)]
+
+
 @functools.lru_cache
 def messages():
     """(level, role, message) of every call that writes to the log."""
@@ -164,7 +171,7 @@ def messages():
             call = arguments(text, match.end())
             levels = [match[1]] if match[1] else [level.lower() for level in re.findall(r"LOG_(\w+)", call.pop(0))]
             role = (literals(call[0]) or [own[1] if own else "any"])[0]
-            for message in literals(call[2]) if len(call) > 2 else []:
+            for message in (literals(call[2]) or assigned(call[2], text)) if len(call) > 2 else []:
                 found.update((level, role, message) for level in levels)
     return sorted(found)
 
