@@ -52,6 +52,9 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_
 // done.
 outcome_t requeue_read(conn_t *conn, requeue_reply_t *reply, redis_error_t *error);
 
+// Reads a mark of sidecar:<queue>:requeued, `<state> <ms> <by>`. False: it is not ours.
+bool requeue_read_mark(const char *mark, requeue_reply_t *out);
+
 // Goes through the marks of a queue, some in each call (*cursor is 0 at the beginning and again at the end), and removes, fenced,
 // those made before `before_ms` by Redis's clock.
 outcome_t requeue_prune(const call_t *call, int64_t before_ms, uint64_t *cursor);

@@ -1,62 +1,9 @@
 // Bull 4 (OptimalBits/bull 4.10 to the newest 4.x): a delayed entry is the id of a job, the job itself a hash.
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "dialects/bull/config.h"
-#include "dialects/bull/dry_run.h"
-#include "dialects/bull/failed.h"
-#include "dialects/bull/keys.h"
-#include "dialects/bull/quarantine.h"
-#include "dialects/bull/requeue.h"
+#include "dialects/bull/internal.h"
 #include "dialects/bull/scripts.h"
-#include "dialects/bull/stalled.h"
 #include "redis/reply.h"
-
-enum {
-    PROMOTE_MOST = 1000, // as Bull's own script
-    LATER_MS = 10000,    // by which an id without a job is put off
-    // Entries that inserts by priority may walk over in one batch: some ms of Redis.
-    WORK = 200000,
-    SCORE_PER_MS = 4096, // Bull keeps 12 bits of a counter in a score
-};
-
-static void bull_promote_append(conn_t *conn, const keyspace_t *keys, const promote_request_t *ask) {
-    const queue_keys_t *at = &keys->queues[ask->queue];
-    const lock_keys_t *lock = &keys->locks[at->lock];
-    char *prefix = mem_printf("%s:", bull_config(at->config)->base);
-    request_script(conn, &script_bull_promote, 9 + BULLMQ_KEYS);
-    request_text(conn, lock->key);
-    request_text(conn, at->config->delayed);
-    request_text(conn, at->config->ready);
-    bull_key(conn, at, "paused");
-    bull_key(conn, at, "meta-paused");
-    bull_key(conn, at, "priority");
-    bull_key(conn, at, "active");
-    request_text(conn, at->meta);
-    request_text(conn, at->quarantine);
-    bull_foreign_keys(conn, at);
-    request_text(conn, ask->token);
-    request_text(conn, lock->name);
-    request_int(conn, ask->batch < PROMOTE_MOST ? ask->batch : PROMOTE_MOST);
-    request_int(conn, at->config->policy.ready_limit);
-    request_text(conn, prefix);
-    request_int(conn, LATER_MS);
-    request_int(conn, WORK);
-    request_end(conn);
-    free(prefix);
-}
-
-static int64_t bull_due_us(const queue_config_t *queue, double score) {
-    (void)queue;
-    double ms = floor(score / SCORE_PER_MS);
-    if (ms >= 9e15) return INT64_MAX;
-    if (ms <= -9e15) return INT64_MIN;
-    return (int64_t)ms * 1000;
-}
-
-static const promote_ops_t bull_promote = {
-    .append = bull_promote_append, .read = promote_read_reply, .due_us = bull_due_us, .most = PROMOTE_MOST};
 
 // The first of the five replies that is no good decides; all are read.
 static void bull_adopt_read(conn_t *conn, const queue_keys_t *at, buffer_t *refusal, redis_error_t *error) {

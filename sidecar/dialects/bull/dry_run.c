@@ -2,14 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "dialects/bull/config.h"
-#include "dialects/bull/dry_run.h"
-#include "dialects/bull/failed.h"
+#include "dialects/bull/internal.h"
 #include "dialects/bull/job.h"
-#include "dialects/bull/keys.h"
-#include "dialects/bull/requeue.h"
 #include "dialects/bull/scripts.h"
-#include "dialects/bull/stalled.h"
 #include "dialects/requeue.h"
 #include "redis/reply.h"
 
@@ -99,8 +94,7 @@ static void dry_run_tidy(const bull_scratch_t *s) {
 
 static bool dry_run_promote(const bull_scratch_t *s) {
     promote_reply_t reply;
-    dialect_ops(s->room->config->dialect)
-        ->promote->append(s->room->conn, &s->keys, &(promote_request_t){.token = s->room->token, .batch = 3});
+    bull_promote.append(s->room->conn, &s->keys, &(promote_request_t){.token = s->room->token, .batch = 3});
     return s->room->passed(s->room, &script_bull_promote, promote_read_reply(s->room->conn, &reply, s->room->error));
 }
 

@@ -1,4 +1,4 @@
-#include "dialects/bull/failed.h"
+#include "dialects/bull/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,6 @@
 #include "base/buffer.h"
 #include "base/failpoint.h"
 #include "base/log.h"
-#include "dialects/bull/config.h"
 #include "dialects/bull/failed_channel.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/scripts.h"

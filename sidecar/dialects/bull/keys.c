@@ -1,5 +1,4 @@
-#include "dialects/bull/keys.h"
-#include "dialects/bull/config.h"
+#include "dialects/bull/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +26,7 @@ void bull_own_key(conn_t *conn, const queue_keys_t *at, const char *word) {
 
 const char *const bullmq_words[BULLMQ_KEYS] = {"events", "marker", "prioritized", "pc"};
 
-void bull_foreign_keys(conn_t *conn, const queue_keys_t *at) {
+void bullmq_append_keys(conn_t *conn, const queue_keys_t *at) {
     for (size_t i = 0; i < BULLMQ_KEYS; i++) bull_key(conn, at, bullmq_words[i]);
 }
 

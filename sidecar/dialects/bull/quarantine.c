@@ -5,10 +5,8 @@
 
 #include "base/failpoint.h"
 #include "base/log.h"
-#include "dialects/bull/config.h"
+#include "dialects/bull/internal.h"
 #include "dialects/bull/job.h"
-#include "dialects/bull/keys.h"
-#include "dialects/bull/quarantine.h"
 #include "queue/quarantine.h"
 #include "redis/reply.h"
 

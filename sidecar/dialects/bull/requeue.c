@@ -1,14 +1,10 @@
-// An operator puts a failed job of Bull back: as Bull's own Job.retry() does it, or made again where it is gone.
+// An operator requeues a failed job of Bull, as Bull's own Job.retry() does it; a job whose hash is gone is made anew.
 #include "dialects/requeue.h"
-#include "dialects/bull/config.h"
 #include "dialects/bull/scripts.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/buffer.h"
+#include "dialects/bull/internal.h"
 #include "dialects/bull/job.h"
-#include "dialects/bull/requeue.h"
 #include "queue/record.h"
 
 bool bull_requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_push_t *out, buffer_t *bytes,
@@ -20,25 +16,15 @@ bool bull_requeue_prepare(const queue_config_t *queue, const event_t *row, int64
     return false;
 }
 
-// A key of the queue, or of one of its jobs.
-static void requeue_append_key(conn_t *conn, const char *base, slice_t name, const char *ending) {
-    buffer_t key = {0};
-    buffer_printf(&key, "%s:", base);
-    buffer_add(&key, name.data, name.len);
-    buffer_str(&key, ending);
-    request_bytes(conn, key.data, key.len);
-    buffer_free(&key);
-}
-
-static void requeue_append_keys(conn_t *conn, const char *base, slice_t id) {
-    static const char *const names[] = {"failed", "wait", "paused", "meta-paused", "active", "delayed", "id"};
-    requeue_append_key(conn, base, id, "");
-    requeue_append_key(conn, base, id, ":lock");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) requeue_append_key(conn, base, slice_text(names[i]), "");
+static void bull_requeue_append_keys(conn_t *conn, const queue_keys_t *to, slice_t id) {
+    static const char *const words[] = {"failed", "wait", "paused", "meta-paused", "active", "delayed", "id"};
+    bull_job_key(conn, to, id, "");
+    bull_job_key(conn, to, id, ":lock");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) bull_key(conn, to, words[i]);
 }
 
 // Names and values of the hash, where it is gone.
-static void requeue_append_fields(conn_t *conn, const bull_job_t *job) {
+static void bull_requeue_append_fields(conn_t *conn, const bull_job_t *job) {
     int64_t words = 0;
     for (size_t i = 0; i < BULL_KEPT_FIELDS; i++) words += job->fields[i].len ? 2 : 0;
     request_int(conn, words);
@@ -51,7 +37,7 @@ static void requeue_append_fields(conn_t *conn, const bull_job_t *job) {
 
 void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask, const requeue_push_t *where) {
     const queue_keys_t *home = &keys->queues[ask->queue];
-    const queue_config_t *to = keys->queues[ask->to].config;
+    const queue_keys_t *to = &keys->queues[ask->to];
     digest_t event = {.bytes = {0}};
     buffer_t room = {0};
     bull_job_t job;
@@ -61,16 +47,16 @@ void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_req
     request_text(conn, home->requeued);
     request_text(conn, home->failures);
     request_text(conn, home->meta);
-    requeue_append_keys(conn, bull_config(to)->base, job.id);
+    bull_requeue_append_keys(conn, to, job.id);
     request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
     request_text(conn, ask->by);
     request_text(conn, ask->again ? "1" : "0");
     request_bytes(conn, job.id.data, job.id.len);
     request_bytes(conn, job.fields[BULL_TIMESTAMP].data, job.fields[BULL_TIMESTAMP].len);
     request_text(conn, bull_is_lifo(&job) ? "1" : "0");
-    request_int(conn, bull_config(to)->max_stalled);
+    request_int(conn, bull_config(to->config)->max_stalled);
     request_int(conn, (int64_t)record_bytes(ask->record));
-    requeue_append_fields(conn, &job);
+    bull_requeue_append_fields(conn, &job);
     record_append(conn, ask->record);
     request_end(conn);
     buffer_free(&room);

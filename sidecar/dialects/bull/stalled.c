@@ -10,12 +10,10 @@
 #include "base/json/write.h"
 #include "base/log.h"
 #include "base/utf8.h"
-#include "dialects/bull/config.h"
 #include "dialects/bull/failed_channel.h"
+#include "dialects/bull/internal.h"
 #include "dialects/bull/job.h"
-#include "dialects/bull/keys.h"
 #include "dialects/bull/scripts.h"
-#include "dialects/bull/stalled.h"
 #include "queue/record.h"
 #include "queue/settle.h"
 #include "redis/reply.h"
@@ -94,7 +92,7 @@ static void stalled_append_mark(const bull_stalled_t *s, const side_task_call_t 
     bull_key(call->conn, at, "active");
     bull_key(call->conn, at, "stalled-check");
     request_text(call->conn, at->meta);
-    bull_foreign_keys(call->conn, at);
+    bullmq_append_keys(call->conn, at);
     request_text(call->conn, call->token);
     request_int(call->conn, bull_config(at->config)->stalled_interval_ms);
     if (leaves)

@@ -1,4 +1,4 @@
-#include "dialects/kmqueue/dry_run.h"
+#include "dialects/kmqueue/internal.h"
 
 #include <stdlib.h>
 

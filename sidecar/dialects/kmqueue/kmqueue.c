@@ -6,9 +6,8 @@
 #include "base/buffer.h"
 #include "dialects/dialect.h"
 #include "dialects/kmqueue/config.h"
-#include "dialects/kmqueue/dry_run.h"
+#include "dialects/kmqueue/internal.h"
 #include "dialects/kmqueue/task.h"
-#include "dialects/kmqueue/unique_ids.h"
 
 // A date out of these bounds is none, as for job_read: it would end a task at once, or never.
 #define CREATED_LEAST_MS INT64_C(100000000000)    // March 1973

@@ -1,4 +1,4 @@
-#include "dialects/kmqueue/unique_ids.h"
+#include "dialects/kmqueue/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "dialects/private_queues/dead_letters.h"
+#include "dialects/private_queues/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

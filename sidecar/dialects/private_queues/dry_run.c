@@ -1,4 +1,4 @@
-#include "dialects/private_queues/dry_run.h"
+#include "dialects/private_queues/internal.h"
 
 #include <stdlib.h>
 
@@ -126,7 +126,7 @@ static outcome_t dry_run_lay_out(const dry_run_t *room, const private_scratch_t 
     return redis_error_set(room->error, OUTCOME_OK, "%s", "");
 }
 
-unsigned private_dry_needs(const queue_config_t *queue) {
+unsigned private_dry_run_needs(const queue_config_t *queue) {
     return (*private_config(queue)->registry ? 1U : 0) | (*private_config(queue)->dedup ? 2U : 0) | (*queue->dlq ? 4U : 0);
 }
 

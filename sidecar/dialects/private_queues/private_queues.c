@@ -5,8 +5,7 @@
 
 #include "dialects/dialect.h"
 #include "dialects/private_queues/config.h"
-#include "dialects/private_queues/dead_letters.h"
-#include "dialects/private_queues/dry_run.h"
+#include "dialects/private_queues/internal.h"
 #include "dialects/private_queues/lists.h"
 
 static void *private_open(const queue_keys_t *keys) { return private_lists_new(keys); }
@@ -66,7 +65,7 @@ const dialect_ops_t dialect_private_queues = {
     .settings = &private_settings,
     .requeue = &private_requeue,
     .dry_run = private_dry_run,
-    .dry_run_needs = private_dry_needs,
+    .dry_run_needs = private_dry_run_needs,
     .pass = &private_pass,
     .side_task = &dead_letters_task,
     .sizes = private_sizes,

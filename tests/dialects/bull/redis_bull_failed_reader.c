@@ -3,7 +3,7 @@
 #include "audit_case.h"
 #include "bull_failure.h"
 #include "dialects/bull/config.h"
-#include "dialects/bull/failed.h"
+#include "dialects/bull/internal.h"
 #include "dialects/bull/failed_channel.h"
 #include "dialects/registry.h"
 #include "wait.h"

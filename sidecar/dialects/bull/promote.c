@@ -1,0 +1,50 @@
+// Promotion of Bull 4: an entry of delayed is the id of a job.
+#include <math.h>
+#include <stdlib.h>
+
+#include "dialects/bull/internal.h"
+#include "dialects/bull/scripts.h"
+
+enum {
+    PROMOTE_MAX = 1000,  // as Bull's own script has it
+    LATER_MS = 10000,    // an id without a job is postponed by this
+    WORK = 200000,       // entries that inserts by priority may walk over in one batch: some ms of Redis
+    SCORE_PER_MS = 4096, // Bull keeps 12 bits of a counter in a score
+};
+
+static void bull_promote_append(conn_t *conn, const keyspace_t *keys, const promote_request_t *ask) {
+    const queue_keys_t *at = &keys->queues[ask->queue];
+    const lock_keys_t *lock = &keys->locks[at->lock];
+    char *prefix = mem_printf("%s:", bull_config(at->config)->base);
+    request_script(conn, &script_bull_promote, 9 + BULLMQ_KEYS);
+    request_text(conn, lock->key);
+    request_text(conn, at->config->delayed);
+    request_text(conn, at->config->ready);
+    bull_key(conn, at, "paused");
+    bull_key(conn, at, "meta-paused");
+    bull_key(conn, at, "priority");
+    bull_key(conn, at, "active");
+    request_text(conn, at->meta);
+    request_text(conn, at->quarantine);
+    bullmq_append_keys(conn, at);
+    request_text(conn, ask->token);
+    request_text(conn, lock->name);
+    request_int(conn, ask->batch < PROMOTE_MAX ? ask->batch : PROMOTE_MAX);
+    request_int(conn, at->config->policy.ready_limit);
+    request_text(conn, prefix);
+    request_int(conn, LATER_MS);
+    request_int(conn, WORK);
+    request_end(conn);
+    free(prefix);
+}
+
+static int64_t bull_due_us(const queue_config_t *queue, double score) {
+    (void)queue;
+    double ms = floor(score / SCORE_PER_MS);
+    if (ms >= 9e15) return INT64_MAX;
+    if (ms <= -9e15) return INT64_MIN;
+    return (int64_t)ms * 1000;
+}
+
+const promote_ops_t bull_promote = {
+    .append = bull_promote_append, .read = promote_read_reply, .due_us = bull_due_us, .most = PROMOTE_MAX};

@@ -1,0 +1,49 @@
+// Promotion of delayedQueue: each due event is sent, and scheduled for its next attempt.
+#include <math.h>
+
+#include "dialects/delayed_queue/config.h"
+#include "dialects/delayed_queue/envelope.h"
+#include "dialects/delayed_queue/internal.h"
+#include "dialects/delayed_queue/scripts.h"
+
+// schedulingBatchSize of the library at the most (DelayedEventService.java, checkInRange).
+enum { BATCH_MOST = 1000 };
+
+static void delayed_promote_append(conn_t *conn, const keyspace_t *keys, const promote_request_t *ask) {
+    const queue_keys_t *queue = &keys->queues[ask->queue];
+    const delayed_config_t *own = delayed_config(queue->config);
+    const lock_keys_t *lock = &keys->locks[queue->lock];
+    request_script(conn, &script_delayed_promote, 5 + (int)own->lists.count);
+    request_text(conn, lock->key);
+    request_text(conn, queue->config->delayed);
+    request_text(conn, own->events);
+    request_text(conn, queue->meta);
+    request_text(conn, queue->quarantine);
+    for (size_t i = 0; i < own->lists.count; i++) request_text(conn, own->lists.items[i]);
+    request_text(conn, ask->token);
+    request_text(conn, lock->name);
+    request_int(conn, ask->batch);
+    request_int(conn, ask->first);
+    request_int(conn, PROMOTE_BYTES);
+    request_int(conn, queue->config->policy.max_payload);
+    request_int(conn, own->retry_attempts);
+    request_int(conn, DELAYED_LATER_MS);
+    request_int(conn, (int64_t)own->delays.count);
+    for (size_t i = 0; i < own->delays.count; i++) {
+        request_int(conn, own->delays.items[i].below);
+        request_int(conn, own->delays.items[i].delay_ms);
+    }
+    for (size_t i = 0; i < own->classes.count; i++) request_text(conn, own->classes.items[i]);
+    request_end(conn);
+}
+
+static int64_t delayed_due_us(const queue_config_t *queue, double score) {
+    (void)queue;
+    double us = ceil(score * 1e3);
+    if (us >= 9e18) return INT64_MAX;
+    if (us <= -9e18) return INT64_MIN;
+    return (int64_t)us;
+}
+
+const promote_ops_t delayed_promote = {
+    .append = delayed_promote_append, .read = promote_read_reply, .due_us = delayed_due_us, .most = BATCH_MOST};

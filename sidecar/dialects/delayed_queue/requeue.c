@@ -1,0 +1,65 @@
+// An operator requeues an event: its attempts begin again.
+#include "dialects/requeue.h"
+
+#include "dialects/delayed_queue/config.h"
+#include "dialects/delayed_queue/envelope.h"
+#include "dialects/delayed_queue/internal.h"
+#include "dialects/delayed_queue/scripts.h"
+#include "queue/record.h"
+
+static bool delayed_refuse_requeue(buffer_t *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static bool delayed_refuse_requeue(buffer_t *why, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    buffer_vprintf(why, format, args);
+    va_end(args);
+    return false;
+}
+
+// `mark_id` carries the member to delayed_requeue_append; there is no mark.
+static bool delayed_requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_push_t *out,
+                                    buffer_t *bytes, buffer_t *why) {
+    size_t class;
+    delayed_envelope_t envelope;
+    (void)now_ms;
+    if (row->job.len == 0 || row->type.len == 0)
+        return delayed_refuse_requeue(why, "its member in `%s` is not known: enqueue it by the application", queue->delayed);
+    if (!delayed_class(delayed_config(queue), row->type, &class))
+        return delayed_refuse_requeue(why, "its class is not among `types` of queue `%s`: add it there first", queue->name);
+    if (!delayed_read(row->payload, row->type, &envelope))
+        return delayed_refuse_requeue(why, "its payload is no envelope of its class: enqueue it by the application");
+    buffer_add(bytes, row->type.data, row->type.len);
+    buffer_str(bytes, DELAYED_DELIMITER);
+    buffer_add(bytes, row->job.data, row->job.len);
+    size_t member = bytes->len;
+    delayed_splice(row->payload, &envelope, 1, bytes);
+    out->ready = delayed_config(queue)->lists.items[class];
+    out->mark_id = (slice_t){bytes->data, member};
+    out->job = (slice_t){bytes->data + member, bytes->len - member};
+    return true;
+}
+
+static void delayed_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask,
+                                   const requeue_push_t *where) {
+    const queue_keys_t *home = &keys->queues[ask->queue];
+    const queue_config_t *to = keys->queues[ask->to].config;
+    digest_t event = {.bytes = {0}};
+    digest_parse(ask->record->answers, &event);
+    request_script(conn, &script_delayed_requeue, 5);
+    request_text(conn, home->requeued);
+    request_text(conn, home->failures);
+    request_text(conn, home->meta);
+    request_text(conn, to->delayed);
+    request_text(conn, delayed_config(to)->events);
+    request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
+    request_text(conn, ask->by);
+    request_text(conn, ask->again ? "1" : "0");
+    request_bytes(conn, where->mark_id.data, where->mark_id.len);
+    request_bytes(conn, where->job.data, where->job.len);
+    request_int(conn, (int64_t)record_bytes(ask->record));
+    record_append(conn, ask->record);
+    request_end(conn);
+}
+
+const requeue_ops_t delayed_requeue = {.prepare = delayed_requeue_prepare, .append = delayed_requeue_append};

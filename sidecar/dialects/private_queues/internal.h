@@ -1,0 +1,12 @@
+#ifndef QS_DIALECTS_PRIVATE_QUEUES_INTERNAL_H
+#define QS_DIALECTS_PRIVATE_QUEUES_INTERNAL_H
+
+#include "dialects/dialect.h"
+
+// dead_letters.c: records what workers push to the dead letter list, once; the list itself stays.
+extern const side_task_ops_t dead_letters_task;
+
+bool private_dry_run(const dry_run_t *run);
+unsigned private_dry_run_needs(const queue_config_t *queue);
+
+#endif
