@@ -56,12 +56,19 @@ sqlite3_stmt *audit_statement(audit_t *audit, audit_statement_t which, buffer_t 
     return *at;
 }
 
-bool audit_run(audit_t *audit, sqlite3_stmt *of, const char *doing, buffer_t *why) {
+static bool record_run(audit_t *audit, sqlite3_stmt *of, const char *doing, buffer_t *why) {
     int code = sqlite3_step(of);
     if (code != SQLITE_DONE) audit_fail(audit, doing, why); // before the reset, which may change the error
     sqlite3_reset(of);
     sqlite3_clear_bindings(of); // they are borrowed
     return code == SQLITE_DONE;
+}
+
+bool audit_run(audit_t *audit, audit_statement_t which, int64_t number, const char *doing, buffer_t *why) {
+    sqlite3_stmt *of = audit_statement(audit, which, why);
+    if (!of) return false;
+    if (sqlite3_bind_parameter_count(of)) sqlite3_bind_int64(of, 1, number);
+    return record_run(audit, of, doing, why);
 }
 
 bool audit_read_number(audit_t *audit, audit_statement_t which, int64_t *out, buffer_t *why) {
@@ -107,10 +114,7 @@ bool audit_position(audit_t *audit, const char *queue, char position[AUDIT_POSIT
     return done;
 }
 
-bool audit_begin(audit_t *audit, buffer_t *why) {
-    sqlite3_stmt *of = audit_statement(audit, STATEMENT_BEGIN, why);
-    return of && audit_run(audit, of, "begin to write", why);
-}
+bool audit_begin(audit_t *audit, buffer_t *why) { return audit_run(audit, STATEMENT_BEGIN, 0, "begin to write", why); }
 
 // Eight bytes at once, all of them ASCII and none of them NUL: the usual case.
 static bool record_is_ascii_word(const char *at) {
@@ -189,7 +193,7 @@ bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *w
     sqlite3_bind_text(of, 1, ref, -1, SQLITE_STATIC);
     sqlite3_bind_text(of, 2, answers, -1, SQLITE_STATIC);
     record_bind_event(audit, of, event);
-    bool done = audit_run(audit, of, "write an event", why);
+    bool done = record_run(audit, of, "write an event", why);
     if (done) audit->added++;
     if (added) *added = done;
     return done;
@@ -200,24 +204,13 @@ bool audit_set_position(audit_t *audit, const char *queue, const char *position,
     if (!of) return false;
     sqlite3_bind_text(of, 1, queue, -1, SQLITE_STATIC);
     sqlite3_bind_text(of, 2, position, -1, SQLITE_STATIC);
-    return audit_run(audit, of, "write a position", why);
-}
-
-// The fact `rows` changes with the rows.
-static bool record_count_rows(audit_t *audit, buffer_t *why) {
-    if (audit->added == 0) return true;
-    sqlite3_stmt *of = audit_statement(audit, STATEMENT_ADD_ROWS, why);
-    if (!of) return false;
-    sqlite3_bind_int64(of, 1, audit->added);
-    return audit_run(audit, of, "count rows", why);
+    return record_run(audit, of, "write a position", why);
 }
 
 bool audit_commit(audit_t *audit, buffer_t *why) {
-    sqlite3_stmt *count = audit_statement(audit, STATEMENT_COUNT_COMMIT, why);
-    sqlite3_stmt *of = audit_statement(audit, STATEMENT_COMMIT, why);
-    if (!count || !of || !record_count_rows(audit, why) || !audit_run(audit, count, "count the commit", why) ||
-        !audit_run(audit, of, "commit", why))
-        return false;
+    if (audit->added && !audit_run(audit, STATEMENT_ADD_ROWS, audit->added, "count rows", why)) return false;
+    if (!audit_run(audit, STATEMENT_COUNT_COMMIT, 0, "count the commit", why)) return false;
+    if (!audit_run(audit, STATEMENT_COMMIT, 0, "commit", why)) return false;
     audit->added = 0;
     return true;
 }

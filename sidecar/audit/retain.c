@@ -108,14 +108,12 @@ static bool retain_too_large(audit_t *audit, const retain_step_t *step, bool *ye
 static bool retain_remove_chunk(audit_t *audit, retain_step_t *step, bool *more, buffer_t *why) {
     old_row_t rows[CHUNK_ROWS];
     int count = retain_read_oldest(audit, step->order, rows, CHUNK_ROWS, why);
-    sqlite3_stmt *of = audit_statement(audit, STATEMENT_REMOVE, why);
-    if (count < 0 || !of) return false;
+    if (count < 0) return false;
     for (int i = 0; i < count; i++) {
         if (!retain_too_large(audit, step, more, why)) return false;
         *more = *more || rows[i].at < step->too_old;
         if (!*more) return true;
-        sqlite3_bind_int64(of, 1, rows[i].seq);
-        if (!audit_run(audit, of, "remove an old row", why)) return false;
+        if (!audit_run(audit, STATEMENT_REMOVE, rows[i].seq, "remove an old row", why)) return false;
         audit->added--;
         step->rows--;
         step->removed++;
@@ -130,11 +128,7 @@ static bool retain_remove(audit_t *audit, retain_step_t *step, bool *more, buffe
     do {
         if (!retain_remove_chunk(audit, step, more, why)) return false;
     } while (*more && !mono_reached(step->until, mono_now()));
-    if (step->removed == 0) return true;
-    sqlite3_stmt *of = audit_statement(audit, STATEMENT_SET_DROPPED, why);
-    if (!of) return false;
-    sqlite3_bind_int64(of, 1, step->last);
-    return audit_run(audit, of, "note what was removed", why);
+    return step->removed == 0 || audit_run(audit, STATEMENT_SET_DROPPED, step->last, "note what was removed", why);
 }
 
 // Moves pages from the end of the file into free ones, until the time is over or it is done.

@@ -76,8 +76,8 @@ bool audit_check_pages(audit_t *audit, buffer_t *why);
 
 // NULL with *why when it cannot be prepared; borrowed.
 sqlite3_stmt *audit_statement(audit_t *audit, audit_statement_t which, buffer_t *why);
-// Runs a statement that returns no row, and resets it.
-bool audit_run(audit_t *audit, sqlite3_stmt *of, const char *doing, buffer_t *why);
+// Runs a statement that returns no row; binds `number` where it has a parameter.
+bool audit_run(audit_t *audit, audit_statement_t which, int64_t number, const char *doing, buffer_t *why);
 // The first column of the one row of a statement.
 bool audit_read_number(audit_t *audit, audit_statement_t which, int64_t *out, buffer_t *why);
 // The same, of statements that are used once.

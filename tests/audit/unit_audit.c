@@ -41,7 +41,7 @@ Test(unit_audit, migrations_are_frozen) {
     }
 }
 
-Test(unit_audit, is_made_once_and_keeps_its_name) {
+Test(unit_audit, a_log_keeps_its_instance_name) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     char *instance = mem_str(audit_instance(audit));
@@ -72,7 +72,7 @@ Test(unit_audit, is_made_once_and_keeps_its_name) {
     free(other_path);
 }
 
-Test(unit_audit, an_event_is_kept_once) {
+Test(unit_audit, an_event_is_inserted_once) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     audit_case_event_t one, other;
@@ -155,7 +155,7 @@ Test(unit_audit, bytes_are_kept_exactly) {
     free(path);
 }
 
-Test(unit_audit, other_texts_with_broken_bytes_are_escaped_not_refused) {
+Test(unit_audit, invalid_utf8_is_escaped_in_other_columns) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     audit_case_event_t of;
@@ -194,7 +194,7 @@ static void expect_position(audit_t *audit, const char *queue, const char *expec
     cr_expect_str_eq(position, expected);
 }
 
-Test(unit_audit, positions_move_as_told_and_with_their_rows) {
+Test(unit_audit, positions_commit_with_their_rows) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     audit_case_event_t of;
@@ -233,7 +233,7 @@ static void *begin_later(void *self) {
     return NULL;
 }
 
-Test(unit_audit, a_second_writer_waits_or_says_who_is_in_the_way) {
+Test(unit_audit, a_second_writer_waits_then_reports_the_lock) {
     char *path = audit_case_path();
     audit_t *first = audit_case_open(path, AUDIT_WRITE), *second = audit_case_open(path, AUDIT_IMPORT);
     audit_t *reader = audit_case_open(path, AUDIT_READ);
@@ -259,7 +259,7 @@ Test(unit_audit, a_second_writer_waits_or_says_who_is_in_the_way) {
     free(path);
 }
 
-Test(unit_audit, newer_and_foreign_files_are_refused_and_left_alone) {
+Test(unit_audit, newer_and_foreign_files_are_refused_unchanged) {
     char *path = audit_case_path();
     audit_close(audit_case_open(path, AUDIT_WRITE));
     free(audit_case_sql(path, "PRAGMA user_version = 7"));
@@ -284,7 +284,7 @@ Test(unit_audit, newer_and_foreign_files_are_refused_and_left_alone) {
 }
 
 /* It may name a file on NFS, or one that a sidecar writes under another name. */
-Test(unit_audit, is_not_written_by_a_link) {
+Test(unit_audit, symbolic_links_are_refused) {
     char *path = audit_case_path(), *link = mem_printf("%s.link", path);
     cr_assert_eq(symlink(path, link), 0);
     for (int there = 0; there < 2; there++) {
@@ -296,7 +296,7 @@ Test(unit_audit, is_not_written_by_a_link) {
     free(link), free(path);
 }
 
-Test(unit_audit, says_what_is_missing) {
+Test(unit_audit, unusable_paths_are_refused_with_advice) {
     char *path = audit_case_path(), *below = mem_printf("%s.d/audit.db", path), *under_file = mem_printf("%s/audit.db", path);
     expect_refused(below, AUDIT_WRITE, "does not exist: create it, or set audit.path");
     expect_refused(path, AUDIT_READ, "no such file");
@@ -315,7 +315,7 @@ Test(unit_audit, says_what_is_missing) {
     free(path);
 }
 
-Test(unit_audit, a_full_disk_is_named_and_loses_nothing) {
+Test(unit_audit, a_full_disk_is_reported_and_loses_nothing) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     audit_case_event_t of;
@@ -358,7 +358,7 @@ static void write_for_ever(const char *path, int said) {
     _exit(1);
 }
 
-Test(unit_audit, kill_9_keeps_what_was_committed_and_nothing_else) {
+Test(unit_audit, kill_9_keeps_exactly_the_committed_rows) {
     char *path = audit_case_path();
     int said[2], committed = 0;
     cr_assert_eq(pipe(said), 0);

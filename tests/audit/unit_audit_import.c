@@ -84,7 +84,7 @@ static void expect_equal(const log_t *a, const log_t *b) {
     free(of_b);
 }
 
-Test(unit_audit_import, adds_what_is_not_there) {
+Test(unit_audit_import, missing_events_are_added) {
     log_t mine = begin(), peer = begin();
     import_counts_t counts;
     for (int n = 1; n <= 2500; n++) {
@@ -156,7 +156,7 @@ static const struct {
     {NULL, "50-0", "other"},     /* does not serve this queue */
 };
 
-Test(unit_audit_import, a_peer_with_a_gap_there_fills_nothing) {
+Test(unit_audit_import, a_peer_with_the_same_gap_fills_nothing) {
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++) {
         log_t mine = begin(), peer = begin();
         import_counts_t counts;
@@ -187,7 +187,7 @@ Test(unit_audit_import, a_peer_with_a_gap_there_fills_nothing) {
 }
 
 /* What retention removed from the peer it cannot bring; a stretch from the very beginning has what is left of it. */
-Test(unit_audit_import, a_peer_that_dropped_some_of_it_fills_nothing) {
+Test(unit_audit_import, a_peer_that_removed_rows_of_the_gap_fills_nothing) {
     static const struct {
         const char *dropped, *told;
     } rows[] = {{"9", "filled 0-0..5000-0|filled 100-0..200-5|"},
@@ -213,7 +213,7 @@ Test(unit_audit_import, a_peer_that_dropped_some_of_it_fills_nothing) {
 }
 
 /* A gap tells of one log: where this one was complete it is no gap here. In a log that was made to hold it, it is. */
-Test(unit_audit_import, gaps_of_the_peer_are_ours_only_where_we_have_nothing) {
+Test(unit_audit_import, peer_gaps_are_imported_only_where_this_log_is_incomplete) {
     log_t mine = begin(), peer = begin(), copy = begin();
     import_counts_t counts;
     put_gap(&peer, "q", "10-0..20-0");
@@ -231,7 +231,7 @@ Test(unit_audit_import, gaps_of_the_peer_are_ours_only_where_we_have_nothing) {
 }
 
 /* What a third log filled in the peer is no gap of the peer any more, and its end comes with it. */
-Test(unit_audit_import, a_gap_that_was_filled_is_none) {
+Test(unit_audit_import, a_filled_gap_does_not_count) {
     log_t mine = begin(), peer = begin(), third = begin(), copy = begin();
     put_gap(&peer, "q", "10-0..20-0");
     put_gap(&mine, "q", "12-0..13-0");
@@ -253,7 +253,7 @@ Test(unit_audit_import, a_gap_that_was_filled_is_none) {
 
 static void sql(const char *path, const char *text) { free(audit_case_sql(path, text)); }
 
-Test(unit_audit_import, bad_rows_are_named_and_good_ones_kept) {
+Test(unit_audit_import, invalid_rows_are_reported_and_skipped) {
     log_t mine = begin(), peer = begin();
     import_counts_t counts;
     for (int n = 1; n <= 5; n++) put(&peer, "failed", n);
@@ -294,7 +294,7 @@ Test(unit_audit_import, a_time_far_ahead_is_refused) {
     buffer_free(&why);
 }
 
-Test(unit_audit_import, strangers_are_refused) {
+Test(unit_audit_import, foreign_databases_are_refused) {
     log_t peer = begin();
     put(&peer, "failed", 1);
     audit_close(peer.audit);
@@ -315,7 +315,7 @@ Test(unit_audit_import, strangers_are_refused) {
 }
 
 /* Garbage over one page of the table: the rows of the others are all there. */
-Test(unit_audit_import, a_damaged_log_gives_what_can_be_read) {
+Test(unit_audit_import, readable_rows_of_a_damaged_log_are_imported) {
     log_t mine = begin(), peer = begin();
     import_counts_t counts;
     for (int n = 1; n <= 2000; n++) put(&peer, "failed", n);
@@ -342,7 +342,7 @@ Test(unit_audit_import, a_damaged_log_gives_what_can_be_read) {
 }
 
 /* Schema 1 is what older versions wrote; another one has columns that we do not know. */
-Test(unit_audit_import, a_peer_of_another_version) {
+Test(unit_audit_import, older_schemas_are_imported_newer_ones_refused) {
     log_t mine = begin(), peer = begin();
     import_counts_t counts;
     put(&peer, "failed", 1);
@@ -356,7 +356,7 @@ Test(unit_audit_import, a_peer_of_another_version) {
     free(peer.path);
 }
 
-Test(unit_audit_import, a_backup_is_a_log_of_its_own) {
+Test(unit_audit_import, a_backup_has_its_own_instance_name) {
     log_t log = begin(), copy = {.path = mem_printf("%s.copy", log.path)};
     buffer_t why = {0};
     for (int n = 1; n <= 500; n++) put(&log, "failed", n);

@@ -71,7 +71,7 @@ static char *lock_text(const char *path) {
     return text;
 }
 
-Test(unit_audit_lock, a_second_one_is_told_who_holds_it) {
+Test(unit_audit_lock, a_second_sidecar_learns_who_holds_the_lock) {
     char *path = audit_case_path(), *me = mem_printf("pid %d on ", (int)getpid());
     audit_t *first = audit_case_open(path, AUDIT_WRITE);
     expect_refused(path, AUDIT_WRITE, me);
@@ -90,7 +90,7 @@ Test(unit_audit_lock, a_second_one_is_told_who_holds_it) {
 }
 
 /* The lock is of the file that lies at the path: one that was removed holds nobody off, and is noticed by who had it. */
-Test(unit_audit_lock, a_lock_file_that_was_removed_is_made_anew) {
+Test(unit_audit_lock, a_removed_lock_file_is_created_again) {
     char *path = log_of(1), *file = mem_printf("%s.lock", path);
     audit_lock_t *lock = audit_lock_new(path);
     buffer_t why = {0};
@@ -102,7 +102,7 @@ Test(unit_audit_lock, a_lock_file_that_was_removed_is_made_anew) {
     free(file), free(path);
 }
 
-Test(unit_audit_lock, kill_9_lets_go) {
+Test(unit_audit_lock, kill_9_releases_the_lock) {
     char *path = log_of(1);
     int said[2], status;
     char byte;
@@ -122,7 +122,7 @@ Test(unit_audit_lock, kill_9_lets_go) {
     free(path);
 }
 
-Test(unit_audit_lock, a_damaged_log_is_moved_aside_and_named_as_lost) {
+Test(unit_audit_lock, a_damaged_log_is_set_aside_and_reported_lost) {
     char *path = log_of(500);
     audit_t *audit = audit_case_open(path, AUDIT_READ);
     char *old = mem_str(audit_instance(audit));
@@ -155,7 +155,7 @@ Test(unit_audit_lock, a_damaged_log_is_moved_aside_and_named_as_lost) {
     free(old), free(path);
 }
 
-Test(unit_audit_lock, damage_found_while_it_is_used_is_noticed) {
+Test(unit_audit_lock, damage_is_detected_while_in_use) {
     char *path = log_of(2000);
     audit_lock_t *lock = audit_lock_new(path);
     audit_t *audit = open_own(lock, (audit_open_options_t){0});
@@ -188,7 +188,7 @@ Test(unit_audit_lock, damage_found_while_it_is_used_is_noticed) {
 }
 
 /* A text where our log was: the lock file proves that the path is ours. Without it, it may be somebody's. */
-Test(unit_audit_lock, what_is_no_database_is_moved_only_where_ours_was) {
+Test(unit_audit_lock, foreign_bytes_are_set_aside_only_where_our_log_was) {
     char *path = log_of(3), *file = mem_printf("%s.lock", path);
     FILE *text = fopen(path, "w");
     for (int i = 0; i < 300; i++) fputs("this is a text about sidecars, not a database\n", text);
@@ -211,7 +211,7 @@ Test(unit_audit_lock, what_is_no_database_is_moved_only_where_ours_was) {
     free(lock), free(file), free(path);
 }
 
-Test(unit_audit_lock, an_import_is_not_disturbed_by_moving_aside) {
+Test(unit_audit_lock, an_import_keeps_the_log_from_being_set_aside) {
     char *path = log_of(500);
     audit_t *import = audit_case_open(path, AUDIT_IMPORT);
     audit_lock_t *lock = audit_lock_new(path);
@@ -231,7 +231,7 @@ Test(unit_audit_lock, an_import_is_not_disturbed_by_moving_aside) {
     free(path);
 }
 
-Test(unit_audit_lock, a_removed_log_is_missed_and_a_replaced_one_known) {
+Test(unit_audit_lock, removed_and_replaced_logs_are_reported_lost) {
     char *path = log_of(3), *other = log_of(2), *moved = mem_printf("%s.old", path);
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     cr_assert(audit_is_in_place(audit));
@@ -320,7 +320,7 @@ static long long bytes_read(void) {
 }
 
 /* Before the first merge its file says nothing, and a log of few failures may stay so for long. */
-Test(unit_audit_lock, a_new_log_is_not_read_at_each_look) {
+Test(unit_audit_lock, a_new_log_is_not_reread_at_every_check) {
     enum { LOOKS = 100, LOOK_BYTES = 4096 };
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);

@@ -58,7 +58,7 @@ static void expect_list(log_t *l, audit_filter_t filter, const char *expected) {
     buffer_free(&got);
 }
 
-Test(unit_audit_query, lists_what_the_filter_says_newest_first) {
+Test(unit_audit_query, list_applies_the_filter_newest_first) {
     log_t l = begin();
     put(&l, 1, "a", "reported", 1000, "one");
     put(&l, 2, "b", "reported", 3000, "two");
@@ -77,7 +77,7 @@ Test(unit_audit_query, lists_what_the_filter_says_newest_first) {
     end(&l);
 }
 
-Test(unit_audit_query, greps_bytes_that_are_no_text) {
+Test(unit_audit_query, grep_finds_bytes_in_blobs) {
     log_t l = begin();
     audit_case_event_t of;
     audit_case_event(&of, "failed", 1, 1000);
@@ -119,7 +119,7 @@ static bool note_page(void *self, const audit_row_t *row) {
 }
 
 /* In the order of arrival, each once, wherever a page ends and whatever was removed between. */
-Test(unit_audit_query, pages_go_through_the_whole_log) {
+Test(unit_audit_query, pages_cover_the_whole_log) {
     log_t l = begin();
     buffer_t why = {0};
     int64_t first, last;
@@ -145,7 +145,7 @@ Test(unit_audit_query, pages_go_through_the_whole_log) {
     end(&l);
 }
 
-Test(unit_audit_query, kinds_and_what_fills_a_gap) {
+Test(unit_audit_query, list_filters_by_kind_and_shows_filled_gaps) {
     log_t l = begin();
     audit_case_event_t of, gap;
     put(&l, 1, "q", "reported", 1000, "x");
@@ -169,7 +169,7 @@ static void expect_found(log_t *l, const char *prefix, int64_t limit, const char
     buffer_free(&got);
 }
 
-Test(unit_audit_query, finds_by_a_ref_or_its_beginning) {
+Test(unit_audit_query, a_ref_is_found_by_its_prefix) {
     log_t l = begin();
     char ref[EVENT_REF_SIZE];
     for (int n = 0; n < 40; n++) put(&l, n, "q", "reported", 1000, "x");
@@ -187,7 +187,7 @@ Test(unit_audit_query, finds_by_a_ref_or_its_beginning) {
     end(&l);
 }
 
-Test(unit_audit_query, tells_the_history_of_one_job) {
+Test(unit_audit_query, history_lists_all_events_of_one_job) {
     log_t l = begin();
     audit_case_event_t of;
     for (int n = 1; n <= 3; n++) {
@@ -222,7 +222,7 @@ static bool note_name(void *self, const char *name) {
     return true;
 }
 
-Test(unit_audit_query, counts_by_hour_queue_and_reason) {
+Test(unit_audit_query, stats_count_by_hour_queue_and_reason) {
     log_t l = begin();
     buffer_t got = {0}, why = {0};
     put(&l, 1, "b", "reported", HOUR - 1, "x");
@@ -248,7 +248,7 @@ Test(unit_audit_query, counts_by_hour_queue_and_reason) {
 }
 
 /* The views have the columns that others rely on. */
-Test(unit_audit_query, names_that_others_rely_on) {
+Test(unit_audit_query, documented_tables_views_and_columns_exist) {
     log_t l = begin();
     char *columns = audit_case_sql(l.path, "SELECT group_concat(name) FROM pragma_table_info('failed_jobs')");
     cr_expect_str_eq(columns,
@@ -269,7 +269,7 @@ static bool look_away(void *self, const audit_count_t *count) {
 }
 
 /* Whichever page is spoilt: a question that meets it says that the log is damaged, and not "not an error". */
-Test(unit_audit_query, damage_is_called_damage) {
+Test(unit_audit_query, damage_is_reported_as_damage) {
     static char bytes[1024 * 1024], payload[2000], page[4096];
     log_t l = begin();
     memset(payload, 'a', sizeof payload - 1);
@@ -299,7 +299,7 @@ Test(unit_audit_query, damage_is_called_damage) {
 }
 
 /* With a million rows a sort of all, or a look at each, is felt. */
-Test(unit_audit_query, questions_are_answered_by_an_index) {
+Test(unit_audit_query, queries_use_an_index) {
     static const char *const without_sort[] = {
         "SELECT ref FROM event_states WHERE kind = 'failed' ORDER BY at DESC, queue DESC, reason DESC LIMIT 50",
         "SELECT ref FROM event_states WHERE kind = 'failed' AND queue = 'q' ORDER BY at DESC, queue DESC, reason DESC LIMIT 50",

@@ -70,7 +70,7 @@ static int64_t size_of(const char *path) {
 static int64_t rows_fact(const char *path) { return audit_case_count(path, "SELECT value FROM facts WHERE name = 'rows'"); }
 static int64_t rows(const char *path) { return audit_case_count(path, "SELECT count(*) FROM events"); }
 
-Test(unit_audit_retain, by_age_the_oldest_go_and_only_they) {
+Test(unit_audit_retain, only_rows_older_than_retain_are_removed) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     fill(audit, 0, 1000, NOW - 3600 * 1000 - 500 * 1000, 10); /* 500 are older than an hour */
@@ -89,7 +89,7 @@ Test(unit_audit_retain, by_age_the_oldest_go_and_only_they) {
     free(path);
 }
 
-Test(unit_audit_retain, by_rows_the_lowest_at_goes_first_whatever_came_first) {
+Test(unit_audit_retain, retain_rows_removes_the_lowest_at_first) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     fill(audit, 500, 500, NOW, 10);
@@ -104,7 +104,7 @@ Test(unit_audit_retain, by_rows_the_lowest_at_goes_first_whatever_came_first) {
 }
 
 /* Rows of a clock that was ahead must not outlive those that came after it was set back. */
-Test(unit_audit_retain, what_came_first_goes_first_where_rows_are_of_a_time_to_come) {
+Test(unit_audit_retain, rows_go_in_order_of_arrival_after_the_clock_went_back) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     audit_limits_t limits = {.rows = 64, .latest_ms = NOW + 200 * 1000};
@@ -125,7 +125,7 @@ Test(unit_audit_retain, what_came_first_goes_first_where_rows_are_of_a_time_to_c
     free(path);
 }
 
-Test(unit_audit_retain, what_was_dropped_does_not_come_back_from_a_stream_but_may_by_import) {
+Test(unit_audit_retain, removed_rows_return_by_import_only) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     fill(audit, 0, 100, NOW, 10);
@@ -150,7 +150,7 @@ Test(unit_audit_retain, what_was_dropped_does_not_come_back_from_a_stream_but_ma
     free(path);
 }
 
-Test(unit_audit_retain, by_bytes_the_file_stays_below_and_shrinks) {
+Test(unit_audit_retain, retain_bytes_keeps_the_file_below_the_limit) {
     enum { LIMIT = 4 * 1024 * 1024 };
     char *path = audit_case_path();
     buffer_t why = {0};
@@ -180,14 +180,14 @@ Test(unit_audit_retain, by_bytes_the_file_stays_below_and_shrinks) {
     free(whole), free(path);
 }
 
-Test(unit_audit_retain, a_file_that_an_import_made_can_shrink_too) {
+Test(unit_audit_retain, a_log_created_by_import_can_shrink) {
     char *path = audit_case_path();
     audit_close(audit_case_open(path, AUDIT_IMPORT));
     cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 2);
     free(path);
 }
 
-Test(unit_audit_retain, a_step_ends_when_its_time_is_over) {
+Test(unit_audit_retain, a_step_ends_when_its_budget_is_spent) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     for (int i = 0; i < 10; i++) fill(audit, i * 500, 500, NOW, 100);
@@ -199,7 +199,7 @@ Test(unit_audit_retain, a_step_ends_when_its_time_is_over) {
     free(path);
 }
 
-Test(unit_audit_retain, the_oldest_are_found_without_sorting) {
+Test(unit_audit_retain, oldest_rows_are_found_without_sorting) {
     char *path = audit_case_path();
     audit_close(audit_case_open(path, AUDIT_WRITE));
     char *plan = audit_case_plan(path, "SELECT at, seq FROM events WHERE kind = 'failed' ORDER BY at LIMIT 64"),
@@ -248,7 +248,7 @@ static void expect_migrated(const char *path, int count) {
     free(text), free(position), free(whole);
 }
 
-Test(unit_audit_retain, a_file_of_schema_1_is_migrated_and_can_shrink_then) {
+Test(unit_audit_retain, a_schema_1_file_is_migrated_and_can_shrink) {
     char *path = file_of_schema_1(3000);
     char *why = audit_case_refused(path, AUDIT_READ);
     cr_assert(strstr(why, "has schema 1, this version reads 2"), "%s", why);
@@ -262,7 +262,7 @@ Test(unit_audit_retain, a_file_of_schema_1_is_migrated_and_can_shrink_then) {
     free(why), free(path);
 }
 
-Test(unit_audit_retain, a_reader_in_the_way_does_not_hinder_the_migration) {
+Test(unit_audit_retain, a_reader_does_not_block_the_migration) {
     char *path = file_of_schema_1(300);
     sqlite3 *db;
     cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
@@ -275,7 +275,7 @@ Test(unit_audit_retain, a_reader_in_the_way_does_not_hinder_the_migration) {
 }
 
 /* Where it cannot be written anew, or not now, it is used as it is. */
-Test(unit_audit_retain, a_file_that_cannot_shrink_is_kept_within_its_limits) {
+Test(unit_audit_retain, a_file_without_auto_vacuum_stays_within_its_limits) {
     enum { LIMIT = 1024 * 1024 };
     char *path = file_of_schema_1(3000);
     audit_lock_t *lock = audit_lock_new(path);

@@ -79,7 +79,7 @@ static char *log_with_rows(int rows, audit_t **writer) {
     return path;
 }
 
-Test(unit_audit, is_read_in_a_directory_that_nobody_may_write_to) {
+Test(unit_audit_rights, a_log_in_a_read_only_directory_is_read) {
     char *path = log_with_rows(3, NULL), *dir = directory(path), *wal = mem_printf("%s-wal", path);
     cr_assert_eq(access(wal, F_OK), -1);
     cr_assert_eq(chmod(dir, 0500), 0);
@@ -100,7 +100,7 @@ Test(unit_audit, is_read_in_a_directory_that_nobody_may_write_to) {
 }
 
 /* While a sidecar writes, its -shm file is there to be read. */
-Test(unit_audit, is_read_beside_a_writer_without_rights_to_write) {
+Test(unit_audit_rights, a_reader_needs_no_write_permission) {
     audit_t *writer = NULL;
     char *path = log_with_rows(2, &writer), *dir = directory(path);
     cr_assert_eq(chmod(dir, 0500), 0);
@@ -112,7 +112,7 @@ Test(unit_audit, is_read_beside_a_writer_without_rights_to_write) {
 }
 
 /* A copy on a read-only medium, taken with its -wal but without its -shm: what is in the -wal must not be left out in silence. */
-Test(unit_audit, rows_that_cannot_be_read_are_not_left_out_in_silence) {
+Test(unit_audit_rights, an_unreadable_wal_is_an_error) {
     audit_t *writer = NULL;
     char *path = log_with_rows(2, &writer), *copy = audit_case_path(), *dir = directory(copy);
     char *command = mem_printf("cp %s %s && cp %s-wal %s-wal", path, copy, path, copy);

@@ -75,7 +75,7 @@ static bool see(void *self, const audit_row_t *row) {
     return true;
 }
 
-Test(unit_audit_select, takes_each_once_and_the_oldest_first, .timeout = 60) {
+Test(unit_audit_select, each_match_comes_once_oldest_first, .timeout = 60) {
     char *path = audit_case_path();
     audit_t *audit = fill(path);
     taken_t *taken = calloc(1, sizeof *taken);
@@ -108,7 +108,7 @@ Test(unit_audit_select, takes_each_once_and_the_oldest_first, .timeout = 60) {
 }
 
 /* By an index and without a sort, or each page would cost as much as all. */
-Test(unit_audit_select, pages_are_not_sorted) {
+Test(unit_audit_select, select_pages_use_an_index) {
     char *path = audit_case_path();
     audit_close(audit_case_open(path, AUDIT_WRITE));
     static const char *const wheres[] = {"", " AND queue = 'a'"};

@@ -40,7 +40,7 @@ Test(daemon_auditor, every_instance_holds_the_same_log, .timeout = 120) {
     cluster_end(&s);
 }
 
-Test(daemon_auditor, kills_lose_and_double_nothing, .timeout = 180) {
+Test(daemon_auditor, kill_9_loses_and_duplicates_no_row, .timeout = 180) {
     cluster_t s = cluster_begin(NULL);
     uint64_t random = cluster_seed("kills");
     int kills = 0, connected[2] = {0}; /* lines of the log before it was started */

@@ -23,7 +23,7 @@ static void expect(cluster_t *s, daemon_t *d, int rows, const char *when) {
     cr_assert_leq(daemon_peak_kib(d), MOST_KIB, "%s: %ld KiB", when, daemon_peak_kib(d));
 }
 
-Test(daemon_auditor, memory_is_bounded_whatever_the_records_are, .timeout = 180) {
+Test(daemon_auditor, memory_is_bounded_for_any_record_size, .timeout = 180) {
     sidecar_t spec = {.queues = "{ name = \"q\"; }, { name = \"r\"; }, { name = \"s\"; }, { name = \"t\"; }, { name = \"u\"; }"};
     cluster_t s = cluster_begin(NULL);
     int rows = 0;

@@ -16,7 +16,7 @@ static void kill_auditor(setup_t *d) {
     (void)d;
 }
 
-Test(redis_auditor, copies_what_is_there_and_what_comes) {
+Test(redis_auditor, existing_and_new_records_are_copied) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){.proxy = true}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
     audit_log_feed(d.f.r, "email", 0, 5, "1");
@@ -68,7 +68,7 @@ Test(redis_auditor, the_same_stream_gives_the_same_rows) {
     close_desk(&d);
 }
 
-Test(redis_auditor, redis_comes_back_empty) {
+Test(redis_auditor, redis_restarts_empty) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 10, NULL);
@@ -88,7 +88,7 @@ Test(redis_auditor, redis_comes_back_empty) {
 }
 
 /* Trimmed or deleted by somebody else, which leaves no mark, while this one was away. */
-Test(redis_auditor, a_stream_cut_by_a_foreign_hand_is_a_gap) {
+Test(redis_auditor, a_stream_trimmed_by_others_is_a_gap) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 10, "5");
@@ -122,7 +122,7 @@ Test(redis_auditor, a_stream_cut_by_a_foreign_hand_is_a_gap) {
     close_desk(&d);
 }
 
-Test(redis_auditor, a_stream_that_is_gone_is_a_gap) {
+Test(redis_auditor, a_deleted_stream_is_a_gap) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
     audit_log_feed(d.f.r, "email", 0, 10, "5");
@@ -147,7 +147,7 @@ Test(redis_auditor, a_stream_that_is_gone_is_a_gap) {
 }
 
 /* A stream that was reset is copied when it was read, not when that was noticed. */
-Test(redis_auditor, a_stream_that_began_anew_is_not_copied_yet) {
+Test(redis_auditor, a_reset_stream_is_read_from_the_beginning) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 10, "500");
@@ -170,7 +170,7 @@ Test(redis_auditor, a_stream_that_began_anew_is_not_copied_yet) {
 }
 
 /* A reply that takes longer than redis.timeout would take as long the next time. */
-Test(redis_auditor, a_reply_that_never_arrives_is_asked_for_in_smaller_parts) {
+Test(redis_auditor, a_reply_that_times_out_is_requested_in_smaller_batches) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 40, NULL);
@@ -185,7 +185,7 @@ Test(redis_auditor, a_reply_that_never_arrives_is_asked_for_in_smaller_parts) {
 }
 
 /* No id is above the last one: what ended there is copied like any other, and so is what begins anew. */
-Test(redis_auditor, a_stream_at_its_last_id) {
+Test(redis_auditor, a_stream_at_the_highest_possible_id) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 3, "18446744073709551615");
@@ -205,7 +205,7 @@ Test(redis_auditor, a_stream_at_its_last_id) {
 }
 
 /* What a failover to a replica that lagged behind, or a step of the clock, does to a stream. */
-Test(redis_auditor, ids_go_backwards) {
+Test(redis_auditor, stream_ids_go_backwards) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 10, "500");
@@ -279,7 +279,7 @@ Test(redis_auditor, a_gap_is_one_row) {
     close_desk(&d);
 }
 
-Test(redis_auditor, one_stream_of_the_wrong_type_stops_no_other) {
+Test(redis_auditor, a_stream_of_the_wrong_type_blocks_no_other) {
     enum { QUEUES = 50 };
     buffer_t queues = {0};
     for (int i = 0; i < QUEUES; i++) buffer_printf(&queues, "%s{ name = \"q%d\"; }", i ? ", " : "", i);
@@ -313,7 +313,7 @@ Test(redis_auditor, one_stream_of_the_wrong_type_stops_no_other) {
     close_desk(&d);
 }
 
-Test(redis_auditor, entries_of_a_stranger_are_passed_over) {
+Test(redis_auditor, malformed_entries_are_skipped) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     redis_ok(d.f.r, "XADD sidecar:email:failures 1-0 hello world");
@@ -345,7 +345,7 @@ static sqlite3 *occupy(const char *path) {
     return db;
 }
 
-Test(redis_auditor, a_log_that_somebody_else_writes_is_waited_for, .timeout = 60) {
+Test(redis_auditor, a_log_locked_by_another_writer_is_retried, .timeout = 60) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 5, "1");
@@ -366,7 +366,7 @@ Test(redis_auditor, a_log_that_somebody_else_writes_is_waited_for, .timeout = 60
     close_desk(&d);
 }
 
-Test(redis_auditor, a_log_that_cannot_be_made_is_tried_again) {
+Test(redis_auditor, a_log_that_cannot_be_created_is_retried) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){.proxy = true}, "not/yet/", "", NULL);
     char *parent = mem_printf("%s/not", d.dir), *child = mem_printf("%s/not/yet", d.dir);
@@ -386,7 +386,7 @@ Test(redis_auditor, a_log_that_cannot_be_made_is_tried_again) {
     close_desk(&d);
 }
 
-Test(redis_auditor, trims_only_what_is_copied_and_only_when_it_leads) {
+Test(redis_auditor, only_the_leader_trims_and_only_copied_records) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "stream = { retain = \"1m\"; min_records = 3; min_copies = 2; };", NULL);
     audit_log_feed(d.f.r, "email", 0, 4000, "5");
@@ -428,7 +428,7 @@ Test(redis_auditor, trims_only_what_is_copied_and_only_when_it_leads) {
 }
 
 /* Whatever request the connection is lost at, before or after Redis has seen it. */
-Test(redis_auditor, no_lost_reply_loses_or_doubles_a_row, .timeout = 240) {
+Test(redis_auditor, lost_replies_lose_and_duplicate_no_row, .timeout = 240) {
     static const proxy_action_t actions[] = {PROXY_LOSE, PROXY_DROP};
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
@@ -452,7 +452,7 @@ Test(redis_auditor, no_lost_reply_loses_or_doubles_a_row, .timeout = 240) {
 }
 
 /* In a Cluster one XREAD may not name streams of several slots. */
-Test(redis_auditor, streams_in_slots_of_their_own_are_read_in_turns) {
+Test(redis_auditor, streams_in_different_slots_are_read_one_by_one) {
     static const char *const args[] = {"--cluster-enabled", "yes", NULL};
     setup_t d = {0};
     /* A port that is free, and so the one of the bus: without it the bus has 10000 everywhere. */

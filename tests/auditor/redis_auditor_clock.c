@@ -24,9 +24,9 @@ static void expect_nothing_grows_old(int64_t retain_ms, int64_t ahead_ms) {
     close_desk(&d);
 }
 
-Test(redis_auditor_clock, nothing_grows_old_while_the_clocks_disagree) { expect_nothing_grows_old(1728000000, 2592000000); }
+Test(redis_auditor_clock, no_rows_expire_while_the_clocks_disagree) { expect_nothing_grows_old(1728000000, 2592000000); }
 
-Test(redis_auditor_clock, a_short_log_wants_clocks_that_are_closer) { expect_nothing_grows_old(3600000, 7200000); }
+Test(redis_auditor_clock, a_short_retain_needs_closer_clocks) { expect_nothing_grows_old(3600000, 7200000); }
 
 /* Nothing waits once the last one is copied, also where that was all that one reply could hold. */
 Test(redis_auditor_clock, the_lag_ends_with_the_last_record) {

@@ -16,7 +16,7 @@ static long long size_of(setup_t *d, const char *suffix) {
 }
 
 /* As a shell does that somebody left in a transaction. */
-Test(redis_auditor_beside, a_reader_that_does_not_end_is_said_once) {
+Test(redis_auditor_concurrency, an_endless_reader_is_reported_once) {
     static const char GROWS[] = "a reader lets the -wal file of the audit log grow";
     enum { WAL_MOST = 4 * 1024 * 1024 / 16, ROWS = 1500 };
     setup_t d = {.audit = "retain_bytes = \"4MiB\"; retain_rows = 100000;"};
@@ -88,15 +88,13 @@ static void expect_whole_after_copy(int rows, bool merged) {
     close_desk(&d);
 }
 
-Test(redis_auditor_beside, an_older_copy_is_written_over_the_open_log) { expect_whole_after_copy(5000, true); }
+Test(redis_auditor_concurrency, an_older_copy_overwrites_the_open_log) { expect_whole_after_copy(5000, true); }
 /* One row needs no new page: nothing but the number of commits tells. */
-Test(redis_auditor_beside, a_copy_that_lacks_one_row_is_written_over_the_open_log) { expect_whole_after_copy(1, true); }
-Test(redis_auditor_beside, a_copy_of_what_was_not_merged_since_is_written_over_the_open_log) {
-    expect_whole_after_copy(5, false);
-}
+Test(redis_auditor_concurrency, a_copy_without_the_last_row_overwrites_the_open_log) { expect_whole_after_copy(1, true); }
+Test(redis_auditor_concurrency, a_copy_from_the_last_checkpoint_overwrites_the_open_log) { expect_whole_after_copy(5, false); }
 
 /* The log of another pod, which may have had more commits. */
-Test(redis_auditor_beside, another_log_is_written_over_the_open_one) {
+Test(redis_auditor_concurrency, another_log_overwrites_the_open_log) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     char *copy = mem_printf("%s/copy.db", d.dir);
@@ -169,15 +167,15 @@ static int64_t faults_after(const char *sql, const char *command) {
     return found;
 }
 
-Test(redis_auditor_beside, what_others_merge_is_not_written_over) {
+Test(redis_auditor_concurrency, a_foreign_checkpoint_is_no_overwrite) {
     cr_assert_eq(faults_after("PRAGMA wal_checkpoint(TRUNCATE)", NULL), 0);
 }
-Test(redis_auditor_beside, a_vacuum_by_hand_is_not_written_over) { cr_assert_eq(faults_after("VACUUM", NULL), 0); }
-Test(redis_auditor_beside, a_vacuum_that_is_merged_is_not_written_over) {
+Test(redis_auditor_concurrency, a_manual_vacuum_is_no_overwrite) { cr_assert_eq(faults_after("VACUUM", NULL), 0); }
+Test(redis_auditor_concurrency, a_checkpointed_vacuum_is_no_overwrite) {
     cr_assert_eq(faults_after("VACUUM; PRAGMA wal_checkpoint(FULL)", NULL), 0);
 }
-Test(redis_auditor_beside, new_times_and_rights_are_not_written_over) { cr_assert_eq(faults_after(NULL, "chmod 0600"), 0); }
-Test(redis_auditor_beside, a_touched_log_is_not_written_over) { cr_assert_eq(faults_after(NULL, "touch"), 0); }
+Test(redis_auditor_concurrency, a_chmod_is_no_overwrite) { cr_assert_eq(faults_after(NULL, "chmod 0600"), 0); }
+Test(redis_auditor_concurrency, a_touch_is_no_overwrite) { cr_assert_eq(faults_after(NULL, "touch"), 0); }
 
 static uint32_t number_at(const unsigned char *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
@@ -198,7 +196,7 @@ static void merge_page_one(const setup_t *d) {
     free(path);
 }
 
-Test(redis_auditor_beside, a_merge_that_was_broken_off_is_not_written_over) {
+Test(redis_auditor_concurrency, an_interrupted_checkpoint_is_no_overwrite) {
     setup_t d = {0};
     sqlite3 *db, *alone;
     open_merged(&d, 500);
@@ -244,23 +242,23 @@ static void expect_mended_after_write_over(const char *command_on) {
     expect_begun_anew(&d);
 }
 
-Test(redis_auditor_beside, garbage_is_written_over_the_open_log) {
+Test(redis_auditor_concurrency, garbage_overwrites_the_open_log) {
     expect_mended_after_write_over("dd if=/dev/urandom of='%s' bs=%lld count=1 conv=notrunc 2>/dev/null");
 }
-Test(redis_auditor_beside, all_but_its_head_is_written_over) {
+Test(redis_auditor_concurrency, garbage_behind_the_header_overwrites_the_open_log) {
     expect_mended_after_write_over("dd if=/dev/urandom of='%s' bs=1 seek=100 count=%lld conv=notrunc 2>/dev/null");
 }
 /* Its first bytes are a log's, but no page has that size. */
-Test(redis_auditor_beside, all_but_the_name_of_its_format_is_written_over) {
+Test(redis_auditor_concurrency, garbage_behind_the_magic_overwrites_the_open_log) {
     expect_mended_after_write_over("head -c 2 /dev/zero | dd of='%s' bs=1 seek=16 conv=notrunc 2>/dev/null");
 }
 /* A sound file that says it is a log, and has no table (https://www.sqlite.org/fileformat.html#b_tree_pages). */
-Test(redis_auditor_beside, a_log_without_tables_is_written_over) {
+Test(redis_auditor_concurrency, a_log_without_tables_overwrites_the_open_log) {
     expect_mended_after_write_over("printf '\\015\\0\\0\\0\\0\\020\\0\\0' | dd of='%s' bs=1 seek=100 conv=notrunc 2>/dev/null");
 }
 
 /* What lies beside it would make it whole, but for what was merged before. */
-Test(redis_auditor_beside, an_open_log_is_cut) {
+Test(redis_auditor_concurrency, the_open_log_is_truncated) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 50, "1");
@@ -316,5 +314,5 @@ static void expect_foreign_left_alone(bool merged) {
     close_desk(&d);
 }
 
-Test(redis_auditor_beside, a_foreign_database_is_written_over_the_open_log) { expect_foreign_left_alone(true); }
-Test(redis_auditor_beside, a_foreign_database_is_written_over_a_log_with_rows_beside_it) { expect_foreign_left_alone(false); }
+Test(redis_auditor_concurrency, a_foreign_database_overwrites_the_open_log) { expect_foreign_left_alone(true); }
+Test(redis_auditor_concurrency, a_foreign_database_overwrites_a_log_with_a_wal) { expect_foreign_left_alone(false); }

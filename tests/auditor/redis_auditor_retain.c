@@ -20,7 +20,7 @@ static void open_old(setup_t *d) {
 }
 
 /* A reply comes in hundreds of parts; were rows removed between each two of them, new ones would wait for as many commits. */
-Test(redis_auditor_retain, rows_are_not_removed_between_two_parts_of_a_reply) {
+Test(redis_auditor_retain, no_rows_are_removed_while_a_reply_arrives) {
     setup_t d = {0};
     open_old(&d);
     proxy_stall_after(d.f.proxy, PROXY_DOWN, 40000);

@@ -34,7 +34,7 @@ static stream_trimmed_t trim(fixture_t *f) {
     return done;
 }
 
-Test(redis_stream, a_stream_that_is_full_of_old_records_gets_room) {
+Test(redis_auditor_room, a_full_stream_of_old_records_is_trimmed) {
     fixture_t f = setup(100);
     stream_look_t look;
     int64_t now_ms;
@@ -55,7 +55,7 @@ Test(redis_stream, a_stream_that_is_full_of_old_records_gets_room) {
 }
 
 /* Both count: it ends where there is room and no more than min_records are left. */
-Test(redis_stream, what_min_records_does_not_keep_goes_though_there_is_room) {
+Test(redis_auditor_room, records_beyond_min_records_are_trimmed) {
     for (int min_records = 4; min_records <= 6; min_records++) {
         fixture_t f = setup(min_records);
         copied(&f);
@@ -66,7 +66,7 @@ Test(redis_stream, what_min_records_does_not_keep_goes_though_there_is_room) {
     }
 }
 
-Test(redis_stream, what_is_young_stays_though_there_is_no_room) {
+Test(redis_auditor_room, young_records_stay_although_the_stream_is_full) {
     fixture_t f = setup(100);
     copied(&f);
     redis_ok(f.r, "EVAL %s 2 " STREAM " " META " %d",
@@ -80,7 +80,7 @@ Test(redis_stream, what_is_young_stays_though_there_is_no_room) {
 }
 
 /* What is counted is more than there is, after somebody has trimmed it by hand: that is no reason to remove more. */
-Test(redis_stream, a_stream_that_somebody_cut_has_room) {
+Test(redis_auditor_room, a_stream_trimmed_by_others_has_room) {
     fixture_t f = setup(100);
     copied(&f);
     redis_ok(f.r, "XTRIM " STREAM " MAXLEN 4");

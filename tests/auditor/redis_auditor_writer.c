@@ -62,7 +62,7 @@ static void damage(const char *path, int64_t from_page) {
     close(fd);
 }
 
-Test(redis_auditor_log, a_damaged_log_is_moved_aside_and_filled_again) {
+Test(redis_auditor_writer, a_damaged_log_is_set_aside_and_refilled) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 500, "1");
@@ -81,7 +81,7 @@ Test(redis_auditor_log, a_damaged_log_is_moved_aside_and_filled_again) {
 }
 
 /* Not at an opening, but when SQLite stumbles over it. */
-Test(redis_auditor_log, damage_while_it_runs) {
+Test(redis_auditor_writer, damage_while_running_is_repaired) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 3000, "1");
@@ -116,11 +116,11 @@ static void expect_spoilt_log_rebuilt(bool empty) {
     close_desk(&d);
 }
 
-Test(redis_auditor_log, a_damaged_copy_takes_its_place_while_it_is_open) { expect_spoilt_log_rebuilt(false); }
+Test(redis_auditor_writer, a_damaged_copy_replaces_the_open_log) { expect_spoilt_log_rebuilt(false); }
 /* As `: > audit.db` does, or a rotation that copies and truncates. */
-Test(redis_auditor_log, a_log_that_is_emptied_while_it_is_open) { expect_spoilt_log_rebuilt(true); }
+Test(redis_auditor_writer, the_open_log_is_emptied) { expect_spoilt_log_rebuilt(true); }
 
-Test(redis_auditor_log, a_log_that_is_removed_while_it_is_open) {
+Test(redis_auditor_writer, the_open_log_is_removed) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 100, "1");
@@ -134,7 +134,7 @@ Test(redis_auditor_log, a_log_that_is_removed_while_it_is_open) {
 }
 
 /* rm audit.db*: the lock file too, which would have told whose log was there. */
-Test(redis_auditor_log, a_log_that_is_removed_with_its_lock_file) {
+Test(redis_auditor_writer, the_open_log_is_removed_with_its_lock_file) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 100, "1");
@@ -150,7 +150,7 @@ Test(redis_auditor_log, a_log_that_is_removed_with_its_lock_file) {
     close_desk(&d);
 }
 
-Test(redis_auditor_log, a_log_that_is_removed_just_before_a_commit) {
+Test(redis_auditor_writer, the_log_is_removed_just_before_a_commit) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 100, "1");
@@ -168,7 +168,7 @@ Test(redis_auditor_log, a_log_that_is_removed_just_before_a_commit) {
 }
 
 /* The log of before, with the same name: what Redis believes of it is too much, and its rows come again. */
-Test(redis_auditor_log, an_older_copy_is_filled_again) {
+Test(redis_auditor_writer, an_older_copy_is_refilled) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     char *copy = mem_printf("%s/copy.db", d.dir);
@@ -205,7 +205,7 @@ Test(redis_auditor_log, an_older_copy_is_filled_again) {
     close_desk(&d);
 }
 
-Test(redis_auditor_log, a_stream_trimmed_before_the_log_was_lost_is_named_in_its_gap) {
+Test(redis_auditor_writer, the_gap_of_a_lost_log_covers_trimmed_records) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
     audit_log_feed(d.f.r, "email", 0, 100, "1");
@@ -226,7 +226,7 @@ Test(redis_auditor_log, a_stream_trimmed_before_the_log_was_lost_is_named_in_its
 }
 
 /* A log that tells of an earlier loss takes the place of another: each loss is a row. */
-Test(redis_auditor_log, each_loss_is_a_gap_row) {
+Test(redis_auditor_writer, each_loss_is_a_gap_row) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 300, "1");
@@ -253,7 +253,7 @@ Test(redis_auditor_log, each_loss_is_a_gap_row) {
     close_desk(&d);
 }
 
-Test(redis_auditor_log, a_second_auditor_on_one_path_waits_and_says_for_whom) {
+Test(redis_auditor_writer, a_second_auditor_on_one_path_waits_and_names_the_holder) {
     setup_t d = {0};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 5, "1");
@@ -267,7 +267,8 @@ Test(redis_auditor_log, a_second_auditor_on_one_path_waits_and_says_for_whom) {
     audit_log_feed(d.f.r, "email", 5, 5, "1");
     expect_rows(&d, 10);
     stop(&d);
-    cr_assert(driver_until(&other.driver, metric_get(&other.metrics->audit_faults) && fixture_log_count("writing audit log again") == 1,
+    cr_assert(driver_until(&other.driver,
+                           metric_get(&other.metrics->audit_faults) && fixture_log_count("writing audit log again") == 1,
                            30000) ||
               redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1);
     start(&d); /* now this one waits */
@@ -279,7 +280,7 @@ Test(redis_auditor_log, a_second_auditor_on_one_path_waits_and_says_for_whom) {
     close_desk(&d);
 }
 
-Test(redis_auditor_log, rows_are_kept_within_the_limit_while_more_come) {
+Test(redis_auditor_writer, retain_rows_holds_under_load) {
     setup_t d = {.audit = "retain_rows = 1000;"};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 850, "1");
@@ -312,7 +313,7 @@ Test(redis_auditor_log, rows_are_kept_within_the_limit_while_more_come) {
     close_desk(&d);
 }
 
-Test(redis_auditor_log, rows_older_than_retain_go_after_a_warning) {
+Test(redis_auditor_writer, expired_rows_are_removed_after_a_warning) {
     setup_t d = {.audit = ""};
     open_desk(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 100, "1"); /* of 2023 */
@@ -341,7 +342,7 @@ static void fail_now(setup_t *d, int first, int count) {
 }
 
 /* A log at its limit: what fails after Redis's clock was set back is older than what was removed, and yet new. */
-Test(redis_auditor_log, a_clock_that_is_set_back_hides_no_new_failure) {
+Test(redis_auditor_writer, a_clock_set_back_hides_no_new_failure) {
     setup_t d = {.audit = "retain_rows = 128;"};
     open_desk(&d, (fixture_options_t){.preload = "shim_clock"}, "", "", NULL);
     fail_now(&d, 0, 300);
@@ -373,7 +374,7 @@ typedef struct {
 
 /* Each operation on the files of the log in turn fails, once or for a while: the log holds the stream exactly, and says what was
  * wrong. */
-Test(redis_auditor_log, whatever_write_or_sync_fails_nothing_is_lost_or_doubled, .timeout = 300) {
+Test(redis_auditor_writer, failed_writes_and_fsyncs_lose_and_duplicate_no_row, .timeout = 300) {
     static const fault_row_t faults[] = {{"a write", DISK_WRITE, 1, EIO},
                                          {"a write, the disk being full", DISK_WRITE, 12, ENOSPC},
                                          {"a sync", DISK_SYNC, 1, EIO},
@@ -434,7 +435,7 @@ static void note_finding(void *self, audit_severity_t finding, const char *text)
     if (finding == AUDIT_ERROR) buffer_str(self, text);
 }
 
-Test(redis_auditor_log, a_read_only_place_is_waited_for, .timeout = 60) {
+Test(redis_auditor_writer, a_read_only_directory_is_retried, .timeout = 60) {
     char *dir = temp_dir("small");
     if (!mount_small(dir, MS_RDONLY)) cr_skip_test("a file system cannot be mounted here: %s", strerror(errno));
     setup_t d = {0};
@@ -457,7 +458,7 @@ Test(redis_auditor_log, a_read_only_place_is_waited_for, .timeout = 60) {
 }
 
 /* A disk of 2 MiB: it stops, says so once, keeps its place, and goes on when there is room. */
-Test(redis_auditor_log, a_full_disk_is_waited_for, .timeout = 120) {
+Test(redis_auditor_writer, a_full_disk_is_retried, .timeout = 120) {
     char *dir = temp_dir("small");
     if (!mount_small(dir, 0)) cr_skip_test("a file system cannot be mounted here: %s", strerror(errno));
     setup_t d = {0};

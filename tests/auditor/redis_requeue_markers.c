@@ -58,7 +58,7 @@ static outcome_t step(setup_t *d, requeue_markers_t *markers) {
     return requeue_markers_step(markers, d->f.conn, d->f.keys, d->instance.leases, redis_ms(d->f.r), &error);
 }
 
-Test(redis_requeue_markers, steps_are_small_and_go_through_all_queues) {
+Test(redis_requeue_markers, pruning_takes_small_steps_through_all_queues) {
     setup_t *d = open_desk();
     requeue_markers_t markers = {0};
     mark(d->f.r, "email");
@@ -82,7 +82,7 @@ Test(redis_requeue_markers, steps_are_small_and_go_through_all_queues) {
     close_desk(d);
 }
 
-Test(redis_requeue_markers, a_key_of_the_wrong_type_holds_up_no_other_queue) {
+Test(redis_requeue_markers, a_key_of_the_wrong_type_blocks_no_other_queue) {
     setup_t *d = open_desk();
     requeue_markers_t markers = {0};
     instance_lead(&d->instance, d->f.r);
@@ -97,7 +97,7 @@ Test(redis_requeue_markers, a_key_of_the_wrong_type_holds_up_no_other_queue) {
     close_desk(d);
 }
 
-Test(redis_requeue_markers, the_auditor_takes_the_steps) {
+Test(redis_requeue_markers, the_auditor_prunes_markers) {
     setup_t *d = open_desk();
     mark(d->f.r, "sms");
     instance_lead(&d->instance, d->f.r);
@@ -114,7 +114,7 @@ Test(redis_requeue_markers, the_auditor_takes_the_steps) {
 }
 
 /* What was forgotten too early could be put back twice. */
-Test(redis_requeue_markers, none_grows_old_while_the_clocks_disagree) {
+Test(redis_requeue_markers, no_marker_is_pruned_while_the_clocks_disagree) {
     static const int64_t MONTH_MS = INT64_C(30) * 24 * 3600 * 1000;
     setup_t *d = open_desk();
     mark(d->f.r, "sms");
