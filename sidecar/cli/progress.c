@@ -1,25 +1,31 @@
 #include "cli/progress.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#include "cli/audit/audit.h"
+#include "cli/terminal.h"
 
 enum { PERIOD_MS = 200 };
 
+static mono_t progress_next(void) { return mono_add(mono_now(), PERIOD_MS * NS_PER_MS); }
+
 progress_t progress_begin(const char *what) {
-    return (progress_t){.what = what, .wanted = isatty(STDERR_FILENO) == 1, .next = mono_add(mono_now(), PERIOD_MS * NS_PER_MS)};
+    return (progress_t){.what = what, .enabled = isatty(STDERR_FILENO) == 1, .began = mono_now(), .next = progress_next()};
 }
 
-void progress_show(progress_t *progress, int64_t done, int64_t of) {
-    char text[COUNT_TEXT_SIZE], all[COUNT_TEXT_SIZE];
-    if (!progress->wanted || !mono_reached(progress->next, mono_now())) return;
-    progress->next = mono_add(mono_now(), PERIOD_MS * NS_PER_MS);
+void progress_show(progress_t *progress, int64_t done, int64_t total) {
+    char done_text[NUMBER_TEXT_SIZE], total_text[NUMBER_TEXT_SIZE], rate[NUMBER_TEXT_SIZE];
+    if (!progress->enabled || !mono_reached(progress->next, mono_now())) return;
+    progress->next = progress_next();
     progress->shown = true;
-    count_format(done, text);
-    count_format(of, all);
-    fprintf(stderr, "\r\x1b[K%s: %s", progress->what, text);
-    if (of > 0) fprintf(stderr, " of %s (%d %%)", all, (int)(100.0 * (double)done / (double)of));
+    int64_t ms = mono_diff(mono_now(), progress->began) / NS_PER_MS + 1, own = done - progress->start;
+    fprintf(stderr, "\r\x1b[K%s: %s", progress->what, number_text(done, done_text));
+    if (total > 0)
+        fprintf(stderr, " of %s (%d %%), %s/s, %" PRId64 " s left", number_text(total, total_text),
+                (int)(100.0 * (double)done / (double)total), number_text(own * 1000 / ms, rate),
+                own > 0 ? (total - done) * ms / own / 1000 : 0);
+    fflush(stderr);
 }
 
 void progress_end(progress_t *progress) {

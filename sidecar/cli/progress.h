@@ -1,4 +1,4 @@
-// How far something is, on standard error, when that is a terminal; otherwise nothing.
+// A line on a terminal that says how far a long command is. Nothing where standard error is not a terminal.
 #ifndef QS_CLI_PROGRESS_H
 #define QS_CLI_PROGRESS_H
 
@@ -9,13 +9,15 @@
 
 typedef struct progress {
     const char *what; // "exporting"
-    bool wanted;
+    bool enabled;
     bool shown;
-    mono_t next; // not before this
+    int64_t start; // what was done before it began, which is no speed
+    mono_t began;
+    mono_t next; // when it is printed again
 } progress_t;
 
 progress_t progress_begin(const char *what);
-void progress_show(progress_t *progress, int64_t done, int64_t of); // of: 0 = not known
-void progress_end(progress_t *progress);                            // leaves an empty line to write on
+void progress_show(progress_t *progress, int64_t done, int64_t total); // total 0 = unknown
+void progress_end(progress_t *progress);                               // clears the line
 
 #endif

@@ -3,6 +3,7 @@
 #define QS_CLI_TERMINAL_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/buffer.h"
@@ -15,6 +16,10 @@ void terminal_escape(buffer_t *out, slice_t bytes, bool keep_lines);
 // Columns that escaped text takes, and how many of its bytes fit into `columns`.
 size_t terminal_width(slice_t text);
 size_t terminal_fit(slice_t text, size_t columns);
+
+// "1,234,567". Returns text.
+enum { NUMBER_TEXT_SIZE = 32 };
+const char *number_text(int64_t count, char text[NUMBER_TEXT_SIZE]);
 
 // Columns of the terminal that `out` is, or $COLUMNS; 0 = neither, any width will do.
 size_t terminal_columns(FILE *out);

@@ -1,7 +1,6 @@
 #include "cli/audit/audit.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,18 +25,6 @@ int audit_print_error(buffer_t *why) {
     buffer_free(&escaped);
     buffer_free(why);
     return CLI_FAILED;
-}
-
-slice_t count_format(int64_t number, char text[COUNT_TEXT_SIZE]) {
-    char digits[COUNT_TEXT_SIZE];
-    int len = snprintf(digits, sizeof digits, "%" PRId64, number);
-    size_t used = 0;
-    for (int i = 0; i < len; i++) {
-        if (i && (len - i) % 3 == 0 && digits[i - 1] != '-') text[used++] = ',';
-        text[used++] = digits[i];
-    }
-    text[used] = '\0';
-    return (slice_t){text, used};
 }
 
 // `known`: the words that are allowed, separated by spaces; NULL = there is no list.

@@ -151,8 +151,4 @@ int audit_print_error(buffer_t *why);
 // Prints on stderr that no event matches, with the nearest known queue if the log has none of that name.
 void audit_print_no_match(audit_t *audit, const audit_filter_t *filter);
 
-// "1,234,567".
-enum { COUNT_TEXT_SIZE = 32 };
-slice_t count_format(int64_t number, char text[COUNT_TEXT_SIZE]);
-
 #endif

@@ -86,7 +86,7 @@ static int export_run(audit_args_t *args) {
                        .name = name ? name : "standard output",
                        .records = event_records(args->format),
                        .progress = progress_begin("exporting")};
-    if (!name && isatty(STDOUT_FILENO)) export.progress.wanted = false; // progress would mix with the rows
+    if (!name && isatty(STDOUT_FILENO)) export.progress.enabled = false; // progress would mix with the rows
     if (!name) return export_write(&export, &why) ? CLI_OK : audit_print_error(&why);
     if (!atomic_file_create(&file, name, args->path, args->force, &why)) return audit_print_error(&why);
     export.fd = file.fd;

@@ -165,9 +165,8 @@ static bool import_open(import_file_t *file, buffer_t *why) {
 }
 
 static void import_add_count(buffer_t *text, int64_t count, const char *what, bool always) {
-    char number[COUNT_TEXT_SIZE];
-    count_format(count, number);
-    if (count || always) buffer_printf(text, "%s%s %s", text->len ? ", " : "", number, what);
+    char number[NUMBER_TEXT_SIZE];
+    if (count || always) buffer_printf(text, "%s%s %s", text->len ? ", " : "", number_text(count, number), what);
 }
 
 static void import_print_counts(const char *name, const import_counts_t *counts) {
@@ -184,10 +183,10 @@ static void import_print_counts(const char *name, const import_counts_t *counts)
 
 // False: the end lines of the exports count more events than came.
 static bool import_check_complete(const import_file_t *file) {
-    char number[COUNT_TEXT_SIZE];
-    count_format(file->missing, number);
+    char number[NUMBER_TEXT_SIZE];
     if (file->missing)
-        fprintf(stderr, "queue-sidecar: %s: %s exported events are missing: get the file again\n", file->name, number);
+        fprintf(stderr, "queue-sidecar: %s: %s exported events are missing: get the file again\n", file->name,
+                number_text(file->missing, number));
     else if (file->events && !file->complete)
         fprintf(
             stderr,

@@ -1,4 +1,3 @@
-// queue-sidecar audit requeue and audit discard: what is asked for, and whether it is meant.
 #include "cli/audit/requeue.h"
 
 #include <pwd.h>
@@ -9,77 +8,78 @@
 #include <unistd.h>
 
 #include "base/suggest.h"
+#include "cli/terminal.h"
 
 enum { MAX_NOTE = 1024, MAX_RATE = 1000000, MAX_SUGGESTIONS = 1000 };
 
-static int requeue_print_usage_error(const audit_args_t *args, const char *text) {
+static int requeue_usage_error(const audit_args_t *args, const char *text) {
     fprintf(stderr, "queue-sidecar audit %s: %s\nSee `queue-sidecar help audit %s`.\n", args->command, text, args->command);
     return CLI_USAGE;
 }
 
-// Nobody is to put everything back by forgetting a word.
+// Nobody may put everything back by forgetting a word.
 static int requeue_check_selection(const audit_args_t *args) {
-    bool filters = args->has_filter || args->has_limit;
-    if (args->operands.count && (args->requeue.where || filters))
-        return requeue_print_usage_error(args, "give refs, or --where and filters, not both");
-    if (args->operands.count) return CLI_OK;
-    if (!args->requeue.where && filters)
-        return requeue_print_usage_error(args, "filters choose many failures at once: say --where before them");
-    if (!args->requeue.where) return requeue_print_usage_error(args, "which failures: REF..., or --where and filters?");
+    bool refs = args->operands.count > 0, where = args->requeue.where, filters = args->has_filter || args->has_limit;
+    if (refs && (where || filters)) return requeue_usage_error(args, "specify REFs, or --where with a filter, not both");
+    if (refs) return CLI_OK;
+    if (!where && filters) return requeue_usage_error(args, "filters select many failures: put --where before them");
+    if (!where) return requeue_usage_error(args, "specify REFs, or --where with a filter");
     if (args->has_filter) return CLI_OK;
-    return requeue_print_usage_error(
-        args, "--where wants a filter: --queue, --failed-by, --since, --until or --grep (all there are: --since 1970-01-01)");
+    return requeue_usage_error(args,
+                               "--where needs a filter: --queue, --failed-by, --since, --until or --grep (for all failures: "
+                               "--since 1970-01-01)");
 }
 
-// `list` calls a filter --reason; here it is what the operator says.
-static int requeue_parse_note(requeue_options_t *options, const audit_args_t *args) {
+// In `list` --reason is a filter; here it is the operator's reason.
+static int requeue_parse_note(requeue_options_t *options) {
+    const audit_args_t *args = options->args;
     const char *reason = args->requeue.reason, *because = args->requeue.because;
-    if (reason && because) return requeue_print_usage_error(args, "--reason and --because say the same: give one");
+    if (reason && because) return requeue_usage_error(args, "--reason and --because are the same: specify one of them");
     if (reason && audit_is_reason(reason)) {
-        fprintf(
-            stderr,
-            "queue-sidecar audit %s: --reason %s: is it why they failed (--failed-by %s), or what you say of it (--because %s)?\n"
-            "See `queue-sidecar help audit %s`.\n",
-            args->command, reason, reason, reason, args->command);
+        fprintf(stderr,
+                "queue-sidecar audit %s: --reason %s is ambiguous: use --failed-by %s to filter, or --because %s for your own "
+                "reason\nSee `queue-sidecar help audit %s`.\n",
+                args->command, reason, reason, reason, args->command);
         return CLI_USAGE;
     }
     options->note = because ? because : reason ? reason : "";
-    return strlen(options->note) <= MAX_NOTE ? CLI_OK : requeue_print_usage_error(args, "--because takes at most 1024 bytes");
+    return strlen(options->note) <= MAX_NOTE ? CLI_OK : requeue_usage_error(args, "--because takes at most 1024 bytes");
 }
 
 // "50/s", "300/m", "50".
-static int requeue_parse_rate(requeue_options_t *options, const audit_args_t *args) {
-    const char *word = args->requeue.rate;
+static int requeue_parse_rate(requeue_options_t *options) {
+    const char *word = options->args->requeue.rate;
     char *end;
-    if (!word) return CLI_OK; // as fast as it goes
+    if (!word) return CLI_OK;
     long long number = strtoll(word, &end, 10);
     bool minute = strcmp(end, "/m") == 0;
     bool good = *word >= '0' && *word <= '9' && number > 0 && number <= MAX_RATE && (minute || !*end || strcmp(end, "/s") == 0);
-    if (!good) return requeue_print_usage_error(args, "--rate is a number from 1 to 1000000 with /s or /m, like 50/s");
+    if (!good) return requeue_usage_error(options->args, "--rate takes a number from 1 to 1000000 with /s or /m, like 50/s");
     options->per_minute = minute ? number : 60 * number;
     return CLI_OK;
 }
 
-static bool requeue_is_valid_name(const char *by) {
-    size_t len = strlen(by);
-    for (const char *at = by; *at; at++)
-        if ((unsigned char)*at < ' ' || *at == 0x7f) return false;
-    return len > 0 && len <= REQUEUE_BY_MOST;
+static int requeue_check_operator(const requeue_options_t *options) {
+    size_t len = strlen(options->by);
+    bool good = len > 0 && len <= REQUEUE_BY_MOST;
+    for (const char *at = options->by; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f) good = false;
+    return good ? CLI_OK : requeue_usage_error(options->args, "--by takes 1 to 128 bytes without control characters");
 }
 
-// Who asks: as said, else the user behind sudo, else the user, on this machine. Owned.
+// --by, else the user behind sudo or the user, at this host. Owned.
 static char *requeue_operator(const char *by) {
-    const char *names[] = {getenv("SUDO_USER"), getenv("USER")};
-    const struct passwd *user = getpwuid(getuid());
+    const char *sudo = getenv("SUDO_USER"), *user = getenv("USER");
+    const struct passwd *entry = getpwuid(getuid());
     char host[256] = "";
     if (by) return mem_str(by);
-    const char *name = names[0] && *names[0] ? names[0] : names[1] && *names[1] ? names[1] : user ? user->pw_name : "nobody";
+    const char *name = sudo && *sudo ? sudo : user && *user ? user : entry ? entry->pw_name : "nobody";
     if (gethostname(host, sizeof host - 1) != 0 || !*host) snprintf(host, sizeof host, "unknown");
     return mem_printf("%.60s@%.60s", name, host);
 }
 
-static int requeue_parse_target(requeue_options_t *options, const audit_args_t *args) {
-    const char *to = args->requeue.to;
+static int requeue_parse_target(requeue_options_t *options) {
+    const char *to = options->args->requeue.to;
     const config_t *config = options->keys->config;
     const char *names[MAX_SUGGESTIONS];
     size_t count = 0;
@@ -91,45 +91,43 @@ static int requeue_parse_target(requeue_options_t *options, const audit_args_t *
     }
     if (options->to >= 0) return CLI_OK;
     const char *nearest = suggest_nearest(to, names, count);
-    fprintf(stderr, "queue-sidecar audit %s: --to %s: the config has no such queue%s%s%s\n", args->command, to,
+    fprintf(stderr, "queue-sidecar audit %s: --to %s: the config has no such queue%s%s%s\n", options->args->command, to,
             nearest ? ": did you mean `" : "", nearest ? nearest : "", nearest ? "`?" : "");
     return CLI_USAGE;
 }
 
-// Whether it is meant. CLI_OK: it is.
+// CLI_OK: go on.
 static int requeue_confirm(const requeue_options_t *options, const requeue_plan_t *plan) {
-    buffer_t what = {0};
-    char line[16] = "";
-    char number[COUNT_TEXT_SIZE];
-    if (!options->bulk || options->yes || options->dry_run || plan->open == 0) return CLI_OK;
-    plan_format(plan, &what);
-    bool asks = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
-    fprintf(stderr, "queue-sidecar: about to %s %s", options->discard ? "discard" : "put back", buffer_text(&what));
-    if (plan->answered) {
-        count_format(plan->answered, number);
-        bool one = plan->answered == 1;
-        fprintf(stderr, " (%s %s answered before, and %s left out)", number, one ? "was" : "were", one ? "is" : "are");
-    }
-    fputs(asks ? ".\nGo on? [y/N] " : ".\nNobody can be asked here: add --yes to go on, or --dry-run to look first\n", stderr);
+    const audit_args_t *args = options->args;
+    buffer_t jobs = {0};
+    char line[16] = "", number[NUMBER_TEXT_SIZE];
+    if (!args->requeue.where || args->requeue.yes || args->requeue.dry_run || plan->count == 0) return CLI_OK;
+    plan_format(plan, &jobs);
+    bool can_ask = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+    fprintf(stderr, "queue-sidecar: about to %s %s", options->discard ? "discard" : "put back", buffer_text(&jobs));
+    bool one = plan->answered == 1;
+    if (plan->answered)
+        fprintf(stderr, " (%s %s answered before, and %s left out)", number_text(plan->answered, number), one ? "was" : "were",
+                one ? "is" : "are");
+    fputs(can_ask ? ".\nGo on? [y/N] " : ".\nThere is no terminal to ask on: add --yes to go on, or --dry-run to look first\n",
+          stderr);
     fflush(stderr);
-    buffer_free(&what);
-    if (!asks) return CLI_USAGE;
+    buffer_free(&jobs);
+    if (!can_ask) return CLI_USAGE;
     bool yes = fgets(line, sizeof line, stdin) && (line[0] == 'y' || line[0] == 'Y');
     if (!yes) fputs("queue-sidecar: nothing was done\n", stderr);
     return yes ? CLI_OK : CLI_FAILED;
 }
 
-static int requeue_plan_and_run(const requeue_options_t *options, const audit_args_t *args) {
+static int requeue_plan_and_run(const requeue_options_t *options) {
+    const audit_args_t *args = options->args;
     requeue_plan_t plan = {0};
     buffer_t why = {0};
-    bool planned = options->bulk ? plan_matches(options, &plan, &why)
-                                 : plan_refs(options, (const char *const *)args->operands.all, args->operands.count, &plan, &why);
+    bool planned = args->requeue.where ? plan_matches(options, &plan, &why) : plan_refs(options, &plan, &why);
     int status = planned ? requeue_confirm(options, &plan) : audit_print_error(&why);
-    if (planned && options->bulk && plan.open == 0 && plan.answered == 0) audit_print_no_match(options->audit, &options->filter);
-    if (status == CLI_OK) {
-        status = requeue_run(options, &plan);
-        if (status == CLI_OK && plan.bad_refs) status = CLI_FAILED;
-    }
+    if (planned && args->requeue.where && plan.count == 0 && plan.answered == 0) audit_print_no_match(args->audit, &args->filter);
+    if (status == CLI_OK) status = requeue_run(options, &plan);
+    if (status == CLI_OK && plan.bad_refs) status = CLI_FAILED;
     plan_free(&plan);
     return status;
 }
@@ -137,25 +135,14 @@ static int requeue_plan_and_run(const requeue_options_t *options, const audit_ar
 static int requeue_main(const audit_args_t *args, bool discard) {
     char *by = requeue_operator(args->requeue.by);
     keyspace_t *keys = keyspace_new(args->config);
-    requeue_options_t options = {.audit = args->audit,
-                                 .keys = keys,
-                                 .discard = discard,
-                                 .bulk = args->requeue.where,
-                                 .again = args->requeue.again,
-                                 .yes = args->requeue.yes,
-                                 .dry_run = args->requeue.dry_run,
-                                 .utc = args->utc,
-                                 .format = args->format,
-                                 .filter = args->filter,
-                                 .by = by};
+    requeue_options_t options = {.args = args, .keys = keys, .discard = discard, .by = by};
     signal(SIGPIPE, SIG_IGN); // Redis is at the other end of a socket
     int status = requeue_check_selection(args);
-    if (status == CLI_OK) status = requeue_parse_note(&options, args);
-    if (status == CLI_OK) status = requeue_parse_rate(&options, args);
-    if (status == CLI_OK) status = requeue_parse_target(&options, args);
-    if (status == CLI_OK && !requeue_is_valid_name(by))
-        status = requeue_print_usage_error(args, "--by takes 1 to 128 bytes without control characters");
-    if (status == CLI_OK) status = requeue_plan_and_run(&options, args);
+    if (status == CLI_OK) status = requeue_parse_note(&options);
+    if (status == CLI_OK) status = requeue_parse_rate(&options);
+    if (status == CLI_OK) status = requeue_parse_target(&options);
+    if (status == CLI_OK) status = requeue_check_operator(&options);
+    if (status == CLI_OK) status = requeue_plan_and_run(&options);
     keyspace_free(keys);
     free(by);
     return status;
@@ -167,44 +154,43 @@ static int discard_command(audit_args_t *args) { return requeue_main(args, true)
 
 #define AT(field) offsetof(audit_args_t, field)
 #define REQUEUE_OPTIONS                                                                                                          \
-    AUDIT_OPERANDS("REF", "what `audit list` shows, or the beginning of it", NULL),                                              \
-        AUDIT_OPTIONS_CONFIG("Redis, queues and the log", "another log than that of the config"),                                \
+    AUDIT_OPERANDS("REF", "from `audit list`, or its first characters", NULL),                                                   \
+        AUDIT_OPTIONS_CONFIG("the config of Redis, the queues and the log", "another log than the config's"),                    \
         {.name = "because",                                                                                                      \
          .argument = "TEXT",                                                                                                     \
          .at = AT(requeue.because),                                                                                              \
-         .help = "why, for the log; --reason TEXT is the same, unless TEXT is a reason of failures"},                            \
+         .help = "your reason, for the log; --reason TEXT is the same, unless TEXT is a reason of failures"},                    \
         {.name = "reason", .argument = "TEXT", .at = AT(requeue.reason)},                                                        \
         {.name = "by",                                                                                                           \
          .argument = "NAME",                                                                                                     \
          .at = AT(requeue.by),                                                                                                   \
-         .help = "who asks; otherwise $SUDO_USER or the user, at this host"},                                                    \
-        {.name = "again", .at = AT(requeue.again), .help = "also what was answered before"},                                     \
-        {.name = "rate", .argument = "N/s", .at = AT(requeue.rate), .help = "at most so many a second (N/m: a minute), evenly"}, \
-        {.name = "dry-run", .at = AT(requeue.dry_run), .help = "only says what would be done"},                                  \
+         .help = "your name, for the log; by default $SUDO_USER or the user, at this host"},                                     \
+        {.name = "again", .at = AT(requeue.again), .help = "also failures that were requeued or discarded before"},              \
+        {.name = "rate", .argument = "N/s", .at = AT(requeue.rate), .help = "at most N jobs a second, evenly (N/m: a minute)"},  \
+        {.name = "dry-run", .at = AT(requeue.dry_run), .help = "only print what would be done"},                                 \
         {.letter = 'y',                                                                                                          \
          .name = "yes",                                                                                                          \
          .at = AT(requeue.yes),                                                                                                  \
-         .help = "does not ask; needed for --where where nobody can be asked"},                                                  \
-        AUDIT_OPTION_LIMIT("at most so many, the oldest first"),                                                                 \
-        AUDIT_OPTION_OUTPUT("table json jsonl",                                                                                  \
-                            "table, json (one object at the end), jsonl (one for each failure that is tried)")
+         .help = "do not ask; --where needs it where there is no terminal"},                                                     \
+        AUDIT_OPTION_LIMIT("at most N jobs, the oldest first"),                                                                  \
+        AUDIT_OPTION_OUTPUT("table json jsonl", "table, json (one object at the end), jsonl (an object for each failure)")
 #define REQUEUE_OPTIONS_WHERE                                                                                                    \
     {.name = "where",                                                                                                            \
      .at = AT(requeue.where),                                                                                                    \
-     .heading = "Many at once, by at least one FILTER:",                                                                         \
-     .help = "not refs, but all that match what follows"},                                                                       \
+     .heading = "Many at once, with at least one FILTER:",                                                                       \
+     .help = "all failures that match the filters, instead of REFs"},                                                            \
         AUDIT_OPTION_QUEUE,                                                                                                      \
         {.letter = 'r',                                                                                                          \
          .name = "failed-by",                                                                                                    \
          .argument = "NAME",                                                                                                     \
          .at = AT(filter.reason),                                                                                                \
          .values = AUDIT_FAILURE_REASONS,                                                                                        \
-         .help = "what `list` calls --reason: retries_exhausted, reported, alive_timeout, ..."},                                 \
+         .help = "only this reason, which `list` calls --reason: retries_exhausted, reported, alive_timeout, ..."},              \
         AUDIT_OPTIONS_TIME, AUDIT_OPTION_UTC
 #define REQUEUE_TEXT_ONCE                                                                                                        \
-    "Each failure is answered once, whoever asks, on whichever instance, unless --again: what was answered before is left out "  \
-    "and said. So an interrupted run (Ctrl-C finishes what is under way) is simply run again, unless it had --again, which "     \
-    "would do all of it once more. The answer is an event of its own: every instance's log gets it."
+    "Each failure is answered once, whoever asks, on whichever instance, unless --again is given. So an interrupted run can "    \
+    "simply be run again: failures that were answered are left out and reported. With --again it would repeat them. Ctrl-C "     \
+    "stops a run after the requests that are under way. The answer is an event, which reaches every instance's log."
 #define REQUEUE_EXITS                                                                                                            \
     "0 ok\n1 something was refused or not found\n2 wrong usage\n69 Redis unreachable\n78 bad config\n130 interrupted by "        \
     "Ctrl-C\n"
@@ -215,22 +201,20 @@ static const cli_option_t requeue_option_rows[] = {
      .argument = "QUEUE",
      .at = AT(requeue.to),
      .values = CLI_QUEUES,
-     .help = "into this queue of the config, instead of each job's own"},
+     .help = "put all jobs into this queue of the config, instead of each into its own"},
     REQUEUE_OPTIONS_WHERE,
 };
 
 const audit_command_t audit_requeue_command = {
     .about = {.name = "requeue",
-              .summary = "Puts failed jobs back among the ready ones of their queue",
+              .summary = "Put failed jobs back into the ready list of their queue",
               .examples = "queue-sidecar audit requeue k3vq7m2zt4pa --because 'address corrected'\n"
                           "queue-sidecar audit requeue --where --queue email --since 2h --grep 'SMTP timeout' --dry-run\n"
                           "queue-sidecar audit requeue --where --queue email --since 2h --grep 'SMTP timeout' --rate 50/s\n",
               .usage = "audit requeue REF... | --where FILTERS [--to QUEUE] [OPTIONS]",
               CLI_OPTIONS(requeue_option_rows),
-              .text =
-                  "A job goes to the left end, as producers add it: behind what waits there now. It begins a new life: all its "
-                  "retries, and a whole alive timeout. The same bytes elsewhere in the queue do not matter: it is added all the "
-                  "same.\n\n" REQUEUE_TEXT_ONCE,
+              .text = "A job goes behind the jobs that wait now, as a new one does, with all its retries and a whole alive "
+                      "timeout. It is added even if the queue already holds the same bytes.\n\n" REQUEUE_TEXT_ONCE,
               .exits = REQUEUE_EXITS},
     .opens_log = true,
     .needs_config = true,
@@ -242,7 +226,7 @@ static const cli_option_t discard_option_rows[] = {REQUEUE_OPTIONS, REQUEUE_OPTI
 
 const audit_command_t audit_discard_command = {
     .about = {.name = "discard",
-              .summary = "Notes that failed jobs are done with, so that they no longer count as open",
+              .summary = "Mark failed jobs as done with, so that they no longer count as open",
               .examples = "queue-sidecar audit discard k3vq7m2zt4pa --because 'customer is gone'\n"
                           "queue-sidecar audit discard --where --queue email --until 7d --yes\n",
               .usage = "audit discard REF... | --where FILTERS [OPTIONS]",

@@ -1,5 +1,3 @@
-// Which failures a requeue or discard is about.
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,7 +10,7 @@ static void plan_add(requeue_plan_t *plan, int64_t seq, int64_t at) {
     plan->seqs[plan->count++] = seq;
 }
 
-static plan_queue_t *plan_queue(requeue_plan_t *plan, slice_t name) {
+static plan_queue_t *plan_find_queue(requeue_plan_t *plan, slice_t name) {
     for (size_t i = 0; i < plan->queue_count; i++)
         if (slice_is(name, plan->queues[i].name)) return &plan->queues[i];
     plan->queues = mem_grown(plan->queues, plan->queue_count, sizeof *plan->queues);
@@ -21,38 +19,31 @@ static plan_queue_t *plan_queue(requeue_plan_t *plan, slice_t name) {
     return queue;
 }
 
+typedef struct plan_matcher {
+    const audit_args_t *args;
+    requeue_plan_t *plan;
+} plan_matcher_t;
+
 static bool plan_add_match(void *self, const audit_match_t *match) {
-    requeue_plan_t *plan = ((void **)self)[0];
-    const requeue_options_t *options = ((void **)self)[1];
-    if (options->filter.limit && plan->open == options->filter.limit) return false;
-    plan_queue_t *queue = plan_queue(plan, match->queue);
-    if (slice_is(match->state, "failed") || options->again) {
-        queue->open++;
-        plan->open++;
+    const plan_matcher_t *matcher = self;
+    requeue_plan_t *plan = matcher->plan;
+    int64_t limit = matcher->args->filter.limit;
+    if (limit && (int64_t)plan->count == limit) return false;
+    if (slice_is(match->state, "failed") || matcher->args->requeue.again) {
+        plan_find_queue(plan, match->queue)->open++;
         plan_add(plan, match->seq, match->at);
     } else {
-        queue->answered++;
         plan->answered++;
     }
     return true;
 }
 
-// The limit is of those that are to be done: what was answered before must not use it up, or a second run would do nothing.
+// Failures that were answered before must not use up the limit, or a second run would do nothing.
 bool plan_matches(const requeue_options_t *options, requeue_plan_t *plan, buffer_t *why) {
-    const void *both[] = {plan, options};
-    audit_filter_t filter = options->filter;
+    plan_matcher_t matcher = {options->args, plan};
+    audit_filter_t filter = options->args->filter;
     filter.limit = 0;
-    return audit_select(options->audit, &filter, plan_add_match, both, why);
-}
-
-static bool plan_add_ref(const requeue_options_t *options, const char *word, requeue_plan_t *plan, buffer_t *why) {
-    audit_ref_match_t match;
-    if (!audit_ref_find(options->audit, word, options->utc, &match, why)) return false;
-    if (match.count == 1)
-        plan_add(plan, match.seq, match.at);
-    else
-        plan->bad_refs++;
-    return true;
+    return audit_select(options->args->audit, &filter, plan_add_match, &matcher, why);
 }
 
 static int plan_compare_seqs(const void *a, const void *b) {
@@ -60,7 +51,7 @@ static int plan_compare_seqs(const void *a, const void *b) {
     return (*left > *right) - (*left < *right);
 }
 
-// One failure that several refs name is one.
+// Several refs may name one failure.
 static void plan_remove_duplicates(requeue_plan_t *plan) {
     size_t kept = 0;
     if (plan->count) qsort(plan->seqs, plan->count, sizeof *plan->seqs, plan_compare_seqs);
@@ -69,11 +60,17 @@ static void plan_remove_duplicates(requeue_plan_t *plan) {
     plan->count = kept;
 }
 
-bool plan_refs(const requeue_options_t *options, const char *const *refs, size_t count, requeue_plan_t *plan, buffer_t *why) {
-    for (size_t i = 0; i < count; i++)
-        if (!plan_add_ref(options, refs[i], plan, why)) return false;
+bool plan_refs(const requeue_options_t *options, requeue_plan_t *plan, buffer_t *why) {
+    const audit_args_t *args = options->args;
+    for (size_t i = 0; i < args->operands.count; i++) {
+        audit_ref_match_t match;
+        if (!audit_ref_find(args->audit, args->operands.all[i], args->utc, &match, why)) return false;
+        if (match.count == 1)
+            plan_add(plan, match.seq, match.at);
+        else
+            plan->bad_refs++;
+    }
     plan_remove_duplicates(plan);
-    plan->open = (int64_t)plan->count;
     return true;
 }
 
@@ -81,20 +78,14 @@ void plan_free(requeue_plan_t *plan) {
     for (size_t i = 0; i < plan->queue_count; i++) free(plan->queues[i].name);
     free(plan->queues);
     free(plan->seqs);
-    *plan = (requeue_plan_t){0};
 }
 
 void plan_format(const requeue_plan_t *plan, buffer_t *out) {
-    char number[COUNT_TEXT_SIZE];
-    const char *before = ": ";
-    count_format(plan->open, number);
-    buffer_printf(out, "%s job%s", number, plan->open == 1 ? "" : "s");
+    char number[NUMBER_TEXT_SIZE];
+    buffer_printf(out, "%s job%s", number_text((int64_t)plan->count, number), plan->count == 1 ? "" : "s");
     for (size_t i = 0; i < plan->queue_count; i++) {
-        if (!plan->queues[i].open) continue;
-        count_format(plan->queues[i].open, number);
-        buffer_str(out, before);
+        buffer_str(out, i ? ", " : ": ");
         terminal_escape(out, slice_text(plan->queues[i].name), false);
-        buffer_printf(out, " %s", number);
-        before = ", ";
+        buffer_printf(out, " %s", number_text(plan->queues[i].open, number));
     }
 }

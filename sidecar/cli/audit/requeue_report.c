@@ -1,13 +1,11 @@
-// What became of each failure, for people and programs.
 #include <inttypes.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/json/write.h"
 #include "cli/audit/requeue.h"
 #include "cli/terminal.h"
 
-enum { MAX_PRINTED_EACH = 10, MAX_JSON_PROBLEMS = 1000, PROGRESS_MS = 200 };
+enum { MAX_PRINTED_EACH = 10, MAX_JSON_PROBLEMS = 1000 };
 
 static const struct {
     const char *word, *text;
@@ -18,80 +16,85 @@ static const struct {
 #undef X
 };
 
-void report_begin(requeue_report_t *report, const requeue_options_t *options, int64_t total, int64_t answered) {
-    *report =
-        (requeue_report_t){.options = options, .total = total, .before = answered, .began = mono_now(), .shown = mono_now()};
-    report->of[RESULT_ANSWERED] = answered;
+void report_begin(requeue_report_t *report, const requeue_options_t *options, const requeue_plan_t *plan) {
+    const audit_args_t *args = options->args;
+    *report = (requeue_report_t){.options = options,
+                                 .of = {[RESULT_ANSWERED] = plan->answered},
+                                 .tried = plan->answered,
+                                 .total = (int64_t)plan->count + plan->answered,
+                                 .began = mono_now(),
+                                 .progress = progress_begin(options->discard ? "discarding" : "requeueing")};
+    report->progress.start = plan->answered;
+    if (!args->requeue.where || args->requeue.dry_run) report->progress.enabled = false;
 }
 
-static const char *report_verb(const requeue_options_t *options) { return options->discard ? "discarded" : "put back"; }
+static const char *report_verb(const requeue_report_t *report) { return report->options->discard ? "discarded" : "put back"; }
+
+static const char *report_queue_name(const requeue_report_t *report, const requeue_target_t *target) {
+    return report->options->keys->queues[target->to].config->name;
+}
+
+static void report_add_json_text(buffer_t *out, const char *name, const char *text) {
+    buffer_printf(out, "%s\"%s\":", out->data[out->len - 1] == '{' ? "" : ",", name);
+    json_write_string(out, slice_text(text));
+}
 
 static void report_add_json(buffer_t *out, const requeue_report_t *report, const requeue_target_t *target,
                             requeue_result_t result, const char *detail) {
-    const requeue_options_t *options = report->options;
-    buffer_printf(out, "{\"ref\":\"%s\",\"event\":\"%s\",\"queue\":", target->ref, target->event);
-    json_write_string(out, slice_text(target->queue));
-    buffer_str(out, ",\"job_id\":");
-    json_write_string(out, slice_text(target->job));
-    buffer_printf(out, ",\"action\":\"%s\",\"result\":\"%s\"", options->discard ? "discard" : "requeue", results[result].word);
-    if (!options->discard && result <= RESULT_WOULD) {
-        buffer_str(out, ",\"to\":");
-        json_write_string(out, slice_text(options->keys->queues[target->to].config->name));
-    }
-    buffer_str(out, ",\"detail\":");
-    json_write_string(out, slice_text(detail ? detail : results[result].text));
+    bool discard = report->options->discard;
+    buffer_str(out, "{");
+    report_add_json_text(out, "ref", target->ref);
+    report_add_json_text(out, "event", target->event);
+    report_add_json_text(out, "queue", target->queue);
+    report_add_json_text(out, "job_id", target->job);
+    report_add_json_text(out, "action", discard ? "discard" : "requeue");
+    report_add_json_text(out, "result", results[result].word);
+    if (!discard && result <= RESULT_WOULD) report_add_json_text(out, "to", report_queue_name(report, target));
+    report_add_json_text(out, "detail", detail ? detail : results[result].text);
     buffer_str(out, "}");
 }
 
-static void report_clear_progress(requeue_report_t *report) {
-    if (report->progress) fputs("\r\x1b[K", stderr);
-    report->progress = false;
-}
-
-// A line of plain text: nothing of a job may move the cursor.
-static void report_print_escaped(FILE *to, const char *text) {
-    buffer_t plain = {0};
-    terminal_escape(&plain, slice_text(text), false);
-    fputs(buffer_text(&plain), to);
-    buffer_free(&plain);
-}
-
-// In bulk only what went wrong is told one by one, and of each kind no more than the first.
-static bool report_is_shown(const requeue_report_t *report, requeue_result_t result) {
-    return !report->options->bulk || (result != RESULT_DONE && report->of[result] <= MAX_PRINTED_EACH);
-}
+static void report_add_escaped(buffer_t *out, const char *text) { terminal_escape(out, slice_text(text), false); }
 
 static void report_print_success(const requeue_report_t *report, const requeue_target_t *target, requeue_result_t result) {
-    const requeue_options_t *options = report->options;
-    printf("%s  %s%s", target->ref, result == RESULT_WOULD ? "would be " : "", report_verb(options));
-    if (!options->discard) printf(" into %s", options->keys->queues[target->to].config->name);
-    fputs(": ", stdout);
-    report_print_escaped(stdout, target->job);
-    fputs("\n", stdout);
+    buffer_t line = {0};
+    buffer_printf(&line, "%s  %s%s", target->ref, result == RESULT_WOULD ? "would be " : "", report_verb(report));
+    if (!report->options->discard) buffer_printf(&line, " into %s", report_queue_name(report, target));
+    buffer_str(&line, ": ");
+    report_add_escaped(&line, target->job);
+    puts(buffer_text(&line));
+    buffer_free(&line);
 }
 
-static void report_print(requeue_report_t *report, const requeue_target_t *target, requeue_result_t result, const char *detail) {
-    if (!report_is_shown(report, result)) return;
-    report_clear_progress(report);
-    if (result == RESULT_DONE || result == RESULT_WOULD) {
-        report_print_success(report, target, result);
-        return;
-    }
+static void report_print_problem(const requeue_target_t *target, requeue_result_t result, const char *detail) {
+    buffer_t line = {0};
+    buffer_printf(&line, "queue-sidecar: %s (", target->ref);
+    report_add_escaped(&line, target->queue);
+    buffer_printf(&line, ") %s%s", results[result].text, detail ? ": " : "");
+    report_add_escaped(&line, detail ? detail : "");
     fflush(stdout);
-    fprintf(stderr, "queue-sidecar: %s (", target->ref);
-    report_print_escaped(stderr, target->queue);
-    fprintf(stderr, ") %s%s", results[result].text, detail ? ": " : "");
-    report_print_escaped(stderr, detail ? detail : "");
-    fputs("\n", stderr);
-    if (report->options->bulk && report->of[result] == MAX_PRINTED_EACH)
-        fputs("queue-sidecar: others like this are counted; -o jsonl names each\n", stderr);
+    fprintf(stderr, "%s\n", buffer_text(&line));
+    buffer_free(&line);
+}
+
+// A bulk run prints only problems, and of each kind only the first ones.
+static void report_print(requeue_report_t *report, const requeue_target_t *target, requeue_result_t result, const char *detail) {
+    bool bulk = report->options->args->requeue.where;
+    if (bulk && (result == RESULT_DONE || report->of[result] > MAX_PRINTED_EACH)) return;
+    progress_end(&report->progress);
+    if (result <= RESULT_WOULD)
+        report_print_success(report, target, result);
+    else
+        report_print_problem(target, result, detail);
+    if (bulk && result > RESULT_WOULD && report->of[result] == MAX_PRINTED_EACH)
+        fputs("queue-sidecar: more like this are only counted; -o jsonl names each\n", stderr);
 }
 
 void report_add(requeue_report_t *report, const requeue_target_t *target, requeue_result_t result, const char *detail) {
-    bool good = result == RESULT_DONE || result == RESULT_WOULD;
     buffer_t line = {0};
     report->of[result]++;
-    switch (report->options->format) {
+    report->tried++;
+    switch (report->options->args->format) {
     case FORMAT_JSON_LINES:
         report_add_json(&line, report, target, result, detail);
         buffer_str(&line, "\n");
@@ -99,45 +102,24 @@ void report_add(requeue_report_t *report, const requeue_target_t *target, requeu
         buffer_free(&line);
         break;
     case FORMAT_JSON_ARRAY:
-        if (good || report->problem_count >= MAX_JSON_PROBLEMS) break;
+        if (result <= RESULT_WOULD || report->problem_count >= MAX_JSON_PROBLEMS) break;
         buffer_str(&report->problems, report->problem_count++ ? ",\n  " : "\n  ");
         report_add_json(&report->problems, report, target, result, detail);
         break;
     default: report_print(report, target, result, detail); break;
     }
+    report_progress(report);
 }
 
-static int64_t report_count_tried(const requeue_report_t *report) {
-    int64_t sum = 0;
-    for (int i = 0; i < RESULT_COUNT; i++) sum += report->of[i];
-    return sum;
-}
-
-void report_progress(requeue_report_t *report, bool last) {
-    char done[COUNT_TEXT_SIZE], total[COUNT_TEXT_SIZE], rate[COUNT_TEXT_SIZE];
-    mono_t now = mono_now();
-    if (!report->options->bulk || report->options->dry_run || !isatty(STDERR_FILENO)) return;
-    if (last) report_clear_progress(report);
-    if (last || mono_diff(now, report->shown) < PROGRESS_MS * NS_PER_MS) return;
-    report->shown = now;
-    int64_t ms = mono_diff(now, report->began) / NS_PER_MS + 1, so_far = report_count_tried(report),
-            left = report->total - so_far;
-    int64_t by_now = so_far - report->before;
-    count_format(so_far, done);
-    count_format(report->total, total);
-    count_format(by_now * 1000 / ms, rate);
-    fprintf(stderr, "\r%s of %s (%d %%), %s/s, %" PRId64 " s left\x1b[K", done, total,
-            (int)(report->total ? so_far * 100 / report->total : 100), rate, by_now ? left * ms / by_now / 1000 : 0);
-    fflush(stderr);
-    report->progress = true;
-}
+void report_progress(requeue_report_t *report) { progress_show(&report->progress, report->tried, report->total); }
 
 static void report_print_json(const requeue_report_t *report, const char *stopped) {
     buffer_t out = {0};
     buffer_printf(&out, "{\"action\":\"%s\",\"dry_run\":%s,\"planned\":%" PRId64,
-                  report->options->discard ? "discard" : "requeue", report->options->dry_run ? "true" : "false", report->total);
+                  report->options->discard ? "discard" : "requeue", report->options->args->requeue.dry_run ? "true" : "false",
+                  report->total);
     for (int i = 0; i < RESULT_COUNT; i++) buffer_printf(&out, ",\"%s\":%" PRId64, results[i].word, report->of[i]);
-    buffer_printf(&out, ",\"left\":%" PRId64 ",\"stopped\":", report->total - report_count_tried(report));
+    buffer_printf(&out, ",\"left\":%" PRId64 ",\"stopped\":", report->total - report->tried);
     if (stopped)
         json_write_string(&out, slice_text(stopped));
     else
@@ -147,40 +129,42 @@ static void report_print_json(const requeue_report_t *report, const char *stoppe
     buffer_free(&out);
 }
 
-static void report_print_summary(const requeue_report_t *report, const char *stopped) {
-    const requeue_options_t *options = report->options;
-    char number[COUNT_TEXT_SIZE];
+static void report_print_counts(const requeue_report_t *report) {
+    char number[NUMBER_TEXT_SIZE];
+    bool dry_run = report->options->args->requeue.dry_run;
     double seconds = (double)mono_diff(mono_now(), report->began) / (double)NS_PER_S;
-    count_format(report->of[options->dry_run ? RESULT_WOULD : RESULT_DONE], number);
-    if (options->bulk || report->total > 1) {
-        printf("%s%s %s", number, options->dry_run ? " would be" : "", report_verb(options));
-        if (!options->dry_run) printf(" in %.1f s", seconds);
-        fputs("\n", stdout);
-    }
-    for (int i = RESULT_WOULD + 1; (options->bulk || report->total > 1) && i < RESULT_COUNT; i++) {
-        if (!report->of[i]) continue;
-        count_format(report->of[i], number);
-        printf("besides, %s: %s%s\n", number, results[i].text, i == RESULT_ANSWERED ? " (--again does it once more)" : "");
-    }
-    if (!stopped) return;
-    count_format(report->total - report_count_tried(report), number);
+    if (dry_run)
+        printf("%s would be %s\n", number_text(report->of[RESULT_WOULD], number), report_verb(report));
+    else
+        printf("%s %s in %.1f s\n", number_text(report->of[RESULT_DONE], number), report_verb(report), seconds);
+    for (int i = RESULT_WOULD + 1; i < RESULT_COUNT; i++)
+        if (report->of[i])
+            printf("besides, %s: %s%s\n", number_text(report->of[i], number), results[i].text,
+                   i == RESULT_ANSWERED ? " (--again repeats it)" : "");
+}
+
+static void report_print_stopped(const requeue_report_t *report, const char *stopped) {
+    char number[NUMBER_TEXT_SIZE];
     fflush(stdout);
-    fprintf(stderr, "queue-sidecar: stopped, with %s left: %s. %s\n", number, stopped,
-            options->again
-                ? "The same command would do again what is done now, because of --again: `audit list` shows what that is"
-                : "Run the same command again: what is done is left out");
+    if (report->options->args->format != FORMAT_TABLE)
+        fprintf(stderr, "queue-sidecar: stopped: %s\n", stopped);
+    else
+        fprintf(stderr, "queue-sidecar: stopped, with %s left: %s. %s\n", number_text(report->total - report->tried, number),
+                stopped,
+                report->options->args->requeue.again
+                    ? "The same command would repeat the jobs that are done, because of --again: see them with `audit list`"
+                    : "Run the same command again: jobs that are done are left out");
 }
 
 int report_end(requeue_report_t *report, const char *stopped) {
+    const audit_args_t *args = report->options->args;
     int status = CLI_OK;
-    report_clear_progress(report);
+    progress_end(&report->progress);
     for (int i = 0; i < RESULT_COUNT; i++)
         if (report->of[i] && results[i].fails) status = CLI_FAILED;
-    if (report->options->format == FORMAT_JSON_ARRAY)
-        report_print_json(report, stopped);
-    else if (report->options->format == FORMAT_TABLE)
-        report_print_summary(report, stopped);
-    if (stopped && report->options->format != FORMAT_TABLE) fprintf(stderr, "queue-sidecar: stopped: %s\n", stopped);
+    if (args->format == FORMAT_JSON_ARRAY) report_print_json(report, stopped);
+    if (args->format == FORMAT_TABLE && (args->requeue.where || report->total > 1)) report_print_counts(report);
+    if (stopped) report_print_stopped(report, stopped);
     fflush(stdout);
     buffer_free(&report->problems);
     return status;

@@ -1,4 +1,4 @@
-// Puts failures back, or discards them, one script each: many on their way at once, at the pace that was asked for.
+// Requeues or discards failures, one script each, many in flight at once.
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,10 +11,11 @@
 #include "dialects/dialect.h"
 
 enum {
-    CHUNK = 128,                           // asks that are made before the answers to those before are read
-    MAX_IN_FLIGHT = 2 * CHUNK,             // on their way at the most
-    MAX_IN_FLIGHT_BYTES = 4 * 1024 * 1024, // and their jobs' bytes, beyond one
-    MAX_LATE_MS = 100, // of its own pace, that a run makes up for; more is let go, or a pause would end in a burst
+    CHUNK = 128,                           // requests that are sent before the replies to those before are read
+    MAX_IN_FLIGHT = 2 * CHUNK,             // requests
+    MAX_IN_FLIGHT_BYTES = 4 * 1024 * 1024, // of their jobs, beyond one
+    MAX_LATE_MS = 100,                     // that a run catches up; more is dropped, or a pause would end in a burst
+    SIGNAL_CHECK_MS = 200,
 };
 
 typedef struct run {
@@ -22,21 +23,23 @@ typedef struct run {
     requeue_report_t report;
     conn_t *conn;   // NULL in a dry run
     int64_t newest; // plan->newest
-    requeue_target_t in_flight[MAX_IN_FLIGHT];
-    size_t first, in_flight_count; // a ring
-    size_t in_flight_bytes;        // of jobs on their way
-    char **refused_queues;         // of each queue: why Redis refuses it; NULL = it does not; owned
-    char **unusable_queues;        // of each queue: why nothing may be put there; NULL = it may; owned
-    int64_t now_ms;                // by Redis's clock, when it began; 0 in a dry run
+    struct {        // a ring
+        requeue_target_t targets[MAX_IN_FLIGHT];
+        size_t first, count, bytes;
+    } in_flight;
+    char **refused_queues;  // by home queue: Redis's error for all its failures; NULL = none; owned
+    char **unusable_queues; // by target queue: why it takes no job; NULL = it does; owned
+    int64_t now_ms;         // by Redis's clock, at `began`; 0 in a dry run
     mono_t began;
-    buffer_t pushed_bytes; // what is pushed in place of a row's payload
-    redis_error_t stop;    // outcome not OK: nothing more is asked
-    sigset_t signals;      // that tell us to stop
-    int signal;            // the one that did; 0 = none
-    mono_t due;            // when the next one may be sent
+    mono_t due;            // when the next request may be sent
+    buffer_t pushed_bytes; // what is pushed instead of a row's payload
+    buffer_t detail;       // of the result of a row
+    redis_error_t stop;    // its outcome is not OK: send no more requests
+    sigset_t signals;
+    int signal; // that stopped the run; 0 = none
 } run_t;
 
-// Signals are kept waiting and looked at between two chunks, so that what is under way is finished.
+// Signals wait until the replies of a chunk are read.
 static void run_block_signals(run_t *run) {
     sigemptyset(&run->signals);
     sigaddset(&run->signals, SIGINT);
@@ -46,25 +49,24 @@ static void run_block_signals(run_t *run) {
 }
 
 static bool run_is_interrupted(run_t *run, int64_t wait_ns) {
-    struct timespec most = {.tv_sec = wait_ns / NS_PER_S, .tv_nsec = wait_ns % NS_PER_S};
+    struct timespec timeout = {.tv_sec = wait_ns / NS_PER_S, .tv_nsec = wait_ns % NS_PER_S};
     if (run->signal) return true;
-    int got = sigtimedwait(&run->signals, NULL, &most);
+    int got = sigtimedwait(&run->signals, NULL, &timeout);
     if (got <= 0) return false;
     run->signal = got;
-    sigprocmask(SIG_UNBLOCK, &run->signals, NULL); // a second one ends the process at once
+    sigprocmask(SIG_UNBLOCK, &run->signals, NULL); // a second signal ends the process at once
     return true;
 }
 
 static int64_t run_interval_ns(const run_t *run) { return 60 * NS_PER_S / run->options->per_minute; }
 
-// Waits until one or more may be sent; 0 = it was told to stop. The pace is even: each one has a time of its own.
+// Waits until one request or more may be sent, and returns how many; 0 = interrupted. With a rate each has a time of its own.
 static size_t run_wait_for_turn(run_t *run) {
-    if (!run->options->per_minute || run->options->dry_run) return run_is_interrupted(run, 0) ? 0 : CHUNK;
-    int64_t late = mono_diff(mono_now(), run->due);
-    while (late < 0) {
-        report_progress(&run->report, false);
-        if (run_is_interrupted(run, late < -NS_PER_S / 5 ? NS_PER_S / 5 : -late)) return 0;
-        late = mono_diff(mono_now(), run->due);
+    if (!run->options->per_minute || run->options->args->requeue.dry_run) return run_is_interrupted(run, 0) ? 0 : CHUNK;
+    int64_t late;
+    while ((late = mono_diff(mono_now(), run->due)) < 0) {
+        report_progress(&run->report);
+        if (run_is_interrupted(run, late < -SIGNAL_CHECK_MS * NS_PER_MS ? SIGNAL_CHECK_MS * NS_PER_MS : -late)) return 0;
     }
     if (run_is_interrupted(run, 0)) return 0;
     if (late > MAX_LATE_MS * NS_PER_MS) {
@@ -75,70 +77,83 @@ static size_t run_wait_for_turn(run_t *run) {
     return count < CHUNK ? (size_t)count : CHUNK;
 }
 
-static void run_copy_text(char *to, size_t size, slice_t text) { snprintf(to, size, "%.*s", (int)text.len, text.data); }
-
-// "requeued 2026-11-21 12:00:03 UTC by alice@host: note"; owned.
-static char *run_format_answer(const run_t *run, const char *state, int64_t at, slice_t by, slice_t note) {
+// "requeued 2026-11-21 12:00:03 UTC by alice@host: note"
+static void run_format_answer(run_t *run, slice_t state, int64_t at, slice_t by, slice_t note) {
     char time[TIME_TEXT_SIZE], zone[TIME_TEXT_SIZE];
-    time_format(at, run->options->utc, time);
-    time_zone_name(at, run->options->utc, zone);
-    return mem_printf("%s %s %s by %.*s%s%.*s", state, time, zone, (int)by.len, by.data, note.len ? ": " : "", (int)note.len,
-                      note.data);
+    bool utc = run->options->args->utc;
+    time_format(at, utc, time);
+    time_zone_name(at, utc, zone);
+    buffer_clear(&run->detail);
+    buffer_printf(&run->detail, "%.*s %s %s by %.*s%s%.*s", (int)state.len, state.data, time, zone, (int)by.len, by.data,
+                  note.len ? ": " : "", (int)note.len, note.data);
 }
 
-static void run_report(run_t *run, const requeue_target_t *target, requeue_result_t result, const char *detail) {
-    report_add(&run->report, target, result, detail);
-    report_progress(&run->report, false);
+// The reason goes into run->detail.
+static requeue_result_t run_result(run_t *run, requeue_result_t result, const char *detail) {
+    buffer_clear(&run->detail);
+    buffer_str(&run->detail, detail);
+    return result;
 }
 
-// Where its mark and record belong, and where the job goes. What is no longer in the config is at home with the first queue,
-// wherever it goes: two marks in two places would not know of each other. (In Cluster they must be in the slot of the queue that
-// takes it.) Of a discarded one nothing goes anywhere.
+static void run_report(run_t *run, const requeue_target_t *target, requeue_result_t result) {
+    report_add(&run->report, target, result, run->detail.len ? buffer_text(&run->detail) : NULL);
+}
+
+// The home queue holds the marker and the record. A failure whose queue is no longer in the config has the first queue as its
+// home, wherever the job goes: two markers in two places would not know of each other. In Redis Cluster the marker must be in the
+// slot of the queue that takes the job.
 static requeue_result_t run_find_queues(const run_t *run, const audit_row_t *row, requeue_target_t *target) {
     const keyspace_t *keys = run->options->keys;
+    int64_t to = run->options->to;
     size_t home = 0;
     while (home < keys->queue_count && !slice_is(row->event.queue, keys->queues[home].config->name)) home++;
     bool known = home < keys->queue_count;
-    if (!known && run->options->to < 0 && !run->options->discard) return RESULT_NO_QUEUE;
-    if (!known) home = run->options->to >= 0 && keys->config->lock.scope == LOCK_SCOPE_QUEUE ? (size_t)run->options->to : 0;
+    if (!known && to < 0 && !run->options->discard) return RESULT_NO_QUEUE;
+    if (!known) home = to >= 0 && keys->config->lock.scope == LOCK_SCOPE_QUEUE ? (size_t)to : 0;
     target->home = home;
-    target->to = run->options->to < 0 ? home : (size_t)run->options->to;
+    target->to = to < 0 ? home : (size_t)to;
     if (run->options->discard) return RESULT_WOULD;
     const char *dialect = config_dialect_word(keys->queues[target->to].config->dialect);
     return slice_is(row->event.dialect, dialect) ? RESULT_WOULD : RESULT_OTHER_DIALECT;
 }
 
-// A job of no bytes is one, too, where its record says so.
+// A job may have no bytes, if its record says so.
 static bool run_has_payload(const event_t *event) {
     int64_t len = (int64_t)event->payload.len;
     return len == event->size ? len > 0 || event->sha256.len > 0 : event->size == 0;
 }
 
-static requeue_result_t run_classify(const run_t *run, const audit_row_t *row, const digest_t *digest, requeue_target_t *target) {
+static requeue_result_t run_prepare(run_t *run, const audit_row_t *row, const digest_t *digest, const requeue_target_t *target,
+                                    requeue_push_t *push) {
     char sha256[DIGEST_HEX_SIZE];
-    if (!slice_is(row->event.kind, "failed")) return RESULT_NO_FAILURE;
-    if (!slice_is(row->state, "failed") && !run->options->again) return RESULT_ANSWERED;
-    requeue_result_t result = run_find_queues(run, row, target);
-    if (result != RESULT_WOULD || run->options->discard) return result;
+    int64_t now_ms = run->now_ms + mono_diff(mono_now(), run->began) / NS_PER_MS;
     if (!run_has_payload(&row->event)) return RESULT_NO_PAYLOAD;
     digest_hex(digest, sha256);
-    return row->event.sha256.len == 0 || slice_is(row->event.sha256, sha256) ? RESULT_WOULD : RESULT_DAMAGED;
+    if (row->event.sha256.len && !slice_is(row->event.sha256, sha256)) return RESULT_DAMAGED;
+    const char *refused = run->refused_queues[target->home], *unusable = run->unusable_queues[target->to];
+    if (refused || unusable) return run_result(run, RESULT_REFUSED, refused ? refused : unusable);
+    buffer_clear(&run->pushed_bytes);
+    bool fits = requeue_prepare(run->options->keys, target->to, &row->event, now_ms, push, &run->pushed_bytes, &run->detail);
+    return fits ? RESULT_WOULD : RESULT_UNFIT;
 }
 
-// False, with what has become of it: it cannot be put back.
-static bool run_prepare(run_t *run, const audit_row_t *row, const requeue_target_t *target, requeue_push_t *where) {
-    buffer_t why = {0};
-    int64_t now_ms = run->now_ms + mono_diff(mono_now(), run->began) / NS_PER_MS;
-    buffer_clear(&run->pushed_bytes);
-    bool fit = run->options->discard ||
-               requeue_prepare(run->options->keys, target->to, &row->event, now_ms, where, &run->pushed_bytes, &why);
-    if (!fit) run_report(run, target, RESULT_UNFIT, buffer_text(&why));
-    buffer_free(&why);
-    return fit;
+static requeue_result_t run_classify(run_t *run, const audit_row_t *row, const digest_t *digest, requeue_target_t *target,
+                                     requeue_push_t *push) {
+    buffer_clear(&run->detail);
+    if (!slice_is(row->event.kind, "failed")) return RESULT_NO_FAILURE;
+    if (!slice_is(row->state, "failed") && !run->options->args->requeue.again) {
+        run_format_answer(run, row->state, row->answered_at, row->answered_by, row->answer_reason);
+        return RESULT_ANSWERED;
+    }
+    requeue_result_t result = run_find_queues(run, row, target);
+    if (result != RESULT_WOULD) return result;
+    if (!run->options->discard) return run_prepare(run, row, digest, target, push);
+    const char *refused = run->refused_queues[target->home];
+    return refused ? run_result(run, RESULT_REFUSED, refused) : RESULT_WOULD;
 }
 
 static void run_send(run_t *run, const audit_row_t *row, const digest_t *digest, const requeue_target_t *target,
-                     const requeue_push_t *where) {
+                     const requeue_push_t *push) {
     const requeue_options_t *options = run->options;
     char id[EVENT_ID_SIZE];
     uint64_t nth;
@@ -154,109 +169,96 @@ static void run_send(run_t *run, const audit_row_t *row, const digest_t *digest,
                       .sha256 = row->event.sha256,
                       .answers = row->event.event,
                       .size = row->event.size};
-    random_bytes(&nth, sizeof nth); // no two answers are one event, not even those to one failure
+    random_bytes(&nth, sizeof nth); // two answers to one failure are two events
     event_id(&record, 0, (int64_t)(nth >> 1), id);
     record.event = slice_text(id);
     requeue_append(run->conn, options->keys,
                    &(requeue_request_t){.queue = target->home,
                                         .to = target->to,
                                         .discards = options->discard,
-                                        .again = options->again,
+                                        .again = options->args->requeue.again,
                                         .job = row->event.payload,
-                                        .where = where,
+                                        .where = push,
                                         .digest = digest,
                                         .by = options->by,
                                         .record = &record});
-    run->in_flight[(run->first + run->in_flight_count++) % MAX_IN_FLIGHT] = *target;
-    run->in_flight_bytes += row->event.payload.len + run->pushed_bytes.len;
+    run->in_flight.targets[(run->in_flight.first + run->in_flight.count++) % MAX_IN_FLIGHT] = *target;
+    run->in_flight.bytes += row->event.payload.len + run->pushed_bytes.len;
     free(note);
 }
 
-// All further asks of this queue would end like this one.
-static void run_refuse(run_t *run, const requeue_target_t *target, const char *why) {
+// All further requests for this queue would be refused too.
+static requeue_result_t run_refuse(run_t *run, const requeue_target_t *target, const char *why) {
     if (!run->refused_queues[target->home]) run->refused_queues[target->home] = mem_str(why);
-    run_report(run, target, RESULT_REFUSED, why);
+    return run_result(run, RESULT_REFUSED, why);
+}
+
+static requeue_result_t run_reply_result(run_t *run, const requeue_target_t *target, const requeue_reply_t *reply) {
+    switch (reply->kind) {
+    case REQUEUE_DONE: return run_result(run, RESULT_DONE, "");
+    case REQUEUE_UNRECORDED: return run_result(run, RESULT_UNRECORDED, reply->why);
+    case REQUEUE_WAITING: return run_result(run, RESULT_WAITING, reply->why);
+    case REQUEUE_FAILED: return run_refuse(run, target, reply->why);
+    case REQUEUE_KNOWN: run_format_answer(run, slice_text(reply->state), reply->at_ms, slice_text(reply->by), slice_text(""));
+    }
+    return RESULT_ANSWERED;
 }
 
 static void run_read_reply(run_t *run) {
-    const requeue_target_t target = run->in_flight[run->first];
+    const requeue_target_t *target = &run->in_flight.targets[run->in_flight.first];
     requeue_reply_t reply;
     redis_error_t error;
     outcome_t outcome = requeue_read(run->conn, &reply, &error);
-    run->first = (run->first + 1) % MAX_IN_FLIGHT;
-    run->in_flight_count--;
-    if (outcome == OUTCOME_DISCONNECTED) {
-        if (run->stop.outcome != OUTCOME_DISCONNECTED) run->stop = error;
-        run_report(run, &target, RESULT_UNKNOWN, NULL);
-    } else if (outcome == OUTCOME_REFUSED) {
-        run_refuse(run, &target, error.text);
-    } else if (outcome == OUTCOME_RETRY) { // it is left, not refused: a later run does it
+    run->in_flight.first = (run->in_flight.first + 1) % MAX_IN_FLIGHT;
+    run->in_flight.count--;
+    if (outcome == OUTCOME_RETRY) { // left for a later run
         if (run->stop.outcome == OUTCOME_OK) run->stop = error;
-    } else if (reply.kind == REQUEUE_WAITING) {
-        run_report(run, &target, RESULT_WAITING, *reply.why ? reply.why : NULL);
-    } else if (reply.kind == REQUEUE_FAILED) {
-        run_refuse(run, &target, reply.why);
-    } else if (reply.kind == REQUEUE_KNOWN) {
-        char *text = run_format_answer(run, reply.state, reply.at_ms, slice_text(reply.by), slice_text(""));
-        run_report(run, &target, RESULT_ANSWERED, text);
-        free(text);
-    } else {
-        bool recorded = reply.kind == REQUEUE_DONE;
-        run_report(run, &target, recorded ? RESULT_DONE : RESULT_UNRECORDED, recorded ? NULL : reply.why);
+        return;
     }
+    if (outcome == OUTCOME_DISCONNECTED && run->stop.outcome != OUTCOME_DISCONNECTED) run->stop = error;
+    run_report(run, target,
+               outcome == OUTCOME_DISCONNECTED ? run_result(run, RESULT_UNKNOWN, "")
+               : outcome == OUTCOME_REFUSED    ? run_refuse(run, target, error.text)
+                                               : run_reply_result(run, target, &reply));
 }
 
-// Reads answers until no more than `most` are awaited.
-static void run_read_replies(run_t *run, size_t most) {
-    while (run->in_flight_count > most) run_read_reply(run);
-    if (!run->in_flight_count) run->in_flight_bytes = 0;
+// Reads replies until at most `keep` are awaited.
+static void run_read_replies(run_t *run, size_t keep) {
+    while (run->in_flight.count > keep) run_read_reply(run);
+    if (!run->in_flight.count) run->in_flight.bytes = 0;
 }
+
+#define RUN_COPY(to, text) snprintf((to), sizeof(to), "%.*s", (int)(text).len, (text).data)
 
 static bool run_add_row(void *self, const audit_row_t *row) {
     run_t *run = self;
     requeue_target_t target = {0};
-    if (row->event.at > run->newest) return true; // retention has removed what was chosen, and its place went to a later event
+    requeue_push_t push = {0};
+    if (row->event.at > run->newest) return true; // retention removed the chosen row, and a later event got its seq
     digest_t digest = digest_of(row->event.payload.data, row->event.payload.len);
-    run_copy_text(target.ref, sizeof target.ref, row->ref);
-    run_copy_text(target.event, sizeof target.event, row->event.event);
-    run_copy_text(target.queue, sizeof target.queue, row->event.queue);
-    run_copy_text(target.job, sizeof target.job, row->event.job);
-    requeue_result_t result = run_classify(run, row, &digest, &target);
-    requeue_push_t where = {0};
-    if (result == RESULT_WOULD && run->refused_queues[target.home]) {
-        run_report(run, &target, RESULT_REFUSED, run->refused_queues[target.home]);
-    } else if (result == RESULT_WOULD && run->unusable_queues[target.to]) {
-        run_report(run, &target, RESULT_REFUSED, run->unusable_queues[target.to]);
-    } else if (result == RESULT_ANSWERED) {
-        char *state = mem_printf("%.*s", (int)row->state.len, row->state.data);
-        char *text = run_format_answer(run, state, row->answered_at, row->answered_by, row->answer_reason);
-        run_report(run, &target, result, text);
-        free(text);
-        free(state);
-    } else if (result == RESULT_WOULD && !run_prepare(run, row, &target, &where)) {
-        return true;
-    } else if (result == RESULT_WOULD && !run->options->dry_run) {
-        run_send(run, row, &digest, &target, &where);
-        if (run->in_flight_bytes > MAX_IN_FLIGHT_BYTES) run_read_replies(run, 0);
+    RUN_COPY(target.ref, row->ref);
+    RUN_COPY(target.event, row->event.event);
+    RUN_COPY(target.queue, row->event.queue);
+    RUN_COPY(target.job, row->event.job);
+    requeue_result_t result = run_classify(run, row, &digest, &target, &push);
+    if (result != RESULT_WOULD || run->options->args->requeue.dry_run) {
+        run_report(run, &target, result);
     } else {
-        run_report(run, &target, result, NULL);
+        run_send(run, row, &digest, &target, &push);
+        if (run->in_flight.bytes > MAX_IN_FLIGHT_BYTES) run_read_replies(run, 0);
     }
     return run->stop.outcome == OUTCOME_OK;
 }
 
-// One chunk: what was asked before is answered while this one is read from the log and asked.
+// The replies to the chunk before are read while this one is under way.
 static bool run_chunk(run_t *run, const int64_t *seqs, size_t count, buffer_t *why) {
     redis_error_t error;
-    int64_t before = 0, after = 0;
-    for (int i = 0; i < RESULT_COUNT; i++) before += run->report.of[i];
-    size_t in_flight_count = run->in_flight_count;
-    if (!audit_rows(run->options->audit, seqs, count, run_add_row, run, why)) return false;
-    for (int i = 0; i < RESULT_COUNT; i++) after += run->report.of[i];
-    // What retention has removed since it was planned.
-    for (int64_t met = after - before + (int64_t)(run->in_flight_count - in_flight_count);
-         run->stop.outcome == OUTCOME_OK && met < (int64_t)count; met++)
-        run_report(run, &(requeue_target_t){.ref = "-"}, RESULT_GONE, NULL);
-    if (run->in_flight_count && conn_flush(run->conn, &error) != OUTCOME_OK) run->stop = error;
+    int64_t before = run->report.tried + (int64_t)run->in_flight.count;
+    if (!audit_rows(run->options->args->audit, seqs, count, run_add_row, run, why)) return false;
+    int64_t found = run->report.tried + (int64_t)run->in_flight.count - before;
+    for (; run->stop.outcome == OUTCOME_OK && found < (int64_t)count; found++) // retention removed the others
+        report_add(&run->report, &(requeue_target_t){.ref = "-"}, RESULT_GONE, NULL);
+    if (run->in_flight.count && conn_flush(run->conn, &error) != OUTCOME_OK) run->stop = error;
     run_read_replies(run, run->options->per_minute || run->stop.outcome != OUTCOME_OK ? 0 : CHUNK);
     return true;
 }
@@ -274,14 +276,13 @@ static bool run_plan(run_t *run, const requeue_plan_t *plan, buffer_t *why) {
     return true;
 }
 
-// Why not everything was tried; NULL = it was. Owned.
+// NULL = all failures were tried. Owned.
 static char *run_format_stop(const run_t *run) {
-    if (run->signal) return mem_printf("told to (%s)", strsignal(run->signal));
+    if (run->signal) return mem_printf("interrupted (%s)", strsignal(run->signal));
     if (run->stop.outcome == OUTCOME_OK) return NULL;
     if (strncmp(run->stop.text, "OOM", 3) == 0)
-        return mem_str("Redis is full, and takes no job back while it is: raise maxmemory, or let workers make room");
-    return mem_printf("%s: %s", run->stop.outcome == OUTCOME_DISCONNECTED ? "Redis was lost" : "Redis is not ready",
-                      run->stop.text);
+        return mem_str("Redis is full and takes no job: raise maxmemory, or let workers make room");
+    return mem_printf("%s: %s", run->stop.outcome == OUTCOME_DISCONNECTED ? "lost Redis" : "Redis is not ready", run->stop.text);
 }
 
 static int run_exit_code(const run_t *run, int status) {
@@ -290,7 +291,7 @@ static int run_exit_code(const run_t *run, int status) {
     return run->stop.outcome == OUTCOME_OK ? status : CLI_FAILED;
 }
 
-// Redis's clock, and queues whose keys are not what their dialect takes them for.
+// Reads Redis's clock, and finds queues whose keys do not fit their dialect.
 static outcome_t run_check_queues(run_t *run, redis_error_t *error) {
     const keyspace_t *keys = run->options->keys;
     if (requeue_now(run->conn, &run->now_ms, error) != OUTCOME_OK) return error->outcome;
@@ -310,7 +311,7 @@ static outcome_t run_check_queues(run_t *run, redis_error_t *error) {
 // False after a message; *status is the exit code.
 static bool run_connect(run_t *run, const requeue_plan_t *plan, int *status) {
     redis_error_t error;
-    if (run->options->dry_run || plan->count == 0) return true;
+    if (run->options->args->requeue.dry_run || plan->count == 0) return true;
     run->conn = conn_new(&run->options->keys->config->redis, "queue-sidecar-requeue", NULL);
     outcome_t outcome = conn_open(run->conn, &error);
     if (outcome == OUTCOME_OK) outcome = run_check_queues(run, &error);
@@ -330,7 +331,7 @@ int requeue_run(const requeue_options_t *options, const requeue_plan_t *plan) {
     run->unusable_queues = mem_array(options->keys->queue_count, sizeof *run->unusable_queues);
     run_block_signals(run);
     if (run_connect(run, plan, &status)) {
-        report_begin(&run->report, options, (int64_t)plan->count + plan->answered, plan->answered);
+        report_begin(&run->report, options, plan);
         bool read = run_plan(run, plan, &why);
         if (run->conn) run_read_replies(run, 0);
         char *stopped = read ? run_format_stop(run) : mem_str("the audit log cannot be read");
@@ -345,6 +346,7 @@ int requeue_run(const requeue_options_t *options, const requeue_plan_t *plan) {
     free(run->refused_queues);
     free(run->unusable_queues);
     buffer_free(&run->pushed_bytes);
+    buffer_free(&run->detail);
     conn_free(run->conn);
     free(run);
     return status;

@@ -96,8 +96,8 @@ static int stats_compare_groups(const void *a, const void *b) {
 }
 
 static void stats_number_cell(table_t *table, int64_t number) {
-    char text[COUNT_TEXT_SIZE];
-    table_cell(table, count_format(number, text));
+    char text[NUMBER_TEXT_SIZE];
+    table_cell(table, slice_text(number_text(number, text)));
 }
 
 // A narrow table has no first time.
