@@ -52,7 +52,8 @@ static bool trim_stream(auditor_t *a, size_t queue, const lease_t *lease) {
     redis_error_t error;
     stream_trimmed_t done;
     failpoint("trim_before");
-    outcome_t outcome = stream_trim(a->redis.conn, a->keys, queue, lease->token, &done, &error);
+    const call_t call = {a->redis.conn, a->keys, queue, lease->token, &error};
+    outcome_t outcome = stream_trim(&call, &done);
     mono_t now = mono_now();
     cursor->trim_at = mono_add(now, TRIM_S * NS_PER_S);
     if (outcome == OUTCOME_REFUSED) {
@@ -60,12 +61,12 @@ static bool trim_stream(auditor_t *a, size_t queue, const lease_t *lease) {
         metric_add(&a->metrics->audit_faults, 1);
         return true;
     }
-    if (outcome != OUTCOME_OK) return auditor_back_off(a, &error);
-    failpoint("trim_answered");
-    if (done.fenced) {
+    if (outcome == OUTCOME_FENCED) {
         lease_suspect(a->leases, a->keys->queues[queue].lock, lease->term);
         return true;
     }
+    if (outcome != OUTCOME_OK) return auditor_back_off(a, &error);
+    failpoint("trim_answered");
     log_debug(ROLE, auditor_queue_name(a, queue), "trimmed failure stream", F_INT("removed", done.removed),
               F_INT("left", done.left));
     cursor->growth_left = done.wait_ms < 0 ? a->keys->config->stream.min_records - done.left : -1;

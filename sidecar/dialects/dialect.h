@@ -20,19 +20,16 @@
 enum { PROMOTE_BYTES = 2 * 1024 * 1024 };
 
 typedef struct promote_request {
-    size_t queue;
-    const char *token;
     int64_t batch;
     int64_t skip;  // entries at the head that are known to be too large
     int64_t first; // entries to read at once: few, unless those before were small
 } promote_request_t;
 
 typedef enum promoted {
-    PROMOTED_MOVED,  // see moved; may be 0
-    PROMOTED_FULL,   // ready is at its limit
-    PROMOTED_FENCED, // the lock is not ours
-    PROMOTED_OWNER,  // another group owns the queue: `who`
-    PROMOTED_TYPE,   // key `who` holds a `what`
+    PROMOTED_MOVED, // see moved; may be 0
+    PROMOTED_FULL,  // ready is at its limit
+    PROMOTED_OWNER, // another group owns the queue: `who`
+    PROMOTED_TYPE,  // key `who` holds a `what`
 } promoted_t;
 
 typedef struct promote_reply {
@@ -51,8 +48,8 @@ typedef struct promote_reply {
 } promote_reply_t;
 
 typedef struct promote_ops {
-    // Appends one request that moves at most ask->batch due jobs of ask->queue to ready, fenced.
-    void (*append)(conn_t *conn, const keyspace_t *keys, const promote_request_t *ask);
+    // Appends one request that moves at most ask->batch due jobs to ready; fenced.
+    void (*append)(const call_t *call, const promote_request_t *ask);
     // Reads its reply: promote_read_reply, where the script answers as promote.lua does.
     outcome_t (*read)(conn_t *conn, promote_reply_t *reply, redis_error_t *error);
     // When a job of this score falls due, in us since 1970 by Redis's clock, rounded up; INT64_MAX = never, INT64_MIN = always
@@ -192,7 +189,7 @@ typedef struct dialect_ops {
     const side_task_ops_t *side_task;
     const requeue_ops_t *requeue;
     // Whether these keys are of this dialect at all, before they are served: an empty *refusal = they are, or nobody can tell.
-    outcome_t (*adopt)(conn_t *conn, const keyspace_t *keys, size_t queue, buffer_t *refusal, redis_error_t *error);
+    outcome_t (*adopt)(const call_t *call, buffer_t *refusal);
     bool (*dry_run)(const dry_run_t *room); // false as room->passed
     // What such a run asks for a queue, as bits: of those that are alike one is tried. NULL: all are.
     unsigned (*dry_run_needs)(const queue_config_t *queue);

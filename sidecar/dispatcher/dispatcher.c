@@ -158,12 +158,9 @@ static void dispatcher_send_promote(dispatcher_t *d, size_t queue, const lease_t
     request->armed = d->session.tracking;
     request->count = 1;
     request->asks[0] = (head_ask_t){.queue = queue, .skip = request->ask.skip};
-    promote_request_t ask = {.queue = queue,
-                             .token = lease->token,
-                             .batch = request->ask.batch,
-                             .skip = request->ask.skip,
-                             .first = request->ask.first};
-    schedule->ops->promote->append(d->session.data, d->keys, &ask);
+    const promote_request_t ask = {.batch = request->ask.batch, .skip = request->ask.skip, .first = request->ask.first};
+    const call_t call = {.conn = d->session.data, .keys = d->keys, .queue = queue, .token = lease->token};
+    schedule->ops->promote->append(&call, &ask);
     if (request->reads_head) heads_append(d->session.data, d->keys, request->asks, 1, request->armed);
 }
 
@@ -248,8 +245,12 @@ static outcome_t dispatcher_read_promote(dispatcher_t *d, const request_t *reque
     if (outcome == OUTCOME_OK) {
         session_reset_backoff(&d->session);        // a look that succeeds proves less: it writes nothing
         if (reply.large > 0) *bytes = reply.bytes; // what was moved is gone: nothing reads it again
-        if (!schedule_read_promote(schedule, &reply, &request->ask, now))
-            leadership_fence(&d->leadership, request->asks[0].queue, request->term);
+        schedule_read_promote(schedule, &reply, &request->ask, now);
+        return OUTCOME_OK;
+    }
+    if (outcome == OUTCOME_FENCED) {
+        schedule_fenced(schedule);
+        leadership_fence(&d->leadership, request->asks[0].queue, request->term);
         return OUTCOME_OK;
     }
     schedule->in_flight--;

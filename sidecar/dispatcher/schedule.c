@@ -185,23 +185,26 @@ static void schedule_block(schedule_t *schedule, mono_t now) {
     schedule->blocked_until = mono_add(now, SCHEDULE_REFUSED_MS * NS_PER_MS);
 }
 
-bool schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now) {
+void schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now) {
     schedule->in_flight--;
     switch (reply->kind) {
-    case PROMOTED_MOVED: schedule_apply_moved(schedule, reply, ask, now); return true;
-    case PROMOTED_FULL: schedule_apply_full(schedule, reply, now); return true;
-    case PROMOTED_FENCED: schedule->backlog = false; return false;
+    case PROMOTED_MOVED: schedule_apply_moved(schedule, reply, ask, now); break;
+    case PROMOTED_FULL: schedule_apply_full(schedule, reply, now); break;
     case PROMOTED_OWNER:
         log_warn(ROLE, schedule->config->name, "another group owns this queue; not serving it", F_STR("group", reply->who));
         schedule_block(schedule, now);
-        return true;
+        break;
     case PROMOTED_TYPE:
         log_error(ROLE, schedule->config->name, "a key holds the wrong type: nothing is promoted", F_STR("key", reply->who),
                   F_STR("holds", reply->what));
         schedule_block(schedule, now);
-        return true;
+        break;
     }
-    return true;
+}
+
+void schedule_fenced(schedule_t *schedule) {
+    schedule->in_flight--;
+    schedule->backlog = false;
 }
 
 void schedule_expensive(schedule_t *schedule, int64_t cost_ns, mono_t now) {

@@ -74,8 +74,9 @@ mono_t schedule_next(const schedule_t *schedule);
 void schedule_sent_read(schedule_t *schedule, mono_t now);
 schedule_request_t schedule_sent_promote(schedule_t *schedule, mono_t now);
 
-// What came back. `now` is the local time of the reply. schedule_read_promote returns false when the lock is not ours.
-bool schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now);
+// What came back. `now` is the local time of the reply.
+void schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now);
+void schedule_fenced(schedule_t *schedule); // in place of a reply: the lock is lost
 void schedule_read_head(schedule_t *schedule, const head_t *head, int64_t now_us, mono_t now);
 // A request took long: look at it in a request of its own, and not again before SCHEDULE_COOLDOWN_FACTOR that time.
 void schedule_expensive(schedule_t *schedule, int64_t cost_ns, mono_t now);

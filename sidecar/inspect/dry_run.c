@@ -165,9 +165,14 @@ static outcome_t lay_out(scratch_t *scratch) {
     return worst.outcome;
 }
 
+static lock_call_t scratch_lock(const scratch_t *scratch, const char *token) {
+    return (lock_call_t){scratch->conn, scratch->keys, 0, token, SCRATCH_TTL_MS, scratch->error};
+}
+
 static bool try_acquire(scratch_t *scratch, const char *token) {
     lock_state_t state = {0};
-    outcome_t outcome = lock_acquire(scratch->conn, scratch->keys, 0, token, SCRATCH_TTL_MS, &state, scratch->error);
+    const lock_call_t call = scratch_lock(scratch, token);
+    outcome_t outcome = lock_acquire(&call, &state);
     lock_state_clear(&state);
     return passed(scratch, &script_acquire, outcome);
 }
@@ -191,20 +196,18 @@ static bool try_claim(scratch_t *scratch) {
     bool yes;
     snprintf(foreign.owner, sizeof foreign.owner, "x%s", scratch->queue.name);
     outcome_t outcome = prepare(scratch, "HSET", scratch->keys->queues[0].meta, "group", foreign.owner, &yes);
-    if (outcome == OUTCOME_OK)
-        outcome = lock_claim(scratch->conn, scratch->keys, 0, scratch->token, &foreign, &yes, scratch->error);
+    const lock_call_t call = scratch_lock(scratch, scratch->token);
+    if (outcome == OUTCOME_OK) outcome = lock_claim(&call, &foreign, &yes);
     return passed(scratch, &script_claim, outcome);
 }
 
 static bool try_lock(scratch_t *scratch) {
     char other[TOKEN_SIZE];
-    bool yes;
-    const lock_keys_t *lock = &scratch->keys->locks[0];
+    const lock_call_t call = scratch_lock(scratch, scratch->token);
     token_new(other, SCRATCH_TTL_MS);
     return try_acquire(scratch, scratch->token) && try_acquire(scratch, other) &&
-           passed(scratch, &script_renew,
-                  lock_renew(scratch->conn, lock, scratch->token, SCRATCH_TTL_MS, &yes, scratch->error)) &&
-           try_claim(scratch) && for_all_keys(scratch, "PEXPIRE", SCRATCH_TTL_MS) == OUTCOME_OK;
+           passed(scratch, &script_renew, lock_renew(&call)) && try_claim(scratch) &&
+           for_all_keys(scratch, "PEXPIRE", SCRATCH_TTL_MS) == OUTCOME_OK;
 }
 
 // Two jobs, of which `max_payload` lets one pass or both: promote removes them in another way then. A full Redis refuses the
@@ -217,7 +220,8 @@ static bool try_promote(scratch_t *scratch, int64_t max_payload) {
     outcome_t outcome = prepare(scratch, "ZADD", scratch->queue.delayed, "0", "x", &full);
     if (outcome == OUTCOME_OK) outcome = prepare(scratch, "ZADD", scratch->queue.delayed, "0", "scratch", &full);
     if (!passed(scratch, &script_promote, outcome)) return false;
-    ops->promote->append(scratch->conn, scratch->keys, &(promote_request_t){.token = scratch->token, .batch = 2, .first = 2});
+    const call_t call = scratch_call(scratch);
+    ops->promote->append(&call, &(promote_request_t){.batch = 2, .first = 2});
     return passed(scratch, &script_promote, ops->promote->read(scratch->conn, &promoted, scratch->error));
 }
 
@@ -233,9 +237,10 @@ static bool try_queue(scratch_t *scratch) {
 // What /metrics and `status` count by. Without it jobs flow all the same.
 static bool try_census(scratch_t *scratch) {
     census_t census;
+    const call_t call = scratch_call(scratch);
     unsigned roles = scratch->queue.policy.roles;
     scratch->queue.policy.roles = ROLE_DISPATCHER | ROLE_MONITOR;
-    outcome_t outcome = census_take(scratch->conn, scratch->keys, 0, 1, CENSUS_ENDS, &census, scratch->error);
+    outcome_t outcome = census_take(&call, 1, CENSUS_ENDS, &census);
     scratch->queue.policy.roles = roles;
     if (outcome == OUTCOME_OK && *census.error) outcome = redis_error_set(scratch->error, OUTCOME_REFUSED, "%s", census.error);
     return passed_aid(scratch, "script census", outcome);
@@ -272,10 +277,10 @@ static bool try_stream(scratch_t *scratch) {
     if (!passed(scratch, &script_tails, stream_look(scratch->conn, scratch->keys, &look, &now_ms, scratch->error))) return false;
     if (*look.error) passed(scratch, &script_tails, redis_error_set(scratch->error, OUTCOME_REFUSED, "%s", look.error));
     if (!passed_needed(scratch, "reading a failure stream", read_stream(scratch))) return false;
+    const call_t call = scratch_call(scratch);
     outcome_t outcome =
         stream_acknowledge(scratch->conn, scratch->keys, "preflight", &(const stream_id_t){"1-2"}, scratch->error);
-    return passed(scratch, &script_acknowledge, outcome) &&
-           passed(scratch, &script_trim, stream_trim(scratch->conn, scratch->keys, 0, scratch->token, &trimmed, scratch->error));
+    return passed(scratch, &script_acknowledge, outcome) && passed(scratch, &script_trim, stream_trim(&call, &trimmed));
 }
 
 // One look, one sentinel, one short rotation, and the same list read where it stands. A full Redis refuses to rotate.
@@ -383,10 +388,10 @@ static bool try_monitor(scratch_t *scratch) {
 }
 
 static bool try_end(scratch_t *scratch) {
-    bool yes;
-    return passed(scratch, &script_heal,
-                  lock_heal(scratch->conn, &scratch->keys->locks[0], scratch->token, &yes, scratch->error)) &&
-           passed(scratch, &script_release, lock_release(scratch->conn, scratch->keys, 0, scratch->token, scratch->error));
+    bool removed;
+    const lock_call_t call = scratch_lock(scratch, scratch->token);
+    return passed(scratch, &script_heal, lock_break_stale(&call, scratch->token, &removed)) &&
+           passed(scratch, &script_release, lock_release(&call));
 }
 
 static outcome_t publish(scratch_t *scratch) {
@@ -491,9 +496,9 @@ outcome_t dry_run_dialects(conn_t *conn, const keyspace_t *keys, const bool *wan
     scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .error = error};
     lock_state_t state = {0};
     scratch_init(&scratch, keys);
-    bool ran = lay_out(&scratch) == OUTCOME_OK &&
-               lock_acquire(conn, scratch.keys, 0, scratch.token, SCRATCH_TTL_MS, &state, error) == OUTCOME_OK &&
-               try_dialects(&scratch, keys, wanted);
+    const lock_call_t call = scratch_lock(&scratch, scratch.token);
+    bool ran =
+        lay_out(&scratch) == OUTCOME_OK && lock_acquire(&call, &state) == OUTCOME_OK && try_dialects(&scratch, keys, wanted);
     lock_state_clear(&state);
     return end_run(&scratch, ran);
 }

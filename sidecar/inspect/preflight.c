@@ -233,7 +233,8 @@ static outcome_t look_at_layout(const look_t *look, size_t i, bool *good) {
     buffer_t refusal = {0};
     *good = true;
     if (!ops->adopt) return OUTCOME_OK;
-    outcome_t outcome = ops->adopt(look->conn, look->keys, i, &refusal, look->error);
+    const call_t call = {.conn = look->conn, .keys = look->keys, .queue = i, .error = look->error};
+    outcome_t outcome = ops->adopt(&call, &refusal);
     if (outcome == OUTCOME_OK && refusal.len) say(look, FINDING_BARRED, queue->name, "%s", buffer_text(&refusal));
     if (outcome == OUTCOME_REFUSED)
         say(look, FINDING_BARRED, queue->name, "cannot tell whether its keys are of dialect %s: %s",

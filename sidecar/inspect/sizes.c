@@ -333,12 +333,12 @@ static void count_backup(const tally_t *tally, census_t *out) {
     }
 }
 
-outcome_t census_take(conn_t *conn, const keyspace_t *keys, size_t first, size_t count, census_depth_t depth, census_t *out,
-                      redis_error_t *error) {
-    count_t c = {.conn = conn, .keys = keys, .out = out, .count = count, .again = AGAIN_MOST};
+outcome_t census_take(const call_t *call, size_t count, census_depth_t depth, census_t *out) {
+    count_t c = {.conn = call->conn, .keys = call->keys, .out = out, .count = count, .again = AGAIN_MOST};
+    redis_error_t *error = call->error;
     *error = (redis_error_t){0};
     c.tallies = mem_array(count ? count : 1, sizeof *c.tallies);
-    begin(&c, first, depth);
+    begin(&c, call->queue, depth);
     for (size_t from = 0; from < c.row_count && error->outcome == OUTCOME_OK; from += ROWS_MOST)
         take_some(&c, from, from + ROWS_MOST < c.row_count ? from + ROWS_MOST : c.row_count, error);
     for (size_t i = 0; i < count; i++) count_backup(&c.tallies[i], &out[i]);

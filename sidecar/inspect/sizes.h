@@ -5,8 +5,7 @@
 
 #include <stdint.h>
 
-#include "queue/keys.h"
-#include "redis/conn.h"
+#include "queue/call.h"
 
 // Stands for a number that nobody knows, and for one that the queue's dialect does not have.
 enum { CENSUS_UNKNOWN = -1 };
@@ -37,10 +36,9 @@ typedef enum census_depth {
 
 enum { CENSUS_STAMPS_MOST = 20000 };
 
-// Counts queues first .. first + count - 1, some in each request; `out` has room for them. What is refused of one key is told in
+// Counts `count` queues from call->queue on, some in each request; `out` has room for them. What is refused of one key is told in
 // the fault of its queue, and spoils no other number. OUTCOME_RETRY and OUTCOME_DISCONNECTED: nothing in `out` counts.
-outcome_t census_take(conn_t *conn, const keyspace_t *keys, size_t first, size_t count, census_depth_t depth, census_t *out,
-                      redis_error_t *error);
+outcome_t census_take(const call_t *call, size_t count, census_depth_t depth, census_t *out);
 
 // How long the first delayed job is overdue, in ms; 0 = nothing is.
 int64_t census_overdue_ms(const census_t *census);

@@ -83,7 +83,8 @@ static void election_claim_other_owned(leader_t *leader, size_t lock, mono_t now
         const char *queue = leader->keys->queues[foreign->queue].config->name;
         bool ours = false;
         redis_error_t error;
-        outcome_t outcome = lock_claim(leader->conn, leader->keys, lock, election->token, foreign, &ours, &error);
+        const lock_call_t call = leader_lock_call(leader, lock, &error);
+        outcome_t outcome = lock_claim(&call, foreign, &ours);
         if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) {
             leader_back_off(leader, &leader->keys->locks[lock], &error);
             return;
@@ -131,7 +132,8 @@ static void election_check_clock_step(leader_t *leader, size_t lock, const lock_
         redis_error_t error;
         bool removed = false;
         election->overlong[0] = '\0';
-        if (lock_heal(leader->conn, &leader->keys->locks[lock], state->holder, &removed, &error) != OUTCOME_OK) {
+        const lock_call_t call = leader_lock_call(leader, lock, &error);
+        if (lock_break_stale(&call, state->holder, &removed) != OUTCOME_OK) {
             leader_back_off(leader, &leader->keys->locks[lock], &error);
         } else if (removed) {
             metric_add(&leader->metrics->clock_steps_healed, 1);
@@ -169,7 +171,8 @@ void leader_acquire(leader_t *leader, size_t lock) {
     redis_error_t error;
     if (!*election->token) token_new(election->token, leader->ttl_ms);
     mono_t sent = mono_now();
-    outcome_t outcome = lock_acquire(leader->conn, leader->keys, lock, election->token, leader->ttl_ms, &state, &error);
+    const lock_call_t call = leader_lock_call(leader, lock, &error);
+    outcome_t outcome = lock_acquire(&call, &state);
     if (outcome != OUTCOME_OK) {
         if (outcome == OUTCOME_DISCONNECTED) election->maybe_held = true;
         leader_back_off(leader, &leader->keys->locks[lock], &error);
@@ -186,14 +189,14 @@ void leader_acquire(leader_t *leader, size_t lock) {
 void leader_renew(leader_t *leader, size_t lock) {
     election_t *election = &leader->elections[lock];
     redis_error_t error;
-    bool held = false;
+    const lock_call_t call = leader_lock_call(leader, lock, &error);
     mono_t sent = mono_now();
-    outcome_t outcome = lock_renew(leader->conn, &leader->keys->locks[lock], election->token, leader->ttl_ms, &held, &error);
-    if (outcome != OUTCOME_OK) {
-        leader_back_off(leader, &leader->keys->locks[lock], &error);
-    } else if (!held) {
+    outcome_t outcome = lock_renew(&call);
+    if (outcome == OUTCOME_FENCED) {
         election->next = sent;
-        leader_change_state(leader, lock, ELECTION_STANDBY, "the lock is gone or another instance has it");
+        leader_change_state(leader, lock, ELECTION_STANDBY, error.text);
+    } else if (outcome != OUTCOME_OK) {
+        leader_back_off(leader, &leader->keys->locks[lock], &error);
     } else {
         backoff_reset(&leader->backoff);
         election->deadline = election_lease_deadline(leader, sent);

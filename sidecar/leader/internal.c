@@ -6,6 +6,10 @@ static const char ROLE[] = "leader";
 
 const char *leader_lock_name(const leader_t *leader, size_t lock) { return leader->keys->locks[lock].name; }
 
+lock_call_t leader_lock_call(leader_t *leader, size_t lock, redis_error_t *error) {
+    return (lock_call_t){leader->conn, leader->keys, lock, leader->elections[lock].token, leader->ttl_ms, error};
+}
+
 void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error) {
     mono_t now = mono_now(), retry_at = backoff_failed(&leader->backoff, now);
     leader->retry_at = error->outcome == OUTCOME_REFUSED ? mono_add(now, leader->backoff.most_ms * NS_PER_MS) : retry_at;

@@ -59,6 +59,8 @@ const char *leader_lock_name(const leader_t *leader, size_t lock);
 // Logs why a request (for `lock`, or NULL) failed and schedules the next attempt. After REFUSED it waits longest.
 void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error);
 
+lock_call_t leader_lock_call(leader_t *leader, size_t lock, redis_error_t *error);
+
 // election.c; each needs an open connection.
 void leader_acquire(leader_t *leader, size_t lock);
 void leader_renew(leader_t *leader, size_t lock);

@@ -149,7 +149,7 @@ static void leader_listen_for_vacancies(leader_t *leader) {
             if (leader->elections[i].state == ELECTION_STANDBY) leader->elections[i].next = mono_now();
     }
     const char *name = NULL;
-    while (lock_heard(leader->subscriber, &leader->message, &name, &error) == OUTCOME_OK && name) {
+    while (lock_read_message(leader->subscriber, &leader->message, &name, &error) == OUTCOME_OK && name) {
         for (size_t i = 0; i < leader->keys->lock_count; i++) {
             if (leader->elections[i].state != ELECTION_STANDBY || strcmp(leader_lock_name(leader, i), name) != 0) continue;
             leader->elections[i].next = mono_add(mono_now(), (int64_t)(VACANT_JITTER_MS * NS_PER_MS * random_unit()));
@@ -218,8 +218,8 @@ void leader_tick(void *self, role_wait_t *wait) {
 static bool leader_release(leader_t *leader, size_t lock) {
     redis_error_t error = {0};
     lease_end(leader->leases, lock);
-    if (conn_open(leader->conn, &error) != OUTCOME_OK ||
-        lock_release(leader->conn, leader->keys, lock, leader->elections[lock].token, &error) != OUTCOME_OK) {
+    const lock_call_t call = leader_lock_call(leader, lock, &error);
+    if (conn_open(leader->conn, &error) != OUTCOME_OK || lock_release(&call) != OUTCOME_OK) {
         log_warn(ROLE, NULL, "cannot release the lock; it expires by itself", F_STR("lock", leader_lock_name(leader, lock)),
                  F_STR("reason", error.text));
         return false;

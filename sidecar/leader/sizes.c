@@ -152,7 +152,8 @@ outcome_t queue_sizes_step(queue_sizes_t *c, conn_t *conn, redis_error_t *error)
     while (c->from < c->keys->queue_count && !queue_sizes_leads(c, c->from)) c->from++;
     size_t count = 0;
     while (count < c->step && c->from + count < c->keys->queue_count && queue_sizes_leads(c, c->from + count)) count++;
-    if (count && census_take(conn, c->keys, c->from, count, CENSUS_ENDS, counted, error) != OUTCOME_OK) {
+    const call_t call = {.conn = conn, .keys = c->keys, .queue = c->from, .error = error};
+    if (count && census_take(&call, count, CENSUS_ENDS, counted) != OUTCOME_OK) {
         c->at = mono_add(began, PERIOD_S * NS_PER_S);
         return error->outcome;
     }

@@ -6,6 +6,8 @@ const queue_keys_t *call_queue(const call_t *call) { return &call->keys->queues[
 
 const char *call_lock(const call_t *call) { return call->keys->locks[call_queue(call)->lock].key; }
 
+const char *call_group(const call_t *call) { return call->keys->locks[call_queue(call)->lock].name; }
+
 void call_script(const call_t *call, const script_t *script, int keys) {
     request_script(call->conn, script, keys);
     request_text(call->conn, call_lock(call));

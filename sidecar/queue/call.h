@@ -17,7 +17,8 @@ typedef struct call {
 } call_t;
 
 const queue_keys_t *call_queue(const call_t *call);
-const char *call_lock(const call_t *call); // key of the lock that fences the queue
+const char *call_lock(const call_t *call);  // key of the lock that fences the queue
+const char *call_group(const call_t *call); // name of that lock, which owns the queue: the group, or the queue itself
 
 // Begins a request for a fenced script: KEYS[1] is the lock. The caller adds the other keys, and then call_token as ARGV[1].
 void call_script(const call_t *call, const script_t *script, int keys);

@@ -32,22 +32,30 @@ static void read_foreign(const redisReply *reply, const lock_keys_t *lock, lock_
     }
 }
 
-outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t index, const char *token, int64_t ttl_ms, lock_state_t *state,
-                       redis_error_t *error) {
-    const lock_keys_t *lock = &keys->locks[index];
-    request_script(conn, &script_acquire, (int)(3 + lock->queue_count));
-    request_text(conn, lock->key);
-    request_text(conn, lock->served);
-    request_text(conn, lock->standbys);
-    for (size_t i = 0; i < lock->queue_count; i++) request_text(conn, keys->queues[lock->first_queue + i].meta);
-    request_text(conn, token);
-    request_int(conn, ttl_ms);
-    request_text(conn, lock->name);
-    request_text(conn, instance_name());
-    for (size_t i = 0; i < lock->queue_count; i++) request_text(conn, keys->queues[lock->first_queue + i].config->name);
+// Begins a request whose KEYS[1] is the lock.
+static const lock_keys_t *lock_begin(const lock_call_t *call, const script_t *script, int keys) {
+    const lock_keys_t *lock = &call->keys->locks[call->lock];
+    request_script(call->conn, script, keys);
+    request_text(call->conn, lock->key);
+    return lock;
+}
+
+outcome_t lock_acquire(const lock_call_t *call, lock_state_t *state) {
+    const lock_keys_t *lock = &call->keys->locks[call->lock];
+    const queue_keys_t *queues = &call->keys->queues[lock->first_queue];
+    conn_t *conn = call->conn;
     redisReply *reply;
     lock_state_clear(state);
-    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
+    lock_begin(call, &script_acquire, (int)(3 + lock->queue_count));
+    request_text(conn, lock->served);
+    request_text(conn, lock->standbys);
+    for (size_t i = 0; i < lock->queue_count; i++) request_text(conn, queues[i].meta);
+    request_text(conn, call->token);
+    request_int(conn, call->ttl_ms);
+    request_text(conn, lock->name);
+    request_text(conn, instance_name());
+    for (size_t i = 0; i < lock->queue_count; i++) request_text(conn, queues[i].config->name);
+    if (request_ask(conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
     state->acquired = reply_int(reply_at(reply, 0)) == 1;
     snprintf(state->holder, sizeof state->holder, "%s", reply_text(reply_at(reply, 1)));
     state->pttl_ms = reply_int(reply_at(reply, 2));
@@ -61,82 +69,80 @@ outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t index, const
     return OUTCOME_OK;
 }
 
-outcome_t lock_renew(conn_t *conn, const lock_keys_t *lock, const char *token, int64_t ttl_ms, bool *held, redis_error_t *error) {
+// Sends a request whose reply is a number.
+static outcome_t lock_ask_number(const lock_call_t *call, int64_t *number) {
     redisReply *reply;
-    request_script(conn, &script_renew, 1);
-    request_text(conn, lock->key);
-    request_text(conn, token);
-    request_int(conn, ttl_ms);
-    request_end(conn);
-    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
-    *held = reply_int(reply) == 1;
+    if (request_ask(call->conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
+    *number = reply_int(reply);
     freeReplyObject(reply);
     return OUTCOME_OK;
 }
 
-outcome_t lock_release(conn_t *conn, const keyspace_t *keys, size_t index, const char *token, redis_error_t *error) {
-    const lock_keys_t *lock = &keys->locks[index];
-    redisReply *reply;
-    request_script(conn, &script_release, 1);
-    request_text(conn, lock->key);
-    request_text(conn, token);
-    request_text(conn, keys->vacant);
-    request_text(conn, lock->name);
-    if (request_ask(conn, &reply, error) == OUTCOME_OK) freeReplyObject(reply);
-    return error->outcome;
+outcome_t lock_renew(const lock_call_t *call) {
+    int64_t held;
+    lock_begin(call, &script_renew, 1);
+    request_text(call->conn, call->token);
+    request_int(call->conn, call->ttl_ms);
+    if (lock_ask_number(call, &held) != OUTCOME_OK || held == 1) return call->error->outcome;
+    return redis_error_set(call->error, OUTCOME_FENCED, "the lock is gone or another instance has it");
 }
 
-outcome_t lock_heal(conn_t *conn, const lock_keys_t *lock, const char *token, bool *removed, redis_error_t *error) {
-    redisReply *reply;
-    request_script(conn, &script_heal, 1);
-    request_text(conn, lock->key);
-    request_text(conn, token);
-    request_int(conn, token_ttl_ms(token));
-    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
-    *removed = reply_int(reply) == 1;
-    freeReplyObject(reply);
-    return OUTCOME_OK;
+outcome_t lock_release(const lock_call_t *call) {
+    int64_t unused;
+    const lock_keys_t *lock = lock_begin(call, &script_release, 1);
+    request_text(call->conn, call->token);
+    request_text(call->conn, call->keys->vacant);
+    request_text(call->conn, lock->name);
+    return lock_ask_number(call, &unused);
 }
 
-outcome_t lock_claim(conn_t *conn, const keyspace_t *keys, size_t index, const char *token, foreign_t *foreign, bool *ours,
-                     redis_error_t *error) {
-    const lock_keys_t *lock = &keys->locks[index];
-    const queue_keys_t *queue = &keys->queues[foreign->queue];
+outcome_t lock_break_stale(const lock_call_t *call, const char *holder, bool *removed) {
+    int64_t count = 0;
+    lock_begin(call, &script_heal, 1);
+    request_text(call->conn, holder);
+    request_int(call->conn, token_ttl_ms(holder));
+    lock_ask_number(call, &count);
+    *removed = count == 1;
+    return call->error->outcome;
+}
+
+outcome_t lock_claim(const lock_call_t *call, foreign_t *foreign, bool *ours) {
+    const queue_keys_t *queue = &call->keys->queues[foreign->queue];
     char *other = keyspace_lock_of(foreign->owner);
     redisReply *reply;
-    request_script(conn, &script_claim, 4);
-    request_text(conn, lock->key);
-    request_text(conn, queue->meta);
-    request_text(conn, other);
-    request_text(conn, lock->served);
-    request_text(conn, token);
-    request_text(conn, lock->name);
-    request_text(conn, foreign->owner);
-    request_text(conn, queue->config->name);
+    *ours = false;
+    const lock_keys_t *lock = lock_begin(call, &script_claim, 4);
+    request_text(call->conn, queue->meta);
+    request_text(call->conn, other);
+    request_text(call->conn, lock->served);
+    request_text(call->conn, call->token);
+    request_text(call->conn, lock->name);
+    request_text(call->conn, foreign->owner);
+    request_text(call->conn, queue->config->name);
     free(other);
-    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
+    if (request_ask(call->conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
     *ours = reply_int(reply_at(reply, 0)) == 1;
     if (reply_int(reply_at(reply, 0)) == 0) snprintf(foreign->owner, sizeof foreign->owner, "%s", reply_text(reply_at(reply, 1)));
     freeReplyObject(reply);
     return OUTCOME_OK;
 }
 
-outcome_t lock_listen(conn_t *ear, const keyspace_t *keys, redis_error_t *error) {
+outcome_t lock_listen(conn_t *subscriber, const keyspace_t *keys, redis_error_t *error) {
     redisReply *reply;
-    if (conn_open(ear, error) != OUTCOME_OK) return error->outcome;
-    request_begin(ear, "SUBSCRIBE");
-    request_text(ear, keys->vacant);
-    if (request_ask(ear, &reply, error) == OUTCOME_OK)
+    if (conn_open(subscriber, error) != OUTCOME_OK) return error->outcome;
+    request_begin(subscriber, "SUBSCRIBE");
+    request_text(subscriber, keys->vacant);
+    if (request_ask(subscriber, &reply, error) == OUTCOME_OK)
         freeReplyObject(reply);
     else
-        conn_close(ear);
+        conn_close(subscriber);
     return error->outcome;
 }
 
-outcome_t lock_heard(conn_t *ear, buffer_t *name, const char **lock, redis_error_t *error) {
+outcome_t lock_read_message(conn_t *subscriber, buffer_t *name, const char **lock, redis_error_t *error) {
     redisReply *reply;
     *lock = NULL;
-    if (conn_take(ear, &reply, error) != OUTCOME_OK || !reply) return error->outcome;
+    if (conn_take(subscriber, &reply, error) != OUTCOME_OK || !reply) return error->outcome;
     const redisReply *text = reply_at(reply, 2);
     buffer_clear(name);
     buffer_add(name, reply_text(text), reply_len(text));

@@ -1,4 +1,4 @@
-// The verbs of the lock: acquire, renew, release, heal, claim. Each is one script; none keeps state here.
+// The verbs of the lock: acquire, renew, release, claim, break stale. Each is one script; none keeps state here.
 #ifndef QS_QUEUE_LOCK_H
 #define QS_QUEUE_LOCK_H
 
@@ -27,25 +27,30 @@ typedef struct lock_state {
 
 void lock_state_clear(lock_state_t *state);
 
-outcome_t lock_acquire(conn_t *conn, const keyspace_t *keys, size_t lock, const char *token, int64_t ttl_ms, lock_state_t *state,
-                       redis_error_t *error);
+// The context of a request for one lock. Everything is borrowed. Verbs set *error and return its outcome.
+typedef struct lock_call {
+    conn_t *conn;
+    const keyspace_t *keys;
+    size_t lock;       // index in the keyspace
+    const char *token; // of the term that is, or that would begin
+    int64_t ttl_ms;
+    redis_error_t *error;
+} lock_call_t;
 
-// *held: the lock was still ours and lives for ttl_ms from when Redis got this.
-outcome_t lock_renew(conn_t *conn, const lock_keys_t *lock, const char *token, int64_t ttl_ms, bool *held, redis_error_t *error);
-
-// Gives the lock back if it is ours and publishes the lock's name on the vacant channel.
-outcome_t lock_release(conn_t *conn, const keyspace_t *keys, size_t lock, const char *token, redis_error_t *error);
-
-// Removes `token`'s lock if it still has more life than its own TTL.
-outcome_t lock_heal(conn_t *conn, const lock_keys_t *lock, const char *token, bool *removed, redis_error_t *error);
-
-// Takes a queue over from foreign->owner if nobody leads that group. *ours tells; otherwise foreign->owner is who owns it now.
-outcome_t lock_claim(conn_t *conn, const keyspace_t *keys, size_t lock, const char *token, foreign_t *foreign, bool *ours,
-                     redis_error_t *error);
+outcome_t lock_acquire(const lock_call_t *call, lock_state_t *state);
+// OUTCOME_OK: the lock is still ours and lives for ttl_ms from when Redis got this. OUTCOME_FENCED: it is not ours.
+outcome_t lock_renew(const lock_call_t *call);
+// Gives the lock back if it is ours and publishes its name on the vacant channel.
+outcome_t lock_release(const lock_call_t *call);
+// Takes a queue over from foreign->owner if nobody leads that group. Otherwise *ours is false and foreign->owner is who owns the
+// queue now.
+outcome_t lock_claim(const lock_call_t *call, foreign_t *foreign, bool *ours);
+// Removes `holder`'s lock if it has more life left than its own TTL.
+outcome_t lock_break_stale(const lock_call_t *call, const char *holder, bool *removed);
 
 // Listening for vacancies: SUBSCRIBE on a connection of its own, then take messages without waiting.
-outcome_t lock_listen(conn_t *ear, const keyspace_t *keys, redis_error_t *error);
-// *lock is the name that a message told, borrowed until the next call with the same `name` buffer, or NULL when there is none.
-outcome_t lock_heard(conn_t *ear, buffer_t *name, const char **lock, redis_error_t *error);
+outcome_t lock_listen(conn_t *subscriber, const keyspace_t *keys, redis_error_t *error);
+// *lock is the name in the next message, borrowed until the next call with the same `name` buffer; NULL when there is no message.
+outcome_t lock_read_message(conn_t *subscriber, buffer_t *name, const char **lock, redis_error_t *error);
 
 #endif

@@ -206,38 +206,33 @@ outcome_t stream_acknowledge(conn_t *conn, const keyspace_t *keys, const char *i
 
 int64_t stream_room(const keyspace_t *keys) { return keys->config->stream.max_bytes / 2; }
 
-outcome_t stream_trim(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, stream_trimmed_t *out,
-                      redis_error_t *error) {
-    const queue_keys_t *of = &keys->queues[queue];
+outcome_t stream_trim(const call_t *call, stream_trimmed_t *out) {
+    const queue_keys_t *of = call_queue(call);
+    const config_t *config = call->keys->config;
+    conn_t *conn = call->conn;
     redisReply *reply;
     *out = (stream_trimmed_t){0};
-    request_script(conn, &script_trim, 4);
-    request_text(conn, keys->locks[of->lock].key);
+    call_script(call, &script_trim, 4);
     request_text(conn, of->failures);
     request_text(conn, of->auditors);
     request_text(conn, of->meta);
-    request_text(conn, token);
-    request_int(conn, keys->config->stream.retain_ms);
-    request_int(conn, keys->config->stream.min_records);
-    request_int(conn, keys->config->stream.min_copies);
+    call_token(call);
+    request_int(conn, config->stream.retain_ms);
+    request_int(conn, config->stream.min_records);
+    request_int(conn, config->stream.min_copies);
     request_int(conn, STREAM_TRIM_MOST);
     request_int(conn, STREAM_TRIM_BYTES);
     request_int(conn, STREAM_HEARD_MS);
     request_int(conn, STREAM_FORGET_MS);
-    request_int(conn, stream_room(keys));
-    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
-    const redisReply *kind = reply_at(reply, 0);
-    out->fenced = reply_is(kind, "fenced");
-    if (reply_is(kind, "trimmed")) {
+    request_int(conn, stream_room(call->keys));
+    if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
+    if (reply_is(reply_at(reply, 0), "trimmed")) {
         out->removed = reply_int(reply_at(reply, 1));
         out->left = reply_int(reply_at(reply, 2));
         out->wait_ms = reply_int(reply_at(reply, 3));
-    } else if (reply_is(kind, "type")) {
-        redis_error_set(error, OUTCOME_REFUSED, "key `%s` of the queue holds a %s", reply_text(reply_at(reply, 1)),
-                        reply_text(reply_at(reply, 2)));
-    } else if (!out->fenced) {
-        redis_error_set(error, OUTCOME_REFUSED, "trim: unexpected reply");
+    } else {
+        redis_error_set(call->error, OUTCOME_REFUSED, "trim: unexpected reply");
     }
     freeReplyObject(reply);
-    return error->outcome;
+    return call->error->outcome;
 }

@@ -7,8 +7,7 @@
 #include <stdint.h>
 
 #include "model/event.h"
-#include "queue/keys.h"
-#include "redis/conn.h"
+#include "queue/call.h"
 
 // Text of a stream id, "<ms>-<sequence>", each part up to 2^64 - 1; or "", where an argument says so: leave this queue out.
 enum { STREAM_ID_SIZE = 48 };
@@ -69,7 +68,6 @@ enum {
 };
 
 typedef struct stream_trimmed {
-    bool fenced;     // the lock is not ours, and nothing was done
     int64_t removed; // entries
     int64_t left;
     int64_t wait_ms; // until the oldest entry is old enough; 0 = it is, or more can be removed; -1 = no entry is spare
@@ -80,7 +78,6 @@ int64_t stream_room(const keyspace_t *keys);
 
 // Removes, fenced, what is older than stream.retain, beyond stream.min_records or stream_room, and acknowledged by
 // stream.min_copies auditors that were heard of within 24 h, in bounded steps; forgets auditors not heard of for 7 days.
-outcome_t stream_trim(conn_t *conn, const keyspace_t *keys, size_t queue, const char *token, stream_trimmed_t *out,
-                      redis_error_t *error);
+outcome_t stream_trim(const call_t *call, stream_trimmed_t *out);
 
 #endif

@@ -30,7 +30,8 @@ static fixture_t setup(int min_records) {
 
 static stream_trimmed_t trim(fixture_t *f) {
     stream_trimmed_t done;
-    cr_assert_eq(stream_trim(f->conn, f->keys, 0, "T", &done, &f->error), OUTCOME_OK, "%s", f->error.text);
+    const call_t call = fixture_call(f, "T");
+    cr_assert_eq(stream_trim(&call, &done), OUTCOME_OK, "%s", f->error.text);
     return done;
 }
 

@@ -47,9 +47,9 @@ static inline promote_reply_t moved(int64_t jobs) {
 }
 
 /* Sends one promote and answers it. */
-static inline bool promote(schedule_t *schedule, promote_reply_t reply, mono_t now) {
+static inline void promote(schedule_t *schedule, promote_reply_t reply, mono_t now) {
     schedule_request_t ask = schedule_sent_promote(schedule, now);
-    return schedule_read_promote(schedule, &reply, &ask, now);
+    schedule_read_promote(schedule, &reply, &ask, now);
 }
 
 #endif

@@ -16,8 +16,15 @@ static fixture_t setup(const char *config) { return fixture_start(&(fixture_opti
 
 static census_t census_of(fixture_t *f, size_t queue, census_depth_t depth) {
     census_t census;
-    cr_assert_eq(census_take(f->conn, f->keys, queue, 1, depth, &census, &f->error), OUTCOME_OK, "%s", f->error.text);
+    call_t call = fixture_call(f, NULL);
+    call.queue = queue;
+    cr_assert_eq(census_take(&call, 1, depth, &census), OUTCOME_OK, "%s", f->error.text);
     return census;
+}
+
+static outcome_t take(fixture_t *f, size_t count, census_t *out) {
+    const call_t call = fixture_call(f, NULL);
+    return census_take(&call, count, CENSUS_STAMPS, out);
 }
 
 static census_t look(fixture_t *f) { return census_of(f, 0, CENSUS_STAMPS); }
@@ -248,7 +255,7 @@ Test(redis_census, one_key_of_the_wrong_type_spoils_its_own_number_only, .timeou
             stamp(&f, "0123456789abcdef", 5);
             fixture_make_key(f.r, keys[k].key, fixture_types[t]);
             census_t c[2];
-            cr_assert_eq(census_take(f.conn, f.keys, 0, 2, CENSUS_STAMPS, c, &f.error), OUTCOME_OK);
+            cr_assert_eq(take(&f, 2, c), OUTCOME_OK);
             cr_expect(strncmp(c[0].error, keys[k].key, strlen(keys[k].key)) == 0 && strstr(c[0].error, "WRONGTYPE"), "%s: %s",
                       keys[k].key, c[0].error);
             for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -271,13 +278,13 @@ Test(redis_census, one_key_that_may_not_be_read_spoils_its_own_number_only) {
     redis_ok(f.r, "RPUSH email:backup 1 2");
     redis_ok(f.r, "RPUSH fax 1 2");
     census_t c[3];
-    cr_assert_eq(census_take(f.conn, f.keys, 0, 3, CENSUS_STAMPS, c, &f.error), OUTCOME_OK);
+    cr_assert_eq(take(&f, 3, c), OUTCOME_OK);
     cr_assert(c[0].ready == CENSUS_UNKNOWN && strstr(c[0].error, "email: NOPERM"), "%s", c[0].error);
     cr_assert(c[0].in_progress == 2 && c[0].delayed == 0 && c[0].records == 0);
     expect_sizes(&c[1], 0, 0, 0);
     expect_sizes(&c[2], 0, 2, 0);
     redis_ok(f.r, "ACL SETUSER sidecar -evalsha"); /* nothing at all, by few requests */
-    cr_assert_eq(census_take(f.conn, f.keys, 0, 3, CENSUS_STAMPS, c, &f.error), OUTCOME_OK);
+    cr_assert_eq(take(&f, 3, c), OUTCOME_OK);
     for (int i = 0; i < 3; i++) cr_assert(c[i].ready == CENSUS_UNKNOWN && strstr(c[i].error, "NOPERM"), "%s", c[i].error);
     fixture_stop(&f);
 }
@@ -300,7 +307,7 @@ Test(redis_census, a_thousand_queues_by_few_requests) {
         redis_ok(f.r, scope ? "RPUSH {q998} 1 2" : "RPUSH q998 1 2");
         redis_ok(f.r, scope ? "SET {q500}:delayed x" : "SET q500:delayed x");
         redis_ok(f.r, "CONFIG RESETSTAT");
-        cr_assert_eq(census_take(f.conn, f.keys, 0, 1000, CENSUS_STAMPS, c, &f.error), OUTCOME_OK, "%s", f.error.text);
+        cr_assert_eq(take(&f, 1000, c), OUTCOME_OK, "%s", f.error.text);
         for (int i = 0; i < 1000; i++) {
             if (i != 500) expect_sizes(&c[i], 0, i == 998 ? 2 : 0, 0);
             if (i == 500) cr_assert(c[i].delayed == CENSUS_UNKNOWN && *c[i].error);
@@ -309,7 +316,7 @@ Test(redis_census, a_thousand_queues_by_few_requests) {
         cr_assert_eq(server_commandstat(f.server, "hscan"), 0, "nothing is in progress");
         long long errors = server_info_int(f.server, "stats", "total_error_replies");
         redis_ok(f.r, "ACL SETUSER default -evalsha");
-        cr_assert_eq(census_take(f.conn, f.keys, 0, 1000, CENSUS_STAMPS, c, &f.error), OUTCOME_OK);
+        cr_assert_eq(take(&f, 1000, c), OUTCOME_OK);
         for (int i = 0; i < 1000; i++) cr_assert(c[i].ready == CENSUS_UNKNOWN && *c[i].error);
         errors = server_info_int(f.server, "stats", "total_error_replies") - errors;
         cr_assert_leq(errors, scope ? 1100 : 100, "what is refused at all is not asked for key by key");
@@ -343,11 +350,11 @@ Test(redis_census, writes_nothing_and_ends_with_its_server) {
     census_t c[2];
     redis_ok(f.r, "LPUSH bull:video:active 4");
     char *before = fixture_digest(f.r);
-    cr_assert_eq(census_take(f.conn, f.keys, 0, 2, CENSUS_STAMPS, c, &f.error), OUTCOME_OK);
+    cr_assert_eq(take(&f, 2, c), OUTCOME_OK);
     char *after = fixture_digest(f.r);
     cr_assert_str_eq(before, after);
     server_kill(f.server);
-    cr_assert_eq(census_take(f.conn, f.keys, 0, 2, CENSUS_STAMPS, c, &f.error), OUTCOME_DISCONNECTED);
+    cr_assert_eq(take(&f, 2, c), OUTCOME_DISCONNECTED);
     free(before), free(after);
     fixture_stop(&f);
 }

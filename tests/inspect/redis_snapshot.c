@@ -18,9 +18,14 @@ static overview_t look(fixture_t *f) {
     return view;
 }
 
+static outcome_t take_lock(fixture_t *f, size_t lock, const char *token, int64_t ttl_ms, lock_state_t *state) {
+    const lock_call_t call = fixture_lock_call(f, lock, token, ttl_ms);
+    return lock_acquire(&call, state);
+}
+
 static void lead(fixture_t *f, size_t lock, const char *token) {
     lock_state_t state = {0};
-    cr_assert_eq(lock_acquire(f->conn, f->keys, lock, token, 60000, &state, &f->error), OUTCOME_OK, "%s", f->error.text);
+    cr_assert_eq(take_lock(f, lock, token, 60000, &state), OUTCOME_OK, "%s", f->error.text);
     cr_assert(state.acquired);
     lock_state_clear(&state);
 }
@@ -101,7 +106,7 @@ Test(redis_overview, names_who_stands_by_and_who_has_been_silent) {
     redis_ok(f.r, "HSET sidecar:app:standbys gone %s", "1 5000");
     lead(&f, 0, "0123456789abcdef0123456789abcdef-5000");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:standbys"), 0, "a new leader knows of none");
-    cr_assert_eq(lock_acquire(f.conn, f.keys, 0, "T2", 5000, &state, &f.error), OUTCOME_OK, "%s", f.error.text);
+    cr_assert_eq(take_lock(&f, 0, "T2", 5000, &state), OUTCOME_OK, "%s", f.error.text);
     cr_assert_not(state.acquired);
     lock_state_clear(&state);
     long long pttl = redis_int(f.r, "PTTL sidecar:app:standbys");
@@ -119,12 +124,12 @@ Test(redis_overview, names_who_stands_by_and_who_has_been_silent) {
     /* nor does it grow for ever while one leader stays */
     for (int i = 0; i < 120; i++) redis_ok(f.r, "HSET sidecar:app:standbys pod-%d %s", i, "1 5000");
     redis_ok(f.r, "HDEL sidecar:app:standbys %s", instance_name());
-    cr_assert_eq(lock_acquire(f.conn, f.keys, 0, "T2", 5000, &state, &f.error), OUTCOME_OK);
+    cr_assert_eq(take_lock(&f, 0, "T2", 5000, &state), OUTCOME_OK);
     cr_assert_leq(redis_int(f.r, "HLEN sidecar:app:standbys"), 100);
     /* whatever the key holds, nobody is kept from standing by */
     for (size_t t = 0; t < FIXTURE_TYPES; t++) {
         fixture_make_key(f.r, "sidecar:app:standbys", fixture_types[t]);
-        cr_assert_eq(lock_acquire(f.conn, f.keys, 0, "T2", 5000, &state, &f.error), OUTCOME_OK, "%s", f.error.text);
+        cr_assert_eq(take_lock(&f, 0, "T2", 5000, &state), OUTCOME_OK, "%s", f.error.text);
         cr_assert(!state.acquired && state.pttl_ms > 0);
     }
     lock_state_clear(&state);

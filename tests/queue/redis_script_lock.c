@@ -21,7 +21,8 @@ enum { TTL = 60000 };
 static fixture_t setup(void) { return fixture_start(&(fixture_options_t){.config = TWO_QUEUES}); }
 
 static outcome_t acquire(fixture_t *f, const char *token, lock_state_t *state) {
-    return lock_acquire(f->conn, f->keys, 0, token, TTL, state, &f->error);
+    const lock_call_t call = fixture_lock_call(f, 0, token, TTL);
+    return lock_acquire(&call, state);
 }
 
 static void expect_acquired(fixture_t *f, const char *token) {
@@ -183,9 +184,10 @@ Test(redis_script_acquire, a_lost_reply_is_answered_by_asking_again) {
 }
 
 static bool renew(fixture_t *f, const char *token) {
-    bool held = false;
-    cr_assert_eq(lock_renew(f->conn, &f->keys->locks[0], token, TTL, &held, &f->error), OUTCOME_OK, "%s", f->error.text);
-    return held;
+    const lock_call_t call = fixture_lock_call(f, 0, token, TTL);
+    outcome_t outcome = lock_renew(&call);
+    cr_assert(outcome == OUTCOME_OK || outcome == OUTCOME_FENCED, "%s", f->error.text);
+    return outcome == OUTCOME_OK;
 }
 
 Test(redis_script_renew, prolongs_its_own_lock_only) {
@@ -205,7 +207,8 @@ Test(redis_script_renew, prolongs_its_own_lock_only) {
 }
 
 static void release(fixture_t *f, const char *token) {
-    cr_assert_eq(lock_release(f->conn, f->keys, 0, token, &f->error), OUTCOME_OK, "%s", f->error.text);
+    const lock_call_t call = fixture_lock_call(f, 0, token, TTL);
+    cr_assert_eq(lock_release(&call), OUTCOME_OK, "%s", f->error.text);
 }
 
 Test(redis_script_release, gives_back_its_own_lock_only_and_tells) {
@@ -219,11 +222,11 @@ Test(redis_script_release, gives_back_its_own_lock_only_and_tells) {
     redis_expect(f.r, "T2", "GET sidecar:app:lock");
     release(&f, "T2");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0);
-    cr_assert(wait_for(lock_heard(ear, &name, &lock, &f.error) == OUTCOME_OK && lock, 3000));
+    cr_assert(wait_for(lock_read_message(ear, &name, &lock, &f.error) == OUTCOME_OK && lock, 3000));
     cr_assert_str_eq(lock, "app");
     release(&f, "T2");
     cr_assert_eq(redis_int(f.r, "PUBLISH sidecar:app:vacant last"), 1);
-    cr_assert(wait_for(lock_heard(ear, &name, &lock, &f.error) == OUTCOME_OK && lock, 3000));
+    cr_assert(wait_for(lock_read_message(ear, &name, &lock, &f.error) == OUTCOME_OK && lock, 3000));
     cr_assert_str_eq(lock, "last", "told once, and only of what was released");
     buffer_free(&name);
     conn_free(ear);
@@ -232,7 +235,8 @@ Test(redis_script_release, gives_back_its_own_lock_only_and_tells) {
 
 static bool heal(fixture_t *f, const char *token) {
     bool removed = false;
-    cr_assert_eq(lock_heal(f->conn, &f->keys->locks[0], token, &removed, &f->error), OUTCOME_OK, "%s", f->error.text);
+    const lock_call_t call = fixture_lock_call(f, 0, NULL, TTL);
+    cr_assert_eq(lock_break_stale(&call, token, &removed), OUTCOME_OK, "%s", f->error.text);
     return removed;
 }
 
@@ -256,7 +260,8 @@ Test(redis_script_heal, removes_a_lock_that_a_clock_step_left) {
 
 static bool claim(fixture_t *f, foreign_t *foreign) {
     bool ours = false;
-    cr_assert_eq(lock_claim(f->conn, f->keys, 0, "T1", foreign, &ours, &f->error), OUTCOME_OK, "%s", f->error.text);
+    const lock_call_t call = fixture_lock_call(f, 0, "T1", TTL);
+    cr_assert_eq(lock_claim(&call, foreign, &ours), OUTCOME_OK, "%s", f->error.text);
     return ours;
 }
 
@@ -401,7 +406,8 @@ Test(redis_script_full_memory, none_is_refused) {
     stream_trimmed_t trimmed;
     const stream_id_t done[2] = {"5-5", ""};
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", done, &f.error), OUTCOME_OK, "%s", f.error.text);
-    cr_assert_eq(stream_trim(f.conn, f.keys, 0, "T1", &trimmed, &f.error), OUTCOME_OK, "%s", f.error.text);
+    const call_t call = fixture_call(&f, "T1");
+    cr_assert_eq(stream_trim(&call, &trimmed), OUTCOME_OK, "%s", f.error.text);
     release(&f, "T1");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0);
     fixture_stop(&f);

@@ -467,15 +467,15 @@ Test(redis_stream, the_verb_trims_as_the_config_says) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = "group = \"app\"; stream = { retain = \"1m\"; min_records = 4; };"
                                                                "queues = ( { name = \"email\"; } );"});
     stream_trimmed_t done;
+    const call_t call = fixture_call(&f, "T"), fenced = fixture_call(&f, "other");
     redis_ok(f.r, "SET sidecar:app:lock T");
     add(&f, 10);
     heard(&f, "a", "1-9", 0);
-    cr_assert_eq(stream_trim(f.conn, f.keys, 0, "other", &done, &f.error), OUTCOME_OK);
-    cr_assert(done.fenced);
-    cr_assert_eq(stream_trim(f.conn, f.keys, 0, "T", &done, &f.error), OUTCOME_OK);
-    cr_assert(!done.fenced && done.removed == 6 && done.left == 4 && done.wait_ms == -1);
+    cr_assert_eq(stream_trim(&fenced, &done), OUTCOME_FENCED);
+    cr_assert_eq(stream_trim(&call, &done), OUTCOME_OK);
+    cr_assert(done.removed == 6 && done.left == 4 && done.wait_ms == -1);
     redis_ok(f.r, "SET " META " x");
-    cr_assert_eq(stream_trim(f.conn, f.keys, 0, "T", &done, &f.error), OUTCOME_REFUSED);
+    cr_assert_eq(stream_trim(&call, &done), OUTCOME_REFUSED);
     cr_assert(strstr(f.error.text, "meta"), "%s", f.error.text);
     char before[STREAM_HISTORY_SIZE], after[STREAM_HISTORY_SIZE];
     cr_assert_eq(stream_history(f.conn, before, &f.error), OUTCOME_OK);

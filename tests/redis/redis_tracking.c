@@ -65,12 +65,13 @@ static void arm(pair_t *pair, size_t count) {
 
 /* As the dispatcher asks: promote, and the look that arms behind it. */
 static int64_t promote(pair_t *pair, bool armed) {
-    promote_request_t ask = {.queue = 0, .token = "T", .batch = 10};
+    const promote_request_t ask = {.batch = 10};
+    const call_t call = fixture_call(&pair->f, "T");
     promote_reply_t reply;
     head_ask_t look = {.queue = 0};
     head_t head;
     int64_t now_us;
-    dialect_list.promote->append(pair->f.conn, pair->f.keys, &ask);
+    dialect_list.promote->append(&call, &ask);
     heads_append(pair->f.conn, pair->f.keys, &look, 1, armed);
     cr_assert_eq(dialect_list.promote->read(pair->f.conn, &reply, &pair->f.error), OUTCOME_OK, "%s", pair->f.error.text);
     cr_assert_eq(heads_read(pair->f.conn, 1, armed, &head, &now_us, &pair->f.error), OUTCOME_OK, "%s", pair->f.error.text);

@@ -62,6 +62,10 @@ fixture_t fixture_start(const fixture_options_t *options) {
 
 call_t fixture_call(fixture_t *f, const char *token) { return (call_t){f->conn, f->keys, 0, token, &f->error}; }
 
+lock_call_t fixture_lock_call(fixture_t *f, size_t lock, const char *token, int64_t ttl_ms) {
+    return (lock_call_t){f->conn, f->keys, lock, token, ttl_ms, &f->error};
+}
+
 void fixture_stop(fixture_t *f) {
     conn_free(f->conn);
     keyspace_free(f->keys);

@@ -10,6 +10,7 @@
 #include "monitor/monitor.h"
 #include "proxy.h"
 #include "queue/call.h"
+#include "queue/lock.h"
 #include "redis/conn.h"
 #include "role/lease.h"
 #include "role/role.h"
@@ -47,6 +48,7 @@ void fixture_stop(fixture_t *f);
 
 /* A call for the first queue, with this token of a term. */
 call_t fixture_call(fixture_t *f, const char *token);
+lock_call_t fixture_lock_call(fixture_t *f, size_t lock, const char *token, int64_t ttl_ms);
 
 /* A digest of the whole data set, owned by the caller. */
 char *fixture_digest(redis_t *r);

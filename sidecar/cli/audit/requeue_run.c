@@ -299,7 +299,8 @@ static outcome_t run_check_queues(run_t *run, redis_error_t *error) {
     for (size_t i = 0; i < keys->queue_count && !run->options->discard; i++) {
         const dialect_ops_t *ops = dialect_ops(keys->queues[i].config->dialect);
         buffer_t refusal = {0};
-        outcome_t outcome = ops->adopt ? ops->adopt(run->conn, keys, i, &refusal, error) : OUTCOME_OK;
+        const call_t call = {.conn = run->conn, .keys = keys, .queue = i, .error = error};
+        outcome_t outcome = ops->adopt ? ops->adopt(&call, &refusal) : OUTCOME_OK;
         if (outcome == OUTCOME_REFUSED) run->unusable_queues[i] = mem_str(error->text);
         if (outcome == OUTCOME_OK && refusal.len) run->unusable_queues[i] = mem_str(buffer_text(&refusal));
         buffer_free(&refusal);

@@ -68,11 +68,12 @@ static outcome_t status_count_queues(status_reader_t *reader) {
     status_t *status = &reader->status;
     const keyspace_t *keys = reader->keys;
     int64_t in_progress = 0;
-    outcome_t outcome = census_take(reader->conn, keys, 0, keys->queue_count, CENSUS_ENDS, status->counts, &status->error);
+    const call_t call = {.conn = reader->conn, .keys = keys, .error = &status->error};
+    outcome_t outcome = census_take(&call, keys->queue_count, CENSUS_ENDS, status->counts);
     for (size_t i = 0; outcome == OUTCOME_OK && i < keys->queue_count; i++)
         if (status->counts[i].in_progress > 0) in_progress += status->counts[i].in_progress;
     if (outcome != OUTCOME_OK || in_progress > STAMPS_MAX) return outcome;
-    return census_take(reader->conn, keys, 0, keys->queue_count, CENSUS_STAMPS, status->counts, &status->error);
+    return census_take(&call, keys->queue_count, CENSUS_STAMPS, status->counts);
 }
 
 static bool status_read_redis(status_reader_t *reader, bool slow) {

@@ -31,8 +31,9 @@ static void bull_adopt_read(conn_t *conn, const queue_keys_t *at, buffer_t *refu
 
 // Bull 4 and BullMQ share most names of keys. BullMQ writes its version into `meta`, and its events into a stream; workers that
 // wait on `marker` (BullMQ 5, and Bull's unreleased layout of pull request 2818) would sleep through what is promoted here.
-static outcome_t bull_adopt(conn_t *conn, const keyspace_t *keys, size_t queue, buffer_t *refusal, redis_error_t *error) {
-    const queue_keys_t *at = &keys->queues[queue];
+static outcome_t bull_adopt(const call_t *call, buffer_t *refusal) {
+    const queue_keys_t *at = call_queue(call);
+    conn_t *conn = call->conn;
     for (size_t i = 0; i < BULLMQ_KEYS; i++) {
         request_begin(conn, "TYPE");
         bull_key(conn, at, bullmq_words[i]);
@@ -43,8 +44,8 @@ static outcome_t bull_adopt(conn_t *conn, const keyspace_t *keys, size_t queue, 
     request_text(conn, "version");
     request_text(conn, "opts.maxLenEvents");
     request_end(conn);
-    bull_adopt_read(conn, at, refusal, error);
-    return error->outcome;
+    bull_adopt_read(conn, at, refusal, call->error);
+    return call->error->outcome;
 }
 
 // ---- The watch: the stalled check, what promotion has put aside, and the failures that workers decide.

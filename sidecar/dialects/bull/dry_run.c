@@ -94,7 +94,8 @@ static void dry_run_tidy(const bull_scratch_t *s) {
 
 static bool dry_run_promote(const bull_scratch_t *s) {
     promote_reply_t reply;
-    bull_promote.append(s->room->conn, &s->keys, &(promote_request_t){.token = s->room->token, .batch = 3});
+    const call_t call = {s->room->conn, &s->keys, 0, s->room->token, s->room->error};
+    bull_promote.append(&call, &(promote_request_t){.batch = 3});
     return s->room->passed(s->room, &script_bull_promote, promote_read_reply(s->room->conn, &reply, s->room->error));
 }
 

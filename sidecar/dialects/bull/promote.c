@@ -12,12 +12,11 @@ enum {
     SCORE_PER_MS = 4096, // Bull keeps 12 bits of a counter in a score
 };
 
-static void bull_promote_append(conn_t *conn, const keyspace_t *keys, const promote_request_t *ask) {
-    const queue_keys_t *at = &keys->queues[ask->queue];
-    const lock_keys_t *lock = &keys->locks[at->lock];
+static void bull_promote_append(const call_t *call, const promote_request_t *ask) {
+    const queue_keys_t *at = call_queue(call);
+    conn_t *conn = call->conn;
     char *prefix = mem_printf("%s:", bull_config(at->config)->base);
-    request_script(conn, &script_bull_promote, 9 + BULLMQ_KEYS);
-    request_text(conn, lock->key);
+    call_script(call, &script_bull_promote, 9 + BULLMQ_KEYS);
     request_text(conn, at->config->delayed);
     request_text(conn, at->config->ready);
     bull_key(conn, at, "paused");
@@ -27,8 +26,8 @@ static void bull_promote_append(conn_t *conn, const keyspace_t *keys, const prom
     request_text(conn, at->meta);
     request_text(conn, at->quarantine);
     bullmq_append_keys(conn, at);
-    request_text(conn, ask->token);
-    request_text(conn, lock->name);
+    call_token(call);
+    request_text(conn, call_group(call));
     request_int(conn, ask->batch < PROMOTE_MAX ? ask->batch : PROMOTE_MAX);
     request_int(conn, at->config->policy.ready_limit);
     request_text(conn, prefix);

@@ -87,8 +87,8 @@ static bool dry_run_promote(delayed_scratch_t *scratch) {
                 scratch_write(scratch, "HSET", scratch->events, CLASS "###1", ENVELOPE_1) &&
                 scratch_write(scratch, "HSET", scratch->events, CLASS "###2", "odd");
     if (!laid) return false;
-    delayed_promote.append(room->conn, &scratch->keys,
-                           &(promote_request_t){.token = room->token, .batch = SCRATCH_BATCH, .first = SCRATCH_BATCH});
+    const call_t call = {room->conn, &scratch->keys, 0, room->token, room->error};
+    delayed_promote.append(&call, &(promote_request_t){.batch = SCRATCH_BATCH, .first = SCRATCH_BATCH});
     return room->passed(room, &script_delayed_promote, delayed_promote.read(room->conn, &reply, room->error)) &&
            scratch_write(scratch, "ZADD", scratch->queue.quarantine, "1", "scratch") &&
            scratch_write(scratch, "LPUSH", scratch->list, "scratch", "scratch");

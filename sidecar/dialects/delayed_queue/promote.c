@@ -9,19 +9,18 @@
 // schedulingBatchSize of the library at the most (DelayedEventService.java, checkInRange).
 enum { BATCH_MOST = 1000 };
 
-static void delayed_promote_append(conn_t *conn, const keyspace_t *keys, const promote_request_t *ask) {
-    const queue_keys_t *queue = &keys->queues[ask->queue];
+static void delayed_promote_append(const call_t *call, const promote_request_t *ask) {
+    const queue_keys_t *queue = call_queue(call);
+    conn_t *conn = call->conn;
     const delayed_config_t *own = delayed_config(queue->config);
-    const lock_keys_t *lock = &keys->locks[queue->lock];
-    request_script(conn, &script_delayed_promote, 5 + (int)own->lists.count);
-    request_text(conn, lock->key);
+    call_script(call, &script_delayed_promote, 5 + (int)own->lists.count);
     request_text(conn, queue->config->delayed);
     request_text(conn, own->events);
     request_text(conn, queue->meta);
     request_text(conn, queue->quarantine);
     for (size_t i = 0; i < own->lists.count; i++) request_text(conn, own->lists.items[i]);
-    request_text(conn, ask->token);
-    request_text(conn, lock->name);
+    call_token(call);
+    request_text(conn, call_group(call));
     request_int(conn, ask->batch);
     request_int(conn, ask->first);
     request_int(conn, PROMOTE_BYTES);

@@ -11,17 +11,16 @@
 
 enum { BATCH_MOST = 5000 }; // what dispatcher.batch allows
 
-static void list_promote_append(conn_t *conn, const keyspace_t *keys, const promote_request_t *ask) {
-    const queue_keys_t *queue = &keys->queues[ask->queue];
-    const lock_keys_t *lock = &keys->locks[queue->lock];
+static void list_promote_append(const call_t *call, const promote_request_t *ask) {
+    const queue_keys_t *queue = call_queue(call);
+    conn_t *conn = call->conn;
     const queue_policy_t *policy = &queue->config->policy;
-    request_script(conn, &script_promote, 4);
-    request_text(conn, lock->key);
+    call_script(call, &script_promote, 4);
     request_text(conn, queue->config->delayed);
     request_text(conn, queue->config->ready);
     request_text(conn, queue->meta);
-    request_text(conn, ask->token);
-    request_text(conn, lock->name);
+    call_token(call);
+    request_text(conn, call_group(call));
     request_int(conn, ask->batch);
     request_text(conn, policy->score_unit == SCORE_S ? "s" : "ms");
     request_int(conn, policy->ready_limit);

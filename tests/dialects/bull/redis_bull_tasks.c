@@ -305,7 +305,8 @@ Test(redis_bull_watch, leaves_the_check_to_the_workers) {
 static void promote(election_t *s) {
     const promote_ops_t *ops = dialect_bull.promote;
     promote_reply_t reply;
-    ops->append(s->f.conn, s->f.keys, &(promote_request_t){.token = "T", .batch = 100});
+    const call_t call = fixture_call(&s->f, "T");
+    ops->append(&call, &(promote_request_t){.batch = 100});
     cr_assert_eq(ops->read(s->f.conn, &reply, &s->f.error), OUTCOME_OK, "%s", s->f.error.text);
 }
 
@@ -355,7 +356,8 @@ Test(redis_bull_watch, what_is_aside_waits_while_the_stream_is_full) {
 
 static void expect_refusal(election_t *s, const char *refusal) {
     buffer_t text = {0};
-    outcome_t outcome = dialect_bull.adopt(s->f.conn, s->f.keys, 0, &text, &s->f.error);
+    const call_t call = fixture_call(&s->f, NULL);
+    outcome_t outcome = dialect_bull.adopt(&call, &text);
     cr_assert_eq(outcome, OUTCOME_OK, "%s", s->f.error.text);
     cr_assert_str_eq(buffer_text(&text), refusal);
     buffer_free(&text);
@@ -387,7 +389,8 @@ Test(redis_bull_watch, refuses_bullmq_and_the_unreleased_layout) {
     }
     redis_ok(s.f.r, "SET " BULL "meta x"); /* whatever that is */
     buffer_t text = {0};
-    cr_assert_eq(dialect_bull.adopt(s.f.conn, s.f.keys, 0, &text, &s.f.error), OUTCOME_REFUSED);
+    const call_t call = fixture_call(&s.f, NULL);
+    cr_assert_eq(dialect_bull.adopt(&call, &text), OUTCOME_REFUSED);
     cr_assert_eq(text.len, 0);
     teardown(&s);
 }
@@ -415,7 +418,8 @@ Test(redis_bull_watch, promotes_through_the_interface) {
     long long due = bull_now_ms(s.f.r) - 1234;
     bull_job(s.f.r, "1", "0");
     redis_ok(s.f.r, "ZADD " BULL "delayed %lld 1", due * 4096 + 17);
-    ops->append(s.f.conn, s.f.keys, &(promote_request_t){.token = "T", .batch = 5000});
+    const call_t call = fixture_call(&s.f, "T");
+    ops->append(&call, &(promote_request_t){.batch = 5000});
     cr_assert_eq(ops->read(s.f.conn, &reply, &s.f.error), OUTCOME_OK, "%s", s.f.error.text);
     cr_assert(reply.kind == PROMOTED_MOVED && reply.moved == 1 && reply.has_oldest);
     cr_assert_eq(ops->due_us(s.f.keys->queues[0].config, reply.oldest), due * 1000);
