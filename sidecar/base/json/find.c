@@ -2,58 +2,91 @@
 
 #include "base/json/walk.h"
 
-// Where the search for one pick stands. Its pointer is "<met>/<segment><rest>": `met` leads to the container whose members are
+typedef uint32_t mask_t; // a bit for each seek
+_Static_assert(JSON_MOST_PICKS < 32, "a mask has a bit for each seek");
+
+enum { LETTERS = 32 };
+
+// Where the search for one pick stands. Its pointer is "<way>/<segment><rest>": `way` leads to the container whose members are
 // compared with the segment.
 typedef struct seek {
     json_pick_t *pick;
     const char *segment; // behind its slash
     const char *rest;    // "" = the segment is the last one
+    char letter;         // the first one of the segment
+    bool plain;          // the segment stands for itself: no "~"
     int depth;           // of the container; -1 = there is nothing to search for
     int met;             // the depth of the deepest key or element that was met
     int index;           // of the next element, in an array
-    bool pending;        // the value of the segment is the next one, or under way
 } seek_t;
 
 typedef struct find {
     json_walk_t walk;
     seek_t seeks[JSON_MOST_PICKS];
     size_t count;
-    int depth;   // the deepest one of a seek: nothing behind it matters
-    int pending; // seeks whose value is next or under way
+    int depth;               // the deepest one of a seek: nothing below matters
+    mask_t pending;          // seeks whose segment was met, and its value is next or under way
+    mask_t letters[LETTERS]; // by the low bits of the first letter of their segment: spares most keys any comparison
 } find_t;
 
-static const char *find_segment_end(const char *segment) { return segment + strcspn(segment, "/"); }
+static mask_t find_bit(size_t seek) { return (mask_t)1 << seek; }
+
+// Takes one out of the mask, which must not be empty.
+static size_t find_take(mask_t *mask) {
+    size_t lowest = (size_t)__builtin_ctz(*mask);
+    *mask &= *mask - 1;
+    return lowest;
+}
+
+// Takes a letter off a segment, in which "~0" and "~1" stand for "~" and "/". NUL = it ends here, or is bad.
+static char find_take_letter(const char **segment) {
+    char letter = **segment;
+    if (letter == '/' || letter == '\0') return '\0';
+    ++*segment;
+    if (letter != '~') return letter;
+    letter = *(*segment)++;
+    if (letter != '0' && letter != '1') *segment -= 2;
+    return letter == '0' ? '~' : letter == '1' ? '/' : '\0';
+}
+
+static mask_t *find_letter(find_t *find, char first) { return &find->letters[(unsigned char)first % LETTERS]; }
+
+static void find_set_segment(find_t *find, size_t i, const char *segment, int depth) {
+    seek_t *seek = &find->seeks[i];
+    const char *second = segment;
+    *find_letter(find, seek->letter) &= ~find_bit(i);
+    seek->letter = find_take_letter(&second);
+    *find_letter(find, seek->letter) |= find_bit(i);
+    seek->segment = seek->rest = segment;
+    for (seek->plain = true; *seek->rest != '/' && *seek->rest; seek->rest++) seek->plain &= *seek->rest != '~';
+    seek->depth = depth;
+}
 
 static void find_begin(find_t *find, slice_t text, json_pick_t *picks, size_t count) {
     json_walk_begin(&find->walk, text);
     find->count = count;
-    find->depth = find->pending = 0;
+    find->depth = 0;
+    find->pending = 0;
+    memset(find->letters, 0, sizeof find->letters);
     for (size_t i = 0; i < count; i++) {
         const char *pointer = picks[i].pointer;
         bool valid = *pointer == '/' || *pointer == '\0';
-        find->seeks[i] =
-            (seek_t){.pick = &picks[i], .segment = pointer, .rest = pointer, .depth = valid ? 0 : -1, .pending = valid};
-        find->pending += valid;
+        find->seeks[i] = (seek_t){.pick = &picks[i], .segment = pointer, .rest = pointer, .depth = valid ? 0 : -1};
+        if (valid) find->pending |= find_bit(i); // the whole text
         picks[i].found = JSON_MISSING;
     }
 }
 
-// Compares a key, as it stands in the text, with a segment, in which "~0" and "~1" stand for "~" and "/".
-static bool find_is_segment(slice_t key, const char *segment) {
-    const char *at = key.data, *end = key.data + key.len;
-    while (at < end) {
+// Compares a key, as it stands in the text, with a segment.
+static bool find_is_segment(slice_t key, bool escaped, const seek_t *seek) {
+    const char *segment = seek->segment;
+    if (seek->plain && !escaped) return slice_equal(key, (slice_t){segment, (size_t)(seek->rest - segment)});
+    for (const char *at = key.data, *end = key.data + key.len; at < end;) {
         char bytes[JSON_CHARACTER_SIZE];
         size_t len = json_take_character(&at, end, bytes);
         if (len == 0) return false;
-        for (size_t i = 0; i < len; i++) {
-            char wanted = *segment++;
-            if (wanted == '/' || wanted == '\0') return false;
-            if (wanted == '~') {
-                if (*segment != '0' && *segment != '1') return false;
-                wanted = *segment++ == '0' ? '~' : '/';
-            }
-            if (bytes[i] != wanted) return false;
-        }
+        for (size_t i = 0; i < len; i++)
+            if (bytes[i] == '\0' || find_take_letter(&segment) != bytes[i]) return false;
     }
     return *segment == '/' || *segment == '\0';
 }
@@ -61,36 +94,28 @@ static bool find_is_segment(slice_t key, const char *segment) {
 // Digits without a leading zero ("-" is the place behind the last element, where nothing is).
 static bool find_is_index(const char *segment, int index) {
     size_t digits = strspn(segment, "0123456789");
-    if (digits == 0 || digits > 9 || (*segment == '0' && digits > 1) || segment + digits != find_segment_end(segment))
-        return false;
+    bool whole = segment[digits] == '/' || segment[digits] == '\0';
+    if (!whole || digits == 0 || digits > 9 || (*segment == '0' && digits > 1)) return false;
     int wanted = 0;
     for (size_t i = 0; i < digits; i++) wanted = wanted * 10 + segment[i] - '0';
     return wanted == index;
 }
 
-// The value of the segment comes next.
-static void find_meet(find_t *find, seek_t *seek) {
+static void find_meet(find_t *find, size_t i) {
+    seek_t *seek = &find->seeks[i];
     seek->met = seek->depth;
-    seek->rest = find_segment_end(seek->segment);
-    seek->pending = true;
-    find->pending++;
-}
-
-static void find_settle(find_t *find, seek_t *seek) {
-    seek->pending = false;
-    find->pending--;
+    find->pending |= find_bit(i);
 }
 
 static void find_at_key(find_t *find, int depth) {
     slice_t key = json_unquoted(find->walk.token);
-    char first = key.len ? *key.data : '\0';
-    for (size_t i = 0; i < find->count; i++) {
+    mask_t left = find->walk.escaped ? find_bit(find->count) - 1 : *find_letter(find, key.len ? *key.data : '\0');
+    while (left) {
+        size_t i = find_take(&left);
         seek_t *seek = &find->seeks[i];
-        if (seek->depth != depth) continue;
-        if (first != *seek->segment && first != '\\' && key.len && *seek->segment != '~') continue;
-        if (!find_is_segment(key, seek->segment)) continue;
+        if (seek->depth != depth || !find_is_segment(key, find->walk.escaped, seek)) continue;
         if (seek->met < depth) {
-            find_meet(find, seek);
+            find_meet(find, i);
         } else {
             seek->pick->found = JSON_BAD;
             seek->depth = -1;
@@ -102,38 +127,38 @@ static void find_at_key(find_t *find, int depth) {
 static void find_at_element(find_t *find, int depth) {
     for (size_t i = 0; i < find->count; i++) {
         seek_t *seek = &find->seeks[i];
-        if (seek->depth == depth && seek->met < depth && find_is_index(seek->segment, seek->index++)) find_meet(find, seek);
+        if (seek->depth == depth && seek->met < depth && find_is_index(seek->segment, seek->index++)) find_meet(find, i);
     }
 }
 
 // A value begins, or is whole.
 static void find_at_value(find_t *find, json_event_t event, int depth) {
-    for (size_t i = 0; i < find->count; i++) {
+    for (mask_t left = find->pending; left;) {
+        size_t i = find_take(&left);
         seek_t *seek = &find->seeks[i];
-        if (!seek->pending || seek->depth != depth) continue;
-        if (*seek->rest && event == JSON_AT_OPEN) { // into the container
-            seek->segment = seek->rest + 1;
+        bool last = *seek->rest == '\0';
+        if (seek->depth != depth || (last && event == JSON_AT_OPEN)) continue;
+        find->pending &= ~find_bit(i);
+        if (last) {
+            seek->pick->value = json_token_value(find->walk.token);
+            seek->pick->found = JSON_FOUND;
+        } else if (event == JSON_AT_OPEN) {
             seek->index = 0;
-            seek->depth = find->depth = depth + 1;
-            find_settle(find, seek);
-        } else if (event != JSON_AT_OPEN) {
-            if (!*seek->rest) {
-                seek->pick->value = json_token_value(find->walk.token);
-                seek->pick->found = JSON_FOUND;
-            }
-            find_settle(find, seek);
+            find->depth = depth + 1;
+            find_set_segment(find, i, seek->rest + 1, depth + 1);
         }
     }
 }
 
-// A container ended in which the seeks are: back to the one around it.
+// A container ended in which there are seeks: they go back to the one around it.
 static void find_leave(find_t *find, int depth) {
     find->depth = depth;
     for (size_t i = 0; i < find->count; i++) {
         seek_t *seek = &find->seeks[i];
         if (seek->depth != depth + 1) continue;
-        seek->depth = depth;
-        for (seek->segment--; seek->segment > seek->pick->pointer && seek->segment[-1] != '/';) seek->segment--;
+        const char *segment = seek->segment - 1;
+        while (segment > seek->pick->pointer && segment[-1] != '/') segment--;
+        find_set_segment(find, i, segment, depth);
     }
 }
 
@@ -144,8 +169,8 @@ static void find_step(find_t *find, json_event_t event) {
         find_at_key(find, depth);
         return;
     }
-    if (event != JSON_AT_CLOSE && depth > 0 && *find->walk.open[depth - 1] == '[') find_at_element(find, depth);
     if (event == JSON_AT_CLOSE && depth < find->depth) find_leave(find, depth);
+    if (event != JSON_AT_CLOSE && depth > 0 && *find->walk.open[depth - 1] == '[') find_at_element(find, depth);
     if (find->pending) find_at_value(find, event, depth);
 }
 
