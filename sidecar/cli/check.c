@@ -1,7 +1,8 @@
-// queue-sidecar check: the config, and with --redis the audit path, the preflight and who leads.
+// queue-sidecar check: the config, and with --redis the audit path, the preflight and the leader.
 #include <stdio.h>
 
 #include "audit/path_check.h"
+#include "base/units.h"
 #include "cli/args.h"
 #include "cli/load_config.h"
 #include "inspect/preflight.h"
@@ -20,7 +21,7 @@ static void check_print(void *self, finding_t finding, const char *queue, const 
     printf("%-8s %s%s%s%s\n", LABELS[finding], queue ? "queue \"" : "", queue ? queue : "", queue ? "\": " : "", text);
 }
 
-// Says who leads, and which of our queues that leader does not serve.
+// Prints the leader of a lock, and which of our queues it does not serve.
 static void check_print_lock(const keyspace_t *keys, const overview_t *all, size_t index, check_report_t *report) {
     const lock_keys_t *lock = &keys->locks[index];
     const overview_lock_t *view = &all->locks[index];
@@ -28,23 +29,25 @@ static void check_print_lock(const keyspace_t *keys, const overview_t *all, size
     finding_t finding = FINDING_FACT;
     if (*view->error) {
         finding = FINDING_FAULT;
-        buffer_printf(&text, "who leads \"%s\" cannot be told: %s", lock->name, view->error);
+        buffer_printf(&text, "cannot read the leader of \"%s\": %s", lock->name, view->error);
     } else if (!*view->holder) {
         buffer_printf(&text, "\"%s\" has no leader now", lock->name);
     } else if (token_ttl_ms(view->holder) == 0) {
         finding = FINDING_FAULT;
-        buffer_printf(&text, "\"%s\": its lock %s holds \"%s\", which no sidecar wrote; nobody leads until that key is deleted",
+        buffer_printf(&text,
+                      "\"%s\": the lock %s holds \"%s\", which no sidecar wrote; no instance can lead until that key is deleted",
                       lock->name, lock->key, view->holder);
     } else {
-        buffer_printf(&text, "\"%s\" is led by %s, for %lld ms yet", lock->name, *view->leader ? view->leader : view->holder,
-                      (long long)view->pttl_ms);
+        char ttl[UNITS_TEXT_SIZE];
+        buffer_printf(&text, "\"%s\" is led by %s, lock TTL %s", lock->name, *view->leader ? view->leader : view->holder,
+                      duration_text(view->pttl_ms, ttl));
         for (size_t i = lock->first_queue; i < lock->first_queue + lock->queue_count; i++)
             if (!all->queues[i].served) buffer_printf(&unserved, "%s%s", unserved.len ? ", " : "", keys->queues[i].config->name);
     }
     check_print(report, finding, NULL, buffer_text(&text));
     if (unserved.len) {
         buffer_clear(&text);
-        buffer_printf(&text, "the leader of \"%s\" does not serve: %s; instances that serve other queues need another group",
+        buffer_printf(&text, "the leader of \"%s\" does not serve: %s; give instances with other queues another group",
                       lock->name, buffer_text(&unserved));
         check_print(report, FINDING_FAULT, NULL, buffer_text(&text));
     }
@@ -111,23 +114,23 @@ static const cli_option_t check_table[] = {
     CLI_OPTION_CONFIG(check_options_t),
     {.name = "redis",
      .at = offsetof(check_options_t, redis),
-     .help =
-         "connect and run the preflight: version, settings, key types, rights, who leads; and look at audit.path: rights, room "
-         "on the disk, who writes it"},
+     .help = "connect and run the preflight: version, settings, key types, rights, leader; check audit.path: rights, disk space, "
+             "writer"},
 };
 
 const cli_command_t cli_check_command = {
     .name = "check",
     .summary = "Check a config and print every effective value",
-    .examples = "queue-sidecar check\tthe config where `run` would look for it\n"
-                "queue-sidecar check -c queue-sidecar.cfg\tanother one\n"
-                "queue-sidecar check -c my.cfg --redis\talso ask Redis whether all of it would work\n"
+    .examples = "queue-sidecar check\tthe config that `run` would read\n"
+                "queue-sidecar check -c queue-sidecar.cfg\tanother config\n"
+                "queue-sidecar check -c my.cfg --redis\talso check Redis and the audit log\n"
                 "queue-sidecar check -c my.cfg >effective.cfg\tthe output is itself a config\n",
     .usage = "check [-c FILE] [--redis]",
     CLI_OPTIONS(check_table),
-    .text = "Prints every effective value and where it came from (secrets redacted). Warnings and faults, each with file and "
-            "line, go "
-            "to standard error.",
-    .exits = "0 good\n1 with --redis: refused by Redis\n2 wrong usage\n69 with --redis: unreachable\n78 bad config\n",
+    .text =
+        "Prints every effective value and its origin; secrets are redacted. Warnings and faults, each with file and line, go to "
+        "standard error.",
+    .exits = "0 good\n1 with --redis: there is a fault, or Redis refuses\n2 wrong usage\n69 with --redis: Redis is "
+             "unreachable\n78 bad config\n",
     .run = check_run,
 };

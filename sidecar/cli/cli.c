@@ -38,11 +38,11 @@ static const cli_command_t cli_help_command = {
     .summary = "Explain a command",
     .examples = "queue-sidecar help\n"
                 "queue-sidecar help run\n"
-                "queue-sidecar help keys\tevery config key: section, name, type, default, bounds, reloadable, help\n"
-                "queue-sidecar help metrics\tevery family of /metrics: name, type, labels, help\n"
-                "queue-sidecar help commands\tevery command: name, kind of row, tag, text\n"
-                "queue-sidecar help man 1 >queue-sidecar.1\tthe manual page; 5: that of the config\n",
-    .usage = "help [COMMAND [SUBCOMMAND] | keys | metrics | commands | man 1 | man 5]",
+                "queue-sidecar help keys\tevery config key, tab-separated\n"
+                "queue-sidecar help metrics\tevery metric, tab-separated\n"
+                "queue-sidecar help commands\tevery command, tab-separated\n"
+                "queue-sidecar help man 1 >queue-sidecar.1\tthe manual page of the program; 5: of the config\n",
+    .usage = "help [COMMAND [SUBCOMMAND]]\nhelp keys | metrics | commands | man 1 | man 5",
     .text = "Lists the commands, or explains one; `queue-sidecar COMMAND --help` does the same.",
     .exits = "0 ok\n2 no such command\n",
     .run = cli_help,

@@ -35,8 +35,8 @@ static int completion_run(int argc, char **argv) {
     if (strcmp(what, "bash") == 0) return completion_print(text_complete_bash);
     if (strcmp(what, "zsh") == 0) return completion_print(text_complete_zsh);
     if (strcmp(what, "queues") == 0) return completion_queues(options.config);
-    fprintf(stderr, "queue-sidecar completion: for which shell, bash or zsh?%s%s%s\nSee `queue-sidecar help completion`.\n",
-            *what ? " Not for `" : "", what, *what ? "`" : "");
+    fprintf(stderr, "queue-sidecar completion: %s%s%s: use bash or zsh\nSee `queue-sidecar help completion`.\n",
+            *what ? "unknown shell `" : "missing shell", what, *what ? "`" : "");
     return CLI_USAGE;
 }
 
@@ -44,15 +44,15 @@ static const cli_option_t completion_table[] = {
     {.argument = "SHELL",
      .at = offsetof(completion_options_t, operands),
      .values = "bash zsh",
-     .help = "bash, zsh; or queues, for the scripts themselves: the queues of the config, one a line"},
+     .help = "bash or zsh; or queues: the names of the queues in the config, one a line, for scripts"},
     CLI_OPTION_CONFIG(completion_options_t),
 };
 
 const cli_command_t cli_completion_command = {
     .name = "completion",
-    .summary = "Print what a shell needs to complete commands, options and names of queues",
-    .examples = "source <(queue-sidecar completion bash)\tin this shell; or in ~/.bashrc\n"
-                "source <(queue-sidecar completion zsh)\tlikewise, or in ~/.zshrc behind compinit\n",
+    .summary = "Print a script that completes commands, options and queue names",
+    .examples = "source <(queue-sidecar completion bash)\tin this shell, or in ~/.bashrc\n"
+                "source <(queue-sidecar completion zsh)\tin this shell, or in ~/.zshrc behind compinit\n",
     .usage = "completion bash|zsh",
     CLI_OPTIONS(completion_table),
     .text = "`make install` puts both scripts where the shells look for them.",

@@ -18,6 +18,7 @@ enum {
     COMMENT_MIN = 30, // columns for the comment beside an example; with fewer it goes above
     INDENT = 2,
     GAP = 2,
+    USAGE_INDENT = 21, // of "Usage: queue-sidecar "
 };
 
 const char help_exits[] =
@@ -42,11 +43,14 @@ static bool help_next_line(const char **text, slice_t *line) {
     return true;
 }
 
-static void help_add_usage(const cli_command_t *command, buffer_t *out) {
+static void help_add_usage(const cli_command_t *command, size_t width, buffer_t *out) {
     slice_t line;
     const char *label = "Usage:";
-    for (const char *rest = command->usage; help_next_line(&rest, &line); label = "")
-        buffer_printf(out, "%6s queue-sidecar %.*s\n", label, (int)line.len, line.data);
+    for (const char *rest = command->usage; help_next_line(&rest, &line); label = "") {
+        const wrap_t wrap = {.width = width, .indent = USAGE_INDENT, .column = USAGE_INDENT, .brackets = true};
+        buffer_printf(out, "%6s queue-sidecar ", label);
+        wrap_add(out, line.data, line.len, &wrap);
+    }
 }
 
 // The columns of the widest example that has a comment.
@@ -103,7 +107,8 @@ static void help_add_options(const cli_command_t *command, size_t width, buffer_
         help_spell(option, &spelled);
         buffer_printf(out, "  %-*s  ", (int)widest, buffer_text(&spelled));
         const size_t indent = INDENT + widest + GAP;
-        const wrap_t wrap = {width, indent, spelled.len > widest ? INDENT + spelled.len + GAP : indent, false};
+        const wrap_t wrap = {
+            .width = width, .indent = indent, .column = spelled.len > widest ? INDENT + spelled.len + GAP : indent};
         wrap_add(out, option->help, strlen(option->help), &wrap);
     }
     buffer_free(&spelled);
@@ -134,7 +139,7 @@ static void help_add_exits(const char *exits, size_t width, buffer_t *out) {
 void help_command(const cli_command_t *command, size_t width, buffer_t *out) {
     buffer_printf(out, "%s.\n\n", command->summary);
     help_add_examples(command, width, out);
-    help_add_usage(command, out);
+    help_add_usage(command, width, out);
     if (command->parts) {
         buffer_str(out, "\nSubcommands:\n");
         help_add_list(command->parts, width, out);
@@ -241,7 +246,7 @@ static int help_print(const cli_command_t *const *commands, int count, char **wo
     }
     if (count <= 2 && help_topic(words[0], count == 2 ? words[1] : "", out)) return CLI_OK;
     if (count == 1 && strcmp(words[0], "man") == 0) {
-        fputs("queue-sidecar help: which page: `man 1` for the program, `man 5` for the config?\n", stderr);
+        fputs("queue-sidecar help: missing page: `man 1` is of the program, `man 5` of the config\n", stderr);
         return CLI_USAGE;
     }
     if (words[0][0] == '-') return help_misuse(words[0]);

@@ -46,14 +46,14 @@ static const cli_option_t run_table[] = {CLI_OPTION_CONFIG(run_options_t)};
 const cli_command_t cli_run_command = {
     .name = "run",
     .summary = "Serve the queues of a config, in the foreground",
-    .examples = "queue-sidecar run\tthe config at its usual place\n"
-                "queue-sidecar run -c queue-sidecar.cfg\tanother one\n",
+    .examples = "queue-sidecar run\tthe config at its default place\n"
+                "queue-sidecar run -c queue-sidecar.cfg\tanother config\n",
     .usage = "run [-c FILE]",
     CLI_OPTIONS(run_table),
     .text =
-        "Runs in the foreground and logs on standard error: JSON lines, or text on a terminal. Redis need not be there yet.\n\n"
-        "SIGTERM or SIGINT: ends what is in flight, gives the lock back, exits with 0; a second one ends the process at once. "
-        "SIGHUP: reads the config again. SIGUSR1: writes what was counted so far into the log.",
-    .exits = "0 told to end\n1 failed\n2 wrong usage\n78 bad config\n",
+        "Logs on standard error: JSON lines, or text on a terminal. Redis may start later.\n\n"
+        "SIGTERM and SIGINT finish what is in flight, release the lock and exit with 0; a second one ends the process at once. "
+        "SIGHUP reads the config again. SIGUSR1 logs the counters.",
+    .exits = "0 stopped by a signal\n1 failed\n2 wrong usage\n78 bad config\n",
     .run = run_command,
 };

@@ -5,9 +5,11 @@
 #include "cli/terminal.h"
 
 // The bytes up to the next place where a line may end. A quote that never closes, or not within a line, is an ordinary letter.
-static size_t wrap_piece(const char *text, size_t len, size_t width) {
+static size_t wrap_piece(const char *text, size_t len, size_t width, bool brackets) {
+    int depth = 0;
     for (size_t i = 0; i < len; i++) {
-        if (text[i] == ' ' || text[i] == '\n') return i;
+        if (brackets) depth += (text[i] == '[') - (text[i] == ']');
+        if ((text[i] == ' ' && depth <= 0) || text[i] == '\n') return i;
         if (text[i] != '`') continue;
         const char *close = memchr(text + i + 1, '`', len - i - 1);
         if (close && (size_t)(close - text) < width) i = (size_t)(close - text);
@@ -19,7 +21,8 @@ void wrap_add(buffer_t *out, const char *text, size_t len, const wrap_t *wrap) {
     size_t column = wrap->column;
     bool begins = true; // nothing stands on this line yet
     for (size_t at = 0; at < len;) {
-        size_t piece = wrap_piece(text + at, len - at, wrap->width), wide = terminal_width((slice_t){text + at, piece});
+        size_t piece = wrap_piece(text + at, len - at, wrap->width, wrap->brackets),
+               wide = terminal_width((slice_t){text + at, piece});
         if (!begins && column + 1 + wide > wrap->width) {
             buffer_printf(out, "\n%*s", (int)wrap->indent, "");
             column = wrap->indent;

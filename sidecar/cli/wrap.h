@@ -10,6 +10,7 @@ typedef struct wrap {
     size_t width;  // columns of a line
     size_t indent; // columns before every line but the first
     size_t column; // where the first line begins
+    bool brackets; // words between [ and ] stay together
     bool hard;     // a word that is wider than a line is broken; otherwise it stays whole, so that people can copy it
 } wrap_t;
 

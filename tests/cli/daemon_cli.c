@@ -102,7 +102,7 @@ Test(daemon_cli, check_tells_whether_redis_will_do) {
     const daemon_output_t *unserved = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(unserved->code, 1);
     char pid[32];
-    snprintf(pid, sizeof(pid), "/%d, for ", (int)daemon_pid(d));
+    snprintf(pid, sizeof(pid), "/%d, lock TTL ", (int)daemon_pid(d));
     cr_assert(has(unserved->out, "does not serve: q") && has(unserved->out, pid), "%s", unserved->out);
     daemon_stop(s.sidecars[--s.count]);
     redis_ok(s.r, "ACL SETUSER default -evalsha");
@@ -161,7 +161,7 @@ Test(daemon_cli, check_names_a_lock_that_no_sidecar_wrote) {
     redis_ok(s.r, "DEL sidecar:g:lock");
     redis_ok(s.r, "SADD sidecar:g:lock hello");
     found = daemon_run("check", "-c", path, "--redis");
-    cr_assert(found->code == 1 && has(found->out, "FAULT    who leads \"g\" cannot be told: "), "%s%s", found->out, found->err);
+    cr_assert(found->code == 1 && has(found->out, "FAULT    cannot read the leader of \"g\": "), "%s%s", found->out, found->err);
     free(path);
     cluster_end(&s);
 }

@@ -206,7 +206,7 @@ Test(daemon_completion, zsh_completes_from_its_function_path, .timeout = 120) {
 
 Test(daemon_completion, wants_a_shell) {
     cr_expect_eq(daemon_run("completion")->code, 2);
-    cr_expect_not_null(strstr(daemon_run("completion", "fish")->err, "bash or zsh? Not for `fish`"));
+    cr_expect_not_null(strstr(daemon_run("completion", "fish")->err, "unknown shell `fish`: use bash or zsh"));
     cr_expect_eq(daemon_run("completion", "queues", "-c", "/nowhere")->code, 78);
     cr_expect_str_eq(daemon_run("completion", "queues", "-c", config)->out, "email\nmail:slow\n");
 }

@@ -193,7 +193,7 @@ static void expect_page(const cli_command_t *command, size_t width) {
         cr_expect_not_null(strstr(buffer_text(&page), spelled), "%s: %s", command->name, spelled);
         free(spelled);
     }
-    bool text = false; // examples and usage are typed, so they stay whole
+    bool text = false; // examples stay whole, so that people can copy them
     for (const char *line = buffer_text(&page); *line; line += strcspn(line, "\n") + 1) {
         text = text || strncmp(line, "  -", 3) == 0;
         if (text) cr_expect_leq(strcspn(line, "\n"), width, "%s: %.130s", command->name, line);

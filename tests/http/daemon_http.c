@@ -200,7 +200,7 @@ Test(daemon_http, a_sidecar_that_goes_on_with_an_earlier_config_is_well) {
     cr_assert_eq(daemon_run("healthcheck", "--ready", "-c", path)->code, 0);
     run = daemon_run("status", "-c", path);
     cr_assert(run->code == 78 && strstr(run->err, "colour"), "%d: %s", run->code, run->err);
-    cr_assert(strstr(run->out, "goes on with the one that it has:\nroles    ok\n"), "%s", run->out);
+    cr_assert(strstr(run->out, "continues with its previous config:\nroles    ok\n"), "%s", run->out);
     cr_assert(strstr(run->out, "\nlock     ok, leading\n"), "%s", run->out);
     cr_assert_str_empty(daemon_run("status", "-c", path, "-o", "json")->out);
     /* Where it is no config at all it says no port either: the environment does, or it is the usual one. */

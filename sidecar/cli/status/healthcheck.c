@@ -1,5 +1,4 @@
-// queue-sidecar healthcheck: asks a running sidecar on this machine whether it is well, for those who have no curl in the
-// container.
+// queue-sidecar healthcheck: asks the sidecar on this machine whether it is well. For containers without curl.
 #include <stdio.h>
 
 #include "cli/args.h"
@@ -8,13 +7,13 @@
 
 enum { TIMEOUT_S = 5 };
 
-// Returns the exit code; `mute` where nobody answers.
-static int healthcheck_ask(const config_t *config, bool ready, int unresponsive) {
+// Returns an exit code: `no_answer` if the sidecar does not answer.
+static int healthcheck_ask(const config_t *config, bool ready, int no_answer) {
     const char *why;
     buffer_t body = {0};
     if (config->http.port == 0) {
-        fputs("queue-sidecar healthcheck: http.port is 0, so health is not served: give it a port\n", stderr);
-        return unresponsive;
+        fputs("queue-sidecar healthcheck: http.port is 0, so the sidecar does not serve its health: set a port\n", stderr);
+        return no_answer;
     }
     buffer_t other = {0};
     int code = local_instance_ask(config, ready ? "/readyz" : "/healthz", TIMEOUT_S, &body, &why);
@@ -25,7 +24,7 @@ static int healthcheck_ask(const config_t *config, bool ready, int unresponsive)
                 unrelated ? buffer_text(&other) : why);
     buffer_free(&body);
     buffer_free(&other);
-    if (code < 0) return unresponsive;
+    if (code < 0) return no_answer;
     return code == 200 && !unrelated ? CLI_OK : CLI_FAILED;
 }
 
@@ -40,11 +39,11 @@ static int healthcheck_run(int argc, char **argv) {
     if (status != CLI_OK) return status;
     const char *path = cli_config_path(options.config);
     config_t *config = cli_load_config(path);
-    int unresponsive = config ? CLI_FAILED : CLI_BAD_CONFIG;
-    // A sidecar that goes on with an earlier one is well: to end it for that would end it for good.
+    int no_answer = config ? CLI_FAILED : CLI_BAD_CONFIG;
+    // A sidecar that keeps its previous config is well. If a probe killed it now, it could not start again.
     if (!config) config = config_load_refused(path);
     if (!config) return CLI_BAD_CONFIG;
-    status = healthcheck_ask(config, options.ready, unresponsive);
+    status = healthcheck_ask(config, options.ready, no_answer);
     config_free(config);
     return status;
 }
@@ -53,19 +52,19 @@ static const cli_option_t healthcheck_table[] = {
     CLI_OPTION_CONFIG(healthcheck_options_t),
     {.name = "ready",
      .at = offsetof(healthcheck_options_t, ready),
-     .help = "whether it does its part (it has Redis, and leads or stands by), not only whether it turns"},
+     .help = "ask whether it works (has Redis, and leads or stands by), not only whether it is alive"},
 };
 
 const cli_command_t cli_healthcheck_command = {
     .name = "healthcheck",
     .summary = "Ask a running sidecar whether it is well",
-    .examples = "queue-sidecar healthcheck\tasks /healthz where the config says that it is served\n"
-                "queue-sidecar healthcheck --ready\tasks /readyz, and prints what it says\n",
+    .examples = "queue-sidecar healthcheck\task /healthz at http.listen and http.port of the config\n"
+                "queue-sidecar healthcheck --ready\task /readyz, and print its checks\n",
     .usage = "healthcheck [-c FILE] [--ready]",
     CLI_OPTIONS(healthcheck_table),
-    .text =
-        "For HEALTHCHECK of docker and podman, and for exec probes. A config that is refused is told, and the instance that goes "
-        "on with an earlier one is asked all the same.",
-    .exits = "0 well\n1 not, or nobody answers\n2 wrong usage\n78 bad config, and nobody answers\n",
+    .text = "For HEALTHCHECK of docker and podman, and for exec probes. A refused config is reported, but its sidecar is asked "
+            "all the "
+            "same: it may run with its previous config.",
+    .exits = "0 well\n1 not well, or no answer\n2 wrong usage\n78 bad config, and no answer\n",
     .run = healthcheck_run,
 };

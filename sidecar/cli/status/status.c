@@ -38,9 +38,9 @@ static bool status_parse_interval(const status_options_t *options, int64_t *ms) 
     else if (!duration_parse(text, ms))
         *ms = 0;
     if (!options->watch)
-        fprintf(stderr, "queue-sidecar status: unexpected argument `%s`: an interval goes with --watch\n", text);
+        fprintf(stderr, "queue-sidecar status: unexpected argument `%s`: an interval needs --watch\n", text);
     else if (*ms < INTERVAL_MIN_MS || *ms > INTERVAL_MAX_MS)
-        fprintf(stderr, "queue-sidecar status: `%s` is no interval from 200ms to 1h\n", text);
+        fprintf(stderr, "queue-sidecar status: invalid interval `%s`: use 200ms to 1h\n", text);
     else
         return true;
     return false;
@@ -49,11 +49,11 @@ static bool status_parse_interval(const status_options_t *options, int64_t *ms) 
 static bool status_parse_output(const status_options_t *options, bool *json) {
     *json = options->output && strcmp(options->output, "json") == 0;
     if (!options->output || *json || strcmp(options->output, "table") == 0) return true;
-    fprintf(stderr, "queue-sidecar status: `%s` is no output: table or json\n", options->output);
+    fprintf(stderr, "queue-sidecar status: unknown output `%s`: use table or json\n", options->output);
     return false;
 }
 
-// *wanted is owned, NULL where no queue was named. False: a name is not in the config.
+// *wanted is owned; NULL = no --queue. False: a queue is not in the config.
 static bool status_find_queues(const status_options_t *options, const config_t *config, bool **wanted) {
     const char **names = mem_array(config->queue_count, sizeof *names);
     bool good = true;
@@ -78,18 +78,18 @@ static bool status_find_queues(const status_options_t *options, const config_t *
 
 static void status_draw(void *self, size_t width, size_t rows, bool colour, buffer_t *out) {
     status_run_t *run = self;
-    const status_t *status_command = status_read(run->reader);
-    status_findings_t findings = status_diagnose(status_command, run->wanted);
+    const status_t *status = status_read(run->reader);
+    status_findings_t findings = status_diagnose(status, run->wanted);
     const status_view_t view = {.wanted = run->wanted, .width = width, .rows = rows, .colour = colour, .utc = run->utc};
-    run->exit = status_exit(status_command, &findings);
+    run->exit = status_exit(status, &findings);
     if (run->json)
-        status_json(status_command, &findings, run->wanted, out);
+        status_json(status, &findings, run->wanted, out);
     else
-        status_text(status_command, &findings, &view, out);
+        status_text(status, &findings, &view, out);
     status_findings_free(&findings);
 }
 
-// A terminal that obeys.
+// A terminal that can draw in place.
 static bool status_is_terminal(void) {
     const char *kind = getenv("TERM");
     return isatty(STDOUT_FILENO) && kind && *kind && strcmp(kind, "dumb") != 0;
@@ -109,14 +109,15 @@ static void status_print_once(status_run_t *run) {
     buffer_free(&out);
 }
 
-// Of a config that is refused neither Redis nor queues are known: only the instance here, which goes on with an earlier one.
+// A refused config tells neither Redis nor queues. The instance here may run with its previous config, so show its checks.
 static int status_print_refused(const char *path) {
     local_instance_t here = {0};
     buffer_t out = {0};
     config_t *config = config_load_refused(path);
     if (config) local_instance_read(config, &here);
     if (here.answered)
-        buffer_str(&out, "The config is refused, and Redis not asked. The instance here goes on with the one that it has:\n");
+        buffer_str(&out,
+                   "The config is refused, so Redis was not asked. The instance here continues with its previous config:\n");
     for (size_t i = 0; i < here.count; i++) {
         const local_check_t *check = &here.checks[i];
         buffer_printf(&out, "%-8s %s%s%s\n", check->name, check->ok ? "ok" : check->why, *check->state ? ", " : "", check->state);
@@ -131,7 +132,7 @@ static int status_print_refused(const char *path) {
 }
 
 static int status_command(int argc, char **argv) {
-    static atomic_bool stop; // of a wait for Redis, when a watch is interrupted
+    static atomic_bool stop; // ends a wait for Redis when a watch is interrupted
     status_options_t options = {.interval = {.max = 1}};
     status_run_t run = {0};
     int64_t interval_ms;
@@ -164,42 +165,42 @@ static const cli_option_t status_table[] = {
     {.letter = 'w',
      .name = "watch",
      .at = offsetof(status_options_t, watch),
-     .help = "again and again, until it is interrupted: in place on a terminal, one after the other elsewhere"},
+     .help = "repeat until interrupted; on a terminal redraw in place"},
     {.argument = "INTERVAL",
      .at = offsetof(status_options_t, interval),
-     .help = "between two looks of --watch, as 2s, 500ms, 1m, or in seconds: 2s if not told, 200ms to 1h"},
+     .help = "time between two looks of --watch: 500ms, 2s, 1m, or a number of seconds; default 2s, from 200ms to 1h"},
     {.letter = 'o',
      .name = "output",
      .argument = "FORMAT",
      .at = offsetof(status_options_t, output),
      .values = "table json",
-     .help = "table, or json: one object on a line"},
+     .help = "table (default), or json: one object on one line"},
     {.letter = 'q',
      .name = "queue",
      .argument = "NAME",
      .at = offsetof(status_options_t, queues),
      .values = CLI_QUEUES,
      .many = true,
-     .help = "this queue alone; several may be given"},
-    {.name = "utc", .at = offsetof(status_options_t, utc), .help = "times are UTC instead of local time"},
+     .help = "only this queue; may be repeated"},
+    {.name = "utc", .at = offsetof(status_options_t, utc), .help = "print times in UTC instead of local time"},
 };
 
 const cli_command_t cli_status_command = {
     .name = "status",
-    .summary = "Show who leads, how each queue stands, and what is wrong",
+    .summary = "Show the leader, the state of each queue, and what is wrong",
     .examples = "queue-sidecar status\teverything, once\n"
-                "queue-sidecar status --watch\tagain every 2 s, until Ctrl-C\n"
+                "queue-sidecar status --watch\tevery 2 s, until Ctrl-C\n"
                 "queue-sidecar status --queue email -w 500ms\tone queue, more often\n"
                 "queue-sidecar status -o json | jq '.findings[].what'\tfor programs\n",
     .usage = "status [-c FILE] [--watch [INTERVAL]] [-o FORMAT] [--queue NAME]... [--utc]",
     CLI_OPTIONS(status_table),
-    .text = "Asks Redis for locks, queues and failure streams, the audit log at audit.path for the last hour (else the failure "
-            "streams), and the instance that serves http here for its checks. Writes nothing anywhere.\n"
-            "\n"
-            "A fault keeps jobs from being done or recorded; a warning may become one; a note is worth knowing. Each says what "
-            "to do next. docs/status.md describes the JSON.",
-    .exits =
-        "0 all is well, apart from notes; also where --watch was interrupted\n1 there is a fault or a warning\n2 wrong usage\n"
-        "69 Redis is unreachable\n78 bad config\n",
+    .text =
+        "Reads locks, queues and failure streams from Redis, the last hour from the audit log at audit.path (otherwise from the "
+        "failure streams), and the checks of the instance that serves http on this machine. Writes nothing.\n"
+        "\n"
+        "A fault keeps jobs from being done or recorded. A warning may become a fault. A note is worth knowing. Each finding "
+        "says what to do next. docs/status.md describes the JSON.",
+    .exits = "0 no fault and no warning, or --watch was interrupted\n1 there is a fault or a warning\n2 wrong usage\n"
+             "69 Redis is unreachable\n78 bad config\n",
     .run = status_command,
 };
