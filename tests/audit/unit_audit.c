@@ -1,4 +1,4 @@
-/* The store of the audit log, on real files. */
+/* Opening and writing the audit log, on real files. */
 #include "audit/audit.h"
 #include "audit/migrations.h"
 #include "audit/store.h"
@@ -26,8 +26,7 @@ static void expect_refused(const char *path, audit_mode_t mode, const char *part
     free(why);
 }
 
-/* A released migration is history: databases in the field were made by it. After a release write 002_*.sql instead of changing
- * this digest. */
+/* Released migrations made the databases in the field. Never change these digests: add a new migration instead. */
 Test(unit_audit, migrations_are_frozen) {
     static const char *const digests[] = {"c4cf9bbe31a16ed63b75040ffef682cde2c32ed56e7597f513137568e4a4850f",
                                           "517fd73d24b85377c606e30128994ba0609bee6a41904d71f1de0f6ecff9291b"};
@@ -80,7 +79,7 @@ Test(unit_audit, an_event_is_inserted_once) {
     audit_case_event(&other, "failed", 2, 1000);
     cr_assert(audit_case_put(audit, &one.event));
     cr_assert_not(audit_case_put(audit, &one.event));
-    one.event.reason = slice_text("reported"); /* the first one stays */
+    one.event.reason = slice_text("reported"); /* the first row stays */
     cr_assert_not(audit_case_put(audit, &one.event));
     cr_assert(audit_case_put(audit, &other.event));
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 2);
@@ -93,7 +92,7 @@ Test(unit_audit, an_event_is_inserted_once) {
     free(path);
 }
 
-/* Ids that begin alike share their ref; both are kept. */
+/* Ids with the same first digits share a ref; both are kept. */
 Test(unit_audit, two_events_may_share_a_ref) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
@@ -212,10 +211,10 @@ Test(unit_audit, positions_commit_with_their_rows) {
     cr_assert(audit_begin(audit, &why) && audit_set_position(audit, "q", "6-0", &why) && audit_commit(audit, &why));
     audit_close(audit);
     audit = audit_case_open(path, AUDIT_WRITE);
-    expect_position(audit, "q", "6-0"); /* also backwards: a stream may have begun anew */
+    expect_position(audit, "q", "6-0"); /* also backwards: a stream may have been reset */
     expect_position(audit, "p", "9-0");
     expect_position(audit, "other", "0-0");
-    audit_rollback(audit); /* of nothing */
+    audit_rollback(audit); /* outside of a transaction */
     audit_close(audit);
     free(path);
 }
@@ -225,7 +224,7 @@ typedef struct {
     bool began;
 } writer_t;
 
-static void *begin_later(void *self) {
+static void *commit_later(void *self) {
     writer_t *writer = self;
     buffer_t why = {0};
     writer->began = audit_begin(writer->audit, &why) && audit_commit(writer->audit, &why);
@@ -241,14 +240,14 @@ Test(unit_audit, a_second_writer_waits_then_reports_the_lock) {
     buffer_t why = {0};
     audit_case_event(&of, "failed", 1, 1000);
     cr_assert(audit_begin(first, &why) && audit_insert(first, &of.event, NULL, &why));
-    expect_position(reader, "q", "0-0"); /* readers wait for nobody */
+    expect_position(reader, "q", "0-0"); /* readers do not wait for writers */
     audit_set_busy_timeout(second, 1);
     cr_assert_not(audit_begin(second, &why));
     cr_assert(has(buffer_text(&why), "locked by another process") && has(buffer_text(&why), path), "%s", buffer_text(&why));
     audit_set_busy_timeout(second, wait_scaled_ms(20000));
     writer_t writer = {.audit = second};
     pthread_t thread;
-    cr_assert_eq(pthread_create(&thread, NULL, begin_later, &writer), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, commit_later, &writer), 0);
     cr_assert(audit_commit(first, &why));
     pthread_join(thread, NULL);
     cr_assert(writer.began);
@@ -266,7 +265,7 @@ Test(unit_audit, newer_and_foreign_files_are_refused_unchanged) {
     expect_refused(path, AUDIT_WRITE, "has schema 7, this version knows up to 2");
     expect_refused(path, AUDIT_READ, "has schema 7, this version knows up to 2");
     char *foreign = audit_case_path();
-    FILE *file = fopen(foreign, "w"); /* a database of others: not in WAL mode, and it stays so */
+    FILE *file = fopen(foreign, "w"); /* a foreign database: its journal mode must not change */
     fclose(file);
     free(audit_case_sql(foreign, "CREATE TABLE t (x)"));
     expect_refused(foreign, AUDIT_WRITE, "another program");
@@ -283,7 +282,7 @@ Test(unit_audit, newer_and_foreign_files_are_refused_unchanged) {
     free(path);
 }
 
-/* It may name a file on NFS, or one that a sidecar writes under another name. */
+/* A link may lead to NFS, or to a log that a sidecar writes under another name. */
 Test(unit_audit, symbolic_links_are_refused) {
     char *path = audit_case_path(), *link = mem_printf("%s.link", path);
     cr_assert_eq(symlink(path, link), 0);
@@ -305,7 +304,7 @@ Test(unit_audit, unusable_paths_are_refused_with_advice) {
     expect_refused(path, AUDIT_READ, "is empty");
     expect_refused(under_file, AUDIT_WRITE, "is no directory");
     expect_refused("/dev", AUDIT_WRITE, "no regular file");
-    audit_close(audit_case_open(path, AUDIT_WRITE)); /* an empty file becomes one */
+    audit_close(audit_case_open(path, AUDIT_WRITE)); /* an empty file becomes a log */
     cr_assert_str_eq(audit_network_filesystem(0x6969), "NFS");
     cr_assert_str_eq(audit_network_filesystem(0xff534d42), "CIFS");
     cr_assert_str_eq(audit_network_filesystem(0x65735546), "FUSE");
@@ -332,7 +331,7 @@ Test(unit_audit, a_full_disk_is_reported_and_loses_nothing) {
     cr_assert(has(buffer_text(&why), "the disk is full"), "%s", buffer_text(&why));
     audit_rollback(audit);
     of.event.payload = slice_text("{}");
-    cr_assert(audit_case_put(audit, &of.event)); /* and goes on when there is room */
+    cr_assert(audit_case_put(audit, &of.event)); /* works again when there is room */
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 2);
     buffer_free(&why);
     free(large);
@@ -340,9 +339,9 @@ Test(unit_audit, a_full_disk_is_reported_and_loses_nothing) {
     free(path);
 }
 
-/* Puts events in transactions of ten for ever, and says on `said` after each commit how many there are; it has begun the next one
- * by then. */
-static void write_for_ever(const char *path, int said) {
+/* Inserts events in transactions of ten, and writes their number to `said` after each commit, when the next transaction has
+ * begun. */
+static void write_until_killed(const char *path, int said) {
     buffer_t why = {0};
     audit_t *audit = audit_open(path, AUDIT_WRITE, &why);
     audit_case_event_t of;
@@ -366,7 +365,7 @@ Test(unit_audit, kill_9_keeps_exactly_the_committed_rows) {
     cr_assert_geq(pid, 0);
     if (pid == 0) {
         close(said[0]);
-        write_for_ever(path, said[1]);
+        write_until_killed(path, said[1]);
     }
     close(said[1]);
     while (committed < 100) cr_assert_eq(read(said[0], &committed, sizeof(committed)), (ssize_t)sizeof(committed));

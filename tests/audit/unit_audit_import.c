@@ -1,4 +1,4 @@
-/* Another log into this one: rows, gaps, damage, strangers; and copies of a log. */
+/* Imports from another log: rows, gaps, damage, foreign files; and backups of a log. */
 #include "audit/backup.h"
 #include "audit/import/import.h"
 #include "audit/query/query.h"
@@ -35,7 +35,7 @@ static void put(log_t *log, const char *kind, int n) {
     audit_case_put(log->audit, &of.event);
 }
 
-/* A gap as the auditor notes it. */
+/* A gap as the auditor writes it. */
 static void put_gap(log_t *log, const char *queue, const char *range) {
     char id[EVENT_ID_SIZE];
     event_t gap = {.kind = slice_text("gap"),
@@ -49,7 +49,7 @@ static void put_gap(log_t *log, const char *queue, const char *range) {
     audit_case_put(log->audit, &gap);
 }
 
-static void move(log_t *log, const char *queue, const char *position) {
+static void set_position(log_t *log, const char *queue, const char *position) {
     buffer_t why = {0};
     cr_assert(audit_begin(log->audit, &why) && audit_set_position(log->audit, queue, position, &why) &&
               audit_commit(log->audit, &why));
@@ -61,8 +61,8 @@ static void note_refused(void *self, int64_t seq, int64_t last, const char *reas
 
 static void note_filled(void *self, const event_t *gap) { buffer_printf(self, "filled %.*s|", (int)gap->job.len, gap->job.data); }
 
-/* What is told; *counts may be NULL. */
-static char *bring(log_t *to, const char *path, import_counts_t *counts) {
+/* Returns what the listener was told; counts may be NULL. */
+static char *import_from(log_t *to, const char *path, import_counts_t *counts) {
     buffer_t told = {0}, why = {0};
     import_t *import = import_begin(to->audit);
     cr_assert(import_log(import, path, &(import_listener_t){&told, note_refused, note_filled, NULL}, &why), "%s",
@@ -91,12 +91,12 @@ Test(unit_audit_import, missing_events_are_added) {
         put(&peer, n % 3 ? "failed" : "retried", n);
         if (n % 5 == 0) put(&mine, n % 3 ? "failed" : "retried", n);
     }
-    free(bring(&mine, peer.path, &counts));
+    free(import_from(&mine, peer.path, &counts));
     cr_expect_eq(counts.added, 2000);
     cr_expect_eq(counts.known, 500);
     cr_expect_eq(counts.refused, 0);
     expect_equal(&mine, &peer);
-    free(bring(&mine, peer.path, &counts));
+    free(import_from(&mine, peer.path, &counts));
     cr_expect_eq(counts.added, 0);
     cr_expect_eq(counts.known, 2500);
     expect_equal(&mine, &peer);
@@ -120,10 +120,10 @@ Test(unit_audit_import, a_complete_peer_fills_a_gap) {
     buffer_t states = {0}, why = {0};
     put_gap(&mine, "q", "10-0..20-5");
     put_gap(&mine, "q", "30-0..40-0");
-    move(&mine, "q", "50-0");
-    move(&peer, "q", "20-5"); /* read up to the end of the first one, and no further */
+    set_position(&mine, "q", "50-0");
+    set_position(&peer, "q", "20-5"); /* the end of the first gap */
     put(&peer, "failed", 1);
-    char *told = bring(&mine, peer.path, &counts);
+    char *told = import_from(&mine, peer.path, &counts);
     cr_expect_str_eq(told, "filled 10-0..20-5|");
     cr_expect_eq(counts.added, 1);
     cr_expect_eq(counts.gaps_filled, 1);
@@ -135,25 +135,25 @@ Test(unit_audit_import, a_complete_peer_fills_a_gap) {
                                              "error LIKE '%audit.db' AND answers_ref <> ''"),
                  1);
     free(told);
-    told = bring(&mine, peer.path, &counts);
-    cr_expect_str_eq(told, "", "it is filled once");
+    told = import_from(&mine, peer.path, &counts);
+    cr_expect_str_eq(told, "", "a gap is filled once");
     free(told);
     buffer_free(&states);
     end(&mine);
     end(&peer);
 }
 
-/* A peer that is not complete fills nothing: what it has is added all the same. */
+/* An incomplete peer fills no gap, but its rows are added. */
 static const struct {
     const char *gap, *position, *queue;
 } lacking[] = {
-    {"5-0..11-0", "50-0", "q"},  /* touches the beginning */
-    {"19-9..30-0", "50-0", "q"}, /* and the end */
-    {"12-0..13-0", "50-0", "q"}, /* lies inside */
-    {"0-0..90-0", "50-0", "q"},  /* around it */
-    {"unknown", "50-0", "q"},    /* somewhere */
-    {NULL, "20-4", "q"},         /* it had not come so far */
-    {NULL, "50-0", "other"},     /* does not serve this queue */
+    {"5-0..11-0", "50-0", "q"},  /* overlaps the beginning */
+    {"19-9..30-0", "50-0", "q"}, /* overlaps the end */
+    {"12-0..13-0", "50-0", "q"}, /* inside */
+    {"0-0..90-0", "50-0", "q"},  /* around */
+    {"unknown", "50-0", "q"},    /* no range */
+    {NULL, "20-4", "q"},         /* its position is before the end */
+    {NULL, "50-0", "other"},     /* it does not serve this queue */
 };
 
 Test(unit_audit_import, a_peer_with_the_same_gap_fills_nothing) {
@@ -161,11 +161,11 @@ Test(unit_audit_import, a_peer_with_the_same_gap_fills_nothing) {
         log_t mine = begin(), peer = begin();
         import_counts_t counts;
         put_gap(&mine, "q", "10-0..20-5");
-        move(&mine, "q", "50-0");
+        set_position(&mine, "q", "50-0");
         if (lacking[i].gap) put_gap(&peer, "q", lacking[i].gap);
-        move(&peer, lacking[i].queue, lacking[i].position);
+        set_position(&peer, lacking[i].queue, lacking[i].position);
         put(&peer, "failed", 1);
-        char *told = bring(&mine, peer.path, &counts);
+        char *told = import_from(&mine, peer.path, &counts);
         cr_expect_str_eq(told, "", "row %zu", i);
         cr_expect_eq(counts.gaps_filled, 0);
         cr_expect_geq(counts.added, 1);
@@ -173,20 +173,20 @@ Test(unit_audit_import, a_peer_with_the_same_gap_fills_nothing) {
         end(&mine);
         end(&peer);
     }
-    log_t mine = begin(), peer = begin(); /* its gaps only touch at the ends, or are of another queue */
+    log_t mine = begin(), peer = begin(); /* its gaps only touch the ends, or are of another queue */
     put_gap(&mine, "q", "10-0..20-5");
     put_gap(&peer, "q", "5-0..10-0");
     put_gap(&peer, "q", "20-5..30-0");
     put_gap(&peer, "other", "0-0..90-0");
-    move(&peer, "q", "50-0");
-    char *told = bring(&mine, peer.path, NULL);
+    set_position(&peer, "q", "50-0");
+    char *told = import_from(&mine, peer.path, NULL);
     cr_expect_str_eq(told, "filled 10-0..20-5|");
     free(told);
     end(&mine);
     end(&peer);
 }
 
-/* What retention removed from the peer it cannot bring; a stretch from the very beginning has what is left of it. */
+/* The peer cannot bring rows that retention removed. Of a range from the very beginning, the rest counts. */
 Test(unit_audit_import, a_peer_that_removed_rows_of_the_gap_fills_nothing) {
     static const struct {
         const char *dropped, *told;
@@ -199,11 +199,11 @@ Test(unit_audit_import, a_peer_that_removed_rows_of_the_gap_fills_nothing) {
         log_t mine = begin(), peer = begin();
         put_gap(&mine, "q", "100-0..200-5");
         put_gap(&mine, "r", "0-0..5000-0");
-        move(&peer, "q", "9000-0");
-        move(&peer, "r", "9000-0");
+        set_position(&peer, "q", "9000-0");
+        set_position(&peer, "r", "9000-0");
         char *fact = mem_printf("INSERT OR REPLACE INTO facts VALUES ('dropped', '%s')", rows[i].dropped);
         free(audit_case_sql(peer.path, fact));
-        char *told = bring(&mine, peer.path, NULL);
+        char *told = import_from(&mine, peer.path, NULL);
         cr_expect_str_eq(told, rows[i].told, "dropped up to %s", rows[i].dropped);
         free(told);
         free(fact);
@@ -212,37 +212,37 @@ Test(unit_audit_import, a_peer_that_removed_rows_of_the_gap_fills_nothing) {
     }
 }
 
-/* A gap tells of one log: where this one was complete it is no gap here. In a log that was made to hold it, it is. */
+/* A gap of the peer is none here where this log is complete; in a new log it is one. */
 Test(unit_audit_import, peer_gaps_are_imported_only_where_this_log_is_incomplete) {
     log_t mine = begin(), peer = begin(), copy = begin();
     import_counts_t counts;
     put_gap(&peer, "q", "10-0..20-0");
     put_gap(&peer, "q", "60-0..70-0");
-    move(&mine, "q", "50-0");
-    free(bring(&mine, peer.path, &counts));
+    set_position(&mine, "q", "50-0");
+    free(import_from(&mine, peer.path, &counts));
     cr_expect_eq(counts.gaps_skipped, 1);
     cr_expect_eq(counts.added, 1);
     cr_expect_eq(audit_case_count(mine.path, "SELECT count(*) FROM events WHERE kind = 'gap' AND job = '60-0..70-0'"), 1);
-    free(bring(&copy, peer.path, &counts));
+    free(import_from(&copy, peer.path, &counts));
     expect_equal(&copy, &peer);
     end(&mine);
     end(&peer);
     end(&copy);
 }
 
-/* What a third log filled in the peer is no gap of the peer any more, and its end comes with it. */
+/* A gap of the peer that a third log has filled is imported with its end. */
 Test(unit_audit_import, a_filled_gap_does_not_count) {
     log_t mine = begin(), peer = begin(), third = begin(), copy = begin();
     put_gap(&peer, "q", "10-0..20-0");
     put_gap(&mine, "q", "12-0..13-0");
-    move(&third, "q", "50-0");
-    move(&peer, "q", "50-0");
-    free(bring(&peer, third.path, NULL));
+    set_position(&third, "q", "50-0");
+    set_position(&peer, "q", "50-0");
+    free(import_from(&peer, third.path, NULL));
     cr_expect_eq(open_gaps(&peer), 0);
-    char *told = bring(&mine, peer.path, NULL);
+    char *told = import_from(&mine, peer.path, NULL);
     cr_expect_str_eq(told, "filled 12-0..13-0|");
     free(told);
-    free(bring(&copy, peer.path, NULL));
+    free(import_from(&copy, peer.path, NULL));
     expect_equal(&copy, &peer);
     cr_expect_eq(open_gaps(&copy), 0);
     end(&mine);
@@ -258,10 +258,10 @@ Test(unit_audit_import, invalid_rows_are_reported_and_skipped) {
     import_counts_t counts;
     for (int n = 1; n <= 5; n++) put(&peer, "failed", n);
     put_gap(&mine, "q", "10-0..20-5");
-    move(&peer, "q", "50-0");
+    set_position(&peer, "q", "50-0");
     sql(peer.path, "UPDATE events SET event = 'x' WHERE seq = 2");
     sql(peer.path, "UPDATE events SET at = -5 WHERE seq = 4");
-    char *told = bring(&mine, peer.path, &counts);
+    char *told = import_from(&mine, peer.path, &counts);
     cr_expect_str_eq(told, "2-2 the event id is not 64 hex digits|4-4 at is not a time|", "and no gap is filled");
     cr_expect_eq(counts.added, 3);
     cr_expect_eq(counts.refused, 2);
@@ -314,12 +314,12 @@ Test(unit_audit_import, foreign_databases_are_refused) {
     end(&mine);
 }
 
-/* Garbage over one page of the table: the rows of the others are all there. */
+/* Garbage over one page of the table: the rows of all other pages are imported. */
 Test(unit_audit_import, readable_rows_of_a_damaged_log_are_imported) {
     log_t mine = begin(), peer = begin();
     import_counts_t counts;
     for (int n = 1; n <= 2000; n++) put(&peer, "failed", n);
-    move(&peer, "q", "50-0");
+    set_position(&peer, "q", "50-0");
     put_gap(&mine, "q", "10-0..20-5");
     audit_close(peer.audit);
     sql(peer.path, "PRAGMA journal_mode = DELETE");
@@ -330,7 +330,7 @@ Test(unit_audit_import, readable_rows_of_a_damaged_log_are_imported) {
     cr_assert_eq(fseek(file, (page - 1) * 4096, SEEK_SET), 0);
     for (int i = 0; i < 4096; i++) putc(0x5a, file);
     fclose(file);
-    char *told = bring(&mine, peer.path, &counts);
+    char *told = import_from(&mine, peer.path, &counts);
     cr_expect_not_null(strstr(told, "cannot be read: the file is damaged there"), "%s", told);
     cr_expect_null(strstr(told, "filled"));
     cr_expect_geq(counts.added, 1950);
@@ -341,14 +341,14 @@ Test(unit_audit_import, readable_rows_of_a_damaged_log_are_imported) {
     free(peer.path);
 }
 
-/* Schema 1 is what older versions wrote; another one has columns that we do not know. */
+/* Older versions wrote schema 1; a newer schema has columns that we do not know. */
 Test(unit_audit_import, older_schemas_are_imported_newer_ones_refused) {
     log_t mine = begin(), peer = begin();
     import_counts_t counts;
     put(&peer, "failed", 1);
     audit_close(peer.audit);
     sql(peer.path, "PRAGMA user_version = 1");
-    free(bring(&mine, peer.path, &counts));
+    free(import_from(&mine, peer.path, &counts));
     cr_expect_eq(counts.added, 1);
     sql(peer.path, "PRAGMA user_version = 999");
     expect_refused(peer.path, "has schema 999");
@@ -360,7 +360,7 @@ Test(unit_audit_import, a_backup_has_its_own_instance_name) {
     log_t log = begin(), copy = {.path = mem_printf("%s.copy", log.path)};
     buffer_t why = {0};
     for (int n = 1; n <= 500; n++) put(&log, "failed", n);
-    move(&log, "q", "50-0");
+    set_position(&log, "q", "50-0");
     free(temp_read(copy.path));
     fclose(fopen(copy.path, "wb"));
     cr_assert(audit_backup(log.audit, copy.path, NULL, NULL, &why), "%s", buffer_text(&why));

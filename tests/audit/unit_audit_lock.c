@@ -1,4 +1,4 @@
-/* Who may write the audit log, and what becomes of a log that is damaged, gone or another one: on real files. */
+/* The lock of the audit log, and logs that are damaged, removed or replaced: on real files. */
 #include "audit/lock.h"
 #include "audit_case.h"
 #include "child.h"
@@ -29,7 +29,7 @@ static void put(audit_t *audit, int n) {
 }
 
 /* A log with some rows, closed. */
-static char *log_of(int rows) {
+static char *log_with_rows(int rows) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     for (int i = 0; i < rows; i++) put(audit, i);
@@ -37,7 +37,7 @@ static char *log_of(int rows) {
     return path;
 }
 
-static audit_t *open_own(audit_lock_t *lock, audit_open_options_t options) {
+static audit_t *open_locked(audit_lock_t *lock, audit_open_options_t options) {
     buffer_t why = {0};
     audit_t *audit = audit_open_locked(lock, &options, &why);
     cr_assert_not_null(audit, "%s", buffer_text(&why));
@@ -83,15 +83,15 @@ Test(unit_audit_lock, a_second_sidecar_learns_who_holds_the_lock) {
     put(first, 2);
     cr_assert_eq(audit_case_count(path, "SELECT value FROM facts WHERE name = 'rows'"), 2);
     audit_close(first);
-    audit_close(audit_case_open(path, AUDIT_WRITE)); /* beside an import that still runs */
+    audit_close(audit_case_open(path, AUDIT_WRITE)); /* while an import still runs */
     audit_close(import);
     audit_close(reader);
     free(text), free(me), free(path);
 }
 
-/* The lock is of the file that lies at the path: one that was removed holds nobody off, and is noticed by who had it. */
+/* The lock belongs to the file at the path: a removed one keeps nobody out, and its holder notices. */
 Test(unit_audit_lock, a_removed_lock_file_is_created_again) {
-    char *path = log_of(1), *file = mem_printf("%s.lock", path);
+    char *path = log_with_rows(1), *file = mem_printf("%s.lock", path);
     audit_lock_t *lock = audit_lock_new(path);
     buffer_t why = {0};
     cr_assert(audit_lock_acquire(lock, &why));
@@ -103,7 +103,7 @@ Test(unit_audit_lock, a_removed_lock_file_is_created_again) {
 }
 
 Test(unit_audit_lock, kill_9_releases_the_lock) {
-    char *path = log_of(1);
+    char *path = log_with_rows(1);
     int said[2], status;
     char byte;
     cr_assert_eq(pipe(said), 0);
@@ -123,13 +123,13 @@ Test(unit_audit_lock, kill_9_releases_the_lock) {
 }
 
 Test(unit_audit_lock, a_damaged_log_is_set_aside_and_reported_lost) {
-    char *path = log_of(500);
+    char *path = log_with_rows(500);
     audit_t *audit = audit_case_open(path, AUDIT_READ);
     char *old = mem_str(audit_instance(audit));
     audit_close(audit);
     flip_page(path);
     audit_lock_t *lock = audit_lock_new(path);
-    audit = open_own(lock, (audit_open_options_t){.check = true});
+    audit = open_locked(lock, (audit_open_options_t){.check = true});
     const audit_loss_t *loss = audit_loss(audit);
     cr_assert_not_null(loss);
     cr_assert_str_eq(loss->reason, AUDIT_DAMAGED);
@@ -140,7 +140,7 @@ Test(unit_audit_lock, a_damaged_log_is_set_aside_and_reported_lost) {
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 0);
     put(audit, 1);
     audit_close(audit);
-    audit = open_own(lock, (audit_open_options_t){.check = true}); /* until it is settled */
+    audit = open_locked(lock, (audit_open_options_t){.check = true}); /* reported until it is cleared */
     cr_assert_str_eq(audit_loss(audit)->instance, old);
     cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_DAMAGED);
     buffer_t why = {0};
@@ -156,14 +156,14 @@ Test(unit_audit_lock, a_damaged_log_is_set_aside_and_reported_lost) {
 }
 
 Test(unit_audit_lock, damage_is_detected_while_in_use) {
-    char *path = log_of(2000);
+    char *path = log_with_rows(2000);
     audit_lock_t *lock = audit_lock_new(path);
-    audit_t *audit = open_own(lock, (audit_open_options_t){0});
+    audit_t *audit = open_locked(lock, (audit_open_options_t){0});
     buffer_t why = {0};
     cr_assert_not(audit_is_damaged(audit));
     struct stat at;
     cr_assert_eq(stat(path, &at), 0);
-    char *bytes = calloc(1, (size_t)at.st_size); /* all but the first page */
+    char *bytes = calloc(1, (size_t)at.st_size); /* every page but the first */
     memset(bytes, 0xa5, (size_t)at.st_size);
     int fd = open(path, O_WRONLY);
     cr_assert_eq(pwrite(fd, bytes, (size_t)at.st_size - 4096, 4096), at.st_size - 4096);
@@ -178,8 +178,8 @@ Test(unit_audit_lock, damage_is_detected_while_in_use) {
     buffer_free(&why);
     audit_rollback(audit);
     audit_close(audit);
-    close(fd); /* and with it SQLite's locks of this process: there are none by now */
-    audit = open_own(lock, (audit_open_options_t){.set_aside = true});
+    close(fd); /* drops SQLite's locks of this process: there are none now */
+    audit = open_locked(lock, (audit_open_options_t){.set_aside = true});
     cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_DAMAGED);
     cr_assert_eq(count_files(path, ".corrupt-*Z"), 1);
     audit_close(audit);
@@ -187,9 +187,9 @@ Test(unit_audit_lock, damage_is_detected_while_in_use) {
     free(bytes), free(path);
 }
 
-/* A text where our log was: the lock file proves that the path is ours. Without it, it may be somebody's. */
+/* A text file where our log was: only the lock file proves that the path is ours. */
 Test(unit_audit_lock, foreign_bytes_are_set_aside_only_where_our_log_was) {
-    char *path = log_of(3), *file = mem_printf("%s.lock", path);
+    char *path = log_with_rows(3), *file = mem_printf("%s.lock", path);
     FILE *text = fopen(path, "w");
     for (int i = 0; i < 300; i++) fputs("this is a text about sidecars, not a database\n", text);
     fclose(text);
@@ -197,7 +197,7 @@ Test(unit_audit_lock, foreign_bytes_are_set_aside_only_where_our_log_was) {
     char *lock = lock_text(path);
     unlink(file);
     expect_refused(path, AUDIT_WRITE, "no SQLite database");
-    expect_refused(path, AUDIT_WRITE, "no SQLite database"); /* its own lock file proves nothing */
+    expect_refused(path, AUDIT_WRITE, "no SQLite database"); /* the lock file of this attempt proves nothing */
     cr_assert_eq(count_files(path, ".corrupt-*"), 0);
     text = fopen(file, "w");
     fputs(lock, text);
@@ -212,7 +212,7 @@ Test(unit_audit_lock, foreign_bytes_are_set_aside_only_where_our_log_was) {
 }
 
 Test(unit_audit_lock, an_import_keeps_the_log_from_being_set_aside) {
-    char *path = log_of(500);
+    char *path = log_with_rows(500);
     audit_t *import = audit_case_open(path, AUDIT_IMPORT);
     audit_lock_t *lock = audit_lock_new(path);
     buffer_t why = {0};
@@ -224,7 +224,7 @@ Test(unit_audit_lock, an_import_keeps_the_log_from_being_set_aside) {
     cr_assert(audit_lock_acquire(lock, &why) && audit_lock_exclude_writers(lock, &why));
     expect_refused(path, AUDIT_IMPORT, "being set aside");
     audit_lock_admit_writers(lock);
-    audit_t *audit = open_own(lock, (audit_open_options_t){.set_aside = true});
+    audit_t *audit = open_locked(lock, (audit_open_options_t){.set_aside = true});
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 0);
     audit_close(audit);
     audit_lock_free(lock);
@@ -232,7 +232,7 @@ Test(unit_audit_lock, an_import_keeps_the_log_from_being_set_aside) {
 }
 
 Test(unit_audit_lock, removed_and_replaced_logs_are_reported_lost) {
-    char *path = log_of(3), *other = log_of(2), *moved = mem_printf("%s.old", path);
+    char *path = log_with_rows(3), *other = log_with_rows(2), *moved = mem_printf("%s.old", path);
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     cr_assert(audit_is_in_place(audit));
     cr_assert_eq(rename(path, moved), 0);
@@ -244,7 +244,7 @@ Test(unit_audit_lock, removed_and_replaced_logs_are_reported_lost) {
     cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_MISSING);
     cr_assert_str_eq(audit_loss(audit)->instance, own);
     audit_close(audit);
-    cr_assert_eq(rename(moved, path), 0); /* put back before anybody heard of it */
+    cr_assert_eq(rename(moved, path), 0); /* put back before the loss was handled */
     char *wal = mem_printf("%s-wal", path);
     unlink(wal);
     audit = audit_case_open(path, AUDIT_WRITE);
@@ -254,18 +254,18 @@ Test(unit_audit_lock, removed_and_replaced_logs_are_reported_lost) {
     audit = audit_case_open(other, AUDIT_READ);
     char *peer = mem_str(audit_instance(audit));
     audit_close(audit);
-    cr_assert_eq(rename(other, path), 0); /* that of a peer, which acknowledges by its own name */
+    cr_assert_eq(rename(other, path), 0); /* the log of a peer, which acknowledges under its own name */
     audit = audit_case_open(path, AUDIT_WRITE);
     cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_REPLACED);
     cr_assert_str_eq(audit_loss(audit)->instance, own);
     cr_assert_str_neq(audit_instance(audit), peer);
-    cr_assert(audit_is_in_place(audit), "the file has its new name only beside it");
+    cr_assert(audit_is_in_place(audit), "the new name is only in the -wal file");
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 2);
     audit_close(audit);
     free(own), free(peer), free(wal), free(moved), free(other), free(path);
 }
 
-/* Dies where it is told to, while it moves a damaged log with rows beside it aside; the next one completes that. */
+/* A process dies while it sets a damaged log with a -wal file aside; the next one completes the move. */
 static struct point {
     char name[32];
 } points[] = {
@@ -274,10 +274,10 @@ ParameterizedTestParameters(unit_audit_lock, crash_points) {
     return cr_make_param_array(struct point, points, sizeof points / sizeof *points);
 }
 ParameterizedTest(struct point *point, unit_audit_lock, crash_points) {
-    char *path = log_of(500);
+    char *path = log_with_rows(500);
     pid_t pid = fork();
     int status;
-    if (pid == 0) { /* leaves its rows in the file beside the log */
+    if (pid == 0) { /* leaves its rows in the -wal file */
         buffer_t why = {0};
         audit_t *audit = audit_open(path, AUDIT_WRITE, &why);
         audit_case_event_t of;
@@ -298,11 +298,11 @@ ParameterizedTest(struct point *point, unit_audit_lock, crash_points) {
     waitpid(pid, &status, 0);
     cr_assert_eq(WEXITSTATUS(status), 137);
     audit_lock_t *lock = audit_lock_new(path);
-    audit_t *audit = open_own(lock, (audit_open_options_t){.check = true});
+    audit_t *audit = open_locked(lock, (audit_open_options_t){.check = true});
     cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_DAMAGED);
     char *moved = mem_printf("%s/%s", path, audit_loss(audit)->set_aside_as);
     cr_assert_eq(count_files(path, ".corrupt-*Z"), 1);
-    cr_assert_eq(count_files(path, ".corrupt-*Z-wal"), 1, "what lay beside it is lost");
+    cr_assert_eq(count_files(path, ".corrupt-*Z-wal"), 1, "the -wal file is lost");
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 0);
     put(audit, 1);
     audit_close(audit);
@@ -319,7 +319,7 @@ static long long bytes_read(void) {
     return bytes;
 }
 
-/* Before the first merge its file says nothing, and a log of few failures may stay so for long. */
+/* Before the first checkpoint the file alone is no log; with few failures that lasts. */
 Test(unit_audit_lock, a_new_log_is_not_reread_at_every_check) {
     enum { LOOKS = 100, LOOK_BYTES = 4096 };
     char *path = audit_case_path();

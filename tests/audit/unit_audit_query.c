@@ -1,4 +1,4 @@
-/* Questions to the audit log. */
+/* Queries of the audit log. */
 #include "audit/query/query.h"
 #include "audit_case.h"
 
@@ -71,7 +71,7 @@ Test(unit_audit_query, list_applies_the_filter_newest_first) {
     expect_list(&l, (audit_filter_t){.since_ms = 2000, .until_ms = 4000}, "job-2 job-3 ");
     expect_list(&l, (audit_filter_t){.grep = "our"}, "job-4 ");
     expect_list(&l, (audit_filter_t){.grep = "four"}, "");
-    expect_list(&l, (audit_filter_t){.grep = "% of_"}, "job-3 "); /* no pattern */
+    expect_list(&l, (audit_filter_t){.grep = "% of_"}, "job-3 "); /* % and _ are plain bytes */
     expect_list(&l, (audit_filter_t){.grep = "job-2"}, "job-2 ");
     expect_list(&l, (audit_filter_t){.queue = "a' OR 1 --"}, "");
     end(&l);
@@ -96,10 +96,10 @@ Test(unit_audit_query, the_last_answer_is_the_state) {
     for (int n = 1; n <= 4; n++) put(&l, n, "q", "reported", 1000 * n, "x");
     answer(&l, 11, "requeued", 1, 5000);
     answer(&l, 12, "discarded", 2, 5000);
-    answer(&l, 13, "discarded", 3, 7000); /* arrives first, came last */
+    answer(&l, 13, "discarded", 3, 7000); /* arrives first, but is the later one */
     answer(&l, 14, "requeued", 3, 6000);
     expect_list(&l, (audit_filter_t){0}, "job-4 job-3=discarded job-2=discarded job-1=requeued ");
-    put(&l, 5, "q", "reported", 9000, "x"); /* fails again: a new row, the old one stays requeued */
+    put(&l, 5, "q", "reported", 9000, "x"); /* fails again: a new row; the old one stays requeued */
     expect_list(&l, (audit_filter_t){.limit = 1}, "job-5 ");
     cr_expect_eq(audit_case_count(l.path, "SELECT count(*) FROM failed_jobs WHERE state = 'requeued'"), 1);
     cr_expect_eq(audit_case_count(l.path, "SELECT open * 100 + requeued * 10 + discarded FROM failures_by_queue"), 212);
@@ -118,7 +118,7 @@ static bool note_page(void *self, const audit_row_t *row) {
     return ++reading->rows % reading->most != 0;
 }
 
-/* In the order of arrival, each once, wherever a page ends and whatever was removed between. */
+/* In the order of arrival, each row once, wherever a page ends and rows were removed. */
 Test(unit_audit_query, pages_cover_the_whole_log) {
     log_t l = begin();
     buffer_t why = {0};
@@ -247,7 +247,7 @@ Test(unit_audit_query, stats_count_by_hour_queue_and_reason) {
     end(&l);
 }
 
-/* The views have the columns that others rely on. */
+/* People query these views by their columns. */
 Test(unit_audit_query, documented_tables_views_and_columns_exist) {
     log_t l = begin();
     char *columns = audit_case_sql(l.path, "SELECT group_concat(name) FROM pragma_table_info('failed_jobs')");
@@ -263,12 +263,12 @@ Test(unit_audit_query, documented_tables_views_and_columns_exist) {
     end(&l);
 }
 
-static bool look_away(void *self, const audit_count_t *count) {
+static bool stop_at_once(void *self, const audit_count_t *count) {
     (void)self, (void)count;
     return true;
 }
 
-/* Whichever page is spoilt: a question that meets it says that the log is damaged, and not "not an error". */
+/* Whichever page is damaged, a query that reads it says so, and not "not an error". */
 Test(unit_audit_query, damage_is_reported_as_damage) {
     static char bytes[1024 * 1024], payload[2000], page[4096];
     log_t l = begin();
@@ -284,7 +284,7 @@ Test(unit_audit_query, damage_is_reported_as_damage) {
         cr_assert(fseek(file, (long)at, SEEK_SET) == 0 && fwrite(page, sizeof page, 1, file) == 1 && fflush(file) == 0);
         buffer_t why = {0};
         audit_t *audit = audit_open(l.path, AUDIT_READ, &why);
-        if (!audit || !audit_stats(audit, &(audit_filter_t){0}, look_away, NULL, &why)) {
+        if (!audit || !audit_stats(audit, &(audit_filter_t){0}, stop_at_once, NULL, &why)) {
             failed++;
             cr_expect(strstr(buffer_text(&why), "is damaged") || strstr(buffer_text(&why), "malformed"), "page %zu: %s",
                       at / sizeof page + 1, buffer_text(&why));
@@ -298,7 +298,7 @@ Test(unit_audit_query, damage_is_reported_as_damage) {
     free(l.path);
 }
 
-/* With a million rows a sort of all, or a look at each, is felt. */
+/* With a million rows, sorting or reading all of them takes too long. */
 Test(unit_audit_query, queries_use_an_index) {
     static const char *const without_sort[] = {
         "SELECT ref FROM event_states WHERE kind = 'failed' ORDER BY at DESC, queue DESC, reason DESC LIMIT 50",

@@ -16,8 +16,8 @@
 enum { MUCH_US = 60 * 1000 * 1000 };
 static const int64_t NOW = INT64_C(1800000000000);
 
-/* Events first .. first + count - 1, one a second from at0 on, in one transaction, as they are read from a stream again. */
-static void fill(audit_t *audit, int first, int count, int64_t at0, size_t payload) {
+/* Events first .. first + count - 1, one a second from at0 on, in one transaction, as when a stream is read again. */
+static void insert_events(audit_t *audit, int first, int count, int64_t at0, size_t payload) {
     buffer_t why = {0};
     char *bytes = mem_alloc(payload + 1);
     memset(bytes, 'p', payload);
@@ -40,8 +40,8 @@ static audit_retain_result_t step(audit_t *audit, audit_limits_t limits, int64_t
     return done;
 }
 
-/* Steps until there is nothing more to do; returns what was dropped. */
-static int64_t keep(audit_t *audit, audit_limits_t limits, int64_t budget_us, int *steps) {
+/* Steps until nothing is left to do; returns the number of removed rows. */
+static int64_t retain_all(audit_t *audit, audit_limits_t limits, int64_t budget_us, int *steps) {
     int64_t dropped = 0;
     int count = 0;
     for (bool more = true; more;) {
@@ -54,7 +54,7 @@ static int64_t keep(audit_t *audit, audit_limits_t limits, int64_t budget_us, in
     return dropped;
 }
 
-static audit_usage_t use_of(audit_t *audit) {
+static audit_usage_t usage_of(audit_t *audit) {
     buffer_t why = {0};
     audit_usage_t use;
     cr_assert(audit_measure(audit, &use, &why), "%s", buffer_text(&why));
@@ -73,17 +73,17 @@ static int64_t rows(const char *path) { return audit_case_count(path, "SELECT co
 Test(unit_audit_retain, only_rows_older_than_retain_are_removed) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
-    fill(audit, 0, 1000, NOW - 3600 * 1000 - 500 * 1000, 10); /* 500 are older than an hour */
-    cr_assert_eq(use_of(audit).oldest_ms, NOW - 3600 * 1000 - 500 * 1000);
-    cr_assert_eq(keep(audit, (audit_limits_t){.retain_ms = 3600 * 1000}, MUCH_US, NULL), 500);
+    insert_events(audit, 0, 1000, NOW - 3600 * 1000 - 500 * 1000, 10); /* 500 are older than an hour */
+    cr_assert_eq(usage_of(audit).oldest_ms, NOW - 3600 * 1000 - 500 * 1000);
+    cr_assert_eq(retain_all(audit, (audit_limits_t){.retain_ms = 3600 * 1000}, MUCH_US, NULL), 500);
     cr_assert_eq(rows(path), 500);
     cr_assert_eq(rows_fact(path), 500);
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events WHERE at < 1800000000000 - 3600000"), 0);
     cr_assert_eq(audit_case_count(path, "SELECT value FROM facts WHERE name = 'dropped'"), NOW - 3600 * 1000 - 1000);
-    cr_assert_eq(keep(audit, (audit_limits_t){.retain_ms = 3600 * 1000}, MUCH_US, NULL), 0);
+    cr_assert_eq(retain_all(audit, (audit_limits_t){.retain_ms = 3600 * 1000}, MUCH_US, NULL), 0);
     audit_retain_result_t done;
     buffer_t why = {0};
-    cr_assert(audit_retain(audit, &(audit_limits_t){.retain_ms = 1}, 0, MUCH_US, &done, &why)); /* the time is not known */
+    cr_assert(audit_retain(audit, &(audit_limits_t){.retain_ms = 1}, 0, MUCH_US, &done, &why)); /* the time is unknown */
     cr_assert_eq(done.removed, 0);
     audit_close(audit);
     free(path);
@@ -92,10 +92,10 @@ Test(unit_audit_retain, only_rows_older_than_retain_are_removed) {
 Test(unit_audit_retain, retain_rows_removes_the_lowest_at_first) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
-    fill(audit, 500, 500, NOW, 10);
-    fill(audit, 0, 500, NOW, 10); /* an import brings older ones */
-    cr_assert_eq(keep(audit, (audit_limits_t){.rows = 1000}, MUCH_US, NULL), 0, "none is over");
-    cr_assert_eq(keep(audit, (audit_limits_t){.rows = 640}, MUCH_US, NULL), 370, "down to a 64th below");
+    insert_events(audit, 500, 500, NOW, 10);
+    insert_events(audit, 0, 500, NOW, 10); /* an import brings older rows */
+    cr_assert_eq(retain_all(audit, (audit_limits_t){.rows = 1000}, MUCH_US, NULL), 0, "none is over");
+    cr_assert_eq(retain_all(audit, (audit_limits_t){.rows = 640}, MUCH_US, NULL), 370, "down to a 64th below");
     cr_assert_eq(rows(path), 630);
     cr_assert_eq(audit_case_count(path, "SELECT min(at) FROM events"), NOW + 370 * 1000);
     cr_assert_eq(rows_fact(path), 630);
@@ -103,21 +103,21 @@ Test(unit_audit_retain, retain_rows_removes_the_lowest_at_first) {
     free(path);
 }
 
-/* Rows of a clock that was ahead must not outlive those that came after it was set back. */
+/* Rows written while the clock was ahead must not outlive the rows after it was set back. */
 Test(unit_audit_retain, rows_go_in_order_of_arrival_after_the_clock_went_back) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     audit_limits_t limits = {.rows = 64, .latest_ms = NOW + 200 * 1000};
-    fill(audit, 0, 50, NOW + 3600 * 1000, 10);
-    fill(audit, 50, 50, NOW, 10);
-    cr_assert_eq(keep(audit, limits, MUCH_US, NULL), 37);
+    insert_events(audit, 0, 50, NOW + 3600 * 1000, 10);
+    insert_events(audit, 50, 50, NOW, 10);
+    cr_assert_eq(retain_all(audit, limits, MUCH_US, NULL), 37);
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events WHERE at < 1800000000000 + 3600000"), 50);
     cr_assert_eq(audit_case_count(path, "SELECT value FROM facts WHERE name = 'dropped'"), NOW + (3600 + 36) * 1000);
-    fill(audit, 0, 37, NOW + 3600 * 1000, 10);
-    cr_assert_eq(rows(path), 63, "rows came back");
-    limits.latest_ms += 3600 * 1000; /* that time has come: the oldest are those that came later */
+    insert_events(audit, 0, 37, NOW + 3600 * 1000, 10);
+    cr_assert_eq(rows(path), 63, "removed rows came back");
+    limits.latest_ms += 3600 * 1000; /* that time has come: the lowest `at` is the oldest again */
     limits.rows = 32;
-    keep(audit, limits, MUCH_US, NULL);
+    retain_all(audit, limits, MUCH_US, NULL);
     cr_assert_eq(audit_case_count(path, "SELECT min(job) = 'job-37' FROM events WHERE at >= 1800000000000 + 3600000"), 1);
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events WHERE at >= 1800000000000 + 3600000"), 13);
     cr_assert_eq(rows_fact(path), rows(path));
@@ -128,23 +128,24 @@ Test(unit_audit_retain, rows_go_in_order_of_arrival_after_the_clock_went_back) {
 Test(unit_audit_retain, removed_rows_return_by_import_only) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
-    fill(audit, 0, 100, NOW, 10);
-    keep(audit, (audit_limits_t){.rows = 50}, MUCH_US, NULL);
+    insert_events(audit, 0, 100, NOW, 10);
+    retain_all(audit, (audit_limits_t){.rows = 50}, MUCH_US, NULL);
     cr_assert_eq(rows(path), 50);
-    fill(audit, 0, 100, NOW, 10);
+    insert_events(audit, 0, 100, NOW, 10);
     cr_assert_eq(rows(path), 50);
     audit_close(audit);
     audit = audit_case_open(path, AUDIT_WRITE);
-    fill(audit, 0, 100, NOW, 10);
+    insert_events(audit, 0, 100, NOW, 10);
     cr_assert_eq(rows(path), 50);
     audit_t *import = audit_case_open(path, AUDIT_IMPORT);
-    fill(import, 0, 100, NOW, 10);
+    insert_events(import, 0, 100, NOW, 10);
     audit_close(import);
     cr_assert_eq(rows(path), 100);
     cr_assert_eq(rows_fact(path), 100);
-    keep(audit, (audit_limits_t){.rows = 90}, MUCH_US, NULL); /* drops older ones than before: the mark stays */
+    retain_all(audit, (audit_limits_t){.rows = 90}, MUCH_US,
+               NULL); /* removes older rows than before: the highest removed `at` stays */
     cr_assert_eq(audit_case_count(path, "SELECT value FROM facts WHERE name = 'dropped'"), NOW + 49 * 1000);
-    fill(audit, 0, 50, NOW, 10);
+    insert_events(audit, 0, 50, NOW, 10);
     cr_assert_eq(rows(path), 89);
     audit_close(audit);
     free(path);
@@ -158,22 +159,22 @@ Test(unit_audit_retain, retain_bytes_keeps_the_file_below_the_limit) {
     audit_t *audit = audit_open_locked(lock, &(audit_open_options_t){.max_bytes = LIMIT}, &why);
     cr_assert_not_null(audit, "%s", buffer_text(&why));
     cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 2);
-    for (int i = 0; i < 40; i++) fill(audit, i * 500, 500, NOW, 400);
+    for (int i = 0; i < 40; i++) insert_events(audit, i * 500, 500, NOW, 400);
     cr_assert_gt(size_of(path), 2 * LIMIT);
     int steps = 0;
-    cr_assert_gt(keep(audit, (audit_limits_t){.bytes = LIMIT}, 2000, &steps), 5000);
+    cr_assert_gt(retain_all(audit, (audit_limits_t){.bytes = LIMIT}, 2000, &steps), 5000);
     cr_assert_gt(steps, 10, "a step is short");
-    cr_assert_leq(use_of(audit).used_bytes, LIMIT);
+    cr_assert_leq(usage_of(audit).used_bytes, LIMIT);
     cr_assert_leq(size_of(path), LIMIT);
-    cr_assert_gt(use_of(audit).used_bytes, LIMIT / 2, "more went than had to");
+    cr_assert_gt(usage_of(audit).used_bytes, LIMIT / 2, "too many rows were removed");
     cr_assert_eq(rows(path), rows_fact(path));
     cr_assert_eq(audit_case_count(path, "SELECT min(at) FROM events") + (rows(path) - 1) * 1000, NOW + 19999 * 1000);
     char *whole = audit_case_sql(path, "PRAGMA integrity_check");
     cr_assert_str_eq(whole, "ok");
-    for (int i = 40; i < 80; i++) { /* and under load it stays there */
-        fill(audit, i * 500, 500, NOW, 400);
-        keep(audit, (audit_limits_t){.bytes = LIMIT}, 2000, NULL);
-        cr_assert_leq(use_of(audit).bytes, LIMIT + LIMIT / 4);
+    for (int i = 40; i < 80; i++) { /* stays there under load */
+        insert_events(audit, i * 500, 500, NOW, 400);
+        retain_all(audit, (audit_limits_t){.bytes = LIMIT}, 2000, NULL);
+        cr_assert_leq(usage_of(audit).bytes, LIMIT + LIMIT / 4);
     }
     audit_close(audit);
     audit_lock_free(lock);
@@ -190,7 +191,7 @@ Test(unit_audit_retain, a_log_created_by_import_can_shrink) {
 Test(unit_audit_retain, a_step_ends_when_its_budget_is_spent) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
-    for (int i = 0; i < 10; i++) fill(audit, i * 500, 500, NOW, 100);
+    for (int i = 0; i < 10; i++) insert_events(audit, i * 500, 500, NOW, 100);
     audit_retain_result_t done = step(audit, (audit_limits_t){.rows = 100}, 0);
     cr_assert_eq(done.removed, 1, "at least one, so that it comes to an end");
     cr_assert(done.more);
@@ -209,8 +210,8 @@ Test(unit_audit_retain, oldest_rows_are_found_without_sorting) {
     free(plan), free(others), free(path);
 }
 
-/* A file as schema 1 was made: no auto_vacuum, and with rows. */
-static char *file_of_schema_1(int count) {
+/* A file of schema 1: no auto_vacuum, and with rows. */
+static char *make_schema_1(int count) {
     char *path = audit_case_path();
     fclose(fopen(path, "w"));
     free(audit_case_sql(path, "PRAGMA journal_mode = WAL"));
@@ -249,21 +250,22 @@ static void expect_migrated(const char *path, int count) {
 }
 
 Test(unit_audit_retain, a_schema_1_file_is_migrated_and_can_shrink) {
-    char *path = file_of_schema_1(3000);
+    char *path = make_schema_1(3000);
     char *why = audit_case_refused(path, AUDIT_READ);
     cr_assert(strstr(why, "has schema 1, this version reads 2"), "%s", why);
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     cr_assert_not(audit_has_no_auto_vacuum(audit));
     expect_migrated(path, 3000);
     int64_t before = size_of(path);
-    keep(audit, (audit_limits_t){.rows = 300}, MUCH_US, NULL); /* in one step: one that is cut short may leave 256 free pages */
+    retain_all(audit, (audit_limits_t){.rows = 300}, MUCH_US,
+               NULL); /* in one step: an interrupted one may leave 256 free pages */
     cr_assert_lt(size_of(path), before / 3);
     audit_close(audit);
     free(why), free(path);
 }
 
 Test(unit_audit_retain, a_reader_does_not_block_the_migration) {
-    char *path = file_of_schema_1(300);
+    char *path = make_schema_1(300);
     sqlite3 *db;
     cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, "BEGIN; SELECT count(*) FROM events", NULL, NULL, NULL), SQLITE_OK);
@@ -274,25 +276,25 @@ Test(unit_audit_retain, a_reader_does_not_block_the_migration) {
     free(path);
 }
 
-/* Where it cannot be written anew, or not now, it is used as it is. */
+/* A file that cannot be rewritten now is used as it is. */
 Test(unit_audit_retain, a_file_without_auto_vacuum_stays_within_its_limits) {
     enum { LIMIT = 1024 * 1024 };
-    char *path = file_of_schema_1(3000);
+    char *path = make_schema_1(3000);
     audit_lock_t *lock = audit_lock_new(path);
     buffer_t why = {0};
     audit_t *audit = audit_open_locked(lock, &(audit_open_options_t){.keep_file = true, .max_bytes = LIMIT}, &why);
     cr_assert_not_null(audit, "%s", buffer_text(&why));
     cr_assert(audit_has_no_auto_vacuum(audit));
     cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 0);
-    cr_assert_gt(use_of(audit).used_bytes, LIMIT);
-    cr_assert_gt(keep(audit, (audit_limits_t){.bytes = LIMIT}, 4000, NULL), 300);
-    cr_assert(use_of(audit).used_bytes <= LIMIT && rows(path) > 300);
+    cr_assert_gt(usage_of(audit).used_bytes, LIMIT);
+    cr_assert_gt(retain_all(audit, (audit_limits_t){.bytes = LIMIT}, 4000, NULL), 300);
+    cr_assert(usage_of(audit).used_bytes <= LIMIT && rows(path) > 300);
     audit_close(audit);
     audit_lock_free(lock);
     free(path);
 }
 
-/* Ends the process as by kill -9 at a point of a migration or of retention; then everything is as before it or after it. */
+/* Kills the process at a point of a migration or of retention: everything is as before that step, or as after it. */
 static void die_at(const char *path, const char *point, int rows_limit) {
     int status;
     pid_t pid = fork();
@@ -316,7 +318,7 @@ ParameterizedTestParameters(unit_audit_retain, killed_in_a_migration) {
     return cr_make_param_array(struct point, migration_points, sizeof migration_points / sizeof *migration_points);
 }
 ParameterizedTest(struct point *point, unit_audit_retain, killed_in_a_migration) {
-    char *path = file_of_schema_1(1000);
+    char *path = make_schema_1(1000);
     die_at(path, point->name, 0);
     audit_close(audit_case_open(path, AUDIT_WRITE));
     expect_migrated(path, 1000);
@@ -332,15 +334,15 @@ ParameterizedTestParameters(unit_audit_retain, killed_in_retention) {
 ParameterizedTest(struct point *point, unit_audit_retain, killed_in_retention) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
-    for (int i = 0; i < 20; i++) fill(audit, i * 500, 500, NOW, 300);
+    for (int i = 0; i < 20; i++) insert_events(audit, i * 500, 500, NOW, 300);
     audit_close(audit);
     die_at(path, point->name, 1000);
     audit = audit_case_open(path, AUDIT_WRITE);
     cr_assert_eq(rows(path), rows_fact(path));
     int64_t kept = rows(path);
-    for (int i = 0; i < 20; i++) fill(audit, i * 500, 500, NOW, 300); /* the stream is read again */
-    cr_assert_eq(rows(path), kept, "rows came back");
-    keep(audit, (audit_limits_t){.rows = 1000}, 4000, NULL);
+    for (int i = 0; i < 20; i++) insert_events(audit, i * 500, 500, NOW, 300); /* the stream is read again */
+    cr_assert_eq(rows(path), kept, "removed rows came back");
+    retain_all(audit, (audit_limits_t){.rows = 1000}, 4000, NULL);
     cr_assert_eq(rows(path), kept < 985 ? kept : 985);
     cr_assert_eq(audit_case_count(path, "SELECT max(at) FROM events"), NOW + 9999 * 1000);
     char *whole = audit_case_sql(path, "PRAGMA integrity_check");

@@ -1,4 +1,4 @@
-/* The audit log where rights are missing: in processes of their own, because root has all of them. */
+/* The audit log without permissions: in processes of their own, because root has all permissions. */
 #include "audit/query/query.h"
 #include "audit_case.h"
 #include "tempdir.h"
@@ -19,22 +19,22 @@ static bool count(void *self, const audit_row_t *row) {
     return true;
 }
 
-/* Root without capabilities is an owner like any other. */
-static void give_up_rights(void) {
+/* Without capabilities root is an ordinary owner. */
+static void drop_capabilities(void) {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct none[2] = {{0}, {0}};
     if (syscall(SYS_capset, &header, none) != 0) _exit(9);
 }
 
-/* Opens it without rights; returns "N rows", or the reason why not. Owned by the caller. */
-static char *look(const char *path, audit_mode_t mode) {
+/* Opens the log without capabilities; returns "N rows" or the error. Owned by the caller. */
+static char *open_and_count(const char *path, audit_mode_t mode) {
     int said[2];
     char text[1024] = "";
     cr_assert_eq(pipe(said), 0);
     pid_t pid = fork();
     cr_assert_geq(pid, 0);
     if (pid == 0) {
-        give_up_rights();
+        drop_capabilities();
         buffer_t why = {0};
         int rows = 0;
         audit_t *audit = audit_open(path, mode, &why);
@@ -53,7 +53,7 @@ static char *look(const char *path, audit_mode_t mode) {
 }
 
 static void expect(const char *path, audit_mode_t mode, const char *part) {
-    char *got = look(path, mode);
+    char *got = open_and_count(path, mode);
     cr_expect_not_null(strstr(got, part), "\"%s\" lacks \"%s\"", got, part);
     free(got);
 }
@@ -99,7 +99,7 @@ Test(unit_audit_rights, a_log_in_a_read_only_directory_is_read) {
     free(path);
 }
 
-/* While a sidecar writes, its -shm file is there to be read. */
+/* While a sidecar writes, readers use its -shm file. */
 Test(unit_audit_rights, a_reader_needs_no_write_permission) {
     audit_t *writer = NULL;
     char *path = log_with_rows(2, &writer), *dir = directory(path);
@@ -111,7 +111,7 @@ Test(unit_audit_rights, a_reader_needs_no_write_permission) {
     free(path);
 }
 
-/* A copy on a read-only medium, taken with its -wal but without its -shm: what is in the -wal must not be left out in silence. */
+/* A copy on a read-only medium, with its -wal but without its -shm: rows in the -wal must not be missing silently. */
 Test(unit_audit_rights, an_unreadable_wal_is_an_error) {
     audit_t *writer = NULL;
     char *path = log_with_rows(2, &writer), *copy = audit_case_path(), *dir = directory(copy);

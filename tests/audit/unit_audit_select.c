@@ -1,4 +1,4 @@
-/* Failures chosen for work in two steps: each of them once, oldest first, whatever the size of a page. */
+/* Failures selected in pages: each of them once, oldest first. */
 #include "audit/query/query.h"
 #include "audit_case.h"
 
@@ -83,7 +83,7 @@ Test(unit_audit_select, each_match_comes_once_oldest_first, .timeout = 60) {
     seen_t seen = {0};
     expect(audit, &(audit_filter_t){0}, taken, ROWS);
     cr_assert_eq(taken->answered, 1);
-    for (int i = 0; i < ROWS; i += 500) { /* seqs are in the order of `at` here, but for those of one millisecond */
+    for (int i = 0; i < ROWS; i += 500) { /* seqs follow `at` here, except within one millisecond */
         int64_t before = seen.at;
         cr_assert(audit_rows(audit, &taken->seqs[i], 1, see, &seen, &why));
         cr_assert_geq(seen.at, before);
@@ -107,7 +107,7 @@ Test(unit_audit_select, each_match_comes_once_oldest_first, .timeout = 60) {
     free(path);
 }
 
-/* By an index and without a sort, or each page would cost as much as all. */
+/* A page that is sorted would cost as much as all of them. */
 Test(unit_audit_select, select_pages_use_an_index) {
     char *path = audit_case_path();
     audit_close(audit_case_open(path, AUDIT_WRITE));

@@ -1,6 +1,6 @@
-/* An auditor whose ticks a test calls, its log and its server. */
-#ifndef QS_TEST_AUDITOR_DESK_H
-#define QS_TEST_AUDITOR_DESK_H
+/* An auditor, its log and its Redis; the test calls the ticks. */
+#ifndef QS_TEST_AUDITOR_FIXTURE_H
+#define QS_TEST_AUDITOR_FIXTURE_H
 
 #include "audit_log.h"
 #include "auditor/auditor.h"
@@ -31,9 +31,9 @@ __attribute__((unused)) static void stop(setup_t *d) {
     instance_stop(&d->instance);
 }
 
-/* `below` is put between the directory of the test and the file's name. */
-__attribute__((unused)) static void open_desk(setup_t *d, fixture_options_t options, const char *below, const char *settings,
-                                              const char *queues) {
+/* `below`: directories between the test's directory and the file. */
+__attribute__((unused)) static void open_auditor(setup_t *d, fixture_options_t options, const char *below, const char *settings,
+                                                 const char *queues) {
     d->dir = temp_dir("log");
     d->path = mem_printf("%s/%saudit.db", d->dir, below);
     d->config = mem_printf("group = \"app\"; audit = { path = \"%s\"; retain = \"3650d\"; %s }; %s queues = ( %s );", d->path,
@@ -44,7 +44,7 @@ __attribute__((unused)) static void open_desk(setup_t *d, fixture_options_t opti
     start(d);
 }
 
-__attribute__((unused)) static void close_desk(setup_t *d) {
+__attribute__((unused)) static void close_auditor(setup_t *d) {
     stop(d);
     fixture_stop(&d->f);
     free(d->config);
@@ -71,16 +71,16 @@ __attribute__((unused)) static void copy_file(const char *from, const char *to) 
     free(command);
 }
 
-/* An auditor whose log has so many rows, all of them in the one file. */
-__attribute__((unused)) static void open_merged(setup_t *d, int rows) {
-    open_desk(d, (fixture_options_t){0}, "", "", NULL);
+/* The log has so many rows, and all of them are checkpointed. */
+__attribute__((unused)) static void open_checkpointed(setup_t *d, int rows) {
+    open_auditor(d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d->f.r, "email", 0, rows, "1");
     expect_rows(d, rows);
     restart(d);
     settle(d);
 }
 
-/* Works until the acknowledgement of the queue begins with this text. */
+/* Ticks until the acknowledgement of the queue begins with this text. */
 __attribute__((unused)) static void expect_acknowledged(setup_t *d, const char *queue, const char *position) {
     char *key = mem_printf("sidecar:%s:auditors", queue), *found = NULL;
     bool done =

@@ -1,4 +1,4 @@
-/* The audit logs of real sidecars: equal in every instance, and whole, however often one is killed. */
+/* The audit logs of real sidecars are equal and complete, however often one is killed. */
 #include "audit_log.h"
 #include "cluster.h"
 #include "tempdir.h"
@@ -43,15 +43,14 @@ Test(daemon_auditor, every_instance_holds_the_same_log, .timeout = 120) {
 Test(daemon_auditor, kill_9_loses_and_duplicates_no_row, .timeout = 180) {
     cluster_t s = cluster_begin(NULL);
     uint64_t random = cluster_seed("kills");
-    int kills = 0, connected[2] = {0}; /* lines of the log before it was started */
+    int kills = 0, connected[2] = {0}; /* log lines before the start */
     for (int i = 0; i < 2; i++) cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"r\"; }"});
     for (int fed = 0; fed < ENTRIES / 2; fed += FEED) {
         audit_log_feed(s.r, "q", fed, FEED, NULL);
         audit_log_feed(s.r, "r", fed, FEED, NULL);
         size_t i = cluster_random(&random, 2);
         daemon_t *d = s.sidecars[i];
-        if (cluster_random(&random, 3) == 0 ||
-            fed / FEED % 6 == 5) { /* when it has copied so much more, and at whatever it does then */
+        if (cluster_random(&random, 3) == 0 || fed / FEED % 6 == 5) { /* at an arbitrary moment after it has copied more */
             long long rows = audit_log_rows(daemon_audit_path(d)) + (long long)cluster_random(&random, 400);
             wait_for(audit_log_rows(daemon_audit_path(d)) >= rows, 50);
             daemon_kill(d);
@@ -67,21 +66,21 @@ Test(daemon_auditor, kill_9_loses_and_duplicates_no_row, .timeout = 180) {
         audit_log_expect(daemon_audit_path(s.sidecars[i]), "r", 0, ENTRIES / 2);
         cr_assert_eq(audit_log_int(daemon_audit_path(s.sidecars[i]), "SELECT count(*) FROM events WHERE kind = 'gap'"), 0);
     }
-    for (size_t i = 0; i < 2; i++) /* the signal's default action may still end one that has just begun */
+    for (size_t i = 0; i < 2; i++) /* a signal may still kill a sidecar that has just started */
         cr_assert(wait_for(daemon_log_count(s.sidecars[i], CONNECTED) > connected[i], 10000));
     cluster_end(&s);
 }
 
 static struct point {
     char name[40];
-    int rows; /* that are on disk when it has died there */
+    int rows; /* on disk when it died there */
 } points[] = {{"audit_before_commit", 0}, {"audit_committed", 1}, {"audit_before_acknowledge", 1}, {"audit_acknowledged", 1}};
 
 ParameterizedTestParameters(daemon_auditor, crash_points) {
     return cr_make_param_array(struct point, points, sizeof points / sizeof *points);
 }
 
-/* The one claim in Redis names the place that the log itself has. */
+/* The only acknowledgement in Redis is the position of the log. */
 static bool acknowledged_up_to_last(redis_t *r, const char *path) {
     char *claim = redis_str(r, "EVAL %s 1 sidecar:q:auditors", "return redis.call('HVALS', KEYS[1])[1]"),
          *kept = audit_log_word(path, "SELECT position || ' ' FROM positions WHERE queue = 'q'");
@@ -91,7 +90,7 @@ static bool acknowledged_up_to_last(redis_t *r, const char *path) {
     return equal;
 }
 
-/* Died at each point: what is on disk stays, what is not comes again, and only what is on disk was acknowledged. */
+/* Killed at each point: rows on disk stay, others come again, and only rows on disk were acknowledged. */
 ParameterizedTest(struct point *point, daemon_auditor, crash_points) {
     cluster_t s = cluster_begin(NULL);
     char *variable = NULL;
@@ -126,8 +125,8 @@ ParameterizedTestParameters(daemon_auditor, killed_while_a_damaged_log_is_replac
     return cr_make_param_array(struct point, lost, sizeof lost / sizeof *lost);
 }
 
-/* Damaged, and killed on the way to a new one: in the end everything of the stream is there once, with one gap row, and only the
- * new one counts as a copy. */
+/* A damaged log, and a kill while it is replaced: in the end the log has the whole stream once, one gap row, and only the new log
+ * counts as a copy. */
 ParameterizedTest(struct point *point, daemon_auditor, killed_while_a_damaged_log_is_replaced, .timeout = 60) {
     enum { ROWS = 400 };
     cluster_t s = cluster_begin(NULL);
@@ -172,16 +171,15 @@ ParameterizedTestParameters(daemon_auditor, killed_while_the_stream_is_trimmed) 
     return cr_make_param_array(struct point, trims, sizeof trims / sizeof *trims);
 }
 
-/* A young record each time, for which an auditor comes out of its wait, until `cond`: whether it leads by then is not its to say.
- */
+/* Each new record ends the wait of an auditor, which may lead by then. */
 #define poke_until(s, fed, cond)                                                                                                 \
     for (int poke_ = 0; poke_ < POKES && !(cond); poke_++) {                                                                     \
         audit_log_feed((s)->r, "q", (fed)++, 1, NULL);                                                                           \
         wait_for(cond, 1000);                                                                                                    \
     }
 
-/* Killed before a trim and after it: what is gone from Redis is on the disk, and who comes next removes the rest, no more, and
- * counts it right. `rows` are those removed by then. */
+/* A kill before or after a trim: trimmed records are on disk, and the next leader trims exactly the rest and counts it right.
+ * `rows` were removed before the kill. */
 ParameterizedTest(struct point *point, daemon_auditor, killed_while_the_stream_is_trimmed, .timeout = 120) {
     static const char counted[] =
         "local bytes = 0 for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "

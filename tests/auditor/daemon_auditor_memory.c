@@ -1,5 +1,5 @@
-/* What the auditor holds in memory is a few MiB and one record, however many and however large those are that wait for it: it
- * runs beside a worker in a pod of 64 MiB. */
+/* The auditor holds a few MiB and one record in memory, however many and however large records wait: it runs beside a worker in a
+ * pod of 64 MiB. */
 #include "audit_log.h"
 #include "cluster.h"
 
@@ -7,7 +7,7 @@
 
 enum { MIB = 1024 * 1024, LARGE = 4 * MIB, MOST_KIB = 40 * 1024, COPY_MS = 60000 };
 
-/* In one step, so that whoever reads then meets all of them. */
+/* In one step, so that one XREAD meets all of them. */
 static void feed_large(redis_t *r, const char *queue, int first, int count) {
     static const char script[] =
         "for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do "

@@ -1,5 +1,5 @@
-/* The auditor role, its ticks called by hand: what stands in a failure stream stands in the audit log exactly once, whatever
- * happens to Redis, to the stream and to the disk. */
+/* The auditor copies every record of a failure stream into the audit log exactly once, whatever happens to Redis, to the stream
+ * and to the disk. The tests call its ticks. */
 #include "auditor_fixture.h"
 #include "wait.h"
 
@@ -11,14 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void kill_auditor(setup_t *d) {
+static void disconnect_auditor(setup_t *d) {
     redis_ok(d->f.r, "CLIENT KILL TYPE normal SKIPME yes");
     (void)d;
 }
 
 Test(redis_auditor, existing_and_new_records_are_copied) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){.proxy = true}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
+    open_auditor(&d, (fixture_options_t){.proxy = true}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
     audit_log_feed(d.f.r, "email", 0, 5, "1");
     expect_rows(&d, 5);
     expect_acknowledged(&d, "email", "1-4 ");
@@ -37,12 +37,12 @@ Test(redis_auditor, existing_and_new_records_are_copied) {
     cr_assert_eq(proxy_requests(d.f.proxy, NULL), before, "an idle auditor asks");
     cr_assert_leq(steps, 3);
     cr_assert_eq(proxy_connections_total(d.f.proxy), 1);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
 Test(redis_auditor, the_same_stream_gives_the_same_rows) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 3000, NULL);
     expect_rows(&d, 3000);
     char *first = audit_log_text(d.path);
@@ -55,7 +55,7 @@ Test(redis_auditor, the_same_stream_gives_the_same_rows) {
     char *with = audit_log_text(d.path);
     cr_assert_str_eq(first, with);
     stop(&d);
-    unlink(d.path); /* another log copies all of it once more */
+    unlink(d.path); /* a new log copies all records again */
     char *wal = mem_printf("%s-wal", d.path), *shm = mem_printf("%s-shm", d.path);
     unlink(wal), unlink(shm);
     start(&d);
@@ -63,14 +63,14 @@ Test(redis_auditor, the_same_stream_gives_the_same_rows) {
     char *other = audit_log_text(d.path);
     cr_assert_str_eq(with, other);
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1, 5000));
-    cr_assert_eq(gaps(&d), 1); /* the file was there: what else was in it is lost */
+    cr_assert_eq(gaps(&d), 1); /* the lost log may have had more rows */
     free(first), free(with), free(other), free(wal), free(shm);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
 Test(redis_auditor, redis_restarts_empty) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 10, NULL);
     expect_rows(&d, 10);
     redis_ok(d.f.r, "FLUSHALL");
@@ -83,19 +83,19 @@ Test(redis_auditor, redis_restarts_empty) {
     expect_rows(&d, 30);
     audit_log_expect(d.path, "email", 0, 30);
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1, 5000));
-    cr_assert_leq(gaps(&d), 2); /* it may see that the entries it ended with are gone */
-    close_desk(&d);
+    cr_assert_leq(gaps(&d), 2); /* one for each time that its last entries are gone */
+    close_auditor(&d);
 }
 
-/* Trimmed or deleted by somebody else, which leaves no mark, while this one was away. */
+/* Others trimmed or deleted the stream while this auditor was away. */
 Test(redis_auditor, a_stream_trimmed_by_others_is_a_gap) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 10, "5");
     expect_rows(&d, 10);
     expect_acknowledged(&d, "email", "5-9 ");
     stop(&d);
-    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 3"); /* what the log has may go */
+    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 3"); /* records in the log may go */
     start(&d);
     settle(&d);
     cr_assert_eq(gaps(&d), 0);
@@ -115,16 +115,16 @@ Test(redis_auditor, a_stream_trimmed_by_others_is_a_gap) {
     cr_assert_eq(gaps(&d), 2);
     restart(&d);
     settle(&d);
-    kill_auditor(&d);
+    disconnect_auditor(&d);
     settle(&d);
     cr_assert_eq(gaps(&d), 2);
-    cr_assert_geq(fixture_log_count("trimmed or deleted by others"), 1); /* repeats are left out for a while */
-    close_desk(&d);
+    cr_assert_geq(fixture_log_count("trimmed or deleted by others"), 1); /* repeated lines are suppressed for a while */
+    close_auditor(&d);
 }
 
 Test(redis_auditor, a_deleted_stream_is_a_gap) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
+    open_auditor(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
     audit_log_feed(d.f.r, "email", 0, 10, "5");
     expect_rows(&d, 10);
     stop(&d);
@@ -143,13 +143,13 @@ Test(redis_auditor, a_deleted_stream_is_a_gap) {
     restart(&d);
     settle(&d);
     cr_assert_eq(gaps(&d), 1);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-/* A stream that was reset is copied when it was read, not when that was noticed. */
+/* A reset stream counts as copied once it is read, not once the reset is noticed. */
 Test(redis_auditor, a_reset_stream_is_read_from_the_beginning) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 10, "500");
     expect_rows(&d, 10);
     stop(&d);
@@ -160,19 +160,19 @@ Test(redis_auditor, a_reset_stream_is_read_from_the_beginning) {
     cr_assert(driver_until(&d.instance.driver, fixture_log_count("was reset") == 1, 5000));
     settle(&d);
     stop(&d);
-    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 4"); /* another instance leads */
+    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 4"); /* by another instance, which leads */
     redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "400-15");
     proxy_pass(d.f.proxy);
     start(&d);
     expect_rows(&d, 14);
     cr_assert_eq(audit_log_int(d.path, "SELECT count(*) FROM events WHERE kind = 'gap' AND job = '0-0..400-15'"), 1);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-/* A reply that takes longer than redis.timeout would take as long the next time. */
+/* A reply that takes longer than redis.timeout would do so again. */
 Test(redis_auditor, a_reply_that_times_out_is_requested_in_smaller_batches) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 40, NULL);
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "XREAD COUNT 16 "});
     cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) == 1, 5000));
@@ -180,14 +180,14 @@ Test(redis_auditor, a_reply_that_times_out_is_requested_in_smaller_batches) {
     cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->reconnects) == 1, 5000));
     fixture_step_boottime(3000);
     expect_rows(&d, 40);
-    cr_assert_eq(proxy_requests(d.f.proxy, "XREAD COUNT 4 "), 2); /* on the way up, and after that */
-    close_desk(&d);
+    cr_assert_eq(proxy_requests(d.f.proxy, "XREAD COUNT 4 "), 2); /* on the way up, and after the timeout */
+    close_auditor(&d);
 }
 
-/* No id is above the last one: what ended there is copied like any other, and so is what begins anew. */
+/* No id is higher. The stream is copied like any other, and again after a reset. */
 Test(redis_auditor, a_stream_at_the_highest_possible_id) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 3, "18446744073709551615");
     expect_rows(&d, 3);
     redis_ok(
@@ -199,20 +199,20 @@ Test(redis_auditor, a_stream_at_the_highest_possible_id) {
     settle(&d);
     redis_ok(d.f.r, "DEL sidecar:email:failures");
     audit_log_feed(d.f.r, "email", 10, 3, "7");
-    kill_auditor(&d);
+    disconnect_auditor(&d);
     expect_rows(&d, 7);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-/* What a failover to a replica that lagged behind, or a step of the clock, does to a stream. */
+/* After a failover to a lagging replica, or a step of the clock. */
 Test(redis_auditor, stream_ids_go_backwards) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 10, "500");
     expect_rows(&d, 10);
     redis_ok(d.f.r, "DEL sidecar:email:failures");
-    audit_log_feed(d.f.r, "email", 5, 10, "400"); /* five of them again */
-    kill_auditor(&d);
+    audit_log_feed(d.f.r, "email", 5, 10, "400"); /* five records a second time */
+    disconnect_auditor(&d);
     expect_rows(&d, 15);
     audit_log_expect(d.path, "email", 0, 15);
     cr_assert_eq(fixture_log_count("was reset"), 1);
@@ -222,7 +222,7 @@ Test(redis_auditor, stream_ids_go_backwards) {
     audit_log_feed(d.f.r, "email", 16, 1, "400");
     expect_rows(&d, 17);
     cr_assert_eq(fixture_log_count("was reset"), 1);
-    /* A primary that has the same ids for other records: only its history tells. */
+    /* A primary with the same ids for other records: only its replication id differs. */
     server_restart(d.f.server, SERVER_LOSE_DATA);
     redis_close(d.f.r);
     d.f.r = redis_open(d.f.server);
@@ -235,17 +235,17 @@ Test(redis_auditor, stream_ids_go_backwards) {
         snprintf(low, sizeof low, "%d", i + 1);
         audit_log_feed(d.f.r, "email", 200 + i, 1, low);
     }
-    audit_log_feed(d.f.r, "email", 300, 1, "9000"); /* the last id is no lower than it was */
+    audit_log_feed(d.f.r, "email", 300, 1, "9000"); /* the last id is not lower than before */
     redis_ok(d.f.r, "DEBUG CHANGE-REPL-ID");
-    kill_auditor(&d);
+    disconnect_auditor(&d);
     expect_rows(&d, 43);
-    cr_assert_eq(gaps(&d), 1, "one, where Redis lost what was above the last row");
-    close_desk(&d);
+    cr_assert_eq(gaps(&d), 1, "one, where Redis lost the records after the last row");
+    close_auditor(&d);
 }
 
 Test(redis_auditor, a_gap_is_one_row) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 10, "5");
     redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 4");
     redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "5-5");
@@ -257,26 +257,26 @@ Test(redis_auditor, a_gap_is_one_row) {
     cr_assert_eq(metric_get(&of(&d)->gaps), 1);
     restart(&d);
     settle(&d);
-    kill_auditor(&d);
+    disconnect_auditor(&d);
     audit_log_feed(d.f.r, "email", 10, 1, "5");
     expect_rows(&d, 5);
     cr_assert_eq(gaps(&d), 1);
-    stop(&d); /* away for so long that the next ones are gone */
+    stop(&d); /* away until the next records are trimmed */
     audit_log_feed(d.f.r, "email", 11, 5, "5");
     redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 2");
     redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "5-13");
     start(&d);
     expect_rows(&d, 7);
     cr_assert_eq(gaps(&d), 2);
-    redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "5-15"); /* what we have may go */
-    kill_auditor(&d);
+    redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "5-15"); /* records in the log may go */
+    disconnect_auditor(&d);
     settle(&d);
-    redis_ok(d.f.r, "DEL sidecar:email:failures"); /* a mark of an earlier life */
+    redis_ok(d.f.r, "DEL sidecar:email:failures"); /* `trimmed` is of an earlier life */
     audit_log_feed(d.f.r, "email", 20, 1, "4");
-    kill_auditor(&d);
+    disconnect_auditor(&d);
     expect_rows(&d, 8);
     cr_assert_eq(gaps(&d), 2);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
 Test(redis_auditor, a_stream_of_the_wrong_type_blocks_no_other) {
@@ -284,7 +284,7 @@ Test(redis_auditor, a_stream_of_the_wrong_type_blocks_no_other) {
     buffer_t queues = {0};
     for (int i = 0; i < QUEUES; i++) buffer_printf(&queues, "%s{ name = \"q%d\"; }", i ? ", " : "", i);
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){.proxy = true}, "", "", buffer_text(&queues));
+    open_auditor(&d, (fixture_options_t){.proxy = true}, "", "", buffer_text(&queues));
     for (int i = 0; i < QUEUES; i++) {
         char name[8];
         snprintf(name, sizeof name, "q%d", i);
@@ -302,7 +302,7 @@ Test(redis_auditor, a_stream_of_the_wrong_type_blocks_no_other) {
     settle(&d);
     cr_assert_eq(fixture_log_count("cannot read failure stream"), 2);
     cr_assert_eq(fixture_log_count("\"queue\":\"q17\""), 1);
-    cr_assert_leq(proxy_requests(d.f.proxy, "XREAD"), QUEUES + 40, "it spins"); /* each alone at first */
+    cr_assert_leq(proxy_requests(d.f.proxy, "XREAD"), QUEUES + 40, "it spins"); /* one by one at first */
     redis_ok(d.f.r, "RENAME aside sidecar:q17:failures");
     fixture_step_boottime(31000);
     audit_log_feed(d.f.r, "q31", 12, 1, NULL);
@@ -310,12 +310,12 @@ Test(redis_auditor, a_stream_of_the_wrong_type_blocks_no_other) {
     cr_assert_eq(fixture_log_count("can be read again"), 1);
     cr_assert_eq(metric_get(&of(&d)->reconnects), 0);
     buffer_free(&queues);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
 Test(redis_auditor, malformed_entries_are_skipped) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     redis_ok(d.f.r, "XADD sidecar:email:failures 1-0 hello world");
     redis_ok(d.f.r, "XADD sidecar:email:failures 1-1 event short kind failed");
     audit_log_feed(d.f.r, "email", 2, 2, "1");
@@ -323,10 +323,10 @@ Test(redis_auditor, malformed_entries_are_skipped) {
     expect_rows(&d, 2);
     expect_acknowledged(&d, "email", "1-4 ");
     cr_assert_eq(metric_get(&of(&d)->audit_faults), 3);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-/* Runs on at the pace of the clock, whatever comes and fails meanwhile. */
+/* The lag grows with the clock, whatever comes and fails meanwhile. */
 static void expect_lag_grows(setup_t *d) {
     for (int i = 0; i < 2; i++) {
         metrics_grow(of(d), mono_now());
@@ -337,7 +337,7 @@ static void expect_lag_grows(setup_t *d) {
     }
 }
 
-static sqlite3 *occupy(const char *path) {
+static sqlite3 *lock_database(const char *path) {
     sqlite3 *db;
     cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
     sqlite3_busy_timeout(db, 5000);
@@ -347,10 +347,10 @@ static sqlite3 *occupy(const char *path) {
 
 Test(redis_auditor, a_log_locked_by_another_writer_is_retried, .timeout = 60) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 5, "1");
     expect_rows(&d, 5);
-    sqlite3 *db = occupy(d.path);
+    sqlite3 *db = lock_database(d.path);
     audit_log_feed(d.f.r, "email", 5, 5, "1");
     cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_faults) >= 3, 40000));
     cr_assert_eq(fixture_log_count("nothing is copied meanwhile"), 1);
@@ -363,14 +363,14 @@ Test(redis_auditor, a_log_locked_by_another_writer_is_retried, .timeout = 60) {
     expect_acknowledged(&d, "email", "1-9 ");
     cr_assert_eq(fixture_log_count("writing audit log again"), 1);
     cr_assert_eq(gaps(&d), 0);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
 Test(redis_auditor, a_log_that_cannot_be_created_is_retried) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){.proxy = true}, "not/yet/", "", NULL);
+    open_auditor(&d, (fixture_options_t){.proxy = true}, "not/yet/", "", NULL);
     char *parent = mem_printf("%s/not", d.dir), *child = mem_printf("%s/not/yet", d.dir);
-    FILE *file = fopen(parent, "w"); /* root may write everywhere, but not below a file */
+    FILE *file = fopen(parent, "w"); /* root may write everywhere, except below a file */
     fclose(file);
     audit_log_feed(d.f.r, "email", 0, 5, NULL);
     cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_faults) >= 3, 10000));
@@ -383,12 +383,12 @@ Test(redis_auditor, a_log_that_cannot_be_created_is_retried) {
     cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_lacks_ns) == 0, 5000));
     free(parent);
     free(child);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
 Test(redis_auditor, only_the_leader_trims_and_only_copied_records) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "stream = { retain = \"1m\"; min_records = 3; min_copies = 2; };", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "stream = { retain = \"1m\"; min_records = 3; min_copies = 2; };", NULL);
     audit_log_feed(d.f.r, "email", 0, 4000, "5");
     expect_rows(&d, 4000);
     fixture_step_boottime(301000);
@@ -396,7 +396,7 @@ Test(redis_auditor, only_the_leader_trims_and_only_copied_records) {
     cr_assert_eq(redis_int(d.f.r, "XLEN sidecar:email:failures"), 4000, "it does not lead");
     instance_lead(&d.instance, d.f.r);
     fixture_step_boottime(301000);
-    kill_auditor(&d);
+    disconnect_auditor(&d);
     settle(&d);
     cr_assert_eq(redis_int(d.f.r, "XLEN sidecar:email:failures"), 4000, "one copy is not enough");
     redis_ok(d.f.r, "EVAL %s 1 sidecar:email:auditors",
@@ -424,14 +424,14 @@ Test(redis_auditor, only_the_leader_trims_and_only_copied_records) {
     expect_rows(&d, 4005);
     settle(&d);
     cr_assert_eq(redis_int(d.f.r, "XLEN sidecar:email:failures"), 8);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-/* Whatever request the connection is lost at, before or after Redis has seen it. */
+/* The connection is lost at every request in turn, before or after Redis has seen it. */
 Test(redis_auditor, lost_replies_lose_and_duplicate_no_row, .timeout = 240) {
     static const proxy_action_t actions[] = {PROXY_LOSE, PROXY_DROP};
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
     int fed = 0;
     for (size_t a = 0; a < 2; a++) {
         for (int nth = 1; nth <= 24; nth++) {
@@ -443,21 +443,21 @@ Test(redis_auditor, lost_replies_lose_and_duplicate_no_row, .timeout = 240) {
             char position[32];
             snprintf(position, sizeof position, "7-%d ", fed - 1);
             proxy_pass(d.f.proxy);
-            fixture_step_boottime(2100); /* so that no wait after a trouble is long */
+            fixture_step_boottime(2100); /* ends the back-off */
             expect_acknowledged(&d, "email", position);
         }
     }
     audit_log_expect(d.path, "email", 0, fed);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
 /* In a Cluster one XREAD may not name streams of several slots. */
 Test(redis_auditor, streams_in_different_slots_are_read_one_by_one) {
     static const char *const args[] = {"--cluster-enabled", "yes", NULL};
     setup_t d = {0};
-    /* A port that is free, and so the one of the bus: without it the bus has 10000 everywhere. */
-    open_desk(&d, (fixture_options_t){.args = args, .tcp = true}, "", "lock = { scope = \"queue\"; };",
-              "{ name = \"{a}\"; }, { name = \"{b}\"; }, { name = \"{c}\"; }");
+    /* A free port gives the cluster bus one, too: without it the bus takes 10000 in every test. */
+    open_auditor(&d, (fixture_options_t){.args = args, .tcp = true}, "", "lock = { scope = \"queue\"; };",
+                 "{ name = \"{a}\"; }, { name = \"{b}\"; }, { name = \"{c}\"; }");
     redis_ok(d.f.r, "CLUSTER ADDSLOTSRANGE 0 16383");
     char *info = NULL;
     cr_assert(wait_for((free(info), info = redis_str(d.f.r, "CLUSTER INFO"), strstr(info, "cluster_state:ok")), 10000));
@@ -469,18 +469,18 @@ Test(redis_auditor, streams_in_different_slots_are_read_one_by_one) {
     expect_rows(&d, 60);
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "HLEN sidecar:{a}:auditors") == 1, 5000));
     cr_assert_eq(metric_get(&of(&d)->audit_faults), 0);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-/* An auditor of a quiet stream must go on being heard of, or nothing of it counts as copied. */
+/* An acknowledgement that is not renewed stops counting, also of an idle stream. */
 Test(redis_auditor, acknowledgements_are_renewed_every_hour) {
     enum { STEP_S = 30, STEPS = 3600 / STEP_S };
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){.redis = "timeout = \"60s\";"}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
+    open_auditor(&d, (fixture_options_t){.redis = "timeout = \"60s\";"}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
     audit_log_feed(d.f.r, "email", 0, 1, "1");
     expect_acknowledged(&d, "email", "1-0 ");
     redis_ok(d.f.r, "DEL sidecar:email:auditors");
-    for (int i = 0; i <= STEPS; i++) { /* each step is short enough for the request under way to wait on */
+    for (int i = 0; i <= STEPS; i++) { /* each step is shorter than the timeout of the request in flight */
         if (i < STEPS - 1) cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 0, "renewed after %d s", i * STEP_S);
         fixture_step_boottime(STEP_S * 1000);
         audit_log_feed(d.f.r, "sms", i, 1, NULL);
@@ -488,5 +488,5 @@ Test(redis_auditor, acknowledgements_are_renewed_every_hour) {
     }
     expect_acknowledged(&d, "email", "1-0 ");
     cr_assert_eq(metric_get(&of(&d)->reconnects), 0);
-    close_desk(&d);
+    close_auditor(&d);
 }

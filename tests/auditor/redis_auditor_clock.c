@@ -2,10 +2,10 @@
 #include "auditor_fixture.h"
 #include "wait.h"
 
-/* A Redis whose clock is ahead, by more than is kept, must not cost the log. */
-static void expect_nothing_grows_old(int64_t retain_ms, int64_t ahead_ms) {
+/* A Redis clock that is ahead by more than audit.retain must not empty the log. */
+static void expect_no_row_expires(int64_t retain_ms, int64_t ahead_ms) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){.preload = "shim_clock"}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){.preload = "shim_clock"}, "", "", NULL);
     d.f.config->audit.retain_ms = retain_ms;
     restart(&d);
     redis_ok(d.f.r, "EVAL %s 1 sidecar:email:failures",
@@ -21,23 +21,23 @@ static void expect_nothing_grows_old(int64_t retain_ms, int64_t ahead_ms) {
     restart(&d);
     settle(&d);
     cr_assert_eq(audit_log_rows(d.path), 1);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-Test(redis_auditor_clock, no_rows_expire_while_the_clocks_disagree) { expect_nothing_grows_old(1728000000, 2592000000); }
+Test(redis_auditor_clock, no_rows_expire_while_the_clocks_disagree) { expect_no_row_expires(1728000000, 2592000000); }
 
-Test(redis_auditor_clock, a_short_retain_needs_closer_clocks) { expect_nothing_grows_old(3600000, 7200000); }
+Test(redis_auditor_clock, a_short_retain_needs_closer_clocks) { expect_no_row_expires(3600000, 7200000); }
 
-/* Nothing waits once the last one is copied, also where that was all that one reply could hold. */
+/* The lag ends with the last record, also where it fills a reply exactly. */
 Test(redis_auditor_clock, the_lag_ends_with_the_last_record) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
+    open_auditor(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
     settle(&d);
-    for (int i = 1; i <= 3; i++) { /* ids of long ago */
+    for (int i = 1; i <= 3; i++) { /* old ids */
         audit_log_feed(d.f.r, i == 2 ? "sms" : "email", i, 1, "5");
         expect_rows(&d, i);
         cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_lacks_ns) == 0, 5000), "%lld ms",
                   (long long)metric_get(&of(&d)->audit_lacks_ns));
     }
-    close_desk(&d);
+    close_auditor(&d);
 }

@@ -1,4 +1,4 @@
-/* The auditor, and others who open its log or write over it. */
+/* Other processes open the auditor's log or overwrite it. */
 #include "auditor_fixture.h"
 #include "http/health.h"
 #include "wait.h"
@@ -15,13 +15,13 @@ static long long size_of(setup_t *d, const char *suffix) {
     return at.st_size;
 }
 
-/* As a shell does that somebody left in a transaction. */
+/* As a sqlite3 shell with an open transaction does. */
 Test(redis_auditor_concurrency, an_endless_reader_is_reported_once) {
     static const char GROWS[] = "a reader lets the -wal file of the audit log grow";
     enum { WAL_MOST = 4 * 1024 * 1024 / 16, ROWS = 1500 };
     setup_t d = {.audit = "retain_bytes = \"4MiB\"; retain_rows = 100000;"};
     sqlite3 *shell;
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 1, NULL);
     expect_rows(&d, 1);
     cr_assert_eq(sqlite3_open_v2(d.path, &shell, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
@@ -44,22 +44,22 @@ Test(redis_auditor_concurrency, an_endless_reader_is_reported_once) {
     expect_rows(&d, ROWS + 103);
     cr_assert_leq(size_of(&d, "-wal"), 2 * WAL_MOST);
     sqlite3_close(shell);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-static void expect_sound(setup_t *d) {
+static void expect_quick_check_ok(setup_t *d) {
     char *said = audit_log_word(d->path, "PRAGMA integrity_check");
     cr_assert_str_eq(said, "ok");
     free(said);
 }
 
-/* `cp old.db audit.db`, while it is open: the inode is the same. The copy is taken for the log, and filled again; what lies
- * beside belongs to the log that is gone. `rows` are those that came since, `merged` into the file or only beside it. */
+/* `cp old.db audit.db` over the open log keeps the inode. The auditor sets the -wal file aside, takes the copy and refills it.
+ * `rows` came after the copy, and are checkpointed (`merged`) or only in the -wal file. */
 static void expect_whole_after_copy(int rows, bool merged) {
     enum { BEFORE = 20 };
     char position[32];
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "100%41?#", "", NULL); /* a name that is no URI */
+    open_auditor(&d, (fixture_options_t){0}, "100%41?#", "", NULL); /* a path that is not a valid URI */
     char *copy = mem_printf("%s/copy.db", d.dir);
     audit_log_feed(d.f.r, "email", 0, BEFORE, "1");
     expect_rows(&d, BEFORE);
@@ -77,7 +77,7 @@ static void expect_whole_after_copy(int rows, bool merged) {
     audit_log_feed(d.f.r, "email", BEFORE + rows + 1, 1, "1");
     expect_rows(&d, BEFORE + rows + 2);
     audit_log_expect(d.path, "email", 0, BEFORE + rows + 2);
-    expect_sound(&d);
+    expect_quick_check_ok(&d);
     restart(&d);
     settle(&d);
     audit_log_expect(d.path, "email", 0, BEFORE + rows + 2);
@@ -85,18 +85,18 @@ static void expect_whole_after_copy(int rows, bool merged) {
     cr_assert_eq(metric_get(&of(&d)->audit_lost), 0);
     cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 1);
     free(copy);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
 Test(redis_auditor_concurrency, an_older_copy_overwrites_the_open_log) { expect_whole_after_copy(5000, true); }
-/* One row needs no new page: nothing but the number of commits tells. */
+/* One row needs no new page: only the number of commits differs. */
 Test(redis_auditor_concurrency, a_copy_without_the_last_row_overwrites_the_open_log) { expect_whole_after_copy(1, true); }
 Test(redis_auditor_concurrency, a_copy_from_the_last_checkpoint_overwrites_the_open_log) { expect_whole_after_copy(5, false); }
 
-/* The log of another pod, which may have had more commits. */
+/* The log of another pod may have more commits. */
 Test(redis_auditor_concurrency, another_log_overwrites_the_open_log) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     char *copy = mem_printf("%s/copy.db", d.dir);
     audit_log_feed(d.f.r, "email", 0, 50, "1");
     expect_rows(&d, 50);
@@ -127,10 +127,10 @@ Test(redis_auditor_concurrency, another_log_overwrites_the_open_log) {
     cr_assert_eq(fixture_log_count("overwritten while it was open"), 1, "%s", fixture_log());
     cr_assert_eq(metric_get(&of(&d)->audit_lost), 1);
     free(copy);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-/* Faults that the auditor saw, and lines that say so. */
+/* Faults that the auditor counted, and their log lines. */
 static int64_t faults(setup_t *d) { return metric_get(&of(d)->audit_faults) + fixture_log_count("overwritten while"); }
 
 static bool has_rows(setup_t *d, long long rows) {
@@ -139,15 +139,15 @@ static bool has_rows(setup_t *d, long long rows) {
     return faults(d) == 0;
 }
 
-/* What others do to the log by SQLite, or to the file without writing to it, is no such thing: neither while all is beside the
- * file, nor when the file holds most of it. Returns the faults, at the first of them. */
+/* Changes by SQLite, or of the inode alone, are no overwrite: neither while all rows are in the -wal file, nor after a
+ * checkpoint. Returns the number of faults at the first of them. */
 static int64_t faults_after(const char *sql, const char *command) {
     enum { ROUNDS = 6 };
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     sqlite3 *db;
     for (int i = 0; i < ROUNDS && faults(&d) == 0; i++) {
-        if (i == ROUNDS / 2) restart(&d); /* the last one to close it merges all */
+        if (i == ROUNDS / 2) restart(&d); /* the last connection checkpoints everything */
         audit_log_feed(d.f.r, "email", 100 * i, 100, "1");
         if (!has_rows(&d, 100 * (i + 1))) break;
         cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
@@ -163,7 +163,7 @@ static int64_t faults_after(const char *sql, const char *command) {
         }
     }
     int64_t found = faults(&d);
-    close_desk(&d);
+    close_auditor(&d);
     return found;
 }
 
@@ -177,13 +177,13 @@ Test(redis_auditor_concurrency, a_checkpointed_vacuum_is_no_overwrite) {
 Test(redis_auditor_concurrency, a_chmod_is_no_overwrite) { cr_assert_eq(faults_after(NULL, "chmod 0600"), 0); }
 Test(redis_auditor_concurrency, a_touch_is_no_overwrite) { cr_assert_eq(faults_after(NULL, "touch"), 0); }
 
-static uint32_t number_at(const unsigned char *at) {
+static uint32_t read_u32(const unsigned char *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* The file as it is when somebody is killed who had merged no more than page 1 of what lies beside it
+/* The file after a process was killed that had checkpointed only page 1
  * (https://www.sqlite.org/fileformat.html#the_write_ahead_log). */
-static void merge_page_one(const setup_t *d) {
+static void checkpoint_page_one(const setup_t *d) {
     enum { WAL_HEAD = 32, FRAME_HEAD = 24, PAGE = 4096 };
     char *path = mem_printf("%s-wal", d->path);
     FILE *wal = fopen(path, "re"), *file = fopen(d->path, "r+e");
@@ -191,7 +191,7 @@ static void merge_page_one(const setup_t *d) {
     bool found = false;
     cr_assert(wal && file && fseek(wal, WAL_HEAD, SEEK_SET) == 0);
     while (fread(frame, sizeof frame, 1, wal) == 1)
-        if (number_at(frame) == 1) found = memcpy(page, frame + FRAME_HEAD, PAGE);
+        if (read_u32(frame) == 1) found = memcpy(page, frame + FRAME_HEAD, PAGE);
     cr_assert(found && fwrite(page, PAGE, 1, file) == 1 && fclose(file) == 0 && fclose(wal) == 0);
     free(path);
 }
@@ -199,10 +199,10 @@ static void merge_page_one(const setup_t *d) {
 Test(redis_auditor_concurrency, an_interrupted_checkpoint_is_no_overwrite) {
     setup_t d = {0};
     sqlite3 *db, *alone;
-    open_merged(&d, 500);
+    open_checkpointed(&d, 500);
     cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, "DELETE FROM events WHERE seq < 400; VACUUM", NULL, NULL, NULL), SQLITE_OK);
-    merge_page_one(&d);
+    checkpoint_page_one(&d);
     char *uri = mem_printf("file:%s?immutable=1", d.path);
     cr_assert_eq(sqlite3_open_v2(uri, &alone, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL), SQLITE_OK);
     cr_assert_neq(sqlite3_exec(alone, "SELECT value FROM facts", NULL, NULL, NULL), SQLITE_OK, "the file alone says nothing");
@@ -214,61 +214,61 @@ Test(redis_auditor_concurrency, an_interrupted_checkpoint_is_no_overwrite) {
     sqlite3_close(db);
     audit_log_feed(d.f.r, "email", 500, 1, "1");
     cr_assert(has_rows(&d, 102), "%s", fixture_log());
-    expect_sound(&d);
+    expect_quick_check_ok(&d);
     cr_assert_eq(faults(&d), 0, "%s", fixture_log());
     free(uri);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-/* From then on it is another log, filled from the stream. */
-static void expect_begun_anew(setup_t *d) {
+/* A new log was filled from the stream. */
+static void expect_set_aside_and_refilled(setup_t *d) {
     cr_assert(driver_until(&d->instance.driver, fixture_log_count("overwritten while it was open") == 1, 10000), "%s",
               fixture_log());
     cr_assert(driver_until(&d->instance.driver, metric_get(&of(d)->audit_lost) == 1, 10000), "%s", fixture_log());
     audit_log_feed(d->f.r, "email", 50, 1, "1");
     expect_rows(d, 51);
     audit_log_expect(d->path, "email", 0, 51);
-    expect_sound(d);
-    close_desk(d);
+    expect_quick_check_ok(d);
+    close_auditor(d);
 }
 
-/* Not a log at all, of the same length, and nothing new that would make SQLite read what is there now. */
-static void expect_mended_after_write_over(const char *command_on) {
+/* Garbage of the same length, and no new record that would make SQLite read it. */
+static void expect_refilled_after_overwrite(const char *command_on) {
     setup_t d = {0};
-    open_merged(&d, 50);
+    open_checkpointed(&d, 50);
     char *command = mem_printf(command_on, d.path, size_of(&d, ""));
     cr_assert_eq(system(command), 0);
     free(command);
-    expect_begun_anew(&d);
+    expect_set_aside_and_refilled(&d);
 }
 
 Test(redis_auditor_concurrency, garbage_overwrites_the_open_log) {
-    expect_mended_after_write_over("dd if=/dev/urandom of='%s' bs=%lld count=1 conv=notrunc 2>/dev/null");
+    expect_refilled_after_overwrite("dd if=/dev/urandom of='%s' bs=%lld count=1 conv=notrunc 2>/dev/null");
 }
 Test(redis_auditor_concurrency, garbage_behind_the_header_overwrites_the_open_log) {
-    expect_mended_after_write_over("dd if=/dev/urandom of='%s' bs=1 seek=100 count=%lld conv=notrunc 2>/dev/null");
+    expect_refilled_after_overwrite("dd if=/dev/urandom of='%s' bs=1 seek=100 count=%lld conv=notrunc 2>/dev/null");
 }
-/* Its first bytes are a log's, but no page has that size. */
+/* A valid magic, but no valid page size. */
 Test(redis_auditor_concurrency, garbage_behind_the_magic_overwrites_the_open_log) {
-    expect_mended_after_write_over("head -c 2 /dev/zero | dd of='%s' bs=1 seek=16 conv=notrunc 2>/dev/null");
+    expect_refilled_after_overwrite("head -c 2 /dev/zero | dd of='%s' bs=1 seek=16 conv=notrunc 2>/dev/null");
 }
-/* A sound file that says it is a log, and has no table (https://www.sqlite.org/fileformat.html#b_tree_pages). */
+/* A valid database with our application id and no table (https://www.sqlite.org/fileformat.html#b_tree_pages). */
 Test(redis_auditor_concurrency, a_log_without_tables_overwrites_the_open_log) {
-    expect_mended_after_write_over("printf '\\015\\0\\0\\0\\0\\020\\0\\0' | dd of='%s' bs=1 seek=100 conv=notrunc 2>/dev/null");
+    expect_refilled_after_overwrite("printf '\\015\\0\\0\\0\\0\\020\\0\\0' | dd of='%s' bs=1 seek=100 conv=notrunc 2>/dev/null");
 }
 
-/* What lies beside it would make it whole, but for what was merged before. */
+/* The -wal file would make it whole, except for pages that were checkpointed before. */
 Test(redis_auditor_concurrency, the_open_log_is_truncated) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 50, "1");
     expect_rows(&d, 50);
     settle(&d);
     cr_assert_eq(truncate(d.path, 50), 0);
-    expect_begun_anew(&d);
+    expect_set_aside_and_refilled(&d);
 }
 
-/* What /readyz says of the log; NULL: that it is well. */
+/* What /readyz says of the log; NULL: it is ready. */
 static void expect_reason(const setup_t *d, const char *reason) {
     buffer_t json = {0};
     health_t *health = health_new(d->instance.metrics, "app");
@@ -282,11 +282,11 @@ static void expect_reason(const setup_t *d, const char *reason) {
     health_free(health);
 }
 
-/* Of another program: it is left alone, and failures wait in their streams until somebody takes it away. `merged`: all rows are
- * in the file; else what lies beside it makes a whole log of whatever the file holds. */
+/* A foreign database is left alone, and failures wait in their streams until somebody removes it. `merged`: all rows are
+ * checkpointed; else the -wal file makes a whole log of any file. */
 static void expect_foreign_left_alone(bool merged) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     char *copy = mem_printf("%s/foreign.db", d.dir);
     sqlite3 *db;
     cr_assert_eq(sqlite3_open(copy, &db), SQLITE_OK);
@@ -305,13 +305,13 @@ static void expect_foreign_left_alone(bool merged) {
     settle(&d);
     expect_reason(&d, "is the database of another program");
     cr_assert_eq(audit_log_int(d.path, "SELECT a FROM t"), 1);
-    expect_acknowledged(&d, "email", "1-49 "); /* what nobody wrote is not */
+    expect_acknowledged(&d, "email", "1-49 "); /* not of records that are in no log */
     cr_assert_eq(unlink(d.path), 0);
     expect_rows(&d, 51);
     expect_reason(&d, NULL);
     audit_log_expect(d.path, "email", 0, 51);
     free(copy);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
 Test(redis_auditor_concurrency, a_foreign_database_overwrites_the_open_log) { expect_foreign_left_alone(true); }

@@ -8,7 +8,7 @@
 
 enum { LARGE = 100000, OLD = 10 };
 
-/* The copies of an auditor that has all of it. */
+/* An auditor has acknowledged the whole stream. */
 static void copied(fixture_t *f) {
     redis_ok(f->r, "EVAL %s 1 sidecar:email:auditors",
              "redis.call('HSET', KEYS[1], 'a', '18446744073709551615-0 ' .. redis.call('TIME')[1] .. '000')");
@@ -55,7 +55,7 @@ Test(redis_auditor_room, a_full_stream_of_old_records_is_trimmed) {
     fixture_stop(&f);
 }
 
-/* Both count: it ends where there is room and no more than min_records are left. */
+/* Trimming ends when there is room and at most min_records are left. */
 Test(redis_auditor_room, records_beyond_min_records_are_trimmed) {
     for (int min_records = 4; min_records <= 6; min_records++) {
         fixture_t f = setup(min_records);
@@ -80,7 +80,7 @@ Test(redis_auditor_room, young_records_stay_although_the_stream_is_full) {
     fixture_stop(&f);
 }
 
-/* What is counted is more than there is, after somebody has trimmed it by hand: that is no reason to remove more. */
+/* After a manual XTRIM the counted bytes are too high: that must not remove more records. */
 Test(redis_auditor_room, a_stream_trimmed_by_others_has_room) {
     fixture_t f = setup(100);
     copied(&f);
@@ -94,11 +94,12 @@ static long long held(redis_t *r) {
     return redis_int(r, "EVAL %s 1 " META, "return tonumber(redis.call('HGET', KEYS[1], 'bytes'))");
 }
 
-/* The auditor that leads asks for it, far below min_records, and each time anew. */
+/* The leading auditor trims again and again, far below min_records. */
 Test(redis_auditor_room, a_stream_does_not_stay_full) {
     enum { RECORDS = 3000, ROOM = 1 << 19 };
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "stream = { retain = \"1m\"; min_records = 100000; max_bytes = \"1MiB\"; };", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "stream = { retain = \"1m\"; min_records = 100000; max_bytes = \"1MiB\"; };",
+                 NULL);
     instance_lead(&d.instance, d.f.r);
     long long left = 0;
     for (int round = 1; round <= 2; round++) {
@@ -114,5 +115,5 @@ Test(redis_auditor_room, a_stream_does_not_stay_full) {
     instance_lead(&d.instance, d.f.r);
     settle(&d);
     cr_assert_eq(redis_int(d.f.r, "XLEN sidecar:email:failures"), left, "the rest is kept by min_records");
-    close_desk(&d);
+    close_auditor(&d);
 }

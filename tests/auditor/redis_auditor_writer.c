@@ -1,5 +1,4 @@
-/* The auditor and its log when the log is damaged, gone, too large, or the disk fails: nothing is lost or doubled, and what is
- * missing is said. */
+/* The log is damaged, removed or too large, or the disk fails: no row is lost or duplicated, and missing records are reported. */
 #include "audit/path_check.h"
 #include "auditor_fixture.h"
 #include "disk_fault.h"
@@ -17,7 +16,7 @@
 
 static long long number(setup_t *d, const char *sql) { return audit_log_int(d->path, sql); }
 
-/* "<path><suffix>", of one of the files that lie beside the log. */
+/* One of the files beside the log. */
 static void remove_file(setup_t *d, const char *suffix) {
     char *path = mem_printf("%s%s", d->path, suffix);
     unlink(path);
@@ -30,7 +29,7 @@ static void remove_log(setup_t *d) {
     remove_file(d, "-shm");
 }
 
-static int moved_aside(setup_t *d) {
+static int count_set_aside(setup_t *d) {
     char *pattern = mem_printf("%s.corrupt-*Z", d->path);
     glob_t found = {0};
     int count = glob(pattern, 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
@@ -39,7 +38,7 @@ static int moved_aside(setup_t *d) {
     return count;
 }
 
-/* All of the stream and one gap row of this reason, and one auditor acknowledged to its end. */
+/* The log has the whole stream and one gap row of this reason, and one auditor has acknowledged all of it. */
 static void expect_rebuilt(setup_t *d, int rows, const char *reason, const char *position) {
     char *sql = mem_printf("SELECT count(*) FROM events WHERE kind = 'gap' AND reason = '%s' AND queue = 'email'", reason);
     expect_rows(d, rows);
@@ -64,45 +63,45 @@ static void damage(const char *path, int64_t from_page) {
 
 Test(redis_auditor_writer, a_damaged_log_is_set_aside_and_refilled) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 500, "1");
     expect_rows(&d, 500);
     stop(&d);
     damage(d.path, 5);
     start(&d);
     expect_rebuilt(&d, 500, "log_damaged", "1-499 ");
-    cr_assert_eq(moved_aside(&d), 1);
+    cr_assert_eq(count_set_aside(&d), 1);
     restart(&d);
     audit_log_feed(d.f.r, "email", 500, 5, "1");
     expect_rows(&d, 505);
     cr_assert_eq(gaps(&d), 1);
-    cr_assert_eq(moved_aside(&d), 1);
-    close_desk(&d);
+    cr_assert_eq(count_set_aside(&d), 1);
+    close_auditor(&d);
 }
 
-/* Not at an opening, but when SQLite stumbles over it. */
+/* Found not at an opening, but when SQLite reads the page. */
 Test(redis_auditor_writer, damage_while_running_is_repaired) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 3000, "1");
     expect_rows(&d, 3000);
     free(audit_log_text(d.path));
-    sqlite3 *db; /* what lies beside it goes into the file, so that the file is what is read */
+    sqlite3 *db; /* a checkpoint, so that the file is read and not the -wal */
     cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL), SQLITE_OK);
     sqlite3_exec(db, "UPDATE facts SET value = value WHERE name = 'instance'; PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
     sqlite3_close(db);
     damage(d.path, 1);
     audit_log_feed(d.f.r, "email", 3000, 2000, "1");
-    cr_assert(driver_until(&d.instance.driver, moved_aside(&d) == 1, 20000), "%s", fixture_log());
+    cr_assert(driver_until(&d.instance.driver, count_set_aside(&d) == 1, 20000), "%s", fixture_log());
     expect_rebuilt(&d, 5000, "log_damaged", "1-4999 ");
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-/* The opened file is another one, or empty, and there is nothing new to be copied: it is noticed even so. */
-static void expect_spoilt_log_rebuilt(bool empty) {
+/* The open file is replaced or emptied, and noticed although no new record comes. */
+static void expect_replaced_log_rebuilt(bool empty) {
     setup_t d = {0};
-    open_merged(&d, 300);
+    open_checkpointed(&d, 300);
     char *copy = mem_printf("%s/copy.db", d.dir);
     copy_file(d.path, copy);
     damage(copy, 20);
@@ -113,30 +112,30 @@ static void expect_spoilt_log_rebuilt(bool empty) {
     cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_lost) == 1, 10000));
     expect_rebuilt(&d, 300, empty ? "log_missing" : "log_damaged", "1-299 ");
     free(copy);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-Test(redis_auditor_writer, a_damaged_copy_replaces_the_open_log) { expect_spoilt_log_rebuilt(false); }
-/* As `: > audit.db` does, or a rotation that copies and truncates. */
-Test(redis_auditor_writer, the_open_log_is_emptied) { expect_spoilt_log_rebuilt(true); }
+Test(redis_auditor_writer, a_damaged_copy_replaces_the_open_log) { expect_replaced_log_rebuilt(false); }
+/* As `: > audit.db` or logrotate's copytruncate does. */
+Test(redis_auditor_writer, the_open_log_is_emptied) { expect_replaced_log_rebuilt(true); }
 
 Test(redis_auditor_writer, the_open_log_is_removed) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 100, "1");
     expect_rows(&d, 100);
     expect_acknowledged(&d, "email", "1-99 ");
     remove_log(&d);
-    long steps = d.instance.driver.steps; /* nothing is fed: it looks by itself */
+    long steps = d.instance.driver.steps; /* no record comes: the auditor checks by itself */
     expect_rebuilt(&d, 100, "log_missing", "1-99 ");
     cr_assert_leq(d.instance.driver.steps - steps, wait_scaled_ms(2500) / 5, "steps of 5 ms");
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-/* rm audit.db*: the lock file too, which would have told whose log was there. */
+/* rm audit.db*: also the lock file, which names the log. */
 Test(redis_auditor_writer, the_open_log_is_removed_with_its_lock_file) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 100, "1");
     expect_rows(&d, 100);
     expect_acknowledged(&d, "email", "1-99 ");
@@ -147,12 +146,12 @@ Test(redis_auditor_writer, the_open_log_is_removed_with_its_lock_file) {
          *instance = audit_log_word(d.path, "SELECT value FROM facts WHERE name = 'instance'");
     cr_assert(strstr(text, instance) && !strstr(text, "lost"), "%s", text);
     free(lock), free(text), free(instance);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
 Test(redis_auditor_writer, the_log_is_removed_just_before_a_commit) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 100, "1");
     expect_rows(&d, 100);
     expect_acknowledged(&d, "email", "1-99 ");
@@ -164,13 +163,13 @@ Test(redis_auditor_writer, the_log_is_removed_just_before_a_commit) {
     cr_assert(strncmp(claim, "1-100 ", 6) != 0, "acknowledged what nobody has");
     expect_rebuilt(&d, 101, "log_missing", "1-100 ");
     free(claim);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-/* The log of before, with the same name: what Redis believes of it is too much, and its rows come again. */
+/* An older copy has the same name: its acknowledgements are too high, and its missing rows come again. */
 Test(redis_auditor_writer, an_older_copy_is_refilled) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     char *copy = mem_printf("%s/copy.db", d.dir);
     audit_log_feed(d.f.r, "email", 0, 50, "1");
     expect_rows(&d, 50);
@@ -183,7 +182,7 @@ Test(redis_auditor_writer, an_older_copy_is_refilled) {
     stop(&d);
     remove_log(&d);
     copy_file(copy, d.path);
-    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 40"); /* the ten between are lost */
+    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 40"); /* ten records are lost */
     redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "1-59");
     start(&d);
     expect_rows(&d, 90);
@@ -192,7 +191,7 @@ Test(redis_auditor_writer, an_older_copy_is_refilled) {
     cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'trimmed' AND job = '1-49..1-59'"), 1);
     cr_assert_eq(gaps(&d), 1);
     cr_assert_eq(metric_get(&of(&d)->audit_lost), 0);
-    /* and the same while it is open */
+    /* the same while the log is open */
     expect_acknowledged(&d, "email", "1-99 ");
     char *fresh = mem_printf("%s/fresh.db", d.dir);
     copy_file(copy, fresh);
@@ -202,12 +201,12 @@ Test(redis_auditor_writer, an_older_copy_is_refilled) {
     cr_assert_eq(gaps(&d), 1);
     expect_acknowledged(&d, "email", "1-99 ");
     free(fresh), free(copy);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
 Test(redis_auditor_writer, the_gap_of_a_lost_log_covers_trimmed_records) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
+    open_auditor(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
     audit_log_feed(d.f.r, "email", 0, 100, "1");
     expect_rows(&d, 100);
     stop(&d);
@@ -222,20 +221,20 @@ Test(redis_auditor_writer, the_gap_of_a_lost_log_covers_trimmed_records) {
                  1);
     cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'log_damaged' AND queue = 'sms'"), 1);
     cr_assert_eq(gaps(&d), 2, "the trimmed ones are told of once");
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-/* A log that tells of an earlier loss takes the place of another: each loss is a row. */
+/* A log with the gap of an earlier loss replaces another: each loss is a row. */
 Test(redis_auditor_writer, each_loss_is_a_gap_row) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 300, "1");
     expect_rows(&d, 300);
     stop(&d);
     damage(d.path, 5);
     start(&d);
     expect_rebuilt(&d, 300, "log_damaged", "1-299 ");
-    for (int n = 2; n <= 3; n++) { /* the second one with nothing new in between */
+    for (int n = 2; n <= 3; n++) { /* the second time without a new record */
         stop(&d);
         sqlite3 *db;
         char *sql = mem_printf("UPDATE facts SET value = '%032d' WHERE name = 'instance'", n);
@@ -250,12 +249,12 @@ Test(redis_auditor_writer, each_loss_is_a_gap_row) {
     expect_rows(&d, 300);
     expect_acknowledged(&d, "email", "1-299 ");
     cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 1);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
 Test(redis_auditor_writer, a_second_auditor_on_one_path_waits_and_names_the_holder) {
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 5, "1");
     expect_rows(&d, 5);
     instance_t other;
@@ -271,18 +270,18 @@ Test(redis_auditor_writer, a_second_auditor_on_one_path_waits_and_names_the_hold
                            metric_get(&other.metrics->audit_faults) && fixture_log_count("writing audit log again") == 1,
                            30000) ||
               redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1);
-    start(&d); /* now this one waits */
+    start(&d); /* this one waits now */
     auditor_free(second);
     instance_stop(&other);
     audit_log_feed(d.f.r, "email", 10, 5, "1");
     expect_rows(&d, 15);
     cr_assert_eq(gaps(&d), 0);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
 Test(redis_auditor_writer, retain_rows_holds_under_load) {
     setup_t d = {.audit = "retain_rows = 1000;"};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 850, "1");
     expect_rows(&d, 850);
     settle(&d);
@@ -303,19 +302,19 @@ Test(redis_auditor_writer, retain_rows_holds_under_load) {
     cr_assert_eq(metric_get(&of(&d)->audit_kept_rows), left);
     cr_assert_eq(fixture_log_count("is nearly full"), 1);
     cr_assert_geq(fixture_log_count("removed the oldest rows"), 1);
-    redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes"); /* the whole stream is read again */
+    redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes"); /* makes it read the whole stream again */
     redis_ok(d.f.r, "DEBUG CHANGE-REPL-ID");
     settle(&d);
     restart(&d);
     settle(&d);
     cr_assert_eq(number(&d, "SELECT count(*) FROM events"), left, "what was dropped came back");
     cr_assert_eq(gaps(&d), 0);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
 Test(redis_auditor_writer, expired_rows_are_removed_after_a_warning) {
     setup_t d = {.audit = ""};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 100, "1"); /* of 2023 */
     expect_rows(&d, 100);
     stop(&d);
@@ -329,10 +328,10 @@ Test(redis_auditor_writer, expired_rows_are_removed_after_a_warning) {
     cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE job = '100'"), 1);
     cr_assert_eq(fixture_log_count("reach audit.retain"), 1);
     cr_assert_eq(metric_get(&of(&d)->audit_dropped), 100);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-/* Failures first .. first + count - 1, of now by Redis's clock. */
+/* Failures first .. first + count - 1, at Redis's time. */
 static void fail_now(setup_t *d, int first, int count) {
     redis_ok(d->f.r, "EVAL %s 1 sidecar:email:failures %d %d",
              "local time = redis.call('TIME') local at = time[1] .. string.format('%03d', math.floor(time[2] / 1000)) "
@@ -341,10 +340,10 @@ static void fail_now(setup_t *d, int first, int count) {
              first, count);
 }
 
-/* A log at its limit: what fails after Redis's clock was set back is older than what was removed, and yet new. */
+/* A full log: a failure after Redis's clock was set back looks older than removed rows, and yet is new. */
 Test(redis_auditor_writer, a_clock_set_back_hides_no_new_failure) {
     setup_t d = {.audit = "retain_rows = 128;"};
-    open_desk(&d, (fixture_options_t){.preload = "shim_clock"}, "", "", NULL);
+    open_auditor(&d, (fixture_options_t){.preload = "shim_clock"}, "", "", NULL);
     fail_now(&d, 0, 300);
     expect_rows(&d, 126);
     server_step_clock(d.f.server, INT64_C(-3600) * 1000);
@@ -358,13 +357,13 @@ Test(redis_auditor_writer, a_clock_set_back_hides_no_new_failure) {
     }
     cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE CAST(job AS INTEGER) >= 300"), 60, "%lld of 60",
                  number(&d, "SELECT count(*) FROM events WHERE CAST(job AS INTEGER) >= 300"));
-    stop(&d); /* and what was missed meanwhile is said */
+    stop(&d); /* missed records become a gap */
     fail_now(&d, 400, 10);
     redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 5");
     start(&d);
     cr_assert(driver_until(&d.instance.driver, number(&d, "SELECT count(*) FROM events WHERE job = '409'") == 1, 5000));
     cr_assert_eq(gaps(&d), 1);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
 typedef struct {
@@ -372,8 +371,8 @@ typedef struct {
     int kinds, times, error;
 } fault_row_t;
 
-/* Each operation on the files of the log in turn fails, once or for a while: the log holds the stream exactly, and says what was
- * wrong. */
+/* Each operation on the files of the log fails in turn, once or for a while: the log holds the stream exactly, and the failure
+ * is reported. */
 Test(redis_auditor_writer, failed_writes_and_fsyncs_lose_and_duplicate_no_row, .timeout = 300) {
     static const fault_row_t faults[] = {{"a write", DISK_WRITE, 1, EIO},
                                          {"a write, the disk being full", DISK_WRITE, 12, ENOSPC},
@@ -381,8 +380,8 @@ Test(redis_auditor_writer, failed_writes_and_fsyncs_lose_and_duplicate_no_row, .
                                          {"syncs", DISK_SYNC, 4, EIO},
                                          {"a truncation", DISK_CUT, 1, EIO}};
     setup_t d = {0};
-    open_desk(&d, (fixture_options_t){0}, "", "", NULL);
-    audit_log_feed(d.f.r, "email", 0, 60, "1"); /* 16 in the first reply, then the rest */
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 60, "1"); /* 16 in the first reply, the rest in the second */
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         int nth = 1;
         for (bool hit = true; hit; nth++) {
@@ -405,24 +404,24 @@ Test(redis_auditor_writer, failed_writes_and_fsyncs_lose_and_duplicate_no_row, .
             cr_assert_eq(audit_log_rows(d.path), 60, "%s, the %d. one: %lld rows", faults[i].name, nth, audit_log_rows(d.path));
             audit_log_expect(d.path, "email", 0, 60);
             cr_assert_eq(gaps(&d), 0, "%s, the %d. one", faults[i].name, nth);
-            cr_assert_eq(moved_aside(&d), 0, "%s, the %d. one", faults[i].name, nth);
+            cr_assert_eq(count_set_aside(&d), 0, "%s, the %d. one", faults[i].name, nth);
             cr_assert_eq(number(&d, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
             free(claim);
         }
         cr_assert_gt(nth, faults[i].kinds == DISK_CUT ? 2 : 10, "%s: it swept %d operations", faults[i].name, nth - 2);
     }
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-/* Mounts a small file system that only this process sees; false where that is not allowed. */
+/* Mounts a small file system for this process alone; false where that is not permitted. */
 static bool mount_small(const char *dir, unsigned long flags) {
     return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
            mount("tmpfs", dir, "tmpfs", flags, "size=2m") == 0;
 }
 
-/* An auditor whose log lies there. */
-static void open_desk_in(setup_t *d, const char *dir) {
-    open_desk(d, (fixture_options_t){0}, "", "", NULL);
+/* An auditor with its log in this directory. */
+static void open_auditor_in(setup_t *d, const char *dir) {
+    open_auditor(d, (fixture_options_t){0}, "", "", NULL);
     stop(d);
     free(d->f.config->audit.path);
     free(d->path);
@@ -431,7 +430,7 @@ static void open_desk_in(setup_t *d, const char *dir) {
     start(d);
 }
 
-static void note_finding(void *self, audit_severity_t finding, const char *text) {
+static void note_check(void *self, audit_severity_t finding, const char *text) {
     if (finding == AUDIT_ERROR) buffer_str(self, text);
 }
 
@@ -439,12 +438,12 @@ Test(redis_auditor_writer, a_read_only_directory_is_retried, .timeout = 60) {
     char *dir = temp_dir("small");
     if (!mount_small(dir, MS_RDONLY)) cr_skip_test("a file system cannot be mounted here: %s", strerror(errno));
     setup_t d = {0};
-    open_desk_in(&d, dir);
+    open_auditor_in(&d, dir);
     audit_log_feed(d.f.r, "email", 0, 20, "1");
     cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_faults) >= 3, 30000));
     cr_assert_eq(fixture_log_count("the file system is read-only"), 1, "%s", fixture_log());
     buffer_t checked = {0}; /* by `check --redis` */
-    audit_check_path(d.path, 0, note_finding, &checked);
+    audit_check_path(d.path, 0, note_check, &checked);
     cr_assert(has(buffer_text(&checked), "the file system is read-only"), "%s", buffer_text(&checked));
     buffer_free(&checked);
     cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 0);
@@ -454,15 +453,15 @@ Test(redis_auditor_writer, a_read_only_directory_is_retried, .timeout = 60) {
     cr_assert_eq(fixture_log_count("writing audit log again"), 1);
     cr_assert_eq(gaps(&d), 0);
     free(dir);
-    close_desk(&d);
+    close_auditor(&d);
 }
 
-/* A disk of 2 MiB: it stops, says so once, keeps its place, and goes on when there is room. */
+/* A disk of 2 MiB: the auditor stops, reports that once, keeps its position, and continues when there is room. */
 Test(redis_auditor_writer, a_full_disk_is_retried, .timeout = 120) {
     char *dir = temp_dir("small");
     if (!mount_small(dir, 0)) cr_skip_test("a file system cannot be mounted here: %s", strerror(errno));
     setup_t d = {0};
-    open_desk_in(&d, dir);
+    open_auditor_in(&d, dir);
     audit_log_feed(d.f.r, "email", 0, 8000, "1"); /* some 6 MiB of rows */
     cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_faults) >= 3, 30000));
     cr_assert_eq(fixture_log_count("the disk is full: make room"), 1, "%s", fixture_log());
@@ -475,5 +474,5 @@ Test(redis_auditor_writer, a_full_disk_is_retried, .timeout = 120) {
     cr_assert_eq(fixture_log_count("writing audit log again"), 1);
     cr_assert_eq(gaps(&d), 0);
     free(claim), free(dir);
-    close_desk(&d);
+    close_auditor(&d);
 }

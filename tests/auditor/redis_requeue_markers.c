@@ -1,4 +1,4 @@
-/* Marks of failures that were put back: the auditor that leads forgets those older than audit.retain, and nobody else does. */
+/* Only the leading auditor prunes requeue markers, and only those older than audit.retain. */
 #include "auditor/auditor.h"
 #include "auditor/requeue_markers.h"
 #include "fixture.h"
@@ -17,7 +17,7 @@ typedef struct {
     char *path, *config;
 } setup_t;
 
-static setup_t *open_desk(void) {
+static setup_t *open_auditor(void) {
     setup_t *d = calloc(1, sizeof *d);
     char *dir = temp_dir("log");
     d->path = temp_path(dir, "audit.db");
@@ -28,7 +28,7 @@ static setup_t *open_desk(void) {
     return d;
 }
 
-static void close_desk(setup_t *d) {
+static void close_auditor(setup_t *d) {
     instance_stop(&d->instance);
     fixture_stop(&d->f);
     free(d->path);
@@ -43,7 +43,7 @@ static int64_t redis_ms(redis_t *r) {
     return ms;
 }
 
-/* Old marks, and one that is a minute too young. */
+/* Old markers, and one that is a minute too young. */
 static void mark(redis_t *r, const char *queue) {
     redis_ok(r, "EVAL %s 1 sidecar:%s:requeued %d %lld",
              "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'old' .. i, 'requeued ' .. i .. ' ann') end "
@@ -59,13 +59,13 @@ static outcome_t step(setup_t *d, requeue_markers_t *markers) {
 }
 
 Test(redis_requeue_markers, pruning_takes_small_steps_through_all_queues) {
-    setup_t *d = open_desk();
+    setup_t *d = open_auditor();
     requeue_markers_t markers = {0};
     mark(d->f.r, "email");
     mark(d->f.r, "sms");
     cr_assert_eq(step(d, &markers), OUTCOME_OK);
-    cr_assert_eq(markers_of(d->f.r, "email") + markers_of(d->f.r, "sms"), 2 * OLD + 2, "who does not lead forgets nothing");
-    cr_assert(!mono_reached(markers.at, mono_now()), "and looks again later");
+    cr_assert_eq(markers_of(d->f.r, "email") + markers_of(d->f.r, "sms"), 2 * OLD + 2, "only the leader prunes");
+    cr_assert(!mono_reached(markers.at, mono_now()), "and tries again later");
     instance_lead(&d->instance, d->f.r);
     markers.at = (mono_t){0};
     cr_assert_eq(step(d, &markers), OUTCOME_OK);
@@ -73,17 +73,17 @@ Test(redis_requeue_markers, pruning_takes_small_steps_through_all_queues) {
     cr_assert(left > OLD / 4 && left <= OLD, "%lld", left);
     cr_assert_eq(markers_of(d->f.r, "sms"), OLD + 1);
     cr_assert_eq(step(d, &markers), OUTCOME_OK);
-    cr_assert_eq(markers_of(d->f.r, "email"), left, "the next step is not before its time");
+    cr_assert_eq(markers_of(d->f.r, "email"), left, "the next step is not due yet");
     for (int i = 0; i < 50 && markers_of(d->f.r, "sms") > 1; i++) {
         markers.at = (mono_t){0};
         cr_assert_eq(step(d, &markers), OUTCOME_OK);
     }
     cr_assert_eq(markers_of(d->f.r, "email") + markers_of(d->f.r, "sms"), 2);
-    close_desk(d);
+    close_auditor(d);
 }
 
 Test(redis_requeue_markers, a_key_of_the_wrong_type_blocks_no_other_queue) {
-    setup_t *d = open_desk();
+    setup_t *d = open_auditor();
     requeue_markers_t markers = {0};
     instance_lead(&d->instance, d->f.r);
     redis_ok(d->f.r, "SET sidecar:email:requeued x");
@@ -94,11 +94,11 @@ Test(redis_requeue_markers, a_key_of_the_wrong_type_blocks_no_other_queue) {
         cr_assert_eq(step(d, &markers), OUTCOME_OK);
     }
     cr_assert_eq(markers_of(d->f.r, "sms"), 1);
-    close_desk(d);
+    close_auditor(d);
 }
 
 Test(redis_requeue_markers, the_auditor_prunes_markers) {
-    setup_t *d = open_desk();
+    setup_t *d = open_auditor();
     mark(d->f.r, "sms");
     instance_lead(&d->instance, d->f.r);
     auditor_t *auditor = auditor_new(d->f.keys, d->instance.leases, d->instance.metrics, &d->instance.driver.role.stop);
@@ -110,13 +110,13 @@ Test(redis_requeue_markers, the_auditor_prunes_markers) {
     fixture_step_boottime(HOUR_S * 1000 + 1000);
     cr_assert(driver_until(&d->instance.driver, markers_of(d->f.r, "email") == 1, 15000));
     auditor_free(auditor);
-    close_desk(d);
+    close_auditor(d);
 }
 
-/* What was forgotten too early could be put back twice. */
+/* A job whose marker is pruned too early could be requeued twice. */
 Test(redis_requeue_markers, no_marker_is_pruned_while_the_clocks_disagree) {
     static const int64_t MONTH_MS = INT64_C(30) * 24 * 3600 * 1000;
-    setup_t *d = open_desk();
+    setup_t *d = open_auditor();
     mark(d->f.r, "sms");
     server_step_clock(d->f.server, MONTH_MS);
     instance_lead(&d->instance, d->f.r);
@@ -128,5 +128,5 @@ Test(redis_requeue_markers, no_marker_is_pruned_while_the_clocks_disagree) {
     fixture_step_boottime(61000);
     cr_assert(driver_until(&d->instance.driver, markers_of(d->f.r, "sms") == 1, 15000));
     auditor_free(auditor);
-    close_desk(d);
+    close_auditor(d);
 }
