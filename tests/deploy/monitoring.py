@@ -81,7 +81,7 @@ def promtool(*arguments, place=None):
 
 
 def rules():
-    """By promtool, and as README says for people without the operator."""
+    """By promtool, and as deploy/README.md says for people without the operator."""
     place = PLACE / "rules"
     place.mkdir(parents=True, exist_ok=True)
     plain = subprocess.run(["sed", "-n", r"/^spec:/,$s/^  //p", RULE], capture_output=True, text=True, check=True).stdout
