@@ -1,4 +1,4 @@
-// Values that are lists: names (KEY_STRINGS) and steps of a delay (KEY_STEPS).
+// Values that are lists: names (KEY_STRINGS) and delay steps (KEY_STEPS).
 #ifndef QS_CONFIG_LISTS_H
 #define QS_CONFIG_LISTS_H
 
@@ -8,18 +8,17 @@
 #include "config/file/source.h"
 #include "config/table.h"
 
-bool config_is_list(key_type_t type);
+// Each takes a list or an array, steps also a text as the table has it: "10: 10s, *: 60s". False: it is no such value, and what
+// was added to `out`, which is empty before, must be freed.
+bool strings_parse(const config_key_t *key, const node_t *node, strings_t *out);
+bool delay_steps_parse(const config_key_t *key, const node_t *node, delay_steps_t *out);
 
-// Sets the field from a list or an array, or steps from a text as the table has it ("10: 10s, *: 60s"). Returns false, and
-// changes nothing, when it is no such value.
-bool config_list_set(const config_key_t *key, const node_t *node, void *field);
-void config_list_free(const config_key_t *key, void *field); // leaves an empty list
-void config_list_write(const config_key_t *key, const void *field, buffer_t *out);
-void config_list_describe(const config_key_t *key, buffer_t *out);
+// Append in libconfig syntax.
+void strings_write(const strings_t *list, buffer_t *out);
+void delay_steps_write(const delay_steps_t *list, buffer_t *out);
 
-// Copies the text; the list owns it.
-void strings_add(strings_t *list, const char *text);
-void strings_free(strings_t *list); // leaves an empty list
+void strings_add(strings_t *list, const char *text); // copies the text
+void strings_free(strings_t *list);                  // leaves an empty list
 bool strings_has(const strings_t *list, const char *text);
 
 #endif

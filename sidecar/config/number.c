@@ -30,6 +30,14 @@ bool config_number_of(key_type_t type, const char *text, int64_t *value) {
     return config_number_parse(text, value);
 }
 
+bool config_number_in_bounds(const config_key_t *key, int64_t value) {
+    key_type_t type = key->type == KEY_STEPS                               ? KEY_DURATION
+                      : key->type == KEY_DURATION || key->type == KEY_SIZE ? key->type
+                                                                           : KEY_INT;
+    int64_t low = 0, high = 0;
+    return config_number_of(type, key->low, &low) && config_number_of(type, key->high, &high) && value >= low && value <= high;
+}
+
 void config_number_write(key_type_t type, int64_t value, buffer_t *out) {
     switch (type) {
     case KEY_DURATION: duration_write(out, value); break;

@@ -1,4 +1,3 @@
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,19 +13,13 @@ typedef struct url {
     bool tls;
 } url_t;
 
-static int url_hex_digit(char c) {
-    const char *digits = "0123456789abcdef";
-    const char *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
-    return at ? (int)(at - digits) : -1;
-}
-
 // Returns text (owned) with %XX decoded, or NULL when a % is not followed by two hex digits or stands for NUL.
 static char *url_decode(const char *text, size_t len) {
     char *out = mem_alloc(len + 1);
     char *to = out;
     for (size_t i = 0; i < len; i++) {
-        int high = text[i] == '%' && i + 2 < len ? url_hex_digit(text[i + 1]) : -1;
-        int low = high >= 0 ? url_hex_digit(text[i + 2]) : -1;
+        int high = text[i] == '%' && i + 2 < len ? hex_digit(text[i + 1]) : -1;
+        int low = high >= 0 ? hex_digit(text[i + 2]) : -1;
         if (text[i] != '%') {
             *to++ = text[i];
         } else if (low < 0 || high + low == 0) {

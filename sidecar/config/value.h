@@ -8,6 +8,8 @@
 #include "config/file/source.h"
 #include "config/table.h"
 
+#define CONFIG_OWN_PREFIX "sidecar:" // begins the keys of the sidecar itself
+
 // Sets the field of key in base (a config_t, queue_policy_t or queue_config_t) from a node. When the node is no such value, adds
 // to why what it is and what is allowed ("is 0, but must be an integer from 1 to 65535"), changes nothing and returns false.
 bool config_value_set(const config_key_t *key, const node_t *node, void *base, buffer_t *why);
@@ -15,7 +17,7 @@ bool config_value_set(const config_key_t *key, const node_t *node, void *base, b
 // The same from plain text, as the environment and the defaults of the table have it.
 bool config_value_set_text(const config_key_t *key, const char *text, void *base, buffer_t *why);
 
-// Copies one field of a policy, texts too; what the target held is freed. Lists are none of a policy.
+// Copies a field that is no list, and frees what the target held.
 void config_value_copy(const config_key_t *key, void *to, const void *from);
 
 // Frees the field if it is owned.
@@ -24,6 +26,8 @@ void config_value_free(const config_key_t *key, void *base);
 // Adds the field in libconfig syntax, secrets redacted.
 void config_value_write(const config_key_t *key, const void *base, buffer_t *out);
 
+// Adds what the node is and what is allowed.
+void config_value_explain(const config_key_t *key, const node_t *node, buffer_t *why);
 // Adds what is allowed: "an integer from 1 to 65535".
 void config_value_describe(const config_key_t *key, buffer_t *out);
 
