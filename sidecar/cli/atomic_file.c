@@ -37,11 +37,11 @@ static bool atomic_file_may_create(const atomic_file_t *file, const char *log, b
     struct stat at;
     if (stat(file->path, &at) != 0) return errno == ENOENT || atomic_file_fail(why, file->path, strerror(errno));
     if (atomic_file_is_log(&at, log)) return atomic_file_fail(why, file->path, "is the audit log itself: name another file");
-    if (!S_ISREG(at.st_mode)) return atomic_file_fail(why, file->path, "is no regular file: name a new one");
-    return file->force || atomic_file_fail(why, file->path, "is there already: name a new file, or use --force to replace it");
+    if (!S_ISREG(at.st_mode)) return atomic_file_fail(why, file->path, "is not a regular file: name a new file");
+    return file->force || atomic_file_fail(why, file->path, "exists: name a new file, or use --force to replace it");
 }
 
-// Nobody else writes to a part that is locked. It may have got its name, or have been removed, between the opening and the lock.
+// The lock keeps other writers out. Between open and lock the part may have been renamed or removed: then try again.
 static int atomic_file_open_part(const char *part) {
     for (int i = 0; i < MAX_ATTEMPTS; i++) {
         struct stat opened, named;
@@ -74,7 +74,7 @@ bool atomic_file_create(atomic_file_t *file, const char *path, const char *log, 
         file->fd = atomic_file_open_part(file->part);
         if (file->fd < 0)
             atomic_file_fail(why, file->part,
-                             errno == EWOULDBLOCK ? "another process is writing it: wait for its end" : strerror(errno));
+                             errno == EWOULDBLOCK ? "another process is writing it: wait until it ends" : strerror(errno));
     }
     if (file->fd >= 0 && ftruncate(file->fd, 0) == 0) return true;
     atomic_file_close(file);
@@ -86,7 +86,7 @@ void atomic_file_discard(atomic_file_t *file) {
     atomic_file_close(file);
 }
 
-// Gives the part its name; without force only if there is no such file. Not every file system can do that in one step.
+// Without force never replaces a file. Not every file system can do that in one step.
 static bool atomic_file_rename(const atomic_file_t *file) {
     if (file->force) return rename(file->part, file->path) == 0;
     if (renameat2(AT_FDCWD, file->part, AT_FDCWD, file->path, RENAME_NOREPLACE) == 0) return true;
@@ -94,7 +94,7 @@ static bool atomic_file_rename(const atomic_file_t *file) {
     return link(file->part, file->path) == 0 && unlink(file->part) == 0;
 }
 
-// A new name is on disk when its directory is.
+// A new name is on disk once its directory is.
 static bool atomic_file_sync_directory(const char *path) {
     char *copy = mem_str(path);
     int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -107,12 +107,12 @@ static bool atomic_file_sync_directory(const char *path) {
 bool atomic_file_commit(atomic_file_t *file, buffer_t *why) {
     if (fsync(file->fd) == 0 && atomic_file_rename(file)) {
         bool done = atomic_file_sync_directory(file->path) ||
-                    atomic_file_fail(why, file->path, "is written, but its directory cannot be forced to disk");
+                    atomic_file_fail(why, file->path, "is written, but its directory cannot be synced to disk");
         atomic_file_close(file);
         return done;
     }
     atomic_file_fail(why, file->path,
-                     errno == EEXIST ? "somebody has made it meanwhile: name a new file, or use --force" : strerror(errno));
+                     errno == EEXIST ? "was created meanwhile: name a new file, or use --force" : strerror(errno));
     atomic_file_discard(file);
     return false;
 }

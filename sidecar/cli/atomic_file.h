@@ -1,5 +1,5 @@
-// A file that appears under its name only when it is complete and on disk. Until then it is PATH.part, which a killed process
-// leaves behind and the next one takes over.
+// A file that appears under its name when it is complete and on disk. Until then it is PATH.part, which a killed process leaves
+// behind and the next one takes over.
 #ifndef QS_CLI_ATOMIC_FILE_H
 #define QS_CLI_ATOMIC_FILE_H
 
@@ -10,14 +10,12 @@
 typedef struct atomic_file {
     char *path, *part; // owned
     int fd;            // of the part; -1 = none
-    bool force;
+    bool force;        // replace an existing file
 } atomic_file_t;
 
-// Begins an empty file (mode 0640). `log` is the audit log, which is never replaced; force: another file of that name may be.
-// False with *why, and nothing is left.
+// Creates an empty part (mode 0640). Never replaces the audit log `log`. Each returns false with *why, and then leaves nothing.
 bool atomic_file_create(atomic_file_t *file, const char *path, const char *log, bool force, buffer_t *why);
-// To disk, and to its name. False with *why, and nothing is left.
 bool atomic_file_commit(atomic_file_t *file, buffer_t *why);
-void atomic_file_discard(atomic_file_t *file); // removes the part; nothing after atomic_file_commit
+void atomic_file_discard(atomic_file_t *file);
 
 #endif

@@ -8,22 +8,22 @@
 
 enum {
     GAP = 2,
-    CHUNK_ROWS = 1000,     // widths are those of the first rows: a table of any length takes little memory
-    MAX_CELL_BYTES = 4096, // bytes: more does not fit a line anyway
+    CHUNK_ROWS = 1000, // the first rows fix the widths, so that a long table takes little memory
+    MAX_CELL_BYTES = 4096,
 };
 
 struct table {
     FILE *out;
     const table_column_t *columns;
     size_t count;
-    buffer_t text;                           // all cells of the chunk
-    size_t ends[CHUNK_ROWS * TABLE_COLUMNS]; // where in `text` each ends
+    buffer_t text;                           // of all cells of the chunk
+    size_t ends[CHUNK_ROWS * TABLE_COLUMNS]; // where each ends in the text
     size_t cells;
-    size_t next; // the column of the next cell
+    size_t next; // column of the next cell
     size_t widths[TABLE_COLUMNS];
-    size_t padding;     // columns not printed yet
-    size_t max_columns; // columns that it must fit; 0 = any
-    bool started;       // the titles are printed and the widths fixed
+    size_t padding;     // spaces that are not printed yet
+    size_t max_columns; // of the terminal; 0 = any
+    bool started;       // the titles are printed
 };
 
 table_t *table_begin(const table_column_t *columns, size_t count, FILE *out) {
@@ -41,20 +41,23 @@ table_t *table_begin(const table_column_t *columns, size_t count, FILE *out) {
 
 void table_set_columns(table_t *table, size_t max_columns) { table->max_columns = max_columns; }
 
-// Takes room from the last column first, down to its least: it is the one with the long texts.
+// Takes columns from the widest cells, down to their minimum.
 static void table_squeeze(table_t *table) {
-    size_t max_columns = table->max_columns, wanted = 0;
+    size_t wanted = 0;
     for (size_t i = 0; i < table->count; i++) wanted += table->widths[i] + (i ? GAP : 0);
-    for (size_t i = table->count; max_columns && i-- > 0 && wanted > max_columns;) {
-        size_t least = table->columns[i].min_width, width = table->widths[i];
-        if (least == 0 || width <= least) continue;
-        size_t less = wanted - max_columns < width - least ? wanted - max_columns : width - least;
-        table->widths[i] -= less;
-        wanted -= less;
+    for (; table->max_columns && wanted > table->max_columns; wanted--) {
+        size_t widest = table->count;
+        for (size_t i = 0; i < table->count; i++) {
+            size_t min = table->columns[i].min_width;
+            if (min == 0 || table->widths[i] <= min) continue;
+            if (widest == table->count || table->widths[i] >= table->widths[widest]) widest = i;
+        }
+        if (widest == table->count) return;
+        table->widths[widest]--;
     }
 }
 
-// Room behind a cell is printed before the next one that is not empty, so that no line ends in spaces.
+// Prints spaces behind a cell only before another text, so that no line ends in spaces.
 static void table_print_cell(table_t *table, size_t at, slice_t text) {
     size_t width = table->widths[at], used = terminal_width(text), fits = text.len;
     bool cut = used > width;

@@ -23,20 +23,20 @@ static const event_column_t narrow_columns[] = {
     {CELL_REF, {.title = "REF"}},
     {CELL_TIME, {.title = "AT"}},
     {CELL_QUEUE, {.title = "QUEUE", .min_width = 6}},
-    {CELL_REASON, {.title = "REASON", .min_width = 6}},
+    {CELL_REASON, {.title = "REASON", .min_width = 8}},
     {CELL_JOB, {.title = "JOB", .min_width = 6, .max_width = 12}},
-    {CELL_SUMMARY, {.title = "ERROR, PAYLOAD OR ANSWER", .min_width = 16, .max_width = 160}},
+    {CELL_SUMMARY, {.title = "ERROR, PAYLOAD OR ANSWER", .min_width = 24, .max_width = 160}},
 };
 
 static const event_column_t wide_columns[] = {
     {CELL_REF, {.title = "REF"}},
     {CELL_TIME, {.title = "AT"}},
     {CELL_QUEUE, {.title = "QUEUE", .min_width = 6}},
-    {CELL_REASON, {.title = "REASON", .min_width = 8}},
+    {CELL_REASON, {.title = "REASON", .min_width = 17}},
     {CELL_STATE, {.title = "STATE", .min_width = 6, .max_width = 80}},
     {CELL_TRIES, {.title = "TRIES", .align_right = true}},
     {CELL_JOB, {.title = "JOB", .min_width = 6, .max_width = 20}},
-    {CELL_ERROR_OR_PAYLOAD, {.title = "ERROR, ELSE PAYLOAD", .min_width = 12, .max_width = 160}},
+    {CELL_ERROR_OR_PAYLOAD, {.title = "ERROR, ELSE PAYLOAD", .min_width = 24, .max_width = 160}},
 };
 
 static bool list_add_row(void *self, const audit_row_t *row) {

@@ -124,7 +124,7 @@ static void stats_print_groups(stats_t *stats) {
     snprintf(time, sizeof time, "%s (%s)", narrow ? "LAST" : "FIRST", zone);
     const table_column_t columns[] = {
         {.title = "QUEUE", .min_width = 8},
-        {.title = "REASON", .min_width = 12},
+        {.title = "REASON", .min_width = 17},
         {.title = "FAILURES", .align_right = true},
         {.title = "OPEN", .align_right = true},
         {.title = "REQUEUED", .align_right = true},

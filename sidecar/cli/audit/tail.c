@@ -192,9 +192,9 @@ static const event_column_t narrow_columns[] = {
     {CELL_TIME, {.title = "AT", .initial_width = 11}},
     {CELL_QUEUE, {.title = "QUEUE", .min_width = 6, .initial_width = 8}},
     {CELL_KIND, {.title = "KIND", .initial_width = 6}},
-    {CELL_REASON, {.title = "REASON", .min_width = 6, .initial_width = 8}},
+    {CELL_REASON, {.title = "REASON", .min_width = 8, .initial_width = 8}},
     {CELL_JOB, {.title = "JOB", .min_width = 6, .max_width = 12, .initial_width = 12}},
-    {CELL_ERROR_OR_PAYLOAD, {.title = "ERROR, ELSE PAYLOAD", .min_width = 12, .max_width = 160, .initial_width = 60}},
+    {CELL_ERROR_OR_PAYLOAD, {.title = "ERROR, ELSE PAYLOAD", .min_width = 16, .max_width = 160, .initial_width = 60}},
 };
 
 static const event_column_t wide_columns[] = {
@@ -202,9 +202,9 @@ static const event_column_t wide_columns[] = {
     {CELL_TIME, {.title = "AT", .initial_width = 19}},
     {CELL_QUEUE, {.title = "QUEUE", .min_width = 6, .initial_width = 12}},
     {CELL_KIND, {.title = "KIND", .initial_width = 6}},
-    {CELL_REASON, {.title = "REASON", .min_width = 8, .initial_width = 17}},
+    {CELL_REASON, {.title = "REASON", .min_width = 17, .initial_width = 17}},
     {CELL_JOB, {.title = "JOB", .min_width = 8, .max_width = 20, .initial_width = 20}},
-    {CELL_ERROR_OR_PAYLOAD, {.title = "ERROR, ELSE PAYLOAD", .min_width = 12, .max_width = 160, .initial_width = 60}},
+    {CELL_ERROR_OR_PAYLOAD, {.title = "ERROR, ELSE PAYLOAD", .min_width = 24, .max_width = 160, .initial_width = 60}},
 };
 
 static void tail_begin(tail_t *tail) {

@@ -155,13 +155,13 @@ Test(daemon_audit_files, no_file_is_overwritten_by_accident) {
         fclose(fopen(file, "wb"));
         const daemon_output_t *out = daemon_run("audit", commands[i], file, "--db", db);
         cr_expect_eq(out->code, 1);
-        cr_expect(has(out->err, "is there already: name a new file, or use --force"), "%s", out->err);
+        cr_expect(has(out->err, "exists: name a new file, or use --force"), "%s", out->err);
         cr_expect(stat(file, &at) == 0 && at.st_size == 0 && !is_there(part));
         out = daemon_run("audit", commands[i], file, "--db", db, "--force");
         cr_expect_eq(out->code, 0, "%s", out->err);
         cr_expect(stat(file, &at) == 0 && at.st_size > 0 && (at.st_mode & 0777) == 0640 && !is_there(part), "%o", at.st_mode);
         cr_expect(has(daemon_run("audit", commands[i], db, "--db", db, "--force")->err, "is the audit log itself"));
-        cr_expect(has(daemon_run("audit", commands[i], "/dev/null", "--db", db, "--force")->err, "is no regular file"));
+        cr_expect(has(daemon_run("audit", commands[i], "/dev/null", "--db", db, "--force")->err, "is not a regular file"));
         out = daemon_run("audit", commands[i], "no/such/dir/x", "--db", db);
         cr_expect(out->code == 1 && has(out->err, "no/such/dir/x.part: No such file"), "%s", out->err);
         free(part);
@@ -177,10 +177,10 @@ Test(daemon_audit_files, a_backup_is_not_put_beside_remains) {
     char *db = hostile_log(), *file = beside(db, "backup"), *wal = mem_printf("%s-wal", file);
     write_file(wal, "x", 1);
     const daemon_output_t *out = daemon_run("audit", "backup", file, "--db", db, "--force");
-    cr_expect(out->code == 1 && has(out->err, "-wal: is of another database of that name"), "%s", out->err);
+    cr_expect(out->code == 1 && has(out->err, "-wal: belongs to another database"), "%s", out->err);
     cr_expect(!is_there(file) && is_there(wal));
     write_file(wal, "", 0);
-    cr_expect(has(daemon_run("audit", "backup", "-", "--db", db)->err, "name one") && !is_there("-"));
+    cr_expect(has(daemon_run("audit", "backup", "-", "--db", db)->err, "needs the name of a file") && !is_there("-"));
     cr_expect_eq(daemon_run("audit", "backup", file, "--db", db)->code, 0, "an empty one holds nothing");
     free(wal);
     free(file);
