@@ -1,8 +1,8 @@
 #!/bin/sh
-# Prints C source that holds every migration named on the command line, in that order: NNN_NAME.sql is the one that makes schema NNN.
-# A comment outside of statements is left in: SQLite keeps what stands inside of them, and people read it by `.schema`.
+# Prints C source with the migrations named on the command line, in that order: NNN_NAME.sql makes schema NNN.
+# Keeps comments: SQLite stores those inside statements, and people read them with `.schema`.
 set -eu
-printf '// Made by embed.sh from sql/*.sql: change those.\n#include <stddef.h>\n#include "audit/migrations.h"\n'
+printf '// Made by embed.sh from sql/*.sql: edit those.\n#include <stddef.h>\n#include "audit/migrations.h"\n'
 printf '\nconst migration_t migrations[] = {\n'
 for file in "$@"; do
     name=$(basename "$file" .sql)

@@ -89,7 +89,9 @@ static void app_notify_ready(app_t *app) {
 static void app_read_config(app_t *app) {
     bool reload_asked = app->reload_asked, was_refused = app->reload.refused;
     if (reload_asked) sd_notify_reloading(&app->notify);
-    config_t *config = reload_read(&app->reload, role_set_config(app->roles), app->reload_asked, app->metrics);
+    const config_t *current = role_set_config(app->roles);
+    config_t *config = reload_read(&app->reload, current, app->reload_asked, app->metrics);
+    if (config && role_set_auditor_is_behind(app->roles)) reload_warn_uncopied_records(current, config);
     app->reload_wanted = app->reload_asked = false;
     health_set_refused(app->health, app->reload.refused);
     app_schedule_poll(app);

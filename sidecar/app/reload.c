@@ -45,9 +45,7 @@ static bool reload_has_queue(const config_t *config, const char *name) {
     return false;
 }
 
-// Nobody copies the records of an unconfigured queue, so warn when one is removed before its records are in the audit log.
-static void reload_warn_uncopied_records(const config_t *current, const config_t *fresh, const metrics_t *metrics) {
-    if (metric_get(&metrics->audit_bad) == 0 && metric_get(&metrics->audit_lacks_ns) == 0) return;
+void reload_warn_uncopied_records(const config_t *current, const config_t *fresh) {
     for (size_t i = 0; i < current->queue_count; i++) {
         const char *name = current->queues[i].name;
         if (reload_has_queue(fresh, name)) continue;
@@ -81,7 +79,6 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
             log_info("main", NULL, "new configuration", F_STR("config", current->path), F_STR("changes", buffer_text(&changes)));
         else if (asked || was_bad)
             log_info("main", NULL, "configuration unchanged", F_STR("config", current->path));
-        if (taken) reload_warn_uncopied_records(current, fresh, metrics);
         if (taken || asked) app_log_warnings(&messages);
     }
     buffer_free(&messages);

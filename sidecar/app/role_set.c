@@ -66,6 +66,8 @@ void role_set_free(role_set_t *set) {
     free(set);
 }
 
+bool role_set_auditor_is_behind(const role_set_t *set) { return auditor_is_behind(set->auditor); }
+
 const config_t *role_set_config(const role_set_t *set) { return set->config; }
 
 role_t *role_set_role(role_set_t *set, int number) { return &set->roles[number]; }
@@ -89,6 +91,7 @@ bool role_set_hand_over(role_set_t *old, role_set_t *next, int number, bool *fai
         leader_hand_over(next->leader, old->leader);
         old->handing_over = false; // nothing is left to release
     }
+    if (number == AUDITOR) auditor_hand_over(next->auditor, old->auditor);
     *failed = !role_set_start_role(next, number);
     return true;
 }

@@ -19,6 +19,7 @@ role_set_t *role_set_new(config_t *config, metrics_t *metrics);
 void role_set_free(role_set_t *set); // takes; NULL is fine; no role may be running
 
 const config_t *role_set_config(const role_set_t *set);
+bool role_set_auditor_is_behind(const role_set_t *set); // the audit log may lack records
 
 // The roles in start order. They stop in reverse, so the leader releases the lock after the other roles have ended.
 role_t *role_set_role(role_set_t *set, int number);

@@ -19,11 +19,14 @@ auditor_t *auditor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
     a->read.positions = mem_array(keys->queue_count, sizeof *a->read.positions);
     a->reply.ends = mem_array(keys->queue_count, sizeof *a->reply.ends);
     a->read.budget = 1;
-    a->missing_since_ns = metric_get(&metrics->audit_lacks_ns); // the lag goes on over a reload
     for (size_t i = 0; i < keys->queue_count; i++)
         a->cursors[i] = (stream_cursor_t){.read_id = STREAM_ID_NONE, .logged_id = STREAM_ID_NONE};
     return a;
 }
+
+void auditor_hand_over(auditor_t *next, const auditor_t *old) { next->missing_since_ns = old->missing_since_ns; }
+
+bool auditor_is_behind(const auditor_t *a) { return a->missing_since_ns != 0; }
 
 void auditor_finish(void *self) {
     auditor_t *a = self;

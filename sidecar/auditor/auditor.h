@@ -1,8 +1,8 @@
-// The auditor role: copies the failure stream of every queue into this instance's audit log, and acknowledges what is on disk. It
-// works in every instance; the one that leads also trims the streams of what enough auditors have.
+// The auditor role: copies the failure stream of every queue into the audit log of this instance, and acknowledges records that
+// are on disk. It works in every instance; in the leading one it also trims records that enough auditors have.
 //
-// One blocking XREAD over all streams waits for news, on one connection. Rows and positions are one transaction; a stream is read
-// again from its beginning when it may hold something else than before, which is harmless (an event is one row by its id).
+// One blocking XREAD over all streams waits for records, on one connection. Rows and positions are one transaction. A stream that
+// may hold other records than before is read again from its beginning: that is harmless, as an event is one row by its id.
 #ifndef QS_AUDITOR_AUDITOR_H
 #define QS_AUDITOR_AUDITOR_H
 
@@ -15,13 +15,19 @@
 
 typedef struct auditor auditor_t;
 
-// Everything is borrowed. `stop` is the role's. Returns owned.
+// Borrows everything. `stop` is the role's. Returns owned.
 auditor_t *auditor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
 void auditor_free(auditor_t *auditor); // takes; NULL is fine
 
 void auditor_tick(void *auditor, role_wait_t *wait);
 
-// Closes the audit log and gives its lock file back, so that another auditor may open it.
+// Closes the audit log and releases its lock, so that another auditor can open it.
 void auditor_finish(void *auditor);
+
+// `next` goes on for `old`, which has ended: for how long the log has lacked records.
+void auditor_hand_over(auditor_t *next, const auditor_t *old);
+
+// Whether the log may lack records of a failure stream. For any thread.
+bool auditor_is_behind(const auditor_t *auditor);
 
 #endif

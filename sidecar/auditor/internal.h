@@ -74,9 +74,9 @@ struct auditor {
     stream_look_t *states;    // of each stream, as it was last looked at; owned
     stream_read_t read;
     stream_reply_t reply;
-    int64_t missing_since_ns; // of mono_t: the log may lack an entry; 0 = it lacks none
-    bool acks_unverified;     // Redis may believe that the log has what it lacks
-    bool retained;            // the limits were looked at since the last transaction
+    _Atomic int64_t missing_since_ns; // of mono_t: the log may lack an entry; 0 = it lacks none
+    bool acks_unverified;             // Redis may believe that the log has what it lacks
+    bool retained;                    // the limits were looked at since the last transaction
 };
 
 const char *auditor_queue_name(const auditor_t *a, size_t queue);

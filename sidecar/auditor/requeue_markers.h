@@ -11,10 +11,10 @@
 typedef struct requeue_markers {
     size_t queue;
     uint64_t cursor;
-    mono_t at; // the next step is not before this
+    mono_t at; // when the next step is due
 } requeue_markers_t;
 
-// One step, if it is time. `redis_ms` is Redis's time. OUTCOME_REFUSED is about one queue, which is passed over.
+// Does one step, if it is due. `redis_ms` is Redis's time. OUTCOME_REFUSED is about one queue, which is skipped.
 outcome_t requeue_markers_step(requeue_markers_t *markers, conn_t *conn, const keyspace_t *keys, leases_t *leases,
                                int64_t redis_ms, redis_error_t *error);
 
