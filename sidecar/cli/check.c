@@ -1,14 +1,20 @@
 // queue-sidecar check: the config, and with --redis the audit path, the preflight and the leader.
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "audit/path_check.h"
 #include "base/units.h"
 #include "cli/args.h"
 #include "cli/load_config.h"
+#include "cli/terminal.h"
+#include "cli/wrap.h"
 #include "inspect/preflight.h"
 #include "inspect/snapshot.h"
 #include "queue/lock.h"
 #include "redis/conn.h"
+
+enum { INDENT = 9 };
 
 typedef struct check_report {
     int faults;
@@ -18,7 +24,13 @@ static void check_print(void *self, finding_t finding, const char *queue, const 
     static const char *const LABELS[] = {"ok", "warning", "FAULT", "FAULT", "FAULT"};
     check_report_t *report = self;
     if (finding != FINDING_FACT && finding != FINDING_WARN) report->faults++;
-    printf("%-8s %s%s%s%s\n", LABELS[finding], queue ? "queue \"" : "", queue ? queue : "", queue ? "\": " : "", text);
+    char *line = queue ? mem_printf("queue \"%s\": %s", queue, text) : mem_str(text);
+    size_t columns = terminal_columns(stdout);
+    buffer_t out = {0};
+    wrap_at(&out, line, INDENT, columns ? columns : SIZE_MAX);
+    printf("%-*s%s", INDENT, LABELS[finding], buffer_text(&out));
+    buffer_free(&out);
+    free(line);
 }
 
 // Prints the leader of a lock, and which of our queues it does not serve.
@@ -79,7 +91,7 @@ static int check_redis(const config_t *config) {
     if (outcome == OUTCOME_OK) outcome = check_print_locks(conn, keys, &report, &error);
     int code = report.faults ? CLI_FAILED : CLI_OK;
     if (outcome == OUTCOME_OK) {
-        if (!report.faults) printf("%-8s preflight passed\n", "ok");
+        if (!report.faults) check_print(&report, FINDING_FACT, NULL, "preflight passed");
     } else {
         fflush(stdout);
         fprintf(stderr, "queue-sidecar: redis at %s: %s\n", conn_target(conn), error.text);

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* `check --redis` looks at where the log is to be. */
+/* `check --redis` also checks the audit path. */
 static void place_of_log(void) {
     char *path = temp_path(temp_root(), "check.db");
     setenv("QUEUE_SIDECAR_AUDIT_PATH", path, 1);
@@ -41,7 +41,7 @@ Test(daemon_cli, exit_codes_of_help_version_and_misuse) {
     cr_assert(has(daemon_run("help", "man")->err, "`man 1`"));
 }
 
-Test(daemon_cli, every_fault_of_a_config_is_named_with_its_line) {
+Test(daemon_cli, check_reports_every_config_fault_with_its_line) {
     char *path = temp_file("test.cfg", "group = \"g\";\n"
                                        "lock = { ttl = \"1ms\"; };\n"
                                        "dispatcher = { batch = 99999; colour = \"red\"; };\n"
@@ -82,7 +82,7 @@ Test(daemon_cli, check_accepts_a_queue_of_each_dialect) {
     }
 }
 
-Test(daemon_cli, check_tells_whether_redis_will_do) {
+Test(daemon_cli, check_reports_what_redis_lacks) {
     cluster_t s = cluster_begin(NULL);
     char *path = cluster_config_file(&s, (sidecar_t){0});
     const daemon_output_t *good = daemon_run("check", "-c", path, "--redis");
@@ -116,7 +116,7 @@ Test(daemon_cli, check_tells_whether_redis_will_do) {
     cluster_end(&s);
 }
 
-Test(daemon_cli, check_tells_whether_a_log_can_be_kept) {
+Test(daemon_cli, check_reports_whether_the_audit_path_is_usable) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){0});
     char *path = cluster_config_file(&s, (sidecar_t){0}), *free_one = temp_path(temp_root(), "free.db"),
@@ -150,7 +150,7 @@ Test(daemon_cli, check_tells_whether_a_log_can_be_kept) {
     cluster_end(&s);
 }
 
-Test(daemon_cli, check_names_a_lock_that_no_sidecar_wrote) {
+Test(daemon_cli, check_reports_a_foreign_lock) {
     cluster_t s = cluster_begin(NULL);
     char *path = cluster_config_file(&s, (sidecar_t){0});
     redis_ok(s.r, "SET sidecar:g:lock hello");
@@ -166,8 +166,8 @@ Test(daemon_cli, check_names_a_lock_that_no_sidecar_wrote) {
     cluster_end(&s);
 }
 
-/* Whatever file takes the number 1 gets what is printed: it must not be the connection. */
-Test(daemon_cli, a_closed_stdout_or_stderr_harms_no_connection) {
+/* What is printed goes to fd 1, so that fd must not become the connection. */
+Test(daemon_cli, closed_standard_files_do_not_become_the_redis_socket) {
     static const char *const closed[] = {">&-", "<&- >/dev/null", "<&- >&-"};
     cluster_t s = cluster_begin(NULL);
     char *path = cluster_config_file(&s, (sidecar_t){0});
@@ -181,7 +181,7 @@ Test(daemon_cli, a_closed_stdout_or_stderr_harms_no_connection) {
     cluster_end(&s);
 }
 
-Test(daemon_cli, runs_before_redis_is_there) {
+Test(daemon_cli, run_starts_before_redis) {
     cluster_t s = cluster_begin(NULL);
     server_kill(s.server);
     daemon_t *d = cluster_sidecar(&s, (sidecar_t){0});
@@ -203,11 +203,11 @@ static char *limited_binary(void) {
 }
 
 /* Three descriptors are standard ones, and the dynamic linker needs a fourth; `run` needs two for each of four roles, one for
- * signals and one to watch its file before it can wait for Redis, `check` has three connections. Who has fewer says so and ends,
- * or waits for better times. */
+ * signals and one to watch its file before it can wait for Redis, `check` has three connections. With fewer they
+ * report it and end, or wait. */
 enum { FEWEST_FDS = 4, FDS_TO_RUN = 13, FDS_TO_CHECK = 6 };
 
-Test(daemon_cli, too_few_file_descriptors_are_told) {
+Test(daemon_cli, too_few_file_descriptors_are_reported) {
     cluster_t s = cluster_begin(NULL);
     char *path = cluster_config_file(&s, (sidecar_t){0}), *text = temp_read(path), *binary = limited_binary();
     for (int fds = FEWEST_FDS; fds <= FDS_TO_RUN; fds++) {
@@ -237,8 +237,8 @@ Test(daemon_cli, too_few_file_descriptors_are_told) {
     cluster_end(&s);
 }
 
-/* Who starts us waits for word from us: here there is no descriptor left to send it by. */
-Test(daemon_cli, a_service_manager_that_cannot_be_told_is_logged) {
+/* The service manager waits for a message, and no descriptor is left to send one. */
+Test(daemon_cli, a_failed_notification_of_the_service_manager_is_logged) {
     cluster_t s = cluster_begin(NULL);
     char *path = cluster_config_file(&s, (sidecar_t){0}), *binary = limited_binary();
     const daemon_options_t options = {.binary = binary, .env = (const char *const[]){"QS_FDS=5", "NOTIFY_SOCKET=/nowhere", NULL}};
@@ -253,7 +253,7 @@ Test(daemon_cli, a_service_manager_that_cannot_be_told_is_logged) {
     cluster_end(&s);
 }
 
-Test(daemon_cli, secrets_are_never_shown) {
+Test(daemon_cli, secrets_are_never_printed_or_logged) {
     cluster_t s = cluster_begin(NULL);
     redis_ok(s.r, "ACL SETUSER sidecar on >s3cr3tword ~* &* +@all");
     redis_ok(s.r, "ACL SETUSER default off");
@@ -319,7 +319,7 @@ static int lines_of_json(const daemon_t *d) {
     return lines;
 }
 
-Test(daemon_cli, log_is_json_and_holds_no_payload) {
+Test(daemon_cli, log_lines_are_json_without_payloads) {
     cluster_t s = cluster_begin(NULL);
     static const char queues[] =
         "{ name = \"q\"; max_payload = \"1KiB\"; }, "
@@ -349,7 +349,7 @@ Test(daemon_cli, log_is_json_and_holds_no_payload) {
     cluster_end(&s);
 }
 
-Test(daemon_cli, usr1_logs_what_was_counted) {
+Test(daemon_cli, sigusr1_logs_the_counters) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"p\"; }"});
     for (int i = 0; i < 7; i++) cluster_round(&s, "q", 0);
@@ -360,7 +360,7 @@ Test(daemon_cli, usr1_logs_what_was_counted) {
     cluster_end(&s);
 }
 
-Test(daemon_cli, interrupt_ends_it_as_terminate_does) {
+Test(daemon_cli, sigint_stops_it_like_sigterm) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){0});
     cluster_works(&s, "q");
@@ -371,7 +371,7 @@ Test(daemon_cli, interrupt_ends_it_as_terminate_does) {
     cluster_end(&s);
 }
 
-Test(daemon_cli, memory_is_small_with_a_hundred_queues) {
+Test(daemon_cli, a_hundred_queues_fit_in_8_mib) {
     enum { QUEUES = 100, MOST_KIB = 8 * 1024 };
     char *queues = cluster_queues("", "q", QUEUES);
     cluster_t s = cluster_begin(NULL);

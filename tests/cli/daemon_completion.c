@@ -1,4 +1,4 @@
-/* What shells offer: real bash by its completion variables, real zsh on a terminal of its own. */
+/* Completion in a real bash, by its completion variables, and in a real zsh on a terminal. */
 #include "base/buffer.h"
 #include "child.h"
 #include "daemon.h"
@@ -172,7 +172,7 @@ static void expect_listed(const zsh_row_t *row, const char *line, const char *al
     free(head);
 }
 
-/* All lines go to one zsh: it takes its time to begin. */
+/* All lines go to one zsh, because it starts slowly. */
 static void expect_zsh_completes(const char *fpath) {
     char *lines[ZSH_ROWS], *path = NULL;
     const char *argv[ZSH_ROWS + 5] = {"zsh", "-f", "tests/support/complete.zsh", daemon_program()};
@@ -204,7 +204,7 @@ Test(daemon_completion, zsh_completes_from_its_function_path, .timeout = 120) {
     free(dir);
 }
 
-Test(daemon_completion, wants_a_shell) {
+Test(daemon_completion, completion_refuses_an_unknown_shell) {
     cr_expect_eq(daemon_run("completion")->code, 2);
     cr_expect_not_null(strstr(daemon_run("completion", "fish")->err, "unknown shell `fish`: use bash or zsh"));
     cr_expect_eq(daemon_run("completion", "queues", "-c", "/nowhere")->code, 78);

@@ -64,17 +64,17 @@ Test(unit_cli, suggests_an_option_before_any_command) {
                  "queue-sidecar: unknown option `--verison`: did you mean `--version`?\nSee `queue-sidecar help`.\n");
 }
 
-Test(unit_cli, wants_the_value_of_an_option) {
+Test(unit_cli, refuses_an_option_without_its_value) {
     expect_usage(run((const char *const[]){"queue-sidecar", "check", "-c", NULL}),
                  "queue-sidecar check: missing value after `-c`\nSee `queue-sidecar help check`.\n");
 }
 
-Test(unit_cli, wants_no_value_for_a_flag) {
+Test(unit_cli, refuses_a_value_for_a_flag) {
     expect_usage(run((const char *const[]){"queue-sidecar", "check", "--redis=yes", NULL}),
                  "queue-sidecar check: this option takes no value: `--redis=yes`\nSee `queue-sidecar help check`.\n");
 }
 
-Test(unit_cli, wants_no_argument) {
+Test(unit_cli, refuses_an_unexpected_argument) {
     expect_usage(run((const char *const[]){"queue-sidecar", "check", "x.cfg", NULL}),
                  "queue-sidecar check: unexpected argument `x.cfg`\nSee `queue-sidecar help check`.\n");
 }
@@ -152,7 +152,7 @@ Test(unit_cli, reads_options_in_every_spelling) {
 }
 
 /* `--` ends options everywhere, and may be the value of one. */
-Test(unit_cli, words_behind_two_dashes_are_no_options) {
+Test(unit_cli, words_behind_two_dashes_are_operands) {
     taken_t taken = {.words.max = 4};
     char *argv[] = {"x", "-c", "--", "a", "--", "-c", "--redis", "--", NULL};
     cr_expect_eq(args_parse(8, argv, &taken_command, &taken), CLI_OK);
@@ -167,7 +167,7 @@ Test(unit_cli, words_behind_two_dashes_are_no_options) {
                  "queue-sidecar audit backup: unexpected argument `--help`\nSee `queue-sidecar help audit backup`.\n");
 }
 
-Test(unit_cli, an_option_may_come_many_times) {
+Test(unit_cli, an_option_may_be_repeated) {
     taken_t taken = {0};
     char *argv[] = {"x", "-qa", "--queue", "b", "--queue=c", NULL};
     cr_expect_eq(args_parse(5, argv, &taken_command, &taken), CLI_OK);
@@ -181,7 +181,7 @@ Test(unit_cli, an_option_may_come_many_times) {
                  "queue-sidecar check: option repeated too often: `-qx`\nSee `queue-sidecar help check`.\n");
 }
 
-// Every command and every option is told in words, fits the lines it is given, and is found by its name.
+// The help names every option and fits the width.
 static void expect_page(const cli_command_t *command, size_t width) {
     buffer_t page = {0};
     help_command(command, width, &page);
@@ -201,7 +201,7 @@ static void expect_page(const cli_command_t *command, size_t width) {
     buffer_free(&page);
 }
 
-Test(unit_cli, every_command_explains_itself) {
+Test(unit_cli, every_command_has_help_that_fits_the_width) {
     for (const cli_command_t *const *command = cli_commands; *command; command++) {
         expect_page(*command, 60);
         expect_page(*command, 100);
@@ -212,7 +212,7 @@ Test(unit_cli, every_command_explains_itself) {
     }
 }
 
-Test(unit_cli, finds_the_config) {
+Test(unit_cli, option_then_variable_then_default_names_the_config) {
     unsetenv("QUEUE_SIDECAR_CONFIG");
     cr_expect_str_eq(cli_config_path(NULL), "/etc/queue-sidecar/queue-sidecar.cfg");
     setenv("QUEUE_SIDECAR_CONFIG", "", 1);
@@ -223,7 +223,7 @@ Test(unit_cli, finds_the_config) {
     unsetenv("QUEUE_SIDECAR_CONFIG");
 }
 
-Test(unit_cli, checks_a_config) {
+Test(unit_cli, check_prints_the_effective_config) {
     char *path = temp_file("x.cfg", "redis = { password = \"hunter2\"; };\nqueues = ( { name = \"q\"; } );\n");
     cr_expect_eq(run((const char *const[]){"queue-sidecar", "check", "-c", path, NULL}), CLI_OK);
     unlink(path);

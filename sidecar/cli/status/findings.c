@@ -224,7 +224,8 @@ static void findings_of_local_instance(const diagnosis_t *d) {
                      "Give each program of a machine a port of its own; if the group was changed, restart the instance");
     else if (!here->answered)
         findings_say(d, STATUS_NOTE, "no_answer", mem_printf("no instance answers here on http.port: %s", here->why),
-                     "The state of an instance on this machine is unknown.", "Nothing, if none runs here; else look at its log");
+                     "The state of an instance on this machine is unknown.",
+                     "If none runs here, do nothing. Otherwise look at its log");
     for (size_t i = 0; here->answered && i < here->count; i++) {
         const local_check_t *check = &here->checks[i];
         if (!check->ok && strcmp(check->name, "config") == 0)

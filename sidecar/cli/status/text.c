@@ -1,5 +1,6 @@
 // status for people: a row for each queue, and what is wrong.
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,46 +19,52 @@ enum {
 
 // ---- Queues.
 
-// A number that is not known: "?" where it should be, "-" where the dialect has none.
-static void text_count_cell(table_t *table, int64_t number, bool error) {
-    char text[UNITS_TEXT_SIZE];
-    table_cell(table, slice_text(number < 0 && !error ? "-" : count_text(number, text)));
-}
-
-static void text_due_cell(table_t *table, const census_t *counts) {
-    char span[UNITS_TEXT_SIZE], text[UNITS_TEXT_SIZE + 8];
-    int64_t late = census_overdue_ms(counts);
-    if (late > 0)
-        snprintf(text, sizeof text, "%s late", duration_text(late, span));
-    else if (counts->next_due_ms >= 0 && counts->next_due_ms != INT64_MAX)
-        snprintf(text, sizeof text, "in %s", duration_text(counts->next_due_ms - counts->now_ms, span));
-    else
-        snprintf(text, sizeof text, counts->next_due_ms == INT64_MAX ? "never" : "-");
+__attribute__((format(printf, 2, 3))) static void text_cell(table_t *table, const char *format, ...) {
+    char text[2 * UNITS_TEXT_SIZE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
     table_cell(table, slice_text(text));
 }
 
+// An unknown number: "?" if Redis refuses it, "-" if the dialect has none.
+static void text_count_cell(table_t *table, int64_t number, bool error) {
+    char text[UNITS_TEXT_SIZE];
+    text_cell(table, "%s", number < 0 && !error ? "-" : count_text(number, text));
+}
+
+static void text_due_cell(table_t *table, const census_t *counts) {
+    char text[UNITS_TEXT_SIZE];
+    int64_t late = census_overdue_ms(counts);
+    if (late > 0)
+        text_cell(table, "%s late", duration_text(late, text));
+    else if (counts->next_due_ms >= 0 && counts->next_due_ms != INT64_MAX)
+        text_cell(table, "in %s", duration_text(counts->next_due_ms - counts->now_ms, text));
+    else
+        text_cell(table, counts->next_due_ms == INT64_MAX ? "never" : "-");
+}
+
 static void text_oldest_cell(table_t *table, const census_t *counts) {
-    char span[UNITS_TEXT_SIZE];
-    bool known = counts->oldest_in_progress_ms >= 0;
-    const char *none = counts->in_progress > 0 ? "?" : "-";
-    table_cell(table, slice_text(known ? duration_text(counts->now_ms - counts->oldest_in_progress_ms, span) : none));
+    char text[UNITS_TEXT_SIZE];
+    if (counts->oldest_in_progress_ms < 0)
+        text_cell(table, counts->in_progress > 0 ? "?" : "-");
+    else
+        text_cell(table, "%s", duration_text(counts->now_ms - counts->oldest_in_progress_ms, text));
 }
 
 static void text_recent_cell(table_t *table, const status_recent_t *recent, int64_t number) {
-    char text[UNITS_TEXT_SIZE], more[UNITS_TEXT_SIZE + 2];
-    count_text(number, text);
-    snprintf(more, sizeof more, "%s%s", text, recent->partial ? "+" : "");
-    table_cell(table, slice_text(more));
+    char text[UNITS_TEXT_SIZE];
+    text_cell(table, "%s%s", count_text(number, text), recent->partial ? "+" : "");
 }
 
 static void text_audit_cell(table_t *table, const status_t *s, size_t queue) {
     const overview_queue_t *view = &s->view.queues[queue];
-    char span[UNITS_TEXT_SIZE], text[UNITS_TEXT_SIZE + 8];
+    char text[UNITS_TEXT_SIZE];
     if (view->uncopied_ms)
-        snprintf(text, sizeof text, "%s late", duration_text(s->view.now_ms - view->uncopied_ms, span));
+        text_cell(table, "%s late", duration_text(s->view.now_ms - view->uncopied_ms, text));
     else
-        snprintf(text, sizeof text, "%s", *view->error ? "?" : view->stream.length ? "copied" : "-");
-    table_cell(table, slice_text(text));
+        text_cell(table, *view->error ? "?" : view->stream.length ? "copied" : "-");
 }
 
 // The columns that a terminal of this width has room for.

@@ -1,4 +1,4 @@
-/* `queue-sidecar status` as operators and their programs see it: real sidecars, real servers. */
+/* `queue-sidecar status` with real sidecars and real servers. */
 #include "base/json/json.h"
 #include "cluster.h"
 #include "tempdir.h"
@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A lock that outlives a pause of the machine. */
+/* Its lock survives a pause of a busy machine. */
 #define STEADY ((sidecar_t){.ttl = "3s"})
 
-/* Whoever has no log counts by the streams. */
+/* Without a log, status counts in the streams. */
 static void no_log_here(void) {
     char *path = temp_path(temp_root(), "none.db");
     setenv("QUEUE_SIDECAR_AUDIT_PATH", path, 1);
@@ -54,7 +54,7 @@ static bool found(const answer_t *answer, const char *code) {
     return yes;
 }
 
-/* Asks until the finding is there; the last answer. */
+/* Asks until the finding is there. Returns the last answer. */
 static answer_t ask_until(const char *config, const char *code) {
     answer_t answer = {0};
     bool met = wait_for((answer = ask(config), found(&answer, code)), 10000);
@@ -62,7 +62,7 @@ static answer_t ask_until(const char *config, const char *code) {
     return answer;
 }
 
-Test(daemon_status, a_leader_that_lives_and_one_that_was_killed) {
+Test(daemon_status, reports_a_leader_until_it_is_killed) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, STEADY);
     char *config = cluster_config_file(&s, STEADY), pid[32];
@@ -95,7 +95,7 @@ Test(daemon_status, a_leader_that_lives_and_one_that_was_killed) {
     cluster_end(&s);
 }
 
-Test(daemon_status, names_those_who_stand_by) {
+Test(daemon_status, lists_the_standbys) {
     cluster_t s = cluster_begin(NULL);
     char *config = cluster_config_file(&s, STEADY), name[64];
     daemon_t *d[2] = {cluster_sidecar_up(&s, STEADY), cluster_sidecar_up(&s, STEADY)};
@@ -112,7 +112,7 @@ Test(daemon_status, names_those_who_stand_by) {
     cluster_end(&s);
 }
 
-Test(daemon_status, queues_that_the_leader_does_not_serve) {
+Test(daemon_status, reports_queues_its_leader_skips) {
     cluster_t s = cluster_begin(NULL);
     cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .queues = "{ name = \"q\"; }"});
     cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .group = "others", .queues = "{ name = \"p\"; }"});
@@ -129,7 +129,7 @@ Test(daemon_status, queues_that_the_leader_does_not_serve) {
     cluster_end(&s);
 }
 
-Test(daemon_status, due_jobs_that_wait) {
+Test(daemon_status, reports_due_jobs_that_wait) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d =
         cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .queues = "{ name = \"q\"; ready_limit = 2; }, { name = \"p\"; }"});
@@ -150,7 +150,7 @@ Test(daemon_status, due_jobs_that_wait) {
     cluster_end(&s);
 }
 
-Test(daemon_status, records_that_fill_the_stream_or_wait_for_a_log) {
+Test(daemon_status, reports_a_full_stream_and_uncopied_records) {
     cluster_t s = cluster_begin(NULL);
     char *config = cluster_config_file(&s, (sidecar_t){.more = "stream = { max_bytes = \"1MiB\"; };\n"});
     redis_ok(s.r, "XADD sidecar:q:failures %lld-0 kind failed reason reported", (long long)cluster_ms(s.r) - 120000);
@@ -171,8 +171,7 @@ Test(daemon_status, records_that_fill_the_stream_or_wait_for_a_log) {
     cluster_end(&s);
 }
 
-/* What the log counts is what the streams tell. */
-Test(daemon_status, the_last_hour_by_log_and_by_stream) {
+Test(daemon_status, log_and_streams_count_the_same_last_hour) {
     static const char queues[] = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"50ms\"; "
                                  "retry_times = 1; }";
     cluster_t s = cluster_begin(NULL);
@@ -201,7 +200,7 @@ Test(daemon_status, the_last_hour_by_log_and_by_stream) {
     cluster_end(&s);
 }
 
-Test(daemon_status, how_long_the_oldest_job_has_been_in_progress) {
+Test(daemon_status, reports_the_age_of_the_oldest_job_in_progress) {
     static const char queues[] = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; }";
     cluster_t s = cluster_begin(NULL);
     cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
@@ -215,8 +214,7 @@ Test(daemon_status, how_long_the_oldest_job_has_been_in_progress) {
     cluster_end(&s);
 }
 
-/* What retention has removed of this hour is not counted, and that is said. */
-Test(daemon_status, a_log_that_has_dropped_rows_of_the_hour_is_counted_in_part) {
+Test(daemon_status, rows_removed_by_retention_make_the_count_partial) {
     cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.more = "audit = { retain_rows = 1; };\n"};
     daemon_t *d = cluster_sidecar_up(&s, spec);
@@ -235,8 +233,8 @@ Test(daemon_status, a_log_that_has_dropped_rows_of_the_hour_is_counted_in_part) 
     cluster_end(&s);
 }
 
-/* Its instance has ended, as one with a full disk does no more: what the others end meanwhile is counted all the same. */
-Test(daemon_status, a_log_that_is_behind_is_not_counted_from) {
+/* Its instance hangs, so the log misses what the others end meanwhile. */
+Test(daemon_status, a_log_that_is_behind_is_not_used_for_counts) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){0});
     char *config = cluster_config_file(&s, (sidecar_t){0});
@@ -257,7 +255,7 @@ Test(daemon_status, a_log_that_is_behind_is_not_counted_from) {
     cluster_end(&s);
 }
 
-Test(daemon_status, a_long_hour_of_the_streams_is_counted_in_part) {
+Test(daemon_status, a_large_stream_makes_the_count_partial) {
     cluster_t s = cluster_begin(NULL);
     char *config = cluster_config_file(&s, (sidecar_t){0});
     redis_ok(
@@ -280,7 +278,7 @@ Test(daemon_status, a_long_hour_of_the_streams_is_counted_in_part) {
     "{ name = \"fights\"; dialect = \"private_queues\"; main = \"fight\"; private = \"fq-*\"; heartbeat = \"off\"; roles = "     \
     "[\"monitor\"]; }"
 
-Test(daemon_status, each_dialect_by_its_own_keys) {
+Test(daemon_status, counts_each_dialect_by_its_own_keys) {
     cluster_t s = cluster_begin(NULL);
     char *config = cluster_config_file(&s, (sidecar_t){.queues = ALL_DIALECTS});
     redis_ok(s.r, "LPUSH q:backup a b c");
@@ -309,7 +307,7 @@ Test(daemon_status, each_dialect_by_its_own_keys) {
     cluster_end(&s);
 }
 
-Test(daemon_status, keys_of_the_wrong_type_are_named_and_spoil_nothing_else) {
+Test(daemon_status, a_key_of_the_wrong_type_is_named_and_spoils_no_other_queue) {
     static const char *const keys[] = {"q",
                                        "q:delayed",
                                        "q:backup",
@@ -341,7 +339,7 @@ Test(daemon_status, keys_of_the_wrong_type_are_named_and_spoil_nothing_else) {
     cluster_end(&s);
 }
 
-Test(daemon_status, a_thousand_queues) {
+Test(daemon_status, a_thousand_queues_take_less_than_4_seconds) {
     enum { QUEUES = 1000, MOST_MS = 4000 }; /* 100 to 300 ms where nobody else is at work */
     char *queues = cluster_queues("", "queue-number-", QUEUES);
     cluster_t s = cluster_begin(NULL);
@@ -364,8 +362,8 @@ Test(daemon_status, a_thousand_queues) {
     cluster_end(&s);
 }
 
-/* The head says of the log what the findings say. */
-Test(daemon_status, a_log_that_cannot_be_read_is_not_said_to_be_absent) {
+/* The head and the findings agree about the log. */
+Test(daemon_status, an_unreadable_log_is_not_reported_as_absent) {
     cluster_t s = cluster_begin(NULL);
     char *config = cluster_config_file(&s, (sidecar_t){0}), *below = NULL;
     cr_assert(has(daemon_run("status", "-c", config)->out, "none.db is not here\n"));
@@ -379,7 +377,7 @@ Test(daemon_status, a_log_that_cannot_be_read_is_not_said_to_be_absent) {
     cluster_end(&s);
 }
 
-Test(daemon_status, nobody_to_ask_and_wrong_usage) {
+Test(daemon_status, exit_codes_of_misuse_bad_config_and_unreachable_redis) {
     cluster_t s = cluster_begin(NULL);
     char *config = cluster_config_file(&s, (sidecar_t){0});
     static const char *const misuse[][3] = {{"--nonsense"},     {"-o", "yaml"},   {"2s"},

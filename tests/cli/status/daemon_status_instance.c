@@ -1,10 +1,10 @@
-/* What `status` learns from the instance on its machine, and with which rights. */
+/* What `status` reads from the instance on its machine, and which rights it needs. */
 #include "base/buffer.h"
 #include "http/http_fixture.h"
 #include "rights.h"
 #include "text.h"
 
-Test(daemon_status_instance, checks_of_the_instance_here_and_a_config_that_it_refuses, .timeout = 120) {
+Test(daemon_status_instance, shows_checks_of_the_local_instance_and_a_refused_config, .timeout = 120) {
     cluster_t s;
     sidecar_t spec = {.ttl = "3s"};
     daemon_t *d = leading(&s, spec, &spec.port);
@@ -36,8 +36,8 @@ Test(daemon_status_instance, checks_of_the_instance_here_and_a_config_that_it_re
     cluster_end(&s);
 }
 
-/* A template may spoil every queue at once. */
-Test(daemon_status_instance, a_config_of_many_faults_hides_no_check, .timeout = 60) {
+/* A template may break every queue at once. */
+Test(daemon_status_instance, many_config_faults_hide_no_other_check, .timeout = 60) {
     enum { QUEUES = 200 };
     cluster_t s;
     sidecar_t spec = {.ttl = "3s"};
@@ -56,8 +56,8 @@ Test(daemon_status_instance, a_config_of_many_faults_hides_no_check, .timeout = 
     cluster_end(&s);
 }
 
-/* Whoever asks that port would take the health of the other one for ours. */
-Test(daemon_status_instance, a_sidecar_of_another_group_has_our_port, .timeout = 60) {
+/* A probe of that port would take the health of the other instance for ours. */
+Test(daemon_status_instance, reports_a_sidecar_of_another_group_on_our_port, .timeout = 60) {
     cluster_t s;
     sidecar_t spec = {.ttl = "3s"};
     daemon_t *other = leading(&s, spec, &spec.port);
@@ -69,8 +69,8 @@ Test(daemon_status_instance, a_sidecar_of_another_group_has_our_port, .timeout =
     path = cluster_config_file(&s, spec);
     cluster_sidecar_up(&s, spec);
     const daemon_output_t *run = daemon_run("healthcheck", "--ready", "-c", path);
-    cr_assert(run->code == 1 && has(run->err, "a sidecar of group \"g\" answers there, but this config has group \"ours\""),
-              "%s", run->err);
+    cr_assert(run->code == 1 && has(run->err, "a sidecar of group \"g\" answers there, but this config has group \"ours\""), "%s",
+              run->err);
     run = cluster_status(other, path);
     cr_assert(run->code == 1 && has(run->out, "\"code\":\"another\"") && has(run->out, "\"answered\":false"), "%s", run->out);
     cr_assert(has(run->out, "\"checks\":[]"), "%s", run->out);

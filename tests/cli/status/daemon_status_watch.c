@@ -1,4 +1,4 @@
-/* `status --watch` on a terminal, whose owner resizes it, suspends it and ends it, and on a pipe. */
+/* `status --watch` on a terminal that is resized, suspended and interrupted, and on a pipe. */
 #include "child.h"
 #include "cluster.h"
 #include "tempdir.h"
@@ -66,7 +66,7 @@ static void interrupt(watch_t *w, int number) {
     cr_assert_eq(w->child->exit_code, 0, "%d %d", w->child->exit_code, w->child->term_signal);
 }
 
-/* A frame that is complete: the rest of the screen is cleared behind it. */
+/* Of a complete frame: it ends by clearing the rest of the screen. */
 static bool shows(watch_t *w, const char *part) {
     const char *raw = terminal_raw(w->terminal);
     size_t len = strlen(raw);
@@ -128,7 +128,7 @@ static bool stands(const child_t *child) {
 }
 
 /* Ctrl-Z gives the screen back to the shell; fg takes it again. */
-Test(daemon_status_watch, a_suspended_one_leaves_the_screen_until_it_goes_on) {
+Test(daemon_status_watch, ctrl_z_restores_the_screen_until_fg) {
     watch_t w = prepare(1);
     w.terminal = terminal_open(100, 30);
     start(&w, NULL, NULL);
@@ -144,7 +144,7 @@ Test(daemon_status_watch, a_suspended_one_leaves_the_screen_until_it_goes_on) {
     end(&w);
 }
 
-Test(daemon_status_watch, one_block_after_the_other_where_it_is_no_terminal) {
+Test(daemon_status_watch, prints_block_after_block_without_a_terminal) {
     watch_t w = prepare(1);
     start(&w, NULL, NULL);
     char *text = NULL;
@@ -155,7 +155,7 @@ Test(daemon_status_watch, one_block_after_the_other_where_it_is_no_terminal) {
     end(&w);
 }
 
-Test(daemon_status_watch, json_is_a_line_for_each_look_even_on_a_terminal) {
+Test(daemon_status_watch, json_is_one_line_a_look_even_on_a_terminal) {
     watch_t w = prepare(1);
     w.terminal = terminal_open(100, 30);
     start(&w, (const char *const[]){"-o", "json", NULL}, NULL);
@@ -172,7 +172,7 @@ static bool stands_still(watch_t *w) {
     return cluster_stays(frames(w) == seen, 600);
 }
 
-Test(daemon_status_watch, outlives_a_redis_that_goes_and_comes) {
+Test(daemon_status_watch, survives_a_restart_of_redis) {
     watch_t w = prepare(1);
     w.terminal = terminal_open(100, 30);
     start(&w, NULL, NULL);

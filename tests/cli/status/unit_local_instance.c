@@ -1,4 +1,4 @@
-/* Whose answer it is that somebody gets who asks for /readyz. */
+/* Whether the answer of /readyz is one of our group. */
 #include "cli/status/local_instance.h"
 #include "fixture.h"
 
@@ -19,11 +19,11 @@ Test(unit_local_instance, a_sidecar_of_our_group_is_ours) {
     expect("{\"ready\": false, \"checks\": []}", NULL); /* of a version that did not tell */
 }
 
-Test(unit_local_instance, another_group_is_named) {
+Test(unit_local_instance, another_group_is_reported_by_name) {
     expect("{\"ready\": true, \"group\": \"its\", \"checks\": []}", "group \"its\" answers there");
 }
 
-Test(unit_local_instance, another_program_is_none_of_ours) {
+Test(unit_local_instance, another_program_is_reported) {
     expect("", "not a sidecar");
     expect("<html>404</html>", "not a sidecar");
     expect("{\"status\": \"up\", \"group\": \"ours\"}", "not a sidecar");

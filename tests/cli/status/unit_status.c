@@ -1,7 +1,7 @@
-/* What `status` makes of what it has read: one fact at a time, at its boundary. */
+/* From facts to findings: one fact at a time, at its boundary. */
 #include "base/json/json.h"
 #include "queue/lock.h"
-#include "status_world.h"
+#include "status_fixture.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>
@@ -230,7 +230,7 @@ Test(unit_status, each_trouble_is_found_alone_and_at_its_boundary) {
     }
 }
 
-Test(unit_status, a_redis_that_refuses_us_is_not_out_of_reach) {
+Test(unit_status, a_refusal_of_redis_has_another_exit_code_than_no_connection) {
     world_t w = well(SETTINGS QUEUES);
     gone(&w);
     redis_error_set(&w.s.error, OUTCOME_REFUSED, "WRONGPASS");
@@ -240,7 +240,7 @@ Test(unit_status, a_redis_that_refuses_us_is_not_out_of_reach) {
     end(&w);
 }
 
-/* The table of findings in docs/status.md, NUL behind its last row; it lies in `readme`. */
+/* The table of findings in docs/status.md, inside `readme`, with a NUL behind its last row. */
 static const char *table_of(char *readme) {
     char *table = strstr(readme, "\n| finding (`code`) |"), *rest = table ? strstr(table, "\n\n") : NULL;
     cr_assert(rest, "docs/status.md has no table of findings");
@@ -254,8 +254,7 @@ static bool is_found(slice_t code) {
     return false;
 }
 
-/* And nothing else: each code that begins a row there is found here. */
-Test(unit_status, the_readme_has_each_of_them) {
+Test(unit_status, docs_status_lists_exactly_these_codes) {
     char *readme = temp_read("docs/status.md");
     const char *table = table_of(readme);
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
@@ -277,7 +276,7 @@ Test(unit_status, the_readme_has_each_of_them) {
     free(readme);
 }
 
-Test(unit_status, faults_come_first_and_each_is_counted) {
+Test(unit_status, faults_come_first_and_findings_are_counted) {
     world_t w = well(SETTINGS QUEUES);
     failed(&w), lives_long(&w), full(&w), gaps(&w), clocks(&w);
     status_findings_t found = status_diagnose(&w.s, NULL);
@@ -291,7 +290,7 @@ Test(unit_status, faults_come_first_and_each_is_counted) {
 
 #define FIVE "queues = ( { name = \"a\"; }, { name = \"b\"; }, { name = \"c\"; }, { name = \"d\"; }, { name = \"e\"; } );"
 
-Test(unit_status, many_queues_of_one_trouble_are_one_finding_the_worst_first) {
+Test(unit_status, many_queues_with_one_trouble_share_a_finding_worst_first) {
     world_t w = well(FIVE);
     for (size_t i = 0; i < 3; i++) w.s.counts[i].next_due_ms = NOW - 60000 - (int64_t)i;
     status_findings_t found = status_diagnose(&w.s, NULL);
@@ -314,8 +313,8 @@ Test(unit_status, many_queues_of_one_trouble_are_one_finding_the_worst_first) {
     end(&w);
 }
 
-/* Its text is of the first of them. */
-Test(unit_status, what_the_preflight_finds_of_many_queues_is_one_finding) {
+/* It has the text of the first result. */
+Test(unit_status, preflight_results_about_many_queues_share_a_finding) {
     world_t w = well(FIVE);
     w.s.preflight = mem_array(6, sizeof *w.s.preflight);
     for (size_t i = 0; i < 6; i++) { /* two of queue d */
@@ -336,8 +335,8 @@ Test(unit_status, what_the_preflight_finds_of_many_queues_is_one_finding) {
     end(&w);
 }
 
-/* What a finding means is true: who reads it acts on it. */
-Test(unit_status, what_is_served_is_not_said_to_be_idle) {
+/* An operator acts on these texts, so they must be true. */
+Test(unit_status, findings_say_what_still_works) {
     static const struct {
         finding_t kind;
         const char *check, *why;
@@ -362,7 +361,7 @@ Test(unit_status, what_is_served_is_not_said_to_be_idle) {
     }
 }
 
-Test(unit_status, a_lock_for_each_queue_is_told_by_queue) {
+Test(unit_status, with_a_lock_for_each_queue_a_free_lock_names_its_queue) {
     world_t w = well("lock = { scope = \"queue\"; };" FIVE);
     status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 0);
@@ -381,7 +380,7 @@ Test(unit_status, a_lock_for_each_queue_is_told_by_queue) {
     "a-queue-with-a-name-that-nobody-would-give-it-if-he-had-to-read-it-at-three-at-night-but-128-bytes-are-allowed-so-"         \
     "here-it-is."
 
-/* Every finding that there is, at once. */
+/* Many findings at once. */
 static world_t much_ado(void) {
     world_t w =
         well("queues = ( { name = \"" LONG "\"; ready_limit = 100; }, { name = \"\xc3\xa4\\\"q\"; }, { name = \"r\"; } );");
@@ -419,7 +418,7 @@ Test(unit_status, text_fits_and_cuts_long_names_visibly) {
         }
 }
 
-Test(unit_status, json_is_good_whatever_names_and_faults_hold) {
+Test(unit_status, json_is_valid_for_any_name_and_fault) {
     world_t w = much_ado();
     status_findings_t found = status_diagnose(&w.s, NULL);
     buffer_t out = {0};

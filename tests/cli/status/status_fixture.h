@@ -1,6 +1,6 @@
-/* What `status` has read, made by hand: a group that has a leader and nothing to complain of, which tests change fact by fact. */
-#ifndef QS_TEST_STATUS_WORLD_H
-#define QS_TEST_STATUS_WORLD_H
+/* The facts of a healthy group with a leader, which tests change one by one. */
+#ifndef QS_TEST_STATUS_FIXTURE_H
+#define QS_TEST_STATUS_FIXTURE_H
 
 #include "cli/status/status.h"
 #include "fixture.h"
@@ -17,7 +17,6 @@ typedef struct world {
     keyspace_t *keys;
 } world_t;
 
-/* A group that has a leader and nothing to complain of. */
 static inline world_t well(const char *settings) {
     world_t w = {.config = fixture_config("group = \"app\"; %s", settings)};
     w.keys = keyspace_new(w.config);

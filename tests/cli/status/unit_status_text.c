@@ -1,6 +1,6 @@
-/* How `status` prints: whole words in a narrow terminal, spans, numbers, and words to be typed. */
+/* How `status` prints: narrow terminals, counts, and words for a shell. */
 #include "cli/status/units.h"
-#include "status_world.h"
+#include "status_fixture.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static char *text_of(world_t *w, size_t width) {
 }
 
 /* Half a number is another number. */
-Test(unit_status_words, a_narrow_terminal_shows_whole_words) {
+Test(unit_status_text, a_narrow_terminal_cuts_between_words) {
     world_t w = well("queues = ( { name = \"email\"; }, { name = \"sms\"; } );");
     size_t cut = 0;
     for (size_t i = 0; i < 2; i++) w.s.recent[i] = (status_recent_t){.retried = 6543, .failed = 4564};
@@ -36,8 +36,8 @@ Test(unit_status_words, a_narrow_terminal_shows_whole_words) {
     end(&w);
 }
 
-/* When something is late there is more to say, and a line of 80 columns says it. */
-Test(unit_status_words, a_row_of_trouble_fits_80_columns) {
+/* Late jobs make cells wider; the row must still fit. */
+Test(unit_status_text, a_row_with_every_trouble_fits_80_columns) {
     world_t w = well("queues = ( { name = \"webhooks-outgoing\"; } );");
     w.s.counts[0].now_ms = w.s.view.now_ms;
     w.s.counts[0].next_due_ms = w.s.view.now_ms - 59 * 60000;
@@ -57,7 +57,7 @@ Test(unit_status_words, a_row_of_trouble_fits_80_columns) {
     end(&w);
 }
 
-Test(unit_status_words, writes_counts_and_words) {
+Test(unit_status_text, writes_counts_and_words) {
     static const struct {
         int64_t number;
         const char *count;
