@@ -11,8 +11,8 @@
 
 enum { PRUNE_COUNT = 500 };
 
-// The monitor begins a new life by itself where it meets a job without a stamp. Only where the job's own date would end it at
-// once must a stamp tell that the date no longer counts; elsewhere a million of them would take 100 MB for nothing.
+// A job without a stamp begins a new life when the monitor meets it. It needs a stamp only if its own creation date would end it
+// at once; elsewhere a million stamps would take 100 MB for nothing.
 static bool requeue_needs_stamp(const queue_policy_t *policy) {
     return policy->roles & ROLE_MONITOR && policy->alive_timeout_ms && *policy->created_path;
 }
@@ -47,7 +47,7 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_
     }
     digest_parse(ask->record->answers, &event);
     const requeue_ops_t *of_home = dialect_ops(home->config->dialect)->requeue;
-    bool letters = of_home && of_home->letters && *home->config->dlq;
+    bool clears_dlq = of_home && of_home->leaves_dlq && *home->config->dlq;
     request_script(conn, &script_requeue, 9);
     request_text(conn, home->requeued);
     request_text(conn, home->failures);
@@ -56,8 +56,8 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_
     request_text(conn, to->stamps);
     request_text(conn, to->meta);
     request_text(conn, where->mark ? where->mark : home->requeued);
-    request_text(conn, letters ? home->config->dlq : home->requeued);
-    request_text(conn, letters ? home->recorded : home->requeued);
+    request_text(conn, clears_dlq ? home->config->dlq : home->requeued);
+    request_text(conn, clears_dlq ? home->recorded : home->requeued);
     request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
     request_text(conn, ask->discards ? "discarded" : "requeued");
     request_text(conn, ask->by);

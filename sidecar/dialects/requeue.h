@@ -1,5 +1,5 @@
-// What operators do about final failures: a job is put back among the ready ones, or discarded, at most once for each failure;
-// and the marks in sidecar:<queue>:requeued that hold who did it.
+// Operators requeue a failed job or discard it, at most once for each failure. A mark in sidecar:<queue>:requeued holds who did
+// it.
 #ifndef QS_DIALECTS_REQUEUE_H
 #define QS_DIALECTS_REQUEUE_H
 
@@ -11,23 +11,23 @@
 enum { REQUEUE_BY_MOST = 128, REQUEUE_MARK_BYTES = 16 };
 
 typedef struct requeue_request {
-    size_t queue; // whose stream takes the record, and whose hash the mark
-    size_t to;    // which one takes the job
+    size_t queue; // takes the record and the mark
+    size_t to;    // takes the job
     bool discards;
-    bool again;                  // although it was answered before
-    slice_t job;                 // its bytes, as they were recorded
-    const requeue_push_t *where; // as requeue_prepare says; NULL: these bytes to the ready list, as a list has it
-    const digest_t *digest;      // of them
-    const char *by;              // who wants it, 1 to REQUEUE_BY_MOST bytes
-    const event_t *record;       // `answers` is the id of the failure, 64 hex digits; `at` is added in Redis
+    bool again;                  // ignore an earlier mark
+    slice_t job;                 // bytes as recorded
+    const requeue_push_t *where; // from requeue_prepare; NULL: `job` goes to the ready list
+    const digest_t *digest;      // of `job`
+    const char *by;              // operator, 1 to REQUEUE_BY_MOST bytes
+    const event_t *record;       // `answers` is the id of the failure, 64 hex digits; Redis adds `at`
 } requeue_request_t;
 
 typedef enum requeued {
     REQUEUE_DONE,
-    REQUEUE_UNRECORDED, // it is in the list, but the stream did not take the record: see why
-    REQUEUE_KNOWN,      // it was answered before: see state, at_ms and by
-    REQUEUE_WAITING,    // nothing was done: it is in the queue already
-    REQUEUE_FAILED,     // nothing was done: see why
+    REQUEUE_UNRECORDED, // the job is in its list, but the stream refused the record: see `why`
+    REQUEUE_KNOWN,      // requeued or discarded before: see state, at_ms and by
+    REQUEUE_WAITING,    // nothing was done: the job is in the queue
+    REQUEUE_FAILED,     // nothing was done: see `why`
 } requeued_t;
 
 typedef struct requeue_reply {
@@ -41,22 +41,21 @@ typedef struct requeue_reply {
 // Milliseconds since 1970 by Redis's clock.
 outcome_t requeue_now(conn_t *conn, int64_t *now_ms, redis_error_t *error);
 
-// How the dialect of queue `to` puts this row of the audit log back: what is pushed where. *out borrows from the row, the keys
-// and `bytes` (comes empty). False, with *why: it cannot be put back.
+// Asks the dialect of queue `to` what to push where for this row of the audit log. *out borrows from the row, the keys and
+// `bytes`, which comes empty. False, with *why: the row cannot be requeued.
 bool requeue_prepare(const keyspace_t *keys, size_t to, const event_t *row, int64_t now_ms, requeue_push_t *out, buffer_t *bytes,
                      buffer_t *why);
 
-// Appends one request, to be sent with others. An event without an id is no ask: see event_ref.
+// Appends one request, to be sent with others. The event must have an id.
 void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask);
-// Reads its reply. OUTCOME_REFUSED: nothing was done, and all asks of this queue would end like that. OUTCOME_RETRY: nothing was
-// done.
+// Reads its reply. After OUTCOME_REFUSED and OUTCOME_RETRY nothing was done; OUTCOME_REFUSED holds for every request of this
+// queue.
 outcome_t requeue_read(conn_t *conn, requeue_reply_t *reply, redis_error_t *error);
 
 // Reads a mark of sidecar:<queue>:requeued, `<state> <ms> <by>`. False: it is not ours.
 bool requeue_read_mark(const char *mark, requeue_reply_t *out);
 
-// Goes through the marks of a queue, some in each call (*cursor is 0 at the beginning and again at the end), and removes, fenced,
-// those made before `before_ms` by Redis's clock.
+// Removes marks older than `before_ms` (Redis's clock), fenced, some in each call. *cursor is 0 at the beginning and at the end.
 outcome_t requeue_prune(const call_t *call, int64_t before_ms, uint64_t *cursor);
 
 #endif

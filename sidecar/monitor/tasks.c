@@ -133,7 +133,7 @@ void tasks_on_message(tasks_t *w, const char *channel, slice_t message) {
     for (const task_name_t *at = tasks_find(w->subscribed, w->subscribed_count, channel);
          at < end && strcmp(at->name, channel) == 0; at++) {
         task_t *task = &w->all[at->task];
-        if (task->ops->heard) task->ops->heard(task->state, channel, message);
+        if (task->ops->on_message) task->ops->on_message(task->state, channel, message);
         task->next = (mono_t){0};
     }
 }

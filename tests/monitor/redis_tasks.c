@@ -122,7 +122,7 @@ static const side_task_ops_t PLAY = {.open = play_open,
                                      .forget = play_forget,
                                      .watched_keys = play_watched,
                                      .channels = play_channels,
-                                     .heard = play_heard,
+                                     .on_message = play_heard,
                                      .step = play_step,
                                      .leave = play_leave};
 

@@ -124,7 +124,7 @@ static const side_task_ops_t bull_task_ops = {.open = bull_task_open,
                                               .forget = bull_task_forget,
                                               .watched_keys = bull_task_watched_keys,
                                               .channels = bull_task_channels,
-                                              .heard = bull_task_on_message,
+                                              .on_message = bull_task_on_message,
                                               .step = bull_task_step,
                                               .leave = bull_task_leave};
 

@@ -25,7 +25,7 @@ static const config_refusal_t kmqueue_refusals[] = {
     {"id_path created_path type_path", "a task says it itself: id, taskStatus.genTimestamp and type", false},
 };
 
-// A name as Java's trim leaves it, without its bytes up to a space at both ends. Owned.
+// Removes bytes up to a space at both ends, as Java's trim does. Owned.
 static char *kmqueue_trim(const char *text, size_t len) {
     while (len && (unsigned char)*text <= ' ') text++, len--;
     while (len && (unsigned char)text[len - 1] <= ' ') len--;
@@ -35,7 +35,7 @@ static char *kmqueue_trim(const char *text, size_t len) {
 // One name as KMQueueManager.init reads it (Trekkiii/KMQueue 4241368, KMQueueManager.java 88-97): trimmed, split at colons, where
 // Java drops empty parts at the end; with exactly two parts the second is the mode.
 typedef struct kmqueue_name {
-    char *digested; // what KMQUtils.genBackUpQueueName takes of it: not trimmed again
+    char *digested; // part for KMQUtils.genBackUpQueueName, which does not trim again
     char *key;
     char *mode; // "" = none
 } kmqueue_name_t;
@@ -54,7 +54,7 @@ static kmqueue_name_t kmqueue_read_name(const char *given) {
     return name;
 }
 
-// Returns whether the name makes a safe queue of a new key.
+// Adds the queue of this name. Returns whether it is new and safe.
 static bool kmqueue_take_name(derive_t *derive, const char *given, buffer_t *digested) {
     kmqueue_config_t *own = kmqueue_config(derive_queue(derive));
     kmqueue_name_t name = kmqueue_read_name(given);
@@ -63,7 +63,7 @@ static bool kmqueue_take_name(derive_t *derive, const char *given, buffer_t *dig
     buffer_str(digested, name.digested);
     if (!*name.key) {
         derive_error(derive, "queues",
-                     "`queues` has %s, which names no queue: KMQueueManager stops there, \"The current queue name is empty!\"",
+                     "`queues` has %s, which names no queue: KMQueueManager refuses it, \"The current queue name is empty!\"",
                      shown);
     } else if (*name.mode && strcmp(name.mode, "default") != 0 && strcmp(name.mode, "safe") != 0) {
         derive_error(

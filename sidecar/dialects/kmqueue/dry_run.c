@@ -7,7 +7,8 @@
 #include "redis/reply.h"
 
 bool kmqueue_dry_run(const dry_run_t *room) {
-    // The commands of settle, requeue and the watch, one by one: each refusal names its own.
+    // The commands that settle, requeue and unique_ids.c use on a set of unique ids, one by one, so that a refusal names its
+    // command.
     static const struct {
         const char *command, *argument;
         const script_t *script;

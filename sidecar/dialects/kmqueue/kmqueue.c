@@ -1,19 +1,18 @@
-// Trekkiii/KMQueue (4241368): a group of lists whose tasks are JSON, with one backup list for all of them.
+// Trekkiii/KMQueue (4241368): a group of lists of JSON tasks, with one backup list for all of them.
 //
-// A worker of a safe queue pops a task, writes the time into it, pushes that to the backup list, and when it is done removes the
-// very same bytes: so what stands in backup is never rewritten, and a retry is the same task with two tokens changed, pushed to
-// the list that the task names. Names of lists come from the config alone: a task that names another is never pushed anywhere.
+// A worker of a safe queue pops a task, writes the time into it, pushes that to the backup list, and removes the same bytes when
+// it is done. So entries of the backup list are never rewritten. A retry pushes the task with two tokens changed to the list that
+// the task names, if that list is configured; a task that names another list is pushed nowhere.
 #include "base/buffer.h"
 #include "dialects/dialect.h"
 #include "dialects/kmqueue/config.h"
 #include "dialects/kmqueue/internal.h"
 #include "dialects/kmqueue/task.h"
 
-// A date out of these bounds is none, as for job_read: it would end a task at once, or never.
+// Ignore dates outside these bounds, as job_read does: they would end a task at once, or never.
 #define CREATED_LEAST_MS INT64_C(100000000000)    // March 1973
 #define CREATED_MOST_MS  INT64_C(253402300799999) // the last millisecond of the year 9999
 
-// False: it names no list of these.
 static bool kmqueue_find_list(const strings_t *lists, slice_t queue, size_t *at) {
     for (*at = 0; *at < lists->count; ++*at)
         if (kmqueue_text_is(queue, slice_text(lists->items[*at]))) return true;
@@ -57,7 +56,7 @@ static void kmqueue_settle(const queue_keys_t *keys, const entry_t *entry, const
     kmqueue_task_t task;
     out->from = keys->config->backup;
     out->ready = own->lists.items[job->target];
-    out->forget = true; // its next execution has another time in it, and so other bytes
+    out->forget = true; // the next execution has another excTimestamp, and so other bytes
     if (job->trouble != JOB_FINE || !kmqueue_task_read(entry->bytes, &task)) return;
     if (retry) {
         kmqueue_task_retry(&task, entry->bytes, again);
@@ -74,11 +73,11 @@ static bool kmqueue_requeue_prepare(const queue_config_t *queue, const event_t *
     size_t list;
     char id[JOB_ID_MOST + 1];
     if (!kmqueue_task_read(row->payload, &task) || !kmqueue_text_copy(task.id, id, JOB_ID_MOST)) {
-        buffer_str(why, "it is no task of KMQueue, so nothing says which list it belongs to");
+        buffer_str(why, "its payload is not a task of KMQueue");
         return false;
     }
     if (!kmqueue_find_list(&kmqueue_config(queue)->lists, task.queue, &list)) {
-        buffer_printf(why, "it belongs to the list `%.*s`, which is not among `queues`", (int)task.queue.len, task.queue.data);
+        buffer_printf(why, "its list `%.*s` is not among `queues`", (int)task.queue.len, task.queue.data);
         return false;
     }
     kmqueue_task_requeue(&task, row->payload, now_ms, bytes);

@@ -11,21 +11,24 @@
 
 enum {
     LOOK_EVERY_MS = 60000,
-    LOOK_LEAST_MS = 100, // between the two looks that a mark must stand in
+    LOOK_LEAST_MS = 100, // at least this long between the two looks
     REPORT_BYTES = 1024,
 };
 
 static const char ROLE[] = "monitor";
 
-// While no task waits or is in progress every mark is one without a task. Two looks must say so, a protected timeout apart: what
-// is on its way between two lists is in none.
+// A worker pops a task and only then pushes it to the backup list. If it dies in between, the task is lost. Its id stays in
+// <queue>_unique and keeps out every later task of that id (RedisTaskQueue.java, popTask and pushTask). While no task is waiting
+// or in progress, every id in these sets is such an orphan. Two looks a protected timeout apart must agree, because a task on its
+// way between two lists is in neither. Orphans are reported and never removed: the id of a task about to be pushed looks the
+// same.
 typedef struct unique_ids {
     const queue_config_t *config; // borrowed
     bool idle;                    // the last look found no task
-    mono_t at;                    // when `before` was found
-    int64_t *before;              // owned; marks of each list in an earlier look, with no task then and since
-    int64_t *found;               // owned; in this look
-    int64_t reported;             // in all lists
+    mono_t at;                    // time of `before`
+    int64_t *before;              // owned; orphans of each list in an earlier look, with no task since
+    int64_t *found;               // owned; ids of each list in this look
+    int64_t reported;             // orphans in all lists
 } unique_ids_t;
 
 static void *unique_ids_open(const queue_keys_t *keys) {
@@ -73,7 +76,6 @@ static int64_t unique_ids_read_count(conn_t *conn, const char *key, redis_error_
     return count;
 }
 
-// Of tasks how many there are, with the marker; of marks what each set holds.
 static void unique_ids_read_counts(conn_t *conn, unique_ids_t *unique_ids, int64_t *waiting, int64_t *in_progress,
                                    redis_error_t *error) {
     const kmqueue_config_t *own = kmqueue_config(unique_ids->config);
@@ -85,7 +87,6 @@ static void unique_ids_read_counts(conn_t *conn, unique_ids_t *unique_ids, int64
         unique_ids->found[i] = unique_ids_read_count(conn, own->unique_sets.items[i], error);
 }
 
-// Whether the one entry of backup is its marker.
 static bool unique_ids_backup_is_marker(conn_t *conn, const char *backup, redis_error_t *error) {
     redisReply *reply;
     request_begin(conn, "LRANGE");
@@ -99,7 +100,7 @@ static bool unique_ids_backup_is_marker(conn_t *conn, const char *backup, redis_
     return is;
 }
 
-// Whether there is no task at all.
+// Whether no task is waiting or in progress.
 static bool unique_ids_find_idle(conn_t *conn, unique_ids_t *unique_ids, redis_error_t *error) {
     int64_t waiting;
     int64_t in_progress;
@@ -120,7 +121,7 @@ static void unique_ids_keep_least(const unique_ids_t *unique_ids) {
         if (unique_ids->found[i] < unique_ids->before[i]) unique_ids->before[i] = unique_ids->found[i];
 }
 
-// "mail_unique: 2, other_unique: 1"; the first of them stand for all where they are many.
+// "mail_unique: 2, other_unique: 1", cut after REPORT_BYTES.
 static void unique_ids_write(const unique_ids_t *unique_ids, buffer_t *out) {
     for (size_t i = 0; i < kmqueue_config(unique_ids->config)->lists.count && out->len < REPORT_BYTES; i++)
         if (unique_ids->before[i])
@@ -128,26 +129,23 @@ static void unique_ids_write(const unique_ids_t *unique_ids, buffer_t *out) {
                           (long long)unique_ids->before[i]);
 }
 
-// What stands in `before` is sure.
 static void unique_ids_report(unique_ids_t *unique_ids, metrics_queue_t *metrics) {
     int64_t counts = unique_ids_sum(unique_ids, unique_ids->before);
     metric_set(&metrics->stale_unique, counts);
     if (counts > unique_ids->reported) {
         buffer_t sets = {0};
         unique_ids_write(unique_ids, &sets);
-        log_warn(
-            ROLE, unique_ids->config->name,
-            "ids without a task in sets of unique tasks: a worker died before it had noted what it took, and no task of such "
-            "an id is accepted any more; SREM the id, and push its task again",
-            F_STR("sets", sets.data), F_INT("ids", counts));
+        log_warn(ROLE, unique_ids->config->name,
+                 "orphaned ids in sets of unique tasks: a worker lost their tasks; SREM each id and push its task again",
+                 F_STR("sets", sets.data), F_INT("ids", counts));
         buffer_free(&sets);
     } else if (counts < unique_ids->reported) {
-        log_info(ROLE, unique_ids->config->name, "fewer ids without a task in sets of unique tasks", F_INT("ids", counts));
+        log_info(ROLE, unique_ids->config->name, "fewer orphaned ids in sets of unique tasks", F_INT("ids", counts));
     }
     unique_ids->reported = counts;
 }
 
-// There is no task now. Returns when to look again, in ms.
+// Called while there is no task. Returns when to look again, in ms.
 static int64_t unique_ids_compare(unique_ids_t *unique_ids, side_task_call_t *call) {
     int64_t apart = unique_ids->config->policy.protected_timeout_ms;
     if (apart < LOOK_LEAST_MS) apart = LOOK_LEAST_MS;

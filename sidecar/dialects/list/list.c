@@ -1,4 +1,4 @@
-// The plain queue of zset and lists: a delayed entry is the job itself, its score the due time.
+// The plain queue of a zset and lists: a delayed entry is the job itself, its score the due time.
 #include <math.h>
 #include <stdlib.h>
 
@@ -47,8 +47,8 @@ static const promote_ops_t list_promote = {
 
 enum { RANDOM_DIGITS = SENTINEL_RANDOM_SIZE - 1, CHOSEN_DIGITS = RANDOM_DIGITS / 2 };
 
-// The second half of a sentinel's random part follows from the first: by that a sidecar's sentinel is known even when nobody
-// remembers it, and nothing else is by chance.
+// The second half of the random part is a digest of the first. So a sentinel is recognized after its hash was deleted, and no job
+// looks like one by chance.
 static void sentinel_add_check(char random[SENTINEL_RANDOM_SIZE]) {
     char hex[DIGEST_HEX_SIZE];
     digest_part_t parts[] = {{SENTINEL_PREFIX, sizeof SENTINEL_PREFIX - 1}, {random, CHOSEN_DIGITS}};
@@ -65,8 +65,8 @@ static bool sentinel_has_check(const char *random) {
     return memcmp(expected, random, RANDOM_DIGITS) == 0;
 }
 
-// A sentinel of this list, by its random part, is current or old by its number. One that a sidecar has made and that is not known
-// here was left behind when the hash was deleted, or the list renamed: it is old, too. All else is a job.
+// The number tells whether a sentinel with this list's random part is current. A sentinel with another random part is old: its
+// hash was deleted, or its list renamed.
 static entry_kind_t list_kind_of(const backup_look_t *look, slice_t bytes) {
     static const size_t before = sizeof SENTINEL_PREFIX - 1 + RANDOM_DIGITS;
     if (bytes.len < before + 2 || bytes.len > before + 20) return ENTRY_JOB;

@@ -59,7 +59,7 @@ static const pass_ops_t private_pass = {
 static void private_sizes(const queue_keys_t *at, size_fn *add, void *self) { add(self, SIZE_READY, at->config->ready, NULL); }
 
 // A letter that stayed would be put back twice by whoever reads the list, and could not be told from the next one of its bytes.
-static const requeue_ops_t private_requeue = {.letters = true};
+static const requeue_ops_t private_requeue = {.leaves_dlq = true};
 
 const dialect_ops_t dialect_private_queues = {
     .settings = &private_settings,

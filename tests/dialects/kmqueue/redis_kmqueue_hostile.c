@@ -171,7 +171,7 @@ Test(redis_kmqueue_hostile, what_is_too_large_or_too_deep, .timeout = 60) {
 }
 
 static int64_t stale(setup_t *d) { return metric_get(&of(d)->stale_unique); }
-static int told(void) { return fixture_log_count("ids without a task in sets of unique tasks: "); }
+static int told(void) { return fixture_log_count("orphaned ids in sets of unique tasks: "); }
 
 /* The next look, which is a minute away. */
 static void look(setup_t *d) {
