@@ -21,12 +21,12 @@ Test(unit_config_refusals, says_what_is_missing_or_wrong_in_kmqueue) {
         {ONE("dialect = \"kmqueue\"; queues = [1];"),
          F "`queues` is [1], but must be a list of 1 to 64 texts, each of 1 to 256 bytes\n"},
         {ONE("dialect = \"kmqueue\"; queues = [\"a:safe\", \" :safe\"];"),
-         F "`queues` has \" :safe\", which names no queue: KMQueueManager stops there, \"The current queue name is empty!\"\n"},
+         F "`queues` has \" :safe\", which names no queue: KMQueueManager refuses it, \"The current queue name is empty!\"\n"},
         {ONE("dialect = \"kmqueue\"; queues = [\"a:safe\", \"\\x01:\"];"),
-         F "`queues` has \"\\x01:\", which names no queue: KMQueueManager stops there, \"The current queue name is empty!\"\n"},
-        {ONE("dialect = \"kmqueue\"; queues = [\"a:fast\"];"), F
-         "`queues` has \"a:fast\", but KMQueue knows only the modes default and safe: KMQueueManager stops there, \"The current "
-         "queue mode is invalid\"\n"},
+         F "`queues` has \"\\x01:\", which names no queue: KMQueueManager refuses it, \"The current queue name is empty!\"\n"},
+        {ONE("dialect = \"kmqueue\"; queues = [\"a:fast\"];"),
+         F "`queues` has \"a:fast\", but KMQueue knows only the modes default and safe: KMQueueManager refuses it, \"The current "
+           "queue mode is invalid\"\n"},
         {ONE("dialect = \"kmqueue\"; queues = [\"a\", \"b:default\", \"c:safe:x\"];"),
          F "none of `queues` is :safe: KMQueue keeps a list of tasks in progress for safe queues only\n"},
         {ONE("dialect = \"kmqueue\"; queues = [\"a\", \"a:safe\"];"),

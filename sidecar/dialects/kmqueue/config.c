@@ -68,7 +68,7 @@ static bool kmqueue_take_name(derive_t *derive, const char *given, buffer_t *dig
     } else if (*name.mode && strcmp(name.mode, "default") != 0 && strcmp(name.mode, "safe") != 0) {
         derive_error(
             derive, "queues",
-            "`queues` has %s, but KMQueue knows only the modes default and safe: KMQueueManager stops there, \"The current "
+            "`queues` has %s, but KMQueue knows only the modes default and safe: KMQueueManager refuses it, \"The current "
             "queue mode is invalid\"",
             shown);
     } else if (strings_has(&own->lists, name.key)) {
