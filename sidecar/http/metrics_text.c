@@ -24,9 +24,9 @@ typedef struct family {
     const char *name;
     size_t offset; // of the number in metrics_queue_t, or of the first of an array
     double scale;
-    bool is_age;                   // the number is a time; the metric is the age in seconds
-    const char *label; // beside `queue`
-    const char *const *values;     // of the label, NULL-terminated
+    bool is_age;               // the number is a time; the metric is the age in seconds
+    const char *label;         // beside `queue`
+    const char *const *values; // of the label, NULL-terminated
 } family_t;
 
 static void metrics_add_head(buffer_t *out, const char *name, const char *type, const char *help) {
@@ -155,7 +155,7 @@ static void metrics_add_labelled(family_t *family, metrics_t *metrics) {
         metrics_add_head(family->out, name_, COUNTER, help);                                                                     \
         family->name = (name_);                                                                                                  \
         family->offset = offsetof(metrics_queue_t, field);                                                                       \
-        family->label = (label_);                                                                                    \
+        family->label = (label_);                                                                                                \
         family->values = values;                                                                                                 \
         metrics_each(metrics, metrics_add_values, family);                                                                       \
     }

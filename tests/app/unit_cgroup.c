@@ -84,6 +84,7 @@ Test(unit_cgroup, the_limit_of_the_component_fits_jobs_of_eight_mebibytes) {
 }
 
 Test(unit_cgroup, where_no_job_fits_it_can_only_be_raised) {
-    cr_assert(says(24 << 20, "too small for max_payload; raise the limit\",\"role\":\"main\",\"limit\":25165824,\"needed\":109051904,"
-                             "\"max_payload\":16777216}"));
+    cr_assert(says(24 << 20,
+                   "too small for max_payload; raise the limit\",\"role\":\"main\",\"limit\":25165824,\"needed\":109051904,"
+                   "\"max_payload\":16777216}"));
 }
