@@ -71,7 +71,7 @@ struct auditor {
     auditor_redis_t redis;
     auditor_timers_t timers;
     stream_cursor_t *cursors; // of each queue; owned
-    stream_look_t *states;    // of each stream, as it was last looked at; owned
+    stream_ends_t *states;    // of each stream, as it was last looked at; owned
     stream_read_t read;
     stream_reply_t reply;
     _Atomic int64_t missing_since_ns; // of mono_t: the log may lack an entry; 0 = it lacks none

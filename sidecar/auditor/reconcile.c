@@ -71,7 +71,7 @@ static bool reconcile_insert_removed(auditor_t *a, size_t queue, const char *nex
 }
 
 // The entry at the end of the log is gone, and our trim did not remove it.
-static bool reconcile_was_cut(const stream_cursor_t *cursor, const stream_look_t *state) {
+static bool reconcile_was_cut(const stream_cursor_t *cursor, const stream_ends_t *state) {
     bool begun = strcmp(cursor->logged_id, STREAM_ID_NONE) != 0 && strcmp(state->first, STREAM_ID_NONE) != 0;
     return begun && stream_id_compare(state->first, cursor->logged_id) > 0 &&
            stream_id_compare(state->trimmed, cursor->logged_id) < 0;
@@ -115,10 +115,10 @@ static bool auditor_revoke_acks(auditor_t *a) {
     int64_t queues;
     const audit_loss_t *loss = audit_loss(a->writer.audit);
     if (!a->acks_unverified) return true;
-    if (loss && stream_forget(a->redis.conn, a->keys, loss->instance, NULL, &queues, &error) != OUTCOME_OK)
+    if (loss && stream_revoke_acks(a->redis.conn, a->keys, loss->instance, NULL, &queues, &error) != OUTCOME_OK)
         return auditor_back_off(a, &error);
     for (size_t i = 0; i < a->keys->queue_count; i++) stream_id_set(a->read.positions[i], a->cursors[i].logged_id);
-    if (stream_forget(a->redis.conn, a->keys, a->writer.instance, (const stream_id_t *)a->read.positions, &queues, &error) !=
+    if (stream_revoke_acks(a->redis.conn, a->keys, a->writer.instance, (const stream_id_t *)a->read.positions, &queues, &error) !=
         OUTCOME_OK)
         return auditor_back_off(a, &error);
     if (queues > 0)
@@ -157,7 +157,7 @@ static bool reconcile_reset_stream(auditor_t *a, size_t queue, const char *trimm
 // Keeps the log's position in step with the stream. False: the log refuses.
 static bool reconcile_stream(auditor_t *a, size_t queue) {
     const stream_cursor_t *cursor = &a->cursors[queue];
-    const stream_look_t *state = &a->states[queue];
+    const stream_ends_t *state = &a->states[queue];
     // An id above all that the stream ever had is of an earlier life.
     const char *trimmed = stream_id_compare(state->trimmed, state->last) <= 0 ? state->trimmed : STREAM_ID_NONE;
     if (stream_id_compare(state->last, cursor->logged_id) < 0) return reconcile_reset_stream(a, queue, trimmed);
@@ -184,13 +184,13 @@ static void reconcile_check_readable(auditor_t *a, size_t queue, bool *found) {
 bool auditor_reconcile(auditor_t *a, bool *found) {
     redis_error_t error;
     bool unreadable = false;
-    if (stream_look(a->redis.conn, a->keys, a->states, &a->redis.now_ms, &error) != OUTCOME_OK)
+    if (stream_read_ends(a->redis.conn, a->keys, a->states, &a->redis.now_ms, &error) != OUTCOME_OK)
         return auditor_back_off(a, &error);
     a->redis.now_at = mono_now();
     if (!auditor_revoke_acks(a)) return false;
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         stream_cursor_t *cursor = &a->cursors[i];
-        const stream_look_t *state = &a->states[i];
+        const stream_ends_t *state = &a->states[i];
         reconcile_check_readable(a, i, found);
         unreadable = unreadable || cursor->unreadable;
         if (cursor->unreadable) continue;

@@ -20,10 +20,10 @@ typedef struct check_report {
     int faults;
 } check_report_t;
 
-static void check_print(void *self, finding_t finding, const char *queue, const char *text) {
+static void check_print(void *self, preflight_level_t finding, const char *queue, const char *text) {
     static const char *const LABELS[] = {"ok", "warning", "FAULT", "FAULT", "FAULT"};
     check_report_t *report = self;
-    if (finding != FINDING_FACT && finding != FINDING_WARN) report->faults++;
+    if (finding != PREFLIGHT_FACT && finding != PREFLIGHT_WARNING) report->faults++;
     char *line = queue ? mem_printf("queue \"%s\": %s", queue, text) : mem_str(text);
     size_t columns = terminal_columns(stdout);
     buffer_t out = {0};
@@ -34,18 +34,18 @@ static void check_print(void *self, finding_t finding, const char *queue, const 
 }
 
 // Prints the leader of a lock, and which of our queues it does not serve.
-static void check_print_lock(const keyspace_t *keys, const overview_t *all, size_t index, check_report_t *report) {
+static void check_print_lock(const keyspace_t *keys, const snapshot_t *all, size_t index, check_report_t *report) {
     const lock_keys_t *lock = &keys->locks[index];
-    const overview_lock_t *view = &all->locks[index];
+    const snapshot_lock_t *view = &all->locks[index];
     buffer_t text = {0}, unserved = {0};
-    finding_t finding = FINDING_FACT;
+    preflight_level_t finding = PREFLIGHT_FACT;
     if (*view->error) {
-        finding = FINDING_FAULT;
+        finding = PREFLIGHT_REFUSED;
         buffer_printf(&text, "cannot read the leader of \"%s\": %s", lock->name, view->error);
     } else if (!*view->holder) {
         buffer_printf(&text, "\"%s\" has no leader now", lock->name);
     } else if (token_ttl_ms(view->holder) == 0) {
-        finding = FINDING_FAULT;
+        finding = PREFLIGHT_REFUSED;
         buffer_printf(&text,
                       "\"%s\": the lock %s holds \"%s\", which no sidecar wrote; no instance can lead until that key is deleted",
                       lock->name, lock->key, view->holder);
@@ -61,22 +61,23 @@ static void check_print_lock(const keyspace_t *keys, const overview_t *all, size
         buffer_clear(&text);
         buffer_printf(&text, "the leader of \"%s\" does not serve: %s; give instances with other queues another group",
                       lock->name, buffer_text(&unserved));
-        check_print(report, FINDING_FAULT, NULL, buffer_text(&text));
+        check_print(report, PREFLIGHT_REFUSED, NULL, buffer_text(&text));
     }
     buffer_free(&unserved);
     buffer_free(&text);
 }
 
 static outcome_t check_print_locks(conn_t *conn, const keyspace_t *keys, check_report_t *report, redis_error_t *error) {
-    overview_t view;
-    outcome_t outcome = overview_look(conn, keys, &view, error);
+    snapshot_t view;
+    outcome_t outcome = snapshot_read(conn, keys, &view, error);
     for (size_t i = 0; outcome == OUTCOME_OK && i < keys->lock_count; i++) check_print_lock(keys, &view, i, report);
-    overview_free(&view);
+    snapshot_free(&view);
     return outcome;
 }
 
 static void check_print_path(void *self, audit_severity_t finding, const char *text) {
-    static const finding_t OF[] = {[AUDIT_OK] = FINDING_FACT, [AUDIT_WARNING] = FINDING_WARN, [AUDIT_ERROR] = FINDING_FAULT};
+    static const preflight_level_t OF[] = {
+        [AUDIT_OK] = PREFLIGHT_FACT, [AUDIT_WARNING] = PREFLIGHT_WARNING, [AUDIT_ERROR] = PREFLIGHT_REFUSED};
     check_print(self, OF[finding], NULL, text);
 }
 
@@ -91,7 +92,7 @@ static int check_redis(const config_t *config) {
     if (outcome == OUTCOME_OK) outcome = check_print_locks(conn, keys, &report, &error);
     int code = report.faults ? CLI_FAILED : CLI_OK;
     if (outcome == OUTCOME_OK) {
-        if (!report.faults) check_print(&report, FINDING_FACT, NULL, "preflight passed");
+        if (!report.faults) check_print(&report, PREFLIGHT_FACT, NULL, "preflight passed");
     } else {
         fflush(stdout);
         fprintf(stderr, "queue-sidecar: redis at %s: %s\n", conn_target(conn), error.text);

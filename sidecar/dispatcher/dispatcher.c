@@ -24,11 +24,11 @@ typedef enum request_kind { REQUEST_PROMOTE, REQUEST_READ, REQUEST_SAFETY } requ
 // One request under way. Replies come in the order of the requests.
 typedef struct request {
     request_kind_t kind;
-    uint64_t term;          // of the promote
-    schedule_request_t ask; // promote: what it was asked with
-    bool reads_head;        // at the heads of the queues in asks; all but the promotes of a backlog do
-    bool armed;             // the look registers for wake-ups
-    head_ask_t *asks;       // the queues looked at; owned
+    uint64_t term;            // of the promote
+    schedule_request_t ask;   // promote: what it was asked with
+    bool reads_head;          // at the heads of the queues in asks; all but the promotes of a backlog do
+    bool armed;               // the look registers for wake-ups
+    next_due_request_t *asks; // the queues looked at; owned
     size_t count;
     mono_t sent;
 } request_t;
@@ -49,7 +49,7 @@ struct dispatcher {
     request_t requests[WINDOW];
     int in_flight;
     mono_t replied_at; // when the last reply came
-    head_t *heads;     // room for HEADS_PER_READ
+    next_due_t *heads; // room for HEADS_PER_READ
 };
 
 // Whether it has jobs to promote.
@@ -145,7 +145,7 @@ static void dispatcher_on_change(void *self, const char *key, size_t len) {
 
 static request_t *dispatcher_new_request(dispatcher_t *d, request_kind_t kind, size_t room) {
     request_t *request = &d->requests[d->in_flight++];
-    *request = (request_t){.kind = kind, .asks = mem_array(room, sizeof(head_ask_t)), .sent = mono_now()};
+    *request = (request_t){.kind = kind, .asks = mem_array(room, sizeof(next_due_request_t)), .sent = mono_now()};
     return request;
 }
 
@@ -157,11 +157,11 @@ static void dispatcher_send_promote(dispatcher_t *d, size_t queue, const lease_t
     request->reads_head = request->ask.reads_head;
     request->armed = d->session.tracking;
     request->count = 1;
-    request->asks[0] = (head_ask_t){.queue = queue, .skip = request->ask.skip};
+    request->asks[0] = (next_due_request_t){.queue = queue, .skip = request->ask.skip};
     const promote_request_t ask = {.batch = request->ask.batch, .skip = request->ask.skip, .first = request->ask.first};
     const call_t call = {.conn = d->session.data, .keys = d->keys, .queue = queue, .token = lease->token};
     schedule->ops->promote->append(&call, &ask);
-    if (request->reads_head) heads_append(d->session.data, d->keys, request->asks, 1, request->armed);
+    if (request->reads_head) next_due_append(d->session.data, d->keys, request->asks, 1, request->armed);
 }
 
 // Sends a promote for the next queue in turn that is due.
@@ -192,14 +192,14 @@ static bool dispatcher_send_read(dispatcher_t *d, request_kind_t kind, size_t *f
         if (schedule->isolated && request) break; // its turn comes next
         if (!request) request = dispatcher_new_request(d, kind, most);
         if (kind == REQUEST_READ) schedule_sent_read(schedule, now); // which may begin at the head again
-        request->asks[request->count++] = (head_ask_t){.queue = queue, .skip = schedule->skip};
+        request->asks[request->count++] = (next_due_request_t){.queue = queue, .skip = schedule->skip};
         if (schedule->isolated) most = 1;
     }
     *from = queue;
     if (!request) return false;
     request->reads_head = true;
     request->armed = kind == REQUEST_READ && d->session.tracking;
-    heads_append(d->session.data, d->keys, request->asks, request->count, request->armed);
+    next_due_append(d->session.data, d->keys, request->asks, request->count, request->armed);
     return true;
 }
 
@@ -207,7 +207,7 @@ static bool dispatcher_send_read(dispatcher_t *d, request_kind_t kind, size_t *f
 static void dispatcher_apply_heads(dispatcher_t *d, const request_t *request, int64_t now_us, bool expensive, mono_t now) {
     for (size_t i = 0; i < request->count; i++) {
         schedule_t *schedule = &d->schedules[request->asks[i].queue];
-        const head_t *head = &d->heads[i];
+        const next_due_t *head = &d->heads[i];
         if (request->kind == REQUEST_SAFETY &&
             (schedule->changed || schedule->backlog || schedule->in_flight > 0 || !mono_reached(schedule->blocked_until, now)))
             continue;
@@ -272,7 +272,7 @@ static bool dispatcher_measure_cost(dispatcher_t *d, const request_t *request, i
     return expensive;
 }
 
-static int64_t dispatcher_head_bytes(const head_t *heads, size_t count) {
+static int64_t dispatcher_head_bytes(const next_due_t *heads, size_t count) {
     int64_t bytes = 0;
     for (size_t i = 0; i < count; i++) bytes += heads[i].bytes;
     return bytes;
@@ -286,7 +286,7 @@ static outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
     outcome_t outcome = OUTCOME_OK;
     if (request.kind == REQUEST_PROMOTE) outcome = dispatcher_read_promote(d, &request, &bytes, error);
     if (outcome != OUTCOME_DISCONNECTED && request.reads_head) {
-        heads_read(d->session.data, request.count, request.armed, d->heads, &now_us, &read_error);
+        next_due_read(d->session.data, request.count, request.armed, d->heads, &now_us, &read_error);
         if (now_us > 0) bytes += dispatcher_head_bytes(d->heads, request.count);
     }
     if (outcome == OUTCOME_DISCONNECTED || read_error.outcome == OUTCOME_DISCONNECTED) {

@@ -232,11 +232,11 @@ static void schedule_warn_unit(const schedule_t *schedule, double score) {
                  "a delayed score looks like milliseconds, but score_unit is \"s\": jobs will not run", F_NUM("score", score));
 }
 
-static int64_t schedule_head_due_us(const schedule_t *schedule, const head_t *head) {
+static int64_t schedule_head_due_us(const schedule_t *schedule, const next_due_t *head) {
     return head->exists ? schedule->ops->promote->due_us(schedule->config, head->score) : INT64_MAX;
 }
 
-void schedule_read_head(schedule_t *schedule, const head_t *head, int64_t now_us, mono_t now) {
+void schedule_read_head(schedule_t *schedule, const next_due_t *head, int64_t now_us, mono_t now) {
     if (*head->error) {
         log_error(ROLE, schedule->config->name, "delayed cannot be read: nothing is promoted",
                   F_STR("key", schedule->config->delayed), F_STR("reason", head->error));
@@ -255,6 +255,6 @@ void schedule_read_head(schedule_t *schedule, const head_t *head, int64_t now_us
         schedule->due = mono_add(now, (schedule->due_us - now_us) * NS_PER_US);
 }
 
-bool schedule_differs(const schedule_t *schedule, const head_t *head) {
+bool schedule_differs(const schedule_t *schedule, const next_due_t *head) {
     return *head->error || schedule_head_due_us(schedule, head) != schedule->due_us;
 }

@@ -77,12 +77,12 @@ schedule_request_t schedule_sent_promote(schedule_t *schedule, mono_t now);
 // What came back. `now` is the local time of the reply.
 void schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now);
 void schedule_fenced(schedule_t *schedule); // in place of a reply: the lock is lost
-void schedule_read_head(schedule_t *schedule, const head_t *head, int64_t now_us, mono_t now);
+void schedule_read_head(schedule_t *schedule, const next_due_t *head, int64_t now_us, mono_t now);
 // A request took long: look at it in a request of its own, and not again before SCHEDULE_COOLDOWN_FACTOR that time.
 void schedule_expensive(schedule_t *schedule, int64_t cost_ns, mono_t now);
 void schedule_refused(schedule_t *schedule, const char *reason, mono_t now);
 
 // A head that nobody had announced (safety poll): true when it differs from what was known.
-bool schedule_differs(const schedule_t *schedule, const head_t *head);
+bool schedule_differs(const schedule_t *schedule, const next_due_t *head);
 
 #endif

@@ -192,12 +192,12 @@ static outcome_t prepare(scratch_t *scratch, const char *command, const char *ke
 
 // The queue is given to another group that nobody leads, whose lock would lie in the same slot.
 static bool try_claim(scratch_t *scratch) {
-    foreign_t foreign = {.queue = 0};
+    other_owner_t other_owner = {.queue = 0};
     bool yes;
-    snprintf(foreign.owner, sizeof foreign.owner, "x%s", scratch->queue.name);
-    outcome_t outcome = prepare(scratch, "HSET", scratch->keys->queues[0].meta, "group", foreign.owner, &yes);
+    snprintf(other_owner.owner, sizeof other_owner.owner, "x%s", scratch->queue.name);
+    outcome_t outcome = prepare(scratch, "HSET", scratch->keys->queues[0].meta, "group", other_owner.owner, &yes);
     const lock_call_t call = scratch_lock(scratch, scratch->token);
-    if (outcome == OUTCOME_OK) outcome = lock_claim(&call, &foreign, &yes);
+    if (outcome == OUTCOME_OK) outcome = lock_claim(&call, &other_owner, &yes);
     return passed(scratch, &script_claim, outcome);
 }
 
@@ -226,24 +226,24 @@ static bool try_promote(scratch_t *scratch, int64_t max_payload) {
 }
 
 static bool try_queue(scratch_t *scratch) {
-    head_t head;
+    next_due_t head;
     int64_t now_us;
     scratch->queue.policy.ready_limit = SCRATCH_LIMIT;
     if (!try_promote(scratch, 1024) || !try_promote(scratch, 1)) return false;
-    heads_append(scratch->conn, scratch->keys, &(head_ask_t){0}, 1, false);
-    return passed(scratch, &script_heads, heads_read(scratch->conn, 1, false, &head, &now_us, scratch->error));
+    next_due_append(scratch->conn, scratch->keys, &(next_due_request_t){0}, 1, false);
+    return passed(scratch, &script_next_due, next_due_read(scratch->conn, 1, false, &head, &now_us, scratch->error));
 }
 
 // What /metrics and `status` count by. Without it jobs flow all the same.
 static bool try_census(scratch_t *scratch) {
-    census_t census;
+    sizes_t sizes;
     const call_t call = scratch_call(scratch);
     unsigned roles = scratch->queue.policy.roles;
     scratch->queue.policy.roles = ROLE_DISPATCHER | ROLE_MONITOR;
-    outcome_t outcome = census_take(&call, 1, CENSUS_ENDS, &census);
+    outcome_t outcome = sizes_read(&call, 1, SIZES_ENDS, &sizes);
     scratch->queue.policy.roles = roles;
-    if (outcome == OUTCOME_OK && *census.error) outcome = redis_error_set(scratch->error, OUTCOME_REFUSED, "%s", census.error);
-    return passed_aid(scratch, "script census", outcome);
+    if (outcome == OUTCOME_OK && *sizes.error) outcome = redis_error_set(scratch->error, OUTCOME_REFUSED, "%s", sizes.error);
+    return passed_aid(scratch, "script sizes", outcome);
 }
 
 // XADD of an id that is long past, as a final failure does it; a full Redis refuses it here.
@@ -270,12 +270,13 @@ static outcome_t read_stream(scratch_t *scratch) {
 
 // Two records, of which one may be trimmed once they are acknowledged.
 static bool try_stream(scratch_t *scratch) {
-    stream_look_t look;
+    stream_ends_t look;
     stream_trimmed_t trimmed;
     int64_t now_ms;
     if (!passed(scratch, &script_trim, add_record(scratch))) return false;
-    if (!passed(scratch, &script_tails, stream_look(scratch->conn, scratch->keys, &look, &now_ms, scratch->error))) return false;
-    if (*look.error) passed(scratch, &script_tails, redis_error_set(scratch->error, OUTCOME_REFUSED, "%s", look.error));
+    if (!passed(scratch, &script_stream_ends, stream_read_ends(scratch->conn, scratch->keys, &look, &now_ms, scratch->error)))
+        return false;
+    if (*look.error) passed(scratch, &script_stream_ends, redis_error_set(scratch->error, OUTCOME_REFUSED, "%s", look.error));
     if (!passed_needed(scratch, "reading a failure stream", read_stream(scratch))) return false;
     const call_t call = scratch_call(scratch);
     outcome_t outcome =
@@ -293,7 +294,7 @@ static bool try_backup(scratch_t *scratch) {
     outcome_t outcome = backup_look_read(&call, rotation, false, &look);
     if (!passed_needed(scratch, "looking at a backup list", outcome)) return false;
     outcome = backup_push_sentinel(&call, &look, &pushed);
-    if (!passed(scratch, &script_plant, outcome)) return false;
+    if (!passed(scratch, &script_push_sentinel, outcome)) return false;
     backup_page_t *page = mem_alloc(sizeof *page);
     backup_rotate_append(&call, 2, true);
     outcome = backup_rotate_read(&call, &look, 2, page);
@@ -359,7 +360,7 @@ static bool keep_none(void *self, const uint8_t field[STAMP_FIELD_BYTES], const 
 // take each job for alive.
 static bool try_heartbeat(scratch_t *scratch) {
     redisReply *reply;
-    heartbeat_look_t look = {.key = scratch->queue.errors}; // a hash: it is there and names nobody
+    heartbeat_check_t look = {.key = scratch->queue.errors}; // a hash: it is there and names nobody
     request_begin(scratch->conn, "GETRANGE");
     request_text(scratch->conn, scratch->keys->locks[0].key); // a text that is there
     request_int(scratch->conn, 0);
@@ -367,7 +368,7 @@ static bool try_heartbeat(scratch_t *scratch) {
     outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
     conn_reply_free(reply);
     return passed_aid(scratch, "reading a worker's name from its heartbeat", outcome) &&
-           passed_needed(scratch, "looking at a heartbeat", heartbeats_look(scratch->conn, &look, 1, scratch->error));
+           passed_needed(scratch, "looking at a heartbeat", heartbeats_read(scratch->conn, &look, 1, scratch->error));
 }
 
 static bool try_monitor(scratch_t *scratch) {
@@ -384,13 +385,13 @@ static bool try_monitor(scratch_t *scratch) {
     if (!try_settle(scratch, "stays", (stamp_raw_t){.len = 1}) || !try_settle(scratch, "ends", (stamp_raw_t){.len = 0}))
         return false;
     outcome = stamps_prune(&call, &cursor, keep_none, NULL);
-    return passed(scratch, &script_sweep, outcome);
+    return passed(scratch, &script_prune, outcome);
 }
 
 static bool try_end(scratch_t *scratch) {
     bool removed;
     const lock_call_t call = scratch_lock(scratch, scratch->token);
-    return passed(scratch, &script_heal, lock_break_stale(&call, scratch->token, &removed)) &&
+    return passed(scratch, &script_break_stale_lock, lock_break_stale(&call, scratch->token, &removed)) &&
            passed(scratch, &script_release, lock_release(&call));
 }
 
@@ -408,12 +409,12 @@ static outcome_t publish(scratch_t *scratch) {
 static bool try_news(scratch_t *scratch) {
     conn_t *data = conn_like(scratch->conn, "queue-sidecar-preflight");
     conn_t *ear = conn_like(scratch->conn, "queue-sidecar-preflight");
-    head_t head;
+    next_due_t head;
     int64_t now_us = 0;
-    outcome_t outcome = wake_start(data, ear, scratch->error);
+    outcome_t outcome = tracking_start(data, ear, scratch->error);
     if (outcome == OUTCOME_OK) {
-        heads_append(data, scratch->keys, &(head_ask_t){0}, 1, true);
-        outcome = heads_read(data, 1, true, &head, &now_us, scratch->error);
+        next_due_append(data, scratch->keys, &(next_due_request_t){0}, 1, true);
+        outcome = next_due_read(data, 1, true, &head, &now_us, scratch->error);
     }
     bool ok = passed_aid(scratch, "waking up on a change", outcome) &&
               passed_aid(scratch, "listening for a vacant lock", lock_listen(ear, scratch->keys, scratch->error)) &&

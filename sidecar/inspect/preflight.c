@@ -11,17 +11,17 @@ enum { OLDEST_VERSION = 60200 };
 typedef struct look {
     conn_t *conn;
     const keyspace_t *keys;
-    finding_fn *report;
+    preflight_report_fn *report;
     void *self;
     redis_error_t *error;
     buffer_t *refusals; // by queue: what is refused that its dialect needs for all like it
     const bool *only;   // by queue: those whose keys are looked at; NULL = all, and those of locks
 } look_t;
 
-static void say(const look_t *look, finding_t finding, const char *queue, const char *format, ...)
+static void say(const look_t *look, preflight_level_t finding, const char *queue, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-static void say(const look_t *look, finding_t finding, const char *queue, const char *format, ...) {
+static void say(const look_t *look, preflight_level_t finding, const char *queue, const char *format, ...) {
     buffer_t text = {0};
     va_list args;
     va_start(args, format);
@@ -32,9 +32,9 @@ static void say(const look_t *look, finding_t finding, const char *queue, const 
 }
 
 static void look_at_version(const look_t *look) {
-    say(look, FINDING_FACT, NULL, "server is %s at %s", conn_server(look->conn), conn_target(look->conn));
+    say(look, PREFLIGHT_FACT, NULL, "server is %s at %s", conn_server(look->conn), conn_target(look->conn));
     if (conn_version(look->conn) < OLDEST_VERSION)
-        say(look, FINDING_FAULT, NULL, "%s is too old: Redis 6.2 or Valkey 7.2 is needed", conn_server(look->conn));
+        say(look, PREFLIGHT_REFUSED, NULL, "%s is too old: Redis 6.2 or Valkey 7.2 is needed", conn_server(look->conn));
 }
 
 // The value after "key:" in an INFO text, as an owned string; "" when it is not there.
@@ -52,7 +52,7 @@ static outcome_t look_at_memory(const look_t *look) {
     if (request_ask(look->conn, &reply, look->error) != OUTCOME_OK) return look->error->outcome;
     char *policy = info_value(reply_text(reply), "maxmemory_policy:");
     if (*policy && strcmp(policy, "noeviction") != 0)
-        say(look, FINDING_WARN, NULL,
+        say(look, PREFLIGHT_WARNING, NULL,
             "maxmemory-policy is %s: Redis may evict jobs and locks, and no promise holds then; set it to noeviction", policy);
     free(policy);
     freeReplyObject(reply);
@@ -64,8 +64,8 @@ static outcome_t look_at_role(const look_t *look) {
     request_begin(look->conn, "ROLE");
     if (request_ask(look->conn, &reply, look->error) != OUTCOME_OK) return look->error->outcome;
     if (!reply_is(reply_at(reply, 0), "master"))
-        say(look, FINDING_FAULT, NULL, "the server at %s is a %s: the sidecar must talk to the primary", conn_target(look->conn),
-            reply_text(reply_at(reply, 0)));
+        say(look, PREFLIGHT_REFUSED, NULL, "the server at %s is a %s: the sidecar must talk to the primary",
+            conn_target(look->conn), reply_text(reply_at(reply, 0)));
     freeReplyObject(reply);
     return OUTCOME_OK;
 }
@@ -78,7 +78,7 @@ typedef struct typed_key {
 
 static void judge_type(const look_t *look, const char *queue, const typed_key_t *key, const redisReply *reply,
                        const redis_error_t *error) {
-    finding_t finding = queue ? FINDING_QUEUE : FINDING_FAULT;
+    preflight_level_t finding = queue ? PREFLIGHT_QUEUE_REFUSED : PREFLIGHT_REFUSED;
     if (!reply)
         say(look, finding, queue, "cannot look at key \"%s\": %s", key->key, error->text);
     else if (!reply_is(reply, "none") && !reply_is(reply, key->type))
@@ -193,7 +193,7 @@ static void look_at_patterns(const look_t *look, const queue_config_t *config, u
     for (size_t i = 0; i < used.count; i++) {
         const redis_key_t *key = &used.items[i];
         if (!key->pattern || slot == keyspace_slot(key->name)) continue;
-        say(look, FINDING_WARN, config->name,
+        say(look, PREFLIGHT_WARNING, config->name,
             "in Redis Cluster a key of another slot is out of reach, and its job is not given back: put the hash tag of the "
             "queue "
             "into `%s`, which is \"%s\", unless what * stands for always holds it",
@@ -217,7 +217,7 @@ static outcome_t look_at_slots(const look_t *look) {
             look_at_patterns(look, queue->config, slot);
             continue;
         }
-        say(look, FINDING_QUEUE, queue->config->name,
+        say(look, PREFLIGHT_QUEUE_REFUSED, queue->config->name,
             "in Redis Cluster the keys of a queue and its lock must share a slot: set lock.scope = \"queue\" and put a hash tag "
             "into the "
             "name, like \"{%s}\"",
@@ -235,9 +235,9 @@ static outcome_t look_at_layout(const look_t *look, size_t i, bool *good) {
     if (!ops->adopt) return OUTCOME_OK;
     const call_t call = {.conn = look->conn, .keys = look->keys, .queue = i, .error = look->error};
     outcome_t outcome = ops->adopt(&call, &refusal);
-    if (outcome == OUTCOME_OK && refusal.len) say(look, FINDING_BARRED, queue->name, "%s", buffer_text(&refusal));
+    if (outcome == OUTCOME_OK && refusal.len) say(look, PREFLIGHT_QUEUE_DISABLED, queue->name, "%s", buffer_text(&refusal));
     if (outcome == OUTCOME_REFUSED)
-        say(look, FINDING_BARRED, queue->name, "cannot tell whether its keys are of dialect %s: %s",
+        say(look, PREFLIGHT_QUEUE_DISABLED, queue->name, "cannot tell whether its keys are of dialect %s: %s",
             config_dialect_word(queue->dialect), look->error->text);
     *good = outcome == OUTCOME_OK && !refusal.len;
     buffer_free(&refusal);
@@ -257,7 +257,8 @@ static void refused(void *self, refusal_t refusal, size_t queue, const char *wha
     if (refusal == REFUSAL_DIALECT)
         buffer_printf(all, "%s%s: %s", all->len ? "; " : "", what, text);
     else
-        say(look, refusal == REFUSAL_ALL ? FINDING_FAULT : FINDING_WARN, NULL, "%s is refused: %s; see docs/acl.md", what, text);
+        say(look, refusal == REFUSAL_ALL ? PREFLIGHT_REFUSED : PREFLIGHT_WARNING, NULL, "%s is refused: %s; see docs/acl.md",
+            what, text);
 }
 
 // What some queues lack is no reason to leave others alone. Frees it.
@@ -266,7 +267,7 @@ static void say_refusals(const look_t *look) {
         const queue_config_t *queue = look->keys->queues[i].config;
         const buffer_t *all = &look->refusals[dry_run_like(look->keys, i)];
         if (all->len)
-            say(look, FINDING_BARRED, queue->name, "what dialect %s needs is refused (see docs/acl.md): %s",
+            say(look, PREFLIGHT_QUEUE_DISABLED, queue->name, "what dialect %s needs is refused (see docs/acl.md): %s",
                 config_dialect_word(queue->dialect), buffer_text(all));
     }
     for (size_t i = 0; i < look->keys->queue_count; i++) buffer_free(&look->refusals[i]);
@@ -281,19 +282,20 @@ static outcome_t look_at_all(const look_t *look) {
     for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
         outcome_t outcome = looks[i](look);
         if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) return outcome;
-        if (outcome == OUTCOME_REFUSED) say(look, FINDING_FAULT, NULL, "preflight is refused: %s", look->error->text);
+        if (outcome == OUTCOME_REFUSED) say(look, PREFLIGHT_REFUSED, NULL, "preflight is refused: %s", look->error->text);
     }
     return OUTCOME_OK;
 }
 
-outcome_t preflight_look(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, redis_error_t *error) {
+outcome_t preflight_read_only(conn_t *conn, const keyspace_t *keys, preflight_report_fn *report, void *self,
+                              redis_error_t *error) {
     const look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .error = error};
     outcome_t outcome = look_at_all(&look);
     if (outcome == OUTCOME_OK) *error = (redis_error_t){0};
     return outcome;
 }
 
-outcome_t preflight(conn_t *conn, const keyspace_t *keys, finding_fn *report, void *self, redis_error_t *error) {
+outcome_t preflight(conn_t *conn, const keyspace_t *keys, preflight_report_fn *report, void *self, redis_error_t *error) {
     look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .error = error};
     outcome_t outcome = look_at_all(&look);
     if (outcome != OUTCOME_OK) return outcome;
@@ -313,8 +315,8 @@ static outcome_t look_at_doubted(const look_t *look) {
     return outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY ? outcome : look_at_all_keys(look);
 }
 
-outcome_t preflight_again(conn_t *conn, const keyspace_t *keys, const bool *doubted, const bool *barred, finding_fn *report,
-                          void *self, redis_error_t *error) {
+outcome_t preflight_again(conn_t *conn, const keyspace_t *keys, const bool *doubted, const bool *barred,
+                          preflight_report_fn *report, void *self, redis_error_t *error) {
     bool *wanted = mem_array(keys->queue_count, sizeof *wanted);
     bool any = false;
     look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .error = error, .only = doubted};

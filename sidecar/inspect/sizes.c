@@ -54,7 +54,7 @@ typedef struct tally {
 typedef struct count {
     conn_t *conn;
     const keyspace_t *keys;
-    census_t *out;
+    sizes_t *out;
     tally_t *tallies; // of each of out
     size_t count;
     size_t adding; // the queue whose rows are being added
@@ -90,24 +90,24 @@ static void add_size(void *self, size_of_t what, const char *key, const char *pr
     add_row(c, measures[what], key, prefix);
 }
 
-static void begin(count_t *c, size_t first, census_depth_t depth) {
+static void begin(count_t *c, size_t first, sizes_depth_t depth) {
     for (c->adding = 0; c->adding < c->count; c->adding++) {
         const queue_keys_t *at = &c->keys->queues[first + c->adding];
         tally_t *tally = &c->tallies[c->adding];
-        census_t unknown = {.delayed = CENSUS_UNKNOWN,
-                            .ready = CENSUS_UNKNOWN,
-                            .in_progress = CENSUS_UNKNOWN,
-                            .next_due_ms = CENSUS_UNKNOWN,
-                            .oldest_in_progress_ms = CENSUS_UNKNOWN,
-                            .records = CENSUS_UNKNOWN,
-                            .record_bytes = CENSUS_UNKNOWN};
+        sizes_t unknown = {.delayed = SIZES_UNKNOWN,
+                           .ready = SIZES_UNKNOWN,
+                           .in_progress = SIZES_UNKNOWN,
+                           .next_due_ms = SIZES_UNKNOWN,
+                           .oldest_in_progress_ms = SIZES_UNKNOWN,
+                           .records = SIZES_UNKNOWN,
+                           .record_bytes = SIZES_UNKNOWN};
         c->out[c->adding] = unknown;
         tally->at = at;
         tally->ops = dialect_ops(at->config->dialect);
         tally->look.config = at->config;
-        tally->backup = CENSUS_UNKNOWN;
+        tally->backup = SIZES_UNKNOWN;
         bool stamped = tally->ops->pass && (at->config->policy.roles & ROLE_MONITOR);
-        if (stamped && depth == CENSUS_STAMPS) snprintf(tally->cursor, sizeof tally->cursor, "0");
+        if (stamped && depth == SIZES_STAMPS) snprintf(tally->cursor, sizeof tally->cursor, "0");
         if (tally->ops->sizes) tally->ops->sizes(at, add_size, c);
         add_row(c, MEASURE_RECORDS, at->failures, NULL);
         add_row(c, MEASURE_RECORD_BYTES, at->meta, NULL);
@@ -127,15 +127,15 @@ static void end(count_t *c) {
 // ---- What was answered.
 
 static void refuse(count_t *c, const row_t *row, const char *why) {
-    census_t *out = &c->out[row->queue];
+    sizes_t *out = &c->out[row->queue];
     if (row->measure == MEASURE_READY) {
         c->tallies[row->queue].ready_bad = true;
-        out->ready = CENSUS_UNKNOWN;
+        out->ready = SIZES_UNKNOWN;
     }
     if (!*out->error) snprintf(out->error, sizeof out->error, "%.120s: %.120s", row->key, why);
 }
 
-static void take_delayed(census_t *out, const tally_t *tally, const char *text) {
+static void take_delayed(sizes_t *out, const tally_t *tally, const char *text) {
     char *score;
     out->delayed = strtoll(text, &score, 10);
     if (out->delayed == 0 || !tally->ops->promote) return;
@@ -151,7 +151,7 @@ static void take_sentinel(tally_t *tally, const char *text) {
 }
 
 // As settle.lua counts: who trims or deletes the stream by hand does not count, and the rest has its share.
-static void take_bytes(census_t *out, int64_t bytes, int64_t entries) {
+static void take_bytes(sizes_t *out, int64_t bytes, int64_t entries) {
     bool cut = entries > out->records && out->records >= 0;
     double share = cut ? (double)out->records / (double)entries : 1;
     out->record_bytes = bytes > 0 ? (int64_t)((double)bytes * share) : 0;
@@ -159,7 +159,7 @@ static void take_bytes(census_t *out, int64_t bytes, int64_t entries) {
 
 static void take_row(count_t *c, const row_t *row, const redisReply *reply) {
     const char *text = reply_text(reply);
-    census_t *out = &c->out[row->queue];
+    sizes_t *out = &c->out[row->queue];
     tally_t *tally = &c->tallies[row->queue];
     char *rest;
     if (*text == '!') {
@@ -188,7 +188,7 @@ static void take_row(count_t *c, const row_t *row, const redisReply *reply) {
 }
 
 static void append(const count_t *c, size_t from, size_t to) {
-    request_script(c->conn, &script_census, (int)(to - from));
+    request_script(c->conn, &script_sizes, (int)(to - from));
     for (size_t i = from; i < to; i++) request_text(c->conn, c->rows[i].key);
     for (size_t i = from; i < to; i++) request_text(c->conn, c->rows[i].word);
     request_end(c->conn);
@@ -265,13 +265,13 @@ static void note_stamps(count_t *c, size_t queue, const redisReply *reply) {
         tally->stamps++;
         if (stamp.seen <= 0) continue; // under way, or none of ours
         tally->running++;
-        if (*oldest == CENSUS_UNKNOWN || stamp.seen < *oldest) *oldest = stamp.seen;
+        if (*oldest == SIZES_UNKNOWN || stamp.seen < *oldest) *oldest = stamp.seen;
     }
     snprintf(tally->cursor, sizeof tally->cursor, "%s", reply_text(reply_at(reply, 0)));
     bool whole = strcmp(tally->cursor, "0") == 0;
     if (whole && !tally->ops->pass->rotation) c->out[queue].in_progress = tally->running;
-    if (!whole && tally->stamps >= CENSUS_STAMPS_MOST) *oldest = CENSUS_UNKNOWN;
-    if (whole || tally->stamps >= CENSUS_STAMPS_MOST) *tally->cursor = '\0';
+    if (!whole && tally->stamps >= SIZES_STAMPS_MAX) *oldest = SIZES_UNKNOWN;
+    if (whole || tally->stamps >= SIZES_STAMPS_MAX) *tally->cursor = '\0';
 }
 
 // One step through the stamps of some queues. *any: there were some.
@@ -292,7 +292,7 @@ static outcome_t scan_some(count_t *c, size_t *from, bool *any, redis_error_t *e
     for (size_t i = 0; i < count; i++) {
         redisReply *reply;
         tally_t *tally = &c->tallies[asked[i]];
-        census_t *out = &c->out[asked[i]];
+        sizes_t *out = &c->out[asked[i]];
         outcome_t outcome = conn_read(c->conn, 0, &reply, error);
         if (outcome == OUTCOME_DISCONNECTED) return outcome;
         if (outcome == OUTCOME_RETRY) worst = *error;
@@ -321,7 +321,7 @@ static outcome_t scan_all(count_t *c, redis_error_t *error) {
 }
 
 // The sentinel is no job. An only entry is known by its bytes; else there is one where one was planted.
-static void count_backup(const tally_t *tally, census_t *out) {
+static void count_backup(const tally_t *tally, sizes_t *out) {
     if (tally->backup < 0) return;
     const pass_ops_t *pass = tally->ops->pass;
     out->in_progress = tally->backup;
@@ -333,7 +333,7 @@ static void count_backup(const tally_t *tally, census_t *out) {
     }
 }
 
-outcome_t census_take(const call_t *call, size_t count, census_depth_t depth, census_t *out) {
+outcome_t sizes_read(const call_t *call, size_t count, sizes_depth_t depth, sizes_t *out) {
     count_t c = {.conn = call->conn, .keys = call->keys, .out = out, .count = count, .again = AGAIN_MOST};
     redis_error_t *error = call->error;
     *error = (redis_error_t){0};
@@ -347,7 +347,7 @@ outcome_t census_take(const call_t *call, size_t count, census_depth_t depth, ce
     return error->outcome;
 }
 
-int64_t census_overdue_ms(const census_t *census) {
-    bool due = census->next_due_ms >= 0 && census->next_due_ms < census->now_ms;
-    return due ? census->now_ms - census->next_due_ms : 0;
+int64_t sizes_overdue_ms(const sizes_t *sizes) {
+    bool due = sizes->next_due_ms >= 0 && sizes->next_due_ms < sizes->now_ms;
+    return due ? sizes->now_ms - sizes->next_due_ms : 0;
 }

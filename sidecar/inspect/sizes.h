@@ -8,10 +8,10 @@
 #include "queue/call.h"
 
 // Stands for a number that nobody knows, and for one that the queue's dialect does not have.
-enum { CENSUS_UNKNOWN = -1 };
+enum { SIZES_UNKNOWN = -1 };
 
 // Times are ms since 1970 by Redis's clock.
-typedef struct census {
+typedef struct sizes {
     int64_t now_ms;  // when this was read
     int64_t delayed; // jobs not yet due, or due and not yet moved; of delayed_queue also those that a handler is at. kmqueue and
                      // private_queues delay nothing: unknown
@@ -27,20 +27,20 @@ typedef struct census {
     int64_t records;      // entries of the failure stream
     int64_t record_bytes; // of their values, as stream.max_bytes limits them
     char error[256];      // why numbers that the dialect has are unknown, the first of several; "" = none is
-} census_t;
+} sizes_t;
 
-typedef enum census_depth {
-    CENSUS_ENDS,   // a fixed amount of work for each queue; what only stamps tell is unknown
-    CENSUS_STAMPS, // stamps too, as long as a queue has at most CENSUS_STAMPS_MOST: about 1 ms of Redis for 3,000
-} census_depth_t;
+typedef enum sizes_depth {
+    SIZES_ENDS,   // a fixed amount of work for each queue; what only stamps tell is unknown
+    SIZES_STAMPS, // stamps too, as long as a queue has at most SIZES_STAMPS_MAX: about 1 ms of Redis for 3,000
+} sizes_depth_t;
 
-enum { CENSUS_STAMPS_MOST = 20000 };
+enum { SIZES_STAMPS_MAX = 20000 };
 
 // Counts `count` queues from call->queue on, some in each request; `out` has room for them. What is refused of one key is told in
 // the fault of its queue, and spoils no other number. OUTCOME_RETRY and OUTCOME_DISCONNECTED: nothing in `out` counts.
-outcome_t census_take(const call_t *call, size_t count, census_depth_t depth, census_t *out);
+outcome_t sizes_read(const call_t *call, size_t count, sizes_depth_t depth, sizes_t *out);
 
 // How long the first delayed job is overdue, in ms; 0 = nothing is.
-int64_t census_overdue_ms(const census_t *census);
+int64_t sizes_overdue_ms(const sizes_t *sizes);
 
 #endif

@@ -12,16 +12,16 @@ enum { AT_ONCE = 200 };
 typedef struct overlook {
     conn_t *conn;
     const keyspace_t *keys;
-    overview_t *out;
+    snapshot_t *out;
     redis_error_t *error;
 } overlook_t;
 
-void overview_free(overview_t *overview) {
-    for (size_t i = 0; i < overview->queue_count; i++) free(overview->queues[i].copies);
-    for (size_t i = 0; i < overview->lock_count; i++) free(overview->locks[i].standbys);
-    free(overview->locks);
-    free(overview->queues);
-    *overview = (overview_t){0};
+void snapshot_free(snapshot_t *snapshot) {
+    for (size_t i = 0; i < snapshot->queue_count; i++) free(snapshot->queues[i].copies);
+    for (size_t i = 0; i < snapshot->lock_count; i++) free(snapshot->locks[i].standbys);
+    free(snapshot->locks);
+    free(snapshot->queues);
+    *snapshot = (snapshot_t){0};
 }
 
 // The next reply. A fault of one key goes to `error`, with *reply NULL; false: the connection can say nothing more.
@@ -53,7 +53,7 @@ static void append_lock(const overlook_t *look, const lock_keys_t *lock) {
 }
 
 // "<token> <since, ms> <instance>", as acquire.lua writes it; of another term it says nothing.
-static void read_leader(const char *text, overview_lock_t *lock) {
+static void read_leader(const char *text, snapshot_lock_t *lock) {
     size_t len = strcspn(text, " ");
     char *end = NULL;
     if (!*lock->holder || len != strlen(lock->holder) || strncmp(text, lock->holder, len) != 0 || !text[len]) return;
@@ -62,16 +62,16 @@ static void read_leader(const char *text, overview_lock_t *lock) {
 }
 
 static int by_instance(const void *a, const void *b) {
-    return strcmp(((const overview_standby_t *)a)->instance, ((const overview_standby_t *)b)->instance);
+    return strcmp(((const snapshot_standby_t *)a)->instance, ((const snapshot_standby_t *)b)->instance);
 }
 
 // "<heard, ms> <TTL, ms>" of each, as acquire.lua writes it. Whoever stands by looks again when the lock should have run out.
-static void read_standbys(const redisReply *reply, int64_t now_ms, overview_lock_t *lock) {
+static void read_standbys(const redisReply *reply, int64_t now_ms, snapshot_lock_t *lock) {
     enum { LATE_MS = 2000 };
     if (!reply || reply->type != REDIS_REPLY_ARRAY) return;
     lock->standbys = mem_array(reply->elements / 2 + 1, sizeof *lock->standbys);
     for (size_t i = 0; i + 1 < reply->elements; i += 2) {
-        overview_standby_t *standby = &lock->standbys[lock->standby_count];
+        snapshot_standby_t *standby = &lock->standbys[lock->standby_count];
         char *ttl;
         snprintf(standby->instance, sizeof standby->instance, "%s", reply_text(reply->element[i]));
         standby->heard_ms = strtoll(reply_text(reply->element[i + 1]), &ttl, 10);
@@ -85,7 +85,7 @@ static void read_standbys(const redisReply *reply, int64_t now_ms, overview_lock
 
 static bool read_lock(const overlook_t *look, size_t index) {
     const lock_keys_t *lock = &look->keys->locks[index];
-    overview_lock_t *out = &look->out->locks[index];
+    snapshot_lock_t *out = &look->out->locks[index];
     redisReply *reply = NULL;
     if (!next(look, lock->key, out->error, &reply)) return false;
     snprintf(out->holder, sizeof out->holder, "%s", reply_text(reply));
@@ -115,17 +115,17 @@ static void append_queue(const overlook_t *look, const queue_keys_t *queue) {
 }
 
 static int by_name(const void *a, const void *b) {
-    return strcmp(((const overview_copy_t *)a)->instance, ((const overview_copy_t *)b)->instance);
+    return strcmp(((const snapshot_copy_t *)a)->instance, ((const snapshot_copy_t *)b)->instance);
 }
 
-static void read_copies(const redisReply *reply, overview_queue_t *out) {
+static void read_copies(const redisReply *reply, snapshot_queue_t *out) {
     if (!reply || reply->type != REDIS_REPLY_ARRAY) return;
     out->copies = mem_array(reply->elements / 2 + 1, sizeof *out->copies);
     for (size_t i = 0; i + 1 < reply->elements; i += 2) {
         const char *text = reply_text(reply->element[i + 1]);
         size_t len = strcspn(text, " ");
         if (!text[len] || len >= STREAM_ID_SIZE) continue; // not of ours: trim.lua counts it for nothing, too
-        overview_copy_t *copy = &out->copies[out->copy_count++];
+        snapshot_copy_t *copy = &out->copies[out->copy_count++];
         snprintf(copy->instance, sizeof copy->instance, "%s", reply_text(reply->element[i]));
         snprintf(copy->position, sizeof copy->position, "%.*s", (int)len, text);
         copy->heard_ms = strtoll(text + len, NULL, 10);
@@ -135,7 +135,7 @@ static void read_copies(const redisReply *reply, overview_queue_t *out) {
 
 static bool read_queue(const overlook_t *look, size_t index) {
     const queue_keys_t *queue = &look->keys->queues[index];
-    overview_queue_t *out = &look->out->queues[index];
+    snapshot_queue_t *out = &look->out->queues[index];
     redisReply *reply = NULL;
     if (!next(look, queue->meta, out->error, &reply)) return false;
     snprintf(out->owner, sizeof out->owner, "%s", reply_text(reply));
@@ -190,14 +190,14 @@ static bool read_queues(const overlook_t *look) {
 }
 
 static int by_position(const void *a, const void *b) {
-    return stream_id_compare(((const overview_copy_t *)b)->position, ((const overview_copy_t *)a)->position);
+    return stream_id_compare(((const snapshot_copy_t *)b)->position, ((const snapshot_copy_t *)a)->position);
 }
 
 // Up to where enough logs have the stream; "0-0" = nothing of it.
-static void enough_have(const overlook_t *look, const overview_queue_t *queue, stream_id_t out) {
+static void enough_have(const overlook_t *look, const snapshot_queue_t *queue, stream_id_t out) {
     int64_t wanted = look->keys->config->stream.min_copies;
     size_t heard = 0, nth = wanted > 1 ? (size_t)wanted : 1;
-    overview_copy_t *copies = mem_array(queue->copy_count + 1, sizeof *copies);
+    snapshot_copy_t *copies = mem_array(queue->copy_count + 1, sizeof *copies);
     for (size_t i = 0; i < queue->copy_count; i++)
         if (look->out->now_ms - queue->copies[i].heard_ms <= STREAM_HEARD_MS) copies[heard++] = queue->copies[i];
     qsort(copies, heard, sizeof *copies, by_position);
@@ -207,7 +207,7 @@ static void enough_have(const overlook_t *look, const overview_queue_t *queue, s
 
 // The first entry behind what enough logs have is asked for only where there is one: it comes with all that is in it.
 static bool read_uncopied(const overlook_t *look, size_t index) {
-    overview_queue_t *queue = &look->out->queues[index];
+    snapshot_queue_t *queue = &look->out->queues[index];
     stream_id_t have;
     redisReply *reply = NULL;
     char from[STREAM_ID_SIZE + 1];
@@ -231,9 +231,9 @@ static bool read_uncopied(const overlook_t *look, size_t index) {
 }
 
 static bool read_streams(const overlook_t *look) {
-    overview_t *out = look->out;
-    stream_look_t *looks = mem_array(out->queue_count, sizeof *looks);
-    outcome_t outcome = stream_look(look->conn, look->keys, looks, &out->now_ms, look->error);
+    snapshot_t *out = look->out;
+    stream_ends_t *looks = mem_array(out->queue_count, sizeof *looks);
+    outcome_t outcome = stream_read_ends(look->conn, look->keys, looks, &out->now_ms, look->error);
     for (size_t i = 0; outcome == OUTCOME_OK && i < out->queue_count; i++) {
         out->queues[i].stream = looks[i];
         if (!*out->queues[i].error) memcpy(out->queues[i].error, looks[i].error, sizeof looks[i].error);
@@ -245,9 +245,9 @@ static bool read_streams(const overlook_t *look) {
     return known;
 }
 
-outcome_t overview_look(conn_t *conn, const keyspace_t *keys, overview_t *out, redis_error_t *error) {
+outcome_t snapshot_read(conn_t *conn, const keyspace_t *keys, snapshot_t *out, redis_error_t *error) {
     const overlook_t look = {.conn = conn, .keys = keys, .out = out, .error = error};
-    *out = (overview_t){.memory_used = -1, .memory_most = -1, .lock_count = keys->lock_count, .queue_count = keys->queue_count};
+    *out = (snapshot_t){.memory_used = -1, .memory_most = -1, .lock_count = keys->lock_count, .queue_count = keys->queue_count};
     out->locks = mem_array(keys->lock_count, sizeof *out->locks);
     out->queues = mem_array(keys->queue_count, sizeof *out->queues);
     if (conn_open(conn, error) == OUTCOME_OK && read_server(&look) && read_locks(&look) && read_queues(&look) &&

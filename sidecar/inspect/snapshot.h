@@ -8,51 +8,51 @@
 #include "queue/token.h"
 
 // One audit log that has acknowledged the stream of a queue.
-typedef struct overview_copy {
+typedef struct snapshot_copy {
     char instance[48];    // the random name of that log
     stream_id_t position; // everything up to here is on its disk
     int64_t heard_ms;     // when it last said so, by Redis's clock
-} overview_copy_t;
+} snapshot_copy_t;
 
-typedef struct overview_queue {
+typedef struct snapshot_queue {
     char error[160];         // why less than all is known; "" = nothing is wrong
     bool served;             // by whoever holds its lock
     char owner[136];         // the group that owns it; "" = none yet
-    stream_look_t stream;    // error is not set
-    overview_copy_t *copies; // owned; in the order of their names
+    stream_ends_t stream;    // error is not set
+    snapshot_copy_t *copies; // owned; in the order of their names
     size_t copy_count;
     int64_t uncopied_ms; // time in the id of the oldest record that fewer than stream.min_copies (one at least) logs have, of
                          // those that were heard of within STREAM_HEARD_MS; 0 = there is none
-} overview_queue_t;
+} snapshot_queue_t;
 
 // An instance that has found the lock held by another.
-typedef struct overview_standby {
+typedef struct snapshot_standby {
     char instance[INSTANCE_SIZE];
     int64_t heard_ms; // when it last looked, by Redis's clock
     bool lives;       // that is not longer ago than it takes to look again
-} overview_standby_t;
+} snapshot_standby_t;
 
-typedef struct overview_lock {
+typedef struct snapshot_lock {
     char error[160];
     char holder[TOKEN_SIZE];      // what the lock holds, cut; "" = nobody leads
     int64_t pttl_ms;              // of the lock; -1: it has no end, -2: there is no lock
     char leader[INSTANCE_SIZE];   // who that is; "" = not known
     int64_t since_ms;             // when its term began, by Redis's clock; 0 = not known
-    overview_standby_t *standbys; // owned; in the order of their names
+    snapshot_standby_t *standbys; // owned; in the order of their names
     size_t standby_count;
-} overview_lock_t;
+} snapshot_lock_t;
 
-typedef struct overview {
+typedef struct snapshot {
     int64_t now_ms;                   // Redis's clock
     int64_t memory_used, memory_most; // bytes; most 0: no limit. -1 = not known
-    overview_lock_t *locks;           // owned, as in the keyspace
-    overview_queue_t *queues;         // owned, likewise
+    snapshot_lock_t *locks;           // owned, as in the keyspace
+    snapshot_queue_t *queues;         // owned, likewise
     size_t lock_count, queue_count;
-} overview_t;
+} snapshot_t;
 
 // Opens the connection where it is closed. What a key or a right spoils stands in the `error` of its lock or queue. Any other
-// outcome than OUTCOME_OK: nothing is known, and the connection is closed. Owned in each case: overview_free.
-outcome_t overview_look(conn_t *conn, const keyspace_t *keys, overview_t *out, redis_error_t *error);
-void overview_free(overview_t *overview);
+// outcome than OUTCOME_OK: nothing is known, and the connection is closed. Owned in each case: snapshot_free.
+outcome_t snapshot_read(conn_t *conn, const keyspace_t *keys, snapshot_t *out, redis_error_t *error);
+void snapshot_free(snapshot_t *snapshot);
 
 #endif

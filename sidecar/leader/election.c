@@ -17,8 +17,8 @@ static const char ROLE[] = "leader";
 void leader_count_unserved(leader_t *leader) {
     size_t unserved = 0;
     for (size_t i = 0; i < leader->keys->lock_count; i++)
-        unserved +=
-            leader->elections[i].state == ELECTION_LEADING ? leader->elections[i].foreign_count : leader->elections[i].unserved;
+        unserved += leader->elections[i].state == ELECTION_LEADING ? leader->elections[i].other_owner_count
+                                                                   : leader->elections[i].unserved;
     for (size_t i = 0; i < leader->keys->queue_count; i++)
         if (leader->elections[leader->keys->queues[i].lock].state == ELECTION_LEADING && lease_queue_disabled(leader->leases, i))
             unserved++;
@@ -44,7 +44,7 @@ static void election_end_term(leader_t *leader, size_t lock, const char *reason)
     log_warn(ROLE, NULL, "no longer leading", F_STR("lock", leader_lock_name(leader, lock)), F_STR("reason", reason),
              F_STR("token", election->token));
     election->token[0] = '\0';
-    election->foreign_count = 0;
+    election->other_owner_count = 0;
 }
 
 void leader_change_state(leader_t *leader, size_t lock, election_state_t state, const char *reason) {
@@ -67,36 +67,37 @@ static mono_t election_lease_deadline(const leader_t *leader, mono_t sent) {
 // The leaders of the other groups measure these queues until we own them.
 static void election_take_other_owned(leader_t *leader, size_t lock, lock_state_t *state, mono_t now) {
     election_t *election = &leader->elections[lock];
-    free(election->foreign);
-    election->foreign = state->foreign;
-    election->foreign_count = state->foreign_count;
+    free(election->other_owner);
+    election->other_owner = state->other_owner;
+    election->other_owner_count = state->other_owner_count;
     election->claim_at = now;
-    state->foreign = NULL;
-    for (size_t i = 0; i < election->foreign_count; i++) queue_sizes_cede(leader->sizes, election->foreign[i].queue, true);
+    state->other_owner = NULL;
+    for (size_t i = 0; i < election->other_owner_count; i++)
+        queue_sizes_cede(leader->sizes, election->other_owner[i].queue, true);
 }
 
 static void election_claim_other_owned(leader_t *leader, size_t lock, mono_t now) {
     election_t *election = &leader->elections[lock];
     election->claim_at = mono_add(now, leader->ttl_ms * NS_PER_MS);
-    for (size_t i = 0; i < election->foreign_count;) {
-        foreign_t *foreign = &election->foreign[i];
-        const char *queue = leader->keys->queues[foreign->queue].config->name;
+    for (size_t i = 0; i < election->other_owner_count;) {
+        other_owner_t *other_owner = &election->other_owner[i];
+        const char *queue = leader->keys->queues[other_owner->queue].config->name;
         bool ours = false;
         redis_error_t error;
         const lock_call_t call = leader_lock_call(leader, lock, &error);
-        outcome_t outcome = lock_claim(&call, foreign, &ours);
+        outcome_t outcome = lock_claim(&call, other_owner, &ours);
         if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) {
             leader_back_off(leader, &leader->keys->locks[lock], &error);
             return;
         }
-        if (ours) queue_sizes_cede(leader->sizes, foreign->queue, false);
+        if (ours) queue_sizes_cede(leader->sizes, other_owner->queue, false);
         if (outcome == OUTCOME_REFUSED)
             log_error(ROLE, queue, "cannot claim the queue", F_STR("reason", error.text));
         else if (!ours)
-            log_warn(ROLE, queue, "another group owns this queue; not serving it", F_STR("group", foreign->owner));
+            log_warn(ROLE, queue, "another group owns this queue; not serving it", F_STR("group", other_owner->owner));
         else
-            log_info(ROLE, queue, "took the queue over from a group without a leader", F_STR("group", foreign->owner));
-        if (ours) *foreign = election->foreign[--election->foreign_count];
+            log_info(ROLE, queue, "took the queue over from a group without a leader", F_STR("group", other_owner->owner));
+        if (ours) *other_owner = election->other_owner[--election->other_owner_count];
         if (!ours) i++;
     }
     leader_count_unserved(leader);
@@ -112,7 +113,7 @@ static void election_won(leader_t *leader, size_t lock, mono_t sent, lock_state_
     election->next = mono_add(sent, election_ttl_part_ns(leader, RENEWALS_PER_TTL));
     election_take_other_owned(leader, lock, state, sent);
     // Claim before the lease begins, so that claimed queues are served from its start.
-    if (election->foreign_count) election_claim_other_owned(leader, lock, sent);
+    if (election->other_owner_count) election_claim_other_owned(leader, lock, sent);
     leader_change_state(leader, lock, ELECTION_LEADING, "acquired");
 }
 
@@ -202,6 +203,6 @@ void leader_renew(leader_t *leader, size_t lock) {
         election->deadline = election_lease_deadline(leader, sent);
         election->next = mono_add(sent, election_ttl_part_ns(leader, RENEWALS_PER_TTL));
         lease_extend(leader->leases, lock, election->deadline);
-        if (election->foreign_count && mono_reached(election->claim_at, sent)) election_claim_other_owned(leader, lock, sent);
+        if (election->other_owner_count && mono_reached(election->claim_at, sent)) election_claim_other_owned(leader, lock, sent);
     }
 }

@@ -20,17 +20,17 @@ typedef enum election_state { ELECTION_STANDBY, ELECTION_LEADING } election_stat
 // What this instance knows of one lock.
 typedef struct election {
     election_state_t state;
-    char token[TOKEN_SIZE];    // of the current term, or of the next attempt
-    mono_t deadline;           // leading: when the lease ends
-    mono_t next;               // when to renew, or to try again
-    mono_t claim_at;           // leading: when to claim queues of other groups again
-    bool maybe_held;           // an acquire was sent and may have succeeded
-    char overlong[TOKEN_SIZE]; // holder whose lock has more time left than its TTL; "" = none
-    mono_t overlong_at;        // when that was first seen
-    char holder[TOKEN_SIZE];   // last holder seen, to log a change once
-    size_t unserved;           // our queues that the leader does not serve
-    foreign_t *foreign;        // leading: queues that other groups own; owned
-    size_t foreign_count;
+    char token[TOKEN_SIZE];     // of the current term, or of the next attempt
+    mono_t deadline;            // leading: when the lease ends
+    mono_t next;                // when to renew, or to try again
+    mono_t claim_at;            // leading: when to claim queues of other groups again
+    bool maybe_held;            // an acquire was sent and may have succeeded
+    char overlong[TOKEN_SIZE];  // holder whose lock has more time left than its TTL; "" = none
+    mono_t overlong_at;         // when that was first seen
+    char holder[TOKEN_SIZE];    // last holder seen, to log a change once
+    size_t unserved;            // our queues that the leader does not serve
+    other_owner_t *other_owner; // leading: queues that other groups own; owned
+    size_t other_owner_count;
     bool handed_over; // the lock comes from the roles of the previous configuration
 } election_t;
 

@@ -32,7 +32,7 @@ leader_t *leader_new(const keyspace_t *keys, leases_t *leases, metrics_t *metric
 
 void leader_free(leader_t *leader) {
     if (!leader) return;
-    for (size_t i = 0; i < leader->keys->lock_count; i++) free(leader->elections[i].foreign);
+    for (size_t i = 0; i < leader->keys->lock_count; i++) free(leader->elections[i].other_owner);
     free(leader->elections);
     preflight_results_free(leader->preflight);
     queue_sizes_free(leader->sizes);

@@ -66,34 +66,36 @@ static const char *preflight_queue_name(const preflight_results_t *results, size
     return results->keys->queues[queue].config->name;
 }
 
-static void preflight_note_queue(const preflight_results_t *results, finding_t finding, const char *queue, const char *text) {
+static void preflight_note_queue(const preflight_results_t *results, preflight_level_t finding, const char *queue,
+                                 const char *text) {
     for (size_t i = 0; i < results->keys->queue_count; i++) {
         if (strcmp(preflight_queue_name(results, i), queue) != 0) continue;
-        char **at = finding == FINDING_BARRED ? &results->found[i].disabled : &results->found[i].keys;
+        char **at = finding == PREFLIGHT_QUEUE_DISABLED ? &results->found[i].disabled : &results->found[i].keys;
         char *before = *at;
         *at = before ? mem_printf("%s; %s", before, text) : mem_str(text);
         free(before);
     }
 }
 
-static void preflight_note(void *self, finding_t finding, const char *queue, const char *text) {
+static void preflight_note(void *self, preflight_level_t finding, const char *queue, const char *text) {
     preflight_results_t *results = self;
     switch (finding) {
-    case FINDING_FACT: log_debug(ROLE, queue, "preflight", F_STR("reason", text)); break;
-    case FINDING_WARN: log_warn(ROLE, queue, "preflight warning", F_STR("reason", text)); break;
-    case FINDING_FAULT:
+    case PREFLIGHT_FACT: log_debug(ROLE, queue, "preflight", F_STR("reason", text)); break;
+    case PREFLIGHT_WARNING: log_warn(ROLE, queue, "preflight warning", F_STR("reason", text)); break;
+    case PREFLIGHT_REFUSED:
         log_error(ROLE, queue, "preflight: cannot lead", F_STR("reason", text));
         metrics_say(results->metrics, WHY_REDIS, text);
         results->general_found++;
         break;
-    case FINDING_QUEUE:
-    case FINDING_BARRED: preflight_note_queue(results, finding, queue, text); break;
+    case PREFLIGHT_QUEUE_REFUSED:
+    case PREFLIGHT_QUEUE_DISABLED: preflight_note_queue(results, finding, queue, text); break;
     }
 }
 
 // During a recheck, note queues only: the whole preflight has told the rest.
-static void preflight_note_queues_only(void *self, finding_t finding, const char *queue, const char *text) {
-    if (finding == FINDING_QUEUE || finding == FINDING_BARRED) preflight_note_queue(self, finding, queue, text);
+static void preflight_note_queues_only(void *self, preflight_level_t finding, const char *queue, const char *text) {
+    if (finding == PREFLIGHT_QUEUE_REFUSED || finding == PREFLIGHT_QUEUE_DISABLED)
+        preflight_note_queue(self, finding, queue, text);
 }
 
 static bool preflight_differs(const char *a, const char *b) { return a && (!b || strcmp(a, b) != 0); }

@@ -90,37 +90,37 @@ static void queue_sizes_log_error(queue_sizes_t *c, size_t queue, const char *er
 }
 
 // ms by Redis's clock; INT64_MAX = nothing is due.
-static int64_t sizes_due_since(const census_t *census) {
-    if (census->delayed < 0) return CENSUS_UNKNOWN;
-    return census->delayed == 0 ? INT64_MAX : census->next_due_ms;
+static int64_t sizes_due_since(const sizes_t *sizes) {
+    if (sizes->delayed < 0) return SIZES_UNKNOWN;
+    return sizes->delayed == 0 ? INT64_MAX : sizes->next_due_ms;
 }
 
 // Scans know this already, at no cost.
-static int64_t sizes_running_since(const census_t *census, int64_t in_progress, const metrics_queue_t *row) {
+static int64_t sizes_running_since(const sizes_t *sizes, int64_t in_progress, const metrics_queue_t *row) {
     int64_t by_pass = metric_get(&row->in_progress_since_ms);
     if (in_progress == 0) return INT64_MAX;
-    if (census->oldest_in_progress_ms >= 0) return census->oldest_in_progress_ms;
-    return by_pass > 0 ? by_pass : CENSUS_UNKNOWN;
+    if (sizes->oldest_in_progress_ms >= 0) return sizes->oldest_in_progress_ms;
+    return by_pass > 0 ? by_pass : SIZES_UNKNOWN;
 }
 
-static void queue_sizes_publish(const queue_sizes_t *c, size_t queue, const census_t *census, mono_t now) {
+static void queue_sizes_publish(const queue_sizes_t *c, size_t queue, const sizes_t *sizes, mono_t now) {
     metrics_queue_t *row = c->rows[queue];
-    int64_t in_progress = census->in_progress;
+    int64_t in_progress = sizes->in_progress;
     int64_t most = c->keys->config->stream.max_bytes;
     // Only scans count the workers' private lists.
-    if (in_progress < 0 && !*census->error && metric_get(&row->passes) > 0) in_progress = metric_get(&row->in_progress);
-    metric_set(&row->delayed_jobs, census->delayed);
-    metric_set(&row->ready_jobs, census->ready);
+    if (in_progress < 0 && !*sizes->error && metric_get(&row->passes) > 0) in_progress = metric_get(&row->in_progress);
+    metric_set(&row->delayed_jobs, sizes->delayed);
+    metric_set(&row->ready_jobs, sizes->ready);
     metric_set(&row->in_progress_jobs, in_progress);
-    metric_set(&row->next_due_ms, census->next_due_ms == INT64_MAX ? CENSUS_UNKNOWN : census->next_due_ms);
-    metric_set(&row->due_since_ms, sizes_due_since(census));
-    metric_set(&row->running_since_ms, sizes_running_since(census, in_progress, row));
-    metric_set(&row->stream_records, census->records);
-    metric_set(&row->stream_bytes, census->record_bytes);
-    metric_set(&row->stream_full_percent, census->record_bytes < 0 || most <= 0
-                                              ? CENSUS_UNKNOWN
-                                              : (int64_t)((double)census->record_bytes * 100 / (double)most));
-    if (census->now_ms > 0) metric_set(&c->metrics->redis_ahead_ms, census->now_ms - now.ns / NS_PER_MS);
+    metric_set(&row->next_due_ms, sizes->next_due_ms == INT64_MAX ? SIZES_UNKNOWN : sizes->next_due_ms);
+    metric_set(&row->due_since_ms, sizes_due_since(sizes));
+    metric_set(&row->running_since_ms, sizes_running_since(sizes, in_progress, row));
+    metric_set(&row->stream_records, sizes->records);
+    metric_set(&row->stream_bytes, sizes->record_bytes);
+    metric_set(&row->stream_full_percent, sizes->record_bytes < 0 || most <= 0
+                                              ? SIZES_UNKNOWN
+                                              : (int64_t)((double)sizes->record_bytes * 100 / (double)most));
+    if (sizes->now_ms > 0) metric_set(&c->metrics->redis_ahead_ms, sizes->now_ms - now.ns / NS_PER_MS);
     metric_set(&row->counted_ns, now.ns);
 }
 
@@ -141,7 +141,7 @@ static void queue_sizes_pace(queue_sizes_t *c, mono_t began, mono_t now) {
 }
 
 outcome_t queue_sizes_step(queue_sizes_t *c, conn_t *conn, redis_error_t *error) {
-    census_t counted[STEP_MOST];
+    sizes_t counted[STEP_MOST];
     mono_t began = mono_now();
     *error = (redis_error_t){0};
     if (!mono_reached(queue_sizes_next(c), began)) return OUTCOME_OK;
@@ -153,7 +153,7 @@ outcome_t queue_sizes_step(queue_sizes_t *c, conn_t *conn, redis_error_t *error)
     size_t count = 0;
     while (count < c->step && c->from + count < c->keys->queue_count && queue_sizes_leads(c, c->from + count)) count++;
     const call_t call = {.conn = conn, .keys = c->keys, .queue = c->from, .error = error};
-    if (count && census_take(&call, count, CENSUS_ENDS, counted) != OUTCOME_OK) {
+    if (count && sizes_read(&call, count, SIZES_ENDS, counted) != OUTCOME_OK) {
         c->at = mono_add(began, PERIOD_S * NS_PER_S);
         return error->outcome;
     }

@@ -32,7 +32,7 @@ typedef struct candidate {
 
 struct apply_buffers {
     candidate_t candidates[BACKUP_PAGE];
-    heartbeat_look_t looks[BACKUP_PAGE];
+    heartbeat_check_t looks[BACKUP_PAGE];
     buffer_t again; // the bytes of one retry
 };
 
@@ -117,7 +117,7 @@ static void apply_log_oversized(const apply_t *j, const entry_t *entry) {
 // Looks at the heartbeats that verdicts wait for, and judges again. One that is refused counts as there, and keeps no other job
 // waiting; *error tells of it.
 static outcome_t apply_heartbeats(const apply_t *j, candidate_t *candidates, size_t count, redis_error_t *error) {
-    heartbeat_look_t *looks = j->buffers->looks;
+    heartbeat_check_t *looks = j->buffers->looks;
     size_t wanted = 0;
     for (size_t i = 0; i < count; i++) {
         looks[i].key = NULL;
@@ -129,7 +129,7 @@ static outcome_t apply_heartbeats(const apply_t *j, candidate_t *candidates, siz
         wanted++;
     }
     if (!wanted) return OUTCOME_OK;
-    heartbeats_look(j->call->conn, looks, count, error);
+    heartbeats_read(j->call->conn, looks, count, error);
     if (error->outcome == OUTCOME_DISCONNECTED || error->outcome == OUTCOME_RETRY) return error->outcome;
     for (size_t i = 0; i < count; i++) {
         candidate_t *candidate = &candidates[i];

@@ -41,7 +41,7 @@ static void read_sentinel(conn_t *conn, const char *key, backup_look_t *out, red
         redis_error_set(worst, error.outcome, "%s: %s", key, error.text);
         return;
     }
-    // What is no random part or number of ours counts as none, as plant.lua sees it too.
+    // What is no random part or number of ours counts as none, as push_sentinel.lua sees it too.
     const char *random = reply_text(reply_at(reply, 0));
     const char *n = reply_text(reply_at(reply, 1));
     if (strspn(random, "0123456789abcdefABCDEF") == sizeof out->random - 1 &&
@@ -231,7 +231,7 @@ outcome_t backup_push_sentinel(const call_t *call, const backup_look_t *look, bo
     memcpy(random, look->random, sizeof random);
     if (!*random) make_random(random);
     look->rotation->sentinel(look, random, &sentinel);
-    call_script(call, &script_plant, 3);
+    call_script(call, &script_push_sentinel, 3);
     request_text(call->conn, at->config->backup);
     request_text(call->conn, at->sentinel);
     call_token(call);

@@ -18,10 +18,10 @@ static bool trims_away(const char *text, size_t len) {
 }
 
 // A refusal is no answer: the key may hold something else than a string, or the user may not read it.
-static outcome_t read_name(conn_t *conn, heartbeat_look_t *look, redis_error_t *error) {
+static outcome_t read_name(conn_t *conn, heartbeat_check_t *look, redis_error_t *error) {
     redisReply *reply;
     if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
-    size_t len = reply_len(reply) < WORKER_MOST ? reply_len(reply) : WORKER_MOST;
+    size_t len = reply_len(reply) < WORKER_NAME_MAX ? reply_len(reply) : WORKER_NAME_MAX;
     look->there = len > 0 && !(look->blank_is_dead && trims_away(reply_text(reply), len));
     look->answered = look->blank_is_dead;
     if (!blank(reply_text(reply), len)) {
@@ -32,7 +32,7 @@ static outcome_t read_name(conn_t *conn, heartbeat_look_t *look, redis_error_t *
     return OUTCOME_OK;
 }
 
-static outcome_t read_exists(conn_t *conn, heartbeat_look_t *look, redis_error_t *error) {
+static outcome_t read_exists(conn_t *conn, heartbeat_check_t *look, redis_error_t *error) {
     redisReply *reply;
     look->there = true;
     if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
@@ -41,7 +41,7 @@ static outcome_t read_exists(conn_t *conn, heartbeat_look_t *look, redis_error_t
     return OUTCOME_OK;
 }
 
-outcome_t heartbeats_look(conn_t *conn, heartbeat_look_t *looks, size_t count, redis_error_t *error) {
+outcome_t heartbeats_read(conn_t *conn, heartbeat_check_t *looks, size_t count, redis_error_t *error) {
     redis_error_t worst = {0};
     *error = (redis_error_t){0};
     for (size_t i = 0; i < count; i++) {
@@ -51,7 +51,7 @@ outcome_t heartbeats_look(conn_t *conn, heartbeat_look_t *looks, size_t count, r
         request_begin(conn, "GETRANGE");
         request_text(conn, looks[i].key);
         request_int(conn, 0);
-        request_int(conn, WORKER_MOST - 1);
+        request_int(conn, WORKER_NAME_MAX - 1);
         request_end(conn);
     }
     for (size_t i = 0; i < count; i++)

@@ -9,11 +9,11 @@
 
 void lock_state_clear(lock_state_t *state) {
     buffer_free(&state->unserved);
-    free(state->foreign);
+    free(state->other_owner);
     *state = (lock_state_t){0};
 }
 
-static void read_unserved(const redisReply *reply, lock_state_t *state) {
+static void lock_read_unserved(const redisReply *reply, lock_state_t *state) {
     for (size_t i = 3; i < reply->elements; i++) {
         if (state->unserved.len) buffer_str(&state->unserved, ", ");
         buffer_str(&state->unserved, reply_text(reply_at(reply, i)));
@@ -21,14 +21,14 @@ static void read_unserved(const redisReply *reply, lock_state_t *state) {
     }
 }
 
-static void read_foreign(const redisReply *reply, const lock_keys_t *lock, lock_state_t *state) {
-    state->foreign = mem_array(reply->elements, sizeof *state->foreign);
+static void lock_read_other_owners(const redisReply *reply, const lock_keys_t *lock, lock_state_t *state) {
+    state->other_owner = mem_array(reply->elements, sizeof *state->other_owner);
     for (size_t i = 3; i + 1 < reply->elements; i += 2) {
         int64_t index = reply_int(reply_at(reply, i));
         if (index < 0 || (size_t)index >= lock->queue_count) continue;
-        foreign_t *foreign = &state->foreign[state->foreign_count++];
-        foreign->queue = lock->first_queue + (size_t)index;
-        snprintf(foreign->owner, sizeof foreign->owner, "%s", reply_text(reply_at(reply, i + 1)));
+        other_owner_t *other_owner = &state->other_owner[state->other_owner_count++];
+        other_owner->queue = lock->first_queue + (size_t)index;
+        snprintf(other_owner->owner, sizeof other_owner->owner, "%s", reply_text(reply_at(reply, i + 1)));
     }
 }
 
@@ -61,9 +61,9 @@ outcome_t lock_acquire(const lock_call_t *call, lock_state_t *state) {
     state->pttl_ms = reply_int(reply_at(reply, 2));
     if (reply->type == REDIS_REPLY_ARRAY) {
         if (state->acquired)
-            read_foreign(reply, lock, state);
+            lock_read_other_owners(reply, lock, state);
         else
-            read_unserved(reply, state);
+            lock_read_unserved(reply, state);
     }
     freeReplyObject(reply);
     return OUTCOME_OK;
@@ -98,7 +98,7 @@ outcome_t lock_release(const lock_call_t *call) {
 
 outcome_t lock_break_stale(const lock_call_t *call, const char *holder, bool *removed) {
     int64_t count = 0;
-    lock_begin(call, &script_heal, 1);
+    lock_begin(call, &script_break_stale_lock, 1);
     request_text(call->conn, holder);
     request_int(call->conn, token_ttl_ms(holder));
     lock_ask_number(call, &count);
@@ -106,9 +106,9 @@ outcome_t lock_break_stale(const lock_call_t *call, const char *holder, bool *re
     return call->error->outcome;
 }
 
-outcome_t lock_claim(const lock_call_t *call, foreign_t *foreign, bool *ours) {
-    const queue_keys_t *queue = &call->keys->queues[foreign->queue];
-    char *other = keyspace_lock_of(foreign->owner);
+outcome_t lock_claim(const lock_call_t *call, other_owner_t *other_owner, bool *ours) {
+    const queue_keys_t *queue = &call->keys->queues[other_owner->queue];
+    char *other = keyspace_lock_of(other_owner->owner);
     redisReply *reply;
     *ours = false;
     const lock_keys_t *lock = lock_begin(call, &script_claim, 4);
@@ -117,12 +117,13 @@ outcome_t lock_claim(const lock_call_t *call, foreign_t *foreign, bool *ours) {
     request_text(call->conn, lock->served);
     request_text(call->conn, call->token);
     request_text(call->conn, lock->name);
-    request_text(call->conn, foreign->owner);
+    request_text(call->conn, other_owner->owner);
     request_text(call->conn, queue->config->name);
     free(other);
     if (request_ask(call->conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
     *ours = reply_int(reply_at(reply, 0)) == 1;
-    if (reply_int(reply_at(reply, 0)) == 0) snprintf(foreign->owner, sizeof foreign->owner, "%s", reply_text(reply_at(reply, 1)));
+    if (reply_int(reply_at(reply, 0)) == 0)
+        snprintf(other_owner->owner, sizeof other_owner->owner, "%s", reply_text(reply_at(reply, 1)));
     freeReplyObject(reply);
     return OUTCOME_OK;
 }

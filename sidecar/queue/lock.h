@@ -10,10 +10,10 @@
 #include "redis/conn.h"
 
 // A queue that another group owns, as acquire found it.
-typedef struct foreign {
+typedef struct other_owner {
     size_t queue;    // index in the keyspace
     char owner[136]; // the group; "" when the meta key holds no hash
-} foreign_t;
+} other_owner_t;
 
 typedef struct lock_state {
     bool acquired;
@@ -21,8 +21,8 @@ typedef struct lock_state {
     int64_t pttl_ms;         // of the holder's lock; -1 when it has no TTL at all
     buffer_t unserved;       // not acquired: names of our queues that the leader does not serve, joined by ", "; owned
     size_t unserved_count;
-    foreign_t *foreign; // acquired: queues that are not ours; owned
-    size_t foreign_count;
+    other_owner_t *other_owner; // acquired: queues that are not ours; owned
+    size_t other_owner_count;
 } lock_state_t;
 
 void lock_state_clear(lock_state_t *state);
@@ -44,7 +44,7 @@ outcome_t lock_renew(const lock_call_t *call);
 outcome_t lock_release(const lock_call_t *call);
 // Takes a queue over from foreign->owner if nobody leads that group. Otherwise *ours is false and foreign->owner is who owns the
 // queue now.
-outcome_t lock_claim(const lock_call_t *call, foreign_t *foreign, bool *ours);
+outcome_t lock_claim(const lock_call_t *call, other_owner_t *other_owner, bool *ours);
 // Removes `holder`'s lock if it has more life left than its own TTL.
 outcome_t lock_break_stale(const lock_call_t *call, const char *holder, bool *removed);
 

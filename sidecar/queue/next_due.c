@@ -6,22 +6,22 @@
 #include "queue/scripts.h"
 #include "redis/reply.h"
 
-void heads_append(conn_t *conn, const keyspace_t *keys, const head_ask_t *asks, size_t count, bool arm) {
+void next_due_append(conn_t *conn, const keyspace_t *keys, const next_due_request_t *asks, size_t count, bool arm) {
     if (arm) {
         request_begin(conn, "CLIENT");
         request_text(conn, "CACHING");
         request_text(conn, "YES");
         request_end(conn);
     }
-    request_script(conn, &script_heads, (int)count);
+    request_script(conn, &script_next_due, (int)count);
     for (size_t i = 0; i < count; i++) request_text(conn, keys->queues[asks[i].queue].config->delayed);
     for (size_t i = 0; i < count; i++) request_int(conn, asks[i].skip);
     request_end(conn);
 }
 
-static void read_head(const redisReply *reply, head_t *head) {
+static void read_head(const redisReply *reply, next_due_t *head) {
     const char *text = reply_text(reply);
-    *head = (head_t){0};
+    *head = (next_due_t){0};
     if (*text == '!') {
         snprintf(head->error, sizeof head->error, "%s", text + 1);
     } else if (*text) {
@@ -32,7 +32,7 @@ static void read_head(const redisReply *reply, head_t *head) {
     }
 }
 
-outcome_t heads_read(conn_t *conn, size_t count, bool armed, head_t *heads, int64_t *now_us, redis_error_t *error) {
+outcome_t next_due_read(conn_t *conn, size_t count, bool armed, next_due_t *heads, int64_t *now_us, redis_error_t *error) {
     redisReply *reply;
     redis_error_t caching = {0};
     if (armed) {

@@ -6,7 +6,7 @@
 #include "queue/scripts.h"
 #include "redis/reply.h"
 
-enum { MOST = 2000 }; // unpack in sweep.lua must not meet more
+enum { MOST = 2000 }; // unpack in prune.lua must not meet more
 
 static slice_t bytes_of(const redisReply *reply) { return (slice_t){reply_text(reply), reply_len(reply)}; }
 
@@ -36,7 +36,7 @@ outcome_t prune_hash(const call_t *call, const char *hash, int count, uint64_t *
     request_int(call->conn, count);
     if (request_ask(call->conn, &scanned, call->error) != OUTCOME_OK) return call->error->outcome;
     *cursor = strtoull(reply_text(reply_at(scanned, 0)), NULL, 10);
-    call_script(call, &script_sweep, 2);
+    call_script(call, &script_prune, 2);
     request_text(call->conn, hash);
     call_token(call);
     request_text(call->conn, "value");

@@ -128,7 +128,7 @@ outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *foun
 outcome_t report_remove(const call_t *call, slice_t job, const char *sha1, bool *removed) {
     redisReply *reply;
     *removed = false;
-    call_script(call, &script_sweep, 2);
+    call_script(call, &script_prune, 2);
     request_text(call->conn, call_queue(call)->config->errors);
     call_token(call);
     request_text(call->conn, "sha1");

@@ -116,10 +116,10 @@ static void copy_id(stream_id_t id, const redisReply *reply) {
     snprintf(id, STREAM_ID_SIZE, "%s", reply_len(reply) ? reply_text(reply) : STREAM_ID_NONE);
 }
 
-static outcome_t look_at_some(conn_t *conn, const keyspace_t *keys, size_t first, size_t count, stream_look_t *out,
+static outcome_t look_at_some(conn_t *conn, const keyspace_t *keys, size_t first, size_t count, stream_ends_t *out,
                               int64_t *now_ms, redis_error_t *error) {
     redisReply *reply;
-    request_script(conn, &script_tails, (int)(2 * count));
+    request_script(conn, &script_stream_ends, (int)(2 * count));
     for (size_t i = first; i < first + count; i++) {
         request_text(conn, keys->queues[i].failures);
         request_text(conn, keys->queues[i].meta);
@@ -127,9 +127,9 @@ static outcome_t look_at_some(conn_t *conn, const keyspace_t *keys, size_t first
     if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
     *now_ms = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
     for (size_t i = 0; i < count; i++) {
-        stream_look_t *look = &out[first + i];
+        stream_ends_t *look = &out[first + i];
         const char *length = reply_text(reply_at(reply, 5 * i + 1));
-        *look = (stream_look_t){.length = strtoll(length, NULL, 10)};
+        *look = (stream_ends_t){.length = strtoll(length, NULL, 10)};
         if (*length == '!')
             snprintf(look->error, sizeof look->error, "\"%s\": %.100s", keys->queues[first + i].failures, length + 1);
         copy_id(look->first, reply_at(reply, 5 * i + 2));
@@ -142,7 +142,7 @@ static outcome_t look_at_some(conn_t *conn, const keyspace_t *keys, size_t first
     return OUTCOME_OK;
 }
 
-outcome_t stream_look(conn_t *conn, const keyspace_t *keys, stream_look_t *out, int64_t *now_ms, redis_error_t *error) {
+outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, stream_ends_t *out, int64_t *now_ms, redis_error_t *error) {
     *now_ms = 0;
     for (size_t first = 0; first < keys->queue_count; first += CHUNK) {
         size_t count = keys->queue_count - first < CHUNK ? keys->queue_count - first : CHUNK;
@@ -154,7 +154,7 @@ outcome_t stream_look(conn_t *conn, const keyspace_t *keys, stream_look_t *out, 
             if (count > 1) outcome = look_at_some(conn, keys, i, 1, out, now_ms, error);
             if (outcome == OUTCOME_OK) continue;
             if (outcome != OUTCOME_REFUSED) return outcome;
-            out[i] = (stream_look_t){.first = STREAM_ID_NONE, .last = STREAM_ID_NONE, .trimmed = STREAM_ID_NONE};
+            out[i] = (stream_ends_t){.first = STREAM_ID_NONE, .last = STREAM_ID_NONE, .trimmed = STREAM_ID_NONE};
             snprintf(out[i].error, sizeof out[i].error, "%.150s", error->text);
         }
     }

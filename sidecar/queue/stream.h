@@ -39,16 +39,16 @@ outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn
                            redis_error_t *error);
 
 // Where a stream begins and ends, to see what was lost or began anew.
-typedef struct stream_look {
+typedef struct stream_read_ends {
     char error[160];     // why nothing is known of this queue; "" = the rest is good
     int64_t length;      // entries
     stream_id_t first;   // id of the oldest entry; "0-0" = none
     stream_id_t last;    // last id ever given; "0-0" = none
     stream_id_t trimmed; // highest id that trim has removed; "0-0" = none
     int64_t bytes;       // of all values, as they are counted
-} stream_look_t;
+} stream_ends_t;
 // Of every queue; out has room for all. One request, or one for each queue where all together are refused. *now_ms is Redis's.
-outcome_t stream_look(conn_t *conn, const keyspace_t *keys, stream_look_t *out, int64_t *now_ms, redis_error_t *error);
+outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, stream_ends_t *out, int64_t *now_ms, redis_error_t *error);
 
 // Says that `instance` has everything of each queue up to its position ("": not of this one). Only upwards; notes Redis's time
 // with it. OUTCOME_REFUSED names one of the queues that failed; the others are acknowledged all the same.
@@ -57,8 +57,8 @@ outcome_t stream_acknowledge(conn_t *conn, const keyspace_t *keys, const char *i
 
 // Takes back what `instance` has acknowledged, of each queue where that is above its position in `above` (NULL: of every queue):
 // the copy is gone. *removed counts queues. A key that cannot be read or written is passed over: nothing is trimmed by it either.
-outcome_t stream_forget(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *above, int64_t *removed,
-                        redis_error_t *error);
+outcome_t stream_revoke_acks(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *above,
+                             int64_t *removed, redis_error_t *error);
 
 enum {
     STREAM_TRIM_MOST = 1000,                 // entries that one call removes at the most

@@ -21,8 +21,8 @@ static outcome_t claims_more(conn_t *conn, const char *key, const char *instance
     return OUTCOME_OK;
 }
 
-outcome_t stream_forget(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *above, int64_t *removed,
-                        redis_error_t *error) {
+outcome_t stream_revoke_acks(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *above,
+                             int64_t *removed, redis_error_t *error) {
     *removed = 0;
     for (size_t i = 0; i < keys->queue_count; i++) {
         redisReply *reply;

@@ -17,7 +17,7 @@ static outcome_t subscribe(conn_t *ear, int64_t *id, redis_error_t *error) {
     return error->outcome;
 }
 
-outcome_t wake_start(conn_t *data, conn_t *ear, redis_error_t *error) {
+outcome_t tracking_start(conn_t *data, conn_t *ear, redis_error_t *error) {
     int64_t id = 0;
     redisReply *reply;
     conn_close(ear);
@@ -44,7 +44,7 @@ outcome_t wake_start(conn_t *data, conn_t *ear, redis_error_t *error) {
     return error->outcome;
 }
 
-static void tell_keys(const redisReply *named, wake_fn *changed, void *self) {
+static void tell_keys(const redisReply *named, tracking_change_fn *changed, void *self) {
     if (!named || named->type != REDIS_REPLY_ARRAY) {
         changed(self, NULL, 0);
         return;
@@ -53,7 +53,7 @@ static void tell_keys(const redisReply *named, wake_fn *changed, void *self) {
 }
 
 // `changed` and `heard` may be NULL.
-static void tell(const redisReply *reply, wake_fn *changed, void *self, wake_heard_fn *heard, void *hearer) {
+static void tell(const redisReply *reply, tracking_change_fn *changed, void *self, tracking_message_fn *heard, void *hearer) {
     const redisReply *said = reply_at(reply, 2);
     if (!reply_is(reply_at(reply, 0), "message")) return;
     if (!reply_is(reply_at(reply, 1), INVALIDATE_CHANNEL)) {
@@ -63,7 +63,8 @@ static void tell(const redisReply *reply, wake_fn *changed, void *self, wake_hea
     }
 }
 
-outcome_t wake_take(conn_t *ear, wake_fn *changed, void *self, wake_heard_fn *heard, void *hearer, redis_error_t *error) {
+outcome_t tracking_read(conn_t *ear, tracking_change_fn *changed, void *self, tracking_message_fn *heard, void *hearer,
+                        redis_error_t *error) {
     for (;;) {
         redisReply *reply;
         if (conn_take(ear, &reply, error) != OUTCOME_OK || !reply) return error->outcome;
@@ -72,7 +73,7 @@ outcome_t wake_take(conn_t *ear, wake_fn *changed, void *self, wake_heard_fn *he
     }
 }
 
-outcome_t wake_also(conn_t *ear, const char *channel, wake_heard_fn *heard, void *hearer, redis_error_t *error) {
+outcome_t tracking_subscribe(conn_t *ear, const char *channel, tracking_message_fn *heard, void *hearer, redis_error_t *error) {
     bool done = false;
     request_begin(ear, "SUBSCRIBE");
     request_text(ear, channel);

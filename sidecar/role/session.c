@@ -50,7 +50,8 @@ void session_disable_tracking(session_t *session, const redis_error_t *error, mo
     session->tracking_retry_at = mono_add(now, NO_WAKE_RETRY_S * NS_PER_S);
 }
 
-void session_subscribe(session_t *session, const char *const *channels, size_t count, wake_heard_fn *on_message, void *self) {
+void session_subscribe(session_t *session, const char *const *channels, size_t count, tracking_message_fn *on_message,
+                       void *self) {
     session->channels = channels;
     session->channel_count = count;
     session->on_message = on_message;
@@ -61,8 +62,8 @@ void session_subscribe(session_t *session, const char *const *channels, size_t c
 static void session_subscribe_channels(session_t *session) {
     for (size_t i = 0; i < session->channel_count && conn_is_open(session->subscriber); i++) {
         redis_error_t error;
-        if (wake_also(session->subscriber, session->channels[i], session->on_message, session->on_message_self, &error) ==
-            OUTCOME_REFUSED)
+        if (tracking_subscribe(session->subscriber, session->channels[i], session->on_message, session->on_message_self,
+                               &error) == OUTCOME_REFUSED)
             log_error(session->role, NULL, "cannot subscribe; events on this channel are missed",
                       F_STR("channel", session->channels[i]), F_STR("reason", error.text));
     }
@@ -70,7 +71,7 @@ static void session_subscribe_channels(session_t *session) {
 
 static void session_start_tracking(session_t *session, mono_t now) {
     redis_error_t error;
-    outcome_t outcome = wake_start(session->data, session->subscriber, &error);
+    outcome_t outcome = tracking_start(session->data, session->subscriber, &error);
     if (outcome == OUTCOME_OK) {
         session->tracking = true;
         session_set_tracking_refused(session, false);
@@ -111,10 +112,10 @@ bool session_check_alive(session_t *session) {
     return false;
 }
 
-bool session_read_messages(session_t *session, wake_fn *changed, void *self) {
+bool session_read_messages(session_t *session, tracking_change_fn *changed, void *self) {
     redis_error_t error;
     if (!session->tracking) return true;
-    if (wake_take(session->subscriber, changed, self, session->on_message, session->on_message_self, &error) == OUTCOME_OK)
+    if (tracking_read(session->subscriber, changed, self, session->on_message, session->on_message_self, &error) == OUTCOME_OK)
         return true;
     log_warn(session->role, NULL, "lost the tracking connection", F_STR("reason", error.text));
     conn_close(session->subscriber);

@@ -26,7 +26,7 @@ typedef struct session {
     backoff_t backoff;
     const char *const *channels; // further channels to subscribe to; borrowed
     size_t channel_count;
-    wake_heard_fn *on_message;
+    tracking_message_fn *on_message;
     void *on_message_self; // its first argument; borrowed
 } session_t;
 
@@ -37,7 +37,8 @@ void session_init(session_t *session, const char *role, const char *const names[
 void session_free(session_t *session);
 // Subscribes to more channels on each new subscriber connection. A refused channel is logged once for each connection. Borrows
 // everything; call it before the first session_open.
-void session_subscribe(session_t *session, const char *const *channels, size_t count, wake_heard_fn *on_message, void *self);
+void session_subscribe(session_t *session, const char *const *channels, size_t count, tracking_message_fn *on_message,
+                       void *self);
 void session_close(session_t *session);
 
 // Opens closed connections. *fresh: a connection or tracking is new, so anything may have changed meanwhile. False: not now, see
@@ -54,7 +55,7 @@ bool session_check_alive(session_t *session);
 
 // Reads the messages that have arrived and calls `changed` for each invalidated key. False: the subscriber connection was lost;
 // session_open replaces it.
-bool session_read_messages(session_t *session, wake_fn *changed, void *self);
+bool session_read_messages(session_t *session, tracking_change_fn *changed, void *self);
 // The server refuses client tracking: polls alone find changes until tracking is tried again.
 void session_disable_tracking(session_t *session, const redis_error_t *error, mono_t now);
 

@@ -37,9 +37,9 @@ static stream_trimmed_t trim(fixture_t *f) {
 
 Test(redis_auditor_room, a_full_stream_of_old_records_is_trimmed) {
     fixture_t f = setup(100);
-    stream_look_t look;
+    stream_ends_t look;
     int64_t now_ms;
-    cr_assert_eq(stream_look(f.conn, f.keys, &look, &now_ms, &f.error), OUTCOME_OK);
+    cr_assert_eq(stream_read_ends(f.conn, f.keys, &look, &now_ms, &f.error), OUTCOME_OK);
     cr_assert_eq(look.bytes, OLD * LARGE);
     cr_assert_gt(look.bytes, stream_room(f.keys));
     stream_trimmed_t done = trim(&f);

@@ -69,8 +69,8 @@ plant docs 'no source logs .nonsense.' 'printf "| log message | |\n|---|---|\n| 
 plant docs 'there is no file absent.c' 'printf "\140absent.c\140\n" >>docs/internals.md'
 
 plant scripts 'uses KEYS\[9\]' 'echo "redis.call(\"GET\", KEYS[9])" | tr "\"" "'"'"'" >>sidecar/queue/lua/renew.lua'
-plant scripts 'no-writes' 'sed -i "1s/.*/#!lua flags=allow-oom/" sidecar/queue/lua/heads.lua'
-plant scripts 'no `-- Safe` line' 'sed -i "/^-- Safe/d" sidecar/queue/lua/heal.lua'
+plant scripts 'no-writes' 'sed -i "1s/.*/#!lua flags=allow-oom/" sidecar/queue/lua/next_due.lua'
+plant scripts 'no `-- Safe` line' 'sed -i "/^-- Safe/d" sidecar/queue/lua/break_stale_lock.lua'
 plant scripts 'claim.lua:[0-9]*: .*near' 'echo "if then" >>sidecar/queue/lua/claim.lua'
 plant scripts 'lacks \+hset' 'sed -i "s/ +hset / /; s/ +hset\$//" docs/acl.md'
 plant scripts 'passes 9 KEYS to release.lua' 'find sidecar -name "*.c" -exec sed -i "s/script_release, 1/script_release, 9/" {} +'

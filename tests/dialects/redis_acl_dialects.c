@@ -12,9 +12,9 @@
 
 static const char NOBODY_LEADS[] = "nobody leads: ";
 
-static void note(void *self, finding_t finding, const char *queue, const char *text) {
+static void note(void *self, preflight_level_t finding, const char *queue, const char *text) {
     (void)queue;
-    if (finding != FINDING_FACT) buffer_printf(self, "%s%s\n", finding == FINDING_FAULT ? NOBODY_LEADS : "", text);
+    if (finding != PREFLIGHT_FACT) buffer_printf(self, "%s%s\n", finding == PREFLIGHT_REFUSED ? NOBODY_LEADS : "", text);
 }
 
 /* What preflight says under the present rights; owned. */

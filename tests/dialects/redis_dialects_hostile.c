@@ -332,8 +332,8 @@ ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing,
     close_desk(&d);
 }
 
-static void note(void *self, finding_t finding, const char *queue, const char *text) {
-    if (finding == FINDING_BARRED) buffer_printf(self, "%s: %s\n", queue, text);
+static void note(void *self, preflight_level_t finding, const char *queue, const char *text) {
+    if (finding == PREFLIGHT_QUEUE_DISABLED) buffer_printf(self, "%s: %s\n", queue, text);
 }
 
 /* BullMQ keeps its jobs under the same names: nothing of them is moved, marked or ended. */

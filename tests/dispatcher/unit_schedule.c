@@ -80,7 +80,7 @@ Test(unit_schedule, infinite_scores) {
     cr_assert(schedule_wants_promote(&setup.schedule, NOW));
     see_head(&setup.schedule, INFINITY);
     cr_assert_not(schedule_wants_promote(&setup.schedule, mono_add(NOW, INT64_C(1) << 60)));
-    cr_assert_not(schedule_differs(&setup.schedule, &(head_t){0}), "never, as without a head");
+    cr_assert_not(schedule_differs(&setup.schedule, &(next_due_t){0}), "never, as without a head");
     setup_close(&setup);
 }
 
@@ -225,7 +225,7 @@ Test(unit_schedule, faults_hold_the_queue) {
     expect_hold(&setup);
     setup_close(&setup);
     setup = setup_open("");
-    schedule_read_head(&setup.schedule, &(head_t){.error = "WRONGTYPE y"}, NOW_US, NOW);
+    schedule_read_head(&setup.schedule, &(next_due_t){.error = "WRONGTYPE y"}, NOW_US, NOW);
     cr_assert_eq(fixture_log_count("\"reason\":\"WRONGTYPE y\""), 1);
     expect_hold(&setup);
     setup_close(&setup);
@@ -258,13 +258,13 @@ Test(unit_schedule, forgets_all_but_its_configuration) {
 Test(unit_schedule, tells_a_head_that_nobody_announced) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
-    cr_assert_not(schedule_differs(schedule, &(head_t){0}));
-    cr_assert(schedule_differs(schedule, &(head_t){.exists = true, .score = 5}));
-    cr_assert(schedule_differs(schedule, &(head_t){.error = "x"}));
+    cr_assert_not(schedule_differs(schedule, &(next_due_t){0}));
+    cr_assert(schedule_differs(schedule, &(next_due_t){.exists = true, .score = 5}));
+    cr_assert(schedule_differs(schedule, &(next_due_t){.error = "x"}));
     see_head(schedule, 5);
-    cr_assert_not(schedule_differs(schedule, &(head_t){.exists = true, .score = 5}));
-    cr_assert(schedule_differs(schedule, &(head_t){.exists = true, .score = 6}));
-    cr_assert(schedule_differs(schedule, &(head_t){0}));
+    cr_assert_not(schedule_differs(schedule, &(next_due_t){.exists = true, .score = 5}));
+    cr_assert(schedule_differs(schedule, &(next_due_t){.exists = true, .score = 6}));
+    cr_assert(schedule_differs(schedule, &(next_due_t){0}));
     setup_close(&setup);
 }
 

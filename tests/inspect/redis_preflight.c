@@ -9,10 +9,10 @@
 
 typedef struct {
     buffer_t text; /* "kind queue: text" a line */
-    int counts[5]; /* by finding_t */
+    int counts[5]; /* by preflight_level_t */
 } said_t;
 
-static void note(void *self, finding_t finding, const char *queue, const char *text) {
+static void note(void *self, preflight_level_t finding, const char *queue, const char *text) {
     static const char *const kinds[] = {"fact", "warn", "queue", "fault", "barred"};
     said_t *said = self;
     said->counts[finding]++;
@@ -32,8 +32,8 @@ static void expect_look(fixture_t *f, int warnings, int queues, int faults, cons
     long long keys = redis_int(f->r, "DBSIZE");
     cr_assert_eq(look(f, &said), OUTCOME_OK, "%s", f->error.text);
     const char *all = buffer_text(&said.text);
-    cr_assert(said.counts[FINDING_WARN] == warnings && said.counts[FINDING_QUEUE] == queues &&
-                  said.counts[FINDING_FAULT] == faults,
+    cr_assert(said.counts[PREFLIGHT_WARNING] == warnings && said.counts[PREFLIGHT_QUEUE_REFUSED] == queues &&
+                  said.counts[PREFLIGHT_REFUSED] == faults,
               "%s", all);
     if (text) cr_assert_not_null(strstr(all, text), "no \"%s\" in:\n%s", text, all);
     cr_assert_eq(redis_int(f->r, "DBSIZE"), keys, "scratch keys are left");
@@ -173,8 +173,8 @@ Test(redis_preflight, what_passes_by_itself_is_no_finding) {
             proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = steps[s], .error = PASSING[i]});
             outcome_t outcome = look(&f, &said);
             cr_assert(outcome == OUTCOME_RETRY || outcome == OUTCOME_DISCONNECTED, "%s at %s", PASSING[i], steps[s]);
-            cr_assert_eq(said.counts[FINDING_FAULT], 0, "%s", buffer_text(&said.text));
-            cr_assert_eq(said.counts[FINDING_QUEUE], 0, "%s", buffer_text(&said.text));
+            cr_assert_eq(said.counts[PREFLIGHT_REFUSED], 0, "%s", buffer_text(&said.text));
+            cr_assert_eq(said.counts[PREFLIGHT_QUEUE_REFUSED], 0, "%s", buffer_text(&said.text));
             proxy_pass(f.proxy);
             cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
         }
@@ -217,7 +217,7 @@ Test(redis_preflight, a_lost_connection_is_told_at_every_step) {
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .nth = nth});
         cr_assert_eq(look(&f, &said), OUTCOME_DISCONNECTED, "request %d of %ld", nth, requests);
         cr_assert_eq(redis_int(f.r, "EVAL %s 0", SCRATCH_WITHOUT_TTL), 0, "killed here it would leave keys: request %d", nth);
-        cr_assert_eq(said.counts[FINDING_FAULT], 0, "%s", buffer_text(&said.text));
+        cr_assert_eq(said.counts[PREFLIGHT_REFUSED], 0, "%s", buffer_text(&said.text));
         proxy_pass(f.proxy);
         cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     }
@@ -290,7 +290,7 @@ Test(redis_preflight, in_a_cluster_each_queue_needs_a_lock_of_its_slot, .timeout
     fixture_t f = cluster(CLUSTER_CONFIG("group", "{ name = \"email\"; }, { name = \"{sms}\"; }"), true);
     said_t said = {0};
     cr_assert_eq(look(&f, &said), OUTCOME_OK, "%s", f.error.text);
-    cr_assert_eq(said.counts[FINDING_QUEUE], 2, "%s", buffer_text(&said.text));
+    cr_assert_eq(said.counts[PREFLIGHT_QUEUE_REFUSED], 2, "%s", buffer_text(&said.text));
     cr_assert_not_null(strstr(buffer_text(&said.text), "queue email: in Redis Cluster"), "%s", buffer_text(&said.text));
     cr_assert_not_null(strstr(buffer_text(&said.text), "lock.scope = \"queue\""));
     buffer_free(&said.text);
@@ -328,8 +328,8 @@ Test(redis_preflight, in_a_cluster_patterns_without_the_tag_are_warned_of, .time
                 true);
     said_t said = {0};
     cr_assert_eq(look(&f, &said), OUTCOME_OK, "%s", f.error.text);
-    cr_assert_eq(said.counts[FINDING_WARN], 2, "%s", buffer_text(&said.text));
-    cr_assert_eq(said.counts[FINDING_QUEUE], 0, "%s", buffer_text(&said.text));
+    cr_assert_eq(said.counts[PREFLIGHT_WARNING], 2, "%s", buffer_text(&said.text));
+    cr_assert_eq(said.counts[PREFLIGHT_QUEUE_REFUSED], 0, "%s", buffer_text(&said.text));
     cr_assert_not_null(strstr(buffer_text(&said.text), "`heartbeat`, which is \"*_alive\""), "%s", buffer_text(&said.text));
     cr_assert_not_null(strstr(buffer_text(&said.text), "`private`, which is \"queue-*\""), "%s", buffer_text(&said.text));
     buffer_free(&said.text);

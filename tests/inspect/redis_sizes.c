@@ -1,4 +1,4 @@
-/* census.lua and the verb that calls it: how much there is in queues of each dialect, whatever stands in their keys. */
+/* sizes.lua and the verb that calls it: how much there is in queues of each dialect, whatever stands in their keys. */
 #include "fixture.h"
 #include "inspect/sizes.h"
 #include "queue/stamps.h"
@@ -14,22 +14,22 @@
 
 static fixture_t setup(const char *config) { return fixture_start(&(fixture_options_t){.config = config}); }
 
-static census_t census_of(fixture_t *f, size_t queue, census_depth_t depth) {
-    census_t census;
+static sizes_t sizes_of(fixture_t *f, size_t queue, sizes_depth_t depth) {
+    sizes_t sizes;
     call_t call = fixture_call(f, NULL);
     call.queue = queue;
-    cr_assert_eq(census_take(&call, 1, depth, &census), OUTCOME_OK, "%s", f->error.text);
-    return census;
+    cr_assert_eq(sizes_read(&call, 1, depth, &sizes), OUTCOME_OK, "%s", f->error.text);
+    return sizes;
 }
 
-static outcome_t take(fixture_t *f, size_t count, census_t *out) {
+static outcome_t take(fixture_t *f, size_t count, sizes_t *out) {
     const call_t call = fixture_call(f, NULL);
-    return census_take(&call, count, CENSUS_STAMPS, out);
+    return sizes_read(&call, count, SIZES_STAMPS, out);
 }
 
-static census_t look(fixture_t *f) { return census_of(f, 0, CENSUS_STAMPS); }
+static sizes_t look(fixture_t *f) { return sizes_of(f, 0, SIZES_STAMPS); }
 
-static void expect_sizes(const census_t *c, int64_t delayed, int64_t ready, int64_t in_progress) {
+static void expect_sizes(const sizes_t *c, int64_t delayed, int64_t ready, int64_t in_progress) {
     cr_expect_eq(c->delayed, delayed, "delayed %lld", (long long)c->delayed);
     cr_expect_eq(c->ready, ready, "ready %lld", (long long)c->ready);
     cr_expect_eq(c->in_progress, in_progress, "in progress %lld", (long long)c->in_progress);
@@ -48,11 +48,11 @@ static int64_t now_ms(fixture_t *f) {
 Test(redis_census, an_empty_queue) {
     fixture_t f = setup(QUEUES(EMAIL));
     int64_t before = now_ms(&f);
-    census_t c = look(&f);
+    sizes_t c = look(&f);
     expect_sizes(&c, 0, 0, 0);
     cr_assert(c.now_ms >= before && c.now_ms <= now_ms(&f));
-    cr_assert(c.next_due_ms == CENSUS_UNKNOWN && c.oldest_in_progress_ms == CENSUS_UNKNOWN);
-    cr_assert(c.records == 0 && c.record_bytes == 0 && census_overdue_ms(&c) == 0);
+    cr_assert(c.next_due_ms == SIZES_UNKNOWN && c.oldest_in_progress_ms == SIZES_UNKNOWN);
+    cr_assert(c.records == 0 && c.record_bytes == 0 && sizes_overdue_ms(&c) == 0);
     fixture_stop(&f);
 }
 
@@ -67,15 +67,15 @@ Test(redis_census, counts_what_is_there) {
     stamp(&f, "0123456789abcdef", now - 60000);
     stamp(&f, "under way       ", 0);
     stamp(&f, "younger         ", now - 50000);
-    census_t c = look(&f);
+    sizes_t c = look(&f);
     expect_sizes(&c, 2, 3, 4);
     cr_assert_eq(c.next_due_ms, now - 5000);
-    cr_assert_eq(census_overdue_ms(&c), c.now_ms - now + 5000);
+    cr_assert_eq(sizes_overdue_ms(&c), c.now_ms - now + 5000);
     cr_assert(c.records == 1 && c.record_bytes == 77);
     cr_assert_eq(c.oldest_in_progress_ms, now - 60000);
-    c = census_of(&f, 0, CENSUS_ENDS);
+    c = sizes_of(&f, 0, SIZES_ENDS);
     expect_sizes(&c, 2, 3, 4);
-    cr_assert_eq(c.oldest_in_progress_ms, CENSUS_UNKNOWN);
+    cr_assert_eq(c.oldest_in_progress_ms, SIZES_UNKNOWN);
     redis_ok(f.r, "HSET sidecar:email:meta bytes 1000 entries 4"); /* somebody has trimmed three of four */
     c = look(&f);
     cr_assert_eq(c.record_bytes, 250, "as settle.lua counts them");
@@ -97,9 +97,9 @@ Test(redis_census, scores_of_any_kind) {
         char *config = mem_printf(QUEUES("{ name = \"email\"; score_unit = \"%s\"; }"), cases[i].unit);
         fixture_t f = setup(config);
         redis_ok(f.r, "ZADD email:delayed %s a", cases[i].score);
-        census_t c = look(&f);
+        sizes_t c = look(&f);
         cr_expect_eq(c.next_due_ms, cases[i].due_ms, "%s %s: %lld", cases[i].score, cases[i].unit, (long long)c.next_due_ms);
-        cr_expect_eq(census_overdue_ms(&c) > 0, cases[i].due_ms != INT64_MAX);
+        cr_expect_eq(sizes_overdue_ms(&c) > 0, cases[i].due_ms != INT64_MAX);
         fixture_stop(&f);
         free(config);
     }
@@ -108,7 +108,7 @@ Test(redis_census, scores_of_any_kind) {
 Test(redis_census, a_sentinel_is_no_job) {
     fixture_t f = setup(QUEUES(EMAIL));
     redis_ok(f.r, "HSET sidecar:email:sentinel random 0123456789abcdef0123456789abcdef n 7");
-    census_t c = look(&f);
+    sizes_t c = look(&f);
     expect_sizes(&c, 0, 0, 0); /* the list was deleted */
     redis_ok(f.r, "RPUSH email:backup job");
     c = look(&f);
@@ -135,7 +135,7 @@ Test(redis_census, what_the_monitor_has_planted_is_no_job) {
     instance_lead(&instance, f.r);
     cr_assert(driver_until(&instance.driver, redis_int(f.r, "LLEN email:backup") == 2, 8000));
     cr_assert(driver_until(&instance.driver, redis_int(f.r, "HLEN sidecar:email:stamps") == 1, 8000));
-    census_t c = look(&f);
+    sizes_t c = look(&f);
     expect_sizes(&c, 0, 0, 1);
     cr_assert(c.oldest_in_progress_ms > c.now_ms - wait_scaled_ms(20000) && c.oldest_in_progress_ms <= c.now_ms);
     redis_ok(f.r, "LREM email:backup 1 job");
@@ -159,12 +159,12 @@ Test(redis_census, of_kmqueue) {
     redis_ok(f.r, "RPUSH worker1_queue 1 2");
     redis_ok(f.r, "RPUSH worker2_queue 1 2 3");
     redis_ok(f.r, "RPUSH back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ== %s", MARKER); /* of KMQueue's own manager */
-    census_t c = look(&f);
-    expect_sizes(&c, CENSUS_UNKNOWN, 5, 0);
+    sizes_t c = look(&f);
+    expect_sizes(&c, SIZES_UNKNOWN, 5, 0);
     redis_ok(f.r, "RPUSH back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ== task");
     redis_ok(f.r, "HSET sidecar:email:sentinel n 1 random x");
     c = look(&f);
-    expect_sizes(&c, CENSUS_UNKNOWN, 5, 1);
+    expect_sizes(&c, SIZES_UNKNOWN, 5, 1);
     fixture_stop(&f);
 }
 
@@ -176,17 +176,17 @@ Test(redis_census, of_bull) {
     redis_ok(f.r, "RPUSH bull:video:paused 3");
     redis_ok(f.r, "LPUSH bull:video:active 4 5 6");
     redis_ok(f.r, "HSET bull:video:4 processedOn %lld", (long long)now - 70000);
-    census_t c = census_of(&f, 0, CENSUS_ENDS);
+    sizes_t c = sizes_of(&f, 0, SIZES_ENDS);
     expect_sizes(&c, 1, 3, 3);
     cr_assert_eq(c.next_due_ms, now + 60000);
     cr_assert_eq(c.oldest_in_progress_ms, now - 70000, "what has been active for longest stands last");
     redis_ok(f.r, "DEL bull:video:4");
     c = look(&f);
     expect_sizes(&c, 1, 3, 3);
-    cr_assert_eq(c.oldest_in_progress_ms, CENSUS_UNKNOWN);
+    cr_assert_eq(c.oldest_in_progress_ms, SIZES_UNKNOWN);
     fixture_make_key(f.r, "bull:video:4", "string");
     c = look(&f);
-    cr_assert(c.in_progress == CENSUS_UNKNOWN && c.ready == 3 && strstr(c.error, "bull:video:active: WRONGTYPE"), "%s", c.error);
+    cr_assert(c.in_progress == SIZES_UNKNOWN && c.ready == 3 && strstr(c.error, "bull:video:active: WRONGTYPE"), "%s", c.error);
     fixture_stop(&f);
 }
 
@@ -197,8 +197,8 @@ Test(redis_census, of_delayed_queue) {
     redis_ok(f.r, "ZADD de_delayed_events 1700000000000 com.example.A###1 1800000000000 com.example.A###2");
     redis_ok(f.r, "RPUSH de_one a b");
     redis_ok(f.r, "RPUSH de_c c");
-    census_t c = look(&f);
-    expect_sizes(&c, 2, 3, CENSUS_UNKNOWN);
+    sizes_t c = look(&f);
+    expect_sizes(&c, 2, 3, SIZES_UNKNOWN);
     cr_assert_eq(c.next_due_ms, 1700000000000);
     fixture_stop(&f);
 }
@@ -206,15 +206,15 @@ Test(redis_census, of_delayed_queue) {
 Test(redis_census, of_private_queues) {
     fixture_t f = setup(QUEUES("{ name = \"email\"; dialect = \"private_queues\"; main = \"fights\"; private = \"queue-*\"; }"));
     redis_ok(f.r, "RPUSH fights 1 2");
-    census_t c = census_of(&f, 0, CENSUS_ENDS);
-    expect_sizes(&c, CENSUS_UNKNOWN, 2, CENSUS_UNKNOWN);
+    sizes_t c = sizes_of(&f, 0, SIZES_ENDS);
+    expect_sizes(&c, SIZES_UNKNOWN, 2, SIZES_UNKNOWN);
     c = look(&f);
-    expect_sizes(&c, CENSUS_UNKNOWN, 2, 0);
+    expect_sizes(&c, SIZES_UNKNOWN, 2, 0);
     stamp(&f, "0123456789abcdef", 1700000000000);
     stamp(&f, "under way       ", 0);
     stamp(&f, "another         ", 1800000000000);
     c = look(&f);
-    expect_sizes(&c, CENSUS_UNKNOWN, 2, 2);
+    expect_sizes(&c, SIZES_UNKNOWN, 2, 2);
     cr_assert_eq(c.oldest_in_progress_ms, 1700000000000);
     fixture_stop(&f);
 }
@@ -223,10 +223,10 @@ Test(redis_census, roles_that_a_queue_has_not_are_not_looked_for) {
     fixture_t f = setup(QUEUES("{ name = \"email\"; roles = [\"dispatcher\"]; }, { name = \"sms\"; roles = [\"monitor\"]; }"));
     fixture_make_key(f.r, "email:backup", "string");
     fixture_make_key(f.r, "sms:delayed", "string");
-    census_t c = look(&f);
-    expect_sizes(&c, 0, 0, CENSUS_UNKNOWN);
-    c = census_of(&f, 1, CENSUS_STAMPS);
-    expect_sizes(&c, CENSUS_UNKNOWN, 0, 0);
+    sizes_t c = look(&f);
+    expect_sizes(&c, 0, 0, SIZES_UNKNOWN);
+    c = sizes_of(&f, 1, SIZES_STAMPS);
+    expect_sizes(&c, SIZES_UNKNOWN, 0, 0);
     fixture_stop(&f);
 }
 
@@ -235,16 +235,16 @@ Test(redis_census, one_key_of_the_wrong_type_spoils_its_own_number_only, .timeou
     static const struct {
         const char *key, *type;
         size_t lost;
-    } keys[] = {{"email", "list", offsetof(census_t, ready)},
-                {"email:delayed", "zset", offsetof(census_t, delayed)},
-                {"email:backup", "list", offsetof(census_t, in_progress)},
-                {"sidecar:email:failures", "stream", offsetof(census_t, records)},
-                {"sidecar:email:meta", "hash", offsetof(census_t, record_bytes)},
-                {"sidecar:email:stamps", "hash", offsetof(census_t, oldest_in_progress_ms)},
+    } keys[] = {{"email", "list", offsetof(sizes_t, ready)},
+                {"email:delayed", "zset", offsetof(sizes_t, delayed)},
+                {"email:backup", "list", offsetof(sizes_t, in_progress)},
+                {"sidecar:email:failures", "stream", offsetof(sizes_t, records)},
+                {"sidecar:email:meta", "hash", offsetof(sizes_t, record_bytes)},
+                {"sidecar:email:stamps", "hash", offsetof(sizes_t, oldest_in_progress_ms)},
                 {"sidecar:email:sentinel", "hash", 0}};
-    static const size_t numbers[] = {offsetof(census_t, ready),        offsetof(census_t, delayed),
-                                     offsetof(census_t, in_progress),  offsetof(census_t, records),
-                                     offsetof(census_t, record_bytes), offsetof(census_t, oldest_in_progress_ms)};
+    static const size_t numbers[] = {offsetof(sizes_t, ready),        offsetof(sizes_t, delayed),
+                                     offsetof(sizes_t, in_progress),  offsetof(sizes_t, records),
+                                     offsetof(sizes_t, record_bytes), offsetof(sizes_t, oldest_in_progress_ms)};
     fixture_t f = setup(QUEUES(EMAIL ", { name = \"sms\"; }"));
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
@@ -254,13 +254,13 @@ Test(redis_census, one_key_of_the_wrong_type_spoils_its_own_number_only, .timeou
             redis_ok(f.r, "RPUSH sms 1 2 3");
             stamp(&f, "0123456789abcdef", 5);
             fixture_make_key(f.r, keys[k].key, fixture_types[t]);
-            census_t c[2];
+            sizes_t c[2];
             cr_assert_eq(take(&f, 2, c), OUTCOME_OK);
             cr_expect(strncmp(c[0].error, keys[k].key, strlen(keys[k].key)) == 0 && strstr(c[0].error, "WRONGTYPE"), "%s: %s",
                       keys[k].key, c[0].error);
             for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
                 int64_t number = *(const int64_t *)(const void *)((const char *)&c[0] + numbers[i]);
-                cr_expect_eq(number == CENSUS_UNKNOWN, numbers[i] == keys[k].lost && keys[k].lost, "%s as %s: number %zu is %lld",
+                cr_expect_eq(number == SIZES_UNKNOWN, numbers[i] == keys[k].lost && keys[k].lost, "%s as %s: number %zu is %lld",
                              keys[k].key, fixture_types[t], i, (long long)number);
             }
             expect_sizes(&c[1], 0, 3, 0);
@@ -277,15 +277,15 @@ Test(redis_census, one_key_that_may_not_be_read_spoils_its_own_number_only) {
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     redis_ok(f.r, "RPUSH email:backup 1 2");
     redis_ok(f.r, "RPUSH fax 1 2");
-    census_t c[3];
+    sizes_t c[3];
     cr_assert_eq(take(&f, 3, c), OUTCOME_OK);
-    cr_assert(c[0].ready == CENSUS_UNKNOWN && strstr(c[0].error, "email: NOPERM"), "%s", c[0].error);
+    cr_assert(c[0].ready == SIZES_UNKNOWN && strstr(c[0].error, "email: NOPERM"), "%s", c[0].error);
     cr_assert(c[0].in_progress == 2 && c[0].delayed == 0 && c[0].records == 0);
     expect_sizes(&c[1], 0, 0, 0);
     expect_sizes(&c[2], 0, 2, 0);
     redis_ok(f.r, "ACL SETUSER sidecar -evalsha"); /* nothing at all, by few requests */
     cr_assert_eq(take(&f, 3, c), OUTCOME_OK);
-    for (int i = 0; i < 3; i++) cr_assert(c[i].ready == CENSUS_UNKNOWN && strstr(c[i].error, "NOPERM"), "%s", c[i].error);
+    for (int i = 0; i < 3; i++) cr_assert(c[i].ready == SIZES_UNKNOWN && strstr(c[i].error, "NOPERM"), "%s", c[i].error);
     fixture_stop(&f);
 }
 
@@ -303,21 +303,21 @@ Test(redis_census, a_thousand_queues_by_few_requests) {
     for (int scope = 0; scope < 2; scope++) {
         char *config = many(1000, scope ? "queue" : "group");
         fixture_t f = setup(config);
-        census_t *c = calloc(1000, sizeof *c);
+        sizes_t *c = calloc(1000, sizeof *c);
         redis_ok(f.r, scope ? "RPUSH {q998} 1 2" : "RPUSH q998 1 2");
         redis_ok(f.r, scope ? "SET {q500}:delayed x" : "SET q500:delayed x");
         redis_ok(f.r, "CONFIG RESETSTAT");
         cr_assert_eq(take(&f, 1000, c), OUTCOME_OK, "%s", f.error.text);
         for (int i = 0; i < 1000; i++) {
             if (i != 500) expect_sizes(&c[i], 0, i == 998 ? 2 : 0, 0);
-            if (i == 500) cr_assert(c[i].delayed == CENSUS_UNKNOWN && *c[i].error);
+            if (i == 500) cr_assert(c[i].delayed == SIZES_UNKNOWN && *c[i].error);
         }
         cr_assert_leq(server_commandstat(f.server, "evalsha"), scope ? 1024 : 21);
         cr_assert_eq(server_commandstat(f.server, "hscan"), 0, "nothing is in progress");
         long long errors = server_info_int(f.server, "stats", "total_error_replies");
         redis_ok(f.r, "ACL SETUSER default -evalsha");
         cr_assert_eq(take(&f, 1000, c), OUTCOME_OK);
-        for (int i = 0; i < 1000; i++) cr_assert(c[i].ready == CENSUS_UNKNOWN && *c[i].error);
+        for (int i = 0; i < 1000; i++) cr_assert(c[i].ready == SIZES_UNKNOWN && *c[i].error);
         errors = server_info_int(f.server, "stats", "total_error_replies") - errors;
         cr_assert_leq(errors, scope ? 1100 : 100, "what is refused at all is not asked for key by key");
         free(c);
@@ -334,20 +334,20 @@ Test(redis_census, stamps_are_gone_through_up_to_a_limit, .timeout = 60) {
     redis_ok(f.r, "RPUSH email:backup 1 2 3");
     redis_ok(f.r, "EVAL %s 1 sidecar:email:stamps 1 15000 %b", FILL, raw.bytes, raw.len);
     stamp(&f, "the oldest      ", 1700000000000);
-    census_t c = look(&f);
+    sizes_t c = look(&f);
     expect_sizes(&c, 0, 0, 3);
     cr_assert_eq(c.oldest_in_progress_ms, 1700000000000);
     redis_ok(f.r, "EVAL %s 1 sidecar:email:stamps 15001 30000 %b", FILL, raw.bytes, raw.len);
     c = look(&f);
     expect_sizes(&c, 0, 0, 3);
-    cr_assert_eq(c.oldest_in_progress_ms, CENSUS_UNKNOWN, "a part says nothing");
+    cr_assert_eq(c.oldest_in_progress_ms, SIZES_UNKNOWN, "a part says nothing");
     fixture_stop(&f);
 }
 
 Test(redis_census, writes_nothing_and_ends_with_its_server) {
     fixture_t f = setup(QUEUES(EMAIL ", "
                                      "{ name = \"video\"; dialect = \"bull\"; }"));
-    census_t c[2];
+    sizes_t c[2];
     redis_ok(f.r, "LPUSH bull:video:active 4");
     char *before = fixture_digest(f.r);
     cr_assert_eq(take(&f, 2, c), OUTCOME_OK);

@@ -11,9 +11,9 @@
 
 #define TWO_QUEUES "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"
 
-static overview_t look(fixture_t *f) {
-    overview_t view;
-    cr_assert_eq(overview_look(f->conn, f->keys, &view, &f->error), OUTCOME_OK, "%s", f->error.text);
+static snapshot_t look(fixture_t *f) {
+    snapshot_t view;
+    cr_assert_eq(snapshot_read(f->conn, f->keys, &view, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert_eq(view.queue_count, f->keys->queue_count);
     return view;
 }
@@ -32,7 +32,7 @@ static void lead(fixture_t *f, size_t lock, const char *token) {
 
 Test(redis_overview, an_empty_server_has_no_leader) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
-    overview_t view = look(&f);
+    snapshot_t view = look(&f);
     cr_assert_eq(view.lock_count, 1);
     cr_assert_str_empty(view.locks[0].holder);
     cr_assert_str_empty(view.locks[0].error);
@@ -47,7 +47,7 @@ Test(redis_overview, an_empty_server_has_no_leader) {
         cr_assert_eq(view.queues[i].stream.length, 0);
         cr_assert_eq(view.queues[i].copy_count, 0);
     }
-    overview_free(&view);
+    snapshot_free(&view);
     fixture_stop(&f);
 }
 
@@ -62,12 +62,12 @@ Test(redis_overview, tells_who_leads_what_and_who_has_copied_what) {
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "a", other, &f.error), OUTCOME_OK, "%s", f.error.text);
     redis_ok(f.r, "HSET sidecar:email:auditors stranger nonsense");
     char *before = fixture_digest(f.r);
-    overview_t view = look(&f);
+    snapshot_t view = look(&f);
     cr_assert_str_eq(view.locks[0].holder, "T1");
     cr_assert_str_eq(view.locks[0].leader, instance_name());
     cr_assert(view.locks[0].pttl_ms > 0 && view.locks[0].pttl_ms <= 60000);
     cr_assert(view.locks[0].since_ms > 0 && view.locks[0].since_ms <= view.now_ms);
-    const overview_queue_t *email = &view.queues[0], *sms = &view.queues[1];
+    const snapshot_queue_t *email = &view.queues[0], *sms = &view.queues[1];
     cr_assert(email->served && !sms->served);
     cr_assert_str_eq(email->owner, "app");
     cr_assert_str_eq(sms->owner, "others");
@@ -82,21 +82,21 @@ Test(redis_overview, tells_who_leads_what_and_who_has_copied_what) {
     redis_expect(f.r, before, "DEBUG DIGEST");
     /* of another term, what is said of the leader is not of this one */
     redis_ok(f.r, "SET sidecar:app:lock T2 PX 5000");
-    overview_free(&view);
+    snapshot_free(&view);
     view = look(&f);
     cr_assert_str_eq(view.locks[0].holder, "T2");
     cr_assert_str_empty(view.locks[0].leader);
     cr_assert_eq(view.locks[0].since_ms, 0);
     cr_assert_not(view.queues[0].served);
-    overview_free(&view);
+    snapshot_free(&view);
     free(before);
     fixture_stop(&f);
 }
 
 static int64_t uncopied(fixture_t *f) {
-    overview_t view = look(f);
+    snapshot_t view = look(f);
     int64_t at = view.queues[0].uncopied_ms;
-    overview_free(&view);
+    snapshot_free(&view);
     return at;
 }
 
@@ -113,14 +113,14 @@ Test(redis_overview, names_who_stands_by_and_who_has_been_silent) {
     cr_assert(pttl > 50000 && pttl <= 60000, "%lld", pttl);
     redis_ok(f.r, "HSET sidecar:app:standbys silent %s", "1 5000");
     redis_ok(f.r, "HSET sidecar:app:standbys stranger nonsense");
-    overview_t view = look(&f);
-    const overview_lock_t *lock = &view.locks[0];
+    snapshot_t view = look(&f);
+    const snapshot_lock_t *lock = &view.locks[0];
     cr_assert_eq(lock->standby_count, 2);
     size_t us = strcmp(lock->standbys[0].instance, "silent") == 0;
     cr_assert_str_eq(lock->standbys[us].instance, instance_name());
     cr_assert_str_eq(lock->standbys[1 - us].instance, "silent");
     cr_assert(lock->standbys[us].lives && !lock->standbys[1 - us].lives);
-    overview_free(&view);
+    snapshot_free(&view);
     /* nor does it grow for ever while one leader stays */
     for (int i = 0; i < 120; i++) redis_ok(f.r, "HSET sidecar:app:standbys pod-%d %s", i, "1 5000");
     redis_ok(f.r, "HDEL sidecar:app:standbys %s", instance_name());
@@ -169,7 +169,7 @@ Test(redis_overview, a_key_of_the_wrong_type_spoils_its_own_facts_alone) {
             lead(&f, 0, "T1");
             redis_ok(f.r, "XADD sidecar:sms:failures 9-2 kind failed");
             fixture_make_key(f.r, keys[k], fixture_types[t]);
-            overview_t view = look(&f);
+            snapshot_t view = look(&f);
             const char *error = k < 3 ? view.locks[0].error : view.queues[0].error;
             if (strcmp(fixture_types[t], types[k]) == 0)
                 cr_assert_str_empty(error, "%s as a %s: %s", keys[k], fixture_types[t], error);
@@ -178,7 +178,7 @@ Test(redis_overview, a_key_of_the_wrong_type_spoils_its_own_facts_alone) {
             cr_assert_str_empty(view.queues[1].error);
             cr_assert_eq(view.queues[1].stream.length, 1);
             cr_assert_str_eq(view.queues[1].owner, "app");
-            overview_free(&view);
+            snapshot_free(&view);
         }
     fixture_stop(&f);
 }
@@ -186,21 +186,21 @@ Test(redis_overview, a_key_of_the_wrong_type_spoils_its_own_facts_alone) {
 Test(redis_overview, a_lock_for_each_queue) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = "lock = { scope = \"queue\"; }; " TWO_QUEUES});
     lead(&f, 1, "T1");
-    overview_t view = look(&f);
+    snapshot_t view = look(&f);
     cr_assert_eq(view.lock_count, 2);
     cr_assert_str_empty(view.locks[0].holder);
     cr_assert_str_eq(view.locks[1].holder, "T1");
     cr_assert(!view.queues[0].served && view.queues[1].served);
-    overview_free(&view);
+    snapshot_free(&view);
     fixture_stop(&f);
 }
 
 Test(redis_overview, a_server_that_is_gone_says_nothing) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
-    overview_t view;
+    snapshot_t view;
     server_kill(f.server);
-    cr_assert_eq(overview_look(f.conn, f.keys, &view, &f.error), OUTCOME_DISCONNECTED);
+    cr_assert_eq(snapshot_read(f.conn, f.keys, &view, &f.error), OUTCOME_DISCONNECTED);
     cr_assert_not(conn_is_open(f.conn));
-    overview_free(&view);
+    snapshot_free(&view);
     fixture_stop(&f);
 }

@@ -30,9 +30,10 @@ static int64_t all_faults(const setup_t *d) {
     return sum;
 }
 
-static void note(void *self, finding_t finding, const char *queue, const char *text) {
+static void note(void *self, preflight_level_t finding, const char *queue, const char *text) {
     bool *named = self;
-    if (finding == FINDING_QUEUE) named[strtol(queue + 1, NULL, 10)] |= strstr(text, ":backup\" holds a string") != NULL;
+    if (finding == PREFLIGHT_QUEUE_REFUSED)
+        named[strtol(queue + 1, NULL, 10)] |= strstr(text, ":backup\" holds a string") != NULL;
 }
 
 Test(redis_monitor_crowd, a_thousand_queues_at_fault_are_told_in_few_lines_and_named_by_a_look, .timeout = 120) {

@@ -93,17 +93,17 @@ static bool keep_none(void *self, const uint8_t field[STAMP_FIELD_BYTES], const 
 }
 
 static void look_at_heartbeats(fixture_t *f) {
-    heartbeat_look_t looks[] = {{.key = "none_alive"}, {.key = NULL}, {.key = "hash_alive"}, {.key = "7_alive"}};
+    heartbeat_check_t looks[] = {{.key = "none_alive"}, {.key = NULL}, {.key = "hash_alive"}, {.key = "7_alive"}};
     redis_ok(f->r, "HSET hash_alive a b");
-    cr_assert_eq(heartbeats_look(f->conn, looks, 4, &f->error), OUTCOME_OK, "%s", f->error.text);
+    cr_assert_eq(heartbeats_read(f->conn, looks, 4, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert(!looks[0].there && looks[2].there && !looks[2].worker_len && looks[3].there && looks[3].worker_len == 2);
     redis_ok(f->r, "SET space_alive %b", " \0\t", (size_t)3);
-    heartbeat_look_t trimmed[] = {{.key = "none_alive", .blank_is_dead = true},
-                                  {.key = "space_alive", .blank_is_dead = true},
-                                  {.key = "hash_alive", .blank_is_dead = true},
-                                  {.key = "7_alive", .blank_is_dead = true},
-                                  {.key = "space_alive"}};
-    cr_assert_eq(heartbeats_look(f->conn, trimmed, 5, &f->error), OUTCOME_OK, "%s", f->error.text);
+    heartbeat_check_t trimmed[] = {{.key = "none_alive", .blank_is_dead = true},
+                                   {.key = "space_alive", .blank_is_dead = true},
+                                   {.key = "hash_alive", .blank_is_dead = true},
+                                   {.key = "7_alive", .blank_is_dead = true},
+                                   {.key = "space_alive"}};
+    cr_assert_eq(heartbeats_read(f->conn, trimmed, 5, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert(!trimmed[0].there && !trimmed[1].there && trimmed[2].there && trimmed[3].there && trimmed[4].there);
     redis_ok(f->r, "DEL hash_alive space_alive");
 }
@@ -143,8 +143,8 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_does_what_it_says) {
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:stamps"), 4);
     cr_assert_eq(stamps_prune(&call, &cursor, keep_none, NULL), OUTCOME_OK);
     cr_assert(redis_int(f.r, "EXISTS sidecar:email:stamps") == 0);
-    stream_look_t look;
-    cr_assert_eq(stream_look(f.conn, f.keys, &look, &now_ms, &f.error), OUTCOME_OK, "%s", f.error.text);
+    stream_ends_t look;
+    cr_assert_eq(stream_read_ends(f.conn, f.keys, &look, &now_ms, &f.error), OUTCOME_OK, "%s", f.error.text);
     cr_assert_str_eq(look.error, "");
     stamp_all(&f, jobs, 1); // a sweep that finds nothing asks for nothing, and is not told
     redis_ok(f.r, "SET sidecar:app:lock another");

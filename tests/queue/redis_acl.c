@@ -69,10 +69,10 @@ typedef struct {
     int faults;
 } said_t;
 
-static void note(void *self, finding_t finding, const char *queue, const char *text) {
+static void note(void *self, preflight_level_t finding, const char *queue, const char *text) {
     said_t *said = self;
     (void)queue;
-    if (finding == FINDING_FACT) return;
+    if (finding == PREFLIGHT_FACT) return;
     said->faults++;
     buffer_printf(&said->text, "%s\n", text);
 }
@@ -82,7 +82,7 @@ static said_t look(fixture_t *f) {
     conn_close(f->conn);
     outcome_t outcome = conn_open(f->conn, &f->error);
     if (outcome == OUTCOME_OK) outcome = preflight(f->conn, f->keys, note, &said, &f->error);
-    if (outcome != OUTCOME_OK) note(&said, FINDING_FAULT, NULL, f->error.text);
+    if (outcome != OUTCOME_OK) note(&said, PREFLIGHT_REFUSED, NULL, f->error.text);
     return said;
 }
 
@@ -187,14 +187,14 @@ static const struct {
     {&script_claim, "4 sidecar:app:lock sidecar:email:meta sidecar:gone:lock sidecar:app:queues T app gone email"},
     {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 9 ms 0 99999 0 99999 2"},
     {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 9 ms 5 1024 0 99999 2"},
-    {&script_heads, "1 email:delayed 0"},
-    {&script_census, "1 email:delayed due"},
-    {&script_tails, "2 sidecar:email:failures sidecar:email:meta"},
+    {&script_next_due, "1 email:delayed 0"},
+    {&script_sizes, "1 email:delayed due"},
+    {&script_stream_ends, "2 sidecar:email:failures sidecar:email:meta"},
     {&script_acknowledge, "1 sidecar:email:auditors me 5-5"},
     {&script_trim,
      "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 1 1 9 999 999 9999 999"},
     {&script_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:sms:meta T 0123456789abcdef " NOTHING " " NOTHING},
-    {&script_plant,
+    {&script_push_sentinel,
      "3 sidecar:app:lock email:backup sidecar:email:sentinel T " NOTHING " 0123456789abcdef0123456789abcdef sentinel"},
     {&script_settle,
      SETTLE_KEYS " T job3 digest " NOTHING " stamp 1 9 1 " NOTHING " " NOTHING " ms 9999 " NOTHING " - - 0 kind retried"},
@@ -204,8 +204,8 @@ static const struct {
                       "sidecar:email:meta sidecar:email:requeued sidecar:email:requeued "
                       "sidecar:email:requeued event requeued me 0 job5 digest 9 - kind requeued"},
     {&script_reports, "1 email:errors 0 0 10 1000"},
-    {&script_sweep, "2 sidecar:app:lock email:errors T value job4 text"},
-    {&script_heal, "1 sidecar:app:lock T 5000"},
+    {&script_prune, "2 sidecar:app:lock email:errors T value job4 text"},
+    {&script_break_stale_lock, "1 sidecar:app:lock T 5000"},
     {&script_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };
 
@@ -239,7 +239,7 @@ Test(redis_acl, with_all_rights_each_call_does_what_it_is_for) {
     redis_t *user = open_user(&f, &line);
     for (size_t c = 0; c < sizeof CALLS / sizeof *CALLS; c++) {
         const script_t *script = CALLS[c].script;
-        bool reads = script == &script_heads || script == &script_census || script == &script_tails ||
+        bool reads = script == &script_next_due || script == &script_sizes || script == &script_stream_ends ||
                      script == &script_reports || script == &script_renew; /* a TTL is in no digest */
         char *before;
         redisReply *reply = call(&f, user, &line, NULL, c, &before);
@@ -271,10 +271,10 @@ Test(redis_acl, no_missing_command_costs_a_job) {
                       line.words[i], one, two);
             cr_assert(one == 1 || reply->type == REDIS_REPLY_ERROR, "jobs doubled in silence without %s", line.words[i]);
             char *after = fixture_digest(f.r);
-            bool writes_first = CALLS[c].script == &script_settle || CALLS[c].script == &script_plant ||
+            bool writes_first = CALLS[c].script == &script_settle || CALLS[c].script == &script_push_sentinel ||
                                 CALLS[c].script == &script_acquire || CALLS[c].script == &script_claim || one == 2 ||
                                 (CALLS[c].script == &script_trim && strcmp(line.words[i], "+hdel") == 0);
-            if (CALLS[c].script == &script_plant && redis_int(f.r, "LLEN email:backup") > 1)
+            if (CALLS[c].script == &script_push_sentinel && redis_int(f.r, "LLEN email:backup") > 1)
                 cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:sentinel"), 2, "without %s a sentinel passes for a job",
                              line.words[i]);
             if (CALLS[c].script == &script_settle) /* its record comes first, then the copy, and the removal last */

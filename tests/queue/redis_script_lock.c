@@ -30,7 +30,7 @@ static void expect_acquired(fixture_t *f, const char *token) {
     cr_assert_eq(acquire(f, token, &state), OUTCOME_OK, "%s", f->error.text);
     cr_assert(state.acquired);
     cr_assert_str_eq(state.holder, token);
-    cr_assert_eq(state.foreign_count, 0);
+    cr_assert_eq(state.other_owner_count, 0);
     lock_state_clear(&state);
     redis_expect(f->r, token, "GET sidecar:app:lock");
 }
@@ -126,16 +126,16 @@ Test(redis_script_acquire, reports_queues_of_other_groups_and_does_not_serve_the
     redis_ok(f.r, "HSET sidecar:sms:meta group others");
     cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_OK);
     cr_assert(state.acquired);
-    cr_assert_eq(state.foreign_count, 1);
-    cr_assert_eq(state.foreign[0].queue, 1);
-    cr_assert_str_eq(state.foreign[0].owner, "others");
+    cr_assert_eq(state.other_owner_count, 1);
+    cr_assert_eq(state.other_owner[0].queue, 1);
+    cr_assert_str_eq(state.other_owner[0].owner, "others");
     redis_expect(f.r, "others", "HGET sidecar:sms:meta group");
     redis_expect(f.r, "", "HGET sidecar:app:queues sms");
     fixture_make_key(f.r, "sidecar:email:meta", "list");
     cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_OK);
-    cr_assert_eq(state.foreign_count, 2);
-    cr_assert_eq(state.foreign[0].queue, 0);
-    cr_assert_str_eq(state.foreign[0].owner, "", "no hash");
+    cr_assert_eq(state.other_owner_count, 2);
+    cr_assert_eq(state.other_owner[0].queue, 0);
+    cr_assert_str_eq(state.other_owner[0].owner, "", "no hash");
     redis_expect(f.r, "list", "TYPE sidecar:email:meta");
     redis_expect(f.r, "", "HGET sidecar:app:queues email"); /* serves nothing, though it did under the same token */
     lock_state_clear(&state);
@@ -258,16 +258,16 @@ Test(redis_script_heal, removes_a_lock_that_a_clock_step_left) {
     fixture_stop(&f);
 }
 
-static bool claim(fixture_t *f, foreign_t *foreign) {
+static bool claim(fixture_t *f, other_owner_t *other_owner) {
     bool ours = false;
     const lock_call_t call = fixture_lock_call(f, 0, "T1", TTL);
-    cr_assert_eq(lock_claim(&call, foreign, &ours), OUTCOME_OK, "%s", f->error.text);
+    cr_assert_eq(lock_claim(&call, other_owner, &ours), OUTCOME_OK, "%s", f->error.text);
     return ours;
 }
 
 Test(redis_script_claim, takes_a_queue_only_when_nobody_leads_its_group) {
     fixture_t f = setup();
-    foreign_t sms = {.queue = 1, .owner = "others"};
+    other_owner_t sms = {.queue = 1, .owner = "others"};
     redis_ok(f.r, "SET sidecar:app:lock T1");
     redis_ok(f.r, "SET sidecar:others:lock T9");
     redis_ok(f.r, "HSET sidecar:sms:meta group others");
@@ -292,7 +292,7 @@ Test(redis_script_claim, takes_a_queue_only_when_nobody_leads_its_group) {
 
 Test(redis_script_claim, is_fenced) {
     fixture_t f = setup();
-    foreign_t sms = {.queue = 1, .owner = "others"};
+    other_owner_t sms = {.queue = 1, .owner = "others"};
     redis_ok(f.r, "HSET sidecar:sms:meta group others");
     for (int other = 0; other < 2; other++) {
         if (other) redis_ok(f.r, "SET sidecar:app:lock T2");
@@ -306,11 +306,11 @@ Test(redis_script_claim, is_fenced) {
 }
 
 /* Heads of queues 0 and 1; the reply's `now` is checked. */
-static void look(fixture_t *f, head_t heads[2], const int64_t skip[2]) {
+static void look(fixture_t *f, next_due_t heads[2], const int64_t skip[2]) {
     int64_t now_us = 0;
-    head_ask_t asks[2] = {{.queue = 0, .skip = skip[0]}, {.queue = 1, .skip = skip[1]}};
-    heads_append(f->conn, f->keys, asks, 2, false);
-    cr_assert_eq(heads_read(f->conn, 2, false, heads, &now_us, &f->error), OUTCOME_OK, "%s", f->error.text);
+    next_due_request_t asks[2] = {{.queue = 0, .skip = skip[0]}, {.queue = 1, .skip = skip[1]}};
+    next_due_append(f->conn, f->keys, asks, 2, false);
+    cr_assert_eq(next_due_read(f->conn, 2, false, heads, &now_us, &f->error), OUTCOME_OK, "%s", f->error.text);
     redisReply *time = redis_do(f->r, "TIME");
     int64_t after_us = strtoll(time->element[0]->str, NULL, 10) * 1000000 + strtoll(time->element[1]->str, NULL, 10);
     freeReplyObject(time);
@@ -320,7 +320,7 @@ static void look(fixture_t *f, head_t heads[2], const int64_t skip[2]) {
 
 Test(redis_script_heads, tells_the_next_score_of_each_queue) {
     fixture_t f = setup();
-    head_t heads[2];
+    next_due_t heads[2];
     static const int64_t first[2] = {0, 0}, second[2] = {1, 0}, beyond[2] = {9, 1};
     look(&f, heads, first);
     cr_assert(!heads[0].exists && !heads[1].exists && !*heads[0].error);
@@ -338,7 +338,7 @@ Test(redis_script_heads, tells_the_next_score_of_each_queue) {
 
 Test(redis_script_heads, one_key_of_the_wrong_type_spoils_no_other) {
     fixture_t f = setup();
-    head_t heads[2];
+    next_due_t heads[2];
     static const int64_t skip[2] = {0, 0};
     redis_ok(f.r, "ZADD sms:delayed 7 c");
     for (size_t t = 0; t < FIXTURE_TYPES; t++) {
@@ -358,13 +358,13 @@ Test(redis_script_heads, of_a_thousand_queues) {
     for (int i = 0; i < 1000; i++) buffer_printf(&config, "%s{ name = \"q%d\"; }", i ? "," : "", i);
     buffer_str(&config, ");");
     fixture_t f = fixture_start(&(fixture_options_t){.config = buffer_text(&config)});
-    head_ask_t asks[1000] = {{0}};
-    head_t *heads = calloc(1000, sizeof *heads);
+    next_due_request_t asks[1000] = {{0}};
+    next_due_t *heads = calloc(1000, sizeof *heads);
     int64_t now_us;
     for (size_t i = 0; i < 1000; i++) asks[i].queue = 999 - i;
     redis_ok(f.r, "ZADD q3:delayed 3 x");
-    heads_append(f.conn, f.keys, asks, 1000, false);
-    cr_assert_eq(heads_read(f.conn, 1000, false, heads, &now_us, &f.error), OUTCOME_OK);
+    next_due_append(f.conn, f.keys, asks, 1000, false);
+    cr_assert_eq(next_due_read(f.conn, 1000, false, heads, &now_us, &f.error), OUTCOME_OK);
     for (size_t i = 0; i < 1000; i++) cr_assert_eq(heads[i].exists, i == 996);
     lock_state_t state = {0};
     cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_OK, "%s", f.error.text);
@@ -388,8 +388,8 @@ static void fill_memory(redis_t *r) {
 
 Test(redis_script_full_memory, none_is_refused) {
     fixture_t f = setup();
-    foreign_t sms = {.queue = 1, .owner = "others"};
-    head_t heads[2];
+    other_owner_t sms = {.queue = 1, .owner = "others"};
+    next_due_t heads[2];
     static const int64_t skip[2] = {0, 0};
     redis_ok(f.r, "ZADD email:delayed 1 job");
     fill_memory(f.r);

@@ -1,4 +1,4 @@
-/* stamp.lua, plant.lua and sweep.lua against a real server. */
+/* stamp.lua, push_sentinel.lua and prune.lua against a real server. */
 #include "dialects/registry.h"
 #include "monitor/monitor_call.h"
 #include "queue/scripts.h"
@@ -122,7 +122,7 @@ Test(redis_script_stamp, does_nothing_without_the_lock_or_with_wrong_types) {
 /* The sentinel that the dialect would make of these. */
 static redisReply *plant(redis_t *r, const char *token, const char *n, const char *random) {
     char *sentinel = mem_printf("sidecar-sentinel:%s:%lld", random, strtoll(n, NULL, 10) + 1);
-    eval_t call = call_begin(&script_plant, "3");
+    eval_t call = call_begin(&script_push_sentinel, "3");
     call_text(&call, LOCK), call_text(&call, "email:backup"), call_text(&call, "sidecar:email:sentinel");
     call_text(&call, token), call_text(&call, n), call_text(&call, random), call_text(&call, sentinel);
     redisReply *reply = call_end(&call, r);
@@ -210,7 +210,7 @@ Test(redis_script_plant, does_nothing_with_wrong_types) {
 }
 
 static redisReply *sweep(redis_t *r, const char *token, const char *by, slice_t field, slice_t value) {
-    eval_t call = call_begin(&script_sweep, "2");
+    eval_t call = call_begin(&script_prune, "2");
     call_text(&call, LOCK), call_text(&call, "email:errors"), call_text(&call, token), call_text(&call, by);
     call_add(&call, field.data, field.len);
     call_add(&call, value.data, value.len);

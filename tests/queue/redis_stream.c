@@ -1,4 +1,4 @@
-/* acknowledge.lua, trim.lua and tails.lua against each of their preconditions, and the verbs of stream.h that call them. */
+/* acknowledge.lua, trim.lua and stream_ends.lua against each of their preconditions, and the verbs of stream.h that call them. */
 #include "fixture.h"
 #include "queue/scripts.h"
 #include "queue/stream.h"
@@ -383,13 +383,13 @@ Test(redis_stream, acknowledgements_go_upwards_and_one_bad_key_spoils_no_other) 
 Test(redis_stream, a_look_tells_where_streams_begin_and_end) {
     fixture_t f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; }, { name = \"fax\"; } );"});
-    stream_look_t looks[3];
+    stream_ends_t looks[3];
     int64_t now_ms;
     add(&f, 5);
     redis_ok(f.r, "XTRIM " STREAM " MAXLEN 3");
     redis_ok(f.r, "HSET " META " trimmed %s", "1-2");
     redis_ok(f.r, "LPUSH sidecar:sms:failures x");
-    cr_assert_eq(stream_look(f.conn, f.keys, looks, &now_ms, &f.error), OUTCOME_OK);
+    cr_assert_eq(stream_read_ends(f.conn, f.keys, looks, &now_ms, &f.error), OUTCOME_OK);
     cr_assert(llabs(now_ms - server_ms(f.r)) < 60000);
     cr_assert(!*looks[0].error && looks[0].length == 3);
     cr_assert_str_eq(looks[0].first, "1-3");
@@ -399,7 +399,7 @@ Test(redis_stream, a_look_tells_where_streams_begin_and_end) {
     cr_assert(!*looks[2].error && looks[2].length == 0);
     cr_assert_str_eq(looks[2].last, STREAM_ID_NONE);
     redis_ok(f.r, "XTRIM " STREAM " MAXLEN 0");
-    cr_assert_eq(stream_look(f.conn, f.keys, looks, &now_ms, &f.error), OUTCOME_OK);
+    cr_assert_eq(stream_read_ends(f.conn, f.keys, looks, &now_ms, &f.error), OUTCOME_OK);
     cr_assert_str_eq(looks[0].first, STREAM_ID_NONE);
     cr_assert_str_eq(looks[0].last, "1-5");
     fixture_stop(&f);

@@ -5,11 +5,12 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-/* acknowledge.lua and tails.lua meet keys of many queues: one of any wrong type is named, left as it is, and spoils no other. */
+/* acknowledge.lua and stream_ends.lua meet keys of many queues: one of any wrong type is named, left as it is, and spoils no
+ * other. */
 Test(redis_stream, keys_of_every_wrong_type_are_named_and_spoil_no_other) {
     static const struct {
         const char *key, *type;
-        bool look; /* met by tails.lua, else by acknowledge.lua */
+        bool look; /* met by stream_ends.lua, else by acknowledge.lua */
     } rows[] = {{"sidecar:email:auditors", "hash", false},
                 {"sidecar:email:failures", "stream", true},
                 {"sidecar:email:meta", "hash", true}};
@@ -18,7 +19,7 @@ Test(redis_stream, keys_of_every_wrong_type_are_named_and_spoil_no_other) {
     for (size_t row = 0; row < sizeof rows / sizeof *rows; row++)
         for (int i = 0; i < FIXTURE_TYPES; i++) {
             stream_id_t all[2] = {"5-1", "6-1"};
-            stream_look_t looks[2];
+            stream_ends_t looks[2];
             int64_t now_ms;
             if (strcmp(fixture_types[i], rows[row].type) == 0) continue;
             redis_ok(f.r, "FLUSHALL");
@@ -27,7 +28,7 @@ Test(redis_stream, keys_of_every_wrong_type_are_named_and_spoil_no_other) {
             const char *why = f.error.text;
             f.error.text[0] = '\0';
             if (rows[row].look) {
-                cr_assert_eq(stream_look(f.conn, f.keys, looks, &now_ms, &f.error), OUTCOME_OK);
+                cr_assert_eq(stream_read_ends(f.conn, f.keys, looks, &now_ms, &f.error), OUTCOME_OK);
                 why = looks[0].error;
                 cr_expect(!*looks[1].error && strcmp(looks[1].last, "7-1") == 0, "%s", looks[1].error);
             } else {

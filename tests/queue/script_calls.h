@@ -16,20 +16,20 @@ static const struct {
     {&script_renew, "1 sidecar:app:lock T 60000"},
     {&script_claim, "4 sidecar:app:lock sidecar:sms:meta sidecar:others:lock sidecar:app:queues T app others sms"},
     {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:email:meta T app 9 ms 0 99 0 99 2"},
-    {&script_heads, "1 sms:delayed 0"},
-    {&script_census, "1 email:delayed due"},
-    {&script_tails, "2 sidecar:email:failures sidecar:email:meta"},
+    {&script_next_due, "1 sms:delayed 0"},
+    {&script_sizes, "1 email:delayed due"},
+    {&script_stream_ends, "2 sidecar:email:failures sidecar:email:meta"},
     {&script_acknowledge, "1 sidecar:email:auditors me 5-5"},
     {&script_trim,
      "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 0 1 9 999 999 9999 999"},
     {&script_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:email:meta T digest old new"},
-    {&script_plant, "3 sidecar:app:lock email:backup sidecar:email:sentinel T 1 random entry"},
+    {&script_push_sentinel, "3 sidecar:app:lock email:backup sidecar:email:sentinel T 1 random entry"},
     {&script_settle,
      "13 sidecar:app:lock email:backup email email sidecar:email:stamps email:errors sidecar:email:failures "
      "sidecar:email:meta sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock T job digest "
      "old new 1 9 1 - - ms 9999 again - - 0 kind retried"},
     {&script_reports, "1 email:errors 0 0 10 1000"},
-    {&script_sweep, "2 sidecar:app:lock email:errors T value job text"},
+    {&script_prune, "2 sidecar:app:lock email:errors T value job text"},
     {&script_requeue,
      "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta sms sidecar:sms:stamps sidecar:sms:meta "
      "sidecar:email:requeued sidecar:email:requeued "
@@ -60,7 +60,7 @@ static const struct {
     {&script_quarantine_settle,
      "8 sidecar:app:lock sidecar:d:aside de_delayed_events de_events de_delayed_events de_delayed_events "
      "sidecar:d:failures sidecar:d:meta T X###1 - - end - 0 - 9 kind x"},
-    {&script_heal, "1 sidecar:app:lock T 60000"},
+    {&script_break_stale_lock, "1 sidecar:app:lock T 60000"},
     {&script_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };
 

@@ -32,7 +32,7 @@ static pair_t setup(fixture_options_t options) {
     options.config = THREE_QUEUES;
     pair_t pair = {.f = fixture_start(&options)};
     pair.ear = conn_new(&pair.f.config->redis, "ear", NULL);
-    cr_assert_eq(wake_start(pair.f.conn, pair.ear, &pair.f.error), OUTCOME_OK, "%s", pair.f.error.text);
+    cr_assert_eq(tracking_start(pair.f.conn, pair.ear, &pair.f.error), OUTCOME_OK, "%s", pair.f.error.text);
     redis_ok(pair.f.r, "SET sidecar:app:lock T");
     return pair;
 }
@@ -42,7 +42,7 @@ static void teardown(pair_t *pair) {
     fixture_stop(&pair->f);
 }
 
-static outcome_t take(pair_t *pair) { return wake_take(pair->ear, changed, pair, NULL, NULL, &pair->f.error); }
+static outcome_t take(pair_t *pair) { return tracking_read(pair->ear, changed, pair, NULL, NULL, &pair->f.error); }
 
 /* Everything that Redis has told until now: a message that we send ourselves comes behind it. */
 static int told(pair_t *pair) {
@@ -56,11 +56,11 @@ static int told(pair_t *pair) {
 }
 
 static void arm(pair_t *pair, size_t count) {
-    head_ask_t asks[3] = {{.queue = 0}, {.queue = 1}, {.queue = 2}};
-    head_t heads[3];
+    next_due_request_t asks[3] = {{.queue = 0}, {.queue = 1}, {.queue = 2}};
+    next_due_t heads[3];
     int64_t now_us;
-    heads_append(pair->f.conn, pair->f.keys, asks, count, true);
-    cr_assert_eq(heads_read(pair->f.conn, count, true, heads, &now_us, &pair->f.error), OUTCOME_OK, "%s", pair->f.error.text);
+    next_due_append(pair->f.conn, pair->f.keys, asks, count, true);
+    cr_assert_eq(next_due_read(pair->f.conn, count, true, heads, &now_us, &pair->f.error), OUTCOME_OK, "%s", pair->f.error.text);
 }
 
 /* As the dispatcher asks: promote, and the look that arms behind it. */
@@ -68,13 +68,13 @@ static int64_t promote(pair_t *pair, bool armed) {
     const promote_request_t ask = {.batch = 10};
     const call_t call = fixture_call(&pair->f, "T");
     promote_reply_t reply;
-    head_ask_t look = {.queue = 0};
-    head_t head;
+    next_due_request_t look = {.queue = 0};
+    next_due_t head;
     int64_t now_us;
     dialect_list.promote->append(&call, &ask);
-    heads_append(pair->f.conn, pair->f.keys, &look, 1, armed);
+    next_due_append(pair->f.conn, pair->f.keys, &look, 1, armed);
     cr_assert_eq(dialect_list.promote->read(pair->f.conn, &reply, &pair->f.error), OUTCOME_OK, "%s", pair->f.error.text);
-    cr_assert_eq(heads_read(pair->f.conn, 1, armed, &head, &now_us, &pair->f.error), OUTCOME_OK, "%s", pair->f.error.text);
+    cr_assert_eq(next_due_read(pair->f.conn, 1, armed, &head, &now_us, &pair->f.error), OUTCOME_OK, "%s", pair->f.error.text);
     cr_assert_eq(reply.kind, PROMOTED_MOVED);
     return reply.moved;
 }
@@ -184,7 +184,7 @@ Test(redis_wake, a_dead_ear_is_noticed_and_replaced) {
     cr_assert(wait_for(take(&pair) == OUTCOME_DISCONNECTED, 5000));
     cr_assert_not(conn_is_open(pair.ear));
     unsigned data = conn_generation(pair.f.conn);
-    cr_assert_eq(wake_start(pair.f.conn, pair.ear, &pair.f.error), OUTCOME_OK, "%s", pair.f.error.text);
+    cr_assert_eq(tracking_start(pair.f.conn, pair.ear, &pair.f.error), OUTCOME_OK, "%s", pair.f.error.text);
     cr_assert_eq(conn_generation(pair.f.conn), data);
     arm(&pair, 1);
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
@@ -197,7 +197,7 @@ Test(redis_wake, a_new_data_connection_gets_a_new_ear) {
     arm(&pair, 3);
     unsigned ear = conn_generation(pair.ear);
     conn_close(pair.f.conn);
-    cr_assert_eq(wake_start(pair.f.conn, pair.ear, &pair.f.error), OUTCOME_OK, "%s", pair.f.error.text);
+    cr_assert_eq(tracking_start(pair.f.conn, pair.ear, &pair.f.error), OUTCOME_OK, "%s", pair.f.error.text);
     cr_assert_neq(conn_generation(pair.ear), ear);
     arm(&pair, 1);
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
@@ -210,24 +210,24 @@ Test(redis_wake, refusals_leave_no_ear_behind) {
     pair_t pair = setup((fixture_options_t){.proxy = true});
     for (size_t i = 0; i < 2; i++) {
         proxy_rule(pair.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = steps[i], .error = "-NOPERM x"});
-        cr_assert_eq(wake_start(pair.f.conn, pair.ear, &pair.f.error), OUTCOME_REFUSED, "%s", steps[i]);
+        cr_assert_eq(tracking_start(pair.f.conn, pair.ear, &pair.f.error), OUTCOME_REFUSED, "%s", steps[i]);
         cr_assert_not(conn_is_open(pair.ear));
         proxy_pass(pair.f.proxy);
     }
     proxy_rule(pair.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM x"});
-    cr_assert_eq(wake_start(pair.f.conn, pair.ear, &pair.f.error), OUTCOME_REFUSED);
+    cr_assert_eq(tracking_start(pair.f.conn, pair.ear, &pair.f.error), OUTCOME_REFUSED);
     teardown(&pair);
 }
 
 Test(redis_wake, a_refused_arming_is_told) {
     pair_t pair = setup((fixture_options_t){.proxy = true});
-    head_ask_t look = {.queue = 0};
-    head_t head;
+    next_due_request_t look = {.queue = 0};
+    next_due_t head;
     int64_t now_us;
     redis_ok(pair.f.r, "ZADD email:delayed 7 a");
     proxy_rule(pair.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT CACHING", .error = "-NOPERM x"});
-    heads_append(pair.f.conn, pair.f.keys, &look, 1, true);
-    cr_assert_eq(heads_read(pair.f.conn, 1, true, &head, &now_us, &pair.f.error), OUTCOME_REFUSED, "nothing will wake us");
+    next_due_append(pair.f.conn, pair.f.keys, &look, 1, true);
+    cr_assert_eq(next_due_read(pair.f.conn, 1, true, &head, &now_us, &pair.f.error), OUTCOME_REFUSED, "nothing will wake us");
     cr_assert(head.exists && head.score == 7, "though the head is good");
     arm(&pair, 3); /* and no reply is left over */
     teardown(&pair);

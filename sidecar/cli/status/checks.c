@@ -18,24 +18,24 @@ static const int64_t TEN_YEARS_MS = INT64_C(3652) * 86400 * 1000;
 
 // ---- Facts about one lock or queue.
 
-static const overview_lock_t *checks_lock_of(const status_t *s, size_t queue) {
+static const snapshot_lock_t *checks_lock_of(const status_t *s, size_t queue) {
     return &s->view.locks[s->keys->queues[queue].lock];
 }
 
 static const queue_policy_t *checks_policy_of(const status_t *s, size_t queue) { return &s->keys->queues[queue].config->policy; }
 
-static bool checks_is_led(const overview_lock_t *lock) { return token_ttl_ms(lock->holder) > 0; }
+static bool checks_is_led(const snapshot_lock_t *lock) { return token_ttl_ms(lock->holder) > 0; }
 
-const char *status_leader(const overview_lock_t *lock) { return *lock->leader ? lock->leader : "the leader"; }
+const char *status_leader(const snapshot_lock_t *lock) { return *lock->leader ? lock->leader : "the leader"; }
 
-const overview_copy_t *status_own_copy(const status_t *s, size_t queue) {
-    const overview_queue_t *view = &s->view.queues[queue];
+const snapshot_copy_t *status_own_copy(const status_t *s, size_t queue) {
+    const snapshot_queue_t *view = &s->view.queues[queue];
     for (size_t i = 0; i < view->copy_count; i++)
         if (strcmp(view->copies[i].instance, s->log.instance) == 0) return &view->copies[i];
     return NULL;
 }
 
-bool status_is_complete(const overview_queue_t *queue, const overview_copy_t *copy) {
+bool status_is_complete(const snapshot_queue_t *queue, const snapshot_copy_t *copy) {
     return stream_id_compare(copy->position, queue->stream.last) >= 0;
 }
 
@@ -47,14 +47,14 @@ static const char *checks_other_owner(const status_t *s, size_t queue) {
 
 static bool checks_in_preflight(const status_t *s, size_t queue) {
     for (size_t i = 0; i < s->preflight_count; i++)
-        if (s->preflight[i].queue == queue && s->preflight[i].kind != FINDING_FACT && s->preflight[i].kind != FINDING_WARN)
+        if (s->preflight[i].queue == queue && s->preflight[i].kind != PREFLIGHT_FACT && s->preflight[i].kind != PREFLIGHT_WARNING)
             return true;
     return false;
 }
 
 // 0 = no due job is late, or another takes care of it.
 static int64_t checks_late_ms(const status_t *s, size_t queue) {
-    int64_t late = census_overdue_ms(&s->counts[queue]), allowed = LATE_TTLS * s->config->lock.ttl_ms;
+    int64_t late = sizes_overdue_ms(&s->counts[queue]), allowed = LATE_TTLS * s->config->lock.ttl_ms;
     if (allowed < LATE_MIN_MS) allowed = LATE_MIN_MS;
     bool ours = checks_policy_of(s, queue)->roles & ROLE_DISPATCHER;
     return ours && late > allowed && checks_is_led(checks_lock_of(s, queue)) && s->view.queues[queue].served ? late : 0;
@@ -65,7 +65,7 @@ static bool checks_ready_is_full(const status_t *s, size_t queue) {
     return limit > 0 && s->counts[queue].ready >= limit;
 }
 
-static bool checks_stream_is_full(const census_t *counts, int64_t max_bytes) {
+static bool checks_stream_is_full(const sizes_t *counts, int64_t max_bytes) {
     if (counts->record_bytes < 0 || counts->records <= 0) return false;
     double held = (double)counts->record_bytes;
     return held + held / (double)counts->records > (double)max_bytes; // the next record is like the others
@@ -74,21 +74,21 @@ static bool checks_stream_is_full(const census_t *counts, int64_t max_bytes) {
 // ---- Checks of a lock.
 
 static int64_t check_no_leader(const status_t *s, size_t lock, buffer_t *what) {
-    const overview_lock_t *view = &s->view.locks[lock];
+    const snapshot_lock_t *view = &s->view.locks[lock];
     if (*view->holder || *view->error) return 0;
     buffer_printf(what, "no instance leads: the lock %s is free", s->keys->locks[lock].key);
     return 1;
 }
 
 static int64_t check_lock_foreign(const status_t *s, size_t lock, buffer_t *what) {
-    const overview_lock_t *view = &s->view.locks[lock];
+    const snapshot_lock_t *view = &s->view.locks[lock];
     if (!*view->holder || checks_is_led(view)) return 0;
     buffer_printf(what, "the lock %s holds \"%s\", which no sidecar wrote", s->keys->locks[lock].key, view->holder);
     return 1;
 }
 
 static int64_t check_clock_step(const status_t *s, size_t lock, buffer_t *what) {
-    const overview_lock_t *view = &s->view.locks[lock];
+    const snapshot_lock_t *view = &s->view.locks[lock];
     char left[UNITS_TEXT_SIZE], ttl[UNITS_TEXT_SIZE];
     int64_t ttl_ms = token_ttl_ms(view->holder), left_ms = view->pttl_ms == -1 ? INT64_MAX : view->pttl_ms;
     if (!checks_is_led(view) || left_ms <= ttl_ms) return 0;
@@ -116,7 +116,7 @@ static int64_t check_other_group(const status_t *s, size_t queue, buffer_t *what
 }
 
 static int64_t check_unserved(const status_t *s, size_t queue, buffer_t *what) {
-    const overview_lock_t *lock = checks_lock_of(s, queue);
+    const snapshot_lock_t *lock = checks_lock_of(s, queue);
     if (checks_other_owner(s, queue) || !checks_is_led(lock) || s->view.queues[queue].served || *lock->error) return 0;
     buffer_printf(what, "%s does not serve this queue", status_leader(lock));
     return 1;
@@ -152,7 +152,7 @@ static int64_t check_ready_limit(const status_t *s, size_t queue, buffer_t *what
 
 static int64_t check_too_old(const status_t *s, size_t queue, buffer_t *what) {
     const queue_policy_t *policy = checks_policy_of(s, queue);
-    const census_t *counts = &s->counts[queue];
+    const sizes_t *counts = &s->counts[queue];
     char text[UNITS_TEXT_SIZE], timeout[UNITS_TEXT_SIZE];
     if (!(policy->roles & ROLE_MONITOR) || policy->alive_timeout_ms == 0 || counts->oldest_in_progress_ms < 0) return 0;
     int64_t age = counts->now_ms - counts->oldest_in_progress_ms;
@@ -163,7 +163,7 @@ static int64_t check_too_old(const status_t *s, size_t queue, buffer_t *what) {
 }
 
 static int64_t checks_describe_stream(const status_t *s, size_t queue, const char *state, buffer_t *what) {
-    const census_t *counts = &s->counts[queue];
+    const sizes_t *counts = &s->counts[queue];
     char count[UNITS_TEXT_SIZE], held[UNITS_TEXT_SIZE], limit[UNITS_TEXT_SIZE];
     buffer_printf(what, "its failure stream is %s: %s records, %s of stream.max_bytes (%s)", state,
                   count_text(counts->records, count), size_text(counts->record_bytes, held),
@@ -177,14 +177,14 @@ static int64_t check_stream_full(const status_t *s, size_t queue, buffer_t *what
 }
 
 static int64_t check_stream_fills(const status_t *s, size_t queue, buffer_t *what) {
-    const census_t *counts = &s->counts[queue];
+    const sizes_t *counts = &s->counts[queue];
     double limit = (double)s->config->stream.max_bytes * NEARLY_FULL_PERCENT / 100;
     if (checks_stream_is_full(counts, s->config->stream.max_bytes) || counts->records <= 0) return 0;
     return (double)counts->record_bytes < limit ? 0 : checks_describe_stream(s, queue, "nearly full", what);
 }
 
 static int64_t check_uncopied(const status_t *s, size_t queue, buffer_t *what) {
-    const overview_queue_t *view = &s->view.queues[queue];
+    const snapshot_queue_t *view = &s->view.queues[queue];
     char text[UNITS_TEXT_SIZE];
     size_t active = 0;
     int64_t age = view->uncopied_ms ? s->view.now_ms - view->uncopied_ms : 0;
@@ -197,7 +197,7 @@ static int64_t check_uncopied(const status_t *s, size_t queue, buffer_t *what) {
 
 // Logs that lack a record after a minute although their instance was active lately: instances report once an hour.
 static int64_t check_behind(const status_t *s, size_t queue, buffer_t *what) {
-    const overview_queue_t *view = &s->view.queues[queue];
+    const snapshot_queue_t *view = &s->view.queues[queue];
     char age[UNITS_TEXT_SIZE];
     int64_t behind = 0, newest = s->view.now_ms - stream_id_ms(view->stream.last);
     if (view->stream.length == 0 || newest <= UNCOPIED_MS) return 0;
@@ -211,7 +211,7 @@ static int64_t check_behind(const status_t *s, size_t queue, buffer_t *what) {
 
 // An emptyDir ends with its pod. Redis forgets such a log after a week; meanwhile it does not count.
 static int64_t check_silent_log(const status_t *s, size_t queue, buffer_t *what) {
-    const overview_queue_t *view = &s->view.queues[queue];
+    const snapshot_queue_t *view = &s->view.queues[queue];
     int64_t silent = 0, longest = 0;
     char age[UNITS_TEXT_SIZE];
     for (size_t i = 0; i < view->copy_count; i++) {
@@ -250,7 +250,7 @@ static int64_t check_failures_streamed(const status_t *s, size_t queue, buffer_t
 
 // Nobody delays a job for ten years: its score has another unit.
 static int64_t check_score_unit(const status_t *s, size_t queue, buffer_t *what) {
-    const census_t *counts = &s->counts[queue];
+    const sizes_t *counts = &s->counts[queue];
     char text[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE];
     int64_t ahead = counts->next_due_ms - counts->now_ms;
     bool has_unit = config_queue_knows(s->keys->queues[queue].config, "score_unit");

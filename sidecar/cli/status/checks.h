@@ -25,12 +25,12 @@ extern const status_check_t status_checks[];
 extern const size_t status_check_count;
 
 // The name of the lock's holder, for a sentence.
-const char *status_leader(const overview_lock_t *lock);
+const char *status_leader(const snapshot_lock_t *lock);
 
 // What the audit log here has acknowledged of a queue's stream; NULL = nothing.
-const overview_copy_t *status_own_copy(const status_t *s, size_t queue);
+const snapshot_copy_t *status_own_copy(const status_t *s, size_t queue);
 
 // Whether an audit log has the whole stream.
-bool status_is_complete(const overview_queue_t *queue, const overview_copy_t *copy);
+bool status_is_complete(const snapshot_queue_t *queue, const snapshot_copy_t *copy);
 
 #endif

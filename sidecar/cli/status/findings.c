@@ -125,18 +125,19 @@ static void findings_of_check(const diagnosis_t *d, const status_check_t *check)
 #define UNTIL_THEN "; until then it is also in: queue-sidecar check -c {config} --redis"
 
 static const status_meaning_t findings_preflight[] = {
-    [FINDING_WARN] = {STATUS_WARNING, "preflight", "A promise is weakened.", "Mend what it names" UNTIL_THEN},
-    [FINDING_QUEUE] = {STATUS_FAULT, "preflight", "Work that needs this key stops for this queue; all other work goes on.",
-                       "Find out who writes this key, then rename or delete it, or correct the name in the config. The leader "
-                       "tries again every 5 s, without a restart" UNTIL_THEN},
-    [FINDING_FAULT] = {STATUS_FAULT, "preflight",
-                       "No instance can become leader. A leader that already leads goes on until it ends or loses the lock.",
-                       "Mend what it names: rename or delete a key of the wrong type, grant a missing right" UNTIL_THEN},
-    [FINDING_BARRED] = {STATUS_FAULT, "preflight", "This queue is not served; the others are.",
-                        "Mend what it names. The leader looks again every 5 s, without a restart" UNTIL_THEN},
+    [PREFLIGHT_WARNING] = {STATUS_WARNING, "preflight", "A promise is weakened.", "Mend what it names" UNTIL_THEN},
+    [PREFLIGHT_QUEUE_REFUSED] =
+        {STATUS_FAULT, "preflight", "Work that needs this key stops for this queue; all other work goes on.",
+         "Find out who writes this key, then rename or delete it, or correct the name in the config. The leader "
+         "tries again every 5 s, without a restart" UNTIL_THEN},
+    [PREFLIGHT_REFUSED] = {STATUS_FAULT, "preflight",
+                           "No instance can become leader. A leader that already leads goes on until it ends or loses the lock.",
+                           "Mend what it names: rename or delete a key of the wrong type, grant a missing right" UNTIL_THEN},
+    [PREFLIGHT_QUEUE_DISABLED] = {STATUS_FAULT, "preflight", "This queue is not served; the others are.",
+                                  "Mend what it names. The leader looks again every 5 s, without a restart" UNTIL_THEN},
 };
 
-static void findings_of_preflight(const diagnosis_t *d, finding_t kind) {
+static void findings_of_preflight(const diagnosis_t *d, preflight_level_t kind) {
     size_t count = 0;
     match_t *matches = mem_array(d->s->preflight_count + 1, sizeof *matches);
     for (size_t i = 0; i < d->s->preflight_count; i++) {
@@ -154,7 +155,7 @@ static void findings_of_preflight(const diagnosis_t *d, finding_t kind) {
 // ---- What is asked once.
 
 static void findings_of_memory(const diagnosis_t *d) {
-    const overview_t *view = &d->s->view;
+    const snapshot_t *view = &d->s->view;
     char used[UNITS_TEXT_SIZE], limit[UNITS_TEXT_SIZE];
     if (view->memory_most <= 0 || (double)view->memory_used * 100 < (double)view->memory_most * MEMORY_PERCENT) return;
     findings_say(
@@ -270,7 +271,8 @@ status_findings_t status_diagnose(const status_t *status, const bool *wanted) {
     const diagnosis_t d = {.s = status, .wanted = wanted, .out = &out};
     if (status->reached) {
         findings_of_memory(&d);
-        for (finding_t kind = FINDING_WARN; kind <= FINDING_BARRED; kind++) findings_of_preflight(&d, kind);
+        for (preflight_level_t kind = PREFLIGHT_WARNING; kind <= PREFLIGHT_QUEUE_DISABLED; kind++)
+            findings_of_preflight(&d, kind);
         for (size_t i = 0; i < status_check_count; i++) findings_of_check(&d, &status_checks[i]);
         findings_of_clocks(&d);
     } else {

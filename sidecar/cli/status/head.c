@@ -11,7 +11,7 @@
 
 enum { LEADERS_MAX = 3, STANDBYS_MAX = 4, TERM_DIGITS = 8 };
 
-static void head_leader(const overview_lock_t *lock, int64_t now_ms, buffer_t *line) {
+static void head_leader(const snapshot_lock_t *lock, int64_t now_ms, buffer_t *line) {
     char span[UNITS_TEXT_SIZE];
     if (!*lock->holder) {
         buffer_str(line, "nobody");
@@ -39,13 +39,13 @@ static int head_by_locks(const void *a, const void *b) {
 }
 
 // With a lock for each queue: how many are held, and the instances that hold most of them.
-static void head_leaders(const overview_t *view, buffer_t *line) {
+static void head_leaders(const snapshot_t *view, buffer_t *line) {
     holder_t *holders = mem_array(view->lock_count + 1, sizeof *holders);
     size_t count = 0;
     int64_t locks = 0;
     char number[UNITS_TEXT_SIZE], all[UNITS_TEXT_SIZE];
     for (size_t i = 0; i < view->lock_count; i++) {
-        const overview_lock_t *lock = &view->locks[i];
+        const snapshot_lock_t *lock = &view->locks[i];
         if (token_ttl_ms(lock->holder) == 0) continue;
         size_t at = 0;
         const char *name = *lock->leader ? lock->leader : "unknown";
@@ -62,7 +62,7 @@ static void head_leaders(const overview_t *view, buffer_t *line) {
     free(holders);
 }
 
-static bool head_is_first_lock_of(const overview_t *view, size_t lock, size_t standby) {
+static bool head_is_first_lock_of(const snapshot_t *view, size_t lock, size_t standby) {
     const char *instance = view->locks[lock].standbys[standby].instance;
     for (size_t i = 0; i < lock; i++)
         for (size_t n = 0; n < view->locks[i].standby_count; n++)
@@ -71,7 +71,7 @@ static bool head_is_first_lock_of(const overview_t *view, size_t lock, size_t st
 }
 
 // Each instance once, even if it stands by for several locks.
-static void head_standbys(const overview_t *view, buffer_t *line) {
+static void head_standbys(const snapshot_t *view, buffer_t *line) {
     size_t count = 0;
     for (size_t i = 0; i < view->lock_count; i++)
         for (size_t n = 0; n < view->locks[i].standby_count; n++) {
@@ -88,7 +88,7 @@ static void head_log(const status_t *s, buffer_t *line) {
     size_t lacks = 0;
     buffer_str(line, s->config->audit.path);
     for (size_t i = 0; s->reached && i < s->view.queue_count; i++) {
-        const overview_copy_t *copy = status_own_copy(s, i);
+        const snapshot_copy_t *copy = status_own_copy(s, i);
         lacks += copy && !status_is_complete(&s->view.queues[i], copy);
     }
     if (!s->log.readable)

@@ -74,7 +74,7 @@ static void status_json_redis(const status_t *s, buffer_t *out) {
     buffer_str(out, "}");
 }
 
-static void status_json_standbys(const overview_lock_t *lock, int64_t now_ms, buffer_t *out) {
+static void status_json_standbys(const snapshot_lock_t *lock, int64_t now_ms, buffer_t *out) {
     status_json_open(out, "standbys", "[");
     for (size_t i = 0; lock->standbys && i < lock->standby_count; i++) {
         status_json_open(out, NULL, "{");
@@ -89,7 +89,7 @@ static void status_json_standbys(const overview_lock_t *lock, int64_t now_ms, bu
 static void status_json_locks(const status_t *s, buffer_t *out) {
     status_json_open(out, "locks", "[");
     for (size_t i = 0; s->reached && i < s->view.lock_count; i++) {
-        const overview_lock_t *lock = &s->view.locks[i];
+        const snapshot_lock_t *lock = &s->view.locks[i];
         status_json_open(out, NULL, "{");
         status_json_text(out, "key", s->keys->locks[i].key);
         status_json_text(out, "leader", lock->leader);
@@ -103,10 +103,10 @@ static void status_json_locks(const status_t *s, buffer_t *out) {
 }
 
 static void status_json_copies(const status_t *s, size_t queue, buffer_t *out) {
-    const overview_queue_t *view = &s->view.queues[queue];
+    const snapshot_queue_t *view = &s->view.queues[queue];
     status_json_open(out, "copies", "[");
     for (size_t i = 0; view->copies && i < view->copy_count; i++) {
-        const overview_copy_t *copy = &view->copies[i];
+        const snapshot_copy_t *copy = &view->copies[i];
         status_json_open(out, NULL, "{");
         status_json_text(out, "instance", copy->instance);
         status_json_bool(out, "here", strcmp(copy->instance, s->log.instance) == 0);
@@ -129,8 +129,8 @@ static void status_json_recent(const status_recent_t *recent, buffer_t *out) {
 }
 
 static void status_json_queue(const status_t *s, size_t queue, buffer_t *out) {
-    const census_t *counts = &s->counts[queue];
-    const overview_queue_t *view = &s->view.queues[queue];
+    const sizes_t *counts = &s->counts[queue];
+    const snapshot_queue_t *view = &s->view.queues[queue];
     const queue_config_t *config = s->keys->queues[queue].config;
     bool due = counts->next_due_ms >= 0;
     status_json_open(out, NULL, "{");
@@ -142,7 +142,7 @@ static void status_json_queue(const status_t *s, size_t queue, buffer_t *out) {
     status_json_number(out, "ready", counts->ready);
     status_json_number(out, "in_progress", counts->in_progress);
     status_json_time(out, "next_due", counts->next_due_ms);
-    status_json_seconds(out, "overdue_seconds", due ? census_overdue_ms(counts) : STATUS_UNKNOWN);
+    status_json_seconds(out, "overdue_seconds", due ? sizes_overdue_ms(counts) : STATUS_UNKNOWN);
     status_json_time(out, "oldest_in_progress", counts->oldest_in_progress_ms);
     status_json_seconds(out, "oldest_in_progress_seconds", status_json_age(counts->now_ms, counts->oldest_in_progress_ms));
     status_json_recent(&s->recent[queue], out);

@@ -44,7 +44,7 @@ static void status_forget_preflight(status_t *status) {
 
 void status_reader_free(status_reader_t *reader) {
     status_forget_preflight(&reader->status);
-    overview_free(&reader->status.view);
+    snapshot_free(&reader->status.view);
     free(reader->status.counts);
     free(reader->status.recent);
     conn_free(reader->conn);
@@ -54,7 +54,7 @@ void status_reader_free(status_reader_t *reader) {
 
 // ---- Redis.
 
-static void status_take_preflight(void *self, finding_t kind, const char *queue, const char *text) {
+static void status_take_preflight(void *self, preflight_level_t kind, const char *queue, const char *text) {
     status_t *status = self;
     size_t index = SIZE_MAX;
     for (size_t i = 0; queue && i < status->keys->queue_count; i++)
@@ -69,22 +69,22 @@ static outcome_t status_count_queues(status_reader_t *reader) {
     const keyspace_t *keys = reader->keys;
     int64_t in_progress = 0;
     const call_t call = {.conn = reader->conn, .keys = keys, .error = &status->error};
-    outcome_t outcome = census_take(&call, keys->queue_count, CENSUS_ENDS, status->counts);
+    outcome_t outcome = sizes_read(&call, keys->queue_count, SIZES_ENDS, status->counts);
     for (size_t i = 0; outcome == OUTCOME_OK && i < keys->queue_count; i++)
         if (status->counts[i].in_progress > 0) in_progress += status->counts[i].in_progress;
     if (outcome != OUTCOME_OK || in_progress > STAMPS_MAX) return outcome;
-    return census_take(&call, keys->queue_count, CENSUS_STAMPS, status->counts);
+    return sizes_read(&call, keys->queue_count, SIZES_STAMPS, status->counts);
 }
 
 static bool status_read_redis(status_reader_t *reader, bool slow) {
     status_t *status = &reader->status;
-    overview_free(&status->view);
-    if (overview_look(reader->conn, reader->keys, &status->view, &status->error) != OUTCOME_OK) return false;
+    snapshot_free(&status->view);
+    if (snapshot_read(reader->conn, reader->keys, &status->view, &status->error) != OUTCOME_OK) return false;
     snprintf(status->server, sizeof status->server, "%s", conn_server(reader->conn));
     if (status_count_queues(reader) != OUTCOME_OK) return false;
     if (!slow) return true;
     status_forget_preflight(status);
-    outcome_t outcome = preflight_look(reader->conn, reader->keys, status_take_preflight, status, &status->error);
+    outcome_t outcome = preflight_read_only(reader->conn, reader->keys, status_take_preflight, status, &status->error);
     return outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED;
 }
 
@@ -99,8 +99,8 @@ static void status_forget_recent(status_t *status) {
 // After a full disk, or when its instance is gone, the log lacks recent records, which the streams have.
 static bool status_log_is_behind(const status_t *status) {
     for (size_t i = 0; i < status->keys->queue_count; i++) {
-        const overview_queue_t *view = &status->view.queues[i];
-        const overview_copy_t *copy = status_own_copy(status, i);
+        const snapshot_queue_t *view = &status->view.queues[i];
+        const snapshot_copy_t *copy = status_own_copy(status, i);
         if (*view->error || view->stream.length == 0 || (copy && status_is_complete(view, copy))) continue;
         if (status->view.now_ms - stream_id_ms(copy ? copy->position : view->stream.first) > BEHIND_MS) return true;
     }

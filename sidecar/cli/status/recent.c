@@ -88,7 +88,7 @@ static bool recent_read_round(conn_t *conn, reading_t *reading, int64_t limit) {
 }
 
 static void recent_begin_queue(reading_t *reading, size_t queue) {
-    const overview_queue_t *view = &reading->status->view.queues[queue];
+    const snapshot_queue_t *view = &reading->status->view.queues[queue];
     int64_t since = reading->status->view.now_ms - STATUS_RECENT_MS;
     reading->status->recent[queue] = (status_recent_t){0};
     if (*view->error)

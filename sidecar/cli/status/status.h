@@ -29,7 +29,7 @@ typedef enum status_source { STATUS_FROM_NOTHING, STATUS_FROM_LOG, STATUS_FROM_S
 
 // One result of a preflight that only reads.
 typedef struct status_preflight {
-    finding_t kind;
+    preflight_level_t kind;
     size_t queue; // index; SIZE_MAX = the server
     char *text;   // owned
 } status_preflight_t;
@@ -50,8 +50,8 @@ typedef struct status {
     redis_error_t error;    // why not
     char server[64], target[256];
     int64_t wall_ms;               // by this machine's clock
-    overview_t view;               // owned
-    census_t *counts;              // owned; of each queue
+    snapshot_t view;               // owned
+    sizes_t *counts;               // owned; of each queue
     status_recent_t *recent;       // owned; of each queue
     status_source_t source;        // of `recent`
     status_preflight_t *preflight; // owned

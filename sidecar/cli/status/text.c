@@ -34,9 +34,9 @@ static void text_count_cell(table_t *table, int64_t number, bool error) {
     text_cell(table, "%s", number < 0 && !error ? "-" : count_text(number, text));
 }
 
-static void text_due_cell(table_t *table, const census_t *counts) {
+static void text_due_cell(table_t *table, const sizes_t *counts) {
     char text[UNITS_TEXT_SIZE];
-    int64_t late = census_overdue_ms(counts);
+    int64_t late = sizes_overdue_ms(counts);
     if (late > 0)
         text_cell(table, "%s late", duration_text(late, text));
     else if (counts->next_due_ms >= 0 && counts->next_due_ms != INT64_MAX)
@@ -45,7 +45,7 @@ static void text_due_cell(table_t *table, const census_t *counts) {
         text_cell(table, counts->next_due_ms == INT64_MAX ? "never" : "-");
 }
 
-static void text_oldest_cell(table_t *table, const census_t *counts) {
+static void text_oldest_cell(table_t *table, const sizes_t *counts) {
     char text[UNITS_TEXT_SIZE];
     if (counts->oldest_in_progress_ms < 0)
         text_cell(table, counts->in_progress > 0 ? "?" : "-");
@@ -59,7 +59,7 @@ static void text_recent_cell(table_t *table, const status_recent_t *recent, int6
 }
 
 static void text_audit_cell(table_t *table, const status_t *s, size_t queue) {
-    const overview_queue_t *view = &s->view.queues[queue];
+    const snapshot_queue_t *view = &s->view.queues[queue];
     char text[UNITS_TEXT_SIZE];
     if (view->uncopied_ms)
         text_cell(table, "%s late", duration_text(s->view.now_ms - view->uncopied_ms, text));
@@ -78,7 +78,7 @@ static const struct {
 static bool text_has_room(const status_view_t *view, size_t min_width) { return view->width == 0 || view->width >= min_width; }
 
 static void text_row(table_t *table, const status_t *s, size_t queue, const status_view_t *view) {
-    const census_t *counts = &s->counts[queue];
+    const sizes_t *counts = &s->counts[queue];
     const status_recent_t *recent = &s->recent[queue];
     bool error = *counts->error != '\0';
     table_cell(table, slice_text(s->keys->queues[queue].config->name));

@@ -12,18 +12,18 @@
     "queues = ( { name = \"email\"; ready_limit = 100; alive_timeout = \"1h\"; }, { name = \"sms\"; roles = [\"dispatcher\"]; "  \
     "alive_timeout = \"1h\"; }, { name = \"x$y\"; roles = [\"monitor\"]; } );"
 
-static overview_lock_t *lock(world_t *w) { return &w->s.view.locks[0]; }
-static overview_queue_t *view(world_t *w) { return &w->s.view.queues[0]; }
-static census_t *counts(world_t *w) { return &w->s.counts[0]; }
+static snapshot_lock_t *lock(world_t *w) { return &w->s.view.locks[0]; }
+static snapshot_queue_t *view(world_t *w) { return &w->s.view.queues[0]; }
+static sizes_t *counts(world_t *w) { return &w->s.counts[0]; }
 
 static void copies(world_t *w, int64_t heard_ago_ms, size_t count) {
-    static overview_copy_t all[2];
-    for (size_t i = 0; i < count; i++) all[i] = (overview_copy_t){.heard_ms = NOW - heard_ago_ms};
+    static snapshot_copy_t all[2];
+    for (size_t i = 0; i < count; i++) all[i] = (snapshot_copy_t){.heard_ms = NOW - heard_ago_ms};
     view(w)->copies = all;
     view(w)->copy_count = count;
 }
 
-static void look(world_t *w, finding_t kind, size_t queue) {
+static void look(world_t *w, preflight_level_t kind, size_t queue) {
     static char text[] = "delayed key \"d\" holds a list";
     w->s.preflight = mem_array(1, sizeof *w->s.preflight);
     w->s.preflight_count = 1;
@@ -36,7 +36,7 @@ static void check(world_t *w, const char *name, const char *why) {
     snprintf(w->s.here.checks[0].why, sizeof w->s.here.checks[0].why, "%s", why);
 }
 
-static void vacant(world_t *w) { *lock(w) = (overview_lock_t){.pttl_ms = -2}; }
+static void vacant(world_t *w) { *lock(w) = (snapshot_lock_t){.pttl_ms = -2}; }
 static void stranger(world_t *w) { snprintf(lock(w)->holder, TOKEN_SIZE, "somebody"); }
 static void lives_long(world_t *w) { lock(w)->pttl_ms = 5001; }
 static void lives_as_long(world_t *w) { lock(w)->pttl_ms = 5000; }
@@ -65,7 +65,7 @@ static void silent(world_t *w) { copies(w, DAY + 1, 2); }
 static void heard(world_t *w) { copies(w, DAY, 2); }
 static void behind(world_t *w) {
     copies(w, 7200000, 2);
-    view(w)->stream = (stream_look_t){.length = 1};
+    view(w)->stream = (stream_ends_t){.length = 1};
     snprintf(view(w)->stream.last, STREAM_ID_SIZE, "%lld-0", (long long)(NOW - 60001));
     snprintf(view(w)->copies[0].position, STREAM_ID_SIZE, "%lld-1", (long long)(NOW - 60002));
     snprintf(view(w)->copies[1].position, STREAM_ID_SIZE, "%s", view(w)->stream.last);
@@ -90,11 +90,11 @@ static void redis_roomy(world_t *w) { w->s.view.memory_used = 94; }
 static void redis_unlimited(world_t *w) { w->s.view.memory_most = 0; }
 static void clocks(world_t *w) { w->s.wall_ms = NOW - 60001; }
 static void clocks_near(world_t *w) { w->s.wall_ms = NOW + 60000; }
-static void barred(world_t *w) { look(w, FINDING_BARRED, 0); }
-static void cannot_lead(world_t *w) { look(w, FINDING_FAULT, SIZE_MAX); }
-static void weakened(world_t *w) { look(w, FINDING_WARN, SIZE_MAX); }
-static void fact(world_t *w) { look(w, FINDING_FACT, SIZE_MAX); }
-static void told_twice(world_t *w) { look(w, FINDING_QUEUE, 0), bad_key(w), bad_count(w); }
+static void barred(world_t *w) { look(w, PREFLIGHT_QUEUE_DISABLED, 0); }
+static void cannot_lead(world_t *w) { look(w, PREFLIGHT_REFUSED, SIZE_MAX); }
+static void weakened(world_t *w) { look(w, PREFLIGHT_WARNING, SIZE_MAX); }
+static void fact(world_t *w) { look(w, PREFLIGHT_FACT, SIZE_MAX); }
+static void told_twice(world_t *w) { look(w, PREFLIGHT_QUEUE_REFUSED, 0), bad_key(w), bad_count(w); }
 static void nobody_here(world_t *w) { w->s.here.answered = false; }
 static void not_asked(world_t *w) { w->s.here = (local_instance_t){0}; }
 static void sick(world_t *w) { check(w, "audit", "the audit log cannot be written"); }
@@ -103,7 +103,7 @@ static void refused(world_t *w) { check(w, "config", "line 7: no"); }
 static void gaps(world_t *w) { w->s.log.open_gaps = 2; }
 static void no_log(world_t *w) { w->s.log = (status_log_t){.open_gaps = 2}; }
 static void streamed(world_t *w) { failed(w), w->s.source = STATUS_FROM_STREAM; }
-static void bad_type(world_t *w) { look(w, FINDING_QUEUE, 0); }
+static void bad_type(world_t *w) { look(w, PREFLIGHT_QUEUE_REFUSED, 0); }
 static void unresponsive(world_t *w) { w->s.here = (local_instance_t){.asked = true, .unresponsive = true}; }
 static void unrelated(world_t *w) {
     w->s.here = (local_instance_t){.asked = true, .unrelated = true, .why = "a sidecar of group \"x\" answers there"};
@@ -320,7 +320,7 @@ Test(unit_status, preflight_results_about_many_queues_share_a_finding) {
     for (size_t i = 0; i < 6; i++) { /* two of queue d */
         size_t queue = i < 4 ? i : i - 1;
         w.s.preflight[w.s.preflight_count++] =
-            (status_preflight_t){.kind = FINDING_QUEUE, .queue = queue, .text = i ? "other" : "first"};
+            (status_preflight_t){.kind = PREFLIGHT_QUEUE_REFUSED, .queue = queue, .text = i ? "other" : "first"};
     }
     status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 1);
@@ -338,11 +338,11 @@ Test(unit_status, preflight_results_about_many_queues_share_a_finding) {
 /* An operator acts on these texts, so they must be true. */
 Test(unit_status, findings_say_what_still_works) {
     static const struct {
-        finding_t kind;
+        preflight_level_t kind;
         const char *check, *why;
-    } rows[] = {{FINDING_QUEUE, NULL, "all other work goes on"},
-                {FINDING_BARRED, NULL, "This queue is not served"},
-                {FINDING_FAULT, NULL, "A leader that already leads goes on"},
+    } rows[] = {{PREFLIGHT_QUEUE_REFUSED, NULL, "all other work goes on"},
+                {PREFLIGHT_QUEUE_DISABLED, NULL, "This queue is not served"},
+                {PREFLIGHT_REFUSED, NULL, "A leader that already leads goes on"},
                 {0, "queues", "leads or stands by all the same"},
                 {0, "roles", "This role does nothing"},
                 {0, "audit", "wait"},
@@ -366,7 +366,7 @@ Test(unit_status, with_a_lock_for_each_queue_a_free_lock_names_its_queue) {
     status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 0);
     status_findings_free(&found);
-    w.s.view.locks[3] = (overview_lock_t){.pttl_ms = -2};
+    w.s.view.locks[3] = (snapshot_lock_t){.pttl_ms = -2};
     found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 1);
     cr_assert_str_eq(found.items[0].code, "no_leader");
@@ -385,7 +385,7 @@ static world_t much_ado(void) {
     world_t w =
         well("queues = ( { name = \"" LONG "\"; ready_limit = 100; }, { name = \"\xc3\xa4\\\"q\"; }, { name = \"r\"; } );");
     late_and_full(&w), lives_long(&w), nearly_full(&w), silent(&w), clocks(&w), gaps(&w), sick(&w), failed(&w), redis_full(&w);
-    w.s.counts[1] = (census_t){.now_ms = NOW, .delayed = INT64_C(123456789), .next_due_ms = INT64_MAX, .error = "no\x1b[2J"};
+    w.s.counts[1] = (sizes_t){.now_ms = NOW, .delayed = INT64_C(123456789), .next_due_ms = INT64_MAX, .error = "no\x1b[2J"};
     w.s.recent[1] = (status_recent_t){.retried = STATUS_UNKNOWN, .failed = STATUS_UNKNOWN};
     return w;
 }

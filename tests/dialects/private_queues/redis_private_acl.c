@@ -8,9 +8,9 @@
     "main = \"fight-requests\"; private = \"queue-*\"; dlq = \"fights-dlq\"; dedup = \"fights-done\"; id_path = \"/id\"; "       \
     "retry_times = 0; protected_timeout = \"100ms\"; heartbeat = \"*_alive\"; } );"
 
-static void note(void *self, finding_t finding, const char *queue, const char *text) {
+static void note(void *self, preflight_level_t finding, const char *queue, const char *text) {
     (void)queue;
-    if (finding != FINDING_FACT && finding != FINDING_WARN) buffer_printf(self, "%s\n", text);
+    if (finding != PREFLIGHT_FACT && finding != PREFLIGHT_WARNING) buffer_printf(self, "%s\n", text);
 }
 
 static void put(setup_t *d) {
@@ -93,9 +93,9 @@ static const char EACH_KIND[] = "group = \"app\"; queues = ( { name = \"a\"; mai
                                 "{ name = \"d\"; main = \"d-main\"; " OF "d-*\"; dedup = \"done\"; id_path = \"/id\"; }, "
                                 "{ name = \"e\"; main = \"e-main\"; " OF "e-*\"; dlq = \"dead\"; } );";
 
-static void note_barred(void *self, finding_t finding, const char *queue, const char *text) {
+static void note_barred(void *self, preflight_level_t finding, const char *queue, const char *text) {
     (void)text;
-    if (finding == FINDING_BARRED) buffer_str(self, queue);
+    if (finding == PREFLIGHT_QUEUE_DISABLED) buffer_str(self, queue);
 }
 
 /* A queue needs what its own settings ask for: the first one does not stand for all of its dialect. */

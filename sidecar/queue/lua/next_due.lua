@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- heads: the next due score of many queues in one request. After CLIENT CACHING YES it is also what arms their wake-ups.
+-- next_due: the next due score of many queues in one request. After CLIENT CACHING YES it is also what arms their wake-ups.
 --
 -- KEYS[1+] delayed   zset of each queue
 -- ARGV[1+] skip      of each: entries at its head to look past (see promote)

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- heal: removes a lock that a step of the clock left with more life than its holder ever gave it.
+-- break_stale_lock: removes a lock that a step of the clock left with more life than its holder ever gave it.
 --
 -- KEYS[1]  lock
 -- ARGV[1]  token     that was seen there at two looks at least one TTL apart

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- census: how much there is in many keys, in one request.
+-- sizes: how much there is in many keys, in one request.
 --
 -- KEYS[1+] key       of workers, or ours
 -- ARGV[1+] measure   of each: `length` of a list; `alone`: length of a list, and its entry where it has only one of at most 1,024

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- tails: where the failure streams of many queues begin and end.
+-- stream_ends: where the failure streams of many queues begin and end.
 --
 -- KEYS[1+] failures, meta   stream and hash of each queue, in turns
 -- Reply    {now in ms, for each queue: entries or '!' and the error, id of its oldest entry, last id it ever gave, highest id that

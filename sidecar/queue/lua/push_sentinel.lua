@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- plant: puts a new sentinel at the head of a backup list, where a pass met none.
+-- push_sentinel: puts a new sentinel at the head of a backup list, where a pass met none.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  backup    list

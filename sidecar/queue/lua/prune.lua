@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- sweep: forgets stamps of jobs that are no longer in progress, and reports of jobs that are not.
+-- prune: forgets stamps of jobs that are no longer in progress, and reports of jobs that are not.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  swept     stamps or errors, a hash
