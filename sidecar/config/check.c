@@ -9,13 +9,13 @@ static void check_names(load_t *load, size_t i) {
     const queue_config_t *queue = &load->config->queues[i];
     const location_t *location = config_load_location(load, i, "name");
     if (strcmp(queue->name, load->config->group) == 0)
-        diagnostic_add(load->faults, location->file, location->line,
+        diagnostic_add(load->errors, location->file, location->line,
                        "queue `%s` is called like its group: give one of them another name, or their keys would be the same",
                        queue->name);
     for (size_t j = 0; j < i; j++) {
         const queue_config_t *other = &load->config->queues[j];
         if (other->name && !load->queues[j].duplicate && strcmp(queue->name, other->name) == 0) {
-            diagnostic_add(load->faults, location->file, location->line, "queue `%s` stands twice: the other one is on line %d",
+            diagnostic_add(load->errors, location->file, location->line, "queue `%s` stands twice: the other one is on line %d",
                            queue->name, other->line);
             load->queues[i].duplicate = true;
             return;
@@ -49,7 +49,7 @@ static void check_window(load_t *load, size_t i) {
     check_add_duration(", but must be more than 2 x (`protected_timeout` ", policy->protected_timeout_ms, &text);
     check_add_duration(" + longest backoff ", backoff, &text);
     check_add_duration(") = ", least, &text);
-    diagnostic_add(load->faults, location->file, location->line,
+    diagnostic_add(load->errors, location->file, location->line,
                    "queue `%s`: %s, or retries would be forgotten before they are counted", queue->name, buffer_text(&text));
     buffer_free(&text);
 }
@@ -63,7 +63,7 @@ static void check_order(load_t *load, size_t i, const char *longer, int64_t long
     config_number_write(KEY_DURATION, longer_ms, &text);
     buffer_printf(&text, ", but must not be less than `%s`, ", shorter);
     config_number_write(KEY_DURATION, shorter_ms, &text);
-    diagnostic_add(load->faults, location->file, location->line, "queue `%s`: %s", load->config->queues[i].name,
+    diagnostic_add(load->errors, location->file, location->line, "queue `%s`: %s", load->config->queues[i].name,
                    buffer_text(&text));
     buffer_free(&text);
 }
@@ -99,7 +99,7 @@ void config_load_check(load_t *load) {
     for (size_t i = 0; i < load->config->queue_count; i++) {
         if (!load->config->queues[i].name) continue;
         check_names(load, i);
-        if (!load->queues[i].faulty) check_policy(load, i);
+        if (!load->queues[i].has_errors) check_policy(load, i);
     }
     config_load_conflicts(load);
     check_secrets(load);

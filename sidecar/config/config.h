@@ -156,10 +156,9 @@ typedef struct config {
 } config_t;
 
 // Reads and checks `path`. The order of precedence is environment (QUEUE_SIDECAR_<SECTION>_<KEY>) > file > default.
-// Returns an owned config (free with config_free), or NULL with every fault as lines "FILE:LINE: text" in *errors.
-// A syntax error or a duplicate key is reported alone (libconfig stops there); all other faults together.
-// On success *errors holds warnings in the same form, and is often empty.
-config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *errors) __attribute__((warn_unused_result));
+// Returns an owned config and appends warnings to *messages, each a line "FILE:LINE: text"; or NULL and all errors in the same
+// form. libconfig stops at a syntax error or a duplicate key, which is then reported alone.
+config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *messages) __attribute__((warn_unused_result));
 
 // Every key that the queue's roles use, each name once. Owned: free with config_redis_keys_free.
 redis_keys_t config_redis_keys(const queue_config_t *queue);
@@ -171,8 +170,8 @@ const char *config_dialect_word(const config_dialect_t *dialect);
 // Takes the config; NULL is fine.
 void config_free(config_t *config);
 
-// What can be read of a config that config_load refuses, for whoever looks for the instance that goes on with an earlier one: all
-// but queues, with defaults where a value is wrong or the file is no config at all. Owned; NULL where no file can be read.
+// Reads of a refused config what is readable, so that the CLI finds the instance that still runs with an earlier one: all but
+// queues, with the default where a value is wrong. Owned; NULL = the file cannot be read.
 config_t *config_load_refused(const char *path) __attribute__((warn_unused_result));
 
 // Writes every effective value in libconfig syntax, secrets redacted, each with a comment where it came from

@@ -20,10 +20,10 @@ typedef struct field {
     redis_keys_t *of; // by queue
     entry_t *entries;
     size_t count;
-} field_t;
+} keys_in_use_t;
 
 // The pattern by which a queue takes every key that begins like it; NULL = it has none.
-static const redis_key_t *reserved_by(const field_t *field, size_t queue) {
+static const redis_key_t *conflict_reserves(const keys_in_use_t *field, size_t queue) {
     for (size_t i = 0; i < field->of[queue].count; i++)
         if (field->of[queue].items[i].reserves) return &field->of[queue].items[i];
     return NULL;
@@ -48,9 +48,9 @@ static int conflict_order_by_queues(const void *left, const void *right) {
     return order ? order : conflict_order_by_place(a->right, b->right);
 }
 
-static field_t conflicts_gather(const load_t *load) {
+static keys_in_use_t conflicts_gather(const load_t *load) {
     size_t queues = load->config->queue_count, all = 0;
-    field_t field = {.of = mem_array(queues, sizeof *field.of)};
+    keys_in_use_t field = {.of = mem_array(queues, sizeof *field.of)};
     for (size_t i = 0; i < queues; i++) {
         if (!load->config->queues[i].name || load->queues[i].duplicate) continue;
         field.of[i] = config_redis_keys(&load->config->queues[i]);
@@ -67,12 +67,12 @@ static field_t conflicts_gather(const load_t *load) {
 }
 
 // Queues that reserve keys are compared by what these begin with. What both only read they may share.
-static bool conflict_is(const field_t *field, const entry_t *a, const entry_t *b) {
+static bool conflict_is(const keys_in_use_t *field, const entry_t *a, const entry_t *b) {
     if (strcmp(a->key->name, b->key->name) != 0 || (a->key->use == KEY_READS && b->key->use == KEY_READS)) return false;
-    return a->queue == b->queue || (!reserved_by(field, a->queue) && !reserved_by(field, b->queue));
+    return a->queue == b->queue || (!conflict_reserves(field, a->queue) && !conflict_reserves(field, b->queue));
 }
 
-static size_t conflicts_find(const field_t *field, clash_t *out) {
+static size_t conflicts_find(const keys_in_use_t *field, clash_t *out) {
     size_t count = 0;
     for (size_t i = 0; i < field->count; i++) {
         for (size_t j = i + 1; j < field->count && strcmp(field->entries[i].key->name, field->entries[j].key->name) == 0; j++) {
@@ -89,28 +89,28 @@ static void conflict_report(load_t *load, const clash_t *clash) {
     const char *a = load->config->queues[left->queue].name, *b = load->config->queues[right->queue].name;
     const location_t *location = config_load_location(load, right->queue, right->key->option);
     if (left->queue == right->queue)
-        diagnostic_add(load->faults, location->file, location->line, "queue `%s`: its %s and its %s are the same key `%s`", a,
+        diagnostic_add(load->errors, location->file, location->line, "queue `%s`: its %s and its %s are the same key `%s`", a,
                        left->key->role, right->key->role, left->key->name);
     else
-        diagnostic_add(load->faults, location->file, location->line,
+        diagnostic_add(load->errors, location->file, location->line,
                        "queues `%s` and `%s` share the key `%s`: it is %s of `%s` and %s of `%s`", a, b, left->key->name,
                        left->key->role, a, right->key->role, b);
 }
 
 // Both reserve keys: they must not begin alike.
-static void compare_reserved(load_t *load, const field_t *field, size_t one, size_t other) {
-    const redis_key_t *mine = reserved_by(field, one), *others = reserved_by(field, other);
+static void conflicts_report_same_prefix(load_t *load, const keys_in_use_t *field, size_t one, size_t other) {
+    const redis_key_t *mine = conflict_reserves(field, one), *others = conflict_reserves(field, other);
     const char *of = load->config->queues[one].name, *by = load->config->queues[other].name;
     size_t later = one > other ? one : other;
-    const location_t *location = config_load_location(load, later, reserved_by(field, later)->option);
+    const location_t *location = config_load_location(load, later, conflict_reserves(field, later)->option);
     int base = (int)strlen(others->name) - 1;
     if (strcmp(mine->name, others->name) == 0) {
         if (other < one)
-            diagnostic_add(load->faults, location->file, location->line,
+            diagnostic_add(load->errors, location->file, location->line,
                            "queues `%s` and `%s` have the same keys, which begin with `%.*s`", by, of, base, others->name);
     } else if (strncmp(others->name, mine->name, strlen(mine->name) - 1) == 0) {
         diagnostic_add(
-            load->faults, location->file, location->line,
+            load->errors, location->file, location->line,
             "queue `%s`: its keys begin with `%.*s`, and so do those of jobs of queue `%s`, whose ids may hold a colon: "
             "use another `prefix` for one of them",
             by, base, others->name, of);
@@ -118,14 +118,14 @@ static void compare_reserved(load_t *load, const field_t *field, size_t one, siz
 }
 
 // The first key of a queue that could be one of a job of the queue that reserves them.
-static void compare_with_reserved(load_t *load, const field_t *field, size_t one, size_t other) {
-    const redis_key_t *mine = reserved_by(field, one);
+static void conflicts_report_reserved_key(load_t *load, const keys_in_use_t *field, size_t one, size_t other) {
+    const redis_key_t *mine = conflict_reserves(field, one);
     size_t len = strlen(mine->name) - 1, later = one > other ? one : other;
     for (size_t k = 0; k < field->of[other].count; k++) {
         const redis_key_t *key = &field->of[other].items[k];
         if (key->pattern || strncmp(key->name, mine->name, len) != 0) continue;
         const location_t *location = config_load_location(load, later, later == other ? key->option : mine->option);
-        diagnostic_add(load->faults, location->file, location->line,
+        diagnostic_add(load->errors, location->file, location->line,
                        "queue `%s`: its key `%s` begins with `%.*s`, as those of jobs of queue `%s` do: choose another",
                        load->config->queues[other].name, key->name, (int)len, mine->name, load->config->queues[one].name);
         break;
@@ -133,7 +133,7 @@ static void compare_with_reserved(load_t *load, const field_t *field, size_t one
 }
 
 void config_load_conflicts(load_t *load) {
-    field_t field = conflicts_gather(load);
+    keys_in_use_t field = conflicts_gather(load);
     size_t count = conflicts_find(&field, NULL);
     clash_t *clashes = mem_array(count + 1, sizeof *clashes);
     conflicts_find(&field, clashes);
@@ -141,9 +141,9 @@ void config_load_conflicts(load_t *load) {
     for (size_t i = 0; i < count; i++) conflict_report(load, &clashes[i]);
     size_t queues = load->config->queue_count;
     for (size_t i = 0; i < queues; i++) {
-        for (size_t j = 0; reserved_by(&field, i) && j < queues; j++) {
+        for (size_t j = 0; conflict_reserves(&field, i) && j < queues; j++) {
             if (j == i || field.of[j].count == 0) continue;
-            (reserved_by(&field, j) ? compare_reserved : compare_with_reserved)(load, &field, i, j);
+            (conflict_reserves(&field, j) ? conflicts_report_same_prefix : conflicts_report_reserved_key)(load, &field, i, j);
         }
     }
     for (size_t i = 0; i < queues; i++)

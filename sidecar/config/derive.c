@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "config/dialect.h"
+#include "config/file/quote.h"
 #include "config/load.h"
-#include "config/quote.h"
 #include "config/value.h"
 
 struct derive {
@@ -17,7 +17,7 @@ struct derive {
 
 queue_config_t *derive_queue(derive_t *derive) { return derive->queue; }
 const config_t *derive_config(const derive_t *derive) { return derive->load->config; }
-bool derive_has_failed(const derive_t *derive) { return derive->location->faulty; }
+bool derive_has_failed(const derive_t *derive) { return derive->location->has_errors; }
 
 bool derive_is_given(const derive_t *derive, const char *key) {
     return config_load_location(derive->load, derive->index, key) != &derive->location->self;
@@ -52,9 +52,9 @@ static void derive_report(const derive_t *derive, diagnostics_t *to, const char 
 void derive_error(derive_t *derive, const char *key, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    derive_report(derive, derive->load->faults, key, format, args);
+    derive_report(derive, derive->load->errors, key, format, args);
     va_end(args);
-    derive->location->faulty = true;
+    derive->location->has_errors = true;
 }
 
 void derive_warning(derive_t *derive, const char *key, const char *format, ...) {

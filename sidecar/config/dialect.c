@@ -4,7 +4,7 @@
 
 const char *config_dialect_word(const config_dialect_t *dialect) { return dialect->name; }
 
-static bool has_word(const char *words, const char *word) {
+static bool dialect_has_word(const char *words, const char *word) {
     size_t len = strlen(word);
     for (const char *at = words; (at = strstr(at, word)) != NULL; at += len) {
         if ((at == words || at[-1] == ' ') && (at[len] == ' ' || at[len] == '\0')) return true;
@@ -12,33 +12,33 @@ static bool has_word(const char *words, const char *word) {
     return false;
 }
 
-static const config_refusal_t *find_refusal(const config_dialect_t *dialect, const char *key) {
+static const config_refusal_t *dialect_find_refusal(const config_dialect_t *dialect, const char *key) {
     for (size_t i = 0; i < dialect->refusal_count; i++)
-        if (has_word(dialect->refusals[i].keys, key)) return &dialect->refusals[i];
+        if (dialect_has_word(dialect->refusals[i].keys, key)) return &dialect->refusals[i];
     return NULL;
 }
 
-static bool has_own_key(const config_dialect_t *dialect, const char *name) {
+static bool dialect_has_own_key(const config_dialect_t *dialect, const char *name) {
     for (size_t i = 0; i < dialect->key_count; i++)
         if (strcmp(dialect->keys[i].name, name) == 0) return true;
     return false;
 }
 
 bool config_key_of_dialect(const config_key_t *key, const config_dialect_t *dialect) {
-    if (key->own) return has_own_key(dialect, key->name);
+    if (key->own) return dialect_has_own_key(dialect, key->name);
     if (!config_key_in_queue(key)) return true;
     if (key->fallback && strcmp(key->fallback, CONFIG_DIALECT_PREFIX) == 0) return dialect->prefix != NULL;
-    return !find_refusal(dialect, key->name);
+    return !dialect_find_refusal(dialect, key->name);
 }
 
 bool config_dialect_takes(const config_key_t *key, const config_dialect_t *dialect, const node_t *node) {
     if (config_key_of_dialect(key, dialect)) return true;
-    const config_refusal_t *refusal = find_refusal(dialect, key->name);
+    const config_refusal_t *refusal = dialect_find_refusal(dialect, key->name);
     return refusal && refusal->takes_default && node->kind == NODE_TEXT && strcmp(node->text, key->fallback) == 0;
 }
 
 // "a, b and c": the dialects that know the key.
-static void add_homes(const config_key_t *key, config_dialects_fn *dialects, buffer_t *out) {
+static void dialect_add_homes(const config_key_t *key, config_dialects_fn *dialects, buffer_t *out) {
     const config_dialect_t *dialect;
     size_t left = 0;
     for (size_t i = 0; (dialect = dialects(i)) != NULL; i++) left += config_key_of_dialect(key, dialect);
@@ -51,10 +51,10 @@ static void add_homes(const config_key_t *key, config_dialects_fn *dialects, buf
 
 void config_dialect_refuse(const config_key_t *key, const config_dialect_t *dialect, config_dialects_fn *dialects,
                            buffer_t *out) {
-    const config_refusal_t *refusal = find_refusal(dialect, key->name);
+    const config_refusal_t *refusal = dialect_find_refusal(dialect, key->name);
     if (!refusal) {
         buffer_str(out, "is for ");
-        add_homes(key, dialects, out);
+        dialect_add_homes(key, dialects, out);
         buffer_str(out, ": remove it, or set `dialect`");
     } else if (refusal->takes_default) {
         buffer_printf(out, "must be \"%s\" in dialect %s: %s", key->fallback, dialect->name, refusal->instead);

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "config/dialect.h"
+#include "config/file/quote.h"
 #include "config/load.h"
-#include "config/quote.h"
 #include "config/value.h"
 
 enum { WIDEST_VALUE = 40 }; // longer values push their comment to the right instead of everybody's
@@ -42,12 +42,12 @@ static size_t dump_value_width(const config_key_t *key, const void *base) {
     return width <= WIDEST_VALUE ? width : 0;
 }
 
-static const config_key_t *view_key(const view_t *view, size_t row) {
+static const config_key_t *dump_key(const view_t *view, size_t row) {
     if (view->queue) return config_queue_key(view->queue->dialect, row);
     return row < config_key_count ? &config_keys[row] : NULL;
 }
 
-static const void *view_base(const view_t *view, const config_key_t *key) {
+static const void *dump_base(const view_t *view, const config_key_t *key) {
     return view->queue ? config_queue_base(key, view->queue) : view->base;
 }
 
@@ -55,9 +55,9 @@ static void dump_measure(const view_t *view, size_t *name_width, size_t *widest)
     *name_width = *widest = 0;
     for (size_t part = 0; part < 2; part++) {
         const config_key_t *key;
-        for (size_t i = 0; (key = view_key(view, i)) != NULL; i++) {
+        for (size_t i = 0; (key = dump_key(view, i)) != NULL; i++) {
             if (!dump_shows(key, view, part)) continue;
-            size_t name = strlen(key->name), value = dump_value_width(key, view_base(view, key));
+            size_t name = strlen(key->name), value = dump_value_width(key, dump_base(view, key));
             if (name > *name_width) *name_width = name;
             if (value > *widest) *widest = value;
         }
@@ -69,10 +69,10 @@ static void dump_write_redis_keys(const view_t *view, buffer_t *out) {
     dump_measure(view, &name_width, &widest);
     for (size_t part = 0; part < 2; part++) {
         const config_key_t *key;
-        for (size_t i = 0; (key = view_key(view, i)) != NULL; i++) {
+        for (size_t i = 0; (key = dump_key(view, i)) != NULL; i++) {
             if (!dump_shows(key, view, part)) continue;
             buffer_t value = {0};
-            config_value_write(key, view_base(view, key), &value);
+            config_value_write(key, dump_base(view, key), &value);
             buffer_str(&value, ";");
             // Without its secret this would be another setting, so whoever loads the dump gets none.
             bool hidden = key->secret && strcmp(buffer_text(&value), "\"\";") != 0;
@@ -149,7 +149,7 @@ typedef struct key_rows {
     buffer_t *out;
 } key_rows_t;
 
-static void list_key(void *self, const config_key_t *key) {
+static void dump_list_key(void *self, const config_key_t *key) {
     const key_rows_t *rows = self;
     buffer_t allowed = {0}, dialects = {0};
     config_key_dialects(key, rows->dialects, ",", &dialects);
@@ -162,5 +162,5 @@ static void list_key(void *self, const config_key_t *key) {
 }
 
 void config_list_keys(config_dialects_fn *dialects, buffer_t *out) {
-    config_key_each(dialects, list_key, &(key_rows_t){dialects, out});
+    config_key_each(dialects, dump_list_key, &(key_rows_t){dialects, out});
 }

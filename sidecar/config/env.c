@@ -33,7 +33,7 @@ static void env_take(load_t *load, const config_key_t *key, const char *variable
     } else if (config_value_set_text(key, value, load->config, &why)) {
         load->keys[config_key_row(key)] = (location_t){NULL, 0, ORIGIN_ENVIRONMENT};
     } else {
-        diagnostic_add(load->faults, NULL, 0, "%s %s", variable, buffer_text(&why));
+        diagnostic_add(load->errors, NULL, 0, "%s %s", variable, buffer_text(&why));
     }
     buffer_free(&why);
 }

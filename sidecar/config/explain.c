@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "base/suggest.h"
+#include "config/file/quote.h"
 #include "config/lists.h"
 #include "config/number.h"
-#include "config/quote.h"
 #include "config/value.h"
 
-static void describe_text(const config_key_t *key, buffer_t *out) {
+static void explain_text_rule(const config_key_t *key, buffer_t *out) {
     switch (key->type) {
     case KEY_NAME:
         buffer_printf(out, "%s to %s bytes without spaces and control characters, and not begin with \"%s\"", key->low, key->high,
@@ -27,7 +27,7 @@ static void describe_text(const config_key_t *key, buffer_t *out) {
     }
 }
 
-static void describe_words(const char *const *words, buffer_t *out) {
+static void explain_words(const char *const *words, buffer_t *out) {
     if (words[1]) buffer_str(out, "one of ");
     for (size_t i = 0; words[i]; i++) buffer_printf(out, "%s\"%s\"", i ? ", " : "", words[i]);
 }
@@ -39,7 +39,7 @@ void config_value_describe(const config_key_t *key, buffer_t *out) {
     case KEY_SIZE: buffer_printf(out, "a size from \"%s\" to \"%s\"", key->low, key->high); break;
     case KEY_REAL: buffer_printf(out, "a number from %s to %s", key->low, key->high); break;
     case KEY_BOOL: buffer_str(out, "true or false"); break;
-    case KEY_ENUM: describe_words(key->words, out); break;
+    case KEY_ENUM: explain_words(key->words, out); break;
     case KEY_ROLES: buffer_str(out, "[\"dispatcher\"], [\"monitor\"] or [\"dispatcher\", \"monitor\"]"); break;
     case KEY_STRINGS:
         buffer_printf(out, "a list of %s to %s texts, each of 1 to %d bytes", key->low, key->high, CONFIG_STRING_MOST);
@@ -50,7 +50,7 @@ void config_value_describe(const config_key_t *key, buffer_t *out) {
                       "last for *",
                       CONFIG_STEPS_MAX, key->low, key->high);
         break;
-    default: describe_text(key, out);
+    default: explain_text_rule(key, out);
     }
     if (key->zero) buffer_printf(out, isdigit((unsigned char)*key->zero) ? ", or %s" : ", or \"%s\"", key->zero);
 }

@@ -5,7 +5,7 @@
 
 #include "base/units.h"
 #include "config/number.h"
-#include "config/quote.h"
+#include "config/file/quote.h"
 
 void strings_add(strings_t *list, const char *text) {
     list->items = mem_grown(list->items, list->count, sizeof *list->items);

@@ -17,18 +17,18 @@ typedef struct location {
 typedef struct queue_location {
     location_t self; // where the queue's group begins
     location_t keys[CONFIG_KEYS_MAX];
-    bool faulty;    // a value of its own is wrong: its values are not worth comparing
-    bool duplicate; // an earlier queue has its name: its keys all collide, which is not said again
+    bool has_errors; // a value of its own is wrong: its values are not worth comparing
+    bool duplicate;  // an earlier queue has its name: its keys all collide, which is not said again
 } queue_location_t;
 
 typedef struct load {
     config_t *config;
     config_dialects_fn *dialects;
-    diagnostics_t *faults;
+    diagnostics_t *errors;
     diagnostics_t *warnings;
     location_t keys[CONFIG_KEYS_MAX]; // of all keys outside queues, and of `defaults`
     queue_location_t *queues;         // one for each queue of the config
-    bool defaults_faulty;
+    bool defaults_have_errors;
 } load_t;
 
 // Fills every key outside queues, and `defaults`, with the table's defaults.

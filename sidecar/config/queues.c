@@ -7,12 +7,12 @@
 
 static const char name_mark[] = "<name>"; // begins the default of a key that is named after its queue
 
-static bool is_named_after_queue(const config_key_t *key) {
+static bool queue_is_named_after(const config_key_t *key) {
     return key->fallback && strncmp(key->fallback, name_mark, sizeof name_mark - 1) == 0;
 }
 
-static bool is_derived(const config_key_t *key) {
-    return is_named_after_queue(key) || (key->fallback && strcmp(key->fallback, CONFIG_DIALECT_PREFIX) == 0);
+static bool queue_is_derived(const config_key_t *key) {
+    return queue_is_named_after(key) || (key->fallback && strcmp(key->fallback, CONFIG_DIALECT_PREFIX) == 0);
 }
 
 // "queue `email`: ", or by its place in the list where it has no good name.
@@ -34,7 +34,7 @@ static void queue_set_defaults(load_t *load, queue_config_t *queue, queue_locati
         if (config_key_in_policy(key)) {
             config_value_copy(key, &queue->policy, &load->config->defaults);
             location->keys[i].origin = load->keys[i].origin == ORIGIN_FILE ? ORIGIN_DEFAULTS : ORIGIN_DEFAULT;
-        } else if (config_key_in_queue(key) && key->fallback && !is_derived(key)) {
+        } else if (config_key_in_queue(key) && key->fallback && !queue_is_derived(key)) {
             if (!config_value_set_text(key, key->fallback, config_queue_base(key, queue), &why)) abort(); // a fault of the table
         }
     }
@@ -45,10 +45,10 @@ static void queue_derive_names(queue_config_t *queue, const queue_location_t *lo
     buffer_t why = {0};
     const config_key_t *key;
     for (size_t i = 0; (key = config_queue_key(queue->dialect, i)) != NULL; i++) {
-        if (!config_key_in_queue(key) || !is_derived(key) || location->keys[i].line) continue;
+        if (!config_key_in_queue(key) || !queue_is_derived(key) || location->keys[i].line) continue;
         if (!config_key_of_dialect(key, queue->dialect)) continue;
-        char *text = is_named_after_queue(key) ? mem_printf("%s%s", queue->name, key->fallback + sizeof name_mark - 1)
-                                               : mem_str(queue->dialect->prefix);
+        char *text = queue_is_named_after(key) ? mem_printf("%s%s", queue->name, key->fallback + sizeof name_mark - 1)
+                                            : mem_str(queue->dialect->prefix);
         if (!config_value_set_text(key, text, config_queue_base(key, queue), &why)) abort(); // a good name makes a good key
         free(text);
     }
@@ -74,8 +74,8 @@ typedef struct queue_read {
 } queue_read_t;
 
 static void queue_refuse(const queue_read_t *read, const node_t *node, const buffer_t *why) {
-    diagnostic_add(read->load->faults, node->file, node->line, "%s`%s` %s", read->prefix, node->name, buffer_text(why));
-    read->location->faulty = true;
+    diagnostic_add(read->load->errors, node->file, node->line, "%s`%s` %s", read->prefix, node->name, buffer_text(why));
+    read->location->has_errors = true;
 }
 
 // A key of another dialect has no place in this queue; where the dialect is not known, its value is checked all the same.
@@ -131,7 +131,7 @@ static void queue_take(load_t *load, const node_t *node, size_t place) {
     const config_dialect_t *dialect = queue_read_dialect(load, config_source_child(node, "dialect"), &why);
     queue->dialect = dialect ? dialect : load->dialects(0);
     queue->own = queue->dialect->own_size ? mem_alloc(queue->dialect->own_size) : NULL;
-    *location = (queue_location_t){.self = {node->file, node->line, ORIGIN_FILE}, .faulty = load->defaults_faulty};
+    *location = (queue_location_t){.self = {node->file, node->line, ORIGIN_FILE}, .has_errors = load->defaults_have_errors};
     queue->line = node->line;
     queue_read_t read = {.load = load, .prefix = prefix, .queue = queue, .location = location, .known = dialect != NULL};
     queue_set_defaults(load, queue, location);
@@ -139,7 +139,7 @@ static void queue_take(load_t *load, const node_t *node, size_t place) {
     if (queue->name)
         queue_derive_names(queue, location);
     else if (!config_source_child(node, "name"))
-        diagnostic_add(load->faults, node->file, node->line, "%sit has no `name`: every queue needs one", prefix);
+        diagnostic_add(load->errors, node->file, node->line, "%sit has no `name`: every queue needs one", prefix);
     if (dialect) config_load_dialect(load, load->config->queue_count, prefix);
     load->config->queue_count++;
     buffer_free(&why);
@@ -150,17 +150,17 @@ void config_load_queues(load_t *load, const node_t *root) {
     const node_t *list = config_source_child(root, "queues");
     const char *file = list ? list->file : load->config->path;
     if (list && list->kind != NODE_LIST) {
-        diagnostic_add(load->faults, file, list->line, "`queues` must be a list of groups: queues = ( { name = \"email\"; } );");
+        diagnostic_add(load->errors, file, list->line, "`queues` must be a list of groups: queues = ( { name = \"email\"; } );");
         return;
     }
     if (!list || list->count == 0) {
-        diagnostic_add(load->faults, file, list ? list->line : 0,
+        diagnostic_add(load->errors, file, list ? list->line : 0,
                        "there are no queues: name at least one, queues = ( { name = \"email\"; } );");
         return;
     }
     size_t count = list->count;
     if (count > CONFIG_QUEUES_MAX) {
-        diagnostic_add(load->faults, file, list->children[CONFIG_QUEUES_MAX].line,
+        diagnostic_add(load->errors, file, list->children[CONFIG_QUEUES_MAX].line,
                        "there are %zu queues, but at most %d may be in one config", count, CONFIG_QUEUES_MAX);
         count = CONFIG_QUEUES_MAX;
     }
@@ -171,6 +171,6 @@ void config_load_queues(load_t *load, const node_t *root) {
         if (node->kind == NODE_GROUP)
             queue_take(load, node, i + 1);
         else
-            diagnostic_add(load->faults, node->file, node->line, "queue %zu must be a group: { name = \"email\"; }", i + 1);
+            diagnostic_add(load->errors, node->file, node->line, "queue %zu must be a group: { name = \"email\"; }", i + 1);
     }
 }

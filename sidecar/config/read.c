@@ -28,19 +28,19 @@ static void config_fill(load_t *load, const node_t *root) {
     config_load_check(load);
 }
 
-config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *errors) {
-    diagnostics_t faults = {.main_file = path}, warnings = {.main_file = path};
+config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *messages) {
+    diagnostics_t errors = {.main_file = path}, warnings = {.main_file = path};
     config_t *config = mem_alloc(sizeof *config);
     config->path = mem_str(path);
-    load_t load = {.config = config, .dialects = dialects, .faults = &faults, .warnings = &warnings};
+    load_t load = {.config = config, .dialects = dialects, .errors = &errors, .warnings = &warnings};
     config_load_defaults(&load);
-    node_t *root = config_source_read(path, &faults);
+    node_t *root = config_source_read(path, &errors);
     if (root) {
         config_fill(&load, root);
         config->origins = config_keep_origins(&load);
     }
-    bool good = faults.count == 0;
-    diagnostics_write(good ? &warnings : &faults, errors);
+    bool good = errors.count == 0;
+    diagnostics_write(good ? &warnings : &errors, messages);
     diagnostics_free(&warnings);
     config_source_free(root);
     free(load.queues);
@@ -51,15 +51,15 @@ config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *
 
 config_t *config_load_refused(const char *path) {
     if (access(path, R_OK) != 0) return NULL;
-    diagnostics_t faults = {.main_file = path}; // nobody asks again what they are
+    diagnostics_t errors = {.main_file = path}; // config_load has reported them
     config_t *config = mem_alloc(sizeof *config);
     config->path = mem_str(path);
-    load_t load = {.config = config, .faults = &faults, .warnings = &faults};
+    load_t load = {.config = config, .errors = &errors, .warnings = &errors};
     config_load_defaults(&load);
-    node_t *root = config_source_read(path, &faults);
+    node_t *root = config_source_read(path, &errors);
     if (root) config_load_file(&load, root);
     config_load_environment(&load);
-    diagnostics_free(&faults);
+    diagnostics_free(&errors);
     config_source_free(root);
     return config;
 }

@@ -14,7 +14,7 @@ static size_t unknown_add_names(const char *section, const char **names) {
     return count;
 }
 
-static size_t add_own_names(config_dialects_fn *dialects, const char **names, size_t room) {
+static size_t unknown_add_own_names(config_dialects_fn *dialects, const char **names, size_t room) {
     size_t count = 0;
     const config_dialect_t *dialect;
     for (size_t i = 0; (dialect = dialects(i)) != NULL; i++)
@@ -36,7 +36,7 @@ static size_t unknown_keep_of_dialect(const char **names, size_t count, const co
 static size_t unknown_names_in(config_dialects_fn *dialects, const char *section, const char *names[NAMES_MAX]) {
     size_t count = unknown_add_names(section, names);
     if (strcmp(section, "queue-only") == 0) {
-        count += add_own_names(dialects, names + count, CONFIG_KEYS_MAX);
+        count += unknown_add_own_names(dialects, names + count, CONFIG_KEYS_MAX);
         count += unknown_add_names("queue", names + count);
     }
     if (*section) return count;
@@ -85,6 +85,6 @@ void config_load_unknown(load_t *load, const node_t *node, const char *section, 
         buffer_str(&text, "; known here:");
         for (size_t i = 0; i < count; i++) buffer_printf(&text, "%s %s", i ? "," : "", names[i]);
     }
-    diagnostic_add(load->faults, node->file, node->line, "%s", buffer_text(&text));
+    diagnostic_add(load->errors, node->file, node->line, "%s", buffer_text(&text));
     buffer_free(&text);
 }

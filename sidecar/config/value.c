@@ -9,7 +9,7 @@
 #include "config/dialect.h"
 #include "config/lists.h"
 #include "config/number.h"
-#include "config/quote.h"
+#include "config/file/quote.h"
 
 static const char *const role_words[] = {"dispatcher", "monitor", NULL};
 static const unsigned role_bits[] = {ROLE_DISPATCHER, ROLE_MONITOR};

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/file/scan.h"
+#include "config/file/lexer.h"
 
 enum { LARGEST_FILE = 4 * 1024 * 1024 };
 
@@ -15,7 +15,7 @@ enum { LARGEST_FILE = 4 * 1024 * 1024 };
 typedef struct text_file {
     char *path;
     buffer_t text;
-    scan_t scan;
+    lexer_t lexer;
 } text_file_t;
 
 typedef struct source {
@@ -23,7 +23,7 @@ typedef struct source {
     char *dir; // where included files are looked for
     text_file_t *files;
     size_t count;
-    diagnostics_t *faults;
+    diagnostics_t *errors;
 } source_t;
 
 // Returns 0 or an errno.
@@ -40,20 +40,20 @@ static int source_read_file(const char *path, buffer_t *out) {
 }
 
 static void source_explain_unreadable(source_t *source, int error) {
-    diagnostics_t *faults = source->faults;
+    diagnostics_t *errors = source->errors;
     const char *path = source->path;
     const char *text = strerror(error);
     if (error == ENOENT || error == ENOTDIR)
-        diagnostic_add(faults, path, 0, "%s: name the config with -c FILE or QUEUE_SIDECAR_CONFIG", text);
+        diagnostic_add(errors, path, 0, "%s: name the config with -c FILE or QUEUE_SIDECAR_CONFIG", text);
     else if (error == EISDIR)
-        diagnostic_add(faults, path, 0, "%s: name the file in it, such as %s%squeue-sidecar.cfg", text, path,
+        diagnostic_add(errors, path, 0, "%s: name the file in it, such as %s%squeue-sidecar.cfg", text, path,
                        *path && path[strlen(path) - 1] == '/' ? "" : "/");
     else if (error == EACCES)
-        diagnostic_add(faults, path, 0, "%s: let user %lu read the file", text, (unsigned long)geteuid());
+        diagnostic_add(errors, path, 0, "%s: let user %lu read the file", text, (unsigned long)geteuid());
     else if (error == EFBIG)
-        diagnostic_add(faults, path, 0, "%s: a config may have 4 MiB", text);
+        diagnostic_add(errors, path, 0, "%s: a config may have 4 MiB", text);
     else
-        diagnostic_add(faults, path, 0, "%s: the config cannot be read", text);
+        diagnostic_add(errors, path, 0, "%s: the config cannot be read", text);
 }
 
 // libconfig names the main file NULL, and an included one as it was written (1.5) or with its directory (1.7).
@@ -72,19 +72,19 @@ static text_file_t *source_add_file(source_t *source, const char *path) {
 }
 
 // The scan of a file by its shown path; an unreadable one is empty.
-static scan_t *source_scan_of(source_t *source, const char *path) {
+static lexer_t *source_lexer(source_t *source, const char *path) {
     for (size_t i = 0; i < source->count; i++) {
-        if (strcmp(source->files[i].path, path) == 0) return &source->files[i].scan;
+        if (strcmp(source->files[i].path, path) == 0) return &source->files[i].lexer;
     }
     text_file_t *file = source_add_file(source, path);
     if (source_read_file(path, &file->text) != 0) buffer_clear(&file->text);
-    config_scan(buffer_text(&file->text), &file->scan);
-    return &file->scan;
+    lexer_read(buffer_text(&file->text), &file->lexer);
+    return &file->lexer;
 }
 
 static char *source_literal(source_t *source, const node_t *node) {
     if (!node->name) return NULL;
-    const token_t *token = config_scan_number(source_scan_of(source, node->file), node->name);
+    const token_t *token = lexer_number(source_lexer(source, node->file), node->name);
     return token ? mem_printf("%.*s", (int)token->len, token->at) : NULL;
 }
 
@@ -135,10 +135,10 @@ static void source_explain_syntax(source_t *source, const config_t *config) {
     char *file = source_shown_path(source, config_error_file(config));
     const char *text = config_error_text(config);
     int line = config_error_line(config);
-    scan_t *scan = source_scan_of(source, file);
+    lexer_t *lexer = source_lexer(source, file);
     token_t first, second;
     buffer_t hint = {0};
-    if (strstr(text, "duplicate") && config_scan_duplicate(scan, &first, &second)) {
+    if (strstr(text, "duplicate") && lexer_duplicate(lexer, &first, &second)) {
         line = second.line;
         buffer_printf(&hint, "duplicate key `%.*s`: it stands on line %d already", (int)first.len, first.at, first.line);
     } else if (strstr(text, "include")) {
@@ -147,37 +147,37 @@ static void source_explain_syntax(source_t *source, const config_t *config) {
         buffer_printf(&hint, "%s: between [ and ] all values must have one type", text);
     } else {
         buffer_str(&hint, text);
-        config_scan_hint(scan, line, &hint);
+        lexer_hint(lexer, line, &hint);
     }
-    diagnostic_add(source->faults, file, line, "%s", buffer_text(&hint));
+    diagnostic_add(source->errors, file, line, "%s", buffer_text(&hint));
     buffer_free(&hint);
     free(file);
 }
 
-static void source_explain_stray_string(source_t *source, const scan_t *scan, int line) {
+static void source_explain_stray_string(source_t *source, const lexer_t *lexer, int line) {
     buffer_t hint = {0};
-    config_scan_hint(scan, line, &hint);
-    diagnostic_add(source->faults, source->path, line, "syntax error%s", buffer_text(&hint));
+    lexer_hint(lexer, line, &hint);
+    diagnostic_add(source->errors, source->path, line, "syntax error%s", buffer_text(&hint));
     buffer_free(&hint);
 }
 
 // What libconfig would pass over in silence, or not say as well.
 static bool source_check_text(source_t *source) {
     const text_file_t *main_file = &source->files[0];
-    const scan_t *scan = &main_file->scan;
+    const lexer_t *lexer = &main_file->lexer;
     const char *nul = memchr(buffer_text(&main_file->text), '\0', main_file->text.len);
     int line;
     if (nul)
-        diagnostic_add(source->faults, source->path, 0, "byte %zu is a NUL: this is no text file",
+        diagnostic_add(source->errors, source->path, 0, "byte %zu is a NUL: this is no text file",
                        (size_t)(nul - main_file->text.data) + 1);
-    else if (scan->open_comment)
-        diagnostic_add(source->faults, source->path, scan->open_comment, "this comment is never closed with */");
-    else if (scan->open_string)
-        diagnostic_add(source->faults, source->path, config_scan_open_string(scan), "the text that begins here is never closed");
-    else if (scan->nul_escape)
-        diagnostic_add(source->faults, source->path, scan->nul_escape, "a text cannot hold \\x00");
-    else if ((line = config_scan_stray_string(scan)) > 0)
-        source_explain_stray_string(source, scan, line);
+    else if (lexer->open_comment)
+        diagnostic_add(source->errors, source->path, lexer->open_comment, "this comment is never closed with */");
+    else if (lexer->open_string)
+        diagnostic_add(source->errors, source->path, lexer_open_string_line(lexer), "the text that begins here is never closed");
+    else if (lexer->nul_escape)
+        diagnostic_add(source->errors, source->path, lexer->nul_escape, "a text cannot hold \\x00");
+    else if ((line = lexer_stray_string_line(lexer)) > 0)
+        source_explain_stray_string(source, lexer, line);
     else
         return false;
     return true;
@@ -205,19 +205,19 @@ static char *source_directory(const char *path) {
     return slash == path ? mem_str("/") : mem_printf("%.*s", (int)(slash - path), path);
 }
 
-node_t *config_source_read(const char *path, diagnostics_t *faults) {
-    source_t source = {.path = path, .dir = source_directory(path), .faults = faults};
+node_t *config_source_read(const char *path, diagnostics_t *errors) {
+    source_t source = {.path = path, .dir = source_directory(path), .errors = errors};
     text_file_t *file = source_add_file(&source, path);
     node_t *root = NULL;
     int error = source_read_file(path, &file->text);
     if (error) {
         source_explain_unreadable(&source, error);
     } else {
-        config_scan(buffer_text(&file->text), &file->scan);
+        lexer_read(buffer_text(&file->text), &file->lexer);
         root = source_parse(&source);
     }
     for (size_t i = 0; i < source.count; i++) {
-        config_scan_free(&source.files[i].scan);
+        lexer_free(&source.files[i].lexer);
         buffer_free(&source.files[i].text);
         free(source.files[i].path);
     }

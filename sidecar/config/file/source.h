@@ -30,7 +30,7 @@ typedef struct node {
 
 // Reads a file with what it includes (paths relative to the file's own directory). Returns the root (free with
 // config_source_free), or NULL with one fault added.
-node_t *config_source_read(const char *path, diagnostics_t *faults);
+node_t *config_source_read(const char *path, diagnostics_t *errors);
 void config_source_free(node_t *root);
 
 // Returns the child of that name, or NULL.

@@ -1,5 +1,5 @@
-#ifndef QS_CONFIG_QUOTE_H
-#define QS_CONFIG_QUOTE_H
+#ifndef QS_CONFIG_FILE_QUOTE_H
+#define QS_CONFIG_FILE_QUOTE_H
 
 #include "base/buffer.h"
 

@@ -1,4 +1,4 @@
-#include "config/quote.h"
+#include "config/file/quote.h"
 
 void config_quote(const char *text, buffer_t *out) {
     buffer_str(out, "\"");

@@ -1,0 +1,246 @@
+#include "config/file/lexer.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct cursor {
+    const char *at;
+    int line;
+    lexer_t *lexer;
+} cursor_t;
+
+static void lexer_add(cursor_t *cursor, token_kind_t kind, const char *end, int line) {
+    lexer_t *lexer = cursor->lexer;
+    if (lexer->count == lexer->cap) {
+        size_t cap = lexer->cap ? 2 * lexer->cap : 256;
+        token_t *tokens = mem_array(cap, sizeof *tokens);
+        if (lexer->count) memcpy(tokens, lexer->tokens, lexer->count * sizeof *tokens);
+        free(lexer->tokens);
+        lexer->tokens = tokens;
+        lexer->cap = cap;
+    }
+    lexer->tokens[lexer->count++] = (token_t){kind, line, cursor->at, (size_t)(end - cursor->at)};
+    cursor->at = end;
+}
+
+static void lexer_skip_comment(cursor_t *cursor) {
+    int begin = cursor->line;
+    for (cursor->at += 2; *cursor->at; cursor->at++) {
+        if (cursor->at[0] == '*' && cursor->at[1] == '/') {
+            cursor->at += 2;
+            return;
+        }
+        if (*cursor->at == '\n') cursor->line++;
+    }
+    cursor->lexer->open_comment = begin;
+}
+
+static bool lexer_skip_blank(cursor_t *cursor) {
+    const char *at = cursor->at;
+    if (isspace((unsigned char)*at)) {
+        if (*at == '\n') cursor->line++;
+        cursor->at++;
+    } else if (*at == '#' || (at[0] == '/' && at[1] == '/')) {
+        cursor->at += strcspn(at, "\n");
+    } else if (at[0] == '/' && at[1] == '*') {
+        lexer_skip_comment(cursor);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void lexer_take_string(cursor_t *cursor) {
+    int begin = cursor->line;
+    const char *at = cursor->at + 1;
+    for (; *at && *at != '"'; at++) {
+        if (*at == '\n') cursor->line++;
+        if (*at != '\\' || !at[1]) continue;
+        if (!cursor->lexer->nul_escape && strncmp(at, "\\x00", 4) == 0) cursor->lexer->nul_escape = cursor->line;
+        at++;
+        if (*at == '\n') cursor->line++;
+    }
+    if (!*at) cursor->lexer->open_string = begin;
+    lexer_add(cursor, TOKEN_STRING, *at ? at + 1 : at, begin);
+}
+
+static const char *lexer_number_end(const char *at) {
+    bool hex = at[0] == '0' && (at[1] == 'x' || at[1] == 'X');
+    for (at++; *at; at++) {
+        bool sign = (*at == '+' || *at == '-') && !hex && (at[-1] == 'e' || at[-1] == 'E');
+        if (!isalnum((unsigned char)*at) && *at != '.' && *at != '_' && !sign) break;
+    }
+    return at;
+}
+
+static bool lexer_begins_number(const char *at) {
+    if (*at == '-' || *at == '+') at++;
+    if (*at == '.') at++;
+    return isdigit((unsigned char)*at);
+}
+
+static bool lexer_is_name_letter(char c) { return isalnum((unsigned char)c) || (c && strchr("-_*", c)); }
+
+static void lexer_take_token(cursor_t *cursor) {
+    const char *at = cursor->at;
+    if (*at == '"') {
+        lexer_take_string(cursor);
+    } else if (lexer_begins_number(at)) {
+        lexer_add(cursor, TOKEN_NUMBER, lexer_number_end(at), cursor->line);
+    } else if (isalpha((unsigned char)*at) || *at == '*') {
+        while (lexer_is_name_letter(*at)) at++;
+        lexer_add(cursor, TOKEN_NAME, at, cursor->line);
+    } else {
+        lexer_add(cursor, TOKEN_MARK, at + 1, cursor->line);
+    }
+}
+
+void lexer_read(const char *text, lexer_t *lexer) {
+    *lexer = (lexer_t){0};
+    cursor_t cursor = {.at = text, .line = 1, .lexer = lexer};
+    while (*cursor.at) {
+        if (!lexer_skip_blank(&cursor)) lexer_take_token(&cursor);
+    }
+}
+
+void lexer_free(lexer_t *lexer) {
+    free(lexer->tokens);
+    *lexer = (lexer_t){0};
+}
+
+static bool token_is(const token_t *token, const char *text) {
+    return token->len == strlen(text) && memcmp(token->at, text, token->len) == 0;
+}
+
+static bool token_is_mark(const token_t *token, char mark) { return token->kind == TOKEN_MARK && *token->at == mark; }
+
+static bool token_is_assignment(const token_t *token) { return token_is_mark(token, '=') || token_is_mark(token, ':'); }
+
+static const token_t *lexer_find_number(lexer_t *lexer, const char *name) {
+    for (size_t i = lexer->next; i + 2 < lexer->count; i++) {
+        const token_t *token = &lexer->tokens[i];
+        if (token->kind != TOKEN_NAME || !token_is(token, name)) continue;
+        if (!token_is_assignment(&token[1]) || token[2].kind != TOKEN_NUMBER) continue;
+        lexer->next = i + 1;
+        return &token[2];
+    }
+    return NULL;
+}
+
+const token_t *lexer_number(lexer_t *lexer, const char *name) {
+    const token_t *found = lexer_find_number(lexer, name);
+    if (found) return found;
+    lexer->next = 0; // a file that is included twice begins again
+    return lexer_find_number(lexer, name);
+}
+
+static bool token_spans_lines(const token_t *token) { return token->kind == TOKEN_STRING && memchr(token->at, '\n', token->len); }
+
+enum { NUMBER_SIZE = 64 };
+
+static bool token_copy_number(const token_t *token, char text[NUMBER_SIZE]) {
+    if (token->kind != TOKEN_NUMBER || token->len >= NUMBER_SIZE) return false;
+    memcpy(text, token->at, token->len);
+    text[token->len] = '\0';
+    return true;
+}
+
+static bool token_is_bad_number(const token_t *token) {
+    char text[NUMBER_SIZE], *end = NULL;
+    if (!token_copy_number(token, text)) return false;
+    (void)strtod(text, &end);
+    return *end && strcmp(end, "L") != 0 && strcmp(end, "LL") != 0;
+}
+
+// An integer that 64 bits cannot hold, which libconfig 1.7 stops at.
+static bool token_is_huge_number(const token_t *token) {
+    char text[NUMBER_SIZE], *end = NULL;
+    if (!token_copy_number(token, text)) return false;
+    errno = 0;
+    (void)strtoll(text, &end, 0);
+    return errno == ERANGE && (!*end || *end == 'L');
+}
+
+// What is odd about two tokens that stand side by side.
+static bool lexer_hint_pair(const token_t *a, const token_t *b, buffer_t *out) {
+    int len = (int)b->len;
+    if (token_is_mark(a, ',') && (token_is_mark(b, ')') || token_is_mark(b, ']')))
+        buffer_printf(out, " (take away the comma before `%c`: not every libconfig accepts it there)", *b->at);
+    else if ((token_is_mark(a, '}') && token_is_mark(b, '{')) || (a->kind == TOKEN_STRING && token_is_mark(b, '{')))
+        buffer_str(out, " (a comma is missing between two entries)");
+    else if (token_is_huge_number(b))
+        buffer_printf(out, " (%.*s is larger than any setting can be)", len, b->at);
+    else if (token_is_bad_number(b))
+        buffer_printf(out, " (write \"%.*s\" in quotes)", len, b->at);
+    else if (token_is_assignment(a) && b->kind == TOKEN_NAME && !token_is(b, "true") && !token_is(b, "false"))
+        buffer_printf(out, " (write \"%.*s\" in quotes)", len, b->at);
+    else if (token_spans_lines(a) && !token_is_mark(b, ';') && !token_is_mark(b, ',') && !token_is_mark(b, '}'))
+        buffer_printf(out, " (is the closing quote missing of the text that begins on line %d?)", a->line);
+    else if (a->kind == TOKEN_NAME && b->kind != TOKEN_MARK && !token_is(a, "true") && !token_is(a, "false"))
+        buffer_printf(out, " (`=` is missing after `%.*s`)", (int)a->len, a->at);
+    else
+        return false;
+    return true;
+}
+
+int lexer_stray_string_line(const lexer_t *lexer) {
+    for (size_t i = 0; i < lexer->count; i++) {
+        const token_t *token = &lexer->tokens[i], *before = token - 1;
+        if (token->kind != TOKEN_STRING) continue;
+        if (i == 0) return token->line;
+        bool include = token_is(before, "include") && i > 1 && token_is_mark(before - 1, '@');
+        bool value = before->kind == TOKEN_STRING || (before->kind == TOKEN_MARK && strchr("=:([,", *before->at));
+        if (!include && !value) return token->line;
+    }
+    return 0;
+}
+
+int lexer_open_string_line(const lexer_t *lexer) {
+    for (size_t i = 0; i < lexer->count; i++) {
+        if (token_spans_lines(&lexer->tokens[i])) return lexer->tokens[i].line;
+    }
+    return lexer->open_string;
+}
+
+void lexer_hint(const lexer_t *lexer, int line, buffer_t *out) {
+    if (lexer->count && strncmp(lexer->tokens[0].at, "\xef\xbb\xbf", 3) == 0) {
+        buffer_str(out, " (the file begins with a byte order mark: save it as UTF-8 without one)");
+        return;
+    }
+    for (size_t i = 1; i < lexer->count && lexer->tokens[i].line <= line; i++) {
+        if (lexer->tokens[i].line == line && lexer_hint_pair(&lexer->tokens[i - 1], &lexer->tokens[i], out)) return;
+    }
+}
+
+static bool token_is_key(const lexer_t *lexer, size_t i) {
+    return lexer->tokens[i].kind == TOKEN_NAME && i + 1 < lexer->count && token_is_assignment(&lexer->tokens[i + 1]);
+}
+
+// Walks back from key i through its own group, passing over groups nested in it.
+static bool lexer_earlier_key(const lexer_t *lexer, size_t i, size_t *found) {
+    const token_t *key = &lexer->tokens[i];
+    int depth = 0;
+    for (size_t j = i; j-- > 0;) {
+        const token_t *token = &lexer->tokens[j];
+        if (token->kind == TOKEN_MARK && strchr(")]}", *token->at)) depth++;
+        if (token->kind == TOKEN_MARK && strchr("([{", *token->at) && depth-- == 0) return false;
+        if (depth == 0 && token_is_key(lexer, j) && token->len == key->len && memcmp(token->at, key->at, key->len) == 0) {
+            *found = j;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool lexer_duplicate(const lexer_t *lexer, token_t *first, token_t *second) {
+    size_t found;
+    for (size_t i = 0; i < lexer->count; i++) {
+        if (!token_is_key(lexer, i) || !lexer_earlier_key(lexer, i, &found)) continue;
+        *first = lexer->tokens[found];
+        *second = lexer->tokens[i];
+        return true;
+    }
+    return false;
+}
