@@ -7,15 +7,16 @@
 #include "cli/args.h"
 #include "cli/help.h"
 #include "cli/load_config.h"
+#include "cli/texts.h"
 
 typedef struct complete {
     const cli_command_t *const *commands;
     char **words; // owned; without quotes
-    size_t count; // of the complete ones; the one that is typed is words[count]
-    size_t kept;  // bytes of the last word that the shell takes for a word of its own: bash tears --name=value apart
+    size_t count; // of complete words; words[count] is being typed
+    size_t kept;  // bytes of the typed word that precede the last split of bash; candidates leave them out
 } complete_t;
 
-// ---- Words as a shell reads them.
+// ---- Words, as a shell reads them.
 
 static void complete_unquote(const char *typed, buffer_t *out) {
     const char *home = getenv("HOME");
@@ -83,13 +84,16 @@ static void complete_list(const complete_t *c, const char *prefix, const char *w
     }
 }
 
-// A config that is wrong offers nothing: this is no place for messages.
-static void complete_queues(const complete_t *c, const char *prefix, const char *path) {
+// Offers the queues of a config. A bad config offers none and prints no message, because somebody is typing. Returns an exit
+// code.
+static int complete_queues(const complete_t *c, const char *prefix, const char *path) {
     buffer_t messages = {0};
     config_t *config = cli_read_config(cli_config_path(path), &messages);
-    for (size_t i = 0; config && i < config->queue_count; i++) complete_offer(c, prefix, config->queues[i].name, "");
     buffer_free(&messages);
-    if (config) config_free(config);
+    if (!config) return CLI_BAD_CONFIG;
+    for (size_t i = 0; i < config->queue_count; i++) complete_offer(c, prefix, config->queues[i].name, "");
+    config_free(config);
+    return CLI_OK;
 }
 
 static void complete_value(const complete_t *c, const cli_option_t *option, const char *prefix, const char *config) {
@@ -110,7 +114,7 @@ static void complete_options(const complete_t *c, const cli_command_t *command) 
     complete_offer(c, "--", "help", "explain it");
 }
 
-// ---- Where somebody types.
+// ---- What may follow.
 
 // `first` is the first word behind the command.
 static void complete_argument(const complete_t *c, const cli_command_t *command, size_t first) {
@@ -183,3 +187,50 @@ int complete_print(const cli_command_t *const *commands, int count, char **words
     free(c.words);
     return CLI_OK;
 }
+
+// ---- The command `completion`.
+
+typedef struct completion_options {
+    const char *config;
+    cli_operands_t operands;
+} completion_options_t;
+
+static int completion_run(int argc, char **argv) {
+    completion_options_t options = {.operands.max = 1};
+    int status = args_parse(argc, argv, &cli_completion_command, &options);
+    if (status != CLI_OK) return status;
+    const char *what = options.operands.count ? options.operands.all[0] : "";
+    if (strcmp(what, "bash") == 0) {
+        fputs(text_complete_bash, stdout);
+    } else if (strcmp(what, "zsh") == 0) {
+        fputs(text_complete_zsh, stdout);
+    } else if (strcmp(what, "queues") == 0) {
+        char *nothing_typed[] = {(char[]){""}};
+        status = complete_queues(&(complete_t){.words = nothing_typed}, "", options.config);
+    } else {
+        fprintf(stderr, "queue-sidecar completion: %s%s%s: use bash or zsh\nSee `queue-sidecar help completion`.\n",
+                *what ? "unknown shell `" : "missing shell", what, *what ? "`" : "");
+        status = CLI_USAGE;
+    }
+    return status;
+}
+
+static const cli_option_t completion_table[] = {
+    {.argument = "SHELL",
+     .at = offsetof(completion_options_t, operands),
+     .values = "bash zsh",
+     .help = "bash or zsh; or queues: the names of the queues in the config, one a line, for scripts"},
+    CLI_OPTION_CONFIG(completion_options_t),
+};
+
+const cli_command_t cli_completion_command = {
+    .name = "completion",
+    .summary = "Print a script that completes commands, options and queue names",
+    .examples = "source <(queue-sidecar completion bash)\tin this shell, or in ~/.bashrc\n"
+                "source <(queue-sidecar completion zsh)\tin this shell, or in ~/.zshrc behind compinit\n",
+    .usage = "completion bash|zsh",
+    CLI_OPTIONS(completion_table),
+    .text = "`make install` puts both scripts where the shells look for them.",
+    .exits = "0 ok\n2 wrong usage\n",
+    .run = completion_run,
+};

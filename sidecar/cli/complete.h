@@ -1,12 +1,12 @@
-// The hidden verb behind completion: prints what may stand where somebody types in a shell.
+// Completion in shells: the command `completion` prints their scripts, which call the hidden command `complete`.
 #ifndef QS_CLI_COMPLETE_H
 #define QS_CLI_COMPLETE_H
 
 #include "cli/command.h"
 
-// `words` stand behind the name of the program, as typed, with their quotes; the last one is not complete. Bash tears words apart
-// at = and :, which is mended here. Prints WORD or WORD<tab>DESCRIPTION, a line each, or CLI_FILES for names of files.
-// Returns CLI_OK.
+// `words` follow the name of the program, as typed, with their quotes; the last one is being typed. Bash splits words at = and :,
+// so they are joined again. Prints the candidates for the last word, a line each: WORD, WORD<tab>DESCRIPTION, or CLI_FILES for
+// names of files. Returns CLI_OK.
 int complete_print(const cli_command_t *const *commands, int count, char **words);
 
 #endif

@@ -1,4 +1,4 @@
-// What happened to jobs in the last hour: from an audit log, or else from the failure streams.
+// Counts the last hour: in an audit log, or in the failure streams.
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,10 +9,10 @@
 #include "cli/status/status.h"
 
 enum {
-    FIRST_ENTRIES = 8,            // of each stream in the first round: entries may hold payloads
+    FIRST_ENTRIES = 8,            // of each stream in the first round; entries may hold payloads
     MAX_ENTRIES = 512,            // in one round
-    MAX_BYTES = 16 * 1024 * 1024, // in all: no more is read then
-    ROUND_BYTES = 1024 * 1024,    // a round of less is followed by a larger one
+    MAX_BYTES = 16 * 1024 * 1024, // in all
+    ROUND_BYTES = 1024 * 1024,    // after a smaller round the next one is larger
     MAX_MS = 500,                 // in all
 };
 
@@ -28,7 +28,7 @@ void status_count(status_recent_t *recent, slice_t kind, slice_t reason, int64_t
     recent->reasons[i] += count;
 }
 
-// ---- From a log.
+// ---- In a log.
 
 static void recent_take_rows(void *self, slice_t queue, slice_t kind, slice_t reason, int64_t count) {
     status_t *status = self;
@@ -45,11 +45,11 @@ bool status_read_log(audit_t *audit, status_t *status, buffer_t *why) {
     return audit_recent(audit, since, recent_take_rows, status, why);
 }
 
-// ---- From the streams: forwards from an hour ago, all queues in one request, until each is at its end or enough was read.
+// ---- In the streams: forwards from an hour ago, all queues in one request, until all are at their end or a bound is reached.
 
 typedef struct reading {
     status_t *status;
-    stream_id_t *positions; // owned; "": this queue is done
+    stream_id_t *positions; // owned; "" = this queue is done
     int64_t *got;           // owned; entries of this round
     size_t bytes;           // of this round
 } reading_t;
@@ -104,16 +104,16 @@ void status_read_streams(conn_t *conn, status_t *status) {
     reading_t reading = {
         .status = status, .positions = mem_array(count, sizeof *reading.positions), .got = mem_array(count, sizeof *reading.got)};
     for (size_t i = 0; i < count; i++) recent_begin_queue(&reading, i);
-    bool good = true;
-    while (recent_is_unfinished(&reading) && all < MAX_BYTES && good && !mono_reached(end, mono_now())) {
-        good = recent_read_round(conn, &reading, limit);
+    bool ok = true;
+    while (recent_is_unfinished(&reading) && all < MAX_BYTES && ok && !mono_reached(end, mono_now())) {
+        ok = recent_read_round(conn, &reading, limit);
         all += reading.bytes;
         if (reading.bytes < ROUND_BYTES && limit < MAX_ENTRIES) limit *= 4;
     }
-    for (size_t i = 0; i < count; i++) // trimmed within the hour: what was there is not known
+    for (size_t i = 0; i < count; i++) // after a trim within the hour some records are unknown
         status->recent[i].partial = *reading.positions[i] ||
                                     stream_id_ms(status->view.queues[i].stream.trimmed) >= status->view.now_ms - STATUS_RECENT_MS;
-    if (!good) conn_close(conn); // a late reply would answer what is asked next
+    if (!ok) conn_close(conn); // or a late reply would answer the next request
     free(reading.positions);
     free(reading.got);
 }

@@ -1,4 +1,4 @@
-// Draws again and again: in place on a terminal, block after block elsewhere.
+// status --watch: draws in place on a terminal, and block after block elsewhere.
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 enum { SLICE_MS = 100, WIDTH = 100 };
 
-// The alternate screen, without a cursor, so that what was there before comes back (xterm, ctlseqs: DECSET 1049, DECTCEM).
+// The alternate screen without a cursor: leaving it restores the old screen (xterm, ctlseqs: DECSET 1049, DECTCEM).
 static const char ENTER[] = "\x1b[?1049h\x1b[?25l", LEAVE[] = "\x1b[?25h\x1b[?1049l";
 
 static atomic_bool *interrupted;
@@ -37,7 +37,7 @@ static void watch_print(const char *text) {
     fflush(stdout);
 }
 
-// Ctrl-Z: the shell gets its screen back, and we ours when we go on.
+// Ctrl-Z returns the screen to the shell, and fg takes it again.
 static void watch_suspend(void) {
     watch_print(LEAVE);
     watch_handle(SIGTSTP, SIG_DFL);
@@ -47,7 +47,7 @@ static void watch_suspend(void) {
     atomic_store(&suspended, false);
 }
 
-// Each line with the rest of it cleared: nothing flickers, and nothing of the last frame stays.
+// Clears the rest of each line instead of the screen, which would flicker.
 static void watch_show(const buffer_t *frame) {
     buffer_t out = {0};
     buffer_str(&out, "\x1b[H");
@@ -56,7 +56,7 @@ static void watch_show(const buffer_t *frame) {
         buffer_add(&out, at, len);
         buffer_str(&out, "\x1b[K");
         at += len;
-        if (*at && at[1]) buffer_str(&out, "\r\n"); // behind the last line of the screen it would scroll
+        if (*at && at[1]) buffer_str(&out, "\r\n"); // on the last line of the screen it would scroll
         if (*at) at++;
     }
     buffer_str(&out, "\x1b[J");
@@ -65,7 +65,7 @@ static void watch_show(const buffer_t *frame) {
     buffer_free(&out);
 }
 
-// False: it is over, as it was interrupted or nobody reads any more.
+// False: end, because of a signal or because nobody reads the output any more.
 static bool watch_wait(mono_t next, bool terminal) {
     struct pollfd out = {.fd = STDOUT_FILENO};
     while (!atomic_load(interrupted) && !ferror(stdout)) {
@@ -95,7 +95,7 @@ static void watch_handle_signals(const status_watch_t *watch) {
     if (!watch->in_place) return;
     watch_handle(SIGWINCH, watch_on_signal);
     watch_handle(SIGTSTP, watch_on_signal);
-    watch_handle(SIGPIPE, SIG_IGN); // the screen must be left
+    watch_handle(SIGPIPE, SIG_IGN); // or the terminal would keep the alternate screen
 }
 
 int status_watch(const status_watch_t *watch, atomic_bool *stop, status_draw_fn *draw, void *self) {
@@ -106,7 +106,7 @@ int status_watch(const status_watch_t *watch, atomic_bool *stop, status_draw_fn 
     for (bool go_on = true; go_on;) {
         mono_t next = mono_add(mono_now(), watch->interval_ms * NS_PER_MS);
         watch_draw(watch, draw, self, &frame);
-        if (atomic_load(stop)) break; // what was read meanwhile may be cut short
+        if (atomic_load(stop)) break; // the last reading may be incomplete
         if (watch->in_place)
             watch_show(&frame);
         else
