@@ -379,8 +379,7 @@ static mono_t dispatcher_next_time(dispatcher_t *d) {
         mono_t of_schedule = schedule_next(&d->schedules[i]);
         if (of_schedule.ns < next.ns && dispatcher_may_serve(d, i, &lease)) next = of_schedule;
     }
-    if (!d->session.tracking) next = mono_min(next, d->session.tracking_retry_at);
-    return next.ns < d->session.retry_at.ns ? d->session.retry_at : next;
+    return next;
 }
 
 static bool dispatcher_check_alive(dispatcher_t *d) {
@@ -402,9 +401,5 @@ void dispatcher_tick(void *self, role_wait_t *wait) {
     }
     mono_t now = mono_now();
     if (mono_reached(d->session.retry_at, now) && dispatcher_connect(d, now) && dispatcher_check_alive(d)) dispatcher_work(d);
-    wait->until = dispatcher_next_time(d);
-    // While we are put off nothing is read, and a socket with news would end every wait at once.
-    if (role_backing_off(wait, d->session.retry_at)) return;
-    role_wait_fd(wait, conn_fd(d->session.data));
-    if (d->session.tracking) role_wait_fd(wait, conn_fd(d->session.subscriber));
+    session_wait(&d->session, dispatcher_next_time(d), wait);
 }

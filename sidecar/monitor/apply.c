@@ -19,8 +19,8 @@ typedef struct candidate {
     const stamp_raw_t *raw;
     observation_t observation;
     verdict_t verdict;
-    const scan_report_t *report; // borrowed from the scan
-    bool known;                  // job has been read
+    const worker_report_t *report; // borrowed from the scan
+    bool known;                    // job has been read
     job_t job;
     char *heartbeat;   // owned; NULL = none
     stamp_raw_t next;  // of a retry
@@ -70,9 +70,11 @@ static bool apply_needs_bytes(verdict_kind_t kind) {
 static bool apply_classify_entry(const apply_t *j, const entry_t *entry, const stamp_t *stamp, const stamp_raw_t *raw,
                                  candidate_t *out) {
     const queue_policy_t *policy = apply_policy(j);
-    const scan_report_t *report = scan_report_of(j->scan, &entry->digest);
-    observation_t observation = {
-        .stamp = *stamp, .now = j->scan->now, .began = j->scan->look.now, .copies = scan_note_job(j->scan, &entry->digest)};
+    const worker_report_t *report = report_table_find(&j->scan->reports, &entry->digest);
+    observation_t observation = {.stamp = *stamp,
+                                 .now = j->scan->progress.now,
+                                 .began = j->scan->look.now,
+                                 .copies = scan_note_job(j->scan, &entry->digest)};
     scan_note_since(j->scan, stamp->seen);
     observation.heartbeat = strcmp(policy->heartbeat, "off") == 0 ? HEARTBEAT_NONE : HEARTBEAT_UNKNOWN;
     if (j->ops->pass->of_worker) observation.silence_ms = j->scan->interval_ms;
@@ -85,7 +87,7 @@ static bool apply_classify_entry(const apply_t *j, const entry_t *entry, const s
     verdict_t found = verdict(&observation, policy);
     // What cannot be judged now is judged in the next pass, which has room for it and comes at once.
     if (absent && (dated || apply_needs_bytes(found.kind))) {
-        j->scan->rescan = true;
+        j->scan->progress.rescan = true;
         return false;
     }
     if (tells && !known && apply_needs_bytes(found.kind)) {
@@ -93,7 +95,7 @@ static bool apply_classify_entry(const apply_t *j, const entry_t *entry, const s
         known = true;
         found = verdict(&observation, policy);
     }
-    scan_verdict(j->scan, &found);
+    scan_note_verdict(j->scan, &found);
     if (found.kind == VERDICT_LEAVE) return false;
     out->known = known;
     out->entry = entry;
@@ -102,7 +104,8 @@ static bool apply_classify_entry(const apply_t *j, const entry_t *entry, const s
     out->observation = observation;
     out->verdict = found;
     out->heartbeat = NULL;
-    if (report && found.kind == VERDICT_STAMP) j->scan->rescan = true; // it is settled by its stamp, so it needs one first
+    if (report && found.kind == VERDICT_STAMP)
+        j->scan->progress.rescan = true; // it is settled by its stamp, so it needs one first
     return true;
 }
 
@@ -137,7 +140,7 @@ static outcome_t apply_heartbeats(const apply_t *j, candidate_t *candidates, siz
         candidate->observation.heartbeat = !looks[i].key ? HEARTBEAT_NONE : looks[i].there ? HEARTBEAT_THERE : HEARTBEAT_GONE;
         candidate->verdict = verdict(&candidate->observation, apply_policy(j));
         workers_note(&j->scan->workers, &candidate->entry->digest, (slice_t){looks[i].worker, looks[i].worker_len});
-        scan_verdict(j->scan, &candidate->verdict);
+        scan_note_verdict(j->scan, &candidate->verdict);
     }
     return error->outcome;
 }
@@ -151,8 +154,8 @@ static outcome_t apply_stamps(const apply_t *j, const candidate_t *candidates, s
         stamp_change_t change = {.digest = &candidates[i].entry->digest, .old = *candidates[i].raw};
         switch (candidates[i].verdict.kind) {
         case VERDICT_STAMP: break;
-        case VERDICT_SEEN: stamp.seen = j->scan->now; break;
-        case VERDICT_MISSING: stamp.missing = j->scan->now; break;
+        case VERDICT_SEEN: stamp.seen = j->scan->progress.now; break;
+        case VERDICT_MISSING: stamp.missing = j->scan->progress.now; break;
         case VERDICT_PRESENT: stamp.missing = 0; break;
         default: continue;
         }
@@ -208,7 +211,7 @@ static bool apply_append_settle(const apply_t *j, candidate_t *candidate) {
                         .where = &where,
                         .old = *candidate->raw,
                         .from_tail = j->standing,
-                        .depth = SETTLE_DEPTH + (j->standing ? (int64_t)scan->read : 0),
+                        .depth = SETTLE_DEPTH + (j->standing ? (int64_t)scan->progress.read : 0),
                         .alone = !apply_policy(j)->end_duplicates && candidate->job.trouble == JOB_FINE,
                         .blank_is_dead = j->ops->pass->blank_is_dead,
                         .report = candidate->report ? candidate->report->sha1 : "",
@@ -217,7 +220,7 @@ static bool apply_append_settle(const apply_t *j, candidate_t *candidate) {
     if (retries) {
         stamp_t stamp = {.born_us = candidate->observation.stamp.born_us,
                          .retries = candidate->verdict.attempts,
-                         .retried_at = scan->now,
+                         .retried_at = scan->progress.now,
                          .requeued = candidate->observation.stamp.requeued};
         ask.new = stamp_pack(&stamp);
         ask.delay_ms = verdict_jitter_ms(apply_policy(j), candidate->verdict.delay_ms, 2 * random_unit() - 1);
@@ -266,7 +269,7 @@ static void apply_note_settled(const apply_t *j, const candidate_t *candidate, s
         if (!candidate->report) metrics_stall(metrics, apply_cause(candidate));
         if (settled == SETTLED_UNRECORDED) metric_add(&metrics->retried_unrecorded, 1);
         if (!ends && apply_due_to_end(j, candidate)) metric_add(&metrics->copies, 1);
-        if (candidate->report) j->scan->rescan = true; // our own write has made Redis forget to tell of the next report
+        if (candidate->report) j->scan->progress.rescan = true; // our own write has made Redis forget to tell of the next report
         apply_log_settled(j, candidate);
         break;
     case SETTLED_DROPPED:
@@ -279,7 +282,7 @@ static void apply_note_settled(const apply_t *j, const candidate_t *candidate, s
         log_error(ROLE, j->scan->config->name, "the failure stream is full: no job is ended until it shrinks",
                   F_INT("max_bytes", j->call->keys->config->stream.max_bytes));
         break;
-    case SETTLED_CHANGED: j->scan->rescan = true; break;
+    case SETTLED_CHANGED: j->scan->progress.rescan = true; break;
     default: break; // finished, alive after all, or not ours to decide
     }
 }

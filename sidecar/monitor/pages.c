@@ -105,11 +105,11 @@ static bool pages_have_room(const pages_t *pages, const scan_t *scan) {
 static void pages_request_entries(pages_t *pages, const call_t *call, scan_t *scan, size_t count) {
     const pass_ops_t *ops = pages_ops(pages, call->queue);
     if (!ops->rotation)
-        ops->page_append(call, pages_state(pages, call->queue), scan->read, count);
-    else if (scan->read_only)
-        backup_range_append(call, scan->read, count);
+        ops->page_append(call, pages_state(pages, call->queue), scan->progress.read, count);
+    else if (scan->progress.read_only)
+        backup_range_append(call, scan->progress.read, count);
     else
-        backup_rotate_append(call, count, scan->asked == 0);
+        backup_rotate_append(call, count, scan->progress.pages_requested == 0);
     scan_requested(scan, count);
     pages->asked++;
 }
@@ -120,8 +120,8 @@ outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool m
         request_t request = {.stamps = pages->stamps_asked < pages->met,
                              .entries = more && pages_have_room(pages, scan) ? scan_entries_wanted(scan) : 0,
                              .queue = call->queue,
-                             .skip = scan->read,
-                             .standing = scan->read_only};
+                             .skip = scan->progress.read,
+                             .standing = scan->progress.read_only};
         if (!request.stamps && !request.entries) break;
         if (request.stamps) stamps_append(call, &pages_slot(pages, pages->stamps_asked++)->page);
         if (request.entries) pages_request_entries(pages, call, scan, request.entries);
@@ -157,11 +157,11 @@ static outcome_t pages_read_entries_reply(pages_t *pages, const call_t *call, sc
     backup_page_t *page = &pages_slot(pages, pages->met++)->page;
     pages_read_entries(pages, call, &scan->look, request, held, page);
     if (pages_redis_full(error)) {
-        if (!scan->read_only)
+        if (!scan->progress.read_only)
             log_error(ROLE, scan->config->name,
                       "redis is full: workers stand still, and the backup list is read without rotation",
                       F_STR("reason", error->text));
-        scan->read_only = true;
+        scan->progress.read_only = true;
         *error = (redis_error_t){0};
     }
     if (error->outcome == OUTCOME_OK) scan_read_page(scan, page, request->entries);
@@ -183,7 +183,7 @@ outcome_t pages_read_reply(pages_t *pages, const call_t *call, scan_t *scan) {
     *error = (redis_error_t){0};
     if (request.stamps) {
         stamped_page_t *stamped = pages_slot(pages, pages->ready++);
-        stamped->now = scan->now; // where there is no job nothing was asked
+        stamped->now = scan->progress.now; // where there is no job nothing was asked
         if (stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now) == OUTCOME_DISCONNECTED)
             return OUTCOME_DISCONNECTED;
     }

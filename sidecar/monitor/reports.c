@@ -5,13 +5,15 @@
 
 static const char ROLE[] = "monitor";
 
-outcome_t monitor_reports_read(const call_t *call, scan_t *scan) {
-    // Redis reads as many as it is asked for before anybody knows how large they are.
-    reports_walk_t walk = {.count = scan_has_large(scan) ? 1 : 0, .ended = scan->look.reports == 0};
+// Redis reads as many reports as the walk asks for, however large they are.
+static int64_t reports_count(const scan_t *scan) { return scan_has_large(scan) ? 1 : 0; }
+
+outcome_t reports_read(const call_t *call, scan_t *scan) {
+    reports_walk_t walk = {.count = reports_count(scan), .ended = scan->look.reports == 0};
     *call->error = (redis_error_t){0};
-    while (!walk.ended && !scan->reports_full)
-        if (reports_scan(call, &walk, scan_add_report, scan) != OUTCOME_OK) return call->error->outcome;
-    scan_reports_end(scan);
+    while (!walk.ended && !scan->reports.full)
+        if (reports_scan(call, &walk, report_table_add, &scan->reports) != OUTCOME_OK) return call->error->outcome;
+    report_table_keep_listed(&scan->reports);
     return OUTCOME_OK;
 }
 
@@ -21,29 +23,31 @@ typedef struct orphans {
     redis_error_t error; // of a removal
 } orphans_t;
 
-// The scan knows no more than digests, so that large jobs take no room: their bytes are those that the walk tells.
-static void reports_drop_orphan(void *self, const report_ref_t *report) {
-    orphans_t *s = self;
-    const call_t call = {s->call->conn, s->call->keys, s->call->queue, s->call->token, &s->error};
+// The table knows digests only, because jobs may be large. The walk brings the bytes.
+static void reports_remove_orphan(void *self, const report_ref_t *report) {
+    orphans_t *orphans = self;
+    scan_t *scan = orphans->scan;
+    call_t call = *orphans->call;
     bool removed;
     digest_t digest = digest_of(report->job.data, report->job.len);
-    const scan_report_t *orphan = scan_orphan_report(s->scan, &digest);
-    if (!orphan || s->error.outcome != OUTCOME_OK) return;
+    const worker_report_t *orphan = report_table_find_orphan(&scan->reports, &digest);
+    if (!orphan || orphans->error.outcome != OUTCOME_OK) return;
+    call.error = &orphans->error;
     failpoint("report_before");
     if (report_remove(&call, report->job, orphan->sha1, &removed) != OUTCOME_OK) return;
     failpoint("report_answered");
-    scan_drop_report(s->scan, orphan);
+    report_table_remove(&scan->reports, orphan);
     if (!removed) return;
-    scan_changed(s->scan, true, mono_now()); // our own write has made Redis forget to tell of the next report
-    log_warn(ROLE, s->scan->config->name, "removed a report whose job is not in progress");
-    metric_add(&s->scan->metrics->stray_reports, 1);
+    scan_changed(scan, true, mono_now()); // our own write has cleared the tracking of the errors hash
+    log_warn(ROLE, scan->config->name, "removed a report whose job is not in progress");
+    metric_add(&scan->metrics->stray_reports, 1);
 }
 
-outcome_t monitor_reports_drop(const call_t *call, scan_t *scan) {
+outcome_t reports_remove_orphans(const call_t *call, scan_t *scan) {
     orphans_t orphans = {.call = call, .scan = scan};
-    reports_walk_t walk = {.count = scan_has_large(scan) ? 1 : 0};
+    reports_walk_t walk = {.count = reports_count(scan)};
     *call->error = (redis_error_t){0};
-    while (!walk.ended && call->error->outcome == OUTCOME_OK && scan_has_orphan_reports(scan))
-        if (reports_scan(call, &walk, reports_drop_orphan, &orphans) == OUTCOME_OK) *call->error = orphans.error;
+    while (!walk.ended && call->error->outcome == OUTCOME_OK && report_table_has_orphans(&scan->reports))
+        if (reports_scan(call, &walk, reports_remove_orphan, &orphans) == OUTCOME_OK) *call->error = orphans.error;
     return call->error->outcome;
 }

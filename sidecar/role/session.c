@@ -112,6 +112,15 @@ bool session_check_alive(session_t *session) {
     return false;
 }
 
+void session_wait(const session_t *session, mono_t next, role_wait_t *wait) {
+    if (!session->tracking) next = mono_min(next, session->tracking_retry_at);
+    wait->until = mono_max(next, session->retry_at);
+    // A readable socket that nobody reads would end every wait at once.
+    if (role_backing_off(wait, session->retry_at)) return;
+    role_wait_fd(wait, conn_fd(session->data));
+    if (session->tracking) role_wait_fd(wait, conn_fd(session->subscriber));
+}
+
 bool session_read_messages(session_t *session, tracking_change_fn *changed, void *self) {
     redis_error_t error;
     if (!session->tracking) return true;

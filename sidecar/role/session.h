@@ -12,6 +12,7 @@
 #include "model/metrics.h"
 #include "redis/conn.h"
 #include "redis/tracking.h"
+#include "role/role.h"
 
 typedef struct session {
     const char *role; // static; the role in log lines
@@ -52,6 +53,9 @@ void session_reset_backoff(session_t *session);
 
 // Call while no reply is awaited: false when the server has closed the connection; the session then backs off.
 bool session_check_alive(session_t *session);
+
+// Ends a tick: waits until `next` or for a message; while the session backs off, until retry_at alone.
+void session_wait(const session_t *session, mono_t next, role_wait_t *wait);
 
 // Reads the messages that have arrived and calls `changed` for each invalidated key. False: the subscriber connection was lost;
 // session_open replaces it.

@@ -153,7 +153,7 @@ Test(redis_monitor_pages, a_redis_that_fills_up_meanwhile_is_read_where_it_stand
         pages_done(d.pages);
         if (met >= JOBS / 4) redis_ok(d.f.r, "CONFIG SET maxmemory 1");
     } while (!pages_empty(d.pages) || scan_entries_wanted(&d.scan));
-    cr_assert(d.scan.read_only);
+    cr_assert(d.scan.progress.read_only);
     cr_assert_eq(met, JOBS);
     cr_assert_eq(fixture_log_count("redis is full"), 1);
     close_desk(&d);

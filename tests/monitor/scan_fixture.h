@@ -70,7 +70,7 @@ static inline void pass(const int *jobs, size_t count) {
         scan_note_job(&scan, &digest);
     }
     now_ms++;
-    scan.now = REDIS_NOW + now_ms;
+    scan.progress.now = REDIS_NOW + now_ms;
     scan_all_read(&scan);
     scan_end(&scan, now());
 }

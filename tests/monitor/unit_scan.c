@@ -31,7 +31,7 @@ static void finish(verdict_t verdict) {
     cr_assert(look(2, 0, 0, false));
     digest_t digest = job(1);
     scan_note_job(&scan, &digest);
-    scan_verdict(&scan, &verdict);
+    scan_note_verdict(&scan, &verdict);
     scan_end(&scan, now());
 }
 
@@ -57,7 +57,7 @@ Test(unit_scan, pauses_as_long_as_a_pass_took) {
     cr_assert(look(2, 0, 0, false));
     digest_t digest = job(1);
     scan_note_job(&scan, &digest);
-    scan_verdict(&scan, &(verdict_t){.kind = VERDICT_LEAVE, .again = REDIS_NOW + 1});
+    scan_note_verdict(&scan, &(verdict_t){.kind = VERDICT_LEAVE, .again = REDIS_NOW + 1});
     now_ms += 3000;
     scan_end(&scan, now());
     cr_assert_eq(next_ms(), 3000);
@@ -69,7 +69,7 @@ Test(unit_scan, what_is_unsettled_is_looked_at_again_at_once) {
     cr_assert(look(2, 0, 0, false));
     digest_t digest = job(1);
     scan_note_job(&scan, &digest);
-    scan.rescan = true;
+    scan.progress.rescan = true;
     scan_end(&scan, now());
     cr_assert_eq(next_ms(), SCAN_PAUSE_MIN_MS);
     PASS(1);
@@ -198,13 +198,13 @@ Test(unit_scan, a_pass_ends_behind_the_sentinel_or_where_the_list_ended) {
     cr_assert_eq(scan_entries_wanted(&scan), 12);
     page(7, 3, 700);
     cr_assert_eq(scan_entries_wanted(&scan), 0);
-    cr_assert(scan.met_sentinel);
+    cr_assert(scan.progress.met_sentinel);
     cr_assert(look(10, 0, 0, false));
     page(8, -1, 800);
     cr_assert_eq(scan_entries_wanted(&scan), 2);
     page(2, -1, 200);
     cr_assert_eq(scan_entries_wanted(&scan), 0);
-    cr_assert_not(scan.met_sentinel);
+    cr_assert_not(scan.progress.met_sentinel);
     cr_assert(look(100, 0, 0, false));
     scan_read_page(&scan, &(backup_page_t){.ended = true}, 0);
     cr_assert_eq(scan_entries_wanted(&scan), 0);
@@ -215,7 +215,7 @@ Test(unit_scan, an_open_look_ends_with_a_page_that_says_so) {
     static backup_page_t p;
     backup_look_t open = {.entries = 256, .open = true};
     cr_assert(scan_begin(&scan, &open, now()));
-    scan.read_only = true;
+    scan.progress.read_only = true;
     for (int i = 0; i < 20; i++) {
         size_t wanted = scan_entries_wanted(&scan);
         cr_assert(wanted > 0 && wanted <= BACKUP_PAGE, "page %d: %zu", i, wanted);
@@ -234,15 +234,15 @@ Test(unit_scan, read_from_the_tail_the_sentinel_ends_nothing) {
     static backup_page_t p;
     cr_assert(look(300, 0, 0, false));
     page(8, -1, 800); /* rotated, before redis was full */
-    scan.read_only = true;
+    scan.progress.read_only = true;
     page(5, -1, 500); /* what was rotated before the refusal stands at the head now */
-    cr_assert_eq(scan.read, 0);
+    cr_assert_eq(scan.progress.read, 0);
     p = (backup_page_t){.count = 20, .jobs = 19, .bytes = 1900, .standing = true};
     for (size_t i = 0; i < p.count; i++) p.entries[i].kind = i == 4 ? ENTRY_SENTINEL : ENTRY_JOB;
     scan_requested(&scan, p.count);
     cr_assert_eq(scan_entries_wanted(&scan), 0, "where the next one begins is not known yet");
     scan_read_page(&scan, &p, p.count);
-    cr_assert_eq(scan.read, 20);
+    cr_assert_eq(scan.progress.read, 20);
     cr_assert_gt(scan_entries_wanted(&scan), 0);
 }
 

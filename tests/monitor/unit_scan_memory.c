@@ -52,19 +52,19 @@ Test(unit_scan_memory, long_lists_are_ended_from_after_two_passes) {
 }
 
 static void report(const char *text, const char *sha1, bool ends) {
-    scan_add_report(&scan, &(report_ref_t){.job = slice_text(text), .sha1 = sha1, .ends = ends});
+    report_table_add(&scan.reports, &(report_ref_t){.job = slice_text(text), .sha1 = sha1, .ends = ends});
 }
 
-static const scan_report_t *report_of(const char *text) {
+static const worker_report_t *report_of(const char *text) {
     digest_t digest = digest_of(text, strlen(text));
-    return scan_report_of(&scan, &digest);
+    return report_table_find(&scan.reports, &digest);
 }
 
 /* One pass that finds these reports (text, sha1, ...) and meets those jobs. */
 static void report_pass(const char *const *reports, const char *const *jobs) {
     cr_assert(look(5, 0, 1, false));
     for (; reports && *reports; reports += 2) report(reports[0], reports[1], reports[0][0] == '!');
-    scan_reports_end(&scan);
+    report_table_keep_listed(&scan.reports);
     for (; jobs && *jobs; jobs++) {
         digest_t digest = digest_of(*jobs, strlen(*jobs));
         scan_note_job(&scan, &digest);
@@ -73,9 +73,9 @@ static void report_pass(const char *const *reports, const char *const *jobs) {
 }
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static const scan_report_t *stray_of(const char *text) {
+static const worker_report_t *stray_of(const char *text) {
     digest_t digest = digest_of(text, strlen(text));
-    return scan_orphan_report(&scan, &digest);
+    return report_table_find_orphan(&scan.reports, &digest);
 }
 
 /* Of "a", "b" and "!c"; "" = none is. */
@@ -83,11 +83,11 @@ static const char *stray(void) {
     const char *found = "";
     for (const char *const *text = LIST("a", "b", "!c"); *text; text++)
         if (stray_of(*text)) found = *text;
-    cr_assert_eq(scan_has_orphan_reports(&scan), *found != '\0');
+    cr_assert_eq(report_table_has_orphans(&scan.reports), *found != '\0');
     return found;
 }
 
-static void drop_stray(void) { scan_drop_report(&scan, stray_of(stray())); }
+static void drop_stray(void) { report_table_remove(&scan.reports, stray_of(stray())); }
 
 Test(unit_scan_memory, a_report_is_kept_for_two_passes_and_then_is_stray) {
     report_pass(LIST("a", "1", "b", "1", "!c", "2"), LIST("b", "!c"));
@@ -128,7 +128,7 @@ Test(unit_scan_memory, reports_that_are_not_in_the_hash_any_more_are_forgotten) 
     cr_assert_null(report_of("a"));
     cr_assert_not_null(report_of("b"));
     report_pass(NULL, NULL);
-    cr_assert_eq(scan.report_count, 0);
+    cr_assert_eq(scan.reports.count, 0);
 }
 
 Test(unit_scan_memory, reports_do_not_fill_the_memory) {
@@ -136,11 +136,11 @@ Test(unit_scan_memory, reports_do_not_fill_the_memory) {
     cr_assert(look(5, 0, 1, false));
     for (int i = 0; i < 10001; i++) {
         snprintf(text, sizeof text, "%d", i);
-        cr_assert_eq(scan.reports_full, false);
+        cr_assert_eq(scan.reports.full, false);
         report(text, "1", false);
     }
-    cr_assert(scan.reports_full);
-    cr_assert_eq(scan.report_count, 10000);
+    cr_assert(scan.reports.full);
+    cr_assert_eq(scan.reports.count, 10000);
 }
 
 /* A stamp of that job would be kept. */
@@ -166,7 +166,7 @@ Test(unit_scan_memory, a_stamp_is_kept_until_two_passes_have_not_seen_its_job) {
 
 Test(unit_scan_memory, a_stamp_under_way_is_kept_for_the_retry_window) {
     for (int i = 0; i < 3; i++) PASS(1);
-    scan.now = REDIS_NOW;
+    scan.progress.now = REDIS_NOW;
     cr_assert(keeps(7, (stamp_t){.born_us = 1, .retried_at = REDIS_NOW - 60000}));
     cr_assert_not(keeps(7, (stamp_t){.born_us = 1, .retried_at = REDIS_NOW - 60001}));
     cr_assert_not(keeps(7, (stamp_t){.born_us = 1, .seen = 1, .retried_at = REDIS_NOW}));
@@ -176,7 +176,7 @@ Test(unit_scan_memory, a_stamp_under_way_is_kept_for_the_retry_window) {
 Test(unit_scan_memory, a_stamp_of_a_job_put_back_is_kept_where_its_date_would_end_it) {
     stamp_t stamp = {.born_us = 1, .requeued = true, .retried_at = REDIS_NOW - 500000};
     for (int i = 0; i < 3; i++) PASS(1);
-    scan.now = REDIS_NOW;
+    scan.progress.now = REDIS_NOW;
     cr_assert_not(keeps(7, stamp));
     config.policy.alive_timeout_ms = 500000;
     cr_assert_not(keeps(7, stamp));

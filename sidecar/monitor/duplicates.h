@@ -1,0 +1,28 @@
+// Jobs of one backup list whose bytes occur more than once. Exact counts of a long list would take too much memory: a Bloom
+// filter finds suspects, and the next scan counts those.
+#ifndef QS_MONITOR_DUPLICATES_H
+#define QS_MONITOR_DUPLICATES_H
+
+#include "base/digest.h"
+#include "base/keyset.h"
+
+// Begin with {0}.
+typedef struct duplicates {
+    keyfilter_t seen[2]; // by this scan, and by the last complete one
+    keymap_t suspects;   // digests that may occur more than once -> times met by this scan
+    keymap_t next_suspects;
+    keymap_t confirmed; // digests that the last complete scan met more than once
+} duplicates_t;
+
+void duplicates_begin(duplicates_t *duplicates, size_t entries);
+// Notes one job of the scan; true: as far as is known, another entry has the same bytes.
+bool duplicates_add(duplicates_t *duplicates, const digest_t *digest);
+void duplicates_end(duplicates_t *duplicates); // the scan is complete
+
+// Both may err towards true. The first one is a keymap callback: `self` is a duplicates_t.
+bool duplicates_seen_now(void *self, const uint8_t key[KEY_BYTES]);
+bool duplicates_seen_lately(const duplicates_t *duplicates, const uint8_t key[KEY_BYTES]); // by this scan or the last one
+
+void duplicates_free(duplicates_t *duplicates); // leaves it empty, ready for use
+
+#endif

@@ -1,0 +1,68 @@
+// Inside of the monitor: its state, and one step of one queue's scan.
+#ifndef QS_MONITOR_INTERNAL_H
+#define QS_MONITOR_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "monitor/apply.h"
+#include "monitor/pages.h"
+#include "monitor/tasks.h"
+#include "role/leadership.h"
+#include "role/session.h"
+
+typedef struct monitor monitor_t; // as in monitor.h
+
+// A key whose change concerns one queue.
+typedef struct monitor_key {
+    const char *key;
+    size_t queue;
+    bool errors;
+} monitor_key_t;
+
+// Pages belong to one queue, so a turn lasts until its pages are judged.
+typedef struct monitor_turn {
+    size_t queue;
+    lease_t lease;
+    unsigned pages; // judged
+} monitor_turn_t;
+
+struct monitor {
+    const keyspace_t *keys;
+    const atomic_bool *stop;
+    session_t session;
+    leadership_t leadership;
+    scan_t *scans;               // of each queue
+    bool scans_any;              // some queue is scanned
+    monitor_key_t *tracked_keys; // sorted
+    size_t tracked_count;
+    size_t cursor;    // the queue whose turn is next
+    mono_t safety_at; // the next safety poll
+    apply_buffers_t *buffers;
+    tasks_t *tasks;
+    pages_t *pages; // of turn.queue
+    monitor_turn_t turn;
+};
+
+const dialect_ops_t *monitor_ops(const keyspace_t *keys, size_t queue);
+bool monitor_may_serve(void *monitor, size_t queue, lease_t *lease); // task_may_serve_fn
+bool monitor_may_scan(monitor_t *m, size_t queue, lease_t *lease);
+call_t monitor_call(monitor_t *m, size_t queue, const char *token, redis_error_t *error);
+
+// All knowledge of one queue, or of all, may be wrong.
+void monitor_reset(void *monitor, size_t queue);
+void monitor_reset_all(monitor_t *m);
+void monitor_back_off(monitor_t *m, const redis_error_t *error);
+
+// Acts on the outcome of a request for one queue; `term` is that of its token, 0 without a token. False: the connection cannot be
+// used now.
+bool monitor_handle_outcome(monitor_t *m, const call_t *call, uint64_t term);
+// Reads the replies that are awaited, so that something else can be requested. False as above.
+bool monitor_read_replies(monitor_t *m);
+
+// Looks at every queue whose scan should begin, in one request, and begins those scans. False as above.
+bool monitor_begin_scans(monitor_t *m, mono_t now);
+// Chooses the queue whose scan makes the next step: m->turn. False: no scan is under way.
+bool monitor_next_turn(monitor_t *m);
+bool monitor_step_scan(monitor_t *m); // false as above
+
+#endif

@@ -1,0 +1,103 @@
+#include "monitor/report_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+
+enum { ORPHAN_SCANS = 2 };
+
+void report_table_begin(report_table_t *table) {
+    table->full = false;
+    for (size_t i = 0; i < table->count; i++) table->list[i].listed = false;
+}
+
+// NULL: the table is full.
+static worker_report_t *report_table_new(report_table_t *table, const digest_t *digest) {
+    table->full = table->count >= REPORTS_MAX;
+    if (table->full) return NULL;
+    if (table->count == table->room) {
+        size_t room = table->room * 2 + 16;
+        worker_report_t *grown = mem_array(room, sizeof *grown);
+        if (table->list) memcpy(grown, table->list, table->count * sizeof *grown);
+        free(table->list);
+        table->list = grown;
+        table->room = room;
+    }
+    worker_report_t *report = &table->list[table->count++];
+    *report = (worker_report_t){.digest = *digest};
+    *keymap_put(&table->index, digest->bytes) = (int64_t)table->count;
+    return report;
+}
+
+static worker_report_t *report_table_at(const report_table_t *table, const digest_t *digest) {
+    const int64_t *position = keymap_find(&table->index, digest->bytes);
+    return position ? &table->list[*position - 1] : NULL;
+}
+
+void report_table_add(void *self, const report_ref_t *found) {
+    report_table_t *table = self;
+    digest_t digest = digest_of(found->job.data, found->job.len);
+    worker_report_t *report = report_table_at(table, &digest);
+    if (!report) report = report_table_new(table, &digest);
+    if (!report) return;
+    bool another = report->removed || strcmp(report->sha1, found->sha1) != 0;
+    if (another) report->missed = 0;
+    report->removed = false;
+    strncpy(report->sha1, found->sha1, sizeof report->sha1 - 1);
+    report->ends = found->ends;
+    report->met = false;
+    report->listed = true;
+}
+
+void report_table_keep_listed(report_table_t *table) {
+    size_t kept = 0;
+    for (size_t i = 0; i < table->count; i++)
+        if (table->list[i].listed && !table->list[i].removed) table->list[kept++] = table->list[i];
+    if (kept == table->count) return;
+    table->count = kept;
+    keymap_free(&table->index);
+    for (size_t i = 0; i < kept; i++) *keymap_put(&table->index, table->list[i].digest.bytes) = (int64_t)i + 1;
+}
+
+const worker_report_t *report_table_find(const report_table_t *table, const digest_t *digest) {
+    const worker_report_t *report = report_table_at(table, digest);
+    return report && !report->removed ? report : NULL;
+}
+
+void report_table_met(report_table_t *table, const digest_t *digest) {
+    worker_report_t *report = report_table_at(table, digest);
+    if (report) report->met = true;
+}
+
+void report_table_end(report_table_t *table) {
+    for (size_t i = 0; i < table->count; i++) table->list[i].missed = table->list[i].met ? 0 : table->list[i].missed + 1;
+}
+
+static bool report_is_orphan(const worker_report_t *report) { return !report->removed && report->missed >= ORPHAN_SCANS; }
+
+bool report_table_has_orphans(const report_table_t *table) {
+    for (size_t i = 0; i < table->count; i++)
+        if (report_is_orphan(&table->list[i])) return true;
+    return false;
+}
+
+const worker_report_t *report_table_find_orphan(const report_table_t *table, const digest_t *digest) {
+    const worker_report_t *report = report_table_at(table, digest);
+    return report && report_is_orphan(report) ? report : NULL;
+}
+
+void report_table_remove(report_table_t *table, const worker_report_t *report) { // keep_listed frees its place
+    table->list[report - table->list].removed = true;
+}
+
+void report_table_clear(report_table_t *table) {
+    table->count = 0;
+    keymap_free(&table->index);
+}
+
+void report_table_free(report_table_t *table) {
+    report_table_clear(table);
+    free(table->list);
+    *table = (report_table_t){0};
+}

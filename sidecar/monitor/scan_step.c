@@ -1,0 +1,176 @@
+#include "base/failpoint.h"
+#include "monitor/internal.h"
+#include "monitor/reports.h"
+
+enum {
+    LOOKS_MAX = 64, // queues in one request
+    TURN_PAGES = 4, // of one queue while others wait for their turn
+};
+
+static size_t monitor_looks_wanted(monitor_t *m, size_t queues[LOOKS_MAX], mono_t now) {
+    size_t count = 0;
+    lease_t lease;
+    for (size_t n = 0; n < m->keys->queue_count && count < LOOKS_MAX; n++) {
+        size_t queue = (m->cursor + n) % m->keys->queue_count;
+        const scan_t *scan = &m->scans[queue];
+        if (scan->phase == SCAN_WAIT && scan_wants(scan, now) && monitor_may_scan(m, queue, &lease)) queues[count++] = queue;
+    }
+    return count;
+}
+
+bool monitor_begin_scans(monitor_t *m, mono_t now) {
+    size_t queues[LOOKS_MAX];
+    backup_look_t looks[LOOKS_MAX];
+    redis_error_t errors[LOOKS_MAX];
+    call_t calls[LOOKS_MAX];
+    size_t count = monitor_looks_wanted(m, queues, now);
+    bool arm = m->session.tracking;
+    if (count && !monitor_read_replies(m)) return false;
+    for (size_t i = 0; i < count; i++) {
+        calls[i] = monitor_call(m, queues[i], NULL, &errors[i]);
+        pages_append_look(m->pages, &calls[i], &m->scans[queues[i]].look, arm);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (pages_read_look(m->pages, &calls[i], &m->scans[queues[i]].look, arm, &looks[i]) == OUTCOME_DISCONNECTED) {
+            monitor_back_off(m, &errors[i]);
+            return false;
+        }
+    for (size_t i = 0; i < count; i++) {
+        scan_t *scan = &m->scans[queues[i]];
+        if (!monitor_handle_outcome(m, &calls[i], 0)) return false;
+        if (errors[i].outcome != OUTCOME_OK || !scan_begin(scan, &looks[i], mono_now())) continue;
+        reports_read(&calls[i], scan);
+        if (!monitor_handle_outcome(m, &calls[i], 0)) return false;
+    }
+    return true;
+}
+
+static bool monitor_others_wait(monitor_t *m, size_t queue) {
+    lease_t lease;
+    for (size_t i = 0; i < m->keys->queue_count; i++)
+        if (i != queue && m->scans[i].phase != SCAN_WAIT && monitor_may_scan(m, i, &lease)) return true;
+    return false;
+}
+
+static bool monitor_has_old_sentinels(const backup_page_t *page) {
+    for (size_t i = 0; i < page->count; i++)
+        if (page->entries[i].kind == ENTRY_OLD_SENTINEL) return true;
+    return false;
+}
+
+// In a page that was read without rotation they stay: a removal would move the entries behind them.
+static bool monitor_remove_old_sentinels(monitor_t *m, const call_t *call, const backup_page_t *page) {
+    for (size_t i = 0; i < page->count; i++) {
+        if (page->entries[i].kind != ENTRY_OLD_SENTINEL || page->standing) continue;
+        metric_add(&m->scans[call->queue].metrics->old_sentinels, 1);
+        outcome_t outcome = backup_remove_sentinel(call, page->entries[i].bytes);
+        if (!monitor_handle_outcome(m, call, m->turn.lease.term)) return false;
+        if (outcome != OUTCOME_OK) break; // the page is gone
+    }
+    return true;
+}
+
+// For requests about single jobs: a refusal must not abort the scan, or no job of a long list would ever be ended.
+static bool monitor_handle_job_outcome(monitor_t *m, const call_t *call) {
+    if (call->error->outcome == OUTCOME_REFUSED) {
+        scan_note_refusal(&m->scans[call->queue], call->error->text);
+        *call->error = (redis_error_t){0};
+    }
+    return monitor_handle_outcome(m, call, m->turn.lease.term);
+}
+
+// Judges one page. Replies in flight are read before a verdict is carried out.
+static bool monitor_apply_page(monitor_t *m, const call_t *call, const stamped_page_t *stamped) {
+    scan_t *scan = &m->scans[call->queue];
+    apply_t apply = {.call = call,
+                     .scan = scan,
+                     .ops = monitor_ops(m->keys, call->queue),
+                     .buffers = m->buffers,
+                     .standing = stamped->page.standing};
+    scan->progress.now = stamped->now;
+    size_t count = apply_classify(&apply, &stamped->page, stamped->stamps, stamped->raws);
+    bool old_sentinels = monitor_has_old_sentinels(&stamped->page);
+    if (count || old_sentinels) {
+        if (!monitor_read_replies(m)) return false;
+        if (scan->phase != SCAN_ROTATE) return true; // refused
+        *call->error = (redis_error_t){0};
+        if (count) apply_verdicts(&apply, count);
+        if (!monitor_handle_job_outcome(m, call)) return false;
+        if (call->error->outcome != OUTCOME_OK) return true;
+        if (old_sentinels && !monitor_remove_old_sentinels(m, call, &stamped->page)) return false;
+        if (scan->phase != SCAN_ROTATE) return true;
+    }
+    pages_done(m->pages);
+    m->turn.pages++;
+    return true;
+}
+
+static bool monitor_rotate(monitor_t *m, const call_t *call) {
+    scan_t *scan = &m->scans[call->queue];
+    bool more = m->turn.pages < TURN_PAGES || !monitor_others_wait(m, call->queue);
+    if (pages_request(m->pages, call, scan, more) != OUTCOME_OK) return monitor_handle_outcome(m, call, m->turn.lease.term);
+    const stamped_page_t *stamped = pages_ready(m->pages);
+    if (stamped) return monitor_apply_page(m, call, stamped);
+    return !pages_in_flight(m->pages) || pages_read_reply(m->pages, call, scan) == OUTCOME_OK ||
+           monitor_handle_outcome(m, call, m->turn.lease.term);
+}
+
+static bool monitor_push_sentinel(monitor_t *m, const call_t *call) {
+    scan_t *scan = &m->scans[call->queue];
+    bool pushed;
+    if (scan->progress.met_sentinel || scan->progress.read_only || scan->look.entries == 0) return true;
+    failpoint("plant_before");
+    backup_push_sentinel(call, &scan->look, &pushed);
+    if (!monitor_handle_job_outcome(m, call)) return false;
+    failpoint("plant_answered");
+    if (pushed) metric_add(&scan->metrics->sentinels, 1);
+    return true;
+}
+
+static bool monitor_end_scan(monitor_t *m, const call_t *call) {
+    scan_t *scan = &m->scans[call->queue];
+    if (!monitor_push_sentinel(m, call)) return false;
+    if (scan->phase == SCAN_WAIT) return true; // fenced
+    scan_end(scan, mono_now());
+    reports_remove_orphans(call, scan);
+    if (!monitor_handle_job_outcome(m, call)) return false;
+    if (scan->completed) scan_apply_refusals(scan, mono_now()); // else fenced: it has forgotten them
+    return true;
+}
+
+static bool monitor_prune_stamps(monitor_t *m, const call_t *call) {
+    scan_t *scan = &m->scans[call->queue];
+    failpoint("sweep_before");
+    outcome_t outcome = stamps_prune(call, &scan->progress.cursor, scan_keeps_stamp, scan);
+    if (!monitor_handle_outcome(m, call, m->turn.lease.term)) return false;
+    failpoint("sweep_answered");
+    if (outcome != OUTCOME_OK || scan->progress.cursor) return true;
+    return monitor_end_scan(m, call);
+}
+
+bool monitor_step_scan(monitor_t *m) {
+    scan_t *scan = &m->scans[m->turn.queue];
+    redis_error_t error;
+    const call_t call = monitor_call(m, m->turn.queue, m->turn.lease.token, &error);
+    if (scan->phase == SCAN_PRUNE) return monitor_prune_stamps(m, &call);
+    if (!monitor_rotate(m, &call)) return false;
+    if (scan->phase != SCAN_ROTATE || scan_entries_wanted(scan) || !pages_empty(m->pages)) return true;
+    return scan_all_read(scan) || monitor_end_scan(m, &call);
+}
+
+bool monitor_next_turn(monitor_t *m) {
+    monitor_turn_t *turn = &m->turn;
+    if (!pages_empty(m->pages) && m->scans[turn->queue].phase == SCAN_ROTATE && monitor_may_scan(m, turn->queue, &turn->lease))
+        return true;
+    for (size_t n = 0; n < m->keys->queue_count; n++) {
+        size_t queue = (m->cursor + n) % m->keys->queue_count;
+        lease_t lease;
+        if (m->scans[queue].phase == SCAN_WAIT || !scan_wants(&m->scans[queue], mono_now())) continue;
+        if (!monitor_may_scan(m, queue, &lease)) continue;
+        m->cursor = (queue + 1) % m->keys->queue_count;
+        pages_drop(m->pages, m->session.data);
+        *turn = (monitor_turn_t){.queue = queue, .lease = lease};
+        return true;
+    }
+    return false;
+}
