@@ -8,8 +8,7 @@
 
 #include "audit/store.h"
 
-// WAL needs memory shared by all who have the file open. These share none between machines (sqlite.org/wal.html). Numbers from
-// statfs(2).
+// WAL needs memory that all processes share. Machines share none (sqlite.org/wal.html). Numbers from statfs(2).
 static const struct {
     unsigned long type;
     const char *name;

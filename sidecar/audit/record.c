@@ -24,7 +24,7 @@ static const char newest_sql[] = "SELECT max(coalesce((SELECT at FROM events WHE
 static const char set_dropped_sql[] = "INSERT INTO facts VALUES ('dropped', CAST(?1 AS TEXT)) ON CONFLICT (name) DO UPDATE SET"
                                       " value = CAST(max(CAST(value AS INTEGER), ?1) AS TEXT)";
 
-// The number of commits tells an older copy that overwrites the open file: see replaced.c.
+// An older copy that overwrites the open file has fewer commits: see replaced.c.
 static const char commits_sql[] = "INSERT INTO facts VALUES ('commits', '1') ON CONFLICT (name) DO UPDATE SET"
                                   " value = CAST(CAST(value AS INTEGER) + 1 AS TEXT)";
 

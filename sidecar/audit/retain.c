@@ -51,7 +51,7 @@ static int64_t retain_wal_bytes(const audit_t *audit) {
     return path && stat(path, &at) == 0 ? (int64_t)at.st_size : 0;
 }
 
-// Only as much of the -wal file counts as stays: the rest goes at a checkpoint.
+// Checkpoints cut the -wal file to wal_limit: only so much of it counts.
 static int64_t retain_counted_wal(const audit_t *audit, int64_t wal) {
     return wal < audit->retention.wal_limit ? wal : audit->retention.wal_limit;
 }

@@ -63,7 +63,7 @@ static bool set_aside_move_wal(const char *path, const char *to, buffer_t *why) 
     return set_aside_move(path, to, "-wal", why) && set_aside_move(path, to, "-shm", why) && set_aside_sync(path, why);
 }
 
-// The database goes first: files without a database belong to no other one, and the next opening moves them.
+// Moves the database first: after a crash the next opening finds files without a database, and moves them, too.
 static bool set_aside_move_all(const char *path, const char *to, buffer_t *why) {
     failpoint("audit_aside_before");
     if (!set_aside_move(path, to, "", why)) return false;

@@ -57,7 +57,7 @@ static bool auditor_open_log(auditor_t *a) {
         if (!ours) stream_id_set(cursor->read_id, STREAM_ID_NONE);
         stream_id_set(cursor->logged_id, position);
     }
-    if (a->read.in_flight) conn_close(a->redis.conn); // its reply would not be what this log lacks
+    if (a->read.in_flight) conn_close(a->redis.conn); // its reply would be for the former log
     a->read.in_flight = false;
     a->acks_unverified = a->read.catching_up = true;
     a->timers.reconcile_at = mono_now();

@@ -24,7 +24,7 @@ void auditor_tick(void *auditor, role_wait_t *wait);
 // Closes the audit log and releases its lock, so that another auditor can open it.
 void auditor_finish(void *auditor);
 
-// `next` goes on for `old`, which has ended: for how long the log has lacked records.
+// Hands the lag of `old`, which has ended, to `next`.
 void auditor_hand_over(auditor_t *next, const auditor_t *old);
 
 // Whether the log may lack records of a failure stream. For any thread.

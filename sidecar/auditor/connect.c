@@ -1,4 +1,4 @@
-// The auditor's connection to Redis, and what all files of the auditor need.
+// The auditor's connection to Redis, and helpers of all its files.
 #include <stdio.h>
 #include <string.h>
 

@@ -51,7 +51,7 @@ typedef struct stream_read {
     bool release_memory;     // malloc keeps memory of large replies since the last pause
 } stream_read_t;
 
-// What the reply has brought so far.
+// The entries of the reply.
 typedef struct stream_reply {
     stream_id_t *ends; // where each stream ends in it; "" = nothing of it; owned
     int64_t entries;
@@ -75,7 +75,7 @@ struct auditor {
     stream_read_t read;
     stream_reply_t reply;
     _Atomic int64_t missing_since_ns; // of mono_t: the log may lack an entry; 0 = it lacks none
-    bool acks_unverified;             // Redis may believe that the log has what it lacks
+    bool acks_unverified;             // Redis may hold acknowledgements of records that the log lacks
     bool retained;                    // the limits were looked at since the last transaction
 };
 
@@ -83,7 +83,7 @@ const char *auditor_queue_name(const auditor_t *a, size_t queue);
 void stream_id_set(stream_id_t id, const char *text);
 int64_t auditor_redis_ms(const auditor_t *a);
 
-// Redis cannot do what we asked: no request before the back-off ends. Always false, for its callers to return.
+// After a failed request: no request before the back-off ends. Always false, for callers to return.
 bool auditor_back_off(auditor_t *a, const redis_error_t *error);
 
 // Connects where needed. False: not now.
@@ -94,7 +94,7 @@ bool auditor_reconcile(auditor_t *a, bool *found);
 
 // Tells Redis that the log holds everything up to `positions`. What Redis refuses is logged, and tried again at the next renewal.
 bool auditor_acknowledge(auditor_t *a, const stream_id_t *positions);
-// Does what is due beside reading: reconciles, renews acknowledgements, prunes requeue markers, trims. False: not now.
+// Reconciles, renews acknowledgements, prunes requeue markers and trims, where that is due. False: not now.
 bool auditor_run_timers(auditor_t *a);
 mono_t auditor_next_timer(auditor_t *a);
 

@@ -99,7 +99,7 @@ static void read_entry(void *self, size_t queue, const char *id, const event_t *
     }
     if (event.queue.len == 0) event.queue = slice_text(auditor_queue_name(a, queue));
     bool is_new = stream_id_compare(id, a->cursors[queue].logged_id) > 0;
-    // Retention can only have removed what was here before. A new record may look as old, after Redis's clock went back.
+    // Retention removed this record before. A new one may look as old, after Redis's clock went back.
     if (!is_new && audit_has_removed(a->writer.audit, event.at)) return;
     if (is_new) {
         a->cursors[queue].growth_left--;
@@ -135,7 +135,7 @@ static bool read_commit(auditor_t *a) {
 
 static int64_t read_min(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// XREAD counts entries, not bytes: approach what fits in steps from what the last reply took.
+// XREAD counts entries, not bytes: approach the right number in steps, by the size of the last reply.
 static void read_adapt_budget(stream_read_t *read, const stream_reply_t *reply) {
     int64_t each = reply->bytes / reply->entries + 1;
     read->budget = read_min(4 * reply->entries, REPLY_MAX_ENTRIES);

@@ -87,8 +87,8 @@ static int64_t reconcile_life(const char *instance) {
 // After a loss the new log holds only what the streams still hold.
 static bool reconcile_insert_loss(auditor_t *a, const audit_loss_t *loss) {
     char *text =
-        mem_printf("this log was begun anew (%s%s%s): of what happened before it holds only what the failure stream still "
-                   "held. Other instances may have the rest: `audit import FILE`",
+        mem_printf("this log replaced a lost one (%s%s%s): of earlier records it holds only those that the failure stream "
+                   "still held. Other instances may have the rest: `audit import FILE`",
                    loss->reason, *loss->set_aside_as ? ", the old one is " : "", loss->set_aside_as);
     bool done = audit_writer_begin(&a->writer);
     for (size_t i = 0; done && i < a->keys->queue_count; i++) {

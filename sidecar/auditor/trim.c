@@ -1,4 +1,4 @@
-// What the auditor does beside reading: acknowledges, trims what enough auditors have, prunes requeue markers.
+// Acknowledges copied records, trims records that enough auditors have, and prunes requeue markers.
 #include <string.h>
 
 #include "auditor/internal.h"

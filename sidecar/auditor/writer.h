@@ -33,7 +33,7 @@ typedef struct log_retention {
     mono_t next_at;      // next look at the limits
     mono_t expire_at;    // no row is removed for its age alone before this
     mono_t check_wal_at; // next look at whether a reader pins the -wal file
-    bool falling_behind; // more comes in than goes out: a limit is exceeded by some percent
+    bool falling_behind; // rows arrive faster than they are removed: a limit is exceeded by some percent
     condition_t nearly_full;
     condition_t rows_expire;  // the oldest rows reach audit.retain
     condition_t clocks_apart; // Redis's and ours

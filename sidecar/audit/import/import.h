@@ -24,9 +24,9 @@ void import_free(import_t *import);     // takes; drops what was not flushed; NU
 
 // Copies a valid event. Writes now and then. False: the log refuses it.
 bool import_add(import_t *import, const event_t *event, buffer_t *why);
-// Whether import_flush is due: for who must not write while a row is being read.
+// Whether import_flush is due. For a caller that must not write while it reads a row.
 bool import_is_full(const import_t *import);
-// Commits what was added.
+// Commits the added events.
 bool import_flush(import_t *import, buffer_t *why);
 void import_count_refused(import_t *import);
 const import_counts_t *import_counted(const import_t *import);

@@ -15,7 +15,7 @@ typedef struct import_event {
 typedef struct gaps {
     import_event_t *all; // owned
     size_t count;
-    int64_t dropped_ms; // retention of that log may have removed what is so old; 0 = it removed nothing that matters
+    int64_t dropped_ms; // highest `at` that retention has removed from that log; 0 = none
 } gaps_t;
 
 struct import {

@@ -45,7 +45,7 @@ static audit_row_t query_read_row(sqlite3_stmt *of) {
     return row;
 }
 
-// Returns what the last step returned.
+// Returns the code of the last step.
 static int query_take_rows(sqlite3_stmt *of, audit_row_fn *take, void *self) {
     int code;
     while ((code = sqlite3_step(of)) == SQLITE_ROW) {

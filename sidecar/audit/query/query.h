@@ -22,7 +22,7 @@ typedef bool audit_row_fn(void *self, const audit_row_t *row);
 // Events, newest first.
 bool audit_list(audit_t *audit, const audit_filter_t *filter, audit_row_fn *take, void *self, buffer_t *why);
 
-// Events of any kind whose ref begins with `prefix`, in the order of their refs, `limit` at the most.
+// Events of any kind whose ref begins with `prefix`, in the order of their refs, at most `limit`.
 bool audit_find_ref(audit_t *audit, const char *prefix, int64_t limit, audit_row_fn *take, void *self, buffer_t *why);
 
 // One final failure without its texts.

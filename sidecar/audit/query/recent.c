@@ -1,4 +1,4 @@
-// For `status`: what happened lately, and what the log may lack.
+// For `status`: recent events, and what the log may lack.
 #include "audit/query/query.h"
 #include "audit/query/statement.h"
 

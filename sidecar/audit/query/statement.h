@@ -11,7 +11,7 @@ bool statement_prepare(audit_t *audit, const char *sql, sqlite3_stmt **out, buff
 // texts until the statement is finished.
 bool statement_prepare_filtered(audit_t *audit, const char *select, const audit_filter_t *filter, const char *rest,
                                 sqlite3_stmt **out, buffer_t *why);
-// `code`: what the last step returned. False with *why when that was a failure.
+// `code` is that of the last step. False with *why when that was a failure.
 bool statement_finish(audit_t *audit, sqlite3_stmt *of, int code, buffer_t *why);
 
 void statement_bind_number(sqlite3_stmt *of, const char *name, int64_t number);
