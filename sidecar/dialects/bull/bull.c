@@ -5,7 +5,7 @@
 #include "dialects/bull/scripts.h"
 #include "redis/reply.h"
 
-// The first of the five replies that is no good decides; all are read.
+// Reads all five replies; the first that proves BullMQ sets *refusal.
 static void bull_adopt_read(conn_t *conn, const queue_keys_t *at, buffer_t *refusal, redis_error_t *error) {
     const char *base = bull_config(at->config)->base;
     redis_error_t worst = {0};
@@ -29,8 +29,8 @@ static void bull_adopt_read(conn_t *conn, const queue_keys_t *at, buffer_t *refu
     *error = worst;
 }
 
-// Bull 4 and BullMQ share most names of keys. BullMQ writes its version into `meta`, and its events into a stream; workers that
-// wait on `marker` (BullMQ 5, and Bull's unreleased layout of pull request 2818) would sleep through what is promoted here.
+// Bull 4 and BullMQ share most key names. BullMQ writes its version into `meta` and its events into a stream. Workers that wait
+// on `marker` (BullMQ 5, and Bull's unreleased layout of pull request 2818) would miss jobs that we promote.
 static outcome_t bull_adopt(const call_t *call, buffer_t *refusal) {
     const queue_keys_t *at = call_queue(call);
     conn_t *conn = call->conn;
@@ -48,14 +48,14 @@ static outcome_t bull_adopt(const call_t *call, buffer_t *refusal) {
     return call->error->outcome;
 }
 
-// ---- The watch: the stalled check, what promotion has put aside, and the failures that workers decide.
+// ---- The side task: the stalled check, quarantined ids, and the failures that workers decide.
 
 typedef struct bull_task {
     const queue_keys_t *at;
     bull_stalled_t *stalled;
     bull_quarantine_t *quarantine;
-    bull_failed_t *failed; // NULL: they are not recorded
-    bool paused;           // and Redis knows that, in this term
+    bull_failed_t *failed; // NULL: not recorded
+    bool paused;           // and bull_failed_pause is done, in this term
 } bull_task_t;
 
 static void *bull_task_open(const queue_keys_t *at) {
@@ -83,7 +83,7 @@ static void bull_task_forget(void *state) {
     w->paused = false;
 }
 
-// The key `failed` and the channel of the same name.
+// The channel has the name of the key `failed`.
 static size_t bull_task_channels(const void *state, const char **out) {
     const bull_task_t *w = state;
     if (!w->failed) return 0;

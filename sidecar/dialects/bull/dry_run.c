@@ -18,8 +18,9 @@ typedef struct bull_scratch {
     keyspace_t keys;
 } bull_scratch_t;
 
-// Everything that the scripts leave behind, so that it has its TTL whenever we are killed. `one` is due and has a priority, `two`
-// has none, `ghost` names no job; `three` has stalled once too often, `four` for the first time; `7` is the rest of a job.
+// Every key that the scripts may leave behind, so that each has its TTL even if we are killed. `one` is due and has a priority,
+// `two` has none, `ghost` has no job; `three` has stalled once too often, `four` for the first time; `7` is a hash without a
+// name.
 static const struct {
     const char *command, *word, *one, *two;
 } layout[] = {
@@ -38,7 +39,7 @@ static void dry_run_append(conn_t *conn, const queue_keys_t *at, const char *com
     request_end(conn);
 }
 
-// Reads so many replies; what was refused shows again in the scripts, which are what counts.
+// Ignores refusals: the scripts are refused the same command.
 static outcome_t dry_run_read(const dry_run_t *room, size_t count) {
     for (size_t i = 0; i < count; i++) {
         redisReply *reply;
@@ -109,7 +110,7 @@ static side_task_call_t dry_run_call(const bull_scratch_t *s, metrics_queue_t *m
                               .next = mono_never()};
 }
 
-// Marks, checks and marks again: with an interval of nothing every job has stalled.
+// Marks, then checks: with an interval of 0 every job has stalled.
 static bool dry_run_check(const bull_scratch_t *s) {
     metrics_queue_t metrics = {0};
     bull_stalled_t *stalled = bull_stalled_open(&s->at);
@@ -124,7 +125,7 @@ static bool dry_run_check(const bull_scratch_t *s) {
     return ok;
 }
 
-// Adopts the queue, and then finds a failure that came later.
+// Adopts the queue, then finds a later failure.
 static bool dry_run_failed(const bull_scratch_t *s) {
     metrics_queue_t metrics = {0};
     bull_failed_t *failed = bull_failed_open(&s->at);
@@ -141,7 +142,7 @@ static bool dry_run_failed(const bull_scratch_t *s) {
     return ok;
 }
 
-// Puts back a job that stands in failed, and makes one again that is gone.
+// Requeues a job that is in `failed`, and one whose hash is gone.
 static bool dry_run_requeue(const bull_scratch_t *s) {
     static const char *const ids[] = {"two", "7"};
     bool ok = true;

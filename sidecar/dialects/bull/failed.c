@@ -1,3 +1,9 @@
+// Reads the failures that Bull's own workers decide out of `failed` into the failure stream, each once.
+//
+// The zset is read by score, the time of the failure by the clock of its worker. A read after a change begins a little before the
+// last one; at most once a minute one covers the last 10 minutes, in case a worker's clock is behind. A zset of ours holds the
+// recorded ones. The channel `failed` names each job too: so failures of clocks that are further behind are found, and a job that
+// Bull removed at once (removeOnFail) is recorded with the error of its message alone.
 #include "dialects/bull/internal.h"
 
 #include <stdio.h>
@@ -13,17 +19,17 @@
 #include "redis/reply.h"
 
 enum {
-    OVERLAP_MS = 600000,  // workers' clocks may be so far behind
-    NEAR_MS = 500,        // that a look after a change goes back
-    PAUSE_FACTOR = 10,    // a look is followed by a rest so many times as long,
-    PAUSE_MAX_MS = 250,   // but not longer
-    FULL_RANGE_S = 60,    // between two looks over all of the overlap
-    KNOWN_MOST = 20000,   // failures that are taken as known when a queue is adopted
-    PAGE = 500,           // entries of failed that one request looks at
-    PAGE_JOBS = 64,       // failures without a record that it tells of
-    PAGE_BYTES = 1 << 20, // and bytes of them, and then one more
+    OVERLAP_MS = 600000,  // workers' clocks may be this far behind
+    NEAR_MS = 500,        // a read after a change begins this long before the last one
+    PAUSE_FACTOR = 10,    // after a read, pause for this many times its duration
+    PAUSE_MAX_MS = 250,   // and at most this long
+    FULL_RANGE_S = 60,    // between two reads over the whole overlap
+    KNOWN_MOST = 20000,   // failures that count as recorded when a queue is adopted
+    PAGE = 500,           // entries of `failed` that one request reads
+    PAGE_JOBS = 64,       // unrecorded failures that it returns
+    PAGE_BYTES = 1 << 20, // it returns no further job after this many bytes
     FULL_WAIT_MS = 1000,  // until the next try while the stream is full
-    MESSAGE_PAGE = 32,    // that one step looks at
+    MESSAGE_PAGE = 32,    // messages of one step
     NUMBER_SIZE = 32,
 };
 
@@ -31,21 +37,21 @@ static const char ROLE[] = "monitor";
 
 struct bull_failed {
     const queue_keys_t *at;
-    char *failed;         // key, and channel
-    char *prefix;         // of the keys of jobs
-    bool seen_known;      // `seen` is known
-    bool reading;         // a look is under way
-    bool full_range;      // over all of the overlap
-    bool changed;         // since the look under way began
-    bool full_range_due;  // something may have changed since the last whole look began
-    bool messages_turn;   // it is the turn of the messages
-    bool full;            // the stream was; nothing is done before pause_until
-    mono_t read_began;    // when the one under way began
-    mono_t pause_until;   // when the next one may
-    mono_t full_range_at; // and the next whole one
-    int64_t seen;         // ms by Redis's clock: when the last whole look began
-    int64_t near;         // and the last look of any kind
-    int64_t began;        // the one under way; 0 = its first page is not read yet
+    char *failed; // key, and channel
+    char *prefix; // of the keys of jobs
+    bool seen_known;
+    bool reading;         // a read of several pages is in progress
+    bool full_range;      // it covers the whole overlap
+    bool changed;         // since it began
+    bool full_range_due;  // something may have changed since the last full-range read began
+    bool messages_turn;   // messages are next
+    bool full;            // the stream was full; wait for pause_until
+    mono_t read_began;    // of the current read
+    mono_t pause_until;   // of the next read
+    mono_t full_range_at; // of the next full-range read
+    int64_t seen;         // ms by Redis's clock: when the last full-range read began
+    int64_t near;         // when the last read of any kind began
+    int64_t began;        // when the current one began; 0 = its first page has not come
     char from[NUMBER_SIZE];
     int64_t skip;
     bull_messages_t messages;
@@ -83,10 +89,10 @@ const char *bull_failed_key(const bull_failed_t *s) { return s->failed; }
 void bull_failed_on_message(bull_failed_t *s, slice_t message) {
     if (bull_messages_add(&s->messages, message)) return;
     log_warn(ROLE, s->at->config->name,
-             "more failures are told than can be looked at: those of jobs that Bull removed at once are not recorded");
+             "too many messages on Bull's channel failed; failures of jobs that Bull removed at once are not recorded");
 }
 
-// ---- Where looks begin.
+// ---- Where reads begin.
 
 static outcome_t failed_wrong_type(redis_error_t *error, const redisReply *reply) {
     return redis_error_set(error, OUTCOME_REFUSED, "its key `%s` holds a %s", reply_text(reply_at(reply, 1)),
@@ -95,7 +101,7 @@ static outcome_t failed_wrong_type(redis_error_t *error, const redisReply *reply
 
 static int64_t failed_number(const redisReply *reply) { return strtoll(reply_text(reply), NULL, 10); }
 
-// Asks from where to read. `mark`: how far all was read, "" = no news of that, "off" = nobody reads any more.
+// Asks where to begin. `mark`: everything before it is read; "" = unchanged; "off" = failures are not recorded any more.
 static outcome_t failed_ask_mark(const queue_keys_t *at, const side_task_call_t *call, const char *mark, redisReply **reply,
                                  redis_error_t *error) {
     char *failed = mem_printf("%s:failed", bull_config(at->config)->base);
@@ -111,7 +117,6 @@ static outcome_t failed_ask_mark(const queue_keys_t *at, const side_task_call_t 
     return request_ask(call->conn, reply, error);
 }
 
-// An answer that is not what was hoped for.
 static void failed_take_refusal(const redisReply *reply, redis_error_t *error) {
     if (reply_is(reply_at(reply, 0), "type"))
         failed_wrong_type(error, reply);
@@ -119,7 +124,7 @@ static void failed_take_refusal(const redisReply *reply, redis_error_t *error) {
         redis_error_set(error, OUTCOME_REFUSED, "bull_seen: unexpected reply");
 }
 
-// With `seen` tells how far all was read.
+// With `seen`, also stores that everything before it is read.
 static outcome_t failed_ask_seen(bull_failed_t *s, side_task_call_t *call, int64_t seen, redis_error_t *error) {
     redisReply *reply;
     char mark[NUMBER_SIZE] = "";
@@ -129,7 +134,7 @@ static outcome_t failed_ask_seen(bull_failed_t *s, side_task_call_t *call, int64
     if (!call->dry) failpoint("bull_seen_answered");
     if (reply_is(reply_at(reply, 0), "seen")) {
         int64_t now = failed_number(reply_at(reply, 1)), at = failed_number(reply_at(reply, 2));
-        // A mark in the future is of a clock that was ahead.
+        // A mark in the future comes from a clock that was ahead.
         s->seen = at > now + OVERLAP_MS ? now : at;
         if (!s->seen_known) s->near = s->seen;
         s->seen_known = true;
@@ -148,7 +153,7 @@ outcome_t bull_failed_pause(const queue_keys_t *at, side_task_call_t *call, redi
     return error->outcome;
 }
 
-// Begins a look where one is wanted. False: none is, now.
+// False: no read is due now.
 static bool failed_begin_read(bull_failed_t *s, mono_t now) {
     bool full_range = s->full_range_due && mono_reached(s->full_range_at, now);
     if (!mono_reached(s->pause_until, now) || (!full_range && !s->changed)) return false;
@@ -228,7 +233,6 @@ static const char *failed_reason(const bull_job_t *job) {
     return stalled ? "retries_exhausted" : "worker_failed";
 }
 
-// A failure that stands in `failed`.
 static void failed_record_entry(bull_failed_t *s, const side_task_call_t *call, const failed_entry_t *entry) {
     const char *state = reply_text(entry->state);
     int64_t size = strncmp(state, "large ", 6) == 0 ? strtoll(state + 6, NULL, 10) : 0;
@@ -242,11 +246,10 @@ static void failed_record_entry(bull_failed_t *s, const side_task_call_t *call, 
     buffer_shrink(&s->record.payload);
 }
 
-// A failure of which there is only the message.
-static void failed_record_message(bull_failed_t *s, const side_task_call_t *call, const bull_message_t *messages,
-                                  int64_t now_ms) {
-    bull_job_t job = {.id = messages->id};
-    job.fields[BULL_FAILED_REASON] = messages->error;
+// Bull has removed the job: record what its message says.
+static void failed_record_message(bull_failed_t *s, const side_task_call_t *call, const bull_message_t *message, int64_t now_ms) {
+    bull_job_t job = {.id = message->id};
+    job.fields[BULL_FAILED_REASON] = message->error;
     s->reason = failed_reason(&job);
     bull_record_make(&s->record, s->at->config, &job, s->reason, call->token, (double)now_ms, false, 0);
     failed_append_record(s, call, job.id, (slice_t){"", 0});
@@ -258,16 +261,15 @@ static void failed_log(const bull_failed_t *s, slice_t id, const char *reason) {
     log_warn(ROLE, s->at->config->name, "a job has failed for good", F_STR("reason", reason), F_STR("job", text));
 }
 
-// What is recorded of a page, in the order of the requests.
+// A record that was sent, in the order of the requests.
 typedef struct sent {
     slice_t id;
     const char *reason;
-    const bull_message_t *messages; // the message that it was found by; NULL = by a look
-    bool kept;                      // its job stood in failed,
-    bool gone;                      // but not any more: its message, if there is one, is still to be looked at
+    const bull_message_t *message; // that led to it; NULL = found in `failed`
+    bool kept;                     // its job was in `failed`
+    bool gone;                     // and left it since: its message, if there is one, must be looked at again
 } failed_sent_t;
 
-// What came of one record.
 static outcome_t failed_read_record(bull_failed_t *s, side_task_call_t *call, failed_sent_t *sent, redis_error_t *error) {
     redisReply *reply;
     if (conn_read(call->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
@@ -303,7 +305,6 @@ static outcome_t failed_read_records(bull_failed_t *s, side_task_call_t *call, f
     return error->outcome;
 }
 
-// Records all that a look found.
 static outcome_t failed_record_page(bull_failed_t *s, side_task_call_t *call, const redisReply *page, redis_error_t *error) {
     failed_sent_t sent[PAGE_JOBS];
     size_t count = 0;
@@ -331,16 +332,16 @@ static outcome_t failed_end_read(bull_failed_t *s, side_task_call_t *call, redis
     return failed_ask_seen(s, call, s->began, error);
 }
 
-// Goes on behind the page, or ends the look. Entries of the last score are counted, so that none of them is left out.
+// Continues after the page, or ends the read. Counts entries of the last score, so that none of equal score is skipped.
 static outcome_t failed_next_page(bull_failed_t *s, side_task_call_t *call, const redisReply *page, redis_error_t *error) {
-    int64_t messages_turn = reply_int(reply_at(page, 1)), same = reply_int(reply_at(page, 3));
+    int64_t looked = reply_int(reply_at(page, 1)), same = reply_int(reply_at(page, 3));
     const char *score = reply_text(reply_at(page, 2));
-    if (messages_turn > 0) {
-        bool goes_on = same == messages_turn && strcmp(score, s->from) == 0;
-        s->skip = goes_on ? s->skip + messages_turn : same;
+    if (looked > 0) {
+        bool goes_on = same == looked && strcmp(score, s->from) == 0;
+        s->skip = goes_on ? s->skip + looked : same;
         snprintf(s->from, sizeof s->from, "%s", score);
     }
-    bool more = messages_turn == PAGE || page->elements > ENTRIES_FROM;
+    bool more = looked == PAGE || page->elements > ENTRIES_FROM;
     return more ? OUTCOME_OK : failed_end_read(s, call, error);
 }
 
@@ -351,7 +352,7 @@ static outcome_t failed_read_page(const side_task_call_t *call, redisReply **pag
     return redis_error_set(error, OUTCOME_REFUSED, "bull_failed: unexpected reply");
 }
 
-// One page of a look. Its first one arms the wake-up: what comes while the look goes on asks for another.
+// Reads one page. The first page arms tracking, so a change during the read triggers another one.
 static outcome_t failed_step_read(bull_failed_t *s, side_task_call_t *call, redis_error_t *error) {
     redisReply *page;
     redis_error_t caching = {0};
@@ -363,7 +364,7 @@ static outcome_t failed_step_read(bull_failed_t *s, side_task_call_t *call, redi
         request_end(call->conn);
     }
     failed_append_page(s, call, NULL, 0);
-    // A refusal is said by whoever waits for a change; the safety look comes all the same.
+    // The monitor reports refused tracking; then its safety poll triggers the reads.
     if (arms && conn_read(call->conn, 0, &page, &caching) == OUTCOME_OK) freeReplyObject(page);
     if (caching.outcome == OUTCOME_DISCONNECTED) *error = caching;
     if (caching.outcome == OUTCOME_DISCONNECTED || failed_read_page(call, &page, error) != OUTCOME_OK) return error->outcome;
@@ -375,12 +376,12 @@ static outcome_t failed_step_read(bull_failed_t *s, side_task_call_t *call, redi
     return error->outcome;
 }
 
-// Drops the messages that were looked at, but for one whose job was gone when it was to be recorded: that comes up again.
-static void failed_drop_message(bull_failed_t *s, const failed_sent_t *sent, size_t count, int64_t messages_turn) {
-    for (; messages_turn > 0 && s->messages.first; messages_turn--) {
+// Drops the messages that were handled. A message whose job left `failed` meanwhile is looked at again.
+static void failed_drop_message(bull_failed_t *s, const failed_sent_t *sent, size_t count, int64_t looked) {
+    for (; looked > 0 && s->messages.first; looked--) {
         const failed_sent_t *of = NULL;
         for (size_t i = 0; i < count && !of; i++)
-            if (sent[i].messages == s->messages.first) of = &sent[i];
+            if (sent[i].message == s->messages.first) of = &sent[i];
         if (of && of->gone) {
             bull_messages_rotate(&s->messages);
             continue;
@@ -390,43 +391,42 @@ static void failed_drop_message(bull_failed_t *s, const failed_sent_t *sent, siz
     }
 }
 
-// Whether the failure that a message tells of has its record: each record answers one message, the earlier ones first.
-static bool failed_is_expected(const bull_failed_t *s, const bull_message_t *messages, mono_t now) {
+// Whether the failure of this message is recorded already. Recorded failures match messages in order.
+static bool failed_is_expected(const bull_failed_t *s, const bull_message_t *message, mono_t now) {
     size_t before = 0;
-    for (const bull_message_t *at = s->messages.first; at != messages; at = at->next) before += slice_equal(at->id, messages->id);
-    return bull_messages_expected(&s->messages, messages->id, now) > before;
+    for (const bull_message_t *at = s->messages.first; at != message; at = at->next) before += slice_equal(at->id, message->id);
+    return bull_messages_expected(&s->messages, message->id, now) > before;
 }
 
-// Looks at jobs that messages name. What is told of them comes in the order in which they were asked for.
+// Looks up the jobs that messages name; the reply has them in the same order.
 static outcome_t failed_step_messages(bull_failed_t *s, side_task_call_t *call, redis_error_t *error) {
     redisReply *page;
     failed_sent_t sent[MESSAGE_PAGE];
     size_t asked = s->messages.count < MESSAGE_PAGE ? s->messages.count : MESSAGE_PAGE, count = 0;
-    const bull_message_t *messages = s->messages.first;
+    const bull_message_t *message = s->messages.first;
     failed_entry_t entry;
     failed_append_page(s, call, s->messages.first, asked);
     if (failed_read_page(call, &page, error) != OUTCOME_OK) return error->outcome;
-    for (size_t i = 0; messages && i < MESSAGE_PAGE && failed_entry_at(page, i, &entry); i++, messages = messages->next) {
-        while (messages->next && !slice_equal(entry.job.id, messages->id)) messages = messages->next;
+    for (size_t i = 0; message && i < MESSAGE_PAGE && failed_entry_at(page, i, &entry); i++, message = message->next) {
+        while (message->next && !slice_equal(entry.job.id, message->id)) message = message->next;
         bool kept = reply_len(entry.score) > 0;
-        // A job that has a hash and is not failed was put back meanwhile.
-        if (!kept && (!reply_is(entry.state, "none") || failed_is_expected(s, messages, call->now))) continue;
+        // A job with a hash that is not in `failed` was retried meanwhile.
+        if (!kept && (!reply_is(entry.state, "none") || failed_is_expected(s, message, call->now))) continue;
         if (kept)
             failed_record_entry(s, call, &entry);
         else
-            failed_record_message(s, call, messages, failed_number(reply_at(page, 0)));
-        sent[count++] = (failed_sent_t){.id = entry.job.id, .reason = s->reason, .messages = messages, .kept = kept};
+            failed_record_message(s, call, message, failed_number(reply_at(page, 0)));
+        sent[count++] = (failed_sent_t){.id = entry.job.id, .reason = s->reason, .message = message, .kept = kept};
     }
-    int64_t messages_turn = reply_int(reply_at(page, 1));
-    if (failed_read_records(s, call, sent, count, error) == OUTCOME_OK && !s->full)
-        failed_drop_message(s, sent, count, messages_turn);
+    int64_t looked = reply_int(reply_at(page, 1));
+    if (failed_read_records(s, call, sent, count, error) == OUTCOME_OK && !s->full) failed_drop_message(s, sent, count, looked);
     freeReplyObject(page);
     return error->outcome;
 }
 
 outcome_t bull_failed_step(bull_failed_t *s, side_task_call_t *call, bool changed, redis_error_t *error) {
     *error = (redis_error_t){0};
-    if (changed || !call->arm) s->changed = s->full_range_due = true; // without wake-ups each step is one
+    if (changed || !call->arm) s->changed = s->full_range_due = true; // without tracking every step assumes a change
     if (s->full && !mono_reached(s->pause_until, call->now)) {
         call->next = mono_min(call->next, s->pause_until);
         return OUTCOME_OK;

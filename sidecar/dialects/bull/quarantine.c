@@ -1,5 +1,5 @@
-// What bull_promote has put aside: ids in delayed that name no job. Bull's own script would take each for a job without data, and
-// a worker would stumble over it; here it ends with a record.
+// Ids in `delayed` that name no job, quarantined by bull_promote.lua. Bull's own script would promote them, and a worker would
+// crash on a job without data. Here they end with a record.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,11 +24,11 @@ typedef struct quarantined_id {
 
 struct bull_quarantine {
     const queue_keys_t *at;
-    bool round_open;  // a round is under way
-    size_t skip;      // ids that it has left where they are
-    bool full;        // the stream was, in this round
-    bool full_logged; // and that was logged
-    mono_t round_at;  // when the next round is to begin, whatever is told
+    bool round_open;  // a round over all ids is in progress
+    size_t skip;      // ids that it could not settle
+    bool full;        // the stream was full in this round
+    bool full_logged; // in the last round
+    mono_t round_at;  // the next round begins then at the latest
     quarantined_id_t items[QUARANTINE_PAGE_JOBS];
 };
 
@@ -56,7 +56,7 @@ static void quarantine_append_look(conn_t *conn, const queue_keys_t *at, slice_t
     request_end(conn);
 }
 
-// What stands under the id now. False: it cannot be told.
+// Looks at the key of the id. False: the reply is an error.
 static bool quarantine_judge(conn_t *conn, const quarantined_t *job, quarantined_id_t *item, redis_error_t *error) {
     redisReply *reply;
     item->verdict = QUARANTINE_END;
@@ -93,12 +93,11 @@ static void quarantine_append_settle(const bull_quarantine_t *s, const side_task
     const quarantined_t *job = &page->jobs[index];
     bull_job_t named = {.id = job->member};
     bull_record_make(&item->record, s->at->config, &named, item->reason, call->token, (double)page->now, false, 0);
-    // An id with a NUL names no key that could be written here; it has no job, or it would not be aside.
+    // mem_printf cannot write a key with a NUL. The id has no job, or it would not be in quarantine.
     bool whole = job->member.len == 0 || !memchr(job->member.data, '\0', job->member.len);
     item->key = whole ? mem_printf("%s:%.*s", bull_config(s->at->config)->base, (int)job->member.len,
                                    job->member.len ? job->member.data : "")
                       : NULL;
-    // What is no hash cannot be looked into.
     bool looks = whole && strcmp(item->reason, "unreadable") == 0;
     const call_t to = side_task_call(call, NULL);
     quarantine_settle_append(
@@ -115,15 +114,15 @@ static void quarantine_note_settled(bull_quarantine_t *s, side_task_call_t *call
         if (item->verdict == QUARANTINE_RELEASE) break;
         metrics_end(call->metrics, item->reason, 1);
         snprintf(id, sizeof id, "%.*s", (int)event->job.len, event->job.len ? event->job.data : "");
-        log_warn(ROLE, s->at->config->name, "an id in delayed names no job: it has failed for good",
-                 F_STR("reason", item->reason), F_STR("job", id));
+        log_warn(ROLE, s->at->config->name, "an id in delayed has no job; ended it", F_STR("reason", item->reason),
+                 F_STR("job", id));
         break;
     case SETTLED_FULL:
         metric_add(&call->metrics->ends_held, 1);
         s->full = true;
         s->skip++;
         break;
-    default: s->skip++; break; // changed: the next round sees it as it is then
+    default: s->skip++; break; // changed: the next round decides anew
     }
 }
 

@@ -1,5 +1,5 @@
-// The stalled check of Bull 4, done in place of the workers: every stalled_interval what is active is marked; what is still
-// marked a whole interval later and has no lock goes back to the workers, or fails.
+// The stalled check of Bull 4, done in place of its workers: every stalled_interval all active jobs are marked. A job that is
+// still marked a whole interval later and has no lock goes back to the workers, or fails.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,22 +19,22 @@
 #include "redis/reply.h"
 
 enum {
-    JOBS = 32,             // that one step settles
-    MARKS = 500,           // that one step looks at: 1 to 2 ms of Redis
-    LOOK_BYTES = 1 << 20,  // of jobs in one look, and then one more
-    RENEW_LEAST_MS = 1000, // the hold on the workers' check is renewed this often at the most
-    RENEW_SHARE = 3,       // and so many times in an interval
-    CASES_FROM = 4,        // where the first job stands in the look's reply
+    JOBS = 32,             // settled in one step
+    MARKS = 500,           // looked at in one step: 1 to 2 ms of Redis
+    LOOK_BYTES = 1 << 20,  // no further job is read after this many bytes
+    RENEW_LEAST_MS = 1000, // between two renewals of stalled-check, which keeps workers from their own check
+    RENEW_SHARE = 3,       // renewals in an interval
+    CASES_FROM = 4,        // index of the first job in a reply
     CASE_HEAD = 2,         // elements of a job there before its fields
 };
 
 static const char ROLE[] = "monitor";
 static const char ALIVE_TIMEOUT[] = "job is older than its alive_timeout";
 
-// What is to be done with one stalled job, and with which record.
+// One stalled job, its verdict and its record.
 typedef struct bull_case {
     bull_job_t job;
-    const char *verdict; // as bull_settle has it
+    const char *verdict; // of bull_settle.lua
     const char *reason;
     char error[160];       // of an end
     bool case_removes_job; // removeOnFail
@@ -43,13 +43,13 @@ typedef struct bull_case {
 
 struct bull_stalled {
     const queue_keys_t *at;
-    bool marked;     // our mark stands, and check_at is known
-    mono_t check_at; // when it is a whole interval old
-    mono_t renew_at; // when the hold is to be renewed
-    char cursor[24]; // the part of the marks that is looked at; "0" = the first
-    int64_t skip;    // stalled jobs of it that this check could not settle
+    bool marked;     // jobs are marked, and check_at is set
+    mono_t check_at; // when the marks are a whole interval old
+    mono_t renew_at; // of stalled-check
+    char cursor[24]; // part of the marks under check; "0" = the first
+    int64_t skip;    // stalled jobs of this part that could not be settled
     int64_t left;    // and of the parts before
-    bool full;       // it was said that the stream is
+    bool full;       // the full stream was logged
     bull_case_t cases[JOBS];
 };
 
@@ -102,7 +102,7 @@ static void stalled_append_mark(const bull_stalled_t *s, const side_task_call_t 
     request_end(call->conn);
 }
 
-// The workers stay away for a while now, and the next check is due a whole interval after what is marked was marked.
+// The next check is due a whole interval after the jobs were marked.
 static void stalled_read_mark(bull_stalled_t *s, side_task_call_t *call, const redisReply *reply) {
     bool anew = reply_is(reply_at(reply, 0), "marked");
     int64_t age = anew ? 0 : stalled_number(reply_at(reply, 1)) - stalled_number(reply_at(reply, 2));
@@ -136,8 +136,8 @@ static outcome_t stalled_mark(bull_stalled_t *s, side_task_call_t *call, bool le
 
 // ---- The verdict.
 
-// Whether Bull removes this job at once when it fails: removeOnFail is true or 0. With another number, an age or a count it only
-// thins out the others, which the next failure of a worker does.
+// Whether Bull removes this job at once when it fails: removeOnFail is true or 0. Any other value removes older jobs, which the
+// next failure of a worker does.
 static bool case_removes_job(const bull_job_t *job) {
     json_pick_t pick = {.pointer = "/removeOnFail"};
     int64_t count;
@@ -149,7 +149,7 @@ static bool case_removes_job(const bull_job_t *job) {
 static void case_judge(const bull_stalled_t *s, bull_case_t *c, const char *state, int64_t now) {
     const queue_config_t *queue = s->at->config;
     int64_t created = bull_number(&c->job, BULL_TIMESTAMP), alive = queue->policy.alive_timeout_ms;
-    bool large = strncmp(state, "large", 5) == 0; // its record has no payload, so it stays among the failed ones whatever it says
+    bool large = strncmp(state, "large", 5) == 0; // its record has no payload, so keep the job in `failed`
     bool is_job = *state == '\0' || large;
     c->verdict = "end";
     c->reason = "retries_exhausted";
@@ -171,8 +171,7 @@ static void case_judge(const bull_stalled_t *s, bull_case_t *c, const char *stat
 
 static bool case_is_retry(const bull_case_t *c) { return strcmp(c->verdict, "retry") == 0; }
 
-// Executions are the attempts that Bull counted, the stalls before, and this one. The moment of the look tells one stall of a job
-// from another.
+// Executions are Bull's attempts, earlier stalls, and this stall. The time of the check makes the ids of two stalls differ.
 static void case_make_record(const bull_stalled_t *s, bull_case_t *c, const char *token, const char *state, int64_t now) {
     int64_t size = strncmp(state, "large ", 6) == 0 ? strtoll(state + 6, NULL, 10) : 0;
     bull_record_make(&c->record, s->at->config, &c->job, c->reason, token, (double)now,
@@ -188,7 +187,7 @@ static void case_make_record(const bull_stalled_t *s, bull_case_t *c, const char
 
 // ---- The settle.
 
-// As Bull words it (moveStalledJobsToWait-7.lua), and who did it.
+// In Bull's words (moveStalledJobsToWait-7.lua), and signed by us.
 static void case_append_message(conn_t *conn, const bull_case_t *c) {
     buffer_t message = {0};
     buffer_str(&message, "{\"jobId\":");
@@ -276,7 +275,7 @@ static void stalled_note_settled(bull_stalled_t *s, side_task_call_t *call, cons
                       F_INT("max_bytes", call->keys->config->stream.max_bytes));
         s->full = true;
         break;
-    case SETTLED_CHANGED: s->skip++; break; // the next check sees it as it is then
+    case SETTLED_CHANGED: s->skip++; break; // the next check decides anew
     default: break;                         // finished, or alive after all
     }
 }
@@ -300,7 +299,7 @@ static outcome_t stalled_settle(bull_stalled_t *s, side_task_call_t *call, size_
     return worst.outcome;
 }
 
-// ---- The look.
+// ---- The check.
 
 static void stalled_append_look(const bull_stalled_t *s, const side_task_call_t *call) {
     const queue_keys_t *at = s->at;
@@ -326,7 +325,7 @@ static slice_t stalled_slice(const redisReply *reply) {
     return reply_len(reply) ? (slice_t){reply->str, reply_len(reply)} : (slice_t){0};
 }
 
-// Judges what was told; the cases borrow from the reply.
+// Judges the jobs of a reply; the cases borrow from it.
 static size_t stalled_take_cases(bull_stalled_t *s, const side_task_call_t *call, const redisReply *reply) {
     size_t count = 0;
     for (size_t at = CASES_FROM; at + CASE_HEAD + BULL_FIELDS <= reply->elements && count < JOBS; at += CASE_HEAD + BULL_FIELDS) {
@@ -341,7 +340,7 @@ static size_t stalled_take_cases(bull_stalled_t *s, const side_task_call_t *call
     return count;
 }
 
-// Goes on behind the part that was looked at, if there is more. False: that was the last one.
+// False: the last part is done.
 static bool stalled_next_part(bull_stalled_t *s, const char *cursor) {
     s->left += s->skip;
     s->skip = 0;
@@ -349,7 +348,7 @@ static bool stalled_next_part(bull_stalled_t *s, const char *cursor) {
     return strcmp(s->cursor, "0") != 0;
 }
 
-// Settles some of what has stalled. *more: there may be others.
+// Settles some stalled jobs. *more: there may be others.
 static outcome_t stalled_check(bull_stalled_t *s, side_task_call_t *call, bool *more, redis_error_t *error) {
     redisReply *reply;
     *more = false;

@@ -35,8 +35,8 @@ static const config_refusal_t delayed_refusals[] = {
     {"end_duplicates", "an event is known by its id, so there are no duplicates", false},
 };
 
-// What Class.getSimpleName makes of a name: what follows the last dot, of a nested class what follows its last dollar, and of a
-// local one that without its number. Borrowed; may be empty.
+// As Class.getSimpleName: the part after the last dot; of a nested class the part after the last dollar, and of a local class
+// that without its number. Borrowed; may be empty.
 static const char *delayed_simple_name(const char *class) {
     const char *dot = strrchr(class, '.');
     const char *name = dot ? dot + 1 : class;
@@ -52,8 +52,8 @@ static bool delayed_is_ascii(const char *text) {
     return true;
 }
 
-// Letters and digits of any language, _, $ and dots between names; nothing that JSON would escape, and no #, which ends the class
-// in a member.
+// Accepts letters and digits of any language, _, $ and dots between names. Refuses bytes that JSON escapes, and #, which ends the
+// class in a member.
 static bool delayed_is_class_name(const char *text) {
     if (!*text || *text == '.' || text[strlen(text) - 1] == '.' || strstr(text, "..")) return false;
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$.";

@@ -1,4 +1,4 @@
-// The preflight of delayedQueue: each script of its own, through each branch with a command of its own, on scratch keys.
+// The dry run of delayedQueue's own scripts.
 #include <stdlib.h>
 
 #include "base/buffer.h"
@@ -51,7 +51,7 @@ static void scratch_clear(delayed_scratch_t *scratch) {
     free(scratch->class);
 }
 
-// One command, then a TTL for its key. What is refused here is found again by the scripts; only a lost connection counts.
+// One command, then a TTL for its key. Ignores refusals: the scripts are refused the same command.
 static bool scratch_write(delayed_scratch_t *scratch, const char *command, const char *key, const char *one, const char *two) {
     conn_t *conn = scratch->room->conn;
     request_begin(conn, command);
@@ -76,7 +76,7 @@ static bool scratch_write(delayed_scratch_t *scratch, const char *command, const
     return true;
 }
 
-// Three that are due: one is sent, one has no envelope, one is put aside.
+// Three due events: one is sent, one has no envelope, one is quarantined.
 static bool dry_run_promote(delayed_scratch_t *scratch) {
     const dry_run_t *room = scratch->room;
     const char *delayed = scratch->config.delayed;
@@ -94,7 +94,7 @@ static bool dry_run_promote(delayed_scratch_t *scratch) {
            scratch_write(scratch, "LPUSH", scratch->list, "scratch", "scratch");
 }
 
-// Each verdict on a member of its own, whose score and envelope are known.
+// Every verdict, each on a fresh member.
 static bool dry_run_quarantine(delayed_scratch_t *scratch) {
     static const quarantine_verdict_t verdicts[] = {QUARANTINE_RELEASE, QUARANTINE_PUSH, QUARANTINE_END};
     const dry_run_t *room = scratch->room;
@@ -123,7 +123,7 @@ static bool dry_run_quarantine(delayed_scratch_t *scratch) {
     return true;
 }
 
-// A full Redis refuses it, which is no fault of these rights.
+// A full Redis refuses it, which says nothing about rights.
 static bool dry_run_requeue(delayed_scratch_t *scratch) {
     const dry_run_t *room = scratch->room;
     const digest_t digest = digest_of("delayed_queue", 13);

@@ -1,4 +1,4 @@
-// An event of delayedQueue: its member in zset and hash, and its envelope. For the files of this dialect.
+// An event of delayedQueue: its member in zset and hash, and its envelope.
 #ifndef QS_DIALECTS_DELAYED_QUEUE_ENVELOPE_H
 #define QS_DIALECTS_DELAYED_QUEUE_ENVELOPE_H
 
@@ -12,35 +12,34 @@
 
 #define DELAYED_DELIMITER "###" // between class and id (DelayedEventService.java, DELIMITER)
 
-enum { DELAYED_LATER_MS = 10000 }; // by which promote puts off what it puts aside
+enum { DELAYED_LATER_MS = 10000 }; // promote postpones quarantined events by this
 
-// A member, taken apart at its first delimiter, as class names hold no #. Borrowed from it.
+// A member, split at its first delimiter, because class names hold no #. Borrowed from it.
 typedef struct delayed_name {
-    slice_t class; // empty: it has none
+    slice_t class; // "" = none
     slice_t id;
 } delayed_name_t;
 
 delayed_name_t delayed_name(slice_t member);
 
-// The place of a class among the configured ones; false: it is none of them.
+// Index of a class in delayed_config_t.classes; false: not configured.
 bool delayed_class(const delayed_config_t *own, slice_t class, size_t *out);
 
 typedef struct delayed_envelope {
-    int64_t attempt; // the next one, from 1
-    slice_t digits;  // of it, in the text
+    int64_t attempt; // the next attempt, from 1
+    slice_t digits;  // its digits in the text
 } delayed_envelope_t;
 
-// Strict where Jackson is not: an `attempt` that is doubled, quoted, null or not there makes it no envelope; so does the name of
-// another class.
+// False: not an envelope of this class. Stricter than Jackson: `attempt` must be there once, and unquoted.
 bool delayed_read(slice_t text, slice_t class, delayed_envelope_t *out);
 
-// Whether delayed_promote.lua reads this envelope by itself: it ends as Jackson writes it.
+// Whether delayed_promote.lua can read this envelope: it ends exactly as Jackson writes it.
 bool delayed_is_fast(slice_t text, slice_t class, const delayed_envelope_t *envelope);
 
 // Appends the text with another attempt; every other byte stays.
 void delayed_splice(slice_t text, const delayed_envelope_t *envelope, int64_t attempt, buffer_t *out);
 
-// How long before attempt number `attempt`, after the one before it (DelayedEventService.java, nextDelay).
+// The delay before attempt number `attempt` (DelayedEventService.java, nextDelay).
 int64_t delayed_delay_ms(const delayed_config_t *own, int64_t attempt);
 
 #endif

@@ -6,7 +6,7 @@
 #include "dialects/delayed_queue/internal.h"
 #include "dialects/delayed_queue/scripts.h"
 
-// schedulingBatchSize of the library at the most (DelayedEventService.java, checkInRange).
+// Upper limit of the library's schedulingBatchSize (DelayedEventService.java, checkInRange).
 enum { BATCH_MOST = 1000 };
 
 static void delayed_promote_append(const call_t *call, const promote_request_t *ask) {

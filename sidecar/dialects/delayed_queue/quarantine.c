@@ -1,4 +1,4 @@
-// The watch of delayedQueue: what delayed_promote.lua has put aside is sent after all, or ended with a record.
+// Handles events that delayed_promote.lua has quarantined: sends them, or ends them with a record.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,35 +13,35 @@
 #define UNFIT "sha256:" // begins the job of a record whose id the audit log cannot keep
 
 enum {
-    FULL_MS = 1000,   // until the next look while the failure stream is full
-    WAITS_MS = 10000, // until the next look at an event that waits in its list after its last push
-    CHANGED_MS = 100, // until the next look at what changed while it was judged
-    SHOWN_MOST = 256, // bytes of others in a log line
-    LOGGED_MAX = 64,  // things that were logged once and are remembered
-    SHORT = 64,       // members: a round that has left fewer begins again at each change
+    FULL_MS = 1000,   // look again after this while the failure stream is full
+    WAITS_MS = 10000, // and this for an event that waits in its list after its last push
+    CHANGED_MS = 100, // and this for an event that changed meanwhile
+    SHOWN_MOST = 256, // bytes of foreign text in a log line
+    LOGGED_MAX = 64,  // remembered, so that each is logged once
+    SHORT = 64,       // a round with fewer members left begins again at each change
 };
 
-// What the fraction of a score tells: producers write whole ms, promote .25, .5 and .75.
+// Producers write whole ms as scores; the promote script adds .25, .5 or .75 as flags.
 enum { FLAG_POSTPONED = 1, FLAG_LAST_ATTEMPT = 2 };
 
 static const char ROLE[] = "monitor";
 
-// A round looks at all of them, the longest aside first. What comes aside stands behind them, so where many are left a change is
-// looked at from there on: else changes that go on coming would keep it from the end. Those of equal age, or after a step of
-// Redis's clock, may stand elsewhere, so another round follows.
+// A round goes through all members, the oldest first. New members come last, so if many are left, a change does not restart the
+// round: steady changes would keep it from its end. Members of equal age, or after a step of Redis's clock, may come earlier, so
+// another round follows.
 typedef struct quarantine {
     const queue_keys_t *keys;
-    size_t skip;                 // members that this round has left where they are
-    mono_t nearest;              // when the first of them must be looked at again
+    size_t skip;                 // members that this round has left
+    mono_t nearest;              // when the first of them is due again
     mono_t began;                // this round
-    mono_t again;                // when the next one begins
-    bool behind;                 // it was told of a change since it began
-    bool armed;                  // Redis will tell of a change since the last look
-    bool full;                   // the failure stream, in this round
-    bool full_logged;            // and in the last one
-    uint64_t logged[LOGGED_MAX]; // digests of what was logged
+    mono_t again;                // the next round
+    bool behind;                 // there was a change since this round began
+    bool armed;                  // tracking will report the next change
+    bool full;                   // the failure stream was full in this round
+    bool full_logged;            // in the last round
+    uint64_t logged[LOGGED_MAX]; // ring of digests of what was logged
     size_t logged_next;
-    bool *waits; // of each class: an event of it that should end waits in its list, and so do those behind it; owned
+    bool *waits; // of each class: its list still holds an event after its last push; owned
 } quarantine_t;
 
 static void *quarantine_open(const queue_keys_t *keys) {
@@ -73,7 +73,7 @@ static size_t quarantine_watched_keys(const void *state, const char **out) {
     return 1;
 }
 
-// Whether this is said for the first time, as far as is remembered.
+// False: it was logged lately.
 static bool quarantine_is_news(quarantine_t *quarantine, slice_t what) {
     uint64_t mark;
     digest_t digest = digest_of(what.data, what.len);
@@ -93,14 +93,14 @@ static int score_flags(const char *score) {
     return strcmp(point, ".75") == 0 ? FLAG_POSTPONED | FLAG_LAST_ATTEMPT : 0;
 }
 
-// One member under judgement.
+// One member of a page.
 typedef struct item {
     quarantine_t *quarantine;
     const side_task_call_t *call;
     const quarantined_t *job;
     int64_t now; // ms by Redis's clock
     quarantine_decision_t ask;
-    bool left;    // nothing is done about it now
+    bool left;    // nothing to do now
     size_t class; // of an event that ran out of attempts
     delayed_name_t name;
     event_t event; // of an end
@@ -108,7 +108,7 @@ typedef struct item {
     char sha256[DIGEST_HEX_SIZE], id[DIGEST_HEX_SIZE], job_id[sizeof UNFIT + DIGEST_HEX_SIZE];
 } quarantine_item_t;
 
-// Nothing is done about it now; looked at again after so long (INT64_MAX: with the next round).
+// Leaves the member and looks at it again after `for_ms`; INT64_MAX: in the next round.
 static void item_leave(quarantine_item_t *item, int64_t for_ms) {
     item->left = true;
     if (for_ms == INT64_MAX) return;
@@ -122,12 +122,12 @@ static void item_end(quarantine_item_t *item, const char *reason, int64_t attemp
     item->event.attempts = attempts;
 }
 
-// Bytes of others on their way into a log line.
+// Foreign text for a log line, cut. Owned.
 static char *text_shown(slice_t text) {
     return mem_printf("%.*s", (int)(text.len < SHOWN_MOST ? text.len : SHOWN_MOST), text.data ? text.data : "");
 }
 
-// Its class is not configured: it may be soon, by a config that is on its way to all instances.
+// Its class is not configured. Wait for the protected timeout: a new config may be on its way to all instances.
 static void item_judge_foreign(quarantine_item_t *item) {
     const queue_config_t *queue = item->quarantine->keys->config;
     int64_t left = item->job->since + queue->policy.protected_timeout_ms - item->now;
@@ -140,12 +140,11 @@ static void item_judge_foreign(quarantine_item_t *item) {
     item_leave(item, left);
     if (!quarantine_is_news(item->quarantine, item->name.class)) return;
     char *class = text_shown(item->name.class);
-    log_warn(ROLE, queue->name, "cannot send events of a class that is not among `types`: they are ended after protected_timeout",
-             F_STR("class", class));
+    log_warn(ROLE, queue->name, "class is not among `types`; its events end after protected_timeout", F_STR("class", class));
     free(class);
 }
 
-// Its last push was a whole delay ago. While that waits for a worker nobody has failed.
+// Its last push was a whole delay ago. While the event still waits for a worker, its last attempt has not failed.
 static void item_judge_last(quarantine_item_t *item, size_t class, const delayed_envelope_t *envelope) {
     const delayed_config_t *own = delayed_config(item->quarantine->keys->config);
     if (item->quarantine->waits[class]) {
@@ -176,7 +175,7 @@ static void item_judge_event(quarantine_item_t *item, size_t class) {
         item->ask.next = (slice_t){buffer_text(&item->next), item->next.len};
         item->ask.delay_ms = delayed_delay_ms(own, envelope.attempt + 1);
         item->ask.last = envelope.attempt + 1 >= own->retry_attempts;
-    } // else its class was configured meanwhile, and promote sends it when it is due again
+    } // else its class is configured now, and promote sends it when it is due
 }
 
 static void item_note_large(quarantine_item_t *item) {
@@ -190,16 +189,16 @@ static void item_note_large(quarantine_item_t *item) {
     free(member);
 }
 
-// The verdict is to forget it, unless it says otherwise.
+// The default verdict is QUARANTINE_RELEASE.
 static void item_judge(quarantine_item_t *item) {
     size_t class;
     item->name = delayed_name(item->job->member);
-    // Whoever has removed it, or scheduled it again, has taken it out of our hands: promote looks at it when it is due.
+    // Removed, or scheduled again by the application: promote handles it when it is due.
     if (!(score_flags(item->job->score) & FLAG_POSTPONED)) return;
     if (item->job->too_large)
         item_note_large(item);
     else if (!item->job->has_envelope)
-        return; // it is over, and promote removes its member
+        return; // handled: promote removes its member
     else if (delayed_class(delayed_config(item->quarantine->keys->config), item->name.class, &class))
         item_judge_event(item, class);
     else
@@ -212,7 +211,7 @@ static bool text_is_utf8(slice_t text) {
     return true;
 }
 
-// What the audit log can keep as it is, so that a requeue finds the member again; else its digest.
+// A requeue makes the member of id and class again. The digest stands for names that the audit log cannot keep as they are.
 static void item_name_job(quarantine_item_t *item) {
     slice_t id = item->name.id;
     bool fits = id.len > 0 && id.len <= JOB_ID_MOST && item->name.class.len <= JOB_TYPE_MOST && !memchr(id.data, 0, id.len) &&
@@ -240,7 +239,7 @@ static void item_make_event(quarantine_item_t *item) {
     event->sha256 = slice_text(item->sha256);
     event->size = (int64_t)job->envelope.len;
     event->payload = job->envelope;
-    // An event cannot end twice at one score: this one is gone with it.
+    // The score is unique for each end of an event, because the end removes it.
     event_id(event, (int64_t)(strtod(job->score, NULL) * 1e3), 0, item->id);
     event->event = slice_text(item->id);
 }
@@ -263,7 +262,6 @@ static void quarantine_note_ended(quarantine_item_t *item) {
     free(reason);
 }
 
-// What did not come to be stays, and is looked at again.
 static void quarantine_note_settled(quarantine_item_t *item, settled_t settled, side_task_call_t *call) {
     quarantine_t *quarantine = item->quarantine;
     if (settled == SETTLED) {
@@ -287,7 +285,7 @@ static void quarantine_note_settled(quarantine_item_t *item, settled_t settled, 
               F_INT("max_bytes", call->keys->config->stream.max_bytes));
 }
 
-// Every reply is read; of several faults the first one is told.
+// Reads every reply; returns the first error.
 static outcome_t quarantine_settle_page(quarantine_t *quarantine, side_task_call_t *call, const quarantine_page_t *page,
                                         quarantine_item_t *items, redis_error_t *error) {
     redis_error_t first = {0};
@@ -333,13 +331,13 @@ static outcome_t quarantine_step(void *state, side_task_call_t *call, redis_erro
     if (mono_reached(quarantine->again, call->now) || (call->changed && quarantine->skip < SHORT))
         quarantine_begin_round(quarantine, call->now);
     if (call->changed) quarantine->behind = quarantine->skip > 0;
-    // Each look arms, as our own writes make Redis forget whom to tell; the last one of a round comes behind the last of them.
+    // Arm at each read, because our own writes clear tracking. The last read of a round comes after the last write.
     const call_t request = side_task_call(call, error);
     outcome_t outcome =
         quarantine_read(&request, delayed_config(quarantine->keys->config)->events, quarantine->skip, call->arm, &page);
     if (outcome != OUTCOME_OK) return outcome;
     quarantine->armed = page.armed;
-    call->next = call->now; // there may be more
+    call->next = call->now;
     if (page.count == 0) {
         call->next = quarantine_end_round(quarantine, call);
     } else {

@@ -17,7 +17,7 @@ static bool delayed_refuse_requeue(buffer_t *why, const char *format, ...) {
     return false;
 }
 
-// `mark_id` carries the member to delayed_requeue_append; there is no mark.
+// `mark_id` carries the member to delayed_requeue_append; `mark` stays NULL.
 static bool delayed_requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_push_t *out,
                                     buffer_t *bytes, buffer_t *why) {
     size_t class;

@@ -58,7 +58,7 @@ static void private_derive(derive_t *derive) {
             "or \"off\"");
 }
 
-// Whether some name fits both patterns, of one * each: one begins as the other does, and one ends so.
+// Whether some name fits both patterns, which have one * each.
 static bool patterns_overlap(const char *a, const char *b) {
     const char *star_a = strchr(a, '*'), *star_b = strchr(b, '*');
     if (!star_a || !star_b) return false;
@@ -68,7 +68,7 @@ static bool patterns_overlap(const char *a, const char *b) {
     return strncmp(a, b, before) == 0 && strcmp(star_a + 1 + end_a - behind, star_b + 1 + end_b - behind) == 0;
 }
 
-// Each would give the jobs of the other's workers to its own `main`. Where both have registries, these tell the lists apart.
+// Each queue would move jobs of the other's workers to its own `main`. Two registries keep the lists apart.
 static void private_compare(derive_t *derive, const queue_config_t *earlier) {
     const queue_config_t *queue = derive_queue(derive);
     const private_config_t *a = private_config(earlier), *b = private_config(queue);

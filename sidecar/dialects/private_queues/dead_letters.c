@@ -14,27 +14,27 @@
 #include "redis/reply.h"
 
 enum {
-    PAGE = 100,              // entries of one look
-    PAGE_BYTES = 256 * 1024, // of them, and then at most one more entry
-    POLL_S = 5,              // between two looks of which no change told: what we push ourselves ends a wake-up
-    FULL_SCAN_S = 3600,      // between two walks through the whole list
-    RENEW_MS = 12 * 3600000, // marks older than this are made new by a walk
+    PAGE = 100,              // entries of one read
+    PAGE_BYTES = 256 * 1024, // no further entry is read after this many bytes
+    POLL_S = 5,              // reads without a change: our own pushes clear tracking
+    FULL_SCAN_S = 3600,      // between two scans of the whole list
+    RENEW_MS = 12 * 3600000, // a scan renews older marks
 };
 
-// Marks older than this, a day, go: no walk has met their entry for half of it.
+// Scans renew marks of entries that are there, so a mark that is a day old has no entry.
 #define FORGET_MS "86400000"
 
 static const char ROLE[] = "monitor";
 
 typedef struct dead_letters {
     const char *dlq;     // borrowed from the config; "" = there is none
-    int64_t skip;        // where the next look begins; negative: so many from the tail
-    bool changed;        // since the last look at the head
-    bool full_scan;      // to the end of the list, whatever is known of it already
-    mono_t full_scan_at; // when the next such walk begins
+    int64_t skip;        // where the next read begins; negative: counted from the tail
+    bool changed;        // since the last read of the head
+    bool full_scan;      // read to the end of the list
+    mono_t full_scan_at; // when the next full scan begins
 } dead_letters_t;
 
-// One entry without a record: borrowed from the reply.
+// One entry without a record; borrows from the reply.
 typedef struct letter {
     slice_t bytes;
     int64_t size;
@@ -115,7 +115,7 @@ static void dead_letters_append_record(const side_task_call_t *call, const dead_
                      .payload = letter->bytes,
                      .created = job.created_ms,
                      .size = letter->size};
-    event_id(&event, now_ms * 1000, 0, id); // nobody knows its life; the mark sees to it that there is one record
+    event_id(&event, now_ms * 1000, 0, id); // its life is unknown; the mark prevents a second record
     event.event = slice_text(id);
     request_script(call->conn, &script_record_once, 4);
     request_text(call->conn, call->keys->locks[at->lock].key);
@@ -124,7 +124,7 @@ static void dead_letters_append_record(const side_task_call_t *call, const dead_
     request_text(call->conn, at->meta);
     request_text(call->conn, call->token);
     request_text(call->conn, letter->mark);
-    request_int(call->conn, call->keys->config->stream.max_bytes / 2); // the other half is for jobs that are to be ended
+    request_int(call->conn, call->keys->config->stream.max_bytes / 2); // keep the other half for jobs to end
     record_append(call->conn, &event);
     request_end(call->conn);
 }
@@ -148,7 +148,7 @@ static outcome_t dead_letters_record(side_task_call_t *call, const dead_letter_t
     }
     const char *queue = call->keys->queues[call->queue].config->name;
     if (recorded) {
-        log_warn(ROLE, queue, "workers gave jobs up; their dead letters are recorded", F_INT("jobs", recorded));
+        log_warn(ROLE, queue, "recorded dead letters of workers", F_INT("jobs", recorded));
         metric_add(&call->metrics->failed_recorded, recorded);
         metrics_end(call->metrics, "dead_letter", recorded);
     }
@@ -166,7 +166,7 @@ static void dead_letters_log_large(const side_task_call_t *call, const dead_lett
              F_INT("bytes", letter->size), F_STR("sha1", letter->mark), F_INT("max_payload", queue->policy.max_payload));
 }
 
-// The entries without a record; those that are too large are named once in each walk.
+// Entries without a record. Large ones are logged once a scan.
 static size_t dead_letters_find_unrecorded(const dead_letters_t *dead_letters, const side_task_call_t *call,
                                            const redisReply *reply, dead_letter_t found[PAGE]) {
     int64_t most = call->keys->queues[call->queue].config->policy.max_payload;
@@ -183,14 +183,14 @@ static size_t dead_letters_find_unrecorded(const dead_letters_t *dead_letters, c
     return count;
 }
 
-// Where the next look begins. From the head, to which workers push, as long as there is news; then once at the tail, where some
-// other worker may push; and from time to time through all of it.
+// Where the next read begins: at the head, where workers push, while it brings new entries; then once at the tail, where other
+// workers may push; and through the whole list once an hour.
 static void dead_letters_advance(dead_letters_t *dead_letters, side_task_call_t *call, int64_t looked, bool ended, bool news) {
     call->next = call->now;
     if (dead_letters->skip < 0) {
         dead_letters->skip = 0;
         if (news)
-            dead_letters->full_scan_at = call->now; // whatever else is behind it
+            dead_letters->full_scan_at = call->now; // there may be more before these
         else if (!dead_letters->changed)
             call->next = mono_min(mono_add(call->now, POLL_S * NS_PER_S), dead_letters->full_scan_at);
         return;

@@ -40,7 +40,7 @@ static outcome_t dry_run_tails(const dry_run_t *room, const private_scratch_t *k
     return outcome;
 }
 
-// The walks are no scripts, but what they are for.
+// The commands that read the names of lists.
 static bool dry_run_lists(const dry_run_t *room, const private_scratch_t *keys) {
     const private_config_t *own = private_config(room->config);
     if (!room->passed(room, &script_private_tails, dry_run_tails(room, keys))) return false;
@@ -90,7 +90,7 @@ static bool dry_run_dlq(const dry_run_t *room, const private_scratch_t *keys) {
            room->passed(room, &script_record_once, dry_run_record(room, keys));
 }
 
-// An end that asks whether the job is done, and notes what it pushes.
+// An end that looks into `dedup` and marks what it pushes to the dlq.
 static outcome_t dry_run_settle(const dry_run_t *room, const private_scratch_t *keys) {
     const digest_t digest = digest_of("job", 3);
     const event_t event = {.kind = slice_text("scratch")};
@@ -113,7 +113,7 @@ static bool dry_run_is_oom(const redis_error_t *error) {
     return error->outcome == OUTCOME_RETRY && strncmp(error->text, "OOM", 3) == 0;
 }
 
-// What is refused here for want of memory is tried without a job: one must be able to lead there.
+// If Redis is out of memory, try the rest without a job: a leader must be able to start there.
 static outcome_t dry_run_lay_out(const dry_run_t *room, const private_scratch_t *keys) {
     static const char TTL[] = "60000";
     const char *const requests[][3] = {{"LPUSH", keys->private, "job"}, {"LPUSH", keys->dlq, "letter"}};

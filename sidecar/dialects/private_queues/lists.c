@@ -21,7 +21,7 @@ typedef enum walk {
     WALK_LIST,
 } walk_t;
 
-// A name, and behind its NUL byte the owner.
+// A name, and after its NUL byte the owner.
 typedef struct private_name {
     char *key; // owned
     const char *owner;
@@ -33,23 +33,23 @@ struct private_lists {
     char **reserved;             // owned, sorted: keys that the config names
     size_t reserved_count;
     walk_t walk;
-    char cursor[24]; // where it goes on
-    bool walked;     // it has come to its end
-    bool cut;        // or was left there for the next pass: there are too many
+    char cursor[24]; // where the walk continues
+    bool walked;     // it is at its end
+    bool cut;        // there are too many names: the next scan continues there
     private_name_t *names;
     size_t count;
     size_t room;
     size_t next;            // the first that no page has read
     keymap_t known;         // digests of the names
-    size_t asked;           // lists of the page under way
-    bool stepped;           // it has a step of the walk
-    bool one_by_one;        // Redis has refused several at a time
+    size_t asked;           // lists in the current page
+    bool stepped;           // the page has a step of the walk
+    bool one_by_one;        // Redis refused a page: read one list at a time to find the culprit
     const keyspace_t *keys; // borrowed
 };
 
 static int lists_compare_texts(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-// The pattern's one * stays, and what else SCAN would take for a sign is escaped (redis src/util.c, stringmatchlen).
+// Keeps the one * and escapes the other special characters of SCAN (redis src/util.c, stringmatchlen).
 static char *lists_scan_pattern(const char *pattern) {
     buffer_t out = {0};
     buffer_str(&out, "");
@@ -84,7 +84,7 @@ void private_lists_free(private_lists_t *lists) {
     free(lists);
 }
 
-// All keys of all queues, once.
+// The keys of all queues.
 static void lists_load_reserved(private_lists_t *lists, const keyspace_t *keys) {
     size_t room = 0;
     for (size_t i = 0; i < keys->queue_count; i++) {
@@ -148,7 +148,7 @@ static void lists_add(private_lists_t *lists, const keyspace_t *keys, const redi
     lists->names[lists->count++] = (private_name_t){key, key + name.len + 1};
 }
 
-// ---- The look that a pass begins with.
+// ---- The beginning of a scan.
 
 static void lists_append_key(conn_t *conn, const char *command, const char *key) {
     request_begin(conn, command);
@@ -230,7 +230,7 @@ outcome_t private_look_read(const call_t *call, void *self, backup_look_t *out) 
     lists->walk = *private_config(lists->queue)->registry ? lists->walk : WALK_KEYS;
     if (lists->walk != WALK_KEYS) lists_read_registry(conn, lists, error);
     lists->walked = lists->walk == WALK_NONE;
-    // How many there are is not known before the end of the walk: about as many as there were jobs, and always a page more.
+    // The number is not known before the end of the walk: estimate it by the jobs of the last scan, plus a page.
     out->entries = lists->walked ? 0 : out->stamps + BACKUP_PAGE;
     out->open = true;
     return error->outcome;
@@ -276,7 +276,7 @@ static void lists_append_step(conn_t *conn, const private_lists_t *lists) {
 
 void private_page_append(const call_t *call, void *self, size_t skip, size_t count) {
     private_lists_t *lists = self;
-    (void)skip; // it knows by itself
+    (void)skip; // lists->next
     size_t left = lists->count - lists->next;
     lists->keys = call->keys;
     lists->asked = left < count ? left : count;
@@ -288,8 +288,9 @@ void private_page_append(const call_t *call, void *self, size_t skip, size_t cou
 }
 
 static void lists_log_large(const private_lists_t *lists, const private_name_t *name, int64_t size, const char *sha1) {
-    log_warn(ROLE, lists->queue->name, "left a job in a private list that is larger than max_payload", F_STR("list", name->key),
-             F_INT("bytes", size), F_STR("sha1", sha1), F_INT("max_payload", lists->queue->policy.max_payload));
+    log_warn(ROLE, lists->queue->name, "job in a private list is larger than max_payload; left it there",
+             F_STR("list", name->key), F_INT("bytes", size), F_STR("sha1", sha1),
+             F_INT("max_payload", lists->queue->policy.max_payload));
 }
 
 static void lists_add_tail(private_lists_t *lists, const redisReply *reply, size_t at, backup_page_t *page) {
@@ -310,12 +311,12 @@ static void lists_add_tail(private_lists_t *lists, const redisReply *reply, size
     page->jobs++;
 }
 
-// One key that Redis refuses, such as a name in the registry that the user may not touch, keeps nobody from the others.
+// One refused key, such as a name in the registry without rights, must not stop the others: read one list at a time and skip it.
 static outcome_t lists_skip_refused(private_lists_t *lists, redis_error_t *error) {
     if (error->outcome != OUTCOME_REFUSED) return error->outcome;
     if (lists->asked == 1) {
         char *reason = mem_printf("%s: %s", lists->names[lists->next].key, error->text);
-        log_error(ROLE, lists->queue->name, "redis refuses to read a private list", F_STR("reason", reason));
+        log_error(ROLE, lists->queue->name, "cannot read a private list", F_STR("reason", reason));
         free(reason);
         lists->next++;
     }
@@ -342,7 +343,7 @@ static outcome_t lists_read_step(conn_t *conn, private_lists_t *lists, redis_err
     bool paged = lists->walk == WALK_LIST;
     const redisReply *names = paged ? reply : reply_at(reply, 1);
     size_t found = names && names->type == REDIS_REPLY_ARRAY ? names->elements : 0;
-    size_t apart = lists->walk == WALK_HASH ? 2 : 1; // of a hash the fields
+    size_t apart = lists->walk == WALK_HASH ? 2 : 1; // skip the values of a hash
     for (size_t i = 0; i < found; i += apart) lists_add(lists, lists->keys, names->element[i]);
     if (paged)
         snprintf(lists->cursor, sizeof lists->cursor, "%lld", strtoll(lists->cursor, NULL, 10) + PRIVATE_WALK);

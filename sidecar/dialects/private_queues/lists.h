@@ -1,8 +1,8 @@
-// The private lists of a queue's workers: which there are, and what is under way in each. For private_queues.c only.
+// The private lists of a queue's workers: their names, and the job in progress in each.
 //
-// A pass looks at each of them once. Their names come from a walk through a registry (a set, a hash, or a list) or through all
-// keys of the database (SCAN), some at a time, while the lists that were found are read: so a pass lasts as long as the walk, and
-// no single request keeps Redis for long however many keys there are. A list that is there all the time is always found.
+// A scan reads each list once. The names come from a walk through a registry (a set, a hash or a list) or through all keys
+// (SCAN). The walk goes on in steps while lists found before are read, so no request blocks Redis for long, however many keys
+// there are. A list that exists during the whole scan is always found.
 #ifndef QS_DIALECTS_PRIVATE_QUEUES_LISTS_H
 #define QS_DIALECTS_PRIVATE_QUEUES_LISTS_H
 
@@ -11,10 +11,10 @@
 #include "redis/conn.h"
 
 enum {
-    PRIVATE_PAGE = 64,      // lists that one request reads
+    PRIVATE_PAGE = 64,      // lists of one request
     PRIVATE_WALK = 500,     // keys or members of one step of the walk: about 0.6 ms of Redis for keys
-    PRIVATE_MOST = 100000,  // names in memory; what is beyond them comes in the next pass
-    PRIVATE_BYTES = 1 << 20 // of entries that one request reads, and then one more entry
+    PRIVATE_MOST = 100000,  // names in memory; the next scan reads the rest
+    PRIVATE_BYTES = 1 << 20 // one request reads no further entry after this many bytes
 };
 
 typedef struct private_lists private_lists_t;
@@ -22,11 +22,11 @@ typedef struct private_lists private_lists_t;
 private_lists_t *private_lists_new(const queue_keys_t *at); // borrows; owned
 void private_lists_free(private_lists_t *lists);            // takes; NULL is fine
 
-// Whether a key of this name may be a worker's list, and whose: *owner is what * of the pattern stands for, borrowed from `name`;
-// without a pattern the name itself. Keys that the config names for any queue never are, nor is what begins with "sidecar:".
+// Whether a key of this name may be a worker's list. *owner, borrowed from `name`, is the text that * of the pattern stands for,
+// or the name if there is no pattern. Keys of any configured queue and keys that begin with "sidecar:" are never taken.
 bool private_lists_take(private_lists_t *lists, const keyspace_t *keys, slice_t name, slice_t *owner);
 
-// As pass_ops has them (dialect.h).
+// Functions of pass_ops (dialects/dialect.h).
 void private_look_append(const call_t *call, void *lists);
 outcome_t private_look_read(const call_t *call, void *lists, backup_look_t *out);
 void private_page_append(const call_t *call, void *lists, size_t skip, size_t count);

@@ -1,6 +1,6 @@
-// Workers that move each job into a list of their own (BLMOVE main queue-NAME RIGHT LEFT), work on its last entry and then remove
-// it: the first seed (quarkus.io/blog/redis-job-queue-reloaded). The last entry of each private list is
-// the running job; a pass reads these where they stand, and a job whose worker is gone goes back to the right end of main.
+// Workers move each job into a list of their own (BLMOVE main queue-NAME RIGHT LEFT), work on its last entry and then remove it
+// (quarkus.io/blog/redis-job-queue-reloaded). So the last entry of each private list is the running job. A scan reads these
+// entries in place; a job whose worker is gone goes back to the right end of main.
 #include <stdlib.h>
 
 #include "dialects/dialect.h"
@@ -14,20 +14,20 @@ static void private_close(void *lists) { private_lists_free(lists); }
 
 static void private_read_job(const queue_config_t *queue, slice_t bytes, job_t *out) { job_read(&queue->policy, bytes, out); }
 
-// A worker keeps one heartbeat for all that it does: here * of the pattern is the worker.
+// A worker has one heartbeat: * of the pattern is the worker's name.
 static char *private_heartbeat(const queue_config_t *queue, const entry_t *entry, const job_t *job) {
     (void)job;
     return job_heartbeat_key(&queue->policy, entry->owner);
 }
 
-// Of a job without one the id is its digest (job.h), which no worker knows.
+// A job without an id has its digest in place (model/job.h), which no worker knows.
 static bool job_has_id(const job_t *job) {
     char hex[DIGEST_HEX_SIZE];
     digest_hex(&job->digest, hex);
     return strcmp(hex, job->id) != 0;
 }
 
-// Only while it still is the last entry, and so the running one.
+// `depth` 1: only while the entry is still the last one.
 static void private_settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
                            buffer_t *again) {
     const queue_config_t *queue = keys->config;
@@ -58,7 +58,7 @@ static const pass_ops_t private_pass = {
 
 static void private_sizes(const queue_keys_t *at, size_fn *add, void *self) { add(self, SIZE_READY, at->config->ready, NULL); }
 
-// A letter that stayed would be put back twice by whoever reads the list, and could not be told from the next one of its bytes.
+// A dead letter that stayed could be requeued twice by its readers, and could not be told from a later one of equal bytes.
 static const requeue_ops_t private_requeue = {.leaves_dlq = true};
 
 const dialect_ops_t dialect_private_queues = {
