@@ -10,12 +10,11 @@ static void check_names(load_t *load, size_t i) {
     const location_t *location = config_load_location(load, i, "name");
     if (strcmp(queue->name, load->config->group) == 0)
         diagnostic_add(load->errors, location->file, location->line,
-                       "queue `%s` is called like its group: give one of them another name, or their keys would be the same",
-                       queue->name);
+                       "queue `%s` has the name of its group: rename one of them, or their Redis keys are the same", queue->name);
     for (size_t j = 0; j < i; j++) {
         const queue_config_t *other = &load->config->queues[j];
         if (other->name && !load->queues[j].duplicate && strcmp(queue->name, other->name) == 0) {
-            diagnostic_add(load->errors, location->file, location->line, "queue `%s` stands twice: the other one is on line %d",
+            diagnostic_add(load->errors, location->file, location->line, "duplicate queue `%s`: the first one is on line %d",
                            queue->name, other->line);
             load->queues[i].duplicate = true;
             return;
@@ -79,8 +78,9 @@ static void check_policy(load_t *load, size_t i) {
     if (policy->retry_backoff != BACKOFF_NONE && policy->roles == ROLE_MONITOR) {
         const location_t *location = config_load_location(load, i, "roles");
         diagnostic_add(load->warnings, location->file, location->line,
-                       "queue `%s`: retries wait in `%s`, but without the role dispatcher nobody here promotes them", queue->name,
-                       queue->delayed);
+                       "queue `%s`: retries wait in `%s`, but this queue lacks the role dispatcher: add it, or let another "
+                       "sidecar promote them",
+                       queue->name, queue->delayed);
     }
 }
 
@@ -92,7 +92,7 @@ static void check_secrets(load_t *load) {
         diagnostic_add(load->warnings, password->file, password->line, "`redis`: inline secret: use password_file");
     if (*redis->password_file)
         diagnostic_add(load->warnings, password->file, password->line,
-                       "`redis`: password is not used, because password_file wins over it");
+                       "`redis`: password is ignored, as password_file is set: remove one of them");
 }
 
 void config_load_check(load_t *load) {

@@ -126,7 +126,7 @@ static void conflicts_report_reserved_key(load_t *load, const keys_in_use_t *fie
         if (key->pattern || strncmp(key->name, mine->name, len) != 0) continue;
         const location_t *location = config_load_location(load, later, later == other ? key->option : mine->option);
         diagnostic_add(load->errors, location->file, location->line,
-                       "queue `%s`: its key `%s` begins with `%.*s`, as those of jobs of queue `%s` do: choose another",
+                       "queue `%s`: its key `%s` begins with `%.*s`, which is reserved for jobs of queue `%s`: choose another",
                        load->config->queues[other].name, key->name, (int)len, mine->name, load->config->queues[one].name);
         break;
     }

@@ -100,7 +100,8 @@ static void derive_check_names(derive_t *derive) {
     redis_keys_t keys = config_redis_keys(derive->queue);
     for (size_t i = 0; i < keys.count; i++) {
         if (strncmp(keys.items[i].name, "sidecar:", 8) != 0) continue;
-        derive_error(derive, keys.items[i].option, "its key `%s` begins with \"sidecar:\", as only ours do: choose another `%s`",
+        derive_error(derive, keys.items[i].option,
+                     "its key `%s` begins with \"sidecar:\", which is reserved for the sidecar: choose another `%s`",
                      keys.items[i].name, keys.items[i].option);
         break;
     }

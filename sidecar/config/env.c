@@ -29,7 +29,7 @@ static void env_take(load_t *load, const config_key_t *key, const char *variable
     buffer_t why = {0};
     if (env_is_service_link(value) && !config_value_set_text(key, value, load->config, &why)) {
         diagnostic_add(load->warnings, NULL, 0,
-                       "%s is the address of a Kubernetes service and not taken: set enableServiceLinks: false", variable);
+                       "%s is ignored, as it is the address of a Kubernetes service: set enableServiceLinks: false", variable);
     } else if (config_value_set_text(key, value, load->config, &why)) {
         load->keys[config_key_row(key)] = (location_t){NULL, 0, ORIGIN_ENVIRONMENT};
     } else {
@@ -52,9 +52,9 @@ static void env_warn_unknown(load_t *load, const char *entry, const char *const 
     for (size_t i = 0; i < count; i++) tails[i] = variables[i] + sizeof env_prefix - 1;
     const char *nearest = suggest_nearest(name + sizeof env_prefix - 1, tails, count);
     if (!known && nearest)
-        diagnostic_add(load->warnings, NULL, 0, "%s is no known variable: did you mean %s%s?", name, env_prefix, nearest);
+        diagnostic_add(load->warnings, NULL, 0, "unknown variable %s: did you mean %s%s?", name, env_prefix, nearest);
     else if (!known)
-        diagnostic_add(load->warnings, NULL, 0, "%s is no known variable", name);
+        diagnostic_add(load->warnings, NULL, 0, "unknown variable %s", name);
     free(name);
 }
 

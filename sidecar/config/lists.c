@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "config/number.h"
 #include "config/file/quote.h"
+#include "config/number.h"
 
 void strings_add(strings_t *list, const char *text) {
     list->items = mem_grown(list->items, list->count, sizeof *list->items);

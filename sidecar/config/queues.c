@@ -48,7 +48,7 @@ static void queue_derive_names(queue_config_t *queue, const queue_location_t *lo
         if (!config_key_in_queue(key) || !queue_is_derived(key) || location->keys[i].line) continue;
         if (!config_key_of_dialect(key, queue->dialect)) continue;
         char *text = queue_is_named_after(key) ? mem_printf("%s%s", queue->name, key->fallback + sizeof name_mark - 1)
-                                            : mem_str(queue->dialect->prefix);
+                                               : mem_str(queue->dialect->prefix);
         if (!config_value_set_text(key, text, config_queue_base(key, queue), &why)) abort(); // a good name makes a good key
         free(text);
     }
@@ -139,7 +139,7 @@ static void queue_take(load_t *load, const node_t *node, size_t place) {
     if (queue->name)
         queue_derive_names(queue, location);
     else if (!config_source_child(node, "name"))
-        diagnostic_add(load->errors, node->file, node->line, "%sit has no `name`: every queue needs one", prefix);
+        diagnostic_add(load->errors, node->file, node->line, "%s`name` is missing", prefix);
     if (dialect) config_load_dialect(load, load->config->queue_count, prefix);
     load->config->queue_count++;
     buffer_free(&why);

@@ -82,7 +82,7 @@ void config_load_unknown(load_t *load, const node_t *node, const char *section, 
         buffer_printf(&text, ": did you mean `%s`?", nearest);
     } else if (!unknown_add_home(load->dialects, node->name, section, &text)) {
         if (dialect) count = unknown_keep_of_dialect(names, count, dialect);
-        buffer_str(&text, "; known here:");
+        buffer_str(&text, "; known keys:");
         for (size_t i = 0; i < count; i++) buffer_printf(&text, "%s %s", i ? "," : "", names[i]);
     }
     diagnostic_add(load->errors, node->file, node->line, "%s", buffer_text(&text));

@@ -91,7 +91,7 @@ static void url_check_conflicts(load_t *load, const location_t *location, const 
         bool credential = i == PART_USERNAME || i == PART_PASSWORD;
         if (part->origin != location->origin || (credential && !url->parts[i])) continue;
         char *name = config_load_shown(key, part->origin);
-        diagnostic_add(load->errors, part->file, part->line, "%s cannot stand beside %s, which says the same", name, shown);
+        diagnostic_add(load->errors, part->file, part->line, "%s and %s are both set: remove one of them", name, shown);
         free(name);
     }
 }

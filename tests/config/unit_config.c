@@ -114,7 +114,7 @@ Test(unit_config, lets_credentials_stand_beside_a_url_without_them) {
     cr_expect_str_eq(config->redis.password_file, "/p");
     config_free(config);
     config_case_expect_fault("redis = { url = \"redis://you@x:1\"; username = \"me\"; };\n" Q,
-                             "F:1: `redis.username` cannot stand beside `redis.url`, which says the same\n");
+                             "F:1: `redis.username` and `redis.url` are both set: remove one of them\n");
 }
 
 Test(unit_config, lets_a_queue_fall_back_to_defaults_wherever_they_stand) {
@@ -167,12 +167,12 @@ Test(unit_config, warns_of_variables_it_does_not_know) {
     char *warnings;
     setenv("QUEUE_SIDECAR_REDIS_HOTS", "x", 1);
     config_free(config_case_good(Q, &warnings));
-    cr_expect_str_eq(warnings, "QUEUE_SIDECAR_REDIS_HOTS is no known variable: did you mean QUEUE_SIDECAR_REDIS_HOST?\n");
+    cr_expect_str_eq(warnings, "unknown variable QUEUE_SIDECAR_REDIS_HOTS: did you mean QUEUE_SIDECAR_REDIS_HOST?\n");
     free(warnings);
     unsetenv("QUEUE_SIDECAR_REDIS_HOTS");
     setenv("QUEUE_SIDECAR_SERVICE_ACCOUNT_THING", "x", 1);
     config_free(config_case_good(Q, &warnings));
-    cr_expect_str_eq(warnings, "QUEUE_SIDECAR_SERVICE_ACCOUNT_THING is no known variable\n");
+    cr_expect_str_eq(warnings, "unknown variable QUEUE_SIDECAR_SERVICE_ACCOUNT_THING\n");
     free(warnings);
     unsetenv("QUEUE_SIDECAR_SERVICE_ACCOUNT_THING");
     setenv("QUEUE_SIDECAR_REDIS_PORT", "tcp://10.0.0.7:6379", 1);
@@ -180,7 +180,7 @@ Test(unit_config, warns_of_variables_it_does_not_know) {
     cr_expect_eq(config->redis.port, 6379);
     cr_expect_str_eq(
         warnings,
-        "QUEUE_SIDECAR_REDIS_PORT is the address of a Kubernetes service and not taken: set enableServiceLinks: false\n");
+        "QUEUE_SIDECAR_REDIS_PORT is ignored, as it is the address of a Kubernetes service: set enableServiceLinks: false\n");
     config_free(config);
     free(warnings);
     config_case_forget_environment();
@@ -241,8 +241,8 @@ Test(unit_config, refuses_bad_urls_without_showing_them) {
         {"redis = { url = \"rediss://x\"; };\n" Q,
          "F:1: `redis.url` asks for TLS, but this build has no TLS: use redis:// or a unix socket, with a TLS proxy beside it\n"},
         {"redis = { url = \"redis://x\";\n port = 1;\n host = \"y\"; };\n" Q,
-         "F:2: `redis.port` cannot stand beside `redis.url`, which says the same\n"
-         "F:3: `redis.host` cannot stand beside `redis.url`, which says the same\n"},
+         "F:2: `redis.port` and `redis.url` are both set: remove one of them\n"
+         "F:3: `redis.host` and `redis.url` are both set: remove one of them\n"},
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
@@ -257,7 +257,7 @@ Test(unit_config, lets_an_url_of_the_environment_replace_the_file) {
     cr_expect_str_eq(config->redis.username, "kept");
     config_free(config);
     setenv("QUEUE_SIDECAR_REDIS_HOST", "y", 1);
-    config_case_expect_fault(Q, "QUEUE_SIDECAR_REDIS_HOST cannot stand beside QUEUE_SIDECAR_REDIS_URL, which says the same\n");
+    config_case_expect_fault(Q, "QUEUE_SIDECAR_REDIS_HOST and QUEUE_SIDECAR_REDIS_URL are both set: remove one of them\n");
     unsetenv("QUEUE_SIDECAR_REDIS_URL");
     config = config_case_good("redis = { url = \"redis://file:7001\"; };\n" Q, NULL);
     cr_expect_str_eq(config->redis.host, "y");
@@ -270,7 +270,7 @@ Test(unit_config, warns_of_secrets_in_the_file) {
     char *warnings;
     config_free(config_case_good("redis = {\n password = \"hunter2\"; password_file = \"/p\"; };\n" Q, &warnings));
     cr_expect_str_eq(warnings, "F:2: `redis`: inline secret: use password_file\n"
-                               "F:2: `redis`: password is not used, because password_file wins over it\n");
+                               "F:2: `redis`: password is ignored, as password_file is set: remove one of them\n");
     free(warnings);
     setenv("QUEUE_SIDECAR_REDIS_PASSWORD", "hunter2", 1);
     config_t *config = config_case_good(Q, NULL);
@@ -279,8 +279,8 @@ Test(unit_config, warns_of_secrets_in_the_file) {
     config_case_forget_environment();
     config_free(
         config_case_good("queues = ( { name = \"q\"; roles = [ \"monitor\" ]; retry_backoff = \"fixed\"; } );", &warnings));
-    cr_expect_str_eq(warnings,
-                     "F:1: queue `q`: retries wait in `q:delayed`, but without the role dispatcher nobody here promotes them\n");
+    cr_expect_str_eq(warnings, "F:1: queue `q`: retries wait in `q:delayed`, but this queue lacks the role dispatcher: add it, "
+                               "or let another sidecar promote them\n");
     free(warnings);
 }
 

@@ -224,11 +224,12 @@ Test(unit_config_dialects, compares_the_keys_of_different_dialects) {
         {TWO("dialect = \"bull\"; bull_queue = \"video\";", "dialect = \"bull\";\n bull_queue = \"video\";"),
          "F:3: queues `a` and `b` have the same keys, which begin with `bull:video:`\n"},
         {TWO("dialect = \"bull\"; bull_queue = \"video\";", "ready = \"bull:video:7\";"),
-         "F:2: queue `b`: its key `bull:video:7` begins with `bull:video:`, as those of jobs of queue `a` do: choose another\n"},
+         "F:2: queue `b`: its key `bull:video:7` begins with `bull:video:`, which is reserved for jobs of queue `a`: choose "
+         "another\n"},
         {TWO("ready = \"bull:b:7\";", "dialect = \"bull\";"),
-         "F:2: queue `a`: its key `bull:b:7` begins with `bull:b:`, as those of jobs of queue `b` do: choose another\n"},
+         "F:2: queue `a`: its key `bull:b:7` begins with `bull:b:`, which is reserved for jobs of queue `b`: choose another\n"},
         {TWO("dialect = \"bull\"; bull_queue = \"video\";", "ready = \"bull:video:wait\";"),
-         "F:2: queue `b`: its key `bull:video:wait` begins with `bull:video:`, as those of jobs of queue `a` do: choose "
+         "F:2: queue `b`: its key `bull:video:wait` begins with `bull:video:`, which is reserved for jobs of queue `a`: choose "
          "another\n"},
         {TWO("backup = \"mail_unique\";", "dialect = \"kmqueue\";\n queues = [\"mail:safe\"];"),
          "F:3: queues `a` and `b` share the key `mail_unique`: it is backup of `a` and unique of `b`\n"},

@@ -97,16 +97,16 @@ Test(unit_config_faults, says_what_an_unknown_key_may_have_meant) {
         {"queues = ( { name = \"q\"; group = \"g\"; } );", "F:1: queue `q`: unknown key `group`: it belongs at the top level\n"},
         {"queues = ( { name = \"q\"; protected_timeuot = \"3m\"; } );",
          "F:1: queue `q`: unknown key `protected_timeuot`: did you mean `protected_timeout`?\n"},
-        {"lock = { zzzzzz = 1; };\n" Q, "F:1: `lock`: unknown key `zzzzzz`; known here: ttl, scope\n"},
+        {"lock = { zzzzzz = 1; };\n" Q, "F:1: `lock`: unknown key `zzzzzz`; known keys: ttl, scope\n"},
         {"defaults = { timeout = \"3s\"; };\n" Q, "F:1: `defaults`: unknown key `timeout`: it belongs in `redis`\n"},
         {"queues = ( { name = \"q\"; timeout = \"3s\"; } );",
-         "F:1: queue `q`: unknown key `timeout`; known here: name, dialect, ready, delayed, backup, errors, dlq, "
+         "F:1: queue `q`: unknown key `timeout`; known keys: name, dialect, ready, delayed, backup, errors, dlq, "
          "protected_timeout, "
          "alive_timeout, alive_kills, heartbeat, retry_times, retry_window, retry_backoff, retry_delay, retry_delay_max, "
          "retry_jitter, "
          "ready_limit, score_unit, id_path, created_path, type_path, end_duplicates, max_payload, roles\n"},
         {"queues = ( { nam = \"q\"; } );", "F:1: queue 1: unknown key `nam`: did you mean `name`?\n"
-                                           "F:1: queue 1: it has no `name`: every queue needs one\n"},
+                                           "F:1: queue 1: `name` is missing\n"},
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
@@ -118,7 +118,7 @@ Test(unit_config_faults, compares_queues_with_each_other) {
         {"queues = { };", "F:1: `queues` must be a list of groups: queues = ( { name = \"email\"; } );\n"},
         {"queues = ( { name = \"q\"; },\n 5 );", "F:2: queue 2 must be a group: { name = \"email\"; }\n"},
         {"queues = ( { name = \"q\"; },\n { name = \"q\"; },\n { name = \"r\"; ready = \"q\"; } );",
-         "F:2: queue `q` stands twice: the other one is on line 1\n"
+         "F:2: duplicate queue `q`: the first one is on line 1\n"
          "F:3: queues `q` and `r` share the key `q`: it is ready of `q` and ready of `r`\n"},
         {"queues = ( { name = \"q\"; },\n { name = \"q:delayed\"; } );",
          "F:2: queues `q` and `q:delayed` share the key `q:delayed`: it is delayed of `q` and ready of `q:delayed`\n"},
@@ -129,7 +129,7 @@ Test(unit_config_faults, compares_queues_with_each_other) {
         {"queues = ( { name = \"q\"; ready = \"k\";\n errors = \"k\"; } );",
          "F:2: queue `q`: its ready and its errors are the same key `k`\n"},
         {"group = \"q\";\n" Q,
-         "F:2: queue `q` is called like its group: give one of them another name, or their keys would be the same\n"},
+         "F:2: queue `q` has the name of its group: rename one of them, or their Redis keys are the same\n"},
         {"queues = ( { name = \"q\"; protected_timeout = \"1h\";\n retry_window = \"2h\"; } );",
          "F:2: queue `q`: `retry_window` is 2h, but must be more than 2 x (`protected_timeout` 1h + longest backoff 0) = 2h, or "
          "retries "
@@ -198,14 +198,14 @@ Test(unit_config_faults, explains_what_libconfig_stops_at) {
         {"group = abc;", "F:1: syntax error (write \"abc\" in quotes)\n"},
         {"group \"x\";", "F:1: syntax error (`=` is missing after `group`)\n"},
         {"queues = ( { name = \"a\"; }\n { name = \"b\"; } );", "F:2: syntax error (a comma is missing between two entries)\n"},
-        {"group = \"abc;\nlock = { ttl = \"5s\"; };", "F:1: the text that begins here is never closed\n"},
-        {"redis = { host = \"a\"; port = 1;\n host = \"b\"; };", "F:2: duplicate key `host`: it stands on line 1 already\n"},
+        {"group = \"abc;\nlock = { ttl = \"5s\"; };", "F:1: unclosed string: add the closing quote\n"},
+        {"redis = { host = \"a\"; port = 1;\n host = \"b\"; };", "F:2: duplicate key `host`: the first one is on line 1\n"},
         {"queues = ( { name = \"a\"; },\n { name = \"b\";\n name = \"c\"; } );",
-         "F:3: duplicate key `name`: it stands on line 2 already\n"},
-        {"lock = { ttl = \"1s\"; };\nredis = { };\nlock = { };", "F:3: duplicate key `lock`: it stands on line 1 already\n"},
-        {"\n@include \"more.cfg", "F:2: the text that begins here is never closed\n"},
+         "F:3: duplicate key `name`: the first one is on line 2\n"},
+        {"lock = { ttl = \"1s\"; };\nredis = { };\nlock = { };", "F:3: duplicate key `lock`: the first one is on line 1\n"},
+        {"\n@include \"more.cfg", "F:2: unclosed string: add the closing quote\n"},
         {"redis = {\n \"host\" = \"a\"; };", "F:2: syntax error\n"},
-        {"\n/* abc", "F:2: this comment is never closed with */\n"},
+        {"\n/* abc", "F:2: unclosed comment: add */\n"},
         {"group = \"a\\x00b\";", "F:1: a text cannot hold \\x00\n"},
         {"\xef\xbb\xbfgroup = \"x\";",
          "F:1: syntax error (the file begins with a byte order mark: save it as UTF-8 without one)\n"},
@@ -252,7 +252,7 @@ Test(unit_config_faults, explains_what_one_libconfig_stops_at_and_another_does_n
         return;
     }
     config_case_expect_fault(huge, "F:1: `dispatcher.batch` is 99999999999999999999, but must be an integer from 1 to 5000\n");
-    config_case_expect_fault(comma, "F:2: syntax error (take away the comma before `)`: not every libconfig accepts it there)\n");
+    config_case_expect_fault(comma, "F:2: syntax error (remove the comma before `)`: not every libconfig accepts it there)\n");
 }
 
 Test(unit_config_faults, says_why_a_file_cannot_be_read) {
@@ -271,7 +271,7 @@ Test(unit_config_faults, says_why_a_file_cannot_be_read) {
     config_case_write(config_case_path, "a\0b", 3);
     cr_expect_null(config_case_read(config_case_path, &messages));
     got = config_case_messages(&messages);
-    cr_expect_str_eq(got, "F: byte 2 is a NUL: this is no text file\n");
+    cr_expect_str_eq(got, "F: byte 2 is NUL: the config must be a text file\n");
     free(got);
     buffer_clear(&messages);
     cr_assert_eq(chmod(config_case_path, 0), 0);

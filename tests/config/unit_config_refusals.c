@@ -92,7 +92,7 @@ Test(unit_config_refusals, says_what_is_missing_or_wrong_in_delayed_queue) {
          F "`delays` is [\"*\"], but must be a list of at most 16 steps, such as [\"10: 10s\", \"*: 1m\"], "
            "ascending, each delay from 1s to 30d and the last for *\n"},
         {ONE("dialect = \"delayed_queue\"; prefix = \"sidecar\"; types = [\"a.B=:x\"];"),
-         F "its key `sidecar:x` begins with \"sidecar:\", as only ours do: choose another `types`\n"},
+         F "its key `sidecar:x` begins with \"sidecar:\", which is reserved for the sidecar: choose another `types`\n"},
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
     char *warnings;
@@ -107,7 +107,7 @@ Test(unit_config_refusals, says_what_is_missing_or_wrong_in_bull) {
     static const config_case_row_t rows[] = {
         {BU("prefix = \"\";"), F "`prefix` is \"\", but Bull's has 1 to 256 bytes\n"},
         {BU("prefix = \"sidecar\";"),
-         F "its key `sidecar:q:delayed` begins with \"sidecar:\", as only ours do: choose another `prefix`\n"},
+         F "its key `sidecar:q:delayed` begins with \"sidecar:\", which is reserved for the sidecar: choose another `prefix`\n"},
         {BU("bull_queue = \"\";"), F "`bull_queue` is \"\", but must be text of 1 to 256 bytes without control characters\n"},
         {BU("stalled_interval = \"2h\";"), F "`stalled_interval` is \"2h\", but must be a duration from \"1s\" to \"1h\"\n"},
         {BU("max_stalled = 1001;"), F "`max_stalled` is 1001, but must be an integer from 0 to 1000\n"},
@@ -251,7 +251,7 @@ Test(unit_config_refusals, says_where_a_setting_belongs) {
         {"defaults = { prefix = \"x\"; };\n" ONE(""), "F:1: `defaults`: unknown key `prefix`: it belongs in a queue\n"},
         {BU("prefx = \"x\";"), F "unknown key `prefx`: did you mean `prefix`?\n"},
         {BU("zzzzzzzz = 1;"),
-         F "unknown key `zzzzzzzz`; known here: name, dialect, prefix, bull_queue, stalled_interval, max_stalled, "
+         F "unknown key `zzzzzzzz`; known keys: name, dialect, prefix, bull_queue, stalled_interval, max_stalled, "
            "record_failed, alive_timeout, max_payload, roles\n"},
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);

@@ -167,7 +167,7 @@ static bool token_is_huge_number(const token_t *token) {
 static bool lexer_hint_pair(const token_t *a, const token_t *b, buffer_t *out) {
     int len = (int)b->len;
     if (token_is_mark(a, ',') && (token_is_mark(b, ')') || token_is_mark(b, ']')))
-        buffer_printf(out, " (take away the comma before `%c`: not every libconfig accepts it there)", *b->at);
+        buffer_printf(out, " (remove the comma before `%c`: not every libconfig accepts it there)", *b->at);
     else if ((token_is_mark(a, '}') && token_is_mark(b, '{')) || (a->kind == TOKEN_STRING && token_is_mark(b, '{')))
         buffer_str(out, " (a comma is missing between two entries)");
     else if (token_is_huge_number(b))
@@ -177,7 +177,7 @@ static bool lexer_hint_pair(const token_t *a, const token_t *b, buffer_t *out) {
     else if (token_is_assignment(a) && b->kind == TOKEN_NAME && !token_is(b, "true") && !token_is(b, "false"))
         buffer_printf(out, " (write \"%.*s\" in quotes)", len, b->at);
     else if (token_spans_lines(a) && !token_is_mark(b, ';') && !token_is_mark(b, ',') && !token_is_mark(b, '}'))
-        buffer_printf(out, " (is the closing quote missing of the text that begins on line %d?)", a->line);
+        buffer_printf(out, " (is the closing quote missing of the string on line %d?)", a->line);
     else if (a->kind == TOKEN_NAME && b->kind != TOKEN_MARK && !token_is(a, "true") && !token_is(a, "false"))
         buffer_printf(out, " (`=` is missing after `%.*s`)", (int)a->len, a->at);
     else

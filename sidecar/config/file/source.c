@@ -51,9 +51,9 @@ static void source_explain_unreadable(source_t *source, int error) {
     else if (error == EACCES)
         diagnostic_add(errors, path, 0, "%s: let user %lu read the file", text, (unsigned long)geteuid());
     else if (error == EFBIG)
-        diagnostic_add(errors, path, 0, "%s: a config may have 4 MiB", text);
+        diagnostic_add(errors, path, 0, "%s: a config may have at most 4 MiB", text);
     else
-        diagnostic_add(errors, path, 0, "%s: the config cannot be read", text);
+        diagnostic_add(errors, path, 0, "%s: cannot read the config", text);
 }
 
 // libconfig names the main file NULL, and an included one as it was written (1.5) or with its directory (1.7).
@@ -140,7 +140,7 @@ static void source_explain_syntax(source_t *source, const config_t *config) {
     buffer_t hint = {0};
     if (strstr(text, "duplicate") && lexer_duplicate(lexer, &first, &second)) {
         line = second.line;
-        buffer_printf(&hint, "duplicate key `%.*s`: it stands on line %d already", (int)first.len, first.at, first.line);
+        buffer_printf(&hint, "duplicate key `%.*s`: the first one is on line %d", (int)first.len, first.at, first.line);
     } else if (strstr(text, "include")) {
         buffer_printf(&hint, "%s (its path is relative to %s)", text, source->dir);
     } else if (strstr(text, "mismatched")) {
@@ -168,12 +168,12 @@ static bool source_check_text(source_t *source) {
     const char *nul = memchr(buffer_text(&main_file->text), '\0', main_file->text.len);
     int line;
     if (nul)
-        diagnostic_add(source->errors, source->path, 0, "byte %zu is a NUL: this is no text file",
+        diagnostic_add(source->errors, source->path, 0, "byte %zu is NUL: the config must be a text file",
                        (size_t)(nul - main_file->text.data) + 1);
     else if (lexer->open_comment)
-        diagnostic_add(source->errors, source->path, lexer->open_comment, "this comment is never closed with */");
+        diagnostic_add(source->errors, source->path, lexer->open_comment, "unclosed comment: add */");
     else if (lexer->open_string)
-        diagnostic_add(source->errors, source->path, lexer_open_string_line(lexer), "the text that begins here is never closed");
+        diagnostic_add(source->errors, source->path, lexer_open_string_line(lexer), "unclosed string: add the closing quote");
     else if (lexer->nul_escape)
         diagnostic_add(source->errors, source->path, lexer->nul_escape, "a text cannot hold \\x00");
     else if ((line = lexer_stray_string_line(lexer)) > 0)
