@@ -24,6 +24,7 @@ FENCE = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
 USERS_FILES = {"handler.py", "worker.py", "heartbeat.py", "producer.py"}
 # Tables whose first column must be messages of the log, by the head of that column.
 MESSAGES_HEAD = "log message"
+MESSAGES_PAGE = pathlib.Path("docs/operations.md")
 
 
 def documents():
@@ -294,9 +295,8 @@ def links(path, text):
                 yield number, f"the link {target} has no heading there"
 
 
-def explained(path, text):
-    """A table with messages of the log explains only messages that there are: each is the beginning of one."""
-    known = [message for _, _, message in messages()]
+def explanations(text):
+    """(line, message) of each message of the log that a table explains."""
     inside = False
     for number, line in enumerate(text.splitlines(), 1):
         cells = line.split("|")
@@ -305,9 +305,19 @@ def explained(path, text):
         elif cells[1].strip() == MESSAGES_HEAD:
             inside = True
         elif inside:
-            for message in re.findall(r"`([^`]+)`", cells[1]):
-                if not any(one.startswith(message) for one in known):
-                    yield number, f"no source logs `{message}`: correct the row or remove it"
+            yield from ((number, message) for message in re.findall(r"`([^`]+)`", cells[1]))
+
+
+def explained(path, text):
+    """Tables explain only messages that there are: each is the beginning of one. MESSAGES_PAGE explains every error and warning."""
+    known = {message: level for level, _, message in messages()}
+    told = list(explanations(text))
+    for number, message in told:
+        if not any(one.startswith(message) for one in known):
+            yield number, f"no source logs `{message}`: correct the row or remove it"
+    for one, level in known.items() if path == MESSAGES_PAGE else ():
+        if level in ("error", "warn") and not any(one.startswith(message) for _, message in told):
+            yield 1, f"explains no message `{one}`: add it to a table"
 
 
 @functools.lru_cache

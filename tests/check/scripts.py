@@ -138,24 +138,24 @@ def check_syntax(path, lines):
 
 
 def check_callers(headers):
-    """request_script(conn, &script_x, n), or call_script, which adds the lock: n and the number of arguments are those of the header."""
+    """request_script(conn, &script_x, n), or call_script and lock_begin, which add the lock: n and the number of arguments are those of the header."""
     for path in sorted(TOP.rglob("*.c")):
         lines = path.read_text().splitlines()
         for number, line in enumerate(lines, 1):
-            match = re.search(r"(?:request|call)_script\(\w+(?:->\w+)*, &script_(\w+), (.*)\);", line)
+            match = re.search(r"(?:request_script|call_script|lock_begin)\(\w+(?:->\w+)*, &script_(\w+), (.*)\);", line)
             if not match or match[1] not in headers:
                 continue
             header = headers[match[1]]
             constant = re.match(r"(?:\(int\))?\(?(\d+)( \+|\)|$)", match[2])
             if constant and int(constant[1]) != header.fixed["KEYS"]:
                 offence(path, number, f"passes {constant[1]} KEYS to {match[1]}.lua, whose header has {header.fixed['KEYS']}")
-            given = 1 if "call_script" in line else 0  # the lock
+            given = 0 if "request_script" in line else 1  # the lock
             check_arguments(path, number, match[1], header, given, lines[number:])
 
 
 def check_arguments(path, number, name, header, given, following):
     for line in following:
-        if re.search(r"request_(end|ask)\(|call_ask\(", line) or line == "}":
+        if re.search(r"request_(end|ask)\(|call_ask\(|lock_ask_number\(", line) or line == "}":
             break
         if re.search(r"\b(for|while|if|switch) \(", line) or re.search(r"\b(?!request_|call_)\w+\((conn|call)\b(?!->)", line):
             return  # more may be added than can be counted here

@@ -59,12 +59,13 @@ plant keys 'the sample shows the defaults' 'sed -i "s/batch = 400/batch = 401/" 
 plant keys 'is refused' 'echo "nonsense = 1;" >>conf/minimal.cfg'
 plant docs 'configuration.md:[0-9]*: the block keys is not' 'sed -i "/^- .*\`timeout\`/d" docs/configuration.md'
 plant docs 'metrics.md:[0-9]*: the block metrics is not' 'sed -i "/queue_sidecar_promoted_total/d" docs/metrics.md'
-plant docs 'operations.md:[0-9]*: the block log is not' 'sed -i "0,/log_error(ROLE, NULL, \"/s//&planted /" sidecar/leader/leader.c'
+plant docs 'operations.md:[0-9]*: the block log is not' 'echo "static void f(void) { log_warn(NULL, NULL, \"planted one\"); }" >>sidecar/app/app.c'
 plant docs 'its newest release is not' 'sed -i "s/^VERSION := .*/VERSION := 9.9/" Makefile'
 plant docs 'leads nowhere' 'echo "[x](novel.md)" >>docs/audit.md'
 plant docs 'has no heading there' 'echo "[x](audit.md#novel)" >>docs/status.md'
 plant docs 'has 170 columns' '{ head -c 170 /dev/zero | tr "\0" x; echo; } >>sql/README.md'
 plant docs 'README.md has [0-9]* lines' 'yes "" | head -n 200 >>README.md'
+plant docs 'explains no message .planted one' ':'
 plant docs 'no source logs .nonsense.' 'printf "| log message | |\n|---|---|\n| \140nonsense\140 | x |\n" >>docs/audit.md'
 plant docs 'there is no file absent.c' 'printf "\140absent.c\140\n" >>docs/internals.md'
 
@@ -97,7 +98,7 @@ if command -v systemd-analyze >/dev/null; then
     fresh # each of these is enough
     plant systemd 'more exposed' 'sed -i "/^CapabilityBoundingSet\|^SystemCallFilter\|^NoNewPrivileges/d" deploy/systemd/queue-sidecar.service.in'
 fi
-plant man 'roff.c' 'printf "#!/bin/sh\necho .XX\n" >program; chmod +x program; sed -i "s|^program=.*|program=./program|" tests/check/man.sh'
+plant man 'queue-sidecar.1.scd:[0-9]*: differs' 'sed -i "s/^.queue-sidecar. .run. /&--novel /" docs/man/queue-sidecar.1.scd'
 
 fresh # clang-tidy compiles first
 plant tidy 'planted.c:2:.*bugprone' 'printf "double planted(int x);\ndouble planted(int x) { return x / 2; }\n" >sidecar/base/planted.c' sidecar/base/planted.c
