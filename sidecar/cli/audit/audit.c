@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,13 +28,13 @@ int audit_print_error(buffer_t *why) {
     return CLI_FAILED;
 }
 
-// `known`: the words that are allowed, separated by spaces; NULL = there is no list.
-static int audit_usage_error(const audit_args_t *args, const char *what, const char *word, const char *nearest,
-                             const char *known) {
+int audit_usage_error(const audit_args_t *args, const char *format, ...) {
     const char *space = args->command ? " " : "", *command = args->command ? args->command : "";
-    fprintf(stderr, "queue-sidecar audit%s%s: %s `%s`", space, command, what, word);
-    if (nearest) fprintf(stderr, ": did you mean `%s`?", nearest);
-    if (known) fprintf(stderr, "\nIt is one of: %s.", known);
+    va_list values;
+    fprintf(stderr, "queue-sidecar audit%s%s: ", space, command);
+    va_start(values, format);
+    vfprintf(stderr, format, values);
+    va_end(values);
     fprintf(stderr, "\nSee `queue-sidecar help audit%s%s`.\n", space, command);
     return CLI_USAGE;
 }
@@ -47,21 +48,23 @@ static bool audit_list_has(const char *list, const char *word) {
 
 bool audit_is_reason(const char *word) { return audit_list_has(AUDIT_FAILURE_REASONS, word); }
 
-// False after a message. NULL is fine: the option was not given.
+// False after a message. `known`: the words that are allowed, separated by spaces.
 static bool audit_check_word(const audit_args_t *args, const char *what, const char *word, const char *known) {
     const char *words[MAX_WORDS];
     size_t count = 0;
     if (!word || audit_list_has(known, word)) return true;
     char *copy = mem_str(known);
     for (char *rest = copy, *each; count < MAX_WORDS && (each = strsep(&rest, " "));) words[count++] = each;
-    audit_usage_error(args, what, word, suggest_nearest(word, words, count), known);
+    const char *nearest = suggest_nearest(word, words, count);
+    audit_usage_error(args, "%s `%s`%s%s%s\nIt is one of: %s.", what, word, nearest ? ": did you mean `" : "",
+                      nearest ? nearest : "", nearest ? "`?" : "", known);
     free(copy);
     return false;
 }
 
 static bool audit_parse_time(const audit_args_t *args, const char *word, int64_t *out) {
     if (!word || time_parse(word, args->utc, time_now_ms(), out)) return true;
-    audit_usage_error(args, "not a time (like 2h, 2026-11-21, 2026-11-21T02:00 or 2026-11-21T02:00:00Z):", word, NULL, NULL);
+    audit_usage_error(args, "not a time (like 2h, 2026-11-21, 2026-11-21T02:00 or 2026-11-21T02:00:00Z): `%s`", word);
     return false;
 }
 
@@ -72,7 +75,7 @@ static bool audit_parse_limit(audit_args_t *args, const char *word) {
     args->has_limit = true;
     args->filter.limit = strtoll(word, &end, 10);
     if (*word >= '0' && *word <= '9' && !*end && !errno && args->filter.limit < INT64_MAX) return true;
-    audit_usage_error(args, "not a number of rows (0 = all):", word, NULL, NULL);
+    audit_usage_error(args, "not a number of rows (0 = all): `%s`", word);
     return false;
 }
 
@@ -91,7 +94,7 @@ static int audit_check_args(audit_args_t *args, const audit_command_t *command) 
     audit_filter_t *filter = &args->filter;
     args->has_filter = filter->queue || filter->reason || filter->grep || args->text.since || args->text.until;
     if (args->text.config && args->text.db && !command->needs_config)
-        return audit_usage_error(args, "-c and --db exclude each other: leave out", "-c", NULL, NULL);
+        return audit_usage_error(args, "-c and --db exclude each other: specify one of them");
     if (!audit_parse_format(args, command, args->text.format) ||
         !audit_check_word(args, "unknown kind of events", filter->kind, AUDIT_KINDS) ||
         !audit_check_word(args, "unknown reason", filter->reason, AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS) ||
@@ -99,12 +102,10 @@ static int audit_check_args(audit_args_t *args, const audit_command_t *command) 
         !audit_parse_time(args, args->text.until, &filter->until_ms) || !audit_parse_limit(args, args->text.limit))
         return CLI_USAGE;
     if (filter->since_ms && filter->until_ms && filter->since_ms >= filter->until_ms)
-        return audit_usage_error(args, "--since must be before --until, but is", args->text.since, NULL, NULL);
-    if (filter->grep && !*filter->grep) return audit_usage_error(args, "--grep needs a text, but got", filter->grep, NULL, NULL);
-    if (args->operands.count >= command->min_operands) return CLI_OK;
-    fprintf(stderr, "queue-sidecar audit %s: %s\nSee `queue-sidecar help audit %s`.\n", args->command, command->missing_operand,
-            args->command);
-    return CLI_USAGE;
+        return audit_usage_error(args, "--since must be before --until");
+    if (filter->grep && !*filter->grep) return audit_usage_error(args, "--grep needs a text");
+    bool enough = args->operands.count >= command->min_operands;
+    return enough ? CLI_OK : audit_usage_error(args, "%s", command->missing_operand);
 }
 
 static int audit_run_command(audit_args_t *args, const audit_command_t *command) {
@@ -135,27 +136,19 @@ static const cli_command_t *const subcommands[] = {
     &audit_backup_command.about,  NULL,
 };
 
-static const audit_command_t *audit_find_command(const audit_args_t *args, const char *word) {
-    const char *names[COUNT(subcommands)];
-    const cli_command_t *part = args_find_command(cli_audit_command.parts, word);
-    if (part) return (const audit_command_t *)part;
-    for (size_t i = 0; i < COUNT(subcommands); i++) names[i] = subcommands[i] ? subcommands[i]->name : NULL;
-    audit_usage_error(args, "unknown subcommand", word, suggest_nearest(word, names, COUNT(subcommands)), NULL);
-    return NULL;
-}
+#define SUBCOMMANDS "list show stats requeue discard tail export import backup"
 
 static int audit_main(int argc, char **argv) {
     audit_args_t args = {0};
     if (argc > 1 && strcmp(argv[1], "--") == 0) argc--, argv++;
-    if (argc < 2 || argv[1][0] == '-') {
-        fputs("queue-sidecar audit: specify a subcommand:", stderr);
-        for (size_t i = 0; subcommands[i]; i++) fprintf(stderr, "%s %s", i ? "," : "", subcommands[i]->name);
-        fputs("\nSee `queue-sidecar help audit`.\n", stderr);
+    if (argc < 2 || argv[1][0] == '-') return audit_usage_error(&args, "specify a subcommand: " SUBCOMMANDS);
+    const cli_command_t *found = args_find_command(subcommands, argv[1]);
+    if (!found) {
+        audit_check_word(&args, "unknown subcommand", argv[1], SUBCOMMANDS);
         return CLI_USAGE;
     }
-    const audit_command_t *command = audit_find_command(&args, argv[1]);
-    if (!command) return CLI_USAGE;
-    char name[32]; // what messages call us
+    const audit_command_t *command = (const audit_command_t *)found;
+    char name[32]; // for messages
     snprintf(name, sizeof name, "audit %s", command->about.name);
     argv[1] = name;
     args.command = command->about.name;
@@ -163,7 +156,7 @@ static int audit_main(int argc, char **argv) {
     int status = args_parse(argc - 1, argv + 1, &command->about, &args);
     if (status == CLI_OK) status = audit_check_args(&args, command);
     if (status != CLI_OK) return status;
-    signal(SIGPIPE, SIG_DFL); // `audit list | head` ends without a word
+    signal(SIGPIPE, SIG_DFL); // `audit list | head` ends in silence
     return audit_run_command(&args, command);
 }
 

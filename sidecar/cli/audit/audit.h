@@ -56,74 +56,45 @@ extern const audit_command_t audit_backup_command;
 #define AUDIT_OTHER_REASONS   "stalled trimmed removed_by_others log_damaged log_missing log_replaced imported"
 #define AUDIT_KINDS           "failed retried requeued discarded gap filled"
 
-// Options that several commands have.
-#define AUDIT_OPERANDS(argument_, help_, values_)                                                                                \
-    { .argument = (argument_), .at = offsetof(audit_args_t, operands), .help = (help_), .values = (values_) }
-#define AUDIT_OPTIONS_CONFIG(config_, db_)                                                                                       \
-    {.letter = 'c',                                                                                                              \
-     .name = "config",                                                                                                           \
-     .argument = "FILE",                                                                                                         \
-     .at = offsetof(audit_args_t, text.config),                                                                                  \
-     .values = CLI_FILES,                                                                                                        \
-     .help = config_ "; by default $QUEUE_SIDECAR_CONFIG or the usual path"},                                                    \
+#define AUDIT_VALUE(letter_, name_, argument_, field_, values_, help_)                                                           \
     {                                                                                                                            \
-        .name = "db", .argument = "PATH", .at = offsetof(audit_args_t, text.db), .values = CLI_FILES, .help = (db_)              \
+        .letter = (letter_), .name = (name_), .argument = (argument_), .at = offsetof(audit_args_t, field_),                     \
+        .values = (values_), .help = (help_)                                                                                     \
     }
+#define AUDIT_FLAG(letter_, name_, field_, help_) AUDIT_VALUE(letter_, name_, NULL, field_, NULL, help_)
+#define AUDIT_OPERANDS(argument_, help_, values_) AUDIT_VALUE(0, NULL, argument_, operands, values_, help_)
+
+// Options that several commands have.
+#define AUDIT_OPTIONS_CONFIG(config_, db_)                                                                                       \
+    AUDIT_VALUE('c', "config", "FILE", text.config, CLI_FILES, config_ "; by default $QUEUE_SIDECAR_CONFIG or the usual path"),  \
+        AUDIT_VALUE(0, "db", "PATH", text.db, CLI_FILES, db_)
 #define AUDIT_OPTIONS_LOG                                                                                                        \
     AUDIT_OPTIONS_CONFIG("the config that names the log (audit.path)", "the audit log itself; no config is read")
-#define AUDIT_OPTION_QUEUE                                                                                                       \
-    {                                                                                                                            \
-        .letter = 'q', .name = "queue", .argument = "NAME", .at = offsetof(audit_args_t, filter.queue), .values = CLI_QUEUES,    \
-        .help = "only this queue"                                                                                                \
-    }
+#define AUDIT_OPTION_QUEUE AUDIT_VALUE('q', "queue", "NAME", filter.queue, CLI_QUEUES, "only this queue")
 #define AUDIT_OPTIONS_TIME                                                                                                       \
-    {.name = "since",                                                                                                            \
-     .argument = "TIME",                                                                                                         \
-     .at = offsetof(audit_args_t, text.since),                                                                                   \
-     .help = "at or after: so long ago (90s, 30m, 2h, 7d, 1w), or 2026-11-21, 2026-11-21T02:00, 2026-11-21T02:00:00Z"},          \
-        {.name = "until", .argument = "TIME", .at = offsetof(audit_args_t, text.until), .help = "before, in the same forms"}, {  \
-        .letter = 'g', .name = "grep", .argument = "TEXT", .at = offsetof(audit_args_t, filter.grep),                            \
-        .help = "only with this text in the error, the payload or the job id; case matters"                                      \
-    }
+    AUDIT_VALUE(0, "since", "TIME", text.since, NULL,                                                                            \
+                "at or after: so long ago (90s, 30m, 2h, 7d, 1w), or 2026-11-21, 2026-11-21T02:00, 2026-11-21T02:00:00Z"),       \
+        AUDIT_VALUE(0, "until", "TIME", text.until, NULL, "before, in the same forms"),                                          \
+        AUDIT_VALUE('g', "grep", "TEXT", filter.grep, NULL,                                                                      \
+                    "only with this text in the error, the payload or the job id; case matters")
 #define AUDIT_OPTIONS_FILTERS                                                                                                    \
     AUDIT_OPTION_QUEUE,                                                                                                          \
-        {.letter = 'r',                                                                                                          \
-         .name = "reason",                                                                                                       \
-         .argument = "NAME",                                                                                                     \
-         .at = offsetof(audit_args_t, filter.reason),                                                                            \
-         .values = AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS,                                                                \
-         .help = "only this reason: retries_exhausted, reported, alive_timeout, unreadable, invalid_target, dead_letter or "     \
-                 "worker_failed; `requeue` and `discard` call it --failed-by, which is the same"},                               \
-        {.name = "failed-by",                                                                                                    \
-         .argument = "NAME",                                                                                                     \
-         .at = offsetof(audit_args_t, filter.reason),                                                                            \
-         .values = AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS},                                                               \
+        AUDIT_VALUE('r', "reason", "NAME", filter.reason, AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS,                         \
+                    "only this reason: retries_exhausted, reported, alive_timeout, unreadable, invalid_target, dead_letter or "  \
+                    "worker_failed; `requeue` and `discard` call it --failed-by, which is the same"),                            \
+        AUDIT_VALUE(0, "failed-by", "NAME", filter.reason, AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS, NULL),                 \
         AUDIT_OPTIONS_TIME
 #define AUDIT_OPTION_UTC                                                                                                         \
-    {                                                                                                                            \
-        .name = "utc", .at = offsetof(audit_args_t, utc),                                                                        \
-        .help = "read times without a zone as UTC, and print tables in UTC; by default local time"                               \
-    }
+    AUDIT_FLAG(0, "utc", utc, "read times without a zone as UTC, and print tables in UTC; by default local time")
 #define AUDIT_OPTIONS_KIND                                                                                                       \
-    {.name = "kind",                                                                                                             \
-     .argument = "KIND",                                                                                                         \
-     .at = offsetof(audit_args_t, filter.kind),                                                                                  \
-     .values = AUDIT_KINDS,                                                                                                      \
-     .help = "failed (the default), retried, requeued, discarded, gap or filled"},                                               \
-    {                                                                                                                            \
-        .name = "all-kinds", .at = offsetof(audit_args_t, filter.all_kinds), .help = "events of all kinds"                       \
-    }
-#define AUDIT_OPTION_OUTPUT(values_, help_)                                                                                      \
-    {                                                                                                                            \
-        .letter = 'o', .name = "output", .argument = "FORMAT", .at = offsetof(audit_args_t, text.format), .values = (values_),   \
-        .help = (help_)                                                                                                          \
-    }
+    AUDIT_VALUE(0, "kind", "KIND", filter.kind, AUDIT_KINDS,                                                                     \
+                "failed (the default), retried, requeued, discarded, gap or filled"),                                            \
+        AUDIT_FLAG(0, "all-kinds", filter.all_kinds, "events of all kinds")
+#define AUDIT_OPTION_OUTPUT(values_, help_) AUDIT_VALUE('o', "output", "FORMAT", text.format, values_, help_)
 #define AUDIT_OPTION_FORMAT                                                                                                      \
     AUDIT_OPTION_OUTPUT("table json jsonl csv", "table, json (one array or object), jsonl (an object a line), csv (RFC 4180)")
-#define AUDIT_OPTION_LIMIT(help_)                                                                                                \
-    { .letter = 'n', .name = "limit", .argument = "N", .at = offsetof(audit_args_t, text.limit), .help = (help_) }
-#define AUDIT_OPTION_FORCE                                                                                                       \
-    { .name = "force", .at = offsetof(audit_args_t, force), .help = "replace an existing file" }
+#define AUDIT_OPTION_LIMIT(help_) AUDIT_VALUE('n', "limit", "N", text.limit, NULL, help_)
+#define AUDIT_OPTION_FORCE        AUDIT_FLAG(0, "force", force, "replace an existing file")
 
 #define AUDIT_TEXT_DATA                                                                                                          \
     "json, jsonl and csv have times in UTC (RFC 3339), and payload and error as they are, or in base64 if they are not UTF-8: "  \
@@ -144,6 +115,9 @@ typedef struct audit_ref_match {
 bool audit_ref_find(audit_t *audit, const char *word, bool utc, audit_ref_match_t *match, buffer_t *why);
 
 bool audit_is_reason(const char *word); // of a final failure
+
+// Prints a message about wrong arguments, and where the help is. Returns CLI_USAGE.
+int audit_usage_error(const audit_args_t *args, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Prints "queue-sidecar: WHY" on stderr and frees *why. Returns CLI_FAILED.
 int audit_print_error(buffer_t *why);

@@ -12,38 +12,29 @@
 
 enum { MAX_NOTE = 1024, MAX_RATE = 1000000, MAX_SUGGESTIONS = 1000 };
 
-static int requeue_usage_error(const audit_args_t *args, const char *text) {
-    fprintf(stderr, "queue-sidecar audit %s: %s\nSee `queue-sidecar help audit %s`.\n", args->command, text, args->command);
-    return CLI_USAGE;
-}
-
 // Nobody may put everything back by forgetting a word.
 static int requeue_check_selection(const audit_args_t *args) {
     bool refs = args->operands.count > 0, where = args->requeue.where, filters = args->has_filter || args->has_limit;
-    if (refs && (where || filters)) return requeue_usage_error(args, "specify REFs, or --where with a filter, not both");
+    if (refs && (where || filters)) return audit_usage_error(args, "specify REFs, or --where with a filter, not both");
     if (refs) return CLI_OK;
-    if (!where && filters) return requeue_usage_error(args, "filters select many failures: put --where before them");
-    if (!where) return requeue_usage_error(args, "specify REFs, or --where with a filter");
+    if (!where && filters) return audit_usage_error(args, "filters select many failures: put --where before them");
+    if (!where) return audit_usage_error(args, "specify REFs, or --where with a filter");
     if (args->has_filter) return CLI_OK;
-    return requeue_usage_error(args,
-                               "--where needs a filter: --queue, --failed-by, --since, --until or --grep (for all failures: "
-                               "--since 1970-01-01)");
+    return audit_usage_error(args, "--where needs a filter: --queue, --failed-by, --since, --until or --grep (for all failures: "
+                                   "--since 1970-01-01)");
 }
 
 // In `list` --reason is a filter; here it is the operator's reason.
 static int requeue_parse_note(requeue_options_t *options) {
     const audit_args_t *args = options->args;
     const char *reason = args->requeue.reason, *because = args->requeue.because;
-    if (reason && because) return requeue_usage_error(args, "--reason and --because are the same: specify one of them");
-    if (reason && audit_is_reason(reason)) {
-        fprintf(stderr,
-                "queue-sidecar audit %s: --reason %s is ambiguous: use --failed-by %s to filter, or --because %s for your own "
-                "reason\nSee `queue-sidecar help audit %s`.\n",
-                args->command, reason, reason, reason, args->command);
-        return CLI_USAGE;
-    }
+    if (reason && because) return audit_usage_error(args, "--reason and --because are the same: specify one of them");
+    if (reason && audit_is_reason(reason))
+        return audit_usage_error(args,
+                                 "--reason %s is ambiguous: use --failed-by %s to filter, or --because %s for your own reason",
+                                 reason, reason, reason);
     options->note = because ? because : reason ? reason : "";
-    return strlen(options->note) <= MAX_NOTE ? CLI_OK : requeue_usage_error(args, "--because takes at most 1024 bytes");
+    return strlen(options->note) <= MAX_NOTE ? CLI_OK : audit_usage_error(args, "--because takes at most 1024 bytes");
 }
 
 // "50/s", "300/m", "50".
@@ -54,7 +45,7 @@ static int requeue_parse_rate(requeue_options_t *options) {
     long long number = strtoll(word, &end, 10);
     bool minute = strcmp(end, "/m") == 0;
     bool good = *word >= '0' && *word <= '9' && number > 0 && number <= MAX_RATE && (minute || !*end || strcmp(end, "/s") == 0);
-    if (!good) return requeue_usage_error(options->args, "--rate takes a number from 1 to 1000000 with /s or /m, like 50/s");
+    if (!good) return audit_usage_error(options->args, "--rate takes a number from 1 to 1000000 with /s or /m, like 50/s");
     options->per_minute = minute ? number : 60 * number;
     return CLI_OK;
 }
@@ -64,7 +55,7 @@ static int requeue_check_operator(const requeue_options_t *options) {
     bool good = len > 0 && len <= REQUEUE_BY_MOST;
     for (const char *at = options->by; *at; at++)
         if ((unsigned char)*at < ' ' || *at == 0x7f) good = false;
-    return good ? CLI_OK : requeue_usage_error(options->args, "--by takes 1 to 128 bytes without control characters");
+    return good ? CLI_OK : audit_usage_error(options->args, "--by takes 1 to 128 bytes without control characters");
 }
 
 // --by, else the user behind sudo or the user, at this host. Owned.
@@ -91,9 +82,8 @@ static int requeue_parse_target(requeue_options_t *options) {
     }
     if (options->to >= 0) return CLI_OK;
     const char *nearest = suggest_nearest(to, names, count);
-    fprintf(stderr, "queue-sidecar audit %s: --to %s: the config has no such queue%s%s%s\n", options->args->command, to,
-            nearest ? ": did you mean `" : "", nearest ? nearest : "", nearest ? "`?" : "");
-    return CLI_USAGE;
+    return audit_usage_error(options->args, "--to %s: the config has no such queue%s%s%s", to, nearest ? ": did you mean `" : "",
+                             nearest ? nearest : "", nearest ? "`?" : "");
 }
 
 // CLI_OK: go on.
@@ -152,40 +142,28 @@ static int requeue_command(audit_args_t *args) { return requeue_main(args, false
 
 static int discard_command(audit_args_t *args) { return requeue_main(args, true); }
 
-#define AT(field) offsetof(audit_args_t, field)
 #define REQUEUE_OPTIONS                                                                                                          \
     AUDIT_OPERANDS("REF", "from `audit list`, or its first characters", NULL),                                                   \
         AUDIT_OPTIONS_CONFIG("the config of Redis, the queues and the log", "another log than the config's"),                    \
-        {.name = "because",                                                                                                      \
-         .argument = "TEXT",                                                                                                     \
-         .at = AT(requeue.because),                                                                                              \
-         .help = "your reason, for the log; --reason TEXT is the same, unless TEXT is a reason of failures"},                    \
-        {.name = "reason", .argument = "TEXT", .at = AT(requeue.reason)},                                                        \
-        {.name = "by",                                                                                                           \
-         .argument = "NAME",                                                                                                     \
-         .at = AT(requeue.by),                                                                                                   \
-         .help = "your name, for the log; by default $SUDO_USER or the user, at this host"},                                     \
-        {.name = "again", .at = AT(requeue.again), .help = "also failures that were requeued or discarded before"},              \
-        {.name = "rate", .argument = "N/s", .at = AT(requeue.rate), .help = "at most N jobs a second, evenly (N/m: a minute)"},  \
-        {.name = "dry-run", .at = AT(requeue.dry_run), .help = "only print what would be done"},                                 \
-        {.letter = 'y',                                                                                                          \
-         .name = "yes",                                                                                                          \
-         .at = AT(requeue.yes),                                                                                                  \
-         .help = "do not ask; --where needs it where there is no terminal"},                                                     \
+        AUDIT_VALUE(0, "because", "TEXT", requeue.because, NULL,                                                                 \
+                    "your reason, for the log; --reason TEXT is the same, unless TEXT is a reason of failures"),                 \
+        AUDIT_VALUE(0, "reason", "TEXT", requeue.reason, NULL, NULL),                                                            \
+        AUDIT_VALUE(0, "by", "NAME", requeue.by, NULL,                                                                           \
+                    "your name, for the log; by default $SUDO_USER or the user, at this host"),                                  \
+        AUDIT_FLAG(0, "again", requeue.again, "also failures that were requeued or discarded before"),                           \
+        AUDIT_VALUE(0, "rate", "N/s", requeue.rate, NULL, "at most N jobs a second, evenly (N/m: a minute)"),                    \
+        AUDIT_FLAG(0, "dry-run", requeue.dry_run, "only print what would be done"),                                              \
+        AUDIT_FLAG('y', "yes", requeue.yes, "do not ask; --where needs it where there is no terminal"),                          \
         AUDIT_OPTION_LIMIT("at most N jobs, the oldest first"),                                                                  \
         AUDIT_OPTION_OUTPUT("table json jsonl", "table, json (one object at the end), jsonl (an object for each failure)")
 #define REQUEUE_OPTIONS_WHERE                                                                                                    \
     {.name = "where",                                                                                                            \
-     .at = AT(requeue.where),                                                                                                    \
+     .at = offsetof(audit_args_t, requeue.where),                                                                                \
      .heading = "Many at once, with at least one FILTER:",                                                                       \
      .help = "all failures that match the filters, instead of REFs"},                                                            \
         AUDIT_OPTION_QUEUE,                                                                                                      \
-        {.letter = 'r',                                                                                                          \
-         .name = "failed-by",                                                                                                    \
-         .argument = "NAME",                                                                                                     \
-         .at = AT(filter.reason),                                                                                                \
-         .values = AUDIT_FAILURE_REASONS,                                                                                        \
-         .help = "only this reason, which `list` calls --reason: retries_exhausted, reported, alive_timeout, ..."},              \
+        AUDIT_VALUE('r', "failed-by", "NAME", filter.reason, AUDIT_FAILURE_REASONS,                                              \
+                    "only this reason, which `list` calls --reason: retries_exhausted, reported, alive_timeout, ..."),           \
         AUDIT_OPTIONS_TIME, AUDIT_OPTION_UTC
 #define REQUEUE_TEXT_ONCE                                                                                                        \
     "Each failure is answered once, whoever asks, on whichever instance, unless --again is given. So an interrupted run can "    \
@@ -197,11 +175,8 @@ static int discard_command(audit_args_t *args) { return requeue_main(args, true)
 
 static const cli_option_t requeue_option_rows[] = {
     REQUEUE_OPTIONS,
-    {.name = "to",
-     .argument = "QUEUE",
-     .at = AT(requeue.to),
-     .values = CLI_QUEUES,
-     .help = "put all jobs into this queue of the config, instead of each into its own"},
+    AUDIT_VALUE(0, "to", "QUEUE", requeue.to, CLI_QUEUES,
+                "put all jobs into this queue of the config, instead of each into its own"),
     REQUEUE_OPTIONS_WHERE,
 };
 

@@ -203,7 +203,7 @@ static const cli_option_t options[] = {
     AUDIT_OPERANDS("REF", "from `audit list`, or its first characters, or the 64 hex digits of an event id", NULL),
     AUDIT_OPTIONS_LOG,
     AUDIT_OPTION_FORMAT,
-    {.name = "utc", .at = offsetof(audit_args_t, utc), .help = "print times in UTC instead of local time"},
+    AUDIT_FLAG(0, "utc", utc, "print times in UTC instead of local time"),
 };
 
 const audit_command_t audit_show_command = {
