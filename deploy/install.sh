@@ -1,9 +1,9 @@
 #!/bin/sh
-# What `make install` and `make uninstall` do; the Makefile says where everything goes.
+# Runs `make install` and `make uninstall`. The Makefile passes the directories.
 #
 #   install.sh install PROGRAM     install.sh uninstall
 #
-# An existing config is never written over, and is only removed where it is still the one that was installed.
+# Never overwrites a config, and removes only a config that is unchanged since it was installed.
 set -eu
 cd "$(dirname "$0")/.."
 : "${BINDIR:?}" "${MANDIR:?}" "${DOCDIR:?}" "${BASHCOMPDIR:?}" "${ZSHCOMPDIR:?}" "${UNITDIR:?}" "${SYSUSERSDIR:?}" "${CONFDIR:?}"
@@ -16,14 +16,14 @@ put() { # mode, file, place
     echo "$3"
 }
 
-made() { # place, then a command whose output becomes the file
+made() { # place, then a command that prints the file
     place=$1
     shift
     "$@" >"$work/made"
     put 644 "$work/made" "$place"
 }
 
-# A word of a command line, as systemd reads it.
+# Quotes a word of a command line for systemd.
 word() {
     case $1 in
     *' '*) echo "\"$1\"" ;;
@@ -37,7 +37,7 @@ unit() { # file, config, directory of state below /var/lib, what it serves, envi
         -e "s|@STATE@|$3|" -e "s|@ENVIRONMENT@|$5|" deploy/systemd/queue-sidecar.service.in
 }
 
-# Every file but the config, each a line.
+# Every file except the config, one a line.
 everything() {
     echo "$BINDIR/queue-sidecar"
     echo "$MANDIR/man1/queue-sidecar.1"
@@ -78,13 +78,13 @@ put_config() {
     fi
 }
 
-# Directories of ours go too; /usr/local/bin and its like are not ours, even where nothing is left in them.
+# Removes our own directories too. Shared ones such as /usr/local/bin stay, even if they are empty.
 remove() {
     everything | while IFS= read -r file; do rm -f "$root$file"; done
     if cmp -s "$root$config" "$first"; then
         rm -f "$root$config"
     elif [ -e "$root$config" ]; then
-        echo "$config stays: it was changed"
+        echo "$config stays, because it was changed"
     fi
     for directory in "$DOCDIR/examples" "$DOCDIR/sql" "$DOCDIR/systemd" "$DOCDIR/docs/dialects" "$DOCDIR/docs" \
         "$DOCDIR" "$CONFDIR"; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# `make install` into a directory of its own: everything stands where people and shells look for it, the program runs, a config that
-# is there is kept, and `make uninstall` leaves nothing but what people have changed.
+# Runs `make install` into a directory of its own. Every file must be where people and shells look for it, the program must run, an
+# existing config must stay, and `make uninstall` must leave only what people have changed.
 set -eu
 cd "$(dirname "$0")/../.."
 make=${MAKE:-make}
@@ -34,9 +34,9 @@ for prefix in /usr /usr/local; do
     ! grep -rn '@[A-Z]*@' "$top/lib" || fail "a place in a unit was not filled in"
     grep -q "^ExecStart=$prefix/bin/queue-sidecar run -c /etc/queue-sidecar/queue-sidecar.cfg$" "$top/lib/systemd/system/queue-sidecar.service" ||
         fail "the unit starts something else"
-    # Every line that make prints is a file, and every file is printed.
+    # make prints every file that it installs, and nothing else.
     find "$work/root" ! -type d | sed "s|^$work/root||" | sort >"$work/there"
-    sed 's/ (kept)$//' "$work/said" | sort | cmp -s - "$work/there" || fail "what is said is not what is installed"
+    sed 's/ (kept)$//' "$work/said" | sort | cmp -s - "$work/there" || fail "make does not print what it installs"
     if [ $prefix = /usr ]; then
         places uninstall PREFIX=$prefix
         left=$(find "$work/root" ! -type d -o -name '*queue-sidecar*')
@@ -44,7 +44,7 @@ for prefix in /usr /usr/local; do
     fi
 done
 
-# A changed config, and one that is a link to nowhere, stay through install and uninstall.
+# install and uninstall keep a changed config, and one that is a dangling link.
 echo 'group = "mine"; queues = ( { name = "q"; } );' >"$config"
 places install
 grep -q mine "$config" || fail "an existing config was written over"
@@ -57,7 +57,7 @@ places install
 [ -L "$config" ] || fail "a config that is a link was replaced"
 places uninstall
 
-# Each place can be given by itself.
+# Each directory can be set by itself.
 rm -rf "$work/root"
 places install PREFIX=/opt/qs BINDIR=/opt/b MANDIR=/opt/m DOCDIR=/opt/d BASHCOMPDIR=/opt/bc ZSHCOMPDIR=/opt/zc UNITDIR=/opt/u SYSUSERSDIR=/opt/s
 for file in b/queue-sidecar m/man1/queue-sidecar.1 d/README.md bc/queue-sidecar zc/_queue-sidecar u/queue-sidecar.service s/queue-sidecar.conf; do
@@ -65,8 +65,8 @@ for file in b/queue-sidecar m/man1/queue-sidecar.1 d/README.md bc/queue-sidecar 
 done
 [ ! -e "$work/root/opt/qs" ] || fail "something went below PREFIX although its place was given"
 
-# Where the config is looked for is built in: a build of its own, of that file alone.
-$make -s B="$work/build" SYSCONFDIR=/opt/etc "$work/build/sidecar/cli/cli.o"
+# The default place of the config is built in. Build the one object that has it.
+$make -s B="$work/build" SYSCONFDIR=/opt/etc "$work/build/sidecar/cli/load_config.o"
 grep -q '"/opt/etc"' "$work/build/gen/paths.h" || fail "SYSCONFDIR does not reach the program"
-grep -qa '/opt/etc/queue-sidecar/queue-sidecar.cfg' "$work/build/sidecar/cli/cli.o" || fail "the program looks elsewhere than in SYSCONFDIR"
+grep -qa '/opt/etc/queue-sidecar/queue-sidecar.cfg' "$work/build/sidecar/cli/load_config.o" || fail "the program looks elsewhere than in SYSCONFDIR"
 echo "ok   install: $(wc -l <"$work/there") files come and go"
