@@ -1,11 +1,11 @@
 #!/bin/bash
-# What bash would offer, a line each: complete.bash PROGRAM LIBRARY WORD..., the last word being the one that is typed. LIBRARY is
-# the file of the package bash-completion, or - for none.
+# Prints what bash offers, a line each: complete.bash PROGRAM LIBRARY WORD... The last word is being typed. LIBRARY is the file of
+# the package bash-completion, or - for none.
 set -u
 program=$1
 library=$2
 shift 2
-set +u # what others wrote follows
+set +u # the library does not pass set -u
 # shellcheck source=/dev/null
 [ "$library" = - ] || . "$library"
 eval "$("$program" completion bash)"
@@ -15,7 +15,7 @@ COMP_CWORD=$#
 COMP_LINE=$program
 for word in "$@"; do
     case $word in
-    = | :) COMP_LINE+=$word ;; # as bash tears --name=value and a:b apart
+    = | :) COMP_LINE+=$word ;; # bash splits --name=value and a:b
     *) case $COMP_LINE in
         *[=:]) COMP_LINE+=$word ;;
         *) COMP_LINE+=" $word" ;;

@@ -1,13 +1,13 @@
 #!/bin/zsh -f
-# What a real zsh lists behind each line: complete.zsh PROGRAM LINE..., with "== LINE" above. The program must be called queue-sidecar
-# in the lines; its directory is put in front of PATH. FPATH_DIR, if set, is where an installed _queue-sidecar lies; else its
+# Prints what a real zsh lists behind each line: complete.zsh PROGRAM LINE..., with "== LINE" above. The lines call the program
+# queue-sidecar; its directory goes to the front of PATH. FPATH_DIR is the directory of an installed _queue-sidecar; without it the
 # script is sourced.
 zmodload zsh/zpty
 program=$1
 shift
 zpty inner zsh -f -i
 feed() { zpty -w inner "$1"; }
-# Reads until the text has come; what came before it is in $heard.
+# Reads until the text comes; $heard is what came before it.
 hear() {
     zpty -r inner heard "*${(b)1}" || exit 1
     heard=${heard%$1}
@@ -23,7 +23,7 @@ feed "zstyle ':completion:*' list-prompt ''; LISTMAX=0; bindkey '^I' list-choice
 feed 'print READY$((1 + 1))'
 hear READY2
 for line; do
-    hear 'PROMPT>' # the editor is at work: what came sooner would go to the terminal's own
+    hear 'PROMPT>' # the line editor is ready; earlier input would go to the terminal driver
     zpty -w -n inner "$line"$'\t'$'\x15'"print DONE\$((1 + 1))"$'\n'
     hear DONE2
     print -r -- "== $line"
