@@ -68,7 +68,7 @@ dispatcher_t *dispatcher_new(const keyspace_t *keys, leases_t *leases, metrics_t
                  &keys->config->redis, metrics, stop);
     d->schedules = mem_array(keys->queue_count, sizeof *d->schedules);
     d->by_key = mem_array(keys->queue_count, sizeof(schedule_t *));
-    leadership_init(&d->leadership, ROLE, keys, leases);
+    leadership_init(&d->leadership, ROLE, leases);
     d->heads = mem_array(HEADS_PER_READ, sizeof *d->heads);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;

@@ -5,7 +5,7 @@
 
 #include "base/instance.h"
 #include "queue/stream.h"
-#include "queue/token.h"
+#include "model/token.h"
 
 // One audit log that has acknowledged the stream of a queue.
 typedef struct snapshot_copy {

@@ -34,7 +34,7 @@ monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metr
     session_init(&m->session, ROLE, NAMES, &keys->config->redis, metrics, stop);
     m->scans = mem_array(keys->queue_count, sizeof *m->scans);
     m->tracked_keys = mem_array(keys->queue_count, 2 * sizeof *m->tracked_keys);
-    leadership_init(&m->leadership, ROLE, keys, leases);
+    leadership_init(&m->leadership, ROLE, leases);
     m->buffers = apply_buffers_new();
     m->pages = pages_new(keys);
     m->tasks = tasks_new(keys);

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "queue/keys.h"
-#include "queue/token.h"
+#include "model/token.h"
 #include "redis/conn.h"
 
 // A queue that another group owns, as acquire found it.

@@ -5,10 +5,10 @@
 #include "base/buffer.h"
 #include "base/log.h"
 
-void leadership_init(leadership_t *leadership, const char *role, const keyspace_t *keys, leases_t *leases) {
-    *leadership = (leadership_t){.role = role, .keys = keys, .leases = leases};
-    leadership->seen = mem_array(keys->lock_count, sizeof *leadership->seen);
-    leadership->fenced = mem_array(keys->lock_count, sizeof *leadership->fenced);
+void leadership_init(leadership_t *leadership, const char *role, leases_t *leases) {
+    *leadership = (leadership_t){.role = role, .leases = leases};
+    leadership->seen = mem_array(leases_count(leases), sizeof *leadership->seen);
+    leadership->fenced = mem_array(leases_count(leases), sizeof *leadership->fenced);
 }
 
 void leadership_free(leadership_t *leadership) {
@@ -18,32 +18,32 @@ void leadership_free(leadership_t *leadership) {
 
 bool leadership_refresh(leadership_t *leadership, void (*began)(void *self, size_t queue), void *self) {
     bool any = false;
-    for (size_t lock = 0; lock < leadership->keys->lock_count; lock++) {
+    for (size_t lock = 0; lock < leases_count(leadership->leases); lock++) {
         lease_t lease;
         if (!lease_get(leadership->leases, lock, &lease)) continue;
         if (leadership->fenced[lock] != lease.term) any = true;
         if (leadership->seen[lock] == lease.term) continue;
         leadership->seen[lock] = lease.term;
-        const lock_keys_t *of = &leadership->keys->locks[lock];
+        const lease_queues_t *of = leases_queues(leadership->leases, lock);
         for (size_t i = 0; i < of->queue_count; i++) began(self, of->first_queue + i);
     }
     return any;
 }
 
 bool leadership_may_serve(leadership_t *leadership, size_t queue, lease_t *lease) {
-    size_t lock = leadership->keys->queues[queue].lock;
+    size_t lock = leases_lock_of(leadership->leases, queue);
     return lease_get(leadership->leases, lock, lease) && leadership->fenced[lock] != lease->term &&
            !lease_queue_disabled(leadership->leases, queue);
 }
 
 void leadership_fence(leadership_t *leadership, size_t queue, uint64_t term) {
-    size_t lock = leadership->keys->queues[queue].lock;
+    size_t lock = leases_lock_of(leadership->leases, queue);
     leadership->fenced[lock] = term;
     lease_suspect(leadership->leases, lock, term);
-    log_info(leadership->role, NULL, "fenced: lock lost", F_STR("lock", leadership->keys->locks[lock].name));
+    log_info(leadership->role, NULL, "fenced: lock lost", F_STR("lock", leases_queues(leadership->leases, lock)->lock));
 }
 
 void leadership_suspect(leadership_t *leadership) {
-    for (size_t lock = 0; lock < leadership->keys->lock_count; lock++)
+    for (size_t lock = 0; lock < leases_count(leadership->leases); lock++)
         lease_suspect(leadership->leases, lock, leadership->seen[lock]);
 }

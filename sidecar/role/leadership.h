@@ -6,19 +6,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "queue/keys.h"
 #include "role/lease.h"
 
 typedef struct leadership {
     const char *role; // static; the role in log lines
-    const keyspace_t *keys;
     leases_t *leases;
     uint64_t *seen;   // of each lock: the last term announced; owned
     uint64_t *fenced; // of each lock: the term that a script found fenced; owned
 } leadership_t;
 
 // Borrows everything. End with leadership_free.
-void leadership_init(leadership_t *leadership, const char *role, const keyspace_t *keys, leases_t *leases);
+void leadership_init(leadership_t *leadership, const char *role, leases_t *leases);
 void leadership_free(leadership_t *leadership);
 
 // Calls `began` for each queue whose term is new. Returns whether any queue may be served.

@@ -13,6 +13,10 @@ enum { LISTENERS = 4 };
 struct leases {
     pthread_mutex_t mutex; // guards locks, suspected and disabled
     lease_t *locks;
+    size_t lock_count;
+    lease_queues_t *queues; // of each lock; owned
+    size_t *lock_of;        // of each queue; owned
+    size_t queue_count;
     uint64_t *suspected; // the term that a script found fenced; 0 = none
     bool *disabled;      // of each queue below disabled_capacity; owned
     size_t disabled_capacity;
@@ -27,6 +31,8 @@ leases_t *leases_new(size_t lock_count) {
     leases->leader = -1;
     pthread_mutex_init(&leases->mutex, NULL);
     leases->locks = mem_array(lock_count, sizeof *leases->locks);
+    leases->lock_count = lock_count;
+    leases->queues = mem_array(lock_count, sizeof *leases->queues);
     leases->suspected = mem_array(lock_count, sizeof *leases->suspected);
     return leases;
 }
@@ -35,6 +41,8 @@ void leases_free(leases_t *leases) {
     if (!leases) return;
     pthread_mutex_destroy(&leases->mutex);
     free(leases->locks);
+    free(leases->queues);
+    free(leases->lock_of);
     free(leases->suspected);
     free(leases->disabled);
     free(leases);
@@ -45,6 +53,23 @@ void leases_wake_on_change(leases_t *leases, int wake_fd) {
 }
 
 void leases_wake_on_suspicion(leases_t *leases, int wake_fd) { leases->leader = wake_fd; }
+
+void leases_set_queues(leases_t *leases, size_t lock, lease_queues_t queues) {
+    size_t end = queues.first_queue + queues.queue_count;
+    leases->queues[lock] = queues;
+    if (end > leases->queue_count) {
+        size_t *grown = mem_array(end, sizeof *grown);
+        if (leases->lock_of) memcpy(grown, leases->lock_of, leases->queue_count * sizeof *grown);
+        free(leases->lock_of);
+        leases->lock_of = grown;
+        leases->queue_count = end;
+    }
+    for (size_t i = queues.first_queue; i < end; i++) leases->lock_of[i] = lock;
+}
+
+const lease_queues_t *leases_queues(const leases_t *leases, size_t lock) { return &leases->queues[lock]; }
+size_t leases_lock_of(const leases_t *leases, size_t queue) { return leases->lock_of[queue]; }
+size_t leases_count(const leases_t *leases) { return leases->lock_count; }
 
 static void leases_notify(leases_t *leases) {
     for (size_t i = 0; i < leases->listener_count; i++) wakeup_raise(leases->listeners[i]);

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "queue/token.h"
+#include "model/token.h"
 
 typedef struct lease {
     char token[TOKEN_SIZE]; // "" = not leading
@@ -21,6 +21,13 @@ typedef struct lease {
 
 typedef struct leases leases_t;
 
+// The queues that one lock fences: `first_queue` and the `queue_count` - 1 after it.
+typedef struct lease_queues {
+    const char *lock; // the lock's name, for log lines; borrowed
+    size_t first_queue;
+    size_t queue_count;
+} lease_queues_t;
+
 leases_t *leases_new(size_t lock_count); // owned
 void leases_free(leases_t *leases);      // takes; NULL is fine
 
@@ -28,6 +35,12 @@ void leases_free(leases_t *leases);      // takes; NULL is fine
 // leader. Call before threads start.
 void leases_wake_on_change(leases_t *leases, int wake_fd);
 void leases_wake_on_suspicion(leases_t *leases, int wake_fd);
+
+// Says which queues a lock fences. Call before threads start.
+void leases_set_queues(leases_t *leases, size_t lock, lease_queues_t queues);
+const lease_queues_t *leases_queues(const leases_t *leases, size_t lock);
+size_t leases_lock_of(const leases_t *leases, size_t queue);
+size_t leases_count(const leases_t *leases); // of locks
 
 void lease_begin(leases_t *leases, size_t lock, const char *token, mono_t deadline);
 void lease_extend(leases_t *leases, size_t lock, mono_t deadline);

@@ -26,7 +26,7 @@ KNOWS = {
     "redis": "model " + LOW,
     "queue": "redis model " + LOW,
     "dialects": REDIS,
-    "role": REDIS,
+    "role": "redis model " + LOW,
     "inspect": "dialects " + REDIS,
     "http": "role model " + LOW,
     "auditor": ROLE + " audit",

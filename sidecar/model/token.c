@@ -1,4 +1,4 @@
-#include "queue/token.h"
+#include "model/token.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // Lock tokens: 128 random bits in hex, '-', and the lock's TTL in ms, so that everybody can see how long the lock may live.
-#ifndef QS_QUEUE_TOKEN_H
-#define QS_QUEUE_TOKEN_H
+#ifndef QS_MODEL_TOKEN_H
+#define QS_MODEL_TOKEN_H
 
 #include <stdint.h>
 
