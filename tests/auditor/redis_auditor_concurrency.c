@@ -54,8 +54,8 @@ static void expect_quick_check_ok(setup_t *d) {
 }
 
 /* `cp old.db audit.db` over the open log keeps the inode. The auditor sets the -wal file aside, takes the copy and refills it.
- * `rows` came after the copy, and are checkpointed (`merged`) or only in the -wal file. */
-static void expect_whole_after_copy(int rows, bool merged) {
+ * `rows` came after the copy, and are checkpointed (`checkpointed`) or only in the -wal file. */
+static void expect_whole_after_copy(int rows, bool checkpointed) {
     enum { BEFORE = 20 };
     char position[32];
     setup_t d = {0};
@@ -68,12 +68,12 @@ static void expect_whole_after_copy(int rows, bool merged) {
     start(&d);
     audit_log_feed(d.f.r, "email", BEFORE, rows, "1");
     expect_rows(&d, BEFORE + rows);
-    if (merged) restart(&d);
+    if (checkpointed) restart(&d);
     audit_log_feed(d.f.r, "email", BEFORE + rows, 1, "1");
     snprintf(position, sizeof position, "1-%d ", BEFORE + rows);
     expect_acknowledged(&d, "email", position);
     copy_file(copy, d.path);
-    if (merged) cr_assert(driver_until(&d.instance.driver, fixture_log_count("overwritten while it was open") == 1, 5000));
+    if (checkpointed) cr_assert(driver_until(&d.instance.driver, fixture_log_count("overwritten while it was open") == 1, 5000));
     audit_log_feed(d.f.r, "email", BEFORE + rows + 1, 1, "1");
     expect_rows(&d, BEFORE + rows + 2);
     audit_log_expect(d.path, "email", 0, BEFORE + rows + 2);
@@ -282,9 +282,9 @@ static void expect_reason(const setup_t *d, const char *reason) {
     health_free(health);
 }
 
-/* A foreign database is left alone, and failures wait in their streams until somebody removes it. `merged`: all rows are
+/* A foreign database is left alone, and failures wait in their streams until somebody removes it. `checkpointed`: all rows are
  * checkpointed; else the -wal file makes a whole log of any file. */
-static void expect_foreign_left_alone(bool merged) {
+static void expect_foreign_left_alone(bool checkpointed) {
     setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     char *copy = mem_printf("%s/foreign.db", d.dir);
@@ -294,7 +294,7 @@ static void expect_foreign_left_alone(bool merged) {
     sqlite3_close(db);
     audit_log_feed(d.f.r, "email", 0, 50, "1");
     expect_rows(&d, 50);
-    if (merged) restart(&d);
+    if (checkpointed) restart(&d);
     settle(&d);
     copy_file(copy, d.path);
     cr_assert(driver_until(&d.instance.driver, fixture_log_count("overwritten while it was open") == 1, 10000), "%s",

@@ -44,7 +44,7 @@ static int64_t redis_ms(redis_t *r) {
 }
 
 /* Old markers, and one that is a minute too young. */
-static void mark(redis_t *r, const char *queue) {
+static void add_markers(redis_t *r, const char *queue) {
     redis_ok(r, "EVAL %s 1 sidecar:%s:requeued %d %lld",
              "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'old' .. i, 'requeued ' .. i .. ' ann') end "
              "redis.call('HSET', KEYS[1], 'young', 'discarded ' .. ARGV[2] .. ' ann')",
@@ -61,8 +61,8 @@ static outcome_t step(setup_t *d, requeue_markers_t *markers) {
 Test(redis_requeue_markers, pruning_takes_small_steps_through_all_queues) {
     setup_t *d = open_auditor();
     requeue_markers_t markers = {0};
-    mark(d->f.r, "email");
-    mark(d->f.r, "sms");
+    add_markers(d->f.r, "email");
+    add_markers(d->f.r, "sms");
     cr_assert_eq(step(d, &markers), OUTCOME_OK);
     cr_assert_eq(markers_of(d->f.r, "email") + markers_of(d->f.r, "sms"), 2 * OLD + 2, "only the leader prunes");
     cr_assert(!mono_reached(markers.at, mono_now()), "and tries again later");
@@ -87,7 +87,7 @@ Test(redis_requeue_markers, a_key_of_the_wrong_type_blocks_no_other_queue) {
     requeue_markers_t markers = {0};
     instance_lead(&d->instance, d->f.r);
     redis_ok(d->f.r, "SET sidecar:email:requeued x");
-    mark(d->f.r, "sms");
+    add_markers(d->f.r, "sms");
     cr_assert_eq(step(d, &markers), OUTCOME_REFUSED);
     for (int i = 0; i < 50 && markers_of(d->f.r, "sms") > 1; i++) {
         markers.at = (mono_t){0};
@@ -99,12 +99,12 @@ Test(redis_requeue_markers, a_key_of_the_wrong_type_blocks_no_other_queue) {
 
 Test(redis_requeue_markers, the_auditor_prunes_markers) {
     setup_t *d = open_auditor();
-    mark(d->f.r, "sms");
+    add_markers(d->f.r, "sms");
     instance_lead(&d->instance, d->f.r);
     auditor_t *auditor = auditor_new(d->f.keys, d->instance.leases, d->instance.metrics, &d->instance.driver.role.stop);
     driver_add(&d->instance.driver, auditor_tick, auditor);
     cr_assert(driver_until(&d->instance.driver, markers_of(d->f.r, "sms") == 1, 15000));
-    mark(d->f.r, "email");
+    add_markers(d->f.r, "email");
     driver_run(&d->instance.driver, 50);
     cr_assert_eq(markers_of(d->f.r, "email"), OLD + 1, "the next round is an hour later");
     fixture_step_boottime(HOUR_S * 1000 + 1000);
@@ -117,7 +117,7 @@ Test(redis_requeue_markers, the_auditor_prunes_markers) {
 Test(redis_requeue_markers, no_marker_is_pruned_while_the_clocks_disagree) {
     static const int64_t MONTH_MS = INT64_C(30) * 24 * 3600 * 1000;
     setup_t *d = open_auditor();
-    mark(d->f.r, "sms");
+    add_markers(d->f.r, "sms");
     server_step_clock(d->f.server, MONTH_MS);
     instance_lead(&d->instance, d->f.r);
     auditor_t *auditor = auditor_new(d->f.keys, d->instance.leases, d->instance.metrics, &d->instance.driver.role.stop);
