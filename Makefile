@@ -32,7 +32,8 @@ LDFLAGS_ALL = $(SAN) -pthread -Wl,-z,relro,-z,now $(LDFLAGS)
 LIBS_ALL = $(PKG_LIBS) -lm
 
 SRC := $(sort $(shell find sidecar -name '*.c'))
-LUA := $(sort $(shell find sidecar -name "*.lua"))
+LUA := $(sort $(shell find sidecar -name "*.lua" ! -path "*/prologue/*"))
+PROLOGUE := $(wildcard sidecar/queue/lua/prologue/*.lua)
 SQL := $(sort $(wildcard sql/[0-9][0-9][0-9]_*.sql))
 OBJ := $(SRC:%.c=$(B)/%.o)
 GEN_OBJ := $(B)/gen/scripts.o $(B)/gen/sql.o $(B)/gen/texts.o
@@ -61,7 +62,7 @@ $(B)/%.o: %.c Makefile | $(B)/gen/paths.h $(B)/gen/scripts.c
 	$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
 # Each script becomes a script_t in scripts.c, and each folder with scripts gets a header scripts.h that declares them.
-$(B)/gen/scripts.c: $(LUA) sidecar/queue/lua/embed.sh
+$(B)/gen/scripts.c: $(LUA) $(PROLOGUE) sidecar/queue/lua/embed.sh
 	@mkdir -p $(@D)
 	sh sidecar/queue/lua/embed.sh $(@D) $(LUA)
 

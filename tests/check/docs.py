@@ -215,6 +215,9 @@ def rights(_):
     """The commands of Redis that the program uses, and who uses each: scripts by name, C by its folder."""
     users = {}
     for path, text in sources("*.lua"):
+        if path.parent.name == "prologue":
+            continue
+        text = subprocess.run(["sh", "sidecar/queue/lua/embed.sh", "--join", str(path)], text=True, capture_output=True, check=True).stdout
         code = "\n".join(line.split("--", 1)[0] for line in text.splitlines())
         for command, part in re.findall(r"redis\.p?call\(\s*'(\w+)'(?:,\s*'(\w+)')?", code):
             right = f"{command}|{part}" if command.lower() in CONTAINERS and part else command

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 TOP = pathlib.Path("sidecar")
+PROLOGUE = TOP / "queue/lua/prologue"
 SECTION = "Least privilege"
 ENTRY = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\+?)\]\s+\S")
 # What a script may call in redis.* and yet needs no right for: they are the engine's own, not commands.
@@ -128,6 +129,23 @@ def read_rights():
     return None
 
 
+def uses(path, lines):
+    """The code of the parts of the prologue that the build joins to a script; each must be called."""
+    code = []
+    for line in lines:
+        for name in re.findall(r"\w+", line[9:]) if line.startswith("-- Uses ") else ():
+            part = PROLOGUE / f"{name}.lua"
+            if not part.exists():
+                offence(path, 1, f"there is no {part}")
+                continue
+            text = part.read_text().splitlines()
+            functions = re.findall(r"^local function (\w+)", part.read_text(), re.M)
+            if not any(re.search(rf"(?<!function )\b{function}\(", "\n".join(lines)) for function in functions):
+                offence(path, 1, f"uses {name}, and calls none of {', '.join(functions)}")
+            code += [(1, without_comments(text)) for text in text]
+    return code
+
+
 def check_syntax(path, lines):
     """luac knows no shebang with flags; an empty line in its place keeps the numbers."""
     source = "\n".join([""] + lines[1:])
@@ -183,12 +201,14 @@ def main():
     rights = read_rights()
     headers = {}
     for path in sorted(TOP.rglob("*.lua")):
+        if path.parent.name == "prologue":
+            continue
         lines = path.read_text().splitlines()
         header = headers[path.stem] = Header(path, lines)
         code = [(n, without_comments(text)) for n, text in enumerate(lines, 1) if n > header.length]
         check_syntax(path, lines)
         check_indexes(path, header, code)
-        check_commands(path, lines[0] if lines else "", code, rights)
+        check_commands(path, lines[0] if lines else "", code + uses(path, lines), rights)
     check_callers(headers)
     check_requests(rights)
     print("\n".join(offences) if offences else f"ok   scripts: {len(headers)} of them do what their headers say")

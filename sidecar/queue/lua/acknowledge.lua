@@ -5,14 +5,8 @@
 -- ARGV[1]  instance
 -- ARGV[2+] position  of each queue in the order of KEYS: everything up to this id is on the caller's disk
 -- Reply    {now in ms, for each queue: 1 noted, 0 a higher one stands there (the time is noted), or '!' and what the key holds}
--- Safe     by compare: a field of the caller's own, whose id only goes up. Ids are compared as text, because Lua's numbers are
---          exact up to 2^53 only.
-local function above(a, b) -- two runs of digits: 1, 0 or -1
-    a, b = string.gsub(a, '^0+', ''), string.gsub(b, '^0+', '')
-    if #a ~= #b then return #a > #b and 1 or -1 end
-    if a == b then return 0 end
-    return a > b and 1 or -1
-end
+-- Uses     ids
+-- Safe     by compare: a field of the caller's own, whose id only goes up.
 local time = redis.call('TIME')
 local now = string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))
 local reply = {now}
@@ -27,8 +21,8 @@ for i, key in ipairs(KEYS) do
     else
         local old = redis.call('HGET', key, ARGV[1]) or ''
         local old_ms, old_seq = string.match(old, '^(%d+)%-(%d+) ')
-        local order = old_ms and above(old_ms, ms) or -1
-        if order == 0 then order = above(old_seq, seq) end
+        local order = old_ms and compare_digits(old_ms, ms) or -1
+        if order == 0 then order = compare_digits(old_seq, seq) end
         if order == 1 then position = old_ms .. '-' .. old_seq end
         redis.call('HSET', key, ARGV[1], position .. ' ' .. now)
         reply[i + 1] = order == 1 and 0 or 1

@@ -1,7 +1,22 @@
 #!/bin/sh
+# embed.sh --join FILE prints a script as Redis gets it: behind its header come the parts of prologue/ that its header names in a
+# line `-- Uses`.
 # embed.sh DIR FILE...: writes DIR/scripts.c, which defines a script_t (redis/script.h) for every a/lua/NAME.lua, and DIR/a/scripts.h,
 # which declares those of folder a. Headers are written only where they change, so that nothing else is compiled again.
 set -eu
+prologue=$(dirname "$0")/prologue
+
+join() {
+    header=$(awk 'NR > 1 && !/^--/ { exit } { lines = NR } END { print lines }' "$1")
+    head -n "$header" "$1"
+    for part in $(sed -n 's/^-- Uses *//p' "$1" | tr -d ,); do sed '/^--/d' "$prologue/$part.lua"; done
+    tail -n +"$((header + 1))" "$1"
+}
+
+if [ "$1" = --join ]; then
+    join "$2"
+    exit
+fi
 out=$1
 shift
 source=$out/scripts.c.tmp
@@ -16,12 +31,14 @@ for file in "$@"; do
     folder=${file#sidecar/}
     folder=${folder%/lua/*}
     mkdir -p "$out/headers.tmp/$folder"
+    joined=$out/joined.tmp
+    join "$file" >"$joined"
     printf 'extern const script_t script_%s;\n' "$name" >>"$out/headers.tmp/$folder/scripts.h"
     {
         printf 'extern const script_t script_%s;\nconst script_t script_%s = {\n    .name = "%s",\n    .text =\n' "$name" "$name" "$name"
-        c_string <"$file"
-        printf '    ,\n    .len = %d,\n    .first_line_len = %d,\n' "$(wc -c <"$file")" "$(head -n 1 "$file" | wc -c)"
-        printf '    .sha1 = "%s",\n    .sha1_without_flags = "%s",\n};\n' "$(sha1 <"$file")" "$(tail -n +2 "$file" | sha1)"
+        c_string <"$joined"
+        printf '    ,\n    .len = %d,\n    .first_line_len = %d,\n' "$(wc -c <"$joined")" "$(head -n 1 "$joined" | wc -c)"
+        printf '    .sha1 = "%s",\n    .sha1_without_flags = "%s",\n};\n' "$(sha1 <"$joined")" "$(tail -n +2 "$joined" | sha1)"
     } >>"$source"
 done
 printf 'const script_t *const all_scripts[] = {\n' >>"$source"
@@ -33,5 +50,5 @@ printf '};\nconst size_t all_script_count = sizeof all_scripts / sizeof *all_scr
     { printf '// Made by embed.sh.\n#pragma once\n#include "redis/script.h"\n' && cat "$out/headers.tmp/$header"; } >"$out/$header.tmp"
     if cmp -s "$out/$header.tmp" "$out/$header"; then rm "$out/$header.tmp"; else mv "$out/$header.tmp" "$out/$header"; fi
 done
-rm -rf "$out/headers.tmp"
+rm -rf "$out/headers.tmp" "$joined"
 mv "$source" "$out/scripts.c"

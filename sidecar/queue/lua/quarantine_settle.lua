@@ -20,6 +20,7 @@
 -- ARGV[9]  most      bytes that the stream may hold
 -- ARGV[10+] names and values of the record; 'at' is added here
 -- Reply    {'settled', 1}, {'changed'} its score, its envelope or `job`, {'alive'} it waits, or its list is too long to tell, {'full'} the stream, {'fenced'}, {'type', key, found}
+-- Uses     types, records
 -- Safe     fenced; by compare of score and envelope; all preconditions before the first write; adds before it removes. A push is
 --          scheduled first: refused, it is tried again when it is due next. What removes comes last, so it is tried first, on a key of
 --          ours that never exists: a right that was taken away meanwhile must not leave the record of a job that is there still.
@@ -28,10 +29,8 @@ local events, verdict, member = KEYS[4] ~= KEYS[3], ARGV[5], ARGV[2]
 local wanted = {{'aside', KEYS[2], 'zset'}, {'delayed', KEYS[3], 'zset'}, {'failures', KEYS[7], 'stream'}, {'meta', KEYS[8], 'hash'}}
 if events then wanted[#wanted + 1] = {'events', KEYS[4], 'hash'} end
 if KEYS[5] ~= KEYS[3] then wanted[#wanted + 1] = {'ready', KEYS[5], 'list'} end
-for _, want in ipairs(wanted) do
-    local found = redis.call('TYPE', want[2]).ok
-    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
-end
+local refusal = wrong_type(wanted)
+if refusal then return refusal end
 if (redis.call('ZSCORE', KEYS[3], member) or '') ~= ARGV[3] then return {'changed'} end
 if verdict == 'forget' then
     redis.call('ZREM', KEYS[2], member)
@@ -54,11 +53,7 @@ if verdict == 'push' then
 end
 local record = {'at', string.format('%.0f', now)}
 for i = 10, #ARGV do record[#record + 1] = ARGV[i] end
-local function number(text) return tonumber(string.match(text or '', '^%d+$')) or 0 end
-local meta, length = redis.call('HMGET', KEYS[8], 'bytes', 'entries'), redis.call('XLEN', KEYS[7])
-local bytes, entries = number(meta[1]), number(meta[2])
-if entries > length then bytes = math.floor(bytes / entries * length) end
-for i = 2, #record, 2 do bytes = bytes + #record[i] end
+local bytes, length = stream_bytes(KEYS[7], KEYS[8], record)
 if bytes > tonumber(ARGV[9]) then return {'full'} end
 redis.call('ZREM', KEYS[8] .. ':none', '')
 if events then redis.call('HDEL', KEYS[8] .. ':none', '') end

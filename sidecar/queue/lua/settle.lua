@@ -33,6 +33,7 @@
 -- ARGV[17+] names and values of the record, a last name without a value has the job for it; 'at' and 'error' are added here
 -- Reply    {'settled', recorded: 1 or 0}, {'dropped'} it was done, {'gone'} the job, {'changed'} its stamp or report, {'alive'} its
 --          heartbeat is there, {'copies'}, {'full'} the stream, {'fenced'}, {'type', key, found}
+-- Uses     types, records
 -- Safe     fenced; by compare; all preconditions before the first write; adds before it removes. What is in `bytes` cannot make a
 --          write fail between the record and the removal; nor can a right that was taken away meanwhile: LREM and SREM come last,
 --          so they are tried first, on a key of ours that never exists.
@@ -43,10 +44,8 @@ local wanted = {{'backup', KEYS[2], 'list'}, {'target', KEYS[3], delayed and 'zs
 for i, want in ipairs({{'dlq', 'list'}, {'mark', 'set'}, {'done', 'set'}, {'recorded', 'zset'}}) do
     if KEYS[9 + i] ~= KEYS[1] then wanted[#wanted + 1] = {want[1], KEYS[9 + i], want[2]} end
 end
-for i, want in ipairs(wanted) do
-    local found = redis.call('TYPE', want[2]).ok
-    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
-end
+local refusal = wrong_type(wanted)
+if refusal then return refusal end
 local job, ends = ARGV[2], ARGV[5] == ''
 if (redis.call('HGET', KEYS[5], ARGV[3]) or '') ~= ARGV[4] then return {'changed'} end
 local text = redis.call('HGET', KEYS[6], job)
@@ -75,14 +74,7 @@ if ARGV[9] ~= '' then
     record[#record + 1] = 'error'
     record[#record + 1] = string.sub(text, 1, 65536)
 end
-local bytes = 0
-for i = 2, #record, 2 do bytes = bytes + #record[i] end
-local function number(text) return tonumber(string.match(text or '', '^%d+$')) or 0 end
-local meta, length = redis.call('HMGET', KEYS[8], 'bytes', 'entries'), redis.call('XLEN', KEYS[7])
-local counted, entries = number(meta[1]), number(meta[2])
--- Who trims or deletes the stream by hand does not count: the rest has its share, or it would be full for ever.
-if entries > length then counted = math.floor(counted / entries * length) end
-bytes = bytes + counted
+local bytes, length = stream_bytes(KEYS[7], KEYS[8], record)
 local room = bytes <= tonumber(ARGV[12])
 if ends and not room then return {'full'} end
 local dlq, marked, none = KEYS[10] ~= KEYS[1], KEYS[11] ~= KEYS[1], KEYS[5] .. ':none'

@@ -22,30 +22,21 @@
 --          {'type', key, found}        `failures`, `auditors` or `meta` holds something else
 -- Ages     After Redis's clock was ahead and set right, ids stay in the time to come, for as long as it was ahead. The age of such
 --          an entry counts from when a trim first sees it like that.
+-- Uses     types, ids
 -- Safe     fenced; every precondition is looked at before the first write. `trimmed` and `bytes` are written before entries go, so
 --          that none goes without a trace; an XTRIM that removes nothing proves the right to it first.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
-local wanted = {{'failures', KEYS[2], 'stream'}, {'auditors', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}}
-for _, want in ipairs(wanted) do
-    local found = redis.call('TYPE', want[2]).ok
-    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
-end
+local refusal = wrong_type({{'failures', KEYS[2], 'stream'}, {'auditors', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}})
+if refusal then return refusal end
 local retain, records, copies = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local most, size, heard, forget = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local room = tonumber(ARGV[9])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
--- Ids are compared as text, because Lua's numbers are exact up to 2^53 only.
-local function digits_above(a, b)
-    a, b = string.gsub(a, '^0+', ''), string.gsub(b, '^0+', '')
-    if #a ~= #b then return #a > #b and 1 or -1 end
-    if a == b then return 0 end
-    return a > b and 1 or -1
-end
 local function above(a, b) -- {ms, seq} each
-    local order = digits_above(a[1], b[1])
-    if order == 0 then order = digits_above(a[2], b[2]) end
+    local order = compare_digits(a[1], b[1])
+    if order == 0 then order = compare_digits(a[2], b[2]) end
     return order == 1
 end
 
@@ -72,7 +63,7 @@ if ahead_at and tonumber(ahead_at) > now then ahead_at = nil end -- of a clock t
 local unknown = false -- an entry of a time to come that nobody has seen yet
 -- Since when an entry is there, in ms.
 local function since(ms, seq)
-    if digits_above(ms, present) < 1 then return tonumber(ms) end
+    if compare_digits(ms, present) < 1 then return tonumber(ms) end
     if ahead_at and not above({ms, seq}, {ahead_ms, ahead_seq}) then return tonumber(ahead_at) end
     unknown = true
     return now

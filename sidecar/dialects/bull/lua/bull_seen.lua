@@ -11,14 +11,13 @@
 -- ARGV[4]  seen      ms, moves `:seen` there, and forgets what is never read again; '' = only asks; 'off' = failures are not
 --                    recorded now, and what fails meanwhile will count as known
 -- Reply    {'seen', now in ms, the score of `:seen`}, {'off'}, {'fenced'}, {'type', key, found}
+-- Uses     types
 -- Safe     fenced; `:seen` moves forwards only, but for one that a clock has left more than `overlap` in the future: it would let
 --          nothing be forgotten, and hide what fails while nobody leads. It is written last: a begin that was refused half-way
 --          begins anew. A mark is forgotten when no look reaches down to it any more.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
-for _, want in ipairs({{'failed', KEYS[2]}, {'recorded', KEYS[3]}}) do
-    local found = redis.call('TYPE', want[2]).ok
-    if found ~= 'none' and found ~= 'zset' then return {'type', want[1], found} end
-end
+local refusal = wrong_type({{'failed', KEYS[2], 'zset'}, {'recorded', KEYS[3], 'zset'}})
+if refusal then return refusal end
 if ARGV[4] == 'off' then
     redis.call('ZREM', KEYS[3], ':seen')
     return {'off'}

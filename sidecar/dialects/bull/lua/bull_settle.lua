@@ -25,6 +25,7 @@
 -- ARGV[8]  most      bytes that the stream may hold
 -- ARGV[9+] names and values of the record; 'at' and 'error' are added here
 -- Reply    as settle: settled, gone (its worker has it still, or it is finished), changed, alive (it has a lock), full, fenced, type
+-- Uses     types, records
 -- Safe     fenced; by compare; adds before it removes, the record first of all; PUBLISH last and by pcall. A right that was taken
 --          away cannot stop it between the record and the removal: those for what follows are tried first, on a key that is none.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
@@ -32,10 +33,8 @@ local broken = ARGV[4] == 'broken'
 local wanted = {{'stalled', KEYS[2], 'set'}, {'active', KEYS[3], 'list'}, {'wait', KEYS[4], 'list'}, {'paused', KEYS[5], 'list'},
     {'meta-paused', KEYS[6], 'string'}, {'failed', KEYS[7], 'zset'}, {'recorded', KEYS[8], 'zset'},
     {'failures', KEYS[9], 'stream'}, {'meta', KEYS[10], 'hash'}}
-for _, want in ipairs(wanted) do
-    local found = redis.call('TYPE', want[2]).ok
-    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
-end
+local refusal = wrong_type(wanted)
+if refusal then return refusal end
 local id, ends = ARGV[2], ARGV[4] ~= 'retry'
 if redis.call('SISMEMBER', KEYS[2], id) == 0 then return {'gone'} end
 if not redis.call('LPOS', KEYS[3], id) then
@@ -50,19 +49,13 @@ if not broken and counter ~= ARGV[3] then return {'changed'} end
 
 local time = redis.call('TIME')
 local now = string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))
-local record, bytes = {'at', now}, 0
+local record = {'at', now}
 for i = 9, #ARGV do record[#record + 1] = ARGV[i] end
 if ends then
     record[#record + 1] = 'error'
     record[#record + 1] = ARGV[5]
 end
-for i = 2, #record, 2 do bytes = bytes + #record[i] end
-local function number(text) return tonumber(string.match(text or '', '^%d+$')) or 0 end
-local meta, length = redis.call('HMGET', KEYS[10], 'bytes', 'entries'), redis.call('XLEN', KEYS[9])
-local counted, entries = number(meta[1]), number(meta[2])
--- Who trims or deletes the stream by hand does not count: the rest has its share, or it would be full for ever.
-if entries > length then counted = math.floor(counted / entries * length) end
-bytes = bytes + counted
+local bytes, length = stream_bytes(KEYS[9], KEYS[10], record)
 local room = bytes <= tonumber(ARGV[8])
 if ends and not room then return {'full'} end
 local none = KEYS[8] .. ':none'

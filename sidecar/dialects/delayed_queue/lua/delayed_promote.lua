@@ -18,6 +18,7 @@
 -- ARGV[9]  steps     how many pairs of delays follow
 -- ARGV[10+] two for each step: next attempts below this wait so many ms; then the class of each list in KEYS[6+]
 -- Reply    as promote; the score of the oldest is '' where that was not moved
+-- Uses     types
 -- Safe     fenced, and atomic with the read: what is scheduled is what was read. Scheduling comes first, so that a push that is
 --          refused is tried again when the event is due next, and not at once, twice or never; nothing is removed but members
 --          without an envelope. Of an envelope only the digits of `attempt` change, and those only in the shape that Jackson
@@ -26,10 +27,8 @@
 --          had its last push ends in .5, by which it is known for the monitor's when it is due again, and one that is put off for
 --          the monitor in .25, or .75 after its last push.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
-for _, want in ipairs({{'delayed', KEYS[2], 'zset'}, {'events', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}, {'aside', KEYS[5], 'zset'}}) do
-    local found = redis.call('TYPE', want[2]).ok
-    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
-end
+local refusal = wrong_type({{'delayed', KEYS[2], 'zset'}, {'events', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}, {'aside', KEYS[5], 'zset'}})
+if refusal then return refusal end
 local owner = redis.call('HGET', KEYS[4], 'group')
 if owner and owner ~= ARGV[2] then return {'owner', owner} end
 local time = redis.call('TIME')

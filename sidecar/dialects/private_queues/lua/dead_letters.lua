@@ -13,12 +13,11 @@
 -- ARGV[7]  forget    ms: marks that are older go, once the end of the list was seen; '' = none
 -- Reply    {'letters', now in ms, entries looked at, 1 at the end of the list or else 0, and three for each that is not recorded:
 --          it or '', its size, its SHA-1}, {'fenced'}, {'type', key, found}
+-- Uses     types
 -- Safe     fenced; the list is only read, and a mark is made by record_once alone.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
-for _, want in ipairs({{'dlq', KEYS[2], 'list'}, {'recorded', KEYS[3], 'zset'}}) do
-    local found = redis.call('TYPE', want[2]).ok
-    if found ~= 'none' and found ~= want[3] then return {'type', want[1], found} end
-end
+local refusal = wrong_type({{'dlq', KEYS[2], 'list'}, {'recorded', KEYS[3], 'zset'}})
+if refusal then return refusal end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local reply = {'letters', string.format('%.0f', now), 0, 0}

@@ -1,0 +1,10 @@
+-- records: how large the failure stream would be with `record` (names and values in turns): bytes of all values, and the entries
+-- that it has now. Where somebody trims or deletes the stream by hand, the rest counts with its share, or it would stay full.
+local function number(text) return tonumber(string.match(text or '', '^%d+$')) or 0 end
+local function stream_bytes(stream, meta, record)
+    local counted, length = redis.call('HMGET', meta, 'bytes', 'entries'), redis.call('XLEN', stream)
+    local bytes, entries = number(counted[1]), number(counted[2])
+    if entries > length then bytes = math.floor(bytes / entries * length) end
+    for i = 2, #record, 2 do bytes = bytes + #record[i] end
+    return bytes, length
+end
