@@ -1,4 +1,4 @@
-/* `queue-sidecar audit` as people and scripts see it; what is meant for programs is read back by Python's own readers. */
+/* `queue-sidecar audit` as people and scripts see it. Python's own readers check the formats for programs. */
 #include "audit/audit.h"
 #include "audit_case.h"
 #include "child.h"
@@ -15,7 +15,7 @@
 
 enum { BASE_S = 1763690400 }; /* 2025-11-21T02:00:00Z */
 
-/* Failure n, n seconds after BASE, with what is hard to print. */
+/* Failure n, n seconds after BASE. */
 static void put(audit_t *audit, int n, const char *queue, const char *reason, slice_t error, slice_t payload) {
     audit_case_event_t of;
     audit_case_event(&of, "failed", n, (int64_t)(BASE_S + n) * 1000 + 7);
@@ -28,7 +28,7 @@ static void put(audit_t *audit, int n, const char *queue, const char *reason, sl
 
 #define SLICE(text) ((slice_t){text, sizeof(text) - 1})
 
-/* Three failures, the first of which was put back. The path is owned by the caller. */
+/* Three failures; the first is requeued. The caller owns the path. */
 static char *small_log(void) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
@@ -46,7 +46,7 @@ static char *small_log(void) {
     return path;
 }
 
-/* Runs Python on what the CLI wrote, which it finds in a file named by argv[1]; an AssertionError fails the test. */
+/* Runs a Python program on the output in the file argv[1]. An AssertionError fails the test. */
 static void python(const char *input, const char *program) {
     char *dir = temp_dir("python"), *path = temp_path(dir, "input"), *err = temp_path(dir, "err");
     temp_write(path, input);
@@ -80,7 +80,7 @@ static void python_rows(const char *input, const char *read) {
     free(program);
 }
 
-Test(daemon_audit_cli, every_format_is_read_back_by_others) {
+Test(daemon_audit_cli, python_reads_every_format_back) {
     char *db = small_log();
     const daemon_output_t *json = daemon_run("audit", "list", "--db", db, "-o", "json");
     cr_assert_eq(json->code, 0, "%s", json->err);
@@ -106,14 +106,14 @@ Test(daemon_audit_cli, every_format_is_read_back_by_others) {
     free(db);
 }
 
-/* The ref of a job, owned by the caller. */
+/* The caller owns the ref. */
 static char *ref_of(const char *db, const char *job) {
     char *sql = mem_printf("SELECT ref FROM failed_jobs WHERE job_id = '%s'", job), *ref = audit_case_sql(db, sql);
     free(sql);
     return ref;
 }
 
-Test(daemon_audit_cli, show_tells_all_of_one) {
+Test(daemon_audit_cli, show_prints_all_of_an_event) {
     char *db = small_log(), *ref = ref_of(db, "job-1"), *binary = ref_of(db, "job-3");
     const daemon_output_t *shown = daemon_run("audit", "show", ref, "--db", db, "--utc");
     cr_assert_eq(shown->code, 0, "%s", shown->err);
@@ -139,7 +139,7 @@ Test(daemon_audit_cli, show_tells_all_of_one) {
     free(db);
 }
 
-Test(daemon_audit_cli, several_refs_of_one_beginning_are_listed) {
+Test(daemon_audit_cli, an_ambiguous_ref_lists_its_events) {
     char *db = audit_case_path();
     audit_t *audit = audit_case_open(db, AUDIT_WRITE);
     for (int n = 0; n < 33; n++) put(audit, n, "q", "reported", SLICE(""), SLICE("x")); /* more than there are first digits */
@@ -157,7 +157,7 @@ static const daemon_output_t *run_with(const char *variable, const char *const *
     return daemon_run_argv(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, args);
 }
 
-Test(daemon_audit_cli, tables_are_safe_local_and_fit) {
+Test(daemon_audit_cli, tables_are_escaped_and_in_local_time) {
     char *db = small_log();
     const char *const list[] = {"audit", "list", "--db", db, NULL}, *const utc[] = {"audit", "list", "--db", db, "--utc", NULL};
     const daemon_output_t *berlin = run_with("TZ=CET-1", list), *plain = run_with("TZ=CET-1", utc);
@@ -176,7 +176,6 @@ Test(daemon_audit_cli, tables_are_safe_local_and_fit) {
     free(db);
 }
 
-/* No line of any table is longer than a terminal of 80 columns, however long names are. */
 Test(daemon_audit_cli, tables_fit_a_terminal_of_80_columns) {
     char *db = audit_case_path(), *event;
     audit_t *audit = audit_case_open(db, AUDIT_WRITE);
@@ -200,8 +199,8 @@ Test(daemon_audit_cli, tables_fit_a_terminal_of_80_columns) {
     free(db);
 }
 
-/* What somebody looks for is there at any width: the job, why it failed, and what became of it. */
-Test(daemon_audit_cli, a_narrow_list_tells_the_job_the_error_and_the_answer) {
+/* At any width people find the job, its error, and who requeued it. */
+Test(daemon_audit_cli, a_narrow_list_shows_job_error_and_answer) {
     char *db = audit_case_path();
     audit_t *audit = audit_case_open(db, AUDIT_WRITE);
     audit_case_event_t failed, back;
@@ -236,7 +235,7 @@ Test(daemon_audit_cli, a_narrow_list_tells_the_job_the_error_and_the_answer) {
     free(db);
 }
 
-/* What `audit show` writes on a terminal: owned by the caller. */
+/* The caller owns the text. */
 static char *shown_on_terminal(const char *db, const char *ref) {
     terminal_t *terminal = terminal_open(80, 24);
     const char *const argv[] = {daemon_program(), "audit", "show", ref, "--db", db, NULL};
@@ -249,8 +248,8 @@ static char *shown_on_terminal(const char *db, const char *ref) {
     return raw;
 }
 
-/* A payload of megabytes would take what was said before it off the screen. A pipe has all of it. */
-Test(daemon_audit_cli, a_terminal_shows_the_beginning_of_a_large_payload) {
+/* A payload of megabytes would scroll the other fields away. A pipe gets all of it. */
+Test(daemon_audit_cli, show_truncates_large_payloads_on_a_terminal) {
     char *db = audit_case_path(), text[64 * 1024 + 4], binary[685];
     audit_t *audit = audit_case_open(db, AUDIT_WRITE);
     memset(text, 'a', sizeof text);
@@ -282,7 +281,7 @@ Test(daemon_audit_cli, a_terminal_shows_the_beginning_of_a_large_payload) {
     free(db);
 }
 
-Test(daemon_audit_cli, messages_are_safe_for_a_terminal) {
+Test(daemon_audit_cli, messages_escape_control_bytes) {
     const daemon_output_t *output = daemon_run("audit", "list", "--db", "no\x1b[31m/such");
     cr_expect(has(output->err, "no\\x1b[31m/such") && !strchr(output->err, '\x1b'), "%s", output->err);
     char *db = audit_case_path();
@@ -294,8 +293,8 @@ Test(daemon_audit_cli, messages_are_safe_for_a_terminal) {
     free(db);
 }
 
-/* The same three failures by the times that are asked for, in the zone CET-1. */
-Test(daemon_audit_cli, times_are_local_unless_they_say_otherwise) {
+/* The zone is CET-1. */
+Test(daemon_audit_cli, times_without_a_zone_are_local) {
     static const struct {
         const char *since, *until;
         int rows;
@@ -327,8 +326,7 @@ Test(daemon_audit_cli, times_are_local_unless_they_say_otherwise) {
     free(db);
 }
 
-/* Other events than final failures are asked for: that there are none of those says nothing of failures. */
-Test(daemon_audit_cli, what_is_not_there_has_the_name_that_was_asked_for) {
+Test(daemon_audit_cli, an_empty_result_names_the_kind_asked_for) {
     char *db = small_log();
     static const char *const rows[][4] = {{"--kind", "gap", NULL, "no events of kind gap match"},
                                           {"--kind=gap", "--queue", "nobody's", "no events of kind gap match"},
@@ -343,7 +341,7 @@ Test(daemon_audit_cli, what_is_not_there_has_the_name_that_was_asked_for) {
     free(db);
 }
 
-Test(daemon_audit_cli, exit_codes_and_hints) {
+Test(daemon_audit_cli, wrong_usage_exits_2_with_a_hint) {
     char *db = small_log(), *missing = audit_case_path();
     static const struct {
         const char *words[4], *hint;
@@ -395,7 +393,7 @@ Test(daemon_audit_cli, exit_codes_and_hints) {
     free(db);
 }
 
-Test(daemon_audit_cli, finds_the_log_by_the_config_while_somebody_writes) {
+Test(daemon_audit_cli, list_finds_the_log_by_config_during_a_write) {
     char *db = small_log(), *text = mem_printf("audit = { path = \"%s\"; };\nqueues = ( { name = \"q\"; } );\n", db),
          *config = temp_file("x.cfg", text);
     audit_t *writer = audit_case_open(db, AUDIT_WRITE);
@@ -411,8 +409,7 @@ Test(daemon_audit_cli, finds_the_log_by_the_config_while_somebody_writes) {
     free(db);
 }
 
-/* All SQL of sql/README.md, as it stands there, in the shell that it is written for. */
-Test(daemon_audit_cli, ready_queries_run_in_the_shell) {
+Test(daemon_audit_cli, queries_of_the_sql_readme_run_in_the_shell) {
     char *db = small_log(), *text = temp_read("sql/README.md"), *dir = temp_dir("shell"), *out = temp_path(dir, "out"),
          *err = temp_path(dir, "err");
     int queries = 0;

@@ -1,4 +1,4 @@
-/* `queue-sidecar audit export`, `import` and `backup`: what comes out goes in again, whatever happens on the way. */
+/* `queue-sidecar audit export`, `import` and `backup`: round trips, crashes and damaged files. */
 #include "audit/audit.h"
 #include "audit_case.h"
 #include "audit_log.h"
@@ -37,7 +37,7 @@ static void put(audit_t *audit, const char *kind, int n, slice_t error, slice_t 
     cr_assert(audit_case_put(audit, &of.event));
 }
 
-/* Events of all kinds, with what is hard to write. The path is owned by the caller. */
+/* Events of all kinds, with bytes that are hard to write. The caller owns the path. */
 static char *hostile_log(void) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
@@ -78,7 +78,7 @@ static void write_file(const char *path, const char *text, size_t len) {
 
 static bool is_there(const char *path) { return access(path, F_OK) == 0; }
 
-/* A name beside the log, owned by the caller. */
+/* DB.SUFFIX; the caller owns it. */
 static char *beside(const char *db, const char *suffix) { return mem_printf("%s.%s", db, suffix); }
 
 Test(daemon_audit_files, an_export_imports_as_the_same_log) {
@@ -146,7 +146,7 @@ Test(daemon_audit_files, export_filters_and_imports_from_a_pipe) {
     free(db);
 }
 
-Test(daemon_audit_files, no_file_is_overwritten_by_accident) {
+Test(daemon_audit_files, existing_files_need_force) {
     static const char *const commands[] = {"export", "backup"};
     char *db = hostile_log(), *wal = mem_printf("%s-wal", db);
     for (size_t i = 0; i < 2; i++) {
@@ -172,8 +172,8 @@ Test(daemon_audit_files, no_file_is_overwritten_by_accident) {
     free(db);
 }
 
-/* What a killed shell left beside an older file of that name would be merged into the copy. */
-Test(daemon_audit_files, a_backup_is_not_put_beside_remains) {
+/* SQLite would merge it into the copy. */
+Test(daemon_audit_files, backup_refuses_a_foreign_wal_beside_its_file) {
     char *db = hostile_log(), *file = beside(db, "backup"), *wal = mem_printf("%s-wal", file);
     write_file(wal, "x", 1);
     const daemon_output_t *out = daemon_run("audit", "backup", file, "--db", db, "--force");
@@ -187,8 +187,8 @@ Test(daemon_audit_files, a_backup_is_not_put_beside_remains) {
     free(db);
 }
 
-/* What lies beside it is its own newest rows: nobody is told to move them away. */
-Test(daemon_audit_files, a_backup_onto_the_open_log_is_told_what_it_is) {
+/* The WAL beside it holds its own newest rows: the message must not say to move it away. */
+Test(daemon_audit_files, backup_refuses_the_log_itself) {
     char *db = hostile_log(), *wal = mem_printf("%s-wal", db);
     sqlite3 *shell;
     struct stat at;
@@ -204,7 +204,7 @@ Test(daemon_audit_files, a_backup_onto_the_open_log_is_told_what_it_is) {
     free(db);
 }
 
-Test(daemon_audit_files, two_writers_of_one_file_do_not_mix) {
+Test(daemon_audit_files, a_second_writer_of_a_file_is_refused) {
     char *db = hostile_log(), *file = beside(db, "x"), *part = beside(file, "part");
     int fd = open(part, O_RDWR | O_CREAT, 0600);
     cr_assert(fd >= 0 && flock(fd, LOCK_EX) == 0);
@@ -222,12 +222,12 @@ static struct point {
     char name[40], command[12];
 } points[] = {{"export_before_rename", "export"}, {"backup_before_rename", "backup"}};
 
-ParameterizedTestParameters(daemon_audit_files, killed_before_the_end) {
+ParameterizedTestParameters(daemon_audit_files, a_killed_writer_leaves_no_file_and_can_be_rerun) {
     return cr_make_param_array(struct point, points, sizeof points / sizeof *points);
 }
 
-/* The name is not there before the file is whole; run again, it is. */
-ParameterizedTest(struct point *point, daemon_audit_files, killed_before_the_end) {
+/* The file appears only when it is whole. */
+ParameterizedTest(struct point *point, daemon_audit_files, a_killed_writer_leaves_no_file_and_can_be_rerun) {
     char *db = hostile_log(), *file = beside(db, "x"), *variable = mem_printf("QS_CRASH_AT=%s", point->name),
          *copy = beside(db, "y");
     const char *const words[] = {"audit", point->command, file, "--db", db, NULL};
@@ -244,7 +244,7 @@ ParameterizedTest(struct point *point, daemon_audit_files, killed_before_the_end
     free(db);
 }
 
-/* A log of n failures; owned by the caller. */
+/* A log of n failures; the caller owns the path. */
 static char *long_log(int n) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
@@ -266,11 +266,11 @@ static struct death {
 } deaths[] = {
     {"import_before_commit", 0}, {"import_before_commit:3", 1000}, {"import_committed:1", 500}, {"import_committed:4", 2000}};
 
-ParameterizedTestParameters(daemon_audit_files, import_is_killed_and_run_again) {
+ParameterizedTestParameters(daemon_audit_files, a_killed_import_can_be_rerun) {
     return cr_make_param_array(struct death, deaths, sizeof deaths / sizeof *deaths);
 }
 
-ParameterizedTest(struct death *death, daemon_audit_files, import_is_killed_and_run_again) {
+ParameterizedTest(struct death *death, daemon_audit_files, a_killed_import_can_be_rerun) {
     char *peer = long_log(2100), *db = audit_case_path(), *variable = mem_printf("QS_CRASH_AT=%s", death->name);
     const char *const words[] = {"audit", "import", peer, "--db", db, NULL};
     const daemon_output_t *out = daemon_run_argv(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, words);
@@ -295,8 +295,8 @@ ParameterizedTest(struct death *death, daemon_audit_files, import_is_killed_and_
     free(peer);
 }
 
-/* Cut off anywhere: all whole records come in, the torn one is named, and nothing that was cut passes for whole. */
-Test(daemon_audit_files, a_cut_export_gives_its_whole_records) {
+/* Cut anywhere: whole lines are imported, the torn line is named, and the file never passes for whole. */
+Test(daemon_audit_files, a_truncated_export_imports_its_whole_lines) {
     char *db = hostile_log(), *all = audit_case_sql(db, ALL), *file = beside(db, "jsonl"), *copy = beside(file, "copy");
     cr_assert_eq(daemon_run("audit", "export", file, "--db", db)->code, 0);
     char *text = temp_read(file);
@@ -316,8 +316,8 @@ Test(daemon_audit_files, a_cut_export_gives_its_whole_records) {
     free(text), free(copy), free(file), free(all), free(db);
 }
 
-/* A line that is lost within; and several exports in one file, as `cat` makes it. */
-Test(daemon_audit_files, an_export_knows_how_many_it_holds) {
+/* Also in several exports joined by `cat`. */
+Test(daemon_audit_files, import_reports_lines_missing_inside_an_export) {
     char *db = hostile_log(), *file = beside(db, "jsonl"), *copy = beside(db, "copy");
     const char *text = daemon_run("audit", "export", "--db", db)->out, *second = strchr(text, '\n') + 1;
     write_file(file, second, strlen(second));
@@ -334,7 +334,7 @@ Test(daemon_audit_files, an_export_knows_how_many_it_holds) {
     free(both), free(copy), free(file), free(db);
 }
 
-Test(daemon_audit_files, bad_lines_are_named_and_good_ones_kept) {
+Test(daemon_audit_files, import_names_bad_lines_and_keeps_good_ones) {
     char *db = hostile_log(), *file = beside(db, "jsonl"), *copy = beside(db, "copy");
     const daemon_output_t *out = daemon_run("audit", "export", "--db", db, "--kind", "failed");
     char *first = strchr(out->out, '\n') + 1,
@@ -352,8 +352,8 @@ Test(daemon_audit_files, bad_lines_are_named_and_good_ones_kept) {
     free(db);
 }
 
-/* A wrong file has nothing else: its lines must not bury what is said at the end. */
-Test(daemon_audit_files, of_many_bad_lines_the_first_are_named) {
+/* A wrong file has only bad lines, which must not bury the summary. */
+Test(daemon_audit_files, import_names_only_the_first_100_bad_lines) {
     char *db = audit_case_path(), *file = beside(db, "jsonl");
     for (int lines = 100; lines <= 101; lines++) {
         buffer_t text = {0};
@@ -372,7 +372,7 @@ Test(daemon_audit_files, of_many_bad_lines_the_first_are_named) {
     free(db);
 }
 
-Test(daemon_audit_files, what_is_no_export_is_told) {
+Test(daemon_audit_files, import_refuses_other_files_with_a_reason) {
     static const struct {
         const char *text, *reason;
     } rows[] = {{"hello\n", "is neither an audit log nor an export (-o jsonl) of one"},
@@ -396,8 +396,8 @@ Test(daemon_audit_files, what_is_no_export_is_told) {
     free(db);
 }
 
-/* As a copy over a network may end. */
-Test(daemon_audit_files, a_log_that_was_cut_short_gives_what_is_there) {
+/* As a broken copy over a network. */
+Test(daemon_audit_files, a_truncated_log_imports_its_readable_rows) {
     char *peer = long_log(4000), *db = audit_case_path();
     struct stat at;
     cr_assert(stat(peer, &at) == 0 && truncate(peer, at.st_size / 2 / 4096 * 4096) == 0);
@@ -411,8 +411,7 @@ Test(daemon_audit_files, a_log_that_was_cut_short_gives_what_is_there) {
     free(peer);
 }
 
-/* The whole story: a peer that was there fills the gap, and people see it. */
-Test(daemon_audit_files, a_peer_fills_a_gap) {
+Test(daemon_audit_files, importing_a_peers_log_fills_a_gap) {
     char *peer = long_log(10), *db = hostile_log();
     audit_t *audit = audit_case_open(peer, AUDIT_WRITE);
     buffer_t why = {0};
@@ -432,8 +431,8 @@ Test(daemon_audit_files, a_peer_fills_a_gap) {
     free(peer);
 }
 
-/* The way back to a backup in docs/audit.md: nothing was lost, and nothing says so. */
-Test(daemon_audit_files, a_backup_put_in_the_place_of_its_log_is_filled_up, .timeout = 120) {
+/* As docs/audit.md says: nothing is lost, and no gap is reported. */
+Test(daemon_audit_files, a_restored_backup_catches_up_from_the_stream, .timeout = 120) {
     enum { BEFORE = 20, ALL_OF_THEM = 50 };
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }"});
@@ -468,9 +467,9 @@ Test(daemon_audit_files, a_backup_put_in_the_place_of_its_log_is_filled_up, .tim
     cluster_end(&s);
 }
 
-/* A sidecar copies a long stream while a peer is imported, a backup and an export are made: nobody is kept waiting for too long,
+/* A sidecar copies a long stream while a peer is imported, a backup and an export are made: none waits too long,
  * and each has all that it should have. */
-Test(daemon_audit_files, beside_a_sidecar_that_writes, .timeout = 120) {
+Test(daemon_audit_files, import_export_and_backup_run_beside_a_writing_sidecar, .timeout = 120) {
     enum { FED = 60000, PEER = 8000 };
     cluster_t s = cluster_begin(NULL);
     char *peer = long_log(PEER);

@@ -1,4 +1,4 @@
-/* `queue-sidecar audit tail`: rows as they come, in their order, also when the file is replaced. */
+/* `queue-sidecar audit tail`: new rows in order, also after the file is replaced. */
 #include "audit/audit.h"
 #include "audit_case.h"
 #include "child.h"
@@ -98,7 +98,7 @@ static void expect_silence(const tail_t *tail) {
     free(err);
 }
 
-Test(daemon_audit_tail, shows_the_last_and_then_the_new) {
+Test(daemon_audit_tail, prints_the_last_rows_and_then_new_ones) {
     char *db = audit_case_path();
     put(db, "failed", 1, 5);
     put(db, "retried", 6, 7);
@@ -115,7 +115,7 @@ Test(daemon_audit_tail, shows_the_last_and_then_the_new) {
     finish(&tail);
 }
 
-Test(daemon_audit_tail, shows_what_is_asked_for) {
+Test(daemon_audit_tail, filters_and_formats_apply) {
     char *db = audit_case_path();
     put(db, "failed", 1, 5);
     put(db, "retried", 6, 7);
@@ -141,7 +141,7 @@ Test(daemon_audit_tail, shows_what_is_asked_for) {
     free(db);
 }
 
-/* What is the same in each row takes room from the error, which is what one follows failures for. */
+/* Columns that are the same in each row are left out. */
 Test(daemon_audit_tail, a_narrow_terminal_has_room_for_the_error) {
     char *db = audit_case_path();
     audit_t *audit = audit_case_open(db, AUDIT_WRITE);
@@ -178,8 +178,8 @@ Test(daemon_audit_tail, a_narrow_terminal_has_room_for_the_error) {
     free(db);
 }
 
-/* As the auditor does with a damaged log: moved aside, made anew, and filled with what the stream still has. */
-Test(daemon_audit_tail, follows_a_log_that_is_replaced) {
+/* As the auditor replaces a damaged log: set aside, created anew, filled from the stream. */
+Test(daemon_audit_tail, follows_a_replaced_file) {
     char *db = audit_case_path(), *aside = mem_printf("%s.aside", db);
     put(db, "failed", 1, 3);
     tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
@@ -200,8 +200,7 @@ Test(daemon_audit_tail, follows_a_log_that_is_replaced) {
     finish(&tail);
 }
 
-/* As when an older copy is written over it. */
-Test(daemon_audit_tail, follows_a_log_that_goes_back) {
+Test(daemon_audit_tail, follows_an_older_copy_written_over_the_file) {
     char *db = audit_case_path();
     put(db, "failed", 1, 4);
     tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
@@ -220,7 +219,7 @@ Test(daemon_audit_tail, follows_a_log_that_goes_back) {
 }
 
 /* Retention removes the lowest times first, which may be those of the last rows. */
-Test(daemon_audit_tail, a_last_row_that_is_removed_is_no_other_log) {
+Test(daemon_audit_tail, removing_the_last_row_is_not_a_replaced_file) {
     char *db = audit_case_path();
     put(db, "failed", 1, 4);
     tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
@@ -234,7 +233,7 @@ Test(daemon_audit_tail, a_last_row_that_is_removed_is_no_other_log) {
     finish(&tail);
 }
 
-Test(daemon_audit_tail, ends_when_nobody_reads_any_more) {
+Test(daemon_audit_tail, ends_when_its_reader_is_gone) {
     char *db = audit_case_path(), *err = mem_printf("%s.err", db);
     put(db, "failed", 1, 3);
     char *line = mem_printf("%s audit tail -o jsonl --db %s | head -n 1 >/dev/null", daemon_program(), db);
@@ -249,8 +248,7 @@ Test(daemon_audit_tail, ends_when_nobody_reads_any_more) {
     free(db);
 }
 
-/* Nothing reads on while what it prints is lost. */
-Test(daemon_audit_tail, a_full_disk_ends_it) {
+Test(daemon_audit_tail, ends_when_the_disk_is_full) {
     char *db = audit_case_path(), *err = mem_printf("%s.err", db);
     put(db, "failed", 1, 3);
     const char *const argv[] = {daemon_program(), "audit", "tail", "-o", "jsonl", "--db", db, NULL};
@@ -265,7 +263,7 @@ Test(daemon_audit_tail, a_full_disk_ends_it) {
     free(db);
 }
 
-Test(daemon_audit_tail, a_log_that_is_not_there_is_told) {
+Test(daemon_audit_tail, a_missing_log_is_an_error) {
     char *db = audit_case_path();
     const daemon_output_t *out = daemon_run("audit", "tail", "--db", db);
     cr_expect_eq(out->code, 1);

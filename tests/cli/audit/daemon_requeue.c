@@ -1,7 +1,7 @@
-/* `audit requeue` and `audit discard` with real sidecars: each failure is answered at most once, whoever asks. */
+/* `audit requeue` and `audit discard` beside real sidecars: each failure is answered at most once. */
 #include "requeue_fixture.h"
 
-Test(daemon_requeue, every_log_tells_who_put_it_back_when_and_why) {
+Test(daemon_requeue, every_log_records_who_requeued_when_and_why) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *one = sidecar(&s), *two = sidecar(&s);
     feed(s.r, 0, 3);
@@ -28,8 +28,8 @@ Test(daemon_requeue, every_log_tells_who_put_it_back_when_and_why) {
     cluster_end(&s);
 }
 
-/* The marks know what a log does not know yet. */
-Test(daemon_requeue, a_log_that_lags_behind_puts_nothing_back_twice) {
+/* The markers in Redis know what a log does not know yet. */
+Test(daemon_requeue, a_lagging_log_requeues_nothing_twice) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *one = sidecar(&s), *two = sidecar(&s);
     feed(s.r, 0, 5);
@@ -46,7 +46,7 @@ Test(daemon_requeue, a_log_that_lags_behind_puts_nothing_back_twice) {
     cluster_end(&s);
 }
 
-Test(daemon_requeue, fails_is_put_back_and_fails_are_two_rows) {
+Test(daemon_requeue, a_requeued_job_that_fails_again_is_a_new_row) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     redis_ok(s.r, "LPUSH q job");
@@ -67,8 +67,8 @@ Test(daemon_requeue, fails_is_put_back_and_fails_are_two_rows) {
     cluster_end(&s);
 }
 
-/* By its own date the job is long too old: put back it gets a whole alive timeout, and then ends again. */
-Test(daemon_requeue, a_job_that_was_too_old_gets_a_whole_alive_timeout) {
+/* The job is too old by its own date; requeued it gets a whole alive timeout and then ends again. */
+Test(daemon_requeue, a_requeued_job_gets_a_whole_alive_timeout) {
     enum { ALIVE_MS = 1500 };
     static const char job[] = "{\"at\":1600000000000}";
     cluster_t s = cluster_begin(NULL);
@@ -92,7 +92,7 @@ Test(daemon_requeue, a_job_that_was_too_old_gets_a_whole_alive_timeout) {
     cluster_end(&s);
 }
 
-Test(daemon_requeue, two_operators_at_once_put_each_failure_back_once, .timeout = 120) {
+Test(daemon_requeue, two_operators_requeue_each_failure_once, .timeout = 120) {
     enum { FAILURES = 3000 };
     cluster_t s = cluster_begin(NULL);
     daemon_t *one = sidecar(&s), *two = sidecar(&s);
@@ -116,8 +116,8 @@ Test(daemon_requeue, two_operators_at_once_put_each_failure_back_once, .timeout 
     cluster_end(&s);
 }
 
-/* Ids of the stream are Redis's time of each. */
-Test(daemon_requeue, a_rate_is_kept_evenly) {
+/* The ids of the stream hold Redis's time. */
+Test(daemon_requeue, rate_spaces_jobs_evenly) {
     enum { FAILURES = 30, EACH_MS = 20 };
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
@@ -138,7 +138,7 @@ Test(daemon_requeue, a_rate_is_kept_evenly) {
     cluster_end(&s);
 }
 
-Test(daemon_requeue, bytes_come_back_as_they_were) {
+Test(daemon_requeue, requeued_bytes_are_unchanged) {
     enum { HUGE = 4 << 20 };
     char *huge = malloc(HUGE);
     for (size_t i = 0; i < HUGE; i++) huge[i] = (char)(i * 7 + i / 251);
@@ -157,7 +157,7 @@ Test(daemon_requeue, bytes_come_back_as_they_were) {
     cluster_end(&s);
 }
 
-Test(daemon_requeue, what_is_discarded_no_longer_counts_as_open) {
+Test(daemon_requeue, discarded_failures_are_not_open) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 3);
@@ -175,8 +175,8 @@ Test(daemon_requeue, what_is_discarded_no_longer_counts_as_open) {
     cluster_end(&s);
 }
 
-/* Beside its record, when it ends and not before. */
-Test(daemon_requeue, an_ended_job_stands_in_the_dead_letter_list) {
+/* When it ends, and not before. */
+Test(daemon_requeue, an_ended_job_is_in_the_dead_letter_list) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; "
                                                                "protected_timeout = \"1h\"; retry_times = 1; dlq = \"q:dead\"; }",
@@ -194,7 +194,7 @@ Test(daemon_requeue, an_ended_job_stands_in_the_dead_letter_list) {
     cluster_end(&s);
 }
 
-/* The runbook of docs/audit.md, as it is there. Its queue is called email. */
+/* The runbook of docs/audit.md. Its queue is called email. */
 static char *runbook(void) {
     char *readme = temp_read("docs/audit.md");
     char *block = strstr(readme, "```sh runbook.sh\n"), *end = block ? strstr(block + 3, "\n```") : NULL;
@@ -204,7 +204,7 @@ static char *runbook(void) {
     return text;
 }
 
-Test(daemon_requeue, the_runbook_of_the_readme_works_as_written) {
+Test(daemon_requeue, the_runbook_of_the_docs_works_as_written) {
     enum { TIMEOUTS = 20, OTHERS = 5 };
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"email\"; roles = [\"monitor\"]; }"});
@@ -243,8 +243,8 @@ Test(daemon_requeue, the_runbook_of_the_readme_works_as_written) {
     cluster_end(&s);
 }
 
-/* Their marks must meet, wherever each of them sends the job. */
-Test(daemon_requeue, two_who_name_different_queues_put_a_failure_of_none_back_once) {
+/* The markers must meet, whatever queue --to names. */
+Test(daemon_requeue, a_failure_of_no_queue_is_requeued_once_into_different_queues) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE ", { name = \"other\"; }, { name = \"third\"; }"});
     feed_one(s.r, (failure_t){.number = 1, .queue = "gone"});
@@ -259,7 +259,7 @@ Test(daemon_requeue, two_who_name_different_queues_put_a_failure_of_none_back_on
     cluster_end(&s);
 }
 
-Test(daemon_requeue, what_is_discarded_needs_no_queue) {
+Test(daemon_requeue, discard_needs_no_queue) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed_one(s.r, (failure_t){.number = 1, .queue = "gone"});
@@ -272,7 +272,7 @@ Test(daemon_requeue, what_is_discarded_needs_no_queue) {
     cluster_end(&s);
 }
 
-Test(daemon_requeue, one_failure_that_is_named_twice_is_one) {
+Test(daemon_requeue, a_ref_given_twice_counts_once) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 2);
@@ -285,7 +285,7 @@ Test(daemon_requeue, one_failure_that_is_named_twice_is_one) {
     cluster_end(&s);
 }
 
-Test(daemon_requeue, a_limit_is_not_used_up_by_what_was_answered_before) {
+Test(daemon_requeue, answered_failures_do_not_use_up_the_limit) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 5);
@@ -299,8 +299,8 @@ Test(daemon_requeue, a_limit_is_not_used_up_by_what_was_answered_before) {
     cluster_end(&s);
 }
 
-/* A right that is taken away meanwhile: what cannot go into the list has no record, however often it is tried. */
-Test(daemon_requeue, a_dead_letter_list_that_is_refused_has_no_record) {
+/* The right to LPUSH is taken away meanwhile. */
+Test(daemon_requeue, a_refused_dead_letter_list_leaves_no_record) {
     cluster_t s = cluster_begin(NULL);
     redis_ok(s.r, "ACL SETUSER half on >secret +@all &* ~*");
     daemon_t *d = cluster_sidecar_up(

@@ -2,7 +2,7 @@
 #include "proxy.h"
 #include "requeue_fixture.h"
 
-Test(daemon_requeue_trouble, what_a_killed_run_has_left_the_next_one_does, .timeout = 120) {
+Test(daemon_requeue_trouble, a_rerun_finishes_a_killed_run, .timeout = 120) {
     enum { FAILURES = 2000 };
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
@@ -24,7 +24,7 @@ Test(daemon_requeue_trouble, what_a_killed_run_has_left_the_next_one_does, .time
     cluster_end(&s);
 }
 
-Test(daemon_requeue_trouble, an_interrupted_run_finishes_what_is_under_way_and_says_how_to_go_on) {
+Test(daemon_requeue_trouble, an_interrupted_run_finishes_its_requests_and_can_be_rerun) {
     enum { FAILURES = 500 };
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
@@ -54,7 +54,7 @@ Test(daemon_requeue_trouble, an_interrupted_run_finishes_what_is_under_way_and_s
     cluster_end(&s);
 }
 
-Test(daemon_requeue_trouble, what_cannot_go_back_is_said_and_the_others_go_on) {
+Test(daemon_requeue_trouble, jobs_that_cannot_be_requeued_are_reported_and_others_go_on) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE ", { name = \"other\"; }"});
     feed(s.r, 0, 2);
@@ -91,7 +91,7 @@ Test(daemon_requeue_trouble, what_cannot_go_back_is_said_and_the_others_go_on) {
     cluster_end(&s);
 }
 
-Test(daemon_requeue_trouble, redis_that_is_full_or_gone_or_refuses_is_said) {
+Test(daemon_requeue_trouble, errors_of_redis_stop_the_run_with_a_message) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 3);
@@ -119,7 +119,7 @@ Test(daemon_requeue_trouble, redis_that_is_full_or_gone_or_refuses_is_said) {
     cluster_end(&s);
 }
 
-Test(daemon_requeue_trouble, nobody_requeues_by_mistake) {
+Test(daemon_requeue_trouble, a_selection_must_be_explicit_and_confirmed) {
     static const struct {
         const char *words[5], *hint;
     } rows[] = {{{"requeue"}, "specify REFs, or --where with a filter\n"},
@@ -165,8 +165,8 @@ Test(daemon_requeue_trouble, nobody_requeues_by_mistake) {
     cluster_end(&s);
 }
 
-/* Redis did it, and nobody heard so: the next run finds the mark. */
-Test(daemon_requeue_trouble, a_lost_reply_doubles_nothing) {
+/* The script ran but its reply was lost: the next run finds the marker. */
+Test(daemon_requeue_trouble, a_lost_reply_requeues_nothing_twice) {
     enum { FAILURES = 600 };
     cluster_t s = cluster_begin(NULL);
     proxy_t *proxy = proxy_start(server_socket(s.server));
@@ -223,7 +223,7 @@ static int on_terminal(const daemon_t *d, const char *answer, const char *rate, 
     return code;
 }
 
-Test(daemon_requeue_trouble, on_a_terminal_it_asks_first) {
+Test(daemon_requeue_trouble, a_bulk_run_asks_on_a_terminal) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     char *said;
@@ -240,7 +240,7 @@ Test(daemon_requeue_trouble, on_a_terminal_it_asks_first) {
     cluster_end(&s);
 }
 
-/* The highest "N/s" that its progress has told. */
+/* The highest "N/s" of the progress line. */
 static int highest_rate(const char *said) {
     int highest = -1, rate, left;
     for (const char *at = strstr(said, "%), "); at; at = strstr(at + 1, "%), "))
@@ -248,8 +248,7 @@ static int highest_rate(const char *said) {
     return highest;
 }
 
-/* What an earlier run has done is no speed of this one. */
-Test(daemon_requeue_trouble, progress_counts_from_where_it_began) {
+Test(daemon_requeue_trouble, progress_rate_ignores_answered_failures) {
     enum { FAILURES = 900, LEFT = 3 };
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
@@ -266,8 +265,8 @@ Test(daemon_requeue_trouble, progress_counts_from_where_it_began) {
     cluster_end(&s);
 }
 
-/* Nobody is told to run it again when that would do it twice. */
-Test(daemon_requeue_trouble, an_interrupted_run_with_again_is_not_to_be_repeated) {
+/* Running it again would requeue the done jobs twice. */
+Test(daemon_requeue_trouble, an_interrupted_again_run_warns_against_a_rerun) {
     enum { FAILURES = 100 };
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
@@ -289,8 +288,8 @@ Test(daemon_requeue_trouble, an_interrupted_run_with_again_is_not_to_be_repeated
     "UPDATE events SET event = replace(hex(zeroblob(32)), '0', 'f'), ref = '777777777777', at = at + 60000, job = 'later', "     \
     "payload = 'later', size = 5, sha256 = '' WHERE seq = 3 RETURNING seq"
 
-/* Numbers of rows that retention has removed are given again. */
-Test(daemon_requeue_trouble, a_failure_that_came_later_is_not_taken_for_one_that_was_chosen) {
+/* SQLite reuses the seqs of rows that retention removed. */
+Test(daemon_requeue_trouble, a_reused_seq_is_not_requeued) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 3);
@@ -308,7 +307,7 @@ Test(daemon_requeue_trouble, a_failure_that_came_later_is_not_taken_for_one_that
     cluster_end(&s);
 }
 
-Test(daemon_requeue_trouble, a_queue_of_odd_bytes_moves_no_cursor) {
+Test(daemon_requeue_trouble, control_bytes_in_queue_names_are_escaped) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed_one(s.r, (failure_t){.number = 1, .queue = "\x1b[2J"});

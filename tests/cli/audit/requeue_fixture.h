@@ -1,7 +1,6 @@
-/* What the tests of `audit requeue` share: failures in a stream, the command line on a sidecar's config and log, and what it
- * says. */
-#ifndef QS_TEST_REQUEUE_DESK_H
-#define QS_TEST_REQUEUE_DESK_H
+/* For tests of `audit requeue`: failures in a stream, and the command line on a sidecar's config and log. */
+#ifndef QS_TEST_REQUEUE_FIXTURE_H
+#define QS_TEST_REQUEUE_FIXTURE_H
 
 #include "audit_log.h"
 #include "base/digest.h"
@@ -61,7 +60,7 @@ static inline bool answers(const daemon_t *d, int count) {
     return audit_log_int(daemon_audit_path(d), "SELECT count(*) FROM events WHERE answers <> ''") == count;
 }
 
-/* How many different jobs are in the list, or -1 when one is there twice. */
+/* How many jobs are in the list; -1 = one is there twice. */
 static inline long long distinct(redis_t *r, const char *list) {
     return redis_int(r, "EVAL %s 1 %s",
                      "local seen, n = {}, 0 for _, j in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do "
@@ -69,7 +68,7 @@ static inline long long distinct(redis_t *r, const char *list) {
                      list);
 }
 
-/* The CLI with this sidecar's config and log; what follows are words, the last of which is NULL. */
+/* The CLI with this sidecar's config and log. `words` ends with NULL. */
 enum { WORDS = 24 };
 typedef struct {
     const char *argv[WORDS + 8];

@@ -23,7 +23,7 @@ static void expect_json(slice_t line, const char *reason) {
     buffer_free(&why);
 }
 
-Test(unit_audit_event_json, json_is_read_strictly) {
+Test(unit_audit_event_json, malformed_json_is_refused_with_a_reason) {
     static const struct {
         const char *line, *reason;
     } rows[] = {

@@ -1,4 +1,4 @@
-/* The words that `audit` takes for reasons and kinds are those that are recorded. */
+/* The reasons that `audit` accepts are those that are recorded. */
 #include "audit/audit.h"
 #include "cli/audit/audit.h"
 #include "cli/status/status.h"
@@ -14,7 +14,7 @@ static bool stands_in(const char *list, const char *word) {
     return false;
 }
 
-Test(unit_audit_words, reasons_of_failures_are_those_of_metrics_and_status) {
+Test(unit_audit_words, failure_reasons_equal_those_of_metrics_and_status) {
     static const char counted[] =
 #define X(name) " " #name
         METRICS_REASONS(X);
@@ -30,7 +30,7 @@ Test(unit_audit_words, reasons_of_failures_are_those_of_metrics_and_status) {
     free(told);
 }
 
-Test(unit_audit_words, reasons_of_other_events_are_those_that_are_recorded) {
+Test(unit_audit_words, other_reasons_include_all_that_are_recorded) {
     static const char *const words[] = {"stalled",     "trimmed",      "removed_by_others", AUDIT_DAMAGED,
                                         AUDIT_MISSING, AUDIT_REPLACED, "imported"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) cr_expect(stands_in(AUDIT_OTHER_REASONS, words[i]), "%s", words[i]);
