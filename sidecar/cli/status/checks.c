@@ -19,7 +19,7 @@ static const int64_t TEN_YEARS_MS = INT64_C(3652) * 86400 * 1000;
 // ---- Facts about one lock or queue.
 
 static const snapshot_lock_t *checks_lock_of(const status_t *s, size_t queue) {
-    return &s->view.locks[s->keys->queues[queue].lock];
+    return &s->snapshot.locks[s->keys->queues[queue].lock];
 }
 
 static const queue_policy_t *checks_policy_of(const status_t *s, size_t queue) { return &s->keys->queues[queue].config->policy; }
@@ -29,9 +29,9 @@ static bool checks_is_led(const snapshot_lock_t *lock) { return token_ttl_ms(loc
 const char *status_leader(const snapshot_lock_t *lock) { return *lock->leader ? lock->leader : "the leader"; }
 
 const snapshot_copy_t *status_own_copy(const status_t *s, size_t queue) {
-    const snapshot_queue_t *view = &s->view.queues[queue];
-    for (size_t i = 0; i < view->copy_count; i++)
-        if (strcmp(view->copies[i].instance, s->log.instance) == 0) return &view->copies[i];
+    const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
+    for (size_t i = 0; i < snapshot->copy_count; i++)
+        if (strcmp(snapshot->copies[i].instance, s->log.instance) == 0) return &snapshot->copies[i];
     return NULL;
 }
 
@@ -41,7 +41,7 @@ bool status_is_complete(const snapshot_queue_t *queue, const snapshot_copy_t *co
 
 // The name of the other group that owns the queue; NULL = it is ours, or nobody's.
 static const char *checks_other_owner(const status_t *s, size_t queue) {
-    const char *owner = s->view.queues[queue].owner, *ours = s->keys->locks[s->keys->queues[queue].lock].name;
+    const char *owner = s->snapshot.queues[queue].owner, *ours = s->keys->locks[s->keys->queues[queue].lock].name;
     return *owner && strcmp(owner, ours) != 0 ? owner : NULL;
 }
 
@@ -54,44 +54,44 @@ static bool checks_in_preflight(const status_t *s, size_t queue) {
 
 // 0 = no due job is late, or another takes care of it.
 static int64_t checks_late_ms(const status_t *s, size_t queue) {
-    int64_t late = sizes_overdue_ms(&s->counts[queue]), allowed = LATE_TTLS * s->config->lock.ttl_ms;
+    int64_t late = sizes_overdue_ms(&s->sizes[queue]), allowed = LATE_TTLS * s->config->lock.ttl_ms;
     if (allowed < LATE_MIN_MS) allowed = LATE_MIN_MS;
     bool ours = checks_policy_of(s, queue)->roles & ROLE_DISPATCHER;
-    return ours && late > allowed && checks_is_led(checks_lock_of(s, queue)) && s->view.queues[queue].served ? late : 0;
+    return ours && late > allowed && checks_is_led(checks_lock_of(s, queue)) && s->snapshot.queues[queue].served ? late : 0;
 }
 
 static bool checks_ready_is_full(const status_t *s, size_t queue) {
     int64_t limit = checks_policy_of(s, queue)->ready_limit;
-    return limit > 0 && s->counts[queue].ready >= limit;
+    return limit > 0 && s->sizes[queue].ready >= limit;
 }
 
-static bool checks_stream_is_full(const sizes_t *counts, int64_t max_bytes) {
-    if (counts->record_bytes < 0 || counts->records <= 0) return false;
-    double held = (double)counts->record_bytes;
-    return held + held / (double)counts->records > (double)max_bytes; // the next record is like the others
+static bool checks_stream_is_full(const sizes_t *sizes, int64_t max_bytes) {
+    if (sizes->record_bytes < 0 || sizes->records <= 0) return false;
+    double held = (double)sizes->record_bytes;
+    return held + held / (double)sizes->records > (double)max_bytes; // the next record is like the others
 }
 
 // ---- Checks of a lock.
 
 static int64_t check_no_leader(const status_t *s, size_t lock, buffer_t *what) {
-    const snapshot_lock_t *view = &s->view.locks[lock];
-    if (*view->holder || *view->error) return 0;
+    const snapshot_lock_t *snapshot = &s->snapshot.locks[lock];
+    if (*snapshot->holder || *snapshot->error) return 0;
     buffer_printf(what, "no instance leads: the lock %s is free", s->keys->locks[lock].key);
     return 1;
 }
 
 static int64_t check_lock_foreign(const status_t *s, size_t lock, buffer_t *what) {
-    const snapshot_lock_t *view = &s->view.locks[lock];
-    if (!*view->holder || checks_is_led(view)) return 0;
-    buffer_printf(what, "the lock %s holds \"%s\", which no sidecar wrote", s->keys->locks[lock].key, view->holder);
+    const snapshot_lock_t *snapshot = &s->snapshot.locks[lock];
+    if (!*snapshot->holder || checks_is_led(snapshot)) return 0;
+    buffer_printf(what, "the lock %s holds \"%s\", which no sidecar wrote", s->keys->locks[lock].key, snapshot->holder);
     return 1;
 }
 
 static int64_t check_clock_step(const status_t *s, size_t lock, buffer_t *what) {
-    const snapshot_lock_t *view = &s->view.locks[lock];
+    const snapshot_lock_t *snapshot = &s->snapshot.locks[lock];
     char left[UNITS_TEXT_SIZE], ttl[UNITS_TEXT_SIZE];
-    int64_t ttl_ms = token_ttl_ms(view->holder), left_ms = view->pttl_ms == -1 ? INT64_MAX : view->pttl_ms;
-    if (!checks_is_led(view) || left_ms <= ttl_ms) return 0;
+    int64_t ttl_ms = token_ttl_ms(snapshot->holder), left_ms = snapshot->pttl_ms == -1 ? INT64_MAX : snapshot->pttl_ms;
+    if (!checks_is_led(snapshot) || left_ms <= ttl_ms) return 0;
     duration_text(ttl_ms, ttl);
     if (left_ms == INT64_MAX)
         buffer_printf(what, "the lock never expires, but its holder gave it %s", ttl);
@@ -101,7 +101,7 @@ static int64_t check_clock_step(const status_t *s, size_t lock, buffer_t *what) 
 }
 
 static int64_t check_lock_fault(const status_t *s, size_t lock, buffer_t *what) {
-    buffer_str(what, s->view.locks[lock].error);
+    buffer_str(what, s->snapshot.locks[lock].error);
     return what->len > 0;
 }
 
@@ -117,16 +117,16 @@ static int64_t check_other_group(const status_t *s, size_t queue, buffer_t *what
 
 static int64_t check_unserved(const status_t *s, size_t queue, buffer_t *what) {
     const snapshot_lock_t *lock = checks_lock_of(s, queue);
-    if (checks_other_owner(s, queue) || !checks_is_led(lock) || s->view.queues[queue].served || *lock->error) return 0;
+    if (checks_other_owner(s, queue) || !checks_is_led(lock) || s->snapshot.queues[queue].served || *lock->error) return 0;
     buffer_printf(what, "%s does not serve this queue", status_leader(lock));
     return 1;
 }
 
 // A fault that the preflight has named is not repeated.
 static int64_t check_key_fault(const status_t *s, size_t queue, buffer_t *what) {
-    const char *text = s->view.queues[queue].error;
+    const char *text = s->snapshot.queues[queue].error;
     if (checks_in_preflight(s, queue)) return 0;
-    buffer_str(what, *text ? text : s->counts[queue].error);
+    buffer_str(what, *text ? text : s->sizes[queue].error);
     return what->len > 0;
 }
 
@@ -135,8 +135,7 @@ static int64_t check_overdue(const status_t *s, size_t queue, buffer_t *what) {
     int64_t late = checks_late_ms(s, queue);
     if (late == 0 || checks_ready_is_full(s, queue)) return 0;
     buffer_printf(what, "due jobs do not reach ready although %s leads: the oldest is %s late; %s in delayed",
-                  status_leader(checks_lock_of(s, queue)), duration_text(late, text),
-                  count_text(s->counts[queue].delayed, count));
+                  status_leader(checks_lock_of(s, queue)), duration_text(late, text), count_text(s->sizes[queue].delayed, count));
     return late;
 }
 
@@ -145,17 +144,17 @@ static int64_t check_ready_limit(const status_t *s, size_t queue, buffer_t *what
     int64_t late = checks_late_ms(s, queue);
     if (late == 0 || !checks_ready_is_full(s, queue)) return 0;
     buffer_printf(what, "due jobs wait because ready holds %s and ready_limit is %s: the oldest is %s late",
-                  count_text(s->counts[queue].ready, count), count_text(checks_policy_of(s, queue)->ready_limit, limit),
+                  count_text(s->sizes[queue].ready, count), count_text(checks_policy_of(s, queue)->ready_limit, limit),
                   duration_text(late, text));
     return late;
 }
 
 static int64_t check_too_old(const status_t *s, size_t queue, buffer_t *what) {
     const queue_policy_t *policy = checks_policy_of(s, queue);
-    const sizes_t *counts = &s->counts[queue];
+    const sizes_t *sizes = &s->sizes[queue];
     char text[UNITS_TEXT_SIZE], timeout[UNITS_TEXT_SIZE];
-    if (!(policy->roles & ROLE_MONITOR) || policy->alive_timeout_ms == 0 || counts->oldest_in_progress_ms < 0) return 0;
-    int64_t age = counts->now_ms - counts->oldest_in_progress_ms;
+    if (!(policy->roles & ROLE_MONITOR) || policy->alive_timeout_ms == 0 || sizes->oldest_in_progress_ms < 0) return 0;
+    int64_t age = sizes->now_ms - sizes->oldest_in_progress_ms;
     if (!checks_is_led(checks_lock_of(s, queue)) || age <= policy->alive_timeout_ms + SCAN_MARGIN_MS) return 0;
     buffer_printf(what, "a job has been in progress for %s, but alive_timeout is %s", duration_text(age, text),
                   duration_text(policy->alive_timeout_ms, timeout));
@@ -163,33 +162,34 @@ static int64_t check_too_old(const status_t *s, size_t queue, buffer_t *what) {
 }
 
 static int64_t checks_describe_stream(const status_t *s, size_t queue, const char *state, buffer_t *what) {
-    const sizes_t *counts = &s->counts[queue];
+    const sizes_t *sizes = &s->sizes[queue];
     char count[UNITS_TEXT_SIZE], held[UNITS_TEXT_SIZE], limit[UNITS_TEXT_SIZE];
     buffer_printf(what, "its failure stream is %s: %s records, %s of stream.max_bytes (%s)", state,
-                  count_text(counts->records, count), size_text(counts->record_bytes, held),
+                  count_text(sizes->records, count), size_text(sizes->record_bytes, held),
                   size_text(s->config->stream.max_bytes, limit));
-    return counts->record_bytes;
+    return sizes->record_bytes;
 }
 
 static int64_t check_stream_full(const status_t *s, size_t queue, buffer_t *what) {
-    if (!checks_stream_is_full(&s->counts[queue], s->config->stream.max_bytes)) return 0;
+    if (!checks_stream_is_full(&s->sizes[queue], s->config->stream.max_bytes)) return 0;
     return checks_describe_stream(s, queue, "full, so no job can end", what);
 }
 
 static int64_t check_stream_fills(const status_t *s, size_t queue, buffer_t *what) {
-    const sizes_t *counts = &s->counts[queue];
+    const sizes_t *sizes = &s->sizes[queue];
     double limit = (double)s->config->stream.max_bytes * NEARLY_FULL_PERCENT / 100;
-    if (checks_stream_is_full(counts, s->config->stream.max_bytes) || counts->records <= 0) return 0;
-    return (double)counts->record_bytes < limit ? 0 : checks_describe_stream(s, queue, "nearly full", what);
+    if (checks_stream_is_full(sizes, s->config->stream.max_bytes) || sizes->records <= 0) return 0;
+    return (double)sizes->record_bytes < limit ? 0 : checks_describe_stream(s, queue, "nearly full", what);
 }
 
 static int64_t check_uncopied(const status_t *s, size_t queue, buffer_t *what) {
-    const snapshot_queue_t *view = &s->view.queues[queue];
+    const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
     char text[UNITS_TEXT_SIZE];
     size_t active = 0;
-    int64_t age = view->uncopied_ms ? s->view.now_ms - view->uncopied_ms : 0;
+    int64_t age = snapshot->uncopied_ms ? s->snapshot.now_ms - snapshot->uncopied_ms : 0;
     if (age <= UNCOPIED_MS) return 0;
-    for (size_t i = 0; i < view->copy_count; i++) active += s->view.now_ms - view->copies[i].heard_ms <= STREAM_HEARD_MS;
+    for (size_t i = 0; i < snapshot->copy_count; i++)
+        active += s->snapshot.now_ms - snapshot->copies[i].heard_ms <= STREAM_HEARD_MS;
     buffer_printf(what, "records of the last %s are in fewer than stream.min_copies (%" PRId64 ") audit logs; %zu %s active",
                   duration_text(age, text), s->config->stream.min_copies, active, active == 1 ? "log is" : "logs are");
     return age;
@@ -197,31 +197,32 @@ static int64_t check_uncopied(const status_t *s, size_t queue, buffer_t *what) {
 
 // Logs that lack a record after a minute although their instance was active lately: instances report once an hour.
 static int64_t check_behind(const status_t *s, size_t queue, buffer_t *what) {
-    const snapshot_queue_t *view = &s->view.queues[queue];
+    const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
     char age[UNITS_TEXT_SIZE];
-    int64_t behind = 0, newest = s->view.now_ms - stream_id_ms(view->stream.last);
-    if (view->stream.length == 0 || newest <= UNCOPIED_MS) return 0;
-    for (size_t i = 0; i < view->copy_count; i++)
-        behind += s->view.now_ms - view->copies[i].heard_ms <= HEARD_RECENTLY_MS && !status_is_complete(view, &view->copies[i]);
+    int64_t behind = 0, newest = s->snapshot.now_ms - stream_id_ms(snapshot->stream.last);
+    if (snapshot->stream.length == 0 || newest <= UNCOPIED_MS) return 0;
+    for (size_t i = 0; i < snapshot->copy_count; i++)
+        behind += s->snapshot.now_ms - snapshot->copies[i].heard_ms <= HEARD_RECENTLY_MS &&
+                  !status_is_complete(snapshot, &snapshot->copies[i]);
     if (behind)
-        buffer_printf(what, "%" PRId64 " of %zu audit logs %s the newest record, which is %s old", behind, view->copy_count,
+        buffer_printf(what, "%" PRId64 " of %zu audit logs %s the newest record, which is %s old", behind, snapshot->copy_count,
                       behind == 1 ? "lacks" : "lack", duration_text(newest, age));
     return behind;
 }
 
 // An emptyDir ends with its pod. Redis forgets such a log after a week; meanwhile it does not count.
 static int64_t check_silent_log(const status_t *s, size_t queue, buffer_t *what) {
-    const snapshot_queue_t *view = &s->view.queues[queue];
+    const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
     int64_t silent = 0, longest = 0;
     char age[UNITS_TEXT_SIZE];
-    for (size_t i = 0; i < view->copy_count; i++) {
-        int64_t since = s->view.now_ms - view->copies[i].heard_ms;
+    for (size_t i = 0; i < snapshot->copy_count; i++) {
+        int64_t since = s->snapshot.now_ms - snapshot->copies[i].heard_ms;
         if (since <= STREAM_HEARD_MS) continue;
         silent++;
         if (since > longest) longest = since;
     }
     if (silent)
-        buffer_printf(what, "%" PRId64 " of %zu audit logs %s been silent, the longest for %s", silent, view->copy_count,
+        buffer_printf(what, "%" PRId64 " of %zu audit logs %s been silent, the longest for %s", silent, snapshot->copy_count,
                       silent == 1 ? "has" : "have", duration_text(longest, age));
     return silent;
 }
@@ -250,12 +251,12 @@ static int64_t check_failures_streamed(const status_t *s, size_t queue, buffer_t
 
 // Nobody delays a job for ten years: its score has another unit.
 static int64_t check_score_unit(const status_t *s, size_t queue, buffer_t *what) {
-    const sizes_t *counts = &s->counts[queue];
+    const sizes_t *sizes = &s->sizes[queue];
     char text[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE];
-    int64_t ahead = counts->next_due_ms - counts->now_ms;
+    int64_t ahead = sizes->next_due_ms - sizes->now_ms;
     bool has_unit = config_queue_knows(s->keys->queues[queue].config, "score_unit");
-    if (!has_unit || counts->next_due_ms == INT64_MAX || ahead <= TEN_YEARS_MS) return 0;
-    buffer_printf(what, "the first of %s delayed jobs falls due in %s", count_text(counts->delayed, count),
+    if (!has_unit || sizes->next_due_ms == INT64_MAX || ahead <= TEN_YEARS_MS) return 0;
+    buffer_printf(what, "the first of %s delayed jobs falls due in %s", count_text(sizes->delayed, count),
                   duration_text(ahead, text));
     return ahead;
 }

@@ -34,7 +34,7 @@ static void findings_fill(const status_t *s, const char *place, size_t queue, si
     if (strncmp(place, "{failures}", 10) == 0) shell_word(out, s->keys->queues[queue].failures);
     if (strncmp(place, "{delayed}", 9) == 0) shell_word(out, s->keys->queues[queue].config->delayed);
     if (strncmp(place, "{lock}", 6) == 0) shell_word(out, s->keys->locks[lock].key);
-    if (strncmp(place, "{leader}", 8) == 0) buffer_str(out, status_leader(&s->view.locks[lock]));
+    if (strncmp(place, "{leader}", 8) == 0) buffer_str(out, status_leader(&s->snapshot.locks[lock]));
 }
 
 // Owned.
@@ -155,20 +155,21 @@ static void findings_of_preflight(const diagnosis_t *d, preflight_level_t kind) 
 // ---- What is asked once.
 
 static void findings_of_memory(const diagnosis_t *d) {
-    const snapshot_t *view = &d->s->view;
+    const snapshot_t *snapshot = &d->s->snapshot;
     char used[UNITS_TEXT_SIZE], limit[UNITS_TEXT_SIZE];
-    if (view->memory_most <= 0 || (double)view->memory_used * 100 < (double)view->memory_most * MEMORY_PERCENT) return;
-    findings_say(
-        d, view->memory_used >= view->memory_most ? STATUS_FAULT : STATUS_WARNING, "redis_full",
-        mem_printf("Redis uses %s of its maxmemory, %s", size_text(view->memory_used, used), size_text(view->memory_most, limit)),
-        "A full Redis refuses writes of producers and workers, or evicts jobs if its policy allows that.",
-        "Raise maxmemory, or find out what fills it: redis-cli --bigkeys");
+    if (snapshot->memory_most <= 0 || (double)snapshot->memory_used * 100 < (double)snapshot->memory_most * MEMORY_PERCENT)
+        return;
+    findings_say(d, snapshot->memory_used >= snapshot->memory_most ? STATUS_FAULT : STATUS_WARNING, "redis_full",
+                 mem_printf("Redis uses %s of its maxmemory, %s", size_text(snapshot->memory_used, used),
+                            size_text(snapshot->memory_most, limit)),
+                 "A full Redis refuses writes of producers and workers, or evicts jobs if its policy allows that.",
+                 "Raise maxmemory, or find out what fills it: redis-cli --bigkeys");
 }
 
 static void findings_of_clocks(const diagnosis_t *d) {
-    int64_t apart = llabs(d->s->wall_ms - d->s->view.now_ms);
+    int64_t apart = llabs(d->s->wall_ms - d->s->snapshot.now_ms);
     char text[UNITS_TEXT_SIZE];
-    if (apart <= CLOCK_OFFSET_MS || d->s->view.now_ms <= 0) return; // 0: Redis does not tell its time
+    if (apart <= CLOCK_OFFSET_MS || d->s->snapshot.now_ms <= 0) return; // 0: Redis does not tell its time
     findings_say(d, STATUS_NOTE, "clocks",
                  mem_printf("the clocks of Redis and of this machine are %s apart", duration_text(apart, text)),
                  "Jobs fall due by Redis's clock; a producer or a log with the other clock seems early or late.",
@@ -212,7 +213,7 @@ static void findings_of_local_check(const diagnosis_t *d, const local_check_t *c
 }
 
 static void findings_of_local_instance(const diagnosis_t *d) {
-    const local_instance_t *here = &d->s->here;
+    const local_instance_t *here = &d->s->local;
     if (!here->asked) return;
     if (here->unresponsive)
         findings_say(d, STATUS_WARNING, "mute", mem_printf("the instance here does not answer on http.port: %s", here->why),

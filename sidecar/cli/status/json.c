@@ -69,8 +69,9 @@ static void status_json_redis(const status_t *s, buffer_t *out) {
     status_json_bool(out, "reachable", s->reached);
     status_json_text(out, "error", s->reached ? "" : s->error.text);
     status_json_text(out, "server", s->reached ? s->server : "");
-    status_json_number(out, "memory_bytes", s->reached ? s->view.memory_used : STATUS_UNKNOWN);
-    status_json_number(out, "memory_limit_bytes", s->reached && s->view.memory_most > 0 ? s->view.memory_most : STATUS_UNKNOWN);
+    status_json_number(out, "memory_bytes", s->reached ? s->snapshot.memory_used : STATUS_UNKNOWN);
+    status_json_number(out, "memory_limit_bytes",
+                       s->reached && s->snapshot.memory_most > 0 ? s->snapshot.memory_most : STATUS_UNKNOWN);
     buffer_str(out, "}");
 }
 
@@ -88,31 +89,31 @@ static void status_json_standbys(const snapshot_lock_t *lock, int64_t now_ms, bu
 
 static void status_json_locks(const status_t *s, buffer_t *out) {
     status_json_open(out, "locks", "[");
-    for (size_t i = 0; s->reached && i < s->view.lock_count; i++) {
-        const snapshot_lock_t *lock = &s->view.locks[i];
+    for (size_t i = 0; s->reached && i < s->snapshot.lock_count; i++) {
+        const snapshot_lock_t *lock = &s->snapshot.locks[i];
         status_json_open(out, NULL, "{");
         status_json_text(out, "key", s->keys->locks[i].key);
         status_json_text(out, "leader", lock->leader);
         status_json_text(out, "term", lock->holder);
         status_json_time(out, "since", lock->since_ms ? lock->since_ms : STATUS_UNKNOWN);
         status_json_seconds(out, "ttl_seconds", lock->pttl_ms);
-        status_json_standbys(lock, s->view.now_ms, out);
+        status_json_standbys(lock, s->snapshot.now_ms, out);
         buffer_str(out, "}");
     }
     buffer_str(out, "]");
 }
 
 static void status_json_copies(const status_t *s, size_t queue, buffer_t *out) {
-    const snapshot_queue_t *view = &s->view.queues[queue];
+    const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
     status_json_open(out, "copies", "[");
-    for (size_t i = 0; view->copies && i < view->copy_count; i++) {
-        const snapshot_copy_t *copy = &view->copies[i];
+    for (size_t i = 0; snapshot->copies && i < snapshot->copy_count; i++) {
+        const snapshot_copy_t *copy = &snapshot->copies[i];
         status_json_open(out, NULL, "{");
         status_json_text(out, "instance", copy->instance);
         status_json_bool(out, "here", strcmp(copy->instance, s->log.instance) == 0);
         status_json_text(out, "position", copy->position);
-        status_json_bool(out, "complete", status_is_complete(view, copy));
-        status_json_seconds(out, "heard_seconds_ago", status_json_age(s->view.now_ms, copy->heard_ms));
+        status_json_bool(out, "complete", status_is_complete(snapshot, copy));
+        status_json_seconds(out, "heard_seconds_ago", status_json_age(s->snapshot.now_ms, copy->heard_ms));
         buffer_str(out, "}");
     }
     buffer_str(out, "]");
@@ -129,32 +130,32 @@ static void status_json_recent(const status_recent_t *recent, buffer_t *out) {
 }
 
 static void status_json_queue(const status_t *s, size_t queue, buffer_t *out) {
-    const sizes_t *counts = &s->counts[queue];
-    const snapshot_queue_t *view = &s->view.queues[queue];
+    const sizes_t *sizes = &s->sizes[queue];
+    const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
     const queue_config_t *config = s->keys->queues[queue].config;
-    bool due = counts->next_due_ms >= 0;
+    bool due = sizes->next_due_ms >= 0;
     status_json_open(out, NULL, "{");
     status_json_text(out, "name", config->name);
     status_json_text(out, "dialect", config_dialect_word(config->dialect));
-    status_json_bool(out, "served", view->served);
-    status_json_text(out, "owner", view->owner);
-    status_json_number(out, "delayed", counts->delayed);
-    status_json_number(out, "ready", counts->ready);
-    status_json_number(out, "in_progress", counts->in_progress);
-    status_json_time(out, "next_due", counts->next_due_ms);
-    status_json_seconds(out, "overdue_seconds", due ? sizes_overdue_ms(counts) : STATUS_UNKNOWN);
-    status_json_time(out, "oldest_in_progress", counts->oldest_in_progress_ms);
-    status_json_seconds(out, "oldest_in_progress_seconds", status_json_age(counts->now_ms, counts->oldest_in_progress_ms));
+    status_json_bool(out, "served", snapshot->served);
+    status_json_text(out, "owner", snapshot->owner);
+    status_json_number(out, "delayed", sizes->delayed);
+    status_json_number(out, "ready", sizes->ready);
+    status_json_number(out, "in_progress", sizes->in_progress);
+    status_json_time(out, "next_due", sizes->next_due_ms);
+    status_json_seconds(out, "overdue_seconds", due ? sizes_overdue_ms(sizes) : STATUS_UNKNOWN);
+    status_json_time(out, "oldest_in_progress", sizes->oldest_in_progress_ms);
+    status_json_seconds(out, "oldest_in_progress_seconds", status_json_age(sizes->now_ms, sizes->oldest_in_progress_ms));
     status_json_recent(&s->recent[queue], out);
-    status_json_number(out, "records", counts->records);
-    status_json_number(out, "record_bytes", counts->record_bytes);
+    status_json_number(out, "records", sizes->records);
+    status_json_number(out, "record_bytes", sizes->record_bytes);
     status_json_number(out, "record_bytes_limit", s->config->stream.max_bytes);
     status_json_seconds(out, "audit_lag_seconds",
-                        *view->error        ? STATUS_UNKNOWN
-                        : view->uncopied_ms ? status_json_age(s->view.now_ms, view->uncopied_ms)
-                                            : 0);
+                        *snapshot->error        ? STATUS_UNKNOWN
+                        : snapshot->uncopied_ms ? status_json_age(s->snapshot.now_ms, snapshot->uncopied_ms)
+                                                : 0);
     status_json_copies(s, queue, out);
-    status_json_text(out, "fault", *view->error ? view->error : counts->error);
+    status_json_text(out, "fault", *snapshot->error ? snapshot->error : sizes->error);
     buffer_str(out, "}");
 }
 
@@ -210,7 +211,7 @@ static void status_json_finding(const status_t *s, const status_finding_t *findi
 void status_json(const status_t *status, const status_findings_t *findings, const bool *wanted, buffer_t *out) {
     static const char *const sources[] = {"", "audit_log", "failure_stream"};
     buffer_str(out, "{");
-    status_json_time(out, "at", status->reached && status->view.now_ms > 0 ? status->view.now_ms : status->wall_ms);
+    status_json_time(out, "at", status->reached && status->snapshot.now_ms > 0 ? status->snapshot.now_ms : status->wall_ms);
     status_json_text(out, "group", status->config->group);
     status_json_bool(out, "well", status->reached && findings->faults + findings->warnings == 0);
     status_json_redis(status, out);
@@ -221,7 +222,7 @@ void status_json(const status_t *status, const status_findings_t *findings, cons
     buffer_str(out, "]");
     status_json_text(out, "last_hour_from", sources[status->source]);
     status_json_log(status, out);
-    status_json_instance(&status->here, out);
+    status_json_instance(&status->local, out);
     status_json_open(out, "findings", "[");
     for (size_t i = 0; i < findings->count; i++) status_json_finding(status, &findings->items[i], out);
     buffer_str(out, "]}\n");

@@ -29,7 +29,7 @@ status_reader_t *status_reader_new(const config_t *config, const atomic_bool *st
     reader->conn = conn_new(&config->redis, "queue-sidecar-status", stop);
     reader->status.config = config;
     reader->status.keys = reader->keys;
-    reader->status.counts = mem_array(config->queue_count, sizeof *reader->status.counts);
+    reader->status.sizes = mem_array(config->queue_count, sizeof *reader->status.sizes);
     reader->status.recent = mem_array(config->queue_count, sizeof *reader->status.recent);
     snprintf(reader->status.target, sizeof reader->status.target, "%s", conn_target(reader->conn));
     return reader;
@@ -44,8 +44,8 @@ static void status_forget_preflight(status_t *status) {
 
 void status_reader_free(status_reader_t *reader) {
     status_forget_preflight(&reader->status);
-    snapshot_free(&reader->status.view);
-    free(reader->status.counts);
+    snapshot_free(&reader->status.snapshot);
+    free(reader->status.sizes);
     free(reader->status.recent);
     conn_free(reader->conn);
     keyspace_free(reader->keys);
@@ -69,17 +69,17 @@ static outcome_t status_count_queues(status_reader_t *reader) {
     const keyspace_t *keys = reader->keys;
     int64_t in_progress = 0;
     const call_t call = {.conn = reader->conn, .keys = keys, .error = &status->error};
-    outcome_t outcome = sizes_read(&call, keys->queue_count, SIZES_ENDS, status->counts);
+    outcome_t outcome = sizes_read(&call, keys->queue_count, SIZES_ENDS, status->sizes);
     for (size_t i = 0; outcome == OUTCOME_OK && i < keys->queue_count; i++)
-        if (status->counts[i].in_progress > 0) in_progress += status->counts[i].in_progress;
+        if (status->sizes[i].in_progress > 0) in_progress += status->sizes[i].in_progress;
     if (outcome != OUTCOME_OK || in_progress > STAMPS_MAX) return outcome;
-    return sizes_read(&call, keys->queue_count, SIZES_STAMPS, status->counts);
+    return sizes_read(&call, keys->queue_count, SIZES_STAMPS, status->sizes);
 }
 
 static bool status_read_redis(status_reader_t *reader, bool slow) {
     status_t *status = &reader->status;
-    snapshot_free(&status->view);
-    if (snapshot_read(reader->conn, reader->keys, &status->view, &status->error) != OUTCOME_OK) return false;
+    snapshot_free(&status->snapshot);
+    if (snapshot_read(reader->conn, reader->keys, &status->snapshot, &status->error) != OUTCOME_OK) return false;
     snprintf(status->server, sizeof status->server, "%s", conn_server(reader->conn));
     if (status_count_queues(reader) != OUTCOME_OK) return false;
     if (!slow) return true;
@@ -99,10 +99,10 @@ static void status_forget_recent(status_t *status) {
 // After a full disk, or when its instance is gone, the log lacks recent records, which the streams have.
 static bool status_log_is_behind(const status_t *status) {
     for (size_t i = 0; i < status->keys->queue_count; i++) {
-        const snapshot_queue_t *view = &status->view.queues[i];
+        const snapshot_queue_t *snapshot = &status->snapshot.queues[i];
         const snapshot_copy_t *copy = status_own_copy(status, i);
-        if (*view->error || view->stream.length == 0 || (copy && status_is_complete(view, copy))) continue;
-        if (status->view.now_ms - stream_id_ms(copy ? copy->position : view->stream.first) > BEHIND_MS) return true;
+        if (*snapshot->error || snapshot->stream.length == 0 || (copy && status_is_complete(snapshot, copy))) continue;
+        if (status->snapshot.now_ms - stream_id_ms(copy ? copy->position : snapshot->stream.first) > BEHIND_MS) return true;
     }
     return false;
 }
@@ -142,6 +142,6 @@ const status_t *status_read(status_reader_t *reader) {
         status_read_streams(reader->conn, status);
         status->source = STATUS_FROM_STREAM;
     }
-    local_instance_read(status->config, &status->here);
+    local_instance_read(status->config, &status->local);
     return status;
 }

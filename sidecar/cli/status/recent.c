@@ -37,7 +37,7 @@ static void recent_take_rows(void *self, slice_t queue, slice_t kind, slice_t re
 }
 
 bool status_read_log(audit_t *audit, status_t *status, buffer_t *why) {
-    int64_t since = status->view.now_ms - STATUS_RECENT_MS;
+    int64_t since = status->snapshot.now_ms - STATUS_RECENT_MS;
     bool lacks = false;
     memset(status->recent, 0, status->keys->queue_count * sizeof *status->recent);
     if (!audit_has_removed_since(audit, since, &lacks, why)) return false;
@@ -88,12 +88,12 @@ static bool recent_read_round(conn_t *conn, reading_t *reading, int64_t limit) {
 }
 
 static void recent_begin_queue(reading_t *reading, size_t queue) {
-    const snapshot_queue_t *view = &reading->status->view.queues[queue];
-    int64_t since = reading->status->view.now_ms - STATUS_RECENT_MS;
+    const snapshot_queue_t *snapshot = &reading->status->snapshot.queues[queue];
+    int64_t since = reading->status->snapshot.now_ms - STATUS_RECENT_MS;
     reading->status->recent[queue] = (status_recent_t){0};
-    if (*view->error)
+    if (*snapshot->error)
         reading->status->recent[queue] = (status_recent_t){.retried = STATUS_UNKNOWN, .failed = STATUS_UNKNOWN};
-    else if (view->stream.length > 0 && stream_id_ms(view->stream.last) >= since)
+    else if (snapshot->stream.length > 0 && stream_id_ms(snapshot->stream.last) >= since)
         snprintf(reading->positions[queue], STREAM_ID_SIZE, "%lld-0", (long long)(since > 0 ? since - 1 : 0));
 }
 
@@ -111,8 +111,8 @@ void status_read_streams(conn_t *conn, status_t *status) {
         if (reading.bytes < ROUND_BYTES && limit < MAX_ENTRIES) limit *= 4;
     }
     for (size_t i = 0; i < count; i++) // after a trim within the hour some records are unknown
-        status->recent[i].partial = *reading.positions[i] ||
-                                    stream_id_ms(status->view.queues[i].stream.trimmed) >= status->view.now_ms - STATUS_RECENT_MS;
+        status->recent[i].partial = *reading.positions[i] || stream_id_ms(status->snapshot.queues[i].stream.trimmed) >=
+                                                                 status->snapshot.now_ms - STATUS_RECENT_MS;
     if (!ok) conn_close(conn); // or a late reply would answer the next request
     free(reading.positions);
     free(reading.got);

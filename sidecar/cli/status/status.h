@@ -50,14 +50,14 @@ typedef struct status {
     redis_error_t error;    // why not
     char server[64], target[256];
     int64_t wall_ms;               // by this machine's clock
-    snapshot_t view;               // owned
-    sizes_t *counts;               // owned; of each queue
+    snapshot_t snapshot;           // owned
+    sizes_t *sizes;                // owned; of each queue
     status_recent_t *recent;       // owned; of each queue
     status_source_t source;        // of `recent`
     status_preflight_t *preflight; // owned
     size_t preflight_count;
     status_log_t log;
-    local_instance_t here;
+    local_instance_t local;
 } status_t;
 
 typedef enum status_severity { STATUS_NOTE, STATUS_WARNING, STATUS_FAULT } status_severity_t;

@@ -34,23 +34,23 @@ static void text_count_cell(table_t *table, int64_t number, bool error) {
     text_cell(table, "%s", number < 0 && !error ? "-" : count_text(number, text));
 }
 
-static void text_due_cell(table_t *table, const sizes_t *counts) {
+static void text_due_cell(table_t *table, const sizes_t *sizes) {
     char text[UNITS_TEXT_SIZE];
-    int64_t late = sizes_overdue_ms(counts);
+    int64_t late = sizes_overdue_ms(sizes);
     if (late > 0)
         text_cell(table, "%s late", duration_text(late, text));
-    else if (counts->next_due_ms >= 0 && counts->next_due_ms != INT64_MAX)
-        text_cell(table, "in %s", duration_text(counts->next_due_ms - counts->now_ms, text));
+    else if (sizes->next_due_ms >= 0 && sizes->next_due_ms != INT64_MAX)
+        text_cell(table, "in %s", duration_text(sizes->next_due_ms - sizes->now_ms, text));
     else
-        text_cell(table, counts->next_due_ms == INT64_MAX ? "never" : "-");
+        text_cell(table, sizes->next_due_ms == INT64_MAX ? "never" : "-");
 }
 
-static void text_oldest_cell(table_t *table, const sizes_t *counts) {
+static void text_oldest_cell(table_t *table, const sizes_t *sizes) {
     char text[UNITS_TEXT_SIZE];
-    if (counts->oldest_in_progress_ms < 0)
-        text_cell(table, counts->in_progress > 0 ? "?" : "-");
+    if (sizes->oldest_in_progress_ms < 0)
+        text_cell(table, sizes->in_progress > 0 ? "?" : "-");
     else
-        text_cell(table, "%s", duration_text(counts->now_ms - counts->oldest_in_progress_ms, text));
+        text_cell(table, "%s", duration_text(sizes->now_ms - sizes->oldest_in_progress_ms, text));
 }
 
 static void text_recent_cell(table_t *table, const status_recent_t *recent, int64_t number) {
@@ -59,12 +59,12 @@ static void text_recent_cell(table_t *table, const status_recent_t *recent, int6
 }
 
 static void text_audit_cell(table_t *table, const status_t *s, size_t queue) {
-    const snapshot_queue_t *view = &s->view.queues[queue];
+    const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
     char text[UNITS_TEXT_SIZE];
-    if (view->uncopied_ms)
-        text_cell(table, "%s late", duration_text(s->view.now_ms - view->uncopied_ms, text));
+    if (snapshot->uncopied_ms)
+        text_cell(table, "%s late", duration_text(s->snapshot.now_ms - snapshot->uncopied_ms, text));
     else
-        text_cell(table, *view->error ? "?" : view->stream.length ? "copied" : "-");
+        text_cell(table, *snapshot->error ? "?" : snapshot->stream.length ? "copied" : "-");
 }
 
 // The columns that a terminal of this width has room for.
@@ -78,19 +78,19 @@ static const struct {
 static bool text_has_room(const status_view_t *view, size_t min_width) { return view->width == 0 || view->width >= min_width; }
 
 static void text_row(table_t *table, const status_t *s, size_t queue, const status_view_t *view) {
-    const sizes_t *counts = &s->counts[queue];
+    const sizes_t *sizes = &s->sizes[queue];
     const status_recent_t *recent = &s->recent[queue];
-    bool error = *counts->error != '\0';
+    bool error = *sizes->error != '\0';
     table_cell(table, slice_text(s->keys->queues[queue].config->name));
-    text_count_cell(table, counts->delayed, error);
-    text_due_cell(table, counts);
-    text_count_cell(table, counts->ready, error);
-    text_count_cell(table, counts->in_progress, error);
-    text_oldest_cell(table, counts);
+    text_count_cell(table, sizes->delayed, error);
+    text_due_cell(table, sizes);
+    text_count_cell(table, sizes->ready, error);
+    text_count_cell(table, sizes->in_progress, error);
+    text_oldest_cell(table, sizes);
     if (text_has_room(view, RETRIED_MIN_WIDTH)) text_recent_cell(table, recent, recent->retried);
     text_recent_cell(table, recent, recent->failed);
     text_audit_cell(table, s, queue);
-    if (text_has_room(view, RECORDS_MIN_WIDTH)) text_count_cell(table, counts->records, error);
+    if (text_has_room(view, RECORDS_MIN_WIDTH)) text_count_cell(table, sizes->records, error);
 }
 
 // Indices of the queues that are asked about, those of findings first where not all fit. Owned.

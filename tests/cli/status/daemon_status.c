@@ -191,9 +191,9 @@ Test(daemon_status, log_and_streams_count_the_same_last_hour) {
     cr_assert(has(by_log->out, "\"last_hour_from\":\"audit_log\"") && has(by_log->out, "\"here\":true,"), "%s", by_log->out);
     cr_assert(has(by_log->out, "\"last_hour_is_partial\":false"), "%s", by_log->out);
     cr_assert(has(by_stream.run->out, "\"last_hour_from\":\"failure_stream\"") && has(by_stream.run->out, "\"here\":false,"));
-    static const char counts[] = "\"retried_last_hour\":1,\"failed_last_hour\":1,\"failed_last_hour_by_reason\":{"
-                                 "\"retries_exhausted\":0,\"reported\":1,";
-    cr_assert(has(by_log->out, counts) && has(by_stream.run->out, counts), "%s%s", by_log->out, by_stream.run->out);
+    static const char sizes[] = "\"retried_last_hour\":1,\"failed_last_hour\":1,\"failed_last_hour_by_reason\":{"
+                                "\"retries_exhausted\":0,\"reported\":1,";
+    cr_assert(has(by_log->out, sizes) && has(by_stream.run->out, sizes), "%s%s", by_log->out, by_stream.run->out);
     cr_assert(found(&by_stream, "failures") && has(by_stream.run->out, "audit list -c "));
     cr_assert_eq(by_log->code, 0, "final failures alone are no fault: %s", by_log->out);
     free(config);

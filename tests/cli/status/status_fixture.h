@@ -25,32 +25,33 @@ static inline world_t well(const char *settings) {
                      .keys = w.keys,
                      .reached = true,
                      .wall_ms = NOW,
-                     .view = {.now_ms = NOW,
-                              .memory_used = 50,
-                              .memory_most = 100,
-                              .locks = mem_array(w.keys->lock_count, sizeof(snapshot_lock_t)),
-                              .queues = mem_array(count, sizeof(snapshot_queue_t)),
-                              .lock_count = w.keys->lock_count,
-                              .queue_count = count},
-                     .counts = mem_array(count, sizeof(sizes_t)),
+                     .snapshot = {.now_ms = NOW,
+                                  .memory_used = 50,
+                                  .memory_most = 100,
+                                  .locks = mem_array(w.keys->lock_count, sizeof(snapshot_lock_t)),
+                                  .queues = mem_array(count, sizeof(snapshot_queue_t)),
+                                  .lock_count = w.keys->lock_count,
+                                  .queue_count = count},
+                     .sizes = mem_array(count, sizeof(sizes_t)),
                      .recent = mem_array(count, sizeof(status_recent_t)),
                      .source = STATUS_FROM_LOG,
                      .log = {.readable = true},
-                     .here = {.asked = true, .answered = true, .ready = true}};
+                     .local = {.asked = true, .answered = true, .ready = true}};
     for (size_t i = 0; i < w.keys->lock_count; i++)
-        w.s.view.locks[i] = (snapshot_lock_t){.holder = TOKEN, .pttl_ms = 4000, .leader = "pod-1/1", .since_ms = NOW - HOUR};
+        w.s.snapshot.locks[i] = (snapshot_lock_t){.holder = TOKEN, .pttl_ms = 4000, .leader = "pod-1/1", .since_ms = NOW - HOUR};
     for (size_t i = 0; i < count; i++) {
-        w.s.view.queues[i].served = true;
-        snprintf(w.s.view.queues[i].owner, sizeof w.s.view.queues[i].owner, "%s", w.keys->locks[w.keys->queues[i].lock].name);
-        w.s.counts[i] = (sizes_t){.now_ms = NOW, .next_due_ms = NOW + 1000, .oldest_in_progress_ms = SIZES_UNKNOWN};
+        w.s.snapshot.queues[i].served = true;
+        snprintf(w.s.snapshot.queues[i].owner, sizeof w.s.snapshot.queues[i].owner, "%s",
+                 w.keys->locks[w.keys->queues[i].lock].name);
+        w.s.sizes[i] = (sizes_t){.now_ms = NOW, .next_due_ms = NOW + 1000, .oldest_in_progress_ms = SIZES_UNKNOWN};
     }
     return w;
 }
 
 static inline void end(world_t *w) {
-    free(w->s.view.locks);
-    free(w->s.view.queues);
-    free(w->s.counts);
+    free(w->s.snapshot.locks);
+    free(w->s.snapshot.queues);
+    free(w->s.sizes);
     free(w->s.recent);
     free(w->s.preflight);
     keyspace_free(w->keys);

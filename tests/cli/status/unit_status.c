@@ -12,15 +12,15 @@
     "queues = ( { name = \"email\"; ready_limit = 100; alive_timeout = \"1h\"; }, { name = \"sms\"; roles = [\"dispatcher\"]; "  \
     "alive_timeout = \"1h\"; }, { name = \"x$y\"; roles = [\"monitor\"]; } );"
 
-static snapshot_lock_t *lock(world_t *w) { return &w->s.view.locks[0]; }
-static snapshot_queue_t *view(world_t *w) { return &w->s.view.queues[0]; }
-static sizes_t *counts(world_t *w) { return &w->s.counts[0]; }
+static snapshot_lock_t *first_lock(world_t *w) { return &w->s.snapshot.locks[0]; }
+static snapshot_queue_t *first_queue(world_t *w) { return &w->s.snapshot.queues[0]; }
+static sizes_t *first_sizes(world_t *w) { return &w->s.sizes[0]; }
 
 static void copies(world_t *w, int64_t heard_ago_ms, size_t count) {
     static snapshot_copy_t all[2];
     for (size_t i = 0; i < count; i++) all[i] = (snapshot_copy_t){.heard_ms = NOW - heard_ago_ms};
-    view(w)->copies = all;
-    view(w)->copy_count = count;
+    first_queue(w)->copies = all;
+    first_queue(w)->copy_count = count;
 }
 
 static void look(world_t *w, preflight_level_t kind, size_t queue) {
@@ -31,52 +31,54 @@ static void look(world_t *w, preflight_level_t kind, size_t queue) {
 }
 
 static void check(world_t *w, const char *name, const char *why) {
-    w->s.here.count = 1;
-    snprintf(w->s.here.checks[0].name, sizeof w->s.here.checks[0].name, "%s", name);
-    snprintf(w->s.here.checks[0].why, sizeof w->s.here.checks[0].why, "%s", why);
+    w->s.local.count = 1;
+    snprintf(w->s.local.checks[0].name, sizeof w->s.local.checks[0].name, "%s", name);
+    snprintf(w->s.local.checks[0].why, sizeof w->s.local.checks[0].why, "%s", why);
 }
 
-static void vacant(world_t *w) { *lock(w) = (snapshot_lock_t){.pttl_ms = -2}; }
-static void stranger(world_t *w) { snprintf(lock(w)->holder, TOKEN_SIZE, "somebody"); }
-static void lives_long(world_t *w) { lock(w)->pttl_ms = 5001; }
-static void lives_as_long(world_t *w) { lock(w)->pttl_ms = 5000; }
-static void lives_for_ever(world_t *w) { lock(w)->pttl_ms = -1; }
-static void lock_refused(world_t *w) { snprintf(lock(w)->error, 160, "\"sidecar:app:lock\": NOPERM"), *lock(w)->holder = '\0'; }
-static void unserved(world_t *w) { view(w)->served = false; }
-static void others(world_t *w) { snprintf(view(w)->owner, 136, "others"), view(w)->served = false; }
-static void nobodys(world_t *w) { *view(w)->owner = '\0'; }
-static void bad_key(world_t *w) { snprintf(view(w)->error, 160, "\"sidecar:email:meta\": WRONGTYPE"); }
-static void bad_count(world_t *w) { snprintf(counts(w)->error, 200, "\"email\" holds a hash"); }
-static void late(world_t *w) { counts(w)->next_due_ms = NOW - 15001, counts(w)->delayed = 1204; }
-static void late_enough(world_t *w) { counts(w)->next_due_ms = NOW - 15000; }
+static void vacant(world_t *w) { *first_lock(w) = (snapshot_lock_t){.pttl_ms = -2}; }
+static void stranger(world_t *w) { snprintf(first_lock(w)->holder, TOKEN_SIZE, "somebody"); }
+static void lives_long(world_t *w) { first_lock(w)->pttl_ms = 5001; }
+static void lives_as_long(world_t *w) { first_lock(w)->pttl_ms = 5000; }
+static void lives_for_ever(world_t *w) { first_lock(w)->pttl_ms = -1; }
+static void lock_refused(world_t *w) {
+    snprintf(first_lock(w)->error, 160, "\"sidecar:app:lock\": NOPERM"), *first_lock(w)->holder = '\0';
+}
+static void unserved(world_t *w) { first_queue(w)->served = false; }
+static void others(world_t *w) { snprintf(first_queue(w)->owner, 136, "others"), first_queue(w)->served = false; }
+static void nobodys(world_t *w) { *first_queue(w)->owner = '\0'; }
+static void bad_key(world_t *w) { snprintf(first_queue(w)->error, 160, "\"sidecar:email:meta\": WRONGTYPE"); }
+static void bad_count(world_t *w) { snprintf(first_sizes(w)->error, 200, "\"email\" holds a hash"); }
+static void late(world_t *w) { first_sizes(w)->next_due_ms = NOW - 15001, first_sizes(w)->delayed = 1204; }
+static void late_enough(world_t *w) { first_sizes(w)->next_due_ms = NOW - 15000; }
 static void late_without_leader(world_t *w) { late(w), vacant(w); }
-static void late_and_full(world_t *w) { late(w), counts(w)->ready = 100; }
-static void late_nearly_full(world_t *w) { late(w), counts(w)->ready = 99; }
-static void late_of_no_dispatcher(world_t *w) { w->s.counts[2].next_due_ms = NOW - HOUR; }
-static void old(world_t *w) { counts(w)->oldest_in_progress_ms = NOW - HOUR - 180001; }
-static void old_enough(world_t *w) { counts(w)->oldest_in_progress_ms = NOW - HOUR - 180000; }
-static void old_of_no_monitor(world_t *w) { w->s.counts[1].oldest_in_progress_ms = NOW - DAY; }
-static void full(world_t *w) { counts(w)->records = 10, counts(w)->record_bytes = MIB - MIB / 20; }
-static void nearly_full(world_t *w) { counts(w)->records = 100, counts(w)->record_bytes = MIB * 85 / 100; }
-static void half_full(world_t *w) { counts(w)->records = 100, counts(w)->record_bytes = MIB * 79 / 100; }
-static void uncopied(world_t *w) { view(w)->uncopied_ms = NOW - 60001; }
-static void nearly_uncopied(world_t *w) { view(w)->uncopied_ms = NOW - 60000; }
+static void late_and_full(world_t *w) { late(w), first_sizes(w)->ready = 100; }
+static void late_nearly_full(world_t *w) { late(w), first_sizes(w)->ready = 99; }
+static void late_of_no_dispatcher(world_t *w) { w->s.sizes[2].next_due_ms = NOW - HOUR; }
+static void old(world_t *w) { first_sizes(w)->oldest_in_progress_ms = NOW - HOUR - 180001; }
+static void old_enough(world_t *w) { first_sizes(w)->oldest_in_progress_ms = NOW - HOUR - 180000; }
+static void old_of_no_monitor(world_t *w) { w->s.sizes[1].oldest_in_progress_ms = NOW - DAY; }
+static void full(world_t *w) { first_sizes(w)->records = 10, first_sizes(w)->record_bytes = MIB - MIB / 20; }
+static void nearly_full(world_t *w) { first_sizes(w)->records = 100, first_sizes(w)->record_bytes = MIB * 85 / 100; }
+static void half_full(world_t *w) { first_sizes(w)->records = 100, first_sizes(w)->record_bytes = MIB * 79 / 100; }
+static void uncopied(world_t *w) { first_queue(w)->uncopied_ms = NOW - 60001; }
+static void nearly_uncopied(world_t *w) { first_queue(w)->uncopied_ms = NOW - 60000; }
 static void silent(world_t *w) { copies(w, DAY + 1, 2); }
 static void heard(world_t *w) { copies(w, DAY, 2); }
 static void behind(world_t *w) {
     copies(w, 7200000, 2);
-    view(w)->stream = (stream_ends_t){.length = 1};
-    snprintf(view(w)->stream.last, STREAM_ID_SIZE, "%lld-0", (long long)(NOW - 60001));
-    snprintf(view(w)->copies[0].position, STREAM_ID_SIZE, "%lld-1", (long long)(NOW - 60002));
-    snprintf(view(w)->copies[1].position, STREAM_ID_SIZE, "%s", view(w)->stream.last);
+    first_queue(w)->stream = (stream_ends_t){.length = 1};
+    snprintf(first_queue(w)->stream.last, STREAM_ID_SIZE, "%lld-0", (long long)(NOW - 60001));
+    snprintf(first_queue(w)->copies[0].position, STREAM_ID_SIZE, "%lld-1", (long long)(NOW - 60002));
+    snprintf(first_queue(w)->copies[1].position, STREAM_ID_SIZE, "%s", first_queue(w)->stream.last);
 }
 static void behind_by_a_moment(world_t *w) {
     behind(w);
-    snprintf(view(w)->stream.last, STREAM_ID_SIZE, "%lld-0", (long long)(NOW - 60000));
+    snprintf(first_queue(w)->stream.last, STREAM_ID_SIZE, "%lld-0", (long long)(NOW - 60000));
 }
 static void behind_and_not_heard(world_t *w) {
     behind(w);
-    view(w)->copies[0].heard_ms--;
+    first_queue(w)->copies[0].heard_ms--;
 }
 static void failed(world_t *w) {
     status_count(&w->s.recent[2], slice_text("failed"), slice_text("reported"), 3);
@@ -84,10 +86,10 @@ static void failed(world_t *w) {
     status_count(&w->s.recent[2], slice_text("retried"), slice_text("stalled"), 7);
 }
 static void retried(world_t *w) { status_count(&w->s.recent[0], slice_text("retried"), slice_text("stalled"), 7); }
-static void redis_full(world_t *w) { w->s.view.memory_used = 100; }
-static void redis_nearly_full(world_t *w) { w->s.view.memory_used = 95; }
-static void redis_roomy(world_t *w) { w->s.view.memory_used = 94; }
-static void redis_unlimited(world_t *w) { w->s.view.memory_most = 0; }
+static void redis_full(world_t *w) { w->s.snapshot.memory_used = 100; }
+static void redis_nearly_full(world_t *w) { w->s.snapshot.memory_used = 95; }
+static void redis_roomy(world_t *w) { w->s.snapshot.memory_used = 94; }
+static void redis_unlimited(world_t *w) { w->s.snapshot.memory_most = 0; }
 static void clocks(world_t *w) { w->s.wall_ms = NOW - 60001; }
 static void clocks_near(world_t *w) { w->s.wall_ms = NOW + 60000; }
 static void barred(world_t *w) { look(w, PREFLIGHT_QUEUE_DISABLED, 0); }
@@ -95,8 +97,8 @@ static void cannot_lead(world_t *w) { look(w, PREFLIGHT_REFUSED, SIZE_MAX); }
 static void weakened(world_t *w) { look(w, PREFLIGHT_WARNING, SIZE_MAX); }
 static void fact(world_t *w) { look(w, PREFLIGHT_FACT, SIZE_MAX); }
 static void told_twice(world_t *w) { look(w, PREFLIGHT_QUEUE_REFUSED, 0), bad_key(w), bad_count(w); }
-static void nobody_here(world_t *w) { w->s.here.answered = false; }
-static void not_asked(world_t *w) { w->s.here = (local_instance_t){0}; }
+static void nobody_here(world_t *w) { w->s.local.answered = false; }
+static void not_asked(world_t *w) { w->s.local = (local_instance_t){0}; }
 static void sick(world_t *w) { check(w, "audit", "the audit log cannot be written"); }
 static void tracking_refused(world_t *w) { check(w, "wakeups", "Redis refuses client tracking"); }
 static void refused(world_t *w) { check(w, "config", "line 7: no"); }
@@ -104,16 +106,16 @@ static void gaps(world_t *w) { w->s.log.open_gaps = 2; }
 static void no_log(world_t *w) { w->s.log = (status_log_t){.open_gaps = 2}; }
 static void streamed(world_t *w) { failed(w), w->s.source = STATUS_FROM_STREAM; }
 static void bad_type(world_t *w) { look(w, PREFLIGHT_QUEUE_REFUSED, 0); }
-static void unresponsive(world_t *w) { w->s.here = (local_instance_t){.asked = true, .unresponsive = true}; }
+static void unresponsive(world_t *w) { w->s.local = (local_instance_t){.asked = true, .unresponsive = true}; }
 static void unrelated(world_t *w) {
-    w->s.here = (local_instance_t){.asked = true, .unrelated = true, .why = "a sidecar of group \"x\" answers there"};
+    w->s.local = (local_instance_t){.asked = true, .unrelated = true, .why = "a sidecar of group \"x\" answers there"};
 }
 static void locked_log(world_t *w) { w->s.log = (status_log_t){.why = "permission denied"}; }
 static void absent_log(world_t *w) { w->s.log = (status_log_t){.why = "there is none", .absent = true}; }
-static void far(world_t *w) { counts(w)->next_due_ms = NOW + 3652 * (int64_t)DAY + 1, counts(w)->delayed = 2; }
-static void far_and_odd(world_t *w) { w->s.counts[2].next_due_ms = NOW + 3652 * (int64_t)DAY + 1; }
-static void not_far(world_t *w) { counts(w)->next_due_ms = NOW + 3652 * (int64_t)DAY; }
-static void never(world_t *w) { counts(w)->next_due_ms = INT64_MAX; }
+static void far(world_t *w) { first_sizes(w)->next_due_ms = NOW + 3652 * (int64_t)DAY + 1, first_sizes(w)->delayed = 2; }
+static void far_and_odd(world_t *w) { w->s.sizes[2].next_due_ms = NOW + 3652 * (int64_t)DAY + 1; }
+static void not_far(world_t *w) { first_sizes(w)->next_due_ms = NOW + 3652 * (int64_t)DAY; }
+static void never(world_t *w) { first_sizes(w)->next_due_ms = INT64_MAX; }
 static void gone(world_t *w) {
     w->s.reached = false;
     redis_error_set(&w->s.error, OUTCOME_DISCONNECTED, "cannot connect: Connection refused");
@@ -292,12 +294,12 @@ Test(unit_status, faults_come_first_and_findings_are_counted) {
 
 Test(unit_status, many_queues_with_one_trouble_share_a_finding_worst_first) {
     world_t w = well(FIVE);
-    for (size_t i = 0; i < 3; i++) w.s.counts[i].next_due_ms = NOW - 60000 - (int64_t)i;
+    for (size_t i = 0; i < 3; i++) w.s.sizes[i].next_due_ms = NOW - 60000 - (int64_t)i;
     status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 3);
     cr_assert_eq(found.items[0].queues[0], 2, "the worst");
     status_findings_free(&found);
-    for (size_t i = 3; i < 5; i++) w.s.counts[i].next_due_ms = NOW - HOUR;
+    for (size_t i = 3; i < 5; i++) w.s.sizes[i].next_due_ms = NOW - HOUR;
     found = status_diagnose(&w.s, NULL);
     static const size_t order[] = {3, 4, 2, 1, 0};
     cr_assert_eq(found.count, 1);
@@ -366,7 +368,7 @@ Test(unit_status, with_a_lock_for_each_queue_a_free_lock_names_its_queue) {
     status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 0);
     status_findings_free(&found);
-    w.s.view.locks[3] = (snapshot_lock_t){.pttl_ms = -2};
+    w.s.snapshot.locks[3] = (snapshot_lock_t){.pttl_ms = -2};
     found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 1);
     cr_assert_str_eq(found.items[0].code, "no_leader");
@@ -385,7 +387,7 @@ static world_t much_ado(void) {
     world_t w =
         well("queues = ( { name = \"" LONG "\"; ready_limit = 100; }, { name = \"\xc3\xa4\\\"q\"; }, { name = \"r\"; } );");
     late_and_full(&w), lives_long(&w), nearly_full(&w), silent(&w), clocks(&w), gaps(&w), sick(&w), failed(&w), redis_full(&w);
-    w.s.counts[1] = (sizes_t){.now_ms = NOW, .delayed = INT64_C(123456789), .next_due_ms = INT64_MAX, .error = "no\x1b[2J"};
+    w.s.sizes[1] = (sizes_t){.now_ms = NOW, .delayed = INT64_C(123456789), .next_due_ms = INT64_MAX, .error = "no\x1b[2J"};
     w.s.recent[1] = (status_recent_t){.retried = STATUS_UNKNOWN, .failed = STATUS_UNKNOWN};
     return w;
 }

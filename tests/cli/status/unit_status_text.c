@@ -39,13 +39,13 @@ Test(unit_status_text, a_narrow_terminal_cuts_between_words) {
 /* Late jobs make cells wider; the row must still fit. */
 Test(unit_status_text, a_row_with_every_trouble_fits_80_columns) {
     world_t w = well("queues = ( { name = \"webhooks-outgoing\"; } );");
-    w.s.counts[0].now_ms = w.s.view.now_ms;
-    w.s.counts[0].next_due_ms = w.s.view.now_ms - 59 * 60000;
-    w.s.counts[0].ready = 50123;
-    w.s.counts[0].oldest_in_progress_ms = w.s.view.now_ms - 59 * 60000;
+    w.s.sizes[0].now_ms = w.s.snapshot.now_ms;
+    w.s.sizes[0].next_due_ms = w.s.snapshot.now_ms - 59 * 60000;
+    w.s.sizes[0].ready = 50123;
+    w.s.sizes[0].oldest_in_progress_ms = w.s.snapshot.now_ms - 59 * 60000;
     w.s.recent[0] = (status_recent_t){.retried = 50123, .failed = 50123, .partial = true};
-    w.s.view.queues[0].stream.length = 50123;
-    w.s.view.queues[0].uncopied_ms = w.s.view.now_ms - 59 * 60000;
+    w.s.snapshot.queues[0].stream.length = 50123;
+    w.s.snapshot.queues[0].uncopied_ms = w.s.snapshot.now_ms - 59 * 60000;
     char *text = text_of(&w, 80);
     cr_assert(strstr(text, "   FAILED        AUDIT\n"), "%s", text);
     cr_assert(strstr(text, "  59 min  50,123+  59 min late\n"), "%s", text);
