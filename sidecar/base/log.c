@@ -21,47 +21,53 @@ enum {
     BURSTS = 16,
     BURST_LINES = 20, // in a window
     BURST_NAMES = 10,
-    BURST_TEXT = 128,
 };
 
-// What is to be said of repeats that were left out, if no further one comes.
+// A message to write; `queue` may be NULL.
+typedef struct message {
+    log_level_t level;
+    const char *role, *queue, *msg;
+    const log_field_t *fields;
+} message_t;
+
+// What identifies a repeated message, kept to report the lines that were suppressed. Owned.
 typedef struct suppressed {
     log_level_t level;
-    mono_t last;                               // when one was left out
-    char *role, *queue, *msg, *reason, *token; // owned
+    mono_t last; // when the last line was suppressed
+    char *role, *queue, *msg, *reason, *token;
 } suppressed_t;
 
-// One message that was written lately. A slot is taken over by another message with the same hash: then one line too many is
-// written, never one too few.
+// A message that was written lately. Another message with the same hash takes the slot over: then one line too many is written,
+// never one too few.
 typedef struct repeat {
     uint64_t hash;
     mono_t written;
-    int64_t suppressed_lines;
-    bool in_burst;            // it was one of many that were told in one line
-    suppressed_t *suppressed; // owned; NULL = there is nothing to say
+    int64_t count;            // lines suppressed since then
+    bool in_burst;            // it was left to the line that ends a burst
+    suppressed_t *suppressed; // owned; NULL = nothing to report
 } repeat_t;
 
-// One message that several queues say. When there are more messages than places the oldest one gives way: then lines too many
-// are written.
+// A message that several queues have. With more messages than places the oldest burst ends early: then lines too many are
+// written.
 typedef struct burst {
     uint64_t hash;
     mono_t began; // of the window
-    int lines;    // of different queues or reasons, written and left out
+    int lines;    // written and suppressed; 0 = the place is free
     log_level_t level;
-    char role[BURST_TEXT];
-    char msg[BURST_TEXT];
-    buffer_t names; // of some of the queues whose lines were left out
+    char *role, *msg; // owned
+    buffer_t names;   // some of the queues whose lines were suppressed
 } burst_t;
 
+// All but the first two are guarded by the mutex.
 static struct {
     _Atomic log_level_t level;
     int json;
     pthread_mutex_t mutex;
-    repeat_t repeats[REPEAT_SLOTS]; // guarded by mutex
-    size_t suppressing;             // how many of them have a rest; likewise
-    mono_t suppressed_due;          // when to look for one that is due; likewise
-    burst_t bursts[BURSTS];         // likewise
-    int64_t dropped;                // lines that found no room since the last one that was written; likewise
+    repeat_t repeats[REPEAT_SLOTS];
+    size_t suppressing; // repeats that have something to report
+    mono_t check_at;    // when to look for one that is due
+    burst_t bursts[BURSTS];
+    int64_t dropped; // lines that found no room since the last one that was written
 } state = {.level = LOG_INFO, .json = 1, .mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *const LEVEL_NAMES[] = {"error", "warn", "info", "debug"};
@@ -73,20 +79,14 @@ void log_setup(log_level_t level, int json) {
 
 void log_set_level(log_level_t level) { state.level = level; }
 
-static uint64_t log_hash(uint64_t hash, const char *text) {
-    for (; text && *text; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
-    return (hash ^ 0xff) * UINT64_C(1099511628211);
-}
-
-// The slot of this message, or else the one of its places that was written longest ago.
-static repeat_t *repeat_slot(uint64_t hash) {
-    repeat_t *oldest = &state.repeats[hash % REPEAT_SLOTS];
-    for (uint64_t i = 0; i < REPEAT_PROBES; i++) {
-        repeat_t *slot = &state.repeats[(hash + i) % REPEAT_SLOTS];
-        if (slot->hash == hash) return slot;
-        if (slot->written.ns < oldest->written.ns) oldest = slot;
+// FNV-1a over all texts; NULL counts as "".
+static uint64_t log_hash(const char *const *texts, size_t count) {
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < count; i++) {
+        for (const char *text = texts[i]; text && *text; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
+        hash = (hash ^ 0xff) * UINT64_C(1099511628211);
     }
-    return oldest;
+    return hash;
 }
 
 static void log_add_value(buffer_t *line, const log_field_t *field, int json) {
@@ -110,37 +110,36 @@ static void log_add_field(buffer_t *line, const log_field_t *field, int json) {
     log_add_value(line, field, json);
 }
 
-static void log_add_head(buffer_t *line, log_level_t level, const char *msg, int json) {
+static void log_add_head(buffer_t *line, const message_t *message) {
     char ts[32];
     wall_text(ts, sizeof ts);
-    if (json) {
-        buffer_printf(line, "{\"ts\":\"%s\",\"level\":\"%s\",\"msg\":", ts, LEVEL_NAMES[level]);
-        json_write_string(line, slice_text(msg));
+    if (state.json) {
+        buffer_printf(line, "{\"ts\":\"%s\",\"level\":\"%s\",\"msg\":", ts, LEVEL_NAMES[message->level]);
+        json_write_string(line, slice_text(message->msg));
     } else {
-        buffer_printf(line, "%.12s %-5s ", ts + 11, LEVEL_NAMES[level]);
-        utf8_escape(line, msg, strlen(msg), "");
+        buffer_printf(line, "%.12s %-5s ", ts + 11, LEVEL_NAMES[message->level]);
+        utf8_escape(line, message->msg, strlen(message->msg), "");
     }
 }
 
-// Whoever reads the log may stop to read: a full pipe must not stop the roles, least of all the renewal of the lock. Such lines
-// are left out and counted. POLLOUT promises room for PIPE_BUF bytes, more than a line of ours has.
+// A full pipe must not stop the roles, least of all the renewal of the lock, so a line that finds no room is dropped and counted.
+// POLLOUT promises room for PIPE_BUF bytes, more than a line takes.
 static void log_put_line(const buffer_t *line) {
     struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (poll(&out, 1, 0) != 1 || !(out.revents & POLLOUT)) {
         state.dropped++;
         return;
     }
-    if (write(STDERR_FILENO, line->data, line->len) < 0) state.dropped++; // there is nowhere left to say so
+    if (write(STDERR_FILENO, line->data, line->len) < 0) state.dropped++; // there is nowhere left to report it
 }
 
-static void log_write_line(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields,
-                           int64_t suppressed_lines) {
+static void log_write_line(const message_t *message, int64_t repeated) {
     buffer_t line = {0};
-    log_add_head(&line, level, msg, state.json);
-    log_add_field(&line, &F_STR("role", role), state.json);
-    log_add_field(&line, &F_STR("queue", queue), state.json);
-    for (; fields->key; fields++) log_add_field(&line, fields, state.json);
-    if (suppressed_lines > 0) log_add_field(&line, &F_INT("repeated", suppressed_lines), state.json);
+    log_add_head(&line, message);
+    log_add_field(&line, &F_STR("role", message->role), state.json);
+    log_add_field(&line, &F_STR("queue", message->queue), state.json);
+    for (const log_field_t *field = message->fields; field->key; field++) log_add_field(&line, field, state.json);
+    if (repeated > 0) log_add_field(&line, &F_INT("repeated", repeated), state.json);
     int64_t dropped = state.dropped;
     if (dropped > 0) log_add_field(&line, &F_INT("lines_lost", dropped), state.json);
     buffer_str(&line, state.json ? "}\n" : "\n");
@@ -150,22 +149,23 @@ static void log_write_line(log_level_t level, const char *role, const char *queu
 }
 
 static void burst_end(burst_t *burst) {
-    int more = burst->lines - BURST_LINES;
-    if (more > 0)
-        log_write_line(burst->level, burst->role, NULL, burst->msg,
-                       (const log_field_t[]){F_INT("more", more), F_STR("queues", buffer_text(&burst->names)), {.key = 0}}, 0);
+    const log_field_t fields[] = {
+        F_INT("more", burst->lines - BURST_LINES), F_STR("queues", buffer_text(&burst->names)), {.key = 0}};
+    if (burst->lines > BURST_LINES) log_write_line(&(message_t){burst->level, burst->role, NULL, burst->msg, fields}, 0);
+    free(burst->role);
+    free(burst->msg);
     buffer_free(&burst->names);
-    burst->lines = 0;
+    *burst = (burst_t){0};
 }
 
-static void bursts_end_due(mono_t now) {
+static void burst_end_due(mono_t now) {
     for (int i = 0; i < BURSTS; i++)
         if (state.bursts[i].lines > 0 && mono_diff(now, state.bursts[i].began) >= REPEAT_WINDOW_S * NS_PER_S)
             burst_end(&state.bursts[i]);
 }
 
-static burst_t *burst_of(log_level_t level, const char *role, const char *msg, mono_t now) {
-    uint64_t hash = log_hash(log_hash(log_hash(UINT64_C(14695981039346656037), LEVEL_NAMES[level]), role), msg);
+static burst_t *burst_of(const message_t *message, mono_t now) {
+    uint64_t hash = log_hash((const char *[]){LEVEL_NAMES[message->level], message->role, message->msg}, 3);
     burst_t *oldest = &state.bursts[0];
     for (int i = 0; i < BURSTS; i++) {
         burst_t *burst = &state.bursts[i];
@@ -173,20 +173,18 @@ static burst_t *burst_of(log_level_t level, const char *role, const char *msg, m
         if (burst->lines == 0 || (oldest->lines > 0 && burst->began.ns < oldest->began.ns)) oldest = burst;
     }
     burst_end(oldest);
-    oldest->hash = hash;
-    oldest->began = now;
-    oldest->level = level;
-    snprintf(oldest->role, sizeof oldest->role, "%s", role);
-    snprintf(oldest->msg, sizeof oldest->msg, "%s", msg);
+    *oldest = (burst_t){
+        .hash = hash, .began = now, .level = message->level, .role = mem_str(message->role), .msg = mem_str(message->msg)};
     return oldest;
 }
 
-// Whether this line may be written, or else is one of many that are told in one.
-static bool burst_allows(log_level_t level, const char *role, const char *queue, const char *msg, mono_t now) {
-    if (!queue) return true;
-    burst_t *burst = burst_of(level, role, msg, now);
+// Whether this line may be written. False: the line that ends the burst counts it.
+static bool burst_allows(const message_t *message, mono_t now) {
+    if (!message->queue) return true;
+    burst_t *burst = burst_of(message, now);
     if (++burst->lines <= BURST_LINES) return true;
-    if (burst->lines <= BURST_LINES + BURST_NAMES) buffer_printf(&burst->names, "%s%s", burst->names.len ? ", " : "", queue);
+    if (burst->lines <= BURST_LINES + BURST_NAMES)
+        buffer_printf(&burst->names, "%s%s", burst->names.len ? ", " : "", message->queue);
     return false;
 }
 
@@ -196,101 +194,107 @@ static const char *log_text_field(const log_field_t *fields, const char *key) {
     return NULL;
 }
 
-static char *log_copy(const char *text) { return text ? mem_str(text) : NULL; }
+// The slot of this message, or else the one of its places that was written longest ago.
+static repeat_t *repeat_slot(uint64_t hash) {
+    repeat_t *oldest = &state.repeats[hash % REPEAT_SLOTS];
+    for (uint64_t i = 0; i < REPEAT_PROBES; i++) {
+        repeat_t *slot = &state.repeats[(hash + i) % REPEAT_SLOTS];
+        if (slot->hash == hash) return slot;
+        if (slot->written.ns < oldest->written.ns) oldest = slot;
+    }
+    return oldest;
+}
 
-static suppressed_t *suppressed_new(log_level_t level, const char *role, const char *queue, const char *msg,
-                                    const log_field_t *fields) {
+static char *repeat_copy(const char *text) { return text ? mem_str(text) : NULL; }
+
+static suppressed_t *repeat_suppress(const message_t *message) {
     suppressed_t *suppressed = mem_alloc(sizeof *suppressed);
-    *suppressed = (suppressed_t){.level = level,
-                                 .role = log_copy(role),
-                                 .queue = log_copy(queue),
-                                 .msg = log_copy(msg),
-                                 .reason = log_copy(log_text_field(fields, "reason")),
-                                 .token = log_copy(log_text_field(fields, "token"))};
+    *suppressed = (suppressed_t){.level = message->level,
+                                 .role = repeat_copy(message->role),
+                                 .queue = repeat_copy(message->queue),
+                                 .msg = repeat_copy(message->msg),
+                                 .reason = repeat_copy(log_text_field(message->fields, "reason")),
+                                 .token = repeat_copy(log_text_field(message->fields, "token"))};
     state.suppressing++;
     return suppressed;
 }
 
-static void repeat_drop_suppressed(repeat_t *slot) {
+static void repeat_forget(repeat_t *slot) {
     suppressed_t *suppressed = slot->suppressed;
     if (!suppressed) return;
     free(suppressed->role), free(suppressed->queue), free(suppressed->msg), free(suppressed->reason), free(suppressed->token);
     free(suppressed);
     slot->suppressed = NULL;
-    slot->suppressed_lines = 0;
+    slot->count = 0;
     state.suppressing--;
 }
 
-// How often it was said again since it was written, and that this is over: whoever reads it may have read that it is well again.
-// The next one is news, with all its facts.
+// Reports how often the message was repeated since it was written, and when the last time was: a reader may have seen since that
+// all is well. The next line of this message is news, with all its fields.
 static void repeat_end(repeat_t *slot, mono_t now) {
     const suppressed_t *suppressed = slot->suppressed;
     const log_field_t fields[] = {F_STR("reason", suppressed->reason),
                                   F_STR("token", suppressed->token),
                                   F_INT("seconds_ago", mono_diff(now, suppressed->last) / NS_PER_S),
                                   {.key = 0}};
-    if (burst_allows(suppressed->level, suppressed->role, suppressed->queue, suppressed->msg, now))
-        log_write_line(suppressed->level, suppressed->role, suppressed->queue, suppressed->msg, fields, slot->suppressed_lines);
-    repeat_drop_suppressed(slot);
+    const message_t message = {suppressed->level, suppressed->role, suppressed->queue, suppressed->msg, fields};
+    if (burst_allows(&message, now)) log_write_line(&message, slot->count);
+    repeat_forget(slot);
 }
 
-// A storm that is over tells how large it was. One that goes on does so with its next line.
-static void repeats_end_due(mono_t now) {
-    if (state.suppressing == 0 || !mono_reached(state.suppressed_due, now)) return;
-    state.suppressed_due = mono_add(now, NS_PER_S);
+static void repeat_end_due(mono_t now) {
+    if (state.suppressing == 0 || !mono_reached(state.check_at, now)) return;
+    state.check_at = mono_add(now, NS_PER_S);
     for (size_t i = 0; state.suppressing > 0 && i < REPEAT_SLOTS; i++) {
         repeat_t *slot = &state.repeats[i];
         if (slot->suppressed && mono_diff(now, slot->suppressed->last) >= REPEAT_WINDOW_S * NS_PER_S) repeat_end(slot, now);
     }
 }
 
-// The slot of this line, or NULL when it is to be left out. *suppressed_lines: how many were since it was last written.
-static repeat_t *repeat_check(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields,
-                              mono_t now, int64_t *suppressed_lines) {
-    uint64_t hash = log_hash(UINT64_C(14695981039346656037), LEVEL_NAMES[level]);
-    hash = log_hash(log_hash(log_hash(hash, role), queue), msg);
-    hash = log_hash(log_hash(hash, log_text_field(fields, "reason")), log_text_field(fields, "token"));
+static void log_write_deduplicated(const message_t *message, mono_t now) {
+    const char *identity[] = {LEVEL_NAMES[message->level],
+                              message->role,
+                              message->queue,
+                              message->msg,
+                              log_text_field(message->fields, "reason"),
+                              log_text_field(message->fields, "token")};
+    uint64_t hash = log_hash(identity, sizeof identity / sizeof *identity);
     repeat_t *slot = repeat_slot(hash);
     bool same = slot->hash == hash && slot->written.ns != 0;
     if (same && mono_diff(now, slot->written) < REPEAT_WINDOW_S * NS_PER_S) {
-        if (!slot->suppressed && !slot->in_burst) slot->suppressed = suppressed_new(level, role, queue, msg, fields);
+        if (!slot->suppressed && !slot->in_burst) slot->suppressed = repeat_suppress(message);
         if (slot->suppressed) slot->suppressed->last = now;
-        slot->suppressed_lines++;
-        return NULL;
+        slot->count++;
+        return;
     }
     if (!same && slot->suppressed) repeat_end(slot, now); // it gives way to another message
-    *suppressed_lines = same ? slot->suppressed_lines : 0;
-    repeat_drop_suppressed(slot);
-    *slot = (repeat_t){.hash = hash, .written = now};
-    return slot;
+    int64_t repeated = same ? slot->count : 0;
+    repeat_forget(slot);
+    *slot = (repeat_t){.hash = hash, .written = now, .in_burst = !burst_allows(message, now)};
+    if (!slot->in_burst) log_write_line(message, repeated);
 }
 
-static void log_write_deduplicated(log_level_t level, const char *role, const char *queue, const char *msg,
-                                   const log_field_t *fields, mono_t now) {
-    int64_t suppressed_lines;
-    repeat_t *slot = repeat_check(level, role, queue, msg, fields, now, &suppressed_lines);
-    if (!slot) return;
-    slot->in_burst = !burst_allows(level, role, queue, msg, now);
-    if (!slot->in_burst) log_write_line(level, role, queue, msg, fields, suppressed_lines);
+static void log_lock(mono_t *now) {
+    pthread_mutex_lock(&state.mutex);
+    *now = mono_now();
+    burst_end_due(*now);
+    repeat_end_due(*now);
 }
 
 void log_write(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields) {
     if (level > state.level) return;
-    pthread_mutex_lock(&state.mutex);
-    mono_t now = mono_now();
-    bursts_end_due(now);
-    repeats_end_due(now);
+    const message_t message = {level, role, queue, msg, fields};
+    mono_t now;
+    log_lock(&now);
     if (level > LOG_WARN)
-        log_write_line(level, role, queue, msg, fields, 0);
+        log_write_line(&message, 0);
     else
-        log_write_deduplicated(level, role, queue, msg, fields, now);
+        log_write_deduplicated(&message, now);
     pthread_mutex_unlock(&state.mutex);
 }
 
 void log_flush_suppressed(void) {
-    pthread_mutex_lock(&state.mutex);
-    mono_t now = mono_now();
-    bursts_end_due(now);
-    repeats_end_due(now);
+    mono_t now;
+    log_lock(&now);
     pthread_mutex_unlock(&state.mutex);
 }
