@@ -8,7 +8,7 @@
 
 #include "base/buffer.h"
 
-// The number in a file; "max" is none.
+// Reads the number in a file; "max" means no limit.
 static bool cgroup_read_limit(const char *root, const char *mount, const char *path, const char *name, int64_t *limit) {
     char *file = mem_printf("%s%s%s/%s", root, mount, path, name);
     FILE *in = fopen(file, "re");
@@ -20,12 +20,12 @@ static bool cgroup_read_limit(const char *root, const char *mount, const char *p
     return true;
 }
 
-// With the host's view of names (cgroup namespace off) a container's own cgroup is what is mounted, whatever its path says.
+// Without a cgroup namespace the path is the host's, but the container sees its own cgroup mounted at the root.
 static bool cgroup_limit_of(const char *root, const char *mount, const char *path, const char *name, int64_t *limit) {
     return cgroup_read_limit(root, mount, path, name, limit) || cgroup_read_limit(root, mount, "", name, limit);
 }
 
-// Whether one of the controllers, which stand between commas, is memory.
+// Whether "memory" is among the controllers, which commas separate.
 static bool cgroup_names_memory(char *controllers) {
     for (char *name; (name = strsep(&controllers, ",")) != NULL;)
         if (strcmp(name, "memory") == 0) return true;
@@ -39,7 +39,7 @@ int64_t cgroup_memory_limit(const char *root) {
     if (!in) return INT64_MAX;
     int64_t limit = INT64_MAX;
     bool found = false;
-    // Lines are hierarchy:controllers:path; version 2 is the one of hierarchy 0 (cgroups(7)).
+    // Lines are hierarchy:controllers:path; version 2 has hierarchy 0 (cgroups(7)).
     char line[4352];
     while (!found && fgets(line, sizeof line, in)) {
         char *rest = line;

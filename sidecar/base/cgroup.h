@@ -1,12 +1,11 @@
-// What the container that this process runs in may take.
+// The memory limit of the container that this process runs in.
 #ifndef QS_BASE_CGROUP_H
 #define QS_BASE_CGROUP_H
 
 #include <stdint.h>
 
-// Bytes of memory that the kernel kills this process's cgroup for; INT64_MAX = no limit, or none that can be read. Version 2 and
-// 1 of cgroups, seen from inside a container or outside. Limits of cgroups above are not looked at. `root`: "", or what stands
-// for / in tests.
+// Returns the limit in bytes above which the kernel kills the process; INT64_MAX = no limit, or it cannot be read. Knows cgroups
+// 1 and 2, inside and outside of a container, but not the limits of parent cgroups. `root` is "", or a directory of a test.
 int64_t cgroup_memory_limit(const char *root);
 
 #endif

@@ -26,7 +26,7 @@ mono_t mono_max(mono_t a, mono_t b);
 
 // Wall time, for display only: RFC 3339 in UTC with milliseconds. `size` >= 25.
 void wall_text(char *text, size_t size);
-int64_t wall_ms(void); // since 1970, by the machine's clock: to be shown, never to be compared with times of Redis
+int64_t wall_ms(void); // since 1970 by the machine's clock, for display only: never compare it with Redis time
 
 // A random number in [0, 1), from a generator of the thread's own; and cryptographically random bytes.
 double random_unit(void);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 void failpoint(const char *name) {
-    static atomic_long reached; // of the one point that is named
+    static atomic_long reached; // counts the named point
     const char *wanted = getenv("QS_CRASH_AT");
     if (!wanted) return;
     size_t len = strcspn(wanted, ":");

@@ -1,10 +1,10 @@
-// The name by which people know this process among others of its kind.
+// The name of this process among the instances of its group.
 #ifndef QS_BASE_INSTANCE_H
 #define QS_BASE_INSTANCE_H
 
 enum { INSTANCE_SIZE = 128 }; // bytes with the NUL
 
-// "<host>/<process id>", made at the first call; in a pod the host is the pod's name. Printable ASCII without blanks.
+// Returns "<host>/<process id>", as it was at the first call; in a pod the host is the pod's name. Printable ASCII, no blanks.
 const char *instance_name(void);
 
 #endif

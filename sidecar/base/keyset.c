@@ -21,7 +21,7 @@ static uint32_t keymap_half(const uint8_t key[KEY_BYTES], int index) {
     return number;
 }
 
-// The slot of the key, or the free one where it would be put.
+// Returns the slot of the key, or the free one for it.
 static struct keymap_slot *keymap_slot(const keymap_t *map, const uint8_t key[KEY_BYTES]) {
     size_t at = keymap_half(key, 0) & (map->room - 1);
     while (map->slots[at].used && memcmp(map->slots[at].key, key, KEY_BYTES) != 0) at = (at + 1) & (map->room - 1);
@@ -61,7 +61,7 @@ void keymap_filter(keymap_t *map, bool (*keep)(void *self, const uint8_t key[KEY
         slot->used = false;
         map->count--;
     }
-    keymap_rebuild(map, map->room); // holes would hide what was put behind them
+    keymap_rebuild(map, map->room); // an emptied slot would hide keys behind it
 }
 
 void keymap_free(keymap_t *map) {
@@ -82,7 +82,7 @@ void keyfilter_begin(keyfilter_t *filter, size_t keys) {
     *filter = (keyfilter_t){.bits = mem_array(words, sizeof(uint64_t)), .words = words};
 }
 
-// All bits of a key lie in one block of BLOCK_WORDS, a cache line: a filter of millions of keys is mostly waiting for memory.
+// All bits of a key lie in one cache line, as a filter of millions of keys mostly waits for memory.
 static uint64_t *keyfilter_block(const keyfilter_t *filter, const uint8_t key[KEY_BYTES]) {
     return &filter->bits[(keymap_half(key, 0) & (filter->words / BLOCK_WORDS - 1)) * BLOCK_WORDS];
 }

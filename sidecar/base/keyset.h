@@ -1,5 +1,4 @@
-// Sets keyed by the first 16 bytes of a digest, whose bits are as good as random: an exact map, and a filter that forgets nothing
-// and sometimes says yes without reason.
+// Sets of digests, by their first 16 bytes, which are as good as random: an exact map, and a Bloom filter.
 #ifndef QS_BASE_KEYSET_H
 #define QS_BASE_KEYSET_H
 
@@ -33,9 +32,9 @@ typedef struct keyfilter {
     size_t words;   // a power of two, or 0
 } keyfilter_t;
 
-// Empties it and makes it fit for so many keys (64 to 16 million).
+// Empties the filter and sizes it for so many keys (64 to 16 million).
 void keyfilter_begin(keyfilter_t *filter, size_t keys);
-bool keyfilter_add(keyfilter_t *filter, const uint8_t key[KEY_BYTES]); // whether it was (perhaps) there before
+bool keyfilter_add(keyfilter_t *filter, const uint8_t key[KEY_BYTES]); // returns whether the key was (perhaps) there
 bool keyfilter_has(const keyfilter_t *filter, const uint8_t key[KEY_BYTES]);
 void keyfilter_free(keyfilter_t *filter);
 

@@ -3,7 +3,7 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { LONGEST = 64 }; // longer words are no slip of the finger
+enum { LONGEST = 64 }; // a longer word is no typo
 
 static int suggest_fold(char letter) { return letter == '-' ? '_' : tolower((unsigned char)letter); }
 
@@ -32,7 +32,7 @@ const char *suggest_nearest(const char *word, const char *const *candidates, siz
     size_t len = strlen(word);
     if (len == 0 || len > LONGEST) return NULL;
     const char *nearest = NULL;
-    size_t limit = (len + 2) / 3 + 1; // edits that are already too many
+    size_t limit = (len + 2) / 3 + 1; // so many edits are too many
     if (limit > len) limit = len;
     for (size_t i = 0; i < count; i++) {
         if (!candidates[i] || strlen(candidates[i]) > LONGEST) continue;

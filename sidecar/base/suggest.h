@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-// Returns the candidate (borrowed) that takes the fewest edits to reach from word, the first of equals; NULL when even that one
-// takes more edits than a third of the letters. Case and `-` for `_` cost nothing. Candidates that are NULL are passed over.
+// Returns the candidate (borrowed) with the fewest edits from `word`, the first of equals; NULL = all need more edits than a
+// third of the letters. Case and `-` for `_` cost nothing. NULL candidates are skipped.
 const char *suggest_nearest(const char *word, const char *const *candidates, size_t count);
 
 #endif

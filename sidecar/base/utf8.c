@@ -5,7 +5,7 @@
 
 static bool utf8_is_tail(unsigned char byte) { return (byte & 0xc0) == 0x80; }
 
-// The range of the second byte rules out overlong forms, surrogates and what lies above U+10FFFF.
+// The second byte shows overlong forms, surrogates and code points above U+10FFFF.
 static bool utf8_second_fits(unsigned char first, unsigned char second) {
     switch (first) {
     case 0xe0: return second >= 0xa0 && second <= 0xbf;

@@ -1,4 +1,4 @@
-// What differs between two configurations: what a reload changes, and what it cannot.
+// Compares two configurations for a reload.
 #include <string.h>
 
 #include "config/dialect.h"
@@ -13,7 +13,7 @@ static void changes_write_key(const config_key_t *key, const char *queue, buffer
     buffer_str(out, key->name);
 }
 
-// Only texts are secret. What is shown of them is the same whatever they are.
+// A secret is compared itself, as config_value_write redacts it. Only texts are secret.
 static bool changes_is_equal(const config_key_t *key, const void *old, const void *fresh, buffer_t *was, buffer_t *is) {
     config_value_write(key, old, was);
     config_value_write(key, fresh, is);

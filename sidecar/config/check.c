@@ -22,7 +22,7 @@ static void check_names(load_t *load, size_t i) {
     }
 }
 
-// The longest delay that a retry may get, jitter included.
+// Returns the longest delay of a retry, jitter included.
 static int64_t check_longest_backoff(const queue_policy_t *policy) {
     int64_t delay = policy->retry_delay_ms;
     if (policy->retry_backoff == BACKOFF_NONE) return 0;

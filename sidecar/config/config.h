@@ -82,10 +82,10 @@ typedef enum redis_key_use { KEY_READS, KEY_WRITES } redis_key_use_t;
 
 // One Redis key of a queue's workers that the sidecar uses; our own keys, which begin with "sidecar:", are not among them.
 typedef struct redis_key {
-    const char *role;   // what it is to the queue: "ready", "backup", "unique"
+    const char *role;   // its role in the queue: "ready", "backup", "unique"
     const char *option; // key of the config that names it
     char *name;         // of a pattern * is any text
-    const char *type;   // what TYPE must say of it; NULL = more than one is right
+    const char *type;   // the type that Redis must report; NULL = any of several
     redis_key_use_t use;
     bool pattern;
     bool reserves; // any key that begins like this pattern, up to its *, may be one of the queue's jobs
@@ -97,7 +97,7 @@ typedef struct redis_keys {
 } redis_keys_t;
 
 typedef struct redis_config {
-    char *url; // always "" after a load: it is taken apart into the fields below
+    char *url; // always "" after a load, which splits it into the fields below
     char *host;
     int64_t port;
     char *socket; // path of a unix socket; "" = use host and port
@@ -146,7 +146,7 @@ typedef struct config {
         log_format_name_t format;
     } log;
     struct {
-        int64_t poll_ms; // 0 = the file is not looked at without being told
+        int64_t poll_ms; // 0 = only a signal or a file event reloads
     } reload;
     queue_policy_t defaults;
     queue_config_t *queues;
@@ -181,17 +181,15 @@ void config_dump(const config_t *config, buffer_t *out);
 // Whether the dialect of the queue honours the key.
 bool config_queue_knows(const queue_config_t *queue, const char *key);
 
-// The value of a key that is a number, a duration (ms) or a size (bytes), by its name in the file. False: a queue of this dialect
-// has no such key.
+// Reads a number, duration (ms) or size (bytes) by its name in the file. False: a queue of this dialect has no such key.
 bool config_queue_number(const queue_config_t *queue, const char *key, int64_t *out);
 
-// What a reload from `old` to `fresh` would do. *changes: what takes effect, as "dispatcher.batch 500 -> 100, queue sms added,
-// email: retry_times 3 -> 5"; secrets redacted. *frozen: names of keys that differ and cannot change while the sidecar runs. Both
-// are added to; empty = nothing of the kind.
+// Appends to *changes what a reload from `old` to `fresh` would change, as "dispatcher.batch 500 -> 100, queue sms added, email:
+// retry_times 3 -> 5", secrets redacted; and to *frozen the names of changed keys that need a restart.
 void config_changes(const config_t *old, const config_t *fresh, buffer_t *frozen, buffer_t *changes);
 
-// Writes one row per key (section, name, type, default, bounds, reloadable, help, dialects that know it: empty = all) as
-// tab-separated text: what `make check` holds against the sample and the docs.
+// Writes one row per key as tab-separated text: section, name, type, default, bounds, reloadable, help, dialects (empty = all).
+// `make check` compares it with the sample and the docs.
 void config_list_keys(config_dialects_fn *dialects, buffer_t *out);
 
 #endif

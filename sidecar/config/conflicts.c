@@ -1,4 +1,4 @@
-// Keys that two queues would both use, or one queue twice.
+// Finds Redis keys that two queues use, or one queue twice.
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,14 +15,14 @@ typedef struct clash {
     const entry_t *left, *right; // right is the later one in the file
 } clash_t;
 
-// All keys of all queues that are worth comparing.
+// All keys of the queues that have no errors.
 typedef struct field {
     redis_keys_t *of; // by queue
     entry_t *entries;
     size_t count;
 } keys_in_use_t;
 
-// The pattern by which a queue takes every key that begins like it; NULL = it has none.
+// Returns the pattern with which a queue reserves all keys of a prefix; NULL = none.
 static const redis_key_t *conflict_reserves(const keys_in_use_t *field, size_t queue) {
     for (size_t i = 0; i < field->of[queue].count; i++)
         if (field->of[queue].items[i].reserves) return &field->of[queue].items[i];
@@ -40,7 +40,7 @@ static int conflict_order_by_name(const void *left, const void *right) {
     return order ? order : conflict_order_by_place(a, b);
 }
 
-// The order of the file: by the later key's queue, then the earlier one's, then their places.
+// In the order of the file: by the later queue, then the earlier one, then their places.
 static int conflict_order_by_queues(const void *left, const void *right) {
     const clash_t *a = left, *b = right;
     if (a->right->queue != b->right->queue) return a->right->queue < b->right->queue ? -1 : 1;
@@ -66,7 +66,7 @@ static keys_in_use_t conflicts_gather(const load_t *load) {
     return field;
 }
 
-// Queues that reserve keys are compared by what these begin with. What both only read they may share.
+// Queues that reserve a prefix are compared by it elsewhere. Two queues may share a key that both only read.
 static bool conflict_is(const keys_in_use_t *field, const entry_t *a, const entry_t *b) {
     if (strcmp(a->key->name, b->key->name) != 0 || (a->key->use == KEY_READS && b->key->use == KEY_READS)) return false;
     return a->queue == b->queue || (!conflict_reserves(field, a->queue) && !conflict_reserves(field, b->queue));
@@ -97,7 +97,7 @@ static void conflict_report(load_t *load, const clash_t *clash) {
                        left->key->role, a, right->key->role, b);
 }
 
-// Both reserve keys: they must not begin alike.
+// Two queues with reserved prefixes.
 static void conflicts_report_same_prefix(load_t *load, const keys_in_use_t *field, size_t one, size_t other) {
     const redis_key_t *mine = conflict_reserves(field, one), *others = conflict_reserves(field, other);
     const char *of = load->config->queues[one].name, *by = load->config->queues[other].name;
@@ -117,7 +117,7 @@ static void conflicts_report_same_prefix(load_t *load, const keys_in_use_t *fiel
     }
 }
 
-// The first key of a queue that could be one of a job of the queue that reserves them.
+// Reports the first key of a queue that begins with the reserved prefix of another one.
 static void conflicts_report_reserved_key(load_t *load, const keys_in_use_t *field, size_t one, size_t other) {
     const redis_key_t *mine = conflict_reserves(field, one);
     size_t len = strlen(mine->name) - 1, later = one > other ? one : other;

@@ -6,9 +6,9 @@
 #include "config/load.h"
 #include "config/value.h"
 
-enum { WIDEST_VALUE = 40 }; // longer values push their comment to the right instead of everybody's
+enum { WIDEST_VALUE = 40 }; // a longer value shifts its own comment only
 
-// Which keys one group of the dump shows, and where their values and origins are.
+// One group of the dump.
 typedef struct view {
     const char *sections[2]; // the second may be NULL
     const void *base;
@@ -27,7 +27,7 @@ static const char *dump_origin_name(const origin_t *origins, size_t row) {
     return origins ? names[origins[row]] : "unknown";
 }
 
-// redis.url has been taken apart: beside its parts it would be a contradiction.
+// redis.url is left out: the dump has its parts.
 static bool dump_shows(const config_key_t *key, const view_t *view, size_t part) {
     const char *section = view->sections[part];
     if (view->queue && !config_key_of_dialect(key, view->queue->dialect)) return false;
@@ -74,7 +74,7 @@ static void dump_write_redis_keys(const view_t *view, buffer_t *out) {
             buffer_t value = {0};
             config_value_write(key, dump_base(view, key), &value);
             buffer_str(&value, ";");
-            // Without its secret this would be another setting, so whoever loads the dump gets none.
+            // A redacted secret must not be loaded as a password.
             bool hidden = key->secret && strcmp(buffer_text(&value), "\"\";") != 0;
             buffer_printf(out, "%*s%s%-*s = %-*s # %s\n", view->indent, "", hidden ? "# " : "",
                           (int)name_width - (hidden ? 2 : 0), key->name, (int)widest + 1, buffer_text(&value),
@@ -91,7 +91,7 @@ static void dump_write_group(const char *name, const char *section, const void *
     buffer_str(out, "};\n");
 }
 
-// The keys of a dialect that makes their names itself, for whoever writes an ACL or looks with redis-cli.
+// Lists the Redis keys of a dialect that derives their names, to write an ACL or to use redis-cli.
 static void dump_write_keys(const queue_config_t *queue, buffer_t *out) {
     redis_keys_t keys = config_redis_keys(queue);
     for (size_t i = 0; i < keys.count; i++) {
@@ -112,7 +112,7 @@ static void dump_write_queue(const queue_config_t *queue, const origin_t *origin
     buffer_str(out, "    }");
 }
 
-// A comment ends with its line, so a path may not bring line ends of its own.
+// A line end in a path would end the comment.
 static void dump_write_path(const char *path, buffer_t *out) {
     buffer_str(out, "# Every effective value of ");
     for (; path && *path; path++) buffer_add(out, iscntrl((unsigned char)*path) ? "?" : path, 1);

@@ -20,7 +20,7 @@ char *config_load_shown(const config_key_t *key, origin_t origin) {
     return mem_printf("`%s%s%s`", key->section, *key->section ? "." : "", key->name);
 }
 
-// Kubernetes puts the address of each service into the environment: one called queue-sidecar-redis would be our redis.port.
+// Kubernetes sets a variable for each service: that of a service "queue-sidecar-redis" would be read as redis.port.
 static bool env_is_service_link(const char *value) {
     return strncmp(value, "tcp://", 6) == 0 || strncmp(value, "udp://", 6) == 0;
 }
@@ -47,7 +47,7 @@ static void env_warn_unknown(load_t *load, const char *entry, const char *const 
     char *name = mem_printf("%.*s", (int)strcspn(entry, "="), entry);
     bool known = false;
     for (size_t i = 0; i < count && !known; i++) known = strcmp(variables[i], name) == 0;
-    // The common prefix would make any two names look near.
+    // With the common prefix any two names would be near each other.
     const char *tails[CONFIG_KEYS_MAX];
     for (size_t i = 0; i < count; i++) tails[i] = variables[i] + sizeof env_prefix - 1;
     const char *nearest = suggest_nearest(name + sizeof env_prefix - 1, tails, count);

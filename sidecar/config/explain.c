@@ -1,4 +1,4 @@
-// What a value may be, and what is wrong with one.
+// Explains which values a key takes, and what is wrong with one.
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,7 +97,7 @@ static void explain_word(const config_key_t *key, const node_t *node, buffer_t *
     if (nearest) buffer_printf(why, ": did you mean \"%s\"?", nearest);
 }
 
-// Whether nothing is wrong with the number but a missing L.
+// Whether only an L is missing from the number.
 static bool explain_only_wraps(const config_key_t *key, const node_t *node) {
     int64_t value;
     if (node->kind != NODE_INT || (key->type != KEY_INT && key->type != KEY_SIZE)) return false;

@@ -1,4 +1,4 @@
-// What lives only while a config is loaded, and the steps that fill it.
+// The state of a load, and its steps.
 #ifndef QS_CONFIG_LOAD_H
 #define QS_CONFIG_LOAD_H
 
@@ -7,7 +7,7 @@
 #include "config/file/source.h"
 #include "config/table.h"
 
-// Where a value stands, for messages. File is borrowed from the source tree.
+// Where a value is set, for messages. The file is borrowed from the source tree.
 typedef struct location {
     const char *file;
     int line; // 0 = not in a file
@@ -17,8 +17,8 @@ typedef struct location {
 typedef struct queue_location {
     location_t self; // where the queue's group begins
     location_t keys[CONFIG_KEYS_MAX];
-    bool has_errors; // a value of its own is wrong: its values are not worth comparing
-    bool duplicate;  // an earlier queue has its name: its keys all collide, which is not said again
+    bool has_errors; // a value is wrong, so its values are not compared
+    bool duplicate;  // an earlier queue has its name; their other conflicts are not reported
 } queue_location_t;
 
 typedef struct load {
@@ -34,41 +34,41 @@ typedef struct load {
 // Fills every key outside queues, and `defaults`, with the table's defaults.
 void config_load_defaults(load_t *load);
 
-// Takes every key outside queues from the tree; what is unknown or wrong becomes a fault.
+// Sets every key outside queues from the tree; reports unknown keys and wrong values.
 void config_load_file(load_t *load, const node_t *root);
 
-// Takes the list `queues`; its queues fall back to `defaults`, which must have been taken already.
+// Reads the list `queues`. Call it after `defaults` are set: queues fall back to them.
 void config_load_queues(load_t *load, const node_t *root);
 
-// Takes keys outside queues from QUEUE_SIDECAR_<SECTION>_<KEY>.
+// Sets keys outside queues from QUEUE_SIDECAR_<SECTION>_<KEY>.
 void config_load_environment(load_t *load);
 
-// Takes redis.url apart into host, port, socket, db, username and password, if it came from this origin; they replace what
-// weaker origins said. Taken right after the keys of that origin.
+// Splits a redis.url of this origin into host, port, socket, db, username and password, which replace values of weaker origins.
+// Call it right after setting the keys of that origin.
 void config_load_url(load_t *load, origin_t origin);
 
-// Compares values with each other: names, windows that are too short.
+// Checks values that depend on each other: names, windows, delays.
 void config_load_check(load_t *load);
 
 // Compares the keys that queues use with each other.
 void config_load_conflicts(load_t *load);
 
-// Adds the fault of an unknown key: the nearest known one, or where it belongs, or what is known here. Prefix
-// begins the message: "`redis`: ". In a queue only the keys that its dialect knows are named; otherwise dialect is NULL.
+// Reports an unknown key, with the nearest known one, or where it belongs, or the keys that are known here: in a queue those of
+// its dialect, which is NULL elsewhere. The prefix begins the message: "`redis`: ".
 void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix,
                          const config_dialect_t *dialect);
 
-// Derives what depends on the dialect, once a queue's own keys are taken: key names, defaults, and the faults of its settings.
-// Prefix begins the messages: "queue `email`: ".
+// Derives key names and defaults by the dialect of a queue, after its own keys are set, and reports settings that cannot work.
+// The prefix begins the messages: "queue `email`: ".
 void config_load_dialect(load_t *load, size_t queue, const char *prefix);
 
 // Asks the dialect of both queues whether they would harm each other.
 void config_load_compare(load_t *load, size_t queue, size_t earlier);
 
-// Where a queue's value stands; the queue itself where it is inherited.
+// Where a value of a queue is set; the place of the queue if the value is inherited.
 const location_t *config_load_location(const load_t *load, size_t queue, const char *name);
 
-// Returns (owned) what messages call a key outside queues: "`redis.port`", or the variable where the environment gave it.
+// Returns (owned) the name of a key outside queues for messages: "`redis.port`", or the environment variable that set it.
 char *config_load_shown(const config_key_t *key, origin_t origin);
 
 #endif

@@ -5,7 +5,7 @@
 #include "config/load.h"
 #include "config/value.h"
 
-static const char name_mark[] = "<name>"; // begins the default of a key that is named after its queue
+static const char name_mark[] = "<name>"; // in a default: the name of the queue
 
 static bool queue_is_named_after(const config_key_t *key) {
     return key->fallback && strncmp(key->fallback, name_mark, sizeof name_mark - 1) == 0;
@@ -15,7 +15,7 @@ static bool queue_is_derived(const config_key_t *key) {
     return queue_is_named_after(key) || (key->fallback && strcmp(key->fallback, CONFIG_DIALECT_PREFIX) == 0);
 }
 
-// "queue `email`: ", or by its place in the list where it has no good name.
+// Returns "queue `email`: ", or the position of a queue without a good name.
 static char *queue_message_prefix(const node_t *node, size_t place) {
     const node_t *name = config_source_child(node, "name");
     queue_config_t scratch = {0};
@@ -35,7 +35,8 @@ static void queue_set_defaults(load_t *load, queue_config_t *queue, queue_locati
             config_value_copy(key, &queue->policy, &load->config->defaults);
             location->keys[i].origin = load->keys[i].origin == ORIGIN_FILE ? ORIGIN_DEFAULTS : ORIGIN_DEFAULT;
         } else if (config_key_in_queue(key) && key->fallback && !queue_is_derived(key)) {
-            if (!config_value_set_text(key, key->fallback, config_queue_base(key, queue), &why)) abort(); // a fault of the table
+            if (!config_value_set_text(key, key->fallback, config_queue_base(key, queue), &why))
+                abort(); // the table contradicts itself
         }
     }
     buffer_free(&why);
@@ -55,7 +56,7 @@ static void queue_derive_names(queue_config_t *queue, const queue_location_t *lo
     buffer_free(&why);
 }
 
-// NULL: the word is none.
+// NULL: no dialect has that word.
 static const config_dialect_t *queue_read_dialect(const load_t *load, const node_t *word, buffer_t *why) {
     int index = 0;
     config_words_t words;
@@ -70,7 +71,7 @@ typedef struct queue_read {
     const char *prefix; // of messages
     queue_config_t *queue;
     queue_location_t *location;
-    bool known; // false: its dialect is not, so no key is foreign to it
+    bool known; // false: unknown dialect, so no key is refused
 } queue_read_t;
 
 static void queue_refuse(const queue_read_t *read, const node_t *node, const buffer_t *why) {
@@ -78,7 +79,7 @@ static void queue_refuse(const queue_read_t *read, const node_t *node, const buf
     read->location->has_errors = true;
 }
 
-// A key of another dialect has no place in this queue; where the dialect is not known, its value is checked all the same.
+// Refuses a key of another dialect. In a queue of unknown dialect only its value is checked.
 static void queue_take_foreign(const queue_read_t *read, const config_dialect_t *home, const config_key_t *key,
                                const node_t *node) {
     buffer_t why = {0};
@@ -126,8 +127,8 @@ static void queue_take(load_t *load, const node_t *node, size_t place) {
     queue_config_t *queue = &load->config->queues[load->config->queue_count];
     queue_location_t *location = &load->queues[load->config->queue_count];
     char *prefix = queue_message_prefix(node, place);
-    buffer_t why = {0}; // told where the key is taken
-    // The dialect stands anywhere in the group, but decides what the other keys mean.
+    buffer_t why = {0}; // reported where the key is taken
+    // Read the dialect first: it decides what the other keys mean.
     const config_dialect_t *dialect = queue_read_dialect(load, config_source_child(node, "dialect"), &why);
     queue->dialect = dialect ? dialect : load->dialects(0);
     queue->own = queue->dialect->own_size ? mem_alloc(queue->dialect->own_size) : NULL;

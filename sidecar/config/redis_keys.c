@@ -1,4 +1,4 @@
-// Which keys of Redis a queue uses: for the clash check, preflight, the dump and whoever grants rights.
+// The Redis keys that a queue uses: for the check of conflicts, the preflight, the dump and ACL rules.
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 void redis_keys_add(redis_keys_t *keys, const redis_key_t *key) {
     if (!key->name || !*key->name) return;
-    // Only lists of types may repeat: the clash check wants to see all else.
+    // Only one role may have a key several times; the check of conflicts must see all others.
     for (size_t i = 0; i < keys->count; i++)
         if (strcmp(keys->items[i].role, key->role) == 0 && strcmp(keys->items[i].name, key->name) == 0) return;
     if (keys->count == keys->room) {

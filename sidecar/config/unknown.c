@@ -22,7 +22,7 @@ static size_t unknown_add_own_names(config_dialects_fn *dialects, const char **n
     return count;
 }
 
-// Leaves out what only other dialects know.
+// Removes keys that only other dialects have.
 static size_t unknown_keep_of_dialect(const char **names, size_t count, const config_dialect_t *dialect) {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
@@ -32,7 +32,7 @@ static size_t unknown_keep_of_dialect(const char **names, size_t count, const co
     return kept;
 }
 
-// What may stand in a section: a queue knows the keys of its dialect and those of a policy too, and the top all groups.
+// Collects the names that are valid in a section. A queue also takes the keys of `defaults`, and the top level the groups.
 static size_t unknown_names_in(config_dialects_fn *dialects, const char *section, const char *names[NAMES_MAX]) {
     size_t count = unknown_add_names(section, names);
     if (strcmp(section, "queue-only") == 0) {
@@ -46,8 +46,8 @@ static size_t unknown_names_in(config_dialects_fn *dialects, const char *section
     return count;
 }
 
-// Adds where a key of that name is known, if it is. In a queue only its own keys are worth naming: `timeout` there means no
-// Redis.
+// Appends where a key of that name belongs, if anywhere. For a key in a queue only queues and `defaults` are named: `timeout`
+// there does not mean redis.timeout.
 static bool unknown_add_home(config_dialects_fn *dialects, const char *name, const char *section, buffer_t *out) {
     for (size_t i = 0; i < config_key_count; i++) {
         const config_key_t *key = &config_keys[i];

@@ -33,7 +33,7 @@ static char *url_decode(const char *text, size_t len) {
     return out;
 }
 
-// "user:password", either of which may be missing.
+// "user:password"; either may be missing.
 static bool url_take_user(url_t *url, const char *text, size_t len) {
     const char *colon = memchr(text, ':', len);
     size_t user = colon ? (size_t)(colon - text) : len;
@@ -83,7 +83,7 @@ static void url_diagnose(load_t *load, const location_t *location, const char *s
     diagnostic_add(load->errors, location->file, location->line, "%s %s", shown, text);
 }
 
-// A part that came from the same origin contradicts the url; for username and password only if the url has them too.
+// A part from the same origin contradicts the url; username and password only if the url has them too.
 static void url_check_conflicts(load_t *load, const location_t *location, const url_t *url, const char *shown) {
     for (size_t i = 0; i < PARTS; i++) {
         const config_key_t *key = config_key_find("redis", part_keys[i]);

@@ -12,7 +12,7 @@ static digest_part_t event_number_part(int64_t number, char text[INT64_TEXT_SIZE
     return (digest_part_t){text, (size_t)len};
 }
 
-// Frozen: replicas and versions must agree. Texts as they stand in the fields, numbers in decimal.
+// Never change this: replicas and releases must compute the same id.
 void event_id(const event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_SIZE]) {
     char life_text[INT64_TEXT_SIZE], attempts_text[INT64_TEXT_SIZE], nth_text[INT64_TEXT_SIZE];
     digest_part_t parts[] = {
@@ -44,7 +44,7 @@ bool event_ref(slice_t id, char ref[EVENT_REF_SIZE]) {
     return true;
 }
 
-// Decimal digits, with a minus before them or not, that fit.
+// Reads decimal digits, with or without a minus, that fit 64 bits.
 static bool event_parse_number(slice_t text, int64_t *number) {
     bool negative = text.len > 0 && text.data[0] == '-';
     int64_t value = 0;

@@ -45,16 +45,16 @@ typedef struct event {
 
 enum { EVENT_ID_SIZE = DIGEST_HEX_SIZE, EVENT_REF_SIZE = 13 };
 
-// The id of an event: of what it is about, so that whoever makes it again makes the same. `life` tells two lives of equal jobs
-// apart (microseconds since 1970), `nth` two events of one kind in one attempt. It is the SHA-256 over dialect, queue, job,
-// sha256, life, attempts, kind, nth, each with its length before it (digest_of_parts), numbers in decimal.
+// Computes the id of an event, which is the same whenever and wherever it is computed: the digest_of_parts of dialect, queue,
+// job, sha256, life, attempts, kind and nth, numbers in decimal. `life` (microseconds since 1970) tells two lives of equal jobs
+// apart, `nth` two events of one kind in one attempt.
 void event_id(const event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_SIZE]);
 
-// What people type: the first 12 base32 digits (RFC 4648, lower case) of the id's bytes. False when `id` is no id.
+// Makes the ref that people type: the first 12 base32 digits (RFC 4648, lower case) of the id's bytes. False: `id` is no id.
 bool event_ref(slice_t id, char ref[EVENT_REF_SIZE]);
 
-// Sets the text (borrowed from `value`) or the number called `name`; false, and nothing is set, when there is none of that name,
-// or `value` is not decimal digits that fit 64 bits, with a minus or not.
+// Sets the field `name`, a text (borrowed from `value`) or a number. False, and nothing is set: no field has that name, or
+// `value` is not a decimal number of 64 bits.
 bool event_set(event_t *event, slice_t name, slice_t value);
 
 #endif

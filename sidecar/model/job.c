@@ -6,12 +6,12 @@
 
 #include "base/json/json.h"
 
-enum { NUMBER_MOST = 64 }; // bytes of a time; a longer one is none
+enum { NUMBER_MOST = 64 }; // bytes of a time
 
-// Seconds where milliseconds are meant fall into January 1970, and a job so old would be ended at once: such dates count as not
-// given.
+// A time in seconds, read as milliseconds, falls into January 1970, and the alive timeout would end the job at once. So earlier
+// dates count as not given.
 #define CREATED_LEAST_MS 1e11              // March 1973
-#define CREATED_MOST_MS  253402300799999.0 // the last millisecond of the year 9999: what lies behind is no date
+#define CREATED_MOST_MS  253402300799999.0 // the last millisecond of the year 9999
 
 static const char NO_POINTER[] = "none";
 
@@ -42,11 +42,11 @@ static int64_t job_created_ms(const json_pick_t *pick, const queue_policy_t *pol
     char number[NUMBER_MOST + 1];
     memcpy(number, value->raw.data, value->raw.len);
     number[value->raw.len] = '\0';
-    double ms = strtod(number, NULL) * (policy->score_unit == SCORE_S ? 1000 : 1); // in the "C" locale: nothing sets another
+    double ms = strtod(number, NULL) * (policy->score_unit == SCORE_S ? 1000 : 1); // the locale is always "C"
     return ms >= CREATED_LEAST_MS && ms <= CREATED_MOST_MS ? llround(ms) : 0;
 }
 
-// An empty path is no path, though as a pointer it means the whole text.
+// An empty path is not set, although as a JSON pointer it means the whole text.
 static json_pick_t job_pick(const char *path) { return (json_pick_t){.pointer = *path ? path : NO_POINTER}; }
 
 void job_read(const queue_policy_t *policy, slice_t bytes, job_t *out) {

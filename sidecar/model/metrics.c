@@ -6,9 +6,9 @@
 #include "base/buffer.h"
 
 enum {
-    WANTED_S = 120, // after a scrape sizes are counted for so long
-    COUNTED_S = 60, // and are told for so long after they were counted
-    REFUSED_S = 15, // a refusal that is not followed by another one for so long is over
+    WANTED_S = 120, // sizes are counted for so long after a scrape
+    COUNTED_S = 60, // and served for so long after they were counted
+    REFUSED_S = 15, // a refusal is over after so long without another
 };
 
 static const int64_t BOUNDS[METRICS_LATENESS_BUCKETS - 1] = METRICS_LATENESS_BOUNDS;
@@ -30,7 +30,7 @@ void metrics_free(metrics_t *metrics) {
     free(metrics);
 }
 
-// The place of that name; else the first that is free; else the first whose queue is gone.
+// Returns the place of that name; else the first free one; else the first whose queue is not configured any more.
 static metrics_queue_t *metrics_place_for(metrics_t *metrics, const char *name) {
     metrics_queue_t *gone = NULL;
     metrics_queue_t *free_place = NULL;
@@ -64,9 +64,9 @@ metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name) {
     if (queue && !queue->name) {
         queue->name = mem_printf("%s", name);
 #define X(name, family, scale, key, help) metric_set(&queue->name, -1);
-        METRICS_SETTINGS(X) // none is in effect yet
+        METRICS_SETTINGS(X) // not in effect yet
 #undef X
-        queue->served = true; // until metrics_serve says otherwise: nobody else may have the place
+        queue->served = true; // until metrics_serve: no other queue may take the place
     }
     pthread_mutex_unlock(&metrics->mutex);
     return queue;
@@ -83,8 +83,7 @@ void metrics_serve(metrics_t *metrics, const config_t *config) {
     for (size_t i = 0; i < config->queue_count; i++) metrics_queue(metrics, config->queues[i].name);
     pthread_mutex_lock(&metrics->mutex);
     for (size_t i = 0; i < metrics->queue_count; i++)
-        if (metrics->queues[i].name)
-            metrics->queues[i].served = false; // a place that is free stays untouched: it takes no memory
+        if (metrics->queues[i].name) metrics->queues[i].served = false; // an untouched place takes no memory
     for (size_t i = 0; i < config->queue_count; i++) {
         metrics_queue_t *queue = metrics_place_for(metrics, config->queues[i].name);
         queue->served = true;
@@ -186,7 +185,7 @@ void metrics_lateness(metrics_queue_t *queue, int64_t us, int64_t jobs) {
     while (bucket < METRICS_LATENESS_BUCKETS - 1 && us > BOUNDS[bucket]) bucket++;
     metric_add(&queue->lateness[bucket], jobs);
     metric_add(&queue->lateness_us, us * jobs);
-    if (us > metric_get(&queue->lateness_max_us)) metric_set(&queue->lateness_max_us, us); // one writer: the dispatcher
+    if (us > metric_get(&queue->lateness_max_us)) metric_set(&queue->lateness_max_us, us); // only the dispatcher writes it
 }
 
 int64_t metrics_lateness_quantile(const metrics_queue_t *queue, double quantile) {

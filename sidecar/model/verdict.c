@@ -19,11 +19,11 @@ int64_t verdict_jitter_ms(const queue_policy_t *policy, int64_t delay_ms, double
     if (!delay_ms) return 0;
     int64_t delay = delay_ms + (int64_t)((double)delay_ms * policy->retry_jitter * share);
     int64_t most = policy->retry_backoff == BACKOFF_EXPONENTIAL ? policy->retry_delay_max_ms : INT64_MAX;
-    if (delay > most) delay = most - (delay - most); // not `most` itself, or half of all would come at one moment
+    if (delay > most) delay = most - (delay - most); // capping at `most` would let half of the retries come at one moment
     return delay < 1 ? 1 : delay;
 }
 
-// Executions that count, with the one that ends now.
+// Counts this execution too.
 static int64_t verdict_attempts(const observation_t *s, const queue_policy_t *policy) { return verdict_retries(s, policy) + 1; }
 
 static verdict_t verdict_leave_until(int64_t again) { return (verdict_t){.kind = VERDICT_LEAVE, .again = again}; }
@@ -33,8 +33,8 @@ static verdict_t verdict_retry_or_end(const observation_t *s, const queue_policy
     int64_t count = verdict_attempts(s, policy);
     bool again = count <= policy->retry_times && s->report != REPORT_END;
     if (again && s->foreign) at_last = "invalid_target";
-    // Copies cannot be told apart: while there are several, none is ended, or more might end than have failed. But what cannot be
-    // given back either would stay for ever.
+    // Copies cannot be told apart, so ending one while several are in progress could end more than have failed. A foreign job is
+    // ended all the same: it cannot be retried, and would stay for ever.
     if (s->foreign || (!again && (!s->copies || policy->end_duplicates)))
         return (verdict_t){.kind = VERDICT_END, .reason = at_last, .attempts = count};
     return (verdict_t){.kind = VERDICT_RETRY, .reason = why, .attempts = count, .delay_ms = verdict_delay_ms(policy, count)};
@@ -42,14 +42,14 @@ static verdict_t verdict_retry_or_end(const observation_t *s, const queue_policy
 
 static int64_t verdict_earliest(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Overdue in this execution: its heartbeat, where it has one, is asked twice.
+// The execution is overdue. A missing heartbeat must be seen missing by two scans.
 static verdict_t verdict_overdue(const observation_t *s, const queue_policy_t *policy, int64_t alive_until) {
     switch (s->heartbeat) {
     case HEARTBEAT_UNKNOWN: return (verdict_t){.kind = VERDICT_LOOK};
     case HEARTBEAT_THERE: return (verdict_t){.kind = s->stamp.missing ? VERDICT_PRESENT : VERDICT_LEAVE, .again = alive_until};
     case HEARTBEAT_GONE:
         if (!s->stamp.missing) return (verdict_t){.kind = VERDICT_MISSING, .again = s->now};
-        // A pass may meet a job twice, and copies share a stamp: what this pass noted, it does not act on.
+        // A scan may meet a job twice, and copies share a stamp, so a scan does not act on its own note.
         if (s->stamp.missing >= s->began) return verdict_leave_until(s->now);
         if (s->now - s->stamp.missing <= s->silence_ms && s->silence_ms)
             return verdict_leave_until(s->stamp.missing + s->silence_ms);
@@ -61,15 +61,15 @@ static verdict_t verdict_overdue(const observation_t *s, const queue_policy_t *p
     return out;
 }
 
-// By its own account and by what was seen of it; an execution that has not begun yet is no account.
+// From the later of the start that the job tells and the time it was first seen. A start in the future does not count.
 static int64_t verdict_protected_until(const observation_t *s, const queue_policy_t *policy) {
     int64_t began = s->stamp.seen;
     if (s->executed > began && s->executed <= s->now) began = s->executed;
     return began + policy->protected_timeout_ms;
 }
 
-// Nobody knows whose it is, how old, or how often tried: a worker may still be on it for as long as an execution may take. Copies
-// end one after the other: with each goes the stamp, so the next one has as long again.
+// A worker may still be on an unreadable job, so it is ended only after the protected timeout. Copies end one after the other,
+// as the stamp goes with each.
 static verdict_t verdict_unreadable(const observation_t *s, const queue_policy_t *policy) {
     int64_t until = verdict_protected_until(s, policy);
     if (s->now <= until) return verdict_leave_until(until);
@@ -96,7 +96,7 @@ verdict_t verdict(const observation_t *s, const queue_policy_t *policy) {
                                    .reason = "alive_timeout",
                                    .attempts = verdict_attempts(s, policy),
                                    .needs_silence = !kills};
-            alive_until = INT64_MAX; // it lives: nothing but its silence changes that
+            alive_until = INT64_MAX; // only a missing heartbeat can end it now
         }
     }
     int64_t until = verdict_protected_until(s, policy);

@@ -23,7 +23,7 @@ static int diagnostic_file_rank(const diagnostic_t *diagnostic, const char *main
     return main_file && strcmp(diagnostic->file, main_file) == 0 ? 0 : 1;
 }
 
-// Lines count from 1; a fault of the whole file comes after those with a line.
+// Line 0 means the whole file and sorts last.
 static unsigned diagnostic_line_rank(const diagnostic_t *diagnostic) { return (unsigned)diagnostic->line - 1u; }
 
 static int diagnostic_compare(const void *left, const void *right, void *context) {

@@ -154,7 +154,7 @@ static bool token_is_bad_number(const token_t *token) {
     return *end && strcmp(end, "L") != 0 && strcmp(end, "LL") != 0;
 }
 
-// An integer that 64 bits cannot hold, which libconfig 1.7 stops at.
+// libconfig 1.7 stops at an integer that 64 bits cannot hold.
 static bool token_is_huge_number(const token_t *token) {
     char text[NUMBER_SIZE], *end = NULL;
     if (!token_copy_number(token, text)) return false;
@@ -163,7 +163,7 @@ static bool token_is_huge_number(const token_t *token) {
     return errno == ERANGE && (!*end || *end == 'L');
 }
 
-// What is odd about two tokens that stand side by side.
+// Explains two tokens that cannot follow each other.
 static bool lexer_hint_pair(const token_t *a, const token_t *b, buffer_t *out) {
     int len = (int)b->len;
     if (token_is_mark(a, ',') && (token_is_mark(b, ')') || token_is_mark(b, ']')))
@@ -218,7 +218,7 @@ static bool token_is_key(const lexer_t *lexer, size_t i) {
     return lexer->tokens[i].kind == TOKEN_NAME && i + 1 < lexer->count && token_is_assignment(&lexer->tokens[i + 1]);
 }
 
-// Walks back from key i through its own group, passing over groups nested in it.
+// Walks back from key i through its own group, skipping nested groups.
 static bool lexer_earlier_key(const lexer_t *lexer, size_t i, size_t *found) {
     const token_t *key = &lexer->tokens[i];
     int depth = 0;

@@ -1,5 +1,5 @@
-// The words of a libconfig file, as they stand there. libconfig itself keeps no literals: 1.5 wraps integers at 32 bits without
-// a word, ignores a comment that is never closed, and says no more than "syntax error".
+// Splits the text of a libconfig file into tokens, as libconfig itself keeps no literals: 1.5 silently wraps integers at 32 bits,
+// ignores an unclosed comment, and reports no more than "syntax error".
 #ifndef QS_CONFIG_FILE_LEXER_H
 #define QS_CONFIG_FILE_LEXER_H
 
@@ -22,31 +22,31 @@ typedef struct lexer {
     size_t count;
     size_t cap;
     size_t next;      // where lexer_number goes on
-    int open_string;  // line where the last text begins, if it is never closed; 0 = none
-    int open_comment; // the same of a comment
-    int nul_escape;   // line of the first \x00 in a text, which would cut it; 0 = none
+    int open_string;  // line where an unclosed string begins; 0 = none
+    int open_comment; // the same for a comment
+    int nul_escape;   // line of the first \x00 in a string, which would cut it; 0 = none
 } lexer_t;
 
-// Splits text, which must outlive the scan. Free with lexer_free.
+// The text must outlive the lexer. Free with lexer_free.
 void lexer_read(const char *text, lexer_t *lexer);
 void lexer_free(lexer_t *lexer);
 
-// Returns the number that stands after "name =", searching on from the last answer; NULL when there is none. Numbers asked for in
-// the order of the file are so found one by one, however many share a name or a line.
+// Returns the number after "name =", searching on from the last result; NULL = none. Numbers that are asked for in the order of
+// the file are found one by one, even if several share a name or a line.
 const token_t *lexer_number(lexer_t *lexer, const char *name);
 
-// Returns the line where the closing quote is most likely missing, when open_string is set: a text that spans lines ends where
-// the next one was to begin, so the first of those is to blame.
+// Returns the line where the closing quote is most likely missing, if open_string is set: the first string that spans lines, as
+// it ends where the next one should begin.
 int lexer_open_string_line(const lexer_t *lexer);
 
-// Returns the line of the first text that stands where no value can, or 0. Such a text is a syntax error that libconfig 1.5
-// reports too, but then it leaks the text.
+// Returns the line of the first string where no value can be; 0 = none. libconfig 1.5 reports that syntax error too, but leaks
+// the string.
 int lexer_stray_string_line(const lexer_t *lexer);
 
-// Adds what most likely makes this line a syntax error, as " (...)"; nothing when no guess is good.
+// Appends the likely cause of a syntax error on this line, as " (...)", or nothing.
 void lexer_hint(const lexer_t *lexer, int line, buffer_t *out);
 
-// Finds the first key that stands twice in one group. Returns false when there is none.
+// Finds the first duplicate key of a group. False: there is none.
 bool lexer_duplicate(const lexer_t *lexer, token_t *first, token_t *second);
 
 #endif

@@ -11,7 +11,7 @@
 
 enum { LARGEST_FILE = 4 * 1024 * 1024 };
 
-// One file of a config, kept for its literals.
+// The text of a file, kept for its literals.
 typedef struct text_file {
     char *path;
     buffer_t text;
@@ -71,7 +71,7 @@ static text_file_t *source_add_file(source_t *source, const char *path) {
     return file;
 }
 
-// The scan of a file by its shown path; an unreadable one is empty.
+// Returns the lexer of a file by its shown path; that of an unreadable file is empty.
 static lexer_t *source_lexer(source_t *source, const char *path) {
     for (size_t i = 0; i < source->count; i++) {
         if (strcmp(source->files[i].path, path) == 0) return &source->files[i].lexer;
@@ -161,7 +161,7 @@ static void source_explain_stray_string(source_t *source, const lexer_t *lexer, 
     buffer_free(&hint);
 }
 
-// What libconfig would pass over in silence, or not say as well.
+// Reports what libconfig would ignore, or explain less well.
 static bool source_check_text(source_t *source) {
     const text_file_t *main_file = &source->files[0];
     const lexer_t *lexer = &main_file->lexer;
