@@ -2,15 +2,12 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/suggest.h"
-#include "cli/table.h"
-#include "cli/terminal.h"
 #include "cli/time_text.h"
 
 enum { MAX_WORDS = 32 };
@@ -18,41 +15,11 @@ enum { MAX_WORDS = 32 };
 static const char *const formats[] = {
     [FORMAT_TABLE] = "table", [FORMAT_JSON_ARRAY] = "json", [FORMAT_JSON_LINES] = "jsonl", [FORMAT_CSV] = "csv"};
 
-int audit_print_error(buffer_t *why) {
-    buffer_t escaped = {0};
-    terminal_escape(&escaped, (slice_t){buffer_text(why), why->len}, true); // it may quote a foreign file
-    fflush(stdout);
-    fprintf(stderr, "queue-sidecar: %s\n", buffer_text(&escaped));
-    buffer_free(&escaped);
-    buffer_free(why);
-    return CLI_FAILED;
-}
-
-int audit_usage_error(const audit_args_t *args, const char *format, ...) {
-    const char *space = args->command ? " " : "", *command = args->command ? args->command : "";
-    va_list values;
-    fprintf(stderr, "queue-sidecar audit%s%s: ", space, command);
-    va_start(values, format);
-    vfprintf(stderr, format, values);
-    va_end(values);
-    fprintf(stderr, "\nSee `queue-sidecar help audit%s%s`.\n", space, command);
-    return CLI_USAGE;
-}
-
-static bool audit_list_has(const char *list, const char *word) {
-    size_t len = strlen(word);
-    for (const char *at = list; len && (at = strstr(at, word)); at++)
-        if ((at == list || at[-1] == ' ') && (at[len] == ' ' || !at[len]) && !memchr(word, ' ', len)) return true;
-    return false;
-}
-
-bool audit_is_reason(const char *word) { return audit_list_has(AUDIT_FAILURE_REASONS, word); }
-
 // False after a message. `known`: the words that are allowed, separated by spaces.
 static bool audit_check_word(const audit_args_t *args, const char *what, const char *word, const char *known) {
     const char *words[MAX_WORDS];
     size_t count = 0;
-    if (!word || audit_list_has(known, word)) return true;
+    if (!word || audit_has_word(known, word)) return true;
     char *copy = mem_str(known);
     for (char *rest = copy, *each; count < MAX_WORDS && (each = strsep(&rest, " "));) words[count++] = each;
     const char *nearest = suggest_nearest(word, words, count);

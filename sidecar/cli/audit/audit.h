@@ -114,7 +114,8 @@ typedef struct audit_ref_match {
 // read.
 bool audit_ref_find(audit_t *audit, const char *word, bool utc, audit_ref_match_t *match, buffer_t *why);
 
-bool audit_is_reason(const char *word); // of a final failure
+// Whether the word is in a list of words separated by spaces.
+bool audit_has_word(const char *list, const char *word);
 
 // Prints a message about wrong arguments, and where the help is. Returns CLI_USAGE.
 int audit_usage_error(const audit_args_t *args, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -29,7 +29,7 @@ static int requeue_parse_note(requeue_options_t *options) {
     const audit_args_t *args = options->args;
     const char *reason = args->requeue.reason, *because = args->requeue.because;
     if (reason && because) return audit_usage_error(args, "--reason and --because are the same: specify one of them");
-    if (reason && audit_is_reason(reason))
+    if (reason && audit_has_word(AUDIT_FAILURE_REASONS, reason))
         return audit_usage_error(args,
                                  "--reason %s is ambiguous: use --failed-by %s to filter, or --because %s for your own reason",
                                  reason, reason, reason);

@@ -1,3 +1,5 @@
+// Messages that several subcommands print.
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -5,6 +7,27 @@
 #include "base/suggest.h"
 #include "cli/audit/audit.h"
 #include "cli/terminal.h"
+
+int audit_print_error(buffer_t *why) {
+    buffer_t escaped = {0};
+    terminal_escape(&escaped, (slice_t){buffer_text(why), why->len}, true); // it may quote a foreign file
+    fflush(stdout);
+    fprintf(stderr, "queue-sidecar: %s\n", buffer_text(&escaped));
+    buffer_free(&escaped);
+    buffer_free(why);
+    return CLI_FAILED;
+}
+
+int audit_usage_error(const audit_args_t *args, const char *format, ...) {
+    const char *space = args->command ? " " : "", *command = args->command ? args->command : "";
+    va_list values;
+    fprintf(stderr, "queue-sidecar audit%s%s: ", space, command);
+    va_start(values, format);
+    vfprintf(stderr, format, values);
+    va_end(values);
+    fprintf(stderr, "\nSee `queue-sidecar help audit%s%s`.\n", space, command);
+    return CLI_USAGE;
+}
 
 enum { MAX_QUEUES = 32 };
 
@@ -40,4 +63,11 @@ void audit_print_no_match(audit_t *audit, const audit_filter_t *filter) {
     for (size_t i = 0; i < queues.count; i++) free(queues.all[i]);
     buffer_free(&escaped);
     buffer_free(&why);
+}
+
+bool audit_has_word(const char *list, const char *word) {
+    size_t len = strlen(word);
+    for (const char *at = list; len && (at = strstr(at, word)); at++)
+        if ((at == list || at[-1] == ' ') && (at[len] == ' ' || !at[len]) && !memchr(word, ' ', len)) return true;
+    return false;
 }
