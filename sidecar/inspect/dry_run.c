@@ -79,33 +79,33 @@ static call_t scratch_call(const scratch_t *scratch) {
 }
 
 // Notes a refusal and says whether the run can go on.
-static bool noted(scratch_t *scratch, refusal_t refusal, const char *what, outcome_t outcome) {
+static bool dry_run_check(scratch_t *scratch, refusal_t refusal, const char *what, outcome_t outcome) {
     if (outcome == OUTCOME_REFUSED) scratch->refused(scratch->self, refusal, scratch->like, what, scratch->error->text);
     return outcome != OUTCOME_RETRY && outcome != OUTCOME_DISCONNECTED;
 }
 
-static bool passed_needed(scratch_t *scratch, const char *what, outcome_t outcome) {
-    return noted(scratch, REFUSAL_ALL, what, outcome);
+static bool dry_run_required(scratch_t *scratch, const char *what, outcome_t outcome) {
+    return dry_run_check(scratch, REFUSAL_ALL, what, outcome);
 }
 
-static bool passed_script(scratch_t *scratch, refusal_t refusal, const script_t *script, outcome_t outcome) {
+static bool dry_run_script_as(scratch_t *scratch, refusal_t refusal, const script_t *script, outcome_t outcome) {
     char *what = mem_printf("script %s", script->name);
-    bool goes_on = noted(scratch, refusal, what, outcome);
+    bool goes_on = dry_run_check(scratch, refusal, what, outcome);
     free(what);
     return goes_on;
 }
 
-static bool passed(scratch_t *scratch, const script_t *script, outcome_t outcome) {
-    return passed_script(scratch, REFUSAL_ALL, script, outcome);
+static bool dry_run_script(scratch_t *scratch, const script_t *script, outcome_t outcome) {
+    return dry_run_script_as(scratch, REFUSAL_ALL, script, outcome);
 }
 
 // The same for what only makes things slower.
-static bool passed_aid(scratch_t *scratch, const char *what, outcome_t outcome) {
-    return noted(scratch, REFUSAL_AID, what, outcome);
+static bool dry_run_optional(scratch_t *scratch, const char *what, outcome_t outcome) {
+    return dry_run_check(scratch, REFUSAL_AID, what, outcome);
 }
 
 // Sends `command` for every scratch key. Refusals are of no interest: these commands only tidy up.
-static outcome_t for_all_keys(scratch_t *scratch, const char *command, int64_t ttl_ms) {
+static outcome_t scratch_for_all_keys(scratch_t *scratch, const char *command, int64_t ttl_ms) {
     for (int i = 0; i < SCRATCH_KEYS; i++) {
         request_begin(scratch->conn, command);
         request_text(scratch->conn, scratch->all[i]);
@@ -121,13 +121,13 @@ static outcome_t for_all_keys(scratch_t *scratch, const char *command, int64_t t
     return OUTCOME_OK;
 }
 
-static bool out_of_memory(const redis_error_t *error) {
+static bool dry_run_out_of_memory(const redis_error_t *error) {
     return error->outcome == OUTCOME_RETRY && strncmp(error->text, "OOM", 3) == 0;
 }
 
 // Creates every scratch key with its TTL in one write, so that Redis has all of it or nothing, whenever we are killed. No script
 // empties a key of these, so the TTLs stay. What is refused here (a full Redis, say) is created by the scripts.
-static outcome_t lay_out(scratch_t *scratch) {
+static outcome_t scratch_lay_out(scratch_t *scratch) {
     const queue_keys_t *of = &scratch->keys->queues[0];
     const char *const requests[][5] = {
         {"LPUSH", scratch->queue.ready, "scratch", NULL},
@@ -159,7 +159,7 @@ static outcome_t lay_out(scratch_t *scratch) {
         outcome_t outcome = conn_read(scratch->conn, 0, &reply, scratch->error);
         conn_reply_free(reply);
         if (outcome == OUTCOME_DISCONNECTED) return outcome;
-        if (outcome == OUTCOME_RETRY && !out_of_memory(scratch->error)) worst = *scratch->error;
+        if (outcome == OUTCOME_RETRY && !dry_run_out_of_memory(scratch->error)) worst = *scratch->error;
     }
     *scratch->error = worst;
     return worst.outcome;
@@ -169,16 +169,17 @@ static lock_call_t scratch_lock(const scratch_t *scratch, const char *token) {
     return (lock_call_t){scratch->conn, scratch->keys, 0, token, SCRATCH_TTL_MS, scratch->error};
 }
 
-static bool try_acquire(scratch_t *scratch, const char *token) {
+static bool dry_run_acquire(scratch_t *scratch, const char *token) {
     lock_state_t state = {0};
     const lock_call_t call = scratch_lock(scratch, token);
     outcome_t outcome = lock_acquire(&call, &state);
     lock_state_clear(&state);
-    return passed(scratch, &script_acquire, outcome);
+    return dry_run_script(scratch, &script_acquire, outcome);
 }
 
 // One command with up to two arguments after the key, whose effect a script is then tried on. *full: Redis is out of memory.
-static outcome_t prepare(scratch_t *scratch, const char *command, const char *key, const char *one, const char *two, bool *full) {
+static outcome_t scratch_write(scratch_t *scratch, const char *command, const char *key, const char *one, const char *two,
+                               bool *full) {
     redisReply *reply;
     request_begin(scratch->conn, command);
     request_text(scratch->conn, key);
@@ -186,56 +187,56 @@ static outcome_t prepare(scratch_t *scratch, const char *command, const char *ke
     request_text(scratch->conn, two);
     outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
     conn_reply_free(reply);
-    *full = out_of_memory(scratch->error);
+    *full = dry_run_out_of_memory(scratch->error);
     return *full ? OUTCOME_OK : outcome;
 }
 
 // The queue is given to another group that nobody leads, whose lock would lie in the same slot.
-static bool try_claim(scratch_t *scratch) {
+static bool dry_run_claim(scratch_t *scratch) {
     other_owner_t other_owner = {.queue = 0};
     bool yes;
     snprintf(other_owner.owner, sizeof other_owner.owner, "x%s", scratch->queue.name);
-    outcome_t outcome = prepare(scratch, "HSET", scratch->keys->queues[0].meta, "group", other_owner.owner, &yes);
+    outcome_t outcome = scratch_write(scratch, "HSET", scratch->keys->queues[0].meta, "group", other_owner.owner, &yes);
     const lock_call_t call = scratch_lock(scratch, scratch->token);
     if (outcome == OUTCOME_OK) outcome = lock_claim(&call, &other_owner, &yes);
-    return passed(scratch, &script_claim, outcome);
+    return dry_run_script(scratch, &script_claim, outcome);
 }
 
-static bool try_lock(scratch_t *scratch) {
+static bool dry_run_lock(scratch_t *scratch) {
     char other[TOKEN_SIZE];
     const lock_call_t call = scratch_lock(scratch, scratch->token);
     token_new(other, SCRATCH_TTL_MS);
-    return try_acquire(scratch, scratch->token) && try_acquire(scratch, other) &&
-           passed(scratch, &script_renew, lock_renew(&call)) && try_claim(scratch) &&
-           for_all_keys(scratch, "PEXPIRE", SCRATCH_TTL_MS) == OUTCOME_OK;
+    return dry_run_acquire(scratch, scratch->token) && dry_run_acquire(scratch, other) &&
+           dry_run_script(scratch, &script_renew, lock_renew(&call)) && dry_run_claim(scratch) &&
+           scratch_for_all_keys(scratch, "PEXPIRE", SCRATCH_TTL_MS) == OUTCOME_OK;
 }
 
 // Two jobs, of which `max_payload` lets one pass or both: promote removes them in another way then. A full Redis refuses the
 // ZADD, yet we must be able to lead there, so promote is tried without a job.
-static bool try_promote(scratch_t *scratch, int64_t max_payload) {
+static bool dry_run_promote(scratch_t *scratch, int64_t max_payload) {
     const dialect_ops_t *ops = dialect_ops(scratch->queue.dialect);
     promote_reply_t promoted;
     bool full;
     scratch->queue.policy.max_payload = max_payload;
-    outcome_t outcome = prepare(scratch, "ZADD", scratch->queue.delayed, "0", "x", &full);
-    if (outcome == OUTCOME_OK) outcome = prepare(scratch, "ZADD", scratch->queue.delayed, "0", "scratch", &full);
-    if (!passed(scratch, &script_promote, outcome)) return false;
+    outcome_t outcome = scratch_write(scratch, "ZADD", scratch->queue.delayed, "0", "x", &full);
+    if (outcome == OUTCOME_OK) outcome = scratch_write(scratch, "ZADD", scratch->queue.delayed, "0", "scratch", &full);
+    if (!dry_run_script(scratch, &script_promote, outcome)) return false;
     const call_t call = scratch_call(scratch);
     ops->promote->append(&call, &(promote_request_t){.batch = 2, .first = 2});
-    return passed(scratch, &script_promote, ops->promote->read(scratch->conn, &promoted, scratch->error));
+    return dry_run_script(scratch, &script_promote, ops->promote->read(scratch->conn, &promoted, scratch->error));
 }
 
-static bool try_queue(scratch_t *scratch) {
+static bool dry_run_queue(scratch_t *scratch) {
     next_due_t head;
     int64_t now_us;
     scratch->queue.policy.ready_limit = SCRATCH_LIMIT;
-    if (!try_promote(scratch, 1024) || !try_promote(scratch, 1)) return false;
+    if (!dry_run_promote(scratch, 1024) || !dry_run_promote(scratch, 1)) return false;
     next_due_append(scratch->conn, scratch->keys, &(next_due_request_t){0}, 1, false);
-    return passed(scratch, &script_next_due, next_due_read(scratch->conn, 1, false, &head, &now_us, scratch->error));
+    return dry_run_script(scratch, &script_next_due, next_due_read(scratch->conn, 1, false, &head, &now_us, scratch->error));
 }
 
 // What /metrics and `status` count by. Without it jobs flow all the same.
-static bool try_census(scratch_t *scratch) {
+static bool dry_run_sizes(scratch_t *scratch) {
     sizes_t sizes;
     const call_t call = scratch_call(scratch);
     unsigned roles = scratch->queue.policy.roles;
@@ -243,11 +244,11 @@ static bool try_census(scratch_t *scratch) {
     outcome_t outcome = sizes_read(&call, 1, SIZES_ENDS, &sizes);
     scratch->queue.policy.roles = roles;
     if (outcome == OUTCOME_OK && *sizes.error) outcome = redis_error_set(scratch->error, OUTCOME_REFUSED, "%s", sizes.error);
-    return passed_aid(scratch, "script sizes", outcome);
+    return dry_run_optional(scratch, "script sizes", outcome);
 }
 
 // XADD of an id that is long past, as a final failure does it; a full Redis refuses it here.
-static outcome_t add_record(scratch_t *scratch) {
+static outcome_t dry_run_add_record(scratch_t *scratch) {
     redisReply *reply;
     request_begin(scratch->conn, "XADD");
     request_text(scratch->conn, scratch->keys->queues[0].failures);
@@ -256,11 +257,11 @@ static outcome_t add_record(scratch_t *scratch) {
     request_text(scratch->conn, "scratch");
     outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
     conn_reply_free(reply);
-    return out_of_memory(scratch->error) ? OUTCOME_OK : outcome;
+    return dry_run_out_of_memory(scratch->error) ? OUTCOME_OK : outcome;
 }
 
 // Waits in Redis as the auditor does, but only for a moment: there may be nothing to read where Redis is full.
-static outcome_t read_stream(scratch_t *scratch) {
+static outcome_t dry_run_read_stream(scratch_t *scratch) {
     redisReply *reply;
     stream_read_append(scratch->conn, scratch->keys, &(const stream_id_t){STREAM_ID_NONE}, 1, 1);
     outcome_t outcome = conn_read(scratch->conn, 0, &reply, scratch->error);
@@ -269,42 +270,45 @@ static outcome_t read_stream(scratch_t *scratch) {
 }
 
 // Two records, of which one may be trimmed once they are acknowledged.
-static bool try_stream(scratch_t *scratch) {
+static bool dry_run_stream(scratch_t *scratch) {
     stream_ends_t look;
     stream_trimmed_t trimmed;
     int64_t now_ms;
-    if (!passed(scratch, &script_trim, add_record(scratch))) return false;
-    if (!passed(scratch, &script_stream_ends, stream_read_ends(scratch->conn, scratch->keys, &look, &now_ms, scratch->error)))
+    if (!dry_run_script(scratch, &script_trim, dry_run_add_record(scratch))) return false;
+    if (!dry_run_script(scratch, &script_stream_ends,
+                        stream_read_ends(scratch->conn, scratch->keys, &look, &now_ms, scratch->error)))
         return false;
-    if (*look.error) passed(scratch, &script_stream_ends, redis_error_set(scratch->error, OUTCOME_REFUSED, "%s", look.error));
-    if (!passed_needed(scratch, "reading a failure stream", read_stream(scratch))) return false;
+    if (*look.error)
+        dry_run_script(scratch, &script_stream_ends, redis_error_set(scratch->error, OUTCOME_REFUSED, "%s", look.error));
+    if (!dry_run_required(scratch, "reading a failure stream", dry_run_read_stream(scratch))) return false;
     const call_t call = scratch_call(scratch);
     outcome_t outcome =
         stream_acknowledge(scratch->conn, scratch->keys, "preflight", &(const stream_id_t){"1-2"}, scratch->error);
-    return passed(scratch, &script_acknowledge, outcome) && passed(scratch, &script_trim, stream_trim(&call, &trimmed));
+    return dry_run_script(scratch, &script_acknowledge, outcome) &&
+           dry_run_script(scratch, &script_trim, stream_trim(&call, &trimmed));
 }
 
 // One look, one sentinel, one short rotation, and the same list read where it stands. A full Redis refuses to rotate.
-static bool try_backup(scratch_t *scratch) {
+static bool dry_run_backup(scratch_t *scratch) {
     backup_look_t look;
     bool pushed;
     const rotation_ops_t *rotation = dialect_ops(scratch->queue.dialect)->pass->rotation;
     const call_t call = scratch_call(scratch);
     backup_look_append(&call, rotation, NULL, false);
     outcome_t outcome = backup_look_read(&call, rotation, false, &look);
-    if (!passed_needed(scratch, "looking at a backup list", outcome)) return false;
+    if (!dry_run_required(scratch, "looking at a backup list", outcome)) return false;
     outcome = backup_push_sentinel(&call, &look, &pushed);
-    if (!passed(scratch, &script_push_sentinel, outcome)) return false;
+    if (!dry_run_script(scratch, &script_push_sentinel, outcome)) return false;
     backup_page_t *page = mem_alloc(sizeof *page);
     backup_rotate_append(&call, 2, true);
     outcome = backup_rotate_read(&call, &look, 2, page);
-    if (out_of_memory(scratch->error)) outcome = OUTCOME_OK;
-    bool ok = passed_needed(scratch, "rotating a backup list", outcome);
+    if (dry_run_out_of_memory(scratch->error)) outcome = OUTCOME_OK;
+    bool ok = dry_run_required(scratch, "rotating a backup list", outcome);
     backup_page_clear(page);
     if (ok) {
         backup_range_append(&call, 0, 1);
         outcome = backup_range_read(&call, &look, 1, page);
-        ok = passed_needed(scratch, "reading a backup list", outcome);
+        ok = dry_run_required(scratch, "reading a backup list", outcome);
         backup_page_clear(page);
     }
     free(page);
@@ -312,7 +316,7 @@ static bool try_backup(scratch_t *scratch) {
 }
 
 // Settles a job that has no stamp, as one may do with a job that never had one.
-static bool try_settle(scratch_t *scratch, const char *job, stamp_raw_t stamp) {
+static bool dry_run_settle(scratch_t *scratch, const char *job, stamp_raw_t stamp) {
     const digest_t digest = digest_of(job, strlen(job));
     const event_t event = {.kind = slice_text("scratch")};
     const settle_where_t where = {.from = scratch->queue.backup,
@@ -325,11 +329,11 @@ static bool try_settle(scratch_t *scratch, const char *job, stamp_raw_t stamp) {
         &call,
         &(settle_ask_t){
             .job = slice_text(job), .digest = &digest, .where = &where, .new = stamp, .depth = 9, .report = "", .event = &event});
-    return passed(scratch, &script_settle, settle_read(scratch->conn, &settled, scratch->error));
+    return dry_run_script(scratch, &script_settle, settle_read(scratch->conn, &settled, scratch->error));
 }
 
 // What an operator's command does under the same rights. A full Redis refuses it, which is no fault of these.
-static bool try_requeue(scratch_t *scratch) {
+static bool dry_run_requeue(scratch_t *scratch) {
     const digest_t digest = digest_of("", 0);
     char id[DIGEST_HEX_SIZE];
     requeue_reply_t reply;
@@ -338,18 +342,18 @@ static bool try_requeue(scratch_t *scratch) {
     requeue_append(scratch->conn, scratch->keys,
                    &(requeue_request_t){.job = slice_text("again"), .digest = &digest, .by = "preflight", .record = &event});
     outcome_t outcome = requeue_read(scratch->conn, &reply, scratch->error);
-    if (out_of_memory(scratch->error)) outcome = OUTCOME_OK;
+    if (dry_run_out_of_memory(scratch->error)) outcome = OUTCOME_OK;
     if (outcome == OUTCOME_OK && reply.kind == REQUEUE_FAILED)
         outcome = redis_error_set(scratch->error, OUTCOME_REFUSED, "%s", reply.why);
-    return passed(scratch, &script_requeue, outcome);
+    return dry_run_script(scratch, &script_requeue, outcome);
 }
 
-static void ignore_report(void *self, const report_ref_t *report) {
+static void dry_run_ignore_report(void *self, const report_ref_t *report) {
     (void)self;
     (void)report;
 }
 
-static bool keep_none(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp) {
+static bool dry_run_keep_none(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp) {
     (void)self;
     (void)field;
     (void)stamp;
@@ -358,7 +362,7 @@ static bool keep_none(void *self, const uint8_t field[STAMP_FIELD_BYTES], const 
 
 // A heartbeat is looked at by GETRANGE, which names the worker, or else by EXISTS: without either right the monitor would have to
 // take each job for alive.
-static bool try_heartbeat(scratch_t *scratch) {
+static bool dry_run_heartbeat(scratch_t *scratch) {
     redisReply *reply;
     heartbeat_check_t look = {.key = scratch->queue.errors}; // a hash: it is there and names nobody
     request_begin(scratch->conn, "GETRANGE");
@@ -367,35 +371,35 @@ static bool try_heartbeat(scratch_t *scratch) {
     request_int(scratch->conn, 0);
     outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
     conn_reply_free(reply);
-    return passed_aid(scratch, "reading a worker's name from its heartbeat", outcome) &&
-           passed_needed(scratch, "looking at a heartbeat", heartbeats_read(scratch->conn, &look, 1, scratch->error));
+    return dry_run_optional(scratch, "reading a worker's name from its heartbeat", outcome) &&
+           dry_run_required(scratch, "looking at a heartbeat", heartbeats_read(scratch->conn, &look, 1, scratch->error));
 }
 
-static bool try_monitor(scratch_t *scratch) {
+static bool dry_run_monitor(scratch_t *scratch) {
     const digest_t digest = {.bytes = {0}};
     const stamp_change_t change = {.digest = &digest};
     reports_walk_t walk = {0};
     uint64_t cursor = 0;
     const call_t call = scratch_call(scratch);
-    if (!try_backup(scratch) || !try_heartbeat(scratch)) return false;
+    if (!dry_run_backup(scratch) || !dry_run_heartbeat(scratch)) return false;
     outcome_t outcome = stamps_change(&call, &change, 1);
-    if (!passed(scratch, &script_stamp, outcome)) return false;
-    outcome = reports_scan(&call, &walk, ignore_report, NULL);
-    if (!passed(scratch, &script_reports, outcome)) return false;
-    if (!try_settle(scratch, "stays", (stamp_raw_t){.len = 1}) || !try_settle(scratch, "ends", (stamp_raw_t){.len = 0}))
+    if (!dry_run_script(scratch, &script_stamp, outcome)) return false;
+    outcome = reports_scan(&call, &walk, dry_run_ignore_report, NULL);
+    if (!dry_run_script(scratch, &script_reports, outcome)) return false;
+    if (!dry_run_settle(scratch, "stays", (stamp_raw_t){.len = 1}) || !dry_run_settle(scratch, "ends", (stamp_raw_t){.len = 0}))
         return false;
-    outcome = stamps_prune(&call, &cursor, keep_none, NULL);
-    return passed(scratch, &script_prune, outcome);
+    outcome = stamps_prune(&call, &cursor, dry_run_keep_none, NULL);
+    return dry_run_script(scratch, &script_prune, outcome);
 }
 
-static bool try_end(scratch_t *scratch) {
+static bool dry_run_release(scratch_t *scratch) {
     bool removed;
     const lock_call_t call = scratch_lock(scratch, scratch->token);
-    return passed(scratch, &script_break_stale_lock, lock_break_stale(&call, scratch->token, &removed)) &&
-           passed(scratch, &script_release, lock_release(&call));
+    return dry_run_script(scratch, &script_break_stale_lock, lock_break_stale(&call, scratch->token, &removed)) &&
+           dry_run_script(scratch, &script_release, lock_release(&call));
 }
 
-static outcome_t publish(scratch_t *scratch) {
+static outcome_t dry_run_publish(scratch_t *scratch) {
     redisReply *reply;
     request_begin(scratch->conn, "PUBLISH");
     request_text(scratch->conn, scratch->keys->vacant);
@@ -406,7 +410,7 @@ static outcome_t publish(scratch_t *scratch) {
 }
 
 // Wake-ups and vacancies, on a pair of connections of their own.
-static bool try_news(scratch_t *scratch) {
+static bool dry_run_tracking(scratch_t *scratch) {
     conn_t *data = conn_like(scratch->conn, "queue-sidecar-preflight");
     conn_t *ear = conn_like(scratch->conn, "queue-sidecar-preflight");
     next_due_t head;
@@ -416,19 +420,19 @@ static bool try_news(scratch_t *scratch) {
         next_due_append(data, scratch->keys, &(next_due_request_t){0}, 1, true);
         outcome = next_due_read(data, 1, true, &head, &now_us, scratch->error);
     }
-    bool ok = passed_aid(scratch, "waking up on a change", outcome) &&
-              passed_aid(scratch, "listening for a vacant lock", lock_listen(ear, scratch->keys, scratch->error)) &&
-              passed_aid(scratch, "telling of a vacant lock", publish(scratch));
+    bool ok = dry_run_optional(scratch, "waking up on a change", outcome) &&
+              dry_run_optional(scratch, "listening for a vacant lock", lock_listen(ear, scratch->keys, scratch->error)) &&
+              dry_run_optional(scratch, "telling of a vacant lock", dry_run_publish(scratch));
     conn_free(data);
     conn_free(ear);
     return ok;
 }
 
-static bool passed_in_room(const dry_run_t *room, const script_t *script, outcome_t outcome) {
-    return passed_script(room->self, REFUSAL_DIALECT, script, outcome);
+static bool dry_run_dialect_script(const dry_run_t *room, const script_t *script, outcome_t outcome) {
+    return dry_run_script_as(room->self, REFUSAL_DIALECT, script, outcome);
 }
 
-static unsigned needs_of(const queue_config_t *queue) {
+static unsigned dry_run_needs_of(const queue_config_t *queue) {
     const dialect_ops_t *ops = dialect_ops(queue->dialect);
     return ops->dry_run_needs ? ops->dry_run_needs(queue) : 0;
 }
@@ -436,12 +440,13 @@ static unsigned needs_of(const queue_config_t *queue) {
 size_t dry_run_like(const keyspace_t *keys, size_t queue) {
     const queue_config_t *of = keys->queues[queue].config;
     size_t i = 0;
-    while (keys->queues[i].config->dialect != of->dialect || needs_of(keys->queues[i].config) != needs_of(of)) i++;
+    while (keys->queues[i].config->dialect != of->dialect || dry_run_needs_of(keys->queues[i].config) != dry_run_needs_of(of))
+        i++;
     return i;
 }
 
 // What each dialect has of its own, once for queues that are alike; `wanted` NULL = of all.
-static bool try_dialects(scratch_t *scratch, const keyspace_t *keys, const bool *wanted) {
+static bool dry_run_each_dialect(scratch_t *scratch, const keyspace_t *keys, const bool *wanted) {
     char *prefix = mem_printf("sidecar:%s:", scratch->queue.name);
     bool goes_on = true;
     for (size_t i = 0; i < keys->queue_count && goes_on; i++) {
@@ -455,26 +460,26 @@ static bool try_dialects(scratch_t *scratch, const keyspace_t *keys, const bool 
                                        .prefix = prefix,
                                        .token = scratch->token,
                                        .error = scratch->error,
-                                       .passed = passed_in_room,
+                                       .passed = dry_run_dialect_script,
                                        .self = scratch});
     }
     free(prefix);
     return goes_on;
 }
 
-static bool monitored(const keyspace_t *keys) {
+static bool dry_run_is_monitored(const keyspace_t *keys) {
     bool any = false;
     for (size_t i = 0; i < keys->queue_count; i++) any |= (keys->queues[i].config->policy.roles & ROLE_MONITOR) != 0;
     return any;
 }
 
 // Removes what is left and forgets it. `ran`: *error is not the reason of an early end.
-static outcome_t end_run(scratch_t *scratch, bool ran) {
+static outcome_t dry_run_end(scratch_t *scratch, bool ran) {
     redis_error_t *error = scratch->error;
     outcome_t outcome = ran ? OUTCOME_OK : error->outcome;
     if (conn_is_open(scratch->conn)) { // another connection than this may be the lost one
         const redis_error_t said = *error;
-        if (for_all_keys(scratch, "DEL", 0) == OUTCOME_DISCONNECTED)
+        if (scratch_for_all_keys(scratch, "DEL", 0) == OUTCOME_DISCONNECTED)
             outcome = OUTCOME_DISCONNECTED;
         else
             *error = said;
@@ -486,10 +491,11 @@ static outcome_t end_run(scratch_t *scratch, bool ran) {
 outcome_t dry_run_shared(conn_t *conn, const keyspace_t *keys, dry_run_fn *refused, void *self, redis_error_t *error) {
     scratch_t scratch = {.conn = conn, .refused = refused, .self = self, .error = error};
     scratch_init(&scratch, keys);
-    bool ran = lay_out(&scratch) == OUTCOME_OK && try_lock(&scratch) && try_queue(&scratch) && try_stream(&scratch) &&
-               try_census(&scratch) && (!monitored(keys) || (try_monitor(&scratch) && try_requeue(&scratch))) &&
-               try_dialects(&scratch, keys, NULL) && try_news(&scratch) && try_end(&scratch);
-    return end_run(&scratch, ran);
+    bool ran = scratch_lay_out(&scratch) == OUTCOME_OK && dry_run_lock(&scratch) && dry_run_queue(&scratch) &&
+               dry_run_stream(&scratch) && dry_run_sizes(&scratch) &&
+               (!dry_run_is_monitored(keys) || (dry_run_monitor(&scratch) && dry_run_requeue(&scratch))) &&
+               dry_run_each_dialect(&scratch, keys, NULL) && dry_run_tracking(&scratch) && dry_run_release(&scratch);
+    return dry_run_end(&scratch, ran);
 }
 
 outcome_t dry_run_dialects(conn_t *conn, const keyspace_t *keys, const bool *wanted, dry_run_fn *refused, void *self,
@@ -498,8 +504,8 @@ outcome_t dry_run_dialects(conn_t *conn, const keyspace_t *keys, const bool *wan
     lock_state_t state = {0};
     scratch_init(&scratch, keys);
     const lock_call_t call = scratch_lock(&scratch, scratch.token);
-    bool ran =
-        lay_out(&scratch) == OUTCOME_OK && lock_acquire(&call, &state) == OUTCOME_OK && try_dialects(&scratch, keys, wanted);
+    bool ran = scratch_lay_out(&scratch) == OUTCOME_OK && lock_acquire(&call, &state) == OUTCOME_OK &&
+               dry_run_each_dialect(&scratch, keys, wanted);
     lock_state_clear(&state);
-    return end_run(&scratch, ran);
+    return dry_run_end(&scratch, ran);
 }

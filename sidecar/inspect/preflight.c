@@ -18,10 +18,10 @@ typedef struct look {
     const bool *only;   // by queue: those whose keys are looked at; NULL = all, and those of locks
 } look_t;
 
-static void say(const look_t *look, preflight_level_t finding, const char *queue, const char *format, ...)
+static void preflight_report(const look_t *look, preflight_level_t finding, const char *queue, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-static void say(const look_t *look, preflight_level_t finding, const char *queue, const char *format, ...) {
+static void preflight_report(const look_t *look, preflight_level_t finding, const char *queue, const char *format, ...) {
     buffer_t text = {0};
     va_list args;
     va_start(args, format);
@@ -31,41 +31,43 @@ static void say(const look_t *look, preflight_level_t finding, const char *queue
     buffer_free(&text);
 }
 
-static void look_at_version(const look_t *look) {
-    say(look, PREFLIGHT_FACT, NULL, "server is %s at %s", conn_server(look->conn), conn_target(look->conn));
+static void preflight_check_version(const look_t *look) {
+    preflight_report(look, PREFLIGHT_FACT, NULL, "server is %s at %s", conn_server(look->conn), conn_target(look->conn));
     if (conn_version(look->conn) < OLDEST_VERSION)
-        say(look, PREFLIGHT_REFUSED, NULL, "%s is too old: Redis 6.2 or Valkey 7.2 is needed", conn_server(look->conn));
+        preflight_report(look, PREFLIGHT_REFUSED, NULL, "%s is too old: Redis 6.2 or Valkey 7.2 is needed",
+                         conn_server(look->conn));
 }
 
 // The value after "key:" in an INFO text, as an owned string; "" when it is not there.
-static char *info_value(const char *info, const char *key) {
+static char *preflight_info_value(const char *info, const char *key) {
     const char *at = strstr(info, key);
     if (!at) return mem_str("");
     at += strlen(key);
     return mem_printf("%.*s", (int)strcspn(at, "\r\n"), at);
 }
 
-static outcome_t look_at_memory(const look_t *look) {
+static outcome_t preflight_check_memory(const look_t *look) {
     redisReply *reply;
     request_begin(look->conn, "INFO");
     request_text(look->conn, "memory");
     if (request_ask(look->conn, &reply, look->error) != OUTCOME_OK) return look->error->outcome;
-    char *policy = info_value(reply_text(reply), "maxmemory_policy:");
+    char *policy = preflight_info_value(reply_text(reply), "maxmemory_policy:");
     if (*policy && strcmp(policy, "noeviction") != 0)
-        say(look, PREFLIGHT_WARNING, NULL,
+        preflight_report(
+            look, PREFLIGHT_WARNING, NULL,
             "maxmemory-policy is %s: Redis may evict jobs and locks, and no promise holds then; set it to noeviction", policy);
     free(policy);
     freeReplyObject(reply);
     return OUTCOME_OK;
 }
 
-static outcome_t look_at_role(const look_t *look) {
+static outcome_t preflight_check_role(const look_t *look) {
     redisReply *reply;
     request_begin(look->conn, "ROLE");
     if (request_ask(look->conn, &reply, look->error) != OUTCOME_OK) return look->error->outcome;
     if (!reply_is(reply_at(reply, 0), "master"))
-        say(look, PREFLIGHT_REFUSED, NULL, "the server at %s is a %s: the sidecar must talk to the primary",
-            conn_target(look->conn), reply_text(reply_at(reply, 0)));
+        preflight_report(look, PREFLIGHT_REFUSED, NULL, "the server at %s is a %s: the sidecar must talk to the primary",
+                         conn_target(look->conn), reply_text(reply_at(reply, 0)));
     freeReplyObject(reply);
     return OUTCOME_OK;
 }
@@ -76,14 +78,14 @@ typedef struct typed_key {
     const char *type;
 } typed_key_t;
 
-static void judge_type(const look_t *look, const char *queue, const typed_key_t *key, const redisReply *reply,
-                       const redis_error_t *error) {
+static void preflight_check_type(const look_t *look, const char *queue, const typed_key_t *key, const redisReply *reply,
+                                 const redis_error_t *error) {
     preflight_level_t finding = queue ? PREFLIGHT_QUEUE_REFUSED : PREFLIGHT_REFUSED;
     if (!reply)
-        say(look, finding, queue, "cannot look at key \"%s\": %s", key->key, error->text);
+        preflight_report(look, finding, queue, "cannot look at key \"%s\": %s", key->key, error->text);
     else if (!reply_is(reply, "none") && !reply_is(reply, key->type))
-        say(look, finding, queue, "%s key \"%s\" holds a %s where a %s is wanted", key->what, key->key, reply_text(reply),
-            key->type);
+        preflight_report(look, finding, queue, "%s key \"%s\" holds a %s where a %s is wanted", key->what, key->key,
+                         reply_text(reply), key->type);
 }
 
 // Keys of one lock or of one queue.
@@ -94,14 +96,14 @@ typedef struct key_set {
     redis_keys_t used; // owned; holds the names
 } key_set_t;
 
-static key_set_t set_of_lock(const lock_keys_t *lock) {
+static key_set_t preflight_lock_keys(const lock_keys_t *lock) {
     key_set_t set = {.keys = mem_array(2, sizeof *set.keys)};
     set.keys[set.count++] = (typed_key_t){"lock", lock->key, "string"};
     set.keys[set.count++] = (typed_key_t){"served-queues", lock->served, "hash"};
     return set;
 }
 
-static key_set_t set_of_queue(const queue_keys_t *queue) {
+static key_set_t preflight_queue_keys(const queue_keys_t *queue) {
     const queue_config_t *config = queue->config;
     key_set_t set = {.queue = config->name, .used = config_redis_keys(config)};
     typed_key_t *keys = set.keys = mem_array(set.used.count + 5, sizeof *set.keys);
@@ -120,14 +122,14 @@ static key_set_t set_of_queue(const queue_keys_t *queue) {
 }
 
 // Seats first, then queues; of those that are not wanted nothing.
-static key_set_t set_of(const look_t *look, size_t number) {
+static key_set_t preflight_key_set(const look_t *look, size_t number) {
     const keyspace_t *keys = look->keys;
     bool of_lock = number < keys->lock_count;
     if (look->only && (of_lock || !look->only[number - keys->lock_count])) return (key_set_t){0};
-    return of_lock ? set_of_lock(&keys->locks[number]) : set_of_queue(&keys->queues[number - keys->lock_count]);
+    return of_lock ? preflight_lock_keys(&keys->locks[number]) : preflight_queue_keys(&keys->queues[number - keys->lock_count]);
 }
 
-static void append_types(const look_t *look, const key_set_t *set) {
+static void preflight_append_types(const look_t *look, const key_set_t *set) {
     for (size_t i = 0; i < set->count; i++) {
         request_begin(look->conn, "TYPE");
         request_text(look->conn, set->keys[i].key);
@@ -136,7 +138,7 @@ static void append_types(const look_t *look, const key_set_t *set) {
 }
 
 // Every reply is read, whatever the others say: one left over would answer a later request. *worst of all sets.
-static void read_types(const look_t *look, const key_set_t *set, outcome_t *worst) {
+static void preflight_read_types(const look_t *look, const key_set_t *set, outcome_t *worst) {
     for (size_t i = 0; i < set->count && *worst != OUTCOME_DISCONNECTED; i++) {
         redisReply *reply;
         redis_error_t error;
@@ -145,14 +147,14 @@ static void read_types(const look_t *look, const key_set_t *set, outcome_t *wors
             if (*worst == OUTCOME_OK) *look->error = error;
             *worst = outcome;
         } else {
-            judge_type(look, set->queue, &set->keys[i], reply, &error);
+            preflight_check_type(look, set->queue, &set->keys[i], reply, &error);
         }
         conn_reply_free(reply);
     }
 }
 
 // Many at once: with a thousand queues on a slow network their turn, one by one, would outlast the lock that a reload holds.
-static outcome_t look_at_all_keys(const look_t *look) {
+static outcome_t preflight_check_all_keys(const look_t *look) {
     enum { AT_ONCE = 64 };
     const keyspace_t *keys = look->keys;
     size_t all = keys->lock_count + keys->queue_count;
@@ -161,11 +163,11 @@ static outcome_t look_at_all_keys(const look_t *look) {
         key_set_t sets[AT_ONCE];
         size_t count = all - at < AT_ONCE ? all - at : AT_ONCE;
         for (size_t i = 0; i < count; i++) {
-            sets[i] = set_of(look, at + i);
-            append_types(look, &sets[i]);
+            sets[i] = preflight_key_set(look, at + i);
+            preflight_append_types(look, &sets[i]);
         }
         for (size_t i = 0; i < count; i++) {
-            read_types(look, &sets[i], &worst);
+            preflight_read_types(look, &sets[i], &worst);
             free(sets[i].keys);
             config_redis_keys_free(&sets[i].used);
         }
@@ -173,7 +175,7 @@ static outcome_t look_at_all_keys(const look_t *look) {
     return worst;
 }
 
-static bool shares_slot(const queue_keys_t *queue, unsigned slot) {
+static bool preflight_shares_slot(const queue_keys_t *queue, unsigned slot) {
     const queue_config_t *config = queue->config;
     // Those that no role here uses are declared to scripts all the same.
     const char *const declared[] = {queue->meta, config->ready, config->delayed, config->backup, config->errors};
@@ -188,12 +190,13 @@ static bool shares_slot(const queue_keys_t *queue, unsigned slot) {
 
 // A name that holds a hash tag has the slot of the tag, whatever * stands for. Jobs may bring the tag themselves: it is not
 // refused.
-static void look_at_patterns(const look_t *look, const queue_config_t *config, unsigned slot) {
+static void preflight_check_patterns(const look_t *look, const queue_config_t *config, unsigned slot) {
     redis_keys_t used = config_redis_keys(config);
     for (size_t i = 0; i < used.count; i++) {
         const redis_key_t *key = &used.items[i];
         if (!key->pattern || slot == keyspace_slot(key->name)) continue;
-        say(look, PREFLIGHT_WARNING, config->name,
+        preflight_report(
+            look, PREFLIGHT_WARNING, config->name,
             "in Redis Cluster a key of another slot is out of reach, and its job is not given back: put the hash tag of the "
             "queue "
             "into `%s`, which is \"%s\", unless what * stands for always holds it",
@@ -203,7 +206,7 @@ static void look_at_patterns(const look_t *look, const queue_config_t *config, u
 }
 
 // In Cluster every script touches keys of one slot only.
-static outcome_t look_at_slots(const look_t *look) {
+static outcome_t preflight_check_slots(const look_t *look) {
     redisReply *reply;
     request_begin(look->conn, "INFO");
     request_text(look->conn, "cluster");
@@ -213,11 +216,12 @@ static outcome_t look_at_slots(const look_t *look) {
     for (size_t i = 0; cluster && i < look->keys->queue_count; i++) {
         const queue_keys_t *queue = &look->keys->queues[i];
         unsigned slot = keyspace_slot(look->keys->locks[queue->lock].key);
-        if (shares_slot(queue, slot)) {
-            look_at_patterns(look, queue->config, slot);
+        if (preflight_shares_slot(queue, slot)) {
+            preflight_check_patterns(look, queue->config, slot);
             continue;
         }
-        say(look, PREFLIGHT_QUEUE_REFUSED, queue->config->name,
+        preflight_report(
+            look, PREFLIGHT_QUEUE_REFUSED, queue->config->name,
             "in Redis Cluster the keys of a queue and its lock must share a slot: set lock.scope = \"queue\" and put a hash tag "
             "into the "
             "name, like \"{%s}\"",
@@ -227,7 +231,7 @@ static outcome_t look_at_slots(const look_t *look) {
 }
 
 // A queue of which nobody can tell is not served either: what is written to keys of another layout may lose their jobs.
-static outcome_t look_at_layout(const look_t *look, size_t i, bool *good) {
+static outcome_t preflight_check_layout(const look_t *look, size_t i, bool *good) {
     const queue_config_t *queue = look->keys->queues[i].config;
     const dialect_ops_t *ops = dialect_ops(queue->dialect);
     buffer_t refusal = {0};
@@ -235,54 +239,59 @@ static outcome_t look_at_layout(const look_t *look, size_t i, bool *good) {
     if (!ops->adopt) return OUTCOME_OK;
     const call_t call = {.conn = look->conn, .keys = look->keys, .queue = i, .error = look->error};
     outcome_t outcome = ops->adopt(&call, &refusal);
-    if (outcome == OUTCOME_OK && refusal.len) say(look, PREFLIGHT_QUEUE_DISABLED, queue->name, "%s", buffer_text(&refusal));
+    if (outcome == OUTCOME_OK && refusal.len)
+        preflight_report(look, PREFLIGHT_QUEUE_DISABLED, queue->name, "%s", buffer_text(&refusal));
     if (outcome == OUTCOME_REFUSED)
-        say(look, PREFLIGHT_QUEUE_DISABLED, queue->name, "cannot tell whether its keys are of dialect %s: %s",
-            config_dialect_word(queue->dialect), look->error->text);
+        preflight_report(look, PREFLIGHT_QUEUE_DISABLED, queue->name, "cannot tell whether its keys are of dialect %s: %s",
+                         config_dialect_word(queue->dialect), look->error->text);
     *good = outcome == OUTCOME_OK && !refusal.len;
     buffer_free(&refusal);
     return outcome == OUTCOME_REFUSED ? OUTCOME_OK : outcome;
 }
 
-static outcome_t look_at_layouts(const look_t *look) {
+static outcome_t preflight_check_layouts(const look_t *look) {
     outcome_t outcome = OUTCOME_OK;
     bool good;
-    for (size_t i = 0; i < look->keys->queue_count && outcome == OUTCOME_OK; i++) outcome = look_at_layout(look, i, &good);
+    for (size_t i = 0; i < look->keys->queue_count && outcome == OUTCOME_OK; i++)
+        outcome = preflight_check_layout(look, i, &good);
     return outcome;
 }
 
-static void refused(void *self, refusal_t refusal, size_t queue, const char *what, const char *text) {
+static void preflight_refused(void *self, refusal_t refusal, size_t queue, const char *what, const char *text) {
     const look_t *look = self;
     buffer_t *all = &look->refusals[queue];
     if (refusal == REFUSAL_DIALECT)
         buffer_printf(all, "%s%s: %s", all->len ? "; " : "", what, text);
     else
-        say(look, refusal == REFUSAL_ALL ? PREFLIGHT_REFUSED : PREFLIGHT_WARNING, NULL, "%s is refused: %s; see docs/acl.md",
-            what, text);
+        preflight_report(look, refusal == REFUSAL_ALL ? PREFLIGHT_REFUSED : PREFLIGHT_WARNING, NULL,
+                         "%s is refused: %s; see docs/acl.md", what, text);
 }
 
 // What some queues lack is no reason to leave others alone. Frees it.
-static void say_refusals(const look_t *look) {
+static void preflight_report_refusals(const look_t *look) {
     for (size_t i = 0; i < look->keys->queue_count; i++) {
         const queue_config_t *queue = look->keys->queues[i].config;
         const buffer_t *all = &look->refusals[dry_run_like(look->keys, i)];
         if (all->len)
-            say(look, PREFLIGHT_QUEUE_DISABLED, queue->name, "what dialect %s needs is refused (see docs/acl.md): %s",
-                config_dialect_word(queue->dialect), buffer_text(all));
+            preflight_report(look, PREFLIGHT_QUEUE_DISABLED, queue->name,
+                             "what dialect %s needs is refused (see docs/acl.md): %s", config_dialect_word(queue->dialect),
+                             buffer_text(all));
     }
     for (size_t i = 0; i < look->keys->queue_count; i++) buffer_free(&look->refusals[i]);
     free(look->refusals);
 }
 
 // All looks that only read.
-static outcome_t look_at_all(const look_t *look) {
-    outcome_t (*const looks[])(const look_t *) = {look_at_memory, look_at_role, look_at_slots, look_at_all_keys, look_at_layouts};
+static outcome_t preflight_check_all(const look_t *look) {
+    outcome_t (*const looks[])(const look_t *) = {preflight_check_memory, preflight_check_role, preflight_check_slots,
+                                                  preflight_check_all_keys, preflight_check_layouts};
     *look->error = (redis_error_t){0};
-    look_at_version(look);
+    preflight_check_version(look);
     for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
         outcome_t outcome = looks[i](look);
         if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) return outcome;
-        if (outcome == OUTCOME_REFUSED) say(look, PREFLIGHT_REFUSED, NULL, "preflight is refused: %s", look->error->text);
+        if (outcome == OUTCOME_REFUSED)
+            preflight_report(look, PREFLIGHT_REFUSED, NULL, "preflight is refused: %s", look->error->text);
     }
     return OUTCOME_OK;
 }
@@ -290,47 +299,47 @@ static outcome_t look_at_all(const look_t *look) {
 outcome_t preflight_read_only(conn_t *conn, const keyspace_t *keys, preflight_report_fn *report, void *self,
                               redis_error_t *error) {
     const look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .error = error};
-    outcome_t outcome = look_at_all(&look);
+    outcome_t outcome = preflight_check_all(&look);
     if (outcome == OUTCOME_OK) *error = (redis_error_t){0};
     return outcome;
 }
 
 outcome_t preflight(conn_t *conn, const keyspace_t *keys, preflight_report_fn *report, void *self, redis_error_t *error) {
     look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .error = error};
-    outcome_t outcome = look_at_all(&look);
+    outcome_t outcome = preflight_check_all(&look);
     if (outcome != OUTCOME_OK) return outcome;
     look.refusals = mem_array(keys->queue_count, sizeof *look.refusals);
-    outcome = dry_run_shared(conn, keys, refused, &look, error);
+    outcome = dry_run_shared(conn, keys, preflight_refused, &look, error);
     if (outcome == OUTCOME_OK) *error = (redis_error_t){0};
-    say_refusals(&look);
+    preflight_report_refusals(&look);
     return outcome;
 }
 
 // Types of keys and slots of the doubted ones.
-static outcome_t look_at_doubted(const look_t *look) {
+static outcome_t preflight_check_suspected(const look_t *look) {
     bool any = false;
     for (size_t i = 0; i < look->keys->queue_count; i++) any |= look->only[i];
     if (!any) return OUTCOME_OK;
-    outcome_t outcome = look_at_slots(look);
-    return outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY ? outcome : look_at_all_keys(look);
+    outcome_t outcome = preflight_check_slots(look);
+    return outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY ? outcome : preflight_check_all_keys(look);
 }
 
-outcome_t preflight_again(conn_t *conn, const keyspace_t *keys, const bool *doubted, const bool *barred,
+outcome_t preflight_again(conn_t *conn, const keyspace_t *keys, const bool *suspected, const bool *disabled,
                           preflight_report_fn *report, void *self, redis_error_t *error) {
     bool *wanted = mem_array(keys->queue_count, sizeof *wanted);
     bool any = false;
-    look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .error = error, .only = doubted};
+    look_t look = {.conn = conn, .keys = keys, .report = report, .self = self, .error = error, .only = suspected};
     look.refusals = mem_array(keys->queue_count, sizeof *look.refusals);
     *error = (redis_error_t){0};
-    outcome_t outcome = look_at_doubted(&look);
+    outcome_t outcome = preflight_check_suspected(&look);
     for (size_t i = 0; i < keys->queue_count && outcome == OUTCOME_OK; i++) {
         bool good = false;
-        if (barred[i]) outcome = look_at_layout(&look, i, &good);
+        if (disabled[i]) outcome = preflight_check_layout(&look, i, &good);
         if (good) wanted[dry_run_like(keys, i)] = any = true; // else it stays barred, whatever its dialect lacks
     }
-    if (outcome == OUTCOME_OK && any) outcome = dry_run_dialects(conn, keys, wanted, refused, &look, error);
+    if (outcome == OUTCOME_OK && any) outcome = dry_run_dialects(conn, keys, wanted, preflight_refused, &look, error);
     if (outcome == OUTCOME_OK) *error = (redis_error_t){0};
-    say_refusals(&look);
+    preflight_report_refusals(&look);
     free(wanted);
     return outcome;
 }

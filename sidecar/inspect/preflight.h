@@ -27,7 +27,7 @@ outcome_t preflight_read_only(conn_t *conn, const keyspace_t *keys, preflight_re
 
 // Looks again at some queues, and at nothing else: at the keys of those that are doubted, and at what has barred others. Both are
 // by queue. Outcomes and findings as above, but OUTCOME_REFUSED: the look could not be made.
-outcome_t preflight_again(conn_t *conn, const keyspace_t *keys, const bool *doubted, const bool *barred,
+outcome_t preflight_again(conn_t *conn, const keyspace_t *keys, const bool *suspected, const bool *disabled,
                           preflight_report_fn *report, void *self, redis_error_t *error);
 
 #endif

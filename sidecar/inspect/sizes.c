@@ -66,7 +66,7 @@ typedef struct count {
 
 // ---- What is to be asked.
 
-static void add_row(count_t *c, measure_t measure, const char *key, const char *prefix) {
+static void sizes_add_row(count_t *c, measure_t measure, const char *key, const char *prefix) {
     if (c->row_count == c->row_room) {
         c->row_room = c->row_room * 2 + 64;
         row_t *grown = mem_array(c->row_room, sizeof *grown);
@@ -80,17 +80,17 @@ static void add_row(count_t *c, measure_t measure, const char *key, const char *
                                       .word = mem_printf("%s%s%s", WORDS[measure], prefix ? " " : "", prefix ? prefix : "")};
 }
 
-static void add_size(void *self, size_of_t what, const char *key, const char *prefix) {
+static void sizes_add_key(void *self, size_of_t what, const char *key, const char *prefix) {
     static const measure_t measures[] = {[SIZE_READY] = MEASURE_READY,
                                          [SIZE_DELAYED] = MEASURE_DELAYED,
                                          [SIZE_BACKUP] = MEASURE_BACKUP,
                                          [SIZE_ACTIVE] = MEASURE_ACTIVE};
     count_t *c = self;
-    if (what == SIZE_BACKUP) add_row(c, MEASURE_SENTINEL, c->tallies[c->adding].at->sentinel, NULL);
-    add_row(c, measures[what], key, prefix);
+    if (what == SIZE_BACKUP) sizes_add_row(c, MEASURE_SENTINEL, c->tallies[c->adding].at->sentinel, NULL);
+    sizes_add_row(c, measures[what], key, prefix);
 }
 
-static void begin(count_t *c, size_t first, sizes_depth_t depth) {
+static void sizes_begin(count_t *c, size_t first, sizes_depth_t depth) {
     for (c->adding = 0; c->adding < c->count; c->adding++) {
         const queue_keys_t *at = &c->keys->queues[first + c->adding];
         tally_t *tally = &c->tallies[c->adding];
@@ -108,13 +108,13 @@ static void begin(count_t *c, size_t first, sizes_depth_t depth) {
         tally->backup = SIZES_UNKNOWN;
         bool stamped = tally->ops->pass && (at->config->policy.roles & ROLE_MONITOR);
         if (stamped && depth == SIZES_STAMPS) snprintf(tally->cursor, sizeof tally->cursor, "0");
-        if (tally->ops->sizes) tally->ops->sizes(at, add_size, c);
-        add_row(c, MEASURE_RECORDS, at->failures, NULL);
-        add_row(c, MEASURE_RECORD_BYTES, at->meta, NULL);
+        if (tally->ops->sizes) tally->ops->sizes(at, sizes_add_key, c);
+        sizes_add_row(c, MEASURE_RECORDS, at->failures, NULL);
+        sizes_add_row(c, MEASURE_RECORD_BYTES, at->meta, NULL);
     }
 }
 
-static void end(count_t *c) {
+static void sizes_end(count_t *c) {
     for (size_t i = 0; i < c->row_count; i++) {
         free(c->rows[i].key);
         free(c->rows[i].word);
@@ -126,7 +126,7 @@ static void end(count_t *c) {
 
 // ---- What was answered.
 
-static void refuse(count_t *c, const row_t *row, const char *why) {
+static void sizes_refuse(count_t *c, const row_t *row, const char *why) {
     sizes_t *out = &c->out[row->queue];
     if (row->measure == MEASURE_READY) {
         c->tallies[row->queue].ready_bad = true;
@@ -135,7 +135,7 @@ static void refuse(count_t *c, const row_t *row, const char *why) {
     if (!*out->error) snprintf(out->error, sizeof out->error, "%.120s: %.120s", row->key, why);
 }
 
-static void take_delayed(sizes_t *out, const tally_t *tally, const char *text) {
+static void sizes_read_delayed(sizes_t *out, const tally_t *tally, const char *text) {
     char *score;
     out->delayed = strtoll(text, &score, 10);
     if (out->delayed == 0 || !tally->ops->promote) return;
@@ -143,7 +143,7 @@ static void take_delayed(sizes_t *out, const tally_t *tally, const char *text) {
     out->next_due_ms = us == INT64_MAX ? INT64_MAX : us <= 0 ? 0 : us / 1000 + (us % 1000 > 0);
 }
 
-static void take_sentinel(tally_t *tally, const char *text) {
+static void sizes_read_sentinel(tally_t *tally, const char *text) {
     char *random;
     tally->look.n = strtoll(text, &random, 10);
     if (*random == ' ' && strlen(random + 1) == sizeof tally->look.random - 1)
@@ -151,19 +151,19 @@ static void take_sentinel(tally_t *tally, const char *text) {
 }
 
 // As settle.lua counts: who trims or deletes the stream by hand does not count, and the rest has its share.
-static void take_bytes(sizes_t *out, int64_t bytes, int64_t entries) {
+static void sizes_read_bytes(sizes_t *out, int64_t bytes, int64_t entries) {
     bool cut = entries > out->records && out->records >= 0;
     double share = cut ? (double)out->records / (double)entries : 1;
     out->record_bytes = bytes > 0 ? (int64_t)((double)bytes * share) : 0;
 }
 
-static void take_row(count_t *c, const row_t *row, const redisReply *reply) {
+static void sizes_read_row(count_t *c, const row_t *row, const redisReply *reply) {
     const char *text = reply_text(reply);
     sizes_t *out = &c->out[row->queue];
     tally_t *tally = &c->tallies[row->queue];
     char *rest;
     if (*text == '!') {
-        refuse(c, row, text + 1);
+        sizes_refuse(c, row, text + 1);
         return;
     }
     int64_t number = strtoll(text, &rest, 10);
@@ -171,7 +171,7 @@ static void take_row(count_t *c, const row_t *row, const redisReply *reply) {
     case MEASURE_READY:
         if (!tally->ready_bad) out->ready = number + (out->ready > 0 ? out->ready : 0);
         break;
-    case MEASURE_DELAYED: take_delayed(out, tally, text); break;
+    case MEASURE_DELAYED: sizes_read_delayed(out, tally, text); break;
     case MEASURE_BACKUP:
         tally->backup = number;
         if (*rest == ' ') buffer_add(&tally->alone, rest + 1, reply_len(reply) - (size_t)(rest + 1 - text));
@@ -181,25 +181,25 @@ static void take_row(count_t *c, const row_t *row, const redisReply *reply) {
         number = strtoll(rest, NULL, 10);
         if (number > 0) out->oldest_in_progress_ms = number;
         break;
-    case MEASURE_SENTINEL: take_sentinel(tally, text); break;
+    case MEASURE_SENTINEL: sizes_read_sentinel(tally, text); break;
     case MEASURE_RECORDS: out->records = number; break;
-    case MEASURE_RECORD_BYTES: take_bytes(out, number, strtoll(rest, NULL, 10)); break; // behind MEASURE_RECORDS
+    case MEASURE_RECORD_BYTES: sizes_read_bytes(out, number, strtoll(rest, NULL, 10)); break; // behind MEASURE_RECORDS
     }
 }
 
-static void append(const count_t *c, size_t from, size_t to) {
+static void sizes_append(const count_t *c, size_t from, size_t to) {
     request_script(c->conn, &script_sizes, (int)(to - from));
     for (size_t i = from; i < to; i++) request_text(c->conn, c->rows[i].key);
     for (size_t i = from; i < to; i++) request_text(c->conn, c->rows[i].word);
     request_end(c->conn);
 }
 
-static outcome_t take(count_t *c, size_t from, size_t to, redis_error_t *error) {
+static outcome_t sizes_read_length(count_t *c, size_t from, size_t to, redis_error_t *error) {
     redisReply *reply;
     if (conn_read(c->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     int64_t now_us = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
     for (size_t i = from; i < to; i++) {
-        take_row(c, &c->rows[i], reply_at(reply, i - from + 1));
+        sizes_read_row(c, &c->rows[i], reply_at(reply, i - from + 1));
         c->out[c->rows[i].queue].now_ms = now_us / 1000;
     }
     freeReplyObject(reply);
@@ -207,24 +207,24 @@ static outcome_t take(count_t *c, size_t from, size_t to, redis_error_t *error) 
 }
 
 // These rows were refused together: halves, until it is known which one is at fault.
-static outcome_t take_apart(count_t *c, size_t from, size_t to, redis_error_t *error) {
+static outcome_t sizes_split(count_t *c, size_t from, size_t to, redis_error_t *error) {
     if (to - from == 1 || c->again <= 0) {
-        for (size_t i = from; i < to; i++) refuse(c, &c->rows[i], error->text);
+        for (size_t i = from; i < to; i++) sizes_refuse(c, &c->rows[i], error->text);
         return redis_error_set(error, OUTCOME_OK, "%s", "");
     }
     const size_t edges[] = {from, from + (to - from) / 2, to};
     for (int half = 0; half < 2; half++) {
         c->again--;
-        append(c, edges[half], edges[half + 1]);
-        outcome_t outcome = take(c, edges[half], edges[half + 1], error);
-        if (outcome == OUTCOME_REFUSED) outcome = take_apart(c, edges[half], edges[half + 1], error);
+        sizes_append(c, edges[half], edges[half + 1]);
+        outcome_t outcome = sizes_read_length(c, edges[half], edges[half + 1], error);
+        if (outcome == OUTCOME_REFUSED) outcome = sizes_split(c, edges[half], edges[half + 1], error);
         if (outcome != OUTCOME_OK) return outcome;
     }
     return OUTCOME_OK;
 }
 
 // Where the next request ends: queues with locks of their own may lie in other slots of a Cluster, and a script keeps to one.
-static size_t request_to(const count_t *c, size_t from, size_t limit) {
+static size_t sizes_request_to(const count_t *c, size_t from, size_t limit) {
     bool apart = c->keys->config->lock.scope == LOCK_SCOPE_QUEUE;
     size_t to = from + 1;
     while (to < limit && (!apart || c->rows[to].queue == c->rows[from].queue)) to++;
@@ -232,14 +232,14 @@ static size_t request_to(const count_t *c, size_t from, size_t limit) {
 }
 
 // Rows from .. limit - 1, in one round trip unless something is refused.
-static outcome_t take_some(count_t *c, size_t from, size_t limit, redis_error_t *error) {
+static outcome_t sizes_read_some(count_t *c, size_t from, size_t limit, redis_error_t *error) {
     size_t bad[ROWS_MOST];
     redis_error_t whys[ROWS_MOST];
     size_t bad_count = 0;
     redis_error_t worst = {0};
-    for (size_t at = from; at < limit; at = request_to(c, at, limit)) append(c, at, request_to(c, at, limit));
-    for (size_t at = from; at < limit; at = request_to(c, at, limit)) {
-        outcome_t outcome = take(c, at, request_to(c, at, limit), error);
+    for (size_t at = from; at < limit; at = sizes_request_to(c, at, limit)) sizes_append(c, at, sizes_request_to(c, at, limit));
+    for (size_t at = from; at < limit; at = sizes_request_to(c, at, limit)) {
+        outcome_t outcome = sizes_read_length(c, at, sizes_request_to(c, at, limit), error);
         if (outcome == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
         if (outcome == OUTCOME_RETRY) worst = *error;
         if (outcome != OUTCOME_REFUSED) continue;
@@ -249,14 +249,14 @@ static outcome_t take_some(count_t *c, size_t from, size_t limit, redis_error_t 
     *error = worst;
     for (size_t i = 0; i < bad_count && error->outcome == OUTCOME_OK; i++) {
         *error = whys[i];
-        take_apart(c, bad[i], request_to(c, bad[i], limit), error);
+        sizes_split(c, bad[i], sizes_request_to(c, bad[i], limit), error);
     }
     return error->outcome;
 }
 
 // ---- Stamps.
 
-static void note_stamps(count_t *c, size_t queue, const redisReply *reply) {
+static void sizes_count_stamps(count_t *c, size_t queue, const redisReply *reply) {
     tally_t *tally = &c->tallies[queue];
     int64_t *oldest = &c->out[queue].oldest_in_progress_ms;
     const redisReply *pairs = reply_at(reply, 1);
@@ -275,7 +275,7 @@ static void note_stamps(count_t *c, size_t queue, const redisReply *reply) {
 }
 
 // One step through the stamps of some queues. *any: there were some.
-static outcome_t scan_some(count_t *c, size_t *from, bool *any, redis_error_t *error) {
+static outcome_t sizes_scan_some_stamps(count_t *c, size_t *from, bool *any, redis_error_t *error) {
     size_t asked[SCANS_MOST];
     size_t count = 0;
     redis_error_t worst = {0};
@@ -297,7 +297,7 @@ static outcome_t scan_some(count_t *c, size_t *from, bool *any, redis_error_t *e
         if (outcome == OUTCOME_DISCONNECTED) return outcome;
         if (outcome == OUTCOME_RETRY) worst = *error;
         if (outcome == OUTCOME_OK) {
-            note_stamps(c, asked[i], reply);
+            sizes_count_stamps(c, asked[i], reply);
             freeReplyObject(reply);
             continue;
         }
@@ -309,19 +309,19 @@ static outcome_t scan_some(count_t *c, size_t *from, bool *any, redis_error_t *e
     return worst.outcome;
 }
 
-static outcome_t scan_all(count_t *c, redis_error_t *error) {
+static outcome_t sizes_scan_stamps(count_t *c, redis_error_t *error) {
     bool any = true;
     for (size_t i = 0; i < c->count; i++) // where nothing is in progress no stamp tells of what is
         if (c->out[i].in_progress == 0) *c->tallies[i].cursor = '\0';
     for (size_t from = 0; any || from < c->count;) {
         if (from == c->count) from = 0;
-        if (scan_some(c, &from, &any, error) != OUTCOME_OK) return error->outcome;
+        if (sizes_scan_some_stamps(c, &from, &any, error) != OUTCOME_OK) return error->outcome;
     }
     return OUTCOME_OK;
 }
 
 // The sentinel is no job. An only entry is known by its bytes; else there is one where one was planted.
-static void count_backup(const tally_t *tally, sizes_t *out) {
+static void sizes_count_backup(const tally_t *tally, sizes_t *out) {
     if (tally->backup < 0) return;
     const pass_ops_t *pass = tally->ops->pass;
     out->in_progress = tally->backup;
@@ -338,12 +338,12 @@ outcome_t sizes_read(const call_t *call, size_t count, sizes_depth_t depth, size
     redis_error_t *error = call->error;
     *error = (redis_error_t){0};
     c.tallies = mem_array(count ? count : 1, sizeof *c.tallies);
-    begin(&c, call->queue, depth);
+    sizes_begin(&c, call->queue, depth);
     for (size_t from = 0; from < c.row_count && error->outcome == OUTCOME_OK; from += ROWS_MOST)
-        take_some(&c, from, from + ROWS_MOST < c.row_count ? from + ROWS_MOST : c.row_count, error);
-    for (size_t i = 0; i < count; i++) count_backup(&c.tallies[i], &out[i]);
-    if (error->outcome == OUTCOME_OK) scan_all(&c, error);
-    end(&c);
+        sizes_read_some(&c, from, from + ROWS_MOST < c.row_count ? from + ROWS_MOST : c.row_count, error);
+    for (size_t i = 0; i < count; i++) sizes_count_backup(&c.tallies[i], &out[i]);
+    if (error->outcome == OUTCOME_OK) sizes_scan_stamps(&c, error);
+    sizes_end(&c);
     return error->outcome;
 }
 

@@ -25,14 +25,14 @@ void snapshot_free(snapshot_t *snapshot) {
 }
 
 // The next reply. A fault of one key goes to `error`, with *reply NULL; false: the connection can say nothing more.
-static bool next(const overlook_t *look, const char *key, char error[160], redisReply **reply) {
+static bool snapshot_next_reply(const overlook_t *look, const char *key, char error[160], redisReply **reply) {
     outcome_t outcome = conn_read(look->conn, 0, reply, look->error);
     if (outcome == OUTCOME_OK) return true;
     if (outcome == OUTCOME_REFUSED && !*error) snprintf(error, 160, "\"%.60s\": %.90s", key, look->error->text);
     return outcome == OUTCOME_REFUSED;
 }
 
-static void append(conn_t *conn, const char *command, const char *key) {
+static void snapshot_append(conn_t *conn, const char *command, const char *key) {
     request_begin(conn, command);
     request_text(conn, key);
     request_end(conn);
@@ -40,20 +40,20 @@ static void append(conn_t *conn, const char *command, const char *key) {
 
 // ---- Seats: whose lock, for how long, since when, and for which queues.
 
-static void append_lock(const overlook_t *look, const lock_keys_t *lock) {
-    append(look->conn, "GET", lock->key);
-    append(look->conn, "PTTL", lock->key);
+static void snapshot_append_lock(const overlook_t *look, const lock_keys_t *lock) {
+    snapshot_append(look->conn, "GET", lock->key);
+    snapshot_append(look->conn, "PTTL", lock->key);
     request_begin(look->conn, "HMGET");
     request_text(look->conn, lock->served);
     request_text(look->conn, "");
     for (size_t i = 0; i < lock->queue_count; i++)
         request_text(look->conn, look->keys->queues[lock->first_queue + i].config->name);
     request_end(look->conn);
-    append(look->conn, "HGETALL", lock->standbys);
+    snapshot_append(look->conn, "HGETALL", lock->standbys);
 }
 
 // "<token> <since, ms> <instance>", as acquire.lua writes it; of another term it says nothing.
-static void read_leader(const char *text, snapshot_lock_t *lock) {
+static void snapshot_read_leader(const char *text, snapshot_lock_t *lock) {
     size_t len = strcspn(text, " ");
     char *end = NULL;
     if (!*lock->holder || len != strlen(lock->holder) || strncmp(text, lock->holder, len) != 0 || !text[len]) return;
@@ -61,12 +61,12 @@ static void read_leader(const char *text, snapshot_lock_t *lock) {
     snprintf(lock->leader, sizeof lock->leader, "%s", *end == ' ' ? end + 1 : "");
 }
 
-static int by_instance(const void *a, const void *b) {
+static int snapshot_by_instance(const void *a, const void *b) {
     return strcmp(((const snapshot_standby_t *)a)->instance, ((const snapshot_standby_t *)b)->instance);
 }
 
 // "<heard, ms> <TTL, ms>" of each, as acquire.lua writes it. Whoever stands by looks again when the lock should have run out.
-static void read_standbys(const redisReply *reply, int64_t now_ms, snapshot_lock_t *lock) {
+static void snapshot_read_standbys(const redisReply *reply, int64_t now_ms, snapshot_lock_t *lock) {
     enum { LATE_MS = 2000 };
     if (!reply || reply->type != REDIS_REPLY_ARRAY) return;
     lock->standbys = mem_array(reply->elements / 2 + 1, sizeof *lock->standbys);
@@ -80,45 +80,45 @@ static void read_standbys(const redisReply *reply, int64_t now_ms, snapshot_lock
         standby->lives = now_ms - standby->heard_ms <= (held_ms > own_ms ? held_ms : own_ms) + LATE_MS;
         lock->standby_count++;
     }
-    qsort(lock->standbys, lock->standby_count, sizeof *lock->standbys, by_instance);
+    qsort(lock->standbys, lock->standby_count, sizeof *lock->standbys, snapshot_by_instance);
 }
 
-static bool read_lock(const overlook_t *look, size_t index) {
+static bool snapshot_read_lock(const overlook_t *look, size_t index) {
     const lock_keys_t *lock = &look->keys->locks[index];
     snapshot_lock_t *out = &look->out->locks[index];
     redisReply *reply = NULL;
-    if (!next(look, lock->key, out->error, &reply)) return false;
+    if (!snapshot_next_reply(look, lock->key, out->error, &reply)) return false;
     snprintf(out->holder, sizeof out->holder, "%s", reply_text(reply));
     conn_reply_free(reply);
-    if (!next(look, lock->key, out->error, &reply)) return false;
+    if (!snapshot_next_reply(look, lock->key, out->error, &reply)) return false;
     out->pttl_ms = reply ? reply_int(reply) : -2;
     conn_reply_free(reply);
-    if (!next(look, lock->served, out->error, &reply)) return false;
-    read_leader(reply_text(reply_at(reply, 0)), out);
+    if (!snapshot_next_reply(look, lock->served, out->error, &reply)) return false;
+    snapshot_read_leader(reply_text(reply_at(reply, 0)), out);
     for (size_t i = 0; i < lock->queue_count; i++)
         look->out->queues[lock->first_queue + i].served = *out->holder && reply_is(reply_at(reply, i + 1), out->holder);
     conn_reply_free(reply);
-    if (!next(look, lock->standbys, out->error, &reply)) return false;
-    read_standbys(reply, look->out->now_ms, out);
+    if (!snapshot_next_reply(look, lock->standbys, out->error, &reply)) return false;
+    snapshot_read_standbys(reply, look->out->now_ms, out);
     conn_reply_free(reply);
     return true;
 }
 
 // ---- Queues: who owns them, what their stream holds, who has copied it.
 
-static void append_queue(const overlook_t *look, const queue_keys_t *queue) {
+static void snapshot_append_queue(const overlook_t *look, const queue_keys_t *queue) {
     request_begin(look->conn, "HGET");
     request_text(look->conn, queue->meta);
     request_text(look->conn, "group");
     request_end(look->conn);
-    append(look->conn, "HGETALL", queue->auditors);
+    snapshot_append(look->conn, "HGETALL", queue->auditors);
 }
 
-static int by_name(const void *a, const void *b) {
+static int snapshot_by_name(const void *a, const void *b) {
     return strcmp(((const snapshot_copy_t *)a)->instance, ((const snapshot_copy_t *)b)->instance);
 }
 
-static void read_copies(const redisReply *reply, snapshot_queue_t *out) {
+static void snapshot_read_copies(const redisReply *reply, snapshot_queue_t *out) {
     if (!reply || reply->type != REDIS_REPLY_ARRAY) return;
     out->copies = mem_array(reply->elements / 2 + 1, sizeof *out->copies);
     for (size_t i = 0; i + 1 < reply->elements; i += 2) {
@@ -130,88 +130,88 @@ static void read_copies(const redisReply *reply, snapshot_queue_t *out) {
         snprintf(copy->position, sizeof copy->position, "%.*s", (int)len, text);
         copy->heard_ms = strtoll(text + len, NULL, 10);
     }
-    qsort(out->copies, out->copy_count, sizeof *out->copies, by_name);
+    qsort(out->copies, out->copy_count, sizeof *out->copies, snapshot_by_name);
 }
 
-static bool read_queue(const overlook_t *look, size_t index) {
+static bool snapshot_read_queue(const overlook_t *look, size_t index) {
     const queue_keys_t *queue = &look->keys->queues[index];
     snapshot_queue_t *out = &look->out->queues[index];
     redisReply *reply = NULL;
-    if (!next(look, queue->meta, out->error, &reply)) return false;
+    if (!snapshot_next_reply(look, queue->meta, out->error, &reply)) return false;
     snprintf(out->owner, sizeof out->owner, "%s", reply_text(reply));
     conn_reply_free(reply);
-    if (!next(look, queue->auditors, out->error, &reply)) return false;
-    read_copies(reply, out);
+    if (!snapshot_next_reply(look, queue->auditors, out->error, &reply)) return false;
+    snapshot_read_copies(reply, out);
     conn_reply_free(reply);
     return true;
 }
 
 // ---- All of it.
 
-static int64_t info_number(const char *info, const char *key) {
+static int64_t snapshot_info_number(const char *info, const char *key) {
     const char *at = strstr(info, key);
     return at ? strtoll(at + strlen(key), NULL, 10) : -1;
 }
 
-static bool read_server(const overlook_t *look) {
+static bool snapshot_read_server(const overlook_t *look) {
     char error[160] = "";
     redisReply *reply = NULL;
-    append(look->conn, "INFO", "memory");
+    snapshot_append(look->conn, "INFO", "memory");
     request_begin(look->conn, "TIME");
     request_end(look->conn);
-    if (!next(look, "INFO", error, &reply)) return false;
-    look->out->memory_used = info_number(reply_text(reply), "\r\nused_memory:");
-    look->out->memory_most = info_number(reply_text(reply), "\r\nmaxmemory:");
+    if (!snapshot_next_reply(look, "INFO", error, &reply)) return false;
+    look->out->memory_used = snapshot_info_number(reply_text(reply), "\r\nused_memory:");
+    look->out->memory_most = snapshot_info_number(reply_text(reply), "\r\nmaxmemory:");
     conn_reply_free(reply);
-    if (!next(look, "TIME", error, &reply)) return false;
+    if (!snapshot_next_reply(look, "TIME", error, &reply)) return false;
     look->out->now_ms = strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000;
     conn_reply_free(reply);
     return true;
 }
 
-static bool read_locks(const overlook_t *look) {
+static bool snapshot_read_locks(const overlook_t *look) {
     for (size_t at = 0; at < look->keys->lock_count; at += AT_ONCE) {
         size_t end = at + AT_ONCE < look->keys->lock_count ? at + AT_ONCE : look->keys->lock_count;
-        for (size_t i = at; i < end; i++) append_lock(look, &look->keys->locks[i]);
+        for (size_t i = at; i < end; i++) snapshot_append_lock(look, &look->keys->locks[i]);
         for (size_t i = at; i < end; i++)
-            if (!read_lock(look, i)) return false;
+            if (!snapshot_read_lock(look, i)) return false;
     }
     return true;
 }
 
-static bool read_queues(const overlook_t *look) {
+static bool snapshot_read_queues(const overlook_t *look) {
     for (size_t at = 0; at < look->keys->queue_count; at += AT_ONCE) {
         size_t end = at + AT_ONCE < look->keys->queue_count ? at + AT_ONCE : look->keys->queue_count;
-        for (size_t i = at; i < end; i++) append_queue(look, &look->keys->queues[i]);
+        for (size_t i = at; i < end; i++) snapshot_append_queue(look, &look->keys->queues[i]);
         for (size_t i = at; i < end; i++)
-            if (!read_queue(look, i)) return false;
+            if (!snapshot_read_queue(look, i)) return false;
     }
     return true;
 }
 
-static int by_position(const void *a, const void *b) {
+static int snapshot_by_position(const void *a, const void *b) {
     return stream_id_compare(((const snapshot_copy_t *)b)->position, ((const snapshot_copy_t *)a)->position);
 }
 
 // Up to where enough logs have the stream; "0-0" = nothing of it.
-static void enough_have(const overlook_t *look, const snapshot_queue_t *queue, stream_id_t out) {
+static void snapshot_enough_have(const overlook_t *look, const snapshot_queue_t *queue, stream_id_t out) {
     int64_t wanted = look->keys->config->stream.min_copies;
     size_t heard = 0, nth = wanted > 1 ? (size_t)wanted : 1;
     snapshot_copy_t *copies = mem_array(queue->copy_count + 1, sizeof *copies);
     for (size_t i = 0; i < queue->copy_count; i++)
         if (look->out->now_ms - queue->copies[i].heard_ms <= STREAM_HEARD_MS) copies[heard++] = queue->copies[i];
-    qsort(copies, heard, sizeof *copies, by_position);
+    qsort(copies, heard, sizeof *copies, snapshot_by_position);
     snprintf(out, STREAM_ID_SIZE, "%s", nth <= heard ? copies[nth - 1].position : STREAM_ID_NONE);
     free(copies);
 }
 
 // The first entry behind what enough logs have is asked for only where there is one: it comes with all that is in it.
-static bool read_uncopied(const overlook_t *look, size_t index) {
+static bool snapshot_read_uncopied(const overlook_t *look, size_t index) {
     snapshot_queue_t *queue = &look->out->queues[index];
     stream_id_t have;
     redisReply *reply = NULL;
     char from[STREAM_ID_SIZE + 1];
-    enough_have(look, queue, have);
+    snapshot_enough_have(look, queue, have);
     if (queue->stream.length == 0 || stream_id_compare(have, queue->stream.last) >= 0) return true;
     queue->uncopied_ms = stream_id_ms(queue->stream.first);
     if (stream_id_compare(have, queue->stream.first) < 0) return true;
@@ -223,14 +223,14 @@ static bool read_uncopied(const overlook_t *look, size_t index) {
     request_text(look->conn, "COUNT");
     request_int(look->conn, 1);
     request_end(look->conn);
-    if (!next(look, look->keys->queues[index].failures, queue->error, &reply)) return false;
+    if (!snapshot_next_reply(look, look->keys->queues[index].failures, queue->error, &reply)) return false;
     const char *id = reply_text(reply_at(reply_at(reply, 0), 0));
     queue->uncopied_ms = *id ? stream_id_ms(id) : 0; // what was behind has been deleted
     conn_reply_free(reply);
     return true;
 }
 
-static bool read_streams(const overlook_t *look) {
+static bool snapshot_read_streams(const overlook_t *look) {
     snapshot_t *out = look->out;
     stream_ends_t *looks = mem_array(out->queue_count, sizeof *looks);
     outcome_t outcome = stream_read_ends(look->conn, look->keys, looks, &out->now_ms, look->error);
@@ -241,7 +241,7 @@ static bool read_streams(const overlook_t *look) {
     }
     free(looks);
     bool known = outcome == OUTCOME_OK;
-    for (size_t i = 0; known && i < out->queue_count; i++) known = read_uncopied(look, i);
+    for (size_t i = 0; known && i < out->queue_count; i++) known = snapshot_read_uncopied(look, i);
     return known;
 }
 
@@ -250,8 +250,9 @@ outcome_t snapshot_read(conn_t *conn, const keyspace_t *keys, snapshot_t *out, r
     *out = (snapshot_t){.memory_used = -1, .memory_most = -1, .lock_count = keys->lock_count, .queue_count = keys->queue_count};
     out->locks = mem_array(keys->lock_count, sizeof *out->locks);
     out->queues = mem_array(keys->queue_count, sizeof *out->queues);
-    if (conn_open(conn, error) == OUTCOME_OK && read_server(&look) && read_locks(&look) && read_queues(&look) &&
-        read_streams(&look)) // last: what it says of a queue counts where nothing else is wrong
+    if (conn_open(conn, error) == OUTCOME_OK && snapshot_read_server(&look) && snapshot_read_locks(&look) &&
+        snapshot_read_queues(&look) &&
+        snapshot_read_streams(&look)) // last: what it says of a queue counts where nothing else is wrong
         return redis_error_set(error, OUTCOME_OK, "%s", "");
     conn_close(conn); // replies may be under way
     return error->outcome;

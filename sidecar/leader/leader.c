@@ -172,7 +172,7 @@ static void leader_expire_leases(leader_t *leader, mono_t now) {
 static void leader_notice_close(leader_t *leader) {
     struct redisReply *reply = NULL;
     redis_error_t error;
-    if (conn_is_open(leader->conn) && conn_take(leader->conn, &reply, &error) == OUTCOME_DISCONNECTED) {
+    if (conn_is_open(leader->conn) && conn_try_read(leader->conn, &reply, &error) == OUTCOME_DISCONNECTED) {
         log_warn(ROLE, NULL, "redis closed the connection", F_STR("reason", error.text));
         for (size_t i = 0; i < leader->keys->lock_count; i++) leader->elections[i].next = mono_now();
     }

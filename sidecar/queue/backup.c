@@ -8,7 +8,7 @@
 
 static const char WAIT_S[] = "0.01";
 
-static void append_key(conn_t *conn, const char *command, const char *key) {
+static void backup_append_key(conn_t *conn, const char *command, const char *key) {
     request_begin(conn, command);
     request_text(conn, key);
     request_end(conn);
@@ -22,7 +22,7 @@ static void append_caching(conn_t *conn) {
 }
 
 // Reads one number; a refusal is kept with the name of the key, and the worst of several is told.
-static void read_number(conn_t *conn, const char *key, int64_t *out, redis_error_t *worst) {
+static void backup_read_number(conn_t *conn, const char *key, int64_t *out, redis_error_t *worst) {
     redisReply *reply;
     redis_error_t error;
     if (worst->outcome == OUTCOME_DISCONNECTED) return;
@@ -34,7 +34,7 @@ static void read_number(conn_t *conn, const char *key, int64_t *out, redis_error
     }
 }
 
-static void read_sentinel(conn_t *conn, const char *key, backup_look_t *out, redis_error_t *worst) {
+static void backup_read_sentinel(conn_t *conn, const char *key, backup_look_t *out, redis_error_t *worst) {
     redisReply *reply;
     redis_error_t error;
     if (conn_read(conn, 0, &reply, &error) != OUTCOME_OK) {
@@ -59,13 +59,13 @@ void backup_look_append(const call_t *call, const rotation_ops_t *rotation, cons
     request_text(conn, "random");
     request_text(conn, "n");
     request_end(conn);
-    append_key(conn, "HLEN", at->stamps);
+    backup_append_key(conn, "HLEN", at->stamps);
     request_begin(conn, "TIME");
     request_end(conn);
     if (arm) append_caching(conn);
-    append_key(conn, "LLEN", at->config->backup);
+    backup_append_key(conn, "LLEN", at->config->backup);
     if (arm && rotation->reports) append_caching(conn);
-    if (rotation->reports) append_key(conn, "HLEN", at->config->errors);
+    if (rotation->reports) backup_append_key(conn, "HLEN", at->config->errors);
     request_begin(conn, "LPOS");
     request_text(conn, at->config->backup);
     request_bytes(conn, known ? known->sentinel : "", known ? known->sentinel_len : 0);
@@ -74,7 +74,7 @@ void backup_look_append(const call_t *call, const rotation_ops_t *rotation, cons
     request_end(conn);
 }
 
-static void read_time(conn_t *conn, int64_t *now, redis_error_t *worst) {
+static void backup_read_time(conn_t *conn, int64_t *now, redis_error_t *worst) {
     redisReply *reply;
     redis_error_t error;
     if (worst->outcome == OUTCOME_DISCONNECTED) return;
@@ -93,15 +93,15 @@ outcome_t backup_look_read(const call_t *call, const rotation_ops_t *rotation, b
     redis_error_t *error = call->error;
     *out = (backup_look_t){.config = at->config, .rotation = rotation};
     *error = (redis_error_t){0};
-    read_sentinel(conn, at->sentinel, out, error);
-    read_number(conn, at->stamps, &out->stamps, error);
-    read_time(conn, &out->now, error);
-    if (arm) read_number(conn, "CLIENT CACHING", NULL, error);
-    read_number(conn, at->config->backup, &out->entries, error);
-    if (arm && rotation->reports) read_number(conn, "CLIENT CACHING", NULL, error);
-    if (rotation->reports) read_number(conn, at->config->errors, &out->reports, error);
+    backup_read_sentinel(conn, at->sentinel, out, error);
+    backup_read_number(conn, at->stamps, &out->stamps, error);
+    backup_read_time(conn, &out->now, error);
+    if (arm) backup_read_number(conn, "CLIENT CACHING", NULL, error);
+    backup_read_number(conn, at->config->backup, &out->entries, error);
+    if (arm && rotation->reports) backup_read_number(conn, "CLIENT CACHING", NULL, error);
+    if (rotation->reports) backup_read_number(conn, at->config->errors, &out->reports, error);
     int64_t at_head = -1;
-    read_number(conn, at->config->backup, &at_head, error);
+    backup_read_number(conn, at->config->backup, &at_head, error);
     out->sentinel_alone = at_head == 0 && out->entries == 1;
     out->armed = arm;
     return error->outcome;
@@ -122,14 +122,14 @@ entry_t *backup_page_add(backup_page_t *page, slice_t job) {
     return entry;
 }
 
-static void note_sentinel(backup_look_t *look, slice_t bytes) {
+static void backup_note_sentinel(backup_look_t *look, slice_t bytes) {
     if (bytes.len > sizeof look->sentinel) return;
     memcpy(look->sentinel, bytes.data, bytes.len);
     look->sentinel_len = bytes.len;
     look->sentinel_met = true;
 }
 
-static void add_entry(backup_page_t *page, backup_look_t *look, const redisReply *reply) {
+static void backup_add_entry(backup_page_t *page, backup_look_t *look, const redisReply *reply) {
     slice_t bytes = {reply->str, reply->len};
     entry_kind_t kind = look->rotation ? look->rotation->kind_of(look, bytes) : ENTRY_JOB;
     if (kind == ENTRY_JOB) {
@@ -138,12 +138,12 @@ static void add_entry(backup_page_t *page, backup_look_t *look, const redisReply
     }
     page->entries[page->count++] = (entry_t){.bytes = bytes, .kind = kind};
     page->bytes += bytes.len;
-    if (kind == ENTRY_SENTINEL) note_sentinel(look, bytes);
+    if (kind == ENTRY_SENTINEL) backup_note_sentinel(look, bytes);
 }
 
 // Nobody knows how large entries are before they are read. What there is no room for is told by its digest, which is enough for
 // most; the rest comes in a pass that knows how large they are. What is too large for us is only named.
-static bool is_held(const backup_look_t *look, backup_page_t *page) {
+static bool backup_holds_last(const backup_look_t *look, backup_page_t *page) {
     entry_t *last = &page->entries[page->count - 1];
     if (last->kind != ENTRY_JOB) return true;
     size_t before = page->others + page->held - last->bytes.len;
@@ -183,8 +183,8 @@ outcome_t backup_rotate_read(const call_t *call, backup_look_t *look, size_t cou
             if (error->outcome > worst.outcome) worst = *error;
         } else if (reply->type == REDIS_REPLY_STRING) {
             page->replies[page->reply_count++] = reply;
-            add_entry(page, look, reply);
-            if (!is_held(look, page)) freeReplyObject(page->replies[--page->reply_count]);
+            backup_add_entry(page, look, reply);
+            if (!backup_holds_last(look, page)) freeReplyObject(page->replies[--page->reply_count]);
         } else {
             page->ended = true;
             freeReplyObject(reply);
@@ -210,11 +210,11 @@ outcome_t backup_range_read(const call_t *call, backup_look_t *look, size_t coun
     page->ended = found < count;
     page->standing = true;
     for (size_t i = found; i > 0 && page->count < BACKUP_PAGE; i--)
-        if (reply->element[i - 1]->type == REDIS_REPLY_STRING) add_entry(page, look, reply->element[i - 1]);
+        if (reply->element[i - 1]->type == REDIS_REPLY_STRING) backup_add_entry(page, look, reply->element[i - 1]);
     return OUTCOME_OK;
 }
 
-static void make_random(char random[SENTINEL_RANDOM_SIZE]) {
+static void sentinel_random(char random[SENTINEL_RANDOM_SIZE]) {
     unsigned char bits[(SENTINEL_RANDOM_SIZE - 1) / 2];
     random_bytes(bits, sizeof bits);
     for (size_t i = 0; i < sizeof bits; i++) snprintf(random + 2 * i, 3, "%02x", bits[i]);
@@ -229,7 +229,7 @@ outcome_t backup_push_sentinel(const call_t *call, const backup_look_t *look, bo
     *pushed = false;
     if (look->n) snprintf(n, sizeof n, "%lld", (long long)look->n);
     memcpy(random, look->random, sizeof random);
-    if (!*random) make_random(random);
+    if (!*random) sentinel_random(random);
     look->rotation->sentinel(look, random, &sentinel);
     call_script(call, &script_push_sentinel, 3);
     request_text(call->conn, at->config->backup);

@@ -4,27 +4,27 @@
 
 #include "redis/reply.h"
 
-static bool blank(const char *text, size_t len) {
+static bool heartbeat_is_blank(const char *text, size_t len) {
     for (size_t i = 0; i < len; i++)
         if (!strchr(" \t\r\n\v\f", text[i]) || !text[i]) return false;
     return true;
 }
 
 // As Java's String.trim() sees it: all up to the space is white.
-static bool trims_away(const char *text, size_t len) {
+static bool heartbeat_trims_away(const char *text, size_t len) {
     for (size_t i = 0; i < len; i++)
         if ((unsigned char)text[i] > ' ') return false;
     return true;
 }
 
 // A refusal is no answer: the key may hold something else than a string, or the user may not read it.
-static outcome_t read_name(conn_t *conn, heartbeat_check_t *look, redis_error_t *error) {
+static outcome_t heartbeat_read_name(conn_t *conn, heartbeat_check_t *look, redis_error_t *error) {
     redisReply *reply;
     if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     size_t len = reply_len(reply) < WORKER_NAME_MAX ? reply_len(reply) : WORKER_NAME_MAX;
-    look->there = len > 0 && !(look->blank_is_dead && trims_away(reply_text(reply), len));
+    look->there = len > 0 && !(look->blank_is_dead && heartbeat_trims_away(reply_text(reply), len));
     look->answered = look->blank_is_dead;
-    if (!blank(reply_text(reply), len)) {
+    if (!heartbeat_is_blank(reply_text(reply), len)) {
         memcpy(look->worker, reply_text(reply), len);
         look->worker_len = len;
     }
@@ -32,7 +32,7 @@ static outcome_t read_name(conn_t *conn, heartbeat_check_t *look, redis_error_t 
     return OUTCOME_OK;
 }
 
-static outcome_t read_exists(conn_t *conn, heartbeat_check_t *look, redis_error_t *error) {
+static outcome_t heartbeat_read_exists(conn_t *conn, heartbeat_check_t *look, redis_error_t *error) {
     redisReply *reply;
     look->there = true;
     if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
@@ -55,7 +55,7 @@ outcome_t heartbeats_read(conn_t *conn, heartbeat_check_t *looks, size_t count, 
         request_end(conn);
     }
     for (size_t i = 0; i < count; i++)
-        if (looks[i].key && read_name(conn, &looks[i], error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        if (looks[i].key && heartbeat_read_name(conn, &looks[i], error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
     for (size_t i = 0; i < count; i++) {
         if (!looks[i].key || looks[i].there || looks[i].answered) continue;
         request_begin(conn, "EXISTS");
@@ -64,7 +64,7 @@ outcome_t heartbeats_read(conn_t *conn, heartbeat_check_t *looks, size_t count, 
     }
     for (size_t i = 0; i < count; i++) {
         if (!looks[i].key || looks[i].there || looks[i].answered) continue;
-        if (read_exists(conn, &looks[i], error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        if (heartbeat_read_exists(conn, &looks[i], error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
         if (error->outcome > worst.outcome) worst = *error;
     }
     *error = worst;

@@ -6,15 +6,15 @@
 
 #include "base/buffer.h"
 
-static char *own_key(const char *name, const char *what) { return mem_printf("sidecar:%s:%s", name, what); }
+static char *keyspace_key(const char *name, const char *what) { return mem_printf("sidecar:%s:%s", name, what); }
 
-char *keyspace_lock_of(const char *name) { return own_key(name, "lock"); }
+char *keyspace_lock_of(const char *name) { return keyspace_key(name, "lock"); }
 
-static void lock_keys_init(lock_keys_t *lock, const char *name, size_t first_queue, size_t queue_count) {
+static void keyspace_init_lock(lock_keys_t *lock, const char *name, size_t first_queue, size_t queue_count) {
     *lock = (lock_keys_t){.name = name,
                           .key = keyspace_lock_of(name),
-                          .served = own_key(name, "queues"),
-                          .standbys = own_key(name, "standbys"),
+                          .served = keyspace_key(name, "queues"),
+                          .standbys = keyspace_key(name, "standbys"),
                           .first_queue = first_queue,
                           .queue_count = queue_count};
 }
@@ -28,21 +28,21 @@ keyspace_t *keyspace_new(const config_t *config) {
     keys->lock_count = per_queue ? config->queue_count : 1;
     keys->locks = mem_array(keys->lock_count, sizeof *keys->locks);
     keys->queues = mem_array(keys->queue_count, sizeof *keys->queues);
-    if (!per_queue) lock_keys_init(&keys->locks[0], config->group, 0, keys->queue_count);
+    if (!per_queue) keyspace_init_lock(&keys->locks[0], config->group, 0, keys->queue_count);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = &config->queues[i];
         keys->queues[i] = (queue_keys_t){.config = queue,
                                          .lock = per_queue ? i : 0,
-                                         .meta = own_key(queue->name, "meta"),
-                                         .failures = own_key(queue->name, "failures"),
-                                         .stamps = own_key(queue->name, "stamps"),
-                                         .sentinel = own_key(queue->name, "sentinel"),
-                                         .auditors = own_key(queue->name, "auditors"),
-                                         .requeued = own_key(queue->name, "requeued"),
-                                         .quarantine = own_key(queue->name, "aside"),
-                                         .recorded = own_key(queue->name, "recorded"),
-                                         .none = own_key(queue->name, "none")};
-        if (per_queue) lock_keys_init(&keys->locks[i], queue->name, i, 1);
+                                         .meta = keyspace_key(queue->name, "meta"),
+                                         .failures = keyspace_key(queue->name, "failures"),
+                                         .stamps = keyspace_key(queue->name, "stamps"),
+                                         .sentinel = keyspace_key(queue->name, "sentinel"),
+                                         .auditors = keyspace_key(queue->name, "auditors"),
+                                         .requeued = keyspace_key(queue->name, "requeued"),
+                                         .quarantine = keyspace_key(queue->name, "aside"),
+                                         .recorded = keyspace_key(queue->name, "recorded"),
+                                         .none = keyspace_key(queue->name, "none")};
+        if (per_queue) keyspace_init_lock(&keys->locks[i], queue->name, i, 1);
     }
     return keys;
 }

@@ -143,7 +143,7 @@ outcome_t lock_listen(conn_t *subscriber, const keyspace_t *keys, redis_error_t 
 outcome_t lock_read_message(conn_t *subscriber, buffer_t *name, const char **lock, redis_error_t *error) {
     redisReply *reply;
     *lock = NULL;
-    if (conn_take(subscriber, &reply, error) != OUTCOME_OK || !reply) return error->outcome;
+    if (conn_try_read(subscriber, &reply, error) != OUTCOME_OK || !reply) return error->outcome;
     const redisReply *text = reply_at(reply, 2);
     buffer_clear(name);
     buffer_add(name, reply_text(text), reply_len(text));

@@ -19,7 +19,7 @@ void next_due_append(conn_t *conn, const keyspace_t *keys, const next_due_reques
     request_end(conn);
 }
 
-static void read_head(const redisReply *reply, next_due_t *head) {
+static void next_due_read_one(const redisReply *reply, next_due_t *head) {
     const char *text = reply_text(reply);
     *head = (next_due_t){0};
     if (*text == '!') {
@@ -44,7 +44,7 @@ outcome_t next_due_read(conn_t *conn, size_t count, bool armed, next_due_t *head
     }
     if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     *now_us = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
-    for (size_t i = 0; i < count; i++) read_head(reply_at(reply, i + 1), &heads[i]);
+    for (size_t i = 0; i < count; i++) next_due_read_one(reply_at(reply, i + 1), &heads[i]);
     freeReplyObject(reply);
     if (*now_us <= 0) return redis_error_set(error, OUTCOME_REFUSED, "heads: unexpected reply");
     // The heads are good, but nothing will wake us: the caller must know.

@@ -6,16 +6,16 @@
 #include "queue/scripts.h"
 #include "redis/reply.h"
 
-enum { MOST = 2000 }; // unpack in prune.lua must not meet more
+enum { PRUNE_MAX = 2000 }; // unpack in prune.lua must not meet more
 
-static slice_t bytes_of(const redisReply *reply) { return (slice_t){reply_text(reply), reply_len(reply)}; }
+static slice_t prune_slice(const redisReply *reply) { return (slice_t){reply_text(reply), reply_len(reply)}; }
 
 // Appends the entries to remove; returns how many.
-static size_t append_unwanted(conn_t *conn, const redisReply *pairs, prune_keep_fn *keep, void *self) {
+static size_t prune_append_unwanted(conn_t *conn, const redisReply *pairs, prune_keep_fn *keep, void *self) {
     size_t count = 0;
-    for (size_t i = 0; pairs && i + 1 < pairs->elements && count < MOST; i += 2) {
-        slice_t field = bytes_of(reply_at(pairs, i));
-        slice_t value = bytes_of(reply_at(pairs, i + 1));
+    for (size_t i = 0; pairs && i + 1 < pairs->elements && count < PRUNE_MAX; i += 2) {
+        slice_t field = prune_slice(reply_at(pairs, i));
+        slice_t value = prune_slice(reply_at(pairs, i + 1));
         if (keep(self, field, value)) continue;
         request_bytes(conn, field.data, field.len);
         request_bytes(conn, value.data, value.len);
@@ -40,7 +40,7 @@ outcome_t prune_hash(const call_t *call, const char *hash, int count, uint64_t *
     request_text(call->conn, hash);
     call_token(call);
     request_text(call->conn, "value");
-    size_t unwanted = append_unwanted(call->conn, reply_at(scanned, 1), keep, self);
+    size_t unwanted = prune_append_unwanted(call->conn, reply_at(scanned, 1), keep, self);
     // A request that is not ended is not sent.
     if (unwanted && call_ask(call, &reply) == OUTCOME_OK) freeReplyObject(reply);
     freeReplyObject(scanned);

@@ -8,7 +8,7 @@
 
 enum { MEMBER_PARTS = 4 }; // of a reply: member, since, score, envelope
 
-static void append_look(conn_t *conn, const queue_keys_t *queue, const char *events, size_t skip) {
+static void quarantine_append_read(conn_t *conn, const queue_keys_t *queue, const char *events, size_t skip) {
     request_script(conn, &script_quarantine_read, 3);
     request_text(conn, queue->quarantine);
     request_text(conn, queue->config->delayed);
@@ -21,7 +21,7 @@ static void append_look(conn_t *conn, const queue_keys_t *queue, const char *eve
 }
 
 // A read of the zset alone is what arms: of a script every key would be registered, and delayed changes all the time.
-static void append_arming(conn_t *conn, const queue_keys_t *queue) {
+static void quarantine_append_arming(conn_t *conn, const queue_keys_t *queue) {
     request_begin(conn, "CLIENT");
     request_text(conn, "CACHING");
     request_text(conn, "YES");
@@ -32,7 +32,7 @@ static void append_arming(conn_t *conn, const queue_keys_t *queue) {
 }
 
 // Whether both were answered well. OUTCOME_DISCONNECTED is the only outcome that ends the look.
-static outcome_t read_arming(conn_t *conn, bool *armed, redis_error_t *error) {
+static outcome_t quarantine_read_arming(conn_t *conn, bool *armed, redis_error_t *error) {
     *armed = true;
     for (int i = 0; i < 2; i++) {
         redisReply *reply;
@@ -44,7 +44,7 @@ static outcome_t read_arming(conn_t *conn, bool *armed, redis_error_t *error) {
     return OUTCOME_OK;
 }
 
-static void read_job(const redisReply *const *parts, quarantined_t *out) {
+static void quarantine_read_job(const redisReply *const *parts, quarantined_t *out) {
     *out = (quarantined_t){.member = {reply_text(parts[0]), reply_len(parts[0])},
                            .since = strtoll(reply_text(parts[1]), NULL, 10),
                            .score = reply_text(parts[2]),
@@ -53,7 +53,7 @@ static void read_job(const redisReply *const *parts, quarantined_t *out) {
                            .too_large = reply_int(parts[3])};
 }
 
-static outcome_t read_page(const call_t *call, quarantine_page_t *page) {
+static outcome_t quarantine_read_page(const call_t *call, quarantine_page_t *page) {
     redis_error_t *error = call->error;
     redisReply *reply;
     if (conn_read(call->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
@@ -67,18 +67,18 @@ static outcome_t read_page(const call_t *call, quarantine_page_t *page) {
         return error->outcome;
     }
     for (size_t i = 1; i < reply->elements; i += MEMBER_PARTS)
-        read_job((const redisReply *const *)&reply->element[i], &page->jobs[page->count++]);
+        quarantine_read_job((const redisReply *const *)&reply->element[i], &page->jobs[page->count++]);
     return OUTCOME_OK;
 }
 
 outcome_t quarantine_read(const call_t *call, const char *events, size_t skip, bool arm, quarantine_page_t *page) {
     *page = (quarantine_page_t){0};
     *call->error = (redis_error_t){0};
-    if (arm) append_arming(call->conn, call_queue(call));
-    append_look(call->conn, call_queue(call), events, skip);
-    if (arm && read_arming(call->conn, &page->armed, call->error) != OUTCOME_OK) return call->error->outcome;
+    if (arm) quarantine_append_arming(call->conn, call_queue(call));
+    quarantine_append_read(call->conn, call_queue(call), events, skip);
+    if (arm && quarantine_read_arming(call->conn, &page->armed, call->error) != OUTCOME_OK) return call->error->outcome;
     *call->error = (redis_error_t){0};
-    return read_page(call, page);
+    return quarantine_read_page(call, page);
 }
 
 void quarantine_page_free(quarantine_page_t *page) {

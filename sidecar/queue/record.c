@@ -3,13 +3,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void append_field(conn_t *conn, const char *name, slice_t value) {
+static void record_append_text(conn_t *conn, const char *name, slice_t value) {
     if (value.len == 0) return;
     request_text(conn, name);
     request_bytes(conn, value.data, value.len);
 }
 
-static void append_number(conn_t *conn, const char *name, int64_t value) {
+static void record_append_number(conn_t *conn, const char *name, int64_t value) {
     if (value == 0) return;
     request_text(conn, name);
     request_int(conn, value);
@@ -17,11 +17,11 @@ static void append_number(conn_t *conn, const char *name, int64_t value) {
 
 void record_append(conn_t *conn, const event_t *event) {
 #define X(name, help)                                                                                                            \
-    if (strcmp(#name, "error") != 0) append_field(conn, #name, event->name);
+    if (strcmp(#name, "error") != 0) record_append_text(conn, #name, event->name);
     EVENT_TEXTS(X)
 #undef X
 #define X(name, help)                                                                                                            \
-    if (strcmp(#name, "at") != 0) append_number(conn, #name, event->name);
+    if (strcmp(#name, "at") != 0) record_append_number(conn, #name, event->name);
     EVENT_NUMBERS(X)
 #undef X
 }

@@ -13,33 +13,33 @@ enum {
 };
 
 // NULL and "" are no keys.
-static const char *key_or(const char *key, const char *other) { return key && *key ? key : other; }
+static const char *settle_key_or(const char *key, const char *other) { return key && *key ? key : other; }
 
-static bool is_put_off(const settle_ask_t *ask) { return ask->new.len && ask->delay_ms && ask->where->delayed; }
+static bool settle_is_delayed(const settle_ask_t *ask) { return ask->new.len && ask->delay_ms && ask->where->delayed; }
 
 // All keys but the lock, which call_script adds.
-static void append_keys(const call_t *call, const settle_ask_t *ask, bool ends) {
+static void settle_append_keys(const call_t *call, const settle_ask_t *ask, bool ends) {
     const queue_keys_t *at = call_queue(call);
     const settle_where_t *where = ask->where;
     const char *lock = call_lock(call);
-    const char *dlq = key_or(ends ? at->config->dlq : NULL, lock);
+    const char *dlq = settle_key_or(ends ? at->config->dlq : NULL, lock);
     conn_t *conn = call->conn;
     request_text(conn, where->from);
-    request_text(conn, is_put_off(ask) ? where->delayed : where->ready);
+    request_text(conn, settle_is_delayed(ask) ? where->delayed : where->ready);
     request_text(conn, where->ready);
     request_text(conn, at->stamps);
-    request_text(conn, key_or(where->errors, at->none));
+    request_text(conn, settle_key_or(where->errors, at->none));
     request_text(conn, at->failures);
     request_text(conn, at->meta);
-    request_text(conn, key_or(ask->heartbeat, lock));
+    request_text(conn, settle_key_or(ask->heartbeat, lock));
     request_text(conn, dlq);
-    request_text(conn, key_or(ends ? where->mark : NULL, lock));
-    request_text(conn, key_or(where->done, lock));
-    request_text(conn, key_or(dlq != lock ? where->recorded : NULL, lock));
+    request_text(conn, settle_key_or(ends ? where->mark : NULL, lock));
+    request_text(conn, settle_key_or(where->done, lock));
+    request_text(conn, settle_key_or(dlq != lock ? where->recorded : NULL, lock));
 }
 
 // What the record keeps of the job is the job, which is sent once.
-static void append_record(conn_t *conn, const settle_ask_t *ask) {
+static void settle_append_record(conn_t *conn, const settle_ask_t *ask) {
     event_t record = *ask->event;
     record.payload = (slice_t){0};
     record_append(conn, &record);
@@ -51,7 +51,7 @@ void settle_append(const call_t *call, const settle_ask_t *ask) {
     conn_t *conn = call->conn;
     bool ends = ask->new.len == 0;
     call_script(call, &script_settle, 13);
-    append_keys(call, ask, ends);
+    settle_append_keys(call, ask, ends);
     call_token(call);
     request_bytes(conn, ask->job.data, ask->job.len);
     request_bytes(conn, ask->digest->bytes, STAMP_FIELD_BYTES);
@@ -64,7 +64,7 @@ void settle_append(const call_t *call, const settle_ask_t *ask) {
     request_int(conn, where->depth ? where->depth : ask->depth);
     request_text(conn, ask->alone ? "1" : "0");
     request_text(conn, ask->report);
-    if (is_put_off(ask))
+    if (settle_is_delayed(ask))
         request_int(conn, ask->delay_ms);
     else
         request_text(conn, "");
@@ -74,7 +74,7 @@ void settle_append(const call_t *call, const settle_ask_t *ask) {
     request_bytes(conn, where->mark_id.data, where->mark_id.len);
     request_bytes(conn, where->done_id.data, where->done_id.len);
     request_text(conn, ask->blank_is_dead ? "1" : "0");
-    append_record(conn, ask);
+    settle_append_record(conn, ask);
     request_end(conn);
 }
 

@@ -9,12 +9,12 @@
 enum { PRUNE_COUNT = 1000 };
 enum { REQUEUED_BIT = 0x8000 }; // of the retries; requeue.lua sets it
 
-static uint8_t *put(uint8_t *at, uint64_t number, int bytes) {
+static uint8_t *stamp_put(uint8_t *at, uint64_t number, int bytes) {
     for (int i = bytes - 1; i >= 0; i--, number >>= 8) at[i] = (uint8_t)number;
     return at + bytes;
 }
 
-static const uint8_t *take(const uint8_t *at, int64_t *number, int bytes) {
+static const uint8_t *stamp_take(const uint8_t *at, int64_t *number, int bytes) {
     uint64_t sum = 0;
     for (int i = 0; i < bytes; i++) sum = sum << 8 | at[i];
     *number = (int64_t)sum;
@@ -23,25 +23,25 @@ static const uint8_t *take(const uint8_t *at, int64_t *number, int bytes) {
 
 stamp_raw_t stamp_pack(const stamp_t *stamp) {
     stamp_raw_t raw = {.len = STAMP_BYTES};
-    uint8_t *at = put(raw.bytes, (uint64_t)stamp->born_us, 8);
-    at = put(at, (uint64_t)stamp->seen, 6);
-    at = put(at, (uint64_t)stamp->missing, 6);
+    uint8_t *at = stamp_put(raw.bytes, (uint64_t)stamp->born_us, 8);
+    at = stamp_put(at, (uint64_t)stamp->seen, 6);
+    at = stamp_put(at, (uint64_t)stamp->missing, 6);
     int64_t retries = stamp->retries < REQUEUED_BIT ? stamp->retries : REQUEUED_BIT - 1;
-    at = put(at, (uint64_t)retries | (stamp->requeued ? REQUEUED_BIT : 0), 2);
-    put(at, (uint64_t)stamp->retried_at, 6);
+    at = stamp_put(at, (uint64_t)retries | (stamp->requeued ? REQUEUED_BIT : 0), 2);
+    stamp_put(at, (uint64_t)stamp->retried_at, 6);
     return raw;
 }
 
 stamp_t stamp_unpack(const void *bytes, size_t len) {
     stamp_t stamp = {0};
     if (len != STAMP_BYTES) return stamp;
-    const uint8_t *at = take(bytes, &stamp.born_us, 8);
-    at = take(at, &stamp.seen, 6);
-    at = take(at, &stamp.missing, 6);
-    at = take(at, &stamp.retries, 2);
+    const uint8_t *at = stamp_take(bytes, &stamp.born_us, 8);
+    at = stamp_take(at, &stamp.seen, 6);
+    at = stamp_take(at, &stamp.missing, 6);
+    at = stamp_take(at, &stamp.retries, 2);
     stamp.requeued = stamp.retries & REQUEUED_BIT;
     stamp.retries &= REQUEUED_BIT - 1;
-    take(at, &stamp.retried_at, 6);
+    stamp_take(at, &stamp.retried_at, 6);
     return stamp;
 }
 
@@ -57,7 +57,7 @@ void stamps_append(const call_t *call, const backup_page_t *page) {
     request_end(conn);
 }
 
-static void read_stamps(const redisReply *reply, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws) {
+static void stamps_unpack_page(const redisReply *reply, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws) {
     size_t next = 0;
     for (size_t i = 0; i < page->count; i++) {
         stamps[i] = (stamp_t){0};
@@ -90,7 +90,7 @@ outcome_t stamps_read(const call_t *call, const backup_page_t *page, stamp_t *st
         freeReplyObject(time);
     }
     if (first.outcome == OUTCOME_OK) {
-        if (error->outcome == OUTCOME_OK) read_stamps(reply, page, stamps, raws);
+        if (error->outcome == OUTCOME_OK) stamps_unpack_page(reply, page, stamps, raws);
         freeReplyObject(reply);
     } else {
         *error = first;
@@ -114,21 +114,21 @@ outcome_t stamps_change(const call_t *call, const stamp_change_t *changes, size_
     return call->error->outcome;
 }
 
-typedef struct keeper {
+typedef struct stamps_filter {
     stamp_keep_fn *keep;
     void *self;
-} keeper_t;
+} stamps_filter_t;
 
-static bool is_kept(void *self, slice_t field, slice_t value) {
-    const keeper_t *keeper = self;
+static bool stamps_keep(void *self, slice_t field, slice_t value) {
+    const stamps_filter_t *stamps_filter = self;
     uint8_t bytes[STAMP_FIELD_BYTES];
     stamp_t stamp = stamp_unpack(value.data, value.len);
     if (field.len != sizeof bytes || !stamp.born_us) return false; // no stamp of ours
     memcpy(bytes, field.data, sizeof bytes);
-    return keeper->keep(keeper->self, bytes, &stamp);
+    return stamps_filter->keep(stamps_filter->self, bytes, &stamp);
 }
 
 outcome_t stamps_prune(const call_t *call, uint64_t *cursor, stamp_keep_fn *keep, void *self) {
-    keeper_t keeper = {keep, self};
-    return prune_hash(call, call_queue(call)->stamps, PRUNE_COUNT, cursor, is_kept, &keeper);
+    stamps_filter_t stamps_filter = {keep, self};
+    return prune_hash(call, call_queue(call)->stamps, PRUNE_COUNT, cursor, stamps_keep, &stamps_filter);
 }

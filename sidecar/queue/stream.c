@@ -12,29 +12,29 @@ enum { CHUNK = 500 };
 typedef struct parts {
     uint64_t ms;
     uint64_t seq;
-} parts_t;
+} stream_id_parts_t;
 
-static parts_t id_parse(const char *text) {
-    parts_t id = {0};
+static stream_id_parts_t stream_id_parse(const char *text) {
+    stream_id_parts_t id = {0};
     char *end;
     id.ms = strtoull(text, &end, 10);
-    if (end == text || *end != '-') return (parts_t){0};
+    if (end == text || *end != '-') return (stream_id_parts_t){0};
     const char *seq = end + 1;
     id.seq = strtoull(seq, &end, 10);
-    if (end == seq || *end) return (parts_t){0};
+    if (end == seq || *end) return (stream_id_parts_t){0};
     return id;
 }
 
 int stream_id_compare(const char *a, const char *b) {
-    parts_t x = id_parse(a);
-    parts_t y = id_parse(b);
+    stream_id_parts_t x = stream_id_parse(a);
+    stream_id_parts_t y = stream_id_parse(b);
     if (x.ms != y.ms) return x.ms < y.ms ? -1 : 1;
     if (x.seq != y.seq) return x.seq < y.seq ? -1 : 1;
     return 0;
 }
 
 int64_t stream_id_ms(const char *id) {
-    uint64_t ms = id_parse(id).ms;
+    uint64_t ms = stream_id_parse(id).ms;
     return ms > INT64_MAX ? INT64_MAX : (int64_t)ms;
 }
 
@@ -69,7 +69,7 @@ void stream_read_append(conn_t *conn, const keyspace_t *keys, const stream_id_t 
 
 static slice_t slice_of(const redisReply *reply) { return (slice_t){reply_text(reply), reply_len(reply)}; }
 
-static void read_entry(const redisReply *entry, size_t queue, stream_entry_fn *call, void *self) {
+static void stream_read_entry(const redisReply *entry, size_t queue, stream_entry_fn *call, void *self) {
     const redisReply *fields = reply_at(entry, 1);
     event_t event = {0};
     size_t bytes = 0;
@@ -83,7 +83,7 @@ static void read_entry(const redisReply *entry, size_t queue, stream_entry_fn *c
 }
 
 // Streams come in the order of the request, so the search goes on where the last one ended.
-static size_t queue_of(const keyspace_t *keys, const char *key, size_t from) {
+static size_t stream_queue(const keyspace_t *keys, const char *key, size_t from) {
     for (size_t n = 0; n < keys->queue_count; n++) {
         size_t queue = (from + n) % keys->queue_count;
         if (strcmp(keys->queues[queue].failures, key) == 0) return queue;
@@ -94,30 +94,30 @@ static size_t queue_of(const keyspace_t *keys, const char *key, size_t from) {
 outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self, bool *arrived,
                            redis_error_t *error) {
     redisReply *reply;
-    outcome_t outcome = conn_take(conn, &reply, error);
+    outcome_t outcome = conn_try_read(conn, &reply, error);
     *arrived = reply != NULL || (outcome != OUTCOME_OK && outcome != OUTCOME_DISCONNECTED);
     if (!reply) return outcome;
     size_t queue = 0;
     for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
-        queue = queue_of(keys, reply_text(reply_at(reply->element[i], 0)), queue);
+        queue = stream_queue(keys, reply_text(reply_at(reply->element[i], 0)), queue);
         if (queue == keys->queue_count) {
             redis_error_set(error, OUTCOME_REFUSED, "XREAD: unexpected reply");
             break;
         }
         const redisReply *entries = reply_at(reply->element[i], 1);
         for (size_t e = 0; entries && entries->type == REDIS_REPLY_ARRAY && e < entries->elements; e++)
-            read_entry(entries->element[e], queue, entry, self);
+            stream_read_entry(entries->element[e], queue, entry, self);
     }
     conn_reply_free(reply);
     return error->outcome;
 }
 
-static void copy_id(stream_id_t id, const redisReply *reply) {
+static void stream_copy_id(stream_id_t id, const redisReply *reply) {
     snprintf(id, STREAM_ID_SIZE, "%s", reply_len(reply) ? reply_text(reply) : STREAM_ID_NONE);
 }
 
-static outcome_t look_at_some(conn_t *conn, const keyspace_t *keys, size_t first, size_t count, stream_ends_t *out,
-                              int64_t *now_ms, redis_error_t *error) {
+static outcome_t stream_read_ends_chunk(conn_t *conn, const keyspace_t *keys, size_t first, size_t count, stream_ends_t *out,
+                                        int64_t *now_ms, redis_error_t *error) {
     redisReply *reply;
     request_script(conn, &script_stream_ends, (int)(2 * count));
     for (size_t i = first; i < first + count; i++) {
@@ -132,9 +132,9 @@ static outcome_t look_at_some(conn_t *conn, const keyspace_t *keys, size_t first
         *look = (stream_ends_t){.length = strtoll(length, NULL, 10)};
         if (*length == '!')
             snprintf(look->error, sizeof look->error, "\"%s\": %.100s", keys->queues[first + i].failures, length + 1);
-        copy_id(look->first, reply_at(reply, 5 * i + 2));
-        copy_id(look->last, reply_at(reply, 5 * i + 3));
-        copy_id(look->trimmed, reply_at(reply, 5 * i + 4));
+        stream_copy_id(look->first, reply_at(reply, 5 * i + 2));
+        stream_copy_id(look->last, reply_at(reply, 5 * i + 3));
+        stream_copy_id(look->trimmed, reply_at(reply, 5 * i + 4));
         look->bytes = strtoll(reply_text(reply_at(reply, 5 * i + 5)), NULL, 10);
     }
     freeReplyObject(reply);
@@ -146,12 +146,12 @@ outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, stream_ends_t *
     *now_ms = 0;
     for (size_t first = 0; first < keys->queue_count; first += CHUNK) {
         size_t count = keys->queue_count - first < CHUNK ? keys->queue_count - first : CHUNK;
-        outcome_t outcome = look_at_some(conn, keys, first, count, out, now_ms, error);
+        outcome_t outcome = stream_read_ends_chunk(conn, keys, first, count, out, now_ms, error);
         if (outcome == OUTCOME_OK) continue;
         if (outcome != OUTCOME_REFUSED) return outcome;
         // Slots of a Cluster, or rights that lack one key: each for itself.
         for (size_t i = first; i < first + count; i++) {
-            if (count > 1) outcome = look_at_some(conn, keys, i, 1, out, now_ms, error);
+            if (count > 1) outcome = stream_read_ends_chunk(conn, keys, i, 1, out, now_ms, error);
             if (outcome == OUTCOME_OK) continue;
             if (outcome != OUTCOME_REFUSED) return outcome;
             out[i] = (stream_ends_t){.first = STREAM_ID_NONE, .last = STREAM_ID_NONE, .trimmed = STREAM_ID_NONE};
@@ -163,8 +163,9 @@ outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, stream_ends_t *
 }
 
 // Queues of `chosen`, `count` of them.
-static outcome_t acknowledge_some(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *positions,
-                                  const size_t *chosen, size_t count, redis_error_t *error) {
+static outcome_t stream_acknowledge_chunk(conn_t *conn, const keyspace_t *keys, const char *instance,
+                                          const stream_id_t *positions, const size_t *chosen, size_t count,
+                                          redis_error_t *error) {
     redisReply *reply;
     request_script(conn, &script_acknowledge, (int)count);
     for (size_t i = 0; i < count; i++) request_text(conn, keys->queues[chosen[i]].auditors);
@@ -189,10 +190,10 @@ outcome_t stream_acknowledge(conn_t *conn, const keyspace_t *keys, const char *i
         for (; queue < keys->queue_count && count < CHUNK; queue++)
             if (*positions[queue]) chosen[count++] = queue;
         if (count == 0) break;
-        outcome_t outcome = acknowledge_some(conn, keys, instance, positions, chosen, count, error);
+        outcome_t outcome = stream_acknowledge_chunk(conn, keys, instance, positions, chosen, count, error);
         for (size_t i = 0; outcome == OUTCOME_REFUSED && count > 1 && i < count; i++) {
             redis_error_t one;
-            outcome_t alone = acknowledge_some(conn, keys, instance, positions, &chosen[i], 1, &one);
+            outcome_t alone = stream_acknowledge_chunk(conn, keys, instance, positions, &chosen[i], 1, &one);
             if (alone != OUTCOME_OK) *error = one;
             if (alone == OUTCOME_DISCONNECTED || alone == OUTCOME_RETRY) return alone;
             if (alone == OUTCOME_REFUSED) worst = one;

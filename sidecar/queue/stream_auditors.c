@@ -5,8 +5,8 @@
 #include "redis/reply.h"
 
 // Whether the field of `instance` says more than `position`. A key of another type says nothing.
-static outcome_t claims_more(conn_t *conn, const char *key, const char *instance, const char *position, bool *more,
-                             redis_error_t *error) {
+static outcome_t stream_acked_beyond(conn_t *conn, const char *key, const char *instance, const char *position, bool *more,
+                                     redis_error_t *error) {
     redisReply *reply;
     *more = false;
     request_begin(conn, "HGET");
@@ -28,7 +28,7 @@ outcome_t stream_revoke_acks(conn_t *conn, const keyspace_t *keys, const char *i
         redisReply *reply;
         bool more = true;
         outcome_t outcome = OUTCOME_OK;
-        if (above) outcome = claims_more(conn, keys->queues[i].auditors, instance, above[i], &more, error);
+        if (above) outcome = stream_acked_beyond(conn, keys->queues[i].auditors, instance, above[i], &more, error);
         if (outcome == OUTCOME_OK && more) {
             request_begin(conn, "HDEL");
             request_text(conn, keys->queues[i].auditors);

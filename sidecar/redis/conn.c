@@ -18,7 +18,7 @@
 
 enum {
     POLL_SLICE_MS = 100,
-    HEAD_MOST = 16, // bytes of "*<arguments>\r\n"
+    REQUEST_HEAD_MAX = 16, // bytes of "*<arguments>\r\n"
 };
 
 struct conn {
@@ -35,12 +35,12 @@ struct conn {
     bool scripts_loaded;
     // Requests as Redis reads them: `sent` bytes of them are sent, up to `ended` they are complete, and behind that is the one
     // under construction, with room for its head.
-    buffer_t out;
+    buffer_t requests;
     size_t sent;
-    size_t ended;
-    size_t last; // where the one that was ended last begins
+    size_t complete;
+    size_t last_request; // where the one that was ended last begins
     int argc;
-    size_t widest; // bytes that the reader has held at once since its buffer was small
+    size_t reader_peak; // bytes that the reader has held at once since its buffer was small
 };
 
 conn_t *conn_new(const redis_config_t *redis, const char *name, const atomic_bool *stop) {
@@ -71,8 +71,8 @@ void conn_close(conn_t *conn) {
     if (conn->context) redisFree(conn->context);
     conn->context = NULL;
     conn->scripts_loaded = false;
-    buffer_free(&conn->out);
-    conn->sent = conn->ended = conn->widest = 0;
+    buffer_free(&conn->requests);
+    conn->sent = conn->complete = conn->reader_peak = 0;
 }
 
 bool conn_is_open(const conn_t *conn) { return conn->context != NULL; }
@@ -88,9 +88,9 @@ void conn_reply_free(struct redisReply *reply) {
 }
 
 void request_begin(conn_t *conn, const char *command) {
-    static const char head[HEAD_MOST];
-    conn->out.len = conn->ended;
-    buffer_add(&conn->out, head, sizeof head);
+    static const char head[REQUEST_HEAD_MAX];
+    conn->requests.len = conn->complete;
+    buffer_add(&conn->requests, head, sizeof head);
     conn->argc = 0;
     request_text(conn, command);
 }
@@ -110,9 +110,9 @@ void request_bytes(conn_t *conn, const void *bytes, size_t len) {
     do *--at = (char)('0' + left % 10);
     while (left /= 10);
     *--at = '$';
-    buffer_add(&conn->out, at, (size_t)(head + sizeof head - at));
-    buffer_add(&conn->out, bytes, len);
-    buffer_add(&conn->out, "\r\n", 2);
+    buffer_add(&conn->requests, at, (size_t)(head + sizeof head - at));
+    buffer_add(&conn->requests, bytes, len);
+    buffer_add(&conn->requests, "\r\n", 2);
     conn->argc++;
 }
 
@@ -126,30 +126,30 @@ void request_int(conn_t *conn, int64_t number) {
 
 // The head, whose length is known by now, goes before the arguments.
 void request_end(conn_t *conn) {
-    char head[HEAD_MOST];
+    char head[REQUEST_HEAD_MAX];
     if (!conn->context) {
-        conn->out.len = conn->ended;
+        conn->requests.len = conn->complete;
         return;
     }
     size_t len = (size_t)snprintf(head, sizeof head, "*%d\r\n", conn->argc);
-    char *at = conn->out.data + conn->ended;
-    memmove(at + len, at + HEAD_MOST, conn->out.len - conn->ended - HEAD_MOST);
+    char *at = conn->requests.data + conn->complete;
+    memmove(at + len, at + REQUEST_HEAD_MAX, conn->requests.len - conn->complete - REQUEST_HEAD_MAX);
     memcpy(at, head, len);
-    conn->out.len -= HEAD_MOST - len;
-    conn->last = conn->ended;
-    conn->ended = conn->out.len;
+    conn->requests.len -= REQUEST_HEAD_MAX - len;
+    conn->last_request = conn->complete;
+    conn->complete = conn->requests.len;
 }
 
 void request_repeat(conn_t *conn, size_t times) {
     if (!conn->context || times == 0) return;
     buffer_t one = {0};
-    buffer_add(&one, conn->out.data + conn->last, conn->ended - conn->last);
-    for (size_t i = 0; i < times; i++) buffer_add(&conn->out, one.data, one.len);
-    conn->ended = conn->out.len;
+    buffer_add(&one, conn->requests.data + conn->last_request, conn->complete - conn->last_request);
+    for (size_t i = 0; i < times; i++) buffer_add(&conn->requests, one.data, one.len);
+    conn->complete = conn->requests.len;
     buffer_free(&one);
 }
 
-static outcome_t lost(conn_t *conn, redis_error_t *error, const char *what) {
+static outcome_t conn_lose(conn_t *conn, redis_error_t *error, const char *what) {
     const char *detail = conn->context && conn->context->err ? conn->context->errstr : "";
     redis_error_set(error, OUTCOME_DISCONNECTED, "%s: %s%s%s", conn->target, what, *detail ? ": " : "", detail);
     conn_close(conn);
@@ -157,7 +157,7 @@ static outcome_t lost(conn_t *conn, redis_error_t *error, const char *what) {
 }
 
 // Waits until the socket is ready for `events`, the deadline has passed, or the role is to stop.
-static outcome_t await(conn_t *conn, short events, mono_t deadline, redis_error_t *error) {
+static outcome_t conn_wait(conn_t *conn, short events, mono_t deadline, redis_error_t *error) {
     bool stopping = false;
     for (;;) {
         mono_t now = mono_now();
@@ -165,51 +165,52 @@ static outcome_t await(conn_t *conn, short events, mono_t deadline, redis_error_
             stopping = true;
             deadline = mono_min(deadline, mono_add(now, CONN_STOP_GRACE_MS * NS_PER_MS));
         }
-        if (mono_reached(deadline, now)) return lost(conn, error, stopping ? "no reply before the stop" : "no reply in time");
+        if (mono_reached(deadline, now))
+            return conn_lose(conn, error, stopping ? "no reply before the stop" : "no reply in time");
         int64_t left_ms = mono_diff(deadline, now) / NS_PER_MS + 1;
         struct pollfd ready = {.fd = conn->context->fd, .events = events};
         int count = poll(&ready, 1, left_ms < POLL_SLICE_MS ? (int)left_ms : POLL_SLICE_MS);
         if (count > 0) return OUTCOME_OK;
-        if (count < 0 && errno != EINTR) return lost(conn, error, "poll failed");
+        if (count < 0 && errno != EINTR) return conn_lose(conn, error, "poll failed");
     }
 }
 
-static outcome_t cannot_send(conn_t *conn, redis_error_t *error) {
+static outcome_t conn_send_failed(conn_t *conn, redis_error_t *error) {
     char *what = mem_printf("cannot send: %s", strerror(errno));
-    lost(conn, error, what);
+    conn_lose(conn, error, what);
     free(what);
     return OUTCOME_DISCONNECTED;
 }
 
 // An empty buffer that was large is given back: the next large job may be days away.
-static void forget_sent(conn_t *conn) {
-    conn->sent = conn->ended = 0;
-    buffer_shrink(&conn->out);
+static void conn_clear_sent(conn_t *conn) {
+    conn->sent = conn->complete = 0;
+    buffer_shrink(&conn->requests);
 }
 
-static outcome_t send_pending(conn_t *conn, mono_t deadline, redis_error_t *error) {
-    while (conn->sent < conn->ended) {
-        ssize_t count = send(conn->context->fd, conn->out.data + conn->sent, conn->ended - conn->sent, MSG_NOSIGNAL);
+static outcome_t conn_send_pending(conn_t *conn, mono_t deadline, redis_error_t *error) {
+    while (conn->sent < conn->complete) {
+        ssize_t count = send(conn->context->fd, conn->requests.data + conn->sent, conn->complete - conn->sent, MSG_NOSIGNAL);
         if (count > 0) conn->sent += (size_t)count;
         if (count >= 0 || errno == EINTR) continue;
-        if (errno != EAGAIN) return cannot_send(conn, error);
-        if (await(conn, POLLOUT, deadline, error) != OUTCOME_OK) return error->outcome;
+        if (errno != EAGAIN) return conn_send_failed(conn, error);
+        if (conn_wait(conn, POLLOUT, deadline, error) != OUTCOME_OK) return error->outcome;
     }
-    if (conn->ended) forget_sent(conn);
+    if (conn->complete) conn_clear_sent(conn);
     return OUTCOME_OK;
 }
 
-static mono_t deadline_in(const conn_t *conn, int timeout_ms) {
+static mono_t conn_deadline(const conn_t *conn, int timeout_ms) {
     return mono_add(mono_now(), (timeout_ms ? timeout_ms : conn->timeout_ms) * NS_PER_MS);
 }
 
 outcome_t conn_flush(conn_t *conn, redis_error_t *error) {
-    if (!conn->context) return lost(conn, error, "not connected");
-    return send_pending(conn, deadline_in(conn, 0), error);
+    if (!conn->context) return conn_lose(conn, error, "not connected");
+    return conn_send_pending(conn, conn_deadline(conn, 0), error);
 }
 
 // Turns an error reply into an outcome; takes it.
-static outcome_t judge(conn_t *conn, redisReply *reply, redis_error_t *error) {
+static outcome_t conn_read_error_reply(conn_t *conn, redisReply *reply, redis_error_t *error) {
     outcome_t outcome = redis_error_from_reply(error, reply->str, reply->len);
     freeReplyObject(reply);
     if (strncmp(error->text, "NOSCRIPT", 8) == 0) conn->scripts_loaded = false;
@@ -218,51 +219,51 @@ static outcome_t judge(conn_t *conn, redisReply *reply, redis_error_t *error) {
 }
 
 // hiredis keeps the room that the largest reply took for the next one. A reader that has nothing in hand can be another.
-static void forget_read(conn_t *conn) {
+static void conn_shrink_reader(conn_t *conn) {
     redisReader *reader = conn->context->reader;
-    if (conn->widest <= BUFFER_KEEP_BYTES || reader->len > reader->pos) return;
+    if (conn->reader_peak <= BUFFER_KEEP_BYTES || reader->len > reader->pos) return;
     redisReader *fresh = redisReaderCreate();
     if (!fresh) return;
     redisReaderFree(reader);
     conn->context->reader = fresh;
-    conn->widest = 0;
+    conn->reader_peak = 0;
 }
 
-static outcome_t receive(conn_t *conn, redis_error_t *error) {
+static outcome_t conn_receive(conn_t *conn, redis_error_t *error) {
     redisReader *reader = conn->context->reader;
     size_t had = reader->len;
-    if (redisBufferRead(conn->context) != REDIS_OK) return lost(conn, error, "connection lost");
+    if (redisBufferRead(conn->context) != REDIS_OK) return conn_lose(conn, error, "connection lost");
     conn->received += (int64_t)(reader->len - had);
-    if (reader->len > conn->widest) conn->widest = reader->len;
+    if (reader->len > conn->reader_peak) conn->reader_peak = reader->len;
     return OUTCOME_OK;
 }
 
-outcome_t conn_take(conn_t *conn, struct redisReply **reply, redis_error_t *error) {
+outcome_t conn_try_read(conn_t *conn, struct redisReply **reply, redis_error_t *error) {
     void *found = NULL;
     *reply = NULL;
     *error = (redis_error_t){0};
-    if (!conn->context) return lost(conn, error, "not connected");
-    if (redisGetReplyFromReader(conn->context, &found) != REDIS_OK) return lost(conn, error, "broken reply");
+    if (!conn->context) return conn_lose(conn, error, "not connected");
+    if (redisGetReplyFromReader(conn->context, &found) != REDIS_OK) return conn_lose(conn, error, "broken reply");
     if (!found) {
-        if (receive(conn, error) != OUTCOME_OK) return error->outcome;
-        if (redisGetReplyFromReader(conn->context, &found) != REDIS_OK) return lost(conn, error, "broken reply");
+        if (conn_receive(conn, error) != OUTCOME_OK) return error->outcome;
+        if (redisGetReplyFromReader(conn->context, &found) != REDIS_OK) return conn_lose(conn, error, "broken reply");
     }
-    if (found) forget_read(conn);
+    if (found) conn_shrink_reader(conn);
     redisReply *got = found;
-    if (got && got->type == REDIS_REPLY_ERROR) return judge(conn, got, error);
+    if (got && got->type == REDIS_REPLY_ERROR) return conn_read_error_reply(conn, got, error);
     *reply = got;
     return OUTCOME_OK;
 }
 
 outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, redis_error_t *error) {
     *reply = NULL;
-    if (!conn->context) return lost(conn, error, "not connected");
-    mono_t deadline = deadline_in(conn, timeout_ms);
-    if (send_pending(conn, deadline, error) != OUTCOME_OK) return error->outcome;
+    if (!conn->context) return conn_lose(conn, error, "not connected");
+    mono_t deadline = conn_deadline(conn, timeout_ms);
+    if (conn_send_pending(conn, deadline, error) != OUTCOME_OK) return error->outcome;
     for (;;) {
-        outcome_t outcome = conn_take(conn, reply, error);
+        outcome_t outcome = conn_try_read(conn, reply, error);
         if (outcome != OUTCOME_OK || *reply) return outcome;
-        if (await(conn, POLLIN, deadline, error) != OUTCOME_OK) return error->outcome;
+        if (conn_wait(conn, POLLIN, deadline, error) != OUTCOME_OK) return error->outcome;
     }
 }
 
@@ -272,7 +273,7 @@ outcome_t request_ask(conn_t *conn, struct redisReply **reply, redis_error_t *er
 }
 
 // Sends AUTH, SELECT and CLIENT SETNAME where they are needed; INFO tells what the server is.
-static int append_handshake(conn_t *conn, const char *password) {
+static int conn_append_handshake(conn_t *conn, const char *password) {
     int count = 2;
     if (*password || *conn->redis->username) { // a user may have no password; without AUTH we would be somebody else
         request_begin(conn, "AUTH");
@@ -298,7 +299,7 @@ static int append_handshake(conn_t *conn, const char *password) {
 }
 
 // Reads "7.0.15" after `key` in the INFO text into `word`; false when the key is not there.
-static bool info_word(const char *info, const char *key, char *word, size_t size) {
+static bool conn_read_info(const char *info, const char *key, char *word, size_t size) {
     const char *at = strstr(info, key);
     if (!at) return false;
     at += strlen(key);
@@ -307,40 +308,40 @@ static bool info_word(const char *info, const char *key, char *word, size_t size
     return true;
 }
 
-static void learn_version(conn_t *conn, const char *info) {
+static void conn_read_version(conn_t *conn, const char *info) {
     char redis[24] = "";
     char valkey[24] = "";
     int major = 0;
     int minor = 0;
     int patch = 0;
-    info_word(info, "redis_version:", redis, sizeof redis);
+    conn_read_info(info, "redis_version:", redis, sizeof redis);
     if (sscanf(redis, "%d.%d.%d", &major, &minor, &patch) < 2) patch = 0;
     conn->version = major * 10000 + minor * 100 + patch;
-    if (info_word(info, "valkey_version:", valkey, sizeof valkey))
+    if (conn_read_info(info, "valkey_version:", valkey, sizeof valkey))
         snprintf(conn->server, sizeof conn->server, "valkey %s", valkey);
     else
         snprintf(conn->server, sizeof conn->server, "redis %s", redis);
 }
 
-static outcome_t handshake(conn_t *conn, redis_error_t *error) {
-    char *password = conn_password(conn->redis, error);
+static outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
+    char *password = redis_password(conn->redis, error);
     if (!password) return error->outcome;
-    int count = append_handshake(conn, password);
+    int count = conn_append_handshake(conn, password);
     explicit_bzero(password, strlen(password));
     free(password);
     bool sent = conn_flush(conn, error) == OUTCOME_OK;
-    if (conn->out.data) explicit_bzero(conn->out.data, conn->out.cap);
+    if (conn->requests.data) explicit_bzero(conn->requests.data, conn->requests.cap);
     if (!sent) return error->outcome;
     for (int i = 0; i < count; i++) {
         redisReply *reply;
         if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
-        if (reply_is_text(reply)) learn_version(conn, reply_text(reply));
+        if (reply_is_text(reply)) conn_read_version(conn, reply_text(reply));
         freeReplyObject(reply);
     }
     return OUTCOME_OK;
 }
 
-static outcome_t load_scripts(conn_t *conn, redis_error_t *error) {
+static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
     for (size_t i = 0; i < all_script_count; i++) {
         size_t len;
         const char *text = script_text(all_scripts[i], conn->version, &len);
@@ -361,12 +362,12 @@ static outcome_t load_scripts(conn_t *conn, redis_error_t *error) {
 outcome_t conn_open(conn_t *conn, redis_error_t *error) {
     *error = (redis_error_t){0};
     if (!conn->context) {
-        conn->context = conn_open_socket(conn->redis, conn->timeout_ms, conn->target, error);
+        conn->context = socket_open(conn->redis, conn->timeout_ms, conn->target, error);
         if (!conn->context) return error->outcome;
         conn->generation++;
-        if (handshake(conn, error) != OUTCOME_OK) goto fail;
+        if (conn_handshake(conn, error) != OUTCOME_OK) goto fail;
     }
-    if (!conn->scripts_loaded && load_scripts(conn, error) != OUTCOME_OK) goto fail;
+    if (!conn->scripts_loaded && conn_load_scripts(conn, error) != OUTCOME_OK) goto fail;
     return OUTCOME_OK;
 fail:
     // Other replies may still be under way, so nothing can be said on this connection any more.

@@ -60,7 +60,7 @@ void request_repeat(conn_t *conn, size_t times); // appends the request that was
 outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, redis_error_t *error);
 
 // Takes a reply that has arrived already, without waiting. OUTCOME_OK with *reply == NULL: there is none.
-outcome_t conn_take(conn_t *conn, struct redisReply **reply, redis_error_t *error);
+outcome_t conn_try_read(conn_t *conn, struct redisReply **reply, redis_error_t *error);
 
 // Sends what was appended without waiting for a reply.
 outcome_t conn_flush(conn_t *conn, redis_error_t *error);

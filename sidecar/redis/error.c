@@ -6,8 +6,8 @@
 
 // Replies that mean "not now": nothing was written, and the same request may succeed later without anybody's help.
 // Error codes: redis src/server.c, createSharedObjects; NOSCRIPT is answered by loading the scripts again (conn.c).
-static const char *const LATER[] = {"LOADING",  "MASTERDOWN", "BUSY",       "READONLY", "CLUSTERDOWN",
-                                    "TRYAGAIN", "MISCONF",    "NOREPLICAS", "OOM",      "NOSCRIPT"};
+static const char *const RETRY_CODES[] = {"LOADING",  "MASTERDOWN", "BUSY",       "READONLY", "CLUSTERDOWN",
+                                          "TRYAGAIN", "MISCONF",    "NOREPLICAS", "OOM",      "NOSCRIPT"};
 
 outcome_t redis_error_set(redis_error_t *error, outcome_t outcome, const char *format, ...) {
     va_list args;
@@ -24,8 +24,8 @@ outcome_t redis_error_from_reply(redis_error_t *error, const char *text, size_t 
     int shown = (int)(len < sizeof error->text - 1 ? len : sizeof error->text - 1);
     size_t word = 0;
     while (word < len && text[word] != ' ') word++;
-    for (size_t i = 0; i < sizeof LATER / sizeof *LATER; i++)
-        if (word == strlen(LATER[i]) && memcmp(text, LATER[i], word) == 0)
+    for (size_t i = 0; i < sizeof RETRY_CODES / sizeof *RETRY_CODES; i++)
+        if (word == strlen(RETRY_CODES[i]) && memcmp(text, RETRY_CODES[i], word) == 0)
             return redis_error_set(error, OUTCOME_RETRY, "%.*s", shown, text);
     return redis_error_set(error, OUTCOME_REFUSED, "%.*s", shown, text);
 }

@@ -12,28 +12,28 @@
 #include "base/buffer.h"
 
 // A silent peer is given up after this long without an acknowledgement, so that a subscriber whose host vanished is noticed.
-enum { TCP_GIVE_UP_MS = 30000 };
+enum { TCP_USER_TIMEOUT_MS = 30000 };
 
-static void set_up_socket(redisContext *context, bool tcp) {
+static void socket_configure(redisContext *context, bool tcp) {
     int flags = fcntl(context->fd, F_GETFL);
     fcntl(context->fd, F_SETFL, flags | O_NONBLOCK);
     fcntl(context->fd, F_SETFD, FD_CLOEXEC);
     context->flags &= ~REDIS_BLOCK; // hiredis 0.14 has no call for this: from here on poll() does the waiting
     if (!tcp) return;
-    unsigned give_up = TCP_GIVE_UP_MS;
+    unsigned user_timeout = TCP_USER_TIMEOUT_MS;
     int on = 1;
     redisEnableKeepAlive(context);
     setsockopt(context->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(context->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &give_up, sizeof give_up);
+    setsockopt(context->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout, sizeof user_timeout);
 }
 
-struct redisContext *conn_open_socket(const redis_config_t *redis, int64_t timeout_ms, const char *target, redis_error_t *error) {
+struct redisContext *socket_open(const redis_config_t *redis, int64_t timeout_ms, const char *target, redis_error_t *error) {
     struct timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
     bool tcp = !*redis->socket;
     redisContext *context = tcp ? redisConnectWithTimeout(redis->host, (int)redis->port, timeout)
                                 : redisConnectUnixWithTimeout(redis->socket, timeout);
     if (context && !context->err) {
-        set_up_socket(context, tcp);
+        socket_configure(context, tcp);
         return context;
     }
     redis_error_set(error, OUTCOME_DISCONNECTED, "cannot connect to %s: %s", target, context ? context->errstr : "out of memory");
@@ -41,7 +41,7 @@ struct redisContext *conn_open_socket(const redis_config_t *redis, int64_t timeo
     return NULL;
 }
 
-char *conn_password(const redis_config_t *redis, redis_error_t *error) {
+char *redis_password(const redis_config_t *redis, redis_error_t *error) {
     if (!*redis->password_file) return mem_str(redis->password);
     FILE *file = fopen(redis->password_file, "re");
     if (!file) {

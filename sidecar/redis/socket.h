@@ -9,10 +9,10 @@ struct redisContext;
 
 // Connects within timeout_ms. Returns an owned context whose socket does not block, or NULL with *error set to
 // OUTCOME_DISCONNECTED; `target` is the address for that message.
-struct redisContext *conn_open_socket(const redis_config_t *redis, int64_t timeout_ms, const char *target, redis_error_t *error);
+struct redisContext *socket_open(const redis_config_t *redis, int64_t timeout_ms, const char *target, redis_error_t *error);
 
 // The password to send, owned, "" when there is none. password_file is read anew each time, so that a rotated secret needs no
 // restart; a line end at its close is not part of it. Returns NULL with OUTCOME_REFUSED when the file cannot be read.
-char *conn_password(const redis_config_t *redis, redis_error_t *error);
+char *redis_password(const redis_config_t *redis, redis_error_t *error);
 
 #endif

@@ -16,7 +16,7 @@
 
 // Makes `data` and `ear` (both borrowed) a tracking pair: opens what is closed, subscribes, switches tracking on. Afterwards
 // nothing is registered: the caller must assume that everything changed. After a failure the ear is closed.
-outcome_t tracking_start(conn_t *data, conn_t *ear, redis_error_t *error);
+outcome_t tracking_start(conn_t *data, conn_t *subscriber, redis_error_t *error);
 
 // Calls `changed` for each key that an arrived message names; key == NULL: every key (FLUSHALL, or the server forgot).
 // Does not wait.
@@ -25,11 +25,12 @@ typedef void tracking_change_fn(void *self, const char *key, size_t len);
 typedef void tracking_message_fn(void *self, const char *channel, slice_t message);
 
 // `heard` may be NULL: other channels are of no interest.
-outcome_t tracking_read(conn_t *ear, tracking_change_fn *changed, void *self, tracking_message_fn *heard, void *hearer,
-                        redis_error_t *error);
+outcome_t tracking_read(conn_t *subscriber, tracking_change_fn *on_change, void *self, tracking_message_fn *on_message,
+                        void *listener, redis_error_t *error);
 
 // Makes the ear of a tracking pair hear one more channel. What it hears meanwhile of the others is given to `heard`; a key that
 // changed is not told: after a start everything counts as changed.
-outcome_t tracking_subscribe(conn_t *ear, const char *channel, tracking_message_fn *heard, void *hearer, redis_error_t *error);
+outcome_t tracking_subscribe(conn_t *subscriber, const char *channel, tracking_message_fn *on_message, void *listener,
+                             redis_error_t *error);
 
 #endif

@@ -104,7 +104,7 @@ bool session_open(session_t *session, mono_t now, bool *fresh) {
 bool session_check_alive(session_t *session) {
     struct redisReply *reply = NULL;
     redis_error_t error;
-    if (conn_take(session->data, &reply, &error) == OUTCOME_OK) {
+    if (conn_try_read(session->data, &reply, &error) == OUTCOME_OK) {
         conn_reply_free(reply);
         return true;
     }
