@@ -27,6 +27,12 @@ size_t utf8_sequence(const char *text, size_t len) {
     return need;
 }
 
+bool utf8_is_valid(const char *text, size_t len) {
+    for (size_t i = 0, step; i < len; i += step)
+        if (!(step = utf8_sequence(text + i, len - i))) return false;
+    return true;
+}
+
 void utf8_escape(buffer_t *out, const char *text, size_t len, const char *escape) {
     for (size_t i = 0; i < len;) {
         unsigned char byte = (unsigned char)text[i];

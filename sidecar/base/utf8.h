@@ -4,11 +4,16 @@
 
 #include <stddef.h>
 
+#include <stdbool.h>
+
 #include "base/buffer.h"
 
 // Length in bytes of the well-formed UTF-8 sequence at `text` (1 to 4), or 0 where there is none (RFC 3629: no overlong forms,
 // no surrogates, nothing above U+10FFFF).
 size_t utf8_sequence(const char *text, size_t len);
+
+// Whether all of it is well-formed UTF-8.
+bool utf8_is_valid(const char *text, size_t len);
 
 // Appends `text` with control bytes as \u00XX, each broken byte as \ufffd, and a backslash before every ASCII character of
 // `escape`. The result is always valid UTF-8 on one line, and with escape = "\"\\" the inside of a JSON string.

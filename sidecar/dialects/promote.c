@@ -6,13 +6,11 @@
 
 #include "redis/reply.h"
 
-static int64_t promote_number(const redisReply *reply) { return strtoll(reply_text(reply), NULL, 10); }
-
 static void promote_read_moved(const redisReply *reply, promote_reply_t *out) {
     const char *oldest = reply_text(reply_at(reply, 3));
     out->kind = PROMOTED_MOVED;
     out->moved = reply_int(reply_at(reply, 1));
-    out->now_us = promote_number(reply_at(reply, 2));
+    out->now_us = reply_number(reply_at(reply, 2));
     out->has_oldest = *oldest != '\0';
     out->oldest = strtod(oldest, NULL);
     out->bytes = reply_int(reply_at(reply, 4));
@@ -31,7 +29,7 @@ outcome_t promote_read_reply(conn_t *conn, promote_reply_t *out, redis_error_t *
         promote_read_moved(reply, out);
     } else if (reply_is(kind, "full")) {
         out->kind = PROMOTED_FULL;
-        out->now_us = promote_number(reply_at(reply, 1));
+        out->now_us = reply_number(reply_at(reply, 1));
     } else if (reply_is(kind, "owner") || reply_is(kind, "type")) {
         out->kind = reply_is(kind, "owner") ? PROMOTED_OWNER : PROMOTED_TYPE;
         snprintf(out->who, sizeof out->who, "%s", reply_text(reply_at(reply, 1)));

@@ -1,12 +1,14 @@
 // Safe looks into replies: a reply of another shape than the script promised is read as 0 or "", never out of bounds.
-// For files of queue/ only.
 #ifndef QS_REDIS_REPLY_H
 #define QS_REDIS_REPLY_H
 
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/slice.h"
 
 static inline const redisReply *reply_at(const redisReply *reply, size_t index) {
     return reply && reply->type == REDIS_REPLY_ARRAY && index < reply->elements ? reply->element[index] : NULL;
@@ -24,6 +26,12 @@ static inline bool reply_is_text(const redisReply *reply) {
 static inline const char *reply_text(const redisReply *reply) { return reply_is_text(reply) ? reply->str : ""; }
 
 static inline size_t reply_len(const redisReply *reply) { return reply_is_text(reply) ? reply->len : 0; }
+
+// A number that a script returned as text.
+static inline int64_t reply_number(const redisReply *reply) { return strtoll(reply_text(reply), NULL, 10); }
+
+// Borrowed from the reply.
+static inline slice_t reply_slice(const redisReply *reply) { return (slice_t){reply_text(reply), reply_len(reply)}; }
 
 static inline bool reply_is(const redisReply *reply, const char *text) { return strcmp(reply_text(reply), text) == 0; }
 

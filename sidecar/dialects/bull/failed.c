@@ -99,8 +99,6 @@ static outcome_t failed_wrong_type(redis_error_t *error, const redisReply *reply
                            reply_text(reply_at(reply, 2)));
 }
 
-static int64_t failed_number(const redisReply *reply) { return strtoll(reply_text(reply), NULL, 10); }
-
 // Asks where to begin. `mark`: everything before it is read; "" = unchanged; "off" = failures are not recorded any more.
 static outcome_t failed_ask_mark(const queue_keys_t *at, const side_task_call_t *call, const char *mark, redisReply **reply,
                                  redis_error_t *error) {
@@ -133,7 +131,7 @@ static outcome_t failed_ask_seen(bull_failed_t *s, side_task_call_t *call, int64
     if (failed_ask_mark(s->at, call, mark, &reply, error) != OUTCOME_OK) return error->outcome;
     if (!call->dry) failpoint("bull_seen_answered");
     if (reply_is(reply_at(reply, 0), "seen")) {
-        int64_t now = failed_number(reply_at(reply, 1)), at = failed_number(reply_at(reply, 2));
+        int64_t now = reply_number(reply_at(reply, 1)), at = reply_number(reply_at(reply, 2));
         // A mark in the future comes from a clock that was ahead.
         s->seen = at > now + OVERLAP_MS ? now : at;
         if (!s->seen_known) s->near = s->seen;
@@ -195,15 +193,13 @@ typedef struct failed_entry {
 
 enum { ENTRIES_FROM = 4, ENTRY_WIDTH = 3 + BULL_FIELDS };
 
-static slice_t failed_slice(const redisReply *reply) { return (slice_t){reply_text(reply), reply_len(reply)}; }
-
 static bool failed_entry_at(const redisReply *page, size_t index, failed_entry_t *out) {
     size_t at = ENTRIES_FROM + index * ENTRY_WIDTH;
     if (!page || page->type != REDIS_REPLY_ARRAY || at + ENTRY_WIDTH > page->elements) return false;
-    out->job.id = failed_slice(page->element[at]);
+    out->job.id = reply_slice(page->element[at]);
     out->score = page->element[at + 1];
     out->state = page->element[at + 2];
-    for (size_t i = 0; i < BULL_FIELDS; i++) out->job.fields[i] = failed_slice(page->element[at + 3 + i]);
+    for (size_t i = 0; i < BULL_FIELDS; i++) out->job.fields[i] = reply_slice(page->element[at + 3 + i]);
     return true;
 }
 
@@ -242,7 +238,7 @@ static void failed_record_entry(bull_failed_t *s, const side_task_call_t *call, 
     if (size && !call->dry)
         log_warn(ROLE, s->at->config->name, "a failed job is larger than max_payload: its record has no payload",
                  F_INT("bytes", size), F_INT("max_payload", s->at->config->policy.max_payload));
-    failed_append_record(s, call, entry->job.id, failed_slice(entry->score));
+    failed_append_record(s, call, entry->job.id, reply_slice(entry->score));
     buffer_shrink(&s->record.payload);
 }
 
@@ -368,7 +364,7 @@ static outcome_t failed_step_read(bull_failed_t *s, side_task_call_t *call, redi
     if (arms && conn_read(call->conn, 0, &page, &caching) == OUTCOME_OK) freeReplyObject(page);
     if (caching.outcome == OUTCOME_DISCONNECTED) *error = caching;
     if (caching.outcome == OUTCOME_DISCONNECTED || failed_read_page(call, &page, error) != OUTCOME_OK) return error->outcome;
-    if (!s->began) s->began = failed_number(reply_at(page, 0));
+    if (!s->began) s->began = reply_number(reply_at(page, 0));
     s->reading = true;
     failed_record_page(s, call, page, error);
     if (error->outcome == OUTCOME_OK && !s->full) failed_next_page(s, call, page, error);
@@ -415,7 +411,7 @@ static outcome_t failed_step_messages(bull_failed_t *s, side_task_call_t *call, 
         if (kept)
             failed_record_entry(s, call, &entry);
         else
-            failed_record_message(s, call, message, failed_number(reply_at(page, 0)));
+            failed_record_message(s, call, message, reply_number(reply_at(page, 0)));
         sent[count++] = (failed_sent_t){.id = entry.job.id, .reason = s->reason, .message = message, .kept = kept};
     }
     int64_t looked = reply_int(reply_at(page, 1));

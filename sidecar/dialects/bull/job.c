@@ -58,17 +58,8 @@ static bool text_is_json(slice_t text) {
     return found;
 }
 
-static bool text_is_utf8(slice_t text) {
-    for (size_t at = 0; at < text.len;) {
-        size_t len = utf8_sequence(text.data + at, text.len - at);
-        if (!len) return false;
-        at += len;
-    }
-    return true;
-}
-
 static void payload_add_member(buffer_t *out, const payload_member_t *member, slice_t value) {
-    bool plain = member->holds == BULL_JSON ? text_is_json(value) : text_is_utf8(value);
+    bool plain = member->holds == BULL_JSON ? text_is_json(value) : utf8_is_valid(value.data, value.len);
     buffer_printf(out, "%s\"%s\":", out->data[out->len - 1] == '{' ? "" : ",", (plain ? member->plain : member->coded) + 1);
     if (!plain) {
         buffer_str(out, "\"");

@@ -80,8 +80,6 @@ static int64_t stalled_renew_ms(const queue_config_t *queue) {
     return share > RENEW_LEAST_MS ? share : RENEW_LEAST_MS;
 }
 
-static int64_t stalled_number(const redisReply *reply) { return strtoll(reply_text(reply), NULL, 10); }
-
 // ---- The mark.
 
 static void stalled_append_mark(const bull_stalled_t *s, const side_task_call_t *call, bool leaves) {
@@ -105,7 +103,7 @@ static void stalled_append_mark(const bull_stalled_t *s, const side_task_call_t 
 // The next check is due a whole interval after the jobs were marked.
 static void stalled_read_mark(bull_stalled_t *s, side_task_call_t *call, const redisReply *reply) {
     bool anew = reply_is(reply_at(reply, 0), "marked");
-    int64_t age = anew ? 0 : stalled_number(reply_at(reply, 1)) - stalled_number(reply_at(reply, 2));
+    int64_t age = anew ? 0 : reply_number(reply_at(reply, 1)) - reply_number(reply_at(reply, 2));
     mono_t now = mono_now();
     if (anew) {
         metric_set(&call->metrics->in_progress, reply_int(reply_at(reply, 2)));
@@ -321,19 +319,15 @@ static void stalled_append_look(const bull_stalled_t *s, const side_task_call_t 
     free(prefix);
 }
 
-static slice_t stalled_slice(const redisReply *reply) {
-    return reply_len(reply) ? (slice_t){reply->str, reply_len(reply)} : (slice_t){0};
-}
-
 // Judges the jobs of a reply; the cases borrow from it.
 static size_t stalled_take_cases(bull_stalled_t *s, const side_task_call_t *call, const redisReply *reply) {
     size_t count = 0;
     for (size_t at = CASES_FROM; at + CASE_HEAD + BULL_FIELDS <= reply->elements && count < JOBS; at += CASE_HEAD + BULL_FIELDS) {
         bull_case_t *c = &s->cases[count++];
         const char *state = reply_text(reply->element[at + 1]);
-        int64_t now = stalled_number(reply->element[1]);
-        c->job.id = stalled_slice(reply->element[at]);
-        for (size_t i = 0; i < BULL_FIELDS; i++) c->job.fields[i] = stalled_slice(reply->element[at + CASE_HEAD + i]);
+        int64_t now = reply_number(reply->element[1]);
+        c->job.id = reply_slice(reply->element[at]);
+        for (size_t i = 0; i < BULL_FIELDS; i++) c->job.fields[i] = reply_slice(reply->element[at + CASE_HEAD + i]);
         case_judge(s, c, state, now);
         case_make_record(s, c, call->token, state, now);
     }

@@ -205,17 +205,11 @@ static void item_judge(quarantine_item_t *item) {
         item_judge_foreign(item);
 }
 
-static bool text_is_utf8(slice_t text) {
-    for (size_t i = 0, len; i < text.len; i += len)
-        if (!(len = utf8_sequence(text.data + i, text.len - i))) return false;
-    return true;
-}
-
 // A requeue makes the member of id and class again. The digest stands for names that the audit log cannot keep as they are.
 static void item_name_job(quarantine_item_t *item) {
     slice_t id = item->name.id;
     bool fits = id.len > 0 && id.len <= JOB_ID_MOST && item->name.class.len <= JOB_TYPE_MOST && !memchr(id.data, 0, id.len) &&
-                text_is_utf8(id) && text_is_utf8(item->name.class);
+                utf8_is_valid(id.data, id.len) && utf8_is_valid(item->name.class.data, item->name.class.len);
     item->event.type = fits ? item->name.class : (slice_t) { 0 };
     item->event.job = id;
     if (fits) return;

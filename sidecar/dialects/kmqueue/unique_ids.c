@@ -95,7 +95,7 @@ static bool unique_ids_backup_is_marker(conn_t *conn, const char *backup, redis_
     request_int(conn, 0);
     if (request_ask(conn, &reply, error) != OUTCOME_OK) return false;
     const redisReply *entry = reply_at(reply, 0);
-    bool is = reply_len(entry) && kmqueue_is_marker((slice_t){reply_text(entry), reply_len(entry)}, backup);
+    bool is = reply_len(entry) && kmqueue_is_marker(reply_slice(entry), backup);
     freeReplyObject(reply);
     return is;
 }

@@ -172,8 +172,7 @@ static size_t dead_letters_find_unrecorded(const dead_letters_t *dead_letters, c
     int64_t most = call->keys->queues[call->queue].config->policy.max_payload;
     size_t count = 0;
     for (size_t i = 4; i + 2 < reply->elements && count < PAGE; i += 3) {
-        dead_letter_t letter = {{reply_text(reply->element[i]), reply_len(reply->element[i])},
-                                reply_int(reply->element[i + 1]),
+        dead_letter_t letter = {reply_slice(reply->element[i]), reply_int(reply->element[i + 1]),
                                 reply_text(reply->element[i + 2])};
         if (letter.size <= most)
             found[count++] = letter;
@@ -218,7 +217,7 @@ static outcome_t dead_letters_read_page(dead_letters_t *dead_letters, side_task_
     if (script_refusal(reply, error) != OUTCOME_OK) return error->outcome;
     if (!reply_is(reply_at(reply, 0), "letters"))
         return redis_error_set(error, OUTCOME_REFUSED, "dead_letters: unexpected reply");
-    int64_t now_ms = strtoll(reply_text(reply_at(reply, 1)), NULL, 10);
+    int64_t now_ms = reply_number(reply_at(reply, 1));
     size_t count = dead_letters_find_unrecorded(dead_letters, call, reply, found);
     if (count && dead_letters_record(call, found, count, now_ms, &full, error) != OUTCOME_OK) return error->outcome;
     if (full)

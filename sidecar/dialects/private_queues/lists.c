@@ -128,7 +128,7 @@ bool private_lists_take(private_lists_t *lists, const keyspace_t *keys, slice_t 
 }
 
 static void lists_add(private_lists_t *lists, const keyspace_t *keys, const redisReply *reply) {
-    slice_t name = {reply_text(reply), reply_len(reply)};
+    slice_t name = reply_slice(reply);
     slice_t owner;
     if (!private_lists_take(lists, keys, name, &owner)) return;
     digest_t digest = digest_of(name.data, name.len);
@@ -184,8 +184,7 @@ static bool lists_read_time(conn_t *conn, backup_look_t *out, redis_error_t *wor
     redisReply *reply;
     redis_error_t error;
     if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) {
-        out->now =
-            strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000 + strtoll(reply_text(reply_at(reply, 1)), NULL, 10) / 1000;
+        out->now = reply_number(reply_at(reply, 0)) * 1000 + reply_number(reply_at(reply, 1)) / 1000;
         freeReplyObject(reply);
     } else if (error.outcome > worst->outcome) {
         *worst = error;
@@ -305,7 +304,7 @@ static void lists_add_tail(private_lists_t *lists, const redisReply *reply, size
         return;
     }
     entry_t *entry = &page->entries[page->count++];
-    *entry = (entry_t){.bytes = {reply_text(tail), reply_len(tail)}, .kind = ENTRY_JOB, .from = name->key, .owner = name->owner};
+    *entry = (entry_t){.bytes = reply_slice(tail), .kind = ENTRY_JOB, .from = name->key, .owner = name->owner};
     entry->digest = digest_of(entry->bytes.data, entry->bytes.len);
     page->bytes += entry->bytes.len;
     page->jobs++;
