@@ -1,5 +1,5 @@
-// A role's session with Redis: a connection for requests, a second one subscribed to changes (client tracking), and the back-
-// off. It knows nothing of queues.
+// A role's session with Redis: a connection for requests, a second one subscribed to changes (client tracking), and the
+// back-off. It knows nothing of queues.
 #ifndef QS_ROLE_SESSION_H
 #define QS_ROLE_SESSION_H
 
