@@ -21,7 +21,7 @@ static void expect_job(cluster_t *s, const char *expected) {
     free(job);
 }
 
-Test(daemon_redis, clock_is_set_forward) {
+Test(daemon_redis, one_instance_leads_after_the_clock_steps_forward) {
     cluster_t s = begin(2, NULL);
     for (int step = 0; step < 2; step++) {
         cluster_delay(s.r, "q", "due by the new clock", HOUR_MS / 2);
@@ -41,7 +41,7 @@ Test(daemon_redis, clock_is_set_forward) {
 }
 
 /* The lock outlives this step, so that nothing but the safety poll can notice. */
-Test(daemon_redis, clock_is_set_forward_within_the_ttl) {
+Test(daemon_redis, one_instance_leads_after_a_step_forward_within_the_ttl) {
     cluster_t s = cluster_begin(&(server_options_t){.preload = "shim_clock"});
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "2m", .poll = "500ms"});
     cluster_works(&s, "q");
@@ -55,7 +55,7 @@ Test(daemon_redis, clock_is_set_forward_within_the_ttl) {
     cluster_end(&s);
 }
 
-Test(daemon_redis, clock_is_set_back) {
+Test(daemon_redis, one_instance_leads_after_the_clock_steps_back) {
     cluster_t s = begin(2, "6s");
     daemon_t *leader = cluster_await_leader(&s, "g", NULL, 5000);
     cluster_delay(s.r, "q", "due by the old clock", 3000);
@@ -78,7 +78,7 @@ static int healings(const cluster_t *s) {
 }
 
 /* Its lock would live for an hour; nobody renews it. */
-Test(daemon_redis, clock_is_set_back_as_the_leader_dies) {
+Test(daemon_redis, takeover_works_when_the_clock_steps_back_as_the_leader_dies) {
     cluster_t s = begin(3, "3s"); /* the lock outlives a standstill between the two blows */
     daemon_t *leader = cluster_await_leader(&s, "g", NULL, 5000);
     daemon_kill(leader);
@@ -97,7 +97,7 @@ Test(daemon_redis, clock_is_set_back_as_the_leader_dies) {
 }
 
 /* Somebody took the TTL off a dead leader's lock: the same cure. */
-Test(daemon_redis, lock_of_a_dead_leader_has_no_ttl) {
+Test(daemon_redis, takeover_works_when_a_dead_leaders_lock_has_no_ttl) {
     cluster_t s = begin(2, NULL);
     daemon_t *leader = cluster_await_leader(&s, "g", NULL, 5000);
     daemon_kill(leader);

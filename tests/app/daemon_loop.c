@@ -338,7 +338,7 @@ static void expect_logs(loop_t *loop, int ended) {
 }
 
 /* G1, G4, G6 and, where nobody asks for another life, one row for each final failure in every log. */
-Test(daemon_loop, no_job_is_lost_and_none_ends_that_should_not, .timeout = 700) {
+Test(daemon_loop, workers_and_sidecars_that_die_lose_no_job_and_end_none_early, .timeout = 700) {
     loop_t loop = begin();
     int64_t began_us = wait_now_us();
     bool over = wait_for(step(&loop), loop.total / JOBS_PER_BLOW * 5 * GAP_MS + CALM_MS);

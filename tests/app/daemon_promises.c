@@ -173,7 +173,7 @@ static int terms_begun(const storm_t *storm) {
     return terms;
 }
 
-Test(daemon_promises, once_and_never_early_though_sidecars_come_and_go) {
+Test(daemon_promises, jobs_come_once_and_never_early_while_sidecars_die) {
     storm_t storm = storm_begin("daemon_promises/sidecars", 6000, 6000);
     for (int i = 0; i < 5; i++) cluster_sidecar(&storm.cluster, (sidecar_t){.ttl = "300ms"});
     cr_assert_eq(storm_rages(&storm), storm.total);
@@ -181,7 +181,7 @@ Test(daemon_promises, once_and_never_early_though_sidecars_come_and_go) {
     cluster_end(&storm.cluster);
 }
 
-Test(daemon_promises, once_and_never_early_though_replies_are_lost) {
+Test(daemon_promises, jobs_come_once_and_never_early_while_replies_are_lost) {
     storm_t storm = storm_begin("daemon_promises/network", 6000, 5000);
     storm.proxy = proxy_start(server_socket(storm.cluster.server));
     for (int i = 0; i < 2; i++) cluster_sidecar(&storm.cluster, (sidecar_t){.ttl = "500ms", .socket = proxy_socket(storm.proxy)});

@@ -69,11 +69,11 @@ static int64_t small_ones_late_us(void) {
     return most;
 }
 
-Test(daemon_queues, small_ones_are_not_held_up_by_a_big_one, .timeout = 120) {
+Test(daemon_queues, large_queue_does_not_delay_small_queues, .timeout = 120) {
     cr_assert(wait_for(small_ones_late_us() <= wait_scaled_ms(50) * 1000, 30000));
 }
 
-Test(daemon_queues, hundred_are_served) {
+Test(daemon_queues, one_leader_serves_a_hundred_queues) {
     enum { QUEUES = 100 };
     cluster_t s = cluster_begin(NULL);
     char *queues = cluster_queues("", "q", QUEUES), name[16];
@@ -147,7 +147,7 @@ static void repaired(trouble_t *t, const char *repair) {
     cluster_end(&t->s);
 }
 
-Test(daemon_queues, delayed_key_of_the_wrong_type_harms_no_other) {
+Test(daemon_queues, delayed_key_of_wrong_type_stops_only_its_queue) {
     trouble_t t = trouble_begin((sidecar_t){0}, "SET bad:delayed string");
     cr_assert(daemon_wait_log(t.d, "WRONGTYPE", 5000));
     expect_quiet(&t);
@@ -157,7 +157,7 @@ Test(daemon_queues, delayed_key_of_the_wrong_type_harms_no_other) {
     repaired(&t, "DEL bad:delayed");
 }
 
-Test(daemon_queues, key_without_rights_harms_no_other) {
+Test(daemon_queues, key_without_rights_stops_only_its_queue) {
     sidecar_t spec = {.redis = "username = \"limited\"; password = \"pw\";"};
     trouble_t t = trouble_begin(spec, NULL);
     cr_assert(daemon_wait_log(t.d, "NOPERM", 5000));
@@ -169,7 +169,7 @@ Test(daemon_queues, key_without_rights_harms_no_other) {
 }
 
 /* Found only when a job falls due, which stays where it is. */
-Test(daemon_queues, ready_key_of_the_wrong_type_keeps_the_jobs) {
+Test(daemon_queues, ready_key_of_wrong_type_keeps_jobs_delayed) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"bad\"; }, { name = \"good\"; }"});
     redis_ok(s.r, "SET bad string");
@@ -186,7 +186,7 @@ Test(daemon_queues, ready_key_of_the_wrong_type_keeps_the_jobs) {
 }
 
 /* Redis does not roll a script back: whatever it refuses in the middle, the jobs must still be somewhere. */
-Test(daemon_queues, rights_taken_away_while_it_runs_lose_no_job) {
+Test(daemon_queues, rights_withdrawn_while_running_lose_no_job) {
     cluster_t s = cluster_begin(NULL);
     redis_ok(s.r, "ACL SETUSER limited on >pw ~* &* +@all");
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s", .redis = "username = \"limited\"; password = \"pw\";"});
@@ -202,7 +202,7 @@ Test(daemon_queues, rights_taken_away_while_it_runs_lose_no_job) {
     cluster_end(&s);
 }
 
-Test(daemon_queues, ready_limit_is_kept) {
+Test(daemon_queues, ready_list_stays_within_ready_limit) {
     enum { LIMIT = 5, JOBS = 60 };
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; ready_limit = 5; }"});
@@ -230,7 +230,7 @@ Test(daemon_queues, ready_limit_is_kept) {
     cluster_end(&s);
 }
 
-Test(daemon_queues, scores_may_be_seconds) {
+Test(daemon_queues, scores_in_seconds_are_promoted_on_time) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; score_unit = \"s\"; }"});
     for (int i = 0; i < 5; i++) {
@@ -247,7 +247,7 @@ Test(daemon_queues, scores_may_be_seconds) {
     cluster_end(&s);
 }
 
-Test(daemon_queues, large_entries_are_left_alone_and_named) {
+Test(daemon_queues, oversized_entries_stay_and_are_logged) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; max_payload = \"1KiB\"; }"});
     char large[2049];

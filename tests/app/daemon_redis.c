@@ -37,7 +37,7 @@ static cluster_t one_sidecar(void) {
     return s;
 }
 
-Test(daemon_redis, restarts_with_its_data) {
+Test(daemon_redis, sidecars_resume_after_redis_restarts_with_its_data) {
     cluster_t s = one_sidecar();
     redis_ok(s.r, "LPUSH q first");
     expect_job(&s, "first");
@@ -48,7 +48,7 @@ Test(daemon_redis, restarts_with_its_data) {
     cluster_end(&s);
 }
 
-Test(daemon_redis, restarts_without_its_data) {
+Test(daemon_redis, sidecars_resume_after_redis_restarts_empty) {
     cluster_t s = one_sidecar();
     for (int i = 0; i < 2; i++) {
         two_jobs(&s, 3000000);
@@ -61,7 +61,7 @@ Test(daemon_redis, restarts_without_its_data) {
     cluster_end(&s);
 }
 
-Test(daemon_redis, is_away_for_a_while) {
+Test(daemon_redis, sidecars_resume_after_redis_was_down) {
     cluster_t s =
         cluster_begin(&(server_options_t){.args = (const char *const[]){"--appendonly", "yes", "--appendfsync", "always", NULL}});
     for (int i = 0; i < 2; i++) cluster_sidecar_up(&s, (sidecar_t){0});
@@ -77,7 +77,7 @@ Test(daemon_redis, is_away_for_a_while) {
 
 static int log_lines(const daemon_t *d) { return daemon_log_count(d, "{"); }
 
-Test(daemon_redis, outage_is_met_with_patience) {
+Test(daemon_redis, outage_is_retried_with_back_off) {
     enum { OUTAGE_MS = 3000 };
     cluster_t s = cluster_begin(NULL);
     proxy_t *proxy = proxy_start(server_socket(s.server));
@@ -101,7 +101,7 @@ Test(daemon_redis, outage_is_met_with_patience) {
     cluster_end(&s);
 }
 
-Test(daemon_redis, is_flushed) {
+Test(daemon_redis, sidecars_resume_after_flushall) {
     cluster_t s = one_sidecar();
     cluster_sidecar_up(&s, (sidecar_t){0});
     for (int i = 0; i < 3; i++) {
@@ -114,7 +114,7 @@ Test(daemon_redis, is_flushed) {
     cluster_end(&s);
 }
 
-Test(daemon_redis, is_frozen_for_three_ttls) {
+Test(daemon_redis, sidecars_resume_after_redis_froze_for_three_ttls) {
     cluster_t s = one_sidecar();
     cluster_sidecar_up(&s, (sidecar_t){0});
     for (int i = 0; i < 2; i++) {
@@ -129,7 +129,7 @@ Test(daemon_redis, is_frozen_for_three_ttls) {
 }
 
 /* Every script is let through; a new leader and a new daemon must be able to begin. */
-Test(daemon_redis, memory_is_full) {
+Test(daemon_redis, promotion_works_while_redis_memory_is_full) {
     cluster_t s = one_sidecar();
     cluster_sidecar_up(&s, (sidecar_t){0});
     cluster_works(&s, "q");
@@ -155,7 +155,7 @@ Test(daemon_redis, memory_is_full) {
     cluster_end(&s);
 }
 
-Test(daemon_redis, kills_connections) {
+Test(daemon_redis, sidecars_resume_after_killed_connections) {
     static const char *const names[] = {"", "-dispatcher", "-leader", "-wakeups", "-vacant", ""};
     cluster_t s = one_sidecar();
     cluster_sidecar_up(&s, (sidecar_t){0});
@@ -171,7 +171,7 @@ Test(daemon_redis, kills_connections) {
     cluster_end(&s);
 }
 
-Test(daemon_redis, pauses_writes) {
+Test(daemon_redis, sidecars_resume_after_paused_writes) {
     cluster_t s = one_sidecar();
     two_jobs(&s, 200);
     redis_ok(s.r, "CLIENT PAUSE 1300 WRITE");
@@ -179,7 +179,7 @@ Test(daemon_redis, pauses_writes) {
     cluster_end(&s);
 }
 
-Test(daemon_redis, forgets_the_scripts) {
+Test(daemon_redis, sidecars_resume_after_script_flush) {
     cluster_t s = cluster_begin(NULL);
     cluster_sidecar_up(&s, (sidecar_t){.ttl = "6s"});
     for (int i = 0; i < 3; i++) {
@@ -193,7 +193,7 @@ Test(daemon_redis, forgets_the_scripts) {
     cluster_end(&s);
 }
 
-Test(daemon_redis, sleeps) {
+Test(daemon_redis, sidecars_resume_after_debug_sleep) {
     cluster_t s = one_sidecar();
     two_jobs(&s, 200);
     redis_ok(s.r, "DEBUG SLEEP 1.3");
@@ -207,7 +207,7 @@ static void replicate(cluster_t *s, server_t *of) {
 }
 
 /* It becomes a replica of what was its own replica, and is made the primary again. */
-Test(daemon_redis, becomes_a_replica_and_comes_back) {
+Test(daemon_redis, sidecars_resume_after_redis_was_a_replica) {
     cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     redis_ok(s.r, "CONFIG SET repl-diskless-sync-delay 0");
     cluster_t other = cluster_begin(&(server_options_t){.tcp = true});
@@ -229,7 +229,7 @@ Test(daemon_redis, becomes_a_replica_and_comes_back) {
     cluster_end(&s);
 }
 
-Test(daemon_redis, loses_its_primary_as_a_replica) {
+Test(daemon_redis, sidecars_resume_after_a_replica_lost_its_primary) {
     cluster_t s = one_sidecar();
     two_jobs(&s, 300);
     replicate(&s, NULL);
@@ -270,6 +270,10 @@ static void refused_with(const char *error, const char *request) {
 
 #define PROMOTE "q:delayed q sidecar:q:meta"
 
-Test(daemon_redis, is_busy) { refused_with("-BUSY Redis is busy running a script", "EVALSHA"); }
-Test(daemon_redis, cannot_persist) { refused_with("-MISCONF Redis is configured to save RDB snapshots", PROMOTE); }
-Test(daemon_redis, lacks_replicas) { refused_with("-NOREPLICAS Not enough good replicas to write.", PROMOTE); }
+Test(daemon_redis, sidecars_resume_after_a_busy_script) { refused_with("-BUSY Redis is busy running a script", "EVALSHA"); }
+Test(daemon_redis, sidecars_resume_after_failed_persistence) {
+    refused_with("-MISCONF Redis is configured to save RDB snapshots", PROMOTE);
+}
+Test(daemon_redis, sidecars_resume_after_missing_replicas) {
+    refused_with("-NOREPLICAS Not enough good replicas to write.", PROMOTE);
+}

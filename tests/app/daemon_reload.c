@@ -36,7 +36,7 @@ static void expect_job(redis_t *r, const char *queue, const char *job) {
     free(taken);
 }
 
-Test(daemon_reload, a_timeout_changes_and_lock_and_stamp_stay) {
+Test(daemon_reload, changed_timeout_keeps_lock_and_stamps) {
     cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(
         &cluster, (sidecar_t){.ttl = "20s",
@@ -67,7 +67,7 @@ Test(daemon_reload, a_timeout_changes_and_lock_and_stamp_stay) {
     cluster_end(&cluster);
 }
 
-Test(daemon_reload, queues_come_and_go) {
+Test(daemon_reload, queues_are_added_and_removed) {
     cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }"});
     daemon_t *other = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }, { name = \"sms\"; }"});
@@ -84,7 +84,7 @@ Test(daemon_reload, queues_come_and_go) {
     cluster_end(&cluster);
 }
 
-Test(daemon_reload, with_a_lock_for_each_queue_that_of_a_removed_one_is_given_back) {
+Test(daemon_reload, removed_queue_releases_its_own_lock) {
     cluster_t cluster = cluster_begin(NULL);
     sidecar_t both = {.scope = "queue", .ttl = "10m", .queues = "{ name = \"q\"; }, { name = \"sms\"; }"};
     daemon_t *d = cluster_sidecar_up(&cluster, both);
@@ -100,7 +100,7 @@ Test(daemon_reload, with_a_lock_for_each_queue_that_of_a_removed_one_is_given_ba
     cluster_end(&cluster);
 }
 
-Test(daemon_reload, a_bad_file_changes_nothing_and_is_said) {
+Test(daemon_reload, bad_file_changes_nothing_and_is_logged) {
     cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"});
     reload(&cluster, d, (sidecar_t){.queues = "{ name = \"q\"; retry_times = -1; colour = \"red\"; }"}, REFUSED);
@@ -123,7 +123,7 @@ Test(daemon_reload, a_bad_file_changes_nothing_and_is_said) {
     cluster_end(&cluster);
 }
 
-Test(daemon_reload, what_cannot_change_is_named_and_nothing_else_is_taken) {
+Test(daemon_reload, frozen_keys_are_named_and_refuse_the_whole_file) {
     cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"});
     reload(&cluster, d,
@@ -167,7 +167,7 @@ static char *config_with(const cluster_t *cluster, const char *retries, const ch
     return text;
 }
 
-Test(daemon_reload, a_swapped_configmap_is_noticed) {
+Test(daemon_reload, swapped_configmap_is_reloaded) {
     cluster_t cluster = cluster_begin(NULL);
     char *mount = temp_path(temp_root(), "mount");
     char *path = temp_path(mount, "queue-sidecar.cfg");
@@ -189,7 +189,7 @@ Test(daemon_reload, a_swapped_configmap_is_noticed) {
     cluster_end(&cluster);
 }
 
-Test(daemon_reload, the_file_is_looked_at_without_being_told) {
+Test(daemon_reload, changed_file_is_found_by_polling) {
     cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = daemon_start("%s", config_with(&cluster, "1", "50ms"));
     cluster.sidecars[cluster.count++] = d;
@@ -205,7 +205,7 @@ Test(daemon_reload, the_file_is_looked_at_without_being_told) {
     cluster_end(&cluster);
 }
 
-Test(daemon_reload, the_pace_of_looking_changes_at_once) {
+Test(daemon_reload, new_poll_interval_takes_effect_at_once) {
     cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = daemon_start("%s", config_with(&cluster, "1", "off"));
     cluster.sidecars[cluster.count++] = d;
@@ -222,7 +222,7 @@ Test(daemon_reload, the_pace_of_looking_changes_at_once) {
 #define EVENTS "{ name = \"events\"; dialect = \"delayed_queue\"; types = [\"A\"]; roles = [\"dispatcher\", \"monitor\"]; }"
 
 /* Its place among the metrics stays, its place in the file does not. */
-Test(daemon_reload, what_a_queue_counts_stays_its_own_when_others_go) {
+Test(daemon_reload, metrics_stay_with_their_queue_when_others_are_removed) {
     cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }, " EVENTS});
     reload(&cluster, d, (sidecar_t){.queues = EVENTS}, IN_EFFECT);
@@ -235,7 +235,7 @@ Test(daemon_reload, what_a_queue_counts_stays_its_own_when_others_go) {
     cluster_end(&cluster);
 }
 
-Test(daemon_reload, sigterm_amid_a_change_gives_the_lock_back) {
+Test(daemon_reload, sigterm_during_a_reload_releases_the_lock) {
     cluster_t cluster = cluster_begin(NULL);
     for (int i = 0; i < 10; i++) {
         daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "10m", .queues = "{ name = \"q\"; }"});
@@ -254,7 +254,7 @@ Test(daemon_reload, sigterm_amid_a_change_gives_the_lock_back) {
 enum { RELOADS = 200, BATCH = 25 };
 
 /* Every job comes once, and the lock never changes hands, whatever is in the file. */
-Test(daemon_reload, two_hundred_reloads_under_load) {
+Test(daemon_reload, two_hundred_reloads_lose_no_job) {
     cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "30s", .queues = "{ name = \"q\"; }"});
     daemon_t *standby = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "30s", .queues = "{ name = \"q\"; }"});
@@ -288,7 +288,7 @@ Test(daemon_reload, two_hundred_reloads_under_load) {
 
 /* Its records would wait in Redis, and nobody would say so. Where the log has them all nobody need be warned, whatever it lacked
  * when somebody asked last. */
-Test(daemon_reload, a_queue_that_goes_before_its_records_are_copied_is_warned_of) {
+Test(daemon_reload, removing_a_queue_with_uncopied_records_warns) {
     static const char WARNING[] = "queue removed before its records were copied";
     cluster_t cluster = cluster_begin(NULL);
     const sidecar_t all = {.queues = "{ name = \"q\"; }, { name = \"sms\"; }, { name = \"fax\"; }"};

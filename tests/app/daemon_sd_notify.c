@@ -68,7 +68,7 @@ static void expect_reloading(manager_t *manager, int64_t since) {
     cr_expect(at >= since && at <= wait_now_us());
 }
 
-Test(daemon_sd_notify, says_when_it_is_ready_reloads_and_stops) {
+Test(daemon_sd_notify, ready_reloading_and_stopping_are_sent) {
     manager_t manager = manager_start(false);
     daemon_t *d = start(&manager, NULL, "off");
     cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
@@ -98,7 +98,7 @@ Test(daemon_sd_notify, says_when_it_is_ready_reloads_and_stops) {
 }
 
 /* A look at the file that nobody asked for is no reload unless something comes of it. */
-Test(daemon_sd_notify, a_change_that_is_found_is_told_too) {
+Test(daemon_sd_notify, reload_found_by_polling_is_sent_too) {
     manager_t manager = manager_start(true);
     daemon_t *d = start(&manager, NULL, "50ms");
     cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
@@ -112,7 +112,7 @@ Test(daemon_sd_notify, a_change_that_is_found_is_told_too) {
     manager_stop(&manager);
 }
 
-Test(daemon_sd_notify, feeds_the_watchdog_twice_in_its_time) {
+Test(daemon_sd_notify, watchdog_is_fed_twice_per_interval) {
     manager_t manager = manager_start(false);
     daemon_t *d = start(&manager, "WATCHDOG_USEC=1000000", "off");
     cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
@@ -127,7 +127,7 @@ Test(daemon_sd_notify, feeds_the_watchdog_twice_in_its_time) {
     manager_stop(&manager);
 }
 
-Test(daemon_sd_notify, a_watchdog_of_another_process_hears_nothing) {
+Test(daemon_sd_notify, watchdog_of_another_process_is_not_fed) {
     manager_t manager = manager_start(false);
     const char *const env[] = {manager.variable, "WATCHDOG_USEC=1000", "WATCHDOG_PID=1", NULL};
     daemon_t *d = daemon_start_with(&(daemon_options_t){.env = env}, config, temp_root(), "off", "");
@@ -139,7 +139,7 @@ Test(daemon_sd_notify, a_watchdog_of_another_process_hears_nothing) {
     manager_stop(&manager);
 }
 
-Test(daemon_sd_notify, a_manager_that_is_not_there_is_no_harm) {
+Test(daemon_sd_notify, missing_service_manager_is_harmless) {
     const char *const nobody[] = {"NOTIFY_SOCKET=/nowhere/socket", "WATCHDOG_USEC=100000", NULL};
     daemon_t *d = daemon_start_with(&(daemon_options_t){.env = nobody}, config, temp_root(), "off", "");
     cr_expect(daemon_wait_log(d, "cannot notify the service manager", 10000));
@@ -151,7 +151,7 @@ Test(daemon_sd_notify, a_manager_that_is_not_there_is_no_harm) {
 }
 
 /* A role that hangs: here it opens a password file that nobody ever writes. It counts as hanging after ROLE_TICK_MOST_S. */
-Test(daemon_sd_notify, a_role_that_hangs_lets_the_watchdog_starve, .timeout = 300) {
+Test(daemon_sd_notify, hanging_role_stops_the_watchdog_messages, .timeout = 300) {
     if (!getenv("QS_LONG")) cr_skip_test("takes two minutes: set QS_LONG=1");
     manager_t manager = manager_start(false);
     server_t *server = server_start(NULL);

@@ -32,14 +32,14 @@ static int64_t limit_of(const char *own, const char *path, const char *limit) {
     return found;
 }
 
-Test(unit_cgroup, version_2) {
+Test(unit_cgroup, cgroup_v2_limit_is_read) {
     cr_assert_eq(limit_of("0::/\n", "/sys/fs/cgroup/memory.max", "67108864\n"), 67108864);
     cr_assert_eq(limit_of("0::/\n", "/sys/fs/cgroup/memory.max", "max\n"), INT64_MAX);
     cr_assert_eq(limit_of("0::/system.slice/a.service\n", "/sys/fs/cgroup/system.slice/a.service/memory.max", "1000\n"), 1000);
     cr_assert_eq(limit_of("0::/kubepods/pod1/abc\n", "/sys/fs/cgroup/memory.max", "1000\n"), 1000, "the host's names");
 }
 
-Test(unit_cgroup, version_1) {
+Test(unit_cgroup, cgroup_v1_limit_is_read) {
     static const char own[] =
         "12:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n1:name=systemd:/docker/abc\n0::/system.slice/docker\n";
     cr_assert_eq(limit_of(own, "/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "33554432\n"), 33554432);
@@ -48,7 +48,7 @@ Test(unit_cgroup, version_1) {
     cr_assert_eq(limit_of("3:memory_x:/\n", "/sys/fs/cgroup/memory/memory.limit_in_bytes", "5\n"), INT64_MAX);
 }
 
-Test(unit_cgroup, what_cannot_be_read_is_no_limit) {
+Test(unit_cgroup, unreadable_limit_counts_as_none) {
     cr_assert_eq(limit_of("", NULL, NULL), INT64_MAX);
     cr_assert_eq(limit_of("0::/\n", NULL, NULL), INT64_MAX);
     cr_assert_eq(limit_of("nonsense\n0\n0:\n::\n", "/sys/fs/cgroup/memory.max", "5\n"), INT64_MAX);
@@ -72,18 +72,18 @@ static bool says(int64_t limit, const char *expected) {
     return found;
 }
 
-Test(unit_cgroup, too_little_memory_is_said_with_what_fits) {
+Test(unit_cgroup, warning_tells_the_payload_that_fits) {
     cr_assert(says(INT64_MAX, NULL));
     cr_assert(says(104 << 20, NULL));
     cr_assert(says((104 << 20) - 1, "\"needed\":109051904,\"max_payload\":16777216,\"fits\":16777215"));
 }
 
-Test(unit_cgroup, the_limit_of_the_component_fits_jobs_of_eight_mebibytes) {
+Test(unit_cgroup, kustomize_limit_fits_jobs_of_8_mib) {
     cr_assert(says(64 << 20, "raise the limit or lower max_payload\",\"role\":\"main\",\"limit\":67108864,\"needed\":109051904,"
                              "\"max_payload\":16777216,\"fits\":8388608}"));
 }
 
-Test(unit_cgroup, where_no_job_fits_it_can_only_be_raised) {
+Test(unit_cgroup, tiny_limit_can_only_be_raised) {
     cr_assert(says(24 << 20,
                    "too small for max_payload; raise the limit\",\"role\":\"main\",\"limit\":25165824,\"needed\":109051904,"
                    "\"max_payload\":16777216}"));

@@ -122,7 +122,7 @@ static void expect_each_once(const native_t *native, size_t count) {
 }
 
 /* The poll of the zset has become a BRPOP, in all workers but one, which still polls. */
-Test(daemon_clients_native, third_seed) {
+Test(daemon_clients_native, workers_of_the_third_seed_run) {
     size_t count = jobs();
     uint64_t seed = cluster_seed("third_seed");
     cluster_t cluster = cluster_begin(&(server_options_t){.tcp = true});

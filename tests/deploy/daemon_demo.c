@@ -82,7 +82,7 @@ static int left_behind(demo_t *demo) {
 }
 
 /* Whoever stands still for a second in the middle of it spoils the story, and tells it once more. */
-Test(daemon_demo, tells_its_story_and_leaves_nothing_behind, .timeout = 400) {
+Test(daemon_demo, demo_succeeds_and_leaves_nothing_behind, .timeout = 400) {
     int code = -1;
     for (int i = 0; code != 0 && i < TRIES; i++) {
         demo_t demo = begin();
@@ -97,7 +97,7 @@ Test(daemon_demo, tells_its_story_and_leaves_nothing_behind, .timeout = 400) {
     cr_assert_eq(code, 0);
 }
 
-Test(daemon_demo, an_interrupted_one_leaves_nothing_behind, .timeout = 300) {
+Test(daemon_demo, interrupted_demo_leaves_nothing_behind, .timeout = 300) {
     static const int signals[] = {SIGINT, SIGTERM};
     for (size_t i = 0; i < 2; i++) {
         demo_t demo = begin();

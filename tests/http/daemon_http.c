@@ -21,7 +21,7 @@ Test(daemon_http, health_readiness_and_metrics_of_leader_and_standby) {
     cluster_end(&cluster);
 }
 
-Test(daemon_http, without_redis_it_is_alive_and_not_ready) {
+Test(daemon_http, without_redis_alive_but_not_ready) {
     cluster_t cluster;
     int port;
     daemon_t *d = leading(&cluster, (sidecar_t){0}, &port);
@@ -40,7 +40,7 @@ Test(daemon_http, without_redis_it_is_alive_and_not_ready) {
     cluster_end(&cluster);
 }
 
-Test(daemon_http, a_refused_configuration_is_told_and_a_taken_one_counted) {
+Test(daemon_http, refused_configuration_is_shown_and_a_good_one_counted) {
     cluster_t cluster;
     int port;
     daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"}, &port);
@@ -58,7 +58,7 @@ Test(daemon_http, a_refused_configuration_is_told_and_a_taken_one_counted) {
     cluster_end(&cluster);
 }
 
-Test(daemon_http, a_changed_timeout_is_seen_to_take_effect) {
+Test(daemon_http, changed_timeout_is_shown_in_effect) {
     cluster_t cluster;
     int port;
     daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"v\"; dialect = \"bull\"; }"}, &port);
@@ -78,7 +78,7 @@ Test(daemon_http, a_changed_timeout_is_seen_to_take_effect) {
     cluster_end(&cluster);
 }
 
-Test(daemon_http, a_port_that_is_taken_is_said_and_jobs_flow) {
+Test(daemon_http, port_in_use_is_logged_and_jobs_flow) {
     cluster_t cluster = cluster_begin(NULL);
     int holder, port = some_port(&holder);
     cr_assert_eq(listen(holder, 1), 0);
@@ -129,7 +129,7 @@ Test(daemon_http, other_methods_paths_and_sizes_get_an_answer) {
 
 enum { CROWD = 1000 };
 
-Test(daemon_http, a_thousand_connections_keep_no_probe_out_and_no_job_back) {
+Test(daemon_http, thousand_connections_block_no_probe_and_no_job) {
     cluster_t cluster;
     int port;
     daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"}, &port);
@@ -149,7 +149,7 @@ Test(daemon_http, a_thousand_connections_keep_no_probe_out_and_no_job_back) {
     cluster_end(&cluster);
 }
 
-Test(daemon_http, a_request_that_comes_drop_by_drop_is_ended) {
+Test(daemon_http, slow_request_is_closed) {
     cluster_t cluster;
     int port;
     leading(&cluster, (sidecar_t){0}, &port);
@@ -168,7 +168,7 @@ Test(daemon_http, a_request_that_comes_drop_by_drop_is_ended) {
     cluster_end(&cluster);
 }
 
-Test(daemon_http, healthcheck_asks_the_one_that_runs) {
+Test(daemon_http, healthcheck_asks_the_running_instance) {
     cluster_t cluster;
     int port;
     daemon_t *d = leading(&cluster, (sidecar_t){0}, &port);
@@ -187,7 +187,7 @@ Test(daemon_http, healthcheck_asks_the_one_that_runs) {
 }
 
 /* Whoever ended it for that would end it for good. */
-Test(daemon_http, a_sidecar_that_goes_on_with_an_earlier_config_is_well) {
+Test(daemon_http, refused_config_keeps_the_instance_healthy) {
     cluster_t cluster = cluster_begin(NULL);
     int port;
     daemon_t *d = serving(&cluster, (sidecar_t){0}, &port);

@@ -33,7 +33,7 @@ static double value(int port, const char *series) {
 /* By a command that only a count calls here: the failure stream has nothing to be trimmed. */
 static long long counts(const cluster_t *cluster) { return server_commandstat(cluster->server, "xlen"); }
 
-Test(daemon_metrics, sizes_are_those_of_redis) {
+Test(daemon_metrics, sizes_equal_those_in_redis) {
     cluster_t cluster = cluster_begin(NULL);
     sidecar_t spec = {.ttl = "6s",
                       .queues = "{ name = \"q\"; heartbeat = \"off\"; " BOTH " }, { name = \"a\\\"b\\\\c\"; }, "
@@ -76,7 +76,7 @@ Test(daemon_metrics, sizes_are_those_of_redis) {
     cluster_end(&cluster);
 }
 
-Test(daemon_metrics, a_key_of_the_wrong_type_has_no_number_and_spoils_none) {
+Test(daemon_metrics, key_of_wrong_type_has_no_size_and_spoils_no_other) {
     cluster_t cluster;
     int port;
     /* With this TTL the leader sleeps for a minute and more unless it is woken. */
@@ -94,7 +94,7 @@ Test(daemon_metrics, a_key_of_the_wrong_type_has_no_number_and_spoils_none) {
     cluster_end(&cluster);
 }
 
-Test(daemon_metrics, without_scrapes_nothing_is_counted) {
+Test(daemon_metrics, nothing_is_measured_without_scrapes) {
     cluster_t cluster;
     int port;
     leading(&cluster, (sidecar_t){.ttl = "10s"}, &port);
@@ -119,7 +119,7 @@ static long long recorded(cluster_t *cluster, const char *reason) {
                      reason);
 }
 
-Test(daemon_metrics, failures_by_reason_and_stalls_by_cause) {
+Test(daemon_metrics, failures_are_counted_by_reason_and_stalls_by_cause) {
     static const char *const reasons[] = {"retries_exhausted", "reported",    "alive_timeout", "unreadable",
                                           "invalid_target",    "dead_letter", "worker_failed"};
     static const char *const causes[] = {"timeout", "heartbeat_lost", "worker_gone", "lock_lost", "alive_timeout"};
@@ -150,7 +150,7 @@ Test(daemon_metrics, failures_by_reason_and_stalls_by_cause) {
     cluster_end(&cluster);
 }
 
-Test(daemon_metrics, roles_in_trouble_say_so) {
+Test(daemon_metrics, roles_in_trouble_are_shown) {
     cluster_t cluster;
     int port;
     daemon_t *d = leading(&cluster, (sidecar_t){0}, &port);
@@ -182,7 +182,7 @@ static void check_by_promtool(const char *scrape) {
     free(in), free(out), free(said);
 }
 
-Test(daemon_metrics, promtool_has_nothing_to_say) {
+Test(daemon_metrics, promtool_accepts_the_metrics) {
     cluster_t cluster;
     int port;
     daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"a\\\"b\\\\c\\xc3\\xa9\"; }"}, &port);
@@ -197,7 +197,7 @@ Test(daemon_metrics, promtool_has_nothing_to_say) {
 }
 
 /* Every family of `help metrics` is in a scrape, with its type and its words, and nothing else is. */
-Test(daemon_metrics, a_scrape_holds_what_help_says) {
+Test(daemon_metrics, scrape_holds_every_metric_of_help) {
     cluster_t cluster;
     int port;
     leading(&cluster, (sidecar_t){0}, &port);

@@ -66,13 +66,13 @@ static void expect_told(size_t refused, const char *fault, size_t changed, const
 }
 
 /* By whole characters, and nobody takes the beginning for all. */
-Test(unit_health, what_is_long_is_told_in_part) {
+Test(unit_health, long_texts_are_cut) {
     expect_told(1998, "0\xc3\xa9\"", 398, "7\xc3\xa9\"");
     expect_told(1999, "0 and more: the log has all\"", 399, "7 and more: the log has all\"");
     expect_told(3000, "0 and more: the log has all\"", 300, "7\xc3\xa9\"");
 }
 
-Test(unit_health, each_trouble_is_one_check_and_few_make_it_unready) {
+Test(unit_health, each_trouble_is_one_check_and_few_decide_readiness) {
     static const char *const checks[] = {"roles", "redis", "lock", "queues", "wakeups", "audit", "config"};
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         world_t w = {.metrics = metrics_new(1), .role = {.name = "auditor"}};

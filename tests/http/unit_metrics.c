@@ -7,7 +7,7 @@
 
 static const int64_t BOUNDS[METRICS_LATENESS_BUCKETS - 1] = METRICS_LATENESS_BOUNDS;
 
-Test(unit_metrics, begin_at_zero) {
+Test(unit_metrics, metrics_begin_at_zero) {
     metrics_t *metrics = metrics_new(3);
     cr_assert_eq(metrics->queue_count, 3);
     for (size_t i = 0; i < 3; i++) {
@@ -23,7 +23,7 @@ Test(unit_metrics, begin_at_zero) {
     metrics_free(NULL);
 }
 
-Test(unit_metrics, bounds_belong_to_the_bucket_below) {
+Test(unit_metrics, bucket_bounds_are_inclusive) {
     metrics_t *metrics = metrics_new(1);
     metrics_queue_t *queue = &metrics->queues[0];
     for (size_t i = 0; i < METRICS_LATENESS_BUCKETS - 1; i++) {
@@ -74,7 +74,7 @@ static config_t *config_of(queue_config_t *queues, size_t count) {
     return &config;
 }
 
-Test(unit_metrics, a_queue_keeps_its_place_and_numbers) {
+Test(unit_metrics, queue_keeps_its_row_and_numbers) {
     metrics_t *metrics = metrics_new(2);
     queue_config_t queues[] = {{.name = (char[]){"a"}, .dialect = &list_settings},
                                {.name = (char[]){"b"}, .dialect = &list_settings},
@@ -97,7 +97,7 @@ Test(unit_metrics, a_queue_keeps_its_place_and_numbers) {
 }
 
 /* A queue that a reload is about to bring has its place already. */
-Test(unit_metrics, settings_are_not_told_before_they_are_in_effect) {
+Test(unit_metrics, settings_are_reported_once_in_effect) {
     metrics_t *metrics = metrics_new(1);
     queue_config_t queues[] = {{.name = "a", .dialect = &list_settings, .policy.retry_times = 3}};
     metrics_serve(metrics, config_of(queues, 1));
@@ -124,7 +124,7 @@ Test(unit_metrics, sizes_are_wanted_for_two_minutes_after_a_scrape) {
     metrics_free(metrics);
 }
 
-Test(unit_metrics, sizes_are_told_for_a_minute_and_ages_run_on) {
+Test(unit_metrics, sizes_are_reported_for_a_minute_and_ages_grow) {
     metrics_t *metrics = metrics_new(1);
     metrics_queue_t *queue = &metrics->queues[0];
     cr_assert_not(metrics_counted(queue, at_s(0)));
@@ -138,7 +138,7 @@ Test(unit_metrics, sizes_are_told_for_a_minute_and_ages_run_on) {
     metrics_free(metrics);
 }
 
-Test(unit_metrics, ends_by_reason_and_stalls_by_cause_and_in_all) {
+Test(unit_metrics, ends_and_stalls_are_counted_by_label_and_in_total) {
     metrics_t *metrics = metrics_new(1);
     metrics_queue_t *queue = &metrics->queues[0];
     static const char *const reasons[] = {"retries_exhausted", "reported",    "alive_timeout", "unreadable",
@@ -155,7 +155,7 @@ Test(unit_metrics, ends_by_reason_and_stalls_by_cause_and_in_all) {
 }
 
 /* What is refused is tried again every 5 s: one that is over is told no longer. */
-Test(unit_metrics, a_queue_is_refused_for_as_long_as_its_requests_are) {
+Test(unit_metrics, queue_counts_as_refused_while_its_requests_are) {
     metrics_t *metrics = metrics_new(4);
     queue_config_t queues[] = {{.name = "a", .dialect = &list_settings}, {.name = "b", .dialect = &list_settings}};
     char *first;

@@ -39,14 +39,14 @@ static int64_t other_group_takes_over(int signal) {
  * machine that stands still. */
 enum { TAKEN_OVER_MS = 5000 + 2 * 3000 + 3000 };
 
-Test(daemon_queues, of_a_group_that_has_gone_are_taken_over) {
+Test(daemon_queues, queue_of_a_stopped_group_is_taken_over) {
     cr_assert_leq(other_group_takes_over(SIGTERM), wait_scaled_ms(TAKEN_OVER_MS));
 }
-Test(daemon_queues, of_a_group_that_has_died_are_taken_over) {
+Test(daemon_queues, queue_of_a_dead_group_is_taken_over) {
     cr_assert_leq(other_group_takes_over(SIGKILL), wait_scaled_ms(TAKEN_OVER_MS));
 }
 
-Test(daemon_queues, that_the_leader_does_not_serve_are_told) {
+Test(daemon_queues, standby_reports_queues_its_leader_skips) {
     cluster_t s = cluster_begin(NULL);
     cluster_sidecar_up(&s, (sidecar_t){.ttl = "4s", .queues = QUEUE("q")});
     daemon_t *d = cluster_sidecar(&s, (sidecar_t){.ttl = "4s", .queues = QUEUE("q") ", " QUEUE("extra") ", " QUEUE("more")});
@@ -76,7 +76,7 @@ static void all_are_served(cluster_t *s) {
     }
 }
 
-Test(daemon_queues, may_have_a_lock_each) {
+Test(daemon_queues, each_queue_may_have_its_own_lock) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *one = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scope = "queue", .queues = QUEUE("a") ", " QUEUE("b")});
     daemon_t *two = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scope = "queue", .queues = ALL});

@@ -38,11 +38,11 @@ static int leaders_of(int sidecars) {
     return leaders;
 }
 
-Test(daemon_leader, one_of_two_leads) { cr_assert_eq(leaders_of(2), 1); }
-Test(daemon_leader, one_of_five_leads) { cr_assert_eq(leaders_of(5), 1); }
+Test(daemon_leader, one_of_two_instances_leads) { cr_assert_eq(leaders_of(2), 1); }
+Test(daemon_leader, one_of_five_instances_leads) { cr_assert_eq(leaders_of(5), 1); }
 
 /* Twice; there are more rounds where the machine stands still in one. */
-Test(daemon_leader, killed_one_is_replaced_within_ttl_and_a_second, .timeout = 120) {
+Test(daemon_leader, killed_leader_is_replaced_within_ttl_plus_1s, .timeout = 120) {
     int64_t took_ms = 0;
     cluster_t s = cluster_begin(NULL);
     for (int i = 0; i < 3; i++) cluster_sidecar_up(&s, (sidecar_t){.ttl = "1s"});
@@ -63,7 +63,7 @@ Test(daemon_leader, killed_one_is_replaced_within_ttl_and_a_second, .timeout = 1
 }
 
 /* In most of five rounds, or of more where the machine stands still in some; but always long before the TTL. */
-Test(daemon_leader, terminated_one_is_replaced_within_200_ms) {
+Test(daemon_leader, terminated_leader_is_replaced_within_200ms) {
     enum { LEAST = 5, MOST = 15 };
     int64_t longest_ms = 0;
     int rounds = 0, in_time = 0;
@@ -93,7 +93,7 @@ Test(daemon_leader, terminated_one_is_replaced_within_200_ms) {
     cluster_end(&s);
 }
 
-Test(daemon_leader, standby_ends_without_a_word_to_the_others) {
+Test(daemon_leader, stopping_standby_publishes_nothing) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *leader = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
     daemon_t *standby = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
@@ -107,7 +107,7 @@ Test(daemon_leader, standby_ends_without_a_word_to_the_others) {
     cluster_end(&s);
 }
 
-Test(daemon_leader, paused_one_falls_back_to_standby) {
+Test(daemon_leader, paused_leader_becomes_standby) {
     cluster_t s = cluster_begin(NULL);
     for (int i = 0; i < 2; i++) cluster_sidecar_up(&s, (sidecar_t){.ttl = "4s"});
     daemon_t *old = cluster_await_leader(&s, "g", NULL, 5000);
@@ -151,7 +151,7 @@ static void delay_seen(cluster_t *s, proxy_t *proxy, const char *job, int64_t de
 }
 
 /* A promote that was sent in good faith arrives after the lock has passed on: only the fence in the script can stop it. */
-Test(daemon_leader, late_request_of_an_old_leader_does_nothing) {
+Test(daemon_leader, late_request_of_an_old_leader_is_fenced) {
     cluster_t s = cluster_begin(NULL);
     proxy_t *proxy = proxy_start(server_socket(s.server));
     daemon_t *old =
@@ -214,8 +214,8 @@ static long long reply_to_acquire_is_lost(bool then_ends) {
     return locks;
 }
 
-Test(daemon_leader, leads_though_the_reply_to_acquire_is_lost) { cr_assert_eq(reply_to_acquire_is_lost(false), 0); }
-Test(daemon_leader, gives_back_what_it_may_hold) { cr_assert_eq(reply_to_acquire_is_lost(true), 0); }
+Test(daemon_leader, lost_reply_to_acquire_still_leads) { cr_assert_eq(reply_to_acquire_is_lost(false), 0); }
+Test(daemon_leader, lock_that_may_be_held_is_released) { cr_assert_eq(reply_to_acquire_is_lost(true), 0); }
 
 /* How many ms it takes to end, in bad order. */
 static int64_t ends_by_a_second_signal(void) {
@@ -233,7 +233,7 @@ static int64_t ends_by_a_second_signal(void) {
     return end.ms;
 }
 
-Test(daemon_leader, second_signal_ends_it_at_once, .timeout = 60) {
+Test(daemon_leader, second_signal_exits_at_once, .timeout = 60) {
     cr_assert(wait_for(ends_by_a_second_signal() < wait_scaled_ms(150), 10000));
 }
 
@@ -255,14 +255,14 @@ static int64_t ends_with_frozen_redis(bool noticed) {
     return end.ms;
 }
 
-Test(daemon_leader, ends_though_redis_is_frozen, .timeout = 60) {
+Test(daemon_leader, sigterm_exits_while_redis_is_frozen, .timeout = 60) {
     cr_assert(wait_for(ends_with_frozen_redis(false) <= wait_scaled_ms(3000), 10000));
 }
-Test(daemon_leader, ends_though_redis_has_been_frozen_for_long, .timeout = 60) {
+Test(daemon_leader, sigterm_exits_after_redis_froze_for_long, .timeout = 60) {
     cr_assert(wait_for(ends_with_frozen_redis(true) <= wait_scaled_ms(3000), 10000));
 }
 
-Test(daemon_leader, holds_few_connections) {
+Test(daemon_leader, connections_stay_within_the_limit) {
     enum { LEADERS = 6, STANDBYS = 3 };
     const sidecar_t spec = {.ttl = "4s", .queues = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; }"};
     cluster_t s = cluster_begin(NULL);
@@ -283,7 +283,7 @@ Test(daemon_leader, holds_few_connections) {
 }
 
 /* With the TTL and the safety poll that are the defaults. */
-Test(daemon_leader, asks_little_when_idle, .timeout = 120) {
+Test(daemon_leader, idle_instances_send_few_requests, .timeout = 120) {
     enum { WINDOW_MS = 12000 };
     cluster_t s = cluster_begin(NULL);
     proxy_t *of_leader = proxy_start(server_socket(s.server)), *of_standby = proxy_start(server_socket(s.server));

@@ -3,7 +3,7 @@
 
 #include <criterion/parameterized.h>
 
-Test(redis_leader, leads_alone) {
+Test(redis_leader, single_instance_leads) {
     fixture_t f = setup(false);
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
@@ -25,7 +25,7 @@ Test(redis_leader, leads_alone) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, renews_at_a_third_of_the_ttl) {
+Test(redis_leader, lock_is_renewed_at_a_third_of_the_ttl) {
     fixture_t f = setup(true);
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
@@ -45,7 +45,7 @@ Test(redis_leader, renews_at_a_third_of_the_ttl) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, a_standby_waits_and_takes_over_when_the_lock_runs_out) {
+Test(redis_leader, standby_takes_over_when_the_lock_expires) {
     fixture_t f = setup(true);
     instance_t one, two;
     instance_start(&one, f.keys, INSTANCE_LEADER);
@@ -86,13 +86,13 @@ static int64_t released_us(fixture_t *f) {
     return start;
 }
 
-Test(redis_leader, a_release_is_followed_at_once) {
+Test(redis_leader, standby_takes_over_at_once_after_a_release) {
     fixture_t f = setup(false);
     cr_assert(wait_for(released_us(&f) < INT64_C(1000) * wait_scaled_ms(200), 10000));
     fixture_stop(&f);
 }
 
-Test(redis_leader, loses_its_term_with_the_lock) {
+Test(redis_leader, term_ends_when_the_lock_is_gone) {
     fixture_t f = setup(false);
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
@@ -117,7 +117,7 @@ Test(redis_leader, loses_its_term_with_the_lock) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, a_lost_reply_to_acquire_is_the_same_term) {
+Test(redis_leader, lost_reply_to_acquire_keeps_the_term) {
     fixture_t f = setup(true);
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
@@ -133,7 +133,7 @@ Test(redis_leader, a_lost_reply_to_acquire_is_the_same_term) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, gives_back_what_it_may_hold) {
+Test(redis_leader, lock_that_may_be_held_is_released) {
     fixture_t f = setup(true);
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
@@ -146,7 +146,7 @@ Test(redis_leader, gives_back_what_it_may_hold) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, a_lost_renewal_is_sent_again) {
+Test(redis_leader, lost_renewal_is_sent_again) {
     fixture_t f = setup(true);
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
@@ -163,7 +163,7 @@ Test(redis_leader, a_lost_renewal_is_sent_again) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, heals_what_a_clock_step_left_behind) {
+Test(redis_leader, lock_left_by_a_clock_step_is_broken) {
     fixture_t f = setup(false);
     instance_t one, two;
     instance_start(&one, f.keys, INSTANCE_LEADER);
@@ -182,7 +182,7 @@ Test(redis_leader, heals_what_a_clock_step_left_behind) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, a_living_leader_survives_a_clock_step) {
+Test(redis_leader, living_leader_survives_a_clock_step) {
     fixture_t f = setup(false);
     instance_t one, two;
     instance_start(&one, f.keys, INSTANCE_LEADER);
@@ -200,7 +200,7 @@ Test(redis_leader, a_living_leader_survives_a_clock_step) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, says_which_queues_its_leader_does_not_serve) {
+Test(redis_leader, standby_names_queues_its_leader_skips) {
     fixture_t f = setup(false);
     config_t *wider = fixture_config("redis = { socket = \"%s\"; }; group = \"app\"; lock = { ttl = \"" TTL_TEXT "\"; };"
                                      "queues = ( { name = \"email\"; }, { name = \"sms\"; } );",
@@ -223,7 +223,7 @@ Test(redis_leader, says_which_queues_its_leader_does_not_serve) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, takes_a_queue_over_only_from_a_group_that_nobody_leads) {
+Test(redis_leader, queue_is_claimed_only_from_a_group_without_leader) {
     fixture_t f = setup(false);
     config_t *other = fixture_config("redis = { socket = \"%s\"; }; group = \"other\"; lock = { ttl = \"" TTL_TEXT "\"; };"
                                      "queues = ( { name = \"sms\"; }, { name = \"email\"; } );",
@@ -254,13 +254,13 @@ static const char *const PASSING[] = {"-LOADING x",     "-MASTERDOWN x", "-BUSY 
                                       "-CLUSTERDOWN x", "-TRYAGAIN x",   "-MISCONF x", "-NOREPLICAS x"};
 enum { PASSINGS = sizeof PASSING / sizeof *PASSING };
 
-ParameterizedTestParameters(redis_leader, backs_off_from_what_passes_by_itself) {
+ParameterizedTestParameters(redis_leader, temporary_errors_are_retried_with_back_off) {
     static int numbers[PASSINGS];
     for (int i = 0; i < PASSINGS; i++) numbers[i] = i;
     return cr_make_param_array(int, numbers, PASSINGS);
 }
 
-ParameterizedTest(int *number, redis_leader, backs_off_from_what_passes_by_itself) {
+ParameterizedTest(int *number, redis_leader, temporary_errors_are_retried_with_back_off) {
     fixture_t f = setup(true);
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
@@ -282,7 +282,7 @@ ParameterizedTest(int *number, redis_leader, backs_off_from_what_passes_by_itsel
     fixture_stop(&f);
 }
 
-Test(redis_leader, a_refusal_for_good_is_asked_about_seldom) {
+Test(redis_leader, permanent_refusal_is_retried_seldom) {
     fixture_t f = setup(true);
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
@@ -301,7 +301,7 @@ Test(redis_leader, a_refusal_for_good_is_asked_about_seldom) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, does_not_lead_what_fails_the_preflight) {
+Test(redis_leader, failed_preflight_prevents_leading) {
     fixture_t f = setup(true);
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
@@ -319,7 +319,7 @@ Test(redis_leader, does_not_lead_what_fails_the_preflight) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, a_frozen_server_ends_the_term_in_time) {
+Test(redis_leader, frozen_server_ends_the_term_in_time) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG, .redis = "timeout = \"100ms\";", .closed = true});
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
@@ -343,7 +343,7 @@ Test(redis_leader, a_frozen_server_ends_the_term_in_time) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, nobody_spins_while_redis_is_away) {
+Test(redis_leader, no_busy_loop_while_redis_is_down) {
     fixture_t f = setup(false);
     instance_t leader, standby;
     instance_start(&leader, f.keys, INSTANCE_LEADER);
@@ -365,7 +365,7 @@ Test(redis_leader, nobody_spins_while_redis_is_away) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, news_that_cannot_be_taken_yet_wake_nobody) {
+Test(redis_leader, readable_sockets_do_not_wake_during_back_off) {
     fixture_t f = setup(true);
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
@@ -383,7 +383,7 @@ Test(redis_leader, news_that_cannot_be_taken_yet_wake_nobody) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, a_killed_connection_costs_no_term) {
+Test(redis_leader, killed_connection_keeps_the_term) {
     fixture_t f = setup(false);
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
@@ -398,7 +398,7 @@ Test(redis_leader, a_killed_connection_costs_no_term) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, a_lock_for_each_queue) {
+Test(redis_leader, each_queue_has_its_own_lock) {
     fixture_t f =
         fixture_start(&(fixture_options_t){.closed = true,
                                            .config = "group = \"app\"; lock = { ttl = \"" TTL_TEXT "\"; scope = \"queue\"; };"
@@ -420,7 +420,7 @@ Test(redis_leader, a_lock_for_each_queue) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, odd_locks_are_waited_for_without_haste) {
+Test(redis_leader, odd_locks_are_retried_slowly) {
     static const char *const locks[] = {"",
                                         "-",
                                         "somebody",
@@ -448,7 +448,7 @@ Test(redis_leader, odd_locks_are_waited_for_without_haste) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, a_lock_that_no_sidecar_wrote_is_named) {
+Test(redis_leader, foreign_lock_value_is_logged) {
     fixture_t f = setup(false);
     redis_ok(f.r, "SET sidecar:app:lock hello");
     instance_t instance;
@@ -472,7 +472,7 @@ Test(redis_leader, a_lock_that_no_sidecar_wrote_is_named) {
     fixture_stop(&f);
 }
 
-Test(redis_leader, a_connection_that_comes_and_goes_is_told_of_once) {
+Test(redis_leader, flapping_connection_is_logged_once) {
     fixture_t f = setup(false);
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);

@@ -60,7 +60,7 @@ static bool told_by_health(instance_t *instance, const char *text) {
     return told;
 }
 
-Test(redis_leader_barred, what_one_dialect_lacks_keeps_no_other_queue_from_being_served) {
+Test(redis_leader_disabled, missing_right_of_one_dialect_disables_only_its_queues) {
     setup_t d;
     begin(&d, ALL_ROLES, "ACL SETUSER default -zcount"); /* bull alone needs it */
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
@@ -75,7 +75,7 @@ Test(redis_leader_barred, what_one_dialect_lacks_keeps_no_other_queue_from_being
     end(&d);
 }
 
-Test(redis_leader_barred, a_right_that_is_mended_takes_effect_without_a_restart) {
+Test(redis_leader_disabled, restored_right_needs_no_restart) {
     setup_t d;
     begin(&d, ALL_ROLES, "ACL SETUSER default -zcount -scard");
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
@@ -106,7 +106,7 @@ Test(redis_leader_barred, a_right_that_is_mended_takes_effect_without_a_restart)
 }
 
 /* One queue of a dialect is asked for all that are like it, whatever else is wrong with that one. */
-Test(redis_leader_barred, a_queue_stays_barred_though_the_one_that_is_asked_for_it_has_another_fault) {
+Test(redis_leader_disabled, queue_stays_disabled_while_its_probe_has_another_fault) {
     setup_t d;
     begin(&d, ALL_ROLES, "ACL SETUSER default -zcount");
     redis_ok(d.f.r, "XADD bull:video:events * f v");
@@ -122,7 +122,7 @@ Test(redis_leader_barred, a_queue_stays_barred_though_the_one_that_is_asked_for_
 }
 
 /* No look takes what is still there for gone. */
-Test(redis_leader_barred, a_queue_of_another_system_is_served_when_that_has_gone_and_no_sooner) {
+Test(redis_leader_disabled, queue_of_a_foreign_system_is_enabled_when_that_is_gone) {
     setup_t d;
     begin(&d, ALL_ROLES, "XADD bull:video:events * f v");
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
@@ -143,7 +143,7 @@ Test(redis_leader_barred, a_queue_of_another_system_is_served_when_that_has_gone
 }
 
 /* Of one dialect, too, those alone that need it. */
-Test(redis_leader_barred, a_queue_is_served_again_when_what_it_alone_needs_is_mended) {
+Test(redis_leader_disabled, mended_queue_is_enabled_again) {
     fixture_t f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; lock = { ttl = \"60s\"; }; queues = ( { name = \"a\"; dialect = \"private_queues\"; main = "
                   "\"one\"; private = \"one-*\"; }, { name = \"b\"; dialect = \"private_queues\"; main = \"two\"; registry = "
@@ -164,7 +164,7 @@ Test(redis_leader_barred, a_queue_is_served_again_when_what_it_alone_needs_is_me
 }
 
 /* What every queue needs is another matter. */
-Test(redis_leader_barred, a_core_command_that_is_refused_still_means_that_nobody_leads) {
+Test(redis_leader_disabled, refused_core_command_prevents_leading) {
     setup_t d;
     begin(&d, ALL_ROLES, "ACL SETUSER default -xtrim");
     cr_assert(driver_until(&d.instance.driver, fixture_log_count("cannot lead") > 0, 10000));
@@ -178,7 +178,7 @@ Test(redis_leader_barred, a_core_command_that_is_refused_still_means_that_nobody
 }
 
 /* A look that fails half-way tells nothing: the queue stays barred, the term goes on, and nobody spins. */
-Test(redis_leader_barred, a_look_that_is_lost_changes_nothing) {
+Test(redis_leader_disabled, lost_recheck_changes_nothing) {
     setup_t d;
     begin(&d, INSTANCE_LEADER | INSTANCE_DISPATCHER, "ACL SETUSER default -zcount");
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
@@ -201,7 +201,7 @@ Test(redis_leader_barred, a_look_that_is_lost_changes_nothing) {
 }
 
 /* The instance that takes over has looked long ago, when it came to stand by. */
-Test(redis_leader_barred, an_heir_looks_before_it_believes_what_it_once_saw) {
+Test(redis_leader_disabled, handed_over_leader_checks_before_it_serves) {
     fixture_t f = setup();
     instance_t one, two;
     instance_start(&one, f.keys, INSTANCE_LEADER);

@@ -4,7 +4,7 @@
 #include <criterion/criterion.h>
 
 /* Each lock has its own story, and so has each term: none of them is a repeat of another. */
-Test(redis_leader_log, the_end_of_each_term_is_in_the_log) {
+Test(redis_leader_log, end_of_each_term_is_logged) {
     fixture_t f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; lock = { scope = \"queue\"; ttl = \"800ms\"; }; queues = ( { name = \"{a}\"; }, "
                   "{ name = \"{b}\"; } );",

@@ -41,7 +41,7 @@ static void await_faults(setup_t *d, int64_t faults) {
               "%lld faults\n%s", (long long)metric_get(&d->instance.metrics->preflight_faults), fixture_log());
 }
 
-Test(redis_leader_findings, a_key_that_is_mended_counts_no_more) {
+Test(redis_leader_preflight, mended_key_is_no_longer_counted) {
     setup_t d;
     open_desk(&d, "email:backup");
     redis_ok(d.f.r, "SET email x");
@@ -69,7 +69,7 @@ Test(redis_leader_findings, a_key_that_is_mended_counts_no_more) {
     close_desk(&d);
 }
 
-Test(redis_leader_findings, a_key_that_is_spoilt_while_it_runs_is_counted) {
+Test(redis_leader_preflight, key_spoilt_while_running_is_counted) {
     setup_t d;
     open_desk(&d, NULL);
     await_faults(&d, 0);
@@ -85,7 +85,7 @@ Test(redis_leader_findings, a_key_that_is_spoilt_while_it_runs_is_counted) {
     close_desk(&d);
 }
 
-Test(redis_leader_findings, who_leads_no_more_looks_all_the_same) {
+Test(redis_leader_preflight, former_leader_still_rechecks) {
     setup_t d;
     open_desk(&d, "email:backup");
     await_faults(&d, 1);
@@ -108,7 +108,7 @@ static void take_away_xtrim(setup_t *d) {
 }
 
 /* It leads on, as it has the lock; and what is of no queue is looked for again, if more seldom. */
-Test(redis_leader_findings, a_right_of_all_queues_that_is_mended_counts_no_more) {
+Test(redis_leader_preflight, mended_right_of_all_queues_is_no_longer_counted) {
     setup_t d;
     open_desk(&d, NULL);
     take_away_xtrim(&d);
@@ -124,7 +124,7 @@ Test(redis_leader_findings, a_right_of_all_queues_that_is_mended_counts_no_more)
 }
 
 /* A look that was not made to its end has found nothing, and so nothing mended. */
-Test(redis_leader_findings, a_look_that_redis_is_too_busy_for_forgets_nothing) {
+Test(redis_leader_preflight, recheck_refused_by_a_busy_redis_forgets_nothing) {
     setup_t d;
     open_desk(&d, NULL);
     take_away_xtrim(&d);
@@ -141,7 +141,7 @@ Test(redis_leader_findings, a_look_that_redis_is_too_busy_for_forgets_nothing) {
 }
 
 /* It led on with what it had, but begins no term with it. */
-Test(redis_leader_findings, who_must_not_lead_takes_no_lock_again) {
+Test(redis_leader_preflight, failed_preflight_takes_no_lock_again) {
     setup_t d;
     open_desk(&d, NULL);
     take_away_xtrim(&d);
@@ -158,7 +158,7 @@ Test(redis_leader_findings, who_must_not_lead_takes_no_lock_again) {
 }
 
 /* The locks that it has are kept meanwhile, by the same connection. */
-Test(redis_leader_findings, a_lock_that_must_not_be_taken_costs_no_other_one) {
+Test(redis_leader_preflight, refused_lock_costs_no_other_lock) {
     setup_t d = {.f = fixture_start(&(fixture_options_t){
                      .config = "group = \"app\"; lock = { ttl = \"60s\"; scope = \"queue\"; }; queues = ( { name = \"{a}\"; }, "
                                "{ name = \"{b}\"; } );",
@@ -190,7 +190,7 @@ static bool told_by_health(const setup_t *d, const char *text) {
 }
 
 /* A long lease outlasts much: /readyz tells what is wrong with Redis from the beginning. */
-Test(redis_leader_findings, who_leads_on_without_redis_tells_why) {
+Test(redis_leader_preflight, leader_without_redis_tells_why) {
     setup_t d;
     open_desk(&d, NULL);
     proxy_refuse_new(d.f.proxy, true);

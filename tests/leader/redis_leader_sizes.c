@@ -45,7 +45,7 @@ static void later(setup_t *d, int64_t seconds) {
               "%s", fixture_log());
 }
 
-Test(redis_leader_census, nothing_is_counted_while_nobody_scrapes) {
+Test(redis_leader_sizes, nothing_is_measured_without_scrapes) {
     setup_t d;
     open_desk(&d, WITH_TTL("60s"), 0);
     long long before = counts(&d); /* of the preflight */
@@ -68,7 +68,7 @@ Test(redis_leader_census, nothing_is_counted_while_nobody_scrapes) {
     close_desk(&d);
 }
 
-Test(redis_leader_census, numbers_are_those_of_redis, .timeout = 60) {
+Test(redis_leader_sizes, sizes_equal_those_in_redis, .timeout = 60) {
     setup_t d;
     open_desk(&d, WITH_TTL("60s"), INSTANCE_MONITOR);
     redis_ok(d.f.r, "ZADD email:delayed 1000 a 9000000000000 b");
@@ -107,7 +107,7 @@ Test(redis_leader_census, numbers_are_those_of_redis, .timeout = 60) {
     close_desk(&d);
 }
 
-Test(redis_leader_census, who_does_not_lead_tells_nothing) {
+Test(redis_leader_sizes, standby_reports_no_sizes) {
     setup_t d;
     open_desk(&d, QUEUES, 0);
     scrape(&d);
@@ -122,7 +122,7 @@ Test(redis_leader_census, who_does_not_lead_tells_nothing) {
     close_desk(&d);
 }
 
-Test(redis_leader_census, of_queues_with_locks_of_their_own_those_that_are_led) {
+Test(redis_leader_sizes, only_led_queues_are_measured) {
     setup_t d = {.f = fixture_start(&(fixture_options_t){
                      .config = "group = \"app\"; lock = { scope = \"queue\"; ttl = \"60s\"; }; queues = ( { name = \"{a}\"; }, "
                                "{ name = \"{b}\"; }, { name = \"{c}\"; } );",
@@ -138,7 +138,7 @@ Test(redis_leader_census, of_queues_with_locks_of_their_own_those_that_are_led) 
     close_desk(&d);
 }
 
-Test(redis_leader_census, a_key_of_the_wrong_type_is_said_once_and_spoils_no_other_number) {
+Test(redis_leader_sizes, key_of_wrong_type_is_logged_once_and_spoils_no_other_size) {
     setup_t d;
     open_desk(&d, WITH_TTL("60s"), 0);
     redis_ok(d.f.r, "RPUSH email 1 2 3");
@@ -157,7 +157,7 @@ Test(redis_leader_census, a_key_of_the_wrong_type_is_said_once_and_spoils_no_oth
 }
 
 /* Else the sum over all instances would be twice what there is. */
-Test(redis_leader_census, a_queue_of_another_group_is_counted_there) {
+Test(redis_leader_sizes, queue_of_another_group_is_measured_there) {
     setup_t d = {.f = fixture_start(&(fixture_options_t){.config = QUEUES, .closed = true})};
     redis_ok(d.f.r, "HSET sidecar:email:meta group others");
     redis_ok(d.f.r, "SET sidecar:others:lock another PX 600000");
@@ -172,7 +172,7 @@ Test(redis_leader_census, a_queue_of_another_group_is_counted_there) {
 }
 
 /* Not even until it is known whether it can be taken over. */
-Test(redis_leader_census, a_queue_whose_claim_is_lost_is_counted_there) {
+Test(redis_leader_sizes, queue_whose_claim_is_lost_is_measured_there) {
     setup_t d = {.f = fixture_start(&(fixture_options_t){.config = WITH_TTL("60s"), .proxy = true, .closed = true})};
     redis_ok(d.f.r, "HSET sidecar:email:meta group others");
     redis_ok(d.f.r, "SET sidecar:others:lock another PX 600000");
@@ -187,7 +187,7 @@ Test(redis_leader_census, a_queue_whose_claim_is_lost_is_counted_there) {
     close_desk(&d);
 }
 
-Test(redis_leader_census, many_queues_are_counted_by_and_by) {
+Test(redis_leader_sizes, many_queues_are_measured_step_by_step) {
     buffer_t config = {0};
     setup_t d;
     buffer_str(&config, "group = \"app\"; queues = (");
@@ -202,7 +202,7 @@ Test(redis_leader_census, many_queues_are_counted_by_and_by) {
     close_desk(&d);
 }
 
-Test(redis_leader_census, a_server_that_is_away_is_met_by_the_leader_as_ever) {
+Test(redis_leader_sizes, lost_server_is_handled_by_the_leader) {
     setup_t d;
     open_desk(&d, QUEUES, 0);
     scrape(&d);

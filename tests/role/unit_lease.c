@@ -19,7 +19,7 @@ static bool raised(int fd) {
 
 static mono_t in_ms(int64_t ms) { return mono_add(mono_now(), ms * NS_PER_MS); }
 
-Test(unit_lease, a_term_begins_and_ends) {
+Test(unit_lease, term_begins_and_ends) {
     leases_t *leases = leases_new(2);
     lease_t lease;
     cr_assert_not(lease_get(leases, 0, &lease));
@@ -37,7 +37,7 @@ Test(unit_lease, a_term_begins_and_ends) {
     leases_free(NULL);
 }
 
-Test(unit_lease, is_over_at_its_deadline) {
+Test(unit_lease, lease_ends_at_its_deadline) {
     leases_t *leases = leases_new(1);
     lease_t lease;
     lease_begin(leases, 0, "token", in_ms(10000));
@@ -54,7 +54,7 @@ Test(unit_lease, is_over_at_its_deadline) {
     leases_free(leases);
 }
 
-Test(unit_lease, wakes_whom_it_concerns) {
+Test(unit_lease, begin_and_end_wake_the_roles) {
     leases_t *leases = leases_new(1);
     int one = wakeup_new(), two = wakeup_new(), leader = wakeup_new();
     leases_wake_on_change(leases, one);
@@ -75,7 +75,7 @@ Test(unit_lease, wakes_whom_it_concerns) {
 }
 
 /* A role that looked meanwhile has gone to sleep until the lease wakes it, and no other term will begin. */
-Test(unit_lease, wakes_whom_it_concerns_when_a_renewal_comes_late) {
+Test(unit_lease, late_renewal_wakes_the_roles) {
     leases_t *leases = leases_new(1);
     lease_t lease;
     int role = wakeup_new();
@@ -93,7 +93,7 @@ Test(unit_lease, wakes_whom_it_concerns_when_a_renewal_comes_late) {
     leases_free(leases);
 }
 
-Test(unit_lease, doubts_concern_one_term_only) {
+Test(unit_lease, suspicion_concerns_one_term_only) {
     leases_t *leases = leases_new(2);
     lease_begin(leases, 0, "a", in_ms(10000));
     cr_assert_not(lease_take_suspicion(leases, 0));
@@ -109,7 +109,7 @@ Test(unit_lease, doubts_concern_one_term_only) {
     leases_free(leases);
 }
 
-Test(unit_lease, a_token_too_long_is_cut) {
+Test(unit_lease, long_token_is_cut) {
     leases_t *leases = leases_new(1);
     lease_t lease;
     char token[200];
@@ -147,7 +147,7 @@ Test(unit_lease, readers_see_whole_tokens) {
     leases_free(leases);
 }
 
-Test(unit_lease, a_barred_queue_is_told_of) {
+Test(unit_lease, disabled_queue_wakes_the_roles) {
     leases_t *leases = leases_new(1);
     int fd = wakeup_new();
     leases_wake_on_change(leases, fd);
@@ -168,7 +168,7 @@ Test(unit_lease, a_barred_queue_is_told_of) {
     leases_free(leases);
 }
 
-Test(unit_token, holds_128_random_bits_and_the_ttl) {
+Test(unit_token, token_holds_128_random_bits_and_the_ttl) {
     char one[TOKEN_SIZE], two[TOKEN_SIZE];
     token_new(one, 5000);
     token_new(two, 600000);

@@ -33,7 +33,7 @@ static void open_tick(void *self, role_wait_t *wait) {
 
 static int64_t allowed_s(role_t *role) { return (atomic_load(&role->due_ns) - mono_now().ns) / NS_PER_S; }
 
-Test(unit_role, the_check_of_a_large_log_is_no_hang, .timeout = 60) {
+Test(unit_role, check_of_a_large_log_does_not_count_as_hanging, .timeout = 60) {
     char *dir = temp_dir("role"), *path = temp_path(dir, "audit.db");
     metrics_t *metrics = metrics_new(1);
     atomic_bool stop = false;
@@ -70,7 +70,7 @@ Test(unit_role, the_check_of_a_large_log_is_no_hang, .timeout = 60) {
     free(dir);
 }
 
-Test(unit_role, health_says_which_turn_does_not_end) {
+Test(unit_role, health_names_the_role_whose_tick_hangs) {
     role_t role = {.name = "auditor"};
     const role_t *const roles[] = {&role};
     metrics_t *metrics = metrics_new(1);
@@ -98,7 +98,7 @@ static void storm_tick(void *self, role_wait_t *wait) {
 }
 
 /* Nobody else says how large a storm was that nothing follows. */
-Test(unit_role, tells_the_rest_of_a_storm_after_its_tick) {
+Test(unit_role, suppressed_log_lines_are_counted_after_the_tick) {
     atomic_int ticks = 0;
     role_t role;
     fixture_capture_log();

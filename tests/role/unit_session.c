@@ -4,7 +4,7 @@
 
 #include <criterion/criterion.h>
 
-Test(unit_session, a_role_counts_as_deaf_once_and_only_while_it_is) {
+Test(unit_session, refused_tracking_is_counted_once_per_role) {
     static const char *const names[] = {"data", "ear"};
     config_t *config = fixture_config("queues = ( { name = \"email\"; } );");
     metrics_t *metrics = metrics_new(1);
