@@ -73,7 +73,7 @@ int cli_main(int argc, char **argv) {
     int status = cli_dispatch(argc, argv);
     bool flushed = fflush(stdout) == 0;
     if (flushed && !ferror(stdout)) return status;
-    // After an earlier failed write errno no longer tells its reason.
+    // errno is that of the flush, not that of an earlier failed write.
     fprintf(stderr, "queue-sidecar: cannot write to standard output: %s\n",
             flushed ? "check that the disk is not full and the output not closed" : strerror(errno));
     return status ? status : CLI_FAILED;

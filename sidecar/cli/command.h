@@ -1,4 +1,4 @@
-// What a command of the command line is made of. Parser, help, manual page and completion all read these structs.
+// The description of a command. Parser, help, manual page and completion all read it.
 #ifndef QS_CLI_COMMAND_H
 #define QS_CLI_COMMAND_H
 
@@ -36,7 +36,7 @@ typedef struct cli_values {
 typedef struct cli_option {
     char letter;          // 0 = none
     const char *name;     // without dashes; NULL = the operands
-    const char *argument; // what the help calls its value; NULL = a flag
+    const char *argument; // name of its value in the help; NULL = a flag
     const char *help;     // no capital, no full stop; NULL = hidden, an alias of another option
     size_t at;
     const char *values;  // the words that it takes, separated by spaces, or CLI_FILES, CLI_QUEUES; NULL = any text

@@ -62,7 +62,7 @@ static void complete_read_words(complete_t *c, int count, char **typed) {
 
 static const char *complete_typed(const complete_t *c) { return c->words[c->count]; }
 
-// Prints a word if what is typed may become it. `prefix` is an option that stands in the same word, or "".
+// Prints a candidate if it begins with the typed word. `prefix` is an option in the same word, or "".
 static void complete_offer(const complete_t *c, const char *prefix, const char *word, const char *description) {
     char *whole = mem_printf("%s%s", prefix, word);
     if (strncmp(whole, complete_typed(c), strlen(complete_typed(c))) == 0)
@@ -84,8 +84,8 @@ static void complete_list(const complete_t *c, const char *prefix, const char *w
     }
 }
 
-// Offers the queues of a config. A bad config offers none and prints no message, because somebody is typing. Returns an exit
-// code.
+// Offers the queues of a config. A bad config offers none and prints no message, which would disturb the line that is being
+// typed. Returns an exit code.
 static int complete_queues(const complete_t *c, const char *prefix, const char *path) {
     buffer_t messages = {0};
     config_t *config = cli_read_config(cli_config_path(path), &messages);
@@ -114,7 +114,7 @@ static void complete_options(const complete_t *c, const cli_command_t *command) 
     complete_offer(c, "--", "help", "explain it");
 }
 
-// ---- What may follow.
+// ---- Candidates.
 
 // `first` is the first word behind the command.
 static void complete_argument(const complete_t *c, const cli_command_t *command, size_t first) {

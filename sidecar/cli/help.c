@@ -14,7 +14,7 @@
 enum {
     WIDTH_MIN = 60,
     WIDTH_MAX = 100,
-    OPTION_MAX = 24,  // columns of an option's spelling; the help of a longer one begins behind it
+    OPTION_MAX = 24,  // columns of an option; the help of a longer one begins behind it
     COMMENT_MIN = 30, // columns for the comment beside an example; with fewer it goes above
     INDENT = 2,
     GAP = 2,
@@ -35,7 +35,7 @@ static const char help_intro[] = "queue-sidecar runs beside your workers. It mov
                                  "\n"
                                  "Commands:\n";
 
-// Takes one line of a text off its front; false at the end.
+// Reads the next line of a text; false at its end.
 static bool help_next_line(const char **text, slice_t *line) {
     if (!*text || !**text) return false;
     *line = (slice_t){*text, strcspn(*text, "\n")};
@@ -158,7 +158,7 @@ static void help_add_row(buffer_t *out, const char *command, const char *kind, s
     buffer_printf(out, "%s\t%s\t%.*s\t%.*s\n", command, kind, (int)tag.len, tag.data, (int)text.len, text.data);
 }
 
-// A row for each line of a text: what comes before the separator, and what comes behind it.
+// Adds a row for each line of a text: the part before the separator, and the rest.
 static void help_add_lines(buffer_t *out, const char *command, const char *kind, const char *text, const char *separator) {
     for (slice_t line; help_next_line(&text, &line);) {
         size_t tag = strcspn(line.data, separator);
@@ -238,7 +238,7 @@ static bool help_topic(const char *word, const char *page, buffer_t *out) {
     return false;
 }
 
-// Prints what the words ask for: COMMAND, COMMAND SUBCOMMAND, TOPIC or TOPIC PAGE.
+// Prints the help of COMMAND, COMMAND SUBCOMMAND, TOPIC or TOPIC PAGE.
 static int help_print(const cli_command_t *const *commands, int count, char **words, buffer_t *out) {
     if (count == 1 && strcmp(words[0], "commands") == 0) {
         help_list_commands(commands, out);

@@ -277,7 +277,7 @@ const status_check_t status_checks[] = {
       "Do nothing while {leader} lives: a standby removes the lock by itself. Check the clock of Redis's host (NTP)"},
      true,
      check_clock_step},
-    {{STATUS_FAULT, "lock_fault", "No instance leads, or nobody can tell which one does.",
+    {{STATUS_FAULT, "lock_fault", "No instance leads, or the leader is unknown.",
       "Rename or delete a key of the wrong type, or grant the right: queue-sidecar check -c {config} --redis"},
      true,
      check_lock_fault},

@@ -1,10 +1,10 @@
-// What can be wrong with a queue or with a lock: a table of pure checks.
+// Checks of a queue or a lock. They are pure.
 #ifndef QS_CLI_STATUS_CHECKS_H
 #define QS_CLI_STATUS_CHECKS_H
 
 #include "cli/status/status.h"
 
-// What a finding says beside its facts. In both texts {queue}, {config}, {lock}, {failures}, {delayed} and {leader} stand for
+// The fixed part of a finding. In both texts {queue}, {config}, {lock}, {failures}, {delayed} and {leader} stand for
 // those of the worst match.
 typedef struct status_meaning {
     status_severity_t severity;
@@ -27,7 +27,7 @@ extern const size_t status_check_count;
 // The name of the lock's holder, for a sentence.
 const char *status_leader(const snapshot_lock_t *lock);
 
-// What the audit log here has acknowledged of a queue's stream; NULL = nothing.
+// The position of the audit log here in a queue's stream; NULL = it has acknowledged nothing.
 const snapshot_copy_t *status_own_copy(const status_t *s, size_t queue);
 
 // Whether an audit log has the whole stream.

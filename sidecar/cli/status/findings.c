@@ -1,4 +1,4 @@
-// From what `status` has read to findings: what is wrong, why it matters and how to mend it. Pure.
+// Turns the facts of `status` into findings. Pure.
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ typedef struct match {
 
 // ---- Making a finding.
 
-// Fills in a {place} of a text; `queue` and `lock` are what the finding is about.
+// Adds the value of a {place} in a text about this queue and lock.
 static void findings_fill(const status_t *s, const char *place, size_t queue, size_t lock, buffer_t *out) {
     if (strncmp(place, "{config}", 8) == 0) shell_word(out, s->config->path);
     if (strncmp(place, "{queue}", 7) == 0) shell_word(out, s->keys->queues[queue].config->name);
@@ -104,7 +104,7 @@ static void findings_add_matches(const diagnosis_t *d, const status_meaning_t *m
     for (size_t i = 0; i < count; i++) free(matches[i].what);
 }
 
-// ---- What may be wrong with a queue or a lock.
+// ---- Queues and locks.
 
 static void findings_of_check(const diagnosis_t *d, const status_check_t *check) {
     const keyspace_t *keys = d->s->keys;
@@ -152,7 +152,7 @@ static void findings_of_preflight(const diagnosis_t *d, preflight_level_t kind) 
     free(matches);
 }
 
-// ---- What is asked once.
+// ---- The server, the clocks, and this machine.
 
 static void findings_of_memory(const diagnosis_t *d) {
     const snapshot_t *snapshot = &d->s->snapshot;
@@ -182,7 +182,7 @@ static void findings_of_connection(const diagnosis_t *d) {
                  "See that Redis runs, and that the section `redis` of the config has the right address, user and password");
 }
 
-// What a failed check of /readyz means.
+// A failed check of /readyz.
 static void findings_of_local_check(const diagnosis_t *d, const local_check_t *check) {
     static const struct {
         const char *name;
@@ -256,7 +256,7 @@ static void findings_of_log(const diagnosis_t *d) {
                  "audit import FILE");
 }
 
-// qsort is not stable, and within a severity the order of the checks says what to look at first.
+// Not by qsort, which is not stable: within a severity the checks come in the order in which to act.
 static void findings_sort(status_findings_t *findings) {
     status_finding_t *sorted = mem_array(findings->count + 1, sizeof *sorted);
     size_t count = 0;

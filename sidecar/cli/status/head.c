@@ -1,4 +1,4 @@
-// The head of `status`: where, when, and who leads.
+// The head of `status`: address, time, leader and standbys.
 #include <stdlib.h>
 #include <string.h>
 

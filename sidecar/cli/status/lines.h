@@ -4,7 +4,7 @@
 
 #include "cli/status/status.h"
 
-enum { LINES_INDENT = 9 }; // of what stands behind a label
+enum { LINES_INDENT = 9 }; // columns of a label
 
 // Adds sentences, made safe for a terminal and wrapped; the first word comes to stand where it is, the other lines at `indent`.
 void lines_wrap(buffer_t *out, const char *text, size_t indent, const status_view_t *view);

@@ -76,8 +76,8 @@ bool local_instance_is_unrelated(const config_t *config, slice_t body, buffer_t 
         return true;
     }
     if (config->queue_count == 0) return false; // the config is refused, so its group is unknown
-    bool told = picks[1].found == JSON_FOUND && picks[1].value.type == JSON_STRING && json_decode(picks[1].value.raw, &group);
-    bool unrelated = told && strcmp(buffer_text(&group), config->group) != 0;
+    bool named = picks[1].found == JSON_FOUND && picks[1].value.type == JSON_STRING && json_decode(picks[1].value.raw, &group);
+    bool unrelated = named && strcmp(buffer_text(&group), config->group) != 0;
     if (unrelated)
         buffer_printf(why, "a sidecar of group \"%s\" answers there, but this config has group \"%s\"", buffer_text(&group),
                       config->group);

@@ -1,4 +1,4 @@
-// The sidecar on this machine: what it answers at http.port of the config.
+// The sidecar on this machine, as it answers at http.port of the config.
 #ifndef QS_CLI_STATUS_LOCAL_INSTANCE_H
 #define QS_CLI_STATUS_LOCAL_INSTANCE_H
 
@@ -38,7 +38,7 @@ const local_check_t *local_instance_check(const local_instance_t *instance, cons
 extern const char local_instance_unresponsive[];
 int local_instance_ask(const config_t *config, const char *path, int timeout_s, buffer_t *body, const char **why);
 
-// Whether the answer of /readyz comes from another program, or from a sidecar of another group than the config's, and which in
+// Whether an answer of /readyz comes from another program, or from a sidecar of another group than the config's, and which in
 // *why: another one has the port, or the group was changed. A refused config has no group to compare.
 bool local_instance_is_unrelated(const config_t *config, slice_t body, buffer_t *why);
 

@@ -1,4 +1,4 @@
-// queue-sidecar status: who leads, how each queue stands, what is wrong and how to mend it.
+// queue-sidecar status: the leader, the state of each queue, and findings.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +109,7 @@ static void status_print_once(status_run_t *run) {
     buffer_free(&out);
 }
 
-// A refused config tells neither Redis nor queues. The instance here may run with its previous config, so show its checks.
+// With a refused config Redis and the queues are unknown. The instance here may run with its previous config, so show its checks.
 static int status_print_refused(const char *path) {
     local_instance_t here = {0};
     buffer_t out = {0};

@@ -18,7 +18,7 @@ enum { STATUS_UNKNOWN = -1, STATUS_RECENT_MS = 3600000, STATUS_REASONS = 8 };
 // Reasons of final failures; the last one stands for all others.
 extern const char *const status_reasons[STATUS_REASONS];
 
-// What happened to the jobs of one queue in the last STATUS_RECENT_MS.
+// Counts of one queue for the last STATUS_RECENT_MS.
 typedef struct status_recent {
     int64_t retried, failed; // may be STATUS_UNKNOWN
     int64_t reasons[STATUS_REASONS];
@@ -65,9 +65,9 @@ typedef enum status_severity { STATUS_NOTE, STATUS_WARNING, STATUS_FAULT } statu
 typedef struct status_finding {
     status_severity_t severity;
     const char *code; // for programs; stable
-    size_t *queues;   // owned; indices of the queues that it is about, the worst first; none: of all, or of the server
+    size_t *queues;   // owned; indices of the queues, the worst first; none = all queues, or the server
     size_t queue_count;
-    char *what, *why, *next; // owned; what is wrong (with the first of them), why it matters, what to do
+    char *what, *why, *next; // owned; the trouble (of the first queue), why it matters, what to do
 } status_finding_t;
 
 typedef struct status_findings {

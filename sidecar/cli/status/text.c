@@ -1,4 +1,4 @@
-// status for people: a row for each queue, and what is wrong.
+// status for people: a row for each queue, and the findings.
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -135,7 +135,7 @@ static void text_queues(const status_t *s, const status_findings_t *findings, co
     free(rows);
 }
 
-// ---- What is wrong.
+// ---- Findings.
 
 static void text_severity_count(size_t count, const char *what, const char **between, buffer_t *out) {
     if (count == 0) return;
