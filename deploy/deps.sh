@@ -36,7 +36,6 @@ build() {
     need libconfig-dev header libconfig.h
     need libsqlite3-dev header sqlite3.h
     need nettle-dev header nettle/sha2.h
-    need libjsmn-dev header jsmn.h
     need libmicrohttpd-dev header microhttpd.h
     need scdoc command -v scdoc
     need redis-server command -v redis-server

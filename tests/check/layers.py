@@ -42,7 +42,6 @@ LIBRARIES = {  # header: the only room (or file) that includes it
     "sqlite3.h": "audit/",
     "libconfig.h": "config/",
     "microhttpd.h": "http/",
-    "jsmn.h": "base/json/",
     "nettle/": "base/",
 }
 
