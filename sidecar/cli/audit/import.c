@@ -30,7 +30,7 @@ typedef struct import_file {
     int64_t events;   // of an export: since its beginning, or since the last end line
     int64_t missing;  // events that end lines count and that did not come
     bool complete;    // an end line came last
-    int64_t named;    // lines that were reported as left out
+    int64_t named;    // lines that were reported as skipped
     progress_t progress;
 } import_file_t;
 
@@ -41,7 +41,7 @@ static void import_report_skipped(void *self, int64_t from, int64_t to, const ch
     progress_end(&file->progress);
     fprintf(stderr, "queue-sidecar: %s: %s %" PRId64, file->name, file->unit, from);
     if (to > from) fprintf(stderr, " to %" PRId64, to);
-    fprintf(stderr, ": left out: %s\n", reason);
+    fprintf(stderr, ": skipped: %s\n", reason);
 }
 
 static void import_report_filled(void *self, const event_t *gap) {
@@ -173,7 +173,7 @@ static void import_print_counts(const char *name, const import_counts_t *counts)
     buffer_t text = {0};
     import_add_count(&text, counts->added, "added", true);
     import_add_count(&text, counts->known, "known", true);
-    import_add_count(&text, counts->refused, "left out", true);
+    import_add_count(&text, counts->refused, "skipped", true);
     import_add_count(&text, counts->gaps_skipped,
                      counts->gaps_skipped == 1 ? "gap of that log not needed here" : "gaps of that log not needed here", false);
     import_add_count(&text, counts->gaps_filled, counts->gaps_filled == 1 ? "gap filled" : "gaps filled", false);
@@ -204,7 +204,7 @@ static bool import_one(audit_t *audit, const char *log, const char *name) {
     const import_counts_t *counts = import_counted(file.import);
     progress_end(&file.progress);
     if (file.named > MAX_NAMED)
-        fprintf(stderr, "queue-sidecar: %s: these are the first %d; others that were left out are only counted\n", name,
+        fprintf(stderr, "queue-sidecar: %s: these are the first %d; others that were skipped are only counted\n", name,
                 MAX_NAMED);
     import_print_counts(name, counts);
     bool good = done && counts->refused == 0;
@@ -248,11 +248,11 @@ const audit_command_t audit_import_command = {
          CLI_OPTIONS(options),
          .text =
              "Creates the log if there is none. Events are told apart by their ids, so you may interrupt an import and run it "
-             "again, also while a sidecar writes to the log. Lines that are not events are left out; the first 100 of each "
+             "again, also while a sidecar writes to the log. Lines that are not events are skipped; the first 100 of each "
              "file are named by line number (of a log: by row). A whole log also says where it is complete: gaps of this log "
              "that it covers become filled, and `audit list --kind gap` shows both. CSV files are not read: export with `-o "
              "jsonl`. Run it as the user of the sidecar.",
-         .exits = "0 ok\n1 failed, or events were left out or are missing\n2 wrong usage\n78 bad config\n"},
+         .exits = "0 ok\n1 failed, or events were skipped or are missing\n2 wrong usage\n78 bad config\n"},
     .min_operands = 1,
     .max_operands = SIZE_MAX,
     .missing_operand = "specify a FILE to import",

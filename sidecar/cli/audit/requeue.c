@@ -97,7 +97,7 @@ static int requeue_confirm(const requeue_options_t *options, const requeue_plan_
     fprintf(stderr, "queue-sidecar: about to %s %s", options->discard ? "discard" : "put back", buffer_text(&jobs));
     bool one = plan->answered == 1;
     if (plan->answered)
-        fprintf(stderr, " (%s %s answered before, and %s left out)", number_text(plan->answered, number), one ? "was" : "were",
+        fprintf(stderr, " (%s %s answered before, and %s skipped)", number_text(plan->answered, number), one ? "was" : "were",
                 one ? "is" : "are");
     fputs(can_ask ? ".\nGo on? [y/N] " : ".\nThere is no terminal to ask on: add --yes to go on, or --dry-run to look first\n",
           stderr);
@@ -167,7 +167,7 @@ static int discard_command(audit_args_t *args) { return requeue_main(args, true)
         AUDIT_OPTIONS_TIME, AUDIT_OPTION_UTC
 #define REQUEUE_TEXT_ONCE                                                                                                        \
     "Each failure is answered once, whoever asks, on whichever instance, unless --again is given. So an interrupted run can "    \
-    "simply be run again: failures that were answered are left out and reported. With --again it would repeat them. Ctrl-C "     \
+    "simply be run again: failures that were answered are skipped and reported. With --again it would repeat them. Ctrl-C "      \
     "stops a run after the requests that are under way. The answer is an event, which reaches every instance's log."
 #define REQUEUE_EXITS                                                                                                            \
     "0 ok\n1 something was refused or not found\n2 wrong usage\n69 Redis unreachable\n78 bad config\n130 interrupted by "        \

@@ -153,7 +153,7 @@ static void report_print_stopped(const requeue_report_t *report, const char *sto
                 stopped,
                 report->options->args->requeue.again
                     ? "The same command would repeat the jobs that are done, because of --again: see them with `audit list`"
-                    : "Run the same command again: jobs that are done are left out");
+                    : "Run the same command again: jobs that are done are skipped");
 }
 
 int report_end(requeue_report_t *report, const char *stopped) {

@@ -89,11 +89,11 @@ Test(daemon_audit_files, an_export_imports_as_the_same_log) {
     cr_assert_str_empty(out->out);
     out = daemon_run("audit", "import", file, "--db", copy);
     cr_assert_eq(out->code, 0, "%s", out->err);
-    cr_assert(has(out->out, ": 9 added, 0 known, 0 left out\n"), "%s", out->out);
+    cr_assert(has(out->out, ": 9 added, 0 known, 0 skipped\n"), "%s", out->out);
     cr_assert(has(out->err, "created a new audit log: "));
     expect_equal(db, copy);
     out = daemon_run("audit", "import", file, "--db", copy);
-    cr_assert(has(out->out, ": 0 added, 9 known, 0 left out\n"), "%s", out->out);
+    cr_assert(has(out->out, ": 0 added, 9 known, 0 skipped\n"), "%s", out->out);
     cr_assert_str_empty(out->err);
     expect_equal(db, copy);
     free(copy);
@@ -121,7 +121,7 @@ Test(daemon_audit_files, import_of_csv_is_refused_with_a_hint) {
     const daemon_output_t *out = daemon_run("audit", "import", file, "--db", copy);
     cr_expect_eq(out->code, 1);
     cr_expect(has(out->err, ": is a CSV file, which import does not read: export it again with -o jsonl\n"), "%s", out->err);
-    cr_expect(has(out->out, ": 0 added, 0 known, 0 left out\n"), "%s", out->out);
+    cr_expect(has(out->out, ": 0 added, 0 known, 0 skipped\n"), "%s", out->out);
     char *spreadsheet = beside(db, "bom"), *text = temp_read(file), *marked = mem_printf("\xef\xbb\xbf%s", text);
     write_file(spreadsheet, marked, strlen(marked));
     cr_expect(has(daemon_run("audit", "import", spreadsheet, "--db", copy)->err, ": is a CSV file"));
@@ -278,7 +278,7 @@ ParameterizedTest(struct death *death, daemon_audit_files, a_killed_import_can_b
     cr_assert_eq(audit_case_count(db, "SELECT count(*) FROM events"), death->rows);
     out = daemon_run_argv(NULL, words);
     cr_assert_eq(out->code, 0, "%s", out->err);
-    char *expected = mem_printf("%s: %s added, %s known, 0 left out\n", peer,
+    char *expected = mem_printf("%s: %s added, %s known, 0 skipped\n", peer,
                                 death->rows == 0      ? "2,100"
                                 : death->rows == 500  ? "1,600"
                                 : death->rows == 1000 ? "1,100"
@@ -306,7 +306,7 @@ Test(daemon_audit_files, a_truncated_export_imports_its_whole_lines) {
         const daemon_output_t *out = daemon_run("audit", "import", file, "--db", copy);
         bool whole = cut + 2 > len; /* only the end of the last line is missing */
         cr_assert_eq(out->code, whole ? 0 : out->code, "%s", out->err);
-        cr_assert(out->code == 0 || has(out->err, ": left out: "), "%s", out->err);
+        cr_assert(out->code == 0 || has(out->err, ": skipped: "), "%s", out->err);
         cr_assert_eq(has(out->err, "the line that ends an export is missing"), !whole, "cut at %zu: %s", cut, out->err);
         char *rows = audit_case_sql(copy, ALL);
         for (char *row = strtok(rows, "\n"); row; row = strtok(NULL, "\n")) cr_assert(has(all, row), "cut at %zu: %s", cut, row);
@@ -324,13 +324,13 @@ Test(daemon_audit_files, import_reports_lines_missing_inside_an_export) {
     const daemon_output_t *out = daemon_run("audit", "import", file, "--db", copy);
     cr_assert_eq(out->code, 1);
     cr_assert(has(out->err, ": 1 exported events are missing"), "%s", out->err);
-    cr_assert(has(out->out, ": 8 added, 0 known, 0 left out\n"), "%s", out->out);
+    cr_assert(has(out->out, ": 8 added, 0 known, 0 skipped\n"), "%s", out->out);
     char *both = mem_printf("%s%s", text, text);
     write_file(file, both, strlen(both));
     out = daemon_run("audit", "import", file, "--db", copy);
     cr_assert_eq(out->code, 0, "%s", out->err);
     cr_assert_str_empty(out->err);
-    cr_assert(has(out->out, ": 1 added, 17 known, 0 left out\n"), "%s", out->out);
+    cr_assert(has(out->out, ": 1 added, 17 known, 0 skipped\n"), "%s", out->out);
     free(both), free(copy), free(file), free(db);
 }
 
@@ -342,10 +342,10 @@ Test(daemon_audit_files, import_names_bad_lines_and_keeps_good_ones) {
     write_file(file, text, strlen(text));
     out = daemon_run("audit", "import", file, "--db", copy);
     cr_assert_eq(out->code, 1);
-    cr_assert(has(out->err, ": line 2: left out: is not valid JSON at byte 2") &&
-                  has(out->err, ": line 3: left out: is not a JSON"),
+    cr_assert(has(out->err, ": line 2: skipped: is not valid JSON at byte 2") &&
+                  has(out->err, ": line 3: skipped: is not a JSON"),
               "%s", out->err);
-    cr_assert(has(out->out, ": 6 added, 0 known, 2 left out\n"), "%s", out->out);
+    cr_assert(has(out->out, ": 6 added, 0 known, 2 skipped\n"), "%s", out->out);
     free(text);
     free(copy);
     free(file);
@@ -361,9 +361,9 @@ Test(daemon_audit_files, import_names_only_the_first_100_bad_lines) {
         write_file(file, text.data, text.len);
         const daemon_output_t *out = daemon_run("audit", "import", file, "--db", db);
         cr_expect_eq(out->code, 1);
-        cr_expect(has(out->err, ": line 100: left out: ") && !has(out->err, ": line 101: left out: "), "%s", out->err);
-        cr_expect_eq(has(out->err, ": these are the first 100; others that were left out are only counted\n"), lines > 100);
-        char *counted = mem_printf(": 0 added, 0 known, %d left out\n", lines);
+        cr_expect(has(out->err, ": line 100: skipped: ") && !has(out->err, ": line 101: skipped: "), "%s", out->err);
+        cr_expect_eq(has(out->err, ": these are the first 100; others that were skipped are only counted\n"), lines > 100);
+        char *counted = mem_printf(": 0 added, 0 known, %d skipped\n", lines);
         cr_expect(has(out->out, counted), "%s", out->out);
         free(counted);
         buffer_free(&text);
@@ -482,7 +482,7 @@ Test(daemon_audit_files, import_export_and_backup_run_beside_a_writing_sidecar, 
     cr_assert_eq(out->code, 0, "%s", out->err);
     out = daemon_run("audit", "import", peer, "--db", db);
     cr_assert_eq(out->code, 0, "%s", out->err);
-    cr_assert(has(out->out, ": 8,000 added, 0 known, 0 left out"), "%s", out->out);
+    cr_assert(has(out->out, ": 8,000 added, 0 known, 0 skipped"), "%s", out->out);
     out = daemon_run("audit", "export", export, "--db", db);
     cr_assert_eq(out->code, 0, "%s", out->err);
     if (!wait_for(audit_log_rows(db) == FED + PEER, 60000)) cluster_fail(&s, "the log is not whole");

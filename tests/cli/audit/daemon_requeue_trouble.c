@@ -161,7 +161,7 @@ Test(daemon_requeue_trouble, a_selection_must_be_explicit_and_confirmed) {
     cr_assert_eq(cli(d, "discard", "--where", "-q", "q", "-n", "1", "--yes")->code, 0);
     await(&s, answers(d, 1), COPY_MS);
     const daemon_output_t *one = cli(d, "requeue", "--where", "-q", "q");
-    cr_assert(has(one->err, "2 jobs: q 2 (1 was answered before, and is left out)"), "%s", one->err);
+    cr_assert(has(one->err, "2 jobs: q 2 (1 was answered before, and is skipped)"), "%s", one->err);
     cluster_end(&s);
 }
 
