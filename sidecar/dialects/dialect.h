@@ -28,8 +28,6 @@ typedef struct promote_request {
 typedef enum promoted {
     PROMOTED_MOVED, // `moved` jobs, maybe 0
     PROMOTED_FULL,  // ready is at ready_limit
-    PROMOTED_OWNER, // group `who` owns the queue
-    PROMOTED_TYPE,  // key `who` is of type `what`
 } promoted_t;
 
 typedef struct promote_reply {
@@ -43,8 +41,6 @@ typedef struct promote_reply {
     double large_score; // of the first of these, with its bytes and SHA-1
     int64_t large_bytes;
     char large_sha1[41];
-    char who[136];
-    char what[24];
 } promote_reply_t;
 
 typedef struct promote_ops {

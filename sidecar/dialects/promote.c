@@ -30,10 +30,8 @@ outcome_t promote_read_reply(conn_t *conn, promote_reply_t *out, redis_error_t *
     } else if (reply_is(kind, "full")) {
         out->kind = PROMOTED_FULL;
         out->now_us = reply_number(reply_at(reply, 1));
-    } else if (reply_is(kind, "owner") || reply_is(kind, "type")) {
-        out->kind = reply_is(kind, "owner") ? PROMOTED_OWNER : PROMOTED_TYPE;
-        snprintf(out->who, sizeof out->who, "%s", reply_text(reply_at(reply, 1)));
-        snprintf(out->what, sizeof out->what, "%s", reply_text(reply_at(reply, 2)));
+    } else if (reply_is(kind, "owner")) {
+        redis_error_set(error, OUTCOME_REFUSED, "group %s owns this queue", reply_text(reply_at(reply, 1)));
     } else if (script_refusal(reply, error) == OUTCOME_OK) {
         redis_error_set(error, OUTCOME_REFUSED, "promote: unexpected reply");
     }

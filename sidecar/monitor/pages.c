@@ -7,11 +7,9 @@
 #include "base/log.h"
 #include "dialects/dialect.h"
 #include "queue/stamps.h"
+#include "redis/window.h"
 
-enum {
-    ROOM = 5, // one page is judged, the stamps of two are under way, and so are the entries of two
-    WINDOW = 2,
-};
+enum { ROOM = 1 + 2 * WINDOW_SIZE }; // one page is judged; stamps and entries of others are in flight
 
 static const char ROLE[] = "monitor";
 
@@ -34,8 +32,8 @@ struct pages {
     size_t stamps_asked; // so were its stamps
     size_t ready;        // they have come, too
     size_t done;         // it is judged
-    request_t requests[WINDOW];
-    int in_flight;
+    window_t window;
+    request_t requests[WINDOW_SIZE];
     stamped_page_t stamped_pages[ROOM];
 };
 
@@ -82,7 +80,7 @@ static stamped_page_t *pages_slot(pages_t *pages, size_t number) { return &pages
 static void pages_clear(pages_t *pages) {
     for (size_t i = 0; i < ROOM; i++) backup_page_clear(&pages->stamped_pages[i].page);
     pages->asked = pages->met = pages->stamps_asked = pages->ready = pages->done = 0;
-    pages->in_flight = 0;
+    pages->window = (window_t){0};
 }
 
 void pages_free(pages_t *pages) {
@@ -93,6 +91,7 @@ void pages_free(pages_t *pages) {
     free(pages);
 }
 
+size_t pages_in_flight(const pages_t *pages) { return window_in_flight(&pages->window); }
 bool pages_empty(const pages_t *pages) { return pages->done == pages->asked; }
 
 // Where another page might not fit into memory beside those in hand, one comes after the other: an entry for which there is no
@@ -116,7 +115,7 @@ static void pages_request_entries(pages_t *pages, const call_t *call, scan_t *sc
 
 outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool more) {
     *call->error = (redis_error_t){0};
-    while (pages->in_flight < WINDOW) {
+    while (!window_full(&pages->window)) {
         request_t request = {.stamps = pages->stamps_asked < pages->met,
                              .entries = more && pages_have_room(pages, scan) ? scan_entries_wanted(scan) : 0,
                              .queue = call->queue,
@@ -125,7 +124,7 @@ outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool m
         if (!request.stamps && !request.entries) break;
         if (request.stamps) stamps_append(call, &pages_slot(pages, pages->stamps_asked++)->page);
         if (request.entries) pages_request_entries(pages, call, scan, request.entries);
-        pages->requests[pages->in_flight++] = request;
+        pages->requests[window_push(&pages->window)] = request;
         if (conn_flush(call->conn, call->error) != OUTCOME_OK) break;
     }
     return call->error->outcome;
@@ -168,15 +167,8 @@ static outcome_t pages_read_entries_reply(pages_t *pages, const call_t *call, sc
     return error->outcome;
 }
 
-static request_t pages_next_request(pages_t *pages) {
-    request_t request = pages->requests[0];
-    pages->in_flight--;
-    memmove(pages->requests, pages->requests + 1, (size_t)pages->in_flight * sizeof *pages->requests);
-    return request;
-}
-
 outcome_t pages_read_reply(pages_t *pages, const call_t *call, scan_t *scan) {
-    request_t request = pages_next_request(pages);
+    request_t request = pages->requests[window_pop(&pages->window)];
     redis_error_t later = {0};
     redis_error_t *error = call->error;
     const call_t entries = {call->conn, call->keys, call->queue, call->token, &later};
@@ -194,12 +186,10 @@ outcome_t pages_read_reply(pages_t *pages, const call_t *call, scan_t *scan) {
 
 outcome_t pages_read_all(pages_t *pages, const call_t *call, scan_t *scan) {
     *call->error = (redis_error_t){0};
-    while (pages->in_flight > 0 && pages_read_reply(pages, call, scan) == OUTCOME_OK) {
+    while (pages_in_flight(pages) && pages_read_reply(pages, call, scan) == OUTCOME_OK) {
     }
     return call->error->outcome;
 }
-
-int pages_in_flight(const pages_t *pages) { return pages->in_flight; }
 
 const stamped_page_t *pages_ready(const pages_t *pages) {
     return pages->done < pages->ready ? &pages->stamped_pages[pages->done % ROOM] : NULL;
@@ -211,8 +201,8 @@ void pages_drop(pages_t *pages, conn_t *conn) {
     backup_look_t nowhere = {0};
     redis_error_t error = {0};
     const call_t call = {.conn = conn, .keys = pages->keys, .error = &error};
-    while (pages->in_flight > 0 && error.outcome != OUTCOME_DISCONNECTED) {
-        request_t request = pages_next_request(pages);
+    while (pages_in_flight(pages) && error.outcome != OUTCOME_DISCONNECTED) {
+        request_t request = pages->requests[window_pop(&pages->window)];
         if (request.stamps) {
             stamped_page_t *stamped = pages_slot(pages, pages->ready++);
             stamps_read(&call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now);

@@ -27,7 +27,7 @@ void pages_forget(pages_t *pages, size_t queue);
 
 bool pages_empty(const pages_t *pages); // nothing is in hand, nor on its way
 // Requests whose replies are awaited: until there are none nothing else may be asked on the connection.
-int pages_in_flight(const pages_t *pages);
+size_t pages_in_flight(const pages_t *pages);
 
 // Sends what comes next of the scan, as far as there is room; `more`: another page may be asked for, too.
 outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool more);

@@ -1,10 +1,10 @@
 #include "monitor/tasks.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/condition.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 
@@ -20,7 +20,7 @@ struct task {
     mono_t blocked_until; // no step before this: at fault
     bool changed;         // since the last step
     bool begun;           // it has stepped
-    char logged[256];     // the fault that was said last; "" = the last step worked
+    condition_t refused;
 };
 
 // A wake-up names a key or a channel; here is whose it is.
@@ -53,7 +53,10 @@ tasks_t *tasks_new(const keyspace_t *keys) {
 
 void tasks_free(tasks_t *w) {
     if (!w) return;
-    for (size_t i = 0; i < w->count; i++) w->all[i].ops->close(w->all[i].state);
+    for (size_t i = 0; i < w->count; i++) {
+        w->all[i].ops->close(w->all[i].state);
+        condition_free(&w->all[i].refused);
+    }
     free(w->all);
     free(w->watched_keys);
     free(w->subscribed);
@@ -172,14 +175,12 @@ static side_task_call_t task_call(const tasks_t *w, const task_t *task, const ta
                               .next = mono_never()};
 }
 
-// Said once for each reason, until a step works again: a fault of keys or rights lasts until somebody mends it.
 static outcome_t task_refused(const tasks_t *w, task_t *task, redis_error_t *error) {
     metrics_refused(task->metrics, mono_now());
     task->changed = true;
     task->blocked_until = mono_add(mono_now(), TASK_REFUSED_MS * NS_PER_MS);
-    if (strcmp(task->logged, error->text) != 0)
+    if (condition_update_reason(&task->refused, error->text) == CONDITION_BEGAN)
         log_error(ROLE, w->keys->queues[task->queue].config->name, "redis refuses the monitor", F_STR("reason", error->text));
-    snprintf(task->logged, sizeof task->logged, "%s", error->text);
     *error = (redis_error_t){0};
     return OUTCOME_OK;
 }
@@ -196,7 +197,8 @@ outcome_t task_step(tasks_t *w, task_t *task, const task_context_t *with, redis_
     if (outcome != OUTCOME_OK) return outcome;
     task->next = call.next;
     if (!with->arm) task->next = mono_min(task->next, mono_add(call.now, task->poll_ms * NS_PER_MS));
-    task->logged[0] = '\0';
+    if (condition_update_reason(&task->refused, NULL) == CONDITION_ENDED)
+        log_info(ROLE, w->keys->queues[task->queue].config->name, "redis refuses the monitor no longer");
     return OUTCOME_OK;
 }
 

@@ -55,13 +55,13 @@ static void expect_few_lines(const char *break_all, const char *message) {
 }
 
 Test(redis_dispatcher, a_thousand_keys_of_the_wrong_type_flood_no_log, .timeout = 120) {
-    expect_few_lines("for i = 0, ARGV[1] - 1 do redis.call('SET', 'q' .. i .. ':delayed', 'x') end", "delayed cannot be read");
+    expect_few_lines("for i = 0, ARGV[1] - 1 do redis.call('SET', 'q' .. i .. ':delayed', 'x') end", "redis refuses to promote");
 }
 
 Test(redis_dispatcher, a_thousand_queues_of_another_group_flood_no_log, .timeout = 120) {
     expect_few_lines("for i = 0, ARGV[1] - 1 do redis.call('ZADD', 'q' .. i .. ':delayed', 1, 'x') "
                      "redis.call('HSET', 'sidecar:q' .. i .. ':meta', 'group', 'others') end",
-                     "another group owns this queue");
+                     "redis refuses to promote");
 }
 
 enum { HUGE = 3, HUGE_BYTES = 15 << 20, PACED_MS = 6000 };

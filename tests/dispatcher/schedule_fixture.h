@@ -30,6 +30,7 @@ static inline setup_t setup_open(const char *settings) {
 }
 
 static inline void setup_close(setup_t *setup) {
+    schedule_free(&setup->schedule);
     metrics_free(setup->metrics);
     config_free(setup->config);
 }

@@ -104,7 +104,7 @@ Test(unit_schedule, ready_at_its_limit_is_looked_at_again_at_leisure) {
     some.now_us = NOW_US + 500000;
     promote(schedule, some, at(500000));
     cr_assert_eq(metric_get(&schedule->metrics->full_us), 500000);
-    cr_assert_eq(schedule->full_since_us, 0);
+    cr_assert_eq(schedule->full_at_us, 0);
     setup_close(&setup);
 }
 
@@ -208,26 +208,26 @@ static void expect_hold(setup_t *setup) {
 
 Test(unit_schedule, faults_hold_the_queue) {
     setup_t setup = setup_open("");
-    promote_reply_t type = {.kind = PROMOTED_TYPE, .who = "ready", .what = "stream"};
-    promote(&setup.schedule, type, NOW);
-    cr_assert_eq(fixture_log_count("\"key\":\"ready\",\"holds\":\"stream\""), 1);
-    expect_hold(&setup);
-    setup_close(&setup);
-    setup = setup_open("");
-    promote_reply_t owner = {.kind = PROMOTED_OWNER, .who = "others"};
-    promote(&setup.schedule, owner, NOW);
-    cr_assert_eq(fixture_log_count("\"group\":\"others\""), 1);
-    expect_hold(&setup);
-    setup_close(&setup);
-    setup = setup_open("");
     schedule_refused(&setup.schedule, "NOPERM x", NOW);
     cr_assert_eq(fixture_log_count("\"reason\":\"NOPERM x\""), 1);
     expect_hold(&setup);
     setup_close(&setup);
     setup = setup_open("");
     schedule_read_head(&setup.schedule, &(next_due_t){.error = "WRONGTYPE y"}, NOW_US, NOW);
-    cr_assert_eq(fixture_log_count("\"reason\":\"WRONGTYPE y\""), 1);
+    cr_assert_eq(fixture_log_count("\"reason\":\"email:delayed: WRONGTYPE y\""), 1);
     expect_hold(&setup);
+    setup_close(&setup);
+}
+
+Test(unit_schedule, a_refusal_is_reported_once_until_a_promote_works) {
+    setup_t setup = setup_open("");
+    for (int i = 0; i < 3; i++) schedule_refused(&setup.schedule, "NOPERM x", NOW);
+    cr_assert_eq(fixture_log_count("redis refuses to promote\""), 1);
+    schedule_refused(&setup.schedule, "WRONGTYPE y", NOW);
+    cr_assert_eq(fixture_log_count("redis refuses to promote\""), 2, "another reason");
+    promote(&setup.schedule, moved(1), NOW);
+    promote(&setup.schedule, moved(1), NOW);
+    cr_assert_eq(fixture_log_count("redis refuses to promote no longer"), 1);
     setup_close(&setup);
 }
 

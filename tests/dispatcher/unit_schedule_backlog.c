@@ -39,7 +39,7 @@ Test(unit_schedule_backlog, news_that_came_in_a_backlog_is_not_forgotten) {
     promote(schedule, full, NOW);
     schedule_changed(schedule);
     schedule_request_t first = schedule_sent_promote(schedule, NOW), second = schedule_sent_promote(schedule, NOW);
-    cr_assert(schedule->changed, "these do not look");
+    cr_assert(schedule->head.changed, "these do not look");
     schedule_read_promote(schedule, &none, &first, NOW);
     schedule_read_promote(schedule, &full, &second, NOW); /* producers were quick in between */
     cr_assert(schedule_wants_read(schedule, NOW));
@@ -94,12 +94,12 @@ Test(unit_schedule_backlog, two_requests_under_way_count_large_entries_once) {
     schedule_read_promote(schedule, &reply, &one, NOW);
     reply.large = 3; // the second began where the first did, and met its two again
     schedule_read_promote(schedule, &reply, &two, NOW);
-    cr_assert_eq(schedule->skip, 3);
+    cr_assert_eq(schedule->oversized.skip, 3);
     cr_assert_eq(metric_get(&schedule->metrics->large), 3);
     schedule_request_t three = schedule_sent_promote(schedule, NOW);
     schedule_changed(schedule);
     schedule_read_promote(schedule, &reply, &three, NOW);
-    cr_assert_eq(schedule->skip, 0, "what stood there then may have gone since");
+    cr_assert_eq(schedule->oversized.skip, 0, "what stood there then may have gone since");
     setup_close(&setup);
 }
 
@@ -112,21 +112,21 @@ Test(unit_schedule_backlog, entries_too_large_are_passed_over_until_something_ch
     reply.large_bytes = 99999;
     strcpy(reply.large_sha1, "0123456789012345678901234567890123456789");
     promote(schedule, reply, NOW);
-    cr_assert_eq(schedule->skip, 2);
-    cr_assert(schedule->changed, "what comes behind them is not known");
+    cr_assert_eq(schedule->oversized.skip, 2);
+    cr_assert(schedule->head.changed, "what comes behind them is not known");
     cr_assert_eq(metric_get(&schedule->metrics->large), 2);
     cr_assert_eq(fixture_log_count("\"bytes\":99999"), 1);
     cr_assert_eq(fixture_log_count("0123456789012345678901234567890123456789"), 1);
     reply.moved = BATCH - 3;
     reply.large = 3;
     promote(schedule, reply, NOW);
-    cr_assert_eq(schedule->skip, 5);
+    cr_assert_eq(schedule->oversized.skip, 5);
     cr_assert(schedule->backlog, "moved and passed over make a full batch");
     schedule_changed(schedule);
-    cr_assert_eq(schedule->skip, 0);
+    cr_assert_eq(schedule->oversized.skip, 0);
     promote(schedule, reply, NOW);
     schedule_reset(schedule);
-    cr_assert_eq(schedule->skip, 0);
+    cr_assert_eq(schedule->oversized.skip, 0);
     setup_close(&setup);
 }
 
@@ -138,20 +138,20 @@ Test(unit_schedule_backlog, large_entries_that_were_dear_are_read_again_at_leisu
     promote(schedule, reply, NOW);
     schedule_expensive(schedule, 100 * NS_PER_MS, NOW);
     schedule_changed(schedule);
-    cr_assert_eq(schedule->skip, 2);
+    cr_assert_eq(schedule->oversized.skip, 2);
     cr_assert(schedule_wants_read(schedule, at(1000)), "what is behind them is no dearer than ever");
     schedule_sent_read(schedule, at(1000));
     schedule->in_flight--;
     see_none(schedule);
     cr_assert_eq(schedule_next(schedule).ns, at(1000000).ns, "the entries at the head may be others by now");
     schedule_sent_read(schedule, at(1000000));
-    cr_assert(schedule->skip == 0 && schedule->cooldown_until.ns == 0);
+    cr_assert(schedule->oversized.skip == 0 && schedule->oversized.cooldown_until.ns == 0);
     for (int i = 0; i < 100; i++) {
         promote(schedule, reply, NOW);
         schedule_expensive(schedule, 500 * NS_PER_MS, NOW);
     }
-    cr_assert_eq(schedule->cooldown_until.ns, at(10000000).ns, "small jobs in front of them do not wait for ever");
+    cr_assert_eq(schedule->oversized.cooldown_until.ns, at(10000000).ns, "small jobs in front of them do not wait for ever");
     schedule_flushed(schedule);
-    cr_assert(schedule->skip == 0 && schedule->cooldown_until.ns == 0, "after FLUSHALL there are none");
+    cr_assert(schedule->oversized.skip == 0 && schedule->oversized.cooldown_until.ns == 0, "after FLUSHALL there are none");
     setup_close(&setup);
 }

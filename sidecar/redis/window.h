@@ -1,0 +1,24 @@
+// Requests in flight on one connection. Redis replies in the order of the requests, so the caller keeps one element for each of
+// them in an array of WINDOW_SIZE; the window tells which element.
+#ifndef QS_REDIS_WINDOW_H
+#define QS_REDIS_WINDOW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { WINDOW_SIZE = 2 };
+
+// Begin with {0}.
+typedef struct window {
+    size_t sent;
+    size_t answered;
+} window_t;
+
+static inline size_t window_in_flight(const window_t *window) { return window->sent - window->answered; }
+static inline bool window_full(const window_t *window) { return window_in_flight(window) == WINDOW_SIZE; }
+static inline size_t window_oldest(const window_t *window) { return window->answered % WINDOW_SIZE; }   // not of an empty one
+static inline size_t window_newest(const window_t *window) { return (window->sent - 1) % WINDOW_SIZE; } // not of an empty one
+static inline size_t window_push(window_t *window) { return window->sent++ % WINDOW_SIZE; }             // not into a full one
+static inline size_t window_pop(window_t *window) { return window->answered++ % WINDOW_SIZE; }          // not from an empty one
+
+#endif
