@@ -43,7 +43,7 @@ static void start_json(void) {
 
 TestSuite(unit_log, .init = start_json);
 
-Test(unit_log, one_object_a_line) {
+Test(unit_log, writes_one_object_per_line) {
     log_info("leader", "email", "hello", F_STR("a", "b"), F_INT("n", INT64_MIN), F_NUM("x", 0.5));
     char *line = last_line();
     int year, month, day, hour, minute, second, ms, used = 0;
@@ -54,12 +54,12 @@ Test(unit_log, one_object_a_line) {
     free(line);
 }
 
-Test(unit_log, leaves_out_what_is_null) {
+Test(unit_log, omits_null_fields) {
     log_info("leader", NULL, "hello", F_STR("a", NULL), F_INT("n", 0));
     expect_line_end("\"msg\":\"hello\",\"role\":\"leader\",\"n\":0}");
 }
 
-Test(unit_log, escapes_every_byte_that_json_cannot_hold) {
+Test(unit_log, escapes_bytes_that_json_forbids) {
     static const struct {
         const char *text, *json;
     } rows[] = {
@@ -80,12 +80,12 @@ Test(unit_log, escapes_every_byte_that_json_cannot_hold) {
     }
 }
 
-Test(unit_log, numbers_that_json_has_not_become_strings) {
+Test(unit_log, writes_nan_and_infinity_as_strings) {
     log_info("r", NULL, "m", F_NUM("a", INFINITY), F_NUM("b", -INFINITY), F_NUM("c", NAN));
     expect_line_end("\"a\":\"inf\",\"b\":\"-inf\",\"c\":\"nan\"}");
 }
 
-Test(unit_log, text_for_people_is_one_line_too) {
+Test(unit_log, writes_text_in_one_line) {
     log_setup(LOG_DEBUG, 0);
     log_debug("r", "q", "line\nbreak", F_STR("a", "plain"), F_STR("b", "two words"), F_STR("c", ""), F_STR("d", "e\\f\x1b[2J"),
               F_STR("g", "say \"x=1\""));
@@ -93,7 +93,7 @@ Test(unit_log, text_for_people_is_one_line_too) {
         " debug line\\u000abreak role=r queue=q a=plain b=\"two words\" c=\"\" d=e\\\\f\\u001b[2J g=\"say \\\"x=1\\\"\"");
 }
 
-Test(unit_log, levels_below_the_chosen_one_are_silent) {
+Test(unit_log, suppresses_lower_levels) {
     log_setup(LOG_WARN, 1);
     log_info("r", NULL, "quiet");
     log_debug("r", NULL, "quiet");
@@ -103,7 +103,7 @@ Test(unit_log, levels_below_the_chosen_one_are_silent) {
     cr_assert_eq(fixture_log_count("heard"), 2);
 }
 
-Test(unit_log, repeats_are_limited_and_counted) {
+Test(unit_log, limits_and_counts_repeats) {
     for (int i = 0; i < 7; i++) log_warn("r", "q", "again", F_INT("n", i));
     cr_assert_eq(fixture_log_count("again"), 1);
     expect_line_end("\"queue\":\"q\",\"n\":0}");
@@ -120,7 +120,7 @@ Test(unit_log, repeats_are_limited_and_counted) {
 }
 
 /* The size of a storm is told when it is over, although nobody says the same again. */
-Test(unit_log, repeats_are_counted_when_no_further_one_comes) {
+Test(unit_log, reports_suppressed_repeats_when_they_stop) {
     fixture_hold_boottime();
     for (int i = 0; i < 60; i++) log_warn("r", "q", "failed", F_STR("reason", "why"), F_INT("n", i));
     for (int i = 0; i < 3; i++) log_error("r", NULL, "once");
@@ -142,7 +142,7 @@ Test(unit_log, repeats_are_counted_when_no_further_one_comes) {
 }
 
 /* Storms with a calm between them: that the end of one is told does not take the facts from the next. */
-Test(unit_log, each_storm_begins_with_its_facts) {
+Test(unit_log, writes_all_fields_when_a_message_comes_back) {
     fixture_hold_boottime();
     for (int storm = 0; storm < 4; storm++) {
         for (int i = 0; i < 3; i++) log_warn("r", "q", "failed", F_STR("reason", "why"), F_INT("job", 10 * storm + i));
@@ -160,7 +160,7 @@ Test(unit_log, each_storm_begins_with_its_facts) {
 }
 
 /* More messages than are kept apart: what is forgotten of one is told before. */
-Test(unit_log, repeats_of_a_message_that_gives_way_are_counted) {
+Test(unit_log, reports_repeats_of_an_evicted_message) {
     char reason[16];
     fixture_hold_boottime();
     for (int i = 0; i < 4; i++) log_warn("r", NULL, "storm", F_STR("reason", "why"));
@@ -182,7 +182,7 @@ static void crowd(int first, int last, const char *msg) {
     }
 }
 
-Test(unit_log, a_message_of_many_queues_is_told_in_one_line) {
+Test(unit_log, sums_up_a_message_of_many_queues) {
     crowd(1, 1000, "no");
     for (int round = 0; round < 2; round++) crowd(500, 521, "no");
     crowd(1, 20, "few");
@@ -207,7 +207,7 @@ Test(unit_log, a_message_of_many_queues_is_told_in_one_line) {
 }
 
 /* Repeats that are told when nothing follows are lines as well. */
-Test(unit_log, rests_of_many_queues_are_told_in_one_line) {
+Test(unit_log, sums_up_suppressed_repeats_of_many_queues) {
     fixture_hold_boottime();
     crowd(1, 20, "no");
     fixture_step_boottime(9000);
@@ -224,7 +224,7 @@ Test(unit_log, rests_of_many_queues_are_told_in_one_line) {
     cr_assert_eq(fixture_log_count("\"more\":20,"), 1, "%s", fixture_log());
 }
 
-Test(unit_log, more_messages_of_many_queues_than_are_kept_apart) {
+Test(unit_log, survives_more_bursts_than_it_has_places_for) {
     char msg[16];
     for (int round = 0; round < 40; round++) {
         snprintf(msg, sizeof msg, "m%d.", round);
@@ -236,7 +236,7 @@ Test(unit_log, more_messages_of_many_queues_than_are_kept_apart) {
     cr_assert_eq(fixture_log_count("\"more\":5,"), 40);
 }
 
-Test(unit_log, what_differs_is_no_repeat) {
+Test(unit_log, writes_messages_that_differ) {
     log_warn("r", "q", "m", F_STR("reason", "one"));
     log_warn("r", "q", "m", F_STR("reason", "two"));
     log_warn("r", "p", "m", F_STR("reason", "one"));
@@ -255,7 +255,7 @@ static void *write_lines(void *arg) {
     return NULL;
 }
 
-Test(unit_log, lines_of_threads_do_not_mix) {
+Test(unit_log, keeps_lines_of_threads_apart) {
     static const char *const names[WRITERS] = {"a", "b", "c", "d"};
     pthread_t threads[WRITERS];
     for (int i = 0; i < WRITERS; i++)
@@ -288,7 +288,7 @@ Test(unit_backoff, doubles_with_a_jitter_of_half_up_to_its_bound) {
     cr_assert(varied);
 }
 
-Test(unit_backoff, begins_anew_when_nothing_has_failed_for_long) {
+Test(unit_backoff, starts_again_after_a_calm_time) {
     backoff_t backoff = BACKOFF_REDIS;
     mono_t now = {0};
     for (int i = 0; i < 10; i++) now = backoff_failed(&backoff, now);
@@ -312,7 +312,7 @@ Test(unit_clock, saturates) {
     cr_assert_eq(mono_min(mono_never(), early).ns, -7);
 }
 
-Test(unit_clock, goes_on_while_the_machine_sleeps) {
+Test(unit_clock, counts_time_while_the_machine_sleeps) {
     mono_t before = mono_now();
     cr_assert_geq(mono_diff(mono_now(), before), 0);
     fixture_step_boottime(3600 * 1000);
@@ -429,7 +429,7 @@ Test(unit_utf8, escaped_bytes_are_always_valid) {
     }
 }
 
-Test(unit_wakeup, is_a_flag) {
+Test(unit_wakeup, raises_and_clears) {
     int fd = wakeup_new();
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     cr_assert_eq(poll(&ready, 1, 0), 0);
@@ -444,7 +444,7 @@ Test(unit_wakeup, is_a_flag) {
 }
 
 /* Whoever reads the log may stop to read. */
-Test(unit_log, a_full_pipe_stops_nobody, .timeout = 20) {
+Test(unit_log, drops_lines_when_the_pipe_is_full, .timeout = 20) {
     int ends[2];
     char chunk[4096];
     cr_assert_eq(pipe(ends), 0);

@@ -18,7 +18,7 @@ Test(unit_condition, reports_a_beginning_a_change_and_the_end_once) {
     condition_free(&condition);
 }
 
-Test(unit_condition, its_own_reason_may_be_set_again) {
+Test(unit_condition, takes_its_own_reason_again) {
     condition_t condition = {0};
     condition_update_reason(&condition, "full");
     cr_expect_eq(condition_update_reason(&condition, condition.reason), CONDITION_UNCHANGED);
@@ -30,7 +30,7 @@ Test(unit_condition, its_own_reason_may_be_set_again) {
     condition_free(&condition);
 }
 
-Test(unit_condition, without_a_reason_reports_beginning_and_end) {
+Test(unit_condition, reports_beginning_and_end_without_a_reason) {
     condition_t condition = {0};
     cr_expect_eq(condition_update(&condition, false), CONDITION_UNCHANGED);
     cr_expect_eq(condition_update(&condition, true), CONDITION_BEGAN);

@@ -17,7 +17,7 @@ static void expect_hex(digest_t digest, const char *expected) {
 static bool equal(digest_t a, digest_t b) { return memcmp(a.bytes, b.bytes, DIGEST_BYTES) == 0; }
 
 /* NIST: FIPS 180-2, appendix B, and the examples of its validation program. */
-Test(unit_digest, published_vectors) {
+Test(unit_digest, matches_published_vectors) {
     static const struct {
         const char *text, *hex;
     } rows[] = {
@@ -49,7 +49,7 @@ static digest_t chain(void) {
 
 static const char CHAIN[] = "80e953e3b006c4bab43fd5d792f8bd29c122f6cf1497318365fe66bf2d61398d";
 
-Test(unit_digest, every_length_around_the_block) {
+Test(unit_digest, hashes_every_length_around_the_block) {
     char hex[DIGEST_HEX_SIZE];
     digest_t digest = chain();
     digest_hex(&digest, hex);
@@ -68,7 +68,7 @@ static void *many_chains(void *good) {
 }
 
 /* Under a sanitizer: what a thread used is freed when it ends. */
-Test(unit_digest, threads_do_not_disturb_each_other) {
+Test(unit_digest, works_in_many_threads) {
     for (int round = 0; round < 3; round++) {
         pthread_t threads[4];
         bool good[4] = {false};
@@ -82,7 +82,7 @@ Test(unit_digest, threads_do_not_disturb_each_other) {
     { literal, sizeof(literal) - 1 }
 
 /* By Python: sha256 over struct.pack(">Q", len(part)) + part. */
-Test(unit_digest, parts_have_their_lengths_before_them) {
+Test(unit_digest, hashes_parts_with_their_lengths) {
     static const digest_part_t a_bc[] = {PART("a"), PART("bc")}, ab_c[] = {PART("ab"), PART("c")}, abc[] = {PART("abc")},
                                empty[] = {{NULL, 0}}, empties[] = {{NULL, 0}, PART("")};
     expect_hex(digest_of_parts(a_bc, 2), "3fafa1cf2f19a7c1129beb20cf0983f73a489a221fc0dd2f16d1be292d089205");
@@ -94,7 +94,7 @@ Test(unit_digest, parts_have_their_lengths_before_them) {
         for (size_t j = 0; j < i; j++) cr_expect_not(equal(lists[i], lists[j]), "%zu and %zu", i, j);
 }
 
-Test(unit_digest, a_long_part_has_all_bytes_of_its_length) {
+Test(unit_digest, hashes_all_bytes_of_a_length) {
     size_t len = 0x012345;
     char *bytes = calloc(1, 8 + len), *part = bytes + 8;
     memcpy(bytes + 5, "\x01\x23\x45", 3);
@@ -102,7 +102,7 @@ Test(unit_digest, a_long_part_has_all_bytes_of_its_length) {
     free(bytes);
 }
 
-Test(unit_digest, hex_is_read_back_or_refused_whole) {
+Test(unit_digest, reads_hex_back_or_refuses_it) {
     digest_t digest = digest_of("abc", 3), read, zeros = {.bytes = {0}};
     char hex[DIGEST_HEX_SIZE];
     digest_hex(&digest, hex);

@@ -15,7 +15,7 @@ static digest_t key_of(int number) {
 
 static int64_t *find(const keymap_t *map, int number) { return keymap_find(map, key_of(number).bytes); }
 
-Test(unit_keyset, a_map_finds_what_was_put_and_nothing_else) {
+Test(unit_keyset, map_finds_only_what_was_put) {
     enum { KEYS = 5000 };
     keymap_t map = {0};
     cr_assert_null(find(&map, 0));
@@ -37,7 +37,7 @@ Test(unit_keyset, a_map_finds_what_was_put_and_nothing_else) {
 }
 
 /* The hardest case for open addressing: keys that all begin at the same slot. */
-Test(unit_keyset, keys_that_collide_are_told_apart_and_survive_removals) {
+Test(unit_keyset, map_tells_colliding_keys_apart) {
     enum { KEYS = 100 };
     keymap_t map = {0};
     uint8_t keys[KEYS][KEY_BYTES];
@@ -56,7 +56,7 @@ static bool keep_even(void *self, const uint8_t key[KEY_BYTES], int64_t *value) 
     return *value % 2 == 0;
 }
 
-Test(unit_keyset, a_map_forgets_what_is_not_kept) {
+Test(unit_keyset, map_removes_what_is_not_kept) {
     enum { KEYS = 1000 };
     keymap_t map = {0};
     int asked = 0;
@@ -83,7 +83,7 @@ static int false_hits(const keyfilter_t *filter, int first, int count) {
     return hits;
 }
 
-Test(unit_keyset, a_filter_forgets_nothing_and_seldom_lies) {
+Test(unit_keyset, filter_finds_all_keys_with_few_false_hits) {
     enum { KEYS = 16384 }; /* as full as a filter becomes: 16 bits a key */
     keyfilter_t filter = {0};
     cr_assert_not(keyfilter_has(&filter, key_of(1).bytes), "without a size it has nothing");
@@ -102,7 +102,7 @@ Test(unit_keyset, a_filter_forgets_nothing_and_seldom_lies) {
     keyfilter_free(&filter);
 }
 
-Test(unit_keyset, a_filter_is_as_large_as_its_keys_need) {
+Test(unit_keyset, filter_size_follows_its_keys) {
     keyfilter_t filter = {0};
     static const struct {
         size_t keys, words;

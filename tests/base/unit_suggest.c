@@ -43,7 +43,7 @@ Test(unit_suggest, takes_the_first_of_equals) {
     cr_expect_str_eq(suggest_nearest("barx", pair, 2), "bart");
 }
 
-Test(unit_suggest, passes_over_what_is_too_long_to_be_a_slip) {
+Test(unit_suggest, ignores_words_too_long_for_a_typo) {
     char word[300];
     memset(word, 'a', sizeof word - 1);
     word[sizeof word - 1] = '\0';

@@ -60,7 +60,7 @@ Test(unit_config_dialects, each_uses_its_own_keys) {
         "main m list w\nregistry reg any r\ndedup seen set r\ndlq dead list w\nprivate w-* list w*\nheartbeat hb:* any r*\n");
 }
 
-Test(unit_config_dialects, what_a_dialect_has_not_is_empty) {
+Test(unit_config_dialects, leaves_keys_that_a_dialect_lacks_empty) {
     config_t *config = config_case_good("redis = { db = 3; };" ONE(""), NULL);
     cr_expect_str_eq(config->queues[0].prefix, "");
     cr_expect_null(config->queues[0].own);
@@ -130,7 +130,7 @@ Test(unit_config_dialects, takes_the_settings_of_each) {
     config_free(config_case_good(KM("retry_backoff = \"none\"; score_unit = \"ms\"; backup = \"mine\";"), NULL));
 }
 
-Test(unit_config_dialects, simple_names_as_java_makes_them) {
+Test(unit_config_dialects, derives_simple_names_as_java_does) {
     static const struct {
         const char *type, *list;
     } rows[] = {{"PaymentCheck", "de_paymentcheck"}, {"a.b.PaymentCheck", "de_paymentcheck"},
@@ -147,7 +147,7 @@ Test(unit_config_dialects, simple_names_as_java_makes_them) {
 }
 
 /* As tests/clients/kmqueue makes them by the rules of KMQUtils (tests/data/kmqueue, "names"). */
-Test(unit_config_dialects, backup_lists_of_kmqueue_are_called_as_java_calls_them) {
+Test(unit_config_dialects, names_backup_lists_of_kmqueue_as_java_does) {
     static const struct {
         const char *queues, *backup, *first;
     } rows[] = {
@@ -260,7 +260,7 @@ Test(unit_config_dialects, compares_the_keys_of_different_dialects) {
 #define WORKERS(pattern, more) "dialect = \"private_queues\"; private = \"" pattern "\"; " more
 
 /* Two queues of private lists keep to their own: each gives what it finds to its own workers. */
-Test(unit_config_dialects, patterns_that_meet) {
+Test(unit_config_dialects, compares_patterns) {
     static const struct {
         const char *a, *b;
     } meet[] = {{WORKERS("w-*", "main = \"m\";"), WORKERS("w-*", "main = \"n\";")},
@@ -294,7 +294,7 @@ Test(unit_config_dialects, patterns_that_meet) {
 }
 
 /* What `check` prints is a config of the same values, and says each key. */
-Test(unit_config_dialects, the_dump_reads_back) {
+Test(unit_config_dialects, reads_its_dump_back) {
     static const char *const texts[] = {KM("protected_timeout = \"7s\"; dlq = \"dead\";"),
                                         DE("delays = [\"5: 90s\", \"*: 1h\"]; retry_attempts = 7;"),
                                         BU("prefix = \"x\"; max_stalled = 3;"), PQ("registry = \"r\"; heartbeat = \"hb*\";")};

@@ -50,7 +50,7 @@ Test(unit_event, ids_and_refs_never_change) {
     }
 }
 
-Test(unit_event, the_id_is_of_what_the_event_is_about) {
+Test(unit_event, id_depends_on_the_identifying_fields) {
     char ids[10][EVENT_ID_SIZE];
     event_t others[6] = {failed, failed, failed, failed, failed, failed};
     others[0].dialect = TEXT("lisu");
@@ -72,7 +72,7 @@ Test(unit_event, the_id_is_of_what_the_event_is_about) {
 }
 
 /* What one replica may know and another not, or know differently. */
-Test(unit_event, the_id_is_of_nothing_else) {
+Test(unit_event, id_depends_on_no_other_field) {
     static const char *const said[] = {"event", "type", "worker", "reason", "error", "term", "payload"};
     static const char *const counted[] = {"created", "started", "at", "size"};
     char id[EVENT_ID_SIZE], other[EVENT_ID_SIZE];
@@ -111,7 +111,7 @@ Test(unit_event, refs) {
     }
 }
 
-Test(unit_event, every_field_is_set_by_its_name) {
+Test(unit_event, sets_every_field_by_name) {
     event_t event = {0};
 #define X(name, help) cr_expect(event_set(&event, TEXT(#name), TEXT("the " #name "\0!")));
     EVENT_TEXTS(X)
@@ -132,7 +132,7 @@ Test(unit_event, every_field_is_set_by_its_name) {
 #undef X
 }
 
-Test(unit_event, what_is_no_field_is_refused) {
+Test(unit_event, refuses_unknown_fields) {
     const slice_t names[] = {TEXT(""),      TEXT("id"),     TEXT("Kind"), TEXT("kin"),
                              TEXT("kindx"), TEXT("kind\0"), TEXT(" at"),  {NULL, 0}};
     event_t event, before;

@@ -35,7 +35,7 @@ static char *with_long_id(size_t letters) {
     return text;
 }
 
-Test(unit_job, what_the_paths_point_to) {
+Test(unit_job, reads_what_the_paths_point_to) {
     const slice_t bytes = BYTES(" {\"id\":\"a-7\", \"meta\":{\"type\":\"mail\"}, \"at\":1800000000123}");
     job_t job = read_job(&all_paths, bytes);
     cr_expect_str_eq(job.id, "a-7");
@@ -45,7 +45,7 @@ Test(unit_job, what_the_paths_point_to) {
     cr_expect_eq(memcmp(&job.digest, &digest, sizeof digest), 0, "of all bytes, spaces too");
 }
 
-Test(unit_job, without_paths_the_id_is_the_digest) {
+Test(unit_job, uses_the_digest_as_id_without_paths) {
     static const queue_policy_t none = {.id_path = "", .type_path = "", .created_path = "", .heartbeat = "off"};
     job_t job = read_job(&none, BYTES("not json"));
     cr_expect_str_eq(job.id, "7ccfa1fbf3940e6f0c0375d87c0f9235a50514e14cb427bdfaf5077987b26ccf");
@@ -63,7 +63,7 @@ Test(unit_job, without_paths_the_id_is_the_digest) {
     expect_digest_as_id(&job, BYTES(""));
 }
 
-Test(unit_job, each_path_alone) {
+Test(unit_job, reads_each_path_alone) {
     const slice_t bytes = BYTES("{\"id\":\"a\",\"meta\":{\"type\":\"b\"},\"at\":1800000000005}");
     queue_policy_t policy = {.id_path = "", .type_path = "/meta/type", .created_path = ""};
     job_t job = read_job(&policy, bytes);
@@ -79,7 +79,7 @@ Test(unit_job, each_path_alone) {
 }
 
 /* In a pointer "" is the whole text; as a setting it is none. */
-Test(unit_job, an_empty_path_is_none_for_a_lone_value_too) {
+Test(unit_job, takes_no_lone_value_for_an_empty_path) {
     static const queue_policy_t id_only = {.id_path = "/id", .type_path = "", .created_path = ""};
     static const queue_policy_t type_only = {.id_path = "", .type_path = "/type", .created_path = ""};
     job_t job = read_job(&id_only, BYTES("5"));
@@ -160,7 +160,7 @@ Test(unit_job, types) {
         cr_expect_str_eq(read_job(&all_paths, slice_text(rows[i].text)).type, rows[i].type, "row %zu", i);
 }
 
-Test(unit_job, created_is_in_the_score_unit) {
+Test(unit_job, reads_created_in_the_score_unit) {
     static const struct {
         const char *number;
         int64_t ms, s; /* what it means in each unit, in ms */
@@ -205,7 +205,7 @@ Test(unit_job, created_is_in_the_score_unit) {
     }
 }
 
-Test(unit_job, one_job_leaves_nothing_to_the_next) {
+Test(unit_job, keeps_nothing_of_the_job_before) {
     job_t job;
     job_read(&all_paths, BYTES("{\"id\":\"a\",\"meta\":{\"type\":\"b\"},\"at\":1800000000005}"), &job);
     cr_assert_str_eq(job.type, "b");

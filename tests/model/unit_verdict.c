@@ -43,7 +43,7 @@ Test(unit_verdict, a_new_job_gets_a_stamp_before_anything_else) {
     cr_assert_eq(judge(s, policy()).kind, VERDICT_STAMP);
 }
 
-Test(unit_verdict, the_first_sighting_after_a_retry_begins_an_execution) {
+Test(unit_verdict, first_observation_after_a_retry_begins_an_execution) {
     observation_t s = at(T + PROTECTED * 100);
     s.stamp = (stamp_t){.born_us = 1, .retries = 3, .retried_at = T};
     queue_policy_t p = policy();
@@ -63,7 +63,7 @@ Test(unit_verdict, stalled_is_strictly_later_than_the_protected_timeout) {
     expect_leave(judge(at(T - 500), policy()), T + PROTECTED); /* the clock was set back */
 }
 
-Test(unit_verdict, one_and_retry_times_executions_at_most) {
+Test(unit_verdict, allows_retry_times_plus_one_executions) {
     for (int64_t retries = 0; retries < 6; retries++) {
         observation_t s = at(T + PROTECTED + 1);
         s.stamp.retries = retries;
@@ -90,7 +90,7 @@ Test(unit_verdict, retries_are_forgotten_after_the_window) {
     expect(judge(s, none), VERDICT_END, "retries_exhausted", 1);
 }
 
-Test(unit_verdict, a_heartbeat_is_looked_at_only_when_it_matters) {
+Test(unit_verdict, asks_for_the_heartbeat_only_when_it_matters) {
     observation_t s = at(T + PROTECTED);
     s.heartbeat = HEARTBEAT_UNKNOWN;
     expect_leave(judge(s, policy()), T + PROTECTED);
@@ -101,7 +101,7 @@ Test(unit_verdict, a_heartbeat_is_looked_at_only_when_it_matters) {
 }
 
 /* Where it is a worker's heartbeat: it alone decides, and after a silence that lasts. */
-Test(unit_verdict, a_worker_is_gone_when_its_heartbeat_was_for_long_enough) {
+Test(unit_verdict, worker_is_gone_after_its_heartbeat_timeout) {
     enum { SILENCE = 300 };
     observation_t s = at(T + 1);
     s.silence_ms = SILENCE;
@@ -128,7 +128,7 @@ Test(unit_verdict, a_worker_is_gone_when_its_heartbeat_was_for_long_enough) {
     expect(judge(s, policy()), VERDICT_RETRY, "stalled", 1);
 }
 
-Test(unit_verdict, silence_is_noted_and_only_a_later_pass_acts) {
+Test(unit_verdict, a_later_scan_acts_on_a_missing_heartbeat) {
     observation_t s = at(T + PROTECTED + 1);
     s.heartbeat = HEARTBEAT_THERE;
     expect_leave(judge(s, policy()), INT64_MAX);
@@ -189,7 +189,7 @@ Test(unit_verdict, alive_timeout) {
     expect_leave(judge(lives, p), T + 2 * ALIVE);
 }
 
-Test(unit_verdict, what_a_job_says_of_its_age_counts_unless_it_lies_in_the_future) {
+Test(unit_verdict, age_told_by_the_job_counts_unless_in_the_future) {
     queue_policy_t p = policy();
     p.alive_timeout_ms = ALIVE;
     observation_t s = at(T + 10);
@@ -208,7 +208,7 @@ Test(unit_verdict, what_a_job_says_of_its_age_counts_unless_it_lies_in_the_futur
 }
 
 /* Put back by an operator: its own date has ended it once, and must not again. */
-Test(unit_verdict, a_job_that_was_put_back_gets_a_whole_alive_timeout) {
+Test(unit_verdict, a_requeued_job_gets_a_whole_alive_timeout) {
     queue_policy_t p = policy();
     p.alive_timeout_ms = ALIVE;
     p.protected_timeout_ms = 2 * ALIVE;
@@ -246,7 +246,7 @@ Test(unit_verdict, copies_are_retried_and_not_ended) {
     expect(judge(s, p), VERDICT_END, "retries_exhausted", 4);
 }
 
-Test(unit_verdict, a_report_is_answered_at_once) {
+Test(unit_verdict, acts_on_a_report_at_once) {
     observation_t s = at(T + 1);
     s.report = REPORT_RETRY;
     for (s.stamp.retries = 0; s.stamp.retries < 5; s.stamp.retries++)
@@ -303,7 +303,7 @@ Test(unit_verdict, backoff) {
 }
 
 /* What the bytes of a job say of its execution counts as well as what was seen of it: the later one of both. */
-Test(unit_verdict, an_execution_that_its_job_dates_is_protected_from_then_on) {
+Test(unit_verdict, protects_an_execution_from_the_start_its_job_tells) {
     static const struct {
         int64_t executed, until;
     } rows[] = {{0, T}, {-5, T}, {T - 500, T}, {T + 700, T + 700}, {T + PROTECTED, T + PROTECTED}};
@@ -321,7 +321,7 @@ Test(unit_verdict, an_execution_that_its_job_dates_is_protected_from_then_on) {
     expect_leave(judge(s, policy()), s.now + PROTECTED);
 }
 
-Test(unit_verdict, retries_that_a_job_counts_itself_are_never_forgotten) {
+Test(unit_verdict, never_forgets_retries_that_the_job_counts) {
     for (int64_t told = 0; told < 6; told++) {
         observation_t s = at(T + WINDOW * 10);
         s.tells_retries = true;
@@ -336,7 +336,7 @@ Test(unit_verdict, retries_that_a_job_counts_itself_are_never_forgotten) {
     expect(judge(s, policy()), VERDICT_END, "retries_exhausted", (int64_t)INT32_MAX + 1);
 }
 
-Test(unit_verdict, what_is_unreadable_ends_when_no_worker_can_be_on_it_any_more) {
+Test(unit_verdict, ends_an_unreadable_job_after_the_protected_timeout) {
     static const heartbeat_t heartbeats[] = {HEARTBEAT_NONE, HEARTBEAT_UNKNOWN, HEARTBEAT_GONE, HEARTBEAT_THERE};
     for (size_t i = 0; i < 4; i++) { /* nobody can know of a heartbeat */
         queue_policy_t p = policy();
@@ -365,7 +365,7 @@ Test(unit_verdict, what_is_unreadable_ends_when_no_worker_can_be_on_it_any_more)
 }
 
 /* Its worker may be alive, so it ends when a retry would be due, and not before. */
-Test(unit_verdict, what_names_a_foreign_key_ends_where_it_would_be_retried) {
+Test(unit_verdict, ends_a_foreign_job_instead_of_a_retry) {
     queue_policy_t p = policy();
     observation_t s = at(T + PROTECTED);
     s.foreign = true;

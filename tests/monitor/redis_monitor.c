@@ -152,7 +152,7 @@ Test(redis_monitor, a_heartbeat_is_one_whatever_it_holds) {
     close_desk(&d);
 }
 
-Test(redis_monitor, a_report_is_answered_at_once) {
+Test(redis_monitor, acts_on_a_report_at_once) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("retry_times = 1;")});
     work_on(&d, "a");

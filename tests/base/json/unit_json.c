@@ -62,7 +62,7 @@ static const slice_t good_texts[] = {
     ROW("{\"a\":{\"b\":{\"c\":[{},{\"d\":0}]}},\"e\":1}"),
 };
 
-Test(unit_json, good_texts) {
+Test(unit_json, accepts_good_texts) {
     for (size_t i = 0; i < sizeof good_texts / sizeof *good_texts; i++)
         cr_expect(is_good(good_texts[i]), "row %zu: %s", i, good_texts[i].data);
 }
@@ -214,7 +214,7 @@ static const slice_t bad_texts[] = {
     ROW("a=1"),
 };
 
-Test(unit_json, bad_texts) {
+Test(unit_json, rejects_bad_texts) {
     for (size_t i = 0; i < sizeof bad_texts / sizeof *bad_texts; i++)
         cr_expect_not(is_good(bad_texts[i]), "row %zu: %s", i, bad_texts[i].data);
     cr_expect_not(is_good((slice_t){NULL, 0}));
@@ -295,7 +295,7 @@ Test(unit_json, pointers) {
     }
 }
 
-Test(unit_json, a_lone_value_is_found_without_its_spaces) {
+Test(unit_json, finds_a_lone_value_without_spaces) {
     const slice_t texts[] = {
         BYTES("42"),
         BYTES(" \r42"),
@@ -335,7 +335,7 @@ Test(unit_json, keys_are_compared_as_decoded) {
     }
 }
 
-Test(unit_json, no_key_of_the_path_may_stand_twice) {
+Test(unit_json, rejects_duplicate_keys_on_the_path) {
     static const struct {
         const char *text, *pointer;
         json_found_t found;
@@ -400,7 +400,7 @@ Test(unit_json, strings_are_decoded) {
     }
 }
 
-Test(unit_json, one_pointer_does_not_disturb_another) {
+Test(unit_json, finds_each_pointer_on_its_own) {
     json_pick_t wanted[] = {{.pointer = "/id"},    {.pointer = "/a/b/2"}, {.pointer = "/a/b"},
                             {.pointer = "/a/x"},   {.pointer = "id"},     {.pointer = ""},
                             {.pointer = "/a/b/2"}, {.pointer = "/d"},     {.pointer = "/d/e"}};

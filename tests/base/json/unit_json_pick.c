@@ -96,7 +96,7 @@ static const struct {
     {"\xef\xbb\xbf{\"a\":1}", NULL, "a", JSON_BAD, 0, NULL},
 };
 
-Test(unit_json_pick, what_is_found) {
+Test(unit_json_pick, finds_and_rejects_as_the_table_says) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         slice_t text = slice_text(rows[i].text);
         char *pointer = pointer_to(rows[i].outer, rows[i].key);
@@ -111,7 +111,7 @@ Test(unit_json_pick, what_is_found) {
     }
 }
 
-Test(unit_json_pick, many_at_once) {
+Test(unit_json_pick, finds_many_values_in_one_walk) {
     json_pick_t wanted[] = {
         {.pointer = "/queue"},
         {.pointer = "/id"},
@@ -142,7 +142,7 @@ Test(unit_json_pick, many_at_once) {
     cr_assert_not(json_pick(slice_text("{\"taskStatus\":{\"gone\":1,\"gone\":2},\"id\":1}"), wanted, WANTED));
 }
 
-Test(unit_json_pick, as_many_as_there_is_room_for) {
+Test(unit_json_pick, takes_at_most_json_most_picks) {
     char keys[JSON_MOST_PICKS + 1][8];
     json_pick_t wanted[JSON_MOST_PICKS + 1];
     buffer_t text = {0};
@@ -169,7 +169,7 @@ Test(unit_json_pick, as_many_as_there_is_room_for) {
 }
 
 /* Far beyond what json_read looks at. */
-Test(unit_json_pick, size_has_no_limit) {
+Test(unit_json_pick, reads_texts_of_any_size) {
     buffer_t text = {0};
     buffer_str(&text, "{\"data\":[");
     while (text.len < 20 * 1024 * 1024)
@@ -201,7 +201,7 @@ Test(unit_json_pick, bounds_of_depth) {
 }
 
 /* Each byte of a plain stretch, at each place of the words in which it is read, is seen. */
-Test(unit_json_pick, every_byte_of_a_string_is_looked_at) {
+Test(unit_json_pick, checks_every_byte_of_a_string) {
     for (int byte = 0; byte < 256; byte++) {
         for (size_t at = 0; at < 20; at++) {
             char text[] = "{\"a\":\"01234567890123456789\"}";

@@ -112,7 +112,7 @@ static corpus_t compare(const char *seed, int count) {
     return corpus;
 }
 
-Test(unit_json, as_python_says_over_random_texts, .timeout = 120) {
+Test(unit_json, agrees_with_python_on_random_texts, .timeout = 120) {
     enum { COUNT = 20000 };
     const char *seed = getenv("QS_TEST_SEED");
     corpus_t seen = compare(seed && *seed ? seed : "1", COUNT);

@@ -35,7 +35,7 @@ static const struct {
      "{\"b\":1e400,\"b\":123456789012345678901234567890,\"\\u0061\":1,\"c\":\"\\/\\ud800\"}"},
 };
 
-Test(unit_json_splice, only_its_token_changes) {
+Test(unit_json_splice, changes_only_its_token) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         slice_t text = slice_text(rows[i].text);
         json_pick_t wanted[3];
@@ -58,7 +58,7 @@ Test(unit_json_splice, only_its_token_changes) {
     }
 }
 
-Test(unit_json_splice, without_cuts_it_is_a_copy) {
+Test(unit_json_splice, copies_the_text_without_cuts) {
     buffer_t out = {0};
     cr_assert(json_splice((slice_t){"no\0JSON", 7}, NULL, 0, &out));
     cr_assert(slice_equal(slice_of(&out), (slice_t){"no\0JSON", 7}));
@@ -99,7 +99,7 @@ static const struct {
     {2, 6, {{2, 2}, {5, 1}}, 2, "x4x67"},
 };
 
-Test(unit_json_splice, a_cut_that_is_no_token_of_the_text_is_refused) {
+Test(unit_json_splice, refuses_cuts_outside_the_text_or_overlapping) {
     static const char digits[] = "0123456789";
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         json_cut_t cuts[3];

@@ -10,7 +10,7 @@
 #include "config_case.h"
 #include "libconfig_version.h"
 
-TestSuite(unit_config_faults, .init = config_case_begin, .fini = config_case_end);
+TestSuite(unit_config_errors, .init = config_case_begin, .fini = config_case_end);
 
 #define Q "queues = ( { name = \"q\"; } );\n"
 
@@ -76,17 +76,17 @@ static const config_case_row_t value_faults[] = {
                                                 "\"sidecar:\"\n"},
 };
 
-Test(unit_config_faults, says_what_is_wrong_with_a_value) {
+Test(unit_config_errors, says_what_is_wrong_with_a_value) {
     config_case_expect_faults(value_faults, sizeof value_faults / sizeof *value_faults);
 }
 
-Test(unit_config_faults, names_the_dialects) {
+Test(unit_config_errors, names_the_dialects) {
     config_case_expect_fault("queues = ( { name = \"q\"; dialect = \"lst\"; } );",
                              "F:1: queue `q`: `dialect` is \"lst\", but must be one of \"list\", \"kmqueue\", \"delayed_queue\", "
                              "\"bull\", \"private_queues\": did you mean \"list\"?\n");
 }
 
-Test(unit_config_faults, says_what_an_unknown_key_may_have_meant) {
+Test(unit_config_errors, suggests_a_known_key_for_an_unknown_one) {
     static const config_case_row_t rows[] = {
         {"grup = \"x\";\n" Q, "F:1: unknown key `grup`: did you mean `group`?\n"},
         {"\nlocks = { ttl = \"5s\"; };\n" Q, "F:2: unknown key `locks`: did you mean `lock`?\n"},
@@ -111,7 +111,7 @@ Test(unit_config_faults, says_what_an_unknown_key_may_have_meant) {
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
-Test(unit_config_faults, compares_queues_with_each_other) {
+Test(unit_config_errors, reports_conflicts_between_queues) {
     static const config_case_row_t rows[] = {
         {"", "F: there are no queues: name at least one, queues = ( { name = \"email\"; } );\n"},
         {"\nqueues = ( );", "F:2: there are no queues: name at least one, queues = ( { name = \"email\"; } );\n"},
@@ -155,7 +155,7 @@ Test(unit_config_faults, compares_queues_with_each_other) {
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
-Test(unit_config_faults, lets_keys_stand_that_no_role_uses) {
+Test(unit_config_errors, ignores_conflicts_of_unused_keys) {
     static const char *const texts[] = {
         // Without monitor backup and errors are not used.
         "queues = ( { name = \"a\"; roles = [\"dispatcher\"]; backup = \"x\"; errors = \"x\"; }, { name = \"x\"; } );",
@@ -173,7 +173,7 @@ Test(unit_config_faults, lets_keys_stand_that_no_role_uses) {
         "F:1: queues `a` and `x` share the key `x`: it is delayed of `a` and ready of `x`\n");
 }
 
-Test(unit_config_faults, reports_all_faults_in_line_order) {
+Test(unit_config_errors, reports_all_errors_in_line_order) {
     config_case_expect_fault(
         "queues = ( { name = \"q\"; retry_times = -1; } );\nlock = { ttl = 5; };\n\ngrup = 1;\nlog = { level = \"loud\"; };",
         "F:1: queue `q`: `retry_times` is -1, but must be an integer from 0 to 1000\n"
@@ -183,7 +183,7 @@ Test(unit_config_faults, reports_all_faults_in_line_order) {
         "F:5: `log.level` is \"loud\", but must be one of \"error\", \"warn\", \"info\", \"debug\"\n");
 }
 
-Test(unit_config_faults, refuses_too_many_queues) {
+Test(unit_config_errors, refuses_too_many_queues) {
     buffer_t text = {0};
     buffer_str(&text, "queues = (");
     for (int i = 0; i < 1001; i++) buffer_printf(&text, "%s\n{ name = \"q%d\"; }", i ? "," : "", i);
@@ -192,7 +192,7 @@ Test(unit_config_faults, refuses_too_many_queues) {
     buffer_free(&text);
 }
 
-Test(unit_config_faults, explains_what_libconfig_stops_at) {
+Test(unit_config_errors, explains_what_libconfig_stops_at) {
     static const config_case_row_t rows[] = {
         {"lock = { ttl = 5s; };", "F:1: syntax error (write \"5s\" in quotes)\n"},
         {"group = abc;", "F:1: syntax error (write \"abc\" in quotes)\n"},
@@ -214,7 +214,7 @@ Test(unit_config_faults, explains_what_libconfig_stops_at) {
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
-Test(unit_config_faults, takes_integers_from_the_source_text) {
+Test(unit_config_errors, takes_integers_from_the_source_text) {
     static const config_case_row_t rows[] = {
         // Each of these is a good number once it is wrapped at 32 bits.
         {"dispatcher = { batch = 4294967297; };\n" Q,
@@ -243,7 +243,7 @@ Test(unit_config_faults, takes_integers_from_the_source_text) {
 }
 
 /* What libconfig 1.5 stops at, 1.7 may take, and the other way round. */
-Test(unit_config_faults, explains_what_one_libconfig_stops_at_and_another_does_not) {
+Test(unit_config_errors, explains_what_one_libconfig_stops_at_and_another_does_not) {
     static const char huge[] = "dispatcher = { batch = 99999999999999999999; };\n" Q;
     static const char comma[] = "queues = ( { name = \"a\"; },\n);";
     if (!libconfig_is_old()) {
@@ -255,7 +255,7 @@ Test(unit_config_faults, explains_what_one_libconfig_stops_at_and_another_does_n
     config_case_expect_fault(comma, "F:2: syntax error (remove the comma before `)`: not every libconfig accepts it there)\n");
 }
 
-Test(unit_config_faults, says_why_a_file_cannot_be_read) {
+Test(unit_config_errors, says_why_a_file_cannot_be_read) {
     buffer_t messages = {0};
     cr_expect_null(config_case_read(config_case_path, &messages));
     char *got = config_case_messages(&messages);
@@ -286,7 +286,7 @@ Test(unit_config_faults, says_why_a_file_cannot_be_read) {
     buffer_free(&messages);
 }
 
-Test(unit_config_faults, names_the_included_file) {
+Test(unit_config_errors, names_the_included_file) {
     char more[128];
     snprintf(more, sizeof more, "%s/more.cfg", config_case_dir);
     const char *text = "\nlock = { ttl = 4294967297; };\n";
