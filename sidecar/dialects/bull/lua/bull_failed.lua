@@ -1,21 +1,21 @@
 #!lua flags=no-writes
--- bull_failed: failures of a Bull 4 queue that have no record yet, with what a record needs.
+-- bull_failed: finds failures of a Bull 4 queue that have no record yet, with the fields for one.
 --
 -- KEYS[1]  failed    zset, score = finishedOn by a worker's clock
--- KEYS[2]  recorded  zset of ours, see bull_seen
+-- KEYS[2]  recorded  our zset; see bull_seen
 -- ARGV[1]  prefix    of the keys of jobs
--- ARGV[2]  from      score to begin at; '' = look at the ids that are given
--- ARGV[3]  skip      entries from there on that were looked at already
+-- ARGV[2]  from      score to begin at; '' = look up the given ids
+-- ARGV[3]  skip      entries from there on to skip
 -- ARGV[4]  count     entries to look at
--- ARGV[5]  jobs      no further one is looked at once so many without a record were found, 1 to 1000
--- ARGV[6]  size      or so many bytes of them read
--- ARGV[7]  most      bytes of a job; of a larger one only small fields are told
--- ARGV[8]  fields    how many names of fields follow
--- ARGV[9+] these, then the ids
--- Reply    {now in ms, entries looked at, score of the last, how many of these have that score, and for each failure without a
---          record: id, score ('' = it is not in failed), '', 'none' (it has no hash), 'large N' (bytes) or '!' and an error, then its
---          fields, '' for what it lacks}
--- Safe     reads only; one bad hash spoils no other.
+-- ARGV[5]  jobs      stop after this many without a record, 1 to 1000
+-- ARGV[6]  size      or after this many bytes of them
+-- ARGV[7]  most      bytes of a job; of a larger one only small fields are returned
+-- ARGV[8]  fields    number of field names that follow
+-- ARGV[9+] field names, then ids
+-- Reply    {now in ms, entries looked at, score of the last one, how many of them have that score, and for each failure without a
+--          record: id; score, '' if it is not in failed; '', 'none' (no hash), 'large N' (bytes) or '!' and an error; its fields, ''
+--          for a missing one}
+-- Safe     reads only; one bad hash does not affect others.
 local time = redis.call('TIME')
 local fields, most = {}, tonumber(ARGV[7])
 for i = 9, 8 + ARGV[8] do fields[#fields + 1] = ARGV[i] end
@@ -31,7 +31,7 @@ end
 local reply = {string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000)), 0, '', 0}
 local found, size = 0, 0
 
--- How many bytes the values are; nil and an error where the key is no hash.
+-- Bytes of all values, and whether one is large; nil and an error if the key is not a hash.
 local function bytes_of(key)
     local sum, large = 0, false
     for _, field in ipairs(fields) do

@@ -1,21 +1,20 @@
 #!lua flags=allow-oom
--- bull_mark: keeps Bull 4's workers from their own stalled check, and once an interval marks all active jobs, as they would.
+-- bull_mark: keeps Bull 4's workers from their own stalled check, and marks all active jobs once an interval, as they would.
 --
 -- KEYS[1]  lock
--- KEYS[2]  stalled   set of the ids that are marked; a worker takes out the one whose lock it makes or renews
+-- KEYS[2]  stalled   set of marked ids; a worker removes the id whose lock it takes or renews
 -- KEYS[3]  active    list
 -- KEYS[4]  stalled-check  string; while it exists no worker checks
--- KEYS[5]  meta      hash of ours; field `marked`: when the set was last made, ms
--- KEYS[6+] keys that only BullMQ has: events, marker, prioritized, pc; a hash there is a job of Bull that is called so
+-- KEYS[5]  meta      our hash; field `marked`: when the set was last made, ms
+-- KEYS[6+] keys that only BullMQ has: events, marker, prioritized, pc; a hash there is a job of Bull with that id
 -- ARGV[1]  token
 -- ARGV[2]  interval  ms
--- ARGV[3]  hold      ms that stalled-check lives at the least; '' = we leave, and it ends when the next check would be due
--- Reply    {'marked', now in ms, active jobs} a new interval begins, {'held', now in ms, when it was marked}, {'left'}, {'fenced'},
+-- ARGV[3]  hold      least ms that stalled-check lives; '' = we stop, and it ends when the next check would be due
+-- Reply    {'marked', now in ms, active jobs} a new interval begins, {'held', now in ms, when jobs were marked}, {'left'}, {'fenced'},
 --          {'type', key, found}
--- Safe     fenced; what is marked is what is active in this very step. A set that others made since (our hold had ended) counts
---          for nothing: it is made anew, so no job is found stalled before a whole interval has gone by; nor by the workers, who
---          go on by themselves when we are gone, for the hold outlives the interval that was begun. A mark that is refused when
---          the old ones are gone costs an interval and no job. Like Bull's own check it is one step over all that is active.
+-- Safe     fenced; marks the jobs that are active in this step. If stalled-check had expired, workers may have changed the set: it is
+--          made anew, so no job counts as stalled before a whole interval has passed. stalled-check outlives the interval, so workers
+--          that take over do not check earlier either. If SADD is refused after DEL, the check is an interval late and no job is lost.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local wanted = {{'stalled', 'set'}, {'active', 'list'}, {'stalled-check', 'string'}, {'meta', 'hash'}}
 for i = 6, #KEYS do wanted[i - 1] = {KEYS[i], 'hash'} end

@@ -1,27 +1,27 @@
 #!lua flags=allow-oom
--- bull_promote: moves due jobs of a Bull 4 queue from delayed to where its workers wait, the oldest first.
+-- bull_promote: moves due jobs of a Bull 4 queue from delayed to the list that its workers take from, the oldest first.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  delayed   zset of ids; score = ms * 4096 + 12 bits of a counter
 -- KEYS[3]  wait      list
--- KEYS[4]  paused    list, takes wait's place while meta-paused exists
+-- KEYS[4]  paused    list, in place of wait while meta-paused exists
 -- KEYS[5]  meta-paused
 -- KEYS[6]  priority  zset of the waiting jobs that have a priority
 -- KEYS[7]  active    list
--- KEYS[8]  meta      hash of ours; its field `group`, where there is one, names the owner
--- KEYS[9]  aside     zset of ours: ids for the monitor -> when that was, ms
--- KEYS[10+] keys that only BullMQ has, see bull_mark
+-- KEYS[8]  meta      our hash; field `group`, if any, is the owner
+-- KEYS[9]  aside     our zset, the quarantine: ids for the monitor -> when they were added, ms
+-- KEYS[10+] keys that only BullMQ has; see bull_mark
 -- ARGV[1]  token
 -- ARGV[2]  group     the caller's
 -- ARGV[3]  batch     1 to 1000
 -- ARGV[4]  limit     of the target's length; 0 = none
 -- ARGV[5]  prefix    of the queue's keys, `bull:video:`
--- ARGV[6]  later     ms by which an id without a job is put off
--- ARGV[7]  work      entries of the target that inserts by priority may walk over; once they have, the batch ends
+-- ARGV[6]  later     ms by which an id without a job is postponed
+-- ARGV[7]  work      the batch ends after inserts by priority have walked over this many entries
 -- Reply    as promote
--- Safe     fenced; every key is looked at first, and every job hash before its id is moved; what may be refused is tried on a key
---          that is none; adds before it removes; PUBLISH last and by pcall, for nothing may stand between the push and the
---          removal. Job keys are made of prefix and id: all begin with the prefix.
+-- Safe     fenced; checks every key first, and every job hash before its id is moved; tries commands that may be refused on a key
+--          that does not exist; adds before it removes; PUBLISH last and by pcall, because nothing may come between push and removal.
+--          All job keys begin with the prefix.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local wanted = {{'delayed', 'zset'}, {'wait', 'list'}, {'paused', 'list'}, {'meta-paused', 'string'}, {'priority', 'zset'},
     {'active', 'list'}, {'meta', 'hash'}, {'aside', 'zset'}}
@@ -46,8 +46,8 @@ local count = #ids
 if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, ''} end
 local oldest = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
 
--- The priorities. Bull writes one into every job, so a job has one, and what has none is looked at by itself. SORT reads those of
--- the same ids all at once, at a third of what HGET costs; it may not where a user may not read every key, and in a Cluster.
+-- Priorities. Bull writes one into every job, so an id without one is checked by itself. SORT reads them all at once, at a third of the
+-- cost of HGET; Redis refuses it in a Cluster and to users who may not read every key.
 local prefix, priorities = ARGV[5], {}
 if count >= 32 and not string.find(prefix, '*', 1, true) then
     priorities = redis.pcall('SORT', KEYS[2], 'BY', 'nosort', 'LIMIT', 0, count, 'GET', prefix .. '*->priority')
@@ -59,7 +59,7 @@ for i = 1, count do
         priority = redis.pcall('HGET', prefix .. ids[i], 'priority')
         if not priority and redis.call('HEXISTS', prefix .. ids[i], 'name') == 1 then priority = '0' end
         if type(priority) == 'table' and not string.find(priority.err, 'WRONGTYPE', 1, true) then return priority end
-        if type(priority) ~= 'string' then priority = false end -- no hash, another type, or no job in it
+        if type(priority) ~= 'string' then priority = false end -- not a hash, or not a job
         priorities[i] = priority
     end
     if priority ~= '0' then plain_only = false end
@@ -68,7 +68,7 @@ end
 local active, none = false, KEYS[9] .. ':none'
 redis.call('ZREM', none, '')
 redis.call('ZREMRANGEBYRANK', none, 0, 0)
-if redis.call('LLEN', KEYS[7]) > 0 then -- Bull takes a promoted id out of active, too
+if redis.call('LLEN', KEYS[7]) > 0 then -- Bull removes a promoted id from active, too
     active = {}
     for _, id in ipairs(redis.call('LRANGE', KEYS[7], 0, -1)) do active[id] = true end
     redis.call('LREM', none, 1, '')
@@ -93,7 +93,7 @@ else
         if #plain > 0 then length = redis.call('LPUSH', target, unpack(plain)) end
         plain = {}
     end
-    -- As Bull 4 does: behind those of the same or a lower number, seen from the end that workers take from.
+    -- As Bull 4: behind jobs of the same or a lower number, counted from the end that workers take from.
     local function insert(id, priority)
         flush()
         redis.call('ZADD', KEYS[6], string.format('%.17g', priority), id)
@@ -106,8 +106,8 @@ else
             length = redis.call('RPUSH', target, id)
         end
     end
-    -- What inserts would come to, made anew in one go, as each of them walks over the list from its head. Nothing if an order that
-    -- only inserts know comes in: where an id stands twice, or waits without a priority that is its own.
+    -- Builds the whole list at once, because each insert would walk over it from its head. Returns nothing if only inserts give the
+    -- right order: an id is there twice, or waits with a priority that is not its own.
     local function merged()
         local jobs, classes, urgent, there = {}, {}, 0, {}
         for i = 1, count do
@@ -132,7 +132,7 @@ else
             if there[ids[i]] then return end
         end
         table.sort(classes)
-        local new, from = {}, length -- from the right: those of the lowest number, the first of each first
+        local new, from = {}, length -- from the right: the lowest number first, and of equal ones the oldest
         for _, number in ipairs(classes) do
             local score = string.format('%.17g', number)
             local bound = length - redis.call('ZCOUNT', KEYS[6], 0, score)
@@ -167,7 +167,7 @@ else
         end
         redis.call('ZADD', KEYS[6], unpack(scores))
         for i = 1, #new, 5000 do redis.call('LPUSH', none, unpack(new, i, math.min(i + 4999, #new))) end
-        redis.call('RENAME', none, target) -- in the place of the old list, all of which is in the new one
+        redis.call('RENAME', none, target) -- the new list holds all of the old one
     else
         for i = 1, count do
             local id, priority = ids[i], priorities[i]
@@ -202,7 +202,7 @@ end
 for i = 1, active and #moved or 0 do
     if active[moved[i]] then redis.call('LREM', KEYS[7], 0, moved[i]) end
 end
--- Only patterns hear `waiting@...` (Bull psubscribes); without any on this server nobody does.
+-- Bull receives `waiting@...` by psubscribe only, so skip the messages if the server has no patterns.
 local patterns = redis.pcall('PUBSUB', 'NUMPAT')
 if type(patterns) == 'table' or patterns > 0 then
     for _, id in ipairs(moved) do redis.pcall('PUBLISH', KEYS[3] .. 'ing@sidecar', id) end

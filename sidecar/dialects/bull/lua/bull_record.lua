@@ -1,21 +1,21 @@
 #!lua flags=allow-oom
--- bull_record: writes the record of a failure that a Bull 4 worker decided; Bull's own keys stay as they are.
+-- bull_record: writes the record of a failure that a Bull 4 worker decided. Changes no key of Bull.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  failed    zset
--- KEYS[3]  recorded  zset of ours, see bull_seen
+-- KEYS[3]  recorded  our zset; see bull_seen
 -- KEYS[4]  failures  stream
--- KEYS[5]  meta      fields `bytes`: of all values in the stream, and `entries`: how many they were when that was written
+-- KEYS[5]  meta      fields `bytes`: of all values in the stream, and `entries`: their number when `bytes` was written
 -- ARGV[1]  token
 -- ARGV[2]  id
 -- ARGV[3]  score     in failed; '' = the job was removed at once (removeOnFail), and only its message is known
 -- ARGV[4]  most      bytes that the stream may hold
 -- ARGV[5+] names and values of the record; 'at' is added here
--- Reply    {'settled', 1}, {'gone'} retried or removed since, {'changed'} it has its record, {'full'}, {'fenced'},
+-- Reply    {'settled', 1}, {'gone'} retried or removed since, {'changed'} recorded already, {'full'}, {'fenced'},
 --          {'type', key, found}
 -- Uses     types, records
--- Safe     fenced; by compare; the mark and the record are written in one step. The mark could be refused behind the record, by a
---          right that was taken away, so the right is tried first, by a ZADD that changes nothing.
+-- Safe     fenced; compares; writes mark and record in one step. A ZADD that changes nothing tests the right first, so that the mark
+--          cannot be refused after the record.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local wanted = {{'failed', KEYS[2], 'zset'}, {'recorded', KEYS[3], 'zset'}, {'failures', KEYS[4], 'stream'}, {'meta', KEYS[5], 'hash'}}
 local refusal = wrong_type(wanted)

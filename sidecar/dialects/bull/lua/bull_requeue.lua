@@ -1,5 +1,5 @@
 #!lua
--- bull_requeue: puts a failed job of a Bull 4 queue back to its workers, as Bull's own Job.retry() does: at most once an event.
+-- bull_requeue: requeues a failed job of a Bull 4 queue, as Bull's own Job.retry() does, at most once for each event.
 --
 -- KEYS[1]  requeued  hash: first 16 bytes of a failed event's id -> its mark, 'requeued <when, ms> <by whom>'
 -- KEYS[2]  failures  stream that takes the record
@@ -8,24 +8,24 @@
 -- KEYS[5]  job lock
 -- KEYS[6]  failed    zset
 -- KEYS[7]  wait      list
--- KEYS[8]  paused    list, in place of wait while there is
+-- KEYS[8]  paused    list, in place of wait while meta-paused exists
 -- KEYS[9]  meta-paused
 -- KEYS[10] active    list
 -- KEYS[11] delayed   zset
 -- KEYS[12] id        string: the last number that Bull gave to a job
 -- ARGV[1]  event     the field in requeued
--- ARGV[2]  by        who wants it
--- ARGV[3]  again     '1': although there is a mark
+-- ARGV[2]  by        operator
+-- ARGV[3]  again     '1': ignore a mark
 -- ARGV[4]  job       its id
--- ARGV[5]  made      `timestamp` of the job that failed: another one has its id where that differs; '' = is not looked at
--- ARGV[6]  lifo      '1': it is the next to be taken
--- ARGV[7]  stalls    maxStalledCount: a job that has stalled more often counts anew, or its next stall would end it
+-- ARGV[5]  made      `timestamp` of the job that failed, to detect another job with its id; '' = do not compare
+-- ARGV[6]  lifo      '1': workers take it next
+-- ARGV[7]  stalls    maxStalledCount: reset the counter of a job that stalled more often, or its next stall would end it
 -- ARGV[8]  size      bytes of all values of the record
--- ARGV[9]  fields    how many names and values follow: of the hash, where it is gone
+-- ARGV[9]  fields    number of names and values that follow, for a hash that is gone
 -- ARGV[10+] these, then names and values of the record; 'at' is added here
 -- Reply    as requeue, and {'waiting', why}: nothing was done, because the job is not among the failed ones
--- Safe     as requeue: the mark lets one caller through, everything is looked at before the first write, and what was written is taken
---          back when the push is refused. The job is in wait before it leaves failed. Without allow-oom: a full Redis refuses it.
+-- Safe     as requeue: the mark lets one caller through, everything is checked before the first write, and writes are undone if the push
+--          is refused. The job is in wait before it leaves failed. Without allow-oom: a full Redis refuses it.
 local wanted = {{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[6], 'zset'}, {KEYS[7], 'list'},
     {KEYS[8], 'list'}, {KEYS[9], 'string'}, {KEYS[10], 'list'}, {KEYS[11], 'zset'}, {KEYS[12], 'string'}}
 for _, want in ipairs(wanted) do
@@ -44,7 +44,7 @@ if holds ~= 'none' and holds ~= 'hash' then return {'waiting', 'its key holds a 
 if redis.call('EXISTS', KEYS[5]) == 1 then return {'waiting', 'a worker has it'} end
 local failed = redis.call('ZSCORE', KEYS[6], id)
 local job = redis.call('HMGET', KEYS[4], 'name', 'timestamp', 'stalledCounter')
-local there = job[1] ~= false -- a hash without a name is what a worker wrote of a job that was gone
+local there = job[1] ~= false -- a worker may write fields of a job that is gone, but never its name
 if there and ARGV[5] ~= '' and (job[2] or '') ~= ARGV[5] then return {'waiting', 'another job has its id now'} end
 if there and not failed then return {'waiting', 'it is no longer failed: it waits, runs, or has completed'} end
 if redis.call('LPOS', KEYS[10], id) or redis.call('ZSCORE', KEYS[11], id) then return {'waiting', 'it is active or delayed'} end
@@ -53,7 +53,7 @@ local time = redis.call('TIME')
 local at = string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))
 local target = redis.call('EXISTS', KEYS[9]) == 1 and KEYS[8] or KEYS[7]
 local given = tonumber(string.match(redis.call('GET', KEYS[12]) or '', '^%d+$')) or 0
-redis.call('ZREM', KEYS[1] .. ':none', '') -- would be refused here, and not when the job is in two places
+redis.call('ZREM', KEYS[1] .. ':none', '') -- tests the right before the job is in two places
 
 redis.call('HSET', KEYS[1], ARGV[1], 'requeued ' .. at .. ' ' .. ARGV[2])
 local function take_back(why)
@@ -65,7 +65,7 @@ end
 if not there then
     local made = redis.pcall('HSET', KEYS[4], unpack(fields))
     if type(made) == 'table' then return take_back(made.err) end
-    -- Bull gives numbers to jobs, and swallows a new one whose number a hash has: after FLUSHALL or obliterate() it begins at 1.
+    -- Bull numbers its jobs, and swallows a new one whose number has a hash. After FLUSHALL or obliterate() it begins at 1 again.
     local raised = #id < 16 and string.match(id, '^[1-9]%d*$') and tonumber(id) > given and redis.pcall('SET', KEYS[12], id)
     if raised and raised.err then return take_back(raised.err) end
 end

@@ -1,20 +1,19 @@
 #!lua flags=allow-oom
--- bull_seen: from where the failures of a Bull 4 queue are read. The first time everything that has failed before counts as known.
+-- bull_seen: where to begin reading failures of a Bull 4 queue. The first time all earlier failures count as recorded.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  failed    zset, score = finishedOn by a worker's clock
--- KEYS[3]  recorded  zset of ours: `<id>:<score>` of failures that have their record, or want none; and `:seen`, whose score is when
---                    we last began to read all there was, and came to the end
+-- KEYS[3]  recorded  our zset: `<id>:<score>` of failures that have a record or need none; and `:seen`, whose score is when the last
+--                    complete read began
 -- ARGV[1]  token
--- ARGV[2]  overlap   ms; workers' clocks may be so far behind
--- ARGV[3]  most      failures that are taken as known the first time
--- ARGV[4]  seen      ms, moves `:seen` there, and forgets what is never read again; '' = only asks; 'off' = failures are not
---                    recorded now, and what fails meanwhile will count as known
+-- ARGV[2]  overlap   ms; workers' clocks may be this far behind
+-- ARGV[3]  most      failures that count as recorded the first time
+-- ARGV[4]  seen      ms: moves `:seen` there and removes marks that are never read again; '' = only read `:seen`; 'off' = failures
+--                    from now on count as recorded
 -- Reply    {'seen', now in ms, the score of `:seen`}, {'off'}, {'fenced'}, {'type', key, found}
 -- Uses     types
--- Safe     fenced; `:seen` moves forwards only, but for one that a clock has left more than `overlap` in the future: it would let
---          nothing be forgotten, and hide what fails while nobody leads. It is written last: a begin that was refused half-way
---          begins anew. A mark is forgotten when no look reaches down to it any more.
+-- Safe     fenced; `:seen` moves forwards only, unless a wrong clock left it more than `overlap` in the future, where it would hide
+--          failures that happen while nobody leads. It is written last, so a first call that was refused half-way begins anew.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local refusal = wrong_type({{'failed', KEYS[2], 'zset'}, {'recorded', KEYS[3], 'zset'}})
 if refusal then return refusal end
@@ -37,7 +36,7 @@ if not seen then
         end
         redis.call('ZADD', KEYS[3], unpack(marks))
     end
-    -- What lies below those that were taken is not read: a look begins `overlap` before `:seen`.
+    -- Failures below these must not be read: a read begins `overlap` before `:seen`.
     if #known == 2 * tonumber(ARGV[3]) then seen = math.max(now, tonumber(known[#known]) + overlap) end
     redis.call('ZADD', KEYS[3], text(seen), ':seen')
 elseif ARGV[4] ~= '' and (tonumber(ARGV[4]) >= seen or seen > now + overlap) then

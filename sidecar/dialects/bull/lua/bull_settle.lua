@@ -2,32 +2,32 @@
 -- bull_settle: gives one stalled job of a Bull 4 queue back to the workers, or ends it, with a record in the failure stream.
 --
 -- KEYS[1]  lock
--- KEYS[2]  stalled   set; the id must still be marked; a mark of what is not active goes
+-- KEYS[2]  stalled   set; the id must still be marked; the mark of an id that is not active is removed
 -- KEYS[3]  active    list
 -- KEYS[4]  wait      list
 -- KEYS[5]  paused    list
 -- KEYS[6]  meta-paused
 -- KEYS[7]  failed    zset
--- KEYS[8]  recorded  zset of ours: `<id>:<score>` of failures that have their record, as bull_seen has it
+-- KEYS[8]  recorded  our zset: `<id>:<score>` of recorded failures; see bull_seen
 -- KEYS[9]  failures  stream
--- KEYS[10] meta      fields `bytes`: of all values in the stream, and `entries`: how many they were when that was written
+-- KEYS[10] meta      fields `bytes`: of all values in the stream, and `entries`: their number when `bytes` was written
 -- KEYS[11] job       its hash; the queue's prefix and the id
 -- KEYS[12] job lock
 -- KEYS[13] job logs
--- KEYS[14] debounce  `de:` and the job's deid; the lock again where it has none
+-- KEYS[14] debounce  `de:` and the job's deid; the lock again if it has none
 -- ARGV[1]  token
 -- ARGV[2]  id
--- ARGV[3]  counter   stalledCounter that the decision rests on; '' = it has none
--- ARGV[4]  verdict   retry, end, or broken: an end of what is no job
+-- ARGV[3]  counter   stalledCounter when the decision was made; '' = none
+-- ARGV[4]  verdict   retry, end, or broken: end an id that has no job
 -- ARGV[5]  error     of an end: for the record, and for failedReason
 -- ARGV[6]  message   of the failed event: JSON
 -- ARGV[7]  remove    '1': its removeOnFail is true or 0
 -- ARGV[8]  most      bytes that the stream may hold
 -- ARGV[9+] names and values of the record; 'at' and 'error' are added here
--- Reply    as settle: settled, gone (its worker has it still, or it is finished), changed, alive (it has a lock), full, fenced, type
+-- Reply    as settle: settled, gone (its worker renewed it, or it is finished), changed, alive (it has a lock), full, fenced, type
 -- Uses     types, records
--- Safe     fenced; by compare; adds before it removes, the record first of all; PUBLISH last and by pcall. A right that was taken
---          away cannot stop it between the record and the removal: those for what follows are tried first, on a key that is none.
+-- Safe     fenced; compares; adds before it removes, the record first; PUBLISH last and by pcall. A missing right cannot stop it between
+--          the record and the removal: the commands that follow are tried first, on a key that does not exist.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local broken = ARGV[4] == 'broken'
 local wanted = {{'stalled', KEYS[2], 'set'}, {'active', KEYS[3], 'list'}, {'wait', KEYS[4], 'list'}, {'paused', KEYS[5], 'list'},
@@ -65,7 +65,7 @@ redis.call('ZADD', none, 'XX', 0, '')
 redis.call('DEL', none)
 redis.call('PTTL', none)
 if not ends then
-    redis.call('RPUSH', none, '') -- nothing else tells whether it may
+    redis.call('RPUSH', none, '') -- the only way to test the right
     redis.call('DEL', none)
 end
 
@@ -88,7 +88,7 @@ if not ends then
     redis.pcall('PUBLISH', KEYS[2] .. '@', id)
 elseif not broken then
     if ARGV[7] == '1' then redis.call('DEL', KEYS[11], KEYS[13]) end
-    if KEYS[14] ~= KEYS[1] then -- as Bull from 4.16 on: a key without a life of its own would swallow later jobs for ever
+    if KEYS[14] ~= KEYS[1] then -- as Bull from 4.16 on: a key without a TTL would swallow later jobs for ever
         local pttl = redis.call('PTTL', KEYS[14])
         if pttl == 0 or pttl == -1 then redis.call('DEL', KEYS[14]) end
     end

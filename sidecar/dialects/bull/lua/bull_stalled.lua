@@ -1,24 +1,24 @@
 #!lua flags=no-writes
--- bull_stalled: which jobs of a Bull 4 queue were marked a whole interval ago and have no lock now, with what a record needs. One
--- part of the marks: what it costs does not depend on how many jobs are active.
+-- bull_stalled: finds jobs of a Bull 4 queue that were marked a whole interval ago and have no lock now, with the fields for a record.
+-- Looks at one part of the marks, so the cost does not depend on the number of active jobs.
 --
 -- KEYS[1]  stalled   set of ids
 -- KEYS[2]  stalled-check  string
--- KEYS[3]  meta      hash of ours; field `marked`
+-- KEYS[3]  meta      our hash; field `marked`
 -- ARGV[1]  prefix    of the queue's keys
 -- ARGV[2]  interval  ms
 -- ARGV[3]  cursor    of SSCAN, where the part begins; 0 = the first
--- ARGV[4]  count     marks of a part, about
--- ARGV[5]  skip      stalled jobs of this part to pass over
--- ARGV[6]  most      jobs to tell of
--- ARGV[7]  size      bytes; no further job is read once so many were
--- ARGV[8]  payload   bytes of a job; of a larger one only small fields are told
+-- ARGV[4]  count     approximate number of marks in a part
+-- ARGV[5]  skip      stalled jobs of this part to skip
+-- ARGV[6]  most      jobs to return
+-- ARGV[7]  size      bytes; no further job is read after this many
+-- ARGV[8]  payload   bytes of a job; of a larger one only small fields are returned
 -- ARGV[9+] names of fields
--- Reply    {'stalled', now in ms, how many there are in this part, cursor of the next part (0 = there is none), and for each told:
---          id, '', 'none' (no job), 'large N' (bytes) or the type of what is no hash, then its fields, '' for what it lacks}
---          {'early', now in ms} the mark is younger, or not ours
--- Safe     reads only; a key that is no hash spoils no other job. A decision that rests on this is checked again by bull_settle,
---          which also sees whether the job is active still.
+-- Reply    {'stalled', now in ms, stalled jobs in this part, cursor of the next part (0 = this is the last), and for each returned job:
+--          id; '', 'none' (no job), 'large N' (bytes) or the type of its key; its fields, '' for a missing one}
+--          {'early', now in ms} the marks are younger, or not ours
+-- Safe     reads only; a key that is not a hash does not affect other jobs. bull_settle checks again before it acts, also whether the
+--          job is still active.
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local marked = tonumber(string.match(redis.call('HGET', KEYS[3], 'marked') or '', '^%d+$'))

@@ -1,31 +1,29 @@
 #!lua flags=allow-oom
--- delayed_promote: dispatches due events of fred84's delayedQueue: pushes each envelope and schedules its next attempt, in one step.
+-- delayed_promote: sends due events of fred84's delayedQueue: pushes each envelope and schedules its next attempt, in one step.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  delayed   zset of `<class>###<id>`, score = due time in ms
 -- KEYS[3]  events    hash: the same -> envelope
--- KEYS[4]  meta      hash of ours; its field `group`, where there is one, names the owner
--- KEYS[5]  aside     zset of ours: members for the monitor -> when they were first put aside, ms
+-- KEYS[4]  meta      our hash; field `group`, if any, is the owner
+-- KEYS[5]  aside     our zset, the quarantine: members for the monitor -> when they were added, ms
 -- KEYS[6+] ready     list of each class
 -- ARGV[1]  token
 -- ARGV[2]  group     the caller's
--- ARGV[3]  batch     members at the most, 1 to 1000
--- ARGV[4]  first     members to read at first; fewer, the less is known of the size of their envelopes
--- ARGV[5]  bytes     the batch ends once it has read so many
--- ARGV[6]  payload   bytes; a larger envelope is the monitor's
--- ARGV[7]  attempts  at which an event is not scheduled any more
--- ARGV[8]  later     ms by which what the monitor must look at is put off
--- ARGV[9]  steps     how many pairs of delays follow
--- ARGV[10+] two for each step: next attempts below this wait so many ms; then the class of each list in KEYS[6+]
--- Reply    as promote; the score of the oldest is '' where that was not moved
+-- ARGV[3]  batch     most members, 1 to 1000
+-- ARGV[4]  first     members to read at once, by the size of the last envelopes
+-- ARGV[5]  bytes     the batch ends after this many
+-- ARGV[6]  payload   bytes; a larger envelope is quarantined
+-- ARGV[7]  attempts  limit at which an event is not scheduled again
+-- ARGV[8]  later     ms by which a quarantined event is postponed
+-- ARGV[9]  steps     number of pairs of delays that follow
+-- ARGV[10+] two for each step: attempts below this wait this many ms; then the class of each list in KEYS[6+]
+-- Reply    as promote; the score of the oldest is '' if it was not moved
 -- Uses     types
--- Safe     fenced, and atomic with the read: what is scheduled is what was read. Scheduling comes first, so that a push that is
---          refused is tried again when the event is due next, and not at once, twice or never; nothing is removed but members
---          without an envelope. Of an envelope only the digits of `attempt` change, and those only in the shape that Jackson
---          writes: the tail `,"type":"C","attempt":N,"logContext":{}}` of a JSON text is the tail of its outermost object, for none
---          of its quotes is escaped. Every other shape is the monitor's. Producers write whole ms: the score of an event that has
---          had its last push ends in .5, by which it is known for the monitor's when it is due again, and one that is put off for
---          the monitor in .25, or .75 after its last push.
+-- Safe     fenced; reads and writes in one step. Schedules before it pushes, so a refused push is repeated when the event is due next, and
+--          not at once, twice or never. Removes only members without an envelope. Changes only the digits of `attempt`, and only in the
+--          shape that Jackson writes: a JSON text that ends in `,"type":"C","attempt":N,"logContext":{}}` has these as the last members of
+--          its outermost object, because none of the quotes is escaped. Other shapes are quarantined. Producers write whole ms as scores;
+--          the fraction .5 marks an event after its last push, .25 a quarantined event, .75 both.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local refusal = wrong_type({{'delayed', KEYS[2], 'zset'}, {'events', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}, {'aside', KEYS[5], 'zset'}})
 if refusal then return refusal end

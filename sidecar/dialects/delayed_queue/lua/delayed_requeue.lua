@@ -1,5 +1,5 @@
 #!lua
--- delayed_requeue: schedules an event of fred84's delayedQueue anew, due now, with a count of attempts that begins again: at most once.
+-- delayed_requeue: schedules an event of fred84's delayedQueue again, due now, with attempt 1, at most once for each failure.
 --
 -- KEYS[1]  requeued  hash: first 16 bytes of a failed event's id -> its mark, as requeue.lua writes it
 -- KEYS[2]  failures  stream that takes the record
@@ -7,16 +7,15 @@
 -- KEYS[4]  delayed   zset
 -- KEYS[5]  events    hash: member -> envelope
 -- ARGV[1]  event     the field in requeued
--- ARGV[2]  by        who wants it
--- ARGV[3]  again     '1': although there is a mark
+-- ARGV[2]  by        operator
+-- ARGV[3]  again     '1': ignore a mark
 -- ARGV[4]  member
 -- ARGV[5]  envelope  with attempt 1
 -- ARGV[6]  size      bytes of all values of the record
 -- ARGV[7+] names and values of the record; 'at' is added here
--- Reply    as requeue; {'waiting', why} when the event is there: it was put back before, or the application has enqueued it again
--- Safe     not fenced, by compare, as requeue is: the mark comes first and goes again when the rest is refused. HSET before ZADD NX,
---          as the library enqueues: what has no member in delayed is nothing to anybody. Without allow-oom: a full Redis refuses all
---          of it.
+-- Reply    as requeue; {'waiting', why} if the event is scheduled: it was requeued, or the application enqueued it again
+-- Safe     not fenced; compares, as requeue: the mark is written first and undone if the rest is refused. HSET before ZADD NX, as the
+--          library enqueues: an envelope without a member has no effect. Without allow-oom: a full Redis refuses it.
 for _, want in ipairs({{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[4], 'zset'},
     {KEYS[5], 'hash'}}) do
     local found = redis.call('TYPE', want[1]).ok

@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
--- dead_letters: what workers have put on the dead letter list that has no record yet. The list itself is theirs and stays.
+-- dead_letters: finds entries of the workers' dead letter list that have no record yet. Does not change the list.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  dlq       list
--- KEYS[3]  recorded  zset of ours: SHA-1 of an entry -> when it was last met, in ms
+-- KEYS[3]  recorded  our zset: SHA-1 of an entry -> when it was last seen, ms
 -- ARGV[1]  token
--- ARGV[2]  skip      entries from the head; negative: so many from the tail
--- ARGV[3]  count     entries to look at, from there on; near the tail the last ones first
--- ARGV[4]  most      bytes; a larger entry is told of by its size and SHA-1 alone
--- ARGV[5]  size      bytes; the rest is left for the next call once so many were read
--- ARGV[6]  renew     ms: a mark that is older is made new, so that only those of entries that are gone grow old
--- ARGV[7]  forget    ms: marks that are older go, once the end of the list was seen; '' = none
--- Reply    {'letters', now in ms, entries looked at, 1 at the end of the list or else 0, and three for each that is not recorded:
---          it or '', its size, its SHA-1}, {'fenced'}, {'type', key, found}
+-- ARGV[2]  skip      entries from the head; negative: from the tail
+-- ARGV[3]  count     entries to look at; near the tail the last ones first
+-- ARGV[4]  most      bytes; of a larger entry only size and SHA-1 are returned
+-- ARGV[5]  size      bytes; stop after this many
+-- ARGV[6]  renew     ms: renew older marks, so that only marks of removed entries grow old
+-- ARGV[7]  forget    ms: at the end of the list remove older marks; '' = none
+-- Reply    {'letters', now in ms, entries looked at, 1 at the end of the list or else 0, and for each entry without a record: the
+--          entry or '', its size, its SHA-1}, {'fenced'}, {'type', key, found}
 -- Uses     types
--- Safe     fenced; the list is only read, and a mark is made by record_once alone.
+-- Safe     fenced; reads the list; only record_once adds marks.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local refusal = wrong_type({{'dlq', KEYS[2], 'list'}, {'recorded', KEYS[3], 'zset'}})
 if refusal then return refusal end
@@ -22,8 +22,8 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local reply = {'letters', string.format('%.0f', now), 0, 0}
 local low, high, size, chunk = tonumber(ARGV[2]), tonumber(ARGV[2]) + tonumber(ARGV[3]) - 1, 0, 8
-local at_tail = low < 0 -- where what is new stands last, so that is read first
--- In small steps: nobody knows how large entries are before they are read.
+local at_tail = low < 0 -- new entries are last there: read backwards
+-- In small steps, because the size of entries is not known before they are read.
 while low <= high and size < tonumber(ARGV[5]) do
     local from = at_tail and math.max(high - chunk + 1, low) or low
     local to = at_tail and high or math.min(low + chunk - 1, high)

@@ -1,12 +1,12 @@
 #!lua flags=no-writes
--- private_tails: the jobs under way in the private lists of many workers: of each list its last entry.
+-- private_tails: reads the running jobs of many workers: the last entry of each private list.
 --
--- KEYS[1+] private   lists; what is no list counts as empty
--- ARGV[1]  most      bytes; a larger entry is told of by its size and SHA-1 alone
--- ARGV[2]  size      bytes; no further list is read once so many were
--- Reply    {lists read, and for each of them that has one: which list (from 1), its last entry or '', the size of that entry, its
---          SHA-1 where it is too large or else ''}
--- Safe     reads only; one key of the wrong type spoils no other.
+-- KEYS[1+] private   lists; a key of another type counts as empty
+-- ARGV[1]  most      bytes; of a larger entry only size and SHA-1 are returned
+-- ARGV[2]  size      bytes; no further list is read after this many
+-- Reply    {lists read, and for each that is not empty: its index from 1, its last entry or '', the size of that entry, its SHA-1 if it
+--          is too large or else ''}
+-- Safe     reads only; one key of the wrong type does not affect others.
 local reply, size = {0}, 0
 for i, key in ipairs(KEYS) do
     if size >= tonumber(ARGV[2]) then break end
