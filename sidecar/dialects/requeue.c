@@ -52,7 +52,7 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_
     request_text(conn, home->requeued);
     request_text(conn, home->failures);
     request_text(conn, home->meta);
-    request_text(conn, *where->ready ? where->ready : to->none);
+    request_text(conn, *where->ready ? where->ready : to->absent);
     request_text(conn, to->stamps);
     request_text(conn, to->meta);
     request_text(conn, where->mark ? where->mark : home->requeued);

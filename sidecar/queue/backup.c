@@ -5,6 +5,7 @@
 
 #include "queue/scripts.h"
 #include "redis/reply.h"
+#include "redis/tracking.h"
 
 static const char WAIT_S[] = "0.01";
 
@@ -14,14 +15,7 @@ static void backup_append_key(conn_t *conn, const char *command, const char *key
     request_end(conn);
 }
 
-static void append_caching(conn_t *conn) {
-    request_begin(conn, "CLIENT");
-    request_text(conn, "CACHING");
-    request_text(conn, "YES");
-    request_end(conn);
-}
-
-// Reads one number; a refusal is kept with the name of the key, and the worst of several is told.
+// Keeps the worst error of several replies, with the name of its key.
 static void backup_read_number(conn_t *conn, const char *key, int64_t *out, redis_error_t *worst) {
     redisReply *reply;
     redis_error_t error;
@@ -41,7 +35,7 @@ static void backup_read_sentinel(conn_t *conn, const char *key, backup_look_t *o
         redis_error_set(worst, error.outcome, "%s: %s", key, error.text);
         return;
     }
-    // What is no random part or number of ours counts as none, as push_sentinel.lua sees it too.
+    // Malformed fields count as absent, as in push_sentinel.lua.
     const char *random = reply_text(reply_at(reply, 0));
     const char *n = reply_text(reply_at(reply, 1));
     if (strspn(random, "0123456789abcdefABCDEF") == sizeof out->random - 1 &&
@@ -62,9 +56,9 @@ void backup_look_append(const call_t *call, const rotation_ops_t *rotation, cons
     backup_append_key(conn, "HLEN", at->stamps);
     request_begin(conn, "TIME");
     request_end(conn);
-    if (arm) append_caching(conn);
+    if (arm) request_caching(conn);
     backup_append_key(conn, "LLEN", at->config->backup);
-    if (arm && rotation->reports) append_caching(conn);
+    if (arm && rotation->reports) request_caching(conn);
     if (rotation->reports) backup_append_key(conn, "HLEN", at->config->errors);
     request_begin(conn, "LPOS");
     request_text(conn, at->config->backup);
@@ -79,8 +73,7 @@ static void backup_read_time(conn_t *conn, int64_t *now, redis_error_t *worst) {
     redis_error_t error;
     if (worst->outcome == OUTCOME_DISCONNECTED) return;
     if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) {
-        *now =
-            strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000 + strtoll(reply_text(reply_at(reply, 1)), NULL, 10) / 1000;
+        *now = reply_time_ms(reply);
         freeReplyObject(reply);
     } else if (error.outcome > worst->outcome) {
         *worst = error;
@@ -141,8 +134,8 @@ static void backup_add_entry(backup_page_t *page, backup_look_t *look, const red
     if (kind == ENTRY_SENTINEL) backup_note_sentinel(look, bytes);
 }
 
-// Nobody knows how large entries are before they are read. What there is no room for is told by its digest, which is enough for
-// most; the rest comes in a pass that knows how large they are. What is too large for us is only named.
+// The size of an entry is unknown until it is read. An entry that exceeds the memory limit is kept as a digest, which is enough
+// for most verdicts; a later scan that knows the sizes reads it whole. An entry above max_payload is only reported.
 static bool backup_holds_last(const backup_look_t *look, backup_page_t *page) {
     entry_t *last = &page->entries[page->count - 1];
     if (last->kind != ENTRY_JOB) return true;

@@ -10,14 +10,14 @@ static bool heartbeat_is_blank(const char *text, size_t len) {
     return true;
 }
 
-// As Java's String.trim() sees it: all up to the space is white.
+// Like Java's String.trim(): every character up to the space is white.
 static bool heartbeat_trims_away(const char *text, size_t len) {
     for (size_t i = 0; i < len; i++)
         if ((unsigned char)text[i] > ' ') return false;
     return true;
 }
 
-// A refusal is no answer: the key may hold something else than a string, or the user may not read it.
+// After a refusal the key counts as unread: it may hold another type, or the user may not read it.
 static outcome_t heartbeat_read_name(conn_t *conn, heartbeat_check_t *look, redis_error_t *error) {
     redisReply *reply;
     if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;

@@ -1,4 +1,4 @@
-// Heartbeat keys: whether they are there, and whom they name.
+// Heartbeat keys: whether they exist, and which worker they name.
 #ifndef QS_QUEUE_HEARTBEAT_H
 #define QS_QUEUE_HEARTBEAT_H
 
@@ -11,14 +11,14 @@ enum { WORKER_NAME_MAX = 256 }; // bytes of a name that are read
 
 typedef struct heartbeat_check {
     const char *key;    // borrowed; NULL = skip
-    bool blank_is_dead; // a text of nothing but white space and control bytes counts as not there
-    bool there;         // whatever it holds; what cannot be known counts as there
-    bool answered;      // nobody need ask whether the key exists
+    bool blank_is_dead; // a text of white space and control bytes counts as absent
+    bool there;         // an unreadable key counts as there
+    bool answered;      // EXISTS is not needed
     char worker[WORKER_NAME_MAX];
-    size_t worker_len; // 0 = it names nobody: no string, or nothing but white space
+    size_t worker_len; // 0 = it names no worker: not a string, or only white space
 } heartbeat_check_t;
 
-// Looks at each, in one request, and in a second one at those that say nothing.
+// One request reads all names; a second one asks whether the keys without a name exist.
 outcome_t heartbeats_read(conn_t *conn, heartbeat_check_t *looks, size_t count, redis_error_t *error);
 
 #endif

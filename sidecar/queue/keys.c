@@ -41,7 +41,7 @@ keyspace_t *keyspace_new(const config_t *config) {
                                          .requeued = keyspace_key(queue->name, "requeued"),
                                          .quarantine = keyspace_key(queue->name, "aside"),
                                          .recorded = keyspace_key(queue->name, "recorded"),
-                                         .none = keyspace_key(queue->name, "none")};
+                                         .absent = keyspace_key(queue->name, "none")};
         if (per_queue) keyspace_init_lock(&keys->locks[i], queue->name, i, 1);
     }
     return keys;
@@ -57,7 +57,7 @@ void keyspace_free(keyspace_t *keys) {
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_keys_t *queue = &keys->queues[i];
         char *const all[] = {queue->meta,     queue->failures,   queue->stamps,   queue->sentinel, queue->auditors,
-                             queue->requeued, queue->quarantine, queue->recorded, queue->none};
+                             queue->requeued, queue->quarantine, queue->recorded, queue->absent};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++) free(all[k]);
     }
     free(keys->locks);

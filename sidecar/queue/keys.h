@@ -18,7 +18,7 @@ typedef struct lock {
 
 typedef struct queue_keys {
     const queue_config_t *config; // borrowed; worker-visible keys stand there
-    size_t lock;                  // index of the lock whose lock fences this queue
+    size_t lock;                  // index of the lock that fences this queue
     char *meta;                   // sidecar:<queue>:meta, hash: owner and counters of the queue
     char *failures;               // sidecar:<queue>:failures, stream of its events
     char *stamps;                 // sidecar:<queue>:stamps, hash: what is known of jobs in progress
@@ -27,7 +27,7 @@ typedef struct queue_keys {
     char *requeued;               // sidecar:<queue>:requeued, hash of events put back
     char *quarantine;             // sidecar:<queue>:aside, zset: what a promote could not move -> when it was put off
     char *recorded;               // sidecar:<queue>:recorded, zset: what others have put where we record it -> when
-    char *none;                   // sidecar:<queue>:none, never written: stands where a script wants a key and there is none
+    char *absent;                 // sidecar:<queue>:none, never written: passed to a script in place of a key that there is not
 } queue_keys_t;
 
 typedef struct keyspace {

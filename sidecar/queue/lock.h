@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "queue/keys.h"
 #include "model/token.h"
+#include "queue/keys.h"
 #include "redis/conn.h"
 
 // A queue that another group owns, as acquire found it.
@@ -42,8 +42,8 @@ outcome_t lock_acquire(const lock_call_t *call, lock_state_t *state);
 outcome_t lock_renew(const lock_call_t *call);
 // Gives the lock back if it is ours and publishes its name on the vacant channel.
 outcome_t lock_release(const lock_call_t *call);
-// Takes a queue over from foreign->owner if nobody leads that group. Otherwise *ours is false and foreign->owner is who owns the
-// queue now.
+// Takes a queue over from other_owner->owner if nobody leads that group. Otherwise *ours is false and other_owner->owner is who
+// owns the queue now.
 outcome_t lock_claim(const lock_call_t *call, other_owner_t *other_owner, bool *ours);
 // Removes `holder`'s lock if it has more life left than its own TTL.
 outcome_t lock_break_stale(const lock_call_t *call, const char *holder, bool *removed);

@@ -5,13 +5,11 @@
 
 #include "queue/scripts.h"
 #include "redis/reply.h"
+#include "redis/tracking.h"
 
 void next_due_append(conn_t *conn, const keyspace_t *keys, const next_due_request_t *asks, size_t count, bool arm) {
     if (arm) {
-        request_begin(conn, "CLIENT");
-        request_text(conn, "CACHING");
-        request_text(conn, "YES");
-        request_end(conn);
+        request_caching(conn);
     }
     request_script(conn, &script_next_due, (int)count);
     for (size_t i = 0; i < count; i++) request_text(conn, keys->queues[asks[i].queue].config->delayed);
@@ -43,11 +41,11 @@ outcome_t next_due_read(conn_t *conn, size_t count, bool armed, next_due_t *head
         conn_reply_free(reply);
     }
     if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
-    *now_us = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
+    *now_us = reply_number(reply_at(reply, 0));
     for (size_t i = 0; i < count; i++) next_due_read_one(reply_at(reply, i + 1), &heads[i]);
     freeReplyObject(reply);
     if (*now_us <= 0) return redis_error_set(error, OUTCOME_REFUSED, "heads: unexpected reply");
-    // The heads are good, but nothing will wake us: the caller must know.
+    // The heads are valid, but no wake-up will come: report it.
     if (caching.outcome != OUTCOME_OK) *error = caching;
     return error->outcome;
 }

@@ -8,14 +8,12 @@
 
 enum { PRUNE_MAX = 2000 }; // unpack in prune.lua must not meet more
 
-static slice_t prune_slice(const redisReply *reply) { return (slice_t){reply_text(reply), reply_len(reply)}; }
-
 // Appends the entries to remove; returns how many.
 static size_t prune_append_unwanted(conn_t *conn, const redisReply *pairs, prune_keep_fn *keep, void *self) {
     size_t count = 0;
     for (size_t i = 0; pairs && i + 1 < pairs->elements && count < PRUNE_MAX; i += 2) {
-        slice_t field = prune_slice(reply_at(pairs, i));
-        slice_t value = prune_slice(reply_at(pairs, i + 1));
+        slice_t field = reply_slice(reply_at(pairs, i));
+        slice_t value = reply_slice(reply_at(pairs, i + 1));
         if (keep(self, field, value)) continue;
         request_bytes(conn, field.data, field.len);
         request_bytes(conn, value.data, value.len);

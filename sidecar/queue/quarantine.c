@@ -5,6 +5,7 @@
 #include "queue/record.h"
 #include "queue/scripts.h"
 #include "redis/reply.h"
+#include "redis/tracking.h"
 
 enum { MEMBER_PARTS = 4 }; // of a reply: member, since, score, envelope
 
@@ -20,18 +21,15 @@ static void quarantine_append_read(conn_t *conn, const queue_keys_t *queue, cons
     request_end(conn);
 }
 
-// A read of the zset alone is what arms: of a script every key would be registered, and delayed changes all the time.
+// Arm with a read of the zset alone: a script would register all its keys, and delayed changes all the time.
 static void quarantine_append_arming(conn_t *conn, const queue_keys_t *queue) {
-    request_begin(conn, "CLIENT");
-    request_text(conn, "CACHING");
-    request_text(conn, "YES");
-    request_end(conn);
+    request_caching(conn);
     request_begin(conn, "EXISTS");
     request_text(conn, queue->quarantine);
     request_end(conn);
 }
 
-// Whether both were answered well. OUTCOME_DISCONNECTED is the only outcome that ends the look.
+// *armed: both replies are good. Returns only OUTCOME_OK or OUTCOME_DISCONNECTED.
 static outcome_t quarantine_read_arming(conn_t *conn, bool *armed, redis_error_t *error) {
     *armed = true;
     for (int i = 0; i < 2; i++) {
@@ -46,7 +44,7 @@ static outcome_t quarantine_read_arming(conn_t *conn, bool *armed, redis_error_t
 
 static void quarantine_read_job(const redisReply *const *parts, quarantined_t *out) {
     *out = (quarantined_t){.member = {reply_text(parts[0]), reply_len(parts[0])},
-                           .since = strtoll(reply_text(parts[1]), NULL, 10),
+                           .since = reply_number(parts[1]),
                            .score = reply_text(parts[2]),
                            .has_envelope = reply_is_text(parts[3]),
                            .envelope = {reply_text(parts[3]), reply_len(parts[3])},
@@ -58,7 +56,7 @@ static outcome_t quarantine_read_page(const call_t *call, quarantine_page_t *pag
     redisReply *reply;
     if (conn_read(call->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     page->reply = reply;
-    page->now = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
+    page->now = reply_number(reply_at(reply, 0));
     if (script_refusal(reply, error) == OUTCOME_OK &&
         (page->now <= 0 || reply->elements % MEMBER_PARTS != 1 || reply->elements > 1 + QUARANTINE_PAGE_JOBS * MEMBER_PARTS))
         redis_error_set(error, OUTCOME_REFUSED, "aside: unexpected reply");

@@ -12,7 +12,6 @@ enum {
     REPORTS_BYTES = 1 << 20, // of jobs that one request tells of, and one more job
 };
 
-// NULL and "" are no keys.
 static const char *settle_key_or(const char *key, const char *other) { return key && *key ? key : other; }
 
 static bool settle_is_delayed(const settle_ask_t *ask) { return ask->new.len && ask->delay_ms && ask->where->delayed; }
@@ -28,7 +27,7 @@ static void settle_append_keys(const call_t *call, const settle_ask_t *ask, bool
     request_text(conn, settle_is_delayed(ask) ? where->delayed : where->ready);
     request_text(conn, where->ready);
     request_text(conn, at->stamps);
-    request_text(conn, settle_key_or(where->errors, at->none));
+    request_text(conn, settle_key_or(where->errors, at->absent));
     request_text(conn, at->failures);
     request_text(conn, at->meta);
     request_text(conn, settle_key_or(ask->heartbeat, lock));
@@ -38,7 +37,7 @@ static void settle_append_keys(const call_t *call, const settle_ask_t *ask, bool
     request_text(conn, settle_key_or(dlq != lock ? where->recorded : NULL, lock));
 }
 
-// What the record keeps of the job is the job, which is sent once.
+// The payload is the job, which is sent once: the script copies it into the record.
 static void settle_append_record(conn_t *conn, const settle_ask_t *ask) {
     event_t record = *ask->event;
     record.payload = (slice_t){0};
@@ -116,9 +115,8 @@ outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *foun
     walk->ended = walk->cursor == 0 && walk->skip == 0;
     for (size_t i = 3; reply->type == REDIS_REPLY_ARRAY && i + 2 < reply->elements; i += 3) {
         const redisReply *job = reply->element[i];
-        report_ref_t report = {.job = {reply_text(job), reply_len(job)},
-                               .sha1 = reply_text(reply->element[i + 1]),
-                               .ends = reply_int(reply->element[i + 2]) == 1};
+        report_ref_t report = {
+            .job = reply_slice(job), .sha1 = reply_text(reply->element[i + 1]), .ends = reply_int(reply->element[i + 2]) == 1};
         found(self, &report);
     }
     freeReplyObject(reply);

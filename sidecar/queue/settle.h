@@ -1,5 +1,5 @@
-// Settling: a stalled or reported job goes back to the workers, or ends with a record in the failure stream; and the reports that
-// workers leave in the errors hash.
+// Settling gives a stalled or reported job back to the workers, or ends it with a record in the failure stream. Also: the reports
+// that workers leave in the errors hash.
 #ifndef QS_QUEUE_SETTLE_H
 #define QS_QUEUE_SETTLE_H
 
@@ -17,7 +17,7 @@ typedef struct settle_ask {
     bool from_tail;        // where the job was just seen
     int64_t depth;         // entries to look at from there; where->depth comes first
     bool alone;            // do not end it while there is another of the same bytes
-    const char *heartbeat; // key that must not be there; NULL = does not matter
+    const char *heartbeat; // key that must not exist; NULL = not checked
     bool blank_is_dead;    // a heartbeat of nothing but white space is none
     const char *report;    // SHA-1 of the report it rests on; "" = there is none
     int64_t delay_ms;      // of a retry; 0 = at once
@@ -33,8 +33,7 @@ typedef enum settled {
     SETTLED_ALIVE,
     SETTLED_COPIES,
     SETTLED_FULL, // nothing is ended while the stream is full
-
-    SETTLED_TYPE, // the fault says which key holds what
+    SETTLED_TYPE, // OUTCOME_REFUSED: the error names the key and what it holds
 } settled_t;
 
 void settle_append(const call_t *call, const settle_ask_t *ask);
@@ -47,15 +46,15 @@ typedef struct report_ref {
     bool ends;        // the text begins with '!': do not retry
 } report_ref_t;
 
-// How far reports have been read: all 0 at the beginning.
+// Progress of a walk over the reports; all 0 at the beginning.
 typedef struct reports_walk {
     uint64_t cursor;
-    int64_t skip;  // reports of this cursor that were told
+    int64_t skip;  // reports of this cursor that were passed to `found`
     int64_t count; // to ask for at once; large ones come one by one
     bool ended;
 } reports_walk_t;
 
-// Calls `found` for some reports in each call, until the walk has ended. What it is given lasts for the call; it may use the
+// Calls `found` for some reports in each call, until the walk has ended. A report lasts for the call; `found` may use the
 // connection.
 typedef void report_fn(void *self, const report_ref_t *report);
 outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *found, void *self);

@@ -86,7 +86,7 @@ outcome_t stamps_read(const call_t *call, const backup_page_t *page, stamp_t *st
         return error->outcome;
     }
     if (error->outcome == OUTCOME_OK) {
-        *now = strtoll(reply_text(reply_at(time, 0)), NULL, 10) * 1000 + strtoll(reply_text(reply_at(time, 1)), NULL, 10) / 1000;
+        *now = reply_time_ms(time);
         freeReplyObject(time);
     }
     if (first.outcome == OUTCOME_OK) {

@@ -7,14 +7,14 @@
 
 enum { STAMP_BYTES = 28, STAMP_FIELD_BYTES = 16 };
 
-// A stamp as Redis holds it, to compare with; len 0 = none.
+// A stamp in the bytes of Redis, for comparison; len 0 = none.
 typedef struct stamp_raw {
     uint8_t bytes[STAMP_BYTES];
     size_t len;
 } stamp_raw_t;
 
 stamp_raw_t stamp_pack(const stamp_t *stamp);
-// Bytes that are no stamp of ours read as none; a change then compares with what is there, and so never comes to be.
+// Malformed bytes read as no stamp. A change is compared with the bytes in Redis, so it never overwrites them.
 stamp_t stamp_unpack(const void *bytes, size_t len);
 
 // Asks for the stamps of every job of the page, and the time. Nothing is sent for a page without jobs.

@@ -67,22 +67,20 @@ void stream_read_append(conn_t *conn, const keyspace_t *keys, const stream_id_t 
     request_end(conn);
 }
 
-static slice_t slice_of(const redisReply *reply) { return (slice_t){reply_text(reply), reply_len(reply)}; }
-
 static void stream_read_entry(const redisReply *entry, size_t queue, stream_entry_fn *call, void *self) {
     const redisReply *fields = reply_at(entry, 1);
     event_t event = {0};
     size_t bytes = 0;
     for (size_t i = 0; fields && fields->type == REDIS_REPLY_ARRAY && i + 1 < fields->elements; i += 2) {
-        slice_t value = slice_of(fields->element[i + 1]);
+        slice_t value = reply_slice(fields->element[i + 1]);
         bytes += value.len;
-        // A field of a newer version, or a number that is none, costs no more than itself.
-        if (!event_set(&event, slice_of(fields->element[i]), value)) continue;
+        // Skip an unknown field or a malformed number; the rest of the record is good.
+        if (!event_set(&event, reply_slice(fields->element[i]), value)) continue;
     }
     call(self, queue, reply_text(reply_at(entry, 0)), &event, bytes);
 }
 
-// Streams come in the order of the request, so the search goes on where the last one ended.
+// Streams come in the order of the request, so search from the last match on.
 static size_t stream_queue(const keyspace_t *keys, const char *key, size_t from) {
     for (size_t n = 0; n < keys->queue_count; n++) {
         size_t queue = (from + n) % keys->queue_count;
@@ -125,7 +123,7 @@ static outcome_t stream_read_ends_chunk(conn_t *conn, const keyspace_t *keys, si
         request_text(conn, keys->queues[i].meta);
     }
     if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
-    *now_ms = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
+    *now_ms = reply_number(reply_at(reply, 0));
     for (size_t i = 0; i < count; i++) {
         stream_ends_t *look = &out[first + i];
         const char *length = reply_text(reply_at(reply, 5 * i + 1));
@@ -135,7 +133,7 @@ static outcome_t stream_read_ends_chunk(conn_t *conn, const keyspace_t *keys, si
         stream_copy_id(look->first, reply_at(reply, 5 * i + 2));
         stream_copy_id(look->last, reply_at(reply, 5 * i + 3));
         stream_copy_id(look->trimmed, reply_at(reply, 5 * i + 4));
-        look->bytes = strtoll(reply_text(reply_at(reply, 5 * i + 5)), NULL, 10);
+        look->bytes = reply_number(reply_at(reply, 5 * i + 5));
     }
     freeReplyObject(reply);
     if (*now_ms <= 0) return redis_error_set(error, OUTCOME_REFUSED, "tails: unexpected reply");
@@ -149,7 +147,7 @@ outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, stream_ends_t *
         outcome_t outcome = stream_read_ends_chunk(conn, keys, first, count, out, now_ms, error);
         if (outcome == OUTCOME_OK) continue;
         if (outcome != OUTCOME_REFUSED) return outcome;
-        // Slots of a Cluster, or rights that lack one key: each for itself.
+        // Keys in several Cluster slots, or a missing right to one key, refuse the whole request: ask for each queue alone.
         for (size_t i = first; i < first + count; i++) {
             if (count > 1) outcome = stream_read_ends_chunk(conn, keys, i, 1, out, now_ms, error);
             if (outcome == OUTCOME_OK) continue;

@@ -1,4 +1,4 @@
-// The failure stream of each queue, seen by those who copy it: read, acknowledge, trim.
+// The failure stream of each queue: read, acknowledge, trim.
 #ifndef QS_QUEUE_STREAM_H
 #define QS_QUEUE_STREAM_H
 
@@ -19,8 +19,8 @@ int stream_id_compare(const char *a, const char *b);
 // The time in an id, ms since 1970; INT64_MAX when it is larger.
 int64_t stream_id_ms(const char *id);
 
-// A text that is another one as soon as the server may hold other data than it had: after a restart or a failover (INFO
-// replication, master_replid).
+// Reads a text that changes when the server may hold other data than before: after a restart or a failover (INFO replication,
+// master_replid).
 enum { STREAM_HISTORY_SIZE = 48 };
 outcome_t stream_history(conn_t *conn, char history[STREAM_HISTORY_SIZE], redis_error_t *error);
 
@@ -29,7 +29,7 @@ outcome_t stream_history(conn_t *conn, char history[STREAM_HISTORY_SIZE], redis_
 // reply comes to conn_fd.
 void stream_read_append(conn_t *conn, const keyspace_t *keys, const stream_id_t *positions, int64_t limit, int64_t block_ms);
 
-// One entry; slices are borrowed from the reply. `event` has what could be read; entries of a stranger have no event.event.
+// One entry; slices are borrowed from the reply. `event` has the fields that could be read; a foreign entry has no event.event.
 // `bytes` is the size of all its values.
 typedef void stream_entry_fn(void *self, size_t queue, const char *id, const event_t *event, size_t bytes);
 
@@ -38,9 +38,9 @@ typedef void stream_entry_fn(void *self, size_t queue, const char *id, const eve
 outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self, bool *arrived,
                            redis_error_t *error);
 
-// Where a stream begins and ends, to see what was lost or began anew.
+// Where a stream begins and ends.
 typedef struct stream_read_ends {
-    char error[160];     // why nothing is known of this queue; "" = the rest is good
+    char error[160];     // why nothing is known of this queue; "" = the other fields are valid
     int64_t length;      // entries
     stream_id_t first;   // id of the oldest entry; "0-0" = none
     stream_id_t last;    // last id ever given; "0-0" = none
@@ -50,21 +50,22 @@ typedef struct stream_read_ends {
 // Of every queue; out has room for all. One request, or one for each queue where all together are refused. *now_ms is Redis's.
 outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, stream_ends_t *out, int64_t *now_ms, redis_error_t *error);
 
-// Says that `instance` has everything of each queue up to its position ("": not of this one). Only upwards; notes Redis's time
-// with it. OUTCOME_REFUSED names one of the queues that failed; the others are acknowledged all the same.
+// Records that `instance` has copied each queue up to its position ("": skip this queue). A position never goes down. Redis's
+// time is stored with it. OUTCOME_REFUSED names one of the queues that failed; the others are acknowledged all the same.
 outcome_t stream_acknowledge(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *positions,
                              redis_error_t *error);
 
-// Takes back what `instance` has acknowledged, of each queue where that is above its position in `above` (NULL: of every queue):
-// the copy is gone. *removed counts queues. A key that cannot be read or written is passed over: nothing is trimmed by it either.
+// Revokes acknowledgements of `instance` for records that its log no longer holds: of each queue where they are above the
+// position in `above` (NULL: of every queue). *removed counts queues. Skips a key that cannot be read or written: it trims
+// nothing either.
 outcome_t stream_revoke_acks(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *above,
                              int64_t *removed, redis_error_t *error);
 
 enum {
-    STREAM_TRIM_MOST = 1000,                 // entries that one call removes at the most
-    STREAM_TRIM_BYTES = 2 * 1024 * 1024,     // and it ends once it has read so many
-    STREAM_HEARD_MS = 24 * 3600 * 1000,      // an auditor silent for longer does not count
-    STREAM_FORGET_MS = 7 * 24 * 3600 * 1000, // and is forgotten then
+    STREAM_TRIM_MOST = 1000,                 // entries that one call removes
+    STREAM_TRIM_BYTES = 2 * 1024 * 1024,     // a call stops after it has read this many
+    STREAM_HEARD_MS = 24 * 3600 * 1000,      // a longer silent auditor does not count
+    STREAM_FORGET_MS = 7 * 24 * 3600 * 1000, // a longer silent auditor is removed
 };
 
 typedef struct stream_trimmed {
@@ -73,11 +74,11 @@ typedef struct stream_trimmed {
     int64_t wait_ms; // until the oldest entry is old enough; 0 = it is, or more can be removed; -1 = no entry is spare
 } stream_trimmed_t;
 
-// Bytes that a stream may hold before stream.min_records keeps nothing any more: half of stream.max_bytes.
+// Above this many bytes stream.min_records is ignored: half of stream.max_bytes.
 int64_t stream_room(const keyspace_t *keys);
 
 // Removes, fenced, what is older than stream.retain, beyond stream.min_records or stream_room, and acknowledged by
-// stream.min_copies auditors that were heard of within 24 h, in bounded steps; forgets auditors not heard of for 7 days.
+// stream.min_copies auditors heard of within 24 h, in bounded steps; removes auditors not heard of for 7 days.
 outcome_t stream_trim(const call_t *call, stream_trimmed_t *out);
 
 #endif

@@ -24,7 +24,7 @@ enum {
 struct conn {
     const redis_config_t *redis;
     const char *name;
-    const atomic_bool *stop; // NULL = nobody stops this one
+    const atomic_bool *stop; // NULL = none
     char *target;            // owned, for messages
     int64_t timeout_ms;      // for a connect, and for each reply
     redisContext *context;   // NULL = closed
@@ -33,14 +33,14 @@ struct conn {
     int version;
     char server[64];
     bool scripts_loaded;
-    // Requests as Redis reads them: `sent` bytes of them are sent, up to `ended` they are complete, and behind that is the one
-    // under construction, with room for its head.
+    // Requests in wire format: the first `sent` bytes are sent, requests up to `complete` are complete, and behind them is the
+    // request under construction, with room for its head.
     buffer_t requests;
     size_t sent;
     size_t complete;
-    size_t last_request; // where the one that was ended last begins
+    size_t last_request; // offset of the last complete request
     int argc;
-    size_t reader_peak; // bytes that the reader has held at once since its buffer was small
+    size_t reader_peak; // bytes: the most that the reader has held since it was created
 };
 
 conn_t *conn_new(const redis_config_t *redis, const char *name, const atomic_bool *stop) {
@@ -124,7 +124,7 @@ void request_int(conn_t *conn, int64_t number) {
     request_text(conn, text);
 }
 
-// The head, whose length is known by now, goes before the arguments.
+// The head needs the argument count, so it is written last, into the room before the arguments.
 void request_end(conn_t *conn) {
     char head[REQUEST_HEAD_MAX];
     if (!conn->context) {
@@ -182,7 +182,7 @@ static outcome_t conn_send_failed(conn_t *conn, redis_error_t *error) {
     return OUTCOME_DISCONNECTED;
 }
 
-// An empty buffer that was large is given back: the next large job may be days away.
+// Free a large empty buffer: the next large job may be days away.
 static void conn_clear_sent(conn_t *conn) {
     conn->sent = conn->complete = 0;
     buffer_shrink(&conn->requests);
@@ -209,7 +209,7 @@ outcome_t conn_flush(conn_t *conn, redis_error_t *error) {
     return conn_send_pending(conn, conn_deadline(conn, 0), error);
 }
 
-// Turns an error reply into an outcome; takes it.
+// Takes the reply.
 static outcome_t conn_read_error_reply(conn_t *conn, redisReply *reply, redis_error_t *error) {
     outcome_t outcome = redis_error_from_reply(error, reply->str, reply->len);
     freeReplyObject(reply);
@@ -218,7 +218,7 @@ static outcome_t conn_read_error_reply(conn_t *conn, redisReply *reply, redis_er
     return outcome;
 }
 
-// hiredis keeps the room that the largest reply took for the next one. A reader that has nothing in hand can be another.
+// hiredis keeps the buffer of the largest reply, so replace an idle reader that has grown.
 static void conn_shrink_reader(conn_t *conn) {
     redisReader *reader = conn->context->reader;
     if (conn->reader_peak <= BUFFER_KEEP_BYTES || reader->len > reader->pos) return;
@@ -272,10 +272,10 @@ outcome_t request_ask(conn_t *conn, struct redisReply **reply, redis_error_t *er
     return conn_read(conn, 0, reply, error);
 }
 
-// Sends AUTH, SELECT and CLIENT SETNAME where they are needed; INFO tells what the server is.
+// Appends AUTH and SELECT where they are needed, CLIENT SETNAME and INFO. Returns how many requests that are.
 static int conn_append_handshake(conn_t *conn, const char *password) {
     int count = 2;
-    if (*password || *conn->redis->username) { // a user may have no password; without AUTH we would be somebody else
+    if (*password || *conn->redis->username) { // a user may have no password, and without AUTH we would be the default user
         request_begin(conn, "AUTH");
         if (*conn->redis->username) request_text(conn, conn->redis->username);
         request_text(conn, password);
@@ -370,7 +370,7 @@ outcome_t conn_open(conn_t *conn, redis_error_t *error) {
     if (!conn->scripts_loaded && conn_load_scripts(conn, error) != OUTCOME_OK) goto fail;
     return OUTCOME_OK;
 fail:
-    // Other replies may still be under way, so nothing can be said on this connection any more.
+    // Other replies may still be in flight, so the connection is of no further use.
     conn_close(conn);
     return error->outcome;
 }

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Replies that mean "not now": nothing was written, and the same request may succeed later without anybody's help.
-// Error codes: redis src/server.c, createSharedObjects; NOSCRIPT is answered by loading the scripts again (conn.c).
+// Error codes after which nothing was written and the same request may succeed later by itself.
+// (redis src/server.c, createSharedObjects.) After NOSCRIPT conn_open loads the scripts again.
 static const char *const RETRY_CODES[] = {"LOADING",  "MASTERDOWN", "BUSY",       "READONLY", "CLUSTERDOWN",
                                           "TRYAGAIN", "MISCONF",    "NOREPLICAS", "OOM",      "NOSCRIPT"};
 

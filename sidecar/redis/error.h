@@ -1,4 +1,4 @@
-// How a request to Redis can end. Every verb of queue/ returns one of these, and puts the reason into a redis_error_t.
+// How a request to Redis can end. Every verb of queue/ returns an outcome and puts the reason into a redis_error_t.
 #ifndef QS_REDIS_ERROR_H
 #define QS_REDIS_ERROR_H
 
@@ -6,13 +6,13 @@
 
 typedef enum outcome {
     OUTCOME_OK,
-    // Refused for now (LOADING, READONLY, BUSY and their like): nothing was written. Back off, keep the state.
+    // Refused for now (LOADING, READONLY, BUSY and the like); nothing was written. Back off and keep the state.
     OUTCOME_RETRY,
-    // Refused for good, until somebody changes keys, rights or the configuration. Say it, go on with the rest, never spin.
+    // Refused until somebody changes keys, rights or the configuration. Report it, go on with other queues, never spin.
     OUTCOME_REFUSED,
-    // The lock is another's: nothing was written, and this term is over.
+    // Another instance holds the lock; nothing was written. This term is over.
     OUTCOME_FENCED,
-    // The connection is gone; what was under way may have happened or not.
+    // The connection is lost; requests in flight may or may not have been executed.
     OUTCOME_DISCONNECTED,
 } outcome_t;
 
@@ -24,7 +24,7 @@ typedef struct redis_error {
 // Sets *error and returns `outcome`.
 outcome_t redis_error_set(redis_error_t *error, outcome_t outcome, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-// What an error reply of Redis means; `text` is the reply without its leading '-', `len` bytes.
+// Classifies an error reply of Redis; `text` is the reply without its leading '-', `len` bytes.
 outcome_t redis_error_from_reply(redis_error_t *error, const char *text, size_t len);
 
 #endif

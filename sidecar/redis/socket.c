@@ -11,7 +11,7 @@
 
 #include "base/buffer.h"
 
-// A silent peer is given up after this long without an acknowledgement, so that a subscriber whose host vanished is noticed.
+// A subscriber sends nothing, so only this timeout notices that its peer has vanished.
 enum { TCP_USER_TIMEOUT_MS = 30000 };
 
 static void socket_configure(redisContext *context, bool tcp) {

@@ -38,8 +38,7 @@ outcome_t tracking_start(conn_t *data, conn_t *subscriber, redis_error_t *error)
         return OUTCOME_OK;
     }
     conn_close(subscriber);
-    // The ear died in between: no fault of rights, and over as soon as there is a new one. (redis src/networking.c,
-    // clientCommand)
+    // The subscriber has died meanwhile; a new one will do. (redis src/networking.c, clientCommand)
     if (error->outcome == OUTCOME_REFUSED && strstr(error->text, "redirect to does not exist")) error->outcome = OUTCOME_RETRY;
     return error->outcome;
 }
@@ -52,7 +51,7 @@ static void tracking_report_keys(const redisReply *named, tracking_change_fn *on
     for (size_t i = 0; i < named->elements; i++) on_change(self, reply_text(reply_at(named, i)), reply_len(reply_at(named, i)));
 }
 
-// `changed` and `heard` may be NULL.
+// `on_change` and `on_message` may be NULL.
 static void tracking_dispatch(const redisReply *reply, tracking_change_fn *on_change, void *self, tracking_message_fn *on_message,
                               void *listener) {
     const redisReply *payload = reply_at(reply, 2);
@@ -88,4 +87,11 @@ outcome_t tracking_subscribe(conn_t *subscriber, const char *channel, tracking_m
         freeReplyObject(reply);
     }
     return OUTCOME_OK;
+}
+
+void request_caching(conn_t *conn) {
+    request_begin(conn, "CLIENT");
+    request_text(conn, "CACHING");
+    request_text(conn, "YES");
+    request_end(conn);
 }

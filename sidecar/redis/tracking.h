@@ -1,8 +1,8 @@
-// Wake-ups: Redis says which watched key has changed, without being asked.
+// Wake-ups: Redis reports which watched key has changed.
 //
 // CLIENT TRACKING on the data connection, in its default mode, redirected to a subscribed second connection: this works with
 // RESP2 and needs no server configuration. OPTIN: only the read that follows CLIENT CACHING YES registers its keys. NOLOOP: our
-// own writes say nothing. An invalidation comes once for each registration. (redis.io, client-side caching; redis src/tracking.c)
+// own writes cause no message. Each registration causes one message. (redis.io, client-side caching; redis src/tracking.c)
 #ifndef QS_REDIS_TRACKING_H
 #define QS_REDIS_TRACKING_H
 
@@ -11,26 +11,28 @@
 #include "base/slice.h"
 #include "redis/conn.h"
 
-// The channel on which Redis tells a tracking client's companion what changed (redis.io, client-side caching in RESP2).
+// The channel on which Redis reports changes to the subscriber (redis.io, client-side caching in RESP2).
 #define INVALIDATE_CHANNEL "__redis__:invalidate"
 
-// Makes `data` and `ear` (both borrowed) a tracking pair: opens what is closed, subscribes, switches tracking on. Afterwards
-// nothing is registered: the caller must assume that everything changed. After a failure the ear is closed.
+// Makes `data` and `subscriber` (both borrowed) a tracking pair: opens both where they are closed, subscribes, turns tracking on.
+// No key is registered then, so the caller must assume that everything changed. A failure closes the subscriber.
 outcome_t tracking_start(conn_t *data, conn_t *subscriber, redis_error_t *error);
 
-// Calls `changed` for each key that an arrived message names; key == NULL: every key (FLUSHALL, or the server forgot).
-// Does not wait.
+// One key changed. key == NULL: any key may have changed (FLUSHALL, or the server dropped registrations).
 typedef void tracking_change_fn(void *self, const char *key, size_t len);
-// A message of another channel; both last for the call.
+// A message on another channel. Channel and message last for the call.
 typedef void tracking_message_fn(void *self, const char *channel, slice_t message);
 
-// `heard` may be NULL: other channels are of no interest.
+// Reads the messages that have arrived; does not wait. `on_message` may be NULL.
 outcome_t tracking_read(conn_t *subscriber, tracking_change_fn *on_change, void *self, tracking_message_fn *on_message,
                         void *listener, redis_error_t *error);
 
-// Makes the ear of a tracking pair hear one more channel. What it hears meanwhile of the others is given to `heard`; a key that
-// changed is not told: after a start everything counts as changed.
+// Subscribes to one more channel. Messages on other channels that arrive meanwhile go to `on_message`. Invalidations are dropped,
+// because after tracking_start everything counts as changed.
 outcome_t tracking_subscribe(conn_t *subscriber, const char *channel, tracking_message_fn *on_message, void *listener,
                              redis_error_t *error);
+
+// Appends CLIENT CACHING YES: the next request of the connection registers the keys that it reads.
+void request_caching(conn_t *conn);
 
 #endif

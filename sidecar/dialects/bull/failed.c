@@ -17,6 +17,7 @@
 #include "dialects/bull/scripts.h"
 #include "queue/record.h"
 #include "redis/reply.h"
+#include "redis/tracking.h"
 
 enum {
     OVERLAP_MS = 600000,  // workers' clocks may be this far behind
@@ -354,10 +355,7 @@ static outcome_t failed_step_read(bull_failed_t *s, side_task_call_t *call, redi
     redis_error_t caching = {0};
     bool arms = call->arm && !s->began;
     if (arms) {
-        request_begin(call->conn, "CLIENT");
-        request_text(call->conn, "CACHING");
-        request_text(call->conn, "YES");
-        request_end(call->conn);
+        request_caching(call->conn);
     }
     failed_append_page(s, call, NULL, 0);
     // The monitor reports refused tracking; then its safety poll triggers the reads.

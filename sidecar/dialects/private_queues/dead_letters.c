@@ -12,6 +12,7 @@
 #include "queue/scripts.h"
 #include "queue/settle.h"
 #include "redis/reply.h"
+#include "redis/tracking.h"
 
 enum {
     PAGE = 100,              // entries of one read
@@ -60,10 +61,7 @@ static size_t dead_letters_watched_keys(const void *self, const char **out) {
 
 static void dead_letters_append_arm(side_task_call_t *call, const char *dlq) {
     if (!call->arm) return;
-    request_begin(call->conn, "CLIENT");
-    request_text(call->conn, "CACHING");
-    request_text(call->conn, "YES");
-    request_end(call->conn);
+    request_caching(call->conn);
     request_begin(call->conn, "LLEN");
     request_text(call->conn, dlq);
     request_end(call->conn);
