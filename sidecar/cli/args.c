@@ -23,7 +23,7 @@ const cli_command_t *args_need_command(const cli_command_t *const *commands, con
     size_t count = 0;
     const cli_command_t *command = args_find_command(commands, name);
     if (command) return command;
-    for (; commands[count] && count < NAMES_MAX; count++) names[count] = commands[count]->name;
+    for (; count < NAMES_MAX && commands[count]; count++) names[count] = commands[count]->name;
     fprintf(stderr, "queue-sidecar: unknown command `%s`", name);
     args_suggest(name, names, count, "");
     fputs("\nSee `queue-sidecar help`.\n", stderr);
