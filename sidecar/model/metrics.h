@@ -1,5 +1,5 @@
-// What is counted, in one list: each row declares, names and explains one number. Writers are the roles; a reader may look at any
-// time (relaxed atomics). Durations are microseconds, sizes bytes.
+// All metrics: each row declares, names and explains one number. The roles write, and any thread may read at any time (relaxed
+// atomics). Durations are microseconds, sizes bytes.
 #ifndef QS_MODEL_METRICS_H
 #define QS_MODEL_METRICS_H
 
@@ -13,9 +13,9 @@
 #include "config/config.h"
 
 // X(name, kind, family, scale, help): of the instance.
-// The row: field, COUNTER or GAUGE, name of the family after METRICS_PREFIX ("" = it is not exposed as it is), what the number is
-// divided by to be in the base unit, and what it tells. Of a queue also LEVEL, a gauge that is told while the queue is counted
-// and the number is not negative; and SINCE, a LEVEL that holds a time by Redis's clock in ms (INT64_MAX = none) and is told as
+// A row: the field; its kind; the family after METRICS_PREFIX ("" = not exposed as it is); the divisor that gives the base unit;
+// the help. A kind is COUNTER or GAUGE, or for a queue also LEVEL, a gauge that is exposed only while the queue's sizes are known
+// and the number is not negative, or SINCE, a LEVEL that holds a time by Redis's clock in ms (INT64_MAX = none) and is exposed as
 // an age.
 #define METRICS_PREFIX "queue_sidecar_"
 
@@ -24,32 +24,33 @@
     X(standing_by, GAUGE, "standby", 1, "locks that another instance holds while this one stands by")                            \
     X(redis_up, GAUGE, "redis_up", 1, "1 while the leader role has a connection to Redis")                                       \
     X(terms, COUNTER, "terms_total", 1, "terms begun")                                                                           \
-    X(terms_lost, COUNTER, "terms_lost_total", 1, "terms that ended otherwise than by our own release")                          \
-    X(clock_steps_healed, COUNTER, "clock_steps_healed_total", 1, "locks removed that a clock step had left behind")             \
+    X(terms_lost, COUNTER, "terms_lost_total", 1, "terms that ended without a release by this instance")                         \
+    X(clock_steps_healed, COUNTER, "clock_steps_healed_total", 1, "stale locks removed after a clock step")                      \
     X(unserved, GAUGE, "queues_unserved", 1,                                                                                     \
-      "own queues that the leader of the group does not serve, that another group owns, or that the preflight bars")             \
-    X(reconnects, COUNTER, "reconnects_total", 1, "times that a connection was lost, or could not be opened again")              \
+      "configured queues that are not served: the leader lacks them, another group owns them, or the preflight disabled them")   \
+    X(reconnects, COUNTER, "reconnects_total", 1, "connections lost, and failed attempts to reconnect")                          \
     X(preflight_faults, GAUGE, "preflight_faults", 1,                                                                            \
-      "faults of Redis, of rights or of keys that the preflight knows of; they are looked at again until they are mended")       \
-    X(tracking_refused, GAUGE, "wakeups_refused", 1, "roles whose wake-ups Redis refuses: what is new is found by polls only")   \
-    X(safety_polls, COUNTER, "safety_polls_total", 1, "looks at all delayed heads without being woken")                          \
+      "problems of Redis, ACL rights or keys that the preflight found; it checks them again until they are solved")              \
+    X(tracking_refused, GAUGE, "wakeups_refused", 1, "roles whose wake-ups Redis refuses: they find changes by polling only")    \
+    X(safety_polls, COUNTER, "safety_polls_total", 1, "polls of all delayed keys without a wake-up")                             \
     X(audit_rows, COUNTER, "audit_rows_total", 1, "rows written to the audit log")                                               \
     X(audit_lag_ms, GAUGE, "audit_lag_seconds", 1000,                                                                            \
-      "for how long the audit log lacks an entry of a failure stream, or may lack one as it could not be looked; 0 = all are "   \
-      "in it")                                                                                                                   \
-    X(audit_faults, COUNTER, "audit_faults_total", 1, "times that the audit log, or a failure stream, could not be used")        \
+      "for how long the audit log has lacked an entry of a failure stream, or could not be compared with it; 0 = it is "         \
+      "complete")                                                                                                                \
+    X(audit_faults, COUNTER, "audit_faults_total", 1, "failed uses of the audit log or of a failure stream")                     \
     X(audit_bad, GAUGE, "audit_unwritable", 1, "1 while the audit log cannot be written")                                        \
-    X(gaps, COUNTER, "audit_gaps_total", 1, "stretches of a failure stream that this audit log may lack")                        \
+    X(gaps, COUNTER, "audit_gaps_total", 1, "ranges of a failure stream that this audit log may lack")                           \
     X(audit_bytes, GAUGE, "audit_bytes", 1, "size of the audit log on disk")                                                     \
     X(audit_kept_rows, GAUGE, "audit_kept_rows", 1, "rows that the audit log holds")                                             \
     X(audit_full_percent, GAUGE, "audit_full_ratio", 100,                                                                        \
       "share of their limit that rows or bytes of the audit log take, the greater of both; 0 = no limit")                        \
     X(audit_oldest_ms, GAUGE, "audit_oldest_timestamp_seconds", 1000,                                                            \
-      "when the oldest row of the audit log happened, since 1970; 0 = there is none")                                            \
+      "time of the oldest row of the audit log, since 1970; 0 = no rows")                                                        \
     X(audit_dropped, COUNTER, "audit_dropped_rows_total", 1, "rows that retention has removed from the audit log")               \
-    X(audit_lost, COUNTER, "audit_logs_lost_total", 1, "audit logs found damaged, removed or replaced, and begun anew")          \
-    X(reloads, COUNTER, "reloads_total", 1, "new configurations taken while running")                                            \
-    X(reload_faults, COUNTER, "reload_faults_total", 1, "new configurations refused")                                            \
+    X(audit_lost, COUNTER, "audit_logs_lost_total", 1,                                                                           \
+      "audit logs started anew because the old one was damaged, removed or replaced")                                            \
+    X(reloads, COUNTER, "reloads_total", 1, "configurations reloaded")                                                           \
+    X(reload_faults, COUNTER, "reload_faults_total", 1, "reloads refused because of errors")                                     \
     X(config_bad, GAUGE, "config_refused", 1, "1 while the newest configuration is refused and an older one is in effect")       \
     X(config_loaded_ms, GAUGE, "config_loaded_timestamp_seconds", 1000,                                                          \
       "when the configuration in effect was read, since 1970 by the machine's clock")
@@ -57,37 +58,38 @@
 // X(name, kind, family, scale, help): of each queue.
 #define METRICS_QUEUE(X)                                                                                                         \
     X(promoted, COUNTER, "promoted_total", 1, "jobs moved from delayed to ready")                                                \
-    X(batches, COUNTER, "promote_batches_total", 1, "promote scripts that moved something")                                      \
-    X(empty, COUNTER, "promote_empty_total", 1, "promote scripts that found nothing due")                                        \
-    X(wakeups, COUNTER, "wakeups_total", 1, "changes of the delayed zset that Redis told us of")                                 \
+    X(batches, COUNTER, "promote_batches_total", 1, "promote scripts that moved jobs")                                           \
+    X(empty, COUNTER, "promote_empty_total", 1, "promote scripts that found no due job")                                         \
+    X(wakeups, COUNTER, "wakeups_total", 1, "changes of the delayed zset that Redis announced")                                  \
     X(missed, COUNTER, "wakeups_missed_total", 1, "changes that only a safety poll found")                                       \
     X(full_us, COUNTER, "ready_limit_wait_seconds_total", 1000000,                                                               \
       "time for which due jobs waited because ready was at ready_limit")                                                         \
     X(large, GAUGE, "large_entries", 1, "entries left in delayed because they are larger than max_payload")                      \
-    X(passes, COUNTER, "passes_total", 1, "complete passes over the backup list")                                                \
-    X(pass_us, COUNTER, "pass_seconds_total", 1000000, "time that they took")                                                    \
-    X(in_progress, GAUGE, "", 1, "jobs that the last pass met")                                                                  \
-    X(in_progress_since_ms, GAUGE, "", 1, "since when the oldest of them is, by Redis's clock; 0 = unknown")                     \
+    X(passes, COUNTER, "passes_total", 1, "complete scans of the backup list")                                                   \
+    X(pass_us, COUNTER, "pass_seconds_total", 1000000, "time spent in scans")                                                    \
+    X(in_progress, GAUGE, "", 1, "jobs that the last scan met")                                                                  \
+    X(in_progress_since_ms, GAUGE, "", 1, "since when the oldest of them has been in progress, by Redis's clock; 0 = unknown")   \
     X(stalled, COUNTER, "", 1, "executions found stalled, whatever the cause")                                                   \
     X(retried, COUNTER, "retries_total", 1, "jobs given back to the workers")                                                    \
-    X(retried_unrecorded, COUNTER, "retries_unrecorded_total", 1, "of them, while the failure stream was full")                  \
+    X(retried_unrecorded, COUNTER, "retries_unrecorded_total", 1,                                                                \
+      "retries without a record, because the failure stream was full")                                                           \
     X(ends_held, COUNTER, "ends_held_total", 1,                                                                                  \
       "times that a job was not ended, or its failure not recorded, because the failure stream was full")                        \
     X(ended, COUNTER, "", 1, "final failures, whatever the reason")                                                              \
-    X(failed_recorded, COUNTER, "", 1, "of them, those that workers decided, and that were recorded")                            \
-    X(stray_reports, COUNTER, "stray_reports_total", 1, "reports removed because no pass met their job")                         \
+    X(failed_recorded, COUNTER, "", 1, "final failures that workers decided, with a record")                                     \
+    X(stray_reports, COUNTER, "stray_reports_total", 1, "reports removed because no scan met their job")                         \
     X(sentinels, COUNTER, "sentinels_planted_total", 1, "sentinels planted")                                                     \
     X(old_sentinels, COUNTER, "sentinels_removed_total", 1, "sentinels removed because there was a newer one")                   \
     X(duplicates_dropped, COUNTER, "duplicates_dropped_total", 1,                                                                \
-      "jobs dropped because they were done already when they were to be given back or ended")                                    \
-    X(stale_unique, GAUGE, "stale_unique", 1, "ids of unique tasks without a task, in a group of lists that is empty")           \
-    X(copies, COUNTER, "copies_left_total", 1, "jobs not ended because others of the same bytes were in progress")               \
-    X(faults, COUNTER, "faults_total", 1, "requests refused by a fault of keys, rights or configuration")                        \
+      "duplicates dropped, as their job was done before they could be retried or ended")                                         \
+    X(stale_unique, GAUGE, "stale_unique", 1, "ids in sets of unique tasks that have no task any more")                          \
+    X(copies, COUNTER, "copies_left_total", 1, "jobs not ended because copies of the same bytes were in progress")               \
+    X(faults, COUNTER, "faults_total", 1, "requests that Redis refused because of keys, rights or configuration")                \
     X(lateness_us, COUNTER, "", 1000000, "sum of lateness; each job of a batch counts as late as the oldest one in it")          \
     X(lateness_max_us, GAUGE, "lateness_max_seconds", 1000000, "greatest lateness seen")
 
-// Sizes are read by who leads the queue, every few seconds while somebody scrapes (leader_census.h).
-#define COUNTED " (told by the leader alone)"
+// The leader of a queue reads its sizes every few seconds while /metrics is being scraped (leader/sizes.h).
+#define COUNTED " (exposed by the leader only)"
 #define METRICS_SIZES(X)                                                                                                         \
     X(delayed_jobs, LEVEL, "delayed_jobs", 1, "jobs in delayed" COUNTED)                                                         \
     X(ready_jobs, LEVEL, "ready_jobs", 1, "jobs in ready, which wait for a worker" COUNTED)                                      \
@@ -95,23 +97,23 @@
     X(next_due_ms, LEVEL, "next_due_timestamp_seconds", 1000,                                                                    \
       "when the first job in delayed falls due, since 1970 by Redis's clock; absent where there is none")                        \
     X(due_since_ms, SINCE, "oldest_due_age_seconds", 1000,                                                                       \
-      "for how long the first job in delayed is due and not moved; 0 = none is due" COUNTED)                                     \
+      "for how long the first delayed job has been due but not moved; 0 = none is due" COUNTED)                                  \
     X(running_since_ms, SINCE, "oldest_in_progress_age_seconds", 1000,                                                           \
-      "for how long the oldest job in progress is, since it was first seen so; 0 = none is" COUNTED)                             \
+      "for how long the oldest job has been seen in progress; 0 = none is" COUNTED)                                              \
     X(stream_records, LEVEL, "failure_stream_records", 1, "entries of the failure stream" COUNTED)                               \
     X(stream_bytes, LEVEL, "failure_stream_bytes", 1, "bytes of their values" COUNTED)                                           \
     X(stream_full_percent, LEVEL, "failure_stream_full_ratio", 100,                                                              \
-      "share of stream.max_bytes that they take; where the next record would exceed 1 no job is ended any more" COUNTED)
+      "share of stream.max_bytes in use; while the next record would exceed 1, no job is ended" COUNTED)
 
-// Settings in effect, so that a change of the configuration can be seen to arrive: X(name, family, scale, key of the
-// configuration, help). A dialect without the key has no sample.
+// Settings in effect, which show when a new configuration arrives: X(name, family, scale, config key, help). A dialect without
+// the key has no sample.
 #define METRICS_SETTINGS(X)                                                                                                      \
     X(set_protected_ms, "protected_timeout_seconds", 1000, "protected_timeout", "the protected_timeout in effect")               \
     X(set_alive_ms, "alive_timeout_seconds", 1000, "alive_timeout", "the alive_timeout in effect; 0 = off")                      \
     X(set_stalled_ms, "stalled_interval_seconds", 1000, "stalled_interval", "the stalled_interval in effect (bull)")             \
     X(set_retries, "retry_times", 1, "retry_times", "the retry_times in effect")
 
-// Counters of a queue with one more label: X(name, family, label, values, help). Every value is told from the start.
+// Counters of a queue with one more label: X(name, family, label, values, help). Every value is exposed from the start.
 #define METRICS_BY_LABEL(X)                                                                                                      \
     X(ended_by, "final_failures_total", "reason", METRICS_REASONS, "final failures: records that went into the failure stream")  \
     X(stalled_by, "stalled_total", "cause", METRICS_CAUSES,                                                                      \
@@ -149,15 +151,14 @@ typedef enum metrics_cause {
         METRICS_CAUSE_COUNT
 } metrics_cause_t;
 
-// Upper bounds of the lateness histogram, in us; one more bucket holds what is above.
+// Upper bounds of the lateness histogram, in us; one more bucket is unbounded.
 #define METRICS_LATENESS_BOUNDS                                                                                                  \
     { 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000, 5000000, 30000000, 60000000, 600000000 }
 enum { METRICS_LATENESS_BUCKETS = 16 };
 
 typedef _Atomic int64_t metric_t;
 
-// A place for the numbers of one queue. It stays where it is and keeps its numbers when the queue is configured anew, or removed
-// and added again.
+// The metrics of a queue. Their place and numbers stay when the queue is configured anew, or removed and added again.
 typedef struct metrics_queue {
 #define X(name, kind, family, scale, help) metric_t name;
     METRICS_QUEUE(X)
@@ -169,13 +170,13 @@ typedef struct metrics_queue {
     metric_t ended_by[METRICS_REASON_COUNT];
     metric_t stalled_by[METRICS_CAUSE_COUNT];
     metric_t refused_ns;                         // of mono_t: when a request that serves it was last refused; 0 = never
-    metric_t counted_ns;                         // of mono_t: when the sizes were read; 0 = they do not count
+    metric_t counted_ns;                         // of mono_t: when the sizes were read; 0 = they are unknown
     metric_t lateness[METRICS_LATENESS_BUCKETS]; // jobs, not cumulative
     char *name;                                  // of the queue; NULL = the place is free. Owned; guarded by the metrics' mutex
     bool served;                                 // stands in the configuration in effect; likewise
 } metrics_queue_t;
 
-// What /readyz tells the reason of, in the words of the log.
+// Problems whose reason /readyz shows.
 typedef enum metrics_why { WHY_REDIS, WHY_AUDIT, METRICS_WHY_COUNT } metrics_why_t;
 
 typedef struct metrics {
@@ -183,7 +184,7 @@ typedef struct metrics {
     METRICS_INSTANCE(X)
 #undef X
     metric_t audit_lacks_ns; // of mono_t: since when the audit log may lack an entry of a failure stream; 0 = it has them all
-    metric_t scraped_ns;     // of mono_t: when /metrics was last asked for; 0 = never
+    metric_t scraped_ns;     // of mono_t: the last request of /metrics; 0 = none
     metric_t redis_ahead_ms; // Redis's clock less mono_t in ms, as the last count found it
     metrics_queue_t *queues; // owned; in the order in which they were first asked for
     size_t queue_count;      // places
@@ -194,54 +195,53 @@ typedef struct metrics {
 metrics_t *metrics_new(size_t places); // owned; for twice as many queues as one configuration has
 void metrics_free(metrics_t *metrics); // takes; NULL is fine
 
-// The numbers of this queue: those it had, or a free place, or else one whose queue is no longer served. NULL when all places are
-// taken by queues that are served. Called before roles start.
+// Returns the place of this queue: the one it had, a free one, or one of a queue that is no longer served. NULL: all places
+// belong to served queues. Call it before roles start.
 metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name);
 
-// These queues are served from now on, and no others, with these settings.
+// Marks exactly these queues as served, and notes their settings.
 void metrics_serve(metrics_t *metrics, const config_t *config);
 
-// Calls `visit` for each queue that is served, while none comes or goes.
+// Calls `visit` for each served queue, while none comes or goes.
 void metrics_each(metrics_t *metrics, void (*visit)(void *self, const metrics_queue_t *queue), void *self);
 
 static inline void metric_add(metric_t *metric, int64_t n) { atomic_fetch_add_explicit(metric, n, memory_order_relaxed); }
 static inline void metric_set(metric_t *metric, int64_t n) { atomic_store_explicit(metric, n, memory_order_relaxed); }
 static inline int64_t metric_get(const metric_t *metric) { return atomic_load_explicit(metric, memory_order_relaxed); }
 
-// Somebody asks for the numbers. True: nobody did for so long that whoever counts should be woken.
+// Notes a request of /metrics. True: the last one was so long ago that the leader must be woken to read the sizes.
 bool metrics_scraped(metrics_t *metrics, mono_t now);
-// Whether somebody did lately, so that it is worth to count.
+// Whether /metrics was requested recently, so that the sizes are worth reading.
 bool metrics_wanted(const metrics_t *metrics, mono_t now);
-// Whether the sizes of this queue were read so lately that they can be told.
+// Whether the sizes of this queue are recent enough to be exposed.
 bool metrics_counted(const metrics_queue_t *queue, mono_t now);
-// How long ago `since_ms` was, by Redis's clock; 0 where it is to come.
+// How long ago `since_ms` was, by Redis's clock; 0 = it is in the future.
 int64_t metrics_age_ms(const metrics_t *metrics, int64_t since_ms, mono_t now);
 
-// A request that serves this queue was refused; it is tried again every 5 s.
+// Notes that Redis refused a request for this queue.
 void metrics_refused(metrics_queue_t *queue, mono_t now);
-bool metrics_is_refused(const metrics_queue_t *queue, mono_t now); // that happened lately
-// How many queues that happened to lately, and the name of the first of them (owned; NULL = of none).
+bool metrics_is_refused(const metrics_queue_t *queue, mono_t now); // within the last seconds
+// Returns for how many queues that is so, and the name of the first one (owned; NULL = none).
 size_t metrics_refusing(metrics_t *metrics, mono_t now, char **first);
 
-// Something is not well, and why; NULL: it is. Copied.
+// Sets the reason of a problem, copied; NULL = it is over.
 void metrics_say(metrics_t *metrics, metrics_why_t of, const char *reason);
-// Appends ": " and the reason, if there is one; else that the log has it.
+// Appends ": " and the reason, or a reference to the log.
 void metrics_tell(metrics_t *metrics, metrics_why_t of, buffer_t *out);
 
-// Brings numbers up to date that grow with time alone: before they are told.
+// Updates numbers that grow with time. Call it before they are read.
 void metrics_grow(metrics_t *metrics, mono_t now);
 
-// A final failure, or `n` of them, that the sidecar or a worker decided; what is no reason (see METRICS_REASONS) counts as
-// worker_failed.
+// Counts `n` final failures. A reason that is not in METRICS_REASONS counts as worker_failed.
 void metrics_end(metrics_queue_t *queue, const char *reason, int64_t n);
-// An execution that was found stalled.
+// Counts a stalled execution.
 void metrics_stall(metrics_queue_t *queue, metrics_cause_t cause);
 
 // Records that `jobs` reached ready at most `us` after their due time; a negative `us` counts as 0.
 void metrics_lateness(metrics_queue_t *queue, int64_t us, int64_t jobs);
 
-// An upper bound, in us, that the share `quantile` (0 to 1) of all recorded jobs kept; INT64_MAX above the last bound; 0 without
-// jobs.
+// Returns an upper bound, in us, of the lateness of the share `quantile` (0 to 1) of all jobs; INT64_MAX above the last bound; 0
+// without jobs.
 int64_t metrics_lateness_quantile(const metrics_queue_t *queue, double quantile);
 
 #endif
