@@ -1,7 +1,7 @@
-// The dispatcher role: due jobs of delayed zsets to ready lists, for the queues whose lock this instance holds.
+// The dispatcher role: moves due jobs from delayed to ready, for the queues whose lock this instance holds.
 //
-// It knows the next due time of every queue and waits until then; a change of a zset wakes it (queue/wake.h); one slow look at
-// all heads bounds whatever wake-up may be lost. It holds two connections while it leads, and none while it stands by.
+// It waits until the next due time of any queue. Tracking wakes it when a zset changes (redis/tracking.h); a slow safety poll
+// finds changes whose wake-up was lost. It opens its connections when it leads, and closes them when it stands by.
 #ifndef QS_DISPATCHER_DISPATCHER_H
 #define QS_DISPATCHER_DISPATCHER_H
 

@@ -13,13 +13,13 @@ enum { SETTLE_DEPTH = 4096 };
 
 static const char ROLE[] = "monitor";
 
-// One job that needs more than to be left alone.
+// One job whose verdict must be carried out.
 typedef struct candidate {
     const entry_t *entry;
     const stamp_raw_t *raw;
     observation_t observation;
     verdict_t verdict;
-    const worker_report_t *report; // borrowed from the scan
+    const worker_report_t *report; // borrowed from the report table
     bool known;                    // job has been read
     job_t job;
     char *heartbeat;   // owned; NULL = none
@@ -61,12 +61,12 @@ static void apply_know_job(const apply_t *j, candidate_t *candidate) {
     candidate->known = true;
 }
 
-// Whether the verdict rests on what the bytes say, where they say something.
+// Whether the content of the job may change this verdict.
 static bool apply_needs_bytes(verdict_kind_t kind) {
     return kind != VERDICT_LEAVE && kind != VERDICT_STAMP && kind != VERDICT_SEEN;
 }
 
-// Most jobs are seen, stamped and in time: this is all that is done for them. True: there is more to it, in *out.
+// Most jobs are stamped and in time, and cost no more than this. True: *out must be carried out.
 static bool apply_classify_entry(const apply_t *j, const entry_t *entry, const stamp_t *stamp, const stamp_raw_t *raw,
                                  candidate_t *out) {
     const queue_policy_t *policy = apply_policy(j);
@@ -81,11 +81,11 @@ static bool apply_classify_entry(const apply_t *j, const entry_t *entry, const s
     if (report) observation.report = report->ends ? REPORT_END : REPORT_RETRY;
     bool tells = j->ops->pass->tells;
     bool absent = !entry->bytes.data;
-    bool dated = policy->alive_timeout_ms && (tells || *policy->created_path); // its age may end it
+    bool dated = policy->alive_timeout_ms && (tells || *policy->created_path); // the job's own date may end it
     bool known = dated && !absent;
     if (known) apply_read_job(j, entry, &out->job, &observation);
     verdict_t found = verdict(&observation, policy);
-    // What cannot be judged now is judged in the next pass, which has room for it and comes at once.
+    // The bytes did not fit into memory. The next scan begins soon and has room for them.
     if (absent && (dated || apply_needs_bytes(found.kind))) {
         j->scan->progress.rescan = true;
         return false;
@@ -104,8 +104,7 @@ static bool apply_classify_entry(const apply_t *j, const entry_t *entry, const s
     out->observation = observation;
     out->verdict = found;
     out->heartbeat = NULL;
-    if (report && found.kind == VERDICT_STAMP)
-        j->scan->progress.rescan = true; // it is settled by its stamp, so it needs one first
+    if (report && found.kind == VERDICT_STAMP) j->scan->progress.rescan = true; // settle compares its stamp
     return true;
 }
 
@@ -117,8 +116,8 @@ static void apply_log_oversized(const apply_t *j, const entry_t *entry) {
              F_INT("bytes", entry->bytes.len), F_STR("sha256", sha256), F_INT("max_payload", apply_policy(j)->max_payload));
 }
 
-// Looks at the heartbeats that verdicts wait for, and judges again. One that is refused counts as there, and keeps no other job
-// waiting; *error tells of it.
+// Reads the heartbeats that verdicts wait for, and judges again. A heartbeat that Redis refuses to read counts as present; *error
+// reports it.
 static outcome_t apply_heartbeats(const apply_t *j, candidate_t *candidates, size_t count, redis_error_t *error) {
     heartbeat_check_t *looks = j->buffers->looks;
     size_t wanted = 0;
@@ -145,7 +144,6 @@ static outcome_t apply_heartbeats(const apply_t *j, candidate_t *candidates, siz
     return error->outcome;
 }
 
-// Begins lives and executions, and notes silence.
 static outcome_t apply_stamps(const apply_t *j, const candidate_t *candidates, size_t count) {
     stamp_change_t changes[BACKUP_PAGE];
     size_t change_count = 0;
@@ -189,13 +187,13 @@ static void apply_make_event(const apply_t *j, candidate_t *candidate) {
         .started = candidate->job.executed_ms ? candidate->job.executed_ms : stamp->seen,
         .size = (int64_t)candidate->entry->bytes.len,
     };
-    // The count may be forgotten within a life, so the last retry tells two executions of one number apart.
+    // retry_window may reset the count within a life, so the id includes the time of the last retry.
     event_id(&candidate->event, stamp->born_us, stamp->retried_at, candidate->id);
     candidate->event.event = slice_text(candidate->id);
     if (ends) candidate->event.payload = candidate->entry->bytes;
 }
 
-// False: a key of the wrong type is in the way.
+// False: the scan is blocked by a key of the wrong type.
 static bool apply_append_settle(const apply_t *j, candidate_t *candidate) {
     const scan_t *scan = j->scan;
     bool retries = candidate->verdict.kind == VERDICT_RETRY;
@@ -240,12 +238,11 @@ static void apply_log_settled(const apply_t *j, const candidate_t *candidate) {
                  F_INT("retry", candidate->verdict.attempts));
 }
 
-// Only its copies have kept a retried job from its end.
+// The job would have ended if it had no duplicates.
 static bool apply_due_to_end(const apply_t *j, const candidate_t *candidate) {
     return candidate->verdict.attempts > apply_policy(j)->retry_times || candidate->observation.report == REPORT_END;
 }
 
-// What an execution was found stalled by; see METRICS_BY_LABEL.
 static metrics_cause_t apply_cause(const candidate_t *candidate) {
     const observation_t *s = &candidate->observation;
     if (candidate->verdict.kind == VERDICT_END && strcmp(candidate->verdict.reason, "alive_timeout") == 0)
@@ -254,7 +251,6 @@ static metrics_cause_t apply_cause(const candidate_t *candidate) {
     return s->silence_ms ? CAUSE_worker_gone : CAUSE_heartbeat_lost;
 }
 
-// What has come of one settle. What did not come to be is looked at again by the next pass.
 static void apply_note_settled(const apply_t *j, const candidate_t *candidate, settled_t settled) {
     metrics_queue_t *metrics = j->scan->metrics;
     bool ends = candidate->verdict.kind == VERDICT_END;
@@ -265,11 +261,11 @@ static void apply_note_settled(const apply_t *j, const candidate_t *candidate, s
             metrics_end(metrics, candidate->verdict.reason, 1);
         else
             metric_add(&metrics->retried, 1);
-        workers_forget(&j->scan->workers, &candidate->entry->digest); // whoever has it next is another
+        workers_forget(&j->scan->workers, &candidate->entry->digest);
         if (!candidate->report) metrics_stall(metrics, apply_cause(candidate));
         if (settled == SETTLED_UNRECORDED) metric_add(&metrics->retried_unrecorded, 1);
         if (!ends && apply_due_to_end(j, candidate)) metric_add(&metrics->copies, 1);
-        if (candidate->report) j->scan->progress.rescan = true; // our own write has made Redis forget to tell of the next report
+        if (candidate->report) j->scan->progress.rescan = true; // our own write has cleared the tracking of the errors hash
         apply_log_settled(j, candidate);
         break;
     case SETTLED_DROPPED:
@@ -283,7 +279,7 @@ static void apply_note_settled(const apply_t *j, const candidate_t *candidate, s
                   F_INT("max_bytes", j->call->keys->config->stream.max_bytes));
         break;
     case SETTLED_CHANGED: j->scan->progress.rescan = true; break;
-    default: break; // finished, alive after all, or not ours to decide
+    default: break; // finished, or alive after all
     }
 }
 
@@ -313,7 +309,7 @@ static outcome_t apply_settle_all(const apply_t *j, candidate_t *candidates, siz
         } else if (error->outcome > worst.outcome) {
             worst = *error;
         }
-        // Of private lists it may be the one list of this job.
+        // In private lists the key may concern this job alone.
         if (settled == SETTLED_TYPE && j->ops->pass->rotation)
             scan_block(j->scan, candidates[i].verdict.kind == VERDICT_RETRY, candidates[i].ready);
     }
@@ -330,7 +326,7 @@ size_t apply_classify(const apply_t *j, const backup_page_t *page, const stamp_t
         if (entry->kind != ENTRY_JOB) continue;
         if ((int64_t)entry->bytes.len > apply_policy(j)->max_payload) {
             apply_log_oversized(j, entry);
-            scan_note_job(j->scan, &entry->digest); // it is in progress, and so its report is no stray
+            scan_note_job(j->scan, &entry->digest); // its report is no orphan
             continue;
         }
         if (apply_classify_entry(j, entry, &stamps[i], &raws[i], &candidates[count])) count++;

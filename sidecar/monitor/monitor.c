@@ -154,7 +154,7 @@ void monitor_finish(void *self) {
         if (!monitor_may_serve(m, task_queue(task), &lease)) continue;
         task_context_t context = {.conn = m->session.data, .token = lease.token};
         if (task_leave(m->tasks, task, &context, &error) == OUTCOME_OK) continue;
-        log_warn(ROLE, NULL, "what the monitor holds in redis could not be given back", F_STR("reason", error.text));
+        log_warn(ROLE, NULL, "cannot release what the monitor holds in redis", F_STR("reason", error.text));
         return;
     }
 }

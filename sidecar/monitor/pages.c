@@ -13,25 +13,24 @@ enum { ROOM = 1 + 2 * WINDOW_SIZE }; // one page is judged; stamps and entries o
 
 static const char ROLE[] = "monitor";
 
-// One request under way: the stamps of the page that is next in turn for them, and the entries of one more.
 typedef struct request {
     bool stamps;
     size_t entries; // 0 = none
     size_t queue;
-    size_t skip;   // entries that were read before these, where they are read
+    size_t skip;   // entries read before these, without rotation
     bool standing; // without rotation
 } request_t;
 
-// Pages are numbered from 0 on and pass through five steps; each number is that of the next page to take that step, and page n
-// lies at n % ROOM.
+// Pages are numbered from 0 and take five steps. Each counter is the number of the next page to take that step; page n is at
+// n % ROOM.
 struct pages {
     const keyspace_t *keys;
-    void **states;       // of each queue: pass_ops.open; NULL = not open, or it needs none
-    size_t asked;        // its entries were asked for
-    size_t met;          // they have come
-    size_t stamps_asked; // so were its stamps
-    size_t ready;        // they have come, too
-    size_t done;         // it is judged
+    void **states;       // of each queue, by pass_ops.open; NULL = none
+    size_t asked;        // entries requested
+    size_t met;          // entries read
+    size_t stamps_asked; // stamps requested
+    size_t ready;        // stamps read
+    size_t done;         // judged
     window_t window;
     request_t requests[WINDOW_SIZE];
     stamped_page_t stamped_pages[ROOM];
@@ -94,8 +93,7 @@ void pages_free(pages_t *pages) {
 size_t pages_in_flight(const pages_t *pages) { return window_in_flight(&pages->window); }
 bool pages_empty(const pages_t *pages) { return pages->done == pages->asked; }
 
-// Where another page might not fit into memory beside those in hand, one comes after the other: an entry for which there is no
-// room is met in vain.
+// An entry for which there is no memory is read in vain. So large pages are requested one by one.
 static bool pages_have_room(const pages_t *pages, const scan_t *scan) {
     size_t in_hand = pages->asked - pages->done;
     return in_hand == 0 || (in_hand < ROOM && (in_hand + 1) * scan_page_bytes(scan) <= PAGES_BYTES);
@@ -130,7 +128,7 @@ outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool m
     return call->error->outcome;
 }
 
-// At maxmemory Redis refuses to rotate; then the list is read where it stands.
+// At maxmemory Redis refuses rotation; then the list is read from the tail.
 static bool pages_redis_full(const redis_error_t *error) {
     return error->outcome == OUTCOME_RETRY && strncmp(error->text, "OOM", 3) == 0;
 }
@@ -175,7 +173,7 @@ outcome_t pages_read_reply(pages_t *pages, const call_t *call, scan_t *scan) {
     *error = (redis_error_t){0};
     if (request.stamps) {
         stamped_page_t *stamped = pages_slot(pages, pages->ready++);
-        stamped->now = scan->progress.now; // where there is no job nothing was asked
+        stamped->now = scan->progress.now; // a page without jobs has no request for stamps
         if (stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now) == OUTCOME_DISCONNECTED)
             return OUTCOME_DISCONNECTED;
     }

@@ -1,11 +1,11 @@
-// Inside of the monitor: the pages of a pass that are on their way. Redis is asked ahead, so that it has work while a page is
-// judged: the stamps of the page that came last, and the entries of another one, in one request, and two of these at a time.
+// The pages of one queue's scan. Requests are sent ahead, so that Redis works while a page is judged: each asks for the stamps of
+// the last page and the entries of the next one.
 #ifndef QS_MONITOR_PAGES_H
 #define QS_MONITOR_PAGES_H
 
 #include "monitor/scan.h"
 
-// One page, with what Redis holds of its jobs.
+// One page, with the stamps of its jobs.
 typedef struct stamped {
     backup_page_t page;
     stamp_t stamps[BACKUP_PAGE];
@@ -13,34 +13,32 @@ typedef struct stamped {
     int64_t now; // ms by Redis's clock, of the reply that brought the stamps
 } stamped_page_t;
 
-// Pages of one queue at a time.
 typedef struct pages pages_t;
 
 pages_t *pages_new(const keyspace_t *keys); // borrows the keys; owned
 void pages_free(pages_t *pages);            // takes; NULL is fine
 
-// A look at a queue whose pass may begin, as its dialect makes it. `known`: what the last look found, and passes since.
+// Looks at a queue whose scan may begin. `known` is the last look, with what scans have learnt since.
 void pages_append_look(pages_t *pages, const call_t *call, const backup_look_t *known, bool arm);
 outcome_t pages_read_look(pages_t *pages, const call_t *call, const backup_look_t *known, bool arm, backup_look_t *out);
-// What is known of where the jobs of this queue are may be wrong. No page of it is in hand.
+// Knowledge of the queue's lists may be wrong. Call it while no page of this queue is held.
 void pages_forget(pages_t *pages, size_t queue);
 
-bool pages_empty(const pages_t *pages); // nothing is in hand, nor on its way
-// Requests whose replies are awaited: until there are none nothing else may be asked on the connection.
+bool pages_empty(const pages_t *pages); // no page is held or requested
+// Until it is 0 nothing else may be requested on the connection.
 size_t pages_in_flight(const pages_t *pages);
 
-// Sends what comes next of the scan, as far as there is room; `more`: another page may be asked for, too.
+// Sends the next requests of the scan, as far as there is room; without `more` only those for stamps.
 outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool more);
 
-// Reads the replies to the oldest request. After a fault of it the pages are of no use: pages_drop.
+// Reads the replies to the oldest request. After an error call pages_drop.
 outcome_t pages_read_reply(pages_t *pages, const call_t *call, scan_t *scan);
-// The same for all requests, so that something else can be asked.
 outcome_t pages_read_all(pages_t *pages, const call_t *call, scan_t *scan);
 
-const stamped_page_t *pages_ready(const pages_t *pages); // the oldest page, once its stamps are known; NULL = it is still to come
-void pages_done(pages_t *pages);                         // with that one
+const stamped_page_t *pages_ready(const pages_t *pages); // the oldest page, if its stamps have come; NULL = not yet
+void pages_done(pages_t *pages);                         // removes it
 
-// Forgets all of it. What is under way is read and thrown away.
+// Drops all pages. Reads awaited replies and throws them away.
 void pages_drop(pages_t *pages, conn_t *conn);
 
 #endif

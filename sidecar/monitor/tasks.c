@@ -16,16 +16,16 @@ struct task {
     size_t queue;
     metrics_queue_t *metrics;
     int64_t poll_ms;
-    mono_t next;          // when its next step is wanted
-    mono_t blocked_until; // no step before this: at fault
+    mono_t next;          // the next step
+    mono_t blocked_until; // no step before this: Redis refused one
     bool changed;         // since the last step
     bool begun;           // it has stepped
     condition_t refused;
 };
 
-// A wake-up names a key or a channel; here is whose it is.
+// A key or a channel that wakes a task.
 typedef struct task_name {
-    const char *name; // belongs to the state
+    const char *name; // borrowed from the state
     size_t task;
 } task_name_t;
 
@@ -37,7 +37,7 @@ struct tasks {
     task_name_t *watched_keys;
     size_t watched_count;
     task_name_t *subscribed;
-    const char **channels; // the names of `heard`
+    const char **channels; // the names in `subscribed`
     size_t subscribed_count;
 };
 
@@ -110,7 +110,7 @@ static void task_wake(task_t *task) {
     task->next = (mono_t){0};
 }
 
-// The first of those with this name; several watches may have a key in common.
+// The first with this name; tasks may share a key.
 static const task_name_t *tasks_find(const task_name_t *all, size_t count, const char *name) {
     size_t low = 0;
     for (size_t high = count; low < high;) {
@@ -206,7 +206,7 @@ outcome_t task_leave(tasks_t *w, task_t *task, const task_context_t *with, redis
     side_task_call_t call = task_call(w, task, with);
     *error = (redis_error_t){0};
     outcome_t outcome = task->ops->leave(task->state, &call, error);
-    if (outcome == OUTCOME_FENCED) return OUTCOME_OK; // there is nothing left to give back
+    if (outcome == OUTCOME_FENCED) return OUTCOME_OK; // nothing is left to give back
     return outcome == OUTCOME_REFUSED ? task_refused(w, task, error) : outcome;
 }
 
