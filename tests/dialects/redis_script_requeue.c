@@ -80,7 +80,7 @@ static void expect_mark(redis_t *r, const char *what, const char *by) {
     free(mark);
 }
 
-Test(redis_script_requeue, a_job_goes_behind_what_waits_and_leaves_a_record) {
+Test(redis_script_requeue, pushes_behind_waiting_jobs_and_writes_a_record) {
     fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "RPUSH email newest oldest");
     redis_ok(f.r, "HSET sidecar:email:meta bytes 100");
@@ -117,7 +117,7 @@ Test(redis_script_requeue, a_second_answer_needs_again) {
     fixture_stop(&f);
 }
 
-Test(redis_script_requeue, what_is_discarded_goes_nowhere_and_stays_so) {
+Test(redis_script_requeue, a_discarded_job_is_not_pushed_and_stays_discarded) {
     fixture_t f = fixture_start(NULL);
     answered(f.r, ask_discard());
     cr_assert_eq(redis_int(f.r, "EXISTS email"), 0);
@@ -314,7 +314,7 @@ static void prune(fixture_t *f, const char *token, int64_t before_ms, outcome_t 
     while (cursor && expected == OUTCOME_OK);
 }
 
-Test(redis_script_requeue, the_leader_forgets_old_marks) {
+Test(redis_script_requeue, the_leader_removes_old_marks) {
     enum { MARKS = 3000 };
     fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "SET sidecar:app:lock T");

@@ -12,7 +12,7 @@ enum { TTL_MS = 60000 };
 
 // A scratch queue laid out like Bull's, in the slot of the scratch lock.
 typedef struct bull_scratch {
-    const dry_run_t *room;
+    const dry_run_t *run;
     queue_config_t config;
     queue_keys_t at;
     keyspace_t keys;
@@ -40,13 +40,13 @@ static void dry_run_append(conn_t *conn, const queue_keys_t *at, const char *com
 }
 
 // Ignores refusals: the scripts are refused the same command.
-static outcome_t dry_run_read(const dry_run_t *room, size_t count) {
+static outcome_t dry_run_read(const dry_run_t *run, size_t count) {
     for (size_t i = 0; i < count; i++) {
         redisReply *reply;
-        if (conn_read(room->conn, 0, &reply, room->error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        if (conn_read(run->conn, 0, &reply, run->error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
         conn_reply_free(reply);
     }
-    *room->error = (redis_error_t){0};
+    *run->error = (redis_error_t){0};
     return OUTCOME_OK;
 }
 
@@ -54,16 +54,16 @@ static const char *const own_words[] = {"aside", "recorded"};
 enum { OWN = sizeof own_words / sizeof *own_words };
 
 static void dry_run_append_own(const bull_scratch_t *s, const char *command, const char *word, const char *one, const char *two) {
-    request_begin(s->room->conn, command);
-    bull_own_key(s->room->conn, &s->at, word);
-    if (one) request_text(s->room->conn, one);
-    if (two) request_text(s->room->conn, two);
-    request_end(s->room->conn);
+    request_begin(s->run->conn, command);
+    bull_own_key(s->run->conn, &s->at, word);
+    if (one) request_text(s->run->conn, one);
+    if (two) request_text(s->run->conn, two);
+    request_end(s->run->conn);
 }
 
 static outcome_t dry_run_lay_out(const bull_scratch_t *s) {
     enum { COUNT = sizeof layout / sizeof *layout };
-    conn_t *conn = s->room->conn;
+    conn_t *conn = s->run->conn;
     char ttl[24];
     snprintf(ttl, sizeof ttl, "%d", TTL_MS);
     for (size_t i = 0; i < OWN; i++) {
@@ -81,29 +81,29 @@ static outcome_t dry_run_lay_out(const bull_scratch_t *s) {
     dry_run_append(conn, &s->at, "ZADD", "delayed", "0", "ghost");
     dry_run_append(conn, &s->at, "LPUSH", "active", "three", NULL);
     dry_run_append(conn, &s->at, "LPUSH", "active", "four", NULL);
-    return dry_run_read(s->room, 2 * COUNT + 4 + 7);
+    return dry_run_read(s->run, 2 * COUNT + 4 + 7);
 }
 
 static void dry_run_tidy(const bull_scratch_t *s) {
     for (size_t i = 0; i < sizeof layout / sizeof *layout; i++)
-        dry_run_append(s->room->conn, &s->at, "DEL", layout[i].word, NULL, NULL);
-    dry_run_append(s->room->conn, &s->at, "DEL", "stalled-check", NULL, NULL);
+        dry_run_append(s->run->conn, &s->at, "DEL", layout[i].word, NULL, NULL);
+    dry_run_append(s->run->conn, &s->at, "DEL", "stalled-check", NULL, NULL);
     for (size_t i = 0; i < OWN; i++) dry_run_append_own(s, "DEL", own_words[i], NULL, NULL);
     dry_run_append_own(s, "DEL", "requeued", NULL, NULL);
-    (void)dry_run_read(s->room, sizeof layout / sizeof *layout + OWN + 2);
+    (void)dry_run_read(s->run, sizeof layout / sizeof *layout + OWN + 2);
 }
 
 static bool dry_run_promote(const bull_scratch_t *s) {
     promote_reply_t reply;
-    const call_t call = {s->room->conn, &s->keys, 0, s->room->token, s->room->error};
+    const call_t call = {s->run->conn, &s->keys, 0, s->run->token, s->run->error};
     bull_promote.append(&call, &(promote_request_t){.batch = 3});
-    return s->room->passed(s->room, &script_bull_promote, promote_read_reply(s->room->conn, &reply, s->room->error));
+    return s->run->passed(s->run, &script_bull_promote, promote_read_reply(s->run->conn, &reply, s->run->error));
 }
 
 static side_task_call_t dry_run_call(const bull_scratch_t *s, metrics_queue_t *metrics) {
-    return (side_task_call_t){.conn = s->room->conn,
+    return (side_task_call_t){.conn = s->run->conn,
                               .keys = &s->keys,
-                              .token = s->room->token,
+                              .token = s->run->token,
                               .metrics = metrics,
                               .dry = true,
                               .now = mono_now(),
@@ -118,7 +118,7 @@ static bool dry_run_check(const bull_scratch_t *s) {
     bool ok = true;
     for (int step = 0; step < 2 && ok; step++) {
         side_task_call_t call = dry_run_call(s, &metrics);
-        ok = s->room->passed(s->room, script, bull_stalled_step(stalled, &call, s->room->error));
+        ok = s->run->passed(s->run, script, bull_stalled_step(stalled, &call, s->run->error));
         script = &script_bull_settle;
     }
     bull_stalled_close(stalled);
@@ -130,14 +130,14 @@ static bool dry_run_failed(const bull_scratch_t *s) {
     metrics_queue_t metrics = {0};
     bull_failed_t *failed = bull_failed_open(&s->at);
     side_task_call_t call = dry_run_call(s, &metrics);
-    bool ok = s->room->passed(s->room, &script_bull_failed, bull_failed_step(failed, &call, true, s->room->error));
+    bool ok = s->run->passed(s->run, &script_bull_failed, bull_failed_step(failed, &call, true, s->run->error));
     if (ok) {
-        dry_run_append(s->room->conn, &s->at, "ZADD", "failed", "+inf", "two");
-        ok = dry_run_read(s->room, 1) == OUTCOME_OK;
+        dry_run_append(s->run->conn, &s->at, "ZADD", "failed", "+inf", "two");
+        ok = dry_run_read(s->run, 1) == OUTCOME_OK;
     }
     bull_failed_forget(failed);
     call = dry_run_call(s, &metrics);
-    ok = ok && s->room->passed(s->room, &script_bull_record, bull_failed_step(failed, &call, true, s->room->error));
+    ok = ok && s->run->passed(s->run, &script_bull_record, bull_failed_step(failed, &call, true, s->run->error));
     bull_failed_close(failed);
     return ok;
 }
@@ -154,18 +154,18 @@ static bool dry_run_requeue(const bull_scratch_t *s) {
         job.fields[BULL_NAME] = slice_text("scratch");
         bull_payload(&job, &payload);
         const requeue_push_t where = {.job = {payload.data, payload.len}};
-        bull_requeue_append(s->room->conn, &s->keys,
+        bull_requeue_append(s->run->conn, &s->keys,
                             &(requeue_request_t){.again = true, .by = "preflight", .record = &record, .where = &where}, &where);
-        ok = s->room->passed(s->room, &script_bull_requeue, requeue_read(s->room->conn, &reply, s->room->error));
+        ok = s->run->passed(s->run, &script_bull_requeue, requeue_read(s->run->conn, &reply, s->run->error));
         buffer_free(&payload);
     }
     return ok;
 }
 
-bool bull_dry_run(const dry_run_t *room) {
-    bull_scratch_t s = {.room = room, .config = *room->keys->queues[0].config, .at = room->keys->queues[0], .keys = *room->keys};
-    bull_config_t settings = *bull_config(room->config);
-    settings.base = mem_printf("%sbull", room->prefix);
+bool bull_dry_run(const dry_run_t *run) {
+    bull_scratch_t s = {.run = run, .config = *run->keys->queues[0].config, .at = run->keys->queues[0], .keys = *run->keys};
+    bull_config_t settings = *bull_config(run->config);
+    settings.base = mem_printf("%sbull", run->prefix);
     settings.stalled_interval_ms = 0;
     settings.max_stalled = 1;
     s.config.own = &settings;
@@ -175,7 +175,7 @@ bool bull_dry_run(const dry_run_t *room) {
     s.keys.queues = &s.at;
     bool ok = dry_run_lay_out(&s) == OUTCOME_OK && dry_run_promote(&s) && dry_run_check(&s) && dry_run_failed(&s) &&
               dry_run_requeue(&s);
-    if (conn_is_open(room->conn)) dry_run_tidy(&s);
+    if (conn_is_open(run->conn)) dry_run_tidy(&s);
     free(settings.base);
     free(s.config.delayed);
     free(s.config.ready);

@@ -6,7 +6,7 @@
 #include "queue/scripts.h"
 #include "redis/reply.h"
 
-bool kmqueue_dry_run(const dry_run_t *room) {
+bool kmqueue_dry_run(const dry_run_t *run) {
     // The commands that settle, requeue and unique_ids.c use on a set of unique ids, one by one, so that a refusal names its
     // command.
     static const struct {
@@ -16,17 +16,17 @@ bool kmqueue_dry_run(const dry_run_t *room) {
         {"SADD", "scratch", &script_requeue}, {"PEXPIRE", "60000", &script_requeue}, {"SISMEMBER", "scratch", &script_requeue},
         {"SCARD", NULL, &script_requeue},     {"SREM", "scratch", &script_settle},
     };
-    char *key = mem_printf("%sunique", room->prefix);
+    char *key = mem_printf("%sunique", run->prefix);
     bool goes_on = true;
     for (size_t i = 0; goes_on && i < sizeof steps / sizeof *steps; i++) {
         redisReply *reply;
-        request_begin(room->conn, steps[i].command);
-        request_text(room->conn, key);
-        if (steps[i].argument) request_text(room->conn, steps[i].argument);
-        outcome_t outcome = request_ask(room->conn, &reply, room->error);
+        request_begin(run->conn, steps[i].command);
+        request_text(run->conn, key);
+        if (steps[i].argument) request_text(run->conn, steps[i].argument);
+        outcome_t outcome = request_ask(run->conn, &reply, run->error);
         conn_reply_free(reply);
         // A full Redis refuses the first one, and who serves there needs none of it at once.
-        if (i > 0 || outcome != OUTCOME_RETRY) goes_on = room->passed(room, steps[i].script, outcome);
+        if (i > 0 || outcome != OUTCOME_RETRY) goes_on = run->passed(run, steps[i].script, outcome);
     }
     free(key);
     return goes_on;

@@ -134,10 +134,10 @@ static long long put_back(const char *version, bool gone) {
     return back;
 }
 
-Test(daemon_bull, failed_and_put_back_4_10) { cr_assert_eq(put_back("QS_BULL=4.10.4", false), JOBS); }
-Test(daemon_bull, failed_and_put_back_4_16) { cr_assert_eq(put_back("QS_BULL=4.16.5", false), JOBS); }
-Test(daemon_bull, put_back_where_bull_has_removed_it_4_10) { cr_assert_eq(put_back("QS_BULL=4.10.4", true), JOBS); }
-Test(daemon_bull, put_back_where_bull_has_removed_it_4_16) { cr_assert_eq(put_back("QS_BULL=4.16.5", true), JOBS); }
+Test(daemon_bull, requeues_failed_jobs_4_10) { cr_assert_eq(put_back("QS_BULL=4.10.4", false), JOBS); }
+Test(daemon_bull, requeues_failed_jobs_4_16) { cr_assert_eq(put_back("QS_BULL=4.16.5", false), JOBS); }
+Test(daemon_bull, requeues_jobs_that_bull_removed_4_10) { cr_assert_eq(put_back("QS_BULL=4.10.4", true), JOBS); }
+Test(daemon_bull, requeues_jobs_that_bull_removed_4_16) { cr_assert_eq(put_back("QS_BULL=4.16.5", true), JOBS); }
 
 /* removeOnFail: true leaves nothing but the message. How many were recorded from it. */
 static long long removed_on_fail(const char *version) {

@@ -34,7 +34,7 @@ static found_t dry_run(fixture_t *f, conn_t *conn) {
     return found;
 }
 
-Test(redis_bull_dryrun, passes_and_leaves_nothing) {
+Test(redis_bull_dry_run, passes_and_leaves_nothing) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
     found_t found = dry_run(&f, f.conn);
     cr_assert_eq(found.refused, 0, "%s", found.why);
@@ -52,7 +52,7 @@ Test(redis_bull_dryrun, passes_and_leaves_nothing) {
     fixture_stop(&f);
 }
 
-Test(redis_bull_dryrun, finds_each_right_that_is_missing) {
+Test(redis_bull_dry_run, finds_each_right_that_is_missing) {
     static const char *const rights[] = {"hexists",
                                          "hstrlen",
                                          "lindex",

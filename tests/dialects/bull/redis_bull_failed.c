@@ -35,7 +35,7 @@ static void fail_ago(redis_t *r, const char *id, long long ago_ms) {
     bull_fail(r, id, finished, "boom");
 }
 
-Test(redis_bull_failed, what_failed_before_the_queue_was_adopted_is_known) {
+Test(redis_bull_failed, failures_before_adoption_count_as_recorded) {
     fixture_t f = setup();
     fail_ago(f.r, "old", 3600000);
     fail_ago(f.r, "new", 1000);
@@ -59,7 +59,7 @@ Test(redis_bull_failed, a_queue_that_fails_all_the_time_is_adopted_in_one_bounde
     fixture_stop(&f);
 }
 
-Test(redis_bull_failed, seen_moves_forwards_and_forgets_what_is_not_read_again) {
+Test(redis_bull_failed, seen_moves_forwards_and_removes_old_marks) {
     fixture_t f = setup();
     char move[32], before[32];
     long long at = seen(f.r, "100", "");
@@ -145,7 +145,7 @@ static void expect_page(redis_t *r, page_t ask, long long looked, const char *la
     freeReplyObject(page);
 }
 
-Test(redis_bull_failed, a_page_tells_what_a_record_needs) {
+Test(redis_bull_failed, a_page_has_the_fields_of_a_record) {
     fixture_t f = setup();
     bull_fail(f.r, "7", "1700000001000", "boom");
     redisReply *page = read_page(f.r, page_new());
@@ -191,7 +191,7 @@ Test(redis_bull_failed, pages_go_on_where_the_last_ended) {
     fixture_stop(&f);
 }
 
-Test(redis_bull_failed, strange_jobs_are_told_of_and_spoil_no_other) {
+Test(redis_bull_failed, strange_jobs_do_not_affect_others) {
     fixture_t f = setup();
     char *large = calloc(1, 2000001);
     memset(large, 'x', 2000000);

@@ -3,8 +3,8 @@
 #include "audit_case.h"
 #include "bull_failure.h"
 #include "dialects/bull/config.h"
-#include "dialects/bull/internal.h"
 #include "dialects/bull/failed_channel.h"
+#include "dialects/bull/internal.h"
 #include "dialects/registry.h"
 #include "wait.h"
 
@@ -86,7 +86,7 @@ static void hear(setup_t *setup, const char *id, const char *error) {
 
 static void expect_jobs(setup_t *setup, const char *ids) { expect_records(setup->f.r, "job", ids); }
 
-Test(redis_bull_reader, a_record_says_what_bull_knows) {
+Test(redis_bull_reader, a_record_has_the_fields_of_the_job) {
     setup_t setup = setup_start();
     work(&setup);
     fail(&setup, "7", 0);
@@ -123,7 +123,7 @@ Test(redis_bull_reader, a_record_says_what_bull_knows) {
     setup_stop(&setup);
 }
 
-Test(redis_bull_reader, each_failure_once_whoever_leads) {
+Test(redis_bull_reader, records_each_failure_once_over_several_leaders) {
     setup_t setup = setup_start();
     fail(&setup, "before", -1000);
     work(&setup);
@@ -204,7 +204,7 @@ Test(redis_bull_reader, a_burst_of_failures) {
 }
 
 /* Jobs that Bull removed in the step that failed them: the message is all there is. */
-Test(redis_bull_reader, what_was_removed_at_once_is_recorded_from_its_message) {
+Test(redis_bull_reader, a_job_removed_at_once_is_recorded_from_its_message) {
     setup_t setup = setup_start();
     work(&setup);
     hear(&setup, "7", "no such \\\"image\\\"");
@@ -223,7 +223,7 @@ Test(redis_bull_reader, what_was_removed_at_once_is_recorded_from_its_message) {
 }
 
 /* What fails while nobody leads is recorded later; what fails while that is not wanted is not. */
-Test(redis_bull_reader, what_fails_while_it_is_off_is_not_recorded_later) {
+Test(redis_bull_reader, failures_while_it_is_off_are_not_recorded_later) {
     setup_t setup = setup_start();
     const side_task_ops_t *ops = dialect_bull.side_task;
     work(&setup);
@@ -307,7 +307,7 @@ Test(redis_bull_reader, an_id_that_fails_again_is_another_failure) {
 }
 
 /* removeOnFail: 5 in a burst of failures: a job is seen in failed, and removed before its record is made. Its message is left. */
-Test(redis_bull_reader, what_is_removed_behind_the_look_is_recorded_from_its_message) {
+Test(redis_bull_reader, a_job_removed_after_the_read_is_recorded_from_its_message) {
     setup_t setup = setup_start_as("", true);
     const proxy_rule_t gone = {
         .action = PROXY_REFUSE, .match = BULL_OURS "recorded " BULL_OURS "failures ", .error = "*1\r\n$4\r\ngone"};
@@ -424,7 +424,7 @@ Test(redis_bull_reader, stalls_that_workers_have_ended) {
     setup_stop(&setup);
 }
 
-Test(redis_bull_reader, who_is_no_longer_the_leader_records_nothing) {
+Test(redis_bull_reader, a_former_leader_records_nothing) {
     setup_t setup = setup_start();
     work(&setup);
     fail(&setup, "7", 0);

@@ -129,8 +129,8 @@ static void expect_same_as_bull(const char *version) {
     free(script);
 }
 
-Test(redis_bull_promote, does_what_the_newest_bull_does) { expect_same_as_bull("4.16.5"); }
-Test(redis_bull_promote, does_what_the_oldest_bull_does) { expect_same_as_bull("4.10.4"); }
+Test(redis_bull_promote, equals_the_newest_bull) { expect_same_as_bull("4.16.5"); }
+Test(redis_bull_promote, equals_the_oldest_bull) { expect_same_as_bull("4.10.4"); }
 
 Test(redis_bull_promote, never_early_and_not_late) {
     fixture_t f = setup();
@@ -150,7 +150,7 @@ Test(redis_bull_promote, never_early_and_not_late) {
 }
 
 /* What is no job is kept, put off, and told to the monitor; nothing else is touched. */
-Test(redis_bull_promote, ids_that_name_no_job_are_put_aside) {
+Test(redis_bull_promote, quarantines_ids_without_a_job) {
     fixture_t f = setup();
     char huge[8193];
     memset(huge, 'h', sizeof huge - 1);

@@ -290,7 +290,7 @@ static char *message_of(redis_t *ear) {
     return text;
 }
 
-Test(redis_bull_settle, makes_of_a_job_what_bull_makes_of_it) {
+Test(redis_bull_settle, changes_a_job_as_bull_does) {
     char *script = bull_own_script("4.16.5", "moveStalledJobsToWait");
     static const struct {
         const char *opts, *counter;
@@ -381,7 +381,7 @@ static void expect_told(redisReply *reply, long long all, const char *const *ids
     freeReplyObject(reply);
 }
 
-Test(redis_bull_settle, a_mark_is_what_is_active) {
+Test(redis_bull_settle, marks_exactly_the_active_jobs) {
     fixture_t f = setup();
     redis_ok(f.r, "SADD " BULL "stalled old");
     redis_ok(f.r, "LPUSH " BULL "active 4");
@@ -401,7 +401,7 @@ Test(redis_bull_settle, a_mark_is_what_is_active) {
 }
 
 /* A job is stalled when it was without a lock after a whole interval that began with our own mark. */
-Test(redis_bull_settle, nothing_is_stalled_before_a_whole_interval) {
+Test(redis_bull_settle, no_job_is_stalled_before_a_whole_interval) {
     fixture_t f = setup();
     bull_expect(look_now(f.r), "early", NULL, NULL); /* nobody has marked */
     redis_ok(f.r, "SET " BULL "stalled-check 1700000000000 PX 60000");
@@ -421,7 +421,7 @@ Test(redis_bull_settle, nothing_is_stalled_before_a_whole_interval) {
     fixture_stop(&f);
 }
 
-Test(redis_bull_settle, a_look_tells_what_a_record_needs) {
+Test(redis_bull_settle, a_check_has_the_fields_of_a_record) {
     fixture_t f = setup();
     redis_ok(f.r, "LPUSH " BULL "active ghost text large");
     redis_ok(f.r, "SET " BULL "text x");

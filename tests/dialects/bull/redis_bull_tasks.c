@@ -96,7 +96,7 @@ static void expect_field(redis_t *r, const char *id, const char *name, const cha
     free(found);
 }
 
-Test(redis_bull_watch, a_stalled_job_goes_back_and_then_ends) {
+Test(redis_bull_tasks, a_stalled_job_goes_back_and_then_ends) {
     election_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
@@ -136,7 +136,7 @@ Test(redis_bull_watch, a_stalled_job_goes_back_and_then_ends) {
 }
 
 /* A job whose lock is there; one that was taken since the mark, whose lock comes a moment after BRPOPLPUSH. */
-Test(redis_bull_watch, window_is_no_stall) {
+Test(redis_bull_tasks, window_is_no_stall) {
     election_t s = setup();
     redis_t *r = s.f.r;
     active(r, "1", NULL);
@@ -158,7 +158,7 @@ Test(redis_bull_watch, window_is_no_stall) {
     teardown(&s);
 }
 
-Test(redis_bull_watch, what_is_no_job_ends_with_its_reason) {
+Test(redis_bull_tasks, ids_without_a_job_end_with_their_reason) {
     election_t s = setup();
     redis_t *r = s.f.r;
     redis_ok(r, "LPUSH " BULL "active ghost wait meta");
@@ -176,7 +176,7 @@ Test(redis_bull_watch, what_is_no_job_ends_with_its_reason) {
     teardown(&s);
 }
 
-Test(redis_bull_watch, a_job_past_its_alive_timeout_ends) {
+Test(redis_bull_tasks, a_job_past_its_alive_timeout_ends) {
     election_t s = setup();
     redis_t *r = s.f.r;
     char now[24];
@@ -193,7 +193,7 @@ Test(redis_bull_watch, a_job_past_its_alive_timeout_ends) {
 }
 
 /* As Bull has it: true and 0 remove the job, whatever else keeps it. */
-Test(redis_bull_watch, remove_on_fail) {
+Test(redis_bull_tasks, remove_on_fail) {
     election_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
@@ -240,7 +240,7 @@ Test(redis_bull_watch, remove_on_fail) {
     teardown(&s);
 }
 
-Test(redis_bull_watch, many_at_once_and_large_ones) {
+Test(redis_bull_tasks, many_at_once_and_large_ones) {
     election_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
@@ -260,7 +260,7 @@ Test(redis_bull_watch, many_at_once_and_large_ones) {
 }
 
 /* Nothing ends while the stream is full, but what is to be retried is, however many stand before it. */
-Test(redis_bull_watch, a_full_stream_starves_nobody) {
+Test(redis_bull_tasks, a_full_stream_starves_nobody) {
     election_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
@@ -277,7 +277,7 @@ Test(redis_bull_watch, a_full_stream_starves_nobody) {
     teardown(&s);
 }
 
-Test(redis_bull_watch, a_lost_lock_fences_it) {
+Test(redis_bull_tasks, a_lost_lock_fences_it) {
     election_t s = setup();
     active(s.f.r, "1", NULL);
     cr_assert_eq(step_as(&s, "other"), OUTCOME_FENCED);
@@ -289,7 +289,7 @@ Test(redis_bull_watch, a_lost_lock_fences_it) {
 }
 
 /* The workers' own check goes on when the mark is an interval old, not later. */
-Test(redis_bull_watch, leaves_the_check_to_the_workers) {
+Test(redis_bull_tasks, leaves_the_check_to_the_workers) {
     election_t s = setup();
     bull_config(&s.f.config->queues[0])->stalled_interval_ms = 60000;
     step(&s);
@@ -315,7 +315,7 @@ static bool nothing_aside(election_t *s) {
     return redis_int(s->f.r, "EXISTS sidecar:video:aside") == 0;
 }
 
-Test(redis_bull_watch, ids_in_delayed_that_name_no_job_end) {
+Test(redis_bull_tasks, ids_in_delayed_that_name_no_job_end) {
     election_t s = setup();
     redis_t *r = s.f.r;
     redis_ok(r, "RPUSH " BULL "wait x");
@@ -339,7 +339,7 @@ Test(redis_bull_watch, ids_in_delayed_that_name_no_job_end) {
     teardown(&s);
 }
 
-Test(redis_bull_watch, what_is_aside_waits_while_the_stream_is_full) {
+Test(redis_bull_tasks, quarantined_ids_wait_while_the_stream_is_full) {
     election_t s = setup();
     s.f.config->stream.max_bytes = 1;
     for (int i = 0; i < 40; i++) redis_ok(s.f.r, "ZADD " BULL "delayed %d g%d", i + 1, i);
@@ -363,7 +363,7 @@ static void expect_refusal(election_t *s, const char *refusal) {
     buffer_free(&text);
 }
 
-Test(redis_bull_watch, refuses_bullmq_and_the_unreleased_layout) {
+Test(redis_bull_tasks, refuses_bullmq_and_the_unreleased_layout) {
     static const struct {
         const char *make, *refusal;
     } rows[] = {
@@ -395,7 +395,7 @@ Test(redis_bull_watch, refuses_bullmq_and_the_unreleased_layout) {
     teardown(&s);
 }
 
-Test(redis_bull_watch, a_bullmq_that_comes_later_stops_it) {
+Test(redis_bull_tasks, a_bullmq_that_comes_later_stops_it) {
     election_t s = setup();
     redis_ok(s.f.r, "XADD " BULL "events * f v");
     cr_assert_eq(step_as(&s, "T"), OUTCOME_REFUSED);
@@ -411,7 +411,7 @@ Test(redis_bull_watch, a_bullmq_that_comes_later_stops_it) {
 
 /* ---- Promotion from C. */
 
-Test(redis_bull_watch, promotes_through_the_interface) {
+Test(redis_bull_tasks, promotes_through_the_interface) {
     election_t s = setup();
     const promote_ops_t *ops = dialect_bull.promote;
     promote_reply_t reply;
@@ -434,7 +434,7 @@ Test(redis_bull_watch, promotes_through_the_interface) {
 }
 
 /* What one look costs does not depend on how many jobs are active; all looks together see each of them. */
-Test(redis_bull_watch, a_check_of_ten_thousand_goes_in_small_parts, .timeout = 60) {
+Test(redis_bull_tasks, a_check_of_ten_thousand_goes_in_small_parts, .timeout = 60) {
     enum { ALL = 10000, DEAD = 100, FINISHED = 40 };
     election_t s = setup();
     redis_t *r = s.f.r;

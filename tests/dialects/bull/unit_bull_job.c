@@ -38,7 +38,7 @@ static void expect_payload(const bull_job_t *job, const char *expected) {
     buffer_free(&payload);
 }
 
-Test(unit_bull_job, a_payload_holds_what_stands_in_the_hash) {
+Test(unit_bull_job, a_payload_holds_the_fields_of_the_hash) {
     bull_job_t job = job_new();
     job.fields[BULL_FAILED_REASON] = slice_text("not kept"); /* of the failure, not of the job */
     job.fields[BULL_PROCESSED_ON] = slice_text("1");
@@ -118,7 +118,7 @@ static size_t random_field(uint64_t *seed, char *out, size_t most) {
     return len;
 }
 
-Test(unit_bull_job, whatever_stands_in_a_hash_comes_back) {
+Test(unit_bull_job, rebuilds_any_hash) {
     enum { ROUNDS = 50000, MOST = 96 };
     uint64_t seed = cluster_seed("bull_job");
     static char room[BULL_KEPT_FIELDS][MOST];
@@ -131,7 +131,7 @@ Test(unit_bull_job, whatever_stands_in_a_hash_comes_back) {
     }
 }
 
-Test(unit_bull_job, what_is_no_payload_of_ours) {
+Test(unit_bull_job, refuses_foreign_payloads) {
     static const char *const bad[] = {"",
                                       "x",
                                       "[]",
@@ -222,7 +222,7 @@ Test(unit_bull_job, an_error_is_cut_at_64_KiB) {
     free(text);
 }
 
-Test(unit_bull_job, numbers_that_are_none) {
+Test(unit_bull_job, reads_invalid_numbers_as_0) {
     static const struct {
         const char *text;
         int64_t number;
@@ -254,7 +254,7 @@ static void heard_free(bull_messages_t *heard) {
     free(heard);
 }
 
-Test(unit_bull_heard, messages) {
+Test(unit_bull_messages, messages) {
     static const struct {
         const char *message, *id, *error; /* id NULL: nothing is taken in */
     } rows[] = {
@@ -286,7 +286,7 @@ static void add(bull_messages_t *heard, int number, bool fits) {
     cr_assert_eq(bull_messages_add(heard, slice_text(message)), fits, "%d", number);
 }
 
-Test(unit_bull_heard, a_list_in_order_that_is_bounded) {
+Test(unit_bull_messages, a_list_in_order_that_is_bounded) {
     enum { MOST = 4096 };
     bull_messages_t *heard = heard_new();
     for (int i = 0; i < MOST; i++) add(heard, i, true);
@@ -308,7 +308,7 @@ Test(unit_bull_heard, a_list_in_order_that_is_bounded) {
     heard_free(heard);
 }
 
-Test(unit_bull_heard, large_messages_make_room) {
+Test(unit_bull_messages, large_messages_make_room) {
     enum { LARGE = 1 << 20 };
     char *message = malloc(LARGE + 64);
     int at = sprintf(message, "{\"jobId\":\"1\",\"val\":\"");
@@ -322,7 +322,7 @@ Test(unit_bull_heard, large_messages_make_room) {
     free(message);
 }
 
-Test(unit_bull_heard, answered_for_a_minute) {
+Test(unit_bull_messages, expects_a_message_for_a_minute) {
     const mono_t now = {1000 * NS_PER_S};
     bull_messages_t *heard = heard_new();
     bull_messages_expect(heard, slice_text("1"), now);

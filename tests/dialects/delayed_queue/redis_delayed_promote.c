@@ -217,7 +217,7 @@ static long long delay_of(redis_t *r, const char *member) {
 }
 
 /* Delays as nextDelay has them, and who is sent first. */
-Test(redis_delayed_promote, what_is_due_is_sent_in_order_and_scheduled_again) {
+Test(redis_delayed_promote, sends_due_events_in_order_and_schedules_them_again) {
     static const struct {
         const char *envelope;
         long long delay_s;
@@ -293,7 +293,7 @@ Test(redis_delayed_promote, limits) {
 
 /* ---- Handlers that finish: HDEL and ZREM, or one of them */
 
-Test(redis_delayed_promote, what_is_finished_is_not_sent) {
+Test(redis_delayed_promote, does_not_send_finished_events) {
     fixture_t f = de_setup();
     de_add(f.r, PAYMENT "###hdel", slice_text(ENVELOPE(1)));
     de_add(f.r, PAYMENT "###zrem", slice_text(ENVELOPE(1)));
@@ -315,7 +315,7 @@ Test(redis_delayed_promote, what_is_finished_is_not_sent) {
 
 /* ---- What the monitor must look at */
 
-Test(redis_delayed_promote, aside_is_bounded_and_hinders_nobody) {
+Test(redis_delayed_promote, a_full_quarantine_does_not_delay_other_events) {
     enum { POISON = 40 };
     fixture_t f = de_setup();
     char quarantine[64];
@@ -375,7 +375,7 @@ Test(redis_delayed_promote, large_envelopes_are_read_in_small_steps_or_left) {
 
 /* ---- Preconditions, and what Redis refuses */
 
-Test(redis_delayed_promote, who_may) {
+Test(redis_delayed_promote, only_the_owner_with_the_lock_may) {
     fixture_t f = de_setup();
     de_ask_t ask = de_new();
     de_add(f.r, PAYMENT "###1", slice_text(ENVELOPE(1)));

@@ -1,5 +1,5 @@
-/* quarantine_read.lua, quarantine_settle.lua and delayed_requeue.lua, each argument at will: who may, what must still be so, and what Redis
- * refuses.
+/* quarantine_read.lua, quarantine_settle.lua and delayed_requeue.lua, each argument at will: who may, what must still be so, and
+ * what Redis refuses.
  */
 #include "delayed_call.h"
 #include "dialects/delayed_queue/scripts.h"
@@ -58,7 +58,7 @@ static void lay_out(redis_t *r) {
 
 static const char *const verdicts[] = {"forget", "push", "end"};
 
-Test(redis_delayed_settle, what_each_verdict_does) {
+Test(redis_delayed_settle, applies_each_verdict) {
     fixture_t f = de_setup();
     lay_out(f.r);
     expect_word(settle(f.r, settle_new("forget")), "settled");

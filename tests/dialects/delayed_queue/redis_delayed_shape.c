@@ -128,7 +128,7 @@ static void check(redis_t *r, const char *member, slice_t envelope, int *good, i
     buffer_free(&wanted);
 }
 
-Test(redis_delayed_shape, what_the_script_sends_is_what_the_json_says, .timeout = 300) {
+Test(redis_delayed_shape, the_script_agrees_with_the_json_reader, .timeout = 300) {
     fixture_t f = de_setup();
     uint64_t random = cluster_seed("redis_delayed_shape");
     static buffer_t all[AT_ONCE];

@@ -23,7 +23,7 @@ static void expect_calm(setup_t *d) {
     cr_assert_lt(server_commandstat(d->f.server, "evalsha") - before, 60, "it spins on what it leaves");
 }
 
-Test(redis_delayed_watch, another_shape_is_sent_all_the_same) {
+Test(redis_delayed_tasks, another_shape_is_sent_all_the_same) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 100;")});
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
@@ -41,7 +41,7 @@ Test(redis_delayed_watch, another_shape_is_sent_all_the_same) {
     close_desk(&d);
 }
 
-Test(redis_delayed_watch, the_last_push_of_another_shape_is_known_for_it) {
+Test(redis_delayed_tasks, the_last_push_of_another_shape_is_known_for_it) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
     de_add(d.f.r, PAYMENT "###1", slice_text(odd[0].first));
@@ -62,7 +62,7 @@ Test(redis_delayed_watch, the_last_push_of_another_shape_is_known_for_it) {
 }
 
 /* All attempts, one after the other; then the end, with all that is known. */
-Test(redis_delayed_watch, an_event_that_nobody_handles_is_ended) {
+Test(redis_delayed_tasks, an_event_that_nobody_handles_is_ended) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 4;")});
     de_add(d.f.r, WELCOME "###a###b", slice_text("{\"payload\":{},\"type\":\"" WELCOME "\",\"attempt\":1,\"logContext\":{}}"));
@@ -96,7 +96,7 @@ Test(redis_delayed_watch, an_event_that_nobody_handles_is_ended) {
 }
 
 /* Workers that are behind for longer than all delays: what waits has not failed, and is looked at seldom. */
-Test(redis_delayed_watch, what_waits_in_its_list_is_not_ended) {
+Test(redis_delayed_tasks, does_not_end_an_event_that_waits_in_its_list) {
     enum { MANY = 40 };
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
@@ -131,7 +131,7 @@ Test(redis_delayed_watch, what_waits_in_its_list_is_not_ended) {
 }
 
 /* A handler that is done during the last delay, and a producer that enqueues again. */
-Test(redis_delayed_watch, what_is_finished_or_enqueued_again_is_not_ended) {
+Test(redis_delayed_tasks, does_not_end_finished_or_rescheduled_events) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
     for (int i = 1; i <= 3; i++) {
@@ -155,7 +155,7 @@ Test(redis_delayed_watch, what_is_finished_or_enqueued_again_is_not_ended) {
 }
 
 /* Whoever schedules an event again while it is aside has the say: nothing is sent or ended before its time. */
-Test(redis_delayed_watch, what_is_scheduled_again_is_not_touched_before_its_time) {
+Test(redis_delayed_tasks, leaves_rescheduled_events_until_they_are_due) {
     setup_t d;
     open_desk(&d, (fixture_options_t){0});
     driver_run(&d.instance.driver, 50);
@@ -198,7 +198,7 @@ static const struct {
     {"###", "{\"payload\":{},\"type\":\"\",\"attempt\":1,\"logContext\":{}}", "invalid_target"},
 };
 
-Test(redis_delayed_watch, what_is_no_event_is_ended_with_its_reason, .timeout = 60) {
+Test(redis_delayed_tasks, ends_invalid_events_with_their_reason, .timeout = 60) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES " protected_timeout = \"50ms\";")});
     for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
@@ -212,7 +212,7 @@ Test(redis_delayed_watch, what_is_no_event_is_ended_with_its_reason, .timeout = 
 }
 
 /* Ids that the audit log cannot keep as they are go by their digest. */
-Test(redis_delayed_watch, ids_of_every_kind) {
+Test(redis_delayed_tasks, ids_of_every_kind) {
     static const struct {
         const char *id;
         size_t len;
@@ -241,7 +241,7 @@ Test(redis_delayed_watch, ids_of_every_kind) {
 }
 
 /* A class that is missing in the config: its events stay for protected_timeout, and are sent when it comes. */
-Test(redis_delayed_watch, a_class_that_is_not_configured) {
+Test(redis_delayed_tasks, a_class_that_is_not_configured) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE("types = [\"" WELCOME "\"];")});
     for (int i = 0; i < 40; i++) {
@@ -271,7 +271,7 @@ Test(redis_delayed_watch, a_class_that_is_not_configured) {
     fixture_stop(&d.f);
 }
 
-Test(redis_delayed_watch, a_full_stream_holds_what_should_end_and_nothing_else) {
+Test(redis_delayed_tasks, a_full_stream_delays_ends_only) {
     setup_t d;
     open_desk(&d, (fixture_options_t){0});
     redis_ok(d.f.r, "XADD sidecar:email:failures 1-1 a b");
@@ -289,7 +289,7 @@ Test(redis_delayed_watch, a_full_stream_holds_what_should_end_and_nothing_else) 
     close_desk(&d);
 }
 
-Test(redis_delayed_watch, envelopes_larger_than_max_payload_are_left_and_said_once) {
+Test(redis_delayed_tasks, envelopes_larger_than_max_payload_are_left_and_said_once) {
     setup_t d;
     char large[2100];
     memset(large, 'x', sizeof large);
@@ -312,7 +312,7 @@ Test(redis_delayed_watch, envelopes_larger_than_max_payload_are_left_and_said_on
 }
 
 /* More than one page, each of another size, and some that stay between those that go. */
-Test(redis_delayed_watch, many_at_once, .timeout = 60) {
+Test(redis_delayed_tasks, many_at_once, .timeout = 60) {
     enum { EVENTS = 500 };
     setup_t d;
     open_desk(&d, (fixture_options_t){0});
@@ -332,7 +332,7 @@ Test(redis_delayed_watch, many_at_once, .timeout = 60) {
 enum { FOREIGN = 30000 };
 
 /* A class that was forgotten in the config, and goes on coming: many that wait, and a change at each look. */
-Test(redis_delayed_watch, what_waits_keeps_nothing_from_its_turn, .timeout = 60) {
+Test(redis_delayed_tasks, a_waiting_event_does_not_delay_others, .timeout = 60) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
     redis_ok(d.f.r, "EVAL %s 2 de_events " DELAYED_KEYS " %d",
@@ -351,7 +351,7 @@ Test(redis_delayed_watch, what_waits_keeps_nothing_from_its_turn, .timeout = 60)
     close_desk(&d);
 }
 
-Test(redis_delayed_watch, lost_requests_and_replies, .timeout = 60) {
+Test(redis_delayed_tasks, lost_requests_and_replies, .timeout = 60) {
     static const proxy_action_t actions[] = {PROXY_DROP, PROXY_LOSE};
     static const char *const steps[] = {"EXISTS sidecar:email:aside", "sidecar:email:aside", "push", " end "};
     setup_t d;
@@ -375,7 +375,7 @@ Test(redis_delayed_watch, lost_requests_and_replies, .timeout = 60) {
     close_desk(&d);
 }
 
-Test(redis_delayed_watch, a_lock_that_is_lost_changes_nothing) {
+Test(redis_delayed_tasks, a_lock_that_is_lost_changes_nothing) {
     setup_t d;
     open_desk(&d, (fixture_options_t){0});
     driver_run(&d.instance.driver, 50);

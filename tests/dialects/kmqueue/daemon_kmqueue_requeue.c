@@ -72,11 +72,10 @@ Test(daemon_kmqueue_requeue, a_unique_task_that_waits_is_not_doubled) {
     cluster_end(&s);
 }
 
-Test(daemon_kmqueue_requeue, what_has_no_list_is_not_put_back) {
+Test(daemon_kmqueue_requeue, refuses_to_requeue_a_task_without_a_list) {
     cluster_t s = cluster_begin(NULL);
     const char *const tasks[] = {"no task", TASK("f", "elsewhere", "true")};
-    static const char *const why[] = {"it is no task of KMQueue",
-                                      "it belongs to the list `elsewhere`, which is not among `queues`"};
+    static const char *const why[] = {"its payload is not a task of KMQueue", "its list `elsewhere` is not among `queues`"};
     daemon_t *d = ended(&s, tasks, 2);
     for (int i = 0; i < 2; i++) {
         char *ref = ref_of(d, i ? "elsewhere" : "no task");

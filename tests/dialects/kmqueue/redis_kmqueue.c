@@ -31,7 +31,7 @@ Test(redis_kmqueue, a_stalled_task_goes_back_and_then_ends) {
     close_desk(&d);
 }
 
-Test(redis_kmqueue, a_record_says_what_the_task_says) {
+Test(redis_kmqueue, a_record_has_the_fields_of_the_task) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM("retry_times = 2;")});
     redis_ok(d.f.r, "SET 7\"\xc3\xbc_alive host-9");
@@ -69,7 +69,7 @@ Test(redis_kmqueue, a_task_goes_to_the_list_that_it_names) {
     close_desk(&d);
 }
 
-Test(redis_kmqueue, unique_marks_go_with_their_task_only) {
+Test(redis_kmqueue, removes_a_unique_id_with_its_task_only) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM_DEAF("retry_times = 0;")});
     redis_ok(d.f.r, "SADD " UNIQUE " a b c");

@@ -90,7 +90,7 @@ Test(redis_kmqueue_hostile, each_ends_with_its_reason, .timeout = 60) {
 }
 
 /* What nobody can give back would stay for ever if its copies kept it: they end one by one. */
-Test(redis_kmqueue_hostile, equal_copies_of_what_is_no_task_end, .timeout = 60) {
+Test(redis_kmqueue_hostile, ends_equal_copies_of_invalid_entries, .timeout = 60) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
     char *foreign = km_json(d.f.r, (km_t){.queue = "other_queue"});
@@ -149,7 +149,7 @@ Test(redis_kmqueue_hostile, large_tasks_go_back_byte_for_byte, .timeout = 60) {
     }
 }
 
-Test(redis_kmqueue_hostile, what_is_too_large_or_too_deep, .timeout = 60) {
+Test(redis_kmqueue_hostile, handles_tasks_that_are_too_large_or_too_deep, .timeout = 60) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM_DEAF("max_payload = \"1MiB\";")});
     char *large = large_task(1024 * 1024, "0123456789");
@@ -179,7 +179,7 @@ static void look(setup_t *d) {
     for (int i = 0; i < 30; i++) driver_step(&d->instance.driver, 10);
 }
 
-Test(redis_kmqueue_hostile, marks_without_a_task_are_told_and_kept) {
+Test(redis_kmqueue_hostile, reports_and_keeps_orphaned_unique_ids) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
     redis_ok(d.f.r, "SADD " UNIQUE " lost-1 lost-2");
@@ -203,7 +203,7 @@ Test(redis_kmqueue_hostile, marks_without_a_task_are_told_and_kept) {
 }
 
 /* A mark whose task waits or is in progress is none of these. */
-Test(redis_kmqueue_hostile, marks_are_counted_while_there_is_no_task) {
+Test(redis_kmqueue_hostile, counts_unique_ids_while_there_is_no_task) {
     setup_t d;
     open_desk(&d,
               (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "

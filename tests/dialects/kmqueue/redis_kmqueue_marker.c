@@ -43,7 +43,7 @@ Test(redis_kmqueue_marker, the_managers_own_is_used) {
     close_desk(&d);
 }
 
-Test(redis_kmqueue_marker, one_is_planted_where_there_is_none) {
+Test(redis_kmqueue_marker, pushes_a_marker_if_there_is_none) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = CALM});
     char *task = a_task(&d, "1");

@@ -80,7 +80,7 @@ Test(unit_kmqueue, tasks_of_the_real_fastjson) {
 }
 
 /* What stands in backup, spliced, is byte for byte what fastjson makes of the task after setState and setRetry. */
-Test(unit_kmqueue, a_retry_is_what_the_real_monitor_pushes) {
+Test(unit_kmqueue, a_retry_equals_that_of_the_real_monitor) {
     vectors_t v = open_vectors();
     buffer_t again = {0};
     int compared = 0;
@@ -245,7 +245,7 @@ Test(unit_kmqueue, texts) {
     "{\"id\":\"00000000-0000-4000-8000-000000000000\",\"queue\":\"" queue "\",\"taskStatus\":{\"excTimestamp\":0,"               \
     "\"genTimestamp\":1700000000000,\"retry\":0,\"state\":\"normal\"},\"type\":\"" type "\",\"unique\":false}"
 
-Test(unit_kmqueue, the_marker_is_what_the_real_manager_plants) {
+Test(unit_kmqueue, the_marker_equals_that_of_the_real_manager) {
     vectors_t v = open_vectors();
     buffer_t made = {0};
     kmqueue_marker(BACKUP, "00000000000000000000000000000000", 1700000000000, &made);
@@ -283,7 +283,7 @@ Test(unit_kmqueue, a_marker_is_known_whatever_the_list_is_called) {
     }
 }
 
-Test(unit_kmqueue, what_fits_only_half_is_no_marker) {
+Test(unit_kmqueue, refuses_half_a_marker) {
     static const char *const no[] = {
         MARKER("worker1_queue", "marker"),
         MARKER("back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ==", "mail"),

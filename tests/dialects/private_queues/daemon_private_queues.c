@@ -124,7 +124,7 @@ ParameterizedTest(int *number, daemon_private, crash_points) {
 }
 
 /* By the command line, back into main, where the next worker takes it last. */
-Test(daemon_private, a_dead_letter_can_be_put_back) {
+Test(daemon_private, requeues_a_dead_letter) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = FIGHTS("protected_timeout = \"1h\";"), .scan = "50ms"});
     redis_ok(s.r, "LPUSH fights-dlq %s", "{\"id\":\"a1\"}");

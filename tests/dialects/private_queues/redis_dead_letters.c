@@ -23,7 +23,7 @@ Test(redis_dead_letters, are_recorded_once_and_stay) {
     close_desk(&d);
 }
 
-Test(redis_dead_letters, a_wake_up_tells_of_them) {
+Test(redis_dead_letters, tracking_triggers_a_read) {
     setup_t d;
     open_fights(&d, "group = \"app\"; monitor = { scan_interval = \"1h\"; }; queues = ( " FIGHTS_QUEUE(
                         "dlq = \"fights-dlq\"; protected_timeout = \"1h\"; retry_window = \"24h\";") " );");
@@ -34,7 +34,7 @@ Test(redis_dead_letters, a_wake_up_tells_of_them) {
     close_desk(&d);
 }
 
-Test(redis_dead_letters, many_are_recorded_to_the_last_wherever_they_stand) {
+Test(redis_dead_letters, records_many_at_both_ends_of_the_list) {
     setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 1000 do redis.call('RPUSH', 'fights-dlq', 'job' .. i) end");
@@ -91,7 +91,7 @@ Test(redis_dead_letters, people_may_shorten_the_list) {
 }
 
 /* What the sidecar itself puts there has its record already. */
-Test(redis_dead_letters, our_own_are_no_news) {
+Test(redis_dead_letters, does_not_record_our_own) {
     setup_t d;
     open_fights(&d, LETTERS("retry_times = 0;"));
     passes(&d, 2);
@@ -123,7 +123,7 @@ Test(redis_dead_letters, half_of_the_stream_is_kept_for_jobs_that_end) {
     close_desk(&d);
 }
 
-Test(redis_dead_letters, a_list_of_the_wrong_type_is_named_and_spoils_no_pass) {
+Test(redis_dead_letters, names_a_list_of_the_wrong_type_and_scans_the_others) {
     setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "SET fights-dlq text");
@@ -160,7 +160,7 @@ static void put_back(setup_t *d, const char *job) {
     free(id);
 }
 
-Test(redis_dead_letters, one_that_was_put_back_and_fails_again_has_a_second_record) {
+Test(redis_dead_letters, a_requeued_one_that_fails_again_has_a_second_record) {
     setup_t d;
     open_fights(&d, LETTERS("retry_times = 0;"));
     redis_ok(d.f.r, "LPUSH fights-dlq other job");

@@ -99,7 +99,7 @@ static void note_barred(void *self, preflight_level_t finding, const char *queue
 }
 
 /* A queue needs what its own settings ask for: the first one does not stand for all of its dialect. */
-Test(redis_private_acl, each_queue_is_barred_by_what_it_needs_itself) {
+Test(redis_private_acl, disables_only_the_queue_that_needs_a_missing_right) {
     static const char *const rights[][2] = {{"sscan", "b"},   {"sismember", "d"}, {"zscore", "e"},
                                             {"scan", "acde"}, {"lpos", "abcde"},  {"linsert", ""}};
     fixture_t f = fixture_start(&(fixture_options_t){.config = EACH_KIND});

@@ -102,7 +102,7 @@ Test(redis_private, another_leader_goes_on_where_the_last_one_was) {
     "main = \"queue-main\"; private = \"queue-*\"; dlq = \"queue-dlq\"; dedup = \"queue-done\"; id_path = \"/id\"; "             \
     "protected_timeout = \"100ms\"; }, { name = \"queue-other\"; roles = [\"dispatcher\"]; } );"
 
-Test(redis_private, never_takes_what_the_config_names_or_what_is_no_list) {
+Test(redis_private, never_takes_configured_keys_or_other_types) {
     static const char *const lists[] = {"queue-main", "queue-dlq", "queue-other"};
     setup_t d;
     open_fights(&d, EVERYTHING);

@@ -133,7 +133,7 @@ Test(redis_private_scripts, letters_of_the_wrong_type_change_nothing) {
     fixture_stop(&f);
 }
 
-Test(redis_private_scripts, marks_of_letters_that_are_gone_are_forgotten) {
+Test(redis_private_scripts, removes_marks_of_removed_dead_letters) {
     fixture_t f = fixture_start(NULL);
     char *there = NULL, *gone = NULL;
     long long before = call_now_ms(f.r);

@@ -98,7 +98,7 @@ Test(redis_private_settle, an_end_goes_to_the_dead_letters_and_is_known_there) {
     fixture_stop(&f);
 }
 
-Test(redis_private_settle, only_what_still_is_the_tail) {
+Test(redis_private_settle, settles_only_the_last_entry) {
     fixture_t f = setup();
     redis_ok(f.r, "RPUSH queue-w1 other"); /* it stands in the list, but is not what its worker is on */
     cr_assert(refused(&f, SETTLED_GONE));
