@@ -22,7 +22,7 @@ typedef struct scratch {
     keyspace_t *keys;
     config_t config;
     queue_config_t queue;
-    const char *all[SCRATCH_KEYS]; // every key that a script may leave, borrowed from the above
+    const char *all[SCRATCH_KEYS]; // every key that a script may leave; borrowed from the fields above
     char token[TOKEN_SIZE];
     dry_run_fn *refused;
     void *self;
@@ -78,7 +78,7 @@ static call_t scratch_call(const scratch_t *scratch) {
     return (call_t){scratch->conn, scratch->keys, 0, scratch->token, scratch->error};
 }
 
-// Notes a refusal and says whether the run can go on.
+// Reports a refusal. Returns whether the run can go on.
 static bool dry_run_check(scratch_t *scratch, refusal_t refusal, const char *what, outcome_t outcome) {
     if (outcome == OUTCOME_REFUSED) scratch->refused(scratch->self, refusal, scratch->like, what, scratch->error->text);
     return outcome != OUTCOME_RETRY && outcome != OUTCOME_DISCONNECTED;
@@ -99,12 +99,11 @@ static bool dry_run_script(scratch_t *scratch, const script_t *script, outcome_t
     return dry_run_script_as(scratch, REFUSAL_ALL, script, outcome);
 }
 
-// The same for what only makes things slower.
 static bool dry_run_optional(scratch_t *scratch, const char *what, outcome_t outcome) {
     return dry_run_check(scratch, REFUSAL_AID, what, outcome);
 }
 
-// Sends `command` for every scratch key. Refusals are of no interest: these commands only tidy up.
+// Sends `command` for every scratch key. Ignores refusals: these commands only tidy up.
 static outcome_t scratch_for_all_keys(scratch_t *scratch, const char *command, int64_t ttl_ms) {
     for (int i = 0; i < SCRATCH_KEYS; i++) {
         request_begin(scratch->conn, command);
@@ -125,8 +124,8 @@ static bool dry_run_out_of_memory(const redis_error_t *error) {
     return error->outcome == OUTCOME_RETRY && strncmp(error->text, "OOM", 3) == 0;
 }
 
-// Creates every scratch key with its TTL in one write, so that Redis has all of it or nothing, whenever we are killed. No script
-// empties a key of these, so the TTLs stay. What is refused here (a full Redis, say) is created by the scripts.
+// Creates every scratch key with its TTL in one transaction, so that no key without a TTL stays when we are killed. No script
+// empties these keys, so the TTLs stay. A key that is refused here (in a full Redis, say) is created by a script.
 static outcome_t scratch_lay_out(scratch_t *scratch) {
     const queue_keys_t *of = &scratch->keys->queues[0];
     const char *const requests[][5] = {
@@ -211,8 +210,8 @@ static bool dry_run_lock(scratch_t *scratch) {
            scratch_for_all_keys(scratch, "PEXPIRE", SCRATCH_TTL_MS) == OUTCOME_OK;
 }
 
-// Two jobs, of which `max_payload` lets one pass or both: promote removes them in another way then. A full Redis refuses the
-// ZADD, yet we must be able to lead there, so promote is tried without a job.
+// Two jobs, of which `max_payload` lets one or both pass: promote removes them in another way then. A full Redis refuses the
+// ZADD, but an instance must be able to lead there, so promote is tried without a job.
 static bool dry_run_promote(scratch_t *scratch, int64_t max_payload) {
     const dialect_ops_t *ops = dialect_ops(scratch->queue.dialect);
     promote_reply_t promoted;
@@ -235,7 +234,7 @@ static bool dry_run_queue(scratch_t *scratch) {
     return dry_run_script(scratch, &script_next_due, next_due_read(scratch->conn, 1, false, &head, &now_us, scratch->error));
 }
 
-// What /metrics and `status` count by. Without it jobs flow all the same.
+// Jobs flow without it; only /metrics and `status` lack sizes.
 static bool dry_run_sizes(scratch_t *scratch) {
     sizes_t sizes;
     const call_t call = scratch_call(scratch);
@@ -315,7 +314,7 @@ static bool dry_run_backup(scratch_t *scratch) {
     return ok;
 }
 
-// Settles a job that has no stamp, as one may do with a job that never had one.
+// Settles a job that has no stamp.
 static bool dry_run_settle(scratch_t *scratch, const char *job, stamp_raw_t stamp) {
     const digest_t digest = digest_of(job, strlen(job));
     const event_t event = {.kind = slice_text("scratch")};
@@ -332,7 +331,7 @@ static bool dry_run_settle(scratch_t *scratch, const char *job, stamp_raw_t stam
     return dry_run_script(scratch, &script_settle, settle_read(scratch->conn, &settled, scratch->error));
 }
 
-// What an operator's command does under the same rights. A full Redis refuses it, which is no fault of these.
+// An operator's requeue. A full Redis refuses it, whatever the rights.
 static bool dry_run_requeue(scratch_t *scratch) {
     const digest_t digest = digest_of("", 0);
     char id[DIGEST_HEX_SIZE];
@@ -360,11 +359,11 @@ static bool dry_run_keep_none(void *self, const uint8_t field[STAMP_FIELD_BYTES]
     return false;
 }
 
-// A heartbeat is looked at by GETRANGE, which names the worker, or else by EXISTS: without either right the monitor would have to
-// take each job for alive.
+// The monitor reads heartbeats by GETRANGE, which gives the worker's name, and EXISTS. Without both rights it takes each job for
+// alive.
 static bool dry_run_heartbeat(scratch_t *scratch) {
     redisReply *reply;
-    heartbeat_check_t look = {.key = scratch->queue.errors}; // a hash: it is there and names nobody
+    heartbeat_check_t look = {.key = scratch->queue.errors}; // a hash: it exists and names no worker
     request_begin(scratch->conn, "GETRANGE");
     request_text(scratch->conn, scratch->keys->locks[0].key); // a text that is there
     request_int(scratch->conn, 0);
@@ -445,7 +444,7 @@ size_t dry_run_like(const keyspace_t *keys, size_t queue) {
     return i;
 }
 
-// What each dialect has of its own, once for queues that are alike; `wanted` NULL = of all.
+// Runs the dialects' own scripts, once for queues that are alike. `wanted` NULL = all queues.
 static bool dry_run_each_dialect(scratch_t *scratch, const keyspace_t *keys, const bool *wanted) {
     char *prefix = mem_printf("sidecar:%s:", scratch->queue.name);
     bool goes_on = true;
@@ -473,11 +472,11 @@ static bool dry_run_is_monitored(const keyspace_t *keys) {
     return any;
 }
 
-// Removes what is left and forgets it. `ran`: *error is not the reason of an early end.
+// Deletes the scratch keys. `ran` false: *error is the reason of an early end.
 static outcome_t dry_run_end(scratch_t *scratch, bool ran) {
     redis_error_t *error = scratch->error;
     outcome_t outcome = ran ? OUTCOME_OK : error->outcome;
-    if (conn_is_open(scratch->conn)) { // another connection than this may be the lost one
+    if (conn_is_open(scratch->conn)) { // the lost connection may be one of the pair
         const redis_error_t said = *error;
         if (scratch_for_all_keys(scratch, "DEL", 0) == OUTCOME_DISCONNECTED)
             outcome = OUTCOME_DISCONNECTED;

@@ -1,5 +1,5 @@
-// Every script run on scratch keys, through each branch that takes a command of its own, by the same verbs and as the same user;
-// and a pair of connections for wake-ups. Finds commands that the user may not run.
+// Runs every script on scratch keys, through each branch with a command of its own, by the same verbs and as the same user; and
+// opens a pair of connections for wake-ups. Finds commands that the user may not run.
 #ifndef QS_INSPECT_DRY_RUN_H
 #define QS_INSPECT_DRY_RUN_H
 
@@ -9,22 +9,22 @@
 #include "redis/conn.h"
 
 typedef enum refusal {
-    REFUSAL_ALL,     // nothing can be led without it
-    REFUSAL_AID,     // something is slower without it
-    REFUSAL_DIALECT, // some queues of one dialect cannot be served without it
+    REFUSAL_ALL,     // needed to lead at all
+    REFUSAL_AID,     // without it something is slower
+    REFUSAL_DIALECT, // needed to serve some queues of one dialect
 } refusal_t;
 
-// Called for each refusal with what Redis said. `queue` counts with REFUSAL_DIALECT only: it and all like it are concerned.
+// Called for each refusal, with Redis's error text. With REFUSAL_DIALECT it concerns `queue` and all queues like it.
 typedef void dry_run_fn(void *self, refusal_t refusal, size_t queue, const char *what, const char *text);
 
-// The first queue whose dialect needs the same of Redis: that is tried for all of them.
+// The first queue whose dialect needs the same rights. Only that one is tried.
 size_t dry_run_like(const keyspace_t *keys, size_t queue);
 
 // Scratch keys begin with "sidecar:preflight", live in the slot of the first lock, expire after a minute, and are deleted here.
 outcome_t dry_run_shared(conn_t *conn, const keyspace_t *keys, dry_run_fn *refused, void *self, redis_error_t *error);
 
-// Only what the dialects of some queues have of their own; `wanted` is by queue, the first of those alike. OUTCOME_REFUSED: not
-// even a lock could be made for it.
+// Tries only the dialects' own scripts. `wanted` is by queue; of queues that are alike only the first counts. OUTCOME_REFUSED:
+// Redis refused the scratch lock.
 outcome_t dry_run_dialects(conn_t *conn, const keyspace_t *keys, const bool *wanted, dry_run_fn *refused, void *self,
                            redis_error_t *error);
 

@@ -14,8 +14,8 @@ typedef struct look {
     preflight_report_fn *report;
     void *self;
     redis_error_t *error;
-    buffer_t *refusals; // by queue: what is refused that its dialect needs for all like it
-    const bool *only;   // by queue: those whose keys are looked at; NULL = all, and those of locks
+    buffer_t *refusals; // by queue: rights that the dialects of this queue and those like it lack
+    const bool *only;   // by queue: check the keys of these; NULL = of all, and of the locks
 } look_t;
 
 static void preflight_report(const look_t *look, preflight_level_t finding, const char *queue, const char *format, ...)
@@ -121,7 +121,7 @@ static key_set_t preflight_queue_keys(const queue_keys_t *queue) {
     return set;
 }
 
-// Seats first, then queues; of those that are not wanted nothing.
+// Locks first, then queues. A queue that is not wanted has no keys here.
 static key_set_t preflight_key_set(const look_t *look, size_t number) {
     const keyspace_t *keys = look->keys;
     bool of_lock = number < keys->lock_count;
@@ -137,7 +137,7 @@ static void preflight_append_types(const look_t *look, const key_set_t *set) {
     }
 }
 
-// Every reply is read, whatever the others say: one left over would answer a later request. *worst of all sets.
+// Reads every reply: one left over would answer a later request. *worst is the worst error of all sets.
 static void preflight_read_types(const look_t *look, const key_set_t *set, outcome_t *worst) {
     for (size_t i = 0; i < set->count && *worst != OUTCOME_DISCONNECTED; i++) {
         redisReply *reply;
@@ -153,7 +153,7 @@ static void preflight_read_types(const look_t *look, const key_set_t *set, outco
     }
 }
 
-// Many at once: with a thousand queues on a slow network their turn, one by one, would outlast the lock that a reload holds.
+// In one pipeline: a thousand round trips on a slow network would outlast the lock that a reload holds.
 static outcome_t preflight_check_all_keys(const look_t *look) {
     enum { AT_ONCE = 64 };
     const keyspace_t *keys = look->keys;
@@ -177,7 +177,7 @@ static outcome_t preflight_check_all_keys(const look_t *look) {
 
 static bool preflight_shares_slot(const queue_keys_t *queue, unsigned slot) {
     const queue_config_t *config = queue->config;
-    // Those that no role here uses are declared to scripts all the same.
+    // Also the keys that no role here uses: scripts declare them all the same.
     const char *const declared[] = {queue->meta, config->ready, config->delayed, config->backup, config->errors};
     redis_keys_t used = config_redis_keys(config);
     bool shared = true;
@@ -188,8 +188,7 @@ static bool preflight_shares_slot(const queue_keys_t *queue, unsigned slot) {
     return shared;
 }
 
-// A name that holds a hash tag has the slot of the tag, whatever * stands for. Jobs may bring the tag themselves: it is not
-// refused.
+// A pattern with a hash tag has the slot of the tag. Without one it is not refused, because job ids may bring the tag.
 static void preflight_check_patterns(const look_t *look, const queue_config_t *config, unsigned slot) {
     redis_keys_t used = config_redis_keys(config);
     for (size_t i = 0; i < used.count; i++) {
@@ -230,7 +229,7 @@ static outcome_t preflight_check_slots(const look_t *look) {
     return OUTCOME_OK;
 }
 
-// A queue of which nobody can tell is not served either: what is written to keys of another layout may lose their jobs.
+// A queue with an unknown layout is not served either: writing to keys of another layout may lose jobs.
 static outcome_t preflight_check_layout(const look_t *look, size_t i, bool *good) {
     const queue_config_t *queue = look->keys->queues[i].config;
     const dialect_ops_t *ops = dialect_ops(queue->dialect);
@@ -267,7 +266,7 @@ static void preflight_refused(void *self, refusal_t refusal, size_t queue, const
                          "%s is refused: %s; see docs/acl.md", what, text);
 }
 
-// What some queues lack is no reason to leave others alone. Frees it.
+// Disables only the queues that lack a right. Frees the refusals.
 static void preflight_report_refusals(const look_t *look) {
     for (size_t i = 0; i < look->keys->queue_count; i++) {
         const queue_config_t *queue = look->keys->queues[i].config;
@@ -281,7 +280,6 @@ static void preflight_report_refusals(const look_t *look) {
     free(look->refusals);
 }
 
-// All looks that only read.
 static outcome_t preflight_check_all(const look_t *look) {
     outcome_t (*const looks[])(const look_t *) = {preflight_check_memory, preflight_check_role, preflight_check_slots,
                                                   preflight_check_all_keys, preflight_check_layouts};
@@ -315,7 +313,6 @@ outcome_t preflight(conn_t *conn, const keyspace_t *keys, preflight_report_fn *r
     return outcome;
 }
 
-// Types of keys and slots of the doubted ones.
 static outcome_t preflight_check_suspected(const look_t *look) {
     bool any = false;
     for (size_t i = 0; i < look->keys->queue_count; i++) any |= look->only[i];
@@ -335,7 +332,7 @@ outcome_t preflight_again(conn_t *conn, const keyspace_t *keys, const bool *susp
     for (size_t i = 0; i < keys->queue_count && outcome == OUTCOME_OK; i++) {
         bool good = false;
         if (disabled[i]) outcome = preflight_check_layout(&look, i, &good);
-        if (good) wanted[dry_run_like(keys, i)] = any = true; // else it stays barred, whatever its dialect lacks
+        if (good) wanted[dry_run_like(keys, i)] = any = true; // else it stays disabled
     }
     if (outcome == OUTCOME_OK && any) outcome = dry_run_dialects(conn, keys, wanted, preflight_refused, &look, error);
     if (outcome == OUTCOME_OK) *error = (redis_error_t){0};

@@ -38,7 +38,6 @@ typedef struct row {
     char *word; // owned: as the script takes it
 } row_t;
 
-// What is known of one queue before it is told.
 typedef struct tally {
     const queue_keys_t *at;
     const dialect_ops_t *ops;
@@ -64,7 +63,7 @@ typedef struct count {
     int again; // requests left to find out which key was refused
 } count_t;
 
-// ---- What is to be asked.
+// ---- The request.
 
 static void sizes_add_row(count_t *c, measure_t measure, const char *key, const char *prefix) {
     if (c->row_count == c->row_room) {
@@ -124,7 +123,7 @@ static void sizes_end(count_t *c) {
     free(c->tallies);
 }
 
-// ---- What was answered.
+// ---- The reply.
 
 static void sizes_refuse(count_t *c, const row_t *row, const char *why) {
     sizes_t *out = &c->out[row->queue];
@@ -150,7 +149,7 @@ static void sizes_read_sentinel(tally_t *tally, const char *text) {
         memcpy(tally->look.random, random + 1, sizeof tally->look.random);
 }
 
-// As settle.lua counts: who trims or deletes the stream by hand does not count, and the rest has its share.
+// As in settle.lua: after somebody trimmed the stream by hand, the entries that are left count with their share.
 static void sizes_read_bytes(sizes_t *out, int64_t bytes, int64_t entries) {
     bool cut = entries > out->records && out->records >= 0;
     double share = cut ? (double)out->records / (double)entries : 1;
@@ -206,7 +205,7 @@ static outcome_t sizes_read_length(count_t *c, size_t from, size_t to, redis_err
     return now_us > 0 ? OUTCOME_OK : redis_error_set(error, OUTCOME_REFUSED, "census: unexpected reply");
 }
 
-// These rows were refused together: halves, until it is known which one is at fault.
+// These rows were refused together: halve them until the refused key is found.
 static outcome_t sizes_split(count_t *c, size_t from, size_t to, redis_error_t *error) {
     if (to - from == 1 || c->again <= 0) {
         for (size_t i = from; i < to; i++) sizes_refuse(c, &c->rows[i], error->text);
@@ -223,7 +222,7 @@ static outcome_t sizes_split(count_t *c, size_t from, size_t to, redis_error_t *
     return OUTCOME_OK;
 }
 
-// Where the next request ends: queues with locks of their own may lie in other slots of a Cluster, and a script keeps to one.
+// Where the next request ends: with a lock for each queue, queues lie in several Cluster slots, and a script keeps to one.
 static size_t sizes_request_to(const count_t *c, size_t from, size_t limit) {
     bool apart = c->keys->config->lock.scope == LOCK_SCOPE_QUEUE;
     size_t to = from + 1;
@@ -274,7 +273,7 @@ static void sizes_count_stamps(count_t *c, size_t queue, const redisReply *reply
     if (whole || tally->stamps >= SIZES_STAMPS_MAX) *tally->cursor = '\0';
 }
 
-// One step through the stamps of some queues. *any: there were some.
+// One step through the stamps of some queues. *any: at least one queue had stamps left.
 static outcome_t sizes_scan_some_stamps(count_t *c, size_t *from, bool *any, redis_error_t *error) {
     size_t asked[SCANS_MOST];
     size_t count = 0;
@@ -320,7 +319,8 @@ static outcome_t sizes_scan_stamps(count_t *c, redis_error_t *error) {
     return OUTCOME_OK;
 }
 
-// The sentinel is no job. An only entry is known by its bytes; else there is one where one was planted.
+// Do not count the sentinel as a job. A single entry is recognized by its bytes; of more entries one is the sentinel if there is
+// any.
 static void sizes_count_backup(const tally_t *tally, sizes_t *out) {
     if (tally->backup < 0) return;
     const pass_ops_t *pass = tally->ops->pass;

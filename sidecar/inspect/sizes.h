@@ -1,5 +1,4 @@
-// How much there is in each queue: what /metrics and `status` show. Everything is read by a script that writes nothing and, but
-// for the stamps, looks at ends of keys only.
+// The sizes of each queue, for /metrics and `status`. One read-only script looks at the ends of keys; only stamps are read whole.
 #ifndef QS_INSPECT_SIZES_H
 #define QS_INSPECT_SIZES_H
 
@@ -7,7 +6,7 @@
 
 #include "queue/call.h"
 
-// Stands for a number that nobody knows, and for one that the queue's dialect does not have.
+// A number that is unknown, or that the queue's dialect does not have.
 enum { SIZES_UNKNOWN = -1 };
 
 // Times are ms since 1970 by Redis's clock.
@@ -26,7 +25,7 @@ typedef struct sizes {
     int64_t oldest_in_progress_ms;
     int64_t records;      // entries of the failure stream
     int64_t record_bytes; // of their values, as stream.max_bytes limits them
-    char error[256];      // why numbers that the dialect has are unknown, the first of several; "" = none is
+    char error[256];      // the first reason why a number is unknown; "" = none
 } sizes_t;
 
 typedef enum sizes_depth {
@@ -36,11 +35,11 @@ typedef enum sizes_depth {
 
 enum { SIZES_STAMPS_MAX = 20000 };
 
-// Counts `count` queues from call->queue on, some in each request; `out` has room for them. What is refused of one key is told in
-// the fault of its queue, and spoils no other number. OUTCOME_RETRY and OUTCOME_DISCONNECTED: nothing in `out` counts.
+// Reads the sizes of `count` queues from call->queue on, some in each request; `out` has room for them. A refused key sets the error
+// of its queue and leaves its other numbers valid. After OUTCOME_RETRY and OUTCOME_DISCONNECTED `out` is not valid.
 outcome_t sizes_read(const call_t *call, size_t count, sizes_depth_t depth, sizes_t *out);
 
-// How long the first delayed job is overdue, in ms; 0 = nothing is.
+// How long the first delayed job is overdue, in ms; 0 = it is not.
 int64_t sizes_overdue_ms(const sizes_t *sizes);
 
 #endif

@@ -24,7 +24,7 @@ void snapshot_free(snapshot_t *snapshot) {
     *snapshot = (snapshot_t){0};
 }
 
-// The next reply. A fault of one key goes to `error`, with *reply NULL; false: the connection can say nothing more.
+// Reads the next reply. A refusal goes to `error`, with *reply NULL. False: the connection is of no further use.
 static bool snapshot_next_reply(const overlook_t *look, const char *key, char error[160], redisReply **reply) {
     outcome_t outcome = conn_read(look->conn, 0, reply, look->error);
     if (outcome == OUTCOME_OK) return true;
@@ -38,7 +38,7 @@ static void snapshot_append(conn_t *conn, const char *command, const char *key) 
     request_end(conn);
 }
 
-// ---- Seats: whose lock, for how long, since when, and for which queues.
+// ---- Locks: holder, time left, since when, for which queues.
 
 static void snapshot_append_lock(const overlook_t *look, const lock_keys_t *lock) {
     snapshot_append(look->conn, "GET", lock->key);
@@ -52,7 +52,7 @@ static void snapshot_append_lock(const overlook_t *look, const lock_keys_t *lock
     snapshot_append(look->conn, "HGETALL", lock->standbys);
 }
 
-// "<token> <since, ms> <instance>", as acquire.lua writes it; of another term it says nothing.
+// "<token> <since, ms> <instance>", as acquire.lua writes it. Ignored when it is of another term.
 static void snapshot_read_leader(const char *text, snapshot_lock_t *lock) {
     size_t len = strcspn(text, " ");
     char *end = NULL;
@@ -65,7 +65,7 @@ static int snapshot_by_instance(const void *a, const void *b) {
     return strcmp(((const snapshot_standby_t *)a)->instance, ((const snapshot_standby_t *)b)->instance);
 }
 
-// "<heard, ms> <TTL, ms>" of each, as acquire.lua writes it. Whoever stands by looks again when the lock should have run out.
+// "<heard, ms> <TTL, ms>" of each, as acquire.lua writes it. A standby looks again when the lock should have expired.
 static void snapshot_read_standbys(const redisReply *reply, int64_t now_ms, snapshot_lock_t *lock) {
     enum { LATE_MS = 2000 };
     if (!reply || reply->type != REDIS_REPLY_ARRAY) return;
@@ -104,7 +104,7 @@ static bool snapshot_read_lock(const overlook_t *look, size_t index) {
     return true;
 }
 
-// ---- Queues: who owns them, what their stream holds, who has copied it.
+// ---- Queues: owner, stream, copies.
 
 static void snapshot_append_queue(const overlook_t *look, const queue_keys_t *queue) {
     request_begin(look->conn, "HGET");
@@ -146,7 +146,7 @@ static bool snapshot_read_queue(const overlook_t *look, size_t index) {
     return true;
 }
 
-// ---- All of it.
+// ---- The snapshot.
 
 static int64_t snapshot_info_number(const char *info, const char *key) {
     const char *at = strstr(info, key);
@@ -193,7 +193,7 @@ static int snapshot_by_position(const void *a, const void *b) {
     return stream_id_compare(((const snapshot_copy_t *)b)->position, ((const snapshot_copy_t *)a)->position);
 }
 
-// Up to where enough logs have the stream; "0-0" = nothing of it.
+// The highest id that enough logs have; "0-0" = none.
 static void snapshot_enough_have(const overlook_t *look, const snapshot_queue_t *queue, stream_id_t out) {
     int64_t wanted = look->keys->config->stream.min_copies;
     size_t heard = 0, nth = wanted > 1 ? (size_t)wanted : 1;
@@ -205,7 +205,7 @@ static void snapshot_enough_have(const overlook_t *look, const snapshot_queue_t 
     free(copies);
 }
 
-// The first entry behind what enough logs have is asked for only where there is one: it comes with all that is in it.
+// Ask for the first uncopied entry only where there is one: it comes with its payload.
 static bool snapshot_read_uncopied(const overlook_t *look, size_t index) {
     snapshot_queue_t *queue = &look->out->queues[index];
     stream_id_t have;
@@ -225,7 +225,7 @@ static bool snapshot_read_uncopied(const overlook_t *look, size_t index) {
     request_end(look->conn);
     if (!snapshot_next_reply(look, look->keys->queues[index].failures, queue->error, &reply)) return false;
     const char *id = reply_text(reply_at(reply_at(reply, 0), 0));
-    queue->uncopied_ms = *id ? stream_id_ms(id) : 0; // what was behind has been deleted
+    queue->uncopied_ms = *id ? stream_id_ms(id) : 0; // the entry has been deleted meanwhile
     conn_reply_free(reply);
     return true;
 }
@@ -254,6 +254,6 @@ outcome_t snapshot_read(conn_t *conn, const keyspace_t *keys, snapshot_t *out, r
         snapshot_read_queues(&look) &&
         snapshot_read_streams(&look)) // last: what it says of a queue counts where nothing else is wrong
         return redis_error_set(error, OUTCOME_OK, "%s", "");
-    conn_close(conn); // replies may be under way
+    conn_close(conn); // replies may be in flight
     return error->outcome;
 }

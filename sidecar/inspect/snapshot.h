@@ -1,11 +1,11 @@
-// What Redis holds of all queues of a configuration, seen from outside: who leads, how long the failure streams are, and who has
-// copied them how far. For `status`; it only reads, and takes part in nothing.
+// A read-only snapshot of all queues of a configuration for `status`: leaders, lengths of failure streams, and how far audit logs
+// have copied them.
 #ifndef QS_INSPECT_SNAPSHOT_H
 #define QS_INSPECT_SNAPSHOT_H
 
 #include "base/instance.h"
-#include "queue/stream.h"
 #include "model/token.h"
+#include "queue/stream.h"
 
 // One audit log that has acknowledged the stream of a queue.
 typedef struct snapshot_copy {
@@ -15,7 +15,7 @@ typedef struct snapshot_copy {
 } snapshot_copy_t;
 
 typedef struct snapshot_queue {
-    char error[160];         // why less than all is known; "" = nothing is wrong
+    char error[160];         // why some fields are unknown; "" = none
     bool served;             // by whoever holds its lock
     char owner[136];         // the group that owns it; "" = none yet
     stream_ends_t stream;    // error is not set
@@ -29,7 +29,7 @@ typedef struct snapshot_queue {
 typedef struct snapshot_standby {
     char instance[INSTANCE_SIZE];
     int64_t heard_ms; // when it last looked, by Redis's clock
-    bool lives;       // that is not longer ago than it takes to look again
+    bool lives;       // it has looked recently enough
 } snapshot_standby_t;
 
 typedef struct snapshot_lock {
@@ -50,8 +50,8 @@ typedef struct snapshot {
     size_t lock_count, queue_count;
 } snapshot_t;
 
-// Opens the connection where it is closed. What a key or a right spoils stands in the `error` of its lock or queue. Any other
-// outcome than OUTCOME_OK: nothing is known, and the connection is closed. Owned in each case: snapshot_free.
+// Opens the connection where it is closed. A refused key sets the `error` of its lock or queue. Any other outcome than
+// OUTCOME_OK: the snapshot is not valid, and the connection is closed. *out is owned in each case: snapshot_free.
 outcome_t snapshot_read(conn_t *conn, const keyspace_t *keys, snapshot_t *out, redis_error_t *error);
 void snapshot_free(snapshot_t *snapshot);
 

@@ -1,5 +1,4 @@
-// What a pass is made of, whatever the dialect: a look at the jobs in progress of one queue, pages of entries, and where a settle
-// takes a job from and where it puts it.
+// The parts of a scan, for every dialect: the state of the backup list, pages of entries, and the keys of a settle.
 #ifndef QS_QUEUE_PAGE_H
 #define QS_QUEUE_PAGE_H
 
@@ -32,9 +31,9 @@ typedef struct backup_look {
     int64_t now;                       // ms by Redis's clock
     bool open;                         // entries is a guess: pages go on until one has `ended`
     bool sentinel_alone;               // the list holds the sentinel that was asked for, and nothing else
-    bool armed;                        // Redis will tell of the next change
-    // What passes have learnt; the monitor carries it from look to look.
-    bool sentinel_met;            // by the pass under way
+    bool armed;                        // Redis reports the next change
+    // From earlier scans; the monitor carries it over.
+    bool sentinel_met;            // by this scan
     size_t sentinel_len;          // 0 = none was met yet
     char sentinel[SENTINEL_MOST]; // the bytes of the one that was met last
 } backup_look_t;
@@ -65,7 +64,7 @@ typedef struct entry {
     const char *owner; // what names its worker
 } entry_t;
 
-// Entries of one request, in the order in which they were met, the longest in progress first.
+// Entries of one request, the longest in progress first.
 typedef struct backup_page {
     entry_t entries[BACKUP_PAGE];
     size_t count;
@@ -81,7 +80,7 @@ typedef struct backup_page {
     size_t reply_count;
 } backup_page_t;
 
-// Where one settle takes a job from and where it puts it; see settle.lua. All borrowed. What is NULL is not there.
+// The keys and options of one settle; see settle.lua. All borrowed; NULL = none.
 typedef struct settle_where {
     const char *from;    // list
     const char *ready;   // list
