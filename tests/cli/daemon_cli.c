@@ -332,11 +332,11 @@ Test(daemon_cli, log_lines_are_json_without_payloads) {
     cr_assert(daemon_wait_log(d, "larger than max_payload", 5000));
     redis_ok(s.r, "SET %s payl0ad", "odd\n\x01");
     redis_ok(s.r, "ZADD %s 3 payl0ad", "odd\tdelayed");
-    cr_assert(wait_for(cluster_says(d, "holds the wrong type", "\"queue\":\"odd"), 5000));
+    cr_assert(wait_for(cluster_says(d, "redis refuses to promote", "\"queue\":\"odd"), 5000));
     redis_ok(s.r, "DEL q");
     redis_ok(s.r, "SET q payl0ad");
     redis_ok(s.r, "ZADD q:delayed 3 %s", "payl0ad of another");
-    cr_assert(wait_for(cluster_says(d, "holds the wrong type", "\"queue\":\"q\""), 5000));
+    cr_assert(wait_for(cluster_says(d, "redis refuses to promote", "\"queue\":\"q\""), 5000));
     redis_ok(s.r, "SCRIPT FLUSH");
     cluster_kill_connections(s.r, "");
     cr_assert(wait_for(daemon_log_count(d, "\"msg\":\"connected\"") >= 2, 10000));
