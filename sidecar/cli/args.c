@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/suggest.h"
+#include "base/text/suggest.h"
 
 enum { NAMES_MAX = 32, NAME_SIZE = 64 };
 

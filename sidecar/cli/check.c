@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "audit/path_check.h"
-#include "base/units.h"
+#include "base/text/units.h"
 #include "cli/args.h"
 #include "cli/load_config.h"
 #include "cli/terminal.h"

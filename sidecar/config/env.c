@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/suggest.h"
+#include "base/text/suggest.h"
 #include "config/load.h"
 #include "config/value.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/suggest.h"
+#include "base/text/suggest.h"
 #include "config/file/quote.h"
 #include "config/lists.h"
 #include "config/number.h"

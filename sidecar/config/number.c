@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/units.h"
+#include "base/text/units.h"
 
 bool config_number_parse(const char *text, int64_t *value) {
     const char *digits = text + (*text == '-' || *text == '+');

@@ -49,7 +49,7 @@ const config_key_t config_keys[] = {
         "How often all queues are looked at without a wake-up, a duration: it bounds the harm of a lost one.", PLAIN),
 
     ROW("monitor", "scan_interval", KEY_DURATION, "auto", "50ms", "1h", TOP(monitor.scan_interval_ms), true,
-        "Time between two passes over a backup list, a duration; auto is a tenth of the protected timeout, between 1s and 1m.", .zero = "auto"),
+        "Time between two scans of a backup list, a duration; auto is a tenth of the protected timeout, between 1s and 1m.", .zero = "auto"),
 
     ROW("stream", "retain", KEY_DURATION, "24h", "1m", "365d", TOP(stream.retain_ms), true,
         "How long records stay in the failure stream at least, a duration.", PLAIN),

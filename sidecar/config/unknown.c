@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "base/suggest.h"
+#include "base/text/suggest.h"
 #include "config/dialect.h"
 #include "config/load.h"
 

@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hex.h"
+#include "base/text/hex.h"
 #include "config/load.h"
 #include "config/value.h"
 

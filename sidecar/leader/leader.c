@@ -206,8 +206,7 @@ void leader_tick(void *self, role_wait_t *wait) {
         wait->until = mono_min(wait->until, next);
     }
     metric_set(&leader->metrics->standing_by, standing_by);
-    if (standing_by || (leader_leads_any(leader) && conn_is_open(leader->conn)))
-        metrics_say(leader->metrics, WHY_REDIS, NULL);
+    if (standing_by || (leader_leads_any(leader) && conn_is_open(leader->conn))) metrics_say(leader->metrics, WHY_REDIS, NULL);
     // While backing off nothing is read, and a readable socket would end each wait at once.
     if (role_backing_off(wait, leader->retry_at)) return;
     role_wait_fd(wait, conn_fd(leader->conn));

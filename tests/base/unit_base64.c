@@ -1,5 +1,5 @@
 /* base/base64: the vectors of RFC 4648, section 10, and what no encoder writes. */
-#include "base/base64.h"
+#include "base/text/base64.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

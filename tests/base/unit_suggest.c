@@ -1,7 +1,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "base/suggest.h"
+#include "base/text/suggest.h"
 
 typedef struct row {
     const char *word;

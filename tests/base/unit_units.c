@@ -1,5 +1,5 @@
 /* base/units: durations and sizes, as a config says them and as people read them. */
-#include "base/units.h"
+#include "base/text/units.h"
 
 #include <criterion/criterion.h>
 

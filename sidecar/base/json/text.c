@@ -1,7 +1,7 @@
 #include <string.h>
 
-#include "base/hex.h"
 #include "base/json/walk.h"
+#include "base/text/hex.h"
 
 static bool text_is_high(unsigned unit) { return unit >= 0xd800 && unit <= 0xdbff; }
 static bool text_is_low(unsigned unit) { return unit >= 0xdc00 && unit <= 0xdfff; }

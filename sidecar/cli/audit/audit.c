@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/suggest.h"
+#include "base/text/suggest.h"
 #include "cli/time_text.h"
 
 enum { MAX_WORDS = 32 };

@@ -1,9 +1,9 @@
 // Reads an exported event.
 #include <stdio.h>
 
-#include "base/base64.h"
 #include "base/json/json.h"
 #include "base/json/walk.h"
+#include "base/text/base64.h"
 #include "cli/audit/event_fields.h"
 #include "cli/time_text.h"
 

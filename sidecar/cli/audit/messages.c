@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/suggest.h"
+#include "base/text/suggest.h"
 #include "cli/audit/audit.h"
 #include "cli/terminal.h"
 

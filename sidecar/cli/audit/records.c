@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/base64.h"
 #include "base/json/write.h"
+#include "base/text/base64.h"
 #include "cli/time_text.h"
 
 static const void *field_value(const field_t *field, const void *row) { return (const char *)row + field->offset; }

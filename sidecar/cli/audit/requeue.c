@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/suggest.h"
+#include "base/text/suggest.h"
 #include "cli/terminal.h"
 
 enum { MAX_NOTE = 1024, MAX_RATE = 1000000, MAX_SUGGESTIONS = 1000 };

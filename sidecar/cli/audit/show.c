@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/base64.h"
+#include "base/text/base64.h"
 #include "cli/audit/audit.h"
 #include "cli/audit/event_fields.h"
 #include "cli/audit/event_table.h"

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
-#include "base/units.h"
+#include "base/text/units.h"
 
 // "12", "1,204", "12.3M"; "?" = not known. Returns text.
 const char *count_text(int64_t number, char text[UNITS_TEXT_SIZE]);

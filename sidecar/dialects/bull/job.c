@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base64.h"
 #include "base/json/json.h"
 #include "base/json/write.h"
+#include "base/text/base64.h"
 #include "base/utf8.h"
 
 enum { ERROR_MOST = 64 * 1024, NAME_SIZE = 24 };

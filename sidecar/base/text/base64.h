@@ -1,6 +1,6 @@
 // Padded base64 (RFC 4648) by Nettle.
-#ifndef QS_BASE_BASE64_H
-#define QS_BASE_BASE64_H
+#ifndef QS_BASE_TEXT_BASE64_H
+#define QS_BASE_TEXT_BASE64_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
-#ifndef QS_BASE_HEX_H
-#define QS_BASE_HEX_H
+#ifndef QS_BASE_TEXT_HEX_H
+#define QS_BASE_TEXT_HEX_H
 
 // The value of a hexadecimal digit of either case; -1 = it is none.
 static inline int hex_digit(char digit) {

@@ -1,6 +1,6 @@
 // Durations and sizes as text: exact, as a config says them, and rounded, as people read them.
-#ifndef QS_BASE_UNITS_H
-#define QS_BASE_UNITS_H
+#ifndef QS_BASE_TEXT_UNITS_H
+#define QS_BASE_TEXT_UNITS_H
 
 #include <stdbool.h>
 #include <stdint.h>

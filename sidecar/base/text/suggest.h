@@ -1,6 +1,6 @@
 // The nearest known word, for "did you mean".
-#ifndef QS_BASE_SUGGEST_H
-#define QS_BASE_SUGGEST_H
+#ifndef QS_BASE_TEXT_SUGGEST_H
+#define QS_BASE_TEXT_SUGGEST_H
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-#include "base/base64.h"
+#include "base/text/base64.h"
 
 #include <nettle/base64.h>
 #include <stdint.h>
