@@ -1,6 +1,6 @@
 /* What the tests of the dispatcher's ticks share: one dispatcher that leads by hand, in a driver, and its server. */
-#ifndef QS_TEST_DISPATCHER_DESK_H
-#define QS_TEST_DISPATCHER_DESK_H
+#ifndef QS_TEST_DISPATCHER_FIXTURE_H
+#define QS_TEST_DISPATCHER_FIXTURE_H
 
 #include "fixture.h"
 #include "wait.h"
@@ -21,7 +21,7 @@ typedef struct {
     instance_t instance;
 } setup_t;
 
-static inline void open_desk(setup_t *d, fixture_options_t options) {
+static inline void setup_begin(setup_t *d, fixture_options_t options) {
     if (!options.config) options.config = ALONE("");
     options.closed = true;
     d->f = fixture_start(&options);
@@ -29,7 +29,7 @@ static inline void open_desk(setup_t *d, fixture_options_t options) {
     instance_lead(&d->instance, d->f.r);
 }
 
-static inline void close_desk(setup_t *d) {
+static inline void setup_end(setup_t *d) {
     instance_stop(&d->instance);
     fixture_stop(&d->f);
 }

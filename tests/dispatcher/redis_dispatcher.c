@@ -5,7 +5,7 @@
 /* Returns how late the later job was at the most, in us. */
 static int64_t moved_late_us(void) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true});
+    setup_begin(&d, (fixture_options_t){.proxy = true});
     add_due(&d, 3);
     expect_ready(&d, 3);
     settle(&d);
@@ -19,17 +19,17 @@ static int64_t moved_late_us(void) {
     cr_assert_eq(metric_get(&of(&d, 0)->promoted), 4);
     int64_t late_us = metric_get(&of(&d, 0)->lateness_max_us);
     cr_assert_gt(late_us, 0);
-    close_desk(&d);
+    setup_end(&d);
     return late_us;
 }
 
-Test(redis_dispatcher, moves_what_is_due_and_waits_for_the_rest, .timeout = 60) {
+Test(redis_dispatcher, moves_due_jobs_and_waits_for_the_others, .timeout = 60) {
     cr_assert(wait_for(moved_late_us() < INT64_C(1000) * wait_scaled_ms(150), 15000));
 }
 
-Test(redis_dispatcher, is_woken_by_what_producers_do) {
+Test(redis_dispatcher, producers_wake_the_dispatcher) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){0});
+    setup_begin(&d, (fixture_options_t){0});
     settle(&d);
     for (int i = 1; i <= 5; i++) {
         redis_ok(d.f.r, "ZADD email:delayed %d job%d", i, i);
@@ -46,12 +46,12 @@ Test(redis_dispatcher, is_woken_by_what_producers_do) {
     settle(&d);
     redis_ok(d.f.r, "ZADD email:delayed 1 after");
     expect_ready(&d, 1);
-    close_desk(&d);
+    setup_end(&d);
 }
 
 Test(redis_dispatcher, asks_for_nothing_without_a_reason) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true});
+    setup_begin(&d, (fixture_options_t){.proxy = true});
     add_due(&d, 30);
     redis_ok(d.f.r, "ZADD email:delayed %lld later", now_ms(d.f.r) + 3600000);
     expect_ready(&d, 30);
@@ -63,12 +63,12 @@ Test(redis_dispatcher, asks_for_nothing_without_a_reason) {
     long steps = driver_run(&d.instance.driver, 300);
     cr_assert_eq(proxy_requests(d.f.proxy, NULL), before);
     cr_assert_leq(steps, 3);
-    close_desk(&d);
+    setup_end(&d);
 }
 
 Test(redis_dispatcher, a_backlog_goes_in_order_and_in_batches) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){0});
+    setup_begin(&d, (fixture_options_t){0});
     add_due(&d, 95);
     expect_ready(&d, 95);
     expect_each_once(&d, 95);
@@ -78,14 +78,14 @@ Test(redis_dispatcher, a_backlog_goes_in_order_and_in_batches) {
         snprintf(job, sizeof job, "job%04d", i);
         redis_expect(d.f.r, job, "RPOP email");
     }
-    close_desk(&d);
+    setup_end(&d);
 }
 
 /* While there is more, nobody needs to know when the next job is due; afterwards somebody must. */
-Test(redis_dispatcher, a_backlog_costs_no_looks_and_ends_with_one) {
+Test(redis_dispatcher, a_backlog_reads_the_head_only_at_its_end) {
     enum { JOBS = 2000 };
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true, .preload = "shim_clock"});
+    setup_begin(&d, (fixture_options_t){.proxy = true, .preload = "shim_clock"});
     settle(&d);
     redis_ok(d.f.r, "EVAL %s 1 email:delayed", "for i = 1, 2000 do redis.call('ZADD', KEYS[1], i, 'job' .. i) end");
     redis_ok(d.f.r, "ZADD email:delayed %lld later", now_ms(d.f.r) + 3600000);
@@ -102,14 +102,14 @@ Test(redis_dispatcher, a_backlog_costs_no_looks_and_ends_with_one) {
     cr_assert_lt(metric_get(&of(&d, 0)->empty), 10);
     redis_ok(d.f.r, "ZADD email:delayed 1 woken");
     expect_ready(&d, JOBS + 2);
-    close_desk(&d);
+    setup_end(&d);
 }
 
 /* What waits behind a batch makes all others wait for both: so nothing does. */
 Test(redis_dispatcher, nothing_is_sent_behind_a_batch_of_a_backlog) {
     enum { NTH = 5 };
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true, .config = TWO});
+    setup_begin(&d, (fixture_options_t){.proxy = true, .config = TWO});
     settle(&d);
     add_due(&d, 200);
     redis_ok(d.f.r, "ZADD sms:delayed 1 text");
@@ -122,7 +122,7 @@ Test(redis_dispatcher, nothing_is_sent_behind_a_batch_of_a_backlog) {
     proxy_pass(d.f.proxy);
     cr_assert(driver_until(&d.instance.driver, ready(&d) == 200, 15000));
     cr_assert_eq(redis_int(d.f.r, "LLEN sms"), 1);
-    close_desk(&d);
+    setup_end(&d);
 }
 
 /* However fast this machine is. */
@@ -135,22 +135,22 @@ static void keep_up_backlog(setup_t *d) {
 /* The poll meets backlogs in the middle: what it sees there is no wake-up that was lost. */
 Test(redis_dispatcher, a_safety_poll_in_a_backlog_misses_nothing) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = "group = \"app\"; dispatcher = { safety_poll = \"50ms\"; batch = 1; };"
-                                                "queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
+    setup_begin(&d, (fixture_options_t){.config = "group = \"app\"; dispatcher = { safety_poll = \"50ms\"; batch = 1; };"
+                                                  "queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
     settle(&d);
     keep_up_backlog(&d);
     int64_t polls = metric_get(&d.instance.metrics->safety_polls);
     cr_assert(driver_until(&d.instance.driver, (keep_up_backlog(&d), metric_get(&d.instance.metrics->safety_polls) >= polls + 8),
                            20000));
     cr_assert_eq(metric_get(&of(&d, 0)->missed) + metric_get(&of(&d, 1)->missed), 0);
-    close_desk(&d);
+    setup_end(&d);
 }
 
 Test(redis_dispatcher, queues_take_turns) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true,
-                                      .config = "group = \"app\"; dispatcher = { safety_poll = \"24h\"; batch = 1; };"
-                                                "queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
+    setup_begin(&d, (fixture_options_t){.proxy = true,
+                                        .config = "group = \"app\"; dispatcher = { safety_poll = \"24h\"; batch = 1; };"
+                                                  "queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
     settle(&d);
     redis_ok(d.f.r, "EVAL %s 1 email:delayed", "for i = 1, 50000 do redis.call('ZADD', KEYS[1], i, 'job' .. i) end");
     cr_assert(driver_until(&d.instance.driver, ready(&d) > 0, 5000));
@@ -163,12 +163,12 @@ Test(redis_dispatcher, queues_take_turns) {
     for (char *at = log; (at = strstr(at, "4 sidecar:app:lock email:delayed")) && at < sms; at++) before--;
     cr_assert_geq(before, -20, "sms had to wait for %ld batches", -before);
     free(log);
-    close_desk(&d);
+    setup_end(&d);
 }
 
-Test(redis_dispatcher, large_entries_in_a_backlog_hide_no_job) {
+Test(redis_dispatcher, oversized_entries_in_a_backlog_hide_no_job) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = ALONE("max_payload = \"1KiB\";")});
+    setup_begin(&d, (fixture_options_t){.config = ALONE("max_payload = \"1KiB\";")});
     char oversized[2000];
     memset(oversized, 'L', sizeof oversized);
     enum { JOBS = 200, EVERY = 7 };
@@ -192,12 +192,12 @@ Test(redis_dispatcher, large_entries_in_a_backlog_hide_no_job) {
     redis_ok(d.f.r, "DEL email:delayed"); /* the operator has seen to it */
     redis_ok(d.f.r, "ZADD email:delayed 1 new");
     expect_ready(&d, JOBS + 4);
-    close_desk(&d);
+    setup_end(&d);
 }
 
-Test(redis_dispatcher, waits_for_room_and_then_goes_on) {
+Test(redis_dispatcher, waits_while_ready_is_full) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = ALONE("ready_limit = 5;"), .proxy = true});
+    setup_begin(&d, (fixture_options_t){.config = ALONE("ready_limit = 5;"), .proxy = true});
     add_due(&d, 12);
     expect_ready(&d, 5);
     long before = proxy_requests(d.f.proxy, "EVALSHA");
@@ -210,12 +210,12 @@ Test(redis_dispatcher, waits_for_room_and_then_goes_on) {
         redis_ok(d.f.r, "DEL email");
         expect_ready(&d, left < 5 ? left : 5);
     }
-    close_desk(&d);
+    setup_end(&d);
 }
 
 Test(redis_dispatcher, without_the_lock_nothing_moves) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true});
+    setup_begin(&d, (fixture_options_t){.proxy = true});
     settle(&d);
     redis_ok(d.f.r, "SET sidecar:app:lock another");
     add_due(&d, 5);
@@ -231,17 +231,17 @@ Test(redis_dispatcher, without_the_lock_nothing_moves) {
     lease_end(d.instance.leases, 0);
     driver_step(&d.instance.driver, 1);
     cr_assert(wait_for(proxy_connections(d.f.proxy) == 0, 3000));
-    close_desk(&d);
+    setup_end(&d);
 }
 
-Test(redis_dispatcher, a_lease_that_is_over_is_not_used) {
+Test(redis_dispatcher, an_expired_lease_is_not_used) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true});
+    setup_begin(&d, (fixture_options_t){.proxy = true});
     settle(&d);
     fixture_step_boottime(24 * 3600 * 1000 + 1);
     add_due(&d, 5);
     settle(&d);
     cr_assert_eq(delayed(&d), 5);
     cr_assert(wait_for(proxy_connections(d.f.proxy) == 0, 3000));
-    close_desk(&d);
+    setup_end(&d);
 }

@@ -37,7 +37,7 @@ static void expect_told(const setup_t *d, bool tracking_refused) {
 
 static void expect_tracking_refused(const char *refused, bool from_the_start) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = POLLING, .proxy = true});
+    setup_begin(&d, (fixture_options_t){.config = POLLING, .proxy = true});
     if (!from_the_start) {
         cr_assert(driver_until(&d.instance.driver, cluster_connections(d.f.r, "") == 2, 3000));
         settle(&d);
@@ -59,19 +59,19 @@ static void expect_tracking_refused(const char *refused, bool from_the_start) {
     cr_assert(driver_until(&d.instance.driver, cluster_connections(d.f.r, "") == 2, 3000));
     cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->tracking_refused), 3000));
     expect_told(&d, false);
-    close_desk(&d);
+    setup_end(&d);
 }
 
 Test(redis_dispatcher, refused_tracking_leaves_one_connection) { expect_tracking_refused("CLIENT TRACKING", true); }
 Test(redis_dispatcher, a_refused_channel_leaves_one_connection) { expect_tracking_refused("SUBSCRIBE", true); }
 /* A script that is loaded has these words too, hence not from the start. */
-Test(redis_dispatcher, wake_ups_refused_later_leave_one_connection) { expect_tracking_refused("CLIENT CACHING YES", false); }
+Test(redis_dispatcher, tracking_refused_later_leaves_one_connection) { expect_tracking_refused("CLIENT CACHING YES", false); }
 
 /* The connection for wake-ups died between its SUBSCRIBE and our CLIENT TRACKING: a refusal by its form, but over with the next
  * one. The text is the server's own. */
-Test(redis_dispatcher, an_ear_that_died_before_it_was_used_is_replaced_soon) {
+Test(redis_dispatcher, a_subscriber_that_dies_at_once_is_replaced) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true});
+    setup_begin(&d, (fixture_options_t){.proxy = true});
     redisReply *reply = redis_do(d.f.r, "CLIENT TRACKING ON REDIRECT 999999999 OPTIN NOLOOP");
     cr_assert_eq(reply->type, REDIS_REPLY_ERROR);
     char *error = mem_printf("-%s", reply->str);
@@ -87,5 +87,5 @@ Test(redis_dispatcher, an_ear_that_died_before_it_was_used_is_replaced_soon) {
     cr_assert_eq(cluster_connections(d.f.r, ""), 2);
     cr_assert_eq(fixture_log_count("redis refuses client tracking"), 0);
     free(error);
-    close_desk(&d);
+    setup_end(&d);
 }

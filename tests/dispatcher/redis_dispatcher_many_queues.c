@@ -31,7 +31,7 @@ static int64_t all_faults(const setup_t *d) {
 static void expect_few_lines(const char *break_all, const char *message) {
     setup_t d;
     char *config = crowd_config();
-    open_desk(&d, (fixture_options_t){.config = config});
+    setup_begin(&d, (fixture_options_t){.config = config});
     redis_ok(d.f.r, "EVAL %s 0 %d", break_all, QUEUES);
     mono_t start = mono_now();
     for (int round = 1; round <= ROUNDS; round++) {
@@ -50,7 +50,7 @@ static void expect_few_lines(const char *break_all, const char *message) {
     cr_assert_leq(fixture_log_count(""), windows * (LINES + 1) + 10, "other lines");
     cr_assert_geq(fixture_log_count("\"more\":979,"), 1, "the number of the others");
     cr_assert_eq(metric_get(&of(&d, QUEUES / 2 + 1)->faults), 0);
-    close_desk(&d);
+    setup_end(&d);
     free(config);
 }
 
@@ -85,9 +85,9 @@ static int64_t redis_cpu_us(const setup_t *d) {
 
 /* Each add makes the head worth a look, and each look at such a head is dear. A tenth of the time is what they may take, and as
  * much again for the first one; what comes behind them is cheap and need not wait. */
-Test(redis_dispatcher, dear_entries_and_a_busy_producer_leave_redis_to_the_others, .timeout = 240) {
+Test(redis_dispatcher, expensive_entries_do_not_slow_other_clients, .timeout = 240) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = ALONE("max_payload = \"1MiB\";")});
+    setup_begin(&d, (fixture_options_t){.config = ALONE("max_payload = \"1MiB\";")});
     cr_assert_eq(redis_int(d.f.r, "EVAL %s 1 email:delayed %d %d", HUGE_ONES, HUGE, HUGE_BYTES), HUGE);
     int64_t start = wait_now_us(), before = redis_cpu_us(&d);
     long long jobs = 0;
@@ -101,7 +101,7 @@ Test(redis_dispatcher, dear_entries_and_a_busy_producer_leave_redis_to_the_other
     cr_assert_gt(ready(&d), jobs / 2, "of %lld small jobs %lld are ready", jobs, ready(&d));
     cr_assert(driver_until(&d.instance.driver, ready(&d) == jobs, 10000), "%lld of %lld", ready(&d), jobs);
     cr_assert_eq(delayed(&d), HUGE);
-    close_desk(&d);
+    setup_end(&d);
 }
 
 #define BUSY_FOR                                                                                                                 \
@@ -110,10 +110,10 @@ Test(redis_dispatcher, dear_entries_and_a_busy_producer_leave_redis_to_the_other
 
 /* A look that had to wait for the slow command of another has cost Redis nothing: what falls due next does not wait ten times as
  * long again. */
-Test(redis_dispatcher, a_slow_command_of_another_delays_nothing_after_it) {
+Test(redis_dispatcher, a_slow_command_of_another_client_causes_no_cooldown) {
     enum { BUSY_MS = 700 };
     setup_t d;
-    open_desk(&d, (fixture_options_t){0});
+    setup_begin(&d, (fixture_options_t){0});
     settle(&d);
     redis_ok(d.f.r, "ZADD email:delayed 9e15 later");
     cr_assert_eq(redisAppendCommand(d.f.r, "EVAL %s 0 %d", BUSY_FOR, BUSY_MS), REDIS_OK);
@@ -127,31 +127,31 @@ Test(redis_dispatcher, a_slow_command_of_another_delays_nothing_after_it) {
     settle(&d);
     redis_ok(d.f.r, "ZADD email:delayed 1 now");
     cr_assert(driver_until(&d.instance.driver, ready(&d) == 1, 2000), "a job that is due waits for more than two seconds");
-    close_desk(&d);
+    setup_end(&d);
 }
 
 /* A large job that was moved is not read again, so what comes after it need not wait: its bytes are no reason. */
-Test(redis_dispatcher, a_large_job_that_was_moved_delays_nothing_after_it) {
+Test(redis_dispatcher, a_moved_large_job_causes_no_cooldown) {
     enum { LARGE_BYTES = 16000000, SOON_MS = 800 }; /* ten times its cost would be 1600 ms */
     setup_t d;
-    open_desk(&d, (fixture_options_t){0});
+    setup_begin(&d, (fixture_options_t){0});
     settle(&d);
     redis_ok(d.f.r, "EVAL %s 1 email:delayed %d", "return redis.call('ZADD', KEYS[1], 1, string.rep('x', ARGV[1]))", LARGE_BYTES);
     expect_ready(&d, 1);
     redis_ok(d.f.r, "ZADD email:delayed 1 small");
     cr_assert(driver_until(&d.instance.driver, ready(&d) == 2, SOON_MS));
-    close_desk(&d);
+    setup_end(&d);
 }
 
 /* What is known of the size of entries reaches the script: small ones are read at once, and of huge ones few, whatever a batch
  * may hold. */
-Test(redis_dispatcher, a_script_reads_as_much_at_once_as_the_last_one_allows) {
+Test(redis_dispatcher, a_promote_reads_as_many_entries_as_the_last_one_suggests) {
     enum { BATCH = 100, SMALL = 1000, FIRST_STEPS = 3, LARGE = 8, LARGE_BYTES = 3 << 19 };
     static const char fill[] = "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, string.rep('x', ARGV[2]) .. i) end return 1";
     setup_t d;
-    open_desk(&d,
-              (fixture_options_t){.config = "group = \"app\"; dispatcher = { safety_poll = \"24h\"; batch = 100; }; queues = ( "
-                                            "{ name = \"email\"; } );"});
+    setup_begin(&d,
+                (fixture_options_t){.config = "group = \"app\"; dispatcher = { safety_poll = \"24h\"; batch = 100; }; queues = ( "
+                                              "{ name = \"email\"; } );"});
     settle(&d);
     redis_ok(d.f.r, "CONFIG RESETSTAT");
     redis_ok(d.f.r, "EVAL %s 1 email:delayed %d 10", fill, SMALL);
@@ -160,11 +160,11 @@ Test(redis_dispatcher, a_script_reads_as_much_at_once_as_the_last_one_allows) {
     long long scripts = server_commandstat(d.f.server, "evalsha"), reads = server_commandstat(d.f.server, "zrangebyscore");
     cr_assert_eq(metric_get(&of(&d, 0)->batches), SMALL / BATCH);
     cr_assert(reads < scripts + FIRST_STEPS, "%lld reads in %lld scripts", reads, scripts);
-    close_desk(&d);
-    open_desk(&d, (fixture_options_t){0});
+    setup_end(&d);
+    setup_begin(&d, (fixture_options_t){0});
     settle(&d);
     redis_ok(d.f.r, "EVAL %s 1 email:delayed %d %d", fill, LARGE, LARGE_BYTES);
     expect_ready(&d, LARGE);
     cr_assert_geq(metric_get(&of(&d, 0)->batches), LARGE / 2, "two of them are more than a script is to read");
-    close_desk(&d);
+    setup_end(&d);
 }

@@ -44,24 +44,24 @@ Test(redis_dispatcher, a_key_of_the_wrong_type_stops_no_other_queue) {
     static const char *const keys[] = {"email", "email:delayed", "sidecar:email:meta"};
     for (size_t i = 0; i < 3; i++) {
         setup_t d;
-        open_desk(&d, (fixture_options_t){.config = TWO, .proxy = true});
+        setup_begin(&d, (fixture_options_t){.config = TWO, .proxy = true});
         add_due(&d, 3);
         fixture_make_key(d.f.r, keys[i], "stream");
         char *repair = mem_printf("DEL %s", keys[i]);
         expect_one_fault(&d, repair);
         free(repair);
-        close_desk(&d);
+        setup_end(&d);
     }
 }
 
-Test(redis_dispatcher, the_owner_of_a_queue_is_respected) {
+Test(redis_dispatcher, a_queue_of_another_group_is_left_alone) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = TWO, .proxy = true});
+    setup_begin(&d, (fixture_options_t){.config = TWO, .proxy = true});
     add_due(&d, 3);
     redis_ok(d.f.r, "HSET sidecar:email:meta group others");
     expect_one_fault(&d, "DEL sidecar:email:meta");
     expect_each_once(&d, 3);
-    close_desk(&d);
+    setup_end(&d);
 }
 
 Test(redis_dispatcher, missing_rights_to_one_queue_stop_no_other) {
@@ -69,13 +69,13 @@ Test(redis_dispatcher, missing_rights_to_one_queue_stop_no_other) {
                                                "queues = ( { name = \"sms\"; }, { name = \"email\"; } );"};
     for (size_t i = 0; i < 2; i++) {
         setup_t d;
-        open_desk(
+        setup_begin(
             &d, (fixture_options_t){.config = configs[i], .proxy = true, .redis = "username = \"half\"; password = \"secret\";"});
         redis_ok(d.f.r, "ACL SETUSER half on >secret +@all &* ~sms ~sms:* ~sidecar:* ~email");
         add_due(&d, 3);
         expect_one_fault(&d, "ACL SETUSER half ~email:*");
         expect_each_once(&d, 3);
-        close_desk(&d);
+        setup_end(&d);
     }
 }
 
@@ -83,15 +83,15 @@ static const char *const PASSING[] = {"-LOADING x",     "-MASTERDOWN x", "-BUSY 
                                       "-CLUSTERDOWN x", "-TRYAGAIN x",   "-MISCONF x", "-NOREPLICAS x"};
 enum { PASSINGS = sizeof PASSING / sizeof *PASSING };
 
-ParameterizedTestParameters(redis_dispatcher, backs_off_from_what_passes_by_itself) {
+ParameterizedTestParameters(redis_dispatcher, backs_off_after_retryable_errors) {
     static int numbers[PASSINGS];
     for (int i = 0; i < PASSINGS; i++) numbers[i] = i;
     return cr_make_param_array(int, numbers, PASSINGS);
 }
 
-ParameterizedTest(int *number, redis_dispatcher, backs_off_from_what_passes_by_itself) {
+ParameterizedTest(int *number, redis_dispatcher, backs_off_after_retryable_errors) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = TWO, .proxy = true});
+    setup_begin(&d, (fixture_options_t){.config = TWO, .proxy = true});
     settle(&d);
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "EVALSHA", .error = PASSING[*number], .times = -1});
     add_due(&d, 30);
@@ -107,12 +107,12 @@ ParameterizedTest(int *number, redis_dispatcher, backs_off_from_what_passes_by_i
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN sms") == 1, 3000));
     expect_each_once(&d, 30);
     cr_assert_eq(metric_get(&of(&d, 0)->faults), 0);
-    close_desk(&d);
+    setup_end(&d);
 }
 
 Test(redis_dispatcher, a_lost_reply_moves_each_job_once) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true});
+    setup_begin(&d, (fixture_options_t){.proxy = true});
     settle(&d);
     for (int nth = 1; nth <= 6; nth++) { /* promote and look by turns */
         redis_ok(d.f.r, "DEL email");
@@ -124,12 +124,12 @@ Test(redis_dispatcher, a_lost_reply_moves_each_job_once) {
         proxy_pass(d.f.proxy);
     }
     cr_assert_geq(metric_get(&d.instance.metrics->reconnects), 6);
-    close_desk(&d);
+    setup_end(&d);
 }
 
 Test(redis_dispatcher, a_cut_anywhere_moves_each_job_once) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true});
+    setup_begin(&d, (fixture_options_t){.proxy = true});
     settle(&d);
     for (long bytes = 0; bytes < 1500; bytes += 97) {
         redis_ok(d.f.r, "DEL email");
@@ -139,19 +139,19 @@ Test(redis_dispatcher, a_cut_anywhere_moves_each_job_once) {
         expect_each_once(&d, 35);
         proxy_pass(d.f.proxy);
     }
-    close_desk(&d);
+    setup_end(&d);
 }
 
 Test(redis_dispatcher, goes_on_after_script_flush) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){0});
+    setup_begin(&d, (fixture_options_t){0});
     settle(&d);
     for (int i = 1; i <= 3; i++) {
         redis_ok(d.f.r, "SCRIPT FLUSH");
         redis_ok(d.f.r, "ZADD email:delayed 1 job%d", i);
         expect_ready(&d, i);
     }
-    close_desk(&d);
+    setup_end(&d);
 }
 
 static void kill_named(redis_t *r, const char *name) {
@@ -162,10 +162,10 @@ static void kill_named(redis_t *r, const char *name) {
     free(list);
 }
 
-Test(redis_dispatcher, hears_again_after_either_connection_is_killed) {
+Test(redis_dispatcher, tracking_resumes_after_either_connection_is_killed) {
     static const char *const names[] = {" name=queue-sidecar-wakeups ", " name=queue-sidecar-dispatcher "};
     setup_t d;
-    open_desk(&d, (fixture_options_t){0});
+    setup_begin(&d, (fixture_options_t){0});
     settle(&d);
     for (int i = 1; i <= 6; i++) {
         kill_named(d.f.r, names[i % 2]);
@@ -177,7 +177,7 @@ Test(redis_dispatcher, hears_again_after_either_connection_is_killed) {
         expect_ready(&d, i + (i > 2 ? i - 2 : 0));
     }
     cr_assert_eq(metric_get(&of(&d, 0)->missed), 0);
-    close_desk(&d);
+    setup_end(&d);
 }
 
 #define POLLING_TWO                                                                                                              \
@@ -185,9 +185,9 @@ Test(redis_dispatcher, hears_again_after_either_connection_is_killed) {
 #define POLLING "group = \"app\"; dispatcher = { safety_poll = \"100ms\"; }; queues = ( { name = \"email\"; } );"
 
 /* Redis evicts a registration in silence when our own command makes it look at its table (NOLOOP): then the poll helps. */
-Test(redis_dispatcher, a_server_that_forgets_whom_to_wake_is_no_loss) {
+Test(redis_dispatcher, an_evicted_tracking_entry_loses_no_job) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = POLLING_TWO});
+    setup_begin(&d, (fixture_options_t){.config = POLLING_TWO});
     redis_ok(d.f.r, "CONFIG SET tracking-table-max-keys 1");
     settle(&d);
     for (int i = 1; i <= 3; i++) {
@@ -196,12 +196,12 @@ Test(redis_dispatcher, a_server_that_forgets_whom_to_wake_is_no_loss) {
         expect_ready(&d, i);
         cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN sms") == i, 3000));
     }
-    close_desk(&d);
+    setup_end(&d);
 }
 
 static void expect_polling(const char *refused, bool from_the_start) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = POLLING, .proxy = true});
+    setup_begin(&d, (fixture_options_t){.config = POLLING, .proxy = true});
     if (!from_the_start) settle(&d);
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = refused, .error = "-NOPERM x", .times = -1});
     settle(&d);
@@ -211,19 +211,19 @@ static void expect_polling(const char *refused, bool from_the_start) {
     }
     cr_assert_leq(driver_run(&d.instance.driver, 500), most_steps(500), "it spins while %s is refused", refused);
     cr_assert_gt(fixture_log_count("NOPERM"), 0);
-    close_desk(&d);
+    setup_end(&d);
 }
 
-Test(redis_dispatcher, the_safety_poll_serves_where_wake_ups_are_refused) {
+Test(redis_dispatcher, the_safety_poll_serves_without_tracking) {
     expect_polling("CLIENT TRACKING", true);
     expect_polling("SUBSCRIBE", true);
     expect_polling("CLIENT ID", true);
     expect_polling("CLIENT CACHING YES", false); /* a script that is loaded has these words too */
 }
 
-Test(redis_dispatcher, a_step_of_the_redis_clock_makes_no_job_early_and_none_late_for_ever) {
+Test(redis_dispatcher, a_step_of_the_redis_clock_makes_no_job_early) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = POLLING, .preload = "shim_clock"});
+    setup_begin(&d, (fixture_options_t){.config = POLLING, .preload = "shim_clock"});
     long long start = now_ms(d.f.r);
     redis_ok(d.f.r, "ZADD email:delayed %lld soon %lld hour", start + 200, start + 3600000);
     settle(&d);
@@ -237,21 +237,21 @@ Test(redis_dispatcher, a_step_of_the_redis_clock_makes_no_job_early_and_none_lat
     cr_assert_leq(metric_get(&of(&d, 0)->empty), 5);
     server_step_clock(d.f.server, 3600 * 1000);
     expect_ready(&d, 2);
-    close_desk(&d);
+    setup_end(&d);
 }
 
 Test(redis_dispatcher, works_at_maxmemory) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){0});
+    setup_begin(&d, (fixture_options_t){0});
     add_due(&d, 50);
     redis_ok(d.f.r, "CONFIG SET maxmemory 1");
     expect_ready(&d, 50);
-    close_desk(&d);
+    setup_end(&d);
 }
 
-Test(redis_dispatcher, a_stop_is_not_kept_waiting_by_a_frozen_server) {
+Test(redis_dispatcher, a_frozen_server_does_not_delay_a_stop) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.redis = "timeout = \"60s\";"});
+    setup_begin(&d, (fixture_options_t){.redis = "timeout = \"60s\";"});
     settle(&d);
     add_due(&d, 5);
     server_freeze(d.f.server);
@@ -260,12 +260,12 @@ Test(redis_dispatcher, a_stop_is_not_kept_waiting_by_a_frozen_server) {
     driver_step(&d.instance.driver, 1);
     cr_assert_lt(wait_now_us() - start, INT64_C(20000) * wait_scaled_ms(1000));
     server_thaw(d.f.server);
-    close_desk(&d);
+    setup_end(&d);
 }
 
-Test(redis_dispatcher, nobody_spins_while_redis_is_away) {
+Test(redis_dispatcher, backs_off_while_redis_is_down) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){0});
+    setup_begin(&d, (fixture_options_t){0});
     settle(&d);
     server_kill(d.f.server);
     cr_assert_leq(driver_run(&d.instance.driver, 500), most_steps(500));
@@ -275,13 +275,13 @@ Test(redis_dispatcher, nobody_spins_while_redis_is_away) {
     instance_lead(&d.instance, d.f.r);
     add_due(&d, 5);
     expect_ready(&d, 5);
-    close_desk(&d);
+    setup_end(&d);
 }
 
 /* By what the preflight has found: its keys are not of its dialect. Others are served, and so is this one once that is over. */
-Test(redis_dispatcher, a_barred_queue_is_passed_over) {
+Test(redis_dispatcher, a_disabled_queue_is_skipped) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = TWO});
+    setup_begin(&d, (fixture_options_t){.config = TWO});
     lease_disable_queue(d.instance.leases, 1, true);
     redis_ok(d.f.r, "ZADD sms:delayed 1 a");
     add_due(&d, 3);
@@ -290,5 +290,5 @@ Test(redis_dispatcher, a_barred_queue_is_passed_over) {
     cr_assert_eq(redis_int(d.f.r, "EXISTS sms"), 0);
     lease_disable_queue(d.instance.leases, 1, false);
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN sms") == 1, 5000));
-    close_desk(&d);
+    setup_end(&d);
 }

@@ -1,6 +1,6 @@
 /* What the tests of one line share: a schedule, and what Redis could tell it. */
-#ifndef QS_TEST_LINE_DESK_H
-#define QS_TEST_LINE_DESK_H
+#ifndef QS_TEST_SCHEDULE_FIXTURE_H
+#define QS_TEST_SCHEDULE_FIXTURE_H
 
 #include "dispatcher/schedule.h"
 #include "fixture.h"

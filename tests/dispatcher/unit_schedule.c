@@ -1,5 +1,5 @@
 /* What the dispatcher knows of one queue, and what follows from each reply: no Redis. Backlogs and large entries are in
- * test_line_backlog.c. */
+ * unit_schedule_backlog.c. */
 #include "dialects/registry.h"
 #include "schedule_fixture.h"
 
@@ -7,7 +7,7 @@
 
 TestSuite(unit_schedule);
 
-Test(unit_schedule, begins_with_a_look) {
+Test(unit_schedule, begins_with_a_read_of_the_head) {
     setup_t setup = setup_open("");
     cr_assert(schedule_wants_read(&setup.schedule, NOW));
     cr_assert_not(schedule_wants_promote(&setup.schedule, NOW));
@@ -21,7 +21,7 @@ Test(unit_schedule, begins_with_a_look) {
     setup_close(&setup);
 }
 
-Test(unit_schedule, a_head_falls_due_by_the_clock_of_redis) {
+Test(unit_schedule, a_head_is_due_by_the_redis_clock) {
     static const struct {
         const char *unit;
         double score;
@@ -84,7 +84,7 @@ Test(unit_schedule, infinite_scores) {
     setup_close(&setup);
 }
 
-Test(unit_schedule, ready_at_its_limit_is_looked_at_again_at_leisure) {
+Test(unit_schedule, a_full_ready_list_is_tried_again_later) {
     setup_t setup = setup_open("ready_limit = 10;");
     schedule_t *schedule = &setup.schedule;
     see_head(schedule, 1);
@@ -108,7 +108,7 @@ Test(unit_schedule, ready_at_its_limit_is_looked_at_again_at_leisure) {
     setup_close(&setup);
 }
 
-Test(unit_schedule, waiting_for_room_is_no_lateness) {
+Test(unit_schedule, waiting_for_room_does_not_count_as_lateness) {
     setup_t setup = setup_open("ready_limit = 10;");
     schedule_t *schedule = &setup.schedule;
     promote_reply_t full = {.kind = PROMOTED_FULL, .now_us = NOW_US};
@@ -163,7 +163,7 @@ Test(unit_schedule, changes_are_read_at_most_once_a_millisecond) {
     setup_close(&setup);
 }
 
-Test(unit_schedule, a_change_does_not_put_off_what_is_due) {
+Test(unit_schedule, a_change_does_not_delay_a_due_job) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     schedule_sent_read(schedule, NOW);
@@ -175,7 +175,7 @@ Test(unit_schedule, a_change_does_not_put_off_what_is_due) {
     setup_close(&setup);
 }
 
-Test(unit_schedule, patience_with_empty_promotes_ends) {
+Test(unit_schedule, many_empty_promotes_in_a_row_pause) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     for (int i = 0; i < 3; i++) {
@@ -206,7 +206,7 @@ static void expect_hold(setup_t *setup) {
     cr_assert_eq(schedule->in_flight, 0);
 }
 
-Test(unit_schedule, faults_hold_the_queue) {
+Test(unit_schedule, refusals_block_the_queue) {
     setup_t setup = setup_open("");
     schedule_refused(&setup.schedule, "NOPERM x", NOW);
     cr_assert_eq(fixture_log_count("\"reason\":\"NOPERM x\""), 1);
@@ -231,7 +231,7 @@ Test(unit_schedule, a_refusal_is_reported_once_until_a_promote_works) {
     setup_close(&setup);
 }
 
-Test(unit_schedule, fenced_is_no_fault) {
+Test(unit_schedule, fenced_is_not_counted_as_refused) {
     setup_t setup = setup_open("");
     see_head(&setup.schedule, 1);
     (void)schedule_sent_promote(&setup.schedule, NOW);
@@ -241,7 +241,7 @@ Test(unit_schedule, fenced_is_no_fault) {
     setup_close(&setup);
 }
 
-Test(unit_schedule, forgets_all_but_its_configuration) {
+Test(unit_schedule, a_reset_forgets_all_but_the_configuration) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     see_head(schedule, 1);
@@ -255,7 +255,7 @@ Test(unit_schedule, forgets_all_but_its_configuration) {
     setup_close(&setup);
 }
 
-Test(unit_schedule, tells_a_head_that_nobody_announced) {
+Test(unit_schedule, a_head_without_wake_up_is_detected) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     cr_assert_not(schedule_differs(schedule, &(next_due_t){0}));

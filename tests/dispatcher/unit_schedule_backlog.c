@@ -5,7 +5,7 @@
 
 TestSuite(unit_schedule_backlog);
 
-Test(unit_schedule_backlog, a_full_batch_means_that_there_is_more) {
+Test(unit_schedule_backlog, a_full_batch_means_a_backlog) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     see_head(schedule, 1);
@@ -31,7 +31,7 @@ Test(unit_schedule_backlog, a_full_batch_means_that_there_is_more) {
     setup_close(&setup);
 }
 
-Test(unit_schedule_backlog, news_that_came_in_a_backlog_is_not_forgotten) {
+Test(unit_schedule_backlog, a_change_during_a_backlog_is_not_forgotten) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     see_head(schedule, 1);
@@ -50,7 +50,7 @@ Test(unit_schedule_backlog, news_that_came_in_a_backlog_is_not_forgotten) {
     setup_close(&setup);
 }
 
-Test(unit_schedule_backlog, as_many_are_read_at_once_as_the_last_jobs_allow) {
+Test(unit_schedule_backlog, the_first_read_follows_the_size_of_the_last_jobs) {
     static const struct {
         int64_t jobs, bytes, oversized, first;
     } rows[] = {
@@ -71,7 +71,7 @@ Test(unit_schedule_backlog, as_many_are_read_at_once_as_the_last_jobs_allow) {
     }
 }
 
-Test(unit_schedule_backlog, a_dear_look_is_not_repeated_at_once) {
+Test(unit_schedule_backlog, an_expensive_read_is_not_repeated_at_once) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     see_head(schedule, INFINITY);
@@ -84,7 +84,7 @@ Test(unit_schedule_backlog, a_dear_look_is_not_repeated_at_once) {
     setup_close(&setup);
 }
 
-Test(unit_schedule_backlog, two_requests_under_way_count_large_entries_once) {
+Test(unit_schedule_backlog, two_requests_in_flight_count_oversized_entries_once) {
     setup_t setup = setup_open("max_payload = \"1KiB\";");
     schedule_t *schedule = &setup.schedule;
     see_head(schedule, 1);
@@ -103,7 +103,7 @@ Test(unit_schedule_backlog, two_requests_under_way_count_large_entries_once) {
     setup_close(&setup);
 }
 
-Test(unit_schedule_backlog, entries_too_large_are_passed_over_until_something_changes) {
+Test(unit_schedule_backlog, oversized_entries_are_skipped_until_a_change) {
     setup_t setup = setup_open("max_payload = \"1KiB\";");
     schedule_t *schedule = &setup.schedule;
     see_head(schedule, 1);
@@ -130,7 +130,7 @@ Test(unit_schedule_backlog, entries_too_large_are_passed_over_until_something_ch
     setup_close(&setup);
 }
 
-Test(unit_schedule_backlog, large_entries_that_were_dear_are_read_again_at_leisure) {
+Test(unit_schedule_backlog, expensive_oversized_entries_are_read_again_after_a_cooldown) {
     setup_t setup = setup_open("max_payload = \"1KiB\";");
     schedule_t *schedule = &setup.schedule;
     promote_reply_t reply = moved(1);

@@ -35,7 +35,7 @@ Test(daemon_monitor, a_worker_that_dies_gets_no_job_lost) {
 }
 
 /* The same bytes, put back by hand, begin another life: its end is another event. */
-Test(daemon_monitor, a_job_that_is_put_back_by_hand_and_fails_again_is_two_rows) {
+Test(daemon_monitor, a_requeued_job_that_fails_again_has_two_rows) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = MONITORED("1h", ""), .scan = "50ms"});
     for (int life = 1; life <= 3; life++) {
@@ -49,7 +49,7 @@ Test(daemon_monitor, a_job_that_is_put_back_by_hand_and_fails_again_is_two_rows)
     cluster_end(&s);
 }
 
-Test(daemon_monitor, another_goes_on_where_a_leader_was_killed) {
+Test(daemon_monitor, a_standby_continues_after_a_killed_leader) {
     enum { ENTRIES = 200000 };
     cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.queues = MONITORED("1h", ""), .scan = "50ms"};

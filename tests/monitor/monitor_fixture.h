@@ -1,7 +1,7 @@
 /* What the tests of the monitor's ticks share: one monitor that leads by hand, in a driver, and its server; redis_* calls are its
  * producers and workers. */
-#ifndef QS_TEST_MONITOR_DESK_H
-#define QS_TEST_MONITOR_DESK_H
+#ifndef QS_TEST_MONITOR_FIXTURE_H
+#define QS_TEST_MONITOR_FIXTURE_H
 
 #include "monitor_call.h"
 

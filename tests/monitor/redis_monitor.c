@@ -27,7 +27,7 @@ Test(redis_monitor, a_stalled_job_is_retried_and_then_ends_with_one_record) {
     close_desk(&d);
 }
 
-Test(redis_monitor, a_job_that_its_worker_finishes_is_left_alone) {
+Test(redis_monitor, a_finished_job_is_left_alone) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 0;")});
     work_on(&d, "done");
@@ -38,9 +38,10 @@ Test(redis_monitor, a_job_that_its_worker_finishes_is_left_alone) {
     close_desk(&d);
 }
 
-Test(redis_monitor, backoff_puts_it_into_delayed) {
+Test(redis_monitor, backoff_puts_a_retry_into_delayed) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = ALONE("retry_backoff = \"fixed\"; retry_delay = \"20s\"; retry_jitter = 0.5;")});
+    open_desk(&d,
+                (fixture_options_t){.config = ALONE("retry_backoff = \"fixed\"; retry_delay = \"20s\"; retry_jitter = 0.5;")});
     long long before = call_now_ms(d.f.r);
     work_on(&d, "a");
     until(&d, is_delayed(d.f.r, slice_text("a")));
@@ -54,7 +55,7 @@ Test(redis_monitor, backoff_puts_it_into_delayed) {
 
 #define JOB "{\"id\":7}"
 
-Test(redis_monitor, a_heartbeat_keeps_a_job_and_its_loss_is_noticed_twice) {
+Test(redis_monitor, a_lost_heartbeat_must_be_missing_in_two_scans) {
     setup_t d;
     open_desk(
         &d,
@@ -108,7 +109,7 @@ static void overdue(setup_t *d) {
     passes(d, 2);
 }
 
-Test(redis_monitor, the_worker_that_was_last_heard_of_is_named) {
+Test(redis_monitor, a_record_names_the_last_worker) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = BEATING});
     redis_ok(d.f.r, "SET 7_alive %b", "host-1\n\xff", (size_t)8);
@@ -126,7 +127,7 @@ Test(redis_monitor, the_worker_that_was_last_heard_of_is_named) {
     close_desk(&d);
 }
 
-Test(redis_monitor, a_heartbeat_is_one_whatever_it_holds) {
+Test(redis_monitor, a_heartbeat_may_hold_any_value) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = BEATING});
     work_on(&d, JOB);
@@ -177,7 +178,7 @@ Test(redis_monitor, acts_on_a_report_at_once) {
     close_desk(&d);
 }
 
-Test(redis_monitor, a_report_without_its_job_goes_after_two_passes) {
+Test(redis_monitor, an_orphan_report_is_removed_after_two_scans) {
     setup_t d;
     open_desk(&d, (fixture_options_t){0});
     work_on(&d, "a");
@@ -193,7 +194,7 @@ Test(redis_monitor, a_report_without_its_job_goes_after_two_passes) {
 }
 
 /* After its own removal nobody but a new look hears of the next report. */
-Test(redis_monitor, a_report_after_a_stray_one_is_answered_at_once) {
+Test(redis_monitor, a_report_after_an_orphan_is_acted_on_at_once) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("")});
     work_on(&d, "a");
@@ -209,11 +210,11 @@ Test(redis_monitor, a_report_after_a_stray_one_is_answered_at_once) {
     close_desk(&d);
 }
 
-Test(redis_monitor, alive_timeout_ends_what_is_too_old) {
+Test(redis_monitor, alive_timeout_ends_an_old_job) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
-                                                "\"email\"; protected_timeout = \"1h\"; "
-                                                "heartbeat = \"off\"; alive_timeout = \"2h\"; created_path = \"/at\"; } );"});
+                                                  "\"email\"; protected_timeout = \"1h\"; "
+                                                  "heartbeat = \"off\"; alive_timeout = \"2h\"; created_path = \"/at\"; } );"});
     char *old = mem_printf("{\"at\":%lld}", call_now_ms(d.f.r) - 7200001),
          *young = mem_printf("{\"at\":%lld}", call_now_ms(d.f.r) - 7000000);
     work_on(&d, old);
@@ -280,7 +281,7 @@ Test(redis_monitor, stamps_under_way_do_not_keep_an_idle_queue_awake) {
     close_desk(&d);
 }
 
-Test(redis_monitor, entries_that_are_too_large_are_left_alone_and_named) {
+Test(redis_monitor, oversized_entries_stay_and_are_logged) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("max_payload = \"1KiB\";")});
     char large[2000];
@@ -299,7 +300,7 @@ Test(redis_monitor, entries_that_are_too_large_are_left_alone_and_named) {
     close_desk(&d);
 }
 
-Test(redis_monitor, equal_bytes_are_retried_and_not_ended) {
+Test(redis_monitor, duplicates_are_retried_and_not_ended) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 0;")});
     for (int i = 0; i < 3; i++) work_on(&d, "same");
@@ -311,7 +312,7 @@ Test(redis_monitor, equal_bytes_are_retried_and_not_ended) {
     close_desk(&d);
 }
 
-Test(redis_monitor, equal_bytes_end_where_that_is_wanted) {
+Test(redis_monitor, end_duplicates_ends_duplicates) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("end_duplicates = true; retry_times = 0;")});
     for (int i = 0; i < 3; i++) work_on(&d, "same");
@@ -339,9 +340,9 @@ Test(redis_monitor, a_queue_is_adopted_live) {
 Test(redis_monitor, queues_take_turns) {
     setup_t d;
     open_desk(&d, (fixture_options_t){
-                      .config = "group = \"app\"; monitor = { scan_interval = \"1h\"; }; defaults = { heartbeat = \"off\"; "
-                                "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );",
-                      .proxy = true});
+                        .config = "group = \"app\"; monitor = { scan_interval = \"1h\"; }; defaults = { heartbeat = \"off\"; "
+                                  "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );",
+                        .proxy = true});
     driver_run(&d.instance.driver, 100);
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 60000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
     until(&d, count(&d, "HLEN sidecar:email:stamps") > 0);
@@ -354,11 +355,11 @@ Test(redis_monitor, queues_take_turns) {
 }
 
 /* What another queue is asked comes between the requests of a long pass, and gets its own answers. */
-Test(redis_monitor, another_pass_may_begin_in_the_middle_of_one, .timeout = 60) {
+Test(redis_monitor, scans_of_two_queues_interleave, .timeout = 60) {
     setup_t d;
     open_desk(&d, (fixture_options_t){
-                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { heartbeat = \"off\"; "
-                                "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
+                        .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { heartbeat = \"off\"; "
+                                  "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
     metrics_queue_t *sms = &d.instance.metrics->queues[1];
     redis_ok(d.f.r, "LPUSH sms:backup x");
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 60000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
@@ -378,8 +379,8 @@ Test(redis_monitor, a_hundred_thousand_entries, .timeout = 60) {
     enum { ENTRIES = 100000 };
     setup_t d;
     open_desk(&d, (fixture_options_t){
-                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
-                                "heartbeat = \"off\"; protected_timeout = \"30s\"; retry_times = 0; } );"});
+                        .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
+                                  "heartbeat = \"off\"; protected_timeout = \"30s\"; retry_times = 0; } );"});
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 100000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
     cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->passes) == 2, 30000));
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), ENTRIES);

@@ -23,7 +23,7 @@ static int said_over(void) { return fixture_log_count("redis refuses the monitor
         cr_assert(cond, "never came: %s", #cond);                                                                                \
     } while (0)
 
-Test(redis_monitor_faults, a_target_of_the_wrong_type_keeps_nothing_else_waiting, .timeout = 60) {
+Test(redis_monitor_faults, a_target_of_the_wrong_type_delays_no_other_job, .timeout = 60) {
     setup_t d;
     open_desk(
         &d, (fixture_options_t){
@@ -46,7 +46,7 @@ Test(redis_monitor_faults, a_target_of_the_wrong_type_keeps_nothing_else_waiting
     close_desk(&d);
 }
 
-Test(redis_monitor_faults, what_stands_in_the_way_of_many_is_not_tried_for_each, .timeout = 60) {
+Test(redis_monitor_faults, a_blocked_settle_is_not_tried_for_every_job, .timeout = 60) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 9;")});
     redis_ok(d.f.r, "SET email x");
@@ -64,7 +64,7 @@ Test(redis_monitor_faults, what_stands_in_the_way_of_many_is_not_tried_for_each,
 }
 
 /* Of KMQueue each task names its own list. */
-Test(redis_monitor_faults, one_list_of_the_wrong_type_keeps_no_task_of_another_waiting, .timeout = 60) {
+Test(redis_monitor_faults, a_list_of_the_wrong_type_does_not_delay_other_tasks, .timeout = 60) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
     char *stuck = km_json(d.f.r, (km_t){.common = true}), *bytes = km_json(d.f.r, (km_t){.queue = PLAIN, .common = true}),
@@ -90,12 +90,12 @@ Test(redis_monitor_faults, one_list_of_the_wrong_type_keeps_no_task_of_another_w
 }
 
 /* Who may not be asked about counts as alive; the others of its page have their turn. */
-Test(redis_monitor_faults, a_heartbeat_that_is_refused_keeps_no_other_job_waiting) {
+Test(redis_monitor_faults, a_refused_heartbeat_read_delays_no_other_job) {
     setup_t d;
     open_desk(&d, (fixture_options_t){
-                      .proxy = true,
-                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
-                                "protected_timeout = \"100ms\"; id_path = \"/id\"; } );"});
+                        .proxy = true,
+                        .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
+                                  "protected_timeout = \"100ms\"; id_path = \"/id\"; } );"});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "bad_alive", .error = "-NOPERM x", .times = -1});
     work_on(&d, "{\"id\":\"bad\"}");
     work_on(&d, "{\"id\":\"good\"}");
@@ -126,7 +126,7 @@ static void expect_said_once(setup_t *d) {
     "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; protected_timeout = \"1h\"; "      \
     "heartbeat = \"off\"; retry_window = \"24h\"; } );"
 
-Test(redis_monitor_faults, a_sentinel_that_cannot_be_planted_is_said_once) {
+Test(redis_monitor_faults, a_refused_sentinel_push_is_reported_once) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
     work_on(&d, "job");
@@ -138,7 +138,7 @@ Test(redis_monitor_faults, a_sentinel_that_cannot_be_planted_is_said_once) {
     close_desk(&d);
 }
 
-Test(redis_monitor_faults, a_report_that_cannot_be_removed_is_said_once) {
+Test(redis_monitor_faults, a_refused_report_removal_is_reported_once) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
     redis_ok(d.f.r, "ACL SETUSER default -hdel");
@@ -162,7 +162,7 @@ static void expect_not_over(setup_t *d) {
     close_desk(d);
 }
 
-Test(redis_monitor_faults, a_sentinel_that_is_left_to_another_leader_is_not_mended) {
+Test(redis_monitor_faults, a_refused_sentinel_push_is_forgotten_when_fenced) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
     work_on(&d, "job");
@@ -172,7 +172,7 @@ Test(redis_monitor_faults, a_sentinel_that_is_left_to_another_leader_is_not_mend
     expect_not_over(&d);
 }
 
-Test(redis_monitor_faults, a_report_that_is_left_to_another_leader_is_not_mended) {
+Test(redis_monitor_faults, a_refused_report_removal_is_forgotten_when_fenced) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
     redis_ok(d.f.r, "ACL SETUSER default -hdel");
@@ -181,7 +181,7 @@ Test(redis_monitor_faults, a_report_that_is_left_to_another_leader_is_not_mended
 }
 
 /* What was refused in a pass that was broken off by another fault is not told at the end of the next one. */
-Test(redis_monitor_faults, a_fault_of_a_broken_pass_is_not_told_of_the_next) {
+Test(redis_monitor_faults, the_next_scan_forgets_refusals_of_a_broken_off_scan) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 9;")});
     redis_ok(d.f.r, "SET email x");
@@ -199,7 +199,7 @@ Test(redis_monitor_faults, a_fault_of_a_broken_pass_is_not_told_of_the_next) {
 
 /* However seldom passes are made: a job that comes to an idle queue begins one, and what that is refused is told (/readyz) as
  * long as it lasts. */
-Test(redis_monitor_faults, a_right_that_is_taken_away_is_told_when_a_job_needs_it) {
+Test(redis_monitor_faults, a_missing_right_is_reported_when_a_job_needs_it) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("")});
     driver_run(&d.instance.driver, 100); /* it waits for a change */

@@ -7,7 +7,7 @@ enum { JOBS = 6, LARGE = 3000000, HOUR_MS = 3600 * 1000 };
 
 /* A new leader knows nothing of their sizes when their time has come: its first pass has no room for most of them, and the next
  * one does not wait for its interval. */
-Test(redis_monitor_large, what_a_pass_has_no_room_for_is_settled_by_the_next_at_once, .timeout = 120) {
+Test(redis_monitor_large, a_job_without_room_in_memory_is_settled_by_the_next_scan, .timeout = 120) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("retry_times = 1;"), .preload = "shim_clock"});
     char *job = calloc(1, LARGE);

@@ -36,7 +36,7 @@ static void note(void *self, preflight_level_t finding, const char *queue, const
         named[strtol(queue + 1, NULL, 10)] |= strstr(text, ":backup\" holds a string") != NULL;
 }
 
-Test(redis_monitor_crowd, a_thousand_queues_at_fault_are_told_in_few_lines_and_named_by_a_look, .timeout = 120) {
+Test(redis_monitor_crowd, a_thousand_refused_queues_log_few_lines, .timeout = 120) {
     static bool named[QUEUES + 1];
     setup_t d;
     char *config = crowd_config();

@@ -90,7 +90,7 @@ Test(redis_monitor_pages, redis_has_work_while_a_page_is_judged) {
 }
 
 /* Broken off at each step: the connection answers the next question, and the next pass goes on where the list stands. */
-Test(redis_monitor_pages, what_is_dropped_is_read_and_forgotten) {
+Test(redis_monitor_pages, replies_for_dropped_pages_are_read) {
     for (int steps = 0; steps < 12; steps++) {
         setup_t d;
         open_desk(&d);
@@ -118,7 +118,7 @@ Test(redis_monitor_pages, what_is_dropped_is_read_and_forgotten) {
     }
 }
 
-Test(redis_monitor_pages, a_fault_leaves_the_connection_in_step) {
+Test(redis_monitor_pages, an_error_leaves_no_reply_unread) {
     setup_t d;
     open_desk(&d);
     redis_ok(d.f.r, "SET sidecar:email:stamps x");
@@ -137,7 +137,7 @@ Test(redis_monitor_pages, a_fault_leaves_the_connection_in_step) {
 }
 
 /* Rotations that are on their way when the first one is refused are refused, too, and none of their entries is missed. */
-Test(redis_monitor_pages, a_redis_that_fills_up_meanwhile_is_read_where_it_stands) {
+Test(redis_monitor_pages, a_list_is_read_without_rotation_once_redis_is_full) {
     setup_t d;
     open_desk(&d);
     begin(&d);
@@ -205,5 +205,5 @@ static void expect_held(int large_bytes) {
     close_desk(&d);
 }
 
-Test(redis_monitor_pages, as_many_bytes_are_held_as_there_is_room_for) { expect_held(3000000); }
-Test(redis_monitor_pages, one_that_is_larger_than_the_room_is_held_alone) { expect_held(PAGES_BYTES + 800000); }
+Test(redis_monitor_pages, pages_in_memory_stay_within_their_limit) { expect_held(3000000); }
+Test(redis_monitor_pages, an_entry_above_the_limit_is_held_alone) { expect_held(PAGES_BYTES + 800000); }

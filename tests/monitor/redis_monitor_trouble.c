@@ -5,7 +5,7 @@
 #include "wait.h"
 
 /* Holds the reply to a request of a pass, and lets the worker finish its job meanwhile. */
-Test(redis_monitor_trouble, a_worker_may_finish_at_any_step_of_a_pass, .timeout = 60) {
+Test(redis_monitor_trouble, a_worker_may_finish_at_any_step_of_a_scan, .timeout = 60) {
     static const char *const steps[] = {"LLEN email:backup", "RPOPLPUSH", "HMGET sidecar:email:stamps", "EXISTS", "retried"};
     setup_t d;
     open_desk(
@@ -61,7 +61,7 @@ static void fill(setup_t *d, int jobs) {
     for (int i = 0; i < jobs; i++) redis_ok(d->f.r, "LPUSH email:backup job%d", i);
 }
 
-Test(redis_monitor_trouble, a_lock_that_is_lost_in_mid_pass_changes_nothing) {
+Test(redis_monitor_trouble, a_lock_lost_during_a_scan_changes_nothing) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 0;")});
     fill(&d, 300);
@@ -82,7 +82,7 @@ Test(redis_monitor_trouble, a_lock_that_is_lost_in_mid_pass_changes_nothing) {
     close_desk(&d);
 }
 
-Test(redis_monitor_trouble, a_redis_that_is_flushed_in_mid_pass_begins_anew) {
+Test(redis_monitor_trouble, flushall_during_a_scan_starts_over) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true, .redis = "timeout = \"20s\";", .config = ALONE("retry_times = 1;")});
     fill(&d, 1000);
@@ -134,11 +134,11 @@ static char *sentinel(setup_t *d, int n) {
     return text;
 }
 
-Test(redis_monitor_trouble, sentinels_that_somebody_has_touched) {
+Test(redis_monitor_trouble, deleted_and_old_sentinels_are_repaired) {
     setup_t d;
     open_desk(&d, (fixture_options_t){
-                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
-                                "protected_timeout = \"1h\"; heartbeat = \"off\"; } );"});
+                        .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
+                                  "protected_timeout = \"1h\"; heartbeat = \"off\"; } );"});
     fill(&d, 20);
     passes(&d, 2);
     cr_assert_eq(sentinels(&d), 1);
@@ -230,7 +230,7 @@ Test(redis_monitor_trouble, a_forged_sentinel_is_a_job) {
     close_desk(&d);
 }
 
-Test(redis_monitor_trouble, nor_is_one_of_zero_bytes_where_no_sentinel_is_known) {
+Test(redis_monitor_trouble, a_forged_sentinel_of_zero_bytes_is_a_job) {
     char zeros[] = "sidecar-sentinel:00000000000000000000000000000000:1";
     memset(zeros + 17, 0, 32);
     slice_t forged = {zeros, sizeof zeros - 1};
@@ -242,7 +242,7 @@ Test(redis_monitor_trouble, nor_is_one_of_zero_bytes_where_no_sentinel_is_known)
     close_desk(&d);
 }
 
-Test(redis_monitor_trouble, keys_of_the_wrong_type_hold_that_queue_only, .timeout = 60) {
+Test(redis_monitor_trouble, keys_of_the_wrong_type_block_their_queue_only, .timeout = 60) {
     static const struct {
         const char *key, *right;
     } keys[] = {{"email:backup", "list"},         {"email:errors", "hash"},           {"email", "list"},
@@ -298,7 +298,7 @@ Test(redis_monitor_trouble, a_missing_right_loses_no_job, .timeout = 300) {
     close_desk(&d);
 }
 
-Test(redis_monitor_trouble, without_wake_ups_it_polls) {
+Test(redis_monitor_trouble, without_tracking_the_monitor_polls) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 1;")});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
@@ -309,7 +309,7 @@ Test(redis_monitor_trouble, without_wake_ups_it_polls) {
     close_desk(&d);
 }
 
-Test(redis_monitor_trouble, the_wake_up_connection_may_die) {
+Test(redis_monitor_trouble, a_killed_tracking_connection_is_replaced) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("")});
     until(&d, redis_int(d.f.r, "EVAL %s 0", "return #redis.call('PUBSUB', 'CHANNELS', '*')"));
@@ -324,7 +324,7 @@ Test(redis_monitor_trouble, the_wake_up_connection_may_die) {
 }
 
 /* A full stream holds what should end, and nothing else. */
-Test(redis_monitor_trouble, a_full_stream_holds_what_should_end) {
+Test(redis_monitor_trouble, a_full_stream_ends_no_job) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     redis_ok(d.f.r, "HSET sidecar:email:meta bytes 268435456");

@@ -4,7 +4,7 @@
 #include "monitor/tasks.h"
 #include "monitor_fixture.h"
 
-enum { WATCHES = 3 };
+enum { TASKS = 3 };
 
 /* What a test tells its watch to do, and what came of it. One for each queue. */
 typedef struct {
@@ -20,32 +20,32 @@ typedef struct {
     outcome_t outcome;
     bool fences, asks;
     bool early; /* out: a step came before it was wanted, though nothing had changed */
-} play_t;
+} fake_task_t;
 
-static play_t plays[WATCHES];
-static char channels[WATCHES][48], keys[WATCHES][48];
+static fake_task_t fakes[TASKS];
+static char channels[TASKS][48], keys[TASKS][48];
 
 static void *play_open(const queue_keys_t *queue) {
-    static const char *const names[WATCHES] = {"email", "sms", "push"};
-    for (size_t i = 0; i < WATCHES; i++) {
+    static const char *const names[TASKS] = {"email", "sms", "push"};
+    for (size_t i = 0; i < TASKS; i++) {
         if (strcmp(queue->config->name, names[i]) != 0) continue;
         snprintf(channels[i], sizeof channels[i], "%s:news", names[i]);
         snprintf(keys[i], sizeof keys[i], "%s:board", names[i]);
-        plays[i].opened++;
-        return &plays[i];
+        fakes[i].opened++;
+        return &fakes[i];
     }
     abort(); /* no such queue */
 }
 
-static void play_close(void *state) { ((play_t *)state)->opened--; }
+static void play_close(void *state) { ((fake_task_t *)state)->opened--; }
 
 static void play_forget(void *state) {
-    play_t *play = state;
+    fake_task_t *play = state;
     play->forgets++;
     play->wanted = (mono_t){0};
 }
 
-static size_t index_of(const void *state) { return (size_t)((const play_t *)state - plays); }
+static size_t index_of(const void *state) { return (size_t)((const fake_task_t *)state - fakes); }
 
 static size_t play_watched(const void *state, const char **out) {
     out[0] = keys[index_of(state)];
@@ -59,7 +59,7 @@ static size_t play_channels(const void *state, const char **out) {
 }
 
 static void play_heard(void *state, const char *channel, slice_t message) {
-    play_t *play = state;
+    fake_task_t *play = state;
     cr_assert_str_eq(channel, channels[index_of(state)]);
     cr_assert_leq(message.len, sizeof play->message);
     play->subscribed++;
@@ -69,7 +69,7 @@ static void play_heard(void *state, const char *channel, slice_t message) {
 }
 
 /* Reads its keys, armed. */
-static outcome_t look(const play_t *play, side_task_call_t *call, redis_error_t *error) {
+static outcome_t look(const fake_task_t *play, side_task_call_t *call, redis_error_t *error) {
     const char *const wanted[] = {keys[index_of(play)], "shared:board"};
     redisReply *reply;
     for (size_t i = 0; i < 2; i++) {
@@ -89,7 +89,7 @@ static outcome_t look(const play_t *play, side_task_call_t *call, redis_error_t 
 }
 
 static outcome_t play_step(void *state, side_task_call_t *call, redis_error_t *error) {
-    play_t *play = state;
+    fake_task_t *play = state;
     cr_assert_str_not_empty(call->token);
     cr_assert_eq(call->next.ns, mono_never().ns);
     play->early |= !call->changed && !mono_reached(play->wanted, call->now);
@@ -106,7 +106,7 @@ static outcome_t play_step(void *state, side_task_call_t *call, redis_error_t *e
 }
 
 static outcome_t play_leave(void *state, side_task_call_t *call, redis_error_t *error) {
-    play_t *play = state;
+    fake_task_t *play = state;
     redisReply *reply;
     play->leaves++;
     request_begin(call->conn, "GET");
@@ -130,8 +130,8 @@ static const side_task_ops_t PLAY = {.open = play_open,
     "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { protected_timeout = \"1h\"; heartbeat = \"off\"; "   \
     "retry_window = \"24h\"; }; queues = ( { name = \"email\"; " email " }, { name = \"sms\"; }, { name = \"push\"; } );"
 
-/* A monitor with a watch on each of the first `count` queues. What each is to do stands in `plays` already. */
-static void open_play(setup_t *d, size_t count, fixture_options_t options) {
+/* A monitor with a watch on each of the first `count` queues. What each is to do stands in `fakes` already. */
+static void tasks_begin(setup_t *d, size_t count, fixture_options_t options) {
     if (!options.config) options.config = STAGE("");
     options.closed = true;
     d->f = fixture_start(&options);
@@ -140,214 +140,214 @@ static void open_play(setup_t *d, size_t count, fixture_options_t options) {
     instance_lead(&d->instance, d->f.r);
 }
 
-static void close_play(setup_t *d) {
+static void tasks_end(setup_t *d) {
     close_desk(d);
-    for (size_t i = 0; i < WATCHES; i++) {
-        cr_assert_eq(plays[i].opened, 0);
-        cr_assert_not(plays[i].early, "watch %zu stepped too early", i);
+    for (size_t i = 0; i < TASKS; i++) {
+        cr_assert_eq(fakes[i].opened, 0);
+        cr_assert_not(fakes[i].early, "watch %zu stepped too early", i);
     }
 }
 
 /* Until the watch has no step left that it wants by itself. */
 static void settle_down(setup_t *d) { driver_settle(&d->instance.driver, d->f.r); }
 
-Test(redis_tasks, it_steps_when_it_said_and_no_sooner) {
+Test(redis_tasks, a_task_steps_when_it_asked_to) {
     setup_t d;
-    plays[0].after_ms = 40;
-    plays[1].after_ms = -1;
-    open_play(&d, 2, (fixture_options_t){0});
-    until(&d, plays[0].steps >= 10); /* play_step notes one that comes early */
-    cr_assert_eq(plays[1].steps, 1, "nothing has changed");
-    cr_assert(plays[1].changed, "all may have, before the first step");
-    cr_assert_not(plays[0].changed);
-    close_play(&d);
+    fakes[0].after_ms = 40;
+    fakes[1].after_ms = -1;
+    tasks_begin(&d, 2, (fixture_options_t){0});
+    until(&d, fakes[0].steps >= 10); /* play_step notes one that comes early */
+    cr_assert_eq(fakes[1].steps, 1, "nothing has changed");
+    cr_assert(fakes[1].changed, "all may have, before the first step");
+    cr_assert_not(fakes[0].changed);
+    tasks_end(&d);
 }
 
-Test(redis_tasks, a_change_of_its_keys_wakes_it) {
+Test(redis_tasks, a_changed_key_wakes_its_task) {
     setup_t d;
-    for (size_t i = 0; i < 2; i++) plays[i] = (play_t){.after_ms = -1, .asks = true};
-    open_play(&d, 2, (fixture_options_t){0});
+    for (size_t i = 0; i < 2; i++) fakes[i] = (fake_task_t){.after_ms = -1, .asks = true};
+    tasks_begin(&d, 2, (fixture_options_t){0});
     settle_down(&d);
-    int before[2] = {plays[0].steps, plays[1].steps};
-    cr_assert(plays[0].was_armed);
+    int before[2] = {fakes[0].steps, fakes[1].steps};
+    cr_assert(fakes[0].was_armed);
     redis_ok(d.f.r, "SET email:board 1");
-    until(&d, plays[0].steps > before[0]);
-    cr_assert(plays[0].changed);
+    until(&d, fakes[0].steps > before[0]);
+    cr_assert(fakes[0].changed);
     settle_down(&d);
-    cr_assert_eq(plays[1].steps, before[1], "its keys have not changed");
+    cr_assert_eq(fakes[1].steps, before[1], "its keys have not changed");
     redis_ok(d.f.r, "SET shared:board 1");
-    until(&d, plays[0].steps > before[0] + 1 && plays[1].steps > before[1]);
+    until(&d, fakes[0].steps > before[0] + 1 && fakes[1].steps > before[1]);
     redis_ok(d.f.r, "SET email:other 1");
     settle_down(&d);
-    cr_assert_eq(plays[0].steps, before[0] + 2);
+    cr_assert_eq(fakes[0].steps, before[0] + 2);
     redis_ok(d.f.r, "FLUSHDB");
-    until(&d, plays[0].steps > before[0] + 2 && plays[1].steps > before[1] + 1);
-    close_play(&d);
+    until(&d, fakes[0].steps > before[0] + 2 && fakes[1].steps > before[1] + 1);
+    tasks_end(&d);
 }
 
-Test(redis_tasks, it_hears_its_channels) {
+Test(redis_tasks, a_message_wakes_its_task) {
     setup_t d;
-    for (size_t i = 0; i < 2; i++) plays[i].after_ms = -1;
-    open_play(&d, 2, (fixture_options_t){0});
+    for (size_t i = 0; i < 2; i++) fakes[i].after_ms = -1;
+    tasks_begin(&d, 2, (fixture_options_t){0});
     settle_down(&d);
     redis_ok(d.f.r, "PUBLISH email:news %b", "a\0b", (size_t)3);
-    until(&d, plays[0].subscribed == 1 && plays[0].steps == 2);
-    cr_assert_eq(plays[0].message_len, 3);
-    cr_assert_arr_eq(plays[0].message, "a\0b", 3);
-    cr_assert_not(plays[0].changed, "a message is no change of a key");
+    until(&d, fakes[0].subscribed == 1 && fakes[0].steps == 2);
+    cr_assert_eq(fakes[0].message_len, 3);
+    cr_assert_arr_eq(fakes[0].message, "a\0b", 3);
+    cr_assert_not(fakes[0].changed, "a message is no change of a key");
     redis_ok(d.f.r, "CLIENT KILL TYPE pubsub");
-    until(&d, plays[1].forgets > 0 && redis_int(d.f.r, "PUBLISH sms:news x") == 1);
-    until(&d, plays[1].subscribed == 1);
-    cr_assert_eq(plays[0].subscribed, 1);
-    close_play(&d);
+    until(&d, fakes[1].forgets > 0 && redis_int(d.f.r, "PUBLISH sms:news x") == 1);
+    until(&d, fakes[1].subscribed == 1);
+    cr_assert_eq(fakes[0].subscribed, 1);
+    tasks_end(&d);
 }
 
-Test(redis_tasks, a_channel_that_is_refused_costs_only_what_is_told_there) {
+Test(redis_tasks, a_refused_channel_loses_only_its_messages) {
     setup_t d;
-    for (size_t i = 0; i < 2; i++) plays[i] = (play_t){.after_ms = -1, .asks = true};
-    open_play(&d, 2, (fixture_options_t){.proxy = true});
+    for (size_t i = 0; i < 2; i++) fakes[i] = (fake_task_t){.after_ms = -1, .asks = true};
+    tasks_begin(&d, 2, (fixture_options_t){.proxy = true});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "SUBSCRIBE email:news", .error = "-NOPERM no"});
     settle_down(&d);
     cr_assert_eq(fixture_log_count("cannot subscribe; events on this channel"), 1);
     cr_assert_eq(fixture_log_count("email:news"), 1);
     cr_assert_eq(redis_int(d.f.r, "PUBLISH email:news x"), 0);
     cr_assert_eq(redis_int(d.f.r, "PUBLISH sms:news x"), 1);
-    until(&d, plays[1].subscribed == 1);
-    int before = plays[0].steps;
+    until(&d, fakes[1].subscribed == 1);
+    int before = fakes[0].steps;
     redis_ok(d.f.r, "SET email:board 1");
-    until(&d, plays[0].steps > before);
-    close_play(&d);
+    until(&d, fakes[0].steps > before);
+    tasks_end(&d);
 }
 
 /* Pages of a long pass and steps of watches that always want one take turns. */
-Test(redis_tasks, passes_and_watches_take_turns) {
+Test(redis_tasks, scans_and_tasks_take_turns) {
     enum { ENTRIES = 20000 };
     setup_t d;
-    open_play(&d, 2, (fixture_options_t){0});
+    tasks_begin(&d, 2, (fixture_options_t){0});
     redis_ok(d.f.r, "EVAL %s 1 email:backup %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end",
              (int)ENTRIES);
     until(&d, metric_get(&of(&d)->passes) >= 1);
-    cr_assert_geq(plays[0].steps, ENTRIES / 512, "watches starve beside a pass");
-    cr_assert_leq(abs(plays[0].steps - plays[1].steps), 2, "one watch starves beside another");
+    cr_assert_geq(fakes[0].steps, ENTRIES / 512, "watches starve beside a pass");
+    cr_assert_leq(abs(fakes[0].steps - fakes[1].steps), 2, "one watch starves beside another");
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), ENTRIES);
-    close_play(&d);
+    tasks_end(&d);
 }
 
-Test(redis_tasks, a_fault_is_of_one_queue_and_said_once) {
+Test(redis_tasks, a_refusal_concerns_one_queue_and_is_reported_once) {
     setup_t d;
-    plays[0] = (play_t){.outcome = OUTCOME_REFUSED, .asks = true};
-    plays[1] = (play_t){.after_ms = 10};
-    open_play(&d, 2, (fixture_options_t){0});
-    until(&d, plays[0].steps == 1);
-    int others = plays[1].steps;
+    fakes[0] = (fake_task_t){.outcome = OUTCOME_REFUSED, .asks = true};
+    fakes[1] = (fake_task_t){.after_ms = 10};
+    tasks_begin(&d, 2, (fixture_options_t){0});
+    until(&d, fakes[0].steps == 1);
+    int others = fakes[1].steps;
     redis_ok(d.f.r, "LPUSH email:backup a");
     redis_ok(d.f.r, "SET email:board 1");
-    until(&d, plays[1].steps > others + 5 && stamp_of(d.f.r, slice_text("a")).seen);
-    cr_assert_eq(plays[0].steps, 1, "it is on hold");
+    until(&d, fakes[1].steps > others + 5 && stamp_of(d.f.r, slice_text("a")).seen);
+    cr_assert_eq(fakes[0].steps, 1, "it is on hold");
     cr_assert_eq(metric_get(&of(&d)->faults), 1);
     for (int again = 2; again <= 3; again++) {
         fixture_step_boottime(TASK_REFUSED_MS + 1);
-        until(&d, plays[0].steps == again);
+        until(&d, fakes[0].steps == again);
     }
     cr_assert_eq(fixture_log_count("the play wants it"), 1);
-    plays[0].outcome = OUTCOME_OK;
-    plays[0].after_ms = -1;
+    fakes[0].outcome = OUTCOME_OK;
+    fakes[0].after_ms = -1;
     fixture_step_boottime(TASK_REFUSED_MS + 1);
-    until(&d, plays[0].steps == 4);
-    cr_assert(plays[0].changed, "what it could not look at may have changed");
-    plays[0].outcome = OUTCOME_REFUSED;
+    until(&d, fakes[0].steps == 4);
+    cr_assert(fakes[0].changed, "what it could not look at may have changed");
+    fakes[0].outcome = OUTCOME_REFUSED;
     redis_ok(d.f.r, "SET email:board 2");
     until(&d, fixture_log_count("the play wants it") == 2);
-    close_play(&d);
+    tasks_end(&d);
 }
 
-Test(redis_tasks, fenced_it_waits_for_the_next_term) {
+Test(redis_tasks, a_fenced_task_waits_for_the_next_term) {
     setup_t d;
-    plays[0].fences = true;
-    open_play(&d, 1, (fixture_options_t){0});
-    until(&d, plays[0].steps == 1);
-    int forgets = plays[0].forgets;
+    fakes[0].fences = true;
+    tasks_begin(&d, 1, (fixture_options_t){0});
+    until(&d, fakes[0].steps == 1);
+    int forgets = fakes[0].forgets;
     cr_assert_gt(forgets, 0);
     cr_assert(lease_take_suspicion(d.instance.leases, 0));
     settle_down(&d);
-    cr_assert_eq(plays[0].steps, 1);
+    cr_assert_eq(fakes[0].steps, 1);
     monitor_finish(d.instance.monitor);
-    cr_assert_eq(plays[0].leaves, 0);
-    plays[0] = (play_t){.after_ms = -1, .opened = 1, .forgets = forgets};
+    cr_assert_eq(fakes[0].leaves, 0);
+    fakes[0] = (fake_task_t){.after_ms = -1, .opened = 1, .forgets = forgets};
     instance_lead(&d.instance, d.f.r);
-    until(&d, plays[0].steps == 1);
-    cr_assert_gt(plays[0].forgets, forgets);
-    cr_assert(plays[0].changed);
-    close_play(&d);
+    until(&d, fakes[0].steps == 1);
+    cr_assert_gt(fakes[0].forgets, forgets);
+    cr_assert(fakes[0].changed);
+    tasks_end(&d);
 }
 
-Test(redis_tasks, a_new_connection_makes_it_forget) {
+Test(redis_tasks, a_new_connection_resets_a_task) {
     static const outcome_t troubles[] = {OUTCOME_DISCONNECTED, OUTCOME_RETRY};
     setup_t d;
-    plays[0].after_ms = plays[1].after_ms = -1;
-    open_play(&d, 2, (fixture_options_t){0});
+    fakes[0].after_ms = fakes[1].after_ms = -1;
+    tasks_begin(&d, 2, (fixture_options_t){0});
     settle_down(&d);
     for (size_t i = 0; i < 2; i++) {
-        int forgets[2] = {plays[0].forgets, plays[1].forgets}, steps = plays[1].steps;
-        plays[0].outcome = troubles[i];
+        int forgets[2] = {fakes[0].forgets, fakes[1].forgets}, steps = fakes[1].steps;
+        fakes[0].outcome = troubles[i];
         redis_ok(d.f.r, "PUBLISH email:news x");
-        until(&d, plays[0].forgets > forgets[0] && plays[1].forgets > forgets[1]);
-        plays[0].outcome = OUTCOME_OK;
-        until(&d, plays[1].steps > steps);
-        cr_assert(plays[1].changed);
+        until(&d, fakes[0].forgets > forgets[0] && fakes[1].forgets > forgets[1]);
+        fakes[0].outcome = OUTCOME_OK;
+        until(&d, fakes[1].steps > steps);
+        cr_assert(fakes[1].changed);
         settle_down(&d);
     }
-    int forgets = plays[0].forgets, steps = plays[0].steps;
+    int forgets = fakes[0].forgets, steps = fakes[0].steps;
     redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes");
-    until(&d, plays[0].forgets > forgets && plays[0].steps > steps);
-    close_play(&d);
+    until(&d, fakes[0].forgets > forgets && fakes[0].steps > steps);
+    tasks_end(&d);
 }
 
-Test(redis_tasks, without_wake_ups_it_is_polled) {
+Test(redis_tasks, without_tracking_a_task_is_polled) {
     setup_t d;
-    plays[0].after_ms = -1;
-    open_play(&d, 1, (fixture_options_t){.proxy = true});
+    fakes[0].after_ms = -1;
+    tasks_begin(&d, 1, (fixture_options_t){.proxy = true});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
-    until(&d, plays[0].steps == 5);
-    cr_assert_not(plays[0].was_armed);
-    plays[0].early = false; /* polls come sooner than it asked for */
-    close_play(&d);
+    until(&d, fakes[0].steps == 5);
+    cr_assert_not(fakes[0].was_armed);
+    fakes[0].early = false; /* polls come sooner than it asked for */
+    tasks_end(&d);
 }
 
-Test(redis_tasks, an_idle_one_is_looked_at_by_the_safety_look) {
+Test(redis_tasks, the_safety_poll_steps_an_idle_task) {
     setup_t d;
-    plays[0].after_ms = -1;
-    open_play(&d, 1, (fixture_options_t){0});
+    fakes[0].after_ms = -1;
+    tasks_begin(&d, 1, (fixture_options_t){0});
     settle_down(&d);
-    cr_assert_eq(plays[0].steps, 1);
+    cr_assert_eq(fakes[0].steps, 1);
     fixture_step_boottime(SCAN_SAFETY_S * 1000 + 1);
-    until(&d, plays[0].steps == 2);
-    cr_assert(plays[0].changed);
-    close_play(&d);
+    until(&d, fakes[0].steps == 2);
+    cr_assert(fakes[0].changed);
+    tasks_end(&d);
 }
 
-Test(redis_tasks, at_an_orderly_end_it_leaves) {
+Test(redis_tasks, an_orderly_end_releases_what_a_task_holds) {
     setup_t d;
-    plays[0] = (play_t){.after_ms = -1};
-    plays[1] = (play_t){.after_ms = -1};
-    plays[2] = (play_t){.outcome = OUTCOME_REFUSED};
-    open_play(&d, 3, (fixture_options_t){0});
+    fakes[0] = (fake_task_t){.after_ms = -1};
+    fakes[1] = (fake_task_t){.after_ms = -1};
+    fakes[2] = (fake_task_t){.outcome = OUTCOME_REFUSED};
+    tasks_begin(&d, 3, (fixture_options_t){0});
     monitor_finish(d.instance.monitor);
-    cr_assert_eq(plays[0].leaves, 0, "it has not begun yet");
+    cr_assert_eq(fakes[0].leaves, 0, "it has not begun yet");
     settle_down(&d);
-    plays[0].outcome = OUTCOME_REFUSED; /* what one cannot does not hinder the next */
+    fakes[0].outcome = OUTCOME_REFUSED; /* what one cannot does not hinder the next */
     monitor_finish(d.instance.monitor);
-    for (size_t i = 0; i < WATCHES; i++) cr_assert_eq(plays[i].leaves, 1, "%zu", i);
+    for (size_t i = 0; i < TASKS; i++) cr_assert_eq(fakes[i].leaves, 1, "%zu", i);
     lease_end(d.instance.leases, 0);
     monitor_finish(d.instance.monitor);
-    cr_assert_eq(plays[1].leaves, 1, "fenced: lock lost");
-    close_play(&d);
+    cr_assert_eq(fakes[1].leaves, 1, "fenced: lock lost");
+    tasks_end(&d);
 }
 
-Test(redis_tasks, at_an_end_without_redis_it_does_not_wait_for_each) {
+Test(redis_tasks, an_end_without_redis_waits_once) {
     setup_t d;
-    for (size_t i = 0; i < WATCHES; i++) plays[i] = (play_t){.after_ms = -1};
-    open_play(&d, 3, (fixture_options_t){.redis = "timeout = \"60s\";"});
+    for (size_t i = 0; i < TASKS; i++) fakes[i] = (fake_task_t){.after_ms = -1};
+    tasks_begin(&d, 3, (fixture_options_t){.redis = "timeout = \"60s\";"});
     settle_down(&d);
     server_freeze(d.f.server);
     atomic_store(&d.instance.driver.role.stop, true);
@@ -355,15 +355,15 @@ Test(redis_tasks, at_an_end_without_redis_it_does_not_wait_for_each) {
     monitor_finish(d.instance.monitor);
     int64_t took_us = wait_now_us() - began;
     server_thaw(d.f.server);
-    cr_assert_eq(plays[0].leaves + plays[1].leaves + plays[2].leaves, 1);
+    cr_assert_eq(fakes[0].leaves + fakes[1].leaves + fakes[2].leaves, 1);
     cr_assert_lt(took_us, INT64_C(20000) * wait_scaled_ms(1000), "as if it were to go on");
-    close_play(&d);
+    tasks_end(&d);
 }
 
-Test(redis_tasks, where_another_serves_it_rests) {
+Test(redis_tasks, a_task_of_a_queue_that_another_serves_rests) {
     setup_t d;
-    open_play(&d, 1, (fixture_options_t){.config = STAGE("roles = [\"dispatcher\"];")});
+    tasks_begin(&d, 1, (fixture_options_t){.config = STAGE("roles = [\"dispatcher\"];")});
     driver_run(&d.instance.driver, 100);
-    cr_assert_eq(plays[0].steps, 0, "this queue has no monitor");
-    close_play(&d);
+    cr_assert_eq(fakes[0].steps, 0, "this queue has no monitor");
+    tasks_end(&d);
 }

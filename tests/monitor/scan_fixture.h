@@ -1,6 +1,6 @@
 /* What the tests of the scan share: one queue, its clock, its looks and passes. */
-#ifndef QS_TEST_WARD_DESK_H
-#define QS_TEST_WARD_DESK_H
+#ifndef QS_TEST_SCAN_FIXTURE_H
+#define QS_TEST_SCAN_FIXTURE_H
 
 #include "dialects/list/config.h"
 #include "monitor/scan.h"

@@ -53,7 +53,7 @@ Test(unit_scan, comes_back_at_the_nearest_deadline) {
     cr_assert_eq(next_ms(), 91);
 }
 
-Test(unit_scan, pauses_as_long_as_a_pass_took) {
+Test(unit_scan, pauses_as_long_as_a_scan_took) {
     cr_assert(look(2, 0, 0, false));
     digest_t digest = job(1);
     scan_note_job(&scan, &digest);
@@ -65,7 +65,7 @@ Test(unit_scan, pauses_as_long_as_a_pass_took) {
     cr_assert_eq(next_ms(), 3000, "not even a report begins it sooner");
 }
 
-Test(unit_scan, what_is_unsettled_is_looked_at_again_at_once) {
+Test(unit_scan, a_rescan_begins_soon) {
     cr_assert(look(2, 0, 0, false));
     digest_t digest = job(1);
     scan_note_job(&scan, &digest);
@@ -76,7 +76,7 @@ Test(unit_scan, what_is_unsettled_is_looked_at_again_at_once) {
     cr_assert_eq(next_ms(), INTERVAL, "once");
 }
 
-Test(unit_scan, an_empty_queue_is_quiet_until_something_changes) {
+Test(unit_scan, an_empty_queue_waits_for_a_change) {
     cr_assert_not(look(0, 0, 0, false));
     cr_assert(scan_next(&scan).ns == mono_never().ns);
     now_ms += 10 * INTERVAL;
@@ -90,7 +90,7 @@ Test(unit_scan, an_empty_queue_is_quiet_until_something_changes) {
     cr_assert_eq(next_ms(), SCAN_PAUSE_MIN_MS);
 }
 
-Test(unit_scan, jobs_that_come_and_go_cost_one_look_an_interval) {
+Test(unit_scan, short_jobs_cost_one_look_an_interval) {
     cr_assert_not(look(0, 0, 0, false));
     now_ms += 5;
     scan_changed(&scan, false, now());
@@ -99,14 +99,14 @@ Test(unit_scan, jobs_that_come_and_go_cost_one_look_an_interval) {
     cr_assert_eq(next_ms(), 0, "but a report does not wait");
 }
 
-Test(unit_scan, without_wake_ups_an_idle_queue_is_looked_at_every_interval) {
+Test(unit_scan, without_tracking_an_idle_queue_is_polled_every_interval) {
     cr_assert_not(look_unarmed());
     cr_assert_eq(next_ms(), INTERVAL);
     now_ms += INTERVAL;
     cr_assert(scan_wants(&scan, now()));
 }
 
-Test(unit_scan, the_sentinel_alone_makes_one_more_look_and_then_silence) {
+Test(unit_scan, a_lone_sentinel_is_scanned_once_more) {
     PASS(1);
     now_ms += INTERVAL;
     cr_assert(look(1, 1, 0, true), "its stamps are left");
@@ -119,7 +119,7 @@ Test(unit_scan, the_sentinel_alone_makes_one_more_look_and_then_silence) {
     cr_assert_eq(metric_get(&metrics.in_progress), 0);
 }
 
-Test(unit_scan, stamps_of_jobs_under_way_keep_nobody_awake) {
+Test(unit_scan, stamps_of_retried_jobs_keep_no_queue_awake) {
     cr_assert(look(1, 5, 0, true));
     scan_end(&scan, now());
     cr_assert(look(1, 5, 0, true), "the last pass may have seen their jobs");
@@ -131,7 +131,7 @@ Test(unit_scan, stamps_of_jobs_under_way_keep_nobody_awake) {
     cr_assert(look(1, 5, 0, true), "the safety look sweeps again");
 }
 
-Test(unit_scan, a_list_that_holds_no_job_and_yet_something_is_no_reason_to_spin) {
+Test(unit_scan, a_list_without_jobs_is_not_scanned_without_pause) {
     for (int i = 0; i < 5; i++) {
         cr_assert(look(2, 0, 0, false));
         page(0, 0, 0);
@@ -141,7 +141,7 @@ Test(unit_scan, a_list_that_holds_no_job_and_yet_something_is_no_reason_to_spin)
     }
 }
 
-Test(unit_scan, safety_looks_at_quiet_queues_only) {
+Test(unit_scan, the_safety_poll_looks_at_idle_queues_only) {
     PASS(1);
     scan_safety(&scan, now());
     cr_assert_eq(next_ms(), INTERVAL);
@@ -150,7 +150,7 @@ Test(unit_scan, safety_looks_at_quiet_queues_only) {
     cr_assert_eq(next_ms(), 0);
 }
 
-Test(unit_scan, a_fault_holds_it_and_nothing_wakes_it_before) {
+Test(unit_scan, a_refusal_blocks_the_queue_for_a_while) {
     scan_refused(&scan, "no", now());
     cr_assert_eq(metric_get(&metrics.faults), 1);
     cr_assert_eq(next_ms(), SCAN_REFUSED_MS);
@@ -165,7 +165,7 @@ Test(unit_scan, a_fault_holds_it_and_nothing_wakes_it_before) {
     cr_assert(scan_wants(&scan, now()), "a new connection may have other rights");
 }
 
-Test(unit_scan, a_pass_under_way_is_not_begun_again) {
+Test(unit_scan, a_report_during_a_scan_starts_another_scan) {
     cr_assert(look(5, 0, 0, false));
     cr_assert_eq(scan_next(&scan).ns, 0);
     scan_changed(&scan, true, now());
@@ -192,7 +192,7 @@ Test(unit_scan, pages_grow_with_what_they_hold) {
     cr_assert_geq(scan_entries_wanted(&scan), 1);
 }
 
-Test(unit_scan, a_pass_ends_behind_the_sentinel_or_where_the_list_ended) {
+Test(unit_scan, a_scan_ends_at_the_sentinel_or_at_the_end_of_the_list) {
     cr_assert(look(20, 0, 0, false));
     page(8, -1, 800);
     cr_assert_eq(scan_entries_wanted(&scan), 12);
@@ -211,7 +211,7 @@ Test(unit_scan, a_pass_ends_behind_the_sentinel_or_where_the_list_ended) {
 }
 
 /* Where nobody knows how many there are, pages go on until one was the last. */
-Test(unit_scan, an_open_look_ends_with_a_page_that_says_so) {
+Test(unit_scan, a_scan_of_unknown_length_ends_with_the_last_page) {
     static backup_page_t p;
     backup_look_t open = {.entries = 256, .open = true};
     cr_assert(scan_begin(&scan, &open, now()));
@@ -256,7 +256,7 @@ static void page_with_large(size_t large) {
 }
 
 /* Those that are met first are small in the next pass, too, and a page of large ones behind them would be hundreds of MiB. */
-Test(unit_scan, a_large_entry_is_remembered_for_the_next_pass) {
+Test(unit_scan, the_next_scan_remembers_a_large_entry) {
     cr_assert(look(1000, 0, 0, false));
     page_with_large((size_t)1 << 20);
     scan_end(&scan, now());
@@ -269,7 +269,7 @@ Test(unit_scan, a_large_entry_is_remembered_for_the_next_pass) {
 }
 
 /* Asked for, and not come yet. */
-Test(unit_scan, pages_are_asked_for_ahead_but_no_more_than_there_are_entries) {
+Test(unit_scan, pages_are_requested_ahead_up_to_the_length_of_the_list) {
     static backup_page_t p;
     cr_assert(look(30, 0, 0, false));
     scan_requested(&scan, 8);

@@ -8,7 +8,7 @@ static bool copies_of(int number) {
     return scan_note_job(&scan, &digest);
 }
 
-Test(unit_scan_memory, copies_are_known_in_the_second_pass) {
+Test(unit_scan_memory, duplicates_are_known_in_the_second_scan) {
     PASS(1, 2, 1, 3);
     cr_assert(look(5, 0, 0, false));
     cr_assert_not(copies_of(1));
@@ -24,7 +24,7 @@ Test(unit_scan_memory, copies_are_known_in_the_second_pass) {
     scan_end(&scan, now());
 }
 
-Test(unit_scan_memory, what_a_broken_off_pass_met_makes_no_copies) {
+Test(unit_scan_memory, a_broken_off_scan_finds_no_duplicates) {
     PASS(1, 1);
     cr_assert(look(3, 0, 0, false));
     cr_assert_not(copies_of(1));
@@ -38,7 +38,7 @@ Test(unit_scan_memory, what_a_broken_off_pass_met_makes_no_copies) {
     cr_assert_not(copies_of(1), "what was suspect is forgotten with the term");
 }
 
-Test(unit_scan_memory, long_lists_are_ended_from_after_two_passes) {
+Test(unit_scan_memory, jobs_of_long_lists_end_after_two_scans) {
     cr_assert(look(SCAN_EXACT_ENTRIES, 0, 0, false));
     cr_assert(scan_may_end(&scan));
     for (int i = 0; i < 3; i++) {
@@ -89,7 +89,7 @@ static const char *stray(void) {
 
 static void drop_stray(void) { report_table_remove(&scan.reports, stray_of(stray())); }
 
-Test(unit_scan_memory, a_report_is_kept_for_two_passes_and_then_is_stray) {
+Test(unit_scan_memory, a_report_without_its_job_is_an_orphan_after_two_scans) {
     report_pass(LIST("a", "1", "b", "1", "!c", "2"), LIST("b", "!c"));
     cr_assert(report_of("a") && report_of("!c")->ends && !report_of("b")->ends);
     cr_assert_str_eq(report_of("!c")->sha1, "2");
@@ -107,7 +107,7 @@ Test(unit_scan_memory, a_report_is_kept_for_two_passes_and_then_is_stray) {
     cr_assert_str_empty(stray());
 }
 
-Test(unit_scan_memory, another_text_begins_anew) {
+Test(unit_scan_memory, a_report_with_another_text_starts_over) {
     report_pass(LIST("a", "1"), NULL);
     report_pass(LIST("a", "2"), NULL);
     cr_assert_str_empty(stray());
@@ -122,7 +122,7 @@ Test(unit_scan_memory, another_text_begins_anew) {
     cr_assert_str_empty(stray());
 }
 
-Test(unit_scan_memory, reports_that_are_not_in_the_hash_any_more_are_forgotten) {
+Test(unit_scan_memory, removed_reports_are_forgotten) {
     report_pass(LIST("a", "1", "b", "1"), NULL);
     report_pass(LIST("b", "1"), LIST("b"));
     cr_assert_null(report_of("a"));
@@ -131,7 +131,7 @@ Test(unit_scan_memory, reports_that_are_not_in_the_hash_any_more_are_forgotten) 
     cr_assert_eq(scan.reports.count, 0);
 }
 
-Test(unit_scan_memory, reports_do_not_fill_the_memory) {
+Test(unit_scan_memory, the_report_table_is_bounded) {
     char text[16];
     cr_assert(look(5, 0, 1, false));
     for (int i = 0; i < 10001; i++) {
@@ -149,7 +149,7 @@ static bool keeps(int number, stamp_t stamp) {
     return scan_keeps_stamp(&scan, digest.bytes, &stamp);
 }
 
-Test(unit_scan_memory, a_stamp_is_kept_until_two_passes_have_not_seen_its_job) {
+Test(unit_scan_memory, a_stamp_is_kept_until_two_scans_miss_its_job) {
     stamp_t seen = {.born_us = 1, .seen = 1};
     cr_assert(look(2, 2, 0, false));
     cr_assert(keeps(1, seen), "nobody has seen a whole pass yet");
@@ -164,7 +164,7 @@ Test(unit_scan_memory, a_stamp_is_kept_until_two_passes_have_not_seen_its_job) {
     cr_assert(keeps(2, seen));
 }
 
-Test(unit_scan_memory, a_stamp_under_way_is_kept_for_the_retry_window) {
+Test(unit_scan_memory, a_stamp_of_a_retried_job_is_kept_for_retry_window) {
     for (int i = 0; i < 3; i++) PASS(1);
     scan.progress.now = REDIS_NOW;
     cr_assert(keeps(7, (stamp_t){.born_us = 1, .retried_at = REDIS_NOW - 60000}));
@@ -173,7 +173,7 @@ Test(unit_scan_memory, a_stamp_under_way_is_kept_for_the_retry_window) {
 }
 
 /* Its stamp says that its date no longer counts; elsewhere it says nothing that the next sighting would not. */
-Test(unit_scan_memory, a_stamp_of_a_job_put_back_is_kept_where_its_date_would_end_it) {
+Test(unit_scan_memory, a_stamp_of_a_requeued_job_is_kept_while_its_date_would_end_it) {
     stamp_t stamp = {.born_us = 1, .requeued = true, .retried_at = REDIS_NOW - 500000};
     for (int i = 0; i < 3; i++) PASS(1);
     scan.progress.now = REDIS_NOW;
@@ -191,7 +191,7 @@ Test(unit_scan_memory, a_stamp_of_a_job_put_back_is_kept_where_its_date_would_en
     cr_assert_not(keeps(7, stamp));
 }
 
-Test(unit_scan_memory, stamps_are_swept_when_there_are_more_than_jobs) {
+Test(unit_scan_memory, stamps_are_pruned_when_they_outnumber_jobs) {
     cr_assert(look(3, 2, 0, false));
     copies_of(1);
     copies_of(2);

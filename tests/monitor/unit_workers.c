@@ -56,7 +56,7 @@ static bool even(void *self, const uint8_t key[KEY_BYTES]) {
     return key[0] % 2 == 0;
 }
 
-Test(unit_workers, so_many_and_no_more) {
+Test(unit_workers, the_number_of_names_is_bounded) {
     workers_t workers = {0};
     int asked = 0, kept = 0;
     for (int i = 0; i < WORKERS_MOST + 5; i++) note(&workers, i, "w");
