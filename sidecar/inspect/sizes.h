@@ -35,8 +35,8 @@ typedef enum sizes_depth {
 
 enum { SIZES_STAMPS_MAX = 20000 };
 
-// Reads the sizes of `count` queues from call->queue on, some in each request; `out` has room for them. A refused key sets the error
-// of its queue and leaves its other numbers valid. After OUTCOME_RETRY and OUTCOME_DISCONNECTED `out` is not valid.
+// Reads the sizes of `count` queues from call->queue on, some in each request; `out` has room for them. A refused key sets the
+// error of its queue and leaves its other numbers valid. After OUTCOME_RETRY and OUTCOME_DISCONNECTED `out` is not valid.
 outcome_t sizes_read(const call_t *call, size_t count, sizes_depth_t depth, sizes_t *out);
 
 // How long the first delayed job is overdue, in ms; 0 = it is not.

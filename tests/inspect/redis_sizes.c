@@ -45,7 +45,7 @@ static int64_t now_ms(fixture_t *f) {
     return redis_int(f->r, "EVAL %s 0", "local t = redis.call('TIME') return t[1] * 1000 + math.floor(t[2] / 1000)");
 }
 
-Test(redis_census, an_empty_queue) {
+Test(redis_sizes, an_empty_queue) {
     fixture_t f = setup(QUEUES(EMAIL));
     int64_t before = now_ms(&f);
     sizes_t c = look(&f);
@@ -56,7 +56,7 @@ Test(redis_census, an_empty_queue) {
     fixture_stop(&f);
 }
 
-Test(redis_census, counts_what_is_there) {
+Test(redis_sizes, counts_what_is_there) {
     fixture_t f = setup(QUEUES(EMAIL));
     int64_t now = now_ms(&f);
     redis_ok(f.r, "ZADD email:delayed %lld a %lld b", (long long)now - 5000, (long long)now + 5000);
@@ -82,7 +82,7 @@ Test(redis_census, counts_what_is_there) {
     fixture_stop(&f);
 }
 
-Test(redis_census, scores_of_any_kind) {
+Test(redis_sizes, scores_of_any_kind) {
     static const struct {
         const char *unit, *score;
         int64_t due_ms;
@@ -105,7 +105,7 @@ Test(redis_census, scores_of_any_kind) {
     }
 }
 
-Test(redis_census, a_sentinel_is_no_job) {
+Test(redis_sizes, a_sentinel_is_no_job) {
     fixture_t f = setup(QUEUES(EMAIL));
     redis_ok(f.r, "HSET sidecar:email:sentinel random 0123456789abcdef0123456789abcdef n 7");
     sizes_t c = look(&f);
@@ -127,7 +127,7 @@ Test(redis_census, a_sentinel_is_no_job) {
     fixture_stop(&f);
 }
 
-Test(redis_census, what_the_monitor_has_planted_is_no_job) {
+Test(redis_sizes, what_the_monitor_has_planted_is_no_job) {
     fixture_t f = setup("group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( " EMAIL " );");
     instance_t instance;
     redis_ok(f.r, "RPUSH email:backup job");
@@ -154,7 +154,7 @@ Test(redis_census, what_the_monitor_has_planted_is_no_job) {
     "{\"id\":\"x\",\"queue\":\"back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ==\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":1,"  \
     "\"retry\":0,\"state\":\"normal\"},\"type\":\"marker\",\"unique\":false}"
 
-Test(redis_census, of_kmqueue) {
+Test(redis_sizes, of_kmqueue) {
     fixture_t f = setup(QUEUES(KMQUEUE));
     redis_ok(f.r, "RPUSH worker1_queue 1 2");
     redis_ok(f.r, "RPUSH worker2_queue 1 2 3");
@@ -168,7 +168,7 @@ Test(redis_census, of_kmqueue) {
     fixture_stop(&f);
 }
 
-Test(redis_census, of_bull) {
+Test(redis_sizes, of_bull) {
     fixture_t f = setup(QUEUES("{ name = \"video\"; dialect = \"bull\"; }"));
     int64_t now = now_ms(&f);
     redis_ok(f.r, "ZADD bull:video:delayed %lld 7", ((long long)now + 60000) * 4096 + 7);
@@ -190,7 +190,7 @@ Test(redis_census, of_bull) {
     fixture_stop(&f);
 }
 
-Test(redis_census, of_delayed_queue) {
+Test(redis_sizes, of_delayed_queue) {
     fixture_t f =
         setup(QUEUES("{ name = \"events\"; dialect = \"delayed_queue\"; types = [\"com.example.A=one\", \"com.example.B=one\", "
                      "\"com.example.C\"]; }"));
@@ -203,7 +203,7 @@ Test(redis_census, of_delayed_queue) {
     fixture_stop(&f);
 }
 
-Test(redis_census, of_private_queues) {
+Test(redis_sizes, of_private_queues) {
     fixture_t f = setup(QUEUES("{ name = \"email\"; dialect = \"private_queues\"; main = \"fights\"; private = \"queue-*\"; }"));
     redis_ok(f.r, "RPUSH fights 1 2");
     sizes_t c = sizes_of(&f, 0, SIZES_ENDS);
@@ -219,7 +219,7 @@ Test(redis_census, of_private_queues) {
     fixture_stop(&f);
 }
 
-Test(redis_census, roles_that_a_queue_has_not_are_not_looked_for) {
+Test(redis_sizes, roles_that_a_queue_has_not_are_not_looked_for) {
     fixture_t f = setup(QUEUES("{ name = \"email\"; roles = [\"dispatcher\"]; }, { name = \"sms\"; roles = [\"monitor\"]; }"));
     fixture_make_key(f.r, "email:backup", "string");
     fixture_make_key(f.r, "sms:delayed", "string");
@@ -231,7 +231,7 @@ Test(redis_census, roles_that_a_queue_has_not_are_not_looked_for) {
 }
 
 /* Of each key: the numbers that it takes with it when it holds something else. */
-Test(redis_census, one_key_of_the_wrong_type_spoils_its_own_number_only, .timeout = 60) {
+Test(redis_sizes, one_key_of_the_wrong_type_spoils_its_own_number_only, .timeout = 60) {
     static const struct {
         const char *key, *type;
         size_t lost;
@@ -270,7 +270,7 @@ Test(redis_census, one_key_of_the_wrong_type_spoils_its_own_number_only, .timeou
 
 static const char AS_SIDECAR[] = "username = \"sidecar\"; password = \"secret\";";
 
-Test(redis_census, one_key_that_may_not_be_read_spoils_its_own_number_only) {
+Test(redis_sizes, one_key_that_may_not_be_read_spoils_its_own_number_only) {
     fixture_t f = fixture_start(&(fixture_options_t){
         .config = QUEUES(EMAIL ", { name = \"sms\"; }, { name = \"fax\"; }"), .redis = AS_SIDECAR, .closed = true});
     redis_ok(f.r, "ACL SETUSER sidecar on >secret +@all ~email:* ~sidecar:* ~sms ~sms:* ~fax:* ~fax");
@@ -299,7 +299,7 @@ static char *many(int count, const char *scope) {
     return config.data;
 }
 
-Test(redis_census, a_thousand_queues_by_few_requests) {
+Test(redis_sizes, a_thousand_queues_by_few_requests) {
     for (int scope = 0; scope < 2; scope++) {
         char *config = many(1000, scope ? "queue" : "group");
         fixture_t f = setup(config);
@@ -326,7 +326,7 @@ Test(redis_census, a_thousand_queues_by_few_requests) {
     }
 }
 
-Test(redis_census, stamps_are_gone_through_up_to_a_limit, .timeout = 60) {
+Test(redis_sizes, stamps_are_gone_through_up_to_a_limit, .timeout = 60) {
     static const char FILL[] = "for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do redis.call('HSET', KEYS[1], "
                                "string.format('%016d', i), ARGV[3]) end";
     fixture_t f = setup(QUEUES(EMAIL));
@@ -344,7 +344,7 @@ Test(redis_census, stamps_are_gone_through_up_to_a_limit, .timeout = 60) {
     fixture_stop(&f);
 }
 
-Test(redis_census, writes_nothing_and_ends_with_its_server) {
+Test(redis_sizes, writes_nothing_and_ends_with_its_server) {
     fixture_t f = setup(QUEUES(EMAIL ", "
                                      "{ name = \"video\"; dialect = \"bull\"; }"));
     sizes_t c[2];

@@ -30,7 +30,7 @@ static void lead(fixture_t *f, size_t lock, const char *token) {
     lock_state_clear(&state);
 }
 
-Test(redis_overview, an_empty_server_has_no_leader) {
+Test(redis_snapshot, an_empty_server_has_no_leader) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
     snapshot_t view = look(&f);
     cr_assert_eq(view.lock_count, 1);
@@ -51,7 +51,7 @@ Test(redis_overview, an_empty_server_has_no_leader) {
     fixture_stop(&f);
 }
 
-Test(redis_overview, tells_who_leads_what_and_who_has_copied_what) {
+Test(redis_snapshot, tells_who_leads_what_and_who_has_copied_what) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
     const stream_id_t one[2] = {"7-1", ""}, other[2] = {"5-5", ""};
     redis_ok(f.r, "HSET sidecar:sms:meta group others");
@@ -100,7 +100,7 @@ static int64_t uncopied(fixture_t *f) {
     return at;
 }
 
-Test(redis_overview, names_who_stands_by_and_who_has_been_silent) {
+Test(redis_snapshot, names_who_stands_by_and_who_has_been_silent) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
     lock_state_t state = {0};
     redis_ok(f.r, "HSET sidecar:app:standbys gone %s", "1 5000");
@@ -136,7 +136,7 @@ Test(redis_overview, names_who_stands_by_and_who_has_been_silent) {
     fixture_stop(&f);
 }
 
-Test(redis_overview, finds_the_oldest_record_that_too_few_logs_have) {
+Test(redis_snapshot, finds_the_oldest_record_that_too_few_logs_have) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = "stream = { min_copies = 2; }; " TWO_QUEUES});
     const stream_id_t all[2] = {"9-0", ""}, half[2] = {"5-0", ""}, most[2] = {"7-0", ""};
     cr_assert_eq(uncopied(&f), 0);
@@ -158,7 +158,7 @@ Test(redis_overview, finds_the_oldest_record_that_too_few_logs_have) {
 }
 
 /* Of each key every other type: the rest is told all the same. */
-Test(redis_overview, a_key_of_the_wrong_type_spoils_its_own_facts_alone) {
+Test(redis_snapshot, a_key_of_the_wrong_type_spoils_its_own_facts_alone) {
     static const char *const keys[] = {"sidecar:app:lock",   "sidecar:app:queues",     "sidecar:app:standbys",
                                        "sidecar:email:meta", "sidecar:email:failures", "sidecar:email:auditors"};
     static const char *const types[] = {"string", "hash", "hash", "hash", "stream", "hash"};
@@ -183,7 +183,7 @@ Test(redis_overview, a_key_of_the_wrong_type_spoils_its_own_facts_alone) {
     fixture_stop(&f);
 }
 
-Test(redis_overview, a_lock_for_each_queue) {
+Test(redis_snapshot, a_lock_for_each_queue) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = "lock = { scope = \"queue\"; }; " TWO_QUEUES});
     lead(&f, 1, "T1");
     snapshot_t view = look(&f);
@@ -195,7 +195,7 @@ Test(redis_overview, a_lock_for_each_queue) {
     fixture_stop(&f);
 }
 
-Test(redis_overview, a_server_that_is_gone_says_nothing) {
+Test(redis_snapshot, a_server_that_is_gone_says_nothing) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
     snapshot_t view;
     server_kill(f.server);

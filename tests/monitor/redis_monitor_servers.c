@@ -61,7 +61,7 @@ static void one_rotation(fixture_t *f, size_t jobs) {
     static stamp_t stamps[BACKUP_PAGE];
     static stamp_raw_t raws[BACKUP_PAGE];
     backup_look_t look;
-    bool planted;
+    bool pushed;
     int64_t now = 0;
     const call_t call = fixture_call(f, "T");
     const rotation_ops_t *rotation = dialect_list.pass->rotation;
@@ -69,8 +69,8 @@ static void one_rotation(fixture_t *f, size_t jobs) {
         backup_look_append(&call, rotation, NULL, false);
         cr_assert_eq(backup_look_read(&call, rotation, false, &look), OUTCOME_OK, "%s", f->error.text);
         if (round) break;
-        cr_assert_eq(backup_push_sentinel(&call, &look, &planted), OUTCOME_OK);
-        cr_assert(planted);
+        cr_assert_eq(backup_push_sentinel(&call, &look, &pushed), OUTCOME_OK);
+        cr_assert(pushed);
     }
     backup_rotate_append(&call, jobs + 1, true);
     cr_assert_eq(backup_rotate_read(&call, &look, jobs + 1, &page), OUTCOME_OK, "%s", f->error.text);

@@ -215,46 +215,46 @@ Test(redis_script_release, gives_back_its_own_lock_only_and_tells) {
     fixture_t f = setup();
     const char *lock;
     buffer_t name = {0};
-    conn_t *ear = conn_new(&f.config->redis, "ear", NULL);
-    cr_assert_eq(lock_listen(ear, f.keys, &f.error), OUTCOME_OK);
+    conn_t *subscriber = conn_new(&f.config->redis, "ear", NULL);
+    cr_assert_eq(lock_listen(subscriber, f.keys, &f.error), OUTCOME_OK);
     redis_ok(f.r, "SET sidecar:app:lock T2");
     release(&f, "T1");
     redis_expect(f.r, "T2", "GET sidecar:app:lock");
     release(&f, "T2");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0);
-    cr_assert(wait_for(lock_read_message(ear, &name, &lock, &f.error) == OUTCOME_OK && lock, 3000));
+    cr_assert(wait_for(lock_read_message(subscriber, &name, &lock, &f.error) == OUTCOME_OK && lock, 3000));
     cr_assert_str_eq(lock, "app");
     release(&f, "T2");
     cr_assert_eq(redis_int(f.r, "PUBLISH sidecar:app:vacant last"), 1);
-    cr_assert(wait_for(lock_read_message(ear, &name, &lock, &f.error) == OUTCOME_OK && lock, 3000));
+    cr_assert(wait_for(lock_read_message(subscriber, &name, &lock, &f.error) == OUTCOME_OK && lock, 3000));
     cr_assert_str_eq(lock, "last", "told once, and only of what was released");
     buffer_free(&name);
-    conn_free(ear);
+    conn_free(subscriber);
     fixture_stop(&f);
 }
 
-static bool heal(fixture_t *f, const char *token) {
+static bool break_stale(fixture_t *f, const char *token) {
     bool removed = false;
     const lock_call_t call = fixture_lock_call(f, 0, NULL, TTL);
     cr_assert_eq(lock_break_stale(&call, token, &removed), OUTCOME_OK, "%s", f->error.text);
     return removed;
 }
 
-Test(redis_script_heal, removes_a_lock_that_a_clock_step_left) {
+Test(redis_script_break_stale_lock, removes_a_lock_that_a_clock_step_left) {
     fixture_t f = fixture_start(&(fixture_options_t){.preload = "shim_clock"});
     char token[TOKEN_SIZE], other[TOKEN_SIZE];
     token_new(token, 5000);
     token_new(other, 5000);
-    cr_assert_not(heal(&f, token), "no lock");
+    cr_assert_not(break_stale(&f, token), "no lock");
     redis_ok(f.r, "SET sidecar:app:lock %s PX 5000", token);
-    cr_assert_not(heal(&f, token), "a normal life");
+    cr_assert_not(break_stale(&f, token), "a normal life");
     server_step_clock(f.server, -3600 * 1000);
     cr_assert_gt(pttl(&f), 3600 * 1000);
-    cr_assert_not(heal(&f, other), "not what was seen");
-    cr_assert(heal(&f, token));
+    cr_assert_not(break_stale(&f, other), "not what was seen");
+    cr_assert(break_stale(&f, token));
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0);
     redis_ok(f.r, "SET sidecar:app:lock %s", token);
-    cr_assert(heal(&f, token), "a lock without a TTL");
+    cr_assert(break_stale(&f, token), "a lock without a TTL");
     fixture_stop(&f);
 }
 
@@ -318,7 +318,7 @@ static void look(fixture_t *f, next_due_t heads[2], const int64_t skip[2]) {
               (long long)now_us);
 }
 
-Test(redis_script_heads, tells_the_next_score_of_each_queue) {
+Test(redis_script_next_due, tells_the_next_score_of_each_queue) {
     fixture_t f = setup();
     next_due_t heads[2];
     static const int64_t first[2] = {0, 0}, second[2] = {1, 0}, beyond[2] = {9, 1};
@@ -336,7 +336,7 @@ Test(redis_script_heads, tells_the_next_score_of_each_queue) {
     fixture_stop(&f);
 }
 
-Test(redis_script_heads, one_key_of_the_wrong_type_spoils_no_other) {
+Test(redis_script_next_due, one_key_of_the_wrong_type_spoils_no_other) {
     fixture_t f = setup();
     next_due_t heads[2];
     static const int64_t skip[2] = {0, 0};
@@ -352,7 +352,7 @@ Test(redis_script_heads, one_key_of_the_wrong_type_spoils_no_other) {
     fixture_stop(&f);
 }
 
-Test(redis_script_heads, of_a_thousand_queues) {
+Test(redis_script_next_due, of_a_thousand_queues) {
     buffer_t config = {0};
     buffer_str(&config, "group = \"app\"; queues = (");
     for (int i = 0; i < 1000; i++) buffer_printf(&config, "%s{ name = \"q%d\"; }", i ? "," : "", i);
@@ -402,7 +402,7 @@ Test(redis_script_full_memory, none_is_refused) {
     const char *text = script_text(&script_promote, conn_version(f.conn), &len);
     redis_ok(f.r, "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta T1 app 9 ms 0 99 0 99 2", text, len);
     redis_expect(f.r, "job", "LINDEX email 0");
-    cr_assert_not(heal(&f, "T1-60000"));
+    cr_assert_not(break_stale(&f, "T1-60000"));
     stream_trimmed_t trimmed;
     const stream_id_t done[2] = {"5-5", ""};
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", done, &f.error), OUTCOME_OK, "%s", f.error.text);

@@ -120,7 +120,7 @@ Test(redis_script_stamp, does_nothing_without_the_lock_or_with_wrong_types) {
 }
 
 /* The sentinel that the dialect would make of these. */
-static redisReply *plant(redis_t *r, const char *token, const char *n, const char *random) {
+static redisReply *push_sentinel(redis_t *r, const char *token, const char *n, const char *random) {
     char *sentinel = mem_printf("sidecar-sentinel:%s:%lld", random, strtoll(n, NULL, 10) + 1);
     eval_t call = call_begin(&script_push_sentinel, "3");
     call_text(&call, LOCK), call_text(&call, "email:backup"), call_text(&call, "sidecar:email:sentinel");
@@ -133,28 +133,28 @@ static redisReply *plant(redis_t *r, const char *token, const char *n, const cha
 #define RANDOM "0123456789abcdef0123456789abcdef"
 #define OTHER  "fedcba9876543210fedcba9876543210"
 
-Test(redis_script_plant, plants_one_and_names_it) {
+Test(redis_script_push_sentinel, plants_one_and_names_it) {
     fixture_t f = setup();
-    expect_word(plant(f.r, "T", "", RANDOM), "empty");
+    expect_word(push_sentinel(f.r, "T", "", RANDOM), "empty");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:sentinel"), 0);
     redis_ok(f.r, "RPUSH email:backup job");
-    expect_word(plant(f.r, "T", "", RANDOM), "planted");
+    expect_word(push_sentinel(f.r, "T", "", RANDOM), "planted");
     redis_expect(f.r, "sidecar-sentinel:" RANDOM ":1", "LINDEX email:backup 0");
-    expect_word(plant(f.r, "T", "", OTHER), "other");
-    expect_word(plant(f.r, "T", "1", OTHER), "other"); /* its random part stays: nobody would know this one */
-    expect_word(plant(f.r, "T", "1", RANDOM), "planted");
+    expect_word(push_sentinel(f.r, "T", "", OTHER), "other");
+    expect_word(push_sentinel(f.r, "T", "1", OTHER), "other"); /* its random part stays: nobody would know this one */
+    expect_word(push_sentinel(f.r, "T", "1", RANDOM), "planted");
     redis_expect(f.r, "sidecar-sentinel:" RANDOM ":2", "LINDEX email:backup 0");
-    expect_word(plant(f.r, "T", "1", RANDOM), "other");
-    expect_word(plant(f.r, "S", "2", RANDOM), "fenced");
+    expect_word(push_sentinel(f.r, "T", "1", RANDOM), "other");
+    expect_word(push_sentinel(f.r, "S", "2", RANDOM), "fenced");
     redis_ok(f.r, "HSET sidecar:email:sentinel n 99999999999999");
-    expect_word(plant(f.r, "T", "99999999999999", RANDOM), "planted");
+    expect_word(push_sentinel(f.r, "T", "99999999999999", RANDOM), "planted");
     redis_expect(f.r, "sidecar-sentinel:" RANDOM ":100000000000000", "LINDEX email:backup 0");
     cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 4);
     fixture_stop(&f);
 }
 
 /* Whatever stands in the hash, the sentinel that is planted is one that the next look knows. */
-Test(redis_script_plant, what_is_planted_is_known_again) {
+Test(redis_script_push_sentinel, what_is_planted_is_known_again) {
     static const char *const rows[][2] = {{"abc", "1"},
                                           {RANDOM, "-5"},
                                           {RANDOM, "abc"},
@@ -173,14 +173,14 @@ Test(redis_script_plant, what_is_planted_is_known_again) {
         redis_ok(f.r, "HSET sidecar:email:sentinel random %b n %b", rows[i][0], strlen(rows[i][0]), rows[i][1],
                  strlen(rows[i][1]));
         backup_look_t look;
-        bool planted = false;
-        for (int round = 0; round < 2 && !planted; round++) { /* 007 is another number than it says, once */
+        bool pushed = false;
+        for (int round = 0; round < 2 && !pushed; round++) { /* 007 is another number than it says, once */
             backup_look_append(&call, rotation, NULL, false);
             cr_assert_eq(backup_look_read(&call, rotation, false, &look), OUTCOME_OK, "%s", f.error.text);
-            cr_assert_eq(backup_push_sentinel(&call, &look, &planted), OUTCOME_OK);
-            if (!planted) redis_ok(f.r, "HSET sidecar:email:sentinel n 7");
+            cr_assert_eq(backup_push_sentinel(&call, &look, &pushed), OUTCOME_OK);
+            if (!pushed) redis_ok(f.r, "HSET sidecar:email:sentinel n 7");
         }
-        cr_assert(planted, "row %zu", i);
+        cr_assert(pushed, "row %zu", i);
         backup_look_append(&call, rotation, NULL, false);
         cr_assert_eq(backup_look_read(&call, rotation, false, &look), OUTCOME_OK);
         static backup_page_t page;
@@ -193,7 +193,7 @@ Test(redis_script_plant, what_is_planted_is_known_again) {
     fixture_stop(&f);
 }
 
-Test(redis_script_plant, does_nothing_with_wrong_types) {
+Test(redis_script_push_sentinel, does_nothing_with_wrong_types) {
     fixture_t f = setup();
     static const char *const keys[][3] = {{"email:backup", "backup", "list"}, {"sidecar:email:sentinel", "sentinel", "hash"}};
     for (size_t k = 0; k < 2; k++)
@@ -202,14 +202,14 @@ Test(redis_script_plant, does_nothing_with_wrong_types) {
             if (strcmp(fixture_types[t], keys[k][2]) == 0) continue;
             fixture_make_key(f.r, keys[k][0], fixture_types[t]);
             char *before = fixture_digest(f.r);
-            expect_type(plant(f.r, "T", "", RANDOM), keys[k][1], fixture_types[t]);
+            expect_type(push_sentinel(f.r, "T", "", RANDOM), keys[k][1], fixture_types[t]);
             redis_expect(f.r, before, "DEBUG DIGEST");
             free(before);
         }
     fixture_stop(&f);
 }
 
-static redisReply *sweep(redis_t *r, const char *token, const char *by, slice_t field, slice_t value) {
+static redisReply *prune(redis_t *r, const char *token, const char *by, slice_t field, slice_t value) {
     eval_t call = call_begin(&script_prune, "2");
     call_text(&call, LOCK), call_text(&call, "email:errors"), call_text(&call, token), call_text(&call, by);
     call_add(&call, field.data, field.len);
@@ -217,27 +217,27 @@ static redisReply *sweep(redis_t *r, const char *token, const char *by, slice_t 
     return call_end(&call, r);
 }
 
-Test(redis_script_sweep, removes_only_what_is_unchanged) {
+Test(redis_script_prune, removes_only_what_is_unchanged) {
     fixture_t f = setup();
     static const char SHA1[] = "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8"; /* of "a" */
     slice_t odd = {"x\0\xff", 3};
     redis_ok(f.r, "HSET email:errors %b a other a", odd.data, odd.len);
     char *before = fixture_digest(f.r);
-    expect_word(sweep(f.r, "S", "sha1", odd, slice_text(SHA1)), "fenced");
-    expect_word(sweep(f.r, "T", "sha1", odd, slice_text("a")), "swept");
-    expect_word(sweep(f.r, "T", "value", odd, slice_text(SHA1)), "swept");
-    expect_word(sweep(f.r, "T", "value", slice_text("missing"), slice_text("")), "swept");
+    expect_word(prune(f.r, "S", "sha1", odd, slice_text(SHA1)), "fenced");
+    expect_word(prune(f.r, "T", "sha1", odd, slice_text("a")), "swept");
+    expect_word(prune(f.r, "T", "value", odd, slice_text(SHA1)), "swept");
+    expect_word(prune(f.r, "T", "value", slice_text("missing"), slice_text("")), "swept");
     redis_expect(f.r, before, "DEBUG DIGEST");
-    redisReply *reply = sweep(f.r, "T", "sha1", odd, slice_text(SHA1));
+    redisReply *reply = prune(f.r, "T", "sha1", odd, slice_text(SHA1));
     cr_assert_eq(reply->element[1]->integer, 1);
     freeReplyObject(reply);
     cr_assert_eq(redis_int(f.r, "HLEN email:errors"), 1);
-    expect_word(sweep(f.r, "T", "value", slice_text("other"), slice_text("a")), "swept");
+    expect_word(prune(f.r, "T", "value", slice_text("other"), slice_text("a")), "swept");
     cr_assert_eq(redis_int(f.r, "EXISTS email:errors"), 0);
     for (size_t t = 0; t < FIXTURE_TYPES; t++) {
         if (strcmp(fixture_types[t], "hash") == 0) continue;
         fixture_make_key(f.r, "email:errors", fixture_types[t]);
-        expect_type(sweep(f.r, "T", "value", odd, odd), "swept", fixture_types[t]);
+        expect_type(prune(f.r, "T", "value", odd, odd), "swept", fixture_types[t]);
     }
     free(before);
     fixture_stop(&f);
@@ -248,7 +248,7 @@ static bool keep_even(void *self, const uint8_t field[STAMP_FIELD_BYTES], const 
     return stamp->seen % 2 == 0;
 }
 
-Test(redis_script_sweep, goes_through_every_stamp) {
+Test(redis_script_prune, goes_through_every_stamp) {
     enum { STAMPS_MADE = 5000 };
     fixture_t f = setup();
     for (int i = 1; i <= STAMPS_MADE; i++)

@@ -14,7 +14,7 @@
 /* A tracking pair, with what it was told. */
 typedef struct {
     fixture_t f;
-    conn_t *ear;
+    conn_t *subscriber;
     int told, told_all;
     char last[64];
 } pair_t;
@@ -31,18 +31,18 @@ static void changed(void *self, const char *key, size_t len) {
 static pair_t setup(fixture_options_t options) {
     options.config = THREE_QUEUES;
     pair_t pair = {.f = fixture_start(&options)};
-    pair.ear = conn_new(&pair.f.config->redis, "ear", NULL);
-    cr_assert_eq(tracking_start(pair.f.conn, pair.ear, &pair.f.error), OUTCOME_OK, "%s", pair.f.error.text);
+    pair.subscriber = conn_new(&pair.f.config->redis, "ear", NULL);
+    cr_assert_eq(tracking_start(pair.f.conn, pair.subscriber, &pair.f.error), OUTCOME_OK, "%s", pair.f.error.text);
     redis_ok(pair.f.r, "SET sidecar:app:lock T");
     return pair;
 }
 
 static void teardown(pair_t *pair) {
-    conn_free(pair->ear);
+    conn_free(pair->subscriber);
     fixture_stop(&pair->f);
 }
 
-static outcome_t take(pair_t *pair) { return tracking_read(pair->ear, changed, pair, NULL, NULL, &pair->f.error); }
+static outcome_t take(pair_t *pair) { return tracking_read(pair->subscriber, changed, pair, NULL, NULL, &pair->f.error); }
 
 /* Everything that Redis has told until now: a message that we send ourselves comes behind it. */
 static int told(pair_t *pair) {
@@ -79,7 +79,7 @@ static int64_t promote(pair_t *pair, bool armed) {
     return reply.moved;
 }
 
-Test(redis_wake, one_message_for_each_registration) {
+Test(redis_tracking, one_message_for_each_registration) {
     pair_t pair = setup((fixture_options_t){0});
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
     cr_assert_eq(told(&pair), 0, "nothing is registered yet");
@@ -99,7 +99,7 @@ Test(redis_wake, one_message_for_each_registration) {
     teardown(&pair);
 }
 
-Test(redis_wake, our_own_promotes_and_the_workers_cause_none) {
+Test(redis_tracking, our_own_promotes_and_the_workers_cause_none) {
     pair_t pair = setup((fixture_options_t){0});
     for (int i = 0; i < 25; i++) redis_ok(pair.f.r, "ZADD email:delayed %d job%d", i, i);
     arm(&pair, 3);
@@ -115,7 +115,7 @@ Test(redis_wake, our_own_promotes_and_the_workers_cause_none) {
     teardown(&pair);
 }
 
-Test(redis_wake, the_look_behind_a_promote_arms) {
+Test(redis_tracking, the_look_behind_a_promote_arms) {
     pair_t pair = setup((fixture_options_t){0});
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
     cr_assert_eq(promote(&pair, true), 1);
@@ -127,7 +127,7 @@ Test(redis_wake, the_look_behind_a_promote_arms) {
     teardown(&pair);
 }
 
-Test(redis_wake, an_error_of_one_key_registers_the_others) {
+Test(redis_tracking, an_error_of_one_key_registers_the_others) {
     pair_t pair = setup((fixture_options_t){0});
     fixture_make_key(pair.f.r, "email:delayed", "list");
     arm(&pair, 3);
@@ -138,7 +138,7 @@ Test(redis_wake, an_error_of_one_key_registers_the_others) {
     teardown(&pair);
 }
 
-Test(redis_wake, flushall_names_no_key) {
+Test(redis_tracking, flushall_names_no_key) {
     pair_t pair = setup((fixture_options_t){0});
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
     arm(&pair, 3);
@@ -147,7 +147,7 @@ Test(redis_wake, flushall_names_no_key) {
     teardown(&pair);
 }
 
-Test(redis_wake, a_server_that_forgets_tells_so) {
+Test(redis_tracking, a_server_that_forgets_tells_so) {
     pair_t pair = setup((fixture_options_t){0});
     redis_ok(pair.f.r, "CONFIG SET tracking-table-max-keys 1");
     arm(&pair, 3);
@@ -155,7 +155,7 @@ Test(redis_wake, a_server_that_forgets_tells_so) {
     teardown(&pair);
 }
 
-Test(redis_wake, an_expired_or_renamed_key_is_a_change) {
+Test(redis_tracking, an_expired_or_renamed_key_is_a_change) {
     pair_t pair = setup((fixture_options_t){.preload = "shim_clock"});
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
     redis_ok(pair.f.r, "ZADD sms:delayed 1 a");
@@ -177,14 +177,14 @@ static void kill_named(redis_t *r, const char *name) {
     free(list);
 }
 
-Test(redis_wake, a_dead_ear_is_noticed_and_replaced) {
+Test(redis_tracking, a_dead_ear_is_noticed_and_replaced) {
     pair_t pair = setup((fixture_options_t){0});
     arm(&pair, 3);
     kill_named(pair.f.r, " name=ear ");
     cr_assert(wait_for(take(&pair) == OUTCOME_DISCONNECTED, 5000));
-    cr_assert_not(conn_is_open(pair.ear));
+    cr_assert_not(conn_is_open(pair.subscriber));
     unsigned data = conn_generation(pair.f.conn);
-    cr_assert_eq(tracking_start(pair.f.conn, pair.ear, &pair.f.error), OUTCOME_OK, "%s", pair.f.error.text);
+    cr_assert_eq(tracking_start(pair.f.conn, pair.subscriber, &pair.f.error), OUTCOME_OK, "%s", pair.f.error.text);
     cr_assert_eq(conn_generation(pair.f.conn), data);
     arm(&pair, 1);
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
@@ -192,34 +192,34 @@ Test(redis_wake, a_dead_ear_is_noticed_and_replaced) {
     teardown(&pair);
 }
 
-Test(redis_wake, a_new_data_connection_gets_a_new_ear) {
+Test(redis_tracking, a_new_data_connection_gets_a_new_ear) {
     pair_t pair = setup((fixture_options_t){0});
     arm(&pair, 3);
-    unsigned ear = conn_generation(pair.ear);
+    unsigned subscriber = conn_generation(pair.subscriber);
     conn_close(pair.f.conn);
-    cr_assert_eq(tracking_start(pair.f.conn, pair.ear, &pair.f.error), OUTCOME_OK, "%s", pair.f.error.text);
-    cr_assert_neq(conn_generation(pair.ear), ear);
+    cr_assert_eq(tracking_start(pair.f.conn, pair.subscriber, &pair.f.error), OUTCOME_OK, "%s", pair.f.error.text);
+    cr_assert_neq(conn_generation(pair.subscriber), subscriber);
     arm(&pair, 1);
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
     cr_assert_eq(told(&pair), 1);
     teardown(&pair);
 }
 
-Test(redis_wake, refusals_leave_no_ear_behind) {
+Test(redis_tracking, refusals_leave_no_ear_behind) {
     static const char *const steps[] = {"CLIENT ID", "SUBSCRIBE"};
     pair_t pair = setup((fixture_options_t){.proxy = true});
     for (size_t i = 0; i < 2; i++) {
         proxy_rule(pair.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = steps[i], .error = "-NOPERM x"});
-        cr_assert_eq(tracking_start(pair.f.conn, pair.ear, &pair.f.error), OUTCOME_REFUSED, "%s", steps[i]);
-        cr_assert_not(conn_is_open(pair.ear));
+        cr_assert_eq(tracking_start(pair.f.conn, pair.subscriber, &pair.f.error), OUTCOME_REFUSED, "%s", steps[i]);
+        cr_assert_not(conn_is_open(pair.subscriber));
         proxy_pass(pair.f.proxy);
     }
     proxy_rule(pair.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM x"});
-    cr_assert_eq(tracking_start(pair.f.conn, pair.ear, &pair.f.error), OUTCOME_REFUSED);
+    cr_assert_eq(tracking_start(pair.f.conn, pair.subscriber, &pair.f.error), OUTCOME_REFUSED);
     teardown(&pair);
 }
 
-Test(redis_wake, a_refused_arming_is_told) {
+Test(redis_tracking, a_refused_arming_is_told) {
     pair_t pair = setup((fixture_options_t){.proxy = true});
     next_due_request_t look = {.queue = 0};
     next_due_t head;
